@@ -1,0 +1,73 @@
+package compose
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Layer is one JSON document of a composition.
+type Layer struct {
+	// Name tells the layer in errors: it stands before the pointer in their Field.
+	Name string
+	JSON []byte
+}
+
+// Canonical validates one document and gives its RFC 8785 form. The source is read in place
+// and must not change meanwhile.
+func Canonical(src []byte, l Limits) ([]byte, error) {
+	out, _, err := canonical(src, l.effective())
+	return out, err
+}
+
+func canonical(src []byte, l Limits) (out []byte, values int, err error) {
+	doc, err := parse(src, l)
+	if err != nil {
+		return nil, 0, err
+	}
+	out = doc.canonical()
+	// Numbers may grow (1e20), and what is accepted once must be accepted again.
+	if int64(len(out)) > l.MaxBytes {
+		return nil, 0, refuseSize(int64(len(out)), l.MaxBytes)
+	}
+	return out, doc.index.n, nil
+}
+
+// Flatten merges layers in order by RFC 7396, later over earlier, and gives the canonical
+// form of the result. The first layer is the target, whose nulls stay; every later one is a
+// patch. Each layer is held to the limits, and so is the result.
+func Flatten(layers []Layer, l Limits) ([]byte, error) {
+	if len(layers) == 0 {
+		return nil, fleet.Errorf(fleet.Invalid, "a composition needs at least one layer")
+	}
+	l = l.effective()
+	var result []byte
+	total := 0
+	for i, layer := range layers {
+		text, values, err := canonical(layer.JSON, l)
+		if err != nil {
+			return nil, within(layer.Name, err)
+		}
+		total += values
+		if i == 0 {
+			result = text
+		} else {
+			result = merge(result, text)
+		}
+	}
+	if int64(len(result)) > l.MaxBytes {
+		return nil, refuseSize(int64(len(result)), l.MaxBytes)
+	}
+	// Merging adds no value that no layer has, so counting is seldom needed.
+	if total > l.MaxValues && countValues(result) > l.MaxValues {
+		return nil, refuseValues("", l.MaxValues)
+	}
+	return result, nil
+}
+
+// HashOf gives the SHA-256 of a body, which is its revision hash.
+func HashOf(b []byte) fleet.Hash {
+	sum := sha256.Sum256(b)
+	return fleet.Hash(hex.EncodeToString(sum[:]))
+}

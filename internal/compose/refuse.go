@@ -1,0 +1,95 @@
+package compose
+
+import (
+	"encoding/hex"
+	"errors"
+	"io"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// maxField bounds the pointer in an error: names may be as long as the document.
+const maxField = 1024
+
+func refuseAt(at jsontext.Pointer, format string, args ...any) *fleet.Error {
+	return fleet.Errorf(fleet.Invalid, format, args...).At(cut(string(at)))
+}
+
+func refuseSize(size, limit int64) *fleet.Error {
+	return fleet.Errorf(fleet.TooLarge, "the JSON is %d bytes long, allowed are %d", size, limit).
+		WithHint("upload large content as an artifact")
+}
+
+func refuseValues(at jsontext.Pointer, limit int) *fleet.Error {
+	return refuseAt(at, "more than %d values", limit).
+		WithHint("upload large content as an artifact")
+}
+
+// refuseText turns an error of the tokenizer into one of ours. The tokenizer quotes the
+// text that it did not expect, so its message and its error are left behind.
+func refuseText(err error, src []byte, end int64) *fleet.Error {
+	var syntax *jsontext.SyntacticError
+	if !errors.As(err, &syntax) {
+		if errors.Is(err, io.EOF) {
+			return refuseAt("", "malformed JSON: there is no value").WithHint("send one JSON document")
+		}
+		return refuseAt("", "malformed JSON after byte %d", end)
+	}
+	at, offset := syntax.JSONPointer, syntax.ByteOffset
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return refuseAt(at, "malformed JSON: it ends too early, at byte %d", offset)
+	case loneSurrogate(src, offset):
+		return refuseAt(at, "a string holds a lone surrogate at byte %d", offset).
+			WithHint("\\u escapes from d800 to dfff come in pairs, high before low")
+	case invalidUTF8(src, offset):
+		return refuseAt(at, "the JSON is not UTF-8 at byte %d", offset).WithHint("encode the document as UTF-8")
+	}
+	return refuseAt(at, "malformed JSON at byte %d", offset)
+}
+
+func invalidUTF8(src []byte, offset int64) bool {
+	if offset >= int64(len(src)) {
+		return false
+	}
+	r, n := utf8.DecodeRune(src[offset:])
+	return r == utf8.RuneError && n == 1
+}
+
+// loneSurrogate only asks whether an escape of a surrogate stands at the offset: had it been
+// one of a pair, the tokenizer would not have stopped there.
+func loneSurrogate(src []byte, offset int64) bool {
+	if offset+6 > int64(len(src)) || src[offset] != '\\' || src[offset+1] != 'u' {
+		return false
+	}
+	var unit [2]byte
+	if _, err := hex.Decode(unit[:], src[offset+2:offset+6]); err != nil {
+		return false
+	}
+	return utf16.IsSurrogate(rune(unit[0])<<8 | rune(unit[1]))
+}
+
+// within puts the name of a layer before the pointer of an error.
+func within(name string, err error) error {
+	var e *fleet.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	return e.At(name + e.Field)
+}
+
+// cut shortens at a rune, and says so by an ellipsis.
+func cut(s string) string {
+	if len(s) <= maxField {
+		return s
+	}
+	n := maxField
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

@@ -1,0 +1,96 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind is the one error vocabulary of Holdfast: the Temporal error type, the tail of
+// the HTTP problem type, and the word that the CLI prints.
+type Kind string
+
+// The kinds. Each edge (HTTP, Temporal, CLI exit code) maps every one of them once.
+const (
+	Invalid         Kind = "invalid"
+	Unauthenticated Kind = "unauthenticated"
+	Denied          Kind = "denied"
+	NotFound        Kind = "not_found"
+	Conflict        Kind = "conflict"
+	IllegalState    Kind = "illegal_state"
+	Precondition    Kind = "precondition"
+	TooLarge        Kind = "too_large"
+	RateLimited     Kind = "rate_limited"
+	Stale           Kind = "stale"
+	HashMismatch    Kind = "hash_mismatch"
+	ApplyFailed     Kind = "apply_failed"
+	Communication   Kind = "communication"
+	Unavailable     Kind = "unavailable"
+	Internal        Kind = "internal"
+)
+
+// Kinds lists every kind; the maps at the edges are tested against it.
+func Kinds() []Kind {
+	return []Kind{
+		Invalid, Unauthenticated, Denied, NotFound, Conflict, IllegalState, Precondition, TooLarge,
+		RateLimited, Stale, HashMismatch, ApplyFailed, Communication, Unavailable, Internal,
+	}
+}
+
+// Retryable says whether the same call may succeed later without a change by the caller.
+func (k Kind) Retryable() bool {
+	switch k {
+	case Communication, RateLimited, Unavailable, Internal:
+		return true
+	case Invalid, Unauthenticated, Denied, NotFound, Conflict, IllegalState, Precondition, TooLarge,
+		Stale, HashMismatch, ApplyFailed:
+		return false
+	}
+	return true
+}
+
+// Error is what every package returns when it knows what went wrong. Message says what,
+// Hint what to do next, Field where in the input (a JSON pointer or a parameter name).
+// None of them may hold a secret or a piece of a config body.
+type Error struct {
+	Kind    Kind
+	Message string
+	Hint    string
+	Field   string
+	Err     error
+}
+
+// Errorf builds an Error of one kind; a %w operand stays reachable by errors.Is and As.
+func Errorf(kind Kind, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Kind: kind, Message: err.Error(), Err: errors.Unwrap(err)}
+}
+
+// WithHint returns the error with what to do next.
+func (e *Error) WithHint(hint string) *Error { c := *e; c.Hint = hint; return &c }
+
+// At returns the error with the place in the input that it speaks of.
+func (e *Error) At(field string) *Error { c := *e; c.Field = field; return &c }
+
+// Error gives the message, with the place and the hint where there are any.
+func (e *Error) Error() string {
+	s := e.Message
+	if e.Field != "" {
+		s = e.Field + ": " + s
+	}
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// KindOf gives the kind of an error; one that says none is Internal.
+func KindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return Internal
+}

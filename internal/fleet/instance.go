@@ -1,0 +1,43 @@
+package fleet
+
+// InstanceSpec is what a person declares of an instance, bodies by hash. Exactly one of
+// Config, Template and Artifact is set.
+type InstanceSpec struct {
+	Config             *Content     `json:"config,omitempty"`
+	Template           TemplateName `json:"template,omitempty"`
+	TemplateGeneration int64        `json:"templateGeneration,omitempty"`
+	Overrides          *Content     `json:"overrides,omitempty"`
+	Artifact           *Content     `json:"artifact,omitempty"`
+	Enabled            bool         `json:"enabled"`
+	Durability         Durability   `json:"durability"`
+	Run                *Run         `json:"run,omitempty"`
+}
+
+// Validate checks what can be seen without the region's other objects.
+func (s InstanceSpec) Validate() error {
+	sources := 0
+	for _, set := range []bool{s.Config != nil, s.Template != "", s.Artifact != nil} {
+		if set {
+			sources++
+		}
+	}
+	switch {
+	case sources != 1:
+		return Errorf(Invalid, "%d sources of the config", sources).At("/").
+			WithHint(`give exactly one of "config", "template" and "artifact"`)
+	case s.Overrides != nil && s.Template == "":
+		return Errorf(Invalid, "overrides without a template").At("/overrides").
+			WithHint(`overrides are merged over a template; with "config", change the config itself`)
+	case s.Durability != DurabilitySync && s.Durability != DurabilityAsync:
+		return Errorf(Invalid, "%.40q is neither sync nor async", s.Durability).At("/durability")
+	}
+	if s.Template != "" {
+		if err := ValidateName("/template", string(s.Template)); err != nil {
+			return err
+		}
+	}
+	if s.Run != nil {
+		return s.Run.Validate("/run")
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package fleet
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// ObjectKind is the kind of a declared object.
+type ObjectKind string
+
+// The kinds that a person can declare.
+const (
+	KindProject  ObjectKind = "project"
+	KindSite     ObjectKind = "site"
+	KindTemplate ObjectKind = "template"
+	KindInstance ObjectKind = "instance"
+)
+
+// ObjectKey names one object of a region; Scope is the site of an instance, else "".
+type ObjectKey struct {
+	Kind  ObjectKind
+	Scope string
+	Name  string
+}
+
+// String is the key in one word, for example instance/plant-1/press-7.
+func (k ObjectKey) String() string {
+	if k.Scope == "" {
+		return string(k.Kind) + "/" + k.Name
+	}
+	return string(k.Kind) + "/" + k.Scope + "/" + k.Name
+}
+
+// InstanceKey names an instance of a site.
+func InstanceKey(site SiteName, name InstanceName) ObjectKey {
+	return ObjectKey{Kind: KindInstance, Scope: string(site), Name: string(name)}
+}
+
+// Object is a declared object as it is stored. The ETag is its resource version, which
+// covers the declared part only.
+type Object struct {
+	ObjectKey
+	UID             string
+	Project         ProjectName
+	Labels          map[string]string
+	Generation      int64
+	ResourceVersion int64
+	Spec            json.RawMessage
+	Syncing         json.RawMessage
+	CreatedBy       string
+	CreatedAt       time.Time
+	UpdatedAt       time.Time
+	DeletingSince   *time.Time
+}
+
+// Syncing says which region owns an object and which regions hold a copy.
+type Syncing struct {
+	OwningRegion string   `json:"owningRegion"`
+	Regions      []string `json:"regions"`
+}
+
+const (
+	maxLabels     = 64
+	maxLabelValue = 256
+)
+
+// ValidateLabels bounds labels, so that events and lists stay small.
+func ValidateLabels(field string, labels map[string]string) error {
+	if len(labels) > maxLabels {
+		return Errorf(Invalid, "%d labels, allowed are %d", len(labels), maxLabels).At(field)
+	}
+	for name, value := range labels {
+		if name == "" || len(name) > maxLabelValue || len(value) > maxLabelValue {
+			return Errorf(Invalid, "label names and values have 1 to %d bytes", maxLabelValue).At(field)
+		}
+	}
+	return nil
+}

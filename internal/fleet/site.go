@@ -1,0 +1,49 @@
+package fleet
+
+import "strconv"
+
+// SiteSpec declares which nodes a site has and what each is for.
+type SiteSpec struct {
+	Nodes []SiteNode `json:"nodes"`
+}
+
+// SiteNode is one node of a site with its configured role.
+type SiteNode struct {
+	Name NodeName `json:"name"`
+	Role Role     `json:"role"`
+}
+
+// Validate wants one active, at most one standby, and no name twice.
+func (s SiteSpec) Validate() error {
+	seen, roles := map[NodeName]bool{}, map[Role]int{}
+	for i, n := range s.Nodes {
+		at := "/nodes/" + strconv.Itoa(i)
+		if err := ValidateName(at+"/name", string(n.Name)); err != nil {
+			return err
+		}
+		if seen[n.Name] {
+			return Errorf(Invalid, "node %s stands here twice", n.Name).At(at + "/name")
+		}
+		switch n.Role {
+		case RoleActive, RoleStandby, RoleWorker:
+		default:
+			return Errorf(Invalid, "%.40q is none of active, standby, worker", n.Role).At(at + "/role")
+		}
+		seen[n.Name], roles[n.Role] = true, roles[n.Role]+1
+	}
+	if len(s.Nodes) > 0 && roles[RoleActive] != 1 || roles[RoleStandby] > 1 {
+		return Errorf(Invalid, "%d active and %d standby nodes", roles[RoleActive], roles[RoleStandby]).
+			At("/nodes").WithHint("a site has exactly one active, and at most one standby node")
+	}
+	return nil
+}
+
+// HasStandby says whether instances of the site are persisted on a second node.
+func (s SiteSpec) HasStandby() bool {
+	for _, n := range s.Nodes {
+		if n.Role == RoleStandby {
+			return true
+		}
+	}
+	return false
+}

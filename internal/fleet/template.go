@@ -1,0 +1,36 @@
+package fleet
+
+import "strconv"
+
+// TemplateSpec is a base document and other templates that are merged over it in order,
+// each pinned to the generation that it had when this one was written.
+type TemplateSpec struct {
+	Base         Content       `json:"base"`
+	Compositions []TemplatePin `json:"compositions,omitempty"`
+}
+
+// TemplatePin names one generation of a template.
+type TemplatePin struct {
+	Name       TemplateName `json:"name"`
+	Generation int64        `json:"generation"`
+}
+
+// MaxCompositions bounds how many documents one template may merge.
+const MaxCompositions = 32
+
+// Validate refuses names that are none, and a template that refers to itself.
+func (t TemplateSpec) Validate(self TemplateName) error {
+	if len(t.Compositions) > MaxCompositions {
+		return Errorf(Invalid, "%d compositions, allowed are %d", len(t.Compositions), MaxCompositions).At("/compositions")
+	}
+	for i, c := range t.Compositions {
+		at := "/compositions/" + strconv.Itoa(i)
+		if err := ValidateName(at, string(c.Name)); err != nil {
+			return err
+		}
+		if c.Name == self {
+			return Errorf(Invalid, "template %s refers to itself", self).At(at)
+		}
+	}
+	return nil
+}
