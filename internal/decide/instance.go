@@ -1,0 +1,238 @@
+package decide
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// InstanceDo is what an instance's entity does next.
+type InstanceDo string
+
+// The steps of an entity. Notify, Ask and Serve speak to a node, the rest to the store.
+const (
+	DoClaim   InstanceDo = "claim"   // number the next attempt of the desired revision
+	DoNotify  InstanceDo = "notify"  // tell a node of the open delivery, after Wait
+	DoAsk     InstanceDo = "ask"     // ask a node what it holds
+	DoServe   InstanceDo = "serve"   // bring a node what it is owed, by a snapshot ticket
+	DoEnd     InstanceDo = "end"     // close the open delivery, or (without one) operations
+	DoWait    InstanceDo = "wait"    // for the node that was spoken to
+	DoNothing InstanceDo = "nothing" // the entity ends
+)
+
+// InstanceAction is one step, and the rule that chose it.
+type InstanceAction struct {
+	Rule          string
+	Do            InstanceDo
+	Node          fleet.NodeName
+	Wait          time.Duration
+	State         fleet.DeliveryState
+	Operation     fleet.OperationState
+	Reason        string
+	Message       string
+	Owe           bool
+	OnlyCancelled bool
+}
+
+// InstanceRun is what the entity's run remembers: whom it spoke to and has no answer from,
+// and how often it asked in vain since the last claim.
+type InstanceRun struct {
+	InFlight fleet.NodeName
+	Asks     int
+}
+
+const (
+	// maxTries bounds notifies of one node in one delivery, each with a token of its own.
+	maxTries = 3
+	maxAsks  = 3
+	retryGap = time.Second
+)
+
+type instanceCase struct {
+	seen fleet.InstanceSeen
+	run  InstanceRun
+	now  time.Time
+}
+
+var instanceRules = []struct {
+	name string
+	when func(c instanceCase) bool
+	then func(c instanceCase) InstanceAction
+}{
+	{"cancelled", allCancelled, endCancelled},
+	{"cancelled_before_start", onlyCancelled, dropCancelled},
+	{"no_active_node", noActive, endWithoutActive},
+	{"newer_revision", newerReleased, claim},
+	{"lease_moved", leaseMoved, claim},
+	{"deadline", pastDeadline, endByOutcome},
+	{"asked", askedFor, claim},
+	{"under_way", underWay, wait},
+	{"notify_active", activeNext, notifyActive},
+	{"ask_active", activeLost, askActive},
+	{"replicate", standbyNext, notifyStandby},
+	{"settled", open, endByOutcome},
+	{"owed_to_active", owedToActive, claim},
+	{"ask_unsettled", unsettled, askHolder},
+	{"owed_to_standby", owed, serve},
+	{"nothing_to_do", always, nothing},
+}
+
+// Instance decides the next step of one instance's entity.
+func Instance(seen fleet.InstanceSeen, run InstanceRun, now time.Time) InstanceAction {
+	c := instanceCase{seen, run, now}
+	for _, r := range instanceRules {
+		if r.when(c) {
+			a := r.then(c)
+			a.Rule = r.name
+			return a
+		}
+	}
+	return InstanceAction{Rule: "nothing_to_do", Do: DoNothing}
+}
+
+func always(instanceCase) bool                { return true }
+func open(c instanceCase) bool                { return c.seen.Open != nil }
+func allCancelled(c instanceCase) bool        { return open(c) && c.seen.Cancelled > 0 && c.seen.Asked == 0 }
+func onlyCancelled(c instanceCase) bool       { return !open(c) && c.seen.Cancelled > 0 }
+func askedFor(c instanceCase) bool            { return !open(c) && c.seen.Asked > 0 && !c.seen.Desired.IsZero() }
+func underWay(c instanceCase) bool            { return c.run.InFlight != "" }
+func owed(c instanceCase) bool                { return len(c.seen.Owed) > 0 && !c.seen.Snapshot.IsZero() }
+func claim(instanceCase) InstanceAction       { return InstanceAction{Do: DoClaim} }
+func wait(c instanceCase) InstanceAction      { return InstanceAction{Do: DoWait, Node: c.run.InFlight} }
+func nothing(instanceCase) InstanceAction     { return InstanceAction{Do: DoNothing} }
+func pastDeadline(c instanceCase) bool        { return open(c) && !c.now.Before(c.seen.Open.Deadline) }
+func askHolder(c instanceCase) InstanceAction { return InstanceAction{Do: DoAsk, Node: c.seen.Holder} }
+
+func noActive(c instanceCase) bool {
+	return c.seen.Holder == "" && (open(c) || c.seen.Asked > 0)
+}
+
+func newerReleased(c instanceCase) bool {
+	return open(c) && c.seen.Desired.Newer(c.seen.Open.Revision.Version)
+}
+
+func leaseMoved(c instanceCase) bool {
+	return open(c) && (c.seen.Open.Node != c.seen.Holder || c.seen.Open.Epoch != c.seen.Epoch)
+}
+
+// activeNext: never told, or its answer was a passing failure of communication.
+func activeNext(c instanceCase) bool { return open(c) && again(c.seen.Open.Active()) }
+
+func again(t fleet.TargetSeen) bool {
+	return t.State == fleet.TargetWaiting ||
+		t.State == fleet.TargetFailed && t.Reason == fleet.Communication && t.Tries < maxTries
+}
+
+// activeLost: told, and nobody knows what it made of it.
+func activeLost(c instanceCase) bool {
+	return open(c) && lost(c.seen.Open.Active()) && c.run.Asks < maxAsks
+}
+
+func lost(t fleet.TargetSeen) bool {
+	return t.State == fleet.TargetNotified || t.State == fleet.TargetUnknown
+}
+
+func standbyNext(c instanceCase) bool { return nextStandby(c).Node != "" }
+
+// nextStandby is the first standby that is still to be told. One whose answer was lost is
+// told again: it holds what it holds, and says so.
+func nextStandby(c instanceCase) fleet.TargetSeen {
+	if !open(c) || c.seen.Open.Active().State != fleet.TargetApplied {
+		return fleet.TargetSeen{}
+	}
+	for _, t := range c.seen.Open.Targets {
+		if t.Role != fleet.RoleActive && (again(t) || lost(t) && t.Tries < maxTries) {
+			return t
+		}
+	}
+	return fleet.TargetSeen{}
+}
+
+func owedToActive(c instanceCase) bool {
+	return len(c.seen.Owed) > 0 && c.seen.Owed[0].Node == c.seen.Holder && !c.seen.Desired.IsZero()
+}
+
+func unsettled(c instanceCase) bool {
+	return len(c.seen.Unsettled) > 0 && c.seen.Holder != "" && c.run.Asks == 0
+}
+
+func notifyActive(c instanceCase) InstanceAction { return notify(c.seen.Open.Active()) }
+
+func notifyStandby(c instanceCase) InstanceAction { return notify(nextStandby(c)) }
+
+// notify again with a gap that doubles: 1 s, 2 s.
+func notify(t fleet.TargetSeen) InstanceAction {
+	a := InstanceAction{Do: DoNotify, Node: t.Node}
+	if t.Tries > 0 {
+		a.Wait = retryGap << (t.Tries - 1)
+	}
+	return a
+}
+
+func askActive(c instanceCase) InstanceAction {
+	return InstanceAction{Do: DoAsk, Node: c.seen.Open.Active().Node}
+}
+
+func serve(c instanceCase) InstanceAction {
+	return InstanceAction{Do: DoServe, Node: c.seen.Owed[0].Node}
+}
+
+func endCancelled(instanceCase) InstanceAction {
+	return InstanceAction{
+		Do: DoEnd, State: fleet.DeliveryCancelled, Operation: fleet.OperationCancelled, Reason: "cancelled",
+		Message: "it was cancelled on request; what was deployed before stays", OnlyCancelled: true,
+	}
+}
+
+func dropCancelled(instanceCase) InstanceAction {
+	return InstanceAction{Do: DoEnd, Operation: fleet.OperationCancelled, Reason: "cancelled", OnlyCancelled: true}
+}
+
+func endWithoutActive(instanceCase) InstanceAction {
+	return InstanceAction{
+		Do: DoEnd, State: fleet.DeliveryFailed, Operation: fleet.OperationFailed, Reason: "no_active_node",
+		Message: "the site has no active node", Owe: true,
+	}
+}
+
+// endByOutcome says how a delivery ends, from what its nodes made of it and how durable
+// it has to be (N102).
+func endByOutcome(c instanceCase) InstanceAction {
+	a := c.seen.Open.Active()
+	end := InstanceAction{Do: DoEnd, State: fleet.DeliveryFailed, Operation: fleet.OperationFailed, Reason: string(a.Reason)}
+	switch a.State {
+	case fleet.TargetApplied:
+		return endApplied(c)
+	case fleet.TargetNotified, fleet.TargetUnknown:
+		end.State, end.Operation, end.Reason, end.Owe = fleet.DeliveryUnknown, fleet.OperationUnknown, "no_answer", true
+		end.Message = fmt.Sprintf("node %s did not say whether it applied it; it is asked again when it returns", a.Node)
+	case fleet.TargetFailed:
+		end.Owe = a.Reason == fleet.Communication || a.Reason == fleet.Unavailable
+		end.Message = fmt.Sprintf("node %s: %s", a.Node, a.Reason)
+	case fleet.TargetWaiting:
+		end.Reason, end.Owe = "deadline", true
+		end.Message = fmt.Sprintf("node %s was not reached before the deadline", a.Node)
+	}
+	return end
+}
+
+func endApplied(c instanceCase) InstanceAction {
+	end := InstanceAction{Do: DoEnd, State: fleet.DeliverySucceeded, Operation: fleet.OperationSucceeded}
+	for _, t := range c.seen.Open.Targets {
+		if t.State == fleet.TargetApplied {
+			continue
+		}
+		end.Reason = "not_replicated"
+		end.Message = fmt.Sprintf("the active applied it, node %s has no copy yet and stays owed", t.Node)
+		if c.seen.Durability == fleet.DurabilitySync {
+			end.State, end.Operation = fleet.DeliveryFailed, fleet.OperationFailed
+		}
+	}
+	return end
+}
+
+// Applied says whether what a node holds is the revision that was asked of it.
+func Applied(held fleet.Held, want fleet.Revision) bool {
+	return held.Known && held.Version == want.Version && held.Content.Hash == want.Content.Hash
+}

@@ -1,0 +1,192 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// GetObject reads one declared object.
+func (s *Store) GetObject(ctx context.Context, k fleet.ObjectKey) (fleet.Object, error) {
+	o, err := find(ctx, s.q, k)
+	if err != nil || o == nil {
+		return fleet.Object{}, orNotFound(err, string(k.Kind), k.Name, "holdfast get "+string(k.Kind)+"s")
+	}
+	return *o, nil
+}
+
+// ListObjects pages through the objects of one kind by name.
+func (s *Store) ListObjects(ctx context.Context, kind fleet.ObjectKind, scope string, project fleet.ProjectName, after string, limit int32) ([]fleet.Object, error) {
+	rows, err := s.q.ListObjects(ctx, db.ListObjectsParams{
+		Kind: string(kind), Scope: scope, After: after, Project: string(project), MaxRows: limit,
+	})
+	if err != nil {
+		return nil, failed("list "+string(kind)+"s", err)
+	}
+	out := make([]fleet.Object, len(rows))
+	for i, r := range rows {
+		out[i] = objectOf(r)
+	}
+	return out, nil
+}
+
+// declare writes an object that starts no work, once per idempotency key.
+func (s *Store) declare(ctx context.Context, w Write, shared []fleet.ObjectKey, f func(q *db.Queries) (Written, error)) (Written, error) {
+	var out Started
+	err := s.tx(ctx, "write "+w.Key.String(), func(q *db.Queries) error {
+		out = Started{}
+		if err := lock(ctx, q, []fleet.ObjectKey{w.Key}, shared...); err != nil {
+			return err
+		}
+		again, err := s.replayed(ctx, q, w, &out)
+		if err != nil || again {
+			return err
+		}
+		if out.Written, err = f(q); err != nil {
+			return err
+		}
+		if w.DryRun {
+			return errRollback
+		}
+		return remember(ctx, q, w, &out)
+	})
+	return out.Written, err
+}
+
+// PutProject declares a project, a name for now.
+func (s *Store) PutProject(ctx context.Context, w Write) (Written, error) {
+	return s.declare(ctx, w, nil, func(q *db.Queries) (Written, error) {
+		return s.write(ctx, q, w, struct{}{})
+	})
+}
+
+// PutSite declares a site, its nodes, and until nodes vote also who is active.
+func (s *Store) PutSite(ctx context.Context, w Write, spec fleet.SiteSpec) (Written, error) {
+	return s.declare(ctx, w, nil, func(q *db.Queries) (Written, error) {
+		out, err := s.write(ctx, q, w, spec)
+		if err != nil {
+			return out, err
+		}
+		return out, setNodes(ctx, q, w.Key.Name, spec)
+	})
+}
+
+func setNodes(ctx context.Context, q *db.Queries, site string, spec fleet.SiteSpec) error {
+	keep := []string{}
+	for _, n := range spec.Nodes {
+		keep = append(keep, string(n.Name))
+		old, err := q.GetNode(ctx, string(n.Name))
+		if err == nil && old.Site != site && old.RemovedAt == nil {
+			return fleet.Errorf(fleet.Conflict, "node %s belongs to site %s", n.Name, old.Site).At("/nodes").
+				WithHint("names of nodes are unique in a region")
+		}
+		if err := q.UpsertNode(ctx, db.UpsertNodeParams{Name: string(n.Name), Site: site, Role: string(n.Role)}); err != nil {
+			return failed("write node", err)
+		}
+		if n.Role == fleet.RoleActive {
+			if err := q.GrantLease(ctx, db.GrantLeaseParams{Site: site, Holder: string(n.Name)}); err != nil {
+				return failed("write the lease", err)
+			}
+		}
+	}
+	if len(keep) == 0 {
+		if err := q.DropLease(ctx, site); err != nil {
+			return failed("drop the lease", err)
+		}
+	}
+	return failed("remove nodes", q.RemoveNodesExcept(ctx, db.RemoveNodesExceptParams{Site: site, Keep: keep}))
+}
+
+// PutTemplate declares a template and keeps its generation for the specs that pin it.
+// Each composition is pinned to the generation that it has now.
+func (s *Store) PutTemplate(ctx context.Context, w Write, spec fleet.TemplateSpec) (Written, error) {
+	var shared []fleet.ObjectKey
+	for _, c := range spec.Compositions {
+		shared = append(shared, fleet.ObjectKey{Kind: fleet.KindTemplate, Name: string(c.Name)})
+	}
+	return s.declare(ctx, w, shared, func(q *db.Queries) (Written, error) {
+		for i, c := range spec.Compositions {
+			o, err := find(ctx, q, fleet.ObjectKey{Kind: fleet.KindTemplate, Name: string(c.Name)})
+			if err != nil || o == nil {
+				return Written{}, orNotFound(err, "template", string(c.Name), "declare it first: PUT /api/v1/templates/"+string(c.Name))
+			}
+			spec.Compositions[i].Generation = o.Generation
+		}
+		out, err := s.write(ctx, q, w, spec)
+		if err != nil {
+			return out, err
+		}
+		err = q.InsertTemplateGeneration(ctx, db.InsertTemplateGenerationParams{
+			Name: w.Key.Name, Generation: out.After.Generation, Spec: out.After.Spec,
+		})
+		return out, failed("keep the template's generation", err)
+	})
+}
+
+// TemplateSpec reads one generation of a template; 0 is the current one, whose number is
+// given back.
+func (s *Store) TemplateSpec(ctx context.Context, name fleet.TemplateName, generation int64) (fleet.TemplateSpec, int64, error) {
+	var spec fleet.TemplateSpec
+	if generation == 0 {
+		o, err := find(ctx, s.q, fleet.ObjectKey{Kind: fleet.KindTemplate, Name: string(name)})
+		if err != nil || o == nil {
+			return spec, 0, orNotFound(err, "template", string(name), "holdfast get templates")
+		}
+		generation = o.Generation
+	}
+	p := db.GetTemplateGenerationParams{Name: string(name), Generation: generation}
+	raw, err := s.q.GetTemplateGeneration(ctx, p)
+	if err != nil {
+		return spec, 0, missingTemplate(err, name, "/templateGeneration")
+	}
+	return spec, generation, failed("read the template", json.Unmarshal(raw, &spec))
+}
+
+func missingTemplate(err error, name fleet.TemplateName, field string) error {
+	if !noRows(err) {
+		return failed("read template "+string(name), err)
+	}
+	return fleet.Errorf(fleet.NotFound, "there is no template %s of this generation", name).At(field).
+		WithHint("holdfast get templates")
+}
+
+// DeleteDeclared deletes an object that no node has to confirm: a project, an unused
+// template, a site without instances.
+func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
+	return s.declare(ctx, w, nil, func(q *db.Queries) (Written, error) {
+		o, err := find(ctx, q, w.Key)
+		if err != nil || o == nil {
+			return Written{}, orNotFound(err, string(w.Key.Kind), w.Key.Name, "holdfast get "+string(w.Key.Kind)+"s")
+		}
+		if err := checkMatch(w, o); err != nil {
+			return Written{}, err
+		}
+		if err := unused(ctx, q, w.Key); err != nil {
+			return Written{}, err
+		}
+		if w.Key.Kind == fleet.KindSite {
+			if err := setNodes(ctx, q, w.Key.Name, fleet.SiteSpec{}); err != nil {
+				return Written{}, err
+			}
+		}
+		return Written{Before: o, Changed: true}, remove(ctx, q, w.Actor, o)
+	})
+}
+
+func unused(ctx context.Context, q *db.Queries, k fleet.ObjectKey) error {
+	var n int64
+	var err error
+	switch k.Kind {
+	case fleet.KindSite:
+		n, err = q.CountObjectsIn(ctx, db.CountObjectsInParams{Kind: string(fleet.KindInstance), Scope: k.Name})
+	case fleet.KindTemplate:
+		n, err = q.InstancesOfTemplate(ctx, k.Name)
+	case fleet.KindProject, fleet.KindInstance:
+	}
+	if err != nil || n == 0 {
+		return failed("look for uses", err)
+	}
+	return fleet.Errorf(fleet.IllegalState, "%d instances still use %s", n, k).WithHint("delete or change them first")
+}

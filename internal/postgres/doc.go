@@ -1,0 +1,17 @@
+// Package postgres keeps the region's truth.
+//
+// Every write of a declared object goes through write (objects.go): it locks the object by
+// advisory lock before its first write, so that feed order is each object's own order,
+// raises the generation when the spec changed, and appends the event. What the system finds
+// out by itself (snapshots, owed rows, what nodes hold) lives in tables of its own
+// (observe.go, claim.go, record.go) and is guarded by the lock on the permanent
+// (site, name) row.
+//
+//	PUT ──▶ objects ─▶ revisions ─▶ operations, outbox        one transaction
+//	        entity: Observe ─▶ Claim ─▶ Prepare … Record ─▶ End
+//	                              │ deliveries, pending, fetch_tokens
+//	                              └──────▶ snapshots, owed, node_held
+//
+// SQL lives in queries/ (generated into db/) and migrations/; Go here only puts statements
+// together. Driver errors become fleet kinds in failed (errors.go), by code, never by text.
+package postgres

@@ -1,0 +1,48 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// failed turns a driver error into a fleet error; what already is one stays as it is.
+func failed(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *fleet.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	return &fleet.Error{Kind: kindOf(err), Message: doing, Err: fmt.Errorf("%s: %w", doing, err)}
+}
+
+func kindOf(err error) fleet.Kind {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fleet.NotFound
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fleet.Unavailable
+	}
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return fleet.Unavailable // no answer from the server at all
+	}
+	switch {
+	case pg.Code == "23505" || pg.Code == "40001" || pg.Code == "40P01":
+		return fleet.Conflict // unique violation, serialization failure, deadlock
+	case pg.Code == "23503":
+		return fleet.Precondition // foreign key
+	case pg.Code[:2] == "08" || pg.Code[:2] == "57" || pg.Code[:2] == "53":
+		return fleet.Unavailable // connection, shutdown, resources
+	}
+	return fleet.Internal
+}
+
+func noRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }

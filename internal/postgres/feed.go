@@ -1,0 +1,98 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// Event is one committed change.
+type Event struct {
+	Cursor     Cursor
+	At         time.Time
+	Type       string
+	Key        fleet.ObjectKey
+	Project    fleet.ProjectName
+	UID        string
+	Generation int64
+	Actor      string
+	Before     json.RawMessage
+	After      json.RawMessage
+}
+
+// Cursor is a place in the feed: the total order of all committed changes.
+type Cursor struct {
+	Era, Xid, Seq int64
+}
+
+// String is the cursor as an event id.
+func (c Cursor) String() string { return fmt.Sprintf("%d.%d.%d", c.Era, c.Xid, c.Seq) }
+
+// ParseCursor reads an event id.
+func ParseCursor(s string) (Cursor, error) {
+	var c Cursor
+	n, err := fmt.Sscanf(s, "%d.%d.%d", &c.Era, &c.Xid, &c.Seq)
+	if err != nil || n != 3 || c.String() != s || c.Era < 0 || c.Xid < 0 || c.Seq < 0 {
+		return Cursor{}, fleet.Errorf(fleet.Invalid, "%.60q is no event id", s).At("Last-Event-ID")
+	}
+	return c, nil
+}
+
+// ReadFeed gives what follows a cursor, oldest first: only changes below the oldest
+// transaction still running, so that none that commits late is ever passed over (X24).
+func (s *Store) ReadFeed(ctx context.Context, after Cursor, limit int32) ([]Event, error) {
+	rows, err := s.q.ReadFeed(ctx, db.ReadFeedParams{Era: after.Era, Xid: uint64(after.Xid), Seq: after.Seq, MaxRows: limit}) //nolint:gosec // never negative
+	if err != nil {
+		return nil, failed("read the feed", err)
+	}
+	out := make([]Event, len(rows))
+	for i, r := range rows {
+		out[i] = eventOf(db.ListEventsNewestFirstRow(r))
+	}
+	return out, nil
+}
+
+// FeedEnd is the place after all that is committed now.
+func (s *Store) FeedEnd(ctx context.Context) (Cursor, error) {
+	r, err := s.q.FeedEnd(ctx)
+	return Cursor{Era: r.Era, Xid: max(0, r.Xid-1), Seq: math.MaxInt64}, failed("read the feed", err)
+}
+
+// ListEvents lists newest first, before a cursor (zero is the end).
+func (s *Store) ListEvents(ctx context.Context, before Cursor, limit int32) ([]Event, error) {
+	if before == (Cursor{}) {
+		before = Cursor{Era: math.MaxInt64, Xid: math.MaxInt64, Seq: math.MaxInt64}
+	}
+	rows, err := s.q.ListEventsNewestFirst(ctx, db.ListEventsNewestFirstParams{
+		Era: before.Era, Xid: uint64(before.Xid), Seq: before.Seq, MaxRows: limit, //nolint:gosec // never negative
+	})
+	if err != nil {
+		return nil, failed("list events", err)
+	}
+	out := make([]Event, len(rows))
+	for i, r := range rows {
+		out[i] = eventOf(r)
+	}
+	return out, nil
+}
+
+func eventOf(r db.ListEventsNewestFirstRow) Event {
+	return Event{
+		Cursor: Cursor{r.Era, r.Xid, r.Seq}, At: r.At, Type: r.Type,
+		Key:     fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name},
+		Project: fleet.ProjectName(r.Project), UID: r.Uid, Generation: r.Generation, Actor: r.Actor,
+		Before: r.Before, After: r.After,
+	}
+}
+
+// WaitingWakes lists subjects whose outbox row has waited longer than a time: their wake
+// was lost between commit and call.
+func (s *Store) WaitingWakes(ctx context.Context, older time.Duration, limit int32) ([]string, error) {
+	subjects, err := s.q.WaitingOutbox(ctx, db.WaitingOutboxParams{OlderSeconds: older.Seconds(), MaxRows: limit})
+	return subjects, failed("read the outbox", err)
+}

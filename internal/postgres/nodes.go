@@ -1,0 +1,227 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// Node is what the region knows of a node.
+type Node struct {
+	Name       fleet.NodeName
+	Site       fleet.SiteName
+	Role       fleet.Role
+	Epoch      int64
+	SigningKey []byte
+	EnrolledAt *time.Time
+	RevokedAt  *time.Time
+	SeenAt     *time.Time
+	StartedAt  *time.Time
+	Instances  int64
+	Owed       int64
+}
+
+// ListNodes pages through the nodes by name; site and name narrow the list.
+func (s *Store) ListNodes(ctx context.Context, site fleet.SiteName, name fleet.NodeName, after string, limit int32) ([]Node, error) {
+	rows, err := s.q.ListNodes(ctx, db.ListNodesParams{After: after, Site: string(site), Name: string(name), MaxRows: limit})
+	out := make([]Node, len(rows))
+	for i, r := range rows {
+		out[i] = Node{
+			Name: fleet.NodeName(r.Name), Site: fleet.SiteName(r.Site), Role: fleet.Role(r.Role), Epoch: r.Epoch,
+			SigningKey: r.SigningKey, EnrolledAt: r.EnrolledAt, RevokedAt: r.RevokedAt, SeenAt: r.SeenAt,
+			StartedAt: r.StartedAt, Instances: r.Instances, Owed: r.Owed,
+		}
+	}
+	return out, failed("list nodes", err)
+}
+
+// Enrolment is a node's first word: the join token that it was given, and its public keys.
+type Enrolment struct {
+	JoinTokenHash []byte
+	Node          fleet.NodeName
+	Site          fleet.SiteName
+	SigningKey    []byte
+	SealingKey    []byte
+}
+
+// Welcome is what a node learns about itself.
+type Welcome struct {
+	Region string     `json:"region"`
+	Role   fleet.Role `json:"role"`
+	Epoch  int64      `json:"epoch"`
+}
+
+// Enrol uses a join token once. Enrolling again replaces the keys, which revokes the old.
+func (s *Store) Enrol(ctx context.Context, e Enrolment) (Welcome, error) {
+	var out Welcome
+	err := s.tx(ctx, "enrol the node", func(q *db.Queries) error {
+		t, err := q.UseJoinToken(ctx, e.JoinTokenHash)
+		if noRows(err) || err == nil && (t.Node != string(e.Node) || t.Site != string(e.Site)) {
+			return fleet.Errorf(fleet.Unauthenticated, "this join token is not good for node %s of site %s", e.Node, e.Site).
+				WithHint("a token is good once, for one node, for a time: holdfast join-token create")
+		}
+		if err != nil {
+			return err
+		}
+		n, err := q.EnrolNode(ctx, db.EnrolNodeParams{
+			SigningKey: e.SigningKey, SealingKey: e.SealingKey, Name: string(e.Node), Site: string(e.Site),
+		})
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return orNotFound(nil, "node", string(e.Node), "declare it in its site first")
+		}
+		out, err = s.welcome(ctx, q, e.Node)
+		return err
+	})
+	return out, err
+}
+
+func (s *Store) welcome(ctx context.Context, q *db.Queries, name fleet.NodeName) (Welcome, error) {
+	n, err := q.GetNode(ctx, string(name))
+	if err != nil {
+		return Welcome{}, failed("read the node", err)
+	}
+	lease, err := q.GetLease(ctx, n.Site)
+	if err != nil && !noRows(err) {
+		return Welcome{}, failed("read the lease", err)
+	}
+	w := Welcome{Region: s.region, Role: fleet.Role(n.Role), Epoch: max(lease.Epoch, 1)}
+	if lease.Holder == n.Name {
+		w.Role = fleet.RoleActive
+	} else if w.Role == fleet.RoleActive {
+		w.Role = fleet.RoleStandby
+	}
+	return w, nil
+}
+
+// NodeReport is what a node holds, in pages at its start, or what changed since.
+type NodeReport struct {
+	Node      fleet.NodeName
+	Instances []fleet.NodeInstance
+}
+
+// HeldBy writes down what a node holds. It refuses a node that reports above the region's
+// last number: then this is a restored database, and its era must be raised first.
+func (s *Store) HeldBy(ctx context.Context, r NodeReport) (Welcome, error) {
+	var out Welcome
+	err := s.tx(ctx, "take the node's report", func(q *db.Queries) error {
+		n, err := q.GetNode(ctx, string(r.Node))
+		if err != nil {
+			return failed("read the node", err)
+		}
+		region, err := q.GetRegion(ctx)
+		if err != nil {
+			return failed("read the region", err)
+		}
+		if err := q.NodeSeen(ctx, n.Name); err != nil {
+			return failed("mark the node as seen", err)
+		}
+		for _, i := range r.Instances {
+			if err := knows(ctx, q, n, region.Era, i); err != nil {
+				return err
+			}
+			row := heldRow(fleet.SiteName(n.Site), r.Node, i.Instance, i.Held, i.Reason)
+			if err := q.UpsertHeld(ctx, row); err != nil {
+				return failed("record what the node holds", err)
+			}
+		}
+		out, err = s.welcome(ctx, q, r.Node)
+		return err
+	})
+	return out, err
+}
+
+// knows checks that the region gave out every number that a node reports.
+func knows(ctx context.Context, q *db.Queries, n db.Node, era int64, i fleet.NodeInstance) error {
+	sub, err := q.GetSubject(ctx, db.GetSubjectParams{Site: n.Site, Name: string(i.Instance)})
+	if err != nil && !noRows(err) {
+		return failed("read subject", err)
+	}
+	last := fleet.Version{Era: era, Revision: sub.LastRevision}
+	if !i.Held.HighWater.Newer(last) && i.Held.HighWater.Era <= era {
+		return nil
+	}
+	return fleet.Errorf(fleet.Precondition, "node %s holds %s at era %d revision %d, above what this region ever gave out",
+		n.Name, i.Instance, i.Held.HighWater.Era, i.Held.HighWater.Revision).
+		WithHint("the region was restored from a backup: holdfast admin raise-era")
+}
+
+// NodeReady marks a node as started: it was answered after saying all that it holds. What
+// it is owed becomes due, and the subjects to wake are given back.
+func (s *Store) NodeReady(ctx context.Context, node fleet.NodeName, startID string) ([]string, error) {
+	var wake []string
+	err := s.tx(ctx, "mark the node as started", func(q *db.Queries) error {
+		if err := q.NodeStarted(ctx, db.NodeStartedParams{StartID: &startID, Name: string(node)}); err != nil {
+			return err
+		}
+		var err error
+		wake, err = s.due(ctx, q, node)
+		return err
+	})
+	return wake, err
+}
+
+// due makes what a node is owed due again, with an outbox row for each subject.
+func (s *Store) due(ctx context.Context, q *db.Queries, node fleet.NodeName) ([]string, error) {
+	rows, err := q.DueOwedOfNode(ctx, string(node))
+	if err != nil {
+		return nil, failed("make what is owed due", err)
+	}
+	var wake []string
+	for _, r := range rows {
+		subject := fleet.InstanceSubject(fleet.SiteName(r.Site), fleet.InstanceName(r.Name))
+		if err := q.PutOutbox(ctx, subject); err != nil {
+			return nil, failed("write the outbox", err)
+		}
+		wake = append(wake, subject)
+	}
+	return wake, nil
+}
+
+// Progress moves a fetch forward: the pending row's expiry with it, up to the delivery's
+// total deadline (N90).
+func (s *Store) Progress(ctx context.Context, node fleet.NodeName, id string, fetched, total int64, ttl time.Duration) error {
+	p := db.TargetProgressParams{DeliveryID: id, Node: string(node), Fetched: fetched, Total: total}
+	if err := s.q.TargetProgress(ctx, p); err != nil {
+		return failed("record progress", err)
+	}
+	return failed("extend the pending row", s.q.ExtendPending(ctx, db.ExtendPendingParams{DeploymentID: id, Seconds: ttl.Seconds()}))
+}
+
+// logKeep is how much output of an instance is kept per node.
+const logKeep = 1 << 20
+
+// AppendLog keeps the newest output of an instance, bounded per node (X27).
+func (s *Store) AppendLog(ctx context.Context, node Node, name fleet.InstanceName, offset int64, data []byte) error {
+	return s.tx(ctx, "store output", func(q *db.Queries) error {
+		site := string(node.Site)
+		err := q.InsertLog(ctx, db.InsertLogParams{Site: site, Name: string(name), Node: string(node.Name), LogOffset: offset, Data: data})
+		if err != nil {
+			return err
+		}
+		return q.TrimLogs(ctx, db.TrimLogsParams{Site: site, Name: string(name), Node: string(node.Name), KeepBytes: logKeep})
+	})
+}
+
+// LogChunk is a piece of output.
+type LogChunk struct {
+	Node   fleet.NodeName
+	Offset int64
+	Data   []byte
+}
+
+// ReadLogs gives output from an offset on, oldest first; node "" is all nodes.
+func (s *Store) ReadLogs(ctx context.Context, site fleet.SiteName, name fleet.InstanceName, node fleet.NodeName, from int64) ([]LogChunk, error) {
+	rows, err := s.q.ReadLogs(ctx, db.ReadLogsParams{
+		Site: string(site), Name: string(name), Node: string(node), FromOffset: from, MaxRows: 64,
+	})
+	out := make([]LogChunk, len(rows))
+	for i, r := range rows {
+		out[i] = LogChunk{fleet.NodeName(r.Node), r.LogOffset, r.Data}
+	}
+	return out, failed("read output", err)
+}

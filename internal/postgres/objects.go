@@ -1,0 +1,281 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// Write is one change of a declared object. IfMatch is the resource version that the
+// caller saw, 0 for any. With DryRun everything is checked and nothing kept. A Key makes
+// the request repeatable: the same one again is answered from what the first started.
+type Write struct {
+	Key         fleet.ObjectKey
+	Project     fleet.ProjectName
+	Labels      map[string]string
+	Actor       string
+	IfMatch     int64
+	DryRun      bool
+	Idempotency Idempotency
+}
+
+// Idempotency names a request that may be sent twice.
+type Idempotency struct {
+	Key  string
+	Hash []byte
+}
+
+// Written is an object before and after a change; Before is nil when it was created,
+// After when it is gone. Changed is false when the request changed nothing.
+type Written struct {
+	Before, After *fleet.Object
+	Changed       bool
+}
+
+// lockID is the advisory lock of an object. Locks assign no transaction id, so the order
+// of the feed within one object is the order in which its writers got the lock.
+func lockID(k fleet.ObjectKey) int64 {
+	sum := sha256.Sum256([]byte(k.String()))
+	return int64(binary.BigEndian.Uint64(sum[:8])) //nolint:gosec // any 64 bits will do
+}
+
+// lock takes the locks of a transaction in sorted order, before its first write.
+func lock(ctx context.Context, q *db.Queries, exclusive []fleet.ObjectKey, shared ...fleet.ObjectKey) error {
+	ids := map[int64]bool{}
+	for _, k := range shared {
+		ids[lockID(k)] = false
+	}
+	for _, k := range exclusive {
+		ids[lockID(k)] = true
+	}
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		take := q.LockShared
+		if ids[id] {
+			take = q.LockExclusive
+		}
+		if err := take(ctx, id); err != nil {
+			return failed("lock object", err)
+		}
+	}
+	return nil
+}
+
+// find reads an object; nil when there is none.
+func find(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (*fleet.Object, error) {
+	row, err := q.GetObject(ctx, db.GetObjectParams{Kind: string(k.Kind), Scope: k.Scope, Name: k.Name})
+	if noRows(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, failed("read "+k.String(), err)
+	}
+	o := objectOf(row)
+	return &o, nil
+}
+
+func objectOf(r db.Object) fleet.Object {
+	o := fleet.Object{
+		ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name},
+		UID:       r.Uid, Project: fleet.ProjectName(r.Project), Generation: r.Generation,
+		ResourceVersion: r.ResourceVersion, Spec: r.Spec, Syncing: r.Syncing,
+		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletingSince: r.DeletingSince,
+	}
+	if err := json.Unmarshal(r.Labels, &o.Labels); err != nil {
+		o.Labels = nil // written by this package; a row from elsewhere shows without labels
+	}
+	return o
+}
+
+// write is the one write path: check the precondition, raise the generation when the spec
+// changed, compute syncing, and append the event. The caller holds the object's lock.
+func (s *Store) write(ctx context.Context, q *db.Queries, w Write, spec any) (Written, error) {
+	before, err := find(ctx, q, w.Key)
+	if err != nil {
+		return Written{}, err
+	}
+	if err := checkMatch(w, before); err != nil {
+		return Written{}, err
+	}
+	body, err := json.Marshal(spec)
+	if err != nil {
+		return Written{}, failed("write the spec of "+w.Key.String(), err)
+	}
+	if before == nil {
+		return s.create(ctx, q, w, body)
+	}
+	if before.Project != w.Project {
+		return Written{}, fleet.Errorf(fleet.Conflict, "%s belongs to project %s", w.Key, before.Project).
+			At("project").WithHint("the project of an object never changes; delete and re-create it")
+	}
+	return s.update(ctx, q, w, before, body)
+}
+
+func checkMatch(w Write, before *fleet.Object) error {
+	switch {
+	case w.IfMatch == 0:
+		return nil
+	case before == nil:
+		return fleet.Errorf(fleet.Precondition, "%s does not exist", w.Key).At("If-Match")
+	case before.ResourceVersion != w.IfMatch:
+		return fleet.Errorf(fleet.Precondition, "%s has changed since it was read", w.Key).At("If-Match").
+			WithHint("read it again and repeat the change on what it is now")
+	}
+	return nil
+}
+
+func (s *Store) syncing() (json.RawMessage, error) {
+	return json.Marshal(fleet.Syncing{OwningRegion: s.region, Regions: []string{s.region}})
+}
+
+func (s *Store) create(ctx context.Context, q *db.Queries, w Write, spec json.RawMessage) (Written, error) {
+	syncing, labels, err := s.parts(w)
+	if err != nil {
+		return Written{}, err
+	}
+	generation := int64(1)
+	if w.Key.Kind == fleet.KindTemplate { // generations of a template are referred to for ever
+		last, err := q.LastTemplateGeneration(ctx, w.Key.Name)
+		if err != nil {
+			return Written{}, failed("read template generations", err)
+		}
+		generation = last + 1
+	}
+	row, err := q.InsertObject(ctx, db.InsertObjectParams{
+		Kind: string(w.Key.Kind), Scope: w.Key.Scope, Name: w.Key.Name, Project: string(w.Project),
+		Labels: labels, Generation: generation, Spec: spec, Syncing: syncing, CreatedBy: w.Actor,
+	})
+	if err != nil {
+		return Written{}, failed("create "+w.Key.String(), err)
+	}
+	after := objectOf(row)
+	err = appendEvent(ctx, q, "created", w.Actor, nil, &after)
+	return Written{After: &after, Changed: true}, err
+}
+
+func (s *Store) update(ctx context.Context, q *db.Queries, w Write, before *fleet.Object, spec json.RawMessage) (Written, error) {
+	syncing, labels, err := s.parts(w)
+	if err != nil {
+		return Written{}, err
+	}
+	sameSpec := sameJSON(before.Spec, spec)
+	if sameSpec && maps.Equal(before.Labels, w.Labels) && before.DeletingSince == nil && sameJSON(before.Syncing, syncing) {
+		return Written{Before: before, After: before}, nil
+	}
+	p := db.UpdateObjectParams{
+		Kind: string(w.Key.Kind), Scope: w.Key.Scope, Name: w.Key.Name, Uid: before.UID,
+		Labels: labels, Generation: before.Generation, Spec: spec, Syncing: syncing,
+	}
+	if before.DeletingSince != nil { // a PUT over a delete makes a new object
+		if p.Uid, err = q.NewUID(ctx); err != nil {
+			return Written{}, failed("make a uid", err)
+		}
+	}
+	if !sameSpec || before.DeletingSince != nil {
+		p.Generation++
+	}
+	return saveUpdate(ctx, q, p, "updated", w.Actor, before)
+}
+
+func saveUpdate(ctx context.Context, q *db.Queries, p db.UpdateObjectParams, event, actor string, before *fleet.Object) (Written, error) {
+	row, err := q.UpdateObject(ctx, p)
+	if err != nil {
+		return Written{}, failed("update "+before.String(), err)
+	}
+	after := objectOf(row)
+	err = appendEvent(ctx, q, event, actor, before, &after)
+	return Written{Before: before, After: &after, Changed: true}, err
+}
+
+func (s *Store) parts(w Write) (syncing, labels json.RawMessage, err error) {
+	if syncing, err = s.syncing(); err != nil {
+		return nil, nil, failed("compute syncing", err)
+	}
+	if w.Labels == nil {
+		return syncing, json.RawMessage("{}"), nil
+	}
+	labels, err = json.Marshal(w.Labels)
+	return syncing, labels, failed("write labels", err)
+}
+
+// markDeleting gives an object its deletion mark; it goes when its nodes have confirmed.
+func markDeleting(ctx context.Context, q *db.Queries, actor string, before *fleet.Object, now time.Time) (Written, error) {
+	if before.DeletingSince != nil {
+		return Written{Before: before, After: before}, nil
+	}
+	labels, err := json.Marshal(before.Labels)
+	if err != nil {
+		return Written{}, failed("write labels", err)
+	}
+	return saveUpdate(ctx, q, db.UpdateObjectParams{
+		Kind: string(before.Kind), Scope: before.Scope, Name: before.Name, Uid: before.UID, Labels: labels,
+		Generation: before.Generation + 1, Spec: before.Spec, Syncing: before.Syncing, DeletingSince: &now,
+	}, "deleting", actor, before)
+}
+
+// remove takes an object out of the table.
+func remove(ctx context.Context, q *db.Queries, actor string, before *fleet.Object) error {
+	if err := appendEvent(ctx, q, "deleted", actor, before, nil); err != nil {
+		return err
+	}
+	err := q.DeleteObject(ctx, db.DeleteObjectParams{Kind: string(before.Kind), Scope: before.Scope, Name: before.Name})
+	return failed("delete "+before.String(), err)
+}
+
+// appendEvent writes the pair to the feed; the event's number is the object's new
+// resource version.
+func appendEvent(ctx context.Context, q *db.Queries, kind, actor string, before, after *fleet.Object) error {
+	of := after
+	if of == nil {
+		of = before
+	}
+	p := db.AppendEventParams{
+		Type: kind, Kind: string(of.Kind), Project: string(of.Project), Scope: of.Scope, Name: of.Name,
+		Uid: of.UID, Generation: of.Generation, Actor: actor, Before: declared(before), After: declared(after),
+	}
+	seq, err := q.AppendEvent(ctx, p)
+	if err != nil {
+		return failed("append event", err)
+	}
+	if after == nil {
+		return nil
+	}
+	after.ResourceVersion = seq
+	err = q.SetResourceVersion(ctx, db.SetResourceVersionParams{
+		ResourceVersion: seq, Kind: string(of.Kind), Scope: of.Scope, Name: of.Name,
+	})
+	return failed("set resource version", err)
+}
+
+// declared is the part of an object that a person declares, as events show it.
+func declared(o *fleet.Object) json.RawMessage {
+	if o == nil {
+		return nil
+	}
+	b, err := json.Marshal(struct {
+		Labels map[string]string `json:"labels,omitempty"`
+		Spec   json.RawMessage   `json:"spec"`
+	}{o.Labels, o.Spec})
+	if err != nil {
+		return nil // the spec was written as JSON by this package
+	}
+	return b
+}
+
+// sameJSON compares two documents that this package wrote; jsonb orders keys its own way.
+func sameJSON(a, b json.RawMessage) bool {
+	var x, y any
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+		return false
+	}
+	ca, errA := json.Marshal(x)
+	cb, errB := json.Marshal(y)
+	return errA == nil && errB == nil && bytes.Equal(ca, cb)
+}

@@ -1,0 +1,252 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// Operation is the durable record of one thing asked for.
+type Operation struct {
+	ID          fleet.OperationID
+	Kind        fleet.OperationKind
+	Site        fleet.SiteName
+	Instance    fleet.InstanceName
+	Subject     string
+	Revision    int64
+	Project     fleet.ProjectName
+	State       fleet.OperationState
+	Reason      string
+	Message     string
+	RequestedBy string
+	EntityRun   string
+	EntityBuild string
+	Door        Door
+	Delivery    fleet.DeliveryID
+	CreatedAt   time.Time
+	Deadline    time.Time
+	EndedAt     *time.Time
+}
+
+func operationOf(r db.Operation) Operation {
+	return Operation{
+		ID: fleet.OperationID(r.ID), Kind: fleet.OperationKind(r.Kind), Site: fleet.SiteName(r.Site),
+		Instance: fleet.InstanceName(r.Name), Subject: r.Subject, Revision: r.Revision,
+		Project: fleet.ProjectName(r.Project), State: fleet.OperationState(r.State), Reason: r.Reason,
+		Message: r.Message, RequestedBy: r.RequestedBy, EntityRun: r.EntityRun, EntityBuild: r.EntityBuild,
+		Door: Door{r.DoorWorkflow, r.DoorRun}, Delivery: fleet.DeliveryID(r.DeliveryID),
+		CreatedAt: r.CreatedAt, Deadline: r.DeadlineAt, EndedAt: r.EndedAt,
+	}
+}
+
+// GetOperation reads one operation.
+func (s *Store) GetOperation(ctx context.Context, id fleet.OperationID) (Operation, error) {
+	row, err := s.q.GetOperation(ctx, string(id))
+	if noRows(err) {
+		return Operation{}, orNotFound(nil, "operation", string(id), "holdfast operations")
+	}
+	return operationOf(row), failed("read operation", err)
+}
+
+// OperationFilter narrows a list of operations; zero values do not.
+type OperationFilter struct {
+	Project  fleet.ProjectName
+	State    fleet.OperationState
+	Site     fleet.SiteName
+	Instance fleet.InstanceName
+}
+
+// Place is where a list newest first goes on.
+type Place struct {
+	At time.Time
+	ID string
+}
+
+// ListOperations lists newest first, after a place ("" is the start).
+func (s *Store) ListOperations(ctx context.Context, f OperationFilter, after Place, limit int32) ([]Operation, error) {
+	if after.ID == "" {
+		after = Place{At: time.Now().Add(time.Hour), ID: "~"}
+	}
+	rows, err := s.q.ListOperations(ctx, db.ListOperationsParams{
+		BeforeAt: after.At, BeforeID: after.ID, Project: string(f.Project), State: string(f.State),
+		Site: string(f.Site), Name: string(f.Instance), MaxRows: limit,
+	})
+	if err != nil {
+		return nil, failed("list operations", err)
+	}
+	out := make([]Operation, len(rows))
+	for i, r := range rows {
+		out[i] = operationOf(r)
+	}
+	return out, nil
+}
+
+// CancelOperation asks for the end of an operation; its entity decides.
+func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Operation, error) {
+	var out Operation
+	err := s.tx(ctx, "cancel operation", func(q *db.Queries) error {
+		row, err := q.RequestCancel(ctx, string(id))
+		if noRows(err) {
+			if _, err := s.GetOperation(ctx, id); err != nil {
+				return err
+			}
+			return fleet.Errorf(fleet.IllegalState, "operation %s has ended", id)
+		}
+		if err != nil {
+			return failed("cancel operation", err)
+		}
+		out = operationOf(row)
+		return failed("write the outbox", q.PutOutbox(ctx, out.Subject))
+	})
+	return out, err
+}
+
+// ending is how a set of operations of one subject ends.
+type ending struct {
+	From, To      int64 // revisions
+	State         fleet.OperationState
+	Reason        string
+	Message       string
+	Delivery      fleet.DeliveryID
+	OnlyCancelled bool
+}
+
+func endOperations(ctx context.Context, q *db.Queries, subject string, e ending) error {
+	ids, err := q.EndOperations(ctx, db.EndOperationsParams{
+		Subject: subject, FromRevision: e.From, ToRevision: e.To, State: string(e.State), Reason: e.Reason,
+		Message: e.Message, DeliveryID: string(e.Delivery), OnlyCancelled: e.OnlyCancelled,
+	})
+	if err != nil {
+		return failed("end operations", err)
+	}
+	for _, id := range ids {
+		if err := q.NotifyOperation(ctx, id); err != nil {
+			return failed("announce the end of an operation", err)
+		}
+	}
+	return nil
+}
+
+// UntoldDoors lists ended operations whose door has not been told; subject "" is all.
+func (s *Store) UntoldDoors(ctx context.Context, subject string, limit int32) ([]Operation, error) {
+	rows, err := s.q.UntoldDoors(ctx, db.UntoldDoorsParams{Subject: subject, MaxRows: limit})
+	out := make([]Operation, len(rows))
+	for i, r := range rows {
+		out[i] = operationOf(r)
+	}
+	return out, failed("list doors", err)
+}
+
+// DoorTold records that a door knows the end.
+func (s *Store) DoorTold(ctx context.Context, id fleet.OperationID) error {
+	return failed("mark the door as told", s.q.DoorTold(ctx, string(id)))
+}
+
+// OpenSubject is a subject with something under way, and the run that spoke for it last.
+type OpenSubject struct {
+	Site     fleet.SiteName
+	Instance fleet.InstanceName
+	Run      string
+}
+
+// Name is the id of the subject's entity.
+func (o OpenSubject) Name() string { return fleet.InstanceSubject(o.Site, o.Instance) }
+
+// OpenSubjects pages through the subjects with running operations, an open delivery, or
+// something due, older than a time.
+func (s *Store) OpenSubjects(ctx context.Context, after OpenSubject, older time.Duration, limit int32) ([]OpenSubject, error) {
+	rows, err := s.q.OpenSubjects(ctx, db.OpenSubjectsParams{
+		AfterSite: string(after.Site), AfterName: string(after.Instance), OlderSeconds: older.Seconds(), MaxRows: limit,
+	})
+	out := make([]OpenSubject, len(rows))
+	for i, r := range rows {
+		out[i] = OpenSubject{Site: fleet.SiteName(r.Site), Instance: fleet.InstanceName(r.Name), Run: r.EntityRun}
+	}
+	return out, failed("list open subjects", err)
+}
+
+// CloseLost ends the operations and the open delivery of a subject whose workflow run is
+// gone, and wakes the object. A delivery that was under way becomes unknown, and stays
+// owed, so that the next run asks the node and goes on.
+func (s *Store) CloseLost(ctx context.Context, o OpenSubject, end fleet.OperationState, reason string) error {
+	return s.tx(ctx, "close lost operations", func(q *db.Queries) error {
+		key := fleet.InstanceKey(o.Site, o.Instance)
+		if err := lock(ctx, q, []fleet.ObjectKey{key}); err != nil {
+			return err
+		}
+		sub, err := q.LockSubject(ctx, db.LockSubjectParams{Site: key.Scope, Name: key.Name})
+		if err != nil {
+			return failed("lock the subject", err)
+		}
+		if sub.EntityRun != o.Run {
+			return nil // served by another run since
+		}
+		if err := loseDelivery(ctx, q, key, reason); err != nil {
+			return err
+		}
+		if end != fleet.OperationRunning {
+			e := ending{To: sub.LastRevision, State: end, Reason: reason, Message: "its workflow run " + o.Run + " is gone"}
+			if err := endOperations(ctx, q, o.Name(), e); err != nil {
+				return err
+			}
+		}
+		return failed("write the outbox", q.PutOutbox(ctx, o.Name()))
+	})
+}
+
+func loseDelivery(ctx context.Context, q *db.Queries, key fleet.ObjectKey, reason string) error {
+	d, err := q.OpenDelivery(ctx, db.OpenDeliveryParams{Site: key.Scope, Name: key.Name})
+	if noRows(err) {
+		return nil
+	}
+	if err != nil {
+		return failed("read the open delivery", err)
+	}
+	p := db.EndDeliveryParams{ID: d.ID, State: string(fleet.DeliveryUnknown), Reason: reason}
+	if d.Phase == phaseRecorded {
+		applied := string(fleet.SettledApplied)
+		p.SettledAs = &applied
+	}
+	if _, err := q.EndDelivery(ctx, p); err != nil {
+		return failed("end the delivery", err)
+	}
+	if err := q.ClosePending(ctx, d.ID); err != nil {
+		return failed("close the pending row", err)
+	}
+	if d.Phase == phaseRecorded {
+		return nil // the standby's row is owed since the record
+	}
+	r, err := q.GetRevision(ctx, db.GetRevisionParams{Site: d.Site, Name: d.Name, Revision: d.Revision})
+	if err != nil {
+		return failed("read revision", err)
+	}
+	return failed("write what is owed", q.UpsertOwed(ctx, db.UpsertOwedParams{
+		Site: d.Site, Name: d.Name, Node: d.Node, Revision: d.Revision, Action: r.Action, Due: true, Reason: reason,
+	}))
+}
+
+// EndOverdue fails the operations whose deadline passed, whatever became of their workflow.
+func (s *Store) EndOverdue(ctx context.Context, limit int32) (int, error) {
+	rows, err := s.q.OverdueOperations(ctx, limit)
+	if err != nil {
+		return 0, failed("list overdue operations", err)
+	}
+	for _, r := range rows {
+		p := db.EndOperationParams{
+			ID: r.ID, State: string(fleet.OperationFailed), Reason: "deadline",
+			Message: "it did not end within its deadline; what is missing stays owed",
+		}
+		err := s.tx(ctx, "end overdue operation", func(q *db.Queries) error {
+			if _, err := q.EndOperation(ctx, p); err != nil {
+				return err
+			}
+			return q.NotifyOperation(ctx, r.ID)
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return len(rows), nil
+}

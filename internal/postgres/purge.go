@@ -1,0 +1,61 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// Purged counts what one bounded purge took away.
+type Purged struct {
+	Pending     int64 `json:"pending"`
+	Tickets     int64 `json:"tickets"`
+	Tokens      int64 `json:"tokens"`
+	Idempotency int64 `json:"idempotencyKeys"`
+}
+
+// Purge removes at most limit expired rows of each kind (N15). The delivery rows stay:
+// they keep hash and revision until they are settled (N14).
+func (s *Store) Purge(ctx context.Context, limit int32) (Purged, error) {
+	var p Purged
+	ids, err := s.q.PurgePending(ctx, limit)
+	if err != nil {
+		return p, failed("purge pending rows", err)
+	}
+	p.Pending = int64(len(ids))
+	for _, step := range []struct {
+		count *int64
+		purge func(context.Context, int32) (int64, error)
+	}{
+		{&p.Tickets, s.q.PurgeTickets},
+		{&p.Tokens, s.q.PurgeTokens},
+		{&p.Idempotency, s.q.PurgeIdempotency},
+	} {
+		if *step.count, err = step.purge(ctx, limit); err != nil {
+			return p, failed("purge", err)
+		}
+	}
+	return p, nil
+}
+
+// ServerSeen says that a server of this build has a worker.
+func (s *Store) ServerSeen(ctx context.Context, id, build string) error {
+	return failed("write server", s.q.ServerSeen(ctx, db.ServerSeenParams{ID: id, BuildID: build}))
+}
+
+// ServerGone takes a server that stops, and those that were lost long ago.
+func (s *Store) ServerGone(ctx context.Context, id string) error {
+	return failed("remove server", s.q.ServerGone(ctx, id))
+}
+
+// LiveBuilds are the builds whose workers were seen within some seconds.
+func (s *Store) LiveBuilds(ctx context.Context, seconds float64) ([]string, error) {
+	builds, err := s.q.BuildsSeenSince(ctx, seconds)
+	return builds, failed("list builds", err)
+}
+
+// PurgeOnce is Purge with one count.
+func (s *Store) PurgeOnce(ctx context.Context, limit int32) (int64, error) {
+	p, err := s.Purge(ctx, limit)
+	return p.Pending + p.Tickets + p.Tokens + p.Idempotency, err
+}

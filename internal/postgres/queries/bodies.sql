@@ -1,0 +1,43 @@
+-- name: GetBody :one
+SELECT id, hash, size FROM bodies WHERE hash = @hash;
+
+-- name: InsertBody :one
+INSERT INTO bodies (size) VALUES (0) RETURNING id;
+
+-- name: InsertChunk :exec
+INSERT INTO body_chunks (body_id, idx, data) VALUES (@body_id, @idx, @data);
+
+-- name: FinishBody :execrows
+UPDATE bodies SET hash = @hash, size = @size
+WHERE bodies.id = @id AND NOT EXISTS (SELECT 1 FROM bodies b WHERE b.hash = @hash);
+
+-- name: DropBody :exec
+DELETE FROM bodies WHERE id = @id;
+
+-- name: LockBodyHash :exec
+SELECT pg_advisory_xact_lock(@key::bigint);
+
+-- name: ReadChunk :one
+SELECT data FROM body_chunks WHERE body_id = @body_id AND idx = @idx;
+
+-- name: AllowBody :exec
+INSERT INTO body_projects (project, hash) VALUES (@project, @hash) ON CONFLICT DO NOTHING;
+
+-- name: BodyAllowed :one
+SELECT b.size FROM bodies b JOIN body_projects p ON p.hash = b.hash
+WHERE b.hash = @hash AND p.project = @project;
+
+-- name: InsertUpload :exec
+INSERT INTO uploads (id, project, body_id, hash_state) VALUES (@id, @project, @body_id, @hash_state);
+
+-- name: GetUpload :one
+SELECT * FROM uploads WHERE id = @id;
+
+-- name: LockUpload :one
+SELECT * FROM uploads WHERE id = @id FOR UPDATE;
+
+-- name: AdvanceUpload :exec
+UPDATE uploads SET received = @received, hash_state = @hash_state, updated_at = now() WHERE id = @id;
+
+-- name: DropUpload :exec
+DELETE FROM uploads WHERE id = @id;

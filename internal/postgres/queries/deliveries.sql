@@ -1,0 +1,142 @@
+-- name: DeliveryByClaim :one
+SELECT * FROM deliveries WHERE claim = @claim;
+
+-- name: GetDelivery :one
+SELECT * FROM deliveries WHERE id = @id;
+
+-- name: LockDelivery :one
+SELECT * FROM deliveries WHERE id = @id FOR UPDATE;
+
+-- name: OpenDelivery :one
+SELECT * FROM deliveries WHERE site = @site AND name = @name AND state = 'open';
+
+-- name: InsertDelivery :exec
+INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase,
+                        requested_by, workflow_id, run_id, deadline_at)
+VALUES (@id, @site, @name, @revision, @attempt, @claim, @node, @epoch, @from_revision, 'open', 'persisted',
+        @requested_by, @workflow_id, @run_id, now() + make_interval(secs => @seconds::float8));
+
+-- name: EndDelivery :execrows
+UPDATE deliveries SET state = @state, phase = 'closed', reason = @reason, message = @message,
+       settled_as = sqlc.narg(settled_as), ended_at = now()
+WHERE id = @id AND state = 'open';
+
+-- name: SetPhase :exec
+UPDATE deliveries SET phase = @phase WHERE id = @id AND state = 'open';
+
+-- name: SupersedeOpen :many
+UPDATE deliveries SET state = 'superseded', phase = CASE WHEN phase = 'recorded' THEN 'recorded' ELSE 'closed' END,
+       reason = 'newer_revision', ended_at = now(),
+       settled_as = CASE WHEN phase = 'recorded' THEN 'applied' WHEN phase = 'persisted' THEN 'not_applied' END
+WHERE site = @site AND name = @name AND state = 'open'
+RETURNING id;
+
+-- name: DeletePendingOf :exec
+DELETE FROM pending WHERE site = @site AND name = @name;
+
+-- name: InsertPending :exec
+INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
+VALUES (@deployment_id, @site, @name, @revision, sqlc.narg(revision_hash), now() + make_interval(secs => @seconds::float8));
+
+-- name: ClosePending :exec
+DELETE FROM pending WHERE deployment_id = @deployment_id;
+
+-- name: ExtendPending :exec
+UPDATE pending p SET expires_at = greatest(p.expires_at, least(d.deadline_at, now() + make_interval(secs => @seconds::float8)))
+FROM deliveries d WHERE d.id = p.deployment_id AND p.deployment_id = @deployment_id;
+
+-- name: PurgePending :many
+DELETE FROM pending WHERE deployment_id IN (
+    SELECT p.deployment_id FROM pending p WHERE p.expires_at < now() ORDER BY p.expires_at LIMIT @max_rows FOR UPDATE SKIP LOCKED)
+RETURNING deployment_id;
+
+-- name: PurgeTickets :execrows
+DELETE FROM snapshot_tickets WHERE id IN (SELECT t.id FROM snapshot_tickets t WHERE t.expires_at < now() LIMIT @max_rows);
+
+-- name: PurgeTokens :execrows
+DELETE FROM fetch_tokens WHERE (deployment_id, hash) IN (SELECT t.deployment_id, t.hash FROM fetch_tokens t WHERE t.expires_at < now() LIMIT @max_rows);
+
+-- name: InsertTarget :exec
+INSERT INTO delivery_nodes (delivery_id, node, role, state, total) VALUES (@delivery_id, @node, @role, 'waiting', @total);
+
+-- name: TargetsOf :many
+SELECT * FROM delivery_nodes WHERE delivery_id = @delivery_id ORDER BY role, node;
+
+-- name: TargetsOfMany :many
+SELECT * FROM delivery_nodes WHERE delivery_id = ANY(@ids::text[]) ORDER BY delivery_id, role, node;
+
+-- name: NotifyTarget :execrows
+UPDATE delivery_nodes SET state = 'notified', tries = tries + 1, updated_at = now()
+WHERE delivery_id = @delivery_id AND node = @node AND state <> 'applied';
+
+-- name: SetTarget :exec
+UPDATE delivery_nodes SET state = @state, already = @already, reason = @reason, message = @message,
+       fetched = greatest(fetched, @fetched), updated_at = now()
+WHERE delivery_id = @delivery_id AND node = @node AND state <> 'applied';
+
+-- name: TargetProgress :exec
+UPDATE delivery_nodes SET fetched = greatest(fetched, @fetched), total = greatest(total, @total), updated_at = now()
+WHERE delivery_id = @delivery_id AND node = @node;
+
+-- name: InsertFetchToken :exec
+INSERT INTO fetch_tokens (deployment_id, node, hash, expires_at)
+VALUES (@deployment_id, @node, @hash, now() + make_interval(secs => @seconds::float8));
+
+-- name: FetchTokens :many
+SELECT node, hash FROM fetch_tokens WHERE deployment_id = @deployment_id AND expires_at > now();
+
+-- name: PendingContent :one
+SELECT p.deployment_id, r.content_kind, r.body_hash, r.size, r.run, r.run_hash
+FROM pending p JOIN revisions r ON r.site = p.site AND r.name = p.name AND r.revision = p.revision
+WHERE p.deployment_id = @id AND p.expires_at > now();
+
+-- name: TicketContent :one
+SELECT t.id, t.node, r.content_kind, r.body_hash, r.size, r.run, r.run_hash
+FROM snapshot_tickets t JOIN revisions r ON r.site = t.site AND r.name = t.name AND r.revision = t.revision
+WHERE t.id = @id AND t.expires_at > now();
+
+-- name: InsertTicket :exec
+INSERT INTO snapshot_tickets (id, site, name, node, revision, expires_at)
+VALUES (@id, @site, @name, @node, @revision, now() + make_interval(secs => @seconds::float8))
+ON CONFLICT (id) DO NOTHING;
+
+-- name: UnsettledDeliveries :many
+SELECT d.id, d.revision, d.node, r.era FROM deliveries d
+JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
+WHERE d.site = @site AND d.name = @name AND d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL
+ORDER BY d.attempt DESC LIMIT 20;
+
+-- name: SettleDelivery :exec
+UPDATE deliveries SET settled_as = @settled_as WHERE id = @id AND state NOT IN ('open', 'succeeded') AND settled_as IS NULL;
+
+-- name: ListDeliveries :many
+SELECT d.*, r.era, r.generation, r.action, r.body_hash, r.reason AS why
+FROM deliveries d JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
+WHERE d.site = @site AND d.name = @name AND d.attempt < @before_attempt
+ORDER BY d.attempt DESC LIMIT @max_rows;
+
+-- name: UpsertOwed :exec
+INSERT INTO owed (site, name, node, revision, action, due, reason)
+VALUES (@site, @name, @node, @revision, @action, @due, @reason)
+ON CONFLICT (site, name, node) DO UPDATE SET
+    revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason,
+    since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END
+WHERE owed.revision <= excluded.revision;
+
+-- name: ConfirmOwed :exec
+DELETE FROM owed WHERE site = @site AND name = @name AND node = @node AND revision <= @revision;
+
+-- name: ParkOwed :exec
+UPDATE owed SET due = false, reason = @reason WHERE site = @site AND name = @name AND node = @node;
+
+-- name: DueOwed :many
+SELECT o.node, n.role, o.revision, r.era FROM owed o
+JOIN nodes n ON n.name = o.node
+JOIN revisions r ON r.site = o.site AND r.name = o.name AND r.revision = o.revision
+WHERE o.site = @site AND o.name = @name AND o.due AND n.removed_at IS NULL ORDER BY n.role, o.node;
+
+-- name: OwedOfNode :many
+SELECT site, name FROM owed WHERE node = @node AND name > @after::text ORDER BY name LIMIT @max_rows;
+
+-- name: DueOwedOfNode :many
+UPDATE owed SET due = true WHERE node = @node AND NOT due RETURNING site, name;

@@ -1,0 +1,118 @@
+-- name: UpsertNode :exec
+INSERT INTO nodes (name, site, role) VALUES (@name, @site, @role)
+ON CONFLICT (name) DO UPDATE SET role = excluded.role, removed_at = NULL, site = excluded.site
+WHERE nodes.site = excluded.site OR nodes.removed_at IS NOT NULL;
+
+-- name: RemoveNodesExcept :exec
+UPDATE nodes SET removed_at = now(), role = 'worker'
+WHERE site = @site AND removed_at IS NULL AND NOT (name = ANY(@keep::text[]));
+
+-- name: GetNode :one
+SELECT * FROM nodes WHERE name = @name;
+
+-- name: ListNodes :many
+SELECT n.*, coalesce(l.epoch, 0)::bigint AS epoch,
+       (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
+       (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed
+FROM nodes n LEFT JOIN site_leases l ON l.site = n.site
+WHERE n.removed_at IS NULL AND n.name > @after::text AND (@site::text = '' OR n.site = @site)
+  AND (@name::text = '' OR n.name = @name)
+ORDER BY n.name LIMIT @max_rows;
+
+-- name: NodesOfSite :many
+SELECT * FROM nodes WHERE site = @site AND removed_at IS NULL ORDER BY role, name;
+
+-- name: EnrolNode :execrows
+UPDATE nodes SET signing_key = @signing_key, sealing_key = @sealing_key, enrolled_at = now(), revoked_at = NULL
+WHERE name = @name AND site = @site AND removed_at IS NULL;
+
+-- name: NodeSeen :exec
+UPDATE nodes SET seen_at = now() WHERE name = @name;
+
+-- name: NodeStarted :exec
+UPDATE nodes SET started_at = now(), start_id = @start_id, seen_at = now() WHERE name = @name;
+
+-- name: GetLease :one
+SELECT * FROM site_leases WHERE site = @site;
+
+-- name: LockLease :one
+SELECT * FROM site_leases WHERE site = @site FOR SHARE;
+
+-- name: GrantLease :exec
+INSERT INTO site_leases (site, holder, epoch) VALUES (@site, @holder, 1)
+ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1
+WHERE site_leases.holder <> excluded.holder;
+
+-- name: DropLease :exec
+DELETE FROM site_leases WHERE site = @site;
+
+-- name: UpsertHeld :exec
+INSERT INTO node_held (site, name, node, era, revision, hash, enabled, deleted, running, high_era, high_revision, reason)
+VALUES (@site, @name, @node, @era, @revision, sqlc.narg(hash), @enabled, @deleted, @running, @high_era, @high_revision, @reason)
+ON CONFLICT (site, name, node) DO UPDATE SET
+    era = excluded.era, revision = excluded.revision, hash = excluded.hash, enabled = excluded.enabled,
+    deleted = excluded.deleted, running = excluded.running, high_era = excluded.high_era,
+    high_revision = excluded.high_revision, reason = excluded.reason, reported_at = now()
+WHERE (node_held.era, node_held.revision) <= (excluded.era, excluded.revision);
+
+-- name: HeldOfInstance :many
+SELECT n.name AS node, n.role, h.revision, h.era, h.hash, h.enabled, h.deleted, h.running, h.reason,
+       h.reported_at, o.revision AS owed, o.reason AS owed_reason
+FROM nodes n
+LEFT JOIN node_held h ON h.node = n.name AND h.site = n.site AND h.name = @name
+LEFT JOIN owed o ON o.node = n.name AND o.site = n.site AND o.name = @name
+WHERE n.site = @site AND n.removed_at IS NULL AND n.role <> 'worker'
+ORDER BY n.role, n.name;
+
+-- name: ForgetHeldOfNode :exec
+DELETE FROM node_held WHERE node = @node AND NOT (name = ANY(@keep::text[]));
+
+-- name: InsertJoinToken :one
+INSERT INTO join_tokens (id, hash, site, node, created_by, expires_at)
+VALUES (@id, @hash, @site, @node, @created_by, now() + make_interval(secs => @seconds::float8)) RETURNING *;
+
+-- name: UseJoinToken :one
+UPDATE join_tokens SET used_at = now()
+WHERE hash = @hash AND used_at IS NULL AND expires_at > now()
+RETURNING *;
+
+-- name: ListJoinTokens :many
+SELECT * FROM join_tokens ORDER BY created_at DESC, id LIMIT @max_rows;
+
+-- name: DeleteJoinToken :execrows
+DELETE FROM join_tokens WHERE id = @id;
+
+-- name: InsertAPIToken :one
+INSERT INTO api_tokens (id, hash, role, project, note, created_by, expires_at)
+VALUES (@id, @hash, @role, @project, @note, @created_by, sqlc.narg(expires_at))
+ON CONFLICT (hash) DO UPDATE SET note = excluded.note RETURNING *;
+
+-- name: APITokenByHash :one
+SELECT * FROM api_tokens WHERE hash = @hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now());
+
+-- name: ListAPITokens :many
+SELECT * FROM api_tokens ORDER BY created_at DESC, id LIMIT @max_rows;
+
+-- name: RevokeAPIToken :execrows
+UPDATE api_tokens SET revoked_at = now() WHERE id = @id AND revoked_at IS NULL;
+
+-- name: InsertLog :exec
+INSERT INTO instance_logs (site, name, node, log_offset, data) VALUES (@site, @name, @node, @log_offset, @data)
+ON CONFLICT DO NOTHING;
+
+-- name: TrimLogs :exec
+DELETE FROM instance_logs l WHERE l.site = @site AND l.name = @name AND l.node = @node
+  AND l.log_offset < (SELECT max(m.log_offset) FROM instance_logs m WHERE m.site = @site AND m.name = @name AND m.node = @node) - @keep_bytes::bigint;
+
+-- name: ReadLogs :many
+SELECT node, log_offset, data FROM instance_logs
+WHERE site = @site AND name = @name AND (@node::text = '' OR node = @node) AND log_offset >= @from_offset
+ORDER BY node, log_offset LIMIT @max_rows;
+
+-- name: HeldByNode :many
+SELECT * FROM node_held WHERE node = @node AND name = ANY(@names::text[]);
+
+-- name: ExpectedOfNode :many
+SELECT d.name FROM deliveries d WHERE d.site = @site AND d.name = ANY(@names::text[])
+  AND (d.state = 'open' OR d.state <> 'succeeded' AND d.settled_as IS NULL)
+UNION SELECT o.name FROM owed o WHERE o.node = @node AND o.name = ANY(@names::text[]);

@@ -1,0 +1,93 @@
+-- name: LockExclusive :exec
+SELECT pg_advisory_xact_lock(@key::bigint);
+
+-- name: LockShared :exec
+SELECT pg_advisory_xact_lock_shared(@key::bigint);
+
+-- name: GetObject :one
+SELECT * FROM objects WHERE kind = sqlc.arg(kind) AND scope = sqlc.arg(scope) AND name = sqlc.arg(name);
+
+-- name: ListObjects :many
+SELECT * FROM objects
+WHERE kind = sqlc.arg(kind) AND scope = sqlc.arg(scope) AND name > sqlc.arg(after)::text AND (sqlc.arg(project)::text = '' OR project = sqlc.arg(project))
+ORDER BY name LIMIT sqlc.arg(max_rows);
+
+-- name: CountObjectsIn :one
+SELECT count(*) FROM objects WHERE kind = @kind AND scope = @scope;
+
+-- name: InsertObject :one
+INSERT INTO objects (kind, scope, name, project, labels, generation, resource_version, spec, syncing, created_by)
+VALUES (@kind, @scope, @name, @project, @labels, @generation, 0, @spec, @syncing, @created_by)
+RETURNING *;
+
+-- name: UpdateObject :one
+UPDATE objects
+SET uid = @uid, labels = @labels, generation = @generation, spec = @spec, syncing = @syncing,
+    deleting_since = sqlc.narg(deleting_since), updated_at = now()
+WHERE kind = @kind AND scope = @scope AND name = @name
+RETURNING *;
+
+-- name: SetResourceVersion :exec
+UPDATE objects SET resource_version = @resource_version WHERE kind = @kind AND scope = @scope AND name = @name;
+
+-- name: DeleteObject :exec
+DELETE FROM objects WHERE kind = @kind AND scope = @scope AND name = @name;
+
+-- name: NewUID :one
+SELECT gen_random_uuid()::uuid AS uid;
+
+-- name: AppendEvent :one
+INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
+SELECT r.era, @type, @kind, @project, @scope, @name, @uid, @generation, @actor, sqlc.narg(before), sqlc.narg(after)
+FROM region r
+RETURNING seq;
+
+-- name: ReadFeed :many
+SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after
+FROM events e, region r
+WHERE (e.era, e.xid, e.seq) > (@era::bigint, @xid::xid8, @seq::bigint)
+  AND (e.era < r.era OR e.xid < pg_snapshot_xmin(pg_current_snapshot()))
+ORDER BY e.era, e.xid, e.seq LIMIT @max_rows;
+
+-- name: FeedEnd :one
+SELECT r.era, pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS xid FROM region r;
+
+-- name: ListEventsNewestFirst :many
+SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after
+FROM events e, region r
+WHERE (e.era, e.xid, e.seq) < (@era::bigint, @xid::xid8, @seq::bigint)
+  AND (e.era < r.era OR e.xid < pg_snapshot_xmin(pg_current_snapshot()))
+ORDER BY e.era DESC, e.xid DESC, e.seq DESC LIMIT @max_rows;
+
+-- name: PutOutbox :exec
+INSERT INTO outbox (subject) VALUES (@subject);
+
+-- name: TakeOutbox :exec
+DELETE FROM outbox WHERE subject = @subject;
+
+-- name: WaitingOutbox :many
+SELECT DISTINCT subject FROM outbox
+WHERE created_at < now() - make_interval(secs => @older_seconds::float8) LIMIT @max_rows;
+
+-- name: InsertTemplateGeneration :exec
+INSERT INTO template_generations (name, generation, spec) VALUES (@name, @generation, @spec)
+ON CONFLICT (name, generation) DO NOTHING;
+
+-- name: GetTemplateGeneration :one
+SELECT spec FROM template_generations WHERE name = @name AND generation = @generation;
+
+-- name: InstancesOfTemplate :one
+SELECT count(*) FROM objects WHERE kind = 'instance' AND spec ->> 'template' = @name::text;
+
+-- name: LastTemplateGeneration :one
+SELECT coalesce(max(generation), 0)::bigint FROM template_generations WHERE name = @name;
+
+-- name: GetIdempotency :one
+SELECT * FROM idempotency WHERE actor = @actor AND key = @key;
+
+-- name: InsertIdempotency :execrows
+INSERT INTO idempotency (actor, key, request_hash, operation_id) VALUES (@actor, @key, @request_hash, @operation_id)
+ON CONFLICT DO NOTHING;
+
+-- name: PurgeIdempotency :execrows
+DELETE FROM idempotency WHERE ctid IN (SELECT ctid FROM idempotency i WHERE i.created_at < now() - interval '1 day' LIMIT @max_rows);

@@ -1,0 +1,64 @@
+-- name: InsertOperation :one
+INSERT INTO operations (id, kind, site, name, subject, revision, project, state, requested_by, door_workflow, door_run, deadline_at)
+VALUES (@id, @kind, @site, @name, @subject, @revision, @project, 'running', @requested_by, @door_workflow, @door_run,
+        now() + make_interval(secs => @seconds::float8))
+RETURNING *;
+
+-- name: OperationByDoor :one
+SELECT * FROM operations WHERE door_workflow = @door_workflow AND door_run = @door_run;
+
+-- name: GetOperation :one
+SELECT * FROM operations WHERE id = @id;
+
+-- name: ListOperations :many
+SELECT * FROM operations
+WHERE (created_at, id) < (@before_at::timestamptz, @before_id::text) AND (@project::text = '' OR project = @project)
+  AND (@state::text = '' OR state = @state) AND (@site::text = '' OR site = @site) AND (@name::text = '' OR name = @name)
+ORDER BY created_at DESC, id DESC LIMIT @max_rows;
+
+-- name: ServeOperations :exec
+UPDATE operations SET entity_run = @run, entity_build = @build
+WHERE subject = @subject AND state = 'running' AND (entity_run <> @run OR entity_build <> @build);
+
+-- name: CountOperations :one
+SELECT count(*) FILTER (WHERE NOT cancel_requested) AS asked, count(*) FILTER (WHERE cancel_requested) AS cancelled
+FROM operations WHERE subject = @subject AND state = 'running';
+
+-- name: EndOperations :many
+UPDATE operations SET state = @state, reason = @reason, message = @message, delivery_id = @delivery_id, ended_at = now()
+WHERE subject = @subject AND state = 'running' AND revision >= @from_revision AND revision <= @to_revision
+  AND (NOT @only_cancelled::boolean OR cancel_requested)
+RETURNING id;
+
+-- name: EndOperation :execrows
+UPDATE operations SET state = @state, reason = @reason, message = @message, ended_at = now()
+WHERE id = @id AND state = 'running';
+
+-- name: AttachDelivery :exec
+UPDATE operations SET delivery_id = @delivery_id WHERE subject = @subject AND state = 'running' AND revision <= @revision;
+
+-- name: RequestCancel :one
+UPDATE operations SET cancel_requested = true WHERE id = @id AND state = 'running' RETURNING *;
+
+-- name: UntoldDoors :many
+SELECT * FROM operations WHERE state <> 'running' AND door_run <> '' AND NOT door_told
+  AND (@subject::text = '' OR subject = @subject) ORDER BY ended_at LIMIT @max_rows;
+
+-- name: DoorTold :exec
+UPDATE operations SET door_told = true WHERE id = @id;
+
+-- name: OpenSubjects :many
+SELECT s.site, s.name, s.entity_run FROM subjects s
+WHERE (s.site, s.name) > (@after_site::text, @after_name::text) AND (
+       EXISTS (SELECT 1 FROM operations o WHERE o.site = s.site AND o.name = s.name AND o.state = 'running'
+               AND o.created_at < now() - make_interval(secs => @older_seconds::float8))
+    OR EXISTS (SELECT 1 FROM deliveries d WHERE d.site = s.site AND d.name = s.name AND d.state = 'open')
+    OR EXISTS (SELECT 1 FROM owed w WHERE w.site = s.site AND w.name = s.name AND w.due
+               AND w.since < now() - make_interval(secs => @older_seconds::float8)))
+ORDER BY s.site, s.name LIMIT @max_rows;
+
+-- name: OverdueOperations :many
+SELECT * FROM operations WHERE state = 'running' AND deadline_at < now() ORDER BY deadline_at LIMIT @max_rows;
+
+-- name: NotifyOperation :exec
+SELECT pg_notify('holdfast_operation', @id::text);

@@ -1,0 +1,22 @@
+-- name: GetRegion :one
+SELECT * FROM region;
+
+-- name: FoundRegion :one
+INSERT INTO region (name, era, system_identifier, timeline)
+VALUES (@name, 1, @system_identifier, @timeline)
+ON CONFLICT (only_row) DO UPDATE SET name = region.name
+RETURNING *;
+
+-- name: RaiseEra :one
+UPDATE region SET era = era + 1, system_identifier = @system_identifier, timeline = @timeline, raised_at = now()
+RETURNING *;
+
+-- name: ServerSeen :exec
+INSERT INTO servers (id, build_id) VALUES (@id, @build_id)
+ON CONFLICT (id) DO UPDATE SET seen_at = now();
+
+-- name: ServerGone :exec
+DELETE FROM servers WHERE id = @id OR seen_at < now() - interval '1 day';
+
+-- name: BuildsSeenSince :many
+SELECT DISTINCT build_id FROM servers WHERE seen_at > now() - make_interval(secs => @seconds::float8);

@@ -1,0 +1,149 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// release is one revision to be numbered.
+type release struct {
+	Key        fleet.ObjectKey
+	Action     fleet.Action
+	Content    fleet.Content
+	Run        json.RawMessage
+	RunHash    fleet.Hash
+	Enabled    bool
+	Durability fleet.Durability
+	Actor      string
+	Reason     string
+	Operation  fleet.OperationKind
+	Door       Door
+	Limit      time.Duration
+}
+
+// revisionAgain copies a revision under the next number.
+func revisionAgain(r *db.Revision, t InstanceTurn) release {
+	return release{
+		Key: t.Key, Action: fleet.ActionDeploy, Content: contentOf(*r), Run: r.Run, RunHash: hashText(r.RunHash),
+		Enabled: r.Enabled, Durability: fleet.Durability(r.Durability), Actor: t.Actor, Reason: t.Reason,
+		Operation: t.Kind, Door: t.Door, Limit: t.Limit,
+	}
+}
+
+func sameRevision(r *db.Revision, n release) bool {
+	return r.Action != string(fleet.ActionDelete) && hashText(r.BodyHash) == n.Content.Hash &&
+		hashText(r.RunHash) == n.RunHash && r.Enabled == n.Enabled && r.Durability == string(n.Durability)
+}
+
+// release numbers a revision and opens its operation. Numbers are per (site, name), go on
+// over delete and re-create, and are given under the lock on the subject's row (N18).
+func (s *Store) release(ctx context.Context, q *db.Queries, r release, of *fleet.Object) (*Operation, error) {
+	site, name := r.Key.Scope, r.Key.Name
+	if err := q.EnsureSubject(ctx, db.EnsureSubjectParams{Site: site, Name: name}); err != nil {
+		return nil, failed("make the subject", err)
+	}
+	number, err := q.NextRevision(ctx, db.NextRevisionParams{Site: site, Name: name})
+	if err != nil {
+		return nil, failed("number the revision", err)
+	}
+	err = q.InsertRevision(ctx, db.InsertRevisionParams{
+		Site: site, Name: name, Revision: number, Action: string(r.Action), ContentKind: string(r.Content.Kind),
+		BodyHash: hashBytes(r.Content.Hash), Size: r.Content.Size, Run: r.Run, RunHash: hashBytes(r.RunHash),
+		Enabled: r.Enabled, Durability: string(r.Durability), Generation: of.Generation, Spec: of.Spec,
+		CreatedBy: r.Actor, Reason: r.Reason,
+	})
+	if err != nil {
+		return nil, failed("store the revision", err)
+	}
+	return s.open(ctx, q, newOperation{
+		Kind: r.Operation, Key: r.Key, Revision: number, Project: of.Project, Actor: r.Actor, Door: r.Door, Limit: r.Limit,
+	})
+}
+
+// newOperation is an operation to be opened.
+type newOperation struct {
+	Kind     fleet.OperationKind
+	Key      fleet.ObjectKey
+	Revision int64
+	Project  fleet.ProjectName
+	Actor    string
+	Door     Door
+	Limit    time.Duration
+}
+
+// open writes an operation and the outbox row that wakes its entity.
+func (s *Store) open(ctx context.Context, q *db.Queries, n newOperation) (*Operation, error) {
+	subject := fleet.InstanceSubject(fleet.SiteName(n.Key.Scope), fleet.InstanceName(n.Key.Name))
+	id, err := NewID()
+	if err != nil {
+		return nil, err
+	}
+	row, err := q.InsertOperation(ctx, db.InsertOperationParams{
+		ID: id, Kind: string(n.Kind), Site: n.Key.Scope, Name: n.Key.Name, Subject: subject, Revision: n.Revision,
+		Project: string(n.Project), RequestedBy: n.Actor, DoorWorkflow: n.Door.Workflow, DoorRun: n.Door.Run,
+		Seconds: n.Limit.Seconds(),
+	})
+	if err != nil {
+		return nil, failed("open the operation", err)
+	}
+	if err := q.PutOutbox(ctx, subject); err != nil {
+		return nil, failed("write the outbox", err)
+	}
+	o := operationOf(row)
+	return &o, nil
+}
+
+// NewID gives 32 random hex digits.
+func NewID() (string, error) {
+	var b [16]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", failed("make an id", err)
+	}
+	return hex.EncodeToString(b[:]), nil
+}
+
+// desired is the highest released revision, nil when there is none.
+func desired(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (*db.Revision, error) {
+	sub, err := q.GetSubject(ctx, db.GetSubjectParams{Site: k.Scope, Name: k.Name})
+	if noRows(err) || err == nil && sub.DesiredRevision == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, failed("read subject", err)
+	}
+	r, err := q.GetRevision(ctx, db.GetRevisionParams{Site: k.Scope, Name: k.Name, Revision: sub.DesiredRevision})
+	return &r, failed("read revision", err)
+}
+
+// snapshot is the deployed revision, nil when there is none.
+func snapshot(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (*db.Revision, error) {
+	s, err := q.GetSnapshot(ctx, db.GetSnapshotParams{Site: k.Scope, Name: k.Name})
+	if noRows(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, failed("read snapshot", err)
+	}
+	r, err := q.GetRevision(ctx, db.GetRevisionParams{Site: k.Scope, Name: k.Name, Revision: s.AtRevision})
+	return &r, failed("read revision", err)
+}
+
+func contentOf(r db.Revision) fleet.Content {
+	return fleet.Content{Kind: fleet.ContentKind(r.ContentKind), Hash: hashText(r.BodyHash), Size: r.Size}
+}
+
+func revisionOf(r *db.Revision) fleet.Revision {
+	if r == nil {
+		return fleet.Revision{}
+	}
+	return fleet.Revision{
+		Version: fleet.Version{Era: r.Era, Revision: r.Revision}, Action: fleet.Action(r.Action),
+		Content: contentOf(*r), RunHash: hashText(r.RunHash), Enabled: r.Enabled,
+	}
+}

@@ -1,0 +1,148 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// Store is the region's database. It is safe for concurrent use and keeps no state.
+type Store struct {
+	pool   *pgxpool.Pool
+	q      *db.Queries
+	region string
+}
+
+// Open connects, migrates, and checks that this is the database that the region knows: a
+// changed system identifier or timeline means a restored backup, which is refused until
+// `holdfast admin raise-era`.
+func Open(ctx context.Context, url, region string) (*Store, error) {
+	s, err := connect(ctx, url, region)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkIdentity(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+const maxConns = 24
+
+func connect(ctx context.Context, url, region string) (*Store, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Invalid, "the database URL cannot be read").At("database-url")
+	}
+	cfg.MaxConns = max(cfg.MaxConns, maxConns)
+	cfg.ConnConfig.RuntimeParams["application_name"] = "holdfast"
+	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "30s"
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, failed("connect to postgres", err)
+	}
+	if err := migrate(ctx, pool); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return &Store{pool: pool, q: db.New(pool), region: region}, nil
+}
+
+// Close waits for queries under way.
+func (s *Store) Close() { s.pool.Close() }
+
+// Ping says whether the database answers.
+func (s *Store) Ping(ctx context.Context) error { return failed("ping postgres", s.pool.Ping(ctx)) }
+
+// errRollback ends a transaction that was only tried.
+var errRollback = errors.New("dry run")
+
+// deadlockTries bounds how often a transaction that lost a race is run again.
+const deadlockTries = 5
+
+// tx runs f in one transaction; a serialization failure or a deadlock runs it again.
+func (s *Store) tx(ctx context.Context, doing string, f func(q *db.Queries) error) error {
+	var err error
+	for range deadlockTries {
+		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return f(s.q.WithTx(tx)) })
+		if kind := kindOf(err); err == nil || kind != fleet.Conflict || !lostRace(err) {
+			break
+		}
+	}
+	if errors.Is(err, errRollback) {
+		return nil
+	}
+	return failed(doing, err)
+}
+
+// Region is the region's own row.
+type Region struct {
+	Name             string
+	Era              int64
+	SystemIdentifier string
+	Timeline         int32
+	RaisedAt         time.Time
+}
+
+// GetRegion reads the region's row.
+func (s *Store) GetRegion(ctx context.Context) (Region, error) {
+	r, err := s.q.GetRegion(ctx)
+	return Region{r.Name, r.Era, r.SystemIdentifier, r.Timeline, r.RaisedAt}, failed("read region", err)
+}
+
+func (s *Store) checkIdentity(ctx context.Context) error {
+	id, timeline, err := s.identity(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := s.q.FoundRegion(ctx, db.FoundRegionParams{Name: s.region, SystemIdentifier: id, Timeline: timeline})
+	if err != nil {
+		return failed("read region", err)
+	}
+	if r.Name != s.region {
+		return fleet.Errorf(fleet.Precondition, "this database belongs to region %s, not %s", r.Name, s.region).
+			WithHint("point the server at its own database")
+	}
+	if r.SystemIdentifier != id || r.Timeline != timeline {
+		return fleet.Errorf(fleet.Precondition, "this database was restored or moved since era %d", r.Era).
+			WithHint("when it is meant to go on from here: holdfast admin raise-era")
+	}
+	return nil
+}
+
+// identity reads what tells one database cluster, and one history of it, from another.
+func (s *Store) identity(ctx context.Context) (string, int32, error) {
+	var id string
+	var timeline int32
+	row := s.pool.QueryRow(ctx, identitySQL)
+	if err := row.Scan(&id, &timeline); err != nil {
+		return "", 0, failed("read the identity of the database", err)
+	}
+	return id, timeline, nil
+}
+
+// RaiseEra starts a new era: what nodes hold of an older one counts as older.
+func RaiseEra(ctx context.Context, url, region string) (Region, error) {
+	s, err := connect(ctx, url, region)
+	if err != nil {
+		return Region{}, err
+	}
+	defer s.Close()
+	id, timeline, err := s.identity(ctx)
+	if err != nil {
+		return Region{}, err
+	}
+	r, err := s.q.RaiseEra(ctx, db.RaiseEraParams{SystemIdentifier: id, Timeline: timeline})
+	if err != nil {
+		return Region{}, failed("raise the era", fmt.Errorf("region %s: %w", region, err))
+	}
+	return Region{r.Name, r.Era, r.SystemIdentifier, r.Timeline, r.RaisedAt}, nil
+}

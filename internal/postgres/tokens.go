@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// APIToken is what the region keeps of a bearer token: never the token.
+type APIToken struct {
+	ID        string
+	Hash      []byte
+	Role      string
+	Project   fleet.ProjectName
+	Note      string
+	CreatedBy string
+	CreatedAt time.Time
+	ExpiresAt *time.Time
+	RevokedAt *time.Time
+}
+
+func apiTokenOf(r db.ApiToken) APIToken {
+	return APIToken{r.ID, r.Hash, r.Role, fleet.ProjectName(r.Project), r.Note, r.CreatedBy, r.CreatedAt, r.ExpiresAt, r.RevokedAt}
+}
+
+// AddAPIToken stores a token's hash; the same hash again changes only its note.
+func (s *Store) AddAPIToken(ctx context.Context, t APIToken) (APIToken, error) {
+	id, err := NewID()
+	if err != nil {
+		return t, err
+	}
+	row, err := s.q.InsertAPIToken(ctx, db.InsertAPITokenParams{
+		ID: id, Hash: t.Hash, Role: t.Role, Project: string(t.Project), Note: t.Note, CreatedBy: t.CreatedBy, ExpiresAt: t.ExpiresAt,
+	})
+	return apiTokenOf(row), failed("store the token", err)
+}
+
+// APITokenByHash finds a token that is neither expired nor revoked.
+func (s *Store) APITokenByHash(ctx context.Context, hash []byte) (APIToken, error) {
+	row, err := s.q.APITokenByHash(ctx, hash)
+	if noRows(err) {
+		return APIToken{}, fleet.Errorf(fleet.Unauthenticated, "this token is unknown, expired or revoked").
+			WithHint("send Authorization: Bearer with a token of this region")
+	}
+	return apiTokenOf(row), failed("read the token", err)
+}
+
+// ListAPITokens lists newest first.
+func (s *Store) ListAPITokens(ctx context.Context, limit int32) ([]APIToken, error) {
+	rows, err := s.q.ListAPITokens(ctx, limit)
+	out := make([]APIToken, len(rows))
+	for i, r := range rows {
+		out[i] = apiTokenOf(r)
+	}
+	return out, failed("list tokens", err)
+}
+
+// RevokeAPIToken ends a token now.
+func (s *Store) RevokeAPIToken(ctx context.Context, id string) error {
+	n, err := s.q.RevokeAPIToken(ctx, id)
+	if err == nil && n == 0 {
+		return orNotFound(nil, "token", id, "holdfast token list")
+	}
+	return failed("revoke the token", err)
+}
+
+// JoinToken lets one node enrol once.
+type JoinToken struct {
+	ID        string
+	Hash      []byte
+	Site      fleet.SiteName
+	Node      fleet.NodeName
+	CreatedBy string
+	CreatedAt time.Time
+	ExpiresAt time.Time
+	UsedAt    *time.Time
+}
+
+func joinTokenOf(r db.JoinToken) JoinToken {
+	return JoinToken{r.ID, r.Hash, fleet.SiteName(r.Site), fleet.NodeName(r.Node), r.CreatedBy, r.CreatedAt, r.ExpiresAt, r.UsedAt}
+}
+
+// AddJoinToken stores the hash of a join token for a declared node.
+func (s *Store) AddJoinToken(ctx context.Context, t JoinToken, life time.Duration) (JoinToken, error) {
+	n, err := s.q.GetNode(ctx, string(t.Node))
+	if noRows(err) || err == nil && (n.Site != string(t.Site) || n.RemovedAt != nil) {
+		return t, orNotFound(nil, "node", string(t.Site)+"/"+string(t.Node), "declare it in its site first")
+	}
+	if err != nil {
+		return t, failed("read the node", err)
+	}
+	id, err := NewID()
+	if err != nil {
+		return t, err
+	}
+	row, err := s.q.InsertJoinToken(ctx, db.InsertJoinTokenParams{
+		ID: id, Hash: t.Hash, Site: string(t.Site), Node: string(t.Node), CreatedBy: t.CreatedBy, Seconds: life.Seconds(),
+	})
+	return joinTokenOf(row), failed("store the join token", err)
+}
+
+// ListJoinTokens lists newest first.
+func (s *Store) ListJoinTokens(ctx context.Context, limit int32) ([]JoinToken, error) {
+	rows, err := s.q.ListJoinTokens(ctx, limit)
+	out := make([]JoinToken, len(rows))
+	for i, r := range rows {
+		out[i] = joinTokenOf(r)
+	}
+	return out, failed("list join tokens", err)
+}
+
+// DeleteJoinToken takes a join token back.
+func (s *Store) DeleteJoinToken(ctx context.Context, id string) error {
+	n, err := s.q.DeleteJoinToken(ctx, id)
+	if err == nil && n == 0 {
+		return orNotFound(nil, "join token", id, "holdfast join-token list")
+	}
+	return failed("delete the join token", err)
+}
