@@ -1,0 +1,27 @@
+package activities
+
+import (
+	"errors"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// fail turns an error into Temporal's, with the kind as its type. It is the only place
+// that decides whether Temporal may retry.
+func fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	kind := fleet.KindOf(err)
+	message := string(kind)
+	var known *fleet.Error
+	if errors.As(err, &known) {
+		message = known.Error()
+	}
+	if kind.Retryable() {
+		return temporal.NewApplicationErrorWithOptions(message, string(kind), temporal.ApplicationErrorOptions{})
+	}
+	return temporal.NewNonRetryableApplicationError(message, string(kind), nil)
+}

@@ -1,0 +1,60 @@
+package activities
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// applier is the node's own side: it fetches, applies and says what it holds.
+type applier interface {
+	// Apply carries a notify out once; the same one again is answered as before.
+	Apply(ctx context.Context, cmd fleet.RefreshDeploymentCommand, progress func(phase string, done, total int64)) (fleet.DeploymentStatusResponse, error)
+	// Held reads the node's store.
+	Held(ctx context.Context, name fleet.InstanceName) (fleet.Held, error)
+}
+
+// Node are the activities of one node's own queue.
+type Node struct {
+	Applier applier
+}
+
+// heartbeatEvery is well inside the 5 s timeout of node-bound activities.
+const heartbeatEvery = time.Second
+
+// RefreshDeployment brings the node to one revision of one instance (N34, N36).
+func (n *Node) RefreshDeployment(ctx context.Context, cmd fleet.RefreshDeploymentCommand) (fleet.DeploymentStatusResponse, error) {
+	ctx, stop := heartbeat(ctx)
+	defer stop()
+	res, err := n.Applier.Apply(ctx, cmd, func(string, int64, int64) {})
+	return res, fail(err)
+}
+
+// QueryDeployment says what the node holds: it settles what the region does not know (N42, N44).
+func (n *Node) QueryDeployment(ctx context.Context, name fleet.InstanceName) (fleet.Held, error) {
+	held, err := n.Applier.Held(ctx, name)
+	return held, fail(err)
+}
+
+// heartbeat shows that the node lives, and lets cancellation reach the work.
+func heartbeat(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(heartbeatEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				activity.RecordHeartbeat(ctx)
+			}
+		}
+	}()
+	return ctx, func() { cancel(); <-done }
+}

@@ -1,0 +1,57 @@
+package activities
+
+import (
+	"context"
+
+	"go.temporal.io/sdk/activity"
+)
+
+// purger removes expired rows, a bounded number of each kind, and says how many.
+type purger interface {
+	PurgeOnce(ctx context.Context, limit int32) (removed int64, err error)
+}
+
+// operationsSweeper closes or moves what lost its workflow (X25).
+type operationsSweeper interface {
+	SweepOperations(ctx context.Context, beat func()) (SweptOperations, error)
+}
+
+// Sweeps are the scheduled duties of the region.
+type Sweeps struct {
+	Purger     purger
+	Operations operationsSweeper
+}
+
+// SweptOperations counts what one sweep of the operations did.
+type SweptOperations struct {
+	Looked  int `json:"looked"`
+	Moved   int `json:"moved"`
+	Closed  int `json:"closed"`
+	Overdue int `json:"overdue"`
+	Told    int `json:"told"`
+}
+
+const (
+	purgeRows  = 1000
+	purgePages = 20
+)
+
+// Purge removes expired rows, bounded per run (N15).
+func (s *Sweeps) Purge(ctx context.Context) (int64, error) {
+	var total int64
+	for range purgePages {
+		n, err := s.Purger.PurgeOnce(ctx, purgeRows)
+		total += n
+		if err != nil || n == 0 {
+			return total, fail(err)
+		}
+		activity.RecordHeartbeat(ctx)
+	}
+	return total, nil
+}
+
+// SweepOperations makes sure that every operation ends.
+func (s *Sweeps) SweepOperations(ctx context.Context) (SweptOperations, error) {
+	swept, err := s.Operations.SweepOperations(ctx, func() { activity.RecordHeartbeat(ctx) })
+	return swept, fail(err)
+}

@@ -1,0 +1,74 @@
+// Package workers says which worker serves which task queue, with which workflows and
+// activities. It holds no logic.
+package workers
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/holdfast-io/holdfast/activities"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/workflows"
+)
+
+// Deployment is the name under which the servers' workers are versioned.
+const Deployment = "holdfast"
+
+// Server are the activities of a server process.
+type Server struct {
+	Instances  *activities.Instances
+	Doors      *activities.Doors
+	Reconciles *activities.Reconciles
+	Sweeps     *activities.Sweeps
+}
+
+// Workflows lists every workflow type with its function; replay tests use it too.
+func Workflows() map[string]any {
+	return map[string]any{
+		workflows.TypeInstance:         workflows.Instance,
+		workflows.TypeDeployInstance:   workflows.DeployInstance,
+		workflows.TypeSetInstanceState: workflows.SetInstanceState,
+		workflows.TypeReconcileNode:    workflows.ReconcileNode,
+		workflows.TypePurgePending:     workflows.PurgePending,
+		workflows.TypeSweepOperations:  workflows.SweepOperations,
+	}
+}
+
+// NewServer makes the worker of a server: workflows pinned to its build, and its activities.
+func NewServer(c client.Client, build, identity string, s Server) worker.Worker {
+	w := worker.New(c, workflows.QueueServers, worker.Options{
+		Identity: identity,
+		DeploymentOptions: worker.DeploymentOptions{
+			UseVersioning: true, Version: worker.WorkerDeploymentVersion{DeploymentName: Deployment, BuildID: build},
+			DefaultVersioningBehavior: workflow.VersioningBehaviorPinned,
+		},
+		WorkerStopTimeout:                10 * time.Second,
+		MaxConcurrentWorkflowTaskPollers: 4, MaxConcurrentActivityTaskPollers: 2,
+		StickyScheduleToStartTimeout: 2 * time.Second,
+	})
+	for name, f := range Workflows() {
+		w.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
+	}
+	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Sweeps} {
+		w.RegisterActivity(a)
+	}
+	return w
+}
+
+// NewNode makes the worker of a node: activities of its own queue and nothing else.
+func NewNode(c client.Client, node fleet.NodeName, n *activities.Node) worker.Worker {
+	w := worker.New(c, workflows.NodeQueue(node), worker.Options{
+		Identity: "node." + string(node), DisableWorkflowWorker: true,
+		MaxConcurrentActivityExecutionSize: 64, MaxConcurrentActivityTaskPollers: 2,
+		WorkerStopTimeout: 5 * time.Second,
+		// Cancellation travels with heartbeats, and these come every second.
+		MaxHeartbeatThrottleInterval: time.Second, DefaultHeartbeatThrottleInterval: time.Second,
+	})
+	w.RegisterActivityWithOptions(n.RefreshDeployment, activity.RegisterOptions{Name: "RefreshDeployment"})
+	w.RegisterActivityWithOptions(n.QueryDeployment, activity.RegisterOptions{Name: "QueryDeployment"})
+	return w
+}

@@ -1,0 +1,130 @@
+package workflows
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Client starts, signals and reads the workflows of a region: one method each, so that
+// nobody else builds ids or options.
+type Client struct {
+	Temporal client.Client
+	Limits   DeliveryLimits
+}
+
+// taskTimeout is short, so that a workflow task held by a stopped server moves on soon.
+const taskTimeout = 5 * time.Second
+
+// Wake signals the entity of a subject, and starts it when it does not run.
+func (c *Client) Wake(ctx context.Context, subject string) error {
+	site, instance, ok := ParseInstanceSubject(subject)
+	if !ok {
+		return fleet.Errorf(fleet.Invalid, "%.80q is no entity", subject)
+	}
+	options := client.StartWorkflowOptions{
+		ID: subject, TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
+		TypedSearchAttributes: temporal.NewSearchAttributes(
+			temporal.NewSearchAttributeKeyKeyword(AttributeSite).ValueSet(string(site)),
+			temporal.NewSearchAttributeKeyKeyword(AttributeInstance).ValueSet(string(instance)),
+		),
+	}
+	in := InstanceInput{Site: site, Instance: instance, Limits: c.Limits}
+	_, err := c.Temporal.SignalWithStartWorkflow(ctx, subject, SignalWake, nil, options, TypeInstance, in)
+	return unavailable("wake "+subject, err)
+}
+
+// StartReconcile starts ReconcileNode of a node, or has the one that runs look again.
+func (c *Client) StartReconcile(ctx context.Context, node fleet.NodeName) error {
+	options := client.StartWorkflowOptions{
+		ID: NodeEntity(node), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
+		TypedSearchAttributes: temporal.NewSearchAttributes(
+			temporal.NewSearchAttributeKeyKeyword(AttributeNode).ValueSet(string(node)),
+		),
+	}
+	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeReconcileNode, ReconcileNodeInput{Node: node})
+	return unavailable("start the reconcile of "+string(node), err)
+}
+
+// OperationEnded tells a door how its operation ended. A door that is gone needs no word.
+func (c *Client) OperationEnded(ctx context.Context, workflow, run string, end fleet.OperationEnd) error {
+	err := c.Temporal.SignalWorkflow(ctx, workflow, run, SignalOperationEnded, end)
+	var gone *serviceerror.NotFound
+	if errors.As(err, &gone) {
+		return nil
+	}
+	return unavailable("tell the door", err)
+}
+
+// StartedBy reads the identity in the start event of a run.
+func (c *Client) StartedBy(ctx context.Context, workflow, run string) (string, error) {
+	events := c.Temporal.GetWorkflowHistory(ctx, workflow, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	first, err := events.Next()
+	if err != nil {
+		return "", unavailable("read who started the workflow", err)
+	}
+	return first.GetWorkflowExecutionStartedEventAttributes().GetIdentity(), nil
+}
+
+// RunState says how a run stands; live are the builds that have a worker.
+func (c *Client) RunState(ctx context.Context, workflow, run string, live []string) (decide.RunState, error) {
+	if run == "" {
+		return decide.RunUnserved, nil
+	}
+	d, err := c.Temporal.DescribeWorkflowExecution(ctx, workflow, run)
+	var gone *serviceerror.NotFound
+	if errors.As(err, &gone) {
+		return decide.RunMissing, nil
+	}
+	if err != nil {
+		return "", unavailable("look at the workflow", err)
+	}
+	info := d.GetWorkflowExecutionInfo()
+	switch info.GetStatus() {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
+		return decide.RunTerminated, nil
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		return decide.RunTimedOut, nil
+	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:
+		return decide.RunFailed, nil
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
+		return decide.RunCompleted, nil
+	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_UNSPECIFIED,
+		enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED:
+	}
+	build := info.GetVersioningInfo().GetDeploymentVersion().GetBuildId()
+	if build == "" {
+		return decide.RunOpen, nil
+	}
+	for _, b := range live {
+		if b == build {
+			return decide.RunOpen, nil
+		}
+	}
+	return decide.RunStranded, nil
+}
+
+// EndStranded terminates a run that no worker can go on with.
+func (c *Client) EndStranded(ctx context.Context, workflow, run string) error {
+	err := c.Temporal.TerminateWorkflow(ctx, workflow, run, "stranded: no worker of its version")
+	var gone *serviceerror.NotFound
+	if errors.As(err, &gone) {
+		return nil
+	}
+	return unavailable("end the stranded run", err)
+}
+
+func unavailable(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fleet.Error{Kind: fleet.Unavailable, Message: doing, Err: err}
+}

@@ -1,0 +1,98 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/holdfast-io/holdfast/activities"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// DoorResult says how the operation that a door asked for ended.
+type DoorResult struct {
+	Operation fleet.OperationID    `json:"operation"`
+	State     fleet.OperationState `json:"state"`
+	Reason    string               `json:"reason,omitempty"`
+	Message   string               `json:"message,omitempty"`
+	Revision  int64                `json:"revision,omitempty"`
+	Hash      fleet.Hash           `json:"revisionHash,omitempty"`
+}
+
+var doors *activities.Doors
+
+// door writes a request, wakes the entity and waits for the operation. Under the entity's
+// own id it becomes that entity. Its death loses only the waiter.
+func door(ctx workflow.Context, req activities.DoorRequest) (DoorResult, error) {
+	ended := workflow.GetSignalChannel(ctx, SignalOperationEnded)
+	local := workflow.WithLocalActivityOptions(ctx, storeOptions())
+	var op activities.OperationView
+	if err := workflow.ExecuteLocalActivity(local, doors.Request, req).Get(ctx, &op); err != nil {
+		return DoorResult{}, err
+	}
+	workflow.SetCurrentDetails(ctx, "operation "+string(op.Operation)+", served by workflow "+op.Subject)
+	if workflow.GetInfo(ctx).WorkflowExecution.ID == op.Subject {
+		drain(workflow.GetSignalChannel(ctx, SignalWake))
+		return DoorResult{}, workflow.NewContinueAsNewError(ctx, TypeInstance, InstanceInput{Site: req.Site, Instance: req.Instance})
+	}
+	if err := workflow.ExecuteLocalActivity(local, doors.Wake, op.Subject).Get(ctx, nil); err != nil {
+		workflow.GetLogger(ctx).Warn("the outbox wakes the entity", "error", err)
+	}
+	if err := awaitEnd(ctx, ended, &op); err != nil {
+		return DoorResult{}, err
+	}
+	return result(op)
+}
+
+// lookEvery is how often a door looks by itself, should the word of the end be lost.
+const lookEvery = time.Minute
+
+func awaitEnd(ctx workflow.Context, ended workflow.ReceiveChannel, op *activities.OperationView) error {
+	local := workflow.WithLocalActivityOptions(ctx, storeOptions())
+	for !op.State.Ended() {
+		left := time.Duration(op.SecondsLeft * float64(time.Second))
+		timer, stop := workflow.WithCancel(ctx)
+		workflow.NewSelector(ctx).
+			AddReceive(ended, func(c workflow.ReceiveChannel, _ bool) {
+				var end fleet.OperationEnd
+				if c.ReceiveAsync(&end) && end.Operation == op.Operation {
+					op.OperationEnd = end
+				}
+			}).
+			AddFuture(workflow.NewTimer(timer, max(time.Second, min(left, lookEvery))), func(workflow.Future) {}).
+			Select(ctx)
+		stop()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if op.State.Ended() {
+			return nil
+		}
+		if err := workflow.ExecuteLocalActivity(local, doors.Look, op.Operation).Get(ctx, op); err != nil {
+			workflow.GetLogger(ctx).Warn("the operation cannot be read now", "error", err)
+		}
+	}
+	return nil
+}
+
+func drain(c workflow.ReceiveChannel) {
+	for c.ReceiveAsync(nil) {
+		continue
+	}
+}
+
+// result fails the door's workflow when the operation failed, so that Temporal shows it.
+func result(op activities.OperationView) (DoorResult, error) {
+	r := DoorResult{
+		Operation: op.Operation, State: op.State, Reason: op.Reason, Message: op.Message,
+		Revision: op.Revision.Revision, Hash: op.Hash,
+	}
+	switch op.State {
+	case fleet.OperationFailed, fleet.OperationUnknown, fleet.OperationCancelled:
+		return r, temporal.NewNonRetryableApplicationError(
+			"operation "+string(op.Operation)+" "+string(op.State)+": "+op.Reason+" "+op.Message, string(op.State), nil, r)
+	case fleet.OperationRunning, fleet.OperationSucceeded, fleet.OperationSuperseded:
+	}
+	return r, nil
+}

@@ -1,0 +1,65 @@
+// Package workflows holds the durable workflows of a region: deterministic code only.
+//
+// Entities (Instance) serve all open operations of one object and end when there is
+// nothing left to do. Doors (DeployInstance, SetInstanceState, …) are started by people
+// under any workflow id: they write a request, wake the entity and wait for its operation.
+package workflows
+
+import (
+	"strings"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Task queues.
+const (
+	QueueServers = "holdfast"
+	queueNode    = "node."
+)
+
+// NodeQueue is the queue that one node polls for its own activity tasks.
+func NodeQueue(node fleet.NodeName) string { return queueNode + string(node) }
+
+// Workflow types, as any Temporal client starts them.
+const (
+	TypeInstance         = "Instance"
+	TypeDeployInstance   = "DeployInstance"
+	TypeSetInstanceState = "SetInstanceState"
+	TypeReconcileNode    = "ReconcileNode"
+	TypePurgePending     = "PurgePending"
+	TypeSweepOperations  = "SweepOperations"
+)
+
+// Signals and queries.
+const (
+	SignalWake           = "wake"
+	SignalOperationEnded = "operation-ended"
+	QueryStatus          = "status"
+)
+
+// Search attributes.
+const (
+	AttributeSite     = "Site"
+	AttributeNode     = "Node"
+	AttributeInstance = "Instance"
+	AttributePhase    = "Phase"
+	AttributeOutcome  = "Outcome"
+)
+
+// Schedules and the ids of the runs that they start.
+const (
+	SchedulePurge      = "purge-pending"
+	ScheduleOperations = "sweep-operations"
+)
+
+// NodeEntity is the id under which ReconcileNode of one node runs.
+func NodeEntity(node fleet.NodeName) string { return "node." + string(node) }
+
+// ParseInstanceSubject reads the id of an instance's entity; names hold no dots.
+func ParseInstanceSubject(subject string) (fleet.SiteName, fleet.InstanceName, bool) {
+	parts := strings.Split(subject, ".")
+	if len(parts) != 3 || parts[0] != "instance" {
+		return "", "", false
+	}
+	return fleet.SiteName(parts[1]), fleet.InstanceName(parts[2]), true
+}

@@ -1,0 +1,61 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Node-bound activities heartbeat, so that cancellation and death are seen (X14).
+const nodeHeartbeat = 5 * time.Second
+
+// refusals are the kinds that no repetition mends.
+func refusals() []string {
+	var kinds []string
+	for _, k := range fleet.Kinds() {
+		if !k.Retryable() {
+			kinds = append(kinds, string(k))
+		}
+	}
+	return kinds
+}
+
+// storeOptions are for short database steps inside a workflow task.
+func storeOptions() workflow.LocalActivityOptions {
+	return workflow.LocalActivityOptions{
+		StartToCloseTimeout:    5 * time.Second,
+		ScheduleToCloseTimeout: 15 * time.Second,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 100 * time.Millisecond, MaximumInterval: 2 * time.Second, MaximumAttempts: 8,
+			NonRetryableErrorTypes: refusals(),
+		},
+	}
+}
+
+// notifyOptions are for the one regular activity of a delivery per node: one attempt per
+// token; a retry is a new task with a new token.
+func notifyOptions(node fleet.NodeName, take, total time.Duration) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue: NodeQueue(node), ScheduleToStartTimeout: take, StartToCloseTimeout: total,
+		HeartbeatTimeout: nodeHeartbeat, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+		DisableEagerExecution: true,
+	}
+}
+
+// askOptions are for reading what a node holds.
+func askOptions(node fleet.NodeName, take time.Duration) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue: NodeQueue(node), ScheduleToStartTimeout: take, StartToCloseTimeout: 10 * time.Second,
+		HeartbeatTimeout: nodeHeartbeat, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+		DisableEagerExecution: true,
+	}
+}
+
+// sweepOptions are for the scheduled duties: minutes, with a heartbeat.
+var sweepOptions = workflow.ActivityOptions{
+	StartToCloseTimeout: 2 * time.Minute, ScheduleToStartTimeout: time.Minute, HeartbeatTimeout: 20 * time.Second,
+	RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 3, InitialInterval: time.Second},
+}
