@@ -1,0 +1,61 @@
+package guardian
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// execute runs the command of the spec with nothing but what the spec says.
+func (s *supervisor) execute() (started process, err error) {
+	env := s.launch.environment(s.state.Cookie)
+	program, err := findProgram(s.launch.Run.Command[0], lookup(env, "PATH", fallbackPath))
+	if err != nil {
+		return process{}, err
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return process{}, fmt.Errorf("open standard input: %w", err)
+	}
+	defer func() { err = errors.Join(err, null.Close()) }()
+	started, err = s.family.start(program, s.launch.Run.Command, &syscall.ProcAttr{
+		Dir:   s.launch.Dir,
+		Env:   env,
+		Files: []uintptr{null.Fd(), s.output.in.Fd(), s.output.in.Fd()},
+	})
+	if err != nil {
+		return process{}, s.explain(program, err)
+	}
+	return started, nil
+}
+
+// explain finds out whether the program or the working directory is what is missing; the
+// kernel's answer is the same.
+func (s *supervisor) explain(program string, err error) error {
+	if info, dirErr := os.Stat(s.launch.Dir); dirErr != nil || !info.IsDir() {
+		return fmt.Errorf("working directory %s: %w", s.launch.Dir, err)
+	}
+	return fmt.Errorf("execute %s: %w", program, err)
+}
+
+// findProgram looks along the command's own PATH, not the guardian's.
+func findProgram(name, path string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	for dir := range strings.SplitSeq(path, ":") {
+		if !filepath.IsAbs(dir) {
+			continue // a relative entry would depend on where the guardian runs
+		}
+		candidate := filepath.Join(dir, name)
+		info, err := os.Stat(candidate)
+		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return candidate, nil
+		}
+	}
+	return "", fmt.Errorf("execute %s: %w", name, fs.ErrNotExist)
+}

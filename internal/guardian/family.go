@@ -1,0 +1,182 @@
+package guardian
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// family is all that runs below this process: the command, the leader of its own group,
+// and every descendant of it. The process is a child subreaper, so orphans stay in it.
+type family struct {
+	jobs chan job
+	// changed has an item when the leader ended or the last process of the family did.
+	changed chan struct{}
+
+	mu     sync.Mutex
+	forked *sync.Cond
+	leader int    // 0 when it has ended; its pid and group are not reused before that
+	exit   string // how the leader ended, until it is taken
+	none   bool   // no child is left, so no descendant is
+}
+
+type job struct {
+	argv0 string
+	argv  []string
+	attr  *syscall.ProcAttr
+	done  chan<- error
+}
+
+func newFamily() (*family, error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("become subreaper: %w", err)
+	}
+	f := &family{jobs: make(chan job), changed: make(chan struct{}, 1), none: true}
+	f.forked = sync.NewCond(&f.mu)
+	go f.fork()
+	go f.reap()
+	return f, nil
+}
+
+// start runs a command as the new leader and returns once it has been executed.
+func (f *family) start(argv0 string, argv []string, attr *syscall.ProcAttr) (process, error) {
+	attr.Sys = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	done := make(chan error, 1)
+	f.jobs <- job{argv0: argv0, argv: argv, attr: attr, done: done}
+	if err := <-done; err != nil {
+		return process{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.leader == 0 {
+		return process{}, nil // it ended already, which changed reports
+	}
+	e, _, err := readProcess(f.leader)
+	return e.process, err
+}
+
+// fork is one thread for the life of the guardian: the parent-death signal is sent when the
+// thread that forked ends, not when the process does.
+func (f *family) fork() {
+	runtime.LockOSThread()
+	for j := range f.jobs {
+		f.mu.Lock()
+		pid, err := syscall.ForkExec(j.argv0, j.argv, j.attr) //nolint:gosec // to run what a user declared is the purpose
+		if err == nil {
+			f.leader, f.exit, f.none = pid, "", false
+			f.forked.Signal()
+		}
+		f.mu.Unlock()
+		j.done <- err
+	}
+}
+
+// reap collects children as they end. It only looks before it holds the lock: with the
+// lock held, a child cannot be collected, and so its pid is safe to signal.
+func (f *family) reap() {
+	for {
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT|unix.WALL, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		f.mu.Lock()
+		if f.collect() {
+			f.notify()
+		}
+		for f.none {
+			f.forked.Wait()
+		}
+		f.mu.Unlock()
+	}
+}
+
+// collect says whether something changed that the supervisor waits for.
+func (f *family) collect() bool {
+	changed := false
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG|unix.WALL, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil: // ECHILD
+			f.none = true
+			return true
+		case pid == 0:
+			return changed
+		case pid == f.leader:
+			f.leader, f.exit, changed = 0, describe(status), true
+		}
+	}
+}
+
+func (f *family) notify() {
+	select {
+	case f.changed <- struct{}{}:
+	default: // one is waiting there
+	}
+}
+
+func describe(status unix.WaitStatus) string {
+	if status.Signaled() {
+		if name := unix.SignalName(status.Signal()); name != "" {
+			return "signal " + name
+		}
+		return fmt.Sprintf("signal %d", int(status.Signal()))
+	}
+	return fmt.Sprintf("exit code %d", status.ExitStatus())
+}
+
+// takeExit gives, once, how the leader ended.
+func (f *family) takeExit() (string, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	exit := f.exit
+	f.exit = ""
+	return exit, exit != ""
+}
+
+func (f *family) empty() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.none
+}
+
+// signalLeader reaches the command alone: its children may not handle the signal.
+func (f *family) signalLeader(sig unix.Signal) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.leader == 0 {
+		return nil // the next start reads the new config anyway
+	}
+	if err := unix.Kill(f.leader, sig); err != nil {
+		return fmt.Errorf("send %s: %w", unix.SignalName(sig), err)
+	}
+	return nil
+}
+
+// signalAll reaches the group at once, and one by one whoever left it.
+func (f *family) signalAll(sig unix.Signal) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var errs []error
+	if f.leader != 0 {
+		if err := unix.Kill(-f.leader, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+			errs = append(errs, fmt.Errorf("send %s: %w", unix.SignalName(sig), err))
+		}
+	}
+	table, err := processes()
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	for _, e := range descendants(table, os.Getpid()) {
+		if f.leader == 0 || e.Group != f.leader {
+			errs = append(errs, e.signal(sig))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,195 @@
+package guardian
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Runtime is an agent's view of the guardians of one node. Its methods may be called at
+// once, also by several agents; what is decided about one name is decided by its lock.
+type Runtime struct {
+	// Root holds a run directory for each instance. Its file system must be local.
+	Root string
+	// Executable is the program that calls Main when its first argument is Command.
+	Executable string
+	// LifetimePID makes guardians stop when that process ends; 0 lets them outlive everybody.
+	LifetimePID int
+	// AnswerTimeout is how long a guardian may take to answer before it counts as hung
+	// (default 3 s).
+	AnswerTimeout time.Duration
+	// Backoff and OutputLimit (of one of two files, default 1 MiB) are handed to the guardians.
+	Backoff     Backoff
+	OutputLimit int64
+	Log         *slog.Logger
+}
+
+const (
+	defaultAnswer = 3 * time.Second
+	// lookAgain is for the moments in which a guardian holds its lock but does not listen
+	// yet, or no more: nothing announces their end.
+	lookAgain = 5 * time.Millisecond
+	listers   = 16
+)
+
+// errHung says that somebody holds the lock and does not answer, errNone that nobody holds it.
+var (
+	errHung = errors.New("the guardian does not answer")
+	errNone = errors.New("no guardian")
+)
+
+// List gives every guardian that lives or hangs, and those that died without having stopped
+// their instance (Dead: something of it may still run, so it must be stopped or started).
+// Directories of instances that were stopped are left out. The order is by name.
+func (r *Runtime) List(ctx context.Context) ([]Status, error) {
+	entries, err := os.ReadDir(r.Root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list guardians: %w", err)
+	}
+	var mu sync.Mutex
+	var found []Status
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(listers)
+	for _, e := range entries {
+		name := fleet.InstanceName(e.Name())
+		if !e.IsDir() || fleet.ValidateName("", e.Name()) != nil {
+			continue
+		}
+		group.Go(func() error {
+			st, ok, err := r.Status(ctx, name)
+			if ok {
+				mu.Lock()
+				found = append(found, st)
+				mu.Unlock()
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, fmt.Errorf("list guardians: %w", err)
+	}
+	slices.SortFunc(found, func(a, b Status) int { return strings.Compare(string(a.Instance), string(b.Instance)) })
+	return found, nil
+}
+
+// Status gives one line of List; it is not ok where List has none.
+func (r *Runtime) Status(ctx context.Context, name fleet.InstanceName) (Status, bool, error) {
+	dir, err := r.dir(name)
+	if err != nil {
+		return Status{}, false, err
+	}
+	st, err := r.probe(ctx, dir)
+	if err == nil {
+		return st, true, nil
+	}
+	if !errors.Is(err, errHung) && !errors.Is(err, errNone) {
+		return Status{}, false, fmt.Errorf("ask guardian of %s: %w", name, err)
+	}
+	last, readErr := readState(dir)
+	if readErr != nil {
+		return Status{}, false, readErr
+	}
+	last.Status.Instance, last.Status.GuardianPID = name, last.Guardian.PID
+	if errors.Is(err, errHung) {
+		return last.hung()
+	}
+	return last.dead()
+}
+
+// hung is what can be said of a guardian that says nothing.
+func (st state) hung() (Status, bool, error) {
+	seen := st.Status
+	seen.Guardian = Hung
+	var err error
+	if seen.Running, err = st.Command.alive(); !seen.Running {
+		seen.PID = 0
+	}
+	return seen, true, err
+}
+
+// dead is what can be said when there is no guardian; nothing when all of it was stopped.
+func (st state) dead() (Status, bool, error) {
+	boot, err := bootID()
+	seen := st.Status
+	seen.Guardian, seen.Running, seen.PID = Dead, false, 0
+	return seen, err == nil && st.BootID == boot && !st.Stopped, err
+}
+
+// probe asks for the status and tells hung from none.
+func (r *Runtime) probe(ctx context.Context, dir string) (Status, error) {
+	outer := ctx
+	ctx, cancel := context.WithTimeout(ctx, r.answerTimeout())
+	defer cancel()
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for {
+		answer, err := ask(ctx, dir, request{Op: opStatus})
+		if err == nil {
+			return answer.Status, answer.err()
+		}
+		if ours(err) {
+			return Status{}, err
+		}
+		if ctx.Err() == nil {
+			if held, lockErr := lockHeld(dir); lockErr != nil || !held {
+				return Status{}, errors.Join(lockErr, errNone)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			if outer.Err() != nil {
+				return Status{}, fmt.Errorf("ask guardian: %w", context.Cause(outer))
+			}
+			return Status{}, errHung
+		case <-tick.C:
+		}
+	}
+}
+
+// ours says that the asking failed for a reason that is not the guardian's, who must not
+// be taken for hung because of it.
+func ours(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, fs.ErrPermission)
+}
+
+func (r *Runtime) answerTimeout() time.Duration {
+	if r.AnswerTimeout <= 0 {
+		return defaultAnswer
+	}
+	return r.AnswerTimeout
+}
+
+func (r *Runtime) log() *slog.Logger {
+	if r.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return r.Log
+}
+
+// dir is the absolute run directory of a name, which must not lead anywhere else.
+func (r *Runtime) dir(name fleet.InstanceName) (string, error) {
+	if err := fleet.ValidateName("/instance", string(name)); err != nil {
+		return "", err
+	}
+	dir, err := filepath.Abs(filepath.Join(r.Root, string(name)))
+	if err != nil {
+		return "", fmt.Errorf("find run directory: %w", err)
+	}
+	return dir, nil
+}

@@ -1,0 +1,124 @@
+package guardian
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Labels say what a running process was started or last signalled with.
+type Labels struct {
+	Version fleet.Version `json:"version"`
+	Hash    fleet.Hash    `json:"hash"`
+	RunHash fleet.Hash    `json:"runHash,omitempty"`
+	Epoch   int64         `json:"epoch"`
+}
+
+// Spec is everything that a guardian needs to run one instance.
+type Spec struct {
+	Instance fleet.InstanceName `json:"instance"`
+	Run      fleet.Run          `json:"run"`
+	// Env is the complete base environment of the command (PATH, HOME, LANG and the
+	// HOLDFAST_ variables); nothing of the agent's or guardian's own reaches it.
+	Env []string `json:"env"`
+	// Dir is the working directory of the command.
+	Dir    string `json:"dir"`
+	Labels Labels `json:"labels"`
+}
+
+// Backoff is the delay before a command that exited by itself is started again: First,
+// doubled with each exit up to Max, and First again once the command lived for Reset.
+type Backoff struct {
+	First time.Duration `json:"first"`
+	Max   time.Duration `json:"max"`
+	Reset time.Duration `json:"reset"`
+}
+
+func (b Backoff) withDefaults() Backoff {
+	if b.First <= 0 {
+		b.First = time.Second
+	}
+	if b.Max <= 0 {
+		b.Max = 30 * time.Second
+	}
+	if b.Reset <= 0 {
+		b.Reset = time.Minute
+	}
+	return b
+}
+
+// next gives the delay after an exit, from the one before it and how long the command lived.
+func (b Backoff) next(last, lived time.Duration) time.Duration {
+	if last == 0 || lived >= b.Reset {
+		return min(b.First, b.Max)
+	}
+	return min(2*last, b.Max)
+}
+
+// launch is the content of spec.json.
+type launch struct {
+	Spec
+	Backoff     Backoff `json:"backoff"`
+	OutputLimit int64   `json:"outputLimit"`
+}
+
+const (
+	defaultStart = 200 * time.Millisecond
+	defaultStop  = 10 * time.Second
+	// cookieVar marks every process of an instance, see the package comment.
+	cookieVar = "HOLDFAST_GUARDIAN"
+	// fallbackPath finds programs for a command whose environment has no PATH.
+	fallbackPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+)
+
+func (s Spec) startWindow() time.Duration { return seconds(s.Run.StartSeconds, defaultStart) }
+
+func (s Spec) stopGrace() time.Duration { return seconds(s.Run.StopSeconds, defaultStop) }
+
+func seconds(s float64, otherwise time.Duration) time.Duration {
+	if s <= 0 {
+		return otherwise
+	}
+	return time.Duration(s * float64(time.Second))
+}
+
+func (s Spec) validate() error {
+	if err := fleet.ValidateName("/instance", string(s.Instance)); err != nil {
+		return err
+	}
+	if err := s.Run.Validate("/run"); err != nil {
+		return err
+	}
+	if !filepath.IsAbs(s.Dir) {
+		return fleet.Errorf(fleet.Invalid, "the working directory is not an absolute path").At("/dir")
+	}
+	return nil
+}
+
+// environment is the command's whole environment. Names with HOLDFAST_ in a run section
+// are refused by its Validate; dropping them here keeps the node's word last all the same.
+func (s Spec) environment(cookie string) []string {
+	env := slices.Clone(s.Env)
+	for name, value := range s.Run.Env {
+		if strings.HasPrefix(name, "HOLDFAST_") {
+			continue
+		}
+		env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+		env = append(env, name+"="+value)
+	}
+	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, cookieVar+"=") })
+	slices.Sort(env)
+	return append(env, cookieVar+"="+cookie)
+}
+
+func lookup(env []string, name, otherwise string) string {
+	for _, kv := range env {
+		if value, ok := strings.CutPrefix(kv, name+"="); ok {
+			return value
+		}
+	}
+	return otherwise
+}

@@ -1,0 +1,37 @@
+package guardian
+
+import (
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Health says what became of the guardian of a name.
+type Health string
+
+// A live guardian answers; a hung one holds the lock and does not answer; a dead one ended
+// without having stopped its instance, of which something may still run until the next
+// Start or Stop.
+const (
+	Live Health = "live"
+	Hung Health = "hung"
+	Dead Health = "dead"
+)
+
+// Status is what one guardian says of its instance. Of a hung or dead guardian it is what
+// that one wrote last, with Running checked against the process table (hung) or false (dead).
+type Status struct {
+	Instance fleet.InstanceName `json:"instance"`
+	Labels   Labels             `json:"labels"`
+	// Running says that the command's process lives; false between a crash and its restart.
+	Running bool `json:"running"`
+	PID     int  `json:"pid,omitempty"`
+	// Restarts counts the starts after the first one, LastExit says how the last process
+	// ended ("exit code 3", "signal SIGKILL", "not started: …"), "" when none did.
+	Restarts int    `json:"restarts"`
+	LastExit string `json:"lastExit,omitempty"`
+	// Since is when Running last changed.
+	Since       time.Time `json:"since"`
+	Guardian    Health    `json:"guardian"`
+	GuardianPID int       `json:"guardianPid"`
+}

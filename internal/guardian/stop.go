@@ -1,0 +1,173 @@
+package guardian
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// killMargin is how long after the grace a guardian may take until everything is gone.
+const killMargin = 5 * time.Second
+
+// Stop ends an instance and returns when nothing of it is left, neither process nor
+// guardian; it is nil when there was nothing. A guardian that hangs or has died gets no
+// grace for its command: everything is killed. When the context ends earlier the guardian
+// goes on stopping.
+func (r *Runtime) Stop(ctx context.Context, name fleet.InstanceName) error {
+	dir, err := r.dir(name)
+	if err != nil {
+		return err
+	}
+	if err := r.stop(ctx, dir); err != nil {
+		return fmt.Errorf("stop %s: %w", name, err)
+	}
+	return nil
+}
+
+func (r *Runtime) stop(ctx context.Context, dir string) error {
+	held, err := lockHeld(dir)
+	if err != nil {
+		return err
+	}
+	if held {
+		done, err := r.stopGuardian(ctx, dir)
+		if done || err != nil {
+			return err
+		}
+	}
+	lock, err := takeLock(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // no directory
+		return nil
+	case errors.Is(err, errTaken):
+		return fleet.Errorf(fleet.Conflict, "it is being started or stopped by somebody else")
+	case err != nil:
+		return err
+	}
+	return errors.Join(cleanUp(ctx, dir), lock.Close())
+}
+
+// stopGuardian is done when a guardian stopped everything itself; otherwise there is none
+// any more.
+func (r *Runtime) stopGuardian(ctx context.Context, dir string) (done bool, err error) {
+	st, err := r.probe(ctx, dir)
+	switch {
+	case err == nil:
+		if err = stopLive(ctx, dir, st); err == nil || ctx.Err() != nil {
+			return err == nil, err
+		}
+	case errors.Is(err, errNone):
+		return false, nil
+	case !errors.Is(err, errHung):
+		return false, err
+	}
+	held, lockErr := lockHeld(dir)
+	if lockErr != nil || !held { // it ended meanwhile, stopped by somebody else or killed
+		return false, lockErr
+	}
+	r.log().Warn("killing a guardian that did not stop", "dir", dir, "err", err)
+	return false, killGuardian(ctx, dir)
+}
+
+// stopLive asks for the stop and waits for the guardian itself to end.
+func stopLive(ctx context.Context, dir string, st Status) error {
+	guardian, err := openPID(st.GuardianPID)
+	if err != nil {
+		return err
+	}
+	var asked launch
+	err = readJSON(filepath.Join(dir, specFile), &asked)
+	ctx, cancel := context.WithTimeout(ctx, asked.stopGrace()+killMargin)
+	defer cancel()
+	var answer response
+	if err == nil {
+		answer, err = ask(ctx, dir, request{Op: opStop})
+	}
+	if err == nil {
+		err = answer.err()
+	}
+	if err == nil {
+		err = guardian.wait(ctx)
+	}
+	return errors.Join(err, guardian.close())
+}
+
+// killGuardian kills whoever state.json says is the guardian, and waits for its end. Its
+// command dies with it; cleanUp sees to the rest.
+func killGuardian(ctx context.Context, dir string) error {
+	st, err := readState(dir)
+	if err != nil {
+		return err
+	}
+	guardian, err := st.Guardian.open()
+	if errors.Is(err, errGone) {
+		return fleet.Errorf(fleet.Unavailable, "its lock is held by an unknown process").
+			WithHint("find who has " + lockFile + " open")
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, killMargin)
+	defer cancel()
+	err = guardian.signal(unix.SIGKILL)
+	if err == nil {
+		err = guardian.wait(ctx)
+	}
+	if err = errors.Join(err, guardian.close()); err != nil {
+		return fmt.Errorf("kill guardian: %w", err)
+	}
+	return nil
+}
+
+// cleanUp does what a dead guardian did not. The caller holds the lock.
+func cleanUp(ctx context.Context, dir string) error {
+	st, err := readState(dir)
+	if err != nil {
+		return err
+	}
+	if st.BootID == "" || st.Stopped {
+		return nil
+	}
+	if err := sweep(ctx, st); err != nil {
+		return err
+	}
+	st.Stopped, st.Status.Running, st.Status.PID = true, false, 0
+	if err := os.Remove(filepath.Join(dir, socketFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove socket: %w", err)
+	}
+	return writeJSON(filepath.Join(dir, stateFile), st)
+}
+
+// Remove deletes the run directory of an instance, output included. It is refused
+// (conflict) while a guardian lives, and nil when there is no such directory.
+func (r *Runtime) Remove(ctx context.Context, name fleet.InstanceName) error {
+	dir, err := r.dir(name)
+	if err != nil {
+		return err
+	}
+	lock, err := takeLock(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, errTaken):
+		return fleet.Errorf(fleet.Conflict, "instance %s has a guardian", name)
+	case err != nil:
+		return fmt.Errorf("remove %s: %w", name, err)
+	}
+	err = cleanUp(ctx, dir)
+	if err == nil {
+		err = os.RemoveAll(dir)
+	}
+	if err = errors.Join(err, lock.Close()); err != nil {
+		return fmt.Errorf("remove %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package guardian
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// phase is where a guardian is in its life; the sketch is in the package comment.
+type phase string
+
+const (
+	starting phase = "starting" // the first process has not lived long enough yet
+	running  phase = "running"
+	waiting  phase = "waiting" // for the back-off and for what the last process left
+	stopping phase = "stopping"
+	ended    phase = "ended"
+)
+
+// again is how soon killed processes are killed again: one that forks fast may have missed.
+const again = 20 * time.Millisecond
+
+// supervisor is one loop over events; all of its fields belong to that loop.
+type supervisor struct {
+	dir    string
+	launch launch
+	log    *slog.Logger
+	now    func() time.Time
+	lock   *os.File
+	ready  *readiness
+	family *family
+	output *output
+
+	state   state
+	phase   phase
+	timer   *time.Timer
+	since   time.Time     // start of the process, with its monotonic reading
+	backoff time.Duration // the last one
+	kill    bool          // stopping: the grace is over
+	until   time.Time     // stopping: when it is
+	failure string        // why the start failed
+
+	calls   chan call
+	stops   []call // answered at the end
+	ended   chan struct{}
+	serving *server
+}
+
+// call is one request of the socket on its way to the loop.
+type call struct {
+	request request
+	answer  chan<- response // buffered
+}
+
+// guard runs the command until it is stopped for good.
+func (s *supervisor) guard(ctx context.Context) error {
+	s.timer = time.NewTimer(s.launch.startWindow())
+	s.state.Status = Status{
+		Instance: s.launch.Instance, Labels: s.launch.Labels, Since: s.now(),
+		Guardian: Live, GuardianPID: os.Getpid(),
+	}
+	s.serving = &server{dir: s.dir, calls: s.calls, ended: s.ended, now: s.now, conns: map[net.Conn]bool{}}
+	if err := s.serving.serve(); err != nil {
+		return errors.Join(err, s.output.close(s.now()), s.ready.say(refusal(s.state.Status, err)))
+	}
+	s.phase = starting
+	s.begin()
+	for done := ctx.Done(); s.phase != ended; {
+		select {
+		case <-s.family.changed:
+			s.onFamily()
+		case <-s.timer.C:
+			s.onTimer()
+		case c := <-s.calls:
+			s.onCall(c)
+		case <-done:
+			done = nil
+			s.stop(s.launch.stopGrace())
+		}
+	}
+	return s.finish()
+}
+
+// begin starts the process.
+func (s *supervisor) begin() {
+	s.since = s.now()
+	started, err := s.execute()
+	if err != nil {
+		s.onExit("not started: " + err.Error())
+		return
+	}
+	st := &s.state
+	st.Command, st.Session = started, session()
+	st.Status.Running, st.Status.PID, st.Status.Since = started.PID != 0, started.PID, s.since
+	s.save()
+}
+
+func session() int {
+	sid, err := unix.Getsid(0)
+	if err != nil { // documented to be impossible for the caller itself
+		return os.Getpid()
+	}
+	return sid
+}
+
+// save keeps the state for whoever comes after this process. Failing to is no reason to end
+// a running instance: the cookie and the guardian were written before anything started.
+func (s *supervisor) save() {
+	if err := writeJSON(filepath.Join(s.dir, stateFile), s.state); err != nil {
+		s.log.Error("state not written", "err", err)
+	}
+}
+
+func (s *supervisor) onFamily() {
+	if how, ok := s.family.takeExit(); ok {
+		s.onExit(how)
+	}
+	if s.phase == stopping && s.family.empty() {
+		s.phase = ended
+	}
+}
+
+func (s *supervisor) onExit(how string) {
+	st := &s.state.Status
+	st.Running, st.PID, st.LastExit, st.Since = false, 0, how, s.now()
+	switch s.phase {
+	case starting:
+		s.failure = how
+		s.stop(0)
+	case running:
+		s.signalAll(unix.SIGKILL) // what the process left must not run beside the next one
+		s.backoff = s.launch.Backoff.next(s.backoff, s.now().Sub(s.since))
+		s.phase = waiting
+		s.timer.Reset(s.backoff)
+	case waiting, stopping, ended:
+	}
+	s.save()
+}
+
+func (s *supervisor) onTimer() {
+	switch s.phase {
+	case starting:
+		s.phase = running
+		if err := s.ready.say(response{Status: s.state.Status}); err != nil {
+			s.log.Error("start not reported", "err", err)
+		}
+	case waiting:
+		if !s.family.empty() {
+			s.signalAll(unix.SIGKILL)
+			s.timer.Reset(again)
+			return
+		}
+		s.phase = running
+		s.state.Status.Restarts++
+		s.begin()
+	case stopping:
+		s.kill = true
+		s.signalAll(unix.SIGKILL)
+		s.timer.Reset(again)
+	case running, ended:
+	}
+}
+
+func (s *supervisor) onCall(c call) {
+	switch c.request.Op {
+	case opStatus:
+		c.answer <- response{Status: s.state.Status}
+	case opSignal:
+		if err := s.signal(c.request); err != nil {
+			c.answer <- refusal(s.state.Status, err)
+			return
+		}
+		c.answer <- response{Status: s.state.Status}
+	case opStop:
+		s.stops = append(s.stops, c)
+		s.stop(c.request.grace(s.launch.Spec))
+	default:
+		c.answer <- refusal(s.state.Status, fleet.Errorf(fleet.Invalid, "unknown operation %.40q", c.request.Op))
+	}
+}
+
+// signal tells the process of a change, then remembers it: a crash between the two makes
+// the agent tell it again, the other order would lose the change.
+func (s *supervisor) signal(r request) error {
+	if s.phase == stopping {
+		return fleet.Errorf(fleet.IllegalState, "the instance is being stopped")
+	}
+	sig := unix.SignalNum(r.Signal)
+	if sig == 0 {
+		return fleet.Errorf(fleet.Invalid, "%.40q is no signal", r.Signal)
+	}
+	if err := s.family.signalLeader(sig); err != nil {
+		return err
+	}
+	s.launch.Labels, s.state.Status.Labels = r.Labels, r.Labels
+	if err := writeJSON(filepath.Join(s.dir, specFile), s.launch); err != nil {
+		return err
+	}
+	return writeJSON(filepath.Join(s.dir, stateFile), s.state)
+}
+
+// stop may be called again; the shortest grace counts.
+func (s *supervisor) stop(grace time.Duration) {
+	until := s.now().Add(grace)
+	repeated := s.phase == stopping
+	if repeated && (s.kill || !until.Before(s.until)) {
+		return
+	}
+	s.phase, s.until = stopping, until
+	if s.family.empty() {
+		s.phase = ended
+		return
+	}
+	s.timer.Reset(grace)
+	if repeated || grace <= 0 {
+		return
+	}
+	s.signalAll(unix.SIGTERM)
+	s.signalAll(unix.SIGCONT) // a stopped process would not see the SIGTERM
+}
+
+func (s *supervisor) signalAll(sig unix.Signal) {
+	if err := s.family.signalAll(sig); err != nil {
+		s.log.Error("processes not signalled", "signal", unix.SignalName(sig), "err", err)
+	}
+}
+
+// finish gives the name free before it answers, so that whoever was told of the end can
+// start the instance again at once.
+func (s *supervisor) finish() error {
+	if err := s.output.close(s.now()); err != nil {
+		s.log.Error("output incomplete", "err", err)
+	}
+	s.state.Stopped = true
+	st := &s.state.Status
+	st.Running, st.PID = false, 0
+	s.save()
+	if err := s.serving.unlink(); err != nil {
+		s.log.Error("socket not removed", "err", err)
+	}
+	if err := unlock(s.lock); err != nil { // it ends with the process all the same
+		s.log.Error("lock not released", "err", err)
+	}
+	for _, c := range s.stops {
+		c.answer <- response{Status: *st}
+	}
+	close(s.ended)
+	s.serving.close()
+	return s.outcome()
+}
+
+// outcome is an error only when the start failed; saying so is harmless later, since the
+// ready pipe answers once.
+func (s *supervisor) outcome() error {
+	if s.failure != "" {
+		err := s.startError()
+		return errors.Join(err, s.ready.say(refusal(s.state.Status, err)))
+	}
+	return s.ready.say(refusal(s.state.Status, fleet.Errorf(fleet.Conflict, "stopped while it was starting")))
+}
+
+func (s *supervisor) startError() error {
+	return fleet.Errorf(fleet.ApplyFailed, "the command ended before it had run for %s: %s",
+		s.launch.startWindow(), s.failure)
+}

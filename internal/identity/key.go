@@ -1,0 +1,168 @@
+// Package identity is how a node proves who it is and opens what is sealed to it, and how
+// both sides make and compare random tokens.
+package identity
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/crypto/curve25519"
+	"golang.org/x/crypto/nacl/box"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Key is a node's secret half. It lies beside the store and not in it, so that a lost
+// store is rebuilt under the same identity.
+type Key struct {
+	node    fleet.NodeName
+	region  string
+	signing ed25519.PrivateKey
+	sealing [32]byte
+}
+
+// keyFile is the JSON of node.key.
+type keyFile struct {
+	Node   fleet.NodeName `json:"node"`
+	Region string         `json:"region,omitempty"` // set once the region enrolled this key
+	// Signing is the Ed25519 seed, Sealing the X25519 private key; both base64.
+	Signing []byte `json:"signing"`
+	Sealing []byte `json:"sealing"`
+}
+
+// Generate makes a new key for a node.
+func Generate(node fleet.NodeName) (Key, error) {
+	_, signing, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return Key{}, fmt.Errorf("generate signing key: %w", err)
+	}
+	_, sealing, err := box.GenerateKey(rand.Reader)
+	if err != nil {
+		return Key{}, fmt.Errorf("generate sealing key: %w", err)
+	}
+	return Key{node: node, signing: signing, sealing: *sealing}, nil
+}
+
+// Load reads a key file; one that others may read is refused, a missing one is not_found.
+func Load(path string) (Key, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Key{}, fleet.Errorf(fleet.NotFound, "no node key at %s", path)
+	}
+	if err != nil {
+		return Key{}, fmt.Errorf("look at node key: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return Key{}, fleet.Errorf(fleet.Denied, "node key %s is readable by others", path).
+			WithHint("chmod 600 it, and rotate the key if others may have read it")
+	}
+	raw, err := os.ReadFile(path) //nolint:gosec // the path is the node's own configuration
+	if err != nil {
+		return Key{}, fmt.Errorf("read node key: %w", err)
+	}
+	return parse(path, raw)
+}
+
+// parse never quotes the file: what is broken about it may still be a secret.
+func parse(path string, raw []byte) (Key, error) {
+	var f keyFile
+	if json.Unmarshal(raw, &f) != nil || len(f.Signing) != ed25519.SeedSize || len(f.Sealing) != 32 {
+		return Key{}, fleet.Errorf(fleet.Invalid, "node key %s is damaged", path).
+			WithHint("remove it and enrol the node again, which revokes the old key")
+	}
+	k := Key{node: f.Node, region: f.Region, signing: ed25519.NewKeyFromSeed(f.Signing)}
+	copy(k.sealing[:], f.Sealing)
+	return k, nil
+}
+
+// Save writes the key with mode 0600, whole or not at all.
+func (k Key) Save(path string) error {
+	raw, err := json.Marshal(keyFile{
+		Node: k.node, Region: k.region, Signing: k.signing.Seed(), Sealing: k.sealing[:],
+	})
+	if err != nil {
+		return fmt.Errorf("encode node key: %w", err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".node.key-*") // CreateTemp gives mode 0600
+	if err != nil {
+		return fmt.Errorf("create node key: %w", err)
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }() // gone after the rename
+	if err := errors.Join(writeSynced(tmp, raw), tmp.Close()); err != nil {
+		return fmt.Errorf("write node key: %w", err)
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return fmt.Errorf("put node key in place: %w", err)
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func writeSynced(f *os.File, raw []byte) error {
+	if _, err := f.Write(raw); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir) //nolint:gosec // the directory of the node's own key
+	if err != nil {
+		return fmt.Errorf("open key directory: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync key directory: %w", err)
+	}
+	return nil
+}
+
+// Node is the name that the key signs for.
+func (k Key) Node() fleet.NodeName { return k.node }
+
+// Region is the region that enrolled the key, "" when none did yet.
+func (k Key) Region() string { return k.region }
+
+// Enrolled gives the key as it is after a region took it.
+func (k Key) Enrolled(region string) Key { k.region = region; return k }
+
+// SigningPublic is the half that verifies this node's tokens.
+func (k Key) SigningPublic() ed25519.PublicKey {
+	return ed25519.PublicKey(append([]byte(nil), k.signing[ed25519.SeedSize:]...))
+}
+
+// SealingPublic is the half that tokens for this node are sealed to.
+func (k Key) SealingPublic() (*[32]byte, error) {
+	raw, err := curve25519.X25519(k.sealing[:], curve25519.Basepoint)
+	if err != nil {
+		return nil, fmt.Errorf("derive sealing key: %w", err)
+	}
+	var pub [32]byte
+	copy(pub[:], raw)
+	return &pub, nil
+}
+
+// String keeps the secret out of logs.
+func (k Key) String() string { return "key of " + string(k.node) }
+
+// GoString keeps the secret out of %#v.
+func (k Key) GoString() string { return k.String() }
+
+// EncodePublic gives a public half as the base64 text that travels.
+func EncodePublic(half []byte) string { return base64.StdEncoding.EncodeToString(half) }
+
+// DecodePublic reads a public half of 32 bytes, signing or sealing.
+func DecodePublic(field, text string) (*[32]byte, error) {
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(raw) != 32 {
+		return nil, fleet.Errorf(fleet.Invalid, "not a public key of 32 bytes in base64").At(field)
+	}
+	var half [32]byte
+	copy(half[:], raw)
+	return &half, nil
+}

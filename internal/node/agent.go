@@ -1,0 +1,246 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/sqlite"
+)
+
+// outputs reads what instances print.
+type outputs interface {
+	ReadOutput(name fleet.InstanceName, offset int64) (guardian.Output, error)
+}
+
+// AgentOptions configure a node. Those of the first group must be set.
+type AgentOptions struct {
+	Node    fleet.NodeName
+	Site    fleet.SiteName
+	Dir     string // node.key, node.db and instances/ lie in it
+	API     string
+	Runtime runtime
+	Log     *slog.Logger
+	Now     func() time.Time
+
+	// JoinToken enrols a key that no region knows yet; not needed afterwards.
+	JoinToken string
+	// Outputs is where logs come from; nil ships none.
+	Outputs outputs
+	// HTTP is for tests; the default is NewHTTPClient.
+	HTTP      *http.Client
+	BaseEnv   []string
+	MayRun    func() bool
+	Failpoint func(name string)
+	// ReadIdle, SettleEvery and ReportEvery (the least pause between two reports, 2 s),
+	// LogEvery (2 s) and Retry (the first pause after the region was not reached, 500 ms)
+	// have defaults.
+	ReadIdle, SettleEvery, ReportEvery, LogEvery, Retry time.Duration
+}
+
+// Agent is a node's inner half: key, store, applier, and what it tells the region.
+type Agent struct {
+	// Applier carries out deliveries. It is ready once Run has closed Ready.
+	Applier *Applier
+	Store   *sqlite.Store
+
+	opt      AgentOptions
+	client   *Client
+	counters *Counters
+	ready    chan struct{}
+	news     *news
+
+	mu  sync.Mutex
+	key identity.Key
+}
+
+// Open loads or makes the key and opens the store; it speaks to nobody.
+func Open(ctx context.Context, opt AgentOptions) (*Agent, error) {
+	dir, err := filepath.Abs(opt.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("locate node directory: %w", err)
+	}
+	opt.Dir = dir
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make node directory: %w", err)
+	}
+	key, err := loadKey(opt)
+	if err != nil {
+		return nil, err
+	}
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "node.db"))
+	if err != nil {
+		return nil, err
+	}
+	if opt.HTTP == nil {
+		opt.HTTP = NewHTTPClient()
+	}
+	a := &Agent{
+		Store: store, opt: opt, key: key, counters: &Counters{}, ready: make(chan struct{}), news: newNews(),
+	}
+	a.client = &Client{API: opt.API, HTTP: opt.HTTP, Key: a.Key, Now: opt.Now}
+	a.Applier = NewApplier(ApplierOptions{
+		Site: opt.Site, Node: opt.Node, Dir: dir, Store: store, Runtime: opt.Runtime, Log: opt.Log, Keys: keyring{a},
+		Fetcher: &Fetcher{Client: opt.HTTP, ReadIdle: opt.ReadIdle, Counters: a.counters, Log: opt.Log},
+		BaseEnv: opt.BaseEnv, MayRun: opt.MayRun, Failpoint: opt.Failpoint, SettleEvery: opt.SettleEvery,
+		Changed: a.news.changed, Fetched: a.news.fetched,
+	})
+	return a, nil
+}
+
+func loadKey(opt AgentOptions) (identity.Key, error) {
+	path := filepath.Join(opt.Dir, "node.key")
+	key, err := identity.Load(path)
+	if fleet.KindOf(err) == fleet.NotFound {
+		if key, err = identity.Generate(opt.Node); err == nil {
+			err = key.Save(path)
+		}
+	}
+	if err != nil {
+		return key, err
+	}
+	if key.Node() != opt.Node {
+		return key, fleet.Errorf(fleet.IllegalState, "%s is the key of node %s", path, key.Node()).
+			WithHint("start the node under its own name, or in another directory")
+	}
+	return key, nil
+}
+
+// keyring reads the key at the moment of use.
+type keyring struct{ a *Agent }
+
+func (k keyring) Open(sealed string) (string, error) { return k.a.Key().Open(sealed) }
+
+// Key is the node's key as it is now.
+func (a *Agent) Key() identity.Key {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.key
+}
+
+// Counters are the node's counters.
+func (a *Agent) Counters() *Counters { return a.counters }
+
+// Ready is closed when the store has been recovered: from then on Apply may be called.
+func (a *Agent) Ready() <-chan struct{} { return a.ready }
+
+// Close closes the store; Run must have ended.
+func (a *Agent) Close() error { return a.Store.Close() }
+
+// Run recovers the node and keeps it until the context ends. What runs never waits for the
+// region: only enrolling, reports and logs do.
+func (a *Agent) Run(ctx context.Context) error {
+	if err := a.Applier.Recover(ctx); err != nil {
+		return err
+	}
+	close(a.ready)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.Applier.Run(ctx) })
+	group.Go(func() error {
+		if err := a.join(ctx); err != nil {
+			return err
+		}
+		both, ctx := errgroup.WithContext(ctx)
+		both.Go(func() error { return a.report(ctx) })
+		both.Go(func() error { return a.shipLogs(ctx) })
+		return both.Wait()
+	})
+	err := group.Wait()
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// join enrols the node if no region knows its key, and tells the region what it holds.
+func (a *Agent) join(ctx context.Context) error {
+	if err := a.enrol(ctx); err != nil {
+		return err
+	}
+	return a.started(ctx)
+}
+
+func (a *Agent) enrol(ctx context.Context) error {
+	if a.Key().Region() != "" {
+		return nil
+	}
+	if a.opt.JoinToken == "" {
+		return fleet.Errorf(fleet.Unauthenticated, "node %s is not enrolled", a.opt.Node).
+			WithHint("start it once with a join token: holdfast join-token create")
+	}
+	var at Placement
+	err := a.insist(ctx, "enrol", func() (err error) {
+		at, err = a.client.Enrol(ctx, a.opt.JoinToken, a.opt.Site)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	// The key is marked last: a kill before it enrols once more, with the same key.
+	if err := a.Store.SetRegion(ctx, at.Region); err != nil {
+		return err
+	}
+	if err := a.adopt(ctx, at); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := a.key.Enrolled(at.Region)
+	if err := key.Save(filepath.Join(a.opt.Dir, "node.key")); err != nil {
+		return err
+	}
+	a.key = key
+	return nil
+}
+
+func (a *Agent) adopt(ctx context.Context, at Placement) error {
+	if at.Role == "" {
+		return nil // the region has not placed the node yet
+	}
+	return a.Applier.Adopt(ctx, sqlite.Right{Role: at.Role, Epoch: at.Epoch}, "")
+}
+
+// insist repeats a call until it is answered. A refusal is an answer: repeating it would
+// not change it.
+func (a *Agent) insist(ctx context.Context, what string, call func() error) error {
+	first := orDefault(a.opt.Retry, 500*time.Millisecond)
+	for failed := 0; ; failed++ {
+		err := call()
+		if err == nil || !fleet.KindOf(err).Retryable() {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if failed == 0 {
+			a.opt.Log.Warn("the region is not reached, trying on", "what", what, "err", err)
+		}
+		wait := first << min(failed, 6)
+		if err := pause(ctx, wait/2+rand.N(wait)); err != nil { //nolint:gosec // jitter is no secret
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

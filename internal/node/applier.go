@@ -1,0 +1,237 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/sqlite"
+)
+
+// runtime runs instances. One name never runs twice: Start refuses while anybody has it.
+type runtime interface {
+	// List gives every guardian, also those that died without having stopped their instance.
+	List(ctx context.Context) ([]guardian.Status, error)
+	// Status gives one line of List; it is not ok where List has none.
+	Status(ctx context.Context, name fleet.InstanceName) (guardian.Status, bool, error)
+	// Start returns once the command counts as started; one that dies before is apply_failed.
+	Start(ctx context.Context, spec guardian.Spec) (guardian.Status, error)
+	// Stop returns when nothing of the name is left; nil when there was nothing.
+	Stop(ctx context.Context, name fleet.InstanceName) error
+	// Signal delivers a signal and stores the labels that the command runs with from now on.
+	Signal(ctx context.Context, name fleet.InstanceName, sig string, labels guardian.Labels) error
+}
+
+// opener opens the tokens that are sealed to this node.
+type opener interface {
+	Open(sealed string) (string, error)
+}
+
+// Phases of a delivery, as progress names them.
+const (
+	PhaseFetching  = "fetching"
+	PhaseStarting  = "starting"
+	PhaseSwitching = "switching"
+)
+
+// Progress is how far a delivery got on this node.
+type Progress func(phase string, done, total int64)
+
+// ApplierOptions are what an Applier works with. All but the last group must be set.
+type ApplierOptions struct {
+	Site    fleet.SiteName
+	Node    fleet.NodeName
+	Dir     string // instances/<name>/ is created below it; absolute
+	Store   *sqlite.Store
+	Fetcher *Fetcher
+	Keys    opener
+	Runtime runtime
+	Log     *slog.Logger
+
+	// BaseEnv is the environment of commands besides the HOLDFAST_ variables.
+	BaseEnv []string
+	// MayRun says whether the node holds its lease; nil is always. Without it nothing runs.
+	MayRun func() bool
+	// Changed is told of every instance whose state may have changed.
+	Changed func(name fleet.InstanceName)
+	// Fetched is told of bytes that arrived.
+	Fetched func(deployment string, done, total int64)
+	// Failpoint is called at named places of Apply; tests kill the process there.
+	Failpoint func(name string)
+	// SettleEvery is the pause of the sweep that makes reality match the store (default 10 s).
+	SettleEvery time.Duration
+}
+
+// Applier carries out deliveries, and keeps what runs equal to what the store says.
+type Applier struct {
+	opt      ApplierOptions
+	counters *Counters
+	files    *projection
+	lanes    lanes
+	bodies   keyedLocks
+	settle   chan struct{} // a role changed: settle all
+	garbage  chan struct{} // contents may be unreferenced
+
+	mu      sync.Mutex
+	reasons map[fleet.InstanceName]string
+}
+
+// NewApplier makes an applier; Recover comes before the first Apply.
+func NewApplier(opt ApplierOptions) *Applier {
+	if opt.MayRun == nil {
+		opt.MayRun = func() bool { return true }
+	}
+	if opt.Changed == nil {
+		opt.Changed = func(fleet.InstanceName) {}
+	}
+	if opt.Fetched == nil {
+		opt.Fetched = func(string, int64, int64) {}
+	}
+	if opt.Failpoint == nil {
+		opt.Failpoint = func(string) {}
+	}
+	return &Applier{
+		opt: opt, counters: opt.Fetcher.Counters,
+		files:   &projection{root: filepath.Join(opt.Dir, "instances"), store: opt.Store},
+		settle:  make(chan struct{}, 1),
+		garbage: make(chan struct{}, 1),
+		reasons: map[fleet.InstanceName]string{},
+	}
+}
+
+// Apply carries out one notify. It may be called twice with the same command, also at once:
+// the second waits for the first or finds it done.
+func (a *Applier) Apply(ctx context.Context, cmd fleet.RefreshDeploymentCommand, progress func(phase string, done, total int64)) (fleet.DeploymentStatusResponse, error) {
+	var none fleet.DeploymentStatusResponse
+	if err := check(cmd); err != nil {
+		return none, err
+	}
+	if cmd.Site != a.opt.Site {
+		return none, fleet.Errorf(fleet.Invalid, "this node belongs to site %s", a.opt.Site).At("/site")
+	}
+	if progress == nil {
+		progress = func(string, int64, int64) {}
+	}
+	// A refusal must not disturb what runs, so it comes before the name is asked for.
+	if err := a.admit(ctx, cmd); err != nil {
+		return none, err
+	}
+	j, jobCtx, err := a.lanes.enter(ctx, cmd.Instance, &cmd)
+	if err != nil {
+		return none, a.count(cmd, err)
+	}
+	if jobCtx == nil {
+		return j.resp, j.err
+	}
+	resp, err := a.carryOut(jobCtx, cmd, progress)
+	resp, err = a.lanes.leave(cmd.Instance, j, resp, err)
+	a.opt.Changed(cmd.Instance)
+	poke(a.garbage)
+	if err == nil {
+		a.opt.Failpoint("before_reply")
+	}
+	return resp, a.count(cmd, err)
+}
+
+// admit learns the epoch that a command carries and refuses one that is stale already.
+func (a *Applier) admit(ctx context.Context, cmd fleet.RefreshDeploymentCommand) error {
+	if err := a.Adopt(ctx, sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch}, ""); err != nil {
+		return err
+	}
+	_, _, _, err := a.decide(ctx, cmd)
+	return a.count(cmd, err)
+}
+
+func (a *Applier) decide(ctx context.Context, cmd fleet.RefreshDeploymentCommand) (verdict, sqlite.Instance, sqlite.Meta, error) {
+	meta, err := a.opt.Store.Meta(ctx)
+	if err != nil {
+		return verdict{}, sqlite.Instance{}, meta, err
+	}
+	held, err := a.opt.Store.Instance(ctx, cmd.Instance)
+	if err != nil {
+		return verdict{}, held, meta, err
+	}
+	v := accept(cmd, held, meta)
+	if v.Step == stepConflict {
+		a.counters.Conflicts.Add(1)
+		a.opt.Log.Error("one revision arrived with two contents", "alarm", true, "rule", v.Rule,
+			"instance", cmd.Instance, "era", cmd.Revision.Era, "revision", cmd.Revision.Version.Revision)
+	}
+	return v, held, meta, v.err(cmd, held, meta)
+}
+
+// count books how a command ended, once.
+func (a *Applier) count(cmd fleet.RefreshDeploymentCommand, err error) error {
+	log := a.opt.Log.With("instance", cmd.Instance, "era", cmd.Revision.Era,
+		"revision", cmd.Revision.Version.Revision, "epoch", cmd.Epoch)
+	switch {
+	case err == nil:
+	case fleet.KindOf(err) == fleet.Stale:
+		a.counters.StaleRefused.Add(1)
+		log.Info("refused as stale", "err", err)
+	case fleet.KindOf(err) == fleet.ApplyFailed:
+		a.counters.ApplyFailed.Add(1)
+		log.Warn("apply failed, the previous revision stays", "err", err)
+	}
+	return err
+}
+
+// Adopt takes a role at a higher epoch, from a command, the region or a vote. A change of
+// role is carried out by Run.
+func (a *Applier) Adopt(ctx context.Context, right sqlite.Right, holder fleet.NodeName) error {
+	before, after, err := a.opt.Store.Adopt(ctx, right, holder)
+	if err != nil {
+		return err
+	}
+	if before.Role != after.Role {
+		a.opt.Log.Info("role changed", "from", before.Role, "to", after.Role, "epoch", after.Epoch)
+		a.Settle()
+	}
+	return nil
+}
+
+// Settle asks Run to compare everything with the store now, for example when the lease was
+// won or lost.
+func (a *Applier) Settle() { poke(a.settle) }
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // one is waiting already, and will see this too
+	}
+}
+
+// Run settles when asked and on a schedule, and collects what nothing refers to.
+func (a *Applier) Run(ctx context.Context) error {
+	tick := time.NewTicker(orDefault(a.opt.SettleEvery, 10*time.Second))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.settle:
+		case <-tick.C:
+		case <-a.garbage:
+			a.collect(ctx)
+			continue
+		}
+		if err := a.settleAll(ctx); err != nil && ctx.Err() == nil {
+			a.opt.Log.Error("settle instances", "err", err)
+		}
+	}
+}
+
+// collect removes one bounded part and asks for the next, so that a settle can come between.
+func (a *Applier) collect(ctx context.Context) {
+	more, err := a.opt.Store.Collect(ctx)
+	if err != nil && ctx.Err() == nil {
+		a.opt.Log.Error("collect contents", "err", err)
+	}
+	if more && err == nil {
+		poke(a.garbage)
+	}
+}

@@ -1,0 +1,193 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/identity"
+)
+
+const (
+	// maxAnswer bounds what a node reads of the region's small answers.
+	maxAnswer = 64 << 10
+	// callTimeout bounds one small request.
+	callTimeout = 30 * time.Second
+)
+
+// Client speaks a node's side of the region's machine endpoints: everything small or bulky
+// that goes up. Configs come down through Fetcher.
+type Client struct {
+	API  string // for example http://region:8080
+	HTTP *http.Client
+	Key  func() identity.Key
+	Now  func() time.Time
+}
+
+// EnrolRequest makes a node known to its region.
+type EnrolRequest struct {
+	JoinToken  string         `json:"joinToken"`
+	Node       fleet.NodeName `json:"node"`
+	Site       fleet.SiteName `json:"site"`
+	SigningKey string         `json:"signingKey"` // Ed25519, base64
+	SealingKey string         `json:"sealingKey"` // X25519, base64
+}
+
+// Placement is what the region answers about a node: where it is and what it may do.
+type Placement struct {
+	Region string     `json:"region,omitempty"`
+	Role   fleet.Role `json:"role"`
+	Epoch  int64      `json:"epoch"`
+}
+
+// StartedPage is one page of what a node holds when it starts.
+type StartedPage struct {
+	StartID   string               `json:"startId"`
+	Instances []fleet.NodeInstance `json:"instances"`
+	Last      bool                 `json:"last"`
+}
+
+// DeliveryProgress is how many bytes of a delivery a node has.
+type DeliveryProgress struct {
+	DeploymentID string `json:"deploymentId"`
+	Bytes        int64  `json:"bytes"`
+	Total        int64  `json:"total"`
+}
+
+// Report is what changed on a node.
+type Report struct {
+	Instances []fleet.NodeInstance `json:"instances"`
+	Progress  []DeliveryProgress   `json:"progress"`
+}
+
+// LogPiece is a part of an instance's output, at most 64 KiB.
+type LogPiece struct {
+	Instance fleet.InstanceName `json:"instance"`
+	Offset   int64              `json:"offset"`
+	Data     []byte             `json:"data"` // base64 in JSON
+	Skipped  int64              `json:"skipped"`
+}
+
+// Enrol makes the key known. A refusal says what to do about it.
+func (c *Client) Enrol(ctx context.Context, joinToken string, site fleet.SiteName) (Placement, error) {
+	var at Placement
+	key := c.Key()
+	sealing, err := key.SealingPublic()
+	if err != nil {
+		return at, err
+	}
+	err = c.post(ctx, "/api/internal/nodes/enrol", "", EnrolRequest{
+		JoinToken: joinToken, Node: key.Node(), Site: site,
+		SigningKey: identity.EncodePublic(key.SigningPublic()), SealingKey: identity.EncodePublic(sealing[:]),
+	}, &at)
+	if err == nil && at.Region == "" {
+		err = fleet.Errorf(fleet.Unavailable, "the region did not say its name")
+	}
+	return at, enrolHint(key.Node(), err)
+}
+
+func enrolHint(node fleet.NodeName, err error) error {
+	var known *fleet.Error
+	if !errors.As(err, &known) {
+		return err
+	}
+	switch known.Kind { //nolint:exhaustive // only these two have advice of their own
+	case fleet.Unauthenticated:
+		return fmt.Errorf("enrol node: %w", known.WithHint("the join token is wrong, used or expired: make a new one with holdfast join-token create"))
+	case fleet.Conflict:
+		return fmt.Errorf("enrol node: %w", known.WithHint("a node "+string(node)+" with another key is enrolled: revoke it with holdfast node revoke "+string(node)+", or give back its node.key"))
+	}
+	return fmt.Errorf("enrol node: %w", err)
+}
+
+// Started sends one page of what the node holds.
+func (c *Client) Started(ctx context.Context, page StartedPage) (Placement, error) {
+	var at Placement
+	return at, c.signed(ctx, "started", page, &at)
+}
+
+// Report sends what changed.
+func (c *Client) Report(ctx context.Context, r Report) error { return c.signed(ctx, "reports", r, nil) }
+
+// Log sends a piece of output.
+func (c *Client) Log(ctx context.Context, l LogPiece) error { return c.signed(ctx, "logs", l, nil) }
+
+func (c *Client) signed(ctx context.Context, tail string, body, into any) error {
+	key := c.Key()
+	token, err := key.Sign(identity.RegionAudience, c.Now())
+	if err != nil {
+		return err
+	}
+	return c.post(ctx, "/api/internal/nodes/"+url.PathEscape(string(key.Node()))+"/"+tail, token, body, into)
+}
+
+func (c *Client) post(ctx context.Context, path, token string, body, into any) error {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(c.API, "/")+path, bytes.NewReader(raw))
+	if err != nil {
+		return fleet.Errorf(fleet.Invalid, "the region's address is not a URL")
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := c.HTTP.Do(req)
+	if err != nil {
+		return fleet.Errorf(fleet.Communication, "reach the region: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }() // read as far as it matters
+	return c.answer(resp, into)
+}
+
+// answer reads a reply; of a refusal only the status, which is all that the kinds need.
+func (c *Client) answer(resp *http.Response, into any) error {
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fleet.Errorf(fleet.Communication, "read the region's answer: %w", err)
+	}
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		return fleet.Errorf(kindOf(resp.StatusCode), "the region answered %d", resp.StatusCode)
+	}
+	if into == nil || resp.StatusCode == http.StatusNoContent {
+		return nil
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fleet.Errorf(fleet.Communication, "the region's answer is not what was expected: %w", err)
+	}
+	return nil
+}
+
+func kindOf(status int) fleet.Kind {
+	switch status {
+	case http.StatusBadRequest:
+		return fleet.Invalid
+	case http.StatusUnauthorized:
+		return fleet.Unauthenticated
+	case http.StatusForbidden:
+		return fleet.Denied
+	case http.StatusNotFound:
+		return fleet.NotFound
+	case http.StatusConflict:
+		return fleet.Conflict
+	case http.StatusRequestEntityTooLarge:
+		return fleet.TooLarge
+	case http.StatusUnprocessableEntity:
+		return fleet.IllegalState
+	case http.StatusTooManyRequests:
+		return fleet.RateLimited
+	}
+	return fleet.Unavailable
+}

@@ -1,0 +1,27 @@
+package node
+
+import "sync/atomic"
+
+// Counters are what a node counts of its deliveries, for metrics. The zero value is ready.
+type Counters struct {
+	Applied, Already, StaleRefused, Conflicts atomic.Int64
+	FetchedBytes, Resumed, HashMismatch       atomic.Int64
+	ApplyFailed                               atomic.Int64
+}
+
+// Snapshot gives every counter by its metric's name.
+func (c *Counters) Snapshot() map[string]int64 {
+	return map[string]int64{
+		"applied": c.Applied.Load(), "already": c.Already.Load(), "apply_failed": c.ApplyFailed.Load(),
+		"stale_refused": c.StaleRefused.Load(), "conflicts": c.Conflicts.Load(),
+		"fetched_bytes": c.FetchedBytes.Load(), "resumed": c.Resumed.Load(), "hash_mismatch": c.HashMismatch.Load(),
+	}
+}
+
+// outcome is the counter of a delivery that succeeded.
+func (c *Counters) outcome(already bool) *atomic.Int64 {
+	if already {
+		return &c.Already
+	}
+	return &c.Applied
+}

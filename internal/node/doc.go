@@ -1,0 +1,32 @@
+// Package node is the inner half of a node's agent: it takes notifies, fetches, applies and
+// keeps what was applied running, and tells the region what it holds.
+//
+//	notify ─▶ accept ─▶ fetch ─▶ stage ─▶ start ─▶ switch ─▶ reply      (active)
+//	            │         │                  │         │
+//	          refused   resumes,          fails:    epoch or lease moved:
+//	          (counted) verifies         previous   previous revision
+//	                                     revision   is put back
+//	notify ─▶ accept ─▶ fetch ─▶ commit ─▶ reply                        (standby)
+//
+// Who owns which truth: sqlite what is held, and in which slot; the runtime what runs;
+// config.json is derived from the store. Which right the node has (role, epoch) is in the
+// store and compared in each commit; whether it holds the lease is asked (MayRun) before
+// anything is started or switched.
+//
+// One worker per name (lanes.go). A newer revision cancels an older one of its name, which
+// puts the previous revision back and answers stale; the same one joins it.
+//
+// One function makes reality match the store (settleOne): at start for every name, after a
+// failed switch, when the role or the lease changes, and on a schedule. It ends a half-done
+// switch: forward if the staged revision is what runs, or has nothing to run, else back.
+//
+// Failures:
+//   - killed anywhere: Recover settles; the redelivered notify is already or is applied.
+//   - start fails: the previous revision is running again, the number stays as the
+//     high-water mark, the error is apply_failed.
+//   - connection breaks or stalls: resumed from the last committed chunk.
+//   - wrong bytes: hash_mismatch, the staging is discarded, nothing was switched.
+//   - region away: what runs goes on; started, reports and logs stay owed.
+//   - something runs without a row: it is reported and kept, until a delivery of its name
+//     adopts (same content) or replaces it. On a node that may not run, it is stopped.
+package node

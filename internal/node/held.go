@@ -1,0 +1,111 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/sqlite"
+)
+
+// Reasons why an enabled instance does not run, where there is no error that says it.
+const (
+	ReasonNotRunning = "not_running"
+	// ReasonUnknownGuardian is something that runs under a name that the store does not know.
+	ReasonUnknownGuardian = "unknown_guardian"
+)
+
+// Held says what the node holds of one name: the truth that settles an unknown delivery.
+func (a *Applier) Held(ctx context.Context, name fleet.InstanceName) (fleet.Held, error) {
+	in, err := a.opt.Store.Instance(ctx, name)
+	if err != nil {
+		return fleet.Held{}, err
+	}
+	seen, err := a.look(ctx, name)
+	if err != nil {
+		return fleet.Held{}, err
+	}
+	return heldOf(in, seen), nil
+}
+
+func heldOf(in sqlite.Instance, seen *guardian.Status) fleet.Held {
+	h := fleet.Held{Known: in.Known(), HighWater: in.HighWater.Version, Running: seen != nil && seen.Running}
+	if in.Current != nil {
+		h.Revision = in.Current.Revision
+	}
+	return h
+}
+
+// Instances is the whole store, tombstones included, and after it what runs without a row.
+func (a *Applier) Instances(ctx context.Context) ([]fleet.NodeInstance, error) {
+	meta, err := a.opt.Store.Meta(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held, err := a.opt.Store.Instances(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := a.opt.Runtime.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seen := make(map[fleet.InstanceName]*guardian.Status, len(list))
+	for i := range list {
+		seen[list[i].Instance] = &list[i]
+	}
+	all := make([]fleet.NodeInstance, 0, len(held))
+	for _, in := range held {
+		all = append(all, fleet.NodeInstance{
+			Instance: in.Name, Held: heldOf(in, seen[in.Name]), Reason: a.reason(in, seen[in.Name], meta),
+		})
+		delete(seen, in.Name)
+	}
+	known := len(all)
+	for name, st := range seen {
+		all = append(all, fleet.NodeInstance{
+			Instance: name, Held: fleet.Held{Running: st.Running}, Reason: ReasonUnknownGuardian,
+		})
+	}
+	slices.SortFunc(all[known:], func(x, y fleet.NodeInstance) int {
+		return strings.Compare(string(x.Instance), string(y.Instance))
+	})
+	return all, nil
+}
+
+func (a *Applier) reason(in sqlite.Instance, seen *guardian.Status, meta sqlite.Meta) string {
+	if meta.Role != fleet.RoleActive || in.Current == nil || !needsProcess(*in.Current) || seen != nil && seen.Running {
+		return ""
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r := a.reasons[in.Name]; r != "" {
+		return r
+	}
+	if seen != nil && seen.LastExit != "" {
+		return ReasonNotRunning + ": " + seen.LastExit
+	}
+	return ReasonNotRunning
+}
+
+// maxReason keeps a report small, whatever a program says of its failure.
+const maxReason = 300
+
+func (a *Applier) blame(name fleet.InstanceName, err error) {
+	text := string(fleet.KindOf(err)) + ": " + err.Error()
+	a.mu.Lock()
+	changed := a.reasons[name] != text
+	a.reasons[name] = strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
+	a.mu.Unlock()
+	if changed {
+		a.opt.Changed(name)
+	}
+}
+
+func (a *Applier) forgive(name fleet.InstanceName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.reasons, name)
+}

@@ -1,0 +1,245 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/sqlite"
+)
+
+// restoreTimeout bounds the way back besides the stop and start times of the instance.
+const restoreTimeout = 30 * time.Second
+
+// carryOut does what the verdict says. The caller has the instance's lane.
+func (a *Applier) carryOut(ctx context.Context, cmd fleet.RefreshDeploymentCommand, progress Progress) (fleet.DeploymentStatusResponse, error) {
+	var resp fleet.DeploymentStatusResponse
+	v, held, meta, err := a.decide(ctx, cmd)
+	if err != nil {
+		return resp, err
+	}
+	attempt := sqlite.Attempt{
+		Instance: cmd.Instance, Revision: cmd.Revision, Right: sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch},
+	}
+	if attempt.Right != meta.Right {
+		return resp, fleet.Errorf(fleet.Stale, "the node is %s at epoch %d", meta.Role, meta.Epoch)
+	}
+	switch v.Step {
+	case stepConfirm:
+		resp.Already = true
+		err = a.confirm(ctx, cmd.Instance)
+	case stepRenumber:
+		resp.Already = true
+		if err = a.opt.Store.Renumber(ctx, attempt); err == nil {
+			err = a.confirm(ctx, cmd.Instance)
+		}
+	case stepApply, stepRefuse, stepConflict: // refusals came back as errors above
+		resp.Fetched, err = a.install(ctx, cmd, held, progress)
+	}
+	if err != nil {
+		return resp, err
+	}
+	a.counters.outcome(resp.Already).Add(1)
+	resp.Held, err = a.Held(ctx, cmd.Instance)
+	return resp, err
+}
+
+// confirm makes sure that what is held also runs, without touching what does.
+func (a *Applier) confirm(ctx context.Context, name fleet.InstanceName) error {
+	return applyFailed(a.settleOne(ctx, name))
+}
+
+// install brings a new revision from acceptance to the switch.
+func (a *Applier) install(ctx context.Context, cmd fleet.RefreshDeploymentCommand, held sqlite.Instance, progress Progress) (fetched int64, err error) {
+	attempt := sqlite.Attempt{
+		Instance: cmd.Instance, Revision: cmd.Revision, Right: sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch},
+	}
+	if err := a.opt.Store.Accept(ctx, attempt); err != nil {
+		return 0, err
+	}
+	a.opt.Failpoint("before_fetch")
+	if cmd.Revision.Action != fleet.ActionDelete {
+		if fetched, err = a.obtain(ctx, cmd, progress); err != nil {
+			return fetched, err
+		}
+		if attempt.Run, err = a.runSection(ctx, cmd, held); err != nil {
+			return fetched, err
+		}
+	}
+	a.opt.Failpoint("after_fetch")
+	if cmd.Role == fleet.RoleActive {
+		return fetched, a.switchOver(ctx, attempt, progress)
+	}
+	// A standby persists and starts nothing; settling stops what it still ran as the active.
+	if err := a.opt.Store.Commit(ctx, attempt); err != nil {
+		return fetched, err
+	}
+	return fetched, a.settleOne(ctx, cmd.Instance)
+}
+
+// obtain makes the body complete in the store, downloading what is missing of it.
+func (a *Applier) obtain(ctx context.Context, cmd fleet.RefreshDeploymentCommand, progress Progress) (int64, error) {
+	want := cmd.Revision.Content
+	unlock, err := a.bodies.lock(ctx, string(want.Hash)) // two instances may want one body
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	staging, err := a.opt.Store.OpenStaging(ctx, want)
+	if err != nil || staging.Complete() {
+		return 0, err
+	}
+	req, err := a.fetchRequest(cmd)
+	if err != nil {
+		return 0, err
+	}
+	return a.opt.Fetcher.Fetch(ctx, req, staging, func(done int64) {
+		progress(PhaseFetching, done, want.Size)
+		a.opt.Fetched(cmd.DeploymentID, done, want.Size)
+	})
+}
+
+func (a *Applier) fetchRequest(cmd fleet.RefreshDeploymentCommand) (FetchRequest, error) {
+	token, err := a.opt.Keys.Open(cmd.FetchToken)
+	if err != nil {
+		return FetchRequest{}, fmt.Errorf("open fetch token: %w", err)
+	}
+	return FetchRequest{
+		BaseURL: cmd.CentralFetchBaseURL, DeploymentID: cmd.DeploymentID, Token: token,
+		Want: cmd.Revision.Content, IdleTimeout: cmd.IdleTimeout,
+	}, nil
+}
+
+// runSection takes the run section from any slot that has it, else fetches it.
+func (a *Applier) runSection(ctx context.Context, cmd fleet.RefreshDeploymentCommand, held sqlite.Instance) ([]byte, error) {
+	if cmd.Revision.RunHash == "" {
+		return nil, nil
+	}
+	for _, slot := range []*sqlite.Slot{held.Current, held.Staged, held.Previous} {
+		if slot != nil && slot.RunHash == cmd.Revision.RunHash {
+			return slot.Run, nil
+		}
+	}
+	req, err := a.fetchRequest(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return a.opt.Fetcher.FetchRun(ctx, req, cmd.Revision.RunHash)
+}
+
+// switchOver starts a revision beside the store's current one and then switches. Whatever
+// goes wrong in between, the current one is put back.
+func (a *Applier) switchOver(ctx context.Context, attempt sqlite.Attempt, progress Progress) error {
+	if !a.opt.MayRun() {
+		return fleet.Errorf(fleet.Stale, "the node does not hold the lease of its site")
+	}
+	if err := a.opt.Store.Stage(ctx, attempt); err != nil {
+		return err
+	}
+	a.opt.Failpoint("before_start")
+	progress(PhaseStarting, 0, 0)
+	slot := sqlite.Slot{Revision: attempt.Revision, Run: attempt.Run, Epoch: attempt.Right.Epoch}
+	err := a.bring(ctx, attempt.Instance, slot)
+	if err == nil {
+		a.opt.Failpoint("after_start")
+		progress(PhaseSwitching, 0, 0)
+		a.opt.Failpoint("before_switch")
+		err = a.promote(ctx, attempt)
+	}
+	if err != nil {
+		return a.restore(ctx, attempt, err)
+	}
+	a.opt.Failpoint("after_switch")
+	a.forgive(attempt.Instance)
+	if slot.Deleted() {
+		return a.files.remove(attempt.Instance)
+	}
+	return nil
+}
+
+// promote checks the lease once more: the start may have taken long.
+func (a *Applier) promote(ctx context.Context, attempt sqlite.Attempt) error {
+	if !a.opt.MayRun() {
+		return fleet.Errorf(fleet.Stale, "the node lost the lease of its site")
+	}
+	return a.opt.Store.Promote(ctx, attempt)
+}
+
+// restore puts the current revision back and running after a failed or cancelled switch. It
+// does not end with the caller's context: half a switch must not be left behind.
+func (a *Applier) restore(ctx context.Context, attempt sqlite.Attempt, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout+a.patience(ctx, attempt.Instance))
+	defer cancel()
+	if held, err := a.opt.Store.Instance(ctx, attempt.Instance); err == nil && holds(held, attempt) {
+		return nil // the switch was committed, only its answer was lost
+	}
+	err := a.retreat(ctx, attempt)
+	if err == nil {
+		err = a.settleOne(ctx, attempt.Instance)
+	}
+	if err != nil {
+		a.blame(attempt.Instance, err)
+		return fmt.Errorf("%w; the previous revision could not be restored: %w", applyFailed(cause), err)
+	}
+	return applyFailed(cause)
+}
+
+func holds(held sqlite.Instance, attempt sqlite.Attempt) bool {
+	return held.Current != nil && held.Current.Version == attempt.Revision.Version
+}
+
+// retreat stops what the attempt started before it forgets it: a kill in between must find
+// either the staged revision, or nothing running of it.
+func (a *Applier) retreat(ctx context.Context, attempt sqlite.Attempt) error {
+	held, err := a.opt.Store.Instance(ctx, attempt.Instance)
+	if err != nil {
+		return err
+	}
+	seen, err := a.look(ctx, attempt.Instance)
+	if err != nil {
+		return err
+	}
+	if seen != nil && (held.Current == nil || !runs(seen, *held.Current)) {
+		if err := a.opt.Runtime.Stop(ctx, attempt.Instance); err != nil {
+			return fmt.Errorf("stop the failed revision: %w", err)
+		}
+	}
+	if held.Current == nil || held.Current.Deleted() {
+		if err := a.files.remove(attempt.Instance); err != nil {
+			return err
+		}
+	}
+	return a.opt.Store.Unstage(ctx, attempt.Instance)
+}
+
+// patience is how long the current revision may take to stop and start.
+func (a *Applier) patience(ctx context.Context, name fleet.InstanceName) time.Duration {
+	held, err := a.opt.Store.Instance(context.WithoutCancel(ctx), name)
+	if err != nil || held.Current == nil || len(held.Current.Run) == 0 {
+		return 0
+	}
+	run, err := parseRun(held.Current.Run)
+	if err != nil {
+		return 0
+	}
+	return time.Duration((run.StartSeconds + run.StopSeconds) * float64(time.Second))
+}
+
+// applyFailed is the plain deployment error of N43: no prefix, and a reason. What is no fault
+// of the revision keeps its kind: it was overtaken, or its caller gave up.
+func applyFailed(err error) error {
+	switch {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case fleet.KindOf(err) == fleet.Stale, fleet.KindOf(err) == fleet.ApplyFailed:
+		return err
+	}
+	return fleet.Errorf(fleet.ApplyFailed, "apply failed: %w", err)
+}
+
+func labels(s sqlite.Slot) guardian.Labels {
+	return guardian.Labels{Version: s.Version, Hash: s.Content.Hash, RunHash: s.RunHash, Epoch: s.Epoch}
+}

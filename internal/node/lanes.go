@@ -1,0 +1,177 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// lanes let one worker at a time work on a name. A newer revision pre-empts an older one.
+type lanes struct {
+	mu   sync.Mutex
+	busy map[fleet.InstanceName]*job
+}
+
+// job is the worker of a name. A settling job has no command and is never pre-empted: it is
+// short, and what comes after it needs its result.
+type job struct {
+	cmd    *fleet.RefreshDeploymentCommand
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	// Written under the lanes' lock before done is closed.
+	overruled string // why it was cancelled, when not by its own caller
+	resp      fleet.DeploymentStatusResponse
+	err       error
+}
+
+// enter waits for the name and takes it, with a context that ends when it is pre-empted.
+// When the same command runs already, it waits for that one and returns it finished,
+// without a context.
+func (l *lanes) enter(ctx context.Context, name fleet.InstanceName, cmd *fleet.RefreshDeploymentCommand) (*job, context.Context, error) {
+	for {
+		l.mu.Lock()
+		running := l.busy[name]
+		if running == nil {
+			mine, jobCtx := l.take(ctx, name, cmd)
+			l.mu.Unlock()
+			return mine, jobCtx, nil
+		}
+		joins, err := running.meet(cmd)
+		l.mu.Unlock()
+		if err != nil {
+			return nil, nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		case <-running.done:
+		}
+		// The caller of a cancelled job gave up; that is not the fate of who joined it.
+		if joins && !errors.Is(running.err, context.Canceled) && !errors.Is(running.err, context.DeadlineExceeded) {
+			return running, nil, nil
+		}
+	}
+}
+
+// take claims a free name. The caller has the lock.
+func (l *lanes) take(ctx context.Context, name fleet.InstanceName, cmd *fleet.RefreshDeploymentCommand) (*job, context.Context) {
+	if l.busy == nil {
+		l.busy = map[fleet.InstanceName]*job{}
+	}
+	jobCtx, cancel := context.WithCancel(ctx)
+	mine := &job{cmd: cmd, cancel: cancel, done: make(chan struct{})}
+	l.busy[name] = mine
+	return mine, jobCtx
+}
+
+// meet says how a command relates to what runs: it joins it, waits for it (having cancelled
+// it when newer), or is refused.
+func (j *job) meet(cmd *fleet.RefreshDeploymentCommand) (joins bool, err error) {
+	if cmd == nil || j.cmd == nil {
+		return false, nil
+	}
+	order := cmd.Revision.Compare(j.cmd.Revision.Version)
+	switch {
+	case cmd.Epoch < j.cmd.Epoch || order < 0:
+		return false, fleet.Errorf(fleet.Stale, "revision %d at epoch %d is being applied",
+			j.cmd.Revision.Version.Revision, j.cmd.Epoch)
+	case order == 0 && !cmd.Revision.Same(j.cmd.Revision):
+		return false, nil // it will be told of the conflict when the name is free
+	case order == 0 && cmd.Epoch == j.cmd.Epoch && cmd.Role == j.cmd.Role:
+		return true, nil
+	}
+	j.overrule(fmt.Sprintf("superseded by revision %d", cmd.Revision.Version.Revision))
+	return false, nil
+}
+
+func (j *job) overrule(why string) {
+	j.overruled = why
+	j.cancel()
+}
+
+// revoke cancels the commands that a test picks.
+func (l *lanes) revoke(passed func(*fleet.RefreshDeploymentCommand) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, j := range l.busy {
+		if j.cmd != nil && j.overruled == "" && passed(j.cmd) {
+			j.overrule("the node's role or lease changed")
+		}
+	}
+}
+
+// enterIdle takes a name for settling. It waits for what is ending; a command that goes on
+// keeps its name, and settles it itself.
+func (l *lanes) enterIdle(ctx context.Context, name fleet.InstanceName) (*job, context.Context, bool) {
+	for {
+		l.mu.Lock()
+		running := l.busy[name]
+		if running == nil {
+			mine, jobCtx := l.take(ctx, name, nil)
+			l.mu.Unlock()
+			return mine, jobCtx, true
+		}
+		goesOn := running.cmd != nil && running.overruled == ""
+		l.mu.Unlock()
+		if goesOn {
+			return nil, nil, false
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, false
+		case <-running.done:
+		}
+	}
+}
+
+// leave frees the name and hands the result to whoever joined.
+func (l *lanes) leave(name fleet.InstanceName, j *job, resp fleet.DeploymentStatusResponse, err error) (fleet.DeploymentStatusResponse, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	j.cancel()
+	if err != nil && j.overruled != "" {
+		err = &fleet.Error{Kind: fleet.Stale, Message: j.overruled, Err: err}
+	}
+	j.resp, j.err = resp, err
+	delete(l.busy, name)
+	close(j.done)
+	return resp, err
+}
+
+// keyedLocks let one holder at a time work on a key.
+type keyedLocks struct {
+	mu   sync.Mutex
+	held map[string]chan struct{}
+}
+
+// lock waits for the key; the function that it returns frees it.
+func (k *keyedLocks) lock(ctx context.Context, key string) (func(), error) {
+	for {
+		k.mu.Lock()
+		if k.held == nil {
+			k.held = map[string]chan struct{}{}
+		}
+		other, taken := k.held[key]
+		if !taken {
+			free := make(chan struct{})
+			k.held[key] = free
+			k.mu.Unlock()
+			return func() {
+				k.mu.Lock()
+				defer k.mu.Unlock()
+				delete(k.held, key)
+				close(free)
+			}, nil
+		}
+		k.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-other:
+		}
+	}
+}

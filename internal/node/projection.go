@@ -1,0 +1,213 @@
+package node
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/sqlite"
+)
+
+// projection keeps the config files of an active node equal to its store.
+type projection struct {
+	root  string // holds a directory per instance
+	store *sqlite.Store
+
+	mu       sync.Mutex
+	verified map[fleet.InstanceName]stamp
+}
+
+// stamp is a file that was seen to be right; while it looks the same it is not read again.
+type stamp struct {
+	hash    fleet.Hash
+	path    string
+	size    int64
+	changed time.Time
+}
+
+const tempPattern = ".config-*.tmp"
+
+func (p *projection) dir(name fleet.InstanceName) string { return filepath.Join(p.root, string(name)) }
+
+// path is where an instance finds its config.
+func (p *projection) path(name fleet.InstanceName, kind fleet.ContentKind) string {
+	return filepath.Join(p.dir(name), fileName(kind))
+}
+
+func fileName(kind fleet.ContentKind) string {
+	if kind == fleet.ContentArtifact {
+		return "config.bin"
+	}
+	return "config.json"
+}
+
+// draft is a config file that is complete beside its place.
+type draft struct {
+	p       *projection
+	name    fleet.InstanceName
+	content fleet.Content
+	temp    string
+}
+
+// prepare writes and syncs a config beside its place, so that only a rename is left to do
+// between the stop of the old process and the start of the new one.
+func (p *projection) prepare(ctx context.Context, name fleet.InstanceName, c fleet.Content) (_ *draft, err error) {
+	if err := os.MkdirAll(p.dir(name), 0o700); err != nil {
+		return nil, fmt.Errorf("make instance directory: %w", err)
+	}
+	tmp, err := os.CreateTemp(p.dir(name), tempPattern)
+	if err != nil {
+		return nil, fmt.Errorf("create config: %w", err)
+	}
+	d := &draft{p: p, name: name, content: c, temp: tmp.Name()}
+	err = p.store.WriteContent(ctx, c, tmp)
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return nil, errors.Join(fmt.Errorf("write config: %w", err), d.drop())
+	}
+	return d, nil
+}
+
+// place renames the config into its place; the file of the other kind goes.
+func (d *draft) place() error {
+	path := d.p.path(d.name, d.content.Kind)
+	if err := os.Rename(d.temp, path); err != nil {
+		return errors.Join(fmt.Errorf("put config in place: %w", err), d.drop())
+	}
+	other := fleet.ContentArtifact
+	if d.content.Kind == fleet.ContentArtifact {
+		other = fleet.ContentJSON
+	}
+	if err := removeFile(d.p.path(d.name, other)); err != nil {
+		return err
+	}
+	if err := syncDir(d.p.dir(d.name)); err != nil {
+		return err
+	}
+	return d.p.remember(d.name, d.content)
+}
+
+func (d *draft) drop() error { return removeFile(d.temp) }
+
+// ensure derives the config again when it is missing or different.
+func (p *projection) ensure(ctx context.Context, name fleet.InstanceName, c fleet.Content) error {
+	right, err := p.matches(name, c)
+	if err != nil || right {
+		return err
+	}
+	d, err := p.prepare(ctx, name, c)
+	if err != nil {
+		return err
+	}
+	return d.place()
+}
+
+// matches says whether the file holds exactly the content.
+func (p *projection) matches(name fleet.InstanceName, c fleet.Content) (bool, error) {
+	path := p.path(name, c.Kind)
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at config: %w", err)
+	}
+	if info.Size() != c.Size || !info.Mode().IsRegular() {
+		return false, nil
+	}
+	p.mu.Lock()
+	known := p.verified[name]
+	p.mu.Unlock()
+	if known == (stamp{c.Hash, path, info.Size(), info.ModTime()}) {
+		return true, nil
+	}
+	got, err := hashFile(path)
+	if err != nil || got != c.Hash {
+		return false, err
+	}
+	return true, p.remember(name, c)
+}
+
+func (p *projection) remember(name fleet.InstanceName, c fleet.Content) error {
+	path := p.path(name, c.Kind)
+	info, err := os.Lstat(path)
+	if err != nil {
+		return fmt.Errorf("look at config: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.verified == nil {
+		p.verified = map[fleet.InstanceName]stamp{}
+	}
+	p.verified[name] = stamp{c.Hash, path, info.Size(), info.ModTime()}
+	return nil
+}
+
+// remove takes an instance's config away. What else lies in its directory stays.
+func (p *projection) remove(name fleet.InstanceName) error {
+	p.mu.Lock()
+	delete(p.verified, name)
+	p.mu.Unlock()
+	if err := errors.Join(
+		removeFile(p.path(name, fleet.ContentJSON)), removeFile(p.path(name, fleet.ContentArtifact)), p.tidy(name),
+	); err != nil {
+		return err
+	}
+	_ = os.Remove(p.dir(name)) // succeeds only when it is empty, which is what is meant
+	return nil
+}
+
+// tidy removes what a kill left half written. The caller holds the instance's lane.
+func (p *projection) tidy(name fleet.InstanceName) error {
+	left, err := filepath.Glob(filepath.Join(p.dir(name), tempPattern))
+	if err != nil {
+		return fmt.Errorf("look for drafts: %w", err)
+	}
+	var errs []error
+	for _, path := range left {
+		errs = append(errs, removeFile(path))
+	}
+	return errors.Join(errs...)
+}
+
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove config: %w", err)
+	}
+	return nil
+}
+
+func hashFile(path string) (_ fleet.Hash, err error) {
+	file, err := os.Open(path) //nolint:gosec // below the node's own directory
+	if err != nil {
+		return "", fmt.Errorf("open config: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", fmt.Errorf("read config: %w", err)
+	}
+	return fleet.Hash(hex.EncodeToString(sum.Sum(nil))), nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir) //nolint:gosec // below the node's own directory
+	if err != nil {
+		return fmt.Errorf("open instance directory: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync instance directory: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
+)
+
+var points = []string{
+	"before_fetch", "after_fetch", "before_start", "after_start", "before_switch", "after_switch", "before_reply",
+}
+
+// N7, N95
+func TestRecover(t *testing.T) {
+	t.Parallel()
+	forward := map[string]bool{"after_start": true, "before_switch": true, "after_switch": true, "before_reply": true}
+	for _, point := range points {
+		t.Run("a deploy killed at "+point+" is settled without the region, and may be repeated", func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.must(b.cmd(1, "one"))
+			cmd := b.cmd(2, "two")
+			require.True(t, b.killedAt(point, cmd))
+			url := b.region.URL
+			b.region.asked()
+			b.restart()
+			require.Empty(t, b.region.asked())
+			if forward[point] {
+				b.is(2, "two", 2, 2)
+			} else {
+				b.is(1, "one", 1, 2)
+			}
+			b.rt.said()
+			cmd.CentralFetchBaseURL = url
+			require.Equal(t, forward[point], b.must(cmd).Already)
+			b.is(2, "two", 2, 2)
+			if forward[point] {
+				require.Empty(t, b.rt.said(), "what runs already is not restarted")
+			}
+		})
+		t.Run("a first deploy killed at "+point, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			require.True(t, b.killedAt(point, b.cmd(1, "one")))
+			b.restart()
+			if forward[point] {
+				b.is(1, "one", 1, 1)
+			} else {
+				b.is(0, "", 0, 1)
+			}
+			b.must(b.cmd(1, "one"))
+			b.is(1, "one", 1, 1)
+		})
+		t.Run("a delete killed at "+point, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.must(b.cmd(1, "one"))
+			require.True(t, b.killedAt(point, b.deletion(2)))
+			b.restart()
+			if point == "before_fetch" || point == "after_fetch" {
+				b.is(1, "one", 1, 2)
+			} else {
+				b.is(0, "", 2, 2) // accepted, and nothing about a stop can fail
+			}
+			b.must(b.deletion(2))
+			b.is(0, "", 2, 2)
+		})
+		t.Run("a disable killed at "+point, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.must(b.cmd(1, "one"))
+			require.True(t, b.killedAt(point, b.cmd(2, "one", disabled)))
+			b.restart()
+			b.must(b.cmd(2, "one", disabled))
+			b.is(0, "one", 2, 2)
+		})
+	}
+	t.Run("starts what should run, and derives configs that are missing or different", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.must(b.cmd(1, "one"))
+		b.must(b.cmd(1, "oven", named("oven")))
+		require.NoError(t, b.rt.Stop(t.Context(), press))
+		require.NoError(t, os.WriteFile(filepath.Join(b.dir, "instances", "press", "config.json"), []byte("eno"), 0o600))
+		require.NoError(t, os.RemoveAll(filepath.Join(b.dir, "instances", "oven")))
+		require.NoError(t, os.WriteFile(filepath.Join(b.dir, "instances", "press", ".config-1.tmp"), nil, 0o600))
+		b.rt.said()
+		b.region.Close()
+		b.restart()
+		b.is(1, "one", 1, 1)
+		require.Equal(t, "oven", b.file("oven"))
+		require.Equal(t, []string{"start press 1"}, b.rt.said(), "the oven goes on")
+		require.NoFileExists(t, filepath.Join(b.dir, "instances", "press", ".config-1.tmp"))
+	})
+	t.Run("stops what is disabled, deleted, or runs another content", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.must(b.cmd(2, "one", disabled))
+		b.must(b.cmd(1, "oven", named("oven")))
+		b.must(b.deletion(2, named("oven")))
+		b.must(b.cmd(1, "saw", named("saw")))
+		for _, name := range []fleet.InstanceName{press, "oven", "saw"} {
+			b.rt.running[name] = guardian.Status{Instance: name, Running: true, Guardian: guardian.Live}
+		}
+		b.restart()
+		require.Zero(t, b.runsNow(press)+b.runsNow("oven"))
+		require.Equal(t, int64(1), b.runsNow("saw"))
+	})
+	t.Run("starts again what a dead or hung guardian had", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.must(b.cmd(1, "one"))
+		for _, health := range []guardian.Health{guardian.Dead, guardian.Hung} {
+			st := b.rt.running[press]
+			st.Guardian, st.Running = health, health == guardian.Hung
+			b.rt.running[press] = st
+			b.rt.said()
+			b.restart()
+			require.Equal(t, []string{"stop press", "start press 1"}, b.rt.said())
+		}
+	})
+	t.Run("keeps and reports a guardian without a row; a delivery of the same content adopts it", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		cmd := b.cmd(1, "one")
+		b.rt.running[press] = guardian.Status{Instance: press, Running: true, Guardian: guardian.Live,
+			Labels: guardian.Labels{Hash: cmd.Revision.Content.Hash, RunHash: cmd.Revision.RunHash}}
+		b.restart()
+		require.Empty(t, b.rt.said())
+		all, err := b.Instances(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []fleet.NodeInstance{{Instance: press, Held: fleet.Held{Running: true}, Reason: ReasonUnknownGuardian}}, all)
+		b.must(cmd)
+		require.Empty(t, b.rt.said(), "it was adopted")
+		b.must(b.cmd(2, "two"))
+		require.Equal(t, []string{"stop press", "start press 2"}, b.rt.said())
+	})
+	t.Run("says why an enabled instance does not run, and goes on with the others", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.must(b.cmd(1, "one"))
+		b.must(b.cmd(1, "oven", named("oven")))
+		clear(b.rt.running)
+		b.rt.onStart = startFails("one")
+		b.restart()
+		require.Equal(t, int64(1), b.runsNow("oven"))
+		all, err := b.Instances(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, all[0].Reason)
+		require.Equal(t, press, all[1].Instance)
+		require.Contains(t, all[1].Reason, "exit code 3")
+		b.rt.onStart = nil
+		require.NoError(t, b.settleAll(t.Context()))
+		b.is(1, "one", 1, 1)
+	})
+}
+
+// history is what a random run of commands should have led to.
+type history struct {
+	applied int64 // the highest number that was answered with success
+	current int64
+	high    int64
+}
+
+// N49, N50, N53, N95, X13: whatever order commands come in, duplicated, stale, failing to
+// start or killed at any point, current is the highest that was applied and not above the
+// high-water mark, nothing older overwrites it, and what runs is what is current.
+func TestApplyProperties(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.rt.onStart = startFails("bad")
+	round := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		round++
+		name := fleet.InstanceName("i" + string(hashOf([]byte{byte(round), byte(round >> 8)}))[:12])
+		plan := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "bad", "off", "gone"}), 5, 5).Draw(rt, "revisions")
+		var h history
+		for range rapid.IntRange(1, 8).Draw(rt, "steps") {
+			n := rapid.Int64Range(1, 5).Draw(rt, "revision")
+			cmd := planned(b, name, n, plan[n-1])
+			if point := rapid.SampledFrom(append([]string{"", "", "", ""}, points...)).Draw(rt, "kill"); point != "" {
+				b.killedAt(point, cmd)
+				b.restart()
+			} else if _, err := b.apply(cmd); err == nil {
+				h.applied = max(h.applied, n)
+			} else if k := fleet.KindOf(err); k != fleet.Stale && k != fleet.ApplyFailed {
+				rt.Fatalf("revision %d (%s): %v", n, plan[n-1], err)
+			}
+			h = agrees(rt, b, name, plan, h)
+		}
+	})
+}
+
+func planned(b *bench, name fleet.InstanceName, n int64, what string) fleet.RefreshDeploymentCommand {
+	switch what {
+	case "gone":
+		return b.deletion(n, named(name))
+	case "off":
+		return b.cmd(n, "a", named(name), disabled)
+	}
+	return b.cmd(n, what, named(name))
+}
+
+// agrees compares store, file and runtime with each other and with what was before.
+func agrees(rt *rapid.T, b *bench, name fleet.InstanceName, plan []string, before history) history {
+	in, err := b.store.Instance(b.t.Context(), name)
+	require.NoError(rt, err)
+	now := history{applied: before.applied, high: in.HighWater.Version.Revision}
+	require.Nil(rt, in.Staged)
+	require.GreaterOrEqual(rt, now.high, before.high)
+	st, runs, err := b.rt.Status(b.t.Context(), name)
+	require.NoError(rt, err)
+	if in.Current == nil {
+		require.Zero(rt, before.applied)
+		require.False(rt, runs)
+		require.Empty(rt, b.file(name))
+		return now
+	}
+	now.current = in.Current.Version.Revision
+	require.GreaterOrEqual(rt, now.current, before.current, "nothing older overwrites")
+	require.GreaterOrEqual(rt, now.current, now.applied)
+	require.LessOrEqual(rt, now.current, now.high)
+	what := plan[now.current-1]
+	require.NotEqual(rt, "bad", what, "what cannot start is never current")
+	require.Equal(rt, what == "a" || what == "b", runs)
+	if runs {
+		require.Equal(rt, in.Current.Content.Hash, st.Labels.Hash)
+	}
+	require.Equal(rt, map[string]string{"a": "a", "b": "b", "off": "a"}[what], b.file(name))
+	return now
+}

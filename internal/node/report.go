@@ -1,0 +1,226 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/identity"
+)
+
+// pageSize is how many instances one request carries.
+const pageSize = 500
+
+// lookEvery is how often a report is made without being asked for: a crash of an instance
+// announces itself to nobody.
+const lookEvery = 5
+
+// news collects what the region has not been told yet.
+type news struct {
+	wake chan struct{}
+
+	mu    sync.Mutex
+	bytes map[string]DeliveryProgress
+}
+
+func newNews() *news {
+	return &news{wake: make(chan struct{}, 1), bytes: map[string]DeliveryProgress{}}
+}
+
+func (n *news) changed(fleet.InstanceName) { poke(n.wake) }
+
+func (n *news) fetched(deployment string, done, total int64) {
+	n.mu.Lock()
+	n.bytes[deployment] = DeliveryProgress{DeploymentID: deployment, Bytes: done, Total: total}
+	n.mu.Unlock()
+	poke(n.wake)
+}
+
+// take hands out what was collected, in order.
+func (n *news) take() []DeliveryProgress {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := make([]DeliveryProgress, 0, len(n.bytes))
+	for _, id := range slices.Sorted(maps.Keys(n.bytes)) {
+		all = append(all, n.bytes[id])
+	}
+	clear(n.bytes)
+	return all
+}
+
+// back returns what could not be sent, except where something newer came.
+func (n *news) back(unsent []DeliveryProgress) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range unsent {
+		if _, newer := n.bytes[p.DeploymentID]; !newer {
+			n.bytes[p.DeploymentID] = p
+		}
+	}
+}
+
+// started tells the region all that the node holds, in pages, until every page is answered.
+// A refusal is logged and tried again rarely: what runs must go on, and an operator may mend
+// it on the region's side.
+func (a *Agent) started(ctx context.Context) error {
+	id, _, err := identity.NewToken(16)
+	if err != nil {
+		return err
+	}
+	if err := a.Store.SetStartID(ctx, id); err != nil {
+		return err
+	}
+	for {
+		err := a.sendStarted(ctx, id)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		a.opt.Log.Error("the region refused this node's start", "err", err,
+			"hint", "if the node was revoked, remove node.key and start it with a join token")
+		if err := pause(ctx, 64*orDefault(a.opt.Retry, 500*time.Millisecond)); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *Agent) sendStarted(ctx context.Context, id string) error {
+	all, err := a.Applier.Instances(ctx)
+	if err != nil {
+		return err
+	}
+	var at Placement
+	for first := true; first || len(all) > 0; first = false {
+		page := all[:min(pageSize, len(all))]
+		all = all[len(page):]
+		err := a.insist(ctx, "started", func() (err error) {
+			at, err = a.client.Started(ctx, StartedPage{StartID: id, Instances: page, Last: len(all) == 0})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return a.adopt(ctx, at)
+}
+
+// report sends what changed, at most once per ReportEvery. It stays owed until it is taken.
+func (a *Agent) report(ctx context.Context) error {
+	every := orDefault(a.opt.ReportEvery, 2*time.Second)
+	look := time.NewTicker(lookEvery * every)
+	defer look.Stop()
+	told := map[fleet.InstanceName]fleet.NodeInstance{}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.news.wake:
+		case <-look.C:
+		}
+		if err := a.sendReport(ctx, told); err != nil && ctx.Err() == nil {
+			a.opt.Log.Warn("report to the region", "err", err)
+			poke(a.news.wake)
+		}
+		if err := pause(ctx, every); err != nil {
+			return err
+		}
+	}
+}
+
+// sendReport compares with what was told before, so that nothing is said twice.
+func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]fleet.NodeInstance) error {
+	progress := a.news.take()
+	all, err := a.Applier.Instances(ctx)
+	if err != nil {
+		a.news.back(progress)
+		return fmt.Errorf("read what the node holds: %w", err)
+	}
+	changed := make([]fleet.NodeInstance, 0, len(all))
+	for _, in := range all {
+		if before, ok := told[in.Instance]; !ok || before != in {
+			changed = append(changed, in)
+		}
+	}
+	for first := true; len(changed) > 0 || first && len(progress) > 0; first = false {
+		page := changed[:min(pageSize, len(changed))]
+		changed = changed[len(page):]
+		if err := a.client.Report(ctx, Report{Instances: page, Progress: progress}); err != nil {
+			a.news.back(progress)
+			return err
+		}
+		for _, in := range page {
+			told[in.Instance] = in
+		}
+		progress = []DeliveryProgress{}
+	}
+	return nil
+}
+
+// maxLogPiece is what one request carries, and logsPerRound how many one instance may send
+// in a round, so that one talkative instance leaves room for the others.
+const (
+	maxLogPiece  = 64 << 10
+	logsPerRound = 8
+)
+
+// shipLogs sends what instances print, from where it stopped. Output that was rotated away
+// before it could be sent is counted, not waited for.
+func (a *Agent) shipLogs(ctx context.Context) error {
+	if a.opt.Outputs == nil {
+		return nil
+	}
+	for {
+		if err := a.shipRound(ctx); err != nil && ctx.Err() == nil {
+			a.opt.Log.Warn("ship logs", "err", err)
+		}
+		if err := pause(ctx, orDefault(a.opt.LogEvery, 2*time.Second)); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *Agent) shipRound(ctx context.Context) error {
+	held, err := a.Store.Instances(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, in := range held {
+		for range logsPerRound {
+			more, err := a.shipPiece(ctx, in.Name)
+			if err != nil {
+				errs = append(errs, err)
+			}
+			if err != nil && fleet.KindOf(err) == fleet.Communication {
+				return errors.Join(errs...) // the others would not get through either
+			}
+			if !more || err != nil {
+				break
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// shipPiece sends the next piece and records how far it got only then: a piece may arrive
+// twice, under the same offset, and none is left out.
+func (a *Agent) shipPiece(ctx context.Context, name fleet.InstanceName) (more bool, err error) {
+	at, err := a.Store.LogOffset(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	out, err := a.opt.Outputs.ReadOutput(name, at)
+	if err != nil || len(out.Data) == 0 {
+		return false, err
+	}
+	data := out.Data[:min(len(out.Data), maxLogPiece)]
+	piece := LogPiece{Instance: name, Offset: out.Offset, Data: data, Skipped: out.Skipped}
+	if err := a.client.Log(ctx, piece); err != nil {
+		return false, err
+	}
+	return true, a.Store.SetLogOffset(ctx, name, out.Offset+int64(len(data)))
+}

@@ -1,0 +1,274 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/sqlite"
+)
+
+// settlers bounds how many instances are started or stopped at once.
+const settlers = 8
+
+// Recover settles what a kill left half done, and brings back what should run. It needs
+// neither the region nor a peer. What cannot be started is reported, and tried again by Run.
+func (a *Applier) Recover(ctx context.Context) error {
+	if err := a.settleAll(ctx); err != nil {
+		return fmt.Errorf("recover instances: %w", err)
+	}
+	poke(a.garbage)
+	return nil
+}
+
+// settleAll compares every name of the store and of the runtime. A name that is being worked
+// on with a valid right is left to its worker; work under a right that has passed is ended.
+func (a *Applier) settleAll(ctx context.Context) error {
+	meta, err := a.opt.Store.Meta(ctx)
+	if err != nil {
+		return err
+	}
+	names, err := a.names(ctx)
+	if err != nil {
+		return err
+	}
+	a.lanes.revoke(func(c *fleet.RefreshDeploymentCommand) bool {
+		return meta.Right != sqlite.Right{Role: c.Role, Epoch: c.Epoch} || c.Role == fleet.RoleActive && !a.opt.MayRun()
+	})
+	var group errgroup.Group
+	group.SetLimit(settlers)
+	for _, name := range names {
+		group.Go(func() error {
+			a.settleIdle(ctx, name)
+			return nil // one that fails must not stop the others; it has its reason
+		})
+	}
+	return group.Wait()
+}
+
+// names are those of the store in order, then guardians that the store does not know.
+func (a *Applier) names(ctx context.Context) ([]fleet.InstanceName, error) {
+	held, err := a.opt.Store.Instances(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := a.opt.Runtime.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]fleet.InstanceName, 0, len(held))
+	known := make(map[fleet.InstanceName]bool, len(held))
+	for _, in := range held {
+		names, known[in.Name] = append(names, in.Name), true
+	}
+	for _, st := range seen {
+		if !known[st.Instance] {
+			names = append(names, st.Instance)
+		}
+	}
+	return names, nil
+}
+
+func (a *Applier) settleIdle(ctx context.Context, name fleet.InstanceName) {
+	j, jobCtx, ok := a.lanes.enterIdle(ctx, name)
+	if !ok {
+		return
+	}
+	err := a.files.tidy(name)
+	if err == nil {
+		err = a.settleOne(jobCtx, name)
+	}
+	if _, err = a.lanes.leave(name, j, fleet.DeploymentStatusResponse{}, err); err != nil && ctx.Err() == nil {
+		a.opt.Log.Error("settle instance", "instance", name, "err", err)
+	}
+}
+
+// settleOne makes one name's reality match the store. The caller has its lane.
+func (a *Applier) settleOne(ctx context.Context, name fleet.InstanceName) error {
+	meta, err := a.opt.Store.Meta(ctx)
+	if err != nil {
+		return err
+	}
+	held, err := a.resolve(ctx, name, meta)
+	if err != nil {
+		return err
+	}
+	if err := a.conform(ctx, held, meta); err != nil {
+		a.blame(name, err)
+		return err
+	}
+	a.forgive(name)
+	return nil
+}
+
+// resolve ends a half-done switch: forward when the staged revision is already what runs (or
+// has nothing to run, which cannot fail), else back. A right that has passed goes back too:
+// what the site holds is decided under the new one.
+func (a *Applier) resolve(ctx context.Context, name fleet.InstanceName, meta sqlite.Meta) (sqlite.Instance, error) {
+	held, err := a.opt.Store.Instance(ctx, name)
+	if err != nil || held.Staged == nil {
+		return held, err
+	}
+	seen, err := a.look(ctx, name)
+	if err != nil {
+		return held, err
+	}
+	staged := *held.Staged
+	attempt := sqlite.Attempt{Instance: name, Revision: staged.Revision, Run: staged.Run, Right: meta.Right}
+	inForce := meta.Right == sqlite.Right{Role: fleet.RoleActive, Epoch: staged.Epoch} && a.opt.MayRun()
+	if inForce && (!needsProcess(staged) || seen != nil && seen.Running && runs(seen, staged)) {
+		err = a.opt.Store.Promote(ctx, attempt)
+	} else {
+		err = a.retreat(ctx, attempt)
+	}
+	if err != nil {
+		return held, err
+	}
+	a.opt.Changed(name)
+	return a.opt.Store.Instance(ctx, name)
+}
+
+// conform starts, stops and projects what the current slot asks of a node in this role.
+func (a *Applier) conform(ctx context.Context, held sqlite.Instance, meta sqlite.Meta) error {
+	cur := held.Current
+	switch {
+	case meta.Role == "":
+		return nil // a lost store: nothing is known yet, and nothing is touched
+	case meta.Role != fleet.RoleActive, cur.Deleted():
+		return errors.Join(a.stop(ctx, held.Name), a.files.remove(held.Name))
+	case !a.opt.MayRun():
+		return a.stop(ctx, held.Name)
+	case cur == nil:
+		return nil // a guardian of an unknown name is kept until the region answers
+	}
+	return a.bring(ctx, held.Name, *cur)
+}
+
+// bring makes an instance run a revision, with as little disturbance as it allows: none when
+// it runs it already, a signal when that is how it learns of changes, else a restart.
+func (a *Applier) bring(ctx context.Context, name fleet.InstanceName, slot sqlite.Slot) error {
+	if !needsProcess(slot) {
+		if err := a.stop(ctx, name); err != nil || slot.Deleted() {
+			return err
+		}
+		return a.files.ensure(ctx, name, slot.Content)
+	}
+	run, err := parseRun(slot.Run)
+	if err != nil {
+		return err
+	}
+	seen, err := a.look(ctx, name)
+	if err != nil {
+		return err
+	}
+	meta, err := a.opt.Store.Meta(ctx)
+	if err != nil {
+		return err
+	}
+	want := labels(slot)
+	want.Epoch = meta.Epoch // a process keeps the epoch that it is started with
+	switch {
+	case live(seen) && runs(seen, slot) && (seen.Running || seen.Labels.Version == slot.Version):
+		return a.files.ensure(ctx, name, slot.Content)
+	case live(seen) && seen.Labels.RunHash == slot.RunHash && run.OnChange == fleet.OnChangeSignal:
+		return a.signal(ctx, name, slot, guardian.Spec{Run: run, Labels: want})
+	}
+	return a.restart(ctx, name, slot, guardian.Spec{Run: run, Labels: want})
+}
+
+// signal tells a running command of its new config. One that cannot be told is restarted.
+func (a *Applier) signal(ctx context.Context, name fleet.InstanceName, slot sqlite.Slot, spec guardian.Spec) error {
+	if err := a.files.ensure(ctx, name, slot.Content); err != nil {
+		return err
+	}
+	sig := spec.Run.Signal
+	if sig == "" {
+		sig = "SIGHUP"
+	}
+	err := a.opt.Runtime.Signal(ctx, name, sig, spec.Labels)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	a.opt.Log.Warn("signal failed, restarting instead", "instance", name, "err", err)
+	return a.restart(ctx, name, slot, spec)
+}
+
+// restart stops what has the name before the new config gets its place, so that no process
+// sees a config that is not its own, and never two run.
+func (a *Applier) restart(ctx context.Context, name fleet.InstanceName, slot sqlite.Slot, spec guardian.Spec) error {
+	place := func() error { return nil }
+	right, err := a.files.matches(name, slot.Content)
+	if err != nil {
+		return err
+	}
+	if !right {
+		d, err := a.files.prepare(ctx, name, slot.Content)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = d.drop() }() // gone already when it was placed
+		place = d.place
+	}
+	if err := a.stop(ctx, name); err != nil {
+		return err
+	}
+	if err := place(); err != nil {
+		return err
+	}
+	if !a.opt.MayRun() {
+		return fleet.Errorf(fleet.Stale, "the node lost the lease of its site")
+	}
+	spec.Instance, spec.Dir = name, a.files.dir(name)
+	spec.Env = a.environment(name, slot, spec.Labels.Epoch)
+	if _, err := a.opt.Runtime.Start(ctx, spec); err != nil {
+		return fmt.Errorf("start instance: %w", err)
+	}
+	a.opt.Changed(name)
+	return nil
+}
+
+func (a *Applier) environment(name fleet.InstanceName, slot sqlite.Slot, epoch int64) []string {
+	env := append([]string(nil), a.opt.BaseEnv...)
+	return append(env,
+		"HOLDFAST_INSTANCE="+string(name), "HOLDFAST_NODE="+string(a.opt.Node), "HOLDFAST_SITE="+string(a.opt.Site),
+		"HOLDFAST_EPOCH="+strconv.FormatInt(epoch, 10), "HOLDFAST_CONFIG="+a.files.path(name, slot.Content.Kind))
+}
+
+// stop ends whatever has the name; what died without having stopped everything counts too.
+func (a *Applier) stop(ctx context.Context, name fleet.InstanceName) error {
+	seen, err := a.look(ctx, name)
+	if err != nil || seen == nil {
+		return err
+	}
+	if err := a.opt.Runtime.Stop(ctx, name); err != nil {
+		return fmt.Errorf("stop instance: %w", err)
+	}
+	a.opt.Changed(name)
+	return nil
+}
+
+// look asks the runtime about one name; nil when nothing has it.
+func (a *Applier) look(ctx context.Context, name fleet.InstanceName) (*guardian.Status, error) {
+	st, ok, err := a.opt.Runtime.Status(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("ask runtime: %w", err)
+	}
+	if !ok {
+		return nil, nil
+	}
+	return &st, nil
+}
+
+func needsProcess(s sqlite.Slot) bool { return s.Enabled && len(s.Run) > 0 }
+
+func live(seen *guardian.Status) bool { return seen != nil && seen.Guardian == guardian.Live }
+
+// runs compares by content: a revision that only got a new number was not restarted for it.
+func runs(seen *guardian.Status, s sqlite.Slot) bool {
+	return seen.Labels.Hash == s.Content.Hash && seen.Labels.RunHash == s.RunHash && needsProcess(s)
+}

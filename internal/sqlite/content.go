@@ -1,0 +1,210 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/sqlite/db"
+)
+
+// MaxChunk is the most that one transaction carries, and the most that a kill can lose.
+const MaxChunk = 1 << 20
+
+// Staging is a body on its way in. One at a time per hash.
+type Staging struct {
+	store    *Store
+	want     fleet.Content
+	id       int64
+	received int64
+	complete bool
+	sum      hash.Hash
+}
+
+// OpenStaging begins a body, or goes on where an earlier download of it stopped.
+func (s *Store) OpenStaging(ctx context.Context, want fleet.Content) (*Staging, error) {
+	st := &Staging{store: s, want: want}
+	return st, s.write(ctx, "open staging", func(q *db.Queries) error { return st.load(ctx, q) })
+}
+
+func (st *Staging) load(ctx context.Context, q *db.Queries) error {
+	fresh, err := marshal(sha256.New())
+	if err != nil {
+		return err
+	}
+	if err := q.CreateContent(ctx, db.CreateContentParams{
+		Hash: nullable(st.want.Hash), Size: st.want.Size, ShaState: fresh,
+	}); err != nil {
+		return err
+	}
+	row, err := q.GetContent(ctx, nullable(st.want.Hash))
+	if err != nil {
+		return err
+	}
+	if row.Size != st.want.Size {
+		return st.resize(ctx, q, row)
+	}
+	st.id, st.received, st.complete = row.ID, row.Received, row.Complete == 1
+	st.sum, err = unmarshal(row.ShaState)
+	return err
+}
+
+// resize settles two sizes under one hash: a verified body is right, a part of one proves
+// nothing and is begun again.
+func (st *Staging) resize(ctx context.Context, q *db.Queries, row db.Content) error {
+	if row.Complete == 1 {
+		return fleet.Errorf(fleet.HashMismatch, "content %s has %d bytes, not %d", st.want.Hash, row.Size, st.want.Size)
+	}
+	if err := q.Discard(ctx, row.Hash); err != nil {
+		return err
+	}
+	return st.load(ctx, q)
+}
+
+// Received is how many bytes are durable.
+func (st *Staging) Received() int64 { return st.received }
+
+// Complete says that the whole body is there and verified.
+func (st *Staging) Complete() bool { return st.complete }
+
+// Append commits the next chunk together with the hash state that covers it.
+func (st *Staging) Append(ctx context.Context, data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	if len(data) > MaxChunk || st.received+int64(len(data)) > st.want.Size {
+		return fleet.Errorf(fleet.HashMismatch, "content %s is longer than its %d bytes", st.want.Hash, st.want.Size)
+	}
+	// The state in memory must not run ahead of the file when the commit fails.
+	before, err := marshal(st.sum)
+	if err != nil {
+		return err
+	}
+	if _, err := st.sum.Write(data); err != nil {
+		return fmt.Errorf("hash chunk: %w", err)
+	}
+	if err := st.commit(ctx, data); err != nil {
+		sum, undo := unmarshal(before)
+		st.sum = sum
+		return errors.Join(err, undo)
+	}
+	st.received += int64(len(data))
+	return nil
+}
+
+func (st *Staging) commit(ctx context.Context, data []byte) error {
+	state, err := marshal(st.sum)
+	if err != nil {
+		return err
+	}
+	return st.store.write(ctx, "store chunk", func(q *db.Queries) error {
+		n, err := q.Advance(ctx, db.AdvanceParams{
+			ID: st.id, Position: st.received, Received: st.received + int64(len(data)), ShaState: state,
+		})
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return fleet.Errorf(fleet.Stale, "the staging of %s was given up meanwhile", st.want.Hash)
+		}
+		return q.AddChunk(ctx, db.AddChunkParams{ContentID: st.id, Position: st.received, Data: data})
+	})
+}
+
+// Seal verifies the whole body. One with another hash is discarded and changes nothing.
+func (st *Staging) Seal(ctx context.Context) error {
+	if st.complete {
+		return nil
+	}
+	if st.received != st.want.Size {
+		return fleet.Errorf(fleet.IllegalState, "content %s has %d of %d bytes", st.want.Hash, st.received, st.want.Size)
+	}
+	if got := fleet.Hash(hex.EncodeToString(st.sum.Sum(nil))); got != st.want.Hash {
+		mismatch := fleet.Errorf(fleet.HashMismatch, "the body has hash %s, wanted is %s", got, st.want.Hash)
+		return errors.Join(mismatch, st.Discard(ctx))
+	}
+	return st.store.write(ctx, "complete content", func(q *db.Queries) error {
+		n, err := q.Complete(ctx, st.id)
+		if err == nil && n == 0 {
+			return fleet.Errorf(fleet.Stale, "the staging of %s was given up meanwhile", st.want.Hash)
+		}
+		st.complete = err == nil
+		return err
+	})
+}
+
+// Discard forgets what was received; Collect removes it later.
+func (st *Staging) Discard(ctx context.Context) error {
+	st.received, st.complete = 0, false
+	return st.store.write(ctx, "discard staging", func(q *db.Queries) error {
+		return q.Discard(ctx, nullable(st.want.Hash))
+	})
+}
+
+// Restart is Discard, ready for the first byte again.
+func (st *Staging) Restart(ctx context.Context) error {
+	return st.store.write(ctx, "restart staging", func(q *db.Queries) error {
+		if err := q.Discard(ctx, nullable(st.want.Hash)); err != nil {
+			return err
+		}
+		return st.load(ctx, q)
+	})
+}
+
+// HasContent says whether a body is complete.
+func (s *Store) HasContent(ctx context.Context, h fleet.Hash) (bool, error) {
+	row, err := s.q.GetContent(ctx, nullable(h))
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil && row.Complete == 1, fail("look for content", err)
+}
+
+// WriteContent copies a complete body to w, one chunk in memory at a time.
+func (s *Store) WriteContent(ctx context.Context, c fleet.Content, w io.Writer) error {
+	for at := int64(0); at < c.Size; {
+		chunk, err := s.q.NextChunk(ctx, db.NextChunkParams{Hash: nullable(c.Hash), Position: at})
+		if err == nil && chunk.Position != at {
+			err = fmt.Errorf("a chunk at %d is missing", at)
+		}
+		if err != nil {
+			return fail("read content", err)
+		}
+		if _, err := w.Write(chunk.Data); err != nil {
+			return fmt.Errorf("copy content: %w", err)
+		}
+		at += int64(len(chunk.Data))
+	}
+	return nil
+}
+
+func marshal(h hash.Hash) ([]byte, error) {
+	m, ok := h.(encoding.BinaryMarshaler)
+	if !ok {
+		return nil, fleet.Errorf(fleet.Internal, "this SHA-256 cannot save its state")
+	}
+	state, err := m.MarshalBinary()
+	if err != nil {
+		return nil, fmt.Errorf("save hash state: %w", err)
+	}
+	return state, nil
+}
+
+func unmarshal(state []byte) (hash.Hash, error) {
+	h := sha256.New()
+	m, ok := h.(encoding.BinaryUnmarshaler)
+	if !ok {
+		return nil, fleet.Errorf(fleet.Internal, "this SHA-256 cannot load its state")
+	}
+	if err := m.UnmarshalBinary(state); err != nil {
+		return nil, fmt.Errorf("load hash state: %w", err)
+	}
+	return h, nil
+}

@@ -1,0 +1,122 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/sqlite/db"
+)
+
+const (
+	staged   = "staged"
+	current  = "current"
+	previous = "previous"
+)
+
+// Slot is one revision that a node holds, with its content complete.
+type Slot struct {
+	fleet.Revision
+	Run   []byte // the run section as it was fetched; empty when the revision has none
+	Epoch int64  // at which it was accepted
+}
+
+// Deleted says that the slot is a tombstone.
+func (s *Slot) Deleted() bool { return s != nil && s.Action == fleet.ActionDelete }
+
+// Instance is all that a node holds of one name.
+type Instance struct {
+	Name      fleet.InstanceName
+	HighWater fleet.Revision // the highest ever accepted, also when it failed
+	Epoch     int64          // the highest at which one was accepted
+	Staged    *Slot
+	Current   *Slot
+	Previous  *Slot
+}
+
+// Known says whether the node ever accepted anything under the name.
+func (i Instance) Known() bool { return !i.HighWater.IsZero() }
+
+// Instance reads one name; one that was never heard of is the zero Instance with its name.
+func (s *Store) Instance(ctx context.Context, name fleet.InstanceName) (Instance, error) {
+	in := Instance{Name: name}
+	err := s.write(ctx, "read instance", func(q *db.Queries) error { // row and slots of one moment
+		row, err := q.GetInstance(ctx, string(name))
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		slots, err := q.GetSlots(ctx, string(name))
+		if err != nil {
+			return err
+		}
+		in = instanceOf(row)
+		for _, slot := range slots {
+			in.put(slot)
+		}
+		return nil
+	})
+	return in, err
+}
+
+// Instances reads every name, in order, tombstones included.
+func (s *Store) Instances(ctx context.Context) ([]Instance, error) {
+	var all []Instance
+	err := s.write(ctx, "list instances", func(q *db.Queries) error {
+		rows, err := q.ListInstances(ctx)
+		if err != nil {
+			return err
+		}
+		slots, err := q.ListSlots(ctx)
+		if err != nil {
+			return err
+		}
+		at := make(map[string]int, len(rows))
+		for i, row := range rows {
+			all = append(all, instanceOf(row))
+			at[row.Name] = i
+		}
+		for _, slot := range slots {
+			all[at[slot.Instance]].put(slot)
+		}
+		return nil
+	})
+	return all, err
+}
+
+func instanceOf(row db.Instance) Instance {
+	return Instance{
+		Name: fleet.InstanceName(row.Name), Epoch: row.Epoch,
+		HighWater: fleet.Revision{
+			Version: fleet.Version{Era: row.HighEra, Revision: row.HighRevision},
+			Action:  fleet.Action(row.HighAction),
+			Content: fleet.Content{Hash: fleet.Hash(row.HighHash)},
+			RunHash: fleet.Hash(row.HighRunHash),
+			Enabled: row.HighEnabled == 1,
+		},
+	}
+}
+
+func (i *Instance) put(row db.Slot) {
+	slot := &Slot{
+		Revision: fleet.Revision{
+			Version: fleet.Version{Era: row.Era, Revision: row.Revision},
+			Action:  fleet.Action(row.Action),
+			Content: fleet.Content{Kind: fleet.ContentKind(row.Kind), Hash: fleet.Hash(row.Hash), Size: row.Size},
+			RunHash: fleet.Hash(row.RunHash),
+			Enabled: row.Enabled == 1,
+		},
+		Run: row.Run, Epoch: row.Epoch,
+	}
+	switch row.Slot {
+	case staged:
+		i.Staged = slot
+	case current:
+		i.Current = slot
+	case previous:
+		i.Previous = slot
+	}
+}

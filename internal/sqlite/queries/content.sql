@@ -1,0 +1,41 @@
+-- name: GetContent :one
+SELECT * FROM contents WHERE hash = sqlc.arg(hash);
+
+-- name: CreateContent :exec
+INSERT INTO contents (hash, size, sha_state) VALUES (sqlc.arg(hash), sqlc.arg(size), sqlc.arg(sha_state))
+ON CONFLICT (hash) DO NOTHING;
+
+-- name: AddChunk :exec
+INSERT INTO chunks (content_id, position, data) VALUES (sqlc.arg(content_id), sqlc.arg(position), sqlc.arg(data));
+
+-- name: Advance :execrows
+-- The conditional position makes two writers of one body impossible.
+UPDATE contents SET received = sqlc.arg(received), sha_state = sqlc.arg(sha_state)
+WHERE id = sqlc.arg(id) AND hash IS NOT NULL AND received = sqlc.arg(position) AND complete = 0;
+
+-- name: Complete :execrows
+UPDATE contents SET complete = 1 WHERE id = sqlc.arg(id) AND hash IS NOT NULL AND received = size;
+
+-- name: Discard :exec
+UPDATE contents SET hash = NULL, complete = 0 WHERE hash = sqlc.arg(hash) AND complete = 0;
+
+-- name: NextChunk :one
+SELECT ch.position, ch.data FROM chunks ch JOIN contents c ON c.id = ch.content_id
+WHERE c.hash = sqlc.arg(hash) AND c.complete = 1 AND ch.position >= sqlc.arg(position)
+ORDER BY ch.position LIMIT 1;
+
+-- name: CondemnUnreferenced :execrows
+-- A name's high-water hash keeps what was begun for it, which is how a download resumes.
+UPDATE contents SET hash = NULL, complete = 0
+WHERE hash IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM slots s WHERE s.content_id = contents.id)
+  AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.high_hash = contents.hash);
+
+-- name: DeleteCondemnedChunks :execrows
+DELETE FROM chunks WHERE rowid IN (
+    SELECT ch.rowid FROM contents c JOIN chunks ch ON ch.content_id = c.id
+    WHERE c.hash IS NULL LIMIT sqlc.arg(most));
+
+-- name: DeleteCondemned :execrows
+DELETE FROM contents WHERE hash IS NULL
+  AND NOT EXISTS (SELECT 1 FROM chunks ch WHERE ch.content_id = contents.id);

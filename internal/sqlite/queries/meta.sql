@@ -1,0 +1,17 @@
+-- name: GetMeta :one
+SELECT region, role, epoch, holder, start_id FROM meta WHERE id = 1;
+
+-- name: AdoptEpoch :execrows
+-- An epoch only rises.
+UPDATE meta SET role = sqlc.arg(role), epoch = sqlc.arg(epoch), holder = sqlc.arg(holder)
+WHERE id = 1 AND (epoch < sqlc.arg(epoch) OR (role = '' AND epoch = sqlc.arg(epoch)));
+
+-- name: SetRegion :exec
+UPDATE meta SET region = sqlc.arg(region) WHERE id = 1;
+
+-- name: SetStartID :exec
+UPDATE meta SET start_id = sqlc.arg(start_id) WHERE id = 1;
+
+-- name: CountHolding :one
+-- One when the node still has this epoch and role, else none.
+SELECT COUNT(*) FROM meta WHERE id = 1 AND epoch = sqlc.arg(epoch) AND role = sqlc.arg(role);

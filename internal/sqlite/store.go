@@ -1,0 +1,153 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sort"
+
+	driver "modernc.org/sqlite"
+	codes "modernc.org/sqlite/lib"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/sqlite/db"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Store is the open node.db.
+type Store struct {
+	db *sql.DB
+	q  *db.Queries
+}
+
+// settings apply to every connection. auto_vacuum comes before anything that writes the
+// file's header; it cannot be changed afterwards.
+var settings = url.Values{
+	"_pragma": {
+		"auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)",
+		"foreign_keys(ON)", "secure_delete(OFF)", "cache_size(-8192)",
+	},
+	"_txlock": {"immediate"},
+}
+
+// Open opens or creates the store. The file is readable by its owner only, since configs
+// may hold secrets.
+func Open(ctx context.Context, path string) (*Store, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("locate node store: %w", err)
+	}
+	file, err := os.OpenFile(abs, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the node's own configuration
+	if err != nil {
+		return nil, fmt.Errorf("create node store: %w", err)
+	}
+	if err := file.Close(); err != nil {
+		return nil, fmt.Errorf("create node store: %w", err)
+	}
+	dsn := url.URL{Scheme: "file", Path: abs, RawQuery: settings.Encode()}
+	conn, err := sql.Open("sqlite", dsn.String())
+	if err != nil {
+		return nil, fmt.Errorf("open node store: %w", err)
+	}
+	conn.SetMaxOpenConns(1) // one writer, and no reader that holds up a checkpoint
+	s := &Store{db: conn, q: db.New(conn)}
+	if err := s.migrate(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return s, nil
+}
+
+// Close waits for what runs and closes the file.
+func (s *Store) Close() error {
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("close node store: %w", err)
+	}
+	return nil
+}
+
+// migrate applies what is missing. A schema one step ahead is served (a node may be rolled
+// back by one version); one further ahead is refused.
+func (s *Store) migrate(ctx context.Context) error {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return fmt.Errorf("list migrations: %w", err)
+	}
+	sort.Strings(names)
+	var have int
+	if err := s.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
+		return fail("read schema version", err)
+	}
+	if have > len(names)+1 {
+		return fleet.Errorf(fleet.IllegalState, "the node store has schema %d, this version knows %d", have, len(names)).
+			WithHint("run the newer version again")
+	}
+	for n := have; n < len(names); n++ {
+		if err := s.migrateOne(ctx, names[n], n+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) migrateOne(ctx context.Context, name string, version int) error {
+	script, err := migrations.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("read migration: %w", err)
+	}
+	return s.tx(ctx, "migrate node store", func(tx *sql.Tx, _ *db.Queries) error {
+		if _, err := tx.ExecContext(ctx, string(script)); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
+		return err
+	})
+}
+
+// tx runs one transaction; verb names it in errors.
+func (s *Store) tx(ctx context.Context, verb string, do func(*sql.Tx, *db.Queries) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fail(verb, err)
+	}
+	if err := do(tx, s.q.WithTx(tx)); err != nil {
+		if undo := tx.Rollback(); undo != nil && !errors.Is(undo, sql.ErrTxDone) {
+			err = errors.Join(err, undo)
+		}
+		return fail(verb, err)
+	}
+	return fail(verb, tx.Commit())
+}
+
+// write is tx for those that need only the queries.
+func (s *Store) write(ctx context.Context, verb string, do func(*db.Queries) error) error {
+	return s.tx(ctx, verb, func(_ *sql.Tx, q *db.Queries) error { return do(q) })
+}
+
+// fail is the one place where driver errors become kinds, by code.
+func fail(verb string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *fleet.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	var se *driver.Error
+	if errors.As(err, &se) {
+		switch se.Code() & 0xff {
+		case codes.SQLITE_BUSY, codes.SQLITE_LOCKED, codes.SQLITE_FULL, codes.SQLITE_IOERR:
+			return fleet.Errorf(fleet.Unavailable, "%s: %w", verb, err)
+		case codes.SQLITE_CONSTRAINT:
+			return fleet.Errorf(fleet.Conflict, "%s: %w", verb, err)
+		}
+	}
+	return fmt.Errorf("%s: %w", verb, err)
+}

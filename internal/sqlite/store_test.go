@@ -1,0 +1,399 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+const name = fleet.InstanceName("press")
+
+var active = Right{Role: fleet.RoleActive, Epoch: 3}
+
+// setup opens a store whose node is active at epoch 3.
+func setup(t *testing.T) (*Store, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a?b#c", "node.db")
+	require.NoError(t, os.Mkdir(filepath.Dir(path), 0o700))
+	s := reopen(t, nil, path)
+	_, _, err := s.Adopt(t.Context(), active, "plant-1-a")
+	require.NoError(t, err)
+	return s, path
+}
+
+func reopen(t *testing.T, old *Store, path string) *Store {
+	t.Helper()
+	if old != nil {
+		require.NoError(t, old.Close())
+	}
+	s, err := Open(t.Context(), path)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func body(size int, seed uint64) ([]byte, fleet.Content) {
+	data := make([]byte, size)
+	r := rand.New(rand.NewPCG(seed, 1))
+	for i := range data {
+		data[i] = byte(r.Uint32())
+	}
+	sum := sha256.Sum256(data)
+	return data, fleet.Content{Kind: fleet.ContentArtifact, Hash: fleet.Hash(hex.EncodeToString(sum[:])), Size: int64(size)}
+}
+
+func fill(t *testing.T, s *Store, data []byte, c fleet.Content) {
+	t.Helper()
+	st, err := s.OpenStaging(t.Context(), c)
+	require.NoError(t, err)
+	for !st.Complete() && st.Received() < c.Size {
+		require.NoError(t, st.Append(t.Context(), data[st.Received():min(st.Received()+MaxChunk, c.Size)]))
+	}
+	require.NoError(t, st.Seal(t.Context()))
+}
+
+func attempt(n int64, c fleet.Content) Attempt {
+	return Attempt{Instance: name, Right: active, Revision: fleet.Revision{
+		Version: fleet.Version{Era: 1, Revision: n}, Action: fleet.ActionDeploy, Content: c, Enabled: true,
+	}}
+}
+
+func deletion(n int64) Attempt {
+	return Attempt{Instance: name, Right: active, Revision: fleet.Revision{
+		Version: fleet.Version{Era: 1, Revision: n}, Action: fleet.ActionDelete,
+	}}
+}
+
+func commit(t *testing.T, s *Store, a Attempt, data []byte) {
+	t.Helper()
+	require.NoError(t, s.Accept(t.Context(), a))
+	if a.Revision.Action != fleet.ActionDelete {
+		fill(t, s, data, a.Revision.Content)
+	}
+	require.NoError(t, s.Commit(t.Context(), a))
+}
+
+func held(t *testing.T, s *Store) Instance {
+	t.Helper()
+	in, err := s.Instance(t.Context(), name)
+	require.NoError(t, err)
+	return in
+}
+
+func number(s *Slot) int64 {
+	if s == nil {
+		return 0
+	}
+	return s.Version.Revision
+}
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	t.Run("every commit is durable, space can be given back, one connection writes", func(t *testing.T) {
+		t.Parallel()
+		s, path := setup(t)
+		for pragma, want := range map[string]string{
+			"journal_mode": "wal", "synchronous": "2", "auto_vacuum": "2", "foreign_keys": "1", "busy_timeout": "10000",
+		} {
+			var got string
+			require.NoError(t, s.db.QueryRow("PRAGMA "+pragma).Scan(&got))
+			require.Equal(t, want, got, pragma)
+		}
+		require.Equal(t, 1, s.db.Stats().MaxOpenConnections)
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	})
+	t.Run("serves a schema one step ahead and refuses one further ahead", func(t *testing.T) {
+		t.Parallel()
+		s, path := setup(t)
+		_, err := s.db.Exec("PRAGMA user_version = 2")
+		require.NoError(t, err)
+		s = reopen(t, s, path)
+		_, err = s.db.Exec("PRAGMA user_version = 3")
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		_, err = Open(t.Context(), path)
+		require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
+	})
+}
+
+func TestMeta(t *testing.T) {
+	t.Parallel()
+	s, path := setup(t)
+	require.NoError(t, s.SetRegion(t.Context(), "eu-1"))
+	require.NoError(t, s.SetStartID(t.Context(), "start-1"))
+	for _, old := range []Right{{fleet.RoleStandby, 2}, {fleet.RoleStandby, 3}} {
+		_, after, err := s.Adopt(t.Context(), old, "x")
+		require.NoError(t, err)
+		require.Equal(t, active, after.Right, "an epoch that is not higher changes nothing")
+	}
+	before, after, err := s.Adopt(t.Context(), Right{fleet.RoleStandby, 4}, "plant-1-b")
+	require.NoError(t, err)
+	require.Equal(t, active, before.Right)
+	require.Equal(t, Right{fleet.RoleStandby, 4}, after.Right)
+	s = reopen(t, s, path)
+	meta, err := s.Meta(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, Meta{Right: after.Right, Holder: "plant-1-b", Region: "eu-1", LastStartID: "start-1"}, meta)
+}
+
+// N96
+func TestStagingResumes(t *testing.T) {
+	t.Parallel()
+	data, c := body(3*MaxChunk+17, 1)
+	t.Run("where it was, with its hash, after the store was closed between any two chunks", func(t *testing.T) {
+		t.Parallel()
+		s, path := setup(t)
+		require.NoError(t, s.Accept(t.Context(), attempt(1, c)))
+		for at := int64(0); at < c.Size; {
+			st, err := s.OpenStaging(t.Context(), c)
+			require.NoError(t, err)
+			require.Equal(t, at, st.Received())
+			require.False(t, st.Complete())
+			require.NoError(t, st.Append(t.Context(), data[at:min(at+MaxChunk, c.Size)]))
+			at = st.Received()
+			more, err := s.Collect(t.Context()) // must not take what is being fetched
+			require.NoError(t, err)
+			require.False(t, more)
+			s = reopen(t, s, path)
+		}
+		fill(t, s, data, c)
+		var out bytes.Buffer
+		require.NoError(t, s.WriteContent(t.Context(), c, &out))
+		require.Equal(t, data, out.Bytes())
+	})
+	t.Run("and a chunk that was not committed is not counted", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		st, err := s.OpenStaging(t.Context(), c)
+		require.NoError(t, err)
+		require.NoError(t, st.Append(t.Context(), data[:100]))
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Error(t, st.Append(ended, data[100:200]))
+		require.Equal(t, int64(100), st.Received())
+		fill(t, s, data, c) // the hash covers exactly what is there
+		require.Equal(t, fleet.Stale, fleet.KindOf(st.Append(t.Context(), data[100:200])),
+			"a second writer of the same body is refused")
+	})
+}
+
+// N94
+func TestStagingVerifies(t *testing.T) {
+	t.Parallel()
+	data, c := body(1000, 2)
+	t.Run("a body with another hash is discarded and cannot be staged", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		require.NoError(t, s.Accept(t.Context(), attempt(1, c)))
+		st, err := s.OpenStaging(t.Context(), c)
+		require.NoError(t, err)
+		require.NoError(t, st.Append(t.Context(), append([]byte{data[0] ^ 1}, data[1:]...)))
+		require.Equal(t, fleet.HashMismatch, fleet.KindOf(st.Seal(t.Context())))
+		has, err := s.HasContent(t.Context(), c.Hash)
+		require.NoError(t, err)
+		require.False(t, has)
+		require.Equal(t, fleet.IllegalState, fleet.KindOf(s.Stage(t.Context(), attempt(1, c))))
+		fill(t, s, data, c)
+		require.NoError(t, s.Stage(t.Context(), attempt(1, c)))
+	})
+	t.Run("a longer body, and a part of one, are refused", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		st, err := s.OpenStaging(t.Context(), c)
+		require.NoError(t, err)
+		require.Equal(t, fleet.HashMismatch, fleet.KindOf(st.Append(t.Context(), make([]byte, 1001))))
+		require.NoError(t, st.Append(t.Context(), data[:999]))
+		require.Equal(t, fleet.IllegalState, fleet.KindOf(st.Seal(t.Context())))
+	})
+	t.Run("a size that turns out wrong begins again, a verified body knows its own", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		wrong := c
+		wrong.Size = 5000
+		st, err := s.OpenStaging(t.Context(), wrong)
+		require.NoError(t, err)
+		require.NoError(t, st.Append(t.Context(), data))
+		fill(t, s, data, c)
+		_, err = s.OpenStaging(t.Context(), wrong)
+		require.Equal(t, fleet.HashMismatch, fleet.KindOf(err))
+	})
+	t.Run("an empty body is a body", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		_, empty := body(0, 1)
+		commit(t, s, attempt(1, empty), nil)
+		require.Equal(t, int64(1), number(held(t, s).Current))
+	})
+}
+
+// N49, N50, N95
+func TestSwitch(t *testing.T) {
+	t.Parallel()
+	a, ca := body(100, 1)
+	b, cb := body(200, 2)
+	t.Run("keeps the previous revision, over a new number of the same content too", func(t *testing.T) {
+		t.Parallel()
+		s, path := setup(t)
+		commit(t, s, attempt(1, ca), a)
+		commit(t, s, attempt(2, cb), b)
+		disabled := attempt(3, cb)
+		disabled.Revision.Action, disabled.Revision.Enabled = fleet.ActionDisable, false
+		commit(t, s, disabled, b)
+		s = reopen(t, s, path)
+		in := held(t, s)
+		require.Equal(t, []int64{0, 3, 1}, []int64{number(in.Staged), number(in.Current), number(in.Previous)})
+		require.False(t, in.Current.Enabled)
+		require.Equal(t, disabled.Revision, in.Current.Revision)
+	})
+	t.Run("a staged revision changes nothing until it is promoted", func(t *testing.T) {
+		t.Parallel()
+		s, path := setup(t)
+		commit(t, s, attempt(1, ca), a)
+		require.NoError(t, s.Accept(t.Context(), attempt(2, cb)))
+		fill(t, s, b, cb)
+		require.NoError(t, s.Stage(t.Context(), attempt(2, cb)))
+		s = reopen(t, s, path)
+		in := held(t, s)
+		require.Equal(t, []int64{2, 1}, []int64{number(in.Staged), number(in.Current)})
+		require.NoError(t, s.Unstage(t.Context(), name))
+		require.Equal(t, int64(2), held(t, s).HighWater.Version.Revision, "the mark stays")
+		require.Equal(t, fleet.Stale, fleet.KindOf(s.Promote(t.Context(), attempt(2, cb))))
+	})
+	t.Run("nothing older is accepted, staged or committed", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		commit(t, s, attempt(1, ca), a)
+		require.NoError(t, s.Accept(t.Context(), attempt(3, cb)))
+		fill(t, s, b, cb)
+		for _, older := range []Attempt{attempt(1, ca), attempt(2, ca), attempt(3, ca)} {
+			require.Equal(t, fleet.Stale, fleet.KindOf(s.Accept(t.Context(), older)))
+		}
+		require.Equal(t, fleet.Stale, fleet.KindOf(s.Commit(t.Context(), attempt(2, ca))))
+		require.NoError(t, s.Accept(t.Context(), attempt(3, cb)), "the same one may be tried again")
+	})
+	t.Run("nothing is committed under a right that has passed", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		require.NoError(t, s.Accept(t.Context(), attempt(1, ca)))
+		fill(t, s, a, ca)
+		require.NoError(t, s.Stage(t.Context(), attempt(1, ca)))
+		_, _, err := s.Adopt(t.Context(), Right{fleet.RoleActive, 4}, "")
+		require.NoError(t, err)
+		for _, err := range []error{
+			s.Promote(t.Context(), attempt(1, ca)), s.Stage(t.Context(), attempt(1, ca)),
+			s.Accept(t.Context(), attempt(2, ca)), s.Renumber(t.Context(), attempt(2, ca)),
+		} {
+			require.Equal(t, fleet.Stale, fleet.KindOf(err))
+		}
+		require.Nil(t, held(t, s).Current)
+	})
+	t.Run("a tombstone outlives the content, keeps the mark, and a new revision may follow", func(t *testing.T) {
+		t.Parallel()
+		s, path := setup(t)
+		commit(t, s, attempt(1, ca), a)
+		commit(t, s, attempt(2, cb), b)
+		commit(t, s, deletion(3), nil)
+		s = reopen(t, s, path)
+		in := held(t, s)
+		require.True(t, in.Current.Deleted())
+		require.Nil(t, in.Previous)
+		require.Equal(t, fleet.Stale, fleet.KindOf(s.Accept(t.Context(), attempt(2, cb))))
+		commit(t, s, attempt(4, ca), a)
+		in = held(t, s)
+		require.Equal(t, []int64{4, 0}, []int64{number(in.Current), number(in.Previous)})
+	})
+	t.Run("renumbering changes number and mark together, and refuses other content", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		commit(t, s, attempt(1, ca), a)
+		require.NoError(t, s.Renumber(t.Context(), attempt(5, ca)))
+		in := held(t, s)
+		require.Equal(t, int64(5), number(in.Current))
+		require.Equal(t, in.Current.Version, in.HighWater.Version)
+		require.Equal(t, fleet.Stale, fleet.KindOf(s.Renumber(t.Context(), attempt(6, cb))))
+		require.Equal(t, int64(5), held(t, s).HighWater.Version.Revision, "a refused one leaves no mark")
+	})
+}
+
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	t.Run("removes in bounded steps what no slot and no mark needs, and gives the space back", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		big, cBig := body(12*MaxChunk, 1)
+		small, cSmall := body(10, 2)
+		_, cNever := body(10, 3)
+		commit(t, s, attempt(1, cBig), big)
+		commit(t, s, attempt(2, cSmall), small)
+		more, err := s.Collect(t.Context())
+		require.NoError(t, err)
+		require.False(t, more, "the previous revision is needed")
+		require.NoError(t, s.Accept(t.Context(), attempt(3, cNever)))
+		commit(t, s, deletion(4), nil)
+		before := pages(t, s)
+		steps := 0
+		for more = true; more; steps++ {
+			more, err = s.Collect(t.Context())
+			require.NoError(t, err)
+		}
+		require.Equal(t, 2, steps)
+		require.Less(t, pages(t, s), before/10)
+		var left int
+		require.NoError(t, s.db.QueryRow("SELECT (SELECT count(*) FROM contents) + (SELECT count(*) FROM chunks)").Scan(&left))
+		require.Zero(t, left)
+	})
+	t.Run("a body that is wanted again while it is being removed is fetched anew, never half there", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		big, cBig := body(12*MaxChunk, 1)
+		commit(t, s, attempt(1, cBig), big)
+		commit(t, s, deletion(2), nil)
+		more, err := s.Collect(t.Context())
+		require.NoError(t, err)
+		require.True(t, more)
+		st, err := s.OpenStaging(t.Context(), cBig)
+		require.NoError(t, err)
+		require.False(t, st.Complete())
+		require.Zero(t, st.Received())
+		commit(t, s, attempt(3, cBig), big)
+		for more = true; more; {
+			more, err = s.Collect(t.Context())
+			require.NoError(t, err)
+		}
+		var out bytes.Buffer
+		require.NoError(t, s.WriteContent(t.Context(), cBig, &out))
+		require.Equal(t, big, out.Bytes())
+	})
+}
+
+func pages(t *testing.T, s *Store) int {
+	t.Helper()
+	var n int
+	require.NoError(t, s.db.QueryRow("PRAGMA page_count").Scan(&n))
+	return n
+}
+
+func TestLogOffset(t *testing.T) {
+	t.Parallel()
+	s, path := setup(t)
+	at, err := s.LogOffset(t.Context(), name)
+	require.NoError(t, err)
+	require.Zero(t, at)
+	require.NoError(t, s.SetLogOffset(t.Context(), name, 7))
+	require.NoError(t, s.SetLogOffset(t.Context(), name, 3), "a source that was cut begins again")
+	s = reopen(t, s, path)
+	at, err = s.LogOffset(t.Context(), name)
+	require.NoError(t, err)
+	require.Equal(t, int64(3), at)
+}

@@ -1,0 +1,184 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/sqlite/db"
+)
+
+// Attempt is one revision on its way into a slot, under the right that it was accepted with.
+type Attempt struct {
+	Instance fleet.InstanceName
+	Revision fleet.Revision
+	Right    Right
+	Run      []byte // the run section; empty when the revision has none
+}
+
+// Accept raises the high-water mark before anything is fetched: from here on nothing older
+// is taken, however this attempt ends. The same revision may be accepted again.
+func (s *Store) Accept(ctx context.Context, a Attempt) error {
+	return s.write(ctx, "accept revision", func(q *db.Queries) error { return raise(ctx, q, a) })
+}
+
+// Stage puts an accepted revision beside the current one. Its content must be complete.
+func (s *Store) Stage(ctx context.Context, a Attempt) error {
+	return s.write(ctx, "stage revision", func(q *db.Queries) error { return stage(ctx, q, a) })
+}
+
+// Promote switches a staged revision to current, in one step.
+func (s *Store) Promote(ctx context.Context, a Attempt) error {
+	return s.write(ctx, "switch revision", func(q *db.Queries) error { return promote(ctx, q, a) })
+}
+
+// Commit is Stage and Promote in one step, for what needs nothing started in between.
+func (s *Store) Commit(ctx context.Context, a Attempt) error {
+	return s.write(ctx, "commit revision", func(q *db.Queries) error {
+		if err := stage(ctx, q, a); err != nil {
+			return err
+		}
+		return promote(ctx, q, a)
+	})
+}
+
+// Unstage forgets what was staged; the high-water mark stays.
+func (s *Store) Unstage(ctx context.Context, name fleet.InstanceName) error {
+	return s.write(ctx, "drop staged revision", func(q *db.Queries) error {
+		return q.DropSlot(ctx, db.DropSlotParams{Instance: string(name), Slot: staged})
+	})
+}
+
+// Renumber gives the current revision a higher number and the high-water mark with it; the
+// content stays as it is. What was staged is older than that and goes.
+func (s *Store) Renumber(ctx context.Context, a Attempt) error {
+	return s.write(ctx, "renumber revision", func(q *db.Queries) error {
+		if err := raise(ctx, q, a); err != nil {
+			return err
+		}
+		if err := q.DropSlot(ctx, db.DropSlotParams{Instance: string(a.Instance), Slot: staged}); err != nil {
+			return err
+		}
+		r := a.Revision
+		n, err := q.RenumberCurrent(ctx, db.RenumberCurrentParams{
+			Era: r.Era, Revision: r.Version.Revision, Action: string(r.Action), Enabled: flag(r.Enabled),
+			Epoch: a.Right.Epoch, Instance: string(a.Instance), Hash: string(r.Content.Hash), RunHash: string(r.RunHash),
+		})
+		if err == nil && n == 0 {
+			return fleet.Errorf(fleet.Stale, "the current revision of %s is another by now", a.Instance)
+		}
+		return err
+	})
+}
+
+func raise(ctx context.Context, q *db.Queries, a Attempt) error {
+	if err := holding(ctx, q, a.Right); err != nil {
+		return err
+	}
+	r := a.Revision
+	n, err := q.RaiseHighWater(ctx, db.RaiseHighWaterParams{
+		Name: string(a.Instance), Era: r.Era, Revision: r.Version.Revision, Action: string(r.Action),
+		Hash: string(r.Content.Hash), RunHash: string(r.RunHash), Enabled: flag(r.Enabled), Epoch: a.Right.Epoch,
+	})
+	if err == nil && n == 0 {
+		return fleet.Errorf(fleet.Stale, "revision %d of %s is not the newest", r.Version.Revision, a.Instance)
+	}
+	return err
+}
+
+// holding refuses a commit by a node that learned of a higher epoch meanwhile.
+func holding(ctx context.Context, q *db.Queries, right Right) error {
+	n, err := q.CountHolding(ctx, db.CountHoldingParams{Epoch: right.Epoch, Role: string(right.Role)})
+	if err == nil && n == 0 {
+		return fleet.Errorf(fleet.Stale, "the node is no longer %s at epoch %d", right.Role, right.Epoch)
+	}
+	return err
+}
+
+func stage(ctx context.Context, q *db.Queries, a Attempt) error {
+	if err := holding(ctx, q, a.Right); err != nil {
+		return err
+	}
+	content, err := contentID(ctx, q, a.Revision)
+	if err != nil {
+		return err
+	}
+	r, run := a.Revision, a.Run
+	if run == nil {
+		run = []byte{}
+	}
+	n, err := q.PutSlot(ctx, db.PutSlotParams{
+		Instance: string(a.Instance), Slot: staged, Era: r.Era, Revision: r.Version.Revision,
+		Action: string(r.Action), Kind: string(r.Content.Kind), Hash: string(r.Content.Hash), Size: r.Content.Size,
+		RunHash: string(r.RunHash), Run: run, Enabled: flag(r.Enabled), Epoch: a.Right.Epoch, ContentID: content,
+	})
+	if err == nil && n == 0 {
+		return fleet.Errorf(fleet.Stale, "revision %d of %s is not the newest", r.Version.Revision, a.Instance)
+	}
+	return err
+}
+
+func contentID(ctx context.Context, q *db.Queries, r fleet.Revision) (sql.NullInt64, error) {
+	if r.Action == fleet.ActionDelete {
+		return sql.NullInt64{}, nil
+	}
+	c, err := q.GetContent(ctx, nullable(r.Content.Hash))
+	if errors.Is(err, sql.ErrNoRows) || (err == nil && c.Complete == 0) {
+		return sql.NullInt64{}, fleet.Errorf(fleet.IllegalState, "content %s is not complete", r.Content.Hash)
+	}
+	return sql.NullInt64{Int64: c.ID, Valid: err == nil}, err
+}
+
+func promote(ctx context.Context, q *db.Queries, a Attempt) error {
+	if err := holding(ctx, q, a.Right); err != nil {
+		return err
+	}
+	rows, err := q.GetSlots(ctx, string(a.Instance))
+	if err != nil {
+		return err
+	}
+	var in Instance
+	for _, row := range rows {
+		in.put(row)
+	}
+	if in.Staged == nil || in.Staged.Version != a.Revision.Version {
+		return fleet.Errorf(fleet.Stale, "revision %d of %s is not staged any more", a.Revision.Version.Revision, a.Instance)
+	}
+	if err := makeRoom(ctx, q, a.Instance, in); err != nil {
+		return err
+	}
+	_, err = q.MoveSlot(ctx, db.MoveSlotParams{Instance: string(a.Instance), FromSlot: staged, IntoSlot: current})
+	return err
+}
+
+// makeRoom decides what becomes of the current revision. It moves to previous, except that a
+// tombstone leaves nothing, a deleted one keeps nothing, and a mere change of number or of
+// enabled leaves the previous content where it is: that is what a rollback would want.
+func makeRoom(ctx context.Context, q *db.Queries, name fleet.InstanceName, in Instance) error {
+	drop := func(slot string) error {
+		return q.DropSlot(ctx, db.DropSlotParams{Instance: string(name), Slot: slot})
+	}
+	sameContent := in.Current != nil && !in.Staged.Deleted() &&
+		in.Current.Content.Hash == in.Staged.Content.Hash && in.Current.RunHash == in.Staged.RunHash
+	switch {
+	case sameContent:
+		return drop(current)
+	case in.Staged.Deleted() || in.Current.Deleted():
+		return errors.Join(drop(previous), drop(current))
+	}
+	if err := drop(previous); err != nil {
+		return err
+	}
+	_, err := q.MoveSlot(ctx, db.MoveSlotParams{Instance: string(name), FromSlot: current, IntoSlot: previous})
+	return err
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func nullable(h fleet.Hash) sql.NullString { return sql.NullString{String: string(h), Valid: h != ""} }
