@@ -1,0 +1,104 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Events lists committed changes, newest first.
+func (c *Client) Events(ctx context.Context, p Page) (List[Event], error) {
+	var l List[Event]
+	_, err := c.do(ctx, readCall(p.query(), "events"), &l)
+	return l, err
+}
+
+// reconnectPause keeps a stream that is closed at once from becoming a busy loop.
+const reconnectPause = 500 * time.Millisecond
+
+// EventQuery says which changes to watch: those of a project ("" for all), after the event
+// After ("" for those from now on).
+type EventQuery struct{ After, Project string }
+
+// WatchEvents hands every change to handle, until ctx ends, handle fails or the region
+// refuses. A broken stream is resumed behind the last event that was handled, so none is
+// missed and none comes twice.
+func (c *Client) WatchEvents(ctx context.Context, in EventQuery, handle func(Event) error) error {
+	last := in.After
+	if last == "" {
+		// A place to come back to must be known before the first event: the stream may
+		// break before there is one.
+		newest, err := c.Events(ctx, Page{Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(newest.Items) > 0 {
+			last = newest.Items[0].ID
+		}
+	}
+	for {
+		r := readCall(Page{Project: in.Project}.query(), "events")
+		r.header.Set("Accept", "text/event-stream")
+		if last != "" {
+			r.header.Set("Last-Event-ID", last)
+		}
+		err := c.try(ctx, r, func(resp *http.Response) error {
+			return readEvents(resp, func(e Event) error {
+				if err := handle(e); err != nil {
+					return &unhandled{err}
+				}
+				last = e.ID
+				return nil
+			})
+		})
+		var own *unhandled
+		if errors.As(err, &own) {
+			return own.error
+		}
+		if err != nil {
+			return err
+		}
+		if err := pauseFor(ctx, reconnectPause); err != nil {
+			return err
+		}
+	}
+}
+
+// unhandled is an error of the receiver, which ends the watch.
+type unhandled struct{ error }
+
+const maxEvent = 16 << 20
+
+// readEvents reads a text/event-stream to its end; how it ends says nothing, because a
+// cut stream is resumed like one that was closed.
+func readEvents(resp *http.Response, handle func(Event) error) error {
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(make([]byte, 0, 64<<10), maxEvent)
+	var data []byte
+	for lines.Scan() {
+		line := lines.Bytes()
+		switch {
+		case bytes.HasPrefix(line, []byte("data:")):
+			data = append(append(data, bytes.TrimPrefix(line[len("data:"):], []byte(" "))...), '\n')
+		case len(line) == 0 && len(data) > 0:
+			var e Event
+			if err := json.Unmarshal(data, &e); err != nil {
+				return fleet.Errorf(fleet.Internal, "read an event: %w", err)
+			}
+			data = data[:0]
+			if err := handle(e); err != nil {
+				return err
+			}
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return fleet.Errorf(fleet.TooLarge, "an event of more than %d bytes", maxEvent)
+	}
+	return nil
+}

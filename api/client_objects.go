@@ -1,0 +1,67 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// collection is the path of a kind's objects.
+func collection(key fleet.ObjectKey) []string {
+	switch key.Kind {
+	case fleet.KindProject:
+		return []string{"projects"}
+	case fleet.KindSite:
+		return []string{"sites"}
+	case fleet.KindTemplate:
+		return []string{"templates"}
+	case fleet.KindInstance:
+		return []string{"sites", key.Scope, "instances"}
+	}
+	return []string{string(key.Kind)}
+}
+
+func objectPath(key fleet.ObjectKey, more ...string) []string {
+	return append(append(collection(key), key.Name), more...)
+}
+
+// Object reads one declared object, with the ETag that a mutation can be bound to.
+func (c *Client) Object(ctx context.Context, key fleet.ObjectKey) (Object, string, error) {
+	var o Object
+	header, err := c.do(ctx, readCall(nil, objectPath(key)...), &o)
+	return o, header.Get("ETag"), err
+}
+
+// Objects lists the objects of a kind; scope is the site when the kind is instance.
+func (c *Client) Objects(ctx context.Context, kind fleet.ObjectKind, scope string, p Page) (List[Object], error) {
+	var l List[Object]
+	_, err := c.do(ctx, readCall(p.query(), collection(fleet.ObjectKey{Kind: kind, Scope: scope})...), &l)
+	return l, err
+}
+
+// Delete deletes an object; that of an instance starts work.
+func (c *Client) Delete(ctx context.Context, key fleet.ObjectKey, m Mutation) (Accepted, error) {
+	return c.accepted(ctx, writeCall(http.MethodDelete, m, nil, objectPath(key)...))
+}
+
+// PutProject declares a project.
+func (c *Client) PutProject(ctx context.Context, name string, project ProjectPut, m Mutation) (Accepted, error) {
+	return c.accepted(ctx, writeCall(http.MethodPut, m, project, "projects", name))
+}
+
+// PutSite declares a site.
+func (c *Client) PutSite(ctx context.Context, name string, site SitePut, m Mutation) (Accepted, error) {
+	return c.accepted(ctx, writeCall(http.MethodPut, m, site, "sites", name))
+}
+
+// PutTemplate declares a template; no instance changes by it.
+func (c *Client) PutTemplate(ctx context.Context, name string, template TemplatePut, m Mutation) (Accepted, error) {
+	return c.accepted(ctx, writeCall(http.MethodPut, m, template, "templates", name))
+}
+
+func (c *Client) accepted(ctx context.Context, r clientCall) (Accepted, error) {
+	var a Accepted
+	_, err := c.do(ctx, r, &a)
+	return a, err
+}

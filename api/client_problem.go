@@ -1,0 +1,148 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// answered is the cause of an error that the region gave, as it was sent.
+type answered struct {
+	problem Problem
+	after   time.Duration // Retry-After
+}
+
+// Error makes it a cause; the message that people read is in the fleet.Error around it.
+func (a *answered) Error() string { return strconv.Itoa(a.problem.Status) + " " + a.problem.Title }
+
+// lost is the cause of an error when no answer came.
+type lost struct {
+	err   error
+	final bool // another try cannot help
+}
+
+func (l *lost) Error() string { return l.err.Error() }
+func (l *lost) Unwrap() error { return l.err }
+
+// ProblemOf gives an error in the form of the contract: with type and status as the region
+// sent them, or made from the kind when the error arose on this side.
+func ProblemOf(err error) Problem {
+	kind := string(fleet.KindOf(err))
+	p := Problem{Type: problemPrefix + kind, Title: strings.ReplaceAll(kind, "_", " "), Detail: err.Error()}
+	var a *answered
+	if errors.As(err, &a) {
+		p = a.problem
+	}
+	var e *fleet.Error
+	if errors.As(err, &e) {
+		p.Detail, p.Field, p.Hint = e.Message, e.Field, e.Hint
+	}
+	return p
+}
+
+const maxProblem = 1 << 20
+
+// refusal reads an answer that is no success. One that is no problem document comes from
+// something in between, so only its status counts.
+func refusal(resp *http.Response) error {
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem)) // a cut body still leaves the status
+	p := Problem{}
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/problem+json") || json.Unmarshal(body, &p) != nil {
+		p = Problem{}
+	}
+	kind := fleet.Kind(path.Base(strings.ReplaceAll(p.Type, ":", "/")))
+	if !slices.Contains(fleet.Kinds(), kind) {
+		kind = clientKindOf(resp.StatusCode)
+	}
+	if p.Detail == "" {
+		p.Detail = strings.ToLower(http.StatusText(resp.StatusCode))
+		if p.Detail == "" {
+			p.Detail = "status " + strconv.Itoa(resp.StatusCode)
+		}
+	}
+	if p.Type == "" {
+		p.Type, p.Title = problemPrefix+string(kind), http.StatusText(resp.StatusCode)
+	}
+	p.Status = resp.StatusCode
+	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // absent or a date: the usual pause
+	return &fleet.Error{
+		Kind: kind, Message: p.Detail, Field: p.Field, Hint: p.Hint,
+		Err: &answered{problem: p, after: time.Duration(max(seconds, 0)) * time.Second},
+	}
+}
+
+// clientKindOf is for answers that are no problem documents.
+func clientKindOf(status int) fleet.Kind {
+	switch status {
+	case http.StatusUnauthorized:
+		return fleet.Unauthenticated
+	case http.StatusForbidden:
+		return fleet.Denied
+	case http.StatusNotFound:
+		return fleet.NotFound
+	case http.StatusConflict:
+		return fleet.Conflict
+	case http.StatusPreconditionFailed:
+		return fleet.Precondition
+	case http.StatusRequestEntityTooLarge:
+		return fleet.TooLarge
+	case http.StatusUnprocessableEntity:
+		return fleet.IllegalState
+	case http.StatusTooManyRequests:
+		return fleet.RateLimited
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return fleet.Unavailable
+	}
+	if status >= 400 && status < 500 {
+		return fleet.Invalid
+	}
+	return fleet.Internal
+}
+
+// unreachable says that no whole answer came.
+func (c *Client) unreachable(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err // the rest repeats method and address
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	var cert *tls.CertificateVerificationError
+	return &fleet.Error{
+		Kind: fleet.Unavailable, Message: "no answer from the region at " + c.base + ": " + err.Error(),
+		Hint: "check the address, and that the region runs", Err: &lost{err: err, final: errors.As(err, &cert)},
+	}
+}
+
+// again says whether the same call may go well a moment later: nothing answered, or the
+// region said "not now". Anything else is an answer.
+func again(err error) bool {
+	var a *answered
+	if errors.As(err, &a) {
+		return a.problem.Status == http.StatusServiceUnavailable || a.problem.Status == http.StatusTooManyRequests
+	}
+	var l *lost
+	return errors.As(err, &l) && !l.final
+}
+
+const maxRetryAfter = 10 * time.Second
+
+func retryAfter(err error) time.Duration {
+	var a *answered
+	if errors.As(err, &a) {
+		return min(a.after, maxRetryAfter)
+	}
+	return 0
+}

@@ -1,0 +1,24 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// Handler is the API. It also makes the revisions of specs for whom no request came by
+// HTTP: the doors of any Temporal client.
+type Handler struct {
+	http.Handler
+	s *server
+}
+
+// Unreleased gives the change that a deploy of an instance releases when its spec was only
+// written so far. The caller has the operator role: who may start workflows has it.
+func (h *Handler) Unreleased(ctx context.Context, key fleet.ObjectKey, actor string) (*postgres.InstanceChange, error) {
+	return h.s.unreleased(ctx, postgres.InstanceTurn{
+		Write: postgres.Write{Key: key, Actor: actor}, Kind: fleet.OperationDeploy, Limit: h.s.limit,
+	})
+}

@@ -1,0 +1,196 @@
+package api
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// What a fetch can be refused for, as /metrics counts it.
+const (
+	refusedDead  = "dead_id"
+	refusedToken = "token"
+)
+
+const (
+	codingIdentity = "identity"
+	codingZstd     = "zstd"
+	codingGzip     = "gzip"
+	// minCompressed is the size below which compressing saves no packet.
+	minCompressed = 1400
+	zstdWindow    = 1 << 20
+)
+
+// fetchable finds what an id stands for and checks the token: a dead id is not_found
+// whatever the token, a live one with another token is unauthenticated (N91).
+func (s *server) fetchable(r *http.Request) (postgres.FetchContent, error) {
+	id := chi.URLParam(r, "id")
+	dead := fleet.Errorf(fleet.NotFound, "no delivery is open under this id")
+	if !fleet.ValidID(id) {
+		s.metrics.fetchNo.WithLabelValues(refusedDead).Inc()
+		return postgres.FetchContent{}, dead
+	}
+	found, err := s.store.Fetchable(r.Context(), id)
+	if fleet.KindOf(err) == fleet.NotFound && err != nil {
+		s.metrics.fetchNo.WithLabelValues(refusedDead).Inc()
+		return found, dead
+	}
+	if err != nil {
+		return found, err
+	}
+	token, err := bearer(r)
+	if err == nil && !anyMatches(token, found.Tokens) {
+		err = fleet.Errorf(fleet.Unauthenticated, "this token does not open this delivery")
+	}
+	if err != nil {
+		s.metrics.fetchNo.WithLabelValues(refusedToken).Inc()
+	}
+	return found, err
+}
+
+// anyMatches looks at every token, so that its time tells nothing about which one is near.
+func anyMatches(token string, tokens []postgres.FetchToken) bool {
+	matches := false
+	for _, t := range tokens {
+		if identity.TokenMatches(token, t.Hash) {
+			matches = true
+		}
+	}
+	return matches
+}
+
+// fetchConfig gives a node the body of its delivery (N22 to N31).
+func (s *server) fetchConfig(w http.ResponseWriter, r *http.Request) error {
+	found, err := s.fetchable(r)
+	if err != nil {
+		return err
+	}
+	if found.Content.Hash == "" {
+		return fleet.Errorf(fleet.NotFound, "this delivery has no config")
+	}
+	body, err := s.store.OpenBody(r.Context(), found.Content.Hash)
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	describe(h, found.Content)
+	h.Set("Vary", "Accept-Encoding")
+	coding := codingFor(r, found.Content)
+	sent := s.metrics.fetchBytes.WithLabelValues(coding)
+	out := s.rolling(w, func(n int) { sent.Add(float64(n)) })
+	identityTag := quoted(string(found.Content.Hash))
+	if coding == codingIdentity {
+		h.Set("ETag", identityTag)
+		http.ServeContent(out, r, "", noTime, body)
+		return nil
+	}
+	tag := quoted(string(found.Content.Hash) + "-" + coding)
+	h.Set("ETag", tag)
+	if holds(r.Header.Get("If-None-Match"), tag, identityTag) {
+		h.Del("Content-Type")
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	h.Set("Content-Encoding", coding)
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if err := compressTo(out, body, coding); err != nil {
+		if r.Context().Err() == nil {
+			s.log.Info("fetch ended early", "deployment", chi.URLParam(r, "id"), "err", err)
+		}
+		abort()
+	}
+	return nil
+}
+
+// codingFor picks the content coding of an answer. A range is always of the identity, so
+// that offsets mean the same in every answer; artifacts are opaque and stay as they are.
+func codingFor(r *http.Request, c fleet.Content) string {
+	if r.Header.Get("Range") != "" || c.Kind == fleet.ContentArtifact || c.Size < minCompressed {
+		return codingIdentity
+	}
+	accepted := map[string]bool{}
+	for _, part := range strings.Split(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
+		name, params, _ := strings.Cut(strings.TrimSpace(part), ";")
+		weight := 1.0
+		if _, text, found := strings.Cut(params, "q="); found {
+			weight, _ = strconv.ParseFloat(strings.TrimSpace(text), 64) // what cannot be read is not wanted
+		}
+		accepted[strings.ToLower(strings.TrimSpace(name))] = weight > 0
+	}
+	for _, coding := range []string{codingZstd, codingGzip} {
+		if accepted[coding] {
+			return coding
+		}
+	}
+	return codingIdentity
+}
+
+// holds says whether the caller already has one of these, in either coding (N93).
+func holds(header string, tags ...string) bool {
+	for _, part := range strings.Split(header, ",") {
+		part = strings.TrimPrefix(strings.TrimSpace(part), "W/")
+		for _, tag := range tags {
+			if part == tag || part == "*" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// compressTo streams a body with the memory of one window.
+func compressTo(w io.Writer, body io.Reader, coding string) error {
+	var to io.WriteCloser
+	var err error
+	if coding == codingZstd {
+		to, err = zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+			zstd.WithWindowSize(zstdWindow), zstd.WithLowerEncoderMem(true))
+	} else {
+		to, err = gzip.NewWriterLevel(w, gzip.BestSpeed)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(to, body); err != nil {
+		_ = to.Close() // what is cut is cut
+		return err
+	}
+	return to.Close()
+}
+
+// fetchRun gives a node the run section of its delivery, in the form that its hash is of.
+func (s *server) fetchRun(w http.ResponseWriter, r *http.Request) error {
+	found, err := s.fetchable(r)
+	if err != nil {
+		return err
+	}
+	if len(found.Run) == 0 {
+		return fleet.Errorf(fleet.NotFound, "this delivery has no run section")
+	}
+	text, err := compose.Canonical(found.Run, compose.Limits{MaxBytes: 2 * maxRun}) // jsonb adds spaces
+	if err != nil {
+		return fleet.Errorf(fleet.Internal, "read the run section: %w", err)
+	}
+	h := w.Header()
+	describe(h, fleet.Content{Kind: fleet.ContentJSON, Size: int64(len(text))})
+	h.Set("ETag", quoted(string(compose.HashOf(text))))
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(text) // the node is gone when this fails
+	}
+	return nil
+}

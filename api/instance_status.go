@@ -1,0 +1,42 @@
+package api
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+func (s *server) instanceStatus(ctx context.Context, o fleet.Object) (any, error) {
+	view, err := s.store.ViewInstance(ctx, o.ObjectKey)
+	if err != nil {
+		return nil, err
+	}
+	return statusFrom(instanceSeen{o, view}), nil
+}
+
+func statusFrom(i instanceSeen) InstanceStatus {
+	status := InstanceStatus{
+		Phase: i.phase(), ObservedGeneration: i.DesiredGeneration, Revision: i.Snapshot.Revision,
+		RevisionHash: i.Snapshot.Content.Hash, DesiredRevision: i.Desired.Revision, Replicated: i.replicated(),
+		Nodes: []InstanceOnNode{}, Conditions: i.conditions(),
+	}
+	for _, n := range i.Nodes {
+		status.Nodes = append(status.Nodes, InstanceOnNode{
+			Node: string(n.Node), Role: roleNow(n.Role, n.Node, i.Lease.Holder), Epoch: i.Lease.Epoch,
+			Revision: n.Version.Revision, RevisionHash: n.Hash, Running: n.Running, Reason: n.Reason,
+			Owed: n.Owed, OwedReason: n.OwedReason,
+		})
+	}
+	return status
+}
+
+// roleNow is a node's role by the lease: the configured one says only who was first.
+func roleNow(configured fleet.Role, node, holder fleet.NodeName) fleet.Role {
+	switch {
+	case holder == "" || configured == fleet.RoleWorker:
+		return configured
+	case node == holder:
+		return fleet.RoleActive
+	}
+	return fleet.RoleStandby
+}

@@ -1,0 +1,110 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+type turnInput struct {
+	InstanceParams
+	MutationParams
+}
+
+func (s *server) mountTurns() {
+	for _, t := range []struct {
+		kind    fleet.OperationKind
+		summary string
+	}{
+		{fleet.OperationDeploy, "Bring the desired revision to the site's nodes"},
+		{fleet.OperationEnable, "Have the instance run"},
+		{fleet.OperationDisable, "Stop the instance; its nodes keep the config"},
+		{fleet.OperationRollback, "Release an earlier revision's content under a new number"},
+	} {
+		op := endpoint(http.MethodPost, instancePath+"/"+string(t.kind), string(t.kind)+"-instance", t.summary)
+		s.mountTurn(op, t.kind)
+		if t.kind == fleet.OperationRollback {
+			takes[RollbackRequest](s, op)
+		} else {
+			takes[ActionRequest](s, op)
+		}
+	}
+	s.mountTurn(endpoint(http.MethodDelete, instancePath, "delete-instance", "Delete an instance from all its nodes"), fleet.OperationDelete)
+}
+
+func (s *server) mountTurn(op huma.Operation, kind fleet.OperationKind) {
+	op.DefaultStatus = http.StatusAccepted
+	register(s, forOperators, op, func(ctx context.Context, in *turnInput) (*acceptedOutput, error) {
+		return s.turn(ctx, kind, in)
+	})
+}
+
+func (s *server) turn(ctx context.Context, kind fleet.OperationKind, in *turnInput) (*acceptedOutput, error) {
+	key, err := in.key()
+	if err != nil {
+		return nil, err
+	}
+	t := postgres.InstanceTurn{Kind: kind, Limit: s.limit}
+	var raw []byte
+	if t.Revision, t.Reason, raw, err = s.readTurn(ctx, kind); err != nil {
+		return nil, err
+	}
+	if t.Write, err = s.write(ctx, key, in.MutationParams, raw); err != nil {
+		return nil, err
+	}
+	if kind == fleet.OperationDeploy {
+		if t.Unreleased, err = s.unreleased(ctx, t); err != nil {
+			return nil, err
+		}
+	}
+	started, err := s.store.TurnInstance(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return s.startedOutput(ctx, started, in.MutationParams), nil
+}
+
+// readTurn reads the body of an action, which none needs to have.
+func (s *server) readTurn(ctx context.Context, kind fleet.OperationKind) (revision int64, reason string, raw []byte, err error) {
+	if kind == fleet.OperationRollback {
+		var in RollbackRequest
+		raw, err = s.readOptional(ctx, &in)
+		revision, reason = in.Revision, in.Reason
+	} else {
+		var in ActionRequest
+		raw, err = s.readOptional(ctx, &in)
+		reason = in.Reason
+	}
+	if err == nil && revision < 0 {
+		err = fleet.Errorf(fleet.Invalid, "revisions start at 1").At("/revision")
+	}
+	if err == nil {
+		err = checkTexts(nil, reason)
+	}
+	return revision, reason, raw, err
+}
+
+// unreleased makes the change that a deploy releases when the spec was only written so far.
+func (s *server) unreleased(ctx context.Context, t postgres.InstanceTurn) (*postgres.InstanceChange, error) {
+	o, err := s.visible(ctx, t.Key)
+	if err != nil {
+		return nil, err
+	}
+	if o.DeletingSince != nil {
+		return nil, nil // the store refuses the deploy
+	}
+	c := &postgres.InstanceChange{Write: t.Write, Release: true, Reason: t.Reason, Limit: t.Limit}
+	c.Project, c.Labels = o.Project, o.Labels
+	if err := json.Unmarshal(o.Spec, &c.Spec); err != nil {
+		return nil, fleet.Errorf(fleet.Internal, "read the spec of %s: %w", t.Key, err)
+	}
+	if c.RunJSON, c.RunHash, err = runSection(c.Spec.Run); err != nil {
+		return nil, err
+	}
+	return c, s.resolve(ctx, c)
+}

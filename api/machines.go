@@ -1,0 +1,246 @@
+package api
+
+import (
+	"context"
+	"crypto/ed25519"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-json-experiment/json"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// noTime says that a body has no modification time: its ETag is its hash.
+var noTime time.Time
+
+// mountMachines mounts what nodes call. Users' tokens mean nothing here (N23).
+func (s *server) mountMachines(root chi.Router) {
+	machine := func(handle func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if err := handle(w, r); err != nil {
+				s.refuse(w, r, err)
+			}
+		}
+	}
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		root.Method(method, "/api/internal/deployments/{id}/config", machine(s.fetchConfig))
+		root.Method(method, "/api/internal/deployments/{id}/run", machine(s.fetchRun))
+	}
+	root.Post("/api/internal/nodes/enrol", machine(s.enrol))
+	root.Post("/api/internal/nodes/{node}/started", machine(s.nodeStartedCall))
+	root.Post("/api/internal/nodes/{node}/reports", machine(s.nodeReports))
+	root.Post("/api/internal/nodes/{node}/logs", machine(s.nodeLogs))
+}
+
+// readWire reads what a node sends. Members that this version does not know are skipped: a
+// node may be one version ahead.
+func (s *server) readWire(w http.ResponseWriter, r *http.Request, into any) error {
+	if r.ContentLength > wireLimit {
+		return bodyTooLarge(wireLimit)
+	}
+	raw, err := s.readBody(w, r, wireLimit)
+	if err != nil {
+		return err
+	}
+	return refuseJSON(raw, json.Unmarshal(raw, into))
+}
+
+const wireLimit = 1 << 20
+
+type enrolRequest struct {
+	JoinToken  string         `json:"joinToken"`
+	Node       fleet.NodeName `json:"node"`
+	Site       fleet.SiteName `json:"site"`
+	SigningKey string         `json:"signingKey"`
+	SealingKey string         `json:"sealingKey"`
+}
+
+// enrol takes the public keys of a node that holds a join token.
+func (s *server) enrol(w http.ResponseWriter, r *http.Request) error {
+	var in enrolRequest
+	if err := s.readWire(w, r, &in); err != nil {
+		return err
+	}
+	if err := fleet.ValidateName("/node", string(in.Node)); err != nil {
+		return err
+	}
+	if err := fleet.ValidateName("/site", string(in.Site)); err != nil {
+		return err
+	}
+	signing, err := identity.DecodePublic("/signingKey", in.SigningKey)
+	if err != nil {
+		return err
+	}
+	sealing, err := identity.DecodePublic("/sealingKey", in.SealingKey)
+	if err != nil {
+		return err
+	}
+	hash := identity.HashToken(in.JoinToken)
+	welcome, err := s.store.Enrol(r.Context(), postgres.Enrolment{
+		JoinTokenHash: hash[:], Node: in.Node, Site: in.Site, SigningKey: signing[:], SealingKey: sealing[:],
+	})
+	if err != nil {
+		return err
+	}
+	s.log.Info("node enrolled", "node", in.Node, "site", in.Site)
+	return answerJSON(w, http.StatusOK, welcome)
+}
+
+// node verifies that a request was signed by the node that its path names.
+func (s *server) node(r *http.Request) (postgres.Node, error) {
+	var found postgres.Node
+	token, err := bearer(r)
+	if err != nil {
+		return found, err
+	}
+	claims, err := identity.Verify(token, func(name fleet.NodeName) (ed25519.PublicKey, error) {
+		rows, err := s.store.ListNodes(r.Context(), "", name, "", 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) == 0 || rows[0].RevokedAt != nil || len(rows[0].SigningKey) != ed25519.PublicKeySize {
+			return nil, fleet.Errorf(fleet.NotFound, "node %s is not enrolled", name)
+		}
+		found = rows[0]
+		return ed25519.PublicKey(found.SigningKey), nil
+	}, s.now())
+	if err == nil && string(claims.Node) != chi.URLParam(r, "node") {
+		err = fleet.Errorf(fleet.Unauthenticated, "this token is of another node")
+	}
+	if err != nil {
+		s.log.Info("node token refused", "node", chi.URLParam(r, "node"), "err", err)
+	}
+	return found, err
+}
+
+type startedRequest struct {
+	StartID   string               `json:"startId"`
+	Instances []fleet.NodeInstance `json:"instances"`
+	Last      bool                 `json:"last"`
+}
+
+const maxStartID = 64
+
+// nodeStartedCall takes a page of what a node holds since its start; after the last one
+// what it is owed is started.
+func (s *server) nodeStartedCall(w http.ResponseWriter, r *http.Request) error {
+	node, err := s.node(r)
+	if err != nil {
+		return err
+	}
+	var in startedRequest
+	if err := s.readWire(w, r, &in); err != nil {
+		return err
+	}
+	if in.StartID == "" || len(in.StartID) > maxStartID {
+		return fleet.Errorf(fleet.Invalid, "a start has an id of 1 to %d bytes", maxStartID).At("/startId")
+	}
+	welcome, err := s.held(r.Context(), node, in.Instances)
+	if err != nil {
+		return err
+	}
+	if in.Last {
+		if err := s.nodeReady(r.Context(), node.Name, in.StartID); err != nil {
+			return err
+		}
+	}
+	return answerJSON(w, http.StatusOK, welcome)
+}
+
+func (s *server) held(ctx context.Context, node postgres.Node, instances []fleet.NodeInstance) (postgres.Welcome, error) {
+	for _, i := range instances {
+		if err := fleet.ValidateName("/instances", string(i.Instance)); err != nil {
+			return postgres.Welcome{}, err
+		}
+	}
+	return s.store.HeldBy(ctx, postgres.NodeReport{Node: node.Name, Instances: instances})
+}
+
+func (s *server) nodeReady(ctx context.Context, node fleet.NodeName, startID string) error {
+	wake, err := s.store.NodeReady(ctx, node, startID)
+	if err != nil {
+		return err
+	}
+	for _, subject := range wake {
+		s.wake(ctx, subject)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeLimit)
+	defer cancel()
+	if err := s.nodeStarted(ctx, node); err != nil {
+		s.log.Warn("reconcile of a started node is left to the sweep", "node", node, "err", err)
+	}
+	return nil
+}
+
+type reportsRequest struct {
+	Instances []fleet.NodeInstance `json:"instances"`
+	Progress  []struct {
+		DeploymentID string `json:"deploymentId"`
+		Bytes        int64  `json:"bytes"`
+		Total        int64  `json:"total"`
+	} `json:"progress"`
+}
+
+// nodeReports takes what changed on a node, and how far its fetches are (N90, N103).
+func (s *server) nodeReports(w http.ResponseWriter, r *http.Request) error {
+	node, err := s.node(r)
+	if err != nil {
+		return err
+	}
+	var in reportsRequest
+	if err := s.readWire(w, r, &in); err != nil {
+		return err
+	}
+	for _, p := range in.Progress {
+		if !fleet.ValidID(p.DeploymentID) || p.Bytes < 0 || p.Total < 0 {
+			return fleet.Errorf(fleet.Invalid, "this is no progress of a delivery").At("/progress")
+		}
+	}
+	welcome, err := s.held(r.Context(), node, in.Instances)
+	if err != nil {
+		return err
+	}
+	for _, p := range in.Progress {
+		if err := s.store.Progress(r.Context(), node.Name, p.DeploymentID, p.Bytes, p.Total, s.pendingTTL); err != nil {
+			return err
+		}
+	}
+	return answerJSON(w, http.StatusOK, welcome)
+}
+
+type logsRequest struct {
+	Instance fleet.InstanceName `json:"instance"`
+	Offset   int64              `json:"offset"`
+	Data     []byte             `json:"data"`
+	Skipped  int64              `json:"skipped"`
+}
+
+// nodeLogs takes output of an instance (X27).
+func (s *server) nodeLogs(w http.ResponseWriter, r *http.Request) error {
+	node, err := s.node(r)
+	if err != nil {
+		return err
+	}
+	var in logsRequest
+	if err := s.readWire(w, r, &in); err != nil {
+		return err
+	}
+	if err := fleet.ValidateName("/instance", string(in.Instance)); err != nil {
+		return err
+	}
+	if in.Offset < 0 || in.Skipped < 0 {
+		return fleet.Errorf(fleet.Invalid, "offsets start at 0").At("/offset")
+	}
+	s.metrics.logSkipped.Add(float64(in.Skipped))
+	if len(in.Data) > 0 {
+		if err := s.store.AppendLog(r.Context(), node, in.Instance, in.Offset, in.Data); err != nil {
+			return err
+		}
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

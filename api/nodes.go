@@ -1,0 +1,114 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+type listNodesInput struct {
+	ListParams
+	Site string `query:"site" maxLength:"63" doc:"only the nodes of this site"`
+}
+
+type nodesOutput struct{ Body List[Node] }
+
+type nodeOutput struct{ Body Node }
+
+func (s *server) mountNodes() {
+	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/nodes", "list-nodes", "List the nodes of all sites"), s.listNodes)
+	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/nodes/{name}", "get-node", "Read a node"), s.getNode)
+}
+
+func (s *server) listNodes(ctx context.Context, in *listNodesInput) (*nodesOutput, error) {
+	project, err := listProject(ctx, in.Project)
+	if err != nil {
+		return nil, err
+	}
+	after, err := placeOf(in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.store.ListNodes(ctx, fleet.SiteName(in.Site), "", after, in.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	cut := page(rows, in.Limit, func(n postgres.Node) string { return string(n.Name) })
+	out := &nodesOutput{Body: List[Node]{Items: []Node{}, Next: cut.Next}}
+	sites := sitesSeen{s: s, project: project, known: map[fleet.SiteName]siteSeen{}}
+	for _, n := range cut.Items {
+		site, err := sites.get(ctx, n.Site)
+		if err != nil {
+			return nil, err
+		}
+		if site.visible {
+			out.Body.Items = append(out.Body.Items, nodeView(n, site.holder))
+		}
+	}
+	return out, nil
+}
+
+func (s *server) getNode(ctx context.Context, in *getInput) (*nodeOutput, error) {
+	if err := fleet.ValidateName("name", in.Name); err != nil {
+		return nil, err
+	}
+	missing := fleet.Errorf(fleet.NotFound, "there is no node %s", in.Name).At("name").WithHint("declare it in its site: PUT /api/v1/sites/SITE")
+	rows, err := s.store.ListNodes(ctx, "", fleet.NodeName(in.Name), "", 1)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, missing
+	}
+	sites := sitesSeen{s: s, project: callOf(ctx).project, known: map[fleet.SiteName]siteSeen{}}
+	site, err := sites.get(ctx, rows[0].Site)
+	if err != nil {
+		return nil, err
+	}
+	if !site.visible {
+		return nil, missing
+	}
+	return &nodeOutput{Body: nodeView(rows[0], site.holder)}, nil
+}
+
+// sitesSeen remembers what a page of nodes needs of each site.
+type sitesSeen struct {
+	s       *server
+	project fleet.ProjectName // "" for all
+	known   map[fleet.SiteName]siteSeen
+}
+
+type siteSeen struct {
+	visible bool
+	holder  fleet.NodeName
+}
+
+func (p sitesSeen) get(ctx context.Context, site fleet.SiteName) (siteSeen, error) {
+	if seen, ok := p.known[site]; ok {
+		return seen, nil
+	}
+	seen := siteSeen{visible: true}
+	if p.project != "" {
+		o, err := p.s.store.GetObject(ctx, fleet.ObjectKey{Kind: fleet.KindSite, Name: string(site)})
+		if err != nil && fleet.KindOf(err) != fleet.NotFound {
+			return seen, err
+		}
+		seen.visible = err == nil && o.Project == p.project
+	}
+	lease, err := p.s.lease(ctx, site)
+	seen.holder = lease.Holder
+	p.known[site] = seen
+	return seen, err
+}
+
+func nodeView(n postgres.Node, holder fleet.NodeName) Node {
+	enrolled := n.EnrolledAt != nil && n.RevokedAt == nil
+	return Node{
+		Name: string(n.Name), Site: string(n.Site), Role: roleNow(n.Role, n.Name, holder), Epoch: n.Epoch,
+		Enrolled: enrolled, Revoked: n.RevokedAt != nil,
+		Ready:     enrolled && n.StartedAt != nil && !n.StartedAt.Before(*n.EnrolledAt),
+		Instances: n.Instances, Owed: n.Owed, SeenAt: n.SeenAt, StartedAt: n.StartedAt, EnrolledAt: n.EnrolledAt,
+	}
+}

@@ -1,0 +1,178 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// NameParam names an object.
+type NameParam struct {
+	Name string `path:"name"`
+}
+
+type getInput struct{ NameParam }
+
+type listInput struct{ ListParams }
+
+type deleteInput struct {
+	NameParam
+	MutationParams
+}
+
+type objectOutput struct {
+	ETag string `header:"ETag"`
+	Body Object
+}
+
+type objectsOutput struct{ Body List[Object] }
+
+type acceptedOutput struct {
+	Status   int
+	ETag     string `header:"ETag"`
+	Location string `header:"Location"`
+	Body     Accepted
+}
+
+// statusOf assembles the status of one object; nil where a kind has none.
+type statusOf func(ctx context.Context, o fleet.Object) (any, error)
+
+// declaredKind is what the kinds without deliveries have in common.
+type declaredKind struct {
+	kind   fleet.ObjectKind
+	plural string
+	status statusOf
+	remove access
+}
+
+func (s *server) mountObjects() {
+	s.mountKind(declaredKind{kind: fleet.KindProject, plural: "projects", remove: forAdmins})
+	s.mountKind(declaredKind{kind: fleet.KindSite, plural: "sites", status: s.siteStatus, remove: forAdmins})
+	s.mountKind(declaredKind{kind: fleet.KindTemplate, plural: "templates", remove: forOperators})
+	s.mountProjects()
+	s.mountSites()
+	s.mountTemplates()
+}
+
+func (s *server) mountKind(k declaredKind) {
+	path := "/api/v1/" + k.plural
+	register(s, forViewers, endpoint(http.MethodGet, path, "list-"+k.plural, "List "+k.plural),
+		func(ctx context.Context, in *listInput) (*objectsOutput, error) {
+			return s.listObjects(ctx, fleet.ObjectKey{Kind: k.kind}, in.ListParams, k.status)
+		})
+	register(s, forViewers, endpoint(http.MethodGet, path+"/{name}", "get-"+string(k.kind), "Read a "+string(k.kind)),
+		func(ctx context.Context, in *getInput) (*objectOutput, error) {
+			return s.getObject(ctx, fleet.ObjectKey{Kind: k.kind, Name: in.Name}, k.status)
+		})
+	register(s, k.remove, endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.kind), "Delete a "+string(k.kind)),
+		func(ctx context.Context, in *deleteInput) (*acceptedOutput, error) {
+			return s.deleteDeclared(ctx, fleet.ObjectKey{Kind: k.kind, Name: in.Name}, in.MutationParams)
+		})
+}
+
+// visible reads an object that the caller may see; any other does not exist for it.
+func (s *server) visible(ctx context.Context, key fleet.ObjectKey) (fleet.Object, error) {
+	if err := fleet.ValidateName("name", key.Name); err != nil {
+		return fleet.Object{}, err
+	}
+	o, err := s.store.GetObject(ctx, key)
+	if err == nil && !callOf(ctx).sees(o.Project) {
+		return fleet.Object{}, fleet.Errorf(fleet.NotFound, "there is no %s %s", key.Kind, key.Name).At(string(key.Kind)).
+			WithHint("this token sees only its own project")
+	}
+	return o, err
+}
+
+func (s *server) getObject(ctx context.Context, key fleet.ObjectKey, status statusOf) (*objectOutput, error) {
+	o, err := s.visible(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	view := viewOf(o)
+	if err := fillStatus(ctx, &view, o, status); err != nil {
+		return nil, err
+	}
+	return &objectOutput{ETag: etagOf(&o), Body: view}, nil
+}
+
+func (s *server) listObjects(ctx context.Context, of fleet.ObjectKey, in ListParams, status statusOf) (*objectsOutput, error) {
+	project, err := listProject(ctx, in.Project)
+	if err != nil {
+		return nil, err
+	}
+	after, err := placeOf(in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := s.store.ListObjects(ctx, of.Kind, of.Scope, project, after, in.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	cut := page(objects, in.Limit, func(o fleet.Object) string { return o.Name })
+	out := &objectsOutput{Body: List[Object]{Items: make([]Object, len(cut.Items)), Next: cut.Next}}
+	for i, o := range cut.Items {
+		out.Body.Items[i] = viewOf(o)
+		if err := fillStatus(ctx, &out.Body.Items[i], o, status); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (s *server) deleteDeclared(ctx context.Context, key fleet.ObjectKey, m MutationParams) (*acceptedOutput, error) {
+	if err := fleet.ValidateName("name", key.Name); err != nil {
+		return nil, err
+	}
+	w, err := s.write(ctx, key, m, nil)
+	if err != nil {
+		return nil, err
+	}
+	// A repeat of a request that succeeded finds no object, and is the store's to answer.
+	if _, err := s.visible(ctx, key); err != nil && (m.IdempotencyKey == "" || callOf(ctx).project != "") {
+		return nil, err
+	}
+	written, err := s.store.DeleteDeclared(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	return declared(written, m), nil
+}
+
+// declared answers a change that started no work.
+func declared(w postgres.Written, m MutationParams) *acceptedOutput {
+	out := &acceptedOutput{Status: http.StatusOK, ETag: etagOf(w.After), Body: Accepted{DryRun: m.DryRun}}
+	if w.After != nil {
+		view := viewOf(*w.After)
+		out.Body.Object = &view
+	}
+	return out
+}
+
+// viewOf is how an object reads, without its status.
+func viewOf(o fleet.Object) Object {
+	view := Object{
+		Kind: string(o.Kind), Name: o.Name, Project: string(o.Project), Labels: o.Labels, UID: o.UID,
+		Generation: o.Generation, ResourceVersion: strconv.FormatInt(o.ResourceVersion, 10), Syncing: o.Syncing,
+		CreatedBy: o.CreatedBy, CreatedAt: o.CreatedAt, UpdatedAt: o.UpdatedAt, DeletingSince: o.DeletingSince, Spec: o.Spec,
+	}
+	if o.Kind == fleet.KindInstance {
+		view.Site = o.Scope
+	}
+	return view
+}
+
+func fillStatus(ctx context.Context, view *Object, o fleet.Object, status statusOf) error {
+	if status == nil {
+		return nil
+	}
+	v, err := status(ctx, o)
+	if err != nil {
+		return err
+	}
+	view.Status, err = json.Marshal(v)
+	return err
+}

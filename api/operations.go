@@ -1,0 +1,226 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+type getOperationInput struct {
+	ID   string `path:"id"`
+	Wait string `query:"wait" doc:"answer when it ends, or after so long (at most 60s)"`
+}
+
+type operationOutput struct{ Body Operation }
+
+type listOperationsInput struct {
+	ListParams
+	Site     string `query:"site" maxLength:"63"`
+	Instance string `query:"instance" maxLength:"63"`
+	State    string `query:"state" enum:"running,succeeded,failed,unknown,cancelled,superseded"`
+}
+
+type operationsOutput struct{ Body List[Operation] }
+
+type cancelInput struct {
+	ID string `path:"id"`
+	MutationParams
+}
+
+func (s *server) mountOperations() {
+	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/operations", "list-operations", "List operations, newest first"), s.listOperations)
+	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/operations/{id}", "get-operation", "Read an operation, or wait for its end"), s.getOperation)
+	cancel := endpoint(http.MethodPost, "/api/v1/operations/{id}/cancel", "cancel-operation", "Ask for the end of an operation; it may still end otherwise")
+	cancel.DefaultStatus = http.StatusAccepted
+	register(s, forOperators, cancel, s.cancelOperation)
+}
+
+func (s *server) getOperation(ctx context.Context, in *getOperationInput) (*operationOutput, error) {
+	wait, err := waitOf(in.Wait)
+	if err != nil {
+		return nil, err
+	}
+	op, err := s.awaitOperation(ctx, in.ID, wait)
+	if err != nil {
+		return nil, err
+	}
+	view, err := s.fullOperation(ctx, op)
+	return &operationOutput{Body: view}, err
+}
+
+const maxWait = time.Minute
+
+func waitOf(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	wait, err := time.ParseDuration(text)
+	if err != nil || wait < 0 || wait > maxWait {
+		return 0, fleet.Errorf(fleet.Invalid, "this is no time to wait").At("wait").WithHint("allowed are 0s to 60s")
+	}
+	return wait, nil
+}
+
+// pollOperation is how often a wait looks by itself: announcements may be lost.
+const pollOperation = time.Second
+
+func (s *server) awaitOperation(ctx context.Context, id string, wait time.Duration) (postgres.Operation, error) {
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	watch, stop := context.WithCancel(ctx)
+	defer stop()
+	for {
+		// Listening begins before looking, so that no end falls between the two.
+		var ends <-chan struct{}
+		if wait > 0 {
+			ends = s.ends(watch, fleet.OperationID(id))
+		}
+		op, err := s.operation(ctx, id)
+		if err != nil || op.State.Ended() || wait == 0 {
+			return op, err
+		}
+		poll := time.NewTimer(pollOperation)
+		select {
+		case <-ends:
+		case <-poll.C:
+		case <-over.C:
+			poll.Stop()
+			return op, nil
+		case <-ctx.Done():
+			poll.Stop()
+			return op, nil
+		}
+		poll.Stop()
+	}
+}
+
+// operation reads an operation that the caller may see.
+func (s *server) operation(ctx context.Context, id string) (postgres.Operation, error) {
+	missing := fleet.Errorf(fleet.NotFound, "there is no operation %.64q", id).At("id")
+	if !fleet.ValidID(id) {
+		return postgres.Operation{}, missing
+	}
+	op, err := s.store.GetOperation(ctx, fleet.OperationID(id))
+	if err == nil && !callOf(ctx).sees(op.Project) {
+		return postgres.Operation{}, missing
+	}
+	return op, err
+}
+
+func (s *server) listOperations(ctx context.Context, in *listOperationsInput) (*operationsOutput, error) {
+	project, err := listProject(ctx, in.Project)
+	if err != nil {
+		return nil, err
+	}
+	after, err := operationPlace(in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	filter := postgres.OperationFilter{
+		Project: project, State: fleet.OperationState(in.State), Site: fleet.SiteName(in.Site), Instance: fleet.InstanceName(in.Instance),
+	}
+	rows, err := s.store.ListOperations(ctx, filter, after, in.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	cut := page(rows, in.Limit, func(o postgres.Operation) string {
+		return o.CreatedAt.UTC().Format(time.RFC3339Nano) + " " + string(o.ID)
+	})
+	out := &operationsOutput{Body: List[Operation]{Items: make([]Operation, len(cut.Items)), Next: cut.Next}}
+	return out, s.fillOperations(ctx, cut.Items, out.Body.Items)
+}
+
+func operationPlace(cursor string) (postgres.Place, error) {
+	place, err := placeOf(cursor)
+	if err != nil || place == "" {
+		return postgres.Place{}, err
+	}
+	at, id, _ := strings.Cut(place, " ")
+	t, err := time.Parse(time.RFC3339Nano, at)
+	if err != nil || !fleet.ValidID(id) {
+		return postgres.Place{}, badCursor()
+	}
+	return postgres.Place{At: t, ID: id}, nil
+}
+
+// fillOperations reads the progress of a page at once.
+func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, views []Operation) error {
+	var ids []string
+	for i, o := range rows {
+		views[i] = s.operationView(o)
+		if o.Delivery != "" {
+			ids = append(ids, string(o.Delivery))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	targets, err := s.store.Targets(ctx, ids...)
+	for i, o := range rows {
+		views[i].Progress = progressOf(targets[string(o.Delivery)])
+	}
+	return err
+}
+
+func (s *server) cancelOperation(ctx context.Context, in *cancelInput) (*acceptedOutput, error) {
+	op, err := s.operation(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := &acceptedOutput{Status: http.StatusOK, Body: Accepted{DryRun: in.DryRun}}
+	if in.DryRun && op.State.Ended() {
+		return nil, fleet.Errorf(fleet.IllegalState, "operation %s has ended", in.ID)
+	}
+	if !in.DryRun {
+		if op, err = s.store.CancelOperation(ctx, op.ID); err != nil {
+			return nil, err
+		}
+		s.wake(ctx, op.Subject)
+		out.Status, out.Location = http.StatusAccepted, "/api/v1/operations/"+in.ID
+	}
+	view := s.operationView(op)
+	out.Body.Operation = &view
+	return out, nil
+}
+
+// fullOperation is an operation with its progress and the workflow run to open (X8).
+func (s *server) fullOperation(ctx context.Context, op postgres.Operation) (Operation, error) {
+	views := make([]Operation, 1)
+	if err := s.fillOperations(ctx, []postgres.Operation{op}, views); err != nil || op.Delivery == "" {
+		return views[0], err
+	}
+	workflow, run, err := s.store.DeliveryWorkflow(ctx, op.Delivery)
+	if ref := s.links.workflow(workflow, run); ref != nil {
+		views[0].Workflow = ref
+	}
+	return views[0], err
+}
+
+func (s *server) operationView(o postgres.Operation) Operation {
+	return Operation{
+		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Revision: o.Revision,
+		State: o.State, Reason: o.Reason, Message: o.Message, RequestedBy: o.RequestedBy, CreatedAt: o.CreatedAt,
+		EndedAt: o.EndedAt, Deadline: o.Deadline, Delivery: string(o.Delivery), Workflow: s.links.workflow(o.Subject, o.EntityRun),
+	}
+}
+
+// links make the addresses of workflow runs in Temporal Web.
+type links struct{ web, namespace string }
+
+// workflow is nil while no run is known.
+func (l links) workflow(id, run string) *WorkflowRef {
+	if id == "" || run == "" {
+		return nil
+	}
+	ref := &WorkflowRef{ID: id, RunID: run}
+	if l.web != "" {
+		ref.URL = strings.TrimRight(l.web, "/") + "/namespaces/" + url.PathEscape(l.namespace) + "/workflows/" +
+			url.PathEscape(id) + "/" + url.PathEscape(run) + "/history"
+	}
+	return ref
+}

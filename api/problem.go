@@ -1,0 +1,139 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// problemPrefix is what every problem type starts with; the kind follows.
+const problemPrefix = "holdfast:problems/"
+
+// problemStatus is the one place where kinds become HTTP statuses.
+var problemStatus = map[fleet.Kind]int{
+	fleet.Invalid:         http.StatusBadRequest,
+	fleet.Unauthenticated: http.StatusUnauthorized,
+	fleet.Denied:          http.StatusForbidden,
+	fleet.NotFound:        http.StatusNotFound,
+	fleet.Conflict:        http.StatusConflict,
+	fleet.IllegalState:    http.StatusUnprocessableEntity,
+	fleet.Precondition:    http.StatusPreconditionFailed,
+	fleet.TooLarge:        http.StatusRequestEntityTooLarge,
+	fleet.RateLimited:     http.StatusTooManyRequests,
+	fleet.Stale:           http.StatusNotFound,
+	fleet.HashMismatch:    http.StatusUnprocessableEntity,
+	fleet.ApplyFailed:     http.StatusUnprocessableEntity,
+	fleet.Communication:   http.StatusBadGateway,
+	fleet.Unavailable:     http.StatusServiceUnavailable,
+	fleet.Internal:        http.StatusInternalServerError,
+}
+
+// Error makes a problem an error, as huma wants it.
+func (p *Problem) Error() string { return p.Detail }
+
+// GetStatus tells huma the status of the answer.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType tells huma the media type of the answer.
+func (p *Problem) ContentType(string) string { return "application/problem+json" }
+
+// GetHeaders tells huma which headers go with the answer.
+func (p *Problem) GetHeaders() http.Header {
+	h := http.Header{}
+	switch p.Status {
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", "Bearer")
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		h.Set("Retry-After", "1")
+	}
+	return h
+}
+
+// problemFor is what a caller may know of an error. Internal details stay here.
+func problemFor(err error) *Problem {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p
+	}
+	kind := fleet.KindOf(err)
+	p = newProblem(kind, "the region failed to do this")
+	var e *fleet.Error
+	if errors.As(err, &e) && kind != fleet.Internal {
+		p.Detail, p.Field, p.Hint = e.Message, e.Field, e.Hint
+	}
+	if kind == fleet.Internal {
+		p.Hint = "the server's log says why"
+	}
+	return p
+}
+
+func newProblem(kind fleet.Kind, detail string) *Problem {
+	status, known := problemStatus[kind]
+	if !known {
+		kind, status = fleet.Internal, http.StatusInternalServerError
+	}
+	return &Problem{
+		Type: problemPrefix + string(kind), Title: strings.ReplaceAll(string(kind), "_", " "), Status: status, Detail: detail,
+	}
+}
+
+// writeProblem answers a request outside of huma.
+func writeProblem(w http.ResponseWriter, p *Problem) {
+	for name, values := range p.GetHeaders() {
+		w.Header()[name] = values
+	}
+	w.Header().Del("Content-Length")
+	w.Header().Set("Content-Type", p.ContentType(""))
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // the client is gone when this fails
+}
+
+// refuse answers with the problem of an error, and logs what the caller is not told.
+func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	writeProblem(w, s.problem(r, err))
+}
+
+func (s *server) problem(r *http.Request, err error) *Problem {
+	p := problemFor(err)
+	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
+		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
+	}
+	return p
+}
+
+// init gives huma's own refusals the same form as ours; huma has one setting per process.
+func init() {
+	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
+		return humaProblem(status, message, errs)
+	}
+}
+
+// humaProblem names the first thing that is wrong with a request; what was sent stays out,
+// because it may be a secret.
+func humaProblem(status int, message string, errs []error) *Problem {
+	kind := fleet.Internal
+	switch {
+	case status == http.StatusUnprocessableEntity: // huma's word for a parameter that is wrong
+		kind = fleet.Invalid
+	case status < http.StatusInternalServerError:
+		kind = clientKindOf(status)
+	}
+	p := newProblem(kind, message)
+	if kind == fleet.Internal {
+		p.Detail = "the region failed to do this"
+		return p
+	}
+	var detail *huma.ErrorDetail
+	if len(errs) > 0 && errors.As(errs[0], &detail) {
+		p.Detail = detail.Message
+		if _, field, found := strings.Cut(detail.Location, "."); found {
+			p.Field = field
+		}
+	}
+	return p
+}

@@ -1,0 +1,48 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// ProjectPut declares a project, a name for now.
+type ProjectPut struct {
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+type putProjectInput struct {
+	NameParam
+	MutationParams
+}
+
+func (s *server) mountProjects() {
+	op := endpoint(http.MethodPut, "/api/v1/projects/{name}", "put-project", "Declare a project")
+	register(s, forAdmins, op, s.putProject)
+	takes[ProjectPut](s, op)
+}
+
+func (s *server) putProject(ctx context.Context, in *putProjectInput) (*acceptedOutput, error) {
+	if err := fleet.ValidateName("name", in.Name); err != nil {
+		return nil, err
+	}
+	var put ProjectPut
+	raw, err := s.readOptional(ctx, &put)
+	if err != nil {
+		return nil, err
+	}
+	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
+		return nil, err
+	}
+	w, err := s.write(ctx, fleet.ObjectKey{Kind: fleet.KindProject, Name: in.Name}, in.MutationParams, raw)
+	if err != nil {
+		return nil, err
+	}
+	w.Project, w.Labels = fleet.ProjectName(in.Name), put.Labels
+	written, err := s.store.PutProject(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	return declared(written, in.MutationParams), nil
+}

@@ -1,0 +1,69 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// observe counts and logs each request, without tokens, bodies or query values, and turns a
+// panic into an answer.
+func (s *server) observe(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := s.now()
+		out := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		defer func() {
+			failure := recover()
+			if failure != nil {
+				s.recovered(out, r, failure)
+			}
+			took := s.now().Sub(began)
+			route := routeOf(r)
+			status := max(out.Status(), http.StatusOK) // 0 when nothing was written
+			s.metrics.requests.WithLabelValues(route, r.Method, strconv.Itoa(status)).Inc()
+			s.metrics.duration.WithLabelValues(route, r.Method).Observe(took.Seconds())
+			s.log.Info("request", "method", r.Method, "route", route, "path", r.URL.Path, "status", status,
+				"bytes", out.BytesWritten(), "took", took)
+			if failure != nil && out.BytesWritten() > 0 && !isProblem(out) {
+				abort()
+			}
+		}()
+		next.ServeHTTP(out, r)
+	})
+}
+
+// recovered answers a panic where the answer has not begun.
+func (s *server) recovered(w middleware.WrapResponseWriter, r *http.Request, failure any) {
+	if err, ok := failure.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		return
+	}
+	s.log.Error("request panicked", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(failure), "stack", string(debug.Stack()))
+	if w.Status() == 0 {
+		writeProblem(w, problemFor(fleet.Errorf(fleet.Internal, "panic")))
+	}
+}
+
+func isProblem(w http.ResponseWriter) bool {
+	return w.Header().Get("Content-Type") == "application/problem+json"
+}
+
+// abort closes the connection in the middle of an answer, so that nobody takes the part
+// that was sent for the whole.
+func abort() {
+	panic(http.ErrAbortHandler) //nolint:forbidigo // the one way that net/http offers
+}
+
+// routeOf is the pattern that served a request, or one word for all that nothing served.
+func routeOf(r *http.Request) string {
+	if c := chi.RouteContext(r.Context()); c != nil && c.RoutePattern() != "" {
+		return c.RoutePattern()
+	}
+	return "none"
+}

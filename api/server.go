@@ -1,0 +1,197 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/go-chi/chi/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Waker wakes an entity after a commit; it may be called often and for nothing.
+type Waker interface {
+	Wake(ctx context.Context, subject string) error
+}
+
+// Deps is what the HTTP API works with.
+type Deps struct {
+	Store Store
+	Waker Waker
+	// NodeStarted is called when a node has said all that it holds since its start.
+	NodeStarted func(ctx context.Context, node fleet.NodeName) error
+	// Flatten bounds the bytes of JSON that are worked on at once.
+	Flatten *compose.Budget
+	Limits  compose.Limits
+
+	Region            string
+	WebURL            string // of Temporal Web, "" when there is none to link to
+	TemporalNamespace string
+
+	PendingTTL     time.Duration
+	OperationLimit time.Duration
+
+	Now func() time.Time
+	Log *slog.Logger
+	// OperationEnds gives a channel that is closed when the operation may have ended. It is
+	// optional: without it a wait looks once a second.
+	OperationEnds func(ctx context.Context, id fleet.OperationID) <-chan struct{}
+	// Ready says whether the server can serve; nil is always.
+	Ready func(ctx context.Context) error
+	// Metrics is where the API's metrics go and what /metrics shows; nil makes one.
+	Metrics *prometheus.Registry
+}
+
+const (
+	// stallLimit is how long one read or write of a body may take before the peer is cut.
+	stallLimit = 30 * time.Second
+	// readingShare is how many largest bodies may be read at once.
+	readingShare = 4
+	// envelopeRoom is what a request may have around its config.
+	envelopeRoom = 1 << 20
+)
+
+// server is the API at work.
+type server struct {
+	store       Store
+	waker       Waker
+	nodeStarted func(ctx context.Context, node fleet.NodeName) error
+	flatten     *compose.Budget
+	reading     *compose.Budget
+	limits      compose.Limits
+	links       links
+	pendingTTL  time.Duration
+	limit       time.Duration
+	now         func() time.Time
+	log         *slog.Logger
+	ends        func(ctx context.Context, id fleet.OperationID) <-chan struct{}
+	ready       func(ctx context.Context) error
+	metrics     *metrics
+	tokens      *tokenCache
+	stall       time.Duration
+	idlePoll    time.Duration // of an event stream
+	keepAlive   time.Duration
+
+	router chi.Router
+	api    huma.API
+}
+
+// New builds the handler of the whole API.
+func New(d Deps) (*Handler, error) {
+	s, err := newServer(d)
+	if err != nil {
+		return nil, err
+	}
+	routes, err := s.routes(d.Region)
+	return &Handler{Handler: routes, s: s}, err
+}
+
+func newServer(d Deps) (*server, error) {
+	if d.Store == nil || d.Waker == nil || d.NodeStarted == nil || d.Flatten == nil || d.Now == nil || d.Log == nil {
+		return nil, fleet.Errorf(fleet.Internal, "the API needs Store, Waker, NodeStarted, Flatten, Now and Log")
+	}
+	if d.PendingTTL <= 0 || d.OperationLimit <= 0 {
+		return nil, fleet.Errorf(fleet.Invalid, "the pending TTL and the operation limit must be positive")
+	}
+	if d.Limits.MaxBytes <= 0 {
+		d.Limits = compose.DefaultLimits()
+	}
+	if d.OperationEnds == nil {
+		d.OperationEnds = func(context.Context, fleet.OperationID) <-chan struct{} { return nil }
+	}
+	if d.Ready == nil {
+		d.Ready = func(context.Context) error { return nil }
+	}
+	if d.Metrics == nil {
+		d.Metrics = prometheus.NewRegistry()
+	}
+	m, err := newMetrics(d.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	return &server{
+		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, flatten: d.Flatten, limits: d.Limits,
+		reading: compose.NewBudget(readingShare * (d.Limits.MaxBytes + envelopeRoom)),
+		links:   links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit,
+		now: d.Now, log: d.Log, ends: d.OperationEnds, ready: d.Ready, metrics: m, tokens: newTokenCache(d.Store, d.Now),
+		stall: stallLimit, idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second,
+	}, nil
+}
+
+func (s *server) routes(region string) (http.Handler, error) {
+	root := chi.NewRouter()
+	root.Use(s.observe)
+	root.NotFound(func(w http.ResponseWriter, _ *http.Request) {
+		writeProblem(w, problemFor(fleet.Errorf(fleet.NotFound, "there is nothing at this path").WithHint("GET /openapi.json lists what there is")))
+	})
+	root.MethodNotAllowed(func(w http.ResponseWriter, _ *http.Request) {
+		p := newProblem(fleet.Invalid, "this path has no such method")
+		p.Status = http.StatusMethodNotAllowed
+		writeProblem(w, p)
+	})
+	root.Get("/healthz", s.healthz)
+	root.Get("/readyz", s.readyz)
+	root.Method(http.MethodGet, "/metrics", s.metrics.handler())
+
+	s.router = root.With(s.authenticate)
+	s.api = humachi.New(s.router, openAPI(region))
+	s.mountObjects()
+	s.mountInstances()
+	s.mountOperations()
+	s.mountNodes()
+	s.mountTokens()
+	s.mountArtifacts()
+	s.mountEvents()
+	s.mountMachines(root)
+
+	document, err := json.Marshal(s.api.OpenAPI())
+	if err != nil {
+		return nil, fmt.Errorf("write the OpenAPI document: %w", err)
+	}
+	root.Get("/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/openapi+json")
+		_, _ = w.Write(document) // the client is gone when this fails
+	})
+	return root, nil
+}
+
+func openAPI(region string) huma.Config {
+	return huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info: &huma.Info{
+				Title: "Holdfast", Version: "v1", Description: "The region " + region + ": what should run where, and what does.",
+			},
+			Components: &huma.Components{
+				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+				SecuritySchemes: map[string]*huma.SecurityScheme{
+					"token": {Type: "http", Scheme: "bearer", Description: "an API token; a role and perhaps a project come with it"},
+				},
+			},
+			Security: []map[string][]string{{"token": {}}},
+		},
+		Formats: map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
+		// A misspelt ?dryRun must not turn a question into a change.
+		RejectUnknownQueryParameters: true,
+	}
+}
+
+// wake tells an entity that there is something to do. The outbox row is committed, so a
+// failure costs time and nothing else.
+func (s *server) wake(ctx context.Context, subject string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeLimit)
+	defer cancel()
+	if err := s.waker.Wake(ctx, subject); err != nil {
+		s.log.Warn("wake is left to the outbox", "subject", subject, "err", err)
+	}
+}
+
+const wakeLimit = 2 * time.Second

@@ -1,0 +1,82 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+type putSiteInput struct {
+	NameParam
+	MutationParams
+	Project string `query:"project" maxLength:"63" doc:"where the body names none"`
+}
+
+func (s *server) mountSites() {
+	op := endpoint(http.MethodPut, "/api/v1/sites/{name}", "put-site", "Declare a site and its nodes")
+	register(s, forAdmins, op, s.putSite)
+	takes[SitePut](s, op)
+}
+
+func (s *server) putSite(ctx context.Context, in *putSiteInput) (*acceptedOutput, error) {
+	if err := fleet.ValidateName("name", in.Name); err != nil {
+		return nil, err
+	}
+	put := SitePut{Project: in.Project}
+	raw, err := s.readJSON(ctx, &put)
+	if err != nil {
+		return nil, err
+	}
+	spec := fleet.SiteSpec{Nodes: []fleet.SiteNode{}}
+	for _, n := range put.Nodes {
+		spec.Nodes = append(spec.Nodes, fleet.SiteNode{Name: fleet.NodeName(n.Name), Role: n.Role})
+	}
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
+		return nil, err
+	}
+	w, err := s.write(ctx, fleet.ObjectKey{Kind: fleet.KindSite, Name: in.Name}, in.MutationParams, raw)
+	if err != nil {
+		return nil, err
+	}
+	if w.Project, err = s.projectOf(ctx, put.Project); err != nil {
+		return nil, err
+	}
+	w.Labels = put.Labels
+	written, err := s.store.PutSite(ctx, w, spec)
+	if err != nil {
+		return nil, err
+	}
+	return declared(written, in.MutationParams), nil
+}
+
+// maxSiteNodes bounds the nodes that one status shows.
+const maxSiteNodes = 1000
+
+func (s *server) siteStatus(ctx context.Context, o fleet.Object) (any, error) {
+	site := fleet.SiteName(o.Name)
+	lease, err := s.lease(ctx, site)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := s.store.ListNodes(ctx, site, "", "", maxSiteNodes)
+	if err != nil {
+		return nil, err
+	}
+	status := SiteStatus{Holder: string(lease.Holder), Epoch: lease.Epoch, Nodes: []Node{}}
+	for _, n := range nodes {
+		status.Nodes = append(status.Nodes, nodeView(n, lease.Holder))
+	}
+	return status, nil
+}
+
+// lease says who may be active at a site. It is read as part of the view of an instance;
+// no instance has the empty name.
+func (s *server) lease(ctx context.Context, site fleet.SiteName) (postgres.Lease, error) {
+	v, err := s.store.ViewInstance(ctx, fleet.InstanceKey(site, ""))
+	return v.Lease, err
+}

@@ -1,0 +1,95 @@
+package api
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	// Only the plain data types that stores give and take; no handler sees the adapter.
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// Store is all that the handlers need of the region's truth. Errors are *fleet.Error.
+type Store interface {
+	objectStore
+	instanceStore
+	operationStore
+	bodyStore
+	fetchStore
+	nodeStore
+	tokenStore
+	eventStore
+}
+
+type objectStore interface {
+	GetObject(ctx context.Context, k fleet.ObjectKey) (fleet.Object, error)
+	ListObjects(ctx context.Context, kind fleet.ObjectKind, scope string, project fleet.ProjectName, after string, limit int32) ([]fleet.Object, error)
+	PutProject(ctx context.Context, w postgres.Write) (postgres.Written, error)
+	PutSite(ctx context.Context, w postgres.Write, spec fleet.SiteSpec) (postgres.Written, error)
+	PutTemplate(ctx context.Context, w postgres.Write, spec fleet.TemplateSpec) (postgres.Written, error)
+	// TemplateSpec reads one generation, 0 for the current one, and says which it is.
+	TemplateSpec(ctx context.Context, name fleet.TemplateName, generation int64) (fleet.TemplateSpec, int64, error)
+	DeleteDeclared(ctx context.Context, w postgres.Write) (postgres.Written, error)
+}
+
+type instanceStore interface {
+	PutInstance(ctx context.Context, c postgres.InstanceChange) (postgres.Started, error)
+	TurnInstance(ctx context.Context, t postgres.InstanceTurn) (postgres.Started, error)
+	ViewInstance(ctx context.Context, k fleet.ObjectKey) (postgres.InstanceView, error)
+	Deployed(ctx context.Context, k fleet.ObjectKey) (snap, want fleet.Revision, err error)
+	ListDeliveries(ctx context.Context, k fleet.ObjectKey, before int64, limit int32) ([]postgres.Delivery, error)
+	ReadLogs(ctx context.Context, site fleet.SiteName, name fleet.InstanceName, node fleet.NodeName, from int64) ([]postgres.LogChunk, error)
+}
+
+type operationStore interface {
+	GetOperation(ctx context.Context, id fleet.OperationID) (postgres.Operation, error)
+	ListOperations(ctx context.Context, f postgres.OperationFilter, after postgres.Place, limit int32) ([]postgres.Operation, error)
+	CancelOperation(ctx context.Context, id fleet.OperationID) (postgres.Operation, error)
+	Targets(ctx context.Context, ids ...string) (map[string][]postgres.Target, error)
+	DeliveryWorkflow(ctx context.Context, id fleet.DeliveryID) (workflow, run string, err error)
+}
+
+type bodyStore interface {
+	PutBody(ctx context.Context, project fleet.ProjectName, body []byte) (fleet.Hash, error)
+	// BodySize is not_found unless the project uploaded these bytes.
+	BodySize(ctx context.Context, project fleet.ProjectName, h fleet.Hash) (int64, error)
+	OpenBody(ctx context.Context, h fleet.Hash) (*postgres.Body, error)
+	StartUpload(ctx context.Context, project fleet.ProjectName) (postgres.Upload, error)
+	GetUpload(ctx context.Context, id string) (postgres.Upload, error)
+	AppendUpload(ctx context.Context, id string, offset int64, r io.Reader, last bool) (int64, error)
+	FinishUpload(ctx context.Context, id string, want fleet.Hash) (fleet.Content, error)
+}
+
+type fetchStore interface {
+	// Fetchable is not_found for an id that is dead, whatever the token.
+	Fetchable(ctx context.Context, id string) (postgres.FetchContent, error)
+}
+
+type nodeStore interface {
+	ListNodes(ctx context.Context, site fleet.SiteName, name fleet.NodeName, after string, limit int32) ([]postgres.Node, error)
+	Enrol(ctx context.Context, e postgres.Enrolment) (postgres.Welcome, error)
+	HeldBy(ctx context.Context, r postgres.NodeReport) (postgres.Welcome, error)
+	NodeReady(ctx context.Context, node fleet.NodeName, startID string) (wake []string, err error)
+	Progress(ctx context.Context, node fleet.NodeName, id string, fetched, total int64, ttl time.Duration) error
+	AppendLog(ctx context.Context, node postgres.Node, name fleet.InstanceName, offset int64, data []byte) error
+}
+
+type tokenStore interface {
+	AddAPIToken(ctx context.Context, t postgres.APIToken) (postgres.APIToken, error)
+	APITokenByHash(ctx context.Context, hash []byte) (postgres.APIToken, error)
+	ListAPITokens(ctx context.Context, limit int32) ([]postgres.APIToken, error)
+	RevokeAPIToken(ctx context.Context, id string) error
+	AddJoinToken(ctx context.Context, t postgres.JoinToken, life time.Duration) (postgres.JoinToken, error)
+	ListJoinTokens(ctx context.Context, limit int32) ([]postgres.JoinToken, error)
+	DeleteJoinToken(ctx context.Context, id string) error
+}
+
+type eventStore interface {
+	ListEvents(ctx context.Context, before postgres.Cursor, limit int32) ([]postgres.Event, error)
+	ReadFeed(ctx context.Context, after postgres.Cursor, limit int32) ([]postgres.Event, error)
+	FeedEnd(ctx context.Context) (postgres.Cursor, error)
+}
+
+var _ Store = (*postgres.Store)(nil)
+

@@ -1,0 +1,99 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+type putTemplateInput struct {
+	NameParam
+	MutationParams
+	Project string `query:"project" maxLength:"63" doc:"where the body names none"`
+}
+
+func (s *server) mountTemplates() {
+	op := endpoint(http.MethodPut, "/api/v1/templates/{name}", "put-template", "Declare a template; no instance changes by it")
+	register(s, forOperators, op, s.putTemplate)
+	takes[TemplatePut](s, op)
+}
+
+func (s *server) putTemplate(ctx context.Context, in *putTemplateInput) (out *acceptedOutput, err error) {
+	if err := fleet.ValidateName("name", in.Name); err != nil {
+		return nil, err
+	}
+	err = s.withBody(ctx, s.limits.MaxBytes+envelopeRoom, func(raw []byte) error {
+		out, err = s.templateFrom(ctx, in, raw)
+		return err
+	})
+	return out, err
+}
+
+func (s *server) templateFrom(ctx context.Context, in *putTemplateInput, raw []byte) (*acceptedOutput, error) {
+	put := TemplatePut{Project: in.Project}
+	var base []byte
+	if err := envelope(raw, map[string]*[]byte{"base": &base}, &put); err != nil {
+		return nil, err
+	}
+	if base == nil {
+		return nil, fleet.Errorf(fleet.Invalid, "a template needs a base document").At("/base")
+	}
+	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
+		return nil, err
+	}
+	spec, err := s.compositions(ctx, in.Name, put.Compositions)
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.write(ctx, fleet.ObjectKey{Kind: fleet.KindTemplate, Name: in.Name}, in.MutationParams, raw)
+	if err != nil {
+		return nil, err
+	}
+	if w.Project, err = s.projectOf(ctx, put.Project); err != nil {
+		return nil, err
+	}
+	w.Labels = put.Labels
+	if spec.Base, err = s.canonical(ctx, w.Project, compose.Layer{Name: "/base", JSON: base}); err != nil {
+		return nil, err
+	}
+	written, err := s.store.PutTemplate(ctx, w, spec)
+	if err != nil {
+		return nil, err
+	}
+	return declared(written, in.MutationParams), nil
+}
+
+// compositions checks what a template refers to before anything is stored; the store pins
+// the generations.
+func (s *server) compositions(ctx context.Context, self string, names []string) (fleet.TemplateSpec, error) {
+	var spec fleet.TemplateSpec
+	for _, name := range names {
+		spec.Compositions = append(spec.Compositions, fleet.TemplatePin{Name: fleet.TemplateName(name)})
+	}
+	if err := spec.Validate(fleet.TemplateName(self)); err != nil {
+		return spec, err
+	}
+	for i, name := range names {
+		if err := s.usable(ctx, fleet.TemplateName(name), "/compositions/"+strconv.Itoa(i)); err != nil {
+			return spec, err
+		}
+	}
+	return spec, nil
+}
+
+// usable refuses a template that is missing, or of a project that the caller's objects may
+// not refer to.
+func (s *server) usable(ctx context.Context, name fleet.TemplateName, field string) error {
+	if err := fleet.ValidateName(field, string(name)); err != nil {
+		return err
+	}
+	o, err := s.store.GetObject(ctx, fleet.ObjectKey{Kind: fleet.KindTemplate, Name: string(name)})
+	if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).uses(o.Project) {
+		return fleet.Errorf(fleet.NotFound, "there is no template %s", name).At(field).
+			WithHint("declare it first: PUT /api/v1/templates/" + string(name))
+	}
+	return err
+}

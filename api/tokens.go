@@ -1,0 +1,185 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+const (
+	tokenBytes   = 32
+	defaultJoin  = int64(3600)
+	maxJoin      = int64(30 * 24 * 3600)
+	maxTokenLife = int64(10 * 365 * 24 * 3600)
+	maxNote      = 200
+)
+
+type createInput struct{ MutationParams }
+
+type tokenOutput struct {
+	CacheControl string `header:"Cache-Control"`
+	Body         Token
+}
+
+type tokensOutput struct{ Body List[Token] }
+
+type revokeInput struct {
+	ID string `path:"id"`
+	MutationParams
+}
+
+func (s *server) mountTokens() {
+	create := endpoint(http.MethodPost, "/api/v1/tokens", "create-token", "Make an API token; only this answer shows it")
+	create.DefaultStatus = http.StatusCreated
+	register(s, forAdmins, create, s.createToken)
+	takes[TokenRequest](s, create)
+	register(s, forAdmins, endpoint(http.MethodGet, "/api/v1/tokens", "list-tokens", "List API tokens, newest first"), s.listTokens)
+	register(s, forAdmins, endpoint(http.MethodDelete, "/api/v1/tokens/{id}", "revoke-token", "End an API token"), s.revokeToken)
+
+	join := endpoint(http.MethodPost, "/api/v1/join-tokens", "create-join-token", "Make a token that enrols one node once")
+	join.DefaultStatus = http.StatusCreated
+	register(s, forAdmins, join, s.createJoinToken)
+	takes[JoinTokenRequest](s, join)
+	register(s, forAdmins, endpoint(http.MethodGet, "/api/v1/join-tokens", "list-join-tokens", "List join tokens, newest first"), s.listJoinTokens)
+	register(s, forAdmins, endpoint(http.MethodDelete, "/api/v1/join-tokens/{id}", "revoke-join-token", "Take a join token back"), s.revokeJoinToken)
+}
+
+func (s *server) createToken(ctx context.Context, in *createInput) (*tokenOutput, error) {
+	var req TokenRequest
+	if _, err := s.readJSON(ctx, &req); err != nil {
+		return nil, err
+	}
+	row := postgres.APIToken{Role: req.Role, Note: req.Note, CreatedBy: callOf(ctx).actor, CreatedAt: s.now()}
+	switch {
+	case roleNames[req.Role] == roleNone:
+		return nil, fleet.Errorf(fleet.Invalid, "this is no role").At("/role").WithHint("allowed are admin, operator and viewer")
+	case req.Seconds < 0 || req.Seconds > maxTokenLife:
+		return nil, fleet.Errorf(fleet.Invalid, "allowed are 0 to %d seconds", maxTokenLife).At("/seconds")
+	case len(req.Note) > maxNote:
+		return nil, fleet.Errorf(fleet.Invalid, "a note of %d bytes, allowed are %d", len(req.Note), maxNote).At("/note")
+	}
+	if req.Project != "" {
+		project, err := s.projectOf(ctx, req.Project)
+		if err != nil {
+			return nil, err
+		}
+		row.Project = project
+	}
+	if req.Seconds > 0 {
+		at := s.now().Add(time.Duration(req.Seconds) * time.Second)
+		row.ExpiresAt = &at
+	}
+	token, hash, err := identity.NewToken(tokenBytes)
+	if err != nil {
+		return nil, err
+	}
+	row.Hash = hash[:]
+	if !in.DryRun {
+		if row, err = s.store.AddAPIToken(ctx, row); err != nil {
+			return nil, err
+		}
+	}
+	return tokenAnswer(tokenView(row), token, in.DryRun), nil
+}
+
+// tokenAnswer shows a token, this once.
+func tokenAnswer(view Token, token string, dryRun bool) *tokenOutput { //nolint:revive // a dry run made no token to show
+	if !dryRun {
+		view.Token = token
+	}
+	return &tokenOutput{CacheControl: "no-store", Body: view}
+}
+
+func tokenView(t postgres.APIToken) Token {
+	return Token{
+		ID: t.ID, Role: t.Role, Project: string(t.Project), Note: t.Note, CreatedBy: t.CreatedBy, CreatedAt: t.CreatedAt,
+		ExpiresAt: t.ExpiresAt, RevokedAt: t.RevokedAt,
+	}
+}
+
+func (s *server) listTokens(ctx context.Context, in *listInput) (*tokensOutput, error) {
+	rows, err := s.store.ListAPITokens(ctx, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &tokensOutput{Body: List[Token]{Items: []Token{}}}
+	for _, t := range rows {
+		if in.Project == "" || in.Project == string(t.Project) {
+			out.Body.Items = append(out.Body.Items, tokenView(t))
+		}
+	}
+	return out, nil
+}
+
+func (s *server) revokeToken(ctx context.Context, in *revokeInput) (*struct{}, error) {
+	if in.DryRun {
+		return nil, nil
+	}
+	defer s.tokens.forget()
+	return nil, s.store.RevokeAPIToken(ctx, in.ID)
+}
+
+func (s *server) createJoinToken(ctx context.Context, in *createInput) (*tokenOutput, error) {
+	var req JoinTokenRequest
+	if _, err := s.readJSON(ctx, &req); err != nil {
+		return nil, err
+	}
+	if err := fleet.ValidateName("/site", req.Site); err != nil {
+		return nil, err
+	}
+	if err := fleet.ValidateName("/node", req.Node); err != nil {
+		return nil, err
+	}
+	if req.Seconds == 0 {
+		req.Seconds = defaultJoin
+	}
+	if req.Seconds < 0 || req.Seconds > maxJoin {
+		return nil, fleet.Errorf(fleet.Invalid, "allowed are 1 to %d seconds", maxJoin).At("/seconds")
+	}
+	token, hash, err := identity.NewToken(tokenBytes)
+	if err != nil {
+		return nil, err
+	}
+	row := postgres.JoinToken{
+		Hash: hash[:], Site: fleet.SiteName(req.Site), Node: fleet.NodeName(req.Node), CreatedBy: callOf(ctx).actor, CreatedAt: s.now(),
+	}
+	if !in.DryRun {
+		if row, err = s.store.AddJoinToken(ctx, row, time.Duration(req.Seconds)*time.Second); err != nil {
+			return nil, err
+		}
+	}
+	return tokenAnswer(joinTokenView(row), token, in.DryRun), nil
+}
+
+func joinTokenView(t postgres.JoinToken) Token {
+	view := Token{
+		ID: t.ID, Site: string(t.Site), Node: string(t.Node), CreatedBy: t.CreatedBy, CreatedAt: t.CreatedAt, UsedAt: t.UsedAt,
+	}
+	if !t.ExpiresAt.IsZero() {
+		view.ExpiresAt = &t.ExpiresAt
+	}
+	return view
+}
+
+func (s *server) listJoinTokens(ctx context.Context, in *listInput) (*tokensOutput, error) {
+	rows, err := s.store.ListJoinTokens(ctx, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &tokensOutput{Body: List[Token]{Items: []Token{}}}
+	for _, t := range rows {
+		out.Body.Items = append(out.Body.Items, joinTokenView(t))
+	}
+	return out, nil
+}
+
+func (s *server) revokeJoinToken(ctx context.Context, in *revokeInput) (*struct{}, error) {
+	if in.DryRun {
+		return nil, nil
+	}
+	return nil, s.store.DeleteJoinToken(ctx, in.ID)
+}

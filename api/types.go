@@ -1,0 +1,284 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Object is how every declared object reads. Spec holds bodies by hash, never inline.
+type Object struct {
+	Kind            string            `json:"kind"`
+	Name            string            `json:"name"`
+	Site            string            `json:"site,omitempty"`
+	Project         string            `json:"project"`
+	Labels          map[string]string `json:"labels,omitempty"`
+	UID             string            `json:"uid"`
+	Generation      int64             `json:"generation"`
+	ResourceVersion string            `json:"resourceVersion"`
+	Syncing         json.RawMessage   `json:"syncing"`
+	CreatedBy       string            `json:"createdBy"`
+	CreatedAt       time.Time         `json:"createdAt"`
+	UpdatedAt       time.Time         `json:"updatedAt"`
+	DeletingSince   *time.Time        `json:"deletingSince,omitempty"`
+	Spec            json.RawMessage   `json:"spec"`
+	Status          json.RawMessage   `json:"status,omitempty"`
+}
+
+// List is the shape of every list; Next is "" on the last page.
+type List[T any] struct {
+	Items []T    `json:"items"`
+	Next  string `json:"next,omitempty"`
+}
+
+// SitePut declares a site: its nodes and their roles. At most one is active.
+type SitePut struct {
+	Project string            `json:"project,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	Nodes   []SiteNode        `json:"nodes"`
+}
+
+// SiteNode is one node of a site.
+type SiteNode struct {
+	Name string     `json:"name"`
+	Role fleet.Role `json:"role" enum:"active,standby,worker"`
+}
+
+// SiteStatus is the status of a site: who may be active, and by which epoch.
+type SiteStatus struct {
+	Holder string `json:"holder,omitempty"`
+	Epoch  int64  `json:"epoch"`
+	Nodes  []Node `json:"nodes"`
+}
+
+// TemplatePut declares a template: a base document, and the names of templates whose
+// documents are merged over it in order.
+type TemplatePut struct {
+	Project      string            `json:"project,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	Base         json.RawMessage   `json:"base"`
+	Compositions []string          `json:"compositions,omitempty"`
+}
+
+// InstancePut declares an instance: exactly one of Config, Template (with Overrides) and
+// Artifact. Enabled defaults to true, Durability to sync where the site has a standby.
+type InstancePut struct {
+	Project            string            `json:"project,omitempty"`
+	Labels             map[string]string `json:"labels,omitempty"`
+	Config             json.RawMessage   `json:"config,omitempty"`
+	Template           string            `json:"template,omitempty"`
+	TemplateGeneration int64             `json:"templateGeneration,omitempty"`
+	Overrides          json.RawMessage   `json:"overrides,omitempty"`
+	Artifact           fleet.Hash        `json:"artifact,omitempty"`
+	Enabled            *bool             `json:"enabled,omitempty"`
+	Durability         fleet.Durability  `json:"durability,omitempty"`
+	Run                *fleet.Run        `json:"run,omitempty"`
+	Reason             string            `json:"reason,omitempty"`
+}
+
+// Accepted answers a mutation: Object as it now is, Operation when work was started (202).
+type Accepted struct {
+	Object    *Object    `json:"object,omitempty"`
+	Operation *Operation `json:"operation,omitempty"`
+	DryRun    bool       `json:"dryRun,omitempty"`
+}
+
+// InstanceStatus is the status of an instance.
+type InstanceStatus struct {
+	Phase              string           `json:"phase"`
+	ObservedGeneration int64            `json:"observedGeneration"`
+	Revision           int64            `json:"revision"`
+	RevisionHash       fleet.Hash       `json:"revisionHash,omitempty"`
+	DesiredRevision    int64            `json:"desiredRevision"`
+	Replicated         string           `json:"replicated"`
+	Nodes              []InstanceOnNode `json:"nodes"`
+	Conditions         []Condition      `json:"conditions"`
+}
+
+// InstanceOnNode is what one node holds of an instance. Owed is the revision that it
+// should hold and has not confirmed; OwedReason says why.
+type InstanceOnNode struct {
+	Node         string     `json:"node"`
+	Role         fleet.Role `json:"role"`
+	Epoch        int64      `json:"epoch"`
+	Revision     int64      `json:"revision"`
+	RevisionHash fleet.Hash `json:"revisionHash,omitempty"`
+	Running      bool       `json:"running"`
+	Reason       string     `json:"reason,omitempty"`
+	Owed         int64      `json:"owed,omitempty"`
+	OwedReason   string     `json:"owedReason,omitempty"`
+}
+
+// Condition is one side of a status. Status is "True", "False" or "Unknown".
+type Condition struct {
+	Type    string    `json:"type"`
+	Status  string    `json:"status"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since"`
+}
+
+// Operation is the durable record of one thing asked for.
+type Operation struct {
+	ID          string               `json:"id"`
+	Kind        string               `json:"kind"`
+	Site        string               `json:"site,omitempty"`
+	Instance    string               `json:"instance,omitempty"`
+	Revision    int64                `json:"revision,omitempty"`
+	State       fleet.OperationState `json:"state"`
+	Reason      string               `json:"reason,omitempty"`
+	Message     string               `json:"message,omitempty"`
+	RequestedBy string               `json:"requestedBy"`
+	CreatedAt   time.Time            `json:"createdAt"`
+	EndedAt     *time.Time           `json:"endedAt,omitempty"`
+	Deadline    time.Time            `json:"deadline"`
+	Progress    []NodeProgress       `json:"progress,omitempty"`
+	Delivery    string               `json:"delivery,omitempty"`
+	Workflow    *WorkflowRef         `json:"workflow,omitempty"`
+}
+
+// NodeProgress is how far one node is: bytes fetched of total, and its state.
+type NodeProgress struct {
+	Node    string     `json:"node"`
+	Role    fleet.Role `json:"role"`
+	State   string     `json:"state"`
+	Fetched int64      `json:"fetched"`
+	Total   int64      `json:"total"`
+	Reason  string     `json:"reason,omitempty"`
+	Message string     `json:"message,omitempty"`
+}
+
+// WorkflowRef is the workflow run to open in Temporal Web.
+type WorkflowRef struct {
+	ID    string `json:"id"`
+	RunID string `json:"runId"`
+	URL   string `json:"url,omitempty"`
+}
+
+// Delivery is one line of an instance's delivery history: who, when, why, from which
+// revision to which, and how it ended.
+type Delivery struct {
+	ID           string         `json:"id"`
+	Attempt      int64          `json:"attempt"`
+	Revision     int64          `json:"revision"`
+	Era          int64          `json:"era"`
+	Generation   int64          `json:"generation"`
+	FromRevision int64          `json:"fromRevision"`
+	Action       fleet.Action   `json:"action"`
+	RevisionHash fleet.Hash     `json:"revisionHash,omitempty"`
+	State        string         `json:"state"`
+	Phase        string         `json:"phase"`
+	Reason       string         `json:"reason,omitempty"`
+	Message      string         `json:"message,omitempty"`
+	SettledAs    string         `json:"settledAs,omitempty"`
+	RequestedBy  string         `json:"requestedBy"`
+	Why          string         `json:"why,omitempty"`
+	CreatedAt    time.Time      `json:"createdAt"`
+	EndedAt      *time.Time     `json:"endedAt,omitempty"`
+	Deadline     time.Time      `json:"deadline"`
+	Nodes        []NodeProgress `json:"nodes"`
+	Workflow     *WorkflowRef   `json:"workflow,omitempty"`
+}
+
+// Node is how a node reads. Ready: enrolled and answered with `started` since its start.
+type Node struct {
+	Name       string     `json:"name"`
+	Site       string     `json:"site"`
+	Role       fleet.Role `json:"role"`
+	Epoch      int64      `json:"epoch"`
+	Enrolled   bool       `json:"enrolled"`
+	Revoked    bool       `json:"revoked,omitempty"`
+	Ready      bool       `json:"ready"`
+	Instances  int64      `json:"instances"`
+	Owed       int64      `json:"owed"`
+	SeenAt     *time.Time `json:"seenAt,omitempty"`
+	StartedAt  *time.Time `json:"startedAt,omitempty"`
+	EnrolledAt *time.Time `json:"enrolledAt,omitempty"`
+}
+
+// RollbackRequest: without a revision it goes to the deployed one when the desired one is
+// not deployed, else to the deployed one before it.
+type RollbackRequest struct {
+	Revision int64  `json:"revision,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// ActionRequest goes with deploy, enable and disable.
+type ActionRequest struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// TokenRequest asks for an API token; Token is shown once, in the answer only.
+type TokenRequest struct {
+	Role    string `json:"role" enum:"admin,operator,viewer"`
+	Project string `json:"project,omitempty"`
+	Note    string `json:"note,omitempty"`
+	Seconds int64  `json:"seconds,omitempty" doc:"lifetime, 0 for no end"`
+}
+
+// JoinTokenRequest asks for a token that enrols one node of a site once.
+type JoinTokenRequest struct {
+	Site    string `json:"site"`
+	Node    string `json:"node"`
+	Seconds int64  `json:"seconds,omitempty" doc:"lifetime, 3600 by default"`
+}
+
+// Token is an API or join token. Token is set only in the answer that creates it.
+type Token struct {
+	ID        string     `json:"id"`
+	Token     string     `json:"token,omitempty"`
+	Role      string     `json:"role,omitempty"`
+	Project   string     `json:"project,omitempty"`
+	Site      string     `json:"site,omitempty"`
+	Node      string     `json:"node,omitempty"`
+	Note      string     `json:"note,omitempty"`
+	CreatedBy string     `json:"createdBy"`
+	CreatedAt time.Time  `json:"createdAt"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	UsedAt    *time.Time `json:"usedAt,omitempty"`
+	RevokedAt *time.Time `json:"revokedAt,omitempty"`
+}
+
+// Artifact names uploaded bytes. While an upload is not complete, Upload and Offset say
+// where to go on (header Upload-Offset).
+type Artifact struct {
+	SHA256 fleet.Hash `json:"sha256,omitempty"`
+	Size   int64      `json:"size"`
+	Upload string     `json:"upload,omitempty"`
+	Offset int64      `json:"offset,omitempty"`
+}
+
+// Event is one committed change. ID resumes the stream after it (Last-Event-ID).
+type Event struct {
+	ID              string          `json:"id"`
+	At              time.Time       `json:"at"`
+	Type            string          `json:"type"`
+	Kind            string          `json:"kind"`
+	Project         string          `json:"project"`
+	Site            string          `json:"site,omitempty"`
+	Name            string          `json:"name"`
+	UID             string          `json:"uid"`
+	Generation      int64           `json:"generation"`
+	ResourceVersion string          `json:"resourceVersion"`
+	Actor           string          `json:"actor"`
+	Before          json.RawMessage `json:"before,omitempty"`
+	After           json.RawMessage `json:"after,omitempty"`
+}
+
+// LogChunk is output of an instance on one node.
+type LogChunk struct {
+	Node   string `json:"node"`
+	Offset int64  `json:"offset"`
+	Data   string `json:"data"`
+}
+
+// Problem is application/problem+json (RFC 9457). Type ends with the kind.
+type Problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Field  string `json:"field,omitempty"`
+	Hint   string `json:"hint,omitempty"`
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// mutationFlags go with every command that changes something.
+type mutationFlags struct {
+	ifMatch, key, reason string
+	dryRun, wait         bool
+}
+
+func (f *mutationFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.ifMatch, "if-match", "", "only if the object still has this ETag or resource version")
+	cmd.Flags().StringVar(&f.key, "idempotency-key", "", "key under which a repeat is the same change (default random)")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would happen and change nothing")
+}
+
+func (f *mutationFlags) addWait(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait for the end of the operation")
+}
+
+func (f *mutationFlags) addReason(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why, kept in the delivery history")
+}
+
+func (f *mutationFlags) mutation() api.Mutation {
+	return api.Mutation{IfMatch: api.Quoted(f.ifMatch), IdempotencyKey: f.key, DryRun: f.dryRun}
+}
+
+// target is one object to change, and how.
+type target struct {
+	key fleet.ObjectKey
+	at  string // where it was declared, "" on the command line
+	do  func(context.Context, *api.Client) (api.Accepted, error)
+}
+
+// outcome is what became of one target, in the shape that json and yaml print.
+type outcome struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	Site string `json:"site,omitempty"`
+	api.Accepted
+	Problem *api.Problem `json:"problem,omitempty"`
+}
+
+// changer carries out changes one after the other, then waits for what they started.
+type changer struct {
+	*cli
+	client   *api.Client
+	verb     string // as its line reads: applied, deploy accepted
+	flags    *mutationFlags
+	outcomes []outcome
+	errs     []error
+}
+
+// change is the body of every command that changes objects.
+func (c *cli) change(ctx context.Context, verb string, f *mutationFlags, targets []target) error {
+	if len(targets) > 1 && (f.ifMatch != "" || f.key != "") {
+		return &usageError{errors.New("--if-match and --idempotency-key are for a single object")}
+	}
+	client, err := c.connect()
+	if err != nil {
+		return err
+	}
+	ch := &changer{cli: c, client: client, verb: verb, flags: f}
+	for i, t := range targets {
+		if err := ch.start(ctx, t); hopeless(ctx, err) && i < len(targets)-1 {
+			ch.errs = append(ch.errs, fleet.Errorf(fleet.KindOf(err), "not tried: the %d after %s", len(targets)-1-i, t.key))
+			break
+		}
+	}
+	if f.wait {
+		ch.finish(ctx)
+	}
+	return ch.report()
+}
+
+// start makes one change. In a table its line appears at once, not after the last one.
+func (ch *changer) start(ctx context.Context, t target) error {
+	accepted, err := t.do(ctx, ch.client)
+	o := outcome{Kind: string(t.key.Kind), Name: t.key.Name, Site: t.key.Scope, Accepted: accepted}
+	if err != nil {
+		err = locate(err, t)
+		p := problemOf(err).Problem
+		o.Problem = &p
+		ch.errs = append(ch.errs, err)
+	}
+	ch.outcomes = append(ch.outcomes, o)
+	switch {
+	case ch.cli.flags.output != formatTable:
+	case err != nil:
+		fmt.Fprintf(ch.stdout, "%s refused: %s\n", t.key, clean(problemOf(err).kind()))
+	default:
+		fmt.Fprintf(ch.stdout, "%s %s%s\n", t.key, ch.verb, acceptedText(accepted))
+	}
+	return err
+}
+
+// acceptedText says what a change led to.
+func acceptedText(a api.Accepted) string {
+	text := ""
+	if a.Object != nil {
+		text += fmt.Sprintf(", generation %d", a.Object.Generation)
+	}
+	switch {
+	case a.DryRun && a.Operation != nil:
+		text += ", would " + clean(a.Operation.Kind) + " (dry run, nothing was changed)"
+	case a.DryRun:
+		text += " (dry run, nothing was changed)"
+	case a.Operation != nil:
+		text += ", operation " + clean(a.Operation.ID)
+	case a.Object != nil && a.Object.Kind == string(fleet.KindInstance):
+		text += ", nothing to deliver"
+	}
+	return text
+}
+
+// finish waits for each operation; they run at the same time, whatever is looked at first.
+func (ch *changer) finish(ctx context.Context) {
+	for i := range ch.outcomes {
+		o := &ch.outcomes[i]
+		if o.Operation == nil || o.DryRun {
+			continue
+		}
+		end, err := ch.await(ctx, ch.client, *o.Operation)
+		o.Operation = &end
+		if err != nil {
+			ch.errs = append(ch.errs, err)
+		}
+	}
+}
+
+func (ch *changer) report() error {
+	v := view{single: len(ch.outcomes) == 1}
+	for _, o := range ch.outcomes {
+		key := fleet.ObjectKey{Kind: fleet.ObjectKind(o.Kind), Scope: o.Site, Name: o.Name}
+		if ch.cli.flags.output == formatName && o.Problem != nil {
+			continue // a name on stdout says that it was done
+		}
+		v.items = append(v.items, item{name: key.String(), value: o})
+	}
+	if ch.cli.flags.output != formatTable {
+		if err := ch.print(v); err != nil {
+			return err
+		}
+	}
+	return ch.reportAll(ch.errs)
+}
+
+// hopeless says that going on with the next object would fail in the same way.
+func hopeless(ctx context.Context, err error) bool {
+	if err == nil {
+		return false
+	}
+	code := exitCodeOf(err)
+	return ctx.Err() != nil || code == exitUnreachable || fleet.KindOf(err) == fleet.Unauthenticated
+}
+
+// locate adds to an error of the region which object, and which manifest, it speaks of.
+func locate(err error, t target) error {
+	var e *fleet.Error
+	if !errors.As(err, &e) {
+		return fmt.Errorf("%s: %w", t.key, err)
+	}
+	named := *e
+	named.Message = t.key.String() + ": " + e.Message
+	if t.at != "" {
+		named.Message = t.at + ": " + named.Message
+	}
+	return &named
+}

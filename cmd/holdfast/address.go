@@ -1,0 +1,37 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// instanceKey reads SITE/NAME, or NAME when --site says where.
+func instanceKey(arg, site string) (fleet.ObjectKey, error) {
+	scope, name, qualified := strings.Cut(arg, "/")
+	if !qualified {
+		scope, name = site, arg
+	}
+	switch {
+	case scope == "":
+		return fleet.ObjectKey{}, &usageError{fmt.Errorf("%q does not say of which site: write SITE/NAME", arg)}
+	case qualified && site != "" && site != scope:
+		return fleet.ObjectKey{}, &usageError{fmt.Errorf("%q is not of site %s", arg, site)}
+	}
+	if err := fleet.ValidateName("site", scope); err != nil {
+		return fleet.ObjectKey{}, err
+	}
+	if err := fleet.ValidateName("instance", name); err != nil {
+		return fleet.ObjectKey{}, err
+	}
+	return fleet.InstanceKey(fleet.SiteName(scope), fleet.InstanceName(name)), nil
+}
+
+// subject is how people name an object: SITE/NAME for an instance, else NAME.
+func subject(key fleet.ObjectKey) string {
+	if key.Scope == "" {
+		return key.Name
+	}
+	return key.Scope + "/" + key.Name
+}

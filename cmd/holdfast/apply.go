@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+const applyLong = `Declare the objects of manifest files, and deliver what changed.
+
+A file is YAML or JSON and holds any number of documents:
+
+  kind: Instance            # or Project, Site, Template
+  name: press-7
+  site: plant-1             # of an Instance
+  project: line-a           # "default" when it is left out
+  labels: {line: a}
+  spec:                     # the body of the PUT, for example
+    config: {speed: 40}     # or configFile: press.json, artifact: SHA-256, artifactFile: press.bin,
+    run:                    # or template: NAME with overrides: {...}
+      command: [/usr/bin/press]
+
+All of them are checked before anything is applied. Then they are applied in the order
+projects, sites, templates, instances, each with a line of its own; one that is refused
+does not stop the others. File names in a spec are relative to the manifest.`
+
+func (c *cli) newApplyCommand() *cobra.Command {
+	var f mutationFlags
+	var files []string
+	deploy := true
+	cmd := &cobra.Command{
+		Use: "apply -f FILE|DIR|-", Short: "Declare the objects of manifest files", Long: applyLong, Args: cobra.NoArgs,
+		Example: "  holdfast apply -f plant-1/ --reason 'ticket 4711'",
+	}
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "file, directory or - for stdin; may be repeated")
+	cmd.Flags().BoolVar(&deploy, "deploy", true, "deliver the instances; --deploy=false only declares them")
+	f.add(cmd)
+	f.addWait(cmd)
+	f.addReason(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		manifests, err := c.readManifests(files)
+		if err != nil {
+			return err
+		}
+		a := &applier{cli: c, flags: &f, put: (*api.Client).PutInstance}
+		if !deploy {
+			a.put = (*api.Client).StageInstance
+		}
+		var targets []target
+		for _, m := range manifests {
+			targets = append(targets, target{key: m.key(), at: m.at, do: a.apply(m)})
+		}
+		return c.change(cmd.Context(), "applied", &f, targets)
+	}
+	return cmd
+}
+
+// readManifests reads everything, and refuses everything when one of them is bad.
+func (c *cli) readManifests(files []string) ([]*manifest, error) {
+	if len(files) == 0 {
+		return nil, &usageError{errors.New("-f says what to apply: a file, a directory, or - for stdin")}
+	}
+	var manifests []*manifest
+	var errs []error
+	seen := map[fleet.ObjectKey]string{}
+	for _, file := range files {
+		documents, err := readDocuments(file, c.stdin)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for _, d := range documents {
+			m, err := readManifest(d)
+			if err == nil && seen[m.key()] != "" {
+				err = fmt.Errorf("%s: %s stands in %s already", m.at, m.key(), seen[m.key()])
+			}
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			seen[m.key()] = m.at
+			manifests = append(manifests, m)
+		}
+	}
+	if len(errs) == 0 {
+		var err error
+		if manifests, err = inOrder(manifests); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	switch {
+	case len(errs) > 0:
+		text := strings.ReplaceAll(errors.Join(errs...).Error(), "\n", "\n  ")
+		return nil, fleet.Errorf(fleet.Invalid, "nothing was applied, because of:\n  %s", text)
+	case len(manifests) == 0:
+		return nil, fleet.Errorf(fleet.Invalid, "there is no manifest in %s", strings.Join(files, ", "))
+	}
+	return manifests, nil
+}
+
+// inOrder sorts manifests so that what others refer to comes first.
+func inOrder(manifests []*manifest) ([]*manifest, error) {
+	order := []fleet.ObjectKind{fleet.KindProject, fleet.KindSite, fleet.KindTemplate, fleet.KindInstance}
+	var sorted []*manifest
+	for _, kind := range order {
+		var some []*manifest
+		for _, m := range manifests {
+			if m.key().Kind == kind {
+				some = append(some, m)
+			}
+		}
+		if kind == fleet.KindTemplate {
+			var err error
+			if some, err = byComposition(some); err != nil {
+				return nil, err
+			}
+		}
+		sorted = append(sorted, some...)
+	}
+	return sorted, nil
+}
+
+// byComposition puts each template behind those that it is composed of.
+func byComposition(templates []*manifest) ([]*manifest, error) {
+	var sorted []*manifest
+	rest := slices.Clone(templates)
+	for len(rest) > 0 {
+		i := slices.IndexFunc(rest, func(m *manifest) bool {
+			return !slices.ContainsFunc(rest, func(o *manifest) bool {
+				return slices.Contains(m.template.Compositions, o.Name)
+			})
+		})
+		if i < 0 {
+			return nil, fmt.Errorf("%s: %s is composed of itself through other templates", rest[0].at, rest[0].key())
+		}
+		sorted, rest = append(sorted, rest[i]), slices.Delete(rest, i, i+1)
+	}
+	return sorted, nil
+}
+
+// applier writes manifests to the region.
+type applier struct {
+	*cli
+	flags *mutationFlags
+	put   func(*api.Client, context.Context, fleet.ObjectKey, api.InstancePut, api.Mutation) (api.Accepted, error)
+}
+
+func (a *applier) apply(m *manifest) func(context.Context, *api.Client) (api.Accepted, error) {
+	return func(ctx context.Context, client *api.Client) (api.Accepted, error) {
+		mutation := a.flags.mutation()
+		switch m.key().Kind {
+		case fleet.KindProject:
+			return client.PutProject(ctx, m.Name, api.ProjectPut{Labels: m.Labels}, mutation)
+		case fleet.KindSite:
+			m.site.Project = first(m.site.Project, a.cli.flags.project)
+			return client.PutSite(ctx, m.Name, m.site, mutation)
+		case fleet.KindTemplate:
+			m.template.Project = first(m.template.Project, a.cli.flags.project)
+			return client.PutTemplate(ctx, m.Name, m.template, mutation)
+		case fleet.KindInstance:
+		}
+		return a.applyInstance(ctx, client, m)
+	}
+}
+
+// applyInstance uploads the artifact first, so that the region knows what the spec names.
+// A dry run uploads nothing.
+func (a *applier) applyInstance(ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
+	in := m.instance.InstancePut
+	in.Project, in.Reason = first(in.Project, a.cli.flags.project), first(in.Reason, a.flags.reason)
+	if file := m.instance.ArtifactFile; file != "" && !a.flags.dryRun {
+		uploaded, err := a.uploadFile(ctx, client, m.path(file), api.Upload{Project: in.Project})
+		if err != nil {
+			return api.Accepted{}, err
+		}
+		in.Artifact = uploaded.SHA256
+	}
+	return a.put(client, ctx, m.key(), in, a.flags.mutation())
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+const plant = `# instances first: apply knows the order
+kind: Instance
+name: press-7
+site: plant-1
+project: line-a
+labels: {line: a}
+spec:
+  config:
+    speed: 40
+    on: yes
+    big: 12345678901234567890123
+    z: 1
+    a: 0x10
+  run: {command: [/usr/bin/press]}
+---
+kind: Template
+name: oven
+spec: {base: {}, compositions: [furnace]}
+---
+kind: Template
+name: furnace
+spec:
+  base: {temp: 900}
+---
+kind: Site
+name: plant-1
+spec:
+  nodes:
+    - {name: plant-1-a, role: active}
+    - {name: plant-1-b, role: standby}
+---
+kind: Project
+name: line-a
+`
+
+func TestApply(t *testing.T) {
+	t.Parallel()
+
+	t.Run("declares projects, sites, templates and instances in this order", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t)
+		got := newShell(t, r).ok("apply", "-f", write(t, "plant.yaml", plant), "--reason", "first")
+		require.Equal(t, []string{
+			"PUT projects/line-a", "PUT sites/plant-1", "PUT templates/furnace", "PUT templates/oven",
+			"PUT sites/plant-1/instances/press-7",
+		}, r.changes())
+		require.Contains(t, got.stdout, "site/plant-1 applied, generation 1\n")
+		require.Equal(t, 5, strings.Count(got.stdout, "\n"))
+	})
+
+	t.Run("keeps order of fields, digits and words of a config", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t)
+		s := newShell(t, r)
+		s.stdin = plant
+		s.ok("apply", "-f", "-")
+		require.Equal(t, `{"project":"line-a","labels":{"line":"a"},`+
+			`"config":{"speed":40,"on":"yes","big":12345678901234567890123,"z":1,"a":16},`+
+			`"run":{"command":["/usr/bin/press"]}}`, r.last().body)
+	})
+
+	t.Run("leaves JSON to the region as it is, doubled keys too", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t)
+		s := newShell(t, r)
+		s.stdin = `{"kind":"instance","name":"press-7","site":"plant-1","spec":{"config":{"a":1.0,"a":2e5}}}`
+		s.ok("apply", "-f", "-", "--deploy=false")
+		require.Equal(t, `{"config":{"a":1.0,"a":2e5}}`, r.last().body)
+		require.Equal(t, "deploy=false", r.last().query)
+	})
+
+	t.Run("uploads an artifact file first and reads a config file, beside the manifest", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t)
+		dir := t.TempDir()
+		for name, text := range map[string]string{
+			"a.yaml":     "kind: Instance\nname: press-7\nsite: plant-1\nspec: {artifactFile: press.bin}",
+			"b.yml":      "kind: Instance\nname: press-8\nsite: plant-1\nspec: {configFile: press.conf}",
+			"press.bin":  "program",
+			"press.conf": `{"speed": 1}`,
+			"README.md":  "kind: none of our business",
+		} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		}
+		newShell(t, r).ok("apply", "-f", dir)
+		require.Equal(t, "program", r.uploaded("u1"))
+		require.JSONEq(t, `{"artifact":"`+sha256Of("program")+`"}`, r.arrived()[0].body)
+		require.JSONEq(t, `{"config":{"speed":1}}`, r.arrived()[1].body)
+	})
+
+	t.Run("waits for the end of each delivery and ends with the worst", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t)
+		r.story(ended(fleet.OperationUnknown, "communication")...)
+		got := newShell(t, r).run("apply", "-f", write(t, "plant.yaml", plant), "-o", "json")
+		require.Equal(t, exitUnknown, got.code)
+		var list struct{ Items []outcome }
+		require.NoError(t, json.Unmarshal([]byte(got.stdout), &list))
+		require.Len(t, list.Items, 5)
+		require.Equal(t, fleet.OperationUnknown, list.Items[4].Operation.State)
+	})
+
+	t.Run("goes on behind a refusal, and says where it was declared", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t)
+		r.hook = func(w http.ResponseWriter, req *http.Request) bool {
+			if strings.HasSuffix(req.URL.Path, "/sites/plant-1") {
+				refuse(w, 403, fleet.Denied, "not your project", "")
+				return true
+			}
+			return false
+		}
+		path := write(t, "plant.yaml", plant)
+		got := newShell(t, r).run("apply", "-f", path)
+		require.Equal(t, exitDenied, got.code)
+		require.Contains(t, got.stdout, "site/plant-1 refused: denied\n")
+		require.Contains(t, got.stdout, "instance/plant-1/press-7 applied")
+		require.Contains(t, got.stderr, "error: denied: "+path+":25: site/plant-1: not your project")
+	})
+
+	t.Run("stops when the region does not know who asks", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t)
+		s := newShell(t, r)
+		s.env[envToken] = "wrong"
+		got := s.run("apply", "-f", write(t, "plant.yaml", plant))
+		require.Equal(t, exitDenied, got.code)
+		require.Contains(t, got.stderr, "not tried: the 4 after project/line-a")
+		require.Empty(t, r.changes())
+	})
+}
+
+// X19: what is refused is refused as a whole, with the place and what is allowed.
+func TestBadManifests(t *testing.T) {
+	t.Parallel()
+	good := "kind: Project\nname: line-a\n---\n"
+	for name, row := range map[string]struct{ text, says string }{
+		"unknown kind":     {"kind: Gadget\nname: a", ":4: gadget/a: kind \"Gadget\" is none of Project, Site, Template and Instance"},
+		"no kind":          {"name: a", ":4: /a: kind is missing"},
+		"bad name":         {"kind: Site\nname: Plant", `:4: site/Plant: name: "Plant" is not a name`},
+		"unknown field":    {"kind: Site\nname: a\nsepc: {}", `:4: there is no field "sepc"`},
+		"unknown in spec":  {"kind: Site\nname: a\nspec: {nodez: []}", `:4: site/a: spec: there is no field "nodez"`},
+		"wrong type":       {"kind: Site\nname: a\nspec: {nodes: 3}", ":4: site/a: spec: nodes: a number cannot be a list here"},
+		"bad role":         {"kind: Site\nname: a\nspec: {nodes: [{name: n, role: actve}]}", `:4: site/a: spec/nodes/0/role: "actve" is none of active, standby, worker`},
+		"no source":        {"kind: Instance\nname: a\nsite: p\nspec: {}", ":4: instance/p/a: spec: 0 sources of the config"},
+		"two sources":      {"kind: Instance\nname: a\nsite: p\nspec: {config: {}, template: t}", "spec: 2 sources of the config"},
+		"no site":          {"kind: Instance\nname: a\nspec: {config: {}}", `site: "" is not a name`},
+		"bad run":          {"kind: Instance\nname: a\nsite: p\nspec: {config: {}, run: {command: []}}", "spec/run/command: a command needs"},
+		"missing file":     {"kind: Instance\nname: a\nsite: p\nspec: {artifactFile: no.bin}", "spec: artifactFile: open"},
+		"labels in spec":   {"kind: Site\nname: a\nspec: {labels: {a: b}}", "project and labels stand beside spec, not in it"},
+		"doubled key":      {"kind: Site\nname: a\nname: b", `:6: key "name" stands here twice`},
+		"not YAML":         {"kind: [", "not YAML: line"},
+		"declared twice":   {"kind: Project\nname: line-a", ":4: project/line-a stands in "},
+		"circle":           {"kind: Template\nname: a\nspec: {base: {}, compositions: [b]}\n---\nkind: Template\nname: b\nspec: {base: {}, compositions: [a]}", "composed of itself through other templates"},
+		"multiplied alias": {"kind: Template\nname: a\nspec: {base: &a {x: *a}}", "nested deeper than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRegion(t)
+			got := newShell(t, r).run("apply", "-f", write(t, "m.yaml", good+row.text))
+			require.Equal(t, exitUsage, got.code)
+			require.Contains(t, got.stderr, "nothing was applied, because of:")
+			require.Contains(t, got.stderr, row.says)
+			require.Empty(t, r.changes())
+		})
+	}
+
+	t.Run("all faults are told at once, of JSON with their line", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t, newRegion(t))
+		got := s.run("apply", "-f", write(t, "a.json", "{\"kind\":\"Site\",\n\"name\":}"), "-f", write(t, "b.json", "\n\n{\"kind\":\"Site\"}"))
+		require.Contains(t, got.stderr, "a.json:2: not JSON")
+		require.Contains(t, got.stderr, "b.json:3: site/: name")
+	})
+}
+
+func TestYAML(t *testing.T) {
+	t.Parallel()
+	documents, err := splitYAML("x.yaml", ".", []byte(`
+base: &base {a: 1, b: two}
+merged: {<<: *base, b: 3}
+list: [*base, ~, true, .5, 0o17, 1_000, 1e3, 2024-01-01, "no", no, 3: 4]
+text: |
+  a "b"
+`))
+	require.NoError(t, err)
+	require.Len(t, documents, 1)
+	require.Equal(t, "x.yaml:2", documents[0].at)
+	require.Equal(t, `{"base":{"a":1,"b":"two"},"merged":{"b":3,"a":1},`+
+		`"list":[{"a":1,"b":"two"},null,true,0.5,15,1000,1e3,"2024-01-01","no","no",{"3":4}],`+
+		`"text":"a \"b\"\n"}`, string(documents[0].data))
+
+	for _, bad := range []string{"a: .inf", "a: !!binary aGk=", "? [a]\n: b", "a: {<<: 3}"} {
+		_, err := splitYAML("x.yaml", ".", []byte(bad))
+		require.ErrorContains(t, err, "x.yaml:1: ", bad)
+	}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// What the command line reads from the environment.
+const (
+	envAddress    = "HOLDFAST_ADDRESS"
+	envToken      = "HOLDFAST_TOKEN"
+	envConfigFile = "HOLDFAST_CONFIG_FILE"
+)
+
+// settings say which region to speak to, and as whom.
+type settings struct{ address, token, project string }
+
+// settle takes --context, else flags and environment, else the current context. A token
+// goes only where it belongs: that of a context is never sent to another address.
+func (c *cli) settle() (settings, error) {
+	file, err := c.loadContexts()
+	if err != nil {
+		return settings{}, err
+	}
+	name := c.flags.context
+	if name == "" {
+		name = file.Current
+	}
+	saved, known := file.Contexts[name]
+	if c.flags.context != "" && !known {
+		return settings{}, fleet.Errorf(fleet.NotFound, "context %q is not in %s", name, c.contextsPath()).
+			WithHint("holdfast context list")
+	}
+	s := settings{address: c.flags.address, token: c.env(envToken), project: c.flags.project}
+	if s.address == "" && c.flags.context == "" {
+		s.address = c.env(envAddress)
+	}
+	if s.address == "" {
+		s.address = saved.Address
+	}
+	if s.address == saved.Address && (s.token == "" || c.flags.context != "") {
+		s.token = saved.Token
+	}
+	if s.project == "" {
+		s.project = saved.Project
+	}
+	if s.address == "" {
+		return s, fleet.Errorf(fleet.Invalid, "no region is named").WithHint(
+			"set " + envAddress + " and " + envToken + ", or run: holdfast context set NAME --address URL --token -" +
+				" (a region on a laptop prints both when it starts)")
+	}
+	return s, nil
+}
+
+// connect makes the client of the region that the settings name.
+func (c *cli) connect() (*api.Client, error) {
+	s, err := c.settle()
+	if err != nil {
+		return nil, err
+	}
+	c.flags.project = s.project
+	return api.NewClient(s.address, s.token, api.WithRetryNotice(c.noteRetry))
+}
+
+// noteRetry says why it takes long; stderr stays clean for programs.
+func (c *cli) noteRetry(r api.Retry) {
+	if c.flags.output == formatTable {
+		if c.picture != nil {
+			c.picture.clear()
+		}
+		fmt.Fprintf(c.stderr, "%s; trying again (%d of %d)\n", clean(api.ProblemOf(r.Err).Detail), r.Attempt+1, r.Of)
+	}
+}
+
+func (c *cli) contextsPath() string {
+	if path := c.env(envConfigFile); path != "" {
+		return path
+	}
+	base := c.env("XDG_CONFIG_HOME")
+	if base == "" {
+		base = filepath.Join(c.env("HOME"), ".config")
+	}
+	return filepath.Join(base, "holdfast", "contexts.json")
+}
+
+// warnOpen tells when others may read the tokens in a file.
+func (c *cli) warnOpen(path string, info os.FileInfo) {
+	if info.Mode().Perm()&0o077 != 0 {
+		fmt.Fprintf(c.stderr, "warning: %s holds tokens and others may read it: chmod 600 it\n", path)
+	}
+}

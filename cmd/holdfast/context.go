@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+func (c *cli) newContextCommand() *cobra.Command {
+	return newGroup("context", "Name regions, and choose the one to speak to",
+		c.newContextSetCommand(), c.newContextUseCommand(), c.newContextListCommand(), c.newContextDeleteCommand())
+}
+
+func (c *cli) newContextSetCommand() *cobra.Command {
+	var token string
+	cmd := &cobra.Command{
+		Use: "set NAME --address URL [--token -]", Short: "Save a region under a name, and use it", Args: cobra.ExactArgs(1),
+		Example:           "  holdfast context set lab --address http://127.0.0.1:8080 --token - < token",
+		ValidArgsFunction: c.completeContexts,
+	}
+	cmd.Flags().StringVar(&token, "token", "", "token; - reads it from stdin, where no process list shows it")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		file, err := c.loadContexts()
+		if err != nil {
+			return err
+		}
+		entry := file.Contexts[args[0]]
+		if c.flags.address != "" && c.flags.address != entry.Address {
+			entry = savedContext{Address: c.flags.address} // a token belongs to its address
+		}
+		if token == "-" {
+			if token, err = readLine(c.stdin); err != nil {
+				return err
+			}
+		}
+		entry.Token, entry.Project = first(token, entry.Token), first(c.flags.project, entry.Project)
+		if entry.Address == "" {
+			return &usageError{fmt.Errorf("a new context needs --address")}
+		}
+		if _, err := api.NewClient(entry.Address, entry.Token); err != nil {
+			return err
+		}
+		file.Contexts[args[0]], file.Current = entry, args[0]
+		if err := c.saveContexts(file); err != nil {
+			return err
+		}
+		return c.print(single(contextHeader, contextItem(file, args[0])))
+	}
+	return cmd
+}
+
+func (c *cli) newContextUseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "use NAME", Short: "Use a saved region from now on", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeContexts,
+		RunE: func(_ *cobra.Command, args []string) error {
+			file, err := c.knownContext(args[0])
+			if err != nil {
+				return err
+			}
+			file.Current = args[0]
+			if err := c.saveContexts(file); err != nil {
+				return err
+			}
+			return c.print(single(contextHeader, contextItem(file, args[0])))
+		},
+	}
+}
+
+func (c *cli) newContextListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List saved regions (tokens are not shown)", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			file, err := c.loadContexts()
+			if err != nil {
+				return err
+			}
+			v := view{header: contextHeader}
+			for _, name := range slices.Sorted(maps.Keys(file.Contexts)) {
+				v.items = append(v.items, contextItem(file, name))
+			}
+			return c.print(v)
+		},
+	}
+}
+
+func (c *cli) newContextDeleteCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "delete NAME", Short: "Forget a saved region and its token", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeContexts,
+		RunE: func(_ *cobra.Command, args []string) error {
+			file, err := c.knownContext(args[0])
+			if err != nil {
+				return err
+			}
+			gone := contextItem(file, args[0])
+			delete(file.Contexts, args[0])
+			if file.Current == args[0] {
+				file.Current = ""
+			}
+			if err := c.saveContexts(file); err != nil {
+				return err
+			}
+			return c.print(single(contextHeader, gone))
+		},
+	}
+}
+
+func (c *cli) knownContext(name string) (contexts, error) {
+	file, err := c.loadContexts()
+	if err != nil {
+		return file, err
+	}
+	if _, known := file.Contexts[name]; !known {
+		return file, fleet.Errorf(fleet.NotFound, "there is no context %q", name).WithHint("holdfast context list")
+	}
+	return file, nil
+}
+
+var contextHeader = []string{"NAME", "CURRENT", "ADDRESS", "PROJECT", "TOKEN"}
+
+// contextItem shows a context without its secret.
+func contextItem(file contexts, name string) item {
+	entry := file.Contexts[name]
+	shown := struct {
+		Name    string `json:"name"`
+		Current bool   `json:"current"`
+		Address string `json:"address"`
+		Project string `json:"project,omitempty"`
+		Token   bool   `json:"tokenSaved"`
+	}{name, name == file.Current, entry.Address, entry.Project, entry.Token != ""}
+	return item{
+		name: "context/" + name, value: shown,
+		cells: []string{name, yesNo(shown.Current), shown.Address, shown.Project, yesNo(shown.Token)},
+	}
+}
+
+func readLine(r io.Reader) (string, error) {
+	line, err := bufio.NewReader(r).ReadString('\n')
+	line = strings.TrimSpace(line)
+	if line == "" {
+		return "", fleet.Errorf(fleet.Invalid, "no token on stdin: %w", err).WithHint("holdfast context set NAME --token - < FILE")
+	}
+	return line, nil
+}
+
+// first gives the first text that is not empty.
+func first(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// contexts is the context file: regions by name, and the one in use.
+type contexts struct {
+	Current  string                  `json:"current,omitempty"`
+	Contexts map[string]savedContext `json:"contexts"`
+}
+
+// savedContext is how to reach one region.
+type savedContext struct {
+	Address string `json:"address"`
+	Token   string `json:"token,omitempty"`
+	Project string `json:"project,omitempty"`
+}
+
+// loadContexts reads the context file; one that is not there is empty.
+func (c *cli) loadContexts() (contexts, error) {
+	file := contexts{Contexts: map[string]savedContext{}}
+	path := c.contextsPath()
+	data, err := os.ReadFile(path) //nolint:gosec // the person who runs this names the file
+	if errors.Is(err, fs.ErrNotExist) {
+		return file, nil
+	}
+	if err != nil {
+		return file, fmt.Errorf("read contexts: %w", err)
+	}
+	if info, err := os.Stat(path); err == nil {
+		c.warnOpen(path, info)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&file); err != nil {
+		return file, fleet.Errorf(fleet.Invalid, "%s is no context file: %w", path, err).
+			WithHint("repair or remove it; holdfast context set writes a new one")
+	}
+	if file.Contexts == nil {
+		file.Contexts = map[string]savedContext{}
+	}
+	return file, nil
+}
+
+// saveContexts replaces the file in one step, readable by its owner only.
+func (c *cli) saveContexts(file contexts) error {
+	path := c.contextsPath()
+	data, err := json.MarshalIndent(file, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode contexts: %w", err)
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("save contexts: %w", err)
+	}
+	temp, err := os.CreateTemp(dir, ".contexts-*") // 0600 from the start
+	if err != nil {
+		return fmt.Errorf("save contexts: %w", err)
+	}
+	_, err = temp.Write(append(data, '\n'))
+	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("save contexts: %w", err), os.Remove(temp.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+func (c *cli) newDeleteCommand() *cobra.Command {
+	var f mutationFlags
+	var site string
+	cmd := &cobra.Command{
+		Use: "delete KIND NAME...", Short: "Delete projects, sites, templates or instances", Args: cobra.MinimumNArgs(2),
+		Example:           "  holdfast delete instance plant-1/press-7",
+		ValidArgsFunction: c.completeKindAndNames,
+	}
+	f.add(cmd)
+	f.addWait(cmd)
+	c.addSiteFlag(cmd, &site)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		kind, err := kindOf(args[0])
+		if err != nil {
+			return err
+		}
+		if kind.object == "" {
+			return &usageError{fmt.Errorf("a %s is not declared, so it cannot be deleted", kind.name)}
+		}
+		var targets []target
+		for _, name := range args[1:] {
+			key, err := objectKey(kind.object, name, site)
+			if err != nil {
+				return err
+			}
+			targets = append(targets, target{key: key, do: func(ctx context.Context, client *api.Client) (api.Accepted, error) {
+				return client.Delete(ctx, key, f.mutation())
+			}})
+		}
+		return c.change(cmd.Context(), "delete accepted", &f, targets)
+	}
+	return cmd
+}
+
+func objectKey(kind fleet.ObjectKind, name, site string) (fleet.ObjectKey, error) {
+	if kind == fleet.KindInstance {
+		return instanceKey(name, site)
+	}
+	return fleet.ObjectKey{Kind: kind, Name: name}, fleet.ValidateName(string(kind), name)
+}

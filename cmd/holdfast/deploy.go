@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// instanceVerb is a command that asks something of instances.
+type instanceVerb struct {
+	use, short string
+	do         func(context.Context, *api.Client, fleet.ObjectKey, *mutationFlags) (api.Accepted, error)
+}
+
+func (c *cli) newDeployCommand() *cobra.Command {
+	return c.newInstanceVerb(instanceVerb{
+		use: "deploy", short: "Bring the desired revision of instances to their nodes",
+		do: func(ctx context.Context, client *api.Client, key fleet.ObjectKey, f *mutationFlags) (api.Accepted, error) {
+			return client.Deploy(ctx, key, api.ActionRequest{Reason: f.reason}, f.mutation())
+		},
+	})
+}
+
+func (c *cli) newInstanceVerb(verb instanceVerb) *cobra.Command {
+	var f mutationFlags
+	var site string
+	cmd := &cobra.Command{
+		Use: verb.use + " SITE/NAME...", Short: verb.short, Args: cobra.MinimumNArgs(1),
+		Example:           "  holdfast " + verb.use + " plant-1/press-7 --reason 'ticket 4711'",
+		ValidArgsFunction: c.completeInstances,
+	}
+	f.add(cmd)
+	f.addWait(cmd)
+	f.addReason(cmd)
+	c.addSiteFlag(cmd, &site)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		targets, err := instanceTargets(args, site, func(ctx context.Context, client *api.Client, key fleet.ObjectKey) (api.Accepted, error) {
+			return verb.do(ctx, client, key, &f)
+		})
+		if err != nil {
+			return err
+		}
+		return c.change(cmd.Context(), verb.use+" accepted", &f, targets)
+	}
+	return cmd
+}
+
+// instanceTargets reads all names before anything is asked for.
+func instanceTargets(
+	args []string, site string, do func(context.Context, *api.Client, fleet.ObjectKey) (api.Accepted, error),
+) ([]target, error) {
+	var targets []target
+	for _, arg := range args {
+		key, err := instanceKey(arg, site)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, target{key: key, do: func(ctx context.Context, client *api.Client) (api.Accepted, error) {
+			return do(ctx, client, key)
+		}})
+	}
+	return targets, nil
+}
+
+func (c *cli) addSiteFlag(cmd *cobra.Command, site *string) {
+	cmd.Flags().StringVar(site, "site", "", "site of the instances that are given without one")
+	complete(cmd, "site", c.completeObjects("site"))
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+const describedDeliveries = 5
+
+func (c *cli) newDescribeCommand() *cobra.Command {
+	var site string
+	cmd := &cobra.Command{
+		Use: "describe KIND NAME", Short: "Show everything about one thing, for people", Args: cobra.ExactArgs(2),
+		Example:           "  holdfast describe instance plant-1/press-7",
+		ValidArgsFunction: c.completeKindAndNames,
+	}
+	c.addSiteFlag(cmd, &site)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		k, err := kindOf(args[0])
+		if err != nil {
+			return err
+		}
+		names, err := qualified(k, args[1:], site)
+		if err != nil {
+			return err
+		}
+		client, err := c.connect()
+		if err != nil {
+			return err
+		}
+		return c.describe(cmd.Context(), client, k, names[0])
+	}
+	return cmd
+}
+
+func (c *cli) describe(ctx context.Context, client *api.Client, k kind, name string) error {
+	if c.flags.output != formatTable {
+		it, err := k.one(ctx, c, client, name)
+		if err != nil {
+			return err
+		}
+		return c.print(single(k.header, it))
+	}
+	if k.object == "" {
+		it, err := k.one(ctx, c, client, name)
+		if err != nil {
+			return err
+		}
+		return writeYAML(c.stdout, it.value)
+	}
+	key, err := objectKey(k.object, name, "")
+	if err != nil {
+		return err
+	}
+	o, etag, err := client.Object(ctx, key)
+	if err != nil {
+		return err
+	}
+	c.describeObject(o, etag)
+	if k.object == fleet.KindInstance {
+		return c.describeInstance(ctx, client, key, o)
+	}
+	return c.section("Status", o.Status)
+}
+
+// describeObject writes what every declared object has.
+func (c *cli) describeObject(o api.Object, etag string) {
+	lines := [][2]string{
+		{"Kind", o.Kind},
+		{"Name", o.Name},
+		{"Site", o.Site},
+		{"Project", o.Project},
+		{"Labels", labelsText(o.Labels)},
+		{"UID", o.UID},
+		{"Generation", number(o.Generation)},
+		{"ETag", etag},
+		{"Created", stamp(o.CreatedAt) + " by " + o.CreatedBy},
+		{"Updated", stamp(o.UpdatedAt)},
+		{"Deleting since", stampOf(o.DeletingSince)},
+	}
+	for _, l := range lines {
+		if l[1] != "" {
+			fmt.Fprintf(c.stdout, "%-15s %s\n", l[0]+":", clean(l[1]))
+		}
+	}
+	_ = c.section("Spec", o.Spec) // cannot fail to be YAML when it was JSON; a lost terminal shows below
+}
+
+// describeInstance writes where it stands on each node, and what happened last.
+func (c *cli) describeInstance(ctx context.Context, client *api.Client, key fleet.ObjectKey, o api.Object) error {
+	_, s := instanceOf(o)
+	fmt.Fprintf(c.stdout, "\nPhase:          %s (of generation %d)\n", clean(s.Phase), s.ObservedGeneration)
+	fmt.Fprintf(c.stdout, "Revision:       %d deployed, %d desired, hash %s\n", s.Revision, s.DesiredRevision, clean(first(string(s.RevisionHash), "none")))
+	fmt.Fprintf(c.stdout, "Replicated:     %s\n\nNodes:\n", clean(s.Replicated))
+	nodes := newTable([]string{"NODE", "ROLE", "EPOCH", "REVISION", "HASH", "RUNNING", "REASON", "OWED", "OWED REASON"})
+	for _, n := range s.Nodes {
+		nodes.add([]string{
+			n.Node, string(n.Role), number(n.Epoch), number(n.Revision), short(n.RevisionHash), yesNo(n.Running),
+			n.Reason, number(n.Owed), n.OwedReason,
+		})
+	}
+	conditions := newTable([]string{"CONDITION", "STATUS", "REASON", "MESSAGE", "SINCE"})
+	for _, d := range s.Conditions {
+		conditions.add([]string{d.Type, d.Status, d.Reason, d.Message, stamp(d.Since)})
+	}
+	history, err := deliveriesView(ctx, client, key, describedDeliveries)
+	if err != nil {
+		return err
+	}
+	deliveries := newTable(history.header)
+	for _, it := range history.items {
+		deliveries.add(it.cells)
+	}
+	if err := nodes.write(c.stdout); err != nil {
+		return err
+	}
+	if err := conditions.under(c.stdout, "Conditions"); err != nil {
+		return err
+	}
+	return deliveries.under(c.stdout, "Last deliveries")
+}
+
+// under writes a table below a title, and nothing when it has no line.
+func (t *table) under(w io.Writer, title string) error {
+	if len(t.rows) < 2 {
+		return nil
+	}
+	fmt.Fprintf(w, "\n%s:\n", title)
+	return t.write(w)
+}
+
+// section writes a piece of JSON as indented YAML.
+func (c *cli) section(title string, value json.RawMessage) error {
+	if len(value) == 0 {
+		return nil
+	}
+	var text bytes.Buffer
+	if err := writeYAML(&text, value); err != nil {
+		return err
+	}
+	indented := strings.ReplaceAll(strings.TrimRight(text.String(), "\n"), "\n", "\n  ")
+	fmt.Fprintf(c.stdout, "%s:\n  %s\n", title, indented)
+	return nil
+}

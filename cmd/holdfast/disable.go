@@ -1,0 +1,19 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+func (c *cli) newDisableCommand() *cobra.Command {
+	return c.newInstanceVerb(instanceVerb{
+		use: "disable", short: "Stop instances; their nodes keep the config",
+		do: func(ctx context.Context, client *api.Client, key fleet.ObjectKey, f *mutationFlags) (api.Accepted, error) {
+			return client.Disable(ctx, key, api.ActionRequest{Reason: f.reason}, f.mutation())
+		},
+	})
+}

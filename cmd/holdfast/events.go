@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/api"
+)
+
+var eventHeader = []string{"ID", "AT", "TYPE", "KIND", "NAME", "GENERATION", "ACTOR"}
+
+func eventItem(e api.Event) item {
+	name := e.Name
+	if e.Site != "" {
+		name = e.Site + "/" + e.Name
+	}
+	return item{name: "event/" + e.ID, value: e, cells: []string{
+		e.ID, stamp(e.At), e.Type, e.Kind, name, number(e.Generation), e.Actor,
+	}}
+}
+
+func (c *cli) newEventsCommand() *cobra.Command {
+	var w watchFlags
+	var after string
+	cmd := &cobra.Command{
+		Use: "events", Short: "Show committed changes, newest first; with --watch as they come", Args: cobra.NoArgs,
+	}
+	w.add(cmd, 50)
+	cmd.Flags().StringVar(&after, "after", "", "with --watch: begin behind this event, so that none is missed")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		client, err := c.connect()
+		if err != nil {
+			return err
+		}
+		if w.watch {
+			return c.watchEvents(cmd.Context(), client, after)
+		}
+		events, next, err := collect(w.limit, func(p api.Page) (api.List[api.Event], error) {
+			p.Project = c.flags.project
+			return client.Events(cmd.Context(), p)
+		})
+		if err != nil {
+			return err
+		}
+		v := view{header: eventHeader, next: next}
+		for _, e := range events {
+			v.items = append(v.items, eventItem(e))
+		}
+		return c.print(v)
+	}
+	return cmd
+}
+
+// watchEvents prints changes as they come, over restarts of the region too.
+func (c *cli) watchEvents(ctx context.Context, client *api.Client, after string) error {
+	under, last, heard := &columns{}, after, c.now()
+	for {
+		err := client.WatchEvents(ctx, api.EventQuery{After: last, Project: c.flags.project}, func(e api.Event) error {
+			last, heard = e.ID, c.now()
+			return c.printChanges(under, view{header: eventHeader, items: []item{eventItem(e)}})
+		})
+		if ctx.Err() != nil || exitCodeOf(err) != exitUnreachable || c.now().Sub(heard) > patience {
+			return endOfWatch(ctx, err)
+		}
+		if err := sleep(ctx, c.poll); err != nil {
+			return endOfWatch(ctx, err)
+		}
+	}
+}

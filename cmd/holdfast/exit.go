@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// The exit codes. They are a stable interface for scripts.
+const (
+	exitOK              = 0
+	exitError           = 1
+	exitUsage           = 2
+	exitChanges         = 3
+	exitNotFound        = 4
+	exitDenied          = 5
+	exitConflict        = 6
+	exitOperationFailed = 7
+	exitUnknown         = 8
+	exitTimeout         = 9
+	exitUnreachable     = 10
+)
+
+var exitMeanings = []struct {
+	code    int
+	meaning string
+}{
+	{exitOK, "done"},
+	{exitError, "an error of another kind"},
+	{exitUsage, "the command line or what was given is refused"},
+	{exitChanges, "a plan found changes"},
+	{exitNotFound, "what was named does not exist"},
+	{exitDenied, "not authenticated, or not allowed"},
+	{exitConflict, "conflict, failed precondition, or not possible in this state; superseded"},
+	{exitOperationFailed, "the operation ended as failed or cancelled"},
+	{exitUnknown, "the operation ended as unknown: nobody can say yet whether it was applied"},
+	{exitTimeout, "gave up waiting (--timeout); what was started goes on"},
+	{exitUnreachable, "the region gives no answer, or has no time: try again"},
+}
+
+// exitOfKind gives every kind of error its code.
+var exitOfKind = map[fleet.Kind]int{
+	fleet.Invalid:         exitUsage,
+	fleet.TooLarge:        exitUsage,
+	fleet.Unauthenticated: exitDenied,
+	fleet.Denied:          exitDenied,
+	fleet.NotFound:        exitNotFound,
+	fleet.Conflict:        exitConflict,
+	fleet.IllegalState:    exitConflict,
+	fleet.Precondition:    exitConflict,
+	fleet.Stale:           exitConflict,
+	fleet.HashMismatch:    exitOperationFailed,
+	fleet.ApplyFailed:     exitOperationFailed,
+	fleet.Communication:   exitUnreachable,
+	fleet.Unavailable:     exitUnreachable,
+	fleet.RateLimited:     exitUnreachable,
+	fleet.Internal:        exitError,
+}
+
+// exitOfState gives every state that an operation can be seen in its code; one that still
+// runs was not waited for.
+var exitOfState = map[fleet.OperationState]int{
+	fleet.OperationRunning:    exitOK,
+	fleet.OperationSucceeded:  exitOK,
+	fleet.OperationFailed:     exitOperationFailed,
+	fleet.OperationCancelled:  exitOperationFailed,
+	fleet.OperationUnknown:    exitUnknown,
+	fleet.OperationSuperseded: exitConflict,
+}
+
+// usageError is about the command line itself.
+type usageError struct{ error }
+
+func (u *usageError) Unwrap() error { return u.error }
+
+// reported stands for errors that were told already; code is that of the worst.
+type reported struct{ code int }
+
+func (r *reported) Error() string { return fmt.Sprintf("ended with code %d", r.code) }
+
+// exitCodeOf is the one place where an error becomes a code.
+func exitCodeOf(err error) int {
+	var told *reported
+	var ended *endedBadly
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &told):
+		return told.code
+	case errors.As(err, new(*usageError)):
+		return exitUsage
+	case errors.As(err, &ended):
+		return exitOfOperation(ended.state)
+	case errors.Is(err, context.DeadlineExceeded):
+		return exitTimeout
+	case errors.Is(err, context.Canceled):
+		return exitError
+	}
+	if code, known := exitOfKind[fleet.KindOf(err)]; known {
+		return code
+	}
+	return exitError
+}
+
+// exitOfOperation takes a state that this version does not know for an error.
+func exitOfOperation(state fleet.OperationState) int {
+	if code, known := exitOfState[state]; known {
+		return code
+	}
+	return exitError
+}
+
+func newExitCodesTopic() *cobra.Command {
+	var text strings.Builder
+	text.WriteString("Every command ends with one of these codes. A command that did several things ends with\nthe highest of theirs.\n\n")
+	for _, e := range exitMeanings {
+		fmt.Fprintf(&text, "  %2d  %s\n", e.code, e.meaning)
+	}
+	text.WriteString("\nThe kinds of error that stand behind them (the word after \"error:\"):\n\n")
+	for _, e := range exitMeanings {
+		var kinds []string
+		for _, k := range fleet.Kinds() {
+			if exitOfKind[k] == e.code {
+				kinds = append(kinds, string(k))
+			}
+		}
+		if len(kinds) > 0 {
+			fmt.Fprintf(&text, "  %2d  %s\n", e.code, strings.Join(kinds, ", "))
+		}
+	}
+	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: strings.TrimRight(text.String(), "\n")}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+func (c *cli) newGetCommand() *cobra.Command {
+	var in listing
+	var w watchFlags
+	cmd := &cobra.Command{
+		Use: "get KIND [NAME...]", Short: "Show objects, nodes and operations", Args: cobra.MinimumNArgs(1),
+		Long: "Show projects, sites, templates, instances, nodes or operations: all of them, or those named.\n\n" +
+			"\"get config SITE/NAME\" writes the exact bytes of an instance's config to stdout.",
+		Example: "  holdfast get instances --site plant-1\n  holdfast get instance plant-1/press-7 -o yaml\n" +
+			"  holdfast get config plant-1/press-7 > config.json",
+		ValidArgsFunction: c.completeKindAndNames,
+	}
+	c.addSiteFlag(cmd, &in.site)
+	w.add(cmd, 0)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if args[0] == "config" {
+			return c.getConfig(cmd.Context(), args[1:], in.site)
+		}
+		k, err := kindOf(args[0])
+		if err != nil {
+			return err
+		}
+		names, err := qualified(k, args[1:], in.site)
+		if err != nil {
+			return err
+		}
+		client, err := c.connect()
+		if err != nil {
+			return err
+		}
+		in.limit = w.limit
+		return c.show(cmd.Context(), w, func(ctx context.Context) (view, error) {
+			return c.fetch(ctx, client, fetching{k, names, in})
+		})
+	}
+	return cmd
+}
+
+// fetching is what get was asked for.
+type fetching struct {
+	kind
+	names []string
+	in    listing
+}
+
+func (c *cli) fetch(ctx context.Context, client *api.Client, f fetching) (view, error) {
+	v := view{header: f.header, single: len(f.names) == 1}
+	if len(f.names) == 0 {
+		var err error
+		v.items, v.next, err = f.list(ctx, c, client, f.in)
+		return v, err
+	}
+	for _, name := range f.names {
+		it, err := f.one(ctx, c, client, name)
+		if err != nil {
+			return v, err
+		}
+		v.items = append(v.items, it)
+	}
+	return v, nil
+}
+
+// qualified gives instances their site.
+func qualified(k kind, names []string, site string) ([]string, error) {
+	if k.object != fleet.KindInstance {
+		return names, nil
+	}
+	full := make([]string, len(names))
+	for i, name := range names {
+		key, err := instanceKey(name, site)
+		if err != nil {
+			return nil, err
+		}
+		full[i] = subject(key)
+	}
+	return full, nil
+}
+
+// getConfig writes bytes as they are, whatever -o says: they are what the nodes hold.
+func (c *cli) getConfig(ctx context.Context, names []string, site string) error {
+	if len(names) != 1 {
+		return &usageError{errors.New("get config takes one SITE/NAME")}
+	}
+	key, err := instanceKey(names[0], site)
+	if err != nil {
+		return err
+	}
+	client, err := c.connect()
+	if err != nil {
+		return err
+	}
+	if _, err := client.Config(ctx, key, c.stdout); err != nil {
+		return fmt.Errorf("read config of %s: %w", key, err)
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+func TestGet(t *testing.T) {
+	t.Parallel()
+
+	t.Run("prints a table of all pages and all sites", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t).plant1()
+		r.declare("sites/plant-2", `{}`)
+		r.declare("sites/plant-2/instances/furnace-2", `{}`)
+		r.declare("sites/plant-2/instances/line-meter", `{}`)
+		got := newShell(t, r).ok("get", "instances")
+		require.Regexp(t, `^NAME +PHASE +ENABLED +REVISION +DESIRED +REPLICATED +RUNNING ON +HASH +UPDATED\n`+
+			`plant-1/press-7 +running +yes +4 +4 +2/2 +plant-1-a +aaaaaaaaaaaa +\d+\w\n`+
+			`plant-2/furnace-2 +- +no +0 +0 +- +- +- +\d+\w\nplant-2/line-meter `, got.stdout)
+	})
+
+	t.Run("takes names in every form", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t, newRegion(t).plant1())
+		for _, args := range [][]string{
+			{"get", "instance", "plant-1/press-7"},
+			{"get", "instances", "press-7", "--site", "plant-1"},
+			{"get", "Instance", "plant-1/press-7", "--site=plant-1"},
+		} {
+			require.Equal(t, "instance/plant-1/press-7\n", s.ok(append(args, "-o", "name")...).stdout)
+		}
+		require.Contains(t, s.ok("get", "sites").stdout, "plant-1-a(active),plant-1-b(standby)")
+		require.Contains(t, s.ok("get", "nodes").stdout, "plant-1-a")
+	})
+
+	t.Run("prints one thing as an object and a list as a list", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t, newRegion(t).plant1())
+		var o api.Object
+		require.NoError(t, json.Unmarshal([]byte(s.ok("get", "instance", "plant-1/press-7", "-o", "json").stdout), &o))
+		require.Equal(t, "press-7", o.Name)
+		var l api.List[api.Object]
+		require.NoError(t, json.Unmarshal([]byte(s.ok("get", "instances", "--site", "plant-1", "-o", "json").stdout), &l))
+		require.Len(t, l.Items, 1)
+		require.JSONEq(t, `{"items":[]}`, s.ok("get", "templates", "-o", "json").stdout)
+		require.Contains(t, s.ok("get", "instance", "plant-1/press-7", "-o", "yaml").stdout, "kind: instance\nname: press-7\nsite: plant-1\n")
+	})
+
+	t.Run("stops at the limit and says so", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t).plant1()
+		r.declare("sites/plant-2", `{}`)
+		got := newShell(t, r).ok("get", "sites", "--limit", "1")
+		require.Contains(t, got.stdout, "plant-1")
+		require.NotContains(t, got.stdout, "plant-2")
+		require.Contains(t, got.stderr, "there is more")
+	})
+
+	t.Run("writes the exact bytes of a config", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, `{"b":1,  "a":2}`, newShell(t, newRegion(t).plant1()).ok("get", "config", "plant-1/press-7").stdout)
+	})
+
+	t.Run("with --watch shows what changes and what goes", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t).plant1()
+		out, stop := newShell(t, r).follow("get", "sites", "--watch", "-o", "json")
+		out.await(t, `"generation":1`)
+		r.mu.Lock()
+		r.declare("sites/plant-1", `{}`)
+		r.mu.Unlock()
+		out.await(t, `"generation":2`)
+		r.mu.Lock()
+		delete(r.objects, "sites/plant-1")
+		r.mu.Unlock()
+		out.await(t, `"gone":true`)
+		require.Equal(t, exitOK, stop())
+	})
+}
+
+// N105
+func TestDeliveries(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t).plant1()
+	end := testNow.Add(3 * time.Second)
+	r.deliveries = []api.Delivery{{
+		ID: op2, Attempt: 7, Revision: 4, FromRevision: 3, Generation: 2, Action: fleet.ActionDeploy, RevisionHash: hash1,
+		State: "unknown", SettledAs: "applied", Reason: "communication", RequestedBy: "token:ci", Why: "ticket 4711",
+		CreatedAt: testNow, EndedAt: &end, Nodes: []api.NodeProgress{nodeAt("plant-1-a", "applied", 1)},
+	}}
+	got := newShell(t, r).ok("deliveries", "plant-1/press-7")
+	require.Regexp(t, `\n2{32} +7 +deploy +3 +4 +2 +aaaaaaaaaaaa +unknown \(settled as applied\) +communication +`+
+		`plant-1-a:applied +token:ci +ticket 4711 +2026-03-01T12:00:00Z +2026-03-01T12:00:03Z\n$`, got.stdout)
+}
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	s := newShell(t, newRegion(t).plant1())
+	got := s.ok("describe", "instance", "plant-1/press-7").stdout
+	for _, want := range []string{
+		"Generation:     1\n", "ETag:           \"101\"\n", "Spec:\n  enabled: true\n  durability: sync\n",
+		"Phase:          running (of generation 1)\n", "hash " + string(hash1), "Conditions:\nCONDITION", "Synced",
+	} {
+		require.Contains(t, got, want)
+	}
+	require.Contains(t, s.ok("describe", "site", "plant-1").stdout, "role: standby")
+	require.Equal(t, exitNotFound, s.run("describe", "site", "plant-x").code)
+}
+
+func TestOperations(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t).plant1()
+	r.operations[op1] = []api.Operation{operation(op1, fleet.OperationRunning)}
+	r.operations[op2] = []api.Operation{operation(op2, fleet.OperationSucceeded)}
+	s := newShell(t, r)
+	require.Regexp(t, op1+` +deploy +plant-1/press-7 +running`, s.ok("operations", "list").stdout)
+	require.Equal(t, fmt.Sprintf("operation/%s\noperation/%s\n", op1, op2), s.ok("operations", "list", "-o", "name").stdout)
+	require.Contains(t, s.ok("operations", "get", op2).stdout, "succeeded")
+	require.Contains(t, s.ok("operations", "cancel", op1).stdout, "cancelled")
+}
+
+func TestLogs(t *testing.T) {
+	t.Parallel()
+
+	t.Run("follow an instance from node to node and repeat nothing", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t).plant1()
+		r.logs = []api.LogChunk{{Node: "plant-1-a", Offset: 0, Data: "one\n"}}
+		out, stop := newShell(t, r).follow("logs", "plant-1/press-7", "--follow")
+		out.await(t, "one\n")
+		r.mu.Lock()
+		r.logs = []api.LogChunk{
+			{Node: "plant-1-a", Offset: 0, Data: "one\n"}, {Node: "plant-1-a", Offset: 4, Data: "two\n"},
+			{Node: "plant-1-b", Offset: 0, Data: "three\n"},
+		}
+		r.mu.Unlock()
+		out.await(t, "three\n")
+		require.Equal(t, exitOK, stop())
+		require.Equal(t, "one\ntwo\n\n==> plant-1-b <==\nthree\n", out.String())
+	})
+
+	t.Run("begin behind an offset of one node", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t).plant1()
+		r.logs = []api.LogChunk{{Node: "plant-1-a", Offset: 0, Data: "one\n"}, {Node: "plant-1-a", Offset: 4, Data: "two\n"}}
+		require.Equal(t, "two\n", newShell(t, r).ok("logs", "plant-1/press-7", "--node", "plant-1-a", "--after", "4").stdout)
+	})
+}
+
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	for i := 1; i <= 3; i++ {
+		r.events = append(r.events, api.Event{ID: fmt.Sprint(i), At: testNow, Type: "updated", Kind: "site", Name: fmt.Sprintf("plant-%d", i)})
+	}
+	s := newShell(t, r)
+	require.Regexp(t, `\n2 +2026-03-01T12:00:00Z +updated +site +plant-2`, s.ok("events").stdout)
+	out, stop := s.follow("events", "--watch", "--after", "1", "-o", "name")
+	out.await(t, "event/3\n")
+	require.Equal(t, exitOK, stop())
+	require.Equal(t, "event/2\nevent/3\n", out.String())
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// kind is something that get and describe can show.
+type kind struct {
+	name, plural string
+	object       fleet.ObjectKind // "" for what nobody declares
+	header       []string
+	list         func(context.Context, *cli, *api.Client, listing) ([]item, string, error)
+	one          func(context.Context, *cli, *api.Client, string) (item, error)
+}
+
+// listing narrows a list.
+type listing struct {
+	site  string
+	limit int // 0 for all
+}
+
+func kinds() []kind {
+	return []kind{
+		declared(fleet.KindProject, []string{"NAME", "GENERATION", "UPDATED"}, simpleCells),
+		declared(fleet.KindSite, []string{"NAME", "PROJECT", "NODES", "ACTIVE", "GENERATION", "UPDATED"}, siteCells),
+		declared(fleet.KindTemplate, []string{"NAME", "PROJECT", "GENERATION", "UPDATED"}, templateCells),
+		declared(fleet.KindInstance, instanceHeader, instanceCells),
+		{name: "node", plural: "nodes", header: nodeHeader, list: listNodes, one: oneNode},
+		{name: "operation", plural: "operations", header: operationHeader, list: listOperations, one: oneOperation},
+	}
+}
+
+// kindOf finds a kind by its name or plural, in any case.
+func kindOf(word string) (kind, error) {
+	all := kinds()
+	i := slices.IndexFunc(all, func(k kind) bool {
+		return strings.EqualFold(word, k.name) || strings.EqualFold(word, k.plural)
+	})
+	if i >= 0 {
+		return all[i], nil
+	}
+	names := make([]string, len(all))
+	for i, k := range all {
+		names[i] = k.plural
+	}
+	return kind{}, &usageError{fmt.Errorf("%q is no kind; there are %s", word, strings.Join(names, ", "))}
+}
+
+// declared is a kind of declared objects; its table differs by the cells only.
+func declared(of fleet.ObjectKind, header []string, cells func(*cli, api.Object) []string) kind {
+	show := func(c *cli, o api.Object) item {
+		key := fleet.ObjectKey{Kind: of, Scope: o.Site, Name: o.Name}
+		return item{name: key.String(), value: o, cells: cells(c, o)}
+	}
+	return kind{
+		name: string(of), plural: string(of) + "s", object: of, header: header,
+		list: func(ctx context.Context, c *cli, client *api.Client, in listing) ([]item, string, error) {
+			objects, next, err := listObjects(ctx, c, client, of, in)
+			var items []item
+			for _, o := range objects {
+				items = append(items, show(c, o))
+			}
+			return items, next, err
+		},
+		one: func(ctx context.Context, c *cli, client *api.Client, name string) (item, error) {
+			key, err := objectKey(of, name, "")
+			if err != nil {
+				return item{}, err
+			}
+			o, _, err := client.Object(ctx, key)
+			return show(c, o), err
+		},
+	}
+}
+
+// listObjects reads all pages; instances without a site are those of every site.
+func listObjects(ctx context.Context, c *cli, client *api.Client, of fleet.ObjectKind, in listing) ([]api.Object, string, error) {
+	scopes := []string{in.site}
+	if of == fleet.KindInstance && in.site == "" {
+		sites, _, err := listObjects(ctx, c, client, fleet.KindSite, listing{})
+		if err != nil {
+			return nil, "", err
+		}
+		scopes = nil
+		for _, s := range sites {
+			scopes = append(scopes, s.Name)
+		}
+	}
+	var all []api.Object
+	for i, scope := range scopes {
+		rest := 0
+		if in.limit > 0 {
+			rest = in.limit - len(all)
+		}
+		objects, next, err := collect(rest, func(p api.Page) (api.List[api.Object], error) {
+			p.Project = c.flags.project
+			return client.Objects(ctx, of, scope, p)
+		})
+		if err != nil {
+			return nil, "", err
+		}
+		all = append(all, objects...)
+		if in.limit > 0 && len(all) >= in.limit {
+			if next == "" && i < len(scopes)-1 {
+				next = scopes[i+1]
+			}
+			return all, next, nil
+		}
+	}
+	return all, "", nil
+}
+
+// maxPage is the most that the region gives at once.
+const maxPage = 1000
+
+// collect reads pages up to a limit; 0 reads them all.
+func collect[T any](limit int, page func(api.Page) (api.List[T], error)) ([]T, string, error) {
+	var all []T
+	next := ""
+	for {
+		p := api.Page{Cursor: next, Limit: maxPage}
+		if limit > 0 {
+			p.Limit = min(limit-len(all), maxPage)
+		}
+		list, err := page(p)
+		if err != nil {
+			return nil, "", err
+		}
+		all, next = append(all, list.Items...), list.Next
+		if limit > 0 && len(all) > limit { // a region that ignores the limit
+			all = all[:limit]
+		}
+		if next == "" || (limit > 0 && len(all) >= limit) {
+			return all, next, nil
+		}
+	}
+}
+
+func simpleCells(c *cli, o api.Object) []string {
+	return []string{o.Name, number(o.Generation), c.ago(o.UpdatedAt)}
+}
+
+func templateCells(c *cli, o api.Object) []string {
+	return []string{o.Name, o.Project, number(o.Generation), c.ago(o.UpdatedAt)}
+}
+
+func siteCells(c *cli, o api.Object) []string {
+	var spec fleet.SiteSpec
+	nodes := []string{}
+	if json.Unmarshal(o.Spec, &spec) == nil { // a newer shape shows no nodes, json shows all
+		for _, n := range spec.Nodes {
+			nodes = append(nodes, fmt.Sprintf("%s(%s)", n.Name, n.Role))
+		}
+	}
+	var status api.SiteStatus
+	_ = json.Unmarshal(o.Status, &status) // likewise
+	return []string{o.Name, o.Project, strings.Join(nodes, ","), status.Holder, number(o.Generation), c.ago(o.UpdatedAt)}
+}
+
+func labelsText(labels map[string]string) string {
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, name+"="+labels[name])
+	}
+	return strings.Join(pairs, ",")
+}

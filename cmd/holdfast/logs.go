@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// logFlags say which output to show.
+type logFlags struct {
+	site, node string
+	after      int64
+	follow     bool
+}
+
+func (c *cli) newLogsCommand() *cobra.Command {
+	var f logFlags
+	cmd := &cobra.Command{
+		Use: "logs SITE/NAME", Short: "Show what an instance wrote", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeInstances,
+	}
+	cmd.Flags().StringVar(&f.node, "node", "", "only of this node")
+	cmd.Flags().Int64Var(&f.after, "after", 0, "only behind this offset (with --node)")
+	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with what is written from now on, on whichever node")
+	c.addSiteFlag(cmd, &f.site)
+	complete(cmd, "node", c.completeObjects("node"))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		key, err := instanceKey(args[0], f.site)
+		if err != nil {
+			return err
+		}
+		if f.after != 0 && f.node == "" {
+			return &usageError{fmt.Errorf("offsets are per node: --after needs --node")}
+		}
+		client, err := c.connect()
+		if err != nil {
+			return err
+		}
+		l := &logReader{cli: c, client: client, key: key, offsets: map[string]int64{f.node: f.after}}
+		return l.run(cmd.Context(), f)
+	}
+	return cmd
+}
+
+// logReader reads the output of an instance node by node, because offsets are per node and
+// an instance moves when its site fails over.
+type logReader struct {
+	*cli
+	client  *api.Client
+	key     fleet.ObjectKey
+	offsets map[string]int64 // behind what was written, per node
+	last    string           // the node that wrote last
+}
+
+func (l *logReader) run(ctx context.Context, f logFlags) error {
+	nodes, err := l.nodes(ctx, f.node)
+	if err != nil {
+		return err
+	}
+	read := func(ctx context.Context) (view, error) { return view{}, l.round(ctx, nodes) }
+	_, err = read(ctx)
+	for f.follow && err == nil {
+		_, err = l.fetchAgain(ctx, read)
+	}
+	if f.follow && err != nil {
+		return endOfWatch(ctx, err)
+	}
+	return err
+}
+
+// nodes are those of the site that can run the instance.
+func (l *logReader) nodes(ctx context.Context, only string) ([]string, error) {
+	if only != "" {
+		return []string{only}, nil
+	}
+	o, _, err := l.client.Object(ctx, fleet.ObjectKey{Kind: fleet.KindSite, Name: l.key.Scope})
+	if err != nil {
+		return nil, err
+	}
+	var spec fleet.SiteSpec
+	if err := json.Unmarshal(o.Spec, &spec); err != nil {
+		return nil, fmt.Errorf("read the nodes of site %s: %w", l.key.Scope, err)
+	}
+	var nodes []string
+	for _, n := range spec.Nodes {
+		if n.Role != fleet.RoleWorker {
+			nodes = append(nodes, string(n.Name))
+		}
+	}
+	return nodes, nil
+}
+
+// round writes what each node has that was not written yet.
+func (l *logReader) round(ctx context.Context, nodes []string) error {
+	for _, node := range nodes {
+		for {
+			list, err := l.client.Logs(ctx, l.key, api.LogQuery{Node: node, After: l.offsets[node]})
+			if err != nil {
+				return err
+			}
+			moved, err := l.write(node, list.Items)
+			if err != nil {
+				return err
+			}
+			if !moved {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// write prints chunks; what an earlier answer already held is left out.
+func (l *logReader) write(node string, chunks []api.LogChunk) (bool, error) {
+	moved := false
+	for _, chunk := range chunks {
+		data, err := chunk.Bytes()
+		if err != nil {
+			return moved, err
+		}
+		end := chunk.Offset + int64(len(data))
+		seen := max(l.offsets[node]-chunk.Offset, 0)
+		if chunk.Node != node || end <= l.offsets[node] {
+			continue
+		}
+		l.offsets[node], moved = end, true
+		if err := l.writeChunk(node, chunk.Offset+seen, data[seen:]); err != nil {
+			return moved, err
+		}
+	}
+	return moved, nil
+}
+
+func (l *logReader) writeChunk(node string, offset int64, data []byte) error {
+	if l.flags.output == formatJSON || l.flags.output == formatYAML {
+		chunk := api.LogChunk{Node: node, Offset: offset, Data: base64.StdEncoding.EncodeToString(data)}
+		return writeLine(l.stdout, chunk) // a line of JSON is YAML too
+	}
+	if l.last != "" && l.last != node {
+		fmt.Fprintf(l.stdout, "\n==> %s <==\n", clean(node))
+	}
+	l.last = node
+	if _, err := l.stdout.Write(data); err != nil {
+		return fmt.Errorf("write logs: %w", err)
+	}
+	return nil
+}

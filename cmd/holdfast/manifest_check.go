@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// readManifest reads a document strictly and checks what can be seen without the region,
+// so that a slip in the last file is found before the first one is applied.
+func readManifest(d document) (*manifest, error) {
+	m := &manifest{at: d.at, dir: d.dir}
+	if err := strictly(d.data, m); err != nil {
+		return nil, fmt.Errorf("%s: %w", d.at, err)
+	}
+	if err := m.check(); err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", d.at, m.key(), err)
+	}
+	return m, nil
+}
+
+func (m *manifest) check() error {
+	if m.Kind == "" {
+		return errors.New("kind is missing; it is Project, Site, Template or Instance")
+	}
+	key := m.key()
+	if err := fleet.ValidateName("name", m.Name); err != nil {
+		return err
+	}
+	if m.Project != "" {
+		if err := fleet.ValidateName("project", m.Project); err != nil {
+			return err
+		}
+	}
+	if err := fleet.ValidateLabels("labels", m.Labels); err != nil {
+		return err
+	}
+	if m.Site != "" && key.Kind != fleet.KindInstance {
+		return fmt.Errorf("site: only an Instance is of a site")
+	}
+	if len(m.Spec) == 0 {
+		m.Spec = json.RawMessage("{}")
+	}
+	switch key.Kind {
+	case fleet.KindProject:
+		return m.checkProject()
+	case fleet.KindSite:
+		return m.checkSite()
+	case fleet.KindTemplate:
+		return m.checkTemplate()
+	case fleet.KindInstance:
+		return m.checkInstance()
+	}
+	return fmt.Errorf("kind %.40q is none of Project, Site, Template and Instance", m.Kind)
+}
+
+func (m *manifest) checkProject() error {
+	if m.Project != "" {
+		return errors.New("project: a Project is in no project")
+	}
+	return inSpec(strictly(m.Spec, &struct{}{}))
+}
+
+func (m *manifest) checkSite() error {
+	if err := strictly(m.Spec, &m.site); err != nil {
+		return inSpec(err)
+	}
+	if err := m.adopt(&m.site.Project, &m.site.Labels); err != nil {
+		return err
+	}
+	var spec fleet.SiteSpec
+	for _, n := range m.site.Nodes {
+		spec.Nodes = append(spec.Nodes, fleet.SiteNode{Name: fleet.NodeName(n.Name), Role: n.Role})
+	}
+	return inSpec(spec.Validate())
+}
+
+func (m *manifest) checkTemplate() error {
+	if err := strictly(m.Spec, &m.template); err != nil {
+		return inSpec(err)
+	}
+	if err := m.adopt(&m.template.Project, &m.template.Labels); err != nil {
+		return err
+	}
+	if len(m.template.Base) == 0 {
+		return errors.New("spec: base is missing")
+	}
+	spec := fleet.TemplateSpec{}
+	for _, name := range m.template.Compositions {
+		spec.Compositions = append(spec.Compositions, fleet.TemplatePin{Name: fleet.TemplateName(name)})
+	}
+	return inSpec(spec.Validate(fleet.TemplateName(m.Name)))
+}
+
+func (m *manifest) checkInstance() error {
+	if err := fleet.ValidateName("site", m.Site); err != nil {
+		return err
+	}
+	in := &m.instance
+	if err := strictly(m.Spec, in); err != nil {
+		return inSpec(err)
+	}
+	if err := m.adopt(&in.Project, &in.Labels); err != nil {
+		return err
+	}
+	if err := m.readFiles(); err != nil {
+		return inSpec(err)
+	}
+	spec := fleet.InstanceSpec{
+		Template: fleet.TemplateName(in.Template), Durability: in.Durability, Run: in.Run,
+		Config: content(in.Config), Overrides: content(in.Overrides),
+	}
+	if in.Artifact != "" {
+		spec.Artifact = &fleet.Content{Hash: in.Artifact}
+	}
+	if spec.Durability == "" {
+		spec.Durability = fleet.DurabilitySync // the region's default; only other words are refused
+	}
+	return inSpec(spec.Validate())
+}
+
+// readFiles puts what configFile and artifactFile name in the place of config and artifact.
+func (m *manifest) readFiles() error {
+	in := &m.instance
+	if in.ConfigFile != "" {
+		if len(in.Config) > 0 {
+			return errors.New("config and configFile: give one of them")
+		}
+		data, err := os.ReadFile(m.path(in.ConfigFile))
+		if err != nil {
+			return fmt.Errorf("configFile: %w", err)
+		}
+		if !json.Valid(data) {
+			return fmt.Errorf("configFile: %s is not JSON; other bytes go as artifactFile", in.ConfigFile)
+		}
+		in.Config = data
+	}
+	if in.ArtifactFile == "" {
+		return nil
+	}
+	if in.Artifact != "" {
+		return errors.New("artifact and artifactFile: give one of them")
+	}
+	f, err := os.Open(m.path(in.ArtifactFile))
+	if err != nil {
+		return fmt.Errorf("artifactFile: %w", err)
+	}
+	hash, _, err := api.HashOf(f)
+	in.Artifact = hash
+	return errors.Join(err, f.Close())
+}
+
+// path is a file name of the spec, seen from the manifest.
+func (m *manifest) path(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(m.dir, name)
+}
+
+// adopt moves project and labels, which stand beside the spec, into the body of the PUT.
+func (m *manifest) adopt(project *string, labels *map[string]string) error {
+	if *project != "" || *labels != nil {
+		return errors.New("spec: project and labels stand beside spec, not in it")
+	}
+	*project, *labels = m.Project, m.Labels
+	return nil
+}
+
+func content(body json.RawMessage) *fleet.Content {
+	if len(body) == 0 {
+		return nil
+	}
+	return &fleet.Content{Kind: fleet.ContentJSON}
+}
+
+// inSpec puts "spec" before the place that an error names.
+func inSpec(err error) error {
+	var e *fleet.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e):
+		return e.At("spec" + strings.TrimSuffix(e.Field, "/"))
+	}
+	return fmt.Errorf("spec: %w", err)
+}
+
+// strictly decodes JSON and refuses fields that nobody would look at.
+func strictly(data []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	var typed *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &typed):
+		return fmt.Errorf("%s: a %s cannot be a %s here", first(typed.Field, "document"), typed.Value, plainType(typed.Type.Kind().String()))
+	}
+	text := strings.TrimPrefix(err.Error(), "json: ")
+	if name, unknown := strings.CutPrefix(text, "unknown field "); unknown {
+		if plain, err := strconv.Unquote(name); err == nil {
+			return fmt.Errorf("there is no field %q", plain)
+		}
+	}
+	return errors.New(text)
+}
+
+// plainType says a type of Go in the words of JSON.
+func plainType(kind string) string {
+	switch {
+	case kind == "struct" || kind == "map":
+		return "object"
+	case kind == "slice":
+		return "list"
+	case strings.HasPrefix(kind, "int") || strings.HasPrefix(kind, "float"):
+		return "number"
+	}
+	return kind
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// splitYAML makes JSON of each document. It reads nodes and not Go values, so that a config
+// keeps the order of its fields and all digits of its numbers, and every refusal has a line.
+func splitYAML(file, dir string, data []byte) ([]document, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var all []document
+	for {
+		var node yaml.Node
+		err := decoder.Decode(&node)
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return all, fmt.Errorf("%s: not YAML: %s", file, strings.TrimPrefix(err.Error(), "yaml: "))
+		}
+		if len(node.Content) == 0 || node.Content[0].ShortTag() == "!!null" {
+			continue // nothing between two separators
+		}
+		w := yamlWriter{}
+		if err := w.value(node.Content[0], 0); err != nil {
+			return all, fmt.Errorf("%s:%w", file, err)
+		}
+		all = append(all, document{at: fmt.Sprintf("%s:%d", file, node.Content[0].Line), dir: dir, data: w.out.Bytes()})
+	}
+}
+
+const (
+	maxYAMLDepth = 256
+	// maxYAMLNodes stops aliases that multiply.
+	maxYAMLNodes = 8_000_000
+)
+
+// yamlWriter writes nodes as JSON.
+type yamlWriter struct {
+	out   bytes.Buffer
+	nodes int
+}
+
+// at is an error with its line, which the file name goes before.
+func at(n *yaml.Node, format string, args ...any) error {
+	return fmt.Errorf("%d: %w", n.Line, fmt.Errorf(format, args...))
+}
+
+func (w *yamlWriter) value(n *yaml.Node, depth int) error {
+	w.nodes++
+	if depth > maxYAMLDepth || w.nodes > maxYAMLNodes {
+		return at(n, "nested deeper than %d, or more than %d values", maxYAMLDepth, maxYAMLNodes)
+	}
+	switch n.Kind {
+	case yaml.AliasNode:
+		return w.value(n.Alias, depth+1)
+	case yaml.MappingNode:
+		fields, err := fieldsOf(n, depth)
+		if err != nil {
+			return err
+		}
+		return w.object(fields, depth)
+	case yaml.SequenceNode:
+		w.out.WriteByte('[')
+		for i, item := range n.Content {
+			if i > 0 {
+				w.out.WriteByte(',')
+			}
+			if err := w.value(item, depth+1); err != nil {
+				return err
+			}
+		}
+		w.out.WriteByte(']')
+		return nil
+	case yaml.ScalarNode, yaml.DocumentNode:
+	}
+	return w.scalar(n)
+}
+
+// field is a key of a mapping and what it holds.
+type field struct{ key, value *yaml.Node }
+
+// fieldsOf lists the fields of a mapping; those merged in by "<<" give way to its own.
+func fieldsOf(n *yaml.Node, depth int) ([]field, error) {
+	if depth > maxYAMLDepth {
+		return nil, at(n, "nested deeper than %d", maxYAMLDepth)
+	}
+	var own, merged []field
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind != yaml.ScalarNode {
+			return nil, at(key, "a key that is no text")
+		}
+		if key.ShortTag() == "!!merge" {
+			more, err := mergedFields(value, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			merged = append(merged, more...)
+			continue
+		}
+		if seen[key.Value] {
+			return nil, at(key, "key %q stands here twice", key.Value)
+		}
+		seen[key.Value] = true
+		own = append(own, field{key, value})
+	}
+	for _, f := range merged {
+		if !seen[f.key.Value] {
+			seen[f.key.Value] = true
+			own = append(own, f)
+		}
+	}
+	return own, nil
+}
+
+func mergedFields(n *yaml.Node, depth int) ([]field, error) {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Kind == yaml.MappingNode {
+		return fieldsOf(n, depth)
+	}
+	if n.Kind != yaml.SequenceNode || depth > maxYAMLDepth {
+		return nil, at(n, "<< takes a mapping or a list of mappings")
+	}
+	var all []field
+	for _, item := range n.Content {
+		more, err := mergedFields(item, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	return all, nil
+}
+
+func (w *yamlWriter) object(fields []field, depth int) error {
+	w.out.WriteByte('{')
+	for i, f := range fields {
+		if i > 0 {
+			w.out.WriteByte(',')
+		}
+		if err := w.text(f.key.Value); err != nil {
+			return err
+		}
+		w.out.WriteByte(':')
+		if err := w.value(f.value, depth+1); err != nil {
+			return err
+		}
+	}
+	w.out.WriteByte('}')
+	return nil
+}
+
+func (w *yamlWriter) text(s string) error {
+	data, err := json.Marshal(s)
+	w.out.Write(data)
+	return err
+}
+
+func (w *yamlWriter) scalar(n *yaml.Node) error {
+	switch n.ShortTag() {
+	case "!!null":
+		w.out.WriteString("null")
+		return nil
+	case "!!str", "!!timestamp": // JSON has no time: it stays the text that it is
+		return w.text(n.Value)
+	case "!!bool":
+		var b bool
+		if err := n.Decode(&b); err != nil {
+			return at(n, "%.40q is no truth value", n.Value)
+		}
+		fmt.Fprint(&w.out, b)
+		return nil
+	case "!!int", "!!float":
+		return w.number(n)
+	}
+	return at(n, "%s has no form in JSON", n.ShortTag())
+}
+
+// number keeps a number that JSON can write as it stands, and turns the other forms of
+// YAML (hexadecimal, octal, 1_000, .5) into one that it can.
+func (w *yamlWriter) number(n *yaml.Node) error {
+	if json.Valid([]byte(n.Value)) {
+		w.out.WriteString(n.Value)
+		return nil
+	}
+	if n.ShortTag() == "!!int" {
+		if i, ok := new(big.Int).SetString(strings.TrimPrefix(n.Value, "+"), 0); ok {
+			w.out.WriteString(i.String())
+			return nil
+		}
+	}
+	var f float64
+	if err := n.Decode(&f); err != nil {
+		return at(n, "%.40q is no number", n.Value)
+	}
+	data, err := json.Marshal(f)
+	if err != nil {
+		return at(n, "%s has no form in JSON", n.Value)
+	}
+	w.out.Write(data)
+	return nil
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// cli is one run of the command line.
+type cli struct {
+	process
+	flags   globalFlags
+	started bool // a command began: errors from here on are not about usage
+	cancel  context.CancelFunc
+	picture *progress // what is drawn on the terminal at the moment
+}
+
+// globalFlags go with every command.
+type globalFlags struct {
+	output  format
+	address string
+	context string
+	project string
+	timeout time.Duration
+}
+
+const rootLong = `Holdfast puts configurations and services on machines at many sites and keeps them there.
+
+The region is taken from --context, else from HOLDFAST_ADDRESS and HOLDFAST_TOKEN, else
+from the current context ("holdfast context set").`
+
+func newRootCommand(c *cli) *cobra.Command {
+	root := &cobra.Command{
+		Use: "holdfast", Short: "Declare what runs where, and see that it does", Long: rootLong,
+		SilenceErrors: true, SilenceUsage: true, Args: noSubcommand, RunE: showHelp, SuggestionsMinimumDistance: 2,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return c.begin(cmd) },
+	}
+	c.flags.output = formatTable
+	flags := root.PersistentFlags()
+	flags.VarP(&c.flags.output, "output", "o", "form of what is printed: table, json, yaml or name")
+	flags.StringVar(&c.flags.address, "address", "", "address of the region")
+	flags.StringVar(&c.flags.context, "context", "", "context of the context file to use")
+	flags.StringVar(&c.flags.project, "project", "", "project to list or declare in (default of the region: default)")
+	flags.DurationVar(&c.flags.timeout, "timeout", 0, "give up after this time, 0 for never")
+	complete(root, "output", fixed(formats...))
+	complete(root, "context", c.completeContexts)
+	complete(root, "project", c.completeObjects("project"))
+	root.AddCommand(
+		c.newApplyCommand(), c.newGetCommand(), c.newDescribeCommand(), c.newDeleteCommand(),
+		c.newDeployCommand(), c.newEnableCommand(), c.newDisableCommand(), c.newRollbackCommand(),
+		c.newWaitCommand(), c.newDeliveriesCommand(), c.newOperationsCommand(), c.newLogsCommand(),
+		c.newEventsCommand(), c.newArtifactCommand(), c.newTokenCommand(), c.newJoinTokenCommand(),
+		c.newContextCommand(), c.newVersionCommand(), newExitCodesTopic(),
+		c.newServerCommand(), c.newNodeCommand(), c.newAdminCommand(),
+	)
+	return root
+}
+
+// begin marks that the command line was understood, and starts the clock of --timeout.
+func (c *cli) begin(cmd *cobra.Command) error {
+	if err := cmd.ValidateRequiredFlags(); err != nil { // cobra itself looks later
+		return err
+	}
+	c.started = true
+	if c.flags.timeout <= 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), c.flags.timeout)
+	c.cancel = cancel
+	cmd.SetContext(ctx)
+	return nil
+}
+
+// newGroup is a command that only holds others.
+func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
+	group := &cobra.Command{Use: use, Short: short, Args: noSubcommand, RunE: showHelp, SuggestionsMinimumDistance: 2}
+	group.AddCommand(commands...)
+	return group
+}
+
+func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// noSubcommand refuses a word that is no command, which cobra itself does for the root only.
+func noSubcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%q is no command of %q", args[0], cmd.CommandPath())
+	for _, s := range cmd.SuggestionsFor(args[0]) {
+		text += fmt.Sprintf("; did you mean %q?", s)
+	}
+	return fmt.Errorf("%s; see %q", text, cmd.CommandPath()+" --help")
+}

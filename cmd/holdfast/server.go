@@ -1,0 +1,52 @@
+package main
+
+import (
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/internal/region"
+)
+
+// newServerCommand runs a server: API, worker and relay of one region.
+func (c *cli) newServerCommand() *cobra.Command {
+	cfg := region.ServerConfig{BootstrapToken: c.env("HOLDFAST_BOOTSTRAP_TOKEN"), Timing: region.DefaultTiming()}
+	cmd := &cobra.Command{
+		Use: "server", Short: "Run a server of a region: API and workers", Args: cobra.NoArgs,
+		Long: `Run a server of a region. It is stateless and runs in any number beside one Postgres
+and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin token.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return region.RunServer(cmd.Context(), cfg, c.log())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&cfg.Region, "region", c.orEnv("HOLDFAST_REGION", "local"), "name of the region")
+	f.StringVar(&cfg.DatabaseURL, "database-url", c.env("HOLDFAST_DATABASE_URL"), "Postgres of the region")
+	f.StringVar(&cfg.Listen, "listen", c.orEnv("HOLDFAST_LISTEN", "127.0.0.1:7460"), "address to serve on")
+	f.StringVar(&cfg.PublicURL, "public-url", c.env("HOLDFAST_PUBLIC_URL"), "where nodes reach it (default http:// and --listen)")
+	f.StringVar(&cfg.WebURL, "web-url", c.env("HOLDFAST_WEB_URL"), "Temporal Web, for links")
+	f.IntVar(&cfg.Timing.TokenBytes, "fetch-token-bytes", cfg.Timing.TokenBytes, "length of fetch tokens")
+	f.DurationVar(&cfg.Timing.Delivery.PendingTTL, "pending-ttl", cfg.Timing.Delivery.PendingTTL, "how long a config can be fetched without progress")
+	f.DurationVar(&cfg.Timing.Delivery.Request, "request-timeout", cfg.Timing.Delivery.Request, "how long a node may take to take a delivery, or go without progress")
+	f.DurationVar(&cfg.Timing.Delivery.Total, "delivery-deadline", cfg.Timing.Delivery.Total, "bound of a whole delivery")
+	f.DurationVar(&cfg.Timing.Purge, "purge-interval", cfg.Timing.Purge, "how often expired rows are purged")
+	f.DurationVar(&cfg.Timing.Sweep, "sweep-interval", cfg.Timing.Sweep, "how often lost operations are looked for")
+	c.temporalFlags(cmd, &cfg.TemporalAddress, &cfg.TemporalNamespace)
+	return cmd
+}
+
+// temporalFlags are those of every process that speaks to Temporal.
+func (c *cli) temporalFlags(cmd *cobra.Command, address, namespace *string) {
+	cmd.Flags().StringVar(address, "temporal-address", c.orEnv("HOLDFAST_TEMPORAL_ADDRESS", "127.0.0.1:7233"), "Temporal frontend")
+	cmd.Flags().StringVar(namespace, "temporal-namespace", c.orEnv("HOLDFAST_TEMPORAL_NAMESPACE", "holdfast"), "Temporal namespace")
+}
+
+func (c *cli) orEnv(name, fallback string) string {
+	if value := c.env(name); value != "" {
+		return value
+	}
+	return fallback
+}
+
+// log is what the long-running processes write to standard error, one JSON line each.
+func (c *cli) log() *slog.Logger { return slog.New(slog.NewJSONHandler(c.stderr, nil)) }
