@@ -1,0 +1,108 @@
+package region
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/activities"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/workflows"
+)
+
+// requests lets doors write through the one write path.
+type requests struct {
+	store *postgres.Store
+	specs unreleased
+	limit time.Duration
+}
+
+// unreleased makes the revision of a spec that was written with ?deploy=false; nil when
+// there is none.
+type unreleased interface {
+	Unreleased(ctx context.Context, key fleet.ObjectKey, actor string) (*postgres.InstanceChange, error)
+}
+
+// Request opens the operation that a door asks for, once per door run.
+func (r *requests) Request(ctx context.Context, in activities.DoorRequest, by string) (activities.OperationView, error) {
+	key := fleet.InstanceKey(in.Site, in.Instance)
+	t := postgres.InstanceTurn{
+		Write: postgres.Write{Key: key, Actor: by}, Kind: in.Kind, Limit: r.limit,
+		Door: postgres.Door{Workflow: in.Workflow, Run: in.Run},
+	}
+	if in.Kind == fleet.OperationDeploy {
+		change, err := r.specs.Unreleased(ctx, key, by)
+		if err != nil {
+			return activities.OperationView{}, err
+		}
+		t.Unreleased = change
+	}
+	out, err := r.store.TurnInstance(ctx, t)
+	if err != nil {
+		return activities.OperationView{}, err
+	}
+	if out.Operation == nil { // nothing was ever released: the delete is done
+		return activities.OperationView{OperationEnd: fleet.OperationEnd{State: fleet.OperationSucceeded}}, nil
+	}
+	return r.view(ctx, *out.Operation)
+}
+
+// Operation reads one operation.
+func (r *requests) Operation(ctx context.Context, id fleet.OperationID) (activities.OperationView, error) {
+	op, err := r.store.GetOperation(ctx, id)
+	if err != nil {
+		return activities.OperationView{}, err
+	}
+	return r.view(ctx, op)
+}
+
+func (r *requests) view(ctx context.Context, op postgres.Operation) (activities.OperationView, error) {
+	end, err := endOf(ctx, r.store, op)
+	return activities.OperationView{
+		OperationEnd: end, Subject: op.Subject, SecondsLeft: time.Until(op.Deadline).Seconds(),
+	}, err
+}
+
+func endOf(ctx context.Context, s *postgres.Store, op postgres.Operation) (fleet.OperationEnd, error) {
+	end := fleet.OperationEnd{Operation: op.ID, State: op.State, Reason: op.Reason, Message: op.Message}
+	if op.EndedAt != nil {
+		end.EndedAt = *op.EndedAt
+	}
+	rev, err := s.RevisionOf(ctx, fleet.InstanceKey(op.Site, op.Instance), op.Revision)
+	end.Revision, end.Hash = rev.Version, rev.Content.Hash
+	return end, err
+}
+
+// tellers tell doors how their operations ended.
+type tellers struct {
+	store *postgres.Store
+	flows *workflows.Client
+}
+
+const doorsAtOnce = 100
+
+// TellDoors tells the doors of a subject, or all with "".
+func (t *tellers) TellDoors(ctx context.Context, subject string) error {
+	_, err := t.tell(ctx, subject)
+	return err
+}
+
+func (t *tellers) tell(ctx context.Context, subject string) (int, error) {
+	ops, err := t.store.UntoldDoors(ctx, subject, doorsAtOnce)
+	if err != nil {
+		return 0, err
+	}
+	for i, op := range ops {
+		end, err := endOf(ctx, t.store, op)
+		if err != nil {
+			return i, err
+		}
+		if err := t.flows.OperationEnded(ctx, op.Door.Workflow, op.Door.Run, end); err != nil {
+			return i, err
+		}
+		if err := t.store.DoorTold(ctx, op.ID); err != nil {
+			return i, err
+		}
+	}
+	return len(ops), nil
+}

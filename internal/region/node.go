@@ -1,0 +1,133 @@
+package region
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/activities"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/node"
+	"github.com/holdfast-io/holdfast/workers"
+)
+
+// NodeConfig is all that a node process needs.
+type NodeConfig struct {
+	Node, Site, API                    string
+	TemporalAddress, TemporalNamespace string
+	// Data holds node.key, node.db and instances/.
+	Data string
+	// JoinToken enrols the node once.
+	JoinToken string
+	// Executable is the program that runs guardians, "" for this one.
+	Executable string
+	// LifetimePID ends the instances with that process; 0 lets them outlive everybody.
+	LifetimePID int
+	// StopInstances stops the instances on a clean stop of the node.
+	StopInstances bool
+	// Failpoint is for tests: it is called with the name of each step.
+	Failpoint func(name string)
+	Timing    Timing
+}
+
+// RunNode recovers the node from its store, runs what it should run, and takes deliveries
+// until the context ends. The region may be away: then only deliveries and reports wait.
+func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
+	runtime, err := nodeRuntime(cfg, log)
+	if err != nil {
+		return err
+	}
+	agent, err := node.Open(ctx, node.AgentOptions{
+		Node: fleet.NodeName(cfg.Node), Site: fleet.SiteName(cfg.Site), Dir: cfg.Data, API: cfg.API, Runtime: runtime,
+		Outputs: runtime, Log: log, Now: time.Now, JoinToken: cfg.JoinToken, Failpoint: cfg.Failpoint,
+		ReadIdle: cfg.Timing.ReadIdle, ReportEvery: cfg.Timing.Report, BaseEnv: baseEnvironment(),
+	})
+	if err != nil {
+		return err
+	}
+	defer agent.Close() //nolint:errcheck // nothing is written any more
+	group, running := errgroup.WithContext(ctx)
+	group.Go(func() error { return agent.Run(running) })
+	group.Go(func() error { return workNode(running, cfg, agent, log) })
+	err = group.Wait()
+	if cfg.StopInstances && ctx.Err() != nil {
+		stopAll(context.WithoutCancel(ctx), runtime, log)
+	}
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func nodeRuntime(cfg NodeConfig, log *slog.Logger) (*guardian.Runtime, error) {
+	if cfg.Executable == "" {
+		var err error
+		if cfg.Executable, err = os.Executable(); err != nil {
+			return nil, fleet.Errorf(fleet.Internal, "find the program: %w", err)
+		}
+	}
+	data, err := filepath.Abs(cfg.Data)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Invalid, "locate the data directory: %w", err)
+	}
+	return &guardian.Runtime{
+		Root: filepath.Join(data, "run"), Executable: cfg.Executable, LifetimePID: cfg.LifetimePID, Log: log,
+	}, nil
+}
+
+// baseEnvironment is what every command may see of the node's own environment.
+func baseEnvironment() []string {
+	var env []string
+	for _, name := range []string{"PATH", "HOME", "LANG", "TZ"} {
+		if value, ok := os.LookupEnv(name); ok { //nolint:forbidigo // handed on to commands, never read
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// workNode takes deliveries once the store is recovered and Temporal answers.
+func workNode(ctx context.Context, cfg NodeConfig, agent *node.Agent, log *slog.Logger) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-agent.Ready():
+	}
+	c, err := dial(cfg.TemporalAddress, cfg.TemporalNamespace, "node."+cfg.Node, log)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	w := workers.NewNode(c, fleet.NodeName(cfg.Node), &activities.Node{Applier: agent.Applier})
+	if err := insist(ctx, log, "temporal", func(context.Context) error { return w.Start() }); err != nil {
+		return err
+	}
+	defer w.Stop()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+const stopAllLimit = 20 * time.Second
+
+func stopAll(ctx context.Context, r *guardian.Runtime, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, stopAllLimit)
+	defer cancel()
+	list, err := r.List(ctx)
+	if err != nil {
+		log.Error("list instances", "error", err)
+		return
+	}
+	var group errgroup.Group
+	for _, st := range list {
+		group.Go(func() error { return r.Stop(ctx, st.Instance) })
+	}
+	if err := group.Wait(); err != nil {
+		log.Error("stop instances", "error", err)
+	}
+}

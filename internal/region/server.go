@@ -1,0 +1,223 @@
+package region
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/activities"
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/workers"
+	"github.com/holdfast-io/holdfast/workflows"
+)
+
+// ServerConfig is all that a server process needs.
+type ServerConfig struct {
+	Region, DatabaseURL                string
+	TemporalAddress, TemporalNamespace string
+	// Listen is host:port; PublicURL is where nodes reach it (default http://Listen).
+	Listen, PublicURL string
+	// WebURL is Temporal Web's, for links; "" shows none.
+	WebURL string
+	// BootstrapToken becomes an admin token when it is set.
+	BootstrapToken string
+	// Build names the workers' version; "" is BuildID().
+	Build string
+	// Failpoint is for tests: it is called before and after each database step.
+	Failpoint func(name string)
+	Timing    Timing
+}
+
+// server is one server process at work.
+type server struct {
+	cfg      ServerConfig
+	id       string
+	log      *slog.Logger
+	store    *postgres.Store
+	temporal client.Client
+	flows    *workflows.Client
+	ends     *postgres.Ends
+	handler  *api.Handler
+	serving  atomic.Bool
+}
+
+// RunServer migrates the database and serves until the context ends.
+func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
+	s, err := openServer(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer s.store.Close()
+	defer s.temporal.Close()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
+	if err != nil {
+		return fleet.Errorf(fleet.Invalid, "listen on %s: %w", cfg.Listen, err).WithHint("is the port taken? choose another with --listen")
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.serve(ctx, listener) })
+	group.Go(func() error { return s.work(ctx) })
+	group.Go(func() error { return s.relay(ctx) })
+	group.Go(func() error { return s.listen(ctx) })
+	group.Go(func() error { return s.beat(ctx) })
+	if err := group.Wait(); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*server, error) {
+	s := &server{cfg: cfg, log: log}
+	if s.cfg.PublicURL == "" {
+		s.cfg.PublicURL = "http://" + cfg.Listen
+	}
+	var err error
+	if s.id, err = postgres.NewID(); err != nil {
+		return nil, err
+	}
+	if s.cfg.Build == "" {
+		if s.cfg.Build, err = BuildID(); err != nil {
+			return nil, err
+		}
+	}
+	err = insist(ctx, log, "postgres", func(ctx context.Context) (err error) {
+		s.store, err = postgres.Open(ctx, cfg.DatabaseURL, cfg.Region)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.temporal, err = dial(cfg.TemporalAddress, cfg.TemporalNamespace, "server."+s.id[:8], log); err != nil {
+		return nil, err
+	}
+	s.flows = &workflows.Client{Temporal: s.temporal, Limits: cfg.Timing.Delivery}
+	s.ends = postgres.NewEnds(s.store)
+	if err := s.bootstrap(ctx); err != nil {
+		return nil, err
+	}
+	s.handler, err = s.api()
+	return s, err
+}
+
+// bootstrap lets the first administrator in.
+func (s *server) bootstrap(ctx context.Context) error {
+	if s.cfg.BootstrapToken == "" {
+		return nil
+	}
+	hash := identity.HashToken(s.cfg.BootstrapToken)
+	_, err := s.store.AddAPIToken(ctx, postgres.APIToken{Hash: hash[:], Role: "admin", Note: "bootstrap", CreatedBy: "bootstrap"})
+	return err
+}
+
+// operationRoom is what an operation has beyond its delivery, to be served and closed.
+const operationRoom = time.Minute
+
+func (s *server) operationLimit() time.Duration {
+	return s.cfg.Timing.Delivery.Total + s.cfg.Timing.Delivery.Request + operationRoom
+}
+
+// flattenShare is how many configs of the largest size may be flattened at once.
+const flattenShare = 2
+
+func (s *server) api() (*api.Handler, error) {
+	limits := compose.DefaultLimits()
+	return api.New(api.Deps{
+		Store: s.store, Waker: s.flows, NodeStarted: s.flows.StartReconcile,
+		Flatten: compose.NewBudget(flattenShare * int64(limits.MaxBytes)), Limits: limits,
+		Region: s.cfg.Region, WebURL: s.cfg.WebURL, TemporalNamespace: s.cfg.TemporalNamespace,
+		PendingTTL: s.cfg.Timing.Delivery.PendingTTL, OperationLimit: s.operationLimit(),
+		Now: time.Now, Log: s.log, Ready: s.ready,
+		OperationEnds: func(_ context.Context, id fleet.OperationID) <-chan struct{} { return s.ends.Of(id) },
+	})
+}
+
+func (s *server) ready(ctx context.Context) error {
+	if !s.serving.Load() {
+		return fleet.Errorf(fleet.Unavailable, "the worker has not started yet")
+	}
+	return s.store.Ping(ctx)
+}
+
+const (
+	headerLimit = 10 * time.Second
+	idleLimit   = 2 * time.Minute
+	stopLimit   = 5 * time.Second
+)
+
+func (s *server) serve(ctx context.Context, l net.Listener) error {
+	h := &http.Server{
+		Handler: s.handler, ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit,
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve HTTP: %w", err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
+		defer cancel()
+		if h.Shutdown(stop) != nil {
+			return h.Close() // requests that hang on are cut
+		}
+		return nil
+	})
+	s.log.Info("serving", "address", l.Addr().String(), "region", s.cfg.Region, "build", s.cfg.Build)
+	return group.Wait()
+}
+
+// work runs the worker of this server, once Temporal answers.
+func (s *server) work(ctx context.Context) error {
+	err := insist(ctx, s.log, "temporal", func(ctx context.Context) error {
+		return prepare(ctx, s.temporal, s.cfg.TemporalNamespace, s.cfg.Timing)
+	})
+	if err != nil {
+		return err
+	}
+	w := workers.NewServer(s.temporal, s.cfg.Build, "server."+s.id[:8], s.activities())
+	if err := insist(ctx, s.log, "the worker", func(context.Context) error { return w.Start() }); err != nil {
+		return err
+	}
+	defer w.Stop()
+	err = insist(ctx, s.log, "the worker's version", func(ctx context.Context) error {
+		return becomeCurrent(ctx, s.temporal, s.cfg.Build)
+	})
+	if err != nil {
+		return err
+	}
+	s.serving.Store(true)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (s *server) activities() workers.Server {
+	doors := &tellers{store: s.store, flows: s.flows}
+	return workers.Server{
+		Instances: &activities.Instances{
+			Store: s.store, Tokens: tokens{s.cfg.Timing.TokenBytes}, Doors: doors,
+			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Log: s.log, Failpoint: s.cfg.Failpoint,
+		},
+		Doors: &activities.Doors{
+			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit()}, Entities: s.flows, Starts: s.flows,
+		},
+		Reconciles: &activities.Reconciles{Store: s.store, Entities: s.flows},
+		Sweeps: &activities.Sweeps{
+			Purger:     s.store,
+			Operations: &operationsSweep{store: s.store, flows: s.flows, doors: doors, stranded: s.cfg.Timing.Stranded},
+		},
+	}
+}

@@ -1,0 +1,149 @@
+package region
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/workers"
+	"github.com/holdfast-io/holdfast/workflows"
+)
+
+const tryAgain = 500 * time.Millisecond
+
+// insist repeats a call until it succeeds or the context ends; what it waits for is said once.
+func insist(ctx context.Context, log *slog.Logger, what string, call func(context.Context) error) error {
+	for said := false; ; said = true {
+		err := call(ctx)
+		if err == nil || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !fleet.KindOf(err).Retryable() {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if !said {
+			log.WarnContext(ctx, "waiting", "for", what, "error", err)
+		}
+		timer := time.NewTimer(tryAgain)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// dial makes a client that connects when it is first used.
+func dial(address, namespace, identity string, log *slog.Logger) (client.Client, error) {
+	c, err := client.NewLazyClient(client.Options{
+		HostPort: address, Namespace: namespace, Identity: identity,
+		Logger: sdklog.NewStructuredLogger(log.With("from", "temporal")),
+	})
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Invalid, "make a Temporal client: %w", err)
+	}
+	return c, nil
+}
+
+// prepare registers what a namespace needs before the first workflow: the search
+// attributes and the schedules.
+func prepare(ctx context.Context, c client.Client, namespace string, t Timing) error {
+	attributes := map[string]enumspb.IndexedValueType{}
+	for _, name := range []string{
+		workflows.AttributeSite, workflows.AttributeNode, workflows.AttributeInstance,
+		workflows.AttributePhase, workflows.AttributeOutcome,
+	} {
+		attributes[name] = enumspb.INDEXED_VALUE_TYPE_KEYWORD
+	}
+	_, err := c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
+		SearchAttributes: attributes, Namespace: namespace,
+	})
+	var exists *serviceerror.AlreadyExists
+	if err != nil && !errors.As(err, &exists) {
+		return fmt.Errorf("register search attributes: %w", err)
+	}
+	if err := schedule(ctx, c, workflows.SchedulePurge, workflows.TypePurgePending, t.Purge); err != nil {
+		return err
+	}
+	return schedule(ctx, c, workflows.ScheduleOperations, workflows.TypeSweepOperations, t.Sweep)
+}
+
+// sweepLimit ends a scheduled run whose worker is gone, so that it blocks no later one.
+const sweepLimit = 3 * time.Minute
+
+func schedule(ctx context.Context, c client.Client, id, workflowType string, every time.Duration) error {
+	spec := client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: every}}}
+	_, err := c.ScheduleClient().Create(ctx, client.ScheduleOptions{
+		ID: id, Spec: spec, Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: every,
+		Action: &client.ScheduleWorkflowAction{
+			ID: id, Workflow: workflowType, TaskQueue: workflows.QueueServers, WorkflowExecutionTimeout: sweepLimit,
+		},
+	})
+	if !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
+		return err
+	}
+	return c.ScheduleClient().GetHandle(ctx, id).Update(ctx, client.ScheduleUpdateOptions{
+		DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
+			in.Description.Schedule.Spec.Intervals = spec.Intervals
+			return &client.ScheduleUpdate{Schedule: &in.Description.Schedule}, nil
+		},
+	})
+}
+
+// becomeCurrent routes new workflows to this build. A door that a plain client starts has
+// no version of its own and goes where this points.
+func becomeCurrent(ctx context.Context, c client.Client, build string) error {
+	handle := c.WorkerDeploymentClient().GetHandle(workers.Deployment)
+	_, err := handle.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{
+		BuildID: build, IgnoreMissingTaskQueues: true,
+	})
+	if err != nil {
+		return fmt.Errorf("make build %s current: %w", build, err)
+	}
+	return nil
+}
+
+// currentBuild is where new workflows go now, "" when nowhere.
+func currentBuild(ctx context.Context, c client.Client) (string, error) {
+	d, err := c.WorkerDeploymentClient().GetHandle(workers.Deployment).Describe(ctx, client.WorkerDeploymentDescribeOptions{})
+	if err != nil {
+		return "", fmt.Errorf("read the current build: %w", err)
+	}
+	if v := d.Info.RoutingConfig.CurrentVersion; v != nil {
+		return v.BuildID, nil
+	}
+	return "", nil
+}
+
+// BuildID names the running program by its own bytes: a rebuilt server is another build.
+func BuildID() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find the program: %w", err)
+	}
+	f, err := os.Open(path) //nolint:gosec // the program itself
+	if err != nil {
+		return "", fmt.Errorf("open the program: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("read the program: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16], nil
+}

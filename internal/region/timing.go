@@ -1,0 +1,45 @@
+package region
+
+import (
+	"time"
+
+	"github.com/holdfast-io/holdfast/workflows"
+)
+
+// Timing is every interval and limit of a region, so that a laptop can be quicker.
+type Timing struct {
+	Delivery workflows.DeliveryLimits
+	// Purge and Sweep are the intervals of the schedules PurgePending and SweepOperations.
+	Purge, Sweep time.Duration
+	// Relay is how old an outbox row is before its wake is repeated.
+	Relay time.Duration
+	// ServerSeen is how often a server says that it lives; three times that and its build
+	// counts as gone, but never less than Stranded.
+	ServerSeen, Stranded time.Duration
+	// ReadIdle cuts a download that stalls (N96).
+	ReadIdle time.Duration
+	// Report is how often a node says what changed.
+	Report time.Duration
+	// TokenBytes is the length of fetch tokens (N19).
+	TokenBytes int
+}
+
+// DefaultTiming is what a production region runs with.
+func DefaultTiming() Timing {
+	return Timing{
+		Delivery: workflows.DeliveryLimits{
+			Request: workflows.DefaultRequest, Total: workflows.DefaultTotal, PendingTTL: workflows.DefaultPendingTTL,
+		},
+		Purge: time.Minute, Sweep: 30 * time.Second, Relay: time.Second, ServerSeen: 10 * time.Second,
+		Stranded: 30 * time.Second, ReadIdle: 10 * time.Second, Report: 2 * time.Second, TokenBytes: 32,
+	}
+}
+
+// FastTiming is for demonstrations and tests: failures show in seconds.
+func FastTiming() Timing {
+	t := DefaultTiming()
+	t.Delivery.Request = 10 * time.Second
+	t.Purge, t.Sweep, t.ServerSeen, t.Stranded = 10*time.Second, 5*time.Second, 2*time.Second, 10*time.Second
+	t.ReadIdle, t.Report = 3*time.Second, time.Second
+	return t
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/region"
+)
+
+// The first arguments by which this program runs as one of its own children.
+const (
+	childTemporal = "child-temporal"
+	childServer   = "child-server"
+	childNode     = "child-node"
+	childGuardian = "guardian" // started by nodes, not by the supervisor
+)
+
+// serverInput and nodeInput are a child's whole configuration. It travels over the child's
+// standard input, because it holds secrets, which arguments and environment show to others.
+type serverInput struct {
+	Database, Temporal, Listen, URL, Web, Token string
+	Fast                                        bool
+}
+
+func (in serverInput) config() region.ServerConfig {
+	return region.ServerConfig{
+		Region: regionName, DatabaseURL: in.Database, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
+		Listen: in.Listen, PublicURL: in.URL, WebURL: in.Web, BootstrapToken: in.Token, Timing: timing(in.Fast),
+	}
+}
+
+type nodeInput struct {
+	Node, Site, API, Temporal, Data, Join, Program string
+	Supervisor                                     int // instances end with it
+	Fast                                           bool
+}
+
+func (in nodeInput) config() region.NodeConfig {
+	return region.NodeConfig{
+		Node: in.Node, Site: in.Site, API: in.API, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
+		Data: in.Data, JoinToken: in.Join, Executable: in.Program, LifetimePID: in.Supervisor, StopInstances: true,
+		Timing: timing(in.Fast),
+	}
+}
+
+func timing(fast bool) region.Timing {
+	if fast {
+		return region.FastTiming()
+	}
+	return region.DefaultTiming()
+}
+
+// childNamed says whether the arguments are those of a child.
+func childNamed(args []string) ([]string, bool) {
+	if len(args) == 0 {
+		return nil, false
+	}
+	switch args[0] {
+	case childTemporal, childServer, childNode, childGuardian:
+		return args, true
+	default:
+		return nil, false
+	}
+}
+
+// runChild is the main function of a child.
+func runChild(args []string, stderr io.Writer) int {
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer cancel()
+	if args[0] == childGuardian {
+		return guardian.Main(ctx, args[1:])
+	}
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	if err := serveChild(ctx, args[0], os.Stdin, log); err != nil {
+		log.Error("ended", "child", strings.Join(args, " "), "error", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+func serveChild(ctx context.Context, child string, stdin io.Reader, log *slog.Logger) error {
+	switch child {
+	case childTemporal:
+		c, err := inputOf[temporalConfig](stdin)
+		if err != nil {
+			return err
+		}
+		return runTemporal(ctx, c)
+	case childServer:
+		in, err := inputOf[serverInput](stdin)
+		if err != nil {
+			return err
+		}
+		return region.RunServer(ctx, in.config(), log)
+	default:
+		in, err := inputOf[nodeInput](stdin)
+		if err != nil {
+			return err
+		}
+		return region.RunNode(ctx, in.config(), log)
+	}
+}
+
+func inputOf[T any](stdin io.Reader) (T, error) {
+	var in T
+	if err := json.NewDecoder(stdin).Decode(&in); err != nil {
+		return in, fmt.Errorf("read the configuration: %w", err)
+	}
+	return in, nil
+}
+
+// childStop is how long a child of our own may take to end before it is killed: a node
+// gives its instances 20 s.
+const childStop = 25 * time.Second
+
+// childSpec makes the spec of a child of our own. input is asked for each start.
+func (l *laptop) childSpec(r rank, name string, args []string, input func(context.Context) (any, error)) spec {
+	return spec{
+		name: name,
+		log:  l.dir.log(name),
+		rank: r,
+		command: func(ctx context.Context) (*exec.Cmd, error) {
+			in, err := input(ctx)
+			if err != nil {
+				return nil, err
+			}
+			text, err := json.Marshal(in)
+			if err != nil {
+				return nil, fmt.Errorf("write the configuration: %w", err)
+			}
+			cmd := exec.Command(l.self, args...)
+			cmd.Stdin = strings.NewReader(string(text))
+			return cmd, nil
+		},
+		onParentDeath: syscall.SIGKILL,
+		end:           []stopSignal{{syscall.SIGTERM, childStop}},
+	}
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+const (
+	controlSocket = "control.sock"
+	socketMode    = 0o600
+	orderTimeout  = time.Minute
+)
+
+// control serves ps, stop and start on a unix socket in the data directory.
+type control struct {
+	supervisor *supervisor
+	http       *http.Server
+	dir        *os.File
+}
+
+// serveControl listens until close. A socket that a killed region left is replaced: the
+// caller holds the directory's lock, so nobody listens there.
+func serveControl(dir string, s *supervisor) (*control, error) {
+	if err := os.Remove(filepath.Join(dir, controlSocket)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove the old control socket: %w", err)
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the data directory: %w", err)
+	}
+	listen := net.ListenConfig{Control: restrict}
+	l, err := listen.Listen(context.Background(), "unix", shortPath(d))
+	if err != nil {
+		_ = d.Close()
+		return nil, fmt.Errorf("listen on the control socket: %w", err)
+	}
+	c := &control{supervisor: s, dir: d}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /processes", c.list)
+	mux.HandleFunc("POST /processes/{name}/stop", c.order(s.stop))
+	mux.HandleFunc("POST /processes/{name}/start", c.order(s.start))
+	c.http = &http.Server{Handler: mux, ReadHeaderTimeout: orderTimeout}
+	go func() { _ = c.http.Serve(l) }() // ends at close
+	return c, nil
+}
+
+// restrict gives the socket its mode before it has a name: nobody else ever connects.
+func restrict(_, _ string, raw syscall.RawConn) error {
+	var failed error
+	err := raw.Control(func(fd uintptr) { failed = syscall.Fchmod(int(fd), socketMode) })
+	return errors.Join(err, failed)
+}
+
+// shortPath names the socket through the open directory: a unix socket's path may have
+// 107 bytes only, the path of a data directory any number.
+func shortPath(dir *os.File) string {
+	return "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + controlSocket
+}
+
+func (c *control) close() {
+	_ = c.http.Close()
+	_ = c.dir.Close()
+}
+
+func (c *control) list(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, c.supervisor.views())
+}
+
+// order carries out one stop or start. It goes on when the caller hangs up.
+func (c *control) order(do func(context.Context, string) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), orderTimeout)
+		defer cancel()
+		if err := do(ctx, r.PathValue("name")); err != nil {
+			answer(w, http.StatusConflict, controlProblem{Kind: fleet.KindOf(err), Detail: err.Error()})
+			return
+		}
+		c.list(w, r)
+	}
+}
+
+type controlProblem struct {
+	Kind   fleet.Kind `json:"kind"`
+	Detail string     `json:"detail"`
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the caller has gone
+}

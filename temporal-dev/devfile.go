@@ -1,0 +1,30 @@
+package main
+
+const devFile = "dev.json"
+
+// devDoc is DIR/dev.json: where to look, for people and for programs.
+type devDoc struct {
+	Region    string       `json:"region"`
+	API       string       `json:"api"`
+	Temporal  string       `json:"temporal"`
+	Namespace string       `json:"namespace"`
+	Web       string       `json:"web"`
+	Gateway   string       `json:"gateway"` // "" until there is a gateway process
+	Token     string       `json:"token"`
+	Processes []devProcess `json:"processes"`
+}
+
+type devProcess struct {
+	Name    string `json:"name"`
+	PID     int    `json:"pid"` // 0 when it does not run
+	Running bool   `json:"running"`
+}
+
+// with gives the document with the processes as they are now.
+func (d devDoc) with(views []processView) devDoc {
+	d.Processes = make([]devProcess, 0, len(views))
+	for _, v := range views {
+		d.Processes = append(d.Processes, devProcess{Name: v.Name, PID: v.PID, Running: v.Running})
+	}
+	return d
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	regionName   = "local"
+	temporalName = "temporal"
+	serverName   = "server"
+	tokenFile    = "token"
+)
+
+// output is where a region talks to its operator.
+type output struct {
+	progress, trouble io.Writer
+	hurry             <-chan struct{} // closed when the operator wants no clean stop
+}
+
+// laptop is one running region.
+type laptop struct {
+	opts       options
+	out        output
+	saying     sync.Mutex // one line at a time
+	dir        *dataDir
+	addrs      addresses
+	token      string
+	self       string // this program
+	supervisor *supervisor
+	api        *apiClient
+	began      time.Time
+}
+
+// runRegion starts everything, delivers the examples, and stays until the context ends
+// (with --once: until the deliveries have ended). It stops what it started.
+func runRegion(ctx context.Context, opts options, out output) error {
+	l, err := openLaptop(opts, out)
+	if err != nil {
+		return err
+	}
+	defer l.dir.close()
+	defer l.stop()
+	control, err := serveControl(l.dir.path, l.supervisor)
+	if err != nil {
+		return err
+	}
+	defer control.close()
+	if err := l.bringUp(ctx); err != nil {
+		if ctx.Err() != nil && !opts.once {
+			return nil // interrupted, which is how a region ends
+		}
+		return err
+	}
+	if !opts.once {
+		<-ctx.Done()
+	}
+	return nil
+}
+
+// openLaptop claims the data directory and the addresses; nothing runs yet.
+func openLaptop(opts options, out output) (*laptop, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	dir, err := openDataDir(opts.data)
+	if err != nil {
+		return nil, err
+	}
+	l := &laptop{opts: opts, out: out, dir: dir, self: self, supervisor: newSupervisor(out.trouble), began: time.Now()}
+	if err := l.claim(); err != nil {
+		dir.close()
+		return nil, err
+	}
+	l.api = newClient(l.addrs.url(addrAPI), l.token)
+	return l, nil
+}
+
+func (l *laptop) claim() error {
+	known, err := l.dir.readState()
+	if err != nil {
+		return err
+	}
+	if l.addrs, err = choose(listeners(l.opts), known.Ports); err != nil {
+		return err
+	}
+	known.Ports = l.addrs.ports()
+	if err := l.dir.writeState(known); err != nil {
+		return fmt.Errorf("keep the ports: %w", err)
+	}
+	if l.token, err = l.dir.secret(tokenFile); err != nil {
+		return err
+	}
+	for _, folder := range []string{"logs", "nodes", "temporal"} {
+		if err := os.MkdirAll(l.dir.file(folder), 0o700); err != nil {
+			return fmt.Errorf("make the data directory: %w", err)
+		}
+	}
+	doc := devDoc{
+		Region: regionName, API: l.addrs.url(addrAPI), Temporal: l.addrs.dial(addrTemporal),
+		Namespace: temporalNamespace, Web: l.addrs.url(addrWeb), Token: l.token,
+	}
+	l.supervisor.onChange(func(views []processView) {
+		if err := writeJSON(l.dir.file(devFile), doc.with(views)); err != nil {
+			l.supervisor.trouble("%s could not be written: %v", devFile, err)
+		}
+	})
+	return nil
+}
+
+func (l *laptop) bringUp(ctx context.Context) error {
+	l.say("data in %s", l.dir.path)
+	if err := l.startStores(ctx); err != nil {
+		return err
+	}
+	if err := l.startServer(ctx); err != nil {
+		return err
+	}
+	sites := siteNames(l.opts.sites)
+	if err := l.startNodes(ctx, sites); err != nil {
+		return err
+	}
+	if err := l.deliver(ctx, sites); err != nil {
+		if l.opts.once || ctx.Err() != nil {
+			return err
+		}
+		l.supervisor.trouble("%v; the region stays up, so that you can look why", err)
+	}
+	l.say("the region is up after %s", seconds(time.Since(l.began)))
+	l.whereToLook()
+	return nil
+}
+
+// stop ends everything that was started.
+func (l *laptop) stop() {
+	if len(l.supervisor.list()) == 0 {
+		return
+	}
+	began := time.Now()
+	l.supervisor.close(l.out.hurry)
+	l.say("stopped in %s", seconds(time.Since(began)))
+}
+
+func (l *laptop) say(format string, args ...any) {
+	l.saying.Lock()
+	defer l.saying.Unlock()
+	_, _ = fmt.Fprintf(l.out.progress, format+"\n", args...)
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+
+// phase runs a step and says how long it took.
+func (l *laptop) phase(what string, step func() error) error {
+	began := time.Now()
+	if err := step(); err != nil {
+		return err
+	}
+	l.say("%s in %s", what, seconds(time.Since(began)))
+	return nil
+}
+
+func (l *laptop) startStores(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 2)
+	go func() { failed <- l.phase("temporal and its web ready", func() error { return l.startTemporal(ctx) }) }()
+	go func() { failed <- l.phase("postgres ready", func() error { return l.startPostgres(ctx) }) }()
+	var first error
+	for range 2 {
+		if err := <-failed; err != nil && first == nil {
+			first = err
+			cancel()
+		}
+	}
+	return first
+}
+
+func (l *laptop) startTemporal(ctx context.Context) error {
+	config := temporalConfig{
+		Dir: l.dir.file("temporal"), Frontend: l.addrs[addrTemporal].String(), Web: l.addrs[addrWeb].String(),
+		History: l.addrs[addrHistory].Port, Matching: l.addrs[addrMatching].Port, Worker: l.addrs[addrWorker].Port,
+	}
+	p := l.supervisor.add(l.childSpec(rankTemporal, temporalName, []string{childTemporal},
+		func(context.Context) (any, error) { return config, nil }))
+	return startAndWait(ctx, p, temporalReady(l.addrs.dial(addrTemporal), l.addrs.url(addrWeb)))
+}
+
+func (l *laptop) startPostgres(ctx context.Context) error {
+	db, err := openDatabase(ctx, l.dir, machineSearch(downloadCache(l.dir)), l.addrs[addrPostgres])
+	if err != nil {
+		return err
+	}
+	p := l.supervisor.add(db.spec(l.dir.log(postgresName)))
+	return startAndWait(ctx, p, db.ready)
+}
+
+func (l *laptop) startServer(ctx context.Context) error {
+	password, err := l.dir.secret(passwordFile)
+	if err != nil {
+		return err
+	}
+	db := database{listen: l.addrs[addrPostgres], password: password}
+	in := serverInput{
+		Database: db.url(postgresDatabase), Temporal: l.addrs.dial(addrTemporal), Listen: l.addrs[addrAPI].String(),
+		URL: l.addrs.url(addrAPI), Web: l.addrs.url(addrWeb), Token: l.token, Fast: l.opts.fast,
+	}
+	p := l.supervisor.add(l.childSpec(rankServer, serverName, []string{childServer},
+		func(context.Context) (any, error) { return in, nil }))
+	return l.phase("server ready", func() error {
+		return startAndWait(ctx, p, func(ctx context.Context) error { return answers(ctx, l.addrs.url(addrAPI)+"/readyz") })
+	})
+}
+
+func (l *laptop) whereToLook() {
+	l.say("\nAPI           %s", l.addrs.url(addrAPI))
+	l.say("Temporal Web  %s/namespaces/%s/workflows", l.addrs.url(addrWeb), temporalNamespace)
+	l.say("Temporal      %s, namespace %s", l.addrs.dial(addrTemporal), temporalNamespace)
+	l.say("processes     %s (temporal-dev ps | stop NAME | start NAME --data %s)", l.dir.file(devFile), l.dir.path)
+	l.say("\n  export HOLDFAST_ADDRESS=%s", l.addrs.url(addrAPI))
+	l.say("  export HOLDFAST_TOKEN=$(cat %s)", quote(l.dir.file(tokenFile)))
+	l.say("  temporal workflow start --address %s --namespace %s --task-queue holdfast \\", l.addrs.dial(addrTemporal), temporalNamespace)
+	l.say("    --type DeployInstance --input '{\"site\":\"plant-1\",\"instance\":\"press-7\"}'\n")
+}
+
+// quote makes one shell word.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

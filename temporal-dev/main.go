@@ -1,0 +1,90 @@
+// Command temporal-dev is a whole Holdfast region on a laptop: Temporal with its Web, a
+// Postgres, the server and the nodes of two sites, each a child process that can be killed,
+// stopped and started on its own. It runs on Linux.
+//
+//	temporal-dev [flags]           starts the region and stays until it is interrupted
+//	temporal-dev ps                lists its processes
+//	temporal-dev stop NAME         stops one and keeps it stopped
+//	temporal-dev start NAME        starts it again
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+const (
+	exitOK = iota
+	exitFailed
+	exitUsage
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is main without the process around it.
+func run(args []string, stdout, stderr io.Writer) int {
+	if child, ok := childNamed(args); ok {
+		return runChild(child, stderr)
+	}
+	verb, rest := "up", args
+	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
+		verb, rest = args[0], args[1:]
+	}
+	var err error
+	switch verb {
+	case "up":
+		err = up(rest, stdout, stderr)
+	case "ps", "stop", "start":
+		err = steer(verb, rest, stdout, stderr)
+	default:
+		err = usageError{fmt.Errorf("unknown command %.40q; there are ps, stop NAME and start NAME", verb)}
+	}
+	return exitCode(err, stderr)
+}
+
+// usageError is a mistake on the command line, which has its own exit code.
+type usageError struct{ error }
+
+func (u usageError) Unwrap() error { return u.error }
+
+func exitCode(err error, stderr io.Writer) int {
+	switch usage := (usageError{}); {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case errors.As(err, &usage):
+		_, _ = fmt.Fprintln(stderr, "temporal-dev:", err)
+		return exitUsage
+	default:
+		_, _ = fmt.Fprintln(stderr, "temporal-dev:", err)
+		return exitFailed
+	}
+}
+
+// up runs a region until it is interrupted; a second interrupt does not wait for anybody.
+func up(args []string, stdout, stderr io.Writer) error {
+	opts, err := parseOptions(args, stderr)
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	hurry := make(chan struct{})
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		close(hurry)
+	}()
+	return runRegion(ctx, opts, output{progress: stdout, trouble: stderr, hurry: hurry})
+}

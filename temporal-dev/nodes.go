@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// startNodes declares the sites, starts their nodes and waits until the region sees them.
+func (l *laptop) startNodes(ctx context.Context, sites []fleet.SiteName) error {
+	var nodes []fleet.NodeName
+	began := time.Now()
+	for _, site := range sites {
+		if err := l.api.declareSite(ctx, site); err != nil {
+			return err
+		}
+		for _, n := range laptopSite(site).Nodes {
+			if err := l.startNode(ctx, site, n.Name); err != nil {
+				return err
+			}
+			nodes = append(nodes, n.Name)
+		}
+	}
+	if err := l.api.nodesReady(ctx, nodes); err != nil {
+		return fmt.Errorf("wait for the nodes (logs in %s): %w", l.dir.file("logs"), err)
+	}
+	l.say("%d nodes of %d sites ready in %s", len(nodes), len(sites), seconds(time.Since(began)))
+	return nil
+}
+
+func (l *laptop) startNode(ctx context.Context, site fleet.SiteName, node fleet.NodeName) error {
+	data := l.dir.file("nodes", string(node))
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return fmt.Errorf("make the directory of %s: %w", node, err)
+	}
+	input := func(ctx context.Context) (any, error) {
+		join, err := l.api.joinToken(ctx, l.dir, site, node)
+		if err != nil {
+			return nil, err
+		}
+		return nodeInput{
+			Node: string(node), Site: string(site), API: l.addrs.url(addrAPI), Temporal: l.addrs.dial(addrTemporal),
+			Data: data, Join: join, Program: l.self, Supervisor: os.Getpid(), Fast: l.opts.fast,
+		}, nil
+	}
+	p := l.supervisor.add(l.childSpec(rankNode, string(node), []string{childNode, string(node)}, input))
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	return p.start(ctx)
+}
+
+// deliver puts the examples into the sites that never had them, and shows who holds what.
+// In a site that had them they are the operator's: changed or deleted, they stay so.
+func (l *laptop) deliver(ctx context.Context, sites []fleet.SiteName) error {
+	if l.opts.empty {
+		return nil
+	}
+	began := time.Now()
+	known, err := l.dir.readState()
+	if err != nil {
+		return err
+	}
+	fresh := slices.DeleteFunc(slices.Clone(sites), func(s fleet.SiteName) bool {
+		return slices.Contains(known.Seeded, string(s))
+	})
+	if err := l.seed(ctx, fresh); err != nil {
+		return err
+	}
+	for _, site := range fresh {
+		known.Seeded = append(known.Seeded, string(site))
+	}
+	if err := l.dir.writeState(known); err != nil {
+		return fmt.Errorf("remember the deliveries: %w", err)
+	}
+	seen, wrong := l.api.awaitHolders(ctx, sites)
+	if wrong == nil {
+		l.say("%d instances are held alike by both nodes of their site after %s", len(seen), seconds(time.Since(began)))
+	}
+	l.say("")
+	if err := printHolders(l.out.progress, seen); err != nil {
+		return fmt.Errorf("print who holds what: %w", err)
+	}
+	if wrong != nil {
+		return fmt.Errorf("wait until both nodes hold the same: %w", wrong)
+	}
+	return nil
+}
+
+// seed puts the examples into the sites and waits for their deliveries.
+func (l *laptop) seed(ctx context.Context, sites []fleet.SiteName) error {
+	if len(sites) == 0 {
+		return nil
+	}
+	if err := l.api.putTemplates(ctx); err != nil {
+		return err
+	}
+	var started []delivery
+	for _, site := range sites {
+		begun, err := l.api.putInstances(ctx, site)
+		if err != nil {
+			return err
+		}
+		started = append(started, begun...)
+	}
+	return l.api.awaitDeliveries(ctx, started)
+}
+
+// downloadCache is shared by all regions of this user; a user without a home keeps it in
+// the data directory.
+func downloadCache(d *dataDir) string {
+	if cache, err := os.UserCacheDir(); err == nil {
+		return filepath.Join(cache, "holdfast", "postgres")
+	}
+	return d.file("postgres-binaries")
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const pollInterval = 25 * time.Millisecond
+
+// poll asks until the answer is yes or the patience is over.
+func poll(ctx context.Context, patience time.Duration, done func() bool) error {
+	return pollErr(ctx, patience, func(context.Context) error {
+		if done() {
+			return nil
+		}
+		return errNotYet
+	})
+}
+
+type notYet struct{}
+
+func (notYet) Error() string { return "not yet" }
+
+var errNotYet error = notYet{}
+
+// pollErr asks until there is no error. Its own error names the last one.
+func pollErr(ctx context.Context, patience time.Duration, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w after %v: %w", ctx.Err(), patience, err)
+		}
+	}
+}

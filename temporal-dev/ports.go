@@ -1,0 +1,135 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+const (
+	loopback = "127.0.0.1"
+	letGo    = time.Second
+)
+
+// listener is an address that a child process will serve.
+type listener struct {
+	name string // in state.json
+	flag string // "" when the operator has no say
+	want string // host:port; port 0 means any free one
+}
+
+// addresses are where the children listen, the same over every restart of a child.
+type addresses map[string]*net.TCPAddr
+
+// The names of the addresses.
+const (
+	addrAPI      = "api"
+	addrTemporal = "temporal"
+	addrWeb      = "web"
+	addrPostgres = "postgres"
+	addrHistory  = "temporal-history"
+	addrMatching = "temporal-matching"
+	addrWorker   = "temporal-worker"
+)
+
+func listeners(o options) []listener {
+	inner := net.JoinHostPort(loopback, "0")
+	return []listener{
+		{addrAPI, "--api", o.api},
+		{addrTemporal, "--temporal", o.temporal},
+		{addrWeb, "--web", o.web},
+		{addrPostgres, "", inner},
+		{addrHistory, "", inner},
+		{addrMatching, "", inner},
+		{addrWorker, "", inner},
+	}
+}
+
+// choose finds an address for each listener: the one asked for, else the one of the last
+// start if it is free, else any. It holds all of them until the last is found, so that no
+// two get the same.
+func choose(wanted []listener, last map[string]int) (addresses, error) {
+	chosen := addresses{}
+	var held []net.Listener
+	defer func() {
+		for _, l := range held {
+			_ = l.Close()
+		}
+	}()
+	// Fixed ports first: a free one that was picked before them could be one of theirs.
+	slices.SortStableFunc(wanted, func(a, b listener) int { return cmp.Compare(a.free(), b.free()) })
+	for _, w := range wanted {
+		l, err := w.listen(last[w.name])
+		if err != nil {
+			return nil, err
+		}
+		held = append(held, l)
+		chosen[w.name] = l.Addr().(*net.TCPAddr)
+	}
+	return chosen, nil
+}
+
+// free is 1 when any port will do.
+func (w listener) free() int {
+	if _, port, err := net.SplitHostPort(w.want); err == nil && port == "0" {
+		return 1
+	}
+	return 0
+}
+
+func (w listener) listen(last int) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(w.want)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%s %.80q: an address is HOST:PORT", w.flag, w.want)}
+	}
+	if port == "0" && last != 0 {
+		if l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(last))); err == nil {
+			return l, nil
+		}
+	}
+	var l net.Listener
+	taken := func() bool {
+		l, err = net.Listen("tcp", w.want)
+		return errors.Is(err, syscall.EADDRINUSE)
+	}
+	// A region that was killed a moment ago may still be letting go of it.
+	if poll(context.Background(), letGo, func() bool { return !taken() }) != nil {
+		return nil, fleet.Errorf(fleet.Conflict, "%s is taken by another program", w.want).
+			WithHint("stop that program, or choose another port with " + w.flag + " " + net.JoinHostPort(host, "0"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen at %s (%s): %w", w.want, w.flag, err)
+	}
+	return l, nil
+}
+
+// dial gives host:port as a client on this machine reaches it.
+func (a addresses) dial(name string) string {
+	addr := *a[name]
+	switch {
+	case addr.IP == nil || addr.IP.Equal(net.IPv4zero):
+		addr.IP = net.ParseIP(loopback)
+	case addr.IP.IsUnspecified():
+		addr.IP = net.IPv6loopback
+	}
+	return addr.String()
+}
+
+func (a addresses) url(name string) string { return "http://" + a.dial(name) }
+
+// ports gives what state.json remembers.
+func (a addresses) ports() map[string]int {
+	ports := make(map[string]int, len(a))
+	for name, addr := range a {
+		ports[name] = addr.Port
+	}
+	return ports
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"net"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+func TestPorts(t *testing.T) {
+	t.Parallel()
+	any := func(name string) listener { return listener{name, "--" + name, "127.0.0.1:0"} }
+	t.Run("are picked when 0 and all differ", func(t *testing.T) {
+		t.Parallel()
+		chosen, err := choose(listeners(freeOptions("")), nil)
+		require.NoError(t, err)
+		seen := map[int]bool{}
+		for _, port := range chosen.ports() {
+			require.NotZero(t, port)
+			seen[port] = true
+		}
+		require.Len(t, seen, len(listeners(options{})))
+	})
+	t.Run("are those of the last start while they are free", func(t *testing.T) {
+		t.Parallel()
+		first, err := choose([]listener{any("api"), any("web")}, nil)
+		require.NoError(t, err)
+		again, err := choose([]listener{any("web"), any("api")}, first.ports())
+		require.NoError(t, err)
+		require.Equal(t, first.ports(), again.ports())
+		other, err := choose([]listener{any("api")}, map[string]int{"api": listen(t).Port})
+		require.NoError(t, err)
+		require.NotZero(t, other["api"].Port)
+	})
+	t.Run("that are taken are named with the flag that changes them", func(t *testing.T) {
+		t.Parallel()
+		taken := net.JoinHostPort(loopback, strconv.Itoa(listen(t).Port))
+		_, err := choose([]listener{{"api", "--api", taken}}, nil)
+		require.Equal(t, fleet.Conflict, fleet.KindOf(err))
+		require.ErrorContains(t, err, taken+" is taken")
+		require.ErrorContains(t, err, "--api 127.0.0.1:0")
+	})
+	t.Run("are dialled on the loopback when they listen everywhere", func(t *testing.T) {
+		t.Parallel()
+		for ip, want := range map[string]string{"0.0.0.0": "127.0.0.1:7", "::": "[::1]:7", "10.1.2.3": "10.1.2.3:7"} {
+			require.Equal(t, want, addresses{"api": {IP: net.ParseIP(ip), Port: 7}}.dial("api"))
+		}
+	})
+}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+const restartDelay = time.Second
+
+// rank orders the processes in every list. They end in the opposite order.
+type rank int
+
+// The ranks: what others need comes first.
+const (
+	rankPostgres rank = iota
+	rankTemporal
+	rankServer
+	rankNode
+)
+
+// spec says how one child process is made and ended.
+type spec struct {
+	name string
+	log  string
+	rank rank
+	// command is asked for each start; it may wait for what the child needs.
+	command func(ctx context.Context) (*exec.Cmd, error)
+	// onParentDeath is what the child gets when the supervisor is killed.
+	onParentDeath syscall.Signal
+	// end are the signals that stop it, each with its time; SIGKILL follows them.
+	end []stopSignal
+}
+
+type stopSignal struct {
+	signal syscall.Signal
+	wait   time.Duration
+}
+
+// process keeps one child running until it is told to stop, and starts it again a second
+// after it ended on its own.
+//
+//	stopped ──start──▶ wanted ──spawned──▶ running
+//	   ▲                 ▲ ▲                 │  │
+//	   └──────stop───────┘ └──after 1 s──────┘  │ ended on its own
+//	   └──────────────────stop──────────────────┘
+type process struct {
+	spec    spec
+	trouble func(format string, args ...any) // tells the operator
+	changed func()                           // pid or wish changed
+	orders  sync.Mutex                       // one stop or start at a time
+
+	mu     sync.Mutex
+	view   processView
+	turn   chan struct{} // closed and replaced at each change of view
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when run has returned
+}
+
+// processView is what ps shows.
+type processView struct {
+	Name    string    `json:"name"`
+	PID     int       `json:"pid"`
+	Running bool      `json:"running"`
+	Wanted  bool      `json:"wanted"`
+	Starts  int       `json:"starts"`
+	Since   time.Time `json:"since"`
+	active  bool      // between the wish to start and the end of that attempt
+	closed  bool      // it will never be wanted again
+}
+
+func newProcess(s spec, trouble func(string, ...any), changed func()) *process {
+	p := &process{
+		spec: s, trouble: trouble, changed: changed, view: processView{Name: s.name},
+		turn: make(chan struct{}), cancel: func() {}, ended: make(chan struct{}),
+	}
+	go p.run()
+	return p
+}
+
+func (p *process) snapshot() processView {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.view
+}
+
+// update changes the view and wakes everybody who waits for a change.
+func (p *process) update(change func(v *processView)) {
+	p.mu.Lock()
+	change(&p.view)
+	close(p.turn)
+	p.turn = make(chan struct{})
+	p.mu.Unlock()
+	p.changed()
+}
+
+// await returns when the view is as wanted.
+func (p *process) await(ctx context.Context, wanted func(v processView) bool) error {
+	for {
+		p.mu.Lock()
+		view, turn := p.view, p.turn
+		p.mu.Unlock()
+		if wanted(view) {
+			return nil
+		}
+		select {
+		case <-turn:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// start returns when the child runs; "already so" is success.
+func (p *process) start(ctx context.Context) error {
+	p.orders.Lock()
+	defer p.orders.Unlock()
+	if p.snapshot().closed {
+		return fleet.Errorf(fleet.IllegalState, "the region is stopping")
+	}
+	p.update(func(v *processView) { v.Wanted = true })
+	if err := p.await(ctx, func(v processView) bool { return v.Running }); err != nil {
+		return fmt.Errorf("wait until %s runs: %w", p.spec.name, err)
+	}
+	return nil
+}
+
+// stop returns when the child has ended; it stays stopped until start.
+func (p *process) stop(ctx context.Context) error {
+	p.orders.Lock()
+	defer p.orders.Unlock()
+	p.update(func(v *processView) { v.Wanted = false })
+	p.mu.Lock()
+	p.cancel()
+	p.mu.Unlock()
+	if err := p.await(ctx, func(v processView) bool { return !v.active }); err != nil {
+		return fmt.Errorf("wait until %s has ended: %w", p.spec.name, err)
+	}
+	return nil
+}
+
+// close stops the child for good. With hurry it is killed at once.
+func (p *process) close(hurry <-chan struct{}) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-hurry:
+			p.kill()
+		case <-ctx.Done():
+		}
+	}()
+	_ = p.stop(ctx) // cannot fail: the context outlives it
+	p.update(func(v *processView) { v.closed = true })
+	<-p.ended
+}
+
+func (p *process) kill() {
+	if pid := p.snapshot().PID; pid != 0 {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// run is the life of the process, over all its starts.
+func (p *process) run() {
+	defer close(p.ended)
+	for {
+		_ = p.await(context.Background(), func(v processView) bool { return v.Wanted || v.closed })
+		ctx, cancel := context.WithCancel(context.Background())
+		p.mu.Lock()
+		p.cancel = cancel
+		p.view.active = p.view.Wanted
+		now := p.view
+		p.mu.Unlock()
+		switch {
+		case now.active:
+			p.attempt(ctx)
+			p.update(func(v *processView) { v.active = false })
+		case now.closed:
+			cancel()
+			return
+		}
+		cancel()
+	}
+}
+
+// attempt is one start: it returns when the child has ended and, if that was not asked
+// for, a second has passed.
+func (p *process) attempt(ctx context.Context) {
+	err := p.live(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	p.trouble("%s %v; starting it again in %v (log: %s)", p.spec.name, err, restartDelay, p.spec.log)
+	pause := time.NewTimer(restartDelay)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
+	}
+}
+
+// live starts the child and returns when it has ended, with the reason.
+func (p *process) live(ctx context.Context) error {
+	cmd, err := p.spec.command(ctx)
+	if err != nil {
+		return fmt.Errorf("could not be prepared: %w", err)
+	}
+	log, err := openLog(p.spec.log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := spawn(cmd, p.spec.onParentDeath); err != nil {
+		return fmt.Errorf("could not be started: %w", err)
+	}
+	p.update(func(v *processView) {
+		v.PID, v.Running, v.Starts, v.Since = cmd.Process.Pid, true, v.Starts+1, time.Now()
+	})
+	defer p.update(func(v *processView) { v.PID, v.Running, v.Since = 0, false, time.Now() })
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	select {
+	case err := <-exited:
+		return endedAlone(err)
+	case <-ctx.Done():
+		p.end(cmd.Process, exited)
+		return ctx.Err()
+	}
+}
+
+func endedAlone(err error) error {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return errors.New("ended on its own (exit status 0)")
+	case errors.As(err, &exit):
+		return fmt.Errorf("ended on its own (%s)", exit.ProcessState)
+	default:
+		return fmt.Errorf("ended on its own: %w", err)
+	}
+}
+
+// end sends the child's signals in their order, and at last the one that it cannot ignore.
+func (p *process) end(child *os.Process, exited <-chan error) {
+	for _, s := range p.spec.end {
+		_ = child.Signal(s.signal) // it may have ended by itself meanwhile
+		patience := time.NewTimer(s.wait)
+		select {
+		case <-exited:
+			patience.Stop()
+			return
+		case <-patience.C:
+			p.trouble("%s did not end within %v of signal %v", p.spec.name, s.wait, s.signal)
+		}
+	}
+	_ = child.Kill()
+	<-exited
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+var freeFlags = []string{"--api", "127.0.0.1:0", "--temporal", "127.0.0.1:0", "--web", "127.0.0.1:0", "--fast"}
+
+// once runs the program as a person would, to its end.
+func once(t *testing.T, data string, flags ...string) string {
+	t.Helper()
+	args := append([]string{asProgram, "--once", "--data", data}, append(freeFlags, flags...)...)
+	out, err := exec.CommandContext(t.Context(), os.Args[0], args...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return string(out)
+}
+
+var holderLine = regexp.MustCompile(`(?m)^plant-\d +\S+ +plant-\d-[ab] .*$`)
+
+// up starts a region in this process and gives it when it is up.
+func upRegion(t *testing.T, data string) (devDoc, func()) {
+	t.Helper()
+	o := freeOptions(data)
+	o.fast = true
+	said := &transcript{}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- runRegion(ctx, o, output{progress: said, trouble: said}) }()
+	stop := func() {
+		cancel()
+		require.NoError(t, <-ended, said)
+		ended <- nil
+	}
+	t.Cleanup(stop)
+	eventually(t, "the region is up", func() bool {
+		return strings.Contains(said.String(), "the region is up") || len(ended) > 0
+	})
+	require.NotContains(t, said.String(), "!", "nothing went wrong")
+	var doc devDoc
+	require.NoError(t, readJSON(filepath.Join(data, devFile), &doc))
+	return doc, stop
+}
+
+func TestRegion(t *testing.T) {
+	t.Parallel()
+	t.Run("does not start where a port is taken, and says which", func(t *testing.T) {
+		t.Parallel()
+		taken := net.JoinHostPort(loopback, strconv.Itoa(listen(t).Port))
+		var stderr bytes.Buffer
+		code := run([]string{"--data", t.TempDir(), "--api", taken}, &bytes.Buffer{}, &stderr)
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, stderr.String(), taken+" is taken by another program")
+	})
+	t.Run("delivers once, and a second start finds everything as it was", func(t *testing.T) {
+		t.Parallel()
+		realOnly(t)
+		data := t.TempDir()
+		first := once(t, data)
+		held := holderLine.FindAllString(first, -1)
+		require.Len(t, held, 2*2*3, first)
+		require.NotContains(t, first, "! ")
+		second := once(t, data)
+		require.Equal(t, held, holderLine.FindAllString(second, -1))
+	})
+	t.Run("lets its nodes be taken away one by one", func(t *testing.T) {
+		t.Parallel()
+		realOnly(t)
+		data := t.TempDir()
+		doc, stop := upRegion(t, data)
+		require.Len(t, doc.Processes, 5)
+		require.Equal(t, "plant-1-b", doc.Processes[4].Name)
+		var out bytes.Buffer
+		require.Equal(t, exitOK, run([]string{"stop", "plant-1-b", "--data", data}, &out, &out), &out)
+		require.False(t, alive(doc.Processes[4].PID))
+		require.Equal(t, exitOK, run([]string{"start", "plant-1-b", "--data", data}, &out, &out), &out)
+		api := newClient(doc.API, doc.Token)
+		require.NoError(t, api.nodesReady(t.Context(), []fleet.NodeName{"plant-1-a", "plant-1-b"}))
+		stop()
+		for _, p := range doc.Processes {
+			require.False(t, alive(p.PID), p.Name)
+		}
+	})
+}

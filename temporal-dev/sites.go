@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+const nodesReadyTimeout = time.Minute
+
+// siteNames are plant-1, plant-2, …
+func siteNames(count int) []fleet.SiteName {
+	var names []fleet.SiteName
+	for i := 1; i <= count; i++ {
+		names = append(names, fleet.SiteName(fmt.Sprintf("plant-%d", i)))
+	}
+	return names
+}
+
+// laptopSite is a pair: -a is active at first, -b stands by.
+func laptopSite(site fleet.SiteName) fleet.SiteSpec {
+	return fleet.SiteSpec{Nodes: []fleet.SiteNode{
+		{Name: fleet.NodeName(site + "-a"), Role: fleet.RoleActive},
+		{Name: fleet.NodeName(site + "-b"), Role: fleet.RoleStandby},
+	}}
+}
+
+// declareSite declares a site that the region does not have; one that it has may have been
+// changed since, and stays as it is.
+func (c *apiClient) declareSite(ctx context.Context, site fleet.SiteName) error {
+	path := "/api/v1/sites/" + string(site)
+	switch there, err := c.exists(ctx, path); {
+	case err != nil:
+		return fmt.Errorf("look for site %s: %w", site, err)
+	case there:
+		return nil
+	}
+	if err := c.call(ctx, http.MethodPut, path, laptopSite(site), nil); err != nil {
+		return fmt.Errorf("declare site %s: %w", site, err)
+	}
+	return nil
+}
+
+// joinToken gives a node that has no key yet a token to enrol with, else "".
+func (c *apiClient) joinToken(ctx context.Context, d *dataDir, site fleet.SiteName, node fleet.NodeName) (string, error) {
+	_, err := os.Stat(d.file("nodes", string(node), "node.key"))
+	if err == nil {
+		return "", nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("look for the key of %s: %w", node, err)
+	}
+	request := struct {
+		Site fleet.SiteName `json:"site"`
+		Node fleet.NodeName `json:"node"`
+	}{site, node}
+	var answer struct {
+		Token string `json:"token"`
+	}
+	if err := c.call(ctx, http.MethodPost, "/api/v1/join-tokens", request, &answer); err != nil {
+		return "", fmt.Errorf("ask for a join token for %s: %w", node, err)
+	}
+	return answer.Token, nil
+}
+
+// nodesReady waits until the region sees every one of the nodes ready.
+func (c *apiClient) nodesReady(ctx context.Context, nodes []fleet.NodeName) error {
+	return pollErr(ctx, nodesReadyTimeout, func(ctx context.Context) error {
+		var list struct {
+			Items []struct {
+				Name  fleet.NodeName `json:"name"`
+				Ready bool           `json:"ready"`
+			} `json:"items"`
+		}
+		if err := c.call(ctx, http.MethodGet, "/api/v1/nodes", nil, &list); err != nil {
+			return err
+		}
+		ready := map[fleet.NodeName]bool{}
+		for _, n := range list.Items {
+			ready[n.Name] = n.Ready
+		}
+		for _, n := range nodes {
+			if !ready[n] {
+				return fmt.Errorf("node %s is not ready", n)
+			}
+		}
+		return nil
+	})
+}
