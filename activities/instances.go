@@ -34,6 +34,17 @@ type Instances struct {
 	FetchBaseURL string
 	Build        string
 	Log          *slog.Logger
+	// Failpoint is for tests, nil in production: it is called before and after each step.
+	Failpoint func(name string)
+}
+
+// around marks the start of a step and gives what marks its end.
+func (i *Instances) around(step string) func() {
+	if i.Failpoint == nil {
+		return func() {}
+	}
+	i.Failpoint("before_" + step)
+	return func() { i.Failpoint("after_" + step) }
 }
 
 // TokenMaker makes a random token and its hash, and seals the token to a node.
@@ -44,6 +55,7 @@ type TokenMaker interface {
 
 // Observe attaches the run and reads all that the decision needs.
 func (i *Instances) Observe(ctx context.Context, in fleet.Subject) (fleet.InstanceSeen, error) {
+	defer i.around("observe")()
 	in.Build = i.Build
 	seen, err := i.Store.Observe(ctx, in)
 	return seen, fail(err)
@@ -51,6 +63,7 @@ func (i *Instances) Observe(ctx context.Context, in fleet.Subject) (fleet.Instan
 
 // Claim persists the next attempt (N21: before anybody is told).
 func (i *Instances) Claim(ctx context.Context, in fleet.Claim) (fleet.InstanceSeen, error) {
+	defer i.around("claim")()
 	seen, err := i.Store.Claim(ctx, in)
 	return seen, fail(err)
 }
@@ -58,6 +71,7 @@ func (i *Instances) Claim(ctx context.Context, in fleet.Claim) (fleet.InstanceSe
 // Prepare makes the notify of one node, with a new token sealed to it. The token itself
 // leaves this process only sealed (N104).
 func (i *Instances) Prepare(ctx context.Context, in fleet.Prepare) (fleet.RefreshDeploymentCommand, error) {
+	defer i.around("prepare")()
 	token, hash, err := i.Tokens.New()
 	if err != nil {
 		return fleet.RefreshDeploymentCommand{}, fail(err)
@@ -77,6 +91,7 @@ func (i *Instances) Prepare(ctx context.Context, in fleet.Prepare) (fleet.Refres
 
 // Record writes down what a node applied.
 func (i *Instances) Record(ctx context.Context, in fleet.Record) (fleet.InstanceSeen, error) {
+	defer i.around("record")()
 	seen, err := i.Store.Record(ctx, in)
 	if err == nil {
 		i.tell(ctx, in.Name())
@@ -86,18 +101,21 @@ func (i *Instances) Record(ctx context.Context, in fleet.Record) (fleet.Instance
 
 // Miss writes down why a node did not.
 func (i *Instances) Miss(ctx context.Context, in fleet.Miss) (fleet.InstanceSeen, error) {
+	defer i.around("miss")()
 	seen, err := i.Store.Miss(ctx, in)
 	return seen, fail(err)
 }
 
 // Settle writes down what a node says it holds.
 func (i *Instances) Settle(ctx context.Context, in fleet.Settle) (fleet.InstanceSeen, error) {
+	defer i.around("settle")()
 	seen, err := i.Store.Settle(ctx, in)
 	return seen, fail(err)
 }
 
 // End closes a delivery and the operations that it served.
 func (i *Instances) End(ctx context.Context, in fleet.End) (fleet.InstanceSeen, error) {
+	defer i.around("end")()
 	seen, err := i.Store.End(ctx, in)
 	if err == nil {
 		i.tell(ctx, in.Name())

@@ -3,14 +3,16 @@ package activities
 import (
 	"context"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// gapStore compares what a node said it holds with what is deployed, a page at a time.
+// gapStore compares what a node said it holds with what is deployed, and writes what is to
+// be done about it; Owe and ReleaseAgain give the subject to wake.
 type gapStore interface {
-	// OweMissing writes what the node lacks as owed, and gives the subjects to wake and
-	// where the next page starts ("" when this was the last).
-	OweMissing(ctx context.Context, node fleet.NodeName, after string, limit int32) (wake []string, next string, err error)
+	ComparePage(ctx context.Context, node fleet.NodeName, after string, limit int32) (page []fleet.Comparison, next string, err error)
+	Owe(ctx context.Context, node fleet.NodeName, name fleet.InstanceName, revision fleet.Version) (subject string, err error)
+	ReleaseAgain(ctx context.Context, node fleet.NodeName, name fleet.InstanceName, revision fleet.Version) (subject string, err error)
 }
 
 // Reconciles are the steps of ReconcileNode.
@@ -40,14 +42,35 @@ func (r *Reconciles) Page(ctx context.Context, in ReconcilePage) (ReconciledPage
 	if err := fleet.ValidateName("/node", string(in.Node)); err != nil {
 		return ReconciledPage{}, fail(err)
 	}
-	wake, next, err := r.Store.OweMissing(ctx, in.Node, in.After, pageOfActions)
+	page, next, err := r.Store.ComparePage(ctx, in.Node, in.After, pageOfActions)
 	if err != nil {
 		return ReconciledPage{}, fail(err)
 	}
-	for _, subject := range wake {
+	out := ReconciledPage{Next: next}
+	for _, c := range page {
+		subject, err := r.mend(ctx, in.Node, c)
+		if err != nil {
+			return ReconciledPage{}, fail(err)
+		}
+		if subject == "" {
+			continue
+		}
 		if err := r.Entities.Wake(ctx, subject); err != nil {
 			return ReconciledPage{}, fail(err)
 		}
+		out.Woken++
 	}
-	return ReconciledPage{Woken: len(wake), Next: next}, nil
+	return out, nil
+}
+
+// mend acts on one comparison and gives the subject to wake, "" for none.
+func (r *Reconciles) mend(ctx context.Context, node fleet.NodeName, c fleet.Comparison) (string, error) {
+	switch decide.Reconcile(c.Snapshot, c.Held, c.Expected) {
+	case decide.GapBehind:
+		return r.Store.Owe(ctx, node, c.Instance, c.Snapshot.Version)
+	case decide.GapAhead:
+		return r.Store.ReleaseAgain(ctx, node, c.Instance, c.Snapshot.Version)
+	case decide.GapNone:
+	}
+	return "", nil
 }

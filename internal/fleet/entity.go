@@ -86,3 +86,12 @@ type End struct {
 	// OnlyCancelled ends just the operations whose cancellation was asked for.
 	OnlyCancelled bool `json:"onlyCancelled,omitempty"`
 }
+
+// Comparison sets what a node says it holds of one instance against what is deployed.
+// Expected is set while something that could explain a difference is under way or owed.
+type Comparison struct {
+	Instance InstanceName
+	Snapshot Revision
+	Held     Held
+	Expected bool
+}

@@ -1,0 +1,213 @@
+package workflows_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/holdfast-io/holdfast/activities"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/workers"
+)
+
+// region is a toy store behind the real activities: one instance, nodes a and b.
+type region struct {
+	mu     sync.Mutex
+	now    func() time.Time
+	seen   fleet.InstanceSeen
+	claims int
+	ends   []fleet.End
+	misses []fleet.Miss
+}
+
+func revision(n int64) fleet.Revision {
+	return fleet.Revision{
+		Version: fleet.Version{Era: 1, Revision: n}, Action: fleet.ActionDeploy, Enabled: true,
+		Content: fleet.Content{Kind: fleet.ContentJSON, Hash: "h", Size: 1},
+	}
+}
+
+func (r *region) change(f func(s *fleet.InstanceSeen)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.seen)
+}
+
+func (r *region) view(f func(s *fleet.InstanceSeen)) (fleet.InstanceSeen, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.seen)
+	s := r.seen
+	if s.Open != nil {
+		open := *s.Open
+		open.Targets = append([]fleet.TargetSeen{}, open.Targets...)
+		s.Open = &open
+	}
+	return s, nil
+}
+
+func (r *region) Observe(context.Context, fleet.Subject) (fleet.InstanceSeen, error) {
+	return r.view(func(*fleet.InstanceSeen) {})
+}
+
+func (r *region) Claim(_ context.Context, c fleet.Claim) (fleet.InstanceSeen, error) {
+	return r.view(func(s *fleet.InstanceSeen) {
+		r.claims++
+		s.Owed = nil
+		s.Open = &fleet.DeliverySeen{
+			ID: fleet.DeliveryID(c.Step), Revision: s.Desired, Node: "a", Epoch: 1, Deadline: r.now().Add(c.Deadline),
+			Targets: []fleet.TargetSeen{
+				{Node: "a", Role: fleet.RoleActive, State: fleet.TargetWaiting},
+				{Node: "b", Role: fleet.RoleStandby, State: fleet.TargetWaiting},
+			},
+		}
+	})
+}
+
+func (r *region) Prepare(_ context.Context, p fleet.Prepare) (fleet.Prepared, error) {
+	out := fleet.Prepared{Command: fleet.RefreshDeploymentCommand{DeploymentID: string(p.Delivery)}}
+	_, err := r.view(func(s *fleet.InstanceSeen) {
+		out.Command.Revision = s.Snapshot
+		if s.Open != nil {
+			out.Command.Revision = s.Open.Revision
+			t := target(s, p.Node)
+			t.State, t.Tries = fleet.TargetNotified, t.Tries+1
+		}
+	})
+	return out, err
+}
+
+func target(s *fleet.InstanceSeen, n fleet.NodeName) *fleet.TargetSeen {
+	for i := range s.Open.Targets {
+		if s.Open.Targets[i].Node == n {
+			return &s.Open.Targets[i]
+		}
+	}
+	return nil
+}
+
+func (r *region) Record(_ context.Context, in fleet.Record) (fleet.InstanceSeen, error) {
+	return r.view(func(s *fleet.InstanceSeen) {
+		if in.Delivery == "" {
+			s.Owed = nil
+			return
+		}
+		target(s, in.Node).State = fleet.TargetApplied
+		if in.Node == "a" {
+			s.Snapshot = s.Open.Revision
+		}
+	})
+}
+
+func (r *region) Miss(_ context.Context, m fleet.Miss) (fleet.InstanceSeen, error) {
+	return r.view(func(s *fleet.InstanceSeen) {
+		r.misses = append(r.misses, m)
+		if m.Delivery == "" {
+			s.Owed = nil
+			return
+		}
+		t := target(s, m.Node)
+		t.State, t.Reason = m.State, m.Reason
+	})
+}
+
+func (r *region) Settle(context.Context, fleet.Settle) (fleet.InstanceSeen, error) {
+	return r.view(func(s *fleet.InstanceSeen) { s.Unsettled = nil })
+}
+
+func (r *region) End(_ context.Context, e fleet.End) (fleet.InstanceSeen, error) {
+	return r.view(func(s *fleet.InstanceSeen) {
+		r.ends = append(r.ends, e)
+		s.Open, s.Cancelled = nil, 0
+		if !e.OnlyCancelled {
+			s.Asked = 0
+		}
+	})
+}
+
+// silent makes tokens without secrets and tells no doors.
+type silent struct{}
+
+func (silent) New() (string, []byte, error)            { return "t", []byte("h"), nil }
+func (silent) Seal([]byte, string) (string, error)     { return "sealed", nil }
+func (silent) TellDoors(context.Context, string) error { return nil }
+func (silent) Wake(context.Context, string) error      { return nil }
+func (silent) StartedBy(context.Context, string, string) (string, error) {
+	return "somebody@laptop", nil
+}
+
+// nodeApplier answers for both nodes.
+type nodeApplier struct {
+	apply func(cmd fleet.RefreshDeploymentCommand) error
+	held  func() (fleet.Held, error)
+}
+
+func (n nodeApplier) Apply(_ context.Context, cmd fleet.RefreshDeploymentCommand, _ func(string, int64, int64)) (fleet.DeploymentStatusResponse, error) {
+	if n.apply != nil {
+		if err := n.apply(cmd); err != nil {
+			return fleet.DeploymentStatusResponse{}, err
+		}
+	}
+	return fleet.DeploymentStatusResponse{Held: fleet.Held{Revision: cmd.Revision, Known: true, HighWater: cmd.Revision.Version}}, nil
+}
+
+func (n nodeApplier) Held(context.Context, fleet.InstanceName) (fleet.Held, error) { return n.held() }
+
+type bench struct {
+	*testsuite.TestWorkflowEnvironment
+	region  *region
+	regular []string // regular activities in the order in which they started
+}
+
+// newEnv is a workflow environment with the real workflows and activities on a toy region
+// in which revision 2 is wanted and 1 deployed.
+func newEnv(t *testing.T, nodes nodeApplier, requests fakeRequests) *bench {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet{})
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(20 * time.Second)
+	b := &bench{TestWorkflowEnvironment: env}
+	b.region = &region{now: env.Now, seen: fleet.InstanceSeen{
+		Desired: revision(2), Snapshot: revision(1), Durability: fleet.DurabilitySync, Holder: "a", Epoch: 1, Asked: 1,
+	}}
+	for name, f := range workers.Workflows() {
+		env.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
+	}
+	env.RegisterActivity(&activities.Instances{Store: b.region, Tokens: silent{}, Doors: silent{}, Log: slog.New(slog.DiscardHandler)})
+	env.RegisterActivity(&activities.Doors{Requests: requests, Entities: silent{}, Starts: silent{}})
+	node := &activities.Node{Applier: nodes}
+	env.RegisterActivityWithOptions(node.RefreshDeployment, activity.RegisterOptions{Name: "RefreshDeployment"})
+	env.RegisterActivityWithOptions(node.QueryDeployment, activity.RegisterOptions{Name: "QueryDeployment"})
+	return b
+}
+
+type quiet struct{}
+
+func (quiet) Debug(string, ...any) {}
+func (quiet) Info(string, ...any)  {}
+func (quiet) Warn(string, ...any)  {}
+func (quiet) Error(string, ...any) {}
+
+// fakeRequests answers a door: the operation as it is at once, and as it is later.
+type fakeRequests struct {
+	subject     string
+	first, last fleet.OperationState
+	err         error
+}
+
+func (f fakeRequests) Request(_ context.Context, _ activities.DoorRequest, by string) (activities.OperationView, error) {
+	return activities.OperationView{
+		OperationEnd: fleet.OperationEnd{Operation: "op", State: f.first, Reason: by}, Subject: f.subject, SecondsLeft: 60,
+	}, f.err
+}
+
+func (f fakeRequests) Operation(context.Context, fleet.OperationID) (activities.OperationView, error) {
+	return activities.OperationView{OperationEnd: fleet.OperationEnd{Operation: "op", State: f.last}, Subject: f.subject, SecondsLeft: 60}, nil
+}
