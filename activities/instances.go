@@ -55,7 +55,8 @@ type TokenMaker interface {
 
 // Observe attaches the run and reads all that the decision needs.
 func (i *Instances) Observe(ctx context.Context, in fleet.Subject) (fleet.InstanceSeen, error) {
-	defer i.around("observe")()
+	done := i.around("observe")
+	defer done()
 	in.Build = i.Build
 	seen, err := i.Store.Observe(ctx, in)
 	return seen, fail(err)
@@ -63,7 +64,8 @@ func (i *Instances) Observe(ctx context.Context, in fleet.Subject) (fleet.Instan
 
 // Claim persists the next attempt (N21: before anybody is told).
 func (i *Instances) Claim(ctx context.Context, in fleet.Claim) (fleet.InstanceSeen, error) {
-	defer i.around("claim")()
+	done := i.around("claim")
+	defer done()
 	seen, err := i.Store.Claim(ctx, in)
 	return seen, fail(err)
 }
@@ -71,7 +73,8 @@ func (i *Instances) Claim(ctx context.Context, in fleet.Claim) (fleet.InstanceSe
 // Prepare makes the notify of one node, with a new token sealed to it. The token itself
 // leaves this process only sealed (N104).
 func (i *Instances) Prepare(ctx context.Context, in fleet.Prepare) (fleet.RefreshDeploymentCommand, error) {
-	defer i.around("prepare")()
+	done := i.around("prepare")
+	defer done()
 	token, hash, err := i.Tokens.New()
 	if err != nil {
 		return fleet.RefreshDeploymentCommand{}, fail(err)
@@ -91,7 +94,8 @@ func (i *Instances) Prepare(ctx context.Context, in fleet.Prepare) (fleet.Refres
 
 // Record writes down what a node applied.
 func (i *Instances) Record(ctx context.Context, in fleet.Record) (fleet.InstanceSeen, error) {
-	defer i.around("record")()
+	done := i.around("record")
+	defer done()
 	seen, err := i.Store.Record(ctx, in)
 	if err == nil {
 		i.tell(ctx, in.Name())
@@ -101,21 +105,24 @@ func (i *Instances) Record(ctx context.Context, in fleet.Record) (fleet.Instance
 
 // Miss writes down why a node did not.
 func (i *Instances) Miss(ctx context.Context, in fleet.Miss) (fleet.InstanceSeen, error) {
-	defer i.around("miss")()
+	done := i.around("miss")
+	defer done()
 	seen, err := i.Store.Miss(ctx, in)
 	return seen, fail(err)
 }
 
 // Settle writes down what a node says it holds.
 func (i *Instances) Settle(ctx context.Context, in fleet.Settle) (fleet.InstanceSeen, error) {
-	defer i.around("settle")()
+	done := i.around("settle")
+	defer done()
 	seen, err := i.Store.Settle(ctx, in)
 	return seen, fail(err)
 }
 
 // End closes a delivery and the operations that it served.
 func (i *Instances) End(ctx context.Context, in fleet.End) (fleet.InstanceSeen, error) {
-	defer i.around("end")()
+	done := i.around("end")
+	defer done()
 	seen, err := i.Store.End(ctx, in)
 	if err == nil {
 		i.tell(ctx, in.Name())

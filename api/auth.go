@@ -68,7 +68,9 @@ func (c caller) sees(project fleet.ProjectName) bool { return c.project == "" ||
 
 // uses says whether the caller's objects may refer to one of a project: what is in the
 // default project is shared.
-func (c caller) uses(project fleet.ProjectName) bool { return c.sees(project) || project == defaultProject }
+func (c caller) uses(project fleet.ProjectName) bool {
+	return c.sees(project) || project == defaultProject
+}
 
 const defaultProject fleet.ProjectName = "default"
 

@@ -30,32 +30,17 @@ type EventQuery struct{ After, Project string }
 // refuses. A broken stream is resumed behind the last event that was handled, so none is
 // missed and none comes twice.
 func (c *Client) WatchEvents(ctx context.Context, in EventQuery, handle func(Event) error) error {
-	last := in.After
-	if last == "" {
-		// A place to come back to must be known before the first event: the stream may
-		// break before there is one.
-		newest, err := c.Events(ctx, Page{Limit: 1})
-		if err != nil {
-			return err
-		}
-		if len(newest.Items) > 0 {
-			last = newest.Items[0].ID
-		}
+	last, err := c.watchFrom(ctx, in.After)
+	if err != nil {
+		return err
 	}
 	for {
-		r := readCall(Page{Project: in.Project}.query(), "events")
-		r.header.Set("Accept", "text/event-stream")
-		if last != "" {
-			r.header.Set("Last-Event-ID", last)
-		}
-		err := c.try(ctx, r, func(resp *http.Response) error {
-			return readEvents(resp, func(e Event) error {
-				if err := handle(e); err != nil {
-					return &unhandled{err}
-				}
-				last = e.ID
-				return nil
-			})
+		err := c.streamEvents(ctx, in.Project, last, func(e Event) error {
+			if err := handle(e); err != nil {
+				return &unhandled{err}
+			}
+			last = e.ID
+			return nil
 		})
 		var own *unhandled
 		if errors.As(err, &own) {
@@ -68,6 +53,28 @@ func (c *Client) WatchEvents(ctx context.Context, in EventQuery, handle func(Eve
 			return err
 		}
 	}
+}
+
+// watchFrom finds a place to come back to: the stream may break before its first event.
+func (c *Client) watchFrom(ctx context.Context, after string) (string, error) {
+	if after != "" {
+		return after, nil
+	}
+	newest, err := c.Events(ctx, Page{Limit: 1})
+	if err != nil || len(newest.Items) == 0 {
+		return "", err
+	}
+	return newest.Items[0].ID, nil
+}
+
+// streamEvents reads one stream to its end.
+func (c *Client) streamEvents(ctx context.Context, project, last string, handle func(Event) error) error {
+	r := readCall(Page{Project: project}.query(), "events")
+	r.header.Set("Accept", "text/event-stream")
+	if last != "" {
+		r.header.Set("Last-Event-ID", last)
+	}
+	return c.try(ctx, r, func(resp *http.Response) error { return readEvents(resp, handle) })
 }
 
 // unhandled is an error of the receiver, which ends the watch.

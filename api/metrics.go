@@ -50,4 +50,6 @@ func newMetrics(r *prometheus.Registry) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) handler() http.Handler { return promhttp.HandlerFor(m.gatherer, promhttp.HandlerOpts{}) }
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.gatherer, promhttp.HandlerOpts{})
+}

@@ -70,32 +70,27 @@ func waitOf(text string) (time.Duration, error) {
 const pollOperation = time.Second
 
 func (s *server) awaitOperation(ctx context.Context, id string, wait time.Duration) (postgres.Operation, error) {
-	over := time.NewTimer(wait)
-	defer over.Stop()
-	watch, stop := context.WithCancel(ctx)
-	defer stop()
+	op, err := s.operation(ctx, id)
+	if err != nil || op.State.Ended() || wait == 0 {
+		return op, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	poll := time.NewTicker(pollOperation)
+	defer poll.Stop()
 	for {
-		// Listening begins before looking, so that no end falls between the two.
-		var ends <-chan struct{}
-		if wait > 0 {
-			ends = s.ends(watch, fleet.OperationID(id))
+		// Listening begins before looking again, so that no end falls between the two.
+		ends := s.ends(ctx, op.ID)
+		seen, err := s.operation(context.WithoutCancel(ctx), id)
+		if err != nil || seen.State.Ended() {
+			return seen, err
 		}
-		op, err := s.operation(ctx, id)
-		if err != nil || op.State.Ended() || wait == 0 {
-			return op, err
-		}
-		poll := time.NewTimer(pollOperation)
 		select {
 		case <-ends:
 		case <-poll.C:
-		case <-over.C:
-			poll.Stop()
-			return op, nil
 		case <-ctx.Done():
-			poll.Stop()
-			return op, nil
+			return seen, nil
 		}
-		poll.Stop()
 	}
 }
 

@@ -92,4 +92,3 @@ type eventStore interface {
 }
 
 var _ Store = (*postgres.Store)(nil)
-

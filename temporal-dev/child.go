@@ -36,6 +36,7 @@ func (in serverInput) config() region.ServerConfig {
 	return region.ServerConfig{
 		Region: regionName, DatabaseURL: in.Database, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
 		Listen: in.Listen, PublicURL: in.URL, WebURL: in.Web, BootstrapToken: in.Token, Timing: timing(in.Fast),
+		Failpoint: failpoints("server"),
 	}
 }
 
@@ -49,8 +50,15 @@ func (in nodeInput) config() region.NodeConfig {
 	return region.NodeConfig{
 		Node: in.Node, Site: in.Site, API: in.API, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
 		Data: in.Data, JoinToken: in.Join, Executable: in.Program, LifetimePID: in.Supervisor, StopInstances: true,
-		Timing: timing(in.Fast),
+		Timing: timing(in.Fast), Failpoint: failpoints(in.Node),
 	}
+}
+
+// failpointsVariable names a folder in which tests arm where a child dies; it is theirs only.
+const failpointsVariable = "HOLDFAST_FAILPOINTS"
+
+func failpoints(process string) func(string) {
+	return region.Failpoints(os.Getenv(failpointsVariable), process)
 }
 
 func timing(fast bool) region.Timing {

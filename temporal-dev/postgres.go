@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -90,7 +91,7 @@ func (db *database) initialise(ctx context.Context) error {
 		return err
 	}
 	cmd, err := db.run("initdb", fresh, "--username="+postgresUser, "--pwfile="+childFile(1),
-		"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-instructions")
+		"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-instructions", "--no-sync")
 	if err != nil {
 		_ = password.Close()
 		return err
@@ -104,8 +105,25 @@ func (db *database) initialise(ctx context.Context) error {
 	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("make the database with %s: %w: %s", cmd.Path, err, lastLine(said.String()))
 	}
+	if err := syncAll(fresh); err != nil {
+		return err
+	}
 	if err := os.Rename(fresh, db.data); err != nil {
 		return fmt.Errorf("keep the database: %w", err)
+	}
+	return nil
+}
+
+// syncAll writes a tree's file system out at once. initdb syncs each of its 1,000 files,
+// which takes a third of its time.
+func syncAll(tree string) error {
+	dir, err := os.Open(tree)
+	if err != nil {
+		return fmt.Errorf("open the new database: %w", err)
+	}
+	defer func() { _ = dir.Close() }()
+	if err := unix.Syncfs(int(dir.Fd())); err != nil {
+		return fmt.Errorf("sync the new database: %w", err)
 	}
 	return nil
 }

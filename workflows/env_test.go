@@ -161,8 +161,7 @@ func (n nodeApplier) Held(context.Context, fleet.InstanceName) (fleet.Held, erro
 
 type bench struct {
 	*testsuite.TestWorkflowEnvironment
-	region  *region
-	regular []string // regular activities in the order in which they started
+	region *region
 }
 
 // newEnv is a workflow environment with the real workflows and activities on a toy region

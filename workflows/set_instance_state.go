@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// SetInstanceStateInput: State is enabled, disabled or deleted.
+// SetInstanceStateInput names an instance and the state it is to have: enabled, disabled
+// or deleted.
 type SetInstanceStateInput struct {
 	Site     fleet.SiteName     `json:"site"`
 	Instance fleet.InstanceName `json:"instance"`

@@ -115,6 +115,17 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 		require.Equal(t, "as the region says", p.Hint)
 	})
 
+	t.Run("a region that does not answer has a code of its own", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t)
+		r.server.Close()
+		got := newShell(t, r).run("get", "sites")
+		require.Equal(t, exitUnreachable, got.code)
+		require.Contains(t, got.stderr, "trying again (2 of 5)")
+		require.Contains(t, got.stderr, "error: unavailable: no answer from the region at "+r.server.URL)
+		require.Contains(t, got.stderr, "hint: check the address, and that the region runs")
+	})
+
 	t.Run("a bad token is told from a missing object", func(t *testing.T) {
 		t.Parallel()
 		s := newShell(t, newRegion(t))

@@ -138,7 +138,8 @@ func TestLogs(t *testing.T) {
 		out.await(t, "one\n")
 		r.mu.Lock()
 		r.logs = []api.LogChunk{
-			{Node: "plant-1-a", Offset: 0, Data: "one\n"}, {Node: "plant-1-a", Offset: 4, Data: "two\n"},
+			{Node: "plant-1-a", Offset: 0, Data: "one\n"},
+			{Node: "plant-1-a", Offset: 4, Data: "two\n"},
 			{Node: "plant-1-b", Offset: 0, Data: "three\n"},
 		}
 		r.mu.Unlock()

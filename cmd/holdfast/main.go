@@ -21,6 +21,7 @@ func main() {
 		os.Exit(guardian.Main(context.Background(), os.Args[2:])) // a small process: nothing of the CLI is set up
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := run(ctx, process{
 		args: os.Args[1:], env: os.Getenv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		width: terminalWidth, now: time.Now, poll: time.Second,

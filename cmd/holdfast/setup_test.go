@@ -53,7 +53,7 @@ func newShell(t *testing.T, r *fakeRegion) *shell {
 
 func (s *shell) run(args ...string) result {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	code := run(ctx, s.process(&stdout, &stderr, args))
@@ -111,7 +111,7 @@ func (g *growing) String() string {
 
 func (g *growing) await(t *testing.T, text string) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for !strings.Contains(g.String(), text) {
 		select {
 		case <-g.grew:

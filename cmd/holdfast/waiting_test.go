@@ -119,7 +119,7 @@ func TestWaiting(t *testing.T) {
 		t.Parallel()
 		r := newRegion(t).plant1()
 		r.story(operation(op1, fleet.OperationRunning))
-		got := newShell(t, r).run("deploy", "plant-1/press-7", "--timeout", "300ms")
+		got := newShell(t, r).run("deploy", "plant-1/press-7", "--timeout", "2s")
 		require.Equal(t, exitTimeout, got.code, got.stderr)
 		require.Contains(t, got.stderr, "error: timeout: gave up waiting for deploy plant-1/press-7")
 		require.Contains(t, got.stderr, "holdfast wait "+op1)

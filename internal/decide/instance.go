@@ -91,17 +91,18 @@ func Instance(seen fleet.InstanceSeen, run InstanceRun, now time.Time) InstanceA
 	return InstanceAction{Rule: "nothing_to_do", Do: DoNothing}
 }
 
-func always(instanceCase) bool                { return true }
-func open(c instanceCase) bool                { return c.seen.Open != nil }
-func allCancelled(c instanceCase) bool        { return open(c) && c.seen.Cancelled > 0 && c.seen.Asked == 0 }
-func onlyCancelled(c instanceCase) bool       { return !open(c) && c.seen.Cancelled > 0 }
-func askedFor(c instanceCase) bool            { return !open(c) && c.seen.Asked > 0 && !c.seen.Desired.IsZero() }
-func underWay(c instanceCase) bool            { return c.run.InFlight != "" }
-func owed(c instanceCase) bool                { return len(c.seen.Owed) > 0 && !c.seen.Snapshot.IsZero() }
-func claim(instanceCase) InstanceAction       { return InstanceAction{Do: DoClaim} }
-func wait(c instanceCase) InstanceAction      { return InstanceAction{Do: DoWait, Node: c.run.InFlight} }
-func nothing(instanceCase) InstanceAction     { return InstanceAction{Do: DoNothing} }
-func pastDeadline(c instanceCase) bool        { return open(c) && !c.now.Before(c.seen.Open.Deadline) }
+func always(instanceCase) bool            { return true }
+func open(c instanceCase) bool            { return c.seen.Open != nil }
+func allCancelled(c instanceCase) bool    { return open(c) && c.seen.Cancelled > 0 && c.seen.Asked == 0 }
+func onlyCancelled(c instanceCase) bool   { return !open(c) && c.seen.Cancelled > 0 }
+func askedFor(c instanceCase) bool        { return !open(c) && c.seen.Asked > 0 && !c.seen.Desired.IsZero() }
+func underWay(c instanceCase) bool        { return c.run.InFlight != "" }
+func owed(c instanceCase) bool            { return len(c.seen.Owed) > 0 && !c.seen.Snapshot.IsZero() }
+func claim(instanceCase) InstanceAction   { return InstanceAction{Do: DoClaim} }
+func wait(c instanceCase) InstanceAction  { return InstanceAction{Do: DoWait, Node: c.run.InFlight} }
+func nothing(instanceCase) InstanceAction { return InstanceAction{Do: DoNothing} }
+func pastDeadline(c instanceCase) bool    { return open(c) && !c.now.Before(c.seen.Open.Deadline) }
+
 func askHolder(c instanceCase) InstanceAction { return InstanceAction{Do: DoAsk, Node: c.seen.Holder} }
 
 func noActive(c instanceCase) bool {

@@ -142,18 +142,25 @@ func (a *Applier) admit(ctx context.Context, cmd fleet.RefreshDeploymentCommand)
 	if err := a.Adopt(ctx, sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch}, ""); err != nil {
 		return err
 	}
-	_, _, _, err := a.decide(ctx, cmd)
+	_, err := a.decide(ctx, cmd)
 	return a.count(cmd, err)
 }
 
-func (a *Applier) decide(ctx context.Context, cmd fleet.RefreshDeploymentCommand) (verdict, sqlite.Instance, sqlite.Meta, error) {
+// decision is a verdict with what it was made from.
+type decision struct {
+	verdict
+	held sqlite.Instance
+	meta sqlite.Meta
+}
+
+func (a *Applier) decide(ctx context.Context, cmd fleet.RefreshDeploymentCommand) (decision, error) {
 	meta, err := a.opt.Store.Meta(ctx)
 	if err != nil {
-		return verdict{}, sqlite.Instance{}, meta, err
+		return decision{}, err
 	}
 	held, err := a.opt.Store.Instance(ctx, cmd.Instance)
 	if err != nil {
-		return verdict{}, held, meta, err
+		return decision{}, err
 	}
 	v := accept(cmd, held, meta)
 	if v.Step == stepConflict {
@@ -161,7 +168,7 @@ func (a *Applier) decide(ctx context.Context, cmd fleet.RefreshDeploymentCommand
 		a.opt.Log.Error("one revision arrived with two contents", "alarm", true, "rule", v.Rule,
 			"instance", cmd.Instance, "era", cmd.Revision.Era, "revision", cmd.Revision.Version.Revision)
 	}
-	return v, held, meta, v.err(cmd, held, meta)
+	return decision{v, held, meta}, v.err(cmd, held, meta)
 }
 
 // count books how a command ended, once.

@@ -17,17 +17,17 @@ const restoreTimeout = 30 * time.Second
 // carryOut does what the verdict says. The caller has the instance's lane.
 func (a *Applier) carryOut(ctx context.Context, cmd fleet.RefreshDeploymentCommand, progress Progress) (fleet.DeploymentStatusResponse, error) {
 	var resp fleet.DeploymentStatusResponse
-	v, held, meta, err := a.decide(ctx, cmd)
+	d, err := a.decide(ctx, cmd)
 	if err != nil {
 		return resp, err
 	}
 	attempt := sqlite.Attempt{
 		Instance: cmd.Instance, Revision: cmd.Revision, Right: sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch},
 	}
-	if attempt.Right != meta.Right {
-		return resp, fleet.Errorf(fleet.Stale, "the node is %s at epoch %d", meta.Role, meta.Epoch)
+	if attempt.Right != d.meta.Right {
+		return resp, fleet.Errorf(fleet.Stale, "the node is %s at epoch %d", d.meta.Role, d.meta.Epoch)
 	}
-	switch v.Step {
+	switch d.Step {
 	case stepConfirm:
 		resp.Already = true
 		err = a.confirm(ctx, cmd.Instance)
@@ -37,7 +37,7 @@ func (a *Applier) carryOut(ctx context.Context, cmd fleet.RefreshDeploymentComma
 			err = a.confirm(ctx, cmd.Instance)
 		}
 	case stepApply, stepRefuse, stepConflict: // refusals came back as errors above
-		resp.Fetched, err = a.install(ctx, cmd, held, progress)
+		resp.Fetched, err = a.install(ctx, cmd, d.held, progress)
 	}
 	if err != nil {
 		return resp, err

@@ -129,8 +129,10 @@ func TestRecover(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		cmd := b.cmd(1, "one")
-		b.rt.running[press] = guardian.Status{Instance: press, Running: true, Guardian: guardian.Live,
-			Labels: guardian.Labels{Hash: cmd.Revision.Content.Hash, RunHash: cmd.Revision.RunHash}}
+		b.rt.running[press] = guardian.Status{
+			Instance: press, Running: true, Guardian: guardian.Live,
+			Labels: guardian.Labels{Hash: cmd.Revision.Content.Hash, RunHash: cmd.Revision.RunHash},
+		}
 		b.restart()
 		require.Empty(t, b.rt.said())
 		all, err := b.Instances(t.Context())

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding"
 	"encoding/binary"
+	"errors"
 	"hash"
 	"io"
 	"time"
@@ -169,12 +170,12 @@ func (s *Store) GetUpload(ctx context.Context, id string) (Upload, error) {
 // its own, and says how many bytes there are now. The offset must be the one reached; a
 // part of a chunk is kept only at the end of r, so a resume starts at a multiple of
 // ChunkSize unless the upload is complete.
-func (s *Store) AppendUpload(ctx context.Context, id string, offset int64, r io.Reader, last bool) (int64, error) {
+func (s *Store) AppendUpload(ctx context.Context, id string, offset int64, r io.Reader, last bool) (int64, error) { //nolint:revive // last says what the bytes are, not what to do
 	buf := make([]byte, ChunkSize)
 	for {
 		n, err := io.ReadFull(r, buf)
 		whole := err == nil
-		if n == 0 || !whole && !last && err != io.ErrUnexpectedEOF {
+		if n == 0 || !whole && !last && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return offset, readEnd(err)
 		}
 		if !whole && !last {
@@ -191,7 +192,7 @@ func (s *Store) AppendUpload(ctx context.Context, id string, offset int64, r io.
 }
 
 func readEnd(err error) error {
-	if err == io.EOF || err == io.ErrUnexpectedEOF || err == nil {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil
 	}
 	return fleet.Errorf(fleet.Communication, "the upload broke off").WithHint("go on from the offset that GET answers")

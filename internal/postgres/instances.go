@@ -235,7 +235,7 @@ func (s *Store) deployAgain(ctx context.Context, q *db.Queries, t InstanceTurn, 
 		out.Operation, err = s.release(ctx, q, releaseOf(*u), out.After)
 		return err
 	}
-	if last == nil {
+	if last == nil || last.Action == string(fleet.ActionDelete) {
 		return fleet.Errorf(fleet.IllegalState, "instance %s has no revision to deploy", t.Key.Name)
 	}
 	out.Operation, err = s.open(ctx, q, t.operation(last.Revision, out.After.Project))
@@ -247,7 +247,7 @@ func (s *Store) setEnabled(ctx context.Context, q *db.Queries, t InstanceTurn, l
 	if err := json.Unmarshal(out.Before.Spec, &spec); err != nil {
 		return failed("read the spec", err)
 	}
-	if last == nil {
+	if last == nil || last.Action == string(fleet.ActionDelete) { // also when re-created and not deployed yet
 		return fleet.Errorf(fleet.IllegalState, "instance %s was never deployed", t.Key.Name).
 			WithHint("deploy it first: holdfast deploy " + t.Key.Scope + "/" + t.Key.Name)
 	}
@@ -259,7 +259,7 @@ func (s *Store) setEnabled(ctx context.Context, q *db.Queries, t InstanceTurn, l
 	if out.Written, err = s.write(ctx, q, w, spec); err != nil {
 		return err
 	}
-	if last.Enabled == want && last.Action != string(fleet.ActionDelete) {
+	if last.Enabled == want {
 		out.Operation, err = s.open(ctx, q, t.operation(last.Revision, out.After.Project))
 		return err
 	}

@@ -43,7 +43,7 @@ func (e *Ends) Listen(ctx context.Context) error {
 	for {
 		n, err := conn.Conn().WaitForNotification(ctx)
 		if err != nil {
-			conn.Conn().Close(context.WithoutCancel(ctx)) //nolint:errcheck,gosec // it is broken or in mid-wait: not for the pool
+			conn.Conn().Close(context.WithoutCancel(ctx)) //nolint:errcheck // it is broken or in mid-wait: not for the pool
 			return failed("listen for ended operations", err)
 		}
 		e.ended(fleet.OperationID(n.Payload))

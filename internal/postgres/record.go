@@ -205,7 +205,9 @@ func (s *Store) endDelivery(ctx context.Context, q *db.Queries, e fleet.End, d d
 	if err != nil {
 		return failed("read targets", err)
 	}
-	p.SettledAs = settledAs(d, targets)
+	if e.State != fleet.DeliverySucceeded {
+		p.SettledAs = settledAs(d, targets)
+	}
 	if _, err := q.EndDelivery(ctx, p); err != nil {
 		return failed("end the delivery", err)
 	}

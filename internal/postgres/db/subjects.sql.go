@@ -28,21 +28,22 @@ func (q *Queries) AttachRun(ctx context.Context, arg AttachRunParams) error {
 
 const deployedBefore = `-- name: DeployedBefore :one
 SELECT r.site, r.name, r.revision, r.era, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled, r.durability, r.generation, r.spec, r.created_by, r.reason, r.created_at FROM revisions r
-WHERE r.site = $1 AND r.name = $2 AND r.revision < $3 AND r.action <> 'delete'
+JOIN revisions c ON c.site = r.site AND c.name = r.name AND c.revision = $1
+WHERE r.site = $2 AND r.name = $3 AND r.revision < $1 AND r.action <> 'delete'
   AND EXISTS (SELECT 1 FROM deliveries d WHERE d.site = r.site AND d.name = r.name AND d.revision = r.revision
               AND (d.state = 'succeeded' OR d.settled_as = 'applied' OR d.phase = 'recorded'))
-  AND (r.body_hash, r.enabled) IS DISTINCT FROM (SELECT c.body_hash, c.enabled FROM revisions c WHERE c.site = r.site AND c.name = r.name AND c.revision = $3)
+  AND (r.body_hash, r.run_hash, r.enabled) IS DISTINCT FROM (c.body_hash, c.run_hash, c.enabled)
 ORDER BY r.revision DESC LIMIT 1
 `
 
 type DeployedBeforeParams struct {
+	Revision int64
 	Site     string
 	Name     string
-	Revision int64
 }
 
 func (q *Queries) DeployedBefore(ctx context.Context, arg DeployedBeforeParams) (Revision, error) {
-	row := q.db.QueryRow(ctx, deployedBefore, arg.Site, arg.Name, arg.Revision)
+	row := q.db.QueryRow(ctx, deployedBefore, arg.Revision, arg.Site, arg.Name)
 	var i Revision
 	err := row.Scan(
 		&i.Site,

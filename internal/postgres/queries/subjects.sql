@@ -33,10 +33,11 @@ SELECT * FROM revisions WHERE site = @site AND name = @name AND revision = @revi
 
 -- name: DeployedBefore :one
 SELECT r.* FROM revisions r
+JOIN revisions c ON c.site = r.site AND c.name = r.name AND c.revision = @revision
 WHERE r.site = @site AND r.name = @name AND r.revision < @revision AND r.action <> 'delete'
   AND EXISTS (SELECT 1 FROM deliveries d WHERE d.site = r.site AND d.name = r.name AND d.revision = r.revision
               AND (d.state = 'succeeded' OR d.settled_as = 'applied' OR d.phase = 'recorded'))
-  AND (r.body_hash, r.enabled) IS DISTINCT FROM (SELECT c.body_hash, c.enabled FROM revisions c WHERE c.site = r.site AND c.name = r.name AND c.revision = @revision)
+  AND (r.body_hash, r.run_hash, r.enabled) IS DISTINCT FROM (c.body_hash, c.run_hash, c.enabled)
 ORDER BY r.revision DESC LIMIT 1;
 
 -- name: GetSnapshot :one

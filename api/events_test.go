@@ -1,0 +1,204 @@
+package api
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// stream is an open event stream, read in the background.
+type stream struct {
+	t      *testing.T
+	events chan Event
+	ended  chan struct{}
+}
+
+func (r *region) stream(token, path string, headers ...string) *stream {
+	r.t.Helper()
+	req := r.request(token, http.MethodGet, path, nil, append(headers, "Accept", "text/event-stream")...)
+	resp, err := plain.Do(req)
+	require.NoError(r.t, err)
+	require.Equal(r.t, http.StatusOK, resp.StatusCode)
+	require.Equal(r.t, "text/event-stream", resp.Header.Get("Content-Type"))
+	s := &stream{t: r.t, events: make(chan Event, 100), ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		defer resp.Body.Close()
+		lines := bufio.NewScanner(resp.Body)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				var e Event
+				if json.Unmarshal([]byte(data), &e) == nil {
+					s.events <- e
+				}
+			}
+		}
+	}()
+	return s
+}
+
+func (s *stream) next() Event {
+	s.t.Helper()
+	select {
+	case e := <-s.events:
+		return e
+	case <-time.After(20 * time.Second):
+		s.t.Fatal("no event")
+		return Event{}
+	}
+}
+
+func (s *stream) silent() {
+	s.t.Helper()
+	select {
+	case e := <-s.events:
+		s.t.Fatalf("unexpected event of %s", e.Name)
+	case <-time.After(200 * time.Millisecond): // many polls of the feed
+	}
+}
+
+// settled waits until the feed shows so many events. It holds back what is newer than the
+// oldest running transaction of the whole Postgres, and other tests run there too.
+func (r *region) settled(events int) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		return len(into[List[Event]](r.t, r.get("/api/v1/events")).Items) == events
+	}, 20*time.Second, 20*time.Millisecond)
+}
+
+// X24
+func TestEventStream(t *testing.T) {
+	t.Parallel()
+
+	t.Run("passes over no change that commits late", func(t *testing.T) {
+		t.Parallel()
+		r := setup(t)
+		s := r.stream(r.viewer, "/api/v1/events")
+
+		// The slow transaction takes its id first and commits last.
+		slow, err := r.pool.Begin(t.Context())
+		require.NoError(t, err)
+		defer slow.Rollback(t.Context()) //nolint:errcheck // after the commit below it is none
+		insert := `INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor)
+			VALUES (1, 'created', 'project', $1, '', $1, gen_random_uuid(), $2, 'test')`
+		_, err = slow.Exec(t.Context(), insert, "slow", 1)
+		require.NoError(t, err)
+		r.put("/api/v1/projects/fast", nil)
+		r.put("/api/v1/projects/fast", `{"labels":{"a":"b"}}`)
+		_, err = slow.Exec(t.Context(), insert, "slow", 2)
+		require.NoError(t, err)
+		s.silent() // what is committed waits for what may come before it
+		require.NoError(t, slow.Commit(t.Context()))
+
+		var got []string
+		for range 4 {
+			e := s.next()
+			got = append(got, fmt.Sprint(e.Name, e.Generation))
+		}
+		require.Equal(t, []string{"slow1", "slow2", "fast1", "fast1"}, got, "one order, and each once")
+		s.silent()
+
+		list := into[List[Event]](t, r.get("/api/v1/events"))
+		require.Len(t, list.Items, 4)
+		require.Equal(t, "fast", list.Items[0].Name, "newest first")
+		resumed := r.stream(r.viewer, "/api/v1/events", "Last-Event-ID", list.Items[2].ID)
+		require.Equal(t, list.Items[1].ID, resumed.next().ID)
+		require.Equal(t, list.Items[0].ID, resumed.next().ID)
+		resumed.silent()
+	})
+
+	t.Run("shows the declared part before and after, bodies by hash only", func(t *testing.T) {
+		t.Parallel()
+		r := setup(t)
+		r.site()
+		r.settled(1)
+		s := r.stream(r.viewer, "/api/v1/events")
+		put := into[Accepted](t, r.put(press7Path, `{"config":{"password":"hunter2"}}`))
+		e := s.next()
+		require.Equal(t, "created", e.Type)
+		require.Equal(t, "plant-1", e.Site)
+		require.Equal(t, put.Object.ResourceVersion, e.ResourceVersion)
+		require.Empty(t, e.Before)
+		require.NotContains(t, string(e.After), "hunter2")
+		require.Contains(t, string(e.After), `"hash"`)
+	})
+
+	t.Run("gives a project's token only its own", func(t *testing.T) {
+		t.Parallel()
+		r := setup(t)
+		r.put("/api/v1/projects/red", nil)
+		r.settled(1)
+		s := r.stream(r.token("viewer", "red"), "/api/v1/events")
+		r.put("/api/v1/projects/blue", nil)
+		r.put("/api/v1/templates/t", `{"base":{},"project":"red"}`)
+		require.Equal(t, "t", s.next().Name)
+		s.silent()
+	})
+
+	t.Run("ends with its token", func(t *testing.T) {
+		t.Parallel()
+		r := setup(t)
+		r.server.keepAlive = 10 * time.Millisecond
+		s := r.stream(r.viewer, "/api/v1/events")
+		r.sql(`UPDATE api_tokens SET revoked_at = now() WHERE note = 'viewer'`)
+		r.server.tokens.forget()
+		select {
+		case <-s.ended:
+		case <-time.After(20 * time.Second):
+			t.Fatal("a revoked token still listens")
+		}
+	})
+
+	t.Run("refuses an id that is none", func(t *testing.T) {
+		t.Parallel()
+		r := setup(t)
+		a := r.call(r.viewer, http.MethodGet, "/api/v1/events", nil, "Accept", "text/event-stream", "Last-Event-ID", "yesterday")
+		require.Equal(t, "Last-Event-ID", a.problem(t).Field)
+	})
+}
+
+func TestLists(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.site()
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		r.put("/api/v1/projects/"+name, nil)
+		r.put("/api/v1/sites/plant-1/instances/"+name, `{"config":{}}`)
+	}
+	r.settled(11)
+	for _, c := range []struct {
+		path string
+		all  int
+		want []string
+	}{
+		{"/api/v1/projects", 5, []string{"a", "b", "c", "d", "e"}},
+		{"/api/v1/sites/plant-1/instances", 5, []string{"a", "b", "c", "d", "e"}},
+		{"/api/v1/operations", 5, []string{"e", "d", "c", "b", "a"}},
+		{"/api/v1/nodes", 2, []string{"plant-1-a", "plant-1-b"}},
+		{"/api/v1/events", 11, []string{"e", "e", "d", "d", "c", "c", "b", "b", "a", "a", "plant-1"}},
+	} {
+		t.Run("page through "+c.path, func(t *testing.T) {
+			type named struct{ Name, Instance string }
+			var got []string
+			for cursor, pages := "", 0; pages <= c.all; pages++ {
+				l := into[List[named]](t, r.get(c.path+"?limit=2&cursor="+cursor))
+				require.LessOrEqual(t, len(l.Items), 2)
+				for _, i := range l.Items {
+					got = append(got, i.Name+i.Instance)
+				}
+				if cursor = l.Next; cursor == "" {
+					break
+				}
+			}
+			require.Equal(t, c.want, got)
+		})
+	}
+	require.JSONEq(t, `{"items":[]}`, string(r.get("/api/v1/templates").body))
+}

@@ -1,0 +1,63 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/stretchr/testify/require"
+)
+
+func TestOpenAPI(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	a := r.call("", http.MethodGet, "/openapi.json", nil)
+	require.Equal(t, http.StatusOK, a.status)
+	type operation struct {
+		RequestBody struct {
+			Content map[string]struct {
+				Schema struct {
+					Ref string `json:"$ref"`
+				}
+			}
+		}
+		Parameters []struct{ Name, In string }
+	}
+	doc := into[struct {
+		OpenAPI    string
+		Paths      map[string]map[string]operation
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]any }
+		}
+	}](t, a)
+	require.Equal(t, "3.1.0", doc.OpenAPI)
+
+	t.Run("shows the body of an instance, however it is read", func(t *testing.T) {
+		put := doc.Paths[instancePath]["put"]
+		require.Equal(t, "#/components/schemas/InstancePut", put.RequestBody.Content["application/json"].Schema.Ref)
+		for _, name := range []string{"config", "template", "overrides", "artifact", "run"} {
+			require.Contains(t, doc.Components.Schemas["InstancePut"].Properties, name)
+		}
+		var names []string
+		for _, p := range put.Parameters {
+			names = append(names, p.In+" "+p.Name)
+		}
+		require.ElementsMatch(t, []string{
+			"path site", "path name", "header If-Match", "header Idempotency-Key", "query dryRun", "query deploy", "query project",
+		}, names)
+	})
+
+	t.Run("has every path that users may call", func(t *testing.T) {
+		walked := 0
+		err := chi.Walk(r.server.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+			if strings.HasPrefix(route, "/api/v1/") {
+				walked++
+				require.Contains(t, doc.Paths[route], strings.ToLower(method), route)
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		require.Greater(t, walked, 35)
+	})
+}

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+const (
+	configSize = 64 << 10
+	blockSize  = 64
+	warmUp     = 20
+	rounds     = 3
+	waitEnd    = 30 * time.Second
+
+	latencyLimit    = 2.0
+	throughputLimit = 0.7
+	activityLimit   = 2
+	taskLimit       = 3
+)
+
+// sites are those of the laptop region.
+var sites = []fleet.SiteName{"plant-1", "plant-2"}
+
+// instanceKey spreads instances over the sites.
+func instanceKey(i int) fleet.ObjectKey {
+	return fleet.InstanceKey(sites[i%len(sites)], fleet.InstanceName("bench-"+strconv.Itoa(i)))
+}
+
+// newConfig makes JSON of a size in its canonical form, so that the SHA-256 of these bytes
+// is the revision hash; its strings are random, so that it compresses to half at best.
+func newConfig(size, text int) []byte {
+	const open, end, between = `{"blocks":["`, `"]}`, `","`
+	out := make([]byte, 0, size)
+	out = append(out, open...)
+	raw := make([]byte, (text+1)/2)
+	for room := size - len(end); len(out) < room; {
+		_, _ = rand.Read(raw) // never fails
+		block := hex.AppendEncode(nil, raw)[:min(text, room-len(out))]
+		out = append(out, block...)
+		if room-len(out) > len(between) {
+			out = append(out, between...)
+		} else {
+			out = append(out, strings.Repeat("0", room-len(out))...)
+		}
+	}
+	return append(out, end...)
+}
+
+// delivered is one delivery as its caller saw it.
+type delivered struct {
+	took     time.Duration
+	accepted time.Duration // of it, until the PUT was answered
+	run      api.WorkflowRef
+}
+
+// deliver puts an instance and waits until both nodes are durable.
+func (r *region) deliver(ctx context.Context, key fleet.ObjectKey, in api.InstancePut) (delivered, error) {
+	began := time.Now()
+	a, err := r.api.PutInstance(ctx, key, in, api.Mutation{})
+	accepted := time.Since(began)
+	if err != nil {
+		return delivered{}, fmt.Errorf("put %s: %w", key, err)
+	}
+	if a.Operation == nil {
+		return delivered{}, fmt.Errorf("put %s: nothing is to be delivered", key)
+	}
+	op := *a.Operation
+	for !op.State.Ended() {
+		if op, err = r.api.Operation(ctx, op.ID, waitEnd); err != nil {
+			return delivered{}, fmt.Errorf("wait for the delivery of %s: %w", key, err)
+		}
+	}
+	d := delivered{took: time.Since(began), accepted: accepted}
+	if op.State != fleet.OperationSucceeded || op.Workflow == nil {
+		return d, fmt.Errorf("the delivery of %s %s: %s %s", key, op.State, op.Reason, op.Message)
+	}
+	d.run = *op.Workflow
+	return d, nil
+}
+
+// holds makes sure that both nodes of the site hold what was sent.
+func (r *region) holds(ctx context.Context, key fleet.ObjectKey, hash fleet.Hash) error {
+	o, _, err := r.api.Object(ctx, key)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", key, err)
+	}
+	var status api.InstanceStatus
+	if err := json.Unmarshal(o.Status, &status); err != nil {
+		return fmt.Errorf("read the status of %s: %w", key, err)
+	}
+	if len(status.Nodes) != 2 {
+		return fmt.Errorf("%s is on %d nodes, not on two", key, len(status.Nodes))
+	}
+	for _, n := range status.Nodes {
+		if n.RevisionHash != hash {
+			return fmt.Errorf("node %s holds %s of %s, sent was %s", n.Node, n.RevisionHash, key, hash)
+		}
+	}
+	return nil
+}
+
+func hashOf(body []byte) fleet.Hash {
+	sum := sha256.Sum256(body)
+	return fleet.Hash(hex.EncodeToString(sum[:]))
+}
+
+// cost is what deliveries cost in Temporal.
+type cost struct {
+	runs              map[string]bool
+	activities, tasks int
+}
+
+// count reads the history of a run, once.
+func (c *cost) count(ctx context.Context, r *region, ref api.WorkflowRef) error {
+	if c.runs == nil {
+		c.runs = map[string]bool{}
+	}
+	if c.runs[ref.RunID] {
+		return nil
+	}
+	c.runs[ref.RunID] = true
+	events := r.temporal.GetWorkflowHistory(ctx, ref.ID, ref.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		e, err := events.Next()
+		if err != nil {
+			return fmt.Errorf("read the history of %s: %w", ref.ID, err)
+		}
+		switch e.GetEventType() { //nolint:exhaustive // of some sixty types two are counted
+		case enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+			c.activities++
+		case enumspb.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED:
+			c.tasks++
+		}
+	}
+	return nil
+}
+
+func (c *cost) figures(of string, deliveries int) []figure {
+	each := func(n int) float64 { return float64(n) / float64(deliveries) }
+	regular := atMost(of+": regular activities per delivery", each(c.activities), activityLimit)
+	tasks := atMost(of+": workflow tasks per delivery", each(c.tasks), taskLimit)
+	regular.measured, tasks.measured = fmt.Sprintf("%.2f", regular.value), fmt.Sprintf("%.2f", tasks.value)
+	regular.note = fmt.Sprintf("%d runs served %d deliveries", len(c.runs), deliveries)
+	return []figure{regular, tasks}
+}
+
+// measureLatency takes turns: a delivery, a bare workflow, a delivery, …
+func measureLatency(ctx context.Context, l *lab) ([]figure, error) {
+	r, b, err := l.startWithBare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer r.stop()
+	defer b.stop()
+	var ours, bares []time.Duration
+	var spent cost
+	w, key := l.watch(), instanceKey(0)
+	for i := range warmUp + l.n {
+		body := newConfig(configSize, blockSize)
+		d, err := r.deliver(ctx, key, api.InstancePut{Config: body})
+		if err != nil {
+			return nil, err
+		}
+		took, err := b.once(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.holds(ctx, key, hashOf(body)); err != nil {
+			return nil, err
+		}
+		if i < warmUp {
+			continue
+		}
+		ours, bares = append(ours, d.took), append(bares, took)
+		if err := spent.count(ctx, r, d.run); err != nil {
+			return nil, err
+		}
+	}
+	p50, p50Bare := quantile(ours, 0.5), quantile(bares, 0.5)
+	f := atMost("latency: 64 KB JSON, p50", p50.Seconds()/p50Bare.Seconds(), latencyLimit)
+	f.measured, f.yardstick = millis(p50), millis(p50Bare)
+	f.note = fmt.Sprintf("p95 %s against %s", millis(quantile(ours, 0.95)), millis(quantile(bares, 0.95)))
+	return w.stamp(append([]figure{f}, spent.figures("latency", l.n)...))
+}
+
+// measureThroughput takes turns too: a crowd of deliveries to instances that exist, each a
+// different one, and a crowd of bare workflows.
+func measureThroughput(ctx context.Context, l *lab) ([]figure, error) {
+	r, b, err := l.startWithBare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer r.stop()
+	defer b.stop()
+	var ours, bares time.Duration
+	var spent cost
+	w := l.watch()
+	for round := range rounds + 1 { // the first makes the instances and warms up
+		runs, took, err := r.deliverAll(ctx, l.n)
+		if err != nil {
+			return nil, err
+		}
+		tookBare, err := together(ctx, l.n, func(ctx context.Context, _ int) error {
+			_, err := b.once(ctx)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		l.say("  round %d: %d deliveries in %s, bare workflows in %s", round, l.n, millis(took), millis(tookBare))
+		if round == 0 {
+			continue
+		}
+		ours, bares = ours+took, bares+tookBare
+		for _, run := range runs {
+			if err := spent.count(ctx, r, run); err != nil {
+				return nil, err
+			}
+		}
+	}
+	rate := func(d time.Duration) float64 { return float64(rounds*l.n) / d.Seconds() }
+	f := atLeast("throughput: 64 KB JSON, 50 at a time", rate(ours)/rate(bares), throughputLimit)
+	f.measured, f.yardstick = fmt.Sprintf("%.1f/s", rate(ours)), fmt.Sprintf("%.1f/s", rate(bares))
+	return w.stamp(append([]figure{f}, spent.figures("throughput", rounds*l.n)...))
+}
+
+func (l *lab) startWithBare(ctx context.Context) (*region, *bare, error) {
+	r, err := l.start(ctx, "--empty")
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := startBare(r)
+	if err != nil {
+		r.stop()
+	}
+	return r, b, err
+}
+
+// deliverAll delivers to n instances, and makes sure that their nodes hold it.
+func (r *region) deliverAll(ctx context.Context, n int) ([]api.WorkflowRef, time.Duration, error) {
+	bodies := make([][]byte, n)
+	for i := range bodies {
+		bodies[i] = newConfig(configSize, blockSize)
+	}
+	runs := make([]api.WorkflowRef, n)
+	took, err := together(ctx, n, func(ctx context.Context, i int) error {
+		d, err := r.deliver(ctx, instanceKey(i), api.InstancePut{Config: bodies[i]})
+		runs[i] = d.run
+		return err
+	})
+	for i := range bodies {
+		if err == nil {
+			err = r.holds(ctx, instanceKey(i), hashOf(bodies[i]))
+		}
+	}
+	return runs, took, err
+}
+
+// together runs n calls, a crowd at a time.
+func together(ctx context.Context, n int, call func(ctx context.Context, i int) error) (time.Duration, error) {
+	began := time.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(crowd)
+	for i := range n {
+		group.Go(func() error { return call(ctx, i) })
+	}
+	err := group.Wait()
+	return time.Since(began), err
+}

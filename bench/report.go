@@ -1,0 +1,155 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+const reportFile = "docs/benchmarks.md"
+
+// figure is one line of the report. Value is what is compared with the limit: a ratio to the
+// yardstick, or, with a unit, the measured value itself.
+type figure struct {
+	name                      string
+	measured, yardstick, note string
+	value, limit              float64
+	unit                      string
+	least                     bool // the limit is a lower one
+	others                    float64
+}
+
+func atMost(name string, value, limit float64) figure {
+	return figure{name: name, value: value, limit: limit}
+}
+
+func atLeast(name string, value, limit float64) figure {
+	return figure{name: name, value: value, limit: limit, least: true}
+}
+
+func (f figure) ok() bool {
+	if f.least {
+		return f.value >= f.limit
+	}
+	return f.value <= f.limit
+}
+
+func (f figure) cells() []string {
+	ratio, sign, verdict := "", "≤", "yes"
+	if f.yardstick != "" {
+		ratio = fmt.Sprintf("%.2f", f.value)
+	}
+	if f.least {
+		sign = "≥"
+	}
+	if !f.ok() {
+		verdict = "**no**"
+	}
+	limit := strings.TrimSpace(sign + " " + strconv.FormatFloat(f.limit, 'f', -1, 64) + " " + f.unit)
+	return []string{f.name, f.measured, cmp.Or(f.yardstick, "-"), cmp.Or(ratio, "-"), limit, verdict, fmt.Sprintf("%.1f", f.others), f.note}
+}
+
+// quantile of times; q is below 1.
+func quantile(times []time.Duration, q float64) time.Duration {
+	sorted := slices.Sorted(slices.Values(times))
+	return sorted[int(q*float64(len(sorted)))]
+}
+
+func millis(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }
+
+// report is one run of this program.
+type report struct {
+	machine string
+	at      time.Time
+	took    time.Duration
+	n       int
+	figures []figure
+}
+
+func (r report) missed() []string {
+	var names []string
+	for _, f := range r.figures {
+		if !f.ok() {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// text is the page, and what is printed.
+func (r report) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, pageHead, r.at.UTC().Format("2006-01-02 15:04"), r.took.Minutes(), r.machine, runtime.Version(), r.n)
+	t := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
+	row := func(cells []string) { fmt.Fprintf(t, "| %s |\n", strings.Join(cells, "\t| ")) }
+	head := []string{"figure", "measured", "yardstick", "ratio", "limit", "ok", "others", "note"}
+	row(head)
+	dashes := make([]string, len(head))
+	for i := range dashes {
+		dashes[i] = "---"
+	}
+	row(dashes)
+	for _, f := range r.figures {
+		row(f.cells())
+	}
+	_ = t.Flush() // into memory
+	b.WriteString(pageFoot)
+	return b.String()
+}
+
+const pageHead = `# Benchmarks
+
+Made by ` + "`task bench -- -write`" + `; nothing in it is written by hand. Each figure is set against a
+yardstick of the same run, on the same machine.
+
+%s UTC, in %.0f minutes. %s. %s. n = %d.
+
+`
+
+const pageFoot = `
+*others*: the cores that everything else on the machine used meanwhile; a figure measured beside
+a busy neighbour is worth little.
+
+## What is measured
+
+* **Latency**: PUT of a 64 KB JSON with new content through the API, then GET of its operation
+  with a wait, until both nodes are durable; against the start and the result of a bare workflow
+  with two regular activities that do nothing, on the same Temporal, with its own queue and
+  worker. They take turns: one delivery, one bare workflow, and so on, n of each after a warm-up.
+  What a delivery costs in Temporal is counted from the histories.
+* **Throughput**: n deliveries, 50 at a time, to n instances of two sites, against n bare
+  workflows, 50 at a time; three rounds of each in turn, after one that makes the instances.
+* **Artifact**: 300 MB from the answer to the PUT until both nodes are durable, against curl to a
+  file and then inserts of 1 MiB into SQLite (WAL, synchronous FULL, a commit each), done twice
+  since there are two nodes; two rounds of each in turn.
+* **Idle**: a fresh region with the examples and default timing. Ready is the time from the start
+  of the program to its word that the region is up, examples delivered. CPU over 30 s, from 15 s
+  after that; guardians, Postgres and the program itself included.
+* **Memory**: the highest resident memory while an artifact is uploaded and delivered, and while a
+  JSON of 40 MB of strings is put and delivered, above that of the same processes 15 s after the start.
+`
+
+// thisMachine says what the figures were measured on.
+func thisMachine() string {
+	model, memory := "an unknown CPU", "?"
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		if _, rest, ok := strings.Cut(string(text), "model name"); ok {
+			line, _, _ := strings.Cut(rest, "\n")
+			model = strings.TrimSpace(strings.TrimLeft(line, "\t :"))
+		}
+	}
+	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
+		if f := strings.Fields(string(text)); len(f) > 1 {
+			if kb, err := strconv.ParseFloat(f[1], 64); err == nil {
+				memory = fmt.Sprintf("%.0f GB", kb/(1<<20))
+			}
+		}
+	}
+	return fmt.Sprintf("%d cores (%s), %s of memory, %s/%s", runtime.NumCPU(), model, memory, runtime.GOOS, runtime.GOARCH)
+}

@@ -1,0 +1,372 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// N18
+func TestNumbers(t *testing.T) {
+	t.Parallel()
+
+	t.Run("have no gap, and go on over delete and re-create", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		next := int64(0)
+		is := func(out postgres.Started) {
+			t.Helper()
+			next++
+			require.Equal(t, next, out.Operation.Revision)
+		}
+		is(b.put(`{"a":1}`))
+		is(b.turn(fleet.OperationDisable))
+		is(b.turn(fleet.OperationEnable))
+		b.deploy("1")
+		is(b.turn(fleet.OperationDelete))
+		b.deploy("2")
+		is(b.put(`{"a":1}`))
+		is(b.put(`{"a":2}`))
+		b.deploy("3")
+		is(b.turn(fleet.OperationRollback))
+		require.Equal(t, []int64{1, 2, 3, 4, 5, 6, 7},
+			scan[[]int64](b, "SELECT array_agg(revision ORDER BY revision) FROM revisions"))
+	})
+
+	t.Run("have no gap whoever else writes, fails or only tries", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		const writers = 24
+		changes := make([]postgres.InstanceChange, writers)
+		for i := range changes {
+			changes[i] = b.change(fmt.Sprintf(`{"a":%d}`, i))
+			changes[i].DryRun = i%4 == 1
+			if i%4 == 2 {
+				changes[i].IfMatch = 1 << 40 // nobody ever read that
+			}
+		}
+		require.NoError(t, atOnce(writers, func(i int) error {
+			_, err := b.PutInstance(t.Context(), changes[i])
+			if i%4 == 2 && fleet.KindOf(err) == fleet.Precondition {
+				return nil
+			}
+			return err
+		}))
+		require.Equal(t, []int64{12, 12, 1, 12}, scan[[]int64](b, `SELECT ARRAY[count(*), max(revision), min(revision),
+			(SELECT last_revision FROM subjects)] FROM revisions`))
+	})
+
+	t.Run("are each name's own", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		require.EqualValues(t, 1, b.put(`{"a":1}`, named("other")).Operation.Revision)
+	})
+
+	t.Run("of enabling and disabling carry the same hash, of a delete none", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.turn(fleet.OperationDisable)
+		b.turn(fleet.OperationEnable)
+		b.turn(fleet.OperationDelete)
+		hash := jsonOf(`{"a":1}`).Hash
+		for i, want := range []fleet.Revision{
+			{Action: fleet.ActionDeploy, Content: fleet.Content{Hash: hash}, Enabled: true},
+			{Action: fleet.ActionDisable, Content: fleet.Content{Hash: hash}},
+			{Action: fleet.ActionEnable, Content: fleet.Content{Hash: hash}, Enabled: true},
+			{Action: fleet.ActionDelete},
+		} {
+			got, err := b.RevisionOf(t.Context(), pressKey, int64(i+1))
+			require.NoError(t, err)
+			require.Equal(t, want.Action, got.Action)
+			require.Equal(t, want.Content.Hash, got.Content.Hash)
+			require.Equal(t, want.Enabled, got.Enabled)
+		}
+	})
+}
+
+// X13, N21, N105
+func TestClaim(t *testing.T) {
+	t.Parallel()
+
+	t.Run("writes the delivery, its pending row and its targets before anybody is told", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.deploy("1")
+		out := b.put(`{"a":2}`)
+		d := b.claim(run1, "2")
+		require.EqualValues(t, 2, d.Revision.Version.Revision)
+		require.Equal(t, nodeA, d.Node)
+		require.EqualValues(t, 1, d.Epoch)
+		require.Equal(t, []fleet.TargetSeen{
+			{Node: nodeA, Role: fleet.RoleActive, State: fleet.TargetWaiting},
+			{Node: nodeB, Role: fleet.RoleStandby, State: fleet.TargetWaiting},
+		}, d.Targets)
+		require.Equal(t, string(d.ID), scan[string](b, "SELECT deployment_id FROM pending"))
+		require.Equal(t, d.ID, b.operation(out.Operation.ID).Delivery)
+
+		kept := b.delivery(d.ID)
+		require.Equal(t, "ann", kept.RequestedBy)
+		require.Equal(t, "because", kept.Why)
+		require.EqualValues(t, 1, kept.FromRevision)
+		require.EqualValues(t, 2, kept.Generation)
+		require.Equal(t, run1, kept.RunID)
+		require.Equal(t, "instance.plant.press", kept.WorkflowID)
+	})
+
+	t.Run("again in the same step gives the same delivery", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		d := b.claim(run1, "1")
+		again, err := b.Claim(t.Context(), claimOf(run1, "1"))
+		require.NoError(t, err)
+		require.Equal(t, d.ID, again.Open.ID)
+		require.Equal(t, 1, scan[int](b, "SELECT count(*) FROM deliveries"))
+	})
+
+	t.Run("again after the run lost the subject mints nothing and deletes nothing", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.claim(run1, "1")
+		newer := b.claim(run2, "1")
+		seen, err := b.Claim(t.Context(), claimOf(run1, "1"))
+		require.NoError(t, err)
+		require.Equal(t, newer.ID, seen.Open.ID, "it sees what is open now")
+		require.Equal(t, string(newer.ID), scan[string](b, "SELECT deployment_id FROM pending"))
+		require.Equal(t, 2, scan[int](b, "SELECT count(*) FROM deliveries"))
+	})
+
+	t.Run("of a run that does not speak for the subject any more is refused", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.observe(run1)
+		d := b.claim(run2, "1")
+		_, err := b.Claim(t.Context(), claimOf(run1, "1"))
+		refused(t, fleet.Conflict, err)
+		require.Equal(t, d.ID, b.observe(run2).Open.ID)
+		require.Equal(t, 1, scan[int](b, "SELECT count(*) FROM deliveries"))
+	})
+
+	t.Run("of nothing that was ever released is refused", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		_, err := b.Claim(t.Context(), claimOf(run1, "1"))
+		refused(t, fleet.NotFound, err)
+	})
+
+	t.Run("leaves workers out", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		spec := twoNodes(nodeA, nodeB)
+		spec.Nodes = append(spec.Nodes, fleet.SiteNode{Name: "plant-w", Role: fleet.RoleWorker})
+		_, err := b.PutSite(t.Context(), writeOf(siteKey), spec)
+		require.NoError(t, err)
+		b.put(`{"a":1}`)
+		require.Len(t, b.claim(run1, "1").Targets, 2)
+	})
+
+	t.Run("speaks to the holder of the lease, whatever its configured role", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.exec("UPDATE site_leases SET holder = $1, epoch = 5", nodeB)
+		d := b.claim(run1, "1")
+		require.Equal(t, nodeB, d.Node)
+		require.EqualValues(t, 5, d.Epoch)
+		require.Equal(t, []fleet.TargetSeen{
+			{Node: nodeB, Role: fleet.RoleActive, State: fleet.TargetWaiting},
+			{Node: nodeA, Role: fleet.RoleStandby, State: fleet.TargetWaiting},
+		}, d.Targets)
+		require.Equal(t, fleet.RoleActive, b.notify(d.ID, nodeB, "b").Command.Role)
+		require.Equal(t, fleet.RoleStandby, b.notify(d.ID, nodeA, "a").Command.Role)
+	})
+}
+
+// N16, N17, N18
+func TestSupersede(t *testing.T) {
+	t.Parallel()
+
+	t.Run("leaves one pending row and one open delivery under 50 claimers", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":0}`)
+		changes := make([]postgres.InstanceChange, 10)
+		for i := range changes {
+			changes[i] = b.change(fmt.Sprintf(`{"a":%d}`, i+1))
+		}
+		b.exec(`CREATE TABLE seen (pending bigint, open bigint)`)
+		b.exec(`CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			INSERT INTO seen SELECT (SELECT count(*) FROM pending), (SELECT count(*) FROM deliveries WHERE state = 'open');
+			RETURN NULL; END $$`)
+		b.exec(`CREATE CONSTRAINT TRIGGER look AFTER INSERT ON pending DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION look()`)
+		b.observe(run1)
+		require.NoError(t, atOnce(60, func(i int) error {
+			if i < len(changes) {
+				_, err := b.PutInstance(t.Context(), changes[i])
+				return err
+			}
+			_, err := b.Claim(t.Context(), claimOf(run1, fmt.Sprint(i)))
+			return err
+		}))
+		last := b.claim(run1, "last")
+		require.EqualValues(t, 11, last.Revision.Version.Revision)
+		require.Equal(t, []int64{51, 1, 1}, scan[[]int64](b, "SELECT ARRAY[count(*), max(pending), max(open)] FROM seen"))
+		require.Equal(t, string(last.ID), scan[string](b, "SELECT string_agg(deployment_id, ',') FROM pending"))
+		require.Equal(t, 51, scan[int](b, "SELECT max(attempt) FROM deliveries"))
+		require.Equal(t, 50, scan[int](b, "SELECT count(*) FROM deliveries WHERE state = 'superseded' AND ended_at IS NOT NULL"))
+		require.Zero(t, scan[int](b, `SELECT count(*) FROM deliveries a JOIN deliveries b ON a.attempt < b.attempt
+			WHERE a.revision > b.revision`), "attempts go on in the order of revisions")
+	})
+
+	t.Run("cannot be got round: the constraints hold by themselves", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.claim(run1, "1")
+		const copied = `INSERT INTO deliveries SELECT (jsonb_populate_record(d, '{"id":"00000000000000000000000000000001","claim":"x","attempt":9}')).* FROM deliveries d`
+		_, err := b.raw.Exec(t.Context(), copied)
+		require.ErrorContains(t, err, "one_open_delivery")
+		_, err = b.raw.Exec(t.Context(), `UPDATE deliveries SET state = 'failed'`)
+		require.NoError(t, err)
+		b.exec(copied)
+		_, err = b.raw.Exec(t.Context(), `INSERT INTO pending SELECT (jsonb_populate_record(p,
+			'{"deployment_id":"00000000000000000000000000000001"}')).* FROM pending p`)
+		require.ErrorContains(t, err, "pending_site_name_key")
+	})
+
+	t.Run("settles what the active had recorded as applied, and what nobody was told as not", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		recorded := b.claim(run1, "1")
+		b.notify(recorded.ID, nodeA, "1")
+		b.record(recorded, nodeA)
+		b.put(`{"a":2}`)
+		untold := b.claim(run1, "2")
+		b.put(`{"a":3}`)
+		told := b.claim(run1, "3")
+		b.notify(told.ID, nodeA, "3")
+		b.put(`{"a":4}`)
+		b.claim(run1, "4")
+
+		require.Equal(t, fleet.SettledApplied, b.delivery(recorded.ID).SettledAs)
+		require.Equal(t, fleet.SettledNotApplied, b.delivery(untold.ID).SettledAs)
+		require.Empty(t, b.delivery(told.ID).SettledAs, "only the node knows")
+		for _, d := range []*fleet.DeliverySeen{recorded, untold, told} {
+			require.Equal(t, fleet.DeliverySuperseded, b.delivery(d.ID).State)
+			require.NotNil(t, b.delivery(d.ID).EndedAt)
+		}
+		require.Equal(t, []fleet.Version{told.Revision.Version}, b.observe(run1).Unsettled)
+		require.Equal(t, recorded.Revision.Version, b.deployed().Version)
+	})
+
+	t.Run("ends the operations of older revisions, and keeps which delivery was theirs", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		older := b.put(`{"a":1}`).Operation
+		d := b.claim(run1, "1")
+		newer := b.put(`{"a":2}`).Operation
+		require.Equal(t, fleet.OperationRunning, b.operation(older.ID).State)
+		b.claim(run1, "2")
+		ended := b.operation(older.ID)
+		require.Equal(t, fleet.OperationSuperseded, ended.State)
+		require.Equal(t, "newer_revision", ended.Reason)
+		require.NotNil(t, ended.EndedAt)
+		require.Equal(t, d.ID, ended.Delivery)
+		require.Equal(t, fleet.OperationRunning, b.operation(newer.ID).State)
+	})
+
+	t.Run("by the same revision for another holder ends no operation", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		op := b.put(`{"a":1}`).Operation
+		b.claim(run1, "1")
+		b.putSite(plant, nodeB, nodeA)
+		d := b.claim(run1, "2")
+		require.Equal(t, nodeB, d.Node)
+		require.EqualValues(t, 2, d.Epoch)
+		require.Equal(t, fleet.OperationRunning, b.operation(op.ID).State)
+		require.Equal(t, d.ID, b.operation(op.ID).Delivery)
+	})
+}
+
+// X2, X25
+func TestOutbox(t *testing.T) {
+	t.Parallel()
+
+	t.Run("keeps the wake until the entity has read what it is about", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.put(`{"a":2}`)
+		waiting, err := b.WaitingWakes(t.Context(), 0, 10)
+		require.NoError(t, err)
+		require.Equal(t, []string{"instance.plant.press"}, waiting)
+		seen := b.observe(run1)
+		require.Equal(t, 2, seen.Asked)
+		require.EqualValues(t, 2, seen.Desired.Version.Revision)
+		waiting, err = b.WaitingWakes(t.Context(), 0, 10)
+		require.NoError(t, err)
+		require.Empty(t, waiting)
+	})
+
+	t.Run("lists only what waits for longer than asked", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.put(`{"a":1}`, named("old"))
+		b.exec("UPDATE outbox SET created_at = now() - interval '10 s' WHERE subject = 'instance.plant.old'")
+		waiting, err := b.WaitingWakes(t.Context(), 5*minute/60, 10)
+		require.NoError(t, err)
+		require.Equal(t, []string{"instance.plant.old"}, waiting)
+	})
+
+	t.Run("never loses what is written while the entity reads", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":0}`)
+		const writers = 30
+		changes := make([]postgres.InstanceChange, writers)
+		for i := range changes {
+			changes[i] = b.change(fmt.Sprintf(`{"a":%d}`, i+1))
+		}
+		require.NoError(t, atOnce(2*writers, func(i int) error {
+			if i < writers {
+				_, err := b.PutInstance(t.Context(), changes[i])
+				return err
+			}
+			seen, err := b.Observe(t.Context(), subject(run1))
+			if err != nil {
+				return err
+			}
+			waits, err := b.WaitingWakes(t.Context(), 0, 1)
+			if err == nil && len(waits) == 0 && seen.Desired.IsZero() {
+				return fmt.Errorf("the entity saw nothing and nothing wakes it")
+			}
+			return err
+		}))
+		seen := b.observe(run1)
+		require.EqualValues(t, writers+1, seen.Desired.Version.Revision)
+		require.Equal(t, writers+1, seen.Asked)
+	})
+
+	t.Run("a newer run takes the open operations over", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		op := b.put(`{"a":1}`).Operation
+		b.observe(run1)
+		require.Equal(t, run1, b.operation(op.ID).EntityRun)
+		require.Equal(t, "build-1", b.operation(op.ID).EntityBuild)
+		b.observe(run2)
+		require.Equal(t, run2, b.operation(op.ID).EntityRun)
+	})
+}

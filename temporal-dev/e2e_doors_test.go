@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/workflows"
+)
+
+const starter = "somebody@laptop"
+
+// door is a start as tctl and temporal send it: one JSON payload, no headers, no version.
+func (s *stack) door(t *testing.T, id, kind, input string, limit time.Duration) *commonpb.WorkflowExecution {
+	t.Helper()
+	request := &workflowservice.StartWorkflowExecutionRequest{
+		Namespace: temporalNamespace, WorkflowId: id, RequestId: rand.Text(), Identity: starter,
+		WorkflowType: &commonpb.WorkflowType{Name: kind}, TaskQueue: &taskqueuepb.TaskQueue{Name: "holdfast"},
+		Input: &commonpb.Payloads{Payloads: []*commonpb.Payload{{
+			Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte(input),
+		}}},
+	}
+	if limit > 0 {
+		request.WorkflowExecutionTimeout = durationpb.New(limit)
+	}
+	started, err := s.temporal.StartWorkflowExecution(t.Context(), request)
+	require.NoError(t, err)
+	return &commonpb.WorkflowExecution{WorkflowId: id, RunId: started.GetRunId()}
+}
+
+// closed waits for the end of a run.
+func (s *stack) closed(t *testing.T, of *commonpb.WorkflowExecution) enumspb.WorkflowExecutionStatus {
+	t.Helper()
+	var status enumspb.WorkflowExecutionStatus
+	waitFor(t, of.GetWorkflowId()+" ends", func(ctx context.Context) error {
+		d, err := s.temporal.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+			Namespace: temporalNamespace, Execution: of,
+		})
+		status = d.GetWorkflowExecutionInfo().GetStatus()
+		if err == nil && status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+			err = errNotYet
+		}
+		return err
+	})
+	return status
+}
+
+// result waits for a door that completes, and reads what it answered.
+func (s *stack) result(t *testing.T, of *commonpb.WorkflowExecution) workflows.DoorResult {
+	t.Helper()
+	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, s.closed(t, of))
+	events := s.events(t, of)
+	var r workflows.DoorResult
+	last := events[len(events)-1].GetWorkflowExecutionCompletedEventAttributes()
+	require.NoError(t, json.Unmarshal(last.GetResult().GetPayloads()[0].GetData(), &r))
+	return r
+}
+
+// operationsEnd waits until no operation of an instance is running, and lists how they ended.
+func (s *stack) operationsEnd(t *testing.T, key fleet.ObjectKey) map[string]int {
+	t.Helper()
+	waitFor(t, "all operations of "+key.Name+" end", func(ctx context.Context) error {
+		n, err := s.count(ctx, `SELECT count(*) FROM operations WHERE site = $1 AND name = $2 AND state = 'running'`, key.Scope, key.Name)
+		if err == nil && n > 0 {
+			err = errNotYet
+		}
+		return err
+	})
+	rows, err := s.pg.Query(t.Context(), `SELECT state || ' ' || reason, count(*) FROM operations
+		WHERE site = $1 AND name = $2 GROUP BY 1`, key.Scope, key.Name)
+	require.NoError(t, err)
+	defer rows.Close()
+	ends := map[string]int{}
+	for rows.Next() {
+		var how string
+		var n int
+		require.NoError(t, rows.Scan(&how, &n))
+		ends[how] = n
+	}
+	require.NoError(t, rows.Err())
+	return ends
+}
+
+func (s *stack) terminate(t *testing.T, id string) {
+	t.Helper()
+	_, err := s.temporal.TerminateWorkflowExecution(t.Context(), &workflowservice.TerminateWorkflowExecutionRequest{
+		Namespace: temporalNamespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id},
+		Identity: starter, Reason: "by hand",
+	})
+	require.NoError(t, err)
+}
+
+func (st *story) input() string {
+	return `{"site":"` + st.key.Scope + `","instance":"` + st.key.Name + `"}`
+}
+
+func (st *story) entity() string { return "instance." + st.key.Scope + "." + st.key.Name }
+
+// N88, N93, X20, X23
+func TestE2EDoors(t *testing.T) {
+	t.Parallel()
+	s := startStack(t, 2)
+	const site = "plant-1"
+	s.watchOrder(t, append(pair(site), pair("plant-2")...)...)
+	t.Run("a plain client", func(t *testing.T) {
+		t.Run("whatever becomes of a workflow, its operation ends", func(t *testing.T) {
+			t.Parallel()
+			s.lostWorkflows(t)
+		})
+		t.Run("delivers under any id, and restarts nothing", func(t *testing.T) {
+			t.Parallel()
+			st := newStory(t, s, site, "plain")
+			hash := st.witness.starts(t)[0].hash
+			pid := st.witness.runs(t, hash)
+			r := s.result(t, s.door(t, "any-"+rand.Text(), "DeployInstance", st.input(), 0))
+			require.Equal(t, fleet.OperationSucceeded, r.State)
+			require.EqualValues(t, 1, r.Revision)
+			require.EqualValues(t, hash, r.Hash)
+			op := s.ended(t, string(r.Operation))
+			require.Equal(t, "temporal:"+starter, op.RequestedBy)
+			require.Equal(t, pid, st.witness.runs(t, hash))
+			require.Len(t, st.witness.starts(t), 1)
+		})
+		t.Run("is served when it asks twice at once", func(t *testing.T) {
+			t.Parallel()
+			st := newStory(t, s, site, "twice")
+			first := s.door(t, "a-"+rand.Text(), "DeployInstance", st.input(), 0)
+			second := s.door(t, "b-"+rand.Text(), "DeployInstance", st.input(), 0)
+			require.Equal(t, fleet.OperationSucceeded, s.result(t, first).State)
+			require.Equal(t, fleet.OperationSucceeded, s.result(t, second).State)
+			require.Len(t, st.witness.starts(t), 1)
+		})
+		t.Run("disables, enables and deletes", func(t *testing.T) {
+			t.Parallel()
+			s.setStates(t, newStory(t, s, site, "states"))
+		})
+		t.Run("may take the entity's own id", func(t *testing.T) {
+			t.Parallel()
+			st := newStory(t, s, site, "own-id")
+			door := s.door(t, st.entity(), "DeployInstance", st.input(), 0)
+			op, hash := st.release(t) // wakes the same id
+			require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, s.closed(t, door))
+			requireSucceeded(t, s.ended(t, op.ID))
+			st.good(t, hash)
+			ends := s.operationsEnd(t, st.key)
+			require.Equal(t, 3, ends["succeeded "]+ends["superseded newer_revision"], "%v", ends)
+		})
+	})
+	s.asleep(t)
+	requireSmall(t, s.histories(t))
+}
+
+func (s *stack) setStates(t *testing.T, st *story) {
+	t.Helper()
+	hash := st.witness.starts(t)[0].hash
+	set := func(state string) workflows.DoorResult {
+		input := `{"site":"` + st.key.Scope + `","instance":"` + st.key.Name + `","state":"` + state + `"}`
+		r := s.result(t, s.door(t, "state-"+rand.Text(), "SetInstanceState", input, 0))
+		require.Equal(t, fleet.OperationSucceeded, r.State, "%+v", r)
+		return r
+	}
+	enabled := func(want bool) {
+		for _, node := range pair(st.key.Scope) {
+			got, err := s.stores.current(t.Context(), node, st.key.Name)
+			require.NoError(t, err)
+			require.Equal(t, want, got.enabled, node)
+		}
+	}
+	pid := st.witness.runs(t, hash)
+	require.EqualValues(t, 2, set("disabled").Revision)
+	eventually(t, "it stopped", func() bool { return !alive(pid) })
+	enabled(false)
+	require.EqualValues(t, 3, set("enabled").Revision)
+	pid = st.witness.runs(t, hash)
+	enabled(true)
+	require.EqualValues(t, 4, set("deleted").Revision)
+	eventually(t, "it stopped", func() bool { return !alive(pid) })
+	for _, node := range pair(st.key.Scope) {
+		got, err := s.stores.current(t.Context(), node, st.key.Name)
+		require.NoError(t, err)
+		require.Equal(t, "delete", got.action, node)
+	}
+	_, _, err := s.api.Object(t.Context(), st.key)
+	require.Equal(t, fleet.NotFound, fleet.KindOf(err))
+	require.Len(t, st.witness.starts(t), 2)
+}
+
+// lostWorkflows pauses the active node, so that everything is in flight, and takes the
+// workflows away. N61, X6, X7, X25
+func (s *stack) lostWorkflows(t *testing.T) {
+	const site, active = "plant-2", "plant-2-a"
+	t.Run("a door that times out", func(t *testing.T) {
+		st := newStory(t, s, site, "timed-out")
+		hash := st.witness.starts(t)[0].hash
+		s.signal(t, active, syscall.SIGSTOP)
+		door := s.door(t, "short-"+rand.Text(), "DeployInstance", st.input(), time.Second)
+		require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, s.closed(t, door))
+		s.signal(t, active, syscall.SIGCONT)
+		ends := s.operationsEnd(t, st.key)
+		require.Equal(t, 2, ends["succeeded "], "%v", ends)
+		st.good(t, hash)
+	})
+	t.Run("an entity that times out, for it was started as a door", func(t *testing.T) {
+		st := newStory(t, s, site, "entity-timed-out")
+		s.signal(t, active, syscall.SIGSTOP)
+		door := s.door(t, st.entity(), "DeployInstance", st.input(), time.Second)
+		op, hash := st.release(t)
+		require.Contains(t, []enumspb.WorkflowExecutionStatus{
+			enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT,
+		}, s.closed(t, door))
+		s.signal(t, active, syscall.SIGCONT)
+		t.Logf("ended as %v", s.ended(t, op.ID).State)
+		st.good(t, hash)
+		t.Logf("ends: %v", s.operationsEnd(t, st.key))
+	})
+	t.Run("an entity that is terminated by hand", func(t *testing.T) {
+		st := newStory(t, s, site, "terminated")
+		s.signal(t, active, syscall.SIGSTOP)
+		op, hash := st.release(t)
+		st.underWay(t, op)
+		s.terminate(t, st.entity())
+		ended := s.ended(t, op.ID)
+		require.Equal(t, fleet.OperationFailed, ended.State, "%+v", ended)
+		require.Equal(t, "workflow_terminated", ended.Reason)
+		s.signal(t, active, syscall.SIGCONT)
+		st.good(t, hash)
+	})
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// story is an instance whose revisions are released one after the other, with a command
+// that must never run twice.
+type story struct {
+	*stack
+	key     fleet.ObjectKey
+	witness *witness
+	start   float64 // seconds that the command takes to count as started
+	number  int
+}
+
+func newStory(t *testing.T, s *stack, site, name string) *story {
+	t.Helper()
+	st := &story{stack: s, key: instanceKey(site, name), witness: newWitness(t)}
+	op, hash := st.release(t)
+	requireSucceeded(t, s.ended(t, op.ID))
+	st.good(t, hash)
+	return st
+}
+
+// release puts the next revision and gives its operation and hash.
+func (st *story) release(t *testing.T) (api.Operation, string) {
+	t.Helper()
+	st.number++
+	config := fmt.Appendf(nil, `{"instance":%q,"number":%d}`, st.key.Name, st.number)
+	return st.put(t, st.key, api.InstancePut{Config: config, Run: st.witness.run(st.start)}), hashOf(config)
+}
+
+// good checks that both nodes hold the newest revision and that the active runs it once.
+func (st *story) good(t *testing.T, hash string) {
+	t.Helper()
+	st.held(t, st.key, hash)
+	fileHash(t, st.configFile(st.key.Scope+"-a", st.key.Name, "config.json"), hash)
+	st.witness.runs(t, hash)
+	st.witness.alone(t)
+}
+
+// survives releases a revision, has something killed on its way, and checks how it ends.
+func (st *story) survives(t *testing.T, fired func() bool) {
+	t.Helper()
+	op, hash := st.release(t)
+	waitFor(t, "it was killed", func(context.Context) error {
+		if fired() {
+			return nil
+		}
+		return errNotYet
+	})
+	ended := st.ended(t, op.ID)
+	t.Logf("ended as %s %s", ended.State, ended.Reason)
+	st.good(t, hash)
+	require.Equal(t, fleet.OperationSucceeded, ended.State, "%+v", ended)
+}
+
+// underWay waits until the active was told of an operation's delivery.
+func (st *story) underWay(t *testing.T, op api.Operation) {
+	t.Helper()
+	waitFor(t, "the active was told", func(ctx context.Context) error {
+		n, err := st.count(ctx, `SELECT count(*) FROM operations o JOIN delivery_nodes d USING (delivery_id)
+			WHERE o.id = $1 AND d.role = 'active' AND d.state = 'notified'`, op.ID)
+		if err == nil && n == 0 {
+			err = errNotYet
+		}
+		return err
+	})
+}
+
+// asleep checks that nothing of the product runs in Temporal once all has converged.
+func (s *stack) asleep(t *testing.T) {
+	t.Helper()
+	s.settled(t)
+	waitFor(t, "no entity runs", func(ctx context.Context) error {
+		list, err := s.temporal.ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: temporalNamespace, Query: `ExecutionStatus = "Running" AND WorkflowType = "Instance"`,
+		})
+		if err == nil && len(list.GetExecutions()) > 0 {
+			err = fmt.Errorf("%v runs", list.GetExecutions()[0].GetExecution())
+		}
+		return err
+	})
+}
+
+// N14, N16, N62, X2, X6, X11, X13, X28
+func TestE2EServerKilled(t *testing.T) {
+	t.Parallel()
+	s := startStack(t, 1)
+	s.watchOrder(t, pair("plant-1")...)
+	st := newStory(t, s, "plant-1", "press-7")
+	for _, step := range []string{"observe", "claim", "prepare", "record", "end"} {
+		for _, when := range []string{"before_", "after_"} {
+			t.Run(when+step, func(t *testing.T) {
+				st.survives(t, s.arm(t, serverName, when+step))
+			})
+		}
+	}
+	for _, name := range []string{temporalName, postgresName, serverName} {
+		t.Run(name+" in the middle", func(t *testing.T) {
+			st.start = 1.5
+			first, _ := st.release(t)
+			st.underWay(t, first)
+			kill9(t, s.pid(t, name))
+			second, hash := st.release(t) // while it is away
+			ended := s.ended(t, first.ID)
+			require.Contains(t, []fleet.OperationState{fleet.OperationSuperseded, fleet.OperationSucceeded}, ended.State, "%+v", ended)
+			requireSucceeded(t, s.ended(t, second.ID))
+			st.good(t, hash)
+		})
+	}
+	s.asleep(t)
+	runs := s.histories(t)
+	requireSmall(t, runs)
+	for _, r := range runs {
+		last := r.events[len(r.events)-1].GetEventType()
+		require.NotEqual(t, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED, last, r.id)
+	}
+}
+
+// N7, N43, N45, N61, N63, N64, N95, X2, X13, X28
+func TestE2ENodeKilled(t *testing.T) {
+	t.Parallel()
+	s := startStack(t, 3)
+	type death struct{ node, step string }
+	t.Run("at any step", func(t *testing.T) {
+		for site, deaths := range map[string][]death{
+			"plant-1": {{"a", "before_fetch"}, {"a", "after_fetch"}, {"a", "before_start"}, {"a", "after_start"}},
+			"plant-2": {{"a", "before_switch"}, {"a", "after_switch"}, {"a", "before_reply"}},
+			"plant-3": {{"b", "before_fetch"}, {"b", "after_fetch"}, {"b", "before_reply"}},
+		} {
+			t.Run(site, func(t *testing.T) {
+				t.Parallel()
+				s.watchOrder(t, pair(site)...)
+				st := newStory(t, s, site, "press-7")
+				for _, d := range deaths {
+					node := site + "-" + d.node
+					t.Run(node+" "+d.step, func(t *testing.T) { st.survives(t, s.arm(t, node, d.step)) })
+				}
+			})
+		}
+	})
+	s.asleep(t)
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// largeVariable has the tests send a gigabyte too, which takes minutes.
+const largeVariable = "HOLDFAST_E2E_LARGE"
+
+const sizesMarker = "e2e-marker-that-is-in-every-config"
+
+// jsonConfig is a config of about a size, in canonical form already, so that its hash is
+// known without the product: strings of random text, and a marker to look for.
+func jsonConfig(size int, marker string) json.RawMessage {
+	random := rand.NewChaCha8([32]byte{byte(size), byte(size >> 8), byte(size >> 16), 1})
+	var b bytes.Buffer
+	_, _ = fmt.Fprintf(&b, `{"lines":["%s"`, marker)
+	line := make([]byte, 60)
+	for b.Len() < size-2 {
+		_, _ = random.Read(line)
+		_, _ = fmt.Fprintf(&b, `,"%s"`, base64.URLEncoding.EncodeToString(line)[:min(80, max(1, size-b.Len()-5))])
+	}
+	b.WriteString("]}")
+	return b.Bytes()
+}
+
+// artifactFile is a file of random bytes, with its hash.
+func artifactFile(t *testing.T, size int64) (*os.File, fleet.Hash) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "artifact"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	_, err = io.CopyN(f, rand.NewChaCha8([32]byte{2}), size)
+	require.NoError(t, err)
+	_, err = f.Seek(0, io.SeekStart)
+	require.NoError(t, err)
+	hash, n, err := api.HashOf(f)
+	require.NoError(t, err)
+	require.Equal(t, size, n)
+	return f, hash
+}
+
+func requireSucceeded(t *testing.T, op api.Operation) {
+	t.Helper()
+	require.Equal(t, fleet.OperationSucceeded, op.State, "%+v", op)
+}
+
+// N1, N2, N3, N4, N5, N9, N75, N76, N82, N104, N106, X9, X10, X11
+func TestE2ESizes(t *testing.T) {
+	t.Parallel()
+	s := startStack(t, 1)
+	const site, active = "plant-1", "plant-1-a"
+	t.Run("configs and artifacts of any size reach both nodes", func(t *testing.T) {
+		for name, size := range map[string]int{
+			"json-200": 200, "json-70k": 70 << 10, "json-130k": 130 << 10, "json-3m": 3 << 20, "json-40m": 40 << 20,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				config := jsonConfig(size, sizesMarker)
+				require.InDelta(t, size, len(config), 10)
+				key := instanceKey(site, name)
+				requireSucceeded(t, s.ended(t, s.put(t, key, api.InstancePut{Config: config}).ID))
+				require.EqualValues(t, 1, s.held(t, key, hashOf(config)))
+				fileHash(t, s.configFile(active, name, "config.json"), hashOf(config))
+				require.NoFileExists(t, s.configFile("plant-1-b", name, "config.json"), "a standby persists in its store only")
+			})
+		}
+		sizes := map[string]int64{"artifact-1": 1, "artifact-40m": 40 << 20}
+		if os.Getenv(largeVariable) != "" {
+			sizes["artifact-1g"] = 1 << 30
+		}
+		for name, size := range sizes {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				file, hash := artifactFile(t, size)
+				uploaded, err := s.api.UploadArtifact(t.Context(), api.Upload{Body: file, Size: size})
+				require.NoError(t, err)
+				require.Equal(t, hash, uploaded.SHA256)
+				key := instanceKey(site, name)
+				requireSucceeded(t, s.ended(t, s.put(t, key, api.InstancePut{Artifact: hash}).ID))
+				require.EqualValues(t, 1, s.held(t, key, string(hash)))
+				file, err = os.Open(s.configFile(active, name, "config.bin"))
+				require.NoError(t, err)
+				defer func() { _ = file.Close() }()
+				written, _, err := api.HashOf(file)
+				require.NoError(t, err)
+				require.Equal(t, hash, written)
+			})
+		}
+	})
+	t.Run("and leave nothing of them in Temporal, logs, metrics or other tables", func(t *testing.T) {
+		s.settled(t)
+		runs := s.histories(t)
+		requireSmall(t, runs)
+		tokens := s.fetchTokens(t, runs)
+		require.GreaterOrEqual(t, len(tokens), 2*7, "one for each node and delivery")
+		s.requireNowhere(t, runs, append(tokens, sizesMarker)...)
+		require.NotContains(t, s.metrics(t), sizesMarker)
+	})
+}
+
+func (s *stack) metrics(t *testing.T) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.doc.API+"/metrics", nil)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+s.doc.Token)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.NotEmpty(t, text)
+	return string(text)
+}

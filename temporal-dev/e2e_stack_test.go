@@ -1,0 +1,294 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+const (
+	// e2ePatience is for what the region does by itself: a heartbeat timeout, a sweep and a
+	// restart may lie in between, on a machine that is busy.
+	e2ePatience = 2 * time.Minute
+	// keepVariable names a folder in which the data of failed runs stays.
+	keepVariable = "HOLDFAST_E2E_KEEP"
+)
+
+// stack is a whole region in processes of its own, steered as an operator would.
+type stack struct {
+	data, failpoints string
+	doc              devDoc
+	said             *transcript
+	supervisor       *exec.Cmd
+	api              *api.Client
+	pg               *pgxpool.Pool
+	temporal         workflowservice.WorkflowServiceClient
+	stores           nodeStores
+}
+
+// startStack starts an empty region of some sites; it ends with the test.
+func startStack(t *testing.T, sites int) *stack {
+	t.Helper()
+	realOnly(t)
+	data := e2eData(t)
+	s := &stack{data: filepath.Join(data, "region"), failpoints: filepath.Join(data, "failpoints"), said: &transcript{}}
+	require.NoError(t, os.MkdirAll(s.failpoints, 0o700))
+	args := append([]string{asProgram, "--data", s.data, "--empty", "--sites", strconv.Itoa(sites)}, freeFlags...)
+	s.supervisor = exec.Command(os.Args[0], args...)
+	s.supervisor.Env = append(os.Environ(), failpointsVariable+"="+s.failpoints)
+	s.supervisor.Stdout, s.supervisor.Stderr = s.said, s.said
+	require.NoError(t, spawn(s.supervisor, syscall.SIGKILL))
+	ended := make(chan error, 1)
+	go func() { ended <- s.supervisor.Wait() }()
+	t.Cleanup(func() { s.end(t, ended) })
+	waitFor(t, "the region is up", func(context.Context) error {
+		if len(ended) > 0 {
+			return nil // it gave up; what it said tells why
+		}
+		if !strings.Contains(s.said.String(), "the region is up") {
+			return errNotYet
+		}
+		return nil
+	})
+	require.Contains(t, s.said.String(), "the region is up", s.said)
+	s.connect(t)
+	return s
+}
+
+// e2eData is a folder that goes with the test, unless a person wants to look at it.
+func e2eData(t *testing.T) string {
+	t.Helper()
+	keep := os.Getenv(keepVariable)
+	if keep == "" {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp(keep, strings.ReplaceAll(t.Name(), "/", "-")+"-*")
+	require.NoError(t, err)
+	t.Logf("data in %s", dir)
+	return dir
+}
+
+func (s *stack) connect(t *testing.T) {
+	t.Helper()
+	s.doc = s.dev(t)
+	var err error
+	s.api, err = api.NewClient(s.doc.API, s.doc.Token)
+	require.NoError(t, err)
+	var known state
+	require.NoError(t, readJSON(filepath.Join(s.data, stateFile), &known))
+	password, err := os.ReadFile(filepath.Join(s.data, passwordFile))
+	require.NoError(t, err)
+	db := database{
+		listen:   &net.TCPAddr{IP: net.ParseIP(loopback), Port: known.Ports[addrPostgres]},
+		password: strings.TrimSpace(string(password)),
+	}
+	s.pg, err = pgxpool.New(t.Context(), db.url(postgresDatabase))
+	require.NoError(t, err)
+	t.Cleanup(s.pg.Close)
+	conn, err := grpc.NewClient(s.doc.Temporal, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	s.temporal = workflowservice.NewWorkflowServiceClient(conn)
+	s.stores.root = filepath.Join(s.data, "nodes")
+	t.Cleanup(s.stores.close)
+}
+
+// end stops the region as Ctrl-C does. What it said is shown when the test failed.
+func (s *stack) end(t *testing.T, ended <-chan error) {
+	_ = s.supervisor.Process.Signal(syscall.SIGTERM)
+	patience := time.NewTimer(e2ePatience)
+	defer patience.Stop()
+	select {
+	case <-ended:
+	case <-patience.C:
+		_ = s.supervisor.Process.Kill()
+		<-ended
+		t.Errorf("the region did not stop within %v", e2ePatience)
+	}
+	if t.Failed() {
+		t.Logf("the region said:\n%s", s.said)
+	}
+}
+
+func (s *stack) dev(t *testing.T) devDoc {
+	t.Helper()
+	var doc devDoc
+	require.NoError(t, readJSON(filepath.Join(s.data, devFile), &doc))
+	return doc
+}
+
+// pid gives the process id of a running child.
+func (s *stack) pid(t *testing.T, name string) int {
+	t.Helper()
+	pid := 0
+	waitFor(t, name+" runs", func(context.Context) error {
+		for _, p := range s.dev(t).Processes {
+			if p.Name == name && p.Running {
+				pid = p.PID
+				return nil
+			}
+		}
+		return errNotYet
+	})
+	return pid
+}
+
+// order is temporal-dev stop NAME and start NAME.
+func (s *stack) order(t *testing.T, verb, name string) {
+	t.Helper()
+	_, err := callControl(t.Context(), s.data, http.MethodPost, "/processes/"+name+"/"+verb)
+	require.NoError(t, err)
+}
+
+// kill is kill -9 of a child; it returns when the supervisor has started another.
+func (s *stack) kill(t *testing.T, name string) {
+	t.Helper()
+	before := s.pid(t, name)
+	kill9(t, before)
+	waitFor(t, name+" is started again", func(context.Context) error {
+		if s.pid(t, name) == before {
+			return errNotYet
+		}
+		return nil
+	})
+}
+
+// signal sends a signal to a child. A child that was paused goes on at the end of the test,
+// so that the region can stop.
+func (s *stack) signal(t *testing.T, name string, sig syscall.Signal) {
+	t.Helper()
+	pid := s.pid(t, name)
+	require.NoError(t, syscall.Kill(pid, sig))
+	if sig == syscall.SIGSTOP {
+		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+	}
+}
+
+// arm has a child die at a step; the file is gone when it did.
+func (s *stack) arm(t *testing.T, process, step string) (fired func() bool) {
+	t.Helper()
+	path := filepath.Join(s.failpoints, process+"."+step)
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	return func() bool {
+		_, err := os.Stat(path)
+		return errors.Is(err, os.ErrNotExist)
+	}
+}
+
+// waitFor asks until there is no error.
+func waitFor(t *testing.T, what string, try func(context.Context) error) {
+	t.Helper()
+	require.NoError(t, pollErr(t.Context(), e2ePatience, try), what)
+}
+
+// insist repeats a call while the region is not there; every other error is an answer.
+func insist(t *testing.T, what string, call func(context.Context) error) error {
+	t.Helper()
+	var answer error
+	waitFor(t, what, func(ctx context.Context) error {
+		answer = call(ctx)
+		if answer != nil && fleet.KindOf(answer).Retryable() {
+			return answer
+		}
+		return nil
+	})
+	return answer
+}
+
+func instanceKey(site, name string) fleet.ObjectKey {
+	return fleet.InstanceKey(fleet.SiteName(site), fleet.InstanceName(name))
+}
+
+// put declares an instance once, however often the call has to be made.
+func (s *stack) put(t *testing.T, key fleet.ObjectKey, in api.InstancePut) api.Operation {
+	t.Helper()
+	return s.change(t, "put "+key.String(), func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
+		return s.api.PutInstance(ctx, key, in, m)
+	})
+}
+
+func (s *stack) change(t *testing.T, what string, call func(context.Context, api.Mutation) (api.Accepted, error)) api.Operation {
+	t.Helper()
+	m := api.Mutation{IdempotencyKey: rand.Text()}
+	var out api.Accepted
+	require.NoError(t, insist(t, what, func(ctx context.Context) (err error) {
+		out, err = call(ctx, m)
+		return err
+	}), what)
+	require.NotNil(t, out.Operation, what)
+	return *out.Operation
+}
+
+// ended waits for the end of an operation.
+func (s *stack) ended(t *testing.T, id string) api.Operation {
+	t.Helper()
+	var op api.Operation
+	waitFor(t, "operation "+id+" ends", func(ctx context.Context) (err error) {
+		op, err = s.api.Operation(ctx, id, 5*time.Second)
+		if err == nil && !op.State.Ended() {
+			err = fmt.Errorf("%s: %+v", op.State, op.Progress)
+		}
+		return err
+	})
+	return op
+}
+
+func (s *stack) status(t *testing.T, key fleet.ObjectKey) api.InstanceStatus {
+	t.Helper()
+	var status api.InstanceStatus
+	require.NoError(t, insist(t, "read "+key.String(), func(ctx context.Context) error {
+		o, _, err := s.api.Object(ctx, key)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(o.Status, &status)
+	}))
+	return status
+}
+
+// count is the number that a query of Postgres gives.
+func (s *stack) count(ctx context.Context, query string, args ...any) (n int64, err error) {
+	err = s.pg.QueryRow(ctx, query, args...).Scan(&n)
+	return n, err
+}
+
+// settled waits until nothing is under way any more, and nothing is owed.
+func (s *stack) settled(t *testing.T) {
+	t.Helper()
+	for what, query := range map[string]string{
+		"running operations": `SELECT count(*) FROM operations WHERE state = 'running'`,
+		"open deliveries":    `SELECT count(*) FROM deliveries WHERE state = 'open'`,
+		"pending rows":       `SELECT count(*) FROM pending`,
+		"owed rows":          `SELECT count(*) FROM owed`,
+		"outbox rows":        `SELECT count(*) FROM outbox`,
+	} {
+		waitFor(t, "no "+what, func(ctx context.Context) error {
+			n, err := s.count(ctx, query)
+			if err == nil && n > 0 {
+				err = fmt.Errorf("%d %s", n, what)
+			}
+			return err
+		})
+	}
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// witness is the command of an instance: it says that it started and with which config, and
+// it says so when another copy of it lives.
+type witness struct{ path string }
+
+const witnessScript = `exec 9>>"$WITNESS.lock"
+flock -n 9 || { echo "DOUBLE $$" >>"$WITNESS"; exit 1; }
+set -- $(sha256sum <"$HOLDFAST_CONFIG")
+echo "$$ start $HOLDFAST_EPOCH $1" >>"$WITNESS"
+exec sleep 1000000`
+
+func newWitness(t *testing.T) *witness {
+	t.Helper()
+	return &witness{filepath.Join(t.TempDir(), "witness")}
+}
+
+// run is the command; it counts as started after some seconds.
+func (w *witness) run(startSeconds float64) *fleet.Run {
+	return &fleet.Run{
+		Command: []string{"/bin/sh", "-c", witnessScript}, Env: map[string]string{"WITNESS": w.path}, StartSeconds: startSeconds,
+	}
+}
+
+// start is one line of a witness.
+type start struct {
+	pid  int
+	hash string
+}
+
+func (w *witness) starts(t *testing.T) []start {
+	t.Helper()
+	text, err := os.ReadFile(w.path)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "DOUBLE", "an instance never runs twice")
+	var all []start
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		require.Len(t, words, 4, line)
+		pid, err := strconv.Atoi(words[0])
+		require.NoError(t, err)
+		all = append(all, start{pid, words[3]})
+	}
+	return all
+}
+
+// runs waits until the command runs with a config, and gives its process id.
+func (w *witness) runs(t *testing.T, hash string) int {
+	t.Helper()
+	pid := 0
+	waitFor(t, "the command runs with its newest config", func(context.Context) error {
+		all := w.starts(t)
+		if len(all) == 0 {
+			return errNotYet
+		}
+		last := all[len(all)-1]
+		if last.hash != hash || !alive(last.pid) {
+			return fmt.Errorf("its last start was %+v", last)
+		}
+		pid = last.pid
+		return nil
+	})
+	return pid
+}
+
+// alone checks that of all copies that ever started only the newest lives.
+func (w *witness) alone(t *testing.T) {
+	t.Helper()
+	all := w.starts(t)
+	for _, s := range all[:max(0, len(all)-1)] {
+		require.False(t, alive(s.pid) && s.pid != all[len(all)-1].pid, "%+v still runs", s)
+	}
+}

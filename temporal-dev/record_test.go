@@ -1,0 +1,88 @@
+package main
+
+import (
+	"compress/gzip"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/temporalproto"
+	"go.temporal.io/sdk/client"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/workers"
+	"github.com/holdfast-io/holdfast/workflows"
+)
+
+var record = flag.Bool("record", false, "write the histories into ../workflows/testdata/history")
+
+// X16: the workflows of this version run on a real Temporal, each to its end; with -record
+// their histories become part of the corpus that TestReplay replays.
+func TestRecordHistories(t *testing.T) {
+	t.Parallel()
+	realOnly(t)
+	doc, _ := upRegion(t, t.TempDir())
+	c, err := client.Dial(client.Options{HostPort: doc.Temporal, Namespace: doc.Namespace, Logger: noLog{}})
+	require.NoError(t, err)
+	defer c.Close()
+	ctx := t.Context()
+	runs := map[string]client.WorkflowRun{}
+	start := func(id, name string, in ...any) {
+		run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: workflows.QueueServers}, name, in...)
+		require.NoError(t, err)
+		require.NoError(t, run.Get(ctx, nil))
+		runs[name] = c.GetWorkflow(ctx, id, run.GetRunID())
+	}
+	start("record-deploy", workflows.TypeDeployInstance, workflows.DeployInstanceInput{Site: "plant-1", Instance: "press-7"})
+	start("record-state", workflows.TypeSetInstanceState, workflows.SetInstanceStateInput{Site: "plant-1", Instance: "press-7", State: "disabled"})
+	start("record-reconcile", workflows.TypeReconcileNode, workflows.ReconcileNodeInput{Node: "plant-1-b"})
+	start("record-purge", workflows.TypePurgePending)
+	start("record-sweep", workflows.TypeSweepOperations)
+	runs[workflows.TypeInstance] = c.GetWorkflow(ctx, fleet.InstanceSubject("plant-1", "press-7"), "")
+	require.NoError(t, runs[workflows.TypeInstance].Get(ctx, nil))
+	for name := range workers.Workflows() {
+		h := historyOf(ctx, t, c, runs[name])
+		require.NotEmpty(t, h.Events, name)
+		if *record {
+			writeHistory(t, filepath.Join("..", "workflows", "testdata", "history", name, "v1.json.gz"), h)
+		}
+	}
+}
+
+func historyOf(ctx context.Context, t *testing.T, c client.Client, run client.WorkflowRun) *historypb.History {
+	t.Helper()
+	h := &historypb.History{}
+	events := c.GetWorkflowHistory(ctx, run.GetID(), run.GetRunID(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		e, err := events.Next()
+		require.NoError(t, err)
+		h.Events = append(h.Events, e)
+	}
+	return h
+}
+
+func writeHistory(t *testing.T, file string, h *historypb.History) {
+	t.Helper()
+	body, err := temporalproto.CustomJSONMarshalOptions{}.Marshal(h)
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	f, err := os.Create(file)
+	require.NoError(t, err)
+	z := gzip.NewWriter(f)
+	_, err = z.Write(body)
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	require.NoError(t, f.Close())
+}
+
+type noLog struct{}
+
+func (noLog) Debug(string, ...any) {}
+func (noLog) Info(string, ...any)  {}
+func (noLog) Warn(string, ...any)  {}
+func (noLog) Error(string, ...any) {}
