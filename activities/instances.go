@@ -34,6 +34,8 @@ type Instances struct {
 	FetchBaseURL string
 	Build        string
 	Log          *slog.Logger
+	// Ended is told how each delivery ended and when it had begun; nil tells nobody.
+	Ended func(end fleet.End)
 	// Failpoint is for tests, nil in production: it is called before and after each step.
 	Failpoint func(name string)
 }
@@ -125,6 +127,9 @@ func (i *Instances) End(ctx context.Context, in fleet.End) (fleet.InstanceSeen, 
 	defer done()
 	seen, err := i.Store.End(ctx, in)
 	if err == nil {
+		if i.Ended != nil && in.Delivery != "" {
+			i.Ended(in)
+		}
 		i.tell(ctx, in.Name())
 	}
 	return seen, fail(err)

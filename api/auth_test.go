@@ -38,7 +38,7 @@ func TestAuthentication(t *testing.T) {
 
 	t.Run("lets nobody in after the token's end", func(t *testing.T) {
 		made := into[Token](t, r.call(r.admin, http.MethodPost, "/api/v1/tokens", TokenRequest{Role: "viewer", Seconds: 3600}))
-		require.WithinDuration(t, time.Now().Add(time.Hour), *made.ExpiresAt, time.Minute)
+		require.WithinDuration(t, now().Add(time.Hour), *made.ExpiresAt, time.Minute)
 		r.sql(`UPDATE api_tokens SET expires_at = now() - interval '1 second' WHERE id = $1`, made.ID)
 		require.Equal(t, http.StatusUnauthorized, r.call(made.Token, http.MethodGet, "/api/v1/sites", nil).status)
 	})

@@ -82,7 +82,7 @@ func (s *server) eventsBefore(ctx context.Context, before postgres.Cursor, proje
 		if project != "" {
 			batch = eventsBatch
 		}
-		rows, err := s.store.ListEvents(ctx, before, int32(batch)) //nolint:gosec // at most eventsBatch
+		rows, err := s.store.ListEvents(ctx, before, int32(batch))
 		if err != nil {
 			return out, err
 		}
@@ -176,6 +176,8 @@ func (f *feed) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-f.s.stopping:
+			return nil // the client resumes at another server
 		case <-idle.C:
 		case <-alive.C:
 			if err := f.still(ctx); err != nil {

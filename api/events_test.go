@@ -85,7 +85,7 @@ func TestEventStream(t *testing.T) {
 		// The slow transaction takes its id first and commits last.
 		slow, err := r.pool.Begin(t.Context())
 		require.NoError(t, err)
-		defer slow.Rollback(t.Context()) //nolint:errcheck // after the commit below it is none
+		defer slow.Rollback(t.Context()) // none after the commit below
 		insert := `INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor)
 			VALUES (1, 'created', 'project', $1, '', $1, gen_random_uuid(), $2, 'test')`
 		_, err = slow.Exec(t.Context(), insert, "slow", 1)
@@ -153,6 +153,19 @@ func TestEventStream(t *testing.T) {
 		case <-s.ended:
 		case <-time.After(20 * time.Second):
 			t.Fatal("a revoked token still listens")
+		}
+	})
+
+	t.Run("ends when the server stops", func(t *testing.T) {
+		t.Parallel()
+		stopping := make(chan struct{})
+		r := setup(t, func(d *Deps) { d.Stopping = stopping })
+		s := r.stream(r.viewer, "/api/v1/events")
+		close(stopping)
+		select {
+		case <-s.ended:
+		case <-time.After(20 * time.Second):
+			t.Fatal("a stream holds up the server")
 		}
 	})
 

@@ -261,7 +261,7 @@ func TestAReaderThatStallsIsCut(t *testing.T) {
 	defer web.Close()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(web.URL, "http://"))
 	require.NoError(t, err)
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // it is cut by the other side
 	_, err = fmt.Fprintf(conn, "GET %s/config HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", f.path, f.token)
 	require.NoError(t, err)
 	select {

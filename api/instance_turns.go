@@ -50,8 +50,8 @@ func (s *server) turn(ctx context.Context, kind fleet.OperationKind, in *turnInp
 		return nil, err
 	}
 	t := postgres.InstanceTurn{Kind: kind, Limit: s.limit}
-	var raw []byte
-	if t.Revision, t.Reason, raw, err = s.readTurn(ctx, kind); err != nil {
+	raw, err := s.readTurn(ctx, &t)
+	if err != nil {
 		return nil, err
 	}
 	if t.Write, err = s.write(ctx, key, in.MutationParams, raw); err != nil {
@@ -70,23 +70,23 @@ func (s *server) turn(ctx context.Context, kind fleet.OperationKind, in *turnInp
 }
 
 // readTurn reads the body of an action, which none needs to have.
-func (s *server) readTurn(ctx context.Context, kind fleet.OperationKind) (revision int64, reason string, raw []byte, err error) {
-	if kind == fleet.OperationRollback {
+func (s *server) readTurn(ctx context.Context, t *postgres.InstanceTurn) (raw []byte, err error) {
+	if t.Kind == fleet.OperationRollback {
 		var in RollbackRequest
 		raw, err = s.readOptional(ctx, &in)
-		revision, reason = in.Revision, in.Reason
+		t.Revision, t.Reason = in.Revision, in.Reason
 	} else {
 		var in ActionRequest
 		raw, err = s.readOptional(ctx, &in)
-		reason = in.Reason
+		t.Reason = in.Reason
 	}
-	if err == nil && revision < 0 {
+	if err == nil && t.Revision < 0 {
 		err = fleet.Errorf(fleet.Invalid, "revisions start at 1").At("/revision")
 	}
 	if err == nil {
-		err = checkTexts(nil, reason)
+		err = checkTexts(nil, t.Reason)
 	}
-	return revision, reason, raw, err
+	return raw, err
 }
 
 // unreleased makes the change that a deploy releases when the spec was only written so far.

@@ -209,6 +209,13 @@ func (s *server) nodeReports(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
+	wake, err := s.store.NodeReturned(r.Context(), node.Name)
+	if err != nil {
+		return err
+	}
+	for _, subject := range wake {
+		s.wake(r.Context(), subject)
+	}
 	return answerJSON(w, http.StatusOK, welcome)
 }
 

@@ -73,13 +73,13 @@ func TestNodeCalls(t *testing.T) {
 
 	t.Run("are taken from the node that signs them only", func(t *testing.T) {
 		other := r.enrolled("plant-1-b")
-		token, err := other.Sign(identity.RegionAudience, time.Now())
+		token, err := other.Sign(identity.RegionAudience, now())
 		require.NoError(t, err)
-		old, err := key.Sign(identity.RegionAudience, time.Now().Add(-time.Hour))
+		old, err := key.Sign(identity.RegionAudience, now().Add(-time.Hour))
 		require.NoError(t, err)
 		stranger, err := identity.Generate("plant-1-a")
 		require.NoError(t, err)
-		forged, err := stranger.Sign(identity.RegionAudience, time.Now())
+		forged, err := stranger.Sign(identity.RegionAudience, now())
 		require.NoError(t, err)
 		before := r.rows()
 		for name, wrong := range map[string]string{

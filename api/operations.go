@@ -1,7 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -88,6 +90,8 @@ func (s *server) awaitOperation(ctx context.Context, id string, wait time.Durati
 		select {
 		case <-ends:
 		case <-poll.C:
+		case <-s.stopping:
+			return seen, nil
 		case <-ctx.Done():
 			return seen, nil
 		}
@@ -152,14 +156,39 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 			ids = append(ids, string(o.Delivery))
 		}
 	}
-	if len(ids) == 0 {
-		return nil
+	var targets map[string][]postgres.Target
+	if len(ids) > 0 {
+		var err error
+		if targets, err = s.store.Targets(ctx, ids...); err != nil {
+			return err
+		}
 	}
-	targets, err := s.store.Targets(ctx, ids...)
 	for i, o := range rows {
 		views[i].Progress = progressOf(targets[string(o.Delivery)])
+		if o.State == fleet.OperationRunning && views[i].Reason == "" {
+			views[i].Reason, views[i].Message = waitsFor(targets[string(o.Delivery)])
+		}
 	}
-	return err
+	return nil
+}
+
+// waitsFor says why an operation still runs (X8): the first node that is not done.
+func waitsFor(targets []postgres.Target) (reason, message string) {
+	if len(targets) == 0 {
+		return "queued", "it waits for its workflow to begin a delivery"
+	}
+	for _, t := range targets {
+		switch t.State {
+		case fleet.TargetApplied:
+		case fleet.TargetWaiting:
+			return "node_waiting", fmt.Sprintf("node %s has not been notified yet", t.Node)
+		case fleet.TargetNotified:
+			return "node_applying", fmt.Sprintf("node %s has fetched %d of %d bytes", t.Node, t.Fetched, t.Total)
+		case fleet.TargetFailed, fleet.TargetUnknown:
+			return "node_retry", fmt.Sprintf("node %s is %s: %s", t.Node, t.State, cmp.Or(t.Message, t.Reason))
+		}
+	}
+	return "closing", "every node is done, the delivery is being closed"
 }
 
 func (s *server) cancelOperation(ctx context.Context, in *cancelInput) (*acceptedOutput, error) {

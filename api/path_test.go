@@ -15,7 +15,7 @@ import (
 
 const pressConfig = `{"b": 1, "a": [1, 2.50, "ü"]}`
 
-// N21, N22, N25, N69
+// N21, N22, N25, N69, X8
 func TestAPathFromSiteToConfig(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -39,6 +39,10 @@ func TestAPathFromSiteToConfig(t *testing.T) {
 	require.Equal(t, "/api/v1/operations/"+accepted.Operation.ID, put.header.Get("Location"))
 	require.Equal(t, quoted(accepted.Object.ResourceVersion), put.header.Get("ETag"))
 	require.Equal(t, fleet.OperationRunning, accepted.Operation.State)
+	waiting := into[Operation](t, r.get(put.header.Get("Location")))
+	require.Equal(t, "queued", waiting.Reason)
+	require.NotEmpty(t, waiting.Message)
+	require.False(t, waiting.Deadline.IsZero())
 	require.Equal(t, []string{"instance.plant-1.press-7"}, r.wakes())
 
 	f := r.deliver(press, "1")
@@ -52,6 +56,8 @@ func TestAPathFromSiteToConfig(t *testing.T) {
 	op := into[Operation](t, r.get("/api/v1/operations/"+accepted.Operation.ID))
 	require.Equal(t, string(f.id), op.Delivery)
 	require.Len(t, op.Progress, 2)
+	require.Equal(t, "node_applying", op.Reason)
+	require.Contains(t, op.Message, "plant-1-a")
 	require.Equal(t, "http://web.test/namespaces/holdfast/workflows/instance.plant-1.press-7/run-1/history", op.Workflow.URL)
 
 	held := fleet.Held{Known: true, Running: true, HighWater: fleet.Version{Era: 1, Revision: 1}, Revision: fleet.Revision{

@@ -3,9 +3,11 @@ package api
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
@@ -29,7 +31,7 @@ func (s *server) observe(next http.Handler) http.Handler {
 			status := max(out.Status(), http.StatusOK) // 0 when nothing was written
 			s.metrics.requests.WithLabelValues(route, r.Method, strconv.Itoa(status)).Inc()
 			s.metrics.duration.WithLabelValues(route, r.Method).Observe(took.Seconds())
-			s.log.Info("request", "method", r.Method, "route", route, "path", r.URL.Path, "status", status,
+			s.log.Log(r.Context(), levelOf(route, status), "request", "method", r.Method, "route", route, "path", r.URL.Path, "status", status,
 				"bytes", out.BytesWritten(), "took", took)
 			if failure != nil && out.BytesWritten() > 0 && !isProblem(out) {
 				abort()
@@ -38,6 +40,16 @@ func (s *server) observe(next http.Handler) http.Handler {
 		next.ServeHTTP(out, r)
 	})
 }
+
+// levelOf keeps what repeats every second out of the log while all is well.
+func levelOf(route string, status int) slog.Level {
+	if status < http.StatusBadRequest && (quiet[route] || strings.HasSuffix(route, "/reports")) {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
+var quiet = map[string]bool{"/healthz": true, "/readyz": true, "/metrics": true}
 
 // recovered answers a panic where the answer has not begun.
 func (s *server) recovered(w middleware.WrapResponseWriter, r *http.Request, failure any) {

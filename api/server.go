@@ -46,6 +46,9 @@ type Deps struct {
 	OperationEnds func(ctx context.Context, id fleet.OperationID) <-chan struct{}
 	// Ready says whether the server can serve; nil is always.
 	Ready func(ctx context.Context) error
+	// Stopping is closed when the server is to stop: streams end, and waits are answered, so
+	// that they do not hold it up. Nil is never.
+	Stopping <-chan struct{}
 	// Metrics is where the API's metrics go and what /metrics shows; nil makes one.
 	Metrics *prometheus.Registry
 }
@@ -79,6 +82,7 @@ type server struct {
 	stall       time.Duration
 	idlePoll    time.Duration // of an event stream
 	keepAlive   time.Duration
+	stopping    <-chan struct{}
 
 	router chi.Router
 	api    huma.API
@@ -122,7 +126,7 @@ func newServer(d Deps) (*server, error) {
 		reading: compose.NewBudget(readingShare * (d.Limits.MaxBytes + envelopeRoom)),
 		links:   links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit,
 		now: d.Now, log: d.Log, ends: d.OperationEnds, ready: d.Ready, metrics: m, tokens: newTokenCache(d.Store, d.Now),
-		stall: stallLimit, idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second,
+		stall: stallLimit, idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping,
 	}, nil
 }
 

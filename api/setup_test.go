@@ -100,7 +100,7 @@ func setup(t *testing.T, change ...func(*Deps)) *region {
 		},
 		Region: "test", WebURL: "http://web.test", TemporalNamespace: "holdfast",
 		PendingTTL: 5 * time.Minute, OperationLimit: time.Minute,
-		Now: time.Now, Log: slog.New(slog.NewJSONHandler(r.log, nil)),
+		Now: now, Log: slog.New(slog.NewJSONHandler(r.log, nil)),
 	}
 	for _, f := range change {
 		f(&d)
@@ -116,6 +116,9 @@ func setup(t *testing.T, change ...func(*Deps)) *region {
 	r.admin, r.operator, r.viewer = r.token("admin", ""), r.token("operator", ""), r.token("viewer", "")
 	return r
 }
+
+// now is the clock of the tests: connections have deadlines by it, so it is the real one.
+var now = time.Now //nolint:forbidigo // see above
 
 // token makes an API token.
 func (r *region) token(role string, project fleet.ProjectName) string {
@@ -236,7 +239,7 @@ func enrolment(t *testing.T, key identity.Key, token string) map[string]string {
 // asNode calls as a node does.
 func (r *region) asNode(key identity.Key, tail string, body any) reply {
 	r.t.Helper()
-	token, err := key.Sign(identity.RegionAudience, time.Now())
+	token, err := key.Sign(identity.RegionAudience, now())
 	require.NoError(r.t, err)
 	return r.call(token, http.MethodPost, "/api/internal/nodes/"+string(key.Node())+"/"+tail, body)
 }

@@ -71,6 +71,8 @@ type nodeStore interface {
 	Enrol(ctx context.Context, e postgres.Enrolment) (postgres.Welcome, error)
 	HeldBy(ctx context.Context, r postgres.NodeReport) (postgres.Welcome, error)
 	NodeReady(ctx context.Context, node fleet.NodeName, startID string) (wake []string, err error)
+	// NodeReturned makes what a node is owed due again, because it was heard.
+	NodeReturned(ctx context.Context, node fleet.NodeName) ([]string, error)
 	Progress(ctx context.Context, node fleet.NodeName, id string, fetched, total int64, ttl time.Duration) error
 	AppendLog(ctx context.Context, node postgres.Node, name fleet.InstanceName, offset int64, data []byte) error
 }

@@ -197,8 +197,8 @@ type Node struct {
 	EnrolledAt *time.Time `json:"enrolledAt,omitempty"`
 }
 
-// RollbackRequest: without a revision it goes to the deployed one when the desired one is
-// not deployed, else to the deployed one before it.
+// RollbackRequest names the revision to go back to. Without one it is the deployed one when
+// the desired one is not deployed, else the deployed one before it.
 type RollbackRequest struct {
 	Revision int64  `json:"revision,omitempty"`
 	Reason   string `json:"reason,omitempty"`

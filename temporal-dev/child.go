@@ -36,7 +36,7 @@ func (in serverInput) config() region.ServerConfig {
 	return region.ServerConfig{
 		Region: regionName, DatabaseURL: in.Database, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
 		Listen: in.Listen, PublicURL: in.URL, WebURL: in.Web, BootstrapToken: in.Token, Timing: timing(in.Fast),
-		Failpoint: failpoints("server"),
+		Failpoint: failpoints("server"), TraceEndpoint: os.Getenv(traceVariable),
 	}
 }
 
@@ -50,12 +50,15 @@ func (in nodeInput) config() region.NodeConfig {
 	return region.NodeConfig{
 		Node: in.Node, Site: in.Site, API: in.API, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
 		Data: in.Data, JoinToken: in.Join, Executable: in.Program, LifetimePID: in.Supervisor, StopInstances: true,
-		Timing: timing(in.Fast), Failpoint: failpoints(in.Node),
+		Timing: timing(in.Fast), Failpoint: failpoints(in.Node), TraceEndpoint: os.Getenv(traceVariable),
 	}
 }
 
 // failpointsVariable names a folder in which tests arm where a child dies; it is theirs only.
 const failpointsVariable = "HOLDFAST_FAILPOINTS"
+
+// traceVariable is OpenTelemetry's own name for where traces go.
+const traceVariable = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 func failpoints(process string) func(string) {
 	return region.Failpoints(os.Getenv(failpointsVariable), process)

@@ -44,7 +44,7 @@ type stack struct {
 	api              *api.Client
 	pg               *pgxpool.Pool
 	temporal         workflowservice.WorkflowServiceClient
-	stores           nodeStores
+	stores           *nodeStores
 }
 
 // startStack starts an empty region of some sites; it ends with the test.
@@ -110,7 +110,7 @@ func (s *stack) connect(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	s.temporal = workflowservice.NewWorkflowServiceClient(conn)
-	s.stores.root = filepath.Join(s.data, "nodes")
+	s.stores = &nodeStores{root: filepath.Join(s.data, "nodes")}
 	t.Cleanup(s.stores.close)
 }
 

@@ -12,7 +12,7 @@ import (
 
 func TestPorts(t *testing.T) {
 	t.Parallel()
-	any := func(name string) listener { return listener{name, "--" + name, "127.0.0.1:0"} }
+	free := func(name string) listener { return listener{name, "--" + name, "127.0.0.1:0"} }
 	t.Run("are picked when 0 and all differ", func(t *testing.T) {
 		t.Parallel()
 		chosen, err := choose(listeners(freeOptions("")), nil)
@@ -26,12 +26,12 @@ func TestPorts(t *testing.T) {
 	})
 	t.Run("are those of the last start while they are free", func(t *testing.T) {
 		t.Parallel()
-		first, err := choose([]listener{any("api"), any("web")}, nil)
+		first, err := choose([]listener{free("api"), free("web")}, nil)
 		require.NoError(t, err)
-		again, err := choose([]listener{any("web"), any("api")}, first.ports())
+		again, err := choose([]listener{free("web"), free("api")}, first.ports())
 		require.NoError(t, err)
 		require.Equal(t, first.ports(), again.ports())
-		other, err := choose([]listener{any("api")}, map[string]int{"api": listen(t).Port})
+		other, err := choose([]listener{free("api")}, map[string]int{"api": listen(t).Port})
 		require.NoError(t, err)
 		require.NotZero(t, other["api"].Port)
 	})

@@ -87,8 +87,8 @@ func cannotBeHad(needed int, found []binaries, err error) error {
 func (s binarySearch) installed(ctx context.Context) []binaries {
 	var dirs []string
 	if path, err := s.lookPath("postgres"); err == nil {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			dirs = append(dirs, filepath.Dir(real))
+		if target, err := filepath.EvalSymlinks(path); err == nil {
+			dirs = append(dirs, filepath.Dir(target))
 		}
 	}
 	var rest []string

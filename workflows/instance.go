@@ -179,7 +179,7 @@ func (e *instance) end(ctx workflow.Context, a decide.InstanceAction) error {
 		Owe: a.Owe, OnlyCancelled: a.OnlyCancelled,
 	}
 	if e.seen.Open != nil {
-		end.Delivery = e.seen.Open.ID
+		end.Delivery, end.Since = e.seen.Open.ID, e.seen.Open.Since
 	}
 	if err := e.step(ctx, instances.End, end); err != nil {
 		return err

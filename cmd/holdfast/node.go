@@ -25,6 +25,7 @@ leaves them running.`,
 	f.StringVar(&cfg.API, "api", c.orEnv("HOLDFAST_ADDRESS", "http://127.0.0.1:7460"), "the region's API")
 	f.StringVar(&cfg.Data, "data", c.orEnv("HOLDFAST_DATA", "/var/lib/holdfast"), "directory of the node's key and store")
 	f.StringVar(&cfg.JoinToken, "join-token", c.env("HOLDFAST_JOIN_TOKEN"), "token that enrols the node once")
+	f.StringVar(&cfg.TraceEndpoint, "trace-endpoint", c.env("OTEL_EXPORTER_OTLP_ENDPOINT"), "send traces there, OTLP over HTTP")
 	f.DurationVar(&cfg.Timing.ReadIdle, "fetch-timeout", cfg.Timing.ReadIdle, "cut and resume a download that stalls this long")
 	c.temporalFlags(cmd, &cfg.TemporalAddress, &cfg.TemporalNamespace)
 	for _, name := range []string{"name", "site"} {

@@ -25,6 +25,7 @@ and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin
 	f.StringVar(&cfg.Listen, "listen", c.orEnv("HOLDFAST_LISTEN", "127.0.0.1:7460"), "address to serve on")
 	f.StringVar(&cfg.PublicURL, "public-url", c.env("HOLDFAST_PUBLIC_URL"), "where nodes reach it (default http:// and --listen)")
 	f.StringVar(&cfg.WebURL, "web-url", c.env("HOLDFAST_WEB_URL"), "Temporal Web, for links")
+	f.StringVar(&cfg.TraceEndpoint, "trace-endpoint", c.env("OTEL_EXPORTER_OTLP_ENDPOINT"), "send traces there, OTLP over HTTP")
 	f.IntVar(&cfg.Timing.TokenBytes, "fetch-token-bytes", cfg.Timing.TokenBytes, "length of fetch tokens")
 	f.DurationVar(&cfg.Timing.Delivery.PendingTTL, "pending-ttl", cfg.Timing.Delivery.PendingTTL, "how long a config can be fetched without progress")
 	f.DurationVar(&cfg.Timing.Delivery.Request, "request-timeout", cfg.Timing.Delivery.Request, "how long a node may take to take a delivery, or go without progress")

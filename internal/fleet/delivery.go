@@ -76,6 +76,7 @@ type DeliverySeen struct {
 	Revision Revision     `json:"revision"`
 	Node     NodeName     `json:"node"`
 	Epoch    int64        `json:"epoch"`
+	Since    time.Time    `json:"since"`
 	Deadline time.Time    `json:"deadline"`
 	Targets  []TargetSeen `json:"targets"` // the active first
 }

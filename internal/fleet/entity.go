@@ -83,6 +83,8 @@ type End struct {
 	Reason    string         `json:"reason,omitempty"`
 	Message   string         `json:"message,omitempty"`
 	Owe       bool           `json:"owe,omitempty"`
+	// Since is when the delivery was claimed.
+	Since time.Time `json:"since,omitzero"`
 	// OnlyCancelled ends just the operations whose cancellation was asked for.
 	OnlyCancelled bool `json:"onlyCancelled,omitempty"`
 }

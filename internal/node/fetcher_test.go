@@ -293,23 +293,6 @@ func TestFetchResumes(t *testing.T) {
 		f, err := fetch(t, s, data, quick)
 		resumes(t, s, f, err)
 	})
-	t.Run("not while a slow body still moves", func(t *testing.T) {
-		t.Parallel()
-		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-			tick := time.NewTicker(20 * time.Millisecond)
-			defer tick.Stop()
-			for rest := data; len(rest) > 0; <-tick.C { // takes twice the read-idle timeout
-				n, err := w.Write(rest[:min(len(rest), 60_000)])
-				w.(http.Flusher).Flush()
-				if rest = rest[n:]; err != nil {
-					return
-				}
-			}
-		})
-		_, err := fetch(t, s, data, func(f *fetching) { f.ReadIdle = 500 * time.Millisecond })
-		require.NoError(t, err)
-		require.Len(t, s.asked(), 1)
-	})
 	t.Run("when a body ended early without an error", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, nil, nil)

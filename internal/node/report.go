@@ -114,14 +114,16 @@ func (a *Agent) report(ctx context.Context) error {
 	look := time.NewTicker(lookEvery * every)
 	defer look.Stop()
 	told := map[fleet.InstanceName]fleet.NodeInstance{}
+	alive := false
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-a.news.wake:
 		case <-look.C:
+			alive = true // the region serves what it owes to nodes that it hears
 		}
-		if err := a.sendReport(ctx, told); err != nil && ctx.Err() == nil {
+		if err := a.sendReport(ctx, told, &alive); err != nil && ctx.Err() == nil {
 			a.opt.Log.Warn("report to the region", "err", err)
 			poke(a.news.wake)
 		}
@@ -131,8 +133,9 @@ func (a *Agent) report(ctx context.Context) error {
 	}
 }
 
-// sendReport compares with what was told before, so that nothing is said twice.
-func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]fleet.NodeInstance) error {
+// sendReport compares with what was told before, so that nothing is said twice. With alive
+// set it says at least that the node lives.
+func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]fleet.NodeInstance, alive *bool) error {
 	progress := a.news.take()
 	all, err := a.Applier.Instances(ctx)
 	if err != nil {
@@ -145,7 +148,7 @@ func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]flee
 			changed = append(changed, in)
 		}
 	}
-	for first := true; len(changed) > 0 || first && len(progress) > 0; first = false {
+	for first := true; len(changed) > 0 || first && (*alive || len(progress) > 0); first = false {
 		page := changed[:min(pageSize, len(changed))]
 		changed = changed[len(page):]
 		if err := a.client.Report(ctx, Report{Instances: page, Progress: progress}); err != nil {
@@ -155,6 +158,7 @@ func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]flee
 		for _, in := range page {
 			told[in.Instance] = in
 		}
+		*alive = false
 		progress = []DeliveryProgress{}
 	}
 	return nil

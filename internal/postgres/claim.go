@@ -41,7 +41,7 @@ func (s *Store) claim(ctx context.Context, q *db.Queries, c fleet.Claim, sub db.
 	}
 	lease, err := q.LockLease(ctx, sub.Site)
 	if err != nil {
-		return orNotFound(nil, "active node of site", sub.Site, "give the site an active node")
+		return noActive(err, sub.Site)
 	}
 	if err := supersede(ctx, q, c.Subject, r.Revision); err != nil {
 		return err
@@ -99,10 +99,8 @@ func persist(ctx context.Context, q *db.Queries, c fleet.Claim, r db.Revision, i
 		return failed("read the site's nodes", err)
 	}
 	for _, n := range nodes {
-		role := fleet.Role(n.Role)
-		if n.Name == holder {
-			role = fleet.RoleActive
-		} else if role == fleet.RoleWorker {
+		role := roleOf(n, holder)
+		if role == fleet.RoleWorker {
 			continue
 		}
 		t := db.InsertTargetParams{DeliveryID: id, Node: n.Name, Role: string(role), Total: r.Size}
@@ -115,25 +113,32 @@ func persist(ctx context.Context, q *db.Queries, c fleet.Claim, r db.Revision, i
 	}))
 }
 
+func noActive(err error, site string) error {
+	if !noRows(err) {
+		return failed("read the lease", err)
+	}
+	return orNotFound(nil, "active node of site", site, "give the site an active node")
+}
+
 // Prepare re-reads who holds the lease and writes the token's hash, bound to the node.
 func (s *Store) Prepare(ctx context.Context, p fleet.Prepare) (fleet.Prepared, error) {
 	var out fleet.Prepared
 	err := s.tx(ctx, "prepare the notify", func(q *db.Queries) error {
 		node, err := q.GetNode(ctx, string(p.Node))
+		if err != nil && !noRows(err) {
+			return failed("read the node", err)
+		}
 		if err != nil || node.SealingKey == nil || node.RevokedAt != nil || node.RemovedAt != nil {
 			return fleet.Errorf(fleet.Unavailable, "node %s is not enrolled", p.Node).
 				WithHint("make a join token and start the node with it")
 		}
 		lease, err := q.GetLease(ctx, string(p.Site))
 		if err != nil {
-			return orNotFound(nil, "active node of site", string(p.Site), "give the site an active node")
+			return noActive(err, string(p.Site))
 		}
 		out.SealingKey = node.SealingKey
 		out.Command = fleet.RefreshDeploymentCommand{
-			Site: p.Site, Instance: p.Instance, Role: fleet.Role(node.Role), Epoch: lease.Epoch, Timestamp: time.Now().UTC(),
-		}
-		if node.Name == lease.Holder {
-			out.Command.Role = fleet.RoleActive
+			Site: p.Site, Instance: p.Instance, Role: roleOf(node, lease.Holder), Epoch: lease.Epoch, Timestamp: time.Now().UTC(),
 		}
 		if p.Ticket != "" {
 			return prepareTicket(ctx, q, p, &out)

@@ -77,13 +77,13 @@ func setNodes(ctx context.Context, q *db.Queries, site string, spec fleet.SiteSp
 	keep := []string{}
 	for _, n := range spec.Nodes {
 		keep = append(keep, string(n.Name))
-		old, err := q.GetNode(ctx, string(n.Name))
-		if err == nil && old.Site != site && old.RemovedAt == nil {
-			return fleet.Errorf(fleet.Conflict, "node %s belongs to site %s", n.Name, old.Site).At("/nodes").
-				WithHint("names of nodes are unique in a region")
-		}
-		if err := q.UpsertNode(ctx, db.UpsertNodeParams{Name: string(n.Name), Site: site, Role: string(n.Role)}); err != nil {
+		written, err := q.UpsertNode(ctx, db.UpsertNodeParams{Name: string(n.Name), Site: site, Role: string(n.Role)})
+		if err != nil {
 			return failed("write node", err)
+		}
+		if written == 0 {
+			return fleet.Errorf(fleet.Conflict, "node %s belongs to another site", n.Name).At("/nodes").
+				WithHint("names of nodes are unique in a region")
 		}
 		if n.Role == fleet.RoleActive {
 			if err := q.GrantLease(ctx, db.GrantLeaseParams{Site: site, Holder: string(n.Name)}); err != nil {

@@ -89,18 +89,25 @@ func (s *Store) welcome(ctx context.Context, q *db.Queries, name fleet.NodeName)
 	if err != nil && !noRows(err) {
 		return Welcome{}, failed("read the lease", err)
 	}
-	w := Welcome{Region: s.region, Role: fleet.Role(n.Role), Epoch: max(lease.Epoch, 1)}
-	if lease.Holder == n.Name {
-		w.Role = fleet.RoleActive
-	} else if w.Role == fleet.RoleActive {
-		w.Role = fleet.RoleStandby
-	}
-	return w, nil
+	return Welcome{Region: s.region, Role: roleOf(n, lease.Holder), Epoch: max(lease.Epoch, 1)}, nil
 }
 
-// NodeReport is what a node holds, in pages at its start, or what changed since.
+// roleOf is what a node is now: who holds the lease is active, and nobody else.
+func roleOf(n db.Node, holder string) fleet.Role {
+	switch {
+	case n.Name == holder:
+		return fleet.RoleActive
+	case n.Role == string(fleet.RoleActive):
+		return fleet.RoleStandby
+	}
+	return fleet.Role(n.Role)
+}
+
+// NodeReport is what a node holds, in pages at its start, or what changed since. StartID
+// names the start whose page it is, "" for a change.
 type NodeReport struct {
 	Node      fleet.NodeName
+	StartID   string
 	Instances []fleet.NodeInstance
 }
 
@@ -109,6 +116,11 @@ type NodeReport struct {
 func (s *Store) HeldBy(ctx context.Context, r NodeReport) (Welcome, error) {
 	var out Welcome
 	err := s.tx(ctx, "take the node's report", func(q *db.Queries) error {
+		if r.StartID != "" {
+			if err := q.NodeStarting(ctx, db.NodeStartingParams{StartID: &r.StartID, Name: string(r.Node)}); err != nil {
+				return failed("mark the node as starting", err)
+			}
+		}
 		n, err := q.GetNode(ctx, string(r.Node))
 		if err != nil {
 			return failed("read the node", err)
@@ -125,6 +137,9 @@ func (s *Store) HeldBy(ctx context.Context, r NodeReport) (Welcome, error) {
 				return err
 			}
 			row := heldRow(fleet.SiteName(n.Site), r.Node, i.Instance, i.Held, i.Reason)
+			if r.StartID != "" { // a store that was lost holds less than it did
+				row.StartingAt = n.StartingAt
+			}
 			if err := q.UpsertHeld(ctx, row); err != nil {
 				return failed("record what the node holds", err)
 			}
@@ -151,23 +166,43 @@ func knows(ctx context.Context, q *db.Queries, n db.Node, era int64, i fleet.Nod
 }
 
 // NodeReady marks a node as started: it was answered after saying all that it holds. What
-// it is owed becomes due, and the subjects to wake are given back.
+// it did not name is forgotten, what it is owed becomes due, and the subjects to wake are
+// given back.
 func (s *Store) NodeReady(ctx context.Context, node fleet.NodeName, startID string) ([]string, error) {
 	var wake []string
 	err := s.tx(ctx, "mark the node as started", func(q *db.Queries) error {
 		if err := q.NodeStarted(ctx, db.NodeStartedParams{StartID: &startID, Name: string(node)}); err != nil {
 			return err
 		}
+		if err := q.ForgetHeldBeforeStart(ctx, db.ForgetHeldBeforeStartParams{Node: string(node), StartID: &startID}); err != nil {
+			return failed("forget what the node held before", err)
+		}
 		var err error
-		wake, err = s.due(ctx, q, node)
+		wake, err = s.due(ctx, q, node, 0)
 		return err
 	})
 	return wake, err
 }
 
-// due makes what a node is owed due again, with an outbox row for each subject.
-func (s *Store) due(ctx context.Context, q *db.Queries, node fleet.NodeName) ([]string, error) {
-	rows, err := q.DueOwedOfNode(ctx, string(node))
+// retryParked is how long what a node is owed rests after a try, while the node lives.
+const retryParked = 10 * time.Second
+
+// NodeReturned makes what a node is owed due again, because the node was heard: it may have
+// been cut off and never have stopped. The subjects to wake are given back (N101).
+func (s *Store) NodeReturned(ctx context.Context, node fleet.NodeName) ([]string, error) {
+	var wake []string
+	err := s.tx(ctx, "serve what the node is owed", func(q *db.Queries) error {
+		var err error
+		wake, err = s.due(ctx, q, node, retryParked)
+		return err
+	})
+	return wake, err
+}
+
+// due makes what a node is owed due again, when it has rested for a time, with an outbox
+// row for each subject.
+func (s *Store) due(ctx context.Context, q *db.Queries, node fleet.NodeName, rested time.Duration) ([]string, error) {
+	rows, err := q.DueOwedOfNode(ctx, db.DueOwedOfNodeParams{Node: string(node), ParkedSeconds: rested.Seconds()})
 	if err != nil {
 		return nil, failed("make what is owed due", err)
 	}

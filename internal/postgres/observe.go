@@ -88,7 +88,8 @@ func seeOpen(ctx context.Context, q *db.Queries, of fleet.Subject) (*fleet.Deliv
 		return nil, failed("read targets", err)
 	}
 	seen := &fleet.DeliverySeen{
-		ID: fleet.DeliveryID(d.ID), Revision: revisionOf(&r), Node: fleet.NodeName(d.Node), Epoch: d.Epoch, Deadline: d.DeadlineAt,
+		ID: fleet.DeliveryID(d.ID), Revision: revisionOf(&r), Node: fleet.NodeName(d.Node), Epoch: d.Epoch,
+		Since: d.CreatedAt, Deadline: d.DeadlineAt,
 	}
 	for _, t := range targets {
 		seen.Targets = append(seen.Targets, fleet.TargetSeen{

@@ -215,8 +215,9 @@ func loseDelivery(ctx context.Context, q *db.Queries, key fleet.ObjectKey, reaso
 	if err := q.ClosePending(ctx, d.ID); err != nil {
 		return failed("close the pending row", err)
 	}
-	if d.Phase == phaseRecorded {
-		return nil // the standby's row is owed since the record
+	if d.Phase == phaseRecorded { // the standby's row is owed since the record
+		_, err := bury(ctx, q, key)
+		return err
 	}
 	r, err := q.GetRevision(ctx, db.GetRevisionParams{Site: d.Site, Name: d.Name, Revision: d.Revision})
 	if err != nil {

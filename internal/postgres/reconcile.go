@@ -88,10 +88,14 @@ func (s *Store) ReleaseAgain(ctx context.Context, node fleet.NodeName, name flee
 		if err != nil || o == nil {
 			return err
 		}
-		_, err = s.release(ctx, q, revisionAgain(snap, InstanceTurn{
+		r := revisionAgain(snap, InstanceTurn{
 			Write: Write{Key: key, Actor: "region"}, Kind: fleet.OperationDeploy, Limit: releaseLimit,
 			Reason: "node " + string(node) + " holds a revision that was never recorded",
-		}), o)
+		})
+		if snap.Action == string(fleet.ActionDelete) {
+			r.Action, r.Operation = fleet.ActionDelete, fleet.OperationDelete
+		}
+		_, err = s.release(ctx, q, r, o)
 		return err
 	})
 }

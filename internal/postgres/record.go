@@ -27,7 +27,7 @@ func (s *Store) Record(ctx context.Context, r fleet.Record) (fleet.InstanceSeen,
 		if lease.Epoch != d.Epoch {
 			return nil
 		}
-		err = q.SetTarget(ctx, db.SetTargetParams{
+		first, err := q.SetTarget(ctx, db.SetTargetParams{
 			DeliveryID: d.ID, Node: string(r.Node), State: string(fleet.TargetApplied), Already: r.Response.Already, Fetched: r.Response.Fetched,
 		})
 		if err != nil {
@@ -36,7 +36,7 @@ func (s *Store) Record(ctx context.Context, r fleet.Record) (fleet.InstanceSeen,
 		if err := confirm(ctx, q, r, d.Revision); err != nil {
 			return err
 		}
-		if string(r.Node) != d.Node {
+		if first == 0 || string(r.Node) != d.Node { // not the active, or said before: all that follows is done
 			return nil
 		}
 		return s.recordActive(ctx, q, r, d)
@@ -62,14 +62,19 @@ func heldRow(site fleet.SiteName, node fleet.NodeName, name fleet.InstanceName, 
 }
 
 func (s *Store) recordActive(ctx context.Context, q *db.Queries, r fleet.Record, d db.Delivery) error {
-	if err := deploySnapshot(ctx, q, r.Subject, d); err != nil {
+	if err := deploySnapshot(ctx, q, r, d); err != nil {
 		return err
 	}
 	if err := q.SetPhase(ctx, db.SetPhaseParams{ID: d.ID, Phase: phaseRecorded}); err != nil {
 		return failed("mark the delivery as recorded", err)
 	}
-	if err := settleOlder(ctx, q, r.Subject, r.Response.Held); err != nil {
+	if err := settleOlder(ctx, q, r.Subject, r.Node, r.Response.Held); err != nil {
 		return err
+	}
+	if d.State != string(fleet.DeliveryOpen) { // nobody will end it any more
+		if _, err := bury(ctx, q, r.Key()); err != nil {
+			return err
+		}
 	}
 	rev, err := q.GetRevision(ctx, db.GetRevisionParams{Site: d.Site, Name: d.Name, Revision: d.Revision})
 	if err != nil || rev.Durability != string(fleet.DurabilityAsync) {
@@ -80,24 +85,39 @@ func (s *Store) recordActive(ctx context.Context, q *db.Queries, r fleet.Record,
 	})
 }
 
-// deploySnapshot promotes a revision that the active applied (N13), and owes it to the rest.
-func deploySnapshot(ctx context.Context, q *db.Queries, of fleet.Subject, d db.Delivery) error {
-	_, err := q.RecordSnapshot(ctx, db.RecordSnapshotParams{
+// deploySnapshot promotes what the active applied (N13), and owes it to the rest, unless
+// something newer is deployed already.
+func deploySnapshot(ctx context.Context, q *db.Queries, r fleet.Record, d db.Delivery) error {
+	if _, err := promote(ctx, q, d); err != nil {
+		return err
+	}
+	snap, err := snapshot(ctx, q, r.Key())
+	if err != nil || snap.Revision != d.Revision {
+		return err
+	}
+	return oweRest(ctx, q, d, r.Node)
+}
+
+// promote makes a delivery's revision the deployed one; it never lowers it.
+func promote(ctx context.Context, q *db.Queries, d db.Delivery) (bool, error) {
+	n, err := q.RecordSnapshot(ctx, db.RecordSnapshotParams{
 		Site: d.Site, Name: d.Name, Revision: d.Revision, DeliveryID: d.ID, Epoch: d.Epoch,
 	})
-	if err != nil {
-		return failed("record the snapshot", err)
-	}
+	return n > 0, failed("record the snapshot", err)
+}
+
+// oweRest owes a revision to all nodes of the pair but the one that has it.
+func oweRest(ctx context.Context, q *db.Queries, d db.Delivery, has fleet.NodeName) error {
 	rev, err := q.GetRevision(ctx, db.GetRevisionParams{Site: d.Site, Name: d.Name, Revision: d.Revision})
 	if err != nil {
 		return failed("read revision", err)
 	}
-	nodes, err := q.NodesOfSite(ctx, string(of.Site))
+	nodes, err := q.NodesOfSite(ctx, d.Site)
 	if err != nil {
 		return failed("read the site's nodes", err)
 	}
 	for _, n := range nodes {
-		if n.Name == d.Node || n.Role == string(fleet.RoleWorker) {
+		if n.Name == string(has) || n.Role == string(fleet.RoleWorker) {
 			continue
 		}
 		err := q.UpsertOwed(ctx, db.UpsertOwedParams{
@@ -112,29 +132,47 @@ func deploySnapshot(ctx context.Context, q *db.Queries, of fleet.Subject, d db.D
 
 // settleOlder says what became of deliveries whose answer was lost, from what the active
 // holds now. One that turns out applied is promoted.
-func settleOlder(ctx context.Context, q *db.Queries, of fleet.Subject, held fleet.Held) error {
+func settleOlder(ctx context.Context, q *db.Queries, of fleet.Subject, active fleet.NodeName, held fleet.Held) error {
 	rows, err := q.UnsettledDeliveries(ctx, db.UnsettledDeliveriesParams{Site: string(of.Site), Name: string(of.Instance)})
 	if err != nil {
 		return failed("read unsettled deliveries", err)
 	}
 	for _, u := range rows {
-		as := fleet.SettledNotApplied
+		as := string(fleet.SettledNotApplied)
 		if held.Known && held.Version == (fleet.Version{Era: u.Era, Revision: u.Revision}) {
-			as = fleet.SettledApplied
-			d, err := q.GetDelivery(ctx, u.ID)
-			if err != nil {
-				return failed("read the delivery", err)
-			}
-			if err := deploySnapshot(ctx, q, of, d); err != nil {
+			as = string(fleet.SettledApplied)
+			if err := settleApplied(ctx, q, of, active, u.ID); err != nil {
 				return err
 			}
 		}
-		text := string(as)
-		if err := q.SettleDelivery(ctx, db.SettleDeliveryParams{ID: u.ID, SettledAs: &text}); err != nil {
+		if err := q.SettleDelivery(ctx, db.SettleDeliveryParams{ID: u.ID, SettledAs: &as}); err != nil {
 			return failed("settle the delivery", err)
 		}
 	}
 	return nil
+}
+
+// settleApplied does what the record of a lost answer would have done.
+func settleApplied(ctx context.Context, q *db.Queries, of fleet.Subject, active fleet.NodeName, id string) error {
+	d, err := q.GetDelivery(ctx, id)
+	if err != nil {
+		return failed("read the delivery", err)
+	}
+	risen, err := promote(ctx, q, d)
+	if err != nil {
+		return err
+	}
+	if risen {
+		if err := oweRest(ctx, q, d, active); err != nil {
+			return err
+		}
+	}
+	err = q.ConfirmOwed(ctx, db.ConfirmOwedParams{Site: d.Site, Name: d.Name, Node: string(active), Revision: d.Revision})
+	if err != nil {
+		return failed("confirm what was owed", err)
+	}
+	_, err = bury(ctx, q, of.Key())
+	return err
 }
 
 func (s *Store) recordOwed(ctx context.Context, q *db.Queries, r fleet.Record) error {
@@ -154,7 +192,7 @@ func (s *Store) Settle(ctx context.Context, in fleet.Settle) (fleet.InstanceSeen
 		if err != nil || lease.Holder != string(node) {
 			return failed("read the lease", err)
 		}
-		return settleOlder(ctx, q, of, held)
+		return settleOlder(ctx, q, of, node, held)
 	})
 }
 
@@ -167,10 +205,11 @@ func (s *Store) Miss(ctx context.Context, m fleet.Miss) (fleet.InstanceSeen, err
 				Site: string(m.Site), Name: string(m.Instance), Node: string(m.Node), Reason: string(m.Reason),
 			}))
 		}
-		return failed("record the target", q.SetTarget(ctx, db.SetTargetParams{
+		_, err := q.SetTarget(ctx, db.SetTargetParams{
 			DeliveryID: string(m.Delivery), Node: string(m.Node), State: string(m.State),
 			Reason: string(m.Reason), Message: m.Message,
-		}))
+		})
+		return failed("record the target", err)
 	})
 }
 
@@ -243,6 +282,9 @@ func oweTargets(ctx context.Context, q *db.Queries, e fleet.End, d db.Delivery, 
 			reason = e.Reason
 		}
 		if t.Node != d.Node {
+			if t.State == string(fleet.TargetWaiting) {
+				continue // it was never tried: what it is owed, also of an earlier revision, stays due
+			}
 			p := db.ParkOwedParams{Site: d.Site, Name: d.Name, Node: t.Node, Reason: reason}
 			if err := q.ParkOwed(ctx, p); err != nil {
 				return failed("park what is owed", err)
@@ -270,8 +312,12 @@ func oweTargets(ctx context.Context, q *db.Queries, e fleet.End, d db.Delivery, 
 	return nil
 }
 
-// finish writes the status event, and removes an object whose delete the active confirmed.
+// finish writes the status event, or removes an object whose delete the active confirmed.
 func (s *Store) finish(ctx context.Context, q *db.Queries, e fleet.End, d db.Delivery) error {
+	buried, err := bury(ctx, q, e.Key())
+	if err != nil || buried {
+		return err
+	}
 	o, err := find(ctx, q, e.Key())
 	if err != nil || o == nil {
 		return err
@@ -280,19 +326,28 @@ func (s *Store) finish(ctx context.Context, q *db.Queries, e fleet.End, d db.Del
 	if err != nil {
 		return failed("read revision", err)
 	}
-	applied, err := snapshot(ctx, q, e.Key())
-	if err != nil {
-		return err
-	}
-	deleted := rev.Action == string(fleet.ActionDelete) && applied != nil && applied.Revision == rev.Revision
-	if deleted && o.DeletingSince != nil {
-		tomb := db.SetTombstoneParams{Site: d.Site, Name: d.Name, Revision: rev.Revision}
-		if err := q.SetTombstone(ctx, tomb); err != nil {
-			return failed("write the tombstone", err)
-		}
-		return remove(ctx, q, rev.CreatedBy, o)
-	}
 	return statusEvent(ctx, q, o, e, rev)
+}
+
+// bury removes an object whose delete is deployed and still wanted, and leaves the tombstone.
+func bury(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (bool, error) {
+	snap, err := snapshot(ctx, q, k)
+	if err != nil || snap == nil || snap.Action != string(fleet.ActionDelete) {
+		return false, err
+	}
+	want, err := desired(ctx, q, k)
+	if err != nil || want.Revision != snap.Revision {
+		return false, err
+	}
+	o, err := find(ctx, q, k)
+	if err != nil || o == nil || o.DeletingSince == nil {
+		return false, err
+	}
+	tomb := db.SetTombstoneParams{Site: k.Scope, Name: k.Name, Revision: snap.Revision}
+	if err := q.SetTombstone(ctx, tomb); err != nil {
+		return false, failed("write the tombstone", err)
+	}
+	return true, remove(ctx, q, snap.CreatedBy, o)
 }
 
 func statusEvent(ctx context.Context, q *db.Queries, o *fleet.Object, e fleet.End, rev db.Revision) error {

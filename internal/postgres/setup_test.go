@@ -341,6 +341,10 @@ func (b *bench) waitsForLock(n int) {
 	})
 }
 
+func contextWithDeadline(t *testing.T) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), deadline)
+}
+
 // atOnce runs f in n goroutines and gives their errors.
 func atOnce(n int, f func(i int) error) error {
 	errs := make(chan error, n)

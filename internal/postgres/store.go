@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -140,9 +139,17 @@ func RaiseEra(ctx context.Context, url, region string) (Region, error) {
 	if err != nil {
 		return Region{}, err
 	}
-	r, err := s.q.RaiseEra(ctx, db.RaiseEraParams{SystemIdentifier: id, Timeline: timeline})
-	if err != nil {
-		return Region{}, failed("raise the era", fmt.Errorf("region %s: %w", region, err))
-	}
-	return Region{r.Name, r.Era, r.SystemIdentifier, r.Timeline, r.RaisedAt}, nil
+	var r db.Region
+	err = s.tx(ctx, "raise the era", func(q *db.Queries) error {
+		if err := q.StopEvents(ctx); err != nil { // else one of the old era could be committed below a reader of the new
+			return err
+		}
+		r, err = q.RaiseEra(ctx, db.RaiseEraParams{SystemIdentifier: id, Timeline: timeline, Name: region})
+		if noRows(err) {
+			return fleet.Errorf(fleet.Precondition, "this database does not belong to region %s", region).
+				WithHint("point the command at the region's own database")
+		}
+		return err
+	})
+	return Region{r.Name, r.Era, r.SystemIdentifier, r.Timeline, r.RaisedAt}, err
 }

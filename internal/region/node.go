@@ -31,6 +31,8 @@ type NodeConfig struct {
 	LifetimePID int
 	// StopInstances stops the instances on a clean stop of the node.
 	StopInstances bool
+	// TraceEndpoint takes OTLP over HTTP; "" traces nothing.
+	TraceEndpoint string
 	// Failpoint is for tests: it is called with the name of each step.
 	Failpoint func(name string)
 	Timing    Timing
@@ -43,10 +45,16 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	traces, err := newTracer(ctx, cfg.TraceEndpoint, "holdfast-node "+cfg.Node)
+	if err != nil {
+		return err
+	}
+	defer traces.close(ctx)
 	agent, err := node.Open(ctx, node.AgentOptions{
 		Node: fleet.NodeName(cfg.Node), Site: fleet.SiteName(cfg.Site), Dir: cfg.Data, API: cfg.API, Runtime: runtime,
 		Outputs: runtime, Log: log, Now: time.Now, JoinToken: cfg.JoinToken, Failpoint: cfg.Failpoint,
 		ReadIdle: cfg.Timing.ReadIdle, ReportEvery: cfg.Timing.Report, BaseEnv: baseEnvironment(),
+		HTTP: traces.calling(node.NewHTTPClient()),
 	})
 	if err != nil {
 		return err
@@ -54,7 +62,7 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	defer agent.Close() //nolint:errcheck // nothing is written any more
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return agent.Run(running) })
-	group.Go(func() error { return workNode(running, cfg, agent, log) })
+	group.Go(func() error { return workNode(running, cfg, agent, traces, log) })
 	err = group.Wait()
 	if cfg.StopInstances && ctx.Err() != nil {
 		stopAll(context.WithoutCancel(ctx), runtime, log)
@@ -93,13 +101,13 @@ func baseEnvironment() []string {
 }
 
 // workNode takes deliveries once the store is recovered and Temporal answers.
-func workNode(ctx context.Context, cfg NodeConfig, agent *node.Agent, log *slog.Logger) error {
+func workNode(ctx context.Context, cfg NodeConfig, agent *node.Agent, traces *tracer, log *slog.Logger) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-agent.Ready():
 	}
-	c, err := dial(cfg.TemporalAddress, cfg.TemporalNamespace, "node."+cfg.Node, log)
+	c, err := dial(cfg.TemporalAddress, cfg.TemporalNamespace, "node."+cfg.Node, traces, log)
 	if err != nil {
 		return err
 	}

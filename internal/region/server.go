@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
@@ -35,6 +36,8 @@ type ServerConfig struct {
 	BootstrapToken string
 	// Build names the workers' version; "" is BuildID().
 	Build string
+	// TraceEndpoint takes OTLP over HTTP, for example http://127.0.0.1:4318; "" traces nothing.
+	TraceEndpoint string
 	// Failpoint is for tests: it is called before and after each database step.
 	Failpoint func(name string)
 	Timing    Timing
@@ -50,6 +53,9 @@ type server struct {
 	flows    *workflows.Client
 	ends     *postgres.Ends
 	handler  *api.Handler
+	registry *prometheus.Registry
+	metrics  *metrics
+	tracer   *tracer
 	serving  atomic.Bool
 }
 
@@ -61,6 +67,7 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 	}
 	defer s.store.Close()
 	defer s.temporal.Close()
+	defer s.tracer.close(ctx)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
 		return fleet.Errorf(fleet.Invalid, "listen on %s: %w", cfg.Listen, err).WithHint("is the port taken? choose another with --listen")
@@ -78,7 +85,7 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 }
 
 func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*server, error) {
-	s := &server{cfg: cfg, log: log}
+	s := &server{cfg: cfg, log: log, registry: prometheus.NewRegistry()}
 	if s.cfg.PublicURL == "" {
 		s.cfg.PublicURL = "http://" + cfg.Listen
 	}
@@ -98,11 +105,17 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if err != nil {
 		return nil, err
 	}
-	if s.temporal, err = dial(cfg.TemporalAddress, cfg.TemporalNamespace, "server."+s.id[:8], log); err != nil {
+	if s.tracer, err = newTracer(ctx, cfg.TraceEndpoint, "holdfast-server"); err != nil {
+		return nil, err
+	}
+	if s.temporal, err = dial(cfg.TemporalAddress, cfg.TemporalNamespace, "server."+s.id[:8], s.tracer, log); err != nil {
 		return nil, err
 	}
 	s.flows = &workflows.Client{Temporal: s.temporal, Limits: cfg.Timing.Delivery}
 	s.ends = postgres.NewEnds(s.store)
+	if s.metrics, err = newMetrics(s.registry, s.store, log); err != nil {
+		return nil, err
+	}
 	if err := s.bootstrap(ctx); err != nil {
 		return nil, err
 	}
@@ -137,7 +150,7 @@ func (s *server) api() (*api.Handler, error) {
 		Flatten: compose.NewBudget(flattenShare * int64(limits.MaxBytes)), Limits: limits,
 		Region: s.cfg.Region, WebURL: s.cfg.WebURL, TemporalNamespace: s.cfg.TemporalNamespace,
 		PendingTTL: s.cfg.Timing.Delivery.PendingTTL, OperationLimit: s.operationLimit(),
-		Now: time.Now, Log: s.log, Ready: s.ready,
+		Now: time.Now, Log: s.log, Ready: s.ready, Metrics: s.registry,
 		OperationEnds: func(_ context.Context, id fleet.OperationID) <-chan struct{} { return s.ends.Of(id) },
 	})
 }
@@ -157,7 +170,7 @@ const (
 
 func (s *server) serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{
-		Handler: s.handler, ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit,
+		Handler: s.tracer.serving(s.handler), ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -210,6 +223,7 @@ func (s *server) activities() workers.Server {
 		Instances: &activities.Instances{
 			Store: s.store, Tokens: tokens{s.cfg.Timing.TokenBytes}, Doors: doors,
 			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Log: s.log, Failpoint: s.cfg.Failpoint,
+			Ended: s.metrics.ended,
 		},
 		Doors: &activities.Doors{
 			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit()}, Entities: s.flows, Starts: s.flows,

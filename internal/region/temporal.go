@@ -49,10 +49,14 @@ func insist(ctx context.Context, log *slog.Logger, what string, call func(contex
 }
 
 // dial makes a client that connects when it is first used.
-func dial(address, namespace, identity string, log *slog.Logger) (client.Client, error) {
+func dial(address, namespace, identity string, t *tracer, log *slog.Logger) (client.Client, error) {
+	traced, err := t.workflows()
+	if err != nil {
+		return nil, err
+	}
 	c, err := client.NewLazyClient(client.Options{
 		HostPort: address, Namespace: namespace, Identity: identity,
-		Logger: sdklog.NewStructuredLogger(log.With("from", "temporal")),
+		Logger: sdklog.NewStructuredLogger(log.With("from", "temporal")), Interceptors: traced,
 	})
 	if err != nil {
 		return nil, fleet.Errorf(fleet.Invalid, "make a Temporal client: %w", err)

@@ -202,8 +202,8 @@ func (c *cluster) url(database string) string {
 func binaries() (string, error) {
 	var dirs []string
 	if path, err := exec.LookPath("postgres"); err == nil {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			dirs = append(dirs, filepath.Dir(real))
+		if target, err := filepath.EvalSymlinks(path); err == nil {
+			dirs = append(dirs, filepath.Dir(target))
 		}
 	}
 	installed, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // the pattern is a constant

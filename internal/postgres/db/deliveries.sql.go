@@ -132,16 +132,23 @@ func (q *Queries) DueOwed(ctx context.Context, arg DueOwedParams) ([]DueOwedRow,
 }
 
 const dueOwedOfNode = `-- name: DueOwedOfNode :many
-UPDATE owed SET due = true WHERE node = $1 AND NOT due RETURNING site, name
+UPDATE owed SET due = true
+WHERE node = $1 AND NOT due AND tried_at <= now() - make_interval(secs => $2::float8)
+RETURNING site, name
 `
+
+type DueOwedOfNodeParams struct {
+	Node          string
+	ParkedSeconds float64
+}
 
 type DueOwedOfNodeRow struct {
 	Site string
 	Name string
 }
 
-func (q *Queries) DueOwedOfNode(ctx context.Context, node string) ([]DueOwedOfNodeRow, error) {
-	rows, err := q.db.Query(ctx, dueOwedOfNode, node)
+func (q *Queries) DueOwedOfNode(ctx context.Context, arg DueOwedOfNodeParams) ([]DueOwedOfNodeRow, error) {
+	rows, err := q.db.Query(ctx, dueOwedOfNode, arg.Node, arg.ParkedSeconds)
 	if err != nil {
 		return nil, err
 	}
@@ -618,7 +625,7 @@ func (q *Queries) OwedOfNode(ctx context.Context, arg OwedOfNodeParams) ([]OwedO
 }
 
 const parkOwed = `-- name: ParkOwed :exec
-UPDATE owed SET due = false, reason = $1 WHERE site = $2 AND name = $3 AND node = $4
+UPDATE owed SET due = false, reason = $1, tried_at = now() WHERE site = $2 AND name = $3 AND node = $4
 `
 
 type ParkOwedParams struct {
@@ -731,7 +738,7 @@ func (q *Queries) SetPhase(ctx context.Context, arg SetPhaseParams) error {
 	return err
 }
 
-const setTarget = `-- name: SetTarget :exec
+const setTarget = `-- name: SetTarget :execrows
 UPDATE delivery_nodes SET state = $1, already = $2, reason = $3, message = $4,
        fetched = greatest(fetched, $5), updated_at = now()
 WHERE delivery_id = $6 AND node = $7 AND state <> 'applied'
@@ -747,8 +754,8 @@ type SetTargetParams struct {
 	Node       string
 }
 
-func (q *Queries) SetTarget(ctx context.Context, arg SetTargetParams) error {
-	_, err := q.db.Exec(ctx, setTarget,
+func (q *Queries) SetTarget(ctx context.Context, arg SetTargetParams) (int64, error) {
+	result, err := q.db.Exec(ctx, setTarget,
 		arg.State,
 		arg.Already,
 		arg.Reason,
@@ -757,7 +764,10 @@ func (q *Queries) SetTarget(ctx context.Context, arg SetTargetParams) error {
 		arg.DeliveryID,
 		arg.Node,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const settleDelivery = `-- name: SettleDelivery :exec
@@ -980,7 +990,7 @@ const upsertOwed = `-- name: UpsertOwed :exec
 INSERT INTO owed (site, name, node, revision, action, due, reason)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (site, name, node) DO UPDATE SET
-    revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason,
+    revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason, tried_at = now(),
     since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END
 WHERE owed.revision <= excluded.revision
 `

@@ -140,6 +140,7 @@ type Node struct {
 	StartID    *string
 	StartedAt  *time.Time
 	RemovedAt  *time.Time
+	StartingAt *time.Time
 }
 
 type NodeHeld struct {
@@ -216,6 +217,7 @@ type Owed struct {
 	Due      bool
 	Reason   string
 	Since    time.Time
+	TriedAt  time.Time
 }
 
 type Pending struct {
@@ -265,9 +267,10 @@ type Server struct {
 }
 
 type SiteLease struct {
-	Site   string
-	Holder string
-	Epoch  int64
+	Site    string
+	Holder  string
+	Epoch   int64
+	Dropped bool
 }
 
 type Snapshot struct {

@@ -44,7 +44,7 @@ func (q *Queries) DeleteJoinToken(ctx context.Context, id string) (int64, error)
 }
 
 const dropLease = `-- name: DropLease :exec
-DELETE FROM site_leases WHERE site = $1
+UPDATE site_leases SET dropped = true WHERE site = $1
 `
 
 func (q *Queries) DropLease(ctx context.Context, site string) error {
@@ -109,33 +109,39 @@ func (q *Queries) ExpectedOfNode(ctx context.Context, arg ExpectedOfNodeParams) 
 	return items, nil
 }
 
-const forgetHeldOfNode = `-- name: ForgetHeldOfNode :exec
-DELETE FROM node_held WHERE node = $1 AND NOT (name = ANY($2::text[]))
+const forgetHeldBeforeStart = `-- name: ForgetHeldBeforeStart :exec
+DELETE FROM node_held h USING nodes n
+WHERE h.node = $1 AND n.name = h.node AND n.start_id = $2 AND h.reported_at < n.starting_at
 `
 
-type ForgetHeldOfNodeParams struct {
-	Node string
-	Keep []string
+type ForgetHeldBeforeStartParams struct {
+	Node    string
+	StartID *string
 }
 
-func (q *Queries) ForgetHeldOfNode(ctx context.Context, arg ForgetHeldOfNodeParams) error {
-	_, err := q.db.Exec(ctx, forgetHeldOfNode, arg.Node, arg.Keep)
+func (q *Queries) ForgetHeldBeforeStart(ctx context.Context, arg ForgetHeldBeforeStartParams) error {
+	_, err := q.db.Exec(ctx, forgetHeldBeforeStart, arg.Node, arg.StartID)
 	return err
 }
 
 const getLease = `-- name: GetLease :one
-SELECT site, holder, epoch FROM site_leases WHERE site = $1
+SELECT site, holder, epoch, dropped FROM site_leases WHERE site = $1 AND NOT dropped
 `
 
 func (q *Queries) GetLease(ctx context.Context, site string) (SiteLease, error) {
 	row := q.db.QueryRow(ctx, getLease, site)
 	var i SiteLease
-	err := row.Scan(&i.Site, &i.Holder, &i.Epoch)
+	err := row.Scan(
+		&i.Site,
+		&i.Holder,
+		&i.Epoch,
+		&i.Dropped,
+	)
 	return i, err
 }
 
 const getNode = `-- name: GetNode :one
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at FROM nodes WHERE name = $1
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at FROM nodes WHERE name = $1
 `
 
 func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
@@ -153,14 +159,15 @@ func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
 		&i.StartID,
 		&i.StartedAt,
 		&i.RemovedAt,
+		&i.StartingAt,
 	)
 	return i, err
 }
 
 const grantLease = `-- name: GrantLease :exec
 INSERT INTO site_leases (site, holder, epoch) VALUES ($1, $2, 1)
-ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1
-WHERE site_leases.holder <> excluded.holder
+ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1, dropped = false
+WHERE site_leases.holder <> excluded.holder OR site_leases.dropped
 `
 
 type GrantLeaseParams struct {
@@ -449,7 +456,7 @@ func (q *Queries) ListJoinTokens(ctx context.Context, maxRows int32) ([]JoinToke
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, coalesce(l.epoch, 0)::bigint AS epoch,
+SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, coalesce(l.epoch, 0)::bigint AS epoch,
        (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
        (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed
 FROM nodes n LEFT JOIN site_leases l ON l.site = n.site
@@ -477,6 +484,7 @@ type ListNodesRow struct {
 	StartID    *string
 	StartedAt  *time.Time
 	RemovedAt  *time.Time
+	StartingAt *time.Time
 	Epoch      int64
 	Instances  int64
 	Owed       int64
@@ -508,6 +516,7 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 			&i.StartID,
 			&i.StartedAt,
 			&i.RemovedAt,
+			&i.StartingAt,
 			&i.Epoch,
 			&i.Instances,
 			&i.Owed,
@@ -523,13 +532,18 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 }
 
 const lockLease = `-- name: LockLease :one
-SELECT site, holder, epoch FROM site_leases WHERE site = $1 FOR SHARE
+SELECT site, holder, epoch, dropped FROM site_leases WHERE site = $1 AND NOT dropped FOR SHARE
 `
 
 func (q *Queries) LockLease(ctx context.Context, site string) (SiteLease, error) {
 	row := q.db.QueryRow(ctx, lockLease, site)
 	var i SiteLease
-	err := row.Scan(&i.Site, &i.Holder, &i.Epoch)
+	err := row.Scan(
+		&i.Site,
+		&i.Holder,
+		&i.Epoch,
+		&i.Dropped,
+	)
 	return i, err
 }
 
@@ -556,8 +570,23 @@ func (q *Queries) NodeStarted(ctx context.Context, arg NodeStartedParams) error 
 	return err
 }
 
+const nodeStarting = `-- name: NodeStarting :exec
+UPDATE nodes SET start_id = $1, starting_at = now()
+WHERE name = $2 AND start_id IS DISTINCT FROM $1
+`
+
+type NodeStartingParams struct {
+	StartID *string
+	Name    string
+}
+
+func (q *Queries) NodeStarting(ctx context.Context, arg NodeStartingParams) error {
+	_, err := q.db.Exec(ctx, nodeStarting, arg.StartID, arg.Name)
+	return err
+}
+
 const nodesOfSite = `-- name: NodesOfSite :many
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at FROM nodes WHERE site = $1 AND removed_at IS NULL ORDER BY role, name
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at FROM nodes WHERE site = $1 AND removed_at IS NULL ORDER BY role, name
 `
 
 func (q *Queries) NodesOfSite(ctx context.Context, site string) ([]Node, error) {
@@ -581,6 +610,7 @@ func (q *Queries) NodesOfSite(ctx context.Context, site string) ([]Node, error) 
 			&i.StartID,
 			&i.StartedAt,
 			&i.RemovedAt,
+			&i.StartingAt,
 		); err != nil {
 			return nil, err
 		}
@@ -695,6 +725,7 @@ ON CONFLICT (site, name, node) DO UPDATE SET
     deleted = excluded.deleted, running = excluded.running, high_era = excluded.high_era,
     high_revision = excluded.high_revision, reason = excluded.reason, reported_at = now()
 WHERE (node_held.era, node_held.revision) <= (excluded.era, excluded.revision)
+   OR node_held.reported_at < $13::timestamptz
 `
 
 type UpsertHeldParams struct {
@@ -710,6 +741,7 @@ type UpsertHeldParams struct {
 	HighEra      int64
 	HighRevision int64
 	Reason       string
+	StartingAt   *time.Time
 }
 
 func (q *Queries) UpsertHeld(ctx context.Context, arg UpsertHeldParams) error {
@@ -726,11 +758,12 @@ func (q *Queries) UpsertHeld(ctx context.Context, arg UpsertHeldParams) error {
 		arg.HighEra,
 		arg.HighRevision,
 		arg.Reason,
+		arg.StartingAt,
 	)
 	return err
 }
 
-const upsertNode = `-- name: UpsertNode :exec
+const upsertNode = `-- name: UpsertNode :execrows
 INSERT INTO nodes (name, site, role) VALUES ($1, $2, $3)
 ON CONFLICT (name) DO UPDATE SET role = excluded.role, removed_at = NULL, site = excluded.site
 WHERE nodes.site = excluded.site OR nodes.removed_at IS NOT NULL
@@ -742,9 +775,12 @@ type UpsertNodeParams struct {
 	Role string
 }
 
-func (q *Queries) UpsertNode(ctx context.Context, arg UpsertNodeParams) error {
-	_, err := q.db.Exec(ctx, upsertNode, arg.Name, arg.Site, arg.Role)
-	return err
+func (q *Queries) UpsertNode(ctx context.Context, arg UpsertNodeParams) (int64, error) {
+	result, err := q.db.Exec(ctx, upsertNode, arg.Name, arg.Site, arg.Role)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const useJoinToken = `-- name: UseJoinToken :one

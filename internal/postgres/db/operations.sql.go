@@ -77,7 +77,8 @@ func (q *Queries) EndOperation(ctx context.Context, arg EndOperationParams) (int
 }
 
 const endOperations = `-- name: EndOperations :many
-UPDATE operations SET state = $1, reason = $2, message = $3, delivery_id = $4, ended_at = now()
+UPDATE operations SET state = $1, reason = $2, message = $3, ended_at = now(),
+       delivery_id = coalesce(nullif($4::text, ''), delivery_id)
 WHERE subject = $5 AND state = 'running' AND revision >= $6 AND revision <= $7
   AND (NOT $8::boolean OR cancel_requested)
 RETURNING id
@@ -296,12 +297,12 @@ func (q *Queries) NotifyOperation(ctx context.Context, id string) error {
 
 const openSubjects = `-- name: OpenSubjects :many
 SELECT s.site, s.name, s.entity_run FROM subjects s
-WHERE (s.site, s.name) > ($1::text, $2::text) AND (
-       EXISTS (SELECT 1 FROM operations o WHERE o.site = s.site AND o.name = s.name AND o.state = 'running'
-               AND o.created_at < now() - make_interval(secs => $3::float8))
-    OR EXISTS (SELECT 1 FROM deliveries d WHERE d.site = s.site AND d.name = s.name AND d.state = 'open')
-    OR EXISTS (SELECT 1 FROM owed w WHERE w.site = s.site AND w.name = s.name AND w.due
-               AND w.since < now() - make_interval(secs => $3::float8)))
+WHERE (s.site, s.name) > ($1::text, $2::text) AND (s.site, s.name) IN (
+    SELECT o.site, o.name FROM operations o
+    WHERE o.state = 'running' AND o.created_at < now() - make_interval(secs => $3::float8)
+    UNION SELECT d.site, d.name FROM deliveries d WHERE d.state = 'open'
+    UNION SELECT w.site, w.name FROM owed w JOIN nodes n ON n.name = w.node
+    WHERE w.due AND n.removed_at IS NULL AND w.since < now() - make_interval(secs => $3::float8))
 ORDER BY s.site, s.name LIMIT $4
 `
 

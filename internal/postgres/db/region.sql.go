@@ -80,16 +80,18 @@ func (q *Queries) GetRegion(ctx context.Context) (Region, error) {
 
 const raiseEra = `-- name: RaiseEra :one
 UPDATE region SET era = era + 1, system_identifier = $1, timeline = $2, raised_at = now()
+WHERE name = $3
 RETURNING only_row, name, era, system_identifier, timeline, raised_at
 `
 
 type RaiseEraParams struct {
 	SystemIdentifier string
 	Timeline         int32
+	Name             string
 }
 
 func (q *Queries) RaiseEra(ctx context.Context, arg RaiseEraParams) (Region, error) {
-	row := q.db.QueryRow(ctx, raiseEra, arg.SystemIdentifier, arg.Timeline)
+	row := q.db.QueryRow(ctx, raiseEra, arg.SystemIdentifier, arg.Timeline, arg.Name)
 	var i Region
 	err := row.Scan(
 		&i.OnlyRow,
@@ -123,5 +125,14 @@ type ServerSeenParams struct {
 
 func (q *Queries) ServerSeen(ctx context.Context, arg ServerSeenParams) error {
 	_, err := q.db.Exec(ctx, serverSeen, arg.ID, arg.BuildID)
+	return err
+}
+
+const stopEvents = `-- name: StopEvents :exec
+LOCK TABLE events IN SHARE ROW EXCLUSIVE MODE
+`
+
+func (q *Queries) StopEvents(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, stopEvents)
 	return err
 }

@@ -253,6 +253,7 @@ CREATE TABLE owed (
     due      boolean     NOT NULL,
     reason   text        NOT NULL DEFAULT '',
     since    timestamptz NOT NULL DEFAULT now(),
+    tried_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (site, name, node),
     FOREIGN KEY (site, name, revision) REFERENCES revisions
 );

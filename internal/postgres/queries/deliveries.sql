@@ -69,7 +69,7 @@ SELECT * FROM delivery_nodes WHERE delivery_id = ANY(@ids::text[]) ORDER BY deli
 UPDATE delivery_nodes SET state = 'notified', tries = tries + 1, updated_at = now()
 WHERE delivery_id = @delivery_id AND node = @node AND state <> 'applied';
 
--- name: SetTarget :exec
+-- name: SetTarget :execrows
 UPDATE delivery_nodes SET state = @state, already = @already, reason = @reason, message = @message,
        fetched = greatest(fetched, @fetched), updated_at = now()
 WHERE delivery_id = @delivery_id AND node = @node AND state <> 'applied';
@@ -119,7 +119,7 @@ ORDER BY d.attempt DESC LIMIT @max_rows;
 INSERT INTO owed (site, name, node, revision, action, due, reason)
 VALUES (@site, @name, @node, @revision, @action, @due, @reason)
 ON CONFLICT (site, name, node) DO UPDATE SET
-    revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason,
+    revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason, tried_at = now(),
     since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END
 WHERE owed.revision <= excluded.revision;
 
@@ -127,7 +127,7 @@ WHERE owed.revision <= excluded.revision;
 DELETE FROM owed WHERE site = @site AND name = @name AND node = @node AND revision <= @revision;
 
 -- name: ParkOwed :exec
-UPDATE owed SET due = false, reason = @reason WHERE site = @site AND name = @name AND node = @node;
+UPDATE owed SET due = false, reason = @reason, tried_at = now() WHERE site = @site AND name = @name AND node = @node;
 
 -- name: DueOwed :many
 SELECT o.node, n.role, o.revision, r.era FROM owed o
@@ -139,4 +139,6 @@ WHERE o.site = @site AND o.name = @name AND o.due AND n.removed_at IS NULL ORDER
 SELECT site, name FROM owed WHERE node = @node AND name > @after::text ORDER BY name LIMIT @max_rows;
 
 -- name: DueOwedOfNode :many
-UPDATE owed SET due = true WHERE node = @node AND NOT due RETURNING site, name;
+UPDATE owed SET due = true
+WHERE node = @node AND NOT due AND tried_at <= now() - make_interval(secs => @parked_seconds::float8)
+RETURNING site, name;

@@ -1,4 +1,4 @@
--- name: UpsertNode :exec
+-- name: UpsertNode :execrows
 INSERT INTO nodes (name, site, role) VALUES (@name, @site, @role)
 ON CONFLICT (name) DO UPDATE SET role = excluded.role, removed_at = NULL, site = excluded.site
 WHERE nodes.site = excluded.site OR nodes.removed_at IS NOT NULL;
@@ -29,22 +29,26 @@ WHERE name = @name AND site = @site AND removed_at IS NULL;
 -- name: NodeSeen :exec
 UPDATE nodes SET seen_at = now() WHERE name = @name;
 
+-- name: NodeStarting :exec
+UPDATE nodes SET start_id = @start_id, starting_at = now()
+WHERE name = @name AND start_id IS DISTINCT FROM @start_id;
+
 -- name: NodeStarted :exec
 UPDATE nodes SET started_at = now(), start_id = @start_id, seen_at = now() WHERE name = @name;
 
 -- name: GetLease :one
-SELECT * FROM site_leases WHERE site = @site;
+SELECT * FROM site_leases WHERE site = @site AND NOT dropped;
 
 -- name: LockLease :one
-SELECT * FROM site_leases WHERE site = @site FOR SHARE;
+SELECT * FROM site_leases WHERE site = @site AND NOT dropped FOR SHARE;
 
 -- name: GrantLease :exec
 INSERT INTO site_leases (site, holder, epoch) VALUES (@site, @holder, 1)
-ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1
-WHERE site_leases.holder <> excluded.holder;
+ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1, dropped = false
+WHERE site_leases.holder <> excluded.holder OR site_leases.dropped;
 
 -- name: DropLease :exec
-DELETE FROM site_leases WHERE site = @site;
+UPDATE site_leases SET dropped = true WHERE site = @site;
 
 -- name: UpsertHeld :exec
 INSERT INTO node_held (site, name, node, era, revision, hash, enabled, deleted, running, high_era, high_revision, reason)
@@ -53,7 +57,8 @@ ON CONFLICT (site, name, node) DO UPDATE SET
     era = excluded.era, revision = excluded.revision, hash = excluded.hash, enabled = excluded.enabled,
     deleted = excluded.deleted, running = excluded.running, high_era = excluded.high_era,
     high_revision = excluded.high_revision, reason = excluded.reason, reported_at = now()
-WHERE (node_held.era, node_held.revision) <= (excluded.era, excluded.revision);
+WHERE (node_held.era, node_held.revision) <= (excluded.era, excluded.revision)
+   OR node_held.reported_at < sqlc.narg(starting_at)::timestamptz;
 
 -- name: HeldOfInstance :many
 SELECT n.name AS node, n.role, h.revision, h.era, h.hash, h.enabled, h.deleted, h.running, h.reason,
@@ -64,8 +69,9 @@ LEFT JOIN owed o ON o.node = n.name AND o.site = n.site AND o.name = @name
 WHERE n.site = @site AND n.removed_at IS NULL AND n.role <> 'worker'
 ORDER BY n.role, n.name;
 
--- name: ForgetHeldOfNode :exec
-DELETE FROM node_held WHERE node = @node AND NOT (name = ANY(@keep::text[]));
+-- name: ForgetHeldBeforeStart :exec
+DELETE FROM node_held h USING nodes n
+WHERE h.node = @node AND n.name = h.node AND n.start_id = @start_id AND h.reported_at < n.starting_at;
 
 -- name: InsertJoinToken :one
 INSERT INTO join_tokens (id, hash, site, node, created_by, expires_at)

@@ -25,7 +25,8 @@ SELECT count(*) FILTER (WHERE NOT cancel_requested) AS asked, count(*) FILTER (W
 FROM operations WHERE subject = @subject AND state = 'running';
 
 -- name: EndOperations :many
-UPDATE operations SET state = @state, reason = @reason, message = @message, delivery_id = @delivery_id, ended_at = now()
+UPDATE operations SET state = @state, reason = @reason, message = @message, ended_at = now(),
+       delivery_id = coalesce(nullif(@delivery_id::text, ''), delivery_id)
 WHERE subject = @subject AND state = 'running' AND revision >= @from_revision AND revision <= @to_revision
   AND (NOT @only_cancelled::boolean OR cancel_requested)
 RETURNING id;
@@ -49,12 +50,12 @@ UPDATE operations SET door_told = true WHERE id = @id;
 
 -- name: OpenSubjects :many
 SELECT s.site, s.name, s.entity_run FROM subjects s
-WHERE (s.site, s.name) > (@after_site::text, @after_name::text) AND (
-       EXISTS (SELECT 1 FROM operations o WHERE o.site = s.site AND o.name = s.name AND o.state = 'running'
-               AND o.created_at < now() - make_interval(secs => @older_seconds::float8))
-    OR EXISTS (SELECT 1 FROM deliveries d WHERE d.site = s.site AND d.name = s.name AND d.state = 'open')
-    OR EXISTS (SELECT 1 FROM owed w WHERE w.site = s.site AND w.name = s.name AND w.due
-               AND w.since < now() - make_interval(secs => @older_seconds::float8)))
+WHERE (s.site, s.name) > (@after_site::text, @after_name::text) AND (s.site, s.name) IN (
+    SELECT o.site, o.name FROM operations o
+    WHERE o.state = 'running' AND o.created_at < now() - make_interval(secs => @older_seconds::float8)
+    UNION SELECT d.site, d.name FROM deliveries d WHERE d.state = 'open'
+    UNION SELECT w.site, w.name FROM owed w JOIN nodes n ON n.name = w.node
+    WHERE w.due AND n.removed_at IS NULL AND w.since < now() - make_interval(secs => @older_seconds::float8))
 ORDER BY s.site, s.name LIMIT @max_rows;
 
 -- name: OverdueOperations :many

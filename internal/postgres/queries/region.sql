@@ -7,8 +7,12 @@ VALUES (@name, 1, @system_identifier, @timeline)
 ON CONFLICT (only_row) DO UPDATE SET name = region.name
 RETURNING *;
 
+-- name: StopEvents :exec
+LOCK TABLE events IN SHARE ROW EXCLUSIVE MODE;
+
 -- name: RaiseEra :one
 UPDATE region SET era = era + 1, system_identifier = @system_identifier, timeline = @timeline, raised_at = now()
+WHERE name = @name
 RETURNING *;
 
 -- name: ServerSeen :exec

@@ -1,0 +1,28 @@
+package postgres
+
+import (
+	"context"
+	"time"
+)
+
+// Backlog is how much of one mechanism waits, and how old the oldest is.
+type Backlog struct {
+	Count  int64
+	Oldest time.Duration
+}
+
+// Backlogs counts what waits in the region, by mechanism: deliveries, operations, owed and
+// outbox.
+func (s *Store) Backlogs(ctx context.Context) (map[string]Backlog, error) {
+	r, err := s.q.Backlog(ctx)
+	if err != nil {
+		return nil, failed("count what waits", err)
+	}
+	of := func(count int64, age float64) Backlog {
+		return Backlog{Count: count, Oldest: time.Duration(age * float64(time.Second))}
+	}
+	return map[string]Backlog{
+		"deliveries": of(r.Deliveries, r.DeliveryAge), "operations": of(r.Operations, r.OperationAge),
+		"owed": of(r.Owed, r.OwedAge), "outbox": of(r.Outbox, r.OutboxAge),
+	}, nil
+}

@@ -1,0 +1,222 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+func (b *bench) openSubjects(older time.Duration) []postgres.OpenSubject {
+	b.t.Helper()
+	list, err := b.OpenSubjects(b.ctx(), postgres.OpenSubject{}, older, 100)
+	require.NoError(b.t, err)
+	return list
+}
+
+func lostRun(run string) postgres.OpenSubject {
+	return postgres.OpenSubject{Site: plant, Instance: press, Run: run}
+}
+
+// X25
+func TestCloseLost(t *testing.T) {
+	t.Parallel()
+
+	t.Run("fails the operations with the reason, and wakes the object to ask its node", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		op := b.put(`{"a":1}`).Operation
+		d := b.claim(run1, "1")
+		b.notify(d.ID, nodeA, "a")
+		require.NoError(t, b.CloseLost(t.Context(), lostRun(run1), fleet.OperationFailed, "workflow_terminated"))
+
+		ended := b.operation(op.ID)
+		require.Equal(t, fleet.OperationFailed, ended.State)
+		require.Equal(t, "workflow_terminated", ended.Reason)
+		require.Contains(t, ended.Message, run1)
+		require.Equal(t, d.ID, ended.Delivery)
+		require.Equal(t, fleet.DeliveryUnknown, b.delivery(d.ID).State)
+		require.Equal(t, "workflow_terminated", b.delivery(d.ID).Reason)
+		b.dead(d.ID)
+		require.Equal(t, []string{"plant-a 1 due workflow_terminated"}, b.owed())
+		waiting, err := b.WaitingWakes(t.Context(), 0, 10)
+		require.NoError(t, err)
+		require.Equal(t, []string{"instance.plant.press"}, waiting)
+		seen := b.observe(run2)
+		require.Len(t, seen.Unsettled, 1)
+		require.Len(t, seen.Owed, 1)
+	})
+
+	t.Run("moves operations that the system lost, and ends none", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		op := b.put(`{"a":1}`).Operation
+		d := b.claim(run1, "1")
+		require.NoError(t, b.CloseLost(t.Context(), lostRun(run1), fleet.OperationRunning, "workflow_timed_out"))
+		require.Equal(t, fleet.OperationRunning, b.operation(op.ID).State)
+		require.Equal(t, fleet.DeliveryUnknown, b.delivery(d.ID).State)
+		seen := b.observe(run2)
+		require.Equal(t, 1, seen.Asked)
+		require.Nil(t, seen.Open)
+		b.deploy("2")
+		require.Equal(t, fleet.OperationSucceeded, b.operation(op.ID).State)
+	})
+
+	t.Run("leaves alone what another run serves since", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		op := b.put(`{"a":1}`).Operation
+		b.observe(run1)
+		d := b.claim(run2, "1")
+		require.NoError(t, b.CloseLost(t.Context(), lostRun(run1), fleet.OperationFailed, "workflow_terminated"))
+		require.Equal(t, fleet.OperationRunning, b.operation(op.ID).State)
+		require.Equal(t, d.ID, b.observe(run2).Open.ID)
+		require.Empty(t, b.owed())
+	})
+
+	t.Run("keeps what the active had recorded, and goes on with the standby", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		d := b.claim(run1, "1")
+		b.record(d, nodeA)
+		require.NoError(t, b.CloseLost(t.Context(), lostRun(run1), fleet.OperationFailed, "workflow_terminated"))
+		require.Equal(t, fleet.SettledApplied, b.delivery(d.ID).SettledAs)
+		require.Equal(t, d.Revision, b.deployed())
+		require.Equal(t, []string{"plant-b 1 due replicating"}, b.owed())
+	})
+
+	t.Run("takes away the object of a delete that the active had confirmed", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.deploy("1")
+		b.turn(fleet.OperationDelete)
+		b.record(b.claim(run1, "2"), nodeA)
+		require.NoError(t, b.CloseLost(t.Context(), lostRun(run1), fleet.OperationFailed, "workflow_terminated"))
+		_, err := b.GetObject(t.Context(), pressKey)
+		refused(t, fleet.NotFound, err)
+		require.True(t, scan[bool](b, "SELECT deleted FROM subjects"))
+		require.Equal(t, []string{"plant-b 2 due replicating"}, b.owed())
+	})
+}
+
+// X6
+func TestEndOverdue(t *testing.T) {
+	t.Parallel()
+
+	t.Run("fails what passed its deadline, so many at a time, and nothing else", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		for i := range 5 {
+			b.put(`{"a":1}`, named(fmt.Sprintf("n%d", i)))
+		}
+		late := b.put(`{"a":1}`).Operation
+		b.exec("UPDATE operations SET deadline_at = now() - interval '1 s' WHERE name <> 'n0'")
+		for _, want := range []int{2, 2, 1, 0} {
+			n, err := b.EndOverdue(t.Context(), 2)
+			require.NoError(t, err)
+			require.Equal(t, want, n)
+		}
+		require.Equal(t, fleet.OperationFailed, b.operation(late.ID).State)
+		require.Equal(t, "deadline", b.operation(late.ID).Reason)
+		running, err := b.ListOperations(t.Context(), postgres.OperationFilter{State: fleet.OperationRunning}, postgres.Place{}, 10)
+		require.NoError(t, err)
+		require.Len(t, running, 1)
+		require.EqualValues(t, "n0", running[0].Instance)
+	})
+
+	t.Run("never ends twice what ended in time", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		op := b.put(`{"a":1}`).Operation
+		b.deploy("1")
+		b.exec("UPDATE operations SET deadline_at = now() - interval '1 s'")
+		n, err := b.EndOverdue(t.Context(), 10)
+		require.NoError(t, err)
+		require.Zero(t, n)
+		require.Equal(t, fleet.OperationSucceeded, b.operation(op.ID).State)
+	})
+}
+
+// X11, X25
+func TestOpenSubjects(t *testing.T) {
+	t.Parallel()
+
+	t.Run("lists each subject with something under way once, and no other", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		require.Equal(t, []postgres.OpenSubject{lostRun("")}, b.openSubjects(0), "no run has it yet")
+		d := b.claim(run1, "1")
+		require.Equal(t, []postgres.OpenSubject{lostRun(run1)}, b.openSubjects(0))
+		b.record(d, nodeA)
+		b.end(d, fleet.DeliveryFailed, because("not_replicated"))
+		require.Equal(t, []postgres.OpenSubject{lostRun(run1)}, b.openSubjects(0), "the standby's copy is due")
+		b.miss("", nodeB, fleet.TargetFailed, fleet.Unavailable)
+		require.Empty(t, b.openSubjects(0), "what waits for a node's return costs nothing")
+	})
+
+	t.Run("leaves out what is younger than asked, but no open delivery", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		require.Empty(t, b.openSubjects(minute))
+		b.claim(run1, "1")
+		require.Len(t, b.openSubjects(minute), 1)
+	})
+
+	t.Run("goes page by page in the order of names", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		for i := range 7 {
+			b.put(`{"a":1}`, named(fmt.Sprintf("n%d", i)))
+		}
+		var names []fleet.InstanceName
+		var after postgres.OpenSubject
+		for {
+			page, err := b.OpenSubjects(t.Context(), after, 0, 3)
+			require.NoError(t, err)
+			for _, o := range page {
+				names = append(names, o.Instance)
+			}
+			if len(page) < 3 {
+				break
+			}
+			after = page[len(page)-1]
+		}
+		require.Equal(t, []fleet.InstanceName{"n0", "n1", "n2", "n3", "n4", "n5", "n6"}, names)
+	})
+
+	t.Run("forgets what a node was owed that is there no more", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		d := b.claim(run1, "1")
+		b.record(d, nodeA)
+		b.putSite(plant, nodeA, "")
+		b.end(d, fleet.DeliverySucceeded)
+		require.Empty(t, b.observe(run1).Owed)
+		require.Empty(t, b.openSubjects(0))
+	})
+}
+
+func TestServers(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	require.NoError(t, b.ServerSeen(t.Context(), "s1", "build-1"))
+	require.NoError(t, b.ServerSeen(t.Context(), "s2", "build-2"))
+	b.exec("UPDATE servers SET seen_at = now() - interval '10 min'")
+	require.NoError(t, b.ServerSeen(t.Context(), "s2", "build-2"))
+	builds, err := b.LiveBuilds(t.Context(), 60)
+	require.NoError(t, err)
+	require.Equal(t, []string{"build-2"}, builds)
+	require.NoError(t, b.ServerGone(t.Context(), "s2"))
+	builds, err = b.LiveBuilds(t.Context(), 60)
+	require.NoError(t, err)
+	require.Empty(t, builds)
+}

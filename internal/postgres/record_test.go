@@ -1,0 +1,366 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// N13, N83, N89, X4
+func TestRecord(t *testing.T) {
+	t.Parallel()
+
+	t.Run("of the active deploys the snapshot and owes it to the standby, at once or not at all", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		d := b.claim(run1, "1")
+		b.notify(d.ID, nodeA, "secret")
+		require.True(t, b.deployed().IsZero(), "pending is not deployed")
+
+		b.exec(`CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no owed'; END $$`)
+		b.exec(`CREATE TRIGGER fail BEFORE INSERT ON owed FOR EACH ROW EXECUTE FUNCTION fail()`)
+		_, err := b.Record(t.Context(), recordOf(d.ID, nodeA, d.Revision))
+		refused(t, fleet.Internal, err)
+		require.True(t, b.deployed().IsZero())
+		require.Zero(t, scan[int](b, "SELECT count(*) FROM node_held"))
+		b.exec(`DROP TRIGGER fail ON owed`)
+
+		seen := b.record(d, nodeA)
+		require.Equal(t, d.Revision, seen.Snapshot)
+		require.Equal(t, d.Revision, b.deployed())
+		require.Equal(t, []string{"plant-b 1 due replicating"}, b.owed())
+		require.Equal(t, []fleet.OwedSeen{{Node: nodeB, Role: fleet.RoleStandby, Revision: d.Revision.Version}}, seen.Owed)
+		require.Equal(t, fleet.TargetApplied, seen.Open.Active().State)
+		require.Equal(t, "recorded", b.delivery(d.ID).Phase)
+	})
+
+	t.Run("of the standby takes back what it was owed and deploys nothing", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		d := b.claim(run1, "1")
+		b.record(d, nodeB)
+		require.True(t, b.deployed().IsZero())
+		b.record(d, nodeA)
+		b.record(d, nodeB)
+		require.Empty(t, b.owed())
+	})
+
+	t.Run("shows what each node holds", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		d := b.claim(run1, "1")
+		b.record(d, nodeA)
+		v, err := b.ViewInstance(t.Context(), pressKey)
+		require.NoError(t, err)
+		require.Len(t, v.Nodes, 2)
+		require.Equal(t, nodeA, v.Nodes[0].Node)
+		require.Equal(t, d.Revision.Version, v.Nodes[0].Version)
+		require.Equal(t, jsonOf(`{"a":1}`).Hash, v.Nodes[0].Hash)
+		require.True(t, v.Nodes[0].Running)
+		require.Zero(t, v.Nodes[1].Version)
+		require.EqualValues(t, 1, v.Nodes[1].Owed)
+		require.Equal(t, d.Revision, v.Snapshot)
+		require.Equal(t, d.ID, v.Last.ID)
+	})
+}
+
+// X13
+func TestRecordAgain(t *testing.T) {
+	t.Parallel()
+
+	t.Run("changes nothing, whoever confirmed since", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		d := b.claim(run1, "1")
+		b.record(d, nodeA)
+		b.record(d, nodeA)
+		require.Equal(t, []string{"plant-b 1 due replicating"}, b.owed())
+		b.record(d, nodeB)
+		b.record(d, nodeA)
+		require.Empty(t, b.owed(), "the standby has confirmed it")
+		b.end(d, fleet.DeliverySucceeded)
+		seen := b.record(d, nodeA)
+		require.Empty(t, seen.Owed)
+		require.Equal(t, fleet.DeliverySucceeded, b.delivery(d.ID).State)
+		b.record(d, nodeB)
+		require.Empty(t, b.owed())
+	})
+
+	t.Run("and late never lowers the snapshot, nor owes what is old", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		old := b.claim(run1, "1")
+		b.notify(old.ID, nodeA, "old")
+		b.put(`{"a":2}`)
+		d := b.deploy("2")
+		seen := b.record(old, nodeA)
+		require.Equal(t, d.Revision.Version, seen.Snapshot.Version)
+		require.Equal(t, d.Revision.Version, b.deployed().Version)
+		require.Empty(t, b.owed())
+		v, err := b.ViewInstance(t.Context(), pressKey)
+		require.NoError(t, err)
+		require.Equal(t, d.Revision.Version, v.Nodes[0].Version, "what it held then is not what it holds now")
+	})
+
+	t.Run("and late deploys what was superseded in mid-flight, while nothing newer is deployed", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		old := b.claim(run1, "1")
+		b.notify(old.ID, nodeA, "old")
+		b.put(`{"a":2}`)
+		newer := b.claim(run1, "2")
+		seen := b.record(old, nodeA)
+		require.Equal(t, old.Revision.Version, seen.Snapshot.Version)
+		require.Equal(t, newer.ID, seen.Open.ID)
+		require.Equal(t, fleet.TargetWaiting, seen.Open.Active().State)
+		require.Equal(t, []string{"plant-b 1 due replicating"}, b.owed())
+		require.Equal(t, fleet.DeliverySuperseded, b.delivery(old.ID).State)
+		require.Equal(t, fleet.SettledApplied, b.delivery(old.ID).SettledAs)
+	})
+
+	t.Run("at once by many leaves what one would", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		d := b.claim(run1, "1")
+		require.NoError(t, atOnce(16, func(i int) error {
+			node := []fleet.NodeName{nodeA, nodeB}[i%2]
+			_, err := b.Record(t.Context(), recordOf(d.ID, node, d.Revision))
+			return err
+		}))
+		b.record(d, nodeB) // an answer of the standby may have come before the active's
+		require.Empty(t, b.owed())
+		require.Equal(t, d.Revision, b.deployed())
+	})
+
+	t.Run("of the same revision, delivered again, owes it to the standby again", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.deploy("1")
+		b.turn(fleet.OperationDeploy)
+		d := b.claim(run1, "2")
+		b.record(d, nodeA)
+		require.Equal(t, []string{"plant-b 1 due replicating"}, b.owed())
+	})
+}
+
+// X21, X13
+func TestEpochMoved(t *testing.T) {
+	t.Parallel()
+
+	t.Run("nothing is recorded, nothing more is told, and the next claim is of the new epoch", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		op := b.put(`{"a":1}`, as(fleet.DurabilityAsync)).Operation
+		d := b.claim(run1, "1")
+		b.notify(d.ID, nodeA, "secret")
+		b.putSite(plant, nodeB, nodeA)
+
+		seen, err := b.Record(t.Context(), recordOf(d.ID, nodeA, d.Revision))
+		require.NoError(t, err)
+		require.True(t, seen.Snapshot.IsZero())
+		require.Equal(t, fleet.TargetNotified, seen.Open.Targets[0].State)
+		require.Equal(t, nodeB, seen.Holder)
+		require.EqualValues(t, 2, seen.Epoch)
+		require.Empty(t, b.owed())
+		require.Zero(t, scan[int](b, "SELECT count(*) FROM node_held"))
+		require.Equal(t, fleet.OperationRunning, b.operation(op.ID).State)
+		_, err = b.Prepare(t.Context(), fleet.Prepare{Subject: subject(run1), Delivery: d.ID, Node: nodeA, TTL: minute})
+		refused(t, fleet.Conflict, err)
+
+		next := b.claim(run1, "2")
+		require.Equal(t, nodeB, next.Node)
+		b.record(next, nodeB)
+		require.Equal(t, d.Revision.Version, b.deployed().Version)
+		require.Equal(t, []string{"plant-a 1 due replicating"}, b.owed(), "the new active owes itself nothing")
+	})
+
+	t.Run("the epoch never falls, also when a site had no node in between", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.putSite(plant, nodeB, nodeA)
+		require.EqualValues(t, 2, scan[int64](b, "SELECT epoch FROM site_leases"))
+		_, err := b.PutSite(t.Context(), writeOf(siteKey), fleet.SiteSpec{})
+		require.NoError(t, err)
+		b.put(`{"a":1}`)
+		require.Empty(t, b.observe(run1).Holder, "there is no active node")
+		_, err = b.Claim(t.Context(), claimOf(run1, "1"))
+		refused(t, fleet.NotFound, err)
+		b.putSite(plant, nodeB, nodeA)
+		require.Equal(t, nodeB, b.observe(run1).Holder)
+		require.Greater(t, b.claim(run1, "2").Epoch, int64(2))
+	})
+
+	t.Run("a claim and a change of the lease exclude each other", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		d := b.claim(run1, "1")
+		tx, err := b.raw.Begin(t.Context())
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback(t.Context()) }()
+		_, err = tx.Exec(t.Context(), "UPDATE site_leases SET holder = $1, epoch = epoch + 1", nodeB)
+		require.NoError(t, err)
+		done := make(chan fleet.InstanceSeen, 1)
+		go func() {
+			seen, err := b.Record(t.Context(), recordOf(d.ID, nodeA, d.Revision))
+			if err == nil {
+				done <- seen
+			}
+			close(done)
+		}()
+		b.waitsForLock(1)
+		require.NoError(t, tx.Commit(t.Context()))
+		seen, ok := <-done
+		require.True(t, ok)
+		require.True(t, seen.Snapshot.IsZero(), "it was recorded for a node that had lost the lease")
+	})
+}
+
+// N81, N87
+func TestSettle(t *testing.T) {
+	t.Parallel()
+
+	// lost is a delivery whose answer never came.
+	lost := func(b *bench, body, step string) *fleet.DeliverySeen {
+		b.put(body)
+		d := b.claim(run1, step)
+		b.notify(d.ID, nodeA, step)
+		b.end(d, fleet.DeliveryUnknown, because("no_answer"), owing)
+		return d
+	}
+	settle := func(b *bench, node fleet.NodeName, held fleet.Held) fleet.InstanceSeen {
+		b.t.Helper()
+		seen, err := b.Settle(b.ctx(), fleet.Settle{Subject: subject(run1), Node: node, Held: held})
+		require.NoError(b.t, err)
+		return seen
+	}
+
+	t.Run("as applied promotes what the active turns out to hold", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		d := lost(b, `{"a":1}`, "1")
+		require.Equal(t, fleet.DeliveryUnknown, b.delivery(d.ID).State)
+		require.Empty(t, b.delivery(d.ID).SettledAs)
+		require.Equal(t, []fleet.Version{d.Revision.Version}, b.observe(run1).Unsettled)
+		require.Equal(t, []string{"plant-a 1 parked no_answer"}, b.owed())
+
+		seen := settle(b, nodeA, holding(d.Revision))
+		require.Equal(t, d.Revision, seen.Snapshot)
+		require.Empty(t, seen.Unsettled)
+		require.Equal(t, fleet.SettledApplied, b.delivery(d.ID).SettledAs)
+		require.Equal(t, fleet.DeliveryUnknown, b.delivery(d.ID).State, "how it ended stays")
+		require.Equal(t, []string{"plant-b 1 due replicating"}, b.owed(), "the active has confirmed")
+	})
+
+	t.Run("as not applied by what the active holds instead", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":0}`)
+		before := b.deploy("0")
+		d := lost(b, `{"a":1}`, "1")
+		seen := settle(b, nodeA, holding(before.Revision))
+		require.Equal(t, before.Revision, seen.Snapshot)
+		require.Empty(t, seen.Unsettled)
+		require.Equal(t, fleet.SettledNotApplied, b.delivery(d.ID).SettledAs)
+		require.Equal(t, []string{"plant-a 2 parked no_answer"}, b.owed(), "it still should")
+	})
+
+	t.Run("as not applied by an active that never heard of the name", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		d := lost(b, `{"a":1}`, "1")
+		require.True(t, settle(b, nodeA, fleet.Held{}).Snapshot.IsZero())
+		require.Equal(t, fleet.SettledNotApplied, b.delivery(d.ID).SettledAs)
+		require.Zero(t, scan[int](b, "SELECT count(*) FROM node_held"))
+	})
+
+	t.Run("says nothing by what another node holds", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		d := lost(b, `{"a":1}`, "1")
+		require.Len(t, settle(b, nodeB, holding(d.Revision)).Unsettled, 1)
+		require.Empty(t, b.delivery(d.ID).SettledAs)
+		require.True(t, b.deployed().IsZero())
+	})
+
+	t.Run("of several takes each by its own number, and the same number of another era as another", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		one := lost(b, `{"a":1}`, "1")
+		two := lost(b, `{"a":2}`, "2")
+		three := lost(b, `{"a":3}`, "3")
+		held := holding(two.Revision)
+		held.Era, held.HighWater.Era = 7, 7
+		require.Len(t, b.observe(run1).Unsettled, 3)
+		settle(b, nodeA, held)
+		for _, d := range []*fleet.DeliverySeen{one, two, three} {
+			require.Equal(t, fleet.SettledNotApplied, b.delivery(d.ID).SettledAs)
+		}
+	})
+
+	t.Run("of several promotes the one that is held", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		one := lost(b, `{"a":1}`, "1")
+		two := lost(b, `{"a":2}`, "2")
+		three := lost(b, `{"a":3}`, "3")
+		require.Equal(t, two.Revision.Version, settle(b, nodeA, holding(two.Revision)).Snapshot.Version)
+		require.Equal(t, fleet.SettledNotApplied, b.delivery(one.ID).SettledAs)
+		require.Equal(t, fleet.SettledApplied, b.delivery(two.ID).SettledAs)
+		require.Equal(t, fleet.SettledNotApplied, b.delivery(three.ID).SettledAs)
+		require.Equal(t, []string{"plant-a 3 parked no_answer", "plant-b 2 due replicating"}, b.owed())
+	})
+
+	t.Run("comes also with the record of the next delivery", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		d := lost(b, `{"a":1}`, "1")
+		b.turn(fleet.OperationDeploy)
+		again := b.claim(run1, "2")
+		b.record(again, nodeA)
+		require.Equal(t, fleet.SettledApplied, b.delivery(d.ID).SettledAs)
+		require.Equal(t, []string{"plant-b 1 due replicating"}, b.owed())
+	})
+
+	t.Run("by the record of a new holder owes that holder nothing", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		lost(b, `{"a":1}`, "1")
+		b.putSite(plant, nodeB, nodeA)
+		b.turn(fleet.OperationDeploy)
+		d := b.claim(run1, "2")
+		require.Equal(t, nodeB, d.Node)
+		seen := b.record(d, nodeB)
+		for _, o := range seen.Owed {
+			require.NotEqual(t, nodeB, o.Node, "it has just applied it")
+		}
+	})
+
+	t.Run("of a delete that was applied takes the object away", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.deploy("1")
+		b.turn(fleet.OperationDelete)
+		d := b.claim(run1, "2")
+		b.notify(d.ID, nodeA, "2")
+		b.end(d, fleet.DeliveryUnknown, because("no_answer"), owing)
+		_, err := b.GetObject(t.Context(), pressKey)
+		require.NoError(t, err, "nobody knows yet")
+		require.Equal(t, d.Revision.Version, settle(b, nodeA, holding(d.Revision)).Snapshot.Version)
+		_, err = b.GetObject(t.Context(), pressKey)
+		refused(t, fleet.NotFound, err)
+		require.True(t, scan[bool](b, "SELECT deleted FROM subjects"))
+		require.Equal(t, []string{"plant-b 2 due replicating"}, b.owed(), "the standby still has to forget it")
+	})
+}

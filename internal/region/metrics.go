@@ -1,0 +1,67 @@
+package region
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// metrics are those of the mechanisms (X22): how long deliveries take and how they end, and
+// what waits. The API adds its own.
+type metrics struct {
+	store     *postgres.Store
+	log       *slog.Logger
+	delivered *prometheus.HistogramVec
+}
+
+var (
+	backlogCount = prometheus.NewDesc("holdfast_backlog", "What waits, by mechanism.", []string{"mechanism"}, nil)
+	backlogAge   = prometheus.NewDesc("holdfast_backlog_oldest_seconds", "Age of the oldest that waits, by mechanism.", []string{"mechanism"}, nil)
+)
+
+// newMetrics registers them.
+func newMetrics(r *prometheus.Registry, s *postgres.Store, log *slog.Logger) (*metrics, error) {
+	m := &metrics{store: s, log: log, delivered: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "holdfast_delivery_seconds", Help: "Time from the claim of a delivery to its end, by how it ended.",
+		Buckets: prometheus.ExponentialBuckets(0.025, 2, 16),
+	}, []string{"state", "reason"})}
+	if err := r.Register(m.delivered); err != nil {
+		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
+	}
+	if err := r.Register(m); err != nil {
+		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
+	}
+	return m, nil
+}
+
+func (m *metrics) ended(e fleet.End) {
+	m.delivered.WithLabelValues(string(e.State), e.Reason).Observe(time.Since(e.Since).Seconds())
+}
+
+// Describe names the metrics that are read from the store.
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
+	to <- backlogCount
+	to <- backlogAge
+}
+
+const backlogLimit = 5 * time.Second
+
+// Collect reads the store; when it does not answer, these metrics are missing.
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), backlogLimit)
+	defer cancel()
+	all, err := m.store.Backlogs(ctx)
+	if err != nil {
+		m.log.Warn("backlog metrics are missing", "error", err)
+		return
+	}
+	for name, b := range all {
+		to <- prometheus.MustNewConstMetric(backlogCount, prometheus.GaugeValue, float64(b.Count), name)
+		to <- prometheus.MustNewConstMetric(backlogAge, prometheus.GaugeValue, b.Oldest.Seconds(), name)
+	}
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// tombstone waits until a node holds a delete as the newest word on an instance.
+func (s *stack) tombstone(t *testing.T, node, name string, revision int64) {
+	t.Helper()
+	waitFor(t, node+" learns of the delete", func(ctx context.Context) error {
+		got, err := s.stores.current(ctx, node, name)
+		if err == nil && (got.action != "delete" || got.Revision != revision) {
+			err = fmt.Errorf("it holds %+v", got)
+		}
+		return err
+	})
+}
+
+func (st *story) delete(t *testing.T) api.Operation {
+	t.Helper()
+	return st.ended(t, st.change(t, "delete", func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
+		return st.api.Delete(ctx, st.key, m)
+	}).ID)
+}
+
+func (st *story) gone(t *testing.T) {
+	t.Helper()
+	_, _, err := st.api.Object(t.Context(), st.key)
+	require.Equal(t, fleet.NotFound, fleet.KindOf(err), "%v", err)
+}
+
+// N43, N57, N59, N78, N88, N95, N101, N102, X1, X4, X7
+func TestE2ELife(t *testing.T) {
+	t.Parallel()
+	s := startStack(t, 2)
+	t.Run("plant-1", func(t *testing.T) {
+		t.Run("a delete reaches both nodes, and the numbers go on", func(t *testing.T) {
+			t.Parallel()
+			st := newStory(t, s, "plant-1", "phoenix")
+			pid := st.witness.runs(t, st.witness.starts(t)[0].hash)
+			requireSucceeded(t, st.delete(t))
+			st.gone(t)
+			require.False(t, alive(pid))
+			for _, node := range pair("plant-1") {
+				s.tombstone(t, node, st.key.Name, 2)
+			}
+			require.NoFileExists(t, s.configFile("plant-1-a", st.key.Name, "config.json"))
+			op, hash := st.release(t)
+			require.EqualValues(t, 3, op.Revision, "the number goes on")
+			requireSucceeded(t, s.ended(t, op.ID))
+			st.good(t, hash)
+		})
+		t.Run("a revision that does not start leaves the one before it running", func(t *testing.T) {
+			t.Parallel()
+			s.rollsBack(t, newStory(t, s, "plant-1", "faulty"))
+		})
+		t.Run("a node that was down learns of a delete", func(t *testing.T) {
+			t.Parallel()
+			st := newStory(t, s, "plant-2", "missed")
+			s.order(t, "stop", "plant-2-b")
+			ended := st.delete(t)
+			require.Equal(t, fleet.OperationFailed, ended.State, "%+v", ended)
+			require.Equal(t, "not_replicated", ended.Reason)
+			s.tombstone(t, "plant-2-a", st.key.Name, 2)
+			s.order(t, "start", "plant-2-b")
+			s.tombstone(t, "plant-2-b", st.key.Name, 2)
+			s.settled(t)
+			st.gone(t)
+		})
+	})
+}
+
+// rollsBack releases a command that exits at once.
+func (s *stack) rollsBack(t *testing.T, st *story) {
+	t.Helper()
+	good := st.witness.starts(t)[0].hash
+	bad := []byte(`{"bad":true}`)
+	op := s.ended(t, s.put(t, st.key, api.InstancePut{
+		Config: bad, Run: &fleet.Run{Command: []string{"/bin/sh", "-c", "exit 3"}},
+	}).ID)
+	require.Equal(t, fleet.OperationFailed, op.State, "%+v", op)
+	require.Equal(t, "apply_failed", op.Reason)
+	require.NotContains(t, op.Message, "Communication failure")
+	st.witness.runs(t, good)
+	st.witness.alone(t)
+	fileHash(t, s.configFile("plant-1-a", st.key.Name, "config.json"), good)
+	for _, node := range pair("plant-1") {
+		got, err := s.stores.current(t.Context(), node, st.key.Name)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, got.Revision, node)
+		require.Equal(t, good, got.hash)
+	}
+	status := s.status(t, st.key)
+	require.EqualValues(t, 1, status.Revision)
+	require.EqualValues(t, 2, status.DesiredRevision)
+	require.Equal(t, "Failed", status.Phase)
+	starts := len(st.witness.starts(t))
+	back := s.ended(t, s.change(t, "roll back", func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
+		return s.api.Rollback(ctx, st.key, api.RollbackRequest{}, m)
+	}).ID)
+	requireSucceeded(t, back)
+	require.EqualValues(t, 3, s.held(t, st.key, good), "a new number with the old body")
+	require.Len(t, st.witness.starts(t), starts, "what runs already is not restarted")
+	require.Equal(t, "Deployed", s.status(t, st.key).Phase)
+}
+
+// guardianOf finds the guardian of an instance by its command line.
+func (s *stack) guardianOf(t *testing.T, node, name string) int {
+	t.Helper()
+	dir := filepath.Join(s.data, "nodes", node, "run", name)
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) || err != nil {
+			continue // it has ended
+		}
+		args := strings.Split(string(text), "\x00")
+		if len(args) > 3 && args[1] == childGuardian && args[3] == dir {
+			pid, err := strconv.Atoi(strings.Split(path, "/")[2])
+			require.NoError(t, err)
+			return pid
+		}
+	}
+	require.Fail(t, "no guardian", dir)
+	return 0
+}
+
+// N7, N61, N64, X2, X28
+func TestE2ERestart(t *testing.T) {
+	t.Parallel()
+	s := startStack(t, 1)
+	const node = "plant-1-a"
+	st := newStory(t, s, "plant-1", "press-7")
+	hash := st.witness.starts(t)[0].hash
+	t.Run("an agent that is killed finds its command running", func(t *testing.T) {
+		pid := st.witness.runs(t, hash)
+		s.kill(t, node)
+		op, next := st.release(t)
+		require.True(t, alive(pid) || len(st.witness.starts(t)) > 1)
+		requireSucceeded(t, s.ended(t, op.ID))
+		st.good(t, next)
+		hash = next
+		pid = st.witness.runs(t, hash)
+		starts := len(st.witness.starts(t))
+		s.kill(t, node)
+		waitFor(t, "the region hears of the node again", func(context.Context) error {
+			if n := onNode(t, s.status(t, st.key), node); !n.Running {
+				return fmt.Errorf("%+v", n)
+			}
+			return nil
+		})
+		require.Equal(t, pid, st.witness.runs(t, hash))
+		require.Len(t, st.witness.starts(t), starts)
+	})
+	t.Run("a node starts from its store alone", func(t *testing.T) {
+		pid := st.witness.runs(t, hash)
+		for _, name := range []string{serverName, temporalName, postgresName} {
+			s.order(t, "stop", name)
+		}
+		guardian := s.guardianOf(t, node, st.key.Name)
+		kill9(t, s.pid(t, node))
+		kill9(t, guardian)
+		eventually(t, "the command ended with its guardian", func() bool { return !alive(pid) })
+		require.NoError(t, os.Remove(s.configFile(node, st.key.Name, "config.json")))
+		require.NotEqual(t, pid, st.witness.runs(t, hash))
+		fileHash(t, s.configFile(node, st.key.Name, "config.json"), hash)
+		st.witness.alone(t)
+	})
+	t.Run("and takes deliveries when the region is back", func(t *testing.T) {
+		for _, name := range []string{postgresName, temporalName, serverName} {
+			s.order(t, "start", name)
+		}
+		waitFor(t, "the server is ready", func(ctx context.Context) error { return answers(ctx, s.doc.API+"/readyz") })
+		op, next := st.release(t)
+		requireSucceeded(t, s.ended(t, op.ID))
+		st.good(t, next)
+		s.asleep(t)
+	})
+}

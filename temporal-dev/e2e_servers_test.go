@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/region"
+)
+
+// another is one more server of the region, in this process.
+type another struct {
+	api  *api.Client
+	stop func()
+}
+
+// serve starts a server of a build; "" is the build of the region's own server.
+func (s *stack) serve(t *testing.T, build string) another {
+	t.Helper()
+	chosen, err := choose([]listener{{name: "other", want: loopback + ":0"}}, nil)
+	require.NoError(t, err)
+	address := loopback + ":" + strconv.Itoa(chosen["other"].Port)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- region.RunServer(ctx, region.ServerConfig{
+			Region: regionName, DatabaseURL: s.pg.Config().ConnString(), TemporalAddress: s.doc.Temporal,
+			TemporalNamespace: temporalNamespace, Listen: address, Build: build, Timing: region.FastTiming(),
+		}, slog.New(slog.NewTextHandler(s.said, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	}()
+	stopped := false
+	stop := func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			require.NoError(t, <-ended)
+		}
+	}
+	t.Cleanup(stop)
+	waitFor(t, "the other server is ready", func(ctx context.Context) error { return answers(ctx, "http://"+address+"/readyz") })
+	c, err := api.NewClient("http://"+address, s.doc.Token)
+	require.NoError(t, err)
+	return another{c, stop}
+}
+
+// through has a story speak to another server.
+func (st *story) through(a another) *story {
+	moved, over := *st, *st.stack
+	over.api = a.api
+	moved.stack = &over
+	return &moved
+}
+
+// buildOf is the build to which the open run of an entity is pinned.
+func (st *story) buildOf(t *testing.T) string {
+	t.Helper()
+	d, err := st.temporal.DescribeWorkflowExecution(t.Context(), &workflowservice.DescribeWorkflowExecutionRequest{
+		Namespace: temporalNamespace, Execution: &commonpb.WorkflowExecution{WorkflowId: st.entity()},
+	})
+	require.NoError(t, err)
+	return d.GetWorkflowExecutionInfo().GetVersioningInfo().GetDeploymentVersion().GetBuildId()
+}
+
+// N31, N62, X23, X25, X26
+func TestE2EServers(t *testing.T) {
+	t.Parallel()
+	s := startStack(t, 1)
+	s.watchOrder(t, pair("plant-1")...)
+	t.Run("one of two is paused in the middle of a delivery, and wakes too late", func(t *testing.T) {
+		st := newStory(t, s, "plant-1", "paused")
+		other := s.serve(t, "")
+		st.start = 3
+		first, _ := st.release(t)
+		st.underWay(t, first)
+		s.signal(t, serverName, syscall.SIGSTOP)
+		over := st.through(other)
+		// The paused server takes tasks with the polls that it has open; each comes back.
+		require.True(t, over.ended(t, first.ID).State.Ended())
+		second, hash := over.release(t)
+		requireSucceeded(t, over.ended(t, second.ID))
+		over.good(t, hash)
+		s.signal(t, serverName, syscall.SIGCONT)
+		third, hash := over.release(t)
+		requireSucceeded(t, over.ended(t, third.ID))
+		over.good(t, hash)
+		other.stop()
+		fourth, hash := over.through(another{api: s.api}).release(t)
+		requireSucceeded(t, s.ended(t, fourth.ID))
+		st.good(t, hash)
+		s.asleep(t)
+	})
+	t.Run("a rebuilt one replaces the other while a delivery is open", func(t *testing.T) {
+		st := newStory(t, s, "plant-1", "rebuilt")
+		s.signal(t, "plant-1-a", syscall.SIGSTOP)
+		first, hash := st.release(t)
+		st.underWay(t, first)
+		old := st.buildOf(t)
+		rebuilt := s.serve(t, "rebuilt")
+		s.order(t, "stop", serverName) // nothing serves the old build any more
+		s.signal(t, "plant-1-a", syscall.SIGCONT)
+		over := st.through(rebuilt)
+		ended := over.ended(t, first.ID)
+		require.NotEqual(t, fleet.OperationRunning, ended.State)
+		require.NotEqual(t, "workflow_terminated", ended.Reason, "nobody terminated it by hand")
+		t.Logf("ended as %s %s", ended.State, ended.Reason)
+		over.good(t, hash)
+		second, hash := over.release(t)
+		require.NotEqual(t, old, st.buildOf(t))
+		requireSucceeded(t, over.ended(t, second.ID))
+		over.good(t, hash)
+		s.order(t, "start", serverName)
+		rebuilt.stop()
+		third, hash := over.through(another{api: s.api}).release(t)
+		requireSucceeded(t, s.ended(t, third.ID))
+		st.good(t, hash)
+		s.asleep(t)
+	})
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/api"
+)
+
+const (
+	stormInstances = 100
+	stormRounds    = 10 // revisions of each
+	stormClients   = 50
+)
+
+// released is one PUT that was accepted.
+type released struct {
+	name, hash, operation string
+	revision              int64
+}
+
+// storm puts every instance many times, by many clients at once and in no order.
+func (s *stack) storm(t *testing.T, site string) []released {
+	t.Helper()
+	once, err := api.NewClient(s.doc.API, s.doc.Token, api.WithPauses()) // a 503 would be an error
+	require.NoError(t, err)
+	turns := make(chan int)
+	var mu sync.Mutex
+	var all []released
+	var failed []error
+	var clients sync.WaitGroup
+	for range stormClients {
+		clients.Go(func() {
+			for n := range turns {
+				config := fmt.Appendf(nil, `{"put":%d}`, n)
+				key := instanceKey(site, fmt.Sprintf("storm-%d", n%stormInstances))
+				out, err := once.PutInstance(t.Context(), key, api.InstancePut{Config: config}, api.Mutation{})
+				mu.Lock()
+				switch {
+				case err != nil:
+					failed = append(failed, err)
+				case out.Operation == nil:
+					failed = append(failed, fmt.Errorf("put %d started nothing", n))
+				default:
+					all = append(all, released{key.Name, hashOf(config), out.Operation.ID, out.Operation.Revision})
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for n := range stormInstances * stormRounds {
+		turns <- n
+	}
+	close(turns)
+	clients.Wait()
+	require.Empty(t, failed)
+	return all
+}
+
+// watchPending looks all the time at the pending rows: at most one of each instance, and
+// never an older one after a newer.
+func (s *stack) watchPending(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	wrong, looks := make(chan []string, 1), 0
+	go func() {
+		var seen []string
+		high := map[string]int64{}
+		for ctx.Err() == nil {
+			rows, err := s.pg.Query(ctx, `SELECT name, count(*), max(revision) FROM pending GROUP BY name`)
+			if err != nil {
+				continue
+			}
+			for rows.Next() {
+				var name string
+				var n, revision int64
+				if err := rows.Scan(&name, &n, &revision); err != nil || n > 1 || revision < high[name] {
+					seen = append(seen, fmt.Sprintf("%s has %d rows, revision %d after %d: %v", name, n, revision, high[name], err))
+				}
+				high[name] = revision
+			}
+			rows.Close()
+			looks++
+		}
+		wrong <- seen
+	}()
+	return func() {
+		cancel()
+		require.Empty(t, <-wrong)
+		require.Greater(t, looks, 10)
+	}
+}
+
+// N16, N17, N18, N50, N52, N53, X1, X7, X23
+func TestE2EStorm(t *testing.T) {
+	t.Parallel()
+	s := startStack(t, 1)
+	const site = "plant-1"
+	s.watchOrder(t, pair(site)...)
+	stop := s.watchPending(t)
+	all := s.storm(t, site)
+	require.Len(t, all, stormInstances*stormRounds)
+	newest := map[string]released{}
+	for _, r := range all {
+		if r.revision > newest[r.name].revision {
+			newest[r.name] = r
+		}
+	}
+	require.Len(t, newest, stormInstances)
+	s.settled(t)
+	stop()
+	for name, r := range newest {
+		require.EqualValues(t, stormRounds, r.revision, name)
+		require.Equal(t, r.revision, s.held(t, instanceKey(site, name), r.hash))
+		requireSucceeded(t, s.ended(t, r.operation))
+	}
+	n, err := s.count(t.Context(), `SELECT count(*) FROM operations WHERE NOT (state = 'succeeded' OR state = 'superseded')`)
+	require.NoError(t, err)
+	require.Zero(t, n, "operations that ended otherwise")
+	n, err = s.count(t.Context(), `SELECT count(*) FROM deliveries WHERE NOT (state = 'succeeded' OR state = 'superseded')`)
+	require.NoError(t, err)
+	require.Zero(t, n, "deliveries that ended otherwise")
+	text, err := os.ReadFile(filepath.Join(s.data, "logs", postgresName+".log"))
+	require.NoError(t, err)
+	require.False(t, bytes.Contains(text, []byte("deadlock")), "%s", text)
+	require.False(t, bytes.Contains(text, []byte("ERROR")), "%s", text)
+	s.asleep(t)
+}
