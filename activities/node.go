@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -30,7 +31,17 @@ func (n *Node) RefreshDeployment(ctx context.Context, cmd fleet.RefreshDeploymen
 	ctx, stop := heartbeat(ctx)
 	defer stop()
 	res, err := n.Applier.Apply(ctx, cmd, func(string, int64, int64) {})
-	return res, fail(err)
+	return res, fail(cutShort(err))
+}
+
+// cutShort: work that its worker or a Temporal out of reach ended from outside says nothing
+// about the revision. It failed by communication, so that it is tried again or stays owed.
+func cutShort(err error) error {
+	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if ended && fleet.KindOf(err) == fleet.Internal {
+		return fleet.Errorf(fleet.Communication, "Communication failure: the work was cut short: %w", err)
+	}
+	return err
 }
 
 // QueryDeployment says what the node holds: it settles what the region does not know (N42, N44).

@@ -58,7 +58,7 @@ func main() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(exitUsage) //nolint:gocritic // nothing was started yet
+		os.Exit(exitUsage)
 	}
 	code, err := bench(ctx, o)
 	if err != nil {
@@ -123,9 +123,9 @@ func bench(ctx context.Context, o options) (int, error) {
 		all = append(all, figures...)
 	}
 	r := report{machine: thisMachine(), at: began, took: time.Since(began), n: o.n, figures: all}
-	fmt.Print(r.text())
+	fmt.Print(r.summary())
 	if o.write {
-		if err := os.WriteFile(reportFile, []byte(r.text()), 0o644); err != nil { //nolint:gosec // a page for everybody
+		if err := os.WriteFile(reportFile, []byte(r.page()), 0o644); err != nil { //nolint:gosec // a page for everybody
 			return exitFailed, fmt.Errorf("write the report: %w", err)
 		}
 	}

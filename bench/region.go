@@ -36,6 +36,9 @@ func newLab(ctx context.Context, o options) (*lab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil { // as /proc shows the program
+		return nil, fmt.Errorf("find the folder: %w", err)
+	}
 	l := &lab{n: o.n, keep: o.keep, dir: dir, program: filepath.Join(dir, "temporal-dev")}
 	l.say("building temporal-dev …")
 	build := exec.CommandContext(ctx, "go", "build", "-o", l.program, "./temporal-dev") //nolint:gosec // our own path
@@ -52,7 +55,7 @@ func (l *lab) close() {
 		l.say("kept: %s", l.dir)
 		return
 	}
-	if err := os.RemoveAll(l.dir); err != nil {
+	if err := os.RemoveAll(l.dir); err != nil { //nolint:gosec // made by us
 		l.say("%s is left over: %v", l.dir, err)
 	}
 }
@@ -65,8 +68,9 @@ type region struct {
 	keep     bool
 	dir      string
 	cmd      *exec.Cmd
-	exited   chan error
-	trouble  *bytes.Buffer // read it after exited only
+	exited   chan struct{} // closed when it has ended; ended and trouble are valid from then on
+	ended    error
+	trouble  *bytes.Buffer
 	readyIn  time.Duration
 	api      *api.Client
 	temporal client.Client
@@ -104,7 +108,7 @@ func (l *lab) start(ctx context.Context, flags ...string) (*region, error) {
 	}
 	any0 := "127.0.0.1:0"
 	args := append([]string{"--data", dir, "--api", any0, "--temporal", any0, "--web", any0}, flags...)
-	r := &region{keep: l.keep, dir: dir, exited: make(chan error, 1), trouble: &bytes.Buffer{}}
+	r := &region{keep: l.keep, dir: dir, exited: make(chan struct{}), trouble: &bytes.Buffer{}}
 	r.cmd = exec.Command(l.program, args...) //nolint:gosec // built by us
 	r.cmd.Stderr = r.trouble
 	// Its own group, so that Ctrl-C reaches us alone and we stop it in order.
@@ -126,15 +130,16 @@ func (l *lab) start(ctx context.Context, flags ...string) (*region, error) {
 				close(up)
 			}
 		}
-		r.exited <- r.cmd.Wait()
+		r.ended = r.cmd.Wait()
+		close(r.exited)
 	}()
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	select {
 	case <-up:
 		r.readyIn = time.Since(began)
-	case err := <-r.exited:
-		return nil, fmt.Errorf("temporal-dev ended (%w):\n%s", err, r.trouble)
+	case <-r.exited:
+		return nil, fmt.Errorf("temporal-dev ended (%w):\n%s", r.ended, r.trouble)
 	case <-ctx.Done():
 		r.stop()
 		return nil, fmt.Errorf("wait for the region: %w", ctx.Err())
@@ -185,7 +190,7 @@ func (r *region) stop() {
 	if r.keep {
 		return
 	}
-	if err := os.RemoveAll(r.dir); err != nil {
+	if err := os.RemoveAll(r.dir); err != nil { //nolint:gosec // made by us
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}
 }

@@ -82,10 +82,14 @@ func (r report) missed() []string {
 	return names
 }
 
-// text is the page, and what is printed.
-func (r report) text() string {
+// page is docs/benchmarks.md.
+func (r report) page() string { return pageHead + r.summary() + pageFoot }
+
+// summary is what was measured, where and when.
+func (r report) summary() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, pageHead, r.at.UTC().Format("2006-01-02 15:04"), r.took.Minutes(), r.machine, runtime.Version(), r.n)
+	fmt.Fprintf(&b, "%s UTC, in %.0f minutes. %s. %s. n = %d.\n\n",
+		r.at.UTC().Format("2006-01-02 15:04"), r.took.Minutes(), r.machine, runtime.Version(), r.n)
 	t := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
 	row := func(cells []string) { fmt.Fprintf(t, "| %s |\n", strings.Join(cells, "\t| ")) }
 	head := []string{"figure", "measured", "yardstick", "ratio", "limit", "ok", "others", "note"}
@@ -99,7 +103,6 @@ func (r report) text() string {
 		row(f.cells())
 	}
 	_ = t.Flush() // into memory
-	b.WriteString(pageFoot)
 	return b.String()
 }
 
@@ -107,8 +110,6 @@ const pageHead = `# Benchmarks
 
 Made by ` + "`task bench -- -write`" + `; nothing in it is written by hand. Each figure is set against a
 yardstick of the same run, on the same machine.
-
-%s UTC, in %.0f minutes. %s. %s. n = %d.
 
 `
 

@@ -76,7 +76,7 @@ func (d downloader) unpack(ctx context.Context, version embeddedpostgres.Postgre
 	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte(majorText(version)+"\n"), 0o600); err != nil {
 		return fmt.Errorf("make the download cache: %w", err)
 	}
-	port, err := freePort()
+	port, err := unusedPort()
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func majorText(v embeddedpostgres.PostgresVersion) string {
 	return ""
 }
 
-func freePort() (uint32, error) {
+func unusedPort() (uint32, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)

@@ -183,6 +183,9 @@ func (a *Applier) count(cmd fleet.RefreshDeploymentCommand, err error) error {
 	case fleet.KindOf(err) == fleet.ApplyFailed:
 		a.counters.ApplyFailed.Add(1)
 		log.Warn("apply failed, the previous revision stays", "err", err)
+	default:
+		// Temporal is told the kind of an internal error and no more, so it is said here.
+		log.Warn("not applied", "kind", fleet.KindOf(err), "err", err)
 	}
 	return err
 }

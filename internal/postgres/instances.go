@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -231,6 +232,9 @@ func (s *Store) turn(ctx context.Context, q *db.Queries, t InstanceTurn, o *flee
 }
 
 func (s *Store) deployAgain(ctx context.Context, q *db.Queries, t InstanceTurn, last *db.Revision, out *Started) (err error) {
+	if err := sameSpec(t, out.Before); err != nil {
+		return err
+	}
 	if u := t.Unreleased; u != nil && (last == nil || !sameRevision(last, releaseOf(*u))) {
 		out.Operation, err = s.release(ctx, q, releaseOf(*u), out.After)
 		return err
@@ -240,6 +244,28 @@ func (s *Store) deployAgain(ctx context.Context, q *db.Queries, t InstanceTurn, 
 	}
 	out.Operation, err = s.open(ctx, q, t.operation(last.Revision, out.After.Project))
 	return err
+}
+
+// sameSpec refuses what was flattened from a spec that a PUT has replaced since: released
+// now, the older content would get the higher number. The same call again flattens anew.
+func sameSpec(t InstanceTurn, o *fleet.Object) error {
+	if t.Unreleased == nil {
+		return nil
+	}
+	var now fleet.InstanceSpec
+	if err := json.Unmarshal(o.Spec, &now); err != nil {
+		return failed("read the spec", err)
+	}
+	a, errA := json.Marshal(now)
+	b, errB := json.Marshal(t.Unreleased.Spec)
+	if err := errors.Join(errA, errB); err != nil {
+		return failed("compare the spec", err)
+	}
+	if !bytes.Equal(a, b) {
+		return fleet.Errorf(fleet.Unavailable, "instance %s was changed at the same moment", t.Key.Name).
+			WithHint("send the request again")
+	}
+	return nil
 }
 
 func (s *Store) setEnabled(ctx context.Context, q *db.Queries, t InstanceTurn, last *db.Revision, out *Started) error {
