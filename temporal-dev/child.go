@@ -29,13 +29,13 @@ const (
 // standard input, because it holds secrets, which arguments and environment show to others.
 type serverInput struct {
 	Database, Temporal, Listen, URL, Web, Token string
-	Fast                                        bool
+	Fast                                        pace
 }
 
 func (in serverInput) config() region.ServerConfig {
 	return region.ServerConfig{
 		Region: regionName, DatabaseURL: in.Database, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
-		Listen: in.Listen, PublicURL: in.URL, WebURL: in.Web, BootstrapToken: in.Token, Timing: timing(in.Fast),
+		Listen: in.Listen, PublicURL: in.URL, WebURL: in.Web, BootstrapToken: in.Token, Timing: in.Fast.timing(),
 		Failpoint: failpoints("server"), TraceEndpoint: os.Getenv(traceVariable),
 	}
 }
@@ -43,14 +43,14 @@ func (in serverInput) config() region.ServerConfig {
 type nodeInput struct {
 	Node, Site, API, Temporal, Data, Join, Program string
 	Supervisor                                     int // instances end with it
-	Fast                                           bool
+	Fast                                           pace
 }
 
 func (in nodeInput) config() region.NodeConfig {
 	return region.NodeConfig{
 		Node: in.Node, Site: in.Site, API: in.API, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
 		Data: in.Data, JoinToken: in.Join, Executable: in.Program, LifetimePID: in.Supervisor, StopInstances: true,
-		Timing: timing(in.Fast), Failpoint: failpoints(in.Node), TraceEndpoint: os.Getenv(traceVariable),
+		Timing: in.Fast.timing(), Failpoint: failpoints(in.Node), TraceEndpoint: os.Getenv(traceVariable),
 	}
 }
 
@@ -64,7 +64,10 @@ func failpoints(process string) func(string) {
 	return region.Failpoints(os.Getenv(failpointsVariable), process)
 }
 
-func timing(fast bool) region.Timing {
+// pace says whether failures show in seconds.
+type pace bool
+
+func (fast pace) timing() region.Timing {
 	if fast {
 		return region.FastTiming()
 	}

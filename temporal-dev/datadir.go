@@ -51,7 +51,8 @@ func openDataDir(path string) (*dataDir, error) {
 	}
 	d := &dataDir{path: path, lock: lock}
 	// Passwords and keys live here. Postgres under another user gets its folder open.
-	if err := errors.Join(os.Chmod(path, 0o700), writeJSON(d.file(markerFile), ownMarker)); err != nil {
+	err = errors.Join(os.Chmod(path, 0o700), writeJSON(d.file(markerFile), ownMarker)) //nolint:gosec // a directory needs its x
+	if err != nil {
 		d.close()
 		return nil, fmt.Errorf("mark the data directory: %w", err)
 	}

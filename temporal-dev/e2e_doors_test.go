@@ -107,6 +107,13 @@ func (st *story) input() string {
 
 func (st *story) entity() string { return "instance." + st.key.Scope + "." + st.key.Name }
 
+// ownDoor starts a door under the id of the entity, which must have ended for that.
+func (st *story) ownDoor(t *testing.T, limit time.Duration) *commonpb.WorkflowExecution {
+	t.Helper()
+	st.closed(t, &commonpb.WorkflowExecution{WorkflowId: st.entity()})
+	return st.door(t, st.entity(), "DeployInstance", st.input(), limit)
+}
+
 // N88, N93, X20, X23
 func TestE2EDoors(t *testing.T) {
 	t.Parallel()
@@ -148,7 +155,7 @@ func TestE2EDoors(t *testing.T) {
 		t.Run("may take the entity's own id", func(t *testing.T) {
 			t.Parallel()
 			st := newStory(t, s, site, "own-id")
-			door := s.door(t, st.entity(), "DeployInstance", st.input(), 0)
+			door := st.ownDoor(t, 0)
 			op, hash := st.release(t) // wakes the same id
 			require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, s.closed(t, door))
 			requireSucceeded(t, s.ended(t, op.ID))
@@ -213,8 +220,9 @@ func (s *stack) lostWorkflows(t *testing.T) {
 	})
 	t.Run("an entity that times out, for it was started as a door", func(t *testing.T) {
 		st := newStory(t, s, site, "entity-timed-out")
+		st.closed(t, &commonpb.WorkflowExecution{WorkflowId: st.entity()})
 		s.signal(t, active, syscall.SIGSTOP)
-		door := s.door(t, st.entity(), "DeployInstance", st.input(), time.Second)
+		door := st.ownDoor(t, time.Second)
 		op, hash := st.release(t)
 		require.Contains(t, []enumspb.WorkflowExecutionStatus{
 			enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT,

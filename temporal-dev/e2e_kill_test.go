@@ -65,6 +65,19 @@ func (st *story) survives(t *testing.T, fired func() bool) {
 	require.Equal(t, fleet.OperationSucceeded, ended.State, "%+v", ended)
 }
 
+// stopped takes a node away in the middle of a delivery, as an upgrade of its machine does.
+func (st *story) stopped(t *testing.T, node string) {
+	t.Helper()
+	st.start = 2
+	op, hash := st.release(t)
+	st.underWay(t, op)
+	st.order(t, "stop", node)
+	st.order(t, "start", node)
+	ended := st.ended(t, op.ID)
+	t.Logf("ended as %s %s", ended.State, ended.Reason)
+	st.good(t, hash)
+}
+
 // underWay waits until the active was told of an operation's delivery.
 func (st *story) underWay(t *testing.T, op api.Operation) {
 	t.Helper()
@@ -146,6 +159,9 @@ func TestE2ENodeKilled(t *testing.T) {
 				for _, d := range deaths {
 					node := site + "-" + d.node
 					t.Run(node+" "+d.step, func(t *testing.T) { st.survives(t, s.arm(t, node, d.step)) })
+				}
+				for _, node := range pair(site) {
+					t.Run(node+" is stopped cleanly", func(t *testing.T) { st.stopped(t, node) })
 				}
 			})
 		}

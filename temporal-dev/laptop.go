@@ -208,7 +208,7 @@ func (l *laptop) startServer(ctx context.Context) error {
 	db := database{listen: l.addrs[addrPostgres], password: password}
 	in := serverInput{
 		Database: db.url(postgresDatabase), Temporal: l.addrs.dial(addrTemporal), Listen: l.addrs[addrAPI].String(),
-		URL: l.addrs.url(addrAPI), Web: l.addrs.url(addrWeb), Token: l.token, Fast: l.opts.fast,
+		URL: l.addrs.url(addrAPI), Web: l.addrs.url(addrWeb), Token: l.token, Fast: pace(l.opts.fast),
 	}
 	p := l.supervisor.add(l.childSpec(rankServer, serverName, []string{childServer},
 		func(context.Context) (any, error) { return in, nil }))

@@ -45,7 +45,7 @@ func (l *laptop) startNode(ctx context.Context, site fleet.SiteName, node fleet.
 		}
 		return nodeInput{
 			Node: string(node), Site: string(site), API: l.addrs.url(addrAPI), Temporal: l.addrs.dial(addrTemporal),
-			Data: data, Join: join, Program: l.self, Supervisor: os.Getpid(), Fast: l.opts.fast,
+			Data: data, Join: join, Program: l.self, Supervisor: os.Getpid(), Fast: pace(l.opts.fast),
 		}, nil
 	}
 	p := l.supervisor.add(l.childSpec(rankNode, string(node), []string{childNode, string(node)}, input))

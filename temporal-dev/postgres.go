@@ -102,6 +102,8 @@ func (db *database) initialise(ctx context.Context) error {
 	if err := spawn(cmd, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("start initdb: %w", err)
 	}
+	giveUp := context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	defer giveUp()
 	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("make the database with %s: %w: %s", cmd.Path, err, lastLine(said.String()))
 	}

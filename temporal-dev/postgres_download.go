@@ -47,7 +47,7 @@ func (d downloader) fetch(ctx context.Context, major int) (string, error) {
 	if _, err := os.Stat(filepath.Join(bin, "postgres")); err == nil {
 		return bin, nil
 	}
-	if err := os.MkdirAll(d.cache, 0o755); err != nil {
+	if err := os.MkdirAll(d.cache, 0o700); err != nil {
 		return "", fmt.Errorf("make the download cache: %w", err)
 	}
 	work, err := os.MkdirTemp(d.cache, "new-*")
@@ -117,5 +117,5 @@ func unusedPort() (uint32, error) {
 		return 0, fmt.Errorf("find a free port: %w", err)
 	}
 	defer func() { _ = l.Close() }()
-	return uint32(l.Addr().(*net.TCPAddr).Port), nil
+	return uint32(l.Addr().(*net.TCPAddr).AddrPort().Port()), nil
 }

@@ -80,7 +80,7 @@ func mapOnto(uid, gid, hostUID, hostGID int) func() *syscall.SysProcAttr {
 
 func become(uid, gid int) func() *syscall.SysProcAttr {
 	return func() *syscall.SysProcAttr {
-		return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+		return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}} //nolint:gosec // ids of users are never negative
 	}
 }
 
@@ -126,7 +126,7 @@ func (id identity) own(tree string) error {
 		if err != nil {
 			return err
 		}
-		return os.Lchown(path, id.uid, id.gid)
+		return os.Lchown(path, id.uid, id.gid) //nolint:gosec // Postgres is not running, and nobody else may enter
 	})
 	if err != nil {
 		return fmt.Errorf("give %s to user %d: %w", tree, id.uid, err)

@@ -226,36 +226,40 @@ func (p *process) live(ctx context.Context) error {
 		v.PID, v.Running, v.Starts, v.Since = cmd.Process.Pid, true, v.Starts+1, time.Now()
 	})
 	defer p.update(func(v *processView) { v.PID, v.Running, v.Since = 0, false, time.Now() })
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
+	ended := make(chan exit, 1)
+	go func() { ended <- exit{cmd.Wait()} }()
 	select {
-	case err := <-exited:
-		return endedAlone(err)
+	case how := <-ended:
+		return how.alone()
 	case <-ctx.Done():
-		p.end(cmd.Process, exited)
+		p.end(cmd.Process, ended)
 		return ctx.Err()
 	}
 }
 
-func endedAlone(err error) error {
-	var exit *exec.ExitError
+// exit is how a child ended.
+type exit struct{ err error }
+
+// alone words an end that nobody asked for.
+func (e exit) alone() error {
+	var status *exec.ExitError
 	switch {
-	case err == nil:
+	case e.err == nil:
 		return errors.New("ended on its own (exit status 0)")
-	case errors.As(err, &exit):
-		return fmt.Errorf("ended on its own (%s)", exit.ProcessState)
+	case errors.As(e.err, &status):
+		return fmt.Errorf("ended on its own (%s)", status.ProcessState)
 	default:
-		return fmt.Errorf("ended on its own: %w", err)
+		return fmt.Errorf("ended on its own: %w", e.err)
 	}
 }
 
 // end sends the child's signals in their order, and at last the one that it cannot ignore.
-func (p *process) end(child *os.Process, exited <-chan error) {
+func (p *process) end(child *os.Process, ended <-chan exit) {
 	for _, s := range p.spec.end {
 		_ = child.Signal(s.signal) // it may have ended by itself meanwhile
 		patience := time.NewTimer(s.wait)
 		select {
-		case <-exited:
+		case <-ended:
 			patience.Stop()
 			return
 		case <-patience.C:
@@ -263,5 +267,5 @@ func (p *process) end(child *os.Process, exited <-chan error) {
 		}
 	}
 	_ = child.Kill()
-	<-exited
+	<-ended
 }

@@ -19,7 +19,7 @@ func (c *Counters) Snapshot() map[string]int64 {
 }
 
 // outcome is the counter of a delivery that succeeded.
-func (c *Counters) outcome(already bool) *atomic.Int64 {
+func (c *Counters) outcome(already bool) *atomic.Int64 { //nolint:revive // it is what is counted
 	if already {
 		return &c.Already
 	}

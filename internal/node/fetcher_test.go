@@ -127,7 +127,9 @@ func (s *served) broken(data []byte, after int, end func(r *http.Request)) http.
 	}
 }
 
-func reset(*http.Request) { panic(http.ErrAbortHandler) }
+func reset(*http.Request) {
+	panic(http.ErrAbortHandler) //nolint:forbidigo // how a handler cuts its connection
+}
 
 func hang(r *http.Request) { <-r.Context().Done() }
 
@@ -310,7 +312,7 @@ func TestFetchResumes(t *testing.T) {
 			_, _ = enc.Write(data[:2<<20])
 			_ = enc.Flush()
 			w.(http.Flusher).Flush()
-			panic(http.ErrAbortHandler)
+			panic(http.ErrAbortHandler) //nolint:forbidigo // how a handler cuts its connection
 		}
 		s.answers[1] = s.whole(data)
 		f, err := fetch(t, s, data)
@@ -392,7 +394,7 @@ func TestFetchFails(t *testing.T) {
 	})
 	t.Run("by communication, after attempts that brought nothing", func(t *testing.T) {
 		t.Parallel()
-		for _, answer := range []http.HandlerFunc{status(http.StatusServiceUnavailable), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }} {
+		for _, answer := range []http.HandlerFunc{status(http.StatusServiceUnavailable), func(_ http.ResponseWriter, r *http.Request) { reset(r) }} {
 			s := serve(t, answer)
 			_, err := fetch(t, s, data)
 			require.Equal(t, fleet.Communication, fleet.KindOf(err))

@@ -175,7 +175,7 @@ func (s *Store) AppendUpload(ctx context.Context, id string, offset int64, r io.
 	for {
 		n, err := io.ReadFull(r, buf)
 		whole := err == nil
-		if n == 0 || !whole && !last && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if n == 0 || !whole && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return offset, readEnd(err)
 		}
 		if !whole && !last {

@@ -132,22 +132,29 @@ func (s *Store) HeldBy(ctx context.Context, r NodeReport) (Welcome, error) {
 		if err := q.NodeSeen(ctx, n.Name); err != nil {
 			return failed("mark the node as seen", err)
 		}
-		for _, i := range r.Instances {
-			if err := knows(ctx, q, n, region.Era, i); err != nil {
-				return err
-			}
-			row := heldRow(fleet.SiteName(n.Site), r.Node, i.Instance, i.Held, i.Reason)
-			if r.StartID != "" { // a store that was lost holds less than it did
-				row.StartingAt = n.StartingAt
-			}
-			if err := q.UpsertHeld(ctx, row); err != nil {
-				return failed("record what the node holds", err)
-			}
+		if err := takeReport(ctx, q, n, region.Era, r); err != nil {
+			return err
 		}
 		out, err = s.welcome(ctx, q, r.Node)
 		return err
 	})
 	return out, err
+}
+
+func takeReport(ctx context.Context, q *db.Queries, n db.Node, era int64, r NodeReport) error {
+	for _, i := range r.Instances {
+		if err := knows(ctx, q, n, era, i); err != nil {
+			return err
+		}
+		row := heldRow(fleet.SiteName(n.Site), r.Node, i.Instance, i.Held, i.Reason)
+		if r.StartID != "" { // a store that was lost holds less than it did
+			row.StartingAt = n.StartingAt
+		}
+		if err := q.UpsertHeld(ctx, row); err != nil {
+			return failed("record what the node holds", err)
+		}
+	}
+	return nil
 }
 
 // knows checks that the region gave out every number that a node reports.

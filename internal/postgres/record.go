@@ -277,39 +277,43 @@ func oweTargets(ctx context.Context, q *db.Queries, e fleet.End, d db.Delivery, 
 		if t.State == string(fleet.TargetApplied) {
 			continue
 		}
-		reason := t.Reason
-		if reason == "" {
-			reason = e.Reason
+		if t.Reason == "" {
+			t.Reason = e.Reason
 		}
-		if t.Node != d.Node {
-			if t.State == string(fleet.TargetWaiting) {
-				continue // it was never tried: what it is owed, also of an earlier revision, stays due
-			}
-			p := db.ParkOwedParams{Site: d.Site, Name: d.Name, Node: t.Node, Reason: reason}
-			if err := q.ParkOwed(ctx, p); err != nil {
-				return failed("park what is owed", err)
-			}
-			continue
+		owe := oweStandby
+		if t.Node == d.Node {
+			owe = oweActive
 		}
-		if !e.Owe {
-			p := db.ConfirmOwedParams{Site: d.Site, Name: d.Name, Node: t.Node, Revision: d.Revision}
-			if err := q.ConfirmOwed(ctx, p); err != nil {
-				return failed("take back what is owed", err)
-			}
-			continue
-		}
-		rev, err := q.GetRevision(ctx, db.GetRevisionParams{Site: d.Site, Name: d.Name, Revision: d.Revision})
-		if err != nil {
-			return failed("read revision", err)
-		}
-		err = q.UpsertOwed(ctx, db.UpsertOwedParams{
-			Site: d.Site, Name: d.Name, Node: t.Node, Revision: d.Revision, Action: rev.Action, Due: false, Reason: reason,
-		})
-		if err != nil {
-			return failed("write what is owed", err)
+		if err := owe(ctx, q, e, d, t); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// oweStandby parks what the active's record wrote, unless the standby was never tried: then
+// what it is owed, also of an earlier revision, stays due.
+func oweStandby(ctx context.Context, q *db.Queries, _ fleet.End, d db.Delivery, t db.DeliveryNode) error {
+	if t.State == string(fleet.TargetWaiting) {
+		return nil
+	}
+	p := db.ParkOwedParams{Site: d.Site, Name: d.Name, Node: t.Node, Reason: t.Reason}
+	return failed("park what is owed", q.ParkOwed(ctx, p))
+}
+
+// oweActive keeps owed what may still succeed, and takes back what the node refused.
+func oweActive(ctx context.Context, q *db.Queries, e fleet.End, d db.Delivery, t db.DeliveryNode) error {
+	if !e.Owe {
+		p := db.ConfirmOwedParams{Site: d.Site, Name: d.Name, Node: t.Node, Revision: d.Revision}
+		return failed("take back what is owed", q.ConfirmOwed(ctx, p))
+	}
+	rev, err := q.GetRevision(ctx, db.GetRevisionParams{Site: d.Site, Name: d.Name, Revision: d.Revision})
+	if err != nil {
+		return failed("read revision", err)
+	}
+	return failed("write what is owed", q.UpsertOwed(ctx, db.UpsertOwedParams{
+		Site: d.Site, Name: d.Name, Node: t.Node, Revision: d.Revision, Action: rev.Action, Due: false, Reason: t.Reason,
+	}))
 }
 
 // finish writes the status event, or removes an object whose delete the active confirmed.

@@ -119,7 +119,7 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if err := s.bootstrap(ctx); err != nil {
 		return nil, err
 	}
-	s.handler, err = s.api()
+	s.handler, err = s.api(ctx.Done())
 	return s, err
 }
 
@@ -143,14 +143,14 @@ func (s *server) operationLimit() time.Duration {
 // flattenShare is how many configs of the largest size may be flattened at once.
 const flattenShare = 2
 
-func (s *server) api() (*api.Handler, error) {
+func (s *server) api(stopping <-chan struct{}) (*api.Handler, error) {
 	limits := compose.DefaultLimits()
 	return api.New(api.Deps{
 		Store: s.store, Waker: s.flows, NodeStarted: s.flows.StartReconcile,
 		Flatten: compose.NewBudget(flattenShare * int64(limits.MaxBytes)), Limits: limits,
 		Region: s.cfg.Region, WebURL: s.cfg.WebURL, TemporalNamespace: s.cfg.TemporalNamespace,
 		PendingTTL: s.cfg.Timing.Delivery.PendingTTL, OperationLimit: s.operationLimit(),
-		Now: time.Now, Log: s.log, Ready: s.ready, Metrics: s.registry,
+		Now: time.Now, Log: s.log, Ready: s.ready, Metrics: s.registry, Stopping: stopping,
 		OperationEnds: func(_ context.Context, id fleet.OperationID) <-chan struct{} { return s.ends.Of(id) },
 	})
 }

@@ -41,7 +41,7 @@ func (s *Store) vacuum(ctx context.Context) error {
 	if err != nil {
 		return fail("give back space", err)
 	}
-	for rows.Next() { //nolint:revive // reading is the work
+	for rows.Next() {
 	}
 	return fail("give back space", errors.Join(rows.Err(), rows.Close()))
 }

@@ -174,7 +174,7 @@ func makeRoom(ctx context.Context, q *db.Queries, name fleet.InstanceName, in In
 	return err
 }
 
-func flag(b bool) int64 {
+func flag(b bool) int64 { //nolint:revive // it is the value
 	if b {
 		return 1
 	}

@@ -1,0 +1,189 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/testkit"
+)
+
+func (b *bench) reopen(region string) error {
+	b.t.Helper()
+	s, err := postgres.Open(b.ctx(), b.url, region)
+	if err == nil {
+		s.Close()
+	}
+	return err
+}
+
+func (b *bench) raiseEra() postgres.Region {
+	b.t.Helper()
+	r, err := postgres.RaiseEra(b.ctx(), b.url, testkit.Region)
+	require.NoError(b.t, err)
+	return r
+}
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+
+	t.Run("refuses the database of another region", func(t *testing.T) {
+		t.Parallel()
+		b := bare(t)
+		require.NoError(t, b.reopen(testkit.Region))
+		refused(t, fleet.Precondition, b.reopen("elsewhere"))
+		_, err := postgres.RaiseEra(t.Context(), b.url, "elsewhere")
+		refused(t, fleet.Precondition, err)
+		r, err := b.GetRegion(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 1, r.Era)
+		require.Equal(t, testkit.Region, r.Name)
+	})
+
+	for name, change := range map[string]string{
+		"system identifier": "UPDATE region SET system_identifier = 'of another cluster'",
+		"timeline":          "UPDATE region SET timeline = timeline + 1",
+	} {
+		t.Run("refuses a changed "+name+" until the era is raised", func(t *testing.T) {
+			t.Parallel()
+			b := bare(t)
+			b.exec(change)
+			refused(t, fleet.Precondition, b.reopen(testkit.Region))
+			refused(t, fleet.Precondition, b.reopen(testkit.Region))
+			require.EqualValues(t, 2, b.raiseEra().Era)
+			require.NoError(t, b.reopen(testkit.Region))
+		})
+	}
+
+	t.Run("cannot be done without a database", func(t *testing.T) {
+		t.Parallel()
+		_, err := postgres.Open(t.Context(), "host=/nowhere dbname=x sslmode=disable", testkit.Region)
+		refused(t, fleet.Unavailable, err)
+		_, err = postgres.Open(t.Context(), "postgres://%zz", testkit.Region)
+		refused(t, fleet.Invalid, err)
+		require.NotContains(t, err.Error(), "%zz", "a URL may hold a password")
+	})
+}
+
+// X1, X24
+func TestRaiseEra(t *testing.T) {
+	t.Parallel()
+
+	t.Run("numbers what comes after in the new era, and leaves what was", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		old := b.deploy("1")
+		b.raiseEra()
+		require.Equal(t, old.Revision, b.deployed())
+		b.put(`{"a":2}`)
+		d := b.deploy("2")
+		require.Equal(t, fleet.Version{Era: 2, Revision: 2}, d.Revision.Version)
+		require.Equal(t, d.Revision, b.deployed())
+		require.True(t, d.Revision.Newer(fleet.Version{Era: 1, Revision: 99}))
+	})
+
+	t.Run("goes on with the feed after all of the old era, whatever its numbers", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.exec("UPDATE events SET xid = '9000000000000'") // as in the cluster that the backup is from
+		b.raiseEra()
+		b.put(`{"a":2}`)
+		end, err := b.FeedEnd(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 2, end.Era)
+		eventually(t, "all of both eras", func() bool {
+			events, err := b.ReadFeed(t.Context(), postgres.Cursor{}, 10)
+			return err == nil && len(events) == 3
+		})
+		events, err := b.ReadFeed(t.Context(), postgres.Cursor{}, 10)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, events[1].Cursor.Era)
+		require.EqualValues(t, 2, events[2].Cursor.Era)
+		chained(t, events[1:])
+	})
+
+	t.Run("waits for the writers of the old era, so that no reader passes them by", func(t *testing.T) {
+		t.Parallel()
+		b := bare(t)
+		ctx, stop := contextWithDeadline(t)
+		defer stop()
+		watchers := []<-chan []postgres.Event{b.watcher(ctx, 1), b.watcher(ctx, 10)}
+		old := b.hold()
+		require.NoError(t, writeEvent(ctx, old, "old"))
+		raised, wrote := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := postgres.RaiseEra(ctx, b.url, testkit.Region)
+			raised <- err
+		}()
+		b.waitsForLock(1)
+		go func() { // this one comes too late for the old era
+			_, err := b.PutProject(ctx, writeOf(fleet.ObjectKey{Kind: fleet.KindProject, Name: "last"}))
+			wrote <- err
+		}()
+		b.waitsForLock(2)
+		require.NoError(t, old.Commit(ctx))
+		require.NoError(t, <-raised)
+		require.NoError(t, <-wrote)
+		for _, w := range watchers {
+			seen := <-w
+			require.Equal(t, []string{"old", "last"}, namesOf(seen))
+			require.EqualValues(t, 1, seen[0].Cursor.Era)
+			require.EqualValues(t, 2, seen[1].Cursor.Era)
+		}
+	})
+}
+
+// X28
+func TestRestored(t *testing.T) {
+	t.Parallel()
+
+	report := func(b *bench, v fleet.Version) error {
+		_, err := b.HeldBy(b.ctx(), postgres.NodeReport{Node: nodeA, Instances: []fleet.NodeInstance{{
+			Instance: press, Held: holding(fleet.Revision{Version: v, Content: jsonOf("lost")}),
+		}}})
+		return err
+	}
+
+	t.Run("a node above the region's last number is refused until the era is raised", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		require.NoError(t, report(b, fleet.Version{Era: 1, Revision: 1}))
+		refused(t, fleet.Precondition, report(b, fleet.Version{Era: 1, Revision: 2}))
+		refused(t, fleet.Precondition, report(b, fleet.Version{Era: 2, Revision: 1}))
+		require.EqualValues(t, 1, scan[int64](b, "SELECT revision FROM node_held"), "nothing of it is kept")
+		b.raiseEra()
+		require.NoError(t, report(b, fleet.Version{Era: 1, Revision: 2}))
+	})
+
+	t.Run("a node with a name that the region never knew is refused too", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		refused(t, fleet.Precondition, report(b, fleet.Version{Era: 1, Revision: 1}))
+	})
+
+	t.Run("what was lost is shown as ahead, and the deployed content comes again above it", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		deployed := b.deploy("1").Revision
+		b.raiseEra()
+		require.NoError(t, report(b, fleet.Version{Era: 1, Revision: 7}))
+		page, _, err := b.ComparePage(t.Context(), nodeA, "", 10)
+		require.NoError(t, err)
+		require.Len(t, page, 1)
+		require.EqualValues(t, 7, page[0].Held.Version.Revision)
+		require.False(t, page[0].Expected)
+		wake, err := b.ReleaseAgain(t.Context(), nodeA, press, page[0].Snapshot.Version)
+		require.NoError(t, err)
+		require.Equal(t, "instance.plant.press", wake)
+		d := b.deploy("2")
+		require.Equal(t, fleet.Version{Era: 2, Revision: 2}, d.Revision.Version)
+		require.Equal(t, deployed.Content, d.Revision.Content)
+		require.Equal(t, d.Revision, b.deployed())
+	})
+}

@@ -1,0 +1,342 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+func (b *bench) node(name fleet.NodeName) postgres.Node {
+	b.t.Helper()
+	list, err := b.ListNodes(b.ctx(), "", name, "", 10)
+	require.NoError(b.t, err)
+	require.Len(b.t, list, 1)
+	return list[0]
+}
+
+func TestEnrol(t *testing.T) {
+	t.Parallel()
+
+	t.Run("takes a join token once", func(t *testing.T) {
+		t.Parallel()
+		b := bare(t)
+		b.putSite(plant, nodeA, nodeB)
+		require.Nil(t, b.node(nodeA).EnrolledAt)
+		e := b.joinToken(nodeA, "secret")
+		w, err := b.Enrol(t.Context(), e)
+		require.NoError(t, err)
+		require.Equal(t, postgres.Welcome{Region: "test", Role: fleet.RoleActive, Epoch: 1}, w)
+		require.Equal(t, e.SigningKey, b.node(nodeA).SigningKey)
+		require.NotNil(t, b.node(nodeA).EnrolledAt)
+		_, err = b.Enrol(t.Context(), e)
+		refused(t, fleet.Unauthenticated, err)
+	})
+
+	t.Run("takes it once also from many at once", func(t *testing.T) {
+		t.Parallel()
+		b := bare(t)
+		b.putSite(plant, nodeA, nodeB)
+		e := b.joinToken(nodeA, "secret")
+		won := make(chan struct{}, 8)
+		require.NoError(t, atOnce(cap(won), func(i int) error {
+			mine := e
+			mine.SigningKey = append([]byte{byte(i)}, e.SigningKey[1:]...)
+			_, err := b.Enrol(t.Context(), mine)
+			if fleet.KindOf(err) == fleet.Unauthenticated {
+				return nil
+			}
+			won <- struct{}{}
+			return err
+		}))
+		require.Len(t, won, 1)
+	})
+
+	t.Run("refuses a wrong, a late and another node's token, and uses none up", func(t *testing.T) {
+		t.Parallel()
+		b := bare(t)
+		b.putSite(plant, nodeA, nodeB)
+		e := b.joinToken(nodeA, "secret")
+		for _, edit := range []func(*postgres.Enrolment){
+			func(e *postgres.Enrolment) { e.JoinTokenHash = make([]byte, 32) },
+			func(e *postgres.Enrolment) { e.Node = nodeB },
+			func(e *postgres.Enrolment) { e.Site = "elsewhere" },
+		} {
+			bad := e
+			edit(&bad)
+			_, err := b.Enrol(t.Context(), bad)
+			refused(t, fleet.Unauthenticated, err)
+		}
+		b.exec("UPDATE join_tokens SET expires_at = now() - interval '1 s'")
+		_, err := b.Enrol(t.Context(), e)
+		refused(t, fleet.Unauthenticated, err)
+		b.exec("UPDATE join_tokens SET expires_at = now() + interval '1 h'")
+		_, err = b.Enrol(t.Context(), e)
+		require.NoError(t, err)
+	})
+
+	t.Run("again replaces the keys", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		before := b.node(nodeA).SigningKey
+		e := b.joinToken(nodeA, "after the disk died")
+		_, err := b.Enrol(t.Context(), e)
+		require.NoError(t, err)
+		require.NotEqual(t, before, b.node(nodeA).SigningKey)
+		require.Equal(t, e.SigningKey, b.node(nodeA).SigningKey)
+		b.put(`{"a":1}`)
+		require.Equal(t, e.SealingKey, b.notify(b.claim(run1, "1").ID, nodeA, "t").SealingKey, "tokens are sealed to the new one")
+	})
+
+	t.Run("wants a declared node", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		_, err := b.AddJoinToken(t.Context(), postgres.JoinToken{Hash: make([]byte, 32), Site: plant, Node: "stranger"}, time.Hour)
+		refused(t, fleet.NotFound, err)
+		e := b.joinToken(nodeB, "secret")
+		b.putSite(plant, nodeA, "")
+		_, err = b.Enrol(t.Context(), e)
+		refused(t, fleet.NotFound, err)
+	})
+
+	t.Run("comes before anything is sent", func(t *testing.T) {
+		t.Parallel()
+		b := bare(t)
+		b.putSite(plant, nodeA, nodeB)
+		b.put(`{"a":1}`)
+		d := b.claim(run1, "1")
+		_, err := b.Prepare(t.Context(), fleet.Prepare{Subject: subject(run1), Delivery: d.ID, Node: nodeA, TTL: minute})
+		refused(t, fleet.Unavailable, err)
+	})
+}
+
+// X21
+func TestSiteNodes(t *testing.T) {
+	t.Parallel()
+
+	t.Run("belong to one site, also when two declare them at once", func(t *testing.T) {
+		t.Parallel()
+		b := bare(t)
+		const sites = 6
+		won := make(chan fleet.SiteName, sites)
+		require.NoError(t, atOnce(sites, func(i int) error {
+			site := fleet.SiteName(fmt.Sprintf("site-%d", i))
+			_, err := b.PutSite(t.Context(), writeOf(fleet.ObjectKey{Kind: fleet.KindSite, Name: string(site)}), twoNodes(nodeA, ""))
+			if fleet.KindOf(err) == fleet.Conflict {
+				return nil
+			}
+			won <- site
+			return err
+		}))
+		require.Len(t, won, 1)
+		require.Equal(t, <-won, b.node(nodeA).Site)
+		require.Equal(t, 1, scan[int](b, "SELECT count(*) FROM site_leases"))
+		require.Equal(t, 1, scan[int](b, "SELECT count(*) FROM objects"))
+	})
+
+	t.Run("may move to another site once removed", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.putSite(plant, nodeA, "")
+		b.putSite("other", nodeB, "")
+		require.EqualValues(t, "other", b.node(nodeB).Site)
+	})
+
+	t.Run("take the lease with the configured role, by a higher epoch", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		require.EqualValues(t, 1, b.node(nodeA).Epoch)
+		b.putSite(plant, nodeA, nodeB)
+		require.EqualValues(t, 1, b.node(nodeA).Epoch, "nothing moved")
+		b.putSite(plant, nodeB, nodeA)
+		b.putSite(plant, nodeA, nodeB)
+		require.EqualValues(t, 3, b.node(nodeA).Epoch)
+	})
+}
+
+func reportOf(node fleet.NodeName, start string, held map[fleet.InstanceName]fleet.Revision) postgres.NodeReport {
+	r := postgres.NodeReport{Node: node, StartID: start}
+	for name, rev := range held {
+		r.Instances = append(r.Instances, fleet.NodeInstance{Instance: name, Held: holding(rev)})
+	}
+	return r
+}
+
+// N54, N55, N101
+func TestNodeStart(t *testing.T) {
+	t.Parallel()
+
+	report := func(b *bench, start string, held map[fleet.InstanceName]fleet.Revision) {
+		b.t.Helper()
+		_, err := b.HeldBy(b.ctx(), reportOf(nodeB, start, held))
+		require.NoError(b.t, err)
+	}
+	ready := func(b *bench, start string) []string {
+		b.t.Helper()
+		wake, err := b.NodeReady(b.ctx(), nodeB, start)
+		require.NoError(b.t, err)
+		return wake
+	}
+	compared := func(b *bench) map[fleet.InstanceName]int64 {
+		b.t.Helper()
+		page, _, err := b.ComparePage(b.ctx(), nodeB, "", 100)
+		require.NoError(b.t, err)
+		out := map[fleet.InstanceName]int64{}
+		for _, c := range page {
+			if c.Held.Known {
+				out[c.Instance] = c.Held.Version.Revision
+			}
+		}
+		return out
+	}
+	// two deployed instances, both held by both nodes
+	two := func(t *testing.T) (*bench, fleet.Revision) {
+		b := setup(t)
+		b.put(`{"a":1}`)
+		d := b.deploy("1")
+		b.put(`{"a":2}`)
+		d2 := b.deploy("2")
+		_ = d
+		return b, d2.Revision
+	}
+
+	t.Run("makes what the node is owed due, and wakes its subjects", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.record(b.claim(run1, "1"), nodeA)
+		b.miss("", nodeB, fleet.TargetFailed, fleet.Unavailable)
+		b.exec("DELETE FROM outbox")
+		require.Empty(t, b.observe(run1).Owed)
+		require.Equal(t, []string{"instance.plant.press"}, ready(b, "s1"))
+		waiting, err := b.WaitingWakes(t.Context(), 0, 10)
+		require.NoError(t, err)
+		require.Equal(t, []string{"instance.plant.press"}, waiting)
+		require.Len(t, b.observe(run1).Owed, 1)
+		require.Empty(t, ready(b, "s1"), "answered again, it is due already")
+		require.NotNil(t, b.node(nodeB).StartedAt)
+	})
+
+	t.Run("says what it holds in pages, in any order, and again", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		held := map[fleet.InstanceName]fleet.Revision{}
+		for i := range 3 {
+			name := fleet.InstanceName(fmt.Sprintf("n%d", i))
+			b.put(`{"a":1}`, named(string(name)))
+			rev, err := b.RevisionOf(t.Context(), fleet.InstanceKey(plant, name), 1)
+			require.NoError(t, err)
+			held[name] = rev
+		}
+		for range 2 {
+			for name, rev := range held {
+				report(b, "s1", map[fleet.InstanceName]fleet.Revision{name: rev})
+			}
+		}
+		ready(b, "s1")
+		require.Equal(t, 3, scan[int](b, "SELECT count(*) FROM node_held WHERE node = $1", nodeB))
+		require.EqualValues(t, 3, b.node(nodeB).Instances)
+	})
+
+	t.Run("with a lost store shows what is missing", func(t *testing.T) {
+		t.Parallel()
+		b, _ := two(t)
+		require.Equal(t, map[fleet.InstanceName]int64{press: 2}, compared(b))
+		report(b, "s1", nil)
+		require.Equal(t, map[fleet.InstanceName]int64{press: 2}, compared(b), "the pages are not complete")
+		ready(b, "s1")
+		require.Empty(t, compared(b))
+		wake, err := b.Owe(t.Context(), nodeB, press, b.deployed().Version)
+		require.NoError(t, err)
+		require.Equal(t, "instance.plant.press", wake)
+		require.Len(t, b.observe(run1).Owed, 1)
+	})
+
+	t.Run("with an older store shows what is older", func(t *testing.T) {
+		t.Parallel()
+		b, _ := two(t)
+		old, err := b.RevisionOf(t.Context(), pressKey, 1)
+		require.NoError(t, err)
+		report(b, "", map[fleet.InstanceName]fleet.Revision{press: old})
+		require.Equal(t, map[fleet.InstanceName]int64{press: 2}, compared(b), "a late report takes nothing back")
+		report(b, "s1", map[fleet.InstanceName]fleet.Revision{press: old})
+		ready(b, "s1")
+		require.Equal(t, map[fleet.InstanceName]int64{press: 1}, compared(b))
+	})
+
+	t.Run("keeps what was recorded between its pages", func(t *testing.T) {
+		t.Parallel()
+		b, rev := two(t)
+		old, err := b.RevisionOf(t.Context(), pressKey, 1)
+		require.NoError(t, err)
+		report(b, "s1", nil)
+		_, err = b.Record(t.Context(), recordOf("", nodeB, rev))
+		require.NoError(t, err)
+		report(b, "s1", map[fleet.InstanceName]fleet.Revision{press: old}) // this page was written before that
+		ready(b, "s1")
+		require.Equal(t, map[fleet.InstanceName]int64{press: 2}, compared(b))
+	})
+
+	t.Run("of another id than the pages forgets nothing", func(t *testing.T) {
+		t.Parallel()
+		b, _ := two(t)
+		report(b, "s1", nil)
+		ready(b, "s0")
+		require.Equal(t, map[fleet.InstanceName]int64{press: 2}, compared(b))
+	})
+
+	t.Run("of a node that nobody declared is refused", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		_, err := b.HeldBy(t.Context(), reportOf("stranger", "s1", nil))
+		refused(t, fleet.NotFound, err)
+	})
+}
+
+// X27
+func TestLogs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const piece, pieces = 64 << 10, 40
+	at := int64(0)
+	for range pieces {
+		require.NoError(t, b.AppendLog(t.Context(), b.node(nodeA), press, at, bodyBytes(piece)))
+		require.NoError(t, b.AppendLog(t.Context(), b.node(nodeA), press, at, bodyBytes(piece)), "sent again")
+		at += piece
+	}
+	kept := scan[int64](b, "SELECT sum(length(data)) FROM instance_logs")
+	require.LessOrEqual(t, kept, int64(1<<20+piece))
+	require.GreaterOrEqual(t, kept, int64(1<<20))
+	chunks, err := b.ReadLogs(t.Context(), plant, press, nodeA, at-piece)
+	require.NoError(t, err)
+	require.Equal(t, []postgres.LogChunk{{Node: nodeA, Offset: at - piece, Data: bodyBytes(piece)}}, chunks)
+}
+
+func TestAPITokens(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	hash := jsonOf("token")
+	sum := []byte(hash.Hash[:32])
+	made, err := b.AddAPIToken(t.Context(), postgres.APIToken{Hash: sum, Role: "operator", Project: project, Note: "ci", CreatedBy: "ann"})
+	require.NoError(t, err)
+	again, err := b.AddAPIToken(t.Context(), postgres.APIToken{Hash: sum, Role: "admin", Note: "mine", CreatedBy: "eve"})
+	require.NoError(t, err)
+	require.Equal(t, made.ID, again.ID)
+	require.Equal(t, "operator", again.Role, "the same token never gains a role")
+	found, err := b.APITokenByHash(t.Context(), sum)
+	require.NoError(t, err)
+	require.Equal(t, made.ID, found.ID)
+	require.NoError(t, b.RevokeAPIToken(t.Context(), made.ID))
+	_, err = b.APITokenByHash(t.Context(), sum)
+	refused(t, fleet.Unauthenticated, err)
+	refused(t, fleet.NotFound, b.RevokeAPIToken(t.Context(), made.ID))
+	past := time.Now().Add(-time.Minute)
+	_, err = b.AddAPIToken(t.Context(), postgres.APIToken{Hash: []byte(jsonOf("old").Hash[:32]), Role: "viewer", CreatedBy: "ann", ExpiresAt: &past})
+	require.NoError(t, err)
+	_, err = b.APITokenByHash(t.Context(), []byte(jsonOf("old").Hash[:32]))
+	refused(t, fleet.Unauthenticated, err)
+}

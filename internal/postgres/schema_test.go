@@ -1,0 +1,122 @@
+package postgres_test
+
+import (
+	"io/fs"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/testkit"
+)
+
+var literal = regexp.MustCompile(`'([a-z_]*)'::text`)
+
+// allowed lists what the CHECK of one column allows.
+func (b *bench) allowed(table, column string) []string {
+	b.t.Helper()
+	check := scan[string](b, `SELECT pg_get_constraintdef(c.oid) FROM pg_constraint c
+		JOIN pg_attribute a ON a.attrelid = c.conrelid AND ARRAY[a.attnum] = c.conkey
+		WHERE c.contype = 'c' AND c.conrelid = $1::regclass AND a.attname = $2`, table, column)
+	var out []string
+	for _, m := range literal.FindAllStringSubmatch(check, -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+func wordsOf[T ~string](list ...T) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = string(s)
+	}
+	return out
+}
+
+func TestStatesOfSQL(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	for column, want := range map[string][]string{
+		"deliveries.state":       wordsOf(fleet.DeliveryStates()...),
+		"deliveries.settled_as":  wordsOf(fleet.SettledApplied, fleet.SettledNotApplied),
+		"delivery_nodes.state":   wordsOf(fleet.TargetStates()...),
+		"operations.state":       wordsOf(fleet.OperationStates()...),
+		"nodes.role":             wordsOf(fleet.RoleActive, fleet.RoleStandby, fleet.RoleWorker),
+		"revisions.action":       wordsOf(fleet.ActionDeploy, fleet.ActionEnable, fleet.ActionDisable, fleet.ActionDelete),
+		"revisions.durability":   wordsOf(fleet.DurabilitySync, fleet.DurabilityAsync),
+		"revisions.content_kind": wordsOf("", fleet.ContentJSON, fleet.ContentArtifact),
+		"api_tokens.role":        {"admin", "operator", "viewer"},
+		"events.type":            {"created", "updated", "deleting", "deleted", "status"},
+	} {
+		table, name, _ := strings.Cut(column, ".")
+		require.ElementsMatch(t, want, b.allowed(table, name), column)
+	}
+}
+
+// X23
+func TestConstraints(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(`{"a":1}`)
+	b.turn(fleet.OperationDelete)
+	for what, sql := range map[string]string{
+		"an ended operation without its time":    `UPDATE operations SET state = 'failed'`,
+		"a running operation with one":           `UPDATE operations SET ended_at = now()`,
+		"a delete with a body":                   `UPDATE revisions SET body_hash = (SELECT hash FROM bodies LIMIT 1) WHERE action = 'delete'`,
+		"a deploy without one":                   `UPDATE revisions SET body_hash = NULL WHERE action = 'deploy'`,
+		"a body that is still referred to, gone": `DELETE FROM bodies`,
+		"a desired number above the last":        `UPDATE subjects SET desired_revision = last_revision + 1`,
+		"a chunk above 1 MiB":                    `INSERT INTO body_chunks SELECT id, 9, convert_to(repeat('x', 1048577), 'UTF8') FROM bodies LIMIT 1`,
+		"a second region":                        `INSERT INTO region SELECT false, 'x', 1, 'x', 1`,
+		"an epoch of none":                       `UPDATE site_leases SET epoch = 0`,
+	} {
+		_, err := b.raw.Exec(t.Context(), sql)
+		require.Error(t, err, what)
+	}
+}
+
+// X26, N72
+func TestMigrations(t *testing.T) {
+	t.Parallel()
+
+	files, err := fs.Glob(postgres.Migrations(), "migrations/*.sql")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+
+	t.Run("run once, however often and by however many at once", func(t *testing.T) {
+		t.Parallel()
+		b := bare(t)
+		virgin := "virgin_" + scan[string](b, "SELECT current_database()")
+		b.exec("CREATE DATABASE " + virgin + " TEMPLATE template0")
+		url := strings.Replace(b.url, strings.TrimPrefix(virgin, "virgin_"), virgin, 1)
+		open := func(int) error {
+			s, err := postgres.Open(t.Context(), url, testkit.Region)
+			if err == nil {
+				s.Close()
+			}
+			return err
+		}
+		require.NoError(t, atOnce(8, open))
+		require.NoError(t, open(0))
+		conn, err := pgx.Connect(t.Context(), url)
+		require.NoError(t, err)
+		var names []string
+		require.NoError(t, conn.QueryRow(t.Context(), "SELECT array_agg(name ORDER BY name) FROM schema_migrations").Scan(&names))
+		require.Equal(t, files, names)
+		require.NoError(t, conn.Close(t.Context()))
+		b.exec("DROP DATABASE " + virgin + " WITH (FORCE)")
+	})
+
+	t.Run("are recorded by name", func(t *testing.T) {
+		t.Parallel()
+		b := bare(t)
+		require.Equal(t, files, scan[[]string](b, "SELECT array_agg(name ORDER BY name) FROM schema_migrations"))
+		b.exec("DELETE FROM schema_migrations WHERE name = $1", files[0])
+		refused(t, fleet.Internal, b.reopen(testkit.Region))
+		require.Equal(t, len(files)-1, scan[int](b, "SELECT count(*) FROM schema_migrations"), "a migration that fails leaves nothing")
+	})
+}
