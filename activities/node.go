@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -31,14 +30,14 @@ func (n *Node) RefreshDeployment(ctx context.Context, cmd fleet.RefreshDeploymen
 	ctx, stop := heartbeat(ctx)
 	defer stop()
 	res, err := n.Applier.Apply(ctx, cmd, func(string, int64, int64) {})
-	return res, fail(cutShort(err))
+	return res, fail(cutShort(ctx, err))
 }
 
-// cutShort: work that its worker or a Temporal out of reach ended from outside says nothing
-// about the revision. It failed by communication, so that it is tried again or stays owed.
-func cutShort(err error) error {
-	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-	if ended && fleet.KindOf(err) == fleet.Internal {
+// cutShort: work that ended with its context (the worker stops, Temporal is out of reach, the
+// run is gone) says nothing about the revision. It failed by communication, so that it is
+// tried again or stays owed. The cause of the context's end may be any error.
+func cutShort(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && fleet.KindOf(err) == fleet.Internal {
 		return fleet.Errorf(fleet.Communication, "Communication failure: the work was cut short: %w", err)
 	}
 	return err

@@ -139,7 +139,7 @@ func (s *server) nodeStartedCall(w http.ResponseWriter, r *http.Request) error {
 	if in.StartID == "" || len(in.StartID) > maxStartID {
 		return fleet.Errorf(fleet.Invalid, "a start has an id of 1 to %d bytes", maxStartID).At("/startId")
 	}
-	welcome, err := s.held(r.Context(), node, in.Instances)
+	welcome, err := s.held(r.Context(), postgres.NodeReport{Node: node.Name, StartID: in.StartID, Instances: in.Instances})
 	if err != nil {
 		return err
 	}
@@ -151,13 +151,13 @@ func (s *server) nodeStartedCall(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusOK, welcome)
 }
 
-func (s *server) held(ctx context.Context, node postgres.Node, instances []fleet.NodeInstance) (postgres.Welcome, error) {
-	for _, i := range instances {
+func (s *server) held(ctx context.Context, said postgres.NodeReport) (postgres.Welcome, error) {
+	for _, i := range said.Instances {
 		if err := fleet.ValidateName("/instances", string(i.Instance)); err != nil {
 			return postgres.Welcome{}, err
 		}
 	}
-	return s.store.HeldBy(ctx, postgres.NodeReport{Node: node.Name, Instances: instances})
+	return s.store.HeldBy(ctx, said)
 }
 
 func (s *server) nodeReady(ctx context.Context, node fleet.NodeName, startID string) error {
@@ -200,7 +200,7 @@ func (s *server) nodeReports(w http.ResponseWriter, r *http.Request) error {
 			return fleet.Errorf(fleet.Invalid, "this is no progress of a delivery").At("/progress")
 		}
 	}
-	welcome, err := s.held(r.Context(), node, in.Instances)
+	welcome, err := s.held(r.Context(), postgres.NodeReport{Node: node.Name, Instances: in.Instances})
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,16 @@ func (n *nodeStores) close() {
 	}
 }
 
+// forget closes a node's file before it is taken away.
+func (n *nodeStores) forget(node string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if db := n.open[node]; db != nil {
+		_ = db.Close()
+	}
+	delete(n.open, node)
+}
+
 func (n *nodeStores) of(node string) (*sql.DB, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
@@ -28,13 +29,16 @@ func (s *stack) serve(t *testing.T, build string) another {
 	chosen, err := choose([]listener{{name: "other", want: loopback + ":0"}}, nil)
 	require.NoError(t, err)
 	address := loopback + ":" + strconv.Itoa(chosen["other"].Port)
+	log, err := openLog(filepath.Join(s.data, "logs", "server-"+strconv.Itoa(chosen["other"].Port)+".log"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = log.Close() })
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
 		ended <- region.RunServer(ctx, region.ServerConfig{
 			Region: regionName, DatabaseURL: s.pg.Config().ConnString(), TemporalAddress: s.doc.Temporal,
 			TemporalNamespace: temporalNamespace, Listen: address, Build: build, Timing: region.FastTiming(),
-		}, slog.New(slog.NewTextHandler(s.said, &slog.HandlerOptions{Level: slog.LevelWarn})))
+		}, slog.New(slog.NewTextHandler(log, nil)))
 	}()
 	stopped := false
 	stop := func() {

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -342,11 +343,12 @@ func TestPreempt(t *testing.T) {
 			if spec.Labels.Version.Revision == 2 && len(b.rt.specs) == 1 && ctx.Value(ctxKey{}) != nil {
 				entered <- struct{}{}
 				<-ctx.Done()
-				return ctx.Err()
+				return fmt.Errorf("wait for the command: %w", context.Cause(ctx))
 			}
 			return nil
 		}
-		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), ctxKey{}, true))
+		gone := errors.New("workflow execution already completed") // what Temporal cancels with
+		ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), ctxKey{}, true))
 		first := make(chan error, 1)
 		go func() {
 			_, err := b.Apply(ctx, b.cmd(2, "two"), nil)
@@ -354,8 +356,10 @@ func TestPreempt(t *testing.T) {
 		}()
 		<-entered
 		second := b.start(b.cmd(2, "two"))
-		cancel()
-		require.ErrorIs(t, <-first, context.Canceled)
+		cancel(gone)
+		err := <-first
+		require.ErrorIs(t, err, gone)
+		require.Equal(t, fleet.Internal, fleet.KindOf(err), "it says nothing about the revision")
 		require.NoError(t, <-second)
 		b.is(2, "two", 2, 2)
 	})

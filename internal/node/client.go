@@ -114,8 +114,12 @@ func (c *Client) Started(ctx context.Context, page StartedPage) (Placement, erro
 	return at, c.signed(ctx, "started", page, &at)
 }
 
-// Report sends what changed.
-func (c *Client) Report(ctx context.Context, r Report) error { return c.signed(ctx, "reports", r, nil) }
+// Report sends what changed. The answer says what the node is now: a role that moved while
+// the node was not delivered anything reaches it so.
+func (c *Client) Report(ctx context.Context, r Report) (Placement, error) {
+	var at Placement
+	return at, c.signed(ctx, "reports", r, &at)
+}
 
 // Log sends a piece of output.
 func (c *Client) Log(ctx context.Context, l LogPiece) error { return c.signed(ctx, "logs", l, nil) }

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -49,7 +48,7 @@ func (a *Applier) carryOut(ctx context.Context, cmd fleet.RefreshDeploymentComma
 
 // confirm makes sure that what is held also runs, without touching what does.
 func (a *Applier) confirm(ctx context.Context, name fleet.InstanceName) error {
-	return applyFailed(a.settleOne(ctx, name))
+	return applyFailed(ctx, a.settleOne(ctx, name))
 }
 
 // install brings a new revision from acceptance to the switch.
@@ -171,6 +170,7 @@ func (a *Applier) promote(ctx context.Context, attempt sqlite.Attempt) error {
 // restore puts the current revision back and running after a failed or cancelled switch. It
 // does not end with the caller's context: half a switch must not be left behind.
 func (a *Applier) restore(ctx context.Context, attempt sqlite.Attempt, cause error) error {
+	cause = applyFailed(ctx, cause)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout+a.patience(ctx, attempt.Instance))
 	defer cancel()
 	if held, err := a.opt.Store.Instance(ctx, attempt.Instance); err == nil && holds(held, attempt) {
@@ -182,9 +182,9 @@ func (a *Applier) restore(ctx context.Context, attempt sqlite.Attempt, cause err
 	}
 	if err != nil {
 		a.blame(attempt.Instance, err)
-		return fmt.Errorf("%w; the previous revision could not be restored: %w", applyFailed(cause), err)
+		return fmt.Errorf("%w; the previous revision could not be restored: %w", cause, err)
 	}
-	return applyFailed(cause)
+	return cause
 }
 
 func holds(held sqlite.Instance, attempt sqlite.Attempt) bool {
@@ -229,12 +229,10 @@ func (a *Applier) patience(ctx context.Context, name fleet.InstanceName) time.Du
 }
 
 // applyFailed is the plain deployment error of N43: no prefix, and a reason. What is no fault
-// of the revision keeps its kind: it was overtaken, or its caller gave up.
-func applyFailed(err error) error {
-	switch {
-	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
-	case fleet.KindOf(err) == fleet.Stale, fleet.KindOf(err) == fleet.ApplyFailed:
+// of the revision keeps its kind: it was overtaken, or its caller gave up, for whatever cause.
+func applyFailed(ctx context.Context, err error) error {
+	kind := fleet.KindOf(err)
+	if err == nil || ctx.Err() != nil || kind == fleet.Stale || kind == fleet.ApplyFailed {
 		return err
 	}
 	return fleet.Errorf(fleet.ApplyFailed, "apply failed: %w", err)

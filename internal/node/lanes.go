@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -20,10 +19,12 @@ type lanes struct {
 type job struct {
 	cmd    *fleet.RefreshDeploymentCommand
 	cancel context.CancelFunc
+	ended  func() error // of its context
 	done   chan struct{}
 
 	// Written under the lanes' lock before done is closed.
 	overruled string // why it was cancelled, when not by its own caller
+	abandoned bool   // its own caller gave up; the error may be any that the caller chose
 	resp      fleet.DeploymentStatusResponse
 	err       error
 }
@@ -50,8 +51,8 @@ func (l *lanes) enter(ctx context.Context, name fleet.InstanceName, cmd *fleet.R
 			return nil, nil, ctx.Err()
 		case <-running.done:
 		}
-		// The caller of a cancelled job gave up; that is not the fate of who joined it.
-		if joins && !errors.Is(running.err, context.Canceled) && !errors.Is(running.err, context.DeadlineExceeded) {
+		// Its caller's fate is not that of who joined it.
+		if joins && !running.abandoned {
 			return running, nil, nil
 		}
 	}
@@ -63,7 +64,7 @@ func (l *lanes) take(ctx context.Context, name fleet.InstanceName, cmd *fleet.Re
 		l.busy = map[fleet.InstanceName]*job{}
 	}
 	jobCtx, cancel := context.WithCancel(ctx)
-	mine := &job{cmd: cmd, cancel: cancel, done: make(chan struct{})}
+	mine := &job{cmd: cmd, cancel: cancel, ended: jobCtx.Err, done: make(chan struct{})}
 	l.busy[name] = mine
 	return mine, jobCtx
 }
@@ -132,6 +133,7 @@ func (l *lanes) enterIdle(ctx context.Context, name fleet.InstanceName) (*job, c
 func (l *lanes) leave(name fleet.InstanceName, j *job, resp fleet.DeploymentStatusResponse, err error) (fleet.DeploymentStatusResponse, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	j.abandoned = err != nil && j.overruled == "" && j.ended() != nil
 	j.cancel()
 	if err != nil && j.overruled != "" {
 		err = &fleet.Error{Kind: fleet.Stale, Message: j.overruled, Err: err}

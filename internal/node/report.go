@@ -151,8 +151,12 @@ func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]flee
 	for first := true; len(changed) > 0 || first && (*alive || len(progress) > 0); first = false {
 		page := changed[:min(pageSize, len(changed))]
 		changed = changed[len(page):]
-		if err := a.client.Report(ctx, Report{Instances: page, Progress: progress}); err != nil {
+		at, err := a.client.Report(ctx, Report{Instances: page, Progress: progress})
+		if err != nil {
 			a.news.back(progress)
+			return err
+		}
+		if err := a.adopt(ctx, at); err != nil {
 			return err
 		}
 		for _, in := range page {

@@ -39,7 +39,6 @@ func (b *bench) read(h fleet.Hash) []byte {
 	return data
 }
 
-// X13
 func TestPutBody(t *testing.T) {
 	t.Parallel()
 

@@ -163,6 +163,18 @@ func TestClaim(t *testing.T) {
 		refused(t, fleet.NotFound, err)
 	})
 
+	t.Run("does not take a failing database for a site without an active node", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		d := b.claim(run1, "1")
+		b.exec("ALTER TABLE site_leases RENAME TO elsewhere")
+		_, err := b.Claim(t.Context(), claimOf(run1, "2"))
+		refused(t, fleet.Internal, err)
+		_, err = b.Prepare(t.Context(), fleet.Prepare{Subject: subject(run1), Delivery: d.ID, Node: nodeA, TTL: minute})
+		refused(t, fleet.Internal, err)
+	})
+
 	t.Run("leaves workers out", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
@@ -299,7 +311,7 @@ func TestSupersede(t *testing.T) {
 	})
 }
 
-// X2, X25
+// X2
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 

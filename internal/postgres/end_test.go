@@ -18,7 +18,7 @@ func (b *bench) miss(d fleet.DeliveryID, node fleet.NodeName, state fleet.Target
 	return seen
 }
 
-// X4, X6, N102, N14
+// X4, N14, N102
 func TestEnd(t *testing.T) {
 	t.Parallel()
 
@@ -192,6 +192,7 @@ func TestEnd(t *testing.T) {
 	})
 }
 
+// X4
 func TestDelete(t *testing.T) {
 	t.Parallel()
 

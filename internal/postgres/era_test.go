@@ -137,7 +137,7 @@ func TestRaiseEra(t *testing.T) {
 	})
 }
 
-// X28
+// X1
 func TestRestored(t *testing.T) {
 	t.Parallel()
 

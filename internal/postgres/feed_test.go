@@ -333,11 +333,18 @@ func TestFeedProperty(t *testing.T) {
 		ctx := t.Context()
 		conns := make([]pgx.Tx, rapid.IntRange(1, 4).Draw(rt, "transactions"))
 		committed, readers := map[string]bool{}, make([]postgres.Cursor, 2)
-		seen := make([][]string, len(readers))
+		seen := [][]string{{}, {}}
 		for i := range readers {
 			readers[i] = from
 		}
 		pending := make([][]string, len(conns))
+		defer func() {
+			for _, tx := range conns {
+				if tx != nil { // the check failed
+					_ = tx.Rollback(context.Background())
+				}
+			}
+		}()
 		read := func(i int, page int32) {
 			events, err := b.ReadFeed(ctx, readers[i], page)
 			require.NoError(rt, err)

@@ -9,7 +9,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// X19
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 

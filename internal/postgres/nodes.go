@@ -178,11 +178,11 @@ func knows(ctx context.Context, q *db.Queries, n db.Node, era int64, i fleet.Nod
 func (s *Store) NodeReady(ctx context.Context, node fleet.NodeName, startID string) ([]string, error) {
 	var wake []string
 	err := s.tx(ctx, "mark the node as started", func(q *db.Queries) error {
-		if err := q.NodeStarted(ctx, db.NodeStartedParams{StartID: &startID, Name: string(node)}); err != nil {
-			return err
-		}
 		if err := q.ForgetHeldBeforeStart(ctx, db.ForgetHeldBeforeStartParams{Node: string(node), StartID: &startID}); err != nil {
 			return failed("forget what the node held before", err)
+		}
+		if err := q.NodeStarted(ctx, db.NodeStartedParams{StartID: &startID, Name: string(node)}); err != nil {
+			return err
 		}
 		var err error
 		wake, err = s.due(ctx, q, node, 0)

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// counts of all that a write could leave behind.
+// rows counts all that a write could leave behind.
 func (b *bench) rows() map[string]int {
 	b.t.Helper()
 	out := map[string]int{}
@@ -443,7 +443,6 @@ func TestDeclared(t *testing.T) {
 	})
 }
 
-// N105
 func TestRollback(t *testing.T) {
 	t.Parallel()
 

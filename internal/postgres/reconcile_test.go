@@ -20,7 +20,7 @@ func (b *bench) compareOne(node fleet.NodeName) fleet.Comparison {
 	return page[0]
 }
 
-// N54, N55, N56, X28
+// N54, N56, X28
 func TestComparePage(t *testing.T) {
 	t.Parallel()
 
@@ -108,7 +108,7 @@ func TestComparePage(t *testing.T) {
 	})
 }
 
-// N55, N56
+// N55
 func TestOwe(t *testing.T) {
 	t.Parallel()
 
@@ -143,7 +143,6 @@ func TestOwe(t *testing.T) {
 	})
 }
 
-// N85, X28
 func TestReleaseAgain(t *testing.T) {
 	t.Parallel()
 

@@ -79,7 +79,7 @@ func TestConstraints(t *testing.T) {
 	}
 }
 
-// X26, N72
+// N72
 func TestMigrations(t *testing.T) {
 	t.Parallel()
 

@@ -66,7 +66,10 @@ func bare(t *testing.T) *bench {
 	s, err := postgres.Open(t.Context(), url, testkit.Region)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
-	raw, err := pgxpool.New(t.Context(), url)
+	cfg, err := pgxpool.ParseConfig(url)
+	require.NoError(t, err)
+	cfg.MaxConns = 16 // transactions that are held open, and a look beside them
+	raw, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(raw.Close)
 	return &bench{Store: s, t: t, url: url, raw: raw}

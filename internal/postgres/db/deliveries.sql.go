@@ -87,50 +87,6 @@ func (q *Queries) DeliveryByClaim(ctx context.Context, claim string) (Delivery, 
 	return i, err
 }
 
-const dueOwed = `-- name: DueOwed :many
-SELECT o.node, n.role, o.revision, r.era FROM owed o
-JOIN nodes n ON n.name = o.node
-JOIN revisions r ON r.site = o.site AND r.name = o.name AND r.revision = o.revision
-WHERE o.site = $1 AND o.name = $2 AND o.due AND n.removed_at IS NULL ORDER BY n.role, o.node
-`
-
-type DueOwedParams struct {
-	Site string
-	Name string
-}
-
-type DueOwedRow struct {
-	Node     string
-	Role     string
-	Revision int64
-	Era      int64
-}
-
-func (q *Queries) DueOwed(ctx context.Context, arg DueOwedParams) ([]DueOwedRow, error) {
-	rows, err := q.db.Query(ctx, dueOwed, arg.Site, arg.Name)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []DueOwedRow
-	for rows.Next() {
-		var i DueOwedRow
-		if err := rows.Scan(
-			&i.Node,
-			&i.Role,
-			&i.Revision,
-			&i.Era,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const dueOwedOfNode = `-- name: DueOwedOfNode :many
 UPDATE owed SET due = true
 WHERE node = $1 AND NOT due AND tried_at <= now() - make_interval(secs => $2::float8)

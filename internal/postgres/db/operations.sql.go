@@ -25,23 +25,6 @@ func (q *Queries) AttachDelivery(ctx context.Context, arg AttachDeliveryParams) 
 	return err
 }
 
-const countOperations = `-- name: CountOperations :one
-SELECT count(*) FILTER (WHERE NOT cancel_requested) AS asked, count(*) FILTER (WHERE cancel_requested) AS cancelled
-FROM operations WHERE subject = $1 AND state = 'running'
-`
-
-type CountOperationsRow struct {
-	Asked     int64
-	Cancelled int64
-}
-
-func (q *Queries) CountOperations(ctx context.Context, subject string) (CountOperationsRow, error) {
-	row := q.db.QueryRow(ctx, countOperations, subject)
-	var i CountOperationsRow
-	err := row.Scan(&i.Asked, &i.Cancelled)
-	return i, err
-}
-
 const doorTold = `-- name: DoorTold :exec
 UPDATE operations SET door_told = true WHERE id = $1
 `

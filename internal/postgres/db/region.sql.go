@@ -33,6 +33,15 @@ func (q *Queries) BuildsSeenSince(ctx context.Context, seconds float64) ([]strin
 	return items, nil
 }
 
+const commitLater = `-- name: CommitLater :exec
+SELECT set_config('synchronous_commit', 'off', true)
+`
+
+func (q *Queries) CommitLater(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, commitLater)
+	return err
+}
+
 const foundRegion = `-- name: FoundRegion :one
 INSERT INTO region (name, era, system_identifier, timeline)
 VALUES ($1, 1, $2, $3)

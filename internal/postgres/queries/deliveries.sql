@@ -129,12 +129,6 @@ DELETE FROM owed WHERE site = @site AND name = @name AND node = @node AND revisi
 -- name: ParkOwed :exec
 UPDATE owed SET due = false, reason = @reason, tried_at = now() WHERE site = @site AND name = @name AND node = @node;
 
--- name: DueOwed :many
-SELECT o.node, n.role, o.revision, r.era FROM owed o
-JOIN nodes n ON n.name = o.node
-JOIN revisions r ON r.site = o.site AND r.name = o.name AND r.revision = o.revision
-WHERE o.site = @site AND o.name = @name AND o.due AND n.removed_at IS NULL ORDER BY n.role, o.node;
-
 -- name: OwedOfNode :many
 SELECT site, name FROM owed WHERE node = @node AND name > @after::text ORDER BY name LIMIT @max_rows;
 

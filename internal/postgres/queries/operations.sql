@@ -20,10 +20,6 @@ ORDER BY created_at DESC, id DESC LIMIT @max_rows;
 UPDATE operations SET entity_run = @run, entity_build = @build
 WHERE subject = @subject AND state = 'running' AND (entity_run <> @run OR entity_build <> @build);
 
--- name: CountOperations :one
-SELECT count(*) FILTER (WHERE NOT cancel_requested) AS asked, count(*) FILTER (WHERE cancel_requested) AS cancelled
-FROM operations WHERE subject = @subject AND state = 'running';
-
 -- name: EndOperations :many
 UPDATE operations SET state = @state, reason = @reason, message = @message, ended_at = now(),
        delivery_id = coalesce(nullif(@delivery_id::text, ''), delivery_id)

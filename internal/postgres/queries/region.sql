@@ -24,3 +24,6 @@ DELETE FROM servers WHERE id = @id OR seen_at < now() - interval '1 day';
 
 -- name: BuildsSeenSince :many
 SELECT DISTINCT build_id FROM servers WHERE seen_at > now() - make_interval(secs => @seconds::float8);
+
+-- name: CommitLater :exec
+SELECT set_config('synchronous_commit', 'off', true);

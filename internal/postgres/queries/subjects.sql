@@ -55,3 +55,35 @@ WHERE snapshots.revision < excluded.revision;
 SELECT s.name, s.revision, r.era, r.action, r.body_hash, r.run_hash, r.enabled
 FROM snapshots s JOIN revisions r ON r.site = s.site AND r.name = s.name AND r.revision = s.revision
 WHERE s.site = @site AND s.name > @after::text ORDER BY s.name LIMIT @max_rows;
+
+-- name: SeeInstance :one
+SELECT jsonb_strip_nulls(jsonb_build_object(
+    'desired', (SELECT seen_revision(r) FROM revisions r
+                WHERE r.site = s.site AND r.name = s.name AND r.revision = s.desired_revision),
+    'durability', (SELECT r.durability FROM revisions r
+                   WHERE r.site = s.site AND r.name = s.name AND r.revision = s.desired_revision),
+    'snapshot', (SELECT seen_revision(r) FROM snapshots p JOIN revisions r ON r.site = p.site AND r.name = p.name AND r.revision = p.revision
+                 WHERE p.site = s.site AND p.name = s.name),
+    'holder', (SELECT l.holder FROM site_leases l WHERE l.site = s.site AND NOT l.dropped),
+    'epoch', coalesce((SELECT l.epoch FROM site_leases l WHERE l.site = s.site AND NOT l.dropped), 0),
+    'open', (SELECT jsonb_build_object('id', d.id, 'revision', seen_revision(r), 'node', d.node, 'epoch', d.epoch,
+                    'since', d.created_at, 'deadline', d.deadline_at,
+                    'targets', (SELECT jsonb_agg(jsonb_build_object('node', t.node, 'role', t.role, 'state', t.state,
+                                       'tries', t.tries, 'reason', t.reason) ORDER BY t.role, t.node)
+                                FROM delivery_nodes t WHERE t.delivery_id = d.id))
+             FROM deliveries d JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
+             WHERE d.site = s.site AND d.name = s.name AND d.state = 'open'),
+    'unsettled', (SELECT jsonb_agg(jsonb_build_object('era', u.era, 'revision', u.revision) ORDER BY u.attempt DESC)
+                  FROM (SELECT r.era, d.revision, d.attempt FROM deliveries d
+                        JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
+                        WHERE d.site = s.site AND d.name = s.name AND d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL
+                        ORDER BY d.attempt DESC LIMIT 20) u),
+    'owed', (SELECT jsonb_agg(jsonb_build_object('node', o.node, 'role', n.role,
+                    'revision', jsonb_build_object('era', r.era, 'revision', o.revision)) ORDER BY n.role, o.node)
+             FROM owed o JOIN nodes n ON n.name = o.node
+             JOIN revisions r ON r.site = o.site AND r.name = o.name AND r.revision = o.revision
+             WHERE o.site = s.site AND o.name = s.name AND o.due AND n.removed_at IS NULL),
+    'asked', (SELECT count(*) FROM operations p WHERE p.subject = @subject AND p.state = 'running' AND NOT p.cancel_requested),
+    'cancelled', (SELECT count(*) FROM operations p WHERE p.subject = @subject AND p.state = 'running' AND p.cancel_requested)
+))::jsonb AS seen
+FROM subjects s WHERE s.site = @site AND s.name = @name;

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// roles declares who of a site's pair is active.
+func (s *stack) roles(t *testing.T, site, active, standby string) {
+	t.Helper()
+	require.NoError(t, insist(t, "declare "+site, func(ctx context.Context) error {
+		_, err := s.api.PutSite(ctx, site, api.SitePut{Nodes: []api.SiteNode{
+			{Name: active, Role: fleet.RoleActive}, {Name: standby, Role: fleet.RoleStandby},
+		}}, api.Mutation{})
+		return err
+	}))
+}
+
+// N7, N38, N45, N47, N60, N64, N75
+func TestE2EFailover(t *testing.T) {
+	t.Parallel()
+	s := startStack(t, 2)
+	t.Run("the standby recovers instances from its own store when it becomes the active", func(t *testing.T) {
+		t.Parallel()
+		const site, old, next = "plant-1", "plant-1-a", "plant-1-b"
+		s.watchOrder(t, pair(site)...)
+		first, second := newStory(t, s, site, "first"), newStory(t, s, site, "second")
+		hash := second.witness.starts(t)[0].hash
+		s.order(t, "stop", old)
+		s.roles(t, site, next, old)
+		for _, st := range []*story{first, second} {
+			st.witness.runs(t, st.witness.starts(t)[0].hash)
+			st.witness.alone(t)
+			fileHash(t, s.configFile(next, st.key.Name, "config.json"), st.witness.starts(t)[0].hash)
+		}
+		op, newer := first.release(t)
+		s.order(t, "start", old) // as the standby that it is now
+		ended := s.ended(t, op.ID)
+		t.Logf("ended as %s %s", ended.State, ended.Reason)
+		s.held(t, first.key, newer)
+		first.witness.runs(t, newer)
+		second.witness.runs(t, hash)
+		for _, st := range []*story{first, second} {
+			st.witness.alone(t)
+			s.whole(t, st.key)
+			require.NoFileExists(t, s.configFile(old, st.key.Name, "config.json"), "a standby runs nothing")
+		}
+	})
+	t.Run("a delivery that is under way goes on with the new active", func(t *testing.T) {
+		t.Parallel()
+		const site = "plant-2"
+		s.watchOrder(t, pair(site)...)
+		st := newStory(t, s, site, "moved")
+		st.start = 3
+		op, hash := st.release(t)
+		st.underWay(t, op)
+		kill9(t, s.guardianOf(t, site+"-a", st.key.Name)) // its site loses the machine of the active
+		s.order(t, "stop", site+"-a")
+		s.roles(t, site, site+"-b", site+"-a")
+		waitFor(t, "the new active holds it", func(ctx context.Context) error {
+			got, err := s.stores.current(ctx, site+"-b", st.key.Name)
+			if err == nil && got.hash != hash {
+				err = errNotYet
+			}
+			return err
+		})
+		require.True(t, s.ended(t, op.ID).State.Ended())
+		st.witness.runs(t, hash)
+		s.order(t, "start", site+"-a")
+		s.held(t, st.key, hash)
+		st.witness.alone(t)
+	})
+}
+
+// N54, N55, N56, N59, X2, X25
+func TestE2ELoss(t *testing.T) {
+	t.Parallel()
+	s := startStack(t, 3)
+	t.Run("each node alone", func(t *testing.T) {
+		for site, node := range map[string]string{"plant-1": "plant-1-a", "plant-2": "plant-2-b"} {
+			t.Run(node+" loses its store and gets all of it again", func(t *testing.T) {
+				t.Parallel()
+				first, second := newStory(t, s, site, "first"), newStory(t, s, site, "second")
+				op, hash := second.release(t)
+				requireSucceeded(t, s.ended(t, op.ID))
+				s.order(t, "stop", node)
+				s.stores.forget(node)
+				files, err := filepath.Glob(filepath.Join(s.data, "nodes", node, "node.db*"))
+				require.NoError(t, err)
+				require.NotEmpty(t, files)
+				for _, path := range files {
+					require.NoError(t, os.Remove(path))
+				}
+				s.order(t, "start", node)
+				first.good(t, first.witness.starts(t)[0].hash)
+				second.good(t, hash)
+				s.whole(t, first.key)
+				s.whole(t, second.key)
+			})
+		}
+		t.Run("a node that is started twice runs nothing twice", func(t *testing.T) {
+			t.Parallel()
+			st := newStory(t, s, "plant-3", "double")
+			s.startTwice(t, "plant-3", "plant-3-a")
+			for range 3 {
+				op, hash := st.release(t)
+				t.Logf("ended as %v", s.ended(t, op.ID).State)
+				st.good(t, hash)
+			}
+		})
+	})
+	t.Run("a region that loses all of Temporal goes on with what was under way", func(t *testing.T) {
+		st := newStory(t, s, "plant-1", "survivor")
+		st.start = 3
+		op, hash := st.release(t)
+		st.underWay(t, op)
+		s.order(t, "stop", serverName)
+		s.order(t, "stop", temporalName)
+		require.NoError(t, os.RemoveAll(filepath.Join(s.data, "temporal")))
+		require.NoError(t, os.Mkdir(filepath.Join(s.data, "temporal"), 0o700))
+		s.order(t, "start", temporalName)
+		s.order(t, "start", serverName)
+		ended := s.ended(t, op.ID)
+		t.Logf("ended as %s %s", ended.State, ended.Reason)
+		st.good(t, hash)
+		s.asleep(t)
+	})
+}
+
+// startTwice runs a second process of a node on the same directory, as a careless operator
+// may. It may refuse or take part; it ends with the test.
+func (s *stack) startTwice(t *testing.T, site, node string) {
+	t.Helper()
+	in := nodeInput{
+		Node: node, Site: site, API: s.doc.API, Temporal: s.doc.Temporal, Data: filepath.Join(s.data, "nodes", node),
+		Program: os.Args[0], Supervisor: s.supervisor.Process.Pid, Fast: true,
+	}
+	text := jsonText(t, in)
+	said := &transcript{}
+	cmd := exec.Command(os.Args[0], childNode, node)
+	cmd.Stdin, cmd.Stderr = strings.NewReader(text), said
+	require.NoError(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+		t.Logf("the second process said: %s", said)
+	})
+	waitFor(t, "it has started, or refused", func(context.Context) error {
+		if len(ended) > 0 || strings.Contains(said.String(), "Started Worker") {
+			return nil
+		}
+		return errNotYet
+	})
+}
