@@ -66,8 +66,8 @@ func (l *lab) deliverArtifact(ctx context.Context, r *region, key fleet.ObjectKe
 	if err != nil {
 		return 0, err
 	}
-	defer os.Remove(path)   //nolint:errcheck // the lab's folder goes in the end
-	f, err := os.Open(path) //nolint:gosec // made by us
+	defer os.Remove(path) //nolint:errcheck // the lab's folder goes in the end
+	f, err := os.Open(path)
 	if err != nil {
 		return 0, fmt.Errorf("open the artifact: %w", err)
 	}
@@ -124,7 +124,7 @@ func (l *lab) plainly(ctx context.Context, fetch fetchFunc) (time.Duration, erro
 			return 0, fmt.Errorf("insert plainly: %w", err)
 		}
 		total += time.Since(began)
-		if err := os.RemoveAll(dir); err != nil { //nolint:gosec // made by us
+		if err := os.RemoveAll(dir); err != nil {
 			return 0, fmt.Errorf("remove the yardstick: %w", err)
 		}
 	}
@@ -140,21 +140,21 @@ func fetcher() (fetchFunc, string) {
 		return fetchHere, "net/http: there is no curl"
 	}
 	return func(ctx context.Context, url, file string) error {
-		return exec.CommandContext(ctx, curl, "--silent", "--fail", "--output", file, url).Run() //nolint:gosec // our own arguments
+		return exec.CommandContext(ctx, curl, "--silent", "--fail", "--output", file, url).Run()
 	}, "curl"
 }
 
 func fetchHere(ctx context.Context, url, file string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil) //nolint:gosec // our own server
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req) //nolint:gosec // our own server
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	out, err := os.Create(file) //nolint:gosec // in our folder
+	out, err := os.Create(file)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func insert(ctx context.Context, file, database string) error {
 	if _, err := db.ExecContext(ctx, "CREATE TABLE chunk (n INTEGER PRIMARY KEY, data BLOB NOT NULL)"); err != nil {
 		return err
 	}
-	in, err := os.Open(file) //nolint:gosec // in our folder
+	in, err := os.Open(file)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func newLab(ctx context.Context, o options) (*lab, error) {
 	}
 	l := &lab{n: o.n, keep: o.keep, dir: dir, program: filepath.Join(dir, "temporal-dev")}
 	l.say("building temporal-dev …")
-	build := exec.CommandContext(ctx, "go", "build", "-o", l.program, "./temporal-dev") //nolint:gosec // our own path
+	build := exec.CommandContext(ctx, "go", "build", "-C", "temporal-dev", "-o", l.program, ".")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		l.close()
@@ -55,7 +55,7 @@ func (l *lab) close() {
 		l.say("kept: %s", l.dir)
 		return
 	}
-	if err := os.RemoveAll(l.dir); err != nil { //nolint:gosec // made by us
+	if err := os.RemoveAll(l.dir); err != nil {
 		l.say("%s is left over: %v", l.dir, err)
 	}
 }
@@ -109,7 +109,7 @@ func (l *lab) start(ctx context.Context, flags ...string) (*region, error) {
 	any0 := "127.0.0.1:0"
 	args := append([]string{"--data", dir, "--api", any0, "--temporal", any0, "--web", any0}, flags...)
 	r := &region{keep: l.keep, dir: dir, exited: make(chan struct{}), trouble: &bytes.Buffer{}}
-	r.cmd = exec.Command(l.program, args...) //nolint:gosec // built by us
+	r.cmd = exec.Command(l.program, args...)
 	r.cmd.Stderr = r.trouble
 	// Its own group, so that Ctrl-C reaches us alone and we stop it in order.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
@@ -190,7 +190,7 @@ func (r *region) stop() {
 	if r.keep {
 		return
 	}
-	if err := os.RemoveAll(r.dir); err != nil { //nolint:gosec // made by us
+	if err := os.RemoveAll(r.dir); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}
 }

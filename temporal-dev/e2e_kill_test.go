@@ -25,9 +25,14 @@ type story struct {
 
 func newStory(t *testing.T, s *stack, site, name string) *story {
 	t.Helper()
-	st := &story{stack: s, key: instanceKey(site, name), witness: newWitness(t)}
+	return tell(t, &story{stack: s, key: instanceKey(site, name), witness: newWitness(t)})
+}
+
+// tell releases the first revision of a story.
+func tell(t *testing.T, st *story) *story {
+	t.Helper()
 	op, hash := st.release(t)
-	requireSucceeded(t, s.ended(t, op.ID))
+	requireSucceeded(t, st.ended(t, op.ID))
 	st.good(t, hash)
 	return st
 }

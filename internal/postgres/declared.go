@@ -86,8 +86,8 @@ func setNodes(ctx context.Context, q *db.Queries, site string, spec fleet.SiteSp
 				WithHint("names of nodes are unique in a region")
 		}
 		if n.Role == fleet.RoleActive {
-			if err := q.GrantLease(ctx, db.GrantLeaseParams{Site: site, Holder: string(n.Name)}); err != nil {
-				return failed("write the lease", err)
+			if err := grant(ctx, q, site, n.Name); err != nil {
+				return err
 			}
 		}
 	}
@@ -97,6 +97,25 @@ func setNodes(ctx context.Context, q *db.Queries, site string, spec fleet.SiteSp
 		}
 	}
 	return failed("remove nodes", q.RemoveNodesExcept(ctx, db.RemoveNodesExceptParams{Site: site, Keep: keep}))
+}
+
+// grant gives a site's lease to a node, and with it what the holder before was owed and
+// never deployed: only the holder can (N60).
+func grant(ctx context.Context, q *db.Queries, site string, holder fleet.NodeName) error {
+	moved, err := q.GrantLease(ctx, db.GrantLeaseParams{Site: site, Holder: string(holder)})
+	if err != nil || moved == 0 {
+		return failed("write the lease", err)
+	}
+	names, err := q.MoveOwed(ctx, db.MoveOwedParams{Site: site, Holder: string(holder)})
+	if err != nil {
+		return failed("move what is owed", err)
+	}
+	for _, name := range names {
+		if err := q.PutOutbox(ctx, fleet.InstanceSubject(fleet.SiteName(site), fleet.InstanceName(name))); err != nil {
+			return failed("write the outbox", err)
+		}
+	}
+	return nil
 }
 
 // PutTemplate declares a template and keeps its generation for the specs that pin it.

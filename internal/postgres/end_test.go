@@ -172,6 +172,44 @@ func TestEnd(t *testing.T) {
 		require.Equal(t, "no_active_node", b.operation(op.ID).Reason)
 	})
 
+	t.Run("owes what was never deployed to whoever holds the lease", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.deploy("1")
+		b.put(`{"a":2}`)
+		d := b.claim(run1, "2")
+		b.notify(d.ID, nodeA, "a")
+		b.miss(d.ID, nodeA, fleet.TargetFailed, fleet.Communication)
+		b.end(d, fleet.DeliveryFailed, because("communication"), owing)
+		b.exec("DELETE FROM outbox")
+
+		b.putSite(plant, nodeB, nodeA)
+		waiting, err := b.WaitingWakes(t.Context(), 0, 10)
+		require.NoError(t, err)
+		require.Equal(t, []string{"instance.plant.press"}, waiting)
+		require.Equal(t, []string{"plant-b 2 due communication"}, b.owed())
+		require.Equal(t, []fleet.OwedSeen{{Node: nodeB, Role: fleet.RoleActive, Revision: d.Revision.Version}}, b.observe(run1).Owed)
+		again := b.claim(run1, "3")
+		require.Equal(t, nodeB, again.Node)
+		b.record(again, nodeB)
+		require.Equal(t, []string{"plant-a 2 due replicating"}, b.owed())
+	})
+
+	t.Run("shows nobody what only another could deploy", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.deploy("1")
+		b.put(`{"a":2}`)
+		b.end(b.claim(run1, "2"), fleet.DeliveryFailed, because("communication"), owing)
+		b.exec("UPDATE site_leases SET holder = $1, epoch = 9", nodeB) // by votes, while that was written
+		_, err := b.NodeReady(t.Context(), nodeA, "start-2")
+		require.NoError(t, err)
+		require.Empty(t, b.observe(run1).Owed, "a ticket for revision 1 would never confirm revision 2")
+		require.Empty(t, b.openSubjects(0))
+	})
+
 	t.Run("parks a ticket that did not get through, until the node is back", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
@@ -242,6 +280,48 @@ func TestDelete(t *testing.T) {
 		b.deploy("3")
 		_, err = b.GetObject(t.Context(), pressKey)
 		refused(t, fleet.NotFound, err)
+	})
+}
+
+// X4
+func TestDeleteLate(t *testing.T) {
+	t.Parallel()
+
+	t.Run("confirmed after it was given up takes the object away", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.deploy("1")
+		b.turn(fleet.OperationDelete)
+		d := b.claim(run1, "2")
+		b.notify(d.ID, nodeA, "a")
+		b.miss(d.ID, nodeA, fleet.TargetFailed, fleet.Communication)
+		b.end(d, fleet.DeliveryFailed, because("communication"), owing)
+		b.record(d, nodeA)
+		_, err := b.GetObject(t.Context(), pressKey)
+		refused(t, fleet.NotFound, err)
+		require.True(t, scan[bool](b, "SELECT deleted FROM subjects"))
+		require.Equal(t, []string{"plant-b 2 due replicating"}, b.owed())
+	})
+
+	t.Run("confirmed while another delete is wanted waits for that one", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.deploy("1")
+		b.turn(fleet.OperationDelete)
+		d := b.claim(run1, "2")
+		b.put(`{"a":2}`)
+		b.turn(fleet.OperationDelete)
+		b.record(d, nodeA)
+		b.end(d, fleet.DeliverySucceeded)
+		o, err := b.GetObject(t.Context(), pressKey)
+		require.NoError(t, err)
+		require.NotNil(t, o.DeletingSince)
+		b.deploy("3")
+		_, err = b.GetObject(t.Context(), pressKey)
+		refused(t, fleet.NotFound, err)
+		require.True(t, scan[bool](b, "SELECT deleted FROM subjects"))
 	})
 }
 

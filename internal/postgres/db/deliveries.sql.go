@@ -490,6 +490,45 @@ func (q *Queries) LockDelivery(ctx context.Context, id string) (Delivery, error)
 	return i, err
 }
 
+const moveOwed = `-- name: MoveOwed :many
+WITH moved AS (
+    DELETE FROM owed o WHERE o.site = $2 AND o.node <> $1
+        AND o.revision > coalesce((SELECT p.revision FROM snapshots p WHERE p.site = o.site AND p.name = o.name), 0)
+    RETURNING o.site, o.name, o.revision, o.action, o.reason)
+INSERT INTO owed (site, name, node, revision, action, due, reason)
+SELECT DISTINCT ON (m.site, m.name) m.site, m.name, $1, m.revision, m.action, true, m.reason
+FROM moved m ORDER BY m.site, m.name, m.revision DESC
+ON CONFLICT (site, name, node) DO UPDATE SET
+    revision = greatest(owed.revision, excluded.revision), due = true,
+    action = CASE WHEN owed.revision > excluded.revision THEN owed.action ELSE excluded.action END
+RETURNING name
+`
+
+type MoveOwedParams struct {
+	Holder string
+	Site   string
+}
+
+func (q *Queries) MoveOwed(ctx context.Context, arg MoveOwedParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, moveOwed, arg.Holder, arg.Site)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const notifyTarget = `-- name: NotifyTarget :execrows
 UPDATE delivery_nodes SET state = 'notified', tries = tries + 1, updated_at = now()
 WHERE delivery_id = $1 AND node = $2 AND state <> 'applied'

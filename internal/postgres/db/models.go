@@ -220,6 +220,16 @@ type Owed struct {
 	TriedAt  time.Time
 }
 
+type OwedNow struct {
+	Site     string
+	Name     string
+	Node     string
+	Role     string
+	Revision int64
+	Era      int64
+	Since    time.Time
+}
+
 type Pending struct {
 	DeploymentID string
 	Site         string

@@ -164,7 +164,7 @@ func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
 	return i, err
 }
 
-const grantLease = `-- name: GrantLease :exec
+const grantLease = `-- name: GrantLease :execrows
 INSERT INTO site_leases (site, holder, epoch) VALUES ($1, $2, 1)
 ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1, dropped = false
 WHERE site_leases.holder <> excluded.holder OR site_leases.dropped
@@ -175,9 +175,12 @@ type GrantLeaseParams struct {
 	Holder string
 }
 
-func (q *Queries) GrantLease(ctx context.Context, arg GrantLeaseParams) error {
-	_, err := q.db.Exec(ctx, grantLease, arg.Site, arg.Holder)
-	return err
+func (q *Queries) GrantLease(ctx context.Context, arg GrantLeaseParams) (int64, error) {
+	result, err := q.db.Exec(ctx, grantLease, arg.Site, arg.Holder)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const heldByNode = `-- name: HeldByNode :many

@@ -284,8 +284,7 @@ WHERE (s.site, s.name) > ($1::text, $2::text) AND (s.site, s.name) IN (
     SELECT o.site, o.name FROM operations o
     WHERE o.state = 'running' AND o.created_at < now() - make_interval(secs => $3::float8)
     UNION SELECT d.site, d.name FROM deliveries d WHERE d.state = 'open'
-    UNION SELECT w.site, w.name FROM owed w JOIN nodes n ON n.name = w.node
-    WHERE w.due AND n.removed_at IS NULL AND w.since < now() - make_interval(secs => $3::float8))
+    UNION SELECT w.site, w.name FROM owed_now w WHERE w.since < now() - make_interval(secs => $3::float8))
 ORDER BY s.site, s.name LIMIT $4
 `
 

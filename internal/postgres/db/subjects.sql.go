@@ -360,11 +360,9 @@ SELECT jsonb_strip_nulls(jsonb_build_object(
                         JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
                         WHERE d.site = s.site AND d.name = s.name AND d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL
                         ORDER BY d.attempt DESC LIMIT 20) u),
-    'owed', (SELECT jsonb_agg(jsonb_build_object('node', o.node, 'role', n.role,
-                    'revision', jsonb_build_object('era', r.era, 'revision', o.revision)) ORDER BY n.role, o.node)
-             FROM owed o JOIN nodes n ON n.name = o.node
-             JOIN revisions r ON r.site = o.site AND r.name = o.name AND r.revision = o.revision
-             WHERE o.site = s.site AND o.name = s.name AND o.due AND n.removed_at IS NULL),
+    'owed', (SELECT jsonb_agg(jsonb_build_object('node', o.node, 'role', o.role,
+                    'revision', jsonb_build_object('era', o.era, 'revision', o.revision)) ORDER BY o.role, o.node)
+             FROM owed_now o WHERE o.site = s.site AND o.name = s.name),
     'asked', (SELECT count(*) FROM operations p WHERE p.subject = $1 AND p.state = 'running' AND NOT p.cancel_requested),
     'cancelled', (SELECT count(*) FROM operations p WHERE p.subject = $1 AND p.state = 'running' AND p.cancel_requested)
 ))::jsonb AS seen

@@ -136,3 +136,16 @@ SELECT site, name FROM owed WHERE node = @node AND name > @after::text ORDER BY 
 UPDATE owed SET due = true
 WHERE node = @node AND NOT due AND tried_at <= now() - make_interval(secs => @parked_seconds::float8)
 RETURNING site, name;
+
+-- name: MoveOwed :many
+WITH moved AS (
+    DELETE FROM owed o WHERE o.site = @site AND o.node <> @holder
+        AND o.revision > coalesce((SELECT p.revision FROM snapshots p WHERE p.site = o.site AND p.name = o.name), 0)
+    RETURNING o.site, o.name, o.revision, o.action, o.reason)
+INSERT INTO owed (site, name, node, revision, action, due, reason)
+SELECT DISTINCT ON (m.site, m.name) m.site, m.name, @holder, m.revision, m.action, true, m.reason
+FROM moved m ORDER BY m.site, m.name, m.revision DESC
+ON CONFLICT (site, name, node) DO UPDATE SET
+    revision = greatest(owed.revision, excluded.revision), due = true,
+    action = CASE WHEN owed.revision > excluded.revision THEN owed.action ELSE excluded.action END
+RETURNING name;

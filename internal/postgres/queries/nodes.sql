@@ -42,7 +42,7 @@ SELECT * FROM site_leases WHERE site = @site AND NOT dropped;
 -- name: LockLease :one
 SELECT * FROM site_leases WHERE site = @site AND NOT dropped FOR SHARE;
 
--- name: GrantLease :exec
+-- name: GrantLease :execrows
 INSERT INTO site_leases (site, holder, epoch) VALUES (@site, @holder, 1)
 ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1, dropped = false
 WHERE site_leases.holder <> excluded.holder OR site_leases.dropped;

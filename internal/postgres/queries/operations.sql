@@ -50,8 +50,7 @@ WHERE (s.site, s.name) > (@after_site::text, @after_name::text) AND (s.site, s.n
     SELECT o.site, o.name FROM operations o
     WHERE o.state = 'running' AND o.created_at < now() - make_interval(secs => @older_seconds::float8)
     UNION SELECT d.site, d.name FROM deliveries d WHERE d.state = 'open'
-    UNION SELECT w.site, w.name FROM owed w JOIN nodes n ON n.name = w.node
-    WHERE w.due AND n.removed_at IS NULL AND w.since < now() - make_interval(secs => @older_seconds::float8))
+    UNION SELECT w.site, w.name FROM owed_now w WHERE w.since < now() - make_interval(secs => @older_seconds::float8))
 ORDER BY s.site, s.name LIMIT @max_rows;
 
 -- name: OverdueOperations :many

@@ -1,0 +1,45 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// X13, X14: every kind reaches Temporal as its own type, retried only where that may help.
+func TestFail(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, fail(nil))
+	for _, kind := range fleet.Kinds() {
+		var app *temporal.ApplicationError
+		require.ErrorAs(t, fail(fleet.Errorf(kind, "it went wrong")), &app)
+		require.Equal(t, string(kind), app.Type())
+		require.Equal(t, kind.Retryable(), !app.NonRetryable(), kind)
+	}
+}
+
+// X10: what an unknown error says stays in the process: it may quote a config or a secret.
+func TestFailSaysNothingUnknown(t *testing.T) {
+	t.Parallel()
+	err := fail(errors.New("password=hunter2"))
+	require.NotContains(t, err.Error(), "hunter2")
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.Equal(t, string(fleet.Internal), app.Type())
+}
+
+// N41: work that was cut short says nothing about the revision.
+func TestCutShort(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Equal(t, fleet.Communication, fleet.KindOf(cutShort(ended, errors.New("interrupted"))))
+	require.Equal(t, fleet.ApplyFailed, fleet.KindOf(cutShort(ended, fleet.Errorf(fleet.ApplyFailed, "no"))))
+	require.Equal(t, fleet.Internal, fleet.KindOf(cutShort(t.Context(), errors.New("odd"))))
+	require.NoError(t, cutShort(ended, nil))
+}
