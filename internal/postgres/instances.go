@@ -50,7 +50,7 @@ func (s *Store) PutInstance(ctx context.Context, c InstanceChange) (Started, err
 		if err != nil {
 			return err
 		}
-		if before != nil && !out.Changed && sameRevision(before, r) {
+		if before != nil && before.Generation == out.After.Generation && sameRevision(before, r) {
 			return nil
 		}
 		out.Operation, err = s.release(ctx, q, r, out.After)
