@@ -65,8 +65,9 @@ func NewNode(c client.Client, node fleet.NodeName, n *activities.Node) worker.Wo
 		Identity: "node." + string(node), DisableWorkflowWorker: true,
 		MaxConcurrentActivityExecutionSize: 64, MaxConcurrentActivityTaskPollers: 2,
 		WorkerStopTimeout: 5 * time.Second,
-		// Cancellation travels with heartbeats, and these come every second.
-		MaxHeartbeatThrottleInterval: time.Second, DefaultHeartbeatThrottleInterval: time.Second,
+		// Cancellation travels with heartbeats. The SDK gives one call no longer than this
+		// interval, so it leaves room for a slow one within the timeout of 5 s.
+		MaxHeartbeatThrottleInterval: 3 * time.Second, DefaultHeartbeatThrottleInterval: 3 * time.Second,
 	})
 	w.RegisterActivityWithOptions(n.RefreshDeployment, activity.RegisterOptions{Name: "RefreshDeployment"})
 	w.RegisterActivityWithOptions(n.QueryDeployment, activity.RegisterOptions{Name: "QueryDeployment"})

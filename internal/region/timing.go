@@ -11,7 +11,8 @@ type Timing struct {
 	Delivery workflows.DeliveryLimits
 	// Purge and Sweep are the intervals of the schedules PurgePending and SweepOperations.
 	Purge, Sweep time.Duration
-	// Relay is how old an outbox row is before its wake is repeated.
+	// Relay is how old an outbox row is before its wake is repeated: longer than a busy region
+	// takes to read it, for a wake that was not lost only costs.
 	Relay time.Duration
 	// ServerSeen is how often a server says that it lives; three times that and its build
 	// counts as gone, but never less than Stranded.
@@ -30,7 +31,7 @@ func DefaultTiming() Timing {
 		Delivery: workflows.DeliveryLimits{
 			Request: workflows.DefaultRequest, Total: workflows.DefaultTotal, PendingTTL: workflows.DefaultPendingTTL,
 		},
-		Purge: time.Minute, Sweep: 30 * time.Second, Relay: time.Second, ServerSeen: 10 * time.Second,
+		Purge: time.Minute, Sweep: 30 * time.Second, Relay: 5 * time.Second, ServerSeen: 10 * time.Second,
 		Stranded: 30 * time.Second, ReadIdle: 10 * time.Second, Report: 2 * time.Second, TokenBytes: 32,
 	}
 }
@@ -40,6 +41,6 @@ func FastTiming() Timing {
 	t := DefaultTiming()
 	t.Delivery.Request = 10 * time.Second
 	t.Purge, t.Sweep, t.ServerSeen, t.Stranded = 10*time.Second, 5*time.Second, 2*time.Second, 10*time.Second
-	t.ReadIdle, t.Report = 3*time.Second, time.Second
+	t.ReadIdle, t.Report, t.Relay = 3*time.Second, time.Second, 2*time.Second
 	return t
 }
