@@ -87,7 +87,7 @@ func setup(t *testing.T) *Runtime {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	r := &Runtime{
-		Root: t.TempDir(), Executable: self,
+		Root: t.TempDir(), Executable: self, LifetimePID: os.Getpid(), // nothing outlives a test run that is killed
 		Backoff: Backoff{First: 10 * time.Millisecond, Max: 40 * time.Millisecond},
 		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
