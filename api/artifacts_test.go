@@ -7,6 +7,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"path"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,22 +28,33 @@ func noise(size int) []byte {
 	return b
 }
 
-// cutting breaks the first connections in the middle of their request bodies.
+// cutting breaks the first connections in the middle of their request bodies, once the
+// server has kept the whole chunks that it was sent.
 type cutting struct {
 	left atomic.Int64
 	at   int64
+	kept func(upload string, bytes int64)
 }
 
 func (c *cutting) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodPatch && c.left.Add(-1) >= 0 {
-		r.Body = io.NopCloser(io.MultiReader(io.LimitReader(r.Body, c.at), broken{}))
+		from, err := strconv.ParseInt(r.Header.Get("Upload-Offset"), 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		cut := broken(func() { c.kept(path.Base(r.URL.Path), from+c.at/postgres.ChunkSize*postgres.ChunkSize) })
+		r.Body = io.NopCloser(io.MultiReader(io.LimitReader(r.Body, c.at), cut))
 	}
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-type broken struct{}
+// broken is a line that is cut after something happened.
+type broken func()
 
-func (broken) Read([]byte) (int, error) { return 0, errors.New("the line is cut") }
+func (b broken) Read([]byte) (int, error) {
+	b()
+	return 0, errors.New("the line is cut")
+}
 
 // N2, N82
 func TestArtifactUploads(t *testing.T) {
@@ -51,7 +64,22 @@ func TestArtifactUploads(t *testing.T) {
 	hash := compose.HashOf(want)
 
 	t.Run("go on where a broken line left them", func(t *testing.T) {
-		cut := &cutting{at: 2<<20 + 777}
+		cut := &cutting{at: 2<<20 + 777, kept: func(upload string, bytes int64) {
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for deadline := time.After(30 * time.Second); ; {
+				u, err := r.store.GetUpload(t.Context(), upload)
+				if err == nil && u.Received >= bytes {
+					return
+				}
+				select {
+				case <-tick.C:
+				case <-deadline:
+					t.Errorf("the server kept %d of %d bytes: %v", u.Received, bytes, err)
+					return
+				}
+			}
+		}}
 		cut.left.Store(2)
 		client, err := NewClient(r.url, r.operator, WithTransport(cut), WithPauses(time.Millisecond, time.Millisecond, time.Millisecond))
 		require.NoError(t, err)
@@ -63,6 +91,7 @@ func TestArtifactUploads(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, Artifact{SHA256: hash, Size: int64(len(want))}, a)
 		require.Contains(t, seen, int64(2<<20), "whole chunks of the cut piece are kept")
+		require.Contains(t, seen, int64(4<<20), "also after the second cut")
 		size, err := r.store.BodySize(t.Context(), "default", hash)
 		require.NoError(t, err)
 		require.EqualValues(t, len(want), size)

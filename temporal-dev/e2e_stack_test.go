@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
@@ -73,7 +74,26 @@ func startStack(t *testing.T, sites int) *stack {
 	})
 	require.Contains(t, s.said.String(), "the region is up", s.said)
 	s.connect(t)
+	t.Cleanup(func() { s.dump(t) })
 	return s
+}
+
+// dump shows what the region was at when a test failed.
+func (s *stack) dump(t *testing.T) {
+	if !t.Failed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), testPatience)
+	defer cancel()
+	for _, table := range []string{"operations", "deliveries", "delivery_nodes", "owed", "pending", "outbox", "node_held", "snapshots"} {
+		rows, err := s.pg.Query(ctx, `SELECT t::text FROM `+table+` t ORDER BY 1 DESC LIMIT 50`)
+		if err != nil {
+			t.Logf("%s: %v", table, err)
+			continue
+		}
+		all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		t.Logf("%s: %v\n%s", table, err, strings.Join(all, "\n"))
+	}
 }
 
 // e2eData is a folder that goes with the test, unless a person wants to look at it.

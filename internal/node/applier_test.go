@@ -181,6 +181,32 @@ func TestApplyAgain(t *testing.T) {
 		require.NoError(t, <-second)
 		require.Equal(t, []string{"start press 1"}, b.rt.said())
 	})
+	// N51, X13
+	t.Run("a second attempt does not share the failure of one that is closed", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		closed, next := b.cmd(1, "one"), b.cmd(1, "one")
+		next.DeploymentID = strings.Repeat("b", 32)
+		b.region.bodies[next.DeploymentID] = []byte("one")
+		b.region.runs[next.DeploymentID] = testRun
+		entered, goOn := make(chan struct{}), make(chan struct{})
+		b.region.before = func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.Contains(r.URL.Path, closed.DeploymentID) {
+				return false
+			}
+			close(entered)
+			<-goOn
+			w.WriteHeader(http.StatusNotFound)
+			return true
+		}
+		first := b.start(closed)
+		<-entered
+		second := b.start(next)
+		close(goOn)
+		require.Equal(t, fleet.Stale, fleet.KindOf(<-first))
+		require.NoError(t, <-second)
+		b.is(1, "one", 1, 1)
+	})
 }
 
 // start applies in the background.

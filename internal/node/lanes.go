@@ -30,8 +30,8 @@ type job struct {
 }
 
 // enter waits for the name and takes it, with a context that ends when it is pre-empted.
-// When the same command runs already, it waits for that one and returns it finished,
-// without a context.
+// When the same revision is being applied already, it waits for that and returns it finished,
+// without a context, if it is an answer to this command too.
 func (l *lanes) enter(ctx context.Context, name fleet.InstanceName, cmd *fleet.RefreshDeploymentCommand) (*job, context.Context, error) {
 	for {
 		l.mu.Lock()
@@ -51,8 +51,9 @@ func (l *lanes) enter(ctx context.Context, name fleet.InstanceName, cmd *fleet.R
 			return nil, nil, ctx.Err()
 		case <-running.done:
 		}
-		// Its caller's fate is not that of who joined it.
-		if joins && !running.abandoned {
+		// What is good serves both. A failure is that of one attempt: its caller gave up, or its
+		// delivery is closed, while this one's is open.
+		if joins && (running.err == nil || !running.abandoned && running.cmd.DeploymentID == cmd.DeploymentID) {
 			return running, nil, nil
 		}
 	}
