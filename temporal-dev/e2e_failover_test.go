@@ -159,17 +159,24 @@ func (s *stack) startTwice(t *testing.T, site, node string) {
 	cmd := exec.Command(os.Args[0], childNode, node)
 	cmd.Stdin, cmd.Stderr = strings.NewReader(text), said
 	require.NoError(t, cmd.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // it is killed in the end
+		close(ended)
+	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		<-ended
-		t.Logf("the second process said: %s", said)
+		t.Logf("the second process ended as %v and said: %s", <-ended, said)
 	})
 	waitFor(t, "it has started, or refused", func(context.Context) error {
-		if len(ended) > 0 || strings.Contains(said.String(), "Started Worker") {
+		select {
+		case <-ended:
 			return nil
+		default:
 		}
-		return errNotYet
+		if !strings.Contains(said.String(), "Started Worker") {
+			return errNotYet
+		}
+		return nil
 	})
 }

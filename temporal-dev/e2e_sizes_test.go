@@ -38,13 +38,13 @@ func jsonConfig(size int, marker string) json.RawMessage {
 	return b.Bytes()
 }
 
-// artifactFile is a file of random bytes, with its hash.
-func artifactFile(t *testing.T, size int64) (*os.File, fleet.Hash) {
+// artifactFile is a file of random bytes, others for each seed, with its hash.
+func artifactFile(t *testing.T, size int64, seed byte) (*os.File, fleet.Hash) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "artifact"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = f.Close() })
-	_, err = io.CopyN(f, rand.NewChaCha8([32]byte{2}), size)
+	_, err = io.CopyN(f, rand.NewChaCha8([32]byte{2, seed}), size)
 	require.NoError(t, err)
 	_, err = f.Seek(0, io.SeekStart)
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestE2ESizes(t *testing.T) {
 		for name, size := range sizes {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				file, hash := artifactFile(t, size)
+				file, hash := artifactFile(t, size, 0)
 				uploaded, err := s.api.UploadArtifact(t.Context(), api.Upload{Body: file, Size: size})
 				require.NoError(t, err)
 				require.Equal(t, hash, uploaded.SHA256)
@@ -108,7 +108,7 @@ func TestE2ESizes(t *testing.T) {
 		requireSmall(t, runs)
 		tokens := s.fetchTokens(t, runs)
 		require.GreaterOrEqual(t, len(tokens), 2*7, "one for each node and delivery")
-		s.requireNowhere(t, runs, append(tokens, sizesMarker)...)
+		s.requireNowhere(t, runs, append(tokens, sizesMarker, s.doc.Token)...)
 		require.NotContains(t, s.metrics(t), sizesMarker)
 	})
 }

@@ -52,6 +52,24 @@ type stack struct {
 func startStack(t *testing.T, sites int) *stack {
 	t.Helper()
 	realOnly(t)
+	s := launchStack(t, sites)
+	for range 2 {
+		if s.up() || !strings.Contains(s.said.String(), "address already in use") {
+			break
+		}
+		s = launchStack(t, sites) // a connection of another test took a port that was free
+	}
+	require.True(t, s.up(), "%s", s.said)
+	s.connect(t)
+	t.Cleanup(func() { s.dump(t) })
+	return s
+}
+
+func (s *stack) up() bool { return strings.Contains(s.said.String(), "the region is up") }
+
+// launchStack starts a supervisor and returns when its region is up, or has given up.
+func launchStack(t *testing.T, sites int) *stack {
+	t.Helper()
 	data := e2eData(t)
 	s := &stack{data: filepath.Join(data, "region"), failpoints: filepath.Join(data, "failpoints"), said: &transcript{}}
 	require.NoError(t, os.MkdirAll(s.failpoints, 0o700))
@@ -60,21 +78,23 @@ func startStack(t *testing.T, sites int) *stack {
 	s.supervisor.Env = append(os.Environ(), failpointsVariable+"="+s.failpoints)
 	s.supervisor.Stdout, s.supervisor.Stderr = s.said, s.said
 	require.NoError(t, spawn(s.supervisor, syscall.SIGKILL))
-	ended := make(chan error, 1)
-	go func() { ended <- s.supervisor.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = s.supervisor.Wait() // how it ended is in what it said
+		close(ended)
+	}()
 	t.Cleanup(func() { s.end(t, ended) })
 	waitFor(t, "the region is up", func(context.Context) error {
-		if len(ended) > 0 {
-			return nil // it gave up; what it said tells why
+		select {
+		case <-ended:
+			return nil
+		default:
 		}
-		if !strings.Contains(s.said.String(), "the region is up") {
+		if !s.up() {
 			return errNotYet
 		}
 		return nil
 	})
-	require.Contains(t, s.said.String(), "the region is up", s.said)
-	s.connect(t)
-	t.Cleanup(func() { s.dump(t) })
 	return s
 }
 
@@ -135,16 +155,16 @@ func (s *stack) connect(t *testing.T) {
 }
 
 // end stops the region as Ctrl-C does. What it said is shown when the test failed.
-func (s *stack) end(t *testing.T, ended <-chan error) {
+func (s *stack) end(t *testing.T, ended <-chan struct{}) {
 	_ = s.supervisor.Process.Signal(syscall.SIGTERM)
 	patience := time.NewTimer(e2ePatience)
 	defer patience.Stop()
 	select {
-	case <-ended:
+	case err := <-ended:
+		t.Logf("the region ended: %v", err)
 	case <-patience.C:
 		_ = s.supervisor.Process.Kill()
-		<-ended
-		t.Errorf("the region did not stop within %v", e2ePatience)
+		t.Errorf("the region did not stop within %v: %v", e2ePatience, <-ended)
 	}
 	if t.Failed() {
 		t.Logf("the region said:\n%s", s.said)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -74,20 +75,17 @@ func (s *stack) watchPending(t *testing.T) (stop func()) {
 		var seen []string
 		high := map[string]int64{}
 		for ctx.Err() == nil {
-			rows, err := s.pg.Query(ctx, `SELECT name, count(*), max(revision) FROM pending GROUP BY name`)
+			now, err := s.pending(ctx)
 			if err != nil {
 				continue
 			}
-			for rows.Next() {
-				var name string
-				var n, revision int64
-				if err := rows.Scan(&name, &n, &revision); err != nil || n > 1 || revision < high[name] {
-					seen = append(seen, fmt.Sprintf("%s has %d rows, revision %d after %d: %v", name, n, revision, high[name], err))
-				}
-				high[name] = revision
-			}
-			rows.Close()
 			looks++
+			for _, p := range now {
+				if p.Rows > 1 || p.Revision < high[p.Name] {
+					seen = append(seen, fmt.Sprintf("%+v after revision %d", p, high[p.Name]))
+				}
+				high[p.Name] = p.Revision
+			}
 		}
 		wrong <- seen
 	}()
@@ -96,6 +94,20 @@ func (s *stack) watchPending(t *testing.T) (stop func()) {
 		require.Empty(t, <-wrong)
 		require.Greater(t, looks, 10)
 	}
+}
+
+// pendingOf counts the pending rows of an instance.
+type pendingOf struct {
+	Name           string
+	Rows, Revision int64
+}
+
+func (s *stack) pending(ctx context.Context) ([]pendingOf, error) {
+	rows, err := s.pg.Query(ctx, `SELECT name, count(*), max(revision) FROM pending GROUP BY name`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[pendingOf])
 }
 
 // N16, N17, N18, N50, N52, N53, X1, X7, X23
