@@ -2,21 +2,20 @@ package activities
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"log/slog"
+	"strconv"
+	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// subjectStore takes the steps of an instance's entity. Each is guarded by rows, may be
-// called twice, and answers what is seen after it.
+// subjectStore takes an entity from step to step in one transaction. Each step is guarded
+// by rows and may be taken twice; next may be called again from the start.
 type subjectStore interface {
-	Observe(ctx context.Context, of fleet.Subject) (fleet.InstanceSeen, error)
-	Claim(ctx context.Context, c fleet.Claim) (fleet.InstanceSeen, error)
-	Prepare(ctx context.Context, p fleet.Prepare) (fleet.Prepared, error)
-	Record(ctx context.Context, r fleet.Record) (fleet.InstanceSeen, error)
-	Miss(ctx context.Context, m fleet.Miss) (fleet.InstanceSeen, error)
-	Settle(ctx context.Context, s fleet.Settle) (fleet.InstanceSeen, error)
-	End(ctx context.Context, e fleet.End) (fleet.InstanceSeen, error)
+	Walk(ctx context.Context, of fleet.Subject, first fleet.Step, next func(seen fleet.InstanceSeen, taken int) (fleet.Step, bool)) (fleet.Walked, error)
 }
 
 // doorTeller tells the doors of a subject how their operations ended.
@@ -24,8 +23,14 @@ type doorTeller interface {
 	TellDoors(ctx context.Context, subject string) error
 }
 
-// Instances are the short database steps of an instance's entity; they run as local
-// activities. Build is the build of the worker that runs them.
+// TokenMaker makes a random token and its hash, and seals the token to a node.
+type TokenMaker interface {
+	New() (token string, hash []byte, err error)
+	Seal(sealingKey []byte, token string) (string, error)
+}
+
+// Instances is what an instance's entity does at the store; it runs as a local activity.
+// Build is the build of the worker that runs it.
 type Instances struct {
 	Store  subjectStore
 	Tokens TokenMaker
@@ -36,108 +41,192 @@ type Instances struct {
 	Log          *slog.Logger
 	// Ended is told how each delivery ended and when it had begun; nil tells nobody.
 	Ended func(end fleet.End)
-	// Failpoint is for tests, nil in production: it is called before and after each step.
+	// Failpoint is for tests, nil in production: it is called before each step and, once
+	// all of them are committed, after each.
 	Failpoint func(name string)
 }
 
-// around marks the start of a step and gives what marks its end.
-func (i *Instances) around(step string) func() {
-	if i.Failpoint == nil {
-		return func() {}
-	}
-	i.Failpoint("before_" + step)
-	return func() { i.Failpoint("after_" + step) }
+// Visit is one call of an entity at the store. Step is what happened, or only a look; what
+// follows from it and needs nobody but the store is done at once.
+type Visit struct {
+	fleet.Subject
+	Step     fleet.Step         `json:"step,omitzero"`
+	Run      decide.InstanceRun `json:"run,omitzero"`
+	Workflow string             `json:"workflow"`
+	// Number tells the visits of a run apart: a repeated one makes the same claims.
+	Number int           `json:"number"`
+	Total  time.Duration `json:"total"`
+	TTL    time.Duration `json:"ttl"`
 }
 
-// TokenMaker makes a random token and its hash, and seals the token to a node.
-type TokenMaker interface {
-	New() (token string, hash []byte, err error)
-	Seal(sealingKey []byte, token string) (string, error)
+// Visited is what a visit came to, and what the entity does next.
+type Visited struct {
+	Seen fleet.InstanceSeen    `json:"seen"`
+	Next decide.InstanceAction `json:"next"`
+	// Steps are the names of those that were taken, and of the rules that chose them.
+	Steps []string `json:"steps"`
+	// Run is what the run remembers from here: a node that does not count any more is gone.
+	Run decide.InstanceRun `json:"run,omitzero"`
+	// Command is the notify that Next sends.
+	Command *fleet.RefreshDeploymentCommand `json:"command,omitempty"`
+	// Ended is set when a delivery or its operations were ended.
+	Ended fleet.OperationState `json:"ended,omitempty"`
 }
 
-// Observe attaches the run and reads all that the decision needs.
-func (i *Instances) Observe(ctx context.Context, in fleet.Subject) (fleet.InstanceSeen, error) {
-	done := i.around("observe")
-	defer done()
+// maxSteps bounds one visit; the entity comes back for more.
+const maxSteps = 8
+
+// Visit takes the steps of one visit in one transaction (N21: what is to be fetched is
+// persisted before anybody is told). A token leaves this process only sealed (N104).
+func (i *Instances) Visit(ctx context.Context, in Visit) (Visited, error) {
 	in.Build = i.Build
-	seen, err := i.Store.Observe(ctx, in)
-	return seen, fail(err)
-}
-
-// Claim persists the next attempt (N21: before anybody is told).
-func (i *Instances) Claim(ctx context.Context, in fleet.Claim) (fleet.InstanceSeen, error) {
-	done := i.around("claim")
-	defer done()
-	seen, err := i.Store.Claim(ctx, in)
-	return seen, fail(err)
-}
-
-// Prepare makes the notify of one node, with a new token sealed to it. The token itself
-// leaves this process only sealed (N104).
-func (i *Instances) Prepare(ctx context.Context, in fleet.Prepare) (fleet.RefreshDeploymentCommand, error) {
-	done := i.around("prepare")
-	defer done()
 	token, hash, err := i.Tokens.New()
 	if err != nil {
-		return fleet.RefreshDeploymentCommand{}, fail(err)
+		return Visited{}, fail(err)
 	}
-	in.TokenHash = hash
-	p, err := i.Store.Prepare(ctx, in)
+	i.failpoint("before_" + in.Step.Name())
+	p := path{visit: in, tokenHash: hash}
+	w, err := i.Store.Walk(ctx, in.Subject, in.Step, func(seen fleet.InstanceSeen, taken int) (fleet.Step, bool) {
+		step, more := p.next(seen, taken)
+		if more {
+			i.failpoint("before_" + step.Name())
+		}
+		return step, more
+	})
 	if err != nil {
-		return fleet.RefreshDeploymentCommand{}, fail(err)
+		return Visited{}, fail(err)
 	}
+	for _, step := range w.Steps {
+		i.failpoint("after_" + step.Name())
+	}
+	out := Visited{Seen: w.Seen, Next: p.last, Steps: p.names(w.Steps), Run: p.run}
+	if w.Prepared != nil {
+		if out.Command, err = i.seal(w.Prepared, token); err != nil {
+			return Visited{}, fail(err)
+		}
+	}
+	out.Ended = i.announce(ctx, in.Subject, w)
+	return out, nil
+}
+
+func (i *Instances) seal(p *fleet.Prepared, token string) (*fleet.RefreshDeploymentCommand, error) {
 	sealed, err := i.Tokens.Seal(p.SealingKey, token)
 	if err != nil {
-		return fleet.RefreshDeploymentCommand{}, fail(err)
+		return nil, err
 	}
-	p.Command.FetchToken, p.Command.CentralFetchBaseURL = sealed, i.FetchBaseURL
-	return p.Command, nil
+	cmd := p.Command
+	cmd.FetchToken, cmd.CentralFetchBaseURL = sealed, i.FetchBaseURL
+	return &cmd, nil
 }
 
-// Record writes down what a node applied.
-func (i *Instances) Record(ctx context.Context, in fleet.Record) (fleet.InstanceSeen, error) {
-	done := i.around("record")
-	defer done()
-	seen, err := i.Store.Record(ctx, in)
-	if err == nil {
-		i.tell(ctx, in.Name())
-	}
-	return seen, fail(err)
-}
-
-// Miss writes down why a node did not.
-func (i *Instances) Miss(ctx context.Context, in fleet.Miss) (fleet.InstanceSeen, error) {
-	done := i.around("miss")
-	defer done()
-	seen, err := i.Store.Miss(ctx, in)
-	return seen, fail(err)
-}
-
-// Settle writes down what a node says it holds.
-func (i *Instances) Settle(ctx context.Context, in fleet.Settle) (fleet.InstanceSeen, error) {
-	done := i.around("settle")
-	defer done()
-	seen, err := i.Store.Settle(ctx, in)
-	return seen, fail(err)
-}
-
-// End closes a delivery and the operations that it served.
-func (i *Instances) End(ctx context.Context, in fleet.End) (fleet.InstanceSeen, error) {
-	done := i.around("end")
-	defer done()
-	seen, err := i.Store.End(ctx, in)
-	if err == nil {
-		if i.Ended != nil && in.Delivery != "" {
-			i.Ended(in)
+// announce says what ended, to those who measure and to doors that wait. It is a hurry
+// only: the operations sweep tells the doors that this missed.
+func (i *Instances) announce(ctx context.Context, of fleet.Subject, w fleet.Walked) fleet.OperationState {
+	var ended fleet.OperationState
+	for _, s := range w.Steps {
+		if s.End == nil {
+			continue
 		}
-		i.tell(ctx, in.Name())
+		ended = s.End.Operation
+		if i.Ended != nil && s.End.Delivery != "" {
+			i.Ended(*s.End)
+		}
 	}
-	return seen, fail(err)
+	if w.Seen.Untold > 0 {
+		if err := i.Doors.TellDoors(ctx, of.Name()); err != nil {
+			i.Log.WarnContext(ctx, "doors are told by the next sweep", "subject", of.Name(), "error", err)
+		}
+	}
+	return ended
 }
 
-// tell is a hurry only: the operations sweep tells the doors that this missed.
-func (i *Instances) tell(ctx context.Context, subject string) {
-	if err := i.Doors.TellDoors(ctx, subject); err != nil {
-		i.Log.WarnContext(ctx, "doors are told by the next sweep", "subject", subject, "error", err)
+func (i *Instances) failpoint(name string) {
+	if i.Failpoint != nil {
+		i.Failpoint(name)
 	}
+}
+
+// path is the way that one visit takes through the decisions.
+type path struct {
+	visit     Visit
+	tokenHash []byte
+	run       decide.InstanceRun
+	last      decide.InstanceAction
+	rules     []string
+}
+
+// next turns the decision into a step of the store, if it is one.
+func (p *path) next(seen fleet.InstanceSeen, taken int) (fleet.Step, bool) {
+	if taken == 1 { // the first time, and again when the transaction is run again
+		p.run, p.rules = p.visit.Run, nil
+		p.forget(p.visit.Step)
+	}
+	p.last = decide.Instance(seen, p.run, seen.At)
+	step, is := p.step(seen, taken)
+	if !is || taken >= maxSteps {
+		return fleet.Step{}, false
+	}
+	p.rules = append(p.rules, p.last.Rule)
+	p.forget(step)
+	return step, true
+}
+
+// forget: whoever was spoken to about an attempt does not count for the next one.
+func (p *path) forget(step fleet.Step) {
+	if step.Claim != nil || step.End != nil {
+		p.run.InFlight = ""
+	}
+	if step.Claim != nil {
+		p.run.Asks = 0
+	}
+}
+
+func (p *path) step(seen fleet.InstanceSeen, taken int) (fleet.Step, bool) {
+	v, a := p.visit, p.last
+	number := strconv.Itoa(v.Number) + "." + strconv.Itoa(taken)
+	switch a.Do {
+	case decide.DoClaim:
+		return fleet.Step{Claim: &fleet.Claim{Subject: v.Subject, Step: number, Workflow: v.Workflow, Deadline: v.Total, TTL: v.TTL}}, true
+	case decide.DoEnd:
+		return fleet.Step{End: endOf(v.Subject, seen, a)}, true
+	case decide.DoNotify:
+		prepare := &fleet.Prepare{Subject: v.Subject, Delivery: seen.Open.ID, Node: a.Node, TTL: v.TTL, TokenHash: p.tokenHash}
+		return fleet.Step{Prepare: prepare}, a.Wait == 0
+	case decide.DoServe:
+		prepare := &fleet.Prepare{
+			Subject: v.Subject, Ticket: ticketID(v.Subject.Run, number), Node: a.Node, TTL: v.TTL, TokenHash: p.tokenHash,
+		}
+		return fleet.Step{Prepare: prepare}, true
+	case decide.DoAsk, decide.DoWait, decide.DoNothing:
+	}
+	return fleet.Step{}, false
+}
+
+// ticketID is fixed by run and step, so that a repeated step makes the same ticket.
+func ticketID(run, step string) fleet.DeliveryID {
+	sum := sha256.Sum256([]byte(run + "/ticket/" + step))
+	return fleet.DeliveryID(hex.EncodeToString(sum[:16]))
+}
+
+func endOf(of fleet.Subject, seen fleet.InstanceSeen, a decide.InstanceAction) *fleet.End {
+	end := &fleet.End{
+		Subject: of, State: a.State, Operation: a.Operation, Reason: a.Reason, Message: a.Message,
+		Owe: a.Owe, OnlyCancelled: a.OnlyCancelled,
+	}
+	if seen.Open != nil {
+		end.Delivery, end.Since = seen.Open.ID, seen.Open.Since
+	}
+	return end
+}
+
+// names are of the steps, with the rule that chose each but the first.
+func (p *path) names(steps []fleet.Step) []string {
+	names := make([]string, len(steps))
+	for n, s := range steps {
+		names[n] = s.Name()
+		if n > 0 && n <= len(p.rules) {
+			names[n] += " (" + p.rules[n-1] + ")"
+		}
+	}
+	return names
 }

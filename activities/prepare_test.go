@@ -11,21 +11,27 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// prepareStore answers Prepare and keeps what it was given; nothing else is called.
-type prepareStore struct {
-	subjectStore
-	got fleet.Prepare
-}
+// openStore has a delivery open that its active waits for, and keeps the steps it is given.
+type openStore struct{ steps []fleet.Step }
 
-func (s *prepareStore) Prepare(_ context.Context, p fleet.Prepare) (fleet.Prepared, error) {
-	s.got = p
-	return fleet.Prepared{SealingKey: []byte("key of b"), Command: fleet.RefreshDeploymentCommand{
-		DeploymentID: "d1", Site: "plant-1", Instance: "press-7", Role: fleet.RoleStandby, Epoch: 3,
-		Revision: fleet.Revision{
-			Version: fleet.Version{Era: 1, Revision: 7}, Action: fleet.ActionDeploy, Enabled: true,
-			Content: fleet.Content{Kind: fleet.ContentJSON, Hash: "h", Size: 40 << 20},
+func (s *openStore) Walk(_ context.Context, _ fleet.Subject, first fleet.Step, next func(fleet.InstanceSeen, int) (fleet.Step, bool)) (fleet.Walked, error) {
+	seen := fleet.InstanceSeen{
+		Holder: "plant-1-a", Epoch: 3, Asked: 1, Open: &fleet.DeliverySeen{
+			ID: "d1", Node: "plant-1-a", Epoch: 3, Deadline: time.Unix(60, 0),
+			Targets: []fleet.TargetSeen{{Node: "plant-1-a", Role: fleet.RoleActive, State: fleet.TargetWaiting}},
 		},
-		DeployedBy: "somebody", Timestamp: time.Unix(1, 0).UTC(), IdleTimeout: time.Minute,
+	}
+	step, _ := next(seen, 1)
+	s.steps = []fleet.Step{first, step}
+	return fleet.Walked{Seen: seen, Steps: s.steps, Prepared: &fleet.Prepared{
+		SealingKey: []byte("key of a"), Command: fleet.RefreshDeploymentCommand{
+			DeploymentID: "d1", Site: "plant-1", Instance: "press-7", Role: fleet.RoleActive, Epoch: 3,
+			Revision: fleet.Revision{
+				Version: fleet.Version{Era: 1, Revision: 7}, Action: fleet.ActionDeploy, Enabled: true,
+				Content: fleet.Content{Kind: fleet.ContentJSON, Hash: "h", Size: 40 << 20},
+			},
+			DeployedBy: "somebody", Timestamp: time.Unix(1, 0).UTC(), IdleTimeout: time.Minute,
+		},
 	}}, nil
 }
 
@@ -38,15 +44,18 @@ func (oneToken) Seal(key []byte, token string) (string, error) {
 
 // N4, N19, N34, N35, N69, N104, X9: the notify carries ids, numbers, who, when, where to
 // fetch and a sealed token, whatever the size of the config; the store sees only a hash.
-func TestPrepare(t *testing.T) {
+func TestVisitPrepares(t *testing.T) {
 	t.Parallel()
-	store := &prepareStore{}
+	store := &openStore{}
 	i := &Instances{Store: store, Tokens: oneToken{}, FetchBaseURL: "http://region:7460"}
-	cmd, err := i.Prepare(t.Context(), fleet.Prepare{Delivery: "d1", Node: "plant-1-b"})
+	out, err := i.Visit(t.Context(), Visit{})
 	require.NoError(t, err)
-	require.Equal(t, []byte("its-hash"), store.got.TokenHash)
+	require.Equal(t, []string{"observe", "prepare (notify_active)"}, out.Steps)
+	prepare := store.steps[1].Prepare
+	require.Equal(t, []byte("its-hash"), prepare.TokenHash)
+	cmd := out.Command
 	require.Equal(t, "http://region:7460", cmd.CentralFetchBaseURL)
-	require.Contains(t, cmd.FetchToken, "sealed(key of b")
+	require.Contains(t, cmd.FetchToken, "sealed(key of a")
 
 	body, err := json.Marshal(cmd)
 	require.NoError(t, err)
@@ -58,7 +67,7 @@ func TestPrepare(t *testing.T) {
 		"deploymentId", "site", "instance", "revision", "deployedBy", "timestamp", "centralFetchBaseUrl", "fetchToken", "epoch", "role",
 	})
 
-	kept, err := json.Marshal(store.got)
+	kept, err := json.Marshal(prepare)
 	require.NoError(t, err)
 	require.NotContains(t, string(kept), "its-hash", "the hash is no part of what a workflow records")
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/klauspost/compress/gzip"
@@ -78,10 +79,6 @@ func (s *server) fetchConfig(w http.ResponseWriter, r *http.Request) error {
 	if found.Content.Hash == "" {
 		return fleet.Errorf(fleet.NotFound, "this delivery has no config")
 	}
-	body, err := s.store.OpenBody(r.Context(), found.Content.Hash)
-	if err != nil {
-		return err
-	}
 	h := w.Header()
 	describe(h, found.Content)
 	h.Set("Vary", "Accept-Encoding")
@@ -90,6 +87,10 @@ func (s *server) fetchConfig(w http.ResponseWriter, r *http.Request) error {
 	out := s.rolling(w, func(n int) { sent.Add(float64(n)) })
 	identityTag := quoted(string(found.Content.Hash))
 	if coding == codingIdentity {
+		body, err := s.store.OpenBody(r.Context(), found.Content.Hash)
+		if err != nil {
+			return err
+		}
 		h.Set("ETag", identityTag)
 		http.ServeContent(out, r, "", noTime, body)
 		return nil
@@ -100,6 +101,13 @@ func (s *server) fetchConfig(w http.ResponseWriter, r *http.Request) error {
 		h.Del("Content-Type")
 		w.WriteHeader(http.StatusNotModified)
 		return nil
+	}
+	if found.Content.Size <= packedEach {
+		return s.sendPacked(out, r, found.Content, coding)
+	}
+	body, err := s.store.OpenBody(r.Context(), found.Content.Hash)
+	if err != nil {
+		return err
 	}
 	h.Set("Content-Encoding", coding)
 	w.WriteHeader(http.StatusOK)
@@ -151,19 +159,35 @@ func holds(header string, tags ...string) bool {
 	return false
 }
 
+// encoders are reused: a new one allocates its window.
+var encoders = sync.Pool{New: func() any {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(zstdWindow), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		return err // of the options above: never
+	}
+	return e
+}}
+
 // compressTo streams a body with the memory of one window.
 func compressTo(w io.Writer, body io.Reader, coding string) error {
-	var to io.WriteCloser
-	var err error
 	if coding == codingZstd {
-		to, err = zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
-			zstd.WithWindowSize(zstdWindow), zstd.WithLowerEncoderMem(true))
-	} else {
-		to, err = gzip.NewWriterLevel(w, gzip.BestSpeed)
+		e, ok := encoders.Get().(*zstd.Encoder)
+		if !ok {
+			return fleet.Errorf(fleet.Internal, "no zstd encoder can be made")
+		}
+		defer encoders.Put(e)
+		e.Reset(w)
+		return finish(e, body)
 	}
+	g, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 	if err != nil {
 		return err
 	}
+	return finish(g, body)
+}
+
+func finish(to io.WriteCloser, body io.Reader) error {
 	if _, err := io.Copy(to, body); err != nil {
 		_ = to.Close() // what is cut is cut
 		return err

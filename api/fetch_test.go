@@ -62,10 +62,9 @@ func TestFetchTokens(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get(newer.path+"/config", "wrong"), "expired, wrong token")
 	r.sql(`UPDATE pending SET expires_at = now() + interval '1 hour'`)
 
-	_, err := r.store.End(t.Context(), fleet.End{
+	r.walk(press, fleet.Step{End: &fleet.End{
 		Subject: press, Delivery: newer.id, State: fleet.DeliveryFailed, Operation: fleet.OperationFailed, Reason: "test",
-	})
-	require.NoError(t, err)
+	}}, nil)
 	require.Equal(t, http.StatusNotFound, get(newer.path+"/config", newer.token), "closed")
 
 	require.Positive(t, r.metric(`holdfast_fetch_refusals_total{reason="dead_id"}`))

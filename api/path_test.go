@@ -64,10 +64,9 @@ func TestAPathFromSiteToConfig(t *testing.T) {
 		Version: fleet.Version{Era: 1, Revision: 1}, Action: fleet.ActionDeploy, Enabled: true,
 		Content: fleet.Content{Kind: fleet.ContentJSON, Hash: compose.HashOf(config.body), Size: int64(len(config.body))},
 	}}
-	_, err := r.store.Record(t.Context(), fleet.Record{
+	r.walk(press, fleet.Step{Record: &fleet.Record{
 		Subject: press, Delivery: f.id, Node: "plant-1-a", Response: fleet.DeploymentStatusResponse{Held: held},
-	})
-	require.NoError(t, err)
+	}}, nil)
 	object := into[Object](t, r.get("/api/v1/sites/plant-1/instances/press-7"))
 	var status InstanceStatus
 	require.NoError(t, json.Unmarshal(object.Status, &status))

@@ -69,6 +69,7 @@ type server struct {
 	nodeStarted func(ctx context.Context, node fleet.NodeName) error
 	flatten     *compose.Budget
 	reading     *compose.Budget
+	packed      *packed
 	limits      compose.Limits
 	links       links
 	pendingTTL  time.Duration
@@ -123,8 +124,8 @@ func newServer(d Deps) (*server, error) {
 	}
 	return &server{
 		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, flatten: d.Flatten, limits: d.Limits,
-		reading: compose.NewBudget(readingShare * (d.Limits.MaxBytes + envelopeRoom)),
-		links:   links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit,
+		packed: newPacked(), reading: compose.NewBudget(readingShare * (d.Limits.MaxBytes + envelopeRoom)),
+		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit,
 		now: d.Now, log: d.Log, ends: d.OperationEnds, ready: d.Ready, metrics: m, tokens: newTokenCache(d.Store, d.Now),
 		stall: stallLimit, idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping,
 	}, nil

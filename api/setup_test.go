@@ -256,17 +256,30 @@ var press = fleet.Subject{Site: "plant-1", Instance: "press-7", Run: "run-1", Bu
 // deliver claims the desired revision of an instance, as its entity does.
 func (r *region) deliver(of fleet.Subject, step string) fetchable {
 	r.t.Helper()
-	_, err := r.store.Observe(r.t.Context(), of)
-	require.NoError(r.t, err)
-	seen, err := r.store.Claim(r.t.Context(), fleet.Claim{Subject: of, Step: step, Workflow: of.Name(), Deadline: time.Minute, TTL: time.Minute})
-	require.NoError(r.t, err)
+	claim := fleet.Claim{Subject: of, Step: step, Workflow: of.Name(), Deadline: time.Minute, TTL: time.Minute}
 	token, hash, err := identity.NewToken(32)
 	require.NoError(r.t, err)
-	_, err = r.store.Prepare(r.t.Context(), fleet.Prepare{
-		Subject: of, Delivery: seen.Open.ID, Node: seen.Open.Node, TTL: time.Minute, TokenHash: hash[:],
+	w := r.walk(of, fleet.Step{}, func(seen fleet.InstanceSeen, taken int) (fleet.Step, bool) {
+		if taken == 1 {
+			return fleet.Step{Claim: &claim}, true
+		}
+		return fleet.Step{Prepare: &fleet.Prepare{
+			Subject: of, Delivery: seen.Open.ID, Node: seen.Open.Node, TTL: time.Minute, TokenHash: hash[:],
+		}}, true
 	})
+	id := w.Seen.Open.ID
+	return fetchable{id, token, "/api/internal/deployments/" + string(id)}
+}
+
+// walk takes steps of an instance's entity; next nil takes only the first.
+func (r *region) walk(of fleet.Subject, first fleet.Step, next func(fleet.InstanceSeen, int) (fleet.Step, bool)) fleet.Walked {
+	r.t.Helper()
+	if next == nil {
+		next = func(fleet.InstanceSeen, int) (fleet.Step, bool) { return fleet.Step{}, false }
+	}
+	w, err := r.store.Walk(r.t.Context(), of, first, next)
 	require.NoError(r.t, err)
-	return fetchable{seen.Open.ID, token, "/api/internal/deployments/" + string(seen.Open.ID)}
+	return w
 }
 
 // delivery is a region with press-7 declared and its first delivery open.

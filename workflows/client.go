@@ -24,7 +24,8 @@ type Client struct {
 // taskTimeout is short, so that a workflow task held by a stopped server moves on soon.
 const taskTimeout = 5 * time.Second
 
-// Wake signals the entity of a subject, and starts it when it does not run.
+// Wake starts the entity of a subject, or signals it when it runs. The start comes first,
+// with its first task served by this very process: an entity that begins looks by itself.
 func (c *Client) Wake(ctx context.Context, subject string) error {
 	site, instance, ok := ParseInstanceSubject(subject)
 	if !ok {
@@ -38,7 +39,15 @@ func (c *Client) Wake(ctx context.Context, subject string) error {
 		),
 	}
 	in := InstanceInput{Site: site, Instance: instance, Limits: c.Limits}
-	_, err := c.Temporal.SignalWithStartWorkflow(ctx, subject, SignalWake, nil, options, TypeInstance, in)
+	begin := options
+	begin.EnableEagerStart, begin.WorkflowExecutionErrorWhenAlreadyStarted = true, true
+	begin.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL
+	_, err := c.Temporal.ExecuteWorkflow(ctx, begin, TypeInstance, in)
+	var runs *serviceerror.WorkflowExecutionAlreadyStarted
+	if !errors.As(err, &runs) {
+		return unavailable("wake "+subject, err)
+	}
+	_, err = c.Temporal.SignalWithStartWorkflow(ctx, subject, SignalWake, nil, options, TypeInstance, in)
 	return unavailable("wake "+subject, err)
 }
 

@@ -39,7 +39,7 @@ func (r *region) change(f func(s *fleet.InstanceSeen)) {
 	f(&r.seen)
 }
 
-func (r *region) view(f func(s *fleet.InstanceSeen)) (fleet.InstanceSeen, error) {
+func (r *region) view(f func(s *fleet.InstanceSeen)) fleet.InstanceSeen {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f(&r.seen)
@@ -49,30 +49,54 @@ func (r *region) view(f func(s *fleet.InstanceSeen)) (fleet.InstanceSeen, error)
 		open.Targets = append([]fleet.TargetSeen{}, open.Targets...)
 		s.Open = &open
 	}
-	return s, nil
+	return s
 }
 
-func (r *region) Observe(context.Context, fleet.Subject) (fleet.InstanceSeen, error) {
-	return r.view(func(*fleet.InstanceSeen) {})
-}
-
-func (r *region) Claim(_ context.Context, c fleet.Claim) (fleet.InstanceSeen, error) {
-	return r.view(func(s *fleet.InstanceSeen) {
-		r.claims++
-		s.Owed = nil
-		s.Open = &fleet.DeliverySeen{
-			ID: fleet.DeliveryID(c.Step), Revision: s.Desired, Node: "a", Epoch: 1, Deadline: r.now().Add(c.Deadline),
-			Targets: []fleet.TargetSeen{
-				{Node: "a", Role: fleet.RoleActive, State: fleet.TargetWaiting},
-				{Node: "b", Role: fleet.RoleStandby, State: fleet.TargetWaiting},
-			},
+// Walk takes the steps one by one.
+func (r *region) Walk(_ context.Context, _ fleet.Subject, first fleet.Step, next func(fleet.InstanceSeen, int) (fleet.Step, bool)) (fleet.Walked, error) {
+	var w fleet.Walked
+	for step, more := first, true; more; step, more = next(w.Seen, len(w.Steps)) {
+		w.Steps = append(w.Steps, step)
+		if step.Prepare != nil {
+			w.Prepared = r.prepare(*step.Prepare)
+			break
 		}
-	})
+		w.Seen = r.view(func(s *fleet.InstanceSeen) { r.take(s, step) })
+	}
+	return w, nil
 }
 
-func (r *region) Prepare(_ context.Context, p fleet.Prepare) (fleet.Prepared, error) {
-	out := fleet.Prepared{Command: fleet.RefreshDeploymentCommand{DeploymentID: string(p.Delivery)}}
-	_, err := r.view(func(s *fleet.InstanceSeen) {
+func (r *region) take(s *fleet.InstanceSeen, step fleet.Step) {
+	switch {
+	case step.Claim != nil:
+		r.claim(s, *step.Claim)
+	case step.Record != nil:
+		record(s, *step.Record)
+	case step.Miss != nil:
+		r.miss(s, *step.Miss)
+	case step.Settle != nil:
+		s.Unsettled = nil
+	case step.End != nil:
+		r.end(s, *step.End)
+	}
+	s.At = r.now()
+}
+
+func (r *region) claim(s *fleet.InstanceSeen, c fleet.Claim) {
+	r.claims++
+	s.Owed = nil
+	s.Open = &fleet.DeliverySeen{
+		ID: fleet.DeliveryID(c.Step), Revision: s.Desired, Node: "a", Epoch: 1, Deadline: r.now().Add(c.Deadline),
+		Targets: []fleet.TargetSeen{
+			{Node: "a", Role: fleet.RoleActive, State: fleet.TargetWaiting},
+			{Node: "b", Role: fleet.RoleStandby, State: fleet.TargetWaiting},
+		},
+	}
+}
+
+func (r *region) prepare(p fleet.Prepare) *fleet.Prepared {
+	out := &fleet.Prepared{Command: fleet.RefreshDeploymentCommand{DeploymentID: string(p.Delivery)}}
+	r.view(func(s *fleet.InstanceSeen) {
 		out.Command.Revision = s.Snapshot
 		if s.Open != nil {
 			out.Command.Revision = s.Open.Revision
@@ -80,7 +104,7 @@ func (r *region) Prepare(_ context.Context, p fleet.Prepare) (fleet.Prepared, er
 			t.State, t.Tries = fleet.TargetNotified, t.Tries+1
 		}
 	})
-	return out, err
+	return out
 }
 
 func target(s *fleet.InstanceSeen, n fleet.NodeName) *fleet.TargetSeen {
@@ -92,43 +116,33 @@ func target(s *fleet.InstanceSeen, n fleet.NodeName) *fleet.TargetSeen {
 	return nil
 }
 
-func (r *region) Record(_ context.Context, in fleet.Record) (fleet.InstanceSeen, error) {
-	return r.view(func(s *fleet.InstanceSeen) {
-		if in.Delivery == "" {
-			s.Owed = nil
-			return
-		}
-		target(s, in.Node).State = fleet.TargetApplied
-		if in.Node == "a" {
-			s.Snapshot = s.Open.Revision
-		}
-	})
+func record(s *fleet.InstanceSeen, in fleet.Record) {
+	if in.Delivery == "" {
+		s.Owed = nil
+		return
+	}
+	target(s, in.Node).State = fleet.TargetApplied
+	if in.Node == "a" {
+		s.Snapshot = s.Open.Revision
+	}
 }
 
-func (r *region) Miss(_ context.Context, m fleet.Miss) (fleet.InstanceSeen, error) {
-	return r.view(func(s *fleet.InstanceSeen) {
-		r.misses = append(r.misses, m)
-		if m.Delivery == "" {
-			s.Owed = nil
-			return
-		}
-		t := target(s, m.Node)
-		t.State, t.Reason = m.State, m.Reason
-	})
+func (r *region) miss(s *fleet.InstanceSeen, m fleet.Miss) {
+	r.misses = append(r.misses, m)
+	if m.Delivery == "" {
+		s.Owed = nil
+		return
+	}
+	t := target(s, m.Node)
+	t.State, t.Reason = m.State, m.Reason
 }
 
-func (r *region) Settle(context.Context, fleet.Settle) (fleet.InstanceSeen, error) {
-	return r.view(func(s *fleet.InstanceSeen) { s.Unsettled = nil })
-}
-
-func (r *region) End(_ context.Context, e fleet.End) (fleet.InstanceSeen, error) {
-	return r.view(func(s *fleet.InstanceSeen) {
-		r.ends = append(r.ends, e)
-		s.Open, s.Cancelled = nil, 0
-		if !e.OnlyCancelled {
-			s.Asked = 0
-		}
-	})
+func (r *region) end(s *fleet.InstanceSeen, e fleet.End) {
+	r.ends = append(r.ends, e)
+	s.Open, s.Cancelled = nil, 0
+	if !e.OnlyCancelled {
+		s.Asked = 0
+	}
 }
 
 // silent makes tokens without secrets and tells no doors.

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -60,7 +59,8 @@ type InstanceStatus struct {
 }
 
 // Instance is the entity of one instance: it serves all open operations of it and ends
-// when there is nothing left to do. What it does next is decide.Instance; docs/delivery.md
+// when there is nothing left to do. Each visit at the store says what is next (it is
+// decide.Instance that decides); the conversation with the nodes is here. docs/delivery.md
 // draws it.
 func Instance(ctx workflow.Context, in InstanceInput) error {
 	e, err := newInstance(ctx, in)
@@ -68,7 +68,7 @@ func Instance(ctx workflow.Context, in InstanceInput) error {
 		return err
 	}
 	for {
-		if err := e.observe(ctx); err != nil {
+		if err := e.look(ctx); err != nil {
 			return err
 		}
 		if err := e.run(ctx); err != nil {
@@ -87,10 +87,8 @@ type instance struct {
 	in     InstanceInput
 	self   fleet.Subject
 	wake   workflow.ReceiveChannel
-	seen   fleet.InstanceSeen
-	memory decide.InstanceRun
-	status InstanceStatus
-	steps  int
+	now    activities.Visited
+	visits int
 	talk   *talk
 }
 
@@ -108,56 +106,42 @@ func newInstance(ctx workflow.Context, in InstanceInput) (*instance, error) {
 		in: in, wake: workflow.GetSignalChannel(ctx, SignalWake),
 		self: fleet.Subject{Site: in.Site, Instance: in.Instance, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID},
 	}
-	err := workflow.SetQueryHandler(ctx, QueryStatus, func() (InstanceStatus, error) { return e.status, nil })
+	err := workflow.SetQueryHandler(ctx, QueryStatus, func() (InstanceStatus, error) { return e.status(), nil })
 	return e, err
 }
 
-// run takes step after step until the decision is that there is nothing to do.
+// run does what is next until there is nothing to do.
 func (e *instance) run(ctx workflow.Context) error {
-	for {
-		e.memory.InFlight = ""
-		if e.talk != nil {
-			e.memory.InFlight = e.talk.action.Node
-		}
-		a := decide.Instance(e.seen, e.memory, workflow.Now(ctx))
-		e.say(ctx, a)
-		if a.Do == decide.DoNothing {
-			return nil
-		}
-		if err := e.act(ctx, a); err != nil {
+	for e.now.Next.Do != decide.DoNothing {
+		workflow.SetCurrentDetails(ctx, e.details())
+		if err := e.act(ctx, e.now.Next); err != nil {
 			return err
 		}
 	}
-}
-
-func (e *instance) act(ctx workflow.Context, a decide.InstanceAction) error {
-	switch a.Do {
-	case decide.DoClaim:
-		e.hangUp()
-		e.memory.Asks = 0
-		return e.step(ctx, instances.Claim, fleet.Claim{
-			Subject: e.self, Step: e.nextStep(), Workflow: workflow.GetInfo(ctx).WorkflowExecution.ID,
-			Deadline: e.in.Limits.Total, TTL: e.in.Limits.PendingTTL,
-		})
-	case decide.DoNotify, decide.DoServe:
-		return e.notify(ctx, a)
-	case decide.DoAsk:
-		e.ask(ctx, a)
-		return nil
-	case decide.DoWait:
-		return e.listen(ctx)
-	case decide.DoEnd:
-		e.hangUp()
-		return e.end(ctx, a)
-	case decide.DoNothing:
-	}
+	workflow.SetCurrentDetails(ctx, e.details())
 	return nil
 }
 
-// observe drains the signals first: what they announced is in what is read after them.
-func (e *instance) observe(ctx workflow.Context) error {
+func (e *instance) act(ctx workflow.Context, a decide.InstanceAction) error {
+	switch {
+	case e.now.Command != nil:
+		e.notify(ctx, a, *e.now.Command)
+		return e.listen(ctx)
+	case a.Do == decide.DoNotify && a.Wait > 0:
+		return e.pause(ctx, a)
+	case a.Do == decide.DoAsk:
+		e.ask(ctx, a)
+		return e.listen(ctx)
+	case a.Do == decide.DoWait:
+		return e.listen(ctx)
+	}
+	return e.look(ctx) // the visit was cut short
+}
+
+// look drains the signals first: what they announced is in what is read after them.
+func (e *instance) look(ctx workflow.Context) error {
 	e.woken()
-	return e.step(ctx, instances.Observe, e.self)
+	return e.visit(ctx, fleet.Step{})
 }
 
 func (e *instance) woken() bool {
@@ -166,25 +150,6 @@ func (e *instance) woken() bool {
 		woken = true
 	}
 	return woken
-}
-
-func (e *instance) nextStep() string {
-	e.steps++
-	return fmt.Sprintf("%d", e.steps)
-}
-
-func (e *instance) end(ctx workflow.Context, a decide.InstanceAction) error {
-	end := fleet.End{
-		Subject: e.self, State: a.State, Operation: a.Operation, Reason: a.Reason, Message: a.Message,
-		Owe: a.Owe, OnlyCancelled: a.OnlyCancelled,
-	}
-	if e.seen.Open != nil {
-		end.Delivery, end.Since = e.seen.Open.ID, e.seen.Open.Since
-	}
-	if err := e.step(ctx, instances.End, end); err != nil {
-		return err
-	}
-	return workflow.UpsertTypedSearchAttributes(ctx, outcomeKey.ValueSet(string(a.Operation)))
 }
 
 var (
@@ -196,23 +161,26 @@ var (
 // storeGap is the pause of an entity whose database does not answer.
 const storeGap = 2 * time.Second
 
-// step runs one database step, and what is seen after it is what is decided on. While the
-// database is away it waits: the operations sweep ends what takes too long. A conflict
-// means that the world moved, so it is looked at anew.
-func (e *instance) step(ctx workflow.Context, activity, in any) error {
+// visit tells the store what happened, and hears what is next. While the database is away
+// it waits: the operations sweep ends what takes too long. A conflict means that the world
+// moved, so it is looked at anew.
+func (e *instance) visit(ctx workflow.Context, step fleet.Step) error {
+	e.visits++
+	in := activities.Visit{
+		Subject: e.self, Step: step, Run: e.now.Run, Workflow: workflow.GetInfo(ctx).WorkflowExecution.ID,
+		Number: e.visits, Total: e.in.Limits.Total, TTL: e.in.Limits.PendingTTL,
+	}
 	for {
-		var seen fleet.InstanceSeen
-		err := workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, storeOptions()), activity, in).Get(ctx, &seen)
+		var out activities.Visited
+		err := workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, storeOptions()), instances.Visit, in).Get(ctx, &out)
 		if err == nil {
-			e.seen = seen
-			return nil
+			return e.heard(ctx, out)
 		}
 		switch kindOf(err) {
 		case fleet.NotFound:
-			e.seen = fleet.InstanceSeen{}
-			return nil
+			return e.heard(ctx, activities.Visited{Next: decide.InstanceAction{Rule: "never_released", Do: decide.DoNothing}})
 		case fleet.Conflict:
-			activity, in = instances.Observe, e.self
+			in.Step = fleet.Step{}
 		case fleet.Invalid, fleet.Denied, fleet.Unauthenticated, fleet.IllegalState, fleet.Precondition, fleet.TooLarge,
 			fleet.Stale, fleet.HashMismatch, fleet.ApplyFailed:
 			return err
@@ -222,4 +190,16 @@ func (e *instance) step(ctx workflow.Context, activity, in any) error {
 			return err
 		}
 	}
+}
+
+// heard takes over what a visit came to. A node that does not count any more is let go.
+func (e *instance) heard(ctx workflow.Context, out activities.Visited) error {
+	e.now = out
+	if out.Run.InFlight == "" {
+		e.hangUp()
+	}
+	if out.Ended == "" || out.Ended == fleet.OperationSucceeded {
+		return nil
+	}
+	return workflow.UpsertTypedSearchAttributes(ctx, outcomeKey.ValueSet(string(out.Ended)))
 }

@@ -1,8 +1,6 @@
 package workflows
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -14,71 +12,44 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// notify prepares a token and tells a node, after the pause that a retry has.
-func (e *instance) notify(ctx workflow.Context, a decide.InstanceAction) error {
-	if a.Wait > 0 && e.pause(ctx, a) {
-		return e.observe(ctx)
-	}
-	p := fleet.Prepare{Subject: e.self, Node: a.Node, TTL: e.in.Limits.PendingTTL}
-	if a.Do == decide.DoServe {
-		p.Ticket = ticketID(e.self.Run, e.nextStep())
-	} else {
-		p.Delivery = e.seen.Open.ID
-	}
-	var cmd fleet.RefreshDeploymentCommand
-	err := workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, storeOptions()), instances.Prepare, p).Get(ctx, &cmd)
-	if err != nil {
-		return e.notPrepared(ctx, a, p.Delivery, err)
-	}
+// notify tells a node what was prepared for it.
+func (e *instance) notify(ctx workflow.Context, a decide.InstanceAction, cmd fleet.RefreshDeploymentCommand) {
+	e.now.Command = nil
 	cmd.IdleTimeout = e.in.Limits.Request
-	total := e.in.Limits.Total
-	if e.seen.Open != nil {
-		total = e.seen.Open.Deadline.Sub(workflow.Now(ctx))
+	total, delivery := e.in.Limits.Total, fleet.DeliveryID("")
+	if open := e.now.Seen.Open; a.Do == decide.DoNotify && open != nil {
+		total, delivery = open.Deadline.Sub(e.now.Seen.At), open.ID
 	}
 	ctx, cancel := workflow.WithCancel(ctx)
 	ctx = workflow.WithActivityOptions(ctx, notifyOptions(a.Node, e.in.Limits.Request, max(total, nodeHeartbeat)))
-	e.talk = &talk{
-		action: a, delivery: p.Delivery, cancel: cancel,
-		answer: workflow.ExecuteActivity(ctx, nodes.RefreshDeployment, cmd),
-	}
-	return nil
-}
-
-// ticketID is fixed by run and step, so that a repeated step makes the same ticket.
-func ticketID(run, step string) fleet.DeliveryID {
-	sum := sha256.Sum256([]byte(run + "/ticket/" + step))
-	return fleet.DeliveryID(hex.EncodeToString(sum[:16]))
-}
-
-// notPrepared: a conflict means that the delivery moved on; anything else that the node
-// cannot be told now.
-func (e *instance) notPrepared(ctx workflow.Context, a decide.InstanceAction, id fleet.DeliveryID, err error) error {
-	if kind := kindOf(err); kind != fleet.Conflict {
-		return e.miss(ctx, a, id, fleet.TargetFailed, fleet.Unavailable, err.Error())
-	}
-	return e.observe(ctx)
+	e.say(&talk{action: a, delivery: delivery, cancel: cancel, answer: workflow.ExecuteActivity(ctx, nodes.RefreshDeployment, cmd)})
 }
 
 func (e *instance) ask(ctx workflow.Context, a decide.InstanceAction) {
-	e.memory.Asks++
+	e.now.Run.Asks++
 	ctx, cancel := workflow.WithCancel(ctx)
 	ctx = workflow.WithActivityOptions(ctx, askOptions(a.Node, e.in.Limits.Request/4))
-	e.talk = &talk{action: a, cancel: cancel, answer: workflow.ExecuteActivity(ctx, nodes.QueryDeployment, e.in.Instance)}
-	if e.seen.Open != nil {
-		e.talk.delivery = e.seen.Open.ID
+	t := &talk{action: a, cancel: cancel, answer: workflow.ExecuteActivity(ctx, nodes.QueryDeployment, e.in.Instance)}
+	if open := e.now.Seen.Open; open != nil {
+		t.delivery = open.ID
 	}
+	e.say(t)
 }
 
-// pause waits before a retry and says whether a wake cut it short.
-func (e *instance) pause(ctx workflow.Context, a decide.InstanceAction) bool {
-	woken := false
-	ctx, cancel := workflow.WithCancel(ctx)
+func (e *instance) say(t *talk) {
+	e.talk = t
+	e.now.Run.InFlight, e.now.Run.Waited = t.action.Node, ""
+}
+
+// pause waits before a retry, or until a wake cuts it short, and looks again.
+func (e *instance) pause(ctx workflow.Context, a decide.InstanceAction) error {
+	timing, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	workflow.NewSelector(ctx).
-		AddFuture(workflow.NewTimer(ctx, a.Wait), func(workflow.Future) {}).
-		AddReceive(e.wake, func(c workflow.ReceiveChannel, _ bool) { woken = c.ReceiveAsync(nil) }).
+		AddFuture(workflow.NewTimer(timing, a.Wait), func(workflow.Future) { e.now.Run.Waited = a.Node }).
+		AddReceive(e.wake, func(c workflow.ReceiveChannel, _ bool) { c.ReceiveAsync(nil) }).
 		Select(ctx)
-	return woken
+	return e.look(ctx)
 }
 
 // listen waits for the node's answer or for a wake, whichever comes first. After a wake
@@ -91,10 +62,10 @@ func (e *instance) listen(ctx workflow.Context) error {
 		AddReceive(e.wake, func(c workflow.ReceiveChannel, _ bool) { c.ReceiveAsync(nil) }).
 		Select(ctx)
 	if !answered {
-		return e.observe(ctx)
+		return e.look(ctx)
 	}
 	t := e.talk
-	e.talk = nil
+	e.talk, e.now.Run.InFlight = nil, ""
 	if t.action.Do == decide.DoAsk {
 		return e.answered(ctx, t)
 	}
@@ -114,37 +85,38 @@ func (e *instance) notified(ctx workflow.Context, t *talk) error {
 	var res fleet.DeploymentStatusResponse
 	err := t.answer.Get(ctx, &res)
 	if err == nil {
-		return e.step(ctx, instances.Record, fleet.Record{Subject: e.self, Delivery: t.delivery, Node: t.action.Node, Response: res})
+		return e.visit(ctx, e.applied(t, res))
 	}
 	state, kind, message := classify(err, t.action.Node)
-	return e.miss(ctx, t.action, t.delivery, state, kind, message)
+	return e.visit(ctx, e.miss(t, state, kind, message))
 }
 
 // answered: what the node holds settles the open delivery, or the ones before it.
 func (e *instance) answered(ctx workflow.Context, t *talk) error {
+	open := e.now.Seen.Open
 	var held fleet.Held
-	if err := t.answer.Get(ctx, &held); err != nil {
-		if t.delivery == "" {
-			return nil
-		}
-		return e.miss(ctx, t.action, t.delivery, fleet.TargetUnknown, fleet.Communication, "the node did not answer")
-	}
+	err := t.answer.Get(ctx, &held)
 	switch {
-	case t.delivery == "" || e.seen.Open == nil:
-		return e.step(ctx, instances.Settle, fleet.Settle{Subject: e.self, Node: t.action.Node, Held: held})
-	case decide.Applied(held, e.seen.Open.Revision):
-		return e.step(ctx, instances.Record, fleet.Record{
-			Subject: e.self, Delivery: t.delivery, Node: t.action.Node,
-			Response: fleet.DeploymentStatusResponse{Already: true, Held: held},
-		})
+	case err != nil && t.delivery == "":
+		return e.look(ctx)
+	case err != nil:
+		return e.visit(ctx, e.miss(t, fleet.TargetUnknown, fleet.Communication, "the node did not answer"))
+	case t.delivery == "" || open == nil:
+		return e.visit(ctx, fleet.Step{Settle: &fleet.Settle{Subject: e.self, Node: t.action.Node, Held: held}})
+	case decide.Applied(held, open.Revision):
+		return e.visit(ctx, e.applied(t, fleet.DeploymentStatusResponse{Already: true, Held: held}))
 	}
-	return e.miss(ctx, t.action, t.delivery, fleet.TargetFailed, fleet.Communication, "its answer was lost, and it does not hold the revision")
+	return e.visit(ctx, e.miss(t, fleet.TargetFailed, fleet.Communication, "its answer was lost, and it does not hold the revision"))
 }
 
-func (e *instance) miss(ctx workflow.Context, a decide.InstanceAction, id fleet.DeliveryID, state fleet.TargetState, kind fleet.Kind, message string) error {
-	return e.step(ctx, instances.Miss, fleet.Miss{
-		Subject: e.self, Delivery: id, Node: a.Node, State: state, Reason: kind, Message: message,
-	})
+func (e *instance) applied(t *talk, res fleet.DeploymentStatusResponse) fleet.Step {
+	return fleet.Step{Record: &fleet.Record{Subject: e.self, Delivery: t.delivery, Node: t.action.Node, Response: res}}
+}
+
+func (e *instance) miss(t *talk, state fleet.TargetState, kind fleet.Kind, message string) fleet.Step {
+	return fleet.Step{Miss: &fleet.Miss{
+		Subject: e.self, Delivery: t.delivery, Node: t.action.Node, State: state, Reason: kind, Message: message,
+	}}
 }
 
 // classify says what the end of a node's activity means. Never taken: the node was not
@@ -185,17 +157,27 @@ func kindOf(err error) fleet.Kind {
 	return fleet.KindOf(err)
 }
 
-// say keeps the status that people see in Temporal Web and by the status query.
-func (e *instance) say(ctx workflow.Context, a decide.InstanceAction) {
-	e.status = InstanceStatus{Seen: e.seen, Rule: a.Rule}
+// status answers the status query.
+func (e *instance) status() InstanceStatus {
+	s := InstanceStatus{Seen: e.now.Seen, Rule: e.now.Next.Rule}
+	if n := e.now.Next.Node; n != "" {
+		s.Waits = "for node " + string(n)
+	}
+	if o := e.now.Seen.Open; o != nil {
+		s.Until = &o.Deadline
+	}
+	return s
+}
+
+// details are what people read in Temporal Web.
+func (e *instance) details() string {
+	a := e.now.Next
 	line := fmt.Sprintf("**%s**: %s", a.Rule, a.Do)
 	if a.Node != "" {
 		line += " " + string(a.Node)
-		e.status.Waits = "for node " + string(a.Node)
 	}
-	if o := e.seen.Open; o != nil {
+	if o := e.now.Seen.Open; o != nil {
 		line += fmt.Sprintf(", revision %d, delivery %s, until %s", o.Revision.Version.Revision, o.ID, o.Deadline.Format("15:04:05"))
-		e.status.Until = &o.Deadline
 	}
-	workflow.SetCurrentDetails(ctx, line)
+	return line
 }

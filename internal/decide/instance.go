@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -23,23 +24,24 @@ const (
 
 // InstanceAction is one step, and the rule that chose it.
 type InstanceAction struct {
-	Rule          string
-	Do            InstanceDo
-	Node          fleet.NodeName
-	Wait          time.Duration
-	State         fleet.DeliveryState
-	Operation     fleet.OperationState
-	Reason        string
-	Message       string
-	Owe           bool
-	OnlyCancelled bool
+	Rule          string               `json:"rule"`
+	Do            InstanceDo           `json:"do"`
+	Node          fleet.NodeName       `json:"node,omitempty"`
+	Wait          time.Duration        `json:"wait,omitempty"`
+	State         fleet.DeliveryState  `json:"state,omitempty"`
+	Operation     fleet.OperationState `json:"operation,omitempty"`
+	Reason        string               `json:"reason,omitempty"`
+	Message       string               `json:"message,omitempty"`
+	Owe           bool                 `json:"owe,omitempty"`
+	OnlyCancelled bool                 `json:"onlyCancelled,omitempty"`
 }
 
 // InstanceRun is what the entity's run remembers: whom it spoke to and has no answer from,
-// and how often it asked in vain since the last claim.
+// how often it asked in vain since the last claim, and for whose next try it has waited.
 type InstanceRun struct {
-	InFlight fleet.NodeName
-	Asks     int
+	InFlight fleet.NodeName `json:"inFlight,omitempty"`
+	Asks     int            `json:"asks,omitempty"`
+	Waited   fleet.NodeName `json:"waited,omitempty"`
 }
 
 const (
@@ -97,7 +99,7 @@ func allCancelled(c instanceCase) bool    { return open(c) && c.seen.Cancelled >
 func onlyCancelled(c instanceCase) bool   { return !open(c) && c.seen.Cancelled > 0 }
 func askedFor(c instanceCase) bool        { return !open(c) && c.seen.Asked > 0 && !c.seen.Desired.IsZero() }
 func underWay(c instanceCase) bool        { return c.run.InFlight != "" }
-func owed(c instanceCase) bool            { return len(c.seen.Owed) > 0 && !c.seen.Snapshot.IsZero() }
+func owed(c instanceCase) bool            { return nextOwed(c) != "" && !c.seen.Snapshot.IsZero() }
 func claim(instanceCase) InstanceAction   { return InstanceAction{Do: DoClaim} }
 func wait(c instanceCase) InstanceAction  { return InstanceAction{Do: DoWait, Node: c.run.InFlight} }
 func nothing(instanceCase) InstanceAction { return InstanceAction{Do: DoNothing} }
@@ -150,22 +152,36 @@ func nextStandby(c instanceCase) fleet.TargetSeen {
 	return fleet.TargetSeen{}
 }
 
+// owedToActive: a node's role in the order of the debts is what was configured, not who holds
+// the lease, so the holder's may stand anywhere.
 func owedToActive(c instanceCase) bool {
-	return len(c.seen.Owed) > 0 && c.seen.Owed[0].Node == c.seen.Holder && !c.seen.Desired.IsZero()
+	return !c.seen.Desired.IsZero() && slices.ContainsFunc(c.seen.Owed, func(o fleet.OwedSeen) bool {
+		return o.Node == c.seen.Holder
+	})
+}
+
+// nextOwed is the first node to serve by a ticket: the holder gets a delivery instead.
+func nextOwed(c instanceCase) fleet.NodeName {
+	for _, o := range c.seen.Owed {
+		if o.Node != c.seen.Holder {
+			return o.Node
+		}
+	}
+	return ""
 }
 
 func unsettled(c instanceCase) bool {
 	return len(c.seen.Unsettled) > 0 && c.seen.Holder != "" && c.run.Asks == 0
 }
 
-func notifyActive(c instanceCase) InstanceAction { return notify(c.seen.Open.Active()) }
+func notifyActive(c instanceCase) InstanceAction { return notify(c, c.seen.Open.Active()) }
 
-func notifyStandby(c instanceCase) InstanceAction { return notify(nextStandby(c)) }
+func notifyStandby(c instanceCase) InstanceAction { return notify(c, nextStandby(c)) }
 
 // notify again with a gap that doubles: 1 s, 2 s.
-func notify(t fleet.TargetSeen) InstanceAction {
+func notify(c instanceCase, t fleet.TargetSeen) InstanceAction {
 	a := InstanceAction{Do: DoNotify, Node: t.Node}
-	if t.Tries > 0 {
+	if t.Tries > 0 && c.run.Waited != t.Node {
 		a.Wait = retryGap << (t.Tries - 1)
 	}
 	return a
@@ -176,7 +192,7 @@ func askActive(c instanceCase) InstanceAction {
 }
 
 func serve(c instanceCase) InstanceAction {
-	return InstanceAction{Do: DoServe, Node: c.seen.Owed[0].Node}
+	return InstanceAction{Do: DoServe, Node: nextOwed(c)}
 }
 
 func endCancelled(instanceCase) InstanceAction {
@@ -209,13 +225,28 @@ func endByOutcome(c instanceCase) InstanceAction {
 		end.State, end.Operation, end.Reason, end.Owe = fleet.DeliveryUnknown, fleet.OperationUnknown, "no_answer", true
 		end.Message = fmt.Sprintf("node %s did not say whether it applied it; it is asked again when it returns", a.Node)
 	case fleet.TargetFailed:
-		end.Owe = a.Reason == fleet.Communication || a.Reason == fleet.Unavailable
+		end.Owe = passes(a)
 		end.Message = fmt.Sprintf("node %s: %s", a.Node, a.Reason)
 	case fleet.TargetWaiting:
 		end.Reason, end.Owe = "deadline", true
 		end.Message = fmt.Sprintf("node %s was not reached before the deadline", a.Node)
 	}
 	return end
+}
+
+// passes says whether a failure may be over by the node's return. A stale role or epoch is,
+// once node and region agree; a node that is ahead refuses this number for ever, and a debt
+// would keep the comparison (Reconcile) from releasing a higher one.
+func passes(t fleet.TargetSeen) bool {
+	switch t.Reason {
+	case fleet.Communication, fleet.Unavailable:
+		return true
+	case fleet.Stale:
+		return !t.Ahead
+	case fleet.Invalid, fleet.Unauthenticated, fleet.Denied, fleet.NotFound, fleet.Conflict, fleet.IllegalState,
+		fleet.Precondition, fleet.TooLarge, fleet.RateLimited, fleet.HashMismatch, fleet.ApplyFailed, fleet.Internal:
+	}
+	return false
 }
 
 func endApplied(c instanceCase) InstanceAction {

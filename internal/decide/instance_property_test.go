@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -47,7 +48,8 @@ func (w *world) do(t *rapid.T, a decide.InstanceAction) {
 		w.run.Asks++
 		w.ask(t, a.Node)
 	case decide.DoServe:
-		w.seen.Owed = w.seen.Owed[1:]
+		require.NotEqual(t, w.seen.Holder, a.Node, "the active gets deliveries, no tickets")
+		w.seen.Owed = slices.DeleteFunc(w.seen.Owed, func(o fleet.OwedSeen) bool { return o.Node == a.Node })
 	case decide.DoEnd:
 		w.end(a)
 	case decide.DoNothing:
@@ -59,7 +61,7 @@ func (w *world) answer(t *rapid.T, node fleet.NodeName) {
 	w.run.InFlight = ""
 	n := w.seen.Open.Revision.Version.Revision
 	applies := func() { w.held[node] = max(w.held[node], n) }
-	switch rapid.SampledFrom([]string{"applies", "lost", "lost but applied", "fails", "breaks", "away"}).Draw(t, "answer") {
+	switch rapid.SampledFrom([]string{"applies", "lost", "lost but applied", "fails", "breaks", "away", "disagrees"}).Draw(t, "answer") {
 	case "applies":
 		applies()
 		target.State = fleet.TargetApplied
@@ -71,6 +73,8 @@ func (w *world) answer(t *rapid.T, node fleet.NodeName) {
 		target.State, target.Reason = fleet.TargetUnknown, fleet.Communication
 	case "fails":
 		target.State, target.Reason = fleet.TargetFailed, fleet.ApplyFailed
+	case "disagrees":
+		target.State, target.Reason, target.Ahead = fleet.TargetFailed, fleet.Stale, rapid.Bool().Draw(t, "ahead")
 	case "breaks":
 		target.State, target.Reason = fleet.TargetFailed, fleet.Communication
 	case "away":

@@ -57,6 +57,8 @@ func missed(kind fleet.Kind, tries int) fleet.TargetSeen {
 	return fleet.TargetSeen{State: fleet.TargetFailed, Reason: kind, Tries: tries}
 }
 
+func ahead(t fleet.TargetSeen) fleet.TargetSeen { t.Ahead = true; return t }
+
 // N16, N21, N42, N44, N45, N81, N83, N87, N102, X4, X6, X7
 func TestInstance(t *testing.T) {
 	t.Parallel()
@@ -91,6 +93,8 @@ func TestInstance(t *testing.T) {
 		{"ends without an active node", seen(asked(1), func(s *fleet.InstanceSeen) { s.Holder = "" }), decide.InstanceRun{}, "no_active_node", decide.DoEnd, ""},
 		{"serves what a standby is owed", seen(owedTo("b")), decide.InstanceRun{}, "owed_to_standby", decide.DoServe, "b"},
 		{"claims what the active is owed", seen(owedTo("a")), decide.InstanceRun{}, "owed_to_active", decide.DoClaim, ""},
+		{"claims what the active is owed, wherever it stands", seen(owedTo("b"), owedTo("a")), decide.InstanceRun{}, "owed_to_active", decide.DoClaim, ""},
+		{"serves no ticket to the active", seen(owedTo("a"), owedTo("b"), func(s *fleet.InstanceSeen) { s.Desired = fleet.Revision{} }), decide.InstanceRun{}, "owed_to_standby", decide.DoServe, "b"},
 		{"lets a new request go before an old debt", seen(asked(1), owedTo("b")), decide.InstanceRun{InFlight: "b"}, "asked", decide.DoClaim, ""},
 		{"settles what nobody knows", seen(func(s *fleet.InstanceSeen) { s.Unsettled = []fleet.Version{{Era: 1, Revision: 2}} }), decide.InstanceRun{}, "ask_unsettled", decide.DoAsk, "a"},
 	} {
@@ -121,6 +125,9 @@ func TestInstanceOutcome(t *testing.T) {
 		{"async without its standby", seen(async, open(2, applied, missed(fleet.Unavailable, 1))), fleet.DeliverySucceeded, fleet.OperationSucceeded, "not_replicated", false},
 		{"a failure to apply is not owed", seen(open(2, missed(fleet.ApplyFailed, 1), waiting)), fleet.DeliveryFailed, fleet.OperationFailed, "apply_failed", false},
 		{"a failure of communication stays owed", seen(open(2, missed(fleet.Communication, 3), waiting)), fleet.DeliveryFailed, fleet.OperationFailed, "communication", true},
+		{"a node that was not there stays owed", seen(open(2, missed(fleet.Unavailable, 1), waiting)), fleet.DeliveryFailed, fleet.OperationFailed, "unavailable", true},
+		{"a stale role or epoch stays owed", seen(open(2, missed(fleet.Stale, 1), waiting)), fleet.DeliveryFailed, fleet.OperationFailed, "stale", true},
+		{"a number below what the node took is not owed", seen(open(2, ahead(missed(fleet.Stale, 1)), waiting)), fleet.DeliveryFailed, fleet.OperationFailed, "stale", false},
 		{"no answer is unknown, not failed", seen(open(2, unknown, waiting)), fleet.DeliveryUnknown, fleet.OperationUnknown, "no_answer", true},
 		{"never reached", seen(open(2, waiting, waiting)), fleet.DeliveryFailed, fleet.OperationFailed, "deadline", true},
 	} {

@@ -52,6 +52,8 @@ const (
 // InstanceSeen is all that the decision about one instance looks at. It is recorded in
 // workflow history, so it stays small and holds no secret.
 type InstanceSeen struct {
+	// At is when the database looked; deadlines are by its clock.
+	At      time.Time  `json:"at"`
 	Desired    Revision   `json:"desired"`
 	Durability Durability `json:"durability"`
 	Snapshot   Revision   `json:"snapshot"`
@@ -68,6 +70,8 @@ type InstanceSeen struct {
 	Asked int `json:"asked"`
 	// Cancelled counts open operations whose cancellation was asked for.
 	Cancelled int `json:"cancelled"`
+	// Untold counts ended operations whose door has not heard of it.
+	Untold int `json:"untold,omitempty"`
 }
 
 // DeliverySeen is an open delivery as the decision sees it.
@@ -88,6 +92,8 @@ type TargetSeen struct {
 	State  TargetState `json:"state"`
 	Tries  int         `json:"tries"`
 	Reason Kind        `json:"reason,omitempty"`
+	// Ahead is set on one that refused the revision as stale because it took a higher one.
+	Ahead bool `json:"ahead,omitempty"`
 }
 
 // Active is the target that applies; a delivery always has one.

@@ -89,6 +89,43 @@ type End struct {
 	OnlyCancelled bool `json:"onlyCancelled,omitempty"`
 }
 
+// Step is one step of an entity at the store: the member that is set, none only looks.
+type Step struct {
+	Claim   *Claim   `json:"claim,omitempty"`
+	Prepare *Prepare `json:"prepare,omitempty"`
+	Record  *Record  `json:"record,omitempty"`
+	Miss    *Miss    `json:"miss,omitempty"`
+	Settle  *Settle  `json:"settle,omitempty"`
+	End     *End     `json:"end,omitempty"`
+}
+
+// Name is what logs and failpoints call the step.
+func (s Step) Name() string {
+	switch {
+	case s.Claim != nil:
+		return "claim"
+	case s.Prepare != nil:
+		return "prepare"
+	case s.Record != nil:
+		return "record"
+	case s.Miss != nil:
+		return "miss"
+	case s.Settle != nil:
+		return "settle"
+	case s.End != nil:
+		return "end"
+	}
+	return "observe"
+}
+
+// Walked is where a walk from step to step came to: what was seen after the last, and the
+// notify when that was to prepare one.
+type Walked struct {
+	Seen     InstanceSeen
+	Steps    []Step
+	Prepared *Prepared
+}
+
 // Comparison sets what a node says it holds of one instance against what is deployed.
 // Expected is set while something that could explain a difference is under way or owed.
 type Comparison struct {

@@ -64,6 +64,9 @@ type ApplierOptions struct {
 	Failpoint func(name string)
 	// SettleEvery is the pause of the sweep that makes reality match the store (default 10 s).
 	SettleEvery time.Duration
+	// CollectEvery is how long what nothing refers to may stay, so that many deliveries share
+	// one collection (default 5 s).
+	CollectEvery time.Duration
 }
 
 // Applier carries out deliveries, and keeps what runs equal to what the store says.
@@ -219,6 +222,7 @@ func poke(c chan struct{}) {
 func (a *Applier) Run(ctx context.Context) error {
 	tick := time.NewTicker(orDefault(a.opt.SettleEvery, 10*time.Second))
 	defer tick.Stop()
+	var due <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -226,7 +230,12 @@ func (a *Applier) Run(ctx context.Context) error {
 		case <-a.settle:
 		case <-tick.C:
 		case <-a.garbage:
-			a.collect(ctx)
+			if due == nil {
+				due = time.After(orDefault(a.opt.CollectEvery, 5*time.Second))
+			}
+			continue
+		case <-due:
+			due = a.collect(ctx)
 			continue
 		}
 		if err := a.settleAll(ctx); err != nil && ctx.Err() == nil {
@@ -235,13 +244,15 @@ func (a *Applier) Run(ctx context.Context) error {
 	}
 }
 
-// collect removes one bounded part and asks for the next, so that a settle can come between.
-func (a *Applier) collect(ctx context.Context) {
+// collect removes one bounded part, and says when the next is due, so that a settle can come
+// between; never when nothing is left.
+func (a *Applier) collect(ctx context.Context) <-chan time.Time {
 	more, err := a.opt.Store.Collect(ctx)
 	if err != nil && ctx.Err() == nil {
 		a.opt.Log.Error("collect contents", "err", err)
 	}
 	if more && err == nil {
-		poke(a.garbage)
+		return time.After(0)
 	}
+	return nil
 }

@@ -88,6 +88,33 @@ func TestApply(t *testing.T) {
 		b.must(b.cmd(2, "one", named("oven"), disabled))
 		require.Equal(t, []string{"/api/internal/deployments/" + b.cmd(2, "one").DeploymentID + "/run "}, b.region.asked())
 	})
+	t.Run("downloads a body once when two instances want it at once", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		fetched, wanted := make(chan struct{}), make(chan struct{}, 1)
+		b.opt.Failpoint = func(step string) {
+			switch step {
+			case "before_fetch":
+				select {
+				case <-fetched:
+					wanted <- struct{}{} // the second one is here
+				default:
+				}
+			case "after_fetch":
+				select {
+				case <-fetched:
+				default:
+					close(fetched)
+					<-wanted
+				}
+			}
+		}
+		first := b.start(b.cmd(1, "one", noRun))
+		<-fetched
+		require.Zero(t, b.must(b.cmd(1, "one", named("oven"), noRun)).Fetched)
+		require.NoError(t, <-first)
+		require.Len(t, b.region.asked(), 1)
+	})
 	t.Run("refuses what is not for this node or makes no sense, before anything else", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

@@ -25,6 +25,8 @@
 //   - start fails: the previous revision is running again, the number stays as the
 //     high-water mark, the error is apply_failed.
 //   - connection breaks or stalls: resumed from the last committed chunk.
+//   - power cut: what the store committed is there; a config.json that is torn is derived
+//     again before anything starts with it.
 //   - wrong bytes: hash_mismatch, the staging is discarded, nothing was switched.
 //   - region away: what runs goes on; started, reports and logs stay owed.
 //   - something runs without a row: it is reported and kept, until a delivery of its name

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -119,12 +120,11 @@ func (d *download) decode(resp *http.Response, wire io.Reader) (io.Reader, func(
 	case resp.StatusCode != http.StatusOK:
 		return nil, nil, communication("fetch config: the region compressed a range")
 	case coding == "zstd":
-		r, err := zstd.NewReader(wire, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(maxWindow))
+		r, err := borrowDecoder(wire)
 		if err != nil {
 			return nil, nil, fmt.Errorf("decompress config: %w", err)
 		}
-		return r, r.Close, nil
+		return r, func() { giveBack(r) }, nil
 	case coding == "gzip":
 		r, err := gzip.NewReader(wire)
 		if err != nil {
@@ -134,6 +134,23 @@ func (d *download) decode(resp *http.Response, wire io.Reader) (io.Reader, func(
 		return r, func() { _ = r.Close() }, nil // only its checksum error, which the hash covers
 	}
 	return nil, nil, communication("fetch config: the region used a coding that was not asked for")
+}
+
+// decoders keep what a decoder allocates, which is more than most configs are long.
+var decoders sync.Pool
+
+func borrowDecoder(wire io.Reader) (*zstd.Decoder, error) {
+	if r, ok := decoders.Get().(*zstd.Decoder); ok {
+		return r, r.Reset(wire)
+	}
+	return zstd.NewReader(wire, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(maxWindow))
+}
+
+func giveBack(r *zstd.Decoder) {
+	if r.Reset(nil) == nil { // it must not hold on to the connection
+		decoders.Put(r)
+	}
 }
 
 // copy commits whole chunks, and at the end, also a broken one, what is left of the last.

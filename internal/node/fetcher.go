@@ -16,11 +16,15 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
 const (
-	// chunkSize is what one commit carries. With what the socket may hold unread
-	// (receiveBuffer) it stays below the 1 MiB that may be fetched twice.
+	// wholeSize is up to where a body is held in memory and stored in one commit. A kill
+	// loses all of it, which is no more than the 1 MiB that may be fetched twice.
+	wholeSize = sqlite.MaxChunk
+	// chunkSize is what one commit carries of a longer body. With what the socket may hold
+	// unread (receiveBuffer) it stays below the same 1 MiB.
 	chunkSize     = 512 << 10
 	receiveBuffer = 128 << 10 // the kernel doubles it
 
@@ -52,7 +56,8 @@ type FetchRequest struct {
 	IdleTimeout time.Duration
 }
 
-// sink takes a body in order. What Append took is durable.
+// sink takes a body in order. What Append took is durable, except a whole body at once: that
+// is kept, data itself, for the one who stores it.
 type sink interface {
 	Received() int64
 	Append(ctx context.Context, data []byte) error
@@ -69,7 +74,7 @@ func NewHTTPClient() *http.Client {
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			DisableCompression: true, MaxIdleConnsPerHost: 4,
+			DisableCompression: true, MaxIdleConnsPerHost: 16,
 			IdleConnTimeout: 30 * time.Second, TLSHandshakeTimeout: 10 * time.Second,
 			DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 				conn, err := dialer.DialContext(ctx, network, addr)
@@ -85,9 +90,12 @@ func NewHTTPClient() *http.Client {
 // Fetch brings the sink from what it has to the whole verified body, and says how many
 // bytes came over the wire. The token is in a header only, and in no error.
 func (f *Fetcher) Fetch(ctx context.Context, req FetchRequest, to sink, progress func(done int64)) (int64, error) {
+	size := req.Want.Size
+	if size > wholeSize {
+		size = chunkSize
+	}
 	d := &download{
-		fetcher: f, req: req, to: to, progress: progress, best: to.Received(),
-		buf: make([]byte, 0, min(chunkSize, max(req.Want.Size, 1))),
+		fetcher: f, req: req, to: to, progress: progress, best: to.Received(), buf: make([]byte, 0, max(size, 1)),
 	}
 	err := f.retry(ctx, req, "config", d.attempt)
 	if err == nil {

@@ -60,45 +60,58 @@ func (a *Applier) install(ctx context.Context, cmd fleet.RefreshDeploymentComman
 		return 0, err
 	}
 	a.opt.Failpoint("before_fetch")
+	if attempt.Run, err = a.runSection(ctx, cmd, held); err != nil {
+		return 0, err
+	}
+	if fetched, err = a.persist(ctx, cmd, attempt, progress); err != nil {
+		return fetched, err
+	}
+	if cmd.Role == fleet.RoleActive {
+		return fetched, a.switchOver(ctx, attempt, progress)
+	}
+	return fetched, a.settleOne(ctx, cmd.Instance) // stops what it still ran as the active
+}
+
+// persist puts a revision and its body into the slot: staged, or on a standby, which starts
+// nothing, current at once.
+func (a *Applier) persist(ctx context.Context, cmd fleet.RefreshDeploymentCommand, attempt sqlite.Attempt, progress Progress) (fetched int64, err error) {
 	if cmd.Revision.Action != fleet.ActionDelete {
-		if fetched, err = a.obtain(ctx, cmd, progress); err != nil {
-			return fetched, err
+		// Two instances may want one body, and the second must find it stored.
+		unlock, err := a.bodies.lock(ctx, string(cmd.Revision.Content.Hash))
+		if err != nil {
+			return 0, err
 		}
-		if attempt.Run, err = a.runSection(ctx, cmd, held); err != nil {
+		defer unlock()
+		if attempt.Body, fetched, err = a.obtain(ctx, cmd, progress); err != nil {
 			return fetched, err
 		}
 	}
 	a.opt.Failpoint("after_fetch")
-	if cmd.Role == fleet.RoleActive {
-		return fetched, a.switchOver(ctx, attempt, progress)
+	if cmd.Role != fleet.RoleActive {
+		return fetched, a.opt.Store.Commit(ctx, attempt)
 	}
-	// A standby persists and starts nothing; settling stops what it still ran as the active.
-	if err := a.opt.Store.Commit(ctx, attempt); err != nil {
-		return fetched, err
+	if !a.opt.MayRun() {
+		return fetched, fleet.Errorf(fleet.Stale, "the node does not hold the lease of its site")
 	}
-	return fetched, a.settleOne(ctx, cmd.Instance)
+	return fetched, a.opt.Store.Stage(ctx, attempt)
 }
 
-// obtain makes the body complete in the store, downloading what is missing of it.
-func (a *Applier) obtain(ctx context.Context, cmd fleet.RefreshDeploymentCommand, progress Progress) (int64, error) {
+// obtain brings a body to where it can be stored, downloading what is missing of it.
+func (a *Applier) obtain(ctx context.Context, cmd fleet.RefreshDeploymentCommand, progress Progress) (*sqlite.Staging, int64, error) {
 	want := cmd.Revision.Content
-	unlock, err := a.bodies.lock(ctx, string(want.Hash)) // two instances may want one body
-	if err != nil {
-		return 0, err
-	}
-	defer unlock()
 	staging, err := a.opt.Store.OpenStaging(ctx, want)
 	if err != nil || staging.Complete() {
-		return 0, err
+		return staging, 0, err
 	}
 	req, err := a.fetchRequest(cmd)
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
-	return a.opt.Fetcher.Fetch(ctx, req, staging, func(done int64) {
+	fetched, err := a.opt.Fetcher.Fetch(ctx, req, staging, func(done int64) {
 		progress(PhaseFetching, done, want.Size)
 		a.opt.Fetched(cmd.DeploymentID, done, want.Size)
 	})
+	return staging, fetched, err
 }
 
 func (a *Applier) fetchRequest(cmd fleet.RefreshDeploymentCommand) (FetchRequest, error) {
@@ -129,15 +142,9 @@ func (a *Applier) runSection(ctx context.Context, cmd fleet.RefreshDeploymentCom
 	return a.opt.Fetcher.FetchRun(ctx, req, cmd.Revision.RunHash)
 }
 
-// switchOver starts a revision beside the store's current one and then switches. Whatever
-// goes wrong in between, the current one is put back.
+// switchOver starts a staged revision beside the store's current one and then switches.
+// Whatever goes wrong in between, the current one is put back.
 func (a *Applier) switchOver(ctx context.Context, attempt sqlite.Attempt, progress Progress) error {
-	if !a.opt.MayRun() {
-		return fleet.Errorf(fleet.Stale, "the node does not hold the lease of its site")
-	}
-	if err := a.opt.Store.Stage(ctx, attempt); err != nil {
-		return err
-	}
 	a.opt.Failpoint("before_start")
 	progress(PhaseStarting, 0, 0)
 	slot := sqlite.Slot{Revision: attempt.Revision, Run: attempt.Run, Epoch: attempt.Right.Epoch}

@@ -17,7 +17,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
-// projection keeps the config files of an active node equal to its store.
+// projection keeps the config files of an active node equal to its store. It syncs nothing:
+// a process has verified nothing when it starts, so what a power cut left is compared by its
+// hash, and derived again, before anything is started with it.
 type projection struct {
 	root  string // holds a directory per instance
 	store *sqlite.Store
@@ -58,9 +60,9 @@ type draft struct {
 	temp    string
 }
 
-// prepare writes and syncs a config beside its place, so that only a rename is left to do
-// between the stop of the old process and the start of the new one.
-func (p *projection) prepare(ctx context.Context, name fleet.InstanceName, c fleet.Content) (_ *draft, err error) {
+// prepare writes a config beside its place, so that only a rename is left to do between the
+// stop of the old process and the start of the new one.
+func (p *projection) prepare(ctx context.Context, name fleet.InstanceName, c fleet.Content) (*draft, error) {
 	if err := os.MkdirAll(p.dir(name), 0o700); err != nil {
 		return nil, fmt.Errorf("make instance directory: %w", err)
 	}
@@ -69,11 +71,7 @@ func (p *projection) prepare(ctx context.Context, name fleet.InstanceName, c fle
 		return nil, fmt.Errorf("create config: %w", err)
 	}
 	d := &draft{p: p, name: name, content: c, temp: tmp.Name()}
-	err = p.store.WriteContent(ctx, c, tmp)
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if err = errors.Join(err, tmp.Close()); err != nil {
+	if err := errors.Join(p.store.WriteContent(ctx, c, tmp), tmp.Close()); err != nil {
 		return nil, errors.Join(fmt.Errorf("write config: %w", err), d.drop())
 	}
 	return d, nil
@@ -85,17 +83,17 @@ func (d *draft) place() error {
 	if err := os.Rename(d.temp, path); err != nil {
 		return errors.Join(fmt.Errorf("put config in place: %w", err), d.drop())
 	}
-	other := fleet.ContentArtifact
-	if d.content.Kind == fleet.ContentArtifact {
-		other = fleet.ContentJSON
-	}
-	if err := removeFile(d.p.path(d.name, other)); err != nil {
-		return err
-	}
-	if err := syncDir(d.p.dir(d.name)); err != nil {
+	if err := removeFile(d.p.path(d.name, otherKind(d.content.Kind))); err != nil {
 		return err
 	}
 	return d.p.remember(d.name, d.content)
+}
+
+func otherKind(kind fleet.ContentKind) fleet.ContentKind {
+	if kind == fleet.ContentArtifact {
+		return fleet.ContentJSON
+	}
+	return fleet.ContentArtifact
 }
 
 func (d *draft) drop() error { return removeFile(d.temp) }
@@ -113,7 +111,7 @@ func (p *projection) ensure(ctx context.Context, name fleet.InstanceName, c flee
 	return d.place()
 }
 
-// matches says whether the file holds exactly the content.
+// matches says whether the file holds exactly the content, and is the only one.
 func (p *projection) matches(name fleet.InstanceName, c fleet.Content) (bool, error) {
 	path := p.path(name, c.Kind)
 	info, err := os.Lstat(path)
@@ -131,6 +129,9 @@ func (p *projection) matches(name fleet.InstanceName, c fleet.Content) (bool, er
 	p.mu.Unlock()
 	if known == (stamp{c.Hash, path, info.Size(), info.ModTime()}) {
 		return true, nil
+	}
+	if other, err := os.Lstat(p.path(name, otherKind(c.Kind))); err == nil && other.Mode().IsRegular() {
+		return false, nil // its removal was lost with the power
 	}
 	got, err := hashFile(path)
 	if err != nil || got != c.Hash {
@@ -199,15 +200,4 @@ func hashFile(path string) (_ fleet.Hash, err error) {
 		return "", fmt.Errorf("read config: %w", err)
 	}
 	return fleet.Hash(hex.EncodeToString(sum.Sum(nil))), nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // below the node's own directory
-	if err != nil {
-		return fmt.Errorf("open instance directory: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("sync instance directory: %w", err)
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -97,6 +98,33 @@ func TestRecover(t *testing.T) {
 		require.Equal(t, "oven", b.file("oven"))
 		require.Equal(t, []string{"start press 1"}, b.rt.said(), "the oven goes on")
 		require.NoFileExists(t, filepath.Join(b.dir, "instances", "press", ".config-1.tmp"))
+	})
+	for what, torn := range map[string]string{"empty": "", "cut": "tw", "zeros": "\x00\x00\x00", "old": "one"} {
+		t.Run("writes a config anew that a power cut left "+what+", before anything starts with it", func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.must(b.cmd(1, "one"))
+			b.must(b.cmd(2, "two"))
+			b.must(b.cmd(1, "box", named("box"), noRun))
+			clear(b.rt.running)
+			for _, name := range []string{"press", "box"} {
+				require.NoError(t, os.WriteFile(filepath.Join(b.dir, "instances", name, "config.json"), []byte(torn), 0o600))
+			}
+			b.rt.onStart = func(context.Context, guardian.Spec) error { require.Equal(t, "two", b.file(press)); return nil }
+			b.restart()
+			b.is(2, "two", 2, 2)
+			require.Equal(t, "box", b.file("box"))
+		})
+	}
+	t.Run("removes a config of the other kind, its removal was not durable", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.must(b.cmd(1, "one", noRun))
+		lost := filepath.Join(b.dir, "instances", "press", "config.bin")
+		require.NoError(t, os.WriteFile(lost, nil, 0o600))
+		b.restart()
+		require.Equal(t, "one", b.file(press))
+		require.NoFileExists(t, lost)
 	})
 	t.Run("stops what is disabled, deleted, or runs another content", func(t *testing.T) {
 		t.Parallel()

@@ -176,31 +176,34 @@ func (a *Applier) bring(ctx context.Context, name fleet.InstanceName, slot sqlit
 	case live(seen) && runs(seen, slot) && (seen.Running || seen.Labels.Version == slot.Version):
 		return a.files.ensure(ctx, name, slot.Content)
 	case live(seen) && seen.Labels.RunHash == slot.RunHash && run.OnChange == fleet.OnChangeSignal:
-		return a.signal(ctx, name, slot, guardian.Spec{Run: run, Labels: want})
+		if told, err := a.signal(ctx, name, slot, guardian.Spec{Run: run, Labels: want}); told || err != nil {
+			return err
+		}
 	}
-	return a.restart(ctx, name, slot, guardian.Spec{Run: run, Labels: want})
+	return a.restart(ctx, seen, slot, guardian.Spec{Instance: name, Run: run, Labels: want})
 }
 
 // signal tells a running command of its new config. One that cannot be told is restarted.
-func (a *Applier) signal(ctx context.Context, name fleet.InstanceName, slot sqlite.Slot, spec guardian.Spec) error {
+func (a *Applier) signal(ctx context.Context, name fleet.InstanceName, slot sqlite.Slot, spec guardian.Spec) (told bool, err error) {
 	if err := a.files.ensure(ctx, name, slot.Content); err != nil {
-		return err
+		return false, err
 	}
 	sig := spec.Run.Signal
 	if sig == "" {
 		sig = "SIGHUP"
 	}
-	err := a.opt.Runtime.Signal(ctx, name, sig, spec.Labels)
+	err = a.opt.Runtime.Signal(ctx, name, sig, spec.Labels)
 	if err == nil || ctx.Err() != nil {
-		return err
+		return err == nil, err
 	}
 	a.opt.Log.Warn("signal failed, restarting instead", "instance", name, "err", err)
-	return a.restart(ctx, name, slot, spec)
+	return false, nil
 }
 
-// restart stops what has the name before the new config gets its place, so that no process
-// sees a config that is not its own, and never two run.
-func (a *Applier) restart(ctx context.Context, name fleet.InstanceName, slot sqlite.Slot, spec guardian.Spec) error {
+// restart stops what was seen under the name before the new config gets its place, so that no
+// process sees a config that is not its own, and never two run.
+func (a *Applier) restart(ctx context.Context, seen *guardian.Status, slot sqlite.Slot, spec guardian.Spec) error {
+	name := spec.Instance
 	place := func() error { return nil }
 	right, err := a.files.matches(name, slot.Content)
 	if err != nil {
@@ -214,7 +217,7 @@ func (a *Applier) restart(ctx context.Context, name fleet.InstanceName, slot sql
 		defer func() { _ = d.drop() }() // gone already when it was placed
 		place = d.place
 	}
-	if err := a.stop(ctx, name); err != nil {
+	if err := a.end(ctx, name, seen); err != nil {
 		return err
 	}
 	if err := place(); err != nil {
@@ -223,7 +226,7 @@ func (a *Applier) restart(ctx context.Context, name fleet.InstanceName, slot sql
 	if !a.opt.MayRun() {
 		return fleet.Errorf(fleet.Stale, "the node lost the lease of its site")
 	}
-	spec.Instance, spec.Dir = name, a.files.dir(name)
+	spec.Dir = a.files.dir(name)
 	spec.Env = a.environment(name, slot, spec.Labels.Epoch)
 	if _, err := a.opt.Runtime.Start(ctx, spec); err != nil {
 		return fmt.Errorf("start instance: %w", err)
@@ -242,8 +245,15 @@ func (a *Applier) environment(name fleet.InstanceName, slot sqlite.Slot, epoch i
 // stop ends whatever has the name; what died without having stopped everything counts too.
 func (a *Applier) stop(ctx context.Context, name fleet.InstanceName) error {
 	seen, err := a.look(ctx, name)
-	if err != nil || seen == nil {
+	if err != nil {
 		return err
+	}
+	return a.end(ctx, name, seen)
+}
+
+func (a *Applier) end(ctx context.Context, name fleet.InstanceName, seen *guardian.Status) error {
+	if seen == nil {
+		return nil
 	}
 	if err := a.opt.Runtime.Stop(ctx, name); err != nil {
 		return fmt.Errorf("stop instance: %w", err)

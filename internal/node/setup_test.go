@@ -141,7 +141,7 @@ type fakeRegion struct {
 	before   func(w http.ResponseWriter, r *http.Request) bool // true when it answered
 }
 
-func newFakeRegion(t *testing.T) *fakeRegion {
+func newFakeRegion(t testing.TB) *fakeRegion {
 	t.Helper()
 	r := &fakeRegion{bodies: map[string][]byte{}, runs: map[string]string{}}
 	r.Server = httptest.NewServer(r)
@@ -194,6 +194,8 @@ type bench struct {
 	dieAt   string
 	mayRun  bool
 	counted *Counters
+
+	collectEvery time.Duration
 }
 
 type safeBuffer struct {
@@ -213,7 +215,7 @@ func (s *safeBuffer) String() string {
 	return s.b.String()
 }
 
-func setup(t *testing.T) *bench {
+func setup(t testing.TB) *bench {
 	t.Helper()
 	key, err := identity.Generate("plant-1-a")
 	require.NoError(t, err)
@@ -243,6 +245,7 @@ func (b *bench) open() {
 			Client: NewHTTPClient(), Counters: b.counted, Log: log, Backoff: time.Millisecond, Attempts: 3,
 		},
 		BaseEnv: []string{"PATH=/bin"}, MayRun: func() bool { return b.mayRun }, Failpoint: b.failpoint,
+		CollectEvery: b.collectEvery,
 	})
 }
 

@@ -17,10 +17,15 @@ import (
 // ChunkSize is the most that one row of a body holds.
 const ChunkSize = 1 << 20
 
-// PutBody stores bytes once by their hash and lets a project refer to them.
+// PutBody stores bytes once by their hash and lets a project refer to them. It does not
+// wait for the disk: the change that refers to them, which is what is answered, comes
+// after it in the log and flushes both.
 func (s *Store) PutBody(ctx context.Context, project fleet.ProjectName, body []byte) (fleet.Hash, error) {
 	sum := sha256.Sum256(body)
 	err := s.tx(ctx, "store a body", func(q *db.Queries) error {
+		if err := q.CommitLater(ctx); err != nil {
+			return failed("store a body", err)
+		}
 		known, err := knownBody(ctx, q, sum[:])
 		if err != nil || known {
 			return orAllow(ctx, q, err, project, sum[:])

@@ -16,190 +16,180 @@ const (
 	phaseRecorded  = "recorded"
 )
 
-// Claim numbers the attempt and writes the delivery and its pending row, superseding the
+// claim numbers the attempt and writes the delivery and its pending row, superseding the
 // older one of the same subject (N16). It is refused unless the run is the current one.
-func (s *Store) Claim(ctx context.Context, c fleet.Claim) (fleet.InstanceSeen, error) {
-	return s.act(ctx, "claim", c.Subject, func(q *db.Queries, sub db.Subject) error {
-		_, err := q.DeliveryByClaim(ctx, c.Run+"/"+c.Step)
-		if err == nil {
-			return nil // claimed already
-		}
-		if !noRows(err) {
-			return failed("read the claim", err)
-		}
-		if sub.EntityRun != c.Run {
-			return fleet.Errorf(fleet.Conflict, "run %s does not speak for %s any more", c.Run, c.Name())
-		}
-		return s.claim(ctx, q, c, sub)
-	})
+func (w *walk) claim(ctx context.Context, c fleet.Claim) error {
+	_, err := w.q.DeliveryByClaim(ctx, c.Run+"/"+c.Step)
+	if err == nil {
+		return nil // claimed already
+	}
+	if !noRows(err) {
+		return failed("read the claim", err)
+	}
+	if w.sub.EntityRun != c.Run {
+		return fleet.Errorf(fleet.Conflict, "run %s does not speak for %s any more", c.Run, c.Name())
+	}
+	r, err := w.revision(ctx, w.sub.DesiredRevision)
+	if err != nil {
+		return err
+	}
+	lease, err := w.lockLease(ctx)
+	if err != nil {
+		return err
+	}
+	if lease == nil {
+		return orNotFound(nil, "active node of site", w.sub.Site, "give the site an active node")
+	}
+	if err := w.supersede(ctx, r.Revision); err != nil {
+		return err
+	}
+	return w.persist(ctx, c, r, lease)
 }
 
-func (s *Store) claim(ctx context.Context, q *db.Queries, c fleet.Claim, sub db.Subject) error {
-	r, err := q.GetRevision(ctx, db.GetRevisionParams{Site: sub.Site, Name: sub.Name, Revision: sub.DesiredRevision})
-	if err != nil {
-		return failed("read revision", err)
-	}
-	lease, err := q.LockLease(ctx, sub.Site)
-	if err != nil {
-		return noActive(err, sub.Site)
-	}
-	if err := supersede(ctx, q, c.Subject, r.Revision); err != nil {
-		return err
-	}
-	attempt, err := q.NextAttempt(ctx, db.NextAttemptParams{Site: sub.Site, Name: sub.Name})
-	if err != nil {
-		return failed("number the attempt", err)
-	}
-	id, err := NewID()
-	if err != nil {
-		return err
-	}
-	from, err := snapshot(ctx, q, c.Key())
-	if err != nil {
-		return err
-	}
-	p := db.InsertDeliveryParams{
-		ID: id, Site: sub.Site, Name: sub.Name, Revision: r.Revision, Attempt: attempt, Claim: c.Run + "/" + c.Step,
-		Node: lease.Holder, Epoch: lease.Epoch, RequestedBy: r.CreatedBy, WorkflowID: c.Workflow, RunID: c.Run,
-		Seconds: c.Deadline.Seconds(),
-	}
-	if from != nil {
-		p.FromRevision = from.Revision
-	}
-	if err := q.InsertDelivery(ctx, p); err != nil {
-		return failed("write the delivery", err)
-	}
-	return persist(ctx, q, c, r, id, lease.Holder)
-}
-
-// supersede ends the open delivery of the subject and every pending row of it.
-func supersede(ctx context.Context, q *db.Queries, of fleet.Subject, revision int64) error {
-	site, name := string(of.Site), string(of.Instance)
-	if _, err := q.SupersedeOpen(ctx, db.SupersedeOpenParams{Site: site, Name: name}); err != nil {
+// supersede ends the open delivery of the subject, every pending row of it, and the
+// operations that asked for an older revision.
+func (w *walk) supersede(ctx context.Context, revision int64) error {
+	if err := w.q.SupersedeOpen(ctx, db.SupersedeOpenParams{Site: w.sub.Site, Name: w.sub.Name}); err != nil {
 		return failed("supersede the open delivery", err)
 	}
-	if err := q.DeletePendingOf(ctx, db.DeletePendingOfParams{Site: site, Name: name}); err != nil {
+	if err := w.q.DeletePendingOf(ctx, db.DeletePendingOfParams{Site: w.sub.Site, Name: w.sub.Name}); err != nil {
 		return failed("delete pending rows", err)
 	}
-	return endOperations(ctx, q, of.Name(), ending{
+	return endOperations(ctx, w.q, w.of.Name(), ending{
 		To: revision - 1, State: fleet.OperationSuperseded, Reason: "newer_revision",
 		Message: "a newer revision was released",
 	})
 }
 
-func persist(ctx context.Context, q *db.Queries, c fleet.Claim, r db.Revision, id, holder string) error {
-	err := q.InsertPending(ctx, db.InsertPendingParams{
+func (w *walk) persist(ctx context.Context, c fleet.Claim, r *db.Revision, lease *db.SiteLease) error {
+	id, err := NewID()
+	if err != nil {
+		return err
+	}
+	from, err := w.deployed(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.q.CountAttempt(ctx, db.CountAttemptParams{Site: r.Site, Name: r.Name}); err != nil {
+		return failed("number the attempt", err)
+	}
+	w.sub.Attempts++
+	p := db.InsertDeliveryParams{
+		ID: id, Site: r.Site, Name: r.Name, Revision: r.Revision, Attempt: w.sub.Attempts, Claim: c.Run + "/" + c.Step,
+		Node: lease.Holder, Epoch: lease.Epoch, RequestedBy: r.CreatedBy, WorkflowID: c.Workflow, RunID: c.Run,
+		FromRevision: from.Version.Revision, Seconds: c.Deadline.Seconds(),
+	}
+	d, err := w.q.InsertDelivery(ctx, p)
+	if err != nil {
+		return failed("write the delivery", err)
+	}
+	w.delivery = &d
+	err = w.q.InsertPending(ctx, db.InsertPendingParams{
 		DeploymentID: id, Site: r.Site, Name: r.Name, Revision: r.Revision, RevisionHash: r.BodyHash, Seconds: c.TTL.Seconds(),
 	})
 	if err != nil {
 		return failed("write the pending row", err)
 	}
-	nodes, err := q.NodesOfSite(ctx, r.Site)
-	if err != nil {
-		return failed("read the site's nodes", err)
+	t := db.InsertTargetsParams{DeliveryID: id, Site: r.Site, Holder: lease.Holder, Total: r.Size}
+	if err := w.q.InsertTargets(ctx, t); err != nil {
+		return failed("write the targets", err)
 	}
-	for _, n := range nodes {
-		role := roleOf(n, holder)
-		if role == fleet.RoleWorker {
-			continue
-		}
-		t := db.InsertTargetParams{DeliveryID: id, Node: n.Name, Role: string(role), Total: r.Size}
-		if err := q.InsertTarget(ctx, t); err != nil {
-			return failed("write a target", err)
-		}
-	}
-	return failed("attach the delivery", q.AttachDelivery(ctx, db.AttachDeliveryParams{
+	return failed("attach the delivery", w.q.AttachDelivery(ctx, db.AttachDeliveryParams{
 		DeliveryID: id, Subject: c.Name(), Revision: r.Revision,
 	}))
 }
 
-func noActive(err error, site string) error {
-	if !noRows(err) {
-		return failed("read the lease", err)
+// prepare re-reads who holds the lease and writes the token's hash, bound to the node. A
+// node that cannot be told is missed there and then. When the world has moved since it was
+// looked at, nothing is prepared, and what is seen next says so.
+func (w *walk) prepare(ctx context.Context, p fleet.Prepare) error {
+	node, err := w.q.GetNode(ctx, string(p.Node))
+	if err != nil && !noRows(err) {
+		return failed("read the node", err)
 	}
-	return orNotFound(nil, "active node of site", site, "give the site an active node")
-}
-
-// Prepare re-reads who holds the lease and writes the token's hash, bound to the node.
-func (s *Store) Prepare(ctx context.Context, p fleet.Prepare) (fleet.Prepared, error) {
-	var out fleet.Prepared
-	err := s.tx(ctx, "prepare the notify", func(q *db.Queries) error {
-		node, err := q.GetNode(ctx, string(p.Node))
-		if err != nil && !noRows(err) {
-			return failed("read the node", err)
-		}
-		if err != nil || node.SealingKey == nil || node.RevokedAt != nil || node.RemovedAt != nil {
-			return fleet.Errorf(fleet.Unavailable, "node %s is not enrolled", p.Node).
-				WithHint("make a join token and start the node with it")
-		}
-		lease, err := q.GetLease(ctx, string(p.Site))
-		if err != nil {
-			return noActive(err, string(p.Site))
-		}
-		out.SealingKey = node.SealingKey
-		out.Command = fleet.RefreshDeploymentCommand{
-			Site: p.Site, Instance: p.Instance, Role: roleOf(node, lease.Holder), Epoch: lease.Epoch, Timestamp: time.Now().UTC(),
-		}
-		if p.Ticket != "" {
-			return prepareTicket(ctx, q, p, &out)
-		}
-		return prepareDelivery(ctx, q, p, lease.Epoch, &out)
-	})
-	return out, err
-}
-
-func prepareDelivery(ctx context.Context, q *db.Queries, p fleet.Prepare, epoch int64, out *fleet.Prepared) error {
-	d, err := q.LockDelivery(ctx, string(p.Delivery))
-	if err != nil {
-		return failed("read the delivery", err)
+	if err != nil || node.SealingKey == nil || node.RevokedAt != nil || node.RemovedAt != nil {
+		return w.miss(ctx, fleet.Miss{
+			Subject: p.Subject, Delivery: p.Delivery, Node: p.Node, State: fleet.TargetFailed, Reason: fleet.Unavailable,
+			Message: "the node is not enrolled: make a join token and start the node with it",
+		})
 	}
-	if d.State != string(fleet.DeliveryOpen) || d.Epoch != epoch {
-		return fleet.Errorf(fleet.Conflict, "delivery %s is %s in epoch %d", p.Delivery, d.State, d.Epoch)
-	}
-	if _, err := q.NotifyTarget(ctx, db.NotifyTargetParams{DeliveryID: d.ID, Node: string(p.Node)}); err != nil {
-		return failed("mark the target as notified", err)
-	}
-	if d.Phase == phasePersisted {
-		if err := q.SetPhase(ctx, db.SetPhaseParams{ID: d.ID, Phase: phaseNotified}); err != nil {
-			return failed("mark the delivery as notified", err)
-		}
-	}
-	extend := db.ExtendPendingParams{DeploymentID: d.ID, Seconds: p.TTL.Seconds()}
-	if err := q.ExtendPending(ctx, extend); err != nil {
-		return failed("extend the pending row", err)
-	}
-	out.Deadline = d.DeadlineAt
-	return fillCommand(ctx, q, p, d.ID, d.Revision, out)
-}
-
-func prepareTicket(ctx context.Context, q *db.Queries, p fleet.Prepare, out *fleet.Prepared) error {
-	snap, err := snapshot(ctx, q, p.Key())
-	if err != nil {
+	lease, err := w.lockLease(ctx)
+	if err != nil || lease == nil {
 		return err
 	}
-	if snap == nil {
-		return orNotFound(nil, "deployed revision of", p.Name(), "deploy it first")
+	out := &fleet.Prepared{SealingKey: node.SealingKey, Command: fleet.RefreshDeploymentCommand{
+		Site: p.Site, Instance: p.Instance, Role: roleOf(node, lease.Holder), Epoch: lease.Epoch, Timestamp: time.Now().UTC(),
+	}}
+	fill := w.fillDelivery
+	if p.Ticket != "" {
+		fill = w.fillTicket
 	}
-	err = q.InsertTicket(ctx, db.InsertTicketParams{
-		ID: string(p.Ticket), Site: string(p.Site), Name: string(p.Instance), Node: string(p.Node),
-		Revision: snap.Revision, Seconds: p.TTL.Seconds(),
-	})
-	if err != nil {
-		return failed("write the snapshot ticket", err)
+	filled, err := fill(ctx, p, out)
+	if filled {
+		w.Prepared = out
 	}
-	out.Deadline = time.Now().Add(p.TTL)
-	return fillCommand(ctx, q, p, string(p.Ticket), snap.Revision, out)
+	return err
 }
 
-func fillCommand(ctx context.Context, q *db.Queries, p fleet.Prepare, id string, revision int64, out *fleet.Prepared) error {
-	r, err := q.GetRevision(ctx, db.GetRevisionParams{Site: string(p.Site), Name: string(p.Instance), Revision: revision})
+func (w *walk) fillDelivery(ctx context.Context, p fleet.Prepare, out *fleet.Prepared) (bool, error) {
+	d, err := w.lockDelivery(ctx, p.Delivery)
 	if err != nil {
-		return failed("read revision", err)
+		return false, err
 	}
-	out.Command.DeploymentID, out.Command.Revision, out.Command.DeployedBy = id, revisionOf(&r), r.CreatedBy
-	return failed("write the fetch token", q.InsertFetchToken(ctx, db.InsertFetchTokenParams{
+	if d.State != string(fleet.DeliveryOpen) || d.Epoch != out.Command.Epoch {
+		return false, nil
+	}
+	if err := w.q.NotifyTarget(ctx, db.NotifyTargetParams{DeliveryID: d.ID, Node: string(p.Node)}); err != nil {
+		return false, failed("mark the target as notified", err)
+	}
+	if d.Phase == phasePersisted {
+		if err := w.setPhase(ctx, d, phaseNotified); err != nil {
+			return false, err
+		}
+	}
+	if err := w.q.ExtendPending(ctx, db.ExtendPendingParams{DeploymentID: d.ID, Seconds: p.TTL.Seconds()}); err != nil {
+		return false, failed("extend the pending row", err)
+	}
+	out.Deadline = d.DeadlineAt
+	return w.fillCommand(ctx, p, d.ID, d.Revision, out)
+}
+
+func (w *walk) setPhase(ctx context.Context, d *db.Delivery, phase string) error {
+	if d.State == string(fleet.DeliveryOpen) {
+		d.Phase = phase
+	}
+	return failed("mark the delivery as "+phase, w.q.SetPhase(ctx, db.SetPhaseParams{ID: d.ID, Phase: phase}))
+}
+
+// fillTicket gives what is deployed now a ticket; one that was made before, when something
+// older was deployed, moves on with it.
+func (w *walk) fillTicket(ctx context.Context, p fleet.Prepare, out *fleet.Prepared) (bool, error) {
+	snap, err := w.deployed(ctx)
+	if err != nil || snap.IsZero() {
+		return false, err
+	}
+	number := snap.Version.Revision
+	err = w.q.InsertTicket(ctx, db.InsertTicketParams{
+		ID: string(p.Ticket), Site: string(p.Site), Name: string(p.Instance), Node: string(p.Node),
+		Revision: number, Seconds: p.TTL.Seconds(),
+	})
+	if err != nil {
+		return false, failed("write the snapshot ticket", err)
+	}
+	out.Deadline = time.Now().Add(p.TTL)
+	return w.fillCommand(ctx, p, string(p.Ticket), number, out)
+}
+
+func (w *walk) fillCommand(ctx context.Context, p fleet.Prepare, id string, revision int64, out *fleet.Prepared) (bool, error) {
+	r, err := w.revision(ctx, revision)
+	if err != nil {
+		return false, err
+	}
+	out.Command.DeploymentID, out.Command.Revision, out.Command.DeployedBy = id, revisionOf(r), r.CreatedBy
+	err = w.q.InsertFetchToken(ctx, db.InsertFetchTokenParams{
 		DeploymentID: id, Node: string(p.Node), Hash: p.TokenHash, Seconds: max(p.TTL, time.Until(out.Deadline)).Seconds(),
-	}))
+	})
+	return err == nil, failed("write the fetch token", err)
 }
 
 // FetchContent is what a deploymentId can be exchanged for.

@@ -109,8 +109,11 @@ func TestEnrol(t *testing.T) {
 		b.putSite(plant, nodeA, nodeB)
 		b.put(`{"a":1}`)
 		d := b.claim(run1, "1")
-		_, err := b.Prepare(t.Context(), fleet.Prepare{Subject: subject(run1), Delivery: d.ID, Node: nodeA, TTL: minute})
-		refused(t, fleet.Unavailable, err)
+		w, err := b.Prepare(t.Context(), fleet.Prepare{Subject: subject(run1), Delivery: d.ID, Node: nodeA, TTL: minute})
+		require.NoError(t, err)
+		require.Nil(t, w.Prepared)
+		require.Equal(t, fleet.TargetFailed, w.Seen.Open.Active().State)
+		require.Equal(t, fleet.Unavailable, w.Seen.Open.Active().Reason)
 	})
 }
 

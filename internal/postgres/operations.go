@@ -113,20 +113,12 @@ type ending struct {
 	OnlyCancelled bool
 }
 
+// endOperations ends them and announces each end to whoever waits for it.
 func endOperations(ctx context.Context, q *db.Queries, subject string, e ending) error {
-	ids, err := q.EndOperations(ctx, db.EndOperationsParams{
+	return failed("end operations", q.EndOperations(ctx, db.EndOperationsParams{
 		Subject: subject, FromRevision: e.From, ToRevision: e.To, State: string(e.State), Reason: e.Reason,
 		Message: e.Message, DeliveryID: string(e.Delivery), OnlyCancelled: e.OnlyCancelled,
-	})
-	if err != nil {
-		return failed("end operations", err)
-	}
-	for _, id := range ids {
-		if err := q.NotifyOperation(ctx, id); err != nil {
-			return failed("announce the end of an operation", err)
-		}
-	}
-	return nil
+	}))
 }
 
 // UntoldDoors lists ended operations whose door has not been told; subject "" is all.
@@ -209,7 +201,7 @@ func loseDelivery(ctx context.Context, q *db.Queries, key fleet.ObjectKey, reaso
 		applied := string(fleet.SettledApplied)
 		p.SettledAs = &applied
 	}
-	if _, err := q.EndDelivery(ctx, p); err != nil {
+	if err := q.EndDelivery(ctx, p); err != nil {
 		return failed("end the delivery", err)
 	}
 	if err := q.ClosePending(ctx, d.ID); err != nil {

@@ -8,39 +8,34 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// Record writes down what a node applied. The active's success becomes the deployed
+// record writes down what a node applied. The active's success becomes the deployed
 // snapshot, and what the other nodes now owe is written, in one transaction that compares
 // the epoch with the lease; if that moved, nothing is recorded and the decision claims anew.
-func (s *Store) Record(ctx context.Context, r fleet.Record) (fleet.InstanceSeen, error) {
-	return s.act(ctx, "record", r.Subject, func(q *db.Queries, sub db.Subject) error {
-		if r.Delivery == "" {
-			return s.recordOwed(ctx, q, r)
-		}
-		d, err := q.LockDelivery(ctx, string(r.Delivery))
-		if err != nil {
-			return failed("lock the delivery", err)
-		}
-		lease, err := q.LockLease(ctx, sub.Site)
-		if err != nil {
-			return failed("read the lease", err)
-		}
-		if lease.Epoch != d.Epoch {
-			return nil
-		}
-		first, err := q.SetTarget(ctx, db.SetTargetParams{
-			DeliveryID: d.ID, Node: string(r.Node), State: string(fleet.TargetApplied), Already: r.Response.Already, Fetched: r.Response.Fetched,
-		})
-		if err != nil {
-			return failed("record the target", err)
-		}
-		if err := confirm(ctx, q, r, d.Revision); err != nil {
-			return err
-		}
-		if first == 0 || string(r.Node) != d.Node { // not the active, or said before: all that follows is done
-			return nil
-		}
-		return s.recordActive(ctx, q, r, d)
+func (w *walk) record(ctx context.Context, r fleet.Record) error {
+	if r.Delivery == "" {
+		return confirm(ctx, w.q, r, r.Response.Held.Version.Revision)
+	}
+	d, err := w.lockDelivery(ctx, r.Delivery)
+	if err != nil {
+		return err
+	}
+	lease, err := w.lockLease(ctx)
+	if err != nil || lease == nil || lease.Epoch != d.Epoch {
+		return err
+	}
+	first, err := w.q.SetTarget(ctx, db.SetTargetParams{
+		DeliveryID: d.ID, Node: string(r.Node), State: string(fleet.TargetApplied), Already: r.Response.Already, Fetched: r.Response.Fetched,
 	})
+	if err != nil {
+		return failed("record the target", err)
+	}
+	if err := confirm(ctx, w.q, r, d.Revision); err != nil {
+		return err
+	}
+	if first == 0 || string(r.Node) != d.Node { // not the active, or said before: all that follows is done
+		return nil
+	}
+	return w.recordActive(ctx, r, d)
 }
 
 // confirm writes what a node holds, and takes back what it was owed up to there.
@@ -61,41 +56,44 @@ func heldRow(site fleet.SiteName, node fleet.NodeName, name fleet.InstanceName, 
 	}
 }
 
-func (s *Store) recordActive(ctx context.Context, q *db.Queries, r fleet.Record, d db.Delivery) error {
-	if err := deploySnapshot(ctx, q, r, d); err != nil {
+func (w *walk) recordActive(ctx context.Context, r fleet.Record, d *db.Delivery) error {
+	if err := deploySnapshot(ctx, w.q, *d, r.Node); err != nil {
 		return err
 	}
-	if err := q.SetPhase(ctx, db.SetPhaseParams{ID: d.ID, Phase: phaseRecorded}); err != nil {
-		return failed("mark the delivery as recorded", err)
+	if err := w.setPhase(ctx, d, phaseRecorded); err != nil {
+		return err
 	}
-	if err := settleOlder(ctx, q, r.Subject, r.Node, r.Response.Held); err != nil {
+	if err := settleOlder(ctx, w.q, r.Subject, r.Node, r.Response.Held); err != nil {
 		return err
 	}
 	if d.State != string(fleet.DeliveryOpen) { // nobody will end it any more
-		if _, err := bury(ctx, q, r.Key()); err != nil {
+		if _, err := bury(ctx, w.q, r.Key()); err != nil {
 			return err
 		}
 	}
-	rev, err := q.GetRevision(ctx, db.GetRevisionParams{Site: d.Site, Name: d.Name, Revision: d.Revision})
+	rev, err := w.revision(ctx, d.Revision)
 	if err != nil || rev.Durability != string(fleet.DurabilityAsync) {
-		return failed("read revision", err)
+		return err
 	}
-	return endOperations(ctx, q, r.Name(), ending{
+	return endOperations(ctx, w.q, r.Name(), ending{
 		To: d.Revision, State: fleet.OperationSucceeded, Delivery: r.Delivery,
 	})
 }
 
 // deploySnapshot promotes what the active applied (N13), and owes it to the rest, unless
 // something newer is deployed already.
-func deploySnapshot(ctx context.Context, q *db.Queries, r fleet.Record, d db.Delivery) error {
-	if _, err := promote(ctx, q, d); err != nil {
+func deploySnapshot(ctx context.Context, q *db.Queries, d db.Delivery, active fleet.NodeName) error {
+	risen, err := promote(ctx, q, d)
+	if err != nil {
 		return err
 	}
-	snap, err := snapshot(ctx, q, r.Key())
-	if err != nil || snap.Revision != d.Revision {
-		return err
+	if !risen {
+		snap, err := snapshot(ctx, q, fleet.InstanceKey(fleet.SiteName(d.Site), fleet.InstanceName(d.Name)))
+		if err != nil || snap.Revision != d.Revision {
+			return err
+		}
 	}
-	return oweRest(ctx, q, d, r.Node)
+	return oweRest(ctx, q, d, active)
 }
 
 // promote makes a delivery's revision the deployed one; it never lowers it.
@@ -108,26 +106,8 @@ func promote(ctx context.Context, q *db.Queries, d db.Delivery) (bool, error) {
 
 // oweRest owes a revision to all nodes of the pair but the one that has it.
 func oweRest(ctx context.Context, q *db.Queries, d db.Delivery, has fleet.NodeName) error {
-	rev, err := q.GetRevision(ctx, db.GetRevisionParams{Site: d.Site, Name: d.Name, Revision: d.Revision})
-	if err != nil {
-		return failed("read revision", err)
-	}
-	nodes, err := q.NodesOfSite(ctx, d.Site)
-	if err != nil {
-		return failed("read the site's nodes", err)
-	}
-	for _, n := range nodes {
-		if n.Name == string(has) || n.Role == string(fleet.RoleWorker) {
-			continue
-		}
-		err := q.UpsertOwed(ctx, db.UpsertOwedParams{
-			Site: d.Site, Name: d.Name, Node: n.Name, Revision: d.Revision, Action: rev.Action, Due: true, Reason: "replicating",
-		})
-		if err != nil {
-			return failed("write what is owed", err)
-		}
-	}
-	return nil
+	p := db.OweRestParams{Site: d.Site, Name: d.Name, Revision: d.Revision, Has: string(has)}
+	return failed("write what is owed", q.OweRest(ctx, p))
 }
 
 // settleOlder says what became of deliveries whose answer was lost, from what the active
@@ -175,116 +155,119 @@ func settleApplied(ctx context.Context, q *db.Queries, of fleet.Subject, active 
 	return err
 }
 
-func (s *Store) recordOwed(ctx context.Context, q *db.Queries, r fleet.Record) error {
-	return confirm(ctx, q, r, r.Response.Held.Version.Revision)
-}
-
-// Settle records what the holder says it holds when nobody asked it to change anything.
-func (s *Store) Settle(ctx context.Context, in fleet.Settle) (fleet.InstanceSeen, error) {
-	of, node, held := in.Subject, in.Node, in.Held
-	return s.act(ctx, "settle", of, func(q *db.Queries, _ db.Subject) error {
-		if held.Known {
-			if err := q.UpsertHeld(ctx, heldRow(of.Site, node, of.Instance, held, "")); err != nil {
-				return failed("record what the node holds", err)
-			}
+// settle records what the holder says it holds when nobody asked it to change anything.
+func (w *walk) settle(ctx context.Context, in fleet.Settle) error {
+	if in.Held.Known {
+		if err := w.q.UpsertHeld(ctx, heldRow(w.of.Site, in.Node, w.of.Instance, in.Held, "")); err != nil {
+			return failed("record what the node holds", err)
 		}
-		lease, err := q.GetLease(ctx, string(of.Site))
-		if err != nil || lease.Holder != string(node) {
-			return failed("read the lease", err)
-		}
-		return settleOlder(ctx, q, of, node, held)
-	})
-}
-
-// Miss writes down why; for what was owed (Delivery "") the row is parked until the node
-// starts, reports or is swept.
-func (s *Store) Miss(ctx context.Context, m fleet.Miss) (fleet.InstanceSeen, error) {
-	return s.act(ctx, "record a miss", m.Subject, func(q *db.Queries, _ db.Subject) error {
-		if m.Delivery == "" {
-			return failed("park what is owed", q.ParkOwed(ctx, db.ParkOwedParams{
-				Site: string(m.Site), Name: string(m.Instance), Node: string(m.Node), Reason: string(m.Reason),
-			}))
-		}
-		_, err := q.SetTarget(ctx, db.SetTargetParams{
-			DeliveryID: string(m.Delivery), Node: string(m.Node), State: string(m.State),
-			Reason: string(m.Reason), Message: m.Message,
-		})
-		return failed("record the target", err)
-	})
-}
-
-// End is guarded by the delivery's state: what has ended stays as it ended.
-func (s *Store) End(ctx context.Context, e fleet.End) (fleet.InstanceSeen, error) {
-	return s.act(ctx, "end", e.Subject, func(q *db.Queries, sub db.Subject) error {
-		how := ending{
-			To: sub.LastRevision, State: e.Operation, Reason: e.Reason, Message: e.Message,
-			Delivery: e.Delivery, OnlyCancelled: e.OnlyCancelled,
-		}
-		if e.Delivery == "" {
-			return endOperations(ctx, q, e.Name(), how)
-		}
-		d, err := q.LockDelivery(ctx, string(e.Delivery))
-		if err != nil || d.State != string(fleet.DeliveryOpen) {
-			return failed("lock the delivery", err)
-		}
-		if err := s.endDelivery(ctx, q, e, d); err != nil {
-			return err
-		}
-		how.To = d.Revision
-		if err := endOperations(ctx, q, e.Name(), how); err != nil {
-			return err
-		}
-		return s.finish(ctx, q, e, d)
-	})
-}
-
-func (s *Store) endDelivery(ctx context.Context, q *db.Queries, e fleet.End, d db.Delivery) error {
-	p := db.EndDeliveryParams{ID: d.ID, State: string(e.State), Reason: e.Reason, Message: e.Message}
-	targets, err := q.TargetsOf(ctx, d.ID)
-	if err != nil {
-		return failed("read targets", err)
 	}
+	lease, err := w.lockLease(ctx)
+	if err != nil || lease == nil || lease.Holder != string(in.Node) {
+		return err
+	}
+	return settleOlder(ctx, w.q, w.of, in.Node, in.Held)
+}
+
+// miss writes down why; for what was owed (Delivery "") the row is parked until the node
+// starts, reports or is swept.
+func (w *walk) miss(ctx context.Context, m fleet.Miss) error {
+	if m.Delivery == "" {
+		return failed("park what is owed", w.q.ParkOwed(ctx, db.ParkOwedParams{
+			Site: w.sub.Site, Name: w.sub.Name, Node: string(m.Node), Reason: string(m.Reason),
+		}))
+	}
+	_, err := w.q.SetTarget(ctx, db.SetTargetParams{
+		DeliveryID: string(m.Delivery), Node: string(m.Node), State: string(m.State),
+		Reason: string(m.Reason), Message: m.Message,
+	})
+	return failed("record the target", err)
+}
+
+// end is guarded by the delivery's state: what has ended stays as it ended.
+func (w *walk) end(ctx context.Context, e fleet.End) error {
+	how := ending{
+		To: w.sub.LastRevision, State: e.Operation, Reason: e.Reason, Message: e.Message,
+		Delivery: e.Delivery, OnlyCancelled: e.OnlyCancelled,
+	}
+	if e.Delivery == "" {
+		return endOperations(ctx, w.q, e.Name(), how)
+	}
+	d, err := w.lockDelivery(ctx, e.Delivery)
+	if err != nil || d.State != string(fleet.DeliveryOpen) {
+		return err
+	}
+	if err := w.endDelivery(ctx, e, d); err != nil {
+		return err
+	}
+	how.To = d.Revision
+	if err := endOperations(ctx, w.q, e.Name(), how); err != nil {
+		return err
+	}
+	return w.finish(ctx, e, d)
+}
+
+func (w *walk) endDelivery(ctx context.Context, e fleet.End, d *db.Delivery) error {
+	targets, err := w.targets(ctx, d.ID)
+	if err != nil {
+		return err
+	}
+	p := db.EndDeliveryParams{ID: d.ID, State: string(e.State), Reason: e.Reason, Message: e.Message}
 	if e.State != fleet.DeliverySucceeded {
 		p.SettledAs = settledAs(d, targets)
 	}
-	if _, err := q.EndDelivery(ctx, p); err != nil {
+	if err := w.q.EndDelivery(ctx, p); err != nil {
 		return failed("end the delivery", err)
 	}
-	if err := q.ClosePending(ctx, d.ID); err != nil {
+	d.State = string(e.State)
+	if err := w.q.ClosePending(ctx, d.ID); err != nil {
 		return failed("close the pending row", err)
 	}
-	return oweTargets(ctx, q, e, d, targets)
+	return w.oweTargets(ctx, e, d, targets)
+}
+
+// targets are of the open delivery.
+func (w *walk) targets(ctx context.Context, id string) ([]fleet.TargetSeen, error) {
+	if open := w.Seen.Open; open != nil && string(open.ID) == id {
+		return open.Targets, nil
+	}
+	rows, err := w.q.TargetsOf(ctx, id)
+	out := make([]fleet.TargetSeen, len(rows))
+	for i, r := range rows {
+		out[i] = fleet.TargetSeen{Node: fleet.NodeName(r.Node), State: fleet.TargetState(r.State), Reason: fleet.Kind(r.Reason)}
+	}
+	return out, failed("read targets", err)
 }
 
 // settledAs is known unless the active was notified and never answered.
-func settledAs(d db.Delivery, targets []db.DeliveryNode) *string {
+func settledAs(d *db.Delivery, targets []fleet.TargetSeen) *string {
 	as := string(fleet.SettledNotApplied)
 	if d.Phase == phaseRecorded {
 		as = string(fleet.SettledApplied)
 		return &as
 	}
 	for _, t := range targets {
-		lost := t.State == string(fleet.TargetNotified) || t.State == string(fleet.TargetUnknown)
-		if t.Node == d.Node && lost {
+		lost := t.State == fleet.TargetNotified || t.State == fleet.TargetUnknown
+		if string(t.Node) == d.Node && lost {
 			return nil
 		}
 	}
 	return &as
 }
 
-func oweTargets(ctx context.Context, q *db.Queries, e fleet.End, d db.Delivery, targets []db.DeliveryNode) error {
+func (w *walk) oweTargets(ctx context.Context, e fleet.End, d *db.Delivery, targets []fleet.TargetSeen) error {
 	for _, t := range targets {
-		if t.State == string(fleet.TargetApplied) {
+		if t.State == fleet.TargetApplied {
 			continue
 		}
 		if t.Reason == "" {
-			t.Reason = e.Reason
+			t.Reason = fleet.Kind(e.Reason)
 		}
-		owe := oweStandby
-		if t.Node == d.Node {
-			owe = oweActive
+		owe := w.oweStandby
+		if string(t.Node) == d.Node {
+			owe = w.oweActive
 		}
-		if err := owe(ctx, q, e, d, t); err != nil {
+		if err := owe(ctx, e, d, t); err != nil {
 			return err
 		}
 	}
@@ -293,44 +276,49 @@ func oweTargets(ctx context.Context, q *db.Queries, e fleet.End, d db.Delivery, 
 
 // oweStandby parks what the active's record wrote, unless the standby was never tried: then
 // what it is owed, also of an earlier revision, stays due.
-func oweStandby(ctx context.Context, q *db.Queries, _ fleet.End, d db.Delivery, t db.DeliveryNode) error {
-	if t.State == string(fleet.TargetWaiting) {
+func (w *walk) oweStandby(ctx context.Context, _ fleet.End, d *db.Delivery, t fleet.TargetSeen) error {
+	if t.State == fleet.TargetWaiting {
 		return nil
 	}
-	p := db.ParkOwedParams{Site: d.Site, Name: d.Name, Node: t.Node, Reason: t.Reason}
-	return failed("park what is owed", q.ParkOwed(ctx, p))
+	p := db.ParkOwedParams{Site: d.Site, Name: d.Name, Node: string(t.Node), Reason: string(t.Reason)}
+	return failed("park what is owed", w.q.ParkOwed(ctx, p))
 }
 
 // oweActive keeps owed what may still succeed, and takes back what the node refused.
-func oweActive(ctx context.Context, q *db.Queries, e fleet.End, d db.Delivery, t db.DeliveryNode) error {
+func (w *walk) oweActive(ctx context.Context, e fleet.End, d *db.Delivery, t fleet.TargetSeen) error {
 	if !e.Owe {
-		p := db.ConfirmOwedParams{Site: d.Site, Name: d.Name, Node: t.Node, Revision: d.Revision}
-		return failed("take back what is owed", q.ConfirmOwed(ctx, p))
+		p := db.ConfirmOwedParams{Site: d.Site, Name: d.Name, Node: string(t.Node), Revision: d.Revision}
+		return failed("take back what is owed", w.q.ConfirmOwed(ctx, p))
 	}
-	rev, err := q.GetRevision(ctx, db.GetRevisionParams{Site: d.Site, Name: d.Name, Revision: d.Revision})
+	rev, err := w.revision(ctx, d.Revision)
 	if err != nil {
-		return failed("read revision", err)
+		return err
 	}
-	return failed("write what is owed", q.UpsertOwed(ctx, db.UpsertOwedParams{
-		Site: d.Site, Name: d.Name, Node: t.Node, Revision: d.Revision, Action: rev.Action, Due: false, Reason: t.Reason,
+	return failed("write what is owed", w.q.UpsertOwed(ctx, db.UpsertOwedParams{
+		Site: d.Site, Name: d.Name, Node: string(t.Node), Revision: d.Revision, Action: rev.Action, Due: false, Reason: string(t.Reason),
 	}))
 }
 
 // finish writes the status event, or removes an object whose delete the active confirmed.
-func (s *Store) finish(ctx context.Context, q *db.Queries, e fleet.End, d db.Delivery) error {
-	buried, err := bury(ctx, q, e.Key())
-	if err != nil || buried {
+func (w *walk) finish(ctx context.Context, e fleet.End, d *db.Delivery) error {
+	snap, err := w.deployed(ctx)
+	if err != nil {
 		return err
 	}
-	o, err := find(ctx, q, e.Key())
+	if snap.Action == fleet.ActionDelete {
+		if buried, err := bury(ctx, w.q, e.Key()); err != nil || buried {
+			return err
+		}
+	}
+	o, err := find(ctx, w.q, e.Key())
 	if err != nil || o == nil {
 		return err
 	}
-	rev, err := q.GetRevision(ctx, db.GetRevisionParams{Site: d.Site, Name: d.Name, Revision: d.Revision})
+	rev, err := w.revision(ctx, d.Revision)
 	if err != nil {
-		return failed("read revision", err)
+		return err
 	}
-	return statusEvent(ctx, q, o, e, rev)
+	return statusEvent(ctx, w.q, o, e, rev)
 }
 
 // bury removes an object whose delete is deployed and still wanted, and leaves the tombstone.
@@ -354,7 +342,7 @@ func bury(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (bool, error) {
 	return true, remove(ctx, q, snap.CreatedBy, o)
 }
 
-func statusEvent(ctx context.Context, q *db.Queries, o *fleet.Object, e fleet.End, rev db.Revision) error {
+func statusEvent(ctx context.Context, q *db.Queries, o *fleet.Object, e fleet.End, rev *db.Revision) error {
 	after, err := json.Marshal(map[string]any{
 		"delivery": e.Delivery, "state": e.State, "reason": e.Reason, "revision": rev.Revision,
 		"revisionHash": hashText(rev.BodyHash),
@@ -362,7 +350,7 @@ func statusEvent(ctx context.Context, q *db.Queries, o *fleet.Object, e fleet.En
 	if err != nil {
 		return failed("write the status event", err)
 	}
-	_, err = q.AppendEvent(ctx, db.AppendEventParams{
+	err = q.AppendStatusEvent(ctx, db.AppendStatusEventParams{
 		Type: "status", Kind: string(o.Kind), Project: string(o.Project), Scope: o.Scope, Name: o.Name, Uid: o.UID,
 		Generation: rev.Generation, Actor: "region", After: after,
 	})

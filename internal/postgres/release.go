@@ -110,28 +110,20 @@ func NewID() (string, error) {
 
 // desired is the highest released revision, nil when there is none.
 func desired(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (*db.Revision, error) {
-	sub, err := q.GetSubject(ctx, db.GetSubjectParams{Site: k.Scope, Name: k.Name})
-	if noRows(err) || err == nil && sub.DesiredRevision == 0 {
+	r, err := q.DesiredRevision(ctx, db.DesiredRevisionParams{Site: k.Scope, Name: k.Name})
+	if noRows(err) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, failed("read subject", err)
-	}
-	r, err := q.GetRevision(ctx, db.GetRevisionParams{Site: k.Scope, Name: k.Name, Revision: sub.DesiredRevision})
-	return &r, failed("read revision", err)
+	return &r, failed("read the desired revision", err)
 }
 
 // snapshot is the deployed revision, nil when there is none.
 func snapshot(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (*db.Revision, error) {
-	s, err := q.GetSnapshot(ctx, db.GetSnapshotParams{Site: k.Scope, Name: k.Name})
+	r, err := q.SnapshotRevision(ctx, db.SnapshotRevisionParams{Site: k.Scope, Name: k.Name})
 	if noRows(err) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, failed("read snapshot", err)
-	}
-	r, err := q.GetRevision(ctx, db.GetRevisionParams{Site: k.Scope, Name: k.Name, Revision: s.AtRevision})
-	return &r, failed("read revision", err)
+	return &r, failed("read the snapshot", err)
 }
 
 func contentOf(r db.Revision) fleet.Content {

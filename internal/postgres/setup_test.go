@@ -206,6 +206,46 @@ func subject(run string) fleet.Subject {
 	return fleet.Subject{Site: plant, Instance: press, Run: run, Build: "build-1"}
 }
 
+// step takes one step of an entity and no more.
+func (b *bench) step(ctx context.Context, of fleet.Subject, step fleet.Step) (fleet.Walked, error) {
+	return b.Walk(ctx, of, step, func(fleet.InstanceSeen, int) (fleet.Step, bool) { return fleet.Step{}, false })
+}
+
+// The steps, one at a time.
+func (b *bench) Observe(ctx context.Context, of fleet.Subject) (fleet.InstanceSeen, error) {
+	w, err := b.step(ctx, of, fleet.Step{})
+	return w.Seen, err
+}
+
+func (b *bench) Claim(ctx context.Context, c fleet.Claim) (fleet.InstanceSeen, error) {
+	w, err := b.step(ctx, c.Subject, fleet.Step{Claim: &c})
+	return w.Seen, err
+}
+
+func (b *bench) Prepare(ctx context.Context, p fleet.Prepare) (fleet.Walked, error) {
+	return b.step(ctx, p.Subject, fleet.Step{Prepare: &p})
+}
+
+func (b *bench) Record(ctx context.Context, r fleet.Record) (fleet.InstanceSeen, error) {
+	w, err := b.step(ctx, r.Subject, fleet.Step{Record: &r})
+	return w.Seen, err
+}
+
+func (b *bench) Miss(ctx context.Context, m fleet.Miss) (fleet.InstanceSeen, error) {
+	w, err := b.step(ctx, m.Subject, fleet.Step{Miss: &m})
+	return w.Seen, err
+}
+
+func (b *bench) Settle(ctx context.Context, in fleet.Settle) (fleet.InstanceSeen, error) {
+	w, err := b.step(ctx, in.Subject, fleet.Step{Settle: &in})
+	return w.Seen, err
+}
+
+func (b *bench) End(ctx context.Context, e fleet.End) (fleet.InstanceSeen, error) {
+	w, err := b.step(ctx, e.Subject, fleet.Step{End: &e})
+	return w.Seen, err
+}
+
 func (b *bench) observe(run string) fleet.InstanceSeen {
 	b.t.Helper()
 	seen, err := b.Observe(b.ctx(), subject(run))
@@ -231,9 +271,10 @@ func (b *bench) claim(run, step string) *fleet.DeliverySeen {
 func (b *bench) notify(d fleet.DeliveryID, node fleet.NodeName, token string) fleet.Prepared {
 	b.t.Helper()
 	sum := sha256.Sum256([]byte(token))
-	p, err := b.Prepare(b.ctx(), fleet.Prepare{Subject: subject(run1), Delivery: d, Node: node, TTL: 5 * minute, TokenHash: sum[:]})
+	w, err := b.Prepare(b.ctx(), fleet.Prepare{Subject: subject(run1), Delivery: d, Node: node, TTL: 5 * minute, TokenHash: sum[:]})
 	require.NoError(b.t, err)
-	return p
+	require.NotNil(b.t, w.Prepared)
+	return *w.Prepared
 }
 
 // holding is what a node says that took a revision.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -43,6 +42,8 @@ func connect(ctx context.Context, url, region string) (*Store, error) {
 	}
 	cfg.MaxConns = max(cfg.MaxConns, maxConns)
 	cfg.ConnConfig.RuntimeParams["application_name"] = "holdfast"
+	// The queries are few and their plans do not depend on the values.
+	cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "30s"
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -71,7 +72,7 @@ const deadlockTries = 5
 func (s *Store) tx(ctx context.Context, doing string, f func(q *db.Queries) error) error {
 	var err error
 	for range deadlockTries {
-		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return f(s.q.WithTx(tx)) })
+		err = inTransaction(ctx, s.pool, f)
 		if kind := kindOf(err); err == nil || kind != fleet.Conflict || !lostRace(err) {
 			break
 		}

@@ -38,9 +38,13 @@ type NodeConfig struct {
 	Timing    Timing
 }
 
+// nodeMemory is far above what a node needs; it bounds what the collector may leave.
+const nodeMemory = 256 << 20
+
 // RunNode recovers the node from its store, runs what it should run, and takes deliveries
 // until the context ends. The region may be away: then only deliveries and reports wait.
 func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
+	SaveProcessor(nodeMemory)
 	runtime, err := nodeRuntime(cfg, log)
 	if err != nil {
 		return err

@@ -61,6 +61,7 @@ type server struct {
 
 // RunServer migrates the database and serves until the context ends.
 func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
+	SaveProcessor(serverMemory)
 	s, err := openServer(ctx, cfg, log)
 	if err != nil {
 		return err
@@ -132,6 +133,10 @@ func (s *server) bootstrap(ctx context.Context) error {
 	_, err := s.store.AddAPIToken(ctx, postgres.APIToken{Hash: hash[:], Role: "admin", Note: "bootstrap", CreatedBy: "bootstrap"})
 	return err
 }
+
+// serverMemory is where the collector begins to work harder: a few configs of the largest
+// size may be flattened at once.
+const serverMemory = 1 << 30
 
 // operationRoom is what an operation has beyond its delivery, to be served and closed.
 const operationRoom = time.Minute

@@ -9,34 +9,50 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite/db"
 )
 
-// collectChunks bounds one step of Collect, and with it how long other writers wait.
-const collectChunks = 8
+// What bounds one step of Collect, and with it how long other writers wait.
+const (
+	collectChunks = 256
+	collectBytes  = 8 << 20
+)
+
+// slackPages are free pages that stay in the file for the next body (1 MiB).
+const slackPages = 256
 
 // Collect removes a bounded part of what nothing refers to, gives the space back to the
 // file system, and says whether there is more to do.
 func (s *Store) Collect(ctx context.Context) (more bool, err error) {
-	var removed int64
-	err = s.write(ctx, "collect contents", func(q *db.Queries) error {
-		if _, err := q.CondemnUnreferenced(ctx); err != nil {
+	err = s.write(ctx, "collect contents", func(ctx context.Context, q *db.Queries) error {
+		if err := q.CondemnUnreferenced(ctx); err != nil {
 			return err
 		}
-		n, err := q.DeleteCondemnedChunks(ctx, collectChunks)
-		if err != nil {
+		if err := q.DeleteCondemnedChunks(ctx, db.DeleteCondemnedChunksParams{
+			Most: collectChunks, Bytes: collectBytes,
+		}); err != nil {
 			return err
 		}
-		removed = n
-		_, err = q.DeleteCondemned(ctx)
+		if err := q.DeleteCondemned(ctx); err != nil {
+			return err
+		}
+		left, err := q.CountCondemned(ctx)
+		more = left > 0
 		return err
 	})
 	if err != nil {
 		return false, err
 	}
-	return removed == collectChunks, s.vacuum(ctx)
+	return more, s.vacuum(ctx)
 }
 
 // vacuum gives back at most what one step freed. Each row that the pragma yields is one
 // page, so it must be read to its end.
 func (s *Store) vacuum(ctx context.Context) error {
+	var free int
+	if err := s.db.QueryRowContext(ctx, "PRAGMA freelist_count").Scan(&free); err != nil {
+		return fail("look for free space", err)
+	}
+	if free <= slackPages {
+		return nil
+	}
 	rows, err := s.db.QueryContext(ctx, "PRAGMA incremental_vacuum(4096)")
 	if err != nil {
 		return fail("give back space", err)

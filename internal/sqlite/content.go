@@ -22,59 +22,45 @@ const MaxChunk = 1 << 20
 type Staging struct {
 	store    *Store
 	want     fleet.Content
-	id       int64
+	id       int64 // 0 while the file has nothing of the body
 	received int64
 	complete bool
 	sum      hash.Hash
+	whole    []byte // all of a body that came in one piece, until a slot refers to it
 }
 
 // OpenStaging begins a body, or goes on where an earlier download of it stopped.
 func (s *Store) OpenStaging(ctx context.Context, want fleet.Content) (*Staging, error) {
-	st := &Staging{store: s, want: want}
-	return st, s.write(ctx, "open staging", func(q *db.Queries) error { return st.load(ctx, q) })
+	st := &Staging{store: s, want: want, sum: sha256.New()}
+	row, err := s.q.GetContent(ctx, nullable(want.Hash))
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return st, nil
+	case err != nil:
+		return nil, fail("open staging", err)
+	case row.Size == want.Size:
+		return st, st.resume(row)
+	case row.Complete == 1: // it is verified, so its size is right
+		return nil, fleet.Errorf(fleet.HashMismatch, "content %s has %d bytes, not %d", want.Hash, row.Size, want.Size)
+	}
+	st.id = row.ID
+	return st, st.Restart(ctx) // a part under another size proves nothing
 }
 
-func (st *Staging) load(ctx context.Context, q *db.Queries) error {
-	fresh, err := marshal(sha256.New())
-	if err != nil {
-		return err
-	}
-	if err := q.CreateContent(ctx, db.CreateContentParams{
-		Hash: nullable(st.want.Hash), Size: st.want.Size, ShaState: fresh,
-	}); err != nil {
-		return err
-	}
-	row, err := q.GetContent(ctx, nullable(st.want.Hash))
-	if err != nil {
-		return err
-	}
-	if row.Size != st.want.Size {
-		return st.resize(ctx, q, row)
-	}
+func (st *Staging) resume(row db.Content) (err error) {
 	st.id, st.received, st.complete = row.ID, row.Received, row.Complete == 1
 	st.sum, err = unmarshal(row.ShaState)
 	return err
 }
 
-// resize settles two sizes under one hash: a verified body is right, a part of one proves
-// nothing and is begun again.
-func (st *Staging) resize(ctx context.Context, q *db.Queries, row db.Content) error {
-	if row.Complete == 1 {
-		return fleet.Errorf(fleet.HashMismatch, "content %s has %d bytes, not %d", st.want.Hash, row.Size, st.want.Size)
-	}
-	if err := q.Discard(ctx, row.Hash); err != nil {
-		return err
-	}
-	return st.load(ctx, q)
-}
-
-// Received is how many bytes are durable.
+// Received is how many bytes are there.
 func (st *Staging) Received() int64 { return st.received }
 
 // Complete says that the whole body is there and verified.
 func (st *Staging) Complete() bool { return st.complete }
 
-// Append commits the next chunk together with the hash state that covers it.
+// Append commits the next chunk together with the hash state that covers it. A whole body in
+// one piece is kept instead, data itself: it becomes durable with the slot that refers to it.
 func (st *Staging) Append(ctx context.Context, data []byte) error {
 	if len(data) == 0 {
 		return nil
@@ -90,6 +76,10 @@ func (st *Staging) Append(ctx context.Context, data []byte) error {
 	if _, err := st.sum.Write(data); err != nil {
 		return fmt.Errorf("hash chunk: %w", err)
 	}
+	if st.id == 0 && int64(len(data)) == st.want.Size {
+		st.whole, st.received = data, st.want.Size
+		return nil
+	}
 	if err := st.commit(ctx, data); err != nil {
 		sum, undo := unmarshal(before)
 		st.sum = sum
@@ -104,18 +94,47 @@ func (st *Staging) commit(ctx context.Context, data []byte) error {
 	if err != nil {
 		return err
 	}
-	return st.store.write(ctx, "store chunk", func(q *db.Queries) error {
+	id := st.id
+	err = st.store.write(ctx, "store chunk", func(ctx context.Context, q *db.Queries) (err error) {
+		if id == 0 {
+			if id, err = st.begin(ctx, q); err != nil {
+				return err
+			}
+		}
 		n, err := q.Advance(ctx, db.AdvanceParams{
-			ID: st.id, Position: st.received, Received: st.received + int64(len(data)), ShaState: state,
+			ID: id, Position: st.received, Received: st.received + int64(len(data)), ShaState: state,
 		})
 		if err != nil {
 			return err
 		}
 		if n == 0 {
-			return fleet.Errorf(fleet.Stale, "the staging of %s was given up meanwhile", st.want.Hash)
+			return st.givenUp()
 		}
-		return q.AddChunk(ctx, db.AddChunkParams{ContentID: st.id, Position: st.received, Data: data})
+		return q.AddChunk(ctx, db.AddChunkParams{ContentID: id, Position: st.received, Data: data})
 	})
+	if err == nil {
+		st.id = id
+	}
+	return err
+}
+
+// begin makes the row that parts of a body belong to.
+func (st *Staging) begin(ctx context.Context, q *db.Queries) (int64, error) {
+	fresh, err := marshal(sha256.New())
+	if err != nil {
+		return 0, err
+	}
+	id, err := q.CreateContent(ctx, db.CreateContentParams{
+		Hash: nullable(st.want.Hash), Size: st.want.Size, ShaState: fresh,
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, st.givenUp() // another staging of it began meanwhile
+	}
+	return id, err
+}
+
+func (st *Staging) givenUp() error {
+	return fleet.Errorf(fleet.Stale, "the staging of %s was given up meanwhile", st.want.Hash)
 }
 
 // Seal verifies the whole body. One with another hash is discarded and changes nothing.
@@ -128,34 +147,59 @@ func (st *Staging) Seal(ctx context.Context) error {
 	}
 	if got := fleet.Hash(hex.EncodeToString(st.sum.Sum(nil))); got != st.want.Hash {
 		mismatch := fleet.Errorf(fleet.HashMismatch, "the body has hash %s, wanted is %s", got, st.want.Hash)
-		return errors.Join(mismatch, st.Discard(ctx))
+		return errors.Join(mismatch, st.Restart(ctx))
 	}
-	return st.store.write(ctx, "complete content", func(q *db.Queries) error {
+	if st.id == 0 {
+		st.complete = true
+		return nil
+	}
+	err := st.store.write(ctx, "complete content", func(ctx context.Context, q *db.Queries) error {
 		n, err := q.Complete(ctx, st.id)
 		if err == nil && n == 0 {
-			return fleet.Errorf(fleet.Stale, "the staging of %s was given up meanwhile", st.want.Hash)
+			return st.givenUp()
 		}
-		st.complete = err == nil
 		return err
 	})
+	st.complete = err == nil
+	return err
 }
 
-// Discard forgets what was received; Collect removes it later.
-func (st *Staging) Discard(ctx context.Context) error {
-	st.received, st.complete = 0, false
-	return st.store.write(ctx, "discard staging", func(q *db.Queries) error {
-		return q.Discard(ctx, nullable(st.want.Hash))
-	})
+// put stores a verified body that the file does not have yet, in the transaction of the slot
+// that refers to it.
+func (st *Staging) put(ctx context.Context, q *db.Queries) error {
+	if st == nil || st.id != 0 || !st.complete {
+		return nil
+	}
+	row, err := q.GetContent(ctx, nullable(st.want.Hash))
+	if err == nil && row.Complete == 1 || err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if err := q.Discard(ctx, nullable(st.want.Hash)); err != nil { // a part that another began
+		return err
+	}
+	state, err := marshal(st.sum)
+	if err != nil {
+		return err
+	}
+	id, err := q.PutContent(ctx, db.PutContentParams{Hash: nullable(st.want.Hash), Size: st.want.Size, ShaState: state})
+	if err != nil || len(st.whole) == 0 {
+		return err
+	}
+	return q.AddChunk(ctx, db.AddChunkParams{ContentID: id, Data: st.whole})
 }
 
-// Restart is Discard, ready for the first byte again.
+// Restart forgets what was received, ready for the first byte again; Collect removes it.
 func (st *Staging) Restart(ctx context.Context) error {
-	return st.store.write(ctx, "restart staging", func(q *db.Queries) error {
-		if err := q.Discard(ctx, nullable(st.want.Hash)); err != nil {
+	if st.id != 0 {
+		if err := st.store.write(ctx, "restart staging", func(ctx context.Context, q *db.Queries) error {
+			return q.Discard(ctx, nullable(st.want.Hash))
+		}); err != nil {
 			return err
 		}
-		return st.load(ctx, q)
-	})
+	}
+	st.id, st.received, st.complete, st.whole = 0, 0, false, nil
+	st.sum.Reset()
+	return nil
 }
 
 // HasContent says whether a body is complete.

@@ -41,7 +41,7 @@ func (i Instance) Known() bool { return !i.HighWater.IsZero() }
 // Instance reads one name; one that was never heard of is the zero Instance with its name.
 func (s *Store) Instance(ctx context.Context, name fleet.InstanceName) (Instance, error) {
 	in := Instance{Name: name}
-	err := s.write(ctx, "read instance", func(q *db.Queries) error { // row and slots of one moment
+	err := s.read(ctx, "read instance", func(ctx context.Context, q *db.Queries) error { // row and slots of one moment
 		row, err := q.GetInstance(ctx, string(name))
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
@@ -65,7 +65,7 @@ func (s *Store) Instance(ctx context.Context, name fleet.InstanceName) (Instance
 // Instances reads every name, in order, tombstones included.
 func (s *Store) Instances(ctx context.Context) ([]Instance, error) {
 	var all []Instance
-	err := s.write(ctx, "list instances", func(q *db.Queries) error {
+	err := s.read(ctx, "list instances", func(ctx context.Context, q *db.Queries) error {
 		rows, err := q.ListInstances(ctx)
 		if err != nil {
 			return err

@@ -21,43 +21,63 @@ type Meta struct {
 	LastStartID string
 }
 
-// Meta reads what the node knows about itself.
+// Meta is what the node knows about itself; only this process writes it, so it is read once.
 func (s *Store) Meta(ctx context.Context) (Meta, error) {
+	s.metaMu.Lock()
+	defer s.metaMu.Unlock()
+	return s.metaLocked(ctx)
+}
+
+func (s *Store) metaLocked(ctx context.Context) (Meta, error) {
+	if s.meta != nil {
+		return *s.meta, nil
+	}
 	row, err := s.q.GetMeta(ctx)
 	if err != nil {
 		return Meta{}, fail("read node meta", err)
 	}
-	return Meta{
+	s.meta = &Meta{
 		Right:  Right{Role: fleet.Role(row.Role), Epoch: row.Epoch},
 		Holder: fleet.NodeName(row.Holder), Region: row.Region, LastStartID: row.StartID,
-	}, nil
+	}
+	return *s.meta, nil
 }
 
 // Adopt takes a role at a higher epoch and says whether it did; an epoch that is not higher
 // changes nothing. Before and after let the caller see a change of role.
 func (s *Store) Adopt(ctx context.Context, right Right, holder fleet.NodeName) (before, after Meta, err error) {
-	if before, err = s.Meta(ctx); err != nil {
+	s.metaMu.Lock()
+	defer s.metaMu.Unlock()
+	if before, err = s.metaLocked(ctx); err != nil || !before.below(right) {
 		return before, before, err
 	}
-	err = s.write(ctx, "adopt epoch", func(q *db.Queries) error {
-		_, err := q.AdoptEpoch(ctx, db.AdoptEpochParams{
-			Role: string(right.Role), Epoch: right.Epoch, Holder: string(holder),
-		})
-		return err
-	})
-	if err != nil {
-		return before, before, err
+	s.meta = nil // also when the write fails: it may have been committed
+	if _, err := s.q.AdoptEpoch(ctx, db.AdoptEpochParams{
+		Role: string(right.Role), Epoch: right.Epoch, Holder: string(holder),
+	}); err != nil {
+		return before, before, fail("adopt epoch", err)
 	}
-	after, err = s.Meta(ctx)
+	after, err = s.metaLocked(ctx)
 	return before, after, err
+}
+
+// below is what the statement checks too: the file decides.
+func (m Meta) below(right Right) bool {
+	return m.Epoch < right.Epoch || m.Role == "" && m.Epoch == right.Epoch
 }
 
 // SetRegion records which region enrolled the node.
 func (s *Store) SetRegion(ctx context.Context, region string) error {
+	s.metaMu.Lock()
+	defer s.metaMu.Unlock()
+	s.meta = nil
 	return fail("record region", s.q.SetRegion(ctx, region))
 }
 
 // SetStartID records the start that the region is being told of.
 func (s *Store) SetStartID(ctx context.Context, id string) error {
+	s.metaMu.Lock()
+	defer s.metaMu.Unlock()
+	s.meta = nil
 	return fail("record start", s.q.SetStartID(ctx, id))
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"sync"
 
 	driver "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
@@ -26,6 +27,9 @@ var migrations embed.FS
 type Store struct {
 	db *sql.DB
 	q  *db.Queries
+
+	metaMu sync.Mutex
+	meta   *Meta // nil until it is read
 }
 
 // settings apply to every connection. auto_vacuum comes before anything that writes the
@@ -61,6 +65,10 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	s := &Store{db: conn, q: db.New(conn)}
 	if err := s.migrate(ctx); err != nil {
 		return nil, errors.Join(err, conn.Close())
+	}
+	// Half of a small transaction would be the parsing of its statements.
+	if s.q, err = db.Prepare(ctx, conn); err != nil {
+		return nil, errors.Join(fail("prepare statements", err), conn.Close())
 	}
 	return s, nil
 }
@@ -102,7 +110,7 @@ func (s *Store) migrateOne(ctx context.Context, name string, version int) error 
 	if err != nil {
 		return fmt.Errorf("read migration: %w", err)
 	}
-	return s.tx(ctx, "migrate node store", func(tx *sql.Tx, _ *db.Queries) error {
+	return s.tx(ctx, "migrate node store", nil, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, string(script)); err != nil {
 			return err
 		}
@@ -111,13 +119,18 @@ func (s *Store) migrateOne(ctx context.Context, name string, version int) error 
 	})
 }
 
-// tx runs one transaction; verb names it in errors.
-func (s *Store) tx(ctx context.Context, verb string, do func(*sql.Tx, *db.Queries) error) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+// tx runs one transaction; verb names it in errors. It is short, so its caller's end does not
+// cut it: to watch for that costs a goroutine per statement.
+func (s *Store) tx(ctx context.Context, verb string, opt *sql.TxOptions, do func(context.Context, *sql.Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return fail(verb, err)
+	}
+	ctx = context.WithoutCancel(ctx)
+	tx, err := s.db.BeginTx(ctx, opt)
 	if err != nil {
 		return fail(verb, err)
 	}
-	if err := do(tx, s.q.WithTx(tx)); err != nil {
+	if err := do(ctx, tx); err != nil {
 		if undo := tx.Rollback(); undo != nil && !errors.Is(undo, sql.ErrTxDone) {
 			err = errors.Join(err, undo)
 		}
@@ -127,8 +140,15 @@ func (s *Store) tx(ctx context.Context, verb string, do func(*sql.Tx, *db.Querie
 }
 
 // write is tx for those that need only the queries.
-func (s *Store) write(ctx context.Context, verb string, do func(*db.Queries) error) error {
-	return s.tx(ctx, verb, func(_ *sql.Tx, q *db.Queries) error { return do(q) })
+func (s *Store) write(ctx context.Context, verb string, do func(context.Context, *db.Queries) error) error {
+	return s.tx(ctx, verb, nil, func(ctx context.Context, tx *sql.Tx) error { return do(ctx, s.q.WithTx(tx)) })
+}
+
+// read is write without the lock of the writer.
+func (s *Store) read(ctx context.Context, verb string, do func(context.Context, *db.Queries) error) error {
+	return s.tx(ctx, verb, &sql.TxOptions{ReadOnly: true}, func(ctx context.Context, tx *sql.Tx) error {
+		return do(ctx, s.q.WithTx(tx))
+	})
 }
 
 // fail is the one place where driver errors become kinds, by code.

@@ -51,7 +51,8 @@ func body(size int, seed uint64) ([]byte, fleet.Content) {
 	return data, fleet.Content{Kind: fleet.ContentArtifact, Hash: fleet.Hash(hex.EncodeToString(sum[:])), Size: int64(size)}
 }
 
-func fill(t *testing.T, s *Store, data []byte, c fleet.Content) {
+// fill brings a body to where a slot may refer to it.
+func fill(t *testing.T, s *Store, data []byte, c fleet.Content) *Staging {
 	t.Helper()
 	st, err := s.OpenStaging(t.Context(), c)
 	require.NoError(t, err)
@@ -59,6 +60,14 @@ func fill(t *testing.T, s *Store, data []byte, c fleet.Content) {
 		require.NoError(t, st.Append(t.Context(), data[st.Received():min(st.Received()+MaxChunk, c.Size)]))
 	}
 	require.NoError(t, st.Seal(t.Context()))
+	require.True(t, st.Complete())
+	return st
+}
+
+// filled is an attempt with its body.
+func filled(t *testing.T, s *Store, a Attempt, data []byte) Attempt {
+	a.Body = fill(t, s, data, a.Revision.Content)
+	return a
 }
 
 func attempt(n int64, c fleet.Content) Attempt {
@@ -77,7 +86,7 @@ func commit(t *testing.T, s *Store, a Attempt, data []byte) {
 	t.Helper()
 	require.NoError(t, s.Accept(t.Context(), a))
 	if a.Revision.Action != fleet.ActionDelete {
-		fill(t, s, data, a.Revision.Content)
+		a = filled(t, s, a, data)
 	}
 	require.NoError(t, s.Commit(t.Context(), a))
 }
@@ -203,9 +212,10 @@ func TestStagingVerifies(t *testing.T) {
 		has, err := s.HasContent(t.Context(), c.Hash)
 		require.NoError(t, err)
 		require.False(t, has)
-		require.Equal(t, fleet.IllegalState, fleet.KindOf(s.Stage(t.Context(), attempt(1, c))))
-		fill(t, s, data, c)
-		require.NoError(t, s.Stage(t.Context(), attempt(1, c)))
+		refused := attempt(1, c)
+		refused.Body = st
+		require.Equal(t, fleet.IllegalState, fleet.KindOf(s.Stage(t.Context(), refused)))
+		require.NoError(t, s.Stage(t.Context(), filled(t, s, attempt(1, c), data)))
 	})
 	t.Run("a longer body, and a part of one, are refused", func(t *testing.T) {
 		t.Parallel()
@@ -224,7 +234,7 @@ func TestStagingVerifies(t *testing.T) {
 		st, err := s.OpenStaging(t.Context(), wrong)
 		require.NoError(t, err)
 		require.NoError(t, st.Append(t.Context(), data))
-		fill(t, s, data, c)
+		commit(t, s, attempt(1, c), data)
 		_, err = s.OpenStaging(t.Context(), wrong)
 		require.Equal(t, fleet.HashMismatch, fleet.KindOf(err))
 	})
@@ -261,8 +271,7 @@ func TestSwitch(t *testing.T) {
 		s, path := setup(t)
 		commit(t, s, attempt(1, ca), a)
 		require.NoError(t, s.Accept(t.Context(), attempt(2, cb)))
-		fill(t, s, b, cb)
-		require.NoError(t, s.Stage(t.Context(), attempt(2, cb)))
+		require.NoError(t, s.Stage(t.Context(), filled(t, s, attempt(2, cb), b)))
 		s = reopen(t, s, path)
 		in := held(t, s)
 		require.Equal(t, []int64{2, 1}, []int64{number(in.Staged), number(in.Current)})
@@ -275,19 +284,21 @@ func TestSwitch(t *testing.T) {
 		s, _ := setup(t)
 		commit(t, s, attempt(1, ca), a)
 		require.NoError(t, s.Accept(t.Context(), attempt(3, cb)))
-		fill(t, s, b, cb)
 		for _, older := range []Attempt{attempt(1, ca), attempt(2, ca), attempt(3, ca)} {
 			require.Equal(t, fleet.Stale, fleet.KindOf(s.Accept(t.Context(), older)))
 		}
 		require.Equal(t, fleet.Stale, fleet.KindOf(s.Commit(t.Context(), attempt(2, ca))))
+		require.Equal(t, fleet.Stale, fleet.KindOf(s.Commit(t.Context(), filled(t, s, attempt(2, cb), b))))
+		has, err := s.HasContent(t.Context(), cb.Hash)
+		require.NoError(t, err)
+		require.False(t, has, "a slot that is refused leaves no body")
 		require.NoError(t, s.Accept(t.Context(), attempt(3, cb)), "the same one may be tried again")
 	})
 	t.Run("nothing is committed under a right that has passed", func(t *testing.T) {
 		t.Parallel()
 		s, _ := setup(t)
 		require.NoError(t, s.Accept(t.Context(), attempt(1, ca)))
-		fill(t, s, a, ca)
-		require.NoError(t, s.Stage(t.Context(), attempt(1, ca)))
+		require.NoError(t, s.Stage(t.Context(), filled(t, s, attempt(1, ca), a)))
 		_, _, err := s.Adopt(t.Context(), Right{fleet.RoleActive, 4}, "")
 		require.NoError(t, err)
 		for _, err := range []error{
@@ -352,6 +363,20 @@ func TestCollect(t *testing.T) {
 		var left int
 		require.NoError(t, s.db.QueryRow("SELECT (SELECT count(*) FROM contents) + (SELECT count(*) FROM chunks)").Scan(&left))
 		require.Zero(t, left)
+	})
+	t.Run("takes many small bodies in one step, and keeps a little free space for the next ones", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		for i := range 20 {
+			data, c := body(10_000, uint64(i))
+			commit(t, s, attempt(int64(i+1), c), data)
+		}
+		before := pages(t, s)
+		more, err := s.Collect(t.Context())
+		require.NoError(t, err)
+		require.False(t, more)
+		require.Equal(t, 2, contents(t, s), "current and previous")
+		require.Equal(t, before, pages(t, s))
 	})
 	t.Run("a body that is wanted again while it is being removed is fetched anew, never half there", func(t *testing.T) {
 		t.Parallel()

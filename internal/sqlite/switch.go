@@ -15,27 +15,30 @@ type Attempt struct {
 	Revision fleet.Revision
 	Right    Right
 	Run      []byte // the run section; empty when the revision has none
+	// Body is what Stage and Commit store with the slot; nil when the content is there already.
+	Body *Staging
 }
 
 // Accept raises the high-water mark before anything is fetched: from here on nothing older
 // is taken, however this attempt ends. The same revision may be accepted again.
 func (s *Store) Accept(ctx context.Context, a Attempt) error {
-	return s.write(ctx, "accept revision", func(q *db.Queries) error { return raise(ctx, q, a) })
+	return s.write(ctx, "accept revision", func(ctx context.Context, q *db.Queries) error { return raise(ctx, q, a) })
 }
 
-// Stage puts an accepted revision beside the current one. Its content must be complete.
+// Stage puts an accepted revision beside the current one. Its content must be complete, in
+// the store or in Body.
 func (s *Store) Stage(ctx context.Context, a Attempt) error {
-	return s.write(ctx, "stage revision", func(q *db.Queries) error { return stage(ctx, q, a) })
+	return s.write(ctx, "stage revision", func(ctx context.Context, q *db.Queries) error { return stage(ctx, q, a) })
 }
 
 // Promote switches a staged revision to current, in one step.
 func (s *Store) Promote(ctx context.Context, a Attempt) error {
-	return s.write(ctx, "switch revision", func(q *db.Queries) error { return promote(ctx, q, a) })
+	return s.write(ctx, "switch revision", func(ctx context.Context, q *db.Queries) error { return promote(ctx, q, a) })
 }
 
 // Commit is Stage and Promote in one step, for what needs nothing started in between.
 func (s *Store) Commit(ctx context.Context, a Attempt) error {
-	return s.write(ctx, "commit revision", func(q *db.Queries) error {
+	return s.write(ctx, "commit revision", func(ctx context.Context, q *db.Queries) error {
 		if err := stage(ctx, q, a); err != nil {
 			return err
 		}
@@ -45,7 +48,7 @@ func (s *Store) Commit(ctx context.Context, a Attempt) error {
 
 // Unstage forgets what was staged; the high-water mark stays.
 func (s *Store) Unstage(ctx context.Context, name fleet.InstanceName) error {
-	return s.write(ctx, "drop staged revision", func(q *db.Queries) error {
+	return s.write(ctx, "drop staged revision", func(ctx context.Context, q *db.Queries) error {
 		return q.DropSlot(ctx, db.DropSlotParams{Instance: string(name), Slot: staged})
 	})
 }
@@ -53,7 +56,7 @@ func (s *Store) Unstage(ctx context.Context, name fleet.InstanceName) error {
 // Renumber gives the current revision a higher number and the high-water mark with it; the
 // content stays as it is. What was staged is older than that and goes.
 func (s *Store) Renumber(ctx context.Context, a Attempt) error {
-	return s.write(ctx, "renumber revision", func(q *db.Queries) error {
+	return s.write(ctx, "renumber revision", func(ctx context.Context, q *db.Queries) error {
 		if err := raise(ctx, q, a); err != nil {
 			return err
 		}
@@ -98,6 +101,9 @@ func holding(ctx context.Context, q *db.Queries, right Right) error {
 
 func stage(ctx context.Context, q *db.Queries, a Attempt) error {
 	if err := holding(ctx, q, a.Right); err != nil {
+		return err
+	}
+	if err := a.Body.put(ctx, q); err != nil {
 		return err
 	}
 	content, err := contentID(ctx, q, a.Revision)

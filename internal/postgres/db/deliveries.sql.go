@@ -123,7 +123,7 @@ func (q *Queries) DueOwedOfNode(ctx context.Context, arg DueOwedOfNodeParams) ([
 	return items, nil
 }
 
-const endDelivery = `-- name: EndDelivery :execrows
+const endDelivery = `-- name: EndDelivery :exec
 UPDATE deliveries SET state = $1, phase = 'closed', reason = $2, message = $3,
        settled_as = $4, ended_at = now()
 WHERE id = $5 AND state = 'open'
@@ -137,18 +137,15 @@ type EndDeliveryParams struct {
 	ID        string
 }
 
-func (q *Queries) EndDelivery(ctx context.Context, arg EndDeliveryParams) (int64, error) {
-	result, err := q.db.Exec(ctx, endDelivery,
+func (q *Queries) EndDelivery(ctx context.Context, arg EndDeliveryParams) error {
+	_, err := q.db.Exec(ctx, endDelivery,
 		arg.State,
 		arg.Reason,
 		arg.Message,
 		arg.SettledAs,
 		arg.ID,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	return err
 }
 
 const extendPending = `-- name: ExtendPending :exec
@@ -227,11 +224,12 @@ func (q *Queries) GetDelivery(ctx context.Context, id string) (Delivery, error) 
 	return i, err
 }
 
-const insertDelivery = `-- name: InsertDelivery :exec
+const insertDelivery = `-- name: InsertDelivery :one
 INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase,
                         requested_by, workflow_id, run_id, deadline_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open', 'persisted',
         $10, $11, $12, now() + make_interval(secs => $13::float8))
+RETURNING id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at
 `
 
 type InsertDeliveryParams struct {
@@ -250,8 +248,8 @@ type InsertDeliveryParams struct {
 	Seconds      float64
 }
 
-func (q *Queries) InsertDelivery(ctx context.Context, arg InsertDeliveryParams) error {
-	_, err := q.db.Exec(ctx, insertDelivery,
+func (q *Queries) InsertDelivery(ctx context.Context, arg InsertDeliveryParams) (Delivery, error) {
+	row := q.db.QueryRow(ctx, insertDelivery,
 		arg.ID,
 		arg.Site,
 		arg.Name,
@@ -266,7 +264,30 @@ func (q *Queries) InsertDelivery(ctx context.Context, arg InsertDeliveryParams) 
 		arg.RunID,
 		arg.Seconds,
 	)
-	return err
+	var i Delivery
+	err := row.Scan(
+		&i.ID,
+		&i.Site,
+		&i.Name,
+		&i.Revision,
+		&i.Attempt,
+		&i.Claim,
+		&i.Node,
+		&i.Epoch,
+		&i.FromRevision,
+		&i.State,
+		&i.Phase,
+		&i.Reason,
+		&i.Message,
+		&i.SettledAs,
+		&i.RequestedBy,
+		&i.WorkflowID,
+		&i.RunID,
+		&i.CreatedAt,
+		&i.DeadlineAt,
+		&i.EndedAt,
+	)
+	return i, err
 }
 
 const insertFetchToken = `-- name: InsertFetchToken :exec
@@ -317,23 +338,26 @@ func (q *Queries) InsertPending(ctx context.Context, arg InsertPendingParams) er
 	return err
 }
 
-const insertTarget = `-- name: InsertTarget :exec
-INSERT INTO delivery_nodes (delivery_id, node, role, state, total) VALUES ($1, $2, $3, 'waiting', $4)
+const insertTargets = `-- name: InsertTargets :exec
+INSERT INTO delivery_nodes (delivery_id, node, role, state, total)
+SELECT $1, n.name, CASE WHEN n.name = $2::text THEN 'active' ELSE 'standby' END, 'waiting', $3
+FROM nodes n WHERE n.site = $4 AND n.removed_at IS NULL AND (n.name = $2::text OR n.role <> 'worker')
 `
 
-type InsertTargetParams struct {
+type InsertTargetsParams struct {
 	DeliveryID string
-	Node       string
-	Role       string
+	Holder     string
 	Total      int64
+	Site       string
 }
 
-func (q *Queries) InsertTarget(ctx context.Context, arg InsertTargetParams) error {
-	_, err := q.db.Exec(ctx, insertTarget,
+// The holder of the lease is the active, whatever its configured role.
+func (q *Queries) InsertTargets(ctx context.Context, arg InsertTargetsParams) error {
+	_, err := q.db.Exec(ctx, insertTargets,
 		arg.DeliveryID,
-		arg.Node,
-		arg.Role,
+		arg.Holder,
 		arg.Total,
+		arg.Site,
 	)
 	return err
 }
@@ -341,7 +365,8 @@ func (q *Queries) InsertTarget(ctx context.Context, arg InsertTargetParams) erro
 const insertTicket = `-- name: InsertTicket :exec
 INSERT INTO snapshot_tickets (id, site, name, node, revision, expires_at)
 VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6::float8))
-ON CONFLICT (id) DO NOTHING
+ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, expires_at = excluded.expires_at
+WHERE snapshot_tickets.revision <= excluded.revision
 `
 
 type InsertTicketParams struct {
@@ -529,7 +554,7 @@ func (q *Queries) MoveOwed(ctx context.Context, arg MoveOwedParams) ([]string, e
 	return items, nil
 }
 
-const notifyTarget = `-- name: NotifyTarget :execrows
+const notifyTarget = `-- name: NotifyTarget :exec
 UPDATE delivery_nodes SET state = 'notified', tries = tries + 1, updated_at = now()
 WHERE delivery_id = $1 AND node = $2 AND state <> 'applied'
 `
@@ -539,12 +564,9 @@ type NotifyTargetParams struct {
 	Node       string
 }
 
-func (q *Queries) NotifyTarget(ctx context.Context, arg NotifyTargetParams) (int64, error) {
-	result, err := q.db.Exec(ctx, notifyTarget, arg.DeliveryID, arg.Node)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) NotifyTarget(ctx context.Context, arg NotifyTargetParams) error {
+	_, err := q.db.Exec(ctx, notifyTarget, arg.DeliveryID, arg.Node)
+	return err
 }
 
 const openDelivery = `-- name: OpenDelivery :one
@@ -582,6 +604,35 @@ func (q *Queries) OpenDelivery(ctx context.Context, arg OpenDeliveryParams) (Del
 		&i.EndedAt,
 	)
 	return i, err
+}
+
+const oweRest = `-- name: OweRest :exec
+INSERT INTO owed (site, name, node, revision, action, due, reason)
+SELECT r.site, r.name, n.name, r.revision, r.action, true, 'replicating'
+FROM revisions r JOIN nodes n ON n.site = r.site
+WHERE r.site = $1 AND r.name = $2 AND r.revision = $3
+  AND n.removed_at IS NULL AND n.role <> 'worker' AND n.name <> $4
+ON CONFLICT (site, name, node) DO UPDATE SET
+    revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason, tried_at = now(),
+    since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END
+WHERE owed.revision <= excluded.revision
+`
+
+type OweRestParams struct {
+	Site     string
+	Name     string
+	Revision int64
+	Has      string
+}
+
+func (q *Queries) OweRest(ctx context.Context, arg OweRestParams) error {
+	_, err := q.db.Exec(ctx, oweRest,
+		arg.Site,
+		arg.Name,
+		arg.Revision,
+		arg.Has,
+	)
+	return err
 }
 
 const owedOfNode = `-- name: OwedOfNode :many
@@ -779,12 +830,11 @@ func (q *Queries) SettleDelivery(ctx context.Context, arg SettleDeliveryParams) 
 	return err
 }
 
-const supersedeOpen = `-- name: SupersedeOpen :many
+const supersedeOpen = `-- name: SupersedeOpen :exec
 UPDATE deliveries SET state = 'superseded', phase = CASE WHEN phase = 'recorded' THEN 'recorded' ELSE 'closed' END,
        reason = 'newer_revision', ended_at = now(),
        settled_as = CASE WHEN phase = 'recorded' THEN 'applied' WHEN phase = 'persisted' THEN 'not_applied' END
 WHERE site = $1 AND name = $2 AND state = 'open'
-RETURNING id
 `
 
 type SupersedeOpenParams struct {
@@ -792,24 +842,9 @@ type SupersedeOpenParams struct {
 	Name string
 }
 
-func (q *Queries) SupersedeOpen(ctx context.Context, arg SupersedeOpenParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, supersedeOpen, arg.Site, arg.Name)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+func (q *Queries) SupersedeOpen(ctx context.Context, arg SupersedeOpenParams) error {
+	_, err := q.db.Exec(ctx, supersedeOpen, arg.Site, arg.Name)
+	return err
 }
 
 const targetProgress = `-- name: TargetProgress :exec

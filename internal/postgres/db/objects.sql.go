@@ -49,6 +49,38 @@ func (q *Queries) AppendEvent(ctx context.Context, arg AppendEventParams) (int64
 	return seq, err
 }
 
+const appendStatusEvent = `-- name: AppendStatusEvent :exec
+INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, after)
+SELECT r.era, $1, $2, $3, $4, $5, $6, $7, $8, $9 FROM region r
+`
+
+type AppendStatusEventParams struct {
+	Type       string
+	Kind       string
+	Project    string
+	Scope      string
+	Name       string
+	Uid        string
+	Generation int64
+	Actor      string
+	After      json.RawMessage
+}
+
+func (q *Queries) AppendStatusEvent(ctx context.Context, arg AppendStatusEventParams) error {
+	_, err := q.db.Exec(ctx, appendStatusEvent,
+		arg.Type,
+		arg.Kind,
+		arg.Project,
+		arg.Scope,
+		arg.Name,
+		arg.Uid,
+		arg.Generation,
+		arg.Actor,
+		arg.After,
+	)
+	return err
+}
+
 const countObjectsIn = `-- name: CountObjectsIn :one
 SELECT count(*) FROM objects WHERE kind = $1 AND scope = $2
 `

@@ -59,12 +59,14 @@ func (q *Queries) EndOperation(ctx context.Context, arg EndOperationParams) (int
 	return result.RowsAffected(), nil
 }
 
-const endOperations = `-- name: EndOperations :many
+const endOperations = `-- name: EndOperations :exec
+WITH ended AS (
 UPDATE operations SET state = $1, reason = $2, message = $3, ended_at = now(),
        delivery_id = coalesce(nullif($4::text, ''), delivery_id)
 WHERE subject = $5 AND state = 'running' AND revision >= $6 AND revision <= $7
   AND (NOT $8::boolean OR cancel_requested)
-RETURNING id
+RETURNING id)
+SELECT pg_notify('holdfast_operation', e.id) FROM ended e
 `
 
 type EndOperationsParams struct {
@@ -78,8 +80,8 @@ type EndOperationsParams struct {
 	OnlyCancelled bool
 }
 
-func (q *Queries) EndOperations(ctx context.Context, arg EndOperationsParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, endOperations,
+func (q *Queries) EndOperations(ctx context.Context, arg EndOperationsParams) error {
+	_, err := q.db.Exec(ctx, endOperations,
 		arg.State,
 		arg.Reason,
 		arg.Message,
@@ -89,22 +91,7 @@ func (q *Queries) EndOperations(ctx context.Context, arg EndOperationsParams) ([
 		arg.ToRevision,
 		arg.OnlyCancelled,
 	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return err
 }
 
 const getOperation = `-- name: GetOperation :one

@@ -26,6 +26,20 @@ func (q *Queries) AttachRun(ctx context.Context, arg AttachRunParams) error {
 	return err
 }
 
+const countAttempt = `-- name: CountAttempt :exec
+UPDATE subjects SET attempts = attempts + 1 WHERE site = $1 AND name = $2
+`
+
+type CountAttemptParams struct {
+	Site string
+	Name string
+}
+
+func (q *Queries) CountAttempt(ctx context.Context, arg CountAttemptParams) error {
+	_, err := q.db.Exec(ctx, countAttempt, arg.Site, arg.Name)
+	return err
+}
+
 const deployedBefore = `-- name: DeployedBefore :one
 SELECT r.site, r.name, r.revision, r.era, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled, r.durability, r.generation, r.spec, r.created_by, r.reason, r.created_at FROM revisions r
 JOIN revisions c ON c.site = r.site AND c.name = r.name AND c.revision = $1
@@ -44,6 +58,41 @@ type DeployedBeforeParams struct {
 
 func (q *Queries) DeployedBefore(ctx context.Context, arg DeployedBeforeParams) (Revision, error) {
 	row := q.db.QueryRow(ctx, deployedBefore, arg.Revision, arg.Site, arg.Name)
+	var i Revision
+	err := row.Scan(
+		&i.Site,
+		&i.Name,
+		&i.Revision,
+		&i.Era,
+		&i.Action,
+		&i.ContentKind,
+		&i.BodyHash,
+		&i.Size,
+		&i.Run,
+		&i.RunHash,
+		&i.Enabled,
+		&i.Durability,
+		&i.Generation,
+		&i.Spec,
+		&i.CreatedBy,
+		&i.Reason,
+		&i.CreatedAt,
+	)
+	return i, err
+}
+
+const desiredRevision = `-- name: DesiredRevision :one
+SELECT r.site, r.name, r.revision, r.era, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled, r.durability, r.generation, r.spec, r.created_by, r.reason, r.created_at FROM subjects s JOIN revisions r ON r.site = s.site AND r.name = s.name AND r.revision = s.desired_revision
+WHERE s.site = $1 AND s.name = $2
+`
+
+type DesiredRevisionParams struct {
+	Site string
+	Name string
+}
+
+func (q *Queries) DesiredRevision(ctx context.Context, arg DesiredRevisionParams) (Revision, error) {
+	row := q.db.QueryRow(ctx, desiredRevision, arg.Site, arg.Name)
 	var i Revision
 	err := row.Scan(
 		&i.Site,
@@ -275,22 +324,6 @@ func (q *Queries) LockSubject(ctx context.Context, arg LockSubjectParams) (Subje
 	return i, err
 }
 
-const nextAttempt = `-- name: NextAttempt :one
-UPDATE subjects SET attempts = attempts + 1 WHERE site = $1 AND name = $2 RETURNING attempts
-`
-
-type NextAttemptParams struct {
-	Site string
-	Name string
-}
-
-func (q *Queries) NextAttempt(ctx context.Context, arg NextAttemptParams) (int64, error) {
-	row := q.db.QueryRow(ctx, nextAttempt, arg.Site, arg.Name)
-	var attempts int64
-	err := row.Scan(&attempts)
-	return attempts, err
-}
-
 const nextRevision = `-- name: NextRevision :one
 UPDATE subjects SET last_revision = last_revision + 1, desired_revision = last_revision + 1, deleted = false
 WHERE site = $1 AND name = $2
@@ -340,6 +373,7 @@ func (q *Queries) RecordSnapshot(ctx context.Context, arg RecordSnapshotParams) 
 
 const seeInstance = `-- name: SeeInstance :one
 SELECT jsonb_strip_nulls(jsonb_build_object(
+    'at', clock_timestamp(),
     'desired', (SELECT seen_revision(r) FROM revisions r
                 WHERE r.site = s.site AND r.name = s.name AND r.revision = s.desired_revision),
     'durability', (SELECT r.durability FROM revisions r
@@ -351,7 +385,10 @@ SELECT jsonb_strip_nulls(jsonb_build_object(
     'open', (SELECT jsonb_build_object('id', d.id, 'revision', seen_revision(r), 'node', d.node, 'epoch', d.epoch,
                     'since', d.created_at, 'deadline', d.deadline_at,
                     'targets', (SELECT jsonb_agg(jsonb_build_object('node', t.node, 'role', t.role, 'state', t.state,
-                                       'tries', t.tries, 'reason', t.reason) ORDER BY t.role, t.node)
+                                       'tries', t.tries, 'reason', t.reason,
+                                       'ahead', CASE WHEN t.reason = 'stale' THEN EXISTS (
+                                           SELECT 1 FROM node_held h WHERE h.site = d.site AND h.name = d.name AND h.node = t.node
+                                           AND (h.high_era, h.high_revision) > (r.era, d.revision)) END) ORDER BY t.role, t.node)
                                 FROM delivery_nodes t WHERE t.delivery_id = d.id))
              FROM deliveries d JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
              WHERE d.site = s.site AND d.name = s.name AND d.state = 'open'),
@@ -364,7 +401,9 @@ SELECT jsonb_strip_nulls(jsonb_build_object(
                     'revision', jsonb_build_object('era', o.era, 'revision', o.revision)) ORDER BY o.role, o.node)
              FROM owed_now o WHERE o.site = s.site AND o.name = s.name),
     'asked', (SELECT count(*) FROM operations p WHERE p.subject = $1 AND p.state = 'running' AND NOT p.cancel_requested),
-    'cancelled', (SELECT count(*) FROM operations p WHERE p.subject = $1 AND p.state = 'running' AND p.cancel_requested)
+    'cancelled', (SELECT count(*) FROM operations p WHERE p.subject = $1 AND p.state = 'running' AND p.cancel_requested),
+    'untold', (SELECT count(*) FROM operations p
+               WHERE p.subject = $1 AND p.state <> 'running' AND p.door_run <> '' AND NOT p.door_told)
 ))::jsonb AS seen
 FROM subjects s WHERE s.site = $2 AND s.name = $3
 `
@@ -395,6 +434,41 @@ type SetTombstoneParams struct {
 func (q *Queries) SetTombstone(ctx context.Context, arg SetTombstoneParams) error {
 	_, err := q.db.Exec(ctx, setTombstone, arg.Site, arg.Name, arg.Revision)
 	return err
+}
+
+const snapshotRevision = `-- name: SnapshotRevision :one
+SELECT r.site, r.name, r.revision, r.era, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled, r.durability, r.generation, r.spec, r.created_by, r.reason, r.created_at FROM snapshots s JOIN revisions r ON r.site = s.site AND r.name = s.name AND r.revision = s.revision
+WHERE s.site = $1 AND s.name = $2
+`
+
+type SnapshotRevisionParams struct {
+	Site string
+	Name string
+}
+
+func (q *Queries) SnapshotRevision(ctx context.Context, arg SnapshotRevisionParams) (Revision, error) {
+	row := q.db.QueryRow(ctx, snapshotRevision, arg.Site, arg.Name)
+	var i Revision
+	err := row.Scan(
+		&i.Site,
+		&i.Name,
+		&i.Revision,
+		&i.Era,
+		&i.Action,
+		&i.ContentKind,
+		&i.BodyHash,
+		&i.Size,
+		&i.Run,
+		&i.RunHash,
+		&i.Enabled,
+		&i.Durability,
+		&i.Generation,
+		&i.Spec,
+		&i.CreatedBy,
+		&i.Reason,
+		&i.CreatedAt,
+	)
+	return i, err
 }
 
 const snapshotsOfSite = `-- name: SnapshotsOfSite :many

@@ -10,13 +10,14 @@ SELECT * FROM deliveries WHERE id = @id FOR UPDATE;
 -- name: OpenDelivery :one
 SELECT * FROM deliveries WHERE site = @site AND name = @name AND state = 'open';
 
--- name: InsertDelivery :exec
+-- name: InsertDelivery :one
 INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase,
                         requested_by, workflow_id, run_id, deadline_at)
 VALUES (@id, @site, @name, @revision, @attempt, @claim, @node, @epoch, @from_revision, 'open', 'persisted',
-        @requested_by, @workflow_id, @run_id, now() + make_interval(secs => @seconds::float8));
+        @requested_by, @workflow_id, @run_id, now() + make_interval(secs => @seconds::float8))
+RETURNING *;
 
--- name: EndDelivery :execrows
+-- name: EndDelivery :exec
 UPDATE deliveries SET state = @state, phase = 'closed', reason = @reason, message = @message,
        settled_as = sqlc.narg(settled_as), ended_at = now()
 WHERE id = @id AND state = 'open';
@@ -24,12 +25,11 @@ WHERE id = @id AND state = 'open';
 -- name: SetPhase :exec
 UPDATE deliveries SET phase = @phase WHERE id = @id AND state = 'open';
 
--- name: SupersedeOpen :many
+-- name: SupersedeOpen :exec
 UPDATE deliveries SET state = 'superseded', phase = CASE WHEN phase = 'recorded' THEN 'recorded' ELSE 'closed' END,
        reason = 'newer_revision', ended_at = now(),
        settled_as = CASE WHEN phase = 'recorded' THEN 'applied' WHEN phase = 'persisted' THEN 'not_applied' END
-WHERE site = @site AND name = @name AND state = 'open'
-RETURNING id;
+WHERE site = @site AND name = @name AND state = 'open';
 
 -- name: DeletePendingOf :exec
 DELETE FROM pending WHERE site = @site AND name = @name;
@@ -56,8 +56,11 @@ DELETE FROM snapshot_tickets WHERE id IN (SELECT t.id FROM snapshot_tickets t WH
 -- name: PurgeTokens :execrows
 DELETE FROM fetch_tokens WHERE (deployment_id, hash) IN (SELECT t.deployment_id, t.hash FROM fetch_tokens t WHERE t.expires_at < now() LIMIT @max_rows);
 
--- name: InsertTarget :exec
-INSERT INTO delivery_nodes (delivery_id, node, role, state, total) VALUES (@delivery_id, @node, @role, 'waiting', @total);
+-- The holder of the lease is the active, whatever its configured role.
+-- name: InsertTargets :exec
+INSERT INTO delivery_nodes (delivery_id, node, role, state, total)
+SELECT @delivery_id, n.name, CASE WHEN n.name = @holder::text THEN 'active' ELSE 'standby' END, 'waiting', @total
+FROM nodes n WHERE n.site = @site AND n.removed_at IS NULL AND (n.name = @holder::text OR n.role <> 'worker');
 
 -- name: TargetsOf :many
 SELECT * FROM delivery_nodes WHERE delivery_id = @delivery_id ORDER BY role, node;
@@ -65,7 +68,7 @@ SELECT * FROM delivery_nodes WHERE delivery_id = @delivery_id ORDER BY role, nod
 -- name: TargetsOfMany :many
 SELECT * FROM delivery_nodes WHERE delivery_id = ANY(@ids::text[]) ORDER BY delivery_id, role, node;
 
--- name: NotifyTarget :execrows
+-- name: NotifyTarget :exec
 UPDATE delivery_nodes SET state = 'notified', tries = tries + 1, updated_at = now()
 WHERE delivery_id = @delivery_id AND node = @node AND state <> 'applied';
 
@@ -98,7 +101,8 @@ WHERE t.id = @id AND t.expires_at > now();
 -- name: InsertTicket :exec
 INSERT INTO snapshot_tickets (id, site, name, node, revision, expires_at)
 VALUES (@id, @site, @name, @node, @revision, now() + make_interval(secs => @seconds::float8))
-ON CONFLICT (id) DO NOTHING;
+ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, expires_at = excluded.expires_at
+WHERE snapshot_tickets.revision <= excluded.revision;
 
 -- name: UnsettledDeliveries :many
 SELECT d.id, d.revision, d.node, r.era FROM deliveries d
@@ -118,6 +122,17 @@ ORDER BY d.attempt DESC LIMIT @max_rows;
 -- name: UpsertOwed :exec
 INSERT INTO owed (site, name, node, revision, action, due, reason)
 VALUES (@site, @name, @node, @revision, @action, @due, @reason)
+ON CONFLICT (site, name, node) DO UPDATE SET
+    revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason, tried_at = now(),
+    since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END
+WHERE owed.revision <= excluded.revision;
+
+-- name: OweRest :exec
+INSERT INTO owed (site, name, node, revision, action, due, reason)
+SELECT r.site, r.name, n.name, r.revision, r.action, true, 'replicating'
+FROM revisions r JOIN nodes n ON n.site = r.site
+WHERE r.site = @site AND r.name = @name AND r.revision = @revision
+  AND n.removed_at IS NULL AND n.role <> 'worker' AND n.name <> @has
 ON CONFLICT (site, name, node) DO UPDATE SET
     revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason, tried_at = now(),
     since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END

@@ -42,6 +42,10 @@ SELECT r.era, @type, @kind, @project, @scope, @name, @uid, @generation, @actor, 
 FROM region r
 RETURNING seq;
 
+-- name: AppendStatusEvent :exec
+INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, after)
+SELECT r.era, @type, @kind, @project, @scope, @name, @uid, @generation, @actor, @after FROM region r;
+
 -- name: ReadFeed :many
 SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after
 FROM events e, region r

@@ -20,12 +20,14 @@ ORDER BY created_at DESC, id DESC LIMIT @max_rows;
 UPDATE operations SET entity_run = @run, entity_build = @build
 WHERE subject = @subject AND state = 'running' AND (entity_run <> @run OR entity_build <> @build);
 
--- name: EndOperations :many
+-- name: EndOperations :exec
+WITH ended AS (
 UPDATE operations SET state = @state, reason = @reason, message = @message, ended_at = now(),
        delivery_id = coalesce(nullif(@delivery_id::text, ''), delivery_id)
 WHERE subject = @subject AND state = 'running' AND revision >= @from_revision AND revision <= @to_revision
   AND (NOT @only_cancelled::boolean OR cancel_requested)
-RETURNING id;
+RETURNING id)
+SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
 
 -- name: EndOperation :execrows
 UPDATE operations SET state = @state, reason = @reason, message = @message, ended_at = now()

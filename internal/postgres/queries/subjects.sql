@@ -12,11 +12,19 @@ UPDATE subjects SET last_revision = last_revision + 1, desired_revision = last_r
 WHERE site = @site AND name = @name
 RETURNING last_revision;
 
+-- name: CountAttempt :exec
+UPDATE subjects SET attempts = attempts + 1 WHERE site = @site AND name = @name;
+
+-- name: DesiredRevision :one
+SELECT r.* FROM subjects s JOIN revisions r ON r.site = s.site AND r.name = s.name AND r.revision = s.desired_revision
+WHERE s.site = @site AND s.name = @name;
+
+-- name: SnapshotRevision :one
+SELECT r.* FROM snapshots s JOIN revisions r ON r.site = s.site AND r.name = s.name AND r.revision = s.revision
+WHERE s.site = @site AND s.name = @name;
+
 -- name: AttachRun :exec
 UPDATE subjects SET entity_run = @run WHERE site = @site AND name = @name AND entity_run <> @run;
-
--- name: NextAttempt :one
-UPDATE subjects SET attempts = attempts + 1 WHERE site = @site AND name = @name RETURNING attempts;
 
 -- name: SetTombstone :exec
 UPDATE subjects SET deleted = true WHERE site = @site AND name = @name AND desired_revision = @revision;
@@ -58,6 +66,7 @@ WHERE s.site = @site AND s.name > @after::text ORDER BY s.name LIMIT @max_rows;
 
 -- name: SeeInstance :one
 SELECT jsonb_strip_nulls(jsonb_build_object(
+    'at', clock_timestamp(),
     'desired', (SELECT seen_revision(r) FROM revisions r
                 WHERE r.site = s.site AND r.name = s.name AND r.revision = s.desired_revision),
     'durability', (SELECT r.durability FROM revisions r
@@ -69,7 +78,10 @@ SELECT jsonb_strip_nulls(jsonb_build_object(
     'open', (SELECT jsonb_build_object('id', d.id, 'revision', seen_revision(r), 'node', d.node, 'epoch', d.epoch,
                     'since', d.created_at, 'deadline', d.deadline_at,
                     'targets', (SELECT jsonb_agg(jsonb_build_object('node', t.node, 'role', t.role, 'state', t.state,
-                                       'tries', t.tries, 'reason', t.reason) ORDER BY t.role, t.node)
+                                       'tries', t.tries, 'reason', t.reason,
+                                       'ahead', CASE WHEN t.reason = 'stale' THEN EXISTS (
+                                           SELECT 1 FROM node_held h WHERE h.site = d.site AND h.name = d.name AND h.node = t.node
+                                           AND (h.high_era, h.high_revision) > (r.era, d.revision)) END) ORDER BY t.role, t.node)
                                 FROM delivery_nodes t WHERE t.delivery_id = d.id))
              FROM deliveries d JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
              WHERE d.site = s.site AND d.name = s.name AND d.state = 'open'),
@@ -82,6 +94,8 @@ SELECT jsonb_strip_nulls(jsonb_build_object(
                     'revision', jsonb_build_object('era', o.era, 'revision', o.revision)) ORDER BY o.role, o.node)
              FROM owed_now o WHERE o.site = s.site AND o.name = s.name),
     'asked', (SELECT count(*) FROM operations p WHERE p.subject = @subject AND p.state = 'running' AND NOT p.cancel_requested),
-    'cancelled', (SELECT count(*) FROM operations p WHERE p.subject = @subject AND p.state = 'running' AND p.cancel_requested)
+    'cancelled', (SELECT count(*) FROM operations p WHERE p.subject = @subject AND p.state = 'running' AND p.cancel_requested),
+    'untold', (SELECT count(*) FROM operations p
+               WHERE p.subject = @subject AND p.state <> 'running' AND p.door_run <> '' AND NOT p.door_told)
 ))::jsonb AS seen
 FROM subjects s WHERE s.site = @site AND s.name = @name;

@@ -21,7 +21,7 @@ type AddChunkParams struct {
 }
 
 func (q *Queries) AddChunk(ctx context.Context, arg AddChunkParams) error {
-	_, err := q.db.ExecContext(ctx, addChunk, arg.ContentID, arg.Position, arg.Data)
+	_, err := q.exec(ctx, q.addChunkStmt, addChunk, arg.ContentID, arg.Position, arg.Data)
 	return err
 }
 
@@ -39,7 +39,7 @@ type AdvanceParams struct {
 
 // The conditional position makes two writers of one body impossible.
 func (q *Queries) Advance(ctx context.Context, arg AdvanceParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, advance,
+	result, err := q.exec(ctx, q.advanceStmt, advance,
 		arg.Received,
 		arg.ShaState,
 		arg.ID,
@@ -56,14 +56,14 @@ UPDATE contents SET complete = 1 WHERE id = ?1 AND hash IS NOT NULL AND received
 `
 
 func (q *Queries) Complete(ctx context.Context, id int64) (int64, error) {
-	result, err := q.db.ExecContext(ctx, complete, id)
+	result, err := q.exec(ctx, q.completeStmt, complete, id)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected()
 }
 
-const condemnUnreferenced = `-- name: CondemnUnreferenced :execrows
+const condemnUnreferenced = `-- name: CondemnUnreferenced :exec
 UPDATE contents SET hash = NULL, complete = 0
 WHERE hash IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM slots s WHERE s.content_id = contents.id)
@@ -71,17 +71,26 @@ WHERE hash IS NOT NULL
 `
 
 // A name's high-water hash keeps what was begun for it, which is how a download resumes.
-func (q *Queries) CondemnUnreferenced(ctx context.Context) (int64, error) {
-	result, err := q.db.ExecContext(ctx, condemnUnreferenced)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+func (q *Queries) CondemnUnreferenced(ctx context.Context) error {
+	_, err := q.exec(ctx, q.condemnUnreferencedStmt, condemnUnreferenced)
+	return err
 }
 
-const createContent = `-- name: CreateContent :exec
+const countCondemned = `-- name: CountCondemned :one
+SELECT count(*) FROM contents WHERE hash IS NULL
+`
+
+func (q *Queries) CountCondemned(ctx context.Context) (int64, error) {
+	row := q.queryRow(ctx, q.countCondemnedStmt, countCondemned)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const createContent = `-- name: CreateContent :one
 INSERT INTO contents (hash, size, sha_state) VALUES (?1, ?2, ?3)
 ON CONFLICT (hash) DO NOTHING
+RETURNING id
 `
 
 type CreateContentParams struct {
@@ -90,36 +99,41 @@ type CreateContentParams struct {
 	ShaState []byte
 }
 
-func (q *Queries) CreateContent(ctx context.Context, arg CreateContentParams) error {
-	_, err := q.db.ExecContext(ctx, createContent, arg.Hash, arg.Size, arg.ShaState)
-	return err
+func (q *Queries) CreateContent(ctx context.Context, arg CreateContentParams) (int64, error) {
+	row := q.queryRow(ctx, q.createContentStmt, createContent, arg.Hash, arg.Size, arg.ShaState)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
 }
 
-const deleteCondemned = `-- name: DeleteCondemned :execrows
+const deleteCondemned = `-- name: DeleteCondemned :exec
 DELETE FROM contents WHERE hash IS NULL
   AND NOT EXISTS (SELECT 1 FROM chunks ch WHERE ch.content_id = contents.id)
 `
 
-func (q *Queries) DeleteCondemned(ctx context.Context) (int64, error) {
-	result, err := q.db.ExecContext(ctx, deleteCondemned)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+func (q *Queries) DeleteCondemned(ctx context.Context) error {
+	_, err := q.exec(ctx, q.deleteCondemnedStmt, deleteCondemned)
+	return err
 }
 
-const deleteCondemnedChunks = `-- name: DeleteCondemnedChunks :execrows
+const deleteCondemnedChunks = `-- name: DeleteCondemnedChunks :exec
 DELETE FROM chunks WHERE rowid IN (
-    SELECT ch.rowid FROM contents c JOIN chunks ch ON ch.content_id = c.id
-    WHERE c.hash IS NULL LIMIT ?1)
+    SELECT some.id FROM (
+        SELECT few.id, sum(few.size) OVER (ORDER BY few.id) - few.size AS ahead FROM (
+            SELECT ch.rowid AS id, length(ch.data) AS size FROM contents c JOIN chunks ch ON ch.content_id = c.id
+            WHERE c.hash IS NULL LIMIT ?1) few) some
+    WHERE some.ahead < CAST(?2 AS INTEGER))
 `
 
-func (q *Queries) DeleteCondemnedChunks(ctx context.Context, most int64) (int64, error) {
-	result, err := q.db.ExecContext(ctx, deleteCondemnedChunks, most)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+type DeleteCondemnedChunksParams struct {
+	Most  int64
+	Bytes int64
+}
+
+// The first is taken whatever its size, so that each step comes further.
+func (q *Queries) DeleteCondemnedChunks(ctx context.Context, arg DeleteCondemnedChunksParams) error {
+	_, err := q.exec(ctx, q.deleteCondemnedChunksStmt, deleteCondemnedChunks, arg.Most, arg.Bytes)
+	return err
 }
 
 const discard = `-- name: Discard :exec
@@ -127,7 +141,7 @@ UPDATE contents SET hash = NULL, complete = 0 WHERE hash = ?1 AND complete = 0
 `
 
 func (q *Queries) Discard(ctx context.Context, hash sql.NullString) error {
-	_, err := q.db.ExecContext(ctx, discard, hash)
+	_, err := q.exec(ctx, q.discardStmt, discard, hash)
 	return err
 }
 
@@ -136,7 +150,7 @@ SELECT id, hash, size, received, complete, sha_state FROM contents WHERE hash = 
 `
 
 func (q *Queries) GetContent(ctx context.Context, hash sql.NullString) (Content, error) {
-	row := q.db.QueryRowContext(ctx, getContent, hash)
+	row := q.queryRow(ctx, q.getContentStmt, getContent, hash)
 	var i Content
 	err := row.Scan(
 		&i.ID,
@@ -166,8 +180,28 @@ type NextChunkRow struct {
 }
 
 func (q *Queries) NextChunk(ctx context.Context, arg NextChunkParams) (NextChunkRow, error) {
-	row := q.db.QueryRowContext(ctx, nextChunk, arg.Hash, arg.Position)
+	row := q.queryRow(ctx, q.nextChunkStmt, nextChunk, arg.Hash, arg.Position)
 	var i NextChunkRow
 	err := row.Scan(&i.Position, &i.Data)
 	return i, err
+}
+
+const putContent = `-- name: PutContent :one
+INSERT INTO contents (hash, size, received, complete, sha_state)
+VALUES (?1, ?2, ?2, 1, ?3)
+RETURNING id
+`
+
+type PutContentParams struct {
+	Hash     sql.NullString
+	Size     int64
+	ShaState []byte
+}
+
+// A body that is complete from the first.
+func (q *Queries) PutContent(ctx context.Context, arg PutContentParams) (int64, error) {
+	row := q.queryRow(ctx, q.putContentStmt, putContent, arg.Hash, arg.Size, arg.ShaState)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
 }

@@ -7,6 +7,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"fmt"
 )
 
 type DBTX interface {
@@ -20,12 +21,338 @@ func New(db DBTX) *Queries {
 	return &Queries{db: db}
 }
 
+func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
+	q := Queries{db: db}
+	var err error
+	if q.addChunkStmt, err = db.PrepareContext(ctx, addChunk); err != nil {
+		return nil, fmt.Errorf("error preparing query AddChunk: %w", err)
+	}
+	if q.adoptEpochStmt, err = db.PrepareContext(ctx, adoptEpoch); err != nil {
+		return nil, fmt.Errorf("error preparing query AdoptEpoch: %w", err)
+	}
+	if q.advanceStmt, err = db.PrepareContext(ctx, advance); err != nil {
+		return nil, fmt.Errorf("error preparing query Advance: %w", err)
+	}
+	if q.completeStmt, err = db.PrepareContext(ctx, complete); err != nil {
+		return nil, fmt.Errorf("error preparing query Complete: %w", err)
+	}
+	if q.condemnUnreferencedStmt, err = db.PrepareContext(ctx, condemnUnreferenced); err != nil {
+		return nil, fmt.Errorf("error preparing query CondemnUnreferenced: %w", err)
+	}
+	if q.countCondemnedStmt, err = db.PrepareContext(ctx, countCondemned); err != nil {
+		return nil, fmt.Errorf("error preparing query CountCondemned: %w", err)
+	}
+	if q.countHoldingStmt, err = db.PrepareContext(ctx, countHolding); err != nil {
+		return nil, fmt.Errorf("error preparing query CountHolding: %w", err)
+	}
+	if q.createContentStmt, err = db.PrepareContext(ctx, createContent); err != nil {
+		return nil, fmt.Errorf("error preparing query CreateContent: %w", err)
+	}
+	if q.deleteCondemnedStmt, err = db.PrepareContext(ctx, deleteCondemned); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteCondemned: %w", err)
+	}
+	if q.deleteCondemnedChunksStmt, err = db.PrepareContext(ctx, deleteCondemnedChunks); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteCondemnedChunks: %w", err)
+	}
+	if q.discardStmt, err = db.PrepareContext(ctx, discard); err != nil {
+		return nil, fmt.Errorf("error preparing query Discard: %w", err)
+	}
+	if q.dropSlotStmt, err = db.PrepareContext(ctx, dropSlot); err != nil {
+		return nil, fmt.Errorf("error preparing query DropSlot: %w", err)
+	}
+	if q.getContentStmt, err = db.PrepareContext(ctx, getContent); err != nil {
+		return nil, fmt.Errorf("error preparing query GetContent: %w", err)
+	}
+	if q.getInstanceStmt, err = db.PrepareContext(ctx, getInstance); err != nil {
+		return nil, fmt.Errorf("error preparing query GetInstance: %w", err)
+	}
+	if q.getLogOffsetStmt, err = db.PrepareContext(ctx, getLogOffset); err != nil {
+		return nil, fmt.Errorf("error preparing query GetLogOffset: %w", err)
+	}
+	if q.getMetaStmt, err = db.PrepareContext(ctx, getMeta); err != nil {
+		return nil, fmt.Errorf("error preparing query GetMeta: %w", err)
+	}
+	if q.getSlotsStmt, err = db.PrepareContext(ctx, getSlots); err != nil {
+		return nil, fmt.Errorf("error preparing query GetSlots: %w", err)
+	}
+	if q.listInstancesStmt, err = db.PrepareContext(ctx, listInstances); err != nil {
+		return nil, fmt.Errorf("error preparing query ListInstances: %w", err)
+	}
+	if q.listSlotsStmt, err = db.PrepareContext(ctx, listSlots); err != nil {
+		return nil, fmt.Errorf("error preparing query ListSlots: %w", err)
+	}
+	if q.moveSlotStmt, err = db.PrepareContext(ctx, moveSlot); err != nil {
+		return nil, fmt.Errorf("error preparing query MoveSlot: %w", err)
+	}
+	if q.nextChunkStmt, err = db.PrepareContext(ctx, nextChunk); err != nil {
+		return nil, fmt.Errorf("error preparing query NextChunk: %w", err)
+	}
+	if q.putContentStmt, err = db.PrepareContext(ctx, putContent); err != nil {
+		return nil, fmt.Errorf("error preparing query PutContent: %w", err)
+	}
+	if q.putSlotStmt, err = db.PrepareContext(ctx, putSlot); err != nil {
+		return nil, fmt.Errorf("error preparing query PutSlot: %w", err)
+	}
+	if q.raiseHighWaterStmt, err = db.PrepareContext(ctx, raiseHighWater); err != nil {
+		return nil, fmt.Errorf("error preparing query RaiseHighWater: %w", err)
+	}
+	if q.renumberCurrentStmt, err = db.PrepareContext(ctx, renumberCurrent); err != nil {
+		return nil, fmt.Errorf("error preparing query RenumberCurrent: %w", err)
+	}
+	if q.setLogOffsetStmt, err = db.PrepareContext(ctx, setLogOffset); err != nil {
+		return nil, fmt.Errorf("error preparing query SetLogOffset: %w", err)
+	}
+	if q.setRegionStmt, err = db.PrepareContext(ctx, setRegion); err != nil {
+		return nil, fmt.Errorf("error preparing query SetRegion: %w", err)
+	}
+	if q.setStartIDStmt, err = db.PrepareContext(ctx, setStartID); err != nil {
+		return nil, fmt.Errorf("error preparing query SetStartID: %w", err)
+	}
+	return &q, nil
+}
+
+func (q *Queries) Close() error {
+	var err error
+	if q.addChunkStmt != nil {
+		if cerr := q.addChunkStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addChunkStmt: %w", cerr)
+		}
+	}
+	if q.adoptEpochStmt != nil {
+		if cerr := q.adoptEpochStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing adoptEpochStmt: %w", cerr)
+		}
+	}
+	if q.advanceStmt != nil {
+		if cerr := q.advanceStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing advanceStmt: %w", cerr)
+		}
+	}
+	if q.completeStmt != nil {
+		if cerr := q.completeStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing completeStmt: %w", cerr)
+		}
+	}
+	if q.condemnUnreferencedStmt != nil {
+		if cerr := q.condemnUnreferencedStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing condemnUnreferencedStmt: %w", cerr)
+		}
+	}
+	if q.countCondemnedStmt != nil {
+		if cerr := q.countCondemnedStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing countCondemnedStmt: %w", cerr)
+		}
+	}
+	if q.countHoldingStmt != nil {
+		if cerr := q.countHoldingStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing countHoldingStmt: %w", cerr)
+		}
+	}
+	if q.createContentStmt != nil {
+		if cerr := q.createContentStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing createContentStmt: %w", cerr)
+		}
+	}
+	if q.deleteCondemnedStmt != nil {
+		if cerr := q.deleteCondemnedStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteCondemnedStmt: %w", cerr)
+		}
+	}
+	if q.deleteCondemnedChunksStmt != nil {
+		if cerr := q.deleteCondemnedChunksStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteCondemnedChunksStmt: %w", cerr)
+		}
+	}
+	if q.discardStmt != nil {
+		if cerr := q.discardStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing discardStmt: %w", cerr)
+		}
+	}
+	if q.dropSlotStmt != nil {
+		if cerr := q.dropSlotStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing dropSlotStmt: %w", cerr)
+		}
+	}
+	if q.getContentStmt != nil {
+		if cerr := q.getContentStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getContentStmt: %w", cerr)
+		}
+	}
+	if q.getInstanceStmt != nil {
+		if cerr := q.getInstanceStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getInstanceStmt: %w", cerr)
+		}
+	}
+	if q.getLogOffsetStmt != nil {
+		if cerr := q.getLogOffsetStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getLogOffsetStmt: %w", cerr)
+		}
+	}
+	if q.getMetaStmt != nil {
+		if cerr := q.getMetaStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getMetaStmt: %w", cerr)
+		}
+	}
+	if q.getSlotsStmt != nil {
+		if cerr := q.getSlotsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getSlotsStmt: %w", cerr)
+		}
+	}
+	if q.listInstancesStmt != nil {
+		if cerr := q.listInstancesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listInstancesStmt: %w", cerr)
+		}
+	}
+	if q.listSlotsStmt != nil {
+		if cerr := q.listSlotsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listSlotsStmt: %w", cerr)
+		}
+	}
+	if q.moveSlotStmt != nil {
+		if cerr := q.moveSlotStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing moveSlotStmt: %w", cerr)
+		}
+	}
+	if q.nextChunkStmt != nil {
+		if cerr := q.nextChunkStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing nextChunkStmt: %w", cerr)
+		}
+	}
+	if q.putContentStmt != nil {
+		if cerr := q.putContentStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putContentStmt: %w", cerr)
+		}
+	}
+	if q.putSlotStmt != nil {
+		if cerr := q.putSlotStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putSlotStmt: %w", cerr)
+		}
+	}
+	if q.raiseHighWaterStmt != nil {
+		if cerr := q.raiseHighWaterStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing raiseHighWaterStmt: %w", cerr)
+		}
+	}
+	if q.renumberCurrentStmt != nil {
+		if cerr := q.renumberCurrentStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing renumberCurrentStmt: %w", cerr)
+		}
+	}
+	if q.setLogOffsetStmt != nil {
+		if cerr := q.setLogOffsetStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing setLogOffsetStmt: %w", cerr)
+		}
+	}
+	if q.setRegionStmt != nil {
+		if cerr := q.setRegionStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing setRegionStmt: %w", cerr)
+		}
+	}
+	if q.setStartIDStmt != nil {
+		if cerr := q.setStartIDStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing setStartIDStmt: %w", cerr)
+		}
+	}
+	return err
+}
+
+func (q *Queries) exec(ctx context.Context, stmt *sql.Stmt, query string, args ...interface{}) (sql.Result, error) {
+	switch {
+	case stmt != nil && q.tx != nil:
+		return q.tx.StmtContext(ctx, stmt).ExecContext(ctx, args...)
+	case stmt != nil:
+		return stmt.ExecContext(ctx, args...)
+	default:
+		return q.db.ExecContext(ctx, query, args...)
+	}
+}
+
+func (q *Queries) query(ctx context.Context, stmt *sql.Stmt, query string, args ...interface{}) (*sql.Rows, error) {
+	switch {
+	case stmt != nil && q.tx != nil:
+		return q.tx.StmtContext(ctx, stmt).QueryContext(ctx, args...)
+	case stmt != nil:
+		return stmt.QueryContext(ctx, args...)
+	default:
+		return q.db.QueryContext(ctx, query, args...)
+	}
+}
+
+func (q *Queries) queryRow(ctx context.Context, stmt *sql.Stmt, query string, args ...interface{}) *sql.Row {
+	switch {
+	case stmt != nil && q.tx != nil:
+		return q.tx.StmtContext(ctx, stmt).QueryRowContext(ctx, args...)
+	case stmt != nil:
+		return stmt.QueryRowContext(ctx, args...)
+	default:
+		return q.db.QueryRowContext(ctx, query, args...)
+	}
+}
+
 type Queries struct {
-	db DBTX
+	db                        DBTX
+	tx                        *sql.Tx
+	addChunkStmt              *sql.Stmt
+	adoptEpochStmt            *sql.Stmt
+	advanceStmt               *sql.Stmt
+	completeStmt              *sql.Stmt
+	condemnUnreferencedStmt   *sql.Stmt
+	countCondemnedStmt        *sql.Stmt
+	countHoldingStmt          *sql.Stmt
+	createContentStmt         *sql.Stmt
+	deleteCondemnedStmt       *sql.Stmt
+	deleteCondemnedChunksStmt *sql.Stmt
+	discardStmt               *sql.Stmt
+	dropSlotStmt              *sql.Stmt
+	getContentStmt            *sql.Stmt
+	getInstanceStmt           *sql.Stmt
+	getLogOffsetStmt          *sql.Stmt
+	getMetaStmt               *sql.Stmt
+	getSlotsStmt              *sql.Stmt
+	listInstancesStmt         *sql.Stmt
+	listSlotsStmt             *sql.Stmt
+	moveSlotStmt              *sql.Stmt
+	nextChunkStmt             *sql.Stmt
+	putContentStmt            *sql.Stmt
+	putSlotStmt               *sql.Stmt
+	raiseHighWaterStmt        *sql.Stmt
+	renumberCurrentStmt       *sql.Stmt
+	setLogOffsetStmt          *sql.Stmt
+	setRegionStmt             *sql.Stmt
+	setStartIDStmt            *sql.Stmt
 }
 
 func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 	return &Queries{
-		db: tx,
+		db:                        tx,
+		tx:                        tx,
+		addChunkStmt:              q.addChunkStmt,
+		adoptEpochStmt:            q.adoptEpochStmt,
+		advanceStmt:               q.advanceStmt,
+		completeStmt:              q.completeStmt,
+		condemnUnreferencedStmt:   q.condemnUnreferencedStmt,
+		countCondemnedStmt:        q.countCondemnedStmt,
+		countHoldingStmt:          q.countHoldingStmt,
+		createContentStmt:         q.createContentStmt,
+		deleteCondemnedStmt:       q.deleteCondemnedStmt,
+		deleteCondemnedChunksStmt: q.deleteCondemnedChunksStmt,
+		discardStmt:               q.discardStmt,
+		dropSlotStmt:              q.dropSlotStmt,
+		getContentStmt:            q.getContentStmt,
+		getInstanceStmt:           q.getInstanceStmt,
+		getLogOffsetStmt:          q.getLogOffsetStmt,
+		getMetaStmt:               q.getMetaStmt,
+		getSlotsStmt:              q.getSlotsStmt,
+		listInstancesStmt:         q.listInstancesStmt,
+		listSlotsStmt:             q.listSlotsStmt,
+		moveSlotStmt:              q.moveSlotStmt,
+		nextChunkStmt:             q.nextChunkStmt,
+		putContentStmt:            q.putContentStmt,
+		putSlotStmt:               q.putSlotStmt,
+		raiseHighWaterStmt:        q.raiseHighWaterStmt,
+		renumberCurrentStmt:       q.renumberCurrentStmt,
+		setLogOffsetStmt:          q.setLogOffsetStmt,
+		setRegionStmt:             q.setRegionStmt,
+		setStartIDStmt:            q.setStartIDStmt,
 	}
 }

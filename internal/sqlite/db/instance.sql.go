@@ -20,7 +20,7 @@ type DropSlotParams struct {
 }
 
 func (q *Queries) DropSlot(ctx context.Context, arg DropSlotParams) error {
-	_, err := q.db.ExecContext(ctx, dropSlot, arg.Instance, arg.Slot)
+	_, err := q.exec(ctx, q.dropSlotStmt, dropSlot, arg.Instance, arg.Slot)
 	return err
 }
 
@@ -29,7 +29,7 @@ SELECT name, high_era, high_revision, high_action, high_hash, high_run_hash, hig
 `
 
 func (q *Queries) GetInstance(ctx context.Context, name string) (Instance, error) {
-	row := q.db.QueryRowContext(ctx, getInstance, name)
+	row := q.queryRow(ctx, q.getInstanceStmt, getInstance, name)
 	var i Instance
 	err := row.Scan(
 		&i.Name,
@@ -49,7 +49,7 @@ SELECT position FROM log_offsets WHERE instance = ?1
 `
 
 func (q *Queries) GetLogOffset(ctx context.Context, instance string) (int64, error) {
-	row := q.db.QueryRowContext(ctx, getLogOffset, instance)
+	row := q.queryRow(ctx, q.getLogOffsetStmt, getLogOffset, instance)
 	var position int64
 	err := row.Scan(&position)
 	return position, err
@@ -60,7 +60,7 @@ SELECT instance, slot, era, revision, "action", kind, hash, size, run_hash, run,
 `
 
 func (q *Queries) GetSlots(ctx context.Context, instance string) ([]Slot, error) {
-	rows, err := q.db.QueryContext(ctx, getSlots, instance)
+	rows, err := q.query(ctx, q.getSlotsStmt, getSlots, instance)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ SELECT name, high_era, high_revision, high_action, high_hash, high_run_hash, hig
 `
 
 func (q *Queries) ListInstances(ctx context.Context) ([]Instance, error) {
-	rows, err := q.db.QueryContext(ctx, listInstances)
+	rows, err := q.query(ctx, q.listInstancesStmt, listInstances)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ SELECT instance, slot, era, revision, "action", kind, hash, size, run_hash, run,
 `
 
 func (q *Queries) ListSlots(ctx context.Context) ([]Slot, error) {
-	rows, err := q.db.QueryContext(ctx, listSlots)
+	rows, err := q.query(ctx, q.listSlotsStmt, listSlots)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ type MoveSlotParams struct {
 }
 
 func (q *Queries) MoveSlot(ctx context.Context, arg MoveSlotParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, moveSlot, arg.IntoSlot, arg.Instance, arg.FromSlot)
+	result, err := q.exec(ctx, q.moveSlotStmt, moveSlot, arg.IntoSlot, arg.Instance, arg.FromSlot)
 	if err != nil {
 		return 0, err
 	}
@@ -220,7 +220,7 @@ type PutSlotParams struct {
 
 // Only the newest accepted revision may take a slot.
 func (q *Queries) PutSlot(ctx context.Context, arg PutSlotParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, putSlot,
+	result, err := q.exec(ctx, q.putSlotStmt, putSlot,
 		arg.Slot,
 		arg.Era,
 		arg.Revision,
@@ -269,7 +269,7 @@ type RaiseHighWaterParams struct {
 
 // Never lowers; the same number is taken again only with the same content.
 func (q *Queries) RaiseHighWater(ctx context.Context, arg RaiseHighWaterParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, raiseHighWater,
+	result, err := q.exec(ctx, q.raiseHighWaterStmt, raiseHighWater,
 		arg.Name,
 		arg.Era,
 		arg.Revision,
@@ -306,7 +306,7 @@ type RenumberCurrentParams struct {
 
 // Same content under a higher number: nothing but the number changes.
 func (q *Queries) RenumberCurrent(ctx context.Context, arg RenumberCurrentParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, renumberCurrent,
+	result, err := q.exec(ctx, q.renumberCurrentStmt, renumberCurrent,
 		arg.Era,
 		arg.Revision,
 		arg.Action,
@@ -333,6 +333,6 @@ type SetLogOffsetParams struct {
 }
 
 func (q *Queries) SetLogOffset(ctx context.Context, arg SetLogOffsetParams) error {
-	_, err := q.db.ExecContext(ctx, setLogOffset, arg.Instance, arg.Position)
+	_, err := q.exec(ctx, q.setLogOffsetStmt, setLogOffset, arg.Instance, arg.Position)
 	return err
 }

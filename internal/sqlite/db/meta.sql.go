@@ -22,7 +22,7 @@ type AdoptEpochParams struct {
 
 // An epoch only rises.
 func (q *Queries) AdoptEpoch(ctx context.Context, arg AdoptEpochParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, adoptEpoch, arg.Role, arg.Epoch, arg.Holder)
+	result, err := q.exec(ctx, q.adoptEpochStmt, adoptEpoch, arg.Role, arg.Epoch, arg.Holder)
 	if err != nil {
 		return 0, err
 	}
@@ -40,7 +40,7 @@ type CountHoldingParams struct {
 
 // One when the node still has this epoch and role, else none.
 func (q *Queries) CountHolding(ctx context.Context, arg CountHoldingParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, countHolding, arg.Epoch, arg.Role)
+	row := q.queryRow(ctx, q.countHoldingStmt, countHolding, arg.Epoch, arg.Role)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -59,7 +59,7 @@ type GetMetaRow struct {
 }
 
 func (q *Queries) GetMeta(ctx context.Context) (GetMetaRow, error) {
-	row := q.db.QueryRowContext(ctx, getMeta)
+	row := q.queryRow(ctx, q.getMetaStmt, getMeta)
 	var i GetMetaRow
 	err := row.Scan(
 		&i.Region,
@@ -76,7 +76,7 @@ UPDATE meta SET region = ?1 WHERE id = 1
 `
 
 func (q *Queries) SetRegion(ctx context.Context, region string) error {
-	_, err := q.db.ExecContext(ctx, setRegion, region)
+	_, err := q.exec(ctx, q.setRegionStmt, setRegion, region)
 	return err
 }
 
@@ -85,6 +85,6 @@ UPDATE meta SET start_id = ?1 WHERE id = 1
 `
 
 func (q *Queries) SetStartID(ctx context.Context, startID string) error {
-	_, err := q.db.ExecContext(ctx, setStartID, startID)
+	_, err := q.exec(ctx, q.setStartIDStmt, setStartID, startID)
 	return err
 }

@@ -1,9 +1,16 @@
 -- name: GetContent :one
 SELECT * FROM contents WHERE hash = sqlc.arg(hash);
 
--- name: CreateContent :exec
+-- name: CreateContent :one
 INSERT INTO contents (hash, size, sha_state) VALUES (sqlc.arg(hash), sqlc.arg(size), sqlc.arg(sha_state))
-ON CONFLICT (hash) DO NOTHING;
+ON CONFLICT (hash) DO NOTHING
+RETURNING id;
+
+-- name: PutContent :one
+-- A body that is complete from the first.
+INSERT INTO contents (hash, size, received, complete, sha_state)
+VALUES (sqlc.arg(hash), sqlc.arg(size), sqlc.arg(size), 1, sqlc.arg(sha_state))
+RETURNING id;
 
 -- name: AddChunk :exec
 INSERT INTO chunks (content_id, position, data) VALUES (sqlc.arg(content_id), sqlc.arg(position), sqlc.arg(data));
@@ -24,18 +31,25 @@ SELECT ch.position, ch.data FROM chunks ch JOIN contents c ON c.id = ch.content_
 WHERE c.hash = sqlc.arg(hash) AND c.complete = 1 AND ch.position >= sqlc.arg(position)
 ORDER BY ch.position LIMIT 1;
 
--- name: CondemnUnreferenced :execrows
+-- name: CondemnUnreferenced :exec
 -- A name's high-water hash keeps what was begun for it, which is how a download resumes.
 UPDATE contents SET hash = NULL, complete = 0
 WHERE hash IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM slots s WHERE s.content_id = contents.id)
   AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.high_hash = contents.hash);
 
--- name: DeleteCondemnedChunks :execrows
+-- name: DeleteCondemnedChunks :exec
+-- The first is taken whatever its size, so that each step comes further.
 DELETE FROM chunks WHERE rowid IN (
-    SELECT ch.rowid FROM contents c JOIN chunks ch ON ch.content_id = c.id
-    WHERE c.hash IS NULL LIMIT sqlc.arg(most));
+    SELECT some.id FROM (
+        SELECT few.id, sum(few.size) OVER (ORDER BY few.id) - few.size AS ahead FROM (
+            SELECT ch.rowid AS id, length(ch.data) AS size FROM contents c JOIN chunks ch ON ch.content_id = c.id
+            WHERE c.hash IS NULL LIMIT sqlc.arg(most)) few) some
+    WHERE some.ahead < CAST(sqlc.arg(bytes) AS INTEGER));
 
--- name: DeleteCondemned :execrows
+-- name: CountCondemned :one
+SELECT count(*) FROM contents WHERE hash IS NULL;
+
+-- name: DeleteCondemned :exec
 DELETE FROM contents WHERE hash IS NULL
   AND NOT EXISTS (SELECT 1 FROM chunks ch WHERE ch.content_id = contents.id);

@@ -1,0 +1,200 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// pipeline is one transaction that keeps back statements whose result nobody reads and
+// sends them with the next one that somebody does. A step of many small writes costs a
+// few round trips. The order stays; the error of a statement that was kept back names it
+// and comes with the statement that it travelled with.
+type pipeline struct {
+	conn *pgxpool.Conn
+	kept *pgx.Batch
+}
+
+var _ db.DBTX = (*pipeline)(nil)
+
+// inTransaction runs f and commits, or undoes all of it.
+func inTransaction(ctx context.Context, pool *pgxpool.Pool, f func(q *db.Queries) error) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	p := &pipeline{conn: conn, kept: &pgx.Batch{}}
+	p.keep("begin")
+	if err := f(db.New(p)); err != nil {
+		if errors.Is(err, errRollback) { // a dry run finds what a real one would
+			err = errors.Join(p.flush(ctx), err)
+		}
+		return errors.Join(err, p.rollback(ctx))
+	}
+	p.keep("commit")
+	if err := p.flush(ctx); err != nil {
+		return errors.Join(err, p.rollback(ctx))
+	}
+	return nil
+}
+
+// rollback needs no word when nothing was sent; a connection that does not answer is
+// closed by the pool, which ends its transaction.
+func (p *pipeline) rollback(ctx context.Context) error {
+	if p.conn.Conn().PgConn().TxStatus() == 'I' || p.conn.Conn().IsClosed() {
+		return nil
+	}
+	if _, err := p.conn.Exec(ctx, "rollback"); err != nil && !p.conn.Conn().IsClosed() {
+		return p.conn.Conn().Close(ctx)
+	}
+	return nil
+}
+
+func (p *pipeline) keep(sql string, args ...any) {
+	p.kept.Queue(sql, args...)
+}
+
+// Exec keeps a statement back, unless the number of its rows is asked for.
+func (p *pipeline) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if !countsRows(sql) {
+		p.keep(sql, args...)
+		return pgconn.CommandTag{}, nil
+	}
+	results, err := p.send(ctx, sql, args)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	tag, err := results.Exec()
+	return tag, errors.Join(err, results.Close())
+}
+
+// countsRows reads the annotation that sqlc leaves in the text of a query.
+func countsRows(sql string) bool {
+	first, _, _ := strings.Cut(sql, "\n")
+	return strings.HasSuffix(first, ":execrows")
+}
+
+// Query sends what was kept back, and the query.
+func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	results, err := p.send(ctx, sql, args)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return nil, errors.Join(err, results.Close())
+	}
+	return &sentRows{Rows: rows, results: results}, nil
+}
+
+// QueryRow is Query for one row.
+func (p *pipeline) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, err := p.Query(ctx, sql, args...)
+	return sentRow{rows, err}
+}
+
+// send begins a batch of all that was kept back and one more, and reads up to the last.
+func (p *pipeline) send(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
+	before := p.kept
+	p.kept = &pgx.Batch{}
+	before.Queue(sql, args...)
+	results := p.conn.SendBatch(ctx, before)
+	for _, q := range before.QueuedQueries[:before.Len()-1] {
+		if _, err := results.Exec(); err != nil {
+			_ = results.Close() // says the same
+			return nil, named(q.SQL, err)
+		}
+	}
+	return results, nil
+}
+
+// flush sends what was kept back.
+func (p *pipeline) flush(ctx context.Context) error {
+	kept := p.kept
+	p.kept = &pgx.Batch{}
+	if kept.Len() == 0 {
+		return nil
+	}
+	results := p.conn.SendBatch(ctx, kept)
+	for _, q := range kept.QueuedQueries {
+		if _, err := results.Exec(); err != nil {
+			_ = results.Close() // says the same
+			return named(q.SQL, err)
+		}
+	}
+	return results.Close()
+}
+
+// named says which of many statements failed.
+func named(sql string, err error) error {
+	first, _, _ := strings.Cut(sql, "\n")
+	if name, is := strings.CutPrefix(first, "-- name: "); is {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return fmt.Errorf("%s: %w", first, err)
+}
+
+// sentRows are the rows of the last statement of a batch, which ends with them.
+type sentRows struct {
+	pgx.Rows
+	results pgx.BatchResults
+	err     error
+	closed  bool
+}
+
+// Close ends the rows and their batch.
+func (r *sentRows) Close() {
+	r.Rows.Close()
+	if !r.closed {
+		r.closed, r.err = true, r.results.Close()
+	}
+}
+
+// Next closes after the last row, as rows do.
+func (r *sentRows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.Close()
+	return false
+}
+
+// Err is the error of the statement, or of its batch.
+func (r *sentRows) Err() error {
+	if err := r.Rows.Err(); err != nil {
+		return err
+	}
+	return r.err
+}
+
+type sentRow struct {
+	rows pgx.Rows
+	err  error
+}
+
+// Scan reads the one row.
+func (r sentRow) Scan(into ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	defer r.rows.Close()
+	if !r.rows.Next() {
+		if err := r.rows.Err(); err != nil {
+			return err
+		}
+		return pgx.ErrNoRows
+	}
+	if err := r.rows.Scan(into...); err != nil {
+		return err
+	}
+	r.rows.Close()
+	return r.rows.Err()
+}

@@ -1,0 +1,34 @@
+package region
+
+import (
+	"math"
+	"runtime/debug"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Not parallel: it is about the whole process.
+func TestSaveProcessor(t *testing.T) {
+	const limit = 300 << 20
+	for _, tc := range []struct {
+		name, gogc, gomemlimit string
+		percent                int
+		limit                  int64
+	}{
+		{"collects less often, within a limit", "", "", collectAt, limit},
+		{"obeys GOGC", "50", "", 70, limit},
+		{"obeys GOMEMLIMIT", "", "1GiB", collectAt, math.MaxInt64},
+		{"obeys both", "off", "1GiB", 70, math.MaxInt64},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Setenv("GOGC", tc.gogc)
+			t.Setenv("GOMEMLIMIT", tc.gomemlimit)
+			percent, memory := debug.SetGCPercent(70), debug.SetMemoryLimit(math.MaxInt64)
+			SaveProcessor(limit)
+			gotLimit, gotPercent := debug.SetMemoryLimit(memory), debug.SetGCPercent(percent)
+			require.Equal(t, tc.percent, gotPercent)
+			require.Equal(t, tc.limit, gotLimit)
+		})
+	}
+}

@@ -1,0 +1,91 @@
+package sqlite
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// N94, N95, N96
+func TestWholeBody(t *testing.T) {
+	t.Parallel()
+	data, c := body(MaxChunk, 1)
+	t.Run("is stored with the slot that refers to it, or not at all", func(t *testing.T) {
+		t.Parallel()
+		s, path := setup(t)
+		require.NoError(t, s.Accept(t.Context(), attempt(1, c)))
+		a := filled(t, s, attempt(1, c), data)
+		s = reopen(t, s, path)
+		require.Zero(t, contents(t, s), "before its slot it is in memory only")
+		a.Body.store = s
+		require.NoError(t, s.Stage(t.Context(), a))
+		s = reopen(t, s, path)
+		require.Equal(t, 1, contents(t, s))
+		require.Equal(t, data, read(t, s, c))
+	})
+	t.Run("is stored once when two revisions brought it", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		first, second := filled(t, s, attempt(1, c), data), filled(t, s, attempt(1, c), data)
+		second.Instance = "oven"
+		for _, a := range []Attempt{first, second} {
+			require.NoError(t, s.Accept(t.Context(), a))
+			require.NoError(t, s.Commit(t.Context(), a))
+		}
+		require.Equal(t, 1, contents(t, s))
+		require.Equal(t, data, read(t, s, c))
+	})
+	t.Run("takes the place of a part that another download left", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		whole := filled(t, s, attempt(1, c), data)
+		part, err := s.OpenStaging(t.Context(), c)
+		require.NoError(t, err)
+		require.NoError(t, part.Append(t.Context(), data[:10]))
+		require.NoError(t, s.Accept(t.Context(), whole))
+		require.NoError(t, s.Commit(t.Context(), whole))
+		require.Equal(t, data, read(t, s, c))
+		require.Equal(t, fleet.Stale, fleet.KindOf(part.Append(t.Context(), data[10:])))
+	})
+	t.Run("that breaks off leaves what came of it, and the rest completes it", func(t *testing.T) {
+		t.Parallel()
+		s, path := setup(t)
+		require.NoError(t, s.Accept(t.Context(), attempt(1, c)))
+		st, err := s.OpenStaging(t.Context(), c)
+		require.NoError(t, err)
+		require.NoError(t, st.Append(t.Context(), data[:1000]))
+		s = reopen(t, s, path)
+		st, err = s.OpenStaging(t.Context(), c)
+		require.NoError(t, err)
+		require.Equal(t, int64(1000), st.Received())
+		require.NoError(t, s.Commit(t.Context(), filled(t, s, attempt(1, c), data)))
+		require.Equal(t, data, read(t, s, c))
+	})
+	t.Run("begun twice at once has one that goes on", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		one, err := s.OpenStaging(t.Context(), c)
+		require.NoError(t, err)
+		other, err := s.OpenStaging(t.Context(), c)
+		require.NoError(t, err)
+		require.NoError(t, one.Append(t.Context(), data[:10]))
+		require.Equal(t, fleet.Stale, fleet.KindOf(other.Append(t.Context(), data[:20])))
+		require.Zero(t, other.Received())
+	})
+}
+
+func contents(t *testing.T, s *Store) (n int) {
+	t.Helper()
+	require.NoError(t, s.db.QueryRow("SELECT count(*) FROM contents WHERE hash IS NOT NULL").Scan(&n))
+	return n
+}
+
+func read(t *testing.T, s *Store, c fleet.Content) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, s.WriteContent(t.Context(), c, &out))
+	return out.Bytes()
+}
