@@ -8,11 +8,12 @@ import (
 )
 
 // gapStore compares what a node said it holds with what is deployed, and writes what is to
-// be done about it; Owe and ReleaseAgain give the subject to wake.
+// be done about it; the others give the subject to wake, "" when the world has moved.
 type gapStore interface {
 	ComparePage(ctx context.Context, node fleet.NodeName, after string, limit int32) (page []fleet.Comparison, next string, err error)
 	Owe(ctx context.Context, node fleet.NodeName, name fleet.InstanceName, revision fleet.Version) (subject string, err error)
 	ReleaseAgain(ctx context.Context, node fleet.NodeName, name fleet.InstanceName, revision fleet.Version) (subject string, err error)
+	SettleAgain(ctx context.Context, node fleet.NodeName, name fleet.InstanceName, revision fleet.Version) (subject string, err error)
 }
 
 // Reconciles are the steps of ReconcileNode.
@@ -65,11 +66,13 @@ func (r *Reconciles) Page(ctx context.Context, in ReconcilePage) (ReconciledPage
 
 // mend acts on one comparison and gives the subject to wake, "" for none.
 func (r *Reconciles) mend(ctx context.Context, node fleet.NodeName, c fleet.Comparison) (string, error) {
-	switch decide.Reconcile(c.Snapshot, c.Held, c.Expected) {
+	switch decide.Reconcile(c) {
 	case decide.GapBehind:
 		return r.Store.Owe(ctx, node, c.Instance, c.Snapshot.Version)
 	case decide.GapAhead:
 		return r.Store.ReleaseAgain(ctx, node, c.Instance, c.Snapshot.Version)
+	case decide.GapUnrecorded:
+		return r.Store.SettleAgain(ctx, node, c.Instance, c.Desired.Version)
 	case decide.GapNone:
 	}
 	return "", nil

@@ -5,30 +5,39 @@ import "github.com/holdfast-io/holdfast/internal/fleet"
 // NodeGap is what a node lacks of one instance, or has too much.
 type NodeGap string
 
-// A node is level with the region, behind it, or ahead: it applied a number of which the
-// region has no record that could still settle it.
+// A node is level with the region, behind it, or ahead: it took a number of which the region
+// has no record that could still settle it. Unrecorded is the active that holds just what was
+// released last, though its delivery was taken for not applied.
 const (
-	GapNone   NodeGap = "none"
-	GapBehind NodeGap = "behind"
-	GapAhead  NodeGap = "ahead"
+	GapNone       NodeGap = "none"
+	GapBehind     NodeGap = "behind"
+	GapAhead      NodeGap = "ahead"
+	GapUnrecorded NodeGap = "unrecorded"
 )
 
-// Reconcile compares what a node says it holds with the deployed revision. Expected is set
-// while a delivery that could explain a higher number is open, unknown or owed.
-func Reconcile(snapshot fleet.Revision, held fleet.Held, expected bool) NodeGap {
+// Reconcile compares what a node says it holds with the deployed revision. What is expected
+// to explain a higher number (a delivery that is open, unknown or owed) is left alone. A
+// node that is behind, and tried a higher number since, takes the deployed one no more.
+func Reconcile(c fleet.Comparison) NodeGap {
+	ahead := c.Held.Version.Newer(c.Snapshot.Version) || c.Held.HighWater.Newer(c.Snapshot.Version)
 	switch {
-	case snapshot.IsZero():
+	case unrecorded(c):
+		return GapUnrecorded
+	case c.Snapshot.IsZero(), Applied(c.Held, c.Snapshot):
 		return GapNone
-	case !held.Known && snapshot.Action == fleet.ActionDelete:
+	case !c.Held.Known && c.Snapshot.Action == fleet.ActionDelete:
 		return GapNone // nothing there, and nothing should be
-	case !held.Known || snapshot.Newer(held.Version):
-		return GapBehind
-	case held.Version.Newer(snapshot.Version) && !expected:
+	case ahead && c.Expected:
+		return GapNone
+	case ahead:
 		return GapAhead
-	case held.Version == snapshot.Version && held.Content.Hash != snapshot.Content.Hash:
-		return GapBehind
 	}
-	return GapNone
+	return GapBehind
+}
+
+// unrecorded comes before any repair, which would bring back what a delete took away.
+func unrecorded(c fleet.Comparison) bool {
+	return c.Active && !c.Expected && c.Desired.Newer(c.Snapshot.Version) && Applied(c.Held, c.Desired)
 }
 
 // LostRun is what the operations sweep does about a workflow run that serves operations.

@@ -126,11 +126,14 @@ type Walked struct {
 	Prepared *Prepared
 }
 
-// Comparison sets what a node says it holds of one instance against what is deployed.
-// Expected is set while something that could explain a difference is under way or owed.
+// Comparison sets what a node says it holds of one instance against what is deployed and
+// what was released last. Expected is set while something that could explain a difference
+// is under way or owed, Active on the node that has the lease.
 type Comparison struct {
 	Instance InstanceName
 	Snapshot Revision
+	Desired  Revision
 	Held     Held
 	Expected bool
+	Active   bool
 }

@@ -357,9 +357,7 @@ func (s *Store) delete(ctx context.Context, q *db.Queries, t InstanceTurn, last 
 		out.Operation, err = s.open(ctx, q, t.operation(last.Revision, out.After.Project))
 		return err
 	}
-	r := revisionAgain(last, t)
-	r.Action, r.Enabled, r.Content, r.Run, r.RunHash = fleet.ActionDelete, false, fleet.Content{}, nil, ""
-	out.Operation, err = s.release(ctx, q, r, out.After)
+	out.Operation, err = s.release(ctx, q, deletionAfter(last, t), out.After)
 	return err
 }
 

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,15 +36,23 @@ func inTransaction(ctx context.Context, pool *pgxpool.Pool, f func(q *db.Queries
 	p.keep("begin")
 	if err := f(db.New(p)); err != nil {
 		if errors.Is(err, errRollback) { // a dry run finds what a real one would
-			err = errors.Join(p.flush(ctx), err)
+			err = cmp.Or(p.flush(ctx), err)
 		}
-		return errors.Join(err, p.rollback(ctx))
+		return p.undo(ctx, err)
 	}
 	p.keep("commit")
 	if err := p.flush(ctx); err != nil {
-		return errors.Join(err, p.rollback(ctx))
+		return p.undo(ctx, err)
 	}
 	return nil
+}
+
+// undo gives why the transaction came to nothing.
+func (p *pipeline) undo(ctx context.Context, why error) error {
+	if err := p.rollback(ctx); err != nil {
+		return errors.Join(why, err)
+	}
+	return why
 }
 
 // rollback needs no word when nothing was sent; a connection that does not answer is

@@ -21,7 +21,7 @@ func (s *Store) ComparePage(ctx context.Context, node fleet.NodeName, after stri
 	if err != nil || n.Role == string(fleet.RoleWorker) {
 		return nil, "", failed("read the node", err)
 	}
-	rows, err := s.q.SnapshotsOfSite(ctx, db.SnapshotsOfSiteParams{Site: n.Site, After: after, MaxRows: limit})
+	rows, err := s.q.RevisionsOfSite(ctx, db.RevisionsOfSiteParams{Site: n.Site, After: after, MaxRows: limit})
 	if err != nil {
 		return nil, "", failed("read deployed revisions", err)
 	}
@@ -32,21 +32,14 @@ func (s *Store) ComparePage(ctx context.Context, node fleet.NodeName, after stri
 	return page, next, err
 }
 
-func (s *Store) compare(ctx context.Context, n db.Node, rows []db.SnapshotsOfSiteRow) ([]fleet.Comparison, error) {
+func (s *Store) compare(ctx context.Context, n db.Node, rows []db.RevisionsOfSiteRow) ([]fleet.Comparison, error) {
 	names := make([]string, len(rows))
 	for i, r := range rows {
 		names[i] = r.Name
 	}
-	list, err := s.q.HeldByNode(ctx, db.HeldByNodeParams{Node: n.Name, Names: names})
+	held, err := s.heldBy(ctx, n, names)
 	if err != nil {
-		return nil, failed("read what the node holds", err)
-	}
-	held := map[string]fleet.Held{}
-	for _, h := range list {
-		held[h.Name] = fleet.Held{Known: true, Revision: fleet.Revision{
-			Version: fleet.Version{Era: h.Era, Revision: h.Revision},
-			Content: fleet.Content{Hash: hashText(h.Hash)}, Enabled: h.Enabled,
-		}}
+		return nil, err
 	}
 	open, err := s.q.ExpectedOfNode(ctx, db.ExpectedOfNodeParams{Site: n.Site, Names: names, Node: n.Name})
 	if err != nil {
@@ -56,70 +49,153 @@ func (s *Store) compare(ctx context.Context, n db.Node, rows []db.SnapshotsOfSit
 	for _, name := range open {
 		expected[name] = true
 	}
+	lease, err := s.q.GetLease(ctx, n.Site)
+	if err != nil && !noRows(err) {
+		return nil, failed("read the lease", err)
+	}
 	page := make([]fleet.Comparison, len(rows))
 	for i, r := range rows {
 		page[i] = fleet.Comparison{
-			Instance: fleet.InstanceName(r.Name), Held: held[r.Name], Expected: expected[r.Name],
+			Instance: fleet.InstanceName(r.Name), Held: held[r.Name], Expected: expected[r.Name], Active: lease.Holder == n.Name,
 			Snapshot: fleet.Revision{
 				Version: fleet.Version{Era: r.Era, Revision: r.Revision}, Action: fleet.Action(r.Action),
 				Content: fleet.Content{Hash: hashText(r.BodyHash)}, RunHash: hashText(r.RunHash), Enabled: r.Enabled,
+			},
+			Desired: fleet.Revision{
+				Version: fleet.Version{Era: r.DesiredEra, Revision: r.DesiredRevision}, Action: fleet.Action(r.DesiredAction),
+				Content: fleet.Content{Hash: hashText(r.DesiredHash)},
 			},
 		}
 	}
 	return page, nil
 }
 
+// heldBy is what a node said it holds, by name.
+func (s *Store) heldBy(ctx context.Context, n db.Node, names []string) (map[string]fleet.Held, error) {
+	list, err := s.q.HeldByNode(ctx, db.HeldByNodeParams{Node: n.Name, Names: names})
+	if err != nil {
+		return nil, failed("read what the node holds", err)
+	}
+	held := map[string]fleet.Held{}
+	for _, h := range list {
+		held[h.Name] = fleet.Held{
+			Known: true, HighWater: fleet.Version{Era: h.HighEra, Revision: h.HighRevision},
+			Revision: fleet.Revision{
+				Version: fleet.Version{Era: h.Era, Revision: h.Revision},
+				Content: fleet.Content{Hash: hashText(h.Hash)}, Enabled: h.Enabled,
+			},
+		}
+	}
+	return held, nil
+}
+
 // Owe writes that a node should hold the deployed revision of an instance, due now, with
 // the outbox row of its entity, whose id is given back. A revision that is not the
 // deployed one any more changes nothing: its own delivery serves the node.
 func (s *Store) Owe(ctx context.Context, node fleet.NodeName, name fleet.InstanceName, revision fleet.Version) (string, error) {
-	return s.mend(ctx, node, name, revision, func(q *db.Queries, key fleet.ObjectKey, snap *db.Revision) error {
-		return q.UpsertOwed(ctx, db.UpsertOwedParams{
-			Site: key.Scope, Name: key.Name, Node: string(node), Revision: snap.Revision, Action: snap.Action,
-			Due: true, Reason: "reconcile",
-		})
+	return s.mend(ctx, node, name, func(q *db.Queries, key fleet.ObjectKey) (bool, error) {
+		snap, err := snapshot(ctx, q, key)
+		if err != nil || snap == nil || snap.Revision != revision.Revision {
+			return false, err
+		}
+		return true, oweAgain(ctx, q, node, snap)
 	})
 }
 
-// ReleaseAgain numbers the deployed content anew, above what a node turned out to hold.
-func (s *Store) ReleaseAgain(ctx context.Context, node fleet.NodeName, name fleet.InstanceName, revision fleet.Version) (string, error) {
-	return s.mend(ctx, node, name, revision, func(q *db.Queries, key fleet.ObjectKey, snap *db.Revision) error {
-		o, err := find(ctx, q, key)
-		if err != nil || o == nil {
-			return err
+func oweAgain(ctx context.Context, q *db.Queries, node fleet.NodeName, r *db.Revision) error {
+	p := db.UpsertOwedParams{
+		Site: r.Site, Name: r.Name, Node: string(node), Revision: r.Revision, Action: r.Action, Due: true, Reason: "reconcile",
+	}
+	return failed("write what is owed", q.UpsertOwed(ctx, p))
+}
+
+// SettleAgain takes back the word that the active did not apply the revision that was
+// released last, so that it is asked again. Without an attempt to settle, it is owed the
+// revision, which it only has to confirm.
+func (s *Store) SettleAgain(ctx context.Context, node fleet.NodeName, name fleet.InstanceName, revision fleet.Version) (string, error) {
+	return s.mend(ctx, node, name, func(q *db.Queries, key fleet.ObjectKey) (bool, error) {
+		want, err := desired(ctx, q, key)
+		if err != nil || want == nil || want.Revision != revision.Revision {
+			return false, err
 		}
-		r := revisionAgain(snap, InstanceTurn{
+		p := db.ReopenSettledParams{Site: key.Scope, Name: key.Name, Revision: want.Revision, Node: string(node)}
+		n, err := q.ReopenSettled(ctx, p)
+		if err != nil || n > 0 {
+			return n > 0, failed("take back how it was settled", err)
+		}
+		return true, oweAgain(ctx, q, node, want)
+	})
+}
+
+// ReleaseAgain numbers the deployed content anew, above what a node turned out to hold; what
+// is being deleted, or is gone, is deleted again. While anybody waits for another revision,
+// that one comes first.
+func (s *Store) ReleaseAgain(ctx context.Context, node fleet.NodeName, name fleet.InstanceName, revision fleet.Version) (string, error) {
+	return s.mend(ctx, node, name, func(q *db.Queries, key fleet.ObjectKey) (bool, error) {
+		running, err := q.CountRunning(ctx, fleet.InstanceSubject(fleet.SiteName(key.Scope), name))
+		if err != nil || running > 0 {
+			return false, failed("count operations", err)
+		}
+		snap, err := snapshot(ctx, q, key)
+		if err != nil || snap == nil || snap.Revision != revision.Revision {
+			return false, err
+		}
+		o, err := objectOrTombstone(ctx, q, key, snap)
+		if err != nil {
+			return false, err
+		}
+		t := InstanceTurn{
 			Write: Write{Key: key, Actor: "region"}, Kind: fleet.OperationDeploy, Limit: releaseLimit,
 			Reason: "node " + string(node) + " holds a revision that was never recorded",
-		})
-		if snap.Action == string(fleet.ActionDelete) {
-			r.Action, r.Operation = fleet.ActionDelete, fleet.OperationDelete
+		}
+		r := revisionAgain(snap, t)
+		if o.DeletingSince != nil || snap.Action == string(fleet.ActionDelete) {
+			t.Kind = fleet.OperationDelete
+			r = deletionAfter(snap, t)
 		}
 		_, err = s.release(ctx, q, r, o)
-		return err
+		return true, err
 	})
 }
 
-func (s *Store) mend(ctx context.Context, node fleet.NodeName, name fleet.InstanceName, revision fleet.Version,
-	f func(q *db.Queries, key fleet.ObjectKey, snap *db.Revision) error,
+// objectOrTombstone is the object, or what is still known of one that was deleted.
+func objectOrTombstone(ctx context.Context, q *db.Queries, key fleet.ObjectKey, last *db.Revision) (*fleet.Object, error) {
+	o, err := find(ctx, q, key)
+	if err != nil || o != nil {
+		return o, err
+	}
+	project, err := q.LastProject(ctx, db.LastProjectParams{Site: key.Scope, Name: key.Name})
+	if err != nil {
+		return nil, failed("read whose it was", err)
+	}
+	return &fleet.Object{
+		ObjectKey: key, Project: fleet.ProjectName(project), Generation: last.Generation, Spec: last.Spec,
+		DeletingSince: &last.CreatedAt,
+	}, nil
+}
+
+// mend makes one repair under the instance's lock, with the outbox row of its entity, whose
+// id is given back; "" when there was nothing to do.
+func (s *Store) mend(ctx context.Context, node fleet.NodeName, name fleet.InstanceName,
+	f func(q *db.Queries, key fleet.ObjectKey) (done bool, err error),
 ) (string, error) {
 	n, err := s.q.GetNode(ctx, string(node))
 	if err != nil {
 		return "", failed("read the node", err)
 	}
 	key := fleet.InstanceKey(fleet.SiteName(n.Site), name)
-	subject := fleet.InstanceSubject(fleet.SiteName(n.Site), name)
-	return subject, s.tx(ctx, "reconcile "+key.String(), func(q *db.Queries) error {
+	subject := ""
+	err = s.tx(ctx, "reconcile "+key.String(), func(q *db.Queries) error {
+		subject = ""
 		if err := lock(ctx, q, []fleet.ObjectKey{key}); err != nil {
 			return err
 		}
-		snap, err := snapshot(ctx, q, key)
-		if err != nil || snap == nil || snap.Revision != revision.Revision {
+		done, err := f(q, key)
+		if err != nil || !done {
 			return err
 		}
-		if err := f(q, key, snap); err != nil {
-			return failed("write what is owed", err)
-		}
+		subject = fleet.InstanceSubject(fleet.SiteName(n.Site), name)
 		return failed("write the outbox", q.PutOutbox(ctx, subject))
 	})
+	return subject, err
 }

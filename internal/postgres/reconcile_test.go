@@ -35,10 +35,10 @@ func TestComparePage(t *testing.T) {
 		require.Equal(t, d.Revision.Version, c.Held.Version)
 		require.Equal(t, d.Revision.Content.Hash, c.Held.Content.Hash)
 		require.False(t, c.Expected)
-		require.Equal(t, decide.GapNone, decide.Reconcile(c.Snapshot, c.Held, c.Expected))
+		require.Equal(t, decide.GapNone, decide.Reconcile(c))
 		b.exec("UPDATE node_held SET hash = sha256('x') WHERE node = $1", nodeB)
 		c = b.compareOne(nodeB)
-		require.Equal(t, decide.GapBehind, decide.Reconcile(c.Snapshot, c.Held, c.Expected))
+		require.Equal(t, decide.GapBehind, decide.Reconcile(c))
 	})
 
 	t.Run("expects a difference while something is open, unknown or owed", func(t *testing.T) {

@@ -170,9 +170,16 @@ func (w *walk) settle(ctx context.Context, in fleet.Settle) error {
 }
 
 // miss writes down why; for what was owed (Delivery "") the row is parked until the node
-// starts, reports or is swept.
+// starts, reports or is swept. One that took something newer is owed it no more: the
+// comparison with what it holds sees to it.
 func (w *walk) miss(ctx context.Context, m fleet.Miss) error {
 	if m.Delivery == "" {
+		if m.Reason == fleet.Stale {
+			p := db.DropOwedBelowParams{Site: w.sub.Site, Name: w.sub.Name, Node: string(m.Node)}
+			if err := w.q.DropOwedBelow(ctx, p); err != nil {
+				return failed("take back what is owed", err)
+			}
+		}
 		return failed("park what is owed", w.q.ParkOwed(ctx, db.ParkOwedParams{
 			Site: w.sub.Site, Name: w.sub.Name, Node: string(m.Node), Reason: string(m.Reason),
 		}))
@@ -321,7 +328,8 @@ func (w *walk) finish(ctx context.Context, e fleet.End, d *db.Delivery) error {
 	return statusEvent(ctx, w.q, o, e, rev)
 }
 
-// bury removes an object whose delete is deployed and still wanted, and leaves the tombstone.
+// bury removes an object whose delete is deployed and still wanted, and leaves the tombstone;
+// so does a delete that came again for a name that is gone.
 func bury(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (bool, error) {
 	snap, err := snapshot(ctx, q, k)
 	if err != nil || snap == nil || snap.Action != string(fleet.ActionDelete) {
@@ -332,12 +340,15 @@ func bury(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (bool, error) {
 		return false, err
 	}
 	o, err := find(ctx, q, k)
-	if err != nil || o == nil || o.DeletingSince == nil {
+	if err != nil || o != nil && o.DeletingSince == nil {
 		return false, err
 	}
 	tomb := db.SetTombstoneParams{Site: k.Scope, Name: k.Name, Revision: snap.Revision}
 	if err := q.SetTombstone(ctx, tomb); err != nil {
 		return false, failed("write the tombstone", err)
+	}
+	if o == nil {
+		return false, nil
 	}
 	return true, remove(ctx, q, snap.CreatedBy, o)
 }

@@ -36,6 +36,13 @@ func revisionAgain(r *db.Revision, t InstanceTurn) release {
 	}
 }
 
+// deletionAfter is the delete of what a revision put there: a number without a body.
+func deletionAfter(r *db.Revision, t InstanceTurn) release {
+	d := revisionAgain(r, t)
+	d.Action, d.Enabled, d.Content, d.Run, d.RunHash = fleet.ActionDelete, false, fleet.Content{}, nil, ""
+	return d
+}
+
 func sameRevision(r *db.Revision, n release) bool {
 	return r.Action != string(fleet.ActionDelete) && hashText(r.BodyHash) == n.Content.Hash &&
 		hashText(r.RunHash) == n.RunHash && r.Enabled == n.Enabled && r.Durability == string(n.Durability)

@@ -87,6 +87,25 @@ func (q *Queries) DeliveryByClaim(ctx context.Context, claim string) (Delivery, 
 	return i, err
 }
 
+const dropOwedBelow = `-- name: DropOwedBelow :exec
+DELETE FROM owed o USING revisions r, node_held h
+WHERE o.site = $1 AND o.name = $2 AND o.node = $3
+  AND r.site = o.site AND r.name = o.name AND r.revision = o.revision
+  AND h.site = o.site AND h.name = o.name AND h.node = o.node AND (h.high_era, h.high_revision) > (r.era, r.revision)
+`
+
+type DropOwedBelowParams struct {
+	Site string
+	Name string
+	Node string
+}
+
+// A node refuses for ever what is below the highest that it took.
+func (q *Queries) DropOwedBelow(ctx context.Context, arg DropOwedBelowParams) error {
+	_, err := q.db.Exec(ctx, dropOwedBelow, arg.Site, arg.Name, arg.Node)
+	return err
+}
+
 const dueOwedOfNode = `-- name: DueOwedOfNode :many
 UPDATE owed SET due = true
 WHERE node = $1 AND NOT due AND tried_at <= now() - make_interval(secs => $2::float8)
@@ -764,6 +783,35 @@ DELETE FROM fetch_tokens WHERE (deployment_id, hash) IN (SELECT t.deployment_id,
 
 func (q *Queries) PurgeTokens(ctx context.Context, maxRows int32) (int64, error) {
 	result, err := q.db.Exec(ctx, purgeTokens, maxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const reopenSettled = `-- name: ReopenSettled :execrows
+UPDATE deliveries SET settled_as = NULL WHERE id = (
+    SELECT d.id FROM deliveries d
+    WHERE d.site = $1 AND d.name = $2 AND d.revision = $3 AND d.node = $4
+      AND d.state NOT IN ('open', 'succeeded') AND d.settled_as = 'not_applied'
+    ORDER BY d.attempt DESC LIMIT 1)
+`
+
+type ReopenSettledParams struct {
+	Site     string
+	Name     string
+	Revision int64
+	Node     string
+}
+
+// The newest attempt of a revision at a node that was taken for not applied.
+func (q *Queries) ReopenSettled(ctx context.Context, arg ReopenSettledParams) (int64, error) {
+	result, err := q.db.Exec(ctx, reopenSettled,
+		arg.Site,
+		arg.Name,
+		arg.Revision,
+		arg.Node,
+	)
 	if err != nil {
 		return 0, err
 	}

@@ -25,6 +25,17 @@ func (q *Queries) AttachDelivery(ctx context.Context, arg AttachDeliveryParams) 
 	return err
 }
 
+const countRunning = `-- name: CountRunning :one
+SELECT count(*) FROM operations WHERE subject = $1 AND state = 'running'
+`
+
+func (q *Queries) CountRunning(ctx context.Context, subject string) (int64, error) {
+	row := q.db.QueryRow(ctx, countRunning, subject)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const doorTold = `-- name: DoorTold :exec
 UPDATE operations SET door_told = true WHERE id = $1
 `
@@ -187,6 +198,23 @@ func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams
 		&i.EndedAt,
 	)
 	return i, err
+}
+
+const lastProject = `-- name: LastProject :one
+SELECT coalesce((SELECT o.project FROM operations o WHERE o.site = $1 AND o.name = $2
+                 ORDER BY o.created_at DESC LIMIT 1), '')::text AS project
+`
+
+type LastProjectParams struct {
+	Site string
+	Name string
+}
+
+func (q *Queries) LastProject(ctx context.Context, arg LastProjectParams) (string, error) {
+	row := q.db.QueryRow(ctx, lastProject, arg.Site, arg.Name)
+	var project string
+	err := row.Scan(&project)
+	return project, err
 }
 
 const listOperations = `-- name: ListOperations :many

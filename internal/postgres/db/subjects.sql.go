@@ -371,6 +371,70 @@ func (q *Queries) RecordSnapshot(ctx context.Context, arg RecordSnapshotParams) 
 	return result.RowsAffected(), nil
 }
 
+const revisionsOfSite = `-- name: RevisionsOfSite :many
+SELECT s.name, coalesce(r.revision, 0)::bigint AS revision, coalesce(r.era, 0)::bigint AS era, coalesce(r.action, '')::text AS action,
+       r.body_hash, r.run_hash, coalesce(r.enabled, false)::boolean AS enabled,
+       d.revision AS desired_revision, d.era AS desired_era, d.action AS desired_action, d.body_hash AS desired_hash
+FROM subjects s
+JOIN revisions d ON d.site = s.site AND d.name = s.name AND d.revision = s.desired_revision
+LEFT JOIN snapshots p ON p.site = s.site AND p.name = s.name
+LEFT JOIN revisions r ON r.site = p.site AND r.name = p.name AND r.revision = p.revision
+WHERE s.site = $1 AND s.name > $2::text ORDER BY s.name LIMIT $3
+`
+
+type RevisionsOfSiteParams struct {
+	Site    string
+	After   string
+	MaxRows int32
+}
+
+type RevisionsOfSiteRow struct {
+	Name            string
+	Revision        int64
+	Era             int64
+	Action          string
+	BodyHash        []byte
+	RunHash         []byte
+	Enabled         bool
+	DesiredRevision int64
+	DesiredEra      int64
+	DesiredAction   string
+	DesiredHash     []byte
+}
+
+// What was never deployed has a snapshot of number 0.
+func (q *Queries) RevisionsOfSite(ctx context.Context, arg RevisionsOfSiteParams) ([]RevisionsOfSiteRow, error) {
+	rows, err := q.db.Query(ctx, revisionsOfSite, arg.Site, arg.After, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RevisionsOfSiteRow
+	for rows.Next() {
+		var i RevisionsOfSiteRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Revision,
+			&i.Era,
+			&i.Action,
+			&i.BodyHash,
+			&i.RunHash,
+			&i.Enabled,
+			&i.DesiredRevision,
+			&i.DesiredEra,
+			&i.DesiredAction,
+			&i.DesiredHash,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const seeInstance = `-- name: SeeInstance :one
 SELECT jsonb_strip_nulls(jsonb_build_object(
     'at', clock_timestamp(),
@@ -469,54 +533,4 @@ func (q *Queries) SnapshotRevision(ctx context.Context, arg SnapshotRevisionPara
 		&i.CreatedAt,
 	)
 	return i, err
-}
-
-const snapshotsOfSite = `-- name: SnapshotsOfSite :many
-SELECT s.name, s.revision, r.era, r.action, r.body_hash, r.run_hash, r.enabled
-FROM snapshots s JOIN revisions r ON r.site = s.site AND r.name = s.name AND r.revision = s.revision
-WHERE s.site = $1 AND s.name > $2::text ORDER BY s.name LIMIT $3
-`
-
-type SnapshotsOfSiteParams struct {
-	Site    string
-	After   string
-	MaxRows int32
-}
-
-type SnapshotsOfSiteRow struct {
-	Name     string
-	Revision int64
-	Era      int64
-	Action   string
-	BodyHash []byte
-	RunHash  []byte
-	Enabled  bool
-}
-
-func (q *Queries) SnapshotsOfSite(ctx context.Context, arg SnapshotsOfSiteParams) ([]SnapshotsOfSiteRow, error) {
-	rows, err := q.db.Query(ctx, snapshotsOfSite, arg.Site, arg.After, arg.MaxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SnapshotsOfSiteRow
-	for rows.Next() {
-		var i SnapshotsOfSiteRow
-		if err := rows.Scan(
-			&i.Name,
-			&i.Revision,
-			&i.Era,
-			&i.Action,
-			&i.BodyHash,
-			&i.RunHash,
-			&i.Enabled,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }

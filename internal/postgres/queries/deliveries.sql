@@ -113,6 +113,14 @@ ORDER BY d.attempt DESC LIMIT 20;
 -- name: SettleDelivery :exec
 UPDATE deliveries SET settled_as = @settled_as WHERE id = @id AND state NOT IN ('open', 'succeeded') AND settled_as IS NULL;
 
+-- The newest attempt of a revision at a node that was taken for not applied.
+-- name: ReopenSettled :execrows
+UPDATE deliveries SET settled_as = NULL WHERE id = (
+    SELECT d.id FROM deliveries d
+    WHERE d.site = @site AND d.name = @name AND d.revision = @revision AND d.node = @node
+      AND d.state NOT IN ('open', 'succeeded') AND d.settled_as = 'not_applied'
+    ORDER BY d.attempt DESC LIMIT 1);
+
 -- name: ListDeliveries :many
 SELECT d.*, r.era, r.generation, r.action, r.body_hash, r.reason AS why
 FROM deliveries d JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
@@ -143,6 +151,13 @@ DELETE FROM owed WHERE site = @site AND name = @name AND node = @node AND revisi
 
 -- name: ParkOwed :exec
 UPDATE owed SET due = false, reason = @reason, tried_at = now() WHERE site = @site AND name = @name AND node = @node;
+
+-- A node refuses for ever what is below the highest that it took.
+-- name: DropOwedBelow :exec
+DELETE FROM owed o USING revisions r, node_held h
+WHERE o.site = @site AND o.name = @name AND o.node = @node
+  AND r.site = o.site AND r.name = o.name AND r.revision = o.revision
+  AND h.site = o.site AND h.name = o.name AND h.node = o.node AND (h.high_era, h.high_revision) > (r.era, r.revision);
 
 -- name: OwedOfNode :many
 SELECT site, name FROM owed WHERE node = @node AND name > @after::text ORDER BY name LIMIT @max_rows;

@@ -55,6 +55,13 @@ WHERE (s.site, s.name) > (@after_site::text, @after_name::text) AND (s.site, s.n
     UNION SELECT w.site, w.name FROM owed_now w WHERE w.since < now() - make_interval(secs => @older_seconds::float8))
 ORDER BY s.site, s.name LIMIT @max_rows;
 
+-- name: CountRunning :one
+SELECT count(*) FROM operations WHERE subject = @subject AND state = 'running';
+
+-- name: LastProject :one
+SELECT coalesce((SELECT o.project FROM operations o WHERE o.site = @site AND o.name = @name
+                 ORDER BY o.created_at DESC LIMIT 1), '')::text AS project;
+
 -- name: OverdueOperations :many
 SELECT * FROM operations WHERE state = 'running' AND deadline_at < now() ORDER BY deadline_at LIMIT @max_rows;
 

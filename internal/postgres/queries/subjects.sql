@@ -59,9 +59,15 @@ ON CONFLICT (site, name) DO UPDATE SET revision = excluded.revision, delivery_id
     epoch = excluded.epoch, recorded_at = now()
 WHERE snapshots.revision < excluded.revision;
 
--- name: SnapshotsOfSite :many
-SELECT s.name, s.revision, r.era, r.action, r.body_hash, r.run_hash, r.enabled
-FROM snapshots s JOIN revisions r ON r.site = s.site AND r.name = s.name AND r.revision = s.revision
+-- What was never deployed has a snapshot of number 0.
+-- name: RevisionsOfSite :many
+SELECT s.name, coalesce(r.revision, 0)::bigint AS revision, coalesce(r.era, 0)::bigint AS era, coalesce(r.action, '')::text AS action,
+       r.body_hash, r.run_hash, coalesce(r.enabled, false)::boolean AS enabled,
+       d.revision AS desired_revision, d.era AS desired_era, d.action AS desired_action, d.body_hash AS desired_hash
+FROM subjects s
+JOIN revisions d ON d.site = s.site AND d.name = s.name AND d.revision = s.desired_revision
+LEFT JOIN snapshots p ON p.site = s.site AND p.name = s.name
+LEFT JOIN revisions r ON r.site = p.site AND r.name = p.name AND r.revision = p.revision
 WHERE s.site = @site AND s.name > @after::text ORDER BY s.name LIMIT @max_rows;
 
 -- name: SeeInstance :one
