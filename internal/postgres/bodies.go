@@ -30,7 +30,7 @@ func (s *Store) PutBody(ctx context.Context, project fleet.ProjectName, body []b
 		if err != nil || known {
 			return orAllow(ctx, q, err, project, sum[:])
 		}
-		id, err := q.InsertBody(ctx)
+		id, err := q.InsertWholeBody(ctx, db.InsertWholeBodyParams{Hash: sum[:], Size: int64(len(body))})
 		if err != nil {
 			return failed("make a body", err)
 		}
@@ -40,9 +40,6 @@ func (s *Store) PutBody(ctx context.Context, project fleet.ProjectName, body []b
 			if err := q.InsertChunk(ctx, db.InsertChunkParams{BodyID: id, Idx: idx, Data: chunk}); err != nil {
 				return failed("store a chunk", err)
 			}
-		}
-		if _, err := q.FinishBody(ctx, db.FinishBodyParams{ID: id, Hash: sum[:], Size: int64(len(body))}); err != nil {
-			return failed("finish a body", err)
 		}
 		return orAllow(ctx, q, nil, project, sum[:])
 	})

@@ -211,9 +211,9 @@ func (s *Store) Fetchable(ctx context.Context, id string) (FetchContent, error) 
 	var out FetchContent
 	row, err := s.q.PendingContent(ctx, id)
 	if noRows(err) {
-		ticket, ticketErr := s.q.TicketContent(ctx, id)
-		row = db.PendingContentRow{ContentKind: ticket.ContentKind, BodyHash: ticket.BodyHash, Size: ticket.Size, Run: ticket.Run}
-		err = ticketErr
+		var ticket db.TicketContentRow
+		ticket, err = s.q.TicketContent(ctx, id)
+		row = db.PendingContentRow(ticket)
 	}
 	if noRows(err) {
 		return out, fleet.Errorf(fleet.NotFound, "no delivery is open under this id")
@@ -221,14 +221,10 @@ func (s *Store) Fetchable(ctx context.Context, id string) (FetchContent, error) 
 	if err != nil {
 		return out, failed("read the pending row", err)
 	}
-	tokens, err := s.q.FetchTokens(ctx, id)
-	if err != nil {
-		return out, failed("read the tokens", err)
-	}
 	out.Content = fleet.Content{Kind: fleet.ContentKind(row.ContentKind), Hash: hashText(row.BodyHash), Size: row.Size}
 	out.Run = row.Run
-	for _, t := range tokens {
-		out.Tokens = append(out.Tokens, FetchToken{fleet.NodeName(t.Node), t.Hash})
+	for i, node := range row.TokenNodes {
+		out.Tokens = append(out.Tokens, FetchToken{fleet.NodeName(node), row.TokenHashes[i]})
 	}
 	return out, nil
 }

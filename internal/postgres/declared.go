@@ -111,8 +111,8 @@ func grant(ctx context.Context, q *db.Queries, site string, holder fleet.NodeNam
 		return failed("move what is owed", err)
 	}
 	for _, name := range names {
-		if err := q.PutOutbox(ctx, fleet.InstanceSubject(fleet.SiteName(site), fleet.InstanceName(name))); err != nil {
-			return failed("write the outbox", err)
+		if err := putOutbox(ctx, q, fleet.InstanceSubject(fleet.SiteName(site), fleet.InstanceName(name))); err != nil {
+			return err
 		}
 	}
 	return nil

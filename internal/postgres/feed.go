@@ -89,10 +89,3 @@ func eventOf(r db.ListEventsNewestFirstRow) Event {
 		Before: r.Before, After: r.After,
 	}
 }
-
-// WaitingWakes lists subjects whose outbox row has waited longer than a time: their wake
-// was lost between commit and call.
-func (s *Store) WaitingWakes(ctx context.Context, older time.Duration, limit int32) ([]string, error) {
-	subjects, err := s.q.WaitingOutbox(ctx, db.WaitingOutboxParams{OlderSeconds: older.Seconds(), MaxRows: limit})
-	return subjects, failed("read the outbox", err)
-}

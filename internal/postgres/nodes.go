@@ -216,8 +216,8 @@ func (s *Store) due(ctx context.Context, q *db.Queries, node fleet.NodeName, res
 	var wake []string
 	for _, r := range rows {
 		subject := fleet.InstanceSubject(fleet.SiteName(r.Site), fleet.InstanceName(r.Name))
-		if err := q.PutOutbox(ctx, subject); err != nil {
-			return nil, failed("write the outbox", err)
+		if err := putOutbox(ctx, q, subject); err != nil {
+			return nil, err
 		}
 		wake = append(wake, subject)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // Write is one change of a declared object. IfMatch is the resource version that the
-// caller saw, 0 for any. With DryRun everything is checked and nothing kept. A Key makes
+// caller saw, AnyVersion for one that exists, 0 for any or none. With DryRun everything is checked and nothing kept. A Key makes
 // the request repeatable: the same one again is answered from what the first started.
 type Write struct {
 	Key         fleet.ObjectKey
@@ -26,6 +26,9 @@ type Write struct {
 	DryRun      bool
 	Idempotency Idempotency
 }
+
+// AnyVersion is the IfMatch of an object that has to exist, whatever it is.
+const AnyVersion int64 = -1
 
 // Idempotency names a request that may be sent twice.
 type Idempotency struct {
@@ -124,7 +127,7 @@ func checkMatch(w Write, before *fleet.Object) error {
 		return nil
 	case before == nil:
 		return fleet.Errorf(fleet.Precondition, "%s does not exist", w.Key).At("If-Match")
-	case before.ResourceVersion != w.IfMatch:
+	case w.IfMatch != AnyVersion && before.ResourceVersion != w.IfMatch:
 		return fleet.Errorf(fleet.Precondition, "%s has changed since it was read", w.Key).At("If-Match").
 			WithHint("read it again and repeat the change on what it is now")
 	}
@@ -232,26 +235,18 @@ func remove(ctx context.Context, q *db.Queries, actor string, before *fleet.Obje
 // appendEvent writes the pair to the feed; the event's number is the object's new
 // resource version.
 func appendEvent(ctx context.Context, q *db.Queries, kind, actor string, before, after *fleet.Object) error {
-	of := after
-	if of == nil {
-		of = before
-	}
-	p := db.AppendEventParams{
-		Type: kind, Kind: string(of.Kind), Project: string(of.Project), Scope: of.Scope, Name: of.Name,
-		Uid: of.UID, Generation: of.Generation, Actor: actor, Before: declared(before), After: declared(after),
-	}
-	seq, err := q.AppendEvent(ctx, p)
-	if err != nil {
-		return failed("append event", err)
-	}
 	if after == nil {
-		return nil
+		return failed("append event", q.AppendEvent(ctx, db.AppendEventParams{
+			Type: kind, Kind: string(before.Kind), Project: string(before.Project), Scope: before.Scope, Name: before.Name,
+			Uid: before.UID, Generation: before.Generation, Actor: actor, Before: declared(before),
+		}))
 	}
-	after.ResourceVersion = seq
-	err = q.SetResourceVersion(ctx, db.SetResourceVersionParams{
-		ResourceVersion: seq, Kind: string(of.Kind), Scope: of.Scope, Name: of.Name,
+	seq, err := q.AppendChange(ctx, db.AppendChangeParams{
+		Type: kind, Kind: string(after.Kind), Project: string(after.Project), Scope: after.Scope, Name: after.Name,
+		Uid: after.UID, Generation: after.Generation, Actor: actor, Before: declared(before), After: declared(after),
 	})
-	return failed("set resource version", err)
+	after.ResourceVersion = seq
+	return failed("append event", err)
 }
 
 // declared is the part of an object that a person declares, as events show it.

@@ -119,6 +119,24 @@ func TestIfMatch(t *testing.T) {
 		refused(t, fleet.Precondition, err)
 	})
 
+	t.Run("for any version wants one that is there at the moment of the write", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		c := b.change(`{"a":1}`)
+		c.IfMatch = postgres.AnyVersion
+		_, err := b.PutInstance(t.Context(), c)
+		refused(t, fleet.Precondition, err)
+		b.put(`{"a":1}`)
+		c = b.change(`{"a":2}`)
+		c.IfMatch = postgres.AnyVersion
+		_, err = b.PutInstance(t.Context(), c)
+		require.NoError(t, err)
+		turn := turnOf(fleet.OperationDisable)
+		turn.IfMatch = postgres.AnyVersion
+		_, err = b.TurnInstance(t.Context(), turn)
+		require.NoError(t, err)
+	})
+
 	t.Run("lets one of many writers win that saw the same", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

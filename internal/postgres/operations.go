@@ -98,7 +98,7 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 			return failed("cancel operation", err)
 		}
 		out = operationOf(row)
-		return failed("write the outbox", q.PutOutbox(ctx, out.Subject))
+		return putOutbox(ctx, q, out.Subject)
 	})
 	return out, err
 }
@@ -184,7 +184,7 @@ func (s *Store) CloseLost(ctx context.Context, o OpenSubject, end fleet.Operatio
 				return err
 			}
 		}
-		return failed("write the outbox", q.PutOutbox(ctx, o.Name()))
+		return putOutbox(ctx, q, o.Name())
 	})
 }
 

@@ -97,7 +97,7 @@ func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 	if err != nil {
 		return nil, err
 	}
-	rows, err := results.Query()
+	rows, err := results.Query() //nolint:rowserrcheck // the caller reads them
 	if err != nil {
 		return nil, errors.Join(err, results.Close())
 	}
@@ -106,7 +106,7 @@ func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 
 // QueryRow is Query for one row.
 func (p *pipeline) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	rows, err := p.Query(ctx, sql, args...)
+	rows, err := p.Query(ctx, sql, args...) //nolint:rowserrcheck // Scan does
 	return sentRow{rows, err}
 }
 

@@ -195,7 +195,7 @@ func (s *Store) mend(ctx context.Context, node fleet.NodeName, name fleet.Instan
 			return err
 		}
 		subject = fleet.InstanceSubject(fleet.SiteName(n.Site), name)
-		return failed("write the outbox", q.PutOutbox(ctx, subject))
+		return putOutbox(ctx, q, subject)
 	})
 	return subject, err
 }

@@ -52,9 +52,6 @@ func sameRevision(r *db.Revision, n release) bool {
 // over delete and re-create, and are given under the lock on the subject's row (N18).
 func (s *Store) release(ctx context.Context, q *db.Queries, r release, of *fleet.Object) (*Operation, error) {
 	site, name := r.Key.Scope, r.Key.Name
-	if err := q.EnsureSubject(ctx, db.EnsureSubjectParams{Site: site, Name: name}); err != nil {
-		return nil, failed("make the subject", err)
-	}
 	number, err := q.NextRevision(ctx, db.NextRevisionParams{Site: site, Name: name})
 	if err != nil {
 		return nil, failed("number the revision", err)
@@ -99,8 +96,8 @@ func (s *Store) open(ctx context.Context, q *db.Queries, n newOperation) (*Opera
 	if err != nil {
 		return nil, failed("open the operation", err)
 	}
-	if err := q.PutOutbox(ctx, subject); err != nil {
-		return nil, failed("write the outbox", err)
+	if err := putOutbox(ctx, q, subject); err != nil {
+		return nil, err
 	}
 	o := operationOf(row)
 	return &o, nil

@@ -175,6 +175,22 @@ func (q *Queries) InsertUpload(ctx context.Context, arg InsertUploadParams) erro
 	return err
 }
 
+const insertWholeBody = `-- name: InsertWholeBody :one
+INSERT INTO bodies (hash, size) VALUES ($1, $2) RETURNING id
+`
+
+type InsertWholeBodyParams struct {
+	Hash []byte
+	Size int64
+}
+
+func (q *Queries) InsertWholeBody(ctx context.Context, arg InsertWholeBodyParams) (int64, error) {
+	row := q.db.QueryRow(ctx, insertWholeBody, arg.Hash, arg.Size)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
+
 const lockBodyHash = `-- name: LockBodyHash :exec
 SELECT pg_advisory_xact_lock($1::bigint)
 `

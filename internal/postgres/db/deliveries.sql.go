@@ -182,35 +182,6 @@ func (q *Queries) ExtendPending(ctx context.Context, arg ExtendPendingParams) er
 	return err
 }
 
-const fetchTokens = `-- name: FetchTokens :many
-SELECT node, hash FROM fetch_tokens WHERE deployment_id = $1 AND expires_at > now()
-`
-
-type FetchTokensRow struct {
-	Node string
-	Hash []byte
-}
-
-func (q *Queries) FetchTokens(ctx context.Context, deploymentID string) ([]FetchTokensRow, error) {
-	rows, err := q.db.Query(ctx, fetchTokens, deploymentID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []FetchTokensRow
-	for rows.Next() {
-		var i FetchTokensRow
-		if err := rows.Scan(&i.Node, &i.Hash); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const getDelivery = `-- name: GetDelivery :one
 SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at FROM deliveries WHERE id = $1
 `
@@ -654,41 +625,6 @@ func (q *Queries) OweRest(ctx context.Context, arg OweRestParams) error {
 	return err
 }
 
-const owedOfNode = `-- name: OwedOfNode :many
-SELECT site, name FROM owed WHERE node = $1 AND name > $2::text ORDER BY name LIMIT $3
-`
-
-type OwedOfNodeParams struct {
-	Node    string
-	After   string
-	MaxRows int32
-}
-
-type OwedOfNodeRow struct {
-	Site string
-	Name string
-}
-
-func (q *Queries) OwedOfNode(ctx context.Context, arg OwedOfNodeParams) ([]OwedOfNodeRow, error) {
-	rows, err := q.db.Query(ctx, owedOfNode, arg.Node, arg.After, arg.MaxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []OwedOfNodeRow
-	for rows.Next() {
-		var i OwedOfNodeRow
-		if err := rows.Scan(&i.Site, &i.Name); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const parkOwed = `-- name: ParkOwed :exec
 UPDATE owed SET due = false, reason = $1, tried_at = now() WHERE site = $2 AND name = $3 AND node = $4
 `
@@ -711,30 +647,32 @@ func (q *Queries) ParkOwed(ctx context.Context, arg ParkOwedParams) error {
 }
 
 const pendingContent = `-- name: PendingContent :one
-SELECT p.deployment_id, r.content_kind, r.body_hash, r.size, r.run, r.run_hash
+SELECT r.content_kind, r.body_hash, r.size, r.run,
+       ARRAY(SELECT f.node FROM fetch_tokens f WHERE f.deployment_id = $1 AND f.expires_at > now() ORDER BY f.hash)::text[] AS token_nodes,
+       ARRAY(SELECT f.hash FROM fetch_tokens f WHERE f.deployment_id = $1 AND f.expires_at > now() ORDER BY f.hash)::bytea[] AS token_hashes
 FROM pending p JOIN revisions r ON r.site = p.site AND r.name = p.name AND r.revision = p.revision
 WHERE p.deployment_id = $1 AND p.expires_at > now()
 `
 
 type PendingContentRow struct {
-	DeploymentID string
-	ContentKind  string
-	BodyHash     []byte
-	Size         int64
-	Run          json.RawMessage
-	RunHash      []byte
+	ContentKind string
+	BodyHash    []byte
+	Size        int64
+	Run         json.RawMessage
+	TokenNodes  []string
+	TokenHashes [][]byte
 }
 
 func (q *Queries) PendingContent(ctx context.Context, id string) (PendingContentRow, error) {
 	row := q.db.QueryRow(ctx, pendingContent, id)
 	var i PendingContentRow
 	err := row.Scan(
-		&i.DeploymentID,
 		&i.ContentKind,
 		&i.BodyHash,
 		&i.Size,
 		&i.Run,
-		&i.RunHash,
+		&i.TokenNodes,
+		&i.TokenHashes,
 	)
 	return i, err
 }
@@ -990,32 +928,32 @@ func (q *Queries) TargetsOfMany(ctx context.Context, ids []string) ([]DeliveryNo
 }
 
 const ticketContent = `-- name: TicketContent :one
-SELECT t.id, t.node, r.content_kind, r.body_hash, r.size, r.run, r.run_hash
+SELECT r.content_kind, r.body_hash, r.size, r.run,
+       ARRAY(SELECT f.node FROM fetch_tokens f WHERE f.deployment_id = $1 AND f.expires_at > now() ORDER BY f.hash)::text[] AS token_nodes,
+       ARRAY(SELECT f.hash FROM fetch_tokens f WHERE f.deployment_id = $1 AND f.expires_at > now() ORDER BY f.hash)::bytea[] AS token_hashes
 FROM snapshot_tickets t JOIN revisions r ON r.site = t.site AND r.name = t.name AND r.revision = t.revision
 WHERE t.id = $1 AND t.expires_at > now()
 `
 
 type TicketContentRow struct {
-	ID          string
-	Node        string
 	ContentKind string
 	BodyHash    []byte
 	Size        int64
 	Run         json.RawMessage
-	RunHash     []byte
+	TokenNodes  []string
+	TokenHashes [][]byte
 }
 
 func (q *Queries) TicketContent(ctx context.Context, id string) (TicketContentRow, error) {
 	row := q.db.QueryRow(ctx, ticketContent, id)
 	var i TicketContentRow
 	err := row.Scan(
-		&i.ID,
-		&i.Node,
 		&i.ContentKind,
 		&i.BodyHash,
 		&i.Size,
 		&i.Run,
-		&i.RunHash,
+		&i.TokenNodes,
+		&i.TokenHashes,
 	)
 	return i, err
 }

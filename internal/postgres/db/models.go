@@ -206,6 +206,7 @@ type Outbox struct {
 	ID        int64
 	Subject   string
 	CreatedAt time.Time
+	Trace     string
 }
 
 type Owed struct {

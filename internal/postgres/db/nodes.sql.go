@@ -588,43 +588,6 @@ func (q *Queries) NodeStarting(ctx context.Context, arg NodeStartingParams) erro
 	return err
 }
 
-const nodesOfSite = `-- name: NodesOfSite :many
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at FROM nodes WHERE site = $1 AND removed_at IS NULL ORDER BY role, name
-`
-
-func (q *Queries) NodesOfSite(ctx context.Context, site string) ([]Node, error) {
-	rows, err := q.db.Query(ctx, nodesOfSite, site)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Node
-	for rows.Next() {
-		var i Node
-		if err := rows.Scan(
-			&i.Name,
-			&i.Site,
-			&i.Role,
-			&i.SigningKey,
-			&i.SealingKey,
-			&i.EnrolledAt,
-			&i.RevokedAt,
-			&i.SeenAt,
-			&i.StartID,
-			&i.StartedAt,
-			&i.RemovedAt,
-			&i.StartingAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const readLogs = `-- name: ReadLogs :many
 SELECT node, log_offset, data FROM instance_logs
 WHERE site = $1 AND name = $2 AND ($3::text = '' OR node = $3) AND log_offset >= $4

@@ -11,11 +11,52 @@ import (
 	"time"
 )
 
-const appendEvent = `-- name: AppendEvent :one
+const appendChange = `-- name: AppendChange :one
+WITH appended AS (
+    INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
+    SELECT r.era, $4, $1, $5, $2, $3, $6, $7, $8, $9, $10
+    FROM region r
+    RETURNING seq)
+UPDATE objects o SET resource_version = a.seq FROM appended a
+WHERE o.kind = $1 AND o.scope = $2 AND o.name = $3
+RETURNING a.seq
+`
+
+type AppendChangeParams struct {
+	Kind       string
+	Scope      string
+	Name       string
+	Type       string
+	Project    string
+	Uid        string
+	Generation int64
+	Actor      string
+	Before     json.RawMessage
+	After      json.RawMessage
+}
+
+func (q *Queries) AppendChange(ctx context.Context, arg AppendChangeParams) (int64, error) {
+	row := q.db.QueryRow(ctx, appendChange,
+		arg.Kind,
+		arg.Scope,
+		arg.Name,
+		arg.Type,
+		arg.Project,
+		arg.Uid,
+		arg.Generation,
+		arg.Actor,
+		arg.Before,
+		arg.After,
+	)
+	var seq int64
+	err := row.Scan(&seq)
+	return seq, err
+}
+
+const appendEvent = `-- name: AppendEvent :exec
 INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
 SELECT r.era, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10
 FROM region r
-RETURNING seq
 `
 
 type AppendEventParams struct {
@@ -31,8 +72,8 @@ type AppendEventParams struct {
 	After      json.RawMessage
 }
 
-func (q *Queries) AppendEvent(ctx context.Context, arg AppendEventParams) (int64, error) {
-	row := q.db.QueryRow(ctx, appendEvent,
+func (q *Queries) AppendEvent(ctx context.Context, arg AppendEventParams) error {
+	_, err := q.db.Exec(ctx, appendEvent,
 		arg.Type,
 		arg.Kind,
 		arg.Project,
@@ -44,9 +85,7 @@ func (q *Queries) AppendEvent(ctx context.Context, arg AppendEventParams) (int64
 		arg.Before,
 		arg.After,
 	)
-	var seq int64
-	err := row.Scan(&seq)
-	return seq, err
+	return err
 }
 
 const appendStatusEvent = `-- name: AppendStatusEvent :exec
@@ -486,11 +525,16 @@ func (q *Queries) PurgeIdempotency(ctx context.Context, maxRows int32) (int64, e
 }
 
 const putOutbox = `-- name: PutOutbox :exec
-INSERT INTO outbox (subject) VALUES ($1)
+INSERT INTO outbox (subject, trace) VALUES ($1, $2)
 `
 
-func (q *Queries) PutOutbox(ctx context.Context, subject string) error {
-	_, err := q.db.Exec(ctx, putOutbox, subject)
+type PutOutboxParams struct {
+	Subject string
+	Trace   string
+}
+
+func (q *Queries) PutOutbox(ctx context.Context, arg PutOutboxParams) error {
+	_, err := q.db.Exec(ctx, putOutbox, arg.Subject, arg.Trace)
 	return err
 }
 
@@ -566,27 +610,6 @@ func (q *Queries) ReadFeed(ctx context.Context, arg ReadFeedParams) ([]ReadFeedR
 	return items, nil
 }
 
-const setResourceVersion = `-- name: SetResourceVersion :exec
-UPDATE objects SET resource_version = $1 WHERE kind = $2 AND scope = $3 AND name = $4
-`
-
-type SetResourceVersionParams struct {
-	ResourceVersion int64
-	Kind            string
-	Scope           string
-	Name            string
-}
-
-func (q *Queries) SetResourceVersion(ctx context.Context, arg SetResourceVersionParams) error {
-	_, err := q.db.Exec(ctx, setResourceVersion,
-		arg.ResourceVersion,
-		arg.Kind,
-		arg.Scope,
-		arg.Name,
-	)
-	return err
-}
-
 const takeOutbox = `-- name: TakeOutbox :exec
 DELETE FROM outbox WHERE subject = $1
 `
@@ -651,8 +674,9 @@ func (q *Queries) UpdateObject(ctx context.Context, arg UpdateObjectParams) (Obj
 }
 
 const waitingOutbox = `-- name: WaitingOutbox :many
-SELECT DISTINCT subject FROM outbox
-WHERE created_at < now() - make_interval(secs => $1::float8) LIMIT $2
+SELECT DISTINCT ON (subject) subject, trace FROM outbox
+WHERE created_at < now() - make_interval(secs => $1::float8)
+ORDER BY subject, trace = '', id LIMIT $2
 `
 
 type WaitingOutboxParams struct {
@@ -660,19 +684,24 @@ type WaitingOutboxParams struct {
 	MaxRows      int32
 }
 
-func (q *Queries) WaitingOutbox(ctx context.Context, arg WaitingOutboxParams) ([]string, error) {
+type WaitingOutboxRow struct {
+	Subject string
+	Trace   string
+}
+
+func (q *Queries) WaitingOutbox(ctx context.Context, arg WaitingOutboxParams) ([]WaitingOutboxRow, error) {
 	rows, err := q.db.Query(ctx, waitingOutbox, arg.OlderSeconds, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []string
+	var items []WaitingOutboxRow
 	for rows.Next() {
-		var subject string
-		if err := rows.Scan(&subject); err != nil {
+		var i WaitingOutboxRow
+		if err := rows.Scan(&i.Subject, &i.Trace); err != nil {
 			return nil, err
 		}
-		items = append(items, subject)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -116,20 +116,6 @@ func (q *Queries) DesiredRevision(ctx context.Context, arg DesiredRevisionParams
 	return i, err
 }
 
-const ensureSubject = `-- name: EnsureSubject :exec
-INSERT INTO subjects (site, name) VALUES ($1, $2) ON CONFLICT DO NOTHING
-`
-
-type EnsureSubjectParams struct {
-	Site string
-	Name string
-}
-
-func (q *Queries) EnsureSubject(ctx context.Context, arg EnsureSubjectParams) error {
-	_, err := q.db.Exec(ctx, ensureSubject, arg.Site, arg.Name)
-	return err
-}
-
 const getRevision = `-- name: GetRevision :one
 SELECT site, name, revision, era, action, content_kind, body_hash, size, run, run_hash, enabled, durability, generation, spec, created_by, reason, created_at FROM revisions WHERE site = $1 AND name = $2 AND revision = $3
 `
@@ -325,8 +311,9 @@ func (q *Queries) LockSubject(ctx context.Context, arg LockSubjectParams) (Subje
 }
 
 const nextRevision = `-- name: NextRevision :one
-UPDATE subjects SET last_revision = last_revision + 1, desired_revision = last_revision + 1, deleted = false
-WHERE site = $1 AND name = $2
+INSERT INTO subjects (site, name, last_revision, desired_revision) VALUES ($1, $2, 1, 1)
+ON CONFLICT (site, name) DO UPDATE SET
+    last_revision = subjects.last_revision + 1, desired_revision = subjects.last_revision + 1, deleted = false
 RETURNING last_revision
 `
 

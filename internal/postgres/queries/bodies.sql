@@ -4,6 +4,9 @@ SELECT id, hash, size FROM bodies WHERE hash = @hash;
 -- name: InsertBody :one
 INSERT INTO bodies (size) VALUES (0) RETURNING id;
 
+-- name: InsertWholeBody :one
+INSERT INTO bodies (hash, size) VALUES (@hash, @size) RETURNING id;
+
 -- name: InsertChunk :exec
 INSERT INTO body_chunks (body_id, idx, data) VALUES (@body_id, @idx, @data);
 

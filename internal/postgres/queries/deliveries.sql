@@ -85,16 +85,17 @@ WHERE delivery_id = @delivery_id AND node = @node;
 INSERT INTO fetch_tokens (deployment_id, node, hash, expires_at)
 VALUES (@deployment_id, @node, @hash, now() + make_interval(secs => @seconds::float8));
 
--- name: FetchTokens :many
-SELECT node, hash FROM fetch_tokens WHERE deployment_id = @deployment_id AND expires_at > now();
-
 -- name: PendingContent :one
-SELECT p.deployment_id, r.content_kind, r.body_hash, r.size, r.run, r.run_hash
+SELECT r.content_kind, r.body_hash, r.size, r.run,
+       ARRAY(SELECT f.node FROM fetch_tokens f WHERE f.deployment_id = @id AND f.expires_at > now() ORDER BY f.hash)::text[] AS token_nodes,
+       ARRAY(SELECT f.hash FROM fetch_tokens f WHERE f.deployment_id = @id AND f.expires_at > now() ORDER BY f.hash)::bytea[] AS token_hashes
 FROM pending p JOIN revisions r ON r.site = p.site AND r.name = p.name AND r.revision = p.revision
 WHERE p.deployment_id = @id AND p.expires_at > now();
 
 -- name: TicketContent :one
-SELECT t.id, t.node, r.content_kind, r.body_hash, r.size, r.run, r.run_hash
+SELECT r.content_kind, r.body_hash, r.size, r.run,
+       ARRAY(SELECT f.node FROM fetch_tokens f WHERE f.deployment_id = @id AND f.expires_at > now() ORDER BY f.hash)::text[] AS token_nodes,
+       ARRAY(SELECT f.hash FROM fetch_tokens f WHERE f.deployment_id = @id AND f.expires_at > now() ORDER BY f.hash)::bytea[] AS token_hashes
 FROM snapshot_tickets t JOIN revisions r ON r.site = t.site AND r.name = t.name AND r.revision = t.revision
 WHERE t.id = @id AND t.expires_at > now();
 
@@ -158,9 +159,6 @@ DELETE FROM owed o USING revisions r, node_held h
 WHERE o.site = @site AND o.name = @name AND o.node = @node
   AND r.site = o.site AND r.name = o.name AND r.revision = o.revision
   AND h.site = o.site AND h.name = o.name AND h.node = o.node AND (h.high_era, h.high_revision) > (r.era, r.revision);
-
--- name: OwedOfNode :many
-SELECT site, name FROM owed WHERE node = @node AND name > @after::text ORDER BY name LIMIT @max_rows;
 
 -- name: DueOwedOfNode :many
 UPDATE owed SET due = true

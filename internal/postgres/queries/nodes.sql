@@ -19,9 +19,6 @@ WHERE n.removed_at IS NULL AND n.name > @after::text AND (@site::text = '' OR n.
   AND (@name::text = '' OR n.name = @name)
 ORDER BY n.name LIMIT @max_rows;
 
--- name: NodesOfSite :many
-SELECT * FROM nodes WHERE site = @site AND removed_at IS NULL ORDER BY role, name;
-
 -- name: EnrolNode :execrows
 UPDATE nodes SET signing_key = @signing_key, sealing_key = @sealing_key, enrolled_at = now(), revoked_at = NULL
 WHERE name = @name AND site = @site AND removed_at IS NULL;

@@ -27,20 +27,26 @@ SET uid = @uid, labels = @labels, generation = @generation, spec = @spec, syncin
 WHERE kind = @kind AND scope = @scope AND name = @name
 RETURNING *;
 
--- name: SetResourceVersion :exec
-UPDATE objects SET resource_version = @resource_version WHERE kind = @kind AND scope = @scope AND name = @name;
-
 -- name: DeleteObject :exec
 DELETE FROM objects WHERE kind = @kind AND scope = @scope AND name = @name;
 
 -- name: NewUID :one
 SELECT gen_random_uuid()::uuid AS uid;
 
--- name: AppendEvent :one
+-- name: AppendEvent :exec
 INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
 SELECT r.era, @type, @kind, @project, @scope, @name, @uid, @generation, @actor, sqlc.narg(before), sqlc.narg(after)
-FROM region r
-RETURNING seq;
+FROM region r;
+
+-- name: AppendChange :one
+WITH appended AS (
+    INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
+    SELECT r.era, @type, @kind, @project, @scope, @name, @uid, @generation, @actor, sqlc.narg(before), sqlc.narg(after)
+    FROM region r
+    RETURNING seq)
+UPDATE objects o SET resource_version = a.seq FROM appended a
+WHERE o.kind = @kind AND o.scope = @scope AND o.name = @name
+RETURNING a.seq;
 
 -- name: AppendStatusEvent :exec
 INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, after)
@@ -64,14 +70,15 @@ WHERE (e.era, e.xid, e.seq) < (@era::bigint, @xid::xid8, @seq::bigint)
 ORDER BY e.era DESC, e.xid DESC, e.seq DESC LIMIT @max_rows;
 
 -- name: PutOutbox :exec
-INSERT INTO outbox (subject) VALUES (@subject);
+INSERT INTO outbox (subject, trace) VALUES (@subject, @trace);
 
 -- name: TakeOutbox :exec
 DELETE FROM outbox WHERE subject = @subject;
 
 -- name: WaitingOutbox :many
-SELECT DISTINCT subject FROM outbox
-WHERE created_at < now() - make_interval(secs => @older_seconds::float8) LIMIT @max_rows;
+SELECT DISTINCT ON (subject) subject, trace FROM outbox
+WHERE created_at < now() - make_interval(secs => @older_seconds::float8)
+ORDER BY subject, trace = '', id LIMIT @max_rows;
 
 -- name: InsertTemplateGeneration :exec
 INSERT INTO template_generations (name, generation, spec) VALUES (@name, @generation, @spec)

@@ -1,6 +1,3 @@
--- name: EnsureSubject :exec
-INSERT INTO subjects (site, name) VALUES (@site, @name) ON CONFLICT DO NOTHING;
-
 -- name: LockSubject :one
 SELECT * FROM subjects WHERE site = @site AND name = @name FOR UPDATE;
 
@@ -8,8 +5,9 @@ SELECT * FROM subjects WHERE site = @site AND name = @name FOR UPDATE;
 SELECT * FROM subjects WHERE site = @site AND name = @name;
 
 -- name: NextRevision :one
-UPDATE subjects SET last_revision = last_revision + 1, desired_revision = last_revision + 1, deleted = false
-WHERE site = @site AND name = @name
+INSERT INTO subjects (site, name, last_revision, desired_revision) VALUES (@site, @name, 1, 1)
+ON CONFLICT (site, name) DO UPDATE SET
+    last_revision = subjects.last_revision + 1, desired_revision = subjects.last_revision + 1, deleted = false
 RETURNING last_revision;
 
 -- name: CountAttempt :exec

@@ -1,0 +1,34 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// Wake is an entity that has something to do, and the trace of the request that asked first
+// (a W3C traceparent, "" for none).
+type Wake struct{ Subject, Trace string }
+
+// putOutbox writes that a subject has something to do. The trace of the context goes along:
+// the wake may be made by somebody who does not know the request (X22).
+func putOutbox(ctx context.Context, q *db.Queries, subject string) error {
+	carried := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carried)
+	p := db.PutOutboxParams{Subject: subject, Trace: carried["traceparent"]}
+	return failed("write the outbox", q.PutOutbox(ctx, p))
+}
+
+// WaitingWakes lists subjects whose outbox row has waited longer than a time: their wake
+// was lost between commit and call.
+func (s *Store) WaitingWakes(ctx context.Context, older time.Duration, limit int32) ([]Wake, error) {
+	rows, err := s.q.WaitingOutbox(ctx, db.WaitingOutboxParams{OlderSeconds: older.Seconds(), MaxRows: limit})
+	wakes := make([]Wake, len(rows))
+	for n, r := range rows {
+		wakes[n] = Wake{r.Subject, r.Trace}
+	}
+	return wakes, failed("read the outbox", err)
+}
