@@ -193,6 +193,8 @@ func (e *instance) visit(ctx workflow.Context, step fleet.Step) error {
 }
 
 // heard takes over what a visit came to. A node that does not count any more is let go.
+// Success is the rule and needs no mark: each change of an attribute writes the run's row
+// in Temporal's visibility store again.
 func (e *instance) heard(ctx workflow.Context, out activities.Visited) error {
 	e.now = out
 	if out.Run.InFlight == "" {
