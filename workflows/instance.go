@@ -74,11 +74,12 @@ func Instance(ctx workflow.Context, in InstanceInput) error {
 		if err := e.run(ctx); err != nil {
 			return err
 		}
-		if !e.woken() {
-			return nil
-		}
-		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+		switch {
+		case e.now.Next.Do != decide.DoNothing: // cut short by its own length; the next run asks whoever was told
+			e.woken() // it begins with a look, which sees what these announce
 			return workflow.NewContinueAsNewError(ctx, TypeInstance, in)
+		case !e.woken():
+			return nil
 		}
 	}
 }
@@ -110,9 +111,9 @@ func newInstance(ctx workflow.Context, in InstanceInput) (*instance, error) {
 	return e, err
 }
 
-// run does what is next until there is nothing to do.
+// run does what is next until there is nothing to do, or the history is long.
 func (e *instance) run(ctx workflow.Context) error {
-	for e.now.Next.Do != decide.DoNothing {
+	for e.now.Next.Do != decide.DoNothing && !workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 		workflow.SetCurrentDetails(ctx, e.details())
 		if err := e.act(ctx, e.now.Next); err != nil {
 			return err

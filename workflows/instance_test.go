@@ -131,6 +131,35 @@ func TestInstanceCutShort(t *testing.T) {
 	})
 }
 
+// X15: however often it is woken while a node works, its history stays short.
+func TestInstanceContinuesAsNew(t *testing.T) {
+	t.Parallel()
+	t.Run("with a node under way, which the next run asks", func(t *testing.T) {
+		t.Parallel()
+		b := newEnv(t, nodeApplier{}, fakeRequests{})
+		b.OnActivity("RefreshDeployment", mock.Anything, mock.Anything).After(time.Hour).
+			Return(fleet.DeploymentStatusResponse{Held: fleet.Held{Revision: revision(2), Known: true}}, nil)
+		b.RegisterDelayedCallback(func() {
+			b.SetContinueAsNewSuggested(true)
+			b.SignalWorkflow(workflows.SignalWake, nil)
+		}, time.Second)
+		b.runInstance(t)
+		var again *workflow.ContinueAsNewError
+		require.ErrorAs(t, b.GetWorkflowError(), &again)
+		require.Equal(t, workflows.TypeInstance, again.WorkflowType.Name)
+		require.Equal(t, fleet.TargetNotified, b.region.seen.Open.Active().State)
+		require.Empty(t, b.region.ends)
+	})
+	t.Run("but not when there is nothing left to do", func(t *testing.T) {
+		t.Parallel()
+		b := newEnv(t, nodeApplier{}, fakeRequests{})
+		b.region.seen.Asked = 0
+		b.SetContinueAsNewSuggested(true)
+		b.runInstance(t)
+		require.NoError(t, b.GetWorkflowError())
+	})
+}
+
 // N63, N83, N102: a standby that is down fails a sync operation, and is served when due.
 func TestInstanceStandby(t *testing.T) {
 	t.Parallel()
