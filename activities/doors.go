@@ -52,28 +52,28 @@ type OperationView struct {
 // Request writes what the door asks for, as whoever started it (temporal:<identity>).
 func (d *Doors) Request(ctx context.Context, in DoorRequest) (OperationView, error) {
 	if err := fleet.ValidateName("/site", string(in.Site)); err != nil {
-		return OperationView{}, fail(err)
+		return OperationView{}, fail(ctx, err)
 	}
 	if err := fleet.ValidateName("/instance", string(in.Instance)); err != nil {
-		return OperationView{}, fail(err)
+		return OperationView{}, fail(ctx, err)
 	}
 	info := activity.GetInfo(ctx).WorkflowExecution
 	in.Workflow, in.Run = info.ID, info.RunID
 	by, err := d.Starts.StartedBy(ctx, in.Workflow, in.Run)
 	if err != nil {
-		return OperationView{}, fail(err)
+		return OperationView{}, fail(ctx, err)
 	}
 	v, err := d.Requests.Request(ctx, in, "temporal:"+by)
-	return v, fail(err)
+	return v, fail(ctx, err)
 }
 
 // Wake hurries the entity; the outbox makes it sure.
 func (d *Doors) Wake(ctx context.Context, subject string) error {
-	return fail(d.Entities.Wake(ctx, subject))
+	return fail(ctx, d.Entities.Wake(ctx, subject))
 }
 
 // Look reads an operation.
 func (d *Doors) Look(ctx context.Context, id fleet.OperationID) (OperationView, error) {
 	v, err := d.Requests.Operation(ctx, id)
-	return v, fail(err)
+	return v, fail(ctx, err)
 }

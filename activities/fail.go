@@ -1,8 +1,10 @@
 package activities
 
 import (
+	"context"
 	"errors"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -10,7 +12,7 @@ import (
 
 // fail turns an error into Temporal's, with the kind as its type. It is the only place
 // that decides whether Temporal may retry.
-func fail(err error) error {
+func fail(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -19,6 +21,10 @@ func fail(err error) error {
 	var known *fleet.Error
 	if errors.As(err, &known) {
 		message = known.Error()
+	}
+	// The cause does not go into the history (X10), so it is said here or nowhere.
+	if activity.IsActivity(ctx) && fleet.Detail(err) != message {
+		activity.GetLogger(ctx).Warn("activity failed", "kind", kind, "err", err)
 	}
 	if kind.Retryable() {
 		return temporal.NewApplicationErrorWithOptions(message, string(kind), temporal.ApplicationErrorOptions{})

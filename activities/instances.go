@@ -82,7 +82,7 @@ func (i *Instances) Visit(ctx context.Context, in Visit) (Visited, error) {
 	in.Build = i.Build
 	token, hash, err := i.Tokens.New()
 	if err != nil {
-		return Visited{}, fail(err)
+		return Visited{}, fail(ctx, err)
 	}
 	i.failpoint("before_" + in.Step.Name())
 	p := path{visit: in, tokenHash: hash}
@@ -94,7 +94,7 @@ func (i *Instances) Visit(ctx context.Context, in Visit) (Visited, error) {
 		return step, more
 	})
 	if err != nil {
-		return Visited{}, fail(err)
+		return Visited{}, fail(ctx, err)
 	}
 	for _, step := range w.Steps {
 		i.failpoint("after_" + step.Name())
@@ -102,7 +102,7 @@ func (i *Instances) Visit(ctx context.Context, in Visit) (Visited, error) {
 	out := Visited{Seen: w.Seen, Next: p.last, Steps: p.names(w.Steps), Run: p.run}
 	if w.Prepared != nil {
 		if out.Command, err = i.seal(w.Prepared, token); err != nil {
-			return Visited{}, fail(err)
+			return Visited{}, fail(ctx, err)
 		}
 	}
 	out.Ended = i.announce(ctx, in.Subject, w)

@@ -30,7 +30,7 @@ func (n *Node) RefreshDeployment(ctx context.Context, cmd fleet.RefreshDeploymen
 	ctx, stop := heartbeat(ctx)
 	defer stop()
 	res, err := n.Applier.Apply(ctx, cmd, func(string, int64, int64) {})
-	return res, fail(cutShort(ctx, err))
+	return res, fail(ctx, cutShort(ctx, err))
 }
 
 // cutShort: work that ended with its context (the worker stops, Temporal is out of reach, the
@@ -46,7 +46,7 @@ func cutShort(ctx context.Context, err error) error {
 // QueryDeployment says what the node holds: it settles what the region does not know (N42, N44).
 func (n *Node) QueryDeployment(ctx context.Context, name fleet.InstanceName) (fleet.Held, error) {
 	held, err := n.Applier.Held(ctx, name)
-	return held, fail(err)
+	return held, fail(ctx, err)
 }
 
 // heartbeat shows that the node lives, and lets cancellation reach the work.

@@ -42,7 +42,7 @@ func (oneToken) Seal(key []byte, token string) (string, error) {
 	return "sealed(" + string(key) + ", " + string(rune(len(token)+'0')) + " bytes)", nil
 }
 
-// N4, N19, N34, N35, N69, N104, X9: the notify carries ids, numbers, who, when, where to
+// N4, N19, N34, N35, N69, N77, N104, X9: the notify carries ids, numbers, who, when, where to
 // fetch and a sealed token, whatever the size of the config; the store sees only a hash.
 func TestVisitPrepares(t *testing.T) {
 	t.Parallel()

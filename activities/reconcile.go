@@ -41,23 +41,23 @@ const pageOfActions = 100
 // dropped. The outbox repeats a wake that fails here.
 func (r *Reconciles) Page(ctx context.Context, in ReconcilePage) (ReconciledPage, error) {
 	if err := fleet.ValidateName("/node", string(in.Node)); err != nil {
-		return ReconciledPage{}, fail(err)
+		return ReconciledPage{}, fail(ctx, err)
 	}
 	page, next, err := r.Store.ComparePage(ctx, in.Node, in.After, pageOfActions)
 	if err != nil {
-		return ReconciledPage{}, fail(err)
+		return ReconciledPage{}, fail(ctx, err)
 	}
 	out := ReconciledPage{Next: next}
 	for _, c := range page {
 		subject, err := r.mend(ctx, in.Node, c)
 		if err != nil {
-			return ReconciledPage{}, fail(err)
+			return ReconciledPage{}, fail(ctx, err)
 		}
 		if subject == "" {
 			continue
 		}
 		if err := r.Entities.Wake(ctx, subject); err != nil {
-			return ReconciledPage{}, fail(err)
+			return ReconciledPage{}, fail(ctx, err)
 		}
 		out.Woken++
 	}

@@ -43,7 +43,7 @@ func (s *Sweeps) Purge(ctx context.Context) (int64, error) {
 		n, err := s.Purger.PurgeOnce(ctx, purgeRows)
 		total += n
 		if err != nil || n == 0 {
-			return total, fail(err)
+			return total, fail(ctx, err)
 		}
 		activity.RecordHeartbeat(ctx)
 	}
@@ -53,5 +53,5 @@ func (s *Sweeps) Purge(ctx context.Context) (int64, error) {
 // SweepOperations makes sure that every operation ends.
 func (s *Sweeps) SweepOperations(ctx context.Context) (SweptOperations, error) {
 	swept, err := s.Operations.SweepOperations(ctx, func() { activity.RecordHeartbeat(ctx) })
-	return swept, fail(err)
+	return swept, fail(ctx, err)
 }

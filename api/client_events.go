@@ -23,8 +23,12 @@ func (c *Client) Events(ctx context.Context, p Page) (List[Event], error) {
 const reconnectPause = 500 * time.Millisecond
 
 // EventQuery says which changes to watch: those of a project ("" for all), after the event
-// After ("" for those from now on).
-type EventQuery struct{ After, Project string }
+// After ("" for those from now on). Placed is told where a later watch has to go on, also
+// before the first event; nil tells nobody.
+type EventQuery struct {
+	After, Project string
+	Placed         func(id string)
+}
 
 // WatchEvents hands every change to handle, until ctx ends, handle fails or the region
 // refuses. A broken stream is resumed behind the last event that was handled, so none is
@@ -34,14 +38,16 @@ func (c *Client) WatchEvents(ctx context.Context, in EventQuery, handle func(Eve
 	if err != nil {
 		return err
 	}
+	placed := func(id string) {
+		if last = id; in.Placed != nil {
+			in.Placed(id)
+		}
+	}
+	if last != "" {
+		placed(last)
+	}
 	for {
-		err := c.streamEvents(ctx, in.Project, last, func(e Event) error {
-			if err := handle(e); err != nil {
-				return &unhandled{err}
-			}
-			last = e.ID
-			return nil
-		})
+		err := c.streamEvents(ctx, in.Project, last, eventReader{handle, placed})
 		var own *unhandled
 		if errors.As(err, &own) {
 			return own.error
@@ -68,13 +74,13 @@ func (c *Client) watchFrom(ctx context.Context, after string) (string, error) {
 }
 
 // streamEvents reads one stream to its end.
-func (c *Client) streamEvents(ctx context.Context, project, last string, handle func(Event) error) error {
+func (c *Client) streamEvents(ctx context.Context, project, last string, to eventReader) error {
 	r := readCall(Page{Project: project}.query(), "events")
 	r.header.Set("Accept", "text/event-stream")
 	if last != "" {
 		r.header.Set("Last-Event-ID", last)
 	}
-	return c.try(ctx, r, func(resp *http.Response) error { return readEvents(resp, handle) })
+	return c.try(ctx, r, func(resp *http.Response) error { return to.read(resp) })
 }
 
 // unhandled is an error of the receiver, which ends the watch.
@@ -82,30 +88,54 @@ type unhandled struct{ error }
 
 const maxEvent = 16 << 20
 
-// readEvents reads a text/event-stream to its end; how it ends says nothing, because a
-// cut stream is resumed like one that was closed.
-func readEvents(resp *http.Response, handle func(Event) error) error {
+// eventReader takes what a stream brings: events, and the place after each. An id without an
+// event is a place too: a stream begins with one.
+type eventReader struct {
+	handle func(Event) error
+	placed func(id string)
+}
+
+// read reads a text/event-stream to its end; how it ends says nothing, because a cut stream
+// is resumed like one that was closed.
+func (r eventReader) read(resp *http.Response) error {
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(make([]byte, 0, 64<<10), maxEvent)
 	var data []byte
+	id := ""
 	for lines.Scan() {
 		line := lines.Bytes()
 		switch {
 		case bytes.HasPrefix(line, []byte("data:")):
 			data = append(append(data, bytes.TrimPrefix(line[len("data:"):], []byte(" "))...), '\n')
-		case len(line) == 0 && len(data) > 0:
-			var e Event
-			if err := json.Unmarshal(data, &e); err != nil {
-				return fleet.Errorf(fleet.Internal, "read an event: %w", err)
-			}
-			data = data[:0]
-			if err := handle(e); err != nil {
+		case bytes.HasPrefix(line, []byte("id:")):
+			id = string(bytes.TrimSpace(line[len("id:"):]))
+		case len(line) == 0:
+			if err := r.take(id, data); err != nil {
 				return err
 			}
+			id, data = "", data[:0]
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
 		return fleet.Errorf(fleet.TooLarge, "an event of more than %d bytes", maxEvent)
+	}
+	return nil
+}
+
+// take hands over one event, or only the place that was named.
+func (r eventReader) take(id string, data []byte) error {
+	if len(data) > 0 {
+		var e Event
+		if err := json.Unmarshal(data, &e); err != nil {
+			return fleet.Errorf(fleet.Internal, "read an event: %w", err)
+		}
+		if err := r.handle(e); err != nil {
+			return &unhandled{err}
+		}
+		id = e.ID
+	}
+	if id != "" {
+		r.placed(id)
 	}
 	return nil
 }

@@ -335,6 +335,30 @@ func TestClientWatchesEvents(t *testing.T) {
 		require.Equal(t, "41", all[2].Header.Get("Last-Event-ID"))
 	})
 
+	t.Run("from the place that the stream began at, while there is no event at all", func(t *testing.T) {
+		t.Parallel()
+		var seen requests
+		c := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
+			switch seen.add(r) {
+			case 1:
+				answer(w, 200, List[Event]{})
+			case 2:
+				_, _ = io.WriteString(w, ": the feed begins\nid: 1.7.0\n\nid: 1.8.0\n")
+				w.(http.Flusher).Flush()
+				hangUp(w)
+			default:
+				_, _ = io.WriteString(w, "id: 1.9.3\ndata: {\"id\":\"1.9.3\"}\n\n")
+			}
+		})
+		enough := errors.New("enough")
+		var places []string
+		err := c.WatchEvents(t.Context(), EventQuery{Placed: func(id string) { places = append(places, id) }}, func(Event) error { return enough })
+		require.ErrorIs(t, err, enough)
+		all, _ := seen.all()
+		require.Equal(t, "1.7.0", all[2].Header.Get("Last-Event-ID"))
+		require.Equal(t, []string{"1.7.0"}, places, "an event that was not handled comes again")
+	})
+
 	t.Run("until the region refuses or the caller goes", func(t *testing.T) {
 		t.Parallel()
 		c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) })

@@ -108,7 +108,7 @@ func (s *server) write(ctx context.Context, key fleet.ObjectKey, m MutationParam
 	c := callOf(ctx)
 	w := postgres.Write{Key: key, Project: c.project, Actor: c.actor, DryRun: m.DryRun}
 	var err error
-	if w.IfMatch, err = s.ifMatch(ctx, key, m.IfMatch); err != nil {
+	if w.IfMatch, err = ifMatch(m.IfMatch); err != nil {
 		return w, err
 	}
 	if m.IdempotencyKey != "" {
@@ -127,17 +127,13 @@ func requestHash(r *http.Request, body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// ifMatch reads the resource version that a change is bound to, 0 for any.
-func (s *server) ifMatch(ctx context.Context, key fleet.ObjectKey, header string) (int64, error) {
+// ifMatch reads the resource version that a change is bound to, 0 for none.
+func ifMatch(header string) (int64, error) {
 	switch header {
 	case "":
 		return 0, nil
 	case "*":
-		_, err := s.store.GetObject(ctx, key)
-		if fleet.KindOf(err) == fleet.NotFound {
-			err = fleet.Errorf(fleet.Precondition, "%s does not exist", key).At("If-Match")
-		}
-		return 0, err
+		return postgres.AnyVersion, nil
 	}
 	text := header
 	if len(text) > 1 && text[0] == '"' && text[len(text)-1] == '"' {

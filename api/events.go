@@ -106,10 +106,11 @@ func (s *server) eventsBefore(ctx context.Context, before postgres.Cursor, proje
 }
 
 func eventView(e postgres.Event) Event {
+	before, after := hideChange(e.Before, e.After)
 	view := Event{
 		ID: e.Cursor.String(), At: e.At, Type: e.Type, Kind: string(e.Key.Kind), Project: string(e.Project), Name: e.Key.Name,
 		UID: e.UID, Generation: e.Generation, ResourceVersion: strconv.FormatInt(e.Cursor.Seq, 10), Actor: e.Actor,
-		Before: e.Before, After: e.After,
+		Before: before, After: after,
 	}
 	if e.Key.Kind == fleet.KindInstance {
 		view.Site = e.Key.Scope
@@ -158,7 +159,8 @@ type feed struct {
 }
 
 func (f *feed) run(ctx context.Context) error {
-	if err := f.write([]byte(": the feed begins\n\n")); err != nil {
+	// The id alone is no event, but the place to come back to when the stream breaks before one.
+	if err := f.write([]byte(": the feed begins\nid: " + f.at.String() + "\n\n")); err != nil {
 		return err
 	}
 	alive := time.NewTicker(f.s.keepAlive)

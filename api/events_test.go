@@ -2,6 +2,7 @@ package api
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -140,6 +141,27 @@ func TestEventStream(t *testing.T) {
 		r.put("/api/v1/templates/t", `{"base":{},"project":"red"}`)
 		require.Equal(t, "t", s.next().Name)
 		s.silent()
+	})
+
+	t.Run("says where it begins, before there is any event", func(t *testing.T) {
+		t.Parallel()
+		r := setup(t)
+		req := r.request(r.viewer, http.MethodGet, "/api/v1/events", nil, "Accept", "text/event-stream")
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		resp, err := plain.Do(req.WithContext(ctx))
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		place := ""
+		for lines := bufio.NewScanner(resp.Body); place == "" && lines.Scan(); {
+			place, _ = strings.CutPrefix(lines.Text(), "id: ")
+			if place == lines.Text() {
+				place = ""
+			}
+		}
+		require.NotEmpty(t, place)
+		r.put("/api/v1/projects/between", nil)
+		require.Equal(t, "between", r.stream(r.viewer, "/api/v1/events", "Last-Event-ID", place).next().Name)
 	})
 
 	t.Run("ends with its token", func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// N23, N24, N25, N26, N27, N28, N29, N30, N68, N91, N92
+// N23, N24, N25, N26, N27, N28, N29, N30, N68, N74, N91, N92
 func TestFetchTokens(t *testing.T) {
 	t.Parallel()
 	r, f := delivery(t, `{"config":{"a":1}}`)

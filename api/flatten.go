@@ -83,6 +83,9 @@ type chain struct {
 	s      *server
 	layers []storedLayer
 	path   map[fleet.TemplatePin]bool // on the way from the root to here
+	// What the documents' templates mark as secret, and which these are.
+	secrets   []string
+	templates []fleet.TemplateName
 }
 
 // templateChain gives the layers of one generation of a template, 0 for the current one,
@@ -110,6 +113,7 @@ func (c *chain) add(ctx context.Context, pin fleet.TemplatePin) (int64, error) {
 	defer delete(c.path, pin)
 	name := "template " + string(pin.Name) + "@" + strconv.FormatInt(generation, 10)
 	c.layers = append(c.layers, storedLayer{name: name, hash: spec.Base.Hash, size: spec.Base.Size})
+	c.secrets, c.templates = append(c.secrets, spec.Secrets...), append(c.templates, pin.Name)
 	for _, next := range spec.Compositions {
 		if _, err := c.add(ctx, next); err != nil {
 			return 0, err

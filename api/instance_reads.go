@@ -32,7 +32,7 @@ type logsOutput struct{ Body List[LogChunk] }
 func (s *server) mountInstanceReads() {
 	register(s, forViewers, endpoint(http.MethodGet, instancePath+"/deliveries", "list-deliveries", "The delivery history, newest first"), s.listDeliveries)
 	register(s, forViewers, endpoint(http.MethodGet, instancePath+"/logs", "get-instance-logs", "Output of the instance, oldest first"), s.readLogs)
-	op := endpoint(http.MethodGet, instancePath+"/config", "get-instance-config", "The exact bytes that are deployed")
+	op := endpoint(http.MethodGet, instancePath+"/config", "get-instance-config", "The exact bytes that are deployed; viewers see what is marked secret redacted")
 	op.Parameters = append(op.Parameters, pathParam("site"), pathParam("name"), queryParam("revision", `"deployed" (default) or "desired"`))
 	s.stream(forViewers, op, s.instanceConfig)
 }
@@ -139,7 +139,17 @@ func (s *server) instanceConfig(w http.ResponseWriter, r *http.Request) error {
 		return fleet.Errorf(fleet.NotFound, "instance %s has no config here", o.Name).At("revision").
 			WithHint("nothing was deployed yet, or it is being deleted; try ?revision=desired")
 	}
-	return s.serveBody(w, r, revision.Content)
+	if !callOf(r.Context()).hides() || revision.Content.Kind != fleet.ContentJSON {
+		return s.serveBody(w, r, revision.Content)
+	}
+	pointers, err := s.secretsOf(r.Context(), o, revision.Revision)
+	if err != nil {
+		return err
+	}
+	if len(pointers) == 0 {
+		return s.serveBody(w, r, revision.Content)
+	}
+	return s.serveRedacted(w, r, revision.Content, pointers)
 }
 
 // serveBody sends a stored body in the identity coding.

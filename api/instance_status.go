@@ -6,12 +6,21 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-func (s *server) instanceStatus(ctx context.Context, o fleet.Object) (any, error) {
-	view, err := s.store.ViewInstance(ctx, o.ObjectKey)
+// instanceStatuses reads all of a page at once; its instances are of one site.
+func (s *server) instanceStatuses(ctx context.Context, page []fleet.Object) ([]any, error) {
+	names := make([]string, len(page))
+	for i, o := range page {
+		names[i] = o.Name
+	}
+	views, err := s.store.ViewInstances(ctx, fleet.SiteName(page[0].Scope), names...)
 	if err != nil {
 		return nil, err
 	}
-	return statusFrom(instanceSeen{o, view}), nil
+	out := make([]any, len(page))
+	for i, o := range page {
+		out[i] = statusFrom(instanceSeen{o, views[o.Name]})
+	}
+	return out, nil
 }
 
 func statusFrom(i instanceSeen) InstanceStatus {

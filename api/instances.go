@@ -56,7 +56,7 @@ func (s *server) getInstance(ctx context.Context, in *getInstanceInput) (*object
 	if err != nil {
 		return nil, err
 	}
-	return s.getObject(ctx, key, s.instanceStatus)
+	return s.getObject(ctx, key, s.instanceStatuses)
 }
 
 func (s *server) listInstances(ctx context.Context, in *listInstancesInput) (*objectsOutput, error) {
@@ -66,7 +66,7 @@ func (s *server) listInstances(ctx context.Context, in *listInstancesInput) (*ob
 	if _, err := s.store.GetObject(ctx, fleet.ObjectKey{Kind: fleet.KindSite, Name: in.Site}); err != nil {
 		return nil, err
 	}
-	return s.listObjects(ctx, fleet.InstanceKey(fleet.SiteName(in.Site), ""), in.ListParams, s.instanceStatus)
+	return s.listObjects(ctx, fleet.InstanceKey(fleet.SiteName(in.Site), ""), in.ListParams, s.instanceStatuses)
 }
 
 func (s *server) putInstance(ctx context.Context, in *putInstanceInput) (out *acceptedOutput, err error) {
@@ -130,6 +130,7 @@ func specOf(put InstancePut, doc documents, site fleet.SiteSpec) fleet.InstanceS
 	spec := fleet.InstanceSpec{
 		Template: fleet.TemplateName(put.Template), TemplateGeneration: put.TemplateGeneration,
 		Enabled: put.Enabled == nil || *put.Enabled, Durability: put.Durability, Run: put.Run,
+		Secrets: put.Secrets, SecretEnv: put.SecretEnv,
 	}
 	if doc.config != nil {
 		spec.Config = &fleet.Content{Kind: fleet.ContentJSON}

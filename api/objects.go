@@ -38,8 +38,8 @@ type acceptedOutput struct {
 	Body     Accepted
 }
 
-// statusOf assembles the status of one object; nil where a kind has none.
-type statusOf func(ctx context.Context, o fleet.Object) (any, error)
+// statusOf assembles the statuses of a page of objects; nil where a kind has none.
+type statusOf func(ctx context.Context, of []fleet.Object) ([]any, error)
 
 // declaredKind is what the kinds without deliveries have in common.
 type declaredKind struct {
@@ -51,7 +51,7 @@ type declaredKind struct {
 
 func (s *server) mountObjects() {
 	s.mountKind(declaredKind{kind: fleet.KindProject, plural: "projects", remove: forAdmins})
-	s.mountKind(declaredKind{kind: fleet.KindSite, plural: "sites", status: s.siteStatus, remove: forAdmins})
+	s.mountKind(declaredKind{kind: fleet.KindSite, plural: "sites", status: s.siteStatuses, remove: forAdmins})
 	s.mountKind(declaredKind{kind: fleet.KindTemplate, plural: "templates", remove: forOperators})
 	s.mountProjects()
 	s.mountSites()
@@ -92,11 +92,11 @@ func (s *server) getObject(ctx context.Context, key fleet.ObjectKey, status stat
 	if err != nil {
 		return nil, err
 	}
-	view := viewOf(o)
-	if err := fillStatus(ctx, &view, o, status); err != nil {
+	views, err := shownWith(ctx, []fleet.Object{o}, status)
+	if err != nil {
 		return nil, err
 	}
-	return &objectOutput{ETag: etagOf(&o), Body: view}, nil
+	return &objectOutput{ETag: etagOf(&o), Body: views[0]}, nil
 }
 
 func (s *server) listObjects(ctx context.Context, of fleet.ObjectKey, in ListParams, status statusOf) (*objectsOutput, error) {
@@ -113,14 +113,8 @@ func (s *server) listObjects(ctx context.Context, of fleet.ObjectKey, in ListPar
 		return nil, err
 	}
 	cut := page(objects, in.Limit, func(o fleet.Object) string { return o.Name })
-	out := &objectsOutput{Body: List[Object]{Items: make([]Object, len(cut.Items)), Next: cut.Next}}
-	for i, o := range cut.Items {
-		out.Body.Items[i] = viewOf(o)
-		if err := fillStatus(ctx, &out.Body.Items[i], o, status); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	views, err := shownWith(ctx, cut.Items, status)
+	return &objectsOutput{Body: List[Object]{Items: views, Next: cut.Next}}, err
 }
 
 func (s *server) deleteDeclared(ctx context.Context, key fleet.ObjectKey, m MutationParams) (*acceptedOutput, error) {
@@ -165,14 +159,23 @@ func viewOf(o fleet.Object) Object {
 	return view
 }
 
-func fillStatus(ctx context.Context, view *Object, o fleet.Object, status statusOf) error {
-	if status == nil {
-		return nil
+// shownWith is how objects read for the caller, with their statuses.
+func shownWith(ctx context.Context, objects []fleet.Object, status statusOf) ([]Object, error) {
+	views := make([]Object, len(objects))
+	for i, o := range objects {
+		views[i] = shown(ctx, o)
 	}
-	v, err := status(ctx, o)
+	if status == nil || len(objects) == 0 {
+		return views, nil
+	}
+	all, err := status(ctx, objects)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	view.Status, err = json.Marshal(v)
-	return err
+	for i, v := range all {
+		if views[i].Status, err = json.Marshal(v); err != nil {
+			return nil, err
+		}
+	}
+	return views, nil
 }

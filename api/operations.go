@@ -116,7 +116,7 @@ func (s *server) listOperations(ctx context.Context, in *listOperationsInput) (*
 	if err != nil {
 		return nil, err
 	}
-	after, err := operationPlace(in.Cursor)
+	after, err := timePlace(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -127,14 +127,15 @@ func (s *server) listOperations(ctx context.Context, in *listOperationsInput) (*
 	if err != nil {
 		return nil, err
 	}
-	cut := page(rows, in.Limit, func(o postgres.Operation) string {
-		return o.CreatedAt.UTC().Format(time.RFC3339Nano) + " " + string(o.ID)
-	})
+	cut := page(rows, in.Limit, func(o postgres.Operation) string { return timeCursor(o.CreatedAt, string(o.ID)) })
 	out := &operationsOutput{Body: List[Operation]{Items: make([]Operation, len(cut.Items)), Next: cut.Next}}
 	return out, s.fillOperations(ctx, cut.Items, out.Body.Items)
 }
 
-func operationPlace(cursor string) (postgres.Place, error) {
+// timeCursor is a row's place in a list newest first.
+func timeCursor(at time.Time, id string) string { return at.UTC().Format(time.RFC3339Nano) + " " + id }
+
+func timePlace(cursor string) (postgres.Place, error) {
 	place, err := placeOf(cursor)
 	if err != nil || place == "" {
 		return postgres.Place{}, err
@@ -157,14 +158,23 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 		}
 	}
 	var targets map[string][]postgres.Target
+	var held map[string]map[fleet.NodeName]postgres.TargetHeld
 	if len(ids) > 0 {
 		var err error
 		if targets, err = s.store.Targets(ctx, ids...); err != nil {
 			return err
 		}
+		if held, err = s.store.HeldByTargets(ctx, ids...); err != nil {
+			return err
+		}
 	}
 	for i, o := range rows {
 		views[i].Progress = progressOf(targets[string(o.Delivery)])
+		for n := range views[i].Progress {
+			p := &views[i].Progress[n]
+			now := held[string(o.Delivery)][fleet.NodeName(p.Node)]
+			p.Revision, p.Generation, p.RevisionHash = now.Revision, now.Generation, now.Hash
+		}
 		if o.State == fleet.OperationRunning && views[i].Reason == "" {
 			views[i].Reason, views[i].Message = waitsFor(targets[string(o.Delivery)])
 		}

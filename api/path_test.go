@@ -67,6 +67,13 @@ func TestAPathFromSiteToConfig(t *testing.T) {
 	r.walk(press, fleet.Step{Record: &fleet.Record{
 		Subject: press, Delivery: f.id, Node: "plant-1-a", Response: fleet.DeploymentStatusResponse{Held: held},
 	}}, nil)
+	op = into[Operation](t, r.get("/api/v1/operations/"+accepted.Operation.ID))
+	require.Equal(t, "plant-1-a", op.Progress[0].Node)
+	require.EqualValues(t, 1, op.Progress[0].Revision)
+	require.EqualValues(t, 1, op.Progress[0].Generation)
+	require.Equal(t, compose.HashOf(config.body), op.Progress[0].RevisionHash)
+	require.Zero(t, op.Progress[1].Revision, "the standby holds nothing yet")
+	require.Empty(t, op.Progress[1].RevisionHash)
 	object := into[Object](t, r.get("/api/v1/sites/plant-1/instances/press-7"))
 	var status InstanceStatus
 	require.NoError(t, json.Unmarshal(object.Status, &status))

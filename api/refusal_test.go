@@ -163,6 +163,14 @@ func TestPreconditions(t *testing.T) {
 		r.put(press7Path, `{"config":{"a":4}}`, "If-Match", strings.Trim(a.header.Get("ETag"), `"`))
 		r.put(press7Path, `{"config":{"a":5}}`, "If-Match", "*")
 	})
+
+	t.Run("looks at * in the write, so that a repeated deletion is answered as before", func(t *testing.T) {
+		r.put("/api/v1/projects/brief", nil)
+		for range 2 {
+			a := r.call(r.admin, http.MethodDelete, "/api/v1/projects/brief", nil, "If-Match", "*", "Idempotency-Key", "gone")
+			require.Equal(t, http.StatusOK, a.status, string(a.body))
+		}
+	})
 }
 
 // X2, X13, X19

@@ -100,7 +100,7 @@ func setup(t *testing.T, change ...func(*Deps)) *region {
 		},
 		Region: "test", WebURL: "http://web.test", TemporalNamespace: "holdfast",
 		PendingTTL: 5 * time.Minute, OperationLimit: time.Minute,
-		Now: now, Log: slog.New(slog.NewJSONHandler(r.log, nil)),
+		Now: now, Log: slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{ReplaceAttr: fleet.LogDetail})),
 	}
 	for _, f := range change {
 		f(&d)

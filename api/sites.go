@@ -57,6 +57,17 @@ func (s *server) putSite(ctx context.Context, in *putSiteInput) (*acceptedOutput
 // maxSiteNodes bounds the nodes that one status shows.
 const maxSiteNodes = 1000
 
+func (s *server) siteStatuses(ctx context.Context, sites []fleet.Object) ([]any, error) {
+	out := make([]any, len(sites))
+	for i, o := range sites {
+		var err error
+		if out[i], err = s.siteStatus(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 func (s *server) siteStatus(ctx context.Context, o fleet.Object) (any, error) {
 	site := fleet.SiteName(o.Name)
 	lease, err := s.lease(ctx, site)

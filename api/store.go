@@ -37,6 +37,9 @@ type instanceStore interface {
 	PutInstance(ctx context.Context, c postgres.InstanceChange) (postgres.Started, error)
 	TurnInstance(ctx context.Context, t postgres.InstanceTurn) (postgres.Started, error)
 	ViewInstance(ctx context.Context, k fleet.ObjectKey) (postgres.InstanceView, error)
+	// ViewInstances takes as many queries for a page as for one.
+	ViewInstances(ctx context.Context, site fleet.SiteName, names ...string) (map[string]postgres.InstanceView, error)
+	SpecOf(ctx context.Context, k fleet.ObjectKey, revision int64) (fleet.InstanceSpec, error)
 	Deployed(ctx context.Context, k fleet.ObjectKey) (snap, want fleet.Revision, err error)
 	ListDeliveries(ctx context.Context, k fleet.ObjectKey, before int64, limit int32) ([]postgres.Delivery, error)
 	ReadLogs(ctx context.Context, site fleet.SiteName, name fleet.InstanceName, node fleet.NodeName, from int64) ([]postgres.LogChunk, error)
@@ -47,6 +50,7 @@ type operationStore interface {
 	ListOperations(ctx context.Context, f postgres.OperationFilter, after postgres.Place, limit int32) ([]postgres.Operation, error)
 	CancelOperation(ctx context.Context, id fleet.OperationID) (postgres.Operation, error)
 	Targets(ctx context.Context, ids ...string) (map[string][]postgres.Target, error)
+	HeldByTargets(ctx context.Context, ids ...string) (map[string]map[fleet.NodeName]postgres.TargetHeld, error)
 	DeliveryWorkflow(ctx context.Context, id fleet.DeliveryID) (workflow, run string, err error)
 }
 
@@ -80,10 +84,10 @@ type nodeStore interface {
 type tokenStore interface {
 	AddAPIToken(ctx context.Context, t postgres.APIToken) (postgres.APIToken, error)
 	APITokenByHash(ctx context.Context, hash []byte) (postgres.APIToken, error)
-	ListAPITokens(ctx context.Context, limit int32) ([]postgres.APIToken, error)
+	ListAPITokens(ctx context.Context, project fleet.ProjectName, after postgres.Place, limit int32) ([]postgres.APIToken, error)
 	RevokeAPIToken(ctx context.Context, id string) error
 	AddJoinToken(ctx context.Context, t postgres.JoinToken, life time.Duration) (postgres.JoinToken, error)
-	ListJoinTokens(ctx context.Context, limit int32) ([]postgres.JoinToken, error)
+	ListJoinTokens(ctx context.Context, after postgres.Place, limit int32) ([]postgres.JoinToken, error)
 	DeleteJoinToken(ctx context.Context, id string) error
 }
 

@@ -44,7 +44,7 @@ func (s *server) templateFrom(ctx context.Context, in *putTemplateInput, raw []b
 	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
 		return nil, err
 	}
-	spec, err := s.compositions(ctx, in.Name, put.Compositions)
+	spec, err := s.compositions(ctx, in.Name, put)
 	if err != nil {
 		return nil, err
 	}
@@ -68,15 +68,15 @@ func (s *server) templateFrom(ctx context.Context, in *putTemplateInput, raw []b
 
 // compositions checks what a template refers to before anything is stored; the store pins
 // the generations.
-func (s *server) compositions(ctx context.Context, self string, names []string) (fleet.TemplateSpec, error) {
-	var spec fleet.TemplateSpec
-	for _, name := range names {
+func (s *server) compositions(ctx context.Context, self string, put TemplatePut) (fleet.TemplateSpec, error) {
+	spec := fleet.TemplateSpec{Secrets: put.Secrets}
+	for _, name := range put.Compositions {
 		spec.Compositions = append(spec.Compositions, fleet.TemplatePin{Name: fleet.TemplateName(name)})
 	}
 	if err := spec.Validate(fleet.TemplateName(self)); err != nil {
 		return spec, err
 	}
-	for i, name := range names {
+	for i, name := range put.Compositions {
 		if err := s.usable(ctx, fleet.TemplateName(name), "/compositions/"+strconv.Itoa(i)); err != nil {
 			return spec, err
 		}

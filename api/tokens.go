@@ -102,17 +102,24 @@ func tokenView(t postgres.APIToken) Token {
 }
 
 func (s *server) listTokens(ctx context.Context, in *listInput) (*tokensOutput, error) {
-	rows, err := s.store.ListAPITokens(ctx, in.Limit)
+	after, err := timePlace(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	out := &tokensOutput{Body: List[Token]{Items: []Token{}}}
-	for _, t := range rows {
-		if in.Project == "" || in.Project == string(t.Project) {
-			out.Body.Items = append(out.Body.Items, tokenView(t))
-		}
+	rows, err := s.store.ListAPITokens(ctx, fleet.ProjectName(in.Project), after, in.Limit+1)
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	cut := page(rows, in.Limit, func(t postgres.APIToken) string { return timeCursor(t.CreatedAt, t.ID) })
+	return tokensAnswer(cut, tokenView), nil
+}
+
+func tokensAnswer[T any](cut List[T], view func(T) Token) *tokensOutput {
+	out := &tokensOutput{Body: List[Token]{Items: make([]Token, len(cut.Items)), Next: cut.Next}}
+	for i, t := range cut.Items {
+		out.Body.Items[i] = view(t)
+	}
+	return out
 }
 
 func (s *server) revokeToken(ctx context.Context, in *revokeInput) (*struct{}, error) {
@@ -166,15 +173,16 @@ func joinTokenView(t postgres.JoinToken) Token {
 }
 
 func (s *server) listJoinTokens(ctx context.Context, in *listInput) (*tokensOutput, error) {
-	rows, err := s.store.ListJoinTokens(ctx, in.Limit)
+	after, err := timePlace(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	out := &tokensOutput{Body: List[Token]{Items: []Token{}}}
-	for _, t := range rows {
-		out.Body.Items = append(out.Body.Items, joinTokenView(t))
+	rows, err := s.store.ListJoinTokens(ctx, after, in.Limit+1)
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	cut := page(rows, in.Limit, func(t postgres.JoinToken) string { return timeCursor(t.CreatedAt, t.ID) })
+	return tokensAnswer(cut, joinTokenView), nil
 }
 
 func (s *server) revokeJoinToken(ctx context.Context, in *revokeInput) (*struct{}, error) {

@@ -59,6 +59,7 @@ type TemplatePut struct {
 	Labels       map[string]string `json:"labels,omitempty"`
 	Base         json.RawMessage   `json:"base"`
 	Compositions []string          `json:"compositions,omitempty"`
+	Secrets      []string          `json:"secrets,omitempty" doc:"JSON pointers into the final config whose values viewers see redacted"`
 }
 
 // InstancePut declares an instance: exactly one of Config, Template (with Overrides) and
@@ -74,6 +75,8 @@ type InstancePut struct {
 	Enabled            *bool             `json:"enabled,omitempty"`
 	Durability         fleet.Durability  `json:"durability,omitempty"`
 	Run                *fleet.Run        `json:"run,omitempty"`
+	Secrets            []string          `json:"secrets,omitempty" doc:"JSON pointers into the final config whose values viewers see redacted"`
+	SecretEnv          []string          `json:"secretEnv,omitempty" doc:"names of the run section's environment whose values viewers see redacted"`
 	Reason             string            `json:"reason,omitempty"`
 }
 
@@ -138,15 +141,20 @@ type Operation struct {
 	Workflow    *WorkflowRef         `json:"workflow,omitempty"`
 }
 
-// NodeProgress is how far one node is: bytes fetched of total, and its state.
+// NodeProgress is how far one node is: bytes fetched of total, and its state. Revision,
+// Generation and RevisionHash are what it holds now (no hash: deleted there); only the
+// progress of an operation has them.
 type NodeProgress struct {
-	Node    string     `json:"node"`
-	Role    fleet.Role `json:"role"`
-	State   string     `json:"state"`
-	Fetched int64      `json:"fetched"`
-	Total   int64      `json:"total"`
-	Reason  string     `json:"reason,omitempty"`
-	Message string     `json:"message,omitempty"`
+	Node         string     `json:"node"`
+	Role         fleet.Role `json:"role"`
+	State        string     `json:"state"`
+	Fetched      int64      `json:"fetched"`
+	Total        int64      `json:"total"`
+	Reason       string     `json:"reason,omitempty"`
+	Message      string     `json:"message,omitempty"`
+	Revision     int64      `json:"revision,omitempty"`
+	Generation   int64      `json:"generation,omitempty"`
+	RevisionHash fleet.Hash `json:"revisionHash,omitempty"`
 }
 
 // WorkflowRef is the workflow run to open in Temporal Web.

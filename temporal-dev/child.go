@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/region"
 )
@@ -94,7 +95,7 @@ func runChild(args []string, stderr io.Writer) int {
 	if args[0] == childGuardian {
 		return guardian.Main(ctx, args[1:])
 	}
-	log := slog.New(slog.NewTextHandler(stderr, nil))
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{ReplaceAttr: fleet.LogDetail}))
 	if err := serveChild(ctx, args[0], os.Stdin, log); err != nil {
 		log.Error("ended", "child", strings.Join(args, " "), "error", err)
 		return exitFailed

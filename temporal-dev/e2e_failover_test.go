@@ -117,10 +117,10 @@ func TestE2ELoss(t *testing.T) {
 				s.whole(t, second.key)
 			})
 		}
-		t.Run("a node that is started twice runs nothing twice", func(t *testing.T) {
+		t.Run("a node that is started twice is refused, and nothing runs twice", func(t *testing.T) {
 			t.Parallel()
 			st := newStory(t, s, "plant-3", "double")
-			s.startTwice(t, "plant-3", "plant-3-a")
+			require.Contains(t, s.startTwice(t, "plant-3", "plant-3-a"), "a node is already running on ")
 			for range 3 {
 				op, hash := st.release(t)
 				t.Logf("ended as %v", s.ended(t, op.ID).State)
@@ -144,39 +144,51 @@ func TestE2ELoss(t *testing.T) {
 		st.good(t, hash)
 		s.asleep(t)
 	})
+	t.Run("a node is counted on only when it takes deliveries", func(t *testing.T) {
+		const node = "plant-2-b"
+		started := func(ctx context.Context) (n int64, err error) {
+			return s.count(ctx, `SELECT (extract(epoch FROM started_at) * 1000)::bigint FROM nodes WHERE name = $1`, node)
+		}
+		before, err := started(t.Context())
+		require.NoError(t, err)
+		s.order(t, "stop", node)
+		s.order(t, "stop", temporalName)
+		require.NoError(t, os.Truncate(filepath.Join(s.data, "logs", node+".log"), 0))
+		s.order(t, "start", node)
+		waitFor(t, "it waits for Temporal", func(context.Context) error {
+			log, err := os.ReadFile(filepath.Join(s.data, "logs", node+".log"))
+			if err == nil && !strings.Contains(string(log), "msg=waiting for=temporal") {
+				err = errNotYet
+			}
+			return err
+		})
+		now, err := started(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, before, now)
+		s.order(t, "start", temporalName)
+		waitFor(t, "it is counted on", func(ctx context.Context) error {
+			now, err := started(ctx)
+			if err == nil && now == before {
+				err = errNotYet
+			}
+			return err
+		})
+	})
 }
 
 // startTwice runs a second process of a node on the same directory, as a careless operator
-// may. It may refuse or take part; it ends with the test.
-func (s *stack) startTwice(t *testing.T, site, node string) {
+// may, and gives what it said before it ended.
+func (s *stack) startTwice(t *testing.T, site, node string) string {
 	t.Helper()
 	in := nodeInput{
 		Node: node, Site: site, API: s.doc.API, Temporal: s.doc.Temporal, Data: filepath.Join(s.data, "nodes", node),
 		Program: os.Args[0], Supervisor: s.supervisor.Process.Pid, Fast: true,
 	}
-	text := jsonText(t, in)
-	said := &transcript{}
-	cmd := exec.Command(os.Args[0], childNode, node)
-	cmd.Stdin, cmd.Stderr = strings.NewReader(text), said
-	require.NoError(t, cmd.Start())
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // it is killed in the end
-		close(ended)
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		t.Logf("the second process ended as %v and said: %s", <-ended, said)
-	})
-	waitFor(t, "it has started, or refused", func(context.Context) error {
-		select {
-		case <-ended:
-			return nil
-		default:
-		}
-		if !strings.Contains(said.String(), "Started Worker") {
-			return errNotYet
-		}
-		return nil
-	})
+	ctx, cancel := context.WithTimeout(t.Context(), e2ePatience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], childNode, node)
+	cmd.Stdin = strings.NewReader(jsonText(t, in))
+	said, err := cmd.CombinedOutput()
+	require.Error(t, err, "%s", said)
+	return string(said)
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,7 +60,7 @@ func requireSucceeded(t *testing.T, op api.Operation) {
 	require.Equal(t, fleet.OperationSucceeded, op.State, "%+v", op)
 }
 
-// N1, N2, N3, N4, N5, N9, N75, N76, N82, N104, N106, X9, X10, X11
+// N1, N2, N3, N4, N5, N6, N9, N10, N75, N76, N82, N104, N106, X9, X10, X11
 func TestE2ESizes(t *testing.T) {
 	t.Parallel()
 	s := startStack(t, 1)
@@ -102,6 +103,18 @@ func TestE2ESizes(t *testing.T) {
 			})
 		}
 	})
+	t.Run("while no node speaks to the region's database, nor could it", func(t *testing.T) {
+		port := s.pg.Config().ConnConfig.Port
+		require.True(t, s.speaksTo(t, serverName, port), "this is how it looks")
+		password, err := os.ReadFile(filepath.Join(s.data, passwordFile))
+		require.NoError(t, err)
+		for _, node := range pair(site) {
+			require.False(t, s.speaksTo(t, node, port), node)
+			environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", s.pid(t, node)))
+			require.NoError(t, err)
+			require.NotContains(t, string(environment), strings.TrimSpace(string(password)), node)
+		}
+	})
 	t.Run("and leave nothing of them in Temporal, logs, metrics or other tables", func(t *testing.T) {
 		s.settled(t)
 		runs := s.histories(t)
@@ -111,6 +124,29 @@ func TestE2ESizes(t *testing.T) {
 		s.requireNowhere(t, runs, append(tokens, sizesMarker, s.doc.Token)...)
 		require.NotContains(t, s.metrics(t), sizesMarker)
 	})
+}
+
+// speaksTo says whether a child has a connection to a local port.
+func (s *stack) speaksTo(t *testing.T, process string, port uint16) bool {
+	t.Helper()
+	proc := fmt.Sprintf("/proc/%d", s.pid(t, process))
+	table, err := os.ReadFile(proc + "/net/tcp")
+	require.NoError(t, err)
+	own := map[string]bool{}
+	files, err := os.ReadDir(proc + "/fd")
+	require.NoError(t, err)
+	for _, f := range files {
+		target, _ := os.Readlink(filepath.Join(proc, "fd", f.Name())) // "" when it was closed meanwhile
+		own[target] = true
+	}
+	for line := range strings.Lines(string(table)) {
+		const remote, inode = 2, 9
+		f := strings.Fields(line)
+		if strings.HasSuffix(f[remote], fmt.Sprintf(":%04X", port)) && own["socket:["+f[inode]+"]"] {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *stack) metrics(t *testing.T) string {

@@ -53,12 +53,6 @@ func startStack(t *testing.T, sites int) *stack {
 	t.Helper()
 	realOnly(t)
 	s := launchStack(t, sites)
-	for range 2 {
-		if s.up() || !strings.Contains(s.said.String(), "address already in use") {
-			break
-		}
-		s = launchStack(t, sites) // a connection of another test took a port that was free
-	}
 	require.True(t, s.up(), "%s", s.said)
 	s.connect(t)
 	t.Cleanup(func() { s.dump(t) })

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"syscall"
@@ -54,7 +56,7 @@ func listeners(o options) []listener {
 }
 
 // choose finds an address for each listener: the one asked for, else the one of the last
-// start if it is free, else any. It holds all of them until the last is found, so that no
+// start if it is free, else any below those of outgoing connections. It holds all of them until the last is found, so that no
 // two get the same.
 func choose(wanted []listener, last map[string]int) (addresses, error) {
 	chosen := addresses{}
@@ -95,6 +97,11 @@ func (w listener) listen(last int) (net.Listener, error) {
 			return l, nil
 		}
 	}
+	if port == "0" {
+		if l := listenBelow(firstOutgoing(), host); l != nil {
+			return l, nil
+		}
+	}
 	var l net.Listener
 	taken := func() bool {
 		l, err = net.Listen("tcp", w.want)
@@ -109,6 +116,38 @@ func (w listener) listen(last int) (net.Listener, error) {
 		return nil, fmt.Errorf("listen at %s (%s): %w", w.want, w.flag, err)
 	}
 	return l, nil
+}
+
+const (
+	lowestPort = 10000
+	portTries  = 100
+)
+
+// listenBelow listens at a free port below the one given, nil without any. The children bind
+// theirs only later: a port from where the kernel takes those of outgoing connections could be
+// gone by then.
+func listenBelow(port int, host string) net.Listener {
+	for range portTries {
+		if port <= lowestPort {
+			return nil
+		}
+		free := lowestPort + rand.IntN(port-lowestPort) //nolint:gosec // a port is no secret
+		if l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(free))); err == nil {
+			return l
+		}
+	}
+	return nil
+}
+
+// firstOutgoing is the lowest port that an outgoing connection gets, 0 where nobody says.
+func firstOutgoing() int {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if err != nil {
+		return 0
+	}
+	first := 0
+	_, _ = fmt.Sscan(string(text), &first) // what is no number says nothing
+	return first
 }
 
 // dial gives host:port as a client on this machine reaches it.

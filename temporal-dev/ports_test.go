@@ -24,6 +24,26 @@ func TestPorts(t *testing.T) {
 		}
 		require.Len(t, seen, len(listeners(options{})))
 	})
+	t.Run("that were picked are none that an outgoing connection may take meanwhile", func(t *testing.T) {
+		t.Parallel()
+		first := firstOutgoing()
+		require.NotZero(t, first)
+		chosen, err := choose(listeners(freeOptions("")), nil)
+		require.NoError(t, err)
+		for name, port := range chosen.ports() {
+			require.Less(t, port, first, name)
+		}
+	})
+	t.Run("are looked for elsewhere when there are none below", func(t *testing.T) {
+		t.Parallel()
+		require.Nil(t, listenBelow(0, loopback), "nobody said where they begin")
+		for range 3 { // the two that there are may be taken by others, too
+			if l := listenBelow(lowestPort+2, loopback); l != nil {
+				t.Cleanup(func() { _ = l.Close() })
+			}
+		}
+		require.Nil(t, listenBelow(lowestPort+2, loopback))
+	})
 	t.Run("are those of the last start while they are free", func(t *testing.T) {
 		t.Parallel()
 		first, err := choose([]listener{free("api"), free("web")}, nil)

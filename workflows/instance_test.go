@@ -68,7 +68,7 @@ func TestInstance(t *testing.T) {
 	})
 }
 
-// N44, N61, N81, N87: an answer that was lost is unknown until the node was asked.
+// N44, N61, N74, N81, N87: an answer that was lost is unknown until the node was asked.
 func TestInstanceUnknown(t *testing.T) {
 	t.Parallel()
 	lost := temporal.NewHeartbeatTimeoutError()

@@ -48,6 +48,10 @@ func (c *cli) describe(ctx context.Context, client *api.Client, k kind, name str
 		if err != nil {
 			return err
 		}
+		if o, ok := it.value.(api.Object); ok {
+			o.Spec = api.RedactSpec(o.Spec)
+			it.value = o
+		}
 		return c.print(single(k.header, it))
 	}
 	if k.object == "" {
@@ -92,7 +96,8 @@ func (c *cli) describeObject(o api.Object, etag string) {
 			fmt.Fprintf(c.stdout, "%-15s %s\n", l[0]+":", clean(l[1]))
 		}
 	}
-	_ = c.section("Spec", o.Spec) // cannot fail to be YAML when it was JSON; a lost terminal shows below
+	// Whatever the token may see: what is described is often shown to others.
+	_ = c.section("Spec", api.RedactSpec(o.Spec)) // cannot fail to be YAML when it was JSON; a lost terminal shows below
 }
 
 // describeInstance writes where it stands on each node, and what happened last.

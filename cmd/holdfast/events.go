@@ -56,8 +56,9 @@ func (c *cli) newEventsCommand() *cobra.Command {
 func (c *cli) watchEvents(ctx context.Context, client *api.Client, after string) error {
 	under, last, heard := &columns{}, after, c.now()
 	for {
-		err := client.WatchEvents(ctx, api.EventQuery{After: last, Project: c.flags.project}, func(e api.Event) error {
-			last, heard = e.ID, c.now()
+		from := api.EventQuery{After: last, Project: c.flags.project, Placed: func(id string) { last = id }}
+		err := client.WatchEvents(ctx, from, func(e api.Event) error {
+			heard = c.now()
 			return c.printChanges(under, view{header: eventHeader, items: []item{eventItem(e)}})
 		})
 		if ctx.Err() != nil || exitCodeOf(err) != exitUnreachable || c.now().Sub(heard) > patience {

@@ -115,6 +115,20 @@ func TestDescribe(t *testing.T) {
 	require.Equal(t, exitNotFound, s.run("describe", "site", "plant-x").code)
 }
 
+// X10: whatever the token may see, in every form.
+func TestDescribeRedacts(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t).plant1()
+	r.declare("sites/plant-1/instances/press-9", `{"enabled":true,"run":{"command":["p"],"env":{"TOKEN":"hunter2","LEVEL":"info"}},"secretEnv":["TOKEN"]}`)
+	for _, form := range []string{"table", "json", "yaml"} {
+		got := newShell(t, r).ok("describe", "instance", "plant-1/press-9", "-o", form).stdout
+		require.NotContains(t, got, "hunter2", form)
+		require.Contains(t, got, "<redacted>", form)
+		require.Contains(t, got, "info", form)
+	}
+	require.Contains(t, newShell(t, r).ok("get", "instance", "plant-1/press-9", "-o", "json").stdout, "hunter2", "as the region shows it")
+}
+
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t).plant1()

@@ -93,7 +93,7 @@ func (m *manifest) checkTemplate() error {
 	if len(m.template.Base) == 0 {
 		return errors.New("spec: base is missing")
 	}
-	spec := fleet.TemplateSpec{}
+	spec := fleet.TemplateSpec{Secrets: m.template.Secrets}
 	for _, name := range m.template.Compositions {
 		spec.Compositions = append(spec.Compositions, fleet.TemplatePin{Name: fleet.TemplateName(name)})
 	}
@@ -117,6 +117,7 @@ func (m *manifest) checkInstance() error {
 	spec := fleet.InstanceSpec{
 		Template: fleet.TemplateName(in.Template), Durability: in.Durability, Run: in.Run,
 		Config: content(in.Config), Overrides: content(in.Overrides),
+		Secrets: in.Secrets, SecretEnv: in.SecretEnv,
 	}
 	if in.Artifact != "" {
 		spec.Artifact = &fleet.Content{Hash: in.Artifact}

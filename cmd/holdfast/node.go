@@ -16,7 +16,8 @@ from then on restarts from its own store, also while the region is away. The ins
 it runs outlive it. Under systemd set KillMode=process, so that a restart of the agent
 leaves them running.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return region.RunNode(cmd.Context(), cfg, c.log())
+			log := c.log()
+			return logEnd(log, region.RunNode(cmd.Context(), cfg, log))
 		},
 	}
 	f := cmd.Flags()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/region"
 )
 
@@ -16,7 +17,8 @@ func (c *cli) newServerCommand() *cobra.Command {
 		Long: `Run a server of a region. It is stateless and runs in any number beside one Postgres
 and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin token.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return region.RunServer(cmd.Context(), cfg, c.log())
+			log := c.log()
+			return logEnd(log, region.RunServer(cmd.Context(), cfg, log))
 		},
 	}
 	f := cmd.Flags()
@@ -50,4 +52,14 @@ func (c *cli) orEnv(name, fallback string) string {
 }
 
 // log is what the long-running processes write to standard error, one JSON line each.
-func (c *cli) log() *slog.Logger { return slog.New(slog.NewJSONHandler(c.stderr, nil)) }
+func (c *cli) log() *slog.Logger {
+	return slog.New(slog.NewJSONHandler(c.stderr, &slog.HandlerOptions{ReplaceAttr: fleet.LogDetail}))
+}
+
+// logEnd logs the cause of a process's end, which the complaint of a command leaves out.
+func logEnd(log *slog.Logger, err error) error {
+	if err != nil {
+		log.Error("ended", "err", err)
+	}
+	return err
+}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -36,7 +35,7 @@ func (c *cli) await(ctx context.Context, client *api.Client, op api.Operation) (
 		op = next
 	}
 	p.clear()
-	fmt.Fprintln(p.out, c.finalLine(ctx, client, op))
+	fmt.Fprintln(p.out, finalLine(op))
 	return op, endOf(op)
 }
 
@@ -112,44 +111,28 @@ func endOf(op api.Operation) error {
 }
 
 // finalLine names the end state, and what each node holds now: revision, generation, hash.
-func (c *cli) finalLine(ctx context.Context, client *api.Client, op api.Operation) string {
-	line := fmt.Sprintf("%s %s", operationSubject(op), op.State)
+func finalLine(op api.Operation) string {
+	var line strings.Builder
+	fmt.Fprintf(&line, "%s %s", operationSubject(op), op.State)
 	if op.Reason != "" {
-		line += " (" + clean(op.Reason) + ")"
+		line.WriteString(" (" + clean(op.Reason) + ")")
 	}
 	if op.Revision > 0 {
-		line += ", revision " + number(op.Revision)
+		line.WriteString(", revision " + number(op.Revision))
 	}
-	o, status, err := readStatus(ctx, client, op)
-	if err != nil || len(status.Nodes) == 0 {
-		return line + fromProgress(op) // a deleted instance has no status any more
-	}
-	line += fmt.Sprintf(" (generation %d)", o.Generation)
-	for _, n := range status.Nodes {
-		line += fmt.Sprintf("; %s (%s) holds revision %d %s", clean(n.Node), clean(string(n.Role)), n.Revision, short(n.RevisionHash))
-		if n.Owed > 0 {
-			line += fmt.Sprintf(", is owed %d", n.Owed)
-		}
-	}
-	return line
-}
-
-func fromProgress(op api.Operation) string {
-	var line strings.Builder
 	for _, n := range op.Progress {
-		line.WriteString("; " + nodeText(n))
+		line.WriteString("; " + nodeText(n) + heldText(n))
 	}
 	return line.String()
 }
 
-func readStatus(ctx context.Context, client *api.Client, op api.Operation) (api.Object, api.InstanceStatus, error) {
-	var status api.InstanceStatus
-	if op.Instance == "" {
-		return api.Object{}, status, nil
+// heldText is "" of a node that never said what it holds.
+func heldText(n api.NodeProgress) string {
+	switch {
+	case n.Revision == 0:
+		return ""
+	case n.RevisionHash == "":
+		return fmt.Sprintf(", holds nothing since revision %d", n.Revision)
 	}
-	o, _, err := client.Object(ctx, fleet.InstanceKey(fleet.SiteName(op.Site), fleet.InstanceName(op.Instance)))
-	if err == nil && len(o.Status) > 0 {
-		err = json.Unmarshal(o.Status, &status)
-	}
-	return o, status, err
+	return fmt.Sprintf(", holds revision %d (generation %d) %s", n.Revision, n.Generation, short(n.RevisionHash))
 }

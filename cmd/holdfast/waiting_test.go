@@ -20,8 +20,13 @@ func fetched() []api.Operation {
 		operation(op1, fleet.OperationRunning, nodeAt("plant-1-a", "notified", 5<<20), nodeAt("plant-1-b", "waiting", 0)),
 		operation(op1, fleet.OperationRunning, nodeAt("plant-1-a", "notified", 5<<20+1), nodeAt("plant-1-b", "waiting", 0)),
 		operation(op1, fleet.OperationRunning, nodeAt("plant-1-a", "applied", 10<<20), nodeAt("plant-1-b", "notified", 0)),
-		operation(op1, fleet.OperationSucceeded, nodeAt("plant-1-a", "applied", 10<<20), nodeAt("plant-1-b", "applied", 10<<20)),
+		operation(op1, fleet.OperationSucceeded, holding(nodeAt("plant-1-a", "applied", 10<<20)), holding(nodeAt("plant-1-b", "applied", 10<<20))),
 	}
+}
+
+func holding(n api.NodeProgress) api.NodeProgress {
+	n.Revision, n.Generation, n.RevisionHash = 4, 2, hash1
+	return n
 }
 
 func ended(state fleet.OperationState, reason string) []api.Operation {
@@ -47,7 +52,8 @@ func TestProgress(t *testing.T) {
 			"deploy plant-1/press-7: plant-1-a (active) notified, 5.0 MiB of 10.0 MiB, deadline 2026-03-01T13:00:00Z",
 			"deploy plant-1/press-7: plant-1-a (active) applied, 10.0 MiB of 10.0 MiB, deadline 2026-03-01T13:00:00Z",
 			"deploy plant-1/press-7: plant-1-b (standby) notified, 0 B of 10.0 MiB, deadline 2026-03-01T13:00:00Z",
-			"deploy plant-1/press-7 succeeded, revision 4 (generation 1); plant-1-a (active) holds revision 4 aaaaaaaaaaaa; plant-1-b (standby) holds revision 4 aaaaaaaaaaaa",
+			"deploy plant-1/press-7 succeeded, revision 4; plant-1-a (active) applied, 10.0 MiB of 10.0 MiB, holds revision 4 (generation 2) aaaaaaaaaaaa; " +
+				"plant-1-b (standby) applied, 10.0 MiB of 10.0 MiB, holds revision 4 (generation 2) aaaaaaaaaaaa",
 		}, strings.Split(strings.TrimSpace(got.stdout), "\n"))
 		require.Empty(t, got.stderr)
 	})
@@ -69,6 +75,34 @@ func TestProgress(t *testing.T) {
 			}
 		}
 		require.True(t, strings.HasPrefix(pictures[4], "deploy plant-1/press-7 succeeded, revision 4"), pictures[4])
+	})
+
+	t.Run("ends without asking anything more", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t).plant1()
+		r.story(fetched()...)
+		var asked atomic.Int32
+		r.hook = func(_ http.ResponseWriter, req *http.Request) bool {
+			if req.Method == http.MethodGet && !strings.Contains(req.URL.Path, "/operations/") {
+				asked.Add(1)
+			}
+			return false
+		}
+		newShell(t, r).ok("deploy", "plant-1/press-7")
+		require.Zero(t, asked.Load())
+	})
+
+	t.Run("says what a failed node still holds, and a deleted one no more", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t).plant1()
+		failed := holding(nodeAt("plant-1-a", "failed", 0))
+		failed.Reason = "apply_failed"
+		gone := nodeAt("plant-1-b", "applied", 0)
+		gone.Revision, gone.Total = 5, 0
+		r.story(operation(op1, fleet.OperationFailed, failed, gone))
+		got := newShell(t, r).run("deploy", "plant-1/press-7")
+		require.Contains(t, got.stdout, "; plant-1-a (active) failed, 0 B of 10.0 MiB, apply_failed, holds revision 4 (generation 2) aaaaaaaaaaaa;"+
+			" plant-1-b (standby) applied, holds nothing since revision 5\n")
 	})
 
 	t.Run("stays away from the stdout of programs", func(t *testing.T) {

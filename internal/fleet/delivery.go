@@ -53,7 +53,7 @@ const (
 // workflow history, so it stays small and holds no secret.
 type InstanceSeen struct {
 	// At is when the database looked; deadlines are by its clock.
-	At      time.Time  `json:"at"`
+	At         time.Time  `json:"at"`
 	Desired    Revision   `json:"desired"`
 	Durability Durability `json:"durability"`
 	Snapshot   Revision   `json:"snapshot"`

@@ -11,6 +11,10 @@ type InstanceSpec struct {
 	Enabled            bool         `json:"enabled"`
 	Durability         Durability   `json:"durability"`
 	Run                *Run         `json:"run,omitempty"`
+	// Secrets are JSON pointers into the final config, SecretEnv names of Run's environment,
+	// whose values are shown redacted.
+	Secrets   []string `json:"secrets,omitempty"`
+	SecretEnv []string `json:"secretEnv,omitempty"`
 }
 
 // Validate checks what can be seen without the region's other objects.
@@ -28,6 +32,9 @@ func (s InstanceSpec) Validate() error {
 	case s.Overrides != nil && s.Template == "":
 		return Errorf(Invalid, "overrides without a template").At("/overrides").
 			WithHint(`overrides are merged over a template; with "config", change the config itself`)
+	case s.Artifact != nil && len(s.Secrets) > 0:
+		return Errorf(Invalid, "an artifact has no paths").At("/secrets").
+			WithHint("paths are marked in a config that is JSON")
 	case s.Durability != DurabilitySync && s.Durability != DurabilityAsync:
 		return Errorf(Invalid, "%.40q is neither sync nor async", s.Durability).At("/durability")
 	}
@@ -35,6 +42,12 @@ func (s InstanceSpec) Validate() error {
 		if err := ValidateName("/template", string(s.Template)); err != nil {
 			return err
 		}
+	}
+	if err := ValidateSecrets("/secrets", s.Secrets); err != nil {
+		return err
+	}
+	if err := validateSecretEnv(s.SecretEnv); err != nil {
+		return err
 	}
 	if s.Run != nil {
 		return s.Run.Validate("/run")

@@ -7,6 +7,8 @@ import "strconv"
 type TemplateSpec struct {
 	Base         Content       `json:"base"`
 	Compositions []TemplatePin `json:"compositions,omitempty"`
+	// Secrets are JSON pointers into the final config of every instance of this template.
+	Secrets []string `json:"secrets,omitempty"`
 }
 
 // TemplatePin names one generation of a template.
@@ -32,5 +34,5 @@ func (t TemplateSpec) Validate(self TemplateName) error {
 			return Errorf(Invalid, "template %s refers to itself", self).At(at)
 		}
 	}
-	return nil
+	return ValidateSecrets("/secrets", t.Secrets)
 }

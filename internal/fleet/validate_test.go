@@ -56,6 +56,13 @@ func TestValidateSpecs(t *testing.T) {
 		{"two actives", "/nodes", site(active, fleet.SiteNode{Name: "c", Role: fleet.RoleActive})},
 		{"a node twice", "/nodes/1/name", site(active, active)},
 		{"an unknown role", "/nodes/0/role", site(fleet.SiteNode{Name: "a", Role: "king"})},
+		{"a mark that is no pointer", "/secrets/1", instance(func(s *fleet.InstanceSpec) { s.Secrets = []string{"/a/~0~1", "a"} })},
+		{"a mark with a wrong escape", "/secrets/0", instance(func(s *fleet.InstanceSpec) { s.Secrets = []string{"/a~"} })},
+		{"too many marks", "/secrets", instance(func(s *fleet.InstanceSpec) { s.Secrets = make([]string, 101) })},
+		{"a mark of 1 KiB and more", "/secrets/0", instance(func(s *fleet.InstanceSpec) { s.Secrets = []string{"/" + strings.Repeat("x", 1024)} })},
+		{"paths of an artifact", "/secrets", instance(func(s *fleet.InstanceSpec) { s.Config, s.Artifact, s.Secrets = nil, config, []string{"/a"} })},
+		{"an empty name", "/secretEnv/0", instance(func(s *fleet.InstanceSpec) { s.SecretEnv = []string{""} })},
+		{"a template's mark that is no pointer", "/secrets/0", fleet.TemplateSpec{Secrets: []string{"a"}}.Validate("t")},
 		{"itself", "/compositions/0", fleet.TemplateSpec{Compositions: []fleet.TemplatePin{{Name: "t"}}}.Validate("t")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -87,4 +94,22 @@ func TestErrorKeepsItsCause(t *testing.T) {
 	require.ErrorIs(t, err, cause)
 	require.Equal(t, "node: ask: cause (try again)", err.Error())
 	require.Equal(t, fleet.Internal, fleet.KindOf(cause))
+}
+
+// X10
+func TestSecretMarks(t *testing.T) {
+	t.Parallel()
+	config := &fleet.Content{Kind: fleet.ContentJSON}
+	s := fleet.InstanceSpec{
+		Config: config, Durability: fleet.DurabilitySync, Secrets: []string{"", "/", "/a~1b/0/~0~01", "/" + strings.Repeat("x", 1023)},
+		SecretEnv: []string{"A"},
+	}
+	require.NoError(t, s.Validate())
+	now := fleet.InstanceSpec{Secrets: []string{"/a", "/b"}, SecretEnv: []string{"A", "B"}}
+	earlier := fleet.InstanceSpec{Config: config, Secrets: []string{"/b"}}
+	kept := earlier.KeepMarks(now)
+	require.Equal(t, []string{"/b", "/a"}, kept.Secrets)
+	require.Equal(t, []string{"A", "B"}, kept.SecretEnv)
+	require.Equal(t, []string{"/b"}, earlier.Secrets, "a revision never changes")
+	require.Empty(t, fleet.InstanceSpec{Artifact: config}.KeepMarks(now).Secrets)
 }

@@ -149,6 +149,8 @@ func TestRestart(t *testing.T) {
 		require.NotEqual(t, first.PID, st.PID)
 		require.True(t, st.Since.After(first.Since))
 		require.Equal(t, 1, strings.Count(printed(t, r, "run=2"), "run=1\n"))
+		// In mid-exec a process shows no environment, by which it would be known.
+		eventually(t, func() bool { return len(left(t, r)) == 2 }, "children of earlier runs are left, or it is not there")
 		require.ElementsMatch(t, []int{st.PID, st.GuardianPID}, left(t, r), "children of earlier runs")
 	})
 	t.Run("the delay doubles up to its limit and starts anew after a long life", func(t *testing.T) {

@@ -41,7 +41,7 @@ type options struct {
 // Main is the whole life of a guardian process: `guardian --dir DIR [--lifetime-pid N]`.
 // It gives the process's exit code.
 func Main(ctx context.Context, args []string) int {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: fleet.LogDetail}))
 	var opts options
 	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
 	flags.StringVar(&opts.dir, "dir", "", "run directory of one instance")
@@ -145,7 +145,7 @@ func prepare(ctx context.Context, dir string, log *slog.Logger) (*supervisor, er
 	if s.family, err = newFamily(); err != nil {
 		return nil, err
 	}
-	s.output, err = openOutput(dir, s.launch.OutputLimit)
+	s.output, err = openOutput(dir, s.launch.OutputLimit, s.launch.OutputFrom)
 	return s, err
 }
 

@@ -70,8 +70,9 @@ type output struct {
 	done    chan struct{}
 }
 
-func openOutput(dir string, limit int64) (*output, error) {
-	o := &output{dir: dir, limit: limit, done: make(chan struct{})}
+// openOutput goes on behind what a directory keeps, or at an offset where it keeps nothing.
+func openOutput(dir string, limit, from int64) (*output, error) {
+	o := &output{dir: dir, limit: limit, base: max(from, 0), done: make(chan struct{})}
 	if o.limit <= 0 {
 		o.limit = defaultOutputLimit
 	}

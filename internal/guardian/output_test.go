@@ -42,6 +42,21 @@ func TestOutput(t *testing.T) {
 		}
 		require.Equal(t, want.String(), got.String())
 	})
+	t.Run("goes on where a removed one ended", func(t *testing.T) {
+		t.Parallel()
+		r := setup(t)
+		spec := shell(t, "echo one; exec sleep 1000")
+		start(t, r, spec)
+		printed(t, r, "one")
+		require.NoError(t, r.Stop(t.Context(), "line-7"))
+		require.NoError(t, r.Remove(t.Context(), "line-7"))
+		spec.OutputFrom = int64(len("one\n"))
+		start(t, r, spec)
+		printed(t, r, "one")
+		out, err := r.ReadOutput("line-7", spec.OutputFrom)
+		require.NoError(t, err)
+		require.Equal(t, Output{Data: []byte("one\n"), Offset: 4, Next: 8}, out)
+	})
 	t.Run("says how much of it was lost to a slow reader", func(t *testing.T) {
 		t.Parallel()
 		r := setup(t)

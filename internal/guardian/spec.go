@@ -27,6 +27,9 @@ type Spec struct {
 	// Dir is the working directory of the command.
 	Dir    string `json:"dir"`
 	Labels Labels `json:"labels"`
+	// OutputFrom is the offset of the first byte of output where none is kept: that of a
+	// removed instance goes on, because whoever has read it knows the bytes by their offset.
+	OutputFrom int64 `json:"outputFrom,omitempty"`
 }
 
 // Backoff is the delay before a command that exited by itself is started again: First,

@@ -29,7 +29,7 @@ type outputs interface {
 type AgentOptions struct {
 	Node    fleet.NodeName
 	Site    fleet.SiteName
-	Dir     string // node.key, node.db and instances/ lie in it
+	Dir     string // lock, node.key, node.db and instances/ lie in it
 	API     string
 	Runtime runtime
 	Log     *slog.Logger
@@ -37,6 +37,9 @@ type AgentOptions struct {
 
 	// JoinToken enrols a key that no region knows yet; not needed afterwards.
 	JoinToken string
+	// Serving is closed when the node takes deliveries: the region counts on it only from
+	// then on. nil holds nothing back.
+	Serving <-chan struct{}
 	// Outputs is where logs come from; nil ships none.
 	Outputs outputs
 	// HTTP is for tests; the default is NewHTTPClient.
@@ -57,6 +60,7 @@ type Agent struct {
 	Store   *sqlite.Store
 
 	opt      AgentOptions
+	lock     *os.File
 	client   *Client
 	counters *Counters
 	ready    chan struct{}
@@ -66,7 +70,8 @@ type Agent struct {
 	key identity.Key
 }
 
-// Open loads or makes the key and opens the store; it speaks to nobody.
+// Open takes the directory for this process, loads or makes the key and opens the store; it
+// speaks to nobody.
 func Open(ctx context.Context, opt AgentOptions) (*Agent, error) {
 	dir, err := filepath.Abs(opt.Dir)
 	if err != nil {
@@ -76,11 +81,24 @@ func Open(ctx context.Context, opt AgentOptions) (*Agent, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make node directory: %w", err)
 	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	a, err := openLocked(ctx, opt)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	a.lock = lock
+	return a, nil
+}
+
+func openLocked(ctx context.Context, opt AgentOptions) (*Agent, error) {
 	key, err := loadKey(opt)
 	if err != nil {
 		return nil, err
 	}
-	store, err := sqlite.Open(ctx, filepath.Join(dir, "node.db"))
+	store, err := sqlite.Open(ctx, filepath.Join(opt.Dir, "node.db"))
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +110,7 @@ func Open(ctx context.Context, opt AgentOptions) (*Agent, error) {
 	}
 	a.client = &Client{API: opt.API, HTTP: opt.HTTP, Key: a.Key, Now: opt.Now}
 	a.Applier = NewApplier(ApplierOptions{
-		Site: opt.Site, Node: opt.Node, Dir: dir, Store: store, Runtime: opt.Runtime, Log: opt.Log, Keys: keyring{a},
+		Site: opt.Site, Node: opt.Node, Dir: opt.Dir, Store: store, Runtime: opt.Runtime, Log: opt.Log, Keys: keyring{a},
 		Fetcher: &Fetcher{Client: opt.HTTP, ReadIdle: opt.ReadIdle, Counters: a.counters, Log: opt.Log},
 		BaseEnv: opt.BaseEnv, MayRun: opt.MayRun, Failpoint: opt.Failpoint, SettleEvery: opt.SettleEvery,
 		Changed: a.news.changed, Fetched: a.news.fetched,
@@ -136,8 +154,8 @@ func (a *Agent) Counters() *Counters { return a.counters }
 // Ready is closed when the store has been recovered: from then on Apply may be called.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// Close closes the store; Run must have ended.
-func (a *Agent) Close() error { return a.Store.Close() }
+// Close closes the store and lets go of the directory; Run must have ended.
+func (a *Agent) Close() error { return errors.Join(a.Store.Close(), a.lock.Close()) }
 
 // Run recovers the node and keeps it until the context ends. What runs never waits for the
 // region: only enrolling, reports and logs do.
@@ -164,10 +182,18 @@ func (a *Agent) Run(ctx context.Context) error {
 	return err
 }
 
-// join enrols the node if no region knows its key, and tells the region what it holds.
+// join enrols the node if no region knows its key and, once it takes deliveries, tells the
+// region what it holds.
 func (a *Agent) join(ctx context.Context) error {
 	if err := a.enrol(ctx); err != nil {
 		return err
+	}
+	if a.opt.Serving != nil {
+		select {
+		case <-a.opt.Serving:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	return a.started(ctx)
 }

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -201,6 +202,30 @@ func TestAgentJoins(t *testing.T) {
 		a, _ := launch(t, t.TempDir(), "http://127.0.0.1:1", func(o *AgentOptions) { o.JoinToken = "" })
 		require.ErrorContains(t, a.enrol(t.Context()), "not enrolled")
 	})
+	t.Run("is reported as started only when it takes deliveries", func(t *testing.T) {
+		t.Parallel()
+		c, serving := newControl(t), make(chan struct{})
+		a, _ := launch(t, t.TempDir(), c.URL, func(o *AgentOptions) { o.Serving = serving })
+		c.next("enrol", &EnrolRequest{})
+		require.Eventually(t, func() bool { return a.Key().Region() != "" }, 10*time.Second, time.Millisecond)
+		require.Empty(t, c.calls)
+		close(serving)
+		c.next("started", &StartedPage{})
+	})
+	t.Run("has its directory for itself, and leaves it to the next one", func(t *testing.T) {
+		t.Parallel()
+		c, dir := newControl(t), t.TempDir()
+		a, _ := launch(t, dir, c.URL)
+		for _, name := range []fleet.NodeName{"plant-1-a", "plant-1-b"} {
+			_, err := Open(t.Context(), AgentOptions{Node: name, Dir: dir})
+			require.Equal(t, fleet.Conflict, fleet.KindOf(err))
+			require.ErrorContains(t, err, fmt.Sprintf("a node is already running on %s (process %d)", dir, os.Getpid()))
+		}
+		require.NoError(t, a.stop())
+		_, err := Open(t.Context(), AgentOptions{Node: "plant-1-b", Dir: dir})
+		require.Equal(t, fleet.IllegalState, fleet.KindOf(err), "a refused one lets go of it")
+		_, _ = launch(t, dir, c.URL)
+	})
 	t.Run("sends what it holds in pages of 500", func(t *testing.T) {
 		t.Parallel()
 		c, rt := newControl(t), newFakeRuntime()
@@ -323,4 +348,41 @@ func TestAgentShipsLogs(t *testing.T) {
 		at, err := a.Store.LogOffset(t.Context(), press)
 		return err == nil && at == int64(len(text))
 	}, 10*time.Second, time.Millisecond, "it goes on there after a restart")
+}
+
+// X27, N88: what a deleted instance printed last reaches the region, and nothing of it stays.
+func TestAgentClearsWhatWasDeleted(t *testing.T) {
+	t.Parallel()
+	c, b := newControl(t), setup(t)
+	active := under(fleet.RoleActive, 4)
+	b.must(b.cmd(1, "one", active))
+	b.must(b.cmd(1, "two", active, named("keeps")))
+	b.must(b.deletion(2, active))
+	require.NoError(t, b.store.Close())
+	b.rt.said()
+	const words = "last words"
+	removed := func() bool {
+		b.rt.mu.Lock()
+		defer b.rt.mu.Unlock()
+		return slices.Contains(b.rt.calls, "remove press")
+	}
+	source := fakeOutputs(func(name fleet.InstanceName, offset int64) (guardian.Output, error) {
+		if name == press && offset == 0 && removed() {
+			t.Error("output was removed before it was sent")
+		}
+		data := []byte(words)[min(offset, int64(len(words))):]
+		return guardian.Output{Data: data, Offset: offset, Next: offset + int64(len(data))}, nil
+	})
+	c.fails["logs"] = []int{503}
+	a, _ := launch(t, b.dir, c.URL, using(b.rt), func(o *AgentOptions) { o.Outputs = source })
+	require.Eventually(t, removed, 10*time.Second, time.Millisecond)
+	sent, err := a.Store.LogOffset(t.Context(), press)
+	require.NoError(t, err)
+	require.EqualValues(t, len(words), sent)
+	var piece LogPiece
+	for piece.Instance != press {
+		c.next("logs", &piece)
+	}
+	require.Equal(t, words, string(piece.Data))
+	require.NotContains(t, b.rt.said(), "remove keeps")
 }

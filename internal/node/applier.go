@@ -22,6 +22,9 @@ type runtime interface {
 	Start(ctx context.Context, spec guardian.Spec) (guardian.Status, error)
 	// Stop returns when nothing of the name is left; nil when there was nothing.
 	Stop(ctx context.Context, name fleet.InstanceName) error
+	// Remove deletes what is left of a name that was stopped, output included; nil when there
+	// was nothing.
+	Remove(ctx context.Context, name fleet.InstanceName) error
 	// Signal delivers a signal and stores the labels that the command runs with from now on.
 	Signal(ctx context.Context, name fleet.InstanceName, sig string, labels guardian.Labels) error
 }

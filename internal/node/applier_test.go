@@ -485,6 +485,27 @@ func TestStates(t *testing.T) {
 		b.must(b.cmd(3, "one"))
 		b.is(3, "one", 3, 3)
 	})
+	t.Run("a delete that cannot remove the file has happened all the same", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.must(b.cmd(1, "one"))
+		config := filepath.Join(b.dir, "instances", string(press), "config.json")
+		require.NoError(t, os.Remove(config))
+		require.NoError(t, os.MkdirAll(filepath.Join(config, "in the way"), 0o700))
+		require.EqualValues(t, 2, b.must(b.deletion(2)).Held.Version.Revision)
+		require.NoError(t, os.RemoveAll(filepath.Join(config, "in the way")))
+		require.NoError(t, b.settleAll(t.Context()))
+		require.NoDirExists(t, filepath.Dir(config))
+	})
+
+	t.Run("output goes on where the region has it up to", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		require.NoError(t, b.store.SetLogOffset(t.Context(), press, 77))
+		b.must(b.cmd(1, "one"))
+		require.EqualValues(t, 77, b.rt.specs[press].OutputFrom)
+	})
+
 	t.Run("a delete that cannot stop it leaves it running", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

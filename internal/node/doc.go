@@ -28,7 +28,9 @@
 //   - power cut: what the store committed is there; a config.json that is torn is derived
 //     again before anything starts with it.
 //   - wrong bytes: hash_mismatch, the staging is discarded, nothing was switched.
-//   - region away: what runs goes on; started, reports and logs stay owed.
+//   - region away: what runs goes on; started, reports and logs stay owed. So they do while
+//     the worker cannot start: a node that reports takes deliveries.
+//   - a second process on the directory: it is refused before it touches anything.
 //   - something runs without a row: it is reported and kept, until a delivery of its name
 //     adopts (same content) or replaces it. On a node that may not run, it is stopped.
 package node

@@ -373,7 +373,7 @@ func TestFetchResumes(t *testing.T) {
 	})
 }
 
-// N41, N92, N104
+// N41, N74, N92, N104
 func TestFetchFails(t *testing.T) {
 	t.Parallel()
 	data := random(100_000)

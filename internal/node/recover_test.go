@@ -17,7 +17,7 @@ var points = []string{
 	"before_fetch", "after_fetch", "before_start", "after_start", "before_switch", "after_switch", "before_reply",
 }
 
-// N7, N95
+// N7, N8, N95
 func TestRecover(t *testing.T) {
 	t.Parallel()
 	forward := map[string]bool{"after_start": true, "before_switch": true, "after_switch": true, "before_reply": true}
@@ -82,6 +82,18 @@ func TestRecover(t *testing.T) {
 			b.is(0, "one", 2, 2)
 		})
 	}
+	t.Run("starts from the store exactly what a delivery starts from the region", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.must(b.cmd(1, "one"))
+		delivered, config := b.rt.specs[press], b.file(press)
+		require.NoError(t, b.rt.Stop(t.Context(), press))
+		require.NoError(t, os.RemoveAll(filepath.Join(b.dir, "instances", "press")))
+		b.region.Close()
+		b.restart()
+		require.Equal(t, delivered, b.rt.specs[press])
+		require.Equal(t, config, b.file(press))
+	})
 	t.Run("starts what should run, and derives configs that are missing or different", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

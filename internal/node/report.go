@@ -181,8 +181,9 @@ func (a *Agent) shipLogs(ctx context.Context) error {
 	if a.opt.Outputs == nil {
 		return nil
 	}
+	cleared := map[fleet.InstanceName]fleet.Version{}
 	for {
-		if err := a.shipRound(ctx); err != nil && ctx.Err() == nil {
+		if err := a.shipRound(ctx, cleared); err != nil && ctx.Err() == nil {
 			a.opt.Log.Warn("ship logs", "err", err)
 		}
 		if err := pause(ctx, orDefault(a.opt.LogEvery, 2*time.Second)); err != nil {
@@ -191,27 +192,43 @@ func (a *Agent) shipLogs(ctx context.Context) error {
 	}
 }
 
-func (a *Agent) shipRound(ctx context.Context) error {
+// shipRound sends a part of what is new of each instance. What was deleted leaves the machine
+// once all of it is sent; cleared remembers those.
+func (a *Agent) shipRound(ctx context.Context, cleared map[fleet.InstanceName]fleet.Version) error {
 	held, err := a.Store.Instances(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, in := range held {
-		for range logsPerRound {
-			more, err := a.shipPiece(ctx, in.Name)
-			if err != nil {
-				errs = append(errs, err)
-			}
-			if err != nil && fleet.KindOf(err) == fleet.Communication {
-				return errors.Join(errs...) // the others would not get through either
-			}
-			if !more || err != nil {
-				break
-			}
+		gone := in.Current.Deleted()
+		if gone && cleared[in.Name] == in.Current.Version {
+			continue
+		}
+		more, err := a.shipSome(ctx, in.Name)
+		if err == nil && !more && gone {
+			err = a.Applier.clear(ctx, in.Name)
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if err != nil && fleet.KindOf(err) == fleet.Communication {
+			break // the others would not get through either
+		}
+		if err == nil && !more && gone {
+			cleared[in.Name] = in.Current.Version
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (a *Agent) shipSome(ctx context.Context, name fleet.InstanceName) (more bool, err error) {
+	for range logsPerRound {
+		if more, err = a.shipPiece(ctx, name); err != nil || !more {
+			break
+		}
+	}
+	return more, err
 }
 
 // shipPiece sends the next piece and records how far it got only then: a piece may arrive

@@ -149,6 +149,21 @@ func (a *Applier) conform(ctx context.Context, held sqlite.Instance, meta sqlite
 	return a.bring(ctx, held.Name, *cur)
 }
 
+// clear takes the runtime's directory of a deleted instance away. One that is being worked on
+// is left for the next time.
+func (a *Applier) clear(ctx context.Context, name fleet.InstanceName) error {
+	j, jobCtx, ok := a.lanes.enterIdle(ctx, name)
+	if !ok {
+		return fleet.Errorf(fleet.Unavailable, "instance %s is being worked on", name)
+	}
+	held, err := a.opt.Store.Instance(jobCtx, name)
+	if err == nil && held.Current.Deleted() && held.Staged == nil {
+		err = a.opt.Runtime.Remove(jobCtx, name)
+	}
+	_, err = a.lanes.leave(name, j, fleet.DeploymentStatusResponse{}, err)
+	return err
+}
+
 // bring makes an instance run a revision, with as little disturbance as it allows: none when
 // it runs it already, a signal when that is how it learns of changes, else a restart.
 func (a *Applier) bring(ctx context.Context, name fleet.InstanceName, slot sqlite.Slot) error {
@@ -225,6 +240,9 @@ func (a *Applier) restart(ctx context.Context, seen *guardian.Status, slot sqlit
 	}
 	if !a.opt.MayRun() {
 		return fleet.Errorf(fleet.Stale, "the node lost the lease of its site")
+	}
+	if spec.OutputFrom, err = a.opt.Store.LogOffset(ctx, name); err != nil {
+		return err
 	}
 	spec.Dir = a.files.dir(name)
 	spec.Env = a.environment(name, slot, spec.Labels.Epoch)

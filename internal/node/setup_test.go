@@ -107,6 +107,16 @@ func (f *fakeRuntime) Stop(_ context.Context, name fleet.InstanceName) error {
 	return nil
 }
 
+func (f *fakeRuntime) Remove(_ context.Context, name fleet.InstanceName) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, taken := f.running[name]; taken {
+		return fleet.Errorf(fleet.Conflict, "instance %s has a guardian", name)
+	}
+	f.note("remove %s", name)
+	return nil
+}
+
 func (f *fakeRuntime) Signal(_ context.Context, name fleet.InstanceName, sig string, labels guardian.Labels) error {
 	if f.onSignal != nil {
 		if err := f.onSignal(name); err != nil {

@@ -2,9 +2,11 @@ package postgres_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -203,7 +205,7 @@ func TestClaim(t *testing.T) {
 	})
 }
 
-// N16, N17, N18
+// N16, N17, N18, N74
 func TestSupersede(t *testing.T) {
 	t.Parallel()
 
@@ -311,7 +313,7 @@ func TestSupersede(t *testing.T) {
 	})
 }
 
-// X2
+// X2, X22
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 
@@ -329,6 +331,24 @@ func TestOutbox(t *testing.T) {
 		waiting, err = b.WaitingWakes(t.Context(), 0, 10)
 		require.NoError(t, err)
 		require.Empty(t, waiting)
+	})
+
+	t.Run("keeps the trace of the request that asked first", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		for _, trace := range []string{"1", "2"} {
+			of := propagation.MapCarrier{"traceparent": "00-" + strings.Repeat(trace, 32) + "-b7ad6b7169203331-01"}
+			_, err := b.PutInstance(propagation.TraceContext{}.Extract(t.Context(), of), b.change(`{"b":`+trace+`}`))
+			require.NoError(t, err)
+		}
+		trace, err := b.WakeTrace(t.Context(), "instance.plant.press")
+		require.NoError(t, err)
+		require.Equal(t, "00-"+strings.Repeat("1", 32)+"-b7ad6b7169203331-01", trace)
+		b.observe(run1)
+		trace, err = b.WakeTrace(t.Context(), "instance.plant.press")
+		require.NoError(t, err)
+		require.Empty(t, trace, "who comes later has a trace of its own")
 	})
 
 	t.Run("lists only what waits for longer than asked", func(t *testing.T) {

@@ -160,7 +160,7 @@ func TestSnapshotTicket(t *testing.T) {
 	})
 }
 
-// N20, N90
+// N20, N74, N90
 func TestPendingExpiry(t *testing.T) {
 	t.Parallel()
 
@@ -209,7 +209,7 @@ func TestPendingExpiry(t *testing.T) {
 	})
 }
 
-// N14, N15
+// N14, N15, N74
 func TestPurge(t *testing.T) {
 	t.Parallel()
 

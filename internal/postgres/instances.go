@@ -307,12 +307,23 @@ func (s *Store) rollback(ctx context.Context, q *db.Queries, t InstanceTurn, las
 	}
 	w := t.Write
 	w.Project, w.Labels, w.IfMatch = out.Before.Project, out.Before.Labels, 0
-	if out.Written, err = s.write(ctx, q, w, to.Spec); err != nil {
+	spec, err := marked(to.Spec, out.Before.Spec)
+	if err != nil {
+		return err
+	}
+	if out.Written, err = s.write(ctx, q, w, spec); err != nil {
 		return err
 	}
 	r := revisionAgain(to, t)
 	out.Operation, err = s.release(ctx, q, r, out.After)
 	return err
+}
+
+// marked is an earlier spec with the secret marks that its instance has now.
+func marked(earlier, now json.RawMessage) (fleet.InstanceSpec, error) {
+	var to, from fleet.InstanceSpec
+	err := errors.Join(json.Unmarshal(earlier, &to), json.Unmarshal(now, &from))
+	return to.KeepMarks(from), failed("read the spec", err)
 }
 
 func (s *Store) rollbackTarget(ctx context.Context, q *db.Queries, t InstanceTurn, last *db.Revision) (*db.Revision, error) {

@@ -64,11 +64,17 @@ type Place struct {
 	ID string
 }
 
+// orStart is the place itself, or one before all rows; the clocks may differ.
+func (p Place) orStart() Place {
+	if p.ID == "" {
+		return Place{At: time.Now().Add(time.Hour), ID: "~"}
+	}
+	return p
+}
+
 // ListOperations lists newest first, after a place ("" is the start).
 func (s *Store) ListOperations(ctx context.Context, f OperationFilter, after Place, limit int32) ([]Operation, error) {
-	if after.ID == "" {
-		after = Place{At: time.Now().Add(time.Hour), ID: "~"}
-	}
+	after = after.orStart()
 	rows, err := s.q.ListOperations(ctx, db.ListOperationsParams{
 		BeforeAt: after.At, BeforeID: after.ID, Project: string(f.Project), State: string(f.State),
 		Site: string(f.Site), Name: string(f.Instance), MaxRows: limit,

@@ -9,10 +9,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// Wake is an entity that has something to do, and the trace of the request that asked first
-// (a W3C traceparent, "" for none).
-type Wake struct{ Subject, Trace string }
-
 // putOutbox writes that a subject has something to do. The trace of the context goes along:
 // the wake may be made by somebody who does not know the request (X22).
 func putOutbox(ctx context.Context, q *db.Queries, subject string) error {
@@ -24,11 +20,17 @@ func putOutbox(ctx context.Context, q *db.Queries, subject string) error {
 
 // WaitingWakes lists subjects whose outbox row has waited longer than a time: their wake
 // was lost between commit and call.
-func (s *Store) WaitingWakes(ctx context.Context, older time.Duration, limit int32) ([]Wake, error) {
-	rows, err := s.q.WaitingOutbox(ctx, db.WaitingOutboxParams{OlderSeconds: older.Seconds(), MaxRows: limit})
-	wakes := make([]Wake, len(rows))
-	for n, r := range rows {
-		wakes[n] = Wake{r.Subject, r.Trace}
+func (s *Store) WaitingWakes(ctx context.Context, older time.Duration, limit int32) ([]string, error) {
+	subjects, err := s.q.WaitingOutbox(ctx, db.WaitingOutboxParams{OlderSeconds: older.Seconds(), MaxRows: limit})
+	return subjects, failed("read the outbox", err)
+}
+
+// WakeTrace gives the trace of the request that a subject's entity has to see first, a W3C
+// traceparent; "" for none.
+func (s *Store) WakeTrace(ctx context.Context, subject string) (string, error) {
+	trace, err := s.q.OutboxTrace(ctx, subject)
+	if noRows(err) {
+		return "", nil
 	}
-	return wakes, failed("read the outbox", err)
+	return trace, failed("read the outbox", err)
 }

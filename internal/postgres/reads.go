@@ -2,99 +2,13 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
-
-// InstanceView is all that a status is made of.
-type InstanceView struct {
-	Desired, Snapshot  fleet.Revision
-	DesiredGeneration  int64
-	SnapshotGeneration int64
-	Recorded           time.Time
-	Lease              Lease
-	Nodes              []HeldView
-	Last               *Delivery
-}
-
-// Lease says which node may be active, by which epoch.
-type Lease struct {
-	Holder fleet.NodeName
-	Epoch  int64
-}
-
-// HeldView is one node's copy. Owed is 0 when nothing is.
-type HeldView struct {
-	Node       fleet.NodeName
-	Role       fleet.Role
-	Version    fleet.Version
-	Hash       fleet.Hash
-	Enabled    bool
-	Deleted    bool
-	Running    bool
-	Reason     string
-	ReportedAt time.Time
-	Owed       int64
-	OwedReason string
-}
-
-// ViewInstance reads what the status of an instance is made of.
-func (s *Store) ViewInstance(ctx context.Context, k fleet.ObjectKey) (InstanceView, error) {
-	var v InstanceView
-	want, err := desired(ctx, s.q, k)
-	if err != nil {
-		return v, err
-	}
-	if want != nil {
-		v.Desired, v.DesiredGeneration = revisionOf(want), want.Generation
-	}
-	snap, err := s.q.GetSnapshot(ctx, db.GetSnapshotParams{Site: k.Scope, Name: k.Name})
-	if err != nil && !noRows(err) {
-		return v, failed("read snapshot", err)
-	}
-	if err == nil {
-		rev, err := snapshot(ctx, s.q, k)
-		if err != nil {
-			return v, err
-		}
-		v.Snapshot, v.SnapshotGeneration, v.Recorded = revisionOf(rev), rev.Generation, snap.RecordedAt
-	}
-	lease, err := s.q.GetLease(ctx, k.Scope)
-	if err != nil && !noRows(err) {
-		return v, failed("read the lease", err)
-	}
-	v.Lease = Lease{fleet.NodeName(lease.Holder), lease.Epoch}
-	return v, s.viewNodes(ctx, k, &v)
-}
-
-func (s *Store) viewNodes(ctx context.Context, k fleet.ObjectKey, v *InstanceView) error {
-	rows, err := s.q.HeldOfInstance(ctx, db.HeldOfInstanceParams{Name: k.Name, Site: k.Scope})
-	if err != nil {
-		return failed("read what nodes hold", err)
-	}
-	for _, r := range rows {
-		h := HeldView{Node: fleet.NodeName(r.Node), Role: fleet.Role(r.Role), Hash: hashText(r.Hash)}
-		if r.Revision != nil {
-			h.Version = fleet.Version{Era: *r.Era, Revision: *r.Revision}
-			h.Enabled, h.Deleted, h.Running, h.Reason = *r.Enabled, *r.Deleted, *r.Running, *r.Reason
-		}
-		if r.ReportedAt != nil {
-			h.ReportedAt = *r.ReportedAt
-		}
-		if r.Owed != nil {
-			h.Owed, h.OwedReason = *r.Owed, *r.OwedReason
-		}
-		v.Nodes = append(v.Nodes, h)
-	}
-	last, err := s.ListDeliveries(ctx, k, 0, 1)
-	if len(last) == 1 {
-		v.Last = &last[0]
-	}
-	return err
-}
 
 // Delivery is one attempt, with what each node made of it.
 type Delivery struct {
@@ -140,26 +54,30 @@ func (s *Store) ListDeliveries(ctx context.Context, k fleet.ObjectKey, before in
 	}
 	out, ids := make([]Delivery, len(rows)), make([]string, len(rows))
 	for i, r := range rows {
-		ids[i] = r.ID
-		out[i] = Delivery{
-			ID: fleet.DeliveryID(r.ID), Attempt: r.Attempt, Generation: r.Generation, FromRevision: r.FromRevision,
-			Revision: fleet.Revision{
-				Version: fleet.Version{Era: r.Era, Revision: r.Revision}, Action: fleet.Action(r.Action),
-				Content: fleet.Content{Hash: hashText(r.BodyHash)},
-			},
-			State: fleet.DeliveryState(r.State), Phase: r.Phase, Reason: r.Reason, Message: r.Message,
-			RequestedBy: r.RequestedBy, Why: r.Why, WorkflowID: r.WorkflowID, RunID: r.RunID,
-			CreatedAt: r.CreatedAt, Deadline: r.DeadlineAt, EndedAt: r.EndedAt,
-		}
-		if r.SettledAs != nil {
-			out[i].SettledAs = fleet.Settlement(*r.SettledAs)
-		}
+		ids[i], out[i] = r.ID, deliveryOf(r)
 	}
 	targets, err := s.Targets(ctx, ids...)
 	for i := range out {
 		out[i].Targets = targets[ids[i]]
 	}
 	return out, err
+}
+
+func deliveryOf(r db.ListDeliveriesRow) Delivery {
+	d := Delivery{
+		ID: fleet.DeliveryID(r.ID), Attempt: r.Attempt, Generation: r.Generation, FromRevision: r.FromRevision,
+		Revision: fleet.Revision{
+			Version: fleet.Version{Era: r.Era, Revision: r.Revision}, Action: fleet.Action(r.Action),
+			Content: fleet.Content{Hash: hashText(r.BodyHash)},
+		},
+		State: fleet.DeliveryState(r.State), Phase: r.Phase, Reason: r.Reason, Message: r.Message,
+		RequestedBy: r.RequestedBy, Why: r.Why, WorkflowID: r.WorkflowID, RunID: r.RunID,
+		CreatedAt: r.CreatedAt, Deadline: r.DeadlineAt, EndedAt: r.EndedAt,
+	}
+	if r.SettledAs != nil {
+		d.SettledAs = fleet.Settlement(*r.SettledAs)
+	}
+	return d
 }
 
 // Targets reads the nodes of some deliveries.
@@ -173,6 +91,26 @@ func (s *Store) Targets(ctx context.Context, ids ...string) (map[string][]Target
 		})
 	}
 	return out, failed("read targets", err)
+}
+
+// TargetHeld is what one target of a delivery holds now, which may be a newer revision.
+type TargetHeld struct {
+	Revision, Generation int64
+	Hash                 fleet.Hash // "" when the instance is deleted there
+}
+
+// HeldByTargets reads what the nodes of some deliveries hold; one that never reported is
+// missing.
+func (s *Store) HeldByTargets(ctx context.Context, ids ...string) (map[string]map[fleet.NodeName]TargetHeld, error) {
+	rows, err := s.q.HeldByTargets(ctx, ids)
+	out := map[string]map[fleet.NodeName]TargetHeld{}
+	for _, r := range rows {
+		if out[r.DeliveryID] == nil {
+			out[r.DeliveryID] = map[fleet.NodeName]TargetHeld{}
+		}
+		out[r.DeliveryID][fleet.NodeName(r.Node)] = TargetHeld{r.Revision, r.Generation, hashText(r.Hash)}
+	}
+	return out, failed("read what targets hold", err)
 }
 
 // Deployed gives the content of the deployed revision, or of the desired one.
@@ -201,4 +139,14 @@ func (s *Store) RevisionOf(ctx context.Context, k fleet.ObjectKey, revision int6
 	}
 	r, err := s.q.GetRevision(ctx, db.GetRevisionParams{Site: k.Scope, Name: k.Name, Revision: revision})
 	return revisionOf(&r), failed("read revision", err)
+}
+
+// SpecOf reads the spec that a revision was released from.
+func (s *Store) SpecOf(ctx context.Context, k fleet.ObjectKey, revision int64) (fleet.InstanceSpec, error) {
+	var spec fleet.InstanceSpec
+	r, err := s.q.GetRevision(ctx, db.GetRevisionParams{Site: k.Scope, Name: k.Name, Revision: revision})
+	if err != nil {
+		return spec, failed("read revision", err)
+	}
+	return spec, failed("read the spec of a revision", json.Unmarshal(r.Spec, &spec))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// N13, N83, N89, X4
+// N12, N13, N83, N89, X4
 func TestRecord(t *testing.T) {
 	t.Parallel()
 

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"fmt"
 	"io/fs"
 	"regexp"
 	"strings"
@@ -119,4 +120,22 @@ func TestMigrations(t *testing.T) {
 		refused(t, fleet.Internal, b.reopen(testkit.Region))
 		require.Equal(t, len(files)-1, scan[int](b, "SELECT count(*) FROM schema_migrations"), "a migration that fails leaves nothing")
 	})
+}
+
+// N11: what a pending delivery is known by. Its tokens are kept by node and as hashes, its
+// content in bodies of any length.
+func TestPendingTable(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(`{"a":1}`)
+	d := b.claim(run1, "1")
+	require.Regexp(t, "^[0-9a-f]{32}$", string(d.ID))
+	row := scan[string](b, `SELECT concat_ws(' ', deployment_id, site, name, revision, encode(revision_hash, 'hex')) FROM pending
+		WHERE expires_at > created_at`)
+	require.Equal(t, fmt.Sprintf("%s plant press 1 %s", d.ID, d.Revision.Content.Hash), row)
+	for _, columns := range []string{"deployment_id", "site, name", "expires_at"} {
+		found := scan[int](b, `SELECT count(*) FROM pg_indexes WHERE tablename = 'pending' AND schemaname = current_schema()
+			AND indexdef LIKE '%(' || $1 || ')'`, columns)
+		require.Equal(t, 1, found, columns)
+	}
 }

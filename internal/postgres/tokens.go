@@ -47,9 +47,12 @@ func (s *Store) APITokenByHash(ctx context.Context, hash []byte) (APIToken, erro
 	return apiTokenOf(row), failed("read the token", err)
 }
 
-// ListAPITokens lists newest first.
-func (s *Store) ListAPITokens(ctx context.Context, limit int32) ([]APIToken, error) {
-	rows, err := s.q.ListAPITokens(ctx, limit)
+// ListAPITokens lists newest first, of one project or of all, after a place ("" is the start).
+func (s *Store) ListAPITokens(ctx context.Context, project fleet.ProjectName, after Place, limit int32) ([]APIToken, error) {
+	after = after.orStart()
+	rows, err := s.q.ListAPITokens(ctx, db.ListAPITokensParams{
+		Project: string(project), BeforeAt: after.At, BeforeID: after.ID, MaxRows: limit,
+	})
 	out := make([]APIToken, len(rows))
 	for i, r := range rows {
 		out[i] = apiTokenOf(r)
@@ -101,9 +104,10 @@ func (s *Store) AddJoinToken(ctx context.Context, t JoinToken, life time.Duratio
 	return joinTokenOf(row), failed("store the join token", err)
 }
 
-// ListJoinTokens lists newest first.
-func (s *Store) ListJoinTokens(ctx context.Context, limit int32) ([]JoinToken, error) {
-	rows, err := s.q.ListJoinTokens(ctx, limit)
+// ListJoinTokens lists newest first, after a place ("" is the start).
+func (s *Store) ListJoinTokens(ctx context.Context, after Place, limit int32) ([]JoinToken, error) {
+	after = after.orStart()
+	rows, err := s.q.ListJoinTokens(ctx, db.ListJoinTokensParams{BeforeAt: after.At, BeforeID: after.ID, MaxRows: limit})
 	out := make([]JoinToken, len(rows))
 	for i, r := range rows {
 		out[i] = joinTokenOf(r)

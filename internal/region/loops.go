@@ -35,7 +35,7 @@ func (s *server) relay(ctx context.Context) error {
 			return err
 		}
 		for _, subject := range subjects {
-			if err := s.flows.Wake(ctx, subject); err != nil {
+			if err := s.again.Wake(ctx, subject); err != nil {
 				return err
 			}
 		}

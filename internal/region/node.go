@@ -54,11 +54,12 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 		return err
 	}
 	defer traces.close(ctx)
+	serving := make(chan struct{})
 	agent, err := node.Open(ctx, node.AgentOptions{
 		Node: fleet.NodeName(cfg.Node), Site: fleet.SiteName(cfg.Site), Dir: cfg.Data, API: cfg.API, Runtime: runtime,
 		Outputs: runtime, Log: log, Now: time.Now, JoinToken: cfg.JoinToken, Failpoint: cfg.Failpoint,
 		ReadIdle: cfg.Timing.ReadIdle, ReportEvery: cfg.Timing.Report, BaseEnv: baseEnvironment(),
-		HTTP: traces.calling(node.NewHTTPClient()),
+		HTTP: traces.calling(node.NewHTTPClient()), Serving: serving,
 	})
 	if err != nil {
 		return err
@@ -66,7 +67,7 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	defer agent.Close() //nolint:errcheck // nothing is written any more
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return agent.Run(running) })
-	group.Go(func() error { return workNode(running, cfg, agent, traces, log) })
+	group.Go(func() error { return (&nodeWorker{cfg, agent, traces, serving, log}).run(running) })
 	err = group.Wait()
 	if cfg.StopInstances && ctx.Err() != nil {
 		stopAll(context.WithoutCancel(ctx), runtime, log)
@@ -104,23 +105,32 @@ func baseEnvironment() []string {
 	return env
 }
 
-// workNode takes deliveries once the store is recovered and Temporal answers.
-func workNode(ctx context.Context, cfg NodeConfig, agent *node.Agent, traces *tracer, log *slog.Logger) error {
+// nodeWorker takes deliveries once the store is recovered and Temporal answers.
+type nodeWorker struct {
+	cfg     NodeConfig
+	agent   *node.Agent
+	traces  *tracer
+	serving chan<- struct{} // closed when it does
+	log     *slog.Logger
+}
+
+func (n *nodeWorker) run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-agent.Ready():
+	case <-n.agent.Ready():
 	}
-	c, err := dial(cfg.TemporalAddress, cfg.TemporalNamespace, "node."+cfg.Node, traces, log)
+	c, err := dial(n.cfg.TemporalAddress, n.cfg.TemporalNamespace, "node."+n.cfg.Node, n.traces, n.log)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	w := workers.NewNode(c, fleet.NodeName(cfg.Node), &activities.Node{Applier: agent.Applier})
-	if err := insist(ctx, log, "temporal", func(context.Context) error { return w.Start() }); err != nil {
+	w := workers.NewNode(c, fleet.NodeName(n.cfg.Node), &activities.Node{Applier: n.agent.Applier})
+	if err := insist(ctx, n.log, "temporal", func(context.Context) error { return w.Start() }); err != nil {
 		return err
 	}
 	defer w.Stop()
+	close(n.serving)
 	<-ctx.Done()
 	return ctx.Err()
 }

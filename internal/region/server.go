@@ -51,6 +51,7 @@ type server struct {
 	store    *postgres.Store
 	temporal client.Client
 	flows    *workflows.Client
+	again    *waker
 	ends     *postgres.Ends
 	handler  *api.Handler
 	registry *prometheus.Registry
@@ -113,6 +114,7 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 		return nil, err
 	}
 	s.flows = &workflows.Client{Temporal: s.temporal, Limits: cfg.Timing.Delivery}
+	s.again = &waker{s.store, s.flows, s.tracer}
 	s.ends = postgres.NewEnds(s.store)
 	if s.metrics, err = newMetrics(s.registry, s.store, log); err != nil {
 		return nil, err
@@ -233,10 +235,10 @@ func (s *server) activities() workers.Server {
 		Doors: &activities.Doors{
 			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit()}, Entities: s.flows, Starts: s.flows,
 		},
-		Reconciles: &activities.Reconciles{Store: s.store, Entities: s.flows},
+		Reconciles: &activities.Reconciles{Store: s.store, Entities: s.again},
 		Sweeps: &activities.Sweeps{
 			Purger:     s.store,
-			Operations: &operationsSweep{store: s.store, flows: s.flows, doors: doors, stranded: s.cfg.Timing.Stranded},
+			Operations: &operationsSweep{store: s.store, flows: s.flows, entities: s.again, doors: doors, stranded: s.cfg.Timing.Stranded},
 		},
 	}
 }

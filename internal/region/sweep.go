@@ -15,6 +15,7 @@ import (
 type operationsSweep struct {
 	store    *postgres.Store
 	flows    *workflows.Client
+	entities *waker
 	doors    *tellers
 	stranded time.Duration
 }
@@ -79,5 +80,5 @@ func (s *operationsSweep) look(ctx context.Context, o postgres.OpenSubject, live
 	if err := s.store.CloseLost(ctx, o, end, "workflow_"+string(state)); err != nil {
 		return err
 	}
-	return s.flows.Wake(ctx, o.Name())
+	return s.entities.Wake(ctx, o.Name())
 }

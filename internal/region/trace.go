@@ -3,6 +3,7 @@ package region
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -16,6 +17,8 @@ import (
 	"go.temporal.io/sdk/interceptor"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/workflows"
 )
 
 // tracer makes one trace of a delivery: from the HTTP request through workflow, activity
@@ -74,10 +77,43 @@ func (t *tracer) serving(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := t.carry.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 		ctx, span := t.tracer.Start(ctx, "HTTP "+r.Method, trace.WithSpanKind(trace.SpanKindServer),
-			trace.WithAttributes(attribute.String("url.path", r.URL.Path)))
+			path(r.URL))
 		defer span.End()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// resume goes on in the trace that was kept with what is done now; "" is none.
+func (t *tracer) resume(ctx context.Context, traceparent string) context.Context {
+	if t == nil {
+		return ctx
+	}
+	return t.carry.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
+}
+
+// waker wakes an entity for somebody who does not know the request that the entity has to
+// see: it goes on in that request's trace.
+type waker struct {
+	store  *postgres.Store
+	flows  *workflows.Client
+	tracer *tracer
+}
+
+func (w *waker) Wake(ctx context.Context, subject string) error {
+	if w.tracer == nil {
+		return w.flows.Wake(ctx, subject)
+	}
+	traceparent, err := w.store.WakeTrace(ctx, subject)
+	if err != nil {
+		return err
+	}
+	return w.flows.Wake(w.tracer.resume(ctx, traceparent), subject)
+}
+
+// path is what a span says of an address. It stays escaped: one span that is not valid UTF-8
+// would lose the whole batch that it is sent with.
+func path(u *url.URL) trace.SpanStartEventOption {
+	return trace.WithAttributes(attribute.String("url.path", u.EscapedPath()))
 }
 
 // tracedTransport traces the requests that a node makes on behalf of an activity.
@@ -102,7 +138,7 @@ func (t *tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.base.RoundTrip(r)
 	}
 	ctx, span := t.tracer.tracer.Start(r.Context(), "HTTP "+r.Method, trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(attribute.String("url.path", r.URL.Path)))
+		path(r.URL))
 	defer span.End()
 	r = r.Clone(ctx)
 	t.tracer.carry.Inject(ctx, propagation.HeaderCarrier(r.Header))

@@ -226,69 +226,6 @@ func (q *Queries) HeldByNode(ctx context.Context, arg HeldByNodeParams) ([]NodeH
 	return items, nil
 }
 
-const heldOfInstance = `-- name: HeldOfInstance :many
-SELECT n.name AS node, n.role, h.revision, h.era, h.hash, h.enabled, h.deleted, h.running, h.reason,
-       h.reported_at, o.revision AS owed, o.reason AS owed_reason
-FROM nodes n
-LEFT JOIN node_held h ON h.node = n.name AND h.site = n.site AND h.name = $1
-LEFT JOIN owed o ON o.node = n.name AND o.site = n.site AND o.name = $1
-WHERE n.site = $2 AND n.removed_at IS NULL AND n.role <> 'worker'
-ORDER BY n.role, n.name
-`
-
-type HeldOfInstanceParams struct {
-	Name string
-	Site string
-}
-
-type HeldOfInstanceRow struct {
-	Node       string
-	Role       string
-	Revision   *int64
-	Era        *int64
-	Hash       []byte
-	Enabled    *bool
-	Deleted    *bool
-	Running    *bool
-	Reason     *string
-	ReportedAt *time.Time
-	Owed       *int64
-	OwedReason *string
-}
-
-func (q *Queries) HeldOfInstance(ctx context.Context, arg HeldOfInstanceParams) ([]HeldOfInstanceRow, error) {
-	rows, err := q.db.Query(ctx, heldOfInstance, arg.Name, arg.Site)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []HeldOfInstanceRow
-	for rows.Next() {
-		var i HeldOfInstanceRow
-		if err := rows.Scan(
-			&i.Node,
-			&i.Role,
-			&i.Revision,
-			&i.Era,
-			&i.Hash,
-			&i.Enabled,
-			&i.Deleted,
-			&i.Running,
-			&i.Reason,
-			&i.ReportedAt,
-			&i.Owed,
-			&i.OwedReason,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const insertAPIToken = `-- name: InsertAPIToken :one
 INSERT INTO api_tokens (id, hash, role, project, note, created_by, expires_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -392,11 +329,25 @@ func (q *Queries) InsertLog(ctx context.Context, arg InsertLogParams) error {
 }
 
 const listAPITokens = `-- name: ListAPITokens :many
-SELECT id, hash, role, project, note, created_by, created_at, expires_at, revoked_at FROM api_tokens ORDER BY created_at DESC, id LIMIT $1
+SELECT id, hash, role, project, note, created_by, created_at, expires_at, revoked_at FROM api_tokens
+WHERE (created_at, id) < ($1::timestamptz, $2::text) AND ($3::text = '' OR project = $3)
+ORDER BY created_at DESC, id DESC LIMIT $4
 `
 
-func (q *Queries) ListAPITokens(ctx context.Context, maxRows int32) ([]ApiToken, error) {
-	rows, err := q.db.Query(ctx, listAPITokens, maxRows)
+type ListAPITokensParams struct {
+	BeforeAt time.Time
+	BeforeID string
+	Project  string
+	MaxRows  int32
+}
+
+func (q *Queries) ListAPITokens(ctx context.Context, arg ListAPITokensParams) ([]ApiToken, error) {
+	rows, err := q.db.Query(ctx, listAPITokens,
+		arg.BeforeAt,
+		arg.BeforeID,
+		arg.Project,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -426,11 +377,18 @@ func (q *Queries) ListAPITokens(ctx context.Context, maxRows int32) ([]ApiToken,
 }
 
 const listJoinTokens = `-- name: ListJoinTokens :many
-SELECT id, hash, site, node, created_by, created_at, expires_at, used_at FROM join_tokens ORDER BY created_at DESC, id LIMIT $1
+SELECT id, hash, site, node, created_by, created_at, expires_at, used_at FROM join_tokens WHERE (created_at, id) < ($1::timestamptz, $2::text)
+ORDER BY created_at DESC, id DESC LIMIT $3
 `
 
-func (q *Queries) ListJoinTokens(ctx context.Context, maxRows int32) ([]JoinToken, error) {
-	rows, err := q.db.Query(ctx, listJoinTokens, maxRows)
+type ListJoinTokensParams struct {
+	BeforeAt time.Time
+	BeforeID string
+	MaxRows  int32
+}
+
+func (q *Queries) ListJoinTokens(ctx context.Context, arg ListJoinTokensParams) ([]JoinToken, error) {
+	rows, err := q.db.Query(ctx, listJoinTokens, arg.BeforeAt, arg.BeforeID, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}

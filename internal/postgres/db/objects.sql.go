@@ -512,6 +512,17 @@ func (q *Queries) NewUID(ctx context.Context) (string, error) {
 	return uid, err
 }
 
+const outboxTrace = `-- name: OutboxTrace :one
+SELECT trace FROM outbox WHERE subject = $1 AND trace <> '' ORDER BY id LIMIT 1
+`
+
+func (q *Queries) OutboxTrace(ctx context.Context, subject string) (string, error) {
+	row := q.db.QueryRow(ctx, outboxTrace, subject)
+	var trace string
+	err := row.Scan(&trace)
+	return trace, err
+}
+
 const purgeIdempotency = `-- name: PurgeIdempotency :execrows
 DELETE FROM idempotency WHERE ctid IN (SELECT ctid FROM idempotency i WHERE i.created_at < now() - interval '1 day' LIMIT $1)
 `
@@ -674,9 +685,8 @@ func (q *Queries) UpdateObject(ctx context.Context, arg UpdateObjectParams) (Obj
 }
 
 const waitingOutbox = `-- name: WaitingOutbox :many
-SELECT DISTINCT ON (subject) subject, trace FROM outbox
-WHERE created_at < now() - make_interval(secs => $1::float8)
-ORDER BY subject, trace = '', id LIMIT $2
+SELECT DISTINCT subject FROM outbox
+WHERE created_at < now() - make_interval(secs => $1::float8) LIMIT $2
 `
 
 type WaitingOutboxParams struct {
@@ -684,24 +694,19 @@ type WaitingOutboxParams struct {
 	MaxRows      int32
 }
 
-type WaitingOutboxRow struct {
-	Subject string
-	Trace   string
-}
-
-func (q *Queries) WaitingOutbox(ctx context.Context, arg WaitingOutboxParams) ([]WaitingOutboxRow, error) {
+func (q *Queries) WaitingOutbox(ctx context.Context, arg WaitingOutboxParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, waitingOutbox, arg.OlderSeconds, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []WaitingOutboxRow
+	var items []string
 	for rows.Next() {
-		var i WaitingOutboxRow
-		if err := rows.Scan(&i.Subject, &i.Trace); err != nil {
+		var subject string
+		if err := rows.Scan(&subject); err != nil {
 			return nil, err
 		}
-		items = append(items, i)
+		items = append(items, subject)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

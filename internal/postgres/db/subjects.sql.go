@@ -8,7 +8,6 @@ package db
 import (
 	"context"
 	"encoding/json"
-	"time"
 )
 
 const attachRun = `-- name: AttachRun :exec
@@ -130,70 +129,6 @@ func (q *Queries) GetRevision(ctx context.Context, arg GetRevisionParams) (Revis
 	row := q.db.QueryRow(ctx, getRevision, arg.Site, arg.Name, arg.Revision)
 	var i Revision
 	err := row.Scan(
-		&i.Site,
-		&i.Name,
-		&i.Revision,
-		&i.Era,
-		&i.Action,
-		&i.ContentKind,
-		&i.BodyHash,
-		&i.Size,
-		&i.Run,
-		&i.RunHash,
-		&i.Enabled,
-		&i.Durability,
-		&i.Generation,
-		&i.Spec,
-		&i.CreatedBy,
-		&i.Reason,
-		&i.CreatedAt,
-	)
-	return i, err
-}
-
-const getSnapshot = `-- name: GetSnapshot :one
-SELECT s.revision AS at_revision, s.delivery_id, s.epoch AS at_epoch, s.recorded_at, r.site, r.name, r.revision, r.era, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled, r.durability, r.generation, r.spec, r.created_by, r.reason, r.created_at
-FROM snapshots s JOIN revisions r ON r.site = s.site AND r.name = s.name AND r.revision = s.revision
-WHERE s.site = $1 AND s.name = $2
-`
-
-type GetSnapshotParams struct {
-	Site string
-	Name string
-}
-
-type GetSnapshotRow struct {
-	AtRevision  int64
-	DeliveryID  string
-	AtEpoch     int64
-	RecordedAt  time.Time
-	Site        string
-	Name        string
-	Revision    int64
-	Era         int64
-	Action      string
-	ContentKind string
-	BodyHash    []byte
-	Size        int64
-	Run         json.RawMessage
-	RunHash     []byte
-	Enabled     bool
-	Durability  string
-	Generation  int64
-	Spec        json.RawMessage
-	CreatedBy   string
-	Reason      string
-	CreatedAt   time.Time
-}
-
-func (q *Queries) GetSnapshot(ctx context.Context, arg GetSnapshotParams) (GetSnapshotRow, error) {
-	row := q.db.QueryRow(ctx, getSnapshot, arg.Site, arg.Name)
-	var i GetSnapshotRow
-	err := row.Scan(
-		&i.AtRevision,
-		&i.DeliveryID,
-		&i.AtEpoch,
-		&i.RecordedAt,
 		&i.Site,
 		&i.Name,
 		&i.Revision,

@@ -57,15 +57,6 @@ ON CONFLICT (site, name, node) DO UPDATE SET
 WHERE (node_held.era, node_held.revision) <= (excluded.era, excluded.revision)
    OR node_held.reported_at < sqlc.narg(starting_at)::timestamptz;
 
--- name: HeldOfInstance :many
-SELECT n.name AS node, n.role, h.revision, h.era, h.hash, h.enabled, h.deleted, h.running, h.reason,
-       h.reported_at, o.revision AS owed, o.reason AS owed_reason
-FROM nodes n
-LEFT JOIN node_held h ON h.node = n.name AND h.site = n.site AND h.name = @name
-LEFT JOIN owed o ON o.node = n.name AND o.site = n.site AND o.name = @name
-WHERE n.site = @site AND n.removed_at IS NULL AND n.role <> 'worker'
-ORDER BY n.role, n.name;
-
 -- name: ForgetHeldBeforeStart :exec
 DELETE FROM node_held h USING nodes n
 WHERE h.node = @node AND n.name = h.node AND n.start_id = @start_id AND h.reported_at < n.starting_at;
@@ -80,7 +71,8 @@ WHERE hash = @hash AND used_at IS NULL AND expires_at > now()
 RETURNING *;
 
 -- name: ListJoinTokens :many
-SELECT * FROM join_tokens ORDER BY created_at DESC, id LIMIT @max_rows;
+SELECT * FROM join_tokens WHERE (created_at, id) < (@before_at::timestamptz, @before_id::text)
+ORDER BY created_at DESC, id DESC LIMIT @max_rows;
 
 -- name: DeleteJoinToken :execrows
 DELETE FROM join_tokens WHERE id = @id;
@@ -94,7 +86,9 @@ ON CONFLICT (hash) DO UPDATE SET note = excluded.note RETURNING *;
 SELECT * FROM api_tokens WHERE hash = @hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now());
 
 -- name: ListAPITokens :many
-SELECT * FROM api_tokens ORDER BY created_at DESC, id LIMIT @max_rows;
+SELECT * FROM api_tokens
+WHERE (created_at, id) < (@before_at::timestamptz, @before_id::text) AND (@project::text = '' OR project = @project)
+ORDER BY created_at DESC, id DESC LIMIT @max_rows;
 
 -- name: RevokeAPIToken :execrows
 UPDATE api_tokens SET revoked_at = now() WHERE id = @id AND revoked_at IS NULL;

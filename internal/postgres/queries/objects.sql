@@ -76,9 +76,11 @@ INSERT INTO outbox (subject, trace) VALUES (@subject, @trace);
 DELETE FROM outbox WHERE subject = @subject;
 
 -- name: WaitingOutbox :many
-SELECT DISTINCT ON (subject) subject, trace FROM outbox
-WHERE created_at < now() - make_interval(secs => @older_seconds::float8)
-ORDER BY subject, trace = '', id LIMIT @max_rows;
+SELECT DISTINCT subject FROM outbox
+WHERE created_at < now() - make_interval(secs => @older_seconds::float8) LIMIT @max_rows;
+
+-- name: OutboxTrace :one
+SELECT trace FROM outbox WHERE subject = @subject AND trace <> '' ORDER BY id LIMIT 1;
 
 -- name: InsertTemplateGeneration :exec
 INSERT INTO template_generations (name, generation, spec) VALUES (@name, @generation, @spec)

@@ -46,11 +46,6 @@ WHERE r.site = @site AND r.name = @name AND r.revision < @revision AND r.action 
   AND (r.body_hash, r.run_hash, r.enabled) IS DISTINCT FROM (c.body_hash, c.run_hash, c.enabled)
 ORDER BY r.revision DESC LIMIT 1;
 
--- name: GetSnapshot :one
-SELECT s.revision AS at_revision, s.delivery_id, s.epoch AS at_epoch, s.recorded_at, r.*
-FROM snapshots s JOIN revisions r ON r.site = s.site AND r.name = s.name AND r.revision = s.revision
-WHERE s.site = @site AND s.name = @name;
-
 -- name: RecordSnapshot :execrows
 INSERT INTO snapshots (site, name, revision, delivery_id, epoch) VALUES (@site, @name, @revision, @delivery_id, @epoch)
 ON CONFLICT (site, name) DO UPDATE SET revision = excluded.revision, delivery_id = excluded.delivery_id,

@@ -1,0 +1,82 @@
+package fleet
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// MaxSecrets bounds the marks of one spec.
+	MaxSecrets = 100
+	// MaxSecretBytes bounds one mark.
+	MaxSecretBytes = 1024
+)
+
+// ValidateSecrets refuses what is no JSON pointer (RFC 6901). One that matches nothing is
+// allowed: the config may gain the place later.
+func ValidateSecrets(field string, pointers []string) error {
+	if err := boundMarks(field, pointers); err != nil {
+		return err
+	}
+	for i, p := range pointers {
+		if !isPointer(p) {
+			return Errorf(Invalid, "this is no JSON pointer").At(field + "/" + strconv.Itoa(i)).
+				WithHint(`write it as /db/password; in a name, ~1 stands for "/" and ~0 for "~"`)
+		}
+	}
+	return nil
+}
+
+func isPointer(p string) bool {
+	if p == "" {
+		return true // the whole document
+	}
+	rest := strings.NewReplacer("~0", "", "~1", "").Replace(p)
+	return strings.HasPrefix(p, "/") && !strings.Contains(rest, "~")
+}
+
+func validateSecretEnv(names []string) error {
+	if err := boundMarks("/secretEnv", names); err != nil {
+		return err
+	}
+	for i, name := range names {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return Errorf(Invalid, "environment names are not empty and hold no '=' and no NUL").At("/secretEnv/" + strconv.Itoa(i))
+		}
+	}
+	return nil
+}
+
+func boundMarks(field string, marks []string) error {
+	if len(marks) > MaxSecrets {
+		return Errorf(Invalid, "%d marks, allowed are %d", len(marks), MaxSecrets).At(field).
+			WithHint("mark an object instead of its members")
+	}
+	for i, m := range marks {
+		if len(m) > MaxSecretBytes {
+			return Errorf(Invalid, "%d bytes, allowed are %d", len(m), MaxSecretBytes).At(field + "/" + strconv.Itoa(i))
+		}
+	}
+	return nil
+}
+
+// KeepMarks gives s the marks of another spec too: going back to an earlier spec must not
+// show what was marked since.
+func (s InstanceSpec) KeepMarks(of InstanceSpec) InstanceSpec {
+	if s.Artifact == nil {
+		s.Secrets = union(s.Secrets, of.Secrets)
+	}
+	s.SecretEnv = union(s.SecretEnv, of.SecretEnv)
+	return s
+}
+
+func union(a, b []string) []string {
+	out := slices.Clone(a)
+	for _, m := range b {
+		if !slices.Contains(out, m) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
