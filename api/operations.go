@@ -169,17 +169,21 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 		}
 	}
 	for i, o := range rows {
-		views[i].Progress = progressOf(targets[string(o.Delivery)])
-		for n := range views[i].Progress {
-			p := &views[i].Progress[n]
-			now := held[string(o.Delivery)][fleet.NodeName(p.Node)]
-			p.Revision, p.Generation, p.RevisionHash = now.Revision, now.Generation, now.Hash
-		}
+		views[i].Progress = withHeld(progressOf(targets[string(o.Delivery)]), held[string(o.Delivery)])
 		if o.State == fleet.OperationRunning && views[i].Reason == "" {
 			views[i].Reason, views[i].Message = waitsFor(targets[string(o.Delivery)])
 		}
 	}
 	return nil
+}
+
+// withHeld adds what each node holds now, so that nobody has to ask again after the end.
+func withHeld(nodes []NodeProgress, held map[fleet.NodeName]postgres.TargetHeld) []NodeProgress {
+	for i, n := range nodes {
+		now := held[fleet.NodeName(n.Node)]
+		nodes[i].Revision, nodes[i].Generation, nodes[i].RevisionHash = now.Revision, now.Generation, now.Hash
+	}
+	return nodes
 }
 
 // waitsFor says why an operation still runs (X8): the first node that is not done.

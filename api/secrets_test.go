@@ -70,6 +70,18 @@ func TestSecretPaths(t *testing.T) {
 		require.Equal(t, strings.Replace(shutConfig, "1", `"<redacted>"`, 1), string(r.configAs(r.viewer).body))
 	})
 
+	t.Run("of a pinned template hold whatever its later generations mark", func(t *testing.T) {
+		t.Parallel()
+		r := setup(t)
+		r.site()
+		r.put("/api/v1/templates/db", `{"base":`+openConfig+`,"secrets":["/db/password"]}`)
+		r.put(press7Path, `{"template":"db"}`)
+		r.put("/api/v1/templates/db", `{"base":`+openConfig+`}`)
+		require.Equal(t, shutConfig, string(r.configAs(r.viewer).body))
+		r.put(press7Path, `{"template":"db"}`)
+		require.JSONEq(t, openConfig, string(r.configAs(r.viewer).body))
+	})
+
 	t.Run("stay hidden in what is deployed until the unmarked spec is", func(t *testing.T) {
 		t.Parallel()
 		r := setup(t)

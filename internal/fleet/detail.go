@@ -21,7 +21,7 @@ func withCauses(text string, err error) string {
 }
 
 func causesOf(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // each layer is looked at by itself
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
 	}
 	if cause := errors.Unwrap(err); cause != nil {

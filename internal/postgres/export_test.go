@@ -23,7 +23,7 @@ type counted struct {
 
 func (c *counted) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	c.n.Add(1)
-	return c.DBTX.Query(ctx, sql, args...)
+	return c.DBTX.Query(ctx, sql, args...) //nolint:rowserrcheck // the caller's to check
 }
 
 func (c *counted) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"go.temporal.io/sdk/worker"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/activities"
@@ -125,8 +126,10 @@ func (n *nodeWorker) run(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	w := workers.NewNode(c, fleet.NodeName(n.cfg.Node), &activities.Node{Applier: n.agent.Applier})
-	if err := insist(ctx, n.log, "temporal", func(context.Context) error { return w.Start() }); err != nil {
+	w, err := startWorker(ctx, n.log, "temporal", func() worker.Worker {
+		return workers.NewNode(c, fleet.NodeName(n.cfg.Node), &activities.Node{Applier: n.agent.Applier})
+	})
+	if err != nil {
 		return err
 	}
 	defer w.Stop()

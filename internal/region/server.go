@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/activities"
@@ -208,8 +209,10 @@ func (s *server) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w := workers.NewServer(s.temporal, s.cfg.Build, "server."+s.id[:8], s.activities())
-	if err := insist(ctx, s.log, "the worker", func(context.Context) error { return w.Start() }); err != nil {
+	w, err := startWorker(ctx, s.log, "the worker", func() worker.Worker {
+		return workers.NewServer(s.temporal, s.cfg.Build, "server."+s.id[:8], s.activities())
+	})
+	if err != nil {
 		return err
 	}
 	defer w.Stop()

@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/workers"
@@ -46,6 +47,17 @@ func insist(ctx context.Context, log *slog.Logger, what string, call func(contex
 		case <-timer.C:
 		}
 	}
+}
+
+// startWorker starts a worker, a new one for each try: the SDK keeps the first failure of a
+// worker to start as its answer for good.
+func startWorker(ctx context.Context, log *slog.Logger, what string, fresh func() worker.Worker) (worker.Worker, error) {
+	var w worker.Worker
+	err := insist(ctx, log, what, func(context.Context) error {
+		w = fresh()
+		return w.Start()
+	})
+	return w, err
 }
 
 // dial makes a client that connects when it is first used.
