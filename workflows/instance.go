@@ -28,6 +28,9 @@ type DeliveryLimits struct {
 	Total time.Duration `json:"total,omitempty"`
 	// PendingTTL is how long a config can be fetched without progress (N20: 5 min).
 	PendingTTL time.Duration `json:"pendingTtl,omitempty"`
+	// Tries bounds the notifies of one node in one delivery (N48, N67: 3), each with a token
+	// of its own, so that a passing failure to fetch is tried again.
+	Tries int `json:"tries,omitempty"`
 }
 
 // The defaults of DeliveryLimits.
@@ -46,6 +49,9 @@ func (l DeliveryLimits) orDefault() DeliveryLimits {
 	}
 	if l.PendingTTL <= 0 {
 		l.PendingTTL = DefaultPendingTTL
+	}
+	if l.Tries <= 0 {
+		l.Tries = decide.DefaultTries
 	}
 	return l
 }
@@ -107,6 +113,7 @@ func newInstance(ctx workflow.Context, in InstanceInput) (*instance, error) {
 		in: in, wake: workflow.GetSignalChannel(ctx, SignalWake),
 		self: fleet.Subject{Site: in.Site, Instance: in.Instance, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID},
 	}
+	e.now.Run.Tries = in.Limits.Tries
 	err := workflow.SetQueryHandler(ctx, QueryStatus, func() (InstanceStatus, error) { return e.status(), nil })
 	return e, err
 }

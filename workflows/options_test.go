@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// N20, N37, N66: the defaults of a delivery, and that each can be set.
+// N20, N37, N48, N66, N67: the defaults of a delivery, and that each can be set.
 func TestDeliveryLimits(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, DeliveryLimits{Request: 120 * time.Second, Total: 30 * time.Minute, PendingTTL: 5 * time.Minute}, DeliveryLimits{}.orDefault())
-	own := DeliveryLimits{Request: time.Second, Total: time.Minute, PendingTTL: time.Hour}
+	require.Equal(t, DeliveryLimits{Request: 120 * time.Second, Total: 30 * time.Minute, PendingTTL: 5 * time.Minute, Tries: 3}, DeliveryLimits{}.orDefault())
+	own := DeliveryLimits{Request: time.Second, Total: time.Minute, PendingTTL: time.Hour, Tries: 7}
 	require.Equal(t, own, own.orDefault())
 }
 

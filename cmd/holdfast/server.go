@@ -30,6 +30,7 @@ and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin
 	f.StringVar(&cfg.TraceEndpoint, "trace-endpoint", c.env("OTEL_EXPORTER_OTLP_ENDPOINT"), "send traces there, OTLP over HTTP")
 	f.IntVar(&cfg.Timing.TokenBytes, "fetch-token-bytes", cfg.Timing.TokenBytes, "length of fetch tokens")
 	f.DurationVar(&cfg.Timing.Delivery.PendingTTL, "pending-ttl", cfg.Timing.Delivery.PendingTTL, "how long a config can be fetched without progress")
+	f.IntVar(&cfg.Timing.Delivery.Tries, "delivery-tries", cfg.Timing.Delivery.Tries, "how often a node is notified in one delivery while fetching fails")
 	f.DurationVar(&cfg.Timing.Delivery.Request, "request-timeout", cfg.Timing.Delivery.Request, "how long a node may take to take a delivery, or go without progress")
 	f.DurationVar(&cfg.Timing.Delivery.Total, "delivery-deadline", cfg.Timing.Delivery.Total, "bound of a whole delivery")
 	f.DurationVar(&cfg.Timing.Purge, "purge-interval", cfg.Timing.Purge, "how often expired rows are purged")

@@ -42,11 +42,22 @@ type InstanceRun struct {
 	InFlight fleet.NodeName `json:"inFlight,omitempty"`
 	Asks     int            `json:"asks,omitempty"`
 	Waited   fleet.NodeName `json:"waited,omitempty"`
+	// Tries is the option of how often one node is notified in one delivery (N48, N67).
+	Tries int `json:"tries,omitempty"`
+}
+
+// DefaultTries is how often a node is notified in one delivery, each time with a token of
+// its own, when nobody says otherwise.
+const DefaultTries = 3
+
+func (r InstanceRun) tries() int {
+	if r.Tries <= 0 {
+		return DefaultTries
+	}
+	return r.Tries
 }
 
 const (
-	// maxTries bounds notifies of one node in one delivery, each with a token of its own.
-	maxTries = 3
 	maxAsks  = 3
 	retryGap = time.Second
 )
@@ -120,11 +131,11 @@ func leaseMoved(c instanceCase) bool {
 }
 
 // activeNext: never told, or its answer was a passing failure of communication.
-func activeNext(c instanceCase) bool { return open(c) && again(c.seen.Open.Active()) }
+func activeNext(c instanceCase) bool { return open(c) && again(c, c.seen.Open.Active()) }
 
-func again(t fleet.TargetSeen) bool {
+func again(c instanceCase, t fleet.TargetSeen) bool {
 	return t.State == fleet.TargetWaiting ||
-		t.State == fleet.TargetFailed && t.Reason == fleet.Communication && t.Tries < maxTries
+		t.State == fleet.TargetFailed && t.Reason == fleet.Communication && t.Tries < c.run.tries()
 }
 
 // activeLost: told, and nobody knows what it made of it.
@@ -145,7 +156,7 @@ func nextStandby(c instanceCase) fleet.TargetSeen {
 		return fleet.TargetSeen{}
 	}
 	for _, t := range c.seen.Open.Targets {
-		if t.Role != fleet.RoleActive && (again(t) || lost(t) && t.Tries < maxTries) {
+		if t.Role != fleet.RoleActive && (again(c, t) || lost(t) && t.Tries < c.run.tries()) {
 			return t
 		}
 	}

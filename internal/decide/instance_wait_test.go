@@ -10,6 +10,32 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
+// N48, N67: how often a node is tried is an option.
+func TestInstanceTries(t *testing.T) {
+	t.Parallel()
+	waiting, applied, unknown := is(fleet.TargetWaiting), is(fleet.TargetApplied), is(fleet.TargetUnknown)
+	failed := missed(fleet.Communication, 2)
+	for _, c := range []struct {
+		name   string
+		active fleet.TargetSeen
+		other  fleet.TargetSeen
+		tries  int
+		do     decide.InstanceDo
+	}{
+		{"the active once more", failed, waiting, 0, decide.DoNotify},
+		{"the active no more", failed, waiting, 2, decide.DoEnd},
+		{"the standby once more", applied, failed, 5, decide.DoNotify},
+		{"the standby no more", applied, failed, 1, decide.DoEnd},
+		{"a standby whose answer was lost", applied, unknown, 1, decide.DoNotify},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := decide.Instance(seen(asked(1), open(2, c.active, c.other)), decide.InstanceRun{Tries: c.tries}, noon)
+			require.Equal(t, c.do, a.Do)
+		})
+	}
+}
+
 // N41, X14: each further try waits longer, once.
 func TestInstanceWaits(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package region
 import (
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
@@ -29,7 +30,7 @@ type Timing struct {
 func DefaultTiming() Timing {
 	return Timing{
 		Delivery: workflows.DeliveryLimits{
-			Request: workflows.DefaultRequest, Total: workflows.DefaultTotal, PendingTTL: workflows.DefaultPendingTTL,
+			Request: workflows.DefaultRequest, Total: workflows.DefaultTotal, PendingTTL: workflows.DefaultPendingTTL, Tries: decide.DefaultTries,
 		},
 		Purge: time.Minute, Sweep: 30 * time.Second, Relay: 5 * time.Second, ServerSeen: 10 * time.Second,
 		Stranded: 30 * time.Second, ReadIdle: 10 * time.Second, Report: 2 * time.Second, TokenBytes: 32,
