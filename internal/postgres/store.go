@@ -42,8 +42,10 @@ func connect(ctx context.Context, url, region string) (*Store, error) {
 	}
 	cfg.MaxConns = max(cfg.MaxConns, maxConns)
 	cfg.ConnConfig.RuntimeParams["application_name"] = "holdfast"
-	// The queries are few and their plans do not depend on the values.
+	// The queries are few, each has its index, and their plans do not depend on the values. A
+	// plan is made while the tables are small, and must still be right when they have grown.
 	cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
+	cfg.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
 	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "30s"
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {

@@ -137,9 +137,9 @@ func (s *server) bootstrap(ctx context.Context) error {
 	return err
 }
 
-// serverMemory is where the collector begins to work harder: a few configs of the largest
-// size may be flattened at once.
-const serverMemory = 1 << 30
+// serverMemory is where the collector begins to work harder: above what a config of tens of
+// megabytes takes while it is flattened.
+const serverMemory = 256 << 20
 
 // operationRoom is what an operation has beyond its delivery, to be served and closed.
 const operationRoom = time.Minute

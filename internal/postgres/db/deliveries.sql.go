@@ -959,8 +959,9 @@ func (q *Queries) TicketContent(ctx context.Context, id string) (TicketContentRo
 }
 
 const unsettledDeliveries = `-- name: UnsettledDeliveries :many
-SELECT d.id, d.revision, d.node, r.era FROM deliveries d
-JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
+SELECT d.id, d.revision, d.node,
+       (SELECT r.era FROM revisions r WHERE r.site = d.site AND r.name = d.name AND r.revision = d.revision)::bigint AS era
+FROM deliveries d
 WHERE d.site = $1 AND d.name = $2 AND d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL
 ORDER BY d.attempt DESC LIMIT 20
 `

@@ -106,8 +106,9 @@ ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, expires_at = exclud
 WHERE snapshot_tickets.revision <= excluded.revision;
 
 -- name: UnsettledDeliveries :many
-SELECT d.id, d.revision, d.node, r.era FROM deliveries d
-JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
+SELECT d.id, d.revision, d.node,
+       (SELECT r.era FROM revisions r WHERE r.site = d.site AND r.name = d.name AND r.revision = d.revision)::bigint AS era
+FROM deliveries d
 WHERE d.site = @site AND d.name = @name AND d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL
 ORDER BY d.attempt DESC LIMIT 20;
 

@@ -14,12 +14,12 @@ RETURNING last_revision;
 UPDATE subjects SET attempts = attempts + 1 WHERE site = @site AND name = @name;
 
 -- name: DesiredRevision :one
-SELECT r.* FROM subjects s JOIN revisions r ON r.site = s.site AND r.name = s.name AND r.revision = s.desired_revision
-WHERE s.site = @site AND s.name = @name;
+SELECT r.* FROM revisions r WHERE r.site = @site AND r.name = @name
+AND r.revision = (SELECT s.desired_revision FROM subjects s WHERE s.site = @site AND s.name = @name);
 
 -- name: SnapshotRevision :one
-SELECT r.* FROM snapshots s JOIN revisions r ON r.site = s.site AND r.name = s.name AND r.revision = s.revision
-WHERE s.site = @site AND s.name = @name;
+SELECT r.* FROM revisions r WHERE r.site = @site AND r.name = @name
+AND r.revision = (SELECT s.revision FROM snapshots s WHERE s.site = @site AND s.name = @name);
 
 -- name: AttachRun :exec
 UPDATE subjects SET entity_run = @run WHERE site = @site AND name = @name AND entity_run <> @run;
@@ -63,6 +63,8 @@ LEFT JOIN snapshots p ON p.site = s.site AND p.name = s.name
 LEFT JOIN revisions r ON r.site = p.site AND r.name = p.name AND r.revision = p.revision
 WHERE s.site = @site AND s.name > @after::text ORDER BY s.name LIMIT @max_rows;
 
+-- A join would look at every revision of the instance, because the planner knows how many
+-- there are of a name only on the average: revisions are looked up by their whole key.
 -- name: SeeInstance :one
 SELECT jsonb_strip_nulls(jsonb_build_object(
     'at', clock_timestamp(),
@@ -70,11 +72,11 @@ SELECT jsonb_strip_nulls(jsonb_build_object(
                 WHERE r.site = s.site AND r.name = s.name AND r.revision = s.desired_revision),
     'durability', (SELECT r.durability FROM revisions r
                    WHERE r.site = s.site AND r.name = s.name AND r.revision = s.desired_revision),
-    'snapshot', (SELECT seen_revision(r) FROM snapshots p JOIN revisions r ON r.site = p.site AND r.name = p.name AND r.revision = p.revision
-                 WHERE p.site = s.site AND p.name = s.name),
+    'snapshot', (SELECT seen_revision(r) FROM revisions r WHERE r.site = s.site AND r.name = s.name
+                 AND r.revision = (SELECT p.revision FROM snapshots p WHERE p.site = s.site AND p.name = s.name)),
     'holder', (SELECT l.holder FROM site_leases l WHERE l.site = s.site AND NOT l.dropped),
     'epoch', coalesce((SELECT l.epoch FROM site_leases l WHERE l.site = s.site AND NOT l.dropped), 0),
-    'open', (SELECT jsonb_build_object('id', d.id, 'revision', seen_revision(r), 'node', d.node, 'epoch', d.epoch,
+    'open', (SELECT jsonb_build_object('id', d.id, 'revision', r.seen, 'node', d.node, 'epoch', d.epoch,
                     'since', d.created_at, 'deadline', d.deadline_at,
                     'targets', (SELECT jsonb_agg(jsonb_build_object('node', t.node, 'role', t.role, 'state', t.state,
                                        'tries', t.tries, 'reason', t.reason,
@@ -82,11 +84,13 @@ SELECT jsonb_strip_nulls(jsonb_build_object(
                                            SELECT 1 FROM node_held h WHERE h.site = d.site AND h.name = d.name AND h.node = t.node
                                            AND (h.high_era, h.high_revision) > (r.era, d.revision)) END) ORDER BY t.role, t.node)
                                 FROM delivery_nodes t WHERE t.delivery_id = d.id))
-             FROM deliveries d JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
+             FROM deliveries d CROSS JOIN LATERAL (
+                 SELECT seen_revision(x) AS seen, x.era FROM revisions x
+                 WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r
              WHERE d.site = s.site AND d.name = s.name AND d.state = 'open'),
     'unsettled', (SELECT jsonb_agg(jsonb_build_object('era', u.era, 'revision', u.revision) ORDER BY u.attempt DESC)
-                  FROM (SELECT r.era, d.revision, d.attempt FROM deliveries d
-                        JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
+                  FROM (SELECT (SELECT r.era FROM revisions r WHERE r.site = d.site AND r.name = d.name AND r.revision = d.revision) AS era,
+                               d.revision, d.attempt FROM deliveries d
                         WHERE d.site = s.site AND d.name = s.name AND d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL
                         ORDER BY d.attempt DESC LIMIT 20) u),
     'owed', (SELECT jsonb_agg(jsonb_build_object('node', o.node, 'role', o.role,
