@@ -48,6 +48,9 @@ func temporalSettings() dynamicconfig.StaticClient {
 		dynamicconfig.TransferProcessorSchedulerWorkerCount.Key():   workers,
 		dynamicconfig.TimerProcessorSchedulerWorkerCount.Key():      workers,
 		dynamicconfig.VisibilityProcessorSchedulerWorkerCount.Key(): workers,
+		// A queue that narrows what it reads to a few pending workflows walks all its tasks at
+		// each poll, until the pending ones are done: a fifteenth of the processor time.
+		dynamicconfig.QueueShrinkPredicateMaxPendingKeys.Key(): 0,
 		// Caches sized for thousands of open workflows, not for a data centre.
 		dynamicconfig.HistoryCacheHostLevelMaxSize.Key():     8192,
 		dynamicconfig.EventsHostLevelCacheMaxSizeBytes.Key(): 16 << 20,

@@ -270,6 +270,17 @@ func TestAgentAlone(t *testing.T) {
 	require.NoError(t, a.stop())
 }
 
+// The answer to a notify says what was fetched, so nobody is told of it again.
+func TestNewsOfAnsweredDelivery(t *testing.T) {
+	t.Parallel()
+	n := newNews()
+	n.fetched("one", 2, 3)
+	n.fetched("two", 3, 3)
+	n.answered("two")
+	require.Equal(t, []DeliveryProgress{{DeploymentID: "one", Bytes: 2, Total: 3}}, n.take())
+	require.Empty(t, n.take())
+}
+
 func TestAgentReports(t *testing.T) {
 	t.Parallel()
 	c, b := newControl(t), setup(t)
@@ -285,13 +296,14 @@ func TestAgentReports(t *testing.T) {
 	b.Applier = a.Applier
 	cmd := b.cmd(1, "one", under(fleet.RoleActive, 4))
 	b.must(cmd)
+	a.news.fetched(cmd.DeploymentID, 2, 3)
 
 	bytes, held := false, false
 	for !bytes || !held {
 		var r Report
 		c.next("reports", &r)
 		for _, p := range r.Progress {
-			bytes = bytes || p == DeliveryProgress{DeploymentID: cmd.DeploymentID, Bytes: 3, Total: 3}
+			bytes = bytes || p == DeliveryProgress{DeploymentID: cmd.DeploymentID, Bytes: 2, Total: 3}
 		}
 		for _, in := range r.Instances {
 			held = held || in.Instance == press && in.Held.Running && in.Held.Version == cmd.Revision.Version

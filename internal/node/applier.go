@@ -63,6 +63,8 @@ type ApplierOptions struct {
 	Changed func(name fleet.InstanceName)
 	// Fetched is told of bytes that arrived.
 	Fetched func(deployment string, done, total int64)
+	// Answered is told of a delivery whose success is about to be answered, bytes and all.
+	Answered func(deployment string)
 	// Failpoint is called at named places of Apply; tests kill the process there.
 	Failpoint func(name string)
 	// SettleEvery is the pause of the sweep that makes reality match the store (default 10 s).
@@ -96,6 +98,9 @@ func NewApplier(opt ApplierOptions) *Applier {
 	}
 	if opt.Fetched == nil {
 		opt.Fetched = func(string, int64, int64) {}
+	}
+	if opt.Answered == nil {
+		opt.Answered = func(string) {}
 	}
 	if opt.Failpoint == nil {
 		opt.Failpoint = func(string) {}
@@ -138,6 +143,7 @@ func (a *Applier) Apply(ctx context.Context, cmd fleet.RefreshDeploymentCommand,
 	a.opt.Changed(cmd.Instance)
 	poke(a.garbage)
 	if err == nil {
+		a.opt.Answered(cmd.DeploymentID)
 		a.opt.Failpoint("before_reply")
 	}
 	return resp, a.count(cmd, err)

@@ -41,6 +41,13 @@ func (n *news) fetched(deployment string, done, total int64) {
 	poke(n.wake)
 }
 
+// answered drops what the answer to the notify says too.
+func (n *news) answered(deployment string) {
+	n.mu.Lock()
+	delete(n.bytes, deployment)
+	n.mu.Unlock()
+}
+
 // take hands out what was collected, in order.
 func (n *news) take() []DeliveryProgress {
 	n.mu.Lock()
