@@ -17,9 +17,11 @@ const (
 
 // Reconcile compares what a node says it holds with the deployed revision. What is expected
 // to explain a higher number (a delivery that is open, unknown or owed) is left alone. A
-// node that is behind, and tried a higher number since, takes the deployed one no more.
+// node that is behind, and tried a higher number since, takes the deployed one no more; nor
+// does one that has another content under the very number.
 func Reconcile(c fleet.Comparison) NodeGap {
-	ahead := c.Held.Version.Newer(c.Snapshot.Version) || c.Held.HighWater.Newer(c.Snapshot.Version)
+	ahead := c.Held.Version.Newer(c.Snapshot.Version) || c.Held.HighWater.Newer(c.Snapshot.Version) ||
+		c.Held.Known && c.Held.Version == c.Snapshot.Version && !Applied(c.Held, c.Snapshot)
 	switch {
 	case unrecorded(c):
 		return GapUnrecorded

@@ -38,7 +38,7 @@ func TestReconcile(t *testing.T) {
 		{"behind", decide.GapBehind, []func(*fleet.Comparison){holds(4, 4)}},
 		{"behind while something is on its way", decide.GapBehind, []func(*fleet.Comparison){holds(4, 4), expected}},
 		{"behind, and it refuses the number", decide.GapAhead, []func(*fleet.Comparison){holds(4, 7)}},
-		{"another content of the same number", decide.GapBehind, []func(*fleet.Comparison){otherContent}},
+		{"another content of the same number", decide.GapAhead, []func(*fleet.Comparison){otherContent}},
 		{"ahead", decide.GapAhead, []func(*fleet.Comparison){holds(7, 7)}},
 		{"ahead by what is on its way", decide.GapNone, []func(*fleet.Comparison){holds(6, 6), expected}},
 		{"the active holds what was released last", decide.GapUnrecorded, []func(*fleet.Comparison){holds(6, 6)}},

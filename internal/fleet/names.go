@@ -50,3 +50,7 @@ func ValidID(s string) bool { return hex32.MatchString(s) }
 func InstanceSubject(site SiteName, name InstanceName) string {
 	return "instance." + string(site) + "." + string(name)
 }
+
+// NodeSubject is the id under which a node is reconciled, and the name by which its outbox
+// rows and operations know it.
+func NodeSubject(node NodeName) string { return "node." + string(node) }

@@ -29,13 +29,14 @@ func (s OperationState) Ended() bool { return s != OperationRunning }
 // OperationKind is what was asked for.
 type OperationKind string
 
-// The kinds of this region's operations on instances.
+// The kinds of this region's operations: on instances, and on a node.
 const (
-	OperationDeploy   OperationKind = "deploy"
-	OperationEnable   OperationKind = "enable"
-	OperationDisable  OperationKind = "disable"
-	OperationDelete   OperationKind = "delete"
-	OperationRollback OperationKind = "rollback"
+	OperationDeploy    OperationKind = "deploy"
+	OperationEnable    OperationKind = "enable"
+	OperationDisable   OperationKind = "disable"
+	OperationDelete    OperationKind = "delete"
+	OperationRollback  OperationKind = "rollback"
+	OperationReconcile OperationKind = "reconcile"
 )
 
 // Durability says when an operation on an instance succeeds.

@@ -142,6 +142,7 @@ func (s *Store) HeldBy(ctx context.Context, r NodeReport) (Welcome, error) {
 }
 
 func takeReport(ctx context.Context, q *db.Queries, n db.Node, era int64, r NodeReport) error {
+	var names []string
 	for _, i := range r.Instances {
 		if err := knows(ctx, q, n, era, i); err != nil {
 			return err
@@ -153,8 +154,13 @@ func takeReport(ctx context.Context, q *db.Queries, n db.Node, era int64, r Node
 		if err := q.UpsertHeld(ctx, row); err != nil {
 			return failed("record what the node holds", err)
 		}
+		names = append(names, string(i.Instance))
 	}
-	return nil
+	if len(names) == 0 {
+		return nil
+	}
+	p := db.ConfirmReportedParams{Node: n.Name, Site: n.Site, Names: names}
+	return failed("confirm what was owed", q.ConfirmReported(ctx, p))
 }
 
 // knows checks that the region gave out every number that a node reports.

@@ -11,8 +11,8 @@ import (
 // releaseLimit bounds an operation that the region opens by itself.
 const releaseLimit = time.Hour
 
-// ComparePage sets one page of a site's deployed revisions against what a node of the pair
-// said it holds, by name. next is "" on the last page.
+// ComparePage gives one page of what a node of the pair said it holds otherwise than it is
+// deployed, by name. next is "" on the last page.
 func (s *Store) ComparePage(ctx context.Context, node fleet.NodeName, after string, limit int32) (page []fleet.Comparison, next string, err error) {
 	n, err := s.q.GetNode(ctx, string(node))
 	if noRows(err) {
@@ -21,18 +21,22 @@ func (s *Store) ComparePage(ctx context.Context, node fleet.NodeName, after stri
 	if err != nil || n.Role == string(fleet.RoleWorker) {
 		return nil, "", failed("read the node", err)
 	}
-	rows, err := s.q.RevisionsOfSite(ctx, db.RevisionsOfSiteParams{Site: n.Site, After: after, MaxRows: limit})
+	drifted, err := s.q.DriftOfNode(ctx, db.DriftOfNodeParams{Node: n.Name, Site: n.Site, After: after, MaxRows: limit})
+	if err != nil || len(drifted) == 0 {
+		return nil, "", failed("compare the node with what is deployed", err)
+	}
+	rows, err := s.q.RevisionsOfNames(ctx, db.RevisionsOfNamesParams{Site: n.Site, Names: drifted})
 	if err != nil {
 		return nil, "", failed("read deployed revisions", err)
 	}
 	page, err = s.compare(ctx, n, rows)
-	if len(rows) == int(limit) {
-		next = rows[len(rows)-1].Name
+	if len(drifted) == int(limit) {
+		next = drifted[len(drifted)-1]
 	}
 	return page, next, err
 }
 
-func (s *Store) compare(ctx context.Context, n db.Node, rows []db.RevisionsOfSiteRow) ([]fleet.Comparison, error) {
+func (s *Store) compare(ctx context.Context, n db.Node, rows []db.RevisionsOfNamesRow) ([]fleet.Comparison, error) {
 	names := make([]string, len(rows))
 	for i, r := range rows {
 		names[i] = r.Name

@@ -202,6 +202,20 @@ type Operation struct {
 	EndedAt         *time.Time
 }
 
+type Orphan struct {
+	Node       string
+	Name       string
+	Site       string
+	Era        int64
+	Revision   int64
+	Hash       []byte
+	Reason     string
+	Reconcile  string
+	Since      time.Time
+	ApprovedBy *string
+	ApprovedAt *time.Time
+}
+
 type Outbox struct {
 	ID        int64
 	Subject   string
@@ -239,6 +253,22 @@ type Pending struct {
 	RevisionHash []byte
 	CreatedAt    time.Time
 	ExpiresAt    time.Time
+}
+
+type Reconcile struct {
+	ID        string
+	Node      string
+	Site      string
+	Reason    string
+	TokenHash []byte
+	State     string
+	Message   string
+	Report    json.RawMessage
+	Drops     int32
+	Run       string
+	CreatedAt time.Time
+	ExpiresAt time.Time
+	EndedAt   *time.Time
 }
 
 type Region struct {
@@ -282,6 +312,12 @@ type SiteLease struct {
 	Holder  string
 	Epoch   int64
 	Dropped bool
+}
+
+type SiteSet struct {
+	Site      string
+	Version   int64
+	ChangedIn uint64
 }
 
 type Snapshot struct {

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 )
 
 const buildsSeenSince = `-- name: BuildsSeenSince :many
@@ -85,6 +86,17 @@ func (q *Queries) GetRegion(ctx context.Context) (Region, error) {
 		&i.RaisedAt,
 	)
 	return i, err
+}
+
+const now = `-- name: Now :one
+SELECT clock_timestamp()::timestamptz AS now
+`
+
+func (q *Queries) Now(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, now)
+	var now time.Time
+	err := row.Scan(&now)
+	return now, err
 }
 
 const raiseEra = `-- name: RaiseEra :one

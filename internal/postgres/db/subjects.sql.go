@@ -293,24 +293,23 @@ func (q *Queries) RecordSnapshot(ctx context.Context, arg RecordSnapshotParams) 
 	return result.RowsAffected(), nil
 }
 
-const revisionsOfSite = `-- name: RevisionsOfSite :many
+const revisionsOfNames = `-- name: RevisionsOfNames :many
 SELECT s.name, coalesce(r.revision, 0)::bigint AS revision, coalesce(r.era, 0)::bigint AS era, coalesce(r.action, '')::text AS action,
        r.body_hash, r.run_hash, coalesce(r.enabled, false)::boolean AS enabled,
        d.revision AS desired_revision, d.era AS desired_era, d.action AS desired_action, d.body_hash AS desired_hash
 FROM subjects s
-JOIN revisions d ON d.site = s.site AND d.name = s.name AND d.revision = s.desired_revision
+JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision = s.desired_revision OFFSET 0) d ON true
 LEFT JOIN snapshots p ON p.site = s.site AND p.name = s.name
-LEFT JOIN revisions r ON r.site = p.site AND r.name = p.name AND r.revision = p.revision
-WHERE s.site = $1 AND s.name > $2::text ORDER BY s.name LIMIT $3
+LEFT JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = p.site AND x.name = p.name AND x.revision = p.revision OFFSET 0) r ON true
+WHERE s.site = $1 AND s.name = ANY($2::text[]) ORDER BY s.name
 `
 
-type RevisionsOfSiteParams struct {
-	Site    string
-	After   string
-	MaxRows int32
+type RevisionsOfNamesParams struct {
+	Site  string
+	Names []string
 }
 
-type RevisionsOfSiteRow struct {
+type RevisionsOfNamesRow struct {
 	Name            string
 	Revision        int64
 	Era             int64
@@ -325,15 +324,15 @@ type RevisionsOfSiteRow struct {
 }
 
 // What was never deployed has a snapshot of number 0.
-func (q *Queries) RevisionsOfSite(ctx context.Context, arg RevisionsOfSiteParams) ([]RevisionsOfSiteRow, error) {
-	rows, err := q.db.Query(ctx, revisionsOfSite, arg.Site, arg.After, arg.MaxRows)
+func (q *Queries) RevisionsOfNames(ctx context.Context, arg RevisionsOfNamesParams) ([]RevisionsOfNamesRow, error) {
+	rows, err := q.db.Query(ctx, revisionsOfNames, arg.Site, arg.Names)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []RevisionsOfSiteRow
+	var items []RevisionsOfNamesRow
 	for rows.Next() {
-		var i RevisionsOfSiteRow
+		var i RevisionsOfNamesRow
 		if err := rows.Scan(
 			&i.Name,
 			&i.Revision,

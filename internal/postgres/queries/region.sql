@@ -27,3 +27,6 @@ SELECT DISTINCT build_id FROM servers WHERE seen_at > now() - make_interval(secs
 
 -- name: CommitLater :exec
 SELECT set_config('synchronous_commit', 'off', true);
+
+-- name: Now :one
+SELECT clock_timestamp()::timestamptz AS now;

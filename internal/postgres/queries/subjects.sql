@@ -53,15 +53,15 @@ ON CONFLICT (site, name) DO UPDATE SET revision = excluded.revision, delivery_id
 WHERE snapshots.revision < excluded.revision;
 
 -- What was never deployed has a snapshot of number 0.
--- name: RevisionsOfSite :many
+-- name: RevisionsOfNames :many
 SELECT s.name, coalesce(r.revision, 0)::bigint AS revision, coalesce(r.era, 0)::bigint AS era, coalesce(r.action, '')::text AS action,
        r.body_hash, r.run_hash, coalesce(r.enabled, false)::boolean AS enabled,
        d.revision AS desired_revision, d.era AS desired_era, d.action AS desired_action, d.body_hash AS desired_hash
 FROM subjects s
-JOIN revisions d ON d.site = s.site AND d.name = s.name AND d.revision = s.desired_revision
+JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision = s.desired_revision OFFSET 0) d ON true
 LEFT JOIN snapshots p ON p.site = s.site AND p.name = s.name
-LEFT JOIN revisions r ON r.site = p.site AND r.name = p.name AND r.revision = p.revision
-WHERE s.site = @site AND s.name > @after::text ORDER BY s.name LIMIT @max_rows;
+LEFT JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = p.site AND x.name = p.name AND x.revision = p.revision OFFSET 0) r ON true
+WHERE s.site = @site AND s.name = ANY(@names::text[]) ORDER BY s.name;
 
 -- A join would look at every revision of the instance, because the planner knows how many
 -- there are of a name only on the average: revisions are looked up by their whole key.

@@ -1,0 +1,99 @@
+package decide
+
+import "github.com/holdfast-io/holdfast/internal/fleet"
+
+// The reasons why a node does not act upon an expected set; they are a stable API.
+const (
+	SetTruncated = "set_truncated" // fewer or more lines than the region counted, or one twice
+	SetOlder     = "set_older"     // than one that the node has seen
+	SetEmpty     = "set_empty"     // while the node holds something
+)
+
+// RefuseSet says why a set is not to be acted upon, "" when it is (N86, X3). What comes
+// from a region that was restored, or broke off, must not take anything away.
+func RefuseSet(set fleet.ExpectedSet, seen fleet.SetVersion, holds int) string {
+	names := make(map[fleet.InstanceName]bool, len(set.Instances))
+	for _, e := range set.Instances {
+		names[e.Instance] = true
+	}
+	switch {
+	case len(names) != set.Count || len(set.Instances) != set.Count:
+		return SetTruncated
+	case seen.Newer(set.Version):
+		return SetOlder
+	case set.Count == 0 && holds > 0:
+		return SetEmpty
+	}
+	return ""
+}
+
+// SetGap is what a node makes of one name.
+type SetGap string
+
+// A name is as expected, to be fetched, left alone while it is under way, ahead of the
+// region, or extra: held and not expected.
+const (
+	SetEqual SetGap = "equal"
+	SetFetch SetGap = "fetch"
+	SetLeave SetGap = "in_flight"
+	SetAhead SetGap = "ahead"
+	SetExtra SetGap = "extra"
+)
+
+// CompareSet compares one expected instance with what the node holds of the name. Hashes
+// say whether two are the same, never which is newer (N85, X1).
+func CompareSet(e fleet.ExpectedInstance, held fleet.Held) SetGap {
+	same := held.Known && held.Content.Hash == e.RevisionHash && held.RunHash == e.RunHash && held.Enabled == e.Enabled
+	switch {
+	case held.Known && held.Version == e.Version() && same:
+		return SetEqual
+	case e.InFlight:
+		return SetLeave
+	case held.Known && !e.Version().Newer(held.Version), held.HighWater.Newer(e.Version()):
+		return SetAhead // also one number with two contents: the region numbers it anew
+	}
+	return SetFetch
+}
+
+// ExtraHeld says whether a name that the set does not list is held at all: a tombstone is not.
+func ExtraHeld(held fleet.Held) bool { return held.Known && held.Action != fleet.ActionDelete }
+
+var absenceRules = []struct {
+	name string
+	when func(s fleet.AbsenceSeen, room bool) bool
+	do   fleet.AbsenceDo
+}{
+	{"under_way", func(s fleet.AbsenceSeen, _ bool) bool { return s.UnderWay }, fleet.AbsenceKeep},
+	{"owed", func(s fleet.AbsenceSeen, _ bool) bool { return s.Owed }, fleet.AbsenceKeep},
+	{"expected", func(s fleet.AbsenceSeen, _ bool) bool {
+		return !s.Deployed.IsZero() && s.Deployed.Action != fleet.ActionDelete
+	}, fleet.AbsenceKeep},
+	{"not_recorded", func(s fleet.AbsenceSeen, _ bool) bool { return s.Known && s.Deployed.IsZero() }, fleet.AbsenceKeep},
+	{"ahead", func(s fleet.AbsenceSeen, _ bool) bool {
+		return !s.Deployed.IsZero() && !s.Deployed.Version.Newer(s.Held)
+	}, fleet.AbsenceKeep},
+	{"approved", func(s fleet.AbsenceSeen, _ bool) bool { return s.Approved }, fleet.AbsenceDrop},
+	{fleet.OrphanNeverKnown, func(s fleet.AbsenceSeen, _ bool) bool { return !s.Known }, fleet.AbsenceWait},
+	{fleet.OrphanOverCap, func(s fleet.AbsenceSeen, room bool) bool { return s.Listed || !room }, fleet.AbsenceWait},
+	{"tombstone", func(fleet.AbsenceSeen, bool) bool { return true }, fleet.AbsenceDrop},
+}
+
+// Absent decides about one name that a node holds and its site's expected set does not list
+// (X3, X28). Room is whether this pass may drop one more.
+func Absent(s fleet.AbsenceSeen, room bool) (fleet.AbsenceDo, string) { //nolint:revive // room is an observation
+	for _, r := range absenceRules {
+		if r.when(s, room) {
+			return r.do, r.name
+		}
+	}
+	return fleet.AbsenceKeep, "unmatched"
+}
+
+// DropCap is how many orphans one pass of a node may drop without an operator (N86): a
+// twentieth of what its site expects, but ten at least, so that a small site heals itself.
+func DropCap(expected int) int { return max(dropFloor, expected/dropShare) }
+
+const (
+	dropFloor = 10
+	dropShare = 20
+)

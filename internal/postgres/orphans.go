@@ -1,0 +1,168 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// AbsenceJudge decides what becomes of what a node holds and its site does not expect.
+type AbsenceJudge struct {
+	// Cap is how many one pass may drop at a site that expects so many.
+	Cap func(expected int) int
+	// Absent decides about one; room is whether the pass may drop one more.
+	Absent func(seen fleet.AbsenceSeen, room bool) (fleet.AbsenceDo, string)
+}
+
+// ConfirmAbsent answers a node by name what is to become of its extra instances (X3). Each
+// is judged under its object's lock, so that nothing is released under the name meanwhile.
+func (s *Store) ConfirmAbsent(ctx context.Context, pass ReconcilePass, extras []fleet.Extra, judge AbsenceJudge) (fleet.Absence, error) {
+	out := fleet.Absence{Drop: []fleet.RefreshDeploymentCommand{}, Wait: []fleet.Differs{}, Keep: []fleet.Differs{}}
+	expected, err := s.ExpectedSet(ctx, pass.Site)
+	if err != nil {
+		return out, err
+	}
+	limit := judge.Cap(expected.Count)
+	for _, e := range extras {
+		var one fleet.Absence
+		err := s.tx(ctx, "confirm that "+string(e.Instance)+" is absent", func(q *db.Queries) (err error) {
+			one, err = s.confirmAbsent(ctx, q, absence{pass, e, judge, limit})
+			return err
+		})
+		if err != nil {
+			return out, err
+		}
+		out.Drop, out.Wait, out.Keep = append(out.Drop, one.Drop...), append(out.Wait, one.Wait...), append(out.Keep, one.Keep...)
+	}
+	return out, nil
+}
+
+// absence is the question about one name.
+type absence struct {
+	ReconcilePass
+	fleet.Extra
+	judge AbsenceJudge
+	limit int
+}
+
+func (s *Store) confirmAbsent(ctx context.Context, q *db.Queries, a absence) (fleet.Absence, error) {
+	var none fleet.Absence
+	if err := lock(ctx, q, []fleet.ObjectKey{fleet.InstanceKey(a.Site, a.Instance)}); err != nil {
+		return none, err
+	}
+	pass, err := q.LockReconcile(ctx, a.ID)
+	if err != nil {
+		return none, failed("lock the comparison", err)
+	}
+	row, err := q.SeeAbsence(ctx, db.SeeAbsenceParams{Site: string(a.Site), Name: string(a.Instance), Node: string(a.Node)})
+	if err != nil {
+		return none, failed("look for the name", err)
+	}
+	do, why := a.judge.Absent(absenceSeen(row, a.Version), int(pass.Drops) < a.limit)
+	because := []fleet.Differs{{Instance: a.Instance, Why: why}}
+	switch do {
+	case fleet.AbsenceWait:
+		return fleet.Absence{Wait: because}, s.listOrphan(ctx, q, a, why)
+	case fleet.AbsenceDrop:
+		return s.dropOrphan(ctx, q, a, fleet.Version{Era: row.Era, Revision: row.Revision})
+	case fleet.AbsenceKeep:
+	}
+	return fleet.Absence{Keep: because}, nil
+}
+
+func absenceSeen(row db.SeeAbsenceRow, held fleet.Version) fleet.AbsenceSeen {
+	approved := row.Approved && fleet.Version{Era: row.ApprovedEra, Revision: row.ApprovedRevision} == held
+	return fleet.AbsenceSeen{
+		Known: row.Known, UnderWay: row.UnderWay, Owed: row.Owed, Approved: approved, Listed: row.Listed, Held: held,
+		Deployed: fleet.Revision{
+			Version: fleet.Version{Era: row.Era, Revision: row.Revision}, Action: fleet.Action(row.Action),
+		},
+	}
+}
+
+func (s *Store) listOrphan(ctx context.Context, q *db.Queries, a absence, why string) error {
+	return failed("list it for an operator", q.ListOrphan(ctx, db.ListOrphanParams{
+		Node: string(a.Node), Name: string(a.Instance), Site: string(a.Site), Era: a.Version.Era, Revision: a.Version.Revision,
+		Hash: hashBytes(a.Hash), Reason: why, Reconcile: a.ID,
+	}))
+}
+
+// buryUnknown gives a name that the region never released a number to be deleted by.
+func buryUnknown(ctx context.Context, q *db.Queries, a absence) (fleet.Version, error) {
+	r, err := q.GetRegion(ctx)
+	if err != nil {
+		return fleet.Version{}, failed("read the region", err)
+	}
+	last, err := q.BuryUnknown(ctx, db.BuryUnknownParams{
+		Site: string(a.Site), Name: string(a.Instance), Revision: a.Version.Revision + 1,
+	})
+	return fleet.Version{Era: r.Era, Revision: last}, failed("write the tombstone", err)
+}
+
+// dropOrphan counts the drop and gives the node its delete. What waited stays listed until
+// the node's report, in which it does not come again.
+func (s *Store) dropOrphan(ctx context.Context, q *db.Queries, a absence, tombstone fleet.Version) (fleet.Absence, error) {
+	var out fleet.Absence
+	if tombstone.IsZero() {
+		var err error
+		if tombstone, err = buryUnknown(ctx, q, a); err != nil {
+			return out, err
+		}
+	}
+	if err := q.CountDrop(ctx, a.ID); err != nil {
+		return out, failed("count the drop", err)
+	}
+	at, err := s.welcome(ctx, q, a.Node)
+	if err != nil {
+		return out, err
+	}
+	id, err := NewID()
+	out.Drop = []fleet.RefreshDeploymentCommand{{
+		DeploymentID: id, Site: a.Site, Instance: a.Instance, Role: at.Role, Epoch: at.Epoch, DeployedBy: "region",
+		Revision: fleet.Revision{Version: tombstone, Action: fleet.ActionDelete}, Timestamp: time.Now().UTC(),
+	}}
+	return out, err
+}
+
+// Orphan is what a node holds, its site does not expect, and an operator has to judge.
+type Orphan struct {
+	Node       fleet.NodeName
+	Instance   fleet.InstanceName
+	Site       fleet.SiteName
+	Version    fleet.Version
+	Hash       fleet.Hash
+	Reason     string
+	Since      time.Time
+	ApprovedBy string
+	ApprovedAt *time.Time
+}
+
+// ListOrphans pages through what waits on a node, by name.
+func (s *Store) ListOrphans(ctx context.Context, node fleet.NodeName, after string, limit int32) ([]Orphan, error) {
+	rows, err := s.q.ListOrphans(ctx, db.ListOrphansParams{Node: string(node), After: after, MaxRows: limit})
+	out := make([]Orphan, len(rows))
+	for i, r := range rows {
+		out[i] = Orphan{
+			Node: fleet.NodeName(r.Node), Instance: fleet.InstanceName(r.Name), Site: fleet.SiteName(r.Site),
+			Version: fleet.Version{Era: r.Era, Revision: r.Revision}, Hash: hashText(r.Hash), Reason: r.Reason,
+			Since: r.Since, ApprovedAt: r.ApprovedAt,
+		}
+		if r.ApprovedBy != nil {
+			out[i].ApprovedBy = *r.ApprovedBy
+		}
+	}
+	return out, failed("list orphans", err)
+}
+
+// ApproveOrphans lets a node drop what waits, as it is held now: those named, or all. The
+// names that were approved by this call are given back.
+func (s *Store) ApproveOrphans(ctx context.Context, node fleet.NodeName, actor string, names []fleet.InstanceName) ([]string, error) {
+	p := db.ApproveOrphansParams{Node: string(node), Actor: &actor, Every: names == nil, Names: []string{}}
+	for _, n := range names {
+		p.Names = append(p.Names, string(n))
+	}
+	approved, err := s.q.ApproveOrphans(ctx, p)
+	return approved, failed("approve orphans", err)
+}

@@ -1,0 +1,187 @@
+-- name: InsertReconcile :exec
+INSERT INTO reconciles (id, node, site, reason, token_hash, run, expires_at)
+VALUES (@id, @node, @site, @reason, @token_hash, @run, now() + make_interval(secs => @seconds::float8))
+ON CONFLICT (id) DO UPDATE SET token_hash = excluded.token_hash, expires_at = excluded.expires_at
+WHERE reconciles.state = 'running';
+
+-- One comparison at a time speaks for a node; the newest.
+-- name: EndOtherReconciles :exec
+UPDATE reconciles SET state = 'failed', message = 'another one began', ended_at = now()
+WHERE node = @node AND state = 'running' AND id <> @id;
+
+-- name: ForgetReconciles :exec
+DELETE FROM reconciles WHERE id IN (
+    SELECT r.id FROM reconciles r WHERE r.node = @node AND r.state <> 'running' ORDER BY r.created_at DESC OFFSET @keep);
+
+-- A token lives on while it is used, for an hour at most.
+-- name: UseReconcileToken :one
+UPDATE reconciles SET expires_at = least(greatest(expires_at, now() + make_interval(secs => @seconds::float8)), created_at + interval '1 hour')
+WHERE token_hash = @token_hash AND state = 'running' AND expires_at > now()
+RETURNING *;
+
+-- name: LockReconcile :one
+SELECT * FROM reconciles WHERE id = @id FOR UPDATE;
+
+-- name: ReportReconcile :execrows
+UPDATE reconciles SET report = @report WHERE id = @id AND state = 'running';
+
+-- name: CountDrop :exec
+UPDATE reconciles SET drops = drops + 1 WHERE id = @id;
+
+-- name: EndReconcile :execrows
+UPDATE reconciles SET state = @state, message = @message, ended_at = now() WHERE id = @id AND state = 'running';
+
+-- name: ListReconciles :many
+SELECT * FROM reconciles WHERE node = @node ORDER BY created_at DESC LIMIT @max_rows;
+
+-- name: SetVersionOf :one
+SELECT r.era, coalesce((SELECT s.version FROM site_sets s WHERE s.site = @site), 0)::bigint AS version FROM region r;
+
+-- Everything that is deployed at a site or on its way there, but not what is deleted there.
+-- name: ExpectedSet :many
+SELECT s.name, coalesce(r.era, 0)::bigint AS era, coalesce(r.revision, 0)::bigint AS revision,
+       r.body_hash, r.run_hash, coalesce(r.enabled, false)::boolean AS enabled, (u.name IS NOT NULL)::boolean AS in_flight
+FROM subjects s
+LEFT JOIN snapshots p ON p.site = s.site AND p.name = s.name
+LEFT JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = p.site AND x.name = p.name AND x.revision = p.revision OFFSET 0) r ON true
+LEFT JOIN (SELECT DISTINCT d.name FROM deliveries d
+           WHERE d.site = @site AND (d.state = 'open' OR d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL)) u ON u.name = s.name
+WHERE s.site = @site AND (u.name IS NOT NULL OR r.action <> 'delete')
+ORDER BY s.name COLLATE "C";
+
+-- What a node of the pair does not hold as it is deployed, by name: the whole comparison in
+-- one statement that returns only what drifted.
+-- name: DriftOfNode :many
+SELECT s.name
+FROM subjects s
+LEFT JOIN snapshots p ON p.site = s.site AND p.name = s.name
+LEFT JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision = p.revision OFFSET 0) r ON true
+LEFT JOIN node_held h ON h.site = s.site AND h.name = s.name AND h.node = @node
+WHERE s.site = @site AND s.name > @after::text
+  AND (h.name IS NULL AND r.action <> 'delete'
+       OR h.name IS NOT NULL AND (
+           (h.era, h.revision, h.enabled, h.deleted) IS DISTINCT FROM (r.era, r.revision, coalesce(r.enabled, false), r.action = 'delete')
+           OR h.hash IS DISTINCT FROM r.body_hash
+           OR (h.high_era, h.high_revision) > (r.era, r.revision)))
+ORDER BY s.name LIMIT @max_rows;
+
+-- What the nodes of one shard hold is set against what is deployed; given back are those
+-- that drifted while nothing is under way that explains it, and those not compared for long.
+-- name: NodesToReconcile :many
+SELECT n.name FROM nodes n
+WHERE n.removed_at IS NULL AND n.role <> 'worker' AND n.enrolled_at IS NOT NULL AND n.revoked_at IS NULL AND n.started_at IS NOT NULL
+  AND n.name > @after::text AND mod(hashtext(n.name)::bigint + 2147483648, @shards::bigint) = @shard::bigint
+  AND n.seen_at > now() - make_interval(secs => @lost_seconds::float8)
+  AND (NOT EXISTS (SELECT 1 FROM reconciles c WHERE c.node = n.name AND c.state = 'succeeded'
+                   AND c.created_at > now() - make_interval(secs => @full_seconds::float8))
+       OR EXISTS (
+           SELECT 1 FROM snapshots p
+           JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = p.site AND x.name = p.name AND x.revision = p.revision OFFSET 0) r ON true
+           LEFT JOIN node_held h ON h.site = p.site AND h.name = p.name AND h.node = n.name
+           WHERE p.site = n.site AND p.recorded_at < now() - make_interval(secs => @settle_seconds::float8)
+             AND (h.name IS NULL AND r.action <> 'delete'
+                  OR h.name IS NOT NULL AND ((h.era, h.revision) IS DISTINCT FROM (r.era, r.revision) OR h.hash IS DISTINCT FROM r.body_hash))
+             AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.site = p.site AND d.name = p.name
+                             AND (d.state = 'open' OR d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL))
+             AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.site = p.site AND o.name = p.name AND o.node = n.name)))
+ORDER BY n.name LIMIT @max_rows;
+
+-- name: CountPairNodes :one
+SELECT count(*) FROM nodes WHERE removed_at IS NULL AND role <> 'worker';
+
+-- name: PeersOf :many
+SELECT p.name FROM nodes n JOIN nodes p ON p.site = n.site AND p.name <> n.name
+WHERE n.name = @node AND p.removed_at IS NULL AND p.role <> 'worker' AND p.revoked_at IS NULL AND p.started_at IS NOT NULL
+ORDER BY p.name;
+
+-- Tickets for what is deployed now of some names, except what is on its way.
+-- name: InsertTickets :many
+INSERT INTO snapshot_tickets (id, site, name, node, revision, expires_at)
+SELECT t.id, p.site, p.name, @node, p.revision, now() + make_interval(secs => @seconds::float8)
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@names::text[]) AS name) t
+JOIN snapshots p ON p.site = @site AND p.name = t.name
+WHERE NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.site = p.site AND d.name = p.name
+                  AND (d.state = 'open' OR d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL))
+RETURNING id, name, revision;
+
+-- name: InsertFetchTokens :exec
+INSERT INTO fetch_tokens (deployment_id, node, hash, expires_at)
+SELECT t.id, @node, t.hash, now() + make_interval(secs => @seconds::float8)
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@hashes::bytea[]) AS hash) t;
+
+-- name: GetRevisions :many
+SELECT r.* FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision) k
+JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = @site AND x.name = k.name AND x.revision = k.revision OFFSET 0) r ON true;
+
+-- name: SeeAbsence :one
+SELECT EXISTS (SELECT 1 FROM subjects s WHERE s.site = @site AND s.name = @name) AS known,
+       coalesce(r.action, '')::text AS action, coalesce(r.era, 0)::bigint AS era, coalesce(r.revision, 0)::bigint AS revision,
+       (EXISTS (SELECT 1 FROM deliveries d WHERE d.site = @site AND d.name = @name
+                AND (d.state = 'open' OR d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL)))::boolean AS under_way,
+       (EXISTS (SELECT 1 FROM owed o WHERE o.site = @site AND o.name = @name AND o.node = @node))::boolean AS owed,
+       coalesce(a.era, 0)::bigint AS approved_era, coalesce(a.revision, 0)::bigint AS approved_revision,
+       (a.reason IS NOT NULL)::boolean AS listed, (a.approved_at IS NOT NULL)::boolean AS approved
+FROM region
+LEFT JOIN snapshots p ON p.site = @site AND p.name = @name
+LEFT JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = p.site AND x.name = p.name AND x.revision = p.revision OFFSET 0) r ON true
+LEFT JOIN orphans a ON a.node = @node AND a.name = @name;
+
+-- A name that the region gives up for good has its numbers go on above what a node held.
+-- name: BuryUnknown :one
+INSERT INTO subjects (site, name, last_revision, desired_revision, deleted) VALUES (@site, @name, @revision, 0, true)
+ON CONFLICT (site, name) DO UPDATE SET last_revision = greatest(subjects.last_revision + 1, excluded.last_revision)
+RETURNING last_revision;
+
+-- name: ListOrphan :exec
+INSERT INTO orphans (node, name, site, era, revision, hash, reason, reconcile)
+VALUES (@node, @name, @site, @era, @revision, sqlc.narg(hash), @reason, @reconcile)
+ON CONFLICT (node, name) DO UPDATE SET
+    approved_by = CASE WHEN (orphans.era, orphans.revision) = (excluded.era, excluded.revision) THEN orphans.approved_by END,
+    approved_at = CASE WHEN (orphans.era, orphans.revision) = (excluded.era, excluded.revision) THEN orphans.approved_at END,
+    era = excluded.era, revision = excluded.revision, hash = excluded.hash, reason = excluded.reason, reconcile = excluded.reconcile;
+
+-- name: KeepOrphan :exec
+UPDATE orphans SET reconcile = @reconcile WHERE node = @node AND name = @name;
+
+-- name: ForgetOrphans :exec
+DELETE FROM orphans WHERE node = @node AND reconcile <> @reconcile;
+
+-- name: DropOrphan :exec
+DELETE FROM orphans WHERE node = @node AND name = @name;
+
+-- name: ListOrphans :many
+SELECT * FROM orphans WHERE node = @node AND name > @after::text ORDER BY name LIMIT @max_rows;
+
+-- name: ApproveOrphans :many
+UPDATE orphans SET approved_by = @actor, approved_at = now()
+WHERE node = @node AND approved_at IS NULL AND (@every::boolean OR name = ANY(@names::text[]))
+RETURNING name;
+
+-- What a node says it holds just as it is deployed, it is not owed any more.
+-- name: ConfirmReported :exec
+DELETE FROM owed o USING node_held h, snapshots p
+WHERE o.node = @node AND o.site = @site AND o.name = ANY(@names::text[])
+  AND h.site = o.site AND h.name = o.name AND h.node = o.node
+  AND p.site = o.site AND p.name = o.name AND o.revision <= p.revision AND h.revision = p.revision
+  AND EXISTS (SELECT 1 FROM revisions r WHERE r.site = p.site AND r.name = p.name AND r.revision = p.revision
+              AND r.era = h.era AND r.body_hash IS NOT DISTINCT FROM h.hash AND (r.action = 'delete') = h.deleted AND r.enabled = h.enabled);
+
+-- name: EndNodeOperations :exec
+WITH ended AS (
+UPDATE operations SET state = @state, reason = @reason, message = @message, ended_at = now()
+WHERE subject = @subject AND state = 'running' AND created_at <= @asked_by
+RETURNING id)
+SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
+
+-- name: OpenNodeOperations :many
+SELECT DISTINCT o.subject, o.entity_run FROM operations o
+WHERE o.state = 'running' AND o.subject LIKE 'node.%' AND o.subject > @after::text
+  AND o.created_at < now() - make_interval(secs => @older_seconds::float8)
+ORDER BY o.subject LIMIT @max_rows;
+
+-- name: CloseNodeOperations :exec
+WITH ended AS (
+UPDATE operations SET state = @state, reason = @reason, message = @message, ended_at = now()
+WHERE subject = @subject AND state = 'running' AND entity_run = @run
+RETURNING id)
+SELECT pg_notify('holdfast_operation', e.id) FROM ended e;

@@ -1,0 +1,233 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// ReconcileStart begins one comparison of a node. The same ID again is the same one, with
+// another token.
+type ReconcileStart struct {
+	ID        string
+	Node      fleet.NodeName
+	Reason    string
+	Run       string // of the workflow that speaks for the node
+	Build     string
+	TokenHash []byte
+	TokenLife time.Duration
+}
+
+// ReconcileBegun is what a comparison starts from; Command is nil when the node cannot be
+// told, with the reason in Why. By is when the database saw it begin: what was asked for by
+// then is served by it.
+type ReconcileBegun struct {
+	Command    *fleet.ReconcileCommand
+	SealingKey []byte
+	Why        string
+	By         time.Time
+}
+
+// keptReconciles is how many ended comparisons of a node are kept.
+const keptReconciles = 20
+
+// BeginReconcile writes a comparison down, takes over the node's operations and its outbox
+// rows, and says what the node is told.
+func (s *Store) BeginReconcile(ctx context.Context, in ReconcileStart) (ReconcileBegun, error) {
+	var out ReconcileBegun
+	subject := fleet.NodeSubject(in.Node)
+	err := s.tx(ctx, "begin to reconcile "+string(in.Node), func(q *db.Queries) error {
+		out = ReconcileBegun{}
+		n, err := q.GetNode(ctx, string(in.Node))
+		if noRows(err) {
+			return orNotFound(nil, "node", string(in.Node), "holdfast get nodes")
+		}
+		if err != nil {
+			return failed("read the node", err)
+		}
+		if err := q.ServeOperations(ctx, db.ServeOperationsParams{Subject: subject, Run: in.Run, Build: in.Build}); err != nil {
+			return failed("serve operations", err)
+		}
+		if err := q.TakeOutbox(ctx, subject); err != nil {
+			return failed("take the outbox", err)
+		}
+		if out.By, err = q.Now(ctx); err != nil {
+			return failed("read the clock", err)
+		}
+		if out.Why = cannotCompare(n); out.Why != "" {
+			return nil
+		}
+		return s.beginReconcile(ctx, q, in, n, &out)
+	})
+	return out, err
+}
+
+// cannotCompare says why a node has nothing to compare with, "" when it has.
+func cannotCompare(n db.Node) string {
+	switch {
+	case n.RemovedAt != nil:
+		return "node_removed"
+	case n.Role == string(fleet.RoleWorker):
+		return "worker_holds_no_instances"
+	case n.SealingKey == nil || n.RevokedAt != nil:
+		return "node_not_enrolled"
+	}
+	return ""
+}
+
+func (s *Store) beginReconcile(ctx context.Context, q *db.Queries, in ReconcileStart, n db.Node, out *ReconcileBegun) error {
+	err := q.InsertReconcile(ctx, db.InsertReconcileParams{
+		ID: in.ID, Node: n.Name, Site: n.Site, Reason: in.Reason, TokenHash: in.TokenHash, Run: in.Run, Seconds: in.TokenLife.Seconds(),
+	})
+	if err != nil {
+		return failed("write the comparison", err)
+	}
+	if err := q.EndOtherReconciles(ctx, db.EndOtherReconcilesParams{Node: n.Name, ID: in.ID}); err != nil {
+		return failed("end the comparison before", err)
+	}
+	if err := q.ForgetReconciles(ctx, db.ForgetReconcilesParams{Node: n.Name, Keep: keptReconciles}); err != nil {
+		return failed("forget old comparisons", err)
+	}
+	at, err := s.welcome(ctx, q, in.Node)
+	if err != nil {
+		return err
+	}
+	out.SealingKey = n.SealingKey
+	out.Command = &fleet.ReconcileCommand{ID: in.ID, Site: fleet.SiteName(n.Site), Role: at.Role, Epoch: at.Epoch}
+	return nil
+}
+
+// ReconcilePass is a comparison as its token finds it.
+type ReconcilePass struct {
+	ID   string
+	Node fleet.NodeName
+	Site fleet.SiteName
+}
+
+// ReconcileOf finds the running comparison that a token opens, and keeps the token alive.
+func (s *Store) ReconcileOf(ctx context.Context, tokenHash []byte, life time.Duration) (ReconcilePass, error) {
+	r, err := s.q.UseReconcileToken(ctx, db.UseReconcileTokenParams{TokenHash: tokenHash, Seconds: life.Seconds()})
+	if noRows(err) {
+		return ReconcilePass{}, fleet.Errorf(fleet.Unauthenticated, "this token opens no comparison that is under way")
+	}
+	return ReconcilePass{r.ID, fleet.NodeName(r.Node), fleet.SiteName(r.Site)}, failed("read the comparison", err)
+}
+
+// ReportReconcile keeps what a node said came of a comparison. A node that was told to wait
+// for an operator by none but earlier passes has nothing listed any more.
+func (s *Store) ReportReconcile(ctx context.Context, pass ReconcilePass, report fleet.ReconcileReport) error {
+	raw, err := json.Marshal(report)
+	if err != nil {
+		return failed("write the report", err)
+	}
+	return s.tx(ctx, "take what came of a comparison", func(q *db.Queries) error {
+		n, err := q.ReportReconcile(ctx, db.ReportReconcileParams{ID: pass.ID, Report: raw})
+		if err != nil || n == 0 || report.Refused != "" || report.Unchanged {
+			return failed("write the report", err)
+		}
+		p := db.ForgetOrphansParams{Node: string(pass.Node), Reconcile: pass.ID}
+		return failed("forget what waits no more", q.ForgetOrphans(ctx, p))
+	})
+}
+
+// ReconcileEnd closes a comparison, and the operations that asked for one by the time that
+// it began.
+type ReconcileEnd struct {
+	ID      string // "" when none was begun
+	Node    fleet.NodeName
+	By      time.Time
+	State   fleet.OperationState
+	Reason  string
+	Message string
+}
+
+// EndReconcile ends a comparison; the same end again changes nothing.
+func (s *Store) EndReconcile(ctx context.Context, e ReconcileEnd) error {
+	return s.tx(ctx, "end the reconcile of "+string(e.Node), func(q *db.Queries) error {
+		if e.ID != "" {
+			state := "succeeded"
+			if e.State != fleet.OperationSucceeded {
+				state = "failed"
+			}
+			if _, err := q.EndReconcile(ctx, db.EndReconcileParams{ID: e.ID, State: state, Message: e.Message}); err != nil {
+				return failed("end the comparison", err)
+			}
+		}
+		return failed("end operations", q.EndNodeOperations(ctx, db.EndNodeOperationsParams{
+			Subject: fleet.NodeSubject(e.Node), State: string(e.State), Reason: e.Reason, Message: e.Message, AskedBy: e.By,
+		}))
+	})
+}
+
+// Reconcile is one comparison of a node, as operators see it.
+type Reconcile struct {
+	ID        string
+	Node      fleet.NodeName
+	Reason    string
+	State     string
+	Message   string
+	Report    fleet.ReconcileReport
+	CreatedAt time.Time
+	EndedAt   *time.Time
+}
+
+// ListReconciles gives the newest comparisons of a node.
+func (s *Store) ListReconciles(ctx context.Context, node fleet.NodeName, limit int32) ([]Reconcile, error) {
+	rows, err := s.q.ListReconciles(ctx, db.ListReconcilesParams{Node: string(node), MaxRows: limit})
+	if err != nil {
+		return nil, failed("list comparisons", err)
+	}
+	out := make([]Reconcile, len(rows))
+	for i, r := range rows {
+		out[i] = Reconcile{
+			ID: r.ID, Node: fleet.NodeName(r.Node), Reason: r.Reason, State: r.State, Message: r.Message,
+			CreatedAt: r.CreatedAt, EndedAt: r.EndedAt,
+		}
+		if err := json.Unmarshal(r.Report, &out[i].Report); err != nil {
+			return nil, failed("read a comparison's report", err)
+		}
+	}
+	return out, nil
+}
+
+// ReconcileRequest asks for a comparison of a node.
+type ReconcileRequest struct {
+	Node    fleet.NodeName
+	Project fleet.ProjectName
+	Actor   string
+	Door    Door
+	Limit   time.Duration
+}
+
+// AskReconcile opens an operation for the comparison of a node, with the outbox row of its
+// entity. A door that asks twice is answered with its operation.
+func (s *Store) AskReconcile(ctx context.Context, in ReconcileRequest) (Operation, error) {
+	var out Operation
+	err := s.tx(ctx, "ask for the reconcile of "+string(in.Node), func(q *db.Queries) error {
+		n, err := q.GetNode(ctx, string(in.Node))
+		if noRows(err) || err == nil && n.RemovedAt != nil {
+			return orNotFound(nil, "node", string(in.Node), "holdfast get nodes")
+		}
+		if err != nil {
+			return failed("read the node", err)
+		}
+		id, err := NewID()
+		if err != nil {
+			return err
+		}
+		subject := fleet.NodeSubject(in.Node)
+		row, err := q.InsertOperation(ctx, db.InsertOperationParams{
+			ID: id, Kind: string(fleet.OperationReconcile), Site: n.Site, Name: n.Name, Subject: subject, Project: string(in.Project),
+			RequestedBy: in.Actor, DoorWorkflow: in.Door.Workflow, DoorRun: in.Door.Run, Seconds: in.Limit.Seconds(),
+		})
+		if err != nil {
+			return failed("open the operation", err)
+		}
+		out = operationOf(row)
+		return putOutbox(ctx, q, subject)
+	})
+	return out, err
+}
