@@ -37,6 +37,7 @@ type DoorRequest struct {
 	Kind     fleet.OperationKind `json:"kind"`
 	Site     fleet.SiteName      `json:"site"`
 	Instance fleet.InstanceName  `json:"instance"`
+	Node     fleet.NodeName      `json:"node,omitempty"` // instead of an instance
 	Workflow string              `json:"workflow"`
 	Run      string              `json:"run"`
 }
@@ -51,10 +52,7 @@ type OperationView struct {
 
 // Request writes what the door asks for, as whoever started it (temporal:<identity>).
 func (d *Doors) Request(ctx context.Context, in DoorRequest) (OperationView, error) {
-	if err := fleet.ValidateName("/site", string(in.Site)); err != nil {
-		return OperationView{}, fail(ctx, err)
-	}
-	if err := fleet.ValidateName("/instance", string(in.Instance)); err != nil {
+	if err := in.validate(); err != nil {
 		return OperationView{}, fail(ctx, err)
 	}
 	info := activity.GetInfo(ctx).WorkflowExecution
@@ -76,4 +74,14 @@ func (d *Doors) Wake(ctx context.Context, subject string) error {
 func (d *Doors) Look(ctx context.Context, id fleet.OperationID) (OperationView, error) {
 	v, err := d.Requests.Operation(ctx, id)
 	return v, fail(ctx, err)
+}
+
+func (r DoorRequest) validate() error {
+	if r.Kind == fleet.OperationReconcile {
+		return fleet.ValidateName("/node", string(r.Node))
+	}
+	if err := fleet.ValidateName("/site", string(r.Site)); err != nil {
+		return err
+	}
+	return fleet.ValidateName("/instance", string(r.Instance))
 }

@@ -17,9 +17,16 @@ type applier interface {
 	Held(ctx context.Context, name fleet.InstanceName) (fleet.Held, error)
 }
 
+// reconciler compares the node with its site's expected set.
+type reconciler interface {
+	// Reconcile acts upon the set once; again, it finds less to do.
+	Reconcile(ctx context.Context, cmd fleet.ReconcileCommand) (fleet.ReconcileReport, error)
+}
+
 // Node are the activities of one node's own queue.
 type Node struct {
-	Applier applier
+	Applier    applier
+	Reconciler reconciler
 }
 
 // heartbeatEvery is well inside the 5 s timeout of node-bound activities.
@@ -47,6 +54,16 @@ func cutShort(ctx context.Context, err error) error {
 func (n *Node) QueryDeployment(ctx context.Context, name fleet.InstanceName) (fleet.Held, error) {
 	held, err := n.Applier.Held(ctx, name)
 	return held, fail(ctx, err)
+}
+
+// Reconcile has the node compare itself with its site's expected set (N54). What differs by
+// name has gone to the region by the bulk path: Temporal sees numbers only (X27).
+func (n *Node) Reconcile(ctx context.Context, cmd fleet.ReconcileCommand) (fleet.ReconcileReport, error) {
+	ctx, stop := heartbeat(ctx)
+	defer stop()
+	report, err := n.Reconciler.Reconcile(ctx, cmd)
+	report.Differs = nil
+	return report, fail(ctx, cutShort(ctx, err))
 }
 
 // heartbeat shows that the node lives, and lets cancellation reach the work.

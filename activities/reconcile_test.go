@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,6 +14,7 @@ import (
 type fakeGaps struct {
 	page []fleet.Comparison
 	did  []string
+	owed int
 }
 
 var _ gapStore = (*fakeGaps)(nil)
@@ -44,6 +46,12 @@ func (f *fakeGaps) SettleAgain(_ context.Context, _ fleet.NodeName, name fleet.I
 	return f.do("settle", name)
 }
 
+func (f *fakeGaps) ServeOwed(_ context.Context, _ fleet.NodeName, _ time.Time, limit int32) ([]string, error) {
+	n := min(f.owed, int(limit))
+	f.owed -= n
+	return make([]string, n), nil
+}
+
 type wakes []string
 
 func (w *wakes) Wake(_ context.Context, subject string) error {
@@ -69,4 +77,18 @@ func TestReconcilePage(t *testing.T) {
 	require.Equal(t, []string{"owe behind", "release ahead", "settle applied", "release moved"}, store.did)
 	require.Equal(t, wakes{"instance.plant.behind", "instance.plant.ahead", "instance.plant.applied"}, *woken)
 	require.Equal(t, ReconciledPage{Woken: 3}, out)
+}
+
+// N101: what is owed is started in pages, as long as there is more.
+func TestServeOwed(t *testing.T) {
+	t.Parallel()
+	store, woken := &fakeGaps{owed: pageOfActions + 1}, &wakes{}
+	r := &Reconciles{Store: store, Entities: woken}
+	page, err := r.Serve(t.Context(), OwedPage{Node: "plant-a"})
+	require.NoError(t, err)
+	require.Equal(t, ServedPage{Woken: pageOfActions, More: true}, page)
+	page, err = r.Serve(t.Context(), OwedPage{Node: "plant-a"})
+	require.NoError(t, err)
+	require.Equal(t, ServedPage{Woken: 1}, page)
+	require.Len(t, *woken, pageOfActions+1)
 }

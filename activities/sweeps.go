@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"go.temporal.io/sdk/activity"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // purger removes expired rows, a bounded number of each kind, and says how many.
@@ -16,10 +18,22 @@ type operationsSweeper interface {
 	SweepOperations(ctx context.Context, beat func()) (SweptOperations, error)
 }
 
+// nodeSweeper finds the nodes of a shard that are to be compared, in pages by name.
+type nodeSweeper interface {
+	NodesToReconcile(ctx context.Context, shard, shards int, after string, limit int32) ([]fleet.NodeName, error)
+}
+
+// nodeStarter starts the comparison of a node, or has the one that runs look again.
+type nodeStarter interface {
+	StartReconcile(ctx context.Context, node fleet.NodeName, reason string) error
+}
+
 // Sweeps are the scheduled duties of the region.
 type Sweeps struct {
 	Purger     purger
 	Operations operationsSweeper
+	Nodes      nodeSweeper
+	Starter    nodeStarter
 }
 
 // SweptOperations counts what one sweep of the operations did.
@@ -54,4 +68,26 @@ func (s *Sweeps) Purge(ctx context.Context) (int64, error) {
 func (s *Sweeps) SweepOperations(ctx context.Context) (SweptOperations, error) {
 	swept, err := s.Operations.SweepOperations(ctx, func() { activity.RecordHeartbeat(ctx) })
 	return swept, fail(ctx, err)
+}
+
+// SweepNodes starts the comparison of the nodes of a shard that need one (X12).
+func (s *Sweeps) SweepNodes(ctx context.Context, shard, shards int) (int, error) {
+	started, after := 0, ""
+	for {
+		page, err := s.Nodes.NodesToReconcile(ctx, shard, shards, after, pageOfActions)
+		if err != nil {
+			return started, fail(ctx, err)
+		}
+		for _, node := range page {
+			if err := s.Starter.StartReconcile(ctx, node, "schedule"); err != nil {
+				return started, fail(ctx, err)
+			}
+			started++
+			activity.RecordHeartbeat(ctx)
+		}
+		if len(page) < pageOfActions {
+			return started, nil
+		}
+		after = string(page[len(page)-1])
+	}
 }

@@ -30,6 +30,10 @@ func (s *server) mountMachines(root chi.Router) {
 		root.Method(method, "/api/internal/deployments/{id}/config", machine(s.fetchConfig))
 		root.Method(method, "/api/internal/deployments/{id}/run", machine(s.fetchRun))
 	}
+	root.Get("/api/internal/sites/{site}/deployments", machine(s.expectedSet))
+	root.Post("/api/internal/sites/{site}/tickets", machine(s.tickets))
+	root.Post("/api/internal/sites/{site}/confirm-absent", machine(s.confirmAbsent))
+	root.Post("/api/internal/sites/{site}/reconciled", machine(s.reconciled))
 	root.Post("/api/internal/nodes/enrol", machine(s.enrol))
 	root.Post("/api/internal/nodes/{node}/started", machine(s.nodeStartedCall))
 	root.Post("/api/internal/nodes/{node}/reports", machine(s.nodeReports))
@@ -161,12 +165,8 @@ func (s *server) held(ctx context.Context, said postgres.NodeReport) (postgres.W
 }
 
 func (s *server) nodeReady(ctx context.Context, node fleet.NodeName, startID string) error {
-	wake, err := s.store.NodeReady(ctx, node, startID)
-	if err != nil {
+	if err := s.store.NodeReady(ctx, node, startID); err != nil {
 		return err
-	}
-	for _, subject := range wake {
-		s.wake(ctx, subject)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeLimit)
 	defer cancel()

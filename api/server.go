@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // Waker wakes an entity after a commit; it may be called often and for nothing.
@@ -28,6 +29,8 @@ type Deps struct {
 	Waker Waker
 	// NodeStarted is called when a node has said all that it holds since its start.
 	NodeStarted func(ctx context.Context, node fleet.NodeName) error
+	// Absence decides what becomes of what a node holds and its site does not expect.
+	Absence postgres.AbsenceJudge
 	// Flatten bounds the bytes of JSON that are worked on at once.
 	Flatten *compose.Budget
 	Limits  compose.Limits
@@ -67,6 +70,7 @@ type server struct {
 	store       Store
 	waker       Waker
 	nodeStarted func(ctx context.Context, node fleet.NodeName) error
+	absence     postgres.AbsenceJudge
 	flatten     *compose.Budget
 	reading     *compose.Budget
 	packed      *packed
@@ -103,6 +107,9 @@ func newServer(d Deps) (*server, error) {
 	if d.Store == nil || d.Waker == nil || d.NodeStarted == nil || d.Flatten == nil || d.Now == nil || d.Log == nil {
 		return nil, fleet.Errorf(fleet.Internal, "the API needs Store, Waker, NodeStarted, Flatten, Now and Log")
 	}
+	if d.Absence.Cap == nil || d.Absence.Absent == nil {
+		return nil, fleet.Errorf(fleet.Internal, "the API needs Absence")
+	}
 	if d.PendingTTL <= 0 || d.OperationLimit <= 0 {
 		return nil, fleet.Errorf(fleet.Invalid, "the pending TTL and the operation limit must be positive")
 	}
@@ -123,7 +130,7 @@ func newServer(d Deps) (*server, error) {
 		return nil, err
 	}
 	return &server{
-		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, flatten: d.Flatten, limits: d.Limits,
+		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, absence: d.Absence, flatten: d.Flatten, limits: d.Limits,
 		packed: newPacked(), reading: compose.NewBudget(readingShare * (d.Limits.MaxBytes + envelopeRoom)),
 		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit,
 		now: d.Now, log: d.Log, ends: d.OperationEnds, ready: d.Ready, metrics: m, tokens: newTokenCache(d.Store, d.Now),

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -98,7 +99,8 @@ func setup(t *testing.T, change ...func(*Deps)) *region {
 			r.started = append(r.started, node)
 			return nil
 		},
-		Region: "test", WebURL: "http://web.test", TemporalNamespace: "holdfast",
+		Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent},
+		Region:  "test", WebURL: "http://web.test", TemporalNamespace: "holdfast",
 		PendingTTL: 5 * time.Minute, OperationLimit: time.Minute,
 		Now: now, Log: slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{ReplaceAttr: fleet.LogDetail})),
 	}

@@ -18,6 +18,7 @@ type Store interface {
 	bodyStore
 	fetchStore
 	nodeStore
+	reconcileStore
 	tokenStore
 	eventStore
 }
@@ -74,11 +75,25 @@ type nodeStore interface {
 	ListNodes(ctx context.Context, site fleet.SiteName, name fleet.NodeName, after string, limit int32) ([]postgres.Node, error)
 	Enrol(ctx context.Context, e postgres.Enrolment) (postgres.Welcome, error)
 	HeldBy(ctx context.Context, r postgres.NodeReport) (postgres.Welcome, error)
-	NodeReady(ctx context.Context, node fleet.NodeName, startID string) (wake []string, err error)
+	NodeReady(ctx context.Context, node fleet.NodeName, startID string) error
 	// NodeReturned makes what a node is owed due again, because it was heard.
 	NodeReturned(ctx context.Context, node fleet.NodeName) ([]string, error)
 	Progress(ctx context.Context, node fleet.NodeName, id string, fetched, total int64, ttl time.Duration) error
 	AppendLog(ctx context.Context, node postgres.Node, name fleet.InstanceName, offset int64, data []byte) error
+}
+
+type reconcileStore interface {
+	// ReconcileOf is unauthenticated for a token that opens no comparison under way.
+	ReconcileOf(ctx context.Context, tokenHash []byte, life time.Duration) (postgres.ReconcilePass, error)
+	SetVersion(ctx context.Context, site fleet.SiteName) (fleet.SetVersion, error)
+	ExpectedSet(ctx context.Context, site fleet.SiteName) (fleet.ExpectedSet, error)
+	MakeTickets(ctx context.Context, in postgres.TicketRequest) (postgres.Tickets, error)
+	ConfirmAbsent(ctx context.Context, pass postgres.ReconcilePass, extras []fleet.Extra, judge postgres.AbsenceJudge) (fleet.Absence, error)
+	ReportReconcile(ctx context.Context, pass postgres.ReconcilePass, report fleet.ReconcileReport) error
+	AskReconcile(ctx context.Context, in postgres.ReconcileRequest) (postgres.Operation, error)
+	ListReconciles(ctx context.Context, node fleet.NodeName, limit int32) ([]postgres.Reconcile, error)
+	ListOrphans(ctx context.Context, node fleet.NodeName, after string, limit int32) ([]postgres.Orphan, error)
+	ApproveOrphans(ctx context.Context, node fleet.NodeName, actor string, names []fleet.InstanceName) ([]string, error)
 }
 
 type tokenStore interface {

@@ -35,6 +35,7 @@ func Workflows() map[string]any {
 		workflows.TypeReconcileNode:    workflows.ReconcileNode,
 		workflows.TypePurgePending:     workflows.PurgePending,
 		workflows.TypeSweepOperations:  workflows.SweepOperations,
+		workflows.TypeSweepNodes:       workflows.SweepNodes,
 	}
 }
 
@@ -71,5 +72,6 @@ func NewNode(c client.Client, node fleet.NodeName, n *activities.Node) worker.Wo
 	})
 	w.RegisterActivityWithOptions(n.RefreshDeployment, activity.RegisterOptions{Name: "RefreshDeployment"})
 	w.RegisterActivityWithOptions(n.QueryDeployment, activity.RegisterOptions{Name: "QueryDeployment"})
+	w.RegisterActivityWithOptions(n.Reconcile, activity.RegisterOptions{Name: "Reconcile"})
 	return w
 }

@@ -27,6 +27,9 @@ const taskTimeout = 5 * time.Second
 // Wake starts the entity of a subject, or signals it when it runs. The start comes first,
 // with its first task served by this very process: an entity that begins looks by itself.
 func (c *Client) Wake(ctx context.Context, subject string) error {
+	if node, ok := ParseNodeSubject(subject); ok {
+		return c.StartReconcile(ctx, node, ReconcileRequest)
+	}
 	site, instance, ok := ParseInstanceSubject(subject)
 	if !ok {
 		return fleet.Errorf(fleet.Invalid, "%.80q is no entity", subject)
@@ -51,15 +54,16 @@ func (c *Client) Wake(ctx context.Context, subject string) error {
 	return unavailable("wake "+subject, err)
 }
 
-// StartReconcile starts ReconcileNode of a node, or has the one that runs look again.
-func (c *Client) StartReconcile(ctx context.Context, node fleet.NodeName) error {
+// StartReconcile starts ReconcileNode of a node for a reason, or has the one that runs look
+// again.
+func (c *Client) StartReconcile(ctx context.Context, node fleet.NodeName, reason string) error {
 	options := client.StartWorkflowOptions{
 		ID: NodeEntity(node), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
 		TypedSearchAttributes: temporal.NewSearchAttributes(
 			temporal.NewSearchAttributeKeyKeyword(AttributeNode).ValueSet(string(node)),
 		),
 	}
-	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeReconcileNode, ReconcileNodeInput{Node: node})
+	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeReconcileNode, ReconcileNodeInput{Node: node, Reason: reason})
 	return unavailable("start the reconcile of "+string(node), err)
 }
 

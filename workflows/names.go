@@ -6,6 +6,7 @@
 package workflows
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -28,6 +29,7 @@ const (
 	TypeReconcileNode    = "ReconcileNode"
 	TypePurgePending     = "PurgePending"
 	TypeSweepOperations  = "SweepOperations"
+	TypeSweepNodes       = "SweepNodes"
 )
 
 // Signals and queries.
@@ -50,10 +52,20 @@ const (
 const (
 	SchedulePurge      = "purge-pending"
 	ScheduleOperations = "sweep-operations"
+	scheduleNodes      = "sweep-nodes-"
 )
 
+// ScheduleNodes is the schedule that compares the nodes of one shard.
+func ScheduleNodes(shard int) string { return scheduleNodes + strconv.Itoa(shard) }
+
 // NodeEntity is the id under which ReconcileNode of one node runs.
-func NodeEntity(node fleet.NodeName) string { return "node." + string(node) }
+func NodeEntity(node fleet.NodeName) string { return fleet.NodeSubject(node) }
+
+// ParseNodeSubject reads the id of a node's entity.
+func ParseNodeSubject(subject string) (fleet.NodeName, bool) {
+	node, is := strings.CutPrefix(subject, fleet.NodeSubject(""))
+	return fleet.NodeName(node), is && node != "" && !strings.Contains(node, ".")
+}
 
 // ParseInstanceSubject reads the id of an instance's entity; names hold no dots.
 func ParseInstanceSubject(subject string) (fleet.SiteName, fleet.InstanceName, bool) {

@@ -54,6 +54,16 @@ func askOptions(node fleet.NodeName, take time.Duration) workflow.ActivityOption
 	}
 }
 
+// compareOptions are for a node's comparison of itself with its site's expected set, in
+// which it may fetch all that it should hold.
+func compareOptions(node fleet.NodeName) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue: NodeQueue(node), ScheduleToStartTimeout: 30 * time.Second, StartToCloseTimeout: DefaultTotal,
+		HeartbeatTimeout: nodeHeartbeat, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+		DisableEagerExecution: true,
+	}
+}
+
 // sweepOptions are for the scheduled duties: minutes, with a heartbeat.
 var sweepOptions = workflow.ActivityOptions{
 	StartToCloseTimeout: 2 * time.Minute, ScheduleToStartTimeout: time.Minute, HeartbeatTimeout: 20 * time.Second,

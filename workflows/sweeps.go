@@ -27,3 +27,22 @@ func SweepOperations(ctx workflow.Context) (activities.SweptOperations, error) {
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, sweepOptions), sweeps.SweepOperations).Get(ctx, &res)
 	return res, err
 }
+
+// SweepNodesInput names one shard of the nodes, of about 500 each (X12).
+type SweepNodesInput struct {
+	Shard  int `json:"shard"`
+	Shards int `json:"shards"`
+}
+
+// SweepNodesResult counts the nodes whose comparison was started.
+type SweepNodesResult struct {
+	Started int `json:"started"`
+}
+
+// SweepNodes compares what the nodes of a shard hold with what is deployed, in one statement,
+// and starts ReconcileNode of those that drifted or were not compared for long.
+func SweepNodes(ctx workflow.Context, in SweepNodesInput) (SweepNodesResult, error) {
+	var res SweepNodesResult
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, sweepOptions), sweeps.SweepNodes, in.Shard, in.Shards).Get(ctx, &res.Started)
+	return res, err
+}

@@ -1,6 +1,10 @@
 package decide
 
-import "github.com/holdfast-io/holdfast/internal/fleet"
+import (
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
 
 // The reasons why a node does not act upon an expected set; they are a stable API.
 const (
@@ -55,8 +59,11 @@ func CompareSet(e fleet.ExpectedInstance, held fleet.Held) SetGap {
 	return SetFetch
 }
 
-// ExtraHeld says whether a name that the set does not list is held at all: a tombstone is not.
-func ExtraHeld(held fleet.Held) bool { return held.Known && held.Action != fleet.ActionDelete }
+// ExtraHeld says whether a name that the set does not list is there at all: a tombstone is
+// not, nor what was tried and never applied. What runs without a row is.
+func ExtraHeld(held fleet.Held) bool {
+	return held.Known && !held.Version.IsZero() && held.Action != fleet.ActionDelete || !held.Known && held.Running
+}
 
 var absenceRules = []struct {
 	name string
@@ -97,3 +104,33 @@ const (
 	dropFloor = 10
 	dropShare = 20
 )
+
+// ReconcileOutcome says how a comparison ended, from what the node reported and how many
+// instances were handed to their own deliveries.
+func ReconcileOutcome(r fleet.ReconcileReport, woken int) (state fleet.OperationState, reason, message string) {
+	switch {
+	case r.Refused != "":
+		return fleet.OperationFailed, r.Refused, "the node did not act upon the expected set: " + r.Refused
+	case r.Unchanged:
+		return fleet.OperationSucceeded, "unchanged", "nothing has changed since the node was last as expected"
+	}
+	message = fmt.Sprintf("%d expected, %d equal, %d fetched, %d dropped", r.Expected, r.Equal, r.Fetched, r.Dropped)
+	for _, more := range []struct {
+		n    int
+		what string
+	}{
+		{r.Left, "left alone"}, {r.Ahead, "ahead of the region"}, {r.Failed, "failed"},
+		{r.Waiting, "wait for an operator"}, {woken, "handed to their own delivery"},
+	} {
+		if more.n > 0 {
+			message += fmt.Sprintf(", %d %s", more.n, more.what)
+		}
+	}
+	switch {
+	case r.Failed > 0:
+		return fleet.OperationFailed, "not_all_fetched", message
+	case r.Waiting > 0:
+		return fleet.OperationSucceeded, "orphans_wait", message
+	}
+	return fleet.OperationSucceeded, "reconciled", message
+}

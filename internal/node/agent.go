@@ -66,6 +66,8 @@ type Agent struct {
 	ready    chan struct{}
 	news     *news
 
+	comparing sync.Mutex // one comparison with the expected set at a time
+
 	mu  sync.Mutex
 	key identity.Key
 }

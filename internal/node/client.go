@@ -18,7 +18,7 @@ import (
 
 const (
 	// maxAnswer bounds what a node reads of the region's small answers.
-	maxAnswer = 64 << 10
+	maxAnswer = 4 << 20
 	// callTimeout bounds one small request.
 	callTimeout = 30 * time.Second
 )

@@ -175,6 +175,23 @@ func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]flee
 	return nil
 }
 
+// reportSome tells the region at once what the node holds of some names.
+func (a *Agent) reportSome(ctx context.Context, names []fleet.InstanceName) error {
+	page := make([]fleet.NodeInstance, 0, len(names))
+	for _, name := range names {
+		held, err := a.Applier.Held(ctx, name)
+		if err != nil {
+			return err
+		}
+		page = append(page, fleet.NodeInstance{Instance: name, Held: held})
+	}
+	at, err := a.client.Report(ctx, Report{Instances: page, Progress: []DeliveryProgress{}})
+	if err != nil {
+		return err
+	}
+	return a.adopt(ctx, at)
+}
+
 // maxLogPiece is what one request carries, and logsPerRound how many one instance may send
 // in a round, so that one talkative instance leaves room for the others.
 const (

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -85,9 +86,7 @@ func TestEnd(t *testing.T) {
 		require.Equal(t, fleet.SettledNotApplied, b.delivery(d.ID).SettledAs)
 		require.Equal(t, fleet.OperationFailed, b.operation(op.ID).State)
 
-		wake, err := b.NodeReady(t.Context(), nodeA, "start-2")
-		require.NoError(t, err)
-		require.Equal(t, []string{"instance.plant.press"}, wake)
+		require.Equal(t, []string{"instance.plant.press"}, b.back(nodeA))
 		require.Equal(t, []fleet.OwedSeen{{Node: nodeA, Role: fleet.RoleActive, Revision: d.Revision.Version}}, b.observe(run1).Owed)
 		b.deploy("2")
 		require.Empty(t, b.owed())
@@ -204,8 +203,7 @@ func TestEnd(t *testing.T) {
 		b.put(`{"a":2}`)
 		b.end(b.claim(run1, "2"), fleet.DeliveryFailed, because("communication"), owing)
 		b.exec("UPDATE site_leases SET holder = $1, epoch = 9", nodeB) // by votes, while that was written
-		_, err := b.NodeReady(t.Context(), nodeA, "start-2")
-		require.NoError(t, err)
+		b.back(nodeA)
 		require.Empty(t, b.observe(run1).Owed, "a ticket for revision 1 would never confirm revision 2")
 		require.Empty(t, b.openSubjects(0))
 	})
@@ -220,8 +218,7 @@ func TestEnd(t *testing.T) {
 		require.Equal(t, []string{"plant-b 1 due replicating"}, b.owed(), "it was never tried")
 		require.Empty(t, b.miss("", nodeB, fleet.TargetFailed, fleet.Unavailable).Owed)
 		require.Equal(t, []string{"plant-b 1 parked unavailable"}, b.owed())
-		_, err := b.NodeReady(t.Context(), nodeB, "start-2")
-		require.NoError(t, err)
+		b.back(nodeB)
 		require.Len(t, b.observe(run1).Owed, 1)
 		served, err := b.Record(t.Context(), recordOf("", nodeB, d.Revision))
 		require.NoError(t, err)
@@ -252,8 +249,7 @@ func TestDelete(t *testing.T) {
 		require.Equal(t, "delete", scan[string](b, "SELECT action FROM owed"))
 		require.Equal(t, "not_replicated", b.operation(op.ID).Reason)
 
-		_, err = b.NodeReady(t.Context(), nodeB, "start-2")
-		require.NoError(t, err)
+		b.back(nodeB)
 		seen := b.observe(run1)
 		require.Len(t, seen.Owed, 1)
 		require.Equal(t, fleet.ActionDelete, seen.Snapshot.Action)
@@ -416,4 +412,13 @@ func TestAsyncAfterUnknown(t *testing.T) {
 	require.Equal(t, fleet.SettledApplied, b.delivery(d.ID).SettledAs)
 	require.Equal(t, fleet.OperationUnknown, b.operation(op.ID).State, "unknown is terminal for the operation")
 	require.Equal(t, []string{"plant-b 1 due replicating"}, b.owed())
+}
+
+// back has a node start again, and what it is owed served.
+func (b *bench) back(node fleet.NodeName) []string {
+	b.t.Helper()
+	require.NoError(b.t, b.NodeReady(b.ctx(), node, "start-2"))
+	wake, err := b.ServeOwed(b.ctx(), node, time.Now().Add(time.Hour), 10)
+	require.NoError(b.t, err)
+	return wake
 }

@@ -179,43 +179,58 @@ func knows(ctx context.Context, q *db.Queries, n db.Node, era int64, i fleet.Nod
 }
 
 // NodeReady marks a node as started: it was answered after saying all that it holds. What
-// it did not name is forgotten, what it is owed becomes due, and the subjects to wake are
-// given back.
-func (s *Store) NodeReady(ctx context.Context, node fleet.NodeName, startID string) ([]string, error) {
-	var wake []string
-	err := s.tx(ctx, "mark the node as started", func(q *db.Queries) error {
+// it did not name is forgotten. What it is owed is served when it has been compared.
+func (s *Store) NodeReady(ctx context.Context, node fleet.NodeName, startID string) error {
+	return s.tx(ctx, "mark the node as started", func(q *db.Queries) error {
 		if err := q.ForgetHeldBeforeStart(ctx, db.ForgetHeldBeforeStartParams{Node: string(node), StartID: &startID}); err != nil {
 			return failed("forget what the node held before", err)
 		}
-		if err := q.NodeStarted(ctx, db.NodeStartedParams{StartID: &startID, Name: string(node)}); err != nil {
-			return err
-		}
-		var err error
-		wake, err = s.due(ctx, q, node, 0)
-		return err
+		return failed("mark the node as started", q.NodeStarted(ctx, db.NodeStartedParams{StartID: &startID, Name: string(node)}))
 	})
-	return wake, err
 }
 
-// retryParked is how long what a node is owed rests after a try, while the node lives.
-const retryParked = 10 * time.Second
+const (
+	// retryParked is how long what a node is owed rests after a try, while the node lives.
+	retryParked = 10 * time.Second
+	// returnedAtOnce bounds what one report of a node makes due.
+	returnedAtOnce = 500
+)
 
 // NodeReturned makes what a node is owed due again, because the node was heard: it may have
-// been cut off and never have stopped. The subjects to wake are given back (N101).
+// been cut off and never have stopped. The subjects to wake are given back (N101). A node
+// that is being compared gets most of it by that, and what is left afterwards.
 func (s *Store) NodeReturned(ctx context.Context, node fleet.NodeName) ([]string, error) {
 	var wake []string
 	err := s.tx(ctx, "serve what the node is owed", func(q *db.Queries) error {
-		var err error
-		wake, err = s.due(ctx, q, node, retryParked)
+		wake = nil
+		compared, err := q.BeingReconciled(ctx, string(node))
+		if err != nil || compared {
+			return failed("look for a comparison", err)
+		}
+		now, err := q.Now(ctx)
+		if err != nil {
+			return failed("read the clock", err)
+		}
+		wake, err = due(ctx, q, node, now.Add(-retryParked), returnedAtOnce)
 		return err
 	})
 	return wake, err
 }
 
-// due makes what a node is owed due again, when it has rested for a time, with an outbox
-// row for each subject.
-func (s *Store) due(ctx context.Context, q *db.Queries, node fleet.NodeName, rested time.Duration) ([]string, error) {
-	rows, err := q.DueOwedOfNode(ctx, db.DueOwedOfNodeParams{Node: string(node), ParkedSeconds: rested.Seconds()})
+// ServeOwed makes a page of what a node is owed due, unless it was tried since a time, and
+// gives back the subjects to wake.
+func (s *Store) ServeOwed(ctx context.Context, node fleet.NodeName, before time.Time, limit int32) ([]string, error) {
+	var wake []string
+	err := s.tx(ctx, "serve what the node is owed", func(q *db.Queries) (err error) {
+		wake, err = due(ctx, q, node, before, limit)
+		return err
+	})
+	return wake, err
+}
+
+// due makes what a node is owed due again, with an outbox row for each subject.
+func due(ctx context.Context, q *db.Queries, node fleet.NodeName, before time.Time, limit int32) ([]string, error) {
+	rows, err := q.DueOwedOfNode(ctx, db.DueOwedOfNodeParams{Node: string(node), Before: before, MaxRows: limit})
 	if err != nil {
 		return nil, failed("make what is owed due", err)
 	}

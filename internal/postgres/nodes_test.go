@@ -181,7 +181,8 @@ func TestNodeStart(t *testing.T) {
 	}
 	ready := func(b *bench, start string) []string {
 		b.t.Helper()
-		wake, err := b.NodeReady(b.ctx(), nodeB, start)
+		require.NoError(b.t, b.NodeReady(b.ctx(), nodeB, start))
+		wake, err := b.ServeOwed(b.ctx(), nodeB, time.Now().Add(time.Hour), 10)
 		require.NoError(b.t, err)
 		return wake
 	}

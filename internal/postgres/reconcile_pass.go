@@ -9,38 +9,16 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// ReconcileStart begins one comparison of a node. The same ID again is the same one, with
-// another token.
-type ReconcileStart struct {
-	ID        string
-	Node      fleet.NodeName
-	Reason    string
-	Run       string // of the workflow that speaks for the node
-	Build     string
-	TokenHash []byte
-	TokenLife time.Duration
-}
-
-// ReconcileBegun is what a comparison starts from; Command is nil when the node cannot be
-// told, with the reason in Why. By is when the database saw it begin: what was asked for by
-// then is served by it.
-type ReconcileBegun struct {
-	Command    *fleet.ReconcileCommand
-	SealingKey []byte
-	Why        string
-	By         time.Time
-}
-
 // keptReconciles is how many ended comparisons of a node are kept.
 const keptReconciles = 20
 
 // BeginReconcile writes a comparison down, takes over the node's operations and its outbox
 // rows, and says what the node is told.
-func (s *Store) BeginReconcile(ctx context.Context, in ReconcileStart) (ReconcileBegun, error) {
-	var out ReconcileBegun
+func (s *Store) BeginReconcile(ctx context.Context, in fleet.ReconcileStart) (fleet.ReconcileBegun, error) {
+	var out fleet.ReconcileBegun
 	subject := fleet.NodeSubject(in.Node)
 	err := s.tx(ctx, "begin to reconcile "+string(in.Node), func(q *db.Queries) error {
-		out = ReconcileBegun{}
+		out = fleet.ReconcileBegun{}
 		n, err := q.GetNode(ctx, string(in.Node))
 		if noRows(err) {
 			return orNotFound(nil, "node", string(in.Node), "holdfast get nodes")
@@ -78,7 +56,7 @@ func cannotCompare(n db.Node) string {
 	return ""
 }
 
-func (s *Store) beginReconcile(ctx context.Context, q *db.Queries, in ReconcileStart, n db.Node, out *ReconcileBegun) error {
+func (s *Store) beginReconcile(ctx context.Context, q *db.Queries, in fleet.ReconcileStart, n db.Node, out *fleet.ReconcileBegun) error {
 	err := q.InsertReconcile(ctx, db.InsertReconcileParams{
 		ID: in.ID, Node: n.Name, Site: n.Site, Reason: in.Reason, TokenHash: in.TokenHash, Run: in.Run, Seconds: in.TokenLife.Seconds(),
 	})
@@ -133,19 +111,8 @@ func (s *Store) ReportReconcile(ctx context.Context, pass ReconcilePass, report 
 	})
 }
 
-// ReconcileEnd closes a comparison, and the operations that asked for one by the time that
-// it began.
-type ReconcileEnd struct {
-	ID      string // "" when none was begun
-	Node    fleet.NodeName
-	By      time.Time
-	State   fleet.OperationState
-	Reason  string
-	Message string
-}
-
 // EndReconcile ends a comparison; the same end again changes nothing.
-func (s *Store) EndReconcile(ctx context.Context, e ReconcileEnd) error {
+func (s *Store) EndReconcile(ctx context.Context, e fleet.ReconcileEnd) error {
 	return s.tx(ctx, "end the reconcile of "+string(e.Node), func(q *db.Queries) error {
 		if e.ID != "" {
 			state := "succeeded"
@@ -230,4 +197,63 @@ func (s *Store) AskReconcile(ctx context.Context, in ReconcileRequest) (Operatio
 		return putOutbox(ctx, q, subject)
 	})
 	return out, err
+}
+
+// PeersOf gives the other nodes of a node's pair that have started.
+func (s *Store) PeersOf(ctx context.Context, node fleet.NodeName) ([]fleet.NodeName, error) {
+	rows, err := s.q.PeersOf(ctx, string(node))
+	out := make([]fleet.NodeName, len(rows))
+	for i, r := range rows {
+		out[i] = fleet.NodeName(r)
+	}
+	return out, failed("list peers", err)
+}
+
+// NodeShard is a part of the nodes, and when one of them is due: not compared for Full, or
+// holding otherwise than what is deployed for longer than Settle; not when unheard of for Lost.
+type NodeShard struct {
+	Shard, Shards      int
+	Full, Settle, Lost time.Duration
+}
+
+// NodesToReconcile gives one page of the nodes of a shard that are due, by name.
+func (s *Store) NodesToReconcile(ctx context.Context, in NodeShard, after string, limit int32) ([]fleet.NodeName, error) {
+	rows, err := s.q.NodesToReconcile(ctx, db.NodesToReconcileParams{
+		After: after, Shards: int64(in.Shards), Shard: int64(in.Shard), MaxRows: limit,
+		LostSeconds: in.Lost.Seconds(), FullSeconds: in.Full.Seconds(), SettleSeconds: in.Settle.Seconds(),
+	})
+	out := make([]fleet.NodeName, len(rows))
+	for i, r := range rows {
+		out[i] = fleet.NodeName(r)
+	}
+	return out, failed("compare the nodes with what is deployed", err)
+}
+
+// CountPairNodes counts the nodes that hold instances.
+func (s *Store) CountPairNodes(ctx context.Context) (int, error) {
+	n, err := s.q.CountPairNodes(ctx)
+	return int(n), failed("count nodes", err)
+}
+
+// OpenNode is a node whose comparison was asked for, and the run that served it last.
+type OpenNode struct{ Subject, Run string }
+
+// OpenNodeOperations pages through them, by subject.
+func (s *Store) OpenNodeOperations(ctx context.Context, after string, older time.Duration, limit int32) ([]OpenNode, error) {
+	rows, err := s.q.OpenNodeOperations(ctx, db.OpenNodeOperationsParams{After: after, OlderSeconds: older.Seconds(), MaxRows: limit})
+	out := make([]OpenNode, len(rows))
+	for i, r := range rows {
+		out[i] = OpenNode{r.Subject, r.EntityRun}
+	}
+	return out, failed("list open comparisons", err)
+}
+
+// CloseNodeOperations fails what a run served that a person ended.
+func (s *Store) CloseNodeOperations(ctx context.Context, o OpenNode, reason string) error {
+	return s.tx(ctx, "close lost comparisons", func(q *db.Queries) error {
+		return failed("end operations", q.CloseNodeOperations(ctx, db.CloseNodeOperationsParams{
+			Subject: o.Subject, Run: o.Run, State: string(fleet.OperationFailed), Reason: reason,
+			Message: "its workflow run " + o.Run + " is gone",
+		}))
+	})
 }

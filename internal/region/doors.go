@@ -25,6 +25,15 @@ type unreleased interface {
 
 // Request opens the operation that a door asks for, once per door run.
 func (r *requests) Request(ctx context.Context, in activities.DoorRequest, by string) (activities.OperationView, error) {
+	if in.Kind == fleet.OperationReconcile {
+		op, err := r.store.AskReconcile(ctx, postgres.ReconcileRequest{
+			Node: in.Node, Actor: by, Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: r.limit,
+		})
+		if err != nil {
+			return activities.OperationView{}, err
+		}
+		return r.view(ctx, op)
+	}
 	key := fleet.InstanceKey(in.Site, in.Instance)
 	t := postgres.InstanceTurn{
 		Write: postgres.Write{Key: key, Actor: by}, Kind: in.Kind, Limit: r.limit,
@@ -67,6 +76,9 @@ func endOf(ctx context.Context, s *postgres.Store, op postgres.Operation) (fleet
 	end := fleet.OperationEnd{Operation: op.ID, State: op.State, Reason: op.Reason, Message: op.Message}
 	if op.EndedAt != nil {
 		end.EndedAt = *op.EndedAt
+	}
+	if op.Kind == fleet.OperationReconcile {
+		return end, nil
 	}
 	rev, err := s.RevisionOf(ctx, fleet.InstanceKey(op.Site, op.Instance), op.Revision)
 	end.Revision, end.Hash = rev.Version, rev.Content.Hash

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -57,6 +58,7 @@ type server struct {
 	handler  *api.Handler
 	registry *prometheus.Registry
 	metrics  *metrics
+	ticks    *ticks
 	tracer   *tracer
 	serving  atomic.Bool
 }
@@ -120,6 +122,10 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if s.metrics, err = newMetrics(s.registry, s.store, log); err != nil {
 		return nil, err
 	}
+	s.ticks = &ticks{temporal: s.temporal}
+	if err := s.registry.Register(s.ticks); err != nil {
+		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
+	}
 	if err := s.bootstrap(ctx); err != nil {
 		return nil, err
 	}
@@ -141,6 +147,24 @@ func (s *server) bootstrap(ctx context.Context) error {
 // megabytes takes while it is flattened.
 const serverMemory = 256 << 20
 
+// nodeStarted has a node that started compared, and its peers too: what they replicate may
+// have waited for it (N54).
+func (s *server) nodeStarted(ctx context.Context, node fleet.NodeName) error {
+	if err := s.flows.StartReconcile(ctx, node, workflows.ReconcileStart); err != nil {
+		return err
+	}
+	peers, err := s.store.PeersOf(ctx, node)
+	if err != nil {
+		return err
+	}
+	for _, peer := range peers {
+		if err := s.flows.StartReconcile(ctx, peer, workflows.ReconcilePeer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // operationRoom is what an operation has beyond its delivery, to be served and closed.
 const operationRoom = time.Minute
 
@@ -154,7 +178,7 @@ const flattenShare = 2
 func (s *server) api(stopping <-chan struct{}) (*api.Handler, error) {
 	limits := compose.DefaultLimits()
 	return api.New(api.Deps{
-		Store: s.store, Waker: s.flows, NodeStarted: s.flows.StartReconcile,
+		Store: s.store, Waker: s.flows, NodeStarted: s.nodeStarted, Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent},
 		Flatten: compose.NewBudget(flattenShare * int64(limits.MaxBytes)), Limits: limits,
 		Region: s.cfg.Region, WebURL: s.cfg.WebURL, TemporalNamespace: s.cfg.TemporalNamespace,
 		PendingTTL: s.cfg.Timing.Delivery.PendingTTL, OperationLimit: s.operationLimit(),
@@ -223,8 +247,7 @@ func (s *server) work(ctx context.Context) error {
 		return err
 	}
 	s.serving.Store(true)
-	<-ctx.Done()
-	return ctx.Err()
+	return s.shards(ctx)
 }
 
 func (s *server) activities() workers.Server {
@@ -238,9 +261,13 @@ func (s *server) activities() workers.Server {
 		Doors: &activities.Doors{
 			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit()}, Entities: s.flows, Starts: s.flows,
 		},
-		Reconciles: &activities.Reconciles{Store: s.store, Entities: s.again},
+		Reconciles: &activities.Reconciles{
+			Store: s.store, Passes: s.store, Entities: s.again, Doors: doors, Tokens: tokens{s.cfg.Timing.TokenBytes},
+			BaseURL: s.cfg.PublicURL, TokenLife: s.cfg.Timing.Delivery.PendingTTL, Build: s.cfg.Build,
+		},
 		Sweeps: &activities.Sweeps{
-			Purger:     s.store,
+			Purger: s.store, Starter: s.flows,
+			Nodes:      &nodeSweep{store: s.store, full: s.cfg.Timing.Compare, settle: 2 * s.cfg.Timing.Nodes, lost: lostAfter},
 			Operations: &operationsSweep{store: s.store, flows: s.flows, entities: s.again, doors: doors, stranded: s.cfg.Timing.Stranded},
 		},
 	}

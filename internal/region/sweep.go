@@ -49,6 +49,9 @@ func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (act
 		}
 		after = page[len(page)-1]
 	}
+	if err := s.nodes(ctx, live, &out); err != nil {
+		return out, err
+	}
 	if out.Overdue, err = s.store.EndOverdue(ctx, sweepPage); err != nil {
 		return out, err
 	}
@@ -81,4 +84,57 @@ func (s *operationsSweep) look(ctx context.Context, o postgres.OpenSubject, live
 		return err
 	}
 	return s.entities.Wake(ctx, o.Name())
+}
+
+// nodes looks at the comparisons that were asked for, as look does at instances.
+func (s *operationsSweep) nodes(ctx context.Context, live []string, out *activities.SweptOperations) error {
+	open, err := s.store.OpenNodeOperations(ctx, "", sweepOlder, sweepPage)
+	if err != nil {
+		return err
+	}
+	for _, o := range open {
+		out.Looked++
+		state, err := s.flows.RunState(ctx, o.Subject, o.Run, live)
+		if err != nil {
+			return err
+		}
+		switch decide.LostOperation(state) {
+		case decide.LostKeep:
+			continue
+		case decide.LostClose:
+			out.Closed++
+			if err := s.store.CloseNodeOperations(ctx, o, "workflow_"+string(state)); err != nil {
+				return err
+			}
+			continue
+		case decide.LostMove:
+			out.Moved++
+		}
+		if state == decide.RunStranded {
+			if err := s.flows.EndStranded(ctx, o.Subject, o.Run); err != nil {
+				return err
+			}
+		}
+		if err := s.entities.Wake(ctx, o.Subject); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lostAfter is how long a node may be unheard of and still be compared by the schedule; one
+// that comes back is compared when it starts.
+const lostAfter = time.Hour
+
+// nodeSweep finds the nodes to compare.
+type nodeSweep struct {
+	store              *postgres.Store
+	full, settle, lost time.Duration
+}
+
+// NodesToReconcile gives one page of a shard.
+func (n *nodeSweep) NodesToReconcile(ctx context.Context, shard, shards int, after string, limit int32) ([]fleet.NodeName, error) {
+	return n.store.NodesToReconcile(ctx, postgres.NodeShard{
+		Shard: shard, Shards: shards, Full: n.full, Settle: n.settle, Lost: n.lost,
+	}, after, limit)
 }

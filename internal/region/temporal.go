@@ -16,7 +16,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -93,32 +92,15 @@ func prepare(ctx context.Context, c client.Client, namespace string, t Timing) e
 	if err != nil && !errors.As(err, &exists) {
 		return fmt.Errorf("register search attributes: %w", err)
 	}
-	if err := schedule(ctx, c, workflows.SchedulePurge, workflows.TypePurgePending, t.Purge); err != nil {
-		return err
+	for _, d := range []duty{
+		{id: workflows.SchedulePurge, workflow: workflows.TypePurgePending, every: t.Purge},
+		{id: workflows.ScheduleOperations, workflow: workflows.TypeSweepOperations, every: t.Sweep},
+	} {
+		if err := d.schedule(ctx, c); err != nil {
+			return err
+		}
 	}
-	return schedule(ctx, c, workflows.ScheduleOperations, workflows.TypeSweepOperations, t.Sweep)
-}
-
-// sweepLimit ends a scheduled run whose worker is gone, so that it blocks no later one.
-const sweepLimit = 3 * time.Minute
-
-func schedule(ctx context.Context, c client.Client, id, workflowType string, every time.Duration) error {
-	spec := client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: every}}}
-	_, err := c.ScheduleClient().Create(ctx, client.ScheduleOptions{
-		ID: id, Spec: spec, Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: every,
-		Action: &client.ScheduleWorkflowAction{
-			ID: id, Workflow: workflowType, TaskQueue: workflows.QueueServers, WorkflowExecutionTimeout: sweepLimit,
-		},
-	})
-	if !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
-		return err
-	}
-	return c.ScheduleClient().GetHandle(ctx, id).Update(ctx, client.ScheduleUpdateOptions{
-		DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
-			in.Description.Schedule.Spec.Intervals = spec.Intervals
-			return &client.ScheduleUpdate{Schedule: &in.Description.Schedule}, nil
-		},
-	})
+	return nil
 }
 
 // becomeCurrent routes new workflows to this build. A door that a plain client starts has

@@ -12,6 +12,9 @@ type Timing struct {
 	Delivery workflows.DeliveryLimits
 	// Purge and Sweep are the intervals of the schedules PurgePending and SweepOperations.
 	Purge, Sweep time.Duration
+	// Nodes is how often what nodes hold is compared with what is deployed, Compare after how
+	// long a node is compared whole though nothing drifted.
+	Nodes, Compare time.Duration
 	// Relay is how old an outbox row is before its wake is repeated: longer than a busy region
 	// takes to read it, for a wake that was not lost only costs.
 	Relay time.Duration
@@ -32,6 +35,7 @@ func DefaultTiming() Timing {
 		Delivery: workflows.DeliveryLimits{
 			Request: workflows.DefaultRequest, Total: workflows.DefaultTotal, PendingTTL: workflows.DefaultPendingTTL, Tries: decide.DefaultTries,
 		},
+		Nodes: time.Minute, Compare: 6 * time.Hour,
 		Purge: time.Minute, Sweep: 30 * time.Second, Relay: 5 * time.Second, ServerSeen: 10 * time.Second,
 		Stranded: 30 * time.Second, ReadIdle: 10 * time.Second, Report: 2 * time.Second, TokenBytes: 32,
 	}
@@ -42,6 +46,7 @@ func FastTiming() Timing {
 	t := DefaultTiming()
 	t.Delivery.Request = 10 * time.Second
 	t.Purge, t.Sweep, t.ServerSeen, t.Stranded = 10*time.Second, 5*time.Second, 2*time.Second, 10*time.Second
+	t.Nodes, t.Compare = 5*time.Second, 10*time.Minute
 	t.ReadIdle, t.Report, t.Relay = 3*time.Second, time.Second, 2*time.Second
 	return t
 }

@@ -107,14 +107,17 @@ func (q *Queries) DropOwedBelow(ctx context.Context, arg DropOwedBelowParams) er
 }
 
 const dueOwedOfNode = `-- name: DueOwedOfNode :many
-UPDATE owed SET due = true
-WHERE node = $1 AND NOT due AND tried_at <= now() - make_interval(secs => $2::float8)
-RETURNING site, name
+UPDATE owed w SET due = true
+WHERE w.node = $1 AND (w.site, w.name) IN (
+    SELECT o.site, o.name FROM owed o
+    WHERE o.node = $1 AND NOT o.due AND o.tried_at <= $2::timestamptz ORDER BY o.tried_at LIMIT $3)
+RETURNING w.site, w.name
 `
 
 type DueOwedOfNodeParams struct {
-	Node          string
-	ParkedSeconds float64
+	Node    string
+	Before  time.Time
+	MaxRows int32
 }
 
 type DueOwedOfNodeRow struct {
@@ -123,7 +126,7 @@ type DueOwedOfNodeRow struct {
 }
 
 func (q *Queries) DueOwedOfNode(ctx context.Context, arg DueOwedOfNodeParams) ([]DueOwedOfNodeRow, error) {
-	rows, err := q.db.Query(ctx, dueOwedOfNode, arg.Node, arg.ParkedSeconds)
+	rows, err := q.db.Query(ctx, dueOwedOfNode, arg.Node, arg.Before, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,17 @@ func (q *Queries) ApproveOrphans(ctx context.Context, arg ApproveOrphansParams) 
 	return items, nil
 }
 
+const beingReconciled = `-- name: BeingReconciled :one
+SELECT EXISTS (SELECT 1 FROM reconciles WHERE node = $1 AND state = 'running' AND expires_at > now())
+`
+
+func (q *Queries) BeingReconciled(ctx context.Context, node string) (bool, error) {
+	row := q.db.QueryRow(ctx, beingReconciled, node)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const buryUnknown = `-- name: BuryUnknown :one
 INSERT INTO subjects (site, name, last_revision, desired_revision, deleted) VALUES ($1, $2, $3, 0, true)
 ON CONFLICT (site, name) DO UPDATE SET last_revision = greatest(subjects.last_revision + 1, excluded.last_revision)

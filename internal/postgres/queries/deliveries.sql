@@ -162,9 +162,11 @@ WHERE o.site = @site AND o.name = @name AND o.node = @node
   AND h.site = o.site AND h.name = o.name AND h.node = o.node AND (h.high_era, h.high_revision) > (r.era, r.revision);
 
 -- name: DueOwedOfNode :many
-UPDATE owed SET due = true
-WHERE node = @node AND NOT due AND tried_at <= now() - make_interval(secs => @parked_seconds::float8)
-RETURNING site, name;
+UPDATE owed w SET due = true
+WHERE w.node = @node AND (w.site, w.name) IN (
+    SELECT o.site, o.name FROM owed o
+    WHERE o.node = @node AND NOT o.due AND o.tried_at <= @before::timestamptz ORDER BY o.tried_at LIMIT @max_rows)
+RETURNING w.site, w.name;
 
 -- name: MoveOwed :many
 WITH moved AS (

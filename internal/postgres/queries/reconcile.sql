@@ -185,3 +185,6 @@ UPDATE operations SET state = @state, reason = @reason, message = @message, ende
 WHERE subject = @subject AND state = 'running' AND entity_run = @run
 RETURNING id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
+
+-- name: BeingReconciled :one
+SELECT EXISTS (SELECT 1 FROM reconciles WHERE node = @node AND state = 'running' AND expires_at > now());

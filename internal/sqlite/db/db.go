@@ -33,6 +33,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.advanceStmt, err = db.PrepareContext(ctx, advance); err != nil {
 		return nil, fmt.Errorf("error preparing query Advance: %w", err)
 	}
+	if q.cleanExpectedSetStmt, err = db.PrepareContext(ctx, cleanExpectedSet); err != nil {
+		return nil, fmt.Errorf("error preparing query CleanExpectedSet: %w", err)
+	}
 	if q.completeStmt, err = db.PrepareContext(ctx, complete); err != nil {
 		return nil, fmt.Errorf("error preparing query Complete: %w", err)
 	}
@@ -62,6 +65,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.getContentStmt, err = db.PrepareContext(ctx, getContent); err != nil {
 		return nil, fmt.Errorf("error preparing query GetContent: %w", err)
+	}
+	if q.getExpectedSetStmt, err = db.PrepareContext(ctx, getExpectedSet); err != nil {
+		return nil, fmt.Errorf("error preparing query GetExpectedSet: %w", err)
 	}
 	if q.getInstanceStmt, err = db.PrepareContext(ctx, getInstance); err != nil {
 		return nil, fmt.Errorf("error preparing query GetInstance: %w", err)
@@ -99,6 +105,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.renumberCurrentStmt, err = db.PrepareContext(ctx, renumberCurrent); err != nil {
 		return nil, fmt.Errorf("error preparing query RenumberCurrent: %w", err)
 	}
+	if q.seeExpectedSetStmt, err = db.PrepareContext(ctx, seeExpectedSet); err != nil {
+		return nil, fmt.Errorf("error preparing query SeeExpectedSet: %w", err)
+	}
 	if q.setLogOffsetStmt, err = db.PrepareContext(ctx, setLogOffset); err != nil {
 		return nil, fmt.Errorf("error preparing query SetLogOffset: %w", err)
 	}
@@ -126,6 +135,11 @@ func (q *Queries) Close() error {
 	if q.advanceStmt != nil {
 		if cerr := q.advanceStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing advanceStmt: %w", cerr)
+		}
+	}
+	if q.cleanExpectedSetStmt != nil {
+		if cerr := q.cleanExpectedSetStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing cleanExpectedSetStmt: %w", cerr)
 		}
 	}
 	if q.completeStmt != nil {
@@ -176,6 +190,11 @@ func (q *Queries) Close() error {
 	if q.getContentStmt != nil {
 		if cerr := q.getContentStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getContentStmt: %w", cerr)
+		}
+	}
+	if q.getExpectedSetStmt != nil {
+		if cerr := q.getExpectedSetStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getExpectedSetStmt: %w", cerr)
 		}
 	}
 	if q.getInstanceStmt != nil {
@@ -238,6 +257,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing renumberCurrentStmt: %w", cerr)
 		}
 	}
+	if q.seeExpectedSetStmt != nil {
+		if cerr := q.seeExpectedSetStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing seeExpectedSetStmt: %w", cerr)
+		}
+	}
 	if q.setLogOffsetStmt != nil {
 		if cerr := q.setLogOffsetStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing setLogOffsetStmt: %w", cerr)
@@ -295,6 +319,7 @@ type Queries struct {
 	addChunkStmt              *sql.Stmt
 	adoptEpochStmt            *sql.Stmt
 	advanceStmt               *sql.Stmt
+	cleanExpectedSetStmt      *sql.Stmt
 	completeStmt              *sql.Stmt
 	condemnUnreferencedStmt   *sql.Stmt
 	countCondemnedStmt        *sql.Stmt
@@ -305,6 +330,7 @@ type Queries struct {
 	discardStmt               *sql.Stmt
 	dropSlotStmt              *sql.Stmt
 	getContentStmt            *sql.Stmt
+	getExpectedSetStmt        *sql.Stmt
 	getInstanceStmt           *sql.Stmt
 	getLogOffsetStmt          *sql.Stmt
 	getMetaStmt               *sql.Stmt
@@ -317,6 +343,7 @@ type Queries struct {
 	putSlotStmt               *sql.Stmt
 	raiseHighWaterStmt        *sql.Stmt
 	renumberCurrentStmt       *sql.Stmt
+	seeExpectedSetStmt        *sql.Stmt
 	setLogOffsetStmt          *sql.Stmt
 	setRegionStmt             *sql.Stmt
 	setStartIDStmt            *sql.Stmt
@@ -329,6 +356,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		addChunkStmt:              q.addChunkStmt,
 		adoptEpochStmt:            q.adoptEpochStmt,
 		advanceStmt:               q.advanceStmt,
+		cleanExpectedSetStmt:      q.cleanExpectedSetStmt,
 		completeStmt:              q.completeStmt,
 		condemnUnreferencedStmt:   q.condemnUnreferencedStmt,
 		countCondemnedStmt:        q.countCondemnedStmt,
@@ -339,6 +367,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		discardStmt:               q.discardStmt,
 		dropSlotStmt:              q.dropSlotStmt,
 		getContentStmt:            q.getContentStmt,
+		getExpectedSetStmt:        q.getExpectedSetStmt,
 		getInstanceStmt:           q.getInstanceStmt,
 		getLogOffsetStmt:          q.getLogOffsetStmt,
 		getMetaStmt:               q.getMetaStmt,
@@ -351,6 +380,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		putSlotStmt:               q.putSlotStmt,
 		raiseHighWaterStmt:        q.raiseHighWaterStmt,
 		renumberCurrentStmt:       q.renumberCurrentStmt,
+		seeExpectedSetStmt:        q.seeExpectedSetStmt,
 		setLogOffsetStmt:          q.setLogOffsetStmt,
 		setRegionStmt:             q.setRegionStmt,
 		setStartIDStmt:            q.setStartIDStmt,

@@ -29,6 +29,20 @@ func (q *Queries) AdoptEpoch(ctx context.Context, arg AdoptEpochParams) (int64, 
 	return result.RowsAffected()
 }
 
+const cleanExpectedSet = `-- name: CleanExpectedSet :exec
+UPDATE expected_set SET clean_era = ?1, clean_number = ?2 WHERE id = 1
+`
+
+type CleanExpectedSetParams struct {
+	Era    int64
+	Number int64
+}
+
+func (q *Queries) CleanExpectedSet(ctx context.Context, arg CleanExpectedSetParams) error {
+	_, err := q.exec(ctx, q.cleanExpectedSetStmt, cleanExpectedSet, arg.Era, arg.Number)
+	return err
+}
+
 const countHolding = `-- name: CountHolding :one
 SELECT COUNT(*) FROM meta WHERE id = 1 AND epoch = ?1 AND role = ?2
 `
@@ -44,6 +58,23 @@ func (q *Queries) CountHolding(ctx context.Context, arg CountHoldingParams) (int
 	var count int64
 	err := row.Scan(&count)
 	return count, err
+}
+
+const getExpectedSet = `-- name: GetExpectedSet :one
+SELECT id, seen_era, seen_number, clean_era, clean_number FROM expected_set WHERE id = 1
+`
+
+func (q *Queries) GetExpectedSet(ctx context.Context) (ExpectedSet, error) {
+	row := q.queryRow(ctx, q.getExpectedSetStmt, getExpectedSet)
+	var i ExpectedSet
+	err := row.Scan(
+		&i.ID,
+		&i.SeenEra,
+		&i.SeenNumber,
+		&i.CleanEra,
+		&i.CleanNumber,
+	)
+	return i, err
 }
 
 const getMeta = `-- name: GetMeta :one
@@ -69,6 +100,21 @@ func (q *Queries) GetMeta(ctx context.Context) (GetMetaRow, error) {
 		&i.StartID,
 	)
 	return i, err
+}
+
+const seeExpectedSet = `-- name: SeeExpectedSet :exec
+UPDATE expected_set SET seen_era = ?1, seen_number = ?2
+WHERE id = 1 AND (seen_era < ?1 OR seen_era = ?1 AND seen_number < ?2)
+`
+
+type SeeExpectedSetParams struct {
+	Era    int64
+	Number int64
+}
+
+func (q *Queries) SeeExpectedSet(ctx context.Context, arg SeeExpectedSetParams) error {
+	_, err := q.exec(ctx, q.seeExpectedSetStmt, seeExpectedSet, arg.Era, arg.Number)
+	return err
 }
 
 const setRegion = `-- name: SetRegion :exec

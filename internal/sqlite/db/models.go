@@ -17,6 +17,14 @@ type Content struct {
 	ShaState []byte
 }
 
+type ExpectedSet struct {
+	ID          int64
+	SeenEra     int64
+	SeenNumber  int64
+	CleanEra    int64
+	CleanNumber int64
+}
+
 type Instance struct {
 	Name         string
 	HighEra      int64

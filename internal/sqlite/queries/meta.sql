@@ -15,3 +15,13 @@ UPDATE meta SET start_id = sqlc.arg(start_id) WHERE id = 1;
 -- name: CountHolding :one
 -- One when the node still has this epoch and role, else none.
 SELECT COUNT(*) FROM meta WHERE id = 1 AND epoch = sqlc.arg(epoch) AND role = sqlc.arg(role);
+
+-- name: GetExpectedSet :one
+SELECT * FROM expected_set WHERE id = 1;
+
+-- name: SeeExpectedSet :exec
+UPDATE expected_set SET seen_era = @era, seen_number = @number
+WHERE id = 1 AND (seen_era < @era OR seen_era = @era AND seen_number < @number);
+
+-- name: CleanExpectedSet :exec
+UPDATE expected_set SET clean_era = @era, clean_number = @number WHERE id = 1;

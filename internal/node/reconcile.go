@@ -1,0 +1,244 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/sqlite"
+)
+
+// fetchers bounds how many instances a comparison brings at once.
+const fetchers = 8
+
+// namesAtOnce is what one request of a comparison names.
+const namesAtOnce = 100
+
+// Reconcile compares the node with its site's expected set: what is missing or stale it
+// fetches, what the region confirms absent by name it drops, and the rest it leaves alone
+// (N54 to N57, N86, X3). Deliveries go on meanwhile; whoever has the higher number wins.
+func (a *Agent) Reconcile(ctx context.Context, cmd fleet.ReconcileCommand) (fleet.ReconcileReport, error) {
+	if cmd.Site != a.opt.Site {
+		return fleet.ReconcileReport{}, fleet.Errorf(fleet.Invalid, "this node belongs to site %s", a.opt.Site).At("/site")
+	}
+	token, err := a.Key().Open(cmd.Token)
+	if err != nil {
+		return fleet.ReconcileReport{}, fmt.Errorf("open reconcile token: %w", err)
+	}
+	if err := a.Applier.Adopt(ctx, sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch}, ""); err != nil {
+		return fleet.ReconcileReport{}, err
+	}
+	a.comparing.Lock() // two at once would fetch everything twice
+	defer a.comparing.Unlock()
+	r := &reconcile{agent: a, site: &siteClient{a.client, cmd.BaseURL, cmd.Site, token}}
+	if err := r.run(ctx); err != nil {
+		return r.report, err
+	}
+	return r.report, r.tell(ctx)
+}
+
+// reconcile is one comparison under way.
+type reconcile struct {
+	agent  *Agent
+	site   *siteClient
+	seen   sqlite.SeenSet
+	set    fleet.ExpectedSet
+	held   map[fleet.InstanceName]fleet.Held
+	fetch  []fleet.InstanceName
+	extras []fleet.Extra
+
+	mu      sync.Mutex
+	report  fleet.ReconcileReport
+	touched []fleet.InstanceName
+	cut     int // of the last page, for want of an answer
+}
+
+func (r *reconcile) run(ctx context.Context) error {
+	again, err := r.observe(ctx)
+	if err != nil || !again {
+		return err
+	}
+	r.compare()
+	// Not clean from here on, until this comparison says so.
+	if err := r.agent.Store.CleanSet(ctx, fleet.SetVersion{}); err != nil {
+		return err
+	}
+	if err := r.agent.Store.SeeSet(ctx, r.set.Version); err != nil {
+		return err
+	}
+	if err := r.fetchAll(ctx); err != nil {
+		return err
+	}
+	return r.dropAll(ctx)
+}
+
+// observe reads the set and the store, in this order: what is delivered in between makes
+// the node newer than the set, which is left alone. It says whether there is anything to do.
+func (r *reconcile) observe(ctx context.Context) (bool, error) {
+	var err error
+	if r.seen, err = r.agent.Store.SeenSet(ctx); err != nil {
+		return false, err
+	}
+	set, unchanged, err := r.site.expected(ctx, r.seen.Clean)
+	if err != nil {
+		return false, err
+	}
+	r.set, r.report.Set, r.report.Unchanged = set, set.Version, unchanged
+	if unchanged {
+		return false, nil
+	}
+	r.report.Expected = len(set.Instances)
+	all, err := r.agent.Applier.Instances(ctx)
+	if err != nil {
+		return false, err
+	}
+	r.held = make(map[fleet.InstanceName]fleet.Held, len(all))
+	holds := 0
+	for _, in := range all {
+		r.held[in.Instance] = in.Held
+		if decide.ExtraHeld(in.Held) {
+			holds++
+		}
+	}
+	r.report.Refused = decide.RefuseSet(set, r.seen.Newest, holds)
+	return r.report.Refused == "", nil
+}
+
+// compare sorts the names by what is to be done about them.
+func (r *reconcile) compare() {
+	listed := make(map[fleet.InstanceName]bool, len(r.set.Instances))
+	for _, e := range r.set.Instances {
+		listed[e.Instance] = true
+		switch gap := decide.CompareSet(e, r.held[e.Instance]); gap {
+		case decide.SetEqual:
+			r.report.Equal++
+		case decide.SetFetch:
+			r.fetch = append(r.fetch, e.Instance)
+		case decide.SetLeave:
+			r.report.Left++
+			r.report.Differ(e.Instance, string(gap))
+		case decide.SetAhead:
+			r.report.Ahead++
+			r.report.Differ(e.Instance, string(gap))
+		case decide.SetExtra:
+		}
+	}
+	for name, held := range r.held {
+		if !listed[name] && decide.ExtraHeld(held) {
+			r.extras = append(r.extras, fleet.Extra{Instance: name, Version: held.Version, Hash: held.Content.Hash})
+		}
+	}
+	slices.SortFunc(r.extras, func(x, y fleet.Extra) int { return strings.Compare(string(x.Instance), string(y.Instance)) })
+}
+
+// fetchAll brings what is missing or stale, some at a time; one that fails stops no other.
+func (r *reconcile) fetchAll(ctx context.Context) error {
+	for _, names := range pages(r.fetch) {
+		commands, err := r.site.tickets(ctx, names)
+		if err != nil {
+			return err
+		}
+		r.movedOn(names, commands)
+		r.cut = 0
+		if err := r.applyAll(ctx, commands, func(rep *fleet.ReconcileReport) { rep.Fetched++ }); err != nil {
+			return err
+		}
+		if len(commands) > 0 && r.cut == len(commands) {
+			return fleet.Errorf(fleet.Communication, "nothing can be fetched from the region")
+		}
+	}
+	return nil
+}
+
+// movedOn leaves alone what got no ticket: a delivery of it began after the set was read.
+func (r *reconcile) movedOn(names []fleet.InstanceName, commands []fleet.RefreshDeploymentCommand) {
+	has := make(map[fleet.InstanceName]bool, len(commands))
+	for _, cmd := range commands {
+		has[cmd.Instance] = true
+	}
+	for _, name := range names {
+		if !has[name] {
+			r.report.Left++
+			r.report.Differ(name, string(decide.SetLeave))
+		}
+	}
+}
+
+// dropAll drops what the region confirms absent, and lists what it does not.
+func (r *reconcile) dropAll(ctx context.Context) error {
+	for _, extras := range pages(r.extras) {
+		answer, err := r.site.confirmAbsent(ctx, extras)
+		if err != nil {
+			return err
+		}
+		r.report.Waiting += len(answer.Wait)
+		r.report.Left += len(answer.Keep)
+		for _, d := range append(answer.Wait, answer.Keep...) {
+			r.report.Differ(d.Instance, d.Why)
+		}
+		if err := r.applyAll(ctx, answer.Drop, func(rep *fleet.ReconcileReport) { rep.Dropped++ }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reconcile) applyAll(ctx context.Context, commands []fleet.RefreshDeploymentCommand, done func(*fleet.ReconcileReport)) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(fetchers)
+	for _, cmd := range commands {
+		group.Go(func() error {
+			_, err := r.agent.Applier.Apply(ctx, cmd, nil)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.touched = append(r.touched, cmd.Instance)
+			if err == nil {
+				done(&r.report)
+				return nil
+			}
+			if fleet.KindOf(err) == fleet.Communication {
+				r.cut++
+			}
+			r.report.Failed++
+			r.report.Differ(cmd.Instance, string(fleet.KindOf(err)))
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// tell reports what changed, and then what came of it all, so that the region never hears of
+// an end before it knows what the node holds.
+func (r *reconcile) tell(ctx context.Context) error {
+	for _, names := range pages(r.touched) {
+		if err := r.agent.reportSome(ctx, names); err != nil {
+			return err
+		}
+	}
+	if err := r.site.reconciled(ctx, r.report); err != nil {
+		return err
+	}
+	if !r.report.Clean() || r.report.Unchanged {
+		return nil
+	}
+	return r.agent.Store.CleanSet(ctx, r.set.Version)
+}
+
+// pages cuts a list into what one request carries.
+func pages[T any](all []T) [][]T {
+	var out [][]T
+	for len(all) > 0 {
+		n := min(namesAtOnce, len(all))
+		out, all = append(out, all[:n]), all[n:]
+	}
+	return out
+}
