@@ -43,15 +43,24 @@ func TestRecordHistories(t *testing.T) {
 	start("record-reconcile", workflows.TypeReconcileNode, workflows.ReconcileNodeInput{Node: "plant-1-b"})
 	start("record-purge", workflows.TypePurgePending)
 	start("record-sweep", workflows.TypeSweepOperations)
+	start("record-sweep-nodes", workflows.TypeSweepNodes, workflows.SweepNodesInput{Shards: 1})
 	runs[workflows.TypeInstance] = c.GetWorkflow(ctx, fleet.InstanceSubject("plant-1", "press-7"), "")
 	require.NoError(t, runs[workflows.TypeInstance].Get(ctx, nil))
-	for name := range workers.Workflows() {
-		h := historyOf(ctx, t, c, runs[name])
+	keep := func(name, file string, run client.WorkflowRun) {
+		h := historyOf(ctx, t, c, run)
 		require.NotEmpty(t, h.Events, name)
 		if *record {
-			writeHistory(t, filepath.Join("..", "workflows", "testdata", "history", name, "v1.json.gz"), h)
+			writeHistory(t, filepath.Join("..", "workflows", "testdata", "history", name, file+".json.gz"), h)
 		}
 	}
+	for name := range workers.Workflows() {
+		require.NotNil(t, runs[name], name)
+		keep(name, "v1", runs[name])
+	}
+	// A node's entity is of the type of its door.
+	entity := c.GetWorkflow(ctx, workflows.NodeEntity("plant-1-b"), "")
+	require.NoError(t, entity.Get(ctx, nil))
+	keep(workflows.TypeReconcileNode, "entity-v1", entity)
 }
 
 func historyOf(ctx context.Context, t *testing.T, c client.Client, run client.WorkflowRun) *historypb.History {
