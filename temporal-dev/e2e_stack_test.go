@@ -46,6 +46,7 @@ type stack struct {
 	pg               *pgxpool.Pool
 	temporal         workflowservice.WorkflowServiceClient
 	stores           *nodeStores
+	database         string // its URL
 }
 
 // startStack starts an empty region of some sites; it ends with the test.
@@ -137,7 +138,8 @@ func (s *stack) connect(t *testing.T) {
 		listen:   &net.TCPAddr{IP: net.ParseIP(loopback), Port: known.Ports[addrPostgres]},
 		password: strings.TrimSpace(string(password)),
 	}
-	s.pg, err = pgxpool.New(t.Context(), db.url(postgresDatabase))
+	s.database = db.url(postgresDatabase)
+	s.pg, err = pgxpool.New(t.Context(), s.database)
 	require.NoError(t, err)
 	t.Cleanup(s.pg.Close)
 	conn, err := grpc.NewClient(s.doc.Temporal, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -186,6 +186,8 @@ func kindOf(status int) fleet.Kind {
 		return fleet.NotFound
 	case http.StatusConflict:
 		return fleet.Conflict
+	case http.StatusPreconditionFailed:
+		return fleet.Precondition
 	case http.StatusRequestEntityTooLarge:
 		return fleet.TooLarge
 	case http.StatusUnprocessableEntity:

@@ -87,12 +87,19 @@ func (a *Agent) started(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		a.opt.Log.Error("the region refused this node's start", "err", err,
-			"hint", "if the node was revoked, remove node.key and start it with a join token")
+		a.opt.Log.Error("the region refused this node's start", "err", err, "hint", startHint(err))
 		if err := pause(ctx, 64*orDefault(a.opt.Retry, 500*time.Millisecond)); err != nil {
 			return err
 		}
 	}
+}
+
+// startHint says what to do about a refusal.
+func startHint(err error) string {
+	if fleet.KindOf(err) == fleet.Precondition {
+		return "this node holds more than the region ever gave out: if the region was restored from a backup, run holdfast admin raise-era"
+	}
+	return "if the node was revoked, remove node.key and start it with a join token"
 }
 
 func (a *Agent) sendStarted(ctx context.Context, id string) error {

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// healed is a node's last comparison.
+func (s *stack) healed(t *testing.T, node string) (state, message string, report fleet.ReconcileReport) {
+	t.Helper()
+	err := s.pg.QueryRow(t.Context(), `SELECT state, message, report FROM reconciles WHERE node = $1 ORDER BY created_at DESC LIMIT 1`, node).
+		Scan(&state, &message, &report)
+	require.NoError(t, err)
+	return state, message, report
+}
+
+// pairEqual waits until both nodes of a site hold the very same, by name, number and hash.
+func (s *stack) pairEqual(t *testing.T, site string) {
+	t.Helper()
+	waitFor(t, "the nodes of "+site+" hold the same", func(ctx context.Context) error {
+		var all [2]map[string]fleet.Version
+		for i, node := range pair(site) {
+			var err error
+			if all[i], err = s.stores.currents(ctx, node); err != nil {
+				return err
+			}
+		}
+		if !maps.Equal(all[0], all[1]) {
+			return fmt.Errorf("%v and %v", all[0], all[1])
+		}
+		return nil
+	})
+}
+
+// turns makes many changes of many instances, some at a time, none of which waits for the
+// standby. What overtakes another is an end like any other.
+func (s *stack) turns(t *testing.T, site string, n int) {
+	t.Helper()
+	const instances, crowd = 25, 12
+	var group errgroup.Group
+	group.SetLimit(crowd)
+	for i := range n {
+		key := instanceKey(site, fmt.Sprintf("many-%d", i%instances))
+		group.Go(func() error {
+			ctx, m := t.Context(), api.Mutation{}
+			var out api.Accepted
+			var err error
+			switch i / instances % 5 {
+			case 2:
+				out, err = s.api.Disable(ctx, key, api.ActionRequest{}, m)
+			case 4:
+				out, err = s.api.Delete(ctx, key, m)
+			default:
+				config := fmt.Appendf(nil, `{"i":%d}`, i)
+				out, err = s.api.PutInstance(ctx, key, api.InstancePut{Config: config, Durability: fleet.DurabilityAsync}, m)
+			}
+			for err == nil && out.Operation != nil && !out.Operation.State.Ended() {
+				var op api.Operation
+				if op, err = s.api.Operation(ctx, out.Operation.ID, testPatience); err == nil {
+					out.Operation = &op
+				}
+			}
+			if kind := fleet.KindOf(err); kind == fleet.NotFound || kind == fleet.IllegalState { // it is being deleted
+				return nil
+			}
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+}
+
+// N54 to N57, N59, N93, N101, X3
+func TestE2EHeal(t *testing.T) {
+	t.Parallel()
+	s := startStack(t, 2)
+
+	t.Run("a standby that was off during 500 changes has them all, and nothing else is touched", func(t *testing.T) {
+		t.Parallel()
+		const site, away = "plant-1", "plant-1-b"
+		s.watchOrder(t, pair(site)...)
+		witness := newStory(t, s, site, "witness")
+		hash := witness.witness.starts(t)[0].hash
+		s.order(t, "stop", away)
+		s.turns(t, site, 500)
+		s.settledBut(t, site)
+		deliveries, err := s.count(t.Context(), `SELECT count(*) FROM deliveries WHERE site = $1`, site)
+		require.NoError(t, err)
+
+		s.order(t, "start", away)
+		s.pairEqual(t, site)
+		witness.good(t, hash)
+		require.Len(t, witness.witness.starts(t), 1, "nothing healthy was restarted")
+		again, err := s.count(t.Context(), `SELECT count(*) FROM deliveries WHERE site = $1`, site)
+		require.NoError(t, err)
+		require.Equal(t, deliveries, again, "nobody delivered again")
+		waitFor(t, "nothing is owed at "+site, func(ctx context.Context) error {
+			n, err := s.count(ctx, `SELECT count(*) FROM owed WHERE site = $1`, site)
+			if err == nil && n > 0 {
+				err = fmt.Errorf("%d", n)
+			}
+			return err
+		})
+	})
+
+	t.Run("what was deleted while a node had an older store is dropped by its tombstone", func(t *testing.T) {
+		t.Parallel()
+		const site, node = "plant-2", "plant-2-b"
+		s.watchOrder(t, "plant-2-a")
+		gone, stays := newStory(t, s, site, "gone"), newStory(t, s, site, "stays")
+		s.order(t, "stop", node)
+		older := s.copyStore(t, node)
+		s.order(t, "start", node)
+		op := s.change(t, "delete", func(ctx context.Context, m api.Mutation) (api.Accepted, error) { return s.api.Delete(ctx, gone.key, m) })
+		requireSucceeded(t, s.ended(t, op.ID))
+		s.order(t, "stop", node)
+		s.putStore(t, node, older)
+		s.order(t, "start", node)
+		s.pairEqual(t, site)
+		got, err := s.stores.current(t.Context(), node, "gone")
+		require.NoError(t, err)
+		require.Equal(t, "delete", got.action)
+		_, message, report := s.healed(t, node)
+		require.Equal(t, 1, report.Dropped, message)
+		stays.good(t, stays.witness.starts(t)[0].hash)
+	})
+}
+
+// copyStore keeps the files of a stopped node's store.
+func (s *stack) copyStore(t *testing.T, node string) string {
+	t.Helper()
+	kept := t.TempDir()
+	require.NoError(t, exec.Command("cp", "-a", filepath.Join(s.data, "nodes", node)+"/.", kept).Run())
+	return kept
+}
+
+// putStore gives a stopped node the files of its store back as they were.
+func (s *stack) putStore(t *testing.T, node, kept string) {
+	t.Helper()
+	s.stores.forget(node)
+	dir := filepath.Join(s.data, "nodes", node)
+	old, err := filepath.Glob(filepath.Join(dir, "node.db*"))
+	require.NoError(t, err)
+	for _, path := range old {
+		require.NoError(t, os.Remove(path))
+	}
+	files, err := filepath.Glob(filepath.Join(kept, "node.db*"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	require.NoError(t, exec.Command("cp", append([]string{"-a"}, append(files, dir)...)...).Run())
+}
+
+// N86, X3, X28: a region that is restored from an older backup refuses to go on until its era
+// is raised. Then nothing is taken from the nodes: what they hold in a higher number is
+// numbered anew, and what the region does not know waits for an operator.
+func TestE2ERestoredRegion(t *testing.T) {
+	t.Parallel()
+	s := startStack(t, 1)
+	const site = "plant-1"
+	known := newStory(t, s, site, "known")
+	s.order(t, "stop", serverName)
+	s.order(t, "stop", postgresName)
+	backup := filepath.Join(t.TempDir(), "backup")
+	live := filepath.Join(s.data, "postgres")
+	require.NoError(t, exec.Command("cp", "-a", live, backup).Run())
+	s.order(t, "start", postgresName)
+	s.order(t, "start", serverName)
+	_, newer := known.release(t)
+	known.good(t, newer)
+	later := newStory(t, s, site, "later")
+	hash := later.witness.starts(t)[0].hash
+	compare := func(when string) {
+		for _, node := range pair(site) {
+			s.closed(t, s.door(t, when+"-"+node, "ReconcileNode", fmt.Sprintf(`{"node":%q}`, node), 0))
+		}
+	}
+	compare("before")
+
+	s.order(t, "stop", serverName)
+	s.order(t, "stop", postgresName)
+	require.NoError(t, os.RemoveAll(live))
+	require.NoError(t, exec.Command("cp", "-a", backup, live).Run())
+	s.order(t, "start", postgresName)
+	s.order(t, "start", serverName)
+	// A node that starts says what it holds, and is refused.
+	s.order(t, "stop", "plant-1-b")
+	s.order(t, "start", "plant-1-b")
+	waitFor(t, "the region refuses the node", func(context.Context) error { return s.logSays("plant-1-b", "refused this node's start") })
+	compare("after")
+	_, message, report := s.healed(t, "plant-1-a")
+	require.Equal(t, "set_older", report.Refused, message)
+	later.witness.runs(t, hash)
+
+	_, err := postgres.RaiseEra(t.Context(), s.database, "local")
+	require.NoError(t, err)
+	for _, node := range pair(site) {
+		s.order(t, "stop", node)
+		s.order(t, "start", node)
+	}
+	waitFor(t, "both nodes list what the region never knew", func(ctx context.Context) error {
+		n, err := s.count(ctx, `SELECT count(*) FROM orphans WHERE name = 'later' AND reason = 'never_known'`)
+		if err == nil && n != 2 {
+			err = fmt.Errorf("%d of 2", n)
+		}
+		return err
+	})
+	for _, node := range pair(site) {
+		got, err := s.stores.current(t.Context(), node, "later")
+		require.NoError(t, err)
+		require.Equal(t, "deploy", got.action, "it stays on %s", node)
+	}
+	later.witness.runs(t, hash)
+	later.witness.alone(t)
+	waitFor(t, "what the region knows is numbered anew", func(ctx context.Context) error {
+		for _, node := range pair(site) {
+			got, err := s.stores.current(ctx, node, "known")
+			if err != nil {
+				return err
+			}
+			if got.Era != 2 {
+				return fmt.Errorf("%s holds %v", node, got.Version)
+			}
+		}
+		return nil
+	})
+	known.witness.alone(t)
+}
+
+// logSays looks for a word in the log of a child.
+func (s *stack) logSays(name, word string) error {
+	text, err := os.ReadFile(filepath.Join(s.data, "logs", name+".log"))
+	if err == nil && !strings.Contains(string(text), word) {
+		err = errNotYet
+	}
+	return err
+}
