@@ -35,13 +35,13 @@ var reconciles *activities.Reconciles
 // the region does not confirm absent. docs/reconcile.md draws it.
 func ReconcileNode(ctx workflow.Context, in ReconcileNodeInput) (DoorResult, error) {
 	var res DoorResult
-	r := &reconcileNode{node: in.Node, reason: in.Reason, local: workflow.WithLocalActivityOptions(ctx, storeOptions())}
+	r := &reconcileNode{node: in.Node, reason: in.Reason}
 	if in.Reason == "" {
 		req := activities.DoorRequest{Kind: fleet.OperationReconcile, Node: in.Node}
 		if workflow.GetInfo(ctx).WorkflowExecution.ID != NodeEntity(in.Node) {
 			return door(ctx, req)
 		}
-		if err := workflow.ExecuteLocalActivity(r.local, doors.Request, req).Get(ctx, nil); err != nil {
+		if err := insist(ctx, doors.Request, req, nil); err != nil {
 			return res, err
 		}
 		r.reason = ReconcileRequest
@@ -66,7 +66,6 @@ func ReconcileNode(ctx workflow.Context, in ReconcileNodeInput) (DoorResult, err
 type reconcileNode struct {
 	node   fleet.NodeName
 	reason string
-	local  workflow.Context
 	begun  int
 	result DoorResult
 }
@@ -95,7 +94,7 @@ func (r *reconcileNode) pass(ctx workflow.Context) error {
 	r.result = DoorResult{State: state, Reason: reason, Message: message}
 	workflow.SetCurrentDetails(ctx, "**"+string(state)+"** "+reason+": "+message)
 	end := fleet.ReconcileEnd{ID: id, Node: r.node, By: began, State: state, Reason: reason, Message: message}
-	return workflow.ExecuteLocalActivity(r.local, reconciles.End, end).Get(ctx, nil)
+	return insist(ctx, reconciles.End, end, nil)
 }
 
 // unheard is why a node's own comparison came to nothing.
@@ -109,7 +108,7 @@ func (r *reconcileNode) compare(ctx workflow.Context) (began time.Time, id strin
 			Node: r.node, Reason: r.reason, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID, Number: r.begun,
 		}
 		var begun activities.BegunReconcile
-		if err := workflow.ExecuteLocalActivity(r.local, reconciles.Begin, in).Get(ctx, &begun); err != nil {
+		if err := insist(ctx, reconciles.Begin, in, &begun); err != nil {
 			return began, id, report, nil, err
 		}
 		if began.IsZero() {
@@ -159,7 +158,7 @@ func (r *reconcileNode) mend(ctx workflow.Context) (int, error) {
 	page := activities.ReconcilePage{Node: r.node}
 	for {
 		var done activities.ReconciledPage
-		if err := workflow.ExecuteLocalActivity(r.local, reconciles.Page, page).Get(ctx, &done); err != nil {
+		if err := insist(ctx, reconciles.Page, page, &done); err != nil {
 			return woken, err
 		}
 		woken += done.Woken
@@ -175,12 +174,30 @@ func (r *reconcileNode) serve(ctx workflow.Context, began time.Time) (int, error
 	for {
 		var done activities.ServedPage
 		in := activities.OwedPage{Node: r.node, Before: began}
-		if err := workflow.ExecuteLocalActivity(r.local, reconciles.Serve, in).Get(ctx, &done); err != nil {
+		if err := insist(ctx, reconciles.Serve, in, &done); err != nil {
 			return woken, err
 		}
 		woken += done.Woken
 		if !done.More {
 			return woken, nil
+		}
+	}
+}
+
+// storeTries bounds how long a step waits for a database that does not answer: some five
+// minutes. Whoever asked is served by the run that the sweep starts then.
+const storeTries = 20
+
+// insist repeats a step at the store while it is only not answered.
+func insist(ctx workflow.Context, step, in, out any) error {
+	local := workflow.WithLocalActivityOptions(ctx, storeOptions())
+	for try := 1; ; try++ {
+		err := workflow.ExecuteLocalActivity(local, step, in).Get(ctx, out)
+		if err == nil || !kindOf(err).Retryable() || try == storeTries {
+			return err
+		}
+		if err := workflow.Sleep(ctx, storeGap); err != nil {
+			return err
 		}
 	}
 }

@@ -354,6 +354,11 @@ type TemplateGeneration struct {
 	Spec       json.RawMessage
 }
 
+type UnderWay struct {
+	Site string
+	Name string
+}
+
 type Upload struct {
 	ID        string
 	Project   string

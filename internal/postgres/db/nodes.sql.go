@@ -78,8 +78,7 @@ func (q *Queries) EnrolNode(ctx context.Context, arg EnrolNodeParams) (int64, er
 }
 
 const expectedOfNode = `-- name: ExpectedOfNode :many
-SELECT d.name FROM deliveries d WHERE d.site = $1 AND d.name = ANY($2::text[])
-  AND (d.state = 'open' OR d.state <> 'succeeded' AND d.settled_as IS NULL)
+SELECT w.name FROM under_way w WHERE w.site = $1 AND w.name = ANY($2::text[])
 UNION SELECT o.name FROM owed o WHERE o.node = $3 AND o.name = ANY($2::text[])
 `
 

@@ -151,9 +151,9 @@ func (q *Queries) CountPairNodes(ctx context.Context) (int64, error) {
 const driftOfNode = `-- name: DriftOfNode :many
 SELECT s.name
 FROM subjects s
-LEFT JOIN snapshots p ON p.site = s.site AND p.name = s.name
+LEFT JOIN LATERAL (SELECT y.revision FROM snapshots y WHERE y.site = s.site AND y.name = s.name OFFSET 0) p ON true
 LEFT JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision = p.revision OFFSET 0) r ON true
-LEFT JOIN node_held h ON h.site = s.site AND h.name = s.name AND h.node = $1
+LEFT JOIN LATERAL (SELECT z.site, z.name, z.node, z.era, z.revision, z.hash, z.enabled, z.deleted, z.running, z.high_era, z.high_revision, z.reason, z.reported_at FROM node_held z WHERE z.site = s.site AND z.name = s.name AND z.node = $1 OFFSET 0) h ON true
 WHERE s.site = $2 AND s.name > $3::text
   AND (h.name IS NULL AND r.action <> 'delete'
        OR h.name IS NOT NULL AND (
@@ -276,10 +276,9 @@ const expectedSet = `-- name: ExpectedSet :many
 SELECT s.name, coalesce(r.era, 0)::bigint AS era, coalesce(r.revision, 0)::bigint AS revision,
        r.body_hash, r.run_hash, coalesce(r.enabled, false)::boolean AS enabled, (u.name IS NOT NULL)::boolean AS in_flight
 FROM subjects s
-LEFT JOIN snapshots p ON p.site = s.site AND p.name = s.name
-LEFT JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = p.site AND x.name = p.name AND x.revision = p.revision OFFSET 0) r ON true
-LEFT JOIN (SELECT DISTINCT d.name FROM deliveries d
-           WHERE d.site = $1 AND (d.state = 'open' OR d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL)) u ON u.name = s.name
+LEFT JOIN LATERAL (SELECT y.revision FROM snapshots y WHERE y.site = s.site AND y.name = s.name OFFSET 0) p ON true
+LEFT JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision = p.revision OFFSET 0) r ON true
+LEFT JOIN (SELECT DISTINCT w.name FROM under_way w WHERE w.site = $1) u ON u.name = s.name
 WHERE s.site = $1 AND (u.name IS NOT NULL OR r.action <> 'delete')
 ORDER BY s.name COLLATE "C"
 `
@@ -295,6 +294,8 @@ type ExpectedSetRow struct {
 }
 
 // Everything that is deployed at a site or on its way there, but not what is deleted there.
+// Here and below every row is looked up by its whole key, one by one: a plan that was made
+// while the tables were small must still be right when they have grown.
 func (q *Queries) ExpectedSet(ctx context.Context, site string) ([]ExpectedSetRow, error) {
 	rows, err := q.db.Query(ctx, expectedSet, site)
 	if err != nil {
@@ -458,9 +459,8 @@ const insertTickets = `-- name: InsertTickets :many
 INSERT INTO snapshot_tickets (id, site, name, node, revision, expires_at)
 SELECT t.id, p.site, p.name, $1, p.revision, now() + make_interval(secs => $2::float8)
 FROM (SELECT unnest($3::text[]) AS id, unnest($4::text[]) AS name) t
-JOIN snapshots p ON p.site = $5 AND p.name = t.name
-WHERE NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.site = p.site AND d.name = p.name
-                  AND (d.state = 'open' OR d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL))
+JOIN LATERAL (SELECT y.site, y.name, y.revision, y.delivery_id, y.epoch, y.recorded_at FROM snapshots y WHERE y.site = $5 AND y.name = t.name OFFSET 0) p ON true
+WHERE NOT EXISTS (SELECT 1 FROM under_way w WHERE w.site = p.site AND w.name = p.name)
 RETURNING id, name, revision
 `
 
@@ -674,12 +674,11 @@ WHERE n.removed_at IS NULL AND n.role <> 'worker' AND n.enrolled_at IS NOT NULL 
        OR EXISTS (
            SELECT 1 FROM snapshots p
            JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = p.site AND x.name = p.name AND x.revision = p.revision OFFSET 0) r ON true
-           LEFT JOIN node_held h ON h.site = p.site AND h.name = p.name AND h.node = n.name
+           LEFT JOIN LATERAL (SELECT z.site, z.name, z.node, z.era, z.revision, z.hash, z.enabled, z.deleted, z.running, z.high_era, z.high_revision, z.reason, z.reported_at FROM node_held z WHERE z.site = p.site AND z.name = p.name AND z.node = n.name OFFSET 0) h ON true
            WHERE p.site = n.site AND p.recorded_at < now() - make_interval(secs => $6::float8)
              AND (h.name IS NULL AND r.action <> 'delete'
                   OR h.name IS NOT NULL AND ((h.era, h.revision) IS DISTINCT FROM (r.era, r.revision) OR h.hash IS DISTINCT FROM r.body_hash))
-             AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.site = p.site AND d.name = p.name
-                             AND (d.state = 'open' OR d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL))
+             AND NOT EXISTS (SELECT 1 FROM under_way w WHERE w.site = p.site AND w.name = p.name)
              AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.site = p.site AND o.name = p.name AND o.node = n.name)))
 ORDER BY n.name LIMIT $7
 `
@@ -808,8 +807,7 @@ func (q *Queries) ReportReconcile(ctx context.Context, arg ReportReconcileParams
 const seeAbsence = `-- name: SeeAbsence :one
 SELECT EXISTS (SELECT 1 FROM subjects s WHERE s.site = $1 AND s.name = $2) AS known,
        coalesce(r.action, '')::text AS action, coalesce(r.era, 0)::bigint AS era, coalesce(r.revision, 0)::bigint AS revision,
-       (EXISTS (SELECT 1 FROM deliveries d WHERE d.site = $1 AND d.name = $2
-                AND (d.state = 'open' OR d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL)))::boolean AS under_way,
+       (EXISTS (SELECT 1 FROM under_way w WHERE w.site = $1 AND w.name = $2))::boolean AS under_way,
        (EXISTS (SELECT 1 FROM owed o WHERE o.site = $1 AND o.name = $2 AND o.node = $3))::boolean AS owed,
        coalesce(a.era, 0)::bigint AS approved_era, coalesce(a.revision, 0)::bigint AS approved_revision,
        (a.reason IS NOT NULL)::boolean AS listed, (a.approved_at IS NOT NULL)::boolean AS approved

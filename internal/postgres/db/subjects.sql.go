@@ -299,8 +299,8 @@ SELECT s.name, coalesce(r.revision, 0)::bigint AS revision, coalesce(r.era, 0)::
        d.revision AS desired_revision, d.era AS desired_era, d.action AS desired_action, d.body_hash AS desired_hash
 FROM subjects s
 JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision = s.desired_revision OFFSET 0) d ON true
-LEFT JOIN snapshots p ON p.site = s.site AND p.name = s.name
-LEFT JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = p.site AND x.name = p.name AND x.revision = p.revision OFFSET 0) r ON true
+LEFT JOIN LATERAL (SELECT y.revision FROM snapshots y WHERE y.site = s.site AND y.name = s.name OFFSET 0) p ON true
+LEFT JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision = p.revision OFFSET 0) r ON true
 WHERE s.site = $1 AND s.name = ANY($2::text[]) ORDER BY s.name
 `
 

@@ -53,3 +53,9 @@ CREATE TABLE orphans (
     PRIMARY KEY (node, name),
     CHECK ((approved_by IS NULL) = (approved_at IS NULL))
 );
+
+-- Deliveries that are open, or of which nobody knows yet what became of them.
+CREATE VIEW under_way AS
+SELECT site, name FROM deliveries WHERE state = 'open'
+UNION ALL
+SELECT site, name FROM deliveries WHERE state NOT IN ('open', 'succeeded') AND settled_as IS NULL;

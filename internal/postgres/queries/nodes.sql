@@ -110,6 +110,5 @@ ORDER BY node, log_offset LIMIT @max_rows;
 SELECT * FROM node_held WHERE node = @node AND name = ANY(@names::text[]);
 
 -- name: ExpectedOfNode :many
-SELECT d.name FROM deliveries d WHERE d.site = @site AND d.name = ANY(@names::text[])
-  AND (d.state = 'open' OR d.state <> 'succeeded' AND d.settled_as IS NULL)
+SELECT w.name FROM under_way w WHERE w.site = @site AND w.name = ANY(@names::text[])
 UNION SELECT o.name FROM owed o WHERE o.node = @node AND o.name = ANY(@names::text[]);

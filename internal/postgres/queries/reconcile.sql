@@ -38,14 +38,15 @@ SELECT * FROM reconciles WHERE node = @node ORDER BY created_at DESC LIMIT @max_
 SELECT r.era, coalesce((SELECT s.version FROM site_sets s WHERE s.site = @site), 0)::bigint AS version FROM region r;
 
 -- Everything that is deployed at a site or on its way there, but not what is deleted there.
+-- Here and below every row is looked up by its whole key, one by one: a plan that was made
+-- while the tables were small must still be right when they have grown.
 -- name: ExpectedSet :many
 SELECT s.name, coalesce(r.era, 0)::bigint AS era, coalesce(r.revision, 0)::bigint AS revision,
        r.body_hash, r.run_hash, coalesce(r.enabled, false)::boolean AS enabled, (u.name IS NOT NULL)::boolean AS in_flight
 FROM subjects s
-LEFT JOIN snapshots p ON p.site = s.site AND p.name = s.name
-LEFT JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = p.site AND x.name = p.name AND x.revision = p.revision OFFSET 0) r ON true
-LEFT JOIN (SELECT DISTINCT d.name FROM deliveries d
-           WHERE d.site = @site AND (d.state = 'open' OR d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL)) u ON u.name = s.name
+LEFT JOIN LATERAL (SELECT y.revision FROM snapshots y WHERE y.site = s.site AND y.name = s.name OFFSET 0) p ON true
+LEFT JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision = p.revision OFFSET 0) r ON true
+LEFT JOIN (SELECT DISTINCT w.name FROM under_way w WHERE w.site = @site) u ON u.name = s.name
 WHERE s.site = @site AND (u.name IS NOT NULL OR r.action <> 'delete')
 ORDER BY s.name COLLATE "C";
 
@@ -54,9 +55,9 @@ ORDER BY s.name COLLATE "C";
 -- name: DriftOfNode :many
 SELECT s.name
 FROM subjects s
-LEFT JOIN snapshots p ON p.site = s.site AND p.name = s.name
+LEFT JOIN LATERAL (SELECT y.revision FROM snapshots y WHERE y.site = s.site AND y.name = s.name OFFSET 0) p ON true
 LEFT JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision = p.revision OFFSET 0) r ON true
-LEFT JOIN node_held h ON h.site = s.site AND h.name = s.name AND h.node = @node
+LEFT JOIN LATERAL (SELECT z.* FROM node_held z WHERE z.site = s.site AND z.name = s.name AND z.node = @node OFFSET 0) h ON true
 WHERE s.site = @site AND s.name > @after::text
   AND (h.name IS NULL AND r.action <> 'delete'
        OR h.name IS NOT NULL AND (
@@ -77,12 +78,11 @@ WHERE n.removed_at IS NULL AND n.role <> 'worker' AND n.enrolled_at IS NOT NULL 
        OR EXISTS (
            SELECT 1 FROM snapshots p
            JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = p.site AND x.name = p.name AND x.revision = p.revision OFFSET 0) r ON true
-           LEFT JOIN node_held h ON h.site = p.site AND h.name = p.name AND h.node = n.name
+           LEFT JOIN LATERAL (SELECT z.* FROM node_held z WHERE z.site = p.site AND z.name = p.name AND z.node = n.name OFFSET 0) h ON true
            WHERE p.site = n.site AND p.recorded_at < now() - make_interval(secs => @settle_seconds::float8)
              AND (h.name IS NULL AND r.action <> 'delete'
                   OR h.name IS NOT NULL AND ((h.era, h.revision) IS DISTINCT FROM (r.era, r.revision) OR h.hash IS DISTINCT FROM r.body_hash))
-             AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.site = p.site AND d.name = p.name
-                             AND (d.state = 'open' OR d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL))
+             AND NOT EXISTS (SELECT 1 FROM under_way w WHERE w.site = p.site AND w.name = p.name)
              AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.site = p.site AND o.name = p.name AND o.node = n.name)))
 ORDER BY n.name LIMIT @max_rows;
 
@@ -99,9 +99,8 @@ ORDER BY p.name;
 INSERT INTO snapshot_tickets (id, site, name, node, revision, expires_at)
 SELECT t.id, p.site, p.name, @node, p.revision, now() + make_interval(secs => @seconds::float8)
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@names::text[]) AS name) t
-JOIN snapshots p ON p.site = @site AND p.name = t.name
-WHERE NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.site = p.site AND d.name = p.name
-                  AND (d.state = 'open' OR d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL))
+JOIN LATERAL (SELECT y.* FROM snapshots y WHERE y.site = @site AND y.name = t.name OFFSET 0) p ON true
+WHERE NOT EXISTS (SELECT 1 FROM under_way w WHERE w.site = p.site AND w.name = p.name)
 RETURNING id, name, revision;
 
 -- name: InsertFetchTokens :exec
@@ -116,8 +115,7 @@ JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = @site AND x.name = k.na
 -- name: SeeAbsence :one
 SELECT EXISTS (SELECT 1 FROM subjects s WHERE s.site = @site AND s.name = @name) AS known,
        coalesce(r.action, '')::text AS action, coalesce(r.era, 0)::bigint AS era, coalesce(r.revision, 0)::bigint AS revision,
-       (EXISTS (SELECT 1 FROM deliveries d WHERE d.site = @site AND d.name = @name
-                AND (d.state = 'open' OR d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL)))::boolean AS under_way,
+       (EXISTS (SELECT 1 FROM under_way w WHERE w.site = @site AND w.name = @name))::boolean AS under_way,
        (EXISTS (SELECT 1 FROM owed o WHERE o.site = @site AND o.name = @name AND o.node = @node))::boolean AS owed,
        coalesce(a.era, 0)::bigint AS approved_era, coalesce(a.revision, 0)::bigint AS approved_revision,
        (a.reason IS NOT NULL)::boolean AS listed, (a.approved_at IS NOT NULL)::boolean AS approved
