@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"go.temporal.io/sdk/activity"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // purger removes expired rows, a bounded number of each kind, and says how many.
@@ -16,10 +18,20 @@ type operationsSweeper interface {
 	SweepOperations(ctx context.Context, beat func()) (SweptOperations, error)
 }
 
-// Sweeps are the scheduled duties of the region.
+// collector removes one page of a kind that nobody needs any more; more says that there may
+// be another. It may run twice at once.
+type collector interface {
+	CollectPage(ctx context.Context, kind fleet.CollectedKind, keep fleet.Retention) (removed int64, more bool, err error)
+}
+
+// Sweeps are the scheduled duties of the region. Collected, unless it is nil, is told what
+// each page removed.
 type Sweeps struct {
 	Purger     purger
 	Operations operationsSweeper
+	Collector  collector
+	Keep       fleet.Retention
+	Collected  func(kind fleet.CollectedKind, removed int64)
 }
 
 // SweptOperations counts what one sweep of the operations did.

@@ -43,6 +43,7 @@ func TestRecordHistories(t *testing.T) {
 	start("record-reconcile", workflows.TypeReconcileNode, workflows.ReconcileNodeInput{Node: "plant-1-b"})
 	start("record-purge", workflows.TypePurgePending)
 	start("record-sweep", workflows.TypeSweepOperations)
+	start("record-collect", workflows.TypeCollectGarbage)
 	runs[workflows.TypeInstance] = c.GetWorkflow(ctx, fleet.InstanceSubject("plant-1", "press-7"), "")
 	require.NoError(t, runs[workflows.TypeInstance].Get(ctx, nil))
 	for name := range workers.Workflows() {

@@ -35,6 +35,7 @@ func Workflows() map[string]any {
 		workflows.TypeReconcileNode:    workflows.ReconcileNode,
 		workflows.TypePurgePending:     workflows.PurgePending,
 		workflows.TypeSweepOperations:  workflows.SweepOperations,
+		workflows.TypeCollectGarbage:   workflows.CollectGarbage,
 	}
 }
 

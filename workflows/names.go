@@ -28,6 +28,7 @@ const (
 	TypeReconcileNode    = "ReconcileNode"
 	TypePurgePending     = "PurgePending"
 	TypeSweepOperations  = "SweepOperations"
+	TypeCollectGarbage   = "CollectGarbage"
 )
 
 // Signals and queries.
@@ -50,6 +51,7 @@ const (
 const (
 	SchedulePurge      = "purge-pending"
 	ScheduleOperations = "sweep-operations"
+	ScheduleCollection = "collect-garbage"
 )
 
 // NodeEntity is the id under which ReconcileNode of one node runs.

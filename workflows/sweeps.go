@@ -27,3 +27,11 @@ func SweepOperations(ctx workflow.Context) (activities.SweptOperations, error) {
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, sweepOptions), sweeps.SweepOperations).Get(ctx, &res)
 	return res, err
 }
+
+// CollectGarbage removes what nobody needs any more, by retention, a bounded time per run;
+// the next run goes on. What is kept and why: docs/collection.md.
+func CollectGarbage(ctx workflow.Context) (activities.Collected, error) {
+	var res activities.Collected
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, sweepOptions), sweeps.CollectGarbage).Get(ctx, &res)
+	return res, err
+}

@@ -63,6 +63,9 @@ type server struct {
 
 // RunServer migrates the database and serves until the context ends.
 func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
+	if err := cfg.Timing.Keep.Validate(); err != nil {
+		return err
+	}
 	SaveProcessor(serverMemory)
 	s, err := openServer(ctx, cfg, log)
 	if err != nil {
@@ -240,7 +243,7 @@ func (s *server) activities() workers.Server {
 		},
 		Reconciles: &activities.Reconciles{Store: s.store, Entities: s.again},
 		Sweeps: &activities.Sweeps{
-			Purger:     s.store,
+			Purger: s.store, Collector: s.store, Keep: s.cfg.Timing.Keep, Collected: s.metrics.removed,
 			Operations: &operationsSweep{store: s.store, flows: s.flows, entities: s.again, doors: doors, stranded: s.cfg.Timing.Stranded},
 		},
 	}

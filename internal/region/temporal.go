@@ -96,6 +96,9 @@ func prepare(ctx context.Context, c client.Client, namespace string, t Timing) e
 	if err := schedule(ctx, c, workflows.SchedulePurge, workflows.TypePurgePending, t.Purge); err != nil {
 		return err
 	}
+	if err := schedule(ctx, c, workflows.ScheduleCollection, workflows.TypeCollectGarbage, t.Collect); err != nil {
+		return err
+	}
 	return schedule(ctx, c, workflows.ScheduleOperations, workflows.TypeSweepOperations, t.Sweep)
 }
 

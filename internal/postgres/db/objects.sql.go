@@ -551,8 +551,9 @@ func (q *Queries) PutOutbox(ctx context.Context, arg PutOutboxParams) error {
 
 const readFeed = `-- name: ReadFeed :many
 SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after
-FROM events e, region r
+FROM events e, region r, feed_horizon h
 WHERE (e.era, e.xid, e.seq) > ($1::bigint, $2::xid8, $3::bigint)
+  AND (h.era, h.xid, h.seq) <= ($1::bigint, $2::xid8, $3::bigint)
   AND (e.era < r.era OR e.xid < pg_snapshot_xmin(pg_current_snapshot()))
 ORDER BY e.era, e.xid, e.seq LIMIT $4
 `
@@ -581,6 +582,7 @@ type ReadFeedRow struct {
 	After      json.RawMessage
 }
 
+// Nothing at all when some of what follows the cursor has been collected.
 func (q *Queries) ReadFeed(ctx context.Context, arg ReadFeedParams) ([]ReadFeedRow, error) {
 	rows, err := q.db.Query(ctx, readFeed,
 		arg.Era,
