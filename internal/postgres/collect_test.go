@@ -257,6 +257,26 @@ func TestCollectHistories(t *testing.T) {
 	})
 }
 
+// One instance with a long history is collected by short pages too.
+func TestCollectOneLongHistory(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.histories(1, 20_000)
+	b.exec(`UPDATE subjects SET attempts = last_revision`)
+	b.exec(`INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, state, phase, settled_as, requested_by,
+			workflow_id, run_id, deadline_at, ended_at)
+		SELECT md5(revision::text), site, name, revision, revision, md5(revision::text), 'n', 1, 'failed', 'closed', 'not_applied', 'a',
+			'w', 'r', now(), now() - interval '40 days' FROM revisions`)
+	b.exec(`INSERT INTO snapshots SELECT site, name, 19995, md5('19995'), 1 FROM subjects`)
+	b.exec(`ANALYZE`)
+	ctx, cancel := contextWithDeadline(t)
+	defer cancel()
+	for _, kind := range []fleet.CollectedKind{fleet.CollectDeliveries, fleet.CollectRevisions, fleet.CollectBodies} {
+		require.EqualValues(t, 19_990, b.collect(kind), kind)
+		require.NoError(t, ctx.Err())
+	}
+}
+
 func (b *bench) running() []int64 {
 	return scan[[]int64](b, `SELECT coalesce(array_agg(revision), '{}') FROM operations
 		WHERE state = 'running' AND revision NOT IN (2, 3, 4, 5, 7) AND revision < 21`)

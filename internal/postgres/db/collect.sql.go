@@ -50,29 +50,32 @@ func (q *Queries) BodiesUsed(ctx context.Context, ids []int64) error {
 }
 
 const collectDeliveries = `-- name: CollectDeliveries :execrows
-DELETE FROM deliveries WHERE id IN (
+DELETE FROM deliveries WHERE id = ANY(ARRAY(
     SELECT c.id FROM subjects s
-    CROSS JOIN LATERAL (SELECT coalesce((
-        SELECT r.revision FROM snapshots p
+    LEFT JOIN LATERAL (
+        SELECT c.revision, c.body_hash, c.run_hash, c.enabled FROM snapshots p
         JOIN revisions c ON c.site = p.site AND c.name = p.name AND c.revision = p.revision
-        JOIN revisions r ON r.site = p.site AND r.name = p.name AND r.revision < p.revision AND r.action <> 'delete'
-        WHERE p.site = s.site AND p.name = s.name AND NOT s.deleted
+        WHERE p.site = s.site AND p.name = s.name AND NOT s.deleted OFFSET 0) now ON true
+    LEFT JOIN LATERAL (
+        SELECT r.revision FROM (
+            SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision < now.revision
+            ORDER BY x.revision DESC LIMIT 1000) r
+        WHERE r.action <> 'delete' AND (r.body_hash, r.run_hash, r.enabled) IS DISTINCT FROM (now.body_hash, now.run_hash, now.enabled)
           AND EXISTS (SELECT 1 FROM deliveries d WHERE d.site = r.site AND d.name = r.name AND d.revision = r.revision
-                      AND (d.state = 'succeeded' OR d.settled_as = 'applied' OR d.phase = 'recorded'))
-          AND (r.body_hash, r.run_hash, r.enabled) IS DISTINCT FROM (c.body_hash, c.run_hash, c.enabled)
-        ORDER BY r.revision DESC LIMIT 1), 0) AS revision) back
+                      AND (d.state = 'succeeded' OR d.settled_as = 'applied' OR d.phase = 'recorded') OFFSET 0)
+        ORDER BY r.revision DESC LIMIT 1) back ON true
     CROSS JOIN LATERAL (
         SELECT d.id FROM deliveries d
         WHERE d.site = s.site AND d.name = s.name
           AND d.attempt <= s.attempts - CASE WHEN s.deleted THEN 0 ELSE $1::bigint END
           AND d.state <> 'open' AND (d.state = 'succeeded' OR d.settled_as IS NOT NULL)
           AND d.ended_at < now() - make_interval(secs => $2::float8)
-          AND NOT EXISTS (SELECT 1 FROM snapshots p WHERE p.site = d.site AND p.name = d.name AND p.delivery_id = d.id)
-          AND NOT EXISTS (SELECT 1 FROM pending w WHERE w.deployment_id = d.id)
-          AND NOT (d.revision = back.revision AND (d.state = 'succeeded' OR d.settled_as = 'applied' OR d.phase = 'recorded'))
+          AND NOT EXISTS (SELECT 1 FROM snapshots p WHERE p.site = d.site AND p.name = d.name AND p.delivery_id = d.id OFFSET 0)
+          AND NOT EXISTS (SELECT 1 FROM pending w WHERE w.deployment_id = d.id OFFSET 0)
+          AND NOT (d.revision = coalesce(back.revision, 0) AND (d.state = 'succeeded' OR d.settled_as = 'applied' OR d.phase = 'recorded'))
         ORDER BY d.attempt LIMIT $3 FOR UPDATE SKIP LOCKED) c
     WHERE (s.site, s.name) > ($4::text, $5::text) AND (s.site, s.name) <= ($6::text, $7::text)
-    LIMIT $3)
+    LIMIT $3))
 `
 
 type CollectDeliveriesParams struct {
@@ -86,8 +89,8 @@ type CollectDeliveriesParams struct {
 }
 
 // What is kept beside the newest: the delivery that the snapshot names, one that can still
-// be fetched, and that of the revision that a rollback goes to. Of a deleted instance
-// nothing is kept for a rollback.
+// be fetched, and that of the revision that a rollback goes to (as DeployedBefore finds it,
+// which looks back no further here). Of a deleted instance nothing is kept for a rollback.
 func (q *Queries) CollectDeliveries(ctx context.Context, arg CollectDeliveriesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, collectDeliveries,
 		arg.Keep,
@@ -105,11 +108,11 @@ func (q *Queries) CollectDeliveries(ctx context.Context, arg CollectDeliveriesPa
 }
 
 const collectOperations = `-- name: CollectOperations :execrows
-DELETE FROM operations WHERE id IN (
+DELETE FROM operations WHERE id = ANY(ARRAY(
     SELECT o.id FROM operations o
     WHERE o.state <> 'running' AND (o.door_run = '' OR o.door_told)
       AND o.ended_at < now() - make_interval(secs => $1::float8)
-    ORDER BY o.ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+    ORDER BY o.ended_at LIMIT $2 FOR UPDATE SKIP LOCKED))
 `
 
 type CollectOperationsParams struct {
@@ -126,25 +129,25 @@ func (q *Queries) CollectOperations(ctx context.Context, arg CollectOperationsPa
 }
 
 const collectRevisions = `-- name: CollectRevisions :execrows
-DELETE FROM revisions WHERE (site, name, revision) IN (
-    SELECT c.site, c.name, c.revision FROM subjects s
+DELETE FROM revisions WHERE ctid = ANY(ARRAY(
+    SELECT c.ctid FROM subjects s
     CROSS JOIN LATERAL (
-        SELECT r.site, r.name, r.revision FROM revisions r
+        SELECT r.ctid FROM revisions r
         WHERE r.site = s.site AND r.name = s.name AND r.revision <> s.desired_revision
           AND r.revision <= s.last_revision - CASE WHEN s.deleted THEN 0 ELSE $1::bigint END
           AND r.created_at < now() - make_interval(secs => $2::float8)
-          AND NOT EXISTS (SELECT 1 FROM snapshots p WHERE p.site = r.site AND p.name = r.name AND p.revision = r.revision)
-          AND NOT EXISTS (SELECT 1 FROM owed w WHERE w.site = r.site AND w.name = r.name AND w.revision = r.revision)
-          AND NOT EXISTS (SELECT 1 FROM node_held h WHERE h.site = r.site AND h.name = r.name AND h.revision = r.revision)
-          AND NOT EXISTS (SELECT 1 FROM snapshot_tickets t WHERE t.site = r.site AND t.name = r.name AND t.revision = r.revision)
-          AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.site = r.site AND d.name = r.name AND d.revision = r.revision)
+          AND NOT EXISTS (SELECT 1 FROM snapshots p WHERE p.site = r.site AND p.name = r.name AND p.revision = r.revision OFFSET 0)
+          AND NOT EXISTS (SELECT 1 FROM owed w WHERE w.site = r.site AND w.name = r.name AND w.revision = r.revision OFFSET 0)
+          AND NOT EXISTS (SELECT 1 FROM node_held h WHERE h.site = r.site AND h.name = r.name AND h.revision = r.revision OFFSET 0)
+          AND NOT EXISTS (SELECT 1 FROM snapshot_tickets t WHERE t.site = r.site AND t.name = r.name AND t.revision = r.revision OFFSET 0)
+          AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.site = r.site AND d.name = r.name AND d.revision = r.revision OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.site = r.site AND o.name = r.name AND o.revision = r.revision
-                          AND o.state = 'running')
+                          AND o.state = 'running' OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'instance.' || r.site || '.' || r.name
-                          AND o.revision = r.revision AND o.state <> 'running' AND o.door_run <> '' AND NOT o.door_told)
-        ORDER BY r.revision LIMIT $3) c
+                          AND o.revision = r.revision AND o.state <> 'running' AND o.door_run <> '' AND NOT o.door_told OFFSET 0)
+        ORDER BY r.revision LIMIT $3 FOR UPDATE SKIP LOCKED) c
     WHERE (s.site, s.name) > ($4::text, $5::text) AND (s.site, s.name) <= ($6::text, $7::text)
-    LIMIT $3)
+    LIMIT $3))
 `
 
 type CollectRevisionsParams struct {
@@ -175,9 +178,9 @@ func (q *Queries) CollectRevisions(ctx context.Context, arg CollectRevisionsPara
 }
 
 const collectUploads = `-- name: CollectUploads :execrows
-DELETE FROM uploads WHERE id IN (
+DELETE FROM uploads WHERE id = ANY(ARRAY(
     SELECT u.id FROM uploads u WHERE u.updated_at < now() - make_interval(secs => $1::float8)
-    ORDER BY u.updated_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+    ORDER BY u.updated_at LIMIT $2 FOR UPDATE SKIP LOCKED))
 `
 
 type CollectUploadsParams struct {
@@ -212,8 +215,8 @@ func (q *Queries) DropBodyProjects(ctx context.Context, hashes [][]byte) error {
 }
 
 const dropChunks = `-- name: DropChunks :execrows
-DELETE FROM body_chunks WHERE (body_id, idx) IN (
-    SELECT c.body_id, c.idx FROM body_chunks c WHERE c.body_id = ANY($1::bigint[]) ORDER BY c.body_id, c.idx LIMIT $2)
+DELETE FROM body_chunks WHERE ctid = ANY(ARRAY(
+    SELECT c.ctid FROM body_chunks c WHERE c.body_id = ANY($1::bigint[]) ORDER BY c.body_id, c.idx LIMIT $2))
 `
 
 type DropChunksParams struct {
@@ -230,7 +233,7 @@ func (q *Queries) DropChunks(ctx context.Context, arg DropChunksParams) (int64, 
 }
 
 const dropEmptyBodies = `-- name: DropEmptyBodies :exec
-DELETE FROM bodies b WHERE b.id = ANY($1::bigint[]) AND NOT EXISTS (SELECT 1 FROM body_chunks c WHERE c.body_id = b.id)
+DELETE FROM bodies b WHERE b.id = ANY($1::bigint[]) AND NOT EXISTS (SELECT 1 FROM body_chunks c WHERE c.body_id = b.id OFFSET 0)
 `
 
 func (q *Queries) DropEmptyBodies(ctx context.Context, ids []int64) error {
@@ -354,7 +357,7 @@ func (q *Queries) LockFeedHorizon(ctx context.Context) (LockFeedHorizonRow, erro
 
 const lockNamelessBodies = `-- name: LockNamelessBodies :many
 SELECT b.id FROM bodies b
-WHERE b.hash IS NULL AND NOT EXISTS (SELECT 1 FROM uploads u WHERE u.body_id = b.id)
+WHERE b.hash IS NULL AND NOT EXISTS (SELECT 1 FROM uploads u WHERE u.body_id = b.id OFFSET 0)
 ORDER BY b.id LIMIT $1 FOR UPDATE SKIP LOCKED
 `
 
@@ -398,6 +401,8 @@ type LockUnusedBodiesRow struct {
 
 // The collection. Each page locks what it may remove, and looks who refers to it in a later
 // statement: what was committed before the lock is seen by that one, what comes after waits.
+// OFFSET 0 and ARRAY keep the lookups row by row and by index, also in a plan that was made
+// while the tables were empty.
 func (q *Queries) LockUnusedBodies(ctx context.Context, arg LockUnusedBodiesParams) ([]LockUnusedBodiesRow, error) {
 	rows, err := q.db.Query(ctx, lockUnusedBodies, arg.OlderSeconds, arg.MaxRows)
 	if err != nil {
