@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -24,17 +25,16 @@ const (
 )
 
 // CollectGarbage takes a page of each kind in turn, so that none waits for another with a
-// long backlog, until there is no more or the time is up.
+// long backlog, or for one that fails, until there is no more or the time is up.
 func (s *Sweeps) CollectGarbage(ctx context.Context) (Collected, error) {
 	out := Collected{Removed: map[fleet.CollectedKind]int64{}}
 	kinds := fleet.CollectedKinds()
-	for range collectTurns {
+	var failures error
+	for turn := 0; turn < collectTurns && len(kinds) > 0 && !timeIsUp(ctx); turn++ {
 		var again []fleet.CollectedKind
 		for _, kind := range kinds {
 			removed, more, err := s.Collector.CollectPage(ctx, kind, s.Keep)
-			if err != nil {
-				return out, fail(ctx, err)
-			}
+			failures = errors.Join(failures, err)
 			out.Removed[kind] += removed
 			if s.Collected != nil {
 				s.Collected(kind, removed)
@@ -44,13 +44,13 @@ func (s *Sweeps) CollectGarbage(ctx context.Context) (Collected, error) {
 			}
 			activity.RecordHeartbeat(ctx)
 		}
-		if kinds = again; len(kinds) == 0 {
-			break
-		}
-		if until, limited := ctx.Deadline(); limited && time.Until(until) < collectSpare {
-			break
-		}
+		kinds = again
 	}
 	out.More = len(kinds) > 0
-	return out, nil
+	return out, fail(ctx, failures)
+}
+
+func timeIsUp(ctx context.Context) bool {
+	until, limited := ctx.Deadline()
+	return ctx.Err() != nil || limited && time.Until(until) < collectSpare
 }

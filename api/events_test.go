@@ -369,4 +369,6 @@ func (s *switchable) to(t *testing.T, next *server, region string) {
 	s.now.Store(&h)
 }
 
-func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*s.now.Load()).ServeHTTP(w, r) }
+func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*s.now.Load()).ServeHTTP(w, r)
+}

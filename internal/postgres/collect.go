@@ -28,7 +28,10 @@ func (s *Store) CollectPage(ctx context.Context, kind fleet.CollectedKind, keep 
 		}
 		return page.take(ctx, kind)
 	})
-	return page.removed, page.more, err
+	if err != nil {
+		return 0, false, err
+	}
+	return page.removed, page.more, nil
 }
 
 // collection is one page under way.
