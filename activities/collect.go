@@ -30,7 +30,7 @@ func (s *Sweeps) CollectGarbage(ctx context.Context) (Collected, error) {
 	out := Collected{Removed: map[fleet.CollectedKind]int64{}}
 	kinds := fleet.CollectedKinds()
 	var failures error
-	for turn := 0; turn < collectTurns && len(kinds) > 0 && !timeIsUp(ctx); turn++ {
+	for turn := 0; turn < collectTurns && len(kinds) > 0 && !s.timeIsUp(ctx); turn++ {
 		var again []fleet.CollectedKind
 		for _, kind := range kinds {
 			removed, more, err := s.Collector.CollectPage(ctx, kind, s.Keep)
@@ -50,7 +50,7 @@ func (s *Sweeps) CollectGarbage(ctx context.Context) (Collected, error) {
 	return out, fail(ctx, failures)
 }
 
-func timeIsUp(ctx context.Context) bool {
+func (s *Sweeps) timeIsUp(ctx context.Context) bool {
 	until, limited := ctx.Deadline()
-	return ctx.Err() != nil || limited && time.Until(until) < collectSpare
+	return ctx.Err() != nil || limited && until.Sub(s.Now()) < collectSpare
 }

@@ -32,10 +32,13 @@ func (f *fakeCollector) CollectPage(_ context.Context, kind fleet.CollectedKind,
 	return 10, f.pages[kind] > 0, nil
 }
 
+// now is the clock that the deadline of a context is of.
+var now = time.Now //nolint:forbidigo // see above
+
 func collected(t *testing.T, c *fakeCollector, limit time.Duration) (Collected, map[fleet.CollectedKind]int64, error) {
 	t.Helper()
 	counted := map[fleet.CollectedKind]int64{}
-	s := &Sweeps{Collector: c, Collected: func(kind fleet.CollectedKind, n int64) { counted[kind] += n }}
+	s := &Sweeps{Collector: c, Now: now, Collected: func(kind fleet.CollectedKind, n int64) { counted[kind] += n }}
 	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"time"
 
 	"go.temporal.io/sdk/activity"
 
@@ -31,6 +32,7 @@ type Sweeps struct {
 	Operations operationsSweeper
 	Collector  collector
 	Keep       fleet.Retention
+	Now        func() time.Time
 	Collected  func(kind fleet.CollectedKind, removed int64)
 }
 

@@ -45,7 +45,7 @@ func (b *bench) puts(stop <-chan struct{}) []time.Duration {
 			return took
 		default:
 		}
-		since := time.Now() //nolint:forbidigo // it measures
+		since := time.Now()
 		b.put(fmt.Sprintf(`{"put":%d,"at":%d}`, n, since.UnixNano()), named(fmt.Sprintf("p%d", n)))
 		took = append(took, time.Since(since))
 	}
@@ -70,12 +70,12 @@ func TestCollectionCosts(t *testing.T) {
 	for _, kind := range fleet.CollectedKinds() {
 		stop := make(chan struct{})
 		puts := background(func() ([]time.Duration, error) { return b.puts(stop), nil })
-		since := time.Now() //nolint:forbidigo // it measures
+		since := time.Now()
 		var longest time.Duration
 		var all int64
 		pages := 0
 		for more := true; more; pages++ {
-			began := time.Now() //nolint:forbidigo // it measures
+			began := time.Now()
 			var n int64
 			var err error
 			n, more, err = b.CollectPage(b.ctx(), kind, fleet.DefaultRetention())

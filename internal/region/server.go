@@ -243,7 +243,7 @@ func (s *server) activities() workers.Server {
 		},
 		Reconciles: &activities.Reconciles{Store: s.store, Entities: s.again},
 		Sweeps: &activities.Sweeps{
-			Purger: s.store, Collector: s.store, Keep: s.cfg.Timing.Keep, Collected: s.metrics.removed,
+			Purger: s.store, Collector: s.store, Keep: s.cfg.Timing.Keep, Now: time.Now, Collected: s.metrics.removed,
 			Operations: &operationsSweep{store: s.store, flows: s.flows, entities: s.again, doors: doors, stranded: s.cfg.Timing.Stranded},
 		},
 	}
