@@ -22,12 +22,7 @@ func hold(ctx context.Context, q *db.Queries, hashes ...fleet.Hash) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	n, err := q.HoldBodies(ctx, keys)
-	if err == nil && n < int64(len(keys)) {
-		return fleet.Errorf(fleet.Unavailable, "what this refers to was collected at the same moment").
-			WithHint("send the request again")
-	}
-	return failed("hold the bodies", err)
+	return failed("hold the bodies", q.HoldBodies(ctx, keys))
 }
 
 // bodies removes those that nothing refers to. They are locked first, and looked at in a

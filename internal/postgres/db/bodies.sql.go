@@ -128,16 +128,13 @@ func (q *Queries) GetUpload(ctx context.Context, id string) (Upload, error) {
 	return i, err
 }
 
-const holdBodies = `-- name: HoldBodies :one
-SELECT count(*) FROM (SELECT b.id FROM bodies b WHERE b.hash = ANY($1::bytea[]) FOR KEY SHARE) held
+const holdBodies = `-- name: HoldBodies :exec
+SELECT hold_bodies($1::bytea[])
 `
 
-// Counts those that are there, and holds them against the collection.
-func (q *Queries) HoldBodies(ctx context.Context, hashes [][]byte) (int64, error) {
-	row := q.db.QueryRow(ctx, holdBodies, hashes)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+func (q *Queries) HoldBodies(ctx context.Context, hashes [][]byte) error {
+	_, err := q.db.Exec(ctx, holdBodies, hashes)
+	return err
 }
 
 const insertBody = `-- name: InsertBody :one

@@ -1,6 +1,17 @@
 -- When a write last referred to a body, or the collection last found that something does.
 ALTER TABLE bodies ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();
 CREATE INDEX bodies_unused ON bodies (used_at) WHERE hash IS NOT NULL;
+-- Holds bodies against the collection until the transaction ends; fails when one is gone.
+CREATE FUNCTION hold_bodies(hashes bytea[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    held integer;
+BEGIN
+    PERFORM 1 FROM bodies b WHERE b.hash = ANY(hashes) FOR KEY SHARE;
+    GET DIAGNOSTICS held = ROW_COUNT;
+    IF held < cardinality(hashes) THEN
+        RAISE EXCEPTION 'a body was collected' USING ERRCODE = 'HF001';
+    END IF;
+END $$;
 -- Without a name: an upload under way, or what is left to be removed of one or of a large body.
 CREATE INDEX bodies_nameless ON bodies (id) WHERE hash IS NULL;
 CREATE INDEX uploads_progress ON uploads (updated_at);

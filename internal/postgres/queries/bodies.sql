@@ -8,9 +8,8 @@ WITH known AS (SELECT b.id, b.used_at FROM bodies b WHERE b.hash = @hash FOR KEY
      used AS (UPDATE bodies b SET used_at = now() FROM known k WHERE b.id = k.id AND k.used_at < now() - interval '1 hour')
 SELECT known.id FROM known;
 
--- Counts those that are there, and holds them against the collection.
--- name: HoldBodies :one
-SELECT count(*) FROM (SELECT b.id FROM bodies b WHERE b.hash = ANY(@hashes::bytea[]) FOR KEY SHARE) held;
+-- name: HoldBodies :exec
+SELECT hold_bodies(@hashes::bytea[]);
 
 -- name: InsertBody :one
 INSERT INTO bodies (size) VALUES (0) RETURNING id;
