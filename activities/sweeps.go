@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"time"
 
 	"go.temporal.io/sdk/activity"
 
@@ -28,12 +29,23 @@ type nodeStarter interface {
 	StartReconcile(ctx context.Context, node fleet.NodeName, reason string) error
 }
 
-// Sweeps are the scheduled duties of the region.
+// collector removes one page of a kind that nobody needs any more; more says that there may
+// be another. It may run twice at once.
+type collector interface {
+	CollectPage(ctx context.Context, kind fleet.CollectedKind, keep fleet.Retention) (removed int64, more bool, err error)
+}
+
+// Sweeps are the scheduled duties of the region. Collected, unless it is nil, is told what
+// each page removed.
 type Sweeps struct {
 	Purger     purger
 	Operations operationsSweeper
 	Nodes      nodeSweeper
 	Starter    nodeStarter
+	Collector  collector
+	Keep       fleet.Retention
+	Now        func() time.Time
+	Collected  func(kind fleet.CollectedKind, removed int64)
 }
 
 // SweptOperations counts what one sweep of the operations did.

@@ -93,6 +93,8 @@ func clientKindOf(status int) fleet.Kind {
 		return fleet.NotFound
 	case http.StatusConflict:
 		return fleet.Conflict
+	case http.StatusGone:
+		return fleet.Gone
 	case http.StatusPreconditionFailed:
 		return fleet.Precondition
 	case http.StatusRequestEntityTooLarge:

@@ -146,7 +146,11 @@ func (s *server) streamStart(r *http.Request) (postgres.Cursor, error) {
 	if last == "" {
 		return s.store.FeedEnd(r.Context())
 	}
-	return postgres.ParseCursor(last)
+	at, err := postgres.ParseCursor(last)
+	if err != nil {
+		return at, err
+	}
+	return at, s.store.FeedKept(r.Context(), at)
 }
 
 // feed is one event stream.

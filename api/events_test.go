@@ -4,13 +4,20 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // stream is an open event stream, read in the background.
@@ -236,4 +243,132 @@ func TestLists(t *testing.T) {
 		})
 	}
 	require.JSONEq(t, `{"items":[]}`, string(r.get("/api/v1/templates").body))
+}
+
+// X24: what is collected is told, before a stream begins and in the middle of one.
+func TestEventsNoLongerKept(t *testing.T) {
+	t.Parallel()
+	collect := func(r *region) {
+		r.sql(`UPDATE events SET at = now() - interval '8 days'`)
+		require.Eventually(t, func() bool { // other tests hold the end of the feed back
+			_, _, err := r.store.CollectPage(t.Context(), fleet.CollectEvents, fleet.DefaultRetention())
+			left := into[List[Event]](t, r.get("/api/v1/events")).Items
+			return err == nil && len(left) == 0
+		}, 20*time.Second, 20*time.Millisecond)
+	}
+
+	t.Run("refuses to go on from before, and says how to", func(t *testing.T) {
+		t.Parallel()
+		r := setup(t)
+		r.put("/api/v1/projects/a", nil)
+		r.put("/api/v1/projects/b", nil)
+		r.settled(2)
+		events := into[List[Event]](t, r.get("/api/v1/events")).Items
+		collect(r)
+		for _, place := range []string{events[1].ID, "0.0.0"} {
+			a := r.call(r.viewer, http.MethodGet, "/api/v1/events", nil, "Accept", "text/event-stream", "Last-Event-ID", place)
+			require.Equal(t, http.StatusGone, a.status)
+			p := a.problem(t)
+			require.Equal(t, "holdfast:problems/gone", p.Type)
+			require.Equal(t, "Last-Event-ID", p.Field)
+			require.Contains(t, p.Detail, events[0].ID, "the place from which on it is kept")
+			require.Contains(t, p.Hint, "anew")
+		}
+		s := r.stream(r.viewer, "/api/v1/events", "Last-Event-ID", events[0].ID)
+		r.put("/api/v1/projects/c", nil)
+		require.Equal(t, "c", s.next().Name, "who had seen all of it goes on")
+	})
+
+	t.Run("ends a stream that fell behind", func(t *testing.T) {
+		t.Parallel()
+		r := setup(t)
+		r.put("/api/v1/projects/a", nil)
+		r.settled(1)
+		collect(r)
+		f := &feed{s: r.server, at: postgres.Cursor{}}
+		_, err := f.send(t.Context())
+		require.Equal(t, fleet.Gone, fleet.KindOf(err))
+	})
+
+	t.Run("reaches the client as its own kind", func(t *testing.T) {
+		t.Parallel()
+		r := setup(t)
+		r.put("/api/v1/projects/a", nil)
+		r.settled(1)
+		collect(r)
+		c, err := NewClient(r.url, r.viewer)
+		require.NoError(t, err)
+		err = c.WatchEvents(t.Context(), EventQuery{After: "0.0.0"}, func(Event) error { return nil })
+		require.Equal(t, fleet.Gone, fleet.KindOf(err))
+	})
+}
+
+// X17, X24: servers come and go under a watch; each change is seen once, in order.
+func TestWatchOverRestarts(t *testing.T) {
+	t.Parallel()
+	var deps Deps
+	stopping := make(chan struct{})
+	r := setup(t, func(d *Deps) { d.Stopping = stopping; deps = *d })
+	front := &switchable{}
+	front.to(t, r.server, "test")
+	web := httptest.NewServer(front)
+	t.Cleanup(web.Close)
+	c, err := NewClient(web.URL, r.viewer)
+	require.NoError(t, err)
+
+	const changes = 40
+	enough := errors.New("enough")
+	var got []string
+	began := make(chan struct{})
+	watched := make(chan error, 1)
+	go func() {
+		first := sync.OnceFunc(func() { close(began) })
+		watched <- c.WatchEvents(t.Context(), EventQuery{Placed: func(string) { first() }}, func(e Event) error {
+			got = append(got, e.ID+" "+e.Name)
+			if len(got) == changes {
+				return enough
+			}
+			return nil
+		})
+	}()
+	<-began
+	for n := range changes {
+		switch n {
+		case 10: // a server that stops lets its streams end
+			next := make(chan struct{})
+			deps.Stopping = next
+			s, err := newServer(deps)
+			require.NoError(t, err)
+			s.idlePoll = 5 * time.Millisecond
+			front.to(t, s, "test")
+			close(stopping)
+		case 20, 30: // one that is killed does not
+			web.CloseClientConnections()
+		}
+		r.put(fmt.Sprintf("/api/v1/projects/p%d", n), nil)
+	}
+	select {
+	case err := <-watched:
+		require.ErrorIs(t, err, enough)
+	case <-time.After(time.Minute):
+		t.Fatal("changes are missing")
+	}
+	var want []string
+	for _, e := range into[List[Event]](t, r.get("/api/v1/events?limit=1000")).Items {
+		want = append([]string{e.ID + " " + e.Name}, want...)
+	}
+	require.Equal(t, want, got)
+}
+
+// switchable is the address of a region whose servers change.
+type switchable struct{ now atomic.Pointer[http.Handler] }
+
+func (s *switchable) to(t *testing.T, next *server, region string) {
+	h, err := next.routes(region)
+	require.NoError(t, err)
+	s.now.Store(&h)
+}
+
+func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*s.now.Load()).ServeHTTP(w, r)
 }

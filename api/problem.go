@@ -30,6 +30,7 @@ var problemStatus = map[fleet.Kind]int{
 	fleet.ApplyFailed:     http.StatusUnprocessableEntity,
 	fleet.Communication:   http.StatusBadGateway,
 	fleet.Unavailable:     http.StatusServiceUnavailable,
+	fleet.Gone:            http.StatusGone,
 	fleet.Internal:        http.StatusInternalServerError,
 }
 

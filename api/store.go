@@ -109,6 +109,8 @@ type tokenStore interface {
 type eventStore interface {
 	ListEvents(ctx context.Context, before postgres.Cursor, limit int32) ([]postgres.Event, error)
 	ReadFeed(ctx context.Context, after postgres.Cursor, limit int32) ([]postgres.Event, error)
+	// FeedKept is gone unless all that follows a place in the feed is kept.
+	FeedKept(ctx context.Context, after postgres.Cursor) error
 	FeedEnd(ctx context.Context) (postgres.Cursor, error)
 }
 

@@ -44,6 +44,7 @@ func TestRecordHistories(t *testing.T) {
 	start("record-purge", workflows.TypePurgePending)
 	start("record-sweep", workflows.TypeSweepOperations)
 	start("record-sweep-nodes", workflows.TypeSweepNodes, workflows.SweepNodesInput{Shards: 1})
+	start("record-collect", workflows.TypeCollectGarbage)
 	runs[workflows.TypeInstance] = c.GetWorkflow(ctx, fleet.InstanceSubject("plant-1", "press-7"), "")
 	require.NoError(t, runs[workflows.TypeInstance].Get(ctx, nil))
 	keep := func(name, file string, run client.WorkflowRun) {

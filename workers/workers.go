@@ -36,6 +36,7 @@ func Workflows() map[string]any {
 		workflows.TypePurgePending:     workflows.PurgePending,
 		workflows.TypeSweepOperations:  workflows.SweepOperations,
 		workflows.TypeSweepNodes:       workflows.SweepNodes,
+		workflows.TypeCollectGarbage:   workflows.CollectGarbage,
 	}
 }
 

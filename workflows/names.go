@@ -30,6 +30,7 @@ const (
 	TypePurgePending     = "PurgePending"
 	TypeSweepOperations  = "SweepOperations"
 	TypeSweepNodes       = "SweepNodes"
+	TypeCollectGarbage   = "CollectGarbage"
 )
 
 // Signals and queries.
@@ -53,6 +54,7 @@ const (
 	SchedulePurge      = "purge-pending"
 	ScheduleOperations = "sweep-operations"
 	scheduleNodes      = "sweep-nodes-"
+	ScheduleCollection = "collect-garbage"
 )
 
 // ScheduleNodes is the schedule that compares the nodes of one shard.

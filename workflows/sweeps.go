@@ -46,3 +46,11 @@ func SweepNodes(ctx workflow.Context, in SweepNodesInput) (SweepNodesResult, err
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, sweepOptions), sweeps.SweepNodes, in.Shard, in.Shards).Get(ctx, &res.Started)
 	return res, err
 }
+
+// CollectGarbage removes what nobody needs any more, by retention, a bounded time per run;
+// the next run goes on. What is kept and why: docs/collection.md.
+func CollectGarbage(ctx workflow.Context) (activities.Collected, error) {
+	var res activities.Collected
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, sweepOptions), sweeps.CollectGarbage).Get(ctx, &res)
+	return res, err
+}

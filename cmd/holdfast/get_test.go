@@ -3,6 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -182,4 +185,36 @@ func TestEvents(t *testing.T) {
 	out.await(t, "event/3\n")
 	require.Equal(t, exitOK, stop())
 	require.Equal(t, "event/2\nevent/3\n", out.String())
+}
+
+// X24: a watch that cannot go on without a gap says so and ends with a code of its own.
+func TestEventsNoLongerKept(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.hook = func(w http.ResponseWriter, req *http.Request) bool {
+		if req.Header.Get("Last-Event-ID") != "1.2.3" {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusGone)
+		_, _ = io.WriteString(w, `{"type":"holdfast:problems/gone","status":410,"detail":"not kept any more","hint":"read the objects anew"}`)
+		return true
+	}
+	s := newShell(t, r)
+	got := s.run("events", "--watch", "--after", "1.2.3")
+	require.Equal(t, exitNotFound, got.code)
+	require.Empty(t, got.stdout)
+	require.Contains(t, got.stderr, "gone")
+	require.Contains(t, got.stderr, "not kept any more")
+	require.Contains(t, got.stderr, "read the objects anew")
+}
+
+func TestServerRefusesToKeepNothing(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"--keep-bodies=0s", "--keep-uploads=-1h", "--keep-newest=0", "--keep-operations=1h", "--keep-deliveries=0s", "--keep-events=0s"} {
+		got := newShell(t, nil).run("server", flag)
+		require.Equal(t, exitUsage, got.code, flag)
+		name, _, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
+		require.Contains(t, got.stderr, name)
+	}
 }

@@ -35,8 +35,21 @@ and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin
 	f.DurationVar(&cfg.Timing.Delivery.Total, "delivery-deadline", cfg.Timing.Delivery.Total, "bound of a whole delivery")
 	f.DurationVar(&cfg.Timing.Purge, "purge-interval", cfg.Timing.Purge, "how often expired rows are purged")
 	f.DurationVar(&cfg.Timing.Sweep, "sweep-interval", cfg.Timing.Sweep, "how often lost operations are looked for")
+	f.DurationVar(&cfg.Timing.Collect, "collect-interval", cfg.Timing.Collect, "how often what nobody needs any more is collected")
+	keepFlags(cmd, &cfg.Timing.Keep)
 	c.temporalFlags(cmd, &cfg.TemporalAddress, &cfg.TemporalNamespace)
 	return cmd
+}
+
+// keepFlags say what the collection leaves; docs/collection.md says why.
+func keepFlags(cmd *cobra.Command, keep *fleet.Retention) {
+	f := cmd.Flags()
+	f.DurationVar(&keep.Bodies, "keep-bodies", keep.Bodies, "how long configs and artifacts stay that nothing refers to")
+	f.DurationVar(&keep.Uploads, "keep-uploads", keep.Uploads, "how long an upload may go without progress")
+	f.IntVar(&keep.Newest, "keep-newest", keep.Newest, "how many revisions and deliveries of each instance always stay")
+	f.DurationVar(&keep.Deliveries, "keep-deliveries", keep.Deliveries, "how long deliveries stay after their end")
+	f.DurationVar(&keep.Operations, "keep-operations", keep.Operations, "how long operations stay after their end")
+	f.DurationVar(&keep.Events, "keep-events", keep.Events, "how far back a watch of events can be resumed")
 }
 
 // temporalFlags are those of every process that speaks to Temporal.

@@ -25,6 +25,7 @@ const (
 	ApplyFailed     Kind = "apply_failed"
 	Communication   Kind = "communication"
 	Unavailable     Kind = "unavailable"
+	Gone            Kind = "gone"
 	Internal        Kind = "internal"
 )
 
@@ -32,7 +33,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{
 		Invalid, Unauthenticated, Denied, NotFound, Conflict, IllegalState, Precondition, TooLarge,
-		RateLimited, Stale, HashMismatch, ApplyFailed, Communication, Unavailable, Internal,
+		RateLimited, Stale, HashMismatch, ApplyFailed, Communication, Unavailable, Gone, Internal,
 	}
 }
 
@@ -42,7 +43,7 @@ func (k Kind) Retryable() bool {
 	case Communication, RateLimited, Unavailable, Internal:
 		return true
 	case Invalid, Unauthenticated, Denied, NotFound, Conflict, IllegalState, Precondition, TooLarge,
-		Stale, HashMismatch, ApplyFailed:
+		Stale, HashMismatch, ApplyFailed, Gone:
 		return false
 	}
 	return true

@@ -54,3 +54,14 @@ func (s InstanceSpec) Validate() error {
 	}
 	return nil
 }
+
+// Bodies names what the spec refers to, which the write holds against the collection.
+func (s InstanceSpec) Bodies() []Hash {
+	var out []Hash
+	for _, c := range []*Content{s.Config, s.Overrides, s.Artifact} {
+		if c != nil {
+			out = append(out, c.Hash)
+		}
+	}
+	return out
+}

@@ -36,3 +36,6 @@ func (t TemplateSpec) Validate(self TemplateName) error {
 	}
 	return ValidateSecrets("/secrets", t.Secrets)
 }
+
+// Bodies names what the spec refers to, which the write holds against the collection.
+func (t TemplateSpec) Bodies() []Hash { return []Hash{t.Base.Hash} }

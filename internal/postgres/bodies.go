@@ -46,12 +46,13 @@ func (s *Store) PutBody(ctx context.Context, project fleet.ProjectName, body []b
 	return hashText(sum[:]), err
 }
 
-// knownBody takes the lock of a hash, so that two writers of the same bytes store one.
+// knownBody takes the lock of a hash, so that two writers of the same bytes store one. A
+// body that is there cannot be collected before the transaction ends.
 func knownBody(ctx context.Context, q *db.Queries, sum []byte) (bool, error) {
 	if err := q.LockBodyHash(ctx, int64(binary.BigEndian.Uint64(sum[:8]))); err != nil { //nolint:gosec // any 64 bits will do
 		return false, failed("lock a body", err)
 	}
-	_, err := q.GetBody(ctx, sum)
+	_, err := q.UseBody(ctx, sum)
 	if noRows(err) {
 		return false, nil
 	}

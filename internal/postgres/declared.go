@@ -133,6 +133,9 @@ func (s *Store) PutTemplate(ctx context.Context, w Write, spec fleet.TemplateSpe
 			}
 			spec.Compositions[i].Generation = o.Generation
 		}
+		if err := hold(ctx, q, spec.Bodies()...); err != nil {
+			return Written{}, err
+		}
 		out, err := s.write(ctx, q, w, spec)
 		if err != nil {
 			return out, err

@@ -20,7 +20,19 @@ func failed(doing string, err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
-	return &fleet.Error{Kind: kindOf(err), Message: doing, Err: fmt.Errorf("%s: %w", doing, err)}
+	e := &fleet.Error{Kind: kindOf(err), Message: doing, Err: fmt.Errorf("%s: %w", doing, err)}
+	if isCode(err, bodyCollected) {
+		e.Message, e.Hint = "what this refers to was collected at the same moment", "send the request again"
+	}
+	return e
+}
+
+// bodyCollected is what hold_bodies raises.
+const bodyCollected = "HF001"
+
+func isCode(err error, code string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == code
 }
 
 func kindOf(err error) fleet.Kind {
@@ -39,6 +51,8 @@ func kindOf(err error) fleet.Kind {
 		return fleet.Conflict // unique violation, serialization failure, deadlock
 	case pg.Code == "23503":
 		return fleet.Precondition // foreign key
+	case pg.Code == bodyCollected:
+		return fleet.Unavailable
 	case pg.Code[:2] == "08" || pg.Code[:2] == "57" || pg.Code[:2] == "53":
 		return fleet.Unavailable // connection, shutdown, resources
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,17 +45,39 @@ func ParseCursor(s string) (Cursor, error) {
 }
 
 // ReadFeed gives what follows a cursor, oldest first: only changes below the oldest
-// transaction still running, so that none that commits late is ever passed over (X24).
+// transaction still running, so that none that commits late is ever passed over (X24). It
+// is Gone when some of what follows has been collected.
 func (s *Store) ReadFeed(ctx context.Context, after Cursor, limit int32) ([]Event, error) {
 	rows, err := s.q.ReadFeed(ctx, db.ReadFeedParams{Era: after.Era, Xid: uint64(after.Xid), Seq: after.Seq, MaxRows: limit}) //nolint:gosec // never negative
 	if err != nil {
 		return nil, failed("read the feed", err)
+	}
+	if len(rows) == 0 { // also where there is a gap: the query sees both at once
+		return nil, s.FeedKept(ctx, after)
 	}
 	out := make([]Event, len(rows))
 	for i, r := range rows {
 		out[i] = eventOf(db.ListEventsNewestFirstRow(r))
 	}
 	return out, nil
+}
+
+// FeedKept is Gone unless all that follows a cursor is kept.
+func (s *Store) FeedKept(ctx context.Context, after Cursor) error {
+	r, err := s.q.FeedHorizon(ctx)
+	if err != nil {
+		return failed("read the feed", err)
+	}
+	if first := Cursor(r); after.before(first) {
+		return fleet.Errorf(fleet.Gone, "some of the events after %s are not kept any more, only those after %s", after, first).
+			At("Last-Event-ID").
+			WithHint("read the objects anew (holdfast get), then watch from now on: without this event id")
+	}
+	return nil
+}
+
+func (c Cursor) before(o Cursor) bool {
+	return cmp.Or(cmp.Compare(c.Era, o.Era), cmp.Compare(c.Xid, o.Xid), cmp.Compare(c.Seq, o.Seq)) < 0
 }
 
 // FeedEnd is the place after all that is committed now.

@@ -151,15 +151,18 @@ func (s *Store) checkReferences(ctx context.Context, q *db.Queries, c InstanceCh
 			return missingTemplate(err, c.Spec.Template, "/template")
 		}
 	}
-	if c.Spec.Artifact == nil {
-		return nil
+	if c.Spec.Artifact != nil {
+		p := db.BodyAllowedParams{Hash: hashBytes(c.Spec.Artifact.Hash), Project: string(c.Project)}
+		_, err := q.BodyAllowed(ctx, p)
+		if noRows(err) {
+			return fleet.Errorf(fleet.NotFound, "project %s has uploaded no such artifact", c.Project).At("/artifact").
+				WithHint("upload it first: POST /api/v1/artifacts")
+		}
+		if err != nil {
+			return failed("read artifact", err)
+		}
 	}
-	_, err := q.BodyAllowed(ctx, db.BodyAllowedParams{Hash: hashBytes(c.Spec.Artifact.Hash), Project: string(c.Project)})
-	if noRows(err) {
-		return fleet.Errorf(fleet.NotFound, "project %s has uploaded no such artifact", c.Project).At("/artifact").
-			WithHint("upload it first: POST /api/v1/artifacts")
-	}
-	return failed("read artifact", err)
+	return hold(ctx, q, append(c.Spec.Bodies(), c.Content.Hash)...)
 }
 
 // InstanceTurn asks for enable, disable, delete, deploy or rollback of an instance. Door
@@ -236,6 +239,9 @@ func (s *Store) deployAgain(ctx context.Context, q *db.Queries, t InstanceTurn, 
 		return err
 	}
 	if u := t.Unreleased; u != nil && (last == nil || !sameRevision(last, releaseOf(*u))) {
+		if err := hold(ctx, q, u.Content.Hash); err != nil {
+			return err
+		}
 		out.Operation, err = s.release(ctx, q, releaseOf(*u), out.After)
 		return err
 	}
@@ -309,6 +315,9 @@ func (s *Store) rollback(ctx context.Context, q *db.Queries, t InstanceTurn, las
 	w.Project, w.Labels, w.IfMatch = out.Before.Project, out.Before.Labels, 0
 	spec, err := marked(to.Spec, out.Before.Spec)
 	if err != nil {
+		return err
+	}
+	if err := hold(ctx, q, append(spec.Bodies(), hashText(to.BodyHash))...); err != nil {
 		return err
 	}
 	if out.Written, err = s.write(ctx, q, w, spec); err != nil {

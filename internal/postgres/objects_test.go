@@ -63,12 +63,12 @@ func TestGeneration(t *testing.T) {
 		t.Parallel()
 		b := bare(t)
 		w := writeOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "base"})
-		first, err := b.PutTemplate(t.Context(), w, fleet.TemplateSpec{Base: jsonOf(`{}`)})
+		first, err := b.PutTemplate(t.Context(), w, b.base(`{}`))
 		require.NoError(t, err)
 		require.EqualValues(t, 1, first.After.Generation)
 		_, err = b.DeleteDeclared(t.Context(), w)
 		require.NoError(t, err)
-		second, err := b.PutTemplate(t.Context(), w, fleet.TemplateSpec{Base: jsonOf(`{"b":1}`)})
+		second, err := b.PutTemplate(t.Context(), w, b.base(`{"b":1}`))
 		require.NoError(t, err)
 		require.EqualValues(t, 2, second.After.Generation)
 		old, generation, err := b.TemplateSpec(t.Context(), "base", 1)
@@ -427,7 +427,7 @@ func TestDeclared(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		w := writeOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "base"})
-		_, err := b.PutTemplate(t.Context(), w, fleet.TemplateSpec{Base: jsonOf(`{}`)})
+		_, err := b.PutTemplate(t.Context(), w, b.base(`{}`))
 		require.NoError(t, err)
 		b.put(`{}`, func(c *postgres.InstanceChange) {
 			c.Spec.Config, c.Spec.Template, c.Spec.TemplateGeneration = nil, "base", 1
@@ -450,11 +450,12 @@ func TestDeclared(t *testing.T) {
 		b := bare(t)
 		base := writeOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "base"})
 		for _, body := range []string{`{}`, `{"b":1}`} {
-			_, err := b.PutTemplate(t.Context(), base, fleet.TemplateSpec{Base: jsonOf(body)})
+			_, err := b.PutTemplate(t.Context(), base, b.base(body))
 			require.NoError(t, err)
 		}
 		w := writeOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "top"})
-		top := fleet.TemplateSpec{Base: jsonOf(`{}`), Compositions: []fleet.TemplatePin{{Name: "base"}}}
+		top := b.base(`{}`)
+		top.Compositions = []fleet.TemplatePin{{Name: "base"}}
 		_, err := b.PutTemplate(t.Context(), w, top)
 		require.NoError(t, err)
 		kept, _, err := b.TemplateSpec(t.Context(), "top", 0)

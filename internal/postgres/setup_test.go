@@ -154,6 +154,14 @@ func (b *bench) change(body string, edits ...func(*postgres.InstanceChange)) pos
 	return c
 }
 
+// base is a template with a stored body.
+func (b *bench) base(body string) fleet.TemplateSpec {
+	b.t.Helper()
+	_, err := b.PutBody(b.ctx(), project, []byte(body))
+	require.NoError(b.t, err)
+	return fleet.TemplateSpec{Base: jsonOf(body)}
+}
+
 func (b *bench) put(body string, edits ...func(*postgres.InstanceChange)) postgres.Started {
 	b.t.Helper()
 	out, err := b.PutInstance(b.ctx(), b.change(body, edits...))

@@ -17,6 +17,7 @@ type metrics struct {
 	store     *postgres.Store
 	log       *slog.Logger
 	delivered *prometheus.HistogramVec
+	collected *prometheus.CounterVec
 }
 
 var (
@@ -29,14 +30,22 @@ func newMetrics(r *prometheus.Registry, s *postgres.Store, log *slog.Logger) (*m
 	m := &metrics{store: s, log: log, delivered: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "holdfast_delivery_seconds", Help: "Time from the claim of a delivery to its end, by how it ended.",
 		Buckets: prometheus.ExponentialBuckets(0.025, 2, 16),
-	}, []string{"state", "reason"})}
-	if err := r.Register(m.delivered); err != nil {
-		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
+	}, []string{"state", "reason"}), collected: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "holdfast_collected_total", Help: "Rows that the collection removed, by kind.",
+	}, []string{"kind"})}
+	for _, kind := range fleet.CollectedKinds() {
+		m.removed(kind, 0) // a kind of which nothing was removed shows too
 	}
-	if err := r.Register(m); err != nil {
-		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
+	for _, c := range []prometheus.Collector{m.delivered, m.collected, m} {
+		if err := r.Register(c); err != nil {
+			return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
+		}
 	}
 	return m, nil
+}
+
+func (m *metrics) removed(kind fleet.CollectedKind, rows int64) {
+	m.collected.WithLabelValues(string(kind)).Add(float64(rows))
 }
 
 func (m *metrics) ended(e fleet.End) {

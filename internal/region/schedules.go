@@ -118,7 +118,7 @@ func (t *ticks) Describe(to chan<- *prometheus.Desc) { to <- scheduleTicks }
 func (t *ticks) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), backlogLimit)
 	defer cancel()
-	ids := []string{workflows.SchedulePurge, workflows.ScheduleOperations}
+	ids := []string{workflows.SchedulePurge, workflows.ScheduleOperations, workflows.ScheduleCollection}
 	for shard := range int(t.shards.Load()) {
 		ids = append(ids, workflows.ScheduleNodes(shard))
 	}

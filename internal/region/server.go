@@ -65,6 +65,9 @@ type server struct {
 
 // RunServer migrates the database and serves until the context ends.
 func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
+	if err := cfg.Timing.Keep.Validate(); err != nil {
+		return err
+	}
 	SaveProcessor(serverMemory)
 	s, err := openServer(ctx, cfg, log)
 	if err != nil {
@@ -267,6 +270,7 @@ func (s *server) activities() workers.Server {
 		},
 		Sweeps: &activities.Sweeps{
 			Purger: s.store, Starter: s.flows,
+			Collector: s.store, Keep: s.cfg.Timing.Keep, Now: time.Now, Collected: s.metrics.removed,
 			Nodes:      &nodeSweep{store: s.store, full: s.cfg.Timing.Compare, settle: 2 * s.cfg.Timing.Nodes, lost: lostAfter},
 			Operations: &operationsSweep{store: s.store, flows: s.flows, entities: s.again, doors: doors, stranded: s.cfg.Timing.Stranded},
 		},

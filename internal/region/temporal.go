@@ -95,6 +95,7 @@ func prepare(ctx context.Context, c client.Client, namespace string, t Timing) e
 	for _, d := range []duty{
 		{id: workflows.SchedulePurge, workflow: workflows.TypePurgePending, every: t.Purge},
 		{id: workflows.ScheduleOperations, workflow: workflows.TypeSweepOperations, every: t.Sweep},
+		{id: workflows.ScheduleCollection, workflow: workflows.TypeCollectGarbage, every: t.Collect},
 	} {
 		if err := d.schedule(ctx, c); err != nil {
 			return err

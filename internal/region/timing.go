@@ -4,14 +4,18 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
 // Timing is every interval and limit of a region, so that a laptop can be quicker.
 type Timing struct {
 	Delivery workflows.DeliveryLimits
-	// Purge and Sweep are the intervals of the schedules PurgePending and SweepOperations.
-	Purge, Sweep time.Duration
+	// Purge, Sweep and Collect are the intervals of the schedules PurgePending,
+	// SweepOperations and CollectGarbage.
+	Purge, Sweep, Collect time.Duration
+	// Keep is what CollectGarbage leaves.
+	Keep fleet.Retention
 	// Nodes is how often what nodes hold is compared with what is deployed, Compare after how
 	// long a node is compared whole though nothing drifted.
 	Nodes, Compare time.Duration
@@ -35,7 +39,7 @@ func DefaultTiming() Timing {
 		Delivery: workflows.DeliveryLimits{
 			Request: workflows.DefaultRequest, Total: workflows.DefaultTotal, PendingTTL: workflows.DefaultPendingTTL, Tries: decide.DefaultTries,
 		},
-		Nodes: time.Minute, Compare: 6 * time.Hour,
+		Nodes: time.Minute, Compare: 6 * time.Hour, Collect: time.Hour, Keep: fleet.DefaultRetention(),
 		Purge: time.Minute, Sweep: 30 * time.Second, Relay: 5 * time.Second, ServerSeen: 10 * time.Second,
 		Stranded: 30 * time.Second, ReadIdle: 10 * time.Second, Report: 2 * time.Second, TokenBytes: 32,
 	}
@@ -47,6 +51,7 @@ func FastTiming() Timing {
 	t.Delivery.Request = 10 * time.Second
 	t.Purge, t.Sweep, t.ServerSeen, t.Stranded = 10*time.Second, 5*time.Second, 2*time.Second, 10*time.Second
 	t.Nodes, t.Compare = 5*time.Second, 10*time.Minute
+	t.Collect = time.Minute
 	t.ReadIdle, t.Report, t.Relay = 3*time.Second, time.Second, 2*time.Second
 	return t
 }

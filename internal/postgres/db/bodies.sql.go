@@ -74,7 +74,7 @@ func (q *Queries) DropUpload(ctx context.Context, id string) error {
 }
 
 const finishBody = `-- name: FinishBody :execrows
-UPDATE bodies SET hash = $1, size = $2
+UPDATE bodies SET hash = $1, size = $2, used_at = now()
 WHERE bodies.id = $3 AND NOT EXISTS (SELECT 1 FROM bodies b WHERE b.hash = $1)
 `
 
@@ -126,6 +126,15 @@ func (q *Queries) GetUpload(ctx context.Context, id string) (Upload, error) {
 		&i.UpdatedAt,
 	)
 	return i, err
+}
+
+const holdBodies = `-- name: HoldBodies :exec
+SELECT hold_bodies($1::bytea[])
+`
+
+func (q *Queries) HoldBodies(ctx context.Context, hashes [][]byte) error {
+	_, err := q.db.Exec(ctx, holdBodies, hashes)
+	return err
 }
 
 const insertBody = `-- name: InsertBody :one
@@ -233,4 +242,19 @@ func (q *Queries) ReadChunk(ctx context.Context, arg ReadChunkParams) ([]byte, e
 	var data []byte
 	err := row.Scan(&data)
 	return data, err
+}
+
+const useBody = `-- name: UseBody :one
+WITH known AS (SELECT b.id, b.used_at FROM bodies b WHERE b.hash = $1 FOR KEY SHARE),
+     used AS (UPDATE bodies b SET used_at = now() FROM known k WHERE b.id = k.id AND k.used_at < now() - interval '1 hour')
+SELECT known.id FROM known
+`
+
+// Holds a body against the collection until the transaction ends, and says that it is used;
+// not each time, so that many writers of the same bytes do not wait for one another.
+func (q *Queries) UseBody(ctx context.Context, hash []byte) (int64, error) {
+	row := q.db.QueryRow(ctx, useBody, hash)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
 }

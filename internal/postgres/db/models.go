@@ -26,6 +26,7 @@ type Body struct {
 	Hash      []byte
 	Size      int64
 	CreatedAt time.Time
+	UsedAt    time.Time
 }
 
 type BodyChunk struct {
@@ -37,6 +38,12 @@ type BodyChunk struct {
 type BodyProject struct {
 	Project string
 	Hash    []byte
+}
+
+type CollectionPlace struct {
+	Kind string
+	Site string
+	Name string
 }
 
 type Delivery struct {
@@ -91,6 +98,13 @@ type Event struct {
 	Actor      string
 	Before     json.RawMessage
 	After      json.RawMessage
+}
+
+type FeedHorizon struct {
+	OnlyRow bool
+	Era     int64
+	Xid     uint64
+	Seq     int64
 }
 
 type FetchToken struct {
@@ -346,6 +360,7 @@ type Subject struct {
 	Attempts        int64
 	Deleted         bool
 	EntityRun       string
+	Project         string
 }
 
 type TemplateGeneration struct {

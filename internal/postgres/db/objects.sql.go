@@ -553,6 +553,7 @@ const readFeed = `-- name: ReadFeed :many
 SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after
 FROM events e, region r
 WHERE (e.era, e.xid, e.seq) > ($1::bigint, $2::xid8, $3::bigint)
+  AND (SELECT (h.era, h.xid, h.seq) <= ($1::bigint, $2::xid8, $3::bigint) FROM feed_horizon h)
   AND (e.era < r.era OR e.xid < pg_snapshot_xmin(pg_current_snapshot()))
 ORDER BY e.era, e.xid, e.seq LIMIT $4
 `
@@ -581,6 +582,7 @@ type ReadFeedRow struct {
 	After      json.RawMessage
 }
 
+// Nothing at all when some of what follows the cursor has been collected.
 func (q *Queries) ReadFeed(ctx context.Context, arg ReadFeedParams) ([]ReadFeedRow, error) {
 	rows, err := q.db.Query(ctx, readFeed,
 		arg.Era,

@@ -201,7 +201,8 @@ func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams
 }
 
 const lastProject = `-- name: LastProject :one
-SELECT coalesce((SELECT o.project FROM operations o WHERE o.site = $1 AND o.name = $2
+SELECT coalesce((SELECT nullif(s.project, '') FROM subjects s WHERE s.site = $1 AND s.name = $2),
+                (SELECT o.project FROM operations o WHERE o.site = $1 AND o.name = $2
                  ORDER BY o.created_at DESC LIMIT 1), '')::text AS project
 `
 

@@ -151,7 +151,7 @@ func (q *Queries) GetRevision(ctx context.Context, arg GetRevisionParams) (Revis
 }
 
 const getSubject = `-- name: GetSubject :one
-SELECT site, name, last_revision, desired_revision, attempts, deleted, entity_run FROM subjects WHERE site = $1 AND name = $2
+SELECT site, name, last_revision, desired_revision, attempts, deleted, entity_run, project FROM subjects WHERE site = $1 AND name = $2
 `
 
 type GetSubjectParams struct {
@@ -170,6 +170,7 @@ func (q *Queries) GetSubject(ctx context.Context, arg GetSubjectParams) (Subject
 		&i.Attempts,
 		&i.Deleted,
 		&i.EntityRun,
+		&i.Project,
 	)
 	return i, err
 }
@@ -222,7 +223,7 @@ func (q *Queries) InsertRevision(ctx context.Context, arg InsertRevisionParams) 
 }
 
 const lockSubject = `-- name: LockSubject :one
-SELECT site, name, last_revision, desired_revision, attempts, deleted, entity_run FROM subjects WHERE site = $1 AND name = $2 FOR UPDATE
+SELECT site, name, last_revision, desired_revision, attempts, deleted, entity_run, project FROM subjects WHERE site = $1 AND name = $2 FOR UPDATE
 `
 
 type LockSubjectParams struct {
@@ -241,24 +242,27 @@ func (q *Queries) LockSubject(ctx context.Context, arg LockSubjectParams) (Subje
 		&i.Attempts,
 		&i.Deleted,
 		&i.EntityRun,
+		&i.Project,
 	)
 	return i, err
 }
 
 const nextRevision = `-- name: NextRevision :one
-INSERT INTO subjects (site, name, last_revision, desired_revision) VALUES ($1, $2, 1, 1)
+INSERT INTO subjects (site, name, project, last_revision, desired_revision) VALUES ($1, $2, $3, 1, 1)
 ON CONFLICT (site, name) DO UPDATE SET
-    last_revision = subjects.last_revision + 1, desired_revision = subjects.last_revision + 1, deleted = false
+    last_revision = subjects.last_revision + 1, desired_revision = subjects.last_revision + 1, deleted = false,
+    project = excluded.project
 RETURNING last_revision
 `
 
 type NextRevisionParams struct {
-	Site string
-	Name string
+	Site    string
+	Name    string
+	Project string
 }
 
 func (q *Queries) NextRevision(ctx context.Context, arg NextRevisionParams) (int64, error) {
-	row := q.db.QueryRow(ctx, nextRevision, arg.Site, arg.Name)
+	row := q.db.QueryRow(ctx, nextRevision, arg.Site, arg.Name, arg.Project)
 	var last_revision int64
 	err := row.Scan(&last_revision)
 	return last_revision, err

@@ -1,6 +1,16 @@
 -- name: GetBody :one
 SELECT id, hash, size FROM bodies WHERE hash = @hash;
 
+-- Holds a body against the collection until the transaction ends, and says that it is used;
+-- not each time, so that many writers of the same bytes do not wait for one another.
+-- name: UseBody :one
+WITH known AS (SELECT b.id, b.used_at FROM bodies b WHERE b.hash = @hash FOR KEY SHARE),
+     used AS (UPDATE bodies b SET used_at = now() FROM known k WHERE b.id = k.id AND k.used_at < now() - interval '1 hour')
+SELECT known.id FROM known;
+
+-- name: HoldBodies :exec
+SELECT hold_bodies(@hashes::bytea[]);
+
 -- name: InsertBody :one
 INSERT INTO bodies (size) VALUES (0) RETURNING id;
 
@@ -11,7 +21,7 @@ INSERT INTO bodies (hash, size) VALUES (@hash, @size) RETURNING id;
 INSERT INTO body_chunks (body_id, idx, data) VALUES (@body_id, @idx, @data);
 
 -- name: FinishBody :execrows
-UPDATE bodies SET hash = @hash, size = @size
+UPDATE bodies SET hash = @hash, size = @size, used_at = now()
 WHERE bodies.id = @id AND NOT EXISTS (SELECT 1 FROM bodies b WHERE b.hash = @hash);
 
 -- name: DropBody :exec

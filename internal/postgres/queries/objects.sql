@@ -52,10 +52,12 @@ RETURNING a.seq;
 INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, after)
 SELECT r.era, @type, @kind, @project, @scope, @name, @uid, @generation, @actor, @after FROM region r;
 
+-- Nothing at all when some of what follows the cursor has been collected.
 -- name: ReadFeed :many
 SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after
 FROM events e, region r
 WHERE (e.era, e.xid, e.seq) > (@era::bigint, @xid::xid8, @seq::bigint)
+  AND (SELECT (h.era, h.xid, h.seq) <= (@era::bigint, @xid::xid8, @seq::bigint) FROM feed_horizon h)
   AND (e.era < r.era OR e.xid < pg_snapshot_xmin(pg_current_snapshot()))
 ORDER BY e.era, e.xid, e.seq LIMIT @max_rows;
 

@@ -59,7 +59,8 @@ ORDER BY s.site, s.name LIMIT @max_rows;
 SELECT count(*) FROM operations WHERE subject = @subject AND state = 'running';
 
 -- name: LastProject :one
-SELECT coalesce((SELECT o.project FROM operations o WHERE o.site = @site AND o.name = @name
+SELECT coalesce((SELECT nullif(s.project, '') FROM subjects s WHERE s.site = @site AND s.name = @name),
+                (SELECT o.project FROM operations o WHERE o.site = @site AND o.name = @name
                  ORDER BY o.created_at DESC LIMIT 1), '')::text AS project;
 
 -- name: OverdueOperations :many

@@ -5,9 +5,10 @@ SELECT * FROM subjects WHERE site = @site AND name = @name FOR UPDATE;
 SELECT * FROM subjects WHERE site = @site AND name = @name;
 
 -- name: NextRevision :one
-INSERT INTO subjects (site, name, last_revision, desired_revision) VALUES (@site, @name, 1, 1)
+INSERT INTO subjects (site, name, project, last_revision, desired_revision) VALUES (@site, @name, @project, 1, 1)
 ON CONFLICT (site, name) DO UPDATE SET
-    last_revision = subjects.last_revision + 1, desired_revision = subjects.last_revision + 1, deleted = false
+    last_revision = subjects.last_revision + 1, desired_revision = subjects.last_revision + 1, deleted = false,
+    project = excluded.project
 RETURNING last_revision;
 
 -- name: CountAttempt :exec

@@ -1,0 +1,235 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// stopAt holds back whoever writes a table, until the function that it gives is called.
+func (b *bench) stopAt(table string) (goOn func()) {
+	b.t.Helper()
+	tx, err := b.raw.Begin(b.ctx())
+	require.NoError(b.t, err)
+	_, err = tx.Exec(b.ctx(), "LOCK TABLE "+pgx.Identifier{table}.Sanitize()+" IN SHARE MODE")
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // none after goOn
+	return func() { require.NoError(b.t, tx.Rollback(context.WithoutCancel(b.ctx()))) }
+}
+
+func background[T any](f func() (T, error)) (end func() (T, error)) {
+	var v T
+	var err error
+	done := make(chan struct{})
+	go func() { defer close(done); v, err = f() }()
+	return func() (T, error) { <-done; return v, err }
+}
+
+func (b *bench) collectBodiesPage() (int64, error) {
+	n, _, err := b.CollectPage(b.ctx(), fleet.CollectBodies, fleet.DefaultRetention())
+	return n, err
+}
+
+// Section 3 of the design: bodies are collected safely against a new reference. Each order
+// of the two transactions, by the place where the first one stops.
+func TestCollectionMeetsANewReference(t *testing.T) {
+	t.Parallel()
+
+	// aged is a change of the press whose body is there, and too old.
+	aged := func(t *testing.T, edits ...func(*postgres.InstanceChange)) (*bench, postgres.InstanceChange) {
+		b := setup(t)
+		c := b.change(`{"n":1}`, edits...)
+		b.age("25 hours")
+		return b, c
+	}
+
+	t.Run("the writer first: the collection passes over what it holds", func(t *testing.T) {
+		t.Parallel()
+		b, c := aged(t, unreleased)
+		goOn := b.stopAt("objects")
+		put := background(func() (postgres.Started, error) { return b.PutInstance(b.ctx(), c) })
+		b.waitsForLock(1)
+		n, err := b.collectBodiesPage()
+		require.NoError(t, err)
+		require.Zero(t, n)
+		goOn()
+		_, err = put()
+		require.NoError(t, err)
+		require.Zero(t, b.collect(fleet.CollectBodies))
+		require.True(t, b.stored(`{"n":1}`))
+	})
+
+	for what, edit := range map[string]func(*postgres.InstanceChange){
+		"of a spec": unreleased, "of a revision": func(*postgres.InstanceChange) {},
+	} {
+		t.Run("the collection first: a write "+what+" is refused whole, and goes well when it is sent again", func(t *testing.T) {
+			t.Parallel()
+			b, c := aged(t, edit)
+			goOn := b.stopAt("body_chunks")
+			page := background(b.collectBodiesPage)
+			b.waitsForLock(1)
+			put := background(func() (postgres.Started, error) { return b.PutInstance(b.ctx(), c) })
+			b.waitsForLock(2)
+			goOn()
+			n, err := page()
+			require.NoError(t, err)
+			require.EqualValues(t, 1, n)
+			_, err = put()
+			refused(t, fleet.Unavailable, err)
+			require.ErrorContains(t, err, "send the request again")
+			require.Zero(t, scan[int](b, `SELECT count(*) FROM objects WHERE kind = 'instance'`))
+			b.put(`{"n":1}`, edit)
+			require.True(t, b.stored(`{"n":1}`))
+		})
+	}
+
+	t.Run("the collection first: the same bytes are stored anew", func(t *testing.T) {
+		t.Parallel()
+		b, _ := aged(t)
+		goOn := b.stopAt("body_chunks")
+		page := background(b.collectBodiesPage)
+		b.waitsForLock(1)
+		put := background(func() (fleet.Hash, error) { return b.PutBody(b.ctx(), "other", []byte(`{"n":1}`)) })
+		b.waitsForLock(2)
+		goOn()
+		_, err := page()
+		require.NoError(t, err)
+		h, err := put()
+		require.NoError(t, err)
+		size, err := b.BodySize(b.ctx(), "other", h)
+		require.NoError(t, err)
+		require.EqualValues(t, len(`{"n":1}`), size)
+		_, err = b.BodySize(b.ctx(), project, h)
+		refused(t, fleet.NotFound, err)
+	})
+
+	t.Run("the bytes come between: their age is that of the last write", func(t *testing.T) {
+		t.Parallel()
+		b, c := aged(t)
+		_, err := b.PutBody(b.ctx(), project, []byte(`{"n":1}`))
+		require.NoError(t, err)
+		require.Zero(t, b.collect(fleet.CollectBodies))
+		_, err = b.PutInstance(b.ctx(), c)
+		require.NoError(t, err)
+	})
+
+	t.Run("two collections at once take each body once", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.histories(100, 20)
+		b.exec(`DELETE FROM revisions`)
+		var all atomic.Int64
+		require.NoError(t, atOnce(4, func(int) error {
+			for {
+				n, more, err := b.CollectPage(b.ctx(), fleet.CollectBodies, fleet.DefaultRetention())
+				if all.Add(n); err != nil || !more {
+					return err
+				}
+			}
+		}))
+		all.Add(b.collect(fleet.CollectBodies)) // pages that the others held were passed over
+		require.EqualValues(t, 2000, all.Load())
+	})
+}
+
+// Whatever writers and collections do at once, what is referred to is there and whole.
+func TestCollectionNeverTakesWhatIsReferredTo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	keep := fleet.Retention{Bodies: 1, Uploads: 1, Newest: 1, Deliveries: 1, Operations: 1, Events: 1}
+	ctx, stop := context.WithCancel(b.ctx())
+	var collections sync.WaitGroup
+	var removed, refusals atomic.Int64
+	for range 2 {
+		collections.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := b.raw.Exec(ctx, `UPDATE operations SET state = 'superseded', ended_at = now() WHERE state = 'running'`); err != nil {
+					return // stopped
+				}
+				for _, kind := range fleet.CollectedKinds() {
+					n, _, err := b.CollectPage(context.WithoutCancel(ctx), kind, keep)
+					if err != nil {
+						t.Errorf("collect %s: %v", kind, err)
+						return
+					}
+					if kind == fleet.CollectBodies {
+						removed.Add(n)
+					}
+				}
+			}
+		})
+	}
+	err := atOnce(6, func(i int) error {
+		r := rand.New(rand.NewPCG(uint64(i), 7))
+		for range 150 {
+			if err := b.anyWrite(r, &refusals); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	stop()
+	collections.Wait()
+	require.NoError(t, err)
+	require.Positive(t, removed.Load())
+	t.Logf("%d bodies collected, %d writes sent again", removed.Load(), refusals.Load())
+	for _, h := range scan[[]string](b, `SELECT array_agg(DISTINCT h) FROM (
+		SELECT encode(body_hash, 'hex') h FROM revisions WHERE body_hash IS NOT NULL
+		UNION SELECT spec #>> '{config,hash}' FROM objects UNION SELECT spec #>> '{base,hash}' FROM template_generations) refs
+		WHERE h IS NOT NULL`) {
+		body, err := b.OpenBody(b.ctx(), fleet.Hash(h))
+		require.NoError(t, err, "a body that is referred to is gone")
+		text, err := io.ReadAll(body)
+		require.NoError(t, err)
+		require.EqualValues(t, h, jsonOf(string(text)).Hash)
+	}
+}
+
+// anyWrite makes one of the writes that refer to a body, of few bodies and few objects.
+func (b *bench) anyWrite(r *rand.Rand, refusals *atomic.Int64) error {
+	body := fmt.Sprintf(`{"n":%d}`, r.IntN(12))
+	name := fmt.Sprintf("i%d", r.IntN(3))
+	dice := r.IntN(10)
+	for range 1000 {
+		if _, err := b.PutBody(b.ctx(), project, []byte(body)); err != nil {
+			return err
+		}
+		err := b.refer(dice, name, jsonOf(body))
+		if fleet.KindOf(err) != fleet.Unavailable {
+			return err
+		}
+		refusals.Add(1)
+	}
+	return fmt.Errorf("refused again and again")
+}
+
+func (b *bench) refer(dice int, name string, content fleet.Content) (err error) {
+	key := fleet.InstanceKey(plant, fleet.InstanceName(name))
+	switch dice {
+	case 0:
+		k := fleet.ObjectKey{Kind: fleet.KindTemplate, Name: name}
+		_, err = b.PutTemplate(b.ctx(), writeOf(k), fleet.TemplateSpec{Base: content})
+	case 1:
+		_, err = b.TurnInstance(b.ctx(), postgres.InstanceTurn{Write: writeOf(key), Kind: fleet.OperationRollback, Revision: 1, Limit: time.Minute})
+		if fleet.KindOf(err) == fleet.NotFound { // not declared yet, or that revision was collected
+			return nil
+		}
+	default:
+		_, err = b.PutInstance(b.ctx(), postgres.InstanceChange{
+			Write: writeOf(key), Content: content, Release: dice > 6, Limit: time.Minute,
+			Spec: fleet.InstanceSpec{Config: &content, Enabled: true, Durability: fleet.DurabilityAsync},
+		})
+	}
+	return err
+}
