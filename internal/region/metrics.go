@@ -11,12 +11,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// metrics are those of the mechanisms (X22): how long deliveries take and how they end, and
-// what waits. The API adds its own.
+// metrics are those of the mechanisms (X22): how long deliveries and comparisons take and how
+// they end, and what waits. The API adds its own.
 type metrics struct {
 	store     *postgres.Store
 	log       *slog.Logger
 	delivered *prometheus.HistogramVec
+	compared  comparisons
 }
 
 var (
@@ -26,15 +27,14 @@ var (
 
 // newMetrics registers them.
 func newMetrics(r *prometheus.Registry, s *postgres.Store, log *slog.Logger) (*metrics, error) {
-	m := &metrics{store: s, log: log, delivered: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	m := &metrics{store: s, log: log, compared: newComparisons(), delivered: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "holdfast_delivery_seconds", Help: "Time from the claim of a delivery to its end, by how it ended.",
 		Buckets: prometheus.ExponentialBuckets(0.025, 2, 16),
 	}, []string{"state", "reason"})}
-	if err := r.Register(m.delivered); err != nil {
-		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
-	}
-	if err := r.Register(m); err != nil {
-		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
+	for _, c := range []prometheus.Collector{m.delivered, m.compared.seconds, m.compared.instances, m} {
+		if err := r.Register(c); err != nil {
+			return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
+		}
 	}
 	return m, nil
 }
@@ -42,6 +42,8 @@ func newMetrics(r *prometheus.Registry, s *postgres.Store, log *slog.Logger) (*m
 func (m *metrics) ended(e fleet.End) {
 	m.delivered.WithLabelValues(string(e.State), e.Reason).Observe(time.Since(e.Since).Seconds())
 }
+
+func (m *metrics) reconciled(e fleet.ReconcileEnd) { m.compared.ended(e, time.Now()) }
 
 // Describe names the metrics that are read from the store.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {

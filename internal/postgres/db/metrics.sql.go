@@ -18,7 +18,9 @@ SELECT
     (SELECT count(*) FROM owed) AS owed,
     (SELECT coalesce(extract(epoch FROM now() - min(since)), 0)::float8 FROM owed) AS owed_age,
     (SELECT count(*) FROM outbox) AS outbox,
-    (SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 FROM outbox) AS outbox_age
+    (SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 FROM outbox) AS outbox_age,
+    (SELECT count(*) FROM orphans WHERE approved_at IS NULL) AS orphans,
+    (SELECT coalesce(extract(epoch FROM now() - min(since)), 0)::float8 FROM orphans WHERE approved_at IS NULL) AS orphan_age
 `
 
 type BacklogRow struct {
@@ -30,6 +32,8 @@ type BacklogRow struct {
 	OwedAge      float64
 	Outbox       int64
 	OutboxAge    float64
+	Orphans      int64
+	OrphanAge    float64
 }
 
 func (q *Queries) Backlog(ctx context.Context) (BacklogRow, error) {
@@ -44,6 +48,8 @@ func (q *Queries) Backlog(ctx context.Context) (BacklogRow, error) {
 		&i.OwedAge,
 		&i.Outbox,
 		&i.OutboxAge,
+		&i.Orphans,
+		&i.OrphanAge,
 	)
 	return i, err
 }

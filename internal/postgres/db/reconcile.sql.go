@@ -13,35 +13,41 @@ import (
 
 const approveOrphans = `-- name: ApproveOrphans :many
 UPDATE orphans SET approved_by = $1, approved_at = now()
-WHERE node = $2 AND approved_at IS NULL AND ($3::boolean OR name = ANY($4::text[]))
-RETURNING name
+WHERE node = $2 AND approved_at IS NULL AND name = ANY($3::text[])
+RETURNING node, name, site, era, revision, hash, reason, reconcile, since, approved_by, approved_at
 `
 
 type ApproveOrphansParams struct {
 	Actor *string
 	Node  string
-	Every bool
 	Names []string
 }
 
-func (q *Queries) ApproveOrphans(ctx context.Context, arg ApproveOrphansParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, approveOrphans,
-		arg.Actor,
-		arg.Node,
-		arg.Every,
-		arg.Names,
-	)
+func (q *Queries) ApproveOrphans(ctx context.Context, arg ApproveOrphansParams) ([]Orphan, error) {
+	rows, err := q.db.Query(ctx, approveOrphans, arg.Actor, arg.Node, arg.Names)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []string
+	var items []Orphan
 	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
+		var i Orphan
+		if err := rows.Scan(
+			&i.Node,
+			&i.Name,
+			&i.Site,
+			&i.Era,
+			&i.Revision,
+			&i.Hash,
+			&i.Reason,
+			&i.Reconcile,
+			&i.Since,
+			&i.ApprovedBy,
+			&i.ApprovedAt,
+		); err != nil {
 			return nil, err
 		}
-		items = append(items, name)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -632,6 +638,37 @@ func (q *Queries) ListReconciles(ctx context.Context, arg ListReconcilesParams) 
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockOrphans = `-- name: LockOrphans :many
+SELECT name FROM orphans WHERE node = $1 AND ($2::boolean OR name = ANY($3::text[])) ORDER BY name FOR UPDATE
+`
+
+type LockOrphansParams struct {
+	Node  string
+	Every bool
+	Names []string
+}
+
+// Held against a comparison that lists or forgets them meanwhile.
+func (q *Queries) LockOrphans(ctx context.Context, arg LockOrphansParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, lockOrphans, arg.Node, arg.Every, arg.Names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

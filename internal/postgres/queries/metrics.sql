@@ -7,4 +7,6 @@ SELECT
     (SELECT count(*) FROM owed) AS owed,
     (SELECT coalesce(extract(epoch FROM now() - min(since)), 0)::float8 FROM owed) AS owed_age,
     (SELECT count(*) FROM outbox) AS outbox,
-    (SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 FROM outbox) AS outbox_age;
+    (SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 FROM outbox) AS outbox_age,
+    (SELECT count(*) FROM orphans WHERE approved_at IS NULL) AS orphans,
+    (SELECT coalesce(extract(epoch FROM now() - min(since)), 0)::float8 FROM orphans WHERE approved_at IS NULL) AS orphan_age;

@@ -152,10 +152,14 @@ DELETE FROM orphans WHERE node = @node AND name = @name;
 -- name: ListOrphans :many
 SELECT * FROM orphans WHERE node = @node AND name > @after::text ORDER BY name LIMIT @max_rows;
 
+-- Held against a comparison that lists or forgets them meanwhile.
+-- name: LockOrphans :many
+SELECT name FROM orphans WHERE node = @node AND (@every::boolean OR name = ANY(@names::text[])) ORDER BY name FOR UPDATE;
+
 -- name: ApproveOrphans :many
 UPDATE orphans SET approved_by = @actor, approved_at = now()
-WHERE node = @node AND approved_at IS NULL AND (@every::boolean OR name = ANY(@names::text[]))
-RETURNING name;
+WHERE node = @node AND approved_at IS NULL AND name = ANY(@names::text[])
+RETURNING *;
 
 -- What a node says it holds just as it is deployed, it is not owed any more.
 -- name: ConfirmReported :exec
