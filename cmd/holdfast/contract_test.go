@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -29,6 +30,12 @@ func (wakeNobody) Wake(context.Context, string) error { return nil }
 // newRealShell speaks to the region's own handlers on a real database.
 func newRealShell(t *testing.T) *shell {
 	t.Helper()
+	s, _ := newRealRegion(t)
+	return s
+}
+
+func newRealRegion(t *testing.T) (*shell, *postgres.Store) {
+	t.Helper()
 	store := testkit.Store(t)
 	hash := identity.HashToken(regionToken)
 	_, err := store.AddAPIToken(t.Context(), postgres.APIToken{Hash: hash[:], Role: "admin", Note: "test", CreatedBy: "test"})
@@ -36,6 +43,7 @@ func newRealShell(t *testing.T) *shell {
 	limits := compose.DefaultLimits()
 	handler, err := api.New(api.Deps{
 		Store: store, Waker: wakeNobody{}, NodeStarted: func(context.Context, fleet.NodeName) error { return nil },
+		Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent},
 		Flatten: compose.NewBudget(2 * int64(limits.MaxBytes)), Limits: limits, Region: testkit.Region,
 		PendingTTL: time.Minute, OperationLimit: time.Minute, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
@@ -44,7 +52,7 @@ func newRealShell(t *testing.T) *shell {
 	t.Cleanup(server.Close)
 	s := newShell(t, nil)
 	s.env[envAddress], s.env[envToken] = server.URL, regionToken
-	return s
+	return s, store
 }
 
 // realPlant writes manifests with every kind and every source of a config.

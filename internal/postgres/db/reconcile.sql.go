@@ -843,7 +843,7 @@ func (q *Queries) ReportReconcile(ctx context.Context, arg ReportReconcileParams
 }
 
 const seeAbsence = `-- name: SeeAbsence :one
-SELECT EXISTS (SELECT 1 FROM subjects s WHERE s.site = $1 AND s.name = $2) AS known,
+SELECT EXISTS (SELECT 1 FROM subjects s WHERE s.site = $1 AND s.name = $2 AND s.desired_revision > 0) AS known,
        coalesce(r.action, '')::text AS action, coalesce(r.era, 0)::bigint AS era, coalesce(r.revision, 0)::bigint AS revision,
        (EXISTS (SELECT 1 FROM deliveries d WHERE d.site = $1 AND d.name = $2
                 AND (d.state = 'open' OR d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL)))::boolean AS under_way,
@@ -875,6 +875,7 @@ type SeeAbsenceRow struct {
 	Approved         bool
 }
 
+// A name that was only buried was never released.
 func (q *Queries) SeeAbsence(ctx context.Context, arg SeeAbsenceParams) (SeeAbsenceRow, error) {
 	row := q.db.QueryRow(ctx, seeAbsence, arg.Site, arg.Name, arg.Node)
 	var i SeeAbsenceRow

@@ -113,8 +113,9 @@ FROM (SELECT unnest(@ids::text[]) AS id, unnest(@hashes::bytea[]) AS hash) t;
 SELECT r.* FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision) k
 JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = @site AND x.name = k.name AND x.revision = k.revision OFFSET 0) r ON true;
 
+-- A name that was only buried was never released.
 -- name: SeeAbsence :one
-SELECT EXISTS (SELECT 1 FROM subjects s WHERE s.site = @site AND s.name = @name) AS known,
+SELECT EXISTS (SELECT 1 FROM subjects s WHERE s.site = @site AND s.name = @name AND s.desired_revision > 0) AS known,
        coalesce(r.action, '')::text AS action, coalesce(r.era, 0)::bigint AS era, coalesce(r.revision, 0)::bigint AS revision,
        (EXISTS (SELECT 1 FROM deliveries d WHERE d.site = @site AND d.name = @name
                 AND (d.state = 'open' OR d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL)))::boolean AS under_way,
