@@ -110,6 +110,7 @@ func (s *server) askedOutput(ctx context.Context, op postgres.Operation, dryRun 
 	}
 	out.Status, out.Location = http.StatusAccepted, "/api/v1/operations/"+view.ID
 	if !op.State.Ended() {
+		view.Reason, view.Message = waitsForNode(op)
 		s.wake(ctx, op.Subject)
 	}
 	return out

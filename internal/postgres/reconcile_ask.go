@@ -26,7 +26,7 @@ type ReconcileRequest struct {
 // AskReconcile opens an operation for the comparison of a node, with the outbox row of its
 // entity. A door that asks twice is answered with its operation, and so is a key.
 func (s *Store) AskReconcile(ctx context.Context, in ReconcileRequest) (Operation, error) {
-	ops, err := s.askReconciles(ctx, in)
+	ops, err := s.AskReconciles(ctx, in)
 	if err != nil {
 		return Operation{}, err
 	}
@@ -35,10 +35,6 @@ func (s *Store) AskReconcile(ctx context.Context, in ReconcileRequest) (Operatio
 
 // AskReconciles opens one operation for each node of a site's pair, all or none.
 func (s *Store) AskReconciles(ctx context.Context, in ReconcileRequest) ([]Operation, error) {
-	return s.askReconciles(ctx, in)
-}
-
-func (s *Store) askReconciles(ctx context.Context, in ReconcileRequest) ([]Operation, error) {
 	var out []Operation
 	err := s.tx(ctx, "ask for a reconcile", func(q *db.Queries) error {
 		out = nil
