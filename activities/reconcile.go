@@ -40,6 +40,8 @@ type Reconciles struct {
 	BaseURL   string
 	TokenLife time.Duration
 	Build     string
+	// Ended is told how each comparison ended; nil tells nobody.
+	Ended func(end fleet.ReconcileEnd)
 }
 
 // BeginReconcile asks for the next comparison of a node. Number tells those of a run apart.
@@ -172,5 +174,11 @@ func (r *Reconciles) End(ctx context.Context, in fleet.ReconcileEnd) error {
 	if err := r.Passes.EndReconcile(ctx, in); err != nil {
 		return fail(ctx, err)
 	}
-	return fail(ctx, r.Doors.TellDoors(ctx, fleet.NodeSubject(in.Node)))
+	if err := r.Doors.TellDoors(ctx, fleet.NodeSubject(in.Node)); err != nil {
+		return fail(ctx, err)
+	}
+	if r.Ended != nil {
+		r.Ended(in)
+	}
+	return nil
 }

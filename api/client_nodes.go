@@ -1,6 +1,9 @@
 package api
 
-import "context"
+import (
+	"context"
+	"net/http"
+)
 
 // Node reads one node.
 func (c *Client) Node(ctx context.Context, name string) (Node, error) {
@@ -14,4 +17,35 @@ func (c *Client) Nodes(ctx context.Context, p Page) (List[Node], error) {
 	var l List[Node]
 	_, err := c.do(ctx, readCall(p.query(), "nodes"), &l)
 	return l, err
+}
+
+// ReconcileNode has a node compared with its site's expected set.
+func (c *Client) ReconcileNode(ctx context.Context, node string, m Mutation) (Accepted, error) {
+	return c.accepted(ctx, writeCall(http.MethodPost, m, nil, "nodes", node, "reconcile"))
+}
+
+// ReconcileSite has each node of a site's pair compared.
+func (c *Client) ReconcileSite(ctx context.Context, site string, m Mutation) (AcceptedAll, error) {
+	var a AcceptedAll
+	_, err := c.do(ctx, writeCall(http.MethodPost, m, nil, "sites", site, "reconcile"), &a)
+	return a, err
+}
+
+// Reconciles lists the last comparisons of a node, newest first.
+func (c *Client) Reconciles(ctx context.Context, node string, limit int) (List[Reconcile], error) {
+	var l List[Reconcile]
+	_, err := c.do(ctx, readCall(Page{Limit: limit}.query(), "nodes", node, "reconciles"), &l)
+	return l, err
+}
+
+// Orphans lists what waits on a node for an operator, by name.
+func (c *Client) Orphans(ctx context.Context, node string, p Page) (List[Orphan], error) {
+	var l List[Orphan]
+	_, err := c.do(ctx, readCall(p.query(), "nodes", node, "orphans"), &l)
+	return l, err
+}
+
+// ApproveOrphans lets a node drop orphans, and has it compared.
+func (c *Client) ApproveOrphans(ctx context.Context, node string, in OrphanApproval, m Mutation) (Accepted, error) {
+	return c.accepted(ctx, writeCall(http.MethodPost, m, in, "nodes", node, "orphans", "approve"))
 }

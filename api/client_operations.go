@@ -12,6 +12,7 @@ type OperationQuery struct {
 	Page
 	Site     string
 	Instance string
+	Node     string
 	State    string
 }
 
@@ -32,6 +33,7 @@ func (c *Client) Operations(ctx context.Context, in OperationQuery) (List[Operat
 	q := in.query()
 	queryText(q, "site", in.Site)
 	queryText(q, "instance", in.Instance)
+	queryText(q, "node", in.Node)
 	queryText(q, "state", in.State)
 	var l List[Operation]
 	_, err := c.do(ctx, readCall(q, "operations"), &l)

@@ -112,7 +112,7 @@ func eventView(e postgres.Event) Event {
 		UID: e.UID, Generation: e.Generation, ResourceVersion: strconv.FormatInt(e.Cursor.Seq, 10), Actor: e.Actor,
 		Before: before, After: after,
 	}
-	if e.Key.Kind == fleet.KindInstance {
+	if e.Key.Kind == fleet.KindInstance || e.Key.Kind == postgres.KindNode {
 		view.Site = e.Key.Scope
 	}
 	return view

@@ -51,26 +51,39 @@ func (s *server) listNodes(ctx context.Context, in *listNodesInput) (*nodesOutpu
 }
 
 func (s *server) getNode(ctx context.Context, in *getInput) (*nodeOutput, error) {
-	if err := fleet.ValidateName("name", in.Name); err != nil {
-		return nil, err
-	}
-	missing := fleet.Errorf(fleet.NotFound, "there is no node %s", in.Name).At("name").WithHint("declare it in its site: PUT /api/v1/sites/SITE")
-	rows, err := s.store.ListNodes(ctx, "", fleet.NodeName(in.Name), "", 1)
+	n, site, err := s.visibleNode(ctx, in.Name)
 	if err != nil {
 		return nil, err
 	}
-	if len(rows) == 0 {
-		return nil, missing
+	out := &nodeOutput{Body: nodeView(n, site.holder)}
+	last, err := s.store.ListReconciles(ctx, n.Name, 1)
+	if err == nil && len(last) > 0 {
+		view := reconcileView(last[0])
+		view.Differs = nil
+		out.Body.Reconcile = &view
+	}
+	return out, err
+}
+
+// visibleNode reads a node that the caller may see: one of a site of the caller's project.
+func (s *server) visibleNode(ctx context.Context, name string) (postgres.Node, siteSeen, error) {
+	if err := fleet.ValidateName("name", name); err != nil {
+		return postgres.Node{}, siteSeen{}, err
+	}
+	missing := fleet.Errorf(fleet.NotFound, "there is no node %s", name).At("name").WithHint("declare it in its site: PUT /api/v1/sites/SITE")
+	rows, err := s.store.ListNodes(ctx, "", fleet.NodeName(name), "", 1)
+	if err == nil && len(rows) == 0 {
+		err = missing
+	}
+	if err != nil {
+		return postgres.Node{}, siteSeen{}, err
 	}
 	sites := sitesSeen{s: s, project: callOf(ctx).project, known: map[fleet.SiteName]siteSeen{}}
 	site, err := sites.get(ctx, rows[0].Site)
-	if err != nil {
-		return nil, err
+	if err == nil && !site.visible {
+		err = missing
 	}
-	if !site.visible {
-		return nil, missing
-	}
-	return &nodeOutput{Body: nodeView(rows[0], site.holder)}, nil
+	return rows[0], site, err
 }
 
 // sitesSeen remembers what a page of nodes needs of each site.
@@ -109,6 +122,6 @@ func nodeView(n postgres.Node, holder fleet.NodeName) Node {
 		Name: string(n.Name), Site: string(n.Site), Role: roleNow(n.Role, n.Name, holder), Epoch: n.Epoch,
 		Enrolled: enrolled, Revoked: n.RevokedAt != nil,
 		Ready:     enrolled && n.StartedAt != nil && !n.StartedAt.Before(*n.EnrolledAt),
-		Instances: n.Instances, Owed: n.Owed, SeenAt: n.SeenAt, StartedAt: n.StartedAt, EnrolledAt: n.EnrolledAt,
+		Instances: n.Instances, Owed: n.Owed, Orphans: n.Orphans, SeenAt: n.SeenAt, StartedAt: n.StartedAt, EnrolledAt: n.EnrolledAt,
 	}
 }

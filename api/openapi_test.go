@@ -48,6 +48,15 @@ func TestOpenAPI(t *testing.T) {
 		}, names)
 	})
 
+	t.Run("shows how nodes are compared", func(t *testing.T) {
+		approve := doc.Paths["/api/v1/nodes/{name}/orphans/approve"]["post"]
+		require.Equal(t, "#/components/schemas/OrphanApproval", approve.RequestBody.Content["application/json"].Schema.Ref)
+		require.Contains(t, doc.Components.Schemas["Operation"].Properties, "node")
+		for _, p := range doc.Paths["/api/v1/nodes/{name}/reconcile"]["post"].Parameters {
+			require.NotEqual(t, "If-Match", p.Name, "there is no object to match")
+		}
+	})
+
 	t.Run("has every path that users may call", func(t *testing.T) {
 		walked := 0
 		err := chi.Walk(r.server.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {

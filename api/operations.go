@@ -24,6 +24,7 @@ type listOperationsInput struct {
 	ListParams
 	Site     string `query:"site" maxLength:"63"`
 	Instance string `query:"instance" maxLength:"63"`
+	Node     string `query:"node" maxLength:"63" doc:"only comparisons of this node"`
 	State    string `query:"state" enum:"running,succeeded,failed,unknown,cancelled,superseded"`
 }
 
@@ -122,6 +123,7 @@ func (s *server) listOperations(ctx context.Context, in *listOperationsInput) (*
 	}
 	filter := postgres.OperationFilter{
 		Project: project, State: fleet.OperationState(in.State), Site: fleet.SiteName(in.Site), Instance: fleet.InstanceName(in.Instance),
+		Node: fleet.NodeName(in.Node),
 	}
 	rows, err := s.store.ListOperations(ctx, filter, after, in.Limit+1)
 	if err != nil {
@@ -170,7 +172,11 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 	}
 	for i, o := range rows {
 		views[i].Progress = withHeld(progressOf(targets[string(o.Delivery)]), held[string(o.Delivery)])
-		if o.State == fleet.OperationRunning && views[i].Reason == "" {
+		switch {
+		case o.State != fleet.OperationRunning || views[i].Reason != "":
+		case o.Kind == fleet.OperationReconcile:
+			views[i].Reason, views[i].Message = waitsForNode(o)
+		default:
 			views[i].Reason, views[i].Message = waitsFor(targets[string(o.Delivery)])
 		}
 	}
@@ -218,7 +224,9 @@ func (s *server) cancelOperation(ctx context.Context, in *cancelInput) (*accepte
 		if op, err = s.store.CancelOperation(ctx, op.ID); err != nil {
 			return nil, err
 		}
-		s.wake(ctx, op.Subject)
+		if !op.State.Ended() {
+			s.wake(ctx, op.Subject)
+		}
 		out.Status, out.Location = http.StatusAccepted, "/api/v1/operations/"+in.ID
 	}
 	view := s.operationView(op)
@@ -241,7 +249,7 @@ func (s *server) fullOperation(ctx context.Context, op postgres.Operation) (Oper
 
 func (s *server) operationView(o postgres.Operation) Operation {
 	return Operation{
-		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Revision: o.Revision,
+		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Revision: o.Revision,
 		State: o.State, Reason: o.Reason, Message: o.Message, RequestedBy: o.RequestedBy, CreatedAt: o.CreatedAt,
 		EndedAt: o.EndedAt, Deadline: o.Deadline, Delivery: string(o.Delivery), Workflow: s.links.workflow(o.Subject, o.EntityRun),
 	}

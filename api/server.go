@@ -159,6 +159,8 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.mountInstances()
 	s.mountOperations()
 	s.mountNodes()
+	s.mountReconciles()
+	s.mountOrphans()
 	s.mountTokens()
 	s.mountArtifacts()
 	s.mountEvents()

@@ -91,9 +91,10 @@ type reconcileStore interface {
 	ConfirmAbsent(ctx context.Context, pass postgres.ReconcilePass, extras []fleet.Extra, judge postgres.AbsenceJudge) (fleet.Absence, error)
 	ReportReconcile(ctx context.Context, pass postgres.ReconcilePass, report fleet.ReconcileReport) error
 	AskReconcile(ctx context.Context, in postgres.ReconcileRequest) (postgres.Operation, error)
+	AskReconciles(ctx context.Context, in postgres.ReconcileRequest) ([]postgres.Operation, error)
 	ListReconciles(ctx context.Context, node fleet.NodeName, limit int32) ([]postgres.Reconcile, error)
 	ListOrphans(ctx context.Context, node fleet.NodeName, after string, limit int32) ([]postgres.Orphan, error)
-	ApproveOrphans(ctx context.Context, node fleet.NodeName, actor string, names []fleet.InstanceName) ([]string, error)
+	ApproveOrphans(ctx context.Context, in postgres.OrphanApproval) (postgres.Operation, error)
 }
 
 type tokenStore interface {

@@ -128,6 +128,7 @@ type Operation struct {
 	Kind        string               `json:"kind"`
 	Site        string               `json:"site,omitempty"`
 	Instance    string               `json:"instance,omitempty"`
+	Node        string               `json:"node,omitempty" doc:"that is compared, of a reconcile"`
 	Revision    int64                `json:"revision,omitempty"`
 	State       fleet.OperationState `json:"state"`
 	Reason      string               `json:"reason,omitempty"`
@@ -190,6 +191,8 @@ type Delivery struct {
 }
 
 // Node is how a node reads. Ready: enrolled and answered with `started` since its start.
+// Orphans counts those that wait for an operator; Reconcile is the last comparison, without
+// the names that differ, and shown of one node only.
 type Node struct {
 	Name       string     `json:"name"`
 	Site       string     `json:"site"`
@@ -200,6 +203,8 @@ type Node struct {
 	Ready      bool       `json:"ready"`
 	Instances  int64      `json:"instances"`
 	Owed       int64      `json:"owed"`
+	Orphans    int64      `json:"orphans"`
+	Reconcile  *Reconcile `json:"reconcile,omitempty"`
 	SeenAt     *time.Time `json:"seenAt,omitempty"`
 	StartedAt  *time.Time `json:"startedAt,omitempty"`
 	EnrolledAt *time.Time `json:"enrolledAt,omitempty"`

@@ -93,7 +93,10 @@ func (r *reconcileNode) pass(ctx workflow.Context) error {
 	}
 	r.result = DoorResult{State: state, Reason: reason, Message: message}
 	workflow.SetCurrentDetails(ctx, "**"+string(state)+"** "+reason+": "+message)
-	end := fleet.ReconcileEnd{ID: id, Node: r.node, By: began, State: state, Reason: reason, Message: message}
+	end := fleet.ReconcileEnd{
+		ID: id, Node: r.node, By: began, State: state, Reason: reason, Message: message,
+		Fetched: report.Fetched, Dropped: report.Dropped, Waiting: report.Waiting,
+	}
 	return insist(ctx, reconciles.End, end, nil)
 }
 

@@ -30,6 +30,12 @@ func (wakeNobody) Wake(context.Context, string) error { return nil }
 // newRealShell speaks to the region's own handlers on a real database.
 func newRealShell(t *testing.T) *shell {
 	t.Helper()
+	s, _ := newRealRegion(t)
+	return s
+}
+
+func newRealRegion(t *testing.T) (*shell, *postgres.Store) {
+	t.Helper()
 	store := testkit.Store(t)
 	hash := identity.HashToken(regionToken)
 	_, err := store.AddAPIToken(t.Context(), postgres.APIToken{Hash: hash[:], Role: "admin", Note: "test", CreatedBy: "test"})
@@ -46,7 +52,7 @@ func newRealShell(t *testing.T) *shell {
 	t.Cleanup(server.Close)
 	s := newShell(t, nil)
 	s.env[envAddress], s.env[envToken] = server.URL, regionToken
-	return s
+	return s, store
 }
 
 // realPlant writes manifests with every kind and every source of a config.

@@ -54,6 +54,9 @@ func (c *cli) describe(ctx context.Context, client *api.Client, k kind, name str
 		}
 		return c.print(single(k.header, it))
 	}
+	if k.name == string(kindNode) {
+		return c.describeNode(ctx, client, name)
+	}
 	if k.object == "" {
 		it, err := k.one(ctx, c, client, name)
 		if err != nil {

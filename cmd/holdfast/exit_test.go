@@ -85,6 +85,17 @@ func TestUsage(t *testing.T) {
 		{"apply", "-f", "does-not-exist.yaml"},
 		{"get", "instance", "plant-1/UPPER"},
 		{"logs", "plant-1/press-7", "--after", "3"},
+		{"reconcile", "plant-1-b"},
+		{"reconcile", "node"},
+		{"reconcile", "node", "Plant_1"},
+		{"reconcile", "node", "a", "b", "--idempotency-key", "k"},
+		{"reconcile", "site"},
+		{"reconcile", "site", "-"},
+		{"reconcile", "node", "a", "--if-match", "1"},
+		{"orphans", "list"},
+		{"orphans", "list", "Plant_1"},
+		{"orphans", "approve", "plant-1-b"},
+		{"orphans", "approve", "plant-1-b", "press-3", "--all"},
 	} {
 		got := newShell(t, newRegion(t)).run(args...)
 		require.Equal(t, exitUsage, got.code, "%v: %s", args, got.stderr)

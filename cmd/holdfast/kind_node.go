@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 )
 
-var nodeHeader = []string{"NAME", "SITE", "ROLE", "EPOCH", "ENROLLED", "READY", "INSTANCES", "OWED", "SEEN"}
+var nodeHeader = []string{"NAME", "SITE", "ROLE", "EPOCH", "ENROLLED", "READY", "INSTANCES", "OWED", "ORPHANS", "SEEN"}
 
 func (c *cli) nodeItem(n api.Node) item {
 	enrolled := yesNo(n.Enrolled)
@@ -15,7 +15,7 @@ func (c *cli) nodeItem(n api.Node) item {
 	}
 	return item{name: "node/" + n.Name, value: n, cells: []string{
 		n.Name, n.Site, string(n.Role), number(n.Epoch), enrolled, yesNo(n.Ready),
-		number(n.Instances), number(n.Owed), c.agoOf(n.SeenAt),
+		number(n.Instances), number(n.Owed), number(n.Orphans), c.agoOf(n.SeenAt),
 	}}
 }
 
@@ -40,4 +40,45 @@ func listNodes(ctx context.Context, c *cli, client *api.Client, in listing) ([]i
 func oneNode(ctx context.Context, c *cli, client *api.Client, name string) (item, error) {
 	n, err := client.Node(ctx, name)
 	return c.nodeItem(n), err
+}
+
+// describeNode writes what a node is, its last comparison, and what differs since.
+func (c *cli) describeNode(ctx context.Context, client *api.Client, name string) error {
+	n, err := client.Node(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := writeYAML(c.stdout, n); err != nil {
+		return err
+	}
+	last, err := client.Reconciles(ctx, name, describedReconciles)
+	if err != nil {
+		return err
+	}
+	comparisons := newTable([]string{"REASON", "STATE", "CREATED", "ENDED", "MESSAGE"})
+	for _, r := range last.Items {
+		comparisons.add([]string{r.Reason, r.State, stamp(r.CreatedAt), stampOf(r.EndedAt), r.Message})
+	}
+	if err := comparisons.under(c.stdout, "Last comparisons"); err != nil {
+		return err
+	}
+	differs := newTable([]string{"INSTANCE", "WHY"})
+	if r := lastReported(last.Items); r != nil {
+		for _, d := range r.Differs {
+			differs.add([]string{d.Instance, d.Why})
+		}
+	}
+	return differs.under(c.stdout, "Differs from what its site expects")
+}
+
+const describedReconciles = 5
+
+// lastReported is the newest comparison of which the node said what came; nil for none.
+func lastReported(all []api.Reconcile) *api.Reconcile {
+	for i, r := range all {
+		if r.Counts != nil || r.Unchanged || r.Refused != "" {
+			return &all[i]
+		}
+	}
+	return nil
 }

@@ -15,6 +15,9 @@ func (c *cli) operationItem(op api.Operation) item {
 	if op.Instance != "" {
 		of += "/" + op.Instance
 	}
+	if op.Node != "" {
+		of = "node/" + op.Node
+	}
 	return item{name: "operation/" + op.ID, value: op, cells: []string{
 		op.ID, op.Kind, of, string(op.State), op.Reason, number(op.Revision), op.RequestedBy,
 		c.ago(op.CreatedAt), c.agoOf(op.EndedAt),
@@ -60,9 +63,11 @@ func (c *cli) newOperationsListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list [--instance SITE/NAME]", Short: "List operations, newest first", Args: cobra.NoArgs}
 	cmd.Flags().StringVar(&q.Site, "site", "", "only of this site")
 	cmd.Flags().StringVar(&instance, "instance", "", "only of this instance, SITE/NAME")
+	cmd.Flags().StringVar(&q.Node, "node", "", "only comparisons of this node")
 	cmd.Flags().StringVar(&q.State, "state", "", "only in this state")
 	complete(cmd, "site", c.completeObjects("site"))
 	complete(cmd, "instance", c.completeInstances)
+	complete(cmd, "node", c.completeObjects("node"))
 	complete(cmd, "state", fixed(operationStates()...))
 	w.add(cmd, fewOperations)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -65,6 +65,9 @@ func (p *progress) clear() {
 
 // nodes gives the lines to draw; an operation that no node has seen yet has one too.
 func (p *progress) nodes(op api.Operation) []api.NodeProgress {
+	if op.Node != "" { // what it waits for
+		return []api.NodeProgress{{State: string(op.State), Message: op.Message}}
+	}
 	if len(op.Progress) == 0 {
 		return []api.NodeProgress{{State: string(op.State)}}
 	}
@@ -98,6 +101,9 @@ func nodeText(n api.NodeProgress) string {
 
 // operationSubject names the work in one word or two.
 func operationSubject(op api.Operation) string {
+	if op.Node != "" {
+		return op.Kind + " node/" + op.Node
+	}
 	if op.Instance == "" {
 		return op.Kind + " " + first(op.Site, op.ID)
 	}

@@ -50,7 +50,7 @@ func newRootCommand(c *cli) *cobra.Command {
 	root.AddCommand(
 		c.newApplyCommand(), c.newGetCommand(), c.newDescribeCommand(), c.newDeleteCommand(),
 		c.newDeployCommand(), c.newEnableCommand(), c.newDisableCommand(), c.newRollbackCommand(),
-		c.newWaitCommand(), c.newDeliveriesCommand(), c.newOperationsCommand(), c.newLogsCommand(),
+		c.newReconcileCommand(), c.newOrphansCommand(), c.newWaitCommand(), c.newDeliveriesCommand(), c.newOperationsCommand(), c.newLogsCommand(),
 		c.newEventsCommand(), c.newArtifactCommand(), c.newTokenCommand(), c.newJoinTokenCommand(),
 		c.newContextCommand(), c.newVersionCommand(), newExitCodesTopic(),
 		c.newServerCommand(), c.newNodeCommand(), c.newAdminCommand(),

@@ -104,6 +104,9 @@ func endOf(op api.Operation) error {
 	if op.Instance != "" {
 		e.Hint = fmt.Sprintf("holdfast deliveries %s/%s", op.Site, op.Instance)
 	}
+	if op.Node != "" {
+		e.Hint = "holdfast describe node " + op.Node
+	}
 	if op.Workflow != nil && op.Workflow.URL != "" {
 		e.Hint += "; " + op.Workflow.URL
 	}
@@ -119,6 +122,9 @@ func finalLine(op api.Operation) string {
 	}
 	if op.Revision > 0 {
 		line.WriteString(", revision " + number(op.Revision))
+	}
+	if op.Node != "" && op.State == fleet.OperationSucceeded { // the error says it otherwise
+		line.WriteString(": " + clean(op.Message))
 	}
 	for _, n := range op.Progress {
 		line.WriteString("; " + nodeText(n) + heldText(n))

@@ -33,4 +33,8 @@ type ReconcileEnd struct {
 	State   OperationState `json:"state"`
 	Reason  string         `json:"reason,omitempty"`
 	Message string         `json:"message,omitempty"`
+	// What the node said came of it, for the metrics.
+	Fetched int `json:"fetched,omitempty"`
+	Dropped int `json:"dropped,omitempty"`
+	Waiting int `json:"waiting,omitempty"`
 }

@@ -54,7 +54,8 @@ func (c *siteClient) expected(ctx context.Context, clean fleet.SetVersion) (set 
 	if resp.StatusCode != http.StatusOK {
 		return set, false, fleet.Errorf(kindOf(resp.StatusCode), "the region answered %d for the expected set", resp.StatusCode)
 	}
-	return set, false, readSet(resp, &set)
+	err = readSet(resp, &set)
+	return set, false, err
 }
 
 func readSet(resp *http.Response, set *fleet.ExpectedSet) error {

@@ -11,8 +11,8 @@ type Backlog struct {
 	Oldest time.Duration
 }
 
-// Backlogs counts what waits in the region, by mechanism: deliveries, operations, owed and
-// outbox.
+// Backlogs counts what waits in the region, by mechanism: deliveries, operations, owed,
+// outbox, and orphans, which wait for an operator.
 func (s *Store) Backlogs(ctx context.Context) (map[string]Backlog, error) {
 	r, err := s.q.Backlog(ctx)
 	if err != nil {
@@ -24,5 +24,6 @@ func (s *Store) Backlogs(ctx context.Context) (map[string]Backlog, error) {
 	return map[string]Backlog{
 		"deliveries": of(r.Deliveries, r.DeliveryAge), "operations": of(r.Operations, r.OperationAge),
 		"owed": of(r.Owed, r.OwedAge), "outbox": of(r.Outbox, r.OutboxAge),
+		"orphans": of(r.Orphans, r.OrphanAge),
 	}, nil
 }

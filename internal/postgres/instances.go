@@ -112,8 +112,7 @@ func (s *Store) replayed(ctx context.Context, q *db.Queries, w Write, out *Start
 		return false, failed("read idempotency key", err)
 	}
 	if !bytes.Equal(row.RequestHash, w.Idempotency.Hash) {
-		return false, fleet.Errorf(fleet.Conflict, "this key was used for another request").At("Idempotency-Key").
-			WithHint("use a new key for a new request")
+		return false, otherRequest()
 	}
 	if out.After, err = find(ctx, q, w.Key); err != nil || row.OperationID == "" {
 		return true, err
@@ -137,10 +136,19 @@ func remember(ctx context.Context, q *db.Queries, w Write, out *Started) error {
 	}
 	n, err := q.InsertIdempotency(ctx, p)
 	if err == nil && n == 0 {
-		return fleet.Errorf(fleet.Conflict, "a request with this key is under way").At("Idempotency-Key").
-			WithHint("send it again in a moment")
+		return keyUnderWay()
 	}
 	return failed("store idempotency key", err)
+}
+
+func otherRequest() error {
+	return fleet.Errorf(fleet.Conflict, "this key was used for another request").At("Idempotency-Key").
+		WithHint("use a new key for a new request")
+}
+
+func keyUnderWay() error {
+	return fleet.Errorf(fleet.Conflict, "a request with this key is under way").At("Idempotency-Key").
+		WithHint("send it again in a moment")
 }
 
 // checkReferences looks at what the spec points to, inside the transaction that writes it.

@@ -21,6 +21,7 @@ type Node struct {
 	StartedAt  *time.Time
 	Instances  int64
 	Owed       int64
+	Orphans    int64 // that wait for an operator
 }
 
 // ListNodes pages through the nodes by name; site and name narrow the list.
@@ -31,7 +32,7 @@ func (s *Store) ListNodes(ctx context.Context, site fleet.SiteName, name fleet.N
 		out[i] = Node{
 			Name: fleet.NodeName(r.Name), Site: fleet.SiteName(r.Site), Role: fleet.Role(r.Role), Epoch: r.Epoch,
 			SigningKey: r.SigningKey, EnrolledAt: r.EnrolledAt, RevokedAt: r.RevokedAt, SeenAt: r.SeenAt,
-			StartedAt: r.StartedAt, Instances: r.Instances, Owed: r.Owed,
+			StartedAt: r.StartedAt, Instances: r.Instances, Owed: r.Owed, Orphans: r.Orphans,
 		}
 	}
 	return out, failed("list nodes", err)

@@ -13,7 +13,8 @@ type Operation struct {
 	ID          fleet.OperationID
 	Kind        fleet.OperationKind
 	Site        fleet.SiteName
-	Instance    fleet.InstanceName
+	Instance    fleet.InstanceName // "" of what is done to a node
+	Node        fleet.NodeName     // that is compared
 	Subject     string
 	Revision    int64
 	Project     fleet.ProjectName
@@ -31,14 +32,19 @@ type Operation struct {
 }
 
 func operationOf(r db.Operation) Operation {
-	return Operation{
-		ID: fleet.OperationID(r.ID), Kind: fleet.OperationKind(r.Kind), Site: fleet.SiteName(r.Site),
-		Instance: fleet.InstanceName(r.Name), Subject: r.Subject, Revision: r.Revision,
+	out := Operation{
+		ID: fleet.OperationID(r.ID), Kind: fleet.OperationKind(r.Kind), Site: fleet.SiteName(r.Site), Subject: r.Subject, Revision: r.Revision,
 		Project: fleet.ProjectName(r.Project), State: fleet.OperationState(r.State), Reason: r.Reason,
 		Message: r.Message, RequestedBy: r.RequestedBy, EntityRun: r.EntityRun, EntityBuild: r.EntityBuild,
 		Door: Door{r.DoorWorkflow, r.DoorRun}, Delivery: fleet.DeliveryID(r.DeliveryID),
 		CreatedAt: r.CreatedAt, Deadline: r.DeadlineAt, EndedAt: r.EndedAt,
 	}
+	if out.Kind == fleet.OperationReconcile {
+		out.Node = fleet.NodeName(r.Name)
+	} else {
+		out.Instance = fleet.InstanceName(r.Name)
+	}
+	return out
 }
 
 // GetOperation reads one operation.
@@ -56,6 +62,7 @@ type OperationFilter struct {
 	State    fleet.OperationState
 	Site     fleet.SiteName
 	Instance fleet.InstanceName
+	Node     fleet.NodeName
 }
 
 // Place is where a list newest first goes on.
@@ -77,7 +84,7 @@ func (s *Store) ListOperations(ctx context.Context, f OperationFilter, after Pla
 	after = after.orStart()
 	rows, err := s.q.ListOperations(ctx, db.ListOperationsParams{
 		BeforeAt: after.At, BeforeID: after.ID, Project: string(f.Project), State: string(f.State),
-		Site: string(f.Site), Name: string(f.Instance), MaxRows: limit,
+		Site: string(f.Site), Name: string(f.Instance), Node: string(f.Node), MaxRows: limit,
 	})
 	if err != nil {
 		return nil, failed("list operations", err)
@@ -89,7 +96,8 @@ func (s *Store) ListOperations(ctx context.Context, f OperationFilter, after Pla
 	return out, nil
 }
 
-// CancelOperation asks for the end of an operation; its entity decides.
+// CancelOperation asks for the end of an operation; its entity decides. Nothing has to be
+// undone of a reconcile: it ends at once, whatever becomes of the comparison.
 func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Operation, error) {
 	var out Operation
 	err := s.tx(ctx, "cancel operation", func(q *db.Queries) error {
@@ -104,9 +112,28 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 			return failed("cancel operation", err)
 		}
 		out = operationOf(row)
+		if out.Kind == fleet.OperationReconcile {
+			return endCancelled(ctx, q, &out)
+		}
 		return putOutbox(ctx, q, out.Subject)
 	})
 	return out, err
+}
+
+func endCancelled(ctx context.Context, q *db.Queries, o *Operation) error {
+	p := db.EndOperationParams{
+		ID: string(o.ID), State: string(fleet.OperationCancelled), Reason: "cancelled",
+		Message: "nobody waits for it any more; a comparison that has begun ends by itself",
+	}
+	if _, err := q.EndOperation(ctx, p); err != nil {
+		return failed("end the operation", err)
+	}
+	row, err := q.GetOperation(ctx, p.ID)
+	if err != nil {
+		return failed("read the operation", err)
+	}
+	*o = operationOf(row)
+	return failed("announce the end", q.NotifyOperation(ctx, p.ID))
 }
 
 // ending is how a set of operations of one subject ends.

@@ -155,14 +155,3 @@ func (s *Store) ListOrphans(ctx context.Context, node fleet.NodeName, after stri
 	}
 	return out, failed("list orphans", err)
 }
-
-// ApproveOrphans lets a node drop what waits, as it is held now: those named, or all. The
-// names that were approved by this call are given back.
-func (s *Store) ApproveOrphans(ctx context.Context, node fleet.NodeName, actor string, names []fleet.InstanceName) ([]string, error) {
-	p := db.ApproveOrphansParams{Node: string(node), Actor: &actor, Every: names == nil, Names: []string{}}
-	for _, n := range names {
-		p.Names = append(p.Names, string(n))
-	}
-	approved, err := s.q.ApproveOrphans(ctx, p)
-	return approved, failed("approve orphans", err)
-}

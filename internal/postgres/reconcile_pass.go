@@ -160,45 +160,6 @@ func (s *Store) ListReconciles(ctx context.Context, node fleet.NodeName, limit i
 	return out, nil
 }
 
-// ReconcileRequest asks for a comparison of a node.
-type ReconcileRequest struct {
-	Node    fleet.NodeName
-	Project fleet.ProjectName
-	Actor   string
-	Door    Door
-	Limit   time.Duration
-}
-
-// AskReconcile opens an operation for the comparison of a node, with the outbox row of its
-// entity. A door that asks twice is answered with its operation.
-func (s *Store) AskReconcile(ctx context.Context, in ReconcileRequest) (Operation, error) {
-	var out Operation
-	err := s.tx(ctx, "ask for the reconcile of "+string(in.Node), func(q *db.Queries) error {
-		n, err := q.GetNode(ctx, string(in.Node))
-		if noRows(err) || err == nil && n.RemovedAt != nil {
-			return orNotFound(nil, "node", string(in.Node), "holdfast get nodes")
-		}
-		if err != nil {
-			return failed("read the node", err)
-		}
-		id, err := NewID()
-		if err != nil {
-			return err
-		}
-		subject := fleet.NodeSubject(in.Node)
-		row, err := q.InsertOperation(ctx, db.InsertOperationParams{
-			ID: id, Kind: string(fleet.OperationReconcile), Site: n.Site, Name: n.Name, Subject: subject, Project: string(in.Project),
-			RequestedBy: in.Actor, DoorWorkflow: in.Door.Workflow, DoorRun: in.Door.Run, Seconds: in.Limit.Seconds(),
-		})
-		if err != nil {
-			return failed("open the operation", err)
-		}
-		out = operationOf(row)
-		return putOutbox(ctx, q, subject)
-	})
-	return out, err
-}
-
 // PeersOf gives the other nodes of a node's pair that have started.
 func (s *Store) PeersOf(ctx context.Context, node fleet.NodeName) ([]fleet.NodeName, error) {
 	rows, err := s.q.PeersOf(ctx, string(node))

@@ -11,13 +11,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// metrics are those of the mechanisms (X22): how long deliveries take and how they end, and
-// what waits. The API adds its own.
+// metrics are those of the mechanisms (X22): how long deliveries and comparisons take and how
+// they end, and what waits. The API adds its own.
 type metrics struct {
 	store     *postgres.Store
 	log       *slog.Logger
 	delivered *prometheus.HistogramVec
 	collected *prometheus.CounterVec
+	compared  comparisons
 }
 
 var (
@@ -27,7 +28,7 @@ var (
 
 // newMetrics registers them.
 func newMetrics(r *prometheus.Registry, s *postgres.Store, log *slog.Logger) (*metrics, error) {
-	m := &metrics{store: s, log: log, delivered: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	m := &metrics{store: s, log: log, compared: newComparisons(), delivered: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "holdfast_delivery_seconds", Help: "Time from the claim of a delivery to its end, by how it ended.",
 		Buckets: prometheus.ExponentialBuckets(0.025, 2, 16),
 	}, []string{"state", "reason"}), collected: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -36,7 +37,7 @@ func newMetrics(r *prometheus.Registry, s *postgres.Store, log *slog.Logger) (*m
 	for _, kind := range fleet.CollectedKinds() {
 		m.removed(kind, 0) // a kind of which nothing was removed shows too
 	}
-	for _, c := range []prometheus.Collector{m.delivered, m.collected, m} {
+	for _, c := range []prometheus.Collector{m.delivered, m.collected, m.compared.seconds, m.compared.instances, m} {
 		if err := r.Register(c); err != nil {
 			return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
 		}
@@ -51,6 +52,8 @@ func (m *metrics) removed(kind fleet.CollectedKind, rows int64) {
 func (m *metrics) ended(e fleet.End) {
 	m.delivered.WithLabelValues(string(e.State), e.Reason).Observe(time.Since(e.Since).Seconds())
 }
+
+func (m *metrics) reconciled(e fleet.ReconcileEnd) { m.compared.ended(e, time.Now()) }
 
 // Describe names the metrics that are read from the store.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {

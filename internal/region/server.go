@@ -267,6 +267,7 @@ func (s *server) activities() workers.Server {
 		Reconciles: &activities.Reconciles{
 			Store: s.store, Passes: s.store, Entities: s.again, Doors: doors, Tokens: tokens{s.cfg.Timing.TokenBytes},
 			BaseURL: s.cfg.PublicURL, TokenLife: s.cfg.Timing.Delivery.PendingTTL, Build: s.cfg.Build,
+			Ended: s.metrics.reconciled,
 		},
 		Sweeps: &activities.Sweeps{
 			Purger: s.store, Starter: s.flows,

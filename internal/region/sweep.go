@@ -49,7 +49,7 @@ func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (act
 		}
 		after = page[len(page)-1]
 	}
-	if err := s.nodes(ctx, live, &out); err != nil {
+	if err := s.nodes(ctx, live, beat, &out); err != nil {
 		return out, err
 	}
 	if out.Overdue, err = s.store.EndOverdue(ctx, sweepPage); err != nil {
@@ -87,39 +87,47 @@ func (s *operationsSweep) look(ctx context.Context, o postgres.OpenSubject, live
 }
 
 // nodes looks at the comparisons that were asked for, as look does at instances.
-func (s *operationsSweep) nodes(ctx context.Context, live []string, out *activities.SweptOperations) error {
-	open, err := s.store.OpenNodeOperations(ctx, "", sweepOlder, sweepPage)
-	if err != nil {
-		return err
-	}
-	for _, o := range open {
-		out.Looked++
-		state, err := s.flows.RunState(ctx, o.Subject, o.Run, live)
+func (s *operationsSweep) nodes(ctx context.Context, live []string, beat func(), out *activities.SweptOperations) error {
+	after := ""
+	for {
+		open, err := s.store.OpenNodeOperations(ctx, after, sweepOlder, sweepPage)
 		if err != nil {
 			return err
 		}
-		switch decide.LostOperation(state) {
-		case decide.LostKeep:
-			continue
-		case decide.LostClose:
-			out.Closed++
-			if err := s.store.CloseNodeOperations(ctx, o, "workflow_"+string(state)); err != nil {
+		for _, o := range open {
+			if err := s.lookNode(ctx, o, live, out); err != nil {
 				return err
 			}
-			continue
-		case decide.LostMove:
-			out.Moved++
+			beat()
+			after = o.Subject
 		}
-		if state == decide.RunStranded {
-			if err := s.flows.EndStranded(ctx, o.Subject, o.Run); err != nil {
-				return err
-			}
+		if len(open) < sweepPage {
+			return nil
 		}
-		if err := s.entities.Wake(ctx, o.Subject); err != nil {
+	}
+}
+
+func (s *operationsSweep) lookNode(ctx context.Context, o postgres.OpenNode, live []string, out *activities.SweptOperations) error {
+	out.Looked++
+	state, err := s.flows.RunState(ctx, o.Subject, o.Run, live)
+	if err != nil {
+		return err
+	}
+	switch decide.LostOperation(state) {
+	case decide.LostKeep:
+		return nil
+	case decide.LostClose:
+		out.Closed++
+		return s.store.CloseNodeOperations(ctx, o, "workflow_"+string(state))
+	case decide.LostMove:
+		out.Moved++
+	}
+	if state == decide.RunStranded {
+		if err := s.flows.EndStranded(ctx, o.Subject, o.Run); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.entities.Wake(ctx, o.Subject)
 }
 
 // lostAfter is how long a node may be unheard of and still be compared by the schedule; one

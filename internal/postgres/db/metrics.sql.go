@@ -18,7 +18,10 @@ SELECT
     (SELECT count(*) FROM owed) AS owed,
     (SELECT coalesce(extract(epoch FROM now() - min(since)), 0)::float8 FROM owed) AS owed_age,
     (SELECT count(*) FROM outbox) AS outbox,
-    (SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 FROM outbox) AS outbox_age
+    (SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 FROM outbox) AS outbox_age,
+    (SELECT count(*) FROM orphans x JOIN nodes n ON n.name = x.node WHERE x.approved_at IS NULL AND n.removed_at IS NULL) AS orphans,
+    (SELECT coalesce(extract(epoch FROM now() - min(x.since)), 0)::float8 FROM orphans x JOIN nodes n ON n.name = x.node
+     WHERE x.approved_at IS NULL AND n.removed_at IS NULL) AS orphan_age
 `
 
 type BacklogRow struct {
@@ -30,6 +33,8 @@ type BacklogRow struct {
 	OwedAge      float64
 	Outbox       int64
 	OutboxAge    float64
+	Orphans      int64
+	OrphanAge    float64
 }
 
 func (q *Queries) Backlog(ctx context.Context) (BacklogRow, error) {
@@ -44,6 +49,8 @@ func (q *Queries) Backlog(ctx context.Context) (BacklogRow, error) {
 		&i.OwedAge,
 		&i.Outbox,
 		&i.OutboxAge,
+		&i.Orphans,
+		&i.OrphanAge,
 	)
 	return i, err
 }

@@ -418,7 +418,8 @@ func (q *Queries) ListJoinTokens(ctx context.Context, arg ListJoinTokensParams) 
 const listNodes = `-- name: ListNodes :many
 SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, coalesce(l.epoch, 0)::bigint AS epoch,
        (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
-       (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed
+       (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed,
+       (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans
 FROM nodes n LEFT JOIN site_leases l ON l.site = n.site
 WHERE n.removed_at IS NULL AND n.name > $1::text AND ($2::text = '' OR n.site = $2)
   AND ($3::text = '' OR n.name = $3)
@@ -448,6 +449,7 @@ type ListNodesRow struct {
 	Epoch      int64
 	Instances  int64
 	Owed       int64
+	Orphans    int64
 }
 
 func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNodesRow, error) {
@@ -480,6 +482,7 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 			&i.Epoch,
 			&i.Instances,
 			&i.Owed,
+			&i.Orphans,
 		); err != nil {
 			return nil, err
 		}
@@ -543,6 +546,44 @@ type NodeStartingParams struct {
 func (q *Queries) NodeStarting(ctx context.Context, arg NodeStartingParams) error {
 	_, err := q.db.Exec(ctx, nodeStarting, arg.StartID, arg.Name)
 	return err
+}
+
+const pairNodes = `-- name: PairNodes :many
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' ORDER BY name
+`
+
+// The nodes of a site that hold instances.
+func (q *Queries) PairNodes(ctx context.Context, site string) ([]Node, error) {
+	rows, err := q.db.Query(ctx, pairNodes, site)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Node
+	for rows.Next() {
+		var i Node
+		if err := rows.Scan(
+			&i.Name,
+			&i.Site,
+			&i.Role,
+			&i.SigningKey,
+			&i.SealingKey,
+			&i.EnrolledAt,
+			&i.RevokedAt,
+			&i.SeenAt,
+			&i.StartID,
+			&i.StartedAt,
+			&i.RemovedAt,
+			&i.StartingAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const readLogs = `-- name: ReadLogs :many

@@ -138,6 +138,52 @@ func (q *Queries) GetOperation(ctx context.Context, id string) (Operation, error
 	return i, err
 }
 
+const getOperations = `-- name: GetOperations :many
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at FROM operations WHERE id = ANY($1::text[]) ORDER BY name
+`
+
+func (q *Queries) GetOperations(ctx context.Context, ids []string) ([]Operation, error) {
+	rows, err := q.db.Query(ctx, getOperations, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Operation
+	for rows.Next() {
+		var i Operation
+		if err := rows.Scan(
+			&i.ID,
+			&i.Kind,
+			&i.Site,
+			&i.Name,
+			&i.Subject,
+			&i.Revision,
+			&i.Project,
+			&i.State,
+			&i.Reason,
+			&i.Message,
+			&i.RequestedBy,
+			&i.CancelRequested,
+			&i.EntityRun,
+			&i.EntityBuild,
+			&i.DoorWorkflow,
+			&i.DoorRun,
+			&i.DoorTold,
+			&i.DeliveryID,
+			&i.CreatedAt,
+			&i.DeadlineAt,
+			&i.EndedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const insertOperation = `-- name: InsertOperation :one
 INSERT INTO operations (id, kind, site, name, subject, revision, project, state, requested_by, door_workflow, door_run, deadline_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, 'running', $8, $9, $10,
@@ -202,7 +248,7 @@ func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams
 
 const lastProject = `-- name: LastProject :one
 SELECT coalesce((SELECT nullif(s.project, '') FROM subjects s WHERE s.site = $1 AND s.name = $2),
-                (SELECT o.project FROM operations o WHERE o.site = $1 AND o.name = $2
+                (SELECT o.project FROM operations o WHERE o.site = $1 AND o.name = $2 AND o.kind <> 'reconcile'
                  ORDER BY o.created_at DESC LIMIT 1), '')::text AS project
 `
 
@@ -221,8 +267,9 @@ func (q *Queries) LastProject(ctx context.Context, arg LastProjectParams) (strin
 const listOperations = `-- name: ListOperations :many
 SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at FROM operations
 WHERE (created_at, id) < ($1::timestamptz, $2::text) AND ($3::text = '' OR project = $3)
-  AND ($4::text = '' OR state = $4) AND ($5::text = '' OR site = $5) AND ($6::text = '' OR name = $6)
-ORDER BY created_at DESC, id DESC LIMIT $7
+  AND ($4::text = '' OR state = $4) AND ($5::text = '' OR site = $5)
+  AND ($6::text = '' OR name = $6 AND kind <> 'reconcile') AND ($7::text = '' OR name = $7 AND kind = 'reconcile')
+ORDER BY created_at DESC, id DESC LIMIT $8
 `
 
 type ListOperationsParams struct {
@@ -232,9 +279,11 @@ type ListOperationsParams struct {
 	State    string
 	Site     string
 	Name     string
+	Node     string
 	MaxRows  int32
 }
 
+// The name of a reconcile is that of a node.
 func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) ([]Operation, error) {
 	rows, err := q.db.Query(ctx, listOperations,
 		arg.BeforeAt,
@@ -243,6 +292,7 @@ func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) 
 		arg.State,
 		arg.Site,
 		arg.Name,
+		arg.Node,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -298,7 +348,7 @@ const openSubjects = `-- name: OpenSubjects :many
 SELECT s.site, s.name, s.entity_run FROM subjects s
 WHERE (s.site, s.name) > ($1::text, $2::text) AND (s.site, s.name) IN (
     SELECT o.site, o.name FROM operations o
-    WHERE o.state = 'running' AND o.created_at < now() - make_interval(secs => $3::float8)
+    WHERE o.state = 'running' AND o.kind <> 'reconcile' AND o.created_at < now() - make_interval(secs => $3::float8)
     UNION SELECT d.site, d.name FROM deliveries d WHERE d.state = 'open'
     UNION SELECT w.site, w.name FROM owed_now w WHERE w.since < now() - make_interval(secs => $3::float8))
 ORDER BY s.site, s.name LIMIT $4

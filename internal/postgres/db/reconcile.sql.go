@@ -13,35 +13,41 @@ import (
 
 const approveOrphans = `-- name: ApproveOrphans :many
 UPDATE orphans SET approved_by = $1, approved_at = now()
-WHERE node = $2 AND approved_at IS NULL AND ($3::boolean OR name = ANY($4::text[]))
-RETURNING name
+WHERE node = $2 AND approved_at IS NULL AND name = ANY($3::text[])
+RETURNING node, name, site, era, revision, hash, reason, reconcile, since, approved_by, approved_at
 `
 
 type ApproveOrphansParams struct {
 	Actor *string
 	Node  string
-	Every bool
 	Names []string
 }
 
-func (q *Queries) ApproveOrphans(ctx context.Context, arg ApproveOrphansParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, approveOrphans,
-		arg.Actor,
-		arg.Node,
-		arg.Every,
-		arg.Names,
-	)
+func (q *Queries) ApproveOrphans(ctx context.Context, arg ApproveOrphansParams) ([]Orphan, error) {
+	rows, err := q.db.Query(ctx, approveOrphans, arg.Actor, arg.Node, arg.Names)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []string
+	var items []Orphan
 	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
+		var i Orphan
+		if err := rows.Scan(
+			&i.Node,
+			&i.Name,
+			&i.Site,
+			&i.Era,
+			&i.Revision,
+			&i.Hash,
+			&i.Reason,
+			&i.Reconcile,
+			&i.Since,
+			&i.ApprovedBy,
+			&i.ApprovedAt,
+		); err != nil {
 			return nil, err
 		}
-		items = append(items, name)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -639,6 +645,37 @@ func (q *Queries) ListReconciles(ctx context.Context, arg ListReconcilesParams) 
 	return items, nil
 }
 
+const lockOrphans = `-- name: LockOrphans :many
+SELECT name FROM orphans WHERE node = $1 AND ($2::boolean OR name = ANY($3::text[])) ORDER BY name FOR UPDATE
+`
+
+type LockOrphansParams struct {
+	Node  string
+	Every bool
+	Names []string
+}
+
+// Held against a comparison that lists or forgets them meanwhile.
+func (q *Queries) LockOrphans(ctx context.Context, arg LockOrphansParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, lockOrphans, arg.Node, arg.Every, arg.Names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockReconcile = `-- name: LockReconcile :one
 SELECT id, node, site, reason, token_hash, state, message, report, drops, run, created_at, expires_at, ended_at FROM reconciles WHERE id = $1 FOR UPDATE
 `
@@ -805,7 +842,7 @@ func (q *Queries) ReportReconcile(ctx context.Context, arg ReportReconcileParams
 }
 
 const seeAbsence = `-- name: SeeAbsence :one
-SELECT EXISTS (SELECT 1 FROM subjects s WHERE s.site = $1 AND s.name = $2) AS known,
+SELECT EXISTS (SELECT 1 FROM subjects s WHERE s.site = $1 AND s.name = $2 AND s.desired_revision > 0) AS known,
        coalesce(r.action, '')::text AS action, coalesce(r.era, 0)::bigint AS era, coalesce(r.revision, 0)::bigint AS revision,
        (EXISTS (SELECT 1 FROM under_way w WHERE w.site = $1 AND w.name = $2))::boolean AS under_way,
        (EXISTS (SELECT 1 FROM owed o WHERE o.site = $1 AND o.name = $2 AND o.node = $3))::boolean AS owed,
@@ -836,6 +873,7 @@ type SeeAbsenceRow struct {
 	Approved         bool
 }
 
+// A name that was only buried was never released.
 func (q *Queries) SeeAbsence(ctx context.Context, arg SeeAbsenceParams) (SeeAbsenceRow, error) {
 	row := q.db.QueryRow(ctx, seeAbsence, arg.Site, arg.Name, arg.Node)
 	var i SeeAbsenceRow

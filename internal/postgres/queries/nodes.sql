@@ -13,11 +13,16 @@ SELECT * FROM nodes WHERE name = @name;
 -- name: ListNodes :many
 SELECT n.*, coalesce(l.epoch, 0)::bigint AS epoch,
        (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
-       (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed
+       (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed,
+       (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans
 FROM nodes n LEFT JOIN site_leases l ON l.site = n.site
 WHERE n.removed_at IS NULL AND n.name > @after::text AND (@site::text = '' OR n.site = @site)
   AND (@name::text = '' OR n.name = @name)
 ORDER BY n.name LIMIT @max_rows;
+
+-- The nodes of a site that hold instances.
+-- name: PairNodes :many
+SELECT * FROM nodes WHERE site = @site AND removed_at IS NULL AND role <> 'worker' ORDER BY name;
 
 -- name: EnrolNode :execrows
 UPDATE nodes SET signing_key = @signing_key, sealing_key = @sealing_key, enrolled_at = now(), revoked_at = NULL

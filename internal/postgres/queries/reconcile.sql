@@ -112,8 +112,9 @@ FROM (SELECT unnest(@ids::text[]) AS id, unnest(@hashes::bytea[]) AS hash) t;
 SELECT r.* FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision) k
 JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = @site AND x.name = k.name AND x.revision = k.revision OFFSET 0) r ON true;
 
+-- A name that was only buried was never released.
 -- name: SeeAbsence :one
-SELECT EXISTS (SELECT 1 FROM subjects s WHERE s.site = @site AND s.name = @name) AS known,
+SELECT EXISTS (SELECT 1 FROM subjects s WHERE s.site = @site AND s.name = @name AND s.desired_revision > 0) AS known,
        coalesce(r.action, '')::text AS action, coalesce(r.era, 0)::bigint AS era, coalesce(r.revision, 0)::bigint AS revision,
        (EXISTS (SELECT 1 FROM under_way w WHERE w.site = @site AND w.name = @name))::boolean AS under_way,
        (EXISTS (SELECT 1 FROM owed o WHERE o.site = @site AND o.name = @name AND o.node = @node))::boolean AS owed,
@@ -150,10 +151,14 @@ DELETE FROM orphans WHERE node = @node AND name = @name;
 -- name: ListOrphans :many
 SELECT * FROM orphans WHERE node = @node AND name > @after::text ORDER BY name LIMIT @max_rows;
 
+-- Held against a comparison that lists or forgets them meanwhile.
+-- name: LockOrphans :many
+SELECT name FROM orphans WHERE node = @node AND (@every::boolean OR name = ANY(@names::text[])) ORDER BY name FOR UPDATE;
+
 -- name: ApproveOrphans :many
 UPDATE orphans SET approved_by = @actor, approved_at = now()
-WHERE node = @node AND approved_at IS NULL AND (@every::boolean OR name = ANY(@names::text[]))
-RETURNING name;
+WHERE node = @node AND approved_at IS NULL AND name = ANY(@names::text[])
+RETURNING *;
 
 -- What a node says it holds just as it is deployed, it is not owed any more.
 -- name: ConfirmReported :exec

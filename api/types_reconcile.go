@@ -1,0 +1,70 @@
+package api
+
+import (
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Reconcile is one comparison of a node with its site's expected set. Reason says what asked
+// for it: start, peer, request or schedule. Counts is missing until the node has reported, and
+// when Unchanged says that nothing changed since the node was last as expected.
+type Reconcile struct {
+	ID         string           `json:"id"`
+	Node       string           `json:"node"`
+	Reason     string           `json:"reason"`
+	State      string           `json:"state" enum:"running,succeeded,failed"`
+	Message    string           `json:"message,omitempty"`
+	SetVersion string           `json:"setVersion,omitempty" doc:"ERA.NUMBER of the expected set"`
+	Refused    string           `json:"refused,omitempty" doc:"why the node did not act upon the set"`
+	Unchanged  bool             `json:"unchanged,omitempty"`
+	Counts     *ReconcileCounts `json:"counts,omitempty"`
+	Differs    []Differs        `json:"differs,omitempty" doc:"what did not become as expected, at most 100"`
+	CreatedAt  time.Time        `json:"createdAt"`
+	EndedAt    *time.Time       `json:"endedAt,omitempty"`
+}
+
+// ReconcileCounts are instances of a node. Left are under way or not the node's to change,
+// Ahead are held in a higher number than is deployed, Waiting need an operator's word.
+type ReconcileCounts struct {
+	Expected int `json:"expected"`
+	Equal    int `json:"equal"`
+	Fetched  int `json:"fetched"`
+	Failed   int `json:"failed"`
+	Left     int `json:"left"`
+	Ahead    int `json:"ahead"`
+	Dropped  int `json:"dropped"`
+	Waiting  int `json:"waiting"`
+}
+
+// Differs is one instance of a node that is not as its region expects, and why.
+type Differs struct {
+	Instance string `json:"instance"`
+	Why      string `json:"why"`
+}
+
+// Orphan is what a node holds and its site does not expect. It is dropped by the next
+// comparison after it was approved, unless the node holds another revision by then.
+type Orphan struct {
+	Instance     string     `json:"instance"`
+	Revision     int64      `json:"revision"`
+	Era          int64      `json:"era"`
+	RevisionHash fleet.Hash `json:"revisionHash,omitempty"`
+	Reason       string     `json:"reason" enum:"never_known,over_cap"`
+	Since        time.Time  `json:"since"`
+	ApprovedBy   string     `json:"approvedBy,omitempty"`
+	ApprovedAt   *time.Time `json:"approvedAt,omitempty"`
+}
+
+// OrphanApproval names the orphans that a node may drop, or all that are listed.
+type OrphanApproval struct {
+	Instances []string `json:"instances,omitempty"`
+	All       bool     `json:"all,omitempty"`
+	Reason    string   `json:"reason,omitempty"`
+}
+
+// AcceptedAll answers a request that starts several operations.
+type AcceptedAll struct {
+	Operations []Operation `json:"operations"`
+	DryRun     bool        `json:"dryRun,omitempty"`
+}

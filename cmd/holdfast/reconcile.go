@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+const reconcileLong = `Have nodes compare themselves with what their site should hold. A node fetches what it misses
+and drops only what the region confirms absent by name; what needs a person's word waits
+("holdfast orphans list NODE"). Nodes do so by themselves when they start, when their peer
+starts, and on a schedule.`
+
+func (c *cli) newReconcileCommand() *cobra.Command {
+	group := newGroup("reconcile", "Compare nodes with what their site should hold", c.newReconcileNodeCommand(), c.newReconcileSiteCommand())
+	group.Long = reconcileLong
+	return group
+}
+
+func (c *cli) newReconcileNodeCommand() *cobra.Command {
+	var f mutationFlags
+	cmd := &cobra.Command{
+		Use: "node NAME...", Short: "Compare nodes", Args: cobra.MinimumNArgs(1), Long: reconcileLong,
+		Example: "  holdfast reconcile node plant-1-b", ValidArgsFunction: c.completeObjects("node"),
+	}
+	f.addAsk(cmd)
+	f.addWait(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var targets []target
+		for _, name := range args {
+			key, err := nodeKey(name)
+			if err != nil {
+				return err
+			}
+			targets = append(targets, target{key: key, do: func(ctx context.Context, client *api.Client) (api.Accepted, error) {
+				return client.ReconcileNode(ctx, name, f.mutation())
+			}})
+		}
+		return c.change(cmd.Context(), "reconcile accepted", &f, targets)
+	}
+	return cmd
+}
+
+func (c *cli) newReconcileSiteCommand() *cobra.Command {
+	var f mutationFlags
+	cmd := &cobra.Command{
+		Use: "site NAME", Short: "Compare each node of a site's pair", Args: cobra.ExactArgs(1), Long: reconcileLong,
+		Example: "  holdfast reconcile site plant-1", ValidArgsFunction: c.completeObjects("site"),
+	}
+	f.addAsk(cmd)
+	f.addWait(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, err := objectKey(fleet.KindSite, args[0], ""); err != nil {
+			return err
+		}
+		client, err := c.connect()
+		if err != nil {
+			return err
+		}
+		all, err := client.ReconcileSite(cmd.Context(), args[0], f.mutation())
+		if err != nil {
+			return err
+		}
+		targets := make([]target, len(all.Operations))
+		for i, op := range all.Operations {
+			key := fleet.ObjectKey{Kind: kindNode, Name: op.Node}
+			targets[i] = target{key: key, do: func(context.Context, *api.Client) (api.Accepted, error) {
+				return api.Accepted{Operation: &op, DryRun: all.DryRun}, nil
+			}}
+		}
+		f.key = "" // it was for the one request
+		return c.change(cmd.Context(), "reconcile accepted", &f, targets)
+	}
+	return cmd
+}
+
+// addAsk is add for what changes no object: there is no ETag to match.
+func (f *mutationFlags) addAsk(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.key, "idempotency-key", "", "key under which a repeat is the same request (default random)")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would happen and change nothing")
+}
+
+// kindNode is a node where objects are named; its site declares it.
+const kindNode fleet.ObjectKind = "node"
+
+func nodeKey(name string) (fleet.ObjectKey, error) {
+	if err := fleet.ValidateName("node", name); err != nil {
+		return fleet.ObjectKey{}, &usageError{err}
+	}
+	return fleet.ObjectKey{Kind: kindNode, Name: name}, nil
+}
