@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -166,3 +167,6 @@ func (r *redacted) Seek(offset int64, whence int) (int64, error) {
 func (r *redacted) tag(h fleet.Hash) string {
 	return string(h) + "-redacted-" + string(compose.HashOf(fmt.Append(nil, r.hidden)))[:16]
 }
+
+// escapeToken writes a name as one step of a JSON pointer.
+func escapeToken(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }

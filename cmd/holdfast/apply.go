@@ -71,11 +71,11 @@ func (c *cli) readManifests(files []string) ([]*manifest, error) {
 	var errs []error
 	seen := map[fleet.ObjectKey]string{}
 	for _, file := range files {
-		documents, err := readDocuments(file, c.stdin)
+		some, err := readDocuments(file, c.stdin)
 		if err != nil {
 			errs = append(errs, err)
 		}
-		for _, d := range documents {
+		for _, d := range some {
 			m, err := readManifest(d)
 			if err == nil && seen[m.key()] != "" {
 				err = fmt.Errorf("%s: %s stands in %s already", m.at, m.key(), seen[m.key()])

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/documents"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -47,22 +47,15 @@ func (m *manifest) key() fleet.ObjectKey {
 	return key
 }
 
-// document is a piece of a file, as JSON, and where it begins.
-type document struct {
-	at   string
-	dir  string
-	data json.RawMessage
-}
-
 // readDocuments reads a file, all manifest files of a directory in order of their names,
 // or stdin when it is "-".
-func readDocuments(name string, stdin io.Reader) ([]document, error) {
+func readDocuments(name string, stdin io.Reader) ([]documents.Document, error) {
 	if name == "-" {
 		data, err := io.ReadAll(stdin)
 		if err != nil {
 			return nil, fmt.Errorf("read stdin: %w", err)
 		}
-		return splitDocuments("stdin", ".", data)
+		return documents.Split("stdin", ".", data)
 	}
 	info, err := os.Stat(name)
 	if err != nil {
@@ -74,15 +67,15 @@ func readDocuments(name string, stdin io.Reader) ([]document, error) {
 			return nil, err
 		}
 	}
-	var all []document
+	var all []documents.Document
 	var errs []error
 	for _, file := range files {
 		data, err := os.ReadFile(file) //nolint:gosec // the person who runs this names the file
 		if err != nil {
 			return nil, fmt.Errorf("read manifest: %w", err)
 		}
-		documents, err := splitDocuments(file, filepath.Dir(file), data)
-		all, errs = append(all, documents...), append(errs, err)
+		some, err := documents.Split(file, filepath.Dir(file), data)
+		all, errs = append(all, some...), append(errs, err)
 	}
 	return all, errors.Join(errs...)
 }
@@ -105,44 +98,4 @@ func manifestFiles(dir string) ([]string, error) {
 		return nil, &usageError{fmt.Errorf("%s holds no .yaml, .yml or .json file", dir)}
 	}
 	return files, nil
-}
-
-// splitDocuments takes text that begins like JSON for JSON, whose numbers and doubled keys
-// then reach the region as they are.
-func splitDocuments(file, dir string, data []byte) ([]document, error) {
-	begin := bytes.TrimLeft(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), " \t\r\n")
-	if ext := filepath.Ext(file); ext == ".json" || (ext != ".yaml" && ext != ".yml" && bytes.HasPrefix(begin, []byte("{"))) {
-		return splitJSON(file, dir, data)
-	}
-	return splitYAML(file, dir, data)
-}
-
-func splitJSON(file, dir string, data []byte) ([]document, error) {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	var all []document
-	for {
-		begin := decoder.InputOffset()
-		for begin < int64(len(data)) && strings.ContainsRune(" \t\r\n", rune(data[begin])) {
-			begin++
-		}
-		var value json.RawMessage
-		err := decoder.Decode(&value)
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		if err != nil {
-			var syntax *json.SyntaxError
-			if errors.As(err, &syntax) {
-				begin = syntax.Offset
-			}
-			return all, fmt.Errorf("%s: not JSON: %w", place(file, data, begin), err)
-		}
-		all = append(all, document{at: place(file, data, begin), dir: dir, data: value})
-	}
-}
-
-// place names a line of a file.
-func place(file string, data []byte, offset int64) string {
-	line := 1 + bytes.Count(data[:min(offset, int64(len(data)))], []byte("\n"))
-	return fmt.Sprintf("%s:%d", file, line)
 }

@@ -11,18 +11,19 @@ import (
 	"strings"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/documents"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // readManifest reads a document strictly and checks what can be seen without the region,
 // so that a slip in the last file is found before the first one is applied.
-func readManifest(d document) (*manifest, error) {
-	m := &manifest{at: d.at, dir: d.dir}
-	if err := strictly(d.data, m); err != nil {
-		return nil, fmt.Errorf("%s: %w", d.at, err)
+func readManifest(d documents.Document) (*manifest, error) {
+	m := &manifest{at: d.At, dir: d.Dir}
+	if err := strictly(d.Data, m); err != nil {
+		return nil, fmt.Errorf("%s: %w", d.At, err)
 	}
 	if err := m.check(); err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", d.at, m.key(), err)
+		return nil, fmt.Errorf("%s: %s: %w", d.At, m.key(), err)
 	}
 	return m, nil
 }
