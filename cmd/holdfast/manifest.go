@@ -30,6 +30,8 @@ type manifest struct {
 	site     api.SitePut
 	template api.TemplatePut
 	instance instanceManifest
+	// artifactSize is of what artifactFile names.
+	artifactSize int64
 }
 
 // instanceManifest adds to an instance's spec what only a command line can read.

@@ -155,8 +155,8 @@ func (m *manifest) readFiles() error {
 	if err != nil {
 		return fmt.Errorf("artifactFile: %w", err)
 	}
-	hash, _, err := api.HashOf(f)
-	in.Artifact = hash
+	hash, size, err := api.HashOf(f)
+	in.Artifact, m.artifactSize = hash, size
 	return errors.Join(err, f.Close())
 }
 
