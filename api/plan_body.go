@@ -31,41 +31,45 @@ type ManyParams struct {
 // withMany reads a request of many objects: JSON, or a stream of YAML documents that each
 // are one object. The request lies in memory until f returns.
 func (s *server) withMany(ctx context.Context, in ManyParams, f func(r *planRequest, raw []byte) error) error {
+	limit, read := s.planLimit(), readPlan
 	media, _, err := mime.ParseMediaType(callOf(ctx).r.Header.Get("Content-Type"))
-	if err == nil && media == mediaYAML {
-		return inParts(s.withBody(ctx, maxYAML, func(raw []byte) error {
-			return s.flatten.Do(ctx, yamlWeight*int64(len(raw)), func() error {
-				text, err := fromYAML(raw)
-				if err != nil {
-					return err
-				}
-				r, err := readPlan(text)
-				if err != nil {
-					return err
-				}
-				r.head.ApplySet, r.head.Prune, r.head.Reason, r.deploy = in.ApplySet, in.Prune, in.Reason, in.Deploy
-				return cmpErr(r.check(), func() error { return f(r, raw) })
-			})
-		}))
+	isYAML := err == nil && media == mediaYAML
+	if isYAML {
+		limit = maxYAML
+		read = func(raw []byte) (*planRequest, error) { return s.readYAML(ctx, raw, in) }
 	}
-	return inParts(s.withBody(ctx, s.planLimit(), func(raw []byte) error {
-		if in.ApplySet != "" || in.Prune || in.Reason != "" {
+	return inParts(s.withBody(ctx, limit, func(raw []byte) error {
+		if !isYAML && (in.ApplySet != "" || in.Prune || in.Reason != "") {
 			return fleet.Errorf(fleet.Invalid, "with JSON, applySet, prune and reason stand in the body").At("applySet")
 		}
-		r, err := readPlan(raw)
+		r, err := read(raw)
 		if err != nil {
 			return err
 		}
 		r.deploy = in.Deploy
-		return cmpErr(r.check(), func() error { return f(r, raw) })
+		if err := r.check(); err != nil {
+			return err
+		}
+		return f(r, raw)
 	}))
 }
 
-func cmpErr(err error, next func() error) error {
-	if err != nil {
+// readYAML makes JSON of a stream first. The share that this takes is given back before
+// anything else is asked for one.
+func (s *server) readYAML(ctx context.Context, raw []byte, in ManyParams) (*planRequest, error) {
+	var text []byte
+	err := s.flatten.Do(ctx, yamlWeight*int64(len(raw)), func() (err error) {
+		text, err = fromYAML(raw, s.planLimit())
 		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	return next()
+	r, err := readPlan(text)
+	if err == nil {
+		r.head.ApplySet, r.head.Prune, r.head.Reason = in.ApplySet, in.Prune, in.Reason
+	}
+	return r, err
 }
 
 // inParts says what helps against a request that is too long.
@@ -77,8 +81,9 @@ func inParts(err error) error {
 	return err
 }
 
-// fromYAML writes a stream of documents as the JSON of a request.
-func fromYAML(raw []byte) ([]byte, error) {
+// fromYAML writes a stream of documents as the JSON of a request. Aliases can make it longer
+// than the stream.
+func fromYAML(raw []byte, limit int64) ([]byte, error) {
 	all, err := split.YAML("line", ".", raw)
 	if err != nil {
 		return nil, fleet.Errorf(fleet.Invalid, "%w", err).At("/")
@@ -90,6 +95,9 @@ func fromYAML(raw []byte) ([]byte, error) {
 			out.WriteByte(',')
 		}
 		out.Write(d.Data)
+		if int64(out.Len()) > limit {
+			return nil, bodyTooLarge(limit)
+		}
 	}
 	out.WriteString(`]}`)
 	return out.Bytes(), nil

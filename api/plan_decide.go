@@ -36,31 +36,44 @@ func (p *planner) decide(ctx context.Context) error {
 	for _, kind := range kindsInOrder {
 		for _, o := range some[kind] {
 			p.ordered = append(p.ordered, o)
-			o.refuse(p.stand(o))
-			if !o.ok() {
-				continue
-			}
-			var err error
-			switch kind {
-			case fleet.KindProject:
-				err = o.settle(struct{}{})
-			case fleet.KindSite:
-				err = p.decideSite(o, taken)
-			case fleet.KindTemplate:
-				err = p.decideTemplate(o)
-			case fleet.KindInstance:
-				err = p.decideInstance(ctx, o)
-			}
-			if kind := fleet.KindOf(err); err != nil && (kind == fleet.Unavailable || kind == fleet.Internal) {
+			if err := p.decideOne(ctx, o, taken); err != nil {
 				return err
-			}
-			o.refuse(err)
-			if o.ok() && o.action != ActionUnchanged && !o.seen {
-				o.refuse(p.caller.may(writers[kind]))
 			}
 		}
 	}
 	return nil
+}
+
+// decideOne keeps what is wrong with an object there; the error is about the region.
+func (p *planner) decideOne(ctx context.Context, o *planned, taken map[string]string) error {
+	if o.refuse(p.stand(o)); !o.ok() {
+		return nil
+	}
+	var err error
+	switch o.key.Kind {
+	case fleet.KindProject:
+		err = o.settle(struct{}{})
+	case fleet.KindSite:
+		err = p.decideSite(o, taken)
+	case fleet.KindTemplate:
+		err = p.decideTemplate(o)
+	case fleet.KindInstance:
+		err = p.decideInstance(ctx, o)
+	}
+	if ofRegion(err) {
+		return err
+	}
+	o.refuse(err)
+	if o.ok() && o.action != ActionUnchanged && !o.seen {
+		o.refuse(p.caller.may(writers[o.key.Kind]))
+	}
+	return nil
+}
+
+// ofRegion says that an error is no fault of an object.
+func ofRegion(err error) bool {
+	kind := fleet.KindOf(err)
+	return err != nil && (kind == fleet.Unavailable || kind == fleet.Internal)
 }
 
 // stand looks at the object as it is: may the caller write it, in this project and set?
@@ -72,7 +85,7 @@ func (p *planner) stand(o *planned) error {
 		if !p.caller.sees(o.project) {
 			return fleet.Errorf(fleet.Denied, "this token is bound to project %s", p.caller.project).At("/project")
 		}
-		if o.project != defaultProject || p.caller.project != "" && p.caller.project != defaultProject {
+		if o.project != defaultProject {
 			if _, err := p.refer(projectKey(o.project), "/project"); err != nil {
 				return err
 			}

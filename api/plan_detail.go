@@ -162,37 +162,33 @@ func together(some []*planned, held map[fleet.ObjectKey][]postgres.HeldRevision)
 
 // detailInstance merges the final config, and compares it with each content that nodes hold.
 func (p *planner) detailInstance(ctx context.Context, o *planned, held []postgres.HeldRevision, bodies map[fleet.Hash][]byte) error {
-	var text []byte
-	var err error
-	weight := o.content.Size
-	if o.spec.Artifact == nil {
-		layers, err := p.layersOf(ctx, o)
-		if err != nil {
-			return p.refuseOrFail(o, err)
-		}
-		weight = weightOf(layers)
-		err = p.s.flatten.Do(ctx, weight, func() error {
-			text, err = p.flattened(ctx, layers)
-			if err != nil {
-				return err
-			}
-			o.content = contentOfText(text)
-			return p.compareNodes(ctx, o, text, held, bodies)
-		})
+	if o.spec.Artifact != nil {
+		return p.refuseOrFail(o, p.compareNodes(ctx, o, nil, held, bodies))
+	}
+	layers, err := p.layersOf(ctx, o)
+	if err != nil {
 		return p.refuseOrFail(o, err)
 	}
-	err = p.compareNodes(ctx, o, nil, held, bodies)
+	err = p.s.flatten.Do(ctx, weightOf(layers), func() error {
+		text, err := p.flattened(ctx, layers)
+		if err != nil {
+			return err
+		}
+		o.content = contentOfText(text)
+		return p.compareNodes(ctx, o, text, held, bodies)
+	})
 	return p.refuseOrFail(o, err)
 }
 
 // refuseOrFail keeps with the object what is wrong with it; what is wrong with the region
 // ends the plan.
 func (p *planner) refuseOrFail(o *planned, err error) error {
-	switch fleet.KindOf(err) { //nolint:exhaustive // the two that speak of the region
-	case fleet.Unavailable, fleet.Internal:
+	if ofRegion(err) {
 		return err
 	}
-	o.refuse(below("/spec", err))
+	if err != nil {
+		o.refuse(below("/spec", err))
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -70,50 +71,54 @@ func (s *server) hashDocuments(ctx context.Context, o *planned) error {
 	return nil
 }
 
+// wanted is what the objects of a request are, and refer to.
+type wanted struct {
+	keys      map[fleet.ObjectKey]bool
+	templates map[string]bool
+	nodes     map[string]bool
+	bodies    map[postgres.BodyOf]bool
+}
+
+func (w wanted) add(o *planned) {
+	w.keys[o.key], w.keys[projectKey(o.project)] = true, true
+	for _, t := range append([]string{o.put.Template}, o.compositions...) {
+		w.keys[templateKey(t)] = true
+	}
+	if o.key.Kind == fleet.KindInstance {
+		w.keys[siteKey(o.key.Scope)] = true
+	}
+	if o.key.Kind == fleet.KindTemplate {
+		w.templates[o.key.Name] = true
+	}
+	for _, n := range o.site.Nodes {
+		w.nodes[string(n.Name)] = true
+	}
+	if o.put.Artifact != "" {
+		w.bodies[postgres.BodyOf{Project: o.project, Hash: o.put.Artifact}] = true
+	}
+}
+
 // lookUp reads all that the request names, with a few queries however many objects it has.
 func (p *planner) lookUp(ctx context.Context) error {
-	keys, templates, nodes := map[fleet.ObjectKey]bool{}, map[string]bool{}, map[string]bool{}
-	sizes := map[postgres.BodyOf]bool{}
+	w := wanted{map[fleet.ObjectKey]bool{}, map[string]bool{}, map[string]bool{}, map[postgres.BodyOf]bool{}}
 	for _, o := range p.r.objects {
-		if !o.ok() {
-			continue
-		}
-		if o.project == "" {
-			o.project = p.caller.project
-		}
-		if o.project == "" {
-			o.project = defaultProject
-		}
-		keys[o.key] = true
-		keys[projectKey(o.project)] = true
-		for _, t := range append([]string{o.put.Template}, o.compositions...) {
-			keys[templateKey(t)] = true
-		}
-		if o.key.Kind == fleet.KindInstance {
-			keys[siteKey(o.key.Scope)] = true
-		}
-		if o.key.Kind == fleet.KindTemplate {
-			templates[o.key.Name] = true
-		}
-		for _, n := range o.site.Nodes {
-			nodes[string(n.Name)] = true
-		}
-		if o.put.Artifact != "" {
-			sizes[postgres.BodyOf{Project: o.project, Hash: o.put.Artifact}] = true
+		if o.ok() {
+			o.project = cmp.Or(o.project, p.caller.project, defaultProject)
+			w.add(o)
 		}
 	}
-	delete(keys, templateKey(""))
+	delete(w.keys, templateKey(""))
 	var err error
-	if p.known, err = p.s.store.Standing(ctx, slices.Collect(maps.Keys(keys))); err != nil {
+	if p.known, err = p.s.store.Standing(ctx, slices.Collect(maps.Keys(w.keys))); err != nil {
 		return err
 	}
-	if p.last, err = p.s.store.LastTemplateGenerations(ctx, slices.Collect(maps.Keys(templates))); err != nil {
+	if p.last, err = p.s.store.LastTemplateGenerations(ctx, slices.Collect(maps.Keys(w.templates))); err != nil {
 		return err
 	}
-	if p.nodes, err = p.s.store.SitesOfNodes(ctx, slices.Collect(maps.Keys(nodes))); err != nil {
+	if p.nodes, err = p.s.store.SitesOfNodes(ctx, slices.Collect(maps.Keys(w.nodes))); err != nil {
 		return err
 	}
-	if p.sizes, err = p.s.store.BodySizes(ctx, slices.Collect(maps.Keys(sizes))); err != nil {
+	if p.sizes, err = p.s.store.BodySizes(ctx, slices.Collect(maps.Keys(w.bodies))); err != nil {
 		return err
 	}
 	return p.lookForSeen(ctx)

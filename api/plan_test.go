@@ -330,7 +330,8 @@ func TestPlanIsBounded(t *testing.T) {
 
 func TestPlanOfYAML(t *testing.T) {
 	t.Parallel()
-	r := setup(t)
+	// Reading YAML takes all there is, and gives it back before the configs are flattened.
+	r := setup(t, func(d *Deps) { d.Flatten = compose.NewBudget(1) })
 	body := "kind: Site\nname: plant-1\nspec: {nodes: [{name: plant-1-a, role: active}]}\n---\nkind: Instance\nname: press-7\nsite: plant-1\nspec:\n  config: {a: 0x10}\n"
 	a := r.call(r.admin, http.MethodPost, planPath+"?applySet=line", body, "Content-Type", "application/yaml; charset=utf-8")
 	require.Equal(t, http.StatusOK, a.status, string(a.body))
@@ -340,5 +341,10 @@ func TestPlanOfYAML(t *testing.T) {
 	require.Equal(t, compose.HashOf([]byte(`{"a":16}`)), p.Objects[1].Hash)
 	a = r.call(r.admin, http.MethodPost, applyPath, "kind: [", "Content-Type", "application/yaml")
 	require.Equal(t, http.StatusBadRequest, a.status, string(a.body))
+	aliases := "kind: Template\nname: t\nspec:\n  base:\n    a: &a [" + strings.Repeat("x,", 500_000) + "x]\n    b: [" + strings.Repeat("*a,", 100) + "*a]\n"
+	a = r.call(r.admin, http.MethodPost, planPath, aliases, "Content-Type", "application/yaml")
+	require.Contains(t, []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge}, a.status)
+	a = r.call(r.admin, http.MethodPost, planPath, strings.Repeat("#", maxYAML+1), "Content-Type", "application/yaml")
+	require.Equal(t, http.StatusRequestEntityTooLarge, a.status)
 	require.Zero(t, r.rows()["objects"])
 }

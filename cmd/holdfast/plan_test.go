@@ -86,8 +86,13 @@ func TestPlan(t *testing.T) {
 
 	t.Run("is asked for in words that fit", func(t *testing.T) {
 		for _, args := range [][]string{
-			{"plan"}, {"plan", "-f", path, "--prune"}, {"apply", "--prune", "-f", path}, {"apply", "--plan", "x", "-f", path},
-			{"apply", "--plan", "no-such-file"}, {"apply", "--plan", path}, {"apply", "-f", path, "--apply-set", "x", "--if-match", "3"},
+			{"plan"},
+			{"plan", "-f", path, "--prune"},
+			{"apply", "--prune", "-f", path},
+			{"apply", "--plan", "x", "-f", path},
+			{"apply", "--plan", "no-such-file"},
+			{"apply", "--plan", path},
+			{"apply", "-f", path, "--apply-set", "x", "--if-match", "3"},
 			{"plan", "-f", path, "--apply-set", "Not-a-Name"},
 		} {
 			require.Equal(t, exitUsage, s.run(args...).code, args)
