@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -292,4 +293,35 @@ func TestPlanOfTenThousand(t *testing.T) {
 	require.Len(t, p.Objects[sites].Nodes, 1)
 	require.Len(t, p.Objects[sites].Nodes[0].Changes, 1)
 	require.Equal(t, before, r.rows())
+}
+
+// X2: a request that is cut off in the middle, and sent again under its key, does each thing once.
+func TestApplyCutOff(t *testing.T) {
+	t.Parallel()
+	const count = 300
+	r := setup(t)
+	r.site()
+	var body []string
+	for i := range count {
+		body = append(body, instanceManifest(fmt.Sprintf("i%d", i), fmt.Sprintf(`{"config":{"n":%d}}`, i)))
+	}
+	request := many(bound(t, r.plan(many("", body...))), body...)
+	ctx, cut := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		resp, err := plain.Do(r.request(r.operator, http.MethodPost, applyPath, request, "Idempotency-Key", "k").WithContext(ctx))
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		done <- err
+	}()
+	require.Eventually(t, func() bool { return r.rows()["revisions"] > count/10 }, time.Minute, time.Millisecond)
+	cut()
+	<-done
+	again := r.call(r.operator, http.MethodPost, applyPath, request, "Idempotency-Key", "k")
+	require.Equal(t, http.StatusAccepted, again.status, string(again.body))
+	require.Zero(t, into[Applied](t, again).Failed)
+	rows := r.rows()
+	require.Equal(t, count, rows["revisions"])
+	require.Equal(t, count, rows["operations"])
 }
