@@ -41,19 +41,21 @@ func TestApplyOfAPlan(t *testing.T) {
 	require.Zero(t, r.apply(many("", body...)).Failed)
 	next := []string{instanceManifest("a", `{"config":{"v":2}}`), body[1], instanceManifest("c", `{"template":"oven","overrides":{"v":2}}`), instanceManifest("d", `{"config":{}}`)}
 
-	for name, move := range map[string]struct {
+	for _, move := range []struct {
+		name string
 		do   func()
 		says string
-	}{
-		"an object that changes was written": {func() { r.put("/api/v1/sites/plant-1/instances/a", `{"config":{"v":7}}`) }, "instance/plant-1/a: it was planned from generation"},
-		"an unchanged one was written":       {func() { r.put("/api/v1/sites/plant-1/instances/b", `{"config":{"v":7}}`) }, "instance/plant-1/b: it was planned"},
-		"only labels were written":           {func() { r.put("/api/v1/sites/plant-1/instances/b", `{"config":{"v":7},"labels":{"x":"y"}}`) }, "instance/plant-1/b: it was planned"},
-		"a template that is pinned anew":     {func() { r.put("/api/v1/templates/oven", `{"base":{"temp":2}}`) }, "instance/plant-1/c: it would be written in another way"},
-		"a new one was made by another":      {func() { r.put("/api/v1/sites/plant-1/instances/d", `{"config":{"v":7}}`) }, "instance/plant-1/d: it was planned from generation 0 and is at 1"},
-		"one was deleted": {func() {
+	}{ // in this order: the last one needs what the one before it made
+		{"an object that changes was written", func() { r.put("/api/v1/sites/plant-1/instances/a", `{"config":{"v":7}}`) }, "instance/plant-1/a: it was planned from generation"},
+		{"an unchanged one was written", func() { r.put("/api/v1/sites/plant-1/instances/b", `{"config":{"v":7}}`) }, "instance/plant-1/b: it was planned"},
+		{"only labels were written", func() { r.put("/api/v1/sites/plant-1/instances/b", `{"config":{"v":7},"labels":{"x":"y"}}`) }, "instance/plant-1/b: it was planned"},
+		{"a template that is pinned anew", func() { r.put("/api/v1/templates/oven", `{"base":{"temp":2}}`) }, "instance/plant-1/c: it would be written in another way"},
+		{"a new one was made by another", func() { r.put("/api/v1/sites/plant-1/instances/d", `{"config":{"v":7}}`) }, "instance/plant-1/d: it was planned from generation 0 and is at 1"},
+		{"one was deleted", func() {
 			require.Less(t, r.call(r.operator, http.MethodDelete, "/api/v1/sites/plant-1/instances/d", nil).status, 300)
 		}, "instance/plant-1/d: it"},
 	} {
+		name := move.name
 		p := r.plan(many("", next...))
 		move.do()
 		before := r.rows()
