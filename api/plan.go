@@ -151,7 +151,7 @@ func (p *planned) view() PlanObject {
 		v.Problem = problemFor(p.problem)
 		return v
 	}
-	v.Action, v.Digest, v.Releases = p.action, p.digest, p.releases
+	v.Action, v.Digest, v.Releases, v.Unreleased = p.action, p.digest, p.releases, p.unreleased
 	v.Hash, v.Size = p.content.Hash, p.content.Size
 	v.Declared, v.Nodes = p.difference, p.nodes
 	return v

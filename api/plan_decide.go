@@ -256,7 +256,7 @@ func (p *planner) decideInstance(ctx context.Context, o *planned) error {
 		return err
 	}
 	if o.releases = p.r.deploy && !o.released(run); o.releases && o.action == ActionUnchanged {
-		o.action = ActionChange // it was declared and never delivered
+		o.action, o.unreleased = ActionChange, true
 	}
 	return nil
 }

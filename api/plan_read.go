@@ -43,6 +43,8 @@ type planned struct {
 	declared []byte             // the spec that is written, canonical
 	action   string
 	releases bool
+	// unreleased: nothing but the release is left to do.
+	unreleased bool
 	digest   string
 	seen     bool // done already, under the same idempotency key
 	problem  error

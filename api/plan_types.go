@@ -83,6 +83,7 @@ type PlanObject struct {
 	Hash            fleet.Hash `json:"hash,omitempty" doc:"SHA-256 of the final config of an instance that changes"`
 	Size            int64      `json:"size,omitempty"`
 	Releases        bool       `json:"releases,omitempty" doc:"a revision is released and delivered"`
+	Unreleased      bool       `json:"unreleased,omitempty" doc:"it stands as it is asked for, and was never released: that is the change"`
 	// Declared is the difference of labels and spec, but for the config.
 	Declared *Difference `json:"declared,omitempty"`
 	// Nodes is the difference of the final config to what nodes hold; those with the same

@@ -16,8 +16,8 @@ const (
 	plannedConfig = 4 << 10
 	planRounds    = 5
 	planLimit     = 2.0 // seconds
-	// planMemory is how many times the request a server may hold for a plan of it.
-	planMemory = 4.0
+	// planMemory is how many times the request a server may take for declaring and planning it.
+	planMemory = 8.0
 )
 
 // measurePlan plans what stands already: the whole call, from the client's request to its
@@ -62,7 +62,7 @@ func measurePlan(ctx context.Context, l *lab) ([]figure, error) {
 	f := atMost("plan: 10,000 unchanged objects", quantile(times, 0.5).Seconds(), planLimit)
 	f.measured, f.unit = fmt.Sprintf("%.2f s", f.value), "s"
 	f.note = fmt.Sprintf("slowest of %d: %.2f s; declared in %.1f s", planRounds, quantile(times, 0.99).Seconds(), declared.Seconds())
-	m := atMost("plan: memory of the server, above idle", float64(above[0])/float64(size), planMemory)
+	m := atMost("plan: memory of the server, 10,000 objects, above idle", float64(above[0])/float64(size), planMemory)
 	m.measured, m.yardstick = fmt.Sprintf("%.0f MB", float64(above[0])/megabyte), fmt.Sprintf("%.0f MB", float64(size)/megabyte)
 	return w.stamp([]figure{f, m})
 }

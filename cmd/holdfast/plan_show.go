@@ -61,8 +61,8 @@ func (p planPicture) object(o api.PlanObject) {
 	if o.Hash != "" {
 		text += fmt.Sprintf(", config %s of %d bytes", short(o.Hash), o.Size)
 	}
-	if o.Action == api.ActionChange && o.Declared == nil && o.Releases {
-		text += ", declared and not delivered yet"
+	if o.Unreleased {
+		text += ", declared and not released yet"
 	}
 	p.line(0, m.mark, m.colour, clean(text))
 	if o.Declared != nil {
