@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -21,9 +23,13 @@ const (
 
 // Plan asks what an apply of many objects would do.
 func (c *Client) Plan(ctx context.Context, in PlanRequest, release Release) (Plan, error) {
-	r := clientCall{method: http.MethodPost, segments: []string{"plan"}, query: map[string][]string{}, header: http.Header{}, body: in}
 	var p Plan
-	_, err := c.do(ctx, r.released(release), &p)
+	text, err := in.encode()
+	if err != nil {
+		return p, err
+	}
+	r := clientCall{method: http.MethodPost, segments: []string{"plan"}, query: url.Values{}, header: http.Header{}, body: text}
+	_, err = c.do(ctx, r.released(release), &p)
 	return p, err
 }
 
@@ -34,9 +40,49 @@ func (c *Client) Apply(ctx context.Context, in PlanRequest, release Release, m M
 		in.Plan = in.Plan.Binding()
 	}
 	var a Applied
-	_, err := c.do(ctx, writeCall(http.MethodPost, m, in, "apply").released(release), &a)
+	text, err := in.encode()
+	if err != nil {
+		return a, err
+	}
+	_, err = c.do(ctx, writeCall(http.MethodPost, m, text, "apply").released(release), &a)
 	return a, err
 }
+
+// encode writes a request with its specs as they are: they may be many megabytes, and the
+// region reads them with care.
+func (in PlanRequest) encode() (encoded, error) {
+	size := 0
+	for _, o := range in.Objects {
+		size += len(o.Spec) + manifestRoom
+	}
+	objects := in.Objects
+	in.Objects = []Manifest{}
+	head, err := json.Marshal(in)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Invalid, "encode the request: %w", err)
+	}
+	const empty = `{"objects":[]`
+	out := append(make(encoded, 0, size+len(head)), empty[:len(empty)-1]...)
+	for i, o := range objects {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		spec := o.Spec
+		o.Spec = nil
+		text, err := json.Marshal(o)
+		if err != nil {
+			return nil, fleet.Errorf(fleet.Invalid, "encode the request: %w", err)
+		}
+		if len(spec) > 0 {
+			text = append(append(append(text[:len(text)-1], `,"spec":`...), spec...), '}')
+		}
+		out = append(out, text...)
+	}
+	return append(append(out, ']'), head[len(empty):]...), nil
+}
+
+// manifestRoom is about what a manifest has around its spec.
+const manifestRoom = 200
 
 func (r clientCall) released(release Release) clientCall {
 	if release == ReleaseNone {

@@ -45,9 +45,9 @@ type planned struct {
 	releases bool
 	// unreleased: nothing but the release is left to do.
 	unreleased bool
-	digest   string
-	seen     bool // done already, under the same idempotency key
-	problem  error
+	digest     string
+	seen       bool // done already, under the same idempotency key
+	problem    error
 	// What is told of a change.
 	difference *Difference
 	nodes      []PlanNodes

@@ -82,8 +82,10 @@ func (c *cli) readManifests(files []string) ([]*manifest, error) {
 		if err != nil {
 			errs = append(errs, err)
 		}
-		for _, d := range some {
-			m, err := readManifest(d)
+		read, bad := make([]*manifest, len(some)), make([]error, len(some))
+		onAllCores(len(some), func(i int) { read[i], bad[i] = readManifest(some[i]) })
+		for i, m := range read {
+			err := bad[i]
 			if err == nil && seen[m.key()] != "" {
 				err = fmt.Errorf("%s: %s stands in %s already", m.at, m.key(), seen[m.key()])
 			}

@@ -7,7 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/documents"
@@ -69,17 +73,32 @@ func readDocuments(name string, stdin io.Reader) ([]documents.Document, error) {
 			return nil, err
 		}
 	}
-	var all []documents.Document
-	var errs []error
-	for _, file := range files {
-		data, err := os.ReadFile(file) //nolint:gosec // the person who runs this names the file
+	found, errs := make([][]documents.Document, len(files)), make([]error, len(files))
+	onAllCores(len(files), func(i int) {
+		data, err := os.ReadFile(files[i])
 		if err != nil {
-			return nil, fmt.Errorf("read manifest: %w", err)
+			errs[i] = fmt.Errorf("read manifest: %w", err)
+			return
 		}
-		some, err := documents.Split(file, filepath.Dir(file), data)
-		all, errs = append(all, some...), append(errs, err)
+		found[i], errs[i] = documents.Split(files[i], filepath.Dir(files[i]), data)
+	})
+	return slices.Concat(found...), errors.Join(errs...)
+}
+
+// onAllCores does n things that do not depend on each other.
+func onAllCores(n int, do func(i int)) {
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	const share = 32
+	for from := 0; from < n; from += share {
+		group.Go(func() error {
+			for i := from; i < min(from+share, n); i++ {
+				do(i)
+			}
+			return nil
+		})
 	}
-	return all, errors.Join(errs...)
+	_ = group.Wait() // none gives an error
 }
 
 func manifestFiles(dir string) ([]string, error) {

@@ -55,6 +55,9 @@ func (c *cli) request(m *manySettings, reason string) (*savedPlan, error) {
 
 // addInstance puts in the place of file names what they stand for.
 func (s *savedPlan) addInstance(m *manifest, o *api.Manifest) error {
+	if m.instance.ArtifactFile == "" && m.instance.ConfigFile == "" {
+		return nil // the spec is as the region wants it
+	}
 	in := m.instance.InstancePut
 	in.Project, in.Labels = "", nil // they stand beside the spec
 	var err error
