@@ -47,9 +47,12 @@ type clientCall struct {
 	segments []string // below /api/v1
 	query    url.Values
 	header   http.Header
-	body     any   // an io.Reader is sent as it is, everything else as JSON
+	body     any   // an io.Reader and encoded are sent as they are, everything else as JSON
 	size     int64 // of a body that is an io.Reader
 }
+
+// encoded is a body that is JSON already.
+type encoded []byte
 
 func readCall(query url.Values, segments ...string) clientCall {
 	return clientCall{method: http.MethodGet, segments: segments, query: query, header: http.Header{}}
@@ -137,6 +140,9 @@ func (c *Client) request(ctx context.Context, r clientCall) (*http.Request, erro
 		path += "?" + r.query.Encode()
 	}
 	stream, _ := r.body.(io.Reader)
+	if text, ok := r.body.(encoded); ok {
+		stream = bytes.NewReader(text)
+	}
 	if r.body != nil && stream == nil {
 		data, err := json.Marshal(r.body)
 		if err != nil {

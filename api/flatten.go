@@ -106,8 +106,7 @@ func (c *chain) add(ctx context.Context, pin fleet.TemplatePin) (int64, error) {
 	case c.path[pin]:
 		return 0, fleet.Errorf(fleet.Invalid, "template %s refers to itself", pin.Name).At("/template")
 	case len(c.layers) >= maxLayers:
-		return 0, fleet.Errorf(fleet.Invalid, "the config is merged from more than %d documents", maxLayers).At("/template").
-			WithHint("merge some of the templates into one")
+		return 0, tooManyLayers()
 	}
 	c.path[pin] = true
 	defer delete(c.path, pin)
@@ -120,4 +119,9 @@ func (c *chain) add(ctx context.Context, pin fleet.TemplatePin) (int64, error) {
 		}
 	}
 	return generation, nil
+}
+
+func tooManyLayers() error {
+	return fleet.Errorf(fleet.Invalid, "the config is merged from more than %d documents", maxLayers).At("/template").
+		WithHint("merge some of the templates into one")
 }

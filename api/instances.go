@@ -116,10 +116,20 @@ func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putIns
 	if err := c.Spec.Validate(); err != nil {
 		return c, err
 	}
+	if err := checkTemplatePin(put); err != nil {
+		return c, err
+	}
 	if c.RunJSON, c.RunHash, err = runSection(c.Spec.Run); err != nil {
 		return c, err
 	}
 	return c, s.fillContent(ctx, &c, doc)
+}
+
+func checkTemplatePin(put InstancePut) error {
+	if put.TemplateGeneration < 0 || put.TemplateGeneration > 0 && put.Template == "" {
+		return fleet.Errorf(fleet.Invalid, "this is no generation of a template").At("/templateGeneration")
+	}
+	return nil
 }
 
 // documents are the parts of a request that may be large, as they were sent.
@@ -141,20 +151,23 @@ func specOf(put InstancePut, doc documents, site fleet.SiteSpec) fleet.InstanceS
 	if put.Artifact != "" {
 		spec.Artifact = &fleet.Content{Kind: fleet.ContentArtifact, Hash: put.Artifact}
 	}
-	if spec.Durability == "" {
-		spec.Durability = fleet.DurabilityAsync
-		if site.HasStandby() {
-			spec.Durability = fleet.DurabilitySync
-		}
-	}
+	spec.Durability = durabilityOf(put.Durability, site)
 	return spec
+}
+
+func durabilityOf(asked fleet.Durability, site fleet.SiteSpec) fleet.Durability {
+	switch {
+	case asked != "":
+		return asked
+	case site.HasStandby():
+		return fleet.DurabilitySync
+	}
+	return fleet.DurabilityAsync
 }
 
 // fillContent stores the bodies of a spec, and gives it and its revision their hashes.
 func (s *server) fillContent(ctx context.Context, c *postgres.InstanceChange, doc documents) error {
 	switch {
-	case c.Spec.TemplateGeneration < 0 || c.Spec.TemplateGeneration > 0 && c.Spec.Template == "":
-		return fleet.Errorf(fleet.Invalid, "this is no generation of a template").At("/templateGeneration")
 	case c.Spec.Config != nil:
 		content, err := s.canonical(ctx, c.Project, compose.Layer{Name: "/config", JSON: doc.config})
 		c.Spec.Config, c.Content = &content, content

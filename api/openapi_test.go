@@ -57,6 +57,19 @@ func TestOpenAPI(t *testing.T) {
 		}
 	})
 
+	t.Run("shows plan and apply", func(t *testing.T) {
+		for _, path := range []string{planPath, applyPath} {
+			content := doc.Paths[path]["post"].RequestBody.Content
+			require.Equal(t, "#/components/schemas/PlanRequest", content["application/json"].Schema.Ref)
+			require.Contains(t, content, "application/yaml")
+		}
+		for _, name := range []string{"objects", "applySet", "prune", "plan"} {
+			require.Contains(t, doc.Components.Schemas["PlanRequest"].Properties, name)
+		}
+		require.Contains(t, doc.Components.Schemas["Plan"].Properties, "wouldPrune")
+		require.Contains(t, doc.Components.Schemas["Applied"].Properties, "failed")
+	})
+
 	t.Run("has every path that users may call", func(t *testing.T) {
 		walked := 0
 		err := chi.Walk(r.server.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {

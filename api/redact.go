@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -18,37 +19,13 @@ const Redacted = "<redacted>"
 // literal is Redacted as JSON.
 const literal = `"` + Redacted + `"`
 
-// marks is a tree of the pointers that are secret; what lies below a secret needs no mark.
-type marks struct {
-	secret bool
-	below  map[string]*marks
-}
-
-func marksOf(pointers []string) *marks {
-	root := &marks{}
-	for _, p := range pointers {
-		at := root
-		for token := range jsontext.Pointer(p).Tokens() {
-			if at.below[token] == nil {
-				if at.below == nil {
-					at.below = map[string]*marks{}
-				}
-				at.below[token] = &marks{}
-			}
-			at = at.below[token]
-		}
-		at.secret = true
-	}
-	return root
-}
-
 // span is a piece of a body.
 type span struct{ from, to int64 }
 
 // findSecrets gives the places of marked values, in order. It holds one token at a time.
 func findSecrets(body io.Reader, pointers []string) ([]span, error) {
 	f := &finder{tokens: jsontext.NewDecoder(body, jsontext.AllowDuplicateNames(true))}
-	if err := f.value(marksOf(pointers)); err != nil {
+	if err := f.value(compose.MarksOf(pointers)); err != nil {
 		return nil, fmt.Errorf("look for secrets: %w", err)
 	}
 	return f.found, nil
@@ -60,12 +37,12 @@ type finder struct {
 }
 
 // value walks one value; m is nil where nothing is marked.
-func (f *finder) value(m *marks) error {
+func (f *finder) value(m *compose.Marks) error {
 	kind := f.tokens.PeekKind()
 	switch {
 	case m == nil:
 		return f.tokens.SkipValue()
-	case m.secret:
+	case m.Secret:
 		return f.hide(kind)
 	case kind == jsontext.KindBeginObject:
 		return f.members(m)
@@ -97,7 +74,7 @@ func (f *finder) hide(kind jsontext.Kind) error {
 	return nil
 }
 
-func (f *finder) members(m *marks) error {
+func (f *finder) members(m *compose.Marks) error {
 	if _, err := f.tokens.ReadToken(); err != nil {
 		return err
 	}
@@ -106,7 +83,7 @@ func (f *finder) members(m *marks) error {
 		if err != nil {
 			return err
 		}
-		if err := f.value(m.below[name.String()]); err != nil {
+		if err := f.value(m.Member(name.String())); err != nil {
 			return err
 		}
 	}
@@ -114,12 +91,12 @@ func (f *finder) members(m *marks) error {
 	return err
 }
 
-func (f *finder) elements(m *marks) error {
+func (f *finder) elements(m *compose.Marks) error {
 	if _, err := f.tokens.ReadToken(); err != nil {
 		return err
 	}
 	for i := 0; f.tokens.PeekKind() != jsontext.KindEndArray; i++ {
-		if err := f.value(m.below[strconv.Itoa(i)]); err != nil {
+		if err := f.value(m.Member(strconv.Itoa(i))); err != nil {
 			return err
 		}
 	}
@@ -190,3 +167,6 @@ func (r *redacted) Seek(offset int64, whence int) (int64, error) {
 func (r *redacted) tag(h fleet.Hash) string {
 	return string(h) + "-redacted-" + string(compose.HashOf(fmt.Append(nil, r.hidden)))[:16]
 }
+
+// escapeToken writes a name as one step of a JSON pointer.
+func escapeToken(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }

@@ -157,6 +157,7 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.api = humachi.New(s.router, openAPI(region))
 	s.mountObjects()
 	s.mountInstances()
+	s.mountPlan()
 	s.mountOperations()
 	s.mountNodes()
 	s.mountReconciles()

@@ -29,10 +29,7 @@ func (s *server) putSite(ctx context.Context, in *putSiteInput) (*acceptedOutput
 	if err != nil {
 		return nil, err
 	}
-	spec := fleet.SiteSpec{Nodes: []fleet.SiteNode{}}
-	for _, n := range put.Nodes {
-		spec.Nodes = append(spec.Nodes, fleet.SiteNode{Name: fleet.NodeName(n.Name), Role: n.Role})
-	}
+	spec := siteSpecOf(put)
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
@@ -52,6 +49,14 @@ func (s *server) putSite(ctx context.Context, in *putSiteInput) (*acceptedOutput
 		return nil, err
 	}
 	return declared(written, in.MutationParams), nil
+}
+
+func siteSpecOf(put SitePut) fleet.SiteSpec {
+	spec := fleet.SiteSpec{Nodes: []fleet.SiteNode{}}
+	for _, n := range put.Nodes {
+		spec.Nodes = append(spec.Nodes, fleet.SiteNode{Name: fleet.NodeName(n.Name), Role: n.Role})
+	}
+	return spec
 }
 
 // maxSiteNodes bounds the nodes that one status shows.

@@ -294,4 +294,14 @@ type Problem struct {
 	Detail string `json:"detail"`
 	Field  string `json:"field,omitempty"`
 	Hint   string `json:"hint,omitempty"`
+	// Objects are those that a request of many objects was refused for, the first of them.
+	Objects []ProblemObject `json:"objects,omitempty"`
+}
+
+// ProblemObject is what is wrong with one object of many.
+type ProblemObject struct {
+	PlanKey
+	Detail string `json:"detail"`
+	Field  string `json:"field,omitempty"`
+	Hint   string `json:"hint,omitempty"`
 }

@@ -32,6 +32,7 @@ func measurements() []measurement {
 		{"throughput", measureThroughput},
 		{"artifact", measureArtifact},
 		{"memory", measureMemory},
+		{"plan", measurePlan},
 	}
 }
 

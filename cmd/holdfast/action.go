@@ -47,6 +47,9 @@ type outcome struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	Site string `json:"site,omitempty"`
+	// Of an apply of many as one request.
+	Action     string `json:"action,omitempty"`
+	Generation int64  `json:"generation,omitempty"`
 	api.Accepted
 	Problem *api.Problem `json:"problem,omitempty"`
 }

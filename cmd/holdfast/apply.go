@@ -29,28 +29,35 @@ A file is YAML or JSON and holds any number of documents:
 
 All of them are checked before anything is applied. Then they are applied in the order
 projects, sites, templates, instances, each with a line of its own; one that is refused
-does not stop the others. File names in a spec are relative to the manifest.`
+does not stop the others. File names in a spec are relative to the manifest.
+
+With --apply-set the objects are labelled as one set and go to the region as one request,
+of which nothing is applied when one of them is refused; --prune then deletes what is of the
+set and not in the files. --plan FILE applies what "holdfast plan --out FILE" kept, and
+nothing when an object was written since.`
 
 func (c *cli) newApplyCommand() *cobra.Command {
 	var f mutationFlags
-	var files []string
-	deploy := true
+	var s applySettings
 	cmd := &cobra.Command{
 		Use: "apply -f FILE|DIR|-", Short: "Declare the objects of manifest files", Long: applyLong, Args: cobra.NoArgs,
-		Example: "  holdfast apply -f plant-1/ --reason 'ticket 4711'",
+		Example: "  holdfast apply -f plant-1/ --reason 'ticket 4711'\n  holdfast apply -f plant-1/ --apply-set plant-1 --prune",
 	}
-	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "file, directory or - for stdin; may be repeated")
-	cmd.Flags().BoolVar(&deploy, "deploy", true, "deliver the instances; --deploy=false only declares them")
+	s.add(cmd)
+	cmd.Flags().StringVar(&s.plan, "plan", "", "apply exactly what this file of holdfast plan --out says")
 	f.add(cmd)
 	f.addWait(cmd)
 	f.addReason(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		manifests, err := c.readManifests(files)
+		if s.many() {
+			return c.applyMany(cmd.Context(), &s, &f)
+		}
+		manifests, err := c.readManifests(s.files)
 		if err != nil {
 			return err
 		}
 		a := &applier{cli: c, flags: &f, put: (*api.Client).PutInstance}
-		if !deploy {
+		if !s.deploy {
 			a.put = (*api.Client).StageInstance
 		}
 		var targets []target
@@ -71,12 +78,14 @@ func (c *cli) readManifests(files []string) ([]*manifest, error) {
 	var errs []error
 	seen := map[fleet.ObjectKey]string{}
 	for _, file := range files {
-		documents, err := readDocuments(file, c.stdin)
+		some, err := readDocuments(file, c.stdin)
 		if err != nil {
 			errs = append(errs, err)
 		}
-		for _, d := range documents {
-			m, err := readManifest(d)
+		read, bad := make([]*manifest, len(some)), make([]error, len(some))
+		onAllCores(len(some), func(i int) { read[i], bad[i] = readManifest(some[i]) })
+		for i, m := range read {
+			err := bad[i]
 			if err == nil && seen[m.key()] != "" {
 				err = fmt.Errorf("%s: %s stands in %s already", m.at, m.key(), seen[m.key()])
 			}

@@ -188,25 +188,3 @@ func TestBadManifests(t *testing.T) {
 		require.Contains(t, got.stderr, "b.json:3: site/: name")
 	})
 }
-
-func TestYAML(t *testing.T) {
-	t.Parallel()
-	documents, err := splitYAML("x.yaml", ".", []byte(`
-base: &base {a: 1, b: two}
-merged: {<<: *base, b: 3}
-list: [*base, ~, true, .5, 0o17, 1_000, 1e3, 2024-01-01, "no", no, 3: 4]
-text: |
-  a "b"
-`))
-	require.NoError(t, err)
-	require.Len(t, documents, 1)
-	require.Equal(t, "x.yaml:2", documents[0].at)
-	require.Equal(t, `{"base":{"a":1,"b":"two"},"merged":{"b":3,"a":1},`+
-		`"list":[{"a":1,"b":"two"},null,true,0.5,15,1000,1e3,"2024-01-01","no","no",{"3":4}],`+
-		`"text":"a \"b\"\n"}`, string(documents[0].data))
-
-	for _, bad := range []string{"a: .inf", "a: !!binary aGk=", "? [a]\n: b", "a: {<<: 3}"} {
-		_, err := splitYAML("x.yaml", ".", []byte(bad))
-		require.ErrorContains(t, err, "x.yaml:1: ", bad)
-	}
-}

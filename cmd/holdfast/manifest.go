@@ -1,16 +1,20 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/documents"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -30,6 +34,8 @@ type manifest struct {
 	site     api.SitePut
 	template api.TemplatePut
 	instance instanceManifest
+	// artifactSize is of what artifactFile names.
+	artifactSize int64
 }
 
 // instanceManifest adds to an instance's spec what only a command line can read.
@@ -47,22 +53,15 @@ func (m *manifest) key() fleet.ObjectKey {
 	return key
 }
 
-// document is a piece of a file, as JSON, and where it begins.
-type document struct {
-	at   string
-	dir  string
-	data json.RawMessage
-}
-
 // readDocuments reads a file, all manifest files of a directory in order of their names,
 // or stdin when it is "-".
-func readDocuments(name string, stdin io.Reader) ([]document, error) {
+func readDocuments(name string, stdin io.Reader) ([]documents.Document, error) {
 	if name == "-" {
 		data, err := io.ReadAll(stdin)
 		if err != nil {
 			return nil, fmt.Errorf("read stdin: %w", err)
 		}
-		return splitDocuments("stdin", ".", data)
+		return documents.Split("stdin", ".", data)
 	}
 	info, err := os.Stat(name)
 	if err != nil {
@@ -74,17 +73,32 @@ func readDocuments(name string, stdin io.Reader) ([]document, error) {
 			return nil, err
 		}
 	}
-	var all []document
-	var errs []error
-	for _, file := range files {
-		data, err := os.ReadFile(file) //nolint:gosec // the person who runs this names the file
+	found, errs := make([][]documents.Document, len(files)), make([]error, len(files))
+	onAllCores(len(files), func(i int) {
+		data, err := os.ReadFile(files[i])
 		if err != nil {
-			return nil, fmt.Errorf("read manifest: %w", err)
+			errs[i] = fmt.Errorf("read manifest: %w", err)
+			return
 		}
-		documents, err := splitDocuments(file, filepath.Dir(file), data)
-		all, errs = append(all, documents...), append(errs, err)
+		found[i], errs[i] = documents.Split(files[i], filepath.Dir(files[i]), data)
+	})
+	return slices.Concat(found...), errors.Join(errs...)
+}
+
+// onAllCores does n things that do not depend on each other.
+func onAllCores(n int, do func(i int)) {
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	const share = 32
+	for from := 0; from < n; from += share {
+		group.Go(func() error {
+			for i := from; i < min(from+share, n); i++ {
+				do(i)
+			}
+			return nil
+		})
 	}
-	return all, errors.Join(errs...)
+	_ = group.Wait() // none gives an error
 }
 
 func manifestFiles(dir string) ([]string, error) {
@@ -105,44 +119,4 @@ func manifestFiles(dir string) ([]string, error) {
 		return nil, &usageError{fmt.Errorf("%s holds no .yaml, .yml or .json file", dir)}
 	}
 	return files, nil
-}
-
-// splitDocuments takes text that begins like JSON for JSON, whose numbers and doubled keys
-// then reach the region as they are.
-func splitDocuments(file, dir string, data []byte) ([]document, error) {
-	begin := bytes.TrimLeft(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), " \t\r\n")
-	if ext := filepath.Ext(file); ext == ".json" || (ext != ".yaml" && ext != ".yml" && bytes.HasPrefix(begin, []byte("{"))) {
-		return splitJSON(file, dir, data)
-	}
-	return splitYAML(file, dir, data)
-}
-
-func splitJSON(file, dir string, data []byte) ([]document, error) {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	var all []document
-	for {
-		begin := decoder.InputOffset()
-		for begin < int64(len(data)) && strings.ContainsRune(" \t\r\n", rune(data[begin])) {
-			begin++
-		}
-		var value json.RawMessage
-		err := decoder.Decode(&value)
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		if err != nil {
-			var syntax *json.SyntaxError
-			if errors.As(err, &syntax) {
-				begin = syntax.Offset
-			}
-			return all, fmt.Errorf("%s: not JSON: %w", place(file, data, begin), err)
-		}
-		all = append(all, document{at: place(file, data, begin), dir: dir, data: value})
-	}
-}
-
-// place names a line of a file.
-func place(file string, data []byte, offset int64) string {
-	line := 1 + bytes.Count(data[:min(offset, int64(len(data)))], []byte("\n"))
-	return fmt.Sprintf("%s:%d", file, line)
 }

@@ -7,22 +7,26 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
+
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/documents"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // readManifest reads a document strictly and checks what can be seen without the region,
 // so that a slip in the last file is found before the first one is applied.
-func readManifest(d document) (*manifest, error) {
-	m := &manifest{at: d.at, dir: d.dir}
-	if err := strictly(d.data, m); err != nil {
-		return nil, fmt.Errorf("%s: %w", d.at, err)
+func readManifest(d documents.Document) (*manifest, error) {
+	m := &manifest{at: d.At, dir: d.Dir}
+	if err := strictly(d.Data, m); err != nil {
+		return nil, fmt.Errorf("%s: %w", d.At, err)
 	}
 	if err := m.check(); err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", d.at, m.key(), err)
+		return nil, fmt.Errorf("%s: %s: %w", d.At, m.key(), err)
 	}
 	return m, nil
 }
@@ -154,8 +158,8 @@ func (m *manifest) readFiles() error {
 	if err != nil {
 		return fmt.Errorf("artifactFile: %w", err)
 	}
-	hash, _, err := api.HashOf(f)
-	in.Artifact = hash
+	hash, size, err := api.HashOf(f)
+	in.Artifact, m.artifactSize = hash, size
 	return errors.Join(err, f.Close())
 }
 
@@ -197,6 +201,14 @@ func inSpec(err error) error {
 
 // strictly decodes JSON and refuses fields that nobody would look at.
 func strictly(data []byte, into any) error {
+	// The faster decoder refuses at least as much; what it refuses is read again, by the one
+	// that says why, or that finds nothing wrong after all.
+	fast := reflect.New(reflect.TypeOf(into).Elem())
+	fast.Elem().Set(reflect.ValueOf(into).Elem())
+	if jsonv2.Unmarshal(data, fast.Interface(), jsonv2.RejectUnknownMembers(true)) == nil {
+		reflect.ValueOf(into).Elem().Set(fast.Elem())
+		return nil
+	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(into)

@@ -48,7 +48,7 @@ func newRootCommand(c *cli) *cobra.Command {
 	complete(root, "context", c.completeContexts)
 	complete(root, "project", c.completeObjects("project"))
 	root.AddCommand(
-		c.newApplyCommand(), c.newGetCommand(), c.newDescribeCommand(), c.newDeleteCommand(),
+		c.newPlanCommand(), c.newApplyCommand(), c.newGetCommand(), c.newDescribeCommand(), c.newDeleteCommand(),
 		c.newDeployCommand(), c.newEnableCommand(), c.newDisableCommand(), c.newRollbackCommand(),
 		c.newReconcileCommand(), c.newOrphansCommand(), c.newWaitCommand(), c.newDeliveriesCommand(), c.newOperationsCommand(), c.newLogsCommand(),
 		c.newEventsCommand(), c.newArtifactCommand(), c.newTokenCommand(), c.newJoinTokenCommand(),

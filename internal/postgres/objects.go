@@ -30,6 +30,9 @@ type Write struct {
 // AnyVersion is the IfMatch of an object that has to exist, whatever it is.
 const AnyVersion int64 = -1
 
+// NoVersion is the IfMatch of an object that must not exist yet.
+const NoVersion int64 = -2
+
 // Idempotency names a request that may be sent twice.
 type Idempotency struct {
 	Key  string
@@ -125,8 +128,13 @@ func checkMatch(w Write, before *fleet.Object) error {
 	switch {
 	case w.IfMatch == 0:
 		return nil
+	case w.IfMatch == NoVersion && before == nil:
+		return nil
 	case before == nil:
 		return fleet.Errorf(fleet.Precondition, "%s does not exist", w.Key).At("If-Match")
+	case w.IfMatch == NoVersion:
+		return fleet.Errorf(fleet.Precondition, "%s exists by now", w.Key).At("If-Match").
+			WithHint("read it and repeat the change on what it is now")
 	case w.IfMatch != AnyVersion && before.ResourceVersion != w.IfMatch:
 		return fleet.Errorf(fleet.Precondition, "%s has changed since it was read", w.Key).At("If-Match").
 			WithHint("read it again and repeat the change on what it is now")

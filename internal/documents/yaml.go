@@ -1,4 +1,4 @@
-package main
+package documents
 
 import (
 	"bytes"
@@ -12,11 +12,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// splitYAML makes JSON of each document. It reads nodes and not Go values, so that a config
+// YAML makes JSON of each document. It reads nodes and not Go values, so that a config
 // keeps the order of its fields and all digits of its numbers, and every refusal has a line.
-func splitYAML(file, dir string, data []byte) ([]document, error) {
+func YAML(file, dir string, data []byte) ([]Document, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	var all []document
+	var all []Document
 	for {
 		var node yaml.Node
 		err := decoder.Decode(&node)
@@ -33,7 +33,7 @@ func splitYAML(file, dir string, data []byte) ([]document, error) {
 		if err := w.value(node.Content[0], 0); err != nil {
 			return all, fmt.Errorf("%s:%w", file, err)
 		}
-		all = append(all, document{at: fmt.Sprintf("%s:%d", file, node.Content[0].Line), dir: dir, data: w.out.Bytes()})
+		all = append(all, Document{At: fmt.Sprintf("%s:%d", file, node.Content[0].Line), Dir: dir, Data: w.out.Bytes()})
 	}
 }
 

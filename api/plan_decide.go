@@ -1,0 +1,330 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"strconv"
+
+	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// kindsInOrder is the order of an apply: what others refer to comes first.
+var kindsInOrder = []fleet.ObjectKind{fleet.KindProject, fleet.KindSite, fleet.KindTemplate, fleet.KindInstance}
+
+// writers says who may declare, and delete, the objects of a kind; it is what the PUT of one
+// object asks for.
+var writers = map[fleet.ObjectKind]access{
+	fleet.KindProject: forAdmins, fleet.KindSite: forAdmins,
+	fleet.KindTemplate: forOperators, fleet.KindInstance: forOperators,
+}
+
+// decide says of each object what an apply would do, in the order of an apply.
+func (p *planner) decide(ctx context.Context) error {
+	some := map[fleet.ObjectKind][]*planned{}
+	for _, o := range p.r.objects {
+		if _, known := writers[o.key.Kind]; !known {
+			p.ordered = append(p.ordered, o) // refused
+		}
+		some[o.key.Kind] = append(some[o.key.Kind], o)
+	}
+	some[fleet.KindTemplate] = byComposition(some[fleet.KindTemplate], p.declared)
+	taken := map[string]string{} // nodes, by the sites of the request
+	for _, kind := range kindsInOrder {
+		for _, o := range some[kind] {
+			p.ordered = append(p.ordered, o)
+			if err := p.decideOne(ctx, o, taken); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// decideOne keeps what is wrong with an object there; the error is about the region.
+func (p *planner) decideOne(ctx context.Context, o *planned, taken map[string]string) error {
+	if o.refuse(p.stand(o)); !o.ok() {
+		return nil
+	}
+	var err error
+	switch o.key.Kind {
+	case fleet.KindProject:
+		err = o.settle(struct{}{})
+	case fleet.KindSite:
+		err = p.decideSite(o, taken)
+	case fleet.KindTemplate:
+		err = p.decideTemplate(o)
+	case fleet.KindInstance:
+		err = p.decideInstance(ctx, o)
+	}
+	if ofRegion(err) {
+		return err
+	}
+	o.refuse(err)
+	if o.ok() && o.action != ActionUnchanged && !o.seen {
+		o.refuse(p.caller.may(writers[o.key.Kind]))
+	}
+	return nil
+}
+
+// ofRegion says that an error is no fault of an object.
+func ofRegion(err error) bool {
+	kind := fleet.KindOf(err)
+	return err != nil && (kind == fleet.Unavailable || kind == fleet.Internal)
+}
+
+// stand looks at the object as it is: may the caller write it, in this project and set?
+func (p *planner) stand(o *planned) error {
+	if now, found := p.known[o.key]; found {
+		o.now = &now
+	}
+	if o.key.Kind != fleet.KindProject {
+		if !p.caller.sees(o.project) {
+			return fleet.Errorf(fleet.Denied, "this token is bound to project %s", p.caller.project).At("/project")
+		}
+		if o.project != defaultProject {
+			if _, err := p.refer(projectKey(o.project), "/project"); err != nil {
+				return err
+			}
+		}
+	}
+	if o.now == nil {
+		return nil
+	}
+	switch own := o.now.Labels[ApplySetLabel]; {
+	case o.now.Project != o.project && !p.caller.sees(o.now.Project):
+		return fleet.Errorf(fleet.Conflict, "%s is of another project", o.key).At("/project").WithHint("choose another name")
+	case o.now.Project != o.project:
+		return fleet.Errorf(fleet.Conflict, "%s belongs to project %s", o.key, o.now.Project).At("/project").
+			WithHint("the project of an object never changes; delete and re-create it")
+	case own != "" && own != o.labels[ApplySetLabel] && o.now.DeletingSince == nil:
+		return fleet.Errorf(fleet.Conflict, "%s belongs to apply set %.80s", o.key, own).At("/labels").
+			WithHint("declare it with that set; to move it, take the label " + ApplySetLabel + " away with a PUT of the object first")
+	}
+	return nil
+}
+
+// settle compares what would be written with what stands.
+func (p *planned) settle(spec any) error {
+	text, err := json.Marshal(spec)
+	if err == nil {
+		text, err = compose.Canonical(text, compose.Limits{})
+	}
+	if err != nil {
+		return fleet.Errorf(fleet.Internal, "write the spec of %s: %w", p.key, err)
+	}
+	p.declared = text
+	labels, err := json.Marshal(p.labels) // sorted by name
+	if err != nil {
+		return fleet.Errorf(fleet.Internal, "write the labels of %s: %w", p.key, err)
+	}
+	p.digest = sumOf(bytes.Join([][]byte{[]byte(p.project), labels, text}, []byte{'\n'}))
+	switch {
+	case p.now == nil || p.now.DeletingSince != nil: // a PUT over a delete makes a new object
+		p.action = ActionCreate
+	case p.sameSpec() && maps.Equal(p.labels, p.now.Labels):
+		p.action = ActionUnchanged
+	default:
+		p.action = ActionChange
+	}
+	return nil
+}
+
+func (p *planned) sameSpec() bool {
+	if p.now == nil {
+		return false
+	}
+	now, err := compose.Canonical(p.now.Spec, compose.Limits{})
+	return err == nil && bytes.Equal(now, p.declared)
+}
+
+func (p *planner) decideSite(o *planned, taken map[string]string) error {
+	for i, n := range o.site.Nodes {
+		name := string(n.Name)
+		other := taken[name]
+		if at := p.nodes[name]; at != "" && at != o.key.Name {
+			other = at
+		}
+		if other != "" {
+			return fleet.Errorf(fleet.Conflict, "node %s belongs to another site", name).
+				At("/spec/nodes/" + strconv.Itoa(i)).WithHint("names of nodes are unique in a region")
+		}
+		taken[name] = o.key.Name
+	}
+	return o.settle(o.site)
+}
+
+// decideTemplate pins the compositions as the write will: to the generations that they
+// have when it is their turn.
+func (p *planner) decideTemplate(o *planned) error {
+	for i, name := range o.compositions {
+		at := "/spec/compositions/" + strconv.Itoa(i)
+		if _, err := p.refer(templateKey(name), at); err != nil {
+			return err
+		}
+		if !p.usesTemplate(name) {
+			return fleet.Errorf(fleet.NotFound, "there is no template %s", name).At(at)
+		}
+		o.template.Compositions[i].Generation = p.generationOf(name)
+	}
+	if err := o.settle(o.template); err != nil {
+		return err
+	}
+	switch {
+	case o.now == nil:
+		o.next = p.last[o.key.Name] + 1
+	case o.sameSpec():
+		o.next = o.now.Generation
+	default:
+		o.next = o.now.Generation + 1
+	}
+	return nil
+}
+
+func (p *planner) usesTemplate(name string) bool {
+	if in := p.declared[templateKey(name)]; in != nil {
+		return p.caller.uses(in.project)
+	}
+	return p.caller.uses(p.known[templateKey(name)].Project)
+}
+
+// generationOf is the generation that a template has once those of the request are written.
+func (p *planner) generationOf(name string) int64 {
+	if in := p.declared[templateKey(name)]; in != nil {
+		return in.next
+	}
+	return p.known[templateKey(name)].Generation
+}
+
+// byComposition puts each template behind those that it is composed of, and refuses circles.
+func byComposition(templates []*planned, declared map[fleet.ObjectKey]*planned) []*planned {
+	sorted := make([]*planned, 0, len(templates))
+	done, under := map[*planned]bool{}, map[*planned]bool{}
+	var visit func(o *planned)
+	visit = func(o *planned) {
+		if done[o] {
+			return
+		}
+		under[o] = true
+		for i, name := range o.compositions {
+			next := declared[templateKey(name)]
+			switch {
+			case next == nil:
+			case under[next]:
+				o.refuse(fleet.Errorf(fleet.Invalid, "%s is composed of itself through other templates", o.key).
+					At("/spec/compositions/" + strconv.Itoa(i)))
+			default:
+				visit(next)
+			}
+		}
+		under[o], done[o] = false, true
+		sorted = append(sorted, o)
+	}
+	for _, o := range templates {
+		visit(o)
+	}
+	return sorted
+}
+
+func (p *planner) decideInstance(ctx context.Context, o *planned) error {
+	site, err := p.siteOf(o.key.Scope)
+	if err != nil {
+		return err
+	}
+	o.spec.Durability = durabilityOf(o.put.Durability, site)
+	switch {
+	case o.put.Template != "":
+		if err := p.pin(ctx, o); err != nil {
+			return err
+		}
+	case o.put.Artifact != "":
+		size, err := p.sizeOf(o)
+		if err != nil {
+			return err
+		}
+		o.content = fleet.Content{Kind: fleet.ContentArtifact, Hash: o.put.Artifact, Size: size}
+		o.spec.Artifact = &o.content
+	}
+	if err := o.settle(o.spec); err != nil {
+		return err
+	}
+	_, run, err := runSection(o.spec.Run)
+	if err != nil {
+		return err
+	}
+	if o.releases = p.r.deploy && !o.released(run); o.releases && o.action == ActionUnchanged {
+		o.action, o.unreleased = ActionChange, true
+	}
+	return nil
+}
+
+// released says whether the newest revision is of the spec that would be written.
+func (p *planned) released(run fleet.Hash) bool {
+	if p.now == nil || p.now.DeletingSince != nil || !p.sameSpec() {
+		return false
+	}
+	r := p.now.Released
+	return p.now.ReleasedGeneration == p.now.Generation && r.Revision > 0 && r.Action != fleet.ActionDelete && r.RunHash == run &&
+		r.Enabled == p.spec.Enabled && p.now.ReleasedDurability == p.spec.Durability &&
+		(p.content.Hash == "" || r.Content.Hash == p.content.Hash)
+}
+
+// pin fixes the generation of an instance's template.
+func (p *planner) pin(ctx context.Context, o *planned) error {
+	const field = "/spec/template"
+	if _, err := p.refer(templateKey(o.put.Template), field); err != nil {
+		return err
+	}
+	if !p.usesTemplate(o.put.Template) {
+		return fleet.Errorf(fleet.NotFound, "there is no template %s", o.put.Template).At(field)
+	}
+	if o.spec.TemplateGeneration == 0 {
+		o.spec.TemplateGeneration = p.generationOf(o.put.Template)
+	}
+	_, _, err := p.templateSpec(ctx, fleet.TemplatePin{Name: o.spec.Template, Generation: o.spec.TemplateGeneration})
+	return below("/spec", err)
+}
+
+func (p *planner) sizeOf(o *planned) (int64, error) {
+	if size, ok := p.sizes[postgres.BodyOf{Project: o.project, Hash: o.put.Artifact}]; ok {
+		return size, nil
+	}
+	for _, a := range p.r.head.Artifacts {
+		if a.SHA256 == o.put.Artifact {
+			return a.Size, nil
+		}
+	}
+	return 0, fleet.Errorf(fleet.NotFound, "project %s has uploaded no such artifact", o.project).At("/spec/artifact").
+		WithHint("upload it first: POST /api/v1/artifacts")
+}
+
+// prune finds what carries the label of the set and is not in the request.
+func (p *planner) prune(ctx context.Context) error {
+	if p.r.head.ApplySet == "" {
+		return nil
+	}
+	set, err := p.s.store.ApplySet(ctx, p.r.head.ApplySet)
+	if err != nil {
+		return err
+	}
+	gone := map[fleet.ObjectKind][]*planned{}
+	for _, o := range set {
+		if p.declared[o.ObjectKey] != nil || !p.caller.sees(o.Project) {
+			continue
+		}
+		d := &planned{key: o.ObjectKey, project: o.Project, action: ActionDelete, now: &postgres.Standing{Object: o}}
+		if !p.r.head.Prune {
+			p.wouldPrune = append(p.wouldPrune, d.planKey())
+			continue
+		}
+		d.refuse(p.caller.may(writers[o.Kind]))
+		gone[o.Kind] = append(gone[o.Kind], d)
+	}
+	for i := len(kindsInOrder) - 1; i >= 0; i-- {
+		p.deletes = append(p.deletes, gone[kindsInOrder[i]]...)
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package api
+
+import (
+	"encoding/json"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// ApplySetLabel is the label of the objects that are declared, and pruned, together.
+const ApplySetLabel = "holdfast.dev/apply-set"
+
+// Manifest is one declared object among many; Spec is the body of its PUT, without project
+// and labels, which stand beside it.
+type Manifest struct {
+	Kind    string            `json:"kind" doc:"Project, Site, Template or Instance, in any case"`
+	Name    string            `json:"name"`
+	Site    string            `json:"site,omitempty" doc:"of an instance"`
+	Project string            `json:"project,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	Spec    json.RawMessage   `json:"spec,omitempty"`
+}
+
+// PlanRequest is many objects to plan or to apply.
+type PlanRequest struct {
+	Objects   []Manifest `json:"objects"`
+	ApplySet  string     `json:"applySet,omitempty" doc:"the objects get this label, and only objects with it are pruned"`
+	Prune     bool       `json:"prune,omitempty" doc:"delete what carries the label and is not among the objects"`
+	Reason    string     `json:"reason,omitempty"`
+	Artifacts []Artifact `json:"artifacts,omitempty" doc:"of a plan: what will have been uploaded when it is applied"`
+	// Plan binds an apply to what a plan answered; its differences may be left out.
+	Plan *Plan `json:"plan,omitempty"`
+}
+
+// The actions of a plan. Of what is refused there is none.
+const (
+	ActionCreate    = "create"
+	ActionChange    = "change"
+	ActionUnchanged = "unchanged"
+	ActionDelete    = "delete"
+)
+
+// Plan is what an apply of the same request would do. Digest stands for the request and
+// for all that the plan was made from; whoever sends the plan back with an apply gets
+// exactly it, or nothing.
+type Plan struct {
+	Digest   string `json:"digest"`
+	Valid    bool   `json:"valid" doc:"false when an object is refused; then nothing can be applied"`
+	ApplySet string `json:"applySet,omitempty"`
+	Prune    bool   `json:"prune,omitempty"`
+	Deploy   bool   `json:"deploy"`
+	// Changes is whether an apply would do anything.
+	Changes    bool         `json:"changes"`
+	Summary    PlanSummary  `json:"summary"`
+	Objects    []PlanObject `json:"objects" doc:"in the order in which they are applied"`
+	WouldPrune []PlanKey    `json:"wouldPrune,omitempty" doc:"carries the label and is not among the objects; stays, because prune was not asked for"`
+}
+
+// PlanSummary counts the objects of a plan by what becomes of them.
+type PlanSummary struct {
+	Create    int `json:"create"`
+	Change    int `json:"change"`
+	Unchanged int `json:"unchanged"`
+	Delete    int `json:"delete"`
+	Refused   int `json:"refused"`
+}
+
+// PlanKey names an object.
+type PlanKey struct {
+	Kind string `json:"kind"`
+	Site string `json:"site,omitempty"`
+	Name string `json:"name"`
+}
+
+// PlanObject is what would become of one object. Generation and ResourceVersion are those
+// that it was planned from: 0 and "" when there is none.
+type PlanObject struct {
+	PlanKey
+	Project         string     `json:"project,omitempty"`
+	Action          string     `json:"action,omitempty" enum:"create,change,unchanged,delete"`
+	Generation      int64      `json:"generation"`
+	ResourceVersion string     `json:"resourceVersion,omitempty"`
+	Digest          string     `json:"digest,omitempty" doc:"of all that would be written"`
+	Hash            fleet.Hash `json:"hash,omitempty" doc:"SHA-256 of the final config of an instance that changes"`
+	Size            int64      `json:"size,omitempty"`
+	Releases        bool       `json:"releases,omitempty" doc:"a revision is released and delivered"`
+	Unreleased      bool       `json:"unreleased,omitempty" doc:"it stands as it is asked for, and was never released: that is the change"`
+	// Declared is the difference of labels and spec, but for the config.
+	Declared *Difference `json:"declared,omitempty"`
+	// Nodes is the difference of the final config to what nodes hold; those with the same
+	// content share one entry.
+	Nodes   []PlanNodes `json:"nodes,omitempty"`
+	Problem *Problem    `json:"problem,omitempty"`
+}
+
+// Difference is the changes from one JSON document to another. More counts those that were
+// left out because there are too many; Omitted says why there are none at all.
+type Difference struct {
+	Changes []Change `json:"changes"`
+	More    int      `json:"more,omitempty"`
+	Omitted string   `json:"omitted,omitempty"`
+}
+
+// Change is one step of RFC 6902, with what was there before. A value that is too long is
+// left out and has its size instead.
+type Change struct {
+	Op        string          `json:"op" enum:"add,remove,replace"`
+	Path      string          `json:"path" doc:"a JSON pointer"`
+	From      json.RawMessage `json:"from,omitempty"`
+	To        json.RawMessage `json:"to,omitempty"`
+	FromBytes int             `json:"fromBytes,omitempty"`
+	ToBytes   int             `json:"toBytes,omitempty"`
+}
+
+// PlanNodes is some nodes that hold the same content, and how it differs.
+type PlanNodes struct {
+	Nodes []PlanNode `json:"nodes"`
+	Hash  fleet.Hash `json:"hash,omitempty" doc:"missing where nothing is held"`
+	Size  int64      `json:"size,omitempty"`
+	Difference
+}
+
+// PlanNode is one node and the revision that it holds, 0 for none.
+type PlanNode struct {
+	Node     string     `json:"node"`
+	Role     fleet.Role `json:"role"`
+	Revision int64      `json:"revision"`
+	Enabled  bool       `json:"enabled"`
+	Running  bool       `json:"running"`
+}
+
+// Applied is what became of the objects of an apply, each in a transaction of its own: one
+// that failed, which has a problem, does not undo the others.
+type Applied struct {
+	Digest  string          `json:"digest"`
+	Failed  int             `json:"failed"`
+	Objects []AppliedObject `json:"objects"`
+}
+
+// AppliedObject is one object after an apply: what it is now, and what was started.
+type AppliedObject struct {
+	PlanKey
+	Action          string     `json:"action"`
+	Generation      int64      `json:"generation,omitempty"`
+	ResourceVersion string     `json:"resourceVersion,omitempty"`
+	Operation       *Operation `json:"operation,omitempty"`
+	Problem         *Problem   `json:"problem,omitempty"`
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// savedPlan is a request of many objects with its plan, as apply --plan finds it.
+type savedPlan struct {
+	Request api.PlanRequest `json:"request"`
+	Release api.Release     `json:"release"`
+	Plan    *api.Plan       `json:"plan"`
+	Uploads []savedUpload   `json:"uploads,omitempty"`
+
+	at map[api.PlanKey]string // where each object was declared
+}
+
+// savedUpload is a file that has to be uploaded before the objects are applied.
+type savedUpload struct {
+	Path    string     `json:"path"`
+	Project string     `json:"project,omitempty"`
+	SHA256  fleet.Hash `json:"sha256"`
+}
+
+// request reads manifests as one request.
+func (c *cli) request(m *manySettings, reason string) (*savedPlan, error) {
+	manifests, err := c.readManifests(m.files)
+	if err != nil {
+		return nil, err
+	}
+	s := &savedPlan{Release: m.release(), at: map[api.PlanKey]string{}}
+	s.Request = api.PlanRequest{ApplySet: m.set, Prune: m.prune, Reason: reason, Objects: make([]api.Manifest, len(manifests))}
+	for i, one := range manifests {
+		key := one.key()
+		s.at[api.PlanKey{Kind: string(key.Kind), Site: key.Scope, Name: key.Name}] = one.at
+		o := api.Manifest{Kind: string(key.Kind), Name: key.Name, Site: key.Scope, Project: one.Project, Labels: one.Labels, Spec: one.Spec}
+		if key.Kind != fleet.KindProject {
+			o.Project = first(o.Project, c.flags.project)
+		}
+		if key.Kind == fleet.KindInstance {
+			if err := s.addInstance(one, &o); err != nil {
+				return nil, err
+			}
+		}
+		s.Request.Objects[i] = o
+	}
+	return s, nil
+}
+
+// addInstance puts in the place of file names what they stand for.
+func (s *savedPlan) addInstance(m *manifest, o *api.Manifest) error {
+	if m.instance.ArtifactFile == "" && m.instance.ConfigFile == "" {
+		return nil // the spec is as the region wants it
+	}
+	in := m.instance.InstancePut
+	in.Project, in.Labels = "", nil // they stand beside the spec
+	var err error
+	if o.Spec, err = json.Marshal(in); err != nil {
+		return fmt.Errorf("%s: %w", m.at, err)
+	}
+	if m.instance.ArtifactFile == "" {
+		return nil
+	}
+	path, err := filepath.Abs(m.path(m.instance.ArtifactFile))
+	if err != nil {
+		return fmt.Errorf("%s: %w", m.at, err)
+	}
+	s.Request.Artifacts = append(s.Request.Artifacts, api.Artifact{SHA256: in.Artifact, Size: m.artifactSize})
+	s.Uploads = append(s.Uploads, savedUpload{Path: path, Project: o.Project, SHA256: in.Artifact})
+	return nil
+}
+
+// save writes the file for its owner alone: it holds configs as they are.
+func (s *savedPlan) save(name string) error {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("write the plan: %w", err)
+	}
+	partly := name + ".part"
+	if err := os.WriteFile(partly, data, 0o600); err != nil {
+		return fmt.Errorf("write the plan: %w", err)
+	}
+	if err := os.Rename(partly, name); err != nil {
+		return fmt.Errorf("write the plan: %w", err)
+	}
+	return nil
+}
+
+func readPlan(name string) (*savedPlan, error) {
+	data, err := os.ReadFile(name) //nolint:gosec // the person who runs this names the file
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	s := &savedPlan{}
+	if err := json.Unmarshal(data, s); err != nil || s.Plan == nil {
+		return nil, fleet.Errorf(fleet.Invalid, "%s holds no plan", name).WithHint("make one: holdfast plan -f FILE --out " + name)
+	}
+	s.Request.Plan = s.Plan
+	return s, nil
+}
+
+// upload brings the artifacts of the request to the region, if they are what was planned.
+func (s *savedPlan) upload(ctx context.Context, c *cli, client *api.Client) error {
+	done := map[savedUpload]bool{}
+	for _, u := range s.Uploads {
+		one := savedUpload{Project: u.Project, SHA256: u.SHA256}
+		if done[one] {
+			continue
+		}
+		done[one] = true
+		uploaded, err := c.uploadFile(ctx, client, u.Path, api.Upload{Project: u.Project})
+		if err != nil {
+			return err
+		}
+		if uploaded.SHA256 != u.SHA256 {
+			return fleet.Errorf(fleet.Precondition, "nothing was applied: %s is another file than was planned", u.Path).WithHint("plan again")
+		}
+	}
+	s.Request.Artifacts = nil
+	return nil
+}

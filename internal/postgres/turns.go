@@ -1,0 +1,219 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// TurnInstance carries an InstanceTurn out in one transaction.
+func (s *Store) TurnInstance(ctx context.Context, t InstanceTurn) (Started, error) {
+	var out Started
+	err := s.change(ctx, t.Write, &out, func(q *db.Queries) error {
+		if t.Door.Run != "" {
+			op, err := q.OperationByDoor(ctx, db.OperationByDoorParams{DoorWorkflow: t.Door.Workflow, DoorRun: t.Door.Run})
+			if err == nil {
+				o := operationOf(op)
+				out.Operation = &o
+				return nil
+			}
+			if !noRows(err) {
+				return failed("read the operation of a door", err)
+			}
+		}
+		o, err := find(ctx, q, t.Key)
+		if err != nil || o == nil {
+			return orNotFound(err, "instance", t.Key.Scope+"/"+t.Key.Name, "holdfast get instances --site "+t.Key.Scope)
+		}
+		if t.Project != "" && o.Project != t.Project {
+			return orNotFound(nil, "instance", t.Key.Scope+"/"+t.Key.Name, "it belongs to another project")
+		}
+		if err := checkMatch(t.Write, o); err != nil {
+			return err
+		}
+		return s.turn(ctx, q, t, o, &out)
+	})
+	return out, err
+}
+
+func (s *Store) turn(ctx context.Context, q *db.Queries, t InstanceTurn, o *fleet.Object, out *Started) error {
+	out.Written = Written{Before: o, After: o}
+	if o.DeletingSince != nil && t.Kind != fleet.OperationDelete {
+		return fleet.Errorf(fleet.IllegalState, "instance %s is being deleted", o.Name).
+			WithHint("a PUT supersedes the delete")
+	}
+	last, err := desired(ctx, q, t.Key)
+	if err != nil {
+		return err
+	}
+	switch t.Kind {
+	case fleet.OperationDeploy:
+		return s.deployAgain(ctx, q, t, last, out)
+	case fleet.OperationRollback:
+		return s.rollback(ctx, q, t, last, out)
+	case fleet.OperationEnable, fleet.OperationDisable:
+		return s.setEnabled(ctx, q, t, last, out)
+	case fleet.OperationDelete:
+		return s.delete(ctx, q, t, last, out)
+	case fleet.OperationReconcile: // of a node
+	}
+	return fleet.Errorf(fleet.Invalid, "%.40q is no operation on an instance", t.Kind)
+}
+
+func (s *Store) deployAgain(ctx context.Context, q *db.Queries, t InstanceTurn, last *db.Revision, out *Started) (err error) {
+	if err := sameSpec(t, out.Before); err != nil {
+		return err
+	}
+	if u := t.Unreleased; u != nil && (last == nil || !sameRevision(last, releaseOf(*u))) {
+		if err := hold(ctx, q, u.Content.Hash); err != nil {
+			return err
+		}
+		out.Operation, err = s.release(ctx, q, releaseOf(*u), out.After)
+		return err
+	}
+	if last == nil || last.Action == string(fleet.ActionDelete) {
+		return fleet.Errorf(fleet.IllegalState, "instance %s has no revision to deploy", t.Key.Name)
+	}
+	out.Operation, err = s.open(ctx, q, t.operation(last.Revision, out.After.Project))
+	return err
+}
+
+// sameSpec refuses what was flattened from a spec that a PUT has replaced since: released
+// now, the older content would get the higher number. The same call again flattens anew.
+func sameSpec(t InstanceTurn, o *fleet.Object) error {
+	if t.Unreleased == nil {
+		return nil
+	}
+	var now fleet.InstanceSpec
+	if err := json.Unmarshal(o.Spec, &now); err != nil {
+		return failed("read the spec", err)
+	}
+	a, errA := json.Marshal(now)
+	b, errB := json.Marshal(t.Unreleased.Spec)
+	if err := errors.Join(errA, errB); err != nil {
+		return failed("compare the spec", err)
+	}
+	if !bytes.Equal(a, b) {
+		return fleet.Errorf(fleet.Unavailable, "instance %s was changed at the same moment", t.Key.Name).
+			WithHint("send the request again")
+	}
+	return nil
+}
+
+func (s *Store) setEnabled(ctx context.Context, q *db.Queries, t InstanceTurn, last *db.Revision, out *Started) error {
+	var spec fleet.InstanceSpec
+	if err := json.Unmarshal(out.Before.Spec, &spec); err != nil {
+		return failed("read the spec", err)
+	}
+	if last == nil || last.Action == string(fleet.ActionDelete) { // also when re-created and not deployed yet
+		return fleet.Errorf(fleet.IllegalState, "instance %s was never deployed", t.Key.Name).
+			WithHint("deploy it first: holdfast deploy " + t.Key.Scope + "/" + t.Key.Name)
+	}
+	want := t.Kind == fleet.OperationEnable
+	spec.Enabled = want
+	w := t.Write
+	w.Project, w.Labels, w.IfMatch = out.Before.Project, out.Before.Labels, 0
+	var err error
+	if out.Written, err = s.write(ctx, q, w, spec); err != nil {
+		return err
+	}
+	if last.Enabled == want {
+		out.Operation, err = s.open(ctx, q, t.operation(last.Revision, out.After.Project))
+		return err
+	}
+	r := revisionAgain(last, t)
+	r.Enabled, r.Action = want, fleet.ActionEnable
+	if !want {
+		r.Action = fleet.ActionDisable
+	}
+	out.Operation, err = s.release(ctx, q, r, out.After)
+	return err
+}
+
+// rollback goes to a deployed revision: it writes that spec as a new generation, and a new
+// number with the same body.
+func (s *Store) rollback(ctx context.Context, q *db.Queries, t InstanceTurn, last *db.Revision, out *Started) error {
+	to, err := s.rollbackTarget(ctx, q, t, last)
+	if err != nil {
+		return err
+	}
+	w := t.Write
+	w.Project, w.Labels, w.IfMatch = out.Before.Project, out.Before.Labels, 0
+	spec, err := marked(to.Spec, out.Before.Spec)
+	if err != nil {
+		return err
+	}
+	if err := hold(ctx, q, append(spec.Bodies(), hashText(to.BodyHash))...); err != nil {
+		return err
+	}
+	if out.Written, err = s.write(ctx, q, w, spec); err != nil {
+		return err
+	}
+	r := revisionAgain(to, t)
+	out.Operation, err = s.release(ctx, q, r, out.After)
+	return err
+}
+
+// marked is an earlier spec with the secret marks that its instance has now.
+func marked(earlier, now json.RawMessage) (fleet.InstanceSpec, error) {
+	var to, from fleet.InstanceSpec
+	err := errors.Join(json.Unmarshal(earlier, &to), json.Unmarshal(now, &from))
+	return to.KeepMarks(from), failed("read the spec", err)
+}
+
+func (s *Store) rollbackTarget(ctx context.Context, q *db.Queries, t InstanceTurn, last *db.Revision) (*db.Revision, error) {
+	if t.Revision != 0 {
+		to, err := q.GetRevision(ctx, db.GetRevisionParams{Site: t.Key.Scope, Name: t.Key.Name, Revision: t.Revision})
+		if noRows(err) || err == nil && to.Action == string(fleet.ActionDelete) {
+			return nil, fleet.Errorf(fleet.NotFound, "there is no revision %d to go back to", t.Revision).At("/revision").
+				WithHint("holdfast deliveries " + t.Key.Scope + "/" + t.Key.Name)
+		}
+		return &to, failed("read revision", err)
+	}
+	snap, err := snapshot(ctx, q, t.Key)
+	if err != nil {
+		return nil, err
+	}
+	if snap != nil && last != nil && snap.Revision != last.Revision && snap.Action != string(fleet.ActionDelete) {
+		return snap, nil
+	}
+	if snap != nil {
+		p := db.DeployedBeforeParams{Site: t.Key.Scope, Name: t.Key.Name, Revision: snap.Revision}
+		before, err := q.DeployedBefore(ctx, p)
+		if err == nil {
+			return &before, nil
+		}
+		if !noRows(err) {
+			return nil, failed("find the revision before", err)
+		}
+	}
+	return nil, fleet.Errorf(fleet.IllegalState, "no earlier revision of %s was ever deployed", t.Key.Name)
+}
+
+func (s *Store) delete(ctx context.Context, q *db.Queries, t InstanceTurn, last *db.Revision, out *Started) error {
+	var err error
+	if last == nil { // nothing was ever released: no node has to confirm
+		out.After, out.Changed = nil, true
+		return remove(ctx, q, t.Actor, out.Before)
+	}
+	if out.Written, err = markDeleting(ctx, q, t.Actor, out.Before, time.Now()); err != nil {
+		return err
+	}
+	if last.Action == string(fleet.ActionDelete) {
+		out.Operation, err = s.open(ctx, q, t.operation(last.Revision, out.After.Project))
+		return err
+	}
+	out.Operation, err = s.release(ctx, q, deletionAfter(last, t), out.After)
+	return err
+}
+
+func (t InstanceTurn) operation(revision int64, project fleet.ProjectName) newOperation {
+	return newOperation{
+		Kind: t.Kind, Key: t.Key, Revision: revision, Project: project, Actor: t.Actor, Door: t.Door, Limit: t.Limit,
+	}
+}
