@@ -79,7 +79,7 @@ func (r *reconcileNode) pass(ctx workflow.Context) error {
 	if err != nil {
 		return err
 	}
-	woken, err := r.mend(ctx)
+	woken, err := r.mend(ctx, failure == nil && report.Clean())
 	if err != nil {
 		return err
 	}
@@ -155,9 +155,13 @@ func explain(err error, node fleet.NodeName) *unheard {
 }
 
 // mend does what only the region can, page by page of what drifted, and counts the subjects
-// that were woken.
-func (r *reconcileNode) mend(ctx workflow.Context) (int, error) {
+// that were woken. There is nothing to it when the node is as expected, unless it was the
+// region's own records that said otherwise.
+func (r *reconcileNode) mend(ctx workflow.Context, clean bool) (int, error) { //nolint:revive // clean is an observation
 	woken := 0
+	if clean && r.reason != ReconcileSchedule {
+		return woken, nil
+	}
 	page := activities.ReconcilePage{Node: r.node}
 	for {
 		var done activities.ReconciledPage

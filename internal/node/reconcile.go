@@ -78,26 +78,31 @@ func (r *reconcile) run(ctx context.Context) error {
 	return r.dropAll(ctx)
 }
 
-// observe reads the set and the store, in this order: what is delivered in between makes
-// the node newer than the set, which is left alone. It says whether there is anything to do.
+// observe reads the set and, meanwhile, the store: what is delivered in between is ordered
+// by its number when it comes to applying. It says whether there is anything to do.
 func (r *reconcile) observe(ctx context.Context) (bool, error) {
 	var err error
 	if r.seen, err = r.agent.Store.SeenSet(ctx); err != nil {
 		return false, err
 	}
-	set, unchanged, err := r.site.expected(ctx, r.seen.Clean)
-	if err != nil {
+	var all []fleet.NodeInstance
+	group, both := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		r.set, r.report.Unchanged, err = r.site.expected(both, r.seen.Clean)
+		return err
+	})
+	group.Go(func() (err error) {
+		all, err = r.agent.Applier.Instances(both)
+		return err
+	})
+	if err := group.Wait(); err != nil {
 		return false, err
 	}
-	r.set, r.report.Set, r.report.Unchanged = set, set.Version, unchanged
-	if unchanged {
+	r.report.Set = r.set.Version
+	if r.report.Unchanged {
 		return false, nil
 	}
-	r.report.Expected = len(set.Instances)
-	all, err := r.agent.Applier.Instances(ctx)
-	if err != nil {
-		return false, err
-	}
+	r.report.Expected = len(r.set.Instances)
 	r.held = make(map[fleet.InstanceName]fleet.Held, len(all))
 	holds := 0
 	for _, in := range all {
@@ -106,7 +111,7 @@ func (r *reconcile) observe(ctx context.Context) (bool, error) {
 			holds++
 		}
 	}
-	r.report.Refused = decide.RefuseSet(set, r.seen.Newest, holds)
+	r.report.Refused = decide.RefuseSet(r.set, r.seen.Newest, holds)
 	return r.report.Refused == "", nil
 }
 

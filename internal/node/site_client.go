@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -72,7 +72,7 @@ func readSet(resp *http.Response, set *fleet.ExpectedSet) error {
 	}
 	defer done()
 	limited := &io.LimitedReader{R: body, N: maxSet}
-	if err := json.NewDecoder(limited).Decode(&set.Instances); err != nil {
+	if err := json.UnmarshalRead(limited, &set.Instances); err != nil {
 		return fleet.Errorf(fleet.Communication, "the expected set cannot be read: %w", err)
 	}
 	return nil
