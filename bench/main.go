@@ -33,6 +33,7 @@ func measurements() []measurement {
 		{"artifact", measureArtifact},
 		{"memory", measureMemory},
 		{"plan", measurePlan},
+		{"reconcile", measureReconcile},
 	}
 }
 

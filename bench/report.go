@@ -136,6 +136,10 @@ a busy neighbour is worth little.
   JSON of 40 MB of strings is put and delivered, above that of the same processes 15 s after the start.
 * **Plan**: a plan of 10,000 instances of 4 KB over 10 sites that stand as they are asked for, by
   the client's request of some 40 MB and back; the highest resident memory of the server meanwhile, with what is left of declaring them.
+* **Reconcile**: a node that holds 10,000 instances of 4 KB (put there as though they had been
+  delivered before, and fetched by a comparison). The expected set is read whole, over HTTP,
+  compressed. The drift is one instance in a hundred with new content: the whole comparison, from
+  its first step at the store to its last, against that of a node that holds just those hundred.
 `
 
 // thisMachine says what the figures were measured on.

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.temporal.io/sdk/client"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/workflows"
+)
+
+const (
+	compared      = 10_000
+	drifted       = compared / 100
+	compareRounds = 7
+	asks          = 20
+
+	compareLimit = 50 * time.Millisecond
+	driftLimit   = 1.2
+)
+
+// seedSQL makes instances as though they had been delivered: that would take minutes.
+//
+//go:embed seed.sql
+var seedSQL string
+
+// measureReconcile compares a node that holds 10,000 instances: when all are equal, and when
+// one in a hundred has changed, against a node that holds just those and fetches all.
+func measureReconcile(ctx context.Context, l *lab) ([]figure, error) {
+	r, err := l.start(ctx, "--empty")
+	if err != nil {
+		return nil, err
+	}
+	defer r.stop()
+	db, err := r.postgres(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it was only read and seeded
+	c := &comparison{region: r, db: db}
+	l.say("bringing %d instances to a node …", compared)
+	rebuilt, err := c.fetches(ctx, "plant-1", 1, compared, 1)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.fetches(ctx, "plant-2", compared/drifted, compared, 1); err != nil {
+		return nil, err
+	}
+	w := l.watch()
+	whole, unchanged, err := c.asks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var some, alone []time.Duration
+	for round := range compareRounds {
+		for site, times := range map[string]*[]time.Duration{"plant-1": &some, "plant-2": &alone} {
+			took, err := c.fetches(ctx, site, compared/drifted, compared, round+2)
+			if err != nil {
+				return nil, err
+			}
+			*times = append(*times, took)
+		}
+	}
+	f := atMost("reconcile: expected set of 10,000, one round trip", quantile(whole, 0.5).Seconds(), compareLimit.Seconds())
+	f.measured, f.unit = millis(quantile(whole, 0.5)), "s"
+	f.note = fmt.Sprintf("unchanged since the last time: %s", millis(quantile(unchanged, 0.5)))
+	p50, p50Alone := quantile(some, 0.5), quantile(alone, 0.5)
+	d := atMost("reconcile: 10,000 instances with 1 % drift", p50.Seconds()/p50Alone.Seconds(), driftLimit)
+	d.measured, d.yardstick = millis(p50), millis(p50Alone)
+	d.note = fmt.Sprintf("the yardstick fetches those %d alone; all 10,000 were fetched in %.1f s", drifted, rebuilt.Seconds())
+	return w.stamp([]figure{f, d})
+}
+
+// comparison is a region whose nodes are compared.
+type comparison struct {
+	*region
+	db *pgx.Conn
+}
+
+// postgres connects to the region's database.
+func (r *region) postgres(ctx context.Context) (*pgx.Conn, error) {
+	var known struct {
+		Ports map[string]int `json:"ports"`
+	}
+	text, err := os.ReadFile(filepath.Join(r.dir, "state.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &known)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the database: %w", err)
+	}
+	password, err := os.ReadFile(filepath.Join(r.dir, "postgres.password"))
+	if err != nil {
+		return nil, fmt.Errorf("find the database: %w", err)
+	}
+	at := url.URL{
+		Scheme: "postgres", User: url.UserPassword("holdfast", strings.TrimSpace(string(password))),
+		Host: "127.0.0.1:" + strconv.Itoa(known.Ports["postgres"]), Path: "/holdfast", RawQuery: "sslmode=disable",
+	}
+	return pgx.Connect(ctx, at.String())
+}
+
+// fetches gives the instances of a site, by every step-th name, a revision that its active
+// does not hold, and has it compared.
+func (c *comparison) fetches(ctx context.Context, site string, step, last, revision int) (time.Duration, error) {
+	sql := strings.NewReplacer("SITE", site, "FIRST", strconv.Itoa(step), "LAST", strconv.Itoa(last),
+		"STEP", strconv.Itoa(step), "REVISION", strconv.Itoa(revision)).Replace(seedSQL)
+	if _, err := c.db.Exec(ctx, sql); err != nil {
+		return 0, fmt.Errorf("seed the region: %w", err)
+	}
+	return c.compare(ctx, site+"-a", last/step)
+}
+
+// compare runs ReconcileNode and takes the time between its first and its last step.
+func (c *comparison) compare(ctx context.Context, node string, fetched int) (time.Duration, error) {
+	run, err := c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: workflows.QueueServers},
+		workflows.TypeReconcileNode, workflows.ReconcileNodeInput{Node: fleet.NodeName(node)})
+	if err != nil {
+		return 0, fmt.Errorf("start the comparison of %s: %w", node, err)
+	}
+	var res workflows.DoorResult
+	if err := run.Get(ctx, &res); err != nil {
+		return 0, fmt.Errorf("compare %s: %w", node, err)
+	}
+	var took float64
+	var report fleet.ReconcileReport
+	err = c.db.QueryRow(ctx, `SELECT extract(epoch FROM ended_at - created_at), report FROM reconciles
+		WHERE node = $1 AND report ? 'fetched' AND (report ->> 'fetched')::int > 0 ORDER BY created_at DESC LIMIT 1`, node).Scan(&took, &report)
+	if err != nil {
+		return 0, fmt.Errorf("read the comparison of %s: %w", node, err)
+	}
+	if !report.Clean() || report.Fetched != fetched && fetched < compared { // a long one may be tried again
+		return 0, fmt.Errorf("the comparison of %s came to %+v, expected were %d fetched", node, report, fetched)
+	}
+	return time.Duration(took * float64(time.Second)), nil
+}
+
+// asks takes the times of reading the whole expected set, and of hearing that it has not changed.
+func (c *comparison) asks(ctx context.Context) (whole, unchanged []time.Duration, err error) {
+	const token = "bench"
+	hash := sha256.Sum256([]byte(token))
+	_, err = c.db.Exec(ctx, `INSERT INTO reconciles (id, node, site, reason, token_hash, run, expires_at)
+		VALUES (md5('bench'), 'bench', 'plant-1', 'bench', $1, '', now() + interval '5 minutes')`, hash[:])
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a token: %w", err)
+	}
+	tag := ""
+	for range asks {
+		took, next, err := c.ask(ctx, token, "", http.StatusOK)
+		if err != nil {
+			return nil, nil, err
+		}
+		whole, tag = append(whole, took), next
+	}
+	for range asks {
+		took, _, err := c.ask(ctx, token, tag, http.StatusNotModified)
+		if err != nil {
+			return nil, nil, err
+		}
+		unchanged = append(unchanged, took)
+	}
+	return whole, unchanged, nil
+}
+
+func (c *comparison) ask(ctx context.Context, token, tag string, status int) (time.Duration, string, error) {
+	began := time.Now()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.doc.API+"/api/internal/sites/plant-1/deployments", http.NoBody)
+	if err != nil {
+		return 0, "", fmt.Errorf("ask for the expected set: %w", err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Accept-Encoding", "zstd")
+	if tag != "" {
+		req.Header.Set("If-None-Match", tag)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, "", fmt.Errorf("ask for the expected set: %w", err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return 0, "", fmt.Errorf("read the expected set: %w", err)
+	}
+	if resp.StatusCode != status {
+		return 0, "", fmt.Errorf("the expected set was answered %d, not %d", resp.StatusCode, status)
+	}
+	return time.Since(began), resp.Header.Get("ETag"), nil
+}
