@@ -51,10 +51,9 @@ var (
 	errNone = errors.New("no guardian")
 )
 
-// List gives every guardian that lives or hangs, and those that died without having stopped
-// their instance (Dead: something of it may still run, so it must be stopped or started).
-// Directories of instances that were stopped are left out. The order is by name.
-func (r *Runtime) List(ctx context.Context) ([]Status, error) {
+// Names lists the instances that have a directory here, in order: those that run, or ran and
+// may have output left.
+func (r *Runtime) Names() ([]fleet.InstanceName, error) {
 	entries, err := os.ReadDir(r.Root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -62,15 +61,28 @@ func (r *Runtime) List(ctx context.Context) ([]Status, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list guardians: %w", err)
 	}
+	names := make([]fleet.InstanceName, 0, len(entries))
+	for _, e := range entries {
+		if e.IsDir() && fleet.ValidateName("", e.Name()) == nil {
+			names = append(names, fleet.InstanceName(e.Name()))
+		}
+	}
+	return names, nil
+}
+
+// List gives every guardian that lives or hangs, and those that died without having stopped
+// their instance (Dead: something of it may still run, so it must be stopped or started).
+// Directories of instances that were stopped are left out. The order is by name.
+func (r *Runtime) List(ctx context.Context) ([]Status, error) {
+	names, err := r.Names()
+	if err != nil {
+		return nil, err
+	}
 	var mu sync.Mutex
 	var found []Status
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(listers)
-	for _, e := range entries {
-		name := fleet.InstanceName(e.Name())
-		if !e.IsDir() || fleet.ValidateName("", e.Name()) != nil {
-			continue
-		}
+	for _, name := range names {
 		group.Go(func() error {
 			st, ok, err := r.Status(ctx, name)
 			if ok {

@@ -22,6 +22,8 @@ import (
 
 // outputs reads what instances print.
 type outputs interface {
+	// Names lists those that may have printed something.
+	Names() ([]fleet.InstanceName, error)
 	ReadOutput(name fleet.InstanceName, offset int64) (guardian.Output, error)
 }
 

@@ -93,6 +93,10 @@ type fakeOutputs func(name fleet.InstanceName, offset int64) (guardian.Output, e
 
 var _ outputs = fakeOutputs(nil)
 
+func (f fakeOutputs) Names() ([]fleet.InstanceName, error) {
+	return []fleet.InstanceName{"keeps", press}, nil
+}
+
 func (f fakeOutputs) ReadOutput(name fleet.InstanceName, offset int64) (guardian.Output, error) {
 	return f(name, offset)
 }

@@ -227,17 +227,25 @@ func poke(c chan struct{}) {
 	}
 }
 
+// wholeEvery is how many ticks pass between two that look at every name: in between only those
+// are looked at that can change by themselves.
+const wholeEvery = 6
+
 // Run settles when asked and on a schedule, and collects what nothing refers to.
 func (a *Applier) Run(ctx context.Context) error {
 	tick := time.NewTicker(orDefault(a.opt.SettleEvery, 10*time.Second))
 	defer tick.Stop()
 	var due <-chan time.Time
-	for {
+	for ticks := 1; ; {
+		which := every
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-a.settle:
 		case <-tick.C:
+			if ticks++; ticks%wholeEvery != 0 {
+				which = uneasy
+			}
 		case <-a.garbage:
 			if due == nil {
 				due = time.After(orDefault(a.opt.CollectEvery, 5*time.Second))
@@ -247,7 +255,7 @@ func (a *Applier) Run(ctx context.Context) error {
 			due = a.collect(ctx)
 			continue
 		}
-		if err := a.settleAll(ctx); err != nil && ctx.Err() == nil {
+		if err := a.settleSome(ctx, which); err != nil && ctx.Err() == nil {
 			a.opt.Log.Error("settle instances", "err", err)
 		}
 	}

@@ -104,6 +104,13 @@ func (a *Applier) blame(name fleet.InstanceName, err error) {
 	}
 }
 
+// blamed says whether something failed under the name when it was last looked at.
+func (a *Applier) blamed(name fleet.InstanceName) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.reasons[name] != ""
+}
+
 func (a *Applier) forgive(name fleet.InstanceName) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -226,12 +226,16 @@ func (a *Agent) shipLogs(ctx context.Context) error {
 // shipRound sends a part of what is new of each instance. What was deleted leaves the machine
 // once all of it is sent; cleared remembers those.
 func (a *Agent) shipRound(ctx context.Context, cleared map[fleet.InstanceName]fleet.Version) error {
-	held, err := a.Store.Instances(ctx)
+	names, err := a.opt.Outputs.Names() // few of many: most instances are a config and no command
 	if err != nil {
-		return err
+		return fmt.Errorf("look for output: %w", err)
 	}
 	var errs []error
-	for _, in := range held {
+	for _, name := range names {
+		in, err := a.Store.Instance(ctx, name)
+		if err != nil {
+			return err
+		}
 		gone := in.Current.Deleted()
 		if gone && cleared[in.Name] == in.Current.Version {
 			continue

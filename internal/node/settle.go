@@ -26,14 +26,17 @@ func (a *Applier) Recover(ctx context.Context) error {
 	return nil
 }
 
-// settleAll compares every name of the store and of the runtime. A name that is being worked
+// settleAll compares every name of the store and of the runtime.
+func (a *Applier) settleAll(ctx context.Context) error { return a.settleSome(ctx, every) }
+
+// settleSome compares some names of the store and of the runtime. A name that is being worked
 // on with a valid right is left to its worker; work under a right that has passed is ended.
-func (a *Applier) settleAll(ctx context.Context) error {
+func (a *Applier) settleSome(ctx context.Context, which func(sqlite.Instance) bool) error {
 	meta, err := a.opt.Store.Meta(ctx)
 	if err != nil {
 		return err
 	}
-	names, err := a.names(ctx)
+	names, err := a.names(ctx, which)
 	if err != nil {
 		return err
 	}
@@ -51,8 +54,16 @@ func (a *Applier) settleAll(ctx context.Context) error {
 	return group.Wait()
 }
 
-// names are those of the store in order, then guardians that the store does not know.
-func (a *Applier) names(ctx context.Context) ([]fleet.InstanceName, error) {
+func every(sqlite.Instance) bool { return true }
+
+// uneasy are those that a crash, or half a switch, may have left otherwise than they should be.
+func uneasy(in sqlite.Instance) bool {
+	return in.Staged != nil || in.Current != nil && needsProcess(*in.Current)
+}
+
+// names are those of the store in order, as far as they are asked for, what has a reason not
+// to be as it should, and guardians that the store does not know or that should not be there.
+func (a *Applier) names(ctx context.Context, which func(sqlite.Instance) bool) ([]fleet.InstanceName, error) {
 	held, err := a.opt.Store.Instances(ctx)
 	if err != nil {
 		return nil, err
@@ -64,7 +75,9 @@ func (a *Applier) names(ctx context.Context) ([]fleet.InstanceName, error) {
 	names := make([]fleet.InstanceName, 0, len(held))
 	known := make(map[fleet.InstanceName]bool, len(held))
 	for _, in := range held {
-		names, known[in.Name] = append(names, in.Name), true
+		if which(in) || a.blamed(in.Name) {
+			names, known[in.Name] = append(names, in.Name), true
+		}
 	}
 	for _, st := range seen {
 		if !known[st.Instance] {
