@@ -341,6 +341,11 @@ type Snapshot struct {
 	DeliveryID string
 	Epoch      int64
 	RecordedAt time.Time
+	Era        int64
+	Action     string
+	BodyHash   []byte
+	RunHash    []byte
+	Enabled    bool
 }
 
 type SnapshotTicket struct {

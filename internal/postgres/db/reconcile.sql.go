@@ -114,12 +114,12 @@ func (q *Queries) CloseNodeOperations(ctx context.Context, arg CloseNodeOperatio
 }
 
 const confirmReported = `-- name: ConfirmReported :exec
-DELETE FROM owed o USING node_held h, snapshots p
+DELETE FROM owed o
 WHERE o.node = $1 AND o.site = $2 AND o.name = ANY($3::text[])
-  AND h.site = o.site AND h.name = o.name AND h.node = o.node
-  AND p.site = o.site AND p.name = o.name AND o.revision <= p.revision AND h.revision = p.revision
-  AND EXISTS (SELECT 1 FROM revisions r WHERE r.site = p.site AND r.name = p.name AND r.revision = p.revision
-              AND r.era = h.era AND r.body_hash IS NOT DISTINCT FROM h.hash AND (r.action = 'delete') = h.deleted AND r.enabled = h.enabled)
+  AND EXISTS (SELECT 1 FROM snapshots p JOIN node_held h ON h.site = p.site AND h.name = p.name AND h.node = o.node
+              WHERE p.site = o.site AND p.name = o.name AND o.revision <= p.revision
+                AND (h.era, h.revision, h.enabled, h.deleted) = (p.era, p.revision, p.enabled, p.action = 'delete')
+                AND h.hash IS NOT DISTINCT FROM p.body_hash)
 `
 
 type ConfirmReportedParams struct {
@@ -155,24 +155,21 @@ func (q *Queries) CountPairNodes(ctx context.Context) (int64, error) {
 }
 
 const driftOfNode = `-- name: DriftOfNode :many
-SELECT s.name
-FROM subjects s
-LEFT JOIN LATERAL (SELECT y.revision FROM snapshots y WHERE y.site = s.site AND y.name = s.name OFFSET 0) p ON true
-LEFT JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision = p.revision OFFSET 0) r ON true
-LEFT JOIN LATERAL (SELECT z.site, z.name, z.node, z.era, z.revision, z.hash, z.enabled, z.deleted, z.running, z.high_era, z.high_revision, z.reason, z.reported_at FROM node_held z WHERE z.site = s.site AND z.name = s.name AND z.node = $1 OFFSET 0) h ON true
-WHERE s.site = $2 AND s.name > $3::text
-  AND (h.name IS NULL AND r.action <> 'delete'
-       OR h.name IS NOT NULL AND (
-           (h.era, h.revision, h.enabled, h.deleted) IS DISTINCT FROM (r.era, r.revision, coalesce(r.enabled, false), r.action = 'delete')
-           OR h.hash IS DISTINCT FROM r.body_hash
-           OR (h.high_era, h.high_revision) > (r.era, r.revision)))
-ORDER BY s.name LIMIT $4
+SELECT coalesce(p.name, h.name)::text AS name
+FROM (SELECT y.site, y.name, y.revision, y.delivery_id, y.epoch, y.recorded_at, y.era, y.action, y.body_hash, y.run_hash, y.enabled FROM snapshots y WHERE y.site = $1 AND y.name > $2::text) p
+FULL JOIN (SELECT z.site, z.name, z.node, z.era, z.revision, z.hash, z.enabled, z.deleted, z.running, z.high_era, z.high_revision, z.reason, z.reported_at FROM node_held z WHERE z.site = $1 AND z.node = $3 AND z.name > $2::text) h ON h.name = p.name
+WHERE h.name IS NULL AND p.action <> 'delete'
+   OR h.name IS NOT NULL AND (
+       (h.era, h.revision, h.enabled, h.deleted) IS DISTINCT FROM (p.era, p.revision, coalesce(p.enabled, false), p.action = 'delete')
+       OR h.hash IS DISTINCT FROM p.body_hash
+       OR (h.high_era, h.high_revision) > (p.era, p.revision))
+ORDER BY 1 LIMIT $4
 `
 
 type DriftOfNodeParams struct {
-	Node    string
 	Site    string
 	After   string
+	Node    string
 	MaxRows int32
 }
 
@@ -180,9 +177,9 @@ type DriftOfNodeParams struct {
 // one statement that returns only what drifted.
 func (q *Queries) DriftOfNode(ctx context.Context, arg DriftOfNodeParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, driftOfNode,
-		arg.Node,
 		arg.Site,
 		arg.After,
+		arg.Node,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -279,14 +276,12 @@ func (q *Queries) EndReconcile(ctx context.Context, arg EndReconcileParams) (int
 }
 
 const expectedSet = `-- name: ExpectedSet :many
-SELECT s.name, coalesce(r.era, 0)::bigint AS era, coalesce(r.revision, 0)::bigint AS revision,
-       r.body_hash, r.run_hash, coalesce(r.enabled, false)::boolean AS enabled, (u.name IS NOT NULL)::boolean AS in_flight
-FROM subjects s
-LEFT JOIN LATERAL (SELECT y.revision FROM snapshots y WHERE y.site = s.site AND y.name = s.name OFFSET 0) p ON true
-LEFT JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision = p.revision OFFSET 0) r ON true
-LEFT JOIN (SELECT DISTINCT w.name FROM under_way w WHERE w.site = $1) u ON u.name = s.name
-WHERE s.site = $1 AND (u.name IS NOT NULL OR r.action <> 'delete')
-ORDER BY s.name COLLATE "C"
+SELECT coalesce(p.name, u.name)::text AS name, coalesce(p.era, 0)::bigint AS era, coalesce(p.revision, 0)::bigint AS revision,
+       p.body_hash, p.run_hash, coalesce(p.enabled, false)::boolean AS enabled, (u.name IS NOT NULL)::boolean AS in_flight
+FROM (SELECT y.site, y.name, y.revision, y.delivery_id, y.epoch, y.recorded_at, y.era, y.action, y.body_hash, y.run_hash, y.enabled FROM snapshots y WHERE y.site = $1) p
+FULL JOIN (SELECT DISTINCT w.name FROM under_way w WHERE w.site = $1) u ON u.name = p.name
+WHERE u.name IS NOT NULL OR p.action <> 'delete'
+ORDER BY 1
 `
 
 type ExpectedSetRow struct {
@@ -300,8 +295,6 @@ type ExpectedSetRow struct {
 }
 
 // Everything that is deployed at a site or on its way there, but not what is deleted there.
-// Here and below every row is looked up by its whole key, one by one: a plan that was made
-// while the tables were small must still be right when they have grown.
 func (q *Queries) ExpectedSet(ctx context.Context, site string) ([]ExpectedSetRow, error) {
 	rows, err := q.db.Query(ctx, expectedSet, site)
 	if err != nil {
@@ -465,7 +458,7 @@ const insertTickets = `-- name: InsertTickets :many
 INSERT INTO snapshot_tickets (id, site, name, node, revision, expires_at)
 SELECT t.id, p.site, p.name, $1, p.revision, now() + make_interval(secs => $2::float8)
 FROM (SELECT unnest($3::text[]) AS id, unnest($4::text[]) AS name) t
-JOIN LATERAL (SELECT y.site, y.name, y.revision, y.delivery_id, y.epoch, y.recorded_at FROM snapshots y WHERE y.site = $5 AND y.name = t.name OFFSET 0) p ON true
+JOIN LATERAL (SELECT y.site, y.name, y.revision, y.delivery_id, y.epoch, y.recorded_at, y.era, y.action, y.body_hash, y.run_hash, y.enabled FROM snapshots y WHERE y.site = $5 AND y.name = t.name OFFSET 0) p ON true
 WHERE NOT EXISTS (SELECT 1 FROM under_way w WHERE w.site = p.site AND w.name = p.name)
 RETURNING id, name, revision
 `
@@ -710,11 +703,10 @@ WHERE n.removed_at IS NULL AND n.role <> 'worker' AND n.enrolled_at IS NOT NULL 
                    AND c.created_at > now() - make_interval(secs => $5::float8))
        OR EXISTS (
            SELECT 1 FROM snapshots p
-           JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = p.site AND x.name = p.name AND x.revision = p.revision OFFSET 0) r ON true
            LEFT JOIN LATERAL (SELECT z.site, z.name, z.node, z.era, z.revision, z.hash, z.enabled, z.deleted, z.running, z.high_era, z.high_revision, z.reason, z.reported_at FROM node_held z WHERE z.site = p.site AND z.name = p.name AND z.node = n.name OFFSET 0) h ON true
            WHERE p.site = n.site AND p.recorded_at < now() - make_interval(secs => $6::float8)
-             AND (h.name IS NULL AND r.action <> 'delete'
-                  OR h.name IS NOT NULL AND ((h.era, h.revision) IS DISTINCT FROM (r.era, r.revision) OR h.hash IS DISTINCT FROM r.body_hash))
+             AND (h.name IS NULL AND p.action <> 'delete'
+                  OR h.name IS NOT NULL AND ((h.era, h.revision) IS DISTINCT FROM (p.era, p.revision) OR h.hash IS DISTINCT FROM p.body_hash))
              AND NOT EXISTS (SELECT 1 FROM under_way w WHERE w.site = p.site AND w.name = p.name)
              AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.site = p.site AND o.name = p.name AND o.node = n.name)))
 ORDER BY n.name LIMIT $7

@@ -38,33 +38,26 @@ SELECT * FROM reconciles WHERE node = @node ORDER BY created_at DESC LIMIT @max_
 SELECT r.era, coalesce((SELECT s.version FROM site_sets s WHERE s.site = @site), 0)::bigint AS version FROM region r;
 
 -- Everything that is deployed at a site or on its way there, but not what is deleted there.
--- Here and below every row is looked up by its whole key, one by one: a plan that was made
--- while the tables were small must still be right when they have grown.
 -- name: ExpectedSet :many
-SELECT s.name, coalesce(r.era, 0)::bigint AS era, coalesce(r.revision, 0)::bigint AS revision,
-       r.body_hash, r.run_hash, coalesce(r.enabled, false)::boolean AS enabled, (u.name IS NOT NULL)::boolean AS in_flight
-FROM subjects s
-LEFT JOIN LATERAL (SELECT y.revision FROM snapshots y WHERE y.site = s.site AND y.name = s.name OFFSET 0) p ON true
-LEFT JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision = p.revision OFFSET 0) r ON true
-LEFT JOIN (SELECT DISTINCT w.name FROM under_way w WHERE w.site = @site) u ON u.name = s.name
-WHERE s.site = @site AND (u.name IS NOT NULL OR r.action <> 'delete')
-ORDER BY s.name COLLATE "C";
+SELECT coalesce(p.name, u.name)::text AS name, coalesce(p.era, 0)::bigint AS era, coalesce(p.revision, 0)::bigint AS revision,
+       p.body_hash, p.run_hash, coalesce(p.enabled, false)::boolean AS enabled, (u.name IS NOT NULL)::boolean AS in_flight
+FROM (SELECT y.* FROM snapshots y WHERE y.site = @site) p
+FULL JOIN (SELECT DISTINCT w.name FROM under_way w WHERE w.site = @site) u ON u.name = p.name
+WHERE u.name IS NOT NULL OR p.action <> 'delete'
+ORDER BY 1;
 
 -- What a node of the pair does not hold as it is deployed, by name: the whole comparison in
 -- one statement that returns only what drifted.
 -- name: DriftOfNode :many
-SELECT s.name
-FROM subjects s
-LEFT JOIN LATERAL (SELECT y.revision FROM snapshots y WHERE y.site = s.site AND y.name = s.name OFFSET 0) p ON true
-LEFT JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision = p.revision OFFSET 0) r ON true
-LEFT JOIN LATERAL (SELECT z.* FROM node_held z WHERE z.site = s.site AND z.name = s.name AND z.node = @node OFFSET 0) h ON true
-WHERE s.site = @site AND s.name > @after::text
-  AND (h.name IS NULL AND r.action <> 'delete'
-       OR h.name IS NOT NULL AND (
-           (h.era, h.revision, h.enabled, h.deleted) IS DISTINCT FROM (r.era, r.revision, coalesce(r.enabled, false), r.action = 'delete')
-           OR h.hash IS DISTINCT FROM r.body_hash
-           OR (h.high_era, h.high_revision) > (r.era, r.revision)))
-ORDER BY s.name LIMIT @max_rows;
+SELECT coalesce(p.name, h.name)::text AS name
+FROM (SELECT y.* FROM snapshots y WHERE y.site = @site AND y.name > @after::text) p
+FULL JOIN (SELECT z.* FROM node_held z WHERE z.site = @site AND z.node = @node AND z.name > @after::text) h ON h.name = p.name
+WHERE h.name IS NULL AND p.action <> 'delete'
+   OR h.name IS NOT NULL AND (
+       (h.era, h.revision, h.enabled, h.deleted) IS DISTINCT FROM (p.era, p.revision, coalesce(p.enabled, false), p.action = 'delete')
+       OR h.hash IS DISTINCT FROM p.body_hash
+       OR (h.high_era, h.high_revision) > (p.era, p.revision))
+ORDER BY 1 LIMIT @max_rows;
 
 -- What the nodes of one shard hold is set against what is deployed; given back are those
 -- that drifted while nothing is under way that explains it, and those not compared for long.
@@ -77,11 +70,10 @@ WHERE n.removed_at IS NULL AND n.role <> 'worker' AND n.enrolled_at IS NOT NULL 
                    AND c.created_at > now() - make_interval(secs => @full_seconds::float8))
        OR EXISTS (
            SELECT 1 FROM snapshots p
-           JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = p.site AND x.name = p.name AND x.revision = p.revision OFFSET 0) r ON true
            LEFT JOIN LATERAL (SELECT z.* FROM node_held z WHERE z.site = p.site AND z.name = p.name AND z.node = n.name OFFSET 0) h ON true
            WHERE p.site = n.site AND p.recorded_at < now() - make_interval(secs => @settle_seconds::float8)
-             AND (h.name IS NULL AND r.action <> 'delete'
-                  OR h.name IS NOT NULL AND ((h.era, h.revision) IS DISTINCT FROM (r.era, r.revision) OR h.hash IS DISTINCT FROM r.body_hash))
+             AND (h.name IS NULL AND p.action <> 'delete'
+                  OR h.name IS NOT NULL AND ((h.era, h.revision) IS DISTINCT FROM (p.era, p.revision) OR h.hash IS DISTINCT FROM p.body_hash))
              AND NOT EXISTS (SELECT 1 FROM under_way w WHERE w.site = p.site AND w.name = p.name)
              AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.site = p.site AND o.name = p.name AND o.node = n.name)))
 ORDER BY n.name LIMIT @max_rows;
@@ -162,12 +154,12 @@ RETURNING *;
 
 -- What a node says it holds just as it is deployed, it is not owed any more.
 -- name: ConfirmReported :exec
-DELETE FROM owed o USING node_held h, snapshots p
+DELETE FROM owed o
 WHERE o.node = @node AND o.site = @site AND o.name = ANY(@names::text[])
-  AND h.site = o.site AND h.name = o.name AND h.node = o.node
-  AND p.site = o.site AND p.name = o.name AND o.revision <= p.revision AND h.revision = p.revision
-  AND EXISTS (SELECT 1 FROM revisions r WHERE r.site = p.site AND r.name = p.name AND r.revision = p.revision
-              AND r.era = h.era AND r.body_hash IS NOT DISTINCT FROM h.hash AND (r.action = 'delete') = h.deleted AND r.enabled = h.enabled);
+  AND EXISTS (SELECT 1 FROM snapshots p JOIN node_held h ON h.site = p.site AND h.name = p.name AND h.node = o.node
+              WHERE p.site = o.site AND p.name = o.name AND o.revision <= p.revision
+                AND (h.era, h.revision, h.enabled, h.deleted) = (p.era, p.revision, p.enabled, p.action = 'delete')
+                AND h.hash IS NOT DISTINCT FROM p.body_hash);
 
 -- name: EndNodeOperations :exec
 WITH ended AS (
