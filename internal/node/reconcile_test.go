@@ -334,7 +334,7 @@ func TestReconcileKeeps(t *testing.T) {
 	require.Contains(t, e.asked, "confirm-absent", "it is not clean")
 }
 
-// N98's sibling: one that cannot be fetched stops no other, and a region that is gone ends it.
+// N59: one that cannot be fetched stops no other, and a region that is gone ends it.
 func TestReconcileGoesOn(t *testing.T) {
 	t.Parallel()
 	t.Run("past one that fails", func(t *testing.T) {
