@@ -16,7 +16,7 @@ func TestHeals(t *testing.T) {
 	t.Parallel()
 	region, ctx := openHealRegion(t), t.Context()
 	rapid.Check(t, func(t *rapid.T) {
-		steps := rapid.SliceOfN(healSteps, 1, 30).Draw(t, "steps")
+		steps := rapid.SliceOfN(healSteps, 25, 60).Draw(t, "steps")
 		dir, err := os.MkdirTemp("", "heal-")
 		require.NoError(t, err)
 		defer os.RemoveAll(dir) //nolint:errcheck // the test's own
@@ -32,6 +32,11 @@ func TestHeals(t *testing.T) {
 		}
 		if len(w.wrong) == 0 {
 			w.heal()
+		}
+		if os.Getenv("HEAL_LOG") != "" {
+			f, _ := os.OpenFile(os.Getenv("HEAL_LOG"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+			f.WriteString(w.dump()+"\n=====\n")
+			f.Close()
 		}
 		if len(w.wrong) > 0 {
 			t.Fatal(w.dump())
