@@ -182,6 +182,9 @@ func (w *healWorld) gapsOf(name fleet.InstanceName) []string {
 		gone := snap.IsZero() || snap.Action == fleet.ActionDelete
 		there := held.Known && !held.Version.IsZero() && held.Action != fleet.ActionDelete
 		same := there && held.Version == snap.Version && held.Content.Hash == snap.Content.Hash && held.RunHash == snap.RunHash && held.Enabled == snap.Enabled
+		if snap.IsZero() && i != w.active {
+			there = false // kept as not_recorded: there is nothing yet that it could be brought to
+		}
 		if gone && there || !gone && !same {
 			gaps = append(gaps, fmt.Sprintf("%s: %s holds %v %.8s, deployed is %v %.8s", name, n.name, held.Version, held.Content.Hash, snap.Version, snap.Content.Hash))
 		}
@@ -194,12 +197,15 @@ func (w *healWorld) gapsOf(name fleet.InstanceName) []string {
 	return gaps
 }
 
-// declared says whether the last attempt at a revision ended for a reason that stays.
+// declared says whether the last attempt at a revision, or who asked for it before there was
+// one, ended for a reason that stays.
 func (w *healWorld) declared(name fleet.InstanceName, revision int64) bool {
 	var reason string
-	err := w.region.pool.QueryRow(w.ctx, `SELECT d.reason FROM deliveries d WHERE site = $1 AND name = $2 AND revision = $3
-		ORDER BY attempt DESC LIMIT 1`, healSite, name, revision).Scan(&reason)
-	return err != nil || slices.Contains([]string{string(fleet.ApplyFailed), "cancelled", string(fleet.Stale)}, reason)
+	err := w.region.pool.QueryRow(w.ctx, `SELECT coalesce(
+		(SELECT d.reason FROM deliveries d WHERE d.site = $1 AND d.name = $2 AND d.revision = $3 ORDER BY d.attempt DESC LIMIT 1),
+		(SELECT o.reason FROM operations o WHERE o.site = $1 AND o.name = $2 AND o.revision = $3 ORDER BY o.created_at DESC LIMIT 1), '')`,
+		healSite, name, revision).Scan(&reason)
+	return err == nil && slices.Contains([]string{string(fleet.ApplyFailed), "cancelled", string(fleet.Stale), "workflow_terminated", "deadline"}, reason)
 }
 
 // dump is what a failure shows.
