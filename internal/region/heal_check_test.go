@@ -182,8 +182,8 @@ func (w *healWorld) gapsOf(name fleet.InstanceName) []string {
 		gone := snap.IsZero() || snap.Action == fleet.ActionDelete
 		there := held.Known && !held.Version.IsZero() && held.Action != fleet.ActionDelete
 		same := there && held.Version == snap.Version && held.Content.Hash == snap.Content.Hash && held.RunHash == snap.RunHash && held.Enabled == snap.Enabled
-		if snap.IsZero() && i != w.active {
-			there = false // kept as not_recorded: there is nothing yet that it could be brought to
+		if snap.IsZero() && want.Version.Newer(held.Version) {
+			continue // an applied first attempt that was settled as not applied: nothing is deployed that it could be brought to
 		}
 		if gone && there || !gone && !same {
 			gaps = append(gaps, fmt.Sprintf("%s: %s holds %v %.8s, deployed is %v %.8s", name, n.name, held.Version, held.Content.Hash, snap.Version, snap.Content.Hash))

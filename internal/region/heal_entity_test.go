@@ -127,7 +127,11 @@ func (e *healEntity) visitStore(ctx context.Context, in activities.Visit) (out a
 	case in.Step.Settle != nil:
 		in.Step.Settle.Subject.Run = e.run
 	}
+	before := e.world.deployedBy(ctx, in)
 	err = e.step(func() error { out, err = e.world.region.visits.Visit(ctx, in); return err })
+	if after := e.world.deployedBy(ctx, in); after != before && strings.HasSuffix(after, "false") {
+		e.world.fail("%s: what a node applied without the right to is deployed (%s)", e.subject, after)
+	}
 	if err == nil && e.retries < 2 && !e.waitedFor() && e.world.chance(25) {
 		e.retries++
 		e.world.say("visit: %s %v, its answer is lost", e.subject, out.Steps)
@@ -141,6 +145,21 @@ func (e *healEntity) visitStore(ctx context.Context, in activities.Visit) (out a
 	e.world.say("visit: %s %v, then %s", e.subject, out.Steps, out.Next.Rule)
 	e.visited(&out)
 	return out, nil
+}
+
+// deployedBy is the revision that the delivery of a record deployed, and whether the lease is
+// still the one that it was delivered under.
+func (w *healWorld) deployedBy(ctx context.Context, in activities.Visit) string {
+	if in.Step.Record == nil || in.Step.Record.Delivery == "" {
+		return ""
+	}
+	var out string
+	err := w.region.pool.QueryRow(ctx, `SELECT p.revision || ' ' || (p.epoch = l.epoch)::text FROM snapshots p JOIN site_leases l USING (site)
+		WHERE p.delivery_id = $1 AND NOT l.dropped`, in.Step.Record.Delivery).Scan(&out)
+	if err != nil {
+		return "" // it is not deployed
+	}
+	return out
 }
 
 func (e *healEntity) waitedFor() bool {
@@ -162,7 +181,7 @@ func (e *healEntity) tell(ctx context.Context, what string, do func(ctx context.
 		w.say("task: %s is not taken", what)
 		return temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 	}
-	if w.chance(20) {
+	if w.chance(8) {
 		w.say("task: %s is taken and late", what)
 		w.late = append(w.late, func() {
 			if n.life == l && !n.cut && l.busy == 0 {

@@ -33,11 +33,6 @@ func TestHeals(t *testing.T) {
 		if len(w.wrong) == 0 {
 			w.heal()
 		}
-		if os.Getenv("HEAL_LOG") != "" {
-			f, _ := os.OpenFile(os.Getenv("HEAL_LOG"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-			f.WriteString(w.dump()+"\n=====\n")
-			f.Close()
-		}
 		if len(w.wrong) > 0 {
 			t.Fatal(w.dump())
 		}
