@@ -119,8 +119,11 @@ func ReconcileOutcome(r fleet.ReconcileReport, woken int) (state fleet.Operation
 		n    int
 		what string
 	}{
-		{r.Left, "left alone"}, {r.Ahead, "ahead of the region"}, {r.Failed, "failed"},
-		{r.Waiting, "wait for an operator"}, {woken, "handed to their own delivery"},
+		{r.Left, "left alone"},
+		{r.Ahead, "ahead of the region"},
+		{r.Failed, "failed"},
+		{r.Waiting, "wait for an operator"},
+		{woken, "handed to their own delivery"},
 	} {
 		if more.n > 0 {
 			message += fmt.Sprintf(", %d %s", more.n, more.what)

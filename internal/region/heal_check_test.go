@@ -13,35 +13,41 @@ import (
 // always is what holds after every step.
 func (w *healWorld) always() {
 	for _, n := range w.nodes {
-		for _, name := range n.runtime.twice {
-			w.fail("%s would run twice on %s", name, n.name)
-		}
-		n.runtime.twice = nil
-		if n.life == nil {
-			continue
-		}
-		all, err := n.life.agent.Store.Instances(w.ctx)
-		if err != nil {
-			w.fail("read the store of %s: %v", n.name, err)
-			continue
-		}
-		held := map[fleet.InstanceName]fleet.Version{}
-		for _, in := range all {
-			if in.Current != nil {
-				held[in.Name] = in.Current.Version
-				if in.Current.Deleted() && n.tombs[in.Name] != in.Current.Version {
-					n.tombs[in.Name] = in.Current.Version
-					w.confirmed(n, in.Name, in.Current.Version)
-				}
-			}
-		}
-		for name, before := range n.seen {
-			if before.Newer(held[name]) {
-				w.fail("%s went back from %v to %v on %s", name, before, held[name], n.name)
-			}
-		}
-		n.seen = held
+		w.level(n)
 	}
+}
+
+// level is what holds of a node after all that it did.
+func (w *healWorld) level(n *healNode) {
+	for _, name := range n.runtime.twice {
+		w.fail("%s would run twice on %s", name, n.name)
+	}
+	n.runtime.twice = nil
+	if n.life == nil {
+		return
+	}
+	all, err := n.life.agent.Store.Instances(w.ctx)
+	if err != nil {
+		w.fail("read the store of %s: %v", n.name, err)
+		return
+	}
+	held := map[fleet.InstanceName]fleet.Version{}
+	for _, in := range all {
+		if in.Current == nil {
+			continue
+		}
+		held[in.Name] = in.Current.Version
+		if in.Current.Deleted() && n.tombs[in.Name] != in.Current.Version {
+			n.tombs[in.Name] = in.Current.Version
+			w.confirmed(n, in.Name, in.Current.Version)
+		}
+	}
+	for name, before := range n.seen {
+		if before.Newer(held[name]) {
+			w.fail("%s went back from %v to %v on %s", name, before, held[name], n.name)
+		}
+	}
+	n.seen = held
 }
 
 // confirmed: what a node dropped, the region has deleted under that very number.

@@ -89,7 +89,10 @@ func (e *healEntity) register(env *testsuite.TestWorkflowEnvironment) {
 		return e.step(func() error { return work.End(ctx, in) })
 	})
 	as("RefreshDeployment", func(ctx context.Context, cmd fleet.RefreshDeploymentCommand) (out fleet.DeploymentStatusResponse, err error) {
-		err = e.tell(ctx, "deploy "+string(cmd.Instance), func(ctx context.Context, l *healLife) error { out, err = l.work.RefreshDeployment(ctx, cmd); return err })
+		err = e.tell(ctx, "deploy "+string(cmd.Instance), func(ctx context.Context, l *healLife) error {
+			out, err = l.work.RefreshDeployment(ctx, cmd)
+			return err
+		})
 		return out, err
 	})
 	as("QueryDeployment", func(ctx context.Context, name fleet.InstanceName) (out fleet.Held, err error) {
@@ -115,6 +118,9 @@ func (e *healEntity) step(f func() error) error {
 	return f()
 }
 
+// healVisits is more than any run needs.
+const healVisits = 150
+
 // visitStore gives the visit the id of this run, for a test environment has but one. The
 // server may die between the commit and the answer.
 func (e *healEntity) visitStore(ctx context.Context, in activities.Visit) (out activities.Visited, err error) {
@@ -126,6 +132,10 @@ func (e *healEntity) visitStore(ctx context.Context, in activities.Visit) (out a
 		in.Step.Miss.Subject.Run = e.run
 	case in.Step.Settle != nil:
 		in.Step.Settle.Subject.Run = e.run
+	}
+	if e.visits++; e.visits == healVisits && !e.dead {
+		e.world.fail("%s takes steps without end", e.subject)
+		e.dead = true
 	}
 	before := e.world.deployedBy(ctx, in)
 	err = e.step(func() error { out, err = e.world.region.visits.Visit(ctx, in); return err })
@@ -203,7 +213,9 @@ func (e *healEntity) tell(ctx context.Context, what string, do func(ctx context.
 // at is a task at work: a second one meanwhile would wait for the first, which waits for it.
 func (l *healLife) at(f func() error) error {
 	l.busy++
-	defer func() { l.busy-- }()
+	defer func() {
+		l.busy--
+		l.node.world.level(l.node)
+	}()
 	return f()
 }
-

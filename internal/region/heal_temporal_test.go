@@ -66,7 +66,8 @@ type healEntity struct {
 	env     *testsuite.TestWorkflowEnvironment
 	dead    bool // terminated: its workflow can take no step any more
 	short   bool // its history is long from the start
-	retries int  // visits whose answer was lost
+	visits  int
+	retries int // visits whose answer was lost
 
 	mu     sync.Mutex
 	cond   *sync.Cond
