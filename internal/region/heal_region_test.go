@@ -28,7 +28,7 @@ import (
 const healSite = fleet.SiteName("plant")
 
 // healNow is what signatures of nodes are dated by; the region's time is the database's.
-var healNow = time.Now //nolint:forbidigo // see above
+var healNow = time.Now
 
 // healRegion is the region's real half: its database, its API, its activities. Many runs
 // share it, one after another, each with an empty database.
@@ -127,7 +127,7 @@ func (r *healRegion) pass(ctx context.Context, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback(ctx) //nolint:errcheck // committed when all went well
+	defer tx.Rollback(ctx) // committed when all went well
 	if _, err := tx.Exec(ctx, "SET LOCAL session_replication_role = replica"); err != nil {
 		return err
 	}

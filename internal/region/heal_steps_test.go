@@ -44,7 +44,7 @@ var healSteps = rapid.Custom(func(t *rapid.T) healStep {
 var healPoints = []string{"before_fetch", "after_fetch", "before_start", "after_start", "before_switch", "after_switch", "before_reply"}
 
 func (w *healWorld) step(s healStep) {
-	w.random = rand.New(rand.NewPCG(s.Seed, 1)) //nolint:gosec // it has to be repeatable
+	w.random = rand.New(rand.NewPCG(s.Seed, 1)) // it has to be repeatable
 	w.take(s)
 }
 
@@ -109,12 +109,12 @@ func (w *healWorld) changed(code int, out api.Accepted) {
 
 func (w *healWorld) spec(pick int, config string) api.InstancePut {
 	in := api.InstancePut{Config: json.RawMessage(config), Run: &fleet.Run{Command: []string{"press"}}}
-	switch {
-	case pick%10 == 0:
+	switch pick % 10 {
+	case 0:
 		in.Run.Command[0] = healFails
-	case pick%10 == 1:
+	case 1:
 		in.Run = nil
-	case pick%10 == 2:
+	case 2:
 		in.Run.OnChange = fleet.OnChangeSignal
 	}
 	if pick%7 == 0 {

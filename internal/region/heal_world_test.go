@@ -43,7 +43,7 @@ func healName(i int) string { return "press-" + string(rune('1'+i%healNames)) }
 func newHealWorld(ctx context.Context, r *healRegion, dir string) (*healWorld, error) {
 	w := &healWorld{
 		ctx: ctx, region: r, entities: map[string]*healEntity{}, runs: map[string]enumspb.WorkflowExecutionStatus{},
-		random: rand.New(rand.NewPCG(0, 0)), calm: true, //nolint:gosec // it has to be repeatable
+		random: rand.New(rand.NewPCG(0, 0)), calm: true, // it has to be repeatable
 	}
 	r.now = w
 	if err := r.empty(ctx); err != nil {
