@@ -161,7 +161,7 @@ func (n *healNode) restore() error {
 // tick is what an agent does by itself: it settles, says that it started, and reports.
 func (n *healNode) tick(ctx context.Context) {
 	l := n.life
-	if l == nil {
+	if l == nil || l.busy > 0 { // settling would wait for the task that it happens in
 		return
 	}
 	if err := l.agent.Applier.Recover(ctx); err != nil && !l.dead.Load() {
