@@ -51,6 +51,17 @@ func TestCloseLost(t *testing.T) {
 		require.Len(t, seen.Owed, 1)
 	})
 
+	t.Run("owes the revision to the node that is active now", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.notify(b.claim(run1, "1").ID, nodeA, "a")
+		b.putSite(plant, nodeB, nodeA)
+		require.NoError(t, b.CloseLost(t.Context(), lostRun(run1), fleet.OperationFailed, "workflow_terminated"))
+		require.Equal(t, []string{"plant-b 1 due workflow_terminated"}, b.owed())
+		require.Len(t, b.observe(run2).Owed, 1)
+	})
+
 	t.Run("moves operations that the system lost, and ends none", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
@@ -64,6 +75,18 @@ func TestCloseLost(t *testing.T) {
 		require.Nil(t, seen.Open)
 		b.deploy("2")
 		require.Equal(t, fleet.OperationSucceeded, b.operation(op.ID).State)
+	})
+
+	t.Run("fails what the run served, and nothing that was asked for since", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		old := b.put(`{"a":1}`).Operation
+		b.claim(run1, "1")
+		later := b.put(`{"a":2}`).Operation
+		require.NoError(t, b.CloseLost(t.Context(), lostRun(run1), fleet.OperationFailed, "workflow_terminated"))
+		require.Equal(t, fleet.OperationFailed, b.operation(old.ID).State)
+		require.Equal(t, fleet.OperationRunning, b.operation(later.ID).State)
+		require.Equal(t, 1, b.observe(run2).Asked)
 	})
 
 	t.Run("leaves alone what another run serves since", func(t *testing.T) {
@@ -168,6 +191,28 @@ func TestOpenSubjects(t *testing.T) {
 		require.Empty(t, b.openSubjects(minute))
 		b.claim(run1, "1")
 		require.Len(t, b.openSubjects(minute), 1)
+	})
+
+	t.Run("lists what nobody will ask for again, once its active is heard", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		op := b.put(`{"a":1}`).Operation
+		d := b.claim(run1, "1")
+		b.notify(d.ID, nodeA, "a")
+		b.exec("UPDATE nodes SET seen_at = now() - interval '10 min'")
+		_, err := b.CancelOperation(t.Context(), op.ID)
+		require.NoError(t, err)
+		b.end(d, fleet.DeliveryCancelled)
+		require.Len(t, b.observe(run1).Unsettled, 1)
+		require.Empty(t, b.owed())
+		require.Empty(t, b.openSubjects(0), "the node is not there")
+		_, err = b.HeldBy(t.Context(), postgres.NodeReport{Node: nodeA})
+		require.NoError(t, err)
+		require.Equal(t, []postgres.OpenSubject{lostRun(run1)}, b.openSubjects(0))
+		require.Empty(t, b.openSubjects(minute))
+		_, err = b.Settle(t.Context(), fleet.Settle{Subject: subject(run1), Node: nodeA})
+		require.NoError(t, err)
+		require.Empty(t, b.openSubjects(0))
 	})
 
 	t.Run("goes page by page in the order of names", func(t *testing.T) {

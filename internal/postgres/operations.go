@@ -144,6 +144,7 @@ type ending struct {
 	Message       string
 	Delivery      fleet.DeliveryID
 	OnlyCancelled bool
+	Run           string // only those that it serves, "" for all
 }
 
 // endOperations ends them and announces each end to whoever waits for it.
@@ -151,6 +152,7 @@ func endOperations(ctx context.Context, q *db.Queries, subject string, e ending)
 	return failed("end operations", q.EndOperations(ctx, db.EndOperationsParams{
 		Subject: subject, FromRevision: e.From, ToRevision: e.To, State: string(e.State), Reason: e.Reason,
 		Message: e.Message, DeliveryID: string(e.Delivery), OnlyCancelled: e.OnlyCancelled,
+		Run: e.Run,
 	}))
 }
 
@@ -179,11 +181,16 @@ type OpenSubject struct {
 // Name is the id of the subject's entity.
 func (o OpenSubject) Name() string { return fleet.InstanceSubject(o.Site, o.Instance) }
 
-// OpenSubjects pages through the subjects with running operations, an open delivery, or
-// something due, older than a time.
+// heardWithin is how lately an active was heard, to be asked what became of a lost answer: a
+// node that lives says so every few seconds, and one that is away is not asked again and again.
+const heardWithin = time.Minute
+
+// OpenSubjects pages through the subjects with running operations, an open delivery, something
+// due, or an unsettled delivery that its active can settle, older than a time.
 func (s *Store) OpenSubjects(ctx context.Context, after OpenSubject, older time.Duration, limit int32) ([]OpenSubject, error) {
 	rows, err := s.q.OpenSubjects(ctx, db.OpenSubjectsParams{
-		AfterSite: string(after.Site), AfterName: string(after.Instance), OlderSeconds: older.Seconds(), MaxRows: limit,
+		AfterSite: string(after.Site), AfterName: string(after.Instance), OlderSeconds: older.Seconds(),
+		HeardSeconds: heardWithin.Seconds(), MaxRows: limit,
 	})
 	out := make([]OpenSubject, len(rows))
 	for i, r := range rows {
@@ -212,7 +219,7 @@ func (s *Store) CloseLost(ctx context.Context, o OpenSubject, end fleet.Operatio
 			return err
 		}
 		if end != fleet.OperationRunning {
-			e := ending{To: sub.LastRevision, State: end, Reason: reason, Message: "its workflow run " + o.Run + " is gone"}
+			e := ending{To: sub.LastRevision, State: end, Reason: reason, Message: "its workflow run " + o.Run + " is gone", Run: o.Run}
 			if err := endOperations(ctx, q, o.Name(), e); err != nil {
 				return err
 			}
@@ -248,8 +255,17 @@ func loseDelivery(ctx context.Context, q *db.Queries, key fleet.ObjectKey, reaso
 	if err != nil {
 		return failed("read revision", err)
 	}
+	// To whom may deploy it now: the right may have moved since the delivery began.
+	active := d.Node
+	lease, err := q.LockLease(ctx, d.Site)
+	if err != nil && !noRows(err) {
+		return failed("read the lease", err)
+	}
+	if err == nil {
+		active = lease.Holder
+	}
 	return failed("write what is owed", q.UpsertOwed(ctx, db.UpsertOwedParams{
-		Site: d.Site, Name: d.Name, Node: d.Node, Revision: d.Revision, Action: r.Action, Due: true, Reason: reason,
+		Site: d.Site, Name: d.Name, Node: active, Revision: d.Revision, Action: r.Action, Due: true, Reason: reason,
 	}))
 }
 

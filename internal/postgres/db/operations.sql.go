@@ -75,7 +75,7 @@ WITH ended AS (
 UPDATE operations SET state = $1, reason = $2, message = $3, ended_at = now(),
        delivery_id = coalesce(nullif($4::text, ''), delivery_id)
 WHERE subject = $5 AND state = 'running' AND revision >= $6 AND revision <= $7
-  AND (NOT $8::boolean OR cancel_requested)
+  AND (NOT $8::boolean OR cancel_requested) AND ($9::text = '' OR entity_run = $9)
 RETURNING id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e
 `
@@ -89,6 +89,7 @@ type EndOperationsParams struct {
 	FromRevision  int64
 	ToRevision    int64
 	OnlyCancelled bool
+	Run           string
 }
 
 func (q *Queries) EndOperations(ctx context.Context, arg EndOperationsParams) error {
@@ -101,6 +102,7 @@ func (q *Queries) EndOperations(ctx context.Context, arg EndOperationsParams) er
 		arg.FromRevision,
 		arg.ToRevision,
 		arg.OnlyCancelled,
+		arg.Run,
 	)
 	return err
 }
@@ -350,14 +352,20 @@ WHERE (s.site, s.name) > ($1::text, $2::text) AND (s.site, s.name) IN (
     SELECT o.site, o.name FROM operations o
     WHERE o.state = 'running' AND o.kind <> 'reconcile' AND o.created_at < now() - make_interval(secs => $3::float8)
     UNION SELECT d.site, d.name FROM deliveries d WHERE d.state = 'open'
-    UNION SELECT w.site, w.name FROM owed_now w WHERE w.since < now() - make_interval(secs => $3::float8))
-ORDER BY s.site, s.name LIMIT $4
+    UNION SELECT w.site, w.name FROM owed_now w WHERE w.since < now() - make_interval(secs => $3::float8)
+    UNION SELECT d.site, d.name FROM deliveries d
+    JOIN site_leases l ON l.site = d.site AND NOT l.dropped JOIN nodes n ON n.name = l.holder
+    WHERE d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL
+      AND d.ended_at < now() - make_interval(secs => $3::float8)
+      AND n.seen_at > now() - make_interval(secs => $4::float8))
+ORDER BY s.site, s.name LIMIT $5
 `
 
 type OpenSubjectsParams struct {
 	AfterSite    string
 	AfterName    string
 	OlderSeconds float64
+	HeardSeconds float64
 	MaxRows      int32
 }
 
@@ -367,11 +375,14 @@ type OpenSubjectsRow struct {
 	EntityRun string
 }
 
+// Also what nobody will ask for again: a delivery whose answer was lost and that is owed to
+// nobody (it was cancelled, or the attempt after it was refused), once its active is there.
 func (q *Queries) OpenSubjects(ctx context.Context, arg OpenSubjectsParams) ([]OpenSubjectsRow, error) {
 	rows, err := q.db.Query(ctx, openSubjects,
 		arg.AfterSite,
 		arg.AfterName,
 		arg.OlderSeconds,
+		arg.HeardSeconds,
 		arg.MaxRows,
 	)
 	if err != nil {

@@ -30,7 +30,7 @@ WITH ended AS (
 UPDATE operations SET state = @state, reason = @reason, message = @message, ended_at = now(),
        delivery_id = coalesce(nullif(@delivery_id::text, ''), delivery_id)
 WHERE subject = @subject AND state = 'running' AND revision >= @from_revision AND revision <= @to_revision
-  AND (NOT @only_cancelled::boolean OR cancel_requested)
+  AND (NOT @only_cancelled::boolean OR cancel_requested) AND (@run::text = '' OR entity_run = @run)
 RETURNING id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
 
@@ -51,13 +51,20 @@ SELECT * FROM operations WHERE state <> 'running' AND door_run <> '' AND NOT doo
 -- name: DoorTold :exec
 UPDATE operations SET door_told = true WHERE id = @id;
 
+-- Also what nobody will ask for again: a delivery whose answer was lost and that is owed to
+-- nobody (it was cancelled, or the attempt after it was refused), once its active is there.
 -- name: OpenSubjects :many
 SELECT s.site, s.name, s.entity_run FROM subjects s
 WHERE (s.site, s.name) > (@after_site::text, @after_name::text) AND (s.site, s.name) IN (
     SELECT o.site, o.name FROM operations o
     WHERE o.state = 'running' AND o.kind <> 'reconcile' AND o.created_at < now() - make_interval(secs => @older_seconds::float8)
     UNION SELECT d.site, d.name FROM deliveries d WHERE d.state = 'open'
-    UNION SELECT w.site, w.name FROM owed_now w WHERE w.since < now() - make_interval(secs => @older_seconds::float8))
+    UNION SELECT w.site, w.name FROM owed_now w WHERE w.since < now() - make_interval(secs => @older_seconds::float8)
+    UNION SELECT d.site, d.name FROM deliveries d
+    JOIN site_leases l ON l.site = d.site AND NOT l.dropped JOIN nodes n ON n.name = l.holder
+    WHERE d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL
+      AND d.ended_at < now() - make_interval(secs => @older_seconds::float8)
+      AND n.seen_at > now() - make_interval(secs => @heard_seconds::float8))
 ORDER BY s.site, s.name LIMIT @max_rows;
 
 -- name: CountRunning :one
