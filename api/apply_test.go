@@ -253,11 +253,9 @@ func TestApplyInPart(t *testing.T) {
 	require.Contains(t, got.Objects[2].Problem.Detail, "still use")
 }
 
-// N107: 10,000 objects, none of which changes; not parallel, because it is timed.
+// N107: 10,000 objects, first none of which changes, then all. How long that takes is bench's.
 func TestPlanOfTenThousand(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some ten seconds")
-	}
+	t.Parallel()
 	const count, sites = 10_000, 10
 	r := setup(t)
 	filler := strings.Repeat("x", 40)
@@ -273,24 +271,16 @@ func TestPlanOfTenThousand(t *testing.T) {
 		all = append(all, fmt.Sprintf(`{"kind":"Instance","name":"i-%d","site":"plant-%d","spec":{"config":{%s"n":%d}}}`, i, i%sites, config.String(), i))
 	}
 	body := many(`"applySet":"all"`, all...)
-	began := now()
 	done := r.apply(body)
-	t.Logf("apply of %d new: %v (%d MB)", count, now().Sub(began).Round(time.Millisecond), len(body)>>20)
 	require.Zero(t, done.Failed)
 	r.sql(`INSERT INTO node_held (site, name, node, era, revision, hash, enabled, deleted, running, high_era, high_revision)
 		SELECT v.site, v.name, n.name, v.era, v.revision, v.body_hash, true, false, true, v.era, v.revision FROM revisions v JOIN nodes n ON n.site = v.site`)
 	r.sql(`ANALYZE`)
 	before := r.rows()
-	began = now()
 	p := r.plan(body)
-	took := now().Sub(began)
-	t.Logf("plan of %d unchanged: %v", count, took.Round(time.Millisecond))
 	require.Equal(t, count+sites, p.Summary.Unchanged)
-	require.Less(t, took, 10*time.Second, "a loaded machine has room; bench/ knows the limit")
 
-	began = now()
 	p = r.plan(strings.ReplaceAll(body, `"key-7":"x`, `"key-7":"y`))
-	t.Logf("plan of %d changed: %v", count, now().Sub(began).Round(time.Millisecond))
 	require.Equal(t, count, p.Summary.Change)
 	require.Len(t, p.Objects[sites].Nodes, 1)
 	require.Len(t, p.Objects[sites].Nodes[0].Changes, 1)
