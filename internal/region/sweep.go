@@ -39,7 +39,7 @@ func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (act
 			return out, err
 		}
 		for _, o := range page {
-			if err := s.look(ctx, o, live, &out); err != nil {
+			if err := s.look(ctx, s.instance(o), live, &out); err != nil {
 				return out, err
 			}
 			beat()
@@ -59,9 +59,16 @@ func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (act
 	return out, err
 }
 
-func (s *operationsSweep) look(ctx context.Context, o postgres.OpenSubject, live []string, out *activities.SweptOperations) error {
+// suspect is something under way, and the run that spoke for it last. Lose closes what the
+// run leaves: with end running it only lets go of it.
+type suspect struct {
+	subject, run string
+	lose         func(ctx context.Context, end fleet.OperationState, reason string) error
+}
+
+func (s *operationsSweep) look(ctx context.Context, of suspect, live []string, out *activities.SweptOperations) error {
 	out.Looked++
-	state, err := s.flows.RunState(ctx, o.Name(), o.Run, live)
+	state, err := s.flows.RunState(ctx, of.subject, of.run, live)
 	if err != nil {
 		return err
 	}
@@ -76,17 +83,33 @@ func (s *operationsSweep) look(ctx context.Context, o postgres.OpenSubject, live
 		out.Moved++
 	}
 	if state == decide.RunStranded {
-		if err := s.flows.EndStranded(ctx, o.Name(), o.Run); err != nil {
+		if err := s.flows.EndStranded(ctx, of.subject, of.run); err != nil {
 			return err
 		}
 	}
-	if err := s.store.CloseLost(ctx, o, end, "workflow_"+string(state)); err != nil {
+	if err := of.lose(ctx, end, "workflow_"+string(state)); err != nil {
 		return err
 	}
-	return s.entities.Wake(ctx, o.Name())
+	return s.entities.Wake(ctx, of.subject)
 }
 
-// nodes looks at the comparisons that were asked for, as look does at instances.
+func (s *operationsSweep) instance(o postgres.OpenSubject) suspect {
+	return suspect{o.Name(), o.Run, func(ctx context.Context, end fleet.OperationState, reason string) error {
+		return s.store.CloseLost(ctx, o, end, reason)
+	}}
+}
+
+// node: of a comparison nothing has to be let go of but what was asked for.
+func (s *operationsSweep) node(o postgres.OpenNode) suspect {
+	return suspect{o.Subject, o.Run, func(ctx context.Context, end fleet.OperationState, reason string) error {
+		if end == fleet.OperationRunning {
+			return nil
+		}
+		return s.store.CloseNodeOperations(ctx, o, reason)
+	}}
+}
+
+// nodes looks at the comparisons that were asked for.
 func (s *operationsSweep) nodes(ctx context.Context, live []string, beat func(), out *activities.SweptOperations) error {
 	after := ""
 	for {
@@ -95,7 +118,7 @@ func (s *operationsSweep) nodes(ctx context.Context, live []string, beat func(),
 			return err
 		}
 		for _, o := range open {
-			if err := s.lookNode(ctx, o, live, out); err != nil {
+			if err := s.look(ctx, s.node(o), live, out); err != nil {
 				return err
 			}
 			beat()
@@ -105,29 +128,6 @@ func (s *operationsSweep) nodes(ctx context.Context, live []string, beat func(),
 			return nil
 		}
 	}
-}
-
-func (s *operationsSweep) lookNode(ctx context.Context, o postgres.OpenNode, live []string, out *activities.SweptOperations) error {
-	out.Looked++
-	state, err := s.flows.RunState(ctx, o.Subject, o.Run, live)
-	if err != nil {
-		return err
-	}
-	switch decide.LostOperation(state) {
-	case decide.LostKeep:
-		return nil
-	case decide.LostClose:
-		out.Closed++
-		return s.store.CloseNodeOperations(ctx, o, "workflow_"+string(state))
-	case decide.LostMove:
-		out.Moved++
-	}
-	if state == decide.RunStranded {
-		if err := s.flows.EndStranded(ctx, o.Subject, o.Run); err != nil {
-			return err
-		}
-	}
-	return s.entities.Wake(ctx, o.Subject)
 }
 
 // lostAfter is how long a node may be unheard of and still be compared by the schedule; one
