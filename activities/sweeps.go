@@ -91,7 +91,7 @@ func (s *Sweeps) SweepNodes(ctx context.Context, shard, shards int) (int, error)
 			return started, fail(ctx, err)
 		}
 		for _, node := range page {
-			if err := s.Starter.StartReconcile(ctx, node, "schedule"); err != nil {
+			if err := s.Starter.StartReconcile(ctx, node, fleet.ReconcileSchedule); err != nil {
 				return started, fail(ctx, err)
 			}
 			started++

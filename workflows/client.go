@@ -28,7 +28,7 @@ const taskTimeout = 5 * time.Second
 // with its first task served by this very process: an entity that begins looks by itself.
 func (c *Client) Wake(ctx context.Context, subject string) error {
 	if node, ok := ParseNodeSubject(subject); ok {
-		return c.StartReconcile(ctx, node, ReconcileRequest)
+		return c.StartReconcile(ctx, node, fleet.ReconcileRequest)
 	}
 	site, instance, ok := ParseInstanceSubject(subject)
 	if !ok {

@@ -1,11 +1,8 @@
 package workflows
 
 import (
-	"errors"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/holdfast-io/holdfast/activities"
@@ -19,14 +16,6 @@ type ReconcileNodeInput struct {
 	Node   fleet.NodeName `json:"node"`
 	Reason string         `json:"reason,omitempty"`
 }
-
-// Why a node is compared with its site's expected set.
-const (
-	ReconcileStart    = "start"
-	ReconcilePeer     = "peer"
-	ReconcileRequest  = "request"
-	ReconcileSchedule = "schedule"
-)
 
 var reconciles *activities.Reconciles
 
@@ -44,7 +33,7 @@ func ReconcileNode(ctx workflow.Context, in ReconcileNodeInput) (DoorResult, err
 		if err := insist(ctx, doors.Request, req, nil); err != nil {
 			return res, err
 		}
-		r.reason = ReconcileRequest
+		r.reason = fleet.ReconcileRequest
 	}
 	wake := workflow.GetSignalChannel(ctx, SignalWake)
 	for {
@@ -56,9 +45,9 @@ func ReconcileNode(ctx workflow.Context, in ReconcileNodeInput) (DoorResult, err
 			return r.result, nil
 		}
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
-			return res, workflow.NewContinueAsNewError(ctx, TypeReconcileNode, ReconcileNodeInput{Node: in.Node, Reason: ReconcileRequest})
+			return res, workflow.NewContinueAsNewError(ctx, TypeReconcileNode, ReconcileNodeInput{Node: in.Node, Reason: fleet.ReconcileRequest})
 		}
-		r.reason = ReconcileRequest
+		r.reason = fleet.ReconcileRequest
 	}
 }
 
@@ -70,98 +59,93 @@ type reconcileNode struct {
 	result DoorResult
 }
 
-// compareTries bounds how often one pass asks a node that cannot reach the region.
-const compareTries = 3
-
 // pass is one comparison and what follows from it.
 func (r *reconcileNode) pass(ctx workflow.Context) error {
-	began, id, report, failure, err := r.compare(ctx)
+	c, err := r.compare(ctx)
 	if err != nil {
 		return err
 	}
-	woken, err := r.mend(ctx, failure == nil && report.Clean())
+	if decide.RegionMends(c.ReconcilePass, r.reason == fleet.ReconcileSchedule) {
+		if c.Woken, err = r.mend(ctx); err != nil {
+			return err
+		}
+	}
+	served, err := r.serve(ctx, c.began)
 	if err != nil {
 		return err
 	}
-	served, err := r.serve(ctx, began)
-	if err != nil {
-		return err
-	}
-	state, reason, message := decide.ReconcileOutcome(report, woken+served)
-	if failure != nil {
-		state, reason, message = fleet.OperationFailed, failure.reason, failure.message
-	}
+	c.Woken += served
+	state, reason, message := decide.ReconcileOutcome(c.ReconcilePass)
 	r.result = DoorResult{State: state, Reason: reason, Message: message}
 	workflow.SetCurrentDetails(ctx, "**"+string(state)+"** "+reason+": "+message)
 	end := fleet.ReconcileEnd{
-		ID: id, Node: r.node, By: began, State: state, Reason: reason, Message: message,
-		Fetched: report.Fetched, Dropped: report.Dropped, Waiting: report.Waiting,
+		ID: c.id, Node: r.node, By: c.began, State: state, Reason: reason, Message: message,
+		Fetched: c.Report.Fetched, Dropped: c.Report.Dropped, Waiting: c.Report.Waiting,
 	}
 	return insist(ctx, reconciles.End, end, nil)
 }
 
-// unheard is why a node's own comparison came to nothing.
-type unheard struct{ reason, message string }
+// comparison is a pass as far as it is known: when it began at the store, and under which id.
+type comparison struct {
+	decide.ReconcilePass
+	began time.Time
+	id    string
+}
 
 // compare has the node compare itself; each try has a token of its own.
-func (r *reconcileNode) compare(ctx workflow.Context) (began time.Time, id string, report fleet.ReconcileReport, failure *unheard, err error) { //nolint:revive // what a pass is made of
-	for try := 1; ; try++ {
-		r.begun++
-		in := activities.BeginReconcile{
-			Node: r.node, Reason: r.reason, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID, Number: r.begun,
+func (r *reconcileNode) compare(ctx workflow.Context) (comparison, error) {
+	var c comparison
+	for {
+		command, err := r.begin(ctx, &c)
+		if err != nil || command == nil {
+			return c, err
 		}
-		var begun activities.BegunReconcile
-		if err := insist(ctx, reconciles.Begin, in, &begun); err != nil {
-			return began, id, report, nil, err
-		}
-		if began.IsZero() {
-			began = begun.By
-		}
-		if begun.Command == nil {
-			return began, id, report, &unheard{begun.Why, "node " + string(r.node) + " has nothing to be compared with"}, nil
-		}
-		id = begun.Command.ID
 		workflow.SetCurrentDetails(ctx, "**compare**: node "+string(r.node)+" fetches what its site expects ("+r.reason+")")
-		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, compareOptions(r.node)), nodes.Reconcile, *begun.Command).Get(ctx, &report)
-		if err == nil {
-			return began, id, report, nil, nil
-		}
+		err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, compareOptions(r.node)), nodes.Reconcile, *command).Get(ctx, &c.Report)
 		if ctx.Err() != nil {
-			return began, id, report, nil, ctx.Err()
+			return c, ctx.Err()
 		}
-		failure = explain(err, r.node)
-		if failure.reason != string(fleet.Communication) || try == compareTries {
-			return began, id, report, failure, nil
+		c.Tries++
+		c.Failure, c.Message = "", ""
+		if err != nil {
+			_, kind, message := classify(err, r.node)
+			c.Failure, c.Message = string(kind), message
 		}
-		if err := workflow.Sleep(ctx, storeGap<<try); err != nil {
-			return began, id, report, nil, err
+		wait, again := decide.CompareAgain(c.ReconcilePass)
+		if !again {
+			return c, nil
+		}
+		if err := workflow.Sleep(ctx, wait); err != nil {
+			return c, err
 		}
 	}
 }
 
-func explain(err error, node fleet.NodeName) *unheard {
-	var timeout *temporal.TimeoutError
-	if errors.As(err, &timeout) {
-		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
-			return &unheard{string(fleet.Unavailable), "node " + string(node) + " was not there to compare itself; it is compared when it starts"}
-		}
-		return &unheard{string(fleet.Communication), "node " + string(node) + " stopped answering"}
+// begin prepares the next try, nil when the node cannot be told.
+func (r *reconcileNode) begin(ctx workflow.Context, c *comparison) (*fleet.ReconcileCommand, error) {
+	r.begun++
+	in := activities.BeginReconcile{
+		Node: r.node, Reason: r.reason, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID, Number: r.begun,
 	}
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) {
-		return &unheard{string(kindOf(err)), app.Message()}
+	var begun activities.BegunReconcile
+	if err := insist(ctx, reconciles.Begin, in, &begun); err != nil {
+		return nil, err
 	}
-	return &unheard{string(fleet.Internal), "the answer could not be read"}
+	if c.began.IsZero() {
+		c.began = begun.By
+	}
+	if begun.Command == nil {
+		c.Failure, c.Message = begun.Why, "node "+string(r.node)+" has nothing to be compared with"
+		return nil, nil
+	}
+	c.id = begun.Command.ID
+	return begun.Command, nil
 }
 
 // mend does what only the region can, page by page of what drifted, and counts the subjects
-// that were woken. There is nothing to it when the node is as expected, unless it was the
-// region's own records that said otherwise.
-func (r *reconcileNode) mend(ctx workflow.Context, clean bool) (int, error) { //nolint:revive // clean is an observation
+// that were woken.
+func (r *reconcileNode) mend(ctx workflow.Context) (int, error) {
 	woken := 0
-	if clean && r.reason != ReconcileSchedule {
-		return woken, nil
-	}
 	page := activities.ReconcilePage{Node: r.node}
 	for {
 		var done activities.ReconciledPage

@@ -117,7 +117,7 @@ func newComparison(t *testing.T) (*testsuite.TestWorkflowEnvironment, *compared)
 	return env, c
 }
 
-var scheduled = workflows.ReconcileNodeInput{Node: "plant-1-b", Reason: workflows.ReconcileSchedule}
+var scheduled = workflows.ReconcileNodeInput{Node: "plant-1-b", Reason: fleet.ReconcileSchedule}
 
 // N54, N101, X6
 func TestReconcileNode(t *testing.T) {

@@ -51,7 +51,7 @@ func (c *comparedNode) compare(report fleet.ReconcileReport, extras ...fleet.Ext
 		report.Differ(d.Instance, d.Why)
 	}
 	require.NoError(c, c.ReportReconcile(c.Context(), pass, report))
-	state, reason, message := decide.ReconcileOutcome(report, 0)
+	state, reason, message := decide.ReconcileOutcome(decide.ReconcilePass{Report: report})
 	require.NoError(c, c.EndReconcile(c.Context(), fleet.ReconcileEnd{
 		ID: id, Node: "plant-1-b", By: begun.By, State: state, Reason: reason, Message: message,
 	}))

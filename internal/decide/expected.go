@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -105,10 +106,43 @@ const (
 	dropShare = 20
 )
 
-// ReconcileOutcome says how a comparison ended, from what the node reported and how many
-// instances were handed to their own deliveries.
-func ReconcileOutcome(r fleet.ReconcileReport, woken int) (state fleet.OperationState, reason, message string) {
+// ReconcilePass is one comparison of a node as far as it came.
+type ReconcilePass struct {
+	Report fleet.ReconcileReport
+	// Failure is why the node's own comparison came to nothing, "" when it did not; Message
+	// says it to people. Tries is how often the node was asked.
+	Failure, Message string
+	Tries            int
+	// Woken counts the instances that were handed to their own deliveries.
+	Woken int
+}
+
+const (
+	// compareTries bounds how often one pass asks a node that cannot reach the region.
+	compareTries = 3
+	compareGap   = 2 * time.Second
+)
+
+// CompareAgain says whether the node is asked once more, and after which pause: only what may
+// pass by itself is tried again, 4 s and 8 s later.
+func CompareAgain(p ReconcilePass) (wait time.Duration, again bool) {
+	return compareGap << p.Tries, p.Failure == string(fleet.Communication) && p.Tries < compareTries
+}
+
+// RegionMends says whether the region has something to mend: not when the node found itself
+// as expected, unless it is compared because the region's own records say otherwise.
+func RegionMends(p ReconcilePass, recordsDrifted bool) bool { //nolint:revive // it is an observation
+	return recordsDrifted || p.Failure != "" || !p.Report.Clean()
+}
+
+// ReconcileOutcome says how a comparison ended.
+func ReconcileOutcome(p ReconcilePass) (state fleet.OperationState, reason, message string) {
+	r := p.Report
 	switch {
+	case p.Failure == string(fleet.Unavailable):
+		return fleet.OperationFailed, p.Failure, p.Message + "; it is compared again when it starts, and by the schedule"
+	case p.Failure != "":
+		return fleet.OperationFailed, p.Failure, p.Message
 	case r.Refused != "":
 		return fleet.OperationFailed, r.Refused, "the node did not act upon the expected set: " + r.Refused
 	case r.Unchanged:
@@ -123,7 +157,7 @@ func ReconcileOutcome(r fleet.ReconcileReport, woken int) (state fleet.Operation
 		{r.Ahead, "ahead of the region"},
 		{r.Failed, "failed"},
 		{r.Waiting, "wait for an operator"},
-		{woken, "handed to their own delivery"},
+		{p.Woken, "handed to their own delivery"},
 	} {
 		if more.n > 0 {
 			message += fmt.Sprintf(", %d %s", more.n, more.what)

@@ -3,6 +3,7 @@ package decide_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -193,18 +194,50 @@ func TestDropCap(t *testing.T) {
 
 func TestReconcileOutcome(t *testing.T) {
 	t.Parallel()
-	state, reason, message := decide.ReconcileOutcome(fleet.ReconcileReport{Expected: 9, Equal: 5, Fetched: 1, Dropped: 1, Waiting: 2, Ahead: 1}, 3)
+	state, reason, message := decide.ReconcileOutcome(decide.ReconcilePass{
+		Report: fleet.ReconcileReport{Expected: 9, Equal: 5, Fetched: 1, Dropped: 1, Waiting: 2, Ahead: 1}, Woken: 3,
+	})
 	require.Equal(t, fleet.OperationSucceeded, state)
 	require.Equal(t, "orphans_wait", reason)
 	require.Equal(t, "9 expected, 5 equal, 1 fetched, 1 dropped, 1 ahead of the region, 2 wait for an operator, 3 handed to their own delivery", message)
-	state, reason, _ = decide.ReconcileOutcome(fleet.ReconcileReport{Failed: 1}, 0)
+	state, reason, _ = decide.ReconcileOutcome(decide.ReconcilePass{Report: fleet.ReconcileReport{Failed: 1}})
 	require.Equal(t, fleet.OperationFailed, state)
 	require.Equal(t, "not_all_fetched", reason)
-	state, reason, _ = decide.ReconcileOutcome(fleet.ReconcileReport{Refused: decide.SetOlder}, 0)
+	state, reason, _ = decide.ReconcileOutcome(decide.ReconcilePass{Report: fleet.ReconcileReport{Refused: decide.SetOlder}})
 	require.Equal(t, fleet.OperationFailed, state)
 	require.Equal(t, decide.SetOlder, reason)
-	_, reason, _ = decide.ReconcileOutcome(fleet.ReconcileReport{Unchanged: true}, 0)
+	_, reason, _ = decide.ReconcileOutcome(decide.ReconcilePass{Report: fleet.ReconcileReport{Unchanged: true}})
 	require.Equal(t, "unchanged", reason)
-	_, reason, _ = decide.ReconcileOutcome(fleet.ReconcileReport{Equal: 1}, 0)
+	_, reason, _ = decide.ReconcileOutcome(decide.ReconcilePass{Report: fleet.ReconcileReport{Equal: 1}})
 	require.Equal(t, "reconciled", reason)
+	state, reason, message = decide.ReconcileOutcome(decide.ReconcilePass{Failure: "unavailable", Message: "nobody there"})
+	require.Equal(t, fleet.OperationFailed, state)
+	require.Equal(t, "unavailable", reason)
+	require.Equal(t, "nobody there; it is compared again when it starts, and by the schedule", message)
+}
+
+// X7, X14: only what passes by itself is tried again, and not for ever.
+func TestCompareAgain(t *testing.T) {
+	t.Parallel()
+	again := func(failure string, tries int) bool {
+		_, again := decide.CompareAgain(decide.ReconcilePass{Failure: failure, Tries: tries})
+		return again
+	}
+	require.False(t, again("", 1))
+	require.True(t, again("communication", 1))
+	require.True(t, again("communication", 2))
+	require.False(t, again("communication", 3))
+	require.False(t, again("unavailable", 1), "it is compared when it starts")
+	require.False(t, again("unauthenticated", 1))
+	wait, _ := decide.CompareAgain(decide.ReconcilePass{Failure: "communication", Tries: 2})
+	require.Equal(t, 8*time.Second, wait)
+}
+
+// X12: what the node found clean is looked at again only when the region's records drifted.
+func TestRegionMends(t *testing.T) {
+	t.Parallel()
+	require.False(t, decide.RegionMends(decide.ReconcilePass{}, false))
+	require.True(t, decide.RegionMends(decide.ReconcilePass{}, true))
+	require.True(t, decide.RegionMends(decide.ReconcilePass{Failure: "unavailable"}, false))
+	require.True(t, decide.RegionMends(decide.ReconcilePass{Report: fleet.ReconcileReport{Ahead: 1}}, false))
 }

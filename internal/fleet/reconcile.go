@@ -2,6 +2,14 @@ package fleet
 
 import "time"
 
+// Why a node is compared with its site's expected set.
+const (
+	ReconcileOnStart  = "start"    // it has started
+	ReconcilePeer     = "peer"     // the other node of its pair has
+	ReconcileRequest  = "request"  // somebody asked
+	ReconcileSchedule = "schedule" // the region's records of it drifted, or it was long ago
+)
+
 // ReconcileStart begins one comparison of a node. The same ID again is the same one, with
 // another token.
 type ReconcileStart struct {

@@ -153,7 +153,7 @@ const serverMemory = 256 << 20
 // nodeStarted has a node that started compared, and its peers too: what they replicate may
 // have waited for it (N54).
 func (s *server) nodeStarted(ctx context.Context, node fleet.NodeName) error {
-	if err := s.flows.StartReconcile(ctx, node, workflows.ReconcileStart); err != nil {
+	if err := s.flows.StartReconcile(ctx, node, fleet.ReconcileOnStart); err != nil {
 		return err
 	}
 	peers, err := s.store.PeersOf(ctx, node)
@@ -161,7 +161,7 @@ func (s *server) nodeStarted(ctx context.Context, node fleet.NodeName) error {
 		return err
 	}
 	for _, peer := range peers {
-		if err := s.flows.StartReconcile(ctx, peer, workflows.ReconcilePeer); err != nil {
+		if err := s.flows.StartReconcile(ctx, peer, fleet.ReconcilePeer); err != nil {
 			return err
 		}
 	}
