@@ -14,12 +14,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// Headers of a site's expected set.
-const (
-	HeaderSetVersion = "Holdfast-Set-Version" // era.number
-	HeaderSetCount   = "Holdfast-Set-Count"
-)
-
 // namesAtOnce bounds what one request of a comparison may name.
 const namesAtOnce = 500
 
@@ -64,7 +58,7 @@ func (s *server) expectedSet(w http.ResponseWriter, r *http.Request) error {
 	}
 	h := w.Header()
 	setHeaders(h, set.Version)
-	h.Set(HeaderSetCount, strconv.Itoa(set.Count))
+	h.Set(fleet.HeaderSetCount, strconv.Itoa(set.Count))
 	h.Set("Content-Type", "application/json")
 	h.Set("Vary", "Accept-Encoding")
 	coding := codingFor(r, fleet.Content{Kind: fleet.ContentJSON, Size: int64(len(text))})
@@ -81,7 +75,7 @@ func (s *server) expectedSet(w http.ResponseWriter, r *http.Request) error {
 
 func setHeaders(h http.Header, v fleet.SetVersion) {
 	h.Set("ETag", "W/"+quoted(v.String()))
-	h.Set(HeaderSetVersion, v.String())
+	h.Set(fleet.HeaderSetVersion, v.String())
 }
 
 type ticketsRequest struct {

@@ -131,7 +131,7 @@ func CompareAgain(p ReconcilePass) (wait time.Duration, again bool) {
 
 // RegionMends says whether the region has something to mend: not when the node found itself
 // as expected, unless it is compared because the region's own records say otherwise.
-func RegionMends(p ReconcilePass, recordsDrifted bool) bool { //nolint:revive // it is an observation
+func RegionMends(p ReconcilePass, recordsDrifted bool) bool {
 	return recordsDrifted || p.Failure != "" || !p.Report.Clean()
 }
 

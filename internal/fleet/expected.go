@@ -26,6 +26,12 @@ func ParseSetVersion(text string) (SetVersion, error) {
 	return v, nil
 }
 
+// Headers of the answer that lists a site's expected set.
+const (
+	HeaderSetVersion = "Holdfast-Set-Version" // era.number
+	HeaderSetCount   = "Holdfast-Set-Count"
+)
+
 // ExpectedInstance is one line of a site's expected set (N33): what is deployed of an
 // instance. What was never deployed is listed only while its delivery is under way.
 type ExpectedInstance struct {

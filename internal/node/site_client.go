@@ -48,7 +48,7 @@ func (c *siteClient) expected(ctx context.Context, clean fleet.SetVersion) (set 
 	}
 	defer func() { _ = resp.Body.Close() }() // read as far as it matters
 	if resp.StatusCode == http.StatusNotModified && clean != (fleet.SetVersion{}) {
-		set.Version, err = fleet.ParseSetVersion(resp.Header.Get("Holdfast-Set-Version"))
+		set.Version, err = fleet.ParseSetVersion(resp.Header.Get(fleet.HeaderSetVersion))
 		return set, err == nil && set.Version == clean, err
 	}
 	if resp.StatusCode != http.StatusOK {
@@ -60,10 +60,10 @@ func (c *siteClient) expected(ctx context.Context, clean fleet.SetVersion) (set 
 
 func readSet(resp *http.Response, set *fleet.ExpectedSet) error {
 	var err error
-	if set.Version, err = fleet.ParseSetVersion(resp.Header.Get("Holdfast-Set-Version")); err != nil {
+	if set.Version, err = fleet.ParseSetVersion(resp.Header.Get(fleet.HeaderSetVersion)); err != nil {
 		return fleet.Errorf(fleet.Communication, "the expected set came without its version: %w", err)
 	}
-	if set.Count, err = strconv.Atoi(resp.Header.Get("Holdfast-Set-Count")); err != nil || set.Count < 0 {
+	if set.Count, err = strconv.Atoi(resp.Header.Get(fleet.HeaderSetCount)); err != nil || set.Count < 0 {
 		return fleet.Errorf(fleet.Communication, "the expected set came without its count")
 	}
 	body, done, err := plainBody(resp)

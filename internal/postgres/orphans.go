@@ -20,11 +20,11 @@ type AbsenceJudge struct {
 // is judged under its object's lock, so that nothing is released under the name meanwhile.
 func (s *Store) ConfirmAbsent(ctx context.Context, pass ReconcilePass, extras []fleet.Extra, judge AbsenceJudge) (fleet.Absence, error) {
 	out := fleet.Absence{Drop: []fleet.RefreshDeploymentCommand{}, Wait: []fleet.Differs{}, Keep: []fleet.Differs{}}
-	expected, err := s.ExpectedSet(ctx, pass.Site)
+	deployed, err := s.q.CountDeployed(ctx, string(pass.Site))
 	if err != nil {
-		return out, err
+		return out, failed("count what is deployed", err)
 	}
-	limit := judge.Cap(expected.Count)
+	limit := judge.Cap(int(deployed))
 	for _, e := range extras {
 		var one fleet.Absence
 		err := s.tx(ctx, "confirm that "+string(e.Instance)+" is absent", func(q *db.Queries) (err error) {

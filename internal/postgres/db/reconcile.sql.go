@@ -134,6 +134,17 @@ func (q *Queries) ConfirmReported(ctx context.Context, arg ConfirmReportedParams
 	return err
 }
 
+const countDeployed = `-- name: CountDeployed :one
+SELECT count(*) FROM snapshots WHERE site = $1 AND action <> 'delete'
+`
+
+func (q *Queries) CountDeployed(ctx context.Context, site string) (int64, error) {
+	row := q.db.QueryRow(ctx, countDeployed, site)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const countDrop = `-- name: CountDrop :exec
 UPDATE reconciles SET drops = drops + 1 WHERE id = $1
 `

@@ -46,6 +46,9 @@ FULL JOIN (SELECT DISTINCT w.name FROM under_way w WHERE w.site = @site) u ON u.
 WHERE u.name IS NOT NULL OR p.action <> 'delete'
 ORDER BY 1;
 
+-- name: CountDeployed :one
+SELECT count(*) FROM snapshots WHERE site = @site AND action <> 'delete';
+
 -- What a node of the pair does not hold as it is deployed, by name: the whole comparison in
 -- one statement that returns only what drifted.
 -- name: DriftOfNode :many
