@@ -27,6 +27,7 @@ const (
 type control struct {
 	supervisor *supervisor
 	http       *http.Server
+	listener   net.Listener
 	dir        *os.File
 }
 
@@ -46,7 +47,7 @@ func serveControl(dir string, s *supervisor) (*control, error) {
 		_ = d.Close()
 		return nil, fmt.Errorf("listen on the control socket: %w", err)
 	}
-	c := &control{supervisor: s, dir: d}
+	c := &control{supervisor: s, listener: l, dir: d}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /processes", c.list)
 	mux.HandleFunc("POST /processes/{name}/stop", c.order(s.stop))
@@ -69,7 +70,10 @@ func shortPath(dir *os.File) string {
 	return "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + controlSocket
 }
 
+// close takes the socket away while its directory is still open: the listener removes it by
+// the directory's number, which the next file to be opened is given.
 func (c *control) close() {
+	_ = c.listener.Close() // http.Server closes only what it already serves
 	_ = c.http.Close()
 	_ = c.dir.Close()
 }

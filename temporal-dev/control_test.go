@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -55,6 +56,22 @@ func TestControl(t *testing.T) {
 		info, err := os.Stat(filepath.Join(dir, controlSocket))
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(socketMode), info.Mode().Perm())
+	})
+	t.Run("a region that ends at once leaves its neighbour's socket alone", func(t *testing.T) {
+		t.Parallel()
+		for range 200 {
+			ended, err := serveControl(t.TempDir(), nil)
+			require.NoError(t, err)
+			ended.close()
+			dir, err := os.MkdirTemp(t.TempDir(), "")
+			require.NoError(t, err)
+			next, err := serveControl(dir, nil)
+			require.NoError(t, err)
+			runtime.Gosched()
+			require.FileExists(t, filepath.Join(dir, controlSocket))
+			next.close()
+			require.NoFileExists(t, filepath.Join(dir, controlSocket))
+		}
 	})
 	t.Run("says that no region runs", func(t *testing.T) {
 		t.Parallel()
