@@ -79,6 +79,7 @@ var instanceRules = []struct {
 	{"newer_revision", newerReleased, claim},
 	{"lease_moved", leaseMoved, claim},
 	{"deadline", pastDeadline, endByOutcome},
+	{"in_batch", inBatch, nothing},
 	{"asked", askedFor, claim},
 	{"under_way", underWay, wait},
 	{"notify_active", activeNext, notifyActive},
@@ -129,6 +130,9 @@ func newerReleased(c instanceCase) bool {
 func leaseMoved(c instanceCase) bool {
 	return open(c) && (c.seen.Open.Node != c.seen.Holder || c.seen.Open.Epoch != c.seen.Epoch)
 }
+
+// inBatch: whoever serves the batch ends it (N98).
+func inBatch(c instanceCase) bool { return open(c) && c.seen.Open.Batch != "" }
 
 // activeNext: never told, or its answer was a passing failure of communication.
 func activeNext(c instanceCase) bool { return open(c) && again(c, c.seen.Open.Active()) }
@@ -222,6 +226,12 @@ func endWithoutActive(instanceCase) InstanceAction {
 		Do: DoEnd, State: fleet.DeliveryFailed, Operation: fleet.OperationFailed, Reason: "no_active_node",
 		Message: "the site has no active node", Owe: true,
 	}
+}
+
+// EndOfDelivery says how a delivery of a batch ends, as that of one alone would.
+func EndOfDelivery(open fleet.DeliverySeen, durability fleet.Durability) fleet.End {
+	a := endByOutcome(instanceCase{seen: fleet.InstanceSeen{Open: &open, Durability: durability}})
+	return fleet.End{State: a.State, Operation: a.Operation, Reason: a.Reason, Message: a.Message, Owe: a.Owe}
 }
 
 // endByOutcome says how a delivery ends, from what its nodes made of it and how durable

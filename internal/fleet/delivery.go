@@ -5,7 +5,7 @@ import "time"
 // DeliveryState is where one attempt to bring a revision to its nodes stands.
 type DeliveryState string
 
-// A delivery ends in one of the five after open; unknown and the ones cut short gain
+// A delivery ends in one of the six after open; unknown and the ones cut short gain
 // settledAs when a node has said what it holds.
 const (
 	DeliveryOpen       DeliveryState = "open"
@@ -14,12 +14,14 @@ const (
 	DeliveryFailed     DeliveryState = "failed"
 	DeliverySuperseded DeliveryState = "superseded"
 	DeliveryCancelled  DeliveryState = "cancelled"
+	DeliveryStaged     DeliveryState = "staged" // fetched; another delivery switches to it when a window opens
 )
 
 // DeliveryStates lists them; the SQL CHECK is compared with it.
 func DeliveryStates() []DeliveryState {
 	return []DeliveryState{
 		DeliveryOpen, DeliveryUnknown, DeliverySucceeded, DeliveryFailed, DeliverySuperseded, DeliveryCancelled,
+		DeliveryStaged,
 	}
 }
 
@@ -76,13 +78,15 @@ type InstanceSeen struct {
 
 // DeliverySeen is an open delivery as the decision sees it.
 type DeliverySeen struct {
-	ID       DeliveryID   `json:"id"`
-	Revision Revision     `json:"revision"`
-	Node     NodeName     `json:"node"`
-	Epoch    int64        `json:"epoch"`
-	Since    time.Time    `json:"since"`
-	Deadline time.Time    `json:"deadline"`
-	Targets  []TargetSeen `json:"targets"` // the active first
+	ID       DeliveryID `json:"id"`
+	Revision Revision   `json:"revision"`
+	Node     NodeName   `json:"node"`
+	Epoch    int64      `json:"epoch"`
+	Since    time.Time  `json:"since"`
+	Deadline time.Time  `json:"deadline"`
+	// Batch serves it, "" when it travels alone or its batch is lost.
+	Batch   BatchID      `json:"batch,omitempty"`
+	Targets []TargetSeen `json:"targets"` // the active first
 }
 
 // TargetSeen is one node of a delivery.

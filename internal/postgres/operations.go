@@ -15,6 +15,7 @@ type Operation struct {
 	Site        fleet.SiteName
 	Instance    fleet.InstanceName // "" of what is done to a node
 	Node        fleet.NodeName     // that is compared
+	Fleet       fleet.FleetName    // that is run
 	Subject     string
 	Revision    int64
 	Project     fleet.ProjectName
@@ -39,9 +40,12 @@ func operationOf(r db.Operation) Operation {
 		Door: Door{r.DoorWorkflow, r.DoorRun}, Delivery: fleet.DeliveryID(r.DeliveryID),
 		CreatedAt: r.CreatedAt, Deadline: r.DeadlineAt, EndedAt: r.EndedAt,
 	}
-	if out.Kind == fleet.OperationReconcile {
+	switch out.Kind {
+	case fleet.OperationReconcile:
 		out.Node = fleet.NodeName(r.Name)
-	} else {
+	case fleet.OperationFleet:
+		out.Fleet = fleet.FleetName(r.Name)
+	case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
 		out.Instance = fleet.InstanceName(r.Name)
 	}
 	return out

@@ -56,7 +56,7 @@ func (q *Queries) DeletePendingOf(ctx context.Context, arg DeletePendingOfParams
 }
 
 const deliveryByClaim = `-- name: DeliveryByClaim :one
-SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at FROM deliveries WHERE claim = $1
+SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id FROM deliveries WHERE claim = $1
 `
 
 func (q *Queries) DeliveryByClaim(ctx context.Context, claim string) (Delivery, error) {
@@ -83,6 +83,7 @@ func (q *Queries) DeliveryByClaim(ctx context.Context, claim string) (Delivery, 
 		&i.CreatedAt,
 		&i.DeadlineAt,
 		&i.EndedAt,
+		&i.BatchID,
 	)
 	return i, err
 }
@@ -186,7 +187,7 @@ func (q *Queries) ExtendPending(ctx context.Context, arg ExtendPendingParams) er
 }
 
 const getDelivery = `-- name: GetDelivery :one
-SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at FROM deliveries WHERE id = $1
+SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id FROM deliveries WHERE id = $1
 `
 
 func (q *Queries) GetDelivery(ctx context.Context, id string) (Delivery, error) {
@@ -213,6 +214,7 @@ func (q *Queries) GetDelivery(ctx context.Context, id string) (Delivery, error) 
 		&i.CreatedAt,
 		&i.DeadlineAt,
 		&i.EndedAt,
+		&i.BatchID,
 	)
 	return i, err
 }
@@ -222,7 +224,7 @@ INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, f
                         requested_by, workflow_id, run_id, deadline_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open', 'persisted',
         $10, $11, $12, now() + make_interval(secs => $13::float8))
-RETURNING id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at
+RETURNING id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id
 `
 
 type InsertDeliveryParams struct {
@@ -279,6 +281,7 @@ func (q *Queries) InsertDelivery(ctx context.Context, arg InsertDeliveryParams) 
 		&i.CreatedAt,
 		&i.DeadlineAt,
 		&i.EndedAt,
+		&i.BatchID,
 	)
 	return i, err
 }
@@ -384,7 +387,7 @@ func (q *Queries) InsertTicket(ctx context.Context, arg InsertTicketParams) erro
 }
 
 const listDeliveries = `-- name: ListDeliveries :many
-SELECT d.id, d.site, d.name, d.revision, d.attempt, d.claim, d.node, d.epoch, d.from_revision, d.state, d.phase, d.reason, d.message, d.settled_as, d.requested_by, d.workflow_id, d.run_id, d.created_at, d.deadline_at, d.ended_at, r.era, r.generation, r.action, r.body_hash, r.reason AS why
+SELECT d.id, d.site, d.name, d.revision, d.attempt, d.claim, d.node, d.epoch, d.from_revision, d.state, d.phase, d.reason, d.message, d.settled_as, d.requested_by, d.workflow_id, d.run_id, d.created_at, d.deadline_at, d.ended_at, d.batch_id, r.era, r.generation, r.action, r.body_hash, r.reason AS why
 FROM deliveries d JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
 WHERE d.site = $1 AND d.name = $2 AND d.attempt < $3
 ORDER BY d.attempt DESC LIMIT $4
@@ -418,6 +421,7 @@ type ListDeliveriesRow struct {
 	CreatedAt    time.Time
 	DeadlineAt   time.Time
 	EndedAt      *time.Time
+	BatchID      string
 	Era          int64
 	Generation   int64
 	Action       string
@@ -460,6 +464,7 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 			&i.CreatedAt,
 			&i.DeadlineAt,
 			&i.EndedAt,
+			&i.BatchID,
 			&i.Era,
 			&i.Generation,
 			&i.Action,
@@ -477,7 +482,7 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 }
 
 const lockDelivery = `-- name: LockDelivery :one
-SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at FROM deliveries WHERE id = $1 FOR UPDATE
+SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id FROM deliveries WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockDelivery(ctx context.Context, id string) (Delivery, error) {
@@ -504,6 +509,7 @@ func (q *Queries) LockDelivery(ctx context.Context, id string) (Delivery, error)
 		&i.CreatedAt,
 		&i.DeadlineAt,
 		&i.EndedAt,
+		&i.BatchID,
 	)
 	return i, err
 }
@@ -563,7 +569,7 @@ func (q *Queries) NotifyTarget(ctx context.Context, arg NotifyTargetParams) erro
 }
 
 const openDelivery = `-- name: OpenDelivery :one
-SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at FROM deliveries WHERE site = $1 AND name = $2 AND state = 'open'
+SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id FROM deliveries WHERE site = $1 AND name = $2 AND state = 'open'
 `
 
 type OpenDeliveryParams struct {
@@ -595,6 +601,7 @@ func (q *Queries) OpenDelivery(ctx context.Context, arg OpenDeliveryParams) (Del
 		&i.CreatedAt,
 		&i.DeadlineAt,
 		&i.EndedAt,
+		&i.BatchID,
 	)
 	return i, err
 }

@@ -21,6 +21,23 @@ type ApiToken struct {
 	RevokedAt *time.Time
 }
 
+type Batch struct {
+	ID         string
+	Site       string
+	Fleet      string
+	FleetRun   int64
+	Stage      bool
+	Node       string
+	Epoch      int64
+	State      string
+	Reason     string
+	WorkflowID string
+	RunID      string
+	CreatedAt  time.Time
+	DeadlineAt time.Time
+	EndedAt    *time.Time
+}
+
 type Body struct {
 	ID        int64
 	Hash      []byte
@@ -67,6 +84,7 @@ type Delivery struct {
 	CreatedAt    time.Time
 	DeadlineAt   time.Time
 	EndedAt      *time.Time
+	BatchID      string
 }
 
 type DeliveryNode struct {
@@ -112,6 +130,42 @@ type FetchToken struct {
 	Node         string
 	Hash         []byte
 	ExpiresAt    time.Time
+}
+
+type FleetRun struct {
+	Fleet           string
+	Run             int64
+	Project         string
+	Generation      int64
+	Spec            json.RawMessage
+	RollbackOf      int64
+	State           string
+	Reason          string
+	Message         string
+	CancelRequested bool
+	Wave            int32
+	Waves           int32
+	UntilWave       int32
+	RequestedBy     string
+	CreatedAt       time.Time
+	DeadlineAt      time.Time
+	EndedAt         *time.Time
+}
+
+type FleetTarget struct {
+	Fleet          string
+	Run            int64
+	Site           string
+	Name           string
+	Wave           int32
+	State          string
+	Revision       int64
+	BeforeRevision int64
+	Tries          int32
+	DeliveryID     string
+	Reason         string
+	Message        string
+	UpdatedAt      time.Time
 }
 
 type Idempotency struct {

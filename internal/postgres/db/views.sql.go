@@ -120,7 +120,7 @@ func (q *Queries) HeldOfInstances(ctx context.Context, arg HeldOfInstancesParams
 }
 
 const lastDeliveries = `-- name: LastDeliveries :many
-SELECT d.id, d.site, d.name, d.revision, d.attempt, d.claim, d.node, d.epoch, d.from_revision, d.state, d.phase, d.reason, d.message, d.settled_as, d.requested_by, d.workflow_id, d.run_id, d.created_at, d.deadline_at, d.ended_at, r.era, r.generation, r.action, r.body_hash, r.reason AS why
+SELECT d.id, d.site, d.name, d.revision, d.attempt, d.claim, d.node, d.epoch, d.from_revision, d.state, d.phase, d.reason, d.message, d.settled_as, d.requested_by, d.workflow_id, d.run_id, d.created_at, d.deadline_at, d.ended_at, d.batch_id, r.era, r.generation, r.action, r.body_hash, r.reason AS why
 FROM subjects s
 JOIN deliveries d ON d.site = s.site AND d.name = s.name AND d.attempt = s.attempts
 JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
@@ -153,6 +153,7 @@ type LastDeliveriesRow struct {
 	CreatedAt    time.Time
 	DeadlineAt   time.Time
 	EndedAt      *time.Time
+	BatchID      string
 	Era          int64
 	Generation   int64
 	Action       string
@@ -191,6 +192,7 @@ func (q *Queries) LastDeliveries(ctx context.Context, arg LastDeliveriesParams) 
 			&i.CreatedAt,
 			&i.DeadlineAt,
 			&i.EndedAt,
+			&i.BatchID,
 			&i.Era,
 			&i.Generation,
 			&i.Action,

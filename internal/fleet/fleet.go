@@ -1,0 +1,245 @@
+package fleet
+
+import (
+	"fmt"
+	"time"
+)
+
+// FleetName names a fleet change.
+type FleetName string
+
+// KindFleet is the kind of a declared fleet change.
+const KindFleet ObjectKind = "fleet"
+
+// OperationFleet is a fleet change that was asked for: to run, go on, try again or go back.
+const OperationFleet OperationKind = "fleet"
+
+// FleetSubject is the id of a fleet change's entity workflow, and the name by which its
+// outbox rows and operations know it.
+func FleetSubject(name FleetName) string { return "fleet." + string(name) }
+
+// FleetSpec declares one change of many instances, and how it moves over them (N99).
+type FleetSpec struct {
+	Change   FleetChange   `json:"change"`
+	Selector FleetSelector `json:"selector"`
+	// Waves are taken in order; what none names comes in a last one.
+	Waves []FleetWave `json:"waves,omitempty"`
+	// SuccessThreshold is the percentage of a wave's instances that must succeed before the
+	// next wave begins (default 100 less ErrorThreshold).
+	SuccessThreshold float64 `json:"successThreshold"`
+	// ErrorThreshold is the percentage of a wave's instances that may fail; one more stops the
+	// change at once (default 0).
+	ErrorThreshold float64 `json:"errorThreshold"`
+	// Windows say when sites may switch: outside of them a change is fetched and waits (N100).
+	Windows []Window `json:"windows,omitempty"`
+	// BatchSize is how many instances travel in one delivery (default and most 500).
+	BatchSize int `json:"batchSize"`
+	// SitesAtOnce is how many sites are delivered to at the same time (default 4, most 64).
+	SitesAtOnce int `json:"sitesAtOnce"`
+	// DeadlineSeconds bounds the whole change (default one day).
+	DeadlineSeconds int64 `json:"deadlineSeconds"`
+}
+
+// FleetChange is what changes of each instance: the template generation that it pins, or a
+// merge patch (RFC 7396) of its overrides (of its config where it has no template), or both.
+type FleetChange struct {
+	Template           TemplateName `json:"template,omitempty"`
+	TemplateGeneration int64        `json:"templateGeneration,omitempty"`
+	Patch              *Content     `json:"patch,omitempty"`
+}
+
+// FleetSelector picks instances: at one of Sites (any when empty), with all Labels, and with
+// the template of the change when that names one.
+type FleetSelector struct {
+	Sites  []SiteName        `json:"sites,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// FleetWave takes instances, in the order of site and name, until Percent (default 100) of
+// those selected at its Sites (default all) are in this wave or an earlier one.
+type FleetWave struct {
+	Sites   []SiteName `json:"sites,omitempty"`
+	Percent float64    `json:"percent,omitempty"`
+}
+
+// Window is a recurring time in which sites may switch: on Days ("mon" to "sun", default
+// all) from From to To ("22:00", over midnight when To is not later) in Zone (default UTC).
+type Window struct {
+	Sites []SiteName `json:"sites,omitempty"`
+	Days  []string   `json:"days,omitempty"`
+	From  string     `json:"from"`
+	To    string     `json:"to"`
+	Zone  string     `json:"zone,omitempty"`
+}
+
+// The defaults and bounds of a FleetSpec.
+const (
+	DefaultSitesAtOnce   = 4
+	MaxSitesAtOnce       = 64
+	MaxFleetWaves        = 100
+	MaxFleetWindows      = 100
+	MaxFleetSites        = 1000
+	DefaultFleetDeadline = 24 * time.Hour
+	MaxFleetDeadline     = 90 * 24 * time.Hour
+)
+
+// WithDefaults fills in what was left out.
+func (s FleetSpec) WithDefaults() FleetSpec {
+	if s.SuccessThreshold == 0 {
+		s.SuccessThreshold = 100 - s.ErrorThreshold
+	}
+	if s.BatchSize == 0 {
+		s.BatchSize = MaxBatchItems
+	}
+	if s.SitesAtOnce == 0 {
+		s.SitesAtOnce = DefaultSitesAtOnce
+	}
+	if s.DeadlineSeconds == 0 {
+		s.DeadlineSeconds = int64(DefaultFleetDeadline / time.Second)
+	}
+	waves := make([]FleetWave, len(s.Waves))
+	for i, w := range s.Waves {
+		if w.Percent == 0 {
+			w.Percent = 100
+		}
+		waves[i] = w
+	}
+	if len(waves) > 0 {
+		s.Waves = waves
+	}
+	return s
+}
+
+// Validate checks what can be seen without the region's other objects, of a spec with its
+// defaults. Zones are for who can read them.
+func (s FleetSpec) Validate() error {
+	if s.Change.Template == "" && s.Change.Patch == nil {
+		return Errorf(Invalid, "a fleet change without a change").At("/change").
+			WithHint(`give "template" (with "templateGeneration"), "patch", or both`)
+	}
+	if s.Change.Template != "" {
+		if err := ValidateName("/change/template", string(s.Change.Template)); err != nil {
+			return err
+		}
+	} else if s.Change.TemplateGeneration != 0 {
+		return Errorf(Invalid, "a generation of no template").At("/change/templateGeneration").WithHint(`give "template" too`)
+	}
+	if err := validateSites("/selector/sites", s.Selector.Sites); err != nil {
+		return err
+	}
+	if err := ValidateLabels("/selector/labels", s.Selector.Labels); err != nil {
+		return err
+	}
+	if err := s.validateWaves(); err != nil {
+		return err
+	}
+	if err := s.validateBounds(); err != nil {
+		return err
+	}
+	if len(s.Windows) > MaxFleetWindows {
+		return Errorf(Invalid, "%d windows, allowed are %d", len(s.Windows), MaxFleetWindows).At("/windows")
+	}
+	for i, w := range s.Windows {
+		if err := w.validate(fmt.Sprintf("/windows/%d", i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s FleetSpec) validateWaves() error {
+	if len(s.Waves) > MaxFleetWaves {
+		return Errorf(Invalid, "%d waves, allowed are %d", len(s.Waves), MaxFleetWaves).At("/waves")
+	}
+	for i, w := range s.Waves {
+		at := fmt.Sprintf("/waves/%d", i)
+		if err := validateSites(at+"/sites", w.Sites); err != nil {
+			return err
+		}
+		if !(w.Percent > 0 && w.Percent <= 100) {
+			return Errorf(Invalid, "%g percent", w.Percent).At(at + "/percent").WithHint("above 0, at most 100")
+		}
+	}
+	return nil
+}
+
+func (s FleetSpec) validateBounds() error {
+	switch {
+	case !(s.ErrorThreshold >= 0 && s.ErrorThreshold <= 100):
+		return Errorf(Invalid, "%g percent", s.ErrorThreshold).At("/errorThreshold").WithHint("0 to 100")
+	case !(s.SuccessThreshold >= 0 && s.SuccessThreshold <= 100):
+		return Errorf(Invalid, "%g percent", s.SuccessThreshold).At("/successThreshold").WithHint("0 to 100")
+	case s.BatchSize < 1 || s.BatchSize > MaxBatchItems:
+		return Errorf(Invalid, "%d instances at once", s.BatchSize).At("/batchSize").WithHint(fmt.Sprintf("1 to %d", MaxBatchItems))
+	case s.SitesAtOnce < 1 || s.SitesAtOnce > MaxSitesAtOnce:
+		return Errorf(Invalid, "%d sites at once", s.SitesAtOnce).At("/sitesAtOnce").WithHint(fmt.Sprintf("1 to %d", MaxSitesAtOnce))
+	case s.DeadlineSeconds < 1 || s.DeadlineSeconds > int64(MaxFleetDeadline/time.Second):
+		return Errorf(Invalid, "a deadline of %d s", s.DeadlineSeconds).At("/deadlineSeconds").
+			WithHint(fmt.Sprintf("1 to %d", int64(MaxFleetDeadline/time.Second)))
+	}
+	return nil
+}
+
+func validateSites(at string, sites []SiteName) error {
+	if len(sites) > MaxFleetSites {
+		return Errorf(Invalid, "%d sites, allowed are %d", len(sites), MaxFleetSites).At(at)
+	}
+	for i, site := range sites {
+		if err := ValidateName(fmt.Sprintf("%s/%d", at, i), string(site)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var weekdays = map[string]time.Weekday{
+	"sun": time.Sunday, "mon": time.Monday, "tue": time.Tuesday, "wed": time.Wednesday,
+	"thu": time.Thursday, "fri": time.Friday, "sat": time.Saturday,
+}
+
+func (w Window) validate(at string) error {
+	if err := validateSites(at+"/sites", w.Sites); err != nil {
+		return err
+	}
+	for i, d := range w.Days {
+		if _, is := weekdays[d]; !is {
+			return Errorf(Invalid, "%.20q is no day", d).At(fmt.Sprintf("%s/days/%d", at, i)).WithHint("mon, tue, wed, thu, fri, sat or sun")
+		}
+	}
+	for field, text := range map[string]string{"/from": w.From, "/to": w.To} {
+		if _, err := ParseClock(text); err != nil {
+			return Errorf(Invalid, "%.20q is no time of day", text).At(at + field).WithHint(`write it as "22:00"`)
+		}
+	}
+	return nil
+}
+
+// ParseClock reads "22:00" as the time since midnight.
+func ParseClock(text string) (time.Duration, error) {
+	t, err := time.Parse("15:04", text)
+	if err != nil || len(text) != len("15:04") {
+		return 0, Errorf(Invalid, "%.20q is no time of day", text)
+	}
+	return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute, nil
+}
+
+// On says whether the window begins on a day of the week.
+func (w Window) On(day time.Weekday) bool {
+	if len(w.Days) == 0 {
+		return true
+	}
+	for _, d := range w.Days {
+		if weekdays[d] == day {
+			return true
+		}
+	}
+	return false
+}
+
+// Bodies names what the spec refers to, which the write holds against the collection.
+func (s FleetSpec) Bodies() []Hash {
+	if s.Change.Patch == nil {
+		return nil
+	}
+	return []Hash{s.Change.Patch.Hash}
+}

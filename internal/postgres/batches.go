@@ -1,0 +1,85 @@
+package postgres
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// BatchRelease writes the changes of many instances of one site, and claims a delivery for
+// each, as a PUT and a claim would (N98). Run is the workflow run that serves the batch;
+// with a Fleet, the targets of FleetRun say what became of them.
+type BatchRelease struct {
+	ID            fleet.BatchID
+	Site          fleet.SiteName
+	Fleet         fleet.FleetName
+	FleetRun      int64
+	Stage         bool
+	Workflow, Run string
+	Actor, Reason string
+	Deadline      time.Duration // of every delivery
+	TTL           time.Duration // of the pending rows (N20)
+	Items         []BatchChange
+}
+
+// BatchChange is the change of one instance. Content is its flattened body, already stored.
+type BatchChange struct {
+	Instance fleet.InstanceName
+	// Generation is the object's that the change was made from. When it is another by now, the
+	// instance is left out, and its target waits for the next batch.
+	Generation int64
+	// Revision is set when it was released before: then it is only claimed again.
+	Revision int64
+	Spec     fleet.InstanceSpec
+	Content  fleet.Content
+	RunJSON  json.RawMessage
+	RunHash  fleet.Hash
+	// Refused is why there is no change to write, nil when there is one.
+	Refused error
+}
+
+// BatchReleased is what a release came to. A repeated one is answered as the first.
+type BatchReleased struct {
+	ID      fleet.BatchID
+	Claimed int
+	// Nodes are to be told, the active first; none when nothing was claimed.
+	Nodes []fleet.NodeName
+}
+
+// BatchPrepare asks for the notify of one node. It names the items that the node has not
+// applied and that it was told of less than Tries times; a standby's are those that the
+// active applied.
+type BatchPrepare struct {
+	ID        fleet.BatchID
+	Node      fleet.NodeName
+	Tries     int
+	TTL       time.Duration
+	TokenHash []byte
+}
+
+// BatchPrepared is a notify without its token, and the key to seal the token to.
+type BatchPrepared struct {
+	Command    fleet.BatchCommand
+	SealingKey []byte
+}
+
+// BatchMiss is a notify of a batch that brought no word of some or all items.
+type BatchMiss struct {
+	ID      fleet.BatchID
+	Node    fleet.NodeName
+	State   fleet.TargetState
+	Reason  fleet.Kind
+	Message string
+}
+
+// EndJudge says how a delivery ends, from what its nodes made of it and how durable it has
+// to be; only State, Operation, Reason, Message and Owe are read.
+type EndJudge func(open fleet.DeliverySeen, durability fleet.Durability) fleet.End
+
+// BatchEnded counts how the items of a batch ended.
+type BatchEnded struct {
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"`
+	Staged    int `json:"staged"`
+}

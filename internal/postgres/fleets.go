@@ -1,0 +1,133 @@
+package postgres
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// FleetPut declares a fleet change, and starts a run of it unless Start is unset.
+type FleetPut struct {
+	Write
+	Spec   fleet.FleetSpec
+	Start  bool
+	Reason string
+	Assign WaveAssigner
+}
+
+// WaveAssigner gives the wave (from 1) of each selected instance, which are in the order of
+// site and name, and the number of waves.
+type WaveAssigner func(spec fleet.FleetSpec, selected []FleetMember) (waves []int, count int)
+
+// FleetMember is a selected instance.
+type FleetMember struct {
+	Site     fleet.SiteName
+	Instance fleet.InstanceName
+}
+
+// FleetTurn asks something of a fleet change. On is "" to run what is declared (joining the
+// run that is under way), else pause, resume, cancel, retry or rollback.
+type FleetTurn struct {
+	Write
+	On     fleet.FleetEvent
+	Reason string
+	Door   Door
+	Assign WaveAssigner
+}
+
+// FleetVisit is the entity's look at its change: it attaches the run, takes over the
+// operations and the outbox rows.
+type FleetVisit struct {
+	Fleet fleet.FleetName
+	Run   string // the workflow's
+	Build string
+}
+
+// FleetMove is a step of the entity: the next wave (On ""), stop, finish or cancel.
+type FleetMove struct {
+	Fleet   fleet.FleetName
+	Run     int64
+	On      fleet.FleetEvent
+	Wave    int // that it moves on from; another by now changes nothing
+	Reason  string
+	Message string
+}
+
+// FleetPage asks for the next targets of a site in a wave.
+type FleetPage struct {
+	Fleet fleet.FleetName
+	Run   int64
+	Wave  int
+	Site  fleet.SiteName
+	State fleet.FleetTargetState // waiting, or staged
+	Limit int
+}
+
+// FleetTarget is an instance that a run has to change, with what its change is made from.
+type FleetTarget struct {
+	Instance   fleet.InstanceName
+	Project    fleet.ProjectName
+	Labels     map[string]string
+	Generation int64
+	Spec       fleet.InstanceSpec
+	// Revision was released by this run before, and is only to be delivered; 0 else.
+	Revision int64
+	// Restore is what a rollback writes; nil of other runs.
+	Restore *FleetRestore
+	// Refused is why nothing can be written (it is gone, or was never deployed before).
+	Refused error
+}
+
+// FleetRestore is a revision that is written again.
+type FleetRestore struct {
+	Spec    fleet.InstanceSpec
+	Content fleet.Content
+	RunJSON json.RawMessage
+	RunHash fleet.Hash
+}
+
+// FleetRun is one going of a fleet change over its instances.
+type FleetRun struct {
+	Fleet       fleet.FleetName
+	Run         int64
+	Generation  int64
+	RollbackOf  int64
+	Spec        fleet.FleetSpec
+	State       fleet.FleetState
+	Reason      string
+	Message     string
+	Cancel      bool
+	Wave, Waves int
+	RequestedBy string
+	CreatedAt   time.Time
+	Deadline    time.Time
+	EndedAt     *time.Time
+	Counts      fleet.FleetCounts         // of all its waves
+	PerWave     map[int]fleet.FleetCounts // filled for one run, not in lists
+}
+
+// FleetTargetView is one instance of a run, as lists show it.
+type FleetTargetView struct {
+	Site     fleet.SiteName
+	Instance fleet.InstanceName
+	Wave     int
+	State    fleet.FleetTargetState
+	Revision int64
+	Before   int64
+	Tries    int
+	Delivery fleet.DeliveryID
+	Reason   string
+	Message  string
+	Updated  time.Time
+}
+
+// FleetTargetFilter narrows a list of targets; zero values do not.
+type FleetTargetFilter struct {
+	Fleet     fleet.FleetName
+	Run       int64
+	State     fleet.FleetTargetState
+	AfterSite fleet.SiteName
+	AfterName fleet.InstanceName
+	Limit     int32
+}

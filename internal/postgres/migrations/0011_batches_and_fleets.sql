@@ -1,0 +1,74 @@
+-- Many deliveries of one site that travel together (N98).
+CREATE TABLE batches (
+    id          text        PRIMARY KEY CHECK (id ~ '^[0-9a-f]{32}$'),
+    site        text        NOT NULL,
+    fleet       text        NOT NULL DEFAULT '',
+    fleet_run   bigint      NOT NULL DEFAULT 0,
+    stage       boolean     NOT NULL DEFAULT false, -- fetched now, switched to by a later delivery
+    node        text        NOT NULL,               -- the active that it was claimed for
+    epoch       bigint      NOT NULL,
+    state       text        NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'ended', 'lost')),
+    reason      text        NOT NULL DEFAULT '',
+    workflow_id text        NOT NULL,
+    run_id      text        NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    deadline_at timestamptz NOT NULL,
+    ended_at    timestamptz,
+    CHECK ((state = 'open') = (ended_at IS NULL))
+);
+CREATE INDEX batches_open ON batches (created_at, id) WHERE state = 'open';
+CREATE INDEX batches_ended ON batches (ended_at) WHERE state <> 'open';
+
+ALTER TABLE deliveries ADD COLUMN batch_id text NOT NULL DEFAULT ''; -- '' of one that travels alone
+CREATE INDEX deliveries_batch ON deliveries (batch_id, name) WHERE batch_id <> '';
+ALTER TABLE deliveries DROP CONSTRAINT deliveries_state_check;
+ALTER TABLE deliveries ADD CONSTRAINT deliveries_state_check
+    CHECK (state IN ('open', 'unknown', 'succeeded', 'failed', 'superseded', 'cancelled', 'staged'));
+
+-- One going of a declared fleet change over its instances. What it does is read from spec,
+-- the declared one at its start; a rollback takes back what another run released.
+CREATE TABLE fleet_runs (
+    fleet            text        NOT NULL,
+    run              bigint      NOT NULL CHECK (run > 0),
+    project          text        NOT NULL,
+    generation       bigint      NOT NULL,
+    spec             jsonb       NOT NULL,
+    rollback_of      bigint      NOT NULL DEFAULT 0 CHECK (rollback_of < run),
+    state            text        NOT NULL CHECK (state IN ('running', 'paused', 'stopped', 'succeeded', 'cancelled', 'superseded')),
+    reason           text        NOT NULL DEFAULT '',
+    message          text        NOT NULL DEFAULT '',
+    cancel_requested boolean     NOT NULL DEFAULT false,
+    wave             integer     NOT NULL DEFAULT 1 CHECK (wave > 0),
+    waves            integer     NOT NULL CHECK (waves >= wave),
+    until_wave       integer     NOT NULL CHECK (until_wave <= waves),
+    requested_by     text        NOT NULL,
+    created_at       timestamptz NOT NULL DEFAULT now(),
+    deadline_at      timestamptz NOT NULL,
+    ended_at         timestamptz,
+    PRIMARY KEY (fleet, run),
+    CHECK ((state IN ('running', 'paused')) = (ended_at IS NULL))
+);
+CREATE UNIQUE INDEX one_live_fleet_run ON fleet_runs (fleet) WHERE state IN ('running', 'paused');
+
+CREATE TABLE fleet_targets (
+    fleet           text        NOT NULL,
+    run             bigint      NOT NULL,
+    site            text        NOT NULL,
+    name            text        NOT NULL,
+    wave            integer     NOT NULL CHECK (wave > 0),
+    state           text        NOT NULL DEFAULT 'waiting'
+                    CHECK (state IN ('waiting', 'delivering', 'staged', 'succeeded', 'unchanged', 'superseded', 'failed')),
+    revision        bigint      NOT NULL DEFAULT 0, -- that this run released
+    before_revision bigint      NOT NULL DEFAULT 0, -- that was desired before
+    tries           integer     NOT NULL DEFAULT 0,
+    delivery_id     text        NOT NULL DEFAULT '',
+    reason          text        NOT NULL DEFAULT '',
+    message         text        NOT NULL DEFAULT '',
+    updated_at      timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (fleet, run, site, name),
+    FOREIGN KEY (fleet, run) REFERENCES fleet_runs ON DELETE CASCADE
+);
+ALTER TABLE fleet_targets SET (fillfactor = 60);
+CREATE INDEX fleet_targets_to_do ON fleet_targets (fleet, run, wave, site, state, name)
+    WHERE state IN ('waiting', 'delivering', 'staged');
+CREATE INDEX fleet_targets_state ON fleet_targets (fleet, run, state, site, name);
