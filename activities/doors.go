@@ -37,7 +37,8 @@ type DoorRequest struct {
 	Kind     fleet.OperationKind `json:"kind"`
 	Site     fleet.SiteName      `json:"site"`
 	Instance fleet.InstanceName  `json:"instance"`
-	Node     fleet.NodeName      `json:"node,omitempty"` // instead of an instance
+	Node     fleet.NodeName      `json:"node,omitempty"`  // instead of an instance
+	Fleet    fleet.FleetName     `json:"fleet,omitempty"` // instead of an instance
 	Workflow string              `json:"workflow"`
 	Run      string              `json:"run"`
 }
@@ -77,8 +78,12 @@ func (d *Doors) Look(ctx context.Context, id fleet.OperationID) (OperationView, 
 }
 
 func (r DoorRequest) validate() error {
-	if r.Kind == fleet.OperationReconcile {
+	switch r.Kind {
+	case fleet.OperationReconcile:
 		return fleet.ValidateName("/node", string(r.Node))
+	case fleet.OperationFleet:
+		return fleet.ValidateName("/fleet", string(r.Fleet))
+	case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
 	}
 	if err := fleet.ValidateName("/site", string(r.Site)); err != nil {
 		return err

@@ -23,6 +23,8 @@ type Server struct {
 	Instances  *activities.Instances
 	Doors      *activities.Doors
 	Reconciles *activities.Reconciles
+	Fleets     *activities.Fleets
+	Batches    *activities.Batches
 	Sweeps     *activities.Sweeps
 }
 
@@ -32,6 +34,9 @@ func Workflows() map[string]any {
 		workflows.TypeInstance:         workflows.Instance,
 		workflows.TypeDeployInstance:   workflows.DeployInstance,
 		workflows.TypeSetInstanceState: workflows.SetInstanceState,
+		workflows.TypeFleet:            workflows.Fleet,
+		workflows.TypeFleetSite:        workflows.FleetSite,
+		workflows.TypeDeployFleet:      workflows.DeployFleet,
 		workflows.TypeReconcileNode:    workflows.ReconcileNode,
 		workflows.TypePurgePending:     workflows.PurgePending,
 		workflows.TypeSweepOperations:  workflows.SweepOperations,
@@ -55,7 +60,7 @@ func NewServer(c client.Client, build, identity string, s Server) worker.Worker 
 	for name, f := range Workflows() {
 		w.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
 	}
-	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Sweeps} {
+	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Fleets, s.Batches, s.Sweeps} {
 		w.RegisterActivity(a)
 	}
 	return w

@@ -30,6 +30,9 @@ func (c *Client) Wake(ctx context.Context, subject string) error {
 	if node, ok := ParseNodeSubject(subject); ok {
 		return c.StartReconcile(ctx, node, fleet.ReconcileRequest)
 	}
+	if name, ok := ParseFleetSubject(subject); ok {
+		return c.wakeFleet(ctx, name)
+	}
 	site, instance, ok := ParseInstanceSubject(subject)
 	if !ok {
 		return fleet.Errorf(fleet.Invalid, "%.80q is no entity", subject)
@@ -65,6 +68,13 @@ func (c *Client) StartReconcile(ctx context.Context, node fleet.NodeName, reason
 	}
 	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeReconcileNode, ReconcileNodeInput{Node: node, Reason: reason})
 	return unavailable("start the reconcile of "+string(node), err)
+}
+
+// wakeFleet starts the entity of a fleet change, or has the one that runs look again.
+func (c *Client) wakeFleet(ctx context.Context, name fleet.FleetName) error {
+	options := client.StartWorkflowOptions{ID: fleet.FleetSubject(name), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout}
+	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeFleet, FleetInput{Fleet: name, Limits: c.Limits})
+	return unavailable("wake "+options.ID, err)
 }
 
 // OperationEnded tells a door how its operation ended. A door that is gone needs no word.

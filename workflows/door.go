@@ -34,7 +34,7 @@ func door(ctx workflow.Context, req activities.DoorRequest) (DoorResult, error) 
 	workflow.SetCurrentDetails(ctx, "operation "+string(op.Operation)+", served by workflow "+op.Subject)
 	if workflow.GetInfo(ctx).WorkflowExecution.ID == op.Subject {
 		drain(workflow.GetSignalChannel(ctx, SignalWake))
-		return DoorResult{}, workflow.NewContinueAsNewError(ctx, TypeInstance, InstanceInput{Site: req.Site, Instance: req.Instance})
+		return DoorResult{}, become(ctx, req)
 	}
 	if err := workflow.ExecuteLocalActivity(local, doors.Wake, op.Subject).Get(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Warn("the outbox wakes the entity", "error", err)
@@ -43,6 +43,14 @@ func door(ctx workflow.Context, req activities.DoorRequest) (DoorResult, error) 
 		return DoorResult{}, err
 	}
 	return result(op)
+}
+
+// become has a door under its entity's id go on as that entity.
+func become(ctx workflow.Context, req activities.DoorRequest) error {
+	if req.Kind == fleet.OperationFleet {
+		return workflow.NewContinueAsNewError(ctx, TypeFleet, FleetInput{Fleet: req.Fleet})
+	}
+	return workflow.NewContinueAsNewError(ctx, TypeInstance, InstanceInput{Site: req.Site, Instance: req.Instance})
 }
 
 // lookEvery is how often a door looks by itself, should the word of the end be lost.

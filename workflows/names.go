@@ -26,6 +26,9 @@ const (
 	TypeInstance         = "Instance"
 	TypeDeployInstance   = "DeployInstance"
 	TypeSetInstanceState = "SetInstanceState"
+	TypeFleet            = "Fleet"
+	TypeFleetSite        = "FleetSite"
+	TypeDeployFleet      = "DeployFleet"
 	TypeReconcileNode    = "ReconcileNode"
 	TypePurgePending     = "PurgePending"
 	TypeSweepOperations  = "SweepOperations"
@@ -67,6 +70,17 @@ func NodeEntity(node fleet.NodeName) string { return fleet.NodeSubject(node) }
 func ParseNodeSubject(subject string) (fleet.NodeName, bool) {
 	node, is := strings.CutPrefix(subject, fleet.NodeSubject(""))
 	return fleet.NodeName(node), is && node != "" && !strings.Contains(node, ".")
+}
+
+// ParseFleetSubject reads the id of a fleet change's entity.
+func ParseFleetSubject(subject string) (fleet.FleetName, bool) {
+	name, is := strings.CutPrefix(subject, fleet.FleetSubject(""))
+	return fleet.FleetName(name), is && name != "" && !strings.Contains(name, ".")
+}
+
+// FleetSiteID is the id of the run that delivers one site's part of a wave.
+func FleetSiteID(name fleet.FleetName, run int64, wave int, site fleet.SiteName) string {
+	return fleet.FleetSubject(name) + "." + strconv.FormatInt(run, 10) + "." + strconv.Itoa(wave) + "." + string(site)
 }
 
 // ParseInstanceSubject reads the id of an instance's entity; names hold no dots.

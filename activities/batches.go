@@ -1,0 +1,162 @@
+package activities
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// batchMaker writes the next changes of a fleet change at one site, and claims a delivery
+// for each, in one transaction. The same id again is answered as before.
+type batchMaker interface {
+	Next(ctx context.Context, in NextBatch) (BatchMade, error)
+}
+
+// batchStore takes a batch from step to step; each may be taken twice.
+type batchStore interface {
+	// PrepareBatch gives the notify of one node without its token and address, and the key to seal
+	// the token to; nil when the node has nothing to be told of.
+	Prepare(ctx context.Context, in PrepareBatch, tokenHash []byte) (*fleet.BatchCommand, []byte, error)
+	Miss(ctx context.Context, in MissBatch) error
+	End(ctx context.Context, id fleet.BatchID) (BatchEnd, error)
+}
+
+// Batches is what the delivery to a site does at the store, as local activities.
+type Batches struct {
+	Maker  batchMaker
+	Store  batchStore
+	Tokens TokenMaker
+	// FetchBaseURL is where nodes fetch from (N35, N66).
+	FetchBaseURL string
+	// Failpoint is for tests, nil in production: it is called before and after each step.
+	Failpoint func(name string)
+}
+
+// NextBatch asks for the next batch of a site in one wave. Number tells those of a workflow
+// run apart: a repeated one makes the same batch.
+type NextBatch struct {
+	Fleet    fleet.FleetName `json:"fleet"`
+	FleetRun int64           `json:"fleetRun"`
+	Wave     int             `json:"wave"`
+	Site     fleet.SiteName  `json:"site"`
+	Mode     decide.SiteMode `json:"mode"`
+	Size     int             `json:"size"`
+	Workflow string          `json:"workflow"`
+	Run      string          `json:"run"`
+	Number   int             `json:"number"`
+	Total    time.Duration   `json:"total"`
+	TTL      time.Duration   `json:"ttl"`
+	Tries    int             `json:"tries"`
+}
+
+// ID is fixed by run and number.
+func (n NextBatch) ID() fleet.BatchID {
+	sum := sha256.Sum256([]byte(n.Run + "/batch/" + strconv.Itoa(n.Number)))
+	return fleet.BatchID(hex.EncodeToString(sum[:16]))
+}
+
+// BatchMade is a batch as its store made it: what was looked at, and what was claimed.
+type BatchMade struct {
+	Looked  int              `json:"looked"` // 0 is the end of the site's part of the wave
+	Claimed int              `json:"claimed"`
+	Nodes   []fleet.NodeName `json:"nodes,omitempty"` // to be told, the active first
+}
+
+// BatchNext is the next batch, with the notify of its active node.
+type BatchNext struct {
+	BatchMade
+	ID      fleet.BatchID       `json:"id"`
+	Command *fleet.BatchCommand `json:"command,omitempty"`
+}
+
+// PrepareBatch asks for the notify of one node.
+type PrepareBatch struct {
+	ID    fleet.BatchID  `json:"id"`
+	Node  fleet.NodeName `json:"node"`
+	Tries int            `json:"tries"`
+	TTL   time.Duration  `json:"ttl"`
+}
+
+// PreparedBatch is the notify of a node, nil when it has nothing to be told of.
+type PreparedBatch struct {
+	Command *fleet.BatchCommand `json:"command,omitempty"`
+}
+
+// MissBatch says that a node brought no word of what it was told.
+type MissBatch struct {
+	ID      fleet.BatchID     `json:"id"`
+	Node    fleet.NodeName    `json:"node"`
+	State   fleet.TargetState `json:"state"`
+	Reason  fleet.Kind        `json:"reason"`
+	Message string            `json:"message,omitempty"`
+}
+
+// BatchEnd counts how the items of a batch ended.
+type BatchEnd struct {
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"`
+	Staged    int `json:"staged"`
+}
+
+// NextBatch persists the next batch before anybody is told of it (N21), and prepares the notify
+// of its active node.
+func (b *Batches) NextBatch(ctx context.Context, in NextBatch) (BatchNext, error) {
+	b.failpoint("before_batch")
+	made, err := b.Maker.Next(ctx, in)
+	if err != nil {
+		return BatchNext{}, fail(ctx, err)
+	}
+	b.failpoint("after_batch")
+	out := BatchNext{BatchMade: made, ID: in.ID()}
+	if len(made.Nodes) > 0 {
+		out.Command, err = b.prepare(ctx, PrepareBatch{ID: out.ID, Node: made.Nodes[0], Tries: in.Tries, TTL: in.TTL})
+	}
+	return out, fail(ctx, err)
+}
+
+// PrepareBatch makes the notify of one node.
+func (b *Batches) PrepareBatch(ctx context.Context, in PrepareBatch) (PreparedBatch, error) {
+	cmd, err := b.prepare(ctx, in)
+	return PreparedBatch{cmd}, fail(ctx, err)
+}
+
+// prepare: a token leaves this process only sealed (N104).
+func (b *Batches) prepare(ctx context.Context, in PrepareBatch) (*fleet.BatchCommand, error) {
+	token, hash, err := b.Tokens.New()
+	if err != nil {
+		return nil, err
+	}
+	b.failpoint("before_batch_prepare")
+	cmd, key, err := b.Store.Prepare(ctx, in, hash)
+	if err != nil || cmd == nil {
+		return nil, err
+	}
+	b.failpoint("after_batch_prepare")
+	cmd.CentralFetchBaseURL = b.FetchBaseURL
+	cmd.FetchToken, err = b.Tokens.Seal(key, token)
+	return cmd, err
+}
+
+// MissBatch writes down why a node's word is missing.
+func (b *Batches) MissBatch(ctx context.Context, in MissBatch) error {
+	return fail(ctx, b.Store.Miss(ctx, in))
+}
+
+// EndBatch ends every delivery of the batch that is still open.
+func (b *Batches) EndBatch(ctx context.Context, id fleet.BatchID) (BatchEnd, error) {
+	b.failpoint("before_batch_end")
+	end, err := b.Store.End(ctx, id)
+	b.failpoint("after_batch_end")
+	return end, fail(ctx, err)
+}
+
+func (b *Batches) failpoint(name string) {
+	if b.Failpoint != nil {
+		b.Failpoint(name)
+	}
+}
