@@ -34,6 +34,7 @@ func measurements() []measurement {
 		{"memory", measureMemory},
 		{"plan", measurePlan},
 		{"reconcile", measureReconcile},
+		{"fleet", measureFleet},
 	}
 }
 
