@@ -17,6 +17,13 @@ type batchMaker interface {
 	Next(ctx context.Context, in NextBatch) (BatchMade, error)
 }
 
+// gatherer claims a delivery for each instance of a site that waits and may travel in a
+// batch, takes over its operations, and wakes those that may not. The same id again is
+// answered as before.
+type gatherer interface {
+	Gather(ctx context.Context, in GatherBatch) (BatchMade, error)
+}
+
 // batchStore takes a batch from step to step; each may be taken twice.
 type batchStore interface {
 	// PrepareBatch gives the notify of one node without its token and address, and the key to seal
@@ -28,11 +35,13 @@ type batchStore interface {
 
 // Batches is what the delivery to a site does at the store, as local activities.
 type Batches struct {
-	Maker  batchMaker
-	Store  batchStore
-	Tokens TokenMaker
+	Maker    batchMaker
+	Gatherer gatherer
+	Store    batchStore
+	Tokens   TokenMaker
 	// FetchBaseURL is where nodes fetch from (N35, N66).
 	FetchBaseURL string
+	Build        string
 	// Failpoint is for tests, nil in production: it is called before and after each step.
 	Failpoint func(name string)
 }
@@ -55,8 +64,25 @@ type NextBatch struct {
 }
 
 // ID is fixed by run and number.
-func (n NextBatch) ID() fleet.BatchID {
-	sum := sha256.Sum256([]byte(n.Run + "/batch/" + strconv.Itoa(n.Number)))
+func (n NextBatch) ID() fleet.BatchID { return batchID(n.Run, n.Number) }
+
+// GatherBatch asks for a batch of what waits at a site now.
+type GatherBatch struct {
+	Site     fleet.SiteName `json:"site"`
+	Workflow string         `json:"workflow"`
+	Run      string         `json:"run"`
+	Build    string         `json:"build,omitempty"`
+	Number   int            `json:"number"`
+	Total    time.Duration  `json:"total"`
+	TTL      time.Duration  `json:"ttl"`
+	Tries    int            `json:"tries"`
+}
+
+// ID is fixed by run and number.
+func (g GatherBatch) ID() fleet.BatchID { return batchID(g.Run, g.Number) }
+
+func batchID(run string, number int) fleet.BatchID {
+	sum := sha256.Sum256([]byte(run + "/batch/" + strconv.Itoa(number)))
 	return fleet.BatchID(hex.EncodeToString(sum[:16]))
 }
 
@@ -111,11 +137,29 @@ func (b *Batches) NextBatch(ctx context.Context, in NextBatch) (BatchNext, error
 	if err != nil {
 		return BatchNext{}, fail(ctx, err)
 	}
-	b.failpoint("after_batch")
-	out := BatchNext{BatchMade: made, ID: in.ID()}
-	if len(made.Nodes) > 0 {
-		out.Command, err = b.prepare(ctx, PrepareBatch{ID: out.ID, Node: made.Nodes[0], Tries: in.Tries, TTL: in.TTL})
+	return b.begin(ctx, made, PrepareBatch{ID: in.ID(), Tries: in.Tries, TTL: in.TTL})
+}
+
+// GatherBatch is NextBatch of what waits at a site.
+func (b *Batches) GatherBatch(ctx context.Context, in GatherBatch) (BatchNext, error) {
+	in.Build = b.Build
+	b.failpoint("before_batch")
+	made, err := b.Gatherer.Gather(ctx, in)
+	if err != nil {
+		return BatchNext{}, fail(ctx, err)
 	}
+	return b.begin(ctx, made, PrepareBatch{ID: in.ID(), Tries: in.Tries, TTL: in.TTL})
+}
+
+func (b *Batches) begin(ctx context.Context, made BatchMade, first PrepareBatch) (BatchNext, error) {
+	b.failpoint("after_batch")
+	out := BatchNext{BatchMade: made, ID: first.ID}
+	if len(made.Nodes) == 0 {
+		return out, nil
+	}
+	var err error
+	first.Node = made.Nodes[0]
+	out.Command, err = b.prepare(ctx, first)
 	return out, fail(ctx, err)
 }
 

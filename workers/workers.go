@@ -37,6 +37,7 @@ func Workflows() map[string]any {
 		workflows.TypeFleet:            workflows.Fleet,
 		workflows.TypeFleetSite:        workflows.FleetSite,
 		workflows.TypeDeployFleet:      workflows.DeployFleet,
+		workflows.TypeDeliverSite:      workflows.DeliverSite,
 		workflows.TypeReconcileNode:    workflows.ReconcileNode,
 		workflows.TypePurgePending:     workflows.PurgePending,
 		workflows.TypeSweepOperations:  workflows.SweepOperations,

@@ -77,6 +77,17 @@ func (c *Client) wakeFleet(ctx context.Context, name fleet.FleetName) error {
 	return unavailable("wake "+options.ID, err)
 }
 
+// DeliverSite has what waits at a site delivered in batches.
+func (c *Client) DeliverSite(ctx context.Context, site fleet.SiteName) error {
+	options := client.StartWorkflowOptions{
+		ID: DeliverSiteID(site), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
+		TypedSearchAttributes: temporal.NewSearchAttributes(temporal.NewSearchAttributeKeyKeyword(AttributeSite).ValueSet(string(site))),
+	}
+	in := DeliverSiteInput{Site: site, Limits: c.Limits}
+	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeDeliverSite, in)
+	return unavailable("deliver at "+string(site), err)
+}
+
 // OperationEnded tells a door how its operation ended. A door that is gone needs no word.
 func (c *Client) OperationEnded(ctx context.Context, workflow, run string, end fleet.OperationEnd) error {
 	err := c.Temporal.SignalWorkflow(ctx, workflow, run, SignalOperationEnded, end)

@@ -3,7 +3,6 @@ package workflows
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -33,14 +32,11 @@ type FleetSiteResult struct {
 	Staged    int `json:"staged,omitempty"`
 }
 
-var batches *activities.Batches
-
-// FleetSite delivers one site's part of a wave, batch by batch: persist, tell the active,
-// tell the standbys, end (N98). It stops after a batch when its change does not go on.
-// docs/batches.md draws it.
+// FleetSite delivers one site's part of a wave, batch by batch (N98). It stops after a batch
+// when its change does not go on.
 func FleetSite(ctx workflow.Context, in FleetSiteInput) (FleetSiteResult, error) {
-	s := &fleetSite{in: in, done: in.Before, absent: map[fleet.NodeName]bool{}}
-	s.in.Limits = in.Limits.orDefault()
+	s := &fleetSite{in: in, done: in.Before, talk: newBatchTalk(in.Limits)}
+	s.in.Limits = s.talk.limits
 	for n := 1; ; n++ {
 		workflow.SetCurrentDetails(ctx, s.details())
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
@@ -61,9 +57,9 @@ func FleetSite(ctx workflow.Context, in FleetSiteInput) (FleetSiteResult, error)
 }
 
 type fleetSite struct {
-	in     FleetSiteInput
-	done   FleetSiteResult
-	absent map[fleet.NodeName]bool // that were not there for the last batch
+	in   FleetSiteInput
+	done FleetSiteResult
+	talk *batchTalk
 }
 
 func (s *fleetSite) next(ctx workflow.Context, number int) (activities.BatchNext, error) {
@@ -77,22 +73,9 @@ func (s *fleetSite) next(ctx workflow.Context, number int) (activities.BatchNext
 	return out, err
 }
 
-// batch tells the nodes of one batch, the active first, and ends it.
 func (s *fleetSite) batch(ctx workflow.Context, b activities.BatchNext) error {
-	command := b.Command
-	for i, node := range b.Nodes {
-		if i > 0 {
-			var err error
-			if command, err = s.prepare(ctx, b.ID, node); err != nil {
-				return err
-			}
-		}
-		if err := s.tell(ctx, b.ID, node, command); err != nil {
-			return err
-		}
-	}
-	var end activities.BatchEnd
-	if err := insist(ctx, batches.EndBatch, b.ID, &end); err != nil {
+	end, err := s.talk.deliver(ctx, b)
+	if err != nil {
 		return err
 	}
 	s.done.Batches++
@@ -100,64 +83,6 @@ func (s *fleetSite) batch(ctx workflow.Context, b activities.BatchNext) error {
 	s.done.Failed += end.Failed
 	s.done.Staged += end.Staged
 	return nil
-}
-
-// tell has a node carry the batch out, again with a new token while something of it failed
-// only by communication.
-func (s *fleetSite) tell(ctx workflow.Context, id fleet.BatchID, node fleet.NodeName, command *fleet.BatchCommand) error {
-	for try := 0; command != nil && try < s.in.Limits.Tries; try++ {
-		failed, err := s.ask(ctx, node, *command)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err == nil && !failed {
-			return nil
-		}
-		if err != nil {
-			if err := s.miss(ctx, id, node, err); err != nil {
-				return err
-			}
-		}
-		if command, err = s.prepare(ctx, id, node); err != nil || command == nil {
-			return err
-		}
-		if err := workflow.Sleep(ctx, storeGap<<try); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// absentTake is how long a node that was not there for a batch may take to take the next.
-const absentTake = 5 * time.Second
-
-// ask gives the batch to a node, and says whether some of its items failed there.
-func (s *fleetSite) ask(ctx workflow.Context, node fleet.NodeName, command fleet.BatchCommand) (failed bool, err error) {
-	command.IdleTimeout = s.in.Limits.Request
-	take := s.in.Limits.Request
-	if s.absent[node] {
-		take = min(take, absentTake)
-	}
-	ctx = workflow.WithActivityOptions(ctx, notifyOptions(node, take, s.in.Limits.Total))
-	var out fleet.BatchOutcome
-	err = workflow.ExecuteActivity(ctx, nodes.RefreshBatch, command).Get(ctx, &out)
-	return out.Failed > 0, err
-}
-
-// miss writes down why a node's word is missing.
-func (s *fleetSite) miss(ctx workflow.Context, id fleet.BatchID, node fleet.NodeName, why error) error {
-	state, kind, message := classify(why, node)
-	s.absent[node] = kind == fleet.Unavailable
-	in := activities.MissBatch{ID: id, Node: node, State: state, Reason: kind, Message: message}
-	return insist(ctx, batches.MissBatch, in, nil)
-}
-
-// prepare gives the next notify of a node, nil when there is nothing left to tell it.
-func (s *fleetSite) prepare(ctx workflow.Context, id fleet.BatchID, node fleet.NodeName) (*fleet.BatchCommand, error) {
-	var out activities.PreparedBatch
-	in := activities.PrepareBatch{ID: id, Node: node, Tries: s.in.Limits.Tries, TTL: s.in.Limits.PendingTTL}
-	err := insist(ctx, batches.PrepareBatch, in, &out)
-	return out.Command, err
 }
 
 // details are what people read in Temporal Web.

@@ -29,6 +29,7 @@ const (
 	TypeFleet            = "Fleet"
 	TypeFleetSite        = "FleetSite"
 	TypeDeployFleet      = "DeployFleet"
+	TypeDeliverSite      = "DeliverSite"
 	TypeReconcileNode    = "ReconcileNode"
 	TypePurgePending     = "PurgePending"
 	TypeSweepOperations  = "SweepOperations"
@@ -77,6 +78,9 @@ func ParseFleetSubject(subject string) (fleet.FleetName, bool) {
 	name, is := strings.CutPrefix(subject, fleet.FleetSubject(""))
 	return fleet.FleetName(name), is && name != "" && !strings.Contains(name, ".")
 }
+
+// DeliverSiteID is the id of the run that delivers what waits at a site in batches.
+func DeliverSiteID(site fleet.SiteName) string { return "deliver." + string(site) }
 
 // FleetSiteID is the id of the run that delivers one site's part of a wave.
 func FleetSiteID(name fleet.FleetName, run int64, wave int, site fleet.SiteName) string {
