@@ -52,8 +52,12 @@ func TestWaves(t *testing.T) {
 		{"the same share again is empty", []fleet.FleetWave{wave(50), wave(50), wave(100)}, "a:2", []int{1, 2}, 2},
 		{"a site without instances is empty", []fleet.FleetWave{wave(100, "z"), wave(100)}, "a:2", []int{1, 1}, 1},
 		{"a site named twice counts once", []fleet.FleetWave{wave(50, "a", "a")}, "a:4", []int{1, 1, 2, 2}, 2},
-		{"a whole share is not rounded up", []fleet.FleetWave{wave(14.0 / 3 * 3)}, "a:50",
-			append(slices.Repeat([]int{1}, 7), slices.Repeat([]int{2}, 43)...), 2},
+		{
+			"a whole share is not rounded up",
+			[]fleet.FleetWave{wave(14.0 / 3 * 3)},
+			"a:50",
+			append(slices.Repeat([]int{1}, 7), slices.Repeat([]int{2}, 43)...), 2,
+		},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()

@@ -46,7 +46,7 @@ func TestWindowAt(t *testing.T) {
 		{"before", []fleet.Window{day}, "2026-03-02T08:59:59Z", "2026-03-02T09:00:00Z"},
 		{"the end of one over midnight", []fleet.Window{night}, "2026-03-02T03:59:00Z", ""},
 		{"between nights", []fleet.Window{night}, "2026-03-02T04:00:00Z", "2026-03-02T22:00:00Z"},
-		{"the day is that on which it begins", []fleet.Window{friday}, "2026-03-07T03:00:00Z", ""},          // saturday
+		{"the day is that on which it begins", []fleet.Window{friday}, "2026-03-07T03:00:00Z", ""},                // saturday
 		{"and not that on which it ends", []fleet.Window{friday}, "2026-03-06T03:00:00Z", "2026-03-06T22:00:00Z"}, // friday
 		{"a week on", []fleet.Window{friday}, "2026-03-07T04:00:00Z", "2026-03-13T22:00:00Z"},
 		{"any of several", []fleet.Window{friday, day}, "2026-03-02T12:00:00Z", ""},

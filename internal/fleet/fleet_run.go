@@ -207,15 +207,15 @@ type FleetSeen struct {
 	Wave     int       `json:"wave"` // the first is 1
 	Waves    int       `json:"waves"`
 	// Until is the wave after which the run ends by itself: a retry goes no further.
-	Until            int             `json:"until"`
-	SuccessThreshold float64         `json:"successThreshold"`
-	ErrorThreshold   float64         `json:"errorThreshold"`
-	SitesAtOnce      int             `json:"sitesAtOnce"`
-	BatchSize        int             `json:"batchSize"`
+	Until            int     `json:"until"`
+	SuccessThreshold float64 `json:"successThreshold"`
+	ErrorThreshold   float64 `json:"errorThreshold"`
+	SitesAtOnce      int     `json:"sitesAtOnce"`
+	BatchSize        int     `json:"batchSize"`
 	// Counts are of the current wave. A retry has only those of its waiting targets that failed
 	// before: those that were never tried are in Total, and wait on for a resume.
-	Counts           FleetCounts     `json:"counts"`
-	Sites            []FleetSiteSeen `json:"sites,omitempty"`
+	Counts FleetCounts     `json:"counts"`
+	Sites  []FleetSiteSeen `json:"sites,omitempty"`
 	// Asked counts open operations, Untold ended ones whose door has not heard of it.
 	Asked  int `json:"asked,omitempty"`
 	Untold int `json:"untold,omitempty"`

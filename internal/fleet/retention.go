@@ -60,8 +60,8 @@ const (
 	// CollectFleetRuns are runs of fleet changes, each with its targets first.
 	CollectFleetRuns CollectedKind = "fleet_runs"
 	CollectEvents    CollectedKind = "events"
-	CollectUploads    CollectedKind = "uploads"
-	CollectBodies     CollectedKind = "bodies"
+	CollectUploads   CollectedKind = "uploads"
+	CollectBodies    CollectedKind = "bodies"
 	// CollectChunks are those of half uploads and large bodies, which go a few at a time.
 	CollectChunks CollectedKind = "chunks"
 )

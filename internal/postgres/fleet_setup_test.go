@@ -180,8 +180,10 @@ func (b *bench) outbox() int {
 // nothing of a fleet change is left in any table.
 func (b *bench) noFleet() {
 	b.t.Helper()
-	for _, table := range []string{"fleet_runs", "fleet_targets", "operations WHERE kind = 'fleet'", "outbox WHERE subject LIKE 'fleet.%'",
-		"events WHERE kind = 'fleet'", "objects WHERE kind = 'fleet'"} {
+	for _, table := range []string{
+		"fleet_runs", "fleet_targets", "operations WHERE kind = 'fleet'", "outbox WHERE subject LIKE 'fleet.%'",
+		"events WHERE kind = 'fleet'", "objects WHERE kind = 'fleet'",
+	} {
 		require.Zero(b.t, scan[int](b, `SELECT count(*) FROM `+table), table)
 	}
 }
@@ -192,4 +194,3 @@ func (b *bench) fleetEvents() []string {
 	return scan[[]string](b, `SELECT coalesce(array_agg(trim(format('%s %s %s %s', after ->> 'run', after ->> 'wave', after ->> 'state',
 		after ->> 'reason')) ORDER BY seq), '{}') FROM events WHERE kind = 'fleet' AND type = 'status'`)
 }
-

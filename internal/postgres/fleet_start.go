@@ -90,7 +90,7 @@ func textOf[T ~string](list []T) []string {
 }
 
 // waveNumber is one that the schema can hold; there are MaxFleetWaves and one at most.
-func waveNumber(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) } //nolint:gosec // bounded in the line
+func waveNumber(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
 func (f fleetWork) insert(ctx context.Context, spec fleet.FleetSpec, waves int, p db.InsertFleetRunParams) (*db.FleetRun, error) {
 	if err := hold(ctx, f.q, spec.Bodies()...); err != nil {
