@@ -18,6 +18,15 @@ const OperationFleet OperationKind = "fleet"
 // outbox rows and operations know it.
 func FleetSubject(name FleetName) string { return "fleet." + string(name) }
 
+// FleetKey names a fleet change.
+func FleetKey(name FleetName) ObjectKey { return ObjectKey{Kind: KindFleet, Name: string(name)} }
+
+// FleetMember is an instance that a fleet change selected.
+type FleetMember struct {
+	Site     SiteName
+	Instance InstanceName
+}
+
 // FleetSpec declares one change of many instances, and how it moves over them (N99).
 type FleetSpec struct {
 	Change   FleetChange   `json:"change"`
@@ -109,6 +118,9 @@ func (s FleetSpec) WithDefaults() FleetSpec {
 	}
 	return s
 }
+
+// Deadline is how long the whole change may take.
+func (s FleetSpec) Deadline() time.Duration { return time.Duration(s.DeadlineSeconds) * time.Second }
 
 // Validate checks what can be seen without the region's other objects, of a spec with its
 // defaults. Zones are for who can read them.

@@ -151,6 +151,27 @@ type FleetCounts struct {
 	Failed     int `json:"failed"`
 }
 
+// Add counts targets of one state.
+func (c *FleetCounts) Add(state FleetTargetState, n int) {
+	c.Total += n
+	switch state {
+	case FleetTargetWaiting:
+		c.Waiting += n
+	case FleetTargetDelivering:
+		c.Delivering += n
+	case FleetTargetStaged:
+		c.Staged += n
+	case FleetTargetSucceeded:
+		c.Succeeded += n
+	case FleetTargetUnchanged:
+		c.Unchanged += n
+	case FleetTargetSuperseded:
+		c.Superseded += n
+	case FleetTargetFailed:
+		c.Failed += n
+	}
+}
+
 // Good counts those that need nothing more: whatever somebody else wrote since counts too.
 func (c FleetCounts) Good() int { return c.Succeeded + c.Unchanged + c.Superseded }
 
@@ -179,18 +200,22 @@ type FleetSeen struct {
 	State  FleetState `json:"state"`
 	Reason string     `json:"reason,omitempty"`
 	// Cancel is set when a person asked for the end and the run has not ended yet.
-	Cancel   bool      `json:"cancel,omitempty"`
+	Cancel bool `json:"cancel,omitempty"`
+	// Turn counts what people asked for: a move that was decided before the last is void.
+	Turn     int64     `json:"turn,omitempty"`
 	Deadline time.Time `json:"deadline"`
 	Wave     int       `json:"wave"` // the first is 1
 	Waves    int       `json:"waves"`
 	// Until is the wave after which the run ends by itself: a retry goes no further.
-	Until            int             `json:"until"`
-	SuccessThreshold float64         `json:"successThreshold"`
-	ErrorThreshold   float64         `json:"errorThreshold"`
-	SitesAtOnce      int             `json:"sitesAtOnce"`
-	BatchSize        int             `json:"batchSize"`
-	Counts           FleetCounts     `json:"counts"` // of the current wave
-	Sites            []FleetSiteSeen `json:"sites,omitempty"`
+	Until            int     `json:"until"`
+	SuccessThreshold float64 `json:"successThreshold"`
+	ErrorThreshold   float64 `json:"errorThreshold"`
+	SitesAtOnce      int     `json:"sitesAtOnce"`
+	BatchSize        int     `json:"batchSize"`
+	// Counts are of the current wave. A retry has only those of its waiting targets that failed
+	// before: those that were never tried are in Total, and wait on for a resume.
+	Counts FleetCounts     `json:"counts"`
+	Sites  []FleetSiteSeen `json:"sites,omitempty"`
 	// Asked counts open operations, Untold ended ones whose door has not heard of it.
 	Asked  int `json:"asked,omitempty"`
 	Untold int `json:"untold,omitempty"`

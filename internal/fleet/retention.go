@@ -9,9 +9,10 @@ type Retention struct {
 	Bodies time.Duration
 	// Uploads is how long an upload may go without progress.
 	Uploads time.Duration
-	// Newest is how many revisions and deliveries of each instance always stay.
+	// Newest is how many revisions and deliveries of each instance, and runs of each fleet
+	// change, always stay.
 	Newest int
-	// Deliveries and Operations are counted from their end.
+	// Deliveries and Operations (and runs of fleet changes, as long) are counted from their end.
 	Deliveries, Operations time.Duration
 	// Events is how far back a watch can be resumed.
 	Events time.Duration
@@ -56,9 +57,11 @@ const (
 	CollectDeliveries CollectedKind = "deliveries"
 	CollectRevisions  CollectedKind = "revisions"
 	CollectOperations CollectedKind = "operations"
-	CollectEvents     CollectedKind = "events"
-	CollectUploads    CollectedKind = "uploads"
-	CollectBodies     CollectedKind = "bodies"
+	// CollectFleetRuns are runs of fleet changes, each with its targets first.
+	CollectFleetRuns CollectedKind = "fleet_runs"
+	CollectEvents    CollectedKind = "events"
+	CollectUploads   CollectedKind = "uploads"
+	CollectBodies    CollectedKind = "bodies"
 	// CollectChunks are those of half uploads and large bodies, which go a few at a time.
 	CollectChunks CollectedKind = "chunks"
 )
@@ -66,6 +69,6 @@ const (
 // CollectedKinds lists them in that order.
 func CollectedKinds() []CollectedKind {
 	return []CollectedKind{
-		CollectDeliveries, CollectRevisions, CollectOperations, CollectEvents, CollectUploads, CollectBodies, CollectChunks,
+		CollectDeliveries, CollectRevisions, CollectOperations, CollectFleetRuns, CollectEvents, CollectUploads, CollectBodies, CollectChunks,
 	}
 }

@@ -49,6 +49,8 @@ func (c *collection) take(ctx context.Context, kind fleet.CollectedKind) (err er
 	case fleet.CollectOperations:
 		p := db.CollectOperationsParams{OlderSeconds: c.keep.Operations.Seconds(), MaxRows: collectRows}
 		c.removed, err = c.q.CollectOperations(ctx, p)
+	case fleet.CollectFleetRuns:
+		return c.fleetRuns(ctx)
 	case fleet.CollectUploads:
 		p := db.CollectUploadsParams{OlderSeconds: c.keep.Uploads.Seconds(), MaxRows: collectRows}
 		c.removed, err = c.q.CollectUploads(ctx, p)
@@ -137,4 +139,18 @@ func (c *collection) events(ctx context.Context) error {
 		return err
 	}
 	return c.q.RaiseFeedHorizon(ctx, to)
+}
+
+// fleetRuns removes the targets of a run first, a page at a time, and then the run.
+func (c *collection) fleetRuns(ctx context.Context) (err error) {
+	p := db.CollectFleetTargetsParams{Keep: int64(c.keep.Newest), OlderSeconds: c.keep.Operations.Seconds(), MaxRows: collectRows}
+	if c.removed, err = c.q.CollectFleetTargets(ctx, p); err != nil {
+		return err
+	}
+	if c.more = c.removed == collectRows; c.more {
+		return nil
+	}
+	n, err := c.q.CollectFleetRuns(ctx, db.CollectFleetRunsParams{Keep: p.Keep, OlderSeconds: p.OlderSeconds, MaxRows: p.MaxRows})
+	c.removed, c.more = c.removed+n, n == collectRows
+	return err
 }

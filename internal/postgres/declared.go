@@ -175,7 +175,7 @@ func missingTemplate(err error, name fleet.TemplateName, field string) error {
 }
 
 // DeleteDeclared deletes an object that no node has to confirm: a project, an unused
-// template, a site without instances.
+// template, a site without instances, a fleet change that is not under way.
 func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
 	return s.declare(ctx, w, nil, func(q *db.Queries) (Written, error) {
 		o, err := find(ctx, q, w.Key)
@@ -205,6 +205,8 @@ func unused(ctx context.Context, q *db.Queries, k fleet.ObjectKey) error {
 		n, err = q.CountObjectsIn(ctx, db.CountObjectsInParams{Kind: string(fleet.KindInstance), Scope: k.Name})
 	case fleet.KindTemplate:
 		n, err = q.InstancesOfTemplate(ctx, k.Name)
+	case fleet.KindFleet:
+		return notUnderWay(ctx, q, k)
 	case fleet.KindProject, fleet.KindInstance:
 	}
 	if err != nil || n == 0 {

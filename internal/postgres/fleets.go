@@ -21,10 +21,7 @@ type FleetPut struct {
 type WaveAssigner func(spec fleet.FleetSpec, selected []FleetMember) (waves []int, count int)
 
 // FleetMember is a selected instance.
-type FleetMember struct {
-	Site     fleet.SiteName
-	Instance fleet.InstanceName
-}
+type FleetMember = fleet.FleetMember
 
 // FleetTurn asks something of a fleet change. On is "" to run what is declared (joining the
 // run that is under way), else pause, resume, cancel, retry or rollback.
@@ -49,7 +46,8 @@ type FleetMove struct {
 	Fleet   fleet.FleetName
 	Run     int64
 	On      fleet.FleetEvent
-	Wave    int // that it moves on from; another by now changes nothing
+	Wave    int   // that it moves on from; another by now changes nothing
+	Turn    int64 // of the look that it was decided by: a person's turn since voids it; 0 is not compared
 	Reason  string
 	Message string
 }
@@ -87,6 +85,14 @@ type FleetRestore struct {
 	RunHash fleet.Hash
 }
 
+// FleetOutcome ends a target that no batch has.
+type FleetOutcome struct {
+	Instance fleet.InstanceName
+	State    fleet.FleetTargetState // unchanged, superseded or failed
+	Reason   fleet.Kind
+	Message  string
+}
+
 // FleetRun is one going of a fleet change over its instances.
 type FleetRun struct {
 	Fleet       fleet.FleetName
@@ -99,6 +105,8 @@ type FleetRun struct {
 	Message     string
 	Cancel      bool
 	Wave, Waves int
+	Until       int  // the wave after which it ends by itself
+	Retrying    bool // only those that failed
 	RequestedBy string
 	CreatedAt   time.Time
 	Deadline    time.Time

@@ -67,6 +67,7 @@ type OperationFilter struct {
 	Site     fleet.SiteName
 	Instance fleet.InstanceName
 	Node     fleet.NodeName
+	Fleet    fleet.FleetName
 }
 
 // Place is where a list newest first goes on.
@@ -88,7 +89,7 @@ func (s *Store) ListOperations(ctx context.Context, f OperationFilter, after Pla
 	after = after.orStart()
 	rows, err := s.q.ListOperations(ctx, db.ListOperationsParams{
 		BeforeAt: after.At, BeforeID: after.ID, Project: string(f.Project), State: string(f.State),
-		Site: string(f.Site), Name: string(f.Instance), Node: string(f.Node), MaxRows: limit,
+		Site: string(f.Site), Name: string(f.Instance), Node: string(f.Node), Fleet: string(f.Fleet), MaxRows: limit,
 	})
 	if err != nil {
 		return nil, failed("list operations", err)
@@ -101,23 +102,33 @@ func (s *Store) ListOperations(ctx context.Context, f OperationFilter, after Pla
 }
 
 // CancelOperation asks for the end of an operation; its entity decides. Nothing has to be
-// undone of a reconcile: it ends at once, whatever becomes of the comparison.
+// undone of a reconcile: it ends at once, whatever becomes of the comparison. That of a
+// fleet change cancels its run.
 func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Operation, error) {
-	var out Operation
-	err := s.tx(ctx, "cancel operation", func(q *db.Queries) error {
-		row, err := q.RequestCancel(ctx, string(id))
-		if noRows(err) {
-			if _, err := s.GetOperation(ctx, id); err != nil {
+	out, err := s.GetOperation(ctx, id)
+	if err != nil {
+		return Operation{}, err
+	}
+	err = s.tx(ctx, "cancel operation", func(q *db.Queries) error {
+		if out.Kind == fleet.OperationFleet {
+			if err := lock(ctx, q, []fleet.ObjectKey{fleet.FleetKey(out.Fleet)}); err != nil {
 				return err
 			}
+		}
+		row, err := q.RequestCancel(ctx, string(id))
+		if noRows(err) {
 			return fleet.Errorf(fleet.IllegalState, "operation %s has ended", id)
 		}
 		if err != nil {
 			return failed("cancel operation", err)
 		}
 		out = operationOf(row)
-		if out.Kind == fleet.OperationReconcile {
+		switch out.Kind {
+		case fleet.OperationReconcile:
 			return endCancelled(ctx, q, &out)
+		case fleet.OperationFleet:
+			return cancelFleet(ctx, q, out)
+		case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
 		}
 		return putOutbox(ctx, q, out.Subject)
 	})

@@ -196,23 +196,34 @@ func (s *Store) CountPairNodes(ctx context.Context) (int, error) {
 	return int(n), failed("count nodes", err)
 }
 
-// OpenNode is a node whose comparison was asked for, and the run that served it last.
-type OpenNode struct{ Subject, Run string }
+// OpenEntity is a node whose comparison was asked for or a fleet change that is under way,
+// and the workflow run that served it last.
+type OpenEntity struct{ Subject, Run string }
 
-// OpenNodeOperations pages through them, by subject.
-func (s *Store) OpenNodeOperations(ctx context.Context, after string, older time.Duration, limit int32) ([]OpenNode, error) {
-	rows, err := s.q.OpenNodeOperations(ctx, db.OpenNodeOperationsParams{After: after, OlderSeconds: older.Seconds(), MaxRows: limit})
-	out := make([]OpenNode, len(rows))
+// OpenNodeOperations pages through the nodes, by subject.
+func (s *Store) OpenNodeOperations(ctx context.Context, after string, older time.Duration, limit int32) ([]OpenEntity, error) {
+	return s.openEntities(ctx, db.OpenEntitiesParams{
+		Prefix: fleet.NodeSubject(""), After: after, OlderSeconds: older.Seconds(), MaxRows: limit,
+	})
+}
+
+func (s *Store) openEntities(ctx context.Context, p db.OpenEntitiesParams) ([]OpenEntity, error) {
+	rows, err := s.q.OpenEntities(ctx, p)
+	out := make([]OpenEntity, len(rows))
 	for i, r := range rows {
-		out[i] = OpenNode{r.Subject, r.EntityRun}
+		out[i] = OpenEntity{r.Subject, r.EntityRun}
 	}
-	return out, failed("list open comparisons", err)
+	return out, failed("list what is under way", err)
 }
 
 // CloseNodeOperations fails what a run served that a person ended.
-func (s *Store) CloseNodeOperations(ctx context.Context, o OpenNode, reason string) error {
-	return s.tx(ctx, "close lost comparisons", func(q *db.Queries) error {
-		return failed("end operations", q.CloseNodeOperations(ctx, db.CloseNodeOperationsParams{
+func (s *Store) CloseNodeOperations(ctx context.Context, o OpenEntity, reason string) error {
+	return s.closeOperations(ctx, o, reason)
+}
+
+func (s *Store) closeOperations(ctx context.Context, o OpenEntity, reason string) error {
+	return s.tx(ctx, "close lost operations", func(q *db.Queries) error {
+		return failed("end operations", q.CloseEntityOperations(ctx, db.CloseEntityOperationsParams{
 			Subject: o.Subject, Run: o.Run, State: string(fleet.OperationFailed), Reason: reason,
 			Message: "its workflow run " + o.Run + " is gone",
 		}))

@@ -46,6 +46,8 @@ func TestStatesOfSQL(t *testing.T) {
 		"deliveries.settled_as":  wordsOf(fleet.SettledApplied, fleet.SettledNotApplied),
 		"delivery_nodes.state":   wordsOf(fleet.TargetStates()...),
 		"operations.state":       wordsOf(fleet.OperationStates()...),
+		"fleet_runs.state":       wordsOf(fleet.FleetStates()...),
+		"fleet_targets.state":    wordsOf(fleet.FleetTargetStates()...),
 		"nodes.role":             wordsOf(fleet.RoleActive, fleet.RoleStandby, fleet.RoleWorker),
 		"revisions.action":       wordsOf(fleet.ActionDeploy, fleet.ActionEnable, fleet.ActionDisable, fleet.ActionDelete),
 		"revisions.durability":   wordsOf(fleet.DurabilitySync, fleet.DurabilityAsync),

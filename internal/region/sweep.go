@@ -100,7 +100,7 @@ func (s *operationsSweep) instance(o postgres.OpenSubject) suspect {
 }
 
 // node: of a comparison nothing has to be let go of but what was asked for.
-func (s *operationsSweep) node(o postgres.OpenNode) suspect {
+func (s *operationsSweep) node(o postgres.OpenEntity) suspect {
 	return suspect{o.Subject, o.Run, func(ctx context.Context, end fleet.OperationState, reason string) error {
 		if end == fleet.OperationRunning {
 			return nil

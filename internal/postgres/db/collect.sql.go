@@ -16,7 +16,8 @@ SELECT b.id FROM bodies b WHERE b.id = ANY($1::bigint[]) AND (
     OR EXISTS (SELECT 1 FROM objects o
                WHERE jsonb_path_query_array(o.spec, '$.**.hash'::jsonpath) @> to_jsonb(encode(b.hash, 'hex')))
     OR EXISTS (SELECT 1 FROM template_generations t
-               WHERE jsonb_path_query_array(t.spec, '$.**.hash'::jsonpath) @> to_jsonb(encode(b.hash, 'hex'))))
+               WHERE jsonb_path_query_array(t.spec, '$.**.hash'::jsonpath) @> to_jsonb(encode(b.hash, 'hex')))
+    OR EXISTS (SELECT 1 FROM fleet_runs f WHERE f.spec #>> '{change,patch,hash}' = encode(b.hash, 'hex')))
 `
 
 // Bodies are few in a page, and each is looked up by index.
@@ -101,6 +102,57 @@ func (q *Queries) CollectDeliveries(ctx context.Context, arg CollectDeliveriesPa
 		arg.ToSite,
 		arg.ToName,
 	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const collectFleetRuns = `-- name: CollectFleetRuns :execrows
+DELETE FROM fleet_runs WHERE ctid = ANY(ARRAY(
+    SELECT r.ctid FROM fleet_runs r
+    WHERE r.ended_at < now() - make_interval(secs => $1::float8)
+      AND (NOT EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'fleet' AND o.scope = '' AND o.name = r.fleet AND o.uid = r.uid)
+           OR (SELECT count(*) FROM (SELECT 1 FROM fleet_runs n WHERE n.fleet = r.fleet AND n.run > r.run LIMIT $2::bigint) n) >= $2::bigint)
+      AND NOT EXISTS (SELECT 1 FROM fleet_targets t WHERE t.fleet = r.fleet AND t.run = r.run OFFSET 0)
+    ORDER BY r.ended_at LIMIT $3 FOR UPDATE SKIP LOCKED))
+`
+
+type CollectFleetRunsParams struct {
+	OlderSeconds float64
+	Keep         int64
+	MaxRows      int32
+}
+
+func (q *Queries) CollectFleetRuns(ctx context.Context, arg CollectFleetRunsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, collectFleetRuns, arg.OlderSeconds, arg.Keep, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const collectFleetTargets = `-- name: CollectFleetTargets :execrows
+DELETE FROM fleet_targets WHERE ctid = ANY(ARRAY(
+    SELECT t.ctid FROM fleet_runs r
+    CROSS JOIN LATERAL (
+        SELECT x.ctid FROM fleet_targets x WHERE x.fleet = r.fleet AND x.run = r.run
+        LIMIT $1 FOR UPDATE SKIP LOCKED) t
+    WHERE r.ended_at < now() - make_interval(secs => $2::float8)
+      AND (NOT EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'fleet' AND o.scope = '' AND o.name = r.fleet AND o.uid = r.uid)
+           OR (SELECT count(*) FROM (SELECT 1 FROM fleet_runs n WHERE n.fleet = r.fleet AND n.run > r.run LIMIT $3::bigint) n) >= $3::bigint)
+    LIMIT $1))
+`
+
+type CollectFleetTargetsParams struct {
+	MaxRows      int32
+	OlderSeconds float64
+	Keep         int64
+}
+
+// Of a fleet change that is deleted no run is kept.
+func (q *Queries) CollectFleetTargets(ctx context.Context, arg CollectFleetTargetsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, collectFleetTargets, arg.MaxRows, arg.OlderSeconds, arg.Keep)
 	if err != nil {
 		return 0, err
 	}

@@ -135,6 +135,7 @@ type FetchToken struct {
 type FleetRun struct {
 	Fleet           string
 	Run             int64
+	Uid             string
 	Project         string
 	Generation      int64
 	Spec            json.RawMessage
@@ -146,6 +147,9 @@ type FleetRun struct {
 	Wave            int32
 	Waves           int32
 	UntilWave       int32
+	Retrying        bool
+	Turn            int64
+	EntityRun       string
 	RequestedBy     string
 	CreatedAt       time.Time
 	DeadlineAt      time.Time
@@ -161,11 +165,22 @@ type FleetTarget struct {
 	State          string
 	Revision       int64
 	BeforeRevision int64
+	Undoes         int64
+	Restores       int64
+	Retried        bool
 	Tries          int32
 	DeliveryID     string
 	Reason         string
 	Message        string
 	UpdatedAt      time.Time
+}
+
+type FleetWafe struct {
+	Fleet   string
+	Run     int64
+	Wave    int32
+	State   string
+	Targets int64
 }
 
 type Idempotency struct {

@@ -86,7 +86,7 @@ func (q *Queries) BuryUnknown(ctx context.Context, arg BuryUnknownParams) (int64
 	return last_revision, err
 }
 
-const closeNodeOperations = `-- name: CloseNodeOperations :exec
+const closeEntityOperations = `-- name: CloseEntityOperations :exec
 WITH ended AS (
 UPDATE operations SET state = $1, reason = $2, message = $3, ended_at = now()
 WHERE subject = $4 AND state = 'running' AND entity_run = $5
@@ -94,7 +94,7 @@ RETURNING id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e
 `
 
-type CloseNodeOperationsParams struct {
+type CloseEntityOperationsParams struct {
 	State   string
 	Reason  string
 	Message string
@@ -102,8 +102,8 @@ type CloseNodeOperationsParams struct {
 	Run     string
 }
 
-func (q *Queries) CloseNodeOperations(ctx context.Context, arg CloseNodeOperationsParams) error {
-	_, err := q.db.Exec(ctx, closeNodeOperations,
+func (q *Queries) CloseEntityOperations(ctx context.Context, arg CloseEntityOperationsParams) error {
+	_, err := q.db.Exec(ctx, closeEntityOperations,
 		arg.State,
 		arg.Reason,
 		arg.Message,
@@ -763,33 +763,46 @@ func (q *Queries) NodesToReconcile(ctx context.Context, arg NodesToReconcilePara
 	return items, nil
 }
 
-const openNodeOperations = `-- name: OpenNodeOperations :many
-SELECT DISTINCT o.subject, o.entity_run FROM operations o
-WHERE o.state = 'running' AND o.subject LIKE 'node.%' AND o.subject > $1::text
-  AND o.created_at < now() - make_interval(secs => $2::float8)
-ORDER BY o.subject LIMIT $3
+const openEntities = `-- name: OpenEntities :many
+SELECT DISTINCT e.subject, e.entity_run FROM (
+    SELECT o.subject, o.entity_run FROM operations o
+    WHERE o.state = 'running' AND o.created_at < now() - make_interval(secs => $1::float8)
+    UNION ALL
+    SELECT 'fleet.' || r.fleet, r.entity_run FROM fleet_runs r
+    WHERE r.state IN ('running', 'paused') AND r.created_at < now() - make_interval(secs => $1::float8)
+      AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'fleet.' || r.fleet AND o.state = 'running')) e
+WHERE starts_with(e.subject, $2::text) AND e.subject > $3::text
+ORDER BY e.subject, e.entity_run LIMIT $4
 `
 
-type OpenNodeOperationsParams struct {
-	After        string
+type OpenEntitiesParams struct {
 	OlderSeconds float64
+	Prefix       string
+	After        string
 	MaxRows      int32
 }
 
-type OpenNodeOperationsRow struct {
+type OpenEntitiesRow struct {
 	Subject   string
 	EntityRun string
 }
 
-func (q *Queries) OpenNodeOperations(ctx context.Context, arg OpenNodeOperationsParams) ([]OpenNodeOperationsRow, error) {
-	rows, err := q.db.Query(ctx, openNodeOperations, arg.After, arg.OlderSeconds, arg.MaxRows)
+// Of what has no subject's row of its own, by the prefix of its kind. Also a run of a fleet
+// change that nobody waits for: its entity may have gone after its operation had ended.
+func (q *Queries) OpenEntities(ctx context.Context, arg OpenEntitiesParams) ([]OpenEntitiesRow, error) {
+	rows, err := q.db.Query(ctx, openEntities,
+		arg.OlderSeconds,
+		arg.Prefix,
+		arg.After,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []OpenNodeOperationsRow
+	var items []OpenEntitiesRow
 	for rows.Next() {
-		var i OpenNodeOperationsRow
+		var i OpenEntitiesRow
 		if err := rows.Scan(&i.Subject, &i.EntityRun); err != nil {
 			return nil, err
 		}

@@ -30,6 +30,7 @@ ALTER TABLE deliveries ADD CONSTRAINT deliveries_state_check
 CREATE TABLE fleet_runs (
     fleet            text        NOT NULL,
     run              bigint      NOT NULL CHECK (run > 0),
+    uid              uuid        NOT NULL, -- of the object: one of the same name that was deleted had other runs
     project          text        NOT NULL,
     generation       bigint      NOT NULL,
     spec             jsonb       NOT NULL,
@@ -41,6 +42,9 @@ CREATE TABLE fleet_runs (
     wave             integer     NOT NULL DEFAULT 1 CHECK (wave > 0),
     waves            integer     NOT NULL CHECK (waves >= wave),
     until_wave       integer     NOT NULL CHECK (until_wave <= waves),
+    retrying         boolean     NOT NULL DEFAULT false, -- only targets that are marked as retried
+    turn             bigint      NOT NULL DEFAULT 1,     -- raised by people: what was decided before counts no more
+    entity_run       text        NOT NULL DEFAULT '',
     requested_by     text        NOT NULL,
     created_at       timestamptz NOT NULL DEFAULT now(),
     deadline_at      timestamptz NOT NULL,
@@ -49,6 +53,8 @@ CREATE TABLE fleet_runs (
     CHECK ((state IN ('running', 'paused')) = (ended_at IS NULL))
 );
 CREATE UNIQUE INDEX one_live_fleet_run ON fleet_runs (fleet) WHERE state IN ('running', 'paused');
+CREATE INDEX fleet_runs_ended ON fleet_runs (ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX fleet_runs_patches ON fleet_runs ((spec #>> '{change,patch,hash}')) WHERE spec #>> '{change,patch,hash}' IS NOT NULL;
 
 CREATE TABLE fleet_targets (
     fleet           text        NOT NULL,
@@ -60,6 +66,9 @@ CREATE TABLE fleet_targets (
                     CHECK (state IN ('waiting', 'delivering', 'staged', 'succeeded', 'unchanged', 'superseded', 'failed')),
     revision        bigint      NOT NULL DEFAULT 0, -- that this run released
     before_revision bigint      NOT NULL DEFAULT 0, -- that was desired before
+    undoes          bigint      NOT NULL DEFAULT 0, -- of a rollback: the revision that it takes back
+    restores        bigint      NOT NULL DEFAULT 0, -- of a rollback: the revision that it writes again, 0 when there was none
+    retried         boolean     NOT NULL DEFAULT false, -- it failed, and was put back to wait
     tries           integer     NOT NULL DEFAULT 0,
     delivery_id     text        NOT NULL DEFAULT '',
     reason          text        NOT NULL DEFAULT '',
@@ -69,6 +78,9 @@ CREATE TABLE fleet_targets (
     FOREIGN KEY (fleet, run) REFERENCES fleet_runs ON DELETE CASCADE
 );
 ALTER TABLE fleet_targets SET (fillfactor = 60);
-CREATE INDEX fleet_targets_to_do ON fleet_targets (fleet, run, wave, site, state, name)
-    WHERE state IN ('waiting', 'delivering', 'staged');
+CREATE INDEX fleet_targets_to_do ON fleet_targets (fleet, run, wave, state, site, name);
 CREATE INDEX fleet_targets_state ON fleet_targets (fleet, run, state, site, name);
+
+-- How the targets of each wave stand.
+CREATE VIEW fleet_waves AS
+SELECT fleet, run, wave, state, count(*) AS targets FROM fleet_targets GROUP BY fleet, run, wave, state;

@@ -171,13 +171,20 @@ WHERE subject = @subject AND state = 'running' AND created_at <= @asked_by
 RETURNING id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
 
--- name: OpenNodeOperations :many
-SELECT DISTINCT o.subject, o.entity_run FROM operations o
-WHERE o.state = 'running' AND o.subject LIKE 'node.%' AND o.subject > @after::text
-  AND o.created_at < now() - make_interval(secs => @older_seconds::float8)
-ORDER BY o.subject LIMIT @max_rows;
+-- Of what has no subject's row of its own, by the prefix of its kind. Also a run of a fleet
+-- change that nobody waits for: its entity may have gone after its operation had ended.
+-- name: OpenEntities :many
+SELECT DISTINCT e.subject, e.entity_run FROM (
+    SELECT o.subject, o.entity_run FROM operations o
+    WHERE o.state = 'running' AND o.created_at < now() - make_interval(secs => @older_seconds::float8)
+    UNION ALL
+    SELECT 'fleet.' || r.fleet, r.entity_run FROM fleet_runs r
+    WHERE r.state IN ('running', 'paused') AND r.created_at < now() - make_interval(secs => @older_seconds::float8)
+      AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'fleet.' || r.fleet AND o.state = 'running')) e
+WHERE starts_with(e.subject, @prefix::text) AND e.subject > @after::text
+ORDER BY e.subject, e.entity_run LIMIT @max_rows;
 
--- name: CloseNodeOperations :exec
+-- name: CloseEntityOperations :exec
 WITH ended AS (
 UPDATE operations SET state = @state, reason = @reason, message = @message, ended_at = now()
 WHERE subject = @subject AND state = 'running' AND entity_run = @run

@@ -1,0 +1,80 @@
+package decide
+
+import (
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// windowDays is how far ahead an opening is looked for: a week, and the day that it begins on.
+const windowDays = 8
+
+// WindowAt says whether a site may switch now (N100), and when it may next if not: zero when
+// no window opens within eight days. A site that no window names may always switch; of
+// several windows one is enough. A window in a zone that cannot be read never opens.
+func WindowAt(windows []fleet.Window, site fleet.SiteName, now time.Time, zone func(string) (*time.Location, error)) (open bool, opens time.Time) {
+	open = true
+	for _, w := range windows {
+		if len(w.Sites) > 0 && !slices.Contains(w.Sites, site) {
+			continue
+		}
+		open = false
+		in, next := openings(w, now, zone)
+		if in {
+			return true, time.Time{}
+		}
+		if !next.IsZero() && (opens.IsZero() || next.Before(opens)) {
+			opens = next
+		}
+	}
+	return open, opens
+}
+
+// openings looks at one window, day by day of its own zone: yesterday's may still be open.
+func openings(w fleet.Window, now time.Time, zone func(string) (*time.Location, error)) (open bool, next time.Time) {
+	name := w.Zone
+	if name == "" {
+		name = "UTC"
+	}
+	at, err := zone(name)
+	if err != nil {
+		return false, time.Time{}
+	}
+	local, until := now.In(at), now.AddDate(0, 0, windowDays)
+	for day := -1; day <= windowDays; day++ {
+		from, to := opening(w, local.AddDate(0, 0, day), at)
+		switch {
+		case from.IsZero() || !to.After(now):
+		case !from.After(now):
+			return true, time.Time{}
+		case !from.After(until):
+			return false, from
+		}
+	}
+	return false, time.Time{}
+}
+
+// opening is when the window that begins on a day opens and closes; zero when none begins.
+// Times of day are those of the clocks there: a window that they skip does not open that day.
+func opening(w fleet.Window, day time.Time, at *time.Location) (from, to time.Time) {
+	begin, errFrom := fleet.ParseClock(w.From)
+	end, errTo := fleet.ParseClock(w.To)
+	if errFrom != nil || errTo != nil || !w.On(day.Weekday()) {
+		return time.Time{}, time.Time{}
+	}
+	from = clockOn(day, begin, at)
+	if end <= begin {
+		end += 24 * time.Hour
+	}
+	if to = clockOn(day, end, at); !to.After(from) {
+		return time.Time{}, time.Time{}
+	}
+	return from, to
+}
+
+// clockOn is when the clocks at a place show a time of a day, or of the day after.
+func clockOn(day time.Time, clock time.Duration, at *time.Location) time.Time {
+	minutes := int(clock / time.Minute)
+	return time.Date(day.Year(), day.Month(), day.Day(), minutes/60, minutes%60, 0, 0, at)
+}

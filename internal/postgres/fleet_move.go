@@ -1,0 +1,185 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// regionActor is who did what nobody asked for.
+const regionActor = "region"
+
+// fleetEnds says how the operations of a run end with it.
+var fleetEnds = map[fleet.FleetEvent]fleet.OperationState{
+	fleet.FleetStop:   fleet.OperationFailed,
+	fleet.FleetFinish: fleet.OperationSucceeded,
+	fleet.FleetCancel: fleet.OperationCancelled,
+}
+
+// MoveFleet takes a run a step on. What was decided before somebody else moved it, and the
+// same step again, change nothing.
+func (s *Store) MoveFleet(ctx context.Context, m FleetMove) error {
+	if _, ends := fleetEnds[m.On]; !ends && m.On != "" {
+		return fleet.Errorf(fleet.Invalid, "%.40q is no step of a fleet change", m.On)
+	}
+	return s.tx(ctx, "move fleet change "+string(m.Fleet), func(q *db.Queries) error {
+		if err := lock(ctx, q, []fleet.ObjectKey{fleet.FleetKey(m.Fleet)}); err != nil {
+			return err
+		}
+		run, err := q.LockFleetRun(ctx, db.LockFleetRunParams{Fleet: string(m.Fleet), Run: m.Run})
+		if noRows(err) {
+			return orNotFound(nil, "run", fmt.Sprintf("%d of fleet change %s", m.Run, m.Fleet), "holdfast get fleets")
+		}
+		if err != nil || m.void(run) {
+			return failed("lock the run", err)
+		}
+		o, err := find(ctx, q, fleet.FleetKey(m.Fleet))
+		if err != nil || o == nil {
+			return orNotFound(err, "fleet", string(m.Fleet), "holdfast get fleets")
+		}
+		f := fleetWork{q: q, object: o, actor: regionActor}
+		if m.On == "" {
+			return f.nextWave(ctx, &run)
+		}
+		return f.end(ctx, &run, m)
+	})
+}
+
+func (m FleetMove) void(run db.FleetRun) bool {
+	return !fleet.FleetState(run.State).Live() || m.Wave != 0 && m.Wave != int(run.Wave) || m.Turn != 0 && m.Turn != run.Turn
+}
+
+func (f fleetWork) nextWave(ctx context.Context, run *db.FleetRun) error {
+	n, err := f.q.NextFleetWave(ctx, db.NextFleetWaveParams{Fleet: run.Fleet, Run: run.Run, Wave: run.Wave})
+	if err != nil || n == 0 { // paused since, or the last one
+		return failed("begin the next wave", err)
+	}
+	run.Wave++
+	return f.announce(ctx, run)
+}
+
+// end is void when the machine has no such arrow any more: somebody turned the run since.
+func (f fleetWork) end(ctx context.Context, run *db.FleetRun, m FleetMove) error {
+	to, err := fleet.FleetState(run.State).Next(m.On)
+	if fleet.KindOf(err) == fleet.IllegalState {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	left := db.FailFleetDeliveriesParams{Fleet: run.Fleet, Run: run.Run, Reason: "run_ended", Message: "the run ended before word of it came"}
+	if err := f.q.FailFleetDeliveries(ctx, left); err != nil {
+		return failed("end what is under way", err)
+	}
+	counts, err := countFleet(ctx, f.q, run)
+	if err != nil {
+		return err
+	}
+	reason, message := m.said(*run, counts)
+	return f.finish(ctx, run, fleetEnding{to, fleetEnds[m.On], reason, message})
+}
+
+// said gives the reason and the message of an end, with what can be done next.
+func (m FleetMove) said(run db.FleetRun, counts fleetCounts) (reason, message string) {
+	reason, message = m.Reason, m.Message
+	if message != "" {
+		message += "; "
+	}
+	wave, all := counts.waves[int(run.Wave)], counts.all
+	switch {
+	case m.On == fleet.FleetStop:
+		return reason, message + fmt.Sprintf("wave %d of %d has %d of %d instances failed; go on with: holdfast fleet resume|retry|rollback %s",
+			run.Wave, run.Waves, wave.Failed, wave.Total, run.Fleet)
+	case m.On == fleet.FleetFinish && all.Failed > 0:
+		return "with_failures", message + fmt.Sprintf("%d of %d instances failed; try them again with: holdfast fleet retry %s",
+			all.Failed, all.Total, run.Fleet)
+	case m.On == fleet.FleetCancel && reason == "":
+		reason = "cancelled"
+	}
+	return reason, m.Message
+}
+
+// fleetEnding is how a run and its operations end.
+type fleetEnding struct {
+	state     fleet.FleetState
+	operation fleet.OperationState
+	reason    string
+	message   string
+}
+
+// finish ends a run with its operations, and says so to whoever watches.
+func (f fleetWork) finish(ctx context.Context, run *db.FleetRun, e fleetEnding) error {
+	n, err := f.q.MoveFleetRun(ctx, db.MoveFleetRunParams{
+		Fleet: run.Fleet, Run: run.Run, State: string(e.state), FromState: run.State, Reason: e.reason, Message: e.message,
+	})
+	if err != nil || n == 0 {
+		return failed("end the run", err)
+	}
+	run.State, run.Reason, run.Message = string(e.state), e.reason, e.message
+	how := ending{To: run.Run, State: e.operation, Reason: e.reason, Message: e.message}
+	if err := endOperations(ctx, f.q, f.subject(), how); err != nil {
+		return err
+	}
+	return f.announce(ctx, run)
+}
+
+// announce writes the status event of a run as it stands now.
+func (f fleetWork) announce(ctx context.Context, run *db.FleetRun) error {
+	counts, err := countFleet(ctx, f.q, run)
+	if err != nil {
+		return err
+	}
+	after, err := json.Marshal(map[string]any{
+		"run": run.Run, "wave": run.Wave, "waves": run.Waves, "state": run.State, "reason": run.Reason, "counts": counts.all,
+	})
+	if err != nil {
+		return failed("write the status event", err)
+	}
+	err = f.q.AppendStatusEvent(ctx, db.AppendStatusEventParams{
+		Type: "status", Kind: string(fleet.KindFleet), Project: string(f.object.Project), Name: f.object.Name, Uid: f.object.UID,
+		Generation: run.Generation, Actor: f.actor, After: after,
+	})
+	return failed("append event", err)
+}
+
+// fleetCounts are of a run, and of each of its waves.
+type fleetCounts struct {
+	all   fleet.FleetCounts
+	waves map[int]fleet.FleetCounts
+}
+
+func countFleet(ctx context.Context, q *db.Queries, run *db.FleetRun) (fleetCounts, error) {
+	all, err := countFleets(ctx, q, []db.FleetRun{*run})
+	return all[fleetRunKey{run.Fleet, run.Run}], err
+}
+
+type fleetRunKey struct {
+	fleet string
+	run   int64
+}
+
+// countFleets counts the targets of some runs in one query.
+func countFleets(ctx context.Context, q *db.Queries, runs []db.FleetRun) (map[fleetRunKey]fleetCounts, error) {
+	var p db.CountFleetWavesParams
+	for _, r := range runs {
+		p.Fleets, p.Runs = append(p.Fleets, r.Fleet), append(p.Runs, r.Run)
+	}
+	rows, err := q.CountFleetWaves(ctx, p)
+	out := map[fleetRunKey]fleetCounts{}
+	for _, r := range rows {
+		k := fleetRunKey{r.Fleet, r.Run}
+		c, seen := out[k]
+		if !seen {
+			c.waves = map[int]fleet.FleetCounts{}
+		}
+		c.all.Add(fleet.FleetTargetState(r.State), int(r.Targets))
+		w := c.waves[int(r.Wave)]
+		w.Add(fleet.FleetTargetState(r.State), int(r.Targets))
+		c.waves[int(r.Wave)] = w
+		out[k] = c
+	}
+	return out, failed("count targets", err)
+}

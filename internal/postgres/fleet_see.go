@@ -1,0 +1,118 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// SeeFleet makes the workflow run the newest run's current one, takes the operations and the
+// outbox rows of the fleet change, and reads all that the decision looks at in one query.
+// Whether a site is closed is for who can read time zones, by the windows.
+func (s *Store) SeeFleet(ctx context.Context, v FleetVisit) (fleet.FleetSeen, []fleet.Window, error) {
+	var seen fleet.FleetSeen
+	var windows []fleet.Window
+	subject := fleet.FleetSubject(v.Fleet)
+	err := s.tx(ctx, "look at "+subject, func(q *db.Queries) error {
+		seen, windows = fleet.FleetSeen{}, nil
+		if err := q.AttachFleetRun(ctx, db.AttachFleetRunParams{Fleet: string(v.Fleet), EntityRun: v.Run}); err != nil {
+			return failed("attach the run", err)
+		}
+		if err := q.ServeOperations(ctx, db.ServeOperationsParams{Subject: subject, Run: v.Run, Build: v.Build}); err != nil {
+			return failed("serve operations", err)
+		}
+		if err := q.TakeOutbox(ctx, subject); err != nil {
+			return failed("take the outbox", err)
+		}
+		row, err := q.SeeFleet(ctx, db.SeeFleetParams{Fleet: string(v.Fleet), Subject: subject, MaxSites: fleet.MaxFleetSitesSeen})
+		if err != nil {
+			return failed("read the run", err)
+		}
+		return failed("read the run", errors.Join(json.Unmarshal(row.Seen, &seen), json.Unmarshal(row.Windows, &windows)))
+	})
+	return seen, windows, err
+}
+
+// FleetTargets gives the next targets of a site by name, with what their changes are made
+// from. A run that does not go on (any more) has none.
+func (s *Store) FleetTargets(ctx context.Context, p FleetPage) ([]FleetTarget, error) {
+	rows, err := s.q.FleetTargetsPage(ctx, db.FleetTargetsPageParams{
+		Fleet: string(p.Fleet), Run: p.Run, Wave: waveNumber(p.Wave), Site: string(p.Site), State: string(p.State), MaxRows: waveNumber(p.Limit),
+	})
+	if err != nil {
+		return nil, failed("read targets", err)
+	}
+	out := make([]FleetTarget, len(rows))
+	for i, r := range rows {
+		if out[i], err = targetOf(r); err != nil {
+			return nil, failed("read target "+r.Name, err)
+		}
+	}
+	return out, nil
+}
+
+func targetOf(r db.FleetTargetsPageRow) (FleetTarget, error) {
+	t := FleetTarget{
+		Instance: fleet.InstanceName(r.Name), Project: fleet.ProjectName(r.Project), Generation: r.Generation, Revision: r.Revision,
+	}
+	if err := errors.Join(json.Unmarshal(r.Labels, &t.Labels), json.Unmarshal(r.Spec, &t.Spec)); err != nil {
+		return t, err
+	}
+	if t.Refused = refusedTarget(r); t.Refused != nil || r.Undoes == 0 || r.Revision != 0 {
+		return t, nil
+	}
+	restored, err := marked(r.RestoredSpec, r.Spec)
+	if err != nil {
+		return t, err
+	}
+	t.Restore = &FleetRestore{
+		Spec: restored, RunJSON: r.Run, RunHash: hashText(r.RunHash),
+		Content: fleet.Content{Kind: fleet.ContentKind(r.ContentKind), Hash: hashText(r.BodyHash), Size: r.Size},
+	}
+	return t, nil
+}
+
+// refusedTarget says why nothing can be written. What somebody else released since is
+// neither delivered nor taken back.
+func refusedTarget(r db.FleetTargetsPageRow) error {
+	ours := r.Revision
+	if ours == 0 {
+		ours = r.Undoes
+	}
+	switch {
+	case !r.There || r.Project != r.FleetProject:
+		return fleet.Errorf(fleet.NotFound, "there is no instance %s any more", r.Name)
+	case r.Deleting:
+		return fleet.Errorf(fleet.Gone, "instance %s is being deleted", r.Name)
+	case ours != 0 && r.Desired != ours:
+		return fleet.Errorf(fleet.Stale, "revision %d was released since", r.Desired)
+	case r.Undoes == 0 || r.Revision != 0:
+		return nil
+	case r.Restores == 0:
+		return fleet.Errorf(fleet.IllegalState, "it was never deployed before").WithHint("delete it, or deploy what it should hold")
+	case r.Action == "":
+		return fleet.Errorf(fleet.Gone, "revision %d is not kept any more", r.Restores).WithHint("deploy what it should hold")
+	case r.Action == string(fleet.ActionDelete):
+		return fleet.Errorf(fleet.IllegalState, "it was deleted before").WithHint("delete it, or deploy what it should hold")
+	}
+	return nil
+}
+
+// EndFleetTargets ends targets of a site that no batch has; one that ended or travels by now
+// stays as it is.
+func (s *Store) EndFleetTargets(ctx context.Context, name fleet.FleetName, run int64, site fleet.SiteName, ends []FleetOutcome) error {
+	p := db.EndFleetTargetsParams{Fleet: string(name), Run: run, Site: string(site)}
+	for _, e := range ends {
+		p.Names, p.States = append(p.Names, string(e.Instance)), append(p.States, string(e.State))
+		p.Reasons, p.Messages = append(p.Reasons, string(e.Reason)), append(p.Messages, e.Message)
+	}
+	if len(ends) == 0 {
+		return nil
+	}
+	return s.tx(ctx, "end targets", func(q *db.Queries) error {
+		return failed("end targets", q.EndFleetTargets(ctx, p))
+	})
+}

@@ -1,0 +1,134 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// start begins a run of what is declared; the one that is under way is superseded.
+func (f fleetWork) start(ctx context.Context, live *db.FleetRun) (*Operation, error) {
+	var spec fleet.FleetSpec
+	if err := json.Unmarshal(f.object.Spec, &spec); err != nil {
+		return nil, failed("read the spec", err)
+	}
+	if live != nil && fleet.FleetState(live.State).Live() {
+		if err := f.supersede(ctx, live); err != nil {
+			return nil, err
+		}
+	}
+	members, err := f.members(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	waves, count := f.assign(spec, members)
+	run, err := f.insert(ctx, spec, count, db.InsertFleetRunParams{Generation: f.object.Generation})
+	if err != nil {
+		return nil, err
+	}
+	p := db.InsertFleetTargetsParams{Fleet: run.Fleet, Run: run.Run}
+	for i, m := range members {
+		p.Sites, p.Names = append(p.Sites, string(m.Site)), append(p.Names, string(m.Instance))
+		p.Waves = append(p.Waves, waveNumber(waves[i]))
+	}
+	if err := f.q.InsertFleetTargets(ctx, p); err != nil {
+		return nil, failed("write the targets", err)
+	}
+	return f.begin(ctx, run)
+}
+
+// begin opens the operation of a run that has just been written or reopened.
+func (f fleetWork) begin(ctx context.Context, run *db.FleetRun) (*Operation, error) {
+	if err := f.announce(ctx, run); err != nil {
+		return nil, err
+	}
+	spec, err := specOf(run)
+	if err != nil {
+		return nil, err
+	}
+	return f.open(ctx, run, spec.Deadline())
+}
+
+// members are the instances that a spec selects now, in the order of site and name.
+func (f fleetWork) members(ctx context.Context, spec fleet.FleetSpec) ([]fleet.FleetMember, error) {
+	labels, err := json.Marshal(spec.Selector.Labels)
+	if err != nil {
+		return nil, failed("write labels", err)
+	}
+	if spec.Selector.Labels == nil {
+		labels = json.RawMessage("{}")
+	}
+	rows, err := f.q.SelectFleetMembers(ctx, db.SelectFleetMembersParams{
+		Project: string(f.object.Project), Labels: labels, Sites: textOf(spec.Selector.Sites), Template: string(spec.Change.Template),
+	})
+	if err != nil {
+		return nil, failed("select instances", err)
+	}
+	if len(rows) == 0 {
+		return nil, fleet.Errorf(fleet.Invalid, "no instance of project %s is selected", f.object.Project).At("/selector").
+			WithHint("look what there is: holdfast get instances; a change with a template takes only those that use it")
+	}
+	out := make([]fleet.FleetMember, len(rows))
+	for i, r := range rows {
+		out[i] = fleet.FleetMember{Site: fleet.SiteName(r.Site), Instance: fleet.InstanceName(r.Name)}
+	}
+	return out, nil
+}
+
+// textOf is never nil: NULL is no empty list.
+func textOf[T ~string](list []T) []string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = string(v)
+	}
+	return out
+}
+
+// waveNumber is one that the schema can hold; there are MaxFleetWaves and one at most.
+func waveNumber(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
+
+func (f fleetWork) insert(ctx context.Context, spec fleet.FleetSpec, waves int, p db.InsertFleetRunParams) (*db.FleetRun, error) {
+	if err := hold(ctx, f.q, spec.Bodies()...); err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		return nil, failed("write the spec of a run", err)
+	}
+	p.Fleet, p.Uid, p.Project, p.RequestedBy = f.object.Name, f.object.UID, string(f.object.Project), f.actor
+	p.Spec, p.Waves, p.Seconds = raw, waveNumber(waves), spec.Deadline().Seconds()
+	run, err := f.q.InsertFleetRun(ctx, p)
+	return &run, failed("write the run", err)
+}
+
+// supersede ends a run in favour of the next; its targets stay as they are.
+func (f fleetWork) supersede(ctx context.Context, run *db.FleetRun) error {
+	to, err := fleet.FleetState(run.State).Next(fleet.FleetSupersede)
+	if err != nil {
+		return err
+	}
+	message := fmt.Sprintf("%s started another run", f.actor)
+	return f.finish(ctx, run, fleetEnding{to, fleet.OperationSuperseded, "superseded", message})
+}
+
+// open writes an operation that waits for a run, and the outbox row that wakes the entity.
+func (f fleetWork) open(ctx context.Context, run *db.FleetRun, limit time.Duration) (*Operation, error) {
+	id, err := NewID()
+	if err != nil {
+		return nil, err
+	}
+	row, err := f.q.InsertOperation(ctx, db.InsertOperationParams{
+		ID: id, Kind: string(fleet.OperationFleet), Name: run.Fleet, Subject: f.subject(), Revision: run.Run, Project: run.Project,
+		RequestedBy: f.actor, DoorWorkflow: f.door.Workflow, DoorRun: f.door.Run, Seconds: limit.Seconds(),
+	})
+	if err != nil {
+		return nil, failed("open the operation", err)
+	}
+	o := operationOf(row)
+	return &o, putOutbox(ctx, f.q, f.subject())
+}

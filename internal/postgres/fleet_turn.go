@@ -1,0 +1,245 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// TurnFleet runs what is declared, or pauses, resumes, cancels, retries or rolls back the
+// newest run, in one transaction. A door that asks twice is answered with its operation.
+func (s *Store) TurnFleet(ctx context.Context, t FleetTurn) (Started, error) {
+	var out Started
+	err := s.changeFleet(ctx, t.Write, nil, &out, func(q *db.Queries) error {
+		if t.Door.Run != "" {
+			op, err := q.OperationByDoor(ctx, db.OperationByDoorParams{DoorWorkflow: t.Door.Workflow, DoorRun: t.Door.Run})
+			if err == nil {
+				o := operationOf(op)
+				out.Operation = &o
+				return nil
+			}
+			if !noRows(err) {
+				return failed("read the operation of a door", err)
+			}
+		}
+		o, err := find(ctx, q, t.Key)
+		if err != nil || o == nil {
+			return orNotFound(err, "fleet", t.Key.Name, "holdfast get fleets")
+		}
+		if t.Project != "" && o.Project != t.Project {
+			return orNotFound(nil, "fleet", t.Key.Name, "it belongs to another project")
+		}
+		if err := checkMatch(t.Write, o); err != nil {
+			return err
+		}
+		out.Written = Written{Before: o, After: o}
+		f := fleetWork{q: q, object: o, actor: t.Actor, why: t.Reason, door: t.Door, assign: t.Assign}
+		out.Operation, err = f.turn(ctx, t.On)
+		return err
+	})
+	return out, err
+}
+
+func (f fleetWork) turn(ctx context.Context, on fleet.FleetEvent) (*Operation, error) {
+	run, err := f.newest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if on == "" {
+		return f.run(ctx, run)
+	}
+	if !slices.Contains(fleet.FleetEvents(), on) {
+		return nil, fleet.Errorf(fleet.Invalid, "%.40q is nothing that a fleet change can do", on)
+	}
+	if run == nil {
+		return nil, fleet.Errorf(fleet.IllegalState, "fleet change %s was never run", f.name()).
+			WithHint(fmt.Sprintf("run it first: holdfast fleet run %s", f.name()))
+	}
+	to, err := fleet.FleetState(run.State).Next(on)
+	if err != nil {
+		return nil, err
+	}
+	switch on {
+	case fleet.FleetPause:
+		return f.pause(ctx, run, to)
+	case fleet.FleetResume:
+		return f.resume(ctx, run, to)
+	case fleet.FleetCancel:
+		return f.cancel(ctx, run, to)
+	case fleet.FleetRetry:
+		return f.retry(ctx, run)
+	case fleet.FleetRollback:
+		return f.rollback(ctx, run, to)
+	case fleet.FleetStop, fleet.FleetFinish, fleet.FleetSupersede:
+	}
+	return nil, fleet.Errorf(fleet.Invalid, "%s is not for people to ask for", on)
+}
+
+// run joins the run that is under way to what is declared, or starts one.
+func (f fleetWork) run(ctx context.Context, run *db.FleetRun) (*Operation, error) {
+	if !f.runs(run) {
+		return f.start(ctx, run)
+	}
+	return f.join(ctx, run)
+}
+
+// join gives a door an operation of its own, and anybody else the one that there is.
+func (f fleetWork) join(ctx context.Context, run *db.FleetRun) (*Operation, error) {
+	if f.door.Run == "" {
+		if op, err := f.running(ctx, run); err != nil || op != nil {
+			return op, err
+		}
+	}
+	now, err := f.q.Now(ctx)
+	if err != nil {
+		return nil, failed("read the clock", err)
+	}
+	return f.open(ctx, run, run.DeadlineAt.Sub(now))
+}
+
+func (f fleetWork) pause(ctx context.Context, run *db.FleetRun, to fleet.FleetState) (*Operation, error) {
+	if err := f.set(ctx, run, to, "paused"); err != nil {
+		return nil, err
+	}
+	return f.running(ctx, run)
+}
+
+// resume lets a paused run go on as it was. Of a stopped one those of its wave that failed
+// are tried again, and it has its whole time again.
+func (f fleetWork) resume(ctx context.Context, run *db.FleetRun, to fleet.FleetState) (*Operation, error) {
+	if run.State == string(fleet.FleetPaused) {
+		if err := f.set(ctx, run, to, ""); err != nil {
+			return nil, err
+		}
+		return f.join(ctx, run)
+	}
+	again := db.RetryFleetTargetsParams{Fleet: run.Fleet, Run: run.Run, FromWave: run.Wave, ToWave: run.Wave}
+	if _, err := f.q.RetryFleetTargets(ctx, again); err != nil {
+		return nil, failed("put back what failed", err)
+	}
+	if err := f.q.ForgetFleetRetries(ctx, db.ForgetFleetRetriesParams{Fleet: run.Fleet, Run: run.Run}); err != nil {
+		return nil, failed("let all targets go on", err)
+	}
+	return f.reopen(ctx, run, db.ReopenFleetRunParams{Wave: run.Wave, UntilWave: run.Waves})
+}
+
+// retry tries those again that failed, up to where the run had come, and no others.
+func (f fleetWork) retry(ctx context.Context, run *db.FleetRun) (*Operation, error) {
+	until := run.Wave
+	if run.Retrying { // a retry that stopped on its way back to where the run had come
+		until = run.UntilWave
+	}
+	again := db.RetryFleetTargetsParams{Fleet: run.Fleet, Run: run.Run, FromWave: 1, ToWave: until}
+	first, err := f.q.RetryFleetTargets(ctx, again)
+	if err != nil {
+		return nil, failed("put back what failed", err)
+	}
+	if first == 0 {
+		e := fleet.Errorf(fleet.IllegalState, "no instance of run %d failed", run.Run)
+		if run.State == string(fleet.FleetStopped) {
+			e = e.WithHint(fmt.Sprintf("go on with those that wait: holdfast fleet resume %s", f.name()))
+		}
+		return nil, e
+	}
+	return f.reopen(ctx, run, db.ReopenFleetRunParams{Wave: first, UntilWave: until, Retrying: true})
+}
+
+func (f fleetWork) reopen(ctx context.Context, run *db.FleetRun, p db.ReopenFleetRunParams) (*Operation, error) {
+	spec, err := specOf(run)
+	if err != nil {
+		return nil, err
+	}
+	p.Fleet, p.Run, p.FromState, p.Seconds = run.Fleet, run.Run, run.State, spec.Deadline().Seconds()
+	again, err := f.q.ReopenFleetRun(ctx, p)
+	if err != nil {
+		return nil, failed("let the run go on", err)
+	}
+	return f.begin(ctx, &again)
+}
+
+// cancel asks the entity for the end of a run that is under way; one that stopped ends here.
+func (f fleetWork) cancel(ctx context.Context, run *db.FleetRun, to fleet.FleetState) (*Operation, error) {
+	if fleet.FleetState(run.State).Live() {
+		if !run.CancelRequested {
+			run.CancelRequested = true
+			if err := f.set(ctx, run, fleet.FleetState(run.State), "cancel_requested"); err != nil {
+				return nil, err
+			}
+		}
+		return f.running(ctx, run)
+	}
+	return nil, f.set(ctx, run, to, "cancelled")
+}
+
+// rollback writes what was there before wherever the run released something, in a run of
+// its own that goes on to the end.
+func (f fleetWork) rollback(ctx context.Context, run *db.FleetRun, to fleet.FleetState) (*Operation, error) {
+	spec, err := specOf(run)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.set(ctx, run, to, "rolled_back"); err != nil {
+		return nil, err
+	}
+	spec.Waves, spec.ErrorThreshold, spec.SuccessThreshold = nil, 100, 0
+	back, err := f.insert(ctx, spec, 1, db.InsertFleetRunParams{Generation: run.Generation, RollbackOf: run.Run})
+	if err != nil {
+		return nil, err
+	}
+	p := db.InsertRollbackTargetsParams{Fleet: run.Fleet, Run: back.Run, RollbackOf: run.Run}
+	n, err := f.q.InsertRollbackTargets(ctx, p)
+	if err != nil {
+		return nil, failed("write the targets", err)
+	}
+	if n == 0 {
+		return nil, fleet.Errorf(fleet.IllegalState, "run %d changed no instance", run.Run).WithHint("there is nothing to take back")
+	}
+	return f.begin(ctx, back)
+}
+
+// set moves a run as a person asked, and wakes its entity.
+func (f fleetWork) set(ctx context.Context, run *db.FleetRun, to fleet.FleetState, reason string) error {
+	after, err := f.q.TurnFleetRun(ctx, db.TurnFleetRunParams{
+		Fleet: run.Fleet, Run: run.Run, State: string(to), FromState: run.State, Reason: reason, Message: f.why,
+		Cancel: run.CancelRequested,
+	})
+	if err != nil {
+		return failed("turn the run", err)
+	}
+	*run = after
+	if err := f.announce(ctx, run); err != nil {
+		return err
+	}
+	return putOutbox(ctx, f.q, f.subject())
+}
+
+// cancelFleet is the cancel of a run by one of its operations.
+func cancelFleet(ctx context.Context, q *db.Queries, op Operation) error {
+	o, err := find(ctx, q, fleet.FleetKey(op.Fleet))
+	if err != nil || o == nil {
+		return orNotFound(err, "fleet", string(op.Fleet), "holdfast get fleets")
+	}
+	f := fleetWork{q: q, object: o, actor: regionActor, why: "operation " + string(op.ID) + " was cancelled"}
+	run, err := f.newest(ctx)
+	if err != nil || run == nil || run.Run != op.Revision {
+		return err
+	}
+	to, err := fleet.FleetState(run.State).Next(fleet.FleetCancel)
+	if err != nil {
+		return err
+	}
+	_, err = f.cancel(ctx, run, to)
+	return err
+}
+
+// notUnderWay refuses to delete a fleet change that still delivers, or may.
+func notUnderWay(ctx context.Context, q *db.Queries, k fleet.ObjectKey) error {
+	n, err := q.LiveFleetRuns(ctx, k.Name)
+	if err != nil || n == 0 {
+		return failed("look for a run", err)
+	}
+	return fleet.Errorf(fleet.IllegalState, "%s is under way", k).WithHint("cancel it first: holdfast fleet cancel " + k.Name)
+}

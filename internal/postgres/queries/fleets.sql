@@ -1,0 +1,163 @@
+-- Who is changed, in the order in which waves take them.
+-- name: SelectFleetMembers :many
+SELECT o.scope AS site, o.name FROM objects o
+WHERE o.kind = 'instance' AND o.project = @project AND o.deleting_since IS NULL AND o.labels @> @labels::jsonb
+  AND (cardinality(@sites::text[]) = 0 OR o.scope = ANY(@sites::text[]))
+  AND (@template::text = '' OR o.spec ->> 'template' = @template::text)
+ORDER BY o.scope, o.name;
+
+-- name: InsertFleetRun :one
+INSERT INTO fleet_runs (fleet, run, uid, project, generation, spec, rollback_of, state, waves, until_wave, requested_by, deadline_at)
+SELECT @fleet, coalesce((SELECT max(r.run) FROM fleet_runs r WHERE r.fleet = @fleet), 0) + 1, @uid, @project, @generation, @spec,
+       @rollback_of, 'running', @waves, @waves, @requested_by, now() + make_interval(secs => @seconds::float8)
+RETURNING *;
+
+-- name: InsertFleetTargets :exec
+INSERT INTO fleet_targets (fleet, run, site, name, wave)
+SELECT @fleet, @run, t.site, t.name, t.wave
+FROM (SELECT unnest(@sites::text[]) AS site, unnest(@names::text[]) AS name, unnest(@waves::integer[]) AS wave) t;
+
+-- What a run released is taken back, all in one wave.
+-- name: InsertRollbackTargets :execrows
+INSERT INTO fleet_targets (fleet, run, site, name, wave, undoes, restores)
+SELECT t.fleet, @run, t.site, t.name, 1, t.revision, t.before_revision FROM fleet_targets t
+WHERE t.fleet = @fleet AND t.run = @rollback_of AND t.revision > 0;
+
+-- name: NewestFleetRun :one
+SELECT * FROM fleet_runs WHERE fleet = @fleet ORDER BY run DESC LIMIT 1;
+
+-- name: LockFleetRun :one
+SELECT * FROM fleet_runs WHERE fleet = @fleet AND run = @run FOR UPDATE;
+
+-- name: FleetWasRun :one
+SELECT EXISTS (SELECT 1 FROM fleet_runs WHERE fleet = @fleet AND uid = @uid AND generation = @generation AND rollback_of = 0);
+
+-- name: RunningFleetOperation :one
+SELECT * FROM operations WHERE subject = @subject AND state = 'running' AND revision = @run ORDER BY created_at, id LIMIT 1;
+
+-- A state is left only from where it was seen, under the lock on the object.
+-- name: MoveFleetRun :execrows
+UPDATE fleet_runs SET state = sqlc.arg(state), reason = @reason, message = @message,
+    ended_at = CASE WHEN sqlc.arg(state)::text IN ('running', 'paused') THEN NULL ELSE now() END
+WHERE fleet = @fleet AND run = @run AND state = @from_state;
+
+-- name: NextFleetWave :execrows
+UPDATE fleet_runs SET wave = wave + 1
+WHERE fleet = @fleet AND run = @run AND state = 'running' AND wave = @wave AND wave < until_wave;
+
+-- name: TurnFleetRun :one
+UPDATE fleet_runs SET state = @state, reason = @reason, message = @message, turn = turn + 1, cancel_requested = @cancel,
+    ended_at = CASE WHEN @state::text IN ('running', 'paused') THEN NULL ELSE coalesce(ended_at, now()) END
+WHERE fleet = @fleet AND run = @run AND state = @from_state
+RETURNING *;
+
+-- name: ReopenFleetRun :one
+UPDATE fleet_runs SET state = 'running', reason = '', message = '', turn = turn + 1, cancel_requested = false, ended_at = NULL,
+    wave = @wave, until_wave = @until_wave, retrying = @retrying, deadline_at = now() + make_interval(secs => @seconds::float8)
+WHERE fleet = @fleet AND run = @run AND state = @from_state
+RETURNING *;
+
+-- What failed waits again, and gives back the first wave that has any; 0 when none has.
+-- name: RetryFleetTargets :one
+WITH again AS (
+    UPDATE fleet_targets SET state = 'waiting', tries = 0, retried = true, reason = '', message = '', updated_at = now()
+    WHERE fleet = @fleet AND run = @run AND state = 'failed' AND wave >= @from_wave AND wave <= @to_wave
+    RETURNING wave)
+SELECT coalesce(min(wave), 0)::integer AS wave FROM again;
+
+-- name: ForgetFleetRetries :exec
+UPDATE fleet_targets SET retried = false WHERE fleet = @fleet AND run = @run AND retried;
+
+-- name: FailFleetDeliveries :exec
+UPDATE fleet_targets SET state = 'failed', reason = @reason, message = @message, updated_at = now()
+WHERE fleet = @fleet AND run = @run AND state = 'delivering';
+
+-- name: AttachFleetRun :exec
+UPDATE fleet_runs f SET entity_run = @entity_run
+WHERE f.fleet = @fleet AND f.run = (SELECT max(n.run) FROM fleet_runs n WHERE n.fleet = f.fleet) AND f.entity_run <> @entity_run;
+
+-- A retry leaves alone what waited before it: of the targets it has only those that failed.
+-- name: SeeFleet :one
+SELECT jsonb_strip_nulls(jsonb_build_object(
+    'at', clock_timestamp(), 'run', r.run, 'state', r.state, 'reason', r.reason, 'cancel', r.cancel_requested, 'turn', r.turn,
+    'deadline', r.deadline_at, 'wave', r.wave, 'waves', r.waves, 'until', r.until_wave,
+    'successThreshold', (r.spec ->> 'successThreshold')::float8, 'errorThreshold', (r.spec ->> 'errorThreshold')::float8,
+    'sitesAtOnce', (r.spec ->> 'sitesAtOnce')::integer, 'batchSize', (r.spec ->> 'batchSize')::integer,
+    'counts', (SELECT jsonb_build_object(
+                   'total', count(*),
+                   'waiting', count(*) FILTER (WHERE t.state = 'waiting' AND (t.retried OR NOT r.retrying)),
+                   'delivering', count(*) FILTER (WHERE t.state = 'delivering'),
+                   'staged', count(*) FILTER (WHERE t.state = 'staged'),
+                   'succeeded', count(*) FILTER (WHERE t.state = 'succeeded'),
+                   'unchanged', count(*) FILTER (WHERE t.state = 'unchanged'),
+                   'superseded', count(*) FILTER (WHERE t.state = 'superseded'),
+                   'failed', count(*) FILTER (WHERE t.state = 'failed'))
+               FROM fleet_targets t WHERE t.fleet = r.fleet AND t.run = r.run AND t.wave = r.wave),
+    'sites', (SELECT jsonb_agg(jsonb_build_object('site', s.site, 'waiting', s.waiting, 'staged', s.staged)
+                               ORDER BY s.waiting = 0, s.site)
+              FROM (SELECT t.site, count(*) FILTER (WHERE t.state = 'waiting') AS waiting,
+                           count(*) FILTER (WHERE t.state = 'staged') AS staged
+                    FROM fleet_targets t
+                    WHERE t.fleet = r.fleet AND t.run = r.run AND t.wave = r.wave AND t.state IN ('waiting', 'staged')
+                      AND (t.state = 'staged' OR t.retried OR NOT r.retrying)
+                    GROUP BY t.site ORDER BY count(*) FILTER (WHERE t.state = 'waiting') = 0, t.site LIMIT @max_sites) s),
+    'asked', (SELECT count(*) FROM operations p WHERE p.subject = @subject AND p.state = 'running'),
+    'untold', (SELECT count(*) FROM operations p
+               WHERE p.subject = @subject AND p.state <> 'running' AND p.door_run <> '' AND NOT p.door_told)
+))::jsonb AS seen, coalesce(r.spec -> 'windows', '[]')::jsonb AS windows
+FROM (SELECT 1) one
+LEFT JOIN LATERAL (SELECT x.* FROM fleet_runs x WHERE x.fleet = @fleet ORDER BY x.run DESC LIMIT 1) r ON true;
+
+-- The next targets of a site, while the run goes on, with all that their change is made from.
+-- name: FleetTargetsPage :many
+SELECT t.name, t.revision, t.undoes, t.restores, r.project AS fleet_project,
+       (o.uid IS NOT NULL)::boolean AS there, (o.deleting_since IS NOT NULL)::boolean AS deleting,
+       coalesce(o.project, '')::text AS project, coalesce(o.labels, '{}')::jsonb AS labels,
+       coalesce(o.generation, 0)::bigint AS generation, coalesce(o.spec, '{}')::jsonb AS spec,
+       coalesce(s.desired_revision, 0)::bigint AS desired,
+       coalesce(b.action, '')::text AS action, coalesce(b.content_kind, '')::text AS content_kind, b.body_hash,
+       coalesce(b.size, 0)::bigint AS size, b.run, b.run_hash, coalesce(b.spec, '{}')::jsonb AS restored_spec
+FROM (SELECT x.* FROM fleet_runs x WHERE x.fleet = @fleet AND x.run = @run AND x.state = 'running' AND NOT x.cancel_requested) r
+JOIN LATERAL (
+    SELECT y.* FROM fleet_targets y
+    WHERE y.fleet = r.fleet AND y.run = r.run AND y.wave = @wave AND y.state = sqlc.arg(state) AND y.site = @site
+      AND (sqlc.arg(state)::text <> 'waiting' OR y.retried OR NOT r.retrying)
+    ORDER BY y.name LIMIT @max_rows) t ON true
+LEFT JOIN LATERAL (SELECT z.* FROM objects z WHERE z.kind = 'instance' AND z.scope = t.site AND z.name = t.name OFFSET 0) o ON true
+LEFT JOIN LATERAL (SELECT z.desired_revision FROM subjects z WHERE z.site = t.site AND z.name = t.name OFFSET 0) s ON true
+LEFT JOIN LATERAL (SELECT z.* FROM revisions z WHERE z.site = t.site AND z.name = t.name AND z.revision = t.restores OFFSET 0) b ON true
+ORDER BY t.name;
+
+-- Only what no batch has: those of a batch end with it.
+-- name: EndFleetTargets :exec
+UPDATE fleet_targets t SET state = e.state, reason = e.reason, message = e.message, updated_at = now()
+FROM (SELECT unnest(@names::text[]) AS name, unnest(@states::text[]) AS state,
+             unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message) e
+WHERE t.fleet = @fleet AND t.run = @run AND t.site = @site AND t.name = e.name AND t.state IN ('waiting', 'staged');
+
+-- name: GetFleetRun :one
+SELECT * FROM fleet_runs WHERE fleet = @fleet AND run = @run;
+
+-- name: ListFleetRuns :many
+SELECT * FROM fleet_runs WHERE fleet = @fleet AND run < @before_run ORDER BY run DESC LIMIT @max_rows;
+
+-- name: NewestFleetRuns :many
+SELECT r.* FROM (SELECT unnest(@fleets::text[]) AS fleet) f
+JOIN LATERAL (SELECT x.* FROM fleet_runs x WHERE x.fleet = f.fleet ORDER BY x.run DESC LIMIT 1) r ON true;
+
+-- name: CountFleetWaves :many
+SELECT w.fleet, w.run, w.wave, w.state, w.targets FROM (SELECT unnest(@fleets::text[]) AS fleet, unnest(@runs::bigint[]) AS run) k
+JOIN LATERAL (SELECT v.* FROM fleet_waves v WHERE v.fleet = k.fleet AND v.run = k.run OFFSET 0) w ON true;
+
+-- name: ListFleetTargets :many
+SELECT * FROM fleet_targets
+WHERE fleet = @fleet AND run = @run AND (site, name) > (@after_site::text, @after_name::text)
+ORDER BY site, name LIMIT @max_rows;
+
+-- name: ListFleetTargetsIn :many
+SELECT * FROM fleet_targets
+WHERE fleet = @fleet AND run = @run AND state = sqlc.arg(state) AND (site, name) > (@after_site::text, @after_name::text)
+ORDER BY site, name LIMIT @max_rows;
+
+-- name: LiveFleetRuns :one
+SELECT count(*) FROM fleet_runs WHERE fleet = @fleet AND state IN ('running', 'paused');
