@@ -251,6 +251,9 @@ func endByOutcome(c instanceCase) InstanceAction {
 	case fleet.TargetWaiting:
 		end.Reason, end.Owe = "deadline", true
 		end.Message = fmt.Sprintf("node %s was not reached before the deadline", a.Node)
+	case fleet.TargetStaged: // it has done all that it was asked for, and switched to nothing
+		end.Reason = "deadline"
+		end.Message = fmt.Sprintf("node %s fetched it, and was not told to switch before the deadline", a.Node)
 	}
 	return end
 }

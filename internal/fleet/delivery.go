@@ -28,18 +28,20 @@ func DeliveryStates() []DeliveryState {
 // TargetState is where one node of a delivery stands.
 type TargetState string
 
-// A target waits, is notified, and then applied, failed, or its answer was lost.
+// A target waits, is notified, and then applied, failed, or its answer was lost; staged, when
+// it was told to fetch and no more (N100).
 const (
 	TargetWaiting  TargetState = "waiting"
 	TargetNotified TargetState = "notified"
 	TargetApplied  TargetState = "applied"
 	TargetFailed   TargetState = "failed"
 	TargetUnknown  TargetState = "unknown"
+	TargetStaged   TargetState = "staged"
 )
 
 // TargetStates lists them; the SQL CHECK is compared with it.
 func TargetStates() []TargetState {
-	return []TargetState{TargetWaiting, TargetNotified, TargetApplied, TargetFailed, TargetUnknown}
+	return []TargetState{TargetWaiting, TargetNotified, TargetApplied, TargetFailed, TargetUnknown, TargetStaged}
 }
 
 // Settlement is what became of a delivery whose answer was lost.

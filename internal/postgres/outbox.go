@@ -18,6 +18,17 @@ func putOutbox(ctx context.Context, q *db.Queries, subject string) error {
 	return failed("write the outbox", q.PutOutbox(ctx, p))
 }
 
+// putOutboxMany is putOutbox for many subjects.
+func putOutboxMany(ctx context.Context, q *db.Queries, subjects []string) error {
+	if len(subjects) == 0 {
+		return nil
+	}
+	carried := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carried)
+	p := db.PutOutboxManyParams{Subjects: subjects, Trace: carried["traceparent"]}
+	return failed("write the outbox", q.PutOutboxMany(ctx, p))
+}
+
 // WaitingWakes lists subjects whose outbox row has waited longer than a time: their wake
 // was lost between commit and call.
 func (s *Store) WaitingWakes(ctx context.Context, older time.Duration, limit int32) ([]string, error) {

@@ -866,7 +866,7 @@ func (q *Queries) TargetProgress(ctx context.Context, arg TargetProgressParams) 
 }
 
 const targetsOf = `-- name: TargetsOf :many
-SELECT delivery_id, node, role, state, already, tries, fetched, total, reason, message, updated_at FROM delivery_nodes WHERE delivery_id = $1 ORDER BY role, node
+SELECT delivery_id, node, role, state, already, tries, fetched, total, reason, message, updated_at, notice FROM delivery_nodes WHERE delivery_id = $1 ORDER BY role, node
 `
 
 func (q *Queries) TargetsOf(ctx context.Context, deliveryID string) ([]DeliveryNode, error) {
@@ -890,6 +890,7 @@ func (q *Queries) TargetsOf(ctx context.Context, deliveryID string) ([]DeliveryN
 			&i.Reason,
 			&i.Message,
 			&i.UpdatedAt,
+			&i.Notice,
 		); err != nil {
 			return nil, err
 		}
@@ -902,7 +903,7 @@ func (q *Queries) TargetsOf(ctx context.Context, deliveryID string) ([]DeliveryN
 }
 
 const targetsOfMany = `-- name: TargetsOfMany :many
-SELECT delivery_id, node, role, state, already, tries, fetched, total, reason, message, updated_at FROM delivery_nodes WHERE delivery_id = ANY($1::text[]) ORDER BY delivery_id, role, node
+SELECT delivery_id, node, role, state, already, tries, fetched, total, reason, message, updated_at, notice FROM delivery_nodes WHERE delivery_id = ANY($1::text[]) ORDER BY delivery_id, role, node
 `
 
 func (q *Queries) TargetsOfMany(ctx context.Context, ids []string) ([]DeliveryNode, error) {
@@ -926,6 +927,7 @@ func (q *Queries) TargetsOfMany(ctx context.Context, ids []string) ([]DeliveryNo
 			&i.Reason,
 			&i.Message,
 			&i.UpdatedAt,
+			&i.Notice,
 		); err != nil {
 			return nil, err
 		}

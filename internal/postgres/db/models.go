@@ -33,6 +33,9 @@ type Batch struct {
 	Reason     string
 	WorkflowID string
 	RunID      string
+	Actor      string
+	Claimed    int32
+	Nodes      []string
 	CreatedAt  time.Time
 	DeadlineAt time.Time
 	EndedAt    *time.Time
@@ -99,6 +102,7 @@ type DeliveryNode struct {
 	Reason     string
 	Message    string
 	UpdatedAt  time.Time
+	Notice     int64
 }
 
 type Event struct {

@@ -11,6 +11,9 @@ CREATE TABLE batches (
     reason      text        NOT NULL DEFAULT '',
     workflow_id text        NOT NULL,
     run_id      text        NOT NULL,
+    actor       text        NOT NULL,
+    claimed     integer     NOT NULL DEFAULT 0,     -- how many deliveries it began with
+    nodes       text[]      NOT NULL DEFAULT '{}',  -- that are told, the active first
     created_at  timestamptz NOT NULL DEFAULT now(),
     deadline_at timestamptz NOT NULL,
     ended_at    timestamptz,
@@ -24,6 +27,34 @@ CREATE INDEX deliveries_batch ON deliveries (batch_id, name) WHERE batch_id <> '
 ALTER TABLE deliveries DROP CONSTRAINT deliveries_state_check;
 ALTER TABLE deliveries ADD CONSTRAINT deliveries_state_check
     CHECK (state IN ('open', 'unknown', 'succeeded', 'failed', 'superseded', 'cancelled', 'staged'));
+
+-- What is only fetched asks no node what became of it, and is on its way to none.
+DROP INDEX unsettled_deliveries;
+CREATE INDEX unsettled_deliveries ON deliveries (site, name, attempt)
+    WHERE state NOT IN ('open', 'succeeded', 'staged') AND settled_as IS NULL;
+CREATE UNIQUE INDEX one_staged_delivery ON deliveries (site, name) WHERE state = 'staged' AND settled_as IS NULL;
+CREATE OR REPLACE VIEW under_way AS
+SELECT site, name FROM deliveries WHERE state = 'open'
+UNION ALL
+SELECT site, name FROM deliveries WHERE state NOT IN ('open', 'succeeded', 'staged') AND settled_as IS NULL;
+
+-- The notify of its batch that named the item last, so that its digest stays what it was.
+ALTER TABLE delivery_nodes ADD COLUMN notice bigint NOT NULL DEFAULT 0;
+ALTER TABLE delivery_nodes DROP CONSTRAINT delivery_nodes_state_check;
+ALTER TABLE delivery_nodes ADD CONSTRAINT delivery_nodes_state_check
+    CHECK (state IN ('waiting', 'notified', 'applied', 'failed', 'unknown', 'staged'));
+
+-- Takes the advisory locks of a transaction in the order given, in one statement.
+CREATE FUNCTION lock_keys(keys bigint[], shared boolean[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1 .. cardinality(keys) LOOP
+        IF shared[i] THEN
+            PERFORM pg_advisory_xact_lock_shared(keys[i]);
+        ELSE
+            PERFORM pg_advisory_xact_lock(keys[i]);
+        END IF;
+    END LOOP;
+END $$;
 
 -- One going of a declared fleet change over its instances. What it does is read from spec,
 -- the declared one at its start; a rollback takes back what another run released.

@@ -1,0 +1,124 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// PutBodies is PutBody for many small bodies: with a few statements, however many they are.
+// One that is larger than fleet.MaxBatchBody is put alone.
+func (s *Store) PutBodies(ctx context.Context, project fleet.ProjectName, bodies [][]byte) ([]fleet.Hash, error) {
+	out := make([]fleet.Hash, len(bodies))
+	small := map[fleet.Hash][]byte{}
+	for i, b := range bodies {
+		if len(b) > fleet.MaxBatchBody {
+			h, err := s.PutBody(ctx, project, b)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = h
+			continue
+		}
+		sum := sha256.Sum256(b)
+		out[i] = hashText(sum[:])
+		small[out[i]] = b
+	}
+	// In the order of their hashes, so that two at once wait for each other in one direction.
+	order := slices.Sorted(maps.Keys(small))
+	for len(order) > 0 {
+		n := groupOf(order, func(h fleet.Hash) int { return len(small[h]) }, fleet.MaxBatchBytes)
+		if err := s.putGroup(ctx, project, order[:n], small); err != nil {
+			return nil, err
+		}
+		order = order[n:]
+	}
+	return out, nil
+}
+
+// groupOf counts how many of the first come to at most so many bytes; one at least.
+func groupOf[T any](of []T, size func(T) int, most int) int {
+	sum := 0
+	for i, v := range of {
+		if sum += size(v); sum > most && i > 0 {
+			return i
+		}
+	}
+	return len(of)
+}
+
+func (s *Store) putGroup(ctx context.Context, project fleet.ProjectName, hashes []fleet.Hash, bodies map[fleet.Hash][]byte) error {
+	all := hashesBytes(hashes)
+	return s.tx(ctx, "store bodies", func(q *db.Queries) error {
+		if err := q.CommitLater(ctx); err != nil { // as for one: the change that refers to them flushes both
+			return failed("store bodies", err)
+		}
+		missing, err := unknownBodies(ctx, q, all)
+		if err != nil {
+			return err
+		}
+		if len(missing) > 0 {
+			if err := insertBodies(ctx, q, missing, bodies); err != nil {
+				return err
+			}
+		}
+		return failed("let the project refer to bodies", q.AllowBodies(ctx, db.AllowBodiesParams{Project: string(project), Hashes: all}))
+	})
+}
+
+// unknownBodies holds those that are there against the collection, and gives the rest.
+func unknownBodies(ctx context.Context, q *db.Queries, hashes [][]byte) ([][]byte, error) {
+	known, err := q.UseBodies(ctx, hashes)
+	if err != nil {
+		return nil, failed("read bodies", err)
+	}
+	is := map[string]bool{}
+	for _, h := range known {
+		is[string(h)] = true
+	}
+	var out [][]byte
+	for _, h := range hashes {
+		if !is[string(h)] {
+			out = append(out, h)
+		}
+	}
+	return out, nil
+}
+
+// insertBodies takes the locks of the hashes, as PutBody does, so that two writers of the
+// same bytes store one.
+func insertBodies(ctx context.Context, q *db.Queries, hashes [][]byte, bodies map[fleet.Hash][]byte) error {
+	locks := map[int64]bool{}
+	for _, h := range hashes {
+		locks[int64(binary.BigEndian.Uint64(h[:8]))] = false //nolint:gosec // any 64 bits will do
+	}
+	if err := lockKeys(ctx, q, locks); err != nil {
+		return err
+	}
+	missing, err := unknownBodies(ctx, q, hashes) // what another one stored meanwhile
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	slices.SortFunc(missing, bytes.Compare)
+	p := db.InsertWholeBodiesParams{Hashes: missing}
+	for _, h := range missing {
+		p.Bodies = append(p.Bodies, bodies[hashText(h)])
+	}
+	return failed("store bodies", q.InsertWholeBodies(ctx, p))
+}
+
+// lockKeys takes advisory locks in sorted order with one statement; those that are set are
+// shared.
+func lockKeys(ctx context.Context, q *db.Queries, shared map[int64]bool) error {
+	p := db.LockKeysParams{Keys: slices.Sorted(maps.Keys(shared))}
+	for _, k := range p.Keys {
+		p.Shared = append(p.Shared, shared[k])
+	}
+	return failed("lock", q.LockKeys(ctx, p))
+}

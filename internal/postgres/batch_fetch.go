@@ -1,0 +1,88 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// BatchTokens gives what the region keeps of the tokens of an open batch, else NotFound,
+// whatever the token (N91).
+func (s *Store) BatchTokens(ctx context.Context, id fleet.BatchID) ([]FetchToken, error) {
+	b, err := s.q.GetBatch(ctx, string(id))
+	if err != nil || b.State != batchOpen {
+		if err != nil && !noRows(err) {
+			return nil, failed("read the batch", err)
+		}
+		return nil, fleet.Errorf(fleet.NotFound, "no batch is open under this id")
+	}
+	rows, err := s.q.TokensOf(ctx, string(id))
+	out := make([]FetchToken, len(rows))
+	for i, r := range rows {
+		out[i] = FetchToken{fleet.NodeName(r.Node), r.Hash}
+	}
+	return out, failed("read the tokens", err)
+}
+
+// BatchBodies gives those of some bodies that a node needs for the items of a batch which can
+// still be fetched, in the order asked for; what it cannot have is left out.
+func (s *Store) BatchBodies(ctx context.Context, id fleet.BatchID, node fleet.NodeName, hashes []fleet.Hash,
+	emit func(fleet.Hash, []byte) error,
+) error {
+	rows, err := s.q.BodiesOfBatch(ctx, db.BodiesOfBatchParams{Node: string(node), BatchID: string(id), Hashes: hashesBytes(hashes)})
+	if err != nil {
+		return failed("read what can be fetched", err)
+	}
+	return s.stream(ctx, hashes, rows, emit)
+}
+
+// TicketBodies is BatchBodies for what a node holds snapshot tickets for.
+func (s *Store) TicketBodies(ctx context.Context, site fleet.SiteName, node fleet.NodeName, hashes []fleet.Hash,
+	emit func(fleet.Hash, []byte) error,
+) error {
+	tickets, err := s.q.BodiesOfTickets(ctx, db.BodiesOfTicketsParams{Site: string(site), Node: string(node), Hashes: hashesBytes(hashes)})
+	if err != nil {
+		return failed("read what can be fetched", err)
+	}
+	rows := make([]db.BodiesOfBatchRow, len(tickets))
+	for i, t := range tickets {
+		rows[i] = db.BodiesOfBatchRow(t)
+	}
+	return s.stream(ctx, hashes, rows, emit)
+}
+
+// stream reads bodies in groups, so that it holds one group at a time, each hash once.
+func (s *Store) stream(ctx context.Context, hashes []fleet.Hash, may []db.BodiesOfBatchRow, emit func(fleet.Hash, []byte) error) error {
+	sizes := map[fleet.Hash]int64{}
+	for _, r := range may {
+		if r.Size <= fleet.MaxBatchBody {
+			sizes[hashText(r.BodyHash)] = r.Size
+		}
+	}
+	var order []fleet.Hash
+	for _, h := range hashes {
+		if _, is := sizes[h]; is && !slices.Contains(order, h) {
+			order = append(order, h)
+		}
+	}
+	for len(order) > 0 {
+		n := groupOf(order, func(h fleet.Hash) int { return int(sizes[h]) }, fleet.MaxBatchBody)
+		bodies, err := s.WholeBodies(ctx, order[:n])
+		if err != nil {
+			return err
+		}
+		for _, h := range order[:n] {
+			body, is := bodies[h]
+			if !is && sizes[h] > 0 {
+				continue // collected meanwhile, with what referred to it
+			}
+			if err := emit(h, body); err != nil {
+				return err
+			}
+		}
+		order = order[n:]
+	}
+	return nil
+}

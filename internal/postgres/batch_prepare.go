@@ -1,0 +1,148 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// PrepareBatch makes the notify of one node: it re-reads who holds the lease, marks what the
+// node is told of, and writes the token's hash, bound to the node. It is nil when there is
+// nothing to tell, or the world has moved since the batch was claimed.
+func (s *Store) PrepareBatch(ctx context.Context, in BatchPrepare) (*BatchPrepared, error) {
+	var out *BatchPrepared
+	err := s.tx(ctx, "prepare batch "+string(in.ID), func(q *db.Queries) error {
+		out = nil
+		b, err := q.GetBatch(ctx, string(in.ID))
+		if err != nil {
+			return noBatch(err, in.ID)
+		}
+		if err := lockSubjects(ctx, q, b); err != nil {
+			return err
+		}
+		if b, err = q.GetBatch(ctx, b.ID); err != nil || b.State != batchOpen {
+			return failed("read the batch", err)
+		}
+		out, err = prepareBatch(ctx, q, b, in)
+		return err
+	})
+	return out, err
+}
+
+func noBatch(err error, id fleet.BatchID) error {
+	if noRows(err) {
+		return fleet.Errorf(fleet.NotFound, "there is no batch %s", id)
+	}
+	return failed("read the batch", err)
+}
+
+// lockSubjects has nobody else take a step of an instance of the batch meanwhile.
+func lockSubjects(ctx context.Context, q *db.Queries, b db.Batch) error {
+	names, err := q.NamesOfBatch(ctx, b.ID)
+	if err != nil {
+		return failed("read the batch", err)
+	}
+	_, err = q.LockSubjects(ctx, db.LockSubjectsParams{Site: b.Site, Names: names})
+	return failed("lock the subjects", err)
+}
+
+func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepare) (*BatchPrepared, error) {
+	tell, err := q.ItemsToTell(ctx, db.ItemsToTellParams{
+		Node: string(in.Node), BatchID: b.ID, Tries: int32(in.Tries), //nolint:gosec // a handful
+	})
+	if err != nil || len(tell) == 0 {
+		return nil, failed("read what is to be told", err)
+	}
+	node, err := q.GetNode(ctx, string(in.Node))
+	if err != nil && !noRows(err) {
+		return nil, failed("read the node", err)
+	}
+	if err != nil || node.SealingKey == nil || node.RevokedAt != nil || node.RemovedAt != nil {
+		return nil, missAll(ctx, q, in.Node, tell)
+	}
+	lease, err := q.LockLease(ctx, b.Site)
+	if noRows(err) || err == nil && lease.Epoch != b.Epoch {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, failed("read the lease", err)
+	}
+	items, err := tellNode(ctx, q, b, in, tell)
+	if err != nil {
+		return nil, err
+	}
+	return &BatchPrepared{SealingKey: node.SealingKey, Command: fleet.BatchCommand{
+		BatchID: in.ID, Site: fleet.SiteName(b.Site), Role: roleOf(node, lease.Holder), Epoch: b.Epoch,
+		Count: len(items), Digest: fleet.BatchDigest(items), Stage: b.Stage, DeployedBy: b.Actor, Timestamp: time.Now().UTC(),
+	}}, nil
+}
+
+// missAll says of a node that cannot be told that it is not there.
+func missAll(ctx context.Context, q *db.Queries, node fleet.NodeName, ids []string) error {
+	p := db.RecordTargetsParams{Node: string(node), Ids: ids}
+	for range ids {
+		p.States, p.Already, p.Fetched = append(p.States, string(fleet.TargetFailed)), append(p.Already, false), append(p.Fetched, 0)
+		p.Reasons = append(p.Reasons, string(fleet.Unavailable))
+		p.Messages = append(p.Messages, "the node is not enrolled: make a join token and start the node with it")
+	}
+	_, err := q.RecordTargets(ctx, p)
+	return failed("record the targets", err)
+}
+
+// tellNode marks what the node is told of, and gives just what it will then be handed.
+func tellNode(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepare, ids []string) ([]fleet.BatchItem, error) {
+	last, err := q.LastNotice(ctx, db.LastNoticeParams{Node: string(in.Node), BatchID: b.ID})
+	if err != nil {
+		return nil, failed("number the notify", err)
+	}
+	if err := q.TellTargets(ctx, db.TellTargetsParams{Notice: last + 1, Ids: ids, Node: string(in.Node)}); err != nil {
+		return nil, failed("mark the targets as notified", err)
+	}
+	if err := q.MarkNotified(ctx, ids); err != nil {
+		return nil, failed("mark the deliveries as notified", err)
+	}
+	extend := db.ExtendPendingManyParams{Deadline: b.DeadlineAt, Seconds: in.TTL.Seconds(), Ids: ids}
+	if err := q.ExtendPendingMany(ctx, extend); err != nil {
+		return nil, failed("extend the pending rows", err)
+	}
+	err = q.PutFetchToken(ctx, db.PutFetchTokenParams{
+		DeploymentID: b.ID, Node: string(in.Node), Hash: in.TokenHash, Seconds: max(in.TTL, time.Until(b.DeadlineAt)).Seconds(),
+	})
+	if err != nil {
+		return nil, failed("write the fetch token", err)
+	}
+	return itemsTold(ctx, q, in.ID, in.Node)
+}
+
+// BatchItems lists what the newest notify of a node told it of. What was superseded, cut
+// short or applied since stays in it, marked as gone: the digest of the notify holds.
+func (s *Store) BatchItems(ctx context.Context, id fleet.BatchID, node fleet.NodeName) ([]fleet.BatchItem, error) {
+	return itemsTold(ctx, s.q, id, node)
+}
+
+func itemsTold(ctx context.Context, q *db.Queries, id fleet.BatchID, node fleet.NodeName) ([]fleet.BatchItem, error) {
+	notice, err := q.LastNotice(ctx, db.LastNoticeParams{Node: string(node), BatchID: string(id)})
+	if err != nil {
+		return nil, failed("read the notify", err)
+	}
+	rows, err := q.ItemsTold(ctx, db.ItemsToldParams{Node: string(node), BatchID: string(id), Notice: notice})
+	if err != nil {
+		return nil, failed("read the items", err)
+	}
+	out := make([]fleet.BatchItem, len(rows))
+	for i, r := range rows {
+		out[i] = fleet.BatchItem{
+			DeploymentID: r.ID, Instance: fleet.InstanceName(r.Name), Gone: r.Gone,
+			Revision: revisionOf(&db.Revision{
+				Era: r.Era, Revision: r.Revision, Action: r.Action, ContentKind: r.ContentKind, BodyHash: r.BodyHash, Size: r.Size,
+				RunHash: r.RunHash, Enabled: r.Enabled,
+			}),
+		}
+		if !r.Gone {
+			out[i].Run = r.Run
+		}
+	}
+	return out, nil
+}

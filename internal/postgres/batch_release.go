@@ -1,0 +1,415 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// maxTargetTries bounds how often an instance of a run is taken into a batch.
+const maxTargetTries = 5
+
+// The states of a batch.
+const (
+	batchOpen  = "open"
+	batchEnded = "ended"
+	batchLost  = "lost"
+)
+
+// ReleaseBatch writes the specs, numbers the revisions and claims the deliveries of a batch
+// in one transaction (N98, X2). Each item stands for itself: what cannot be released says so
+// in its target, and the others go on.
+func (s *Store) ReleaseBatch(ctx context.Context, in BatchRelease) (BatchReleased, error) {
+	if err := in.validate(); err != nil {
+		return BatchReleased{}, err
+	}
+	var out BatchReleased
+	err := s.tx(ctx, "release batch "+string(in.ID), func(q *db.Queries) error {
+		out = BatchReleased{}
+		r := &batchRelease{s: s, q: q, in: in}
+		if err := r.lock(ctx); err != nil {
+			return err
+		}
+		known, err := q.GetBatch(ctx, string(in.ID))
+		if err == nil {
+			out, err = releasedAs(known, in)
+			return err
+		}
+		if !noRows(err) {
+			return failed("read the batch", err)
+		}
+		if err := r.run(ctx); err != nil {
+			return err
+		}
+		out = r.released()
+		return nil
+	})
+	return out, err
+}
+
+func (in BatchRelease) validate() error {
+	if len(in.Items) > fleet.MaxBatchItems {
+		return fleet.Errorf(fleet.Invalid, "%d items, allowed are %d", len(in.Items), fleet.MaxBatchItems).At("items")
+	}
+	seen := map[fleet.InstanceName]bool{}
+	for _, i := range in.Items {
+		if seen[i.Instance] {
+			return fleet.Errorf(fleet.Invalid, "instance %s is there twice", i.Instance).At("items")
+		}
+		seen[i.Instance] = true
+	}
+	return nil
+}
+
+// releasedAs answers a repeated release as the first.
+func releasedAs(b db.Batch, in BatchRelease) (BatchReleased, error) {
+	if b.Site != string(in.Site) || b.Fleet != string(in.Fleet) || b.FleetRun != in.FleetRun || b.Stage != in.Stage {
+		return BatchReleased{}, fleet.Errorf(fleet.Conflict, "batch %s is another one", in.ID)
+	}
+	out := BatchReleased{ID: in.ID, Claimed: int(b.Claimed)}
+	for _, n := range b.Nodes {
+		out.Nodes = append(out.Nodes, fleet.NodeName(n))
+	}
+	return out, nil
+}
+
+// batchRelease is one release under way.
+type batchRelease struct {
+	s  *Store
+	q  *db.Queries
+	in BatchRelease
+
+	names    []string // of the items, sorted
+	lease    *db.SiteLease
+	subjects map[string]db.Subject
+	objects  map[string]*fleet.Object
+	desired  map[string]*db.Revision
+	deployed map[string]db.SnapshotsOfRow
+	owed     map[string]bool
+	targets  map[string]db.FleetTarget
+	missing  map[string]bool // bodies that are not there
+
+	claims []*batchClaim
+	moves  targetMoves
+	nodes  []string
+}
+
+// lock takes the locks of all instances and the shared one of their site, in one order with
+// every other writer.
+func (r *batchRelease) lock(ctx context.Context) error {
+	site := fleet.ObjectKey{Kind: fleet.KindSite, Name: string(r.in.Site)}
+	keys := map[int64]bool{lockID(site): true}
+	for _, i := range r.in.Items {
+		r.names = append(r.names, string(i.Instance))
+		keys[lockID(fleet.InstanceKey(r.in.Site, i.Instance))] = false
+	}
+	slices.Sort(r.names)
+	if err := lockKeys(ctx, r.q, keys); err != nil {
+		return err
+	}
+	rows, err := r.q.LockSubjects(ctx, db.LockSubjectsParams{Site: string(r.in.Site), Names: r.names})
+	r.subjects = byName(rows, func(s db.Subject) string { return s.Name })
+	return failed("lock the subjects", err)
+}
+
+func byName[T any](rows []T, name func(T) string) map[string]T {
+	out := make(map[string]T, len(rows))
+	for _, row := range rows {
+		out[name(row)] = row
+	}
+	return out
+}
+
+// run claims what can be claimed, and writes the batch down; one without a delivery has
+// ended already.
+func (r *batchRelease) run(ctx context.Context) error {
+	live, err := r.live(ctx)
+	if err != nil {
+		return err
+	}
+	if live {
+		if err := r.judge(ctx); err != nil {
+			return err
+		}
+	}
+	if len(r.claims) > 0 {
+		if err := r.write(ctx); err != nil {
+			return err
+		}
+	}
+	p := db.InsertBatchParams{
+		ID: string(r.in.ID), Site: string(r.in.Site), Fleet: string(r.in.Fleet), FleetRun: r.in.FleetRun, Stage: r.in.Stage,
+		State: batchOpen, WorkflowID: r.in.Workflow, RunID: r.in.Run, Actor: r.in.Actor, Claimed: int32(len(r.claims)), //nolint:gosec // at most MaxBatchItems
+		Nodes: r.nodes, Seconds: r.in.Deadline.Seconds(),
+	}
+	if len(r.claims) == 0 {
+		p.State, p.Nodes = batchEnded, []string{}
+	}
+	if r.lease != nil {
+		p.Node, p.Epoch = r.lease.Holder, r.lease.Epoch
+	}
+	if err := r.q.InsertBatch(ctx, p); err != nil {
+		return failed("write the batch", err)
+	}
+	return r.moves.write(ctx, r.q, p.Fleet, p.FleetRun, p.Site)
+}
+
+func (r *batchRelease) released() BatchReleased {
+	out := BatchReleased{ID: r.in.ID, Claimed: len(r.claims)}
+	for _, n := range r.nodes {
+		out.Nodes = append(out.Nodes, fleet.NodeName(n))
+	}
+	return out
+}
+
+// live locks the run of the fleet change, and says whether it still delivers.
+func (r *batchRelease) live(ctx context.Context) (bool, error) {
+	if r.in.Fleet == "" {
+		return true, nil
+	}
+	run, err := r.q.LockFleetRun(ctx, db.LockFleetRunParams{Fleet: string(r.in.Fleet), Run: r.in.FleetRun})
+	if noRows(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, failed("lock the run", err)
+	}
+	rows, err := r.q.LockFleetTargets(ctx, db.LockFleetTargetsParams{
+		Fleet: string(r.in.Fleet), Run: r.in.FleetRun, Site: string(r.in.Site), Names: r.names,
+	})
+	r.targets = byName(rows, func(t db.FleetTarget) string { return t.Name })
+	return run.State == string(fleet.FleetRunning) && !run.CancelRequested, failed("lock the targets", err)
+}
+
+// judge decides what becomes of each item.
+func (r *batchRelease) judge(ctx context.Context) error {
+	reason, message, err := r.closed(ctx)
+	if err != nil {
+		return err
+	}
+	if reason == "" {
+		if err := r.read(ctx); err != nil {
+			return err
+		}
+	}
+	items := slices.SortedFunc(slices.Values(r.in.Items), func(a, b BatchChange) int {
+		return cmp.Compare(a.Instance, b.Instance)
+	})
+	for i := range items {
+		if r.in.Fleet != "" && !r.waits(items[i].Instance) {
+			continue // another batch has it, or it is done
+		}
+		if reason != "" {
+			r.fail(items[i].Instance, reason, message)
+			continue
+		}
+		if err := r.item(&items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *batchRelease) waits(name fleet.InstanceName) bool {
+	state := fleet.FleetTargetState(r.targets[string(name)].State)
+	return state == fleet.FleetTargetWaiting || state == fleet.FleetTargetStaged
+}
+
+// closed says why nothing can be delivered at the site, "" when it can.
+func (r *batchRelease) closed(ctx context.Context) (reason, message string, err error) {
+	site, err := find(ctx, r.q, fleet.ObjectKey{Kind: fleet.KindSite, Name: string(r.in.Site)})
+	if err != nil {
+		return "", "", err
+	}
+	if site == nil || site.DeletingSince != nil {
+		return string(fleet.NotFound), "the site is gone", nil
+	}
+	lease, err := r.q.LockLease(ctx, string(r.in.Site))
+	if noRows(err) {
+		return "no_active_node", "the site has no active node", nil
+	}
+	r.lease = &lease
+	return "", "", failed("read the lease", err)
+}
+
+// read reads all that is decided on, set by set.
+func (r *batchRelease) read(ctx context.Context) error {
+	site := string(r.in.Site)
+	objects, err := r.q.ObjectsOfSite(ctx, db.ObjectsOfSiteParams{Site: site, Names: r.names})
+	if err != nil {
+		return failed("read objects", err)
+	}
+	r.objects = make(map[string]*fleet.Object, len(objects))
+	for _, row := range objects {
+		o := objectOf(row)
+		r.objects[o.Name] = &o
+	}
+	revisions, err := r.q.DesiredRevisions(ctx, db.DesiredRevisionsParams{Site: site, Names: r.names})
+	if err != nil {
+		return failed("read the desired revisions", err)
+	}
+	r.desired = make(map[string]*db.Revision, len(revisions))
+	for i := range revisions {
+		r.desired[revisions[i].Name] = &revisions[i]
+	}
+	snapshots, err := r.q.SnapshotsOf(ctx, db.SnapshotsOfParams{Site: site, Names: r.names})
+	if err != nil {
+		return failed("read the snapshots", err)
+	}
+	r.deployed = byName(snapshots, func(s db.SnapshotsOfRow) string { return s.Name })
+	owed, err := r.q.OwedNames(ctx, db.OwedNamesParams{Site: site, Names: r.names})
+	if err != nil {
+		return failed("read what is owed", err)
+	}
+	r.owed = map[string]bool{}
+	for _, name := range owed {
+		r.owed[name] = true
+	}
+	return r.hold(ctx)
+}
+
+// hold keeps the bodies of all items from being collected, and notes those that were: their
+// items wait until the bytes are put again, and the others go on.
+func (r *batchRelease) hold(ctx context.Context) error {
+	distinct := map[fleet.Hash]bool{}
+	var hashes [][]byte
+	for _, i := range r.in.Items {
+		for _, h := range i.bodies() {
+			if b := hashBytes(h); b != nil && !distinct[h] {
+				distinct[h] = true
+				hashes = append(hashes, b)
+			}
+		}
+	}
+	missing, err := unknownBodies(ctx, r.q, hashes)
+	r.missing = map[string]bool{}
+	for _, h := range missing {
+		r.missing[string(hashText(h))] = true
+	}
+	return err
+}
+
+func (i BatchChange) bodies() []fleet.Hash {
+	if i.Refused != nil || i.Revision != 0 {
+		return nil
+	}
+	return append(i.Spec.Bodies(), i.Content.Hash)
+}
+
+// item decides about one: what it comes to, in the order in which it is looked at.
+func (r *batchRelease) item(i *BatchChange) error {
+	name := string(i.Instance)
+	o, want := r.objects[name], r.desired[name]
+	switch {
+	case i.Refused != nil:
+		r.fail(i.Instance, string(fleet.KindOf(i.Refused)), told(i.Refused))
+	case o == nil || o.DeletingSince != nil:
+		r.fail(i.Instance, string(fleet.NotFound), "the instance is gone")
+	case o.Generation != i.Generation:
+		r.again(i.Instance, "it was changed at the same moment, again and again")
+	case i.Revision != 0 && (want == nil || want.Revision != i.Revision):
+		r.moves.add(targetMove{Name: name, State: fleet.FleetTargetSuperseded, Reason: "newer_revision"})
+	case i.Revision != 0 && r.settled(want):
+		r.moves.add(targetMove{Name: name, State: fleet.FleetTargetSucceeded})
+	case i.Revision != 0:
+		r.claims = append(r.claims, &batchClaim{Name: name, Object: o, Before: want, Revision: want.Revision, Action: want.Action})
+	case slices.ContainsFunc(i.bodies(), func(h fleet.Hash) bool { return r.missing[string(h)] }):
+		r.again(i.Instance, "what it refers to was collected at the same moment")
+	default:
+		return r.change(i, o, want)
+	}
+	return nil
+}
+
+// settled says that a revision is deployed, and that no node is owed anything.
+func (r *batchRelease) settled(want *db.Revision) bool {
+	return r.deployed[want.Name].Revision == want.Revision && !r.owed[want.Name]
+}
+
+// told is the message of an error, bounded and without its causes.
+func told(err error) string { return bounded(err.Error()) }
+
+func (r *batchRelease) fail(name fleet.InstanceName, reason, message string) {
+	r.moves.add(targetMove{Name: string(name), State: fleet.FleetTargetFailed, Reason: reason, Message: message})
+}
+
+// again leaves a target to the next batch, so many times.
+func (r *batchRelease) again(name fleet.InstanceName, message string) {
+	m := targetMove{Name: string(name), State: fleet.FleetTargetState(r.targets[string(name)].State), Tries: 1}
+	if r.targets[string(name)].Tries+1 >= maxTargetTries {
+		m.State, m.Reason, m.Message = fleet.FleetTargetFailed, string(fleet.Conflict), message
+	}
+	r.moves.add(m)
+}
+
+// change decides what a spec comes to: a new revision, the same one once more, or nothing.
+func (r *batchRelease) change(i *BatchChange, o *fleet.Object, want *db.Revision) error {
+	spec, err := json.Marshal(i.Spec)
+	if err != nil {
+		return failed("write the spec of "+o.String(), err)
+	}
+	c := &batchClaim{Name: o.Name, Object: o, Before: want}
+	next := r.releaseOf(i)
+	sameSpec := sameJSON(o.Spec, spec)
+	if sameSpec && want != nil && want.Generation == o.Generation && sameRevision(want, next) {
+		if r.settled(want) {
+			r.moves.add(targetMove{Name: o.Name, State: fleet.FleetTargetUnchanged, Revision: want.Revision, Before: want.Revision})
+			return nil
+		}
+		c.Revision, c.Action = want.Revision, want.Action
+		r.claims = append(r.claims, c)
+		return nil
+	}
+	c.Release, c.Spec = &next, o.Spec
+	if !sameSpec {
+		c.Spec = spec
+	}
+	c.Generation = o.Generation
+	if !sameSpec {
+		c.Generation++
+	}
+	c.Action = string(r.actionOf(i, want))
+	r.claims = append(r.claims, c)
+	return nil
+}
+
+func (r *batchRelease) releaseOf(i *BatchChange) release {
+	return releaseOf(InstanceChange{
+		Write: Write{Key: fleet.InstanceKey(r.in.Site, i.Instance), Actor: r.in.Actor}, Spec: i.Spec, Content: i.Content,
+		RunJSON: i.RunJSON, RunHash: i.RunHash, Reason: r.in.Reason,
+	})
+}
+
+// actionOf is enable or disable where nothing else differs.
+func (r *batchRelease) actionOf(i *BatchChange, want *db.Revision) fleet.Action {
+	if want == nil || want.Action == string(fleet.ActionDelete) || want.Enabled == i.Spec.Enabled {
+		return fleet.ActionDeploy
+	}
+	flipped := *i
+	flipped.Spec.Enabled = want.Enabled
+	spec, err := json.Marshal(flipped.Spec)
+	if err != nil || !sameRevision(want, r.releaseOf(&flipped)) || !sameJSON(want.Spec, spec) {
+		return fleet.ActionDeploy
+	}
+	if i.Spec.Enabled {
+		return fleet.ActionEnable
+	}
+	return fleet.ActionDisable
+}
+
+// maxMessage bounds what is kept of why an item failed.
+const maxMessage = 500
+
+// bounded is text that the database takes, and no more of it than a person reads.
+func bounded(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "")
+	}
+	return text
+}

@@ -1,0 +1,176 @@
+package postgres_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+const rollout = fleet.FleetName("rollout")
+
+func batchID(n int) fleet.BatchID { return fleet.BatchID(fmt.Sprintf("%032x", n)) }
+
+func keyOf(name fleet.InstanceName) fleet.ObjectKey { return fleet.InstanceKey(plant, name) }
+
+// instances puts n of them, each with a body of its own and nothing released.
+func (b *bench) instances(n int, edits ...func(*postgres.InstanceChange)) []fleet.InstanceName {
+	b.t.Helper()
+	names := make([]fleet.InstanceName, n)
+	for i := range names {
+		names[i] = fleet.InstanceName(fmt.Sprintf("i%03d", i))
+		b.put(fmt.Sprintf(`{"a":%d}`, i), append([]func(*postgres.InstanceChange){named(string(names[i])), unreleased}, edits...)...)
+	}
+	return names
+}
+
+// fleetOf starts a run over instances, by rows.
+func (b *bench) fleetOf(run int64, names ...fleet.InstanceName) {
+	b.t.Helper()
+	b.exec(`INSERT INTO fleet_runs (fleet, run, project, generation, spec, state, waves, until_wave, requested_by, deadline_at)
+		VALUES ($1, $2, 'default', 1, '{}', 'running', 1, 1, 'ann', now() + interval '1 day')`, rollout, run)
+	b.exec(`INSERT INTO fleet_targets (fleet, run, site, name, wave) SELECT $1, $2, $3, unnest($4::text[]), 1`, rollout, run, plant, names)
+}
+
+// changeTo is an item that gives an instance a new config, as it is now.
+func (b *bench) changeTo(name fleet.InstanceName, body string, edits ...func(*postgres.BatchChange)) postgres.BatchChange {
+	b.t.Helper()
+	_, err := b.PutBodies(b.ctx(), project, [][]byte{[]byte(body)})
+	require.NoError(b.t, err)
+	content := jsonOf(body)
+	c := postgres.BatchChange{
+		Instance: name, Content: content, Generation: 1,
+		Spec: fleet.InstanceSpec{Config: &content, Enabled: true, Durability: fleet.DurabilitySync},
+	}
+	if o, err := b.GetObject(b.ctx(), keyOf(name)); err == nil {
+		c.Generation = o.Generation
+	}
+	for _, edit := range edits {
+		edit(&c)
+	}
+	return c
+}
+
+func releaseOf(id fleet.BatchID, items ...postgres.BatchChange) postgres.BatchRelease {
+	return postgres.BatchRelease{
+		ID: id, Site: plant, Fleet: rollout, FleetRun: 1, Workflow: "fleet-batches.rollout", Run: "batch-run", Actor: "ann",
+		Reason: "because", Deadline: time.Hour, TTL: 5 * minute, Items: items,
+	}
+}
+
+func alone(r postgres.BatchRelease) postgres.BatchRelease {
+	r.Fleet, r.FleetRun = "", 0
+	return r
+}
+
+func staging(r postgres.BatchRelease) postgres.BatchRelease {
+	r.Stage = true
+	return r
+}
+
+func (b *bench) release(r postgres.BatchRelease) postgres.BatchReleased {
+	b.t.Helper()
+	out, err := b.ReleaseBatch(b.ctx(), r)
+	require.NoError(b.t, err)
+	return out
+}
+
+// changes are new configs for all, that differ from each other.
+func (b *bench) changes(names []fleet.InstanceName, to string, edits ...func(*postgres.BatchChange)) []postgres.BatchChange {
+	b.t.Helper()
+	out := make([]postgres.BatchChange, len(names))
+	for i, name := range names {
+		out[i] = b.changeTo(name, fmt.Sprintf(`{"a":%d,"to":%q}`, i, to), edits...)
+	}
+	return out
+}
+
+func (b *bench) tell(id fleet.BatchID, node fleet.NodeName) *postgres.BatchPrepared {
+	b.t.Helper()
+	sum := sha256.Sum256(fmt.Append(nil, id, node, time.Now()))
+	out, err := b.PrepareBatch(b.ctx(), postgres.BatchPrepare{ID: id, Node: node, Tries: 3, TTL: 5 * minute, TokenHash: sum[:]})
+	require.NoError(b.t, err)
+	return out
+}
+
+func (b *bench) items(id fleet.BatchID, node fleet.NodeName) []fleet.BatchItem {
+	b.t.Helper()
+	items, err := b.BatchItems(b.ctx(), id, node)
+	require.NoError(b.t, err)
+	return items
+}
+
+func takenAll(items []fleet.BatchItem) []fleet.BatchResult {
+	var out []fleet.BatchResult
+	for _, i := range items {
+		if !i.Gone {
+			out = append(out, taken(i))
+		}
+	}
+	return out
+}
+
+func taken(i fleet.BatchItem) fleet.BatchResult {
+	return fleet.BatchResult{DeploymentID: i.DeploymentID, Instance: i.Instance, Held: holding(i.Revision), Fetched: i.Revision.Content.Size}
+}
+
+func refusedBy(i fleet.BatchItem, kind fleet.Kind) fleet.BatchResult {
+	return fleet.BatchResult{DeploymentID: i.DeploymentID, Instance: i.Instance, Reason: kind, Message: "node says " + string(kind)}
+}
+
+func stagedBy(i fleet.BatchItem) fleet.BatchResult {
+	return fleet.BatchResult{DeploymentID: i.DeploymentID, Instance: i.Instance, Staged: true}
+}
+
+// apply tells a node, and has it take all that it is told of.
+func (b *bench) apply(id fleet.BatchID, node fleet.NodeName) {
+	b.t.Helper()
+	require.NotNil(b.t, b.tell(id, node))
+	require.NoError(b.t, b.RecordBatch(b.ctx(), id, node, takenAll(b.items(id, node))))
+}
+
+func (b *bench) endBatch(id fleet.BatchID) postgres.BatchEnded {
+	b.t.Helper()
+	out, err := b.EndBatch(b.ctx(), id, decide.EndOfDelivery)
+	require.NoError(b.t, err)
+	return out
+}
+
+// deliver takes a batch all the way.
+func (b *bench) deliver(r postgres.BatchRelease) postgres.BatchEnded {
+	b.t.Helper()
+	for _, node := range b.release(r).Nodes {
+		b.apply(r.ID, node)
+	}
+	return b.endBatch(r.ID)
+}
+
+// target is "state revision before tries reason" of a run's target.
+func (b *bench) target(name fleet.InstanceName) string {
+	b.t.Helper()
+	return scan[string](b, `SELECT format('%s %s %s %s %s', state, revision, before_revision, tries, reason) FROM fleet_targets
+		WHERE fleet = $1 AND run = 1 AND name = $2`, rollout, name)
+}
+
+func (b *bench) bodiesOf(id fleet.BatchID, node fleet.NodeName, hashes ...fleet.Hash) map[fleet.Hash]string {
+	b.t.Helper()
+	out := map[fleet.Hash]string{}
+	require.NoError(b.t, b.BatchBodies(b.ctx(), id, node, hashes, func(h fleet.Hash, body []byte) error {
+		out[h] = string(body)
+		return nil
+	}))
+	return out
+}
+
+func (b *bench) loseBatch(id fleet.BatchID) {
+	b.t.Helper()
+	require.NoError(b.t, b.LoseBatch(b.ctx(), id, "workflow_terminated"))
+}
+
+var _ = context.Background

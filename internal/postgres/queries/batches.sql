@@ -1,0 +1,344 @@
+-- Rows of a batch are named by its site and their names, or by the ids of its deliveries: the
+-- arrays of a statement are as long as the batch, and each row is looked up by its whole key,
+-- also in a plan that was made while the tables were empty.
+
+-- name: LockKeys :exec
+SELECT lock_keys(@keys::bigint[], @shared::boolean[]);
+
+-- name: GetBatch :one
+SELECT * FROM batches WHERE id = @id;
+
+-- name: LockBatch :one
+SELECT * FROM batches WHERE id = @id FOR UPDATE;
+
+-- name: InsertBatch :exec
+INSERT INTO batches (id, site, fleet, fleet_run, stage, node, epoch, state, workflow_id, run_id, actor, claimed, nodes, deadline_at, ended_at)
+VALUES (@id, @site, @fleet, @fleet_run, @stage, @node, @epoch, @state, @workflow_id, @run_id, @actor, @claimed, @nodes::text[],
+        now() + make_interval(secs => @seconds::float8), CASE WHEN @state = 'open' THEN NULL ELSE now() END);
+
+-- name: EndBatchRow :exec
+UPDATE batches SET state = @state, reason = @reason, ended_at = now() WHERE id = @id AND state = 'open';
+
+-- name: OpenBatches :many
+SELECT id, site, fleet, workflow_id, run_id, created_at, (deadline_at < now())::boolean AS overdue FROM batches
+WHERE state = 'open' AND (created_at, id) > (@after_at::timestamptz, @after_id::text)
+  AND created_at < now() - make_interval(secs => @older_seconds::float8)
+ORDER BY created_at, id LIMIT @max_rows;
+
+-- name: LockSubjects :many
+SELECT * FROM subjects WHERE site = @site AND name = ANY(@names::text[]) ORDER BY name FOR UPDATE;
+
+-- name: ObjectsOfSite :many
+SELECT * FROM objects WHERE kind = 'instance' AND scope = @site AND name = ANY(@names::text[]);
+
+-- name: DesiredRevisions :many
+SELECT r.* FROM subjects s
+JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision = s.desired_revision OFFSET 0) r ON true
+WHERE s.site = @site AND s.name = ANY(@names::text[]);
+
+-- name: SnapshotsOf :many
+SELECT name, revision, action FROM snapshots WHERE site = @site AND name = ANY(@names::text[]);
+
+-- name: OwedNames :many
+SELECT DISTINCT name FROM owed WHERE site = @site AND name = ANY(@names::text[]);
+
+-- name: LockFleetRun :one
+SELECT state, cancel_requested FROM fleet_runs WHERE fleet = @fleet AND run = @run FOR SHARE;
+
+-- name: LockFleetTargets :many
+SELECT * FROM fleet_targets WHERE fleet = @fleet AND run = @run AND site = @site AND name = ANY(@names::text[]) ORDER BY name FOR UPDATE;
+
+-- What a run released first is what it can take back to the revision before.
+-- name: MoveFleetTargets :exec
+UPDATE fleet_targets t
+SET state = k.state, tries = t.tries + k.tries, delivery_id = coalesce(nullif(k.delivery_id, ''), t.delivery_id),
+    before_revision = CASE WHEN t.revision = 0 THEN k.before ELSE t.before_revision END,
+    revision = greatest(t.revision, k.revision), reason = k.reason, message = k.message, updated_at = now()
+FROM (SELECT unnest(@names::text[]) AS name, unnest(@states::text[]) AS state, unnest(@tries::int[]) AS tries,
+             unnest(@delivery_ids::text[]) AS delivery_id, unnest(@befores::bigint[]) AS before,
+             unnest(@revisions::bigint[]) AS revision, unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message) k
+WHERE t.fleet = @fleet AND t.run = @run AND t.site = @site AND t.name = ANY(@names::text[]) AND t.name = k.name;
+
+-- name: ChangeSpecs :exec
+WITH k AS MATERIALIZED (
+    SELECT unnest(@names::text[]) AS name, unnest(@generations::bigint[]) AS generation, unnest(@specs::text[])::jsonb AS spec,
+           unnest(@befores::text[])::jsonb AS before, unnest(@afters::text[])::jsonb AS after),
+appended AS (
+    INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
+    SELECT r.era, 'updated', o.kind, o.project, o.scope, o.name, o.uid, k.generation, @actor, k.before, k.after
+    FROM region r CROSS JOIN k
+    JOIN LATERAL (SELECT x.* FROM objects x WHERE x.kind = 'instance' AND x.scope = @site AND x.name = k.name OFFSET 0) o ON true
+    RETURNING seq, name)
+UPDATE objects o
+SET spec = k.spec, generation = k.generation, syncing = @syncing, resource_version = a.seq, updated_at = now()
+FROM appended a JOIN k ON k.name = a.name
+WHERE o.kind = 'instance' AND o.scope = @site AND o.name = a.name AND o.name = ANY(@names::text[]);
+
+-- Counts an attempt of each, and numbers a revision where one is released (raise 1, else 0).
+-- name: NumberSubjects :many
+INSERT INTO subjects (site, name, project, last_revision, desired_revision, attempts)
+SELECT @site, k.name, k.project, k.raise, k.raise, 1
+FROM (SELECT unnest(@names::text[]) AS name, unnest(@projects::text[]) AS project, unnest(@raises::bigint[]) AS raise) k
+ON CONFLICT (site, name) DO UPDATE SET
+    attempts = subjects.attempts + 1,
+    last_revision = subjects.last_revision + excluded.last_revision,
+    desired_revision = CASE WHEN excluded.last_revision > 0 THEN subjects.last_revision + 1 ELSE subjects.desired_revision END,
+    deleted = subjects.deleted AND excluded.last_revision = 0,
+    project = CASE WHEN excluded.last_revision > 0 THEN excluded.project ELSE subjects.project END
+RETURNING name, desired_revision, attempts;
+
+-- name: InsertRevisions :exec
+INSERT INTO revisions (site, name, revision, era, action, content_kind, body_hash, size, run, run_hash, enabled,
+                       durability, generation, spec, created_by, reason)
+SELECT @site, k.name, k.revision, g.era, k.action, k.content_kind, k.body_hash, k.size, nullif(k.run, '')::jsonb, k.run_hash, k.enabled,
+       k.durability, k.generation, k.spec::jsonb, @created_by, @reason
+FROM region g CROSS JOIN (
+    SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision, unnest(@actions::text[]) AS action,
+           unnest(@content_kinds::text[]) AS content_kind, unnest(@body_hashes::bytea[]) AS body_hash, unnest(@sizes::bigint[]) AS size,
+           unnest(@runs::text[]) AS run, unnest(@run_hashes::bytea[]) AS run_hash, unnest(@enabled::boolean[]) AS enabled,
+           unnest(@durabilities::text[]) AS durability, unnest(@generations::bigint[]) AS generation, unnest(@specs::text[]) AS spec) k;
+
+-- name: SupersedeOpenOf :exec
+UPDATE deliveries d SET state = 'superseded', phase = CASE WHEN d.phase = 'recorded' THEN 'recorded' ELSE 'closed' END,
+       reason = 'newer_revision', ended_at = now(),
+       settled_as = CASE WHEN d.phase = 'recorded' THEN 'applied'
+                         WHEN d.phase = 'persisted' OR EXISTS (SELECT 1 FROM batches b WHERE b.id = d.batch_id AND b.stage) THEN 'not_applied' END
+WHERE d.site = @site AND d.name = ANY(@names::text[]) AND d.state = 'open';
+
+-- name: SettleStagedOf :exec
+UPDATE deliveries SET settled_as = 'not_applied'
+WHERE site = @site AND name = ANY(@names::text[]) AND state = 'staged' AND settled_as IS NULL;
+
+-- name: DeletePendingOfNames :exec
+DELETE FROM pending WHERE site = @site AND name = ANY(@names::text[]);
+
+-- name: EndOperationsMany :exec
+WITH ended AS (
+UPDATE operations o SET state = k.state, reason = k.reason, message = k.message, ended_at = now(),
+       delivery_id = coalesce(nullif(k.delivery_id, ''), o.delivery_id)
+FROM (SELECT unnest(@subjects::text[]) AS subject, unnest(@to_revisions::bigint[]) AS to_revision, unnest(@states::text[]) AS state,
+             unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message, unnest(@delivery_ids::text[]) AS delivery_id) k
+WHERE o.subject = ANY(@subjects::text[]) AND o.subject = k.subject AND o.state = 'running' AND o.revision <= k.to_revision
+RETURNING o.id)
+SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
+
+-- name: AttachDeliveries :exec
+UPDATE operations o SET delivery_id = k.delivery_id
+FROM (SELECT unnest(@subjects::text[]) AS subject, unnest(@revisions::bigint[]) AS revision, unnest(@delivery_ids::text[]) AS delivery_id) k
+WHERE o.subject = ANY(@subjects::text[]) AND o.subject = k.subject AND o.state = 'running' AND o.revision <= k.revision;
+
+-- name: InsertDeliveries :exec
+INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase,
+                        requested_by, workflow_id, run_id, deadline_at, batch_id)
+SELECT k.id, @site, k.name, k.revision, k.attempt, @batch_id || '/' || k.name, @node, @epoch, k.from_revision, 'open', 'persisted',
+       k.requested_by, @workflow_id, @run_id, now() + make_interval(secs => @seconds::float8), @batch_id
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision,
+             unnest(@attempts::bigint[]) AS attempt, unnest(@from_revisions::bigint[]) AS from_revision,
+             unnest(@requested_by::text[]) AS requested_by) k;
+
+-- name: InsertPendingRows :exec
+INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
+SELECT k.id, @site, k.name, k.revision, k.revision_hash, now() + make_interval(secs => @seconds::float8)
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision,
+             unnest(@hashes::bytea[]) AS revision_hash) k;
+
+-- The holder of the lease is the active, whatever its configured role.
+-- name: NodesOfBatch :many
+SELECT n.name FROM nodes n
+WHERE n.site = @site AND n.removed_at IS NULL AND (n.name = @holder::text OR n.role <> 'worker')
+ORDER BY n.name <> @holder::text, n.name;
+
+-- name: InsertTargetsMany :exec
+INSERT INTO delivery_nodes (delivery_id, node, role, state, total)
+SELECT k.id, n.name, CASE WHEN n.name = @holder::text THEN 'active' ELSE 'standby' END, 'waiting', k.total
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@totals::bigint[]) AS total) k CROSS JOIN unnest(@nodes::text[]) AS n(name);
+
+-- name: NamesOfBatch :many
+SELECT name FROM deliveries WHERE batch_id = @batch_id AND batch_id <> '' ORDER BY name;
+
+-- name: DeliveriesOfBatch :many
+SELECT * FROM deliveries WHERE batch_id = @batch_id AND batch_id <> '' ORDER BY name;
+
+-- What a node is to be told: it has not said what it made of it, or could not be reached; a
+-- standby only what the active has.
+-- name: ItemsToTell :many
+SELECT d.id FROM deliveries d
+JOIN LATERAL (SELECT t.* FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = @node OFFSET 0) t ON true
+WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND d.state = 'open' AND t.tries < @tries::int
+  AND (t.state IN ('waiting', 'notified', 'unknown') OR t.state = 'failed' AND t.reason = 'communication')
+  AND (d.node = @node OR EXISTS (
+      SELECT 1 FROM delivery_nodes a WHERE a.delivery_id = d.id AND a.node = d.node AND a.state IN ('applied', 'staged') OFFSET 0));
+
+-- name: LastNotice :one
+SELECT coalesce(max(t.notice), 0)::bigint FROM deliveries d
+JOIN LATERAL (SELECT t.* FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = @node OFFSET 0) t ON true
+WHERE d.batch_id = @batch_id AND d.batch_id <> '';
+
+-- name: TellTargets :exec
+UPDATE delivery_nodes SET state = 'notified', tries = tries + 1, notice = @notice, updated_at = now()
+WHERE delivery_id = ANY(@ids::text[]) AND node = @node;
+
+-- name: MarkNotified :exec
+UPDATE deliveries SET phase = 'notified' WHERE id = ANY(@ids::text[]) AND state = 'open' AND phase = 'persisted';
+
+-- name: ExtendPendingMany :exec
+UPDATE pending p SET expires_at = greatest(p.expires_at, least(@deadline::timestamptz, now() + make_interval(secs => @seconds::float8)))
+WHERE p.deployment_id = ANY(@ids::text[]);
+
+-- name: PutFetchToken :exec
+INSERT INTO fetch_tokens (deployment_id, node, hash, expires_at)
+VALUES (@deployment_id, @node, @hash, now() + make_interval(secs => @seconds::float8)) ON CONFLICT DO NOTHING;
+
+-- What a node was told of in the newest notify of its own, whatever became of it since.
+-- name: ItemsTold :many
+SELECT d.id, d.name, r.era, r.revision, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled,
+       (d.state <> 'open' OR t.state IN ('applied', 'staged')
+        OR NOT EXISTS (SELECT 1 FROM pending p WHERE p.deployment_id = d.id AND p.expires_at > now() OFFSET 0))::boolean AS gone
+FROM deliveries d
+JOIN LATERAL (SELECT t.* FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = @node OFFSET 0) t ON true
+JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
+WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND t.notice = @notice AND t.notice > 0
+ORDER BY d.name;
+
+-- name: TokensOf :many
+SELECT node, hash FROM fetch_tokens WHERE deployment_id = @id AND expires_at > now() ORDER BY hash;
+
+-- name: BodiesOfBatch :many
+SELECT DISTINCT r.body_hash, r.size FROM deliveries d
+JOIN LATERAL (SELECT t.* FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = @node OFFSET 0) t ON true
+JOIN LATERAL (SELECT w.revision FROM pending w WHERE w.deployment_id = d.id AND w.expires_at > now() OFFSET 0) p ON true
+JOIN LATERAL (SELECT x.body_hash, x.size FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
+WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND d.state = 'open' AND t.tries > 0 AND r.body_hash = ANY(@hashes::bytea[]);
+
+-- name: BodiesOfTickets :many
+SELECT DISTINCT r.body_hash, r.size FROM snapshot_tickets t
+JOIN LATERAL (SELECT x.body_hash, x.size FROM revisions x WHERE x.site = t.site AND x.name = t.name AND x.revision = t.revision OFFSET 0) r ON true
+WHERE t.site = @site AND t.node = @node AND t.expires_at > now() AND r.body_hash = ANY(@hashes::bytea[]);
+
+-- name: RecordTargets :many
+UPDATE delivery_nodes t SET state = k.state, already = k.already, reason = k.reason, message = k.message,
+       fetched = greatest(t.fetched, k.fetched), updated_at = now()
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@already::boolean[]) AS already,
+             unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message, unnest(@fetched::bigint[]) AS fetched) k
+WHERE t.delivery_id = ANY(@ids::text[]) AND t.delivery_id = k.id AND t.node = @node AND t.state NOT IN ('applied', 'staged')
+RETURNING t.delivery_id;
+
+-- name: MissTargets :exec
+UPDATE delivery_nodes t SET state = @state, already = false, reason = @reason, message = @message, updated_at = now()
+WHERE t.delivery_id = ANY(ARRAY(SELECT d.id FROM deliveries d WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND d.state = 'open'))
+  AND t.node = @node AND t.state = 'notified';
+
+-- name: UpsertHeldMany :exec
+INSERT INTO node_held (site, name, node, era, revision, hash, enabled, deleted, running, high_era, high_revision, reason)
+SELECT @site, k.name, @node, k.era, k.revision, k.hash, k.enabled, k.deleted, k.running, k.high_era, k.high_revision, ''
+FROM (SELECT unnest(@names::text[]) AS name, unnest(@eras::bigint[]) AS era, unnest(@revisions::bigint[]) AS revision,
+             unnest(@hashes::bytea[]) AS hash, unnest(@enabled::boolean[]) AS enabled, unnest(@deleted::boolean[]) AS deleted,
+             unnest(@running::boolean[]) AS running, unnest(@high_eras::bigint[]) AS high_era,
+             unnest(@high_revisions::bigint[]) AS high_revision) k
+ON CONFLICT (site, name, node) DO UPDATE SET
+    era = excluded.era, revision = excluded.revision, hash = excluded.hash, enabled = excluded.enabled,
+    deleted = excluded.deleted, running = excluded.running, high_era = excluded.high_era,
+    high_revision = excluded.high_revision, reason = excluded.reason, reported_at = now()
+WHERE (node_held.era, node_held.revision) <= (excluded.era, excluded.revision);
+
+-- name: ConfirmOwedMany :exec
+DELETE FROM owed o USING (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision) k
+WHERE o.site = @site AND o.name = ANY(@names::text[]) AND o.name = k.name AND o.node = @node AND o.revision <= k.revision;
+
+-- name: RecordSnapshots :exec
+INSERT INTO snapshots (site, name, revision, delivery_id, epoch)
+SELECT @site, k.name, k.revision, k.delivery_id, @epoch
+FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision, unnest(@delivery_ids::text[]) AS delivery_id) k
+ON CONFLICT (site, name) DO UPDATE SET revision = excluded.revision, delivery_id = excluded.delivery_id,
+    epoch = excluded.epoch, recorded_at = now()
+WHERE snapshots.revision < excluded.revision;
+
+-- Owes what is deployed now, and not what is older by now.
+-- name: OweRestMany :exec
+INSERT INTO owed (site, name, node, revision, action, due, reason)
+SELECT p.site, p.name, n.name, p.revision, p.action, true, 'replicating'
+FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision) k
+JOIN LATERAL (SELECT x.* FROM snapshots x WHERE x.site = @site AND x.name = k.name AND x.revision = k.revision OFFSET 0) p ON true
+CROSS JOIN LATERAL (SELECT x.name FROM nodes x
+                    WHERE x.site = @site AND x.removed_at IS NULL AND x.role <> 'worker' AND x.name <> @has OFFSET 0) n
+ON CONFLICT (site, name, node) DO UPDATE SET
+    revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason, tried_at = now(),
+    since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END
+WHERE owed.revision <= excluded.revision;
+
+-- name: MarkRecorded :exec
+UPDATE deliveries SET phase = 'recorded' WHERE id = ANY(@ids::text[]) AND state = 'open';
+
+-- name: UnsettledNames :many
+SELECT DISTINCT name FROM deliveries
+WHERE site = @site AND name = ANY(@names::text[]) AND state NOT IN ('open', 'succeeded', 'staged') AND settled_as IS NULL ORDER BY name;
+
+-- name: TargetsOfBatch :many
+SELECT t.delivery_id, t.node, t.role, t.state, t.tries, t.reason,
+       (t.reason = 'stale' AND EXISTS (
+           SELECT 1 FROM node_held h JOIN revisions r ON r.site = h.site AND r.name = h.name AND r.revision = d.revision
+           WHERE h.site = d.site AND h.name = d.name AND h.node = t.node
+             AND (h.high_era, h.high_revision) > (r.era, d.revision) OFFSET 0))::boolean AS ahead
+FROM deliveries d
+JOIN LATERAL (SELECT x.* FROM delivery_nodes x WHERE x.delivery_id = d.id OFFSET 0) t ON true
+WHERE d.batch_id = @batch_id AND d.batch_id <> ''
+ORDER BY d.name, t.role, t.node;
+
+-- name: EndDeliveries :exec
+UPDATE deliveries d SET state = k.state, phase = 'closed', reason = k.reason, message = k.message,
+       settled_as = nullif(k.settled_as, ''), ended_at = now()
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@reasons::text[]) AS reason,
+             unnest(@messages::text[]) AS message, unnest(@settled_as::text[]) AS settled_as) k
+WHERE d.id = ANY(@ids::text[]) AND d.id = k.id AND d.state = 'open';
+
+-- name: ClosePendingMany :exec
+DELETE FROM pending WHERE deployment_id = ANY(@ids::text[]);
+
+-- name: ParkOwedMany :exec
+UPDATE owed o SET due = false, reason = k.reason, tried_at = now()
+FROM (SELECT unnest(@names::text[]) AS name, unnest(@nodes::text[]) AS node, unnest(@reasons::text[]) AS reason) k
+WHERE o.site = @site AND o.name = ANY(@names::text[]) AND o.name = k.name AND o.node = k.node;
+
+-- name: UpsertOwedMany :exec
+INSERT INTO owed (site, name, node, revision, action, due, reason)
+SELECT @site, k.name, @node, k.revision, k.action, @due, k.reason
+FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision, unnest(@actions::text[]) AS action,
+             unnest(@reasons::text[]) AS reason) k
+ON CONFLICT (site, name, node) DO UPDATE SET
+    revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason, tried_at = now(),
+    since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END
+WHERE owed.revision <= excluded.revision;
+
+-- name: DeletedNames :many
+SELECT name FROM snapshots WHERE site = @site AND name = ANY(@names::text[]) AND action = 'delete' ORDER BY name;
+
+-- name: AppendStatusEvents :exec
+INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, after)
+SELECT r.era, 'status', o.kind, o.project, o.scope, o.name, o.uid, k.generation, 'region', k.after
+FROM region r CROSS JOIN (SELECT unnest(@names::text[]) AS name, unnest(@generations::bigint[]) AS generation,
+                                 unnest(@afters::text[])::jsonb AS after) k
+JOIN LATERAL (SELECT x.* FROM objects x WHERE x.kind = 'instance' AND x.scope = @site AND x.name = k.name OFFSET 0) o ON true;
+
+-- name: PutOutboxMany :exec
+INSERT INTO outbox (subject, trace) SELECT unnest(@subjects::text[]), @trace;
+
+-- name: RunningSubjects :many
+SELECT DISTINCT subject FROM operations WHERE subject = ANY(@subjects::text[]) AND state = 'running';
+
+-- name: CountBatch :many
+SELECT state, count(*) AS deliveries FROM deliveries WHERE batch_id = @batch_id AND batch_id <> '' GROUP BY state;
+
+-- name: UseBodies :many
+WITH known AS MATERIALIZED (SELECT b.id, b.hash, b.used_at FROM bodies b WHERE b.hash = ANY(@hashes::bytea[]) ORDER BY b.hash FOR KEY SHARE),
+     old AS MATERIALIZED (SELECT known.id FROM known WHERE known.used_at < now() - interval '1 hour'),
+     used AS (UPDATE bodies b SET used_at = now() WHERE b.id = ANY(ARRAY(SELECT old.id FROM old)))
+SELECT known.hash FROM known;
+
+-- name: InsertWholeBodies :exec
+WITH k AS MATERIALIZED (SELECT unnest(@hashes::bytea[]) AS hash, unnest(@bodies::bytea[]) AS data),
+made AS (INSERT INTO bodies (hash, size) SELECT k.hash, octet_length(k.data) FROM k RETURNING id, hash)
+INSERT INTO body_chunks (body_id, idx, data)
+SELECT m.id, 0, k.data FROM made m JOIN k ON k.hash = m.hash WHERE octet_length(k.data) > 0;
+
+-- name: AllowBodies :exec
+INSERT INTO body_projects (project, hash) SELECT @project, unnest(@hashes::bytea[]) ON CONFLICT DO NOTHING;
