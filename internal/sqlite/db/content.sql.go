@@ -63,6 +63,41 @@ func (q *Queries) Complete(ctx context.Context, id int64) (int64, error) {
 	return result.RowsAffected()
 }
 
+const completeContents = `-- name: CompleteContents :many
+SELECT id, hash, size FROM contents
+WHERE complete = 1 AND hash IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
+`
+
+type CompleteContentsRow struct {
+	ID   int64
+	Hash sql.NullString
+	Size int64
+}
+
+// Those of a JSON array of hashes that are complete.
+func (q *Queries) CompleteContents(ctx context.Context, hashes string) ([]CompleteContentsRow, error) {
+	rows, err := q.query(ctx, q.completeContentsStmt, completeContents, hashes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CompleteContentsRow
+	for rows.Next() {
+		var i CompleteContentsRow
+		if err := rows.Scan(&i.ID, &i.Hash, &i.Size); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const condemnUnreferenced = `-- name: CondemnUnreferenced :exec
 UPDATE contents SET hash = NULL, complete = 0
 WHERE hash IS NOT NULL
@@ -201,6 +236,27 @@ type PutContentParams struct {
 // A body that is complete from the first.
 func (q *Queries) PutContent(ctx context.Context, arg PutContentParams) (int64, error) {
 	row := q.queryRow(ctx, q.putContentStmt, putContent, arg.Hash, arg.Size, arg.ShaState)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
+
+const putNewContent = `-- name: PutNewContent :one
+INSERT INTO contents (hash, size, received, complete, sha_state)
+VALUES (?1, ?2, ?2, 1, ?3)
+ON CONFLICT (hash) DO NOTHING
+RETURNING id
+`
+
+type PutNewContentParams struct {
+	Hash     sql.NullString
+	Size     int64
+	ShaState []byte
+}
+
+// PutContent of a body that the file most likely lacks: no row where it has one, or a part.
+func (q *Queries) PutNewContent(ctx context.Context, arg PutNewContentParams) (int64, error) {
+	row := q.queryRow(ctx, q.putNewContentStmt, putNewContent, arg.Hash, arg.Size, arg.ShaState)
 	var id int64
 	err := row.Scan(&id)
 	return id, err

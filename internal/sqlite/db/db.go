@@ -39,6 +39,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.completeStmt, err = db.PrepareContext(ctx, complete); err != nil {
 		return nil, fmt.Errorf("error preparing query Complete: %w", err)
 	}
+	if q.completeContentsStmt, err = db.PrepareContext(ctx, completeContents); err != nil {
+		return nil, fmt.Errorf("error preparing query CompleteContents: %w", err)
+	}
 	if q.condemnUnreferencedStmt, err = db.PrepareContext(ctx, condemnUnreferenced); err != nil {
 		return nil, fmt.Errorf("error preparing query CondemnUnreferenced: %w", err)
 	}
@@ -81,6 +84,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.getSlotsStmt, err = db.PrepareContext(ctx, getSlots); err != nil {
 		return nil, fmt.Errorf("error preparing query GetSlots: %w", err)
 	}
+	if q.instancesOfStmt, err = db.PrepareContext(ctx, instancesOf); err != nil {
+		return nil, fmt.Errorf("error preparing query InstancesOf: %w", err)
+	}
 	if q.listInstancesStmt, err = db.PrepareContext(ctx, listInstances); err != nil {
 		return nil, fmt.Errorf("error preparing query ListInstances: %w", err)
 	}
@@ -96,6 +102,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.putContentStmt, err = db.PrepareContext(ctx, putContent); err != nil {
 		return nil, fmt.Errorf("error preparing query PutContent: %w", err)
 	}
+	if q.putNewContentStmt, err = db.PrepareContext(ctx, putNewContent); err != nil {
+		return nil, fmt.Errorf("error preparing query PutNewContent: %w", err)
+	}
 	if q.putSlotStmt, err = db.PrepareContext(ctx, putSlot); err != nil {
 		return nil, fmt.Errorf("error preparing query PutSlot: %w", err)
 	}
@@ -104,6 +113,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.renumberCurrentStmt, err = db.PrepareContext(ctx, renumberCurrent); err != nil {
 		return nil, fmt.Errorf("error preparing query RenumberCurrent: %w", err)
+	}
+	if q.replacePreviousStmt, err = db.PrepareContext(ctx, replacePrevious); err != nil {
+		return nil, fmt.Errorf("error preparing query ReplacePrevious: %w", err)
 	}
 	if q.seeExpectedSetStmt, err = db.PrepareContext(ctx, seeExpectedSet); err != nil {
 		return nil, fmt.Errorf("error preparing query SeeExpectedSet: %w", err)
@@ -116,6 +128,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.setStartIDStmt, err = db.PrepareContext(ctx, setStartID); err != nil {
 		return nil, fmt.Errorf("error preparing query SetStartID: %w", err)
+	}
+	if q.slotsOfStmt, err = db.PrepareContext(ctx, slotsOf); err != nil {
+		return nil, fmt.Errorf("error preparing query SlotsOf: %w", err)
 	}
 	return &q, nil
 }
@@ -145,6 +160,11 @@ func (q *Queries) Close() error {
 	if q.completeStmt != nil {
 		if cerr := q.completeStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing completeStmt: %w", cerr)
+		}
+	}
+	if q.completeContentsStmt != nil {
+		if cerr := q.completeContentsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing completeContentsStmt: %w", cerr)
 		}
 	}
 	if q.condemnUnreferencedStmt != nil {
@@ -217,6 +237,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing getSlotsStmt: %w", cerr)
 		}
 	}
+	if q.instancesOfStmt != nil {
+		if cerr := q.instancesOfStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing instancesOfStmt: %w", cerr)
+		}
+	}
 	if q.listInstancesStmt != nil {
 		if cerr := q.listInstancesStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listInstancesStmt: %w", cerr)
@@ -242,6 +267,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing putContentStmt: %w", cerr)
 		}
 	}
+	if q.putNewContentStmt != nil {
+		if cerr := q.putNewContentStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putNewContentStmt: %w", cerr)
+		}
+	}
 	if q.putSlotStmt != nil {
 		if cerr := q.putSlotStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing putSlotStmt: %w", cerr)
@@ -255,6 +285,11 @@ func (q *Queries) Close() error {
 	if q.renumberCurrentStmt != nil {
 		if cerr := q.renumberCurrentStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing renumberCurrentStmt: %w", cerr)
+		}
+	}
+	if q.replacePreviousStmt != nil {
+		if cerr := q.replacePreviousStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing replacePreviousStmt: %w", cerr)
 		}
 	}
 	if q.seeExpectedSetStmt != nil {
@@ -275,6 +310,11 @@ func (q *Queries) Close() error {
 	if q.setStartIDStmt != nil {
 		if cerr := q.setStartIDStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing setStartIDStmt: %w", cerr)
+		}
+	}
+	if q.slotsOfStmt != nil {
+		if cerr := q.slotsOfStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing slotsOfStmt: %w", cerr)
 		}
 	}
 	return err
@@ -321,6 +361,7 @@ type Queries struct {
 	advanceStmt               *sql.Stmt
 	cleanExpectedSetStmt      *sql.Stmt
 	completeStmt              *sql.Stmt
+	completeContentsStmt      *sql.Stmt
 	condemnUnreferencedStmt   *sql.Stmt
 	countCondemnedStmt        *sql.Stmt
 	countHoldingStmt          *sql.Stmt
@@ -335,18 +376,22 @@ type Queries struct {
 	getLogOffsetStmt          *sql.Stmt
 	getMetaStmt               *sql.Stmt
 	getSlotsStmt              *sql.Stmt
+	instancesOfStmt           *sql.Stmt
 	listInstancesStmt         *sql.Stmt
 	listSlotsStmt             *sql.Stmt
 	moveSlotStmt              *sql.Stmt
 	nextChunkStmt             *sql.Stmt
 	putContentStmt            *sql.Stmt
+	putNewContentStmt         *sql.Stmt
 	putSlotStmt               *sql.Stmt
 	raiseHighWaterStmt        *sql.Stmt
 	renumberCurrentStmt       *sql.Stmt
+	replacePreviousStmt       *sql.Stmt
 	seeExpectedSetStmt        *sql.Stmt
 	setLogOffsetStmt          *sql.Stmt
 	setRegionStmt             *sql.Stmt
 	setStartIDStmt            *sql.Stmt
+	slotsOfStmt               *sql.Stmt
 }
 
 func (q *Queries) WithTx(tx *sql.Tx) *Queries {
@@ -358,6 +403,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		advanceStmt:               q.advanceStmt,
 		cleanExpectedSetStmt:      q.cleanExpectedSetStmt,
 		completeStmt:              q.completeStmt,
+		completeContentsStmt:      q.completeContentsStmt,
 		condemnUnreferencedStmt:   q.condemnUnreferencedStmt,
 		countCondemnedStmt:        q.countCondemnedStmt,
 		countHoldingStmt:          q.countHoldingStmt,
@@ -372,17 +418,21 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getLogOffsetStmt:          q.getLogOffsetStmt,
 		getMetaStmt:               q.getMetaStmt,
 		getSlotsStmt:              q.getSlotsStmt,
+		instancesOfStmt:           q.instancesOfStmt,
 		listInstancesStmt:         q.listInstancesStmt,
 		listSlotsStmt:             q.listSlotsStmt,
 		moveSlotStmt:              q.moveSlotStmt,
 		nextChunkStmt:             q.nextChunkStmt,
 		putContentStmt:            q.putContentStmt,
+		putNewContentStmt:         q.putNewContentStmt,
 		putSlotStmt:               q.putSlotStmt,
 		raiseHighWaterStmt:        q.raiseHighWaterStmt,
 		renumberCurrentStmt:       q.renumberCurrentStmt,
+		replacePreviousStmt:       q.replacePreviousStmt,
 		seeExpectedSetStmt:        q.seeExpectedSetStmt,
 		setLogOffsetStmt:          q.setLogOffsetStmt,
 		setRegionStmt:             q.setRegionStmt,
 		setStartIDStmt:            q.setStartIDStmt,
+		slotsOfStmt:               q.slotsOfStmt,
 	}
 }

@@ -96,6 +96,43 @@ func (q *Queries) GetSlots(ctx context.Context, instance string) ([]Slot, error)
 	return items, nil
 }
 
+const instancesOf = `-- name: InstancesOf :many
+SELECT name, high_era, high_revision, high_action, high_hash, high_run_hash, high_enabled, epoch FROM instances WHERE name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
+`
+
+// Those of a JSON array of names that there are.
+func (q *Queries) InstancesOf(ctx context.Context, names string) ([]Instance, error) {
+	rows, err := q.query(ctx, q.instancesOfStmt, instancesOf, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Instance
+	for rows.Next() {
+		var i Instance
+		if err := rows.Scan(
+			&i.Name,
+			&i.HighEra,
+			&i.HighRevision,
+			&i.HighAction,
+			&i.HighHash,
+			&i.HighRunHash,
+			&i.HighEnabled,
+			&i.Epoch,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listInstances = `-- name: ListInstances :many
 SELECT name, high_era, high_revision, high_action, high_hash, high_run_hash, high_enabled, epoch FROM instances ORDER BY name
 `
@@ -322,6 +359,16 @@ func (q *Queries) RenumberCurrent(ctx context.Context, arg RenumberCurrentParams
 	return result.RowsAffected()
 }
 
+const replacePrevious = `-- name: ReplacePrevious :exec
+UPDATE OR REPLACE slots SET slot = 'previous' WHERE instance = ?1 AND slot = 'current'
+`
+
+// The current revision becomes the previous one; what was previous goes.
+func (q *Queries) ReplacePrevious(ctx context.Context, instance string) error {
+	_, err := q.exec(ctx, q.replacePreviousStmt, replacePrevious, instance)
+	return err
+}
+
 const setLogOffset = `-- name: SetLogOffset :exec
 INSERT INTO log_offsets (instance, position) VALUES (?1, ?2)
 ON CONFLICT (instance) DO UPDATE SET position = excluded.position
@@ -335,4 +382,45 @@ type SetLogOffsetParams struct {
 func (q *Queries) SetLogOffset(ctx context.Context, arg SetLogOffsetParams) error {
 	_, err := q.exec(ctx, q.setLogOffsetStmt, setLogOffset, arg.Instance, arg.Position)
 	return err
+}
+
+const slotsOf = `-- name: SlotsOf :many
+SELECT instance, slot, era, revision, "action", kind, hash, size, run_hash, run, enabled, epoch, content_id FROM slots WHERE instance IN (SELECT value FROM json_each(CAST(?1 AS TEXT))) ORDER BY instance, slot
+`
+
+func (q *Queries) SlotsOf(ctx context.Context, names string) ([]Slot, error) {
+	rows, err := q.query(ctx, q.slotsOfStmt, slotsOf, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Slot
+	for rows.Next() {
+		var i Slot
+		if err := rows.Scan(
+			&i.Instance,
+			&i.Slot,
+			&i.Era,
+			&i.Revision,
+			&i.Action,
+			&i.Kind,
+			&i.Hash,
+			&i.Size,
+			&i.RunHash,
+			&i.Run,
+			&i.Enabled,
+			&i.Epoch,
+			&i.ContentID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

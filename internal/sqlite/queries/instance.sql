@@ -56,3 +56,14 @@ SELECT position FROM log_offsets WHERE instance = sqlc.arg(instance);
 -- name: SetLogOffset :exec
 INSERT INTO log_offsets (instance, position) VALUES (sqlc.arg(instance), sqlc.arg(position))
 ON CONFLICT (instance) DO UPDATE SET position = excluded.position;
+
+-- name: InstancesOf :many
+-- Those of a JSON array of names that there are.
+SELECT * FROM instances WHERE name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT)));
+
+-- name: SlotsOf :many
+SELECT * FROM slots WHERE instance IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT))) ORDER BY instance, slot;
+
+-- name: ReplacePrevious :exec
+-- The current revision becomes the previous one; what was previous goes.
+UPDATE OR REPLACE slots SET slot = 'previous' WHERE instance = sqlc.arg(instance) AND slot = 'current';
