@@ -49,15 +49,30 @@ func (s *Store) CommitBatch(ctx context.Context, steps []Step) ([]error, error) 
 	if len(steps) == 0 {
 		return nil, nil
 	}
+	// Savepoints double the cost of a step, and hardly any needs one.
+	refused, err := s.commitBatch(ctx, steps, (*batch).bare)
+	if errors.Is(err, errHalf) {
+		refused, err = s.commitBatch(ctx, steps, (*batch).saved)
+	}
+	return refused, err
+}
+
+// errHalf says that a step failed after it had written something.
+var errHalf = errors.New("a step of the batch is half done")
+
+// takeStep takes one step, or refuses it. The second error is that of the whole batch.
+type takeStep func(*batch, context.Context, Step) (refused, err error)
+
+func (s *Store) commitBatch(ctx context.Context, steps []Step, take takeStep) ([]error, error) {
 	refused := make([]error, len(steps))
 	err := s.tx(ctx, "commit batch", nil, func(ctx context.Context, tx *sql.Tx) error {
-		b := &batch{tx: tx, q: s.q.WithTx(tx), rights: map[Right]error{}}
+		b := &batch{tx: tx, q: s.q.WithTx(tx), rights: map[Right]error{}, taken: map[fleet.InstanceName]bool{}}
 		if err := b.read(ctx, steps); err != nil {
 			return err
 		}
 		for i, step := range steps {
 			var err error
-			if refused[i], err = b.isolated(ctx, step); err != nil {
+			if refused[i], err = take(b, ctx, step); err != nil {
 				return err
 			}
 		}
@@ -70,35 +85,51 @@ func (s *Store) CommitBatch(ctx context.Context, steps []Step) ([]error, error) 
 type batch struct {
 	tx     *sql.Tx
 	q      *db.Queries
-	held   map[fleet.InstanceName]Instance // as far as nothing was done about it yet
+	held   map[fleet.InstanceName]Instance // before the batch
+	taken  map[fleet.InstanceName]bool
+	bodies map[fleet.Hash]bool             // that the file has, or a part of
 	rights map[Right]error
 }
 
 func (b *batch) read(ctx context.Context, steps []Step) error {
-	names := make([]fleet.InstanceName, len(steps))
+	names, hashes := make([]fleet.InstanceName, len(steps)), make([]fleet.Hash, len(steps))
 	for i, step := range steps {
-		names[i] = step.Instance
+		names[i], hashes[i] = step.Instance, step.Revision.Content.Hash
 	}
 	var err error
-	b.held, err = instancesOf(ctx, b.q, names)
+	if b.held, err = instancesOf(ctx, b.q, names); err != nil {
+		return err
+	}
+	rows, err := contentsOf(ctx, b.q, hashes)
+	b.bodies = make(map[fleet.Hash]bool, len(rows))
+	for _, row := range rows {
+		b.bodies[fleet.Hash(row.Hash.String)] = true
+	}
 	return err
 }
 
-// isolated does one step inside a savepoint. The second error is that of the whole batch.
-func (b *batch) isolated(ctx context.Context, step Step) (refused, err error) {
-	in, is := b.held[step.Instance]
-	if !is {
-		return fleet.Errorf(fleet.Invalid, "instance %s is in the batch twice", step.Instance), nil
+// bare takes a step that refuses, if it does, before it has changed anything.
+func (b *batch) bare(ctx context.Context, step Step) (refused, err error) {
+	if err := b.accept(ctx, step); err != nil {
+		return fail("commit revision", err), nil
 	}
-	if err := b.holding(ctx, step.Right); err != nil {
-		return err, nil
+	if err := b.do(ctx, step); err != nil {
+		return nil, errors.Join(errHalf, err)
 	}
+	return nil, nil
+}
+
+// saved takes a step inside a savepoint.
+func (b *batch) saved(ctx context.Context, step Step) (refused, err error) {
 	if _, err := b.tx.ExecContext(ctx, "SAVEPOINT step"); err != nil {
 		return nil, err
 	}
-	delete(b.held, step.Instance)
-	if refused = fail("commit revision", b.do(ctx, step, in)); refused != nil {
-		if _, err := b.tx.ExecContext(ctx, "ROLLBACK TO step"); err != nil { // the file is full, and took all of it back
+	if refused = b.accept(ctx, step); refused == nil {
+		refused = b.do(ctx, step)
+	}
+	if refused != nil {
+		refused = fail("commit revision", refused)
+		if _, err := b.tx.ExecContext(ctx, "ROLLBACK TO step"); err != nil { // a full disk took back all of it
 			return nil, errors.Join(refused, err)
 		}
 	}
@@ -106,20 +137,29 @@ func (b *batch) isolated(ctx context.Context, step Step) (refused, err error) {
 	return refused, err
 }
 
+// accept raises the high-water mark, the first write of a step.
+func (b *batch) accept(ctx context.Context, step Step) error {
+	if b.taken[step.Instance] {
+		return fleet.Errorf(fleet.Invalid, "instance %s is in the batch twice", step.Instance)
+	}
+	b.taken[step.Instance] = true
+	if err := b.holding(ctx, step.Right); err != nil {
+		return err
+	}
+	return raiseHeld(ctx, b.q, step.Attempt)
+}
+
 // holding asks once for each right: the transaction has the lock of the writer.
 func (b *batch) holding(ctx context.Context, right Right) error {
 	err, asked := b.rights[right]
 	if !asked {
-		err = fail("commit revision", holding(ctx, b.q, right))
+		err = holding(ctx, b.q, right)
 		b.rights[right] = err
 	}
 	return err
 }
 
-func (b *batch) do(ctx context.Context, step Step, in Instance) error {
-	if err := raiseHeld(ctx, b.q, step.Attempt); err != nil {
-		return err
-	}
+func (b *batch) do(ctx context.Context, step Step) error {
 	switch step.Turn {
 	case TurnRenumber:
 		return renumber(ctx, b.q, step.Attempt)
@@ -127,10 +167,10 @@ func (b *batch) do(ctx context.Context, step Step, in Instance) error {
 		if step.Body == nil {
 			return nil
 		}
-		_, err := step.Body.putNew(ctx, b.q)
+		_, err := b.store(ctx, step.Body)
 		return err
 	case TurnCommit:
-		return b.commit(ctx, step.Attempt, in)
+		return b.commit(ctx, step.Attempt, b.held[step.Instance])
 	}
 	return fleet.Errorf(fleet.Internal, "turn %d of a batch is none", step.Turn)
 }
@@ -140,7 +180,7 @@ func (b *batch) commit(ctx context.Context, a Attempt, in Instance) error {
 	var content sql.NullInt64
 	var err error
 	if a.Body != nil {
-		content, err = a.Body.putNew(ctx, b.q)
+		content, err = b.store(ctx, a.Body)
 	} else {
 		content, err = contentID(ctx, b.q, a.Revision)
 	}
@@ -155,44 +195,50 @@ func (b *batch) commit(ctx context.Context, a Attempt, in Instance) error {
 	if err := b.makeRoom(ctx, a, in); err != nil {
 		return err
 	}
-	return putSlot(ctx, b.q, a, current, content)
+	return b.q.AddSlot(ctx, db.AddSlotParams(slotOf(a, current, content)))
 }
 
-// makeRoom is the makeRoom of a switch, without what would find nothing: what is current is
-// replaced where it is, unless it becomes the previous one.
+// makeRoom is the makeRoom of a switch, without what would find nothing.
 func (b *batch) makeRoom(ctx context.Context, a Attempt, in Instance) error {
 	deleted := a.Revision.Action == fleet.ActionDelete
-	switch {
-	case !deleted && in.Current != nil && sameContent(*in.Current, a.Revision):
-		return nil
-	case !deleted && in.Current != nil && !in.Current.Deleted():
-		return b.q.ReplacePrevious(ctx, string(a.Instance))
-	case in.Previous != nil:
-		return b.drop(ctx, a.Instance, previous)
+	keeps := in.Current != nil && !deleted && !in.Current.Deleted()
+	same := keeps && sameContent(*in.Current, a.Revision)
+	if in.Previous != nil && !same {
+		if err := b.drop(ctx, a.Instance, previous); err != nil {
+			return err
+		}
 	}
-	return nil
+	switch {
+	case in.Current == nil:
+		return nil
+	case same || !keeps:
+		return b.drop(ctx, a.Instance, current)
+	}
+	_, err := b.q.MoveSlot(ctx, db.MoveSlotParams{Instance: string(a.Instance), FromSlot: current, IntoSlot: previous})
+	return err
 }
 
 func (b *batch) drop(ctx context.Context, name fleet.InstanceName, slot string) error {
 	return b.q.DropSlot(ctx, db.DropSlotParams{Instance: string(name), Slot: slot})
 }
 
-// putNew is put for a body that the file most likely lacks.
-func (st *Staging) putNew(ctx context.Context, q *db.Queries) (sql.NullInt64, error) {
-	state, err := marshal(st.sum)
+// store puts a body where the file lacks it, and gives its number.
+func (b *batch) store(ctx context.Context, body *Staging) (sql.NullInt64, error) {
+	if b.bodies[body.want.Hash] { // or another step of this batch brought it
+		if err := body.put(ctx, b.q); err != nil {
+			return sql.NullInt64{}, err
+		}
+		return contentID(ctx, b.q, fleet.Revision{Content: body.want})
+	}
+	state, err := marshal(body.sum)
 	if err != nil {
 		return sql.NullInt64{}, err
 	}
-	id, err := q.PutNewContent(ctx, db.PutNewContentParams{Hash: nullable(st.want.Hash), Size: st.want.Size, ShaState: state})
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		if err := st.put(ctx, q); err != nil {
-			return sql.NullInt64{}, err
-		}
-		return contentID(ctx, q, fleet.Revision{Content: st.want})
-	case err == nil && len(st.whole) > 0:
-		err = q.AddChunk(ctx, db.AddChunkParams{ContentID: id, Data: st.whole})
+	id, err := b.q.PutNewContent(ctx, db.PutNewContentParams{Hash: nullable(body.want.Hash), Size: body.want.Size, ShaState: state})
+	if err == nil && len(body.whole) > 0 {
+		err = b.q.AddChunk(ctx, db.AddChunkParams{ContentID: id, Data: body.whole})
 	}
+	b.bodies[body.want.Hash] = true // put looks again, should this be taken back
 	return sql.NullInt64{Int64: id, Valid: true}, err
 }
 
@@ -237,17 +283,23 @@ func instancesOf(ctx context.Context, q *db.Queries, names []fleet.InstanceName)
 
 // CompleteContents says which bodies are there, with their sizes.
 func (s *Store) CompleteContents(ctx context.Context, hashes []fleet.Hash) (map[fleet.Hash]int64, error) {
-	list, err := json.Marshal(hashes)
-	if err != nil {
-		return nil, fmt.Errorf("list hashes: %w", err)
-	}
-	rows, err := s.q.CompleteContents(ctx, string(list))
+	rows, err := contentsOf(ctx, s.q, hashes)
 	if err != nil {
 		return nil, fail("look for contents", err)
 	}
 	there := make(map[fleet.Hash]int64, len(rows))
 	for _, row := range rows {
-		there[fleet.Hash(row.Hash.String)] = row.Size
+		if row.Complete == 1 {
+			there[fleet.Hash(row.Hash.String)] = row.Size
+		}
 	}
 	return there, nil
+}
+
+func contentsOf(ctx context.Context, q *db.Queries, hashes []fleet.Hash) ([]db.ContentsOfRow, error) {
+	list, err := json.Marshal(hashes)
+	if err != nil {
+		return nil, fmt.Errorf("list hashes: %w", err)
+	}
+	return q.ContentsOf(ctx, string(list))
 }

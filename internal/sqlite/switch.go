@@ -123,19 +123,23 @@ func stage(ctx context.Context, q *db.Queries, a Attempt) error {
 }
 
 func putSlot(ctx context.Context, q *db.Queries, a Attempt, slot string, content sql.NullInt64) error {
+	n, err := q.PutSlot(ctx, slotOf(a, slot, content))
+	if err == nil && n == 0 {
+		return fleet.Errorf(fleet.Stale, "revision %d of %s is not the newest", a.Revision.Version.Revision, a.Instance)
+	}
+	return err
+}
+
+func slotOf(a Attempt, slot string, content sql.NullInt64) db.PutSlotParams {
 	r, run := a.Revision, a.Run
 	if run == nil {
 		run = []byte{}
 	}
-	n, err := q.PutSlot(ctx, db.PutSlotParams{
+	return db.PutSlotParams{
 		Instance: string(a.Instance), Slot: slot, Era: r.Era, Revision: r.Version.Revision,
 		Action: string(r.Action), Kind: string(r.Content.Kind), Hash: string(r.Content.Hash), Size: r.Content.Size,
 		RunHash: string(r.RunHash), Run: run, Enabled: flag(r.Enabled), Epoch: a.Right.Epoch, ContentID: content,
-	})
-	if err == nil && n == 0 {
-		return fleet.Errorf(fleet.Stale, "revision %d of %s is not the newest", r.Version.Revision, a.Instance)
 	}
-	return err
 }
 
 func contentID(ctx context.Context, q *db.Queries, r fleet.Revision) (sql.NullInt64, error) {

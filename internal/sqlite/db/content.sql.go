@@ -63,41 +63,6 @@ func (q *Queries) Complete(ctx context.Context, id int64) (int64, error) {
 	return result.RowsAffected()
 }
 
-const completeContents = `-- name: CompleteContents :many
-SELECT id, hash, size FROM contents
-WHERE complete = 1 AND hash IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
-`
-
-type CompleteContentsRow struct {
-	ID   int64
-	Hash sql.NullString
-	Size int64
-}
-
-// Those of a JSON array of hashes that are complete.
-func (q *Queries) CompleteContents(ctx context.Context, hashes string) ([]CompleteContentsRow, error) {
-	rows, err := q.query(ctx, q.completeContentsStmt, completeContents, hashes)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []CompleteContentsRow
-	for rows.Next() {
-		var i CompleteContentsRow
-		if err := rows.Scan(&i.ID, &i.Hash, &i.Size); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const condemnUnreferenced = `-- name: CondemnUnreferenced :exec
 UPDATE contents SET hash = NULL, complete = 0
 WHERE hash IS NOT NULL
@@ -109,6 +74,47 @@ WHERE hash IS NOT NULL
 func (q *Queries) CondemnUnreferenced(ctx context.Context) error {
 	_, err := q.exec(ctx, q.condemnUnreferencedStmt, condemnUnreferenced)
 	return err
+}
+
+const contentsOf = `-- name: ContentsOf :many
+SELECT id, hash, size, complete FROM contents
+WHERE hash IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
+`
+
+type ContentsOfRow struct {
+	ID       int64
+	Hash     sql.NullString
+	Size     int64
+	Complete int64
+}
+
+// Those of a JSON array of hashes that there are, complete or not.
+func (q *Queries) ContentsOf(ctx context.Context, hashes string) ([]ContentsOfRow, error) {
+	rows, err := q.query(ctx, q.contentsOfStmt, contentsOf, hashes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ContentsOfRow
+	for rows.Next() {
+		var i ContentsOfRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Hash,
+			&i.Size,
+			&i.Complete,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const countCondemned = `-- name: CountCondemned :one
@@ -241,11 +247,9 @@ func (q *Queries) PutContent(ctx context.Context, arg PutContentParams) (int64, 
 	return id, err
 }
 
-const putNewContent = `-- name: PutNewContent :one
+const putNewContent = `-- name: PutNewContent :execlastid
 INSERT INTO contents (hash, size, received, complete, sha_state)
 VALUES (?1, ?2, ?2, 1, ?3)
-ON CONFLICT (hash) DO NOTHING
-RETURNING id
 `
 
 type PutNewContentParams struct {
@@ -254,10 +258,11 @@ type PutNewContentParams struct {
 	ShaState []byte
 }
 
-// PutContent of a body that the file most likely lacks: no row where it has one, or a part.
+// PutContent of a body that the file is known to lack: RETURNING costs as much again.
 func (q *Queries) PutNewContent(ctx context.Context, arg PutNewContentParams) (int64, error) {
-	row := q.queryRow(ctx, q.putNewContentStmt, putNewContent, arg.Hash, arg.Size, arg.ShaState)
-	var id int64
-	err := row.Scan(&id)
-	return id, err
+	result, err := q.exec(ctx, q.putNewContentStmt, putNewContent, arg.Hash, arg.Size, arg.ShaState)
+	if err != nil {
+		return 0, err
+	}
+	return result.LastInsertId()
 }

@@ -27,6 +27,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.addChunkStmt, err = db.PrepareContext(ctx, addChunk); err != nil {
 		return nil, fmt.Errorf("error preparing query AddChunk: %w", err)
 	}
+	if q.addSlotStmt, err = db.PrepareContext(ctx, addSlot); err != nil {
+		return nil, fmt.Errorf("error preparing query AddSlot: %w", err)
+	}
 	if q.adoptEpochStmt, err = db.PrepareContext(ctx, adoptEpoch); err != nil {
 		return nil, fmt.Errorf("error preparing query AdoptEpoch: %w", err)
 	}
@@ -39,11 +42,11 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.completeStmt, err = db.PrepareContext(ctx, complete); err != nil {
 		return nil, fmt.Errorf("error preparing query Complete: %w", err)
 	}
-	if q.completeContentsStmt, err = db.PrepareContext(ctx, completeContents); err != nil {
-		return nil, fmt.Errorf("error preparing query CompleteContents: %w", err)
-	}
 	if q.condemnUnreferencedStmt, err = db.PrepareContext(ctx, condemnUnreferenced); err != nil {
 		return nil, fmt.Errorf("error preparing query CondemnUnreferenced: %w", err)
+	}
+	if q.contentsOfStmt, err = db.PrepareContext(ctx, contentsOf); err != nil {
+		return nil, fmt.Errorf("error preparing query ContentsOf: %w", err)
 	}
 	if q.countCondemnedStmt, err = db.PrepareContext(ctx, countCondemned); err != nil {
 		return nil, fmt.Errorf("error preparing query CountCondemned: %w", err)
@@ -114,9 +117,6 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.renumberCurrentStmt, err = db.PrepareContext(ctx, renumberCurrent); err != nil {
 		return nil, fmt.Errorf("error preparing query RenumberCurrent: %w", err)
 	}
-	if q.replacePreviousStmt, err = db.PrepareContext(ctx, replacePrevious); err != nil {
-		return nil, fmt.Errorf("error preparing query ReplacePrevious: %w", err)
-	}
 	if q.seeExpectedSetStmt, err = db.PrepareContext(ctx, seeExpectedSet); err != nil {
 		return nil, fmt.Errorf("error preparing query SeeExpectedSet: %w", err)
 	}
@@ -142,6 +142,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing addChunkStmt: %w", cerr)
 		}
 	}
+	if q.addSlotStmt != nil {
+		if cerr := q.addSlotStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addSlotStmt: %w", cerr)
+		}
+	}
 	if q.adoptEpochStmt != nil {
 		if cerr := q.adoptEpochStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing adoptEpochStmt: %w", cerr)
@@ -162,14 +167,14 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing completeStmt: %w", cerr)
 		}
 	}
-	if q.completeContentsStmt != nil {
-		if cerr := q.completeContentsStmt.Close(); cerr != nil {
-			err = fmt.Errorf("error closing completeContentsStmt: %w", cerr)
-		}
-	}
 	if q.condemnUnreferencedStmt != nil {
 		if cerr := q.condemnUnreferencedStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing condemnUnreferencedStmt: %w", cerr)
+		}
+	}
+	if q.contentsOfStmt != nil {
+		if cerr := q.contentsOfStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing contentsOfStmt: %w", cerr)
 		}
 	}
 	if q.countCondemnedStmt != nil {
@@ -287,11 +292,6 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing renumberCurrentStmt: %w", cerr)
 		}
 	}
-	if q.replacePreviousStmt != nil {
-		if cerr := q.replacePreviousStmt.Close(); cerr != nil {
-			err = fmt.Errorf("error closing replacePreviousStmt: %w", cerr)
-		}
-	}
 	if q.seeExpectedSetStmt != nil {
 		if cerr := q.seeExpectedSetStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing seeExpectedSetStmt: %w", cerr)
@@ -357,12 +357,13 @@ type Queries struct {
 	db                        DBTX
 	tx                        *sql.Tx
 	addChunkStmt              *sql.Stmt
+	addSlotStmt               *sql.Stmt
 	adoptEpochStmt            *sql.Stmt
 	advanceStmt               *sql.Stmt
 	cleanExpectedSetStmt      *sql.Stmt
 	completeStmt              *sql.Stmt
-	completeContentsStmt      *sql.Stmt
 	condemnUnreferencedStmt   *sql.Stmt
+	contentsOfStmt            *sql.Stmt
 	countCondemnedStmt        *sql.Stmt
 	countHoldingStmt          *sql.Stmt
 	createContentStmt         *sql.Stmt
@@ -386,7 +387,6 @@ type Queries struct {
 	putSlotStmt               *sql.Stmt
 	raiseHighWaterStmt        *sql.Stmt
 	renumberCurrentStmt       *sql.Stmt
-	replacePreviousStmt       *sql.Stmt
 	seeExpectedSetStmt        *sql.Stmt
 	setLogOffsetStmt          *sql.Stmt
 	setRegionStmt             *sql.Stmt
@@ -399,12 +399,13 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		db:                        tx,
 		tx:                        tx,
 		addChunkStmt:              q.addChunkStmt,
+		addSlotStmt:               q.addSlotStmt,
 		adoptEpochStmt:            q.adoptEpochStmt,
 		advanceStmt:               q.advanceStmt,
 		cleanExpectedSetStmt:      q.cleanExpectedSetStmt,
 		completeStmt:              q.completeStmt,
-		completeContentsStmt:      q.completeContentsStmt,
 		condemnUnreferencedStmt:   q.condemnUnreferencedStmt,
+		contentsOfStmt:            q.contentsOfStmt,
 		countCondemnedStmt:        q.countCondemnedStmt,
 		countHoldingStmt:          q.countHoldingStmt,
 		createContentStmt:         q.createContentStmt,
@@ -428,7 +429,6 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		putSlotStmt:               q.putSlotStmt,
 		raiseHighWaterStmt:        q.raiseHighWaterStmt,
 		renumberCurrentStmt:       q.renumberCurrentStmt,
-		replacePreviousStmt:       q.replacePreviousStmt,
 		seeExpectedSetStmt:        q.seeExpectedSetStmt,
 		setLogOffsetStmt:          q.setLogOffsetStmt,
 		setRegionStmt:             q.setRegionStmt,

@@ -10,6 +10,51 @@ import (
 	"database/sql"
 )
 
+const addSlot = `-- name: AddSlot :exec
+INSERT INTO slots (slot, era, revision, action, kind, hash, size, run_hash, run, enabled, epoch, content_id, instance)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6,
+        ?7, ?8, ?9, ?10, ?11, ?12,
+        ?13)
+`
+
+type AddSlotParams struct {
+	Slot      string
+	Era       int64
+	Revision  int64
+	Action    string
+	Kind      string
+	Hash      string
+	Size      int64
+	RunHash   string
+	Run       []byte
+	Enabled   int64
+	Epoch     int64
+	ContentID sql.NullInt64
+	Instance  string
+}
+
+// PutSlot for who has raised the high-water mark in the same transaction, of a free slot:
+// where nothing can be replaced, SQLite need not keep what it would take back. The columns
+// are in the order of PutSlot's parameters.
+func (q *Queries) AddSlot(ctx context.Context, arg AddSlotParams) error {
+	_, err := q.exec(ctx, q.addSlotStmt, addSlot,
+		arg.Slot,
+		arg.Era,
+		arg.Revision,
+		arg.Action,
+		arg.Kind,
+		arg.Hash,
+		arg.Size,
+		arg.RunHash,
+		arg.Run,
+		arg.Enabled,
+		arg.Epoch,
+		arg.ContentID,
+		arg.Instance,
+	)
+	return err
+}
+
 const dropSlot = `-- name: DropSlot :exec
 DELETE FROM slots WHERE instance = ?1 AND slot = ?2
 `
@@ -357,16 +402,6 @@ func (q *Queries) RenumberCurrent(ctx context.Context, arg RenumberCurrentParams
 		return 0, err
 	}
 	return result.RowsAffected()
-}
-
-const replacePrevious = `-- name: ReplacePrevious :exec
-UPDATE OR REPLACE slots SET slot = 'previous' WHERE instance = ?1 AND slot = 'current'
-`
-
-// The current revision becomes the previous one; what was previous goes.
-func (q *Queries) ReplacePrevious(ctx context.Context, instance string) error {
-	_, err := q.exec(ctx, q.replacePreviousStmt, replacePrevious, instance)
-	return err
 }
 
 const setLogOffset = `-- name: SetLogOffset :exec

@@ -54,14 +54,12 @@ SELECT count(*) FROM contents WHERE hash IS NULL;
 DELETE FROM contents WHERE hash IS NULL
   AND NOT EXISTS (SELECT 1 FROM chunks ch WHERE ch.content_id = contents.id);
 
--- name: PutNewContent :one
--- PutContent of a body that the file most likely lacks: no row where it has one, or a part.
+-- name: PutNewContent :execlastid
+-- PutContent of a body that the file is known to lack: RETURNING costs as much again.
 INSERT INTO contents (hash, size, received, complete, sha_state)
-VALUES (sqlc.arg(hash), sqlc.arg(size), sqlc.arg(size), 1, sqlc.arg(sha_state))
-ON CONFLICT (hash) DO NOTHING
-RETURNING id;
+VALUES (sqlc.arg(hash), sqlc.arg(size), sqlc.arg(size), 1, sqlc.arg(sha_state));
 
--- name: CompleteContents :many
--- Those of a JSON array of hashes that are complete.
-SELECT id, hash, size FROM contents
-WHERE complete = 1 AND hash IN (SELECT value FROM json_each(CAST(sqlc.arg(hashes) AS TEXT)));
+-- name: ContentsOf :many
+-- Those of a JSON array of hashes that there are, complete or not.
+SELECT id, hash, size, complete FROM contents
+WHERE hash IN (SELECT value FROM json_each(CAST(sqlc.arg(hashes) AS TEXT)));
