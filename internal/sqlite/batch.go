@@ -87,7 +87,7 @@ type batch struct {
 	q      *db.Queries
 	held   map[fleet.InstanceName]Instance // before the batch
 	taken  map[fleet.InstanceName]bool
-	bodies map[fleet.Hash]bool             // that the file has, or a part of
+	bodies map[fleet.Hash]bool // that the file has, or a part of
 	rights map[Right]error
 }
 
