@@ -114,6 +114,10 @@ func (b *bulk) decide(ctx context.Context) error {
 		return err
 	}
 	for _, p := range open {
+		if attemptOf(p.cmd).Right != b.right { // the region moved on between two tickets
+			p.alone = true
+			continue
+		}
 		if err := b.verdict(ctx, p, held[p.cmd.Instance]); err != nil {
 			p.fail(err)
 			continue
