@@ -17,6 +17,12 @@ type applier interface {
 	Held(ctx context.Context, name fleet.InstanceName) (fleet.Held, error)
 }
 
+// batcher is the node's own side of many deliveries at once.
+type batcher interface {
+	// ApplyBatch carries out what can be carried out; again, it finds that done.
+	ApplyBatch(ctx context.Context, cmd fleet.BatchCommand, progress func(phase string, done, total int64)) (fleet.BatchOutcome, error)
+}
+
 // reconciler compares the node with its site's expected set.
 type reconciler interface {
 	// Reconcile acts upon the set once; again, it finds less to do.
@@ -26,6 +32,7 @@ type reconciler interface {
 // Node are the activities of one node's own queue.
 type Node struct {
 	Applier    applier
+	Batches    batcher
 	Reconciler reconciler
 }
 
@@ -38,6 +45,15 @@ func (n *Node) RefreshDeployment(ctx context.Context, cmd fleet.RefreshDeploymen
 	defer stop()
 	res, err := n.Applier.Apply(ctx, cmd, func(string, int64, int64) {})
 	return res, fail(ctx, cutShort(ctx, err))
+}
+
+// RefreshBatch brings the node to one revision of each of many instances (N98). What became
+// of each has gone to the region by the bulk path: Temporal sees numbers only (X27).
+func (n *Node) RefreshBatch(ctx context.Context, cmd fleet.BatchCommand) (fleet.BatchOutcome, error) {
+	ctx, stop := heartbeat(ctx)
+	defer stop()
+	out, err := n.Batches.ApplyBatch(ctx, cmd, func(string, int64, int64) {})
+	return out, fail(ctx, cutShort(ctx, err))
 }
 
 // cutShort: work that ended with its context (the worker stops, Temporal is out of reach, the

@@ -78,6 +78,7 @@ func NewNode(c client.Client, node fleet.NodeName, n *activities.Node) worker.Wo
 		MaxHeartbeatThrottleInterval: 3 * time.Second, DefaultHeartbeatThrottleInterval: 3 * time.Second,
 	})
 	w.RegisterActivityWithOptions(n.RefreshDeployment, activity.RegisterOptions{Name: "RefreshDeployment"})
+	w.RegisterActivityWithOptions(n.RefreshBatch, activity.RegisterOptions{Name: "RefreshBatch"})
 	w.RegisterActivityWithOptions(n.QueryDeployment, activity.RegisterOptions{Name: "QueryDeployment"})
 	w.RegisterActivityWithOptions(n.Reconcile, activity.RegisterOptions{Name: "Reconcile"})
 	return w

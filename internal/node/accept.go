@@ -104,10 +104,8 @@ func check(c fleet.RefreshDeploymentCommand) error {
 	if r.Era < 0 || r.Version.Revision < 1 {
 		return fleet.Errorf(fleet.Invalid, "a revision's number starts at 1").At("/revision")
 	}
-	switch c.Role {
-	case fleet.RoleActive, fleet.RoleStandby, fleet.RoleWorker:
-	default:
-		return fleet.Errorf(fleet.Invalid, "%.20q is no role", c.Role).At("/role")
+	if err := checkRole(c.Role); err != nil {
+		return err
 	}
 	switch r.Action {
 	case fleet.ActionDelete:
@@ -119,6 +117,14 @@ func check(c fleet.RefreshDeploymentCommand) error {
 		return checkContent(c)
 	}
 	return fleet.Errorf(fleet.Invalid, "%.20q is no action", r.Action).At("/revision/action")
+}
+
+func checkRole(role fleet.Role) error {
+	switch role {
+	case fleet.RoleActive, fleet.RoleStandby, fleet.RoleWorker:
+		return nil
+	}
+	return fleet.Errorf(fleet.Invalid, "%.20q is no role", role).At("/role")
 }
 
 func checkContent(c fleet.RefreshDeploymentCommand) error {

@@ -63,6 +63,8 @@ type ApplierOptions struct {
 	Changed func(name fleet.InstanceName)
 	// Fetched is told of bytes that arrived.
 	Fetched func(deployment string, done, total int64)
+	// Told is told of what the region has heard already, so that it is not said twice.
+	Told func([]fleet.NodeInstance)
 	// Answered is told of a delivery whose success is about to be answered, bytes and all.
 	Answered func(deployment string)
 	// Failpoint is called at named places of Apply; tests kill the process there.
@@ -99,6 +101,9 @@ func NewApplier(opt ApplierOptions) *Applier {
 	if opt.Fetched == nil {
 		opt.Fetched = func(string, int64, int64) {}
 	}
+	if opt.Told == nil {
+		opt.Told = func([]fleet.NodeInstance) {}
+	}
 	if opt.Answered == nil {
 		opt.Answered = func(string) {}
 	}
@@ -117,12 +122,14 @@ func NewApplier(opt ApplierOptions) *Applier {
 // Apply carries out one notify. It may be called twice with the same command, also at once:
 // the second waits for the first or finds it done.
 func (a *Applier) Apply(ctx context.Context, cmd fleet.RefreshDeploymentCommand, progress func(phase string, done, total int64)) (fleet.DeploymentStatusResponse, error) {
+	return a.applyWith(ctx, cmd, nil, progress)
+}
+
+// applyWith is Apply for who may have the run section already, verified.
+func (a *Applier) applyWith(ctx context.Context, cmd fleet.RefreshDeploymentCommand, run []byte, progress Progress) (fleet.DeploymentStatusResponse, error) {
 	var none fleet.DeploymentStatusResponse
-	if err := check(cmd); err != nil {
+	if err := a.checkFor(cmd); err != nil {
 		return none, err
-	}
-	if cmd.Site != a.opt.Site {
-		return none, fleet.Errorf(fleet.Invalid, "this node belongs to site %s", a.opt.Site).At("/site")
 	}
 	if progress == nil {
 		progress = func(string, int64, int64) {}
@@ -138,7 +145,7 @@ func (a *Applier) Apply(ctx context.Context, cmd fleet.RefreshDeploymentCommand,
 	if jobCtx == nil {
 		return j.resp, j.err
 	}
-	resp, err := a.carryOut(jobCtx, cmd, progress)
+	resp, err := a.carryOut(jobCtx, cmd, run, progress)
 	resp, err = a.lanes.leave(cmd.Instance, j, resp, err)
 	a.opt.Changed(cmd.Instance)
 	poke(a.garbage)
@@ -147,6 +154,17 @@ func (a *Applier) Apply(ctx context.Context, cmd fleet.RefreshDeploymentCommand,
 		a.opt.Failpoint("before_reply")
 	}
 	return resp, a.count(cmd, err)
+}
+
+// checkFor is check, and that the command is for this node.
+func (a *Applier) checkFor(cmd fleet.RefreshDeploymentCommand) error {
+	if err := check(cmd); err != nil {
+		return err
+	}
+	if cmd.Site != a.opt.Site {
+		return fleet.Errorf(fleet.Invalid, "this node belongs to site %s", a.opt.Site).At("/site")
+	}
+	return nil
 }
 
 // admit learns the epoch that a command carries and refuses one that is stale already.
@@ -174,13 +192,19 @@ func (a *Applier) decide(ctx context.Context, cmd fleet.RefreshDeploymentCommand
 	if err != nil {
 		return decision{}, err
 	}
+	v, err := a.judge(cmd, held, meta)
+	return decision{v, held, meta}, err
+}
+
+// judge is accept, with an alarm where one revision has two contents.
+func (a *Applier) judge(cmd fleet.RefreshDeploymentCommand, held sqlite.Instance, meta sqlite.Meta) (verdict, error) {
 	v := accept(cmd, held, meta)
 	if v.Step == stepConflict {
 		a.counters.Conflicts.Add(1)
 		a.opt.Log.Error("one revision arrived with two contents", "alarm", true, "rule", v.Rule,
 			"instance", cmd.Instance, "era", cmd.Revision.Era, "revision", cmd.Revision.Version.Revision)
 	}
-	return decision{v, held, meta}, v.err(cmd, held, meta)
+	return v, v.err(cmd, held, meta)
 }
 
 // count books how a command ended, once.

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -37,7 +36,7 @@ func (d *download) attempt(ctx context.Context, tick func()) (gained bool, err e
 		return true, nil // everything arrived before an earlier crash, only Seal is missing
 	}
 	before := d.best
-	reqCtx, stall := newStall(ctx, orDefault(d.fetcher.ReadIdle, 10*time.Second))
+	reqCtx, stall := newStall(ctx, orDefault(d.fetcher.ReadIdle, defaultReadIdle))
 	defer stall.stop()
 	r, err := d.ask(reqCtx)
 	if err != nil {

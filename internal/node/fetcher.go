@@ -28,6 +28,8 @@ const (
 	chunkSize     = 512 << 10
 	receiveBuffer = 128 << 10 // the kernel doubles it
 
+	defaultReadIdle = 10 * time.Second
+
 	maxRunBytes = 64 << 10
 	// maxWindow bounds the memory of a zstd decoder.
 	maxWindow = 8 << 20
@@ -230,7 +232,7 @@ func (f *Fetcher) request(ctx context.Context, req FetchRequest, tail string) (*
 }
 
 func (f *Fetcher) small(ctx context.Context, req FetchRequest, tick func()) (body []byte, err error) {
-	ctx, stall := newStall(ctx, orDefault(f.ReadIdle, 10*time.Second))
+	ctx, stall := newStall(ctx, orDefault(f.ReadIdle, defaultReadIdle))
 	defer stall.stop()
 	r, err := f.request(ctx, req, "run")
 	if err != nil {

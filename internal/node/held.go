@@ -30,6 +30,31 @@ func (a *Applier) Held(ctx context.Context, name fleet.InstanceName) (fleet.Held
 	return heldOf(in, seen), nil
 }
 
+// heldOf says what the node holds of some names, in their order.
+func (a *Applier) heldOf(ctx context.Context, names []fleet.InstanceName) ([]fleet.NodeInstance, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	held, err := a.opt.Store.InstancesOf(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := a.seen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := a.opt.Store.Meta(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]fleet.NodeInstance, len(names))
+	for i, name := range names {
+		in := held[name]
+		all[i] = fleet.NodeInstance{Instance: name, Held: heldOf(in, seen[name]), Reason: a.reason(in, seen[name], meta)}
+	}
+	return all, nil
+}
+
 func heldOf(in sqlite.Instance, seen *guardian.Status) fleet.Held {
 	h := fleet.Held{Known: in.Known(), HighWater: in.HighWater.Version, Running: seen != nil && seen.Running}
 	if in.Current != nil {
@@ -48,13 +73,9 @@ func (a *Applier) Instances(ctx context.Context) ([]fleet.NodeInstance, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := a.opt.Runtime.List(ctx)
+	seen, err := a.seen(ctx)
 	if err != nil {
 		return nil, err
-	}
-	seen := make(map[fleet.InstanceName]*guardian.Status, len(list))
-	for i := range list {
-		seen[list[i].Instance] = &list[i]
 	}
 	all := make([]fleet.NodeInstance, 0, len(held))
 	for _, in := range held {

@@ -14,15 +14,14 @@ import (
 const restoreTimeout = 30 * time.Second
 
 // carryOut does what the verdict says. The caller has the instance's lane.
-func (a *Applier) carryOut(ctx context.Context, cmd fleet.RefreshDeploymentCommand, progress Progress) (fleet.DeploymentStatusResponse, error) {
+func (a *Applier) carryOut(ctx context.Context, cmd fleet.RefreshDeploymentCommand, run []byte, progress Progress) (fleet.DeploymentStatusResponse, error) {
 	var resp fleet.DeploymentStatusResponse
 	d, err := a.decide(ctx, cmd)
 	if err != nil {
 		return resp, err
 	}
-	attempt := sqlite.Attempt{
-		Instance: cmd.Instance, Revision: cmd.Revision, Right: sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch},
-	}
+	attempt := attemptOf(cmd)
+	attempt.Run = run
 	if attempt.Right != d.meta.Right {
 		return resp, fleet.Errorf(fleet.Stale, "the node is %s at epoch %d", d.meta.Role, d.meta.Epoch)
 	}
@@ -36,7 +35,7 @@ func (a *Applier) carryOut(ctx context.Context, cmd fleet.RefreshDeploymentComma
 			err = a.confirm(ctx, cmd.Instance)
 		}
 	case stepApply, stepRefuse, stepConflict: // refusals came back as errors above
-		resp.Fetched, err = a.install(ctx, cmd, d.held, progress)
+		resp.Fetched, err = a.install(ctx, cmd, attempt, d.held, progress)
 	}
 	if err != nil {
 		return resp, err
@@ -52,16 +51,15 @@ func (a *Applier) confirm(ctx context.Context, name fleet.InstanceName) error {
 }
 
 // install brings a new revision from acceptance to the switch.
-func (a *Applier) install(ctx context.Context, cmd fleet.RefreshDeploymentCommand, held sqlite.Instance, progress Progress) (fetched int64, err error) {
-	attempt := sqlite.Attempt{
-		Instance: cmd.Instance, Revision: cmd.Revision, Right: sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch},
-	}
+func (a *Applier) install(ctx context.Context, cmd fleet.RefreshDeploymentCommand, attempt sqlite.Attempt, held sqlite.Instance, progress Progress) (fetched int64, err error) {
 	if err := a.opt.Store.Accept(ctx, attempt); err != nil {
 		return 0, err
 	}
 	a.opt.Failpoint("before_fetch")
-	if attempt.Run, err = a.runSection(ctx, cmd, held); err != nil {
-		return 0, err
+	if attempt.Run == nil {
+		if attempt.Run, err = a.runSection(ctx, cmd, held); err != nil {
+			return 0, err
+		}
 	}
 	if fetched, err = a.persist(ctx, cmd, attempt, progress); err != nil {
 		return fetched, err
@@ -130,16 +128,30 @@ func (a *Applier) runSection(ctx context.Context, cmd fleet.RefreshDeploymentCom
 	if cmd.Revision.RunHash == "" {
 		return nil, nil
 	}
-	for _, slot := range []*sqlite.Slot{held.Current, held.Staged, held.Previous} {
-		if slot != nil && slot.RunHash == cmd.Revision.RunHash {
-			return slot.Run, nil
-		}
+	if run := heldRun(held, cmd.Revision.RunHash); run != nil {
+		return run, nil
 	}
 	req, err := a.fetchRequest(cmd)
 	if err != nil {
 		return nil, err
 	}
 	return a.opt.Fetcher.FetchRun(ctx, req, cmd.Revision.RunHash)
+}
+
+// heldRun is a run section that some slot has, nil when none does.
+func heldRun(held sqlite.Instance, want fleet.Hash) []byte {
+	for _, slot := range []*sqlite.Slot{held.Current, held.Staged, held.Previous} {
+		if slot != nil && slot.RunHash == want {
+			return slot.Run
+		}
+	}
+	return nil
+}
+
+func attemptOf(cmd fleet.RefreshDeploymentCommand) sqlite.Attempt {
+	return sqlite.Attempt{
+		Instance: cmd.Instance, Revision: cmd.Revision, Right: sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch},
+	}
 }
 
 // switchOver starts a staged revision beside the store's current one and then switches.

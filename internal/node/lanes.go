@@ -59,6 +59,31 @@ func (l *lanes) enter(ctx context.Context, name fleet.InstanceName, cmd *fleet.R
 	}
 }
 
+// entry is what came of asking for a name without waiting: taken with a job, refused with an
+// error, or neither while somebody is at it.
+type entry struct {
+	job *job
+	ctx context.Context //nolint:containedctx // of the job
+	err error
+}
+
+// enterAll takes those of many names that are free, all at one moment. It waits for none, so
+// that many who ask at once never wait for each other; what it finds at work it meets as
+// enter does.
+func (l *lanes) enterAll(ctx context.Context, cmds []*fleet.RefreshDeploymentCommand) []entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]entry, len(cmds))
+	for i, cmd := range cmds {
+		if running := l.busy[cmd.Instance]; running != nil {
+			_, all[i].err = running.meet(cmd)
+			continue
+		}
+		all[i].job, all[i].ctx = l.take(ctx, cmd.Instance, cmd)
+	}
+	return all
+}
+
 // take claims a free name. The caller has the lock.
 func (l *lanes) take(ctx context.Context, name fleet.InstanceName, cmd *fleet.RefreshDeploymentCommand) (*job, context.Context) {
 	if l.busy == nil {

@@ -63,6 +63,10 @@ type draft struct {
 // prepare writes a config beside its place, so that only a rename is left to do between the
 // stop of the old process and the start of the new one.
 func (p *projection) prepare(ctx context.Context, name fleet.InstanceName, c fleet.Content) (*draft, error) {
+	return p.draft(name, c, func(w io.Writer) error { return p.store.WriteContent(ctx, c, w) })
+}
+
+func (p *projection) draft(name fleet.InstanceName, c fleet.Content, write func(io.Writer) error) (*draft, error) {
 	if err := os.MkdirAll(p.dir(name), 0o700); err != nil {
 		return nil, fmt.Errorf("make instance directory: %w", err)
 	}
@@ -71,7 +75,7 @@ func (p *projection) prepare(ctx context.Context, name fleet.InstanceName, c fle
 		return nil, fmt.Errorf("create config: %w", err)
 	}
 	d := &draft{p: p, name: name, content: c, temp: tmp.Name()}
-	if err := errors.Join(p.store.WriteContent(ctx, c, tmp), tmp.Close()); err != nil {
+	if err := errors.Join(write(tmp), tmp.Close()); err != nil {
 		return nil, errors.Join(fmt.Errorf("write config: %w", err), d.drop())
 	}
 	return d, nil

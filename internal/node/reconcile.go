@@ -17,8 +17,11 @@ import (
 // fetchers bounds how many instances a comparison brings at once.
 const fetchers = 8
 
-// namesAtOnce is what one request of a comparison names.
-const namesAtOnce = 100
+// What one request of a comparison names: many of those whose bodies then come in one stream.
+const (
+	namesAtOnce   = 100
+	ticketsAtOnce = fleet.MaxBatchItems
+)
 
 // Reconcile compares the node with its site's expected set: what is missing or stale it
 // fetches, what the region confirms absent by name it drops, and the rest it leaves alone
@@ -34,10 +37,14 @@ func (a *Agent) Reconcile(ctx context.Context, cmd fleet.ReconcileCommand) (flee
 	if err := a.Applier.Adopt(ctx, sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch}, ""); err != nil {
 		return fleet.ReconcileReport{}, err
 	}
-	a.comparing.Lock() // two at once would fetch everything twice
-	defer a.comparing.Unlock()
+	done, err := a.comparing.lock(ctx, "") // two at once would fetch everything twice
+	if err != nil {
+		return fleet.ReconcileReport{}, err
+	}
+	defer done()
 	r := &reconcile{agent: a, site: &siteClient{a.client, cmd.BaseURL, cmd.Site, token}}
 	if err := r.run(ctx); err != nil {
+		a.news.changed("") // of what was brought before it ended
 		return r.report, err
 	}
 	return r.report, r.tell(ctx)
@@ -57,6 +64,8 @@ type reconcile struct {
 	report  fleet.ReconcileReport
 	touched []fleet.InstanceName
 	cut     int // of the last page, for want of an answer
+
+	single bool // the region has no stream of bodies
 }
 
 func (r *reconcile) run(ctx context.Context) error {
@@ -142,16 +151,16 @@ func (r *reconcile) compare() {
 	slices.SortFunc(r.extras, func(x, y fleet.Extra) int { return strings.Compare(string(x.Instance), string(y.Instance)) })
 }
 
-// fetchAll brings what is missing or stale, some at a time; one that fails stops no other.
+// fetchAll brings what is missing or stale, page by page; one that fails stops no other.
 func (r *reconcile) fetchAll(ctx context.Context) error {
-	for _, names := range pages(r.fetch) {
+	for _, names := range pages(r.fetch, ticketsAtOnce) {
 		commands, err := r.site.tickets(ctx, names)
 		if err != nil {
 			return err
 		}
 		r.movedOn(names, commands)
 		r.cut = 0
-		if err := r.applyAll(ctx, commands, func(rep *fleet.ReconcileReport) { rep.Fetched++ }); err != nil {
+		if err := r.bring(ctx, commands); err != nil {
 			return err
 		}
 		if len(commands) > 0 && r.cut == len(commands) {
@@ -159,6 +168,44 @@ func (r *reconcile) fetchAll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// bring carries out a page with one stream and one transaction, or one by one where the
+// region is of a version that has no stream (X26).
+func (r *reconcile) bring(ctx context.Context, commands []fleet.RefreshDeploymentCommand) error {
+	fetched := func(rep *fleet.ReconcileReport) { rep.Fetched++ }
+	if r.single || len(commands) == 0 {
+		return r.applyAll(ctx, commands, fetched)
+	}
+	a := r.agent.Applier
+	b := &bulk{Applier: a, right: attemptOf(commands[0]).Right, bodies: r.bodies, progress: func(string, int64, int64) {}}
+	if err := a.Adopt(ctx, b.right, ""); err != nil {
+		return err
+	}
+	for _, cmd := range commands {
+		b.pieces = append(b.pieces, &piece{cmd: cmd})
+	}
+	if err := b.carry(ctx); err != nil {
+		return err
+	}
+	var left []fleet.RefreshDeploymentCommand
+	for _, p := range b.pieces {
+		if r.single && fleet.KindOf(p.err) == fleet.NotFound {
+			left = append(left, p.cmd)
+			continue
+		}
+		r.note(p.cmd.Instance, p.err, fetched)
+	}
+	return r.applyAll(ctx, left, fetched)
+}
+
+func (r *reconcile) bodies(ctx context.Context, want map[fleet.Hash]int64, take func(fleet.Hash, []byte)) (int64, error) {
+	f := r.agent.Applier.opt.Fetcher
+	wire, err := f.FetchBodies(ctx, BodiesRequest{FetchRequest{Token: r.site.token}, r.site.path("bodies")}, want, take)
+	if fleet.KindOf(err) == fleet.NotFound {
+		r.single = true
+	}
+	return wire, err
 }
 
 // movedOn leaves alone what got no ticket: a delivery of it began after the set was read.
@@ -177,7 +224,7 @@ func (r *reconcile) movedOn(names []fleet.InstanceName, commands []fleet.Refresh
 
 // dropAll drops what the region confirms absent, and lists what it does not.
 func (r *reconcile) dropAll(ctx context.Context) error {
-	for _, extras := range pages(r.extras) {
+	for _, extras := range pages(r.extras, namesAtOnce) {
 		answer, err := r.site.confirmAbsent(ctx, extras)
 		if err != nil {
 			return err
@@ -203,28 +250,33 @@ func (r *reconcile) applyAll(ctx context.Context, commands []fleet.RefreshDeploy
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.touched = append(r.touched, cmd.Instance)
-			if err == nil {
-				done(&r.report)
-				return nil
-			}
-			if fleet.KindOf(err) == fleet.Communication {
-				r.cut++
-			}
-			r.report.Failed++
-			r.report.Differ(cmd.Instance, string(fleet.KindOf(err)))
+			r.note(cmd.Instance, err, done)
 			return nil
 		})
 	}
 	return group.Wait()
 }
 
+// note books how one name ended.
+func (r *reconcile) note(name fleet.InstanceName, err error, done func(*fleet.ReconcileReport)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.touched = append(r.touched, name)
+	if err == nil {
+		done(&r.report)
+		return
+	}
+	if fleet.KindOf(err) == fleet.Communication {
+		r.cut++
+	}
+	r.report.Failed++
+	r.report.Differ(name, string(fleet.KindOf(err)))
+}
+
 // tell reports what changed, and then what came of it all, so that the region never hears of
 // an end before it knows what the node holds.
 func (r *reconcile) tell(ctx context.Context) error {
-	for _, names := range pages(r.touched) {
+	for _, names := range pages(r.touched, pageSize) {
 		if err := r.agent.reportSome(ctx, names); err != nil {
 			return err
 		}
@@ -239,10 +291,10 @@ func (r *reconcile) tell(ctx context.Context) error {
 }
 
 // pages cuts a list into what one request carries.
-func pages[T any](all []T) [][]T {
+func pages[T any](all []T, most int) [][]T {
 	var out [][]T
 	for len(all) > 0 {
-		n := min(namesAtOnce, len(all))
+		n := min(most, len(all))
 		out, all = append(out, all[:n]), all[n:]
 	}
 	return out

@@ -95,6 +95,8 @@ func (e *expecting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.set(w, r)
 	case "tickets":
 		e.tickets(w, r)
+	case "bodies":
+		e.bodies(w, r)
 	case "confirm-absent":
 		var in struct{ Instances []fleet.Extra }
 		_ = json.NewDecoder(r.Body).Decode(&in)
@@ -144,6 +146,29 @@ func (e *expecting) tickets(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	_ = json.NewEncoder(w).Encode(out)
+}
+
+// bodies serves what is deployed in one stream, each noted as one request of the region.
+func (e *expecting) bodies(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != "Bearer "+passToken {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	e.region.mu.Lock()
+	defer e.region.mu.Unlock()
+	if e.region.before != nil && e.region.before(w, r) {
+		return
+	}
+	w.Header().Set("Content-Type", bodiesType)
+	for _, h := range asked(r) {
+		for _, cmd := range e.deployed {
+			if data, is := e.region.bodies[cmd.DeploymentID]; is && cmd.Revision.Content.Hash == h {
+				e.region.requests = append(e.region.requests, string(h))
+				_, _ = w.Write(record(h, data))
+				break
+			}
+		}
+	}
 }
 
 // drops lets go of everything, by tombstones of a number.

@@ -26,6 +26,7 @@ type news struct {
 
 	mu    sync.Mutex
 	bytes map[string]DeliveryProgress
+	told  []fleet.NodeInstance // elsewhere, since the last report
 }
 
 func newNews() *news {
@@ -33,6 +34,24 @@ func newNews() *news {
 }
 
 func (n *news) changed(fleet.InstanceName) { poke(n.wake) }
+
+// tell notes what the region has heard otherwise.
+func (n *news) tell(held []fleet.NodeInstance) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.told = append(n.told, held...)
+}
+
+// heard adds that to what was told in reports. Should it be older than a report, more is said
+// than need be, and never less.
+func (n *news) heard(told map[fleet.InstanceName]fleet.NodeInstance) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, in := range n.told {
+		told[in.Instance] = in
+	}
+	n.told = nil
+}
 
 func (n *news) fetched(deployment string, done, total int64) {
 	n.mu.Lock()
@@ -137,6 +156,7 @@ func (a *Agent) report(ctx context.Context) error {
 		case <-look.C:
 			alive = true // the region serves what it owes to nodes that it hears
 		}
+		a.letCompare(ctx, 2*every)
 		if err := a.sendReport(ctx, told, &alive); err != nil && ctx.Err() == nil {
 			a.opt.Log.Warn("report to the region", "err", err)
 			poke(a.news.wake)
@@ -147,10 +167,21 @@ func (a *Agent) report(ctx context.Context) error {
 	}
 }
 
+// letCompare waits a while for a comparison to end: it reports what it changes by itself, and
+// to read all that the node holds would only hold it up.
+func (a *Agent) letCompare(ctx context.Context, most time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	if done, err := a.comparing.lock(ctx, ""); err == nil {
+		done()
+	}
+}
+
 // sendReport compares with what was told before, so that nothing is said twice. With alive
 // set it says at least that the node lives.
 func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]fleet.NodeInstance, alive *bool) error {
 	progress := a.news.take()
+	a.news.heard(told)
 	all, err := a.Applier.Instances(ctx)
 	if err != nil {
 		a.news.back(progress)
@@ -184,18 +215,15 @@ func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]flee
 
 // reportSome tells the region at once what the node holds of some names.
 func (a *Agent) reportSome(ctx context.Context, names []fleet.InstanceName) error {
-	page := make([]fleet.NodeInstance, 0, len(names))
-	for _, name := range names {
-		held, err := a.Applier.Held(ctx, name)
-		if err != nil {
-			return err
-		}
-		page = append(page, fleet.NodeInstance{Instance: name, Held: held})
+	page, err := a.Applier.heldOf(ctx, names)
+	if err != nil {
+		return err
 	}
 	at, err := a.client.Report(ctx, Report{Instances: page, Progress: []DeliveryProgress{}})
 	if err != nil {
 		return err
 	}
+	a.news.tell(page)
 	return a.adopt(ctx, at)
 }
 

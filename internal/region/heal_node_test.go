@@ -82,7 +82,7 @@ func (n *healNode) start(ctx context.Context) error {
 	})
 	l.agent = agent
 	l.client = &node.Client{API: healURL, HTTP: web, Key: agent.Key, Now: healNow}
-	l.work = &activities.Node{Applier: agent.Applier, Reconciler: agent}
+	l.work = &activities.Node{Applier: agent.Applier, Batches: agent.Applier, Reconciler: agent}
 	n.life = l
 	return agent.Applier.Recover(ctx)
 }

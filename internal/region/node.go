@@ -127,7 +127,7 @@ func (n *nodeWorker) run(ctx context.Context) error {
 	}
 	defer c.Close()
 	w, err := startWorker(ctx, n.log, "temporal", func() worker.Worker {
-		return workers.NewNode(c, fleet.NodeName(n.cfg.Node), &activities.Node{Applier: n.agent.Applier, Reconciler: n.agent})
+		return workers.NewNode(c, fleet.NodeName(n.cfg.Node), &activities.Node{Applier: n.agent.Applier, Batches: n.agent.Applier, Reconciler: n.agent})
 	})
 	if err != nil {
 		return err

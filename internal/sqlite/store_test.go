@@ -20,7 +20,7 @@ const name = fleet.InstanceName("press")
 var active = Right{Role: fleet.RoleActive, Epoch: 3}
 
 // setup opens a store whose node is active at epoch 3.
-func setup(t *testing.T) (*Store, string) {
+func setup(t testing.TB) (*Store, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a?b#c", "node.db")
 	require.NoError(t, os.Mkdir(filepath.Dir(path), 0o700))
@@ -30,7 +30,7 @@ func setup(t *testing.T) (*Store, string) {
 	return s, path
 }
 
-func reopen(t *testing.T, old *Store, path string) *Store {
+func reopen(t testing.TB, old *Store, path string) *Store {
 	t.Helper()
 	if old != nil {
 		require.NoError(t, old.Close())

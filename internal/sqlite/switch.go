@@ -60,25 +60,34 @@ func (s *Store) Renumber(ctx context.Context, a Attempt) error {
 		if err := raise(ctx, q, a); err != nil {
 			return err
 		}
-		if err := q.DropSlot(ctx, db.DropSlotParams{Instance: string(a.Instance), Slot: staged}); err != nil {
-			return err
-		}
-		r := a.Revision
-		n, err := q.RenumberCurrent(ctx, db.RenumberCurrentParams{
-			Era: r.Era, Revision: r.Version.Revision, Action: string(r.Action), Enabled: flag(r.Enabled),
-			Epoch: a.Right.Epoch, Instance: string(a.Instance), Hash: string(r.Content.Hash), RunHash: string(r.RunHash),
-		})
-		if err == nil && n == 0 {
-			return fleet.Errorf(fleet.Stale, "the current revision of %s is another by now", a.Instance)
-		}
-		return err
+		return renumber(ctx, q, a)
 	})
+}
+
+func renumber(ctx context.Context, q *db.Queries, a Attempt) error {
+	if err := q.DropSlot(ctx, db.DropSlotParams{Instance: string(a.Instance), Slot: staged}); err != nil {
+		return err
+	}
+	r := a.Revision
+	n, err := q.RenumberCurrent(ctx, db.RenumberCurrentParams{
+		Era: r.Era, Revision: r.Version.Revision, Action: string(r.Action), Enabled: flag(r.Enabled),
+		Epoch: a.Right.Epoch, Instance: string(a.Instance), Hash: string(r.Content.Hash), RunHash: string(r.RunHash),
+	})
+	if err == nil && n == 0 {
+		return fleet.Errorf(fleet.Stale, "the current revision of %s is another by now", a.Instance)
+	}
+	return err
 }
 
 func raise(ctx context.Context, q *db.Queries, a Attempt) error {
 	if err := holding(ctx, q, a.Right); err != nil {
 		return err
 	}
+	return raiseHeld(ctx, q, a)
+}
+
+// raiseHeld is raise for who has seen that the right is held.
+func raiseHeld(ctx context.Context, q *db.Queries, a Attempt) error {
 	r := a.Revision
 	n, err := q.RaiseHighWater(ctx, db.RaiseHighWaterParams{
 		Name: string(a.Instance), Era: r.Era, Revision: r.Version.Revision, Action: string(r.Action),
@@ -110,19 +119,27 @@ func stage(ctx context.Context, q *db.Queries, a Attempt) error {
 	if err != nil {
 		return err
 	}
+	return putSlot(ctx, q, a, staged, content)
+}
+
+func putSlot(ctx context.Context, q *db.Queries, a Attempt, slot string, content sql.NullInt64) error {
+	n, err := q.PutSlot(ctx, slotOf(a, slot, content))
+	if err == nil && n == 0 {
+		return fleet.Errorf(fleet.Stale, "revision %d of %s is not the newest", a.Revision.Version.Revision, a.Instance)
+	}
+	return err
+}
+
+func slotOf(a Attempt, slot string, content sql.NullInt64) db.PutSlotParams {
 	r, run := a.Revision, a.Run
 	if run == nil {
 		run = []byte{}
 	}
-	n, err := q.PutSlot(ctx, db.PutSlotParams{
-		Instance: string(a.Instance), Slot: staged, Era: r.Era, Revision: r.Version.Revision,
+	return db.PutSlotParams{
+		Instance: string(a.Instance), Slot: slot, Era: r.Era, Revision: r.Version.Revision,
 		Action: string(r.Action), Kind: string(r.Content.Kind), Hash: string(r.Content.Hash), Size: r.Content.Size,
 		RunHash: string(r.RunHash), Run: run, Enabled: flag(r.Enabled), Epoch: a.Right.Epoch, ContentID: content,
-	})
-	if err == nil && n == 0 {
-		return fleet.Errorf(fleet.Stale, "revision %d of %s is not the newest", r.Version.Revision, a.Instance)
 	}
-	return err
 }
 
 func contentID(ctx context.Context, q *db.Queries, r fleet.Revision) (sql.NullInt64, error) {
@@ -165,10 +182,8 @@ func makeRoom(ctx context.Context, q *db.Queries, name fleet.InstanceName, in In
 	drop := func(slot string) error {
 		return q.DropSlot(ctx, db.DropSlotParams{Instance: string(name), Slot: slot})
 	}
-	sameContent := in.Current != nil && !in.Staged.Deleted() &&
-		in.Current.Content.Hash == in.Staged.Content.Hash && in.Current.RunHash == in.Staged.RunHash
 	switch {
-	case sameContent:
+	case in.Current != nil && !in.Staged.Deleted() && sameContent(*in.Current, in.Staged.Revision):
 		return drop(current)
 	case in.Staged.Deleted() || in.Current.Deleted():
 		return errors.Join(drop(previous), drop(current))
@@ -178,6 +193,10 @@ func makeRoom(ctx context.Context, q *db.Queries, name fleet.InstanceName, in In
 	}
 	_, err := q.MoveSlot(ctx, db.MoveSlotParams{Instance: string(name), FromSlot: current, IntoSlot: previous})
 	return err
+}
+
+func sameContent(cur Slot, next fleet.Revision) bool {
+	return cur.Content.Hash == next.Content.Hash && cur.RunHash == next.RunHash
 }
 
 func flag(b bool) int64 { //nolint:revive // it is the value

@@ -76,6 +76,47 @@ func (q *Queries) CondemnUnreferenced(ctx context.Context) error {
 	return err
 }
 
+const contentsOf = `-- name: ContentsOf :many
+SELECT id, hash, size, complete FROM contents
+WHERE hash IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
+`
+
+type ContentsOfRow struct {
+	ID       int64
+	Hash     sql.NullString
+	Size     int64
+	Complete int64
+}
+
+// Those of a JSON array of hashes that there are, complete or not.
+func (q *Queries) ContentsOf(ctx context.Context, hashes string) ([]ContentsOfRow, error) {
+	rows, err := q.query(ctx, q.contentsOfStmt, contentsOf, hashes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ContentsOfRow
+	for rows.Next() {
+		var i ContentsOfRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Hash,
+			&i.Size,
+			&i.Complete,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countCondemned = `-- name: CountCondemned :one
 SELECT count(*) FROM contents WHERE hash IS NULL
 `
@@ -204,4 +245,24 @@ func (q *Queries) PutContent(ctx context.Context, arg PutContentParams) (int64, 
 	var id int64
 	err := row.Scan(&id)
 	return id, err
+}
+
+const putNewContent = `-- name: PutNewContent :execlastid
+INSERT INTO contents (hash, size, received, complete, sha_state)
+VALUES (?1, ?2, ?2, 1, ?3)
+`
+
+type PutNewContentParams struct {
+	Hash     sql.NullString
+	Size     int64
+	ShaState []byte
+}
+
+// PutContent of a body that the file is known to lack: RETURNING costs as much again.
+func (q *Queries) PutNewContent(ctx context.Context, arg PutNewContentParams) (int64, error) {
+	result, err := q.exec(ctx, q.putNewContentStmt, putNewContent, arg.Hash, arg.Size, arg.ShaState)
+	if err != nil {
+		return 0, err
+	}
+	return result.LastInsertId()
 }

@@ -27,6 +27,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.addChunkStmt, err = db.PrepareContext(ctx, addChunk); err != nil {
 		return nil, fmt.Errorf("error preparing query AddChunk: %w", err)
 	}
+	if q.addSlotStmt, err = db.PrepareContext(ctx, addSlot); err != nil {
+		return nil, fmt.Errorf("error preparing query AddSlot: %w", err)
+	}
 	if q.adoptEpochStmt, err = db.PrepareContext(ctx, adoptEpoch); err != nil {
 		return nil, fmt.Errorf("error preparing query AdoptEpoch: %w", err)
 	}
@@ -41,6 +44,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.condemnUnreferencedStmt, err = db.PrepareContext(ctx, condemnUnreferenced); err != nil {
 		return nil, fmt.Errorf("error preparing query CondemnUnreferenced: %w", err)
+	}
+	if q.contentsOfStmt, err = db.PrepareContext(ctx, contentsOf); err != nil {
+		return nil, fmt.Errorf("error preparing query ContentsOf: %w", err)
 	}
 	if q.countCondemnedStmt, err = db.PrepareContext(ctx, countCondemned); err != nil {
 		return nil, fmt.Errorf("error preparing query CountCondemned: %w", err)
@@ -81,6 +87,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.getSlotsStmt, err = db.PrepareContext(ctx, getSlots); err != nil {
 		return nil, fmt.Errorf("error preparing query GetSlots: %w", err)
 	}
+	if q.instancesOfStmt, err = db.PrepareContext(ctx, instancesOf); err != nil {
+		return nil, fmt.Errorf("error preparing query InstancesOf: %w", err)
+	}
 	if q.listInstancesStmt, err = db.PrepareContext(ctx, listInstances); err != nil {
 		return nil, fmt.Errorf("error preparing query ListInstances: %w", err)
 	}
@@ -95,6 +104,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.putContentStmt, err = db.PrepareContext(ctx, putContent); err != nil {
 		return nil, fmt.Errorf("error preparing query PutContent: %w", err)
+	}
+	if q.putNewContentStmt, err = db.PrepareContext(ctx, putNewContent); err != nil {
+		return nil, fmt.Errorf("error preparing query PutNewContent: %w", err)
 	}
 	if q.putSlotStmt, err = db.PrepareContext(ctx, putSlot); err != nil {
 		return nil, fmt.Errorf("error preparing query PutSlot: %w", err)
@@ -117,6 +129,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.setStartIDStmt, err = db.PrepareContext(ctx, setStartID); err != nil {
 		return nil, fmt.Errorf("error preparing query SetStartID: %w", err)
 	}
+	if q.slotsOfStmt, err = db.PrepareContext(ctx, slotsOf); err != nil {
+		return nil, fmt.Errorf("error preparing query SlotsOf: %w", err)
+	}
 	return &q, nil
 }
 
@@ -125,6 +140,11 @@ func (q *Queries) Close() error {
 	if q.addChunkStmt != nil {
 		if cerr := q.addChunkStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing addChunkStmt: %w", cerr)
+		}
+	}
+	if q.addSlotStmt != nil {
+		if cerr := q.addSlotStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addSlotStmt: %w", cerr)
 		}
 	}
 	if q.adoptEpochStmt != nil {
@@ -150,6 +170,11 @@ func (q *Queries) Close() error {
 	if q.condemnUnreferencedStmt != nil {
 		if cerr := q.condemnUnreferencedStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing condemnUnreferencedStmt: %w", cerr)
+		}
+	}
+	if q.contentsOfStmt != nil {
+		if cerr := q.contentsOfStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing contentsOfStmt: %w", cerr)
 		}
 	}
 	if q.countCondemnedStmt != nil {
@@ -217,6 +242,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing getSlotsStmt: %w", cerr)
 		}
 	}
+	if q.instancesOfStmt != nil {
+		if cerr := q.instancesOfStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing instancesOfStmt: %w", cerr)
+		}
+	}
 	if q.listInstancesStmt != nil {
 		if cerr := q.listInstancesStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listInstancesStmt: %w", cerr)
@@ -240,6 +270,11 @@ func (q *Queries) Close() error {
 	if q.putContentStmt != nil {
 		if cerr := q.putContentStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing putContentStmt: %w", cerr)
+		}
+	}
+	if q.putNewContentStmt != nil {
+		if cerr := q.putNewContentStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putNewContentStmt: %w", cerr)
 		}
 	}
 	if q.putSlotStmt != nil {
@@ -275,6 +310,11 @@ func (q *Queries) Close() error {
 	if q.setStartIDStmt != nil {
 		if cerr := q.setStartIDStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing setStartIDStmt: %w", cerr)
+		}
+	}
+	if q.slotsOfStmt != nil {
+		if cerr := q.slotsOfStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing slotsOfStmt: %w", cerr)
 		}
 	}
 	return err
@@ -317,11 +357,13 @@ type Queries struct {
 	db                        DBTX
 	tx                        *sql.Tx
 	addChunkStmt              *sql.Stmt
+	addSlotStmt               *sql.Stmt
 	adoptEpochStmt            *sql.Stmt
 	advanceStmt               *sql.Stmt
 	cleanExpectedSetStmt      *sql.Stmt
 	completeStmt              *sql.Stmt
 	condemnUnreferencedStmt   *sql.Stmt
+	contentsOfStmt            *sql.Stmt
 	countCondemnedStmt        *sql.Stmt
 	countHoldingStmt          *sql.Stmt
 	createContentStmt         *sql.Stmt
@@ -335,11 +377,13 @@ type Queries struct {
 	getLogOffsetStmt          *sql.Stmt
 	getMetaStmt               *sql.Stmt
 	getSlotsStmt              *sql.Stmt
+	instancesOfStmt           *sql.Stmt
 	listInstancesStmt         *sql.Stmt
 	listSlotsStmt             *sql.Stmt
 	moveSlotStmt              *sql.Stmt
 	nextChunkStmt             *sql.Stmt
 	putContentStmt            *sql.Stmt
+	putNewContentStmt         *sql.Stmt
 	putSlotStmt               *sql.Stmt
 	raiseHighWaterStmt        *sql.Stmt
 	renumberCurrentStmt       *sql.Stmt
@@ -347,6 +391,7 @@ type Queries struct {
 	setLogOffsetStmt          *sql.Stmt
 	setRegionStmt             *sql.Stmt
 	setStartIDStmt            *sql.Stmt
+	slotsOfStmt               *sql.Stmt
 }
 
 func (q *Queries) WithTx(tx *sql.Tx) *Queries {
@@ -354,11 +399,13 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		db:                        tx,
 		tx:                        tx,
 		addChunkStmt:              q.addChunkStmt,
+		addSlotStmt:               q.addSlotStmt,
 		adoptEpochStmt:            q.adoptEpochStmt,
 		advanceStmt:               q.advanceStmt,
 		cleanExpectedSetStmt:      q.cleanExpectedSetStmt,
 		completeStmt:              q.completeStmt,
 		condemnUnreferencedStmt:   q.condemnUnreferencedStmt,
+		contentsOfStmt:            q.contentsOfStmt,
 		countCondemnedStmt:        q.countCondemnedStmt,
 		countHoldingStmt:          q.countHoldingStmt,
 		createContentStmt:         q.createContentStmt,
@@ -372,11 +419,13 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getLogOffsetStmt:          q.getLogOffsetStmt,
 		getMetaStmt:               q.getMetaStmt,
 		getSlotsStmt:              q.getSlotsStmt,
+		instancesOfStmt:           q.instancesOfStmt,
 		listInstancesStmt:         q.listInstancesStmt,
 		listSlotsStmt:             q.listSlotsStmt,
 		moveSlotStmt:              q.moveSlotStmt,
 		nextChunkStmt:             q.nextChunkStmt,
 		putContentStmt:            q.putContentStmt,
+		putNewContentStmt:         q.putNewContentStmt,
 		putSlotStmt:               q.putSlotStmt,
 		raiseHighWaterStmt:        q.raiseHighWaterStmt,
 		renumberCurrentStmt:       q.renumberCurrentStmt,
@@ -384,5 +433,6 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		setLogOffsetStmt:          q.setLogOffsetStmt,
 		setRegionStmt:             q.setRegionStmt,
 		setStartIDStmt:            q.setStartIDStmt,
+		slotsOfStmt:               q.slotsOfStmt,
 	}
 }

@@ -10,6 +10,51 @@ import (
 	"database/sql"
 )
 
+const addSlot = `-- name: AddSlot :exec
+INSERT INTO slots (slot, era, revision, action, kind, hash, size, run_hash, run, enabled, epoch, content_id, instance)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6,
+        ?7, ?8, ?9, ?10, ?11, ?12,
+        ?13)
+`
+
+type AddSlotParams struct {
+	Slot      string
+	Era       int64
+	Revision  int64
+	Action    string
+	Kind      string
+	Hash      string
+	Size      int64
+	RunHash   string
+	Run       []byte
+	Enabled   int64
+	Epoch     int64
+	ContentID sql.NullInt64
+	Instance  string
+}
+
+// PutSlot for who has raised the high-water mark in the same transaction, of a free slot:
+// where nothing can be replaced, SQLite need not keep what it would take back. The columns
+// are in the order of PutSlot's parameters.
+func (q *Queries) AddSlot(ctx context.Context, arg AddSlotParams) error {
+	_, err := q.exec(ctx, q.addSlotStmt, addSlot,
+		arg.Slot,
+		arg.Era,
+		arg.Revision,
+		arg.Action,
+		arg.Kind,
+		arg.Hash,
+		arg.Size,
+		arg.RunHash,
+		arg.Run,
+		arg.Enabled,
+		arg.Epoch,
+		arg.ContentID,
+		arg.Instance,
+	)
+	return err
+}
+
 const dropSlot = `-- name: DropSlot :exec
 DELETE FROM slots WHERE instance = ?1 AND slot = ?2
 `
@@ -82,6 +127,43 @@ func (q *Queries) GetSlots(ctx context.Context, instance string) ([]Slot, error)
 			&i.Enabled,
 			&i.Epoch,
 			&i.ContentID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const instancesOf = `-- name: InstancesOf :many
+SELECT name, high_era, high_revision, high_action, high_hash, high_run_hash, high_enabled, epoch FROM instances WHERE name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
+`
+
+// Those of a JSON array of names that there are.
+func (q *Queries) InstancesOf(ctx context.Context, names string) ([]Instance, error) {
+	rows, err := q.query(ctx, q.instancesOfStmt, instancesOf, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Instance
+	for rows.Next() {
+		var i Instance
+		if err := rows.Scan(
+			&i.Name,
+			&i.HighEra,
+			&i.HighRevision,
+			&i.HighAction,
+			&i.HighHash,
+			&i.HighRunHash,
+			&i.HighEnabled,
+			&i.Epoch,
 		); err != nil {
 			return nil, err
 		}
@@ -335,4 +417,45 @@ type SetLogOffsetParams struct {
 func (q *Queries) SetLogOffset(ctx context.Context, arg SetLogOffsetParams) error {
 	_, err := q.exec(ctx, q.setLogOffsetStmt, setLogOffset, arg.Instance, arg.Position)
 	return err
+}
+
+const slotsOf = `-- name: SlotsOf :many
+SELECT instance, slot, era, revision, "action", kind, hash, size, run_hash, run, enabled, epoch, content_id FROM slots WHERE instance IN (SELECT value FROM json_each(CAST(?1 AS TEXT))) ORDER BY instance, slot
+`
+
+func (q *Queries) SlotsOf(ctx context.Context, names string) ([]Slot, error) {
+	rows, err := q.query(ctx, q.slotsOfStmt, slotsOf, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Slot
+	for rows.Next() {
+		var i Slot
+		if err := rows.Scan(
+			&i.Instance,
+			&i.Slot,
+			&i.Era,
+			&i.Revision,
+			&i.Action,
+			&i.Kind,
+			&i.Hash,
+			&i.Size,
+			&i.RunHash,
+			&i.Run,
+			&i.Enabled,
+			&i.Epoch,
+			&i.ContentID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -53,3 +53,13 @@ SELECT count(*) FROM contents WHERE hash IS NULL;
 -- name: DeleteCondemned :exec
 DELETE FROM contents WHERE hash IS NULL
   AND NOT EXISTS (SELECT 1 FROM chunks ch WHERE ch.content_id = contents.id);
+
+-- name: PutNewContent :execlastid
+-- PutContent of a body that the file is known to lack: RETURNING costs as much again.
+INSERT INTO contents (hash, size, received, complete, sha_state)
+VALUES (sqlc.arg(hash), sqlc.arg(size), sqlc.arg(size), 1, sqlc.arg(sha_state));
+
+-- name: ContentsOf :many
+-- Those of a JSON array of hashes that there are, complete or not.
+SELECT id, hash, size, complete FROM contents
+WHERE hash IN (SELECT value FROM json_each(CAST(sqlc.arg(hashes) AS TEXT)));

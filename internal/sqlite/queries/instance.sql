@@ -36,6 +36,15 @@ FROM instances i
 WHERE i.name = sqlc.arg(instance)
   AND i.high_era = CAST(sqlc.arg(era) AS INTEGER) AND i.high_revision = CAST(sqlc.arg(revision) AS INTEGER);
 
+-- name: AddSlot :exec
+-- PutSlot for who has raised the high-water mark in the same transaction, of a free slot:
+-- where nothing can be replaced, SQLite need not keep what it would take back. The columns
+-- are in the order of PutSlot's parameters.
+INSERT INTO slots (slot, era, revision, action, kind, hash, size, run_hash, run, enabled, epoch, content_id, instance)
+VALUES (sqlc.arg(slot), sqlc.arg(era), sqlc.arg(revision), sqlc.arg(action), sqlc.arg(kind), sqlc.arg(hash),
+        sqlc.arg(size), sqlc.arg(run_hash), sqlc.arg(run), sqlc.arg(enabled), sqlc.arg(epoch), sqlc.narg(content_id),
+        sqlc.arg(instance));
+
 -- name: RenumberCurrent :execrows
 -- Same content under a higher number: nothing but the number changes.
 UPDATE slots SET era = sqlc.arg(era), revision = sqlc.arg(revision), action = sqlc.arg(action),
@@ -56,3 +65,10 @@ SELECT position FROM log_offsets WHERE instance = sqlc.arg(instance);
 -- name: SetLogOffset :exec
 INSERT INTO log_offsets (instance, position) VALUES (sqlc.arg(instance), sqlc.arg(position))
 ON CONFLICT (instance) DO UPDATE SET position = excluded.position;
+
+-- name: InstancesOf :many
+-- Those of a JSON array of names that there are.
+SELECT * FROM instances WHERE name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT)));
+
+-- name: SlotsOf :many
+SELECT * FROM slots WHERE instance IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT))) ORDER BY instance, slot;

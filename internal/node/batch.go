@@ -1,0 +1,171 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/sqlite"
+)
+
+// ApplyBatch carries out many deliveries of one site (N98). What becomes of each goes to the
+// region by HTTP; an error is one of the whole batch. It may be called again with the same
+// command: what was done is answered as already done.
+func (a *Applier) ApplyBatch(ctx context.Context, cmd fleet.BatchCommand, progress func(phase string, done, total int64)) (fleet.BatchOutcome, error) {
+	var none fleet.BatchOutcome
+	if progress == nil {
+		progress = func(string, int64, int64) {}
+	}
+	if err := a.admitBatch(ctx, cmd); err != nil {
+		return none, err
+	}
+	token, err := a.opt.Keys.Open(cmd.FetchToken)
+	if err != nil {
+		return none, fmt.Errorf("open fetch token: %w", err)
+	}
+	client := &batchClient{fetcher: a.opt.Fetcher, cmd: cmd, token: token}
+	items, err := client.items(ctx)
+	if err != nil {
+		return none, err
+	}
+	b := a.bulkOf(cmd, items)
+	b.bodies, b.progress = client.bodies, progress
+	if err := b.carry(ctx); err != nil {
+		return none, err
+	}
+	results, held, err := b.results(ctx)
+	if err != nil {
+		return none, err
+	}
+	a.opt.Failpoint("before_reply")
+	if err := client.results(ctx, results); err != nil {
+		a.opt.Changed("") // it hears of them by a report
+		return none, err
+	}
+	a.opt.Told(held)
+	return b.outcome(), nil
+}
+
+// admitBatch learns the epoch that a batch carries, and refuses one that is not for this node
+// or that is stale.
+func (a *Applier) admitBatch(ctx context.Context, cmd fleet.BatchCommand) error {
+	if err := checkBatch(cmd); err != nil {
+		return err
+	}
+	if cmd.Site != a.opt.Site {
+		return fleet.Errorf(fleet.Invalid, "this node belongs to site %s", a.opt.Site).At("/site")
+	}
+	right := sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch}
+	if err := a.Adopt(ctx, right, ""); err != nil {
+		return err
+	}
+	meta, err := a.opt.Store.Meta(ctx)
+	if err != nil {
+		return err
+	}
+	if meta.Right != right {
+		a.counters.StaleRefused.Add(1)
+		a.opt.Log.Info("batch refused as stale", "batch", cmd.BatchID, "epoch", cmd.Epoch)
+		return fleet.Errorf(fleet.Stale, "a batch for a node that is %s at epoch %d; this one is %s at epoch %d",
+			cmd.Role, cmd.Epoch, meta.Role, meta.Epoch)
+	}
+	return nil
+}
+
+func checkBatch(cmd fleet.BatchCommand) error {
+	if !fleet.ValidID(string(cmd.BatchID)) {
+		return fleet.Errorf(fleet.Invalid, "not an id of 32 hex digits").At("/batchId")
+	}
+	if cmd.Count < 1 || cmd.Count > fleet.MaxBatchItems {
+		return fleet.Errorf(fleet.Invalid, "%d deliveries in one batch", cmd.Count).At("/count").
+			WithHint(fmt.Sprintf("1 to %d", fleet.MaxBatchItems))
+	}
+	return checkRole(cmd.Role)
+}
+
+// bulkOf makes a delivery of each item, as its own notify would have made it.
+func (a *Applier) bulkOf(cmd fleet.BatchCommand, items []fleet.BatchItem) *bulk {
+	b := &bulk{Applier: a, right: sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch}, stage: cmd.Stage}
+	for _, item := range items {
+		p := &piece{run: item.Run, cmd: fleet.RefreshDeploymentCommand{
+			DeploymentID: item.DeploymentID, Site: cmd.Site, Instance: item.Instance, Revision: item.Revision,
+			Role: cmd.Role, Epoch: cmd.Epoch, DeployedBy: cmd.DeployedBy, Timestamp: cmd.Timestamp,
+			CentralFetchBaseURL: cmd.CentralFetchBaseURL, FetchToken: cmd.FetchToken, IdleTimeout: cmd.IdleTimeout,
+		}}
+		if item.Gone {
+			p.fail(fleet.Errorf(fleet.Stale, "superseded"))
+		}
+		b.pieces = append(b.pieces, p)
+	}
+	return b
+}
+
+// results is what the region is told, and what it need not be told again.
+func (b *bulk) results(ctx context.Context) ([]fleet.BatchResult, []fleet.NodeInstance, error) {
+	if err := b.holdings(ctx); err != nil {
+		return nil, nil, err
+	}
+	all := make([]fleet.BatchResult, len(b.pieces))
+	var known []fleet.NodeInstance
+	for i, p := range b.pieces {
+		all[i] = fleet.BatchResult{
+			DeploymentID: p.cmd.DeploymentID, Instance: p.cmd.Instance, Held: p.resp.Held,
+			Already: p.resp.Already, Staged: p.staged, Fetched: p.resp.Fetched,
+		}
+		if p.err != nil {
+			all[i].Reason, all[i].Message = fleet.KindOf(p.err), messageOf(p.err)
+			continue
+		}
+		b.opt.Answered(p.cmd.DeploymentID)
+		if !p.alone { // what runs has more to say
+			known = append(known, fleet.NodeInstance{Instance: p.cmd.Instance, Held: p.resp.Held})
+		}
+	}
+	return all, known, nil
+}
+
+// holdings reads what the node holds of those that do not say so themselves.
+func (b *bulk) holdings(ctx context.Context) error {
+	var quiet []*piece
+	for _, p := range b.pieces {
+		if p.err != nil || p.staged || !p.resp.Held.Known {
+			quiet = append(quiet, p)
+		}
+	}
+	held, err := b.heldOf(ctx, namesOf(quiet))
+	if err != nil {
+		return err
+	}
+	for i, p := range quiet {
+		p.resp.Held = held[i].Held
+	}
+	return nil
+}
+
+// messageOf is what may be said of an error outside of this node: no cause, and not much.
+func messageOf(err error) string {
+	var known *fleet.Error
+	if !errors.As(err, &known) {
+		return string(fleet.KindOf(err))
+	}
+	text := known.Error()
+	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
+}
+
+// outcome counts the pieces (X27).
+func (b *bulk) outcome() fleet.BatchOutcome {
+	out := fleet.BatchOutcome{Fetched: b.wire}
+	for _, p := range b.pieces {
+		switch {
+		case p.err != nil:
+			out.Failed++
+		case p.resp.Already:
+			out.Already++
+		default:
+			out.Applied++
+		}
+	}
+	return out
+}

@@ -1,0 +1,309 @@
+package node
+
+import (
+	"context"
+	"io"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/sqlite"
+)
+
+// taking is a piece whose name is taken, until it is left.
+type taking struct {
+	*piece
+	job   *job
+	ctx   context.Context //nolint:containedctx // of the job
+	held  sqlite.Instance
+	seen  *guardian.Status
+	draft *draft // of a config file that is to change
+}
+
+// commit puts a round into the store in one transaction. What is quiet becomes current; of
+// what is not, and of what is only staged, the body is kept for whoever switches.
+func (b *bulk) commit(ctx context.Context, round []*piece) {
+	if b.stage {
+		b.keepAll(ctx, round)
+		return
+	}
+	taken := b.enter(ctx, round)
+	b.weigh(ctx, taken)
+	b.opt.Failpoint("before_switch")
+	b.progress(PhaseSwitching, 0, 0)
+	b.write(ctx, append(b.switches(taken), keeps(round)...))
+	b.opt.Failpoint("after_switch")
+	for _, t := range taken {
+		b.project(t)
+		b.leave(t)
+	}
+}
+
+// enter takes the names that are free. Whoever is at work on one with a newer revision wins;
+// for what else is at work Apply waits, and nothing here does.
+func (b *bulk) enter(ctx context.Context, round []*piece) []*taking {
+	var together []*piece
+	var cmds []*fleet.RefreshDeploymentCommand
+	for _, p := range round {
+		if !p.done && !p.alone {
+			together, cmds = append(together, p), append(cmds, &p.cmd)
+		}
+	}
+	var taken []*taking
+	for i, e := range b.lanes.enterAll(ctx, cmds) {
+		switch {
+		case e.job != nil:
+			taken = append(taken, &taking{piece: together[i], job: e.job, ctx: e.ctx})
+		case e.err != nil:
+			together[i].fail(e.err)
+		default:
+			together[i].alone = true
+		}
+	}
+	return taken
+}
+
+// weigh decides again, now that nobody else touches the names, and tells what is quiet.
+func (b *bulk) weigh(ctx context.Context, taken []*taking) {
+	names := make([]fleet.InstanceName, len(taken))
+	for i, t := range taken {
+		names[i] = t.cmd.Instance
+	}
+	held, err := b.opt.Store.InstancesOf(ctx, names)
+	if err != nil {
+		failAll(taken, err)
+		return
+	}
+	seen, err := b.seen(ctx)
+	if err != nil {
+		failAll(taken, err)
+		return
+	}
+	for _, t := range taken {
+		t.held, t.seen = held[t.cmd.Instance], seen[t.cmd.Instance]
+		if err := b.verdict(ctx, t.piece, t.held); err != nil {
+			t.fail(err)
+			continue
+		}
+		quiet, err := b.quiet(t)
+		if err == nil && quiet {
+			err = b.prepare(ctx, t)
+		}
+		// Apply meets the same error, and puts back what was there.
+		t.alone = err != nil || !quiet
+	}
+}
+
+func failAll(taken []*taking, err error) {
+	for _, t := range taken {
+		t.fail(err)
+	}
+}
+
+// seen is what has a guardian, asked for once.
+func (a *Applier) seen(ctx context.Context) (map[fleet.InstanceName]*guardian.Status, error) {
+	list, err := a.opt.Runtime.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seen := make(map[fleet.InstanceName]*guardian.Status, len(list))
+	for i := range list {
+		seen[list[i].Instance] = &list[i]
+	}
+	return seen, nil
+}
+
+// quiet says that nothing is to be started, stopped or settled: the store is all that
+// changes, and on the active a file.
+func (b *bulk) quiet(t *taking) (bool, error) {
+	switch {
+	case t.held.Staged != nil:
+		return false, nil
+	case b.right.Role != fleet.RoleActive:
+		return t.seen == nil, nil
+	case !b.opt.MayRun():
+		return false, nil
+	case t.step == stepApply:
+		return t.seen == nil && !needsProcess(sqlite.Slot{Revision: t.cmd.Revision, Run: t.run}), nil
+	}
+	cur := *t.held.Current // it is confirmed, or gets a number
+	if needsProcess(cur) {
+		if !live(t.seen) || !t.seen.Running || !runs(t.seen, cur) {
+			return false, nil
+		}
+	} else if t.seen != nil {
+		return false, nil
+	}
+	if cur.Deleted() {
+		return true, nil
+	}
+	return b.files.matches(t.cmd.Instance, cur.Content)
+}
+
+// prepare writes the config of an active beside its place.
+func (b *bulk) prepare(ctx context.Context, t *taking) error {
+	if b.right.Role != fleet.RoleActive || t.step != stepApply || t.deletes() {
+		return nil
+	}
+	right, err := b.files.matches(t.cmd.Instance, t.want())
+	if err != nil || right {
+		return err
+	}
+	if t.body == nil {
+		t.draft, err = b.files.prepare(ctx, t.cmd.Instance, t.want())
+		return err
+	}
+	t.draft, err = b.files.draft(t.cmd.Instance, t.want(), func(w io.Writer) error {
+		_, err := w.Write(t.data)
+		return err
+	})
+	return err
+}
+
+// move is a step of the transaction with what follows from it.
+type move struct {
+	*piece
+	sqlite.Step
+	then func()
+}
+
+// switches are the steps of what is quiet. Nothing is left to do of what is confirmed.
+func (b *bulk) switches(taken []*taking) []move {
+	var moves []move
+	for _, t := range taken {
+		if err := t.ctx.Err(); err != nil && !t.done {
+			t.fail(err) // leave says why
+		}
+		if t.done || t.alone {
+			continue
+		}
+		attempt := attemptOf(t.cmd)
+		attempt.Run = t.run
+		switch t.step {
+		case stepConfirm:
+			t.applied(heldOf(t.held, t.seen), true)
+		case stepRenumber:
+			moves = append(moves, move{t.piece, sqlite.Step{Attempt: attempt, Turn: sqlite.TurnRenumber}, func() {
+				t.applied(renumbered(heldOf(t.held, t.seen), t.cmd.Revision), true)
+			}})
+		case stepApply, stepRefuse, stepConflict: // refusals came back as errors
+			attempt.Body = t.body
+			moves = append(moves, move{t.piece, sqlite.Step{Attempt: attempt, Turn: sqlite.TurnCommit}, func() {
+				t.applied(fleet.Held{Revision: t.cmd.Revision, HighWater: t.cmd.Revision.Version, Known: true}, false)
+			}})
+		}
+	}
+	return moves
+}
+
+func renumbered(h fleet.Held, r fleet.Revision) fleet.Held {
+	h.Version, h.HighWater, h.Action, h.Enabled = r.Version, r.Version, r.Action, r.Enabled
+	return h
+}
+
+func (p *piece) applied(held fleet.Held, already bool) { //nolint:revive // it is the value
+	p.done, p.resp.Held, p.resp.Already = true, held, already
+}
+
+// keeps are the steps of what goes on alone, with the bodies that the stream brought of it.
+func keeps(round []*piece) []move {
+	var moves []move
+	for _, p := range round {
+		if !p.done && p.alone && p.body != nil {
+			moves = append(moves, p.keeps(func() {}))
+		}
+	}
+	return moves
+}
+
+func (p *piece) keeps(then func()) move {
+	attempt := attemptOf(p.cmd)
+	attempt.Body = p.body
+	return move{p, sqlite.Step{Attempt: attempt, Turn: sqlite.TurnKeep}, then}
+}
+
+// write is the transaction. A body that was there, and was collected since, is fetched alone.
+func (b *bulk) write(ctx context.Context, moves []move) {
+	steps := make([]sqlite.Step, len(moves))
+	for i, m := range moves {
+		steps[i] = m.Step
+	}
+	refused, err := b.opt.Store.CommitBatch(ctx, steps)
+	for i, m := range moves {
+		switch {
+		case err != nil:
+			m.fail(err)
+		case refused[i] == nil:
+			m.then()
+		case fleet.KindOf(refused[i]) == fleet.IllegalState:
+			m.alone = true
+		default:
+			m.fail(refused[i])
+		}
+	}
+}
+
+// project puts the config of what was switched in its place. The switch is made, so what goes
+// wrong here is no failure of it: the sweep does it again.
+func (b *bulk) project(t *taking) {
+	switched := t.done && t.err == nil && t.step == stepApply
+	var err error
+	switch {
+	case t.draft != nil && switched:
+		err = t.draft.place()
+	case t.draft != nil:
+		err = t.draft.drop()
+	case switched && t.deletes() && b.right.Role == fleet.RoleActive:
+		err = b.files.remove(t.cmd.Instance)
+	}
+	switch {
+	case err != nil:
+		b.opt.Log.Warn("a config file is left to the sweep", "instance", t.cmd.Instance, "err", err)
+		b.blame(t.cmd.Instance, err)
+	case switched:
+		b.forgive(t.cmd.Instance)
+	}
+}
+
+// leave frees a name. What goes on alone is no answer to whoever joined.
+func (b *bulk) leave(t *taking) {
+	if t.done {
+		t.resp, t.err = b.lanes.leave(t.cmd.Instance, t.job, t.resp, t.err)
+		return
+	}
+	t.job.cancel()
+	_, _ = b.lanes.leave(t.cmd.Instance, t.job, t.resp, context.Canceled) // Apply finds out what is newer
+}
+
+// keepAll accepts a round for a later switch. Its high-water marks keep the bodies.
+func (b *bulk) keepAll(ctx context.Context, round []*piece) {
+	var moves []move
+	var bare []*piece
+	for _, p := range round {
+		switch {
+		case p.done || p.alone:
+		case p.step == stepConfirm:
+			p.done, p.resp.Already = true, true
+		default:
+			moves = append(moves, p.keeps(func() { p.done, p.staged = true, true }))
+			if p.body == nil && !p.deletes() {
+				bare = append(bare, p)
+			}
+		}
+	}
+	b.write(ctx, moves)
+	b.recall(ctx, bare)
+}
+
+// recall looks again for the bodies that were there before their marks kept them.
+func (b *bulk) recall(ctx context.Context, bare []*piece) {
+	hashes := make([]fleet.Hash, len(bare))
+	for i, p := range bare {
+		hashes[i] = p.want().Hash
+	}
+	there, err := b.opt.Store.CompleteContents(ctx, hashes)
+	for _, p := range bare {
+		if _, is := there[p.want().Hash]; p.err == nil && (err != nil || !is) {
+			p.done, p.staged, p.alone = false, false, true
+		}
+	}
+}

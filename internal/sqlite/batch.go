@@ -1,0 +1,305 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/sqlite/db"
+)
+
+// Turn is how far CommitBatch takes one attempt.
+type Turn int
+
+const (
+	// TurnCommit accepts it and makes it current, as Accept and Commit do.
+	TurnCommit Turn = iota
+	// TurnKeep accepts it and stores its body, and leaves the slots to whoever switches later:
+	// the high-water mark keeps the body until then. Without a body it is Accept.
+	TurnKeep
+	// TurnRenumber gives what is current its number, as Renumber does.
+	TurnRenumber
+)
+
+// Step is one attempt of a batch.
+type Step struct {
+	Attempt
+	Turn Turn
+}
+
+// Whole is the body of an Attempt that is in memory, verified.
+func Whole(want fleet.Content, data []byte) (*Staging, error) {
+	sum := sha256.New()
+	_, _ = sum.Write(data) // a hash takes everything
+	if got := fleet.Hash(hex.EncodeToString(sum.Sum(nil))); got != want.Hash || int64(len(data)) != want.Size {
+		return nil, fleet.Errorf(fleet.HashMismatch, "the body has hash %s and %d bytes, wanted is %s with %d",
+			got, len(data), want.Hash, want.Size)
+	}
+	return &Staging{want: want, received: want.Size, complete: true, sum: sum, whole: data}, nil
+}
+
+// CommitBatch takes many attempts, each of another name, in one transaction. Each stands for
+// itself: one that is refused or fails leaves nothing, and has its error at its place.
+func (s *Store) CommitBatch(ctx context.Context, steps []Step) ([]error, error) {
+	if len(steps) == 0 {
+		return nil, nil
+	}
+	// Savepoints double the cost of a step, and hardly any needs one.
+	refused, err := s.commitBatch(ctx, steps, (*batch).bare)
+	if errors.Is(err, errHalf) {
+		refused, err = s.commitBatch(ctx, steps, (*batch).saved)
+	}
+	return refused, err
+}
+
+// errHalf says that a step failed after it had written something.
+var errHalf = errors.New("a step of the batch is half done")
+
+// takeStep takes one step, or refuses it. The second error is that of the whole batch.
+type takeStep func(*batch, context.Context, Step) (refused, err error)
+
+func (s *Store) commitBatch(ctx context.Context, steps []Step, take takeStep) ([]error, error) {
+	refused := make([]error, len(steps))
+	err := s.tx(ctx, "commit batch", nil, func(ctx context.Context, tx *sql.Tx) error {
+		b := &batch{tx: tx, q: s.q.WithTx(tx), rights: map[Right]error{}, taken: map[fleet.InstanceName]bool{}}
+		if err := b.read(ctx, steps); err != nil {
+			return err
+		}
+		for i, step := range steps {
+			var err error
+			if refused[i], err = take(b, ctx, step); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return refused, err
+}
+
+// batch is one CommitBatch under way.
+type batch struct {
+	tx     *sql.Tx
+	q      *db.Queries
+	held   map[fleet.InstanceName]Instance // before the batch
+	taken  map[fleet.InstanceName]bool
+	bodies map[fleet.Hash]bool // that the file has, or a part of
+	rights map[Right]error
+}
+
+func (b *batch) read(ctx context.Context, steps []Step) error {
+	names, hashes := make([]fleet.InstanceName, len(steps)), make([]fleet.Hash, len(steps))
+	for i, step := range steps {
+		names[i], hashes[i] = step.Instance, step.Revision.Content.Hash
+	}
+	var err error
+	if b.held, err = instancesOf(ctx, b.q, names); err != nil {
+		return err
+	}
+	rows, err := contentsOf(ctx, b.q, hashes)
+	b.bodies = make(map[fleet.Hash]bool, len(rows))
+	for _, row := range rows {
+		b.bodies[fleet.Hash(row.Hash.String)] = true
+	}
+	return err
+}
+
+// bare takes a step that refuses, if it does, before it has changed anything.
+func (b *batch) bare(ctx context.Context, step Step) (refused, err error) {
+	if err := b.accept(ctx, step); err != nil {
+		return fail("commit revision", err), nil
+	}
+	if err := b.do(ctx, step); err != nil {
+		return nil, errors.Join(errHalf, err)
+	}
+	return nil, nil
+}
+
+// saved takes a step inside a savepoint.
+func (b *batch) saved(ctx context.Context, step Step) (refused, err error) {
+	if _, err := b.tx.ExecContext(ctx, "SAVEPOINT step"); err != nil {
+		return nil, err
+	}
+	if refused = b.accept(ctx, step); refused == nil {
+		refused = b.do(ctx, step)
+	}
+	if refused != nil {
+		refused = fail("commit revision", refused)
+		if _, err := b.tx.ExecContext(ctx, "ROLLBACK TO step"); err != nil { // a full disk took back all of it
+			return nil, errors.Join(refused, err)
+		}
+	}
+	_, err = b.tx.ExecContext(ctx, "RELEASE step")
+	return refused, err
+}
+
+// accept raises the high-water mark, the first write of a step.
+func (b *batch) accept(ctx context.Context, step Step) error {
+	if b.taken[step.Instance] {
+		return fleet.Errorf(fleet.Invalid, "instance %s is in the batch twice", step.Instance)
+	}
+	b.taken[step.Instance] = true
+	if err := b.holding(ctx, step.Right); err != nil {
+		return err
+	}
+	return raiseHeld(ctx, b.q, step.Attempt)
+}
+
+// holding asks once for each right: the transaction has the lock of the writer.
+func (b *batch) holding(ctx context.Context, right Right) error {
+	err, asked := b.rights[right]
+	if !asked {
+		err = holding(ctx, b.q, right)
+		b.rights[right] = err
+	}
+	return err
+}
+
+func (b *batch) do(ctx context.Context, step Step) error {
+	switch step.Turn {
+	case TurnRenumber:
+		return renumber(ctx, b.q, step.Attempt)
+	case TurnKeep:
+		if step.Body == nil {
+			return nil
+		}
+		_, err := b.store(ctx, step.Body)
+		return err
+	case TurnCommit:
+		return b.commit(ctx, step.Attempt, b.held[step.Instance])
+	}
+	return fleet.Errorf(fleet.Internal, "turn %d of a batch is none", step.Turn)
+}
+
+// commit is what stage and promote come to when nothing happens in between.
+func (b *batch) commit(ctx context.Context, a Attempt, in Instance) error {
+	var content sql.NullInt64
+	var err error
+	if a.Body != nil {
+		content, err = b.store(ctx, a.Body)
+	} else {
+		content, err = contentID(ctx, b.q, a.Revision)
+	}
+	if err != nil {
+		return err
+	}
+	if in.Staged != nil {
+		if err := b.drop(ctx, a.Instance, staged); err != nil {
+			return err
+		}
+	}
+	if err := b.makeRoom(ctx, a, in); err != nil {
+		return err
+	}
+	return b.q.AddSlot(ctx, db.AddSlotParams(slotOf(a, current, content)))
+}
+
+// makeRoom is the makeRoom of a switch, without what would find nothing.
+func (b *batch) makeRoom(ctx context.Context, a Attempt, in Instance) error {
+	deleted := a.Revision.Action == fleet.ActionDelete
+	keeps := in.Current != nil && !deleted && !in.Current.Deleted()
+	same := keeps && sameContent(*in.Current, a.Revision)
+	if in.Previous != nil && !same {
+		if err := b.drop(ctx, a.Instance, previous); err != nil {
+			return err
+		}
+	}
+	switch {
+	case in.Current == nil:
+		return nil
+	case same || !keeps:
+		return b.drop(ctx, a.Instance, current)
+	}
+	_, err := b.q.MoveSlot(ctx, db.MoveSlotParams{Instance: string(a.Instance), FromSlot: current, IntoSlot: previous})
+	return err
+}
+
+func (b *batch) drop(ctx context.Context, name fleet.InstanceName, slot string) error {
+	return b.q.DropSlot(ctx, db.DropSlotParams{Instance: string(name), Slot: slot})
+}
+
+// store puts a body where the file lacks it, and gives its number.
+func (b *batch) store(ctx context.Context, body *Staging) (sql.NullInt64, error) {
+	if b.bodies[body.want.Hash] { // or another step of this batch brought it
+		if err := body.put(ctx, b.q); err != nil {
+			return sql.NullInt64{}, err
+		}
+		return contentID(ctx, b.q, fleet.Revision{Content: body.want})
+	}
+	state, err := marshal(body.sum)
+	if err != nil {
+		return sql.NullInt64{}, err
+	}
+	id, err := b.q.PutNewContent(ctx, db.PutNewContentParams{Hash: nullable(body.want.Hash), Size: body.want.Size, ShaState: state})
+	if err == nil && len(body.whole) > 0 {
+		err = b.q.AddChunk(ctx, db.AddChunkParams{ContentID: id, Data: body.whole})
+	}
+	b.bodies[body.want.Hash] = true // put looks again, should this be taken back
+	return sql.NullInt64{Int64: id, Valid: true}, err
+}
+
+// InstancesOf reads some names at one moment; those that were never heard of are there as
+// zero Instances with their names.
+func (s *Store) InstancesOf(ctx context.Context, names []fleet.InstanceName) (map[fleet.InstanceName]Instance, error) {
+	var all map[fleet.InstanceName]Instance
+	err := s.read(ctx, "read instances", func(ctx context.Context, q *db.Queries) (err error) {
+		all, err = instancesOf(ctx, q, names)
+		return err
+	})
+	return all, err
+}
+
+func instancesOf(ctx context.Context, q *db.Queries, names []fleet.InstanceName) (map[fleet.InstanceName]Instance, error) {
+	list, err := json.Marshal(names)
+	if err != nil {
+		return nil, fmt.Errorf("list names: %w", err)
+	}
+	rows, err := q.InstancesOf(ctx, string(list))
+	if err != nil {
+		return nil, err
+	}
+	slots, err := q.SlotsOf(ctx, string(list))
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[fleet.InstanceName]Instance, len(names))
+	for _, name := range names {
+		all[name] = Instance{Name: name}
+	}
+	for _, row := range rows {
+		all[fleet.InstanceName(row.Name)] = instanceOf(row)
+	}
+	for _, slot := range slots {
+		in := all[fleet.InstanceName(slot.Instance)]
+		in.put(slot)
+		all[in.Name] = in
+	}
+	return all, nil
+}
+
+// CompleteContents says which bodies are there, with their sizes.
+func (s *Store) CompleteContents(ctx context.Context, hashes []fleet.Hash) (map[fleet.Hash]int64, error) {
+	rows, err := contentsOf(ctx, s.q, hashes)
+	if err != nil {
+		return nil, fail("look for contents", err)
+	}
+	there := make(map[fleet.Hash]int64, len(rows))
+	for _, row := range rows {
+		if row.Complete == 1 {
+			there[fleet.Hash(row.Hash.String)] = row.Size
+		}
+	}
+	return there, nil
+}
+
+func contentsOf(ctx context.Context, q *db.Queries, hashes []fleet.Hash) ([]db.ContentsOfRow, error) {
+	list, err := json.Marshal(hashes)
+	if err != nil {
+		return nil, fmt.Errorf("list hashes: %w", err)
+	}
+	return q.ContentsOf(ctx, string(list))
+}

@@ -1,0 +1,60 @@
+package sqlite
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// BenchmarkCommitBatch is 500 new revisions of 4 KB each in a store of 10,000 instances,
+// committed as durably as one is.
+func BenchmarkCommitBatch(b *testing.B) {
+	s, _ := setup(b)
+	const all, many = 10_000, 500
+	for from := 0; from < all; from += many {
+		refused, err := s.CommitBatch(b.Context(), benchSteps(b, from, 1, many))
+		require.NoError(b, err)
+		requireNone(b, refused)
+	}
+	var spent time.Duration
+	b.ResetTimer()
+	for n := range b.N {
+		b.StopTimer()
+		steps := benchSteps(b, n*many%all, int64(n+2), many)
+		b.StartTimer()
+		begun := time.Now() //nolint:forbidigo // it measures
+		refused, err := s.CommitBatch(b.Context(), steps)
+		spent += time.Since(begun)
+		require.NoError(b, err)
+		requireNone(b, refused)
+	}
+	b.ReportMetric(float64(spent.Microseconds())/float64(b.N*many), "µs/item")
+}
+
+func requireNone(tb testing.TB, refused []error) {
+	tb.Helper()
+	for _, err := range refused {
+		require.NoError(tb, err)
+	}
+}
+
+func benchSteps(b *testing.B, from int, revision int64, many int) []Step {
+	b.Helper()
+	steps := make([]Step, many)
+	for i := range steps {
+		data, want := body(4096, uint64(revision)<<20|uint64(from+i)) //nolint:gosec // both are small
+		body, err := Whole(want, data)
+		require.NoError(b, err)
+		steps[i] = Step{Attempt: Attempt{
+			Instance: fleet.InstanceName(fmt.Sprintf("press-%05d", from+i)), Right: active, Body: body,
+			Revision: fleet.Revision{
+				Version: fleet.Version{Era: 1, Revision: revision}, Action: fleet.ActionDeploy, Enabled: true, Content: want,
+			},
+		}}
+	}
+	return steps
+}
