@@ -67,6 +67,7 @@ type OperationFilter struct {
 	Site     fleet.SiteName
 	Instance fleet.InstanceName
 	Node     fleet.NodeName
+	Fleet    fleet.FleetName
 }
 
 // Place is where a list newest first goes on.
@@ -88,7 +89,7 @@ func (s *Store) ListOperations(ctx context.Context, f OperationFilter, after Pla
 	after = after.orStart()
 	rows, err := s.q.ListOperations(ctx, db.ListOperationsParams{
 		BeforeAt: after.At, BeforeID: after.ID, Project: string(f.Project), State: string(f.State),
-		Site: string(f.Site), Name: string(f.Instance), Node: string(f.Node), MaxRows: limit,
+		Site: string(f.Site), Name: string(f.Instance), Node: string(f.Node), Fleet: string(f.Fleet), MaxRows: limit,
 	})
 	if err != nil {
 		return nil, failed("list operations", err)

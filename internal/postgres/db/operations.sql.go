@@ -270,8 +270,9 @@ const listOperations = `-- name: ListOperations :many
 SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at FROM operations
 WHERE (created_at, id) < ($1::timestamptz, $2::text) AND ($3::text = '' OR project = $3)
   AND ($4::text = '' OR state = $4) AND ($5::text = '' OR site = $5)
-  AND ($6::text = '' OR name = $6 AND kind <> 'reconcile') AND ($7::text = '' OR name = $7 AND kind = 'reconcile')
-ORDER BY created_at DESC, id DESC LIMIT $8
+  AND ($6::text = '' OR name = $6 AND kind NOT IN ('reconcile', 'fleet')) AND ($7::text = '' OR name = $7 AND kind = 'reconcile')
+  AND ($8::text = '' OR name = $8 AND kind = 'fleet')
+ORDER BY created_at DESC, id DESC LIMIT $9
 `
 
 type ListOperationsParams struct {
@@ -282,6 +283,7 @@ type ListOperationsParams struct {
 	Site     string
 	Name     string
 	Node     string
+	Fleet    string
 	MaxRows  int32
 }
 
@@ -295,6 +297,7 @@ func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) 
 		arg.Site,
 		arg.Name,
 		arg.Node,
+		arg.Fleet,
 		arg.MaxRows,
 	)
 	if err != nil {

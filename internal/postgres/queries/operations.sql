@@ -18,7 +18,8 @@ SELECT * FROM operations WHERE id = ANY(@ids::text[]) ORDER BY name;
 SELECT * FROM operations
 WHERE (created_at, id) < (@before_at::timestamptz, @before_id::text) AND (@project::text = '' OR project = @project)
   AND (@state::text = '' OR state = @state) AND (@site::text = '' OR site = @site)
-  AND (@name::text = '' OR name = @name AND kind <> 'reconcile') AND (@node::text = '' OR name = @node AND kind = 'reconcile')
+  AND (@name::text = '' OR name = @name AND kind NOT IN ('reconcile', 'fleet')) AND (@node::text = '' OR name = @node AND kind = 'reconcile')
+  AND (@fleet::text = '' OR name = @fleet AND kind = 'fleet')
 ORDER BY created_at DESC, id DESC LIMIT @max_rows;
 
 -- name: ServeOperations :exec
