@@ -16,6 +16,8 @@ func collection(key fleet.ObjectKey) []string {
 		return []string{"sites"}
 	case fleet.KindTemplate:
 		return []string{"templates"}
+	case fleet.KindFleet:
+		return []string{"fleets"}
 	case fleet.KindInstance:
 		return []string{"sites", key.Scope, "instances"}
 	}

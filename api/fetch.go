@@ -49,25 +49,32 @@ func (s *server) fetchable(r *http.Request) (postgres.FetchContent, error) {
 	if err != nil {
 		return found, err
 	}
+	_, err = s.opens(r, found.Tokens)
+	return found, err
+}
+
+// opens checks the token of a request, and says which node it was sealed to.
+func (s *server) opens(r *http.Request, tokens []postgres.FetchToken) (fleet.NodeName, error) {
 	token, err := bearer(r)
-	if err == nil && !anyMatches(token, found.Tokens) {
+	node, matches := whoseToken(token, tokens)
+	if err == nil && !matches {
 		err = fleet.Errorf(fleet.Unauthenticated, "this token does not open this delivery")
 	}
 	if err != nil {
 		s.metrics.fetchNo.WithLabelValues(refusedToken).Inc()
+		return "", err
 	}
-	return found, err
+	return node, nil
 }
 
-// anyMatches looks at every token, so that its time tells nothing about which one is near.
-func anyMatches(token string, tokens []postgres.FetchToken) bool {
-	matches := false
+// whoseToken looks at every token, so that its time tells nothing about which one is near.
+func whoseToken(token string, tokens []postgres.FetchToken) (node fleet.NodeName, matches bool) {
 	for _, t := range tokens {
 		if identity.TokenMatches(token, t.Hash) {
-			matches = true
+			node, matches = t.Node, true
 		}
 	}
-	return matches
+	return node, matches
 }
 
 // fetchConfig gives a node the body of its delivery (N22 to N31).
@@ -129,6 +136,11 @@ func codingFor(r *http.Request, c fleet.Content) string {
 	if r.Header.Get("Range") != "" || c.Kind == fleet.ContentArtifact || c.Size < minCompressed {
 		return codingIdentity
 	}
+	return acceptedCoding(r)
+}
+
+// acceptedCoding is the best coding that the caller takes.
+func acceptedCoding(r *http.Request) string {
 	accepted := map[string]bool{}
 	for _, part := range strings.Split(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		name, params, _ := strings.Cut(strings.TrimSpace(part), ";")
@@ -171,29 +183,46 @@ var encoders = sync.Pool{New: func() any {
 
 // compressTo streams a body with the memory of one window.
 func compressTo(w io.Writer, body io.Reader, coding string) error {
-	if coding == codingZstd {
-		e, ok := encoders.Get().(*zstd.Encoder)
-		if !ok {
-			return fleet.Errorf(fleet.Internal, "no zstd encoder can be made")
-		}
-		defer encoders.Put(e)
-		e.Reset(w)
-		return finish(e, body)
-	}
-	g, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+	to, err := compressor(w, coding)
 	if err != nil {
 		return err
 	}
-	return finish(g, body)
-}
-
-func finish(to io.WriteCloser, body io.Reader) error {
 	if _, err := io.Copy(to, body); err != nil {
 		_ = to.Close() // what is cut is cut
 		return err
 	}
 	return to.Close()
 }
+
+// compressor writes in a coding; it has to be closed, which ends the stream.
+func compressor(w io.Writer, coding string) (io.WriteCloser, error) {
+	switch coding {
+	case codingZstd:
+		e, ok := encoders.Get().(*zstd.Encoder)
+		if !ok {
+			return nil, fleet.Errorf(fleet.Internal, "no zstd encoder can be made")
+		}
+		e.Reset(w)
+		return &pooledEncoder{e}, nil
+	case codingGzip:
+		return gzip.NewWriterLevel(w, gzip.BestSpeed)
+	}
+	return uncompressed{w}, nil
+}
+
+// pooledEncoder goes back to its pool when it is closed.
+type pooledEncoder struct{ *zstd.Encoder }
+
+func (p *pooledEncoder) Close() error {
+	err := p.Encoder.Close()
+	encoders.Put(p.Encoder)
+	p.Encoder = nil
+	return err
+}
+
+type uncompressed struct{ io.Writer }
+
+func (uncompressed) Close() error { return nil }
 
 // fetchRun gives a node the run section of its delivery, in the form that its hash is of.
 func (s *server) fetchRun(w http.ResponseWriter, r *http.Request) error {

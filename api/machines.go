@@ -30,7 +30,11 @@ func (s *server) mountMachines(root chi.Router) {
 		root.Method(method, "/api/internal/deployments/{id}/config", machine(s.fetchConfig))
 		root.Method(method, "/api/internal/deployments/{id}/run", machine(s.fetchRun))
 	}
+	root.Get("/api/internal/batches/{id}/items", machine(s.batchItems))
+	root.Post("/api/internal/batches/{id}/bodies", machine(s.batchBodies))
+	root.Post("/api/internal/batches/{id}/results", machine(s.batchResults))
 	root.Get("/api/internal/sites/{site}/deployments", machine(s.expectedSet))
+	root.Post("/api/internal/sites/{site}/bodies", machine(s.ticketBodies))
 	root.Post("/api/internal/sites/{site}/tickets", machine(s.tickets))
 	root.Post("/api/internal/sites/{site}/confirm-absent", machine(s.confirmAbsent))
 	root.Post("/api/internal/sites/{site}/reconciled", machine(s.reconciled))

@@ -46,6 +46,8 @@ type declaredKind struct {
 	kind   fleet.ObjectKind
 	plural string
 	status statusOf
+	// detail is the status of one object, where that says more than in a list.
+	detail statusOf
 	remove access
 }
 
@@ -60,13 +62,16 @@ func (s *server) mountObjects() {
 
 func (s *server) mountKind(k declaredKind) {
 	path := "/api/v1/" + k.plural
+	if k.detail == nil {
+		k.detail = k.status
+	}
 	register(s, forViewers, endpoint(http.MethodGet, path, "list-"+k.plural, "List "+k.plural),
 		func(ctx context.Context, in *listInput) (*objectsOutput, error) {
 			return s.listObjects(ctx, fleet.ObjectKey{Kind: k.kind}, in.ListParams, k.status)
 		})
 	register(s, forViewers, endpoint(http.MethodGet, path+"/{name}", "get-"+string(k.kind), "Read a "+string(k.kind)),
 		func(ctx context.Context, in *getInput) (*objectOutput, error) {
-			return s.getObject(ctx, fleet.ObjectKey{Kind: k.kind, Name: in.Name}, k.status)
+			return s.getObject(ctx, fleet.ObjectKey{Kind: k.kind, Name: in.Name}, k.detail)
 		})
 	register(s, k.remove, endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.kind), "Delete a "+string(k.kind)),
 		func(ctx context.Context, in *deleteInput) (*acceptedOutput, error) {

@@ -57,6 +57,18 @@ func TestOpenAPI(t *testing.T) {
 		}
 	})
 
+	t.Run("shows fleet changes", func(t *testing.T) {
+		put := doc.Paths[fleetPath]["put"]
+		require.Equal(t, "#/components/schemas/FleetPut", put.RequestBody.Content["application/json"].Schema.Ref)
+		for _, name := range []string{"change", "selector", "waves", "windows", "errorThreshold", "deadlineSeconds"} {
+			require.Contains(t, doc.Components.Schemas["FleetPut"].Properties, name)
+		}
+		require.Contains(t, doc.Components.Schemas["Operation"].Properties, "fleetRun")
+		for _, turn := range fleetTurns {
+			require.Contains(t, doc.Paths[fleetPath+"/"+turn.verb], "post")
+		}
+	})
+
 	t.Run("shows plan and apply", func(t *testing.T) {
 		for _, path := range []string{planPath, applyPath} {
 			content := doc.Paths[path]["post"].RequestBody.Content

@@ -25,6 +25,7 @@ type listOperationsInput struct {
 	Site     string `query:"site" maxLength:"63"`
 	Instance string `query:"instance" maxLength:"63"`
 	Node     string `query:"node" maxLength:"63" doc:"only comparisons of this node"`
+	Fleet    string `query:"fleet" maxLength:"63" doc:"only those of this fleet change"`
 	State    string `query:"state" enum:"running,succeeded,failed,unknown,cancelled,superseded"`
 }
 
@@ -123,7 +124,7 @@ func (s *server) listOperations(ctx context.Context, in *listOperationsInput) (*
 	}
 	filter := postgres.OperationFilter{
 		Project: project, State: fleet.OperationState(in.State), Site: fleet.SiteName(in.Site), Instance: fleet.InstanceName(in.Instance),
-		Node: fleet.NodeName(in.Node),
+		Node: fleet.NodeName(in.Node), Fleet: fleet.FleetName(in.Fleet),
 	}
 	rows, err := s.store.ListOperations(ctx, filter, after, in.Limit+1)
 	if err != nil {
@@ -152,12 +153,18 @@ func timePlace(cursor string) (postgres.Place, error) {
 
 // fillOperations reads the progress of a page at once.
 func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, views []Operation) error {
-	var ids []string
+	var ids, fleets []string
 	for i, o := range rows {
 		views[i] = s.operationView(o)
 		if o.Delivery != "" {
 			ids = append(ids, string(o.Delivery))
 		}
+		if o.Kind == fleet.OperationFleet {
+			fleets = append(fleets, string(o.Fleet))
+		}
+	}
+	if err := s.fillFleets(ctx, fleets, rows, views); err != nil {
+		return err
 	}
 	var targets map[string][]postgres.Target
 	var held map[string]map[fleet.NodeName]postgres.TargetHeld
@@ -171,6 +178,9 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 		}
 	}
 	for i, o := range rows {
+		if o.Kind == fleet.OperationFleet {
+			continue
+		}
 		views[i].Progress = withHeld(progressOf(targets[string(o.Delivery)]), held[string(o.Delivery)])
 		switch {
 		case o.State != fleet.OperationRunning || views[i].Reason != "":
@@ -249,7 +259,7 @@ func (s *server) fullOperation(ctx context.Context, op postgres.Operation) (Oper
 
 func (s *server) operationView(o postgres.Operation) Operation {
 	return Operation{
-		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Revision: o.Revision,
+		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Fleet: string(o.Fleet), Revision: o.Revision,
 		State: o.State, Reason: o.Reason, Message: o.Message, RequestedBy: o.RequestedBy, CreatedAt: o.CreatedAt,
 		EndedAt: o.EndedAt, Deadline: o.Deadline, Delivery: string(o.Delivery), Workflow: s.links.workflow(o.Subject, o.EntityRun),
 	}

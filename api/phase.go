@@ -58,6 +58,11 @@ func (i instanceSeen) applied() bool {
 	return !i.Desired.IsZero() && i.Snapshot.Version == i.Desired.Version
 }
 
+// staged says that the nodes have fetched what is desired and switch to it later (N100).
+func (i instanceSeen) staged() bool {
+	return i.Last != nil && i.Last.Revision.Version == i.Desired.Version && i.Last.State == fleet.DeliveryStaged
+}
+
 // gaveUp says that the last attempt at what is desired ended without success.
 func (i instanceSeen) gaveUp() bool {
 	if i.Last == nil || i.Last.Revision.Version != i.Desired.Version {
@@ -66,7 +71,7 @@ func (i instanceSeen) gaveUp() bool {
 	switch i.Last.State {
 	case fleet.DeliveryFailed, fleet.DeliveryUnknown, fleet.DeliveryCancelled:
 		return true
-	case fleet.DeliveryOpen, fleet.DeliverySucceeded, fleet.DeliverySuperseded:
+	case fleet.DeliveryOpen, fleet.DeliverySucceeded, fleet.DeliverySuperseded, fleet.DeliveryStaged:
 	}
 	return false
 }
@@ -134,6 +139,8 @@ func (i instanceSeen) synced() Condition {
 		c.Status, c.Reason, c.Message, c.Since = conditionTrue, "applied", "", i.Recorded
 	case i.delivering():
 		c.Reason, c.Since = "delivering", i.Last.CreatedAt
+	case i.staged():
+		c.Reason, c.Message, c.Since = "staged", "it was fetched, and waits for the window of its site", endOf(*i.Last)
 	case i.gaveUp():
 		c.Reason, c.Since = cmp.Or(i.Last.Reason, string(i.Last.State)), endOf(*i.Last)
 	default:

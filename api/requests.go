@@ -33,7 +33,7 @@ func (s *server) observe(next http.Handler) http.Handler {
 			s.metrics.duration.WithLabelValues(route, r.Method).Observe(took.Seconds())
 			s.log.Log(r.Context(), levelOf(route, status), "request", "method", r.Method, "route", route, "path", r.URL.Path, "status", status,
 				"bytes", out.BytesWritten(), "took", took)
-			if failure != nil && out.BytesWritten() > 0 && !isProblem(out) {
+			if failure != nil && !isProblem(out) {
 				abort()
 			}
 		}()

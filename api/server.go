@@ -31,6 +31,8 @@ type Deps struct {
 	NodeStarted func(ctx context.Context, node fleet.NodeName) error
 	// Absence decides what becomes of what a node holds and its site does not expect.
 	Absence postgres.AbsenceJudge
+	// Waves orders the instances of a fleet change.
+	Waves postgres.WaveAssigner
 	// Flatten bounds the bytes of JSON that are worked on at once.
 	Flatten *compose.Budget
 	Limits  compose.Limits
@@ -71,6 +73,7 @@ type server struct {
 	waker       Waker
 	nodeStarted func(ctx context.Context, node fleet.NodeName) error
 	absence     postgres.AbsenceJudge
+	waves       postgres.WaveAssigner
 	flatten     *compose.Budget
 	reading     *compose.Budget
 	packed      *packed
@@ -130,7 +133,8 @@ func newServer(d Deps) (*server, error) {
 		return nil, err
 	}
 	return &server{
-		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, absence: d.Absence, flatten: d.Flatten, limits: d.Limits,
+		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, absence: d.Absence, waves: d.Waves,
+		flatten: d.Flatten, limits: d.Limits,
 		packed: newPacked(), reading: compose.NewBudget(readingShare * (d.Limits.MaxBytes + envelopeRoom)),
 		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit,
 		now: d.Now, log: d.Log, ends: d.OperationEnds, ready: d.Ready, metrics: m, tokens: newTokenCache(d.Store, d.Now),
@@ -158,6 +162,7 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.mountObjects()
 	s.mountInstances()
 	s.mountPlan()
+	s.mountFleets()
 	s.mountOperations()
 	s.mountNodes()
 	s.mountReconciles()

@@ -22,6 +22,8 @@ type Store interface {
 	tokenStore
 	eventStore
 	planStore
+	fleetStore
+	batchStore
 }
 
 type objectStore interface {
@@ -128,6 +130,30 @@ type planStore interface {
 	SeenKeys(ctx context.Context, actor string, keys []string) (map[string]bool, error)
 	// ClaimPlan is precondition for any request but the first that comes with the plan.
 	ClaimPlan(ctx context.Context, digest string, request []byte) error
+}
+
+type fleetStore interface {
+	PutFleet(ctx context.Context, p postgres.FleetPut) (postgres.Started, error)
+	TurnFleet(ctx context.Context, t postgres.FleetTurn) (postgres.Started, error)
+	// GetFleetRun reads one run, 0 for the newest; not_found when there is none.
+	GetFleetRun(ctx context.Context, name fleet.FleetName, run int64) (postgres.FleetRun, error)
+	ListFleetRuns(ctx context.Context, name fleet.FleetName, before int64, limit int32) ([]postgres.FleetRun, error)
+	ListFleetTargets(ctx context.Context, f postgres.FleetTargetFilter) ([]postgres.FleetTargetView, error)
+	// NewestFleetRuns takes as many queries for a page as for one.
+	NewestFleetRuns(ctx context.Context, names ...string) (map[string]postgres.FleetRun, error)
+	// PutBodies is PutBody of many, with a few queries.
+	PutBodies(ctx context.Context, project fleet.ProjectName, bodies [][]byte) ([]fleet.Hash, error)
+}
+
+type batchStore interface {
+	// BatchTokens is not_found for a batch that is unknown or has ended.
+	BatchTokens(ctx context.Context, id fleet.BatchID) ([]postgres.FetchToken, error)
+	BatchItems(ctx context.Context, id fleet.BatchID, node fleet.NodeName) ([]fleet.BatchItem, error)
+	// BatchBodies calls emit for each body of the batch that can be had, one after the other.
+	BatchBodies(ctx context.Context, id fleet.BatchID, node fleet.NodeName, hashes []fleet.Hash, emit func(fleet.Hash, []byte) error) error
+	// TicketBodies is BatchBodies of the snapshot tickets that a node holds.
+	TicketBodies(ctx context.Context, site fleet.SiteName, node fleet.NodeName, hashes []fleet.Hash, emit func(fleet.Hash, []byte) error) error
+	RecordBatch(ctx context.Context, id fleet.BatchID, node fleet.NodeName, results []fleet.BatchResult) error
 }
 
 var _ Store = (*postgres.Store)(nil)

@@ -129,6 +129,7 @@ type Operation struct {
 	Site        string               `json:"site,omitempty"`
 	Instance    string               `json:"instance,omitempty"`
 	Node        string               `json:"node,omitempty" doc:"that is compared, of a reconcile"`
+	Fleet       string               `json:"fleet,omitempty" doc:"that is run"`
 	Revision    int64                `json:"revision,omitempty"`
 	State       fleet.OperationState `json:"state"`
 	Reason      string               `json:"reason,omitempty"`
@@ -138,6 +139,7 @@ type Operation struct {
 	EndedAt     *time.Time           `json:"endedAt,omitempty"`
 	Deadline    time.Time            `json:"deadline"`
 	Progress    []NodeProgress       `json:"progress,omitempty"`
+	FleetRun    *FleetProgress       `json:"fleetRun,omitempty" doc:"how far the fleet change is"`
 	Delivery    string               `json:"delivery,omitempty"`
 	Workflow    *WorkflowRef         `json:"workflow,omitempty"`
 }

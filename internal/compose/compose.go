@@ -38,32 +38,11 @@ func canonical(src []byte, l Limits) (out []byte, values int, err error) {
 // form of the result. The first layer is the target, whose nulls stay; every later one is a
 // patch. Each layer is held to the limits, and so is the result.
 func Flatten(layers []Layer, l Limits) ([]byte, error) {
-	if len(layers) == 0 {
-		return nil, fleet.Errorf(fleet.Invalid, "a composition needs at least one layer")
+	b, err := NewBase(layers, l)
+	if err != nil {
+		return nil, err
 	}
-	l = l.effective()
-	var result []byte
-	total := 0
-	for i, layer := range layers {
-		text, values, err := canonical(layer.JSON, l)
-		if err != nil {
-			return nil, within(layer.Name, err)
-		}
-		total += values
-		if i == 0 {
-			result = text
-		} else {
-			result = merge(result, text)
-		}
-	}
-	if int64(len(result)) > l.MaxBytes {
-		return nil, refuseSize(int64(len(result)), l.MaxBytes)
-	}
-	// Merging adds no value that no layer has, so counting is seldom needed.
-	if total > l.MaxValues && countValues(result) > l.MaxValues {
-		return nil, refuseValues("", l.MaxValues)
-	}
-	return result, nil
+	return b.Flatten()
 }
 
 // HashOf gives the SHA-256 of a body, which is its revision hash.
