@@ -71,11 +71,15 @@ func releasedAs(b db.Batch, in BatchRelease) (BatchReleased, error) {
 	if b.Site != string(in.Site) || b.Fleet != string(in.Fleet) || b.FleetRun != in.FleetRun || b.Stage != in.Stage {
 		return BatchReleased{}, fleet.Errorf(fleet.Conflict, "batch %s is another one", in.ID)
 	}
-	out := BatchReleased{ID: in.ID, Claimed: int(b.Claimed)}
+	return batchReleased(b), nil
+}
+
+func batchReleased(b db.Batch) BatchReleased {
+	out := BatchReleased{ID: fleet.BatchID(b.ID), Claimed: int(b.Claimed)}
 	for _, n := range b.Nodes {
 		out.Nodes = append(out.Nodes, fleet.NodeName(n))
 	}
-	return out, nil
+	return out
 }
 
 // batchRelease is one release under way.
@@ -172,7 +176,7 @@ func (r *batchRelease) live(ctx context.Context) (bool, error) {
 	if r.in.Fleet == "" {
 		return true, nil
 	}
-	run, err := r.q.LockFleetRun(ctx, db.LockFleetRunParams{Fleet: string(r.in.Fleet), Run: r.in.FleetRun})
+	run, err := r.q.HoldFleetRun(ctx, db.HoldFleetRunParams{Fleet: string(r.in.Fleet), Run: r.in.FleetRun})
 	if noRows(err) {
 		return false, nil
 	}

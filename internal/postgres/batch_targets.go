@@ -48,7 +48,7 @@ func (w *batchWork) moveTargets(ctx context.Context, state, reason string) error
 	for i, d := range w.deliveries {
 		names[i] = d.Name
 	}
-	run, err := w.q.LockFleetRun(ctx, db.LockFleetRunParams{Fleet: w.batch.Fleet, Run: w.batch.FleetRun})
+	run, err := w.q.HoldFleetRun(ctx, db.HoldFleetRunParams{Fleet: w.batch.Fleet, Run: w.batch.FleetRun})
 	if err != nil && !noRows(err) {
 		return failed("lock the run", err)
 	}

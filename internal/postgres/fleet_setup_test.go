@@ -56,7 +56,7 @@ func tolerating(percent float64) func(*postgres.FleetPut) {
 }
 
 // instances declares the instances i1 to in, each with a released revision.
-func (b *bench) instances(n int, edits ...func(*postgres.InstanceChange)) {
+func (b *bench) manyInstances(n int, edits ...func(*postgres.InstanceChange)) {
 	b.t.Helper()
 	for i := 1; i <= n; i++ {
 		b.put(`{"a":1}`, append([]func(*postgres.InstanceChange){named(fmt.Sprintf("i%d", i))}, edits...)...)
@@ -127,7 +127,7 @@ func (b *bench) bring(wave int, state fleet.FleetTargetState, names ...string) {
 // where it failed; the first succeeded.
 func (b *bench) stoppedIn2() {
 	b.t.Helper()
-	b.instances(3)
+	b.manyInstances(3)
 	b.putFleet(inWaves(33, 66, 100))
 	b.bring(1, fleet.FleetTargetSucceeded)
 	b.moveFleet("")

@@ -17,7 +17,7 @@ func TestTurnFleet(t *testing.T) {
 	t.Run("pauses and resumes without touching operation or deadline", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(2)
+		b.manyInstances(2)
 		op := b.putFleet().Operation
 		seen := b.seeFleet()
 		require.Equal(t, 0, b.outbox())
@@ -61,7 +61,7 @@ func TestTurnFleet(t *testing.T) {
 	t.Run("retries those that failed, and no others", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(6)
+		b.manyInstances(6)
 		b.putFleet(inWaves(33, 66, 100))
 		b.bring(1, fleet.FleetTargetFailed, "i1")
 		b.bring(1, fleet.FleetTargetSucceeded, "i2")
@@ -107,7 +107,7 @@ func TestTurnFleet(t *testing.T) {
 	t.Run("retries one that succeeded but for some, and refuses when none failed", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(2)
+		b.manyInstances(2)
 		b.putFleet(tolerating(50))
 		b.bring(1, fleet.FleetTargetSucceeded, "i1")
 		b.bring(1, fleet.FleetTargetFailed, "i2")
@@ -125,7 +125,7 @@ func TestTurnFleet(t *testing.T) {
 	t.Run("asks the entity for the end of a live one, and ends a stopped one at once", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(1)
+		b.manyInstances(1)
 		op := b.putFleet().Operation
 		require.Equal(t, op.ID, b.turnFleet(fleet.FleetCancel).Operation.ID)
 		require.Equal(t, op.ID, b.turnFleet(fleet.FleetCancel).Operation.ID)
@@ -153,7 +153,7 @@ func TestTurnFleetInEachState(t *testing.T) {
 		t.Run("when "+string(state), func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			b.instances(1)
+			b.manyInstances(1)
 			b.putFleet()
 			for _, on := range []fleet.FleetEvent{fleet.FleetPause, fleet.FleetResume, fleet.FleetCancel, fleet.FleetRetry, fleet.FleetRollback} {
 				b.exec(`UPDATE fleet_runs SET cancel_requested = false, state = $1,
@@ -179,7 +179,7 @@ func TestTurnFleetInEachState(t *testing.T) {
 	t.Run("also of none, of another project's and of no known kind", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(1)
+		b.manyInstances(1)
 		_, err := b.TurnFleet(t.Context(), fleetTurn(""))
 		refused(t, fleet.NotFound, err)
 		b.putFleet(unstarted)
@@ -204,7 +204,7 @@ func TestFleetDoors(t *testing.T) {
 	t.Run("each has an operation of its own on the same run, however often it asks", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(2)
+		b.manyInstances(2)
 		b.putFleet(unstarted)
 		ops := make([]postgres.Started, 6)
 		require.NoError(t, atOnce(6, func(i int) (err error) {
@@ -228,7 +228,7 @@ func TestFleetDoors(t *testing.T) {
 	t.Run("whoever has no door joins the operation that there is", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(1)
+		b.manyInstances(1)
 		op := b.putFleet().Operation
 		require.Equal(t, op.ID, b.turnFleet("").Operation.ID)
 		b.exec(`UPDATE operations SET state = 'failed', ended_at = now() WHERE kind = 'fleet'`)
@@ -240,7 +240,7 @@ func TestFleetDoors(t *testing.T) {
 	t.Run("a new generation is run anew", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(1)
+		b.manyInstances(1)
 		b.putFleet()
 		b.putFleet(unstarted, inWaves(50))
 		require.EqualValues(t, 2, b.turnFleet("").Operation.Revision)
@@ -255,7 +255,7 @@ func TestTurnFleetTwiceAtOnce(t *testing.T) {
 	t.Run("pause and cancel both count, in some order", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(1)
+		b.manyInstances(1)
 		b.putFleet()
 		verbs := []fleet.FleetEvent{fleet.FleetPause, fleet.FleetCancel}
 		require.NoError(t, atOnce(2, func(i int) error {
@@ -307,7 +307,7 @@ func TestFleetOperations(t *testing.T) {
 	t.Run("the cancel of one is the cancel of its run", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(1)
+		b.manyInstances(1)
 		op := b.putFleet().Operation
 		out, err := b.CancelOperation(t.Context(), op.ID)
 		require.NoError(t, err)
@@ -321,7 +321,7 @@ func TestFleetOperations(t *testing.T) {
 	t.Run("are listed by fleet change, and not as an instance's", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(1)
+		b.manyInstances(1)
 		b.put(`{"a":1}`, named(string(bump)))
 		op := b.putFleet().Operation
 		list := func(f postgres.OperationFilter) []postgres.Operation {
@@ -339,7 +339,7 @@ func TestFleetOperations(t *testing.T) {
 	t.Run("the sweep finds them, and a run that nobody waits for", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(1)
+		b.manyInstances(1)
 		_, err := b.AskReconcile(t.Context(), postgres.ReconcileRequest{Node: nodeA, Actor: "ann", Limit: time.Hour})
 		require.NoError(t, err)
 		b.putFleet()
@@ -366,7 +366,7 @@ func TestFleetOperations(t *testing.T) {
 	t.Run("a fleet change that is under way is not deleted", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(1)
+		b.manyInstances(1)
 		b.putFleet()
 		_, err := b.DeleteDeclared(t.Context(), writeOf(bumpKey))
 		refused(t, fleet.IllegalState, err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/activities"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/workflows"
@@ -34,6 +35,9 @@ func (r *requests) Request(ctx context.Context, in activities.DoorRequest, by st
 		}
 		return r.view(ctx, op)
 	}
+	if in.Kind == fleet.OperationFleet {
+		return r.fleet(ctx, in, by)
+	}
 	key := fleet.InstanceKey(in.Site, in.Instance)
 	t := postgres.InstanceTurn{
 		Write: postgres.Write{Key: key, Actor: by}, Kind: in.Kind, Limit: r.limit,
@@ -52,6 +56,18 @@ func (r *requests) Request(ctx context.Context, in activities.DoorRequest, by st
 	}
 	if out.Operation == nil { // nothing was ever released: the delete is done
 		return activities.OperationView{OperationEnd: fleet.OperationEnd{State: fleet.OperationSucceeded}}, nil
+	}
+	return r.view(ctx, *out.Operation)
+}
+
+// fleet runs a declared fleet change, or joins the run that is under way.
+func (r *requests) fleet(ctx context.Context, in activities.DoorRequest, by string) (activities.OperationView, error) {
+	out, err := r.store.TurnFleet(ctx, postgres.FleetTurn{
+		Write: postgres.Write{Key: fleet.ObjectKey{Kind: fleet.KindFleet, Name: string(in.Fleet)}, Actor: by},
+		Door:  postgres.Door{Workflow: in.Workflow, Run: in.Run}, Assign: decide.Waves,
+	})
+	if err != nil {
+		return activities.OperationView{}, err
 	}
 	return r.view(ctx, *out.Operation)
 }
@@ -77,7 +93,7 @@ func endOf(ctx context.Context, s *postgres.Store, op postgres.Operation) (fleet
 	if op.EndedAt != nil {
 		end.EndedAt = *op.EndedAt
 	}
-	if op.Kind == fleet.OperationReconcile {
+	if op.Instance == "" { // of a node, or of a fleet change
 		return end, nil
 	}
 	rev, err := s.RevisionOf(ctx, fleet.InstanceKey(op.Site, op.Instance), op.Revision)

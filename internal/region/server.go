@@ -182,6 +182,7 @@ func (s *server) api(stopping <-chan struct{}) (*api.Handler, error) {
 	limits := compose.DefaultLimits()
 	return api.New(api.Deps{
 		Store: s.store, Waker: s.flows, NodeStarted: s.nodeStarted, Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent},
+		Waves: decide.Waves,
 		Flatten: compose.NewBudget(flattenShare * int64(limits.MaxBytes)), Limits: limits,
 		Region: s.cfg.Region, WebURL: s.cfg.WebURL, TemporalNamespace: s.cfg.TemporalNamespace,
 		PendingTTL: s.cfg.Timing.Delivery.PendingTTL, OperationLimit: s.operationLimit(),
@@ -268,6 +269,11 @@ func (s *server) activities() workers.Server {
 			Store: s.store, Passes: s.store, Entities: s.again, Doors: doors, Tokens: tokens{s.cfg.Timing.TokenBytes},
 			BaseURL: s.cfg.PublicURL, TokenLife: s.cfg.Timing.Delivery.PendingTTL, Build: s.cfg.Build,
 			Ended: s.metrics.reconciled,
+		},
+		Fleets: &activities.Fleets{Store: &fleetSteps{s.store}, Doors: doors, Build: s.cfg.Build, Log: s.log},
+		Batches: &activities.Batches{
+			Maker: &batchMaker{s.store, s.handler}, Store: &batchSteps{s.store}, Tokens: tokens{s.cfg.Timing.TokenBytes},
+			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Failpoint: s.cfg.Failpoint,
 		},
 		Sweeps: &activities.Sweeps{
 			Purger: s.store, Starter: s.flows,

@@ -49,8 +49,15 @@ func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (act
 		}
 		after = page[len(page)-1]
 	}
-	if err := s.nodes(ctx, live, beat, &out); err != nil {
+	if err := s.batches(ctx, live, beat, &out); err != nil {
 		return out, err
+	}
+	for _, all := range []entities{
+		{s.store.OpenNodeOperations, s.store.CloseNodeOperations}, {s.store.OpenFleetOperations, s.store.CloseFleetOperations},
+	} {
+		if err := s.entity(ctx, all, live, beat, &out); err != nil {
+			return out, err
+		}
 	}
 	if out.Overdue, err = s.store.EndOverdue(ctx, sweepPage); err != nil {
 		return out, err
@@ -99,26 +106,29 @@ func (s *operationsSweep) instance(o postgres.OpenSubject) suspect {
 	}}
 }
 
-// node: of a comparison nothing has to be let go of but what was asked for.
-func (s *operationsSweep) node(o postgres.OpenEntity) suspect {
-	return suspect{o.Subject, o.Run, func(ctx context.Context, end fleet.OperationState, reason string) error {
-		if end == fleet.OperationRunning {
-			return nil
-		}
-		return s.store.CloseNodeOperations(ctx, o, reason)
-	}}
+// entities are those of nodes or of fleet changes that something was asked of. Nothing has to
+// be let go of but what was asked for.
+type entities struct {
+	open  func(ctx context.Context, after string, older time.Duration, limit int32) ([]postgres.OpenEntity, error)
+	close func(ctx context.Context, o postgres.OpenEntity, reason string) error
 }
 
-// nodes looks at the comparisons that were asked for.
-func (s *operationsSweep) nodes(ctx context.Context, live []string, beat func(), out *activities.SweptOperations) error {
+// entity looks at all entities of one sort.
+func (s *operationsSweep) entity(ctx context.Context, all entities, live []string, beat func(), out *activities.SweptOperations) error {
 	after := ""
 	for {
-		open, err := s.store.OpenNodeOperations(ctx, after, sweepOlder, sweepPage)
+		open, err := all.open(ctx, after, sweepOlder, sweepPage)
 		if err != nil {
 			return err
 		}
 		for _, o := range open {
-			if err := s.look(ctx, s.node(o), live, out); err != nil {
+			of := suspect{o.Subject, o.Run, func(ctx context.Context, end fleet.OperationState, reason string) error {
+				if end == fleet.OperationRunning {
+					return nil
+				}
+				return all.close(ctx, o, reason)
+			}}
+			if err := s.look(ctx, of, live, out); err != nil {
 				return err
 			}
 			beat()
@@ -128,6 +138,49 @@ func (s *operationsSweep) nodes(ctx context.Context, live []string, beat func(),
 			return nil
 		}
 	}
+}
+
+// batches gives up those whose workflow is gone, or whose deadline passed: their deliveries
+// are settled as any others (N98).
+func (s *operationsSweep) batches(ctx context.Context, live []string, beat func(), out *activities.SweptOperations) error {
+	var after postgres.Place
+	for {
+		open, err := s.store.OpenBatches(ctx, after, sweepOlder, sweepPage)
+		if err != nil {
+			return err
+		}
+		for _, b := range open {
+			if err := s.batch(ctx, b, live, out); err != nil {
+				return err
+			}
+			beat()
+			after = b.Place()
+		}
+		if len(open) < sweepPage {
+			return nil
+		}
+	}
+}
+
+func (s *operationsSweep) batch(ctx context.Context, b postgres.OpenBatch, live []string, out *activities.SweptOperations) error {
+	out.Looked++
+	state, err := s.flows.RunState(ctx, b.Workflow, b.Run, live)
+	if err != nil {
+		return err
+	}
+	reason := "workflow_" + string(state)
+	switch {
+	case b.Overdue:
+		reason = "deadline"
+	case decide.LostOperation(state) == decide.LostKeep:
+		return nil
+	case state == decide.RunStranded:
+		if err := s.flows.EndStranded(ctx, b.Workflow, b.Run); err != nil {
+			return err
+		}
+	}
+	out.Moved++
+	return s.store.LoseBatch(ctx, b.ID, reason)
 }
 
 // lostAfter is how long a node may be unheard of and still be compared by the schedule; one

@@ -501,6 +501,27 @@ func (q *Queries) GetBatch(ctx context.Context, id string) (Batch, error) {
 	return i, err
 }
 
+const holdFleetRun = `-- name: HoldFleetRun :one
+SELECT state, cancel_requested FROM fleet_runs WHERE fleet = $1 AND run = $2 FOR SHARE
+`
+
+type HoldFleetRunParams struct {
+	Fleet string
+	Run   int64
+}
+
+type HoldFleetRunRow struct {
+	State           string
+	CancelRequested bool
+}
+
+func (q *Queries) HoldFleetRun(ctx context.Context, arg HoldFleetRunParams) (HoldFleetRunRow, error) {
+	row := q.db.QueryRow(ctx, holdFleetRun, arg.Fleet, arg.Run)
+	var i HoldFleetRunRow
+	err := row.Scan(&i.State, &i.CancelRequested)
+	return i, err
+}
+
 const insertBatch = `-- name: InsertBatch :exec
 INSERT INTO batches (id, site, fleet, fleet_run, stage, node, epoch, state, workflow_id, run_id, actor, claimed, nodes, deadline_at, ended_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13::text[],
@@ -858,29 +879,8 @@ func (q *Queries) LockBatch(ctx context.Context, id string) (Batch, error) {
 	return i, err
 }
 
-const lockFleetRun = `-- name: LockFleetRun :one
-SELECT state, cancel_requested FROM fleet_runs WHERE fleet = $1 AND run = $2 FOR SHARE
-`
-
-type LockFleetRunParams struct {
-	Fleet string
-	Run   int64
-}
-
-type LockFleetRunRow struct {
-	State           string
-	CancelRequested bool
-}
-
-func (q *Queries) LockFleetRun(ctx context.Context, arg LockFleetRunParams) (LockFleetRunRow, error) {
-	row := q.db.QueryRow(ctx, lockFleetRun, arg.Fleet, arg.Run)
-	var i LockFleetRunRow
-	err := row.Scan(&i.State, &i.CancelRequested)
-	return i, err
-}
-
 const lockFleetTargets = `-- name: LockFleetTargets :many
-SELECT fleet, run, site, name, wave, state, revision, before_revision, tries, delivery_id, reason, message, updated_at FROM fleet_targets WHERE fleet = $1 AND run = $2 AND site = $3 AND name = ANY($4::text[]) ORDER BY name FOR UPDATE
+SELECT fleet, run, site, name, wave, state, revision, before_revision, undoes, restores, retried, tries, delivery_id, reason, message, updated_at FROM fleet_targets WHERE fleet = $1 AND run = $2 AND site = $3 AND name = ANY($4::text[]) ORDER BY name FOR UPDATE
 `
 
 type LockFleetTargetsParams struct {
@@ -913,6 +913,9 @@ func (q *Queries) LockFleetTargets(ctx context.Context, arg LockFleetTargetsPara
 			&i.State,
 			&i.Revision,
 			&i.BeforeRevision,
+			&i.Undoes,
+			&i.Restores,
+			&i.Retried,
 			&i.Tries,
 			&i.DeliveryID,
 			&i.Reason,

@@ -42,7 +42,7 @@ SELECT name, revision, action FROM snapshots WHERE site = @site AND name = ANY(@
 -- name: OwedNames :many
 SELECT DISTINCT name FROM owed WHERE site = @site AND name = ANY(@names::text[]);
 
--- name: LockFleetRun :one
+-- name: HoldFleetRun :one
 SELECT state, cancel_requested FROM fleet_runs WHERE fleet = @fleet AND run = @run FOR SHARE;
 
 -- name: LockFleetTargets :many

@@ -1,0 +1,135 @@
+package region
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/activities"
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// fleetSteps are the steps of a fleet change at the store.
+type fleetSteps struct{ store *postgres.Store }
+
+// See looks at a change, and at the windows of its sites.
+func (f *fleetSteps) See(ctx context.Context, in activities.SeeFleet) (fleet.FleetSeen, error) {
+	seen, windows, err := f.store.SeeFleet(ctx, postgres.FleetVisit{Fleet: in.Fleet, Run: in.Run, Build: in.Build})
+	if err != nil || len(windows) == 0 {
+		return seen, err
+	}
+	for i, s := range seen.Sites {
+		if open, opens := decide.WindowAt(windows, s.Site, seen.At, time.LoadLocation); !open {
+			seen.Sites[i].Closed, seen.Sites[i].Opens = true, opens
+		}
+	}
+	return seen, nil
+}
+
+// Move takes a run one step on.
+func (f *fleetSteps) Move(ctx context.Context, in activities.MoveFleet) error {
+	return f.store.MoveFleet(ctx, postgres.FleetMove{
+		Fleet: in.Fleet, Run: in.Run, On: in.On, Wave: in.Wave, Reason: in.Reason, Message: in.Message,
+	})
+}
+
+// composer makes the new content of many instances.
+type composer interface {
+	FleetChanges(ctx context.Context, spec fleet.FleetSpec, targets []postgres.FleetTarget) ([]postgres.BatchChange, error)
+}
+
+// batchMaker composes and releases the batches of fleet changes.
+type batchMaker struct {
+	store *postgres.Store
+	specs composer
+}
+
+// composedAtOnce is how many instances are composed before their bytes are counted.
+const composedAtOnce = 100
+
+// Next writes the next batch of a site, unless its change does not go on.
+func (b *batchMaker) Next(ctx context.Context, in activities.NextBatch) (activities.BatchMade, error) {
+	made, err := b.store.FindBatch(ctx, in.ID())
+	if err != nil || made != nil { // as it was made the first time
+		return batchMade(in.Size, made), err
+	}
+	run, err := b.store.GetFleetRun(ctx, in.Fleet, in.FleetRun)
+	if err != nil || run.Wave != in.Wave || !decide.FleetGoesOn(run.State, run.Cancel, run.PerWave[in.Wave], run.Spec.ErrorThreshold) {
+		return activities.BatchMade{}, err
+	}
+	page := postgres.FleetPage{
+		Fleet: in.Fleet, Run: in.FleetRun, Wave: in.Wave, Site: in.Site, State: fleet.FleetTargetWaiting, Limit: min(in.Size, fleet.MaxBatchItems),
+	}
+	if in.Mode == decide.SiteSwitch {
+		page.State = fleet.FleetTargetStaged
+	}
+	targets, err := b.store.FleetTargets(ctx, page)
+	if err != nil || len(targets) == 0 {
+		return activities.BatchMade{}, err
+	}
+	changes, err := b.compose(ctx, run.Spec, targets)
+	if err != nil {
+		return activities.BatchMade{}, err
+	}
+	released, err := b.store.ReleaseBatch(ctx, postgres.BatchRelease{
+		ID: in.ID(), Site: in.Site, Fleet: in.Fleet, FleetRun: in.FleetRun, Stage: in.Mode == decide.SiteStage,
+		Workflow: in.Workflow, Run: in.Run, Actor: run.RequestedBy, Reason: "fleet change " + string(in.Fleet),
+		Deadline: in.Total, TTL: in.TTL, Items: changes,
+	})
+	return batchMade(len(changes), &released), err
+}
+
+func batchMade(looked int, r *postgres.BatchReleased) activities.BatchMade {
+	if r == nil {
+		return activities.BatchMade{}
+	}
+	return activities.BatchMade{Looked: looked, Claimed: r.Claimed, Nodes: r.Nodes}
+}
+
+// compose takes as many targets as one batch may carry bytes of, and at least one part.
+func (b *batchMaker) compose(ctx context.Context, spec fleet.FleetSpec, targets []postgres.FleetTarget) ([]postgres.BatchChange, error) {
+	var out []postgres.BatchChange
+	var bytes int64
+	for len(targets) > 0 {
+		n := min(composedAtOnce, len(targets))
+		part, err := b.specs.FleetChanges(ctx, spec, targets[:n])
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range part {
+			if c.Content.Size <= fleet.MaxBatchBody {
+				bytes += c.Content.Size
+			}
+			if bytes > fleet.MaxBatchBytes {
+				return out, nil
+			}
+			out = append(out, c)
+		}
+		targets = targets[n:]
+	}
+	return out, nil
+}
+
+// batchSteps take a batch from step to step.
+type batchSteps struct{ store *postgres.Store }
+
+// Prepare makes the notify of one node.
+func (b *batchSteps) Prepare(ctx context.Context, in activities.PrepareBatch, tokenHash []byte) (*fleet.BatchCommand, []byte, error) {
+	p, err := b.store.PrepareBatch(ctx, postgres.BatchPrepare{ID: in.ID, Node: in.Node, Tries: in.Tries, TTL: in.TTL, TokenHash: tokenHash})
+	if err != nil || p == nil {
+		return nil, nil, err
+	}
+	return &p.Command, p.SealingKey, nil
+}
+
+// Miss writes down that a node gave no word.
+func (b *batchSteps) Miss(ctx context.Context, in activities.MissBatch) error {
+	return b.store.MissBatch(ctx, postgres.BatchMiss{ID: in.ID, Node: in.Node, State: in.State, Reason: in.Reason, Message: in.Message})
+}
+
+// End ends what is left of a batch.
+func (b *batchSteps) End(ctx context.Context, id fleet.BatchID) (activities.BatchEnd, error) {
+	end, err := b.store.EndBatch(ctx, id, decide.EndOfDelivery)
+	return activities.BatchEnd{Succeeded: end.Succeeded, Failed: end.Failed, Staged: end.Staged}, err
+}
