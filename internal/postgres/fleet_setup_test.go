@@ -55,8 +55,8 @@ func tolerating(percent float64) func(*postgres.FleetPut) {
 	return func(p *postgres.FleetPut) { p.Spec.ErrorThreshold, p.Spec.SuccessThreshold = percent, 100-percent }
 }
 
-// fleetOf declares the instances i1 to in, each with a released revision.
-func (b *bench) fleetOf(n int, edits ...func(*postgres.InstanceChange)) {
+// declare declares the instances i1 to in, each with a released revision.
+func (b *bench) declare(n int, edits ...func(*postgres.InstanceChange)) {
 	b.t.Helper()
 	for i := 1; i <= n; i++ {
 		b.put(`{"a":1}`, append([]func(*postgres.InstanceChange){named(fmt.Sprintf("i%d", i))}, edits...)...)
@@ -127,7 +127,7 @@ func (b *bench) bringTargets(wave int, state fleet.FleetTargetState, names ...st
 // where it failed; the first succeeded.
 func (b *bench) stoppedIn2() {
 	b.t.Helper()
-	b.fleetOf(3)
+	b.declare(3)
 	b.putFleet(inWaves(33, 66, 100))
 	b.bringTargets(1, fleet.FleetTargetSucceeded)
 	b.moveFleet("")
