@@ -49,15 +49,15 @@ func (s *Store) ListFleetRuns(ctx context.Context, name fleet.FleetName, before 
 }
 
 // NewestFleetRuns gives the newest run of each fleet change that was ever run.
-func (s *Store) NewestFleetRuns(ctx context.Context, names ...fleet.FleetName) (map[fleet.FleetName]FleetRun, error) {
-	rows, err := s.q.NewestFleetRuns(ctx, textOf(names))
+func (s *Store) NewestFleetRuns(ctx context.Context, names ...string) (map[string]FleetRun, error) {
+	rows, err := s.q.NewestFleetRuns(ctx, names)
 	if err != nil {
 		return nil, failed("list runs", err)
 	}
 	runs, err := s.fleetRuns(ctx, rows)
-	out := map[fleet.FleetName]FleetRun{}
+	out := map[string]FleetRun{}
 	for _, r := range runs {
-		out[r.Fleet] = r
+		out[string(r.Fleet)] = r
 	}
 	return out, err
 }

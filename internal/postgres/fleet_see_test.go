@@ -29,13 +29,13 @@ func TestSeeFleet(t *testing.T) {
 	t.Run("sees its spec, its counts and its windows", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(7)
+		b.fleetOf(7)
 		window := fleet.Window{From: "22:00", To: "04:00", Sites: []fleet.SiteName{plant}, Zone: "Europe/Berlin", Days: []string{"fri"}}
 		b.putFleet(tolerating(12.5), func(p *postgres.FleetPut) {
 			p.Spec.Windows, p.Spec.BatchSize, p.Spec.SitesAtOnce = []fleet.Window{window}, 7, 3
 		})
 		for i, state := range fleet.FleetTargetStates() {
-			b.bring(1, state, fmt.Sprintf("i%d", i+1))
+			b.bringTargets(1, state, fmt.Sprintf("i%d", i+1))
 		}
 		seen, windows, err := b.SeeFleet(t.Context(), postgres.FleetVisit{Fleet: bump, Run: run2, Build: "build-2"})
 		require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestSeeFleet(t *testing.T) {
 		require.Equal(t, []fleet.FleetSiteSeen{{Site: plant, Waiting: 1, Staged: 1}}, seen.Sites)
 		require.Equal(t, run2, scan[string](b, `SELECT entity_run FROM fleet_runs`))
 		require.Equal(t, run2, scan[string](b, `SELECT entity_run FROM operations WHERE kind = 'fleet'`))
-		require.Zero(t, b.outbox())
+		require.Zero(t, b.fleetOutbox())
 	})
 
 	t.Run("sees so many sites, those that wait first", func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestMoveFleet(t *testing.T) {
 	t.Run("goes from wave to wave, once each", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(3)
+		b.fleetOf(3)
 		b.putFleet(inWaves(33, 66))
 		for range 2 {
 			require.NoError(t, b.MoveFleet(t.Context(), move("", 1)))
@@ -92,11 +92,11 @@ func TestMoveFleet(t *testing.T) {
 	t.Run("finishes with its operations, and says how many failed", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(2)
+		b.fleetOf(2)
 		b.putFleet(tolerating(50))
 		b.turnFleet("", byDoor("r1"))
-		b.bring(1, fleet.FleetTargetSucceeded, "i1")
-		b.bring(1, fleet.FleetTargetFailed, "i2")
+		b.bringTargets(1, fleet.FleetTargetSucceeded, "i1")
+		b.bringTargets(1, fleet.FleetTargetFailed, "i2")
 		for range 2 {
 			require.NoError(t, b.MoveFleet(t.Context(), move(fleet.FleetFinish, 1)))
 		}
@@ -114,24 +114,24 @@ func TestMoveFleet(t *testing.T) {
 	t.Run("stops, says what can be done, and leaves nothing under way", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(4)
+		b.fleetOf(4)
 		op := b.putFleet(inWaves(50)).Operation
-		b.bring(1, fleet.FleetTargetFailed, "i1")
-		b.bring(1, fleet.FleetTargetDelivering, "i2")
+		b.bringTargets(1, fleet.FleetTargetFailed, "i1")
+		b.bringTargets(1, fleet.FleetTargetDelivering, "i2")
 		stop := move(fleet.FleetStop, 1)
 		stop.Reason, stop.Message = "error_threshold", "more failed than may"
 		require.NoError(t, b.MoveFleet(t.Context(), stop))
 		ended := b.operation(op.ID)
 		require.Equal(t, fleet.OperationFailed, ended.State)
 		require.Equal(t, "error_threshold", ended.Reason)
-		require.Equal(t, "more failed than may; wave 1 of 2 has 2 of 2 instances failed; go on with: holdfast fleet resume|retry|rollback bump", ended.Message)
+		require.Equal(t, "more failed than may; go on with: holdfast fleet resume|retry|rollback bump", ended.Message)
 		require.Equal(t, []string{"i1 1 failed", "i2 1 failed", "i3 2 waiting", "i4 2 waiting"}, b.fleetTargets(1))
 	})
 
 	t.Run("stops a paused one, and finishes it not", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(1)
+		b.fleetOf(1)
 		b.putFleet()
 		b.turnFleet(fleet.FleetPause)
 		require.NoError(t, b.MoveFleet(t.Context(), move(fleet.FleetFinish, 1)))
@@ -143,7 +143,7 @@ func TestMoveFleet(t *testing.T) {
 	t.Run("what was decided before a person's turn is void", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(1)
+		b.fleetOf(1)
 		b.putFleet()
 		late := move(fleet.FleetStop, 1)
 		late.Turn = b.seeFleet().Turn
@@ -156,15 +156,15 @@ func TestMoveFleet(t *testing.T) {
 	t.Run("refuses what is no step, and a run that is not there", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(1)
+		b.fleetOf(1)
 		b.putFleet()
 		refused(t, fleet.Invalid, b.MoveFleet(t.Context(), move(fleet.FleetPause, 1)))
 		refused(t, fleet.NotFound, b.MoveFleet(t.Context(), postgres.FleetMove{Fleet: bump, Run: 7}))
 	})
 }
 
-// released says that the newest run released a revision, the second of each instance.
-func (b *bench) released(names ...string) {
+// releasedByRun says that the newest run released a revision, the second of each instance.
+func (b *bench) releasedByRun(names ...string) {
 	b.t.Helper()
 	for _, name := range names {
 		b.put(`{"a":2}`, named(name))
@@ -180,7 +180,7 @@ func TestFleetTargets(t *testing.T) {
 	t.Run("come by name, with what their change is made from, in one query", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(3, labelled(map[string]string{"color": "red"}), running("press"))
+		b.fleetOf(3, labelled(map[string]string{"color": "red"}), running("press"))
 		b.putFleet()
 		n := b.CountQueries()
 		page, err := b.FleetTargets(t.Context(), postgres.FleetPage{
@@ -198,26 +198,26 @@ func TestFleetTargets(t *testing.T) {
 		require.Zero(t, page[0].Revision)
 		require.Nil(t, page[0].Restore)
 		require.NoError(t, page[0].Refused)
-		b.bring(1, fleet.FleetTargetStaged, "i2")
-		b.bring(1, fleet.FleetTargetDelivering, "i1")
-		require.Equal(t, "i3", instancesOf(b.page(1, fleet.FleetTargetWaiting)))
-		require.Equal(t, "i2", instancesOf(b.page(1, fleet.FleetTargetStaged)))
-		require.Empty(t, b.page(2, fleet.FleetTargetWaiting))
+		b.bringTargets(1, fleet.FleetTargetStaged, "i2")
+		b.bringTargets(1, fleet.FleetTargetDelivering, "i1")
+		require.Equal(t, "i3", instancesOf(b.targetsPage(1, fleet.FleetTargetWaiting)))
+		require.Equal(t, "i2", instancesOf(b.targetsPage(1, fleet.FleetTargetStaged)))
+		require.Empty(t, b.targetsPage(2, fleet.FleetTargetWaiting))
 	})
 
-	t.Run("are refused when they are gone, on their way out, or somebody else's by now", func(t *testing.T) {
+	t.Run("are refused when they are gone, on their way out, or of another project", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(5)
+		b.fleetOf(5)
 		b.putFleet()
-		b.released("i3", "i4")
-		b.bring(1, fleet.FleetTargetWaiting)
+		b.releasedByRun("i3", "i4")
+		b.bringTargets(1, fleet.FleetTargetWaiting)
 		b.exec(`DELETE FROM objects WHERE name = 'i1'`)
 		b.exec(`UPDATE objects SET deleting_since = now() WHERE name = 'i2'`)
 		b.put(`{"a":3}`, named("i4"))
 		b.exec(`UPDATE objects SET project = 'else' WHERE name = 'i5'`)
-		page := b.page(1, fleet.FleetTargetWaiting)
-		for i, kind := range []fleet.Kind{fleet.NotFound, fleet.Gone, "", fleet.Stale, fleet.NotFound} {
+		page := b.targetsPage(1, fleet.FleetTargetWaiting)
+		for i, kind := range []fleet.Kind{fleet.NotFound, fleet.Gone, "", "", fleet.NotFound} {
 			if kind == "" {
 				require.NoError(t, page[i].Refused)
 				require.EqualValues(t, 2, page[i].Revision)
@@ -230,10 +230,10 @@ func TestFleetTargets(t *testing.T) {
 	t.Run("end without a batch, but not those that have one", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(4)
+		b.fleetOf(4)
 		b.putFleet()
-		b.bring(1, fleet.FleetTargetDelivering, "i3")
-		b.bring(1, fleet.FleetTargetSucceeded, "i4")
+		b.bringTargets(1, fleet.FleetTargetDelivering, "i3")
+		b.bringTargets(1, fleet.FleetTargetSucceeded, "i4")
 		var ends []postgres.FleetOutcome
 		for _, name := range []fleet.InstanceName{"i1", "i3", "i4", "i9"} {
 			ends = append(ends, postgres.FleetOutcome{Instance: name, State: fleet.FleetTargetFailed, Reason: fleet.Invalid, Message: "it has no array"})
@@ -263,9 +263,9 @@ func TestRollbackFleet(t *testing.T) {
 	t.Run("writes what was there before, wherever the run released something", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(4, running("press"))
+		b.fleetOf(4, running("press"))
 		b.putFleet(inWaves(25, 50, 75))
-		b.released("i1", "i2")
+		b.releasedByRun("i1", "i2")
 		b.moveFleet(fleet.FleetStop)
 		out := b.turnFleet(fleet.FleetRollback)
 		require.EqualValues(t, 2, out.Operation.Revision)
@@ -276,7 +276,7 @@ func TestRollbackFleet(t *testing.T) {
 		require.Equal(t, []float64{100, 0}, []float64{run.Spec.ErrorThreshold, run.Spec.SuccessThreshold})
 		require.Equal(t, 1, run.Waves)
 		require.Equal(t, []string{"i1 1 waiting", "i2 1 waiting"}, b.fleetTargets(2))
-		page := b.page(1, fleet.FleetTargetWaiting)
+		page := b.targetsPage(1, fleet.FleetTargetWaiting)
 		for _, target := range page {
 			require.NoError(t, target.Refused)
 			require.Equal(t, jsonOf(`{"a":1}`), target.Restore.Content)
@@ -295,9 +295,9 @@ func TestRollbackFleet(t *testing.T) {
 	t.Run("leaves what somebody else released since, and what was never there before", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(5)
+		b.fleetOf(5)
 		b.putFleet()
-		b.released("i1", "i2", "i3", "i4", "i5")
+		b.releasedByRun("i1", "i2", "i3", "i4", "i5")
 		b.exec(`UPDATE fleet_targets SET before_revision = 0 WHERE name = 'i2'`)
 		b.exec(`UPDATE fleet_targets SET before_revision = 77 WHERE name = 'i3'`)
 		b.exec(`UPDATE revisions SET action = 'delete', body_hash = NULL WHERE name = 'i5' AND revision = 1`)
@@ -305,7 +305,7 @@ func TestRollbackFleet(t *testing.T) {
 		b.put(`{"a":3}`, named("i1"))
 		b.turnFleet(fleet.FleetRollback)
 		for i, kind := range []fleet.Kind{fleet.Stale, fleet.IllegalState, fleet.Gone, "", fleet.IllegalState} {
-			target := b.page(1, fleet.FleetTargetWaiting)[i]
+			target := b.targetsPage(1, fleet.FleetTargetWaiting)[i]
 			if kind == "" {
 				require.NoError(t, target.Refused)
 				require.NotNil(t, target.Restore)
@@ -319,21 +319,21 @@ func TestRollbackFleet(t *testing.T) {
 	t.Run("of a rollback brings the change back", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.instances(1)
+		b.fleetOf(1)
 		b.putFleet()
-		b.released("i1")
+		b.releasedByRun("i1")
 		b.moveFleet(fleet.FleetFinish)
 		b.turnFleet(fleet.FleetRollback)
 		b.put(`{"a":1}`, named("i1"))
 		b.exec(`UPDATE fleet_targets SET revision = 3, before_revision = 2 WHERE run = 2`)
-		page := b.page(1, fleet.FleetTargetWaiting)
+		page := b.targetsPage(1, fleet.FleetTargetWaiting)
 		require.NoError(t, page[0].Refused)
 		require.EqualValues(t, 3, page[0].Revision, "it was released, and is only to be delivered")
 		require.Nil(t, page[0].Restore)
 		b.moveFleet(fleet.FleetStop)
 		b.turnFleet(fleet.FleetRollback)
 		require.EqualValues(t, 2, b.fleetRun(3).RollbackOf)
-		page = b.page(1, fleet.FleetTargetWaiting)
+		page = b.targetsPage(1, fleet.FleetTargetWaiting)
 		require.NoError(t, page[0].Refused)
 		require.Equal(t, jsonOf(`{"a":2}`), page[0].Restore.Content)
 	})
@@ -352,15 +352,15 @@ func TestRollbackFleet(t *testing.T) {
 func TestNewestFleetRuns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.instances(2)
+	b.fleetOf(2)
 	b.putFleet()
 	b.putFleet(inWaves(50))
 	b.putFleet(func(p *postgres.FleetPut) { p.Key = fleet.FleetKey("other") })
-	runs, err := b.NewestFleetRuns(t.Context(), bump, "other", "none")
+	runs, err := b.NewestFleetRuns(t.Context(), string(bump), "other", "none")
 	require.NoError(t, err)
 	require.Len(t, runs, 2)
-	require.EqualValues(t, 2, runs[bump].Run)
-	require.Equal(t, fleet.FleetCounts{Total: 2, Waiting: 2}, runs[bump].Counts)
+	require.EqualValues(t, 2, runs[string(bump)].Run)
+	require.Equal(t, fleet.FleetCounts{Total: 2, Waiting: 2}, runs[string(bump)].Counts)
 	require.EqualValues(t, 1, runs["other"].Run)
 	runs, err = b.NewestFleetRuns(t.Context())
 	require.NoError(t, err)
@@ -374,7 +374,7 @@ func TestNewestFleetRuns(t *testing.T) {
 func TestCollectFleetRuns(t *testing.T) {
 	t.Parallel()
 	b := bare(t)
-	b.manyInstances(1500)
+	b.fleetOfMany(1500)
 	for range 12 {
 		b.turnOrPut()
 		b.moveFleet(fleet.FleetStop)

@@ -55,16 +55,16 @@ func tolerating(percent float64) func(*postgres.FleetPut) {
 	return func(p *postgres.FleetPut) { p.Spec.ErrorThreshold, p.Spec.SuccessThreshold = percent, 100-percent }
 }
 
-// instances declares the instances i1 to in, each with a released revision.
-func (b *bench) instances(n int, edits ...func(*postgres.InstanceChange)) {
+// fleetOf declares the instances i1 to in, each with a released revision.
+func (b *bench) fleetOf(n int, edits ...func(*postgres.InstanceChange)) {
 	b.t.Helper()
 	for i := 1; i <= n; i++ {
 		b.put(`{"a":1}`, append([]func(*postgres.InstanceChange){named(fmt.Sprintf("i%d", i))}, edits...)...)
 	}
 }
 
-// manyInstances declares instances at ten sites by plain SQL, a tenth at each.
-func (b *bench) manyInstances(n int) {
+// fleetOfMany declares instances at ten sites by plain SQL, a tenth at each.
+func (b *bench) fleetOfMany(n int) {
 	b.t.Helper()
 	b.exec(`INSERT INTO objects (kind, scope, name, project, generation, resource_version, spec, syncing, created_by)
 		SELECT 'instance', 'site-' || i % 10, 'i' || i, $1, 1, 0, '{"enabled":true,"durability":"sync"}', '{}', 'ann'
@@ -116,8 +116,8 @@ func (b *bench) moveFleet(on fleet.FleetEvent, edits ...func(*postgres.FleetMove
 	require.NoError(b.t, b.MoveFleet(b.ctx(), m))
 }
 
-// bring has the targets of a wave come to a state, as a batch would.
-func (b *bench) bring(wave int, state fleet.FleetTargetState, names ...string) {
+// bringTargets has the targets of a wave come to a state, as a batch would.
+func (b *bench) bringTargets(wave int, state fleet.FleetTargetState, names ...string) {
 	b.t.Helper()
 	b.exec(`UPDATE fleet_targets SET state = $2, tries = 3 WHERE wave = $1 AND run = (SELECT max(run) FROM fleet_runs)
 		AND (cardinality($3::text[]) = 0 OR name = ANY($3::text[]))`, wave, string(state), append([]string{}, names...))
@@ -127,15 +127,15 @@ func (b *bench) bring(wave int, state fleet.FleetTargetState, names ...string) {
 // where it failed; the first succeeded.
 func (b *bench) stoppedIn2() {
 	b.t.Helper()
-	b.instances(3)
+	b.fleetOf(3)
 	b.putFleet(inWaves(33, 66, 100))
-	b.bring(1, fleet.FleetTargetSucceeded)
+	b.bringTargets(1, fleet.FleetTargetSucceeded)
 	b.moveFleet("")
-	b.bring(2, fleet.FleetTargetFailed)
+	b.bringTargets(2, fleet.FleetTargetFailed)
 	b.moveFleet(fleet.FleetStop, func(m *postgres.FleetMove) { m.Reason = "error_threshold" })
 }
 
-// targets lists the targets of a run as "name wave state".
+// fleetTargets lists the targets of a run as "name wave state".
 func (b *bench) fleetTargets(run int64) []string {
 	b.t.Helper()
 	all, err := b.ListFleetTargets(b.ctx(), postgres.FleetTargetFilter{Fleet: bump, Run: run, Limit: 1000})
@@ -147,8 +147,8 @@ func (b *bench) fleetTargets(run int64) []string {
 	return out
 }
 
-// page is the next targets of a wave at the plant.
-func (b *bench) page(wave int, state fleet.FleetTargetState) []postgres.FleetTarget {
+// targetsPage is the next targets of a wave at the plant.
+func (b *bench) targetsPage(wave int, state fleet.FleetTargetState) []postgres.FleetTarget {
 	b.t.Helper()
 	out, err := b.FleetTargets(b.ctx(), postgres.FleetPage{
 		Fleet: bump, Run: b.fleetRun(0).Run, Wave: wave, Site: plant, State: state, Limit: 100,
@@ -172,7 +172,7 @@ func (b *bench) fleetOperations() []string {
 		FROM operations WHERE subject = $1`, bumpSub)
 }
 
-func (b *bench) outbox() int {
+func (b *bench) fleetOutbox() int {
 	b.t.Helper()
 	return scan[int](b, `SELECT count(*) FROM outbox WHERE subject = $1`, bumpSub)
 }
