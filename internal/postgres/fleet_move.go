@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,7 +30,7 @@ func (s *Store) MoveFleet(ctx context.Context, m FleetMove) error {
 		if err := lock(ctx, q, []fleet.ObjectKey{fleet.FleetKey(m.Fleet)}); err != nil {
 			return err
 		}
-		run, err := q.LockFleetRun(ctx, db.LockFleetRunParams{Fleet: string(m.Fleet), Run: m.Run})
+		run, err := q.FleetRunForUpdate(ctx, db.FleetRunForUpdateParams{Fleet: string(m.Fleet), Run: m.Run})
 		if noRows(err) {
 			return orNotFound(nil, "run", fmt.Sprintf("%d of fleet change %s", m.Run, m.Fleet), "holdfast get fleets")
 		}
@@ -78,28 +79,29 @@ func (f fleetWork) end(ctx context.Context, run *db.FleetRun, m FleetMove) error
 	if err != nil {
 		return err
 	}
+	if m.On == fleet.FleetFinish && run.Retrying && counts.all.Waiting > 0 { // that the retry left alone
+		m.On, m.Reason = fleet.FleetStop, "retried"
+		m.Message = fmt.Sprintf("those that had failed were tried again; %d instances wait for a resume", counts.all.Waiting)
+		to = fleet.FleetStopped
+	}
 	reason, message := m.said(*run, counts)
 	return f.finish(ctx, run, fleetEnding{to, fleetEnds[m.On], reason, message})
 }
 
 // said gives the reason and the message of an end, with what can be done next.
 func (m FleetMove) said(run db.FleetRun, counts fleetCounts) (reason, message string) {
-	reason, message = m.Reason, m.Message
-	if message != "" {
-		message += "; "
-	}
 	wave, all := counts.waves[int(run.Wave)], counts.all
 	switch {
 	case m.On == fleet.FleetStop:
-		return reason, message + fmt.Sprintf("wave %d of %d has %d of %d instances failed; go on with: holdfast fleet resume|retry|rollback %s",
-			run.Wave, run.Waves, wave.Failed, wave.Total, run.Fleet)
+		what := cmp.Or(m.Message, fmt.Sprintf("%d of %d instances failed in wave %d of %d", wave.Failed, wave.Total, run.Wave, run.Waves))
+		return m.Reason, what + "; go on with: holdfast fleet resume|retry|rollback " + run.Fleet
 	case m.On == fleet.FleetFinish && all.Failed > 0:
-		return "with_failures", message + fmt.Sprintf("%d of %d instances failed; try them again with: holdfast fleet retry %s",
-			all.Failed, all.Total, run.Fleet)
-	case m.On == fleet.FleetCancel && reason == "":
-		reason = "cancelled"
+		what := fmt.Sprintf("%d of %d instances failed", all.Failed, all.Total)
+		return "with_failures", what + "; try them again with: holdfast fleet retry " + run.Fleet
+	case m.On == fleet.FleetCancel:
+		return cmp.Or(m.Reason, "cancelled"), m.Message
 	}
-	return reason, m.Message
+	return m.Reason, m.Message
 }
 
 // fleetEnding is how a run and its operations end.

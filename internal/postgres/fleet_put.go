@@ -28,7 +28,7 @@ func (s *Store) PutFleet(ctx context.Context, p FleetPut) (Started, error) {
 		if out.Written, err = s.write(ctx, q, p.Write, spec); err != nil || !p.Start {
 			return err
 		}
-		f := fleetWork{q: q, object: out.After, actor: p.Actor, assign: p.Assign}
+		f := fleetWork{q: q, object: out.After, actor: p.Actor, why: p.Reason, assign: p.Assign}
 		out.Operation, err = f.declared(ctx)
 		return err
 	})
@@ -96,9 +96,9 @@ func (f fleetWork) name() fleet.FleetName { return fleet.FleetName(f.object.Name
 func (f fleetWork) subject() string { return fleet.FleetSubject(f.name()) }
 
 // newest is the newest run of this very object, nil when there is none: one of the same
-// name that was deleted had runs of its own.
+// name that was deleted had runs of its own. It is locked against batches.
 func (f fleetWork) newest(ctx context.Context) (*db.FleetRun, error) {
-	r, err := f.q.NewestFleetRun(ctx, f.object.Name)
+	r, err := f.q.NewestFleetRunForUpdate(ctx, f.object.Name)
 	if noRows(err) || err == nil && r.Uid != f.object.UID {
 		return nil, nil
 	}

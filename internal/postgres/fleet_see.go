@@ -18,6 +18,9 @@ func (s *Store) SeeFleet(ctx context.Context, v FleetVisit) (fleet.FleetSeen, []
 	subject := fleet.FleetSubject(v.Fleet)
 	err := s.tx(ctx, "look at "+subject, func(q *db.Queries) error {
 		seen, windows = fleet.FleetSeen{}, nil
+		if err := lock(ctx, q, []fleet.ObjectKey{fleet.FleetKey(v.Fleet)}); err != nil {
+			return err
+		}
 		if err := q.AttachFleetRun(ctx, db.AttachFleetRunParams{Fleet: string(v.Fleet), EntityRun: v.Run}); err != nil {
 			return failed("attach the run", err)
 		}
@@ -75,22 +78,18 @@ func targetOf(r db.FleetTargetsPageRow) (FleetTarget, error) {
 	return t, nil
 }
 
-// refusedTarget says why nothing can be written. What somebody else released since is
-// neither delivered nor taken back.
+// refusedTarget says why nothing can be written. What somebody else released since is not
+// taken back (stale); of what this run released itself the batch sees to that.
 func refusedTarget(r db.FleetTargetsPageRow) error {
-	ours := r.Revision
-	if ours == 0 {
-		ours = r.Undoes
-	}
 	switch {
 	case !r.There || r.Project != r.FleetProject:
 		return fleet.Errorf(fleet.NotFound, "there is no instance %s any more", r.Name)
 	case r.Deleting:
 		return fleet.Errorf(fleet.Gone, "instance %s is being deleted", r.Name)
-	case ours != 0 && r.Desired != ours:
-		return fleet.Errorf(fleet.Stale, "revision %d was released since", r.Desired)
 	case r.Undoes == 0 || r.Revision != 0:
 		return nil
+	case r.Desired != r.Undoes:
+		return fleet.Errorf(fleet.Stale, "revision %d was released since", r.Desired)
 	case r.Restores == 0:
 		return fleet.Errorf(fleet.IllegalState, "it was never deployed before").WithHint("delete it, or deploy what it should hold")
 	case r.Action == "":

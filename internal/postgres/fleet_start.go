@@ -101,7 +101,7 @@ func (f fleetWork) insert(ctx context.Context, spec fleet.FleetSpec, waves int, 
 		return nil, failed("write the spec of a run", err)
 	}
 	p.Fleet, p.Uid, p.Project, p.RequestedBy = f.object.Name, f.object.UID, string(f.object.Project), f.actor
-	p.Spec, p.Waves, p.Seconds = raw, waveNumber(waves), spec.Deadline().Seconds()
+	p.Spec, p.Message, p.Waves, p.Seconds = raw, f.why, waveNumber(waves), spec.Deadline().Seconds()
 	run, err := f.q.InsertFleetRun(ctx, p)
 	return &run, failed("write the run", err)
 }

@@ -152,7 +152,7 @@ func (f fleetWork) reopen(ctx context.Context, run *db.FleetRun, p db.ReopenFlee
 	if err != nil {
 		return nil, err
 	}
-	p.Fleet, p.Run, p.FromState, p.Seconds = run.Fleet, run.Run, run.State, spec.Deadline().Seconds()
+	p.Fleet, p.Run, p.FromState, p.Message, p.Seconds = run.Fleet, run.Run, run.State, f.why, spec.Deadline().Seconds()
 	again, err := f.q.ReopenFleetRun(ctx, p)
 	if err != nil {
 		return nil, failed("let the run go on", err)

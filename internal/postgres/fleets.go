@@ -47,7 +47,7 @@ type FleetMove struct {
 	Run     int64
 	On      fleet.FleetEvent
 	Wave    int   // that it moves on from; another by now changes nothing
-	Turn    int64 // of the look that it was decided by: a person's turn since voids it; 0 is not compared
+	Turn    int64 // of the look; a person's turn since voids what was decided by it. 0 is not compared
 	Reason  string
 	Message string
 }

@@ -114,6 +114,44 @@ func (q *Queries) FailFleetDeliveries(ctx context.Context, arg FailFleetDeliveri
 	return err
 }
 
+const fleetRunForUpdate = `-- name: FleetRunForUpdate :one
+SELECT fleet, run, uid, project, generation, spec, rollback_of, state, reason, message, cancel_requested, wave, waves, until_wave, retrying, turn, entity_run, requested_by, created_at, deadline_at, ended_at FROM fleet_runs WHERE fleet = $1 AND run = $2 FOR UPDATE
+`
+
+type FleetRunForUpdateParams struct {
+	Fleet string
+	Run   int64
+}
+
+func (q *Queries) FleetRunForUpdate(ctx context.Context, arg FleetRunForUpdateParams) (FleetRun, error) {
+	row := q.db.QueryRow(ctx, fleetRunForUpdate, arg.Fleet, arg.Run)
+	var i FleetRun
+	err := row.Scan(
+		&i.Fleet,
+		&i.Run,
+		&i.Uid,
+		&i.Project,
+		&i.Generation,
+		&i.Spec,
+		&i.RollbackOf,
+		&i.State,
+		&i.Reason,
+		&i.Message,
+		&i.CancelRequested,
+		&i.Wave,
+		&i.Waves,
+		&i.UntilWave,
+		&i.Retrying,
+		&i.Turn,
+		&i.EntityRun,
+		&i.RequestedBy,
+		&i.CreatedAt,
+		&i.DeadlineAt,
+		&i.EndedAt,
+	)
+	return i, err
+}
+
 const fleetTargetsPage = `-- name: FleetTargetsPage :many
 SELECT t.name, t.revision, t.undoes, t.restores, r.project AS fleet_project,
        (o.uid IS NOT NULL)::boolean AS there, (o.deleting_since IS NOT NULL)::boolean AS deleting,
@@ -283,9 +321,9 @@ func (q *Queries) GetFleetRun(ctx context.Context, arg GetFleetRunParams) (Fleet
 }
 
 const insertFleetRun = `-- name: InsertFleetRun :one
-INSERT INTO fleet_runs (fleet, run, uid, project, generation, spec, rollback_of, state, waves, until_wave, requested_by, deadline_at)
+INSERT INTO fleet_runs (fleet, run, uid, project, generation, spec, rollback_of, state, message, waves, until_wave, requested_by, deadline_at)
 SELECT $1, coalesce((SELECT max(r.run) FROM fleet_runs r WHERE r.fleet = $1), 0) + 1, $2, $3, $4, $5,
-       $6, 'running', $7, $7, $8, now() + make_interval(secs => $9::float8)
+       $6, 'running', $7, $8, $8, $9, now() + make_interval(secs => $10::float8)
 RETURNING fleet, run, uid, project, generation, spec, rollback_of, state, reason, message, cancel_requested, wave, waves, until_wave, retrying, turn, entity_run, requested_by, created_at, deadline_at, ended_at
 `
 
@@ -296,6 +334,7 @@ type InsertFleetRunParams struct {
 	Generation  int64
 	Spec        json.RawMessage
 	RollbackOf  int64
+	Message     string
 	Waves       int32
 	RequestedBy string
 	Seconds     float64
@@ -309,6 +348,7 @@ func (q *Queries) InsertFleetRun(ctx context.Context, arg InsertFleetRunParams) 
 		arg.Generation,
 		arg.Spec,
 		arg.RollbackOf,
+		arg.Message,
 		arg.Waves,
 		arg.RequestedBy,
 		arg.Seconds,
@@ -565,44 +605,6 @@ func (q *Queries) LiveFleetRuns(ctx context.Context, fleet string) (int64, error
 	return count, err
 }
 
-const lockFleetRun = `-- name: LockFleetRun :one
-SELECT fleet, run, uid, project, generation, spec, rollback_of, state, reason, message, cancel_requested, wave, waves, until_wave, retrying, turn, entity_run, requested_by, created_at, deadline_at, ended_at FROM fleet_runs WHERE fleet = $1 AND run = $2 FOR UPDATE
-`
-
-type LockFleetRunParams struct {
-	Fleet string
-	Run   int64
-}
-
-func (q *Queries) LockFleetRun(ctx context.Context, arg LockFleetRunParams) (FleetRun, error) {
-	row := q.db.QueryRow(ctx, lockFleetRun, arg.Fleet, arg.Run)
-	var i FleetRun
-	err := row.Scan(
-		&i.Fleet,
-		&i.Run,
-		&i.Uid,
-		&i.Project,
-		&i.Generation,
-		&i.Spec,
-		&i.RollbackOf,
-		&i.State,
-		&i.Reason,
-		&i.Message,
-		&i.CancelRequested,
-		&i.Wave,
-		&i.Waves,
-		&i.UntilWave,
-		&i.Retrying,
-		&i.Turn,
-		&i.EntityRun,
-		&i.RequestedBy,
-		&i.CreatedAt,
-		&i.DeadlineAt,
-		&i.EndedAt,
-	)
-	return i, err
-}
-
 const moveFleetRun = `-- name: MoveFleetRun :execrows
 UPDATE fleet_runs SET state = $1, reason = $2, message = $3,
     ended_at = CASE WHEN $1::text IN ('running', 'paused') THEN NULL ELSE now() END
@@ -640,6 +642,40 @@ SELECT fleet, run, uid, project, generation, spec, rollback_of, state, reason, m
 
 func (q *Queries) NewestFleetRun(ctx context.Context, fleet string) (FleetRun, error) {
 	row := q.db.QueryRow(ctx, newestFleetRun, fleet)
+	var i FleetRun
+	err := row.Scan(
+		&i.Fleet,
+		&i.Run,
+		&i.Uid,
+		&i.Project,
+		&i.Generation,
+		&i.Spec,
+		&i.RollbackOf,
+		&i.State,
+		&i.Reason,
+		&i.Message,
+		&i.CancelRequested,
+		&i.Wave,
+		&i.Waves,
+		&i.UntilWave,
+		&i.Retrying,
+		&i.Turn,
+		&i.EntityRun,
+		&i.RequestedBy,
+		&i.CreatedAt,
+		&i.DeadlineAt,
+		&i.EndedAt,
+	)
+	return i, err
+}
+
+const newestFleetRunForUpdate = `-- name: NewestFleetRunForUpdate :one
+SELECT fleet, run, uid, project, generation, spec, rollback_of, state, reason, message, cancel_requested, wave, waves, until_wave, retrying, turn, entity_run, requested_by, created_at, deadline_at, ended_at FROM fleet_runs WHERE fleet = $1 ORDER BY run DESC LIMIT 1 FOR UPDATE
+`
+
+// A run is locked before its targets, here as by a batch.
+func (q *Queries) NewestFleetRunForUpdate(ctx context.Context, fleet string) (FleetRun, error) {
+	row := q.db.QueryRow(ctx, newestFleetRunForUpdate, fleet)
 	var i FleetRun
 	err := row.Scan(
 		&i.Fleet,
@@ -734,13 +770,14 @@ func (q *Queries) NextFleetWave(ctx context.Context, arg NextFleetWaveParams) (i
 }
 
 const reopenFleetRun = `-- name: ReopenFleetRun :one
-UPDATE fleet_runs SET state = 'running', reason = '', message = '', turn = turn + 1, cancel_requested = false, ended_at = NULL,
-    wave = $1, until_wave = $2, retrying = $3, deadline_at = now() + make_interval(secs => $4::float8)
-WHERE fleet = $5 AND run = $6 AND state = $7
+UPDATE fleet_runs SET state = 'running', reason = '', message = $1, turn = turn + 1, cancel_requested = false, ended_at = NULL,
+    wave = $2, until_wave = $3, retrying = $4, deadline_at = now() + make_interval(secs => $5::float8)
+WHERE fleet = $6 AND run = $7 AND state = $8
 RETURNING fleet, run, uid, project, generation, spec, rollback_of, state, reason, message, cancel_requested, wave, waves, until_wave, retrying, turn, entity_run, requested_by, created_at, deadline_at, ended_at
 `
 
 type ReopenFleetRunParams struct {
+	Message   string
 	Wave      int32
 	UntilWave int32
 	Retrying  bool
@@ -752,6 +789,7 @@ type ReopenFleetRunParams struct {
 
 func (q *Queries) ReopenFleetRun(ctx context.Context, arg ReopenFleetRunParams) (FleetRun, error) {
 	row := q.db.QueryRow(ctx, reopenFleetRun,
+		arg.Message,
 		arg.Wave,
 		arg.UntilWave,
 		arg.Retrying,

@@ -61,7 +61,7 @@ END $$;
 CREATE TABLE fleet_runs (
     fleet            text        NOT NULL,
     run              bigint      NOT NULL CHECK (run > 0),
-    uid              uuid        NOT NULL, -- of the object: one of the same name that was deleted had other runs
+    uid              uuid        NOT NULL DEFAULT gen_random_uuid(), -- of the object: one of the same name that was deleted had other runs
     project          text        NOT NULL,
     generation       bigint      NOT NULL,
     spec             jsonb       NOT NULL,

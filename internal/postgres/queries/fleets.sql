@@ -7,9 +7,9 @@ WHERE o.kind = 'instance' AND o.project = @project AND o.deleting_since IS NULL 
 ORDER BY o.scope, o.name;
 
 -- name: InsertFleetRun :one
-INSERT INTO fleet_runs (fleet, run, uid, project, generation, spec, rollback_of, state, waves, until_wave, requested_by, deadline_at)
+INSERT INTO fleet_runs (fleet, run, uid, project, generation, spec, rollback_of, state, message, waves, until_wave, requested_by, deadline_at)
 SELECT @fleet, coalesce((SELECT max(r.run) FROM fleet_runs r WHERE r.fleet = @fleet), 0) + 1, @uid, @project, @generation, @spec,
-       @rollback_of, 'running', @waves, @waves, @requested_by, now() + make_interval(secs => @seconds::float8)
+       @rollback_of, 'running', @message, @waves, @waves, @requested_by, now() + make_interval(secs => @seconds::float8)
 RETURNING *;
 
 -- name: InsertFleetTargets :exec
@@ -26,7 +26,11 @@ WHERE t.fleet = @fleet AND t.run = @rollback_of AND t.revision > 0;
 -- name: NewestFleetRun :one
 SELECT * FROM fleet_runs WHERE fleet = @fleet ORDER BY run DESC LIMIT 1;
 
--- name: LockFleetRun :one
+-- A run is locked before its targets, here as by a batch.
+-- name: NewestFleetRunForUpdate :one
+SELECT * FROM fleet_runs WHERE fleet = @fleet ORDER BY run DESC LIMIT 1 FOR UPDATE;
+
+-- name: FleetRunForUpdate :one
 SELECT * FROM fleet_runs WHERE fleet = @fleet AND run = @run FOR UPDATE;
 
 -- name: FleetWasRun :one
@@ -52,7 +56,7 @@ WHERE fleet = @fleet AND run = @run AND state = @from_state
 RETURNING *;
 
 -- name: ReopenFleetRun :one
-UPDATE fleet_runs SET state = 'running', reason = '', message = '', turn = turn + 1, cancel_requested = false, ended_at = NULL,
+UPDATE fleet_runs SET state = 'running', reason = '', message = @message, turn = turn + 1, cancel_requested = false, ended_at = NULL,
     wave = @wave, until_wave = @until_wave, retrying = @retrying, deadline_at = now() + make_interval(secs => @seconds::float8)
 WHERE fleet = @fleet AND run = @run AND state = @from_state
 RETURNING *;
