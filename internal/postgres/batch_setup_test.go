@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"time"
@@ -12,6 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
+
+var endOfDelivery = decide.EndOfDelivery
 
 const rollout = fleet.FleetName("rollout")
 
@@ -137,7 +138,7 @@ func (b *bench) apply(id fleet.BatchID, node fleet.NodeName) {
 
 func (b *bench) endBatch(id fleet.BatchID) postgres.BatchEnded {
 	b.t.Helper()
-	out, err := b.EndBatch(b.ctx(), id, decide.EndOfDelivery)
+	out, err := b.EndBatch(b.ctx(), id, endOfDelivery)
 	require.NoError(b.t, err)
 	return out
 }
@@ -173,4 +174,3 @@ func (b *bench) loseBatch(id fleet.BatchID) {
 	require.NoError(b.t, b.LoseBatch(b.ctx(), id, "workflow_terminated"))
 }
 
-var _ = context.Background
