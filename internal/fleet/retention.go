@@ -11,7 +11,7 @@ type Retention struct {
 	Uploads time.Duration
 	// Newest is how many revisions and deliveries of each instance always stay.
 	Newest int
-	// Deliveries and Operations are counted from their end.
+	// Deliveries and Operations are counted from their end; batches are kept as operations are.
 	Deliveries, Operations time.Duration
 	// Events is how far back a watch can be resumed.
 	Events time.Duration
@@ -55,6 +55,7 @@ type CollectedKind string
 const (
 	CollectDeliveries CollectedKind = "deliveries"
 	CollectRevisions  CollectedKind = "revisions"
+	CollectBatches    CollectedKind = "batches"
 	CollectOperations CollectedKind = "operations"
 	CollectEvents     CollectedKind = "events"
 	CollectUploads    CollectedKind = "uploads"
@@ -66,6 +67,7 @@ const (
 // CollectedKinds lists them in that order.
 func CollectedKinds() []CollectedKind {
 	return []CollectedKind{
-		CollectDeliveries, CollectRevisions, CollectOperations, CollectEvents, CollectUploads, CollectBodies, CollectChunks,
+		CollectDeliveries, CollectRevisions, CollectBatches, CollectOperations, CollectEvents, CollectUploads, CollectBodies,
+		CollectChunks,
 	}
 }
