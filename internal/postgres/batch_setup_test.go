@@ -2,7 +2,9 @@ package postgres_test
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -174,3 +176,18 @@ func (b *bench) loseBatch(id fleet.BatchID) {
 	require.NoError(b.t, b.LoseBatch(b.ctx(), id, "workflow_terminated"))
 }
 
+
+// desiredOf is the revision that was released last.
+func (b *bench) desiredOf(name fleet.InstanceName) fleet.Revision {
+	b.t.Helper()
+	views, err := b.ViewInstances(b.ctx(), plant, string(name))
+	require.NoError(b.t, err)
+	return views[string(name)].Desired
+}
+
+func specIn(t *testing.T, raw json.RawMessage) fleet.InstanceSpec {
+	t.Helper()
+	var spec fleet.InstanceSpec
+	require.NoError(t, json.Unmarshal(raw, &spec))
+	return spec
+}
