@@ -195,6 +195,13 @@ func (b *bench) rowsOf(name fleet.InstanceName) []string {
 		UNION ALL SELECT format('event %s %s %s', type, generation, after - 'delivery') FROM events WHERE name = $1) all_rows`, name)
 }
 
+// settled says that what was released last is deployed, and owed to nobody.
+func (b *bench) settled(name fleet.InstanceName) bool {
+	b.t.Helper()
+	return scan[bool](b, `SELECT s.desired_revision = coalesce(p.revision, 0) AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.name = s.name)
+		FROM subjects s LEFT JOIN snapshots p ON p.name = s.name WHERE s.name = $1`, name)
+}
+
 func (b *bench) specOf(name fleet.InstanceName) (fleet.InstanceSpec, fleet.Content) {
 	b.t.Helper()
 	o, err := b.GetObject(b.ctx(), keyOf(name))
@@ -253,6 +260,9 @@ func TestBatchEqualsWalk(t *testing.T) {
 			case "put":
 				put(fmt.Sprintf(`{"a":%d}`, i+1))
 			case "claim":
+				if many.settled(name) {
+					continue // a batch has nothing to deliver there
+				}
 				do(way.claim)
 				moved = false
 			case "move":
