@@ -86,7 +86,9 @@ func (w *walked) missed(node fleet.NodeName, state fleet.TargetState, kind fleet
 	require.NoError(w.t, err)
 }
 
-func (w *walked) refused(node fleet.NodeName, kind fleet.Kind) { w.missed(node, fleet.TargetFailed, kind) }
+func (w *walked) refused(node fleet.NodeName, kind fleet.Kind) {
+	w.missed(node, fleet.TargetFailed, kind)
+}
 
 func (w *walked) silent(node fleet.NodeName) {
 	open := w.see()

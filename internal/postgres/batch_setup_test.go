@@ -176,7 +176,6 @@ func (b *bench) loseBatch(id fleet.BatchID) {
 	require.NoError(b.t, b.LoseBatch(b.ctx(), id, "workflow_terminated"))
 }
 
-
 // desiredOf is the revision that was released last.
 func (b *bench) desiredOf(name fleet.InstanceName) fleet.Revision {
 	b.t.Helper()
