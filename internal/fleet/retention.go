@@ -12,7 +12,7 @@ type Retention struct {
 	// Newest is how many revisions and deliveries of each instance, and runs of each fleet
 	// change, always stay.
 	Newest int
-	// Deliveries and Operations (and runs of fleet changes, as long) are counted from their end.
+	// Deliveries and Operations (batches and runs of fleet changes, as long) are counted from their end.
 	Deliveries, Operations time.Duration
 	// Events is how far back a watch can be resumed.
 	Events time.Duration
@@ -56,6 +56,7 @@ type CollectedKind string
 const (
 	CollectDeliveries CollectedKind = "deliveries"
 	CollectRevisions  CollectedKind = "revisions"
+	CollectBatches    CollectedKind = "batches"
 	CollectOperations CollectedKind = "operations"
 	// CollectFleetRuns are runs of fleet changes, each with its targets first.
 	CollectFleetRuns CollectedKind = "fleet_runs"
@@ -69,6 +70,7 @@ const (
 // CollectedKinds lists them in that order.
 func CollectedKinds() []CollectedKind {
 	return []CollectedKind{
-		CollectDeliveries, CollectRevisions, CollectOperations, CollectFleetRuns, CollectEvents, CollectUploads, CollectBodies, CollectChunks,
+		CollectDeliveries, CollectRevisions, CollectBatches, CollectOperations, CollectFleetRuns, CollectEvents, CollectUploads,
+		CollectBodies, CollectChunks,
 	}
 }

@@ -99,5 +99,10 @@ func (w *batchWork) lose(ctx context.Context, reason string) error {
 	if err := w.writeOwed(ctx, db.ParkOwedManyParams{}, db.ConfirmOwedManyParams{}, owe); err != nil {
 		return err
 	}
+	if w.batch.Stage { // nothing is to be done for one that nobody asked for
+		if wake, err = w.q.RunningSubjects(ctx, wake); err != nil {
+			return failed("read operations", err)
+		}
+	}
 	return putOutboxMany(ctx, w.q, wake)
 }

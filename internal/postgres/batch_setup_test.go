@@ -1,9 +1,10 @@
 package postgres_test
 
 import (
-	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
+
+var endOfDelivery = decide.EndOfDelivery
 
 const rollout = fleet.FleetName("rollout")
 
@@ -137,7 +140,7 @@ func (b *bench) apply(id fleet.BatchID, node fleet.NodeName) {
 
 func (b *bench) endBatch(id fleet.BatchID) postgres.BatchEnded {
 	b.t.Helper()
-	out, err := b.EndBatch(b.ctx(), id, decide.EndOfDelivery)
+	out, err := b.EndBatch(b.ctx(), id, endOfDelivery)
 	require.NoError(b.t, err)
 	return out
 }
@@ -173,4 +176,17 @@ func (b *bench) loseBatch(id fleet.BatchID) {
 	require.NoError(b.t, b.LoseBatch(b.ctx(), id, "workflow_terminated"))
 }
 
-var _ = context.Background
+// desiredOf is the revision that was released last.
+func (b *bench) desiredOf(name fleet.InstanceName) fleet.Revision {
+	b.t.Helper()
+	views, err := b.ViewInstances(b.ctx(), plant, string(name))
+	require.NoError(b.t, err)
+	return views[string(name)].Desired
+}
+
+func specIn(t *testing.T, raw json.RawMessage) fleet.InstanceSpec {
+	t.Helper()
+	var spec fleet.InstanceSpec
+	require.NoError(t, json.Unmarshal(raw, &spec))
+	return spec
+}

@@ -52,6 +52,9 @@ func (w *walk) supersede(ctx context.Context, revision int64) error {
 	if err := w.q.SupersedeOpen(ctx, db.SupersedeOpenParams{Site: w.sub.Site, Name: w.sub.Name}); err != nil {
 		return failed("supersede the open delivery", err)
 	}
+	if err := w.q.SettleStaged(ctx, db.SettleStagedParams{Site: w.sub.Site, Name: w.sub.Name}); err != nil {
+		return failed("settle what was staged", err)
+	}
 	if err := w.q.DeletePendingOf(ctx, db.DeletePendingOfParams{Site: w.sub.Site, Name: w.sub.Name}); err != nil {
 		return failed("delete pending rows", err)
 	}

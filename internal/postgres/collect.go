@@ -51,6 +51,9 @@ func (c *collection) take(ctx context.Context, kind fleet.CollectedKind) (err er
 		c.removed, err = c.q.CollectOperations(ctx, p)
 	case fleet.CollectFleetRuns:
 		return c.fleetRuns(ctx)
+	case fleet.CollectBatches:
+		p := db.CollectBatchesParams{OlderSeconds: c.keep.Operations.Seconds(), MaxRows: collectRows}
+		c.removed, err = c.q.CollectBatches(ctx, p)
 	case fleet.CollectUploads:
 		p := db.CollectUploadsParams{OlderSeconds: c.keep.Uploads.Seconds(), MaxRows: collectRows}
 		c.removed, err = c.q.CollectUploads(ctx, p)

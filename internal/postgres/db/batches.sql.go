@@ -52,8 +52,9 @@ func (q *Queries) AppendStatusEvents(ctx context.Context, arg AppendStatusEvents
 
 const attachDeliveries = `-- name: AttachDeliveries :exec
 UPDATE operations o SET delivery_id = k.delivery_id
-FROM (SELECT unnest($1::text[]) AS subject, unnest($2::bigint[]) AS revision, unnest($3::text[]) AS delivery_id) k
-WHERE o.subject = ANY($1::text[]) AND o.subject = k.subject AND o.state = 'running' AND o.revision <= k.revision
+FROM (SELECT k.subject, k.revision, k.delivery_id, unnest(ARRAY(SELECT x.ctid FROM operations x WHERE x.subject = k.subject AND x.state = 'running')) AS place
+      FROM (SELECT unnest($1::text[]) AS subject, unnest($2::bigint[]) AS revision, unnest($3::text[]) AS delivery_id) k OFFSET 0) k
+WHERE o.ctid = k.place AND o.state = 'running' AND o.revision <= k.revision
 `
 
 type AttachDeliveriesParams struct {
@@ -154,9 +155,10 @@ appended AS (
     JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since FROM objects x WHERE x.kind = 'instance' AND x.scope = $2 AND x.name = k.name OFFSET 0) o ON true
     RETURNING seq, name)
 UPDATE objects o
-SET spec = k.spec, generation = k.generation, syncing = $1, resource_version = a.seq, updated_at = now()
-FROM appended a JOIN k ON k.name = a.name
-WHERE o.kind = 'instance' AND o.scope = $2 AND o.name = a.name AND o.name = ANY($3::text[])
+SET spec = k.spec, generation = k.generation, syncing = $1, resource_version = k.seq, updated_at = now()
+FROM (SELECT k.name, k.generation, k.spec, k.before, k.after, a.seq, unnest(ARRAY(SELECT x.ctid FROM objects x WHERE x.kind = 'instance' AND x.scope = $2 AND x.name = k.name)) AS place
+      FROM appended a JOIN k ON k.name = a.name OFFSET 0) k
+WHERE o.ctid = k.place
 `
 
 type ChangeSpecsParams struct {
@@ -194,23 +196,24 @@ func (q *Queries) ClosePendingMany(ctx context.Context, ids []string) error {
 }
 
 const confirmOwedMany = `-- name: ConfirmOwedMany :exec
-DELETE FROM owed o USING (SELECT unnest($1::text[]) AS name, unnest($2::bigint[]) AS revision) k
-WHERE o.site = $3 AND o.name = ANY($1::text[]) AND o.name = k.name AND o.node = $4 AND o.revision <= k.revision
+DELETE FROM owed o USING (SELECT k.name, k.revision, unnest(ARRAY(SELECT x.ctid FROM owed x WHERE x.site = $1 AND x.name = k.name AND x.node = $2)) AS place
+      FROM (SELECT unnest($3::text[]) AS name, unnest($4::bigint[]) AS revision) k OFFSET 0) k
+WHERE o.ctid = k.place AND o.revision <= k.revision
 `
 
 type ConfirmOwedManyParams struct {
-	Names     []string
-	Revisions []int64
 	Site      string
 	Node      string
+	Names     []string
+	Revisions []int64
 }
 
 func (q *Queries) ConfirmOwedMany(ctx context.Context, arg ConfirmOwedManyParams) error {
 	_, err := q.db.Exec(ctx, confirmOwedMany,
-		arg.Names,
-		arg.Revisions,
 		arg.Site,
 		arg.Node,
+		arg.Names,
+		arg.Revisions,
 	)
 	return err
 }
@@ -400,9 +403,10 @@ func (q *Queries) EndBatchRow(ctx context.Context, arg EndBatchRowParams) error 
 const endDeliveries = `-- name: EndDeliveries :exec
 UPDATE deliveries d SET state = k.state, phase = 'closed', reason = k.reason, message = k.message,
        settled_as = nullif(k.settled_as, ''), ended_at = now()
-FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS state, unnest($3::text[]) AS reason,
-             unnest($4::text[]) AS message, unnest($5::text[]) AS settled_as) k
-WHERE d.id = ANY($1::text[]) AND d.id = k.id AND d.state = 'open'
+FROM (SELECT k.id, k.state, k.reason, k.message, k.settled_as, unnest(ARRAY(SELECT x.ctid FROM deliveries x WHERE x.id = k.id)) AS place
+      FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS state, unnest($3::text[]) AS reason,
+             unnest($4::text[]) AS message, unnest($5::text[]) AS settled_as) k OFFSET 0) k
+WHERE d.ctid = k.place AND d.state = 'open'
 `
 
 type EndDeliveriesParams struct {
@@ -428,9 +432,10 @@ const endOperationsMany = `-- name: EndOperationsMany :exec
 WITH ended AS (
 UPDATE operations o SET state = k.state, reason = k.reason, message = k.message, ended_at = now(),
        delivery_id = coalesce(nullif(k.delivery_id, ''), o.delivery_id)
-FROM (SELECT unnest($1::text[]) AS subject, unnest($2::bigint[]) AS to_revision, unnest($3::text[]) AS state,
-             unnest($4::text[]) AS reason, unnest($5::text[]) AS message, unnest($6::text[]) AS delivery_id) k
-WHERE o.subject = ANY($1::text[]) AND o.subject = k.subject AND o.state = 'running' AND o.revision <= k.to_revision
+FROM (SELECT k.subject, k.to_revision, k.state, k.reason, k.message, k.delivery_id, unnest(ARRAY(SELECT x.ctid FROM operations x WHERE x.subject = k.subject AND x.state = 'running')) AS place
+      FROM (SELECT unnest($1::text[]) AS subject, unnest($2::bigint[]) AS to_revision, unnest($3::text[]) AS state,
+             unnest($4::text[]) AS reason, unnest($5::text[]) AS message, unnest($6::text[]) AS delivery_id) k OFFSET 0) k
+WHERE o.ctid = k.place AND o.state = 'running' AND o.revision <= k.to_revision
 RETURNING o.id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e
 `
@@ -944,7 +949,8 @@ type LockKeysParams struct {
 
 // Rows of a batch are named by its site and their names, or by the ids of its deliveries: the
 // arrays of a statement are as long as the batch, and each row is looked up by its whole key,
-// also in a plan that was made while the tables were empty.
+// also in a plan that was made while the tables were empty: LATERAL with OFFSET 0, or for what is
+// changed a look at its place (ctid); nobody else writes these rows meanwhile.
 func (q *Queries) LockKeys(ctx context.Context, arg LockKeysParams) error {
 	_, err := q.db.Exec(ctx, lockKeys, arg.Keys, arg.Shared)
 	return err
@@ -1036,10 +1042,11 @@ UPDATE fleet_targets t
 SET state = k.state, tries = t.tries + k.tries, delivery_id = coalesce(nullif(k.delivery_id, ''), t.delivery_id),
     before_revision = CASE WHEN t.revision = 0 THEN k.before ELSE t.before_revision END,
     revision = greatest(t.revision, k.revision), reason = k.reason, message = k.message, updated_at = now()
-FROM (SELECT unnest($4::text[]) AS name, unnest($5::text[]) AS state, unnest($6::int[]) AS tries,
+FROM (SELECT k.name, k.state, k.tries, k.delivery_id, k.before, k.revision, k.reason, k.message, unnest(ARRAY(SELECT x.ctid FROM fleet_targets x WHERE x.fleet = $1 AND x.run = $2 AND x.site = $3 AND x.name = k.name)) AS place
+      FROM (SELECT unnest($4::text[]) AS name, unnest($5::text[]) AS state, unnest($6::int[]) AS tries,
              unnest($7::text[]) AS delivery_id, unnest($8::bigint[]) AS before,
-             unnest($9::bigint[]) AS revision, unnest($10::text[]) AS reason, unnest($11::text[]) AS message) k
-WHERE t.fleet = $1 AND t.run = $2 AND t.site = $3 AND t.name = ANY($4::text[]) AND t.name = k.name
+             unnest($9::bigint[]) AS revision, unnest($10::text[]) AS reason, unnest($11::text[]) AS message) k OFFSET 0) k
+WHERE t.ctid = k.place
 `
 
 type MoveFleetTargetsParams struct {
@@ -1347,8 +1354,9 @@ func (q *Queries) OwedNames(ctx context.Context, arg OwedNamesParams) ([]string,
 
 const parkOwedMany = `-- name: ParkOwedMany :exec
 UPDATE owed o SET due = false, reason = k.reason, tried_at = now()
-FROM (SELECT unnest($2::text[]) AS name, unnest($3::text[]) AS node, unnest($4::text[]) AS reason) k
-WHERE o.site = $1 AND o.name = ANY($2::text[]) AND o.name = k.name AND o.node = k.node
+FROM (SELECT k.name, k.node, k.reason, unnest(ARRAY(SELECT x.ctid FROM owed x WHERE x.site = $1 AND x.name = k.name AND x.node = k.node)) AS place
+      FROM (SELECT unnest($2::text[]) AS name, unnest($3::text[]) AS node, unnest($4::text[]) AS reason) k OFFSET 0) k
+WHERE o.ctid = k.place
 `
 
 type ParkOwedManyParams struct {
@@ -1435,15 +1443,16 @@ func (q *Queries) RecordSnapshots(ctx context.Context, arg RecordSnapshotsParams
 const recordTargets = `-- name: RecordTargets :many
 UPDATE delivery_nodes t SET state = k.state, already = k.already, reason = k.reason, message = k.message,
        fetched = greatest(t.fetched, k.fetched), updated_at = now()
-FROM (SELECT unnest($1::text[]) AS id, unnest($3::text[]) AS state, unnest($4::boolean[]) AS already,
-             unnest($5::text[]) AS reason, unnest($6::text[]) AS message, unnest($7::bigint[]) AS fetched) k
-WHERE t.delivery_id = ANY($1::text[]) AND t.delivery_id = k.id AND t.node = $2 AND t.state NOT IN ('applied', 'staged')
+FROM (SELECT k.id, k.state, k.already, k.reason, k.message, k.fetched, unnest(ARRAY(SELECT x.ctid FROM delivery_nodes x WHERE x.delivery_id = k.id AND x.node = $1)) AS place
+      FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS state, unnest($4::boolean[]) AS already,
+             unnest($5::text[]) AS reason, unnest($6::text[]) AS message, unnest($7::bigint[]) AS fetched) k OFFSET 0) k
+WHERE t.ctid = k.place AND t.state NOT IN ('applied', 'staged')
 RETURNING t.delivery_id
 `
 
 type RecordTargetsParams struct {
-	Ids      []string
 	Node     string
+	Ids      []string
 	States   []string
 	Already  []bool
 	Reasons  []string
@@ -1453,8 +1462,8 @@ type RecordTargetsParams struct {
 
 func (q *Queries) RecordTargets(ctx context.Context, arg RecordTargetsParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, recordTargets,
-		arg.Ids,
 		arg.Node,
+		arg.Ids,
 		arg.States,
 		arg.Already,
 		arg.Reasons,

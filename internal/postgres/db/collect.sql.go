@@ -50,6 +50,27 @@ func (q *Queries) BodiesUsed(ctx context.Context, ids []int64) error {
 	return err
 }
 
+const collectBatches = `-- name: CollectBatches :execrows
+DELETE FROM batches WHERE id = ANY(ARRAY(
+    SELECT b.id FROM batches b
+    WHERE b.state <> 'open' AND b.ended_at < now() - make_interval(secs => $1::float8)
+      AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.batch_id = b.id AND d.batch_id <> '' OFFSET 0)
+    ORDER BY b.ended_at LIMIT $2 FOR UPDATE SKIP LOCKED))
+`
+
+type CollectBatchesParams struct {
+	OlderSeconds float64
+	MaxRows      int32
+}
+
+func (q *Queries) CollectBatches(ctx context.Context, arg CollectBatchesParams) (int64, error) {
+	result, err := q.db.Exec(ctx, collectBatches, arg.OlderSeconds, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const collectDeliveries = `-- name: CollectDeliveries :execrows
 DELETE FROM deliveries WHERE id = ANY(ARRAY(
     SELECT c.id FROM subjects s

@@ -658,9 +658,10 @@ func (q *Queries) ParkOwed(ctx context.Context, arg ParkOwedParams) error {
 
 const pendingContent = `-- name: PendingContent :one
 SELECT r.content_kind, r.body_hash, r.size, r.run,
-       ARRAY(SELECT f.node FROM fetch_tokens f WHERE f.deployment_id = $1 AND f.expires_at > now() ORDER BY f.hash)::text[] AS token_nodes,
-       ARRAY(SELECT f.hash FROM fetch_tokens f WHERE f.deployment_id = $1 AND f.expires_at > now() ORDER BY f.hash)::bytea[] AS token_hashes
+       ARRAY(SELECT f.node FROM fetch_tokens f WHERE f.deployment_id = ANY(ARRAY[$1, b.id]) AND f.expires_at > now() ORDER BY f.hash)::text[] AS token_nodes,
+       ARRAY(SELECT f.hash FROM fetch_tokens f WHERE f.deployment_id = ANY(ARRAY[$1, b.id]) AND f.expires_at > now() ORDER BY f.hash)::bytea[] AS token_hashes
 FROM pending p JOIN revisions r ON r.site = p.site AND r.name = p.name AND r.revision = p.revision
+LEFT JOIN LATERAL (SELECT a.id, a.site, a.fleet, a.fleet_run, a.stage, a.node, a.epoch, a.state, a.reason, a.workflow_id, a.run_id, a.actor, a.claimed, a.nodes, a.created_at, a.deadline_at, a.ended_at FROM deliveries d JOIN batches a ON a.id = d.batch_id WHERE d.id = p.deployment_id AND a.state = 'open' OFFSET 0) b ON true
 WHERE p.deployment_id = $1 AND p.expires_at > now()
 `
 
@@ -673,6 +674,7 @@ type PendingContentRow struct {
 	TokenHashes [][]byte
 }
 
+// Of a delivery in a batch the batch's tokens are as good as its own.
 func (q *Queries) PendingContent(ctx context.Context, id string) (PendingContentRow, error) {
 	row := q.db.QueryRow(ctx, pendingContent, id)
 	var i PendingContentRow
@@ -741,7 +743,7 @@ const reopenSettled = `-- name: ReopenSettled :execrows
 UPDATE deliveries SET settled_as = NULL WHERE id = (
     SELECT d.id FROM deliveries d
     WHERE d.site = $1 AND d.name = $2 AND d.revision = $3 AND d.node = $4
-      AND d.state NOT IN ('open', 'succeeded') AND d.settled_as = 'not_applied'
+      AND d.state NOT IN ('open', 'succeeded', 'staged') AND d.settled_as = 'not_applied'
     ORDER BY d.attempt DESC LIMIT 1)
 `
 
@@ -813,7 +815,7 @@ func (q *Queries) SetTarget(ctx context.Context, arg SetTargetParams) (int64, er
 }
 
 const settleDelivery = `-- name: SettleDelivery :exec
-UPDATE deliveries SET settled_as = $1 WHERE id = $2 AND state NOT IN ('open', 'succeeded') AND settled_as IS NULL
+UPDATE deliveries SET settled_as = $1 WHERE id = $2 AND state NOT IN ('open', 'succeeded', 'staged') AND settled_as IS NULL
 `
 
 type SettleDeliveryParams struct {
@@ -826,11 +828,27 @@ func (q *Queries) SettleDelivery(ctx context.Context, arg SettleDeliveryParams) 
 	return err
 }
 
+const settleStaged = `-- name: SettleStaged :exec
+UPDATE deliveries SET settled_as = 'not_applied' WHERE site = $1 AND name = $2 AND state = 'staged' AND settled_as IS NULL
+`
+
+type SettleStagedParams struct {
+	Site string
+	Name string
+}
+
+// What was staged waits for the next delivery of its instance, and is done with it.
+func (q *Queries) SettleStaged(ctx context.Context, arg SettleStagedParams) error {
+	_, err := q.db.Exec(ctx, settleStaged, arg.Site, arg.Name)
+	return err
+}
+
 const supersedeOpen = `-- name: SupersedeOpen :exec
-UPDATE deliveries SET state = 'superseded', phase = CASE WHEN phase = 'recorded' THEN 'recorded' ELSE 'closed' END,
+UPDATE deliveries d SET state = 'superseded', phase = CASE WHEN d.phase = 'recorded' THEN 'recorded' ELSE 'closed' END,
        reason = 'newer_revision', ended_at = now(),
-       settled_as = CASE WHEN phase = 'recorded' THEN 'applied' WHEN phase = 'persisted' THEN 'not_applied' END
-WHERE site = $1 AND name = $2 AND state = 'open'
+       settled_as = CASE WHEN d.phase = 'recorded' THEN 'applied'
+                         WHEN d.phase = 'persisted' OR EXISTS (SELECT 1 FROM batches b WHERE b.id = d.batch_id AND b.stage) THEN 'not_applied' END
+WHERE d.site = $1 AND d.name = $2 AND d.state = 'open'
 `
 
 type SupersedeOpenParams struct {
@@ -974,7 +992,7 @@ const unsettledDeliveries = `-- name: UnsettledDeliveries :many
 SELECT d.id, d.revision, d.node,
        (SELECT r.era FROM revisions r WHERE r.site = d.site AND r.name = d.name AND r.revision = d.revision)::bigint AS era
 FROM deliveries d
-WHERE d.site = $1 AND d.name = $2 AND d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL
+WHERE d.site = $1 AND d.name = $2 AND d.state NOT IN ('open', 'succeeded', 'staged') AND d.settled_as IS NULL
 ORDER BY d.attempt DESC LIMIT 20
 `
 

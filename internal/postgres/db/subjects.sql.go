@@ -373,6 +373,7 @@ SELECT jsonb_strip_nulls(jsonb_build_object(
     'epoch', coalesce((SELECT l.epoch FROM site_leases l WHERE l.site = s.site AND NOT l.dropped), 0),
     'open', (SELECT jsonb_build_object('id', d.id, 'revision', r.seen, 'node', d.node, 'epoch', d.epoch,
                     'since', d.created_at, 'deadline', d.deadline_at,
+                    'batch', (SELECT b.id FROM batches b WHERE b.id = d.batch_id AND b.state = 'open'),
                     'targets', (SELECT jsonb_agg(jsonb_build_object('node', t.node, 'role', t.role, 'state', t.state,
                                        'tries', t.tries, 'reason', t.reason,
                                        'ahead', CASE WHEN t.reason = 'stale' THEN EXISTS (
@@ -386,7 +387,7 @@ SELECT jsonb_strip_nulls(jsonb_build_object(
     'unsettled', (SELECT jsonb_agg(jsonb_build_object('era', u.era, 'revision', u.revision) ORDER BY u.attempt DESC)
                   FROM (SELECT (SELECT r.era FROM revisions r WHERE r.site = d.site AND r.name = d.name AND r.revision = d.revision) AS era,
                                d.revision, d.attempt FROM deliveries d
-                        WHERE d.site = s.site AND d.name = s.name AND d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL
+                        WHERE d.site = s.site AND d.name = s.name AND d.state NOT IN ('open', 'succeeded', 'staged') AND d.settled_as IS NULL
                         ORDER BY d.attempt DESC LIMIT 20) u),
     'owed', (SELECT jsonb_agg(jsonb_build_object('node', o.node, 'role', o.role,
                     'revision', jsonb_build_object('era', o.era, 'revision', o.revision)) ORDER BY o.role, o.node)

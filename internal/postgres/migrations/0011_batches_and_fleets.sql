@@ -47,7 +47,7 @@ ALTER TABLE delivery_nodes ADD CONSTRAINT delivery_nodes_state_check
 -- Takes the advisory locks of a transaction in the order given, in one statement.
 CREATE FUNCTION lock_keys(keys bigint[], shared boolean[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    FOR i IN 1 .. cardinality(keys) LOOP
+    FOR i IN 1 .. coalesce(cardinality(keys), 0) LOOP
         IF shared[i] THEN
             PERFORM pg_advisory_xact_lock_shared(keys[i]);
         ELSE

@@ -1,6 +1,7 @@
 -- Rows of a batch are named by its site and their names, or by the ids of its deliveries: the
 -- arrays of a statement are as long as the batch, and each row is looked up by its whole key,
--- also in a plan that was made while the tables were empty.
+-- also in a plan that was made while the tables were empty: LATERAL with OFFSET 0, or for what is
+-- changed a look at its place (ctid); nobody else writes these rows meanwhile.
 
 -- name: LockKeys :exec
 SELECT lock_keys(@keys::bigint[], @shared::boolean[]);
@@ -54,10 +55,11 @@ UPDATE fleet_targets t
 SET state = k.state, tries = t.tries + k.tries, delivery_id = coalesce(nullif(k.delivery_id, ''), t.delivery_id),
     before_revision = CASE WHEN t.revision = 0 THEN k.before ELSE t.before_revision END,
     revision = greatest(t.revision, k.revision), reason = k.reason, message = k.message, updated_at = now()
-FROM (SELECT unnest(@names::text[]) AS name, unnest(@states::text[]) AS state, unnest(@tries::int[]) AS tries,
+FROM (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM fleet_targets x WHERE x.fleet = @fleet AND x.run = @run AND x.site = @site AND x.name = k.name)) AS place
+      FROM (SELECT unnest(@names::text[]) AS name, unnest(@states::text[]) AS state, unnest(@tries::int[]) AS tries,
              unnest(@delivery_ids::text[]) AS delivery_id, unnest(@befores::bigint[]) AS before,
-             unnest(@revisions::bigint[]) AS revision, unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message) k
-WHERE t.fleet = @fleet AND t.run = @run AND t.site = @site AND t.name = ANY(@names::text[]) AND t.name = k.name;
+             unnest(@revisions::bigint[]) AS revision, unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message) k OFFSET 0) k
+WHERE t.ctid = k.place;
 
 -- name: ChangeSpecs :exec
 WITH k AS MATERIALIZED (
@@ -70,9 +72,10 @@ appended AS (
     JOIN LATERAL (SELECT x.* FROM objects x WHERE x.kind = 'instance' AND x.scope = @site AND x.name = k.name OFFSET 0) o ON true
     RETURNING seq, name)
 UPDATE objects o
-SET spec = k.spec, generation = k.generation, syncing = @syncing, resource_version = a.seq, updated_at = now()
-FROM appended a JOIN k ON k.name = a.name
-WHERE o.kind = 'instance' AND o.scope = @site AND o.name = a.name AND o.name = ANY(@names::text[]);
+SET spec = k.spec, generation = k.generation, syncing = @syncing, resource_version = k.seq, updated_at = now()
+FROM (SELECT k.*, a.seq, unnest(ARRAY(SELECT x.ctid FROM objects x WHERE x.kind = 'instance' AND x.scope = @site AND x.name = k.name)) AS place
+      FROM appended a JOIN k ON k.name = a.name OFFSET 0) k
+WHERE o.ctid = k.place;
 
 -- Counts an attempt of each, and numbers a revision where one is released (raise 1, else 0).
 -- name: NumberSubjects :many
@@ -116,16 +119,18 @@ DELETE FROM pending WHERE site = @site AND name = ANY(@names::text[]);
 WITH ended AS (
 UPDATE operations o SET state = k.state, reason = k.reason, message = k.message, ended_at = now(),
        delivery_id = coalesce(nullif(k.delivery_id, ''), o.delivery_id)
-FROM (SELECT unnest(@subjects::text[]) AS subject, unnest(@to_revisions::bigint[]) AS to_revision, unnest(@states::text[]) AS state,
-             unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message, unnest(@delivery_ids::text[]) AS delivery_id) k
-WHERE o.subject = ANY(@subjects::text[]) AND o.subject = k.subject AND o.state = 'running' AND o.revision <= k.to_revision
+FROM (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM operations x WHERE x.subject = k.subject AND x.state = 'running')) AS place
+      FROM (SELECT unnest(@subjects::text[]) AS subject, unnest(@to_revisions::bigint[]) AS to_revision, unnest(@states::text[]) AS state,
+             unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message, unnest(@delivery_ids::text[]) AS delivery_id) k OFFSET 0) k
+WHERE o.ctid = k.place AND o.state = 'running' AND o.revision <= k.to_revision
 RETURNING o.id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
 
 -- name: AttachDeliveries :exec
 UPDATE operations o SET delivery_id = k.delivery_id
-FROM (SELECT unnest(@subjects::text[]) AS subject, unnest(@revisions::bigint[]) AS revision, unnest(@delivery_ids::text[]) AS delivery_id) k
-WHERE o.subject = ANY(@subjects::text[]) AND o.subject = k.subject AND o.state = 'running' AND o.revision <= k.revision;
+FROM (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM operations x WHERE x.subject = k.subject AND x.state = 'running')) AS place
+      FROM (SELECT unnest(@subjects::text[]) AS subject, unnest(@revisions::bigint[]) AS revision, unnest(@delivery_ids::text[]) AS delivery_id) k OFFSET 0) k
+WHERE o.ctid = k.place AND o.state = 'running' AND o.revision <= k.revision;
 
 -- name: InsertDeliveries :exec
 INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase,
@@ -218,9 +223,10 @@ WHERE t.site = @site AND t.node = @node AND t.expires_at > now() AND r.body_hash
 -- name: RecordTargets :many
 UPDATE delivery_nodes t SET state = k.state, already = k.already, reason = k.reason, message = k.message,
        fetched = greatest(t.fetched, k.fetched), updated_at = now()
-FROM (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@already::boolean[]) AS already,
-             unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message, unnest(@fetched::bigint[]) AS fetched) k
-WHERE t.delivery_id = ANY(@ids::text[]) AND t.delivery_id = k.id AND t.node = @node AND t.state NOT IN ('applied', 'staged')
+FROM (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM delivery_nodes x WHERE x.delivery_id = k.id AND x.node = @node)) AS place
+      FROM (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@already::boolean[]) AS already,
+             unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message, unnest(@fetched::bigint[]) AS fetched) k OFFSET 0) k
+WHERE t.ctid = k.place AND t.state NOT IN ('applied', 'staged')
 RETURNING t.delivery_id;
 
 -- name: MissTargets :exec
@@ -242,8 +248,9 @@ ON CONFLICT (site, name, node) DO UPDATE SET
 WHERE (node_held.era, node_held.revision) <= (excluded.era, excluded.revision);
 
 -- name: ConfirmOwedMany :exec
-DELETE FROM owed o USING (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision) k
-WHERE o.site = @site AND o.name = ANY(@names::text[]) AND o.name = k.name AND o.node = @node AND o.revision <= k.revision;
+DELETE FROM owed o USING (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM owed x WHERE x.site = @site AND x.name = k.name AND x.node = @node)) AS place
+      FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision) k OFFSET 0) k
+WHERE o.ctid = k.place AND o.revision <= k.revision;
 
 -- name: RecordSnapshots :exec
 INSERT INTO snapshots (site, name, revision, delivery_id, epoch)
@@ -287,17 +294,19 @@ ORDER BY d.name, t.role, t.node;
 -- name: EndDeliveries :exec
 UPDATE deliveries d SET state = k.state, phase = 'closed', reason = k.reason, message = k.message,
        settled_as = nullif(k.settled_as, ''), ended_at = now()
-FROM (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@reasons::text[]) AS reason,
-             unnest(@messages::text[]) AS message, unnest(@settled_as::text[]) AS settled_as) k
-WHERE d.id = ANY(@ids::text[]) AND d.id = k.id AND d.state = 'open';
+FROM (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM deliveries x WHERE x.id = k.id)) AS place
+      FROM (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@reasons::text[]) AS reason,
+             unnest(@messages::text[]) AS message, unnest(@settled_as::text[]) AS settled_as) k OFFSET 0) k
+WHERE d.ctid = k.place AND d.state = 'open';
 
 -- name: ClosePendingMany :exec
 DELETE FROM pending WHERE deployment_id = ANY(@ids::text[]);
 
 -- name: ParkOwedMany :exec
 UPDATE owed o SET due = false, reason = k.reason, tried_at = now()
-FROM (SELECT unnest(@names::text[]) AS name, unnest(@nodes::text[]) AS node, unnest(@reasons::text[]) AS reason) k
-WHERE o.site = @site AND o.name = ANY(@names::text[]) AND o.name = k.name AND o.node = k.node;
+FROM (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM owed x WHERE x.site = @site AND x.name = k.name AND x.node = k.node)) AS place
+      FROM (SELECT unnest(@names::text[]) AS name, unnest(@nodes::text[]) AS node, unnest(@reasons::text[]) AS reason) k OFFSET 0) k
+WHERE o.ctid = k.place;
 
 -- name: UpsertOwedMany :exec
 INSERT INTO owed (site, name, node, revision, action, due, reason)

@@ -138,6 +138,13 @@ DELETE FROM fleet_runs WHERE ctid = ANY(ARRAY(
       AND NOT EXISTS (SELECT 1 FROM fleet_targets t WHERE t.fleet = r.fleet AND t.run = r.run OFFSET 0)
     ORDER BY r.ended_at LIMIT @max_rows FOR UPDATE SKIP LOCKED));
 
+-- name: CollectBatches :execrows
+DELETE FROM batches WHERE id = ANY(ARRAY(
+    SELECT b.id FROM batches b
+    WHERE b.state <> 'open' AND b.ended_at < now() - make_interval(secs => @older_seconds::float8)
+      AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.batch_id = b.id AND d.batch_id <> '' OFFSET 0)
+    ORDER BY b.ended_at LIMIT @max_rows FOR UPDATE SKIP LOCKED));
+
 -- name: LockFeedHorizon :one
 SELECT era, xid::text::bigint AS xid, seq FROM feed_horizon FOR UPDATE;
 

@@ -26,10 +26,15 @@ WHERE id = @id AND state = 'open';
 UPDATE deliveries SET phase = @phase WHERE id = @id AND state = 'open';
 
 -- name: SupersedeOpen :exec
-UPDATE deliveries SET state = 'superseded', phase = CASE WHEN phase = 'recorded' THEN 'recorded' ELSE 'closed' END,
+UPDATE deliveries d SET state = 'superseded', phase = CASE WHEN d.phase = 'recorded' THEN 'recorded' ELSE 'closed' END,
        reason = 'newer_revision', ended_at = now(),
-       settled_as = CASE WHEN phase = 'recorded' THEN 'applied' WHEN phase = 'persisted' THEN 'not_applied' END
-WHERE site = @site AND name = @name AND state = 'open';
+       settled_as = CASE WHEN d.phase = 'recorded' THEN 'applied'
+                         WHEN d.phase = 'persisted' OR EXISTS (SELECT 1 FROM batches b WHERE b.id = d.batch_id AND b.stage) THEN 'not_applied' END
+WHERE d.site = @site AND d.name = @name AND d.state = 'open';
+
+-- What was staged waits for the next delivery of its instance, and is done with it.
+-- name: SettleStaged :exec
+UPDATE deliveries SET settled_as = 'not_applied' WHERE site = @site AND name = @name AND state = 'staged' AND settled_as IS NULL;
 
 -- name: DeletePendingOf :exec
 DELETE FROM pending WHERE site = @site AND name = @name;
@@ -85,11 +90,13 @@ WHERE delivery_id = @delivery_id AND node = @node;
 INSERT INTO fetch_tokens (deployment_id, node, hash, expires_at)
 VALUES (@deployment_id, @node, @hash, now() + make_interval(secs => @seconds::float8));
 
+-- Of a delivery in a batch the batch's tokens are as good as its own.
 -- name: PendingContent :one
 SELECT r.content_kind, r.body_hash, r.size, r.run,
-       ARRAY(SELECT f.node FROM fetch_tokens f WHERE f.deployment_id = @id AND f.expires_at > now() ORDER BY f.hash)::text[] AS token_nodes,
-       ARRAY(SELECT f.hash FROM fetch_tokens f WHERE f.deployment_id = @id AND f.expires_at > now() ORDER BY f.hash)::bytea[] AS token_hashes
+       ARRAY(SELECT f.node FROM fetch_tokens f WHERE f.deployment_id = ANY(ARRAY[@id, b.id]) AND f.expires_at > now() ORDER BY f.hash)::text[] AS token_nodes,
+       ARRAY(SELECT f.hash FROM fetch_tokens f WHERE f.deployment_id = ANY(ARRAY[@id, b.id]) AND f.expires_at > now() ORDER BY f.hash)::bytea[] AS token_hashes
 FROM pending p JOIN revisions r ON r.site = p.site AND r.name = p.name AND r.revision = p.revision
+LEFT JOIN LATERAL (SELECT a.* FROM deliveries d JOIN batches a ON a.id = d.batch_id WHERE d.id = p.deployment_id AND a.state = 'open' OFFSET 0) b ON true
 WHERE p.deployment_id = @id AND p.expires_at > now();
 
 -- name: TicketContent :one
@@ -109,18 +116,18 @@ WHERE snapshot_tickets.revision <= excluded.revision;
 SELECT d.id, d.revision, d.node,
        (SELECT r.era FROM revisions r WHERE r.site = d.site AND r.name = d.name AND r.revision = d.revision)::bigint AS era
 FROM deliveries d
-WHERE d.site = @site AND d.name = @name AND d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL
+WHERE d.site = @site AND d.name = @name AND d.state NOT IN ('open', 'succeeded', 'staged') AND d.settled_as IS NULL
 ORDER BY d.attempt DESC LIMIT 20;
 
 -- name: SettleDelivery :exec
-UPDATE deliveries SET settled_as = @settled_as WHERE id = @id AND state NOT IN ('open', 'succeeded') AND settled_as IS NULL;
+UPDATE deliveries SET settled_as = @settled_as WHERE id = @id AND state NOT IN ('open', 'succeeded', 'staged') AND settled_as IS NULL;
 
 -- The newest attempt of a revision at a node that was taken for not applied.
 -- name: ReopenSettled :execrows
 UPDATE deliveries SET settled_as = NULL WHERE id = (
     SELECT d.id FROM deliveries d
     WHERE d.site = @site AND d.name = @name AND d.revision = @revision AND d.node = @node
-      AND d.state NOT IN ('open', 'succeeded') AND d.settled_as = 'not_applied'
+      AND d.state NOT IN ('open', 'succeeded', 'staged') AND d.settled_as = 'not_applied'
     ORDER BY d.attempt DESC LIMIT 1);
 
 -- name: ListDeliveries :many

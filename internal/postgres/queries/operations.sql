@@ -54,18 +54,21 @@ UPDATE operations SET door_told = true WHERE id = @id;
 
 -- Also what nobody will ask for again: a delivery whose answer was lost and that is owed to
 -- nobody (it was cancelled, or the attempt after it was refused), once its active is there.
+-- What an open batch delivers is left to it.
 -- name: OpenSubjects :many
 SELECT s.site, s.name, s.entity_run FROM subjects s
 WHERE (s.site, s.name) > (@after_site::text, @after_name::text) AND (s.site, s.name) IN (
     SELECT o.site, o.name FROM operations o
-    WHERE o.state = 'running' AND o.kind <> 'reconcile' AND o.created_at < now() - make_interval(secs => @older_seconds::float8)
+    WHERE o.state = 'running' AND o.kind NOT IN ('reconcile', 'fleet') AND o.created_at < now() - make_interval(secs => @older_seconds::float8)
     UNION SELECT d.site, d.name FROM deliveries d WHERE d.state = 'open'
     UNION SELECT w.site, w.name FROM owed_now w WHERE w.since < now() - make_interval(secs => @older_seconds::float8)
     UNION SELECT d.site, d.name FROM deliveries d
     JOIN site_leases l ON l.site = d.site AND NOT l.dropped JOIN nodes n ON n.name = l.holder
-    WHERE d.state NOT IN ('open', 'succeeded') AND d.settled_as IS NULL
+    WHERE d.state NOT IN ('open', 'succeeded', 'staged') AND d.settled_as IS NULL
       AND d.ended_at < now() - make_interval(secs => @older_seconds::float8)
       AND n.seen_at > now() - make_interval(secs => @heard_seconds::float8))
+  AND NOT EXISTS (SELECT 1 FROM deliveries i JOIN batches b ON b.id = i.batch_id
+                  WHERE i.site = s.site AND i.name = s.name AND i.state = 'open' AND b.state = 'open' OFFSET 0)
 ORDER BY s.site, s.name LIMIT @max_rows;
 
 -- name: CountRunning :one
@@ -73,7 +76,7 @@ SELECT count(*) FROM operations WHERE subject = @subject AND state = 'running';
 
 -- name: LastProject :one
 SELECT coalesce((SELECT nullif(s.project, '') FROM subjects s WHERE s.site = @site AND s.name = @name),
-                (SELECT o.project FROM operations o WHERE o.site = @site AND o.name = @name AND o.kind <> 'reconcile'
+                (SELECT o.project FROM operations o WHERE o.site = @site AND o.name = @name AND o.kind NOT IN ('reconcile', 'fleet')
                  ORDER BY o.created_at DESC LIMIT 1), '')::text AS project;
 
 -- name: OverdueOperations :many

@@ -1,0 +1,280 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// way is one of the two ways in which a revision comes to its nodes.
+type way interface {
+	claim()
+	tell(node fleet.NodeName)
+	took(node fleet.NodeName)
+	refused(node fleet.NodeName, kind fleet.Kind)
+	silent(node fleet.NodeName)
+	end()
+	lose()
+}
+
+// walked goes step by step for one instance alone.
+type walked struct {
+	*bench
+	of    fleet.Subject
+	steps int
+	last  *fleet.DeliverySeen
+}
+
+func (w *walked) see() *fleet.DeliverySeen {
+	seen, err := w.Observe(w.ctx(), w.of)
+	require.NoError(w.t, err)
+	if seen.Open != nil {
+		w.last = seen.Open
+	}
+	return seen.Open
+}
+
+func (w *walked) claim() {
+	w.see()
+	w.steps++
+	c := claimOf(w.of.Run, fmt.Sprint(w.steps))
+	c.Subject = w.of
+	_, err := w.Claim(w.ctx(), c)
+	require.NoError(w.t, err)
+	w.see()
+}
+
+func (w *walked) tell(node fleet.NodeName) {
+	open := w.see()
+	if open == nil || !tellable(open, node) {
+		return
+	}
+	w.steps++
+	_, err := w.Prepare(w.ctx(), fleet.Prepare{
+		Subject: w.of, Delivery: open.ID, Node: node, TTL: 5 * minute, TokenHash: []byte(jsonOf(fmt.Sprint(w.of, w.steps)).Hash)[:32],
+	})
+	require.NoError(w.t, err)
+}
+
+// tellable is what the decision of an entity asks before it prepares a notify.
+func tellable(open *fleet.DeliverySeen, node fleet.NodeName) bool {
+	for _, t := range open.Targets {
+		again := t.State != fleet.TargetApplied && (t.State != fleet.TargetFailed || t.Reason == fleet.Communication) && t.Tries < 3
+		if t.Node == node {
+			return again && (node == open.Node || open.Active().State == fleet.TargetApplied)
+		}
+	}
+	return false
+}
+
+func (w *walked) took(node fleet.NodeName) {
+	r := recordOf(w.last.ID, node, w.last.Revision)
+	r.Subject = w.of
+	_, err := w.Record(w.ctx(), r)
+	require.NoError(w.t, err)
+}
+
+func (w *walked) missed(node fleet.NodeName, state fleet.TargetState, kind fleet.Kind) {
+	_, err := w.Miss(w.ctx(), fleet.Miss{
+		Subject: w.of, Delivery: w.last.ID, Node: node, State: state, Reason: kind, Message: "node says " + string(kind),
+	})
+	require.NoError(w.t, err)
+}
+
+func (w *walked) refused(node fleet.NodeName, kind fleet.Kind) {
+	w.missed(node, fleet.TargetFailed, kind)
+}
+
+func (w *walked) silent(node fleet.NodeName) {
+	open := w.see()
+	if open == nil {
+		return
+	}
+	for _, t := range open.Targets {
+		if t.Node == node && t.State == fleet.TargetNotified {
+			w.missed(node, fleet.TargetUnknown, fleet.Communication)
+		}
+	}
+}
+
+func (w *walked) end() {
+	w.see()
+	seen, err := w.Observe(w.ctx(), w.of)
+	require.NoError(w.t, err)
+	if seen.Open == nil {
+		return
+	}
+	e := endOfDelivery(*seen.Open, fleet.Durability(scan[string](w.bench,
+		"SELECT durability FROM revisions WHERE name = $1 AND revision = $2", w.of.Instance, seen.Open.Revision.Version.Revision)))
+	e.Subject, e.Delivery = w.of, seen.Open.ID
+	_, err = w.End(w.ctx(), e)
+	require.NoError(w.t, err)
+}
+
+func (w *walked) lose() {
+	w.see()
+	err := w.CloseLost(w.ctx(), postgres.OpenSubject{Site: plant, Instance: w.of.Instance, Run: w.of.Run}, fleet.OperationRunning, "workflow_terminated")
+	require.NoError(w.t, err)
+}
+
+// batched takes the same steps as a batch of one.
+type batched struct {
+	*bench
+	name fleet.InstanceName
+	ids  *int
+	id   fleet.BatchID
+	last fleet.BatchItem
+}
+
+func (w *batched) claim() {
+	*w.ids++
+	w.id = batchID(*w.ids)
+	spec, content := w.specOf(w.name)
+	o, err := w.GetObject(w.ctx(), keyOf(w.name))
+	require.NoError(w.t, err)
+	r := alone(releaseOf(w.id, postgres.BatchChange{Instance: w.name, Generation: o.Generation, Spec: spec, Content: content}))
+	require.Equal(w.t, 1, w.release(r).Claimed)
+	w.last = fleet.BatchItem{
+		DeploymentID: scan[string](w.bench, "SELECT id FROM deliveries WHERE name = $1 AND state = 'open'", w.name), Instance: w.name,
+		Revision: w.desiredOf(w.name),
+	}
+}
+
+func (w *batched) tell(node fleet.NodeName) { w.bench.tell(w.id, node) }
+
+func (w *batched) say(node fleet.NodeName, r fleet.BatchResult) {
+	for range 2 { // the same again changes nothing
+		require.NoError(w.t, w.RecordBatch(w.ctx(), w.id, node, []fleet.BatchResult{r}))
+	}
+}
+
+func (w *batched) took(node fleet.NodeName) {
+	r := taken(w.last)
+	r.Fetched = 0
+	w.say(node, r)
+}
+
+func (w *batched) refused(node fleet.NodeName, kind fleet.Kind) { w.say(node, refusedBy(w.last, kind)) }
+
+func (w *batched) silent(node fleet.NodeName) {
+	require.NoError(w.t, w.MissBatch(w.ctx(), postgres.BatchMiss{
+		ID: w.id, Node: node, State: fleet.TargetUnknown, Reason: fleet.Communication, Message: "node says communication",
+	}))
+}
+
+func (w *batched) end() {
+	first := w.endBatch(w.id)
+	require.Equal(w.t, first, w.endBatch(w.id))
+}
+
+func (w *batched) lose() {
+	w.loseBatch(w.id)
+	w.loseBatch(w.id)
+}
+
+// rowsOf is all that the database has of an instance, but for ids and times.
+func (b *bench) rowsOf(name fleet.InstanceName) []string {
+	b.t.Helper()
+	return scan[[]string](b, `SELECT array_agg(row ORDER BY row) FROM (
+		SELECT format('subject %s %s %s %s', last_revision, desired_revision, attempts, deleted) AS row FROM subjects WHERE name = $1
+		UNION ALL SELECT format('object %s', generation) FROM objects WHERE name = $1
+		UNION ALL SELECT format('revision %s %s %s %s', revision, action, generation, spec) FROM revisions WHERE name = $1
+		UNION ALL SELECT format('snapshot %s %s %s', revision, epoch, action) FROM snapshots WHERE name = $1
+		UNION ALL SELECT format('owed %s %s %s %s %s', node, revision, action, due, reason) FROM owed WHERE name = $1
+		UNION ALL SELECT format('held %s %s %s %s', node, revision, high_revision, running) FROM node_held WHERE name = $1
+		UNION ALL SELECT format('pending %s', revision) FROM pending WHERE name = $1
+		UNION ALL SELECT format('delivery %s %s %s %s %s %s %s %s %s %s', attempt, revision, state, phase, reason, message, settled_as, node, epoch, from_revision)
+			FROM deliveries WHERE name = $1
+		UNION ALL SELECT format('target %s %s %s %s %s %s %s %s', d.attempt, t.node, t.role, t.state, t.already, t.tries, t.reason, t.message)
+			FROM deliveries d JOIN delivery_nodes t ON t.delivery_id = d.id WHERE d.name = $1
+		UNION ALL SELECT format('operation %s %s %s %s %s', o.revision, o.state, o.reason, o.message, d.attempt)
+			FROM operations o LEFT JOIN deliveries d ON d.id = o.delivery_id WHERE o.name = $1
+		UNION ALL SELECT format('event %s %s %s', type, generation, after - 'delivery') FROM events WHERE name = $1) all_rows`, name)
+}
+
+// settled says that what was released last is deployed, and owed to nobody.
+func (b *bench) settled(name fleet.InstanceName) bool {
+	b.t.Helper()
+	return scan[bool](b, `SELECT s.desired_revision = coalesce(p.revision, 0) AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.name = s.name)
+		FROM subjects s LEFT JOIN snapshots p ON p.name = s.name WHERE s.name = $1`, name)
+}
+
+func (b *bench) specOf(name fleet.InstanceName) (fleet.InstanceSpec, fleet.Content) {
+	b.t.Helper()
+	o, err := b.GetObject(b.ctx(), keyOf(name))
+	require.NoError(b.t, err)
+	spec := specIn(b.t, o.Spec)
+	return spec, *spec.Config
+}
+
+// N98: whoever looks at the rows later sees no difference.
+func TestBatchEqualsWalk(t *testing.T) {
+	t.Parallel()
+	one, many := setup(t), setup(t)
+	both := []*bench{one, many}
+	n, ids, active := 0, 0, nodeA
+	rapid.Check(t, func(r *rapid.T) {
+		n++
+		name := fleet.InstanceName(fmt.Sprintf("r%04d", n))
+		durability := rapid.SampledFrom([]fleet.Durability{fleet.DurabilitySync, fleet.DurabilityAsync}).Draw(r, "durability")
+		put := func(body string) {
+			for _, b := range both {
+				b.put(body, named(string(name)), as(durability))
+			}
+		}
+		put(`{"a":0}`)
+		ways := []way{
+			&walked{bench: one, of: fleet.Subject{Site: plant, Instance: name, Run: "run-" + string(name), Build: "build-1"}},
+			&batched{bench: many, name: name, ids: &ids},
+		}
+		do := func(f func(w way)) {
+			for _, w := range ways {
+				f(w)
+			}
+		}
+		do(way.claim)
+		moved := false
+		for i := range rapid.IntRange(1, 9).Draw(r, "steps") {
+			node := rapid.SampledFrom([]fleet.NodeName{nodeA, nodeA, nodeB}).Draw(r, "node")
+			step := rapid.SampledFrom([]string{"tell", "tell", "took", "took", "refused", "silent", "end", "lose", "put", "claim", "move"}).Draw(r, "step")
+			if moved && (step == "end" || step == "lose") {
+				step = "claim" // an entity whose lease moved claims anew; a batch is told by its next
+			}
+			switch step {
+			case "tell":
+				do(func(w way) { w.tell(node) })
+			case "took":
+				do(func(w way) { w.took(node) })
+			case "refused":
+				kind := rapid.SampledFrom([]fleet.Kind{fleet.ApplyFailed, fleet.Communication, fleet.Stale, fleet.Unavailable}).Draw(r, "kind")
+				do(func(w way) { w.refused(node, kind) })
+			case "silent":
+				do(func(w way) { w.silent(node) })
+			case "end":
+				do(way.end)
+			case "lose":
+				do(way.lose)
+			case "put":
+				put(fmt.Sprintf(`{"a":%d}`, i+1))
+			case "claim":
+				if many.settled(name) {
+					continue // a batch has nothing to deliver there
+				}
+				do(way.claim)
+				moved = false
+			case "move":
+				active = map[fleet.NodeName]fleet.NodeName{nodeA: nodeB, nodeB: nodeA}[active]
+				for _, b := range both {
+					b.putSite(plant, active, map[fleet.NodeName]fleet.NodeName{nodeA: nodeB, nodeB: nodeA}[active])
+				}
+				moved = true
+			}
+			require.Equal(r, one.rowsOf(name), many.rowsOf(name), "after step %d, %s", i, step)
+		}
+	})
+}
