@@ -31,11 +31,40 @@ func three(t *testing.T) (m *many, order []fleet.InstanceName, stream []byte) {
 	return m, order, stream
 }
 
+// N98: the reader gives what is whole before a cut, wherever the cut is.
+func TestBodyStreamCut(t *testing.T) {
+	t.Parallel()
+	bodies := []string{"first", "", "the third"}
+	var whole []byte
+	ends := map[int]int{0: 0} // how many bodies end by there
+	for i, b := range bodies {
+		whole = append(whole, record(hashOf([]byte(b)), []byte(b))...)
+		ends[len(whole)] = i + 1
+	}
+	arrived := 0
+	for cut := range len(whole) + 1 {
+		s := &bodyStream{from: bytes.NewReader(whole[:cut]), left: 100}
+		n, clean := ends[cut]
+		if clean {
+			arrived = n
+		}
+		for i := range arrived {
+			hash, data, err := s.next()
+			require.NoError(t, err)
+			require.Equal(t, hashOf([]byte(bodies[i])), hash)
+			require.Equal(t, bodies[i], string(data))
+		}
+		_, _, err := s.next()
+		require.Equal(t, clean, errors.Is(err, io.EOF))
+		require.Equal(t, !clean, errors.Is(err, errAgain))
+	}
+}
+
 // N98, N96: what arrived before a cut goes on, wherever the cut is.
 func TestBatchCut(t *testing.T) {
 	t.Parallel()
 	_, _, whole := three(t)
-	for cut := range len(whole) {
+	for cut := 0; cut < len(whole); cut += 9 {
 		m, order, stream := three(t)
 		m.opt.Fetcher.Attempts = 1
 		m.stream = func(w http.ResponseWriter, _ []fleet.Hash) {

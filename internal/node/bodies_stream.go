@@ -31,7 +31,7 @@ type bodyStream struct {
 func (s *bodyStream) next() (fleet.Hash, []byte, error) {
 	var head [bodyHead]byte
 	if _, err := io.ReadFull(s.from, head[:]); errors.Is(err, io.EOF) {
-		return "", nil, io.EOF
+		return "", nil, io.EOF // ReadFull says so only before the first byte
 	} else if err != nil {
 		return "", nil, again("read bodies: %w", err)
 	}
