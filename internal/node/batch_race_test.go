@@ -336,6 +336,40 @@ func TestBatchRuns(t *testing.T) {
 	})
 }
 
+// N43, N98: the same with real processes.
+func TestBatchGuardians(t *testing.T) {
+	t.Parallel()
+	m := batched(t, fleet.RoleActive)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	rt := &guardian.Runtime{Root: t.TempDir(), Executable: self, LifetimePID: os.Getpid()}
+	m.opt.Runtime = rt
+	const lives, dies = `{"command":["/bin/sleep","600"]}`, `{"command":["/bin/sh","-c","exit 3"]}`
+	names := []fleet.InstanceName{"bad", "good", "quiet"}
+	t.Cleanup(func() {
+		for _, name := range names {
+			require.NoError(t, rt.Stop(context.WithoutCancel(t.Context()), name))
+		}
+	})
+	m.add("bad", 1, "one", runsWith(lives))
+	require.Equal(t, 1, m.mustRun().Applied)
+	m.next()
+	m.add("bad", 2, "two", runsWith(dies))
+	m.add("good", 2, "two", runsWith(lives))
+	m.add("quiet", 2, "two")
+	out := m.mustRun()
+	require.Equal(t, 2, out.Applied, "%v", m.results)
+	require.Equal(t, fleet.ApplyFailed, m.reason("bad"))
+	for name, n := range map[fleet.InstanceName]int64{"bad": 1, "good": 2} {
+		st, is, err := rt.Status(t.Context(), name)
+		require.NoError(t, err)
+		require.True(t, is && st.Running, name)
+		require.Equal(t, n, st.Labels.Version.Revision)
+		require.True(t, m.result(name).Held.Running)
+	}
+	require.Equal(t, "one", m.file("bad"))
+}
+
 // N100
 func TestBatchStages(t *testing.T) {
 	t.Parallel()

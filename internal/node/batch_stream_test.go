@@ -159,11 +159,13 @@ func TestBatchNonsense(t *testing.T) {
 	t.Parallel()
 	huge := bytes.Repeat([]byte{0xff}, bodyHead)
 	for name, spoil := range map[string]func(stream []byte) []byte{
-		"a length beyond all bounds":     func(s []byte) []byte { return append(s, huge...) },
-		"a body that was not asked for":  func(s []byte) []byte { return append(s, record(hashOf([]byte("x")), []byte("x"))...) },
-		"text":                           func(s []byte) []byte { return append(s, "<html>what is this, which is longer than a head of forty bytes"...) },
-		"the same body once more":        func(s []byte) []byte { return append(s, s...) },
-		"half a head":                    func(s []byte) []byte { return append(s, 1, 2, 3) },
+		"a length beyond all bounds":    func(s []byte) []byte { return append(s, huge...) },
+		"a body that was not asked for": func(s []byte) []byte { return append(s, record(hashOf([]byte("x")), []byte("x"))...) },
+		"text": func(s []byte) []byte {
+			return append(s, "<html>what is this, which is longer than a head of forty bytes"...)
+		},
+		"the same body once more": func(s []byte) []byte { return append(s, s...) },
+		"half a head":             func(s []byte) []byte { return append(s, 1, 2, 3) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

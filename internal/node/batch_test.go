@@ -139,7 +139,9 @@ func TestBatchItems(t *testing.T) {
 	m.bodies[m.add("wrong", 1, "these bytes").Revision.Content.Hash] = []byte("owt bytes")
 	m.bodies[m.add("longer", 1, "these").Revision.Content.Hash] = []byte("these and more")
 	m.add("size", 1, "a size", func(i *fleet.BatchItem) { i.Revision.Content.Size = 3 })
-	m.add("run", 1, "r", func(i *fleet.BatchItem) { i.Run, i.Revision.RunHash = []byte(`{"command":["rm"]}`), hashOf([]byte(testRun)) })
+	m.add("run", 1, "r", func(i *fleet.BatchItem) {
+		i.Run, i.Revision.RunHash = []byte(`{"command":["rm"]}`), hashOf([]byte(testRun))
+	})
 	m.add("nonsense", 1, "r", runsWith(`{"command":7}`))
 	m.add("off", 1, "off", runsWith(testRun), func(i *fleet.BatchItem) { i.Revision.Action, i.Revision.Enabled = fleet.ActionDisable, false })
 	m.add("new", 1, "new")
@@ -284,4 +286,3 @@ func TestBatchRefuses(t *testing.T) {
 		require.Equal(t, fleet.Unauthenticated, m.reason("lacks"))
 	})
 }
-

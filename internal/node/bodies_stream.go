@@ -37,10 +37,10 @@ func (s *bodyStream) next() (fleet.Hash, []byte, error) {
 	}
 	hash := fleet.Hash(hex.EncodeToString(head[:32]))
 	size := binary.BigEndian.Uint64(head[32:])
-	if size > fleet.MaxBatchBody || int64(size) > s.left { //nolint:gosec // it is small by then
+	if size > fleet.MaxBatchBody || int64(size) > s.left {
 		return "", nil, communication("fetch bodies: the region announced %d bytes at once", size)
 	}
-	s.left -= int64(size) //nolint:gosec // as above
+	s.left -= int64(size)
 	data := make([]byte, size)
 	if _, err := io.ReadFull(s.from, data); err != nil {
 		return "", nil, again("read bodies: a body broke off: %w", noEOF(err))

@@ -200,7 +200,7 @@ func renumbered(h fleet.Held, r fleet.Revision) fleet.Held {
 	return h
 }
 
-func (p *piece) applied(held fleet.Held, already bool) { //nolint:revive // it is the value
+func (p *piece) applied(held fleet.Held, already bool) {
 	p.done, p.resp.Held, p.resp.Already = true, held, already
 }
 

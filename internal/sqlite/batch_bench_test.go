@@ -26,7 +26,7 @@ func BenchmarkCommitBatch(b *testing.B) {
 		b.StopTimer()
 		steps := benchSteps(b, n*many%all, int64(n+2), many)
 		b.StartTimer()
-		begun := time.Now() //nolint:forbidigo // it measures
+		begun := time.Now()
 		refused, err := s.CommitBatch(b.Context(), steps)
 		spent += time.Since(begun)
 		require.NoError(b, err)
@@ -46,7 +46,7 @@ func benchSteps(b *testing.B, from int, revision int64, many int) []Step {
 	b.Helper()
 	steps := make([]Step, many)
 	for i := range steps {
-		data, want := body(4096, uint64(revision)<<20|uint64(from+i)) //nolint:gosec // both are small
+		data, want := body(4096, uint64(revision)<<20|uint64(from+i))
 		body, err := Whole(want, data)
 		require.NoError(b, err)
 		steps[i] = Step{Attempt: Attempt{
