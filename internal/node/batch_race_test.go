@@ -203,6 +203,16 @@ func TestBatchMeets(t *testing.T) {
 			require.Empty(t, m.file("one"))
 		}
 	})
+	t.Run("a lease that is lost before the switch switches nothing", func(t *testing.T) {
+		t.Parallel()
+		m := batched(t, fleet.RoleActive)
+		m.add("one", 1, "1")
+		m.at("before_switch", func() { m.mayRun = false })
+		require.Equal(t, 1, m.mustRun().Failed)
+		require.Equal(t, fleet.Stale, m.reason("one"))
+		require.False(t, m.held("one").Known)
+		require.NoFileExists(t, m.files.path("one", fleet.ContentJSON))
+	})
 	t.Run("its caller's end leaves nothing half done", func(t *testing.T) {
 		t.Parallel()
 		m := batched(t, fleet.RoleActive)
