@@ -12,7 +12,7 @@ import (
 
 // ApplyBatch carries out many deliveries of one site (N98). What becomes of each goes to the
 // region by HTTP; an error is one of the whole batch. It may be called again with the same
-// command: what was done is answered as already done.
+// command: what was done is answered as already done. Progress may be called at once.
 func (a *Applier) ApplyBatch(ctx context.Context, cmd fleet.BatchCommand, progress func(phase string, done, total int64)) (fleet.BatchOutcome, error) {
 	var none fleet.BatchOutcome
 	if progress == nil {
@@ -32,20 +32,27 @@ func (a *Applier) ApplyBatch(ctx context.Context, cmd fleet.BatchCommand, progre
 	}
 	b := a.bulkOf(cmd, items)
 	b.bodies, b.progress = client.bodies, progress
-	if err := b.carry(ctx); err != nil {
+	if err := b.carryAndTell(ctx, client); err != nil {
+		a.opt.Changed("") // the region hears of what was done by a report
 		return none, err
+	}
+	return b.outcome(), nil
+}
+
+func (b *bulk) carryAndTell(ctx context.Context, client *batchClient) error {
+	if err := b.carry(ctx); err != nil {
+		return err
 	}
 	results, held, err := b.results(ctx)
 	if err != nil {
-		return none, err
+		return err
 	}
-	a.opt.Failpoint("before_reply")
+	b.opt.Failpoint("before_reply")
 	if err := client.results(ctx, results); err != nil {
-		a.opt.Changed("") // it hears of them by a report
-		return none, err
+		return err
 	}
-	a.opt.Told(held)
-	return b.outcome(), nil
+	b.opt.Told(held)
+	return nil
 }
 
 // admitBatch learns the epoch that a batch carries, and refuses one that is not for this node

@@ -31,16 +31,16 @@ type bodyStream struct {
 func (s *bodyStream) next() (fleet.Hash, []byte, error) {
 	var head [bodyHead]byte
 	if _, err := io.ReadFull(s.from, head[:]); errors.Is(err, io.EOF) {
-		return "", nil, io.EOF
+		return "", nil, io.EOF // ReadFull says so only before the first byte
 	} else if err != nil {
 		return "", nil, again("read bodies: %w", err)
 	}
 	hash := fleet.Hash(hex.EncodeToString(head[:32]))
 	size := binary.BigEndian.Uint64(head[32:])
-	if size > fleet.MaxBatchBody || int64(size) > s.left { //nolint:gosec // it is small by then
+	if size > fleet.MaxBatchBody || int64(size) > s.left {
 		return "", nil, communication("fetch bodies: the region announced %d bytes at once", size)
 	}
-	s.left -= int64(size) //nolint:gosec // as above
+	s.left -= int64(size)
 	data := make([]byte, size)
 	if _, err := io.ReadFull(s.from, data); err != nil {
 		return "", nil, again("read bodies: a body broke off: %w", noEOF(err))

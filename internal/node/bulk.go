@@ -27,6 +27,7 @@ type piece struct {
 	alone bool            // it needs what Apply does: something to start, stop or wait for
 
 	done   bool
+	booked bool // by Apply
 	resp   fleet.DeploymentStatusResponse
 	staged bool
 	err    error
@@ -79,10 +80,10 @@ func (b *bulk) carry(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// book counts how a piece ended that did not go through Apply, which counts by itself.
+// book counts how a piece ended, once.
 func (b *bulk) book(p *piece) {
 	switch {
-	case p.alone && !b.stage:
+	case p.booked:
 	case p.err != nil:
 		_ = b.count(p.cmd, p.err) // what it was given
 	case !p.staged:
@@ -291,6 +292,7 @@ func (b *bulk) apart(ctx context.Context) {
 				p.staged = p.err == nil
 			} else {
 				p.resp, p.err = b.applyWith(ctx, p.cmd, p.run, b.progress)
+				p.booked = true
 			}
 			b.wireMu.Lock()
 			b.wire += p.resp.Fetched

@@ -169,9 +169,13 @@ type move struct {
 // switches are the steps of what is quiet. Nothing is left to do of what is confirmed.
 func (b *bulk) switches(taken []*taking) []move {
 	var moves []move
+	lost := b.right.Role == fleet.RoleActive && !b.opt.MayRun()
 	for _, t := range taken {
 		if err := t.ctx.Err(); err != nil && !t.done {
 			t.fail(err) // leave says why
+		}
+		if lost && !t.done && !t.alone {
+			t.fail(fleet.Errorf(fleet.Stale, "the node lost the lease of its site"))
 		}
 		if t.done || t.alone {
 			continue
@@ -200,7 +204,7 @@ func renumbered(h fleet.Held, r fleet.Revision) fleet.Held {
 	return h
 }
 
-func (p *piece) applied(held fleet.Held, already bool) { //nolint:revive // it is the value
+func (p *piece) applied(held fleet.Held, already bool) {
 	p.done, p.resp.Held, p.resp.Already = true, held, already
 }
 

@@ -8,6 +8,11 @@
 //	                                     revision   is put back
 //	notify ─▶ accept ─▶ fetch ─▶ commit ─▶ reply                        (standby)
 //
+// Many deliveries travel together (batch.go, bulk.go; a comparison's too): one stream of
+// bodies, one transaction, and each stands for itself. Only what is quiet is switched so: what
+// has something to start or stop, or somebody at work on it, goes through Apply afterwards,
+// with its body in the store already.
+//
 // Who owns which truth: sqlite what is held, and in which slot; the runtime what runs;
 // config.json is derived from the store. Which right the node has (role, epoch) is in the
 // store and compared in each commit; whether it holds the lease is asked (MayRun) before

@@ -186,6 +186,21 @@ func (p *projection) tidy(name fleet.InstanceName) error {
 	return errors.Join(errs...)
 }
 
+// tidyAll is tidy of every directory, also of those that nothing was accepted for. It comes
+// before the first delivery.
+func (p *projection) tidyAll() error {
+	left, err := filepath.Glob(filepath.Join(p.root, "*", tempPattern))
+	if err != nil {
+		return fmt.Errorf("look for drafts: %w", err)
+	}
+	var errs []error
+	for _, path := range left {
+		errs = append(errs, removeFile(path))
+		_ = os.Remove(filepath.Dir(path)) // succeeds only when it is empty, which is what is meant
+	}
+	return errors.Join(errs...)
+}
+
 func removeFile(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove config: %w", err)

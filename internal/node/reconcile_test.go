@@ -390,3 +390,102 @@ func TestReconcileGoesOn(t *testing.T) {
 		require.Equal(t, sqlite.SeenSet{Newest: e.version}, seen)
 	})
 }
+
+// N84, N98: what is missing comes by one stream and one transaction for 500 names.
+func TestReconcileStreams(t *testing.T) {
+	t.Parallel()
+	t.Run("in pages of 500", func(t *testing.T) {
+		t.Parallel()
+		e := expect(t)
+		const missing = 600
+		for i := range missing {
+			e.deploys(numbered(i), 1, fmt.Sprint("config ", i))
+		}
+		streams := 0
+		e.spoil = func(_ http.ResponseWriter, r *http.Request) bool {
+			if tail(r) == "bodies" {
+				streams++
+			}
+			return false
+		}
+		report, err := e.reconcile()
+		require.NoError(t, err)
+		require.Equal(t, missing, report.Fetched)
+		require.True(t, report.Clean())
+		require.Equal(t, 2, streams)
+		require.Len(t, e.told, missing)
+		for i := range missing {
+			require.Equal(t, fmt.Sprint("config ", i), e.file(numbered(i)))
+		}
+	})
+	t.Run("with what has a command, and what is too large, by itself", func(t *testing.T) {
+		t.Parallel()
+		e := expect(t)
+		large := strings.Repeat("x", fleet.MaxBatchBody+1)
+		e.deploys("large", 1, large)
+		e.deploys("small", 1, "small")
+		runs := e.deploys("runs", 1, "runs")
+		withRun(testRun)(e.bench, &runs)
+		e.deployed["runs"] = runs
+		e.region.asked()
+		report, err := e.reconcile()
+		require.NoError(t, err)
+		require.Equal(t, 3, report.Fetched)
+		require.EqualValues(t, 1, e.runsNow("runs"))
+		require.Equal(t, large, e.file("large"))
+		var single []string
+		for _, path := range e.region.asked() {
+			if strings.HasPrefix(path, "/") {
+				single = append(single, path)
+			}
+		}
+		require.Len(t, single, 2, "the large body and the run section")
+	})
+	// X26
+	for _, code := range []int{http.StatusNotFound, http.StatusMethodNotAllowed} {
+		t.Run(fmt.Sprintf("one by one from a region that has no stream and answers %d", code), func(t *testing.T) {
+			t.Parallel()
+			e := expect(t)
+			for i := range 20 {
+				e.deploys(numbered(i), 1, fmt.Sprint("config ", i))
+			}
+			e.spoil = func(w http.ResponseWriter, r *http.Request) bool {
+				if tail(r) == "bodies" {
+					w.WriteHeader(code)
+				}
+				return tail(r) == "bodies"
+			}
+			report, err := e.reconcile()
+			require.NoError(t, err)
+			require.Equal(t, 20, report.Fetched)
+			require.True(t, report.Clean())
+		})
+	}
+}
+
+// N98: what the region heard otherwise is not reported once more, and no report competes with
+// a comparison for long.
+func TestReportLeavesOut(t *testing.T) {
+	t.Parallel()
+	e := expect(t)
+	for i := range 3 {
+		e.deploys(numbered(i), 1, fmt.Sprint("config ", i))
+	}
+	_, err := e.reconcile()
+	require.NoError(t, err)
+	require.Len(t, e.told, 3)
+	told, alive := map[fleet.InstanceName]fleet.NodeInstance{}, false
+	require.NoError(t, e.agent.sendReport(t.Context(), told, &alive))
+	require.Len(t, e.told, 3)
+	e.must(e.deploys(numbered(1), 2, "newer"))
+	require.NoError(t, e.agent.sendReport(t.Context(), told, &alive))
+	require.Len(t, e.told, 4)
+
+	done, err := e.agent.comparing.lock(t.Context(), "")
+	require.NoError(t, err)
+	begun := time.Now()
+	e.agent.letCompare(t.Context(), 20*time.Millisecond)
+	require.GreaterOrEqual(t, time.Since(begun), 20*time.Millisecond)
+	done()
+	e.agent.letCompare(t.Context(), time.Hour)
+}

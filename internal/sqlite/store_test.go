@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"math/rand/v2"
 	"os"
@@ -125,15 +126,58 @@ func TestOpen(t *testing.T) {
 	t.Run("serves a schema one step ahead and refuses one further ahead", func(t *testing.T) {
 		t.Parallel()
 		s, path := setup(t)
-		_, err := s.db.Exec("PRAGMA user_version = 3")
+		_, err := s.db.Exec("PRAGMA user_version = 4")
 		require.NoError(t, err)
 		s = reopen(t, s, path)
-		_, err = s.db.Exec("PRAGMA user_version = 4")
+		_, err = s.db.Exec("PRAGMA user_version = 5")
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
 		_, err = Open(t.Context(), path)
 		require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
 	})
+}
+
+// X26
+func TestMigrateKeepsSlots(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "node.db")
+	conn, err := sql.Open("sqlite", "file:"+path+"?_pragma=foreign_keys(ON)")
+	require.NoError(t, err)
+	const content = `INSERT INTO contents (id, hash, size, received, complete, sha_state) VALUES (7, ?, 0, 0, 1, x'00')`
+	for _, step := range []string{"migrations/0001_init.sql", "migrations/0002_expected_set.sql"} {
+		script, err := migrations.ReadFile(step)
+		require.NoError(t, err)
+		_, err = conn.Exec(string(script))
+		require.NoError(t, err)
+	}
+	_, c := body(0, 0)
+	_, err = conn.Exec(content, string(c.Hash))
+	require.NoError(t, err)
+	_, err = conn.Exec(`INSERT INTO instances VALUES ('press', 1, 4, 'disable', 'h', 'r', 0, 3);
+		INSERT INTO slots VALUES ('press', 'current', 1, 3, 'enable', 'artifact', ?, 0, 'r', x'7b7d', 1, 2, 7);
+		PRAGMA user_version = 2`, string(c.Hash))
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+
+	s := reopen(t, nil, path)
+	in := held(t, s)
+	require.Equal(t, Instance{
+		Name: name, Epoch: 3,
+		HighWater: fleet.Revision{Version: fleet.Version{Era: 1, Revision: 4}, Action: fleet.ActionDisable, Content: fleet.Content{Hash: "h"}, RunHash: "r"},
+		Current: &Slot{Epoch: 2, Run: []byte("{}"), Revision: fleet.Revision{
+			Version: fleet.Version{Era: 1, Revision: 3}, Action: fleet.ActionEnable, Content: c, RunHash: "r", Enabled: true,
+		}},
+	}, in)
+	_, err = s.db.Exec(`INSERT INTO slots SELECT 'nobody', slot, era, revision, action, kind, hash, size, run_hash, run, enabled, epoch, content_id FROM slots`)
+	require.Error(t, err, "what slots refer to is still required")
+	for _, bad := range []string{"slot = 'x'", "action = 'x'", "kind = 'x'", "enabled = 2"} {
+		_, err = s.db.Exec("UPDATE slots SET " + bad)
+		require.Error(t, err, bad)
+	}
+	for _, bad := range []string{"high_action = 'x'", "high_enabled = 2"} {
+		_, err = s.db.Exec("UPDATE instances SET " + bad)
+		require.Error(t, err, bad)
+	}
 }
 
 func TestMeta(t *testing.T) {

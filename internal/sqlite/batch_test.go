@@ -1,0 +1,183 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+func of(name string, a Attempt) Attempt {
+	a.Instance = fleet.InstanceName(name)
+	return a
+}
+
+func whole(t *testing.T, a Attempt, data []byte) Attempt {
+	t.Helper()
+	var err error
+	a.Body, err = Whole(a.Revision.Content, data)
+	require.NoError(t, err)
+	return a
+}
+
+func heldBy(t require.TestingT, s *Store, names ...fleet.InstanceName) map[fleet.InstanceName]Instance {
+	all, err := s.InstancesOf(context.Background(), names)
+	require.NoError(t, err)
+	return all
+}
+
+// N98, N95
+func TestCommitBatch(t *testing.T) {
+	t.Parallel()
+	one, oneContent := body(4096, 1)
+	two, twoContent := body(100, 2)
+	t.Run("takes each by itself: what is refused leaves nothing", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		commit(t, s, of("older", attempt(5, oneContent)), one)
+		commit(t, s, of("number", attempt(5, oneContent)), one)
+		commit(t, s, of("moved", attempt(5, oneContent)), one)
+		passed := attempt(1, twoContent)
+		passed.Right.Epoch = 2
+		_, lost := body(10, 3)
+		refused, err := s.CommitBatch(t.Context(), []Step{
+			{Attempt: whole(t, of("new", attempt(1, twoContent)), two)},
+			{Attempt: whole(t, of("older", attempt(4, twoContent)), two)},
+			{Attempt: whole(t, of("new", attempt(2, twoContent)), two)},
+			{Attempt: of("number", attempt(6, oneContent)), Turn: TurnRenumber},
+			{Attempt: of("moved", attempt(6, twoContent)), Turn: TurnRenumber},
+			{Attempt: of("passed", passed)},
+			{Attempt: of("lost", attempt(1, lost))},
+			{Attempt: whole(t, of("kept", attempt(1, twoContent)), two), Turn: TurnKeep},
+			{Attempt: of("accepted", attempt(1, lost)), Turn: TurnKeep},
+			{Attempt: of("shared", attempt(1, twoContent))},
+		})
+		require.NoError(t, err)
+		kinds := make([]fleet.Kind, len(refused))
+		for i, err := range refused {
+			if err != nil {
+				kinds[i] = fleet.KindOf(err)
+			}
+		}
+		require.Equal(t, []fleet.Kind{
+			"", fleet.Stale, fleet.Invalid, "", fleet.Stale, fleet.Stale, fleet.IllegalState, "", "", "",
+		}, kinds)
+		all := heldBy(t, s, "new", "older", "number", "moved", "passed", "lost", "kept", "accepted", "shared", "unheard")
+		require.EqualValues(t, 1, number(all["new"].Current))
+		require.EqualValues(t, 5, number(all["older"].Current))
+		require.EqualValues(t, 6, number(all["number"].Current))
+		require.EqualValues(t, 5, all["moved"].HighWater.Version.Revision)
+		require.False(t, all["passed"].Known() || all["lost"].Known() || all["unheard"].Known())
+		require.True(t, all["kept"].Known() && all["accepted"].Known())
+		require.Nil(t, all["kept"].Current)
+		require.EqualValues(t, 1, number(all["shared"].Current))
+		var out bytes.Buffer
+		require.NoError(t, s.WriteContent(t.Context(), twoContent, &out))
+		require.Equal(t, two, out.Bytes())
+	})
+	t.Run("keeps what a mark refers to, and no longer", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		step := Step{Attempt: whole(t, attempt(1, oneContent), one), Turn: TurnKeep}
+		refused, err := s.CommitBatch(t.Context(), []Step{step})
+		require.NoError(t, err)
+		require.NoError(t, refused[0])
+		for _, there := range []bool{true, false} {
+			for more := true; more; {
+				more, err = s.Collect(t.Context())
+				require.NoError(t, err)
+			}
+			sizes, err := s.CompleteContents(t.Context(), []fleet.Hash{oneContent.Hash, twoContent.Hash})
+			require.NoError(t, err)
+			_, is := sizes[oneContent.Hash]
+			require.Equal(t, there, is)
+			require.NoError(t, s.Accept(t.Context(), attempt(2, twoContent)))
+		}
+	})
+	t.Run("takes over from a part of the body", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		require.NoError(t, s.Accept(t.Context(), attempt(1, oneContent)))
+		st, err := s.OpenStaging(t.Context(), oneContent)
+		require.NoError(t, err)
+		require.NoError(t, st.Append(t.Context(), one[:100]))
+		refused, err := s.CommitBatch(t.Context(), []Step{{Attempt: whole(t, attempt(1, oneContent), one)}})
+		require.NoError(t, err)
+		require.NoError(t, refused[0])
+		var out bytes.Buffer
+		require.NoError(t, s.WriteContent(t.Context(), oneContent, &out))
+		require.Equal(t, one, out.Bytes())
+	})
+	t.Run("takes no body that is not what it says", func(t *testing.T) {
+		t.Parallel()
+		_, err := Whole(oneContent, two)
+		require.Equal(t, fleet.HashMismatch, fleet.KindOf(err))
+		short := oneContent
+		short.Size--
+		_, err = Whole(short, one)
+		require.Equal(t, fleet.HashMismatch, fleet.KindOf(err))
+	})
+	t.Run("of nothing is nothing", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		refused, err := s.CommitBatch(t.Context(), nil)
+		require.NoError(t, err)
+		require.Empty(t, refused)
+	})
+}
+
+// N95, N98: a batch leaves the store as its attempts one by one would have, in any history.
+func TestCommitBatchIsManyCommits(t *testing.T) {
+	t.Parallel()
+	datas, contents := make([][]byte, 4), make([]fleet.Content, 4)
+	for i := range datas {
+		datas[i], contents[i] = body(50*i, uint64(i))
+	}
+	together, _ := setup(t)
+	apart, _ := setup(t)
+	history := 0
+	rapid.Check(t, func(r *rapid.T) {
+		history++
+		names := make([]fleet.InstanceName, 3)
+		for i := range names {
+			names[i] = fleet.InstanceName(fmt.Sprintf("press-%d-%d", history, i))
+		}
+		for range rapid.IntRange(1, 8).Draw(r, "batches") {
+			var steps []Step
+			want := make([]error, 0, len(names))
+			for _, name := range names {
+				n, i := rapid.Int64Range(1, 9).Draw(r, "revision"), rapid.IntRange(0, 3).Draw(r, "content")
+				a := of(string(name), attempt(n, contents[i]))
+				if rapid.IntRange(0, 4).Draw(r, "kind") == 0 {
+					a = of(string(name), deletion(n))
+				} else {
+					a = whole(t, a, datas[i])
+				}
+				if rapid.IntRange(0, 4).Draw(r, "staged") == 0 { // what somebody left behind
+					for _, s := range []*Store{together, apart} {
+						if s.Accept(t.Context(), a) == nil {
+							require.NoError(r, s.Stage(t.Context(), a))
+						}
+					}
+				}
+				steps = append(steps, Step{Attempt: a})
+				err := apart.Accept(t.Context(), a)
+				if err == nil {
+					err = apart.Commit(t.Context(), a)
+				}
+				want = append(want, err)
+			}
+			refused, err := together.CommitBatch(t.Context(), steps)
+			require.NoError(r, err)
+			for i := range want {
+				require.Equal(r, want[i] == nil, refused[i] == nil, fmt.Sprint(want[i], refused[i]))
+			}
+			require.Equal(r, heldBy(r, apart, names...), heldBy(r, together, names...))
+		}
+	})
+}
