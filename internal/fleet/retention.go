@@ -10,9 +10,9 @@ type Retention struct {
 	// Uploads is how long an upload may go without progress.
 	Uploads time.Duration
 	// Newest is how many revisions and deliveries of each instance, and runs of each fleet
-	// change, always stay.
+	// change, always stay. Older runs stay as long as operations.
 	Newest int
-	// Deliveries and Operations (batches and runs of fleet changes, as long) are counted from their end.
+	// Deliveries and Operations are counted from their end; batches are kept as operations are.
 	Deliveries, Operations time.Duration
 	// Events is how far back a watch can be resumed.
 	Events time.Duration

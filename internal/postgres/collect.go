@@ -49,14 +49,14 @@ func (c *collection) take(ctx context.Context, kind fleet.CollectedKind) (err er
 	case fleet.CollectOperations:
 		p := db.CollectOperationsParams{OlderSeconds: c.keep.Operations.Seconds(), MaxRows: collectRows}
 		c.removed, err = c.q.CollectOperations(ctx, p)
-	case fleet.CollectFleetRuns:
-		return c.fleetRuns(ctx)
 	case fleet.CollectBatches:
 		p := db.CollectBatchesParams{OlderSeconds: c.keep.Operations.Seconds(), MaxRows: collectRows}
 		c.removed, err = c.q.CollectBatches(ctx, p)
 	case fleet.CollectUploads:
 		p := db.CollectUploadsParams{OlderSeconds: c.keep.Uploads.Seconds(), MaxRows: collectRows}
 		c.removed, err = c.q.CollectUploads(ctx, p)
+	case fleet.CollectFleetRuns:
+		return c.fleetRuns(ctx)
 	case fleet.CollectEvents:
 		return c.events(ctx)
 	case fleet.CollectBodies:

@@ -18,7 +18,7 @@ func TestPutFleet(t *testing.T) {
 	t.Run("starts a run over what it selects, with its operation", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(4)
+		b.selectable(4)
 		out := b.putFleet(inWaves(25, 50), tolerating(10))
 		require.True(t, out.Changed)
 		op := b.operation(out.Operation.ID)
@@ -128,7 +128,7 @@ func TestPutFleet(t *testing.T) {
 	t.Run("holds the patch against the collection, also for a run whose spec was replaced", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		gone := b.fleetPut()
 		patch := jsonOf(`{"never":"stored"}`)
 		gone.Spec.Change.Patch = &patch
@@ -155,7 +155,7 @@ func TestPutFleetAgain(t *testing.T) {
 	t.Run("joins the run that is under way, and changes nothing once it ended", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(2)
+		b.selectable(2)
 		first := b.putFleet()
 		again := b.putFleet()
 		require.False(t, again.Changed)
@@ -171,7 +171,7 @@ func TestPutFleetAgain(t *testing.T) {
 	t.Run("with another spec supersedes the run that is under way", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(2)
+		b.selectable(2)
 		first := b.putFleet(inWaves(50))
 		b.turnFleet(fleet.FleetPause)
 		second := b.putFleet(inWaves(100))
@@ -188,7 +188,7 @@ func TestPutFleetAgain(t *testing.T) {
 	t.Run("leaves one that ended in history", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(2)
+		b.selectable(2)
 		b.putFleet()
 		b.moveFleet(fleet.FleetStop)
 		b.putFleet(inWaves(50))
@@ -207,7 +207,7 @@ func TestPutFleetAgain(t *testing.T) {
 	t.Run("starts what was only declared", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		require.Nil(t, b.putFleet(unstarted).Operation)
 		require.NotNil(t, b.putFleet().Operation)
 	})
@@ -215,7 +215,7 @@ func TestPutFleetAgain(t *testing.T) {
 	t.Run("under the same name after a delete has runs of its own", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		b.putFleet()
 		b.moveFleet(fleet.FleetStop)
 		_, err := b.DeleteDeclared(t.Context(), writeOf(bumpKey))
@@ -235,7 +235,7 @@ func TestPutFleetRequests(t *testing.T) {
 	t.Run("a dry run leaves nothing", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(2)
+		b.selectable(2)
 		out := b.putFleet(func(p *postgres.FleetPut) { p.DryRun = true })
 		require.True(t, out.Changed)
 		require.NotNil(t, out.Operation)
@@ -245,7 +245,7 @@ func TestPutFleetRequests(t *testing.T) {
 	t.Run("a key is answered with the first operation, and refused with another body", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(2)
+		b.selectable(2)
 		with := func(hash string) func(*postgres.FleetPut) {
 			return func(p *postgres.FleetPut) { p.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte(hash)} }
 		}
@@ -262,7 +262,7 @@ func TestPutFleetRequests(t *testing.T) {
 	t.Run("If-Match and the project are checked", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		v := b.putFleet(unstarted).After.ResourceVersion
 		_, err := b.PutFleet(t.Context(), b.fleetPut(func(p *postgres.FleetPut) { p.IfMatch = v + 1 }))
 		refused(t, fleet.Precondition, err)
@@ -274,7 +274,7 @@ func TestPutFleetRequests(t *testing.T) {
 	t.Run("two at once start one run after the other", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(3)
+		b.selectable(3)
 		for round := range 5 {
 			puts := []postgres.FleetPut{b.fleetPut(inWaves(float64(10 + round))), b.fleetPut(inWaves(float64(50 + round)))}
 			require.NoError(t, atOnce(2, func(i int) error {
@@ -303,7 +303,7 @@ func TestPutFleetOfMany(t *testing.T) {
 				t.Skip("takes a while")
 			}
 			b := bare(t)
-			b.fleetOfMany(n)
+			b.selectableMany(n)
 			ctx, cancel := contextWithDeadline(t)
 			defer cancel()
 			_, err := b.PutFleet(ctx, b.fleetPut(inWaves(1, 10, 100)))

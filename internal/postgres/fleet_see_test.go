@@ -29,7 +29,7 @@ func TestSeeFleet(t *testing.T) {
 	t.Run("sees its spec, its counts and its windows", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(7)
+		b.selectable(7)
 		window := fleet.Window{From: "22:00", To: "04:00", Sites: []fleet.SiteName{plant}, Zone: "Europe/Berlin", Days: []string{"fri"}}
 		b.putFleet(tolerating(12.5), func(p *postgres.FleetPut) {
 			p.Spec.Windows, p.Spec.BatchSize, p.Spec.SitesAtOnce = []fleet.Window{window}, 7, 3
@@ -76,7 +76,7 @@ func TestMoveFleet(t *testing.T) {
 	t.Run("goes from wave to wave, once each", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(3)
+		b.selectable(3)
 		b.putFleet(inWaves(33, 66))
 		for range 2 {
 			require.NoError(t, b.MoveFleet(t.Context(), move("", 1)))
@@ -92,7 +92,7 @@ func TestMoveFleet(t *testing.T) {
 	t.Run("finishes with its operations, and says how many failed", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(2)
+		b.selectable(2)
 		b.putFleet(tolerating(50))
 		b.turnFleet("", byDoor("r1"))
 		b.bringTargets(1, fleet.FleetTargetSucceeded, "i1")
@@ -114,7 +114,7 @@ func TestMoveFleet(t *testing.T) {
 	t.Run("stops, says what can be done, and leaves nothing under way", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(4)
+		b.selectable(4)
 		op := b.putFleet(inWaves(50)).Operation
 		b.bringTargets(1, fleet.FleetTargetFailed, "i1")
 		b.bringTargets(1, fleet.FleetTargetDelivering, "i2")
@@ -131,7 +131,7 @@ func TestMoveFleet(t *testing.T) {
 	t.Run("stops a paused one, and finishes it not", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		b.putFleet()
 		b.turnFleet(fleet.FleetPause)
 		require.NoError(t, b.MoveFleet(t.Context(), move(fleet.FleetFinish, 1)))
@@ -143,7 +143,7 @@ func TestMoveFleet(t *testing.T) {
 	t.Run("what was decided before a person's turn is void", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		b.putFleet()
 		late := move(fleet.FleetStop, 1)
 		late.Turn = b.seeFleet().Turn
@@ -156,7 +156,7 @@ func TestMoveFleet(t *testing.T) {
 	t.Run("refuses what is no step, and a run that is not there", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		b.putFleet()
 		refused(t, fleet.Invalid, b.MoveFleet(t.Context(), move(fleet.FleetPause, 1)))
 		refused(t, fleet.NotFound, b.MoveFleet(t.Context(), postgres.FleetMove{Fleet: bump, Run: 7}))
@@ -180,7 +180,7 @@ func TestFleetTargets(t *testing.T) {
 	t.Run("come by name, with what their change is made from, in one query", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(3, labelled(map[string]string{"color": "red"}), running("press"))
+		b.selectable(3, labelled(map[string]string{"color": "red"}), running("press"))
 		b.putFleet()
 		n := b.CountQueries()
 		page, err := b.FleetTargets(t.Context(), postgres.FleetPage{
@@ -208,7 +208,7 @@ func TestFleetTargets(t *testing.T) {
 	t.Run("are refused when they are gone, on their way out, or of another project", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(5)
+		b.selectable(5)
 		b.putFleet()
 		b.releasedByRun("i3", "i4")
 		b.bringTargets(1, fleet.FleetTargetWaiting)
@@ -230,7 +230,7 @@ func TestFleetTargets(t *testing.T) {
 	t.Run("end without a batch, but not those that have one", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(4)
+		b.selectable(4)
 		b.putFleet()
 		b.bringTargets(1, fleet.FleetTargetDelivering, "i3")
 		b.bringTargets(1, fleet.FleetTargetSucceeded, "i4")
@@ -263,7 +263,7 @@ func TestRollbackFleet(t *testing.T) {
 	t.Run("writes what was there before, wherever the run released something", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(4, running("press"))
+		b.selectable(4, running("press"))
 		b.putFleet(inWaves(25, 50, 75))
 		b.releasedByRun("i1", "i2")
 		b.moveFleet(fleet.FleetStop)
@@ -295,7 +295,7 @@ func TestRollbackFleet(t *testing.T) {
 	t.Run("leaves what somebody else released since, and what was never there before", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(5)
+		b.selectable(5)
 		b.putFleet()
 		b.releasedByRun("i1", "i2", "i3", "i4", "i5")
 		b.exec(`UPDATE fleet_targets SET before_revision = 0 WHERE name = 'i2'`)
@@ -319,7 +319,7 @@ func TestRollbackFleet(t *testing.T) {
 	t.Run("of a rollback brings the change back", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		b.putFleet()
 		b.releasedByRun("i1")
 		b.moveFleet(fleet.FleetFinish)
@@ -352,7 +352,7 @@ func TestRollbackFleet(t *testing.T) {
 func TestNewestFleetRuns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.declare(2)
+	b.selectable(2)
 	b.putFleet()
 	b.putFleet(inWaves(50))
 	b.putFleet(func(p *postgres.FleetPut) { p.Key = fleet.FleetKey("other") })
@@ -374,7 +374,7 @@ func TestNewestFleetRuns(t *testing.T) {
 func TestCollectFleetRuns(t *testing.T) {
 	t.Parallel()
 	b := bare(t)
-	b.fleetOfMany(1500)
+	b.selectableMany(1500)
 	for range 12 {
 		b.turnOrPut()
 		b.moveFleet(fleet.FleetStop)

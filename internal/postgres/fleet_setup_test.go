@@ -55,16 +55,16 @@ func tolerating(percent float64) func(*postgres.FleetPut) {
 	return func(p *postgres.FleetPut) { p.Spec.ErrorThreshold, p.Spec.SuccessThreshold = percent, 100-percent }
 }
 
-// declare declares the instances i1 to in, each with a released revision.
-func (b *bench) declare(n int, edits ...func(*postgres.InstanceChange)) {
+// selectable declares the instances i1 to in, each with a released revision.
+func (b *bench) selectable(n int, edits ...func(*postgres.InstanceChange)) {
 	b.t.Helper()
 	for i := 1; i <= n; i++ {
 		b.put(`{"a":1}`, append([]func(*postgres.InstanceChange){named(fmt.Sprintf("i%d", i))}, edits...)...)
 	}
 }
 
-// fleetOfMany declares instances at ten sites by plain SQL, a tenth at each.
-func (b *bench) fleetOfMany(n int) {
+// selectableMany declares instances at ten sites by plain SQL, a tenth at each.
+func (b *bench) selectableMany(n int) {
 	b.t.Helper()
 	b.exec(`INSERT INTO objects (kind, scope, name, project, generation, resource_version, spec, syncing, created_by)
 		SELECT 'instance', 'site-' || i % 10, 'i' || i, $1, 1, 0, '{"enabled":true,"durability":"sync"}', '{}', 'ann'
@@ -127,7 +127,7 @@ func (b *bench) bringTargets(wave int, state fleet.FleetTargetState, names ...st
 // where it failed; the first succeeded.
 func (b *bench) stoppedIn2() {
 	b.t.Helper()
-	b.declare(3)
+	b.selectable(3)
 	b.putFleet(inWaves(33, 66, 100))
 	b.bringTargets(1, fleet.FleetTargetSucceeded)
 	b.moveFleet("")

@@ -17,7 +17,7 @@ func TestTurnFleet(t *testing.T) {
 	t.Run("pauses and resumes without touching operation or deadline", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(2)
+		b.selectable(2)
 		op := b.putFleet().Operation
 		seen := b.seeFleet()
 		require.Equal(t, 0, b.fleetOutbox())
@@ -61,7 +61,7 @@ func TestTurnFleet(t *testing.T) {
 	t.Run("retries those that failed, and no others", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(6)
+		b.selectable(6)
 		b.putFleet(inWaves(33, 66, 100))
 		b.bringTargets(1, fleet.FleetTargetFailed, "i1")
 		b.bringTargets(1, fleet.FleetTargetSucceeded, "i2")
@@ -93,7 +93,7 @@ func TestTurnFleet(t *testing.T) {
 	t.Run("a retry of all that failed stops where others wait, whatever the thresholds", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(3)
+		b.selectable(3)
 		b.putFleet(tolerating(50))
 		b.bringTargets(1, fleet.FleetTargetFailed, "i1", "i2")
 		b.moveFleet(fleet.FleetStop)
@@ -126,7 +126,7 @@ func TestTurnFleet(t *testing.T) {
 	t.Run("retries one that succeeded but for some, and refuses when none failed", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(2)
+		b.selectable(2)
 		b.putFleet(tolerating(50))
 		b.bringTargets(1, fleet.FleetTargetSucceeded, "i1")
 		b.bringTargets(1, fleet.FleetTargetFailed, "i2")
@@ -144,7 +144,7 @@ func TestTurnFleet(t *testing.T) {
 	t.Run("asks the entity for the end of a live one, and ends a stopped one at once", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		op := b.putFleet().Operation
 		require.Equal(t, op.ID, b.turnFleet(fleet.FleetCancel).Operation.ID)
 		require.Equal(t, op.ID, b.turnFleet(fleet.FleetCancel).Operation.ID)
@@ -172,7 +172,7 @@ func TestTurnFleetInEachState(t *testing.T) {
 		t.Run("when "+string(state), func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			b.declare(1)
+			b.selectable(1)
 			b.putFleet()
 			for _, on := range []fleet.FleetEvent{fleet.FleetPause, fleet.FleetResume, fleet.FleetCancel, fleet.FleetRetry, fleet.FleetRollback} {
 				b.exec(`UPDATE fleet_runs SET cancel_requested = false, state = $1,
@@ -198,7 +198,7 @@ func TestTurnFleetInEachState(t *testing.T) {
 	t.Run("also of none, of another project's and of no known kind", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		_, err := b.TurnFleet(t.Context(), fleetTurn(""))
 		refused(t, fleet.NotFound, err)
 		b.putFleet(unstarted)
@@ -223,7 +223,7 @@ func TestFleetDoors(t *testing.T) {
 	t.Run("each has an operation of its own on the same run, however often it asks", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(2)
+		b.selectable(2)
 		b.putFleet(unstarted)
 		ops := make([]postgres.Started, 6)
 		require.NoError(t, atOnce(6, func(i int) (err error) {
@@ -247,7 +247,7 @@ func TestFleetDoors(t *testing.T) {
 	t.Run("whoever has no door joins the operation that there is", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		op := b.putFleet().Operation
 		require.Equal(t, op.ID, b.turnFleet("").Operation.ID)
 		b.exec(`UPDATE operations SET state = 'failed', ended_at = now() WHERE kind = 'fleet'`)
@@ -259,7 +259,7 @@ func TestFleetDoors(t *testing.T) {
 	t.Run("a new generation is run anew", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		b.putFleet()
 		b.putFleet(unstarted, inWaves(50))
 		require.EqualValues(t, 2, b.turnFleet("").Operation.Revision)
@@ -274,7 +274,7 @@ func TestTurnFleetTwiceAtOnce(t *testing.T) {
 	t.Run("pause and cancel both count, in some order", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		b.putFleet()
 		verbs := []fleet.FleetEvent{fleet.FleetPause, fleet.FleetCancel}
 		require.NoError(t, atOnce(2, func(i int) error {
@@ -326,7 +326,7 @@ func TestFleetOperations(t *testing.T) {
 	t.Run("the cancel of one is the cancel of its run", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		op := b.putFleet().Operation
 		out, err := b.CancelOperation(t.Context(), op.ID)
 		require.NoError(t, err)
@@ -340,7 +340,7 @@ func TestFleetOperations(t *testing.T) {
 	t.Run("are listed by fleet change, and not as an instance's", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		b.put(`{"a":1}`, named(string(bump)))
 		op := b.putFleet().Operation
 		list := func(f postgres.OperationFilter) []postgres.Operation {
@@ -358,7 +358,7 @@ func TestFleetOperations(t *testing.T) {
 	t.Run("the sweep finds them, and a run that nobody waits for", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		_, err := b.AskReconcile(t.Context(), postgres.ReconcileRequest{Node: nodeA, Actor: "ann", Limit: time.Hour})
 		require.NoError(t, err)
 		b.putFleet()
@@ -385,7 +385,7 @@ func TestFleetOperations(t *testing.T) {
 	t.Run("a fleet change that is under way is not deleted", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declare(1)
+		b.selectable(1)
 		b.putFleet()
 		_, err := b.DeleteDeclared(t.Context(), writeOf(bumpKey))
 		refused(t, fleet.IllegalState, err)

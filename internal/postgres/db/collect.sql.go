@@ -129,57 +129,6 @@ func (q *Queries) CollectDeliveries(ctx context.Context, arg CollectDeliveriesPa
 	return result.RowsAffected(), nil
 }
 
-const collectFleetRuns = `-- name: CollectFleetRuns :execrows
-DELETE FROM fleet_runs WHERE ctid = ANY(ARRAY(
-    SELECT r.ctid FROM fleet_runs r
-    WHERE r.ended_at < now() - make_interval(secs => $1::float8)
-      AND (NOT EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'fleet' AND o.scope = '' AND o.name = r.fleet AND o.uid = r.uid)
-           OR (SELECT count(*) FROM (SELECT 1 FROM fleet_runs n WHERE n.fleet = r.fleet AND n.run > r.run LIMIT $2::bigint) n) >= $2::bigint)
-      AND NOT EXISTS (SELECT 1 FROM fleet_targets t WHERE t.fleet = r.fleet AND t.run = r.run OFFSET 0)
-    ORDER BY r.ended_at LIMIT $3 FOR UPDATE SKIP LOCKED))
-`
-
-type CollectFleetRunsParams struct {
-	OlderSeconds float64
-	Keep         int64
-	MaxRows      int32
-}
-
-func (q *Queries) CollectFleetRuns(ctx context.Context, arg CollectFleetRunsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, collectFleetRuns, arg.OlderSeconds, arg.Keep, arg.MaxRows)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const collectFleetTargets = `-- name: CollectFleetTargets :execrows
-DELETE FROM fleet_targets WHERE ctid = ANY(ARRAY(
-    SELECT t.ctid FROM fleet_runs r
-    CROSS JOIN LATERAL (
-        SELECT x.ctid FROM fleet_targets x WHERE x.fleet = r.fleet AND x.run = r.run
-        LIMIT $1 FOR UPDATE SKIP LOCKED) t
-    WHERE r.ended_at < now() - make_interval(secs => $2::float8)
-      AND (NOT EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'fleet' AND o.scope = '' AND o.name = r.fleet AND o.uid = r.uid)
-           OR (SELECT count(*) FROM (SELECT 1 FROM fleet_runs n WHERE n.fleet = r.fleet AND n.run > r.run LIMIT $3::bigint) n) >= $3::bigint)
-    LIMIT $1))
-`
-
-type CollectFleetTargetsParams struct {
-	MaxRows      int32
-	OlderSeconds float64
-	Keep         int64
-}
-
-// Of a fleet change that is deleted no run is kept.
-func (q *Queries) CollectFleetTargets(ctx context.Context, arg CollectFleetTargetsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, collectFleetTargets, arg.MaxRows, arg.OlderSeconds, arg.Keep)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const collectOperations = `-- name: CollectOperations :execrows
 DELETE FROM operations WHERE id = ANY(ARRAY(
     SELECT o.id FROM operations o

@@ -287,7 +287,7 @@ type ListOperationsParams struct {
 	MaxRows  int32
 }
 
-// The name of a reconcile is that of a node, of a fleet change its own.
+// The name of a reconcile is that of a node, of a fleet that of a fleet change.
 func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) ([]Operation, error) {
 	rows, err := q.db.Query(ctx, listOperations,
 		arg.BeforeAt,

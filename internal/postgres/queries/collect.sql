@@ -117,27 +117,6 @@ DELETE FROM operations WHERE id = ANY(ARRAY(
       AND o.ended_at < now() - make_interval(secs => @older_seconds::float8)
     ORDER BY o.ended_at LIMIT @max_rows FOR UPDATE SKIP LOCKED));
 
--- Of a fleet change that is deleted no run is kept.
--- name: CollectFleetTargets :execrows
-DELETE FROM fleet_targets WHERE ctid = ANY(ARRAY(
-    SELECT t.ctid FROM fleet_runs r
-    CROSS JOIN LATERAL (
-        SELECT x.ctid FROM fleet_targets x WHERE x.fleet = r.fleet AND x.run = r.run
-        LIMIT @max_rows FOR UPDATE SKIP LOCKED) t
-    WHERE r.ended_at < now() - make_interval(secs => @older_seconds::float8)
-      AND (NOT EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'fleet' AND o.scope = '' AND o.name = r.fleet AND o.uid = r.uid)
-           OR (SELECT count(*) FROM (SELECT 1 FROM fleet_runs n WHERE n.fleet = r.fleet AND n.run > r.run LIMIT @keep::bigint) n) >= @keep::bigint)
-    LIMIT @max_rows));
-
--- name: CollectFleetRuns :execrows
-DELETE FROM fleet_runs WHERE ctid = ANY(ARRAY(
-    SELECT r.ctid FROM fleet_runs r
-    WHERE r.ended_at < now() - make_interval(secs => @older_seconds::float8)
-      AND (NOT EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'fleet' AND o.scope = '' AND o.name = r.fleet AND o.uid = r.uid)
-           OR (SELECT count(*) FROM (SELECT 1 FROM fleet_runs n WHERE n.fleet = r.fleet AND n.run > r.run LIMIT @keep::bigint) n) >= @keep::bigint)
-      AND NOT EXISTS (SELECT 1 FROM fleet_targets t WHERE t.fleet = r.fleet AND t.run = r.run OFFSET 0)
-    ORDER BY r.ended_at LIMIT @max_rows FOR UPDATE SKIP LOCKED));
-
 -- name: CollectBatches :execrows
 DELETE FROM batches WHERE id = ANY(ARRAY(
     SELECT b.id FROM batches b

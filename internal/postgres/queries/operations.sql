@@ -13,7 +13,7 @@ SELECT * FROM operations WHERE id = @id;
 -- name: GetOperations :many
 SELECT * FROM operations WHERE id = ANY(@ids::text[]) ORDER BY name;
 
--- The name of a reconcile is that of a node, of a fleet change its own.
+-- The name of a reconcile is that of a node, of a fleet that of a fleet change.
 -- name: ListOperations :many
 SELECT * FROM operations
 WHERE (created_at, id) < (@before_at::timestamptz, @before_id::text) AND (@project::text = '' OR project = @project)
