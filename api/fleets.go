@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"strconv"
@@ -141,6 +142,16 @@ func fleetSpecOf(put FleetPut, patch []byte) (fleet.FleetSpec, error) {
 		return spec, err
 	}
 	return spec, checkZones(spec.Windows)
+}
+
+// Check looks at what can be seen without the region.
+func (p FleetPut) Check() error {
+	patch := bytes.TrimSpace(p.Change.Patch)
+	if len(patch) == 0 || string(patch) == "null" {
+		patch = nil
+	}
+	_, err := fleetSpecOf(p, patch)
+	return err
 }
 
 // checkZones looks windows' zones up where they are used: in the server's own database.
