@@ -89,7 +89,7 @@ func (a *applying) asPlanned(o *planned, out *acceptedOutput) error {
 }
 
 func (a *applying) write(ctx context.Context, o *planned) (*acceptedOutput, error) {
-	for _, t := range append([]string{o.put.Template}, o.compositions...) {
+	for _, t := range o.templates() {
 		if a.failed[t] {
 			return nil, fleet.Errorf(fleet.Conflict, "template %s, which it refers to, was not written as planned", t).At("/spec/template").
 				WithHint("apply again")
@@ -114,6 +114,8 @@ func (a *applying) write(ctx context.Context, o *planned) (*acceptedOutput, erro
 		o.template.Base = base
 		written, err := a.store.PutTemplate(ctx, w, o.template)
 		return writtenOutput(written, err)
+	case fleet.KindFleet:
+		return a.putFleetOf(ctx, o, w)
 	case fleet.KindInstance:
 	}
 	return a.putInstanceOf(ctx, o, w)

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -215,23 +217,25 @@ func TestBatchBodiesBreakOff(t *testing.T) {
 	_, err := rand.Read(noise)
 	require.NoError(t, err)
 
-	t.Run("before the first body it is a problem", func(t *testing.T) {
-		f.bodies = func(fleet.NodeName, []fleet.Hash, func(fleet.Hash, []byte) error) error {
-			return fleet.Errorf(fleet.Unavailable, "no database")
+	var size atomic.Int64 // the answer may reach the client before the handler has returned
+	f.bodies = func(_ fleet.NodeName, _ []fleet.Hash, emit func(fleet.Hash, []byte) error) error {
+		if n := size.Load(); n > 0 {
+			if err := emit(compose.HashOf(noise[:n]), noise[:n]); err != nil {
+				return err
+			}
 		}
+		return fleet.Errorf(fleet.Unavailable, "the database went away")
+	}
+
+	t.Run("before the first body it is a problem", func(t *testing.T) {
 		p := r.call(active, http.MethodPost, batchPath+"/bodies", hashesOf(1), "Accept-Encoding", "zstd").problem(t)
 		require.Equal(t, http.StatusServiceUnavailable, p.Status)
 	})
 
-	for _, size := range []int{10, len(noise)} {
+	for _, n := range []int{10, len(noise)} {
 		for _, coding := range []string{"identity", "gzip", "zstd"} {
-			t.Run(fmt.Sprintf("after %d bytes the connection is cut (%s)", size, coding), func(t *testing.T) {
-				f.bodies = func(_ fleet.NodeName, _ []fleet.Hash, emit func(fleet.Hash, []byte) error) error {
-					if err := emit(compose.HashOf(noise[:size]), noise[:size]); err != nil {
-						return err
-					}
-					return fleet.Errorf(fleet.Unavailable, "the database went away")
-				}
+			t.Run(fmt.Sprintf("after %d bytes the connection is cut (%s)", n, coding), func(t *testing.T) {
+				size.Store(int64(n))
 				resp, err := plain.Do(r.request(active, http.MethodPost, batchPath+"/bodies", hashesOf(1), "Accept-Encoding", coding))
 				if err == nil {
 					_, err = io.ReadAll(resp.Body)
@@ -333,4 +337,32 @@ func TestTicketBodies(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, r.call("", http.MethodPost, path, hashesOf(1)).status)
 	require.Equal(t, http.StatusUnauthorized, r.call(token, http.MethodPost, "/api/internal/sites/plant-2/bodies", hashesOf(1)).status)
 	require.Equal(t, "/hashes", r.call(token, http.MethodPost, path, hashesOf(501)).problem(t).Field)
+}
+
+// N97: not parallel, because it measures the heap that all tests share.
+func TestBatchMemoryIsBounded(t *testing.T) {
+	const bodies, allowed = 64, 24 << 20
+	r, f, tokens := withBatch(t)
+	f.bodies = func(_ fleet.NodeName, _ []fleet.Hash, emit func(fleet.Hash, []byte) error) error {
+		for range bodies {
+			body := make([]byte, fleet.MaxBatchBody)
+			_, _ = rand.Read(body) // never fails
+			if err := emit(noHash, body); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	runtime.GC()
+	before := heap()
+	for _, coding := range []string{"", "gzip", "zstd"} {
+		resp, err := plain.Do(r.request(tokens[0], http.MethodPost, batchPath+"/bodies", hashesOf(1), "Accept-Encoding", coding))
+		require.NoError(t, err)
+		down := &sampling{from: resp.Body, every: 1 << 20}
+		n, err := io.Copy(io.Discard, down)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Greater(t, n, int64(bodies)<<20)
+		require.Less(t, down.most, before+allowed, "%d MiB", (down.most-before)>>20)
+	}
 }

@@ -13,6 +13,7 @@ type OperationQuery struct {
 	Site     string
 	Instance string
 	Node     string
+	Fleet    string
 	State    string
 }
 
@@ -34,6 +35,7 @@ func (c *Client) Operations(ctx context.Context, in OperationQuery) (List[Operat
 	queryText(q, "site", in.Site)
 	queryText(q, "instance", in.Instance)
 	queryText(q, "node", in.Node)
+	queryText(q, "fleet", in.Fleet)
 	queryText(q, "state", in.State)
 	var l List[Operation]
 	_, err := c.do(ctx, readCall(q, "operations"), &l)

@@ -228,6 +228,12 @@ func TestClientCalls(t *testing.T) {
 		_, _ = c.StageInstance(ctx, press7, InstancePut{}, Mutation{DryRun: true})
 		_, _ = c.Logs(ctx, press7, LogQuery{Node: "n", After: 9})
 		_ = c.RevokeJoinToken(ctx, "t", Mutation{})
+		_, _ = c.StageFleet(ctx, "f", FleetPut{}, Mutation{})
+		_, _ = c.TurnFleet(ctx, "f", "retry", ActionRequest{}, Mutation{})
+		_, _ = c.FleetTargets(ctx, "f", FleetTargetQuery{Run: 2, State: fleet.FleetTargetFailed, Page: Page{Limit: 3, Cursor: "c"}})
+		_, _ = c.FleetRuns(ctx, "f", Page{Limit: 1})
+		_, _ = c.Operations(ctx, OperationQuery{Fleet: "f"})
+		_, _, _ = c.Object(ctx, fleet.ObjectKey{Kind: fleet.KindFleet, Name: "f"})
 		var got []string
 		all, _ := seen.all()
 		for _, r := range all {
@@ -240,6 +246,12 @@ func TestClientCalls(t *testing.T) {
 			"PUT /api/v1/sites/plant-1/instances/press-7?deploy=false&dryRun=true",
 			"GET /api/v1/sites/plant-1/instances/press-7/logs?after=9&node=n",
 			"DELETE /api/v1/join-tokens/t",
+			"PUT /api/v1/fleets/f?deploy=false",
+			"POST /api/v1/fleets/f/retry",
+			"GET /api/v1/fleets/f/targets?cursor=c&limit=3&run=2&state=failed",
+			"GET /api/v1/fleets/f/runs?limit=1",
+			"GET /api/v1/operations?fleet=f",
+			"GET /api/v1/fleets/f",
 		}, got)
 	})
 

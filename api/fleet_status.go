@@ -96,13 +96,13 @@ func (f fleetSeen) phase() string {
 func fleetReason(r postgres.FleetRun) (reason, message string) {
 	switch {
 	case r.Reason != "":
-		return r.Reason, cmp.Or(r.Message, fleetProgressText(r))
+		return r.Reason, r.Message
 	case r.State == fleet.FleetRunning && r.Cancel:
 		return "cancelling", "it waits for the deliveries that are under way"
 	case r.State == fleet.FleetRunning:
 		return "delivering", fleetProgressText(r)
 	case r.State == fleet.FleetPaused:
-		return "paused", fleetProgressText(r) + "; resume or cancel it"
+		return "paused", "it was paused: resume or cancel it"
 	}
 	return "", r.Message
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"strconv"
@@ -81,6 +82,9 @@ func (s *server) putFleet(ctx context.Context, in *putFleetInput) (out *accepted
 // stored, and that before the transaction begins.
 func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (postgres.FleetPut, error) {
 	p := postgres.FleetPut{Start: in.Deploy, Assign: s.waves}
+	if s.waves == nil {
+		return p, noWaves()
+	}
 	put := FleetPut{Project: in.Project}
 	patch, err := readFleet(raw, &put)
 	if err != nil {
@@ -104,6 +108,11 @@ func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (
 		return p, err
 	}
 	return p, s.fillPatch(ctx, &p, patch)
+}
+
+// noWaves is what a server says that was made without Deps.Waves.
+func noWaves() error {
+	return fleet.Errorf(fleet.Internal, "the API needs Waves to run fleet changes")
 }
 
 // readFleet splits a request; the patch may be large, and is given as it was sent.
@@ -141,6 +150,16 @@ func fleetSpecOf(put FleetPut, patch []byte) (fleet.FleetSpec, error) {
 		return spec, err
 	}
 	return spec, checkZones(spec.Windows)
+}
+
+// Check looks at what can be seen without the region.
+func (p FleetPut) Check() error {
+	patch := bytes.TrimSpace(p.Change.Patch)
+	if len(patch) == 0 || string(patch) == "null" {
+		patch = nil
+	}
+	_, err := fleetSpecOf(p, patch)
+	return err
 }
 
 // checkZones looks windows' zones up where they are used: in the server's own database.
@@ -188,6 +207,9 @@ func (s *server) turnFleet(ctx context.Context, on fleet.FleetEvent, in *turnFle
 	}
 	if err := checkTexts(nil, request.Reason); err != nil {
 		return nil, err
+	}
+	if s.waves == nil {
+		return nil, noWaves()
 	}
 	t := postgres.FleetTurn{On: on, Reason: request.Reason, Assign: s.waves}
 	if t.Write, err = s.write(ctx, key, in.MutationParams, raw); err != nil {

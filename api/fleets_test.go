@@ -366,3 +366,33 @@ func TestFleetStatus(t *testing.T) {
 		})
 	}
 }
+
+func TestListOperationsOfAFleetChange(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	for id, kind := range map[string]string{"a": "fleet", "b": "deploy", "c": "reconcile"} {
+		r.sql(`INSERT INTO operations (id, kind, site, name, subject, project, state, requested_by, deadline_at)
+			VALUES ($1, $2, '', 'speed-up', 'x', 'default', 'running', 'test', now())`, strings.Repeat(id, 32), kind)
+	}
+	for _, c := range []struct {
+		filter postgres.OperationFilter
+		kind   fleet.OperationKind
+	}{
+		{postgres.OperationFilter{Fleet: "speed-up"}, fleet.OperationFleet},
+		{postgres.OperationFilter{Instance: "speed-up"}, fleet.OperationDeploy},
+		{postgres.OperationFilter{Node: "speed-up"}, fleet.OperationReconcile},
+	} {
+		ops, err := r.store.ListOperations(t.Context(), c.filter, postgres.Place{}, 10)
+		require.NoError(t, err)
+		require.Len(t, ops, 1)
+		require.Equal(t, c.kind, ops[0].Kind)
+	}
+}
+
+func TestFleetChangesNeedWaves(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	a := r.call(r.operator, http.MethodPut, speedUp, `{"change":{"patch":{}}}`)
+	require.Equal(t, http.StatusInternalServerError, a.status)
+	require.Contains(t, r.log.String(), "the API needs Waves")
+}

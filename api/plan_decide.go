@@ -13,13 +13,13 @@ import (
 )
 
 // kindsInOrder is the order of an apply: what others refer to comes first.
-var kindsInOrder = []fleet.ObjectKind{fleet.KindProject, fleet.KindSite, fleet.KindTemplate, fleet.KindInstance}
+var kindsInOrder = []fleet.ObjectKind{fleet.KindProject, fleet.KindSite, fleet.KindTemplate, fleet.KindInstance, fleet.KindFleet}
 
 // writers says who may declare, and delete, the objects of a kind; it is what the PUT of one
 // object asks for.
 var writers = map[fleet.ObjectKind]access{
 	fleet.KindProject: forAdmins, fleet.KindSite: forAdmins,
-	fleet.KindTemplate: forOperators, fleet.KindInstance: forOperators,
+	fleet.KindTemplate: forOperators, fleet.KindInstance: forOperators, fleet.KindFleet: forOperators,
 }
 
 // decide says of each object what an apply would do, in the order of an apply.
@@ -59,6 +59,8 @@ func (p *planner) decideOne(ctx context.Context, o *planned, taken map[string]st
 		err = p.decideTemplate(o)
 	case fleet.KindInstance:
 		err = p.decideInstance(ctx, o)
+	case fleet.KindFleet:
+		err = p.decideFleet(ctx, o)
 	}
 	if ofRegion(err) {
 		return err

@@ -58,6 +58,7 @@ func (s *server) hashDocuments(ctx context.Context, o *planned) error {
 		{"/base", o.base, func(c fleet.Content) { o.template.Base = c }},
 		{"/config", o.doc.config, func(c fleet.Content) { o.spec.Config, o.content = &c, c }},
 		{"/overrides", o.doc.overrides, func(c fleet.Content) { o.spec.Overrides = &c }},
+		{"/change/patch", o.fleet.patch, func(c fleet.Content) { o.fleet.spec.Change.Patch = &c }},
 	} {
 		if d.doc == nil {
 			continue
@@ -81,7 +82,7 @@ type wanted struct {
 
 func (w wanted) add(o *planned) {
 	w.keys[o.key], w.keys[projectKey(o.project)] = true, true
-	for _, t := range append([]string{o.put.Template}, o.compositions...) {
+	for _, t := range o.templates() {
 		w.keys[templateKey(t)] = true
 	}
 	if o.key.Kind == fleet.KindInstance {

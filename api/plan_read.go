@@ -37,6 +37,7 @@ type planned struct {
 	doc          documents
 	spec         fleet.InstanceSpec
 	content      fleet.Content // final, "" until it is known
+	fleet        plannedFleet
 
 	now      *postgres.Standing // nil when there is none
 	next     int64              // the generation that a template will have
@@ -206,9 +207,11 @@ func (p *planned) readSpec(spec []byte) error {
 			return err
 		}
 		return below("/spec", p.readInstance(spec))
+	case fleet.KindFleet:
+		return below("/spec", p.readFleet(spec))
 	}
 	return fleet.Errorf(fleet.Invalid, "%.40q is no kind of object", p.key.Kind).At("/kind").
-		WithHint("allowed are Project, Site, Template and Instance")
+		WithHint("allowed are Project, Site, Template, Instance and Fleet")
 }
 
 // besideSpec refuses what a PUT has in its body and a manifest beside its spec.

@@ -12,7 +12,7 @@ const ApplySetLabel = "holdfast.dev/apply-set"
 // Manifest is one declared object among many; Spec is the body of its PUT, without project
 // and labels, which stand beside it.
 type Manifest struct {
-	Kind    string            `json:"kind" doc:"Project, Site, Template or Instance, in any case"`
+	Kind    string            `json:"kind" doc:"Project, Site, Template, Instance or Fleet, in any case"`
 	Name    string            `json:"name"`
 	Site    string            `json:"site,omitempty" doc:"of an instance"`
 	Project string            `json:"project,omitempty"`
@@ -82,7 +82,7 @@ type PlanObject struct {
 	Digest          string     `json:"digest,omitempty" doc:"of all that would be written"`
 	Hash            fleet.Hash `json:"hash,omitempty" doc:"SHA-256 of the final config of an instance that changes"`
 	Size            int64      `json:"size,omitempty"`
-	Releases        bool       `json:"releases,omitempty" doc:"a revision is released and delivered"`
+	Releases        bool       `json:"releases,omitempty" doc:"a revision is released and delivered; of a fleet change, a run begins"`
 	Unreleased      bool       `json:"unreleased,omitempty" doc:"it stands as it is asked for, and was never released: that is the change"`
 	// Declared is the difference of labels and spec, but for the config.
 	Declared *Difference `json:"declared,omitempty"`

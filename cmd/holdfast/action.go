@@ -115,7 +115,7 @@ func acceptedText(a api.Accepted) string {
 	}
 	switch {
 	case a.DryRun && a.Operation != nil:
-		text += ", would " + clean(a.Operation.Kind) + " (dry run, nothing was changed)"
+		text += ", would " + wouldText(*a.Operation) + " (dry run, nothing was changed)"
 	case a.DryRun:
 		text += " (dry run, nothing was changed)"
 	case a.Operation != nil:
@@ -124,6 +124,14 @@ func acceptedText(a api.Accepted) string {
 		text += ", nothing to deliver"
 	}
 	return text
+}
+
+// wouldText says what an operation would do.
+func wouldText(op api.Operation) string {
+	if op.Fleet != "" {
+		return "go on in waves"
+	}
+	return clean(op.Kind)
 }
 
 // finish waits for each operation; they run at the same time, whatever is looked at first.

@@ -17,7 +17,7 @@ const applyLong = `Declare the objects of manifest files, and deliver what chang
 
 A file is YAML or JSON and holds any number of documents:
 
-  kind: Instance            # or Project, Site, Template
+  kind: Instance            # or Project, Site, Template, Fleet
   name: press-7
   site: plant-1             # of an Instance
   project: line-a           # "default" when it is left out
@@ -28,7 +28,7 @@ A file is YAML or JSON and holds any number of documents:
       command: [/usr/bin/press]
 
 All of them are checked before anything is applied. Then they are applied in the order
-projects, sites, templates, instances, each with a line of its own; one that is refused
+projects, sites, templates, instances, fleet changes, each with a line of its own; one that is refused
 does not stop the others. File names in a spec are relative to the manifest.
 
 With --apply-set the objects are labelled as one set and go to the region as one request,
@@ -56,9 +56,9 @@ func (c *cli) newApplyCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a := &applier{cli: c, flags: &f, put: (*api.Client).PutInstance}
+		a := &applier{cli: c, flags: &f, put: (*api.Client).PutInstance, putFleet: (*api.Client).PutFleet}
 		if !s.deploy {
-			a.put = (*api.Client).StageInstance
+			a.put, a.putFleet = (*api.Client).StageInstance, (*api.Client).StageFleet
 		}
 		var targets []target
 		for _, m := range manifests {
@@ -115,7 +115,7 @@ func (c *cli) readManifests(files []string) ([]*manifest, error) {
 
 // inOrder sorts manifests so that what others refer to comes first.
 func inOrder(manifests []*manifest) ([]*manifest, error) {
-	order := []fleet.ObjectKind{fleet.KindProject, fleet.KindSite, fleet.KindTemplate, fleet.KindInstance}
+	order := []fleet.ObjectKind{fleet.KindProject, fleet.KindSite, fleet.KindTemplate, fleet.KindInstance, fleet.KindFleet}
 	var sorted []*manifest
 	for _, kind := range order {
 		var some []*manifest
@@ -156,8 +156,9 @@ func byComposition(templates []*manifest) ([]*manifest, error) {
 // applier writes manifests to the region.
 type applier struct {
 	*cli
-	flags *mutationFlags
-	put   func(*api.Client, context.Context, fleet.ObjectKey, api.InstancePut, api.Mutation) (api.Accepted, error)
+	flags    *mutationFlags
+	put      func(*api.Client, context.Context, fleet.ObjectKey, api.InstancePut, api.Mutation) (api.Accepted, error)
+	putFleet func(*api.Client, context.Context, string, api.FleetPut, api.Mutation) (api.Accepted, error)
 }
 
 func (a *applier) apply(m *manifest) func(context.Context, *api.Client) (api.Accepted, error) {
@@ -172,6 +173,9 @@ func (a *applier) apply(m *manifest) func(context.Context, *api.Client) (api.Acc
 		case fleet.KindTemplate:
 			m.template.Project = first(m.template.Project, a.cli.flags.project)
 			return client.PutTemplate(ctx, m.Name, m.template, mutation)
+		case fleet.KindFleet:
+			m.fleet.Project, m.fleet.Reason = first(m.fleet.Project, a.cli.flags.project), first(m.fleet.Reason, a.flags.reason)
+			return a.putFleet(client, ctx, m.Name, m.fleet, mutation)
 		case fleet.KindInstance:
 		}
 		return a.applyInstance(ctx, client, m)

@@ -14,7 +14,7 @@ func (c *cli) newDeleteCommand() *cobra.Command {
 	var f mutationFlags
 	var site string
 	cmd := &cobra.Command{
-		Use: "delete KIND NAME...", Short: "Delete projects, sites, templates or instances", Args: cobra.MinimumNArgs(2),
+		Use: "delete KIND NAME...", Short: "Delete projects, sites, templates, instances or fleet changes", Args: cobra.MinimumNArgs(2),
 		Example:           "  holdfast delete instance plant-1/press-7",
 		ValidArgsFunction: c.completeKindAndNames,
 	}

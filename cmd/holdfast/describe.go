@@ -76,6 +76,9 @@ func (c *cli) describe(ctx context.Context, client *api.Client, k kind, name str
 	if k.object == fleet.KindInstance {
 		return c.describeInstance(ctx, client, key, o)
 	}
+	if k.object == fleet.KindFleet {
+		return c.describeFleet(ctx, client, o)
+	}
 	return c.section("Status", o.Status)
 }
 

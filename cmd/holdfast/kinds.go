@@ -33,6 +33,7 @@ func kinds() []kind {
 		declared(fleet.KindSite, []string{"NAME", "PROJECT", "NODES", "ACTIVE", "GENERATION", "UPDATED"}, siteCells),
 		declared(fleet.KindTemplate, []string{"NAME", "PROJECT", "GENERATION", "UPDATED"}, templateCells),
 		declared(fleet.KindInstance, instanceHeader, instanceCells),
+		declared(fleet.KindFleet, fleetHeader, fleetCells),
 		{name: "node", plural: "nodes", header: nodeHeader, list: listNodes, one: oneNode},
 		{name: "operation", plural: "operations", header: operationHeader, list: listOperations, one: oneOperation},
 	}

@@ -34,6 +34,7 @@ type manifest struct {
 	site     api.SitePut
 	template api.TemplatePut
 	instance instanceManifest
+	fleet    api.FleetPut
 	// artifactSize is of what artifactFile names.
 	artifactSize int64
 }

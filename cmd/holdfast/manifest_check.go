@@ -33,7 +33,7 @@ func readManifest(d documents.Document) (*manifest, error) {
 
 func (m *manifest) check() error {
 	if m.Kind == "" {
-		return errors.New("kind is missing; it is Project, Site, Template or Instance")
+		return errors.New("kind is missing; it is Project, Site, Template, Instance or Fleet")
 	}
 	key := m.key()
 	if err := fleet.ValidateName("name", m.Name); err != nil {
@@ -62,8 +62,10 @@ func (m *manifest) check() error {
 		return m.checkTemplate()
 	case fleet.KindInstance:
 		return m.checkInstance()
+	case fleet.KindFleet:
+		return m.checkFleet()
 	}
-	return fmt.Errorf("kind %.40q is none of Project, Site, Template and Instance", m.Kind)
+	return fmt.Errorf("kind %.40q is none of Project, Site, Template, Instance and Fleet", m.Kind)
 }
 
 func (m *manifest) checkProject() error {
@@ -130,6 +132,16 @@ func (m *manifest) checkInstance() error {
 		spec.Durability = fleet.DurabilitySync // the region's default; only other words are refused
 	}
 	return inSpec(spec.Validate())
+}
+
+func (m *manifest) checkFleet() error {
+	if err := strictly(m.Spec, &m.fleet); err != nil {
+		return inSpec(err)
+	}
+	if err := m.adopt(&m.fleet.Project, &m.fleet.Labels); err != nil {
+		return err
+	}
+	return inSpec(m.fleet.Check())
 }
 
 // readFiles puts what configFile and artifactFile name in the place of config and artifact.

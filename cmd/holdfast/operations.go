@@ -18,6 +18,9 @@ func (c *cli) operationItem(op api.Operation) item {
 	if op.Node != "" {
 		of = "node/" + op.Node
 	}
+	if op.Fleet != "" {
+		of = "fleet/" + op.Fleet
+	}
 	return item{name: "operation/" + op.ID, value: op, cells: []string{
 		op.ID, op.Kind, of, string(op.State), op.Reason, number(op.Revision), op.RequestedBy,
 		c.ago(op.CreatedAt), c.agoOf(op.EndedAt),
@@ -64,10 +67,12 @@ func (c *cli) newOperationsListCommand() *cobra.Command {
 	cmd.Flags().StringVar(&q.Site, "site", "", "only of this site")
 	cmd.Flags().StringVar(&instance, "instance", "", "only of this instance, SITE/NAME")
 	cmd.Flags().StringVar(&q.Node, "node", "", "only comparisons of this node")
+	cmd.Flags().StringVar(&q.Fleet, "fleet", "", "only of this fleet change")
 	cmd.Flags().StringVar(&q.State, "state", "", "only in this state")
 	complete(cmd, "site", c.completeObjects("site"))
 	complete(cmd, "instance", c.completeInstances)
 	complete(cmd, "node", c.completeObjects("node"))
+	complete(cmd, "fleet", c.completeObjects("fleet"))
 	complete(cmd, "state", fixed(operationStates()...))
 	w.add(cmd, fewOperations)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

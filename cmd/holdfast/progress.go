@@ -35,6 +35,9 @@ func (p *progress) show(op api.Operation) {
 	}
 	for _, n := range p.nodes(op) {
 		said := n.State + n.Reason + n.Message + tenth(n)
+		if op.FleetRun != nil {
+			said = fleetTenth(*op.FleetRun) + n.State + op.Reason
+		}
 		if p.told[n.Node] == said {
 			continue
 		}
@@ -65,7 +68,10 @@ func (p *progress) clear() {
 
 // nodes gives the lines to draw; an operation that no node has seen yet has one too.
 func (p *progress) nodes(op api.Operation) []api.NodeProgress {
-	if op.Node != "" { // what it waits for
+	if op.FleetRun != nil {
+		return []api.NodeProgress{fleetLine(op)}
+	}
+	if op.Node != "" || op.Fleet != "" { // what it waits for
 		return []api.NodeProgress{{State: string(op.State), Message: op.Message}}
 	}
 	if len(op.Progress) == 0 {
@@ -74,12 +80,31 @@ func (p *progress) nodes(op api.Operation) []api.NodeProgress {
 	return op.Progress
 }
 
+// fleetLine is the line of a fleet change: its counts, and why it is not further.
+func fleetLine(op api.Operation) api.NodeProgress {
+	line := api.NodeProgress{State: string(op.FleetRun.State), Reason: fleetProgressText(*op.FleetRun)}
+	if op.Reason != "" && op.Reason != "delivering" { // else the message says the counts once more
+		line.Message = first(op.Message, op.Reason)
+	}
+	return line
+}
+
 // tenth makes bytes a change only each tenth of the way.
 func tenth(n api.NodeProgress) string {
 	if n.Total <= 0 {
 		return ""
 	}
 	return number(n.Fetched * 10 / n.Total)
+}
+
+// fleetTenth makes counts a change with each tenth of the way, each wave, and the first and
+// each tenfold failure.
+func fleetTenth(p api.FleetProgress) string {
+	done := 0
+	if p.Counts.Total > 0 {
+		done = (p.Counts.Good() + p.Counts.Failed) * 10 / p.Counts.Total
+	}
+	return fmt.Sprint(p.Run, p.Wave, done, len(fmt.Sprint(p.Counts.Failed)), p.Counts.Failed > 0)
 }
 
 // nodeText says where one node stands: who, phase, bytes of total, why not further.
@@ -103,6 +128,9 @@ func nodeText(n api.NodeProgress) string {
 func operationSubject(op api.Operation) string {
 	if op.Node != "" {
 		return op.Kind + " node/" + op.Node
+	}
+	if op.Fleet != "" {
+		return "fleet " + op.Fleet
 	}
 	if op.Instance == "" {
 		return op.Kind + " " + first(op.Site, op.ID)

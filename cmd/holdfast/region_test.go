@@ -36,7 +36,7 @@ type fakeRegion struct {
 	uploads    map[string][]byte
 	mutations  []mutation
 	replays    map[string][]byte // by Idempotency-Key
-	// next is what the next instance mutations start, each a story of an operation.
+	// next is what the next mutations of instances and fleet changes start, each a story of an operation.
 	next [][]api.Operation
 	// hook may answer a request in the region's place.
 	hook func(http.ResponseWriter, *http.Request) bool
@@ -176,7 +176,7 @@ func (r *fakeRegion) mutate(w http.ResponseWriter, req *http.Request) {
 	}
 	accepted := api.Accepted{Object: &o, DryRun: req.URL.Query().Get("dryRun") == "true"}
 	status := 200
-	if len(r.next) > 0 && strings.Contains(path, "/instances/") {
+	if len(r.next) > 0 && (strings.Contains(path, "/instances/") || strings.HasPrefix(path, "fleets/")) {
 		story := r.next[0]
 		r.next = r.next[1:]
 		r.operations[story[0].ID] = story

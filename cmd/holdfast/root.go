@@ -50,6 +50,7 @@ func newRootCommand(c *cli) *cobra.Command {
 	root.AddCommand(
 		c.newPlanCommand(), c.newApplyCommand(), c.newGetCommand(), c.newDescribeCommand(), c.newDeleteCommand(),
 		c.newDeployCommand(), c.newEnableCommand(), c.newDisableCommand(), c.newRollbackCommand(),
+		c.newFleetCommand(),
 		c.newReconcileCommand(), c.newOrphansCommand(), c.newWaitCommand(), c.newDeliveriesCommand(), c.newOperationsCommand(), c.newLogsCommand(),
 		c.newEventsCommand(), c.newArtifactCommand(), c.newTokenCommand(), c.newJoinTokenCommand(),
 		c.newContextCommand(), c.newVersionCommand(), newExitCodesTopic(),

@@ -107,6 +107,9 @@ func endOf(op api.Operation) error {
 	if op.Node != "" {
 		e.Hint = "holdfast describe node " + op.Node
 	}
+	if op.Fleet != "" {
+		e.Hint = "holdfast fleet targets " + op.Fleet + " --state failed"
+	}
 	if op.Workflow != nil && op.Workflow.URL != "" {
 		e.Hint += "; " + op.Workflow.URL
 	}
@@ -125,6 +128,9 @@ func finalLine(op api.Operation) string {
 	}
 	if op.Node != "" && op.State == fleet.OperationSucceeded { // the error says it otherwise
 		line.WriteString(": " + clean(op.Message))
+	}
+	if op.FleetRun != nil {
+		line.WriteString(": " + fleetProgressText(*op.FleetRun))
 	}
 	for _, n := range op.Progress {
 		line.WriteString("; " + nodeText(n) + heldText(n))

@@ -1,0 +1,81 @@
+package api
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// plannedFleet is the declared fleet change of a request.
+type plannedFleet struct {
+	put   FleetPut
+	spec  fleet.FleetSpec
+	patch []byte
+}
+
+func (p *planned) readFleet(spec []byte) (err error) {
+	f := &p.fleet
+	if f.patch, err = readFleet(spec, &f.put); err != nil {
+		return err
+	}
+	if err := besideSpec(f.put.Project, f.put.Labels); err != nil {
+		return err
+	}
+	if err := checkTexts(nil, f.put.Reason); err != nil {
+		return err
+	}
+	f.spec, err = fleetSpecOf(f.put, f.patch)
+	return err
+}
+
+// templates are those that an object refers to.
+func (p *planned) templates() []string {
+	return append([]string{p.put.Template, p.fleet.put.Change.Template}, p.compositions...)
+}
+
+// decideFleet pins the template as the write will. What is declared as it was is not run
+// again: that is asked for by name.
+func (p *planner) decideFleet(ctx context.Context, o *planned) error {
+	change := &o.fleet.spec.Change
+	if change.Template != "" {
+		const field = "/spec/change/template"
+		name := string(change.Template)
+		if _, err := p.refer(templateKey(name), field); err != nil {
+			return err
+		}
+		if !p.usesTemplate(name) {
+			return fleet.Errorf(fleet.NotFound, "there is no template %s", name).At(field)
+		}
+		if change.TemplateGeneration == 0 {
+			change.TemplateGeneration = p.generationOf(name)
+		}
+		pin := fleet.TemplatePin{Name: change.Template, Generation: change.TemplateGeneration}
+		if _, _, err := p.templateSpec(ctx, pin); err != nil {
+			return below("/spec/change", err)
+		}
+	}
+	if err := o.settle(o.fleet.spec); err != nil {
+		return err
+	}
+	o.releases = p.r.deploy && (o.action == ActionCreate || !o.sameSpec())
+	return nil
+}
+
+func (a *applying) putFleetOf(ctx context.Context, o *planned, w postgres.Write) (*acceptedOutput, error) {
+	if a.waves == nil {
+		return nil, noWaves()
+	}
+	p := postgres.FleetPut{Write: w, Spec: o.fleet.spec, Start: o.releases, Reason: o.fleet.put.Reason, Assign: a.waves}
+	if p.Reason == "" {
+		p.Reason = a.r.head.Reason
+	}
+	if err := a.fillPatch(ctx, &p, o.fleet.patch); err != nil {
+		return nil, below("/spec", err)
+	}
+	started, err := a.store.PutFleet(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return a.startedOutput(ctx, started, MutationParams{}), nil
+}
