@@ -66,7 +66,7 @@ func (i instanceSeen) gaveUp() bool {
 	switch i.Last.State {
 	case fleet.DeliveryFailed, fleet.DeliveryUnknown, fleet.DeliveryCancelled:
 		return true
-	case fleet.DeliveryOpen, fleet.DeliverySucceeded, fleet.DeliverySuperseded:
+	case fleet.DeliveryOpen, fleet.DeliverySucceeded, fleet.DeliverySuperseded, fleet.DeliveryStaged:
 	}
 	return false
 }
