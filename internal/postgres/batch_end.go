@@ -86,8 +86,7 @@ func (w *batchWork) judge(ctx context.Context, judge EndJudge, lease *db.SiteLea
 	moved := lease != nil && (lease.Epoch != w.batch.Epoch || lease.Holder != w.batch.Node)
 	out := make([]itemEnd, len(open))
 	w.judged = make(map[string]bool, len(open))
-	for i := range open {
-		d := &open[i]
+	for i, d := range open {
 		e := itemEnd{d: d, rev: w.revisions[d.Name], targets: targets[d.ID]}
 		seen := fleet.DeliverySeen{
 			ID: fleet.DeliveryID(d.ID), Revision: revisionOf(e.rev), Node: fleet.NodeName(d.Node), Epoch: d.Epoch,
@@ -127,11 +126,12 @@ func stagedOnly(targets []fleet.TargetSeen) bool {
 	return open.Active().State == fleet.TargetStaged
 }
 
-func (w *batchWork) open() []db.Delivery {
-	var out []db.Delivery
-	for _, d := range w.deliveries {
-		if d.State == string(fleet.DeliveryOpen) {
-			out = append(out, d)
+// open gives the open deliveries of the batch, in place.
+func (w *batchWork) open() []*db.Delivery {
+	var out []*db.Delivery
+	for i := range w.deliveries {
+		if w.deliveries[i].State == string(fleet.DeliveryOpen) {
+			out = append(out, &w.deliveries[i])
 		}
 	}
 	return out
@@ -156,21 +156,11 @@ func (w *batchWork) endDeliveries(ctx context.Context, ends []itemEnd) error {
 		p.Ids, p.States, p.Reasons = append(p.Ids, e.d.ID), append(p.States, string(e.State)), append(p.Reasons, e.Reason)
 		p.Messages, p.SettledAs = append(p.Messages, e.Message), append(p.SettledAs, w.settledAs(e))
 		e.d.State, e.d.Reason, e.d.Message = string(e.State), e.Reason, e.Message
-		w.ended(e.d)
 	}
 	if err := w.q.EndDeliveries(ctx, p); err != nil {
 		return failed("end the deliveries", err)
 	}
 	return failed("close the pending rows", w.q.ClosePendingMany(ctx, p.Ids))
-}
-
-// ended keeps what the transaction makes of a delivery.
-func (w *batchWork) ended(d *db.Delivery) {
-	for i := range w.deliveries {
-		if w.deliveries[i].ID == d.ID {
-			w.deliveries[i] = *d
-		}
-	}
 }
 
 // settledAs is "" while nobody knows. What was told to fetch and no more applied nothing;

@@ -69,8 +69,7 @@ func (w *batchWork) lose(ctx context.Context, reason string) error {
 	var p db.EndDeliveriesParams
 	owe := db.UpsertOwedManyParams{Site: w.batch.Site, Node: lease.Holder, Due: true}
 	var names, wake []string
-	for i := range open {
-		d := &open[i]
+	for _, d := range open {
 		settled := ""
 		switch {
 		case d.Phase == phaseRecorded: // the standby's row is owed since the record
@@ -85,7 +84,6 @@ func (w *batchWork) lose(ctx context.Context, reason string) error {
 		p.Messages, p.SettledAs = append(p.Messages, ""), append(p.SettledAs, settled)
 		names, wake = append(names, d.Name), append(wake, w.subject(d.Name).Name())
 		d.State, d.Reason = string(fleet.DeliveryUnknown), reason
-		w.ended(d)
 	}
 	if err := w.q.EndDeliveries(ctx, p); err != nil {
 		return failed("end the deliveries", err)

@@ -164,6 +164,22 @@ func TestBatchesAtOnce(t *testing.T) {
 		require.EqualValues(t, 30, scan[int64](b, "SELECT count(*) FROM deliveries"))
 	})
 
+	t.Run("under one id are one, whatever each was made of", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		names := b.instances(8)
+		items := b.changes(names, "new")
+		var out [8]postgres.BatchReleased
+		require.NoError(t, atOnce(8, func(n int) (err error) {
+			out[n], err = b.ReleaseBatch(t.Context(), alone(releaseOf(batchID(1), items[n])))
+			return err
+		}))
+		for _, o := range out {
+			require.Equal(t, out[0], o)
+		}
+		require.EqualValues(t, 1, scan[int64](b, "SELECT count(*) FROM deliveries"))
+	})
+
 	t.Run("and single deliveries never wait for each other in a circle", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

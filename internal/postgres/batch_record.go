@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -56,7 +57,7 @@ func (w *batchWork) enter(ctx context.Context, id fleet.BatchID) error {
 }
 
 // readRevisions reads those of some deliveries.
-func (w *batchWork) readRevisions(ctx context.Context, of []db.Delivery) error {
+func (w *batchWork) readRevisions(ctx context.Context, of []*db.Delivery) error {
 	p := db.GetRevisionsParams{Site: w.batch.Site}
 	for _, d := range of {
 		p.Names, p.Revisions = append(p.Names, d.Name), append(p.Revisions, d.Revision)
@@ -117,6 +118,8 @@ func (w *batchWork) sort(results []fleet.BatchResult) (applied, others []said, e
 	for i := range w.deliveries {
 		byID[w.deliveries[i].ID] = &w.deliveries[i]
 	}
+	// In the order of their names, in which others write what a node holds.
+	results = slices.SortedFunc(slices.Values(results), func(a, b fleet.BatchResult) int { return cmp.Compare(a.Instance, b.Instance) })
 	for _, r := range results {
 		d := byID[r.DeploymentID]
 		if d == nil || d.Name != string(r.Instance) {
@@ -207,11 +210,11 @@ func (w *batchWork) confirm(ctx context.Context, node fleet.NodeName, results []
 // recordActive promotes what the active applied (N13), and owes it to the rest.
 func (w *batchWork) recordActive(ctx context.Context, node fleet.NodeName, results []said) error {
 	p := db.RecordSnapshotsParams{Site: w.batch.Site, Epoch: w.batch.Epoch}
-	var of []db.Delivery
+	var of []*db.Delivery
 	for _, r := range results {
 		p.Names, p.Revisions = append(p.Names, r.d.Name), append(p.Revisions, r.d.Revision)
 		p.DeliveryIds = append(p.DeliveryIds, r.d.ID)
-		of = append(of, *r.d)
+		of = append(of, r.d)
 	}
 	if err := w.q.RecordSnapshots(ctx, p); err != nil {
 		return failed("record the snapshots", err)

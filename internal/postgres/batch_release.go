@@ -47,6 +47,11 @@ func (s *Store) ReleaseBatch(ctx context.Context, in BatchRelease) (BatchRelease
 		out = r.released()
 		return nil
 	})
+	if isCode(err, "23505") { // the same batch made at the same moment, of other items
+		if known, missing := s.q.GetBatch(ctx, string(in.ID)); missing == nil {
+			return releasedAs(known, in)
+		}
+	}
 	return out, err
 }
 
