@@ -32,7 +32,7 @@ func (m *many) dies(point string) (died bool) {
 
 func (m *many) revive() {
 	m.restart()
-	m.opt.Told = func(held []fleet.NodeInstance) { m.told = append(m.told, held) }
+	m.opt.Told = m.hears
 }
 
 // X13, N98: killed anywhere, the batch is carried out when it comes again, and nothing twice.

@@ -43,7 +43,7 @@ func batched(t testing.TB, role fleet.Role) *many {
 	m := &many{bench: setup(t), bodies: map[fleet.Hash][]byte{}}
 	m.batch = httptest.NewServer(m)
 	t.Cleanup(m.batch.Close)
-	m.opt.Told = func(held []fleet.NodeInstance) { m.told = append(m.told, held) }
+	m.opt.Told = m.hears
 	epoch := int64(1)
 	if role != fleet.RoleActive {
 		epoch = 2
@@ -55,6 +55,13 @@ func batched(t testing.TB, role fleet.Role) *many {
 		CentralFetchBaseURL: m.batch.URL, FetchToken: m.sealed, IdleTimeout: 10 * time.Second,
 	}
 	return m
+}
+
+// hears notes what the region need not be told again.
+func (m *many) hears(held []fleet.NodeInstance) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.told = append(m.told, held)
 }
 
 type item func(i *fleet.BatchItem)
