@@ -79,7 +79,7 @@ func TestBatchTokens(t *testing.T) {
 			for token, node := range map[string]fleet.NodeName{active: "plant-1-a", standby: "plant-1-b"} {
 				require.Equal(t, c.ok, r.call(token, c.method, batchPath+"/"+c.tail, c.body).status)
 				if c.tail != "bodies" {
-					require.Equal(t, node, f.node, "the token says which node asks")
+					require.Equal(t, node, f.node(), "the token says which node asks")
 				}
 			}
 		})

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,7 +30,8 @@ type fleetFake struct {
 	items   []fleet.BatchItem
 	bodies  func(node fleet.NodeName, hashes []fleet.Hash, emit func(fleet.Hash, []byte) error) error
 	results []fleet.BatchResult
-	node    fleet.NodeName // that asked last
+	mu      sync.Mutex
+	asked   fleet.NodeName // that asked last
 }
 
 var _ Store = (*fleetFake)(nil)
@@ -104,27 +106,40 @@ func (f *fleetFake) ListOperations(_ context.Context, filter postgres.OperationF
 	return f.operations, nil
 }
 
+func (f *fleetFake) asks(node fleet.NodeName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = node
+}
+
+func (f *fleetFake) node() fleet.NodeName {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
+}
+
 func (f *fleetFake) BatchTokens(_ context.Context, id fleet.BatchID) ([]postgres.FetchToken, error) {
 	return f.tokens(id)
 }
 
 func (f *fleetFake) BatchItems(_ context.Context, _ fleet.BatchID, node fleet.NodeName) ([]fleet.BatchItem, error) {
-	f.node = node
+	f.asks(node)
 	return f.items, nil
 }
 
 func (f *fleetFake) BatchBodies(_ context.Context, _ fleet.BatchID, node fleet.NodeName, hashes []fleet.Hash, emit func(fleet.Hash, []byte) error) error {
-	f.node = node
+	f.asks(node)
 	return f.bodies(node, hashes, emit)
 }
 
 func (f *fleetFake) TicketBodies(_ context.Context, _ fleet.SiteName, node fleet.NodeName, hashes []fleet.Hash, emit func(fleet.Hash, []byte) error) error {
-	f.node = node
+	f.asks(node)
 	return f.bodies(node, hashes, emit)
 }
 
 func (f *fleetFake) RecordBatch(_ context.Context, _ fleet.BatchID, node fleet.NodeName, results []fleet.BatchResult) error {
-	f.node, f.results = node, append(f.results, results...)
+	f.asks(node)
+	f.results = append(f.results, results...)
 	return nil
 }
 
