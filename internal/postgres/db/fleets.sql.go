@@ -215,8 +215,9 @@ SELECT t.name, t.revision, t.undoes, t.restores, r.project AS fleet_project,
 FROM (SELECT x.fleet, x.run, x.uid, x.project, x.generation, x.spec, x.rollback_of, x.state, x.reason, x.message, x.cancel_requested, x.wave, x.waves, x.until_wave, x.retrying, x.turn, x.entity_run, x.requested_by, x.created_at, x.deadline_at, x.ended_at FROM fleet_runs x WHERE x.fleet = $1 AND x.run = $2 AND x.state = 'running' AND NOT x.cancel_requested) r
 JOIN LATERAL (
     SELECT y.fleet, y.run, y.site, y.name, y.wave, y.state, y.revision, y.before_revision, y.undoes, y.restores, y.retried, y.tries, y.delivery_id, y.reason, y.message, y.updated_at FROM fleet_targets y
-    WHERE y.fleet = r.fleet AND y.run = r.run AND y.wave = $3 AND y.state = $4 AND y.site = $5
-      AND ($4::text <> 'waiting' OR y.retried OR NOT r.retrying)
+    WHERE y.fleet = r.fleet AND y.run = r.run AND y.wave = $3 AND y.site = $4
+      AND y.state = $5 AND y.state IN ('waiting', 'staged')
+      AND ($5::text <> 'waiting' OR y.retried OR NOT r.retrying)
     ORDER BY y.name LIMIT $6) t ON true
 LEFT JOIN LATERAL (SELECT z.uid, z.kind, z.api_version, z.project, z.scope, z.name, z.labels, z.generation, z.resource_version, z.spec, z.syncing, z.owner_epoch, z.created_by, z.created_at, z.updated_at, z.deleting_since FROM objects z WHERE z.kind = 'instance' AND z.scope = t.site AND z.name = t.name OFFSET 0) o ON true
 LEFT JOIN LATERAL (SELECT z.desired_revision FROM subjects z WHERE z.site = t.site AND z.name = t.name OFFSET 0) s ON true
@@ -228,8 +229,8 @@ type FleetTargetsPageParams struct {
 	Fleet   string
 	Run     int64
 	Wave    int32
-	State   string
 	Site    string
+	State   string
 	MaxRows int32
 }
 
@@ -261,8 +262,8 @@ func (q *Queries) FleetTargetsPage(ctx context.Context, arg FleetTargetsPagePara
 		arg.Fleet,
 		arg.Run,
 		arg.Wave,
-		arg.State,
 		arg.Site,
+		arg.State,
 		arg.MaxRows,
 	)
 	if err != nil {

@@ -124,7 +124,8 @@ SELECT t.name, t.revision, t.undoes, t.restores, r.project AS fleet_project,
 FROM (SELECT x.* FROM fleet_runs x WHERE x.fleet = @fleet AND x.run = @run AND x.state = 'running' AND NOT x.cancel_requested) r
 JOIN LATERAL (
     SELECT y.* FROM fleet_targets y
-    WHERE y.fleet = r.fleet AND y.run = r.run AND y.wave = @wave AND y.state = sqlc.arg(state) AND y.site = @site
+    WHERE y.fleet = r.fleet AND y.run = r.run AND y.wave = @wave AND y.site = @site
+      AND y.state = sqlc.arg(state) AND y.state IN ('waiting', 'staged')
       AND (sqlc.arg(state)::text <> 'waiting' OR y.retried OR NOT r.retrying)
     ORDER BY y.name LIMIT @max_rows) t ON true
 LEFT JOIN LATERAL (SELECT z.* FROM objects z WHERE z.kind = 'instance' AND z.scope = t.site AND z.name = t.name OFFSET 0) o ON true
