@@ -149,6 +149,11 @@ func (r *batchRelease) run(ctx context.Context) error {
 			return err
 		}
 	}
+	return r.insertBatch(ctx)
+}
+
+// insertBatch writes the batch, and what its targets came to.
+func (r *batchRelease) insertBatch(ctx context.Context) error {
 	p := db.InsertBatchParams{
 		ID: string(r.in.ID), Site: string(r.in.Site), Fleet: string(r.in.Fleet), FleetRun: r.in.FleetRun, Stage: r.in.Stage,
 		State: batchOpen, WorkflowID: r.in.Workflow, RunID: r.in.Run, Actor: r.in.Actor, Claimed: int32(len(r.claims)), //nolint:gosec // at most MaxBatchItems

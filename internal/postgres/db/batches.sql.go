@@ -68,6 +68,21 @@ func (q *Queries) AttachDeliveries(ctx context.Context, arg AttachDeliveriesPara
 	return err
 }
 
+const attachRuns = `-- name: AttachRuns :exec
+UPDATE subjects SET entity_run = $1 WHERE site = $2 AND name = ANY($3::text[]) AND entity_run <> $1
+`
+
+type AttachRunsParams struct {
+	Run   string
+	Site  string
+	Names []string
+}
+
+func (q *Queries) AttachRuns(ctx context.Context, arg AttachRunsParams) error {
+	_, err := q.db.Exec(ctx, attachRuns, arg.Run, arg.Site, arg.Names)
+	return err
+}
+
 const bodiesOfBatch = `-- name: BodiesOfBatch :many
 SELECT DISTINCT r.body_hash, r.size FROM deliveries d
 JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $1 OFFSET 0) t ON true
@@ -245,6 +260,22 @@ func (q *Queries) CountBatch(ctx context.Context, batchID string) ([]CountBatchR
 		return nil, err
 	}
 	return items, nil
+}
+
+const countWaiting = `-- name: CountWaiting :one
+SELECT count(*) FROM (SELECT 1 FROM operations WHERE site = $1 AND state = 'running' LIMIT $2) w
+`
+
+type CountWaitingParams struct {
+	Site string
+	Most int32
+}
+
+func (q *Queries) CountWaiting(ctx context.Context, arg CountWaitingParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countWaiting, arg.Site, arg.Most)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const deletePendingOfNames = `-- name: DeletePendingOfNames :exec
@@ -1512,6 +1543,22 @@ func (q *Queries) RunningSubjects(ctx context.Context, subjects []string) ([]str
 	return items, nil
 }
 
+const serveOperationsOf = `-- name: ServeOperationsOf :exec
+UPDATE operations SET entity_run = $1, entity_build = $2
+WHERE subject = ANY($3::text[]) AND state = 'running' AND (entity_run <> $1 OR entity_build <> $2)
+`
+
+type ServeOperationsOfParams struct {
+	Run      string
+	Build    string
+	Subjects []string
+}
+
+func (q *Queries) ServeOperationsOf(ctx context.Context, arg ServeOperationsOfParams) error {
+	_, err := q.db.Exec(ctx, serveOperationsOf, arg.Run, arg.Build, arg.Subjects)
+	return err
+}
+
 const settleStagedOf = `-- name: SettleStagedOf :exec
 UPDATE deliveries SET settled_as = 'not_applied'
 WHERE site = $1 AND name = ANY($2::text[]) AND state = 'staged' AND settled_as IS NULL
@@ -1577,6 +1624,15 @@ type SupersedeOpenOfParams struct {
 
 func (q *Queries) SupersedeOpenOf(ctx context.Context, arg SupersedeOpenOfParams) error {
 	_, err := q.db.Exec(ctx, supersedeOpenOf, arg.Site, arg.Names)
+	return err
+}
+
+const takeOutboxOf = `-- name: TakeOutboxOf :exec
+DELETE FROM outbox WHERE subject = ANY($1::text[])
+`
+
+func (q *Queries) TakeOutboxOf(ctx context.Context, subjects []string) error {
+	_, err := q.db.Exec(ctx, takeOutboxOf, subjects)
 	return err
 }
 
@@ -1804,6 +1860,94 @@ func (q *Queries) UseBodies(ctx context.Context, hashes [][]byte) ([][]byte, err
 			return nil, err
 		}
 		items = append(items, hash)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const waitingItems = `-- name: WaitingItems :many
+SELECT s.name,
+       EXISTS (SELECT 1 FROM operations p WHERE p.subject = $1::text || s.name AND p.state = 'running'
+               AND p.revision = s.desired_revision OFFSET 0)::boolean AS asked,
+       EXISTS (SELECT 1 FROM operations p WHERE p.subject = $1::text || s.name AND p.state = 'running'
+               AND p.cancel_requested OFFSET 0)::boolean AS cancelled,
+       EXISTS (SELECT 1 FROM deliveries d WHERE d.site = s.site AND d.name = s.name AND d.state = 'open'
+               AND d.revision = s.desired_revision OFFSET 0)::boolean AS under_way,
+       (EXISTS (SELECT 1 FROM revisions r WHERE r.site = s.site AND r.name = s.name AND r.revision = s.desired_revision
+                AND r.run IS NOT NULL OFFSET 0)
+        OR EXISTS (SELECT 1 FROM snapshots p WHERE p.site = s.site AND p.name = s.name AND p.run_hash IS NOT NULL OFFSET 0))::boolean AS starts
+FROM subjects s WHERE s.site = $2 AND s.name = ANY($3::text[]) ORDER BY s.name
+`
+
+type WaitingItemsParams struct {
+	Prefix string
+	Site   string
+	Names  []string
+}
+
+type WaitingItemsRow struct {
+	Name      string
+	Asked     bool
+	Cancelled bool
+	UnderWay  bool
+	Starts    bool
+}
+
+// An instance that starts something, or did, answers when that is done, and not before; one
+// whose desired revision is under way is served by whoever brings it.
+func (q *Queries) WaitingItems(ctx context.Context, arg WaitingItemsParams) ([]WaitingItemsRow, error) {
+	rows, err := q.db.Query(ctx, waitingItems, arg.Prefix, arg.Site, arg.Names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WaitingItemsRow
+	for rows.Next() {
+		var i WaitingItemsRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Asked,
+			&i.Cancelled,
+			&i.UnderWay,
+			&i.Starts,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const waitingNames = `-- name: WaitingNames :many
+SELECT DISTINCT substr(o.subject, length($1::text) + 1)::text AS name FROM outbox o
+WHERE o.subject > $1::text AND o.subject < left($1::text, -1) || '/'
+ORDER BY 1 LIMIT $2
+`
+
+type WaitingNamesParams struct {
+	Prefix  string
+	MaxRows int32
+}
+
+// What was asked for at a site and nobody has taken yet.
+func (q *Queries) WaitingNames(ctx context.Context, arg WaitingNamesParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, waitingNames, arg.Prefix, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -351,3 +351,37 @@ SELECT m.id, 0, k.data FROM made m JOIN k ON k.hash = m.hash WHERE octet_length(
 
 -- name: AllowBodies :exec
 INSERT INTO body_projects (project, hash) SELECT @project, unnest(@hashes::bytea[]) ON CONFLICT DO NOTHING;
+
+-- What was asked for at a site and nobody has taken yet.
+-- name: WaitingNames :many
+SELECT DISTINCT substr(o.subject, length(@prefix::text) + 1)::text AS name FROM outbox o
+WHERE o.subject > @prefix::text AND o.subject < left(@prefix::text, -1) || '/'
+ORDER BY 1 LIMIT @max_rows;
+
+-- An instance that starts something, or did, answers when that is done, and not before; one
+-- whose desired revision is under way is served by whoever brings it.
+-- name: WaitingItems :many
+SELECT s.name,
+       EXISTS (SELECT 1 FROM operations p WHERE p.subject = @prefix::text || s.name AND p.state = 'running'
+               AND p.revision = s.desired_revision OFFSET 0)::boolean AS asked,
+       EXISTS (SELECT 1 FROM operations p WHERE p.subject = @prefix::text || s.name AND p.state = 'running'
+               AND p.cancel_requested OFFSET 0)::boolean AS cancelled,
+       EXISTS (SELECT 1 FROM deliveries d WHERE d.site = s.site AND d.name = s.name AND d.state = 'open'
+               AND d.revision = s.desired_revision OFFSET 0)::boolean AS under_way,
+       (EXISTS (SELECT 1 FROM revisions r WHERE r.site = s.site AND r.name = s.name AND r.revision = s.desired_revision
+                AND r.run IS NOT NULL OFFSET 0)
+        OR EXISTS (SELECT 1 FROM snapshots p WHERE p.site = s.site AND p.name = s.name AND p.run_hash IS NOT NULL OFFSET 0))::boolean AS starts
+FROM subjects s WHERE s.site = @site AND s.name = ANY(@names::text[]) ORDER BY s.name;
+
+-- name: AttachRuns :exec
+UPDATE subjects SET entity_run = @run WHERE site = @site AND name = ANY(@names::text[]) AND entity_run <> @run;
+
+-- name: ServeOperationsOf :exec
+UPDATE operations SET entity_run = @run, entity_build = @build
+WHERE subject = ANY(@subjects::text[]) AND state = 'running' AND (entity_run <> @run OR entity_build <> @build);
+
+-- name: TakeOutboxOf :exec
+DELETE FROM outbox WHERE subject = ANY(@subjects::text[]);
+
+-- name: CountWaiting :one
+SELECT count(*) FROM (SELECT 1 FROM operations WHERE site = @site AND state = 'running' LIMIT @most) w;

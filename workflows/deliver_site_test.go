@@ -1,0 +1,95 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/holdfast-io/holdfast/activities"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/workers"
+	"github.com/holdfast-io/holdfast/workflows"
+)
+
+// gathered is a site where batches of these sizes wait, one after the other.
+type gathered struct {
+	waits   []int
+	looks   int
+	told    int
+	ended   int
+	onEmpty func()
+}
+
+func (g *gathered) Gather(context.Context, activities.GatherBatch) (activities.BatchMade, error) {
+	g.looks++
+	if len(g.waits) == 0 {
+		if g.onEmpty != nil {
+			g.onEmpty()
+			g.onEmpty = nil
+		}
+		return activities.BatchMade{}, nil
+	}
+	n := g.waits[0]
+	g.waits = g.waits[1:]
+	return activities.BatchMade{Looked: n, Claimed: n, Nodes: []fleet.NodeName{"a", "b"}}, nil
+}
+
+func (g *gathered) Prepare(_ context.Context, in activities.PrepareBatch, _ []byte) (*fleet.BatchCommand, []byte, error) {
+	return &fleet.BatchCommand{BatchID: in.ID, Count: 1}, nil, nil
+}
+
+func (g *gathered) Miss(context.Context, activities.MissBatch) error { return nil }
+
+func (g *gathered) End(context.Context, fleet.BatchID) (activities.BatchEnd, error) {
+	g.ended++
+	return activities.BatchEnd{Succeeded: 1}, nil
+}
+
+func (g *gathered) RefreshBatch(context.Context, fleet.BatchCommand) (fleet.BatchOutcome, error) {
+	g.told++
+	return fleet.BatchOutcome{Applied: 1}, nil
+}
+
+// N98
+func TestDeliverSite(t *testing.T) {
+	t.Parallel()
+	setup := func(g *gathered) *testsuite.TestWorkflowEnvironment {
+		var suite testsuite.WorkflowTestSuite
+		suite.SetLogger(quiet{})
+		env := suite.NewTestWorkflowEnvironment()
+		env.SetTestTimeout(20 * time.Second)
+		for name, w := range workers.Workflows() {
+			env.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: name})
+		}
+		env.RegisterActivity(&activities.Batches{Gatherer: g, Store: g, Tokens: silent{}})
+		env.RegisterActivityWithOptions(g.RefreshBatch, activity.RegisterOptions{Name: "RefreshBatch"})
+		return env
+	}
+	t.Run("delivers what waits, batch by batch, and ends when nothing does", func(t *testing.T) {
+		t.Parallel()
+		g := &gathered{waits: []int{1, 7, 500}}
+		env := setup(g)
+		env.ExecuteWorkflow(workflows.TypeDeliverSite, workflows.DeliverSiteInput{Site: "plant-1"})
+		require.NoError(t, env.GetWorkflowError())
+		require.Equal(t, 3, g.ended)
+		require.Equal(t, 6, g.told, "one activity for each node and batch")
+		require.Equal(t, 4, g.looks)
+	})
+	t.Run("looks again when somebody came while it found nothing", func(t *testing.T) {
+		t.Parallel()
+		g := &gathered{}
+		env := setup(g)
+		g.onEmpty = func() {
+			g.waits = []int{3}
+			env.SignalWorkflow(workflows.SignalWake, nil)
+		}
+		env.ExecuteWorkflow(workflows.TypeDeliverSite, workflows.DeliverSiteInput{Site: "plant-1"})
+		require.NoError(t, env.GetWorkflowError())
+		require.Equal(t, 1, g.ended)
+	})
+}
