@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -39,6 +40,9 @@ type Batches struct {
 	Gatherer gatherer
 	Store    batchStore
 	Tokens   TokenMaker
+	// Doors is told when a batch has ended that served what people asked for.
+	Doors doorTeller
+	Log   *slog.Logger
 	// FetchBaseURL is where nodes fetch from (N35, N66).
 	FetchBaseURL string
 	Build        string
@@ -191,12 +195,19 @@ func (b *Batches) MissBatch(ctx context.Context, in MissBatch) error {
 	return fail(ctx, b.Store.Miss(ctx, in))
 }
 
-// EndBatch ends every delivery of the batch that is still open.
+// EndBatch ends every delivery of the batch that is still open. Doors that this does not
+// reach are told by the operations sweep.
 func (b *Batches) EndBatch(ctx context.Context, id fleet.BatchID) (BatchEnd, error) {
 	b.failpoint("before_batch_end")
 	end, err := b.Store.End(ctx, id)
 	b.failpoint("after_batch_end")
-	return end, fail(ctx, err)
+	if err != nil {
+		return end, fail(ctx, err)
+	}
+	if err := b.Doors.TellDoors(ctx, ""); err != nil {
+		b.Log.WarnContext(ctx, "doors are told by the next sweep", "batch", id, "error", err)
+	}
+	return end, nil
 }
 
 func (b *Batches) failpoint(name string) {

@@ -273,6 +273,7 @@ func (s *server) activities() workers.Server {
 		Fleets: &activities.Fleets{Store: &fleetSteps{s.store}, Doors: doors, Build: s.cfg.Build, Log: s.log},
 		Batches: &activities.Batches{
 			Maker: &batchMaker{s.store, s.handler}, Gatherer: &siteGatherer{s.store, s.again}, Store: &batchSteps{s.store}, Tokens: tokens{s.cfg.Timing.TokenBytes},
+			Doors: doors, Log: s.log,
 			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Failpoint: s.cfg.Failpoint,
 		},
 		Sweeps: &activities.Sweeps{
