@@ -39,7 +39,7 @@ func TestControl(t *testing.T) {
 		code, out = steerIt("stop", "plant-1-a", "--data", dir)
 		require.Equal(t, exitOK, code, out)
 		require.False(t, alive(pid))
-		code, out = steerIt("ps", "--data", dir)
+		code, out = steerIt("--data", dir, "ps")
 		require.Equal(t, exitOK, code, out)
 		require.Regexp(t, `plant-1-a +stopped +0 +1`, out)
 	})

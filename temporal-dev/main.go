@@ -16,6 +16,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -34,10 +36,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if child, ok := childNamed(args); ok {
 		return runChild(child, stderr)
 	}
-	verb, rest := "up", args
-	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
-		verb, rest = args[0], args[1:]
-	}
+	verb, rest := verbOf(args)
 	var err error
 	switch verb {
 	case "up":
@@ -48,6 +47,26 @@ func run(args []string, stdout, stderr io.Writer) int {
 		err = usageError{fmt.Errorf("unknown command %.40q; there are ps, stop NAME and start NAME", verb)}
 	}
 	return exitCode(err, stderr)
+}
+
+// verbOf takes the verb from where people put it: first, or behind the data directory.
+func verbOf(args []string) (verb string, rest []string) {
+	at := 0
+	if len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		switch name, _, valued := strings.Cut(strings.TrimLeft(args[0], "-"), "="); {
+		case name == "data" && valued:
+			at = 1
+		case name == "data":
+			at = 2
+		}
+		if at == 0 || len(args) <= at || !slices.Contains([]string{"ps", "stop", "start"}, args[at]) {
+			return "up", args
+		}
+	}
+	if len(args) <= at || args[at] == "" {
+		return "up", args
+	}
+	return args[at], append(slices.Clone(args[:at]), args[at+1:]...)
 }
 
 // usageError is a mistake on the command line, which has its own exit code.
