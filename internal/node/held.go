@@ -96,6 +96,29 @@ func (a *Applier) Instances(ctx context.Context) ([]fleet.NodeInstance, error) {
 	return all, nil
 }
 
+// standing is what a comparison looks at: what the store holds, and what runs without a row.
+func (a *Applier) standing(ctx context.Context) (map[fleet.InstanceName]fleet.Held, error) {
+	all, err := a.opt.Store.HeldAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := a.opt.Runtime.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held := make(map[fleet.InstanceName]fleet.Held, len(all))
+	for _, in := range all {
+		held[in.Instance] = in.Held
+	}
+	for _, st := range list {
+		if h, known := held[st.Instance]; !known || st.Running {
+			h.Running = st.Running
+			held[st.Instance] = h
+		}
+	}
+	return held, nil
+}
+
 func (a *Applier) reason(in sqlite.Instance, seen *guardian.Status, meta sqlite.Meta) string {
 	if meta.Role != fleet.RoleActive || in.Current == nil || !needsProcess(*in.Current) || seen != nil && seen.Running {
 		return ""

@@ -94,14 +94,13 @@ func (r *reconcile) observe(ctx context.Context) (bool, error) {
 	if r.seen, err = r.agent.Store.SeenSet(ctx); err != nil {
 		return false, err
 	}
-	var all []fleet.NodeInstance
 	group, both := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		r.set, r.report.Unchanged, err = r.site.expected(both, r.seen.Clean)
 		return err
 	})
 	group.Go(func() (err error) {
-		all, err = r.agent.Applier.Instances(both)
+		r.held, err = r.agent.Applier.standing(both)
 		return err
 	})
 	if err := group.Wait(); err != nil {
@@ -112,11 +111,9 @@ func (r *reconcile) observe(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	r.report.Expected = len(r.set.Instances)
-	r.held = make(map[fleet.InstanceName]fleet.Held, len(all))
 	holds := 0
-	for _, in := range all {
-		r.held[in.Instance] = in.Held
-		if decide.ExtraHeld(in.Held) {
+	for _, held := range r.held {
+		if decide.ExtraHeld(held) {
 			holds++
 		}
 	}

@@ -90,6 +90,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.instancesOfStmt, err = db.PrepareContext(ctx, instancesOf); err != nil {
 		return nil, fmt.Errorf("error preparing query InstancesOf: %w", err)
 	}
+	if q.listCurrentsStmt, err = db.PrepareContext(ctx, listCurrents); err != nil {
+		return nil, fmt.Errorf("error preparing query ListCurrents: %w", err)
+	}
+	if q.listHighWatersStmt, err = db.PrepareContext(ctx, listHighWaters); err != nil {
+		return nil, fmt.Errorf("error preparing query ListHighWaters: %w", err)
+	}
 	if q.listInstancesStmt, err = db.PrepareContext(ctx, listInstances); err != nil {
 		return nil, fmt.Errorf("error preparing query ListInstances: %w", err)
 	}
@@ -247,6 +253,16 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing instancesOfStmt: %w", cerr)
 		}
 	}
+	if q.listCurrentsStmt != nil {
+		if cerr := q.listCurrentsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listCurrentsStmt: %w", cerr)
+		}
+	}
+	if q.listHighWatersStmt != nil {
+		if cerr := q.listHighWatersStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listHighWatersStmt: %w", cerr)
+		}
+	}
 	if q.listInstancesStmt != nil {
 		if cerr := q.listInstancesStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listInstancesStmt: %w", cerr)
@@ -378,6 +394,8 @@ type Queries struct {
 	getMetaStmt               *sql.Stmt
 	getSlotsStmt              *sql.Stmt
 	instancesOfStmt           *sql.Stmt
+	listCurrentsStmt          *sql.Stmt
+	listHighWatersStmt        *sql.Stmt
 	listInstancesStmt         *sql.Stmt
 	listSlotsStmt             *sql.Stmt
 	moveSlotStmt              *sql.Stmt
@@ -420,6 +438,8 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getMetaStmt:               q.getMetaStmt,
 		getSlotsStmt:              q.getSlotsStmt,
 		instancesOfStmt:           q.instancesOfStmt,
+		listCurrentsStmt:          q.listCurrentsStmt,
+		listHighWatersStmt:        q.listHighWatersStmt,
 		listInstancesStmt:         q.listInstancesStmt,
 		listSlotsStmt:             q.listSlotsStmt,
 		moveSlotStmt:              q.moveSlotStmt,

@@ -178,6 +178,88 @@ func (q *Queries) InstancesOf(ctx context.Context, names string) ([]Instance, er
 	return items, nil
 }
 
+const listCurrents = `-- name: ListCurrents :many
+SELECT instance, era, revision, action, kind, hash, size, run_hash, enabled FROM slots WHERE slot = 'current' ORDER BY instance
+`
+
+type ListCurrentsRow struct {
+	Instance string
+	Era      int64
+	Revision int64
+	Action   string
+	Kind     string
+	Hash     string
+	Size     int64
+	RunHash  string
+	Enabled  int64
+}
+
+func (q *Queries) ListCurrents(ctx context.Context) ([]ListCurrentsRow, error) {
+	rows, err := q.query(ctx, q.listCurrentsStmt, listCurrents)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListCurrentsRow
+	for rows.Next() {
+		var i ListCurrentsRow
+		if err := rows.Scan(
+			&i.Instance,
+			&i.Era,
+			&i.Revision,
+			&i.Action,
+			&i.Kind,
+			&i.Hash,
+			&i.Size,
+			&i.RunHash,
+			&i.Enabled,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listHighWaters = `-- name: ListHighWaters :many
+SELECT name, high_era, high_revision FROM instances ORDER BY name
+`
+
+type ListHighWatersRow struct {
+	Name         string
+	HighEra      int64
+	HighRevision int64
+}
+
+func (q *Queries) ListHighWaters(ctx context.Context) ([]ListHighWatersRow, error) {
+	rows, err := q.query(ctx, q.listHighWatersStmt, listHighWaters)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListHighWatersRow
+	for rows.Next() {
+		var i ListHighWatersRow
+		if err := rows.Scan(&i.Name, &i.HighEra, &i.HighRevision); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listInstances = `-- name: ListInstances :many
 SELECT name, high_era, high_revision, high_action, high_hash, high_run_hash, high_enabled, epoch FROM instances ORDER BY name
 `

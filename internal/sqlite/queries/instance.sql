@@ -72,3 +72,9 @@ SELECT * FROM instances WHERE name IN (SELECT value FROM json_each(CAST(sqlc.arg
 
 -- name: SlotsOf :many
 SELECT * FROM slots WHERE instance IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT))) ORDER BY instance, slot;
+
+-- name: ListHighWaters :many
+SELECT name, high_era, high_revision FROM instances ORDER BY name;
+
+-- name: ListCurrents :many
+SELECT instance, era, revision, action, kind, hash, size, run_hash, enabled FROM slots WHERE slot = 'current' ORDER BY instance;
