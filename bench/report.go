@@ -139,7 +139,8 @@ a busy neighbour is worth little.
 * **Reconcile**: a node that holds 10,000 instances of 4 KB (put there as though they had been
   delivered before, and fetched by a comparison). The expected set is read whole, over HTTP,
   compressed. The drift is one instance in a hundred with new content: the whole comparison, from
-  its first step at the store to its last, against that of a node that holds just those hundred.
+  its first step at the store to its last, against fetching those hundred configs from the endpoint of single
+  deliveries with plain requests, one after the other, and committing each to SQLite (WAL, synchronous FULL).
 * **Fleet**: 10,000 instances of a template of 4 KB with overrides of their own, over 10 sites, all
   delivered once; then three fleet changes that patch every one of them, from the PUT until the
   operation has succeeded and both nodes of each are durable, which is counted. 500 instances in a

@@ -77,10 +77,15 @@ func (c *Client) wakeFleet(ctx context.Context, name fleet.FleetName) error {
 	return unavailable("wake "+options.ID, err)
 }
 
+// deliverSiteSpan is how many times the longest delivery one run may last: it goes on in a
+// new one after the first.
+const deliverSiteSpan = 4
+
 // DeliverSite has what waits at a site delivered in batches.
 func (c *Client) DeliverSite(ctx context.Context, site fleet.SiteName) error {
 	options := client.StartWorkflowOptions{
 		ID: DeliverSiteID(site), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
+		WorkflowRunTimeout: deliverSiteSpan * c.Limits.orDefault().Total,
 		TypedSearchAttributes: temporal.NewSearchAttributes(temporal.NewSearchAttributeKeyKeyword(AttributeSite).ValueSet(string(site))),
 	}
 	in := DeliverSiteInput{Site: site, Limits: c.Limits}

@@ -21,6 +21,7 @@ type DeliverSiteInput struct {
 func DeliverSite(ctx workflow.Context, in DeliverSiteInput) error {
 	talk := newBatchTalk(in.Limits)
 	wake := workflow.GetSignalChannel(ctx, SignalWake)
+	began := workflow.Now(ctx)
 	for n := 1; ; n++ {
 		drain(wake)
 		next, err := gather(ctx, in.Site, talk.limits, n)
@@ -35,7 +36,8 @@ func DeliverSite(ctx workflow.Context, in DeliverSiteInput) error {
 		} else if !wake.ReceiveAsync(nil) {
 			return nil
 		}
-		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+		// Well before its run's timeout, which takes a run away whose worker is gone.
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() || workflow.Now(ctx).Sub(began) > talk.limits.Total {
 			return workflow.NewContinueAsNewError(ctx, TypeDeliverSite, in)
 		}
 	}
