@@ -210,6 +210,8 @@ func waitsFor(targets []postgres.Target) (reason, message string) {
 	for _, t := range targets {
 		switch t.State {
 		case fleet.TargetApplied:
+		case fleet.TargetStaged:
+			return "node_staged", fmt.Sprintf("node %s has fetched it, and switches when its maintenance window opens", t.Node)
 		case fleet.TargetWaiting:
 			return "node_waiting", fmt.Sprintf("node %s has not been notified yet", t.Node)
 		case fleet.TargetNotified:

@@ -146,7 +146,7 @@ func (r *region) putFleet(ctx context.Context, name string, body []byte) (api.Op
 	if err != nil {
 		return api.Operation{}, fmt.Errorf("put the change: %w", err)
 	}
-	defer res.Body.Close() //nolint:errcheck // read only
+	defer res.Body.Close()
 	var out api.Accepted
 	if err := json.NewDecoder(res.Body).Decode(&out); err != nil || res.StatusCode != http.StatusAccepted || out.Operation == nil {
 		return api.Operation{}, fmt.Errorf("the change was answered %s: %w", res.Status, err)

@@ -270,7 +270,7 @@ func (c *comparison) config(ctx context.Context, id, token string) ([]byte, erro
 	if err != nil {
 		return nil, fmt.Errorf("fetch a config: %w", err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // read only
+	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("it was answered %d", resp.StatusCode)

@@ -85,7 +85,7 @@ const deliverSiteSpan = 4
 func (c *Client) DeliverSite(ctx context.Context, site fleet.SiteName) error {
 	options := client.StartWorkflowOptions{
 		ID: DeliverSiteID(site), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
-		WorkflowRunTimeout: deliverSiteSpan * c.Limits.orDefault().Total,
+		WorkflowRunTimeout:    deliverSiteSpan * c.Limits.orDefault().Total,
 		TypedSearchAttributes: temporal.NewSearchAttributes(temporal.NewSearchAttributeKeyKeyword(AttributeSite).ValueSet(string(site))),
 	}
 	in := DeliverSiteInput{Site: site, Limits: c.Limits}

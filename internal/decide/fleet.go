@@ -118,7 +118,7 @@ func tooManyFailed(c fleetCase) bool {
 
 // FleetGoesOn says whether the next batch of a wave may begin: a change also stops in the
 // middle of a site.
-func FleetGoesOn(state fleet.FleetState, cancelled bool, wave fleet.FleetCounts, errorThreshold float64) bool { //nolint:revive // it is what was asked for
+func FleetGoesOn(state fleet.FleetState, cancelled bool, wave fleet.FleetCounts, errorThreshold float64) bool {
 	seen := fleet.FleetSeen{State: state, Counts: wave, ErrorThreshold: errorThreshold}
 	return state == fleet.FleetRunning && !cancelled && !tooManyFailed(fleetCase{seen: seen})
 }

@@ -53,7 +53,9 @@ func closed(s *fleet.FleetSeen, _ *decide.FleetRun) {
 }
 
 func failedTargets(n int) fleetChange {
-	return func(s *fleet.FleetSeen, _ *decide.FleetRun) { s.Counts.Failed, s.Counts.Succeeded = n, s.Counts.Succeeded-n }
+	return func(s *fleet.FleetSeen, _ *decide.FleetRun) {
+		s.Counts.Failed, s.Counts.Succeeded = n, s.Counts.Succeeded-n
+	}
 }
 
 func busy(sites ...fleet.SiteName) fleetChange {

@@ -182,7 +182,7 @@ func (s *server) api(stopping <-chan struct{}) (*api.Handler, error) {
 	limits := compose.DefaultLimits()
 	return api.New(api.Deps{
 		Store: s.store, Waker: &crowdWaker{store: s.store, flows: s.flows, log: s.log}, NodeStarted: s.nodeStarted, Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent},
-		Waves: decide.Waves,
+		Waves:   decide.Waves,
 		Flatten: compose.NewBudget(flattenShare * int64(limits.MaxBytes)), Limits: limits,
 		Region: s.cfg.Region, WebURL: s.cfg.WebURL, TemporalNamespace: s.cfg.TemporalNamespace,
 		PendingTTL: s.cfg.Timing.Delivery.PendingTTL, OperationLimit: s.operationLimit(),
