@@ -28,7 +28,7 @@ func TestRecordHistories(t *testing.T) {
 	t.Parallel()
 	realOnly(t)
 	doc, _ := upRegion(t, t.TempDir())
-	c, err := client.Dial(client.Options{HostPort: doc.Temporal, Namespace: doc.Namespace, Logger: noLog{}})
+	c, err := client.Dial(client.Options{HostPort: doc.Temporal, Namespace: doc.Namespace, Identity: starter, Logger: noLog{}})
 	require.NoError(t, err)
 	defer c.Close()
 	ctx := t.Context()
