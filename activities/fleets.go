@@ -32,11 +32,12 @@ type SeeFleet struct {
 }
 
 // MoveFleet takes run number Run of a change from Wave one step on: to the next wave (On
-// ""), or to its end.
+// ""), or to its end. It is void when somebody turned the run after Turn.
 type MoveFleet struct {
 	Fleet   fleet.FleetName  `json:"fleet"`
 	Run     int64            `json:"run"`
 	Wave    int              `json:"wave"`
+	Turn    int64            `json:"turn,omitempty"`
 	On      fleet.FleetEvent `json:"on,omitempty"`
 	Reason  string           `json:"reason,omitempty"`
 	Message string           `json:"message,omitempty"`

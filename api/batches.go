@@ -44,9 +44,20 @@ func (s *server) batchItems(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	for i := range items {
+		if len(items[i].Run) > 0 {
+			if items[i].Run, err = runText(items[i].Run); err != nil {
+				return err
+			}
+		}
+	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
+	return s.sendItems(w, r, items)
+}
+
+func (s *server) sendItems(w http.ResponseWriter, r *http.Request, items []fleet.BatchItem) error {
 	out := s.newPieces(w, r)
 	separator := `{"items":[`
 	for i := range items {
@@ -62,7 +73,7 @@ func (s *server) batchItems(w http.ResponseWriter, r *http.Request) error {
 	if len(items) > 0 {
 		separator = ""
 	}
-	_, err = out.Write([]byte(separator + "]}"))
+	_, err := out.Write([]byte(separator + "]}"))
 	return out.end(err)
 }
 

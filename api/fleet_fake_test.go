@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -124,7 +125,7 @@ func (f *fleetFake) BatchTokens(_ context.Context, id fleet.BatchID) ([]postgres
 
 func (f *fleetFake) BatchItems(_ context.Context, _ fleet.BatchID, node fleet.NodeName) ([]fleet.BatchItem, error) {
 	f.asks(node)
-	return f.items, nil
+	return slices.Clone(f.items), nil
 }
 
 func (f *fleetFake) BatchBodies(_ context.Context, _ fleet.BatchID, node fleet.NodeName, hashes []fleet.Hash, emit func(fleet.Hash, []byte) error) error {

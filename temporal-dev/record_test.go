@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/api/temporalproto"
 	"go.temporal.io/sdk/client"
 
+	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/workers"
 	"github.com/holdfast-io/holdfast/workflows"
@@ -27,7 +28,7 @@ func TestRecordHistories(t *testing.T) {
 	t.Parallel()
 	realOnly(t)
 	doc, _ := upRegion(t, t.TempDir())
-	c, err := client.Dial(client.Options{HostPort: doc.Temporal, Namespace: doc.Namespace, Logger: noLog{}})
+	c, err := client.Dial(client.Options{HostPort: doc.Temporal, Namespace: doc.Namespace, Identity: starter, Logger: noLog{}})
 	require.NoError(t, err)
 	defer c.Close()
 	ctx := t.Context()
@@ -45,6 +46,9 @@ func TestRecordHistories(t *testing.T) {
 	start("record-sweep", workflows.TypeSweepOperations)
 	start("record-sweep-nodes", workflows.TypeSweepNodes, workflows.SweepNodesInput{Shards: 1})
 	start("record-collect", workflows.TypeCollectGarbage)
+	recordFleet(t, doc, start)
+	runs[workflows.TypeFleet] = c.GetWorkflow(ctx, fleet.FleetSubject(recordedFleet), "")
+	runs[workflows.TypeFleetSite] = c.GetWorkflow(ctx, workflows.FleetSiteID(recordedFleet, 1, 1, "plant-1"), "")
 	runs[workflows.TypeInstance] = c.GetWorkflow(ctx, fleet.InstanceSubject("plant-1", "press-7"), "")
 	require.NoError(t, runs[workflows.TypeInstance].Get(ctx, nil))
 	keep := func(name, file string, run client.WorkflowRun) {
@@ -55,6 +59,9 @@ func TestRecordHistories(t *testing.T) {
 		}
 	}
 	for name := range workers.Workflows() {
+		if name == workflows.TypeDeliverSite {
+			continue // nothing starts it yet
+		}
 		require.NotNil(t, runs[name], name)
 		keep(name, "v1", runs[name])
 	}
@@ -62,6 +69,20 @@ func TestRecordHistories(t *testing.T) {
 	entity := c.GetWorkflow(ctx, workflows.NodeEntity("plant-1-b"), "")
 	require.NoError(t, entity.Get(ctx, nil))
 	keep(workflows.TypeReconcileNode, "entity-v1", entity)
+}
+
+const recordedFleet = "speed"
+
+// recordFleet runs a change of the examples in two waves.
+func recordFleet(t *testing.T, doc devDoc, start func(id, name string, in ...any)) {
+	t.Helper()
+	c, err := api.NewClient(doc.API, doc.Token)
+	require.NoError(t, err)
+	_, err = c.StageFleet(t.Context(), recordedFleet, api.FleetPut{
+		Change: api.FleetChange{Patch: []byte(`{"speed":7}`)}, Waves: []fleet.FleetWave{{Percent: 50}}, BatchSize: 1,
+	}, api.Mutation{})
+	require.NoError(t, err)
+	start("record-fleet", workflows.TypeDeployFleet, workflows.DeployFleetInput{Fleet: recordedFleet})
 }
 
 func historyOf(ctx context.Context, t *testing.T, c client.Client, run client.WorkflowRun) *historypb.History {

@@ -141,7 +141,8 @@ func (f *fleetEntity) act(ctx workflow.Context) (ended bool, err error) {
 func (f *fleetEntity) move(ctx workflow.Context, on fleet.FleetEvent) error {
 	f.failed, f.broken = map[fleet.SiteName]int{}, ""
 	return insist(ctx, fleets.MoveFleet, activities.MoveFleet{
-		Fleet: f.in.Fleet, Run: f.seen.Run, Wave: f.seen.Wave, On: on, Reason: f.next.Reason, Message: f.next.Message,
+		Fleet: f.in.Fleet, Run: f.seen.Run, Wave: f.seen.Wave, Turn: f.seen.Turn,
+		On: on, Reason: f.next.Reason, Message: f.next.Message,
 	}, nil)
 }
 

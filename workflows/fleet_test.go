@@ -244,8 +244,12 @@ func TestFleetEntity(t *testing.T) {
 		t.Parallel()
 		f := newToyFleet()
 		f.bad["s-2"] = true
+		f.seen.Turn = 7
 		runFleet(t, fleetEnv(t, f))
 		require.Equal(t, fleet.FleetStopped, f.seen.State)
+		for _, m := range f.moves {
+			require.EqualValues(t, 7, m.Turn, "so that a later turn of a person makes it void")
+		}
 		require.Equal(t, "error_threshold", f.moves[len(f.moves)-1].Reason)
 		require.Equal(t, 2, f.count(fleet.FleetTargetWaiting), "the third wave waits")
 	})

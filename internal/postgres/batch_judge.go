@@ -14,6 +14,8 @@ func (r *batchRelease) item(i *BatchChange) error {
 	name := string(i.Instance)
 	o, want := r.objects[name], r.desired[name]
 	switch {
+	case fleet.KindOf(i.Refused) == fleet.Stale: // somebody else wrote what was to be taken back
+		r.moves.add(targetMove{Name: name, State: fleet.FleetTargetSuperseded, Reason: "newer_revision", Message: told(i.Refused)})
 	case i.Refused != nil:
 		r.fail(i.Instance, string(fleet.KindOf(i.Refused)), told(i.Refused))
 	case o == nil || o.DeletingSince != nil:

@@ -74,6 +74,18 @@ func TestReleaseBatch(t *testing.T) {
 		require.Equal(t, "delivering 1 0 1 ", b.target(names[7]))
 	})
 
+	t.Run("leaves to others what they wrote since", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		names := b.instances(1)
+		b.fleetOf(1, names...)
+		item := b.changeTo(names[0], `{"a":9}`)
+		item.Refused = fleet.Errorf(fleet.Stale, "revision 7 was released since")
+		require.Zero(t, b.release(releaseOf(batchID(1), item)).Claimed)
+		require.Equal(t, "superseded 0 0 0 newer_revision", b.target(names[0]))
+		require.Equal(t, "revision 7 was released since", scan[string](b, "SELECT message FROM fleet_targets"))
+	})
+
 	t.Run("tries what others change again, and gives up after so many times", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

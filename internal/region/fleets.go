@@ -30,7 +30,7 @@ func (f *fleetSteps) See(ctx context.Context, in activities.SeeFleet) (fleet.Fle
 // Move takes a run one step on.
 func (f *fleetSteps) Move(ctx context.Context, in activities.MoveFleet) error {
 	return f.store.MoveFleet(ctx, postgres.FleetMove{
-		Fleet: in.Fleet, Run: in.Run, On: in.On, Wave: in.Wave, Reason: in.Reason, Message: in.Message,
+		Fleet: in.Fleet, Run: in.Run, On: in.On, Wave: in.Wave, Turn: in.Turn, Reason: in.Reason, Message: in.Message,
 	})
 }
 
