@@ -150,7 +150,7 @@ func (r *batchRelease) insertDeliveries(ctx context.Context) error {
 		Site: string(r.in.Site), BatchID: string(r.in.ID), Node: r.lease.Holder, Epoch: r.lease.Epoch,
 		WorkflowID: r.in.Workflow, RunID: r.in.Run, Seconds: r.in.Deadline.Seconds(), Names: r.claimed(),
 	}
-	w := db.InsertPendingRowsParams{Site: p.Site, Seconds: r.in.TTL.Seconds(), Names: p.Names}
+	w := db.InsertPendingRowsParams{Site: p.Site, Seconds: spared(r.in.TTL).Seconds(), Names: p.Names}
 	for _, c := range r.claims {
 		id, err := NewID()
 		if err != nil {
@@ -180,7 +180,7 @@ func (r *batchRelease) insertTargets(ctx context.Context) error {
 		return failed("read the nodes", err)
 	}
 	p := db.InsertTargetsManyParams{Holder: r.lease.Holder, Nodes: r.nodes}
-	a := db.AttachDeliveriesParams{}
+	a := db.AttachDeliveriesParams{Running: string(fleet.OperationRunning)}
 	for _, c := range r.claims {
 		_, size := c.content()
 		p.Ids, p.Totals = append(p.Ids, c.ID), append(p.Totals, size)
@@ -206,5 +206,6 @@ func (e endings) write(ctx context.Context, q *db.Queries) error {
 	if len(e.Subjects) == 0 {
 		return nil
 	}
+	e.Running = string(fleet.OperationRunning)
 	return failed("end operations", q.EndOperationsMany(ctx, db.EndOperationsManyParams(e)))
 }
