@@ -233,9 +233,9 @@ func (s *server) fetchRun(w http.ResponseWriter, r *http.Request) error {
 	if len(found.Run) == 0 {
 		return fleet.Errorf(fleet.NotFound, "this delivery has no run section")
 	}
-	text, err := compose.Canonical(found.Run, compose.Limits{MaxBytes: 2 * maxRun}) // jsonb adds spaces
+	text, err := canonicalRun(found.Run)
 	if err != nil {
-		return fleet.Errorf(fleet.Internal, "read the run section: %w", err)
+		return err
 	}
 	h := w.Header()
 	describe(h, fleet.Content{Kind: fleet.ContentJSON, Size: int64(len(text))})
@@ -246,4 +246,13 @@ func (s *server) fetchRun(w http.ResponseWriter, r *http.Request) error {
 		_, _ = w.Write(text) // the node is gone when this fails
 	}
 	return nil
+}
+
+// canonicalRun gives a run section of the store the form that its hash is of.
+func canonicalRun(stored []byte) ([]byte, error) {
+	text, err := compose.Canonical(stored, compose.Limits{MaxBytes: 2 * maxRun}) // jsonb adds spaces
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Internal, "read the run section: %w", err)
+	}
+	return text, nil
 }
