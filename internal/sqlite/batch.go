@@ -66,7 +66,7 @@ type takeStep func(*batch, context.Context, Step) (refused, err error)
 func (s *Store) commitBatch(ctx context.Context, steps []Step, take takeStep) ([]error, error) {
 	refused := make([]error, len(steps))
 	err := s.tx(ctx, "commit batch", nil, func(ctx context.Context, tx *sql.Tx) error {
-		b := &batch{tx: tx, q: s.q.WithTx(tx), rights: map[Right]error{}, taken: map[fleet.InstanceName]bool{}}
+		b := &batch{tx: tx, q: s.q.WithTx(tx), recent: &s.recent, rights: map[Right]error{}, taken: map[fleet.InstanceName]bool{}}
 		if err := b.read(ctx, steps); err != nil {
 			return err
 		}
@@ -85,6 +85,7 @@ func (s *Store) commitBatch(ctx context.Context, steps []Step, take takeStep) ([
 type batch struct {
 	tx     *sql.Tx
 	q      *db.Queries
+	recent *recent
 	held   map[fleet.InstanceName]Instance // before the batch
 	taken  map[fleet.InstanceName]bool
 	bodies map[fleet.Hash]bool // that the file has, or a part of
@@ -97,10 +98,10 @@ func (b *batch) read(ctx context.Context, steps []Step) error {
 		names[i], hashes[i] = step.Instance, step.Revision.Content.Hash
 	}
 	var err error
-	if b.held, err = instancesOf(ctx, b.q, names); err != nil {
+	if b.held, err = b.recent.instances(ctx, b.q, names); err != nil {
 		return err
 	}
-	rows, err := contentsOf(ctx, b.q, hashes)
+	rows, err := b.recent.contents(ctx, b.q, hashes)
 	b.bodies = make(map[fleet.Hash]bool, len(rows))
 	for _, row := range rows {
 		b.bodies[fleet.Hash(row.Hash.String)] = true
@@ -243,11 +244,14 @@ func (b *batch) store(ctx context.Context, body *Staging) (sql.NullInt64, error)
 }
 
 // InstancesOf reads some names at one moment; those that were never heard of are there as
-// zero Instances with their names.
+// zero Instances with their names. There may be more in the map, which must not be changed.
 func (s *Store) InstancesOf(ctx context.Context, names []fleet.InstanceName) (map[fleet.InstanceName]Instance, error) {
-	var all map[fleet.InstanceName]Instance
+	all := s.recent.instancesKnown(names)
+	if all != nil {
+		return all, nil
+	}
 	err := s.read(ctx, "read instances", func(ctx context.Context, q *db.Queries) (err error) {
-		all, err = instancesOf(ctx, q, names)
+		all, err = s.recent.instances(ctx, q, names)
 		return err
 	})
 	return all, err
@@ -281,11 +285,15 @@ func instancesOf(ctx context.Context, q *db.Queries, names []fleet.InstanceName)
 	return all, nil
 }
 
-// CompleteContents says which bodies are there, with their sizes.
+// CompleteContents says which bodies are there, with their sizes; it may name others too.
 func (s *Store) CompleteContents(ctx context.Context, hashes []fleet.Hash) (map[fleet.Hash]int64, error) {
-	rows, err := contentsOf(ctx, s.q, hashes)
+	var rows []db.ContentsOfRow
+	err := s.read(ctx, "look for contents", func(ctx context.Context, q *db.Queries) (err error) {
+		rows, err = s.recent.contents(ctx, q, hashes)
+		return err
+	})
 	if err != nil {
-		return nil, fail("look for contents", err)
+		return nil, err
 	}
 	there := make(map[fleet.Hash]int64, len(rows))
 	for _, row := range rows {
