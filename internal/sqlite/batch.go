@@ -89,13 +89,16 @@ type batch struct {
 	held   map[fleet.InstanceName]Instance // before the batch
 	taken  map[fleet.InstanceName]bool
 	bodies map[fleet.Hash]bool // that the file has, or a part of
+	wanted map[fleet.Hash]bool // by a step
 	rights map[Right]error
 }
 
 func (b *batch) read(ctx context.Context, steps []Step) error {
 	names, hashes := make([]fleet.InstanceName, len(steps)), make([]fleet.Hash, len(steps))
+	b.wanted = make(map[fleet.Hash]bool, len(steps))
 	for i, step := range steps {
 		names[i], hashes[i] = step.Instance, step.Revision.Content.Hash
+		b.wanted[hashes[i]] = true
 	}
 	var err error
 	if b.held, err = b.recent.instances(ctx, b.q, names); err != nil {
@@ -180,48 +183,88 @@ func (b *batch) do(ctx context.Context, step Step) error {
 func (b *batch) commit(ctx context.Context, a Attempt, in Instance) error {
 	var content sql.NullInt64
 	var err error
-	if a.Body != nil {
-		content, err = b.store(ctx, a.Body)
-	} else {
-		content, err = contentID(ctx, b.q, a.Revision)
-	}
-	if err != nil {
-		return err
+	if a.Body == nil {
+		if content, err = contentID(ctx, b.q, a.Revision); err != nil {
+			return err
+		}
 	}
 	if in.Staged != nil {
 		if err := b.drop(ctx, a.Instance, staged); err != nil {
 			return err
 		}
 	}
-	if err := b.makeRoom(ctx, a, in); err != nil {
+	free, err := b.makeRoom(ctx, a, in)
+	if err != nil {
 		return err
+	}
+	if a.Body != nil {
+		if content, err = b.replace(ctx, free, a.Body); err != nil {
+			return err
+		}
 	}
 	return b.q.AddSlot(ctx, db.AddSlotParams(slotOf(a, current, content)))
 }
 
-// makeRoom is the makeRoom of a switch, without what would find nothing.
-func (b *batch) makeRoom(ctx context.Context, a Attempt, in Instance) error {
+// makeRoom is the makeRoom of a switch, without what would find nothing. It gives the previous
+// revision when that had to go.
+func (b *batch) makeRoom(ctx context.Context, a Attempt, in Instance) (gone *Slot, err error) {
 	deleted := a.Revision.Action == fleet.ActionDelete
 	keeps := in.Current != nil && !deleted && !in.Current.Deleted()
 	same := keeps && sameContent(*in.Current, a.Revision)
 	if in.Previous != nil && !same {
 		if err := b.drop(ctx, a.Instance, previous); err != nil {
-			return err
+			return nil, err
 		}
+		gone = in.Previous
 	}
 	switch {
 	case in.Current == nil:
-		return nil
+		return gone, nil
 	case same || !keeps:
-		return b.drop(ctx, a.Instance, current)
+		return gone, b.drop(ctx, a.Instance, current)
 	}
-	_, err := b.q.MoveSlot(ctx, db.MoveSlotParams{Instance: string(a.Instance), FromSlot: current, IntoSlot: previous})
-	return err
+	_, err = b.q.MoveSlot(ctx, db.MoveSlotParams{Instance: string(a.Instance), FromSlot: current, IntoSlot: previous})
+	return gone, err
 }
 
 func (b *batch) drop(ctx context.Context, name fleet.InstanceName, slot string) error {
 	return b.q.DropSlot(ctx, db.DropSlotParams{Instance: string(name), Slot: slot})
 }
+
+// maxReused bounds the bodies that are written over: what is larger is many pages, which
+// Collect gives back.
+const maxReused = 64 << 10
+
+// replace is store, in the place of the body that a slot had which is gone, if nothing else has
+// it and no step of the batch wants it: what Collect would have to look for and take out of
+// every tree need not be put there anew.
+func (b *batch) replace(ctx context.Context, gone *Slot, body *Staging) (sql.NullInt64, error) {
+	if gone == nil || !reusable(gone.Content.Size) || !reusable(int64(len(body.whole))) ||
+		b.wanted[gone.Content.Hash] || b.bodies[body.want.Hash] {
+		return b.store(ctx, body)
+	}
+	state, err := marshal(body.sum)
+	if err != nil {
+		return sql.NullInt64{}, err
+	}
+	n, err := b.q.ReuseContent(ctx, db.ReuseContentParams{
+		ID: gone.content, Hash: nullable(body.want.Hash), Size: body.want.Size, ShaState: state,
+	})
+	if err != nil {
+		return sql.NullInt64{}, err
+	}
+	if n == 0 {
+		return b.store(ctx, body)
+	}
+	n, err = b.q.UpdateChunk(ctx, db.UpdateChunkParams{ContentID: gone.content, Data: body.whole})
+	if err == nil && n != 1 {
+		err = fleet.Errorf(fleet.Internal, "content %s has no chunk", gone.Content.Hash)
+	}
+	b.bodies[body.want.Hash] = true
+	return sql.NullInt64{Int64: gone.content, Valid: true}, err
+}
+
+func reusable(size int64) bool { return size > 0 && size <= maxReused }
 
 // store puts a body where the file lacks it, and gives its number.
 func (b *batch) store(ctx context.Context, body *Staging) (sql.NullInt64, error) {

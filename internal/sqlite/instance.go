@@ -20,6 +20,8 @@ type Slot struct {
 	fleet.Revision
 	Run   []byte // the run section as it was fetched; empty when the revision has none
 	Epoch int64  // at which it was accepted
+
+	content int64 // its row; 0 of a tombstone
 }
 
 // Deleted says that the slot is a tombstone.
@@ -109,7 +111,7 @@ func (i *Instance) put(row db.Slot) {
 			RunHash: fleet.Hash(row.RunHash),
 			Enabled: row.Enabled == 1,
 		},
-		Run: row.Run, Epoch: row.Epoch,
+		Run: row.Run, Epoch: row.Epoch, content: row.ContentID.Int64,
 	}
 	switch row.Slot {
 	case staged:
