@@ -209,7 +209,7 @@ func waitsFor(targets []postgres.Target) (reason, message string) {
 	}
 	for _, t := range targets {
 		switch t.State {
-		case fleet.TargetApplied:
+		case fleet.TargetApplied, fleet.TargetStaged:
 		case fleet.TargetWaiting:
 			return "node_waiting", fmt.Sprintf("node %s has not been notified yet", t.Node)
 		case fleet.TargetNotified:
