@@ -86,7 +86,7 @@ type batch struct {
 	tx     *sql.Tx
 	q      *db.Queries
 	recent *recent
-	held   map[fleet.InstanceName]Instance // before the batch
+	held   holdings // before the batch
 	taken  map[fleet.InstanceName]bool
 	bodies map[fleet.Hash]bool // that the file has, or a part of
 	wanted map[fleet.Hash]bool // by a step
@@ -174,7 +174,7 @@ func (b *batch) do(ctx context.Context, step Step) error {
 		_, err := b.store(ctx, step.Body)
 		return err
 	case TurnCommit:
-		return b.commit(ctx, step.Attempt, b.held[step.Instance])
+		return b.commit(ctx, step.Attempt, b.held.of[step.Instance])
 	}
 	return fleet.Errorf(fleet.Internal, "turn %d of a batch is none", step.Turn)
 }
@@ -243,12 +243,13 @@ func (b *batch) replace(ctx context.Context, gone *Slot, body *Staging) (sql.Nul
 		b.wanted[gone.Content.Hash] || b.bodies[body.want.Hash] {
 		return b.store(ctx, body)
 	}
+	id := b.held.ids[gone.Content.Hash]
 	state, err := marshal(body.sum)
 	if err != nil {
 		return sql.NullInt64{}, err
 	}
 	n, err := b.q.ReuseContent(ctx, db.ReuseContentParams{
-		ID: gone.content, Hash: nullable(body.want.Hash), Size: body.want.Size, ShaState: state,
+		ID: id, Was: nullable(gone.Content.Hash), Hash: nullable(body.want.Hash), Size: body.want.Size, ShaState: state,
 	})
 	if err != nil {
 		return sql.NullInt64{}, err
@@ -256,12 +257,12 @@ func (b *batch) replace(ctx context.Context, gone *Slot, body *Staging) (sql.Nul
 	if n == 0 {
 		return b.store(ctx, body)
 	}
-	n, err = b.q.UpdateChunk(ctx, db.UpdateChunkParams{ContentID: gone.content, Data: body.whole})
+	n, err = b.q.UpdateChunk(ctx, db.UpdateChunkParams{ContentID: id, Data: body.whole})
 	if err == nil && n != 1 {
 		err = fleet.Errorf(fleet.Internal, "content %s has no chunk", gone.Content.Hash)
 	}
 	b.bodies[body.want.Hash] = true
-	return sql.NullInt64{Int64: gone.content, Valid: true}, err
+	return sql.NullInt64{Int64: id, Valid: true}, err
 }
 
 func reusable(size int64) bool { return size > 0 && size <= maxReused }
@@ -290,30 +291,36 @@ func (b *batch) store(ctx context.Context, body *Staging) (sql.NullInt64, error)
 // zero Instances with their names. There may be more in the map, which must not be changed.
 func (s *Store) InstancesOf(ctx context.Context, names []fleet.InstanceName) (map[fleet.InstanceName]Instance, error) {
 	all := s.recent.instancesKnown(names)
-	if all != nil {
-		return all, nil
+	if all.of != nil {
+		return all.of, nil
 	}
 	err := s.read(ctx, "read instances", func(ctx context.Context, q *db.Queries) (err error) {
 		all, err = s.recent.instances(ctx, q, names)
 		return err
 	})
-	return all, err
+	return all.of, err
 }
 
-func instancesOf(ctx context.Context, q *db.Queries, names []fleet.InstanceName) (map[fleet.InstanceName]Instance, error) {
+// holdings are some names at one moment, with the numbers of the bodies of their slots.
+type holdings struct {
+	of  map[fleet.InstanceName]Instance
+	ids map[fleet.Hash]int64
+}
+
+func instancesOf(ctx context.Context, q *db.Queries, names []fleet.InstanceName) (holdings, error) {
 	list, err := json.Marshal(names)
 	if err != nil {
-		return nil, fmt.Errorf("list names: %w", err)
+		return holdings{}, fmt.Errorf("list names: %w", err)
 	}
 	rows, err := q.InstancesOf(ctx, string(list))
 	if err != nil {
-		return nil, err
+		return holdings{}, err
 	}
 	slots, err := q.SlotsOf(ctx, string(list))
 	if err != nil {
-		return nil, err
+		return holdings{}, err
 	}
-	all := make(map[fleet.InstanceName]Instance, len(names))
+	all, ids := make(map[fleet.InstanceName]Instance, len(names)), make(map[fleet.Hash]int64, len(slots))
 	for _, name := range names {
 		all[name] = Instance{Name: name}
 	}
@@ -324,8 +331,9 @@ func instancesOf(ctx context.Context, q *db.Queries, names []fleet.InstanceName)
 		in := all[fleet.InstanceName(slot.Instance)]
 		in.put(slot)
 		all[in.Name] = in
+		ids[fleet.Hash(slot.Hash)] = slot.ContentID.Int64
 	}
-	return all, nil
+	return holdings{all, ids}, nil
 }
 
 // CompleteContents says which bodies are there, with their sizes; it may name others too.

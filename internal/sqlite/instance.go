@@ -20,8 +20,6 @@ type Slot struct {
 	fleet.Revision
 	Run   []byte // the run section as it was fetched; empty when the revision has none
 	Epoch int64  // at which it was accepted
-
-	content int64 // its row; 0 of a tombstone
 }
 
 // Deleted says that the slot is a tombstone.
@@ -111,7 +109,7 @@ func (i *Instance) put(row db.Slot) {
 			RunHash: fleet.Hash(row.RunHash),
 			Enabled: row.Enabled == 1,
 		},
-		Run: row.Run, Epoch: row.Epoch, content: row.ContentID.Int64,
+		Run: row.Run, Epoch: row.Epoch,
 	}
 	switch row.Slot {
 	case staged:

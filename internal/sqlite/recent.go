@@ -14,7 +14,7 @@ import (
 type recent struct {
 	mu     sync.Mutex
 	writes int // commits so far
-	held   map[fleet.InstanceName]Instance
+	held   holdings
 	hashes map[fleet.Hash]bool // that were looked for
 	bodies []db.ContentsOfRow
 }
@@ -25,12 +25,12 @@ func (r *recent) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.writes++
-	r.held, r.hashes, r.bodies = nil, nil, nil
+	r.held, r.hashes, r.bodies = holdings{}, nil, nil
 }
 
 // instances reads some names, in a transaction of q, or more. What it gives must not be changed.
-func (r *recent) instances(ctx context.Context, q *db.Queries, names []fleet.InstanceName) (map[fleet.InstanceName]Instance, error) {
-	if held := r.instancesKnown(names); held != nil {
+func (r *recent) instances(ctx context.Context, q *db.Queries, names []fleet.InstanceName) (holdings, error) {
+	if held := r.instancesKnown(names); held.of != nil {
 		return held, nil
 	}
 	before := r.now()
@@ -43,12 +43,12 @@ func (r *recent) instances(ctx context.Context, q *db.Queries, names []fleet.Ins
 	return held, err
 }
 
-func (r *recent) instancesKnown(names []fleet.InstanceName) map[fleet.InstanceName]Instance {
+func (r *recent) instancesKnown(names []fleet.InstanceName) holdings {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range names {
-		if _, known := r.held[name]; !known {
-			return nil
+		if _, known := r.held.of[name]; !known {
+			return holdings{}
 		}
 	}
 	return r.held

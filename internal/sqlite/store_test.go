@@ -164,7 +164,7 @@ func TestMigrateKeepsSlots(t *testing.T) {
 	require.Equal(t, Instance{
 		Name: name, Epoch: 3,
 		HighWater: fleet.Revision{Version: fleet.Version{Era: 1, Revision: 4}, Action: fleet.ActionDisable, Content: fleet.Content{Hash: "h"}, RunHash: "r"},
-		Current: &Slot{Epoch: 2, Run: []byte("{}"), content: 7, Revision: fleet.Revision{
+		Current: &Slot{Epoch: 2, Run: []byte("{}"), Revision: fleet.Revision{
 			Version: fleet.Version{Era: 1, Revision: 3}, Action: fleet.ActionEnable, Content: c, RunHash: "r", Enabled: true,
 		}},
 	}, in)

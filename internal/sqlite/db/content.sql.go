@@ -269,7 +269,7 @@ func (q *Queries) PutNewContent(ctx context.Context, arg PutNewContentParams) (i
 
 const reuseContent = `-- name: ReuseContent :execrows
 UPDATE contents SET hash = ?1, size = ?2, received = ?2, sha_state = ?3
-WHERE id = ?4 AND complete = 1 AND hash IS NOT NULL
+WHERE contents.id = ?4 AND contents.hash = ?5 AND contents.complete = 1
   AND NOT EXISTS (SELECT 1 FROM chunks ch WHERE ch.content_id = contents.id AND ch.position > 0)
   AND NOT EXISTS (SELECT 1 FROM slots s WHERE s.content_id = contents.id)
   AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.high_hash = contents.hash)
@@ -280,6 +280,7 @@ type ReuseContentParams struct {
 	Size     int64
 	ShaState []byte
 	ID       int64
+	Was      sql.NullString
 }
 
 // CondemnUnreferenced of one small body and PutNewContent in its place, where nothing of the
@@ -290,6 +291,7 @@ func (q *Queries) ReuseContent(ctx context.Context, arg ReuseContentParams) (int
 		arg.Size,
 		arg.ShaState,
 		arg.ID,
+		arg.Was,
 	)
 	if err != nil {
 		return 0, err
