@@ -41,15 +41,11 @@ func (s *server) batchItems(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	items, err := s.store.BatchItems(r.Context(), id, node)
+	if err == nil {
+		err = canonicalRuns(items)
+	}
 	if err != nil {
 		return err
-	}
-	for i := range items {
-		if len(items[i].Run) > 0 {
-			if items[i].Run, err = runText(items[i].Run); err != nil {
-				return err
-			}
-		}
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -75,6 +71,27 @@ func (s *server) sendItems(w http.ResponseWriter, r *http.Request, items []fleet
 	}
 	_, err := out.Write([]byte(separator + "]}"))
 	return out.end(err)
+}
+
+// canonicalRuns gives each run section the form that its hash is of: jsonb adds spaces. Equal
+// ones, as a template gives, are made once.
+func canonicalRuns(items []fleet.BatchItem) error {
+	made := map[string][]byte{}
+	for i, item := range items {
+		if len(item.Run) == 0 {
+			continue
+		}
+		text, known := made[string(item.Run)]
+		if !known {
+			var err error
+			if text, err = canonicalRun(item.Run); err != nil {
+				return err
+			}
+			made[string(item.Run)] = text
+		}
+		items[i].Run = text
+	}
+	return nil
 }
 
 type bodiesRequest struct {

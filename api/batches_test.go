@@ -115,6 +115,47 @@ func TestBatchItems(t *testing.T) {
 	}
 }
 
+// N24, N98: what the database keeps of a run section has spaces, which its hash has not.
+func TestBatchItemsHaveTheRunSectionsThatTheirHashesAreOf(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.site()
+	node := fleet.NodeName("plant-1-a")
+	r.enrolled(node)
+	run := `"run":{"command":["/bin/press","--fast"],"env":{"B":"2","A":"1"}}`
+	var targets []postgres.FleetTarget
+	for i, section := range []string{run, run, `"run":{"command":["/bin/oven"]}`, `"enabled":true`} {
+		name := fmt.Sprintf("press-%d", i)
+		r.put("/api/v1/sites/plant-1/instances/"+name+"?deploy=false", `{"config":{"a":1},`+section+`}`)
+		targets = append(targets, r.target(name))
+	}
+	r.sql(`INSERT INTO fleet_runs (fleet, run, project, generation, spec, state, waves, until_wave, requested_by, deadline_at)
+		VALUES ('bench', 1, 'default', 1, '{}', 'running', 1, 1, 'ann', now() + interval '1 day')`)
+	r.sql(`INSERT INTO fleet_targets (fleet, run, site, name, wave) SELECT 'bench', 1, 'plant-1', 'press-' || n, 1 FROM generate_series(0, 3) n`)
+	patch := contentOfText([]byte(`{"b":2}`))
+	_, err := r.store.PutBodies(t.Context(), defaultProject, [][]byte{[]byte(`{"b":2}`)})
+	require.NoError(t, err)
+	out, err := r.store.ReleaseBatch(t.Context(), postgres.BatchRelease{
+		ID: liveBatch, Site: "plant-1", Fleet: "bench", FleetRun: 1, Workflow: "w", Run: "r", Actor: "ann", Reason: "bench",
+		Deadline: time.Hour, TTL: time.Minute, Items: r.changes(fleet.FleetChange{Patch: &patch}, targets...),
+	})
+	require.NoError(t, err)
+	require.Equal(t, len(targets), out.Claimed)
+	token, hash, err := identity.NewToken(32)
+	require.NoError(t, err)
+	told, err := r.store.PrepareBatch(t.Context(), postgres.BatchPrepare{ID: liveBatch, Node: out.Nodes[0], Tries: 3, TTL: time.Minute, TokenHash: hash[:]})
+	require.NoError(t, err)
+	got := into[struct{ Items []fleet.BatchItem }](t, r.call(token, http.MethodGet, batchPath+"/items", nil)).Items
+	require.Equal(t, told.Command.Digest, fleet.BatchDigest(got))
+	for i, item := range got {
+		if i == 3 {
+			require.Empty(t, item.Run)
+			continue
+		}
+		require.Equal(t, item.Revision.RunHash, compose.HashOf(item.Run), "%s", item.Run)
+	}
+}
+
 func uncoded(t *testing.T, coding string, body []byte) []byte {
 	t.Helper()
 	var from io.Reader = bytes.NewReader(body)

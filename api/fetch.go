@@ -233,7 +233,7 @@ func (s *server) fetchRun(w http.ResponseWriter, r *http.Request) error {
 	if len(found.Run) == 0 {
 		return fleet.Errorf(fleet.NotFound, "this delivery has no run section")
 	}
-	text, err := runText(found.Run)
+	text, err := canonicalRun(found.Run)
 	if err != nil {
 		return err
 	}
@@ -248,8 +248,8 @@ func (s *server) fetchRun(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// runText is a run section of the store in the form that its hash is of.
-func runText(stored []byte) ([]byte, error) {
+// canonicalRun gives a run section of the store the form that its hash is of.
+func canonicalRun(stored []byte) ([]byte, error) {
 	text, err := compose.Canonical(stored, compose.Limits{MaxBytes: 2 * maxRun}) // jsonb adds spaces
 	if err != nil {
 		return nil, fleet.Errorf(fleet.Internal, "read the run section: %w", err)

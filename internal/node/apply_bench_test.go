@@ -66,11 +66,13 @@ func benchmarkApply(b *testing.B, epoch int64, changes ...with) {
 	require.NoError(b, <-done)
 }
 
-// benchConfig is JSON that compresses as configs do.
-func benchConfig(seed int) []byte {
+func benchConfig(seed int) []byte { return benchConfigOf(benchSize, seed) }
+
+// benchConfigOf is JSON that compresses as configs do.
+func benchConfigOf(size, seed int) []byte {
 	r := rand.New(rand.NewPCG(uint64(seed), 1))
 	out := bytes.NewBufferString(`{"tags":[`)
-	for out.Len() < benchSize-100 {
+	for out.Len() < size-100 {
 		fmt.Fprintf(out, `{"address":"ns=2;s=Line%d.Motor.%d","deadband":%.4f},`, r.IntN(100), r.IntN(1000), r.Float64())
 	}
 	out.WriteString(`{}]}`)

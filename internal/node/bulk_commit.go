@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"io"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
@@ -152,10 +151,7 @@ func (b *bulk) prepare(ctx context.Context, t *taking) error {
 		t.draft, err = b.files.prepare(ctx, t.cmd.Instance, t.want())
 		return err
 	}
-	t.draft, err = b.files.draft(t.cmd.Instance, t.want(), func(w io.Writer) error {
-		_, err := w.Write(t.data)
-		return err
-	})
+	t.draft, err = b.files.redraft(t.cmd.Instance, t.want(), t.data)
 	return err
 }
 
@@ -253,7 +249,7 @@ func (b *bulk) project(t *taking) {
 	var err error
 	switch {
 	case t.draft != nil && switched:
-		err = t.draft.place()
+		err = t.draft.swap()
 	case t.draft != nil:
 		err = t.draft.drop()
 	case switched && t.deletes() && b.right.Role == fleet.RoleActive:

@@ -58,6 +58,7 @@ type draft struct {
 	name    fleet.InstanceName
 	content fleet.Content
 	temp    string
+	changed time.Time // of a redraft
 }
 
 // prepare writes a config beside its place, so that only a rename is left to do between the
@@ -128,11 +129,9 @@ func (p *projection) matches(name fleet.InstanceName, c fleet.Content) (bool, er
 	if info.Size() != c.Size || !info.Mode().IsRegular() {
 		return false, nil
 	}
-	p.mu.Lock()
-	known := p.verified[name]
-	p.mu.Unlock()
-	if known == (stamp{c.Hash, path, info.Size(), info.ModTime()}) {
-		return true, nil
+	known := p.lastSeen(name)
+	if known.path == path && known.size == info.Size() && known.changed.Equal(info.ModTime()) {
+		return known.hash == c.Hash, nil
 	}
 	if other, err := os.Lstat(p.path(name, otherKind(c.Kind))); err == nil && other.Mode().IsRegular() {
 		return false, nil // its removal was lost with the power
@@ -165,7 +164,8 @@ func (p *projection) remove(name fleet.InstanceName) error {
 	delete(p.verified, name)
 	p.mu.Unlock()
 	if err := errors.Join(
-		removeFile(p.path(name, fleet.ContentJSON)), removeFile(p.path(name, fleet.ContentArtifact)), p.tidy(name),
+		removeFile(p.path(name, fleet.ContentJSON)), removeFile(p.path(name, fleet.ContentArtifact)),
+		removeFile(filepath.Join(p.dir(name), spareFile)), p.tidy(name),
 	); err != nil {
 		return err
 	}
@@ -190,11 +190,12 @@ func (p *projection) tidy(name fleet.InstanceName) error {
 // before the first delivery.
 func (p *projection) tidyAll() error {
 	left, err := filepath.Glob(filepath.Join(p.root, "*", tempPattern))
-	if err != nil {
+	spare, other := filepath.Glob(filepath.Join(p.root, "*", spareFile))
+	if err := errors.Join(err, other); err != nil {
 		return fmt.Errorf("look for drafts: %w", err)
 	}
 	var errs []error
-	for _, path := range left {
+	for _, path := range append(left, spare...) {
 		errs = append(errs, removeFile(path))
 		_ = os.Remove(filepath.Dir(path)) // succeeds only when it is empty, which is what is meant
 	}

@@ -66,7 +66,7 @@ type takeStep func(*batch, context.Context, Step) (refused, err error)
 func (s *Store) commitBatch(ctx context.Context, steps []Step, take takeStep) ([]error, error) {
 	refused := make([]error, len(steps))
 	err := s.tx(ctx, "commit batch", nil, func(ctx context.Context, tx *sql.Tx) error {
-		b := &batch{tx: tx, q: s.q.WithTx(tx), rights: map[Right]error{}, taken: map[fleet.InstanceName]bool{}}
+		b := &batch{tx: tx, q: s.q.WithTx(tx), recent: &s.recent, rights: map[Right]error{}, taken: map[fleet.InstanceName]bool{}}
 		if err := b.read(ctx, steps); err != nil {
 			return err
 		}
@@ -85,22 +85,26 @@ func (s *Store) commitBatch(ctx context.Context, steps []Step, take takeStep) ([
 type batch struct {
 	tx     *sql.Tx
 	q      *db.Queries
-	held   map[fleet.InstanceName]Instance // before the batch
+	recent *recent
+	held   holdings // before the batch
 	taken  map[fleet.InstanceName]bool
 	bodies map[fleet.Hash]bool // that the file has, or a part of
+	wanted map[fleet.Hash]bool // by a step
 	rights map[Right]error
 }
 
 func (b *batch) read(ctx context.Context, steps []Step) error {
 	names, hashes := make([]fleet.InstanceName, len(steps)), make([]fleet.Hash, len(steps))
+	b.wanted = make(map[fleet.Hash]bool, len(steps))
 	for i, step := range steps {
 		names[i], hashes[i] = step.Instance, step.Revision.Content.Hash
+		b.wanted[hashes[i]] = true
 	}
 	var err error
-	if b.held, err = instancesOf(ctx, b.q, names); err != nil {
+	if b.held, err = b.recent.instances(ctx, b.q, names); err != nil {
 		return err
 	}
-	rows, err := contentsOf(ctx, b.q, hashes)
+	rows, err := b.recent.contents(ctx, b.q, hashes)
 	b.bodies = make(map[fleet.Hash]bool, len(rows))
 	for _, row := range rows {
 		b.bodies[fleet.Hash(row.Hash.String)] = true
@@ -170,7 +174,7 @@ func (b *batch) do(ctx context.Context, step Step) error {
 		_, err := b.store(ctx, step.Body)
 		return err
 	case TurnCommit:
-		return b.commit(ctx, step.Attempt, b.held[step.Instance])
+		return b.commit(ctx, step.Attempt, b.held.of[step.Instance])
 	}
 	return fleet.Errorf(fleet.Internal, "turn %d of a batch is none", step.Turn)
 }
@@ -179,48 +183,89 @@ func (b *batch) do(ctx context.Context, step Step) error {
 func (b *batch) commit(ctx context.Context, a Attempt, in Instance) error {
 	var content sql.NullInt64
 	var err error
-	if a.Body != nil {
-		content, err = b.store(ctx, a.Body)
-	} else {
-		content, err = contentID(ctx, b.q, a.Revision)
-	}
-	if err != nil {
-		return err
+	if a.Body == nil {
+		if content, err = contentID(ctx, b.q, a.Revision); err != nil {
+			return err
+		}
 	}
 	if in.Staged != nil {
 		if err := b.drop(ctx, a.Instance, staged); err != nil {
 			return err
 		}
 	}
-	if err := b.makeRoom(ctx, a, in); err != nil {
+	free, err := b.makeRoom(ctx, a, in)
+	if err != nil {
 		return err
+	}
+	if a.Body != nil {
+		if content, err = b.replace(ctx, free, a.Body); err != nil {
+			return err
+		}
 	}
 	return b.q.AddSlot(ctx, db.AddSlotParams(slotOf(a, current, content)))
 }
 
-// makeRoom is the makeRoom of a switch, without what would find nothing.
-func (b *batch) makeRoom(ctx context.Context, a Attempt, in Instance) error {
+// makeRoom is the makeRoom of a switch, without what would find nothing. It gives the previous
+// revision when that had to go.
+func (b *batch) makeRoom(ctx context.Context, a Attempt, in Instance) (gone *Slot, err error) {
 	deleted := a.Revision.Action == fleet.ActionDelete
 	keeps := in.Current != nil && !deleted && !in.Current.Deleted()
 	same := keeps && sameContent(*in.Current, a.Revision)
 	if in.Previous != nil && !same {
 		if err := b.drop(ctx, a.Instance, previous); err != nil {
-			return err
+			return nil, err
 		}
+		gone = in.Previous
 	}
 	switch {
 	case in.Current == nil:
-		return nil
+		return gone, nil
 	case same || !keeps:
-		return b.drop(ctx, a.Instance, current)
+		return gone, b.drop(ctx, a.Instance, current)
 	}
-	_, err := b.q.MoveSlot(ctx, db.MoveSlotParams{Instance: string(a.Instance), FromSlot: current, IntoSlot: previous})
-	return err
+	_, err = b.q.MoveSlot(ctx, db.MoveSlotParams{Instance: string(a.Instance), FromSlot: current, IntoSlot: previous})
+	return gone, err
 }
 
 func (b *batch) drop(ctx context.Context, name fleet.InstanceName, slot string) error {
 	return b.q.DropSlot(ctx, db.DropSlotParams{Instance: string(name), Slot: slot})
 }
+
+// maxReused bounds the bodies that are written over: what is larger is many pages, which
+// Collect gives back.
+const maxReused = 64 << 10
+
+// replace is store, in the place of the body that a slot had which is gone, if nothing else has
+// it and no step of the batch wants it: what Collect would have to look for and take out of
+// every tree need not be put there anew.
+func (b *batch) replace(ctx context.Context, gone *Slot, body *Staging) (sql.NullInt64, error) {
+	if gone == nil || !reusable(gone.Content.Size) || !reusable(int64(len(body.whole))) ||
+		b.wanted[gone.Content.Hash] || b.bodies[body.want.Hash] {
+		return b.store(ctx, body)
+	}
+	id := b.held.ids[gone.Content.Hash]
+	state, err := marshal(body.sum)
+	if err != nil {
+		return sql.NullInt64{}, err
+	}
+	n, err := b.q.ReuseContent(ctx, db.ReuseContentParams{
+		ID: id, Was: nullable(gone.Content.Hash), Hash: nullable(body.want.Hash), Size: body.want.Size, ShaState: state,
+	})
+	if err != nil {
+		return sql.NullInt64{}, err
+	}
+	if n == 0 {
+		return b.store(ctx, body)
+	}
+	n, err = b.q.UpdateChunk(ctx, db.UpdateChunkParams{ContentID: id, Data: body.whole})
+	if err == nil && n != 1 {
+		err = fleet.Errorf(fleet.Internal, "content %s has no chunk", gone.Content.Hash)
+	}
+	b.bodies[body.want.Hash] = true
+	return sql.NullInt64{Int64: id, Valid: true}, err
+}
+
+func reusable(size int64) bool { return size > 0 && size <= maxReused }
 
 // store puts a body where the file lacks it, and gives its number.
 func (b *batch) store(ctx context.Context, body *Staging) (sql.NullInt64, error) {
@@ -243,30 +288,39 @@ func (b *batch) store(ctx context.Context, body *Staging) (sql.NullInt64, error)
 }
 
 // InstancesOf reads some names at one moment; those that were never heard of are there as
-// zero Instances with their names.
+// zero Instances with their names. There may be more in the map, which must not be changed.
 func (s *Store) InstancesOf(ctx context.Context, names []fleet.InstanceName) (map[fleet.InstanceName]Instance, error) {
-	var all map[fleet.InstanceName]Instance
+	all := s.recent.instancesKnown(names)
+	if all.of != nil {
+		return all.of, nil
+	}
 	err := s.read(ctx, "read instances", func(ctx context.Context, q *db.Queries) (err error) {
-		all, err = instancesOf(ctx, q, names)
+		all, err = s.recent.instances(ctx, q, names)
 		return err
 	})
-	return all, err
+	return all.of, err
 }
 
-func instancesOf(ctx context.Context, q *db.Queries, names []fleet.InstanceName) (map[fleet.InstanceName]Instance, error) {
+// holdings are some names at one moment, with the numbers of the bodies of their slots.
+type holdings struct {
+	of  map[fleet.InstanceName]Instance
+	ids map[fleet.Hash]int64
+}
+
+func instancesOf(ctx context.Context, q *db.Queries, names []fleet.InstanceName) (holdings, error) {
 	list, err := json.Marshal(names)
 	if err != nil {
-		return nil, fmt.Errorf("list names: %w", err)
+		return holdings{}, fmt.Errorf("list names: %w", err)
 	}
 	rows, err := q.InstancesOf(ctx, string(list))
 	if err != nil {
-		return nil, err
+		return holdings{}, err
 	}
 	slots, err := q.SlotsOf(ctx, string(list))
 	if err != nil {
-		return nil, err
+		return holdings{}, err
 	}
-	all := make(map[fleet.InstanceName]Instance, len(names))
+	all, ids := make(map[fleet.InstanceName]Instance, len(names)), make(map[fleet.Hash]int64, len(slots))
 	for _, name := range names {
 		all[name] = Instance{Name: name}
 	}
@@ -277,15 +331,20 @@ func instancesOf(ctx context.Context, q *db.Queries, names []fleet.InstanceName)
 		in := all[fleet.InstanceName(slot.Instance)]
 		in.put(slot)
 		all[in.Name] = in
+		ids[fleet.Hash(slot.Hash)] = slot.ContentID.Int64
 	}
-	return all, nil
+	return holdings{all, ids}, nil
 }
 
-// CompleteContents says which bodies are there, with their sizes.
+// CompleteContents says which bodies are there, with their sizes; it may name others too.
 func (s *Store) CompleteContents(ctx context.Context, hashes []fleet.Hash) (map[fleet.Hash]int64, error) {
-	rows, err := contentsOf(ctx, s.q, hashes)
+	var rows []db.ContentsOfRow
+	err := s.read(ctx, "look for contents", func(ctx context.Context, q *db.Queries) (err error) {
+		rows, err = s.recent.contents(ctx, q, hashes)
+		return err
+	})
 	if err != nil {
-		return nil, fail("look for contents", err)
+		return nil, err
 	}
 	there := make(map[fleet.Hash]int64, len(rows))
 	for _, row := range rows {

@@ -181,3 +181,38 @@ func TestCommitBatchIsManyCommits(t *testing.T) {
 		}
 	})
 }
+
+// N98
+func TestRecentReads(t *testing.T) {
+	t.Parallel()
+	t.Run("never outlive a commit", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		names := []fleet.InstanceName{"press-a", "press-b"}
+		data, want := body(100, 1)
+		hashes := []fleet.Hash{want.Hash}
+		for n := range 3 {
+			held, err := s.InstancesOf(t.Context(), names)
+			require.NoError(t, err)
+			again, err := s.InstancesOf(t.Context(), names[1:])
+			require.NoError(t, err)
+			require.Equal(t, held["press-b"], again["press-b"])
+			require.Equal(t, n > 0, held["press-a"].Known())
+			there, err := s.CompleteContents(t.Context(), hashes)
+			require.NoError(t, err)
+			require.Equal(t, n > 0, there[want.Hash] > 0)
+			whole, err := Whole(want, data)
+			require.NoError(t, err)
+			refused, err := s.CommitBatch(t.Context(), []Step{{Attempt: Attempt{
+				Instance: "press-a", Right: active, Body: whole, Revision: fleet.Revision{
+					Version: fleet.Version{Era: 1, Revision: int64(n + 1)}, Action: fleet.ActionDeploy, Enabled: true, Content: want,
+				},
+			}}})
+			require.NoError(t, err)
+			require.Equal(t, []error{nil}, refused)
+			after, err := s.InstancesOf(t.Context(), names[:1])
+			require.NoError(t, err)
+			require.EqualValues(t, n+1, after["press-a"].Current.Version.Revision)
+		}
+	})
+}

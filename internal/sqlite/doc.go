@@ -17,7 +17,7 @@
 // is one chunk, and came whole, is stored in the transaction of its slot instead. A body
 // belongs to the slots that point at it and to the names whose high-water mark has its hash;
 // any other is condemned (it loses its name in one statement) and then removed in bounded
-// steps.
+// steps. A batch writes over a small one that it leaves unreferenced (batch.go).
 //
 // Every commit is durable when it returns (WAL, synchronous=FULL). Stage, Promote and
 // Renumber compare the epoch and role in the same transaction: a node that learned of a

@@ -30,6 +30,8 @@ type Store struct {
 
 	metaMu sync.Mutex
 	meta   *Meta // nil until it is read
+
+	recent recent
 }
 
 // settings apply to every connection. auto_vacuum comes before anything that writes the
@@ -38,6 +40,8 @@ var settings = url.Values{
 	"_pragma": {
 		"auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)",
 		"foreign_keys(ON)", "secure_delete(OFF)", "cache_size(-8192)",
+		// A batch writes more than the default of 1000 pages, and the next many of the same again.
+		"wal_autocheckpoint(4000)",
 	},
 	"_txlock": {"immediate"},
 }
@@ -135,6 +139,9 @@ func (s *Store) tx(ctx context.Context, verb string, opt *sql.TxOptions, do func
 			err = errors.Join(err, undo)
 		}
 		return fail(verb, err)
+	}
+	if opt == nil || !opt.ReadOnly {
+		s.recent.forget()
 	}
 	return fail(verb, tx.Commit())
 }

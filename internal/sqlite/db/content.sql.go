@@ -266,3 +266,52 @@ func (q *Queries) PutNewContent(ctx context.Context, arg PutNewContentParams) (i
 	}
 	return result.LastInsertId()
 }
+
+const reuseContent = `-- name: ReuseContent :execrows
+UPDATE contents SET hash = ?1, size = ?2, received = ?2, sha_state = ?3
+WHERE contents.id = ?4 AND contents.hash = ?5 AND contents.complete = 1
+  AND NOT EXISTS (SELECT 1 FROM chunks ch WHERE ch.content_id = contents.id AND ch.position > 0)
+  AND NOT EXISTS (SELECT 1 FROM slots s WHERE s.content_id = contents.id)
+  AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.high_hash = contents.hash)
+`
+
+type ReuseContentParams struct {
+	Hash     sql.NullString
+	Size     int64
+	ShaState []byte
+	ID       int64
+	Was      sql.NullString
+}
+
+// CondemnUnreferenced of one small body and PutNewContent in its place, where nothing of the
+// trees has to move; UpdateChunk follows.
+func (q *Queries) ReuseContent(ctx context.Context, arg ReuseContentParams) (int64, error) {
+	result, err := q.exec(ctx, q.reuseContentStmt, reuseContent,
+		arg.Hash,
+		arg.Size,
+		arg.ShaState,
+		arg.ID,
+		arg.Was,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+const updateChunk = `-- name: UpdateChunk :execrows
+UPDATE chunks SET data = ?1 WHERE content_id = ?2 AND position = 0
+`
+
+type UpdateChunkParams struct {
+	Data      []byte
+	ContentID int64
+}
+
+func (q *Queries) UpdateChunk(ctx context.Context, arg UpdateChunkParams) (int64, error) {
+	result, err := q.exec(ctx, q.updateChunkStmt, updateChunk, arg.Data, arg.ContentID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}

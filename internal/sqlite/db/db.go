@@ -123,6 +123,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.renumberCurrentStmt, err = db.PrepareContext(ctx, renumberCurrent); err != nil {
 		return nil, fmt.Errorf("error preparing query RenumberCurrent: %w", err)
 	}
+	if q.reuseContentStmt, err = db.PrepareContext(ctx, reuseContent); err != nil {
+		return nil, fmt.Errorf("error preparing query ReuseContent: %w", err)
+	}
 	if q.seeExpectedSetStmt, err = db.PrepareContext(ctx, seeExpectedSet); err != nil {
 		return nil, fmt.Errorf("error preparing query SeeExpectedSet: %w", err)
 	}
@@ -137,6 +140,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.slotsOfStmt, err = db.PrepareContext(ctx, slotsOf); err != nil {
 		return nil, fmt.Errorf("error preparing query SlotsOf: %w", err)
+	}
+	if q.updateChunkStmt, err = db.PrepareContext(ctx, updateChunk); err != nil {
+		return nil, fmt.Errorf("error preparing query UpdateChunk: %w", err)
 	}
 	return &q, nil
 }
@@ -308,6 +314,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing renumberCurrentStmt: %w", cerr)
 		}
 	}
+	if q.reuseContentStmt != nil {
+		if cerr := q.reuseContentStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing reuseContentStmt: %w", cerr)
+		}
+	}
 	if q.seeExpectedSetStmt != nil {
 		if cerr := q.seeExpectedSetStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing seeExpectedSetStmt: %w", cerr)
@@ -331,6 +342,11 @@ func (q *Queries) Close() error {
 	if q.slotsOfStmt != nil {
 		if cerr := q.slotsOfStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing slotsOfStmt: %w", cerr)
+		}
+	}
+	if q.updateChunkStmt != nil {
+		if cerr := q.updateChunkStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing updateChunkStmt: %w", cerr)
 		}
 	}
 	return err
@@ -405,11 +421,13 @@ type Queries struct {
 	putSlotStmt               *sql.Stmt
 	raiseHighWaterStmt        *sql.Stmt
 	renumberCurrentStmt       *sql.Stmt
+	reuseContentStmt          *sql.Stmt
 	seeExpectedSetStmt        *sql.Stmt
 	setLogOffsetStmt          *sql.Stmt
 	setRegionStmt             *sql.Stmt
 	setStartIDStmt            *sql.Stmt
 	slotsOfStmt               *sql.Stmt
+	updateChunkStmt           *sql.Stmt
 }
 
 func (q *Queries) WithTx(tx *sql.Tx) *Queries {
@@ -449,10 +467,12 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		putSlotStmt:               q.putSlotStmt,
 		raiseHighWaterStmt:        q.raiseHighWaterStmt,
 		renumberCurrentStmt:       q.renumberCurrentStmt,
+		reuseContentStmt:          q.reuseContentStmt,
 		seeExpectedSetStmt:        q.seeExpectedSetStmt,
 		setLogOffsetStmt:          q.setLogOffsetStmt,
 		setRegionStmt:             q.setRegionStmt,
 		setStartIDStmt:            q.setStartIDStmt,
 		slotsOfStmt:               q.slotsOfStmt,
+		updateChunkStmt:           q.updateChunkStmt,
 	}
 }

@@ -63,3 +63,15 @@ VALUES (sqlc.arg(hash), sqlc.arg(size), sqlc.arg(size), 1, sqlc.arg(sha_state));
 -- Those of a JSON array of hashes that there are, complete or not.
 SELECT id, hash, size, complete FROM contents
 WHERE hash IN (SELECT value FROM json_each(CAST(sqlc.arg(hashes) AS TEXT)));
+
+-- name: ReuseContent :execrows
+-- CondemnUnreferenced of one small body and PutNewContent in its place, where nothing of the
+-- trees has to move; UpdateChunk follows.
+UPDATE contents SET hash = sqlc.arg(hash), size = sqlc.arg(size), received = sqlc.arg(size), sha_state = sqlc.arg(sha_state)
+WHERE contents.id = sqlc.arg(id) AND contents.hash = sqlc.arg(was) AND contents.complete = 1
+  AND NOT EXISTS (SELECT 1 FROM chunks ch WHERE ch.content_id = contents.id AND ch.position > 0)
+  AND NOT EXISTS (SELECT 1 FROM slots s WHERE s.content_id = contents.id)
+  AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.high_hash = contents.hash);
+
+-- name: UpdateChunk :execrows
+UPDATE chunks SET data = sqlc.arg(data) WHERE content_id = sqlc.arg(content_id) AND position = 0;
