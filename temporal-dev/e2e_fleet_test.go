@@ -295,7 +295,9 @@ func (s *stack) fleetBadItems(t *testing.T) {
 	f.underWay(t, site)
 	config := []byte(`{"mine":true}`)
 	theirs := s.put(t, f.keys[0], api.InstancePut{Config: config, Labels: labels})
-	gone := s.change(t, "delete", func(ctx context.Context, m api.Mutation) (api.Accepted, error) { return s.api.Delete(ctx, f.keys[2], m) })
+	gone := s.change(t, "delete", func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
+		return s.api.Delete(ctx, f.keys[2], m)
+	})
 	s.signal(t, active, syscall.SIGCONT)
 	for _, id := range []string{op.ID, theirs.ID, gone.ID} {
 		requireSucceeded(t, s.ended(t, id))
