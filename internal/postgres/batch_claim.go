@@ -180,7 +180,7 @@ func (r *batchRelease) insertTargets(ctx context.Context) error {
 		return failed("read the nodes", err)
 	}
 	p := db.InsertTargetsManyParams{Holder: r.lease.Holder, Nodes: r.nodes}
-	a := db.AttachDeliveriesParams{}
+	a := db.AttachDeliveriesParams{Running: string(fleet.OperationRunning)}
 	for _, c := range r.claims {
 		_, size := c.content()
 		p.Ids, p.Totals = append(p.Ids, c.ID), append(p.Totals, size)
@@ -206,5 +206,6 @@ func (e endings) write(ctx context.Context, q *db.Queries) error {
 	if len(e.Subjects) == 0 {
 		return nil
 	}
+	e.Running = string(fleet.OperationRunning)
 	return failed("end operations", q.EndOperationsMany(ctx, db.EndOperationsManyParams(e)))
 }

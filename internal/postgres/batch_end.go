@@ -151,7 +151,7 @@ func (w *batchWork) targets(ctx context.Context) (map[string][]fleet.TargetSeen,
 
 // endDeliveries is guarded by their state: what has ended stays as it ended.
 func (w *batchWork) endDeliveries(ctx context.Context, ends []itemEnd) error {
-	var p db.EndDeliveriesParams
+	p := db.EndDeliveriesParams{Open: string(fleet.DeliveryOpen)}
 	for _, e := range ends {
 		p.Ids, p.States, p.Reasons = append(p.Ids, e.d.ID), append(p.States, string(e.State)), append(p.Reasons, e.Reason)
 		p.Messages, p.SettledAs = append(p.Messages, e.Message), append(p.SettledAs, w.settledAs(e))

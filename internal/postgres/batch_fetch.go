@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -31,7 +30,9 @@ func (s *Store) BatchTokens(ctx context.Context, id fleet.BatchID) ([]FetchToken
 func (s *Store) BatchBodies(ctx context.Context, id fleet.BatchID, node fleet.NodeName, hashes []fleet.Hash,
 	emit func(fleet.Hash, []byte) error,
 ) error {
-	rows, err := s.q.BodiesOfBatch(ctx, db.BodiesOfBatchParams{Node: string(node), BatchID: string(id), Hashes: hashesBytes(hashes)})
+	rows, err := s.q.BodiesOfBatch(ctx, db.BodiesOfBatchParams{
+		Node: string(node), BatchID: string(id), Open: string(fleet.DeliveryOpen),
+	})
 	if err != nil {
 		return failed("read what can be fetched", err)
 	}
@@ -62,8 +63,10 @@ func (s *Store) stream(ctx context.Context, hashes []fleet.Hash, may []db.Bodies
 		}
 	}
 	var order []fleet.Hash
+	asked := make(map[fleet.Hash]bool, len(hashes))
 	for _, h := range hashes {
-		if _, is := sizes[h]; is && !slices.Contains(order, h) {
+		if _, is := sizes[h]; is && !asked[h] {
+			asked[h] = true
 			order = append(order, h)
 		}
 	}

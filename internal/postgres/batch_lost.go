@@ -66,7 +66,7 @@ func (w *batchWork) lose(ctx context.Context, reason string) error {
 	if lease == nil {
 		lease = &db.SiteLease{Holder: w.batch.Node}
 	}
-	var p db.EndDeliveriesParams
+	p := db.EndDeliveriesParams{Open: string(fleet.DeliveryOpen)}
 	owe := db.UpsertOwedManyParams{Site: w.batch.Site, Node: lease.Holder, Due: true}
 	var names, wake []string
 	for _, d := range open {

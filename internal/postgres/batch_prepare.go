@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -48,19 +49,41 @@ func lockSubjects(ctx context.Context, q *db.Queries, b db.Batch) error {
 	return failed("lock the subjects", err)
 }
 
-func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepare) (*BatchPrepared, error) {
-	tell, err := q.ItemsToTell(ctx, db.ItemsToTellParams{
+// telling is what a node is told of.
+type telling struct {
+	ids   []string
+	first []string // of which nobody was told yet
+	last  int64    // the notify before
+}
+
+func toTell(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepare) (telling, error) {
+	var out telling
+	rows, err := q.ItemsToTell(ctx, db.ItemsToTellParams{
 		Node: string(in.Node), BatchID: b.ID, Tries: int32(in.Tries), //nolint:gosec // a handful
 	})
-	if err != nil || len(tell) == 0 {
-		return nil, failed("read what is to be told", err)
+	for _, r := range rows {
+		out.last = max(out.last, r.Notice)
+		if r.Tell {
+			out.ids = append(out.ids, r.ID)
+		}
+		if r.Tell && r.First {
+			out.first = append(out.first, r.ID)
+		}
+	}
+	return out, failed("read what is to be told", err)
+}
+
+func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepare) (*BatchPrepared, error) {
+	tell, err := toTell(ctx, q, b, in)
+	if err != nil || len(tell.ids) == 0 {
+		return nil, err
 	}
 	node, err := q.GetNode(ctx, string(in.Node))
 	if err != nil && !noRows(err) {
 		return nil, failed("read the node", err)
 	}
 	if err != nil || node.SealingKey == nil || node.RevokedAt != nil || node.RemovedAt != nil {
-		return nil, missAll(ctx, q, in.Node, tell)
+		return nil, missAll(ctx, q, in.Node, tell.ids)
 	}
 	lease, err := q.LockLease(ctx, b.Site)
 	if noRows(err) || err == nil && lease.Epoch != b.Epoch {
@@ -92,22 +115,20 @@ func missAll(ctx context.Context, q *db.Queries, node fleet.NodeName, ids []stri
 }
 
 // tellNode marks what the node is told of, and gives just what it will then be handed.
-func tellNode(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepare, ids []string) ([]fleet.BatchItem, error) {
-	last, err := q.LastNotice(ctx, db.LastNoticeParams{Node: string(in.Node), BatchID: b.ID})
-	if err != nil {
-		return nil, failed("number the notify", err)
-	}
-	if err := q.TellTargets(ctx, db.TellTargetsParams{Notice: last + 1, Ids: ids, Node: string(in.Node)}); err != nil {
+func tellNode(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepare, tell telling) ([]fleet.BatchItem, error) {
+	if err := q.TellTargets(ctx, db.TellTargetsParams{Notice: tell.last + 1, Ids: tell.ids, Node: string(in.Node)}); err != nil {
 		return nil, failed("mark the targets as notified", err)
 	}
-	if err := q.MarkNotified(ctx, ids); err != nil {
-		return nil, failed("mark the deliveries as notified", err)
+	if len(tell.first) > 0 {
+		if err := q.MarkNotified(ctx, db.MarkNotifiedParams{Ids: tell.first, Open: string(fleet.DeliveryOpen)}); err != nil {
+			return nil, failed("mark the deliveries as notified", err)
+		}
 	}
-	extend := db.ExtendPendingManyParams{Deadline: b.DeadlineAt, Seconds: in.TTL.Seconds(), Ids: ids}
+	extend := db.ExtendPendingManyParams{Deadline: b.DeadlineAt, Seconds: in.TTL.Seconds(), Ids: tell.ids}
 	if err := q.ExtendPendingMany(ctx, extend); err != nil {
 		return nil, failed("extend the pending rows", err)
 	}
-	err = q.PutFetchToken(ctx, db.PutFetchTokenParams{
+	err := q.PutFetchToken(ctx, db.PutFetchTokenParams{
 		DeploymentID: b.ID, Node: string(in.Node), Hash: in.TokenHash, Seconds: max(in.TTL, time.Until(b.DeadlineAt)).Seconds(),
 	})
 	if err != nil {
@@ -123,14 +144,15 @@ func (s *Store) BatchItems(ctx context.Context, id fleet.BatchID, node fleet.Nod
 }
 
 func itemsTold(ctx context.Context, q *db.Queries, id fleet.BatchID, node fleet.NodeName) ([]fleet.BatchItem, error) {
-	notice, err := q.LastNotice(ctx, db.LastNoticeParams{Node: string(node), BatchID: string(id)})
-	if err != nil {
-		return nil, failed("read the notify", err)
-	}
-	rows, err := q.ItemsTold(ctx, db.ItemsToldParams{Node: string(node), BatchID: string(id), Notice: notice})
+	rows, err := q.ItemsTold(ctx, db.ItemsToldParams{Node: string(node), BatchID: string(id)})
 	if err != nil {
 		return nil, failed("read the items", err)
 	}
+	last := int64(0)
+	for i := range rows {
+		last = max(last, rows[i].Notice)
+	}
+	rows = slices.DeleteFunc(rows, func(r db.ItemsToldRow) bool { return r.Notice != last })
 	out := make([]fleet.BatchItem, len(rows))
 	for i, r := range rows {
 		out[i] = fleet.BatchItem{

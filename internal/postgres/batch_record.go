@@ -223,7 +223,7 @@ func (w *batchWork) recordActive(ctx context.Context, node fleet.NodeName, resul
 	if err := w.q.OweRestMany(ctx, owe); err != nil {
 		return failed("write what is owed", err)
 	}
-	if err := w.q.MarkRecorded(ctx, p.DeliveryIds); err != nil {
+	if err := w.q.MarkRecorded(ctx, db.MarkRecordedParams{Ids: p.DeliveryIds, Open: string(fleet.DeliveryOpen)}); err != nil {
 		return failed("mark the deliveries as recorded", err)
 	}
 	if err := w.settleOlder(ctx, node, results, p.Names); err != nil {
@@ -277,6 +277,7 @@ func (s *Store) MissBatch(ctx context.Context, in BatchMiss) error {
 		}
 		return failed("record the targets", q.MissTargets(ctx, db.MissTargetsParams{
 			State: string(in.State), Reason: string(in.Reason), Message: bounded(in.Message), BatchID: b.ID, Node: string(in.Node),
+			Open: string(fleet.DeliveryOpen),
 		}))
 	})
 }

@@ -53,33 +53,39 @@ func (q *Queries) AppendStatusEvents(ctx context.Context, arg AppendStatusEvents
 const attachDeliveries = `-- name: AttachDeliveries :exec
 UPDATE operations o SET delivery_id = k.delivery_id
 FROM (SELECT k.subject, k.revision, k.delivery_id, unnest(ARRAY(SELECT x.ctid FROM operations x WHERE x.subject = k.subject AND x.state = 'running')) AS place
-      FROM (SELECT unnest($1::text[]) AS subject, unnest($2::bigint[]) AS revision, unnest($3::text[]) AS delivery_id) k OFFSET 0) k
-WHERE o.ctid = k.place AND o.state = 'running' AND o.revision <= k.revision
+      FROM (SELECT unnest($2::text[]) AS subject, unnest($3::bigint[]) AS revision, unnest($4::text[]) AS delivery_id) k OFFSET 0) k
+WHERE o.ctid = k.place AND o.state = $1::text AND o.revision <= k.revision
 `
 
 type AttachDeliveriesParams struct {
+	Running     string
 	Subjects    []string
 	Revisions   []int64
 	DeliveryIds []string
 }
 
 func (q *Queries) AttachDeliveries(ctx context.Context, arg AttachDeliveriesParams) error {
-	_, err := q.db.Exec(ctx, attachDeliveries, arg.Subjects, arg.Revisions, arg.DeliveryIds)
+	_, err := q.db.Exec(ctx, attachDeliveries,
+		arg.Running,
+		arg.Subjects,
+		arg.Revisions,
+		arg.DeliveryIds,
+	)
 	return err
 }
 
 const bodiesOfBatch = `-- name: BodiesOfBatch :many
 SELECT DISTINCT r.body_hash, r.size FROM deliveries d
 JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $1 OFFSET 0) t ON true
-JOIN LATERAL (SELECT w.revision FROM pending w WHERE w.deployment_id = d.id AND w.expires_at > now() OFFSET 0) p ON true
+JOIN LATERAL (SELECT w.expires_at FROM pending w WHERE w.deployment_id = d.id OFFSET 0) p ON p.expires_at > now()
 JOIN LATERAL (SELECT x.body_hash, x.size FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
-WHERE d.batch_id = $2 AND d.batch_id <> '' AND d.state = 'open' AND t.tries > 0 AND r.body_hash = ANY($3::bytea[])
+WHERE d.batch_id = $2 AND d.batch_id <> '' AND d.state = $3::text AND t.tries > 0 AND r.body_hash IS NOT NULL
 `
 
 type BodiesOfBatchParams struct {
 	Node    string
 	BatchID string
-	Hashes  [][]byte
+	Open    string
 }
 
 type BodiesOfBatchRow struct {
@@ -88,7 +94,7 @@ type BodiesOfBatchRow struct {
 }
 
 func (q *Queries) BodiesOfBatch(ctx context.Context, arg BodiesOfBatchParams) ([]BodiesOfBatchRow, error) {
-	rows, err := q.db.Query(ctx, bodiesOfBatch, arg.Node, arg.BatchID, arg.Hashes)
+	rows, err := q.db.Query(ctx, bodiesOfBatch, arg.Node, arg.BatchID, arg.Open)
 	if err != nil {
 		return nil, err
 	}
@@ -404,12 +410,13 @@ const endDeliveries = `-- name: EndDeliveries :exec
 UPDATE deliveries d SET state = k.state, phase = 'closed', reason = k.reason, message = k.message,
        settled_as = nullif(k.settled_as, ''), ended_at = now()
 FROM (SELECT k.id, k.state, k.reason, k.message, k.settled_as, unnest(ARRAY(SELECT x.ctid FROM deliveries x WHERE x.id = k.id)) AS place
-      FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS state, unnest($3::text[]) AS reason,
-             unnest($4::text[]) AS message, unnest($5::text[]) AS settled_as) k OFFSET 0) k
-WHERE d.ctid = k.place AND d.state = 'open'
+      FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS state, unnest($4::text[]) AS reason,
+             unnest($5::text[]) AS message, unnest($6::text[]) AS settled_as) k OFFSET 0) k
+WHERE d.ctid = k.place AND d.state = $1::text
 `
 
 type EndDeliveriesParams struct {
+	Open      string
 	Ids       []string
 	States    []string
 	Reasons   []string
@@ -419,6 +426,7 @@ type EndDeliveriesParams struct {
 
 func (q *Queries) EndDeliveries(ctx context.Context, arg EndDeliveriesParams) error {
 	_, err := q.db.Exec(ctx, endDeliveries,
+		arg.Open,
 		arg.Ids,
 		arg.States,
 		arg.Reasons,
@@ -433,14 +441,15 @@ WITH ended AS (
 UPDATE operations o SET state = k.state, reason = k.reason, message = k.message, ended_at = now(),
        delivery_id = coalesce(nullif(k.delivery_id, ''), o.delivery_id)
 FROM (SELECT k.subject, k.to_revision, k.state, k.reason, k.message, k.delivery_id, unnest(ARRAY(SELECT x.ctid FROM operations x WHERE x.subject = k.subject AND x.state = 'running')) AS place
-      FROM (SELECT unnest($1::text[]) AS subject, unnest($2::bigint[]) AS to_revision, unnest($3::text[]) AS state,
-             unnest($4::text[]) AS reason, unnest($5::text[]) AS message, unnest($6::text[]) AS delivery_id) k OFFSET 0) k
-WHERE o.ctid = k.place AND o.state = 'running' AND o.revision <= k.to_revision
+      FROM (SELECT unnest($2::text[]) AS subject, unnest($3::bigint[]) AS to_revision, unnest($4::text[]) AS state,
+             unnest($5::text[]) AS reason, unnest($6::text[]) AS message, unnest($7::text[]) AS delivery_id) k OFFSET 0) k
+WHERE o.ctid = k.place AND o.state = $1::text AND o.revision <= k.to_revision
 RETURNING o.id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e
 `
 
 type EndOperationsManyParams struct {
+	Running     string
 	Subjects    []string
 	ToRevisions []int64
 	States      []string
@@ -451,6 +460,7 @@ type EndOperationsManyParams struct {
 
 func (q *Queries) EndOperationsMany(ctx context.Context, arg EndOperationsManyParams) error {
 	_, err := q.db.Exec(ctx, endOperationsMany,
+		arg.Running,
 		arg.Subjects,
 		arg.ToRevisions,
 		arg.States,
@@ -735,35 +745,49 @@ func (q *Queries) InsertWholeBodies(ctx context.Context, arg InsertWholeBodiesPa
 }
 
 const itemsToTell = `-- name: ItemsToTell :many
-SELECT d.id FROM deliveries d
-JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $1 OFFSET 0) t ON true
-WHERE d.batch_id = $2 AND d.batch_id <> '' AND d.state = 'open' AND t.tries < $3::int
-  AND (t.state IN ('waiting', 'notified', 'unknown') OR t.state = 'failed' AND t.reason = 'communication')
-  AND (d.node = $1 OR EXISTS (
-      SELECT 1 FROM delivery_nodes a WHERE a.delivery_id = d.id AND a.node = d.node AND a.state IN ('applied', 'staged') OFFSET 0))
+SELECT d.id, t.notice, (d.phase = 'persisted')::boolean AS first,
+       (d.state = 'open' AND t.tries < $1::int
+        AND (t.state IN ('waiting', 'notified', 'unknown') OR t.state = 'failed' AND t.reason = 'communication')
+        AND (d.node = $2 OR EXISTS (
+            SELECT 1 FROM delivery_nodes a WHERE a.delivery_id = d.id AND a.node = d.node AND a.state IN ('applied', 'staged') OFFSET 0)))::boolean AS tell
+FROM deliveries d
+JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $2 OFFSET 0) t ON true
+WHERE d.batch_id = $3 AND d.batch_id <> ''
 `
 
 type ItemsToTellParams struct {
+	Tries   int32
 	Node    string
 	BatchID string
-	Tries   int32
+}
+
+type ItemsToTellRow struct {
+	ID     string
+	Notice int64
+	First  bool
+	Tell   bool
 }
 
 // What a node is to be told: it has not said what it made of it, or could not be reached; a
-// standby only what the active has.
-func (q *Queries) ItemsToTell(ctx context.Context, arg ItemsToTellParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, itemsToTell, arg.Node, arg.BatchID, arg.Tries)
+// standby only what the active has. Beside each, the notify that named it last.
+func (q *Queries) ItemsToTell(ctx context.Context, arg ItemsToTellParams) ([]ItemsToTellRow, error) {
+	rows, err := q.db.Query(ctx, itemsToTell, arg.Tries, arg.Node, arg.BatchID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []string
+	var items []ItemsToTellRow
 	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
+		var i ItemsToTellRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Notice,
+			&i.First,
+			&i.Tell,
+		); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -772,23 +796,23 @@ func (q *Queries) ItemsToTell(ctx context.Context, arg ItemsToTellParams) ([]str
 }
 
 const itemsTold = `-- name: ItemsTold :many
-SELECT d.id, d.name, r.era, r.revision, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled,
+SELECT t.notice, d.id, d.name, r.era, r.revision, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled,
        (d.state <> 'open' OR t.state IN ('applied', 'staged')
-        OR NOT EXISTS (SELECT 1 FROM pending p WHERE p.deployment_id = d.id AND p.expires_at > now() OFFSET 0))::boolean AS gone
+        OR coalesce((SELECT p.expires_at FROM pending p WHERE p.deployment_id = d.id) <= now(), true))::boolean AS gone
 FROM deliveries d
 JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $1 OFFSET 0) t ON true
 JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
-WHERE d.batch_id = $2 AND d.batch_id <> '' AND t.notice = $3 AND t.notice > 0
+WHERE d.batch_id = $2 AND d.batch_id <> '' AND t.notice > 0
 ORDER BY d.name
 `
 
 type ItemsToldParams struct {
 	Node    string
 	BatchID string
-	Notice  int64
 }
 
 type ItemsToldRow struct {
+	Notice      int64
 	ID          string
 	Name        string
 	Era         int64
@@ -803,9 +827,9 @@ type ItemsToldRow struct {
 	Gone        bool
 }
 
-// What a node was told of in the newest notify of its own, whatever became of it since.
+// What a node was told of, whatever became of it since; only the newest notify counts.
 func (q *Queries) ItemsTold(ctx context.Context, arg ItemsToldParams) ([]ItemsToldRow, error) {
-	rows, err := q.db.Query(ctx, itemsTold, arg.Node, arg.BatchID, arg.Notice)
+	rows, err := q.db.Query(ctx, itemsTold, arg.Node, arg.BatchID)
 	if err != nil {
 		return nil, err
 	}
@@ -814,6 +838,7 @@ func (q *Queries) ItemsTold(ctx context.Context, arg ItemsToldParams) ([]ItemsTo
 	for rows.Next() {
 		var i ItemsToldRow
 		if err := rows.Scan(
+			&i.Notice,
 			&i.ID,
 			&i.Name,
 			&i.Era,
@@ -835,24 +860,6 @@ func (q *Queries) ItemsTold(ctx context.Context, arg ItemsToldParams) ([]ItemsTo
 		return nil, err
 	}
 	return items, nil
-}
-
-const lastNotice = `-- name: LastNotice :one
-SELECT coalesce(max(t.notice), 0)::bigint FROM deliveries d
-JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $1 OFFSET 0) t ON true
-WHERE d.batch_id = $2 AND d.batch_id <> ''
-`
-
-type LastNoticeParams struct {
-	Node    string
-	BatchID string
-}
-
-func (q *Queries) LastNotice(ctx context.Context, arg LastNoticeParams) (int64, error) {
-	row := q.db.QueryRow(ctx, lastNotice, arg.Node, arg.BatchID)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
 }
 
 const lockBatch = `-- name: LockBatch :one
@@ -950,7 +957,9 @@ type LockKeysParams struct {
 // Rows of a batch are named by its site and their names, or by the ids of its deliveries: the
 // arrays of a statement are as long as the batch, and each row is looked up by its whole key,
 // also in a plan that was made while the tables were empty: LATERAL with OFFSET 0, or for what is
-// changed a look at its place (ctid); nobody else writes these rows meanwhile.
+// changed a look at its place (ctid); nobody else writes these rows meanwhile. A state that is
+// only looked at in such rows is a parameter: written out, it would offer a partial index, which
+// a planner that knows of no rows in that state takes instead of the key.
 func (q *Queries) LockKeys(ctx context.Context, arg LockKeysParams) error {
 	_, err := q.db.Exec(ctx, lockKeys, arg.Keys, arg.Shared)
 	return err
@@ -995,27 +1004,37 @@ func (q *Queries) LockSubjects(ctx context.Context, arg LockSubjectsParams) ([]S
 }
 
 const markNotified = `-- name: MarkNotified :exec
-UPDATE deliveries SET phase = 'notified' WHERE id = ANY($1::text[]) AND state = 'open' AND phase = 'persisted'
+UPDATE deliveries SET phase = 'notified' WHERE id = ANY($1::text[]) AND state = $2::text AND phase = 'persisted'
 `
 
-func (q *Queries) MarkNotified(ctx context.Context, ids []string) error {
-	_, err := q.db.Exec(ctx, markNotified, ids)
+type MarkNotifiedParams struct {
+	Ids  []string
+	Open string
+}
+
+func (q *Queries) MarkNotified(ctx context.Context, arg MarkNotifiedParams) error {
+	_, err := q.db.Exec(ctx, markNotified, arg.Ids, arg.Open)
 	return err
 }
 
 const markRecorded = `-- name: MarkRecorded :exec
-UPDATE deliveries SET phase = 'recorded' WHERE id = ANY($1::text[]) AND state = 'open'
+UPDATE deliveries SET phase = 'recorded' WHERE id = ANY($1::text[]) AND state = $2::text
 `
 
-func (q *Queries) MarkRecorded(ctx context.Context, ids []string) error {
-	_, err := q.db.Exec(ctx, markRecorded, ids)
+type MarkRecordedParams struct {
+	Ids  []string
+	Open string
+}
+
+func (q *Queries) MarkRecorded(ctx context.Context, arg MarkRecordedParams) error {
+	_, err := q.db.Exec(ctx, markRecorded, arg.Ids, arg.Open)
 	return err
 }
 
 const missTargets = `-- name: MissTargets :exec
 UPDATE delivery_nodes t SET state = $1, already = false, reason = $2, message = $3, updated_at = now()
-WHERE t.delivery_id = ANY(ARRAY(SELECT d.id FROM deliveries d WHERE d.batch_id = $4 AND d.batch_id <> '' AND d.state = 'open'))
-  AND t.node = $5 AND t.state = 'notified'
+WHERE t.delivery_id = ANY(ARRAY(SELECT d.id FROM deliveries d WHERE d.batch_id = $4 AND d.batch_id <> '' AND d.state = $5::text))
+  AND t.node = $6 AND t.state = 'notified'
 `
 
 type MissTargetsParams struct {
@@ -1023,6 +1042,7 @@ type MissTargetsParams struct {
 	Reason  string
 	Message string
 	BatchID string
+	Open    string
 	Node    string
 }
 
@@ -1032,6 +1052,7 @@ func (q *Queries) MissTargets(ctx context.Context, arg MissTargetsParams) error 
 		arg.Reason,
 		arg.Message,
 		arg.BatchID,
+		arg.Open,
 		arg.Node,
 	)
 	return err

@@ -163,8 +163,8 @@ DELETE FROM revisions WHERE ctid = ANY(ARRAY(
           AND NOT EXISTS (SELECT 1 FROM node_held h WHERE h.site = r.site AND h.name = r.name AND h.revision = r.revision OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM snapshot_tickets t WHERE t.site = r.site AND t.name = r.name AND t.revision = r.revision OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.site = r.site AND d.name = r.name AND d.revision = r.revision OFFSET 0)
-          AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.site = r.site AND o.name = r.name AND o.revision = r.revision
-                          AND o.state = 'running' OFFSET 0)
+          AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'instance.' || r.site || '.' || r.name
+                          AND o.revision = r.revision AND o.state = 'running' OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'instance.' || r.site || '.' || r.name
                           AND o.revision = r.revision AND o.state <> 'running' AND o.door_run <> '' AND NOT o.door_told OFFSET 0)
         ORDER BY r.revision LIMIT $3 FOR UPDATE SKIP LOCKED) c

@@ -44,6 +44,14 @@ ALTER TABLE delivery_nodes DROP CONSTRAINT delivery_nodes_state_check;
 ALTER TABLE delivery_nodes ADD CONSTRAINT delivery_nodes_state_check
     CHECK (state IN ('waiting', 'notified', 'applied', 'failed', 'unknown', 'staged'));
 
+-- No index begins with a part of a key: while nothing is known of a table, a planner takes one
+-- that does for as good as the whole key.
+DROP INDEX owed_node;
+CREATE INDEX owed_node ON owed (node, site, name);
+DROP INDEX node_held_node;
+CREATE INDEX node_held_node ON node_held (node, name, site);
+DROP INDEX operations_running; -- one of all that run is enough: a planner takes either for the other
+
 -- Takes the advisory locks of a transaction in the order given, in one statement.
 CREATE FUNCTION lock_keys(keys bigint[], shared boolean[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

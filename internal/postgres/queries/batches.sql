@@ -1,7 +1,9 @@
 -- Rows of a batch are named by its site and their names, or by the ids of its deliveries: the
 -- arrays of a statement are as long as the batch, and each row is looked up by its whole key,
 -- also in a plan that was made while the tables were empty: LATERAL with OFFSET 0, or for what is
--- changed a look at its place (ctid); nobody else writes these rows meanwhile.
+-- changed a look at its place (ctid); nobody else writes these rows meanwhile. A state that is
+-- only looked at in such rows is a parameter: written out, it would offer a partial index, which
+-- a planner that knows of no rows in that state takes instead of the key.
 
 -- name: LockKeys :exec
 SELECT lock_keys(@keys::bigint[], @shared::boolean[]);
@@ -122,7 +124,7 @@ UPDATE operations o SET state = k.state, reason = k.reason, message = k.message,
 FROM (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM operations x WHERE x.subject = k.subject AND x.state = 'running')) AS place
       FROM (SELECT unnest(@subjects::text[]) AS subject, unnest(@to_revisions::bigint[]) AS to_revision, unnest(@states::text[]) AS state,
              unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message, unnest(@delivery_ids::text[]) AS delivery_id) k OFFSET 0) k
-WHERE o.ctid = k.place AND o.state = 'running' AND o.revision <= k.to_revision
+WHERE o.ctid = k.place AND o.state = @running::text AND o.revision <= k.to_revision
 RETURNING o.id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
 
@@ -130,7 +132,7 @@ SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
 UPDATE operations o SET delivery_id = k.delivery_id
 FROM (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM operations x WHERE x.subject = k.subject AND x.state = 'running')) AS place
       FROM (SELECT unnest(@subjects::text[]) AS subject, unnest(@revisions::bigint[]) AS revision, unnest(@delivery_ids::text[]) AS delivery_id) k OFFSET 0) k
-WHERE o.ctid = k.place AND o.state = 'running' AND o.revision <= k.revision;
+WHERE o.ctid = k.place AND o.state = @running::text AND o.revision <= k.revision;
 
 -- name: InsertDeliveries :exec
 INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase,
@@ -165,17 +167,14 @@ SELECT name FROM deliveries WHERE batch_id = @batch_id AND batch_id <> '' ORDER 
 SELECT * FROM deliveries WHERE batch_id = @batch_id AND batch_id <> '' ORDER BY name;
 
 -- What a node is to be told: it has not said what it made of it, or could not be reached; a
--- standby only what the active has.
+-- standby only what the active has. Beside each, the notify that named it last.
 -- name: ItemsToTell :many
-SELECT d.id FROM deliveries d
-JOIN LATERAL (SELECT t.* FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = @node OFFSET 0) t ON true
-WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND d.state = 'open' AND t.tries < @tries::int
-  AND (t.state IN ('waiting', 'notified', 'unknown') OR t.state = 'failed' AND t.reason = 'communication')
-  AND (d.node = @node OR EXISTS (
-      SELECT 1 FROM delivery_nodes a WHERE a.delivery_id = d.id AND a.node = d.node AND a.state IN ('applied', 'staged') OFFSET 0));
-
--- name: LastNotice :one
-SELECT coalesce(max(t.notice), 0)::bigint FROM deliveries d
+SELECT d.id, t.notice, (d.phase = 'persisted')::boolean AS first,
+       (d.state = 'open' AND t.tries < @tries::int
+        AND (t.state IN ('waiting', 'notified', 'unknown') OR t.state = 'failed' AND t.reason = 'communication')
+        AND (d.node = @node OR EXISTS (
+            SELECT 1 FROM delivery_nodes a WHERE a.delivery_id = d.id AND a.node = d.node AND a.state IN ('applied', 'staged') OFFSET 0)))::boolean AS tell
+FROM deliveries d
 JOIN LATERAL (SELECT t.* FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = @node OFFSET 0) t ON true
 WHERE d.batch_id = @batch_id AND d.batch_id <> '';
 
@@ -184,7 +183,7 @@ UPDATE delivery_nodes SET state = 'notified', tries = tries + 1, notice = @notic
 WHERE delivery_id = ANY(@ids::text[]) AND node = @node;
 
 -- name: MarkNotified :exec
-UPDATE deliveries SET phase = 'notified' WHERE id = ANY(@ids::text[]) AND state = 'open' AND phase = 'persisted';
+UPDATE deliveries SET phase = 'notified' WHERE id = ANY(@ids::text[]) AND state = @open::text AND phase = 'persisted';
 
 -- name: ExtendPendingMany :exec
 UPDATE pending p SET expires_at = greatest(p.expires_at, least(@deadline::timestamptz, now() + make_interval(secs => @seconds::float8)))
@@ -194,15 +193,15 @@ WHERE p.deployment_id = ANY(@ids::text[]);
 INSERT INTO fetch_tokens (deployment_id, node, hash, expires_at)
 VALUES (@deployment_id, @node, @hash, now() + make_interval(secs => @seconds::float8)) ON CONFLICT DO NOTHING;
 
--- What a node was told of in the newest notify of its own, whatever became of it since.
+-- What a node was told of, whatever became of it since; only the newest notify counts.
 -- name: ItemsTold :many
-SELECT d.id, d.name, r.era, r.revision, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled,
+SELECT t.notice, d.id, d.name, r.era, r.revision, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled,
        (d.state <> 'open' OR t.state IN ('applied', 'staged')
-        OR NOT EXISTS (SELECT 1 FROM pending p WHERE p.deployment_id = d.id AND p.expires_at > now() OFFSET 0))::boolean AS gone
+        OR coalesce((SELECT p.expires_at FROM pending p WHERE p.deployment_id = d.id) <= now(), true))::boolean AS gone
 FROM deliveries d
 JOIN LATERAL (SELECT t.* FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = @node OFFSET 0) t ON true
 JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
-WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND t.notice = @notice AND t.notice > 0
+WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND t.notice > 0
 ORDER BY d.name;
 
 -- name: TokensOf :many
@@ -211,9 +210,9 @@ SELECT node, hash FROM fetch_tokens WHERE deployment_id = @id AND expires_at > n
 -- name: BodiesOfBatch :many
 SELECT DISTINCT r.body_hash, r.size FROM deliveries d
 JOIN LATERAL (SELECT t.* FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = @node OFFSET 0) t ON true
-JOIN LATERAL (SELECT w.revision FROM pending w WHERE w.deployment_id = d.id AND w.expires_at > now() OFFSET 0) p ON true
+JOIN LATERAL (SELECT w.expires_at FROM pending w WHERE w.deployment_id = d.id OFFSET 0) p ON p.expires_at > now()
 JOIN LATERAL (SELECT x.body_hash, x.size FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
-WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND d.state = 'open' AND t.tries > 0 AND r.body_hash = ANY(@hashes::bytea[]);
+WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND d.state = @open::text AND t.tries > 0 AND r.body_hash IS NOT NULL;
 
 -- name: BodiesOfTickets :many
 SELECT DISTINCT r.body_hash, r.size FROM snapshot_tickets t
@@ -231,7 +230,7 @@ RETURNING t.delivery_id;
 
 -- name: MissTargets :exec
 UPDATE delivery_nodes t SET state = @state, already = false, reason = @reason, message = @message, updated_at = now()
-WHERE t.delivery_id = ANY(ARRAY(SELECT d.id FROM deliveries d WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND d.state = 'open'))
+WHERE t.delivery_id = ANY(ARRAY(SELECT d.id FROM deliveries d WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND d.state = @open::text))
   AND t.node = @node AND t.state = 'notified';
 
 -- name: UpsertHeldMany :exec
@@ -274,7 +273,7 @@ ON CONFLICT (site, name, node) DO UPDATE SET
 WHERE owed.revision <= excluded.revision;
 
 -- name: MarkRecorded :exec
-UPDATE deliveries SET phase = 'recorded' WHERE id = ANY(@ids::text[]) AND state = 'open';
+UPDATE deliveries SET phase = 'recorded' WHERE id = ANY(@ids::text[]) AND state = @open::text;
 
 -- name: UnsettledNames :many
 SELECT DISTINCT name FROM deliveries
@@ -297,7 +296,7 @@ UPDATE deliveries d SET state = k.state, phase = 'closed', reason = k.reason, me
 FROM (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM deliveries x WHERE x.id = k.id)) AS place
       FROM (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@reasons::text[]) AS reason,
              unnest(@messages::text[]) AS message, unnest(@settled_as::text[]) AS settled_as) k OFFSET 0) k
-WHERE d.ctid = k.place AND d.state = 'open';
+WHERE d.ctid = k.place AND d.state = @open::text;
 
 -- name: ClosePendingMany :exec
 DELETE FROM pending WHERE deployment_id = ANY(@ids::text[]);
