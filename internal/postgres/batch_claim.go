@@ -150,7 +150,7 @@ func (r *batchRelease) insertDeliveries(ctx context.Context) error {
 		Site: string(r.in.Site), BatchID: string(r.in.ID), Node: r.lease.Holder, Epoch: r.lease.Epoch,
 		WorkflowID: r.in.Workflow, RunID: r.in.Run, Seconds: r.in.Deadline.Seconds(), Names: r.claimed(),
 	}
-	w := db.InsertPendingRowsParams{Site: p.Site, Seconds: r.in.TTL.Seconds(), Names: p.Names}
+	w := db.InsertPendingRowsParams{Site: p.Site, Seconds: spared(r.in.TTL).Seconds(), Names: p.Names}
 	for _, c := range r.claims {
 		id, err := NewID()
 		if err != nil {

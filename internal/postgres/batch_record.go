@@ -13,6 +13,7 @@ import (
 type batchWork struct {
 	q          *db.Queries
 	batch      db.Batch
+	subjects   map[string]db.Subject
 	deliveries []db.Delivery // in the order of their names
 	revisions  map[string]*db.Revision
 	judged     map[string]bool // the deliveries that end by what their nodes made of them
@@ -46,9 +47,11 @@ func (w *batchWork) enter(ctx context.Context, id fleet.BatchID) error {
 	if err := lockKeys(ctx, w.q, keys); err != nil {
 		return err
 	}
-	if _, err := w.q.LockSubjects(ctx, db.LockSubjectsParams{Site: b.Site, Names: names}); err != nil {
+	subjects, err := w.q.LockSubjects(ctx, db.LockSubjectsParams{Site: b.Site, Names: names})
+	if err != nil {
 		return failed("lock the subjects", err)
 	}
+	w.subjects = byName(subjects, func(s db.Subject) string { return s.Name })
 	if w.batch, err = w.q.LockBatch(ctx, b.ID); err != nil {
 		return failed("lock the batch", err)
 	}

@@ -59,10 +59,6 @@ func (w *batchWork) moveTargets(ctx context.Context, state, reason string) error
 	if err != nil {
 		return failed("lock the targets", err)
 	}
-	desired, err := w.desiredRevisions(ctx, names)
-	if err != nil {
-		return err
-	}
 	targets := byName(rows, func(t db.FleetTarget) string { return t.Name })
 	var moves targetMoves
 	for _, d := range w.deliveries {
@@ -70,7 +66,7 @@ func (w *batchWork) moveTargets(ctx context.Context, state, reason string) error
 		if !is || t.State != string(fleet.FleetTargetDelivering) || t.DeliveryID != d.ID {
 			continue
 		}
-		m := w.moveOf(d, desired[d.Name])
+		m := w.moveOf(d, w.subjects[d.Name].DesiredRevision)
 		if m.State == fleet.FleetTargetWaiting && (t.Tries >= maxTargetTries || state == batchLost && !live) {
 			m.State = fleet.FleetTargetFailed
 			m.Reason = cmp.Or(m.Reason, reason)
@@ -78,15 +74,6 @@ func (w *batchWork) moveTargets(ctx context.Context, state, reason string) error
 		moves.add(m)
 	}
 	return moves.write(ctx, w.q, w.batch.Fleet, w.batch.FleetRun, w.batch.Site)
-}
-
-func (w *batchWork) desiredRevisions(ctx context.Context, names []string) (map[string]int64, error) {
-	rows, err := w.q.LockSubjects(ctx, db.LockSubjectsParams{Site: w.batch.Site, Names: names})
-	out := make(map[string]int64, len(rows))
-	for _, s := range rows {
-		out[s.Name] = s.DesiredRevision
-	}
-	return out, failed("read the desired revisions", err)
 }
 
 // moveOf is what an ended delivery means for its target.

@@ -472,18 +472,26 @@ func (q *Queries) EndOperationsMany(ctx context.Context, arg EndOperationsManyPa
 }
 
 const extendPendingMany = `-- name: ExtendPendingMany :exec
-UPDATE pending p SET expires_at = greatest(p.expires_at, least($1::timestamptz, now() + make_interval(secs => $2::float8)))
+UPDATE pending p SET expires_at = least($1::timestamptz, now() + make_interval(secs => $2::float8))
 WHERE p.deployment_id = ANY($3::text[])
+  AND extract(epoch FROM least($1::timestamptz, now() + make_interval(secs => $4::float8)) - p.expires_at) > 0
 `
 
 type ExtendPendingManyParams struct {
-	Deadline time.Time
-	Seconds  float64
-	Ids      []string
+	Deadline     time.Time
+	SpareSeconds float64
+	Ids          []string
+	Seconds      float64
 }
 
+// By a little more than asked, so that the next notify of the same items finds nothing to do.
 func (q *Queries) ExtendPendingMany(ctx context.Context, arg ExtendPendingManyParams) error {
-	_, err := q.db.Exec(ctx, extendPendingMany, arg.Deadline, arg.Seconds, arg.Ids)
+	_, err := q.db.Exec(ctx, extendPendingMany,
+		arg.Deadline,
+		arg.SpareSeconds,
+		arg.Ids,
+		arg.Seconds,
+	)
 	return err
 }
 
@@ -1434,11 +1442,13 @@ func (q *Queries) PutOutboxMany(ctx context.Context, arg PutOutboxManyParams) er
 }
 
 const recordSnapshots = `-- name: RecordSnapshots :exec
-INSERT INTO snapshots (site, name, revision, delivery_id, epoch)
-SELECT $1, k.name, k.revision, k.delivery_id, $2
+INSERT INTO snapshots (site, name, revision, delivery_id, epoch, era, action, body_hash, run_hash, enabled)
+SELECT $1, k.name, k.revision, k.delivery_id, $2, r.era, r.action, r.body_hash, r.run_hash, r.enabled
 FROM (SELECT unnest($3::text[]) AS name, unnest($4::bigint[]) AS revision, unnest($5::text[]) AS delivery_id) k
+JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = $1 AND x.name = k.name AND x.revision = k.revision OFFSET 0) r ON true
 ON CONFLICT (site, name) DO UPDATE SET revision = excluded.revision, delivery_id = excluded.delivery_id,
-    epoch = excluded.epoch, recorded_at = now()
+    epoch = excluded.epoch, recorded_at = now(), era = excluded.era, action = excluded.action, body_hash = excluded.body_hash,
+    run_hash = excluded.run_hash, enabled = excluded.enabled
 WHERE snapshots.revision < excluded.revision
 `
 
@@ -1450,6 +1460,7 @@ type RecordSnapshotsParams struct {
 	DeliveryIds []string
 }
 
+// With what the trigger would look up for each.
 func (q *Queries) RecordSnapshots(ctx context.Context, arg RecordSnapshotsParams) error {
 	_, err := q.db.Exec(ctx, recordSnapshots,
 		arg.Site,

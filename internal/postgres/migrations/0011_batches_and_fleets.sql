@@ -52,6 +52,31 @@ DROP INDEX node_held_node;
 CREATE INDEX node_held_node ON node_held (node, name, site);
 DROP INDEX operations_running; -- one of all that run is enough: a planner takes either for the other
 
+-- Who writes what is deployed beside its number spares the look at the revision.
+DROP TRIGGER snapshots_fill ON snapshots;
+CREATE TRIGGER snapshots_fill BEFORE INSERT ON snapshots FOR EACH ROW WHEN (NEW.era IS NULL) EXECUTE FUNCTION fill_snapshot();
+CREATE TRIGGER snapshots_refill BEFORE UPDATE ON snapshots FOR EACH ROW
+    WHEN (NEW.revision <> OLD.revision AND (NEW.era, NEW.action, NEW.body_hash, NEW.run_hash, NEW.enabled)
+          IS NOT DISTINCT FROM (OLD.era, OLD.action, OLD.body_hash, OLD.run_hash, OLD.enabled))
+    EXECUTE FUNCTION fill_snapshot();
+
+-- A subject is permanent, and is numbered by the transaction that writes the revision. What
+-- belongs to a delivery is written by the transaction that writes it, and goes with it: a
+-- look at the delivery for each row found what was just written.
+ALTER TABLE revisions DROP CONSTRAINT revisions_site_name_fkey;
+ALTER TABLE delivery_nodes DROP CONSTRAINT delivery_nodes_delivery_id_fkey;
+ALTER TABLE pending DROP CONSTRAINT pending_deployment_id_fkey;
+CREATE FUNCTION drop_with_deliveries() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    ids text[] := ARRAY(SELECT g.id FROM gone g);
+BEGIN
+    DELETE FROM delivery_nodes WHERE delivery_id = ANY(ids);
+    DELETE FROM pending WHERE deployment_id = ANY(ids);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER deliveries_drop AFTER DELETE ON deliveries REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION drop_with_deliveries();
+
 -- Takes the advisory locks of a transaction in the order given, in one statement.
 CREATE FUNCTION lock_keys(keys bigint[], shared boolean[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

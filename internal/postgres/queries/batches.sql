@@ -185,9 +185,11 @@ WHERE delivery_id = ANY(@ids::text[]) AND node = @node;
 -- name: MarkNotified :exec
 UPDATE deliveries SET phase = 'notified' WHERE id = ANY(@ids::text[]) AND state = @open::text AND phase = 'persisted';
 
+-- By a little more than asked, so that the next notify of the same items finds nothing to do.
 -- name: ExtendPendingMany :exec
-UPDATE pending p SET expires_at = greatest(p.expires_at, least(@deadline::timestamptz, now() + make_interval(secs => @seconds::float8)))
-WHERE p.deployment_id = ANY(@ids::text[]);
+UPDATE pending p SET expires_at = least(@deadline::timestamptz, now() + make_interval(secs => @spare_seconds::float8))
+WHERE p.deployment_id = ANY(@ids::text[])
+  AND extract(epoch FROM least(@deadline::timestamptz, now() + make_interval(secs => @seconds::float8)) - p.expires_at) > 0;
 
 -- name: PutFetchToken :exec
 INSERT INTO fetch_tokens (deployment_id, node, hash, expires_at)
@@ -251,12 +253,15 @@ DELETE FROM owed o USING (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM owed x WHE
       FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision) k OFFSET 0) k
 WHERE o.ctid = k.place AND o.revision <= k.revision;
 
+-- With what the trigger would look up for each.
 -- name: RecordSnapshots :exec
-INSERT INTO snapshots (site, name, revision, delivery_id, epoch)
-SELECT @site, k.name, k.revision, k.delivery_id, @epoch
+INSERT INTO snapshots (site, name, revision, delivery_id, epoch, era, action, body_hash, run_hash, enabled)
+SELECT @site, k.name, k.revision, k.delivery_id, @epoch, r.era, r.action, r.body_hash, r.run_hash, r.enabled
 FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision, unnest(@delivery_ids::text[]) AS delivery_id) k
+JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = @site AND x.name = k.name AND x.revision = k.revision OFFSET 0) r ON true
 ON CONFLICT (site, name) DO UPDATE SET revision = excluded.revision, delivery_id = excluded.delivery_id,
-    epoch = excluded.epoch, recorded_at = now()
+    epoch = excluded.epoch, recorded_at = now(), era = excluded.era, action = excluded.action, body_hash = excluded.body_hash,
+    run_hash = excluded.run_hash, enabled = excluded.enabled
 WHERE snapshots.revision < excluded.revision;
 
 -- Owes what is deployed now, and not what is older by now.
