@@ -77,6 +77,19 @@ END $$;
 CREATE TRIGGER deliveries_drop AFTER DELETE ON deliveries REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION drop_with_deliveries();
 
+-- Who lets a project refer to a body holds the body, or has just written it.
+ALTER TABLE body_projects DROP CONSTRAINT body_projects_hash_fkey;
+CREATE FUNCTION drop_with_bodies() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM body_projects WHERE hash = ANY(ARRAY(SELECT g.hash FROM gone g WHERE g.hash IS NOT NULL));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER bodies_drop AFTER DELETE ON bodies REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION drop_with_bodies();
+
+-- A config of a usual size is one row, not a row and three more beside it.
+ALTER TABLE body_chunks SET (toast_tuple_target = 8160);
+
 -- Takes the advisory locks of a transaction in the order given, in one statement.
 CREATE FUNCTION lock_keys(keys bigint[], shared boolean[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
