@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/temporalproto"
 	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -51,6 +53,7 @@ func TestRecordHistories(t *testing.T) {
 	runs[workflows.TypeFleetSite] = c.GetWorkflow(ctx, workflows.FleetSiteID(recordedFleet, 1, 1, "plant-1"), "")
 	runs[workflows.TypeInstance] = c.GetWorkflow(ctx, fleet.InstanceSubject("plant-1", "press-7"), "")
 	require.NoError(t, runs[workflows.TypeInstance].Get(ctx, nil))
+	runs[workflows.TypeDeliverSite] = recordCrowd(t, doc, c)
 	keep := func(name, file string, run client.WorkflowRun) {
 		h := historyOf(ctx, t, c, run)
 		require.NotEmpty(t, h.Events, name)
@@ -59,9 +62,6 @@ func TestRecordHistories(t *testing.T) {
 		}
 	}
 	for name := range workers.Workflows() {
-		if name == workflows.TypeDeliverSite {
-			continue // nothing starts it yet
-		}
 		require.NotNil(t, runs[name], name)
 		keep(name, "v1", runs[name])
 	}
@@ -69,6 +69,33 @@ func TestRecordHistories(t *testing.T) {
 	entity := c.GetWorkflow(ctx, workflows.NodeEntity("plant-1-b"), "")
 	require.NoError(t, entity.Get(ctx, nil))
 	keep(workflows.TypeReconcileNode, "entity-v1", entity)
+}
+
+// recordCrowd asks for more than a site delivers one by one, until it is delivered together.
+func recordCrowd(t *testing.T, doc devDoc, c client.Client) client.WorkflowRun {
+	t.Helper()
+	a, err := api.NewClient(doc.API, doc.Token)
+	require.NoError(t, err)
+	id, round := workflows.DeliverSiteID("plant-1"), 0
+	waitFor(t, "a crowd is delivered together", func(ctx context.Context) error {
+		round++
+		var group errgroup.Group
+		for i := range 30 {
+			group.Go(func() error {
+				key := fleet.InstanceKey("plant-1", fleet.InstanceName(fmt.Sprintf("crowd-%d", i)))
+				_, err := a.PutInstance(ctx, key, api.InstancePut{Config: fmt.Appendf(nil, `{"round":%d}`, round)}, api.Mutation{})
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		_, err := c.DescribeWorkflowExecution(ctx, id, "")
+		return err
+	})
+	run := c.GetWorkflow(t.Context(), id, "")
+	require.NoError(t, run.Get(t.Context(), nil))
+	return run
 }
 
 const recordedFleet = "speed"
