@@ -41,6 +41,11 @@ func TestGatherBatch(t *testing.T) {
 		t.Parallel()
 		b, all := setupPuts(t, 3)
 		id := batchID(1)
+		for most, want := range map[int]int{2: 2, 9: 3} {
+			waiting, err := b.Waiting(t.Context(), plant, most)
+			require.NoError(t, err)
+			require.Equal(t, want, waiting)
+		}
 		got := b.gather(id)
 		require.Equal(t, 3, got.Claimed)
 		require.Empty(t, got.Left)

@@ -269,7 +269,8 @@ func (q *Queries) CountBatch(ctx context.Context, batchID string) ([]CountBatchR
 }
 
 const countWaiting = `-- name: CountWaiting :one
-SELECT count(*) FROM (SELECT 1 FROM operations WHERE site = $1 AND state = 'running' LIMIT $2) w
+SELECT count(*) FROM (SELECT 1 FROM operations o WHERE o.state = 'running' AND o.site = $1 AND starts_with(o.subject, 'instance.')
+                      LIMIT $2) w
 `
 
 type CountWaitingParams struct {
@@ -1957,7 +1958,7 @@ func (q *Queries) WaitingItems(ctx context.Context, arg WaitingItemsParams) ([]W
 
 const waitingNames = `-- name: WaitingNames :many
 SELECT DISTINCT substr(o.subject, length($1::text) + 1)::text AS name FROM outbox o
-WHERE o.subject > $1::text AND o.subject < left($1::text, -1) || '/'
+WHERE starts_with(o.subject, $1::text)
 ORDER BY 1 LIMIT $2
 `
 
@@ -1966,7 +1967,8 @@ type WaitingNamesParams struct {
 	MaxRows int32
 }
 
-// What was asked for at a site and nobody has taken yet.
+// What was asked for at a site and nobody has taken yet. No range: the order of a database's
+// texts may be any.
 func (q *Queries) WaitingNames(ctx context.Context, arg WaitingNamesParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, waitingNames, arg.Prefix, arg.MaxRows)
 	if err != nil {

@@ -356,10 +356,11 @@ SELECT m.id, 0, k.data FROM made m JOIN k ON k.hash = m.hash WHERE octet_length(
 -- name: AllowBodies :exec
 INSERT INTO body_projects (project, hash) SELECT @project, unnest(@hashes::bytea[]) ON CONFLICT DO NOTHING;
 
--- What was asked for at a site and nobody has taken yet.
+-- What was asked for at a site and nobody has taken yet. No range: the order of a database's
+-- texts may be any.
 -- name: WaitingNames :many
 SELECT DISTINCT substr(o.subject, length(@prefix::text) + 1)::text AS name FROM outbox o
-WHERE o.subject > @prefix::text AND o.subject < left(@prefix::text, -1) || '/'
+WHERE starts_with(o.subject, @prefix::text)
 ORDER BY 1 LIMIT @max_rows;
 
 -- An instance that starts something, or did, answers when that is done, and not before; one
@@ -388,4 +389,5 @@ WHERE subject = ANY(@subjects::text[]) AND state = 'running' AND (entity_run <> 
 DELETE FROM outbox WHERE subject = ANY(@subjects::text[]);
 
 -- name: CountWaiting :one
-SELECT count(*) FROM (SELECT 1 FROM operations WHERE site = @site AND state = 'running' LIMIT @most) w;
+SELECT count(*) FROM (SELECT 1 FROM operations o WHERE o.state = 'running' AND o.site = @site AND starts_with(o.subject, 'instance.')
+                      LIMIT @most) w;
