@@ -139,6 +139,18 @@ func TestGatherBatch(t *testing.T) {
 		require.Equal(t, fleet.OperationRunning, b.operation(all[0].Operation.ID).State, "it is still wanted")
 		require.Equal(t, 2, b.gather(batchID(2)).Claimed)
 	})
+	t.Run("who looked before it was claimed does not take it for lost", func(t *testing.T) {
+		t.Parallel()
+		b, all := setupPuts(t, 1)
+		b.gather(batchID(1))
+		looked := postgres.OpenSubject{Site: plant, Instance: "g0", Run: "gather-run"}
+		require.NoError(t, b.CloseLost(t.Context(), looked, fleet.OperationFailed, "workflow_lost"))
+		require.Equal(t, fleet.OperationRunning, b.operation(all[0].Operation.ID).State)
+		require.Equal(t, "open", scan[string](b, `SELECT state FROM deliveries`))
+		b.loseBatch(batchID(1))
+		require.NoError(t, b.CloseLost(t.Context(), looked, fleet.OperationFailed, "workflow_lost"))
+		require.Equal(t, fleet.OperationFailed, b.operation(all[0].Operation.ID).State)
+	})
 	t.Run("many at once claim each instance once", func(t *testing.T) {
 		t.Parallel()
 		b, _ := setupPuts(t, 20)

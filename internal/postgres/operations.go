@@ -230,6 +230,10 @@ func (s *Store) CloseLost(ctx context.Context, o OpenSubject, end fleet.Operatio
 		if sub.EntityRun != o.Run {
 			return nil // served by another run since
 		}
+		batched, err := q.InOpenBatch(ctx, db.InOpenBatchParams{Site: key.Scope, Name: key.Name})
+		if err != nil || batched { // claimed since it was looked at; who loses the batch sees to it
+			return failed("look for the batch", err)
+		}
 		if err := loseDelivery(ctx, q, key, reason); err != nil {
 			return err
 		}

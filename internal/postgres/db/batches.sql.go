@@ -577,6 +577,23 @@ func (q *Queries) HoldFleetRun(ctx context.Context, arg HoldFleetRunParams) (Hol
 	return i, err
 }
 
+const inOpenBatch = `-- name: InOpenBatch :one
+SELECT EXISTS (SELECT 1 FROM deliveries d JOIN batches b ON b.id = d.batch_id
+               WHERE d.site = $1 AND d.name = $2 AND d.state = 'open' AND d.batch_id <> '' AND b.state = 'open')
+`
+
+type InOpenBatchParams struct {
+	Site string
+	Name string
+}
+
+func (q *Queries) InOpenBatch(ctx context.Context, arg InOpenBatchParams) (bool, error) {
+	row := q.db.QueryRow(ctx, inOpenBatch, arg.Site, arg.Name)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const insertBatch = `-- name: InsertBatch :exec
 INSERT INTO batches (id, site, fleet, fleet_run, stage, node, epoch, state, workflow_id, run_id, actor, claimed, nodes, deadline_at, ended_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13::text[],

@@ -391,3 +391,7 @@ DELETE FROM outbox WHERE subject = ANY(@subjects::text[]);
 -- name: CountWaiting :one
 SELECT count(*) FROM (SELECT 1 FROM operations o WHERE o.state = 'running' AND o.site = @site AND starts_with(o.subject, 'instance.')
                       LIMIT @most) w;
+
+-- name: InOpenBatch :one
+SELECT EXISTS (SELECT 1 FROM deliveries d JOIN batches b ON b.id = d.batch_id
+               WHERE d.site = @site AND d.name = @name AND d.state = 'open' AND d.batch_id <> '' AND b.state = 'open');
