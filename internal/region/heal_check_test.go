@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -151,18 +153,15 @@ func (w *healWorld) rows() []string {
 		           AND NOT EXISTS (SELECT 1 FROM operations x WHERE x.site = o.site AND x.name = o.name AND x.requested_by <> 'region'
 		                           AND x.kind <> 'reconcile' AND x.revision > o.revision))`,
 	} {
-		rows, err := w.region.pool.Query(w.ctx, q)
+		rows, err := w.region.pool.Query(w.ctx, q) //nolint:rowserrcheck // CollectRows does
+		var lines []string
+		if err == nil {
+			lines, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		}
 		if err != nil {
 			return append(out, err.Error())
 		}
-		for rows.Next() {
-			var line string
-			if err := rows.Scan(&line); err != nil {
-				line = err.Error()
-			}
-			out = append(out, line)
-		}
-		rows.Close()
+		out = append(out, lines...)
 	}
 	return out
 }
