@@ -153,7 +153,7 @@ func (w *healWorld) rows() []string {
 		           AND NOT EXISTS (SELECT 1 FROM operations x WHERE x.site = o.site AND x.name = o.name AND x.requested_by <> 'region'
 		                           AND x.kind <> 'reconcile' AND x.revision > o.revision))`,
 	} {
-		rows, err := w.region.pool.Query(w.ctx, q) //nolint:rowserrcheck // CollectRows does
+		rows, err := w.region.pool.Query(w.ctx, q)
 		var lines []string
 		if err == nil {
 			lines, err = pgx.CollectRows(rows, pgx.RowTo[string])
