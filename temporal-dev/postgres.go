@@ -34,10 +34,10 @@ const (
 // There is no unix socket, so the length of the data directory's path does not matter.
 var postgresSettings = []string{
 	"unix_socket_directories=",
-	"shared_buffers=64MB",
+	"shared_buffers=256MB",
 	"max_connections=100",
-	"wal_compression=on",
-	"max_wal_size=256MB",
+	"wal_compression=lz4",
+	"max_wal_size=1GB",
 	"min_wal_size=32MB",
 	"jit=off", // would load LLVM into every session
 	"max_parallel_workers_per_gather=0",

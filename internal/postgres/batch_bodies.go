@@ -59,14 +59,8 @@ func (s *Store) putGroup(ctx context.Context, project fleet.ProjectName, hashes 
 		if err := q.CommitLater(ctx); err != nil { // as for one: the change that refers to them flushes both
 			return failed("store bodies", err)
 		}
-		missing, err := unknownBodies(ctx, q, all)
-		if err != nil {
+		if err := insertBodies(ctx, q, all, bodies); err != nil {
 			return err
-		}
-		if len(missing) > 0 {
-			if err := insertBodies(ctx, q, missing, bodies); err != nil {
-				return err
-			}
 		}
 		return failed("let the project refer to bodies", q.AllowBodies(ctx, db.AllowBodiesParams{Project: string(project), Hashes: all}))
 	})
@@ -91,8 +85,8 @@ func unknownBodies(ctx context.Context, q *db.Queries, hashes [][]byte) ([][]byt
 	return out, nil
 }
 
-// insertBodies takes the locks of the hashes, as PutBody does, so that two writers of the
-// same bytes store one.
+// insertBodies stores what is not there yet. It takes the locks of the hashes first, as
+// PutBody does, so that two writers of the same bytes store one.
 func insertBodies(ctx context.Context, q *db.Queries, hashes [][]byte, bodies map[fleet.Hash][]byte) error {
 	locks := map[int64]bool{}
 	for _, h := range hashes {
@@ -101,7 +95,7 @@ func insertBodies(ctx context.Context, q *db.Queries, hashes [][]byte, bodies ma
 	if err := lockKeys(ctx, q, locks); err != nil {
 		return err
 	}
-	missing, err := unknownBodies(ctx, q, hashes) // what another one stored meanwhile
+	missing, err := unknownBodies(ctx, q, hashes)
 	if err != nil || len(missing) == 0 {
 		return err
 	}

@@ -46,6 +46,7 @@ func connect(ctx context.Context, url, region string) (*Store, error) {
 	// plan is made while the tables are small, and must still be right when they have grown.
 	cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	cfg.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
+	cfg.ConnConfig.RuntimeParams["enable_memoize"] = "off" // of lookups by whole keys, no two of which are the same
 	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "30s"
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
