@@ -103,9 +103,9 @@ func (s *server) readHashes(w http.ResponseWriter, r *http.Request) ([]fleet.Has
 	if err := s.readWire(w, r, &in); err != nil {
 		return nil, err
 	}
-	if len(in.Hashes) > namesAtOnce {
+	if len(in.Hashes) > fleet.MaxBatchItems {
 		return nil, fleet.Errorf(fleet.Invalid, "%d bodies at once", len(in.Hashes)).At("/hashes").
-			WithHint("allowed are at most " + strconv.Itoa(namesAtOnce))
+			WithHint("allowed are at most " + strconv.Itoa(fleet.MaxBatchItems))
 	}
 	seen := make(map[fleet.Hash]bool, len(in.Hashes))
 	for i, h := range in.Hashes {
@@ -182,9 +182,9 @@ const maxResultText = 1024
 
 // checkResults refuses what cannot be, and cuts what is too long to be kept.
 func checkResults(results []fleet.BatchResult) error {
-	if len(results) > namesAtOnce {
+	if len(results) > fleet.MaxBatchItems {
 		return fleet.Errorf(fleet.Invalid, "%d results at once", len(results)).At("/results").
-			WithHint("allowed are at most " + strconv.Itoa(namesAtOnce))
+			WithHint("allowed are at most " + strconv.Itoa(fleet.MaxBatchItems))
 	}
 	seen := make(map[string]bool, len(results))
 	for i := range results {

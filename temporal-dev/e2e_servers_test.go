@@ -127,4 +127,21 @@ func TestE2EServers(t *testing.T) {
 		st.good(t, hash)
 		s.asleep(t)
 	})
+	t.Run("a rebuilt one runs a fleet change again that was put after the other was gone", func(t *testing.T) {
+		f := newField(t, s, "replaced", 4, fieldOptions{}, "plant-1")
+		s.signal(t, "plant-1-a", syscall.SIGSTOP)
+		f.run(t, api.FleetPut{})
+		f.until(t, "delivers", func(r api.FleetRun) bool { return r.Counts.Delivering > 0 })
+		rebuilt := s.serve(t, "rebuilt")
+		s.order(t, "stop", serverName) // its entity goes on with nothing, and never saw the second run
+		over, there := *f, *s
+		there.api, over.stack = rebuilt.api, &there
+		again := over.run(t, api.FleetPut{})
+		s.signal(t, "plant-1-a", syscall.SIGCONT)
+		requireSucceeded(t, over.ended(t, again.ID))
+		over.good(t)
+		s.order(t, "start", serverName)
+		rebuilt.stop()
+		s.asleep(t)
+	})
 }

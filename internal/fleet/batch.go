@@ -15,7 +15,7 @@ type BatchID string
 // The bounds of one batch. What is larger than MaxBatchBody is fetched one by one through
 // the config endpoint, with the token of the batch.
 const (
-	MaxBatchItems = 500
+	MaxBatchItems = 1000
 	MaxBatchBody  = 1 << 20
 	// MaxBatchBytes bounds the bodies that travel in the stream of one batch.
 	MaxBatchBytes = 8 << 20

@@ -17,7 +17,7 @@ const (
 	// maxItemBytes is far more than an item needs besides its run section.
 	maxItemBytes = 4 << 10
 	// maxReported is how many results one request carries.
-	maxReported = 500
+	maxReported = fleet.MaxBatchItems
 )
 
 // batchClient speaks to the region about one batch, with its token.

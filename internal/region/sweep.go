@@ -89,8 +89,14 @@ func (s *operationsSweep) look(ctx context.Context, of suspect, live []string, o
 	case decide.LostMove:
 		out.Moved++
 	}
-	if state == decide.RunStranded {
-		if err := s.flows.EndStranded(ctx, of.subject, of.run); err != nil {
+	stranded := of.run
+	if state == decide.RunUnserved {
+		if stranded, err = s.flows.StrandedRun(ctx, of.subject, live); err != nil {
+			return err
+		}
+	}
+	if state == decide.RunStranded || state == decide.RunUnserved && stranded != "" {
+		if err := s.flows.EndStranded(ctx, of.subject, stranded); err != nil {
 			return err
 		}
 	}
