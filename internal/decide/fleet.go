@@ -44,7 +44,7 @@ type FleetAction struct {
 	Rule    string
 	Do      FleetDo
 	Sites   []SiteBegin
-	Until   time.Time // of a wait; zero is until somebody wakes it
+	Until   time.Time // of a wait, after sites were begun too; zero is until somebody wakes it
 	Reason  string
 	Message string
 }
@@ -76,7 +76,7 @@ var fleetRules = []struct {
 	{"deadline", fleetOverdue, afterSites(stopOverdue)},
 	{"paused", fleetPaused, waitDeadline},
 	{"deliver", siteReady, deliverSites},
-	{"under_way", sitesBusy, waitDeadline},
+	{"under_way", sitesBusy, waitWindow},
 	{"window", outsideWindows, waitWindow},
 	{"other_batches", waveOpen, waitPoll},
 	{"success_threshold", tooFewGood, stopAtSuccess},
@@ -201,7 +201,7 @@ func finishFleet(fleetCase) FleetAction { return FleetAction{Do: FleetFinish} }
 func advanceWave(fleetCase) FleetAction { return FleetAction{Do: FleetAdvance} }
 
 func deliverSites(c fleetCase) FleetAction {
-	return FleetAction{Do: FleetDeliver, Sites: readySites(c)}
+	return FleetAction{Do: FleetDeliver, Sites: readySites(c), Until: waitWindow(c).Until}
 }
 
 func waitDeadline(c fleetCase) FleetAction { return FleetAction{Do: FleetWait, Until: c.seen.Deadline} }
@@ -210,7 +210,7 @@ func waitPoll(c fleetCase) FleetAction {
 	return FleetAction{Do: FleetWait, Until: c.seen.At.Add(fleetPoll)}
 }
 
-// waitWindow waits for the window that opens first.
+// waitWindow waits for the window that opens first, also while other sites are under way.
 func waitWindow(c fleetCase) FleetAction {
 	a := waitDeadline(c)
 	for _, s := range c.seen.Sites {

@@ -123,10 +123,27 @@ func TestFleet(t *testing.T) {
 		a := decide.Fleet(aFleet(waiting("a", 1), closed, stagedAt("b", fleetNow), stagedAt("c", fleetNow.Add(time.Hour))))
 		require.Equal(t, []decide.SiteBegin{{Site: "a", Mode: decide.SiteStage}, {Site: "b", Mode: decide.SiteSwitch}}, a.Sites)
 	})
+	t.Run("fetches the rest of a site whose window closed in the middle, and then waits", func(t *testing.T) {
+		t.Parallel()
+		opens := fleetNow.Add(time.Hour)
+		shut := seenAs(func(s *fleet.FleetSeen) { s.Sites[0].Closed, s.Sites[0].Opens, s.Sites[0].Staged = true, opens, 2 })
+		a := decide.Fleet(aFleet(waiting("a", 3), shut))
+		require.Equal(t, []decide.SiteBegin{{Site: "a", Mode: decide.SiteStage}}, a.Sites)
+		a = decide.Fleet(aFleet(stagedAt("a", opens), seenAs(func(s *fleet.FleetSeen) { s.Deadline = opens.Add(time.Hour) })))
+		require.Equal(t, "window", a.Rule)
+		require.Equal(t, opens, a.Until)
+	})
 	t.Run("waits for the window that opens first", func(t *testing.T) {
 		t.Parallel()
 		a := decide.Fleet(aFleet(stagedAt("a", fleetNow.Add(time.Minute)), stagedAt("b", fleetNow.Add(30*time.Second))))
 		require.Equal(t, fleetNow.Add(30*time.Second), a.Until)
+	})
+	t.Run("does not miss a window that opens while other sites are under way", func(t *testing.T) {
+		t.Parallel()
+		opens := fleetNow.Add(time.Minute)
+		for _, more := range []fleetChange{busy("b"), waiting("b", 1)} {
+			require.Equal(t, opens, decide.Fleet(aFleet(stagedAt("a", opens), more)).Until)
+		}
 	})
 }
 
