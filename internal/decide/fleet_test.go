@@ -104,6 +104,8 @@ func TestFleet(t *testing.T) {
 		{"all is fetched", []fleetChange{stagedAt("a", fleetNow.Add(time.Minute))}, "window", decide.FleetWait},
 		{"the window has opened", []fleetChange{stagedAt("a", fleetNow)}, "deliver", decide.FleetDeliver},
 		{"a site that is broken", []fleetChange{waiting("a", 3), func(_ *fleet.FleetSeen, r *decide.FleetRun) { r.Broken = "it is" }}, "site_failed", decide.FleetStop},
+		{"a retry that left others of its wave alone", []fleetChange{last, seenAs(func(s *fleet.FleetSeen) { s.Counts.Succeeded = 2 })}, "retried", decide.FleetStop},
+		{"a retry that failed again", []fleetChange{last, seenAs(func(s *fleet.FleetSeen) { s.Counts.Succeeded, s.Counts.Failed = 1, 1 })}, "error_threshold", decide.FleetStop},
 		{"a retry that went no further", []fleetChange{seenAs(func(s *fleet.FleetSeen) { s.Until = 2 })}, "retried", decide.FleetStop},
 	} {
 		t.Run(c.name, func(t *testing.T) {
