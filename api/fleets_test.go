@@ -321,7 +321,7 @@ func TestFleetOperations(t *testing.T) {
 
 	t.Run("say what they wait for", func(t *testing.T) {
 		require.Equal(t, "queued", read().Reason)
-		st.Operation.EntityRun = "run-1"
+		st.Operation.EntityRun, st.Operation.Revision = "run-1", 2
 		f.run = runSeen(fleet.FleetRunning)
 		o := read()
 		require.Equal(t, "delivering", o.Reason)
