@@ -92,7 +92,9 @@ func batchID(run string, number int) fleet.BatchID {
 
 // BatchMade is a batch as its store made it: what was looked at, and what was claimed.
 type BatchMade struct {
-	Looked  int              `json:"looked"` // 0 is the end of the site's part of the wave
+	Looked int `json:"looked"` // 0 is the end of the site's part of the wave
+	// Closed is set when that is because the site's window has closed.
+	Closed  bool             `json:"closed,omitempty"`
 	Claimed int              `json:"claimed"`
 	Nodes   []fleet.NodeName `json:"nodes,omitempty"` // to be told, the active first
 }

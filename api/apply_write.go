@@ -81,7 +81,7 @@ func (a *applying) one(ctx context.Context, o *planned) AppliedObject {
 // it and its compositions, because instances pin them.
 func (a *applying) asPlanned(o *planned, out *acceptedOutput) error {
 	now := out.Body.Object
-	if now.Generation == o.next && (&planned{now: &postgres.Standing{Object: fleet.Object{Spec: now.Spec}}, declared: o.declared}).sameSpec() {
+	if now.Generation == o.next && o.isSpec(now.Spec) {
 		return nil
 	}
 	return fleet.Errorf(fleet.Conflict, "%s was written, but another write came between: it is at generation %d", o.key, now.Generation).

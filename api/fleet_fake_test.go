@@ -21,6 +21,7 @@ type fleetFake struct {
 	turns      []postgres.FleetTurn
 	started    func(w postgres.Write) (postgres.Started, error)
 	run        *postgres.FleetRun
+	staged     []fleet.SiteName // at which it waits for a window
 	runs       func(before int64, limit int32) []postgres.FleetRun
 	targets    func(f postgres.FleetTargetFilter) []postgres.FleetTargetView
 	objects    map[string]fleet.Object
@@ -83,6 +84,10 @@ func (f *fleetFake) NewestFleetRuns(_ context.Context, names ...string) (map[str
 		}
 	}
 	return out, nil
+}
+
+func (f *fleetFake) StagedFleetSites(_ context.Context, r postgres.FleetRun) ([]fleet.SiteName, time.Time, error) {
+	return f.staged, fleetTime, nil
 }
 
 func (f *fleetFake) ListFleetRuns(_ context.Context, _ fleet.FleetName, before int64, limit int32) ([]postgres.FleetRun, error) {

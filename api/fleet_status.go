@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -51,7 +52,25 @@ func (s *server) fleetDetail(ctx context.Context, one []fleet.Object) ([]any, er
 	if err != nil && fleet.KindOf(err) != fleet.NotFound {
 		return nil, err
 	}
+	if err := s.opening(ctx, &run); err != nil {
+		return nil, err
+	}
 	return []any{fleetSeen{one[0], run}.status()}, nil
+}
+
+// opening finds out when the window opens that a run waits for.
+func (s *server) opening(ctx context.Context, r *postgres.FleetRun) error {
+	if r.State != fleet.FleetRunning || r.Counts.Staged == 0 || len(r.Spec.Windows) == 0 {
+		return nil
+	}
+	sites, now, err := s.store.StagedFleetSites(ctx, *r)
+	for _, site := range sites {
+		open, opens := decide.WindowAt(r.Spec.Windows, site, now, time.LoadLocation)
+		if !open && !opens.IsZero() && (r.Opens.IsZero() || opens.Before(r.Opens)) {
+			r.Opens = opens
+		}
+	}
+	return err
 }
 
 func (f fleetSeen) status() FleetStatus {
@@ -116,6 +135,9 @@ func fleetProgressText(r postgres.FleetRun) string {
 	}
 	if c.Staged > 0 {
 		text += fmt.Sprintf(", %d are fetched and wait for their window", c.Staged)
+	}
+	if !r.Opens.IsZero() {
+		text += ", which opens at " + r.Opens.UTC().Format(time.RFC3339)
 	}
 	return text
 }
@@ -187,6 +209,9 @@ func (s *server) fillFleets(ctx context.Context, names []string, rows []postgres
 			views[i].FleetRun = &FleetProgress{Run: run.Run, State: run.State, Wave: run.Wave, Waves: run.Waves, Counts: run.Counts}
 		}
 		if o.State == fleet.OperationRunning && views[i].Reason == "" {
+			if err := s.opening(ctx, &run); err != nil {
+				return err
+			}
 			views[i].Reason, views[i].Message = waitsForFleet(o, run)
 		}
 	}

@@ -246,6 +246,24 @@ func TestFleetReads(t *testing.T) {
 		require.Empty(t, s.PerWave)
 	})
 
+	t.Run("one that waits says when the next of its windows opens", func(t *testing.T) {
+		f.run, f.staged = runSeen(fleet.FleetRunning), []fleet.SiteName{"plant-1", "plant-2"}
+		f.run.Counts.Staged, f.run.Counts.Delivering = 1, 0
+		f.run.Spec.Windows = []fleet.Window{
+			{Sites: []fleet.SiteName{"plant-1"}, From: "22:00", To: "23:00"},
+			{Sites: []fleet.SiteName{"plant-2"}, From: "21:30", To: "23:00"},
+			{Sites: []fleet.SiteName{"plant-3"}, From: "11:00", To: "12:00"},
+		}
+		const want = "wave 1 of 2: 3 of 10 instances are done, 1 are fetched and wait for their window, which opens at 2026-05-04T21:30:00Z"
+		s := into[FleetStatus](t, reply{body: into[Object](t, r.get(speedUp)).Status})
+		require.Equal(t, want, s.Message)
+		f.operations = []postgres.Operation{{
+			ID: "0123456789abcdef0123456789abcdef", Kind: fleet.OperationFleet, Fleet: "speed-up", Project: defaultProject,
+			Subject: "fleet.speed-up", State: fleet.OperationRunning, EntityRun: "run-1", CreatedAt: fleetTime, Deadline: fleetTime,
+		}}
+		require.Equal(t, want, into[Operation](t, r.get(fleetOpPath)).Message)
+	})
+
 	t.Run("runs, newest first, page by page", func(t *testing.T) {
 		f.runs = func(before int64, limit int32) []postgres.FleetRun {
 			require.EqualValues(t, 2, limit)
@@ -303,7 +321,7 @@ func TestFleetOperations(t *testing.T) {
 
 	t.Run("say what they wait for", func(t *testing.T) {
 		require.Equal(t, "queued", read().Reason)
-		st.Operation.EntityRun = "run-1"
+		st.Operation.EntityRun, st.Operation.Revision = "run-1", 2
 		f.run = runSeen(fleet.FleetRunning)
 		o := read()
 		require.Equal(t, "delivering", o.Reason)

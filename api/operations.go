@@ -260,8 +260,12 @@ func (s *server) fullOperation(ctx context.Context, op postgres.Operation) (Oper
 }
 
 func (s *server) operationView(o postgres.Operation) Operation {
+	revision := o.Revision
+	if o.Kind == fleet.OperationFleet { // it is the number of a run there
+		revision = 0
+	}
 	return Operation{
-		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Fleet: string(o.Fleet), Revision: o.Revision,
+		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Fleet: string(o.Fleet), Revision: revision,
 		State: o.State, Reason: o.Reason, Message: o.Message, RequestedBy: o.RequestedBy, CreatedAt: o.CreatedAt,
 		EndedAt: o.EndedAt, Deadline: o.Deadline, Delivery: string(o.Delivery), Workflow: s.links.workflow(o.Subject, o.EntityRun),
 	}

@@ -4,16 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
-
-// kindsInOrder is the order of an apply: what others refer to comes first.
-var kindsInOrder = []fleet.ObjectKind{fleet.KindProject, fleet.KindSite, fleet.KindTemplate, fleet.KindInstance, fleet.KindFleet}
 
 // writers says who may declare, and delete, the objects of a kind; it is what the PUT of one
 // object asks for.
@@ -33,7 +31,7 @@ func (p *planner) decide(ctx context.Context) error {
 	}
 	some[fleet.KindTemplate] = byComposition(some[fleet.KindTemplate], p.declared)
 	taken := map[string]string{} // nodes, by the sites of the request
-	for _, kind := range kindsInOrder {
+	for _, kind := range decide.ApplyOrder() {
 		for _, o := range some[kind] {
 			p.ordered = append(p.ordered, o)
 			if err := p.decideOne(ctx, o, taken); err != nil {
@@ -46,6 +44,7 @@ func (p *planner) decide(ctx context.Context) error {
 
 // decideOne keeps what is wrong with an object there; the error is about the region.
 func (p *planner) decideOne(ctx context.Context, o *planned, taken map[string]string) error {
+	o.deploy = p.r.deploy
 	if o.refuse(p.stand(o)); !o.ok() {
 		return nil
 	}
@@ -81,7 +80,7 @@ func ofRegion(err error) bool {
 // stand looks at the object as it is: may the caller write it, in this project and set?
 func (p *planner) stand(o *planned) error {
 	if now, found := p.known[o.key]; found {
-		o.now = &now
+		o.lookAt(now)
 	}
 	if o.key.Kind != fleet.KindProject {
 		if !p.caller.sees(o.project) {
@@ -93,20 +92,7 @@ func (p *planner) stand(o *planned) error {
 			}
 		}
 	}
-	if o.now == nil {
-		return nil
-	}
-	switch own := o.now.Labels[ApplySetLabel]; {
-	case o.now.Project != o.project && !p.caller.sees(o.now.Project):
-		return fleet.Errorf(fleet.Conflict, "%s is of another project", o.key).At("/project").WithHint("choose another name")
-	case o.now.Project != o.project:
-		return fleet.Errorf(fleet.Conflict, "%s belongs to project %s", o.key, o.now.Project).At("/project").
-			WithHint("the project of an object never changes; delete and re-create it")
-	case own != "" && own != o.labels[ApplySetLabel] && o.now.DeletingSince == nil:
-		return fleet.Errorf(fleet.Conflict, "%s belongs to apply set %.80s", o.key, own).At("/labels").
-			WithHint("declare it with that set; to move it, take the label " + ApplySetLabel + " away with a PUT of the object first")
-	}
-	return nil
+	return decide.PlanAllowed(o.before, o.wanted(), p.caller.sees)
 }
 
 // settle compares what would be written with what stands.
@@ -124,37 +110,43 @@ func (p *planned) settle(spec any) error {
 		return fleet.Errorf(fleet.Internal, "write the labels of %s: %w", p.key, err)
 	}
 	p.digest = sumOf(bytes.Join([][]byte{[]byte(p.project), labels, text}, []byte{'\n'}))
-	switch {
-	case p.now == nil || p.now.DeletingSince != nil: // a PUT over a delete makes a new object
-		p.action = ActionCreate
-	case p.sameSpec() && maps.Equal(p.labels, p.now.Labels):
-		p.action = ActionUnchanged
-	default:
-		p.action = ActionChange
-	}
+	step := decide.Plan(p.before, p.wanted())
+	p.action, p.releases, p.unreleased = string(step.Action), step.Releases, step.Unreleased
 	return nil
 }
 
-func (p *planned) sameSpec() bool {
-	if p.now == nil {
-		return false
+// lookAt takes an object as it stands into the plan.
+func (p *planned) lookAt(now postgres.Standing) {
+	p.now = &now
+	p.before = &decide.PlanSeen{
+		Project: now.Project, Labels: now.Labels, Generation: now.Generation, Deleting: now.DeletingSince != nil,
+		Released: now.Released, ReleasedGeneration: now.ReleasedGeneration, ReleasedDurability: now.ReleasedDurability,
 	}
-	now, err := compose.Canonical(p.now.Spec, compose.Limits{})
-	return err == nil && bytes.Equal(now, p.declared)
+	if spec, err := compose.Canonical(now.Spec, compose.Limits{}); err == nil {
+		p.before.Spec = spec
+	}
+}
+
+// isSpec says that what was written is what was planned.
+func (p *planned) isSpec(now json.RawMessage) bool {
+	text, err := compose.Canonical(now, compose.Limits{})
+	return err == nil && bytes.Equal(text, p.declared)
+}
+
+func (p *planned) wanted() decide.PlanWanted {
+	return decide.PlanWanted{
+		Key: p.key, Project: p.project, Labels: p.labels, Spec: p.declared, Deploy: p.deploy,
+		Enabled: p.spec.Enabled, Durability: p.spec.Durability, RunHash: p.runHash, Content: p.content.Hash,
+	}
 }
 
 func (p *planner) decideSite(o *planned, taken map[string]string) error {
-	for i, n := range o.site.Nodes {
-		name := string(n.Name)
-		other := taken[name]
-		if at := p.nodes[name]; at != "" && at != o.key.Name {
-			other = at
-		}
-		if other != "" {
-			return fleet.Errorf(fleet.Conflict, "node %s belongs to another site", name).
-				At("/spec/nodes/" + strconv.Itoa(i)).WithHint("names of nodes are unique in a region")
-		}
-		taken[name] = o.key.Name
+	if i := decide.PlanNodes(o.key.Name, o.site.Nodes, p.nodes, taken); i >= 0 {
+		return fleet.Errorf(fleet.Conflict, "node %s belongs to another site", o.site.Nodes[i].Name).
+			At("/spec/nodes/" + strconv.Itoa(i)).WithHint("names of nodes are unique in a region")
+	}
+	for _, n := range o.site.Nodes {
+		taken[string(n.Name)] = o.key.Name
 	}
 	return o.settle(o.site)
 }
@@ -175,14 +167,7 @@ func (p *planner) decideTemplate(o *planned) error {
 	if err := o.settle(o.template); err != nil {
 		return err
 	}
-	switch {
-	case o.now == nil:
-		o.next = p.last[o.key.Name] + 1
-	case o.sameSpec():
-		o.next = o.now.Generation
-	default:
-		o.next = o.now.Generation + 1
-	}
+	o.next = decide.PlanGeneration(o.before, o.wanted(), p.last[o.key.Name])
 	return nil
 }
 
@@ -203,30 +188,22 @@ func (p *planner) generationOf(name string) int64 {
 
 // byComposition puts each template behind those that it is composed of, and refuses circles.
 func byComposition(templates []*planned, declared map[fleet.ObjectKey]*planned) []*planned {
-	sorted := make([]*planned, 0, len(templates))
-	done, under := map[*planned]bool{}, map[*planned]bool{}
-	var visit func(o *planned)
-	visit = func(o *planned) {
-		if done[o] {
-			return
-		}
-		under[o] = true
-		for i, name := range o.compositions {
-			next := declared[templateKey(name)]
-			switch {
-			case next == nil:
-			case under[next]:
-				o.refuse(fleet.Errorf(fleet.Invalid, "%s is composed of itself through other templates", o.key).
-					At("/spec/compositions/" + strconv.Itoa(i)))
-			default:
-				visit(next)
-			}
-		}
-		under[o], done[o] = false, true
-		sorted = append(sorted, o)
+	place, parts := make(map[*planned]int, len(templates)), make([][]string, len(templates))
+	for i, o := range templates {
+		place[o], parts[i] = i, o.compositions
 	}
-	for _, o := range templates {
-		visit(o)
+	order, circles := decide.ByComposition(parts, func(name string) (int, bool) {
+		i, found := place[declared[templateKey(name)]]
+		return i, found
+	})
+	for _, c := range circles {
+		o := templates[c.Template]
+		o.refuse(fleet.Errorf(fleet.Invalid, "%s is composed of itself through other templates", o.key).
+			At("/spec/compositions/" + strconv.Itoa(c.Part)))
+	}
+	sorted := make([]*planned, len(order))
+	for i, at := range order {
+		sorted[i] = templates[at]
 	}
 	return sorted
 }
@@ -250,28 +227,10 @@ func (p *planner) decideInstance(ctx context.Context, o *planned) error {
 		o.content = fleet.Content{Kind: fleet.ContentArtifact, Hash: o.put.Artifact, Size: size}
 		o.spec.Artifact = &o.content
 	}
-	if err := o.settle(o.spec); err != nil {
+	if _, o.runHash, err = runSection(o.spec.Run); err != nil {
 		return err
 	}
-	_, run, err := runSection(o.spec.Run)
-	if err != nil {
-		return err
-	}
-	if o.releases = p.r.deploy && !o.released(run); o.releases && o.action == ActionUnchanged {
-		o.action, o.unreleased = ActionChange, true
-	}
-	return nil
-}
-
-// released says whether the newest revision is of the spec that would be written.
-func (p *planned) released(run fleet.Hash) bool {
-	if p.now == nil || p.now.DeletingSince != nil || !p.sameSpec() {
-		return false
-	}
-	r := p.now.Released
-	return p.now.ReleasedGeneration == p.now.Generation && r.Revision > 0 && r.Action != fleet.ActionDelete && r.RunHash == run &&
-		r.Enabled == p.spec.Enabled && p.now.ReleasedDurability == p.spec.Durability &&
-		(p.content.Hash == "" || r.Content.Hash == p.content.Hash)
+	return o.settle(o.spec)
 }
 
 // pin fixes the generation of an instance's template.
@@ -325,8 +284,8 @@ func (p *planner) prune(ctx context.Context) error {
 		d.refuse(p.caller.may(writers[o.Kind]))
 		gone[o.Kind] = append(gone[o.Kind], d)
 	}
-	for i := len(kindsInOrder) - 1; i >= 0; i-- {
-		p.deletes = append(p.deletes, gone[kindsInOrder[i]]...)
+	for _, kind := range slices.Backward(decide.ApplyOrder()) {
+		p.deletes = append(p.deletes, gone[kind]...)
 	}
 	return nil
 }

@@ -55,11 +55,7 @@ func (p *planner) decideFleet(ctx context.Context, o *planned) error {
 			return below("/spec/change", err)
 		}
 	}
-	if err := o.settle(o.fleet.spec); err != nil {
-		return err
-	}
-	o.releases = p.r.deploy && (o.action == ActionCreate || !o.sameSpec())
-	return nil
+	return o.settle(o.fleet.spec)
 }
 
 func (a *applying) putFleetOf(ctx context.Context, o *planned, w postgres.Write) (*acceptedOutput, error) {

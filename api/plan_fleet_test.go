@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -84,7 +85,8 @@ func TestPlanOfFleetChanges(t *testing.T) {
 	}
 
 	t.Run("is for operators", func(t *testing.T) {
-		require.Equal(t, fleet.KindFleet, kindsInOrder[len(kindsInOrder)-1])
+		order := decide.ApplyOrder()
+		require.Equal(t, fleet.KindFleet, order[len(order)-1])
 		require.Equal(t, forOperators, writers[fleet.KindFleet])
 	})
 }

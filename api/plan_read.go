@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -37,9 +38,12 @@ type planned struct {
 	doc          documents
 	spec         fleet.InstanceSpec
 	content      fleet.Content // final, "" until it is known
+	runHash      fleet.Hash
+	deploy       bool // what is written is delivered too
 	fleet        plannedFleet
 
 	now      *postgres.Standing // nil when there is none
+	before   *decide.PlanSeen   // of it
 	next     int64              // the generation that a template will have
 	declared []byte             // the spec that is written, canonical
 	action   string

@@ -3,11 +3,12 @@ package api
 import (
 	"encoding/json"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // ApplySetLabel is the label of the objects that are declared, and pruned, together.
-const ApplySetLabel = "holdfast.dev/apply-set"
+const ApplySetLabel = fleet.ApplySetLabel
 
 // Manifest is one declared object among many; Spec is the body of its PUT, without project
 // and labels, which stand beside it.
@@ -33,10 +34,10 @@ type PlanRequest struct {
 
 // The actions of a plan. Of what is refused there is none.
 const (
-	ActionCreate    = "create"
-	ActionChange    = "change"
-	ActionUnchanged = "unchanged"
-	ActionDelete    = "delete"
+	ActionCreate    = string(decide.PlanCreate)
+	ActionChange    = string(decide.PlanChange)
+	ActionUnchanged = string(decide.PlanUnchanged)
+	ActionDelete    = string(decide.PlanDelete)
 )
 
 // Plan is what an apply of the same request would do. Digest stands for the request and

@@ -141,6 +141,8 @@ type fleetStore interface {
 	ListFleetTargets(ctx context.Context, f postgres.FleetTargetFilter) ([]postgres.FleetTargetView, error)
 	// NewestFleetRuns takes as many queries for a page as for one.
 	NewestFleetRuns(ctx context.Context, names ...string) (map[string]postgres.FleetRun, error)
+	// StagedFleetSites gives where the wave of a run waits for a window, and when it looked.
+	StagedFleetSites(ctx context.Context, r postgres.FleetRun) ([]fleet.SiteName, time.Time, error)
 	// PutBodies is PutBody of many, with a few queries.
 	PutBodies(ctx context.Context, project fleet.ProjectName, bodies [][]byte) ([]fleet.Hash, error)
 }

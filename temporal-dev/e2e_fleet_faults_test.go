@@ -70,35 +70,11 @@ func TestE2EFleetFaults(t *testing.T) {
 	t.Parallel()
 	s := startStack(t, 4)
 	t.Run("something dies", func(t *testing.T) {
-		for n, node := range []string{"plant-1-a", "plant-2-b"} {
-			t.Run(node, func(t *testing.T) {
-				t.Parallel()
-				f := smallField(t, s, node, fmt.Sprintf("plant-%d", n+1))
-				for _, step := range []string{"before_fetch", "after_fetch", "before_switch", "after_switch", "before_reply"} {
-					t.Run(step, func(t *testing.T) { f.survives(t, s.arm(t, node, step)) })
-				}
-			})
-		}
-		t.Run(serverName, func(t *testing.T) {
-			t.Parallel()
-			f := smallField(t, s, serverName, "plant-3")
-			for _, step := range []string{"batch", "batch_prepare", "batch_end"} {
-				for _, when := range []string{"before_", "after_"} {
-					t.Run(when+step, func(t *testing.T) { f.survives(t, s.arm(t, serverName, when+step)) })
-				}
-			}
-		})
-		t.Run("by hand", func(t *testing.T) {
-			t.Parallel()
-			const site = "plant-4"
-			f := smallField(t, s, "by-hand", site)
-			t.Run("a site's run that is terminated", func(t *testing.T) {
-				op, goOn := f.stalled(t, site)
-				s.terminate(t, fmt.Sprintf("fleet.%s.%d.1.%s", f.name, f.newest(t).Run, site))
-				goOn()
-				f.mended(t, op)
-			})
-			t.Run("an entity that is terminated", func(t *testing.T) { s.fleetTerminated(t, f, site) })
+		together(t, []part{
+			{"plant-1-a", func(t *testing.T) { s.fleetNodeDies(t, "plant-1", "plant-1-a") }},
+			{"plant-2-b", func(t *testing.T) { s.fleetNodeDies(t, "plant-2", "plant-2-b") }},
+			{serverName, s.fleetServerDies},
+			{"by hand", s.fleetEndedByHand},
 		})
 	})
 	const site = "plant-4"
@@ -118,6 +94,34 @@ func TestE2EFleetFaults(t *testing.T) {
 	for _, r := range s.histories(t) {
 		require.NotEqual(t, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED, r.events[len(r.events)-1].GetEventType(), r.id)
 	}
+}
+
+func (s *stack) fleetNodeDies(t *testing.T, site, node string) {
+	f := smallField(t, s, node, site)
+	for _, step := range []string{"before_fetch", "after_fetch", "before_switch", "after_switch", "before_reply"} {
+		t.Run(step, func(t *testing.T) { f.survives(t, s.arm(t, node, step)) })
+	}
+}
+
+func (s *stack) fleetServerDies(t *testing.T) {
+	f := smallField(t, s, serverName, "plant-3")
+	for _, step := range []string{"batch", "batch_prepare", "batch_end"} {
+		for _, when := range []string{"before_", "after_"} {
+			t.Run(when+step, func(t *testing.T) { f.survives(t, s.arm(t, serverName, when+step)) })
+		}
+	}
+}
+
+func (s *stack) fleetEndedByHand(t *testing.T) {
+	const site = "plant-4"
+	f := smallField(t, s, "by-hand", site)
+	t.Run("a site's run that is terminated", func(t *testing.T) {
+		op, goOn := f.stalled(t, site)
+		s.terminate(t, fmt.Sprintf("fleet.%s.%d.1.%s", f.name, f.newest(t).Run, site))
+		goOn()
+		f.mended(t, op)
+	})
+	t.Run("an entity that is terminated", func(t *testing.T) { s.fleetTerminated(t, f, site) })
 }
 
 // fleetTerminated: the operation ends, and who asks next goes on from the record.

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -230,6 +231,22 @@ func (s *stack) arm(t *testing.T, process, step string) (fired func() bool) {
 		_, err := os.Stat(path)
 		return errors.Is(err, os.ErrNotExist)
 	}
+}
+
+// part is one of several subtests.
+type part struct {
+	name string
+	run  func(*testing.T)
+}
+
+// together runs subtests at once, more than there are cores: most of what they do is wait.
+func together(t *testing.T, parts []part) {
+	t.Helper()
+	var group sync.WaitGroup
+	for _, p := range parts {
+		group.Go(func() { t.Run(p.name, p.run) })
+	}
+	group.Wait()
 }
 
 // waitFor asks until there is no error.

@@ -63,7 +63,8 @@ type fleetEntity struct {
 	next   decide.FleetAction
 	sites  []*siteUnderWay // in the order of names
 	failed map[fleet.SiteName]int
-	pause  bool // before a site that failed is begun again
+	pause  bool                    // before a site that failed is begun again
+	closed map[fleet.SiteName]bool // found so by a batch, and not seen since
 	broken string
 }
 
@@ -75,7 +76,7 @@ type siteUnderWay struct {
 
 func newFleet(ctx workflow.Context, in FleetInput) (*fleetEntity, error) {
 	in.Limits = in.Limits.orDefault()
-	f := &fleetEntity{in: in, wake: workflow.GetSignalChannel(ctx, SignalWake), failed: map[fleet.SiteName]int{}}
+	f := &fleetEntity{in: in, wake: workflow.GetSignalChannel(ctx, SignalWake), failed: map[fleet.SiteName]int{}, closed: map[fleet.SiteName]bool{}}
 	return f, workflow.SetQueryHandler(ctx, QueryStatus, func() (FleetStatus, error) { return f.status(), nil })
 }
 
@@ -92,6 +93,11 @@ func (f *fleetEntity) look(ctx workflow.Context) error {
 	f.seen = fleet.FleetSeen{}
 	if err := insist(ctx, fleets.SeeFleet, in, &f.seen); err != nil {
 		return err
+	}
+	for _, s := range f.seen.Sites {
+		if s.Closed {
+			delete(f.closed, s.Site)
+		}
 	}
 	f.next = decide.Fleet(f.seen, f.run())
 	workflow.SetCurrentDetails(ctx, f.details())
@@ -120,10 +126,13 @@ func (f *fleetEntity) act(ctx workflow.Context) (ended bool, err error) {
 	case decide.FleetNothing:
 		return true, nil
 	case decide.FleetDeliver:
+		if f.doubtful() {
+			return false, workflow.Sleep(ctx, siteGap)
+		}
 		if !f.full(ctx) {
 			f.begin(ctx, f.next.Sites)
 		}
-		return false, f.wait(ctx, f.seen.Deadline)
+		return false, f.wait(ctx, f.next.Until)
 	case decide.FleetWait:
 		return false, f.wait(ctx, f.next.Until)
 	case decide.FleetAdvance:
@@ -136,6 +145,17 @@ func (f *fleetEntity) act(ctx workflow.Context) (ended bool, err error) {
 		return false, f.move(ctx, fleet.FleetCancel)
 	}
 	return false, nil
+}
+
+// doubtful says that a site would be begun which a batch just found closed: were their clocks
+// apart, they would go round without a rest.
+func (f *fleetEntity) doubtful() bool {
+	doubt := false
+	for _, s := range f.next.Sites {
+		doubt = doubt || f.closed[s.Site]
+	}
+	clear(f.closed)
+	return doubt
 }
 
 func (f *fleetEntity) move(ctx workflow.Context, on fleet.FleetEvent) error {
@@ -166,7 +186,7 @@ func (f *fleetEntity) begin(ctx workflow.Context, sites []decide.SiteBegin) {
 	slices.SortFunc(f.sites, func(a, b *siteUnderWay) int { return compareNames(a.site, b.site) })
 }
 
-// siteGap is the pause before a site that failed is begun again.
+// siteGap is the pause before a site is begun again that failed, or whose window is in doubt.
 const siteGap = 5 * time.Second
 
 // wait ends when a site has ended, when it is woken, or at a time.
@@ -197,9 +217,13 @@ const siteTries = 3
 
 func (f *fleetEntity) siteEnded(ctx workflow.Context, s *siteUnderWay) {
 	f.sites = slices.DeleteFunc(f.sites, func(o *siteUnderWay) bool { return o == s })
-	err := s.ended.Get(ctx, nil)
+	var out FleetSiteResult
+	err := s.ended.Get(ctx, &out)
 	if err == nil {
 		delete(f.failed, s.site)
+		if out.Closed {
+			f.closed[s.site] = true
+		}
 		return
 	}
 	f.pause = true

@@ -30,10 +30,12 @@ type FleetSiteResult struct {
 	Succeeded int `json:"succeeded"`
 	Failed    int `json:"failed"`
 	Staged    int `json:"staged,omitempty"`
+	// Closed is set when it ended before its part was done, because the site's window closed.
+	Closed bool `json:"closed,omitempty"`
 }
 
 // FleetSite delivers one site's part of a wave, batch by batch (N98). It stops after a batch
-// when its change does not go on.
+// when its change does not go on, or when the site's window has closed (N100).
 func FleetSite(ctx workflow.Context, in FleetSiteInput) (FleetSiteResult, error) {
 	s := &fleetSite{in: in, done: in.Before, talk: newBatchTalk(in.Limits)}
 	s.in.Limits = s.talk.limits
@@ -45,6 +47,7 @@ func FleetSite(ctx workflow.Context, in FleetSiteInput) (FleetSiteResult, error)
 		}
 		next, err := s.next(ctx, n)
 		if err != nil || next.Looked == 0 {
+			s.done.Closed = next.Closed
 			return s.done, err
 		}
 		if next.Claimed == 0 {

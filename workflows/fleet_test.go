@@ -41,7 +41,8 @@ type toyFleet struct {
 	modes   []decide.SiteMode
 	told    map[fleet.BatchID]int // how often the active was told
 	bad     map[fleet.SiteName]bool
-	opens   time.Time // of every site's window; zero is always open
+	opens   time.Time                          // of every site's window; zero is always open
+	shut    func(in activities.NextBatch) bool // what a batch finds; nil is as the look does
 	broken  bool
 	// onTell is called when a node is told, with the lock.
 	onTell func(f *toyFleet, site fleet.SiteName)
@@ -145,6 +146,9 @@ func (f *toyFleet) Next(_ context.Context, in activities.NextBatch) (activities.
 	}
 	if f.seen.State != fleet.FleetRunning || f.seen.Cancel {
 		return activities.BatchMade{}, nil
+	}
+	if in.Mode != decide.SiteStage && (f.now().Before(f.opens) || f.shut != nil && f.shut(in)) {
+		return activities.BatchMade{Closed: true}, nil
 	}
 	for _, t := range f.targets {
 		if t.site == in.Site && t.wave == in.Wave && t.state == want {
@@ -291,6 +295,41 @@ func TestFleetEntity(t *testing.T) {
 		require.Equal(t, []decide.SiteMode{decide.SiteStage, decide.SiteStage, decide.SiteSwitch, decide.SiteSwitch}, f.modes[:4])
 		require.Equal(t, decide.SiteDeliver, f.modes[4], "the window is open")
 	})
+	t.Run("stops a site whose window closes in the middle, and goes on by itself when it opens", func(t *testing.T) {
+		t.Parallel()
+		f := newToyFleet()
+		env := fleetEnv(t, f)
+		f.onTell = func(f *toyFleet, _ fleet.SiteName) {
+			f.opens, f.onTell = f.now().Add(10*time.Minute), nil
+		}
+		env.RegisterDelayedCallback(func() {
+			require.Equal(t, 1, f.count(fleet.FleetTargetSucceeded), "the batch on its way was the last")
+			require.Equal(t, 1, f.count(fleet.FleetTargetStaged), "the rest of the site is fetched")
+			value, err := env.QueryWorkflow(workflows.QueryStatus)
+			require.NoError(t, err)
+			var status workflows.FleetStatus
+			require.NoError(t, value.Get(&status))
+			require.Equal(t, "window", status.Rule)
+			require.True(t, f.opens.Equal(*status.Until))
+		}, 5*time.Minute)
+		runFleet(t, env)
+		require.Equal(t, 6, f.count(fleet.FleetTargetSucceeded))
+		require.Equal(t, []decide.SiteMode{decide.SiteDeliver, decide.SiteStage, decide.SiteSwitch}, f.modes[:3])
+		require.Equal(t, fleet.FleetSucceeded, f.seen.State)
+	})
+	t.Run("rests when a batch finds a window closed that is open for the entity", func(t *testing.T) {
+		t.Parallel()
+		f := newToyFleet()
+		env := fleetEnv(t, f)
+		asked, began := 0, env.Now()
+		f.shut = func(activities.NextBatch) bool {
+			asked++
+			return f.now().Sub(began) < time.Minute
+		}
+		runFleet(t, env)
+		require.Equal(t, 6, f.count(fleet.FleetTargetSucceeded))
+		require.Less(t, asked, 40, "it went round without a rest")
+	})
 	t.Run("stops at its deadline", func(t *testing.T) {
 		t.Parallel()
 		f := newToyFleet()
@@ -319,6 +358,16 @@ func TestFleetEntity(t *testing.T) {
 func TestFleetSite(t *testing.T) {
 	t.Parallel()
 	in := workflows.FleetSiteInput{Fleet: "press-v7", Run: 1, Wave: 1, Site: "s-1", Mode: decide.SiteDeliver, Size: 1}
+	t.Run("says that its window has closed, and what it did before", func(t *testing.T) {
+		t.Parallel()
+		f := newToyFleet()
+		f.onTell = func(f *toyFleet, _ fleet.SiteName) { f.opens = f.now().Add(time.Hour) }
+		env := fleetEnv(t, f)
+		env.ExecuteWorkflow(workflows.TypeFleetSite, in)
+		var out workflows.FleetSiteResult
+		require.NoError(t, env.GetWorkflowResult(&out))
+		require.Equal(t, workflows.FleetSiteResult{Batches: 1, Succeeded: 1, Closed: true}, out)
+	})
 	t.Run("tells a node again that gave no word, with a token of its own", func(t *testing.T) {
 		t.Parallel()
 		f := newToyFleet()

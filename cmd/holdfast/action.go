@@ -15,6 +15,8 @@ import (
 type mutationFlags struct {
 	ifMatch, key, reason string
 	dryRun, wait         bool
+	// wanted is an end that is no failure of the command, beside success.
+	wanted fleet.OperationState
 }
 
 func (f *mutationFlags) add(cmd *cobra.Command) {
@@ -143,7 +145,7 @@ func (ch *changer) finish(ctx context.Context) {
 		}
 		end, err := ch.await(ctx, ch.client, *o.Operation)
 		o.Operation = &end
-		if err != nil {
+		if err != nil && end.State != ch.flags.wanted {
 			ch.errs = append(ch.errs, err)
 		}
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -52,7 +52,7 @@ func (c *cli) newApplyCommand() *cobra.Command {
 		if s.many() {
 			return c.applyMany(cmd.Context(), &s, &f)
 		}
-		manifests, err := c.readManifests(s.files)
+		manifests, err := c.readManifests(s.files, useApplied)
 		if err != nil {
 			return err
 		}
@@ -69,10 +69,16 @@ func (c *cli) newApplyCommand() *cobra.Command {
 	return cmd
 }
 
+// What is done with manifests, as a refusal of them says it.
+const (
+	useApplied = "applied"
+	usePlanned = "planned"
+)
+
 // readManifests reads everything, and refuses everything when one of them is bad.
-func (c *cli) readManifests(files []string) ([]*manifest, error) {
+func (c *cli) readManifests(files []string, use string) ([]*manifest, error) {
 	if len(files) == 0 {
-		return nil, &usageError{errors.New("-f says what to apply: a file, a directory, or - for stdin")}
+		return nil, &usageError{fmt.Errorf("-f says what is %s: a file, a directory, or - for stdin", use)}
 	}
 	var manifests []*manifest
 	var errs []error
@@ -106,7 +112,7 @@ func (c *cli) readManifests(files []string) ([]*manifest, error) {
 	switch {
 	case len(errs) > 0:
 		text := strings.ReplaceAll(errors.Join(errs...).Error(), "\n", "\n  ")
-		return nil, fleet.Errorf(fleet.Invalid, "nothing was applied, because of:\n  %s", text)
+		return nil, fleet.Errorf(fleet.Invalid, "nothing was %s, because of:\n  %s", use, text)
 	case len(manifests) == 0:
 		return nil, fleet.Errorf(fleet.Invalid, "there is no manifest in %s", strings.Join(files, ", "))
 	}
@@ -115,9 +121,8 @@ func (c *cli) readManifests(files []string) ([]*manifest, error) {
 
 // inOrder sorts manifests so that what others refer to comes first.
 func inOrder(manifests []*manifest) ([]*manifest, error) {
-	order := []fleet.ObjectKind{fleet.KindProject, fleet.KindSite, fleet.KindTemplate, fleet.KindInstance, fleet.KindFleet}
 	var sorted []*manifest
-	for _, kind := range order {
+	for _, kind := range decide.ApplyOrder() {
 		var some []*manifest
 		for _, m := range manifests {
 			if m.key().Kind == kind {
@@ -137,18 +142,18 @@ func inOrder(manifests []*manifest) ([]*manifest, error) {
 
 // byComposition puts each template behind those that it is composed of.
 func byComposition(templates []*manifest) ([]*manifest, error) {
-	var sorted []*manifest
-	rest := slices.Clone(templates)
-	for len(rest) > 0 {
-		i := slices.IndexFunc(rest, func(m *manifest) bool {
-			return !slices.ContainsFunc(rest, func(o *manifest) bool {
-				return slices.Contains(m.template.Compositions, o.Name)
-			})
-		})
-		if i < 0 {
-			return nil, fmt.Errorf("%s: %s is composed of itself through other templates", rest[0].at, rest[0].key())
-		}
-		sorted, rest = append(sorted, rest[i]), slices.Delete(rest, i, i+1)
+	place, parts := map[string]int{}, make([][]string, len(templates))
+	for i, m := range templates {
+		place[m.Name], parts[i] = i, m.template.Compositions
+	}
+	order, circles := decide.ByComposition(parts, func(name string) (int, bool) { i, found := place[name]; return i, found })
+	if len(circles) > 0 {
+		m := templates[circles[0].Template]
+		return nil, fmt.Errorf("%s: %s is composed of itself through other templates", m.at, m.key())
+	}
+	sorted := make([]*manifest, len(order))
+	for i, at := range order {
+		sorted[i] = templates[at]
 	}
 	return sorted, nil
 }

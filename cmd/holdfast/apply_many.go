@@ -39,7 +39,7 @@ func (c *cli) applyMany(ctx context.Context, s *applySettings, f *mutationFlags)
 	if s.plan != "" {
 		request, err = readPlan(s.plan)
 	} else {
-		request, err = c.request(&s.manySettings, f.reason)
+		request, err = c.request(&s.manySettings, useApplied, f.reason)
 	}
 	if err != nil {
 		return err

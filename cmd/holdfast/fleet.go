@@ -47,6 +47,12 @@ func (c *cli) newFleetVerb(verb, short string) *cobra.Command {
 	f.add(cmd)
 	f.addWait(cmd)
 	f.addReason(cmd)
+	if verb == string(fleet.FleetPause) { // its operation ends with the run, which is told to rest
+		cmd.Flags().Lookup("wait").DefValue, f.wait = "false", false
+	}
+	if verb == string(fleet.FleetCancel) {
+		f.wanted = fleet.OperationCancelled
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var targets []target
 		for _, name := range args {

@@ -112,6 +112,22 @@ func TestFleetVerbs(t *testing.T) {
 		require.Contains(t, got.stderr, "holdfast fleet targets speed-up --state failed; http://web/fleet.speed-up")
 	})
 
+	t.Run("pause does not wait for a run that rests", func(t *testing.T) {
+		t.Parallel()
+		r := fleetRegion(t)
+		r.story(fleetMoment(fleet.OperationRunning, fleet.FleetPaused, 1, fleet.FleetCounts{Waiting: 10}))
+		require.Equal(t, "fleet/speed-up pause accepted, generation 1, operation "+op1+"\n", newShell(t, r).ok("fleet", "pause", "speed-up").stdout)
+	})
+
+	t.Run("cancel is done when it is cancelled", func(t *testing.T) {
+		t.Parallel()
+		r := fleetRegion(t)
+		r.story(run(fleetMoment(fleet.OperationCancelled, fleet.FleetCancelled, 1, fleet.FleetCounts{Succeeded: 4, Waiting: 6}))...)
+		got := newShell(t, r).ok("fleet", "cancel", "speed-up")
+		require.Contains(t, got.stdout, "fleet speed-up cancelled: wave 1 of 2, 4 of 10 instances done\n")
+		require.Empty(t, got.stderr)
+	})
+
 	t.Run("are drawn in one line on a terminal", func(t *testing.T) {
 		t.Parallel()
 		r := fleetRegion(t)

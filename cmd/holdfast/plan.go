@@ -68,7 +68,7 @@ func (c *cli) newPlanCommand() *cobra.Command {
 		if err := m.check(); err != nil {
 			return err
 		}
-		s, err := c.request(&m, reason)
+		s, err := c.request(&m, usePlanned, reason)
 		if err != nil {
 			return err
 		}

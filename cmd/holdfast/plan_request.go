@@ -29,8 +29,8 @@ type savedUpload struct {
 }
 
 // request reads manifests as one request.
-func (c *cli) request(m *manySettings, reason string) (*savedPlan, error) {
-	manifests, err := c.readManifests(m.files)
+func (c *cli) request(m *manySettings, use, reason string) (*savedPlan, error) {
+	manifests, err := c.readManifests(m.files, use)
 	if err != nil {
 		return nil, err
 	}

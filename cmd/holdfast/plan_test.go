@@ -89,6 +89,14 @@ func TestPlan(t *testing.T) {
 		require.Equal(t, exitNotFound, s.run("get", "project", "p").code)
 	})
 
+	t.Run("says of what cannot be read that nothing was planned", func(t *testing.T) {
+		for _, args := range [][]string{{"plan", "-f"}, {"apply", "--apply-set", "x", "-f"}} {
+			got := s.run(append(args, write(t, "bad.yaml", "kind: ["))...)
+			require.Equal(t, exitUsage, got.code)
+			require.Contains(t, got.stderr, "nothing was "+map[string]string{"plan": "planned", "apply": "applied"}[args[0]]+", because of:")
+		}
+	})
+
 	t.Run("is asked for in words that fit", func(t *testing.T) {
 		for _, args := range [][]string{
 			{"plan"},

@@ -44,7 +44,7 @@ type FleetAction struct {
 	Rule    string
 	Do      FleetDo
 	Sites   []SiteBegin
-	Until   time.Time // of a wait; zero is until somebody wakes it
+	Until   time.Time // of a wait, after sites were begun too; zero is until somebody wakes it
 	Reason  string
 	Message string
 }
@@ -76,9 +76,10 @@ var fleetRules = []struct {
 	{"deadline", fleetOverdue, afterSites(stopOverdue)},
 	{"paused", fleetPaused, waitDeadline},
 	{"deliver", siteReady, deliverSites},
-	{"under_way", sitesBusy, waitDeadline},
+	{"under_way", sitesBusy, waitWindow},
 	{"window", outsideWindows, waitWindow},
 	{"other_batches", waveOpen, waitPoll},
+	{"retried", othersLeft, stopRetried},
 	{"success_threshold", tooFewGood, stopAtSuccess},
 	{"last_wave", lastWave, finishFleet},
 	{"retried", lastOfRetry, stopRetried},
@@ -108,6 +109,7 @@ func siteReady(c fleetCase) bool      { return len(readySites(c)) > 0 }
 func sitesBusy(c fleetCase) bool      { return len(c.run.InFlight) > 0 }
 func waveOpen(c fleetCase) bool       { return !c.seen.Counts.Over() }
 func lastWave(c fleetCase) bool       { return c.seen.Wave >= c.seen.Waves }
+func othersLeft(c fleetCase) bool     { return untried(c) > 0 }
 func lastOfRetry(c fleetCase) bool    { return c.seen.Wave >= c.seen.Until }
 
 // tooManyFailed: the threshold is a share of the whole wave, so that a change stops as soon
@@ -121,6 +123,12 @@ func tooManyFailed(c fleetCase) bool {
 func FleetGoesOn(state fleet.FleetState, cancelled bool, wave fleet.FleetCounts, errorThreshold float64) bool {
 	seen := fleet.FleetSeen{State: state, Counts: wave, ErrorThreshold: errorThreshold}
 	return state == fleet.FleetRunning && !cancelled && !tooManyFailed(fleetCase{seen: seen})
+}
+
+// untried are those of the wave that a retry leaves to a resume: they speak for no threshold.
+func untried(c fleetCase) int {
+	n := c.seen.Counts
+	return n.Total - n.Good() - n.Failed - n.Waiting - n.Delivering - n.Staged
 }
 
 func tooFewGood(c fleetCase) bool {
@@ -193,6 +201,10 @@ func stopOverdue(c fleetCase) FleetAction {
 }
 
 func stopRetried(c fleetCase) FleetAction {
+	if n := untried(c); n > 0 {
+		return FleetAction{Do: FleetStop, Reason: "retried", Message: fmt.Sprintf(
+			"those that had failed were tried again; %d instances wait for a resume", n)}
+	}
 	return FleetAction{Do: FleetStop, Reason: "retried", Message: fmt.Sprintf(
 		"those that had failed were tried again; resume goes on with wave %d of %d", c.seen.Wave+1, c.seen.Waves)}
 }
@@ -201,7 +213,7 @@ func finishFleet(fleetCase) FleetAction { return FleetAction{Do: FleetFinish} }
 func advanceWave(fleetCase) FleetAction { return FleetAction{Do: FleetAdvance} }
 
 func deliverSites(c fleetCase) FleetAction {
-	return FleetAction{Do: FleetDeliver, Sites: readySites(c)}
+	return FleetAction{Do: FleetDeliver, Sites: readySites(c), Until: waitWindow(c).Until}
 }
 
 func waitDeadline(c fleetCase) FleetAction { return FleetAction{Do: FleetWait, Until: c.seen.Deadline} }
@@ -210,7 +222,7 @@ func waitPoll(c fleetCase) FleetAction {
 	return FleetAction{Do: FleetWait, Until: c.seen.At.Add(fleetPoll)}
 }
 
-// waitWindow waits for the window that opens first.
+// waitWindow waits for the window that opens first, also while other sites are under way.
 func waitWindow(c fleetCase) FleetAction {
 	a := waitDeadline(c)
 	for _, s := range c.seen.Sites {

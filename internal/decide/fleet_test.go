@@ -104,6 +104,8 @@ func TestFleet(t *testing.T) {
 		{"all is fetched", []fleetChange{stagedAt("a", fleetNow.Add(time.Minute))}, "window", decide.FleetWait},
 		{"the window has opened", []fleetChange{stagedAt("a", fleetNow)}, "deliver", decide.FleetDeliver},
 		{"a site that is broken", []fleetChange{waiting("a", 3), func(_ *fleet.FleetSeen, r *decide.FleetRun) { r.Broken = "it is" }}, "site_failed", decide.FleetStop},
+		{"a retry that left others of its wave alone", []fleetChange{last, seenAs(func(s *fleet.FleetSeen) { s.Counts.Succeeded = 2 })}, "retried", decide.FleetStop},
+		{"a retry that failed again", []fleetChange{last, seenAs(func(s *fleet.FleetSeen) { s.Counts.Succeeded, s.Counts.Failed = 1, 1 })}, "error_threshold", decide.FleetStop},
 		{"a retry that went no further", []fleetChange{seenAs(func(s *fleet.FleetSeen) { s.Until = 2 })}, "retried", decide.FleetStop},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -123,10 +125,27 @@ func TestFleet(t *testing.T) {
 		a := decide.Fleet(aFleet(waiting("a", 1), closed, stagedAt("b", fleetNow), stagedAt("c", fleetNow.Add(time.Hour))))
 		require.Equal(t, []decide.SiteBegin{{Site: "a", Mode: decide.SiteStage}, {Site: "b", Mode: decide.SiteSwitch}}, a.Sites)
 	})
+	t.Run("fetches the rest of a site whose window closed in the middle, and then waits", func(t *testing.T) {
+		t.Parallel()
+		opens := fleetNow.Add(time.Hour)
+		shut := seenAs(func(s *fleet.FleetSeen) { s.Sites[0].Closed, s.Sites[0].Opens, s.Sites[0].Staged = true, opens, 2 })
+		a := decide.Fleet(aFleet(waiting("a", 3), shut))
+		require.Equal(t, []decide.SiteBegin{{Site: "a", Mode: decide.SiteStage}}, a.Sites)
+		a = decide.Fleet(aFleet(stagedAt("a", opens), seenAs(func(s *fleet.FleetSeen) { s.Deadline = opens.Add(time.Hour) })))
+		require.Equal(t, "window", a.Rule)
+		require.Equal(t, opens, a.Until)
+	})
 	t.Run("waits for the window that opens first", func(t *testing.T) {
 		t.Parallel()
 		a := decide.Fleet(aFleet(stagedAt("a", fleetNow.Add(time.Minute)), stagedAt("b", fleetNow.Add(30*time.Second))))
 		require.Equal(t, fleetNow.Add(30*time.Second), a.Until)
+	})
+	t.Run("does not miss a window that opens while other sites are under way", func(t *testing.T) {
+		t.Parallel()
+		opens := fleetNow.Add(time.Minute)
+		for _, more := range []fleetChange{busy("b"), waiting("b", 1)} {
+			require.Equal(t, opens, decide.Fleet(aFleet(stagedAt("a", opens), more)).Until)
+		}
 	})
 }
 

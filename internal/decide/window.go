@@ -31,6 +31,13 @@ func WindowAt(windows []fleet.Window, site fleet.SiteName, now time.Time, zone f
 	return open, opens
 }
 
+// SiteMayGoOn says whether the next batch of a site may begin in a mode: what only fetches always,
+// what switches only in a window (N100), also when the site began in one.
+func SiteMayGoOn(mode SiteMode, windows []fleet.Window, site fleet.SiteName, now time.Time, zone func(string) (*time.Location, error)) bool {
+	open, _ := WindowAt(windows, site, now, zone)
+	return open || mode == SiteStage
+}
+
 // openings looks at one window, day by day of its own zone: yesterday's may still be open.
 func openings(w fleet.Window, now time.Time, zone func(string) (*time.Location, error)) (open bool, next time.Time) {
 	name := w.Zone

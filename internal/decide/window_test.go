@@ -77,6 +77,35 @@ func TestWindowAt(t *testing.T) {
 	}
 }
 
+// N100
+func TestSiteMayGoOn(t *testing.T) {
+	t.Parallel()
+	day := []fleet.Window{{From: "09:00", To: "17:00"}}
+	elsewhere := []fleet.Window{{From: "09:00", To: "17:00", Sites: []fleet.SiteName{"other"}}}
+	const inside, outside = "2026-03-02T16:59:59Z", "2026-03-02T17:00:00Z"
+	for _, c := range []struct {
+		what    string
+		mode    decide.SiteMode
+		windows []fleet.Window
+		now     string
+		want    bool
+	}{
+		{"delivers in its window", decide.SiteDeliver, day, inside, true},
+		{"switches in its window", decide.SiteSwitch, day, inside, true},
+		{"delivers no more when it closes", decide.SiteDeliver, day, outside, false},
+		{"switches no more when it closes", decide.SiteSwitch, day, outside, false},
+		{"fetches at any time", decide.SiteStage, day, outside, true},
+		{"fetches on when it opens", decide.SiteStage, day, inside, true},
+		{"delivers at any time without a window", decide.SiteDeliver, nil, outside, true},
+		{"switches at any time in the window of another site", decide.SiteSwitch, elsewhere, outside, true},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, decide.SiteMayGoOn(c.mode, c.windows, "plant", when(c.now), time.LoadLocation))
+		})
+	}
+}
+
 // N100: a window is open just when the clock of its zone is inside, and what is told as the
 // next opening is one, with none before it.
 func TestWindowByTheClock(t *testing.T) {

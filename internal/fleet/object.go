@@ -16,6 +16,9 @@ const (
 	KindInstance ObjectKind = "instance"
 )
 
+// ApplySetLabel is the label of the objects that are declared, and pruned, together.
+const ApplySetLabel = "holdfast.dev/apply-set"
+
 // ObjectKey names one object of a region; Scope is the site of an instance, else "".
 type ObjectKey struct {
 	Kind  ObjectKind

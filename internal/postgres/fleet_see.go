@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -37,6 +38,23 @@ func (s *Store) SeeFleet(ctx context.Context, v FleetVisit) (fleet.FleetSeen, []
 		return failed("read the run", errors.Join(json.Unmarshal(row.Seen, &seen), json.Unmarshal(row.Windows, &windows)))
 	})
 	return seen, windows, err
+}
+
+// Now is what the database's clock shows: windows open and close by it, whichever server asks.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	now, err := s.q.Now(ctx)
+	return now, failed("read the clock", err)
+}
+
+// StagedFleetSites gives the sites at which the wave of a run has fetched what it may not switch
+// to yet, and when that was looked at.
+func (s *Store) StagedFleetSites(ctx context.Context, r FleetRun) ([]fleet.SiteName, time.Time, error) {
+	row, err := s.q.StagedFleetSites(ctx, db.StagedFleetSitesParams{Fleet: string(r.Fleet), Run: r.Run, Wave: waveNumber(r.Wave)})
+	sites := make([]fleet.SiteName, len(row.Sites))
+	for i, name := range row.Sites {
+		sites[i] = fleet.SiteName(name)
+	}
+	return sites, row.Now, failed("read the sites that wait", err)
 }
 
 // FleetTargets gives the next targets of a site by name, with what their changes are made

@@ -63,6 +63,12 @@ func TestSeeFleet(t *testing.T) {
 		require.Equal(t, fleet.FleetSiteSeen{Site: "site-101", Waiting: 1}, sites[0])
 		require.Equal(t, fleet.FleetSiteSeen{Site: "site-200", Waiting: 1}, sites[99])
 		require.Equal(t, fleet.FleetSiteSeen{Site: "site-001", Staged: 1}, sites[100])
+		staged, now, err := b.StagedFleetSites(t.Context(), b.fleetRun(0))
+		require.NoError(t, err)
+		require.Len(t, staged, 100)
+		require.WithinDuration(t, scan[time.Time](b, `SELECT now()`), now, deadline)
+		_, err = b.Now(t.Context())
+		require.NoError(t, err)
 	})
 }
 

@@ -113,6 +113,8 @@ type FleetRun struct {
 	EndedAt     *time.Time
 	Counts      fleet.FleetCounts         // of all its waves
 	PerWave     map[int]fleet.FleetCounts // filled for one run, not in lists
+	// Opens is when the window opens that what was fetched waits for; who can read zones fills it in.
+	Opens time.Time
 }
 
 // FleetTargetView is one instance of a run, as lists show it.

@@ -58,6 +58,10 @@ func (b *batchMaker) Next(ctx context.Context, in activities.NextBatch) (activit
 	if err != nil || run.Wave != in.Wave || !decide.FleetGoesOn(run.State, run.Cancel, run.PerWave[in.Wave], run.Spec.ErrorThreshold) {
 		return activities.BatchMade{}, err
 	}
+	open, err := b.mayGoOn(ctx, in, run.Spec.Windows)
+	if err != nil || !open {
+		return activities.BatchMade{Closed: !open}, err
+	}
 	page := postgres.FleetPage{
 		Fleet: in.Fleet, Run: in.FleetRun, Wave: in.Wave, Site: in.Site, State: fleet.FleetTargetWaiting, Limit: min(in.Size, fleet.MaxBatchItems),
 	}
@@ -78,6 +82,15 @@ func (b *batchMaker) Next(ctx context.Context, in activities.NextBatch) (activit
 		Deadline: in.Total, TTL: in.TTL, Items: changes,
 	})
 	return batchMade(len(changes), &released), err
+}
+
+// mayGoOn looks at the site's window by the clock that the entity looks by.
+func (b *batchMaker) mayGoOn(ctx context.Context, in activities.NextBatch, windows []fleet.Window) (bool, error) {
+	if len(windows) == 0 {
+		return true, nil
+	}
+	now, err := b.store.Now(ctx)
+	return err == nil && decide.SiteMayGoOn(in.Mode, windows, in.Site, now, time.LoadLocation), err
 }
 
 func batchMade(looked int, r *postgres.BatchReleased) activities.BatchMade {

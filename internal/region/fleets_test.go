@@ -1,7 +1,10 @@
 package region
 
 import (
+	"context"
+	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -64,4 +67,79 @@ func TestFleetSteps(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, fleet.FleetRunning, run.State)
 	})
+}
+
+// composerFunc is a composer that is one function.
+type composerFunc func(targets []postgres.FleetTarget) []postgres.BatchChange
+
+func (c composerFunc) FleetChanges(_ context.Context, _ fleet.FleetSpec, targets []postgres.FleetTarget) ([]postgres.BatchChange, error) {
+	return c(targets), nil
+}
+
+var _ composer = composerFunc(nil)
+
+// N100, X8
+func TestBatchMakerWindows(t *testing.T) {
+	t.Parallel()
+	const hour = time.Hour
+	window := func(now time.Time, from, to time.Duration, sites ...fleet.SiteName) fleet.Window {
+		return fleet.Window{From: now.UTC().Add(from).Format("15:04"), To: now.UTC().Add(to).Format("15:04"), Sites: sites}
+	}
+	for _, c := range []struct {
+		what   string
+		mode   decide.SiteMode
+		from   time.Duration
+		sites  []fleet.SiteName
+		closed bool
+	}{
+		{"begins no batch that delivers once the window has closed", decide.SiteDeliver, -2 * hour, nil, true},
+		{"begins no batch that switches once the window has closed", decide.SiteSwitch, -2 * hour, nil, true},
+		{"begins one that only fetches", decide.SiteStage, -2 * hour, nil, false},
+		{"begins one in the window", decide.SiteDeliver, -hour / 2, nil, false},
+		{"begins one at a site that no window names", decide.SiteDeliver, -2 * hour, []fleet.SiteName{"plant-2"}, false},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			steps, turn := openFleetSteps(t)
+			now, err := steps.store.Now(t.Context())
+			require.NoError(t, err)
+			steps.rewindow(t, turn, window(now, c.from, c.from+hour, c.sites...))
+			_, err = steps.store.TurnFleet(t.Context(), turn)
+			require.NoError(t, err)
+			composed := 0
+			maker := &batchMaker{steps.store, composerFunc(func(targets []postgres.FleetTarget) []postgres.BatchChange {
+				composed += len(targets)
+				return []postgres.BatchChange{{Instance: "press-7", Generation: 1, Refused: fleet.Errorf(fleet.Invalid, "it cannot be")}}
+			})}
+			made, err := maker.Next(t.Context(), activities.NextBatch{
+				Fleet: fleetChange, FleetRun: 1, Wave: 1, Site: "plant-1", Mode: c.mode, Size: 10, Workflow: "w", Run: "r", Number: 1,
+				Total: hour, TTL: hour, Tries: 1,
+			})
+			require.NoError(t, err)
+			require.Equal(t, c.closed, made.Closed)
+			seen, err := steps.See(t.Context(), activities.SeeFleet{Fleet: fleetChange, Run: "run", Build: "build"})
+			require.NoError(t, err)
+			if !c.closed {
+				require.Equal(t, 1, composed)
+				require.Equal(t, 1, seen.Counts.Failed)
+				return
+			}
+			require.Zero(t, composed, "nothing is made that may not begin")
+			require.Equal(t, fleet.FleetCounts{Total: 1, Waiting: 1}, seen.Counts)
+			require.True(t, seen.Sites[0].Closed, "the entity sees what the batch saw")
+			require.Equal(t, now.UTC().Add(c.from+24*hour).Format("15:04"), seen.Sites[0].Opens.UTC().Format("15:04"))
+		})
+	}
+}
+
+// rewindow declares the change with a window.
+func (f *fleetSteps) rewindow(t *testing.T, turn postgres.FleetTurn, w fleet.Window) {
+	t.Helper()
+	o, err := f.store.GetObject(t.Context(), turn.Key)
+	require.NoError(t, err)
+	var spec fleet.FleetSpec
+	require.NoError(t, json.Unmarshal(o.Spec, &spec))
+	spec.Windows = []fleet.Window{w}
+	_, err = f.store.PutFleet(t.Context(), postgres.FleetPut{Write: turn.Write, Spec: spec, Assign: decide.Waves})
+	require.NoError(t, err)
 }

@@ -8,6 +8,7 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 const attachFleetRun = `-- name: AttachFleetRun :exec
@@ -1039,6 +1040,30 @@ func (q *Queries) SelectFleetMembers(ctx context.Context, arg SelectFleetMembers
 		return nil, err
 	}
 	return items, nil
+}
+
+const stagedFleetSites = `-- name: StagedFleetSites :one
+SELECT clock_timestamp()::timestamptz AS now, coalesce(array_agg(DISTINCT t.site), '{}')::text[] AS sites
+FROM fleet_targets t WHERE t.fleet = $1 AND t.run = $2 AND t.wave = $3 AND t.state = 'staged' AND t.state IN ('waiting', 'staged')
+`
+
+type StagedFleetSitesParams struct {
+	Fleet string
+	Run   int64
+	Wave  int32
+}
+
+type StagedFleetSitesRow struct {
+	Now   time.Time
+	Sites []string
+}
+
+// Where what is fetched waits to be switched to, and when that was looked at.
+func (q *Queries) StagedFleetSites(ctx context.Context, arg StagedFleetSitesParams) (StagedFleetSitesRow, error) {
+	row := q.db.QueryRow(ctx, stagedFleetSites, arg.Fleet, arg.Run, arg.Wave)
+	var i StagedFleetSitesRow
+	err := row.Scan(&i.Now, &i.Sites)
+	return i, err
 }
 
 const turnFleetRun = `-- name: TurnFleetRun :one

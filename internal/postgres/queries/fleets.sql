@@ -143,6 +143,11 @@ WHERE t.fleet = @fleet AND t.run = @run AND t.site = @site AND t.name = e.name A
 -- name: GetFleetRun :one
 SELECT * FROM fleet_runs WHERE fleet = @fleet AND run = @run;
 
+-- Where what is fetched waits to be switched to, and when that was looked at.
+-- name: StagedFleetSites :one
+SELECT clock_timestamp()::timestamptz AS now, coalesce(array_agg(DISTINCT t.site), '{}')::text[] AS sites
+FROM fleet_targets t WHERE t.fleet = @fleet AND t.run = @run AND t.wave = @wave AND t.state = 'staged' AND t.state IN ('waiting', 'staged');
+
 -- name: ListFleetRuns :many
 SELECT * FROM fleet_runs WHERE fleet = @fleet AND run < @before_run ORDER BY run DESC LIMIT @max_rows;
 

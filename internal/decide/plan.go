@@ -1,0 +1,162 @@
+package decide
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// PlanAction is what an apply does to one object.
+type PlanAction string
+
+// The actions of a plan.
+const (
+	PlanCreate    PlanAction = "create"
+	PlanChange    PlanAction = "change"
+	PlanUnchanged PlanAction = "unchanged"
+	PlanDelete    PlanAction = "delete"
+)
+
+// PlanSeen is an object as it stands, and of an instance what was released of it last. Spec
+// is canonical, nil when it cannot be read.
+type PlanSeen struct {
+	Project            fleet.ProjectName
+	Labels             map[string]string
+	Generation         int64
+	Deleting           bool
+	Spec               []byte
+	Released           fleet.Revision
+	ReleasedGeneration int64
+	ReleasedDurability fleet.Durability
+}
+
+// PlanWanted is an object as it is asked for. The last three are of an instance; Content is ""
+// while it is not known without merging.
+type PlanWanted struct {
+	Key        fleet.ObjectKey
+	Project    fleet.ProjectName
+	Labels     map[string]string
+	Spec       []byte
+	Deploy     bool // what is written is delivered too
+	Enabled    bool
+	Durability fleet.Durability
+	RunHash    fleet.Hash
+	Content    fleet.Hash
+}
+
+// PlanStep is what becomes of an object. Releases is set when a revision is released and
+// delivered, or a run of a fleet change begins; Unreleased when that alone is the change.
+type PlanStep struct {
+	Action               PlanAction
+	Releases, Unreleased bool
+}
+
+type planCase struct {
+	now  *PlanSeen // nil when there is none
+	want PlanWanted
+}
+
+var planRules = []struct {
+	name string
+	when func(c planCase) bool
+	then PlanStep
+}{
+	{"there_is_none", planIsNew, PlanStep{Action: PlanCreate}},
+	{"not_delivered", planUnreleased, PlanStep{Action: PlanChange, Unreleased: true}},
+	{"as_it_stands", planStands, PlanStep{Action: PlanUnchanged}},
+	{"another_spec", planAlways, PlanStep{Action: PlanChange}},
+}
+
+// Plan decides what an apply makes of one object (N107).
+func Plan(now *PlanSeen, want PlanWanted) PlanStep {
+	c := planCase{now, want}
+	for _, r := range planRules {
+		if r.when(c) {
+			step := r.then
+			step.Releases = c.releases()
+			return step
+		}
+	}
+	return PlanStep{Action: PlanChange}
+}
+
+func planAlways(planCase) bool       { return true }
+func planIsNew(c planCase) bool      { return c.now == nil || c.now.Deleting } // a PUT over a delete makes a new object
+func planStands(c planCase) bool     { return c.sameSpec() && maps.Equal(c.want.Labels, c.now.Labels) }
+func planUnreleased(c planCase) bool { return c.ofInstance() && planStands(c) && c.releases() }
+
+func (c planCase) ofInstance() bool { return c.want.Key.Kind == fleet.KindInstance }
+
+func (c planCase) sameSpec() bool {
+	return c.now != nil && c.now.Spec != nil && bytes.Equal(c.now.Spec, c.want.Spec)
+}
+
+// releases: a fleet change that is declared as it was is not run again, that is asked for by name.
+func (c planCase) releases() bool {
+	switch {
+	case !c.want.Deploy:
+		return false
+	case c.ofInstance():
+		return !c.released()
+	}
+	return c.want.Key.Kind == fleet.KindFleet && (planIsNew(c) || !c.sameSpec())
+}
+
+// released says whether the newest revision is of the spec that would be written.
+func (c planCase) released() bool {
+	if planIsNew(c) || !c.sameSpec() {
+		return false
+	}
+	r := c.now.Released
+	return c.now.ReleasedGeneration == c.now.Generation && r.Revision > 0 && r.Action != fleet.ActionDelete &&
+		r.RunHash == c.want.RunHash && r.Enabled == c.want.Enabled && c.now.ReleasedDurability == c.want.Durability &&
+		(c.want.Content == "" || r.Content.Hash == c.want.Content)
+}
+
+// PlanAllowed refuses what belongs to another project or to another apply set. Sees says
+// whose objects the caller may know of.
+func PlanAllowed(now *PlanSeen, want PlanWanted, sees func(fleet.ProjectName) bool) error {
+	if now == nil {
+		return nil
+	}
+	switch own := now.Labels[fleet.ApplySetLabel]; {
+	case now.Project != want.Project && !sees(now.Project):
+		return fleet.Errorf(fleet.Conflict, "%s is of another project", want.Key).At("/project").WithHint("choose another name")
+	case now.Project != want.Project:
+		return fleet.Errorf(fleet.Conflict, "%s belongs to project %s", want.Key, now.Project).At("/project").
+			WithHint("the project of an object never changes; delete and re-create it")
+	case own != "" && own != want.Labels[fleet.ApplySetLabel] && !now.Deleting:
+		return fleet.Errorf(fleet.Conflict, "%s belongs to apply set %.80s", want.Key, own).At("/labels").
+			WithHint("declare it with that set; to move it, take the label " + fleet.ApplySetLabel + " away with a PUT of the object first")
+	}
+	return nil
+}
+
+// PlanGeneration is the generation that a template has once it is applied; last is the
+// highest that one of its name ever had.
+func PlanGeneration(now *PlanSeen, want PlanWanted, last int64) int64 {
+	c := planCase{now, want}
+	switch {
+	case now == nil:
+		return last + 1
+	case c.sameSpec():
+		return now.Generation
+	}
+	return now.Generation + 1
+}
+
+// PlanNodes gives the place of the first node of a site that belongs to another one, -1 when
+// there is none: by what stands, or by a site ahead of it in the request.
+func PlanNodes(site string, nodes []fleet.SiteNode, standing, ahead map[string]string) int {
+	return slices.IndexFunc(nodes, func(n fleet.SiteNode) bool {
+		at := standing[string(n.Name)]
+		return ahead[string(n.Name)] != "" || at != "" && at != site
+	})
+}
+
+// ApplyOrder is the order of kinds in an apply: what others refer to comes first.
+func ApplyOrder() []fleet.ObjectKind {
+	return []fleet.ObjectKind{fleet.KindProject, fleet.KindSite, fleet.KindTemplate, fleet.KindInstance, fleet.KindFleet}
+}

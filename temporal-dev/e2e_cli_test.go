@@ -1,0 +1,59 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The exit codes of holdfast that scripts rely on.
+const (
+	cliOK       = 0
+	cliUsage    = 2
+	cliMissing  = 4
+	cliConflict = 6
+	cliFailed   = 7
+)
+
+// cli is the holdfast binary, as an operator of the region calls it.
+type cli struct {
+	path string
+	env  []string
+}
+
+// newCLI builds the binary.
+func newCLI(t *testing.T, s *stack) cli {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "bin", "holdfast")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/holdfast-io/holdfast/cmd/holdfast").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return cli{path, append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "HOLDFAST_ADDRESS="+s.doc.API, "HOLDFAST_TOKEN="+s.doc.Token)}
+}
+
+// call runs it, and gives what it printed for programs and for people.
+func (c cli) call(t *testing.T, code int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, said bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), c.path, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = c.env, &out, &said
+	err := cmd.Run()
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
+	require.Equal(t, code, cmd.ProcessState.ExitCode(), "holdfast %v\n%s%s", args, out.String(), said.String())
+	return out.String(), said.String()
+}
+
+// json calls it with -o json, and reads what it printed.
+func (c cli) json(t *testing.T, into any, code int, args ...string) {
+	t.Helper()
+	out, said := c.call(t, code, append(args, "-o", "json")...)
+	require.NoError(t, json.Unmarshal([]byte(out), into), "holdfast %v\n%s%s", args, out, said)
+}
