@@ -51,6 +51,7 @@ func lockSubjects(ctx context.Context, q *db.Queries, b db.Batch) error {
 
 // telling is what a node is told of.
 type telling struct {
+	items []fleet.BatchItem // as far as their digest goes
 	ids   []string
 	first []string // of which nobody was told yet
 	last  int64    // the notify before
@@ -65,6 +66,12 @@ func toTell(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepare) (te
 		out.last = max(out.last, r.Notice)
 		if r.Tell {
 			out.ids = append(out.ids, r.ID)
+			out.items = append(out.items, fleet.BatchItem{
+				DeploymentID: r.ID, Instance: fleet.InstanceName(r.Name),
+				Revision: revisionOf(&db.Revision{
+					Era: r.Era, Revision: r.Revision, Action: r.Action, BodyHash: r.BodyHash, RunHash: r.RunHash, Enabled: r.Enabled,
+				}),
+			})
 		}
 		if r.Tell && r.First {
 			out.first = append(out.first, r.ID)
@@ -92,13 +99,12 @@ func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepar
 	if err != nil {
 		return nil, failed("read the lease", err)
 	}
-	items, err := tellNode(ctx, q, b, in, tell)
-	if err != nil {
+	if err := tellNode(ctx, q, b, in, tell); err != nil {
 		return nil, err
 	}
 	return &BatchPrepared{SealingKey: node.SealingKey, Command: fleet.BatchCommand{
 		BatchID: in.ID, Site: fleet.SiteName(b.Site), Role: roleOf(node, lease.Holder), Epoch: b.Epoch,
-		Count: len(items), Digest: fleet.BatchDigest(items), Stage: b.Stage, DeployedBy: b.Actor, Timestamp: time.Now().UTC(),
+		Count: len(tell.items), Digest: fleet.BatchDigest(tell.items), Stage: b.Stage, DeployedBy: b.Actor, Timestamp: time.Now().UTC(),
 	}}, nil
 }
 
@@ -114,29 +120,25 @@ func missAll(ctx context.Context, q *db.Queries, node fleet.NodeName, ids []stri
 	return failed("record the targets", err)
 }
 
-// tellNode marks what the node is told of, and gives just what it will then be handed.
-func tellNode(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepare, tell telling) ([]fleet.BatchItem, error) {
+// tellNode marks what the node is told of, which is then just what it will be handed.
+func tellNode(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepare, tell telling) error {
 	if err := q.TellTargets(ctx, db.TellTargetsParams{Notice: tell.last + 1, Ids: tell.ids, Node: string(in.Node)}); err != nil {
-		return nil, failed("mark the targets as notified", err)
+		return failed("mark the targets as notified", err)
 	}
 	if len(tell.first) > 0 {
 		if err := q.MarkNotified(ctx, db.MarkNotifiedParams{Ids: tell.first, Open: string(fleet.DeliveryOpen)}); err != nil {
-			return nil, failed("mark the deliveries as notified", err)
+			return failed("mark the deliveries as notified", err)
 		}
 	}
 	extend := db.ExtendPendingManyParams{
 		Deadline: b.DeadlineAt, Seconds: in.TTL.Seconds(), SpareSeconds: spared(in.TTL).Seconds(), Ids: tell.ids,
 	}
 	if err := q.ExtendPendingMany(ctx, extend); err != nil {
-		return nil, failed("extend the pending rows", err)
+		return failed("extend the pending rows", err)
 	}
-	err := q.PutFetchToken(ctx, db.PutFetchTokenParams{
+	return failed("write the fetch token", q.PutFetchToken(ctx, db.PutFetchTokenParams{
 		DeploymentID: b.ID, Node: string(in.Node), Hash: in.TokenHash, Seconds: max(in.TTL, time.Until(b.DeadlineAt)).Seconds(),
-	})
-	if err != nil {
-		return nil, failed("write the fetch token", err)
-	}
-	return itemsTold(ctx, q, in.ID, in.Node)
+	}))
 }
 
 // spared is a time a tenth longer: what is to be held for so long at each of a few notifies is
@@ -146,11 +148,7 @@ func spared(ttl time.Duration) time.Duration { return ttl + ttl/10 }
 // BatchItems lists what the newest notify of a node told it of. What was superseded, cut
 // short or applied since stays in it, marked as gone: the digest of the notify holds.
 func (s *Store) BatchItems(ctx context.Context, id fleet.BatchID, node fleet.NodeName) ([]fleet.BatchItem, error) {
-	return itemsTold(ctx, s.q, id, node)
-}
-
-func itemsTold(ctx context.Context, q *db.Queries, id fleet.BatchID, node fleet.NodeName) ([]fleet.BatchItem, error) {
-	rows, err := q.ItemsTold(ctx, db.ItemsToldParams{Node: string(node), BatchID: string(id)})
+	rows, err := s.q.ItemsTold(ctx, db.ItemsToldParams{Node: string(node), BatchID: string(id)})
 	if err != nil {
 		return nil, failed("read the items", err)
 	}

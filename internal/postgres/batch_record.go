@@ -222,7 +222,11 @@ func (w *batchWork) recordActive(ctx context.Context, node fleet.NodeName, resul
 	if err := w.q.RecordSnapshots(ctx, p); err != nil {
 		return failed("record the snapshots", err)
 	}
-	owe := db.OweRestManyParams{Names: p.Names, Revisions: p.Revisions, Site: w.batch.Site, Has: string(node)}
+	standbys, err := w.q.StandbysOf(ctx, db.StandbysOfParams{Site: w.batch.Site, Has: string(node)})
+	if err != nil {
+		return failed("read the standbys", err)
+	}
+	owe := db.OweRestManyParams{Names: p.Names, Revisions: p.Revisions, Site: w.batch.Site, Nodes: standbys}
 	if err := w.q.OweRestMany(ctx, owe); err != nil {
 		return failed("write what is owed", err)
 	}

@@ -802,13 +802,15 @@ func (q *Queries) InsertWholeBodies(ctx context.Context, arg InsertWholeBodiesPa
 }
 
 const itemsToTell = `-- name: ItemsToTell :many
-SELECT d.id, t.notice, (d.phase = 'persisted')::boolean AS first,
+SELECT d.id, d.name, t.notice, (d.phase = 'persisted')::boolean AS first,
        (d.state = 'open' AND t.tries < $1::int
         AND (t.state IN ('waiting', 'notified', 'unknown') OR t.state = 'failed' AND t.reason = 'communication')
         AND (d.node = $2 OR EXISTS (
-            SELECT 1 FROM delivery_nodes a WHERE a.delivery_id = d.id AND a.node = d.node AND a.state IN ('applied', 'staged') OFFSET 0)))::boolean AS tell
+            SELECT 1 FROM delivery_nodes a WHERE a.delivery_id = d.id AND a.node = d.node AND a.state IN ('applied', 'staged') OFFSET 0)))::boolean AS tell,
+       r.era, r.revision, r.action, r.body_hash, r.run_hash, r.enabled
 FROM deliveries d
 JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $2 OFFSET 0) t ON true
+JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
 WHERE d.batch_id = $3 AND d.batch_id <> ''
 `
 
@@ -819,14 +821,22 @@ type ItemsToTellParams struct {
 }
 
 type ItemsToTellRow struct {
-	ID     string
-	Notice int64
-	First  bool
-	Tell   bool
+	ID       string
+	Name     string
+	Notice   int64
+	First    bool
+	Tell     bool
+	Era      int64
+	Revision int64
+	Action   string
+	BodyHash []byte
+	RunHash  []byte
+	Enabled  bool
 }
 
 // What a node is to be told: it has not said what it made of it, or could not be reached; a
-// standby only what the active has. Beside each, the notify that named it last.
+// standby only what the active has. Beside each, the notify that named it last, and what it
+// will be handed.
 func (q *Queries) ItemsToTell(ctx context.Context, arg ItemsToTellParams) ([]ItemsToTellRow, error) {
 	rows, err := q.db.Query(ctx, itemsToTell, arg.Tries, arg.Node, arg.BatchID)
 	if err != nil {
@@ -838,9 +848,16 @@ func (q *Queries) ItemsToTell(ctx context.Context, arg ItemsToTellParams) ([]Ite
 		var i ItemsToTellRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.Name,
 			&i.Notice,
 			&i.First,
 			&i.Tell,
+			&i.Era,
+			&i.Revision,
+			&i.Action,
+			&i.BodyHash,
+			&i.RunHash,
+			&i.Enabled,
 		); err != nil {
 			return nil, err
 		}
@@ -1372,11 +1389,10 @@ func (q *Queries) OpenBatches(ctx context.Context, arg OpenBatchesParams) ([]Ope
 
 const oweRestMany = `-- name: OweRestMany :exec
 INSERT INTO owed (site, name, node, revision, action, due, reason)
-SELECT p.site, p.name, n.name, p.revision, p.action, true, 'replicating'
-FROM (SELECT unnest($1::text[]) AS name, unnest($2::bigint[]) AS revision) k
-JOIN LATERAL (SELECT x.site, x.name, x.revision, x.delivery_id, x.epoch, x.recorded_at, x.era, x.action, x.body_hash, x.run_hash, x.enabled FROM snapshots x WHERE x.site = $3 AND x.name = k.name AND x.revision = k.revision OFFSET 0) p ON true
-CROSS JOIN LATERAL (SELECT x.name FROM nodes x
-                    WHERE x.site = $3 AND x.removed_at IS NULL AND x.role <> 'worker' AND x.name <> $4 OFFSET 0) n
+SELECT $1, p.name, n.name, p.revision, p.action, true, 'replicating'
+FROM (SELECT unnest($2::text[]) AS name, unnest($3::bigint[]) AS revision) k
+JOIN LATERAL (SELECT x.site, x.name, x.revision, x.delivery_id, x.epoch, x.recorded_at, x.era, x.action, x.body_hash, x.run_hash, x.enabled FROM snapshots x WHERE x.site = $1 AND x.name = k.name AND x.revision = k.revision OFFSET 0) p ON true
+CROSS JOIN unnest($4::text[]) AS n(name)
 ON CONFLICT (site, name, node) DO UPDATE SET
     revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason, tried_at = now(),
     since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END
@@ -1384,19 +1400,19 @@ WHERE owed.revision <= excluded.revision
 `
 
 type OweRestManyParams struct {
+	Site      string
 	Names     []string
 	Revisions []int64
-	Site      string
-	Has       string
+	Nodes     []string
 }
 
 // Owes what is deployed now, and not what is older by now.
 func (q *Queries) OweRestMany(ctx context.Context, arg OweRestManyParams) error {
 	_, err := q.db.Exec(ctx, oweRestMany,
+		arg.Site,
 		arg.Names,
 		arg.Revisions,
-		arg.Site,
-		arg.Has,
+		arg.Nodes,
 	)
 	return err
 }
@@ -1652,6 +1668,35 @@ func (q *Queries) SnapshotsOf(ctx context.Context, arg SnapshotsOfParams) ([]Sna
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const standbysOf = `-- name: StandbysOf :many
+SELECT name FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' AND name <> $2::text ORDER BY name
+`
+
+type StandbysOfParams struct {
+	Site string
+	Has  string
+}
+
+func (q *Queries) StandbysOf(ctx context.Context, arg StandbysOfParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, standbysOf, arg.Site, arg.Has)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

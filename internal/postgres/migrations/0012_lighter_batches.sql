@@ -25,3 +25,17 @@ BEGIN
     PERFORM set_config('holdfast.raised_set', NEW.site, true);
     RETURN NULL;
 END $$;
+
+-- The state of a target is in no index, so that its turns stay on its page too. Who looks for
+-- what is left to do at a site reads the targets of that site.
+DROP INDEX fleet_targets_to_do;
+
+-- The chunks of a body are written by the transaction that makes it, or under the lock of its
+-- upload, and go with it.
+ALTER TABLE body_chunks DROP CONSTRAINT body_chunks_body_id_fkey;
+CREATE OR REPLACE FUNCTION drop_with_bodies() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM body_projects WHERE hash = ANY(ARRAY(SELECT g.hash FROM gone g WHERE g.hash IS NOT NULL));
+    DELETE FROM body_chunks WHERE body_id = ANY(ARRAY(SELECT g.id FROM gone g));
+    RETURN NULL;
+END $$;

@@ -167,15 +167,18 @@ SELECT name FROM deliveries WHERE batch_id = @batch_id AND batch_id <> '' ORDER 
 SELECT * FROM deliveries WHERE batch_id = @batch_id AND batch_id <> '' ORDER BY name;
 
 -- What a node is to be told: it has not said what it made of it, or could not be reached; a
--- standby only what the active has. Beside each, the notify that named it last.
+-- standby only what the active has. Beside each, the notify that named it last, and what it
+-- will be handed.
 -- name: ItemsToTell :many
-SELECT d.id, t.notice, (d.phase = 'persisted')::boolean AS first,
+SELECT d.id, d.name, t.notice, (d.phase = 'persisted')::boolean AS first,
        (d.state = 'open' AND t.tries < @tries::int
         AND (t.state IN ('waiting', 'notified', 'unknown') OR t.state = 'failed' AND t.reason = 'communication')
         AND (d.node = @node OR EXISTS (
-            SELECT 1 FROM delivery_nodes a WHERE a.delivery_id = d.id AND a.node = d.node AND a.state IN ('applied', 'staged') OFFSET 0)))::boolean AS tell
+            SELECT 1 FROM delivery_nodes a WHERE a.delivery_id = d.id AND a.node = d.node AND a.state IN ('applied', 'staged') OFFSET 0)))::boolean AS tell,
+       r.era, r.revision, r.action, r.body_hash, r.run_hash, r.enabled
 FROM deliveries d
 JOIN LATERAL (SELECT t.* FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = @node OFFSET 0) t ON true
+JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
 WHERE d.batch_id = @batch_id AND d.batch_id <> '';
 
 -- name: TellTargets :exec
@@ -267,15 +270,17 @@ WHERE snapshots.revision < excluded.revision;
 -- Owes what is deployed now, and not what is older by now.
 -- name: OweRestMany :exec
 INSERT INTO owed (site, name, node, revision, action, due, reason)
-SELECT p.site, p.name, n.name, p.revision, p.action, true, 'replicating'
+SELECT @site, p.name, n.name, p.revision, p.action, true, 'replicating'
 FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision) k
 JOIN LATERAL (SELECT x.* FROM snapshots x WHERE x.site = @site AND x.name = k.name AND x.revision = k.revision OFFSET 0) p ON true
-CROSS JOIN LATERAL (SELECT x.name FROM nodes x
-                    WHERE x.site = @site AND x.removed_at IS NULL AND x.role <> 'worker' AND x.name <> @has OFFSET 0) n
+CROSS JOIN unnest(@nodes::text[]) AS n(name)
 ON CONFLICT (site, name, node) DO UPDATE SET
     revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason, tried_at = now(),
     since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END
 WHERE owed.revision <= excluded.revision;
+
+-- name: StandbysOf :many
+SELECT name FROM nodes WHERE site = @site AND removed_at IS NULL AND role <> 'worker' AND name <> @has::text ORDER BY name;
 
 -- name: MarkRecorded :exec
 UPDATE deliveries SET phase = 'recorded' WHERE id = ANY(@ids::text[]) AND state = @open::text;
