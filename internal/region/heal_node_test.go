@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,7 @@ type healNode struct {
 	// dieAt is where the agent is killed next, and after how many times that it got there.
 	dieAt    string
 	dieAfter int
+	dying    sync.Mutex // several deliveries get there at once
 	seen     map[fleet.InstanceName]fleet.Version // the highest that its store held
 	tombs    map[fleet.InstanceName]fleet.Version
 }
@@ -93,6 +95,8 @@ func (k healKeys) Open(sealed string) (string, error) { return k.agent.Key().Ope
 
 // reached kills the agent where it was said to die.
 func (n *healNode) reached(l *healLife, at string) {
+	n.dying.Lock()
+	defer n.dying.Unlock()
 	if n.life != l || n.dieAt != at {
 		return
 	}

@@ -31,6 +31,9 @@ type healWorld struct {
 	body   int // numbers contents
 	ops    []string
 
+	gathers bool // a batch is about to be asked for
+	shut    bool // sites are outside of their windows
+
 	mu    sync.Mutex
 	lines []string
 	wrong []string
@@ -39,6 +42,10 @@ type healWorld struct {
 const healNames = 4
 
 func healName(i int) string { return "press-" + string(rune('1'+i%healNames)) }
+
+func healInstancePath(i int) string {
+	return "/api/v1/sites/" + string(healSite) + "/instances/" + healName(i)
+}
 
 func newHealWorld(ctx context.Context, r *healRegion, dir string) (*healWorld, error) {
 	w := &healWorld{
