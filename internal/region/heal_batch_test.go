@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
@@ -83,6 +85,19 @@ func (e *healEntity) failpoint(at string) {
 		w.say("the server dies %s of %s", at, e.subject)
 		panic(errHealDeath) //nolint:forbidigo // recovered in served
 	}
+}
+
+// withoutRight counts what is deployed under another lease than that of now, where the results
+// of a batch could add to it.
+func (w *healWorld) withoutRight(req *http.Request) (n int) {
+	if !strings.HasSuffix(req.URL.Path, "/results") {
+		return 0
+	}
+	err := w.region.pool.QueryRow(w.ctx, "SELECT count(*) FROM snapshots p JOIN site_leases l USING (site) WHERE p.epoch <> l.epoch").Scan(&n)
+	if err != nil {
+		w.fail("read the snapshots: %v", err)
+	}
+	return n
 }
 
 // healCrowd wakes as a server's crowdWaker does: while many ask at once, nobody's own entity is

@@ -215,14 +215,15 @@ func (w *healWorld) gapsOf(name fleet.InstanceName) []string {
 }
 
 // declared says whether the last attempt at a revision, or who asked for it before there was
-// one, ended for a reason that stays.
+// one, ended for a reason that stays. What was only to be fetched, for a change that has ended
+// before its window opened, is owed to nobody (N100).
 func (w *healWorld) declared(name fleet.InstanceName, revision int64) bool {
 	var reason string
 	err := w.region.pool.QueryRow(w.ctx, `SELECT coalesce(
-		(SELECT d.reason FROM deliveries d WHERE d.site = $1 AND d.name = $2 AND d.revision = $3 ORDER BY d.attempt DESC LIMIT 1),
+		(SELECT CASE WHEN b.stage THEN 'staged' ELSE d.reason END FROM deliveries d LEFT JOIN batches b ON b.id = d.batch_id WHERE d.site = $1 AND d.name = $2 AND d.revision = $3 ORDER BY d.attempt DESC LIMIT 1),
 		(SELECT o.reason FROM operations o WHERE o.site = $1 AND o.name = $2 AND o.revision = $3 ORDER BY o.created_at DESC LIMIT 1), '')`,
 		healSite, name, revision).Scan(&reason)
-	return err == nil && slices.Contains([]string{string(fleet.ApplyFailed), "cancelled", string(fleet.Stale), "workflow_terminated", "deadline"}, reason)
+	return err == nil && slices.Contains([]string{string(fleet.ApplyFailed), "cancelled", string(fleet.Stale), "workflow_terminated", "deadline", "staged"}, reason)
 }
 
 // dump is what a failure shows.
