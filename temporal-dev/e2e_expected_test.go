@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -81,8 +82,11 @@ func (s *stack) asOn(ctx context.Context, node string, e expected) error {
 // command runs once or not at all, as it should.
 func (r *random) healed(t *testing.T) {
 	t.Helper()
+	began := time.Now()
 	require.NoError(t, pollErr(t.Context(), randomHeals, func(ctx context.Context) error { return r.asExpected(ctx, randomSite) }))
+	t.Logf("both nodes are as expected after %v", time.Since(began).Round(time.Millisecond))
 	r.quiet(t)
+	t.Logf("nothing is under way after %v", time.Since(began).Round(time.Millisecond))
 	require.NoError(t, r.asExpected(t.Context(), randomSite))
 	all, err := r.expects(t.Context(), randomSite)
 	require.NoError(t, err)

@@ -35,6 +35,9 @@ var healKinds = []string{
 	"crowd", "crowd", "crowd", "fleet", "fleet", "fleet", "turn", "turn", "window", "overdue",
 }
 
+// healFaults are what matters most where two could meet.
+var healFaults = []string{"stop", "kill", "lose", "cut", "swap", "terminate", "overdue", "sweep", "put", "delete", "disable", "fleet", "turn", "crowd"}
+
 var healSteps = rapid.Custom(func(t *rapid.T) healStep {
 	return healStep{
 		Kind: rapid.SampledFrom(healKinds).Draw(t, "kind"), Name: rapid.IntRange(0, healNames-1).Draw(t, "name"),

@@ -121,7 +121,11 @@ func (w *healWorld) meanwhile(where string) {
 	w.say("meanwhile (%s):", where)
 	w.depth++
 	defer func() { w.depth-- }()
-	w.take(healStep{Kind: healKinds[w.random.IntN(len(healKinds))], Name: w.random.IntN(healNames), Node: w.random.IntN(2), Pick: w.random.IntN(100)})
+	kinds := healKinds
+	if w.random.IntN(2) == 0 {
+		kinds = healFaults
+	}
+	w.take(healStep{Kind: kinds[w.random.IntN(len(kinds))], Name: w.random.IntN(healNames), Node: w.random.IntN(2), Pick: w.random.IntN(100)})
 }
 
 // runSome executes a queued run.
