@@ -38,6 +38,7 @@ func (e *healEntity) registerFleets(env *testsuite.TestWorkflowEnvironment) {
 	as("MoveFleet", func(ctx context.Context, in activities.MoveFleet) error {
 		return e.served("move on "+string(in.On)+" "+in.Reason, func() error {
 			e.failpoint("before_move")
+			e.delivers(false)
 			return e.world.region.fleets.MoveFleet(context.WithoutCancel(ctx), in)
 		})
 	})
@@ -47,18 +48,15 @@ func (e *healEntity) registerFleets(env *testsuite.TestWorkflowEnvironment) {
 // seeFleet is a look. Where it ends in a wait for what only others bring, the run is put aside
 // until it is woken, or time has passed: a test environment would skip a day.
 func (e *healEntity) seeFleet(ctx context.Context, in activities.SeeFleet) (out fleet.FleetSeen, err error) {
-	defer e.looked()
 	w := e.world
 	in.Run = e.run
-	busy := e.delivers()
+	signals, busy := e.looks()
+	defer e.looked(signals)
 	if !busy { // else somebody waits for this very look
 		w.depth++
 		w.meanwhile("before a look of " + e.subject)
 		w.depth--
 	}
-	e.mu.Lock()
-	e.heard = e.signals
-	e.mu.Unlock()
 	err = e.step(func() error { out, err = w.region.fleets.SeeFleet(context.WithoutCancel(ctx), in); return err })
 	if err != nil {
 		w.say("look: %s: %v", e.subject, err)
@@ -66,31 +64,46 @@ func (e *healEntity) seeFleet(ctx context.Context, in activities.SeeFleet) (out 
 	}
 	next := decide.Fleet(out, decide.FleetRun{})
 	w.say("look: %s run %d %s wave %d of %d %+v, then %s", e.subject, out.Run, out.State, out.Wave, out.Waves, out.Counts, next.Rule)
-	if !busy && next.Do == decide.FleetWait {
+	switch {
+	case busy:
+	case next.Do == decide.FleetDeliver:
+		e.delivers(true)
+	case next.Do == decide.FleetWait:
 		e.parked = true
 		e.env.CancelWorkflow()
 	}
 	return out, nil
 }
 
-func (e *healEntity) looked() {
+// looks begins a look: it knows of the signals until now. Busy is an entity that has a part of
+// a site delivered, or is about to.
+func (e *healEntity) looks() (signals int, busy bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.looks++
+	return e.signals, e.busy
+}
+
+func (e *healEntity) looked(signals int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.heard = signals
 	e.cond.Broadcast()
 }
 
-func (e *healEntity) delivers() bool {
+func (e *healEntity) delivers(busy bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.child != nil
+	e.busy = busy
 }
 
-// sitePart delivers one site's part of a wave to its end.
+// sitePart delivers one site's part of a wave to its end. It begins after the look that a
+// signal from before asked for.
 func (e *healEntity) sitePart(_ context.Context, in workflows.FleetSiteInput) error {
 	e.enter()
 	defer e.leave()
+	defer e.delivers(false)
 	defer e.setChild(nil)
+	e.awaitLook()
 	w := e.world
 	for !e.dead {
 		c := w.newEntity(workflows.FleetSiteID(in.Fleet, in.Run, in.Wave, in.Site), in)
@@ -119,9 +132,16 @@ func (e *healEntity) signalFleet(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.signals++
-	looks := e.looks
 	e.env.SignalWorkflow(name, nil)
-	for e.child != nil && e.looks == looks {
+	for e.child != nil && e.heard != e.signals {
+		e.cond.Wait()
+	}
+}
+
+func (e *healEntity) awaitLook() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for e.heard != e.signals {
 		e.cond.Wait()
 	}
 }

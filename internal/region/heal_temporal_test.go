@@ -80,9 +80,9 @@ type healEntity struct {
 	// Of the entity of a fleet change.
 	child   *healEntity // the part of a site that is at work
 	parked  bool        // it waits, and is not in the queue
+	busy    bool        // it has a part of a site delivered
 	signals int         // that came, and those that came before the last look
 	heard   int
-	looks   int
 }
 
 func (w *healWorld) enqueue(subject string, input any) {
