@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/holdfast-io/holdfast/activities"
@@ -35,6 +36,7 @@ func (w *healWorld) execute(e *healEntity) {
 	suite.SetLogger(healQuiet{})
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(time.Minute)
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // a machine that is busy is no deadlock
 	name := e.workflow()
 	for known, f := range workers.Workflows() {
 		if name == workflows.TypeFleet && known == workflows.TypeFleetSite {
