@@ -87,13 +87,15 @@ func (e *healEntity) failpoint(at string) {
 	}
 }
 
-// withoutRight counts what is deployed under another lease than that of now, where the results
-// of a batch could add to it.
+// withoutRight counts what a batch deployed under another lease than that of now, where its
+// results could add to that.
 func (w *healWorld) withoutRight(req *http.Request) (n int) {
-	if !strings.HasSuffix(req.URL.Path, "/results") {
+	path, is := strings.CutSuffix(req.URL.Path, "/results")
+	if !is {
 		return 0
 	}
-	err := w.region.pool.QueryRow(w.ctx, "SELECT count(*) FROM snapshots p JOIN site_leases l USING (site) WHERE p.epoch <> l.epoch").Scan(&n)
+	err := w.region.pool.QueryRow(w.ctx, `SELECT count(*) FROM snapshots p JOIN site_leases l USING (site) JOIN deliveries d ON d.id = p.delivery_id
+		WHERE d.batch_id = $1 AND p.epoch <> l.epoch`, path[strings.LastIndex(path, "/")+1:]).Scan(&n)
 	if err != nil {
 		w.fail("read the snapshots: %v", err)
 	}
