@@ -36,7 +36,7 @@ var healKinds = []string{
 }
 
 // healFaults are what matters most where two could meet.
-var healFaults = []string{"stop", "kill", "lose", "cut", "swap", "terminate", "overdue", "sweep", "put", "delete", "disable", "fleet", "turn", "crowd"}
+var healFaults = []string{"stop", "kill", "lose", "cut", "swap", "swap", "terminate", "overdue", "sweep", "put", "delete", "disable", "fleet", "turn", "crowd"}
 
 var healSteps = rapid.Custom(func(t *rapid.T) healStep {
 	return healStep{
