@@ -65,7 +65,7 @@ const healRounds = 15
 
 // heal mends everything, and lets the region work until it has nothing to do.
 func (w *healWorld) heal() {
-	w.calm = true
+	w.calm, w.shut = true, false
 	w.say("all is mended")
 	for _, n := range w.nodes {
 		n.cut, n.dieAt = false, ""
@@ -77,6 +77,9 @@ func (w *healWorld) heal() {
 		f := w.late[0]
 		w.late = w.late[1:]
 		f()
+	}
+	if err := w.resumePaused(); err != nil {
+		w.fail("resume: %v", err)
 	}
 	for round := range healRounds {
 		w.say("round %d", round)
@@ -110,6 +113,7 @@ func (w *healWorld) round() error {
 	if err := w.sweepNodes(); err != nil {
 		return err
 	}
+	w.unpark()
 	for runs := 0; len(w.queue) > 0; runs++ {
 		if runs == 100 {
 			return fmt.Errorf("the entities wake each other without end")
@@ -143,6 +147,12 @@ func (w *healWorld) rows() []string {
 		"SELECT 'outbox ' || subject FROM outbox",
 		"SELECT 'comparison ' || node FROM reconciles WHERE state = 'running'",
 		"SELECT 'orphan ' || name || ' of ' || node || ' ' || reason FROM orphans",
+		"SELECT 'batch of ' || workflow_id FROM batches WHERE state = 'open'",
+		"SELECT 'fleet change ' || fleet || ' ' || run || ' ' || state FROM fleet_runs WHERE state IN ('running', 'paused')",
+		"SELECT 'target ' || name || ' of ' || fleet || ' ' || run FROM fleet_targets WHERE state = 'delivering'",
+		// A target that succeeded was deployed, and is still there or was followed by something newer.
+		`SELECT 'succeeded ' || t.name || ' ' || t.revision || ', deployed is ' || coalesce(p.revision, 0) FROM fleet_targets t
+		 LEFT JOIN snapshots p USING (site, name) WHERE t.state = 'succeeded' AND coalesce(p.revision, 0) < t.revision`,
 		// What was acknowledged as durable, and was the last word, is what is deployed.
 		`SELECT 'acknowledged ' || o.name || ' ' || o.revision || ', deployed is ' || coalesce(p.revision, 0) FROM operations o
 		 JOIN revisions r USING (site, name, revision) LEFT JOIN snapshots p USING (site, name)
@@ -151,7 +161,9 @@ func (w *healWorld) rows() []string {
 		   AND (coalesce(p.revision, 0) < o.revision
 		        OR o.requested_by <> 'region' AND (d.body_hash, d.enabled, d.run_hash) IS DISTINCT FROM (r.body_hash, r.enabled, r.run_hash)
 		           AND NOT EXISTS (SELECT 1 FROM operations x WHERE x.site = o.site AND x.name = o.name AND x.requested_by <> 'region'
-		                           AND x.kind <> 'reconcile' AND x.revision > o.revision))`,
+		                           AND x.kind <> 'reconcile' AND x.revision > o.revision)
+		           AND NOT EXISTS (SELECT 1 FROM revisions f WHERE f.site = o.site AND f.name = o.name AND f.revision > o.revision
+		                           AND f.reason LIKE 'fleet change %'))`,
 	} {
 		rows, err := w.region.pool.Query(w.ctx, q)
 		var lines []string
@@ -203,14 +215,15 @@ func (w *healWorld) gapsOf(name fleet.InstanceName) []string {
 }
 
 // declared says whether the last attempt at a revision, or who asked for it before there was
-// one, ended for a reason that stays.
+// one, ended for a reason that stays. What was only to be fetched, for a change that has ended
+// before its window opened, is owed to nobody (N100).
 func (w *healWorld) declared(name fleet.InstanceName, revision int64) bool {
 	var reason string
 	err := w.region.pool.QueryRow(w.ctx, `SELECT coalesce(
-		(SELECT d.reason FROM deliveries d WHERE d.site = $1 AND d.name = $2 AND d.revision = $3 ORDER BY d.attempt DESC LIMIT 1),
+		(SELECT CASE WHEN b.stage THEN 'staged' ELSE d.reason END FROM deliveries d LEFT JOIN batches b ON b.id = d.batch_id WHERE d.site = $1 AND d.name = $2 AND d.revision = $3 ORDER BY d.attempt DESC LIMIT 1),
 		(SELECT o.reason FROM operations o WHERE o.site = $1 AND o.name = $2 AND o.revision = $3 ORDER BY o.created_at DESC LIMIT 1), '')`,
 		healSite, name, revision).Scan(&reason)
-	return err == nil && slices.Contains([]string{string(fleet.ApplyFailed), "cancelled", string(fleet.Stale), "workflow_terminated", "deadline"}, reason)
+	return err == nil && slices.Contains([]string{string(fleet.ApplyFailed), "cancelled", string(fleet.Stale), "workflow_terminated", "deadline", "staged"}, reason)
 }
 
 // dump is what a failure shows.

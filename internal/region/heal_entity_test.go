@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/holdfast-io/holdfast/activities"
@@ -35,30 +36,58 @@ func (w *healWorld) execute(e *healEntity) {
 	suite.SetLogger(healQuiet{})
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(time.Minute)
-	for name, f := range workers.Workflows() {
-		env.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // a machine that is busy is no deadlock
+	name := e.workflow()
+	for known, f := range workers.Workflows() {
+		if name == workflows.TypeFleet && known == workflows.TypeFleetSite {
+			f = healChild
+		}
+		env.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: known})
 	}
 	e.register(env)
+	e.registerBatches(env)
+	e.registerFleets(env)
 	e.env = env
 	if e.short = w.chance(20); e.short {
 		env.SetContinueAsNewSuggested(true)
 	}
 	w.say("run: %s (%s)", e.subject, e.run)
-	name := workflows.TypeInstance
-	if _, is := workflows.ParseNodeSubject(e.subject); is {
-		name = workflows.TypeReconcileNode
-	}
 	env.ExecuteWorkflow(name, e.input)
 	e.rest()
 	e.env = nil
-	err := env.GetWorkflowError()
+	w.concluded(e, env.GetWorkflowError())
+}
+
+// workflow is the type that runs under the entity's id.
+func (e *healEntity) workflow() string {
+	if _, is := workflows.ParseNodeSubject(e.subject); is {
+		return workflows.TypeReconcileNode
+	}
+	if _, is := workflows.ParseFleetSubject(e.subject); is {
+		return workflows.TypeFleet
+	}
+	if _, is := e.input.(workflows.FleetSiteInput); is {
+		return workflows.TypeFleetSite
+	}
+	if e.subject == workflows.DeliverSiteID(healSite) {
+		return workflows.TypeDeliverSite
+	}
+	return workflows.TypeInstance
+}
+
+// concluded is what follows from how a run ended.
+func (w *healWorld) concluded(e *healEntity, err error) {
 	var again *workflow.ContinueAsNewError
 	switch {
 	case e.dead:
 	case errors.As(err, &again):
 		e.close(enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW)
-		if w.entities[e.subject] == nil {
+		if w.entities[e.subject] == nil && e.workflow() != workflows.TypeFleetSite { // its parent goes on with that
 			w.enqueue(e.subject, e.input)
+		}
+	case e.parked:
+		if e.parked = e.heard == e.signals; !e.parked {
+			w.queue = append(w.queue, e)
 		}
 	case err != nil:
 		w.fail("%s fails: %v", e.subject, err)
@@ -70,7 +99,7 @@ func (w *healWorld) execute(e *healEntity) {
 
 func (e *healEntity) register(env *testsuite.TestWorkflowEnvironment) {
 	work := &e.world.region.work
-	as := func(name string, f any) { env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
+	as := registrar(env)
 	as("Visit", e.visitStore)
 	as("Begin", func(ctx context.Context, in activities.BeginReconcile) (out activities.BegunReconcile, err error) {
 		in.Run = e.run

@@ -69,7 +69,11 @@ func (w *healWorld) serve(rec *httptest.ResponseRecorder, req *http.Request) (er
 		in.Body = http.NoBody
 	}
 	in.RequestURI = ""
+	before := w.withoutRight(in)
 	w.region.handler.ServeHTTP(rec, in)
+	if after := w.withoutRight(in); after > before {
+		w.fail("what a node applied without the right to is deployed by the results of a batch")
+	}
 	_, _ = io.Copy(io.Discard, in.Body) // as a server does
 	return nil
 }

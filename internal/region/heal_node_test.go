@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,7 @@ type healNode struct {
 	// dieAt is where the agent is killed next, and after how many times that it got there.
 	dieAt    string
 	dieAfter int
+	dying    sync.Mutex                           // several deliveries get there at once
 	seen     map[fleet.InstanceName]fleet.Version // the highest that its store held
 	tombs    map[fleet.InstanceName]fleet.Version
 }
@@ -78,7 +80,7 @@ func (n *healNode) start(ctx context.Context) error {
 	agent.Applier = node.NewApplier(node.ApplierOptions{
 		Site: healSite, Node: n.name, Dir: n.dir, Store: agent.Store, Keys: healKeys{agent}, Runtime: healHands{n.runtime, l}, Log: log,
 		Fetcher:   &node.Fetcher{Client: web, Counters: agent.Counters(), Log: log, Attempts: 2, Backoff: time.Nanosecond},
-		Failpoint: func(at string) { n.reached(l, at) },
+		Failpoint: func(at string) { n.reached(l, at) }, Told: l.hears,
 	})
 	l.agent = agent
 	l.client = &node.Client{API: healURL, HTTP: web, Key: agent.Key, Now: healNow}
@@ -93,6 +95,8 @@ func (k healKeys) Open(sealed string) (string, error) { return k.agent.Key().Ope
 
 // reached kills the agent where it was said to die.
 func (n *healNode) reached(l *healLife, at string) {
+	n.dying.Lock()
+	defer n.dying.Unlock()
 	if n.life != l || n.dieAt != at {
 		return
 	}
@@ -202,6 +206,13 @@ func (l *healLife) sayStarted(ctx context.Context) (node.Placement, error) {
 	at, err := l.client.Started(ctx, l.page)
 	l.started = err == nil
 	return at, err
+}
+
+// hears notes what the region was told with the results of a batch: no report says it again.
+func (l *healLife) hears(held []fleet.NodeInstance) {
+	for _, in := range held {
+		l.told[in.Instance] = in
+	}
 }
 
 // report says what changed since it was told last, and at least that the node lives.

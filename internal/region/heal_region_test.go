@@ -40,6 +40,8 @@ type healRegion struct {
 	admin   string
 	work    activities.Reconciles
 	visits  activities.Instances
+	batches activities.Batches
+	fleets  activities.Fleets
 	sweep   *operationsSweep
 	clear   string   // empties the database
 	shift   []string // lets time pass
@@ -70,11 +72,16 @@ func openHealRegion(t *testing.T) *healRegion {
 	r.sweep = &operationsSweep{store: store, flows: flows, entities: again, doors: doors, stranded: time.Minute}
 	limits := compose.DefaultLimits()
 	r.handler, err = api.New(api.Deps{
-		Store: store, Waker: flows, NodeStarted: r.server.nodeStarted, Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent},
+		Store: store, Waker: healCrowd{r, flows}, Waves: decide.Waves, NodeStarted: r.server.nodeStarted, Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent},
 		Flatten: compose.NewBudget(int64(limits.MaxBytes)), Limits: limits, Region: testkit.Region,
 		PendingTTL: workflows.DefaultPendingTTL, OperationLimit: r.server.operationLimit(), Now: healNow, Log: log,
 	})
 	require.NoError(t, err)
+	r.fleets = activities.Fleets{Store: &healWindows{fleetSteps{store}, r}, Doors: doors, Log: log}
+	r.batches = activities.Batches{
+		Maker: &batchMaker{store, r.handler}, Gatherer: &siteGatherer{store, again}, Store: &batchSteps{store},
+		Tokens: sealing, Doors: doors, Log: log, FetchBaseURL: healURL,
+	}
 	var hash [32]byte
 	r.admin, hash, err = identity.NewToken(32)
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/node"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/workflows"
 )
 
 // healStep is one thing that happens. Seed feeds all that is drawn while it does, so that a
@@ -31,7 +32,11 @@ var healKinds = []string{
 	"put", "put", "put", "same", "template", "pin", "deploy", "disable", "enable", "delete", "delete", "rollback", "cancel",
 	"stop", "start", "start", "start", "start", "kill", "kill", "kill", "lose", "save", "restore", "cut", "mend", "mend", "tick", "tick",
 	"swap", "terminate", "reconcile", "sweep", "nodes", "relay", "purge", "time", "late", "late", "run", "run", "run", "run", "all", "all",
+	"crowd", "crowd", "crowd", "fleet", "fleet", "fleet", "turn", "turn", "window", "overdue",
 }
+
+// healFaults are what matters most where two could meet.
+var healFaults = []string{"stop", "kill", "lose", "cut", "swap", "swap", "terminate", "overdue", "sweep", "put", "delete", "disable", "fleet", "turn", "crowd"}
 
 var healSteps = rapid.Custom(func(t *rapid.T) healStep {
 	return healStep{
@@ -52,11 +57,10 @@ func (w *healWorld) take(s healStep) {
 	if s.Kind == "nothing" {
 		return
 	}
-	path := "/api/v1/sites/" + string(healSite) + "/instances/" + healName(s.Name)
 	w.say("step: %s %s %s %d", s.Kind, healName(s.Name), w.nodes[s.Node].name, s.Pick)
 	switch s.Kind {
 	case "put", "same", "template", "pin", "deploy", "disable", "enable", "delete", "rollback", "cancel":
-		w.ask(s, path)
+		w.ask(s, healInstancePath(s.Name))
 	case "stop", "start", "kill", "lose", "save", "restore", "cut", "mend", "tick":
 		w.machine(s, w.nodes[s.Node])
 	default:
@@ -108,7 +112,9 @@ func (w *healWorld) changed(code int, out api.Accepted) {
 }
 
 func (w *healWorld) spec(pick int, config string) api.InstancePut {
-	in := api.InstancePut{Config: json.RawMessage(config), Run: &fleet.Run{Command: []string{"press"}}}
+	in := api.InstancePut{
+		Config: json.RawMessage(config), Run: &fleet.Run{Command: []string{"press"}}, Labels: map[string]string{"line": string("ab"[pick%2])},
+	}
 	switch pick % 10 {
 	case 0:
 		in.Run.Command[0] = healFails
@@ -178,6 +184,7 @@ func (w *healWorld) regional(s healStep) {
 	case "purge":
 		_, err = w.region.store.PurgeOnce(w.ctx, 100)
 	case "time":
+		w.unpark()
 		err = w.region.pass(w.ctx, []time.Duration{2 * time.Second, 12 * time.Second, time.Minute, 6 * time.Minute, 40 * time.Minute}[s.Pick%5])
 	case "late":
 		if len(w.late) > 0 {
@@ -191,18 +198,34 @@ func (w *healWorld) regional(s healStep) {
 		for range 20 {
 			w.runSome(s.Pick)
 		}
+	default:
+		err = w.many(s)
 	}
 	if err != nil && fleet.KindOf(err) != fleet.Unavailable {
 		w.fail("%s: %v", s.Kind, err)
 	}
 }
 
+// terminate is what somebody does by hand, to a run at work rather than to one that waits.
 func (w *healWorld) terminate(pick int) {
-	for i := range 2 * healNames {
-		if e := w.entities[fleet.InstanceSubject(healSite, fleet.InstanceName(healName(pick+i)))]; e != nil && e.env != nil || e != nil && i >= healNames {
-			w.say("terminated: %s", e.subject)
-			e.terminate()
-			return
+	subjects := []string{workflows.DeliverSiteID(healSite)}
+	for i := range healNames {
+		subjects = append(subjects, fleet.InstanceSubject(healSite, fleet.InstanceName(healName(i))))
+	}
+	for i := range healFleets {
+		subject := fleet.FleetSubject(healFleet(i))
+		subjects = append(subjects, subject)
+		if e := w.entities[subject]; e != nil && e.child != nil {
+			subjects = append(subjects, e.child.subject)
+		}
+	}
+	for _, atWork := range []bool{true, false} {
+		for i := range subjects {
+			if e := w.entities[subjects[(pick+i)%len(subjects)]]; e != nil && (e.env != nil || !atWork) {
+				w.say("terminated: %s", e.subject)
+				e.terminate()
+				return
+			}
 		}
 	}
 }

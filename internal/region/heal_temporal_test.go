@@ -76,14 +76,26 @@ type healEntity struct {
 	sleeps bool // for a while, because the store refused it
 	starts int  // activities begun, and how many of them have ended
 	turn   int
+
+	// Of the entity of a fleet change.
+	child   *healEntity // the part of a site that is at work
+	parked  bool        // it waits, and is not in the queue
+	busy    bool        // it has a part of a site delivered
+	signals int         // that came, and those that came before the last look
+	heard   int
 }
 
 func (w *healWorld) enqueue(subject string, input any) {
+	w.queue = append(w.queue, w.newEntity(subject, input))
+}
+
+// newEntity begins a run.
+func (w *healWorld) newEntity(subject string, input any) *healEntity {
 	e := &healEntity{world: w, subject: subject, run: "run-" + strconv.Itoa(len(w.runs)), input: input}
 	e.cond = sync.NewCond(&e.mu)
 	w.runs[e.run] = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 	w.entities[subject] = e
-	w.queue = append(w.queue, e)
+	return e
 }
 
 // close takes a run out of the way of the next one.
@@ -96,8 +108,14 @@ func (e *healEntity) close(as enumspb.WorkflowExecutionStatus) {
 	}
 }
 
-// terminate ends a run from outside.
+// terminate ends a run from outside, and the part of a site that it waits for.
 func (e *healEntity) terminate() {
+	e.mu.Lock()
+	child := e.child
+	e.mu.Unlock()
+	if child != nil {
+		child.terminate()
+	}
 	e.dead = true
 	e.close(enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED)
 	for i, q := range e.world.queue {
@@ -112,9 +130,14 @@ func (e *healEntity) terminate() {
 // of an instance visits the store for each signal, and perhaps speaks to a node anew.
 func (e *healEntity) signal(name string) {
 	if e.env == nil {
-		return // it looks when it begins
+		e.world.unpark() // else it looks when it begins
+		return
 	}
-	if _, is := workflows.ParseNodeSubject(e.subject); is {
+	switch e.workflow() {
+	case workflows.TypeFleet:
+		e.signalFleet(name)
+		return
+	case workflows.TypeReconcileNode, workflows.TypeDeliverSite:
 		e.env.SignalWorkflow(name, nil)
 		return
 	}

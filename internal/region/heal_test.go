@@ -13,7 +13,7 @@ import (
 // healRuns is small enough for every change; thousands are for the night: -heal.runs=5000.
 var healRuns = flag.Int("heal.runs", 30, "random histories of TestHeals; -rapid.checks goes before it")
 
-// N54 to N57, N59, N63, N86, N101, X3, X28: whatever happens, both nodes end equal to the
+// N54 to N57, N59, N63, N84 to N86, N98, N99, N101, X3, X28: whatever happens, both nodes end equal to the
 // region. Real stores, the real API, the real workflows; the network is simulated and time
 // is virtual. One logical thread: a run of an entity is executed to its end, and what happens
 // meanwhile happens inside its activities and requests, drawn from the step's seed.

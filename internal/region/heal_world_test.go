@@ -31,6 +31,9 @@ type healWorld struct {
 	body   int // numbers contents
 	ops    []string
 
+	gathers bool // a batch is about to be asked for
+	shut    bool // sites are outside of their windows
+
 	mu    sync.Mutex
 	lines []string
 	wrong []string
@@ -39,6 +42,10 @@ type healWorld struct {
 const healNames = 4
 
 func healName(i int) string { return "press-" + string(rune('1'+i%healNames)) }
+
+func healInstancePath(i int) string {
+	return "/api/v1/sites/" + string(healSite) + "/instances/" + healName(i)
+}
 
 func newHealWorld(ctx context.Context, r *healRegion, dir string) (*healWorld, error) {
 	w := &healWorld{
@@ -114,7 +121,11 @@ func (w *healWorld) meanwhile(where string) {
 	w.say("meanwhile (%s):", where)
 	w.depth++
 	defer func() { w.depth-- }()
-	w.take(healStep{Kind: healKinds[w.random.IntN(len(healKinds))], Name: w.random.IntN(healNames), Node: w.random.IntN(2), Pick: w.random.IntN(100)})
+	kinds := healKinds
+	if w.random.IntN(2) == 0 {
+		kinds = healFaults
+	}
+	w.take(healStep{Kind: kinds[w.random.IntN(len(kinds))], Name: w.random.IntN(healNames), Node: w.random.IntN(2), Pick: w.random.IntN(100)})
 }
 
 // runSome executes a queued run.
