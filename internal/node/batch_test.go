@@ -19,7 +19,7 @@ import (
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	for _, role := range []fleet.Role{fleet.RoleActive, fleet.RoleStandby} {
-		t.Run("brings 500 to the "+string(role)+" by one stream and in one transaction", func(t *testing.T) {
+		t.Run("brings as many as it may to the "+string(role)+" by one stream and in one transaction", func(t *testing.T) {
 			t.Parallel()
 			m := batched(t, role)
 			for i := range fleet.MaxBatchItems {
@@ -27,7 +27,7 @@ func TestBatch(t *testing.T) {
 			}
 			before := m.commits()
 			out := m.mustRun()
-			require.Equal(t, fleet.BatchOutcome{Applied: 500, Fetched: out.Fetched}, out)
+			require.Equal(t, fleet.BatchOutcome{Applied: fleet.MaxBatchItems, Fetched: out.Fetched}, out)
 			require.Equal(t, 1, m.commits()-before)
 			require.Len(t, m.hashes, 1)
 			require.Equal(t, 1, m.posts)
@@ -43,11 +43,11 @@ func TestBatch(t *testing.T) {
 				require.Equal(t, file, m.file(numbered(i)))
 			}
 			require.Len(t, m.told, 1)
-			require.Len(t, m.told[0], 500)
-			require.EqualValues(t, 500, m.counted.Applied.Load())
+			require.Len(t, m.told[0], fleet.MaxBatchItems)
+			require.EqualValues(t, fleet.MaxBatchItems, m.counted.Applied.Load())
 
 			before = m.commits()
-			require.Equal(t, fleet.BatchOutcome{Already: 500}, m.mustRun())
+			require.Equal(t, fleet.BatchOutcome{Already: fleet.MaxBatchItems}, m.mustRun())
 			require.Empty(t, m.hashes)
 			require.Equal(t, before, m.commits())
 			require.Empty(t, m.rt.said())

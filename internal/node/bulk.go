@@ -307,7 +307,7 @@ func (b *bulk) apart(ctx context.Context) {
 
 // keep fetches what is too large for the stream, for a later switch.
 func (b *bulk) keep(ctx context.Context, p *piece) (int64, error) {
-	if err := b.opt.Store.Accept(ctx, attemptOf(p.cmd)); err != nil {
+	if err := b.opt.Store.SetAside(ctx, attemptOf(p.cmd)); err != nil {
 		return 0, err
 	}
 	unlock, err := b.Applier.bodies.lock(ctx, string(p.want().Hash))

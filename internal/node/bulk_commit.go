@@ -209,16 +209,16 @@ func keeps(round []*piece) []move {
 	var moves []move
 	for _, p := range round {
 		if !p.done && p.alone && p.body != nil {
-			moves = append(moves, p.keeps(func() {}))
+			moves = append(moves, p.kept(sqlite.TurnKeep, func() {}))
 		}
 	}
 	return moves
 }
 
-func (p *piece) keeps(then func()) move {
+func (p *piece) kept(how sqlite.Turn, then func()) move {
 	attempt := attemptOf(p.cmd)
 	attempt.Body = p.body
-	return move{p, sqlite.Step{Attempt: attempt, Turn: sqlite.TurnKeep}, then}
+	return move{p, sqlite.Step{Attempt: attempt, Turn: how}, then}
 }
 
 // write is the transaction. A body that was there, and was collected since, is fetched alone.
@@ -274,7 +274,8 @@ func (b *bulk) leave(t *taking) {
 	_, _ = b.lanes.leave(t.cmd.Instance, t.job, t.resp, context.Canceled) // Apply finds out what is newer
 }
 
-// keepAll accepts a round for a later switch. Its high-water marks keep the bodies.
+// keepAll sets a round aside for a later switch, and accepts nothing: what the node is owed
+// until then is older.
 func (b *bulk) keepAll(ctx context.Context, round []*piece) {
 	var moves []move
 	var bare []*piece
@@ -284,7 +285,7 @@ func (b *bulk) keepAll(ctx context.Context, round []*piece) {
 		case p.step == stepConfirm:
 			p.done, p.resp.Already = true, true
 		default:
-			moves = append(moves, p.keeps(func() { p.done, p.staged = true, true }))
+			moves = append(moves, p.kept(sqlite.TurnSetAside, func() { p.done, p.staged = true, true }))
 			if p.body == nil && !p.deletes() {
 				bare = append(bare, p)
 			}
@@ -294,7 +295,7 @@ func (b *bulk) keepAll(ctx context.Context, round []*piece) {
 	b.recall(ctx, bare)
 }
 
-// recall looks again for the bodies that were there before their marks kept them.
+// recall looks again for the bodies that were there before they were set aside.
 func (b *bulk) recall(ctx context.Context, bare []*piece) {
 	hashes := make([]fleet.Hash, len(bare))
 	for i, p := range bare {

@@ -394,10 +394,10 @@ func TestReconcileGoesOn(t *testing.T) {
 // N84, N98: what is missing comes by one stream and one transaction for 500 names.
 func TestReconcileStreams(t *testing.T) {
 	t.Parallel()
-	t.Run("in pages of 500", func(t *testing.T) {
+	t.Run("in pages", func(t *testing.T) {
 		t.Parallel()
 		e := expect(t)
-		const missing = 600
+		const missing = fleet.MaxBatchItems + 100
 		for i := range missing {
 			e.deploys(numbered(i), 1, fmt.Sprint("config ", i))
 		}

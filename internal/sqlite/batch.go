@@ -22,6 +22,8 @@ const (
 	// TurnKeep accepts it and stores its body, and leaves the slots to whoever switches later:
 	// the high-water mark keeps the body until then. Without a body it is Accept.
 	TurnKeep
+	// TurnSetAside stores its body for a later switch, as SetAside does, and accepts nothing.
+	TurnSetAside
 	// TurnRenumber gives what is current its number, as Renumber does.
 	TurnRenumber
 )
@@ -141,7 +143,7 @@ func (b *batch) saved(ctx context.Context, step Step) (refused, err error) {
 	return refused, err
 }
 
-// accept raises the high-water mark, the first write of a step.
+// accept is the first write of a step: it raises the high-water mark, or sets aside.
 func (b *batch) accept(ctx context.Context, step Step) error {
 	if b.taken[step.Instance] {
 		return fleet.Errorf(fleet.Invalid, "instance %s is in the batch twice", step.Instance)
@@ -149,6 +151,9 @@ func (b *batch) accept(ctx context.Context, step Step) error {
 	b.taken[step.Instance] = true
 	if err := b.holding(ctx, step.Right); err != nil {
 		return err
+	}
+	if step.Turn == TurnSetAside {
+		return setAside(ctx, b.q, step.Attempt)
 	}
 	return raiseHeld(ctx, b.q, step.Attempt)
 }
@@ -167,7 +172,7 @@ func (b *batch) do(ctx context.Context, step Step) error {
 	switch step.Turn {
 	case TurnRenumber:
 		return renumber(ctx, b.q, step.Attempt)
-	case TurnKeep:
+	case TurnKeep, TurnSetAside:
 		if step.Body == nil {
 			return nil
 		}

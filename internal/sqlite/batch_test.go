@@ -99,6 +99,41 @@ func TestCommitBatch(t *testing.T) {
 			require.NoError(t, s.Accept(t.Context(), attempt(2, twoContent)))
 		}
 	})
+	// N59, N100
+	t.Run("keeps what is set aside, takes what is older, and lets go when it is accepted", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		there := func() bool {
+			for more := true; more; {
+				var err error
+				more, err = s.Collect(t.Context())
+				require.NoError(t, err)
+			}
+			sizes, err := s.CompleteContents(t.Context(), []fleet.Hash{twoContent.Hash})
+			require.NoError(t, err)
+			_, is := sizes[twoContent.Hash]
+			return is
+		}
+		aside := func(number int64) error {
+			refused, err := s.CommitBatch(t.Context(), []Step{{Attempt: whole(t, attempt(number, twoContent), two), Turn: TurnSetAside}})
+			require.NoError(t, err)
+			return refused[0]
+		}
+		require.NoError(t, aside(5))
+		require.False(t, heldBy(t, s, name)[name].Known(), "nothing is accepted")
+		commit(t, s, attempt(4, oneContent), one)
+		require.True(t, there())
+		require.Equal(t, fleet.Stale, fleet.KindOf(aside(3)))
+		require.Equal(t, fleet.Stale, fleet.KindOf(s.SetAside(t.Context(), attempt(4, twoContent))), "older than what is set aside")
+		require.NoError(t, s.Accept(t.Context(), attempt(5, twoContent)))
+		require.NoError(t, s.Commit(t.Context(), attempt(5, twoContent)))
+		require.True(t, there())
+		for number := range int64(2) { // the previous one is kept too
+			data, content := body(30, uint64(number))
+			commit(t, s, attempt(6+number, content), data)
+		}
+		require.False(t, there())
+	})
 	t.Run("takes over from a part of the body", func(t *testing.T) {
 		t.Parallel()
 		s, _ := setup(t)

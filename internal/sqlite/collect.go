@@ -22,6 +22,9 @@ const slackPages = 256
 // file system, and says whether there is more to do.
 func (s *Store) Collect(ctx context.Context) (more bool, err error) {
 	err = s.write(ctx, "collect contents", func(ctx context.Context, q *db.Queries) error {
+		if err := q.ForgetSetAside(ctx); err != nil {
+			return err
+		}
 		if err := q.CondemnUnreferenced(ctx); err != nil {
 			return err
 		}

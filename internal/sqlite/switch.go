@@ -25,6 +25,32 @@ func (s *Store) Accept(ctx context.Context, a Attempt) error {
 	return s.write(ctx, "accept revision", func(ctx context.Context, q *db.Queries) error { return raise(ctx, q, a) })
 }
 
+// SetAside has the content of a revision kept for a later switch, from before it is fetched.
+// It accepts nothing: older revisions are still taken. The newest of a name stays.
+func (s *Store) SetAside(ctx context.Context, a Attempt) error {
+	return s.write(ctx, "set revision aside", func(ctx context.Context, q *db.Queries) error {
+		if err := holding(ctx, q, a.Right); err != nil {
+			return err
+		}
+		return setAside(ctx, q, a)
+	})
+}
+
+func setAside(ctx context.Context, q *db.Queries, a Attempt) error {
+	r := a.Revision
+	n, err := q.SetAside(ctx, db.SetAsideParams{
+		Instance: string(a.Instance), Era: r.Era, Revision: r.Version.Revision, Hash: string(r.Content.Hash),
+	})
+	if err == nil && n == 0 {
+		return notNewest(a)
+	}
+	return err
+}
+
+func notNewest(a Attempt) error {
+	return fleet.Errorf(fleet.Stale, "revision %d of %s is not the newest", a.Revision.Version.Revision, a.Instance)
+}
+
 // Stage puts an accepted revision beside the current one. Its content must be complete, in
 // the store or in Body.
 func (s *Store) Stage(ctx context.Context, a Attempt) error {
@@ -94,7 +120,7 @@ func raiseHeld(ctx context.Context, q *db.Queries, a Attempt) error {
 		Hash: string(r.Content.Hash), RunHash: string(r.RunHash), Enabled: flag(r.Enabled), Epoch: a.Right.Epoch,
 	})
 	if err == nil && n == 0 {
-		return fleet.Errorf(fleet.Stale, "revision %d of %s is not the newest", r.Version.Revision, a.Instance)
+		return notNewest(a)
 	}
 	return err
 }

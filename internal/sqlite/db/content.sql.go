@@ -68,6 +68,7 @@ UPDATE contents SET hash = NULL, complete = 0
 WHERE hash IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM slots s WHERE s.content_id = contents.id)
   AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.high_hash = contents.hash)
+  AND NOT EXISTS (SELECT 1 FROM set_aside w WHERE w.hash = contents.hash)
 `
 
 // A name's high-water hash keeps what was begun for it, which is how a download resumes.
@@ -186,6 +187,18 @@ func (q *Queries) Discard(ctx context.Context, hash sql.NullString) error {
 	return err
 }
 
+const forgetSetAside = `-- name: ForgetSetAside :exec
+DELETE FROM set_aside WHERE EXISTS (
+    SELECT 1 FROM instances i WHERE i.name = set_aside.instance
+    AND (i.high_era, i.high_revision) >= (set_aside.era, set_aside.revision))
+`
+
+// What was accepted since, or is older than that, waits for no switch.
+func (q *Queries) ForgetSetAside(ctx context.Context) error {
+	_, err := q.exec(ctx, q.forgetSetAsideStmt, forgetSetAside)
+	return err
+}
+
 const getContent = `-- name: GetContent :one
 SELECT id, hash, size, received, complete, sha_state FROM contents WHERE hash = ?1
 `
@@ -273,6 +286,7 @@ WHERE contents.id = ?4 AND contents.hash = ?5 AND contents.complete = 1
   AND NOT EXISTS (SELECT 1 FROM chunks ch WHERE ch.content_id = contents.id AND ch.position > 0)
   AND NOT EXISTS (SELECT 1 FROM slots s WHERE s.content_id = contents.id)
   AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.high_hash = contents.hash)
+  AND NOT EXISTS (SELECT 1 FROM set_aside w WHERE w.hash = contents.hash)
 `
 
 type ReuseContentParams struct {

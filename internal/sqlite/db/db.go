@@ -69,6 +69,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.dropSlotStmt, err = db.PrepareContext(ctx, dropSlot); err != nil {
 		return nil, fmt.Errorf("error preparing query DropSlot: %w", err)
 	}
+	if q.forgetSetAsideStmt, err = db.PrepareContext(ctx, forgetSetAside); err != nil {
+		return nil, fmt.Errorf("error preparing query ForgetSetAside: %w", err)
+	}
 	if q.getContentStmt, err = db.PrepareContext(ctx, getContent); err != nil {
 		return nil, fmt.Errorf("error preparing query GetContent: %w", err)
 	}
@@ -128,6 +131,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.seeExpectedSetStmt, err = db.PrepareContext(ctx, seeExpectedSet); err != nil {
 		return nil, fmt.Errorf("error preparing query SeeExpectedSet: %w", err)
+	}
+	if q.setAsideStmt, err = db.PrepareContext(ctx, setAside); err != nil {
+		return nil, fmt.Errorf("error preparing query SetAside: %w", err)
 	}
 	if q.setLogOffsetStmt, err = db.PrepareContext(ctx, setLogOffset); err != nil {
 		return nil, fmt.Errorf("error preparing query SetLogOffset: %w", err)
@@ -222,6 +228,11 @@ func (q *Queries) Close() error {
 	if q.dropSlotStmt != nil {
 		if cerr := q.dropSlotStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing dropSlotStmt: %w", cerr)
+		}
+	}
+	if q.forgetSetAsideStmt != nil {
+		if cerr := q.forgetSetAsideStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing forgetSetAsideStmt: %w", cerr)
 		}
 	}
 	if q.getContentStmt != nil {
@@ -324,6 +335,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing seeExpectedSetStmt: %w", cerr)
 		}
 	}
+	if q.setAsideStmt != nil {
+		if cerr := q.setAsideStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing setAsideStmt: %w", cerr)
+		}
+	}
 	if q.setLogOffsetStmt != nil {
 		if cerr := q.setLogOffsetStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing setLogOffsetStmt: %w", cerr)
@@ -403,6 +419,7 @@ type Queries struct {
 	deleteCondemnedChunksStmt *sql.Stmt
 	discardStmt               *sql.Stmt
 	dropSlotStmt              *sql.Stmt
+	forgetSetAsideStmt        *sql.Stmt
 	getContentStmt            *sql.Stmt
 	getExpectedSetStmt        *sql.Stmt
 	getInstanceStmt           *sql.Stmt
@@ -423,6 +440,7 @@ type Queries struct {
 	renumberCurrentStmt       *sql.Stmt
 	reuseContentStmt          *sql.Stmt
 	seeExpectedSetStmt        *sql.Stmt
+	setAsideStmt              *sql.Stmt
 	setLogOffsetStmt          *sql.Stmt
 	setRegionStmt             *sql.Stmt
 	setStartIDStmt            *sql.Stmt
@@ -449,6 +467,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		deleteCondemnedChunksStmt: q.deleteCondemnedChunksStmt,
 		discardStmt:               q.discardStmt,
 		dropSlotStmt:              q.dropSlotStmt,
+		forgetSetAsideStmt:        q.forgetSetAsideStmt,
 		getContentStmt:            q.getContentStmt,
 		getExpectedSetStmt:        q.getExpectedSetStmt,
 		getInstanceStmt:           q.getInstanceStmt,
@@ -469,6 +488,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		renumberCurrentStmt:       q.renumberCurrentStmt,
 		reuseContentStmt:          q.reuseContentStmt,
 		seeExpectedSetStmt:        q.seeExpectedSetStmt,
+		setAsideStmt:              q.setAsideStmt,
 		setLogOffsetStmt:          q.setLogOffsetStmt,
 		setRegionStmt:             q.setRegionStmt,
 		setStartIDStmt:            q.setStartIDStmt,

@@ -486,6 +486,36 @@ func (q *Queries) RenumberCurrent(ctx context.Context, arg RenumberCurrentParams
 	return result.RowsAffected()
 }
 
+const setAside = `-- name: SetAside :execrows
+INSERT INTO set_aside (instance, era, revision, hash)
+SELECT CAST(?1 AS TEXT), CAST(?2 AS INTEGER), CAST(?3 AS INTEGER), CAST(?4 AS TEXT)
+WHERE NOT EXISTS (SELECT 1 FROM instances i WHERE i.name = ?1
+    AND (i.high_era, i.high_revision) > (CAST(?2 AS INTEGER), CAST(?3 AS INTEGER)))
+ON CONFLICT (instance) DO UPDATE SET era = excluded.era, revision = excluded.revision, hash = excluded.hash
+WHERE (excluded.era, excluded.revision) >= (set_aside.era, set_aside.revision)
+`
+
+type SetAsideParams struct {
+	Instance string
+	Era      int64
+	Revision int64
+	Hash     string
+}
+
+// Only what is newer than all that was accepted, and than what was set aside before.
+func (q *Queries) SetAside(ctx context.Context, arg SetAsideParams) (int64, error) {
+	result, err := q.exec(ctx, q.setAsideStmt, setAside,
+		arg.Instance,
+		arg.Era,
+		arg.Revision,
+		arg.Hash,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const setLogOffset = `-- name: SetLogOffset :exec
 INSERT INTO log_offsets (instance, position) VALUES (?1, ?2)
 ON CONFLICT (instance) DO UPDATE SET position = excluded.position

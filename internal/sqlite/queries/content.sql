@@ -31,12 +31,19 @@ SELECT ch.position, ch.data FROM chunks ch JOIN contents c ON c.id = ch.content_
 WHERE c.hash = sqlc.arg(hash) AND c.complete = 1 AND ch.position >= sqlc.arg(position)
 ORDER BY ch.position LIMIT 1;
 
+-- name: ForgetSetAside :exec
+-- What was accepted since, or is older than that, waits for no switch.
+DELETE FROM set_aside WHERE EXISTS (
+    SELECT 1 FROM instances i WHERE i.name = set_aside.instance
+    AND (i.high_era, i.high_revision) >= (set_aside.era, set_aside.revision));
+
 -- name: CondemnUnreferenced :exec
 -- A name's high-water hash keeps what was begun for it, which is how a download resumes.
 UPDATE contents SET hash = NULL, complete = 0
 WHERE hash IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM slots s WHERE s.content_id = contents.id)
-  AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.high_hash = contents.hash);
+  AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.high_hash = contents.hash)
+  AND NOT EXISTS (SELECT 1 FROM set_aside w WHERE w.hash = contents.hash);
 
 -- name: DeleteCondemnedChunks :exec
 -- The first is taken whatever its size, so that each step comes further.
@@ -71,7 +78,8 @@ UPDATE contents SET hash = sqlc.arg(hash), size = sqlc.arg(size), received = sql
 WHERE contents.id = sqlc.arg(id) AND contents.hash = sqlc.arg(was) AND contents.complete = 1
   AND NOT EXISTS (SELECT 1 FROM chunks ch WHERE ch.content_id = contents.id AND ch.position > 0)
   AND NOT EXISTS (SELECT 1 FROM slots s WHERE s.content_id = contents.id)
-  AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.high_hash = contents.hash);
+  AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.high_hash = contents.hash)
+  AND NOT EXISTS (SELECT 1 FROM set_aside w WHERE w.hash = contents.hash);
 
 -- name: UpdateChunk :execrows
 UPDATE chunks SET data = sqlc.arg(data) WHERE content_id = sqlc.arg(content_id) AND position = 0;

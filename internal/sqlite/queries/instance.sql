@@ -25,6 +25,15 @@ WHERE (excluded.high_era, excluded.high_revision) > (instances.high_era, instanc
        AND excluded.high_hash = instances.high_hash AND excluded.high_run_hash = instances.high_run_hash
        AND excluded.high_enabled = instances.high_enabled);
 
+-- name: SetAside :execrows
+-- Only what is newer than all that was accepted, and than what was set aside before.
+INSERT INTO set_aside (instance, era, revision, hash)
+SELECT CAST(sqlc.arg(instance) AS TEXT), CAST(sqlc.arg(era) AS INTEGER), CAST(sqlc.arg(revision) AS INTEGER), CAST(sqlc.arg(hash) AS TEXT)
+WHERE NOT EXISTS (SELECT 1 FROM instances i WHERE i.name = sqlc.arg(instance)
+    AND (i.high_era, i.high_revision) > (CAST(sqlc.arg(era) AS INTEGER), CAST(sqlc.arg(revision) AS INTEGER)))
+ON CONFLICT (instance) DO UPDATE SET era = excluded.era, revision = excluded.revision, hash = excluded.hash
+WHERE (excluded.era, excluded.revision) >= (set_aside.era, set_aside.revision);
+
 -- name: PutSlot :execrows
 -- Only the newest accepted revision may take a slot.
 INSERT OR REPLACE INTO slots (instance, slot, era, revision, action, kind, hash, size, run_hash, run, enabled, epoch, content_id)
