@@ -94,7 +94,9 @@ func batchID(run string, number int) fleet.BatchID {
 type BatchMade struct {
 	Looked int `json:"looked"` // 0 is the end of the site's part of the wave
 	// Closed is set when that is because the site's window has closed.
-	Closed  bool             `json:"closed,omitempty"`
+	Closed bool `json:"closed,omitempty"`
+	// Last is set when nothing was left to look at behind it.
+	Last    bool             `json:"last,omitempty"`
 	Claimed int              `json:"claimed"`
 	Nodes   []fleet.NodeName `json:"nodes,omitempty"` // to be told, the active first
 }

@@ -18,7 +18,7 @@ type FleetPut struct {
 	SuccessThreshold float64             `json:"successThreshold,omitempty" doc:"percentage of a wave that must succeed before the next begins; 100 less errorThreshold by default"`
 	ErrorThreshold   float64             `json:"errorThreshold,omitempty" doc:"percentage of a wave that may fail; one more stops the change"`
 	Windows          []fleet.Window      `json:"windows,omitempty" doc:"when sites may switch; outside of them a change is fetched and waits"`
-	BatchSize        int                 `json:"batchSize,omitempty" doc:"instances in one delivery, at most 500, which is the default"`
+	BatchSize        int                 `json:"batchSize,omitempty" doc:"instances in one delivery, at most 1000, which is the default"`
 	SitesAtOnce      int                 `json:"sitesAtOnce,omitempty" doc:"sites that are delivered to at the same time, 4 by default, at most 64"`
 	DeadlineSeconds  int64               `json:"deadlineSeconds,omitempty" doc:"of a whole run, one day by default"`
 	Reason           string              `json:"reason,omitempty"`

@@ -43,7 +43,7 @@ var postgresSettings = []string{
 	"max_parallel_workers_per_gather=0",
 	"autovacuum_max_workers=2",
 	"max_logical_replication_workers=0", // and with them their launcher
-	"max_locks_per_transaction=256",     // a batch locks each of its 500 instances
+	"max_locks_per_transaction=256",     // a batch locks each of its 1,000 instances
 }
 
 // database is the region's Postgres.

@@ -50,10 +50,10 @@ func FleetSite(ctx workflow.Context, in FleetSiteInput) (FleetSiteResult, error)
 			s.done.Closed = next.Closed
 			return s.done, err
 		}
-		if next.Claimed == 0 {
-			continue // every one of them was done with as it was looked at
+		if next.Claimed > 0 { // else every one of them was done with as it was looked at
+			err = s.batch(ctx, next)
 		}
-		if err := s.batch(ctx, next); err != nil {
+		if err != nil || next.Last {
 			return s.done, err
 		}
 	}

@@ -62,8 +62,9 @@ func (b *batchMaker) Next(ctx context.Context, in activities.NextBatch) (activit
 	if err != nil || !open {
 		return activities.BatchMade{Closed: !open}, err
 	}
+	most := min(in.Size, fleet.MaxBatchItems)
 	page := postgres.FleetPage{
-		Fleet: in.Fleet, Run: in.FleetRun, Wave: in.Wave, Site: in.Site, State: fleet.FleetTargetWaiting, Limit: min(in.Size, fleet.MaxBatchItems),
+		Fleet: in.Fleet, Run: in.FleetRun, Wave: in.Wave, Site: in.Site, State: fleet.FleetTargetWaiting, Limit: most + 1,
 	}
 	if in.Mode == decide.SiteSwitch {
 		page.State = fleet.FleetTargetStaged
@@ -72,7 +73,8 @@ func (b *batchMaker) Next(ctx context.Context, in activities.NextBatch) (activit
 	if err != nil || len(targets) == 0 {
 		return activities.BatchMade{}, err
 	}
-	changes, err := b.compose(ctx, run.Spec, targets)
+	all := len(targets)
+	changes, err := b.compose(ctx, run.Spec, targets[:min(most, all)])
 	if err != nil {
 		return activities.BatchMade{}, err
 	}
@@ -81,7 +83,9 @@ func (b *batchMaker) Next(ctx context.Context, in activities.NextBatch) (activit
 		Workflow: in.Workflow, Run: in.Run, Actor: run.RequestedBy, Reason: "fleet change " + string(in.Fleet),
 		Deadline: in.Total, TTL: in.TTL, Items: changes,
 	})
-	return batchMade(len(changes), &released), err
+	out := batchMade(len(changes), &released)
+	out.Last = len(changes) == all
+	return out, err
 }
 
 // mayGoOn looks at the site's window by the clock that the entity looks by.

@@ -966,22 +966,24 @@ func (q *Queries) LockBatch(ctx context.Context, id string) (Batch, error) {
 }
 
 const lockFleetTargets = `-- name: LockFleetTargets :many
-SELECT fleet, run, site, name, wave, state, revision, before_revision, undoes, restores, retried, tries, delivery_id, reason, message, updated_at FROM fleet_targets WHERE fleet = $1 AND run = $2 AND site = $3 AND name = ANY($4::text[]) ORDER BY name FOR UPDATE
+SELECT t.fleet, t.run, t.site, t.name, t.wave, t.state, t.revision, t.before_revision, t.undoes, t.restores, t.retried, t.tries, t.delivery_id, t.reason, t.message, t.updated_at FROM unnest($1::text[]) AS k(name)
+JOIN fleet_targets t ON t.fleet = $2 AND t.run = $3 AND t.site = $4 AND t.name = k.name
+ORDER BY t.name FOR UPDATE OF t
 `
 
 type LockFleetTargetsParams struct {
+	Names []string
 	Fleet string
 	Run   int64
 	Site  string
-	Names []string
 }
 
 func (q *Queries) LockFleetTargets(ctx context.Context, arg LockFleetTargetsParams) ([]FleetTarget, error) {
 	rows, err := q.db.Query(ctx, lockFleetTargets,
+		arg.Names,
 		arg.Fleet,
 		arg.Run,
 		arg.Site,
-		arg.Names,
 	)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,9 @@ SELECT DISTINCT name FROM owed WHERE site = @site AND name = ANY(@names::text[])
 SELECT state, cancel_requested FROM fleet_runs WHERE fleet = @fleet AND run = @run FOR SHARE;
 
 -- name: LockFleetTargets :many
-SELECT * FROM fleet_targets WHERE fleet = @fleet AND run = @run AND site = @site AND name = ANY(@names::text[]) ORDER BY name FOR UPDATE;
+SELECT t.* FROM unnest(@names::text[]) AS k(name)
+JOIN fleet_targets t ON t.fleet = @fleet AND t.run = @run AND t.site = @site AND t.name = k.name
+ORDER BY t.name FOR UPDATE OF t;
 
 -- What a run released first is what it can take back to the revision before.
 -- name: MoveFleetTargets :exec
