@@ -300,16 +300,18 @@ func (q *Queries) DeletePendingOfNames(ctx context.Context, arg DeletePendingOfN
 }
 
 const deletedNames = `-- name: DeletedNames :many
-SELECT name FROM snapshots WHERE site = $1 AND name = ANY($2::text[]) AND action = 'delete' ORDER BY name
+SELECT p.name FROM unnest($1::text[]) AS k(name)
+JOIN LATERAL (SELECT x.name, x.action FROM snapshots x WHERE x.site = $2 AND x.name = k.name OFFSET 0) p ON p.action = 'delete'
+ORDER BY p.name
 `
 
 type DeletedNamesParams struct {
-	Site  string
 	Names []string
+	Site  string
 }
 
 func (q *Queries) DeletedNames(ctx context.Context, arg DeletedNamesParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, deletedNames, arg.Site, arg.Names)
+	rows, err := q.db.Query(ctx, deletedNames, arg.Names, arg.Site)
 	if err != nil {
 		return nil, err
 	}
@@ -375,18 +377,18 @@ func (q *Queries) DeliveriesOfBatch(ctx context.Context, batchID string) ([]Deli
 }
 
 const desiredRevisions = `-- name: DesiredRevisions :many
-SELECT r.site, r.name, r.revision, r.era, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled, r.durability, r.generation, r.spec, r.created_by, r.reason, r.created_at FROM subjects s
-JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision = s.desired_revision OFFSET 0) r ON true
-WHERE s.site = $1 AND s.name = ANY($2::text[])
+SELECT r.site, r.name, r.revision, r.era, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled, r.durability, r.generation, r.spec, r.created_by, r.reason, r.created_at FROM unnest($1::text[]) AS k(name)
+JOIN LATERAL (SELECT x.desired_revision FROM subjects x WHERE x.site = $2 AND x.name = k.name OFFSET 0) s ON true
+JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = $2 AND x.name = k.name AND x.revision = s.desired_revision OFFSET 0) r ON true
 `
 
 type DesiredRevisionsParams struct {
-	Site  string
 	Names []string
+	Site  string
 }
 
 func (q *Queries) DesiredRevisions(ctx context.Context, arg DesiredRevisionsParams) ([]Revision, error) {
-	rows, err := q.db.Query(ctx, desiredRevisions, arg.Site, arg.Names)
+	rows, err := q.db.Query(ctx, desiredRevisions, arg.Names, arg.Site)
 	if err != nil {
 		return nil, err
 	}
@@ -966,9 +968,9 @@ func (q *Queries) LockBatch(ctx context.Context, id string) (Batch, error) {
 }
 
 const lockFleetTargets = `-- name: LockFleetTargets :many
-SELECT t.fleet, t.run, t.site, t.name, t.wave, t.state, t.revision, t.before_revision, t.undoes, t.restores, t.retried, t.tries, t.delivery_id, t.reason, t.message, t.updated_at FROM unnest($1::text[]) AS k(name)
-JOIN fleet_targets t ON t.fleet = $2 AND t.run = $3 AND t.site = $4 AND t.name = k.name
-ORDER BY t.name FOR UPDATE OF t
+SELECT t.fleet, t.run, t.site, t.name, t.wave, t.state, t.revision, t.before_revision, t.undoes, t.restores, t.retried, t.tries, t.delivery_id, t.reason, t.message, t.updated_at FROM (SELECT unnest($1::text[]) AS name ORDER BY 1) k
+JOIN LATERAL (SELECT x.fleet, x.run, x.site, x.name, x.wave, x.state, x.revision, x.before_revision, x.undoes, x.restores, x.retried, x.tries, x.delivery_id, x.reason, x.message, x.updated_at FROM fleet_targets x WHERE x.fleet = $2 AND x.run = $3 AND x.site = $4 AND x.name = k.name
+              OFFSET 0 FOR UPDATE) t ON true
 `
 
 type LockFleetTargetsParams struct {
@@ -1287,16 +1289,17 @@ func (q *Queries) NumberSubjects(ctx context.Context, arg NumberSubjectsParams) 
 }
 
 const objectsOfSite = `-- name: ObjectsOfSite :many
-SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since FROM objects WHERE kind = 'instance' AND scope = $1 AND name = ANY($2::text[])
+SELECT o.uid, o.kind, o.api_version, o.project, o.scope, o.name, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.owner_epoch, o.created_by, o.created_at, o.updated_at, o.deleting_since FROM unnest($1::text[]) AS k(name)
+JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since FROM objects x WHERE x.kind = 'instance' AND x.scope = $2 AND x.name = k.name OFFSET 0) o ON true
 `
 
 type ObjectsOfSiteParams struct {
-	Site  string
 	Names []string
+	Site  string
 }
 
 func (q *Queries) ObjectsOfSite(ctx context.Context, arg ObjectsOfSiteParams) ([]Object, error) {
-	rows, err := q.db.Query(ctx, objectsOfSite, arg.Site, arg.Names)
+	rows, err := q.db.Query(ctx, objectsOfSite, arg.Names, arg.Site)
 	if err != nil {
 		return nil, err
 	}
@@ -1643,12 +1646,13 @@ func (q *Queries) SettleStagedOf(ctx context.Context, arg SettleStagedOfParams) 
 }
 
 const snapshotsOf = `-- name: SnapshotsOf :many
-SELECT name, revision, action FROM snapshots WHERE site = $1 AND name = ANY($2::text[])
+SELECT p.name, p.revision, p.action FROM unnest($1::text[]) AS k(name)
+JOIN LATERAL (SELECT x.site, x.name, x.revision, x.delivery_id, x.epoch, x.recorded_at, x.era, x.action, x.body_hash, x.run_hash, x.enabled FROM snapshots x WHERE x.site = $2 AND x.name = k.name OFFSET 0) p ON true
 `
 
 type SnapshotsOfParams struct {
-	Site  string
 	Names []string
+	Site  string
 }
 
 type SnapshotsOfRow struct {
@@ -1658,7 +1662,7 @@ type SnapshotsOfRow struct {
 }
 
 func (q *Queries) SnapshotsOf(ctx context.Context, arg SnapshotsOfParams) ([]SnapshotsOfRow, error) {
-	rows, err := q.db.Query(ctx, snapshotsOf, arg.Site, arg.Names)
+	rows, err := q.db.Query(ctx, snapshotsOf, arg.Names, arg.Site)
 	if err != nil {
 		return nil, err
 	}
@@ -1975,13 +1979,14 @@ SELECT s.name,
        (EXISTS (SELECT 1 FROM revisions r WHERE r.site = s.site AND r.name = s.name AND r.revision = s.desired_revision
                 AND r.run IS NOT NULL OFFSET 0)
         OR EXISTS (SELECT 1 FROM snapshots p WHERE p.site = s.site AND p.name = s.name AND p.run_hash IS NOT NULL OFFSET 0))::boolean AS starts
-FROM subjects s WHERE s.site = $2 AND s.name = ANY($3::text[]) ORDER BY s.name
+FROM unnest($2::text[]) AS k(name)
+JOIN LATERAL (SELECT x.site, x.name, x.last_revision, x.desired_revision, x.attempts, x.deleted, x.entity_run, x.project FROM subjects x WHERE x.site = $3 AND x.name = k.name OFFSET 0) s ON true ORDER BY s.name
 `
 
 type WaitingItemsParams struct {
 	Prefix string
-	Site   string
 	Names  []string
+	Site   string
 }
 
 type WaitingItemsRow struct {
@@ -1995,7 +2000,7 @@ type WaitingItemsRow struct {
 // An instance that starts something, or did, answers when that is done, and not before; one
 // whose desired revision is under way is served by whoever brings it.
 func (q *Queries) WaitingItems(ctx context.Context, arg WaitingItemsParams) ([]WaitingItemsRow, error) {
-	rows, err := q.db.Query(ctx, waitingItems, arg.Prefix, arg.Site, arg.Names)
+	rows, err := q.db.Query(ctx, waitingItems, arg.Prefix, arg.Names, arg.Site)
 	if err != nil {
 		return nil, err
 	}

@@ -32,15 +32,17 @@ ORDER BY created_at, id LIMIT @max_rows;
 SELECT * FROM subjects WHERE site = @site AND name = ANY(@names::text[]) ORDER BY name FOR UPDATE;
 
 -- name: ObjectsOfSite :many
-SELECT * FROM objects WHERE kind = 'instance' AND scope = @site AND name = ANY(@names::text[]);
+SELECT o.* FROM unnest(@names::text[]) AS k(name)
+JOIN LATERAL (SELECT x.* FROM objects x WHERE x.kind = 'instance' AND x.scope = @site AND x.name = k.name OFFSET 0) o ON true;
 
 -- name: DesiredRevisions :many
-SELECT r.* FROM subjects s
-JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = s.site AND x.name = s.name AND x.revision = s.desired_revision OFFSET 0) r ON true
-WHERE s.site = @site AND s.name = ANY(@names::text[]);
+SELECT r.* FROM unnest(@names::text[]) AS k(name)
+JOIN LATERAL (SELECT x.desired_revision FROM subjects x WHERE x.site = @site AND x.name = k.name OFFSET 0) s ON true
+JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = @site AND x.name = k.name AND x.revision = s.desired_revision OFFSET 0) r ON true;
 
 -- name: SnapshotsOf :many
-SELECT name, revision, action FROM snapshots WHERE site = @site AND name = ANY(@names::text[]);
+SELECT p.name, p.revision, p.action FROM unnest(@names::text[]) AS k(name)
+JOIN LATERAL (SELECT x.* FROM snapshots x WHERE x.site = @site AND x.name = k.name OFFSET 0) p ON true;
 
 -- name: OwedNames :many
 SELECT DISTINCT name FROM owed WHERE site = @site AND name = ANY(@names::text[]);
@@ -49,9 +51,9 @@ SELECT DISTINCT name FROM owed WHERE site = @site AND name = ANY(@names::text[])
 SELECT state, cancel_requested FROM fleet_runs WHERE fleet = @fleet AND run = @run FOR SHARE;
 
 -- name: LockFleetTargets :many
-SELECT t.* FROM unnest(@names::text[]) AS k(name)
-JOIN fleet_targets t ON t.fleet = @fleet AND t.run = @run AND t.site = @site AND t.name = k.name
-ORDER BY t.name FOR UPDATE OF t;
+SELECT t.* FROM (SELECT unnest(@names::text[]) AS name ORDER BY 1) k
+JOIN LATERAL (SELECT x.* FROM fleet_targets x WHERE x.fleet = @fleet AND x.run = @run AND x.site = @site AND x.name = k.name
+              OFFSET 0 FOR UPDATE) t ON true;
 
 -- What a run released first is what it can take back to the revision before.
 -- name: MoveFleetTargets :exec
@@ -330,7 +332,9 @@ ON CONFLICT (site, name, node) DO UPDATE SET
 WHERE owed.revision <= excluded.revision;
 
 -- name: DeletedNames :many
-SELECT name FROM snapshots WHERE site = @site AND name = ANY(@names::text[]) AND action = 'delete' ORDER BY name;
+SELECT p.name FROM unnest(@names::text[]) AS k(name)
+JOIN LATERAL (SELECT x.name, x.action FROM snapshots x WHERE x.site = @site AND x.name = k.name OFFSET 0) p ON p.action = 'delete'
+ORDER BY p.name;
 
 -- name: AppendStatusEvents :exec
 INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, after)
@@ -383,7 +387,8 @@ SELECT s.name,
        (EXISTS (SELECT 1 FROM revisions r WHERE r.site = s.site AND r.name = s.name AND r.revision = s.desired_revision
                 AND r.run IS NOT NULL OFFSET 0)
         OR EXISTS (SELECT 1 FROM snapshots p WHERE p.site = s.site AND p.name = s.name AND p.run_hash IS NOT NULL OFFSET 0))::boolean AS starts
-FROM subjects s WHERE s.site = @site AND s.name = ANY(@names::text[]) ORDER BY s.name;
+FROM unnest(@names::text[]) AS k(name)
+JOIN LATERAL (SELECT x.* FROM subjects x WHERE x.site = @site AND x.name = k.name OFFSET 0) s ON true ORDER BY s.name;
 
 -- name: AttachRuns :exec
 UPDATE subjects SET entity_run = @run WHERE site = @site AND name = ANY(@names::text[]) AND entity_run <> @run;

@@ -27,9 +27,8 @@ ORDER BY kind, scope, name;
 
 -- name: BodiesInOneChunk :many
 SELECT b.hash, c.data FROM unnest(@hashes::bytea[]) AS k(hash)
-JOIN bodies b ON b.hash = k.hash
-JOIN body_chunks c ON c.body_id = b.id AND c.idx = 0
-WHERE b.size <= 1048576;
+JOIN LATERAL (SELECT x.id, x.hash, x.size FROM bodies x WHERE x.hash = k.hash OFFSET 0) b ON b.size <= 1048576
+JOIN LATERAL (SELECT x.data FROM body_chunks x WHERE x.body_id = b.id AND x.idx = 0 OFFSET 0) c ON true;
 
 -- name: BodiesAllowed :many
 SELECT p.project, b.hash, b.size
