@@ -143,7 +143,7 @@ a busy neighbour is worth little.
   deliveries with plain requests, one after the other, and committing each to SQLite (WAL, synchronous FULL).
 * **Fleet**: 10,000 instances of a template of 4 KB with overrides of their own, over 10 sites, all
   delivered once; then three fleet changes that patch every one of them, from the PUT until the
-  operation has succeeded and both nodes of each are durable, which is counted. 500 instances in a
+  operation has succeeded and both nodes of each are durable, which is counted. 1,000 instances in a
   batch, four sites at once.
 `
 
