@@ -217,13 +217,13 @@ func TestBatchBodies(t *testing.T) {
 	}
 	for _, coding := range []string{"", "gzip", "zstd"} {
 		t.Run("come in one stream "+coding, func(t *testing.T) {
-			a := r.call(active, http.MethodPost, batchPath+"/bodies", hashesOf(500), "Accept-Encoding", coding)
+			a := r.call(active, http.MethodPost, batchPath+"/bodies", hashesOf(fleet.MaxBatchItems), "Accept-Encoding", coding)
 			require.Equal(t, http.StatusOK, a.status, string(a.body))
 			require.Equal(t, bodiesMedia, a.header.Get("Content-Type"))
 			require.Equal(t, coding, a.header.Get("Content-Encoding"))
 			require.Equal(t, "Accept-Encoding", a.header.Get("Vary"))
 			got := bodiesOf(t, uncoded(t, coding, a.body))
-			require.Len(t, got, 499, "without what cannot be had, and what is too large")
+			require.Len(t, got, fleet.MaxBatchItems-1, "without what cannot be had, and what is too large")
 			require.Equal(t, "body 7", got[compose.HashOf([]byte("body 7"))])
 		})
 	}
@@ -237,7 +237,7 @@ func TestBatchBodies(t *testing.T) {
 		body  any
 		field string
 	}{
-		"too many":    {hashesOf(501), "/hashes"},
+		"too many":    {hashesOf(fleet.MaxBatchItems+1), "/hashes"},
 		"no hash":     {`{"hashes":["abc"]}`, "/hashes/0"},
 		"one twice":   {bodiesRequest{append(hashesOf(1).Hashes, hashesOf(1).Hashes...)}, "/hashes/1"},
 		"no document": {`[]`, "/"},
@@ -325,7 +325,7 @@ func TestBatchResults(t *testing.T) {
 	})
 
 	f.results = nil
-	many := make([]fleet.BatchResult, 501)
+	many := make([]fleet.BatchResult, fleet.MaxBatchItems+1)
 	for i := range many {
 		many[i] = result(i)
 	}
@@ -382,7 +382,7 @@ func TestTicketBodies(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, r.call(r.admin, http.MethodPost, path, hashesOf(1)).status)
 	require.Equal(t, http.StatusUnauthorized, r.call("", http.MethodPost, path, hashesOf(1)).status)
 	require.Equal(t, http.StatusUnauthorized, r.call(token, http.MethodPost, "/api/internal/sites/plant-2/bodies", hashesOf(1)).status)
-	require.Equal(t, "/hashes", r.call(token, http.MethodPost, path, hashesOf(501)).problem(t).Field)
+	require.Equal(t, "/hashes", r.call(token, http.MethodPost, path, hashesOf(fleet.MaxBatchItems+1)).problem(t).Field)
 }
 
 // N97: not parallel, because it measures the heap that all tests share.

@@ -102,7 +102,7 @@ func TestPutFleet(t *testing.T) {
 		{"a threshold that is none", `{"change":{"patch":{}},"errorThreshold":101,"successThreshold":1}`, fleet.Invalid, "/errorThreshold"},
 		{"a success that cannot be", `{"change":{"patch":{}},"successThreshold":-1}`, fleet.Invalid, "/successThreshold"},
 		{"a threshold that is text", `{"change":{"patch":{}},"errorThreshold":"5"}`, fleet.Invalid, "/errorThreshold"},
-		{"a batch that is too large", `{"change":{"patch":{}},"batchSize":501}`, fleet.Invalid, "/batchSize"},
+		{"a batch that is too large", `{"change":{"patch":{}},"batchSize":1001}`, fleet.Invalid, "/batchSize"},
 		{"too many sites at once", `{"change":{"patch":{}},"sitesAtOnce":65}`, fleet.Invalid, "/sitesAtOnce"},
 		{"a deadline that is too far", `{"change":{"patch":{}},"deadlineSeconds":99999999}`, fleet.Invalid, "/deadlineSeconds"},
 		{"a day that is none", `{"change":{"patch":{}},"windows":[{"days":["mo"],"from":"22:00","to":"23:00"}]}`, fleet.Invalid, "/windows/0/days/0"},
