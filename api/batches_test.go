@@ -237,7 +237,7 @@ func TestBatchBodies(t *testing.T) {
 		body  any
 		field string
 	}{
-		"too many":    {hashesOf(fleet.MaxBatchItems+1), "/hashes"},
+		"too many":    {hashesOf(fleet.MaxBatchItems + 1), "/hashes"},
 		"no hash":     {`{"hashes":["abc"]}`, "/hashes/0"},
 		"one twice":   {bodiesRequest{append(hashesOf(1).Hashes, hashesOf(1).Hashes...)}, "/hashes/1"},
 		"no document": {`[]`, "/"},
