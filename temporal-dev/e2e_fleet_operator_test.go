@@ -91,7 +91,7 @@ func (c byCLI) mends(t *testing.T, mended string) {
 	require.Equal(t, []string{c.keys[0].Name, "apply_failed"}, []string{targets.Items[0].Instance, targets.Items[0].Reason})
 	touch(t, mended)
 	var did changed
-	c.json(t, &did, cliFailed, "fleet", "retry", c.name)
+	c.json(t, &did, cliOK, "fleet", "retry", c.name)
 	require.Equal(t, "retried", did.Operation.Reason, "the others wait for a resume")
 	c.counts(t, fleet.FleetStopped, 2, 0, 4)
 	did = changed{}

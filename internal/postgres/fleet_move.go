@@ -84,8 +84,12 @@ func (f fleetWork) end(ctx context.Context, run *db.FleetRun, m FleetMove) error
 		m.Message = fmt.Sprintf("those that had failed were tried again; %d instances wait for a resume", counts.all.Waiting)
 		to = fleet.FleetStopped
 	}
+	operation := fleetEnds[m.On]
+	if m.Reason == "retried" && counts.all.Failed == 0 {
+		operation = fleet.OperationSucceeded // a retry is for those that had failed, and the rest waits on
+	}
 	reason, message := m.said(*run, counts)
-	return f.finish(ctx, run, fleetEnding{to, fleetEnds[m.On], reason, message})
+	return f.finish(ctx, run, fleetEnding{to, operation, reason, message})
 }
 
 // said gives the reason and the message of an end, with what can be done next.
