@@ -143,6 +143,22 @@ func (p *projection) matches(name fleet.InstanceName, c fleet.Content) (bool, er
 	return true, p.remember(name, c)
 }
 
+// asSeen says whether the file still looks as it did when it was seen to hold the content.
+func (p *projection) asSeen(name fleet.InstanceName, c fleet.Content) bool {
+	known, path := p.lastSeen(name), p.path(name, c.Kind)
+	if known.path != path || known.hash != c.Hash || known.size != c.Size {
+		return false
+	}
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular() && info.Size() == known.size && info.ModTime().Equal(known.changed)
+}
+
+// none says whether there is no directory of a name.
+func (p *projection) none(name fleet.InstanceName) bool {
+	_, err := os.Lstat(p.dir(name))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 func (p *projection) remember(name fleet.InstanceName, c fleet.Content) error {
 	path := p.path(name, c.Kind)
 	info, err := os.Lstat(path)

@@ -36,7 +36,7 @@ func (a *Applier) settleSome(ctx context.Context, which func(sqlite.Instance) bo
 	if err != nil {
 		return err
 	}
-	names, err := a.names(ctx, which)
+	names, err := a.names(ctx, meta, which)
 	if err != nil {
 		return err
 	}
@@ -61,9 +61,10 @@ func uneasy(in sqlite.Instance) bool {
 	return in.Staged != nil || in.Current != nil && needsProcess(*in.Current)
 }
 
-// names are those of the store in order, as far as they are asked for, what has a reason not
-// to be as it should, and guardians that the store does not know or that should not be there.
-func (a *Applier) names(ctx context.Context, which func(sqlite.Instance) bool) ([]fleet.InstanceName, error) {
+// names are those of the store in order, as far as they are asked for and not plainly at rest,
+// what has a reason not to be as it should, and guardians that the store does not know or that
+// should not be there.
+func (a *Applier) names(ctx context.Context, meta sqlite.Meta, which func(sqlite.Instance) bool) ([]fleet.InstanceName, error) {
 	held, err := a.opt.Store.Instances(ctx)
 	if err != nil {
 		return nil, err
@@ -73,9 +74,12 @@ func (a *Applier) names(ctx context.Context, which func(sqlite.Instance) bool) (
 		return nil, err
 	}
 	names := make([]fleet.InstanceName, 0, len(held))
-	known := make(map[fleet.InstanceName]bool, len(held))
+	known, runs := make(map[fleet.InstanceName]bool, len(held)), make(map[fleet.InstanceName]bool, len(seen))
+	for _, st := range seen {
+		runs[st.Instance] = true
+	}
 	for _, in := range held {
-		if which(in) || a.blamed(in.Name) {
+		if a.blamed(in.Name) || which(in) && (runs[in.Name] || !a.atRest(in, meta)) {
 			names, known[in.Name] = append(names, in.Name), true
 		}
 	}
@@ -85,6 +89,19 @@ func (a *Applier) names(ctx context.Context, which func(sqlite.Instance) bool) (
 		}
 	}
 	return names, nil
+}
+
+// atRest says of a name that runs nothing that all of it is as conform would leave it, by one
+// look at its file: most of thousands are, each time. What is in doubt is not.
+func (a *Applier) atRest(in sqlite.Instance, meta sqlite.Meta) bool {
+	cur := in.Current
+	switch {
+	case in.Staged != nil || meta.Role == "":
+		return false
+	case meta.Role != fleet.RoleActive || cur.Deleted():
+		return a.files.none(in.Name)
+	}
+	return cur != nil && a.opt.MayRun() && !needsProcess(*cur) && a.files.asSeen(in.Name, cur.Content)
 }
 
 func (a *Applier) settleIdle(ctx context.Context, name fleet.InstanceName) {
