@@ -14,9 +14,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// namesAtOnce bounds what one request of a comparison may name.
-const namesAtOnce = 500
-
 // pass finds the comparison whose token a request carries (N86: only an authenticated set
 // is acted upon). The token opens the site that it was made for and no other.
 func (s *server) pass(r *http.Request) (postgres.ReconcilePass, error) {
@@ -131,8 +128,8 @@ const (
 
 // checkNames refuses too many names, none twice, and what is no name.
 func checkNames(n int, name func(i int) fleet.InstanceName) error {
-	if n < 1 || n > namesAtOnce {
-		return fleet.Errorf(fleet.Invalid, "%d names at once", n).At("/instances").WithHint("allowed are 1 to " + strconv.Itoa(namesAtOnce))
+	if n < 1 || n > fleet.MaxComparedNames {
+		return fleet.Errorf(fleet.Invalid, "%d names at once", n).At("/instances").WithHint("allowed are 1 to " + strconv.Itoa(fleet.MaxComparedNames))
 	}
 	seen := make(map[fleet.InstanceName]bool, n)
 	for i := range n {

@@ -170,7 +170,7 @@ func TestOrphanRefusals(t *testing.T) {
 	t.Parallel()
 	r, pass := orphaned(t)
 	before := r.rows()
-	names := make([]string, namesAtOnce+1)
+	names := make([]string, fleet.MaxComparedNames+1)
 	for i := range names {
 		names[i] = fmt.Sprintf("n-%d", i)
 	}

@@ -17,6 +17,8 @@ type BatchID string
 const (
 	MaxBatchItems = 1000
 	MaxBatchBody  = 1 << 20
+	// MaxComparedNames bounds what one request of a comparison names.
+	MaxComparedNames = 500
 	// MaxBatchBytes bounds the bodies that travel in the stream of one batch.
 	MaxBatchBytes = 8 << 20
 )

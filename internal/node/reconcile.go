@@ -20,7 +20,7 @@ const fetchers = 8
 // What one request of a comparison names: many of those whose bodies then come in one stream.
 const (
 	namesAtOnce   = 100
-	ticketsAtOnce = fleet.MaxBatchItems
+	ticketsAtOnce = fleet.MaxComparedNames
 )
 
 // Reconcile compares the node with its site's expected set: what is missing or stale it

@@ -137,6 +137,10 @@ func (e *expecting) set(w http.ResponseWriter, r *http.Request) {
 func (e *expecting) tickets(w http.ResponseWriter, r *http.Request) {
 	var in struct{ Instances []fleet.InstanceName }
 	_ = json.NewDecoder(r.Body).Decode(&in)
+	if len(in.Instances) > fleet.MaxComparedNames {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
 	var out struct {
 		Commands []fleet.RefreshDeploymentCommand `json:"commands"`
 	}
@@ -397,7 +401,7 @@ func TestReconcileStreams(t *testing.T) {
 	t.Run("in pages", func(t *testing.T) {
 		t.Parallel()
 		e := expect(t)
-		const missing = fleet.MaxBatchItems + 100
+		const missing = fleet.MaxComparedNames + 100
 		for i := range missing {
 			e.deploys(numbered(i), 1, fmt.Sprint("config ", i))
 		}
