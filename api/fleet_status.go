@@ -64,11 +64,8 @@ func (s *server) opening(ctx context.Context, r *postgres.FleetRun) error {
 		return nil
 	}
 	sites, now, err := s.store.StagedFleetSites(ctx, *r)
-	for _, site := range sites {
-		open, opens := decide.WindowAt(r.Spec.Windows, site, now, time.LoadLocation)
-		if !open && !opens.IsZero() && (r.Opens.IsZero() || opens.Before(r.Opens)) {
-			r.Opens = opens
-		}
+	if err == nil {
+		r.Opens = decide.FirstOpening(r.Spec.Windows, sites, now, time.LoadLocation)
 	}
 	return err
 }

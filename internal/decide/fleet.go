@@ -202,10 +202,10 @@ func stopOverdue(c fleetCase) FleetAction {
 
 func stopRetried(c fleetCase) FleetAction {
 	if n := untried(c); n > 0 {
-		return FleetAction{Do: FleetStop, Reason: "retried", Message: fmt.Sprintf(
+		return FleetAction{Do: FleetStop, Reason: fleet.FleetRetried, Message: fmt.Sprintf(
 			"those that had failed were tried again; %d instances wait for a resume", n)}
 	}
-	return FleetAction{Do: FleetStop, Reason: "retried", Message: fmt.Sprintf(
+	return FleetAction{Do: FleetStop, Reason: fleet.FleetRetried, Message: fmt.Sprintf(
 		"those that had failed were tried again; resume goes on with wave %d of %d", c.seen.Wave+1, c.seen.Waves)}
 }
 

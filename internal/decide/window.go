@@ -85,3 +85,16 @@ func clockOn(day time.Time, clock time.Duration, at *time.Location) time.Time {
 	minutes := int(clock / time.Minute)
 	return time.Date(day.Year(), day.Month(), day.Day(), minutes/60, minutes%60, 0, 0, at)
 }
+
+// FirstOpening is when the first of some sites' windows opens that are closed now; zero when
+// none is, or will be.
+func FirstOpening(windows []fleet.Window, sites []fleet.SiteName, now time.Time, zone func(string) (*time.Location, error)) time.Time {
+	var first time.Time
+	for _, site := range sites {
+		open, opens := WindowAt(windows, site, now, zone)
+		if !open && !opens.IsZero() && (first.IsZero() || opens.Before(first)) {
+			first = opens
+		}
+	}
+	return first
+}

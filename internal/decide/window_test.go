@@ -145,3 +145,20 @@ func TestWindowByTheClock(t *testing.T) {
 		require.False(t, inside(opens.Add(-time.Minute)))
 	})
 }
+
+// N100
+func TestFirstOpening(t *testing.T) {
+	t.Parallel()
+	windows := []fleet.Window{
+		{Sites: []fleet.SiteName{"early"}, From: "09:00", To: "10:00"},
+		{Sites: []fleet.SiteName{"late"}, From: "20:00", To: "21:00"},
+	}
+	now := when("2026-03-02T06:00:00Z")
+	first := func(sites ...fleet.SiteName) time.Time {
+		return decide.FirstOpening(windows, sites, now, time.LoadLocation)
+	}
+	require.Equal(t, when("2026-03-02T20:00:00Z"), first("late").UTC())
+	require.Equal(t, when("2026-03-02T09:00:00Z"), first("late", "early", "open").UTC())
+	require.Zero(t, first("open"))
+	require.Zero(t, first())
+}

@@ -96,6 +96,25 @@ func (s FleetState) Next(on FleetEvent) (FleetState, error) {
 	return s, e
 }
 
+// FleetRetried is the reason of a run that stops because a retry has come to its end.
+const FleetRetried = "retried"
+
+var fleetEnds = map[FleetEvent]OperationState{
+	FleetStop: OperationFailed, FleetFinish: OperationSucceeded, FleetCancel: OperationCancelled,
+}
+
+// Ends says whether a run has ended with an event, as its entity decides it.
+func (on FleetEvent) Ends() bool { return fleetEnds[on] != "" }
+
+// Operation is how the operations of a run end with it. A retry is for those that had failed:
+// it succeeds when none has any more, though the run stops where others wait.
+func (on FleetEvent) Operation(reason string, all FleetCounts) OperationState {
+	if on == FleetStop && reason == FleetRetried && all.Failed == 0 {
+		return OperationSucceeded
+	}
+	return fleetEnds[on]
+}
+
 var fleetPast = map[FleetEvent]string{
 	FleetPause: "paused", FleetResume: "resumed", FleetCancel: "cancelled", FleetRetry: "retried", FleetRollback: "rolled back",
 	FleetStop: "stopped", FleetFinish: "finished", FleetSupersede: "superseded",

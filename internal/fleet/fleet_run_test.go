@@ -104,3 +104,28 @@ func TestFleetCounts(t *testing.T) {
 	require.False(t, c.Over())
 	require.True(t, fleet.FleetCounts{Failed: 1, Total: 1}.Over())
 }
+
+// N99
+func TestFleetOperation(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		on     fleet.FleetEvent
+		reason string
+		failed int
+		want   fleet.OperationState
+	}{
+		{fleet.FleetStop, "error_threshold", 0, fleet.OperationFailed},
+		{fleet.FleetStop, fleet.FleetRetried, 0, fleet.OperationSucceeded},
+		{fleet.FleetStop, fleet.FleetRetried, 1, fleet.OperationFailed},
+		{fleet.FleetFinish, "", 0, fleet.OperationSucceeded},
+		{fleet.FleetFinish, "", 1, fleet.OperationSucceeded},
+		{fleet.FleetCancel, "cancelled", 0, fleet.OperationCancelled},
+	} {
+		t.Run(fmt.Sprint(c.on, " ", c.reason, " ", c.failed), func(t *testing.T) {
+			t.Parallel()
+			require.True(t, c.on.Ends())
+			require.Equal(t, c.want, c.on.Operation(c.reason, fleet.FleetCounts{Failed: c.failed}))
+		})
+	}
+	require.False(t, fleet.FleetPause.Ends() || fleet.FleetResume.Ends() || fleet.FleetRetry.Ends())
+}

@@ -36,6 +36,10 @@ type stamp struct {
 	changed time.Time
 }
 
+func (s stamp) looks(path string, info fs.FileInfo) bool {
+	return s.path == path && s.size == info.Size() && s.changed.Equal(info.ModTime())
+}
+
 const tempPattern = ".config-*.tmp"
 
 func (p *projection) dir(name fleet.InstanceName) string { return filepath.Join(p.root, string(name)) }
@@ -129,8 +133,7 @@ func (p *projection) matches(name fleet.InstanceName, c fleet.Content) (bool, er
 	if info.Size() != c.Size || !info.Mode().IsRegular() {
 		return false, nil
 	}
-	known := p.lastSeen(name)
-	if known.path == path && known.size == info.Size() && known.changed.Equal(info.ModTime()) {
+	if known := p.lastSeen(name); known.looks(path, info) {
 		return known.hash == c.Hash, nil
 	}
 	if other, err := os.Lstat(p.path(name, otherKind(c.Kind))); err == nil && other.Mode().IsRegular() {
@@ -146,11 +149,11 @@ func (p *projection) matches(name fleet.InstanceName, c fleet.Content) (bool, er
 // asSeen says whether the file still looks as it did when it was seen to hold the content.
 func (p *projection) asSeen(name fleet.InstanceName, c fleet.Content) bool {
 	known, path := p.lastSeen(name), p.path(name, c.Kind)
-	if known.path != path || known.hash != c.Hash || known.size != c.Size {
+	if known.hash != c.Hash {
 		return false
 	}
 	info, err := os.Lstat(path)
-	return err == nil && info.Mode().IsRegular() && info.Size() == known.size && info.ModTime().Equal(known.changed)
+	return err == nil && info.Mode().IsRegular() && known.looks(path, info)
 }
 
 // none says whether there is no directory of a name.

@@ -157,6 +157,6 @@ func (g *gathering) serve(ctx context.Context) error {
 
 // Waiting counts the operations that wait at a site, up to a number.
 func (s *Store) Waiting(ctx context.Context, site fleet.SiteName, most int) (int, error) {
-	n, err := s.q.CountWaiting(ctx, db.CountWaitingParams{Site: string(site), Most: int32(most)}) //nolint:gosec // a handful //nolint:gosec // a handful
+	n, err := s.q.CountWaiting(ctx, db.CountWaitingParams{Site: string(site), Most: int32(most)}) //nolint:gosec // a handful
 	return int(n), failed("count what waits", err)
 }

@@ -13,17 +13,10 @@ import (
 // regionActor is who did what nobody asked for.
 const regionActor = "region"
 
-// fleetEnds says how the operations of a run end with it.
-var fleetEnds = map[fleet.FleetEvent]fleet.OperationState{
-	fleet.FleetStop:   fleet.OperationFailed,
-	fleet.FleetFinish: fleet.OperationSucceeded,
-	fleet.FleetCancel: fleet.OperationCancelled,
-}
-
 // MoveFleet takes a run a step on. What was decided before somebody else moved it, and the
 // same step again, change nothing.
 func (s *Store) MoveFleet(ctx context.Context, m FleetMove) error {
-	if _, ends := fleetEnds[m.On]; !ends && m.On != "" {
+	if m.On != "" && !m.On.Ends() {
 		return fleet.Errorf(fleet.Invalid, "%.40q is no step of a fleet change", m.On)
 	}
 	return s.tx(ctx, "move fleet change "+string(m.Fleet), func(q *db.Queries) error {
@@ -80,16 +73,12 @@ func (f fleetWork) end(ctx context.Context, run *db.FleetRun, m FleetMove) error
 		return err
 	}
 	if m.On == fleet.FleetFinish && run.Retrying && counts.all.Waiting > 0 { // that the retry left alone
-		m.On, m.Reason = fleet.FleetStop, "retried"
+		m.On, m.Reason = fleet.FleetStop, fleet.FleetRetried
 		m.Message = fmt.Sprintf("those that had failed were tried again; %d instances wait for a resume", counts.all.Waiting)
 		to = fleet.FleetStopped
 	}
-	operation := fleetEnds[m.On]
-	if m.Reason == "retried" && counts.all.Failed == 0 {
-		operation = fleet.OperationSucceeded // a retry is for those that had failed, and the rest waits on
-	}
 	reason, message := m.said(*run, counts)
-	return f.finish(ctx, run, fleetEnding{to, operation, reason, message})
+	return f.finish(ctx, run, fleetEnding{to, m.On.Operation(m.Reason, counts.all), reason, message})
 }
 
 // said gives the reason and the message of an end, with what can be done next.

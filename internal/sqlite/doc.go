@@ -16,8 +16,9 @@
 // running SHA-256 state, so that a download goes on where it was after kill -9. A body that
 // is one chunk, and came whole, is stored in the transaction of its slot instead. A body
 // belongs to the slots that point at it, to the names whose high-water mark has its hash, and
-// to those that it is set aside for (fetched for a later switch, and not accepted); any other is condemned (it loses its name in one statement) and then removed in bounded
-// steps. A batch writes over a small one that it leaves unreferenced (batch.go).
+// to those that it is set aside for (fetched for a later switch, and not accepted); any other
+// is condemned (it loses its name in one statement) and then removed in bounded steps. A batch
+// writes over a small one that it leaves unreferenced (batch.go).
 //
 // Every commit is durable when it returns (WAL, synchronous=FULL). Stage, Promote and
 // Renumber compare the epoch and role in the same transaction: a node that learned of a

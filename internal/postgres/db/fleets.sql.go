@@ -217,7 +217,7 @@ FROM (SELECT x.fleet, x.run, x.uid, x.project, x.generation, x.spec, x.rollback_
 JOIN LATERAL (
     SELECT y.fleet, y.run, y.site, y.name, y.wave, y.state, y.revision, y.before_revision, y.undoes, y.restores, y.retried, y.tries, y.delivery_id, y.reason, y.message, y.updated_at FROM fleet_targets y
     WHERE y.fleet = r.fleet AND y.run = r.run AND y.wave = $3 AND y.site = $4
-      AND y.state = $5 AND y.state IN ('waiting', 'staged')
+      AND y.state = $5
       AND ($5::text <> 'waiting' OR y.retried OR NOT r.retrying)
     ORDER BY y.name LIMIT $6) t ON true
 LEFT JOIN LATERAL (SELECT z.uid, z.kind, z.api_version, z.project, z.scope, z.name, z.labels, z.generation, z.resource_version, z.spec, z.syncing, z.owner_epoch, z.created_by, z.created_at, z.updated_at, z.deleting_since FROM objects z WHERE z.kind = 'instance' AND z.scope = t.site AND z.name = t.name OFFSET 0) o ON true
@@ -1044,7 +1044,7 @@ func (q *Queries) SelectFleetMembers(ctx context.Context, arg SelectFleetMembers
 
 const stagedFleetSites = `-- name: StagedFleetSites :one
 SELECT clock_timestamp()::timestamptz AS now, coalesce(array_agg(DISTINCT t.site), '{}')::text[] AS sites
-FROM fleet_targets t WHERE t.fleet = $1 AND t.run = $2 AND t.wave = $3 AND t.state = 'staged' AND t.state IN ('waiting', 'staged')
+FROM fleet_targets t WHERE t.fleet = $1 AND t.run = $2 AND t.wave = $3 AND t.state = 'staged'
 `
 
 type StagedFleetSitesParams struct {

@@ -125,7 +125,7 @@ FROM (SELECT x.* FROM fleet_runs x WHERE x.fleet = @fleet AND x.run = @run AND x
 JOIN LATERAL (
     SELECT y.* FROM fleet_targets y
     WHERE y.fleet = r.fleet AND y.run = r.run AND y.wave = @wave AND y.site = @site
-      AND y.state = sqlc.arg(state) AND y.state IN ('waiting', 'staged')
+      AND y.state = sqlc.arg(state)
       AND (sqlc.arg(state)::text <> 'waiting' OR y.retried OR NOT r.retrying)
     ORDER BY y.name LIMIT @max_rows) t ON true
 LEFT JOIN LATERAL (SELECT z.* FROM objects z WHERE z.kind = 'instance' AND z.scope = t.site AND z.name = t.name OFFSET 0) o ON true
@@ -146,7 +146,7 @@ SELECT * FROM fleet_runs WHERE fleet = @fleet AND run = @run;
 -- Where what is fetched waits to be switched to, and when that was looked at.
 -- name: StagedFleetSites :one
 SELECT clock_timestamp()::timestamptz AS now, coalesce(array_agg(DISTINCT t.site), '{}')::text[] AS sites
-FROM fleet_targets t WHERE t.fleet = @fleet AND t.run = @run AND t.wave = @wave AND t.state = 'staged' AND t.state IN ('waiting', 'staged');
+FROM fleet_targets t WHERE t.fleet = @fleet AND t.run = @run AND t.wave = @wave AND t.state = 'staged';
 
 -- name: ListFleetRuns :many
 SELECT * FROM fleet_runs WHERE fleet = @fleet AND run < @before_run ORDER BY run DESC LIMIT @max_rows;
