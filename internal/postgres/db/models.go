@@ -10,15 +10,16 @@ import (
 )
 
 type ApiToken struct {
-	ID        string
-	Hash      []byte
-	Role      string
-	Project   string
-	Note      string
-	CreatedBy string
-	CreatedAt time.Time
-	ExpiresAt *time.Time
-	RevokedAt *time.Time
+	ID               string
+	Hash             []byte
+	Role             string
+	Project          string
+	Note             string
+	CreatedBy        string
+	CreatedAt        time.Time
+	ExpiresAt        *time.Time
+	RevokedAt        *time.Time
+	ModuleNamespaces []string
 }
 
 type Batch struct {
@@ -64,6 +65,29 @@ type CollectionPlace struct {
 	Kind string
 	Site string
 	Name string
+}
+
+type Connection struct {
+	ID              string
+	State           string
+	Reason          string
+	Identity        string
+	Node            *string
+	Provider        string
+	ModuleNamespace string
+	GroupID         string
+	Executor        string
+	Protocol        int32
+	Server          string
+	RegisteredAt    time.Time
+	ActiveAt        *time.Time
+	HeartbeatAt     *time.Time
+	InFlight        int32
+	DrainReason     string
+	DrainAskedAt    *time.Time
+	DrainDeadline   *time.Time
+	DrainAckedAt    *time.Time
+	EndedAt         *time.Time
 }
 
 type Delivery struct {
@@ -215,19 +239,30 @@ type JoinToken struct {
 	UsedAt    *time.Time
 }
 
+type Module struct {
+	Connection      string
+	ModuleNamespace string
+	Name            string
+	Description     string
+	InputSchema     string
+	OutputSchema    string
+}
+
 type Node struct {
-	Name       string
-	Site       string
-	Role       string
-	SigningKey []byte
-	SealingKey []byte
-	EnrolledAt *time.Time
-	RevokedAt  *time.Time
-	SeenAt     *time.Time
-	StartID    *string
-	StartedAt  *time.Time
-	RemovedAt  *time.Time
-	StartingAt *time.Time
+	Name         string
+	Site         string
+	Role         string
+	SigningKey   []byte
+	SealingKey   []byte
+	EnrolledAt   *time.Time
+	RevokedAt    *time.Time
+	SeenAt       *time.Time
+	StartID      *string
+	StartedAt    *time.Time
+	RemovedAt    *time.Time
+	StartingAt   *time.Time
+	CordonedAt   *time.Time
+	CordonReason string
 }
 
 type NodeHeld struct {
@@ -356,6 +391,15 @@ type Reconcile struct {
 	CreatedAt time.Time
 	ExpiresAt time.Time
 	EndedAt   *time.Time
+}
+
+type Refusal struct {
+	ID       int64
+	At       time.Time
+	Door     string
+	Identity string
+	Reason   string
+	What     string
 }
 
 type Region struct {
