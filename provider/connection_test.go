@@ -315,7 +315,7 @@ func TestReconnect(t *testing.T) {
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	for code, remedy := range map[codes.Code]string{
-		codes.Unauthenticated: "check the token", codes.PermissionDenied: "ask an operator",
+		codes.Unauthenticated: "check the token", codes.PermissionDenied: "an operator grants",
 		codes.InvalidArgument: "correct the options", codes.Unimplemented: "not a region's link",
 	} {
 		t.Run(fmt.Sprintf("%s ends Run when registering", code), func(t *testing.T) {
@@ -337,14 +337,22 @@ func TestRefusal(t *testing.T) {
 		r.start()
 		refused(t, run(t, options(t, r.address)).result(t), codes.Unauthenticated, "revoked")
 	})
-	t.Run("of one that another process replaced", func(t *testing.T) {
-		t.Parallel()
-		r := newRegion(t)
-		r.onStream = func(_ int, s *stream) error { return errors.Join(s.ack(), s.again("replaced"), s.listen()) }
-		r.start()
-		require.ErrorIs(t, run(t, options(t, r.address)).result(t), ErrReplaced)
-		require.Equal(t, 1, r.registrations())
-	})
+	for how, script := range map[string]func(s *stream) error{
+		"asked to register again": func(s *stream) error { return errors.Join(s.ack(), s.again("replaced"), s.listen()) },
+		"whose stream was ended": func(s *stream) error {
+			_ = s.ack()
+			return status.Error(codes.Aborted, "replaced")
+		},
+	} {
+		t.Run("of one that another process replaced, "+how, func(t *testing.T) {
+			t.Parallel()
+			r := newRegion(t)
+			r.onStream = func(_ int, s *stream) error { return script(s) }
+			r.start()
+			require.ErrorIs(t, run(t, options(t, r.address)).result(t), ErrReplaced)
+			require.Equal(t, 1, r.registrations())
+		})
+	}
 }
 
 func refused(t testing.TB, err error, code codes.Code, says string) {

@@ -32,13 +32,8 @@ func (d *draining) looks() <-chan time.Time {
 // takeDrain stops new executions before it answers (C25): the count in the ack only falls.
 // A request that is repeated is answered again; the earlier deadline stands.
 func (s *session) takeDrain(ctx context.Context, request *nodev1.DrainRequest) error {
-	asked := time.Duration(request.GetDeadlineMs()) * time.Millisecond
-	if ms := request.GetDeadlineMs(); ms <= 0 {
-		asked = DefaultDrainDeadline
-	} else if ms > longestDrain.Milliseconds() {
-		asked = longestDrain
-	}
-	deadline := time.Now().Add(asked)
+	ms := min(max(request.GetDeadlineMs(), 0), longestDrain.Milliseconds())
+	deadline := time.Now().Add(time.Duration(ms) * time.Millisecond)
 	s.lane.drain()
 	if s.drain == nil {
 		s.drain = &draining{Drain: Drain{Reason: request.GetReason(), Deadline: deadline}, look: time.NewTicker(lookEvery)}

@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // ErrUnreachable is what Run returns when it has given up: MaxReconnectAttempts attempts in a
@@ -34,7 +36,7 @@ func (e *RefusedError) remedy() string {
 	case codes.Unauthenticated:
 		return "check the token: it is wrong, revoked or expired"
 	case codes.PermissionDenied:
-		return "the identity may not do this: ask an operator to grant the module namespace"
+		return "this identity may not do it, or no longer: an operator grants module namespaces, and revokes"
 	case codes.Unimplemented:
 		return "the address is not a region's link, or its version is too old"
 	}
@@ -74,6 +76,15 @@ type silenceError struct {
 }
 
 func (e *silenceError) Error() string { return fmt.Sprintf("%s within %s", e.what, e.wait) }
+
+// streamRefusal is refusal of a stream, which the region ends with the event that ended the
+// connection.
+func streamRefusal(err error) error {
+	if st, ok := status.FromError(err); ok && st.Code() == codes.Aborted && st.Message() == string(fleet.Replaced) {
+		return ErrReplaced
+	}
+	return refusal(err)
+}
 
 // refusal gives the error as a refusal if repeating the call would not change it.
 func refusal(err error) error {

@@ -21,8 +21,11 @@ import (
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 )
 
-// DefaultMaxInFlight bounds an Executor that does not say otherwise.
-const DefaultMaxInFlight = 64
+// Defaults of what ExecutorOptions leaves out.
+const (
+	DefaultMaxInFlight = 64
+	DefaultShutdown    = 30 * time.Second
+)
 
 // Handler runs one execution of a module: JSON in, JSON out. The context ends with the call's
 // deadline, and at the deadline of a drain. An error made by the package
@@ -72,7 +75,7 @@ func NewExecutor(opt ExecutorOptions) (*Executor, error) {
 		opt.MaxInFlight = DefaultMaxInFlight
 	}
 	if opt.Shutdown == 0 {
-		opt.Shutdown = DefaultDrainDeadline
+		opt.Shutdown = DefaultShutdown
 	}
 	if opt.MaxInFlight < 0 || opt.Shutdown < 0 {
 		return nil, errors.New("provider: MaxInFlight or Shutdown is negative")

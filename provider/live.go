@@ -76,10 +76,10 @@ func (s *session) bark() error {
 	if s.watched.IsZero() || s.drain != nil {
 		return nil
 	}
-	if time.Since(s.watched) > s.interval {
-		// This process was paused: answers may be waiting to be read.
-		s.watched = time.Now().Add(s.interval)
-		s.watchdog.Reset(s.interval)
+	if time.Since(s.watched) > s.timeout/3 {
+		// This process was paused, which says nothing about the server: answers may be waiting.
+		s.watched = time.Now().Add(s.timeout)
+		s.watchdog.Reset(s.timeout)
 		return nil
 	}
 	return &silenceError{what: "no heartbeat was answered", wait: s.timeout}

@@ -17,7 +17,6 @@ const (
 	DefaultHeartbeatInterval    = 5 * time.Second
 	DefaultHeartbeatTimeout     = 15 * time.Second
 	DefaultMaxReconnectAttempts = 10
-	DefaultDrainDeadline        = 30 * time.Second
 	defaultCallTimeout          = 10 * time.Second
 )
 

@@ -186,7 +186,7 @@ func streamError(ctx context.Context, err error) error {
 	case errors.Is(err, io.EOF):
 		return errStreamEnded
 	}
-	return refusal(err)
+	return streamRefusal(err)
 }
 
 // send bounds one send; whatever blocks it, the stream is cut when the timeout has passed or

@@ -89,7 +89,7 @@ func TestStall(t *testing.T) {
 		for range 2 {
 			before := r.heartbeats(1)
 			eventually(t, "heartbeats", func() bool { return r.heartbeats(1) > before+5 })
-			stall(t, p, 5*pause)
+			stall(t, p, 7*pause)
 		}
 		before := r.heartbeats(1)
 		eventually(t, "heartbeats", func() bool { return r.heartbeats(1) > before+10 })
