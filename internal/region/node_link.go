@@ -25,9 +25,6 @@ type nodeLink struct {
 }
 
 func (n *nodeLink) run(ctx context.Context) error {
-	if n.cfg.Link == "" {
-		return nil
-	}
 	select { // before that, no region knows the key
 	case <-ctx.Done():
 		return ctx.Err()

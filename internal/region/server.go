@@ -138,7 +138,7 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if s.handler, err = s.api(ctx.Done()); err != nil {
 		return nil, err
 	}
-	return s, s.openLink()
+	return s, s.openLink(ctx)
 }
 
 // bootstrap lets the first administrator in.
