@@ -48,9 +48,7 @@ func (s *server) narrowTemporal(ctx context.Context) (*tasks.Server, error) {
 		Upstream: s.temporal.WorkflowService(), Namespace: s.cfg.TemporalNamespace, Queue: workflows.NodeQueue,
 		Secret: secret, Log: s.log,
 		Identity: func(ctx context.Context) (string, error) { return link.IdentityOf(ctx).Name, nil },
-		Refuse: func(identity, reason, what string) {
-			s.link.Refusals().Refuse(link.Refused{Door: tasks.Door, Identity: identity, Reason: reason, What: what})
-		},
+		Refuse:   func(identity, reason, what string) { s.refused(tasks.Door, identity, reason, what) },
 	})
 	if err != nil {
 		return nil, err
@@ -59,4 +57,19 @@ func (s *server) narrowTemporal(ctx context.Context) (*tasks.Server, error) {
 		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
 	}
 	return narrow, nil
+}
+
+// doorHTTP is what refusals of the machine endpoints are written down under.
+const doorHTTP = "http"
+
+func (s *server) refusedHTTP(identity, reason, what string) {
+	s.refused(doorHTTP, identity, reason, what)
+}
+
+// refused has a refusal written down; a process without a link only logs it.
+func (s *server) refused(door, identity, reason, what string) {
+	s.log.Warn("refused", "door", door, "identity", identity, "reason", reason, "what", what)
+	if s.link != nil {
+		s.link.Refusals().Refuse(link.Refused{Door: door, Identity: identity, Reason: reason, What: what})
+	}
 }

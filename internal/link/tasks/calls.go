@@ -33,10 +33,10 @@ func (s *Server) enter(ctx context.Context, method string, r named) (fleet.NodeN
 		return "", err
 	}
 	if r.GetNamespace() != Namespace {
-		return "", s.refuse(ctx, nodePrefix+string(node), reasonNamespace, method+" "+r.GetNamespace())
+		return "", s.refuse(nodePrefix+string(node), reasonNamespace, method+" "+r.GetNamespace())
 	}
 	if proto.Size(r) > requestMost {
-		return "", s.refuse(ctx, nodePrefix+string(node), reasonTooLarge, method)
+		return "", s.refuse(nodePrefix+string(node), reasonTooLarge, method)
 	}
 	return node, nil
 }
@@ -53,7 +53,7 @@ func (s *Server) enterTask(ctx context.Context, method string, r interface {
 	}
 	token, ok := s.unwrap(node, r.GetTaskToken())
 	if !ok {
-		return "", nil, s.refuse(ctx, nodePrefix+string(node), reasonToken, method)
+		return "", nil, s.refuse(nodePrefix+string(node), reasonToken, method)
 	}
 	return node, token, nil
 }
@@ -89,7 +89,7 @@ func (s *Server) DescribeNamespace(ctx context.Context, r *workflowservice.Descr
 		return nil, err
 	}
 	if r.GetId() != "" {
-		return nil, s.refuse(ctx, nodePrefix+string(node), reasonNamespace, "DescribeNamespace by id")
+		return nil, s.refuse(nodePrefix+string(node), reasonNamespace, "DescribeNamespace by id")
 	}
 	out, err := s.opt.Upstream.DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: s.opt.Namespace})
 	info := out.GetNamespaceInfo()
@@ -106,7 +106,7 @@ func (s *Server) PollActivityTaskQueue(ctx context.Context, r *workflowservice.P
 		return nil, err
 	}
 	if !s.ownQueue(node, r.GetTaskQueue()) {
-		return nil, s.refuse(ctx, nodePrefix+string(node), reasonQueue, method+" "+r.GetTaskQueue().GetName()+" "+r.GetTaskQueue().GetKind().String())
+		return nil, s.refuse(nodePrefix+string(node), reasonQueue, method+" "+r.GetTaskQueue().GetName()+" "+r.GetTaskQueue().GetKind().String())
 	}
 	ctx, done, ok := s.polls.begin(ctx, node)
 	if !ok { // a worker that was restarted often has some: it waits and tries again
@@ -201,7 +201,7 @@ func (s *Server) RecordWorkerHeartbeat(ctx context.Context, r *workflowservice.R
 	}
 	beats := r.GetWorkerHeartbeat()
 	if i := slices.IndexFunc(beats, func(b *workerpb.WorkerHeartbeat) bool { return b.GetTaskQueue() != s.opt.Queue(node) }); i >= 0 {
-		return nil, s.refuse(ctx, nodePrefix+string(node), reasonQueue, method+" "+beats[i].GetTaskQueue())
+		return nil, s.refuse(nodePrefix+string(node), reasonQueue, method+" "+beats[i].GetTaskQueue())
 	}
 	in := &workflowservice.RecordWorkerHeartbeatRequest{Namespace: s.opt.Namespace, Identity: who(node)}
 	for _, b := range beats {
@@ -231,7 +231,7 @@ func (s *Server) ShutdownWorker(ctx context.Context, r *workflowservice.Shutdown
 	}
 	own := s.opt.Queue(node)
 	if q := r.GetTaskQueue(); q != "" && q != own {
-		return nil, s.refuse(ctx, nodePrefix+string(node), reasonQueue, method+" "+q)
+		return nil, s.refuse(nodePrefix+string(node), reasonQueue, method+" "+q)
 	}
 	// Temporal unloads the workflow queue that is named as sticky, whosever it is: this one is
 	// the node's own, which has no workflows.

@@ -1,7 +1,6 @@
 package tasks
 
 import (
-	"context"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -39,14 +38,12 @@ func (s *Server) Unknown(_ any, stream grpc.ServerStream) error {
 	if strings.HasPrefix(method, ourMethods) {
 		return status.Error(codes.Unimplemented, "this server does not know this call")
 	}
-	return s.refuse(ctx, identity, reasonMethod, method)
+	return s.refuse(identity, reasonMethod, method)
 }
 
 // refuse writes a refusal down and answers it.
-func (s *Server) refuse(ctx context.Context, identity, reason, what string) error {
-	what = bounded(what)
-	s.opt.Log.WarnContext(ctx, "refused", "identity", identity, "reason", reason, "what", what)
-	s.opt.Refuse(identity, reason, what)
+func (s *Server) refuse(identity, reason, what string) error {
+	s.opt.Refuse(identity, reason, bounded(what))
 	return status.Error(codes.PermissionDenied, "refused: "+reason)
 }
 

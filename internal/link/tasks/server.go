@@ -99,7 +99,7 @@ func (s *Server) caller(ctx context.Context, method string) (fleet.NodeName, err
 	}
 	name, isNode := strings.CutPrefix(identity, nodePrefix)
 	if !isNode || fleet.ValidateName("node", name) != nil {
-		return "", s.refuse(ctx, identity, reasonNotNode, method)
+		return "", s.refuse(identity, reasonNotNode, method)
 	}
 	return fleet.NodeName(name), nil
 }
