@@ -19,7 +19,7 @@ import (
 // NodeConfig is all that a node process needs.
 type NodeConfig struct {
 	Node, Site, API string
-	// Link is host:port of the region's link.
+	// Link is host:port of the region's link, or several joined by commas.
 	Link string
 	// Data holds node.key, node.db and instances/.
 	Data string

@@ -30,8 +30,12 @@ func (n *nodeLink) run(ctx context.Context) error {
 		return ctx.Err()
 	case <-n.agent.Enrolled():
 	}
+	target, err := linkTarget(n.cfg.Link)
+	if err != nil {
+		return err
+	}
 	link, err := provider.New(provider.Options{
-		Address: n.cfg.Link, Name: n.cfg.Node, Insecure: true, Logger: n.log, InFlight: n.tasks.InFlight,
+		Address: target, Name: n.cfg.Node, Insecure: true, Logger: n.log, InFlight: n.tasks.InFlight,
 		Token: func(context.Context) (string, error) {
 			return n.agent.Key().Sign(identity.LinkAudience, time.Now())
 		},

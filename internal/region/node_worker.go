@@ -55,16 +55,26 @@ func (n *nodeWorker) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// linkAlive is how often a quiet connection is tried: the least that gRPC allows.
+const linkAlive = 10 * time.Second
+
 // dialLink makes a client of the link's narrow Temporal, which connects when it is first used.
 func dialLink(address string, tokens nodeTokens, t *tracer, log *slog.Logger) (client.Client, error) {
 	traced, err := t.workflows()
 	if err != nil {
 		return nil, err
 	}
+	target, err := linkTarget(address)
+	if err != nil {
+		return nil, err
+	}
 	c, err := client.NewLazyClient(client.Options{
-		HostPort: address, Namespace: narrow.Namespace, Identity: "node." + string(tokens.key().Node()),
+		HostPort: target, Namespace: narrow.Namespace, Identity: "node." + string(tokens.key().Node()),
 		Logger: sdklog.NewStructuredLogger(log.With("from", "temporal")), Interceptors: traced,
-		ConnectionOptions:       client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithPerRPCCredentials(tokens)}},
+		ConnectionOptions: client.ConnectionOptions{
+			KeepAliveTime: linkAlive, KeepAliveTimeout: linkAlive / 2, // a server may hang while others live
+			DialOptions: []grpc.DialOption{grpc.WithPerRPCCredentials(tokens)},
+		},
 		WorkerHeartbeatInterval: -1, // the stream says how the node fares
 	})
 	if err != nil {
