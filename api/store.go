@@ -83,6 +83,8 @@ type nodeStore interface {
 	// NodeReturned makes what a node is owed due again, because it was heard.
 	NodeReturned(ctx context.Context, node fleet.NodeName) ([]string, error)
 	Progress(ctx context.Context, node fleet.NodeName, id string, fetched, total int64, ttl time.Duration) error
+	// RevokeNode is illegal_state for a node that never enrolled; again, it changes nothing.
+	RevokeNode(ctx context.Context, node fleet.NodeName) error
 	AppendLog(ctx context.Context, node postgres.Node, name fleet.InstanceName, offset int64, data []byte) error
 }
 

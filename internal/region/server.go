@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/link"
+	"github.com/holdfast-io/holdfast/internal/link/tasks"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/workers"
 	"github.com/holdfast-io/holdfast/workflows"
@@ -67,6 +68,7 @@ type server struct {
 	tracer   *tracer
 	serving  atomic.Bool
 	link     *link.Server // nil without one
+	narrow   *tasks.Server
 }
 
 // RunServer migrates the database and serves until the context ends.
