@@ -25,7 +25,7 @@ func (s *server) mountNodes() {
 }
 
 type revokeNodeInput struct {
-	getInput
+	NameParam
 	MutationParams
 }
 
