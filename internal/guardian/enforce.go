@@ -5,89 +5,13 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
-	"sync"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
-	"github.com/holdfast-io/holdfast/internal/fleet"
 )
-
-// enforcing is the agent's half of keeping the deadline.
-type enforcing struct {
-	// mu is held while the lease is written and while what runs without one is killed, so
-	// that nothing which a new lease allowed is killed for the old one.
-	mu   sync.Mutex
-	boot string
-	once sync.Once
-	news chan struct{} // has an item when the lease was written
-}
-
-func (e *enforcing) changed() chan struct{} {
-	e.once.Do(func() { e.news = make(chan struct{}, 1) })
-	return e.news
-}
-
-// lease reads what is written; mu is held, or nobody else has the Runtime yet.
-func (r *Runtime) lease() (Lease, error) {
-	boot, err := r.bootID()
-	if err != nil {
-		return Lease{}, err
-	}
-	return readLease(r.Root, boot)
-}
-
-func (r *Runtime) bootID() (string, error) {
-	if r.enforcing.boot == "" {
-		boot, err := bootID()
-		if err != nil {
-			return "", err
-		}
-		r.enforcing.boot = boot
-	}
-	return r.enforcing.boot, nil
-}
-
-// Lease tells all guardians until when they may run; before the first call after a boot
-// nothing may be started. A later deadline counts at once. An earlier one, or the first after
-// none, counts for Enforce at once and for the guardians within a second. It outlives the
-// agent: the next one finds the deadline that was written last in force.
-func (r *Runtime) Lease(l Lease) error {
-	if err := l.validate(); err != nil {
-		return err
-	}
-	e := &r.enforcing
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	boot, err := r.bootID()
-	if err != nil {
-		return err
-	}
-	if err := writeLease(r.Root, boot, l); err != nil {
-		return err
-	}
-	select {
-	case e.changed() <- struct{}{}:
-	default: // one is waiting there
-	}
-	return nil
-}
-
-// mayStart refuses what would have to be stopped at once.
-func (r *Runtime) mayStart(spec Spec) error {
-	r.enforcing.mu.Lock()
-	defer r.enforcing.mu.Unlock()
-	l, err := r.lease()
-	if errors.Is(err, errNoRight) || err == nil && l.end(spec.stopGrace()).Step(SinceBoot()) != decide.LeaseRun {
-		return errLeaseEnded()
-	}
-	return err
-}
-
-func errLeaseEnded() error {
-	return fleet.Errorf(fleet.Stale, "the node's right to run instances has ended").WithHint("it starts them when it has the lease again")
-}
 
 // Enforce kills, whatever became of the guardians, what still runs when the lease is about to
 // end: see decide.LeaseEnd. It returns when the context ends.
@@ -110,6 +34,9 @@ func (r *Runtime) Enforce(ctx context.Context) (err error) {
 	}
 }
 
+// checkEvery is how soon the agent sees that the file was spoilt.
+const checkEvery = time.Second
+
 // enforce does what is due and says when to look again.
 func (r *Runtime) enforce() time.Duration {
 	r.enforcing.mu.Lock()
@@ -120,7 +47,7 @@ func (r *Runtime) enforce() time.Duration {
 		err, which = nil, leasedWard
 	}
 	if now, force := SinceBoot(), l.end(0).Force; err == nil && now < force {
-		return min(force, now+lookEvery)
+		return min(force, now+checkEvery)
 	}
 	clean := false
 	if err == nil {
@@ -129,9 +56,9 @@ func (r *Runtime) enforce() time.Duration {
 	switch {
 	case err != nil:
 		r.log().Error("lease not enforced, trying again", "err", err)
-		return SinceBoot() + lookEvery/10
-	case !clean:
-		return SinceBoot() + again/4
+		return SinceBoot() + checkEvery/10
+	case !clean: // at once, and seldom when something hangs in the kernel
+		return SinceBoot() + min(time.Duration(r.enforcing.passes)*again/4, checkEvery)
 	}
 	return decide.NoDeadline // nothing runs, and nothing starts before the next Lease
 }
@@ -160,12 +87,11 @@ func (r *Runtime) endAll(which func(state) bool) (clean bool, err error) {
 	if err != nil {
 		return false, errors.Join(append(errs, err)...)
 	}
-	left := belongings(table, wards)
-	for _, e := range left {
-		errs = append(errs, e.signal(unix.SIGKILL))
-	}
-	if len(left) > 0 {
-		r.log().Warn("the lease ends: killed what its guardians did not stop", "instances", len(wards), "processes", len(left))
+	killed, err := killBelongings(table, wards)
+	if errs = append(errs, err); killed > 0 {
+		if r.enforcing.passes++; r.enforcing.passes == 1 {
+			r.log().Warn("the lease ends: killed what its guardians did not stop", "instances", len(wards), "processes", killed)
+		}
 		return false, errors.Join(errs...)
 	}
 	for _, w := range wards {
@@ -196,8 +122,9 @@ func (r *Runtime) wards(which func(state) bool) ([]ward, error) {
 	return wards, errors.Join(errs...)
 }
 
-// belongings are the living guardians and then all that runs below or was left by any.
-func belongings(table []entry, wards []ward) []entry {
+// killBelongings kills the guardians and all below them, which is quick, and then looks for
+// what dead ones left, which means to read environments.
+func killBelongings(table []entry, wards []ward) (killed int, err error) {
 	guardians := make(map[process]bool, len(wards))
 	states := make([]state, len(wards))
 	for i, w := range wards {
@@ -211,7 +138,17 @@ func belongings(table []entry, wards []ward) []entry {
 		}
 	}
 	found = append(found, descendants(table, pids...)...)
-	return append(found, leftovers(table, states...)...)
+	done := make(map[process]bool, len(found))
+	var errs []error
+	for _, e := range found {
+		done[e.process] = true
+		errs = append(errs, e.signal(unix.SIGKILL))
+	}
+	left := leftovers(slices.DeleteFunc(table, func(e entry) bool { return done[e.process] }), states...)
+	for _, e := range left {
+		errs = append(errs, e.signal(unix.SIGKILL))
+	}
+	return len(found) + len(left), errors.Join(errs...)
 }
 
 // end writes down that nothing is left, unless somebody else is at it.

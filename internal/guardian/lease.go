@@ -20,9 +20,10 @@ import (
 // leaseFile lies in the root; the dot keeps it apart from the directories of instances.
 const leaseFile = "node.lease"
 
-// lookEvery is how often a guardian reads the lease anew when nothing is due: how late it
-// sees a deadline that was drawn nearer. It sleeps over renewals.
-const lookEvery = time.Second
+// lookEvery is how often a guardian reads the lease though nothing is due: it sleeps over
+// renewals, and is told of a deadline that was drawn nearer. What this finds is a file that
+// was spoilt, and what an agent that was killed could not tell.
+const lookEvery = 30 * time.Second
 
 // Lease is the right of a node to run what its guardians guard.
 type Lease struct {

@@ -117,9 +117,9 @@ func TestStartUnderLease(t *testing.T) {
 		r := setup(t)
 		spec := shell(t, "exec sleep 1000")
 		for name, lose := range map[string]func() error{
-			"passed":     func() error { return r.Lease(Lease{Deadline: SinceBoot() - 1, TTL: testTTL}) },
-			"ends":       func() error { return r.Lease(leaseFor(testTTL/4 - 1)) },
-			"at boot":    func() error { return r.Lease(Lease{Deadline: 0, TTL: testTTL}) },
+			"passed":     func() error { return r.Lease(t.Context(), Lease{Deadline: SinceBoot() - 1, TTL: testTTL}) },
+			"ends":       func() error { return r.Lease(t.Context(), leaseFor(testTTL/4-1)) },
+			"at boot":    func() error { return r.Lease(t.Context(), Lease{Deadline: 0, TTL: testTTL}) },
 			"never told": func() error { return os.Remove(filepath.Join(r.Root, leaseFile)) },
 		} {
 			require.NoError(t, lose(), name)
@@ -127,7 +127,7 @@ func TestStartUnderLease(t *testing.T) {
 			require.Equal(t, fleet.Stale, fleet.KindOf(err), "%s: %v", name, err)
 		}
 		require.NoDirExists(t, filepath.Join(r.Root, "line-7"))
-		require.NoError(t, r.Lease(NoDeadline()))
+		require.NoError(t, r.Lease(t.Context(), NoDeadline()))
 		require.True(t, start(t, r, spec).Leased)
 	})
 	t.Run("is refused by the guardian too", func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestStartUnderLease(t *testing.T) {
 		dir := filepath.Join(r.Root, "line-7")
 		lock, err := claim(dir)
 		require.NoError(t, err)
-		require.NoError(t, r.Lease(Lease{Deadline: 1, TTL: testTTL}))
+		require.NoError(t, r.Lease(t.Context(), Lease{Deadline: 1, TTL: testTTL}))
 		_, err = r.start(t.Context(), dir, lock, spec) // as if the lease had ended just after the agent looked
 		require.Equal(t, fleet.Stale, fleet.KindOf(err), "%v", err)
 		require.Zero(t, w.starts())
@@ -152,7 +152,7 @@ func TestStartUnderLease(t *testing.T) {
 		spec, w := witnessed(t, r)
 		spec.Run.StartSeconds, spec.Run.StopSeconds = 1000, 0.1
 		lease := leaseFor(2 * time.Second)
-		require.NoError(t, r.Lease(lease))
+		require.NoError(t, r.Lease(t.Context(), lease))
 		_, err := r.Start(t.Context(), spec)
 		require.Equal(t, fleet.Stale, fleet.KindOf(err), "%v", err)
 		require.Less(t, w.last(), lease.end(0).Gone)
@@ -162,7 +162,7 @@ func TestStartUnderLease(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
 		for _, l := range []Lease{{Deadline: time.Hour}, {Deadline: -1, TTL: 1}, {Deadline: decide.NoDeadline, TTL: -1}, {}} {
-			require.Equal(t, fleet.Invalid, fleet.KindOf(r.Lease(l)))
+			require.Equal(t, fleet.Invalid, fleet.KindOf(r.Lease(t.Context(), l)))
 		}
 	})
 }

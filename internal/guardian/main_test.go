@@ -68,7 +68,7 @@ func agent(arg string) int {
 	if o.Runs > 0 {
 		lease = leaseFor(o.Runs)
 	}
-	if err := r.Lease(lease); err != nil {
+	if err := r.Lease(context.Background(), lease); err != nil {
 		fmt.Println(err)
 		return 1
 	}
@@ -107,7 +107,7 @@ func setup(t *testing.T) *Runtime {
 		Backoff: Backoff{First: 10 * time.Millisecond, Max: 40 * time.Millisecond},
 		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
-	require.NoError(t, r.Lease(NoDeadline()))
+	require.NoError(t, r.Lease(t.Context(), NoDeadline()))
 	t.Cleanup(func() {
 		left, err := r.List(context.Background())
 		require.NoError(t, err)

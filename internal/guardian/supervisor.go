@@ -206,6 +206,11 @@ func (s *supervisor) onCall(c call) {
 			return
 		}
 		c.answer <- response{Status: s.state.Status}
+	case opLease:
+		if s.tenure != nil && s.phase != ended {
+			s.look()
+		}
+		c.answer <- response{Status: s.state.Status}
 	case opStop:
 		s.stops, s.forGood = append(s.stops, c), true
 		s.stop(c.request.grace(s.launch.Spec))

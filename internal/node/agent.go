@@ -166,7 +166,7 @@ func (a *Agent) Close() error { return errors.Join(a.Store.Close(), a.lock.Close
 // Run recovers the node and keeps it until the context ends. What runs never waits for the
 // region: only enrolling, reports and logs do.
 func (a *Agent) Run(ctx context.Context) error {
-	if err := a.grant(); err != nil {
+	if err := a.grant(ctx); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)

@@ -10,7 +10,7 @@ import (
 type tenancy interface {
 	// Lease says until when everything may run. Nothing starts before the first call, and what
 	// was said last outlives the agent.
-	Lease(guardian.Lease) error
+	Lease(ctx context.Context, l guardian.Lease) error
 	// Enforce kills, until the context ends, what runs on when that time is over.
 	Enforce(ctx context.Context) error
 }
@@ -20,11 +20,11 @@ type tenancy interface {
 func (a *Agent) mayRunUntil() guardian.Lease { return guardian.NoDeadline() }
 
 // grant comes before anything is started.
-func (a *Agent) grant() error {
+func (a *Agent) grant(ctx context.Context) error {
 	if a.opt.Tenancy == nil {
 		return nil
 	}
-	return a.opt.Tenancy.Lease(a.mayRunUntil())
+	return a.opt.Tenancy.Lease(ctx, a.mayRunUntil())
 }
 
 func (a *Agent) enforce(ctx context.Context) error {

@@ -24,7 +24,7 @@ var (
 	_ tenancy = (*guardian.Runtime)(nil)
 )
 
-func (f fakeTenancy) Lease(l guardian.Lease) error {
+func (f fakeTenancy) Lease(_ context.Context, l guardian.Lease) error {
 	f.rt.mu.Lock()
 	defer f.rt.mu.Unlock()
 	f.rt.note("lease %v", l == guardian.NoDeadline())
