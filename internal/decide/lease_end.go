@@ -8,8 +8,9 @@ import (
 // NoDeadline is the deadline of what may run until it is told otherwise.
 const NoDeadline = time.Duration(math.MaxInt64)
 
-// longestMargin is enough to kill what hundreds of guardians run; a longer TTL needs no more.
-const longestMargin = 500 * time.Millisecond
+// longestMargin is enough to kill what hundreds of guardians run on a busy machine; a longer
+// TTL needs no more.
+const longestMargin = time.Second
 
 // LeaseEnd says when what runs under a lease is ended: instants on the clock of its deadline.
 //

@@ -20,11 +20,11 @@ func TestEndOfLease(t *testing.T) {
 		deadline, ttl, grace time.Duration
 		want                 LeaseEnd
 	}{
-		"a short grace is kept":             {at, 16 * time.Second, time.Second, before(2000*ms, 1000*ms, 750*ms, 500*ms)},
-		"a long one is cut":                 {at, 16 * time.Second, time.Minute, before(4000*ms, 1000*ms, 750*ms, 500*ms)},
-		"no grace is a kill":                {at, 16 * time.Second, 0, before(1000*ms, 1000*ms, 750*ms, 500*ms)},
+		"a short grace is kept":             {at, 16 * time.Second, time.Second, before(3000*ms, 2000*ms, 1500*ms, 1000*ms)},
+		"a long one is cut":                 {at, 16 * time.Second, time.Minute, before(4000*ms, 2000*ms, 1500*ms, 1000*ms)},
+		"no grace is a kill":                {at, 16 * time.Second, 0, before(2000*ms, 2000*ms, 1500*ms, 1000*ms)},
 		"the margin shrinks with the TTL":   {at, 3200 * ms, time.Minute, before(800*ms, 400*ms, 300*ms, 200*ms)},
-		"and does not grow beyond its most": {at, time.Hour, 10 * time.Second, before(11*time.Second, 1000*ms, 750*ms, 500*ms)},
+		"and does not grow beyond its most": {at, time.Hour, 10 * time.Second, before(12*time.Second, 2000*ms, 1500*ms, 1000*ms)},
 		"no deadline never ends":            {NoDeadline, 3 * time.Second, time.Second, LeaseEnd{NoDeadline, NoDeadline, NoDeadline, NoDeadline}},
 	} {
 		t.Run(name, func(t *testing.T) {

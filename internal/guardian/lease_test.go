@@ -111,7 +111,6 @@ func FuzzParseLease(f *testing.F) {
 
 // X21
 func TestStartUnderLease(t *testing.T) {
-	t.Parallel()
 	t.Run("is refused before there is any, and once the stop would begin", func(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
@@ -151,7 +150,7 @@ func TestStartUnderLease(t *testing.T) {
 		r := setup(t)
 		spec, w := witnessed(t, r)
 		spec.Run.StartSeconds, spec.Run.StopSeconds = 1000, 0.1
-		lease := leaseFor(2 * time.Second)
+		lease := leaseFor(5 * time.Second)
 		require.NoError(t, r.Lease(t.Context(), lease))
 		_, err := r.Start(t.Context(), spec)
 		require.Equal(t, fleet.Stale, fleet.KindOf(err), "%v", err)
