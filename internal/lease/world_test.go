@@ -19,11 +19,13 @@ const (
 
 var seatNames = [3]fleet.NodeName{"a", "b", Region}
 
-// fault is what may go wrong; a run has a budget of each. Loss is free.
+// fault is what may go wrong; a run has a budget of each.
 type fault int
 
 const (
-	delay   fault = iota // a packet outlives the beat in which it was sent
+	cut     fault = iota // other links are cut from now on: any of the eight patterns
+	lose                 // a request is lost
+	delay                // a packet outlives the beat in which it was sent
 	repeat               // a packet is delivered and stays
 	crash                // a process dies and starts again from its disk
 	pause                // a process does nothing for a beat
@@ -51,6 +53,7 @@ type rules struct {
 	until   int // beats
 	budget  [faults]int8
 	single  bool
+	rivals  bool // both nodes want to be the first holder
 	run     bool // onIsolation
 	asyncMe bool // a node's calls of its own voter take the network's time too
 	bad     misuse
@@ -81,12 +84,14 @@ type world struct {
 	guards  [2]guard
 	lives   [3]int8
 	paused  [3]bool
+	links   uint8 // those that are cut, by the seat that they leave out
 	stops   [2]bool
 	highest int64 // epoch that was ever held
 	holder  int8  // who held it
 	budget  [faults]int8
 	net     [netCap]int32
 	sent    int8
+	late    int32 // the packet that outlives this beat
 }
 
 // pool numbers values, so that a world is small and equal worlds are equal.
@@ -173,6 +178,9 @@ func (m *model) config(seat int) Config {
 	cfg := Config{
 		Site: "s", Self: seatNames[seat], TTL: time.Duration(m.span()), Interval: beat, Boot: "boot", OnIsolation: IsolationStop,
 	}
+	if seat == 1 && !m.rivals {
+		cfg.Yield = time.Duration(beat)
+	}
 	if m.run {
 		cfg.OnIsolation = IsolationRun
 	}
@@ -225,6 +233,10 @@ func (m *model) epoch(w *world, seat int, act Action) {
 func (m *model) send(w *world, seat int, s Send) []Action {
 	s.Request.Vote = m.voters.get(w.voters[seat]).Record().Standing()
 	to := slices.Index(seatNames[:], s.To)
+	linked := to == seat || w.links&(1<<(3-seat-to)) == 0
+	if s.Call == Ask && linked && !w.paused[to] && !m.asyncMe { // promises nothing: its order matters little
+		return m.answered(w, seat, s, m.handle(w, to, s))
+	}
 	if to != seat || m.asyncMe {
 		m.put(w, packet{from: int8(seat), to: int8(to), send: s})
 		return nil
@@ -268,7 +280,7 @@ func (m *model) answered(w *world, seat int, s Send, a Answer) []Action {
 
 func (m *model) put(w *world, p packet) {
 	id := m.packets.id(p)
-	if slices.Contains(w.net[:w.sent], id) {
+	if p.from != p.to && w.links&(1<<(3-p.from-p.to)) != 0 || slices.Contains(w.net[:w.sent], id) {
 		return
 	}
 	if w.sent == netCap {
@@ -287,15 +299,27 @@ func (m *model) take(w *world, id int32) {
 	w.net[w.sent] = 0
 }
 
-// deliver brings one packet to where it goes.
-func (m *model) deliver(w *world, id int32) {
-	p := m.packets.get(id)
-	if p.answer {
-		m.do(w, int(p.to), m.answered(w, int(p.to), p.send, p.reply))
+// call is a request and its answer in one go. Within a beat nothing is lost by that: an answer
+// that comes later is the same as what follows from it coming later.
+func (m *model) call(w *world, p packet) {
+	p.reply = m.handle(w, int(p.to), p.send)
+	p.from, p.to, p.answer = p.to, p.from, true
+	if w.paused[p.to] {
+		m.put(w, p)
 		return
 	}
-	a := m.handle(w, int(p.to), p.send)
-	m.put(w, packet{answer: true, from: p.to, to: p.from, send: p.send, reply: a})
+	m.arrive(w, p)
+}
+
+// serve is a request whose answer takes its time, for ever perhaps.
+func (m *model) serve(w *world, p packet) {
+	p.reply = m.handle(w, int(p.to), p.send)
+	p.from, p.to, p.answer = p.to, p.from, true
+	m.put(w, p)
+}
+
+func (m *model) arrive(w *world, p packet) {
+	m.do(w, int(p.to), m.answered(w, int(p.to), p.send, p.reply))
 }
 
 // tick lets every process that is awake do what is due.
