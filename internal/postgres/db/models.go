@@ -7,6 +7,8 @@ package db
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 type ApiToken struct {
@@ -268,6 +270,7 @@ type Node struct {
 	StartingAt   *time.Time
 	CordonedAt   *time.Time
 	CordonReason string
+	PeerAddress  string
 }
 
 type NodeHeld struct {
@@ -445,10 +448,18 @@ type Server struct {
 }
 
 type SiteLease struct {
-	Site    string
-	Holder  string
-	Epoch   int64
-	Dropped bool
+	Site       string
+	Holder     string
+	Epoch      int64
+	Dropped    bool
+	Promised   int64
+	PromisedTo string
+	Counter    int64
+	Ttl        pgtype.Interval
+	Released   bool
+	Target     string
+	Lost       bool
+	GrantedAt  time.Time
 }
 
 type SiteSet struct {
