@@ -72,7 +72,7 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	group.Go(func() error { return agent.Run(running) })
 	tasks := &activities.Node{Applier: agent.Applier, Batches: agent.Applier, Reconciler: agent}
 	group.Go(func() error { return (&nodeWorker{cfg, agent, tasks, traces, serving, log}).run(running) })
-	group.Go(func() error { return (&nodeLink{cfg, agent, tasks, log}).run(running) })
+	group.Go(func() error { return (&nodeLink{cfg, agent, tasks.InFlight, log}).run(running) })
 	err = group.Wait()
 	if cfg.StopInstances && ctx.Err() != nil {
 		stopAll(context.WithoutCancel(ctx), runtime, log)
