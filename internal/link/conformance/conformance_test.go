@@ -92,7 +92,7 @@ func TestStall(t *testing.T) {
 		<-time.After(2 * time.Second)
 		require.Equal(t, fleet.ConnectionActive, r.row(id).State)
 		signal(t, p, syscall.SIGCONT)
-		since := time.Now()
+		since := now()
 		r.eventually("it is heard again", func() bool { at := r.row(id).HeartbeatAt; return at != nil && at.After(since) })
 		require.Equal(t, fleet.ConnectionActive, r.row(id).State)
 	})

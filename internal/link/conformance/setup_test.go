@@ -27,6 +27,9 @@ import (
 // patience bounds a wait for what must happen, on a machine that does much else.
 const patience = 60 * time.Second
 
+// now is the real clock: sockets and the database run by it.
+var now = time.Now //nolint:forbidigo // see above
+
 // childAddress and childToken start this test binary as a provider of its own.
 const (
 	childAddress = "CONFORMANCE_TEST_LINK"
@@ -118,7 +121,7 @@ func (r *region) serve() {
 	r.Helper()
 	id, err := postgres.NewID()
 	require.NoError(r, err)
-	s, err := link.New(link.Options{Store: r.store, ID: id, Timing: r.timing, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	s, err := link.New(link.Options{Store: r.store, ID: id, Timing: r.timing, Now: now, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(r, err)
 	l, err := net.Listen("tcp", r.address)
 	require.NoError(r, err)
