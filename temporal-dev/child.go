@@ -42,14 +42,14 @@ func (in serverInput) config() region.ServerConfig {
 }
 
 type nodeInput struct {
-	Node, Site, API, Temporal, Data, Join, Program string
-	Supervisor                                     int // instances end with it
-	Fast                                           pace
+	Node, Site, API, Link, Temporal, Data, Join, Program string
+	Supervisor                                           int // instances end with it
+	Fast                                                 pace
 }
 
 func (in nodeInput) config() region.NodeConfig {
 	return region.NodeConfig{
-		Node: in.Node, Site: in.Site, API: in.API, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
+		Node: in.Node, Site: in.Site, API: in.API, Link: in.Link, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
 		Data: in.Data, JoinToken: in.Join, Executable: in.Program, LifetimePID: in.Supervisor, StopInstances: true,
 		Timing: in.Fast.timing(), Failpoint: failpoints(in.Node), TraceEndpoint: os.Getenv(traceVariable),
 	}

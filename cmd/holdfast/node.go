@@ -24,6 +24,7 @@ leaves them running.`,
 	f.StringVar(&cfg.Node, "name", c.env("HOLDFAST_NODE"), "name of the node")
 	f.StringVar(&cfg.Site, "site", c.env("HOLDFAST_SITE"), "site of the node")
 	f.StringVar(&cfg.API, "api", c.orEnv("HOLDFAST_ADDRESS", "http://127.0.0.1:7460"), "the region's API")
+	f.StringVar(&cfg.Link, "link", c.env("HOLDFAST_LINK"), "the region's link, host:port (default none)")
 	f.StringVar(&cfg.Data, "data", c.orEnv("HOLDFAST_DATA", "/var/lib/holdfast"), "directory of the node's key and store")
 	f.StringVar(&cfg.JoinToken, "join-token", c.env("HOLDFAST_JOIN_TOKEN"), "token that enrols the node once")
 	f.StringVar(&cfg.TraceEndpoint, "trace-endpoint", c.env("OTEL_EXPORTER_OTLP_ENDPOINT"), "send traces there, OTLP over HTTP")

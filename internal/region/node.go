@@ -20,7 +20,9 @@ import (
 
 // NodeConfig is all that a node process needs.
 type NodeConfig struct {
-	Node, Site, API                    string
+	Node, Site, API string
+	// Link is host:port of the region's link; "" for none.
+	Link                               string
 	TemporalAddress, TemporalNamespace string
 	// Data holds node.key, node.db and instances/.
 	Data string
@@ -68,7 +70,9 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	defer agent.Close() //nolint:errcheck // nothing is written any more
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return agent.Run(running) })
-	group.Go(func() error { return (&nodeWorker{cfg, agent, traces, serving, log}).run(running) })
+	tasks := &activities.Node{Applier: agent.Applier, Batches: agent.Applier, Reconciler: agent}
+	group.Go(func() error { return (&nodeWorker{cfg, agent, tasks, traces, serving, log}).run(running) })
+	group.Go(func() error { return (&nodeLink{cfg, agent, tasks.InFlight, log}).run(running) })
 	err = group.Wait()
 	if cfg.StopInstances && ctx.Err() != nil {
 		stopAll(context.WithoutCancel(ctx), runtime, log)
@@ -110,6 +114,7 @@ func baseEnvironment() []string {
 type nodeWorker struct {
 	cfg     NodeConfig
 	agent   *node.Agent
+	tasks   *activities.Node
 	traces  *tracer
 	serving chan<- struct{} // closed when it does
 	log     *slog.Logger
@@ -127,7 +132,7 @@ func (n *nodeWorker) run(ctx context.Context) error {
 	}
 	defer c.Close()
 	w, err := startWorker(ctx, n.log, "temporal", func() worker.Worker {
-		return workers.NewNode(c, fleet.NodeName(n.cfg.Node), &activities.Node{Applier: n.agent.Applier, Batches: n.agent.Applier, Reconciler: n.agent})
+		return workers.NewNode(c, fleet.NodeName(n.cfg.Node), n.tasks)
 	})
 	if err != nil {
 		return err
