@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
@@ -22,7 +23,8 @@ const (
 
 // Options say where to connect, as whom, and with what. Address, Name and Token must be set.
 type Options struct {
-	// Address of the region's link, host:port.
+	// Address of the region's link, host:port, or a gRPC target of several (scheme:///…), of
+	// which any will do.
 	Address string
 	// Name tells apart the providers of one identity: a DNS label.
 	Name string
@@ -78,7 +80,7 @@ type Drain struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	host, port, err := net.SplitHostPort(o.Address)
+	host, port, err := net.SplitHostPort(firstOf(o.Address))
 	switch {
 	case err != nil || host == "" || port == "":
 		return o, fmt.Errorf("provider: Address %q is not host:port", o.Address)
@@ -168,4 +170,12 @@ func (b Backoff) pause(failures int, chance float64) time.Duration {
 	d = min(d, b.Max)
 	spread := float64(d) * b.Jitter
 	return min(b.Max, time.Duration(float64(d)-spread+2*spread*chance))
+}
+
+// firstOf is the first address of a gRPC target that has several.
+func firstOf(address string) string {
+	if _, several, ok := strings.Cut(address, ":///"); ok {
+		address, _, _ = strings.Cut(several, ",")
+	}
+	return address
 }

@@ -8,22 +8,19 @@ import (
 	"path/filepath"
 	"time"
 
-	"go.temporal.io/sdk/worker"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/node"
-	"github.com/holdfast-io/holdfast/workers"
 )
 
 // NodeConfig is all that a node process needs.
 type NodeConfig struct {
 	Node, Site, API string
-	// Link is host:port of the region's link; "" for none.
-	Link                               string
-	TemporalAddress, TemporalNamespace string
+	// Link is host:port of the region's link, or several joined by commas.
+	Link string
 	// Data holds node.key, node.db and instances/.
 	Data string
 	// JoinToken enrols the node once.
@@ -108,39 +105,6 @@ func baseEnvironment() []string {
 		}
 	}
 	return env
-}
-
-// nodeWorker takes deliveries once the store is recovered and Temporal answers.
-type nodeWorker struct {
-	cfg     NodeConfig
-	agent   *node.Agent
-	tasks   *activities.Node
-	traces  *tracer
-	serving chan<- struct{} // closed when it does
-	log     *slog.Logger
-}
-
-func (n *nodeWorker) run(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-n.agent.Ready():
-	}
-	c, err := dial(n.cfg.TemporalAddress, n.cfg.TemporalNamespace, "node."+n.cfg.Node, n.traces, n.log)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	w, err := startWorker(ctx, n.log, "temporal", func() worker.Worker {
-		return workers.NewNode(c, fleet.NodeName(n.cfg.Node), n.tasks)
-	})
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	close(n.serving)
-	<-ctx.Done()
-	return ctx.Err()
 }
 
 const stopAllLimit = 20 * time.Second

@@ -29,16 +29,17 @@ type enrolled interface {
 }
 
 func (n *nodeLink) run(ctx context.Context) error {
-	if n.cfg.Link == "" {
-		return nil
-	}
 	select { // before that, no region knows the key
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-n.agent.Enrolled():
 	}
+	target, err := linkTarget(n.cfg.Link)
+	if err != nil {
+		return err
+	}
 	link, err := provider.New(provider.Options{
-		Address: n.cfg.Link, Name: n.cfg.Node, Insecure: true, Logger: n.log, InFlight: n.inFlight,
+		Address: target, Name: n.cfg.Node, Insecure: true, Logger: n.log, InFlight: n.inFlight,
 		Token: func(context.Context) (string, error) {
 			return n.agent.Key().Sign(identity.LinkAudience, time.Now())
 		},
