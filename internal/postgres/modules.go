@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -100,6 +101,7 @@ func (s *Store) ListenConnections(ctx context.Context, began func(), heard func(
 			conn.Conn().Close(context.WithoutCancel(ctx)) //nolint:errcheck // it is broken or in mid-wait: not for the pool
 			return failed("listen for connections", err)
 		}
-		heard(fleet.ConnectionID(n.Payload))
+		id, _, _ := strings.Cut(n.Payload, " ") // what happened follows
+		heard(fleet.ConnectionID(id))
 	}
 }
