@@ -83,6 +83,12 @@ type Execution struct {
 	Input  []byte // JSON
 }
 
+// ExecutionAnswer is what a module gave back, and who it was.
+type ExecutionAnswer struct {
+	Output     []byte
+	Connection ConnectionID
+}
+
 // ExecutionSubject is the id of the workflow that carries a durable execution out.
 func ExecutionSubject(id OperationID) string { return "execution." + string(id) }
 
@@ -96,4 +102,34 @@ type ExecutionEnd struct {
 	Output     []byte
 	Failure    string // what the module said
 	Connection ConnectionID
+}
+
+// The bounds of how long a durable execution may take.
+const (
+	defaultExecution = 10 * time.Minute
+	maxExecution     = time.Hour
+)
+
+// ExecutionLimit is the deadline of a durable execution, from the seconds that were asked for.
+func ExecutionLimit(seconds int) time.Duration {
+	if seconds == 0 {
+		return defaultExecution
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// ValidExecution refuses a durable execution that no region takes.
+func ValidExecution(module string, input []byte, seconds int) error {
+	if _, err := ParseModule("/module", module); err != nil {
+		return err
+	}
+	if len(input) > MaxDurableInput {
+		return Errorf(TooLarge, "the input is longer than %d bytes", MaxDurableInput).At("/input").
+			WithHint("give the module an address where it can fetch it")
+	}
+	if seconds < 0 || time.Duration(seconds)*time.Second > maxExecution {
+		return Errorf(Invalid, "%d seconds are no time for an execution", seconds).At("/timeoutSeconds").
+			WithHint("allowed are 1 to 3600")
+	}
+	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/link/executors"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/workers"
 	"github.com/holdfast-io/holdfast/workflows"
@@ -61,6 +62,7 @@ type server struct {
 	ticks    *ticks
 	tracer   *tracer
 	serving  atomic.Bool
+	modules  *executors.Pool
 }
 
 // RunServer migrates the database and serves until the context ends.
@@ -76,6 +78,7 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 	defer s.store.Close()
 	defer s.temporal.Close()
 	defer s.tracer.close(ctx)
+	defer s.modules.Close()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
 		return fleet.Errorf(fleet.Invalid, "listen on %s: %w", cfg.Listen, err).WithHint("is the port taken? choose another with --listen")
@@ -86,6 +89,7 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 	group.Go(func() error { return s.relay(ctx) })
 	group.Go(func() error { return s.listen(ctx) })
 	group.Go(func() error { return s.beat(ctx) })
+	group.Go(func() error { return s.hearModules(ctx) })
 	if err := group.Wait(); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -123,6 +127,9 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	s.again = &waker{s.store, s.flows, s.tracer}
 	s.ends = postgres.NewEnds(s.store)
 	if s.metrics, err = newMetrics(s.registry, s.store, log); err != nil {
+		return nil, err
+	}
+	if s.modules, err = newExecutors(s.store, s.registry); err != nil {
 		return nil, err
 	}
 	s.ticks = &ticks{temporal: s.temporal}
@@ -182,7 +189,7 @@ func (s *server) api(stopping <-chan struct{}) (*api.Handler, error) {
 	limits := compose.DefaultLimits()
 	return api.New(api.Deps{
 		Store: s.store, Waker: &crowdWaker{store: s.store, flows: s.flows, log: s.log}, NodeStarted: s.nodeStarted, Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent},
-		Waves:   decide.Waves,
+		Waves: decide.Waves, Executor: s.modules,
 		Flatten: compose.NewBudget(flattenShare * int64(limits.MaxBytes)), Limits: limits,
 		Region: s.cfg.Region, WebURL: s.cfg.WebURL, TemporalNamespace: s.cfg.TemporalNamespace,
 		PendingTTL: s.cfg.Timing.Delivery.PendingTTL, OperationLimit: s.operationLimit(),
@@ -263,7 +270,7 @@ func (s *server) activities() workers.Server {
 			Ended: s.metrics.ended,
 		},
 		Doors: &activities.Doors{
-			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit()}, Entities: s.flows, Starts: s.flows,
+			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit(), modules: s.modules}, Entities: s.flows, Starts: s.flows,
 		},
 		Reconciles: &activities.Reconciles{
 			Store: s.store, Passes: s.store, Entities: s.again, Doors: doors, Tokens: tokens{s.cfg.Timing.TokenBytes},
@@ -276,6 +283,7 @@ func (s *server) activities() workers.Server {
 			Doors: doors, Log: s.log,
 			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Failpoint: s.cfg.Failpoint,
 		},
+		Modules: &activities.Modules{Store: executionSteps{s.store}, Executor: s.modules, Doors: doors, Build: s.cfg.Build},
 		Sweeps: &activities.Sweeps{
 			Purger: s.store, Starter: s.flows,
 			Collector: s.store, Keep: s.cfg.Timing.Keep, Now: time.Now, Collected: s.metrics.removed,

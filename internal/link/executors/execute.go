@@ -14,16 +14,10 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Answer is what a module gave back, and who it was.
-type Answer struct {
-	Output     []byte
-	Connection fleet.ConnectionID
-}
-
 // Execute runs a module once it finds an executor. The kinds of its errors say what happened:
 // Unavailable was begun by nobody, Communication may have been, ApplyFailed is the module's
 // own answer, Invalid is the input's fault.
-func (p *Pool) Execute(ctx context.Context, e fleet.Execution) (Answer, error) {
+func (p *Pool) Execute(ctx context.Context, e fleet.Execution) (fleet.ExecutionAnswer, error) {
 	began := p.o.Now()
 	if _, limited := ctx.Deadline(); !limited {
 		limited, cancel := context.WithTimeout(ctx, p.o.Limit)
@@ -39,10 +33,10 @@ func (p *Pool) Execute(ctx context.Context, e fleet.Execution) (Answer, error) {
 	return answer, err
 }
 
-func (p *Pool) execute(ctx context.Context, e fleet.Execution) (Answer, error) {
+func (p *Pool) execute(ctx context.Context, e fleet.Execution) (fleet.ExecutionAnswer, error) {
 	rest, err := p.fitting(ctx, e.Module, e.Input)
 	if err != nil {
-		return Answer{}, err
+		return fleet.ExecutionAnswer{}, err
 	}
 	var last error
 	tried := map[fleet.ConnectionID]bool{}
@@ -55,20 +49,20 @@ func (p *Pool) execute(ctx context.Context, e fleet.Execution) (Answer, error) {
 			}
 		}
 		if err != nil {
-			return Answer{}, worse(last, err)
+			return fleet.ExecutionAnswer{}, worse(last, err)
 		}
 		output, err := p.call(ctx, s, e)
 		p.release(s)
 		if err == nil {
-			return Answer{output, s.member.Connection}, p.fits(ctx, e.Module, s.member, output)
+			return fleet.ExecutionAnswer{Output: output, Connection: s.member.Connection}, p.fits(ctx, e.Module, s.member, output)
 		}
 		var again *tryAnother
 		if !errors.As(err, &again) {
-			return Answer{}, err
+			return fleet.ExecutionAnswer{}, err
 		}
 		last = worse(last, again.error)
 		if ctx.Err() != nil {
-			return Answer{}, last
+			return fleet.ExecutionAnswer{}, last
 		}
 		tried[s.member.Connection] = true
 		rest = without(rest, tried)
@@ -76,7 +70,7 @@ func (p *Pool) execute(ctx context.Context, e fleet.Execution) (Answer, error) {
 	if last == nil {
 		last = fleet.Errorf(fleet.Unavailable, "those who offer %s have gone", e.Module).WithHint("send it again later")
 	}
-	return Answer{}, last
+	return fleet.ExecutionAnswer{}, last
 }
 
 func without(all []fleet.ModuleMember, tried map[fleet.ConnectionID]bool) []fleet.ModuleMember {

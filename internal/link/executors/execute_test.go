@@ -260,9 +260,9 @@ func TestNobody(t *testing.T) {
 		kind  fleet.Kind
 		words []string
 	}{
-		"never":    {nil, fleet.NotFound, []string{"nobody offers module acme.vision.Detect"}},
-		"gone":     {&fleet.LastOffer{Provider: "cam", Reason: "heartbeat_lapsed", Ended: &gone}, fleet.Unavailable, []string{"provider cam", "2026-01-02T03:04:05Z (heartbeat_lapsed)", "start a provider"}},
-		"drains":   {&fleet.LastOffer{Provider: "cam", State: fleet.ConnectionActive, Drains: true}, fleet.Unavailable, []string{"drains", "another provider"}},
+		"never":     {nil, fleet.NotFound, []string{"nobody offers module acme.vision.Detect"}},
+		"gone":      {&fleet.LastOffer{Provider: "cam", Reason: "heartbeat_lapsed", Ended: &gone}, fleet.Unavailable, []string{"provider cam", "2026-01-02T03:04:05Z (heartbeat_lapsed)", "start a provider"}},
+		"drains":    {&fleet.LastOffer{Provider: "cam", State: fleet.ConnectionActive, Drains: true}, fleet.Unavailable, []string{"drains", "another provider"}},
 		"no stream": {&fleet.LastOffer{Provider: "cam", State: fleet.ConnectionRegistered}, fleet.Unavailable, []string{"stream"}},
 	} {
 		t.Run(name, func(t *testing.T) {

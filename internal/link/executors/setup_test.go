@@ -92,7 +92,7 @@ func (w *world) change(id fleet.ConnectionID, f func(*fleet.ModuleMember)) {
 	}
 }
 
-func (w *world) execute(input string) (Answer, error) {
+func (w *world) execute(input string) (fleet.ExecutionAnswer, error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	return w.pool.Execute(ctx, fleet.Execution{ID: fmt.Sprintf("%032d", 1), Module: detect, Input: []byte(input)})
