@@ -21,14 +21,15 @@ type listModulesInput struct {
 
 type modulesOutput struct{ Body List[Module] }
 
-type moduleInput struct {
+// ModuleParam names a module in a path.
+type ModuleParam struct {
 	Module string `path:"module" maxLength:"200" doc:"prefix and name, for example acme.vision.Detect"`
 }
 
 type moduleOutput struct{ Body Module }
 
 type executeInput struct {
-	moduleInput
+	ModuleParam
 	AskParams
 	Timeout int  `query:"timeout" minimum:"1" maximum:"3600" doc:"seconds; at most 60 unless it is durable"`
 	Durable bool `query:"durable" doc:"answer 202 with an operation, which outlives servers and providers"`
@@ -72,7 +73,7 @@ func (s *server) listModules(ctx context.Context, in *listModulesInput) (*module
 	return out, nil
 }
 
-func (s *server) getModule(ctx context.Context, in *moduleInput) (*moduleOutput, error) {
+func (s *server) getModule(ctx context.Context, in *ModuleParam) (*moduleOutput, error) {
 	ref, err := fleet.ParseModule("module", in.Module)
 	if err != nil {
 		return nil, err
