@@ -43,7 +43,6 @@ func (c *cli) newExecCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&e.wait, "wait", true, "of a durable execution: wait for its answer")
 	cmd.Flags().DurationVar(&e.deadline, "deadline", 0, "how long the module may take (default 30s, durable 10m)")
 	e.flags.addAsk(cmd)
-	cmd.MarkFlagsMutuallyExclusive("input", "file")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if _, err := fleet.ParseModule("module", args[0]); err != nil {
 			return &usageError{err}
@@ -69,6 +68,9 @@ func (c *cli) newExecCommand() *cobra.Command {
 }
 
 func (e execution) read(stdin io.Reader) ([]byte, error) {
+	if e.input != "" && e.file != "" {
+		return nil, &usageError{errors.New("give --input or --file, not both")}
+	}
 	input := []byte(e.input)
 	var err error
 	switch e.file {
