@@ -44,8 +44,13 @@ type BegunExecution struct {
 	SecondsLeft float64 `json:"secondsLeft"`
 }
 
-// BeginExecution takes an execution over for a run.
+// BeginExecution takes an execution over for a run. Each has one workflow id, so that two runs
+// do not serve it side by side.
 func (m *Modules) BeginExecution(ctx context.Context, in BeginExecution) (BegunExecution, error) {
+	if activity.GetInfo(ctx).WorkflowExecution.ID != fleet.ExecutionSubject(in.Operation) {
+		return BegunExecution{}, fail(ctx, fleet.Errorf(fleet.Invalid, "an operation is the region's own").At("/operation").
+			WithHint("give module and input"))
+	}
 	left, err := m.Store.ServeExecution(ctx, in, m.Build)
 	return BegunExecution{left.Seconds()}, fail(ctx, err)
 }

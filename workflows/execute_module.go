@@ -51,10 +51,6 @@ func ExecuteModule(ctx workflow.Context, in ExecuteModuleInput) (DoorResult, err
 		})
 	}
 	e := &execution{id: in.Operation, gap: firstGap}
-	if workflow.GetInfo(ctx).WorkflowExecution.ID != fleet.ExecutionSubject(in.Operation) {
-		return DoorResult{}, temporal.NewNonRetryableApplicationError(
-			"operation: it is the region's own; give module and input", string(fleet.Invalid), nil)
-	}
 	if served, err := e.begin(ctx); err != nil || !served {
 		return DoorResult{Operation: in.Operation}, err
 	}

@@ -8,10 +8,12 @@ import (
 // OperationExecute is a durable execution of a module.
 const OperationExecute OperationKind = "execute"
 
+// What a module may be given and give back, in bytes.
 const (
-	// MaxDirectInput and MaxOutput bound what a module is given and gives back.
+	// MaxDirectInput bounds the input of an execution that the caller waits for.
 	MaxDirectInput = 1 << 20
-	MaxOutput      = 1 << 20
+	// MaxOutput bounds every output.
+	MaxOutput = 1 << 20
 	// MaxDurableInput is less: whoever starts one by Temporal has it in the start event (X9).
 	MaxDurableInput = 64 << 10
 )

@@ -149,7 +149,7 @@ func (m *members) forget(id fleet.ConnectionID) {
 	}
 }
 
-func (m *members) listen(on bool) { //nolint:revive // it is a state
+func (m *members) listen(on bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.listening = on

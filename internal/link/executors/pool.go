@@ -196,7 +196,7 @@ func (p *Pool) Changed(id fleet.ConnectionID) {
 
 // Listening says that Changed is called for every change from now on; not that none is
 // missed. While nobody listens each execution looks for itself.
-func (p *Pool) Listening(on bool) { //nolint:revive // it is a state
+func (p *Pool) Listening(on bool) {
 	p.members.listen(on)
 }
 
