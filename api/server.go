@@ -176,6 +176,8 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.mountOperations()
 	s.mountModules()
 	s.mountNodes()
+	s.mountProviders()
+	s.mountRefusals()
 	s.mountReconciles()
 	s.mountOrphans()
 	s.mountTokens()

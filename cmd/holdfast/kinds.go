@@ -37,6 +37,8 @@ func kinds() []kind {
 		{name: "node", plural: "nodes", header: nodeHeader, list: listNodes, one: oneNode},
 		{name: "module", plural: "modules", header: moduleHeader, list: listModules, one: oneModule},
 		{name: "operation", plural: "operations", header: operationHeader, list: listOperations, one: oneOperation},
+		{name: "provider", plural: "providers", header: providerHeader, list: listProviders, one: oneProvider},
+		{name: "refusal", plural: "refusals", header: refusalHeader, list: listRefusals, one: noRefusal},
 	}
 }
 

@@ -7,6 +7,8 @@ package db
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 type ApiToken struct {
@@ -253,6 +255,11 @@ type JoinToken struct {
 	UsedAt    *time.Time
 }
 
+type LinkServer struct {
+	ID     string
+	SeenAt time.Time
+}
+
 type Module struct {
 	Connection      string
 	ModuleNamespace string
@@ -277,6 +284,7 @@ type Node struct {
 	StartingAt   *time.Time
 	CordonedAt   *time.Time
 	CordonReason string
+	PeerAddress  string
 }
 
 type NodeHeld struct {
@@ -414,6 +422,7 @@ type Refusal struct {
 	Identity string
 	Reason   string
 	What     string
+	Times    int64
 }
 
 type Region struct {
@@ -453,10 +462,18 @@ type Server struct {
 }
 
 type SiteLease struct {
-	Site    string
-	Holder  string
-	Epoch   int64
-	Dropped bool
+	Site       string
+	Holder     string
+	Epoch      int64
+	Dropped    bool
+	Promised   int64
+	PromisedTo string
+	Counter    int64
+	Ttl        pgtype.Interval
+	Released   bool
+	Target     string
+	Lost       bool
+	GrantedAt  time.Time
 }
 
 type SiteSet struct {
