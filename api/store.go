@@ -25,6 +25,18 @@ type Store interface {
 	fleetStore
 	batchStore
 	linkStore
+	moduleStore
+}
+
+type moduleStore interface {
+	ListModules(ctx context.Context, namespace fleet.ModuleNamespace, after fleet.ModuleRef, limit int32) ([]fleet.Module, error)
+	ModuleMembers(ctx context.Context, of fleet.ModuleRef) ([]fleet.ModuleMember, error)
+	AskExecution(ctx context.Context, in postgres.ExecutionRequest) (postgres.Operation, error)
+	// ExecutionOutput is gone when it is not kept any more.
+	ExecutionOutput(ctx context.Context, id string) (postgres.ExecutionOutput, error)
+	// ClaimExecution gives the id of a key, and its output when it has answered before.
+	ClaimExecution(ctx context.Context, in postgres.DirectExecution) (id string, output []byte, err error)
+	KeepExecution(ctx context.Context, in postgres.DirectExecution, id string, output []byte) error
 }
 
 type objectStore interface {

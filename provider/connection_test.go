@@ -317,6 +317,7 @@ func TestRefusal(t *testing.T) {
 	for code, remedy := range map[codes.Code]string{
 		codes.Unauthenticated: "check the token", codes.PermissionDenied: "an operator grants",
 		codes.InvalidArgument: "correct the options", codes.Unimplemented: "not a region's link",
+		codes.FailedPrecondition: "not spoken there",
 	} {
 		t.Run(fmt.Sprintf("%s ends Run when registering", code), func(t *testing.T) {
 			t.Parallel()

@@ -37,6 +37,8 @@ func (e *RefusedError) remedy() string {
 		return "check the token: it is wrong, revoked or expired"
 	case codes.PermissionDenied:
 		return "this identity may not do it, or no longer: an operator grants module namespaces, and revokes"
+	case codes.FailedPrecondition:
+		return "this version of the package is not spoken there"
 	case codes.Unimplemented:
 		return "the address is not a region's link, or its version is too old"
 	}
@@ -93,7 +95,7 @@ func refusal(err error) error {
 		return err
 	}
 	switch st.Code() { //nolint:exhaustive // the others may heal
-	case codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument, codes.Unimplemented:
+	case codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument, codes.FailedPrecondition, codes.Unimplemented:
 		return &RefusedError{Code: st.Code(), Message: st.Message()}
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link"
 	"github.com/holdfast-io/holdfast/internal/link/tasks"
+	"github.com/holdfast-io/holdfast/internal/schema"
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
@@ -26,7 +27,8 @@ func (s *server) openLink(ctx context.Context) error {
 	}
 	s.link, err = link.New(link.Options{
 		Store: s.store, ID: s.id, Timing: s.cfg.Timing.Link, Now: time.Now, Log: s.log, Metrics: s.registry,
-		GRPC: []grpc.ServerOption{grpc.UnknownServiceHandler(narrow.Unknown)},
+		GRPC:        []grpc.ServerOption{grpc.UnknownServiceHandler(narrow.Unknown)},
+		CheckSchema: schema.Check,
 	})
 	if err != nil {
 		return err

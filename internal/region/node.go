@@ -57,7 +57,7 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	serving := make(chan struct{})
 	agent, err := node.Open(ctx, node.AgentOptions{
 		Node: fleet.NodeName(cfg.Node), Site: fleet.SiteName(cfg.Site), Dir: cfg.Data, API: cfg.API, Runtime: runtime,
-		Outputs: runtime, Log: log, Now: time.Now, JoinToken: cfg.JoinToken, Failpoint: cfg.Failpoint,
+		Tenancy: runtime, Outputs: runtime, Log: log, Now: time.Now, JoinToken: cfg.JoinToken, Failpoint: cfg.Failpoint,
 		ReadIdle: cfg.Timing.ReadIdle, ReportEvery: cfg.Timing.Report, BaseEnv: baseEnvironment(),
 		HTTP: traces.calling(node.NewHTTPClient()), Serving: serving,
 	})
@@ -69,7 +69,7 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	group.Go(func() error { return agent.Run(running) })
 	tasks := &activities.Node{Applier: agent.Applier, Batches: agent.Applier, Reconciler: agent}
 	group.Go(func() error { return (&nodeWorker{cfg, agent, tasks, traces, serving, log}).run(running) })
-	group.Go(func() error { return (&nodeLink{cfg, agent, tasks, log}).run(running) })
+	group.Go(func() error { return (&nodeLink{cfg, agent, tasks.InFlight, log}).run(running) })
 	err = group.Wait()
 	if cfg.StopInstances && ctx.Err() != nil {
 		stopAll(context.WithoutCancel(ctx), runtime, log)

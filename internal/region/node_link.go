@@ -5,9 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/node"
 	"github.com/holdfast-io/holdfast/provider"
 )
 
@@ -18,10 +16,16 @@ const linkRefused = 30 * time.Second
 // nodeLink keeps a node on the region's link, as a provider under its own name. Without the
 // link the node does all that it does with it: the region only sees less of it.
 type nodeLink struct {
-	cfg   NodeConfig
-	agent *node.Agent
-	tasks *activities.Node
-	log   *slog.Logger
+	cfg      NodeConfig
+	agent    enrolled
+	inFlight func() int
+	log      *slog.Logger
+}
+
+// enrolled is who a node is: once Enrolled is closed, the region knows its key.
+type enrolled interface {
+	Enrolled() <-chan struct{}
+	Key() identity.Key
 }
 
 func (n *nodeLink) run(ctx context.Context) error {
@@ -35,7 +39,7 @@ func (n *nodeLink) run(ctx context.Context) error {
 		return err
 	}
 	link, err := provider.New(provider.Options{
-		Address: target, Name: n.cfg.Node, Insecure: true, Logger: n.log, InFlight: n.tasks.InFlight,
+		Address: target, Name: n.cfg.Node, Insecure: true, Logger: n.log, InFlight: n.inFlight,
 		Token: func(context.Context) (string, error) {
 			return n.agent.Key().Sign(identity.LinkAudience, time.Now())
 		},

@@ -40,8 +40,10 @@ type RegisterRequest struct {
 	// host:port without a scheme, where its Executor listens; "" when it offers no modules.
 	ExecutorAddress string    `protobuf:"bytes,5,opt,name=executor_address,json=executorAddress,proto3" json:"executor_address,omitempty"`
 	Modules         []*Module `protobuf:"bytes,6,rep,name=modules,proto3" json:"modules,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// host:port where a node of a pair serves Leases for its peer; "" for all others.
+	PeerAddress   string `protobuf:"bytes,7,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RegisterRequest) Reset() {
@@ -114,6 +116,13 @@ func (x *RegisterRequest) GetModules() []*Module {
 		return x.Modules
 	}
 	return nil
+}
+
+func (x *RegisterRequest) GetPeerAddress() string {
+	if x != nil {
+		return x.PeerAddress
+	}
+	return ""
 }
 
 // Module is one thing that a provider can be asked to do.
@@ -196,8 +205,10 @@ type RegisterResponse struct {
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,4,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	HeartbeatTimeout  *durationpb.Duration `protobuf:"bytes,5,opt,name=heartbeat_timeout,json=heartbeatTimeout,proto3" json:"heartbeat_timeout,omitempty"`
 	RequiredTimeout   *durationpb.Duration `protobuf:"bytes,6,opt,name=required_timeout,json=requiredTimeout,proto3" json:"required_timeout,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// For nodes.
+	Site          *Site `protobuf:"bytes,7,opt,name=site,proto3" json:"site,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RegisterResponse) Reset() {
@@ -268,6 +279,13 @@ func (x *RegisterResponse) GetHeartbeatTimeout() *durationpb.Duration {
 func (x *RegisterResponse) GetRequiredTimeout() *durationpb.Duration {
 	if x != nil {
 		return x.RequiredTimeout
+	}
+	return nil
+}
+
+func (x *RegisterResponse) GetSite() *Site {
+	if x != nil {
+		return x.Site
 	}
 	return nil
 }
@@ -647,6 +665,7 @@ type ConnectResponse struct {
 	//	*ConnectResponse_DrainRequest
 	//	*ConnectResponse_Wake
 	//	*ConnectResponse_RegisterAgain
+	//	*ConnectResponse_Site
 	Message       isConnectResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -734,6 +753,15 @@ func (x *ConnectResponse) GetRegisterAgain() *RegisterAgain {
 	return nil
 }
 
+func (x *ConnectResponse) GetSite() *Site {
+	if x != nil {
+		if x, ok := x.Message.(*ConnectResponse_Site); ok {
+			return x.Site
+		}
+	}
+	return nil
+}
+
 type isConnectResponse_Message interface {
 	isConnectResponse_Message()
 }
@@ -758,6 +786,11 @@ type ConnectResponse_RegisterAgain struct {
 	RegisterAgain *RegisterAgain `protobuf:"bytes,5,opt,name=register_again,json=registerAgain,proto3,oneof"`
 }
 
+type ConnectResponse_Site struct {
+	// For nodes, when it changed.
+	Site *Site `protobuf:"bytes,6,opt,name=site,proto3,oneof"`
+}
+
 func (*ConnectResponse_HeartbeatAck) isConnectResponse_Message() {}
 
 func (*ConnectResponse_ActiveModulesReport) isConnectResponse_Message() {}
@@ -767,6 +800,8 @@ func (*ConnectResponse_DrainRequest) isConnectResponse_Message() {}
 func (*ConnectResponse_Wake) isConnectResponse_Message() {}
 
 func (*ConnectResponse_RegisterAgain) isConnectResponse_Message() {}
+
+func (*ConnectResponse_Site) isConnectResponse_Message() {}
 
 // HeartbeatAck answers each heartbeat of a connection that lives.
 type HeartbeatAck struct {
@@ -1008,26 +1043,28 @@ var File_control_plane_proto protoreflect.FileDescriptor
 
 const file_control_plane_proto_rawDesc = "" +
 	"\n" +
-	"\x13control_plane.proto\x12\x10holdfast.node.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfd\x01\n" +
+	"\x13control_plane.proto\x12\x10holdfast.node.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\fleases.proto\"\xa0\x02\n" +
 	"\x0fRegisterRequest\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12)\n" +
 	"\x10module_namespace\x18\x03 \x01(\tR\x0fmoduleNamespace\x12\x19\n" +
 	"\bgroup_id\x18\x04 \x01(\tR\agroupId\x12)\n" +
 	"\x10executor_address\x18\x05 \x01(\tR\x0fexecutorAddress\x122\n" +
-	"\amodules\x18\x06 \x03(\v2\x18.holdfast.node.v1.ModuleR\amodules\"\x86\x01\n" +
+	"\amodules\x18\x06 \x03(\v2\x18.holdfast.node.v1.ModuleR\amodules\x12!\n" +
+	"\fpeer_address\x18\a \x01(\tR\vpeerAddress\"\x86\x01\n" +
 	"\x06Module\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12!\n" +
 	"\finput_schema\x18\x03 \x01(\tR\vinputSchema\x12#\n" +
-	"\routput_schema\x18\x04 \x01(\tR\foutputSchema\"\xf4\x02\n" +
+	"\routput_schema\x18\x04 \x01(\tR\foutputSchema\"\xa0\x03\n" +
 	"\x10RegisterResponse\x12#\n" +
 	"\rconnection_id\x18\x01 \x01(\tR\fconnectionId\x12)\n" +
 	"\x10protocol_version\x18\x02 \x01(\rR\x0fprotocolVersion\x128\n" +
 	"\amodules\x18\x03 \x03(\v2\x1e.holdfast.node.v1.ModuleResultR\amodules\x12H\n" +
 	"\x12heartbeat_interval\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12F\n" +
 	"\x11heartbeat_timeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x10heartbeatTimeout\x12D\n" +
-	"\x10required_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x0frequiredTimeout\"p\n" +
+	"\x10required_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x0frequiredTimeout\x12*\n" +
+	"\x04site\x18\a \x01(\v2\x16.holdfast.node.v1.SiteR\x04site\"p\n" +
 	"\fModuleResult\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\baccepted\x18\x02 \x01(\bR\baccepted\x12\x16\n" +
@@ -1048,13 +1085,14 @@ const file_control_plane_proto_rawDesc = "" +
 	"\x0fin_flight_count\x18\x04 \x01(\rR\rinFlightCount\"W\n" +
 	"\bDrainAck\x12#\n" +
 	"\rconnection_id\x18\x01 \x01(\tR\fconnectionId\x12&\n" +
-	"\x0fin_flight_count\x18\x02 \x01(\rR\rinFlightCount\"\xff\x02\n" +
+	"\x0fin_flight_count\x18\x02 \x01(\rR\rinFlightCount\"\xad\x03\n" +
 	"\x0fConnectResponse\x12E\n" +
 	"\rheartbeat_ack\x18\x01 \x01(\v2\x1e.holdfast.node.v1.HeartbeatAckH\x00R\fheartbeatAck\x12[\n" +
 	"\x15active_modules_report\x18\x02 \x01(\v2%.holdfast.node.v1.ActiveModulesReportH\x00R\x13activeModulesReport\x12E\n" +
 	"\rdrain_request\x18\x03 \x01(\v2\x1e.holdfast.node.v1.DrainRequestH\x00R\fdrainRequest\x12,\n" +
 	"\x04wake\x18\x04 \x01(\v2\x16.holdfast.node.v1.WakeH\x00R\x04wake\x12H\n" +
-	"\x0eregister_again\x18\x05 \x01(\v2\x1f.holdfast.node.v1.RegisterAgainH\x00R\rregisterAgainB\t\n" +
+	"\x0eregister_again\x18\x05 \x01(\v2\x1f.holdfast.node.v1.RegisterAgainH\x00R\rregisterAgain\x12,\n" +
+	"\x04site\x18\x06 \x01(\v2\x16.holdfast.node.v1.SiteH\x00R\x04siteB\t\n" +
 	"\amessage\"^\n" +
 	"\fHeartbeatAck\x12#\n" +
 	"\rconnection_id\x18\x01 \x01(\tR\fconnectionId\x12)\n" +
@@ -1104,7 +1142,8 @@ var file_control_plane_proto_goTypes = []any{
 	(*Wake)(nil),                  // 13: holdfast.node.v1.Wake
 	(*RegisterAgain)(nil),         // 14: holdfast.node.v1.RegisterAgain
 	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*Site)(nil),                  // 16: holdfast.node.v1.Site
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
 }
 var file_control_plane_proto_depIdxs = []int32{
 	1,  // 0: holdfast.node.v1.RegisterRequest.modules:type_name -> holdfast.node.v1.Module
@@ -1112,25 +1151,27 @@ var file_control_plane_proto_depIdxs = []int32{
 	15, // 2: holdfast.node.v1.RegisterResponse.heartbeat_interval:type_name -> google.protobuf.Duration
 	15, // 3: holdfast.node.v1.RegisterResponse.heartbeat_timeout:type_name -> google.protobuf.Duration
 	15, // 4: holdfast.node.v1.RegisterResponse.required_timeout:type_name -> google.protobuf.Duration
-	7,  // 5: holdfast.node.v1.ConnectRequest.heartbeat:type_name -> holdfast.node.v1.Heartbeat
-	8,  // 6: holdfast.node.v1.ConnectRequest.drain_ack:type_name -> holdfast.node.v1.DrainAck
-	16, // 7: holdfast.node.v1.Heartbeat.timestamp:type_name -> google.protobuf.Timestamp
-	10, // 8: holdfast.node.v1.ConnectResponse.heartbeat_ack:type_name -> holdfast.node.v1.HeartbeatAck
-	11, // 9: holdfast.node.v1.ConnectResponse.active_modules_report:type_name -> holdfast.node.v1.ActiveModulesReport
-	12, // 10: holdfast.node.v1.ConnectResponse.drain_request:type_name -> holdfast.node.v1.DrainRequest
-	13, // 11: holdfast.node.v1.ConnectResponse.wake:type_name -> holdfast.node.v1.Wake
-	14, // 12: holdfast.node.v1.ConnectResponse.register_again:type_name -> holdfast.node.v1.RegisterAgain
-	0,  // 13: holdfast.node.v1.ControlPlane.Register:input_type -> holdfast.node.v1.RegisterRequest
-	4,  // 14: holdfast.node.v1.ControlPlane.Deregister:input_type -> holdfast.node.v1.DeregisterRequest
-	6,  // 15: holdfast.node.v1.ControlPlane.Connect:input_type -> holdfast.node.v1.ConnectRequest
-	2,  // 16: holdfast.node.v1.ControlPlane.Register:output_type -> holdfast.node.v1.RegisterResponse
-	5,  // 17: holdfast.node.v1.ControlPlane.Deregister:output_type -> holdfast.node.v1.DeregisterResponse
-	9,  // 18: holdfast.node.v1.ControlPlane.Connect:output_type -> holdfast.node.v1.ConnectResponse
-	16, // [16:19] is the sub-list for method output_type
-	13, // [13:16] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	16, // 5: holdfast.node.v1.RegisterResponse.site:type_name -> holdfast.node.v1.Site
+	7,  // 6: holdfast.node.v1.ConnectRequest.heartbeat:type_name -> holdfast.node.v1.Heartbeat
+	8,  // 7: holdfast.node.v1.ConnectRequest.drain_ack:type_name -> holdfast.node.v1.DrainAck
+	17, // 8: holdfast.node.v1.Heartbeat.timestamp:type_name -> google.protobuf.Timestamp
+	10, // 9: holdfast.node.v1.ConnectResponse.heartbeat_ack:type_name -> holdfast.node.v1.HeartbeatAck
+	11, // 10: holdfast.node.v1.ConnectResponse.active_modules_report:type_name -> holdfast.node.v1.ActiveModulesReport
+	12, // 11: holdfast.node.v1.ConnectResponse.drain_request:type_name -> holdfast.node.v1.DrainRequest
+	13, // 12: holdfast.node.v1.ConnectResponse.wake:type_name -> holdfast.node.v1.Wake
+	14, // 13: holdfast.node.v1.ConnectResponse.register_again:type_name -> holdfast.node.v1.RegisterAgain
+	16, // 14: holdfast.node.v1.ConnectResponse.site:type_name -> holdfast.node.v1.Site
+	0,  // 15: holdfast.node.v1.ControlPlane.Register:input_type -> holdfast.node.v1.RegisterRequest
+	4,  // 16: holdfast.node.v1.ControlPlane.Deregister:input_type -> holdfast.node.v1.DeregisterRequest
+	6,  // 17: holdfast.node.v1.ControlPlane.Connect:input_type -> holdfast.node.v1.ConnectRequest
+	2,  // 18: holdfast.node.v1.ControlPlane.Register:output_type -> holdfast.node.v1.RegisterResponse
+	5,  // 19: holdfast.node.v1.ControlPlane.Deregister:output_type -> holdfast.node.v1.DeregisterResponse
+	9,  // 20: holdfast.node.v1.ControlPlane.Connect:output_type -> holdfast.node.v1.ConnectResponse
+	18, // [18:21] is the sub-list for method output_type
+	15, // [15:18] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_control_plane_proto_init() }
@@ -1138,6 +1179,7 @@ func file_control_plane_proto_init() {
 	if File_control_plane_proto != nil {
 		return
 	}
+	file_leases_proto_init()
 	file_control_plane_proto_msgTypes[6].OneofWrappers = []any{
 		(*ConnectRequest_Heartbeat)(nil),
 		(*ConnectRequest_DrainAck)(nil),
@@ -1148,6 +1190,7 @@ func file_control_plane_proto_init() {
 		(*ConnectResponse_DrainRequest)(nil),
 		(*ConnectResponse_Wake)(nil),
 		(*ConnectResponse_RegisterAgain)(nil),
+		(*ConnectResponse_Site)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -7,6 +7,8 @@ package db
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 type ApiToken struct {
@@ -146,6 +148,20 @@ type Event struct {
 	After      json.RawMessage
 }
 
+type Execution struct {
+	ID              string
+	ModuleNamespace string
+	Module          string
+	Input           []byte
+	InputHash       string
+	Output          []byte
+	OutputHash      *string
+	Failure         string
+	Connection      string
+	CreatedAt       time.Time
+	ExpiresAt       time.Time
+}
+
 type FeedHorizon struct {
 	OnlyRow bool
 	Era     int64
@@ -268,6 +284,7 @@ type Node struct {
 	StartingAt   *time.Time
 	CordonedAt   *time.Time
 	CordonReason string
+	PeerAddress  string
 }
 
 type NodeHeld struct {
@@ -451,10 +468,18 @@ type Server struct {
 }
 
 type SiteLease struct {
-	Site    string
-	Holder  string
-	Epoch   int64
-	Dropped bool
+	Site       string
+	Holder     string
+	Epoch      int64
+	Dropped    bool
+	Promised   int64
+	PromisedTo string
+	Counter    int64
+	Ttl        pgtype.Interval
+	Released   bool
+	Target     string
+	Lost       bool
+	GrantedAt  time.Time
 }
 
 type SiteSet struct {

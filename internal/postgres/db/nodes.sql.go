@@ -125,7 +125,7 @@ func (q *Queries) ForgetHeldBeforeStart(ctx context.Context, arg ForgetHeldBefor
 }
 
 const getLease = `-- name: GetLease :one
-SELECT site, holder, epoch, dropped FROM site_leases WHERE site = $1 AND NOT dropped
+SELECT site, holder, epoch, dropped, promised, promised_to, counter, ttl, released, target, lost, granted_at FROM site_leases WHERE site = $1 AND NOT dropped
 `
 
 func (q *Queries) GetLease(ctx context.Context, site string) (SiteLease, error) {
@@ -136,12 +136,20 @@ func (q *Queries) GetLease(ctx context.Context, site string) (SiteLease, error) 
 		&i.Holder,
 		&i.Epoch,
 		&i.Dropped,
+		&i.Promised,
+		&i.PromisedTo,
+		&i.Counter,
+		&i.Ttl,
+		&i.Released,
+		&i.Target,
+		&i.Lost,
+		&i.GrantedAt,
 	)
 	return i, err
 }
 
 const getNode = `-- name: GetNode :one
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason FROM nodes WHERE name = $1
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address FROM nodes WHERE name = $1
 `
 
 func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
@@ -162,13 +170,15 @@ func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
 		&i.StartingAt,
 		&i.CordonedAt,
 		&i.CordonReason,
+		&i.PeerAddress,
 	)
 	return i, err
 }
 
 const grantLease = `-- name: GrantLease :execrows
-INSERT INTO site_leases (site, holder, epoch) VALUES ($1, $2, 1)
-ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1, dropped = false
+INSERT INTO site_leases (site, holder, epoch, promised) VALUES ($1, $2, 1, 1)
+ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1, dropped = false,
+    promised = greatest(site_leases.promised, site_leases.epoch + 1)
 WHERE site_leases.holder <> excluded.holder OR site_leases.dropped
 `
 
@@ -423,11 +433,14 @@ func (q *Queries) ListJoinTokens(ctx context.Context, arg ListJoinTokensParams) 
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, n.cordoned_at, n.cordon_reason, coalesce(l.epoch, 0)::bigint AS epoch,
+SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, n.cordoned_at, n.cordon_reason, n.peer_address, coalesce(l.epoch, 0)::bigint AS epoch,
        (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
        (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed,
-       (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans
+       (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans,
+       c.id AS connection, c.state AS connection_state, c.in_flight, c.registered_at, c.active_at
 FROM nodes n LEFT JOIN site_leases l ON l.site = n.site
+    -- At most one lives: a node registers under its own name only.
+    LEFT JOIN connections c ON c.node = n.name AND c.provider = n.name AND c.ended_at IS NULL
 WHERE n.removed_at IS NULL AND n.name > $1::text AND ($2::text = '' OR n.site = $2)
   AND ($3::text = '' OR n.name = $3)
 ORDER BY n.name LIMIT $4
@@ -441,24 +454,30 @@ type ListNodesParams struct {
 }
 
 type ListNodesRow struct {
-	Name         string
-	Site         string
-	Role         string
-	SigningKey   []byte
-	SealingKey   []byte
-	EnrolledAt   *time.Time
-	RevokedAt    *time.Time
-	SeenAt       *time.Time
-	StartID      *string
-	StartedAt    *time.Time
-	RemovedAt    *time.Time
-	StartingAt   *time.Time
-	CordonedAt   *time.Time
-	CordonReason string
-	Epoch        int64
-	Instances    int64
-	Owed         int64
-	Orphans      int64
+	Name            string
+	Site            string
+	Role            string
+	SigningKey      []byte
+	SealingKey      []byte
+	EnrolledAt      *time.Time
+	RevokedAt       *time.Time
+	SeenAt          *time.Time
+	StartID         *string
+	StartedAt       *time.Time
+	RemovedAt       *time.Time
+	StartingAt      *time.Time
+	CordonedAt      *time.Time
+	CordonReason    string
+	PeerAddress     string
+	Epoch           int64
+	Instances       int64
+	Owed            int64
+	Orphans         int64
+	Connection      *string
+	ConnectionState *string
+	InFlight        *int32
+	RegisteredAt    *time.Time
+	ActiveAt        *time.Time
 }
 
 func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNodesRow, error) {
@@ -490,10 +509,16 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 			&i.StartingAt,
 			&i.CordonedAt,
 			&i.CordonReason,
+			&i.PeerAddress,
 			&i.Epoch,
 			&i.Instances,
 			&i.Owed,
 			&i.Orphans,
+			&i.Connection,
+			&i.ConnectionState,
+			&i.InFlight,
+			&i.RegisteredAt,
+			&i.ActiveAt,
 		); err != nil {
 			return nil, err
 		}
@@ -530,7 +555,7 @@ func (q *Queries) LiveConnectionsOfNode(ctx context.Context, node string) ([]str
 }
 
 const lockLease = `-- name: LockLease :one
-SELECT site, holder, epoch, dropped FROM site_leases WHERE site = $1 AND NOT dropped FOR SHARE
+SELECT site, holder, epoch, dropped, promised, promised_to, counter, ttl, released, target, lost, granted_at FROM site_leases WHERE site = $1 AND NOT dropped FOR SHARE
 `
 
 func (q *Queries) LockLease(ctx context.Context, site string) (SiteLease, error) {
@@ -541,6 +566,14 @@ func (q *Queries) LockLease(ctx context.Context, site string) (SiteLease, error)
 		&i.Holder,
 		&i.Epoch,
 		&i.Dropped,
+		&i.Promised,
+		&i.PromisedTo,
+		&i.Counter,
+		&i.Ttl,
+		&i.Released,
+		&i.Target,
+		&i.Lost,
+		&i.GrantedAt,
 	)
 	return i, err
 }
@@ -584,7 +617,7 @@ func (q *Queries) NodeStarting(ctx context.Context, arg NodeStartingParams) erro
 }
 
 const pairNodes = `-- name: PairNodes :many
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' ORDER BY name
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' ORDER BY name
 `
 
 // The nodes of a site that hold instances.
@@ -612,6 +645,7 @@ func (q *Queries) PairNodes(ctx context.Context, site string) ([]Node, error) {
 			&i.StartingAt,
 			&i.CordonedAt,
 			&i.CordonReason,
+			&i.PeerAddress,
 		); err != nil {
 			return nil, err
 		}
