@@ -104,6 +104,7 @@ type batchRelease struct {
 	claims []*batchClaim
 	moves  targetMoves
 	nodes  []string
+	told   *db.Node // the active, where it is told at once
 }
 
 // lock takes the locks of all instances and the shared one of their site, in one order with
@@ -172,7 +173,7 @@ func (r *batchRelease) insertBatch(ctx context.Context) error {
 }
 
 func (r *batchRelease) released() BatchReleased {
-	out := BatchReleased{ID: r.in.ID, Claimed: len(r.claims)}
+	out := BatchReleased{ID: r.in.ID, Claimed: len(r.claims), Notify: r.notify()}
 	for _, n := range r.nodes {
 		out.Nodes = append(out.Nodes, fleet.NodeName(n))
 	}

@@ -642,11 +642,11 @@ func (q *Queries) InsertBatch(ctx context.Context, arg InsertBatchParams) error 
 const insertDeliveries = `-- name: InsertDeliveries :exec
 INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase,
                         requested_by, workflow_id, run_id, deadline_at, batch_id)
-SELECT k.id, $1, k.name, k.revision, k.attempt, $2 || '/' || k.name, $3, $4, k.from_revision, 'open', 'persisted',
-       k.requested_by, $5, $6, now() + make_interval(secs => $7::float8), $2
-FROM (SELECT unnest($8::text[]) AS id, unnest($9::text[]) AS name, unnest($10::bigint[]) AS revision,
-             unnest($11::bigint[]) AS attempt, unnest($12::bigint[]) AS from_revision,
-             unnest($13::text[]) AS requested_by) k
+SELECT k.id, $1, k.name, k.revision, k.attempt, $2 || '/' || k.name, $3, $4, k.from_revision, 'open', $5,
+       k.requested_by, $6, $7, now() + make_interval(secs => $8::float8), $2
+FROM (SELECT unnest($9::text[]) AS id, unnest($10::text[]) AS name, unnest($11::bigint[]) AS revision,
+             unnest($12::bigint[]) AS attempt, unnest($13::bigint[]) AS from_revision,
+             unnest($14::text[]) AS requested_by) k
 `
 
 type InsertDeliveriesParams struct {
@@ -654,6 +654,7 @@ type InsertDeliveriesParams struct {
 	BatchID       string
 	Node          string
 	Epoch         int64
+	Phase         string
 	WorkflowID    string
 	RunID         string
 	Seconds       float64
@@ -671,6 +672,7 @@ func (q *Queries) InsertDeliveries(ctx context.Context, arg InsertDeliveriesPara
 		arg.BatchID,
 		arg.Node,
 		arg.Epoch,
+		arg.Phase,
 		arg.WorkflowID,
 		arg.RunID,
 		arg.Seconds,
@@ -764,21 +766,26 @@ func (q *Queries) InsertRevisions(ctx context.Context, arg InsertRevisionsParams
 }
 
 const insertTargetsMany = `-- name: InsertTargetsMany :exec
-INSERT INTO delivery_nodes (delivery_id, node, role, state, total)
-SELECT k.id, n.name, CASE WHEN n.name = $1::text THEN 'active' ELSE 'standby' END, 'waiting', k.total
-FROM (SELECT unnest($2::text[]) AS id, unnest($3::bigint[]) AS total) k CROSS JOIN unnest($4::text[]) AS n(name)
+INSERT INTO delivery_nodes (delivery_id, node, role, total, state, tries, notice)
+SELECT k.id, n.name, CASE WHEN n.name = $1::text THEN 'active' ELSE 'standby' END, k.total,
+       CASE WHEN n.name = $2::text THEN 'notified' ELSE 'waiting' END,
+       CASE WHEN n.name = $2::text THEN 1 ELSE 0 END, CASE WHEN n.name = $2::text THEN 1 ELSE 0 END
+FROM (SELECT unnest($3::text[]) AS id, unnest($4::bigint[]) AS total) k CROSS JOIN unnest($5::text[]) AS n(name)
 `
 
 type InsertTargetsManyParams struct {
 	Holder string
+	Told   string
 	Ids    []string
 	Totals []int64
 	Nodes  []string
 }
 
+// The node that is told at once (told, else ”) is what TellTargets would make of it.
 func (q *Queries) InsertTargetsMany(ctx context.Context, arg InsertTargetsManyParams) error {
 	_, err := q.db.Exec(ctx, insertTargetsMany,
 		arg.Holder,
+		arg.Told,
 		arg.Ids,
 		arg.Totals,
 		arg.Nodes,

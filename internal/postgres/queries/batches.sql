@@ -141,7 +141,7 @@ WHERE o.ctid = k.place AND o.state = @running::text AND o.revision <= k.revision
 -- name: InsertDeliveries :exec
 INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase,
                         requested_by, workflow_id, run_id, deadline_at, batch_id)
-SELECT k.id, @site, k.name, k.revision, k.attempt, @batch_id || '/' || k.name, @node, @epoch, k.from_revision, 'open', 'persisted',
+SELECT k.id, @site, k.name, k.revision, k.attempt, @batch_id || '/' || k.name, @node, @epoch, k.from_revision, 'open', @phase,
        k.requested_by, @workflow_id, @run_id, now() + make_interval(secs => @seconds::float8), @batch_id
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision,
              unnest(@attempts::bigint[]) AS attempt, unnest(@from_revisions::bigint[]) AS from_revision,
@@ -159,9 +159,12 @@ SELECT n.name FROM nodes n
 WHERE n.site = @site AND n.removed_at IS NULL AND (n.name = @holder::text OR n.role <> 'worker')
 ORDER BY n.name <> @holder::text, n.name;
 
+-- The node that is told at once (told, else '') is what TellTargets would make of it.
 -- name: InsertTargetsMany :exec
-INSERT INTO delivery_nodes (delivery_id, node, role, state, total)
-SELECT k.id, n.name, CASE WHEN n.name = @holder::text THEN 'active' ELSE 'standby' END, 'waiting', k.total
+INSERT INTO delivery_nodes (delivery_id, node, role, total, state, tries, notice)
+SELECT k.id, n.name, CASE WHEN n.name = @holder::text THEN 'active' ELSE 'standby' END, k.total,
+       CASE WHEN n.name = @told::text THEN 'notified' ELSE 'waiting' END,
+       CASE WHEN n.name = @told::text THEN 1 ELSE 0 END, CASE WHEN n.name = @told::text THEN 1 ELSE 0 END
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@totals::bigint[]) AS total) k CROSS JOIN unnest(@nodes::text[]) AS n(name);
 
 -- name: NamesOfBatch :many
