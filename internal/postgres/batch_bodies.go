@@ -55,7 +55,7 @@ func groupOf[T any](of []T, size func(T) int, most int) int {
 
 func (s *Store) putGroup(ctx context.Context, project fleet.ProjectName, hashes []fleet.Hash, bodies map[fleet.Hash][]byte) error {
 	all := hashesBytes(hashes)
-	return s.tx(ctx, "store bodies", func(q *db.Queries) error {
+	err := s.tx(ctx, "store bodies", func(q *db.Queries) error {
 		if err := q.CommitLater(ctx); err != nil { // as for one: the change that refers to them flushes both
 			return failed("store bodies", err)
 		}
@@ -64,6 +64,13 @@ func (s *Store) putGroup(ctx context.Context, project fleet.ProjectName, hashes 
 		}
 		return failed("let the project refer to bodies", q.AllowBodies(ctx, db.AllowBodiesParams{Project: string(project), Hashes: all}))
 	})
+	if err != nil {
+		return err
+	}
+	for _, h := range hashes {
+		s.recent.put(h, bodies[h])
+	}
+	return nil
 }
 
 // unknownBodies holds those that are there against the collection, and gives the rest.

@@ -90,11 +90,10 @@ func (q *Queries) AttachRuns(ctx context.Context, arg AttachRunsParams) error {
 }
 
 const bodiesOfBatch = `-- name: BodiesOfBatch :many
-SELECT DISTINCT r.body_hash, r.size FROM deliveries d
+SELECT p.revision_hash AS body_hash, t.total AS size FROM deliveries d
 JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $1 OFFSET 0) t ON true
-JOIN LATERAL (SELECT w.expires_at FROM pending w WHERE w.deployment_id = d.id OFFSET 0) p ON p.expires_at > now()
-JOIN LATERAL (SELECT x.body_hash, x.size FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
-WHERE d.batch_id = $2 AND d.batch_id <> '' AND d.state = $3::text AND t.tries > 0 AND r.body_hash IS NOT NULL
+JOIN LATERAL (SELECT w.deployment_id, w.site, w.name, w.revision, w.revision_hash, w.created_at, w.expires_at FROM pending w WHERE w.deployment_id = d.id OFFSET 0) p ON p.expires_at > now()
+WHERE d.batch_id = $2 AND d.batch_id <> '' AND d.state = $3::text AND t.tries > 0 AND p.revision_hash IS NOT NULL
 `
 
 type BodiesOfBatchParams struct {
@@ -108,6 +107,7 @@ type BodiesOfBatchRow struct {
 	Size     int64
 }
 
+// The hash is that of the revision, and what its target has in all is its size.
 func (q *Queries) BodiesOfBatch(ctx context.Context, arg BodiesOfBatchParams) ([]BodiesOfBatchRow, error) {
 	rows, err := q.db.Query(ctx, bodiesOfBatch, arg.Node, arg.BatchID, arg.Open)
 	if err != nil {

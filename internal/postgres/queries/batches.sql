@@ -219,12 +219,12 @@ ORDER BY d.name;
 -- name: TokensOf :many
 SELECT node, hash FROM fetch_tokens WHERE deployment_id = @id AND expires_at > now() ORDER BY hash;
 
+-- The hash is that of the revision, and what its target has in all is its size.
 -- name: BodiesOfBatch :many
-SELECT DISTINCT r.body_hash, r.size FROM deliveries d
+SELECT p.revision_hash AS body_hash, t.total AS size FROM deliveries d
 JOIN LATERAL (SELECT t.* FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = @node OFFSET 0) t ON true
-JOIN LATERAL (SELECT w.expires_at FROM pending w WHERE w.deployment_id = d.id OFFSET 0) p ON p.expires_at > now()
-JOIN LATERAL (SELECT x.body_hash, x.size FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
-WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND d.state = @open::text AND t.tries > 0 AND r.body_hash IS NOT NULL;
+JOIN LATERAL (SELECT w.* FROM pending w WHERE w.deployment_id = d.id OFFSET 0) p ON p.expires_at > now()
+WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND d.state = @open::text AND t.tries > 0 AND p.revision_hash IS NOT NULL;
 
 -- name: BodiesOfTickets :many
 SELECT DISTINCT r.body_hash, r.size FROM snapshot_tickets t
