@@ -262,7 +262,13 @@ func (r *batchRelease) read(ctx context.Context) error {
 		o := objectOf(row)
 		r.objects[o.Name] = &o
 	}
-	revisions, err := r.q.DesiredRevisions(ctx, db.DesiredRevisionsParams{Site: site, Names: r.names})
+	p := db.GetRevisionsParams{Site: site}
+	for _, name := range r.names {
+		if s, is := r.subjects[name]; is {
+			p.Names, p.Revisions = append(p.Names, name), append(p.Revisions, s.DesiredRevision)
+		}
+	}
+	revisions, err := r.q.GetRevisions(ctx, p)
 	if err != nil {
 		return failed("read the desired revisions", err)
 	}
