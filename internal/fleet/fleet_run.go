@@ -49,14 +49,8 @@ func FleetEvents() []FleetEvent {
 	}
 }
 
-type fleetArrow struct {
-	from FleetState
-	on   FleetEvent
-	to   FleetState
-}
-
 // fleetMachine has every arrow of a run; what is not in it is refused.
-var fleetMachine = []fleetArrow{
+var fleetMachine = machine[FleetState, FleetEvent]{
 	{FleetRunning, FleetPause, FleetPaused},
 	{FleetRunning, FleetStop, FleetStopped},
 	{FleetRunning, FleetFinish, FleetSucceeded},

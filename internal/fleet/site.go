@@ -5,7 +5,22 @@ import "strconv"
 // SiteSpec declares which nodes a site has and what each is for.
 type SiteSpec struct {
 	Nodes []SiteNode `json:"nodes"`
+	// OnIsolation is what the last holder of the lease does when it reaches neither its peer
+	// nor the region; "" is stop.
+	OnIsolation Isolation `json:"onIsolation,omitempty"`
+	// AutoFailback hands the lease back to the declared active node once it is there again.
+	AutoFailback bool `json:"autoFailback,omitempty"`
 }
+
+// Isolation says what an isolated last holder does.
+type Isolation string
+
+// Stop ends the instances before another node may start them. Run keeps them: such a site may
+// have two active nodes during a partition.
+const (
+	IsolationStop Isolation = "stop"
+	IsolationRun  Isolation = "run"
+)
 
 // SiteNode is one node of a site with its configured role.
 type SiteNode struct {
@@ -15,6 +30,11 @@ type SiteNode struct {
 
 // Validate wants one active, at most one standby, and no name twice.
 func (s SiteSpec) Validate() error {
+	switch s.OnIsolation {
+	case "", IsolationStop, IsolationRun:
+	default:
+		return Errorf(Invalid, "%.40q is none of stop, run", s.OnIsolation).At("/onIsolation")
+	}
 	seen, roles := map[NodeName]bool{}, map[Role]int{}
 	for i, n := range s.Nodes {
 		at := "/nodes/" + strconv.Itoa(i)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,7 +31,7 @@ func sweep(ctx context.Context, st state) error {
 		if err != nil {
 			return err
 		}
-		left := st.leftovers(table)
+		left := leftovers(table, st)
 		if len(left) == 0 {
 			return nil
 		}
@@ -40,17 +41,14 @@ func sweep(ctx context.Context, st state) error {
 	}
 }
 
-// leftovers are the processes of a dead guardian: see the package comment.
-func (st state) leftovers(table []entry) []entry {
-	group := st.groupLives(table)
+// leftovers are the processes of dead guardians: see the package comment. Each environment
+// is read once, however many guardians are asked about.
+func leftovers(table []entry, states ...state) []entry {
 	var roots []int
 	var left []entry
+	known := remains(table, states)
 	for _, e := range table {
-		if e.Zombie || e.Start < st.From {
-			continue // too old to be one; spares reading every environment of the machine
-		}
-		inGroup := group && e.Group == st.Command.PID && e.Session == st.Session
-		if e.process == st.Command || inGroup || carries(e.PID, cookieVar+"="+st.Cookie) {
+		if !e.Zombie && known.include(e) {
 			roots = append(roots, e.PID)
 			left = append(left, e)
 		}
@@ -58,19 +56,51 @@ func (st state) leftovers(table []entry) []entry {
 	return append(left, descendants(table, roots...)...)
 }
 
+// lost is what is known of the processes that dead guardians may have left.
+type lost struct {
+	commands map[process]bool
+	groups   map[int]state    // by a number that can still mean the command's group
+	cookies  map[string]state // by what its processes carry
+	oldest   uint64
+}
+
+func remains(table []entry, states []state) lost {
+	l := lost{
+		commands: map[process]bool{}, groups: map[int]state{}, cookies: map[string]state{}, oldest: math.MaxUint64,
+	}
+	starts := make(map[int]uint64, len(table))
+	for _, e := range table {
+		starts[e.PID] = e.Start
+	}
+	for _, st := range states {
+		l.commands[st.Command], l.oldest = true, min(l.oldest, st.From)
+		if st.Cookie != "" { // else everything that carries none were its
+			l.cookies[st.Cookie] = st
+		}
+		if st.groupLives(starts) {
+			l.groups[st.Command.PID] = st
+		}
+	}
+	return l
+}
+
+func (l lost) include(e entry) bool {
+	if e.Start < l.oldest {
+		return false // too old to be one; spares reading every environment of the machine
+	}
+	if st, ok := l.groups[e.Group]; ok && e.Session == st.Session && e.Start >= st.From || l.commands[e.process] {
+		return true
+	}
+	st, ok := l.cookies[carried(e.PID, cookieVar)]
+	return ok && e.Start >= st.From
+}
+
 // groupLives says whether the number of the command's group can still mean that group. The
 // kernel gives no pid away that is a living group's number, so a newer process of that pid
 // proves that the group is gone.
-func (st state) groupLives(table []entry) bool {
-	if st.Command.PID <= 0 {
-		return false
-	}
-	for _, e := range table {
-		if e.PID == st.Command.PID && e.Start != st.Command.Start {
-			return false
-		}
-	}
-	return true
+func (st state) groupLives(starts map[int]uint64) bool {
+	start, taken := starts[st.Command.PID]
+	return st.Command.PID > 0 && (!taken || start == st.Command.Start)
 }
 
 func killAndWait(ctx context.Context, left []entry) error {

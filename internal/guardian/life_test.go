@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// startByAgent starts an instance from another process, and gives how to kill that one.
-func startByAgent(t *testing.T, o order, wrap ...string) (kill func()) {
+// startAgent starts an instance from another process.
+func startAgent(t *testing.T, o order, wrap ...string) *exec.Cmd {
 	t.Helper()
 	arg, err := json.Marshal(o)
 	require.NoError(t, err)
@@ -25,15 +25,23 @@ func startByAgent(t *testing.T, o order, wrap ...string) (kill func()) {
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	kill = func() {
-		_ = cmd.Process.Kill() // a second time it is gone already
-		_ = cmd.Wait()
-	}
-	t.Cleanup(kill)
+	t.Cleanup(func() { endAgent(cmd) })
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "started\n", line)
-	return kill
+	return cmd
+}
+
+func endAgent(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill() // a second time it is gone already
+	_ = cmd.Wait()
+}
+
+// startByAgent is startAgent that gives how to kill the agent.
+func startByAgent(t *testing.T, o order, wrap ...string) (kill func()) {
+	t.Helper()
+	cmd := startAgent(t, o, wrap...)
+	return func() { endAgent(cmd) }
 }
 
 func TestOutlivesAgent(t *testing.T) {

@@ -136,10 +136,14 @@ func prepare(ctx context.Context, dir string, log *slog.Logger) (*supervisor, er
 	if s.state, err = old.succeed(dir); err != nil {
 		return nil, err
 	}
+	s.state.Status.Leased = s.launch.Leased // what enforces the lease reads it, whatever comes of this start
 	if err := writeJSON(filepath.Join(dir, stateFile), s.state); err != nil {
 		return nil, err
 	}
 	if err := sweep(ctx, s.state); err != nil {
+		return nil, err
+	}
+	if s.tenure, err = newTenure(dir, s.launch, log); err != nil {
 		return nil, err
 	}
 	if s.family, err = newFamily(); err != nil {

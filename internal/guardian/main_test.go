@@ -36,6 +36,8 @@ func TestMain(m *testing.M) {
 			os.Exit(agent(os.Args[2]))
 		case "exclusive":
 			os.Exit(exclusive(os.Args[2]))
+		case "witness":
+			os.Exit(witness(os.Args[2]))
 		}
 	}
 	goleak.VerifyTestMain(m)
@@ -46,6 +48,9 @@ type order struct {
 	Root, Executable string
 	LifetimeSelf     bool
 	Spec             Spec
+	// Runs is how long its lease runs, 0 without end; Enforce makes it keep the deadline too.
+	Runs    time.Duration
+	Enforce bool
 }
 
 // agent starts an instance, says so, and stays until it is killed.
@@ -59,9 +64,20 @@ func agent(arg string) int {
 	if o.LifetimeSelf {
 		r.LifetimePID = os.Getpid()
 	}
+	lease := NoDeadline()
+	if o.Runs > 0 {
+		lease = leaseFor(o.Runs)
+	}
+	if err := r.Lease(context.Background(), lease); err != nil {
+		fmt.Println(err)
+		return 1
+	}
 	if _, err := r.Start(context.Background(), o.Spec); err != nil {
 		fmt.Println(err)
 		return 1
+	}
+	if o.Enforce {
+		go func() { fmt.Println(r.Enforce(context.Background())) }()
 	}
 	fmt.Println("started")
 	select {}
@@ -91,6 +107,7 @@ func setup(t *testing.T) *Runtime {
 		Backoff: Backoff{First: 10 * time.Millisecond, Max: 40 * time.Millisecond},
 		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
+	require.NoError(t, r.Lease(t.Context(), NoDeadline()))
 	t.Cleanup(func() {
 		left, err := r.List(context.Background())
 		require.NoError(t, err)
@@ -185,7 +202,7 @@ func left(t *testing.T, r *Runtime) []int {
 	for _, e := range table {
 		cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", e.PID))
 		guards := err == nil && slices.Contains(strings.Split(string(cmdline), "\x00"), dir)
-		if !e.Zombie && (guards || carries(e.PID, cookieVar+"="+cookie)) {
+		if !e.Zombie && (guards || carried(e.PID, cookieVar) == cookie) {
 			pids = append(pids, e.PID)
 		}
 	}

@@ -121,12 +121,12 @@ func descendants(table []entry, roots ...int) []entry {
 	return found
 }
 
-// carries says whether a process was started with the variable. One that cannot be read
-// (ended, or another user's) does not.
-func carries(pid int, variable string) bool {
+// carried is the value of a variable that a process was started with, "" without one and of
+// a process that cannot be read (ended, or another user's).
+func carried(pid int, name string) string {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
-		return false
+		return ""
 	}
-	return slices.ContainsFunc(bytes.Split(env, []byte{0}), func(kv []byte) bool { return string(kv) == variable })
+	return lookup(strings.Split(string(env), "\x00"), name, "")
 }

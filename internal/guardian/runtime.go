@@ -35,6 +35,8 @@ type Runtime struct {
 	Backoff     Backoff
 	OutputLimit int64
 	Log         *slog.Logger
+
+	enforcing enforcing
 }
 
 const (
@@ -71,7 +73,8 @@ func (r *Runtime) Names() ([]fleet.InstanceName, error) {
 }
 
 // List gives every guardian that lives or hangs, and those that died without having stopped
-// their instance (Dead: something of it may still run, so it must be stopped or started).
+// their instance (Dead: something of it may still run, so it must be stopped or started) or
+// stopped it because the lease ended (Ended, until it is stopped or started).
 // Directories of instances that were stopped are left out. The order is by name.
 func (r *Runtime) List(ctx context.Context) ([]Status, error) {
 	names, err := r.Names()
@@ -135,12 +138,15 @@ func (st state) hung() (Status, bool, error) {
 	return seen, true, err
 }
 
-// dead is what can be said when there is no guardian; nothing when all of it was stopped.
+// dead is what can be said when there is no guardian; nothing when all of it was stopped as asked.
 func (st state) dead() (Status, bool, error) {
 	boot, err := bootID()
 	seen := st.Status
 	seen.Guardian, seen.Running, seen.PID = Dead, false, 0
-	return seen, err == nil && st.BootID == boot && !st.Stopped, err
+	if st.Stopped {
+		seen.Guardian = Ended
+	}
+	return seen, err == nil && st.BootID == boot && (!st.Stopped || seen.Reason == ReasonLeaseEnded), err
 }
 
 // probe asks for the status and tells hung from none.

@@ -20,7 +20,8 @@ import (
 // Start starts an instance under a new guardian and returns once the command has lived for
 // Run.StartSeconds. While anybody holds the name it is refused (conflict). A command that
 // ends earlier, or a context that does, leaves nothing running; the first is apply_failed
-// with the exit code as the reason. The process from which it is called should live on as
+// with the exit code as the reason. Without a lease that runs for longer it is refused
+// (stale), here and by the guardian itself. The process from which it is called should live on as
 // the guardian's parent or end: a guardian that ends is collected by a goroutine.
 func (r *Runtime) Start(ctx context.Context, spec Spec) (Status, error) {
 	if err := spec.validate(); err != nil {
@@ -28,6 +29,9 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (Status, error) {
 	}
 	dir, err := r.dir(spec.Instance)
 	if err != nil {
+		return Status{}, err
+	}
+	if err := r.mayStart(spec); err != nil {
 		return Status{}, err
 	}
 	lock, err := claim(dir)
@@ -59,7 +63,7 @@ func claim(dir string) (*os.File, error) {
 }
 
 func (r *Runtime) start(ctx context.Context, dir string, lock *os.File, spec Spec) (Status, error) {
-	asked := launch{Spec: spec, Backoff: r.Backoff, OutputLimit: r.OutputLimit}
+	asked := launch{Spec: spec, Backoff: r.Backoff, OutputLimit: r.OutputLimit, Leased: true}
 	if err := writeJSON(filepath.Join(dir, specFile), asked); err != nil {
 		return Status{}, errors.Join(err, lock.Close())
 	}

@@ -57,6 +57,7 @@ func TestStart(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
 		r.Root = filepath.Join(r.Root, strings.Repeat("d", 120), strings.Repeat("e", 120))
+		require.NoError(t, r.Lease(t.Context(), NoDeadline()))
 		start(t, r, shell(t, "exec sleep 1000"))
 		st, ok, err := r.Status(t.Context(), "line-7")
 		require.NoError(t, err)

@@ -16,6 +16,9 @@ const (
 	Live Health = "live"
 	Hung Health = "hung"
 	Dead Health = "dead"
+	// Ended is a guardian that stopped its instance, or was killed with it, because the lease
+	// ended: nothing of it runs, and the name waits to be started or stopped.
+	Ended Health = "ended"
 )
 
 // Status is what one guardian says of its instance. Of a hung or dead guardian it is what
@@ -30,6 +33,11 @@ type Status struct {
 	// ended ("exit code 3", "signal SIGKILL", "not started: …"), "" when none did.
 	Restarts int    `json:"restarts"`
 	LastExit string `json:"lastExit,omitempty"`
+	// Reason is ReasonLeaseEnded from when a stop for the lease begins, else "".
+	Reason string `json:"reason,omitempty"`
+	// Leased says that the guardian enforces the lease too; one that an agent of before the
+	// lease started does not, and is left to the agent.
+	Leased bool `json:"leased,omitempty"`
 	// Since is when Running last changed.
 	Since       time.Time `json:"since"`
 	Guardian    Health    `json:"guardian"`

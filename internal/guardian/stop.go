@@ -133,13 +133,18 @@ func cleanUp(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if st.BootID == "" || st.Stopped {
+	if st.BootID == "" || st.Stopped && st.Status.Reason == "" {
 		return nil
 	}
 	if err := sweep(ctx, st); err != nil {
 		return err
 	}
-	st.Stopped, st.Status.Running, st.Status.PID = true, false, 0
+	return st.settle(dir, "")
+}
+
+// settle writes, for a dead guardian, that nothing of its instance is left and why.
+func (st state) settle(dir, reason string) error {
+	st.Stopped, st.Status.Running, st.Status.PID, st.Status.Reason = true, false, 0, reason
 	if err := os.Remove(filepath.Join(dir, socketFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove socket: %w", err)
 	}

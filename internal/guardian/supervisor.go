@@ -47,6 +47,11 @@ type supervisor struct {
 	kill    bool          // stopping: the grace is over
 	until   time.Time     // stopping: when it is
 	failure string        // why the start failed
+	denied  bool          // starting: the lease did not allow it
+
+	tenure  *tenure       // nil: no lease
+	lapses  time.Duration // the deadline for which it was stopped
+	forGood bool          // no renewal brings it back
 
 	calls   chan call
 	stops   []call // answered at the end
@@ -65,24 +70,35 @@ func (s *supervisor) guard(ctx context.Context) error {
 	s.timer = time.NewTimer(s.launch.startWindow())
 	s.state.Status = Status{
 		Instance: s.launch.Instance, Labels: s.launch.Labels, Since: s.now(),
-		Guardian: Live, GuardianPID: os.Getpid(),
+		Guardian: Live, GuardianPID: os.Getpid(), Leased: s.launch.Leased,
 	}
 	s.serving = &server{dir: s.dir, calls: s.calls, ended: s.ended, now: s.now, conns: map[net.Conn]bool{}}
 	if err := s.serving.serve(); err != nil {
 		return errors.Join(err, s.output.close(s.now()), s.ready.say(refusal(s.state.Status, err)))
 	}
 	s.phase = starting
-	s.begin()
+	if s.mayBegin() {
+		s.begin()
+	}
 	for done := ctx.Done(); s.phase != ended; {
 		select {
 		case <-s.family.changed:
+			s.heed()
 			s.onFamily()
 		case <-s.timer.C:
-			s.onTimer()
+			was := s.phase
+			if s.heed(); s.phase == was { // else it was set for what is no more
+				s.onTimer()
+			}
 		case c := <-s.calls:
+			s.heed()
 			s.onCall(c)
+		case <-s.tenure.rings():
+			s.heed()
 		case <-done:
 			done = nil
+			s.heed()
+			s.forGood = true
 			s.stop(s.launch.stopGrace())
 		}
 	}
@@ -124,8 +140,18 @@ func (s *supervisor) onFamily() {
 		s.onExit(how)
 	}
 	if s.phase == stopping && s.family.empty() {
-		s.phase = ended
+		s.settled()
 	}
+}
+
+// settled comes when nothing of a stopped command is left.
+func (s *supervisor) settled() {
+	if !s.resumes() {
+		s.phase = ended
+		return
+	}
+	s.state.Status.Reason, s.kill, s.phase = "", false, waiting
+	s.timer.Reset(0)
 }
 
 func (s *supervisor) onExit(how string) {
@@ -133,7 +159,7 @@ func (s *supervisor) onExit(how string) {
 	st.Running, st.PID, st.LastExit, st.Since = false, 0, how, s.now()
 	switch s.phase {
 	case starting:
-		s.failure = how
+		s.failure, s.forGood = how, true
 		s.stop(0)
 	case running:
 		s.signalAll(unix.SIGKILL) // what the process left must not run beside the next one
@@ -158,13 +184,14 @@ func (s *supervisor) onTimer() {
 			s.timer.Reset(again)
 			return
 		}
+		if !s.mayBegin() {
+			return
+		}
 		s.phase = running
 		s.state.Status.Restarts++
 		s.begin()
 	case stopping:
-		s.kill = true
-		s.signalAll(unix.SIGKILL)
-		s.timer.Reset(again)
+		s.killAll()
 	case running, ended:
 	}
 }
@@ -179,8 +206,13 @@ func (s *supervisor) onCall(c call) {
 			return
 		}
 		c.answer <- response{Status: s.state.Status}
+	case opLease:
+		if s.tenure != nil && s.phase != ended {
+			s.look()
+		}
+		c.answer <- response{Status: s.state.Status}
 	case opStop:
-		s.stops = append(s.stops, c)
+		s.stops, s.forGood = append(s.stops, c), true
 		s.stop(c.request.grace(s.launch.Spec))
 	default:
 		c.answer <- refusal(s.state.Status, fleet.Errorf(fleet.Invalid, "unknown operation %.40q", c.request.Op))
@@ -190,7 +222,7 @@ func (s *supervisor) onCall(c call) {
 // signal tells the process of a change, then remembers it: a crash between the two makes
 // the agent tell it again, the other order would lose the change.
 func (s *supervisor) signal(r request) error {
-	if s.phase == stopping {
+	if s.phase == stopping || s.phase == ended {
 		return fleet.Errorf(fleet.IllegalState, "the instance is being stopped")
 	}
 	sig := unix.SignalNum(r.Signal)
@@ -227,6 +259,13 @@ func (s *supervisor) stop(grace time.Duration) {
 	s.signalAll(unix.SIGCONT) // a stopped process would not see the SIGTERM
 }
 
+// killAll is repeated until nothing is left.
+func (s *supervisor) killAll() {
+	s.kill = true
+	s.signalAll(unix.SIGKILL)
+	s.timer.Reset(again)
+}
+
 func (s *supervisor) signalAll(sig unix.Signal) {
 	if err := s.family.signalAll(sig); err != nil {
 		s.log.Error("processes not signalled", "signal", unix.SignalName(sig), "err", err)
@@ -242,6 +281,9 @@ func (s *supervisor) finish() error {
 	s.state.Stopped = true
 	st := &s.state.Status
 	st.Running, st.PID = false, 0
+	if s.forGood {
+		st.Reason = ""
+	}
 	s.save()
 	if err := s.serving.unlink(); err != nil {
 		s.log.Error("socket not removed", "err", err)
@@ -263,6 +305,9 @@ func (s *supervisor) outcome() error {
 	if s.failure != "" {
 		err := s.startError()
 		return errors.Join(err, s.ready.say(refusal(s.state.Status, err)))
+	}
+	if s.denied {
+		return s.ready.say(refusal(s.state.Status, errLeaseEnded()))
 	}
 	return s.ready.say(refusal(s.state.Status, fleet.Errorf(fleet.Conflict, "stopped while it was starting")))
 }

@@ -12,6 +12,7 @@ const (
 	opStatus = "status"
 	opStop   = "stop"
 	opSignal = "signal"
+	opLease  = "lease" // read the lease now
 )
 
 // maxMessage bounds what either side reads of the other.

@@ -42,6 +42,8 @@ type AgentOptions struct {
 	// Serving is closed when the node takes deliveries: the region counts on it only from
 	// then on. nil holds nothing back.
 	Serving <-chan struct{}
+	// Tenancy is told of the lease and ends what runs with it; nil is a runtime without deadlines.
+	Tenancy tenancy
 	// Outputs is where logs come from; nil ships none.
 	Outputs outputs
 	// HTTP is for tests; the default is NewHTTPClient.
@@ -164,6 +166,20 @@ func (a *Agent) Close() error { return errors.Join(a.Store.Close(), a.lock.Close
 // Run recovers the node and keeps it until the context ends. What runs never waits for the
 // region: only enrolling, reports and logs do.
 func (a *Agent) Run(ctx context.Context) error {
+	if err := a.grant(ctx); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.enforce(ctx) }) // also while what runs is recovered
+	group.Go(func() error { return a.work(ctx) })
+	err := group.Wait()
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (a *Agent) work(ctx context.Context) error {
 	if err := a.Applier.Recover(ctx); err != nil {
 		return err
 	}
@@ -179,11 +195,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		both.Go(func() error { return a.shipLogs(ctx) })
 		return both.Wait()
 	})
-	err := group.Wait()
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return nil
-	}
-	return err
+	return group.Wait()
 }
 
 // join enrols the node if no region knows its key and, once it takes deliveries, tells the

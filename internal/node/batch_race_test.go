@@ -353,6 +353,7 @@ func TestBatchGuardians(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	rt := &guardian.Runtime{Root: t.TempDir(), Executable: self, LifetimePID: os.Getpid()}
+	require.NoError(t, rt.Lease(t.Context(), guardian.NoDeadline()))
 	m.opt.Runtime = rt
 	const lives, dies = `{"command":["/bin/sleep","600"]}`, `{"command":["/bin/sh","-c","exit 3"]}`
 	names := []fleet.InstanceName{"bad", "good", "quiet"}

@@ -123,10 +123,16 @@ func (a *Applier) reason(in sqlite.Instance, seen *guardian.Status, meta sqlite.
 	if meta.Role != fleet.RoleActive || in.Current == nil || !needsProcess(*in.Current) || seen != nil && seen.Running {
 		return ""
 	}
+	if !a.opt.MayRun() {
+		return guardian.ReasonLeaseEnded
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if r := a.reasons[in.Name]; r != "" {
 		return r
+	}
+	if seen != nil && seen.Reason != "" {
+		return seen.Reason
 	}
 	if seen != nil && seen.LastExit != "" {
 		return ReasonNotRunning + ": " + seen.LastExit

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
-var literal = regexp.MustCompile(`'([a-z_]*)'::text`)
+var literal = regexp.MustCompile(`'([A-Za-z_]*)'::text`)
 
 // allowed lists what the CHECK of one column allows.
 func (b *bench) allowed(table, column string) []string {
@@ -52,7 +52,8 @@ func TestStatesOfSQL(t *testing.T) {
 		"revisions.action":       wordsOf(fleet.ActionDeploy, fleet.ActionEnable, fleet.ActionDisable, fleet.ActionDelete),
 		"revisions.durability":   wordsOf(fleet.DurabilitySync, fleet.DurabilityAsync),
 		"revisions.content_kind": wordsOf("", fleet.ContentJSON, fleet.ContentArtifact),
-		"api_tokens.role":        {"admin", "operator", "viewer"},
+		"api_tokens.role":        {"admin", "operator", "viewer", "provider"},
+		"connections.state":      wordsOf(fleet.ConnectionStates()...),
 		"events.type":            {"created", "updated", "deleting", "deleted", "status"},
 	} {
 		table, name, _ := strings.Cut(column, ".")

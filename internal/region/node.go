@@ -58,7 +58,7 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	serving := make(chan struct{})
 	agent, err := node.Open(ctx, node.AgentOptions{
 		Node: fleet.NodeName(cfg.Node), Site: fleet.SiteName(cfg.Site), Dir: cfg.Data, API: cfg.API, Runtime: runtime,
-		Outputs: runtime, Log: log, Now: time.Now, JoinToken: cfg.JoinToken, Failpoint: cfg.Failpoint,
+		Tenancy: runtime, Outputs: runtime, Log: log, Now: time.Now, JoinToken: cfg.JoinToken, Failpoint: cfg.Failpoint,
 		ReadIdle: cfg.Timing.ReadIdle, ReportEvery: cfg.Timing.Report, BaseEnv: baseEnvironment(),
 		HTTP: traces.calling(node.NewHTTPClient()), Serving: serving,
 	})

@@ -7,18 +7,21 @@ package db
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 type ApiToken struct {
-	ID        string
-	Hash      []byte
-	Role      string
-	Project   string
-	Note      string
-	CreatedBy string
-	CreatedAt time.Time
-	ExpiresAt *time.Time
-	RevokedAt *time.Time
+	ID               string
+	Hash             []byte
+	Role             string
+	Project          string
+	Note             string
+	CreatedBy        string
+	CreatedAt        time.Time
+	ExpiresAt        *time.Time
+	RevokedAt        *time.Time
+	ModuleNamespaces []string
 }
 
 type Batch struct {
@@ -64,6 +67,29 @@ type CollectionPlace struct {
 	Kind string
 	Site string
 	Name string
+}
+
+type Connection struct {
+	ID              string
+	State           string
+	Reason          string
+	Identity        string
+	Node            *string
+	Provider        string
+	ModuleNamespace string
+	GroupID         string
+	Executor        string
+	Protocol        int32
+	Server          string
+	RegisteredAt    time.Time
+	ActiveAt        *time.Time
+	HeartbeatAt     *time.Time
+	InFlight        int32
+	DrainReason     string
+	DrainAskedAt    *time.Time
+	DrainDeadline   *time.Time
+	DrainAckedAt    *time.Time
+	EndedAt         *time.Time
 }
 
 type Delivery struct {
@@ -215,19 +241,36 @@ type JoinToken struct {
 	UsedAt    *time.Time
 }
 
+type LinkServer struct {
+	ID     string
+	SeenAt time.Time
+}
+
+type Module struct {
+	Connection      string
+	ModuleNamespace string
+	Name            string
+	Description     string
+	InputSchema     string
+	OutputSchema    string
+}
+
 type Node struct {
-	Name       string
-	Site       string
-	Role       string
-	SigningKey []byte
-	SealingKey []byte
-	EnrolledAt *time.Time
-	RevokedAt  *time.Time
-	SeenAt     *time.Time
-	StartID    *string
-	StartedAt  *time.Time
-	RemovedAt  *time.Time
-	StartingAt *time.Time
+	Name         string
+	Site         string
+	Role         string
+	SigningKey   []byte
+	SealingKey   []byte
+	EnrolledAt   *time.Time
+	RevokedAt    *time.Time
+	SeenAt       *time.Time
+	StartID      *string
+	StartedAt    *time.Time
+	RemovedAt    *time.Time
+	StartingAt   *time.Time
+	CordonedAt   *time.Time
+	CordonReason string
+	PeerAddress  string
 }
 
 type NodeHeld struct {
@@ -358,6 +401,16 @@ type Reconcile struct {
 	EndedAt   *time.Time
 }
 
+type Refusal struct {
+	ID       int64
+	At       time.Time
+	Door     string
+	Identity string
+	Reason   string
+	What     string
+	Times    int64
+}
+
 type Region struct {
 	OnlyRow          bool
 	Name             string
@@ -395,10 +448,18 @@ type Server struct {
 }
 
 type SiteLease struct {
-	Site    string
-	Holder  string
-	Epoch   int64
-	Dropped bool
+	Site       string
+	Holder     string
+	Epoch      int64
+	Dropped    bool
+	Promised   int64
+	PromisedTo string
+	Counter    int64
+	Ttl        pgtype.Interval
+	Released   bool
+	Target     string
+	Lost       bool
+	GrantedAt  time.Time
 }
 
 type SiteSet struct {

@@ -11,7 +11,7 @@ import (
 )
 
 const aPITokenByHash = `-- name: APITokenByHash :one
-SELECT id, hash, role, project, note, created_by, created_at, expires_at, revoked_at FROM api_tokens WHERE hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+SELECT id, hash, role, project, note, created_by, created_at, expires_at, revoked_at, module_namespaces FROM api_tokens WHERE hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
 `
 
 func (q *Queries) APITokenByHash(ctx context.Context, hash []byte) (ApiToken, error) {
@@ -27,6 +27,7 @@ func (q *Queries) APITokenByHash(ctx context.Context, hash []byte) (ApiToken, er
 		&i.CreatedAt,
 		&i.ExpiresAt,
 		&i.RevokedAt,
+		&i.ModuleNamespaces,
 	)
 	return i, err
 }
@@ -124,7 +125,7 @@ func (q *Queries) ForgetHeldBeforeStart(ctx context.Context, arg ForgetHeldBefor
 }
 
 const getLease = `-- name: GetLease :one
-SELECT site, holder, epoch, dropped FROM site_leases WHERE site = $1 AND NOT dropped
+SELECT site, holder, epoch, dropped, promised, promised_to, counter, ttl, released, target, lost, granted_at FROM site_leases WHERE site = $1 AND NOT dropped
 `
 
 func (q *Queries) GetLease(ctx context.Context, site string) (SiteLease, error) {
@@ -135,12 +136,20 @@ func (q *Queries) GetLease(ctx context.Context, site string) (SiteLease, error) 
 		&i.Holder,
 		&i.Epoch,
 		&i.Dropped,
+		&i.Promised,
+		&i.PromisedTo,
+		&i.Counter,
+		&i.Ttl,
+		&i.Released,
+		&i.Target,
+		&i.Lost,
+		&i.GrantedAt,
 	)
 	return i, err
 }
 
 const getNode = `-- name: GetNode :one
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at FROM nodes WHERE name = $1
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address FROM nodes WHERE name = $1
 `
 
 func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
@@ -159,13 +168,17 @@ func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
 		&i.StartedAt,
 		&i.RemovedAt,
 		&i.StartingAt,
+		&i.CordonedAt,
+		&i.CordonReason,
+		&i.PeerAddress,
 	)
 	return i, err
 }
 
 const grantLease = `-- name: GrantLease :execrows
-INSERT INTO site_leases (site, holder, epoch) VALUES ($1, $2, 1)
-ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1, dropped = false
+INSERT INTO site_leases (site, holder, epoch, promised) VALUES ($1, $2, 1, 1)
+ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1, dropped = false,
+    promised = greatest(site_leases.promised, site_leases.epoch + 1)
 WHERE site_leases.holder <> excluded.holder OR site_leases.dropped
 `
 
@@ -226,19 +239,20 @@ func (q *Queries) HeldByNode(ctx context.Context, arg HeldByNodeParams) ([]NodeH
 }
 
 const insertAPIToken = `-- name: InsertAPIToken :one
-INSERT INTO api_tokens (id, hash, role, project, note, created_by, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
-ON CONFLICT (hash) DO UPDATE SET note = excluded.note RETURNING id, hash, role, project, note, created_by, created_at, expires_at, revoked_at
+INSERT INTO api_tokens (id, hash, role, project, note, created_by, expires_at, module_namespaces)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8::text[])
+ON CONFLICT (hash) DO UPDATE SET note = excluded.note RETURNING id, hash, role, project, note, created_by, created_at, expires_at, revoked_at, module_namespaces
 `
 
 type InsertAPITokenParams struct {
-	ID        string
-	Hash      []byte
-	Role      string
-	Project   string
-	Note      string
-	CreatedBy string
-	ExpiresAt *time.Time
+	ID               string
+	Hash             []byte
+	Role             string
+	Project          string
+	Note             string
+	CreatedBy        string
+	ExpiresAt        *time.Time
+	ModuleNamespaces []string
 }
 
 func (q *Queries) InsertAPIToken(ctx context.Context, arg InsertAPITokenParams) (ApiToken, error) {
@@ -250,6 +264,7 @@ func (q *Queries) InsertAPIToken(ctx context.Context, arg InsertAPITokenParams) 
 		arg.Note,
 		arg.CreatedBy,
 		arg.ExpiresAt,
+		arg.ModuleNamespaces,
 	)
 	var i ApiToken
 	err := row.Scan(
@@ -262,6 +277,7 @@ func (q *Queries) InsertAPIToken(ctx context.Context, arg InsertAPITokenParams) 
 		&i.CreatedAt,
 		&i.ExpiresAt,
 		&i.RevokedAt,
+		&i.ModuleNamespaces,
 	)
 	return i, err
 }
@@ -328,7 +344,7 @@ func (q *Queries) InsertLog(ctx context.Context, arg InsertLogParams) error {
 }
 
 const listAPITokens = `-- name: ListAPITokens :many
-SELECT id, hash, role, project, note, created_by, created_at, expires_at, revoked_at FROM api_tokens
+SELECT id, hash, role, project, note, created_by, created_at, expires_at, revoked_at, module_namespaces FROM api_tokens
 WHERE (created_at, id) < ($1::timestamptz, $2::text) AND ($3::text = '' OR project = $3)
 ORDER BY created_at DESC, id DESC LIMIT $4
 `
@@ -364,6 +380,7 @@ func (q *Queries) ListAPITokens(ctx context.Context, arg ListAPITokensParams) ([
 			&i.CreatedAt,
 			&i.ExpiresAt,
 			&i.RevokedAt,
+			&i.ModuleNamespaces,
 		); err != nil {
 			return nil, err
 		}
@@ -416,7 +433,7 @@ func (q *Queries) ListJoinTokens(ctx context.Context, arg ListJoinTokensParams) 
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, coalesce(l.epoch, 0)::bigint AS epoch,
+SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, n.cordoned_at, n.cordon_reason, n.peer_address, coalesce(l.epoch, 0)::bigint AS epoch,
        (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
        (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed,
        (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans
@@ -434,22 +451,25 @@ type ListNodesParams struct {
 }
 
 type ListNodesRow struct {
-	Name       string
-	Site       string
-	Role       string
-	SigningKey []byte
-	SealingKey []byte
-	EnrolledAt *time.Time
-	RevokedAt  *time.Time
-	SeenAt     *time.Time
-	StartID    *string
-	StartedAt  *time.Time
-	RemovedAt  *time.Time
-	StartingAt *time.Time
-	Epoch      int64
-	Instances  int64
-	Owed       int64
-	Orphans    int64
+	Name         string
+	Site         string
+	Role         string
+	SigningKey   []byte
+	SealingKey   []byte
+	EnrolledAt   *time.Time
+	RevokedAt    *time.Time
+	SeenAt       *time.Time
+	StartID      *string
+	StartedAt    *time.Time
+	RemovedAt    *time.Time
+	StartingAt   *time.Time
+	CordonedAt   *time.Time
+	CordonReason string
+	PeerAddress  string
+	Epoch        int64
+	Instances    int64
+	Owed         int64
+	Orphans      int64
 }
 
 func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNodesRow, error) {
@@ -479,6 +499,9 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 			&i.StartedAt,
 			&i.RemovedAt,
 			&i.StartingAt,
+			&i.CordonedAt,
+			&i.CordonReason,
+			&i.PeerAddress,
 			&i.Epoch,
 			&i.Instances,
 			&i.Owed,
@@ -495,7 +518,7 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 }
 
 const lockLease = `-- name: LockLease :one
-SELECT site, holder, epoch, dropped FROM site_leases WHERE site = $1 AND NOT dropped FOR SHARE
+SELECT site, holder, epoch, dropped, promised, promised_to, counter, ttl, released, target, lost, granted_at FROM site_leases WHERE site = $1 AND NOT dropped FOR SHARE
 `
 
 func (q *Queries) LockLease(ctx context.Context, site string) (SiteLease, error) {
@@ -506,6 +529,14 @@ func (q *Queries) LockLease(ctx context.Context, site string) (SiteLease, error)
 		&i.Holder,
 		&i.Epoch,
 		&i.Dropped,
+		&i.Promised,
+		&i.PromisedTo,
+		&i.Counter,
+		&i.Ttl,
+		&i.Released,
+		&i.Target,
+		&i.Lost,
+		&i.GrantedAt,
 	)
 	return i, err
 }
@@ -549,7 +580,7 @@ func (q *Queries) NodeStarting(ctx context.Context, arg NodeStartingParams) erro
 }
 
 const pairNodes = `-- name: PairNodes :many
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' ORDER BY name
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' ORDER BY name
 `
 
 // The nodes of a site that hold instances.
@@ -575,6 +606,9 @@ func (q *Queries) PairNodes(ctx context.Context, site string) ([]Node, error) {
 			&i.StartedAt,
 			&i.RemovedAt,
 			&i.StartingAt,
+			&i.CordonedAt,
+			&i.CordonReason,
+			&i.PeerAddress,
 		); err != nil {
 			return nil, err
 		}

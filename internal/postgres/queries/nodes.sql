@@ -45,8 +45,9 @@ SELECT * FROM site_leases WHERE site = @site AND NOT dropped;
 SELECT * FROM site_leases WHERE site = @site AND NOT dropped FOR SHARE;
 
 -- name: GrantLease :execrows
-INSERT INTO site_leases (site, holder, epoch) VALUES (@site, @holder, 1)
-ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1, dropped = false
+INSERT INTO site_leases (site, holder, epoch, promised) VALUES (@site, @holder, 1, 1)
+ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1, dropped = false,
+    promised = greatest(site_leases.promised, site_leases.epoch + 1)
 WHERE site_leases.holder <> excluded.holder OR site_leases.dropped;
 
 -- name: DropLease :exec
@@ -83,8 +84,8 @@ ORDER BY created_at DESC, id DESC LIMIT @max_rows;
 DELETE FROM join_tokens WHERE id = @id;
 
 -- name: InsertAPIToken :one
-INSERT INTO api_tokens (id, hash, role, project, note, created_by, expires_at)
-VALUES (@id, @hash, @role, @project, @note, @created_by, sqlc.narg(expires_at))
+INSERT INTO api_tokens (id, hash, role, project, note, created_by, expires_at, module_namespaces)
+VALUES (@id, @hash, @role, @project, @note, @created_by, sqlc.narg(expires_at), @module_namespaces::text[])
 ON CONFLICT (hash) DO UPDATE SET note = excluded.note RETURNING *;
 
 -- name: APITokenByHash :one

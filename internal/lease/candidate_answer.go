@@ -1,0 +1,191 @@
+package lease
+
+import "slices"
+
+// Answered takes in the answer to a Send of this process. A request without an answer needs
+// no call, and an answer that comes late, twice or out of order does no harm.
+func (c Candidate) Answered(s Send, a Answer, now Instant) (Candidate, []Action) {
+	c, acts := c.settle(now)
+	seat := c.seatOf(s, a)
+	if seat < 0 {
+		return c, acts
+	}
+	c = c.note(seat, s, a)
+	var more []Action
+	switch s.Call {
+	case Ask, Promise:
+		c, more = c.counted(seat, s, a, now)
+	case Grant:
+		c, more = c.granted(seat, s, a, now)
+	case Release:
+		c, more = c.parted(seat, s, a), nil
+	}
+	acts = append(acts, more...)
+	c, more = c.meet(seat, a, now)
+	return c, append(acts, more...)
+}
+
+func (c Candidate) seatOf(s Send, a Answer) int {
+	for seat := range seats {
+		if v := c.voter(seat); v != "" && v == s.To && v == a.Voter && s.Request.Candidate == c.cfg.Self {
+			return seat
+		}
+	}
+	return -1
+}
+
+func (c Candidate) note(seat int, s Send, a Answer) Candidate {
+	if h := &c.heard[seat]; !h.set || h.at < s.At {
+		*h = stamp{true, s.At}
+	}
+	c.nonces[seat] = a.Nonce
+	c.highest = max(c.highest, a.Vote.Promised)
+	return c
+}
+
+// meet learns from an answer that another held after this node, or is to, and that a node is
+// no longer isolated: then its deadline holds again, moved by this answer or long past.
+func (c Candidate) meet(seat int, a Answer, now Instant) (Candidate, []Action) {
+	later := a.Vote.Epoch > c.claim.Epoch && a.Vote.Holder != c.cfg.Self
+	taking := a.Reason == Withheld || c.claim.Unbounded && a.Reason == Outbid
+	superseded := c.claim.Epoch != 0 && (later || taking)
+	var acts []Action
+	switch {
+	case !c.claim.Unbounded || seat == 0:
+	case superseded || !c.isolated(now) && now >= c.claim.Deadline:
+		c, acts = c.lose()
+	case !c.isolated(now):
+		c.claim.Unbounded = false
+		acts = []Action{{Do: DoPersist}, c.hold(DoExtend)}
+	}
+	if superseded && !c.held {
+		c.claim = Claim{}
+		acts = append(acts, Action{Do: DoPersist})
+	}
+	return c, acts
+}
+
+// counted counts an answer to Ask or Promise.
+func (c Candidate) counted(seat int, s Send, a Answer, now Instant) (Candidate, []Action) {
+	b := &c.bid
+	if b.call != s.Call || b.number != s.Request.Counter {
+		return c, nil
+	}
+	b.yes[seat], b.no[seat] = a.Granted, !a.Granted
+	b.fresh = b.fresh && a.Vote.Epoch == 0
+	switch {
+	case count(b.no) > c.voters()-c.majority():
+		return c.giveUp(now, a.Wait), nil
+	case count(b.yes) < c.majority():
+		return c, nil
+	case b.call == Ask && b.fresh && now < c.started.Add(c.cfg.Yield):
+		return c.giveUp(now, 0), nil
+	}
+	return c.advance(now)
+}
+
+// advance goes from a majority's yes to the next call.
+func (c Candidate) advance(now Instant) (Candidate, []Action) {
+	next := bid{call: Promise, epoch: c.highest + 1, number: c.bid.number, until: now.Add(c.cfg.Interval)}
+	if c.bid.call == Promise {
+		next.call, next.epoch = Grant, c.bid.epoch
+	}
+	c.bid = next
+	if next.call == Grant {
+		c.claim.Counter++
+	}
+	return c, c.sendAll(next.call, next.epoch, now, nil)
+}
+
+// granted counts an answer to a grant: of the bid, which may win it, or of the tenure.
+func (c Candidate) granted(seat int, s Send, a Answer, now Instant) (Candidate, []Action) {
+	switch epoch := s.Request.Epoch; {
+	case c.bid.call == Grant && epoch == c.bid.epoch:
+		if !a.Granted {
+			return c, nil
+		}
+		c.bid.grants[seat].raise(s.At)
+		return c.win(now)
+	case !c.held || epoch != c.claim.Epoch:
+		return c, nil
+	case a.Granted:
+		c.grants[seat].raise(s.At)
+		return c.extend(now)
+	case a.Reason == Behind && a.Vote.Counter >= c.claim.Counter: // it counted on before this process began
+		c.claim.Counter, c.renewAt = a.Vote.Counter, now
+	case a.Reason == Outbid:
+		c.outbid = true
+	}
+	return c, nil
+}
+
+// win begins a tenure, or raises the epoch of the one that runs: what an older epoch won
+// stands until its own deadline.
+func (c Candidate) win(now Instant) (Candidate, []Action) {
+	until, ok := c.deadline(c.bid.grants)
+	if !ok || now >= until {
+		return c, nil
+	}
+	do := DoStart
+	if c.held {
+		do, until = DoExtend, max(until, c.claim.Deadline)
+	}
+	c.held, c.outbid, c.grants = true, false, c.bid.grants
+	c.claim.Epoch, c.claim.Deadline, c.claim.Boot = c.bid.epoch, until, c.cfg.Boot
+	c.bid, c.parting = bid{}, parting{}
+	c.renewAt = now.Add(c.cfg.Interval)
+	return c, []Action{{Do: DoPersist}, c.hold(do)}
+}
+
+// extend moves the deadline when the majority's oldest grant is newer than before.
+func (c Candidate) extend(now Instant) (Candidate, []Action) {
+	until, ok := c.deadline(c.grants)
+	if !ok || until <= c.claim.Deadline || now >= until {
+		return c, nil
+	}
+	c.claim.Deadline, c.claim.Boot = until, c.cfg.Boot
+	return c, []Action{{Do: DoPersist}, c.hold(DoExtend)}
+}
+
+// deadline counts from when the requests that won were sent: each voter that granted one
+// waits a TTL from when it came in, which was later.
+func (c Candidate) deadline(grants [seats]stamp) (Instant, bool) {
+	var at []Instant
+	for _, g := range grants {
+		if g.set {
+			at = append(at, g.at)
+		}
+	}
+	if len(at) < c.majority() {
+		return 0, false
+	}
+	slices.Sort(at)
+	return at[len(at)-c.majority()].Add(c.cfg.TTL), true
+}
+
+func (s *stamp) raise(at Instant) {
+	if !s.set || s.at < at {
+		*s = stamp{true, at}
+	}
+}
+
+func (c Candidate) parted(seat int, s Send, a Answer) Candidate {
+	if s.Request.Epoch != c.parting.claim.Epoch || a.Reason == Lost {
+		return c
+	}
+	c.parting.told[seat] = true
+	if count(c.parting.told) == c.voters() {
+		c.parting = parting{}
+	}
+	return c
+}
+
+func count(votes [seats]bool) int {
+	n := 0
+	for _, v := range votes {
+		if v {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,139 @@
+package lease
+
+import (
+	"time"
+)
+
+// Tick is called a few times per heartbeat interval. Random is in [0,1) and spreads retries.
+func (c Candidate) Tick(now Instant, random float64) (Candidate, []Action) {
+	c.random = random
+	c, acts := c.settle(now)
+	if c.parting.claim.Epoch != 0 && now >= c.parting.next {
+		c, acts = c.sendParting(now, acts)
+	}
+	if c.held && now >= c.renewAt {
+		c, acts = c.renew(now, acts)
+	}
+	if c.bid.call != "" && now >= c.bid.until {
+		c = c.giveUp(now, 0)
+	}
+	if c.wants(now) {
+		c, acts = c.startBid(now, acts)
+	}
+	return c, acts
+}
+
+// settle ends what time has ended, before anything else is decided.
+func (c Candidate) settle(now Instant) (Candidate, []Action) {
+	run := c.cfg.OnIsolation == IsolationRun && c.claim.Epoch != 0 && c.isolated(now)
+	switch {
+	case c.claim.Unbounded:
+		return c, nil
+	case run && !c.releasing:
+		c.held, c.claim.Unbounded, c.claim.Boot, c.bid = true, true, c.cfg.Boot, bid{}
+		return c, []Action{{Do: DoPersist}, c.hold(DoUnbounded)}
+	case c.held && now >= c.claim.Deadline:
+		return c.lose()
+	}
+	return c, nil
+}
+
+// lose ends the tenure. The claim stays: this node was the last holder.
+func (c Candidate) lose() (Candidate, []Action) {
+	acts := []Action{c.hold(DoLost)}
+	if c.claim.Unbounded {
+		acts = append(acts, Action{Do: DoPersist})
+	}
+	c.held, c.claim.Unbounded, c.releasing, c.outbid = false, false, false, false
+	c.grants, c.bid = [seats]stamp{}, bid{}
+	return c, acts
+}
+
+// isolated: neither peer nor region answered what was sent in two thirds of a TTL, so that a
+// third is left to take the deadline off what runs.
+func (c Candidate) isolated(now Instant) bool {
+	for seat := 1; seat < seats; seat++ {
+		last := c.started
+		if c.heard[seat].set {
+			last = c.heard[seat].at
+		}
+		if c.voter(seat) != "" && now.Sub(last) < 2*c.cfg.TTL/3 {
+			return false
+		}
+	}
+	return c.voters() > 1
+}
+
+func (c Candidate) renew(now Instant, acts []Action) (Candidate, []Action) {
+	c.claim.Counter++
+	c.renewAt = now.Add(c.cfg.Interval)
+	return c, c.sendAll(Grant, c.claim.Epoch, now, acts)
+}
+
+// wants says whether to begin a bid: nobody else may be better off, and a holder bids only
+// for a higher epoch.
+func (c Candidate) wants(now Instant) bool {
+	if c.bid.call != "" || now < c.bidAt || c.claim.Unbounded {
+		return false
+	}
+	if c.held {
+		return c.outbid && !c.releasing
+	}
+	return now >= c.aside
+}
+
+func (c Candidate) startBid(now Instant, acts []Action) (Candidate, []Action) {
+	c.tries++
+	c.bid = bid{call: Ask, number: c.tries, until: now.Add(c.cfg.Interval), fresh: true}
+	return c, c.sendAll(Ask, 0, now, acts)
+}
+
+// giveUp ends a bid that did not win. The next waits at least as long as the voters said.
+func (c Candidate) giveUp(now Instant, wait time.Duration) Candidate {
+	half := c.cfg.Interval / 2
+	c.bid = bid{}
+	c.bidAt = now.Add(max(half, min(wait, c.cfg.TTL)) + time.Duration(c.random*float64(half)))
+	return c
+}
+
+func (c Candidate) sendParting(now Instant, acts []Action) (Candidate, []Action) {
+	if now >= c.aside { // who has not heard it by now has seen the counter still
+		c.parting = parting{}
+		return c, acts
+	}
+	c.parting.next = now.Add(c.cfg.Interval)
+	for seat := range seats {
+		if c.voter(seat) != "" && !c.parting.told[seat] {
+			acts = append(acts, c.send(seat, Release, now))
+		}
+	}
+	return c, acts
+}
+
+func (c Candidate) sendAll(call Call, epoch int64, now Instant, acts []Action) []Action {
+	for seat := range seats {
+		if c.voter(seat) == "" {
+			continue
+		}
+		act := c.send(seat, call, now)
+		act.Send.Request.Epoch = epoch
+		acts = append(acts, act)
+	}
+	return acts
+}
+
+// send makes a request. Of a bid, the counter is the number of the try.
+func (c Candidate) send(seat int, call Call, now Instant) Action {
+	q := Request{
+		Site: c.cfg.Site, Candidate: c.cfg.Self, Epoch: c.claim.Epoch, Counter: c.claim.Counter,
+		TTL: c.cfg.TTL, Nonce: c.nonces[seat],
+	}
+	switch call {
+	case Ask, Promise:
+		q.Counter = c.bid.number
+	case Release:
+		q.Epoch, q.Counter = c.parting.claim.Epoch, c.parting.claim.Counter
+	case Grant:
+	}
+	return Action{Do: DoSend, Send: Send{To: c.voter(seat), Call: call, Request: q, At: now}}
+}

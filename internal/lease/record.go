@@ -1,0 +1,70 @@
+package lease
+
+import (
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// MaxJump is how far above all that a voter knows an epoch may be. Epochs rise by one, so
+// only nonsense is further away, and it would use the numbers up.
+const MaxJump = 1 << 20
+
+// Record is a voter's durable half. The zero value is the vote of a site that never had a
+// lease; use Joining for a voter whose site may have had one.
+type Record struct {
+	// Promised is the highest epoch promised, or known to have been given before this record
+	// began; PromisedTo is empty in the second case, and nobody is granted that epoch anew.
+	Promised   int64          `json:"promised"`
+	PromisedTo fleet.NodeName `json:"promisedTo,omitempty"`
+	// Holder is empty when nobody was granted the lease, or its holder released it.
+	Holder  fleet.NodeName `json:"holder,omitempty"`
+	Epoch   int64          `json:"epoch,omitempty"` // stays after a release
+	Counter int64          `json:"counter,omitempty"`
+	TTL     time.Duration  `json:"ttl,omitempty"` // that the holder was granted
+	// Target is the only node that this voter favours while a forced hand-over is under way.
+	Target fleet.NodeName `json:"target,omitempty"`
+	// Lost says that this voter answered in a life of which it knows nothing.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// Joining is the record of a voter that knows nothing, of a site that may have had a lease:
+// its state was lost, its region restored, or its site has only now got this vote.
+func Joining() Record { return Record{Lost: true} }
+
+// Above returns the record with all epochs up to floor counted as given. It guards against
+// what was before the record began, such as epochs that the node's store has seen.
+func (r Record) Above(floor int64) Record {
+	if floor > r.Promised {
+		r.Promised, r.PromisedTo = floor, ""
+	}
+	return r
+}
+
+// Valid says whether the record can be one that a voter wrote.
+func (r Record) Valid() bool {
+	ordered := 0 <= r.Epoch && r.Epoch <= r.Promised && r.Counter >= 0 && r.TTL >= 0
+	held := r.Holder == "" || r.Epoch > 0 && r.TTL > 0
+	return ordered && held && (r.PromisedTo == "" || r.Promised > 0)
+}
+
+// Standing is what others are told of the record.
+func (r Record) Standing() Standing {
+	return Standing{
+		Promised: r.Promised, Holder: r.Holder, Epoch: r.Epoch, Counter: r.Counter, TTL: r.TTL, Lost: r.Lost,
+	}
+}
+
+// holds says whether it is this tenure that the record names.
+func (r Record) holds(node fleet.NodeName, epoch int64) bool {
+	return r.Holder == node && r.Epoch == epoch && node != ""
+}
+
+// learn takes over what another voter has on record, where it is higher.
+func (r Record) learn(s Standing) Record {
+	r = r.Above(max(s.Promised, s.Epoch))
+	if s.Epoch > r.Epoch || s.Epoch == r.Epoch && s.Counter > r.Counter {
+		r.Holder, r.Epoch, r.Counter, r.TTL = s.Holder, s.Epoch, s.Counter, s.TTL
+	}
+	return r
+}

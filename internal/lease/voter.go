@@ -1,0 +1,152 @@
+package lease
+
+import (
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// VoterConfig says whose vote it is.
+type VoterConfig struct {
+	Site fleet.SiteName
+	Name fleet.NodeName
+	// Others are the site's other voters, "" where there is none.
+	Others [2]fleet.NodeName
+	TTL    time.Duration
+	// Late is the gap between two ticks from which on the process counts as paused; the TTL
+	// when it is zero.
+	Late time.Duration
+	// Nonce is random, not zero, and new with each start of the process.
+	Nonce int64
+}
+
+// Voter is one vote: its record, and clocks that end with the process.
+type Voter struct {
+	cfg    VoterConfig
+	record Record
+	seen   Instant // when this process saw (holder, epoch, counter) change last
+	opens  Instant // from when on it favours another than the holder on record
+	ticked Instant
+	aimed  Instant // when it learned of the target
+	heard  [2]bool // of the others, since a TTL has passed after a loss
+	sum    Record  // what they said
+}
+
+// Start begins a voter from what is durable.
+func Start(cfg VoterConfig, r Record, now Instant) Voter {
+	v := Voter{cfg: cfg, record: r, seen: now, ticked: now, aimed: now}
+	v.opens = now.Add(v.patience())
+	if r == (Record{}) {
+		v.opens = now // it never answered anybody: there is nothing to wait out
+	}
+	return v
+}
+
+// Record is what must be durable before anybody hears of it.
+func (v Voter) Record() Record { return v.record }
+
+// See takes in what is durable now, where several processes share one record: each times on
+// its own clock how long the counter has been still.
+func (v Voter) See(r Record, now Instant) Voter {
+	was := v.record
+	v = v.awake(now)
+	if r.Holder != was.Holder || r.Epoch != was.Epoch || r.Counter != was.Counter {
+		v.seen = now
+	}
+	if r.Target != was.Target {
+		v.aimed = now
+	}
+	if r.Lost && !was.Lost { // lost again: what was heard is of the time before
+		v.opens, v.heard, v.sum = now.Add(v.cfg.TTL), [2]bool{}, Record{}
+		v.cfg.Nonce++
+	}
+	v.record = r
+	return v
+}
+
+// Tick is called on a steady beat, well below the TTL. It says whether the record changed.
+func (v Voter) Tick(now Instant) (Voter, bool) {
+	v = v.awake(now)
+	v.ticked = now
+	was := v.record
+	if v.record.Target != "" && !v.aiming(now) {
+		v.record.Target = ""
+	}
+	v = v.recover(now)
+	return v, v.record != was
+}
+
+// Aim begins a forced hand-over: from now on this voter favours the target only, so that the
+// holder runs out. It ends when the target was granted the lease, with an empty target, or
+// after three TTLs, lest a dead target leave the site without an active node.
+func (v Voter) Aim(target fleet.NodeName, now Instant) (Voter, bool) {
+	if target != "" && !v.votesOn(target) {
+		return v, false
+	}
+	changed := v.record.Target != target
+	v.record.Target, v.aimed = target, now
+	return v, changed
+}
+
+// Force makes good a lost vote by an operator's word, who vouches that no epoch above floor
+// was given. It still waits until a TTL has passed since it started.
+func (v Voter) Force(floor int64, now Instant) (Voter, bool) {
+	if !v.record.Lost {
+		return v, false
+	}
+	v.record = v.record.Above(floor)
+	v.record.Lost = false
+	v.seen = now
+	return v, true
+}
+
+// awake restarts the clock of a process that was paused: renewals may wait to be read.
+func (v Voter) awake(now Instant) Voter {
+	late := v.cfg.Late
+	if late == 0 {
+		late = v.cfg.TTL
+	}
+	if now.Sub(v.ticked) > late {
+		v.seen = now
+	}
+	return v
+}
+
+// judge says whether this voter favours the candidate now.
+func (v Voter) judge(c fleet.NodeName, now Instant) Reason {
+	r := v.record
+	switch {
+	case r.Lost:
+		return Lost
+	case v.aiming(now) && c != r.Target:
+		return Withheld
+	case c == r.Holder:
+		return Granted
+	case now < v.opens:
+		return Restarted
+	case r.Holder != "" && now < v.seen.Add(v.patience()):
+		return Held
+	}
+	return Granted
+}
+
+// patience is how long the holder may count on the last grant: a TTL that was lowered since
+// does not shorten it.
+func (v Voter) patience() time.Duration { return max(v.cfg.TTL, v.record.TTL) }
+
+func (v Voter) aiming(now Instant) bool {
+	return v.record.Target != "" && now < v.aimed.Add(3*v.patience())
+}
+
+func (v Voter) wait(now Instant) time.Duration {
+	until := v.opens
+	if v.record.Holder != "" {
+		until = max(until, v.seen.Add(v.patience()))
+	}
+	return max(0, until.Sub(now))
+}
+
+func (v Voter) votesOn(node fleet.NodeName) bool {
+	known := node == v.cfg.Name || node == v.cfg.Others[0] || node == v.cfg.Others[1]
+	return known && node != "" && node != Region
+}

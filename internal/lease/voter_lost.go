@@ -1,0 +1,57 @@
+package lease
+
+import "github.com/holdfast-io/holdfast/internal/fleet"
+
+// A lost vote comes back when a TTL has passed, which outlasts every lease that it may have
+// granted, and it has then heard both others, who know every epoch that it helped to give.
+// What they say counts only if they said it after that TTL: one that was heard earlier may
+// have granted since, together with the vote that is lost.
+
+// Hear takes in the answer of another voter to a request that this voter's own node sent at
+// the given instant. It says whether the record changed.
+func (v Voter) Hear(a Answer, sent, now Instant) (Voter, bool) {
+	if a.Reason == NotAVoter || sent < v.opens || now < sent {
+		return v, false
+	}
+	was := v.record
+	v = v.hear(a.Voter, a.Vote, now)
+	return v, v.record != was
+}
+
+// hearRequest hears what came with a request, if it was sent after this life's nonce was told.
+func (v Voter) hearRequest(q Request, now Instant) Voter {
+	if q.Nonce == 0 || q.Nonce != v.cfg.Nonce || now < v.opens {
+		return v
+	}
+	return v.hear(q.Candidate, q.Vote, now)
+}
+
+func (v Voter) hear(from fleet.NodeName, s Standing, now Instant) Voter {
+	if !v.record.Lost || s.Lost || from == "" {
+		return v
+	}
+	for i, other := range v.cfg.Others {
+		if other == from {
+			v.heard[i] = true
+			v.sum = v.sum.learn(s)
+		}
+	}
+	return v.recover(now)
+}
+
+// recover makes the vote good once there is nobody left to hear. It times whom it now has on
+// record anew.
+func (v Voter) recover(now Instant) Voter {
+	if !v.record.Lost || now < v.opens {
+		return v
+	}
+	for i, other := range v.cfg.Others {
+		if other != "" && !v.heard[i] {
+			return v
+		}
+	}
+	v.record = v.record.learn(v.sum.Standing())
+	v.record.Lost = false
+	v.seen = now
+	return v
+}
