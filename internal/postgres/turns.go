@@ -70,9 +70,6 @@ func (s *Store) deployAgain(ctx context.Context, q *db.Queries, t InstanceTurn, 
 		return err
 	}
 	if u := t.Unreleased; u != nil && (last == nil || !sameRevision(last, releaseOf(*u))) {
-		if err := hold(ctx, q, u.Content.Hash); err != nil {
-			return err
-		}
 		out.Operation, err = s.release(ctx, q, releaseOf(*u), out.After)
 		return err
 	}
