@@ -46,6 +46,8 @@ type Placement struct {
 	Region string     `json:"region,omitempty"`
 	Role   fleet.Role `json:"role"`
 	Epoch  int64      `json:"epoch"`
+	// RotateKey asks for a new key.
+	RotateKey bool `json:"rotateKey,omitempty"`
 }
 
 // StartedPage is one page of what a node holds when it starts.
@@ -124,8 +126,18 @@ func (c *Client) Report(ctx context.Context, r Report) (Placement, error) {
 // Log sends a piece of output.
 func (c *Client) Log(ctx context.Context, l LogPiece) error { return c.signed(ctx, "logs", l, nil) }
 
+// signed sends a call by the node's key. When that was changed meanwhile the refusal says
+// nothing, and the new key is tried.
 func (c *Client) signed(ctx context.Context, tail string, body, into any) error {
 	key := c.Key()
+	err := c.signedBy(ctx, key, tail, body, into)
+	if now := c.Key(); fleet.KindOf(err) == fleet.Unauthenticated && !now.Same(key) {
+		err = c.signedBy(ctx, now, tail, body, into)
+	}
+	return err
+}
+
+func (c *Client) signedBy(ctx context.Context, key identity.Key, tail string, body, into any) error {
 	token, err := key.Sign(identity.RegionAudience, c.Now())
 	if err != nil {
 		return err

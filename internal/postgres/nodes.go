@@ -17,6 +17,8 @@ type Node struct {
 	SigningKey []byte
 	EnrolledAt *time.Time
 	RevokedAt  *time.Time
+	RotatedAt  *time.Time
+	Rotation   *Rotation // nil when none is under way
 	SeenAt     *time.Time
 	StartedAt  *time.Time
 	Instances  int64
@@ -42,7 +44,10 @@ func (s *Store) ListNodes(ctx context.Context, site fleet.SiteName, name fleet.N
 			Name: fleet.NodeName(r.Name), Site: fleet.SiteName(r.Site), Role: fleet.Role(r.Role), Epoch: r.Epoch,
 			SigningKey: r.SigningKey, EnrolledAt: r.EnrolledAt, RevokedAt: r.RevokedAt, SeenAt: r.SeenAt,
 			StartedAt: r.StartedAt, Instances: r.Instances, Owed: r.Owed, Orphans: r.Orphans,
-			Connection: nodeConnection(r),
+			Connection: nodeConnection(r), RotatedAt: r.RotatedAt,
+		}
+		if r.RotationAskedAt != nil {
+			out[i].Rotation = &Rotation{AskedAt: *r.RotationAskedAt, Offered: r.NextSigningKey != nil}
 		}
 	}
 	return out, failed("list nodes", err)
@@ -76,6 +81,8 @@ type Welcome struct {
 	Region string     `json:"region"`
 	Role   fleet.Role `json:"role"`
 	Epoch  int64      `json:"epoch"`
+	// RotateKey asks the node for a new key.
+	RotateKey bool `json:"rotateKey,omitempty"`
 }
 
 // Enrol uses a join token once. Enrolling again replaces the keys, which revokes the old.
@@ -114,7 +121,7 @@ func (s *Store) welcome(ctx context.Context, q *db.Queries, name fleet.NodeName)
 	if err != nil && !noRows(err) {
 		return Welcome{}, failed("read the lease", err)
 	}
-	return Welcome{Region: s.region, Role: roleOf(n, lease.Holder), Epoch: max(lease.Epoch, 1)}, nil
+	return Welcome{Region: s.region, Role: roleOf(n, lease.Holder), Epoch: max(lease.Epoch, 1), RotateKey: n.RotationAskedAt != nil}, nil
 }
 
 // roleOf is what a node is now: who holds the lease is active, and nobody else.

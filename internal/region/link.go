@@ -38,15 +38,15 @@ func (s *server) openLink(ctx context.Context) error {
 	return nil
 }
 
-// cutRevoked ends the polls of nodes that were revoked while they waited: their next call is
-// refused, and their streams end with their connections.
+// cutRevoked ends the polls of nodes that were revoked while they waited, or changed their
+// key: calls by the old one are refused, and streams end with their connections.
 func (s *server) cutRevoked(ctx context.Context) error {
 	return s.every(ctx, s.cfg.Timing.Link.HeartbeatEvery, "cut revoked nodes", func(ctx context.Context) error {
 		polling := s.narrow.Polling()
 		if len(polling) == 0 {
 			return nil
 		}
-		revoked, err := s.store.RevokedAmong(ctx, polling)
+		revoked, err := s.store.RevokedAmong(ctx, polling, 2*s.cfg.Timing.Link.HeartbeatEvery)
 		for _, node := range revoked {
 			s.narrow.Cut(node)
 		}

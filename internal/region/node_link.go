@@ -49,9 +49,13 @@ func (n *nodeLink) run(ctx context.Context) error {
 		return err
 	}
 	for {
+		key := n.agent.Key()
 		err := link.Run(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if !n.agent.Key().Same(key) { // what the old one opened was ended
+			continue
 		}
 		n.log.Error("the region does not take this node on its link", "again", linkRefused.String(), "error", err)
 		pause(ctx, linkRefused)

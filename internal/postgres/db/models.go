@@ -270,21 +270,25 @@ type Module struct {
 }
 
 type Node struct {
-	Name         string
-	Site         string
-	Role         string
-	SigningKey   []byte
-	SealingKey   []byte
-	EnrolledAt   *time.Time
-	RevokedAt    *time.Time
-	SeenAt       *time.Time
-	StartID      *string
-	StartedAt    *time.Time
-	RemovedAt    *time.Time
-	StartingAt   *time.Time
-	CordonedAt   *time.Time
-	CordonReason string
-	PeerAddress  string
+	Name            string
+	Site            string
+	Role            string
+	SigningKey      []byte
+	SealingKey      []byte
+	EnrolledAt      *time.Time
+	RevokedAt       *time.Time
+	SeenAt          *time.Time
+	StartID         *string
+	StartedAt       *time.Time
+	RemovedAt       *time.Time
+	StartingAt      *time.Time
+	CordonedAt      *time.Time
+	CordonReason    string
+	PeerAddress     string
+	RotationAskedAt *time.Time
+	NextSigningKey  []byte
+	NextSealingKey  []byte
+	RotatedAt       *time.Time
 }
 
 type NodeHeld struct {
