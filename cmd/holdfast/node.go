@@ -35,7 +35,7 @@ leaves them running.`,
 	f.StringVar(&cfg.TraceEndpoint, "trace-endpoint", c.env("OTEL_EXPORTER_OTLP_ENDPOINT"), "send traces there, OTLP over HTTP")
 	f.DurationVar(&cfg.Timing.ReadIdle, "fetch-timeout", cfg.Timing.ReadIdle, "cut and resume a download that stalls this long")
 	gone.declare(cmd)
-	cmd.AddCommand(c.newNodeRevokeCommand())
+	cmd.AddCommand(c.newNodeRevokeCommand(), c.newNodeRotateKeyCommand())
 	for _, name := range []string{"name", "site"} {
 		if cmd.Flag(name).DefValue == "" {
 			_ = cmd.MarkFlagRequired(name) // the flag exists

@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -53,7 +54,7 @@ func newKeyWorld(t *testing.T) *keyWorld {
 	w := &keyWorld{t: t, store: store, dir: t.TempDir(), refused: make(chan string, 100)}
 	limits := compose.DefaultLimits()
 	handler, err := api.New(api.Deps{
-		Store: store, NodeStarted: func(context.Context, fleet.NodeName) error { return nil }, Flatten: compose.NewBudget(int64(limits.MaxBytes)), Limits: limits,
+		Store: store, Waker: noWaker{}, Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent}, NodeStarted: func(context.Context, fleet.NodeName) error { return nil }, Flatten: compose.NewBudget(int64(limits.MaxBytes)), Limits: limits,
 		Region: testkit.Region, PendingTTL: time.Minute, OperationLimit: time.Minute, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Refused: func(_, reason, _ string) { w.refused <- reason },
 	})
@@ -170,6 +171,11 @@ func (h *keyHooks) lost() error {
 	}
 	return errLost
 }
+
+// noWaker has nobody to wake.
+type noWaker struct{}
+
+func (noWaker) Wake(context.Context, string) error { return nil }
 
 // noRuntime runs nothing: only the key is of interest.
 type noRuntime struct{}
