@@ -39,6 +39,7 @@ type DoorRequest struct {
 	Instance fleet.InstanceName  `json:"instance"`
 	Node     fleet.NodeName      `json:"node,omitempty"`  // instead of an instance
 	Fleet    fleet.FleetName     `json:"fleet,omitempty"` // instead of an instance
+	Force    bool                `json:"force,omitempty"` // of a failover to Node
 	Workflow string              `json:"workflow"`
 	Run      string              `json:"run"`
 }
@@ -81,6 +82,11 @@ func (r DoorRequest) validate() error {
 	switch r.Kind {
 	case fleet.OperationReconcile:
 		return fleet.ValidateName("/node", string(r.Node))
+	case fleet.OperationFailover:
+		if err := fleet.ValidateName("/site", string(r.Site)); err != nil || r.Node == "" {
+			return err
+		}
+		return fleet.ValidateName("/to", string(r.Node))
 	case fleet.OperationFleet:
 		return fleet.ValidateName("/fleet", string(r.Fleet))
 	case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:

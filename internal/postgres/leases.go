@@ -83,7 +83,8 @@ type VoteChange struct {
 
 // Renews says that the change only prolongs a tenure.
 func (c VoteChange) Renews() bool {
-	return c.Was.Holder != "" && c.Was.Holder == c.Now.Holder && c.Was.Epoch == c.Now.Epoch && !c.Was.Lost && !c.Now.Lost
+	return c.Was.Holder != "" && c.Was.Holder == c.Now.Holder && c.Was.Epoch == c.Now.Epoch && c.Was.Counter < c.Now.Counter &&
+		!c.Was.Lost && !c.Now.Lost
 }
 
 // moves says that who holds the lease, or by which epoch, becomes another.

@@ -332,7 +332,7 @@ func (q *Queries) LeaseView(ctx context.Context, site string) (LeaseViewRow, err
 }
 
 const loseVote = `-- name: LoseVote :exec
-UPDATE site_leases SET lost = true WHERE site = $1
+UPDATE site_leases SET lost = true, promised_to = '' WHERE site = $1
 `
 
 func (q *Queries) LoseVote(ctx context.Context, site string) error {
@@ -341,7 +341,7 @@ func (q *Queries) LoseVote(ctx context.Context, site string) error {
 }
 
 const loseVotes = `-- name: LoseVotes :exec
-UPDATE site_leases SET lost = true
+UPDATE site_leases SET lost = true, promised_to = ''
 `
 
 func (q *Queries) LoseVotes(ctx context.Context) error {

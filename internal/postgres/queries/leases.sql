@@ -57,10 +57,10 @@ WHERE l.site = @site AND NOT l.dropped AND l.epoch < @epoch
   AND ARRAY(SELECT x.name FROM nodes x WHERE x.site = l.site AND x.removed_at IS NULL AND x.role <> 'worker') = ARRAY[@holder::text];
 
 -- name: LoseVote :exec
-UPDATE site_leases SET lost = true WHERE site = @site;
+UPDATE site_leases SET lost = true, promised_to = '' WHERE site = @site;
 
 -- name: LoseVotes :exec
-UPDATE site_leases SET lost = true;
+UPDATE site_leases SET lost = true, promised_to = '';
 
 -- Also of a site that was deleted.
 -- name: FindLease :one
