@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -43,6 +44,8 @@ type Deps struct {
 
 	PendingTTL     time.Duration
 	OperationLimit time.Duration
+	// FailoverLimit is how long a failover may take, the operation limit when it is zero.
+	FailoverLimit time.Duration
 
 	Now func() time.Time
 	Log *slog.Logger
@@ -81,6 +84,7 @@ type server struct {
 	links       links
 	pendingTTL  time.Duration
 	limit       time.Duration
+	failover    time.Duration
 	now         func() time.Time
 	log         *slog.Logger
 	ends        func(ctx context.Context, id fleet.OperationID) <-chan struct{}
@@ -136,7 +140,7 @@ func newServer(d Deps) (*server, error) {
 		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, absence: d.Absence, waves: d.Waves,
 		flatten: d.Flatten, limits: d.Limits,
 		packed: newPacked(), reading: compose.NewBudget(readingShare * (d.Limits.MaxBytes + envelopeRoom)),
-		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit,
+		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),
 		now: d.Now, log: d.Log, ends: d.OperationEnds, ready: d.Ready, metrics: m, tokens: newTokenCache(d.Store, d.Now),
 		stall: stallLimit, idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping,
 	}, nil
@@ -168,6 +172,7 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.mountProviders()
 	s.mountRefusals()
 	s.mountReconciles()
+	s.mountFailovers()
 	s.mountOrphans()
 	s.mountTokens()
 	s.mountArtifacts()

@@ -112,7 +112,7 @@ func failoverCancelled(c failoverCase) bool { return c.seen.Cancelled }
 func aimAfterCancel(c failoverCase) bool {
 	return c.seen.Cancelled && c.seen.Target == c.seen.To
 }
-func targetHolds(c failoverCase) bool      { return c.seen.Holder == c.seen.To && !c.seen.Released }
+func targetHolds(c failoverCase) bool     { return c.seen.Holder == c.seen.To && !c.seen.Released }
 func failoverOverdue(c failoverCase) bool { return !c.seen.At.Before(c.seen.Deadline) }
 func nodeAsked(c failoverCase) bool       { return c.run.InFlight }
 func nobodyVotes(c failoverCase) bool     { return c.seen.Unvoted }

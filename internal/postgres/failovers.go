@@ -106,10 +106,12 @@ func openFailover(ctx context.Context, q *db.Queries, in FailoverRequest, projec
 // FailoverLook is a look of a site's entity. Reason and Message say why what it served at its
 // last look, towards To, still waits.
 type FailoverLook struct {
-	Site            fleet.SiteName
-	Run, Build      string
-	To              fleet.NodeName
-	Reason, Message string
+	Site    fleet.SiteName
+	Run     string
+	Build   string
+	To      fleet.NodeName
+	Reason  string
+	Message string
 }
 
 // SeeFailover takes over what is asked of a site's lease, notes why it waits, and reads where
