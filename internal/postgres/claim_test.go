@@ -304,7 +304,7 @@ func TestSupersede(t *testing.T) {
 		b := setup(t)
 		op := b.put(`{"a":1}`).Operation
 		b.claim(run1, "1")
-		b.putSite(plant, nodeB, nodeA)
+		b.move(nodeB)
 		d := b.claim(run1, "2")
 		require.Equal(t, nodeB, d.Node)
 		require.EqualValues(t, 2, d.Epoch)
