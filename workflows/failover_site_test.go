@@ -187,7 +187,9 @@ func TestFailoverSite(t *testing.T) {
 	t.Run("says what it waits for", func(t *testing.T) {
 		t.Parallel()
 		env, l := newLeased(t)
-		l.takeOver = func(fleet.TakeOverCommand) (fleet.TakeOverResult, error) { return fleet.TakeOverResult{Reason: "held"}, nil }
+		l.takeOver = func(fleet.TakeOverCommand) (fleet.TakeOverResult, error) {
+			return fleet.TakeOverResult{Reason: "held"}, nil
+		}
 		env.RegisterDelayedCallback(func() {
 			got, err := env.QueryWorkflow(workflows.QueryStatus)
 			require.NoError(t, err)

@@ -166,7 +166,7 @@ const (
 
 func failoverEnds(failoverCase) FailoverAction { return FailoverAction{Do: FailoverNothing} }
 
-func withdrawAim(c failoverCase) FailoverAction {
+func withdrawAim(failoverCase) FailoverAction {
 	return FailoverAction{Do: FailoverWithdraw, Message: "it was cancelled: the region's vote favours anybody again"}
 }
 

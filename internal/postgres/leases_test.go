@@ -160,10 +160,10 @@ func TestVotes(t *testing.T) {
 		_, err = held.Exec(t.Context(), "SELECT FROM site_leases WHERE site = 's7' FOR SHARE")
 		require.NoError(t, err)
 		for round := range 3 {
-			begun := time.Now() //nolint:forbidigo // what it takes is told
+			begun := time.Now()
 			rows, err := b.Votes(t.Context())
 			require.NoError(t, err)
-			read := time.Since(begun) //nolint:forbidigo // likewise
+			read := time.Since(begun)
 			var all []postgres.VoteChange
 			for _, v := range rows {
 				if v.Vote.Holder != "" {
@@ -171,12 +171,12 @@ func TestVotes(t *testing.T) {
 				}
 			}
 			require.Len(t, all, sites)
-			begun = time.Now() //nolint:forbidigo // likewise
+			begun = time.Now()
 			written, err := b.RenewVotes(t.Context(), all)
 			require.NoError(t, err)
 			require.Len(t, written, sites-1)
 			require.NotContains(t, written, fleet.SiteName("s7"))
-			t.Logf("round %d: %d votes read in %s, %d renewed in %s", round, len(rows), read, len(written), time.Since(begun)) //nolint:forbidigo // likewise
+			t.Logf("round %d: %d votes read in %s, %d renewed in %s", round, len(rows), read, len(written), time.Since(begun))
 		}
 		require.NoError(t, held.Rollback(t.Context()))
 		require.EqualValues(t, 4*(sites-1)+1, scan[int64](b, "SELECT sum(counter)::bigint FROM site_leases"))

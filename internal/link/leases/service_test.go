@@ -233,7 +233,8 @@ func TestVoteOverTheWire(t *testing.T) {
 	require.True(t, out.GetGranted())
 	require.Equal(t, "@region", out.GetVoter())
 	for _, nonsense := range []*nodev1.VoteRequest{
-		{}, {Site: string(plant), Candidate: string(nodeA)},
+		{},
+		{Site: string(plant), Candidate: string(nodeA)},
 		{Call: 99, Site: string(plant), Candidate: string(nodeA), Ttl: durationpb.New(ttl)},
 		{Call: grant, Site: string(plant), Candidate: string(nodeA), Epoch: 1 << 60, Ttl: durationpb.New(ttl)},
 		{Call: grant, Site: string(plant), Candidate: string(nodeA), Epoch: 3, Counter: -1, Ttl: durationpb.New(-ttl)},

@@ -76,7 +76,7 @@ type caller struct{}
 // options make a server of this world; who calls is what its context says.
 func (w *world) options() leases.Options {
 	return leases.Options{
-		Store: w.store, Timing: fleet.DefaultLinkTiming(), Now: time.Now, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
+		Store: w.store, Timing: fleet.DefaultLinkTiming(), Now: func() time.Time { return time.Unix(0, w.now.Load()) }, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 		Clock: func() (lease.Instant, error) { return lease.Instant(w.now.Load()), nil },
 		Nonce: func() int64 { return w.nonce.Add(1) },
 		Caller: func(ctx context.Context) fleet.NodeName {
