@@ -192,7 +192,7 @@ func TestClaim(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.put(`{"a":1}`)
-		b.exec("UPDATE site_leases SET holder = $1, epoch = 5", nodeB)
+		b.exec("UPDATE site_leases SET holder = $1, epoch = 5, promised = 5", nodeB)
 		d := b.claim(run1, "1")
 		require.Equal(t, nodeB, d.Node)
 		require.EqualValues(t, 5, d.Epoch)

@@ -94,10 +94,7 @@ func setNodes(ctx context.Context, q *db.Queries, w Write, site *fleet.Object, s
 	if err := setLease(ctx, q, w, site, declaredPair{before, spec}); err != nil {
 		return err
 	}
-	if err := q.RemoveNodesExcept(ctx, db.RemoveNodesExceptParams{Site: w.Key.Name, Keep: keep}); err != nil {
-		return failed("remove nodes", err)
-	}
-	return failed("tell of the site", q.NotifySite(ctx, w.Key.Name))
+	return failed("remove nodes", q.RemoveNodesExcept(ctx, db.RemoveNodesExceptParams{Site: w.Key.Name, Keep: keep}))
 }
 
 // declaredPair are the nodes that voted until now, and what is declared.
@@ -135,7 +132,7 @@ func setLease(ctx context.Context, q *db.Queries, w Write, site *fleet.Object, d
 		return leaseEvent(ctx, q, site, &was, w.Actor)
 	}
 	if d.grew() {
-		return failed("write the vote", q.LoseVote(ctx, w.Key.Name))
+		return failed("write the vote", q.JoinVote(ctx, db.JoinVoteParams{Site: w.Key.Name, Node: d.before[0].Name}))
 	}
 	return nil
 }

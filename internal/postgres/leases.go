@@ -151,8 +151,9 @@ func castOf(c VoteChange) db.CastVoteParams {
 	}
 }
 
-// FollowVote writes what a site of one node decided by itself. It never goes down.
-func (s *Store) FollowVote(ctx context.Context, site fleet.SiteName, node fleet.NodeName, epoch int64) error {
+// FollowVote writes what a site of one node decided by itself, also when it has its second
+// node since, and the region's vote begins from that. It never goes down.
+func (s *Store) FollowVote(ctx context.Context, site fleet.SiteName, node fleet.NodeName, epoch int64, ttl time.Duration) error {
 	return s.tx(ctx, "follow the lease of "+string(site), func(q *db.Queries) error {
 		declared, before, err := lockSiteLease(ctx, q, site)
 		if err != nil {
@@ -165,13 +166,13 @@ func (s *Store) FollowVote(ctx context.Context, site fleet.SiteName, node fleet.
 		if err != nil {
 			return failed("read the nodes", err)
 		}
-		if len(pair) != 1 || pair[0].Name != string(node) {
+		if alone := len(pair) == 1 && pair[0].Name == string(node); !alone && !joins(before, node) {
 			return fleet.Errorf(fleet.Denied, "node %s does not decide alone at site %s", node, site)
 		}
-		if before.Epoch == epoch && before.Holder == string(node) && before.Counter > 0 {
+		if before.Epoch == epoch && before.Holder == string(node) && before.Counter > 0 && !before.Lost {
 			return nil
 		}
-		n, err := q.FollowVote(ctx, db.FollowVoteParams{Site: string(site), Holder: string(node), Epoch: epoch})
+		n, err := q.FollowVote(ctx, db.FollowVoteParams{Site: string(site), Holder: string(node), Epoch: epoch, Ttl: seconds(ttl)})
 		if err != nil {
 			return failed("write the vote", err)
 		}
@@ -184,6 +185,11 @@ func (s *Store) FollowVote(ctx context.Context, site fleet.SiteName, node fleet.
 		}
 		return leaseEvent(ctx, q, declared, before, "node:"+string(node))
 	})
+}
+
+// joins says that the vote waits for the word of the node that decided alone until now.
+func joins(l *db.SiteLease, node fleet.NodeName) bool {
+	return l.Lost && l.PromisedTo == string(node)
 }
 
 // lockSiteLease takes the site's lock and reads both; either is nil when it is gone.

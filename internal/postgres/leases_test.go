@@ -217,16 +217,24 @@ func TestDeclaringMovesNoLease(t *testing.T) {
 // X21: a site of one node decides by itself.
 func TestFollowVote(t *testing.T) {
 	t.Parallel()
+	const ttl = 15 * time.Second
 	b := setup(t)
-	refused(t, fleet.Denied, b.FollowVote(t.Context(), plant, nodeA, 5))
-	refused(t, fleet.NotFound, b.FollowVote(t.Context(), "nowhere", nodeA, 5))
+	refused(t, fleet.Denied, b.FollowVote(t.Context(), plant, nodeA, 5, ttl))
+	refused(t, fleet.NotFound, b.FollowVote(t.Context(), "nowhere", nodeA, 5, ttl))
 	b.putSite(plant, nodeA, "")
-	refused(t, fleet.Denied, b.FollowVote(t.Context(), plant, nodeB, 5))
-	require.NoError(t, b.FollowVote(t.Context(), plant, nodeA, 5))
-	require.NoError(t, b.FollowVote(t.Context(), plant, nodeA, 5), "already so")
-	refused(t, fleet.Precondition, b.FollowVote(t.Context(), plant, nodeA, 4))
+	refused(t, fleet.Denied, b.FollowVote(t.Context(), plant, nodeB, 5, ttl))
+	require.NoError(t, b.FollowVote(t.Context(), plant, nodeA, 5, ttl))
+	require.NoError(t, b.FollowVote(t.Context(), plant, nodeA, 5, ttl), "already so")
+	refused(t, fleet.Precondition, b.FollowVote(t.Context(), plant, nodeA, 4, ttl))
 	require.Equal(t, "plant-a 5 5", scan[string](b, "SELECT format('%s %s %s', holder, epoch, promised) FROM site_leases"))
 	require.False(t, b.vote().Vote.Unvoted())
+
+	b.putSite(plant, nodeA, nodeB)
+	require.True(t, b.vote().Vote.Lost, "it may have gone on while the region was away")
+	refused(t, fleet.Denied, b.FollowVote(t.Context(), plant, nodeB, 9, ttl))
+	require.NoError(t, b.FollowVote(t.Context(), plant, nodeA, 5, ttl), "the one that decided alone says what it holds")
+	require.Equal(t, postgres.Vote{Promised: 5, PromisedTo: nodeA, Holder: nodeA, Epoch: 5, Counter: 2, TTL: ttl}, b.vote().Vote)
+	refused(t, fleet.Denied, b.FollowVote(t.Context(), plant, nodeA, 6, ttl))
 }
 
 // N60, X8, X20, X23

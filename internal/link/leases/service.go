@@ -22,7 +22,7 @@ type Store interface {
 	CastVote(ctx context.Context, c postgres.VoteChange, actor string) (written bool, err error)
 	// RenewVotes gives the sites that it wrote; what is locked it leaves.
 	RenewVotes(ctx context.Context, all []postgres.VoteChange) ([]fleet.SiteName, error)
-	FollowVote(ctx context.Context, site fleet.SiteName, node fleet.NodeName, epoch int64) error
+	FollowVote(ctx context.Context, site fleet.SiteName, node fleet.NodeName, epoch int64, ttl time.Duration) error
 }
 
 var _ Store = (*postgres.Store)(nil)
@@ -103,7 +103,7 @@ func (s *Service) Tell(ctx context.Context, in *nodev1.TellRequest) (*nodev1.Tel
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeLimit)
 	defer cancel()
-	err := s.o.Store.FollowVote(ctx, fleet.SiteName(in.GetSite()), who, in.GetEpoch())
+	err := s.o.Store.FollowVote(ctx, fleet.SiteName(in.GetSite()), who, in.GetEpoch(), s.o.Timing.HeartbeatTimeout)
 	if fleet.KindOf(err) == fleet.Denied && err != nil {
 		s.o.Refuse(ctx, "not_alone", "Tell "+in.GetSite())
 	}

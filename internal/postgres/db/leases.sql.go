@@ -217,21 +217,28 @@ func (q *Queries) FindLease(ctx context.Context, site string) (SiteLease, error)
 }
 
 const followVote = `-- name: FollowVote :execrows
-UPDATE site_leases l SET holder = $1, epoch = $2, promised = greatest(l.promised, $2), promised_to = '',
-    counter = l.counter + 1, released = false, target = '', granted_at = now()
-WHERE l.site = $3 AND NOT l.dropped AND l.epoch < $2
-  AND ARRAY(SELECT x.name FROM nodes x WHERE x.site = l.site AND x.removed_at IS NULL AND x.role <> 'worker') = ARRAY[$1::text]
+UPDATE site_leases l SET holder = $1, epoch = $2, promised = greatest(l.promised, $2),
+    promised_to = (CASE WHEN l.promised > $2 THEN '' ELSE $1 END), counter = l.counter + 1,
+    ttl = make_interval(secs => $3::float8), released = false, lost = false, target = '', granted_at = now()
+WHERE l.site = $4 AND NOT l.dropped AND (l.epoch < $2 OR l.epoch = $2 AND l.lost)
 `
 
 type FollowVoteParams struct {
 	Holder string
 	Epoch  int64
+	Ttl    float64
 	Site   string
 }
 
-// A site of one node decides without the region, which follows and never goes down.
+// A site of one node decides without the region, which follows and never goes down; so it does
+// once more when the site has got its second node.
 func (q *Queries) FollowVote(ctx context.Context, arg FollowVoteParams) (int64, error) {
-	result, err := q.db.Exec(ctx, followVote, arg.Holder, arg.Epoch, arg.Site)
+	result, err := q.db.Exec(ctx, followVote,
+		arg.Holder,
+		arg.Epoch,
+		arg.Ttl,
+		arg.Site,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -301,6 +308,21 @@ func (q *Queries) InsertFailover(ctx context.Context, arg InsertFailoverParams) 
 	return i, err
 }
 
+const joinVote = `-- name: JoinVote :exec
+UPDATE site_leases SET lost = true, promised_to = $1 WHERE site = $2
+`
+
+type JoinVoteParams struct {
+	Node string
+	Site string
+}
+
+// The region has got a vote on what one node decided alone: it waits for the word of that one.
+func (q *Queries) JoinVote(ctx context.Context, arg JoinVoteParams) error {
+	_, err := q.db.Exec(ctx, joinVote, arg.Node, arg.Site)
+	return err
+}
+
 const leaseView = `-- name: LeaseView :one
 SELECT l.holder, l.epoch, l.released, l.target, l.lost, l.granted_at, l.counter > 0 OR l.ttl > '0' AS voted
 FROM site_leases l WHERE l.site = $1 AND NOT l.dropped
@@ -329,15 +351,6 @@ func (q *Queries) LeaseView(ctx context.Context, site string) (LeaseViewRow, err
 		&i.Voted,
 	)
 	return i, err
-}
-
-const loseVote = `-- name: LoseVote :exec
-UPDATE site_leases SET lost = true, promised_to = '' WHERE site = $1
-`
-
-func (q *Queries) LoseVote(ctx context.Context, site string) error {
-	_, err := q.db.Exec(ctx, loseVote, site)
-	return err
 }
 
 const loseVotes = `-- name: LoseVotes :exec
@@ -403,16 +416,6 @@ func (q *Queries) NoteFailover(ctx context.Context, arg NoteFailoverParams) erro
 		arg.Subject,
 		arg.Name,
 	)
-	return err
-}
-
-const notifySite = `-- name: NotifySite :exec
-SELECT pg_notify('holdfast_site', $1::text)
-`
-
-// What its nodes need to know of it may have changed.
-func (q *Queries) NotifySite(ctx context.Context, site string) error {
-	_, err := q.db.Exec(ctx, notifySite, site)
 	return err
 }
 

@@ -49,15 +49,17 @@ FROM k JOIN free f ON f.site = k.site
 WHERE l.site = k.site
 RETURNING l.site;
 
--- A site of one node decides without the region, which follows and never goes down.
+-- A site of one node decides without the region, which follows and never goes down; so it does
+-- once more when the site has got its second node.
 -- name: FollowVote :execrows
-UPDATE site_leases l SET holder = @holder, epoch = @epoch, promised = greatest(l.promised, @epoch), promised_to = '',
-    counter = l.counter + 1, released = false, target = '', granted_at = now()
-WHERE l.site = @site AND NOT l.dropped AND l.epoch < @epoch
-  AND ARRAY(SELECT x.name FROM nodes x WHERE x.site = l.site AND x.removed_at IS NULL AND x.role <> 'worker') = ARRAY[@holder::text];
+UPDATE site_leases l SET holder = @holder, epoch = @epoch, promised = greatest(l.promised, @epoch),
+    promised_to = (CASE WHEN l.promised > @epoch THEN '' ELSE @holder END), counter = l.counter + 1,
+    ttl = make_interval(secs => @ttl::float8), released = false, lost = false, target = '', granted_at = now()
+WHERE l.site = @site AND NOT l.dropped AND (l.epoch < @epoch OR l.epoch = @epoch AND l.lost);
 
--- name: LoseVote :exec
-UPDATE site_leases SET lost = true, promised_to = '' WHERE site = @site;
+-- The region has got a vote on what one node decided alone: it waits for the word of that one.
+-- name: JoinVote :exec
+UPDATE site_leases SET lost = true, promised_to = @node WHERE site = @site;
 
 -- name: LoseVotes :exec
 UPDATE site_leases SET lost = true, promised_to = '';
@@ -118,7 +120,3 @@ ORDER BY o.name LIMIT @max_rows;
 
 -- name: CountedByNode :exec
 UPDATE nodes SET counters = @counters, counted_at = now() WHERE name = @name;
-
--- What its nodes need to know of it may have changed.
--- name: NotifySite :exec
-SELECT pg_notify('holdfast_site', @site::text);
