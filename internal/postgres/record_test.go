@@ -209,7 +209,7 @@ func TestEpochMoved(t *testing.T) {
 		tx, err := b.raw.Begin(t.Context())
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback(t.Context()) }()
-		_, err = tx.Exec(t.Context(), "UPDATE site_leases SET holder = $1, epoch = epoch + 1", nodeB)
+		_, err = tx.Exec(t.Context(), "UPDATE site_leases SET holder = $1, epoch = epoch + 1, promised = epoch + 1", nodeB)
 		require.NoError(t, err)
 		done := make(chan fleet.InstanceSeen, 1)
 		go func() {

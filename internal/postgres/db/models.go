@@ -386,7 +386,7 @@ type OwedNow struct {
 	Site     string
 	Name     string
 	Node     string
-	Role     string
+	Role     interface{}
 	Revision int64
 	Era      int64
 	Since    time.Time
