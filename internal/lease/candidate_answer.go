@@ -47,7 +47,8 @@ func (c Candidate) note(seat int, s Send, a Answer) Candidate {
 // isolated: it has a TTL to win its majority back, unless the lease was given away meanwhile.
 func (c Candidate) meet(seat int, a Answer, now Instant) (Candidate, []Action) {
 	later := a.Vote.Epoch > c.claim.Epoch && a.Vote.Holder != c.cfg.Self
-	superseded := c.claim.Epoch != 0 && (later || a.Reason == Withheld)
+	taking := a.Reason == Withheld || c.unbounded && a.Reason == Outbid
+	superseded := c.claim.Epoch != 0 && (later || taking)
 	var acts []Action
 	switch {
 	case c.unbounded && seat > 0 && superseded:

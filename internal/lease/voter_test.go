@@ -1,0 +1,200 @@
+package lease
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const ttl = 9 * time.Second
+
+func at(d time.Duration) Instant { return Instant(d) }
+
+func regional() VoterConfig {
+	return VoterConfig{Site: "s", Name: Region, Others: others(2), TTL: ttl, Late: 3 * time.Second, Nonce: 42}
+}
+
+func q(c string, epoch, counter int64) Request {
+	r := Request{Site: "s", Candidate: seatNames[0], Epoch: epoch, Counter: counter, TTL: ttl}
+	if c == "b" {
+		r.Candidate = seatNames[1]
+	}
+	return r
+}
+
+var heldByA = Record{Promised: 4, PromisedTo: "a", Holder: "a", Epoch: 4, Counter: 10, TTL: ttl}
+
+// steady ticks a voter each second.
+func steady(v Voter, from, to time.Duration) Voter {
+	for now := from; now <= to; now += time.Second {
+		v, _ = v.Tick(at(now))
+	}
+	return v
+}
+
+// X21
+func TestVoter(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		rec  Record
+		wait time.Duration // ticking since its start at 0
+		call Call
+		q    Request
+		want Reason
+	}{
+		{"a new site is anybody's", Record{}, 0, Promise, q("a", 1, 0), Granted},
+		{"a restarted voter renews its holder", heldByA, 0, Grant, q("a", 4, 11), Granted},
+		{"and raises it", heldByA, 0, Promise, q("a", 5, 0), Granted},
+		{"and favours nobody else", heldByA, ttl - 1, Ask, q("b", 0, 0), Restarted},
+		{"until a TTL has passed", heldByA, ttl, Ask, q("b", 0, 0), Granted},
+		{"an old counter", heldByA, 0, Grant, q("a", 4, 10), Behind},
+		{"an old epoch", heldByA, 0, Grant, q("a", 3, 11), Outbid},
+		{"a promise twice", Record{Promised: 4, PromisedTo: "a"}, ttl, Promise, q("a", 4, 0), Granted},
+		{"an epoch of another", Record{Promised: 4, PromisedTo: "a"}, ttl, Promise, q("b", 4, 0), Outbid},
+		{"a grant of another's epoch", Record{Promised: 4, PromisedTo: "a"}, ttl, Grant, q("b", 4, 1), Outbid},
+		{"a grant above all promises", Record{Promised: 4, PromisedTo: "a"}, ttl, Grant, q("b", 5, 1), Granted},
+		{"an epoch before the record began", Record{}.Above(4), ttl, Grant, q("b", 4, 1), Outbid},
+		{"a release by another", heldByA, 0, Release, q("b", 4, 11), HolderMoved},
+		{"a lost vote", Joining(), 5 * ttl, Grant, q("a", 4, 1), Lost},
+		{"a lost vote that is released", Joining(), 5 * ttl, Release, q("a", 4, 1), Lost},
+		{"another site", heldByA, 0, Grant, Request{Site: "x", Candidate: "a", Epoch: 4, Counter: 11, TTL: ttl}, NotAVoter},
+		{"a node of another site", heldByA, 0, Ask, Request{Site: "s", Candidate: "c", TTL: ttl}, NotAVoter},
+		{"the region as a candidate", heldByA, 0, Ask, Request{Site: "s", Candidate: Region, TTL: ttl}, NotAVoter},
+		{"nobody as a candidate", Record{}, 0, Ask, Request{Site: "s", TTL: ttl}, NotAVoter},
+		{"a longer TTL than it waits", heldByA, 0, Grant, Request{Site: "s", Candidate: "a", Epoch: 4, Counter: 11, TTL: ttl + 1}, TTLTooLong},
+		{"no TTL", heldByA, 0, Grant, Request{Site: "s", Candidate: "a", Epoch: 4, Counter: 11}, BadRequest},
+		{"an epoch from nowhere", heldByA, 0, Promise, q("a", math.MaxInt64, 0), BadRequest},
+		{"a negative epoch", heldByA, 0, Promise, q("a", -1, 0), BadRequest},
+		{"epoch zero", Record{}, 0, Grant, q("a", 0, 1), BadRequest},
+		{"a call that is none", heldByA, 0, "steal", q("a", 4, 11), BadRequest},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			v := steady(Start(regional(), c.rec, 0), 0, c.wait)
+			v, a, changed := v.Handle(c.call, c.q, at(c.wait))
+			require.Equal(t, c.want, a.Reason)
+			require.Equal(t, c.want == Granted, a.Granted)
+			require.Equal(t, v.Record() != c.rec, changed)
+			require.True(t, v.Record().Valid())
+			require.False(t, changed && c.want != Granted, "a refusal changes nothing")
+		})
+	}
+}
+
+// X21: a release frees at once, and its epoch does not come back.
+func TestVoterRelease(t *testing.T) {
+	t.Parallel()
+	v := steady(Start(regional(), heldByA, 0), 0, ttl)
+	v, a, _ := v.Handle(Grant, q("a", 4, 11), at(ttl))
+	require.True(t, a.Granted)
+	v, a, _ = v.Handle(Ask, q("b", 0, 0), at(ttl))
+	require.Equal(t, Held, a.Reason)
+	require.Equal(t, ttl, a.Wait)
+	v, a, _ = v.Handle(Release, q("a", 4, 12), at(ttl))
+	require.True(t, a.Granted)
+	v, a, _ = v.Handle(Grant, q("a", 4, 13), at(ttl)) // was under way
+	require.Equal(t, Outbid, a.Reason)
+	_, a, _ = v.Handle(Promise, q("b", 5, 0), at(ttl))
+	require.True(t, a.Granted)
+}
+
+// X21: a voter that was paused deposes nobody on waking.
+func TestVoterPaused(t *testing.T) {
+	t.Parallel()
+	v := steady(Start(regional(), heldByA, 0), 0, time.Second)
+	now := at(5 * ttl)
+	_, a, _ := v.Handle(Ask, q("b", 0, 0), now)
+	require.Equal(t, Held, a.Reason, "before its tick")
+	v, _ = v.Tick(now)
+	_, a, _ = v.Handle(Ask, q("b", 0, 0), now)
+	require.Equal(t, Held, a.Reason, "after its tick")
+	v = steady(v, 5*ttl, 6*ttl)
+	_, a, _ = v.Handle(Ask, q("b", 0, 0), at(6*ttl))
+	require.True(t, a.Granted)
+}
+
+// X21: of several processes with one record, each sees for itself that the counter is still.
+func TestVoterSee(t *testing.T) {
+	t.Parallel()
+	v := steady(Start(regional(), heldByA, 0), 0, ttl)
+	renewed := heldByA
+	renewed.Counter++
+	v = v.See(renewed, at(ttl))
+	_, a, _ := v.Handle(Ask, q("b", 0, 0), at(ttl))
+	require.Equal(t, Held, a.Reason)
+	promised := renewed
+	promised.Promised, promised.PromisedTo = 5, "a"
+	v = v.See(promised, at(ttl+time.Second)) // a promise is no sign of life
+	require.Equal(t, ttl-time.Second, v.wait(at(ttl+time.Second)))
+}
+
+// X21: the TTL that was granted is waited for, also by a voter that was told a shorter one.
+func TestVoterLowerTTL(t *testing.T) {
+	t.Parallel()
+	cfg := regional()
+	cfg.TTL = time.Second
+	v := steady(Start(cfg, heldByA, 0), 0, ttl-time.Second)
+	b := q("b", 0, 0)
+	b.TTL = time.Second
+	_, a, _ := v.Handle(Ask, b, at(ttl-time.Second))
+	require.Equal(t, Restarted, a.Reason)
+}
+
+// X21: forced hand-over.
+func TestVoterAim(t *testing.T) {
+	t.Parallel()
+	v := steady(Start(regional(), heldByA, 0), 0, ttl)
+	v, changed := v.Aim("b", at(ttl))
+	require.True(t, changed)
+	_, a, _ := v.Handle(Grant, q("a", 4, 11), at(ttl))
+	require.Equal(t, Withheld, a.Reason)
+	_, a, _ = v.Handle(Promise, q("a", 9, 0), at(ttl))
+	require.Equal(t, Withheld, a.Reason)
+	took, a, _ := v.Handle(Grant, q("b", 5, 1), at(ttl))
+	require.True(t, a.Granted)
+	require.Empty(t, took.Record().Target)
+
+	v = steady(v, ttl, 4*ttl) // the target is dead
+	require.Empty(t, v.Record().Target)
+	_, a, _ = v.Handle(Grant, q("a", 4, 11), at(4*ttl))
+	require.True(t, a.Granted)
+	_, changed = v.Aim("c", at(4*ttl))
+	require.False(t, changed, "no node of this site")
+}
+
+// X21: a lost vote comes back after a TTL and both others, in either order of hearing.
+func TestVoterLost(t *testing.T) {
+	t.Parallel()
+	from := func(c string, nonce int64, s Standing) Request {
+		r := q(c, 0, 0)
+		r.Nonce, r.Vote = nonce, s
+		return r
+	}
+	ofA, ofB := heldByA.Standing(), Standing{Promised: 6}
+	v := steady(Start(regional(), Joining(), 0), 0, ttl-time.Second)
+	v, a, _ := v.Handle(Ask, from("a", 42, ofA), at(ttl-1))
+	require.Zero(t, a.Nonce, "nobody is told before the TTL")
+	v, _, _ = v.Handle(Ask, from("b", 42, ofB), at(ttl-1))
+	v = steady(v, ttl, ttl)
+	require.True(t, v.Record().Lost, "what was heard early does not count")
+
+	v, a, _ = v.Handle(Ask, from("a", 0, ofA), at(ttl))
+	require.EqualValues(t, 42, a.Nonce)
+	v, _, _ = v.Handle(Ask, from("a", 42, ofA), at(ttl))
+	v, _, _ = v.Handle(Ask, from("b", 41, ofB), at(ttl))
+	v, _, _ = v.Handle(Ask, from("b", 42, Standing{Lost: true}), at(ttl))
+	require.True(t, v.Record().Lost, "another life's nonce, and one lost vote for another")
+	forced, changed := v.Force(9, at(ttl))
+	require.True(t, changed)
+	require.EqualValues(t, 9, forced.Record().Promised)
+
+	v, a, changed = v.Handle(Ask, from("b", 42, ofB), at(ttl))
+	require.True(t, changed)
+	require.Equal(t, Held, a.Reason, "its holder is timed anew")
+	require.Equal(t, Record{Promised: 6, Holder: "a", Epoch: 4, Counter: 10, TTL: ttl}, v.Record())
+	_, changed = v.Force(9, at(ttl))
+	require.False(t, changed, "nothing to force")
+}
