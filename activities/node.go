@@ -34,6 +34,8 @@ type Node struct {
 	Applier    applier
 	Batches    batcher
 	Reconciler reconciler
+	// Leases is nil on a node that has no vote.
+	Leases leaser
 }
 
 // heartbeatEvery is well inside the 5 s timeout of node-bound activities.

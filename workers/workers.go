@@ -81,5 +81,9 @@ func NewNode(c client.Client, node fleet.NodeName, n *activities.Node) worker.Wo
 	w.RegisterActivityWithOptions(n.RefreshBatch, activity.RegisterOptions{Name: "RefreshBatch"})
 	w.RegisterActivityWithOptions(n.QueryDeployment, activity.RegisterOptions{Name: "QueryDeployment"})
 	w.RegisterActivityWithOptions(n.Reconcile, activity.RegisterOptions{Name: "Reconcile"})
+	if n.Leases != nil {
+		w.RegisterActivityWithOptions(n.HandOver, activity.RegisterOptions{Name: "HandOver"})
+		w.RegisterActivityWithOptions(n.TakeOver, activity.RegisterOptions{Name: "TakeOver"})
+	}
 	return w
 }
