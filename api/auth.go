@@ -27,6 +27,9 @@ const (
 // roleNames are the words of the contract.
 var roleNames = map[string]role{"viewer": roleViewer, "operator": roleOperator, "admin": roleAdmin}
 
+// roleProvider is a token's that opens the link and nothing here.
+const roleProvider = "provider"
+
 // access says who may call an endpoint. What concerns the whole region is closed to tokens
 // of one project, whatever their role.
 type access struct {

@@ -165,6 +165,8 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.mountFleets()
 	s.mountOperations()
 	s.mountNodes()
+	s.mountProviders()
+	s.mountRefusals()
 	s.mountReconciles()
 	s.mountOrphans()
 	s.mountTokens()

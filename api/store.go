@@ -24,6 +24,7 @@ type Store interface {
 	planStore
 	fleetStore
 	batchStore
+	linkStore
 }
 
 type objectStore interface {
@@ -156,6 +157,14 @@ type batchStore interface {
 	// TicketBodies is BatchBodies of the snapshot tickets that a node holds.
 	TicketBodies(ctx context.Context, site fleet.SiteName, node fleet.NodeName, hashes []fleet.Hash, emit func(fleet.Hash, []byte) error) error
 	RecordBatch(ctx context.Context, id fleet.BatchID, node fleet.NodeName, results []fleet.BatchResult) error
+}
+
+type linkStore interface {
+	// ListConnections lists the live ones.
+	ListConnections(ctx context.Context, id fleet.ConnectionID, after string, limit int32) ([]postgres.Connection, error)
+	// AskDrain is illegal_state unless the connection has an open stream.
+	AskDrain(ctx context.Context, id fleet.ConnectionID, reason string, limit time.Duration) (postgres.Connection, error)
+	ListRefusals(ctx context.Context, identity string, before int64, limit int32) ([]postgres.Refusal, error)
 }
 
 var _ Store = (*postgres.Store)(nil)

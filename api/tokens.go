@@ -50,17 +50,21 @@ func (s *server) mountTokens() {
 
 func (s *server) createToken(ctx context.Context, in *createInput) (*tokenOutput, error) {
 	var req TokenRequest
-	if _, err := s.readJSON(ctx, &req); err != nil {
+	_, err := s.readJSON(ctx, &req)
+	if err != nil {
 		return nil, err
 	}
 	row := postgres.APIToken{Role: req.Role, Note: req.Note, CreatedBy: callOf(ctx).actor, CreatedAt: s.now()}
 	switch {
-	case roleNames[req.Role] == roleNone:
-		return nil, fleet.Errorf(fleet.Invalid, "this is no role").At("/role").WithHint("allowed are admin, operator and viewer")
+	case roleNames[req.Role] == roleNone && req.Role != roleProvider:
+		return nil, fleet.Errorf(fleet.Invalid, "this is no role").At("/role").WithHint("allowed are admin, operator, viewer and provider")
 	case req.Seconds < 0 || req.Seconds > maxTokenLife:
 		return nil, fleet.Errorf(fleet.Invalid, "allowed are 0 to %d seconds", maxTokenLife).At("/seconds")
 	case len(req.Note) > maxNote:
 		return nil, fleet.Errorf(fleet.Invalid, "a note of %d bytes, allowed are %d", len(req.Note), maxNote).At("/note")
+	}
+	if row.Namespaces, err = grantsOf(req); err != nil {
+		return nil, err
 	}
 	if req.Project != "" {
 		project, err := s.projectOf(ctx, req.Project)
@@ -86,6 +90,34 @@ func (s *server) createToken(ctx context.Context, in *createInput) (*tokenOutput
 	return tokenAnswer(tokenView(row), token, in.DryRun), nil
 }
 
+// maxGrants bounds the module namespaces of one token.
+const maxGrants = 32
+
+// grantsOf reads the module namespaces that a provider's token may claim.
+func grantsOf(req TokenRequest) ([]fleet.ModuleNamespace, error) {
+	const field = "/moduleNamespaces"
+	if req.Role != roleProvider {
+		if len(req.ModuleNamespaces) > 0 {
+			return nil, fleet.Errorf(fleet.Invalid, "only a provider's token claims module namespaces").At(field)
+		}
+		return nil, nil
+	}
+	if req.Project != "" {
+		return nil, fleet.Errorf(fleet.Invalid, "a provider belongs to no project").At("/project")
+	}
+	if len(req.ModuleNamespaces) > maxGrants {
+		return nil, fleet.Errorf(fleet.Invalid, "%d module namespaces, allowed are %d", len(req.ModuleNamespaces), maxGrants).At(field)
+	}
+	var out []fleet.ModuleNamespace
+	for _, n := range req.ModuleNamespaces {
+		if err := fleet.ModuleNamespace(n).Validate(); err != nil {
+			return nil, err
+		}
+		out = append(out, fleet.ModuleNamespace(n))
+	}
+	return out, nil
+}
+
 // tokenAnswer shows a token, this once.
 func tokenAnswer(view Token, token string, dryRun bool) *tokenOutput { //nolint:revive // a dry run made no token to show
 	if !dryRun {
@@ -95,10 +127,14 @@ func tokenAnswer(view Token, token string, dryRun bool) *tokenOutput { //nolint:
 }
 
 func tokenView(t postgres.APIToken) Token {
-	return Token{
+	view := Token{
 		ID: t.ID, Role: t.Role, Project: string(t.Project), Note: t.Note, CreatedBy: t.CreatedBy, CreatedAt: t.CreatedAt,
 		ExpiresAt: t.ExpiresAt, RevokedAt: t.RevokedAt,
 	}
+	for _, n := range t.Namespaces {
+		view.ModuleNamespaces = append(view.ModuleNamespaces, string(n))
+	}
+	return view
 }
 
 func (s *server) listTokens(ctx context.Context, in *listInput) (*tokensOutput, error) {

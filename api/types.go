@@ -226,10 +226,12 @@ type ActionRequest struct {
 
 // TokenRequest asks for an API token; Token is shown once, in the answer only.
 type TokenRequest struct {
-	Role    string `json:"role" enum:"admin,operator,viewer"`
+	Role    string `json:"role" enum:"admin,operator,viewer,provider"`
 	Project string `json:"project,omitempty"`
 	Note    string `json:"note,omitempty"`
 	Seconds int64  `json:"seconds,omitempty" doc:"lifetime, 0 for no end"`
+	// ModuleNamespaces are for a provider's token only.
+	ModuleNamespaces []string `json:"moduleNamespaces,omitempty" doc:"what a provider may claim, with what lies below"`
 }
 
 // JoinTokenRequest asks for a token that enrols one node of a site once.
@@ -253,6 +255,8 @@ type Token struct {
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 	UsedAt    *time.Time `json:"usedAt,omitempty"`
 	RevokedAt *time.Time `json:"revokedAt,omitempty"`
+
+	ModuleNamespaces []string `json:"moduleNamespaces,omitempty"`
 }
 
 // Artifact names uploaded bytes. While an upload is not complete, Upload and Offset say

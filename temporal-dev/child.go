@@ -29,14 +29,14 @@ const (
 // serverInput and nodeInput are a child's whole configuration. It travels over the child's
 // standard input, because it holds secrets, which arguments and environment show to others.
 type serverInput struct {
-	Database, Temporal, Listen, URL, Web, Token string
-	Fast                                        pace
+	Database, Temporal, Listen, Link, URL, Web, Token string
+	Fast                                              pace
 }
 
 func (in serverInput) config() region.ServerConfig {
 	return region.ServerConfig{
 		Region: regionName, DatabaseURL: in.Database, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
-		Listen: in.Listen, PublicURL: in.URL, WebURL: in.Web, BootstrapToken: in.Token, Timing: in.Fast.timing(),
+		Listen: in.Listen, Link: in.Link, PublicURL: in.URL, WebURL: in.Web, BootstrapToken: in.Token, Timing: in.Fast.timing(),
 		Failpoint: failpoints("server"), TraceEndpoint: os.Getenv(traceVariable),
 	}
 }

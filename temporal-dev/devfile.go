@@ -6,6 +6,7 @@ const devFile = "dev.json"
 type devDoc struct {
 	Region    string       `json:"region"`
 	API       string       `json:"api"`
+	Link      string       `json:"link"` // host:port
 	Temporal  string       `json:"temporal"`
 	Namespace string       `json:"namespace"`
 	Web       string       `json:"web"`

@@ -103,7 +103,7 @@ func (l *laptop) claim() error {
 		}
 	}
 	doc := devDoc{
-		Region: regionName, API: l.addrs.url(addrAPI), Temporal: l.addrs.dial(addrTemporal),
+		Region: regionName, API: l.addrs.url(addrAPI), Link: l.addrs.dial(addrLink), Temporal: l.addrs.dial(addrTemporal),
 		Namespace: temporalNamespace, Web: l.addrs.url(addrWeb), Token: l.token,
 	}
 	l.supervisor.onChange(func(views []processView) {
@@ -207,7 +207,7 @@ func (l *laptop) startServer(ctx context.Context) error {
 	}
 	db := database{listen: l.addrs[addrPostgres], password: password}
 	in := serverInput{
-		Database: db.url(postgresDatabase), Temporal: l.addrs.dial(addrTemporal), Listen: l.addrs[addrAPI].String(),
+		Database: db.url(postgresDatabase), Temporal: l.addrs.dial(addrTemporal), Listen: l.addrs[addrAPI].String(), Link: l.addrs[addrLink].String(),
 		URL: l.addrs.url(addrAPI), Web: l.addrs.url(addrWeb), Token: l.token, Fast: pace(l.opts.fast),
 	}
 	p := l.supervisor.add(l.childSpec(rankServer, serverName, []string{childServer},

@@ -34,6 +34,7 @@ type addresses map[string]*net.TCPAddr
 // The names of the addresses.
 const (
 	addrAPI      = "api"
+	addrLink     = "link"
 	addrTemporal = "temporal"
 	addrWeb      = "web"
 	addrPostgres = "postgres"
@@ -48,6 +49,7 @@ func listeners(o options) []listener {
 		{addrAPI, "--api", o.api},
 		{addrTemporal, "--temporal", o.temporal},
 		{addrWeb, "--web", o.web},
+		{addrLink, "", inner},
 		{addrPostgres, "", inner},
 		{addrHistory, "", inner},
 		{addrMatching, "", inner},

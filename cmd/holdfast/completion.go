@@ -108,6 +108,25 @@ func (c *cli) completeTokens(n tokenNoun) completer {
 	}
 }
 
+// completeProviders offers the live connections.
+func (c *cli) completeProviders(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	client, err := c.connect()
+	if err != nil {
+		return nil, noFiles
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+	defer cancel()
+	list, err := client.Providers(ctx, api.Page{})
+	if err != nil {
+		return nil, noFiles
+	}
+	ids := make([]string, len(list.Items))
+	for i, p := range list.Items {
+		ids[i] = string(p.ID) + "\t" + p.Provider
+	}
+	return ids, noFiles
+}
+
 // siteOf narrows instances to the site that was given or already typed.
 func siteOf(cmd *cobra.Command, prefix string) listing {
 	in := listing{}

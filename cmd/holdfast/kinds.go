@@ -36,6 +36,8 @@ func kinds() []kind {
 		declared(fleet.KindFleet, fleetHeader, fleetCells),
 		{name: "node", plural: "nodes", header: nodeHeader, list: listNodes, one: oneNode},
 		{name: "operation", plural: "operations", header: operationHeader, list: listOperations, one: oneOperation},
+		{name: "provider", plural: "providers", header: providerHeader, list: listProviders, one: oneProvider},
+		{name: "refusal", plural: "refusals", header: refusalHeader, list: listRefusals, one: noRefusal},
 	}
 }
 

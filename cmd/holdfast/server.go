@@ -12,11 +12,15 @@ import (
 // newServerCommand runs a server: API, worker and relay of one region.
 func (c *cli) newServerCommand() *cobra.Command {
 	cfg := region.ServerConfig{BootstrapToken: c.env("HOLDFAST_BOOTSTRAP_TOKEN"), Timing: region.DefaultTiming()}
+	var roles []string
 	cmd := &cobra.Command{
 		Use: "server", Short: "Run a server of a region: API and workers", Args: cobra.NoArgs,
 		Long: `Run a server of a region. It is stateless and runs in any number beside one Postgres
 and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin token.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if cfg.Roles, err = region.ParseRoles(roles); err != nil {
+				return err
+			}
 			log := c.log()
 			return logEnd(log, region.RunServer(cmd.Context(), cfg, log))
 		},
@@ -25,6 +29,8 @@ and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin
 	f.StringVar(&cfg.Region, "region", c.orEnv("HOLDFAST_REGION", "local"), "name of the region")
 	f.StringVar(&cfg.DatabaseURL, "database-url", c.env("HOLDFAST_DATABASE_URL"), "Postgres of the region")
 	f.StringVar(&cfg.Listen, "listen", c.orEnv("HOLDFAST_LISTEN", "127.0.0.1:7460"), "address to serve on")
+	f.StringVar(&cfg.Link, "link", c.env("HOLDFAST_LINK"), "address to serve the link on, for providers and nodes (default none)")
+	f.StringSliceVar(&roles, "roles", nil, "what this process does: api, worker, link (default all)")
 	f.StringVar(&cfg.PublicURL, "public-url", c.env("HOLDFAST_PUBLIC_URL"), "where nodes reach it (default http:// and --listen)")
 	f.StringVar(&cfg.WebURL, "web-url", c.env("HOLDFAST_WEB_URL"), "Temporal Web, for links")
 	f.StringVar(&cfg.TraceEndpoint, "trace-endpoint", c.env("OTEL_EXPORTER_OTLP_ENDPOINT"), "send traces there, OTLP over HTTP")
@@ -36,9 +42,20 @@ and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin
 	f.DurationVar(&cfg.Timing.Purge, "purge-interval", cfg.Timing.Purge, "how often expired rows are purged")
 	f.DurationVar(&cfg.Timing.Sweep, "sweep-interval", cfg.Timing.Sweep, "how often lost operations are looked for")
 	f.DurationVar(&cfg.Timing.Collect, "collect-interval", cfg.Timing.Collect, "how often what nobody needs any more is collected")
+	linkFlags(cmd, &cfg.Timing.Link)
 	keepFlags(cmd, &cfg.Timing.Keep)
 	c.temporalFlags(cmd, &cfg.TemporalAddress, &cfg.TemporalNamespace)
 	return cmd
+}
+
+// linkFlags are the terms of the link; docs/link.md says what they do.
+func linkFlags(cmd *cobra.Command, link *fleet.LinkTiming) {
+	f := cmd.Flags()
+	f.DurationVar(&link.HeartbeatEvery, "link-heartbeat", link.HeartbeatEvery, "how often providers send a heartbeat")
+	f.DurationVar(&link.HeartbeatTimeout, "link-heartbeat-timeout", link.HeartbeatTimeout, "after which silence a provider is disconnected")
+	f.DurationVar(&link.StreamRequired, "link-stream-timeout", link.StreamRequired, "how long a registration waits for its stream")
+	f.DurationVar(&link.Report, "link-report", link.Report, "how often providers are told which modules are active")
+	f.DurationVar(&link.DrainAck, "link-drain-ack", link.DrainAck, "after which a drain without an ack is asked for again")
 }
 
 // keepFlags say what the collection leaves; docs/collection.md says why.

@@ -48,12 +48,14 @@ func (c *cli) newTokenCreateCommand() *cobra.Command {
 	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use: "create --role ROLE", Short: "Make an API token; it is shown once", Args: cobra.NoArgs,
-		Example: "  holdfast token create --role operator --project line-a --ttl 720h --note 'ci of line a'",
+		Example: "  holdfast token create --role operator --project line-a --ttl 720h --note 'ci of line a'\n" +
+			"  holdfast token create --role provider --module-namespace acme.vision",
 	}
-	cmd.Flags().StringVar(&in.Role, "role", "viewer", "admin, operator or viewer")
+	cmd.Flags().StringVar(&in.Role, "role", "viewer", "admin, operator, viewer or provider")
+	cmd.Flags().StringSliceVar(&in.ModuleNamespaces, "module-namespace", nil, "what a provider may claim, with what lies below; may be repeated")
 	cmd.Flags().StringVar(&in.Note, "note", "", "what it is for")
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "lifetime, 0 for no end")
-	complete(cmd, "role", fixed("admin", "operator", "viewer"))
+	complete(cmd, "role", fixed("admin", "operator", "viewer", "provider"))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		in.Project, in.Seconds = c.flags.project, int64(ttl.Seconds()) // not the context's: that would bind unasked
 		client, err := c.connect()

@@ -65,12 +65,16 @@ const (
 	CollectBodies    CollectedKind = "bodies"
 	// CollectChunks are those of half uploads and large bodies, which go a few at a time.
 	CollectChunks CollectedKind = "chunks"
+	// CollectConnections are ended ones of the link, kept as events are; CollectRefusals are kept
+	// as operations are.
+	CollectConnections CollectedKind = "connections"
+	CollectRefusals    CollectedKind = "refusals"
 )
 
 // CollectedKinds lists them in that order.
 func CollectedKinds() []CollectedKind {
 	return []CollectedKind{
 		CollectDeliveries, CollectRevisions, CollectBatches, CollectOperations, CollectFleetRuns, CollectEvents, CollectUploads,
-		CollectBodies, CollectChunks,
+		CollectBodies, CollectChunks, CollectConnections, CollectRefusals,
 	}
 }

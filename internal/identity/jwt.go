@@ -14,6 +14,9 @@ import (
 // RegionAudience is whom a node's bulk requests speak to.
 const RegionAudience = "holdfast-region"
 
+// LinkAudience is whom a node's calls over the link speak to.
+const LinkAudience = "holdfast-link"
+
 // MaxLifetime bounds a node's JWT: a stolen one is worth a minute.
 const MaxLifetime = 60 * time.Second
 

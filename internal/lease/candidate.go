@@ -57,6 +57,8 @@ type Claim struct {
 	Counter  int64   `json:"counter,omitempty"`
 	Deadline Instant `json:"deadline,omitempty"`
 	Boot     string  `json:"boot,omitempty"`
+	// Unbounded: what runs has no deadline, because the node is isolated.
+	Unbounded bool `json:"unbounded,omitempty"`
 }
 
 // Tenure is what a node may act on now.
@@ -98,7 +100,6 @@ type Candidate struct {
 	cfg       Config
 	claim     Claim // while held, the tenure; else the last one
 	held      bool
-	unbounded bool
 	releasing bool
 	grants    [seats]stamp // of claim.Epoch: when the last granted request was sent
 	outbid    bool         // a voter wants a higher epoch for its vote
@@ -118,16 +119,22 @@ type Candidate struct {
 }
 
 // NewCandidate begins from what is durable. A holder whose agent restarted goes on holding
-// while its deadline runs.
+// while its deadline runs, and else first ends what still runs.
 func NewCandidate(cfg Config, claim Claim, now Instant) (Candidate, []Action) {
 	c := Candidate{cfg: cfg, claim: claim, started: now, renewAt: now, bidAt: now, aside: now}
 	// A deadline too far ahead is none that this node can have been given.
-	if claim.Epoch == 0 || claim.Boot != cfg.Boot || now >= claim.Deadline || claim.Deadline > now.Add(cfg.TTL) {
-		return c, nil
+	runs := now < claim.Deadline && claim.Deadline <= now.Add(cfg.TTL)
+	runs = runs || claim.Unbounded && cfg.OnIsolation == IsolationRun
+	if claim.Epoch == 0 || claim.Boot != cfg.Boot || !runs {
+		c.claim.Unbounded = false
+		return c, []Action{c.hold(DoLost)} // what a former agent left running without an end
 	}
 	c.held = true
 	for i := 1; i < seats; i++ { // when a majority was heard last
 		c.heard[i] = stamp{true, claim.Deadline.Add(-cfg.TTL)}
+	}
+	if claim.Unbounded {
+		return c, []Action{c.hold(DoUnbounded)}
 	}
 	return c, []Action{c.hold(DoStart)}
 }
@@ -137,8 +144,8 @@ func (c Candidate) Claim() Claim { return c.claim }
 
 // Holding says what the node may act on at this instant.
 func (c Candidate) Holding(now Instant) (Tenure, bool) {
-	t := Tenure{Epoch: c.claim.Epoch, Until: c.claim.Deadline, Unbounded: c.unbounded}
-	return t, c.held && (c.unbounded || now < c.claim.Deadline)
+	t := Tenure{Epoch: c.claim.Epoch, Until: c.claim.Deadline, Unbounded: c.claim.Unbounded}
+	return t, c.held && (c.claim.Unbounded || now < c.claim.Deadline)
 }
 
 // Role says what the node is doing about the lease.

@@ -12,8 +12,6 @@ func (c Candidate) Answered(s Send, a Answer, now Instant) (Candidate, []Action)
 	}
 	c = c.note(seat, s, a)
 	var more []Action
-	c, more = c.meet(seat, a, now)
-	acts = append(acts, more...)
 	switch s.Call {
 	case Ask, Promise:
 		c, more = c.counted(seat, s, a, now)
@@ -22,6 +20,8 @@ func (c Candidate) Answered(s Send, a Answer, now Instant) (Candidate, []Action)
 	case Release:
 		c, more = c.parted(seat, s, a), nil
 	}
+	acts = append(acts, more...)
+	c, more = c.meet(seat, a, now)
 	return c, append(acts, more...)
 }
 
@@ -43,20 +43,20 @@ func (c Candidate) note(seat int, s Send, a Answer) Candidate {
 	return c
 }
 
-// meet learns from an answer that another held after this node, or is to, and that a node is no longer
-// isolated: it has a TTL to win its majority back, unless the lease was given away meanwhile.
+// meet learns from an answer that another held after this node, or is to, and that a node is
+// no longer isolated: then its deadline holds again, moved by this answer or long past.
 func (c Candidate) meet(seat int, a Answer, now Instant) (Candidate, []Action) {
 	later := a.Vote.Epoch > c.claim.Epoch && a.Vote.Holder != c.cfg.Self
-	taking := a.Reason == Withheld || c.unbounded && a.Reason == Outbid
+	taking := a.Reason == Withheld || c.claim.Unbounded && a.Reason == Outbid
 	superseded := c.claim.Epoch != 0 && (later || taking)
 	var acts []Action
 	switch {
-	case c.unbounded && seat > 0 && superseded:
+	case !c.claim.Unbounded || seat == 0:
+	case superseded || !c.isolated(now) && now >= c.claim.Deadline:
 		c, acts = c.lose()
-	case c.unbounded && seat > 0:
-		c.unbounded = false
-		c.claim.Deadline, c.claim.Boot = now.Add(c.cfg.TTL), c.cfg.Boot
-		acts = []Action{c.hold(DoExtend)}
+	case !c.isolated(now):
+		c.claim.Unbounded = false
+		acts = []Action{{Do: DoPersist}, c.hold(DoExtend)}
 	}
 	if superseded && !c.held {
 		c.claim = Claim{}

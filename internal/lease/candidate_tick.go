@@ -27,11 +27,11 @@ func (c Candidate) Tick(now Instant, random float64) (Candidate, []Action) {
 func (c Candidate) settle(now Instant) (Candidate, []Action) {
 	run := c.cfg.OnIsolation == IsolationRun && c.claim.Epoch != 0 && c.isolated(now)
 	switch {
-	case c.unbounded:
+	case c.claim.Unbounded:
 		return c, nil
 	case run && !c.releasing:
-		c.held, c.unbounded, c.bid = true, true, bid{}
-		return c, []Action{c.hold(DoUnbounded)}
+		c.held, c.claim.Unbounded, c.claim.Boot, c.bid = true, true, c.cfg.Boot, bid{}
+		return c, []Action{{Do: DoPersist}, c.hold(DoUnbounded)}
 	case c.held && now >= c.claim.Deadline:
 		return c.lose()
 	}
@@ -40,10 +40,13 @@ func (c Candidate) settle(now Instant) (Candidate, []Action) {
 
 // lose ends the tenure. The claim stays: this node was the last holder.
 func (c Candidate) lose() (Candidate, []Action) {
-	act := c.hold(DoLost)
-	c.held, c.unbounded, c.releasing, c.outbid = false, false, false, false
+	acts := []Action{c.hold(DoLost)}
+	if c.claim.Unbounded {
+		acts = append(acts, Action{Do: DoPersist})
+	}
+	c.held, c.claim.Unbounded, c.releasing, c.outbid = false, false, false, false
 	c.grants, c.bid = [seats]stamp{}, bid{}
-	return c, []Action{act}
+	return c, acts
 }
 
 // isolated: neither peer nor region answered what was sent in two thirds of a TTL, so that a
@@ -70,7 +73,7 @@ func (c Candidate) renew(now Instant, acts []Action) (Candidate, []Action) {
 // wants says whether to begin a bid: nobody else may be better off, and a holder bids only
 // for a higher epoch.
 func (c Candidate) wants(now Instant) bool {
-	if c.bid.call != "" || now < c.bidAt || c.unbounded {
+	if c.bid.call != "" || now < c.bidAt || c.claim.Unbounded {
 		return false
 	}
 	if c.held {

@@ -6,8 +6,8 @@ func (c Candidate) HandOver(now Instant) (Candidate, []Action) {
 	if !c.held || c.releasing {
 		return c, acts
 	}
-	if c.unbounded { // a stop has an end
-		c.unbounded, c.claim.Deadline = false, now.Add(c.cfg.TTL)
+	if c.claim.Unbounded { // a stop has an end
+		c.claim.Unbounded, c.claim.Deadline = false, now.Add(c.cfg.TTL)
 	}
 	c.releasing, c.bid = true, bid{}
 	return c, append(acts, c.hold(DoStop))
@@ -23,7 +23,7 @@ func (c Candidate) Stopped(now Instant) (Candidate, []Action) {
 	c.claim.Counter++
 	c.parting = parting{claim: c.claim, next: now}
 	c.aside = now.Add(3 * c.cfg.TTL)
-	c.held, c.unbounded, c.releasing, c.outbid = false, false, false, false
+	c.held, c.releasing, c.outbid = false, false, false
 	c.claim, c.grants = Claim{}, [seats]stamp{}
 	acts = append(acts, Action{Do: DoPersist}) // a restart must not take up what is given back
 	c, acts = c.sendParting(now, acts)
@@ -40,7 +40,7 @@ func (c Candidate) Stand(now Instant) Candidate {
 func (c Candidate) Configure(to Isolation, now Instant) (Candidate, []Action) {
 	c.cfg.OnIsolation = to
 	if to == IsolationStop {
-		c.unbounded = false
+		c.claim.Unbounded = false
 	}
 	return c.settle(now)
 }

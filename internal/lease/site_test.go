@@ -9,8 +9,8 @@ import (
 // X21: a single-node site is its own majority, and takes a new epoch when it was down.
 func TestModelSingleNode(t *testing.T) {
 	t.Parallel()
-	e := explore(rules{ttl: 3, until: 12, single: true, budget: budget(map[fault]int8{
-		crash: 3, pause: 3, wipe: 1, handing: 1,
+	e := explore(rules{ttl: 3, until: 8, single: true, budget: budget(map[fault]int8{
+		crash: 2, pause: 2, wipe: 1, handing: 1,
 	})}, func(m *model, w world) {
 		if m.broken == "" && !m.calm(w, 10) {
 			m.fail("nobody holds after 10 TTLs without a fault")
@@ -26,7 +26,7 @@ func TestModelSingleNode(t *testing.T) {
 func TestModelIsolatedRun(t *testing.T) {
 	t.Parallel()
 	both, never := 0, 0
-	e := explore(rules{ttl: 3, until: 8, run: true, budget: budget(map[fault]int8{cut: 2, crash: 1})}, func(m *model, w world) {
+	e := explore(rules{ttl: 3, until: 7 - slower, run: true, budget: budget(map[fault]int8{cut: 2, crash: 1})}, func(m *model, w world) {
 		for seat := range 2 {
 			c := m.cands.get(w.cands[seat])
 			if !w.guards[seat].unbounded {
@@ -37,7 +37,7 @@ func TestModelIsolatedRun(t *testing.T) {
 			}
 			if w.active(1 - seat) {
 				both++
-				if m.reaches(w, seat) && c.unbounded && c.heard[1].set && c.heard[1].at == w.now {
+				if m.reaches(w, seat) && c.claim.Unbounded && c.heard[1].set && c.heard[1].at == w.now {
 					m.fail("%s runs without an end, and hears somebody", seatNames[seat])
 				}
 			} else {

@@ -55,6 +55,12 @@ func (c *collection) take(ctx context.Context, kind fleet.CollectedKind) (err er
 	case fleet.CollectUploads:
 		p := db.CollectUploadsParams{OlderSeconds: c.keep.Uploads.Seconds(), MaxRows: collectRows}
 		c.removed, err = c.q.CollectUploads(ctx, p)
+	case fleet.CollectConnections:
+		p := db.CollectConnectionsParams{OlderSeconds: c.keep.Events.Seconds(), MaxRows: collectRows}
+		c.removed, err = c.q.CollectConnections(ctx, p)
+	case fleet.CollectRefusals:
+		p := db.CollectRefusalsParams{OlderSeconds: c.keep.Operations.Seconds(), MaxRows: collectRows}
+		c.removed, err = c.q.CollectRefusals(ctx, p)
 	case fleet.CollectFleetRuns:
 		return c.fleetRuns(ctx)
 	case fleet.CollectEvents:

@@ -19,10 +19,19 @@ type APIToken struct {
 	CreatedAt time.Time
 	ExpiresAt *time.Time
 	RevokedAt *time.Time
+	// Namespaces are the module namespaces that a provider's token may claim.
+	Namespaces []fleet.ModuleNamespace
 }
 
 func apiTokenOf(r db.ApiToken) APIToken {
-	return APIToken{r.ID, r.Hash, r.Role, fleet.ProjectName(r.Project), r.Note, r.CreatedBy, r.CreatedAt, r.ExpiresAt, r.RevokedAt}
+	out := APIToken{
+		ID: r.ID, Hash: r.Hash, Role: r.Role, Project: fleet.ProjectName(r.Project), Note: r.Note,
+		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt,
+	}
+	for _, n := range r.ModuleNamespaces {
+		out.Namespaces = append(out.Namespaces, fleet.ModuleNamespace(n))
+	}
+	return out
 }
 
 // AddAPIToken stores a token's hash; the same hash again changes only its note.
@@ -31,9 +40,14 @@ func (s *Store) AddAPIToken(ctx context.Context, t APIToken) (APIToken, error) {
 	if err != nil {
 		return t, err
 	}
-	row, err := s.q.InsertAPIToken(ctx, db.InsertAPITokenParams{
+	p := db.InsertAPITokenParams{
 		ID: id, Hash: t.Hash, Role: t.Role, Project: string(t.Project), Note: t.Note, CreatedBy: t.CreatedBy, ExpiresAt: t.ExpiresAt,
-	})
+		ModuleNamespaces: []string{},
+	}
+	for _, n := range t.Namespaces {
+		p.ModuleNamespaces = append(p.ModuleNamespaces, string(n))
+	}
+	row, err := s.q.InsertAPIToken(ctx, p)
 	return apiTokenOf(row), failed("store the token", err)
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/link"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/workers"
 	"github.com/holdfast-io/holdfast/workflows"
@@ -32,6 +33,10 @@ type ServerConfig struct {
 	TemporalAddress, TemporalNamespace string
 	// Listen is host:port; PublicURL is where nodes reach it (default http://Listen).
 	Listen, PublicURL string
+	// Link is host:port of the link; "" serves none.
+	Link string
+	// Roles says what this process does.
+	Roles Roles
 	// WebURL is Temporal Web's, for links; "" shows none.
 	WebURL string
 	// BootstrapToken becomes an admin token when it is set.
@@ -61,6 +66,7 @@ type server struct {
 	ticks    *ticks
 	tracer   *tracer
 	serving  atomic.Bool
+	link     *link.Server // nil without one
 }
 
 // RunServer migrates the database and serves until the context ends.
@@ -76,13 +82,10 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 	defer s.store.Close()
 	defer s.temporal.Close()
 	defer s.tracer.close(ctx)
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
-	if err != nil {
-		return fleet.Errorf(fleet.Invalid, "listen on %s: %w", cfg.Listen, err).WithHint("is the port taken? choose another with --listen")
-	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.serve(ctx, listener) })
-	group.Go(func() error { return s.work(ctx) })
+	if err := s.startRoles(ctx, group); err != nil {
+		return errors.Join(err, group.Wait())
+	}
 	group.Go(func() error { return s.relay(ctx) })
 	group.Go(func() error { return s.listen(ctx) })
 	group.Go(func() error { return s.beat(ctx) })
@@ -132,8 +135,10 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if err := s.bootstrap(ctx); err != nil {
 		return nil, err
 	}
-	s.handler, err = s.api(ctx.Done())
-	return s, err
+	if s.handler, err = s.api(ctx.Done()); err != nil {
+		return nil, err
+	}
+	return s, s.openLink()
 }
 
 // bootstrap lets the first administrator in.
@@ -192,7 +197,7 @@ func (s *server) api(stopping <-chan struct{}) (*api.Handler, error) {
 }
 
 func (s *server) ready(ctx context.Context) error {
-	if !s.serving.Load() {
+	if s.cfg.Roles.Has(RoleWorker) && !s.serving.Load() {
 		return fleet.Errorf(fleet.Unavailable, "the worker has not started yet")
 	}
 	return s.store.Ping(ctx)

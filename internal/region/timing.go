@@ -31,6 +31,8 @@ type Timing struct {
 	Report time.Duration
 	// TokenBytes is the length of fetch tokens (N19).
 	TokenBytes int
+	// Link are the terms of the link (C52 to C54).
+	Link fleet.LinkTiming
 }
 
 // DefaultTiming is what a production region runs with.
@@ -42,6 +44,7 @@ func DefaultTiming() Timing {
 		Nodes: time.Minute, Compare: 6 * time.Hour, Collect: time.Hour, Keep: fleet.DefaultRetention(),
 		Purge: time.Minute, Sweep: 30 * time.Second, Relay: 5 * time.Second, ServerSeen: 10 * time.Second,
 		Stranded: 30 * time.Second, ReadIdle: 10 * time.Second, Report: 2 * time.Second, TokenBytes: 32,
+		Link: fleet.DefaultLinkTiming(),
 	}
 }
 
@@ -52,6 +55,10 @@ func FastTiming() Timing {
 	t.Purge, t.Sweep, t.ServerSeen, t.Stranded = 10*time.Second, 5*time.Second, 2*time.Second, 10*time.Second
 	t.Nodes, t.Compare = 5*time.Second, 10*time.Minute
 	t.Collect = time.Minute
+	t.Link = fleet.LinkTiming{
+		HeartbeatEvery: time.Second, HeartbeatTimeout: 3 * time.Second, StreamRequired: 6 * time.Second,
+		Report: 5 * time.Second, DrainAck: time.Second,
+	}
 	t.ReadIdle, t.Report, t.Relay = 3*time.Second, time.Second, 2*time.Second
 	return t
 }

@@ -241,6 +241,11 @@ type JoinToken struct {
 	UsedAt    *time.Time
 }
 
+type LinkServer struct {
+	ID     string
+	SeenAt time.Time
+}
+
 type Module struct {
 	Connection      string
 	ModuleNamespace string
@@ -403,6 +408,7 @@ type Refusal struct {
 	Identity string
 	Reason   string
 	What     string
+	Times    int64
 }
 
 type Region struct {

@@ -239,19 +239,20 @@ func (q *Queries) HeldByNode(ctx context.Context, arg HeldByNodeParams) ([]NodeH
 }
 
 const insertAPIToken = `-- name: InsertAPIToken :one
-INSERT INTO api_tokens (id, hash, role, project, note, created_by, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO api_tokens (id, hash, role, project, note, created_by, expires_at, module_namespaces)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8::text[])
 ON CONFLICT (hash) DO UPDATE SET note = excluded.note RETURNING id, hash, role, project, note, created_by, created_at, expires_at, revoked_at, module_namespaces
 `
 
 type InsertAPITokenParams struct {
-	ID        string
-	Hash      []byte
-	Role      string
-	Project   string
-	Note      string
-	CreatedBy string
-	ExpiresAt *time.Time
+	ID               string
+	Hash             []byte
+	Role             string
+	Project          string
+	Note             string
+	CreatedBy        string
+	ExpiresAt        *time.Time
+	ModuleNamespaces []string
 }
 
 func (q *Queries) InsertAPIToken(ctx context.Context, arg InsertAPITokenParams) (ApiToken, error) {
@@ -263,6 +264,7 @@ func (q *Queries) InsertAPIToken(ctx context.Context, arg InsertAPITokenParams) 
 		arg.Note,
 		arg.CreatedBy,
 		arg.ExpiresAt,
+		arg.ModuleNamespaces,
 	)
 	var i ApiToken
 	err := row.Scan(

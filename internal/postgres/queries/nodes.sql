@@ -84,8 +84,8 @@ ORDER BY created_at DESC, id DESC LIMIT @max_rows;
 DELETE FROM join_tokens WHERE id = @id;
 
 -- name: InsertAPIToken :one
-INSERT INTO api_tokens (id, hash, role, project, note, created_by, expires_at)
-VALUES (@id, @hash, @role, @project, @note, @created_by, sqlc.narg(expires_at))
+INSERT INTO api_tokens (id, hash, role, project, note, created_by, expires_at, module_namespaces)
+VALUES (@id, @hash, @role, @project, @note, @created_by, sqlc.narg(expires_at), @module_namespaces::text[])
 ON CONFLICT (hash) DO UPDATE SET note = excluded.note RETURNING *;
 
 -- name: APITokenByHash :one

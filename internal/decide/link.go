@@ -1,0 +1,79 @@
+package decide
+
+import (
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// LinkSeen is a connection as the server that holds it sees it, by a monotonic clock.
+type LinkSeen struct {
+	State fleet.ConnectionState
+	// Registered is how long ago it registered, Silent how long ago it was heard.
+	Registered, Silent time.Duration
+	// Sending is how long one message has been on its way out, 0 for none.
+	Sending time.Duration
+	Drain   *LinkDrain // nil until one was asked for
+}
+
+// LinkDrain is a drain under way.
+type LinkDrain struct {
+	Left time.Duration // until its deadline
+	Sent time.Duration // since the provider was last asked
+}
+
+// LinkLimits are what a server goes by.
+type LinkLimits struct {
+	fleet.LinkTiming
+	Send time.Duration // what one send may take
+}
+
+// LinkTurn is what is to be done about a connection; the zero value is nothing.
+type LinkTurn struct {
+	End      fleet.ConnectionEvent // "" to leave it
+	AskDrain bool
+}
+
+var linkRules = []struct {
+	name string
+	when func(LinkSeen, LinkLimits) bool
+	then LinkTurn
+}{
+	{"ended", func(s LinkSeen, _ LinkLimits) bool { return !s.State.Live() }, LinkTurn{}},
+	// C34
+	{"stream_required", func(s LinkSeen, l LinkLimits) bool {
+		return s.State == fleet.ConnectionRegistered && s.Registered > l.StreamRequired
+	}, LinkTurn{End: fleet.StreamRequired}},
+	{"waits_for_stream", func(s LinkSeen, _ LinkLimits) bool { return s.State == fleet.ConnectionRegistered }, LinkTurn{}},
+	// C66: also of one that never acked (C67).
+	{"drain_deadline", func(s LinkSeen, _ LinkLimits) bool { return s.Drain != nil && s.Drain.Left <= 0 }, LinkTurn{End: fleet.DrainDeadline}},
+	// C35, C36: only of an active one.
+	{"heartbeat_lapsed", func(s LinkSeen, l LinkLimits) bool {
+		return s.State == fleet.ConnectionActive && s.Silent > l.HeartbeatTimeout
+	}, LinkTurn{End: fleet.HeartbeatLapsed}},
+	{"send_stuck", func(s LinkSeen, l LinkLimits) bool { return s.Sending > l.Send }, LinkTurn{End: fleet.StreamFailed}},
+	// C67
+	{"drain_unacked", func(s LinkSeen, l LinkLimits) bool {
+		return s.State == fleet.ConnectionActive && s.Drain != nil && s.Drain.Sent > l.DrainAck
+	}, LinkTurn{AskDrain: true}},
+	{"lives", func(LinkSeen, LinkLimits) bool { return true }, LinkTurn{}},
+}
+
+// Link says what is to be done about a connection, and by which rule.
+func Link(seen LinkSeen, limits LinkLimits) (LinkTurn, string) {
+	for _, r := range linkRules {
+		if r.when(seen, limits) {
+			return r.then, r.name
+		}
+	}
+	return LinkTurn{}, ""
+}
+
+// linkTickLate is how many intervals a tick of the monitor may come after the one before.
+const linkTickLate = 2
+
+// LinkClocksRestart says that the monitor itself was away so long that what it finds says
+// nothing of the connections: they were not read meanwhile (C32 the other way round).
+func LinkClocksRestart(sinceTick, interval time.Duration) bool {
+	return sinceTick > linkTickLate*interval
+}

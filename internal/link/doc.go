@@ -1,0 +1,16 @@
+// Package link is the server side of the link: where providers, nodes among them, register
+// and live. docs/link.md tells the mechanism.
+//
+// Postgres owns what a connection is: its row says who registered, what for, and how that
+// ended. Modules, executors and module namespaces are read from the live rows, so ending a row
+// takes all of it away. The server that holds a stream owns what is quick: when it was heard,
+// what it is sent. A state moves only by fleet.ConnectionState.Next, in memory by
+// compare-and-set, in Postgres by an UPDATE that names the states it leaves.
+//
+//	Register ─▶ row Registered ─▶ Connect ─▶ row Active ─▶ heartbeats, reports, drain
+//	                                                └─ end(event) ─▶ stream closed, row ended
+//
+// Whatever ends a connection goes through end or endedElsewhere, once. What other servers do
+// to a row (takeover, drain, revocation, a sweep) arrives as a notification, and for sure when
+// the server next compares what it holds with its rows.
+package link

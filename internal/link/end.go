@@ -1,0 +1,147 @@
+package link
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// end is the one way out of a connection that this server moves: it is claimed by the state,
+// so that it happens once (C48 to C51, C59). The stream's handler returns, and the row ends,
+// which takes modules, executor and module namespace with it.
+func (s *Server) end(c *connection, on fleet.ConnectionEvent) bool {
+	if !c.move(on) {
+		return false
+	}
+	s.moves.end(c, on)
+	s.close(c, on)
+	return true
+}
+
+// endedElsewhere is end of a connection whose row has ended already, or is another server's.
+func (s *Server) endedElsewhere(c *connection, on fleet.ConnectionEvent) {
+	if c.move(on) {
+		close(c.saved)
+		s.close(c, on)
+	}
+}
+
+// forget lets go of a registration whose stream another server has.
+func (s *Server) forget(c *connection) {
+	if c.move(fleet.ServerLapsed) {
+		s.drop(c)
+	}
+}
+
+func (s *Server) close(c *connection, on fleet.ConnectionEvent) {
+	c.ended.Store(&on)
+	s.drop(c)
+	s.metrics.ended.WithLabelValues(string(on)).Inc()
+	close(c.done)
+}
+
+// moves wait to be written, the newest of each connection.
+type moves struct {
+	mu    sync.Mutex
+	ended map[*connection]fleet.ConnectionEvent
+	acked map[*connection]int
+	news  chan struct{}
+}
+
+func newMoves() *moves {
+	return &moves{ended: map[*connection]fleet.ConnectionEvent{}, acked: map[*connection]int{}, news: make(chan struct{}, 1)}
+}
+
+func (m *moves) end(c *connection, on fleet.ConnectionEvent) {
+	m.mu.Lock()
+	m.ended[c] = on
+	delete(m.acked, c) // an end leaves Active as well
+	m.mu.Unlock()
+	m.tell()
+}
+
+func (m *moves) ack(c *connection, inFlight int) {
+	m.mu.Lock()
+	if _, over := m.ended[c]; !over {
+		m.acked[c] = inFlight
+	}
+	m.mu.Unlock()
+	m.tell()
+}
+
+func (m *moves) tell() {
+	select {
+	case m.news <- struct{}{}:
+	default:
+	}
+}
+
+// take gives all that waits, and forgets it.
+func (m *moves) take() (ended map[*connection]fleet.ConnectionEvent, acked map[*connection]int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ended, acked = m.ended, m.acked
+	m.ended, m.acked = map[*connection]fleet.ConnectionEvent{}, map[*connection]int{}
+	return ended, acked
+}
+
+// putBack is for what could not be written; what happened since is newer.
+func (m *moves) putBack(ended map[*connection]fleet.ConnectionEvent, acked map[*connection]int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for c, on := range ended {
+		m.ended[c] = on
+	}
+	for c, n := range acked {
+		if _, over := m.ended[c]; over {
+			continue
+		}
+		if _, newer := m.acked[c]; !newer {
+			m.acked[c] = n
+		}
+	}
+}
+
+const saveAgain = time.Second
+
+// save writes moves as they come, many at once, and again when that failed.
+func (s *Server) save(ctx context.Context) error {
+	again := time.NewTicker(saveAgain)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.moves.news:
+		case <-again.C:
+		}
+		s.saveOnce(ctx)
+	}
+}
+
+func (s *Server) saveOnce(ctx context.Context) {
+	ended, acked := s.moves.take()
+	if len(ended) == 0 && len(acked) == 0 {
+		return
+	}
+	all := postgres.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{}, Acked: map[fleet.ConnectionID]int{}}
+	for c, on := range ended {
+		all.Ended[c.id] = on
+	}
+	for c, n := range acked {
+		all.Acked[c.id] = n
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	defer cancel()
+	if err := s.o.Store.MoveConnections(ctx, s.o.ID, all); err != nil {
+		s.o.Log.Warn("moves of connections are written later", "count", len(ended)+len(acked), "error", err)
+		s.moves.putBack(ended, acked)
+		return
+	}
+	for c := range ended {
+		close(c.saved)
+	}
+}

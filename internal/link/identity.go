@@ -1,0 +1,141 @@
+package link
+
+import (
+	"context"
+	"crypto/ed25519"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// Identity is who a call has proven to come from. The zero value is nobody.
+type Identity struct {
+	Name       string         // node:NAME or token:ID
+	Node       fleet.NodeName // "" for a provider that is no node
+	Namespaces []fleet.ModuleNamespace
+}
+
+// MayClaim says whether a module namespace was granted, by its name or by one above it.
+func (i Identity) MayClaim(n fleet.ModuleNamespace) bool {
+	for _, granted := range i.Namespaces {
+		if n == granted || strings.HasPrefix(string(n), string(granted)+".") {
+			return true
+		}
+	}
+	return false
+}
+
+type identityKey struct{}
+
+// IdentityOf gives who calls; the interceptors let nobody in without.
+func IdentityOf(ctx context.Context) Identity {
+	who, _ := ctx.Value(identityKey{}).(Identity)
+	return who
+}
+
+// gate lets in who proves to be somebody.
+type gate struct {
+	store    identityStore
+	now      func() time.Time
+	refusals *Refusals
+}
+
+func (g *gate) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	who, err := g.enter(ctx, info.FullMethod)
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	return next(context.WithValue(ctx, identityKey{}, who), req)
+}
+
+func (g *gate) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	who, err := g.enter(ss.Context(), info.FullMethod)
+	if err != nil {
+		return StatusOf(err)
+	}
+	return next(srv, &knownStream{ss, context.WithValue(ss.Context(), identityKey{}, who)})
+}
+
+// knownStream is a stream with who opened it.
+type knownStream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // gRPC gives a handler its context by this method only
+}
+
+// Context has the identity.
+func (s *knownStream) Context() context.Context { return s.ctx }
+
+// enter finds out who calls. The answer to who is refused does not say why.
+func (g *gate) enter(ctx context.Context, method string) (Identity, error) {
+	token, err := bearer(ctx)
+	if err != nil {
+		g.refusals.Refuse(Refused{Door: DoorLink, Reason: "no_token", What: method})
+		return Identity{}, err
+	}
+	if strings.Count(token, ".") == 2 { // a random token has no dot
+		return g.node(ctx, token, method)
+	}
+	return g.provider(ctx, token, method)
+}
+
+func bearer(ctx context.Context) (string, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	for _, v := range md.Get("authorization") {
+		scheme, token, found := strings.Cut(v, " ")
+		if token = strings.TrimSpace(token); found && strings.EqualFold(scheme, "Bearer") && token != "" {
+			return token, nil
+		}
+	}
+	return "", fleet.Errorf(fleet.Unauthenticated, "no token was sent").WithHint("send authorization: Bearer TOKEN")
+}
+
+func (g *gate) node(ctx context.Context, token, method string) (Identity, error) {
+	claimed := ""
+	var trouble error
+	claims, err := identity.VerifyFor(identity.LinkAudience, token, func(name fleet.NodeName) (ed25519.PublicKey, error) {
+		claimed = "?node:" + string(name)
+		key, err := g.store.NodeSigningKey(ctx, name)
+		if err != nil && fleet.KindOf(err).Retryable() {
+			trouble = err
+		}
+		return key, err
+	}, g.now())
+	switch {
+	case trouble != nil: // the database's, not the node's
+		return Identity{}, trouble
+	case err != nil:
+		g.refusals.Refuse(Refused{Door: DoorLink, Identity: claimed, Reason: "node_token", What: method})
+		return Identity{}, err
+	}
+	return Identity{Name: nodeIdentity(claims.Node), Node: claims.Node}, nil
+}
+
+func nodeIdentity(name fleet.NodeName) string { return "node:" + string(name) }
+
+// roleProvider is the only role of tokens that the link knows.
+const roleProvider = "provider"
+
+func (g *gate) provider(ctx context.Context, token, method string) (Identity, error) {
+	hash := identity.HashToken(token)
+	row, err := g.store.APITokenByHash(ctx, hash[:])
+	switch {
+	case fleet.KindOf(err) == fleet.Unauthenticated:
+		g.refusals.Refuse(Refused{Door: DoorLink, Reason: "unknown_token", What: method})
+		return Identity{}, err
+	case err != nil:
+		return Identity{}, err
+	case row.Role != roleProvider:
+		g.refusals.Refuse(Refused{Door: DoorLink, Identity: tokenIdentity(row), Reason: "role", What: method})
+		return Identity{}, fleet.Errorf(fleet.Denied, "a token of role %s opens no link", row.Role).
+			WithHint("holdfast token create --role provider --module-namespace NAMESPACE")
+	}
+	return Identity{Name: tokenIdentity(row), Namespaces: row.Namespaces}, nil
+}
+
+func tokenIdentity(t postgres.APIToken) string { return "token:" + t.ID }

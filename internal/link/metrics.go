@@ -1,0 +1,63 @@
+package link
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// metrics are those of this server's end of the link (X22).
+type metrics struct {
+	heartbeats, stuck, swept           prometheus.Counter
+	registered, ended, drains, refused *prometheus.CounterVec
+	lag                                prometheus.Gauge
+}
+
+func newMetrics(r *prometheus.Registry, s *Server) (*metrics, error) {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	m := &metrics{
+		heartbeats: counter("holdfast_link_heartbeats_total", "Heartbeats that came."),
+		stuck:      counter("holdfast_link_send_timeouts_total", "Streams that were cut because their client did not read."),
+		swept:      counter("holdfast_link_swept_total", "Connections of lapsed servers that this one ended."),
+		registered: vec("holdfast_link_registrations_total", "Registrations, accepted or by the kind of refusal.", "outcome"),
+		ended:      vec("holdfast_link_ended_total", "Connections that ended at this server, by reason.", "reason"),
+		drains:     vec("holdfast_link_drains_total", "Drains by step: asked, acked, drain_deadline.", "step"),
+		refused:    vec("holdfast_refusals_total", "Refusals of what an identity may not do, by door and reason.", "door", "reason"),
+		lag:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "holdfast_link_monitor_lag_seconds", Help: "How late the monitor's last tick was."}),
+	}
+	all := []prometheus.Collector{m.heartbeats, m.stuck, m.swept, m.registered, m.ended, m.drains, m.refused, m.lag}
+	for _, state := range fleet.ConnectionStates() {
+		if state.Live() {
+			all = append(all, s.gauge(state))
+		}
+	}
+	for _, c := range all {
+		if err := r.Register(c); err != nil {
+			return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// gauge counts the connections of a state when it is asked.
+func (s *Server) gauge(state fleet.ConnectionState) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "holdfast_link_connections", Help: "Connections that this server holds, by state.",
+		ConstLabels: prometheus.Labels{"state": string(state)},
+	}, func() float64 {
+		n := 0.0
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		for _, c := range s.held {
+			if c.now() == state {
+				n++
+			}
+		}
+		return n
+	})
+}

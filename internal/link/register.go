@@ -1,0 +1,197 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// The versions of the protocol that this server speaks.
+const (
+	protocolOldest uint32 = 1
+	protocolNewest uint32 = 1
+)
+
+const (
+	maxModules     = 256
+	maxSchema      = 256 << 10
+	maxDescription = 4 << 10
+)
+
+// Register judges an offer and writes the connection down only when it is accepted.
+func (s *Server) Register(ctx context.Context, in *nodev1.RegisterRequest) (*nodev1.RegisterResponse, error) {
+	out, err := s.register(ctx, in)
+	if err != nil {
+		kind := fleet.KindOf(err)
+		s.metrics.registered.WithLabelValues(string(kind)).Inc()
+		if kind == fleet.Internal {
+			s.o.Log.Error("registration failed", "identity", IdentityOf(ctx).Name, "error", err)
+		}
+		return nil, StatusOf(err)
+	}
+	s.metrics.registered.WithLabelValues("accepted").Inc()
+	return out, nil
+}
+
+func (s *Server) register(ctx context.Context, in *nodev1.RegisterRequest) (*nodev1.RegisterResponse, error) {
+	if s.leaving.Load() {
+		return nil, fleet.Errorf(fleet.Unavailable, "this server stops").WithHint("register at another")
+	}
+	r, err := s.admit(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	results, err := s.judge(in.GetModules(), &r)
+	if err != nil {
+		return nil, err
+	}
+	made, err := s.o.Store.RegisterConnection(ctx, r, s.o.ID)
+	if fleet.KindOf(err) == fleet.Conflict && r.Namespace != "" {
+		s.refuse(ctx, "namespace_owned", string(r.Namespace))
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, old := range made.Replaced {
+		if c := s.find(old); c != nil {
+			s.endedElsewhere(c, fleet.Replaced)
+		}
+	}
+	s.hold(newConnection(made.ID, fleet.ConnectionRegistered, r.Protocol, s.clock()))
+	return &nodev1.RegisterResponse{
+		ConnectionId: string(made.ID), ProtocolVersion: r.Protocol, Modules: results,
+		HeartbeatInterval: durationpb.New(s.o.Timing.HeartbeatEvery), HeartbeatTimeout: durationpb.New(s.o.Timing.HeartbeatTimeout),
+		RequiredTimeout: durationpb.New(s.o.Timing.StreamRequired),
+	}, nil
+}
+
+// admit checks all but the modules: form, version, and what this identity may be.
+func (s *Server) admit(ctx context.Context, in *nodev1.RegisterRequest) (fleet.Registration, error) {
+	who := IdentityOf(ctx)
+	r := fleet.Registration{
+		Identity: who.Name, Node: who.Node, Provider: fleet.ProviderName(in.GetProvider()),
+		Namespace: fleet.ModuleNamespace(in.GetModuleNamespace()), Group: fleet.GroupID(in.GetGroupId()), Executor: in.GetExecutorAddress(),
+	}
+	var err error
+	if r.Protocol, err = negotiate(in.GetProtocolVersion()); err != nil {
+		return r, err
+	}
+	for _, m := range in.GetModules() {
+		r.Modules = append(r.Modules, fleet.ModuleOffer{
+			Name: fleet.ModuleName(m.GetName()), Description: m.GetDescription(),
+			InputSchema: m.GetInputSchema(), OutputSchema: m.GetOutputSchema(),
+		})
+	}
+	if err := r.Validate(); err != nil {
+		if fleet.KindOf(err) == fleet.Denied {
+			s.refuse(ctx, "namespace_reserved", string(r.Namespace))
+		}
+		return r, err
+	}
+	if r.Node != "" && string(r.Provider) != string(r.Node) {
+		s.refuse(ctx, "provider_name", string(r.Provider))
+		return r, fleet.Errorf(fleet.Denied, "node %s registers by its own name only", r.Node).At("provider")
+	}
+	if r.Namespace != "" && !who.MayClaim(r.Namespace) {
+		s.refuse(ctx, "namespace_not_granted", string(r.Namespace))
+		return r, fleet.Errorf(fleet.Denied, "the module namespace %s was not granted to %s", r.Namespace, who.Name).At("moduleNamespace").
+			WithHint("holdfast token create --role provider --module-namespace " + string(r.Namespace))
+	}
+	return r, nil
+}
+
+// negotiate takes the lower of what both speak (C81).
+func negotiate(theirs uint32) (uint32, error) {
+	if theirs < protocolOldest {
+		return 0, fleet.Errorf(fleet.Precondition, "protocol version %d is not spoken here", theirs).At("protocolVersion").
+			WithHint(fmt.Sprintf("versions %d to %d are", protocolOldest, protocolNewest))
+	}
+	return min(theirs, protocolNewest), nil
+}
+
+// judge takes or rejects each module by itself, and leaves the taken ones in r. When there is
+// none among those offered, there is no connection either.
+func (s *Server) judge(offers []*nodev1.Module, r *fleet.Registration) ([]*nodev1.ModuleResult, error) {
+	if len(offers) > maxModules {
+		return nil, fleet.Errorf(fleet.TooLarge, "%d modules, allowed are %d", len(offers), maxModules).At("modules")
+	}
+	var results []*nodev1.ModuleResult
+	var taken []fleet.ModuleOffer
+	seen := map[fleet.ModuleName]bool{}
+	for _, m := range r.Modules {
+		result := &nodev1.ModuleResult{Name: string(m.Name), Accepted: true}
+		if reason, err := s.reject(m, seen); err != nil {
+			result.Accepted, result.Reason, result.Message = false, reason, err.Error()
+		} else {
+			seen[m.Name] = true
+			taken = append(taken, m)
+		}
+		results = append(results, result)
+	}
+	if len(offers) > 0 && len(taken) == 0 {
+		return nil, noneTaken(results)
+	}
+	r.Modules = taken
+	return results, nil
+}
+
+func (s *Server) reject(m fleet.ModuleOffer, seen map[fleet.ModuleName]bool) (string, error) {
+	switch err := m.Name.Validate(); {
+	case err != nil:
+		return "name", err
+	case seen[m.Name]:
+		return "repeated", errors.New("another module of this offer has the same name")
+	case len(m.Description) > maxDescription:
+		return "description", fmt.Errorf("%d bytes of description, allowed are %d", len(m.Description), maxDescription)
+	}
+	for _, schema := range []struct{ reason, text string }{{"input_schema", m.InputSchema}, {"output_schema", m.OutputSchema}} {
+		if len(schema.text) > maxSchema {
+			return schema.reason, fmt.Errorf("%d bytes of schema, allowed are %d", len(schema.text), maxSchema)
+		}
+		if schema.text == "" {
+			continue
+		}
+		if err := s.o.CheckSchema(schema.text); err != nil {
+			return schema.reason, err
+		}
+	}
+	return "", nil
+}
+
+// noneTaken refuses with the reasons in the status's details.
+func noneTaken(results []*nodev1.ModuleResult) error {
+	refused := status.Newf(codes.InvalidArgument, "no module was accepted; the first is %.80q: %s", results[0].GetName(), results[0].GetMessage())
+	detailed, err := refused.WithDetails(&nodev1.RegisterResponse{Modules: results})
+	if err != nil {
+		return refused.Err()
+	}
+	return &fleet.Error{Kind: fleet.Invalid, Message: refused.Message(), Err: detailed.Err()}
+}
+
+// refuse takes note of what a known identity may not do.
+func (s *Server) refuse(ctx context.Context, reason, what string) {
+	s.refusals.Refuse(Refused{Door: DoorLink, Identity: IdentityOf(ctx).Name, Reason: reason, What: what})
+}
+
+// Deregister ends one connection of the caller, wherever its stream is, and only that one.
+func (s *Server) Deregister(ctx context.Context, in *nodev1.DeregisterRequest) (*nodev1.DeregisterResponse, error) {
+	id := fleet.ConnectionID(in.GetConnectionId())
+	err := s.o.Store.DeregisterConnection(ctx, id, IdentityOf(ctx).Name)
+	switch {
+	case fleet.KindOf(err) == fleet.Denied:
+		s.refuse(ctx, "not_its_connection", "Deregister")
+		err = fleet.Errorf(fleet.NotFound, "there is no connection %.80q", in.GetConnectionId())
+	case err == nil:
+		if c := s.find(id); c != nil {
+			s.endedElsewhere(c, fleet.Deregistered)
+		}
+	}
+	return &nodev1.DeregisterResponse{}, StatusOf(err)
+}

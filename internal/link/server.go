@@ -1,0 +1,199 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Options are what a link works with.
+type Options struct {
+	Store  Store
+	ID     string // of this server process, new with each start
+	Timing fleet.LinkTiming
+	Now    func() time.Time // the clock of tokens, and by its monotonic part all others
+	Log    *slog.Logger
+	// CheckSchema refuses a JSON schema that is not well formed; nil takes any text.
+	CheckSchema func(schema string) error
+	Metrics     *prometheus.Registry
+	// GRPC are more options of the listener's server, for example its TLS.
+	GRPC []grpc.ServerOption
+}
+
+// Server is one server's end of the link.
+type Server struct {
+	nodev1.UnimplementedControlPlaneServer
+	o        Options
+	limits   decide.LinkLimits
+	grpc     *grpc.Server
+	refusals *Refusals
+	metrics  *metrics
+	base     time.Time // of the monotonic clock
+	look     chan struct{}
+	watch    *serverWatch
+	leaving  atomic.Bool
+
+	mu    sync.RWMutex
+	held  map[fleet.ConnectionID]*connection
+	moves *moves
+}
+
+const (
+	monitorEvery = time.Second // C33
+	sendLimit    = 10 * time.Second
+	storeLimit   = 5 * time.Second
+	stopLimit    = 3 * time.Second
+	// Each connection of the transport has these twice, and 5,000 are meant to fit.
+	transportBuffer = 8 << 10
+	firstWindow     = 64 << 10
+)
+
+// New makes a server; its other services are added to Registrar before it serves.
+func New(o Options) (*Server, error) {
+	if err := o.Timing.Validate(); err != nil {
+		return nil, err
+	}
+	if o.CheckSchema == nil {
+		o.CheckSchema = func(string) error { return nil }
+	}
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
+	}
+	s := &Server{
+		o: o, limits: decide.LinkLimits{LinkTiming: o.Timing, Send: min(sendLimit, o.Timing.HeartbeatTimeout)},
+		base: o.Now(), look: make(chan struct{}, 1), held: map[fleet.ConnectionID]*connection{}, moves: newMoves(),
+	}
+	s.watch = newServerWatch(o.Timing.HeartbeatTimeout)
+	var err error
+	if s.metrics, err = newMetrics(o.Metrics, s); err != nil {
+		return nil, err
+	}
+	s.refusals = newRefusals(o.Store, o.Log, s.metrics.refused)
+	g := &gate{store: o.Store, now: o.Now, refusals: s.refusals}
+	s.grpc = grpc.NewServer(append([]grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(g.unary), grpc.ChainStreamInterceptor(g.stream),
+		// Streams have their heartbeats, which decide first; this finds half-open connections of
+		// all other calls.
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * o.Timing.HeartbeatEvery, Timeout: o.Timing.HeartbeatTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: min(o.Timing.HeartbeatEvery, time.Second) / 2, PermitWithoutStream: true}),
+		grpc.ReadBufferSize(transportBuffer), grpc.WriteBufferSize(transportBuffer),
+		grpc.InitialWindowSize(firstWindow), grpc.InitialConnWindowSize(firstWindow),
+	}, o.GRPC...)...)
+	nodev1.RegisterControlPlaneServer(s.grpc, s)
+	return s, nil
+}
+
+// Registrar takes the other services of the listener. Their calls come with an identity.
+func (s *Server) Registrar() grpc.ServiceRegistrar { return s.grpc }
+
+// Refusals is where other services of the listener report what they refuse.
+func (s *Server) Refusals() *Refusals { return s.refusals }
+
+// Serve works until the context ends. Streams end then, so that their providers go elsewhere.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	if err := s.o.Store.LinkServerSeen(ctx, s.o.ID); err != nil { // nothing registers at an unknown server
+		_ = l.Close() // the error before says more
+		return err
+	}
+	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLoops()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		if err := s.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			return fmt.Errorf("serve the link: %w", err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		defer stopLoops()
+		<-ctx.Done()
+		s.leave(context.WithoutCancel(ctx))
+		return nil
+	})
+	for _, loop := range []func(context.Context) error{
+		s.monitor, s.report, s.sync, s.listen, s.sweep, s.save,
+		func(ctx context.Context) error { return s.refusals.run(ctx, s.o.Now) },
+	} {
+		group.Go(func() error {
+			if err := loop(loops); loops.Err() == nil {
+				return err
+			}
+			return nil
+		})
+	}
+	s.o.Log.Info("serving the link", "address", l.Addr().String(), "server", s.o.ID)
+	return group.Wait()
+}
+
+// leave ends all streams and says that this server is gone. The loops still run: they write
+// what ended.
+func (s *Server) leave(ctx context.Context) {
+	s.leaving.Store(true)
+	for _, c := range s.all() {
+		s.end(c, fleet.ServerLapsed)
+	}
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); s.grpc.GracefulStop() }()
+	over := time.NewTimer(stopLimit)
+	defer over.Stop()
+	select {
+	case <-stopped:
+	case <-over.C:
+		s.grpc.Stop()
+		<-stopped
+	}
+	last, cancel := context.WithTimeout(ctx, storeLimit)
+	defer cancel()
+	if err := s.o.Store.LinkServerGone(last, s.o.ID); err != nil {
+		s.o.Log.Warn("this server's connections are swept by others", "error", err)
+	}
+}
+
+// clock is the monotonic one.
+func (s *Server) clock() int64 { return int64(s.o.Now().Sub(s.base)) + 1 }
+
+// all gives what this server holds.
+func (s *Server) all() []*connection {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := make([]*connection, 0, len(s.held))
+	for _, c := range s.held {
+		out = append(out, c)
+	}
+	return out
+}
+
+func (s *Server) find(id fleet.ConnectionID) *connection {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.held[id]
+}
+
+func (s *Server) hold(c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[c.id] = c
+}
+
+// drop forgets a connection, unless its place was taken meanwhile.
+func (s *Server) drop(c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[c.id] == c {
+		delete(s.held, c.id)
+	}
+}

@@ -1,0 +1,137 @@
+package link
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// sync says that this server lives, writes heartbeats, and compares what it holds with its
+// rows: at an interval, and at once when it is told of something.
+func (s *Server) sync(ctx context.Context) error {
+	tick := time.NewTicker(s.o.Timing.HeartbeatEvery)
+	defer tick.Stop()
+	failed := false
+	for {
+		err := s.syncOnce(ctx)
+		if err != nil && ctx.Err() == nil && !failed {
+			s.o.Log.Warn("trying on", "what", "compare connections with their rows", "error", err)
+		}
+		failed = err != nil
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		case <-s.look:
+		}
+	}
+}
+
+func (s *Server) syncOnce(ctx context.Context) error {
+	ctx, cancel := within(ctx)
+	defer cancel()
+	if err := s.o.Store.LinkServerSeen(ctx, s.o.ID); err != nil {
+		return err
+	}
+	if err := s.o.Store.RecordHeartbeats(ctx, s.o.ID, s.heartbeats()); err != nil {
+		return err
+	}
+	mine := s.all() // before the rows are read: what comes later is not judged by them
+	rows, err := s.o.Store.HeldConnections(ctx, s.o.ID)
+	if err != nil {
+		return err
+	}
+	for _, c := range mine {
+		if err := s.compare(ctx, c, rows); err != nil {
+			return err
+		}
+		delete(rows, c.id)
+	}
+	s.abandon(rows)
+	return nil
+}
+
+// heartbeats gives those since the last time.
+func (s *Server) heartbeats() []postgres.Heartbeat {
+	now := s.clock()
+	var out []postgres.Heartbeat
+	for _, c := range s.all() {
+		if c.beaten.Swap(false) {
+			out = append(out, postgres.Heartbeat{ID: c.id, Age: time.Duration(now - c.heard.Load()), InFlight: int(c.inFlight.Load())})
+		}
+	}
+	return out
+}
+
+// compare does to a connection what others did to its row.
+func (s *Server) compare(ctx context.Context, c *connection, rows map[fleet.ConnectionID]postgres.Held) error {
+	row, live := rows[c.id]
+	switch {
+	case !live:
+		return s.follow(ctx, c)
+	case row.Revoked:
+		s.end(c, fleet.Revoked)
+	case row.Drain != nil && c.now() != fleet.ConnectionRegistered:
+		s.askDrain(c, row.Drain.Reason, row.Drain.Left)
+	}
+	return nil
+}
+
+// follow ends a connection whose row is not this server's any more.
+func (s *Server) follow(ctx context.Context, c *connection) error {
+	if !c.now().Live() {
+		return nil
+	}
+	row, err := s.o.Store.GetConnection(ctx, c.id)
+	switch {
+	case fleet.KindOf(err) == fleet.NotFound: // collected long ago
+		s.endedElsewhere(c, fleet.ServerLapsed)
+	case err != nil:
+		return err
+	case !row.State.Live():
+		s.endedElsewhere(c, row.Reason)
+		s.endedElsewhere(c, fleet.ServerLapsed) // when the row's event leaves another state than ours
+	case row.Server != s.o.ID: // its stream is open at another server
+		s.forget(c)
+	}
+	return nil
+}
+
+// unheld is how old a row may be that this server does not hold: it is about to.
+const unheld = 2 * storeLimit
+
+// abandon ends rows of which this server knows nothing: their call broke off half way.
+func (s *Server) abandon(rows map[fleet.ConnectionID]postgres.Held) {
+	for id, row := range rows {
+		if row.Age > unheld && s.find(id) == nil {
+			s.moves.end(newConnection(id, fleet.ConnectionDisconnected, protocolOldest, 0), fleet.StreamFailed)
+		}
+	}
+}
+
+// listen hears of what other servers did to connections, and hurries.
+func (s *Server) listen(ctx context.Context) error {
+	again := time.NewTicker(saveAgain)
+	defer again.Stop()
+	for {
+		err := s.o.Store.ListenLink(ctx, func(id fleet.ConnectionID, _ fleet.ConnectionEvent) {
+			if s.find(id) == nil {
+				return
+			}
+			select {
+			case s.look <- struct{}{}:
+			default:
+			}
+		})
+		if err != nil && ctx.Err() == nil {
+			s.o.Log.Warn("trying on", "what", "listen for connections", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-again.C:
+		}
+	}
+}

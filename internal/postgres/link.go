@@ -1,0 +1,171 @@
+package postgres
+
+import (
+	"context"
+	"crypto/ed25519"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// Connection is one registration of a provider.
+type Connection struct {
+	ID       fleet.ConnectionID
+	State    fleet.ConnectionState
+	Reason   fleet.ConnectionEvent // that ended it
+	Server   string                // that holds its stream, or took its registration
+	InFlight int
+	fleet.Registration
+
+	RegisteredAt time.Time
+	ActiveAt     *time.Time
+	HeartbeatAt  *time.Time
+	EndedAt      *time.Time
+	Drain        *Drain // nil until one was asked for
+}
+
+// Drain is what was asked of a connection, and what it said to it.
+type Drain struct {
+	Reason   string
+	AskedAt  time.Time
+	Deadline time.Time
+	AckedAt  *time.Time
+}
+
+// TakesWork says whether anything may be sent to it: not from the moment on that a drain was
+// asked for, long before it is acked (C68).
+func (c Connection) TakesWork() bool { return c.State == fleet.ConnectionActive && c.Drain == nil }
+
+func connectionOf(r db.Connection) Connection {
+	c := Connection{
+		ID: fleet.ConnectionID(r.ID), State: fleet.ConnectionState(r.State), Reason: fleet.ConnectionEvent(r.Reason),
+		Server: r.Server, InFlight: int(r.InFlight),
+		Registration: fleet.Registration{
+			Identity: r.Identity, Provider: fleet.ProviderName(r.Provider), Namespace: fleet.ModuleNamespace(r.ModuleNamespace),
+			Group: fleet.GroupID(r.GroupID), Executor: r.Executor, Protocol: uint32(r.Protocol), //nolint:gosec // above 0 by CHECK
+		},
+		RegisteredAt: r.RegisteredAt, ActiveAt: r.ActiveAt, HeartbeatAt: r.HeartbeatAt, EndedAt: r.EndedAt,
+	}
+	if r.Node != nil {
+		c.Node = fleet.NodeName(*r.Node)
+	}
+	if r.DrainAskedAt != nil && r.DrainDeadline != nil {
+		c.Drain = &Drain{Reason: r.DrainReason, AskedAt: *r.DrainAskedAt, Deadline: *r.DrainDeadline, AckedAt: r.DrainAckedAt}
+	}
+	return c
+}
+
+func statesLeft(on fleet.ConnectionEvent) []string {
+	var out []string
+	for _, s := range on.Leaves() {
+		out = append(out, string(s))
+	}
+	return out
+}
+
+// GetConnection reads a connection, ended or not, without its modules.
+func (s *Store) GetConnection(ctx context.Context, id fleet.ConnectionID) (Connection, error) {
+	row, err := s.q.GetConnection(ctx, string(id))
+	if noRows(err) {
+		return Connection{}, orNotFound(nil, "connection", string(id), "holdfast get providers")
+	}
+	return connectionOf(row), failed("read the connection", err)
+}
+
+// ListConnections lists the live ones by id, which is by age; id narrows the list. Of their
+// modules the names are given.
+func (s *Store) ListConnections(ctx context.Context, id fleet.ConnectionID, after string, limit int32) ([]Connection, error) {
+	rows, err := s.q.ListConnections(ctx, db.ListConnectionsParams{After: after, ID: string(id), MaxRows: limit})
+	if err != nil {
+		return nil, failed("list connections", err)
+	}
+	out, ids, place := make([]Connection, len(rows)), make([]string, len(rows)), map[string]int{}
+	for i, r := range rows {
+		out[i], ids[i], place[r.ID] = connectionOf(r), r.ID, i
+	}
+	modules, err := s.q.ModulesOf(ctx, ids)
+	for _, m := range modules {
+		c := &out[place[m.Connection]]
+		c.Modules = append(c.Modules, fleet.ModuleOffer{Name: fleet.ModuleName(m.Name)})
+	}
+	return out, failed("list modules", err)
+}
+
+// OpenConnection makes a registration active, at the server that has its stream. It is
+// not_found for an id that is unknown or another's, and illegal_state for one that does not
+// wait for a stream (C61).
+func (s *Store) OpenConnection(ctx context.Context, id fleet.ConnectionID, identity, server string) (Connection, error) {
+	row, err := s.q.OpenConnection(ctx, db.OpenConnectionParams{
+		Server: server, ID: string(id), Identity: identity, States: statesLeft(fleet.StreamOpened),
+	})
+	if noRows(err) {
+		return Connection{}, s.whyNot(ctx, id, identity)
+	}
+	if err != nil {
+		return Connection{}, failed("open the connection", err)
+	}
+	c := connectionOf(row)
+	modules, err := s.q.ModulesOfConnection(ctx, row.ID)
+	for _, m := range modules {
+		c.Modules = append(c.Modules, fleet.ModuleOffer{Name: fleet.ModuleName(m.Name)})
+	}
+	return c, failed("read the connection's modules", err)
+}
+
+// whyNot says why a connection was not moved by who wanted to.
+func (s *Store) whyNot(ctx context.Context, id fleet.ConnectionID, identity string) error {
+	c, err := s.GetConnection(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case c.Identity != identity:
+		return fleet.Errorf(fleet.Denied, "connection %s is another's", id)
+	case c.State.Live():
+		return fleet.Errorf(fleet.IllegalState, "connection %s is %s", id, c.State)
+	}
+	return fleet.Errorf(fleet.Gone, "%s", c.Reason)
+}
+
+// NodeSigningKey is not_found for a node that is unknown, revoked or not enrolled.
+func (s *Store) NodeSigningKey(ctx context.Context, node fleet.NodeName) (ed25519.PublicKey, error) {
+	key, err := s.q.NodeSigningKey(ctx, string(node))
+	if noRows(err) || err == nil && len(key) != ed25519.PublicKeySize {
+		return nil, fleet.Errorf(fleet.NotFound, "node %s is not enrolled", node)
+	}
+	return key, failed("read the node's key", err)
+}
+
+// AskDrain asks for a drain of an active connection, wherever its stream is: from now on
+// nothing is sent to it (C68), and its server is told. One that drains already goes on by the
+// earlier of both deadlines.
+func (s *Store) AskDrain(ctx context.Context, id fleet.ConnectionID, reason string, limit time.Duration) (Connection, error) {
+	var out Connection
+	err := s.tx(ctx, "ask for the drain", func(q *db.Queries) error {
+		row, err := q.AskDrain(ctx, db.AskDrainParams{Reason: reason, Seconds: limit.Seconds(), ID: string(id)})
+		if noRows(err) {
+			c, err := s.GetConnection(ctx, id)
+			if err != nil {
+				return err
+			}
+			return fleet.Errorf(fleet.IllegalState, "connection %s is %s: there is nothing to drain", id, c.State).
+				WithHint("only a connection with an open stream drains")
+		}
+		if err != nil {
+			return err
+		}
+		out = connectionOf(row)
+		return tellLink(ctx, q, id, DrainAsked)
+	})
+	return out, err
+}
+
+// CountConnections counts the live ones of the region by state.
+func (s *Store) CountConnections(ctx context.Context) (map[fleet.ConnectionState]int64, error) {
+	rows, err := s.q.CountConnections(ctx)
+	out := map[fleet.ConnectionState]int64{}
+	for _, r := range rows {
+		out[fleet.ConnectionState(r.State)] = r.Count
+	}
+	return out, failed("count connections", err)
+}

@@ -1,0 +1,183 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// DrainAsked is told to the server of a connection beside the events that end one.
+const DrainAsked fleet.ConnectionEvent = "drain_asked"
+
+// tellLink hurries the server that holds a connection; it looks by itself too.
+func tellLink(ctx context.Context, q *db.Queries, id fleet.ConnectionID, event fleet.ConnectionEvent) error {
+	return failed("tell the link", q.TellLink(ctx, string(id)+" "+string(event)))
+}
+
+// ListenLink calls tell with each connection that its server is told of, until ctx ends or
+// the database's connection breaks.
+func (s *Store) ListenLink(ctx context.Context, tell func(fleet.ConnectionID, fleet.ConnectionEvent)) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return failed("listen for connections", err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(ctx, "LISTEN holdfast_link"); err != nil {
+		return failed("listen for connections", err)
+	}
+	for {
+		n, err := conn.Conn().WaitForNotification(ctx)
+		if err != nil {
+			conn.Conn().Close(context.WithoutCancel(ctx)) //nolint:errcheck // it is broken or in mid-wait: not for the pool
+			return failed("listen for connections", err)
+		}
+		if id, event, ok := strings.Cut(n.Payload, " "); ok {
+			tell(fleet.ConnectionID(id), fleet.ConnectionEvent(event))
+		}
+	}
+}
+
+// ConnectionMoves are what a server saw happen to connections that it holds.
+type ConnectionMoves struct {
+	Ended map[fleet.ConnectionID]fleet.ConnectionEvent
+	// Acked are drains with what was in flight then.
+	Acked map[fleet.ConnectionID]int
+}
+
+// MoveConnections writes moves down. A connection that is elsewhere by now, or has ended
+// already, stays as it is.
+func (s *Store) MoveConnections(ctx context.Context, server string, moves ConnectionMoves) error {
+	byEvent := map[fleet.ConnectionEvent][]string{}
+	for id, on := range moves.Ended {
+		byEvent[on] = append(byEvent[on], string(id))
+	}
+	var failures error
+	for on, ids := range byEvent {
+		_, err := s.q.EndConnections(ctx, db.EndConnectionsParams{Reason: string(on), Ids: ids, Server: server, States: statesLeft(on)})
+		failures = errors.Join(failures, failed("end connections", err))
+	}
+	if len(moves.Acked) == 0 {
+		return failures
+	}
+	p := db.AckDrainsParams{Server: server, States: statesLeft(fleet.DrainAcked)}
+	for id, n := range moves.Acked {
+		p.Ids, p.InFlight = append(p.Ids, string(id)), append(p.InFlight, int32(n)) //nolint:gosec // bounded by the link
+	}
+	return errors.Join(failures, failed("record drains", s.q.AckDrains(ctx, p)))
+}
+
+// Heartbeat is the last one of a connection.
+type Heartbeat struct {
+	ID       fleet.ConnectionID
+	Age      time.Duration
+	InFlight int
+}
+
+// RecordHeartbeats writes many with one statement: they are for people, nothing is decided
+// by them.
+func (s *Store) RecordHeartbeats(ctx context.Context, server string, all []Heartbeat) error {
+	if len(all) == 0 {
+		return nil
+	}
+	p := db.RecordHeartbeatsParams{Server: server}
+	for _, h := range all {
+		p.Ids, p.Ages = append(p.Ids, string(h.ID)), append(p.Ages, h.Age.Seconds())
+		p.InFlight = append(p.InFlight, int32(h.InFlight)) //nolint:gosec // bounded by the link
+	}
+	return failed("record heartbeats", s.q.RecordHeartbeats(ctx, p))
+}
+
+// Held is what the region wants of a connection that a server holds.
+type Held struct {
+	Age     time.Duration
+	Revoked bool // its key or token was taken back
+	Drain   *HeldDrain
+}
+
+// HeldDrain is a drain that was asked for.
+type HeldDrain struct {
+	Reason string
+	Left   time.Duration // until the deadline
+}
+
+// HeldConnections reads the live connections of a server.
+func (s *Store) HeldConnections(ctx context.Context, server string) (map[fleet.ConnectionID]Held, error) {
+	rows, err := s.q.HeldConnections(ctx, server)
+	out := make(map[fleet.ConnectionID]Held, len(rows))
+	for _, r := range rows {
+		h := Held{Age: secondsOf(r.Age), Revoked: r.Revoked}
+		if r.DrainAsked {
+			h.Drain = &HeldDrain{Reason: r.DrainReason, Left: secondsOf(r.DrainLeft)}
+		}
+		out[fleet.ConnectionID(r.ID)] = h
+	}
+	return out, failed("read this server's connections", err)
+}
+
+func secondsOf(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// LinkServer is a server that holds streams, or did: SeenAt is zero when only its connections
+// are left.
+type LinkServer struct {
+	ID     string
+	SeenAt time.Time
+}
+
+// LinkServerSeen says that a server lives.
+func (s *Store) LinkServerSeen(ctx context.Context, id string) error {
+	return failed("say that this server lives", s.q.LinkServerSeen(ctx, id))
+}
+
+// LinkServers lists all there are.
+func (s *Store) LinkServers(ctx context.Context) ([]LinkServer, error) {
+	rows, err := s.q.LinkServers(ctx)
+	out := make([]LinkServer, len(rows))
+	for i, r := range rows {
+		out[i] = LinkServer{ID: r.ID}
+		if r.Known {
+			out[i].SeenAt = r.SeenAt
+		}
+	}
+	return out, failed("list servers", err)
+}
+
+// SweepLinkServer ends the connections of a server that has said nothing since it was seen,
+// and gives how many that were. One that said something in the meantime keeps them.
+func (s *Store) SweepLinkServer(ctx context.Context, gone LinkServer) (int, error) {
+	var ended []string
+	err := s.tx(ctx, "sweep a lapsed server", func(q *db.Queries) (err error) {
+		ended = nil
+		if !gone.SeenAt.IsZero() {
+			n, err := q.ForgetLapsedServer(ctx, db.ForgetLapsedServerParams{ID: gone.ID, SeenAt: gone.SeenAt})
+			if err != nil || n == 0 {
+				return err
+			}
+		} else if known, err := q.LinkServerIsKnown(ctx, gone.ID); err != nil || known {
+			return err
+		}
+		ended, err = endServer(ctx, q, gone.ID)
+		return err
+	})
+	return len(ended), err
+}
+
+func endServer(ctx context.Context, q *db.Queries, server string) ([]string, error) {
+	return q.EndServer(ctx, db.EndServerParams{
+		Reason: string(fleet.ServerLapsed), Server: server, States: statesLeft(fleet.ServerLapsed),
+	})
+}
+
+// LinkServerGone is the word of a server that stops: its connections have ended.
+func (s *Store) LinkServerGone(ctx context.Context, id string) error {
+	return s.tx(ctx, "take leave", func(q *db.Queries) error {
+		if err := q.ForgetLinkServer(ctx, id); err != nil {
+			return err
+		}
+		_, err := endServer(ctx, q, id)
+		return err
+	})
+}

@@ -1,0 +1,131 @@
+-- name: InsertConnection :exec
+INSERT INTO connections (id, state, identity, node, provider, module_namespace, group_id, executor, protocol, server)
+VALUES (@id, 'Registered', @identity, sqlc.narg(node), @provider, @module_namespace, @group_id, @executor, @protocol, @server);
+
+-- name: InsertModules :exec
+INSERT INTO modules (connection, module_namespace, name, description, input_schema, output_schema)
+SELECT @connection, @module_namespace, unnest(@names::text[]), unnest(@descriptions::text[]),
+       unnest(@input_schemas::text[]), unnest(@output_schemas::text[]);
+
+-- The connection that the same provider had before.
+-- name: ReplaceConnection :many
+UPDATE connections SET state = 'Disconnected', reason = @reason, ended_at = now()
+WHERE identity = @identity AND provider = @provider AND ended_at IS NULL AND state = ANY(@states::text[])
+RETURNING id, server;
+
+-- name: LiveOfNamespace :many
+SELECT c.id, c.identity, c.provider, c.group_id FROM connections c
+WHERE c.module_namespace = @module_namespace AND c.module_namespace <> '' AND c.ended_at IS NULL
+ORDER BY c.registered_at, c.id;
+
+-- name: ModulesOfConnection :many
+SELECT * FROM modules WHERE connection = @connection ORDER BY name;
+
+-- name: OpenConnection :one
+UPDATE connections SET state = 'Active', active_at = now(), heartbeat_at = now(), server = @server
+WHERE id = @id AND identity = @identity AND ended_at IS NULL AND state = ANY(@states::text[])
+RETURNING *;
+
+-- name: GetConnection :one
+SELECT * FROM connections WHERE id = @id;
+
+-- Only the server that holds a connection moves it by what it sees.
+-- name: EndConnections :many
+UPDATE connections SET state = 'Disconnected', reason = @reason, ended_at = now()
+WHERE id = ANY(@ids::text[]) AND server = @server AND ended_at IS NULL AND state = ANY(@states::text[])
+RETURNING id;
+
+-- name: AckDrains :exec
+UPDATE connections c SET state = 'Draining', drain_acked_at = now(), in_flight = u.in_flight
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@in_flight::integer[]) AS in_flight) u
+WHERE c.id = u.id AND c.server = @server AND c.ended_at IS NULL AND c.state = ANY(@states::text[]);
+
+-- name: DeregisterConnection :one
+UPDATE connections SET state = 'Disconnected', reason = @reason, ended_at = now()
+WHERE id = @id AND identity = @identity AND ended_at IS NULL AND state = ANY(@states::text[])
+RETURNING server;
+
+-- name: RecordHeartbeats :exec
+UPDATE connections c SET heartbeat_at = now() - make_interval(secs => u.age), in_flight = u.in_flight
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@ages::float8[]) AS age, unnest(@in_flight::integer[]) AS in_flight) u
+WHERE c.id = u.id AND c.server = @server AND c.ended_at IS NULL;
+
+-- What a server holds, and what others want of it. A key or token that was taken back, or a
+-- node that enrolled anew since, ends what it opened.
+-- name: HeldConnections :many
+SELECT c.id, c.state, c.drain_reason, (c.drain_asked_at IS NOT NULL)::boolean AS drain_asked,
+       coalesce(extract(epoch FROM c.drain_deadline - now()), 0)::float8 AS drain_left,
+       extract(epoch FROM now() - c.registered_at)::float8 AS age,
+       CASE WHEN c.node IS NOT NULL
+            THEN NOT EXISTS (SELECT 1 FROM nodes n WHERE n.name = c.node AND n.revoked_at IS NULL AND n.removed_at IS NULL
+                             AND n.enrolled_at <= c.registered_at OFFSET 0)
+            ELSE NOT EXISTS (SELECT 1 FROM api_tokens t WHERE t.id = substr(c.identity, 7) AND t.revoked_at IS NULL
+                             AND (t.expires_at IS NULL OR t.expires_at > now()) OFFSET 0)
+       END::boolean AS revoked
+FROM connections c WHERE c.server = @server AND c.ended_at IS NULL;
+
+-- name: AskDrain :one
+UPDATE connections SET
+    drain_reason = CASE WHEN drain_asked_at IS NULL THEN @reason ELSE drain_reason END,
+    drain_asked_at = coalesce(drain_asked_at, now()),
+    drain_deadline = least(drain_deadline, now() + make_interval(secs => @seconds::float8))
+WHERE id = @id AND ended_at IS NULL AND state IN ('Active', 'Draining')
+RETURNING *;
+
+-- name: TellLink :exec
+SELECT pg_notify('holdfast_link', @payload::text);
+
+-- name: ListConnections :many
+SELECT * FROM connections
+WHERE ended_at IS NULL AND id > @after::text AND (@id::text = '' OR id = @id)
+ORDER BY id LIMIT @max_rows;
+
+-- name: ModulesOf :many
+SELECT connection, name FROM modules WHERE connection = ANY(@connections::text[]) ORDER BY connection, name;
+
+-- name: LinkServerSeen :exec
+INSERT INTO link_servers (id) VALUES (@id) ON CONFLICT (id) DO UPDATE SET seen_at = now();
+
+-- name: ForgetLinkServer :exec
+DELETE FROM link_servers WHERE id = @id;
+
+-- name: ForgetLapsedServer :execrows
+DELETE FROM link_servers WHERE id = @id AND seen_at = @seen_at;
+
+-- name: LinkServerIsKnown :one
+SELECT EXISTS (SELECT 1 FROM link_servers WHERE id = @id);
+
+-- Those that said so, and those of which there are only connections left.
+-- name: LinkServers :many
+SELECT s.id, s.seen_at::timestamptz AS seen_at, true AS known FROM link_servers s
+UNION ALL
+SELECT DISTINCT c.server, 'epoch'::timestamptz, false FROM connections c
+WHERE c.ended_at IS NULL AND NOT EXISTS (SELECT 1 FROM link_servers s WHERE s.id = c.server OFFSET 0);
+
+-- name: EndServer :many
+UPDATE connections SET state = 'Disconnected', reason = @reason, ended_at = now()
+WHERE server = @server AND ended_at IS NULL AND state = ANY(@states::text[])
+RETURNING id;
+
+-- name: NodeSigningKey :one
+SELECT signing_key FROM nodes WHERE name = @name AND revoked_at IS NULL AND removed_at IS NULL AND signing_key IS NOT NULL;
+
+-- name: InsertRefusals :exec
+INSERT INTO refusals (door, identity, reason, what, times)
+SELECT unnest(@doors::text[]), unnest(@identities::text[]), unnest(@reasons::text[]), unnest(@whats::text[]), unnest(@times::bigint[]);
+
+-- name: ListRefusals :many
+SELECT * FROM refusals WHERE id < @before AND (@identity::text = '' OR identity = @identity) ORDER BY id DESC LIMIT @max_rows;
+
+-- name: CollectRefusals :execrows
+DELETE FROM refusals WHERE id = ANY(ARRAY(
+    SELECT r.id FROM refusals r WHERE r.at < now() - make_interval(secs => @older_seconds::float8)
+    ORDER BY r.at LIMIT @max_rows FOR UPDATE SKIP LOCKED));
+
+-- name: CollectConnections :execrows
+DELETE FROM connections WHERE id = ANY(ARRAY(
+    SELECT c.id FROM connections c WHERE c.ended_at IS NOT NULL AND c.ended_at < now() - make_interval(secs => @older_seconds::float8)
+    ORDER BY c.ended_at LIMIT @max_rows FOR UPDATE SKIP LOCKED));
+
+-- name: CountConnections :many
+SELECT state, count(*) AS count FROM connections WHERE ended_at IS NULL GROUP BY state;
