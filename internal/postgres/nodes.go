@@ -52,6 +52,8 @@ type Welcome struct {
 	Region string     `json:"region"`
 	Role   fleet.Role `json:"role"`
 	Epoch  int64      `json:"epoch"`
+	// First says that no other key was ever enrolled under this name: it has not voted yet.
+	First bool `json:"first,omitempty"`
 }
 
 // Enrol uses a join token once. Enrolling again replaces the keys, which revokes the old.
@@ -66,6 +68,10 @@ func (s *Store) Enrol(ctx context.Context, e Enrolment) (Welcome, error) {
 		if err != nil {
 			return err
 		}
+		first, err := q.FirstEnrolment(ctx, db.FirstEnrolmentParams{SigningKey: e.SigningKey, Name: string(e.Node)})
+		if err != nil && !noRows(err) {
+			return err
+		}
 		n, err := q.EnrolNode(ctx, db.EnrolNodeParams{
 			SigningKey: e.SigningKey, SealingKey: e.SealingKey, Name: string(e.Node), Site: string(e.Site),
 		})
@@ -76,6 +82,7 @@ func (s *Store) Enrol(ctx context.Context, e Enrolment) (Welcome, error) {
 			return orNotFound(nil, "node", string(e.Node), "declare it in its site first")
 		}
 		out, err = s.welcome(ctx, q, e.Node)
+		out.First = first
 		return err
 	})
 	return out, err
