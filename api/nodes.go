@@ -123,5 +123,13 @@ func nodeView(n postgres.Node, holder fleet.NodeName) Node {
 		Enrolled: enrolled, Revoked: n.RevokedAt != nil,
 		Ready:     enrolled && n.StartedAt != nil && !n.StartedAt.Before(*n.EnrolledAt),
 		Instances: n.Instances, Owed: n.Owed, Orphans: n.Orphans, SeenAt: n.SeenAt, StartedAt: n.StartedAt, EnrolledAt: n.EnrolledAt,
+		Connection: connectionView(n.Connection),
 	}
+}
+
+func connectionView(c *postgres.NodeConnection) NodeConnection {
+	if c == nil {
+		return NodeConnection{State: fleet.ConnectionDisconnected}
+	}
+	return NodeConnection{ID: c.ID, State: c.State, Since: &c.Since, InFlight: c.InFlight}
 }

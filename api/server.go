@@ -49,6 +49,9 @@ type Deps struct {
 	// OperationEnds gives a channel that is closed when the operation may have ended. It is
 	// optional: without it a wait looks once a second.
 	OperationEnds func(ctx context.Context, id fleet.OperationID) <-chan struct{}
+	// Refused hears of what a machine asked for and may not have; nil hears nothing. identity is
+	// what it claims to be, with a "?" before it.
+	Refused func(identity, reason, what string)
 	// Ready says whether the server can serve; nil is always.
 	Ready func(ctx context.Context) error
 	// Stopping is closed when the server is to stop: streams end, and waits are answered, so
@@ -91,6 +94,7 @@ type server struct {
 	idlePoll    time.Duration // of an event stream
 	keepAlive   time.Duration
 	stopping    <-chan struct{}
+	refused     func(identity, reason, what string) // nil hears nothing
 
 	router chi.Router
 	api    huma.API
@@ -138,7 +142,7 @@ func newServer(d Deps) (*server, error) {
 		packed: newPacked(), reading: compose.NewBudget(readingShare * (d.Limits.MaxBytes + envelopeRoom)),
 		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit,
 		now: d.Now, log: d.Log, ends: d.OperationEnds, ready: d.Ready, metrics: m, tokens: newTokenCache(d.Store, d.Now),
-		stall: stallLimit, idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping,
+		stall: stallLimit, idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping, refused: d.Refused,
 	}, nil
 }
 

@@ -74,6 +74,7 @@ type Agent struct {
 	client   *Client
 	counters *Counters
 	ready    chan struct{}
+	enrolled chan struct{}
 	news     *news
 
 	comparing keyedLocks // one comparison with the expected set at a time
@@ -118,7 +119,7 @@ func openLocked(ctx context.Context, opt AgentOptions) (*Agent, error) {
 		opt.HTTP = NewHTTPClient()
 	}
 	a := &Agent{
-		Store: store, opt: opt, key: key, counters: &Counters{}, ready: make(chan struct{}), news: newNews(),
+		Store: store, opt: opt, key: key, counters: &Counters{}, ready: make(chan struct{}), enrolled: make(chan struct{}), news: newNews(),
 	}
 	if err := a.openLease(); err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -169,6 +170,9 @@ func (a *Agent) Counters() *Counters { return a.counters }
 // Ready is closed when the store has been recovered: from then on Apply may be called.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
+// Enrolled is closed when a region knows the node's key.
+func (a *Agent) Enrolled() <-chan struct{} { return a.enrolled }
+
 // Close closes the store and lets go of the directory; Run must have ended.
 func (a *Agent) Close() error { return errors.Join(a.Store.Close(), a.lock.Close()) }
 
@@ -214,6 +218,7 @@ func (a *Agent) join(ctx context.Context) error {
 	if err := a.enrol(ctx); err != nil {
 		return err
 	}
+	close(a.enrolled)
 	if a.opt.Serving != nil {
 		select {
 		case <-a.opt.Serving:

@@ -22,6 +22,15 @@ type Node struct {
 	Instances  int64
 	Owed       int64
 	Orphans    int64 // that wait for an operator
+	Connection *NodeConnection
+}
+
+// NodeConnection is a node's live connection of the link; a nil one says that there is none.
+type NodeConnection struct {
+	ID       fleet.ConnectionID
+	State    fleet.ConnectionState
+	Since    time.Time // of its stream; before that, of its registration
+	InFlight int
 }
 
 // ListNodes pages through the nodes by name; site and name narrow the list.
@@ -33,9 +42,24 @@ func (s *Store) ListNodes(ctx context.Context, site fleet.SiteName, name fleet.N
 			Name: fleet.NodeName(r.Name), Site: fleet.SiteName(r.Site), Role: fleet.Role(r.Role), Epoch: r.Epoch,
 			SigningKey: r.SigningKey, EnrolledAt: r.EnrolledAt, RevokedAt: r.RevokedAt, SeenAt: r.SeenAt,
 			StartedAt: r.StartedAt, Instances: r.Instances, Owed: r.Owed, Orphans: r.Orphans,
+			Connection: nodeConnection(r),
 		}
 	}
 	return out, failed("list nodes", err)
+}
+
+func nodeConnection(r db.ListNodesRow) *NodeConnection {
+	if r.Connection == nil || r.ConnectionState == nil || r.InFlight == nil || r.RegisteredAt == nil {
+		return nil
+	}
+	c := &NodeConnection{
+		ID: fleet.ConnectionID(*r.Connection), State: fleet.ConnectionState(*r.ConnectionState),
+		Since: *r.RegisteredAt, InFlight: int(*r.InFlight),
+	}
+	if r.ActiveAt != nil {
+		c.Since = *r.ActiveAt
+	}
+	return c
 }
 
 // Enrolment is a node's first word: the join token that it was given, and its public keys.

@@ -138,7 +138,7 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if s.handler, err = s.api(ctx.Done()); err != nil {
 		return nil, err
 	}
-	return s, s.openLink()
+	return s, s.openLink(ctx)
 }
 
 // bootstrap lets the first administrator in.
@@ -191,7 +191,7 @@ func (s *server) api(stopping <-chan struct{}) (*api.Handler, error) {
 		Flatten: compose.NewBudget(flattenShare * int64(limits.MaxBytes)), Limits: limits,
 		Region: s.cfg.Region, WebURL: s.cfg.WebURL, TemporalNamespace: s.cfg.TemporalNamespace,
 		PendingTTL: s.cfg.Timing.Delivery.PendingTTL, OperationLimit: s.operationLimit(),
-		Now: time.Now, Log: s.log, Ready: s.ready, Metrics: s.registry, Stopping: stopping,
+		Now: time.Now, Log: s.log, Ready: s.ready, Metrics: s.registry, Stopping: stopping, Refused: s.refusedHTTP,
 		OperationEnds: func(_ context.Context, id fleet.OperationID) <-chan struct{} { return s.ends.Of(id) },
 	})
 }

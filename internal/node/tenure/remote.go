@@ -2,6 +2,7 @@ package tenure
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -137,16 +138,21 @@ func (r *Remote) options() []grpc.DialOption {
 	if security == nil {
 		security = insecure.NewCredentials()
 	}
-	return []grpc.DialOption{
+	all := []grpc.DialOption{
 		grpc.WithTransportCredentials(security), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
-		grpc.WithNoProxy(), // a peer is on the same site
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: r.Redial / 2, Multiplier: 1.5, Jitter: 0.2, MaxDelay: r.Redial},
 			MinConnectTimeout: 2 * r.Redial,
 		}),
 		grpc.WithIdleTimeout(0),
 	}
+	if strings.HasPrefix(r.aud, peerPrefix) {
+		all = append(all, grpc.WithNoProxy()) // it is on the same site
+	}
+	return all
 }
 
+const peerPrefix = "holdfast-peer:"
+
 // PeerAudience is whom a token speaks to that one node of a pair shows to the other.
-func PeerAudience(target fleet.NodeName) string { return "holdfast-peer:" + string(target) }
+func PeerAudience(target fleet.NodeName) string { return peerPrefix + string(target) }

@@ -420,6 +420,12 @@ type Region struct {
 	RaisedAt         time.Time
 }
 
+type RegionSecret struct {
+	Name      string
+	Secret    []byte
+	CreatedAt time.Time
+}
+
 type Revision struct {
 	Site        string
 	Name        string

@@ -109,6 +109,24 @@ func (q *Queries) ExpectedOfNode(ctx context.Context, arg ExpectedOfNodeParams) 
 	return items, nil
 }
 
+const firstEnrolment = `-- name: FirstEnrolment :one
+SELECT (enrolled_at IS NULL OR signing_key = $1)::boolean AS first
+FROM nodes WHERE name = $2 FOR UPDATE
+`
+
+type FirstEnrolmentParams struct {
+	SigningKey []byte
+	Name       string
+}
+
+// Whether no other key was ever enrolled under the name, which has not voted then.
+func (q *Queries) FirstEnrolment(ctx context.Context, arg FirstEnrolmentParams) (bool, error) {
+	row := q.db.QueryRow(ctx, firstEnrolment, arg.SigningKey, arg.Name)
+	var first bool
+	err := row.Scan(&first)
+	return first, err
+}
+
 const forgetHeldBeforeStart = `-- name: ForgetHeldBeforeStart :exec
 DELETE FROM node_held h USING nodes n
 WHERE h.node = $1 AND n.name = h.node AND n.start_id = $2 AND h.reported_at < n.starting_at
@@ -436,8 +454,11 @@ const listNodes = `-- name: ListNodes :many
 SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, n.cordoned_at, n.cordon_reason, n.peer_address, coalesce(l.epoch, 0)::bigint AS epoch,
        (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
        (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed,
-       (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans
+       (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans,
+       c.id AS connection, c.state AS connection_state, c.in_flight, c.registered_at, c.active_at
 FROM nodes n LEFT JOIN site_leases l ON l.site = n.site
+    -- At most one lives: a node registers under its own name only.
+    LEFT JOIN connections c ON c.node = n.name AND c.provider = n.name AND c.ended_at IS NULL
 WHERE n.removed_at IS NULL AND n.name > $1::text AND ($2::text = '' OR n.site = $2)
   AND ($3::text = '' OR n.name = $3)
 ORDER BY n.name LIMIT $4
@@ -451,25 +472,30 @@ type ListNodesParams struct {
 }
 
 type ListNodesRow struct {
-	Name         string
-	Site         string
-	Role         string
-	SigningKey   []byte
-	SealingKey   []byte
-	EnrolledAt   *time.Time
-	RevokedAt    *time.Time
-	SeenAt       *time.Time
-	StartID      *string
-	StartedAt    *time.Time
-	RemovedAt    *time.Time
-	StartingAt   *time.Time
-	CordonedAt   *time.Time
-	CordonReason string
-	PeerAddress  string
-	Epoch        int64
-	Instances    int64
-	Owed         int64
-	Orphans      int64
+	Name            string
+	Site            string
+	Role            string
+	SigningKey      []byte
+	SealingKey      []byte
+	EnrolledAt      *time.Time
+	RevokedAt       *time.Time
+	SeenAt          *time.Time
+	StartID         *string
+	StartedAt       *time.Time
+	RemovedAt       *time.Time
+	StartingAt      *time.Time
+	CordonedAt      *time.Time
+	CordonReason    string
+	PeerAddress     string
+	Epoch           int64
+	Instances       int64
+	Owed            int64
+	Orphans         int64
+	Connection      *string
+	ConnectionState *string
+	InFlight        *int32
+	RegisteredAt    *time.Time
+	ActiveAt        *time.Time
 }
 
 func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNodesRow, error) {
@@ -506,6 +532,11 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 			&i.Instances,
 			&i.Owed,
 			&i.Orphans,
+			&i.Connection,
+			&i.ConnectionState,
+			&i.InFlight,
+			&i.RegisteredAt,
+			&i.ActiveAt,
 		); err != nil {
 			return nil, err
 		}

@@ -14,8 +14,11 @@ SELECT * FROM nodes WHERE name = @name;
 SELECT n.*, coalesce(l.epoch, 0)::bigint AS epoch,
        (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
        (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed,
-       (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans
+       (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans,
+       c.id AS connection, c.state AS connection_state, c.in_flight, c.registered_at, c.active_at
 FROM nodes n LEFT JOIN site_leases l ON l.site = n.site
+    -- At most one lives: a node registers under its own name only.
+    LEFT JOIN connections c ON c.node = n.name AND c.provider = n.name AND c.ended_at IS NULL
 WHERE n.removed_at IS NULL AND n.name > @after::text AND (@site::text = '' OR n.site = @site)
   AND (@name::text = '' OR n.name = @name)
 ORDER BY n.name LIMIT @max_rows;
