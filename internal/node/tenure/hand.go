@@ -217,7 +217,8 @@ func (h *hand) release(ctx context.Context, d desire) error {
 	default:
 		return h.say(ctx, h.leaseOf(d))
 	}
-	h.callOff()
+	h.stopping.cancel()
+	h.stopping = nil
 	if stopped != nil {
 		return stopped // and begin anew
 	}
@@ -252,11 +253,7 @@ func (h *hand) callOff() {
 		return
 	}
 	h.stopping.cancel()
-	select {
-	case <-h.stopping.done:
-	default:
-		<-h.stopping.done
-	}
+	<-h.stopping.done
 	h.stopping = nil
 }
 
