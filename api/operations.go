@@ -184,6 +184,8 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 		views[i].Progress = withHeld(progressOf(targets[string(o.Delivery)]), held[string(o.Delivery)])
 		switch {
 		case o.State != fleet.OperationRunning || views[i].Reason != "":
+		case o.Kind == fleet.OperationExecute:
+			views[i].Reason, views[i].Message = waitsForModule(o)
 		case o.Kind == fleet.OperationReconcile:
 			views[i].Reason, views[i].Message = waitsForNode(o)
 		default:
@@ -265,7 +267,7 @@ func (s *server) operationView(o postgres.Operation) Operation {
 		revision = 0
 	}
 	return Operation{
-		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Fleet: string(o.Fleet), Revision: revision,
+		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Fleet: string(o.Fleet), Module: o.Module, Revision: revision,
 		State: o.State, Reason: o.Reason, Message: o.Message, RequestedBy: o.RequestedBy, CreatedAt: o.CreatedAt,
 		EndedAt: o.EndedAt, Deadline: o.Deadline, Delivery: string(o.Delivery), Workflow: s.links.workflow(o.Subject, o.EntityRun),
 	}

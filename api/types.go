@@ -130,6 +130,7 @@ type Operation struct {
 	Instance    string               `json:"instance,omitempty"`
 	Node        string               `json:"node,omitempty" doc:"that is compared, of a reconcile"`
 	Fleet       string               `json:"fleet,omitempty" doc:"that is run"`
+	Module      string               `json:"module,omitempty" doc:"that is executed"`
 	Revision    int64                `json:"revision,omitempty"`
 	State       fleet.OperationState `json:"state"`
 	Reason      string               `json:"reason,omitempty"`

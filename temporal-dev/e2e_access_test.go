@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/holdfast-io/holdfast/api"
 	keys "github.com/holdfast-io/holdfast/internal/identity"
 )
 
@@ -127,6 +129,9 @@ func TestE2EAccess(t *testing.T) {
 		op, hash := st.release(t)
 		requireSucceeded(t, st.ended(t, op.ID))
 		st.good(t, hash)
+	})
+	t.Run("once revoked, the key is good for nothing, and the node comes back with a new one", func(t *testing.T) {
+		s.revoked(t, there, foreign)
 	})
 	t.Run("no secret of it is in any history, log or refusal", func(t *testing.T) {
 		var secret []byte
@@ -254,4 +259,51 @@ func (s *stack) foreignConfig(t *testing.T, there *story, node string, th *thief
 	require.NoError(t, err)
 	code, _ := s.send(t, http.MethodPost, "/api/internal/nodes/"+node+"/reports", token, []byte(`{}`))
 	require.Equal(t, http.StatusUnauthorized, code, "a token for the link is none for the API")
+}
+
+// revoked takes the key of a node back, with a poll and a stream of it open.
+func (s *stack) revoked(t *testing.T, of *story, node string) {
+	own := s.steal(t, node, keys.LinkAudience)
+	s.order(t, "stop", node) // its process would end by itself
+	open := make(chan error, 1)
+	go func() {
+		_, err := own.poll(t.Context(), node)
+		open <- err
+	}()
+	waitFor(t, "it polls", func(context.Context) error {
+		if !strings.Contains(s.metrics(t), "holdfast_node_tasks_polling_nodes 4") {
+			return errNotYet
+		}
+		return nil
+	})
+	n, err := s.api.RevokeNode(t.Context(), node, api.Mutation{})
+	require.NoError(t, err)
+	require.True(t, n.Revoked)
+	select {
+	case err := <-open:
+		require.Equal(t, codes.Canceled, status.Code(err))
+	case <-time.After(testPatience):
+		require.Fail(t, "its poll goes on")
+	}
+	_, err = own.poll(t.Context(), node)
+	require.Equal(t, codes.Unauthenticated, status.Code(err))
+	token, err := own.key.Sign(keys.RegionAudience, time.Now())
+	require.NoError(t, err)
+	code, _ := s.send(t, http.MethodPost, "/api/internal/nodes/"+node+"/reports", token, []byte(`{}`))
+	require.Equal(t, http.StatusUnauthorized, code)
+	n, err = s.api.RevokeNode(t.Context(), node, api.Mutation{})
+	require.NoError(t, err, "again, it changes nothing")
+	require.True(t, n.Revoked)
+	require.NoError(t, os.Remove(filepath.Join(s.data, "nodes", node, "node.key")))
+	s.order(t, "start", node) // with a new join token, as each start on a laptop
+	waitFor(t, "it is enrolled anew", func(ctx context.Context) error {
+		n, err := s.api.Node(ctx, node)
+		if err == nil && !n.Ready {
+			err = errNotYet
+		}
+		return err
+	})
+	op, hash := of.release(t)
+	requireSucceeded(t, s.ended(t, op.ID))
+	of.good(t, hash)
 }

@@ -35,6 +35,9 @@ func (c *Client) Wake(ctx context.Context, subject string) error {
 	if name, ok := ParseFleetSubject(subject); ok {
 		return c.wakeFleet(ctx, name)
 	}
+	if id, ok := ParseExecutionSubject(subject); ok {
+		return c.startExecution(ctx, id)
+	}
 	site, instance, ok := ParseInstanceSubject(subject)
 	if !ok {
 		return fleet.Errorf(fleet.Invalid, "%.80q is no entity", subject)
@@ -70,6 +73,15 @@ func (c *Client) StartReconcile(ctx context.Context, node fleet.NodeName, reason
 	}
 	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeReconcileNode, ReconcileNodeInput{Node: node, Reason: reason})
 	return unavailable("start the reconcile of "+string(node), err)
+}
+
+// startExecution starts the run of a durable execution, unless it runs.
+func (c *Client) startExecution(ctx context.Context, id fleet.OperationID) error {
+	_, err := c.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: fleet.ExecutionSubject(id), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+	}, TypeExecuteModule, ExecuteModuleInput{Operation: id})
+	return unavailable("start execution "+string(id), err)
 }
 
 // wakeFleet starts the entity of a fleet change, or has the one that runs look again.

@@ -54,7 +54,9 @@ func TestLink(t *testing.T) {
 func TestLinkDecidesWhatTheMachineDoes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		span := rapid.Custom(func(t *rapid.T) time.Duration { return time.Duration(rapid.Int64Range(-1, 120).Draw(t, "s")) * time.Second })
+		span := rapid.Custom(func(t *rapid.T) time.Duration {
+			return time.Duration(rapid.Int64Range(-1, 120).Draw(t, "s")) * time.Second
+		})
 		seen := decide.LinkSeen{
 			State:      rapid.SampledFrom(fleet.ConnectionStates()).Draw(t, "state"),
 			Registered: span.Draw(t, "registered"), Silent: span.Draw(t, "silent"), Sending: span.Draw(t, "sending"),

@@ -33,20 +33,20 @@ type TakeOverResult struct {
 
 // FailoverSeen is a site's lease and what is asked of it, as the store has them at one moment.
 type FailoverSeen struct {
-	At        time.Time     `json:"at"`
-	Operation OperationID   `json:"operation,omitempty"` // the newest, "" for none
-	To        NodeName      `json:"to,omitempty"`
-	Force     bool          `json:"force,omitempty"`
-	Cancelled bool          `json:"cancelled,omitempty"`
-	Asked     time.Time     `json:"asked,omitzero"`
-	Deadline  time.Time     `json:"deadline,omitzero"`
-	Holder    NodeName      `json:"holder,omitempty"` // the last one, when it was released
-	Epoch     int64         `json:"epoch,omitempty"`
-	Released  bool          `json:"released,omitempty"`
-	Target    NodeName      `json:"target,omitempty"` // that the region's vote waits for
-	Unvoted   bool          `json:"unvoted,omitempty"`
-	Lost      bool          `json:"lost,omitempty"`
-	Voters    []NodeName    `json:"voters,omitempty"`
+	At        time.Time   `json:"at"`
+	Operation OperationID `json:"operation,omitempty"` // the newest, "" for none
+	To        NodeName    `json:"to,omitempty"`
+	Force     bool        `json:"force,omitempty"`
+	Cancelled bool        `json:"cancelled,omitempty"`
+	Asked     time.Time   `json:"asked,omitzero"`
+	Deadline  time.Time   `json:"deadline,omitzero"`
+	Holder    NodeName    `json:"holder,omitempty"` // the last one, when it was released
+	Epoch     int64       `json:"epoch,omitempty"`
+	Released  bool        `json:"released,omitempty"`
+	Target    NodeName    `json:"target,omitempty"` // that the region's vote waits for
+	Unvoted   bool        `json:"unvoted,omitempty"`
+	Lost      bool        `json:"lost,omitempty"`
+	Voters    []NodeName  `json:"voters,omitempty"`
 }
 
 // FailoverEnd ends what was asked of a site's lease towards one node.

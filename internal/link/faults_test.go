@@ -122,7 +122,7 @@ func TestUnreadClient(t *testing.T) {
 	go func() {
 		for stream.Send(&nodev1.ConnectRequest{Message: &nodev1.ConnectRequest_Heartbeat{
 			Heartbeat: &nodev1.Heartbeat{ConnectionId: id, ProtocolVersion: 1},
-		}}) == nil { //nolint:revive // sends until it cannot
+		}}) == nil {
 		}
 	}()
 	r.ends(id, fleet.StreamFailed)

@@ -78,7 +78,9 @@ func TestMany(t *testing.T) {
 		require.NoError(t, r.pool.QueryRow(t.Context(), sql).Scan(&n))
 		return n
 	}
-	require.Eventually(t, func() bool { return count("SELECT count(*) FROM connections WHERE reason = 'heartbeat_lapsed'") == many/2 },
+	require.Eventually(t, func() bool {
+		return count("SELECT count(*) FROM connections WHERE reason = 'heartbeat_lapsed'") == many/2
+	},
 		time.Minute, 100*time.Millisecond)
 	require.Equal(t, many/2, count("SELECT count(*) FROM connections WHERE state = 'Active'"))
 	close(stop)

@@ -16,6 +16,7 @@ type Operation struct {
 	Instance    fleet.InstanceName // "" of what is done to a node
 	Node        fleet.NodeName     // that is compared
 	Fleet       fleet.FleetName    // that is run
+	Module      string             // that is executed, its whole name
 	Subject     string
 	Revision    int64
 	Project     fleet.ProjectName
@@ -45,6 +46,8 @@ func operationOf(r db.Operation) Operation {
 		out.Node = fleet.NodeName(r.Name)
 	case fleet.OperationFleet:
 		out.Fleet = fleet.FleetName(r.Name)
+	case fleet.OperationExecute:
+		out.Module = r.Name
 	case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
 		out.Instance = fleet.InstanceName(r.Name)
 	}
@@ -102,8 +105,8 @@ func (s *Store) ListOperations(ctx context.Context, f OperationFilter, after Pla
 }
 
 // CancelOperation asks for the end of an operation; its entity decides. Nothing has to be
-// undone of a reconcile: it ends at once, whatever becomes of the comparison. That of a
-// fleet change cancels its run.
+// undone of a reconcile, and nothing can be of an execution: they end at once, whatever becomes
+// of what has begun. That of a fleet change cancels its run.
 func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Operation, error) {
 	out, err := s.GetOperation(ctx, id)
 	if err != nil {
@@ -125,7 +128,9 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 		out = operationOf(row)
 		switch out.Kind {
 		case fleet.OperationReconcile:
-			return endCancelled(ctx, q, &out)
+			return endCancelled(ctx, q, &out, "nobody waits for it any more; a comparison that has begun ends by itself")
+		case fleet.OperationExecute:
+			return endCancelled(ctx, q, &out, "nobody waits for it any more; what the module has begun ends by itself")
 		case fleet.OperationFleet:
 			return cancelFleet(ctx, q, out)
 		case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
@@ -135,10 +140,9 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 	return out, err
 }
 
-func endCancelled(ctx context.Context, q *db.Queries, o *Operation) error {
+func endCancelled(ctx context.Context, q *db.Queries, o *Operation, message string) error {
 	p := db.EndOperationParams{
-		ID: string(o.ID), State: string(fleet.OperationCancelled), Reason: "cancelled",
-		Message: "nobody waits for it any more; a comparison that has begun ends by itself",
+		ID: string(o.ID), State: string(fleet.OperationCancelled), Reason: "cancelled", Message: message,
 	}
 	if _, err := q.EndOperation(ctx, p); err != nil {
 		return failed("end the operation", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link"
 	"github.com/holdfast-io/holdfast/internal/link/tasks"
+	"github.com/holdfast-io/holdfast/internal/schema"
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
@@ -26,13 +27,31 @@ func (s *server) openLink(ctx context.Context) error {
 	}
 	s.link, err = link.New(link.Options{
 		Store: s.store, ID: s.id, Timing: s.cfg.Timing.Link, Now: time.Now, Log: s.log, Metrics: s.registry,
-		GRPC: []grpc.ServerOption{grpc.UnknownServiceHandler(narrow.Unknown)},
+		GRPC:        []grpc.ServerOption{grpc.UnknownServiceHandler(narrow.Unknown)},
+		CheckSchema: schema.Check,
 	})
 	if err != nil {
 		return err
 	}
 	narrow.Register(s.link.Registrar())
+	s.narrow = narrow
 	return nil
+}
+
+// cutRevoked ends the polls of nodes that were revoked while they waited: their next call is
+// refused, and their streams end with their connections.
+func (s *server) cutRevoked(ctx context.Context) error {
+	return s.every(ctx, s.cfg.Timing.Link.HeartbeatEvery, "cut revoked nodes", func(ctx context.Context) error {
+		polling := s.narrow.Polling()
+		if len(polling) == 0 {
+			return nil
+		}
+		revoked, err := s.store.RevokedAmong(ctx, polling)
+		for _, node := range revoked {
+			s.narrow.Cut(node)
+		}
+		return err
+	})
 }
 
 // taskTokenSecret is the name of the secret under which task tokens are bound to nodes.

@@ -45,7 +45,7 @@ func (linkResolver) Build(t resolver.Target, cc resolver.ClientConn, _ resolver.
 		state.Addresses = append(state.Addresses, resolver.Address{Addr: address, ServerName: host})
 	}
 	// In any order: nodes spread, and none insists on a server that hangs.
-	rand.Shuffle(len(state.Addresses), func(i, j int) {
+	rand.Shuffle(len(state.Addresses), func(i, j int) { //nolint:gosec // an order is no secret
 		state.Addresses[i], state.Addresses[j] = state.Addresses[j], state.Addresses[i]
 	})
 	return linkResolver{}, cc.UpdateState(state)

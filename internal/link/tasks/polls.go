@@ -2,6 +2,8 @@ package tasks
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,4 +73,11 @@ func (p *polls) count() (polls, nodes int) {
 		polls += len(open)
 	}
 	return polls, len(p.open)
+}
+
+// nodes are those that poll.
+func (p *polls) nodes() []fleet.NodeName {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.open))
 }

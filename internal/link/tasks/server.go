@@ -91,6 +91,9 @@ func (s *Server) Register(at grpc.ServiceRegistrar) {
 // are cut there.
 func (s *Server) Cut(node fleet.NodeName) { s.polls.cut(node) }
 
+// Polling are the nodes that wait for tasks at this server.
+func (s *Server) Polling() []fleet.NodeName { return s.polls.nodes() }
+
 // caller is the node that calls.
 func (s *Server) caller(ctx context.Context, method string) (fleet.NodeName, error) {
 	identity, err := s.opt.Identity(ctx)

@@ -148,6 +148,20 @@ type Event struct {
 	After      json.RawMessage
 }
 
+type Execution struct {
+	ID              string
+	ModuleNamespace string
+	Module          string
+	Input           []byte
+	InputHash       string
+	Output          []byte
+	OutputHash      *string
+	Failure         string
+	Connection      string
+	CreatedAt       time.Time
+	ExpiresAt       time.Time
+}
+
 type FeedHorizon struct {
 	OnlyRow bool
 	Era     int64

@@ -548,6 +548,30 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 	return items, nil
 }
 
+const liveConnectionsOfNode = `-- name: LiveConnectionsOfNode :many
+SELECT id FROM connections WHERE node = $1::text AND ended_at IS NULL
+`
+
+func (q *Queries) LiveConnectionsOfNode(ctx context.Context, node string) ([]string, error) {
+	rows, err := q.db.Query(ctx, liveConnectionsOfNode, node)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockLease = `-- name: LockLease :one
 SELECT site, holder, epoch, dropped, promised, promised_to, counter, ttl, released, target, lost, granted_at FROM site_leases WHERE site = $1 AND NOT dropped FOR SHARE
 `
@@ -724,6 +748,44 @@ func (q *Queries) RevokeAPIToken(ctx context.Context, id string) (int64, error) 
 	return result.RowsAffected(), nil
 }
 
+const revokeNode = `-- name: RevokeNode :execrows
+UPDATE nodes SET revoked_at = coalesce(revoked_at, now()), signing_key = NULL, sealing_key = NULL
+WHERE name = $1 AND removed_at IS NULL AND enrolled_at IS NOT NULL
+`
+
+// Revoking twice changes nothing more.
+func (q *Queries) RevokeNode(ctx context.Context, name string) (int64, error) {
+	result, err := q.db.Exec(ctx, revokeNode, name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const revokedAmong = `-- name: RevokedAmong :many
+SELECT name FROM nodes WHERE name = ANY($1::text[]) AND (revoked_at IS NOT NULL OR removed_at IS NOT NULL)
+`
+
+func (q *Queries) RevokedAmong(ctx context.Context, names []string) ([]string, error) {
+	rows, err := q.db.Query(ctx, revokedAmong, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const trimLogs = `-- name: TrimLogs :exec
 DELETE FROM instance_logs l WHERE l.site = $1 AND l.name = $2 AND l.node = $3
   AND l.log_offset < (SELECT max(m.log_offset) FROM instance_logs m WHERE m.site = $1 AND m.name = $2 AND m.node = $3) - $4::bigint
@@ -832,4 +894,32 @@ func (q *Queries) UseJoinToken(ctx context.Context, hash []byte) (JoinToken, err
 		&i.UsedAt,
 	)
 	return i, err
+}
+
+const voidFetchTokensOfNode = `-- name: VoidFetchTokensOfNode :exec
+DELETE FROM fetch_tokens WHERE node = $1::text
+`
+
+// What was sealed to a node, and what would let it enrol once more.
+func (q *Queries) VoidFetchTokensOfNode(ctx context.Context, node string) error {
+	_, err := q.db.Exec(ctx, voidFetchTokensOfNode, node)
+	return err
+}
+
+const voidJoinTokensOfNode = `-- name: VoidJoinTokensOfNode :exec
+DELETE FROM join_tokens WHERE node = $1 AND used_at IS NULL
+`
+
+func (q *Queries) VoidJoinTokensOfNode(ctx context.Context, node string) error {
+	_, err := q.db.Exec(ctx, voidJoinTokensOfNode, node)
+	return err
+}
+
+const voidReconcilesOfNode = `-- name: VoidReconcilesOfNode :exec
+UPDATE reconciles SET expires_at = now() WHERE node = $1 AND state = 'running'
+`
+
+func (q *Queries) VoidReconcilesOfNode(ctx context.Context, node string) error {
+	_, err := q.db.Exec(ctx, voidReconcilesOfNode, node)
+	return err
 }

@@ -126,3 +126,24 @@ SELECT * FROM node_held WHERE node = @node AND name = ANY(@names::text[]);
 -- name: ExpectedOfNode :many
 SELECT w.name FROM under_way w WHERE w.site = @site AND w.name = ANY(@names::text[])
 UNION SELECT o.name FROM owed o WHERE o.node = @node AND o.name = ANY(@names::text[]);
+
+-- Revoking twice changes nothing more.
+-- name: RevokeNode :execrows
+UPDATE nodes SET revoked_at = coalesce(revoked_at, now()), signing_key = NULL, sealing_key = NULL
+WHERE name = @name AND removed_at IS NULL AND enrolled_at IS NOT NULL;
+
+-- What was sealed to a node, and what would let it enrol once more.
+-- name: VoidFetchTokensOfNode :exec
+DELETE FROM fetch_tokens WHERE node = @node::text;
+
+-- name: VoidReconcilesOfNode :exec
+UPDATE reconciles SET expires_at = now() WHERE node = @node AND state = 'running';
+
+-- name: VoidJoinTokensOfNode :exec
+DELETE FROM join_tokens WHERE node = @node AND used_at IS NULL;
+
+-- name: LiveConnectionsOfNode :many
+SELECT id FROM connections WHERE node = @node::text AND ended_at IS NULL;
+
+-- name: RevokedAmong :many
+SELECT name FROM nodes WHERE name = ANY(@names::text[]) AND (revoked_at IS NOT NULL OR removed_at IS NOT NULL);
