@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"time"
@@ -74,8 +75,7 @@ func (a *Agent) stand(ctx context.Context) error {
 	go func() { served <- a.servePeer(ctx) }()
 	err := a.Leases.Run(ctx)
 	cancel()
-	<-served
-	return err
+	return errors.Join(err, <-served)
 }
 
 // servePeer keeps the peer's door open. Without it the node has the region's vote, so what
@@ -90,12 +90,10 @@ func (a *Agent) servePeer(ctx context.Context) error {
 			err = a.Leases.Serve(ctx, l)
 		}
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return nil
 		}
 		a.opt.Log.Error("the peer is not served, trying again", "at", a.opt.Lease.Peer, "err", err)
-		if err := pause(ctx, a.opt.Lease.Interval); err != nil {
-			return err
-		}
+		_ = pause(ctx, a.opt.Lease.Interval) // the next round sees that the context ended
 	}
 }
 

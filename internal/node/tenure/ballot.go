@@ -60,8 +60,8 @@ func (k *Keeper) open(now lease.Instant, at seat, isolation lease.Isolation) err
 	c, acts := lease.NewCandidate(cfg, state.Claim, now)
 	k.seat, k.seated, k.broken, k.config = at, true, false, cfg
 	k.life++
-	k.voter, k.candidate = v, c
-	if !k.keep(v, v.Record() != state.Record) {
+	k.voter, k.candidate, k.durable = v, c, state.Record
+	if !k.keep(v) {
 		return fleet.Errorf(fleet.Internal, "the votes cannot be written")
 	}
 	k.carry(c, acts, now)
@@ -102,8 +102,8 @@ func (k *Keeper) leave(now lease.Instant, site *Site) {
 }
 
 // keep makes a new state of the vote durable, or drops it.
-func (k *Keeper) keep(v lease.Voter, changed bool) bool {
-	if k.broken || changed && !k.save(v.Record(), k.candidate.Claim()) {
+func (k *Keeper) keep(v lease.Voter) bool {
+	if k.broken || v.Record() != k.durable && !k.save(v.Record(), k.candidate.Claim()) {
 		return false
 	}
 	k.voter = v
@@ -115,8 +115,10 @@ func (k *Keeper) save(r lease.Record, c lease.Claim) bool {
 	if err != nil {
 		k.opt.Log.Error("the votes cannot be written: nothing is granted", "err", err)
 		k.broken = true
+		return false
 	}
-	return err == nil
+	k.durable = r
+	return true
 }
 
 // handle casts this node's vote.
@@ -124,8 +126,8 @@ func (k *Keeper) handle(call lease.Call, q lease.Request, now lease.Instant) (le
 	if !k.seated {
 		return lease.Answer{Voter: k.opt.Node, Reason: lease.NotAVoter}, nil
 	}
-	v, answer, changed := k.voter.Handle(call, q, now)
-	if !k.keep(v, changed) {
+	v, answer, _ := k.voter.Handle(call, q, now)
+	if !k.keep(v) {
 		return lease.Answer{}, fleet.Errorf(fleet.Unavailable, "the vote cannot be written")
 	}
 	return answer, nil
@@ -215,8 +217,8 @@ func (k *Keeper) answered(s lease.Send, a lease.Answer, now lease.Instant) {
 		delete(k.releases, s.To)
 	}
 	if s.To != k.opt.Node {
-		v, changed := k.voter.Hear(a, s.At, now)
-		k.keep(v, changed)
+		v, _ := k.voter.Hear(a, s.At, now)
+		k.keep(v)
 		k.hear(a.Vote)
 	}
 	c, acts := k.candidate.Answered(s, a, now)

@@ -81,7 +81,8 @@ type Keeper struct {
 	voter     lease.Voter
 	candidate lease.Candidate
 	life      int64 // of the candidate: answers to a former one do not count
-	broken    bool  // what is on the disk is not known
+	durable   lease.Record
+	broken    bool // what is on the disk is not known
 	lapses    int64
 	config    lease.Config
 	foreign   elsewhere
@@ -113,7 +114,7 @@ func Open(opt Options) (*Keeper, error) {
 		opt.Clock = boottime.Now
 	}
 	if opt.Wall == nil {
-		opt.Wall = time.Now //nolint:forbidigo // the default of what tests set
+		opt.Wall = time.Now
 	}
 	if opt.OwedLimit == 0 {
 		opt.OwedLimit = 2 * time.Second
@@ -220,8 +221,8 @@ func (k *Keeper) tick(now lease.Instant) {
 	if !k.seated {
 		return
 	}
-	v, changed := k.voter.Tick(now)
-	k.keep(v, changed)
+	v, _ := k.voter.Tick(now)
+	k.keep(v)
 	c, acts := k.candidate.Tick(now, rand.Float64()) //nolint:gosec // jitter is no secret
 	k.carry(c, acts, now)
 }
@@ -290,7 +291,7 @@ func (k *Keeper) Raise(epoch int64) {
 	select {
 	case k.events <- func(now lease.Instant) {
 		if r := k.voter.Record(); k.seated && epoch > max(r.Promised, r.Epoch) {
-			k.keep(k.voter.See(r.Above(epoch), now), true)
+			k.keep(k.voter.See(r.Above(epoch), now))
 		}
 	}:
 	default: // it is said again with each command

@@ -96,7 +96,7 @@ func (k *Keeper) TakeOver(ctx context.Context, cmd fleet.TakeOverCommand) (fleet
 	limited, cancel := within(ctx, cmd.DeadlineSeconds)
 	defer cancel()
 	out := make(chan fleet.TakeOverResult, 1)
-	if err := k.post(limited, func(now lease.Instant) { k.beginTakeOver(limited, now, cmd.Forced, out) }); err != nil {
+	if err := k.post(limited, func(now lease.Instant) { k.beginTakeOver(limited, now, cmd, out) }); err != nil {
 		return fleet.TakeOverResult{}, err
 	}
 	select {
@@ -107,15 +107,15 @@ func (k *Keeper) TakeOver(ctx context.Context, cmd fleet.TakeOverCommand) (fleet
 	}
 }
 
-func (k *Keeper) beginTakeOver(ctx context.Context, now lease.Instant, forced bool, out chan<- fleet.TakeOverResult) {
+func (k *Keeper) beginTakeOver(ctx context.Context, now lease.Instant, cmd fleet.TakeOverCommand, out chan<- fleet.TakeOverResult) {
 	if !k.seated {
 		out <- fleet.TakeOverResult{Reason: reasonNoPart}
 		return
 	}
 	if _, holds := k.candidate.Holding(now); !holds || k.candidate.Role() == lease.Releasing {
-		if forced {
-			v, changed := k.voter.Aim(k.opt.Node, now)
-			k.keep(v, changed)
+		if cmd.Forced {
+			v, _ := k.voter.Aim(k.opt.Node, now)
+			k.keep(v)
 		}
 		k.stand(now)
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/lease"
+	"github.com/holdfast-io/holdfast/internal/node/tenure"
 )
 
 // X21, N60 to N64: what a pair does with real sockets, guardians and processes. That no two
@@ -122,4 +124,18 @@ func TestPair(t *testing.T) {
 		require.Positive(t, taken.Epoch)
 		p.runsOn(p.b, began)
 	})
+}
+
+// X21: the setting of a site, and what it gives up.
+func TestIsolationRun(t *testing.T) {
+	t.Parallel()
+	p := setup(t, func(s *tenure.Site) { s.OnIsolation = lease.IsolationRun })
+	p.a.start(true)
+	p.b.start(true)
+	p.runsOn(p.a, 0)
+	p.b.stop() // so that nobody else takes it
+	p.a.region.set(true)
+	cut := guardian.SinceBoot()
+	p.runsOn(p.a, cut+2*ttl)
+	require.True(t, p.a.agent.Leases.MayRun())
 }
