@@ -272,7 +272,7 @@ func (a *Agent) adopt(ctx context.Context, at Placement) error {
 		return nil // the region has not placed the node yet
 	}
 	if a.Leases != nil {
-		a.Leases.Raise(at.Epoch)
+		a.Leases.Told(at.Epoch)
 	}
 	if at.Role == fleet.RoleActive && a.opt.MayRun != nil && !a.opt.MayRun() {
 		return nil // it is when it holds the lease, and adopts that by itself

@@ -253,7 +253,7 @@ func (h *hand) callOff() {
 		return
 	}
 	h.stopping.cancel()
-	_ = <-h.stopping.done // whatever came of it: it does not count any more
+	<-h.stopping.done //nolint:errcheck // whatever came of it: it does not count any more
 	h.stopping = nil
 }
 

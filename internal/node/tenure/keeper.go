@@ -286,15 +286,30 @@ func (k *Keeper) MayRun() bool {
 	return err == nil && (r.unbounded || now < r.until.Add(-k.opt.TTL/8))
 }
 
-// Raise tells of an epoch that somebody was given: this node's vote goes to higher ones only.
+// Raise tells of an epoch that was given: this node's vote goes to higher ones only.
 func (k *Keeper) Raise(epoch int64) {
-	select {
-	case k.events <- func(now lease.Instant) {
-		if r := k.voter.Record(); k.seated && epoch > max(r.Promised, r.Epoch) {
+	k.hint(func(now lease.Instant) {
+		if r := k.voter.Record(); k.seated && epoch > r.Promised {
 			k.keep(k.voter.See(r.Above(epoch), now))
 		}
-	}:
-	default: // it is said again with each command
+	})
+}
+
+// Told is Raise as long as this vote was never cast: a region gives epochs by itself until its
+// nodes vote. Later ones it has from the votes, and who holds one is to keep it.
+func (k *Keeper) Told(epoch int64) {
+	k.hint(func(now lease.Instant) {
+		if r := k.voter.Record(); k.seated && r.Epoch == 0 && r.PromisedTo == "" && epoch > r.Promised {
+			k.keep(k.voter.See(r.Above(epoch), now))
+		}
+	})
+}
+
+// hint is left out when the loop is busy: it is said again.
+func (k *Keeper) hint(f event) {
+	select {
+	case k.events <- f:
+	default:
 	}
 }
 
