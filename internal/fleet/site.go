@@ -95,3 +95,22 @@ type LeaseState struct {
 	Epoch    int64    `json:"epoch"`
 	Released bool     `json:"released,omitempty"`
 }
+
+// Membership is what a node needs to know of its site, also while the region is away.
+type Membership struct {
+	Site         SiteName
+	Generation   int64 // of the declaration
+	Members      []Member
+	OnIsolation  Isolation
+	AutoFailback bool
+	// Mark is another whenever anything above it is.
+	Mark string
+}
+
+// Member is one node of a site.
+type Member struct {
+	Node        NodeName
+	Role        Role   // as declared
+	PeerAddress string // host:port of its votes, "" while it is not known
+	SigningKey  []byte // Ed25519, nil before it enrolled
+}

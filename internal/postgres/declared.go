@@ -70,7 +70,10 @@ func (s *Store) PutSite(ctx context.Context, w Write, spec fleet.SiteSpec) (Writ
 		if err != nil {
 			return out, err
 		}
-		return out, setNodes(ctx, q, w, out.After, spec)
+		if err := setNodes(ctx, q, w, out.After, spec); err != nil {
+			return out, err
+		}
+		return out, tellSite(ctx, q, w.Key.Name)
 	})
 }
 

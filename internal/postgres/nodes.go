@@ -110,6 +110,9 @@ func (s *Store) Enrol(ctx context.Context, e Enrolment) (Welcome, error) {
 		if n == 0 {
 			return orNotFound(nil, "node", string(e.Node), "declare it in its site first")
 		}
+		if err := tellSite(ctx, q, string(e.Site)); err != nil {
+			return err
+		}
 		out, err = s.welcome(ctx, q, e.Node)
 		out.First = first
 		return err

@@ -25,6 +25,13 @@ func (s *Store) RevokeNode(ctx context.Context, node fleet.NodeName) error {
 				return err
 			}
 		}
+		at, err := q.GetNode(ctx, string(node))
+		if err != nil {
+			return err
+		}
+		if err := tellSite(ctx, q, at.Site); err != nil { // its peer trusts the key no more
+			return err
+		}
 		live, err := q.LiveConnectionsOfNode(ctx, string(node))
 		if err != nil {
 			return err

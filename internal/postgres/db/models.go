@@ -485,6 +485,11 @@ type SiteLease struct {
 	GrantedAt  time.Time
 }
 
+type SiteMark struct {
+	Site string
+	Mark string
+}
+
 type SiteSet struct {
 	Site      string
 	Version   int64
