@@ -46,6 +46,9 @@ type Placement struct {
 	Region string     `json:"region,omitempty"`
 	Role   fleet.Role `json:"role"`
 	Epoch  int64      `json:"epoch"`
+	// First is set when this is the first enrolment of the name, with whatever key: it has not
+	// voted yet.
+	First bool `json:"first,omitempty"`
 }
 
 // StartedPage is one page of what a node holds when it starts.

@@ -81,6 +81,8 @@ type Welcome struct {
 	Region string     `json:"region"`
 	Role   fleet.Role `json:"role"`
 	Epoch  int64      `json:"epoch"`
+	// First says that no other key was ever enrolled under this name: it has not voted yet.
+	First bool `json:"first,omitempty"`
 }
 
 // Enrol uses a join token once. Enrolling again replaces the keys, which revokes the old.
@@ -93,6 +95,10 @@ func (s *Store) Enrol(ctx context.Context, e Enrolment) (Welcome, error) {
 				WithHint("a token is good once, for one node, for a time: holdfast join-token create")
 		}
 		if err != nil {
+			return err
+		}
+		first, err := q.FirstEnrolment(ctx, db.FirstEnrolmentParams{SigningKey: e.SigningKey, Name: string(e.Node)})
+		if err != nil && !noRows(err) {
 			return err
 		}
 		n, err := q.EnrolNode(ctx, db.EnrolNodeParams{
@@ -108,6 +114,7 @@ func (s *Store) Enrol(ctx context.Context, e Enrolment) (Welcome, error) {
 			return err
 		}
 		out, err = s.welcome(ctx, q, e.Node)
+		out.First = first
 		return err
 	})
 	return out, err

@@ -110,6 +110,24 @@ func (q *Queries) ExpectedOfNode(ctx context.Context, arg ExpectedOfNodeParams) 
 	return items, nil
 }
 
+const firstEnrolment = `-- name: FirstEnrolment :one
+SELECT (enrolled_at IS NULL OR signing_key = $1)::boolean AS first
+FROM nodes WHERE name = $2 FOR UPDATE
+`
+
+type FirstEnrolmentParams struct {
+	SigningKey []byte
+	Name       string
+}
+
+// Whether no other key was ever enrolled under the name, which has not voted then.
+func (q *Queries) FirstEnrolment(ctx context.Context, arg FirstEnrolmentParams) (bool, error) {
+	row := q.db.QueryRow(ctx, firstEnrolment, arg.SigningKey, arg.Name)
+	var first bool
+	err := row.Scan(&first)
+	return first, err
+}
+
 const forgetHeldBeforeStart = `-- name: ForgetHeldBeforeStart :exec
 DELETE FROM node_held h USING nodes n
 WHERE h.node = $1 AND n.name = h.node AND n.start_id = $2 AND h.reported_at < n.starting_at

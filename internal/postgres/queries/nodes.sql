@@ -27,6 +27,11 @@ ORDER BY n.name LIMIT @max_rows;
 -- name: PairNodes :many
 SELECT * FROM nodes WHERE site = @site AND removed_at IS NULL AND role <> 'worker' ORDER BY name;
 
+-- Whether no other key was ever enrolled under the name, which has not voted then.
+-- name: FirstEnrolment :one
+SELECT (enrolled_at IS NULL OR signing_key = @signing_key)::boolean AS first
+FROM nodes WHERE name = @name FOR UPDATE;
+
 -- name: EnrolNode :execrows
 UPDATE nodes SET signing_key = @signing_key, sealing_key = @sealing_key, enrolled_at = now(), revoked_at = NULL
 WHERE name = @name AND site = @site AND removed_at IS NULL;
