@@ -37,6 +37,7 @@ const (
 	OperationDelete    OperationKind = "delete"
 	OperationRollback  OperationKind = "rollback"
 	OperationReconcile OperationKind = "reconcile"
+	OperationDrain     OperationKind = "drain"
 )
 
 // Durability says when an operation on an instance succeeds.

@@ -14,7 +14,7 @@ type Operation struct {
 	Kind        fleet.OperationKind
 	Site        fleet.SiteName
 	Instance    fleet.InstanceName // "" of what is done to a node
-	Node        fleet.NodeName     // that is compared
+	Node        fleet.NodeName     // that is compared or drained
 	Fleet       fleet.FleetName    // that is run
 	Subject     string
 	Revision    int64
@@ -41,7 +41,7 @@ func operationOf(r db.Operation) Operation {
 		CreatedAt: r.CreatedAt, Deadline: r.DeadlineAt, EndedAt: r.EndedAt,
 	}
 	switch out.Kind {
-	case fleet.OperationReconcile:
+	case fleet.OperationReconcile, fleet.OperationDrain:
 		out.Node = fleet.NodeName(r.Name)
 	case fleet.OperationFleet:
 		out.Fleet = fleet.FleetName(r.Name)
@@ -102,8 +102,8 @@ func (s *Store) ListOperations(ctx context.Context, f OperationFilter, after Pla
 }
 
 // CancelOperation asks for the end of an operation; its entity decides. Nothing has to be
-// undone of a reconcile: it ends at once, whatever becomes of the comparison. That of a
-// fleet change cancels its run.
+// undone of a reconcile or a drain: it ends at once, whatever becomes of the comparison, and
+// the node stays cordoned. That of a fleet change cancels its run.
 func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Operation, error) {
 	out, err := s.GetOperation(ctx, id)
 	if err != nil {
@@ -125,7 +125,12 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 		out = operationOf(row)
 		switch out.Kind {
 		case fleet.OperationReconcile:
-			return endCancelled(ctx, q, &out)
+			return endCancelled(ctx, q, &out, "nobody waits for it any more; a comparison that has begun ends by itself")
+		case fleet.OperationDrain:
+			if err := endCancelled(ctx, q, &out, "nobody waits for it any more; node "+string(out.Node)+
+				" stays cordoned, and what its connection was asked stays asked"); err != nil {
+				return err
+			}
 		case fleet.OperationFleet:
 			return cancelFleet(ctx, q, out)
 		case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
@@ -135,10 +140,9 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 	return out, err
 }
 
-func endCancelled(ctx context.Context, q *db.Queries, o *Operation) error {
+func endCancelled(ctx context.Context, q *db.Queries, o *Operation, message string) error {
 	p := db.EndOperationParams{
-		ID: string(o.ID), State: string(fleet.OperationCancelled), Reason: "cancelled",
-		Message: "nobody waits for it any more; a comparison that has begun ends by itself",
+		ID: string(o.ID), State: string(fleet.OperationCancelled), Reason: "cancelled", Message: message,
 	}
 	if _, err := q.EndOperation(ctx, p); err != nil {
 		return failed("end the operation", err)

@@ -60,7 +60,7 @@ func (s *Store) turn(ctx context.Context, q *db.Queries, t InstanceTurn, o *flee
 		return s.setEnabled(ctx, q, t, last, out)
 	case fleet.OperationDelete:
 		return s.delete(ctx, q, t, last, out)
-	case fleet.OperationReconcile, fleet.OperationFleet: // of a node, of many instances
+	case fleet.OperationReconcile, fleet.OperationDrain, fleet.OperationFleet: // of a node, of many instances
 	}
 	return fleet.Errorf(fleet.Invalid, "%.40q is no operation on an instance", t.Kind)
 }

@@ -273,6 +273,19 @@ type Node struct {
 	PeerAddress  string
 }
 
+type NodeDrain struct {
+	Node     string
+	Newest   string
+	Reason   string
+	Forced   bool
+	Phase    string
+	Rule     string
+	Message  string
+	AskedAt  time.Time
+	Deadline time.Time
+	EndedAt  *time.Time
+}
+
 type NodeHeld struct {
 	Site         string
 	Name         string
