@@ -39,6 +39,7 @@ type DoorRequest struct {
 	Instance fleet.InstanceName  `json:"instance"`
 	Node     fleet.NodeName      `json:"node,omitempty"`  // instead of an instance
 	Fleet    fleet.FleetName     `json:"fleet,omitempty"` // instead of an instance
+	Drain    *fleet.DrainOrder   `json:"drain,omitempty"` // of a node
 	Workflow string              `json:"workflow"`
 	Run      string              `json:"run"`
 }
@@ -79,7 +80,7 @@ func (d *Doors) Look(ctx context.Context, id fleet.OperationID) (OperationView, 
 
 func (r DoorRequest) validate() error {
 	switch r.Kind {
-	case fleet.OperationReconcile:
+	case fleet.OperationReconcile, fleet.OperationDrain:
 		return fleet.ValidateName("/node", string(r.Node))
 	case fleet.OperationFleet:
 		return fleet.ValidateName("/fleet", string(r.Fleet))

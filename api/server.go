@@ -168,6 +168,7 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.mountProviders()
 	s.mountRefusals()
 	s.mountReconciles()
+	s.mountDrains()
 	s.mountOrphans()
 	s.mountTokens()
 	s.mountArtifacts()

@@ -207,6 +207,8 @@ type Node struct {
 	Owed       int64      `json:"owed"`
 	Orphans    int64      `json:"orphans"`
 	Reconcile  *Reconcile `json:"reconcile,omitempty"`
+	Cordon     *Cordon    `json:"cordon,omitempty" doc:"no new work goes there"`
+	Drain      *NodeDrain `json:"drain,omitempty" doc:"the last one, until the node is uncordoned"`
 	SeenAt     *time.Time `json:"seenAt,omitempty"`
 	StartedAt  *time.Time `json:"startedAt,omitempty"`
 	EnrolledAt *time.Time `json:"enrolledAt,omitempty"`

@@ -23,6 +23,7 @@ type Server struct {
 	Instances  *activities.Instances
 	Doors      *activities.Doors
 	Reconciles *activities.Reconciles
+	Drains     *activities.Drains
 	Fleets     *activities.Fleets
 	Batches    *activities.Batches
 	Sweeps     *activities.Sweeps
@@ -39,6 +40,7 @@ func Workflows() map[string]any {
 		workflows.TypeDeployFleet:      workflows.DeployFleet,
 		workflows.TypeDeliverSite:      workflows.DeliverSite,
 		workflows.TypeReconcileNode:    workflows.ReconcileNode,
+		workflows.TypeDrainNode:        workflows.DrainNode,
 		workflows.TypePurgePending:     workflows.PurgePending,
 		workflows.TypeSweepOperations:  workflows.SweepOperations,
 		workflows.TypeSweepNodes:       workflows.SweepNodes,
@@ -61,7 +63,7 @@ func NewServer(c client.Client, build, identity string, s Server) worker.Worker 
 	for name, f := range Workflows() {
 		w.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
 	}
-	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Fleets, s.Batches, s.Sweeps} {
+	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Drains, s.Fleets, s.Batches, s.Sweeps} {
 		w.RegisterActivity(a)
 	}
 	return w

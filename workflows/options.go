@@ -64,6 +64,16 @@ func compareOptions(node fleet.NodeName) workflow.ActivityOptions {
 	}
 }
 
+// stopOptions are for a node that is to stop what runs: one that does not begin soon is not
+// there.
+func stopOptions(node fleet.NodeName, limit time.Duration) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue: NodeQueue(node), ScheduleToStartTimeout: limit / 2, ScheduleToCloseTimeout: limit + nodeHeartbeat,
+		HeartbeatTimeout: nodeHeartbeat, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+		DisableEagerExecution: true,
+	}
+}
+
 // sweepOptions are for the scheduled duties: minutes, with a heartbeat.
 var sweepOptions = workflow.ActivityOptions{
 	StartToCloseTimeout: 2 * time.Minute, ScheduleToStartTimeout: time.Minute, HeartbeatTimeout: 20 * time.Second,

@@ -36,7 +36,10 @@ type DrainOrder struct {
 }
 
 // Checked fills in what was left out, and refuses what is not allowed.
-func (o DrainOrder) Checked() (DrainOrder, error) {
+func (o DrainOrder) Checked(by string) (DrainOrder, error) {
+	if o.Reason == "" {
+		o.Reason = "asked by " + by
+	}
 	if o.DeadlineSeconds == 0 {
 		o.DeadlineSeconds = int64(DefaultDrain / time.Second)
 	}
@@ -59,6 +62,7 @@ type DrainSeen struct {
 	Wanted    bool        `json:"wanted"`
 	Reason    string      `json:"reason,omitempty"`
 	Force     bool        `json:"force,omitempty"`
+	Began     time.Time   `json:"began"`
 	Deadline  time.Time   `json:"deadline"`
 	At        time.Time   `json:"at"`
 	Removed   bool        `json:"removed,omitempty"` // from its site

@@ -134,7 +134,7 @@ func seeDrain(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 		return failed("count operations", err)
 	}
 	out.Operation, out.Wanted, out.Reason = fleet.OperationID(d.Newest), running > 0, d.Reason
-	out.Force, out.Deadline = d.Forced, d.Deadline
+	out.Force, out.Began, out.Deadline = d.Forced, d.AskedAt, d.Deadline
 	if out.At, err = q.Now(ctx); err != nil {
 		return failed("read the clock", err)
 	}

@@ -22,6 +22,9 @@ type Node struct {
 	Instances  int64
 	Owed       int64
 	Orphans    int64 // that wait for an operator
+	CordonedAt *time.Time
+	// CordonReason is why no new work goes there.
+	CordonReason string
 }
 
 // ListNodes pages through the nodes by name; site and name narrow the list.
@@ -33,6 +36,7 @@ func (s *Store) ListNodes(ctx context.Context, site fleet.SiteName, name fleet.N
 			Name: fleet.NodeName(r.Name), Site: fleet.SiteName(r.Site), Role: fleet.Role(r.Role), Epoch: r.Epoch,
 			SigningKey: r.SigningKey, EnrolledAt: r.EnrolledAt, RevokedAt: r.RevokedAt, SeenAt: r.SeenAt,
 			StartedAt: r.StartedAt, Instances: r.Instances, Owed: r.Owed, Orphans: r.Orphans,
+			CordonedAt: r.CordonedAt, CordonReason: r.CordonReason,
 		}
 	}
 	return out, failed("list nodes", err)
