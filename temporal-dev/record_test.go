@@ -48,6 +48,7 @@ func TestRecordHistories(t *testing.T) {
 	start("record-sweep", workflows.TypeSweepOperations)
 	start("record-sweep-nodes", workflows.TypeSweepNodes, workflows.SweepNodesInput{Shards: 1})
 	start("record-collect", workflows.TypeCollectGarbage)
+	start("record-drain", workflows.TypeDrainNode, workflows.DrainNodeInput{Node: "plant-2-b", Reason: "recorded", DeadlineSeconds: 20})
 	recordFleet(t, doc, start)
 	runs[workflows.TypeFleet] = c.GetWorkflow(ctx, fleet.FleetSubject(recordedFleet), "")
 	runs[workflows.TypeFleetSite] = c.GetWorkflow(ctx, workflows.FleetSiteID(recordedFleet, 1, 1, "plant-1"), "")
