@@ -15,7 +15,9 @@ import (
 // batchMaker writes the next changes of a fleet change at one site, and claims a delivery
 // for each, in one transaction. The same id again is answered as before.
 type batchMaker interface {
-	Next(ctx context.Context, in NextBatch) (BatchMade, error)
+	// Next prepares the notify of the active with the batch, where that can be told; nil else,
+	// and when the batch was made before.
+	Next(ctx context.Context, in NextBatch, tokenHash []byte) (BatchMade, *BatchNotify, error)
 }
 
 // gatherer claims a delivery for each instance of a site that waits and may travel in a
@@ -101,6 +103,13 @@ type BatchMade struct {
 	Nodes   []fleet.NodeName `json:"nodes,omitempty"` // to be told, the active first
 }
 
+// BatchNotify is the notify of a node without its token and address, and the key to seal the
+// token to.
+type BatchNotify struct {
+	Command    fleet.BatchCommand
+	SealingKey []byte
+}
+
 // BatchNext is the next batch, with the notify of its active node.
 type BatchNext struct {
 	BatchMade
@@ -137,15 +146,25 @@ type BatchEnd struct {
 	Staged    int `json:"staged"`
 }
 
-// NextBatch persists the next batch before anybody is told of it (N21), and prepares the notify
-// of its active node.
+// NextBatch persists the next batch before anybody is told of it (N21), with the notify of its
+// active node.
 func (b *Batches) NextBatch(ctx context.Context, in NextBatch) (BatchNext, error) {
-	b.failpoint("before_batch")
-	made, err := b.Maker.Next(ctx, in)
+	token, hash, err := b.Tokens.New()
 	if err != nil {
 		return BatchNext{}, fail(ctx, err)
 	}
-	return b.begin(ctx, made, PrepareBatch{ID: in.ID(), Tries: in.Tries, TTL: in.TTL})
+	b.failpoint("before_batch")
+	made, first, err := b.Maker.Next(ctx, in, hash)
+	if err != nil {
+		return BatchNext{}, fail(ctx, err)
+	}
+	if first == nil {
+		return b.begin(ctx, made, PrepareBatch{ID: in.ID(), Tries: in.Tries, TTL: in.TTL})
+	}
+	b.failpoint("after_batch")
+	out := BatchNext{BatchMade: made, ID: in.ID()}
+	out.Command, err = b.seal(&first.Command, first.SealingKey, token)
+	return out, fail(ctx, err)
 }
 
 // GatherBatch is NextBatch of what waits at a site.
@@ -177,7 +196,6 @@ func (b *Batches) PrepareBatch(ctx context.Context, in PrepareBatch) (PreparedBa
 	return PreparedBatch{cmd}, fail(ctx, err)
 }
 
-// prepare: a token leaves this process only sealed (N104).
 func (b *Batches) prepare(ctx context.Context, in PrepareBatch) (*fleet.BatchCommand, error) {
 	token, hash, err := b.Tokens.New()
 	if err != nil {
@@ -189,6 +207,12 @@ func (b *Batches) prepare(ctx context.Context, in PrepareBatch) (*fleet.BatchCom
 		return nil, err
 	}
 	b.failpoint("after_batch_prepare")
+	return b.seal(cmd, key, token)
+}
+
+// seal: a token leaves this process only sealed (N104).
+func (b *Batches) seal(cmd *fleet.BatchCommand, key []byte, token string) (*fleet.BatchCommand, error) {
+	var err error
 	cmd.CentralFetchBaseURL = b.FetchBaseURL
 	cmd.FetchToken, err = b.Tokens.Seal(key, token)
 	return cmd, err

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 
 	"go.temporal.io/sdk/activity"
 
@@ -40,8 +41,12 @@ type DoorRequest struct {
 	Node     fleet.NodeName      `json:"node,omitempty"`  // instead of an instance
 	Fleet    fleet.FleetName     `json:"fleet,omitempty"` // instead of an instance
 	Drain    *fleet.DrainOrder   `json:"drain,omitempty"` // of a node
-	Workflow string              `json:"workflow"`
-	Run      string              `json:"run"`
+	// Module, its input and how long it may take, instead of an instance.
+	Module   string          `json:"module,omitempty"`
+	Input    json.RawMessage `json:"input,omitempty"`
+	Seconds  int             `json:"seconds,omitempty"`
+	Workflow string          `json:"workflow"`
+	Run      string          `json:"run"`
 }
 
 // OperationView is an operation as a door sees it.
@@ -84,6 +89,8 @@ func (r DoorRequest) validate() error {
 		return fleet.ValidateName("/node", string(r.Node))
 	case fleet.OperationFleet:
 		return fleet.ValidateName("/fleet", string(r.Fleet))
+	case fleet.OperationExecute:
+		return fleet.ValidExecution(r.Module, r.Input, r.Seconds)
 	case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
 	}
 	if err := fleet.ValidateName("/site", string(r.Site)); err != nil {

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -34,6 +35,21 @@ type Node struct {
 	Applier    applier
 	Batches    batcher
 	Reconciler reconciler
+
+	working atomic.Int64
+}
+
+// InFlight is how many that change something are at work: what a drain of the node waits for.
+func (n *Node) InFlight() int { return int(n.working.Load()) }
+
+// begin counts one and has it heartbeat, until the function that it returns is called.
+func (n *Node) begin(ctx context.Context) (context.Context, func()) {
+	n.working.Add(1)
+	ctx, stop := heartbeat(ctx)
+	return ctx, func() {
+		stop()
+		n.working.Add(-1)
+	}
 }
 
 // heartbeatEvery is well inside the 5 s timeout of node-bound activities.
@@ -41,8 +57,8 @@ const heartbeatEvery = time.Second
 
 // RefreshDeployment brings the node to one revision of one instance (N34, N36).
 func (n *Node) RefreshDeployment(ctx context.Context, cmd fleet.RefreshDeploymentCommand) (fleet.DeploymentStatusResponse, error) {
-	ctx, stop := heartbeat(ctx)
-	defer stop()
+	ctx, end := n.begin(ctx)
+	defer end()
 	res, err := n.Applier.Apply(ctx, cmd, func(string, int64, int64) {})
 	return res, fail(ctx, cutShort(ctx, err))
 }
@@ -50,8 +66,8 @@ func (n *Node) RefreshDeployment(ctx context.Context, cmd fleet.RefreshDeploymen
 // RefreshBatch brings the node to one revision of each of many instances (N98). What became
 // of each has gone to the region by the bulk path: Temporal sees numbers only (X27).
 func (n *Node) RefreshBatch(ctx context.Context, cmd fleet.BatchCommand) (fleet.BatchOutcome, error) {
-	ctx, stop := heartbeat(ctx)
-	defer stop()
+	ctx, end := n.begin(ctx)
+	defer end()
 	out, err := n.Batches.ApplyBatch(ctx, cmd, func(string, int64, int64) {})
 	return out, fail(ctx, cutShort(ctx, err))
 }
@@ -75,8 +91,8 @@ func (n *Node) QueryDeployment(ctx context.Context, name fleet.InstanceName) (fl
 // Reconcile has the node compare itself with its site's expected set (N54). What differs by
 // name has gone to the region by the bulk path: Temporal sees numbers only (X27).
 func (n *Node) Reconcile(ctx context.Context, cmd fleet.ReconcileCommand) (fleet.ReconcileReport, error) {
-	ctx, stop := heartbeat(ctx)
-	defer stop()
+	ctx, end := n.begin(ctx)
+	defer end()
 	report, err := n.Reconciler.Reconcile(ctx, cmd)
 	report.Differs = nil
 	return report, fail(ctx, cutShort(ctx, err))

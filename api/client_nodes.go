@@ -19,6 +19,13 @@ func (c *Client) Nodes(ctx context.Context, p Page) (List[Node], error) {
 	return l, err
 }
 
+// RevokeNode takes a node's key back.
+func (c *Client) RevokeNode(ctx context.Context, name string, m Mutation) (Node, error) {
+	var n Node
+	_, err := c.do(ctx, writeCall(http.MethodPost, m, nil, "nodes", name, "revoke"), &n)
+	return n, err
+}
+
 // ReconcileNode has a node compared with its site's expected set.
 func (c *Client) ReconcileNode(ctx context.Context, node string, m Mutation) (Accepted, error) {
 	return c.accepted(ctx, writeCall(http.MethodPost, m, nil, "nodes", node, "reconcile"))

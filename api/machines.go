@@ -22,6 +22,7 @@ func (s *server) mountMachines(root chi.Router) {
 	machine := func(handle func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			if err := handle(w, r); err != nil {
+				s.audit(r, err)
 				s.refuse(w, r, err)
 			}
 		}
@@ -58,6 +59,21 @@ func (s *server) readWire(w http.ResponseWriter, r *http.Request, into any) erro
 }
 
 const wireLimit = 1 << 20
+
+// audit has it written down when a machine asks for what it may not have.
+func (s *server) audit(r *http.Request, err error) {
+	kind := fleet.KindOf(err)
+	if s.refused == nil || kind != fleet.Unauthenticated && kind != fleet.Denied {
+		return
+	}
+	who := "?"
+	if token, err := bearer(r); err == nil {
+		if node := identity.Claimed(token); node != "" {
+			who = "?node:" + string(node)
+		}
+	}
+	s.refused(who, string(kind), r.Method+" "+r.URL.Path)
+}
 
 type enrolRequest struct {
 	JoinToken  string         `json:"joinToken"`

@@ -20,6 +20,31 @@ type nodeOutput struct{ Body Node }
 func (s *server) mountNodes() {
 	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/nodes", "list-nodes", "List the nodes of all sites"), s.listNodes)
 	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/nodes/{name}", "get-node", "Read a node"), s.getNode)
+	revoke := endpoint(http.MethodPost, "/api/v1/nodes/{name}/revoke", "revoke-node", "Take a node's key back")
+	register(s, forAdmins, revoke, s.revokeNode)
+}
+
+type revokeNodeInput struct {
+	NameParam
+	MutationParams
+}
+
+// revokeNode answers with the node as it is then. Its streams and polls end by themselves.
+func (s *server) revokeNode(ctx context.Context, in *revokeNodeInput) (*nodeOutput, error) {
+	n, site, err := s.visibleNode(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	if !in.DryRun {
+		if err := s.store.RevokeNode(ctx, n.Name); err != nil {
+			return nil, err
+		}
+		s.log.Info("node revoked", "node", n.Name, "by", callOf(ctx).actor)
+		if n, site, err = s.visibleNode(ctx, in.Name); err != nil {
+			return nil, err
+		}
+	}
+	return &nodeOutput{Body: nodeView(n, site.holder)}, nil
 }
 
 func (s *server) listNodes(ctx context.Context, in *listNodesInput) (*nodesOutput, error) {
@@ -134,5 +159,13 @@ func nodeView(n postgres.Node, holder fleet.NodeName) Node {
 		Enrolled: enrolled, Revoked: n.RevokedAt != nil,
 		Ready:     enrolled && n.StartedAt != nil && !n.StartedAt.Before(*n.EnrolledAt),
 		Instances: n.Instances, Owed: n.Owed, Orphans: n.Orphans, SeenAt: n.SeenAt, StartedAt: n.StartedAt, EnrolledAt: n.EnrolledAt,
+		Connection: connectionView(n.Connection),
 	}
+}
+
+func connectionView(c *postgres.NodeConnection) NodeConnection {
+	if c == nil {
+		return NodeConnection{State: fleet.ConnectionDisconnected}
+	}
+	return NodeConnection{ID: c.ID, State: c.State, Since: &c.Since, InFlight: c.InFlight}
 }

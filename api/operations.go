@@ -190,6 +190,8 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 		case o.State != fleet.OperationRunning || views[i].Reason != "":
 		case o.Kind == fleet.OperationDrain:
 			showDrainOperation(&views[i], o, drains)
+		case o.Kind == fleet.OperationExecute:
+			views[i].Reason, views[i].Message = waitsForModule(o)
 		case o.Kind == fleet.OperationReconcile:
 			views[i].Reason, views[i].Message = waitsForNode(o)
 		default:
@@ -242,7 +244,7 @@ func (s *server) cancelOperation(ctx context.Context, in *cancelInput) (*accepte
 		if op, err = s.store.CancelOperation(ctx, op.ID); err != nil {
 			return nil, err
 		}
-		if !op.State.Ended() {
+		if !op.State.Ended() || op.Kind == fleet.OperationDrain { // whose entity looks whether others wait
 			s.wake(ctx, op.Subject)
 		}
 		out.Status, out.Location = http.StatusAccepted, "/api/v1/operations/"+in.ID
@@ -271,7 +273,7 @@ func (s *server) operationView(o postgres.Operation) Operation {
 		revision = 0
 	}
 	return Operation{
-		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Fleet: string(o.Fleet), Revision: revision,
+		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Fleet: string(o.Fleet), Module: o.Module, Revision: revision,
 		State: o.State, Reason: o.Reason, Message: o.Message, RequestedBy: o.RequestedBy, CreatedAt: o.CreatedAt,
 		EndedAt: o.EndedAt, Deadline: o.Deadline, Delivery: string(o.Delivery), Workflow: s.links.workflow(o.Subject, o.EntityRun),
 	}

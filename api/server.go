@@ -23,6 +23,13 @@ type Waker interface {
 	Wake(ctx context.Context, subject string) error
 }
 
+// Executor runs modules. Unavailable was begun by nobody, communication may have been.
+type Executor interface {
+	Execute(ctx context.Context, e fleet.Execution) (fleet.ExecutionAnswer, error)
+	// Check refuses an input that nobody who offers the module takes.
+	Check(ctx context.Context, of fleet.ModuleRef, input []byte) error
+}
+
 // Deps is what the HTTP API works with.
 type Deps struct {
 	Store Store
@@ -33,6 +40,8 @@ type Deps struct {
 	Absence postgres.AbsenceJudge
 	// Waves orders the instances of a fleet change.
 	Waves postgres.WaveAssigner
+	// Executor runs modules; nil runs none.
+	Executor Executor
 	// Flatten bounds the bytes of JSON that are worked on at once.
 	Flatten *compose.Budget
 	Limits  compose.Limits
@@ -49,6 +58,9 @@ type Deps struct {
 	// OperationEnds gives a channel that is closed when the operation may have ended. It is
 	// optional: without it a wait looks once a second.
 	OperationEnds func(ctx context.Context, id fleet.OperationID) <-chan struct{}
+	// Refused hears of what a machine asked for and may not have; nil hears nothing. identity is
+	// what it claims to be, with a "?" before it.
+	Refused func(identity, reason, what string)
 	// Ready says whether the server can serve; nil is always.
 	Ready func(ctx context.Context) error
 	// Stopping is closed when the server is to stop: streams end, and waits are answered, so
@@ -74,6 +86,7 @@ type server struct {
 	nodeStarted func(ctx context.Context, node fleet.NodeName) error
 	absence     postgres.AbsenceJudge
 	waves       postgres.WaveAssigner
+	executor    Executor
 	flatten     *compose.Budget
 	reading     *compose.Budget
 	packed      *packed
@@ -91,6 +104,7 @@ type server struct {
 	idlePoll    time.Duration // of an event stream
 	keepAlive   time.Duration
 	stopping    <-chan struct{}
+	refused     func(identity, reason, what string) // nil hears nothing
 
 	router chi.Router
 	api    huma.API
@@ -133,12 +147,12 @@ func newServer(d Deps) (*server, error) {
 		return nil, err
 	}
 	return &server{
-		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, absence: d.Absence, waves: d.Waves,
+		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, absence: d.Absence, waves: d.Waves, executor: d.Executor,
 		flatten: d.Flatten, limits: d.Limits,
 		packed: newPacked(), reading: compose.NewBudget(readingShare * (d.Limits.MaxBytes + envelopeRoom)),
 		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit,
 		now: d.Now, log: d.Log, ends: d.OperationEnds, ready: d.Ready, metrics: m, tokens: newTokenCache(d.Store, d.Now),
-		stall: stallLimit, idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping,
+		stall: stallLimit, idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping, refused: d.Refused,
 	}, nil
 }
 
@@ -164,6 +178,7 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.mountPlan()
 	s.mountFleets()
 	s.mountOperations()
+	s.mountModules()
 	s.mountNodes()
 	s.mountProviders()
 	s.mountRefusals()

@@ -26,6 +26,18 @@ type Store interface {
 	batchStore
 	linkStore
 	drainStore
+	moduleStore
+}
+
+type moduleStore interface {
+	ListModules(ctx context.Context, namespace fleet.ModuleNamespace, after fleet.ModuleRef, limit int32) ([]fleet.Module, error)
+	ModuleMembers(ctx context.Context, of fleet.ModuleRef) ([]fleet.ModuleMember, error)
+	AskExecution(ctx context.Context, in postgres.ExecutionRequest) (postgres.Operation, error)
+	// ExecutionOutput is gone when it is not kept any more.
+	ExecutionOutput(ctx context.Context, id string) (postgres.ExecutionOutput, error)
+	// ClaimExecution gives the id of a key, and its output when it has answered before.
+	ClaimExecution(ctx context.Context, in postgres.DirectExecution) (id string, output []byte, err error)
+	KeepExecution(ctx context.Context, in postgres.DirectExecution, id string, output []byte) error
 }
 
 type objectStore interface {
@@ -84,6 +96,8 @@ type nodeStore interface {
 	// NodeReturned makes what a node is owed due again, because it was heard.
 	NodeReturned(ctx context.Context, node fleet.NodeName) ([]string, error)
 	Progress(ctx context.Context, node fleet.NodeName, id string, fetched, total int64, ttl time.Duration) error
+	// RevokeNode is illegal_state for a node that never enrolled; again, it changes nothing.
+	RevokeNode(ctx context.Context, node fleet.NodeName) error
 	AppendLog(ctx context.Context, node postgres.Node, name fleet.InstanceName, offset int64, data []byte) error
 }
 

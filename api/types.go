@@ -130,6 +130,7 @@ type Operation struct {
 	Instance    string               `json:"instance,omitempty"`
 	Node        string               `json:"node,omitempty" doc:"that is compared, of a reconcile"`
 	Fleet       string               `json:"fleet,omitempty" doc:"that is run"`
+	Module      string               `json:"module,omitempty" doc:"that is executed"`
 	Revision    int64                `json:"revision,omitempty"`
 	State       fleet.OperationState `json:"state"`
 	Reason      string               `json:"reason,omitempty"`
@@ -196,22 +197,32 @@ type Delivery struct {
 // Orphans counts those that wait for an operator; Reconcile is the last comparison, without
 // the names that differ, and shown of one node only.
 type Node struct {
-	Name       string     `json:"name"`
-	Site       string     `json:"site"`
-	Role       fleet.Role `json:"role"`
-	Epoch      int64      `json:"epoch"`
-	Enrolled   bool       `json:"enrolled"`
-	Revoked    bool       `json:"revoked,omitempty"`
-	Ready      bool       `json:"ready"`
-	Instances  int64      `json:"instances"`
-	Owed       int64      `json:"owed"`
-	Orphans    int64      `json:"orphans"`
-	Reconcile  *Reconcile `json:"reconcile,omitempty"`
-	Cordon     *Cordon    `json:"cordon,omitempty" doc:"no new work goes there"`
-	Drain      *NodeDrain `json:"drain,omitempty" doc:"the last one, until the node is uncordoned"`
-	SeenAt     *time.Time `json:"seenAt,omitempty"`
-	StartedAt  *time.Time `json:"startedAt,omitempty"`
-	EnrolledAt *time.Time `json:"enrolledAt,omitempty"`
+	Name      string     `json:"name"`
+	Site      string     `json:"site"`
+	Role      fleet.Role `json:"role"`
+	Epoch     int64      `json:"epoch"`
+	Enrolled  bool       `json:"enrolled"`
+	Revoked   bool       `json:"revoked,omitempty"`
+	Ready     bool       `json:"ready"`
+	Instances int64      `json:"instances"`
+	Owed      int64      `json:"owed"`
+	Orphans   int64      `json:"orphans"`
+	// Connection is the node's on the link.
+	Connection NodeConnection `json:"connection"`
+	Reconcile  *Reconcile     `json:"reconcile,omitempty"`
+	Cordon     *Cordon        `json:"cordon,omitempty" doc:"no new work goes there"`
+	Drain      *NodeDrain     `json:"drain,omitempty" doc:"the last one, until the node is uncordoned"`
+	SeenAt     *time.Time     `json:"seenAt,omitempty"`
+	StartedAt  *time.Time     `json:"startedAt,omitempty"`
+	EnrolledAt *time.Time     `json:"enrolledAt,omitempty"`
+}
+
+// NodeConnection is where a node stands on the link; without one it is Disconnected.
+type NodeConnection struct {
+	ID       fleet.ConnectionID    `json:"id,omitempty"`
+	State    fleet.ConnectionState `json:"state" enum:"Registered,Active,Draining,Disconnected"`
+	Since    *time.Time            `json:"since,omitempty" doc:"of its stream; before that, of its registration"`
+	InFlight int                   `json:"inFlight" doc:"activities at work, as of its last heartbeats"`
 }
 
 // RollbackRequest names the revision to go back to. Without one it is the deployed one when

@@ -35,6 +35,7 @@ func measurements() []measurement {
 		{"plan", measurePlan},
 		{"reconcile", measureReconcile},
 		{"fleet", measureFleet},
+		{"execute", measureExecute},
 	}
 }
 

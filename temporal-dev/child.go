@@ -42,14 +42,14 @@ func (in serverInput) config() region.ServerConfig {
 }
 
 type nodeInput struct {
-	Node, Site, API, Temporal, Data, Join, Program string
-	Supervisor                                     int // instances end with it
-	Fast                                           pace
+	Node, Site, API, Link, Data, Join, Program string
+	Supervisor                                 int // instances end with it
+	Fast                                       pace
 }
 
 func (in nodeInput) config() region.NodeConfig {
 	return region.NodeConfig{
-		Node: in.Node, Site: in.Site, API: in.API, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
+		Node: in.Node, Site: in.Site, API: in.API, Link: in.Link + os.Getenv(linksVariable),
 		Data: in.Data, JoinToken: in.Join, Executable: in.Program, LifetimePID: in.Supervisor, StopInstances: true,
 		Timing: in.Fast.timing(), Failpoint: failpoints(in.Node), TraceEndpoint: os.Getenv(traceVariable),
 	}
@@ -57,6 +57,10 @@ func (in nodeInput) config() region.NodeConfig {
 
 // failpointsVariable names a folder in which tests arm where a child dies; it is theirs only.
 const failpointsVariable = "HOLDFAST_FAILPOINTS"
+
+// linksVariable names more addresses of the link, each behind a comma, where tests start more
+// servers; it is theirs only.
+const linksVariable = "HOLDFAST_MORE_LINKS"
 
 // traceVariable is OpenTelemetry's own name for where traces go.
 const traceVariable = "OTEL_EXPORTER_OTLP_ENDPOINT"

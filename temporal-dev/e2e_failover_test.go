@@ -181,7 +181,7 @@ func TestE2ELoss(t *testing.T) {
 func (s *stack) startTwice(t *testing.T, site, node string) string {
 	t.Helper()
 	in := nodeInput{
-		Node: node, Site: site, API: s.doc.API, Temporal: s.doc.Temporal, Data: filepath.Join(s.data, "nodes", node),
+		Node: node, Site: site, API: s.doc.API, Link: s.doc.Link, Data: filepath.Join(s.data, "nodes", node),
 		Program: os.Args[0], Supervisor: s.supervisor.Process.Pid, Fast: true,
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), e2ePatience)

@@ -48,6 +48,7 @@ type stack struct {
 	temporal         workflowservice.WorkflowServiceClient
 	stores           *nodeStores
 	database         string // its URL
+	otherLink        string // where another server's link is
 }
 
 // startStack starts an empty region of some sites; it ends with the test.
@@ -71,7 +72,10 @@ func launchStack(t *testing.T, sites int) *stack {
 	require.NoError(t, os.MkdirAll(s.failpoints, 0o700))
 	args := append([]string{asProgram, "--data", s.data, "--empty", "--sites", strconv.Itoa(sites)}, freeFlags...)
 	s.supervisor = exec.Command(os.Args[0], args...)
-	s.supervisor.Env = append(os.Environ(), failpointsVariable+"="+s.failpoints)
+	chosen, err := choose([]listener{{name: "link", want: loopback + ":0"}}, nil)
+	require.NoError(t, err)
+	s.otherLink = chosen.dial("link")
+	s.supervisor.Env = append(os.Environ(), failpointsVariable+"="+s.failpoints, linksVariable+"=,"+s.otherLink)
 	s.supervisor.Stdout, s.supervisor.Stderr = s.said, s.said
 	require.NoError(t, spawn(s.supervisor, syscall.SIGKILL))
 	ended := make(chan struct{})

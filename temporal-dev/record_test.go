@@ -5,31 +5,42 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/temporalproto"
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 
 	"github.com/holdfast-io/holdfast/api"
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/workers"
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
-var record = flag.Bool("record", false, "write the histories into ../workflows/testdata/history")
+var (
+	record     = flag.Bool("record", false, "write the histories into ../workflows/testdata/history")
+	recordOnly = flag.String("only", "", "with -record: of this workflow type alone")
+)
 
 // X16: the workflows of this version run on a real Temporal, each to its end; with -record
 // their histories become part of the corpus that TestReplay replays.
 func TestRecordHistories(t *testing.T) {
 	t.Parallel()
 	realOnly(t)
-	doc, _ := upRegion(t, t.TempDir())
+	data := t.TempDir()
+	doc, _ := upRegion(t, data)
 	c, err := client.Dial(client.Options{HostPort: doc.Temporal, Namespace: doc.Namespace, Identity: starter, Logger: noLog{}})
 	require.NoError(t, err)
 	defer c.Close()
@@ -50,6 +61,8 @@ func TestRecordHistories(t *testing.T) {
 	start("record-collect", workflows.TypeCollectGarbage)
 	start("record-drain", workflows.TypeDrainNode, workflows.DrainNodeInput{Node: "plant-2-b", Reason: "recorded", DeadlineSeconds: 20})
 	recordFleet(t, doc, start)
+	recordModule(t, data)
+	start("record-execute", workflows.TypeExecuteModule, workflows.ExecuteModuleInput{Module: "record.Echo", Input: []byte(`{"n":1}`)})
 	runs[workflows.TypeFleet] = c.GetWorkflow(ctx, fleet.FleetSubject(recordedFleet), "")
 	runs[workflows.TypeFleetSite] = c.GetWorkflow(ctx, workflows.FleetSiteID(recordedFleet, 1, 1, "plant-1"), "")
 	runs[workflows.TypeInstance] = c.GetWorkflow(ctx, fleet.InstanceSubject("plant-1", "press-7"), "")
@@ -58,7 +71,7 @@ func TestRecordHistories(t *testing.T) {
 	keep := func(name, file string, run client.WorkflowRun) {
 		h := historyOf(ctx, t, c, run)
 		require.NotEmpty(t, h.Events, name)
-		if *record {
+		if *record && (*recordOnly == "" || *recordOnly == name) {
 			writeHistory(t, filepath.Join("..", "workflows", "testdata", "history", name, file+".json.gz"), h)
 		}
 	}
@@ -70,6 +83,49 @@ func TestRecordHistories(t *testing.T) {
 	entity := c.GetWorkflow(ctx, workflows.NodeEntity("plant-1-b"), "")
 	require.NoError(t, entity.Get(ctx, nil))
 	keep(workflows.TypeReconcileNode, "entity-v1", entity)
+	var executed workflows.DoorResult
+	require.NoError(t, runs[workflows.TypeExecuteModule].Get(ctx, &executed))
+	entity = c.GetWorkflow(ctx, fleet.ExecutionSubject(executed.Operation), "")
+	require.NoError(t, entity.Get(ctx, nil))
+	keep(workflows.TypeExecuteModule, "entity-v1", entity)
+}
+
+// recordModule serves a module, and registers it as a provider would.
+func recordModule(t *testing.T, data string) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", loopback+":0")
+	require.NoError(t, err)
+	server := grpc.NewServer()
+	nodev1.RegisterExecutorServer(server, echoModule{})
+	go func() { _ = server.Serve(listener) }() // it ends with Stop
+	t.Cleanup(server.Stop)
+	var known struct {
+		Ports map[string]int `json:"ports"`
+	}
+	require.NoError(t, readJSON(filepath.Join(data, "state.json"), &known))
+	password, err := os.ReadFile(filepath.Join(data, "postgres.password"))
+	require.NoError(t, err)
+	at := url.URL{
+		Scheme: "postgres", User: url.UserPassword("holdfast", strings.TrimSpace(string(password))),
+		Host: net.JoinHostPort(loopback, strconv.Itoa(known.Ports["postgres"])), Path: "/holdfast", RawQuery: "sslmode=disable",
+	}
+	db, err := pgx.Connect(t.Context(), at.String())
+	require.NoError(t, err)
+	defer db.Close(t.Context()) //nolint:errcheck // it was only written to
+	_, err = db.Exec(t.Context(), `INSERT INTO connections (id, state, identity, provider, module_namespace, executor, protocol, server, active_at)
+		SELECT repeat('e', 32), 'Active', 'token:record', 'record', 'record', $1, 1, id, now() FROM servers LIMIT 1`, listener.Addr().String())
+	require.NoError(t, err)
+	_, err = db.Exec(t.Context(), `INSERT INTO modules (connection, module_namespace, name) VALUES (repeat('e', 32), 'record', 'Echo')`)
+	require.NoError(t, err)
+}
+
+// echoModule answers what it is given.
+type echoModule struct {
+	nodev1.UnimplementedExecutorServer
+}
+
+func (echoModule) Execute(_ context.Context, in *nodev1.ExecuteRequest) (*nodev1.ExecuteResponse, error) {
+	return &nodev1.ExecuteResponse{Output: in.GetInput()}, nil
 }
 
 // recordCrowd asks for more than a site delivers one by one, until it is delivered together.

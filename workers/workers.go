@@ -27,6 +27,7 @@ type Server struct {
 	Fleets     *activities.Fleets
 	Batches    *activities.Batches
 	Sweeps     *activities.Sweeps
+	Modules    *activities.Modules
 }
 
 // Workflows lists every workflow type with its function; replay tests use it too.
@@ -45,6 +46,7 @@ func Workflows() map[string]any {
 		workflows.TypeSweepOperations:  workflows.SweepOperations,
 		workflows.TypeSweepNodes:       workflows.SweepNodes,
 		workflows.TypeCollectGarbage:   workflows.CollectGarbage,
+		workflows.TypeExecuteModule:    workflows.ExecuteModule,
 	}
 }
 
@@ -63,7 +65,7 @@ func NewServer(c client.Client, build, identity string, s Server) worker.Worker 
 	for name, f := range Workflows() {
 		w.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
 	}
-	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Drains, s.Fleets, s.Batches, s.Sweeps} {
+	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Drains, s.Fleets, s.Batches, s.Sweeps, s.Modules} {
 		w.RegisterActivity(a)
 	}
 	return w

@@ -38,6 +38,9 @@ func (c *Client) Wake(ctx context.Context, subject string) error {
 	if name, ok := ParseFleetSubject(subject); ok {
 		return c.wakeFleet(ctx, name)
 	}
+	if id, ok := ParseExecutionSubject(subject); ok {
+		return c.startExecution(ctx, id)
+	}
 	site, instance, ok := ParseInstanceSubject(subject)
 	if !ok {
 		return fleet.Errorf(fleet.Invalid, "%.80q is no entity", subject)
@@ -85,6 +88,15 @@ func (c *Client) wakeDrain(ctx context.Context, node fleet.NodeName) error {
 	}
 	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeDrainNode, DrainNodeInput{Node: node, Serve: true})
 	return unavailable("wake "+options.ID, err)
+}
+
+// startExecution starts the run of a durable execution, unless it runs.
+func (c *Client) startExecution(ctx context.Context, id fleet.OperationID) error {
+	_, err := c.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: fleet.ExecutionSubject(id), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+	}, TypeExecuteModule, ExecuteModuleInput{Operation: id})
+	return unavailable("start execution "+string(id), err)
 }
 
 // wakeFleet starts the entity of a fleet change, or has the one that runs look again.

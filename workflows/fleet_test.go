@@ -134,31 +134,31 @@ func (f *toyFleet) Move(_ context.Context, m activities.MoveFleet) error {
 	return err
 }
 
-func (f *toyFleet) Next(_ context.Context, in activities.NextBatch) (activities.BatchMade, error) {
+func (f *toyFleet) Next(_ context.Context, in activities.NextBatch, _ []byte) (activities.BatchMade, *activities.BatchNotify, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.broken {
-		return activities.BatchMade{}, fleet.Errorf(fleet.Invalid, "nonsense")
+		return activities.BatchMade{}, nil, fleet.Errorf(fleet.Invalid, "nonsense")
 	}
 	want := fleet.FleetTargetWaiting
 	if in.Mode == decide.SiteSwitch {
 		want = fleet.FleetTargetStaged
 	}
 	if f.seen.State != fleet.FleetRunning || f.seen.Cancel {
-		return activities.BatchMade{}, nil
+		return activities.BatchMade{}, nil, nil
 	}
 	if in.Mode != decide.SiteStage && (f.now().Before(f.opens) || f.shut != nil && f.shut(in)) {
-		return activities.BatchMade{Closed: true}, nil
+		return activities.BatchMade{Closed: true}, nil, nil
 	}
 	for _, t := range f.targets {
 		if t.site == in.Site && t.wave == in.Wave && t.state == want {
 			t.state = fleet.FleetTargetDelivering
 			f.batches[in.ID()] = []*toyTarget{t}
 			f.modes = append(f.modes, in.Mode)
-			return activities.BatchMade{Looked: 1, Claimed: 1, Nodes: []fleet.NodeName{"a", "b"}}, nil
+			return activities.BatchMade{Looked: 1, Claimed: 1, Nodes: []fleet.NodeName{"a", "b"}}, nil, nil
 		}
 	}
-	return activities.BatchMade{}, nil
+	return activities.BatchMade{}, nil, nil
 }
 
 func (f *toyFleet) Prepare(_ context.Context, in activities.PrepareBatch, _ []byte) (*fleet.BatchCommand, []byte, error) {

@@ -36,6 +36,7 @@ const (
 	TypeSweepOperations  = "SweepOperations"
 	TypeSweepNodes       = "SweepNodes"
 	TypeCollectGarbage   = "CollectGarbage"
+	TypeExecuteModule    = "ExecuteModule"
 )
 
 // Signals and queries.
@@ -84,6 +85,12 @@ func ParseDrainSubject(subject string) (fleet.NodeName, bool) {
 func ParseFleetSubject(subject string) (fleet.FleetName, bool) {
 	name, is := strings.CutPrefix(subject, fleet.FleetSubject(""))
 	return fleet.FleetName(name), is && name != "" && !strings.Contains(name, ".")
+}
+
+// ParseExecutionSubject reads the id of the run that carries an execution out.
+func ParseExecutionSubject(subject string) (fleet.OperationID, bool) {
+	id, is := strings.CutPrefix(subject, fleet.ExecutionSubject(""))
+	return fleet.OperationID(id), is && fleet.ValidID(id)
 }
 
 // DeliverSiteID is the id of the run that delivers what waits at a site in batches.

@@ -37,6 +37,12 @@ func newRealShell(t *testing.T) *shell {
 func newRealRegion(t *testing.T) (*shell, *postgres.Store) {
 	t.Helper()
 	store := testkit.Store(t)
+	return shellOn(t, store, nil), store
+}
+
+// shellOn speaks to the region's own handlers over a store.
+func shellOn(t *testing.T, store *postgres.Store, executor api.Executor) *shell {
+	t.Helper()
 	hash := identity.HashToken(regionToken)
 	_, err := store.AddAPIToken(t.Context(), postgres.APIToken{Hash: hash[:], Role: "admin", Note: "test", CreatedBy: "test"})
 	require.NoError(t, err)
@@ -46,13 +52,14 @@ func newRealRegion(t *testing.T) (*shell, *postgres.Store) {
 		Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent},
 		Flatten: compose.NewBudget(2 * int64(limits.MaxBytes)), Limits: limits, Region: testkit.Region,
 		PendingTTL: time.Minute, OperationLimit: time.Minute, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Executor: executor,
 	})
 	require.NoError(t, err)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	s := newShell(t, nil)
 	s.env[envAddress], s.env[envToken] = server.URL, regionToken
-	return s, store
+	return s
 }
 
 // realPlant writes manifests with every kind and every source of a config.

@@ -16,7 +16,7 @@ func (c *cli) newGetCommand() *cobra.Command {
 	var w watchFlags
 	cmd := &cobra.Command{
 		Use: "get KIND [NAME...]", Short: "Show objects, nodes and operations", Args: cobra.MinimumNArgs(1),
-		Long: "Show projects, sites, templates, instances, fleets, nodes or operations: all of them, or those named.\n\n" +
+		Long: "Show projects, sites, templates, instances, fleets, nodes, modules or operations: all of them, or those named.\n\n" +
 			"\"get config SITE/NAME\" writes the exact bytes of an instance's config to stdout;\n" +
 			"with a viewer's token, what is marked secret reads \"<redacted>\".",
 		Example: "  holdfast get instances --site plant-1\n  holdfast get instance plant-1/press-7 -o yaml\n" +

@@ -35,6 +35,7 @@ func kinds() []kind {
 		declared(fleet.KindInstance, instanceHeader, instanceCells),
 		declared(fleet.KindFleet, fleetHeader, fleetCells),
 		{name: "node", plural: "nodes", header: nodeHeader, list: listNodes, one: oneNode},
+		{name: "module", plural: "modules", header: moduleHeader, list: listModules, one: oneModule},
 		{name: "operation", plural: "operations", header: operationHeader, list: listOperations, one: oneOperation},
 		{name: "provider", plural: "providers", header: providerHeader, list: listProviders, one: oneProvider},
 		{name: "refusal", plural: "refusals", header: refusalHeader, list: listRefusals, one: noRefusal},

@@ -21,6 +21,9 @@ func (c *cli) operationItem(op api.Operation) item {
 	if op.Fleet != "" {
 		of = "fleet/" + op.Fleet
 	}
+	if op.Module != "" {
+		of = "module/" + op.Module
+	}
 	return item{name: "operation/" + op.ID, value: op, cells: []string{
 		op.ID, op.Kind, of, string(op.State), op.Reason, number(op.Revision), op.RequestedBy,
 		c.ago(op.CreatedAt), c.agoOf(op.EndedAt),

@@ -71,7 +71,7 @@ func (p *progress) nodes(op api.Operation) []api.NodeProgress {
 	if op.FleetRun != nil {
 		return []api.NodeProgress{fleetLine(op)}
 	}
-	if op.Node != "" || op.Fleet != "" { // what it waits for
+	if op.Node != "" || op.Fleet != "" || op.Module != "" { // what it waits for
 		return []api.NodeProgress{{State: string(op.State), Message: op.Message}}
 	}
 	if len(op.Progress) == 0 {
@@ -131,6 +131,9 @@ func operationSubject(op api.Operation) string {
 	}
 	if op.Fleet != "" {
 		return "fleet " + op.Fleet
+	}
+	if op.Module != "" {
+		return op.Kind + " " + op.Module
 	}
 	if op.Instance == "" {
 		return op.Kind + " " + first(op.Site, op.ID)

@@ -29,7 +29,7 @@ and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin
 	f.StringVar(&cfg.Region, "region", c.orEnv("HOLDFAST_REGION", "local"), "name of the region")
 	f.StringVar(&cfg.DatabaseURL, "database-url", c.env("HOLDFAST_DATABASE_URL"), "Postgres of the region")
 	f.StringVar(&cfg.Listen, "listen", c.orEnv("HOLDFAST_LISTEN", "127.0.0.1:7460"), "address to serve on")
-	f.StringVar(&cfg.Link, "link", c.env("HOLDFAST_LINK"), "address to serve the link on, for providers and nodes (default none)")
+	f.StringVar(&cfg.Link, "link", c.orEnv("HOLDFAST_LINK", defaultLink), "address to serve the link on, for providers and nodes; \"\" serves none")
 	f.StringSliceVar(&roles, "roles", nil, "what this process does: api, worker, link (default all)")
 	f.StringVar(&cfg.PublicURL, "public-url", c.env("HOLDFAST_PUBLIC_URL"), "where nodes reach it (default http:// and --listen)")
 	f.StringVar(&cfg.WebURL, "web-url", c.env("HOLDFAST_WEB_URL"), "Temporal Web, for links")

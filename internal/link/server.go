@@ -107,6 +107,9 @@ func (s *Server) Refusals() *Refusals { return s.refusals }
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if err := s.o.Store.LinkServerSeen(ctx, s.o.ID); err != nil { // nothing registers at an unknown server
 		_ = l.Close() // the error before says more
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))

@@ -68,6 +68,7 @@ type Agent struct {
 	client   *Client
 	counters *Counters
 	ready    chan struct{}
+	enrolled chan struct{}
 	news     *news
 
 	comparing keyedLocks // one comparison with the expected set at a time
@@ -112,14 +113,14 @@ func openLocked(ctx context.Context, opt AgentOptions) (*Agent, error) {
 		opt.HTTP = NewHTTPClient()
 	}
 	a := &Agent{
-		Store: store, opt: opt, key: key, counters: &Counters{}, ready: make(chan struct{}), news: newNews(),
+		Store: store, opt: opt, key: key, counters: &Counters{}, ready: make(chan struct{}), enrolled: make(chan struct{}), news: newNews(),
 	}
 	a.client = &Client{API: opt.API, HTTP: opt.HTTP, Key: a.Key, Now: opt.Now}
 	a.Applier = NewApplier(ApplierOptions{
 		Site: opt.Site, Node: opt.Node, Dir: opt.Dir, Store: store, Runtime: opt.Runtime, Log: opt.Log, Keys: keyring{a},
 		Fetcher: &Fetcher{Client: opt.HTTP, ReadIdle: opt.ReadIdle, Counters: a.counters, Log: opt.Log},
 		BaseEnv: opt.BaseEnv, MayRun: opt.MayRun, Failpoint: opt.Failpoint, SettleEvery: opt.SettleEvery,
-		Changed: a.news.changed, Fetched: a.news.fetched, Answered: a.news.answered, Told: a.news.tell,
+		Changed: a.news.changed, Fetched: a.news.fetched, Answered: a.news.answered, Told: a.news.tell, Telling: a.news.tells,
 	})
 	return a, nil
 }
@@ -159,6 +160,9 @@ func (a *Agent) Counters() *Counters { return a.counters }
 
 // Ready is closed when the store has been recovered: from then on Apply may be called.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
+
+// Enrolled is closed when a region knows the node's key.
+func (a *Agent) Enrolled() <-chan struct{} { return a.enrolled }
 
 // Close closes the store and lets go of the directory; Run must have ended.
 func (a *Agent) Close() error { return errors.Join(a.Store.Close(), a.lock.Close()) }
@@ -204,6 +208,7 @@ func (a *Agent) join(ctx context.Context) error {
 	if err := a.enrol(ctx); err != nil {
 		return err
 	}
+	close(a.enrolled)
 	if a.opt.Serving != nil {
 		select {
 		case <-a.opt.Serving:

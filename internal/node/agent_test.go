@@ -285,6 +285,38 @@ func TestNewsOfAnsweredDelivery(t *testing.T) {
 	require.Empty(t, n.take())
 }
 
+// A report leaves to a batch what its results tell, and tells the rest.
+func TestAgentReportsLeaveBatches(t *testing.T) {
+	t.Parallel()
+	c, b := newControl(t), setup(t)
+	require.NoError(t, b.store.Close())
+	a, _ := launch(t, b.dir, c.URL, using(b.rt))
+	var page StartedPage
+	c.next("started", &page)
+	pub, err := a.Key().SealingPublic()
+	require.NoError(t, err)
+	b.sealed, err = identity.Seal(pub, testToken)
+	require.NoError(t, err)
+	b.Applier = a.Applier
+	one, two := a.news.tells([]fleet.InstanceName{press}), a.news.tells([]fleet.InstanceName{press, "other"})
+	one()
+	b.must(b.cmd(1, "one", under(fleet.RoleActive, 4)))
+	for n := range 3 {
+		a.news.fetched("some", int64(n), 3)
+		var r Report
+		c.next("reports", &r)
+		require.Empty(t, r.Instances)
+	}
+	two()
+	require.Empty(t, a.news.left())
+	a.news.changed("")
+	var r Report
+	for len(r.Instances) == 0 {
+		c.next("reports", &r)
+	}
+	require.Equal(t, press, r.Instances[0].Instance)
+}
+
 func TestAgentReports(t *testing.T) {
 	t.Parallel()
 	c, b := newControl(t), setup(t)

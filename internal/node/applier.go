@@ -65,6 +65,9 @@ type ApplierOptions struct {
 	Fetched func(deployment string, done, total int64)
 	// Told is told of what the region has heard already, so that it is not said twice.
 	Told func([]fleet.NodeInstance)
+	// Telling is told of names whose outcome goes to the region with the results of a batch, and
+	// gives what says that it has gone, or will not.
+	Telling func([]fleet.InstanceName) (done func())
 	// Answered is told of a delivery whose success is about to be answered, bytes and all.
 	Answered func(deployment string)
 	// Failpoint is called at named places of Apply; tests kill the process there.
@@ -103,6 +106,9 @@ func NewApplier(opt ApplierOptions) *Applier {
 	}
 	if opt.Told == nil {
 		opt.Told = func([]fleet.NodeInstance) {}
+	}
+	if opt.Telling == nil {
+		opt.Telling = func([]fleet.InstanceName) func() { return func() {} }
 	}
 	if opt.Answered == nil {
 		opt.Answered = func(string) {}

@@ -32,7 +32,10 @@ func (a *Applier) ApplyBatch(ctx context.Context, cmd fleet.BatchCommand, progre
 	}
 	b := a.bulkOf(cmd, items)
 	b.bodies, b.progress = client.bodies, progress
-	if err := b.carryAndTell(ctx, client); err != nil {
+	told := b.opt.Telling(namesOf(b.pieces))
+	err = b.carryAndTell(ctx, client)
+	told()
+	if err != nil {
 		a.opt.Changed("") // the region hears of what was done by a report
 		return none, err
 	}

@@ -267,8 +267,15 @@ func TestBatchRefuses(t *testing.T) {
 			m := batched(t, fleet.RoleActive)
 			m.add("one", 1, "1")
 			status("results", code)(m)
+			var said []string
+			m.opt.Telling = func(names []fleet.InstanceName) func() {
+				said = append(said, fmt.Sprint(names))
+				return func() { said = append(said, "done") }
+			}
+			m.opt.Changed = func(fleet.InstanceName) { said = append(said, "report") }
 			_, err := m.run()
 			require.Equal(t, kind, fleet.KindOf(err))
+			require.Equal(t, []string{"[one]", "done", "report"}, said, "a report tells it instead")
 			require.Empty(t, m.told)
 			m.spoil = nil
 			require.Equal(t, 1, m.mustRun().Already)

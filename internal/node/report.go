@@ -27,10 +27,12 @@ type news struct {
 	mu    sync.Mutex
 	bytes map[string]DeliveryProgress
 	told  []fleet.NodeInstance // elsewhere, since the last report
+	// Of a batch that is under way: how many of them tell of a name with their results.
+	telling map[fleet.InstanceName]int
 }
 
 func newNews() *news {
-	return &news{wake: make(chan struct{}, 1), bytes: map[string]DeliveryProgress{}}
+	return &news{wake: make(chan struct{}, 1), bytes: map[string]DeliveryProgress{}, telling: map[fleet.InstanceName]int{}}
 }
 
 func (n *news) changed(fleet.InstanceName) { poke(n.wake) }
@@ -40,6 +42,28 @@ func (n *news) tell(held []fleet.NodeInstance) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.told = append(n.told, held...)
+}
+
+// tells leaves names to the results of a batch, until the function that it returns is called.
+func (n *news) tells(names []fleet.InstanceName) (done func()) {
+	count := func(by int) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for _, name := range names {
+			if n.telling[name] += by; n.telling[name] == 0 {
+				delete(n.telling, name)
+			}
+		}
+	}
+	count(1)
+	return func() { count(-1) }
+}
+
+// left are the names that a report leaves to others.
+func (n *news) left() map[fleet.InstanceName]int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return maps.Clone(n.telling)
 }
 
 // heard adds that to what was told in reports. Should it be older than a report, more is said
@@ -181,6 +205,7 @@ func (a *Agent) letCompare(ctx context.Context, most time.Duration) {
 // set it says at least that the node lives.
 func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]fleet.NodeInstance, alive *bool) error {
 	progress := a.news.take()
+	left := a.news.left() // before what was told: a batch that ends in between is heard of
 	a.news.heard(told)
 	all, err := a.Applier.Instances(ctx)
 	if err != nil {
@@ -189,7 +214,7 @@ func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]flee
 	}
 	changed := make([]fleet.NodeInstance, 0, len(all))
 	for _, in := range all {
-		if before, ok := told[in.Instance]; !ok || before != in {
+		if before, ok := told[in.Instance]; left[in.Instance] == 0 && (!ok || before != in) {
 			changed = append(changed, in)
 		}
 	}

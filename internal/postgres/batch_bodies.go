@@ -55,56 +55,67 @@ func groupOf[T any](of []T, size func(T) int, most int) int {
 
 func (s *Store) putGroup(ctx context.Context, project fleet.ProjectName, hashes []fleet.Hash, bodies map[fleet.Hash][]byte) error {
 	all := hashesBytes(hashes)
-	return s.tx(ctx, "store bodies", func(q *db.Queries) error {
+	err := s.tx(ctx, "store bodies", func(q *db.Queries) error {
 		if err := q.CommitLater(ctx); err != nil { // as for one: the change that refers to them flushes both
 			return failed("store bodies", err)
 		}
-		if err := insertBodies(ctx, q, all, bodies); err != nil {
+		known, err := insertBodies(ctx, q, project, all, bodies)
+		if err != nil || len(known) == 0 {
 			return err
 		}
-		return failed("let the project refer to bodies", q.AllowBodies(ctx, db.AllowBodiesParams{Project: string(project), Hashes: all}))
+		return failed("let the project refer to bodies", q.AllowBodies(ctx, db.AllowBodiesParams{Project: string(project), Hashes: known}))
 	})
+	if err != nil {
+		return err
+	}
+	for _, h := range hashes {
+		s.recent.put(h, bodies[h])
+	}
+	return nil
 }
 
 // unknownBodies holds those that are there against the collection, and gives the rest.
 func unknownBodies(ctx context.Context, q *db.Queries, hashes [][]byte) ([][]byte, error) {
-	known, err := q.UseBodies(ctx, hashes)
-	if err != nil {
-		return nil, failed("read bodies", err)
+	_, unknown, err := useBodies(ctx, q, hashes)
+	return unknown, err
+}
+
+func useBodies(ctx context.Context, q *db.Queries, hashes [][]byte) (known, unknown [][]byte, err error) {
+	if known, err = q.UseBodies(ctx, hashes); err != nil {
+		return nil, nil, failed("read bodies", err)
 	}
 	is := map[string]bool{}
 	for _, h := range known {
 		is[string(h)] = true
 	}
-	var out [][]byte
 	for _, h := range hashes {
 		if !is[string(h)] {
-			out = append(out, h)
+			unknown = append(unknown, h)
 		}
 	}
-	return out, nil
+	return known, unknown, nil
 }
 
-// insertBodies stores what is not there yet. It takes the locks of the hashes first, as
+// insertBodies stores what is not there yet, for a project, and gives what is. It takes the locks of the hashes first, as
 // PutBody does, so that two writers of the same bytes store one.
-func insertBodies(ctx context.Context, q *db.Queries, hashes [][]byte, bodies map[fleet.Hash][]byte) error {
+func insertBodies(ctx context.Context, q *db.Queries, of fleet.ProjectName, hashes [][]byte, bodies map[fleet.Hash][]byte) (known [][]byte, err error) {
 	locks := map[int64]bool{}
 	for _, h := range hashes {
 		locks[int64(binary.BigEndian.Uint64(h[:8]))] = false //nolint:gosec // any 64 bits will do
 	}
 	if err := lockKeys(ctx, q, locks); err != nil {
-		return err
+		return nil, err
 	}
-	missing, err := unknownBodies(ctx, q, hashes)
+	known, missing, err := useBodies(ctx, q, hashes)
 	if err != nil || len(missing) == 0 {
-		return err
+		return known, err
 	}
 	slices.SortFunc(missing, bytes.Compare)
-	p := db.InsertWholeBodiesParams{Hashes: missing}
+	p := db.InsertWholeBodiesParams{Project: string(of), Hashes: missing}
 	for _, h := range missing {
 		p.Bodies = append(p.Bodies, bodies[hashText(h)])
 	}
-	return failed("store bodies", q.InsertWholeBodies(ctx, p))
+	return known, failed("store bodies", q.InsertWholeBodies(ctx, p))
 }
 
 // lockKeys takes advisory locks in sorted order with one statement; those that are set are

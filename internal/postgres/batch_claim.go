@@ -20,6 +20,7 @@ type batchClaim struct {
 
 	ID       string
 	Revision int64
+	Era      int64 // where the active is told at once
 	Attempt  int64
 }
 
@@ -34,7 +35,7 @@ func (c *batchClaim) content() (hash []byte, size int64) {
 // write does for all claims what a PUT and a claim do for one, each step in one statement.
 func (r *batchRelease) write(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		r.changeSpecs, r.number, r.insertRevisions, r.supersede, r.insertDeliveries, r.insertTargets,
+		r.changeSpecs, r.number, r.insertRevisions, r.supersede, r.tell, r.insertDeliveries, r.insertTargets,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -148,7 +149,10 @@ func (r *batchRelease) subject(name string) string {
 func (r *batchRelease) insertDeliveries(ctx context.Context) error {
 	p := db.InsertDeliveriesParams{
 		Site: string(r.in.Site), BatchID: string(r.in.ID), Node: r.lease.Holder, Epoch: r.lease.Epoch,
-		WorkflowID: r.in.Workflow, RunID: r.in.Run, Seconds: r.in.Deadline.Seconds(), Names: r.claimed(),
+		WorkflowID: r.in.Workflow, RunID: r.in.Run, Seconds: r.in.Deadline.Seconds(), Names: r.claimed(), Phase: phasePersisted,
+	}
+	if r.told != nil {
+		p.Phase = phaseNotified
 	}
 	w := db.InsertPendingRowsParams{Site: p.Site, Seconds: spared(r.in.TTL).Seconds(), Names: p.Names}
 	for _, c := range r.claims {
@@ -180,6 +184,9 @@ func (r *batchRelease) insertTargets(ctx context.Context) error {
 		return failed("read the nodes", err)
 	}
 	p := db.InsertTargetsManyParams{Holder: r.lease.Holder, Nodes: r.nodes}
+	if r.told != nil {
+		p.Told = r.told.Name
+	}
 	a := db.AttachDeliveriesParams{Running: string(fleet.OperationRunning)}
 	for _, c := range r.claims {
 		_, size := c.content()

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"maps"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -72,7 +73,7 @@ func (s *Store) stream(ctx context.Context, hashes []fleet.Hash, may []db.Bodies
 	}
 	for len(order) > 0 {
 		n := groupOf(order, func(h fleet.Hash) int { return int(sizes[h]) }, fleet.MaxBatchBody)
-		bodies, err := s.WholeBodies(ctx, order[:n])
+		bodies, err := s.bodies(ctx, order[:n])
 		if err != nil {
 			return err
 		}
@@ -88,4 +89,15 @@ func (s *Store) stream(ctx context.Context, hashes []fleet.Hash, may []db.Bodies
 		order = order[n:]
 	}
 	return nil
+}
+
+// bodies is WholeBodies, but for what was written just now.
+func (s *Store) bodies(ctx context.Context, hashes []fleet.Hash) (map[fleet.Hash][]byte, error) {
+	kept, rest := s.recent.of(hashes)
+	if len(rest) == 0 {
+		return kept, nil
+	}
+	read, err := s.WholeBodies(ctx, rest)
+	maps.Copy(kept, read)
+	return kept, err
 }

@@ -89,7 +89,7 @@ func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepar
 	if err != nil && !noRows(err) {
 		return nil, failed("read the node", err)
 	}
-	if err != nil || node.SealingKey == nil || node.RevokedAt != nil || node.RemovedAt != nil {
+	if err != nil || !tellable(node) {
 		return nil, missAll(ctx, q, in.Node, tell.ids)
 	}
 	lease, err := q.LockLease(ctx, b.Site)
@@ -107,6 +107,8 @@ func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepar
 		Count: len(tell.items), Digest: fleet.BatchDigest(tell.items), Stage: b.Stage, DeployedBy: b.Actor, Timestamp: time.Now().UTC(),
 	}}, nil
 }
+
+func tellable(n db.Node) bool { return n.SealingKey != nil && n.RevokedAt == nil && n.RemovedAt == nil }
 
 // missAll says of a node that cannot be told that it is not there.
 func missAll(ctx context.Context, q *db.Queries, node fleet.NodeName, ids []string) error {

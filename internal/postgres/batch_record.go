@@ -213,13 +213,14 @@ func (w *batchWork) confirm(ctx context.Context, node fleet.NodeName, results []
 // recordActive promotes what the active applied (N13), and owes it to the rest.
 func (w *batchWork) recordActive(ctx context.Context, node fleet.NodeName, results []said) error {
 	p := db.RecordSnapshotsParams{Site: w.batch.Site, Epoch: w.batch.Epoch}
-	var of []*db.Delivery
+	byID := make(map[string]*db.Delivery, len(results))
 	for _, r := range results {
 		p.Names, p.Revisions = append(p.Names, r.d.Name), append(p.Revisions, r.d.Revision)
 		p.DeliveryIds = append(p.DeliveryIds, r.d.ID)
-		of = append(of, r.d)
+		byID[r.d.ID] = r.d
 	}
-	if err := w.q.RecordSnapshots(ctx, p); err != nil {
+	done, err := w.q.RecordSnapshots(ctx, p)
+	if err != nil {
 		return failed("record the snapshots", err)
 	}
 	standbys, err := w.q.StandbysOf(ctx, db.StandbysOfParams{Site: w.batch.Site, Has: string(node)})
@@ -236,16 +237,12 @@ func (w *batchWork) recordActive(ctx context.Context, node fleet.NodeName, resul
 	if err := w.settleOlder(ctx, node, results, p.Names); err != nil {
 		return err
 	}
-	if err := w.readRevisions(ctx, of); err != nil {
-		return err
-	}
 	var ends endings
-	for _, d := range of {
-		if w.revisions[d.Name].Durability == string(fleet.DurabilityAsync) {
-			ends.add(w.subject(d.Name).Name(), ending{
-				To: d.Revision, State: fleet.OperationSucceeded, Delivery: fleet.DeliveryID(d.ID),
-			})
-		}
+	for _, id := range done {
+		d := byID[id]
+		ends.add(w.subject(d.Name).Name(), ending{
+			To: d.Revision, State: fleet.OperationSucceeded, Delivery: fleet.DeliveryID(d.ID),
+		})
 	}
 	return ends.write(ctx, w.q)
 }

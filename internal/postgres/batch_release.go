@@ -104,6 +104,7 @@ type batchRelease struct {
 	claims []*batchClaim
 	moves  targetMoves
 	nodes  []string
+	told   *db.Node // the active, where it is told at once
 }
 
 // lock takes the locks of all instances and the shared one of their site, in one order with
@@ -172,7 +173,7 @@ func (r *batchRelease) insertBatch(ctx context.Context) error {
 }
 
 func (r *batchRelease) released() BatchReleased {
-	out := BatchReleased{ID: r.in.ID, Claimed: len(r.claims)}
+	out := BatchReleased{ID: r.in.ID, Claimed: len(r.claims), Notify: r.notify()}
 	for _, n := range r.nodes {
 		out.Nodes = append(out.Nodes, fleet.NodeName(n))
 	}
@@ -261,7 +262,13 @@ func (r *batchRelease) read(ctx context.Context) error {
 		o := objectOf(row)
 		r.objects[o.Name] = &o
 	}
-	revisions, err := r.q.DesiredRevisions(ctx, db.DesiredRevisionsParams{Site: site, Names: r.names})
+	p := db.GetRevisionsParams{Site: site}
+	for _, name := range r.names {
+		if s, is := r.subjects[name]; is {
+			p.Names, p.Revisions = append(p.Names, name), append(p.Revisions, s.DesiredRevision)
+		}
+	}
+	revisions, err := r.q.GetRevisions(ctx, p)
 	if err != nil {
 		return failed("read the desired revisions", err)
 	}

@@ -20,7 +20,10 @@ type BatchRelease struct {
 	Actor, Reason string
 	Deadline      time.Duration // of every delivery
 	TTL           time.Duration // of the pending rows (N20)
-	Items         []BatchChange
+	// TokenHash is of the token for the active, which is told at once then: the notify is
+	// prepared in the same transaction, as PrepareBatch would prepare it.
+	TokenHash []byte
+	Items     []BatchChange
 }
 
 // BatchChange is the change of one instance. Content is its flattened body, already stored.
@@ -45,6 +48,9 @@ type BatchReleased struct {
 	Claimed int
 	// Nodes are to be told, the active first; none when nothing was claimed.
 	Nodes []fleet.NodeName
+	// Notify is of the active; nil when none was asked for, or the node cannot be told, or the
+	// release is repeated.
+	Notify *BatchPrepared
 }
 
 // BatchPrepare asks for the notify of one node. It names the items that the node has not

@@ -25,6 +25,15 @@ type Node struct {
 	CordonedAt *time.Time
 	// CordonReason is why no new work goes there.
 	CordonReason string
+	Connection *NodeConnection
+}
+
+// NodeConnection is a node's live connection of the link; a nil one says that there is none.
+type NodeConnection struct {
+	ID       fleet.ConnectionID
+	State    fleet.ConnectionState
+	Since    time.Time // of its stream; before that, of its registration
+	InFlight int
 }
 
 // ListNodes pages through the nodes by name; site and name narrow the list.
@@ -37,9 +46,24 @@ func (s *Store) ListNodes(ctx context.Context, site fleet.SiteName, name fleet.N
 			SigningKey: r.SigningKey, EnrolledAt: r.EnrolledAt, RevokedAt: r.RevokedAt, SeenAt: r.SeenAt,
 			StartedAt: r.StartedAt, Instances: r.Instances, Owed: r.Owed, Orphans: r.Orphans,
 			CordonedAt: r.CordonedAt, CordonReason: r.CordonReason,
+			Connection: nodeConnection(r),
 		}
 	}
 	return out, failed("list nodes", err)
+}
+
+func nodeConnection(r db.ListNodesRow) *NodeConnection {
+	if r.Connection == nil || r.ConnectionState == nil || r.InFlight == nil || r.RegisteredAt == nil {
+		return nil
+	}
+	c := &NodeConnection{
+		ID: fleet.ConnectionID(*r.Connection), State: fleet.ConnectionState(*r.ConnectionState),
+		Since: *r.RegisteredAt, InFlight: int(*r.InFlight),
+	}
+	if r.ActiveAt != nil {
+		c.Since = *r.ActiveAt
+	}
+	return c
 }
 
 // Enrolment is a node's first word: the join token that it was given, and its public keys.

@@ -16,6 +16,7 @@ type Operation struct {
 	Instance    fleet.InstanceName // "" of what is done to a node
 	Node        fleet.NodeName     // that is compared or drained
 	Fleet       fleet.FleetName    // that is run
+	Module      string             // that is executed, its whole name
 	Subject     string
 	Revision    int64
 	Project     fleet.ProjectName
@@ -45,6 +46,8 @@ func operationOf(r db.Operation) Operation {
 		out.Node = fleet.NodeName(r.Name)
 	case fleet.OperationFleet:
 		out.Fleet = fleet.FleetName(r.Name)
+	case fleet.OperationExecute:
+		out.Module = r.Name
 	case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
 		out.Instance = fleet.InstanceName(r.Name)
 	}
@@ -102,8 +105,9 @@ func (s *Store) ListOperations(ctx context.Context, f OperationFilter, after Pla
 }
 
 // CancelOperation asks for the end of an operation; its entity decides. Nothing has to be
-// undone of a reconcile or a drain: it ends at once, whatever becomes of the comparison, and
-// the node stays cordoned. That of a fleet change cancels its run.
+// undone of a reconcile or a drain, and nothing can be of an execution: they end at once,
+// whatever becomes of what has begun, and a drained node stays cordoned. That of a fleet change
+// cancels its run.
 func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Operation, error) {
 	out, err := s.GetOperation(ctx, id)
 	if err != nil {
@@ -131,6 +135,8 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 				" stays cordoned, and what its connection was asked stays asked"); err != nil {
 				return err
 			}
+		case fleet.OperationExecute:
+			return endCancelled(ctx, q, &out, "nobody waits for it any more; what the module has begun ends by itself")
 		case fleet.OperationFleet:
 			return cancelFleet(ctx, q, out)
 		case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:

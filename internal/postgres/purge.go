@@ -12,6 +12,7 @@ type Purged struct {
 	Tickets     int64 `json:"tickets"`
 	Tokens      int64 `json:"tokens"`
 	Idempotency int64 `json:"idempotencyKeys"`
+	Executions  int64 `json:"executions"`
 }
 
 // Purge removes at most limit expired rows of each kind (N15). The delivery rows stay:
@@ -30,6 +31,7 @@ func (s *Store) Purge(ctx context.Context, limit int32) (Purged, error) {
 		{&p.Tickets, s.q.PurgeTickets},
 		{&p.Tokens, s.q.PurgeTokens},
 		{&p.Idempotency, s.q.PurgeIdempotency},
+		{&p.Executions, s.q.PurgeExecutions},
 	} {
 		if *step.count, err = step.purge(ctx, limit); err != nil {
 			return p, failed("purge", err)
@@ -57,5 +59,5 @@ func (s *Store) LiveBuilds(ctx context.Context, seconds float64) ([]string, erro
 // PurgeOnce is Purge with one count.
 func (s *Store) PurgeOnce(ctx context.Context, limit int32) (int64, error) {
 	p, err := s.Purge(ctx, limit)
-	return p.Pending + p.Tickets + p.Tokens + p.Idempotency, err
+	return p.Pending + p.Tickets + p.Tokens + p.Idempotency + p.Executions, err
 }

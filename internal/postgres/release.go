@@ -53,6 +53,9 @@ func sameRevision(r *db.Revision, n release) bool {
 // over delete and re-create, and are given under the lock on the subject's row (N18).
 func (s *Store) release(ctx context.Context, q *db.Queries, r release, of *fleet.Object) (*Operation, error) {
 	site, name := r.Key.Scope, r.Key.Name
+	if err := hold(ctx, q, r.Content.Hash); err != nil {
+		return nil, err
+	}
 	number, err := q.NextRevision(ctx, db.NextRevisionParams{Site: site, Name: name, Project: string(of.Project)})
 	if err != nil {
 		return nil, failed("number the revision", err)

@@ -68,16 +68,24 @@ func TestConstraints(t *testing.T) {
 	b := setup(t)
 	b.put(`{"a":1}`)
 	b.turn(fleet.OperationDelete)
+	_, err := b.raw.Exec(t.Context(), `INSERT INTO owed (site, name, node, revision, action, due)
+		SELECT site, name, 'n', revision, action, true FROM revisions WHERE action = 'deploy'`)
+	require.NoError(t, err)
 	for what, sql := range map[string]string{
-		"an ended operation without its time":    `UPDATE operations SET state = 'failed'`,
-		"a running operation with one":           `UPDATE operations SET ended_at = now()`,
-		"a delete with a body":                   `UPDATE revisions SET body_hash = (SELECT hash FROM bodies LIMIT 1) WHERE action = 'delete'`,
-		"a deploy without one":                   `UPDATE revisions SET body_hash = NULL WHERE action = 'deploy'`,
-		"a body that is still referred to, gone": `DELETE FROM bodies`,
-		"a desired number above the last":        `UPDATE subjects SET desired_revision = last_revision + 1`,
-		"a chunk above 1 MiB":                    `INSERT INTO body_chunks SELECT id, 9, convert_to(repeat('x', 1048577), 'UTF8') FROM bodies LIMIT 1`,
-		"a second region":                        `INSERT INTO region SELECT false, 'x', 1, 'x', 1`,
-		"an epoch of none":                       `UPDATE site_leases SET epoch = 0`,
+		"an ended operation without its time":        `UPDATE operations SET state = 'failed'`,
+		"a running operation with one":               `UPDATE operations SET ended_at = now()`,
+		"a delete with a body":                       `UPDATE revisions SET body_hash = (SELECT hash FROM bodies LIMIT 1) WHERE action = 'delete'`,
+		"a deploy without one":                       `UPDATE revisions SET body_hash = NULL WHERE action = 'deploy'`,
+		"a body that is still referred to, gone":     `DELETE FROM bodies`,
+		"a revision that is still referred to, gone": `DELETE FROM revisions`,
+		"a body whose name is referred to, unnamed":  `UPDATE bodies SET hash = NULL`,
+		"a second delivery of a name in a batch": `INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, state, phase, requested_by, workflow_id,
+			run_id, deadline_at, batch_id) SELECT lpad(i::text, 32, '0'), 'plant-1', 'press-7', 1, 100 + i, i::text, 'n', 1, 'failed', 'closed', 'x', 'w', 'r', now(), 'b'
+			FROM generate_series(1, 2) i`,
+		"a desired number above the last": `UPDATE subjects SET desired_revision = last_revision + 1`,
+		"a chunk above 1 MiB":             `INSERT INTO body_chunks SELECT id, 9, convert_to(repeat('x', 1048577), 'UTF8') FROM bodies LIMIT 1`,
+		"a second region":                 `INSERT INTO region SELECT false, 'x', 1, 'x', 1`,
+		"an epoch of none":                `UPDATE site_leases SET epoch = 0`,
 	} {
 		_, err := b.raw.Exec(t.Context(), sql)
 		require.Error(t, err, what)

@@ -11,11 +11,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// Store is the region's database. It is safe for concurrent use and keeps no state.
+// Store is the region's database. It is safe for concurrent use and keeps no state but bodies
+// that it has just written, which never change.
 type Store struct {
 	pool   *pgxpool.Pool
 	q      *db.Queries
 	region string
+	recent recentBodies
 }
 
 // Open connects, migrates, and checks that this is the database that the region knows: a

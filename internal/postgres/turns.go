@@ -60,7 +60,7 @@ func (s *Store) turn(ctx context.Context, q *db.Queries, t InstanceTurn, o *flee
 		return s.setEnabled(ctx, q, t, last, out)
 	case fleet.OperationDelete:
 		return s.delete(ctx, q, t, last, out)
-	case fleet.OperationReconcile, fleet.OperationDrain, fleet.OperationFleet: // of a node, of many instances
+	case fleet.OperationReconcile, fleet.OperationDrain, fleet.OperationFleet, fleet.OperationExecute: // of a node, of many instances, of a module
 	}
 	return fleet.Errorf(fleet.Invalid, "%.40q is no operation on an instance", t.Kind)
 }
@@ -70,9 +70,6 @@ func (s *Store) deployAgain(ctx context.Context, q *db.Queries, t InstanceTurn, 
 		return err
 	}
 	if u := t.Unreleased; u != nil && (last == nil || !sameRevision(last, releaseOf(*u))) {
-		if err := hold(ctx, q, u.Content.Hash); err != nil {
-			return err
-		}
 		out.Operation, err = s.release(ctx, q, releaseOf(*u), out.After)
 		return err
 	}

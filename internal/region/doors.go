@@ -16,6 +16,8 @@ type requests struct {
 	store *postgres.Store
 	specs unreleased
 	limit time.Duration
+	// modules refuses an input that no provider takes.
+	modules inputChecker
 }
 
 // unreleased makes the revision of a spec that was written with ?deploy=false; nil when
@@ -40,6 +42,9 @@ func (r *requests) Request(ctx context.Context, in activities.DoorRequest, by st
 	}
 	if in.Kind == fleet.OperationFleet {
 		return r.fleet(ctx, in, by)
+	}
+	if in.Kind == fleet.OperationExecute {
+		return r.execution(ctx, in, by)
 	}
 	key := fleet.InstanceKey(in.Site, in.Instance)
 	t := postgres.InstanceTurn{

@@ -49,18 +49,18 @@ type batchMaker struct {
 const composedAtOnce = 100
 
 // Next writes the next batch of a site, unless its change does not go on.
-func (b *batchMaker) Next(ctx context.Context, in activities.NextBatch) (activities.BatchMade, error) {
+func (b *batchMaker) Next(ctx context.Context, in activities.NextBatch, tokenHash []byte) (activities.BatchMade, *activities.BatchNotify, error) {
 	made, err := b.store.FindBatch(ctx, in.ID())
 	if err != nil || made != nil { // as it was made the first time
-		return batchMade(in.Size, made), err
+		return batchMade(in.Size, made), nil, err
 	}
 	run, err := b.store.GetFleetRun(ctx, in.Fleet, in.FleetRun)
 	if err != nil || run.Wave != in.Wave || !decide.FleetGoesOn(run.State, run.Cancel, run.PerWave[in.Wave], run.Spec.ErrorThreshold) {
-		return activities.BatchMade{}, err
+		return activities.BatchMade{}, nil, err
 	}
 	open, err := b.mayGoOn(ctx, in, run.Spec.Windows)
 	if err != nil || !open {
-		return activities.BatchMade{Closed: !open}, err
+		return activities.BatchMade{Closed: !open}, nil, err
 	}
 	most := min(in.Size, fleet.MaxBatchItems)
 	page := postgres.FleetPage{
@@ -71,21 +71,24 @@ func (b *batchMaker) Next(ctx context.Context, in activities.NextBatch) (activit
 	}
 	targets, err := b.store.FleetTargets(ctx, page)
 	if err != nil || len(targets) == 0 {
-		return activities.BatchMade{}, err
+		return activities.BatchMade{}, nil, err
 	}
 	all := len(targets)
 	changes, err := b.compose(ctx, run.Spec, targets[:min(most, all)])
 	if err != nil {
-		return activities.BatchMade{}, err
+		return activities.BatchMade{}, nil, err
 	}
 	released, err := b.store.ReleaseBatch(ctx, postgres.BatchRelease{
 		ID: in.ID(), Site: in.Site, Fleet: in.Fleet, FleetRun: in.FleetRun, Stage: in.Mode == decide.SiteStage,
 		Workflow: in.Workflow, Run: in.Run, Actor: run.RequestedBy, Reason: "fleet change " + string(in.Fleet),
-		Deadline: in.Total, TTL: in.TTL, Items: changes,
+		Deadline: in.Total, TTL: in.TTL, TokenHash: tokenHash, Items: changes,
 	})
 	out := batchMade(len(changes), &released)
 	out.Last = len(changes) == all
-	return out, err
+	if released.Notify == nil {
+		return out, nil, err
+	}
+	return out, &activities.BatchNotify{Command: released.Notify.Command, SealingKey: released.Notify.SealingKey}, err
 }
 
 // mayGoOn looks at the site's window by the clock that the entity looks by.

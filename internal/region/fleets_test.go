@@ -111,10 +111,10 @@ func TestBatchMakerWindows(t *testing.T) {
 				composed += len(targets)
 				return []postgres.BatchChange{{Instance: "press-7", Generation: 1, Refused: fleet.Errorf(fleet.Invalid, "it cannot be")}}
 			})}
-			made, err := maker.Next(t.Context(), activities.NextBatch{
+			made, _, err := maker.Next(t.Context(), activities.NextBatch{
 				Fleet: fleetChange, FleetRun: 1, Wave: 1, Site: "plant-1", Mode: c.mode, Size: 10, Workflow: "w", Run: "r", Number: 1,
 				Total: hour, TTL: hour, Tries: 1,
-			})
+			}, nil)
 			require.NoError(t, err)
 			require.Equal(t, c.closed, made.Closed)
 			seen, err := steps.See(t.Context(), activities.SeeFleet{Fleet: fleetChange, Run: "run", Build: "build"})

@@ -1,22 +1,94 @@
 package region
 
 import (
+	"context"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link"
+	"github.com/holdfast-io/holdfast/internal/link/tasks"
+	"github.com/holdfast-io/holdfast/internal/schema"
+	"github.com/holdfast-io/holdfast/workflows"
 )
 
 // openLink makes this server's end of the link, with all its services.
-func (s *server) openLink() (err error) {
+func (s *server) openLink(ctx context.Context) error {
 	if s.cfg.Link == "" || !s.cfg.Roles.Has(RoleLink) {
 		if len(s.cfg.Roles) > 0 && s.cfg.Roles.Has(RoleLink) {
 			return fleet.Errorf(fleet.Invalid, "the role link needs an address").At("link").WithHint("give --link HOST:PORT")
 		}
 		return nil
 	}
+	narrow, err := s.narrowTemporal(ctx)
+	if err != nil {
+		return err
+	}
 	s.link, err = link.New(link.Options{
 		Store: s.store, ID: s.id, Timing: s.cfg.Timing.Link, Now: time.Now, Log: s.log, Metrics: s.registry,
+		GRPC:        []grpc.ServerOption{grpc.UnknownServiceHandler(narrow.Unknown)},
+		CheckSchema: schema.Check,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	narrow.Register(s.link.Registrar())
+	s.narrow = narrow
+	return nil
+}
+
+// cutRevoked ends the polls of nodes that were revoked while they waited: their next call is
+// refused, and their streams end with their connections.
+func (s *server) cutRevoked(ctx context.Context) error {
+	return s.every(ctx, s.cfg.Timing.Link.HeartbeatEvery, "cut revoked nodes", func(ctx context.Context) error {
+		polling := s.narrow.Polling()
+		if len(polling) == 0 {
+			return nil
+		}
+		revoked, err := s.store.RevokedAmong(ctx, polling)
+		for _, node := range revoked {
+			s.narrow.Cut(node)
+		}
+		return err
+	})
+}
+
+// taskTokenSecret is the name of the secret under which task tokens are bound to nodes.
+const taskTokenSecret = "task_tokens"
+
+// narrowTemporal makes what nodes may use of Temporal.
+func (s *server) narrowTemporal(ctx context.Context) (*tasks.Server, error) {
+	secret, err := s.store.Secret(ctx, taskTokenSecret, tasks.SecretBytes)
+	if err != nil {
+		return nil, err
+	}
+	narrow, err := tasks.New(tasks.Options{
+		Upstream: s.temporal.WorkflowService(), Namespace: s.cfg.TemporalNamespace, Queue: workflows.NodeQueue,
+		Secret: secret, Log: s.log,
+		Identity: func(ctx context.Context) (string, error) { return link.IdentityOf(ctx).Name, nil },
+		Refuse:   func(identity, reason, what string) { s.refused(tasks.Door, identity, reason, what) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.registry.Register(narrow); err != nil {
+		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
+	}
+	return narrow, nil
+}
+
+// doorHTTP is what refusals of the machine endpoints are written down under.
+const doorHTTP = "http"
+
+func (s *server) refusedHTTP(identity, reason, what string) {
+	s.refused(doorHTTP, identity, reason, what)
+}
+
+// refused has a refusal written down; a process without a link only logs it.
+func (s *server) refused(door, identity, reason, what string) {
+	s.log.Warn("refused", "door", door, "identity", identity, "reason", reason, "what", what)
+	if s.link != nil {
+		s.link.Refusals().Refuse(link.Refused{Door: door, Identity: identity, Reason: reason, What: what})
+	}
 }

@@ -8,20 +8,19 @@ import (
 	"path/filepath"
 	"time"
 
-	"go.temporal.io/sdk/worker"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/node"
-	"github.com/holdfast-io/holdfast/workers"
 )
 
 // NodeConfig is all that a node process needs.
 type NodeConfig struct {
-	Node, Site, API                    string
-	TemporalAddress, TemporalNamespace string
+	Node, Site, API string
+	// Link is host:port of the region's link, or several joined by commas.
+	Link string
 	// Data holds node.key, node.db and instances/.
 	Data string
 	// JoinToken enrols the node once.
@@ -68,7 +67,9 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	defer agent.Close() //nolint:errcheck // nothing is written any more
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return agent.Run(running) })
-	group.Go(func() error { return (&nodeWorker{cfg, agent, traces, serving, log}).run(running) })
+	tasks := &activities.Node{Applier: agent.Applier, Batches: agent.Applier, Reconciler: agent}
+	group.Go(func() error { return (&nodeWorker{cfg, agent, tasks, traces, serving, log}).run(running) })
+	group.Go(func() error { return (&nodeLink{cfg, agent, tasks.InFlight, log}).run(running) })
 	err = group.Wait()
 	if cfg.StopInstances && ctx.Err() != nil {
 		stopAll(context.WithoutCancel(ctx), runtime, log)
@@ -104,38 +105,6 @@ func baseEnvironment() []string {
 		}
 	}
 	return env
-}
-
-// nodeWorker takes deliveries once the store is recovered and Temporal answers.
-type nodeWorker struct {
-	cfg     NodeConfig
-	agent   *node.Agent
-	traces  *tracer
-	serving chan<- struct{} // closed when it does
-	log     *slog.Logger
-}
-
-func (n *nodeWorker) run(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-n.agent.Ready():
-	}
-	c, err := dial(n.cfg.TemporalAddress, n.cfg.TemporalNamespace, "node."+n.cfg.Node, n.traces, n.log)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	w, err := startWorker(ctx, n.log, "temporal", func() worker.Worker {
-		return workers.NewNode(c, fleet.NodeName(n.cfg.Node), &activities.Node{Applier: n.agent.Applier, Batches: n.agent.Applier, Reconciler: n.agent})
-	})
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	close(n.serving)
-	<-ctx.Done()
-	return ctx.Err()
 }
 
 const stopAllLimit = 20 * time.Second

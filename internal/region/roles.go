@@ -57,6 +57,7 @@ func (s *server) startRoles(ctx context.Context, group *errgroup.Group) error {
 			return err
 		}
 		group.Go(func() error { return s.link.Serve(ctx, linked) })
+		group.Go(func() error { return s.cutRevoked(ctx) })
 	}
 	if web != nil {
 		group.Go(func() error { return s.serve(ctx, web) })

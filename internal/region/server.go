@@ -22,6 +22,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/link"
+	"github.com/holdfast-io/holdfast/internal/link/executors"
+	"github.com/holdfast-io/holdfast/internal/link/tasks"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/workers"
 	"github.com/holdfast-io/holdfast/workflows"
@@ -67,6 +69,8 @@ type server struct {
 	tracer   *tracer
 	serving  atomic.Bool
 	link     *link.Server // nil without one
+	narrow   *tasks.Server
+	modules  *executors.Pool
 }
 
 // RunServer migrates the database and serves until the context ends.
@@ -82,6 +86,7 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 	defer s.store.Close()
 	defer s.temporal.Close()
 	defer s.tracer.close(ctx)
+	defer s.modules.Close()
 	group, ctx := errgroup.WithContext(ctx)
 	if err := s.startRoles(ctx, group); err != nil {
 		return errors.Join(err, group.Wait())
@@ -89,6 +94,7 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 	group.Go(func() error { return s.relay(ctx) })
 	group.Go(func() error { return s.listen(ctx) })
 	group.Go(func() error { return s.beat(ctx) })
+	group.Go(func() error { return s.hearModules(ctx) })
 	if err := group.Wait(); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -128,6 +134,9 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if s.metrics, err = newMetrics(s.registry, s.store, log); err != nil {
 		return nil, err
 	}
+	if s.modules, err = newExecutors(s.store, s.registry); err != nil {
+		return nil, err
+	}
 	s.ticks = &ticks{temporal: s.temporal}
 	if err := s.registry.Register(s.ticks); err != nil {
 		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
@@ -138,7 +147,7 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if s.handler, err = s.api(ctx.Done()); err != nil {
 		return nil, err
 	}
-	return s, s.openLink()
+	return s, s.openLink(ctx)
 }
 
 // bootstrap lets the first administrator in.
@@ -187,11 +196,11 @@ func (s *server) api(stopping <-chan struct{}) (*api.Handler, error) {
 	limits := compose.DefaultLimits()
 	return api.New(api.Deps{
 		Store: s.store, Waker: &crowdWaker{store: s.store, flows: s.flows, log: s.log}, NodeStarted: s.nodeStarted, Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent},
-		Waves:   decide.Waves,
+		Waves: decide.Waves, Executor: s.modules,
 		Flatten: compose.NewBudget(flattenShare * int64(limits.MaxBytes)), Limits: limits,
 		Region: s.cfg.Region, WebURL: s.cfg.WebURL, TemporalNamespace: s.cfg.TemporalNamespace,
 		PendingTTL: s.cfg.Timing.Delivery.PendingTTL, OperationLimit: s.operationLimit(),
-		Now: time.Now, Log: s.log, Ready: s.ready, Metrics: s.registry, Stopping: stopping,
+		Now: time.Now, Log: s.log, Ready: s.ready, Metrics: s.registry, Stopping: stopping, Refused: s.refusedHTTP,
 		OperationEnds: func(_ context.Context, id fleet.OperationID) <-chan struct{} { return s.ends.Of(id) },
 	})
 }
@@ -268,7 +277,7 @@ func (s *server) activities() workers.Server {
 			Ended: s.metrics.ended,
 		},
 		Doors: &activities.Doors{
-			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit()}, Entities: s.flows, Starts: s.flows,
+			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit(), modules: s.modules}, Entities: s.flows, Starts: s.flows,
 		},
 		Reconciles: &activities.Reconciles{
 			Store: s.store, Passes: s.store, Entities: s.again, Doors: doors, Tokens: tokens{s.cfg.Timing.TokenBytes},
@@ -282,6 +291,7 @@ func (s *server) activities() workers.Server {
 			Doors: doors, Log: s.log,
 			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Failpoint: s.cfg.Failpoint,
 		},
+		Modules: &activities.Modules{Store: executionSteps{s.store}, Executor: s.modules, Doors: doors, Build: s.cfg.Build},
 		Sweeps: &activities.Sweeps{
 			Purger: s.store, Starter: s.flows,
 			Collector: s.store, Keep: s.cfg.Timing.Keep, Now: time.Now, Collected: s.metrics.removed,

@@ -90,11 +90,10 @@ func (q *Queries) AttachRuns(ctx context.Context, arg AttachRunsParams) error {
 }
 
 const bodiesOfBatch = `-- name: BodiesOfBatch :many
-SELECT DISTINCT r.body_hash, r.size FROM deliveries d
+SELECT p.revision_hash AS body_hash, t.total AS size FROM deliveries d
 JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $1 OFFSET 0) t ON true
-JOIN LATERAL (SELECT w.expires_at FROM pending w WHERE w.deployment_id = d.id OFFSET 0) p ON p.expires_at > now()
-JOIN LATERAL (SELECT x.body_hash, x.size FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
-WHERE d.batch_id = $2 AND d.batch_id <> '' AND d.state = $3::text AND t.tries > 0 AND r.body_hash IS NOT NULL
+JOIN LATERAL (SELECT w.deployment_id, w.site, w.name, w.revision, w.revision_hash, w.created_at, w.expires_at FROM pending w WHERE w.deployment_id = d.id OFFSET 0) p ON p.expires_at > now()
+WHERE d.batch_id = $2 AND d.batch_id <> '' AND d.state = $3::text AND t.tries > 0 AND p.revision_hash IS NOT NULL
 `
 
 type BodiesOfBatchParams struct {
@@ -108,6 +107,7 @@ type BodiesOfBatchRow struct {
 	Size     int64
 }
 
+// The hash is that of the revision, and what its target has in all is its size.
 func (q *Queries) BodiesOfBatch(ctx context.Context, arg BodiesOfBatchParams) ([]BodiesOfBatchRow, error) {
 	rows, err := q.db.Query(ctx, bodiesOfBatch, arg.Node, arg.BatchID, arg.Open)
 	if err != nil {
@@ -376,55 +376,6 @@ func (q *Queries) DeliveriesOfBatch(ctx context.Context, batchID string) ([]Deli
 	return items, nil
 }
 
-const desiredRevisions = `-- name: DesiredRevisions :many
-SELECT r.site, r.name, r.revision, r.era, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled, r.durability, r.generation, r.spec, r.created_by, r.reason, r.created_at FROM unnest($1::text[]) AS k(name)
-JOIN LATERAL (SELECT x.desired_revision FROM subjects x WHERE x.site = $2 AND x.name = k.name OFFSET 0) s ON true
-JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = $2 AND x.name = k.name AND x.revision = s.desired_revision OFFSET 0) r ON true
-`
-
-type DesiredRevisionsParams struct {
-	Names []string
-	Site  string
-}
-
-func (q *Queries) DesiredRevisions(ctx context.Context, arg DesiredRevisionsParams) ([]Revision, error) {
-	rows, err := q.db.Query(ctx, desiredRevisions, arg.Names, arg.Site)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Revision
-	for rows.Next() {
-		var i Revision
-		if err := rows.Scan(
-			&i.Site,
-			&i.Name,
-			&i.Revision,
-			&i.Era,
-			&i.Action,
-			&i.ContentKind,
-			&i.BodyHash,
-			&i.Size,
-			&i.Run,
-			&i.RunHash,
-			&i.Enabled,
-			&i.Durability,
-			&i.Generation,
-			&i.Spec,
-			&i.CreatedBy,
-			&i.Reason,
-			&i.CreatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const endBatchRow = `-- name: EndBatchRow :exec
 UPDATE batches SET state = $1, reason = $2, ended_at = now() WHERE id = $3 AND state = 'open'
 `
@@ -642,11 +593,11 @@ func (q *Queries) InsertBatch(ctx context.Context, arg InsertBatchParams) error 
 const insertDeliveries = `-- name: InsertDeliveries :exec
 INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase,
                         requested_by, workflow_id, run_id, deadline_at, batch_id)
-SELECT k.id, $1, k.name, k.revision, k.attempt, $2 || '/' || k.name, $3, $4, k.from_revision, 'open', 'persisted',
-       k.requested_by, $5, $6, now() + make_interval(secs => $7::float8), $2
-FROM (SELECT unnest($8::text[]) AS id, unnest($9::text[]) AS name, unnest($10::bigint[]) AS revision,
-             unnest($11::bigint[]) AS attempt, unnest($12::bigint[]) AS from_revision,
-             unnest($13::text[]) AS requested_by) k
+SELECT k.id, $1, k.name, k.revision, k.attempt, $2 || '/' || k.name, $3, $4, k.from_revision, 'open', $5,
+       k.requested_by, $6, $7, now() + make_interval(secs => $8::float8), $2
+FROM (SELECT unnest($9::text[]) AS id, unnest($10::text[]) AS name, unnest($11::bigint[]) AS revision,
+             unnest($12::bigint[]) AS attempt, unnest($13::bigint[]) AS from_revision,
+             unnest($14::text[]) AS requested_by) k
 `
 
 type InsertDeliveriesParams struct {
@@ -654,6 +605,7 @@ type InsertDeliveriesParams struct {
 	BatchID       string
 	Node          string
 	Epoch         int64
+	Phase         string
 	WorkflowID    string
 	RunID         string
 	Seconds       float64
@@ -671,6 +623,7 @@ func (q *Queries) InsertDeliveries(ctx context.Context, arg InsertDeliveriesPara
 		arg.BatchID,
 		arg.Node,
 		arg.Epoch,
+		arg.Phase,
 		arg.WorkflowID,
 		arg.RunID,
 		arg.Seconds,
@@ -764,21 +717,26 @@ func (q *Queries) InsertRevisions(ctx context.Context, arg InsertRevisionsParams
 }
 
 const insertTargetsMany = `-- name: InsertTargetsMany :exec
-INSERT INTO delivery_nodes (delivery_id, node, role, state, total)
-SELECT k.id, n.name, CASE WHEN n.name = $1::text THEN 'active' ELSE 'standby' END, 'waiting', k.total
-FROM (SELECT unnest($2::text[]) AS id, unnest($3::bigint[]) AS total) k CROSS JOIN unnest($4::text[]) AS n(name)
+INSERT INTO delivery_nodes (delivery_id, node, role, total, state, tries, notice)
+SELECT k.id, n.name, CASE WHEN n.name = $1::text THEN 'active' ELSE 'standby' END, k.total,
+       CASE WHEN n.name = $2::text THEN 'notified' ELSE 'waiting' END,
+       CASE WHEN n.name = $2::text THEN 1 ELSE 0 END, CASE WHEN n.name = $2::text THEN 1 ELSE 0 END
+FROM (SELECT unnest($3::text[]) AS id, unnest($4::bigint[]) AS total) k CROSS JOIN unnest($5::text[]) AS n(name)
 `
 
 type InsertTargetsManyParams struct {
 	Holder string
+	Told   string
 	Ids    []string
 	Totals []int64
 	Nodes  []string
 }
 
+// The node that is told at once (told, else ”) is what TellTargets would make of it.
 func (q *Queries) InsertTargetsMany(ctx context.Context, arg InsertTargetsManyParams) error {
 	_, err := q.db.Exec(ctx, insertTargetsMany,
 		arg.Holder,
+		arg.Told,
 		arg.Ids,
 		arg.Totals,
 		arg.Nodes,
@@ -788,18 +746,23 @@ func (q *Queries) InsertTargetsMany(ctx context.Context, arg InsertTargetsManyPa
 
 const insertWholeBodies = `-- name: InsertWholeBodies :exec
 WITH k AS MATERIALIZED (SELECT unnest($1::bytea[]) AS hash, unnest($2::bytea[]) AS data),
-made AS (INSERT INTO bodies (hash, size) SELECT k.hash, octet_length(k.data) FROM k RETURNING id, hash)
+made AS (INSERT INTO bodies (hash, size) SELECT k.hash, octet_length(k.data) FROM k RETURNING id, hash),
+allowed AS (INSERT INTO body_projects (project, hash) SELECT $3, m.hash FROM made m
+            WHERE NOT EXISTS (SELECT 1 FROM body_projects p WHERE p.hash = m.hash AND p.project = $3 OFFSET 0))
 INSERT INTO body_chunks (body_id, idx, data)
 SELECT m.id, 0, k.data FROM made m JOIN k ON k.hash = m.hash WHERE octet_length(k.data) > 0
 `
 
 type InsertWholeBodiesParams struct {
-	Hashes [][]byte
-	Bodies [][]byte
+	Hashes  [][]byte
+	Bodies  [][]byte
+	Project string
 }
 
+// Nobody else can refer to a body before it is there: what ON CONFLICT takes twice as long for
+// is to be expected by nobody but who finds the row of one that was dropped.
 func (q *Queries) InsertWholeBodies(ctx context.Context, arg InsertWholeBodiesParams) error {
-	_, err := q.db.Exec(ctx, insertWholeBodies, arg.Hashes, arg.Bodies)
+	_, err := q.db.Exec(ctx, insertWholeBodies, arg.Hashes, arg.Bodies, arg.Project)
 	return err
 }
 
@@ -1511,35 +1474,55 @@ func (q *Queries) PutOutboxMany(ctx context.Context, arg PutOutboxManyParams) er
 	return err
 }
 
-const recordSnapshots = `-- name: RecordSnapshots :exec
+const recordSnapshots = `-- name: RecordSnapshots :many
+WITH r AS MATERIALIZED (
+    SELECT k.delivery_id, x.name, x.revision, x.era, x.action, x.body_hash, x.run_hash, x.enabled, x.durability
+    FROM (SELECT unnest($1::text[]) AS name, unnest($2::bigint[]) AS revision, unnest($3::text[]) AS delivery_id) k
+    JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = $4 AND x.name = k.name AND x.revision = k.revision OFFSET 0) x ON true),
+recorded AS (
 INSERT INTO snapshots (site, name, revision, delivery_id, epoch, era, action, body_hash, run_hash, enabled)
-SELECT $1, k.name, k.revision, k.delivery_id, $2, r.era, r.action, r.body_hash, r.run_hash, r.enabled
-FROM (SELECT unnest($3::text[]) AS name, unnest($4::bigint[]) AS revision, unnest($5::text[]) AS delivery_id) k
-JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = $1 AND x.name = k.name AND x.revision = k.revision OFFSET 0) r ON true
+SELECT $4, r.name, r.revision, r.delivery_id, $5, r.era, r.action, r.body_hash, r.run_hash, r.enabled FROM r
 ON CONFLICT (site, name) DO UPDATE SET revision = excluded.revision, delivery_id = excluded.delivery_id,
     epoch = excluded.epoch, recorded_at = now(), era = excluded.era, action = excluded.action, body_hash = excluded.body_hash,
     run_hash = excluded.run_hash, enabled = excluded.enabled
-WHERE snapshots.revision < excluded.revision
+WHERE snapshots.revision < excluded.revision)
+SELECT r.delivery_id::text AS delivery_id FROM r WHERE r.durability = 'async'
 `
 
 type RecordSnapshotsParams struct {
-	Site        string
-	Epoch       int64
 	Names       []string
 	Revisions   []int64
 	DeliveryIds []string
+	Site        string
+	Epoch       int64
 }
 
-// With what the trigger would look up for each.
-func (q *Queries) RecordSnapshots(ctx context.Context, arg RecordSnapshotsParams) error {
-	_, err := q.db.Exec(ctx, recordSnapshots,
-		arg.Site,
-		arg.Epoch,
+// With what the trigger would look up for each. It gives the deliveries that are done with
+// this, since they need no standby.
+func (q *Queries) RecordSnapshots(ctx context.Context, arg RecordSnapshotsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, recordSnapshots,
 		arg.Names,
 		arg.Revisions,
 		arg.DeliveryIds,
+		arg.Site,
+		arg.Epoch,
 	)
-	return err
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var delivery_id string
+		if err := rows.Scan(&delivery_id); err != nil {
+			return nil, err
+		}
+		items = append(items, delivery_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const recordTargets = `-- name: RecordTargets :many

@@ -94,6 +94,7 @@ DELETE FROM deliveries WHERE id = ANY(ARRAY(
           AND d.ended_at < now() - make_interval(secs => $2::float8)
           AND NOT EXISTS (SELECT 1 FROM snapshots p WHERE p.site = d.site AND p.name = d.name AND p.delivery_id = d.id OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM pending w WHERE w.deployment_id = d.id OFFSET 0)
+          AND NOT EXISTS (SELECT 1 FROM batches b WHERE b.id = d.batch_id AND b.state = 'open' OFFSET 0)
           AND NOT (d.revision = coalesce(back.revision, 0) AND (d.state = 'succeeded' OR d.settled_as = 'applied' OR d.phase = 'recorded'))
         ORDER BY d.attempt LIMIT $3 FOR UPDATE SKIP LOCKED) c
     WHERE (s.site, s.name) > ($4::text, $5::text) AND (s.site, s.name) <= ($6::text, $7::text)
@@ -111,7 +112,7 @@ type CollectDeliveriesParams struct {
 }
 
 // What is kept beside the newest: the delivery that the snapshot names, one that can still
-// be fetched, and that of the revision that a rollback goes to (as DeployedBefore finds it,
+// be fetched, one whose batch is open, and that of the revision that a rollback goes to (as DeployedBefore finds it,
 // which looks back no further here). Of a deleted instance nothing is kept for a rollback.
 func (q *Queries) CollectDeliveries(ctx context.Context, arg CollectDeliveriesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, collectDeliveries,

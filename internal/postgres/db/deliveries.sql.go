@@ -56,7 +56,7 @@ func (q *Queries) DeletePendingOf(ctx context.Context, arg DeletePendingOfParams
 }
 
 const deliveryByClaim = `-- name: DeliveryByClaim :one
-SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id FROM deliveries WHERE claim = $1
+SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id FROM deliveries WHERE claim = $1 AND batch_id = ''
 `
 
 func (q *Queries) DeliveryByClaim(ctx context.Context, claim string) (Delivery, error) {

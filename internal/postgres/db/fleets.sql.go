@@ -221,8 +221,8 @@ JOIN LATERAL (
       AND ($5::text <> 'waiting' OR y.retried OR NOT r.retrying)
     ORDER BY y.name LIMIT $6) t ON true
 LEFT JOIN LATERAL (SELECT z.uid, z.kind, z.api_version, z.project, z.scope, z.name, z.labels, z.generation, z.resource_version, z.spec, z.syncing, z.owner_epoch, z.created_by, z.created_at, z.updated_at, z.deleting_since FROM objects z WHERE z.kind = 'instance' AND z.scope = t.site AND z.name = t.name OFFSET 0) o ON true
-LEFT JOIN LATERAL (SELECT z.desired_revision FROM subjects z WHERE z.site = t.site AND z.name = t.name OFFSET 0) s ON true
-LEFT JOIN LATERAL (SELECT z.site, z.name, z.revision, z.era, z.action, z.content_kind, z.body_hash, z.size, z.run, z.run_hash, z.enabled, z.durability, z.generation, z.spec, z.created_by, z.reason, z.created_at FROM revisions z WHERE z.site = t.site AND z.name = t.name AND z.revision = t.restores OFFSET 0) b ON true
+LEFT JOIN LATERAL (SELECT z.desired_revision FROM subjects z WHERE t.undoes > 0 AND z.site = t.site AND z.name = t.name OFFSET 0) s ON true
+LEFT JOIN LATERAL (SELECT z.site, z.name, z.revision, z.era, z.action, z.content_kind, z.body_hash, z.size, z.run, z.run_hash, z.enabled, z.durability, z.generation, z.spec, z.created_by, z.reason, z.created_at FROM revisions z WHERE t.restores > 0 AND z.site = t.site AND z.name = t.name AND z.revision = t.restores OFFSET 0) b ON true
 ORDER BY t.name
 `
 
@@ -946,35 +946,39 @@ func (q *Queries) RunningFleetOperation(ctx context.Context, arg RunningFleetOpe
 }
 
 const seeFleet = `-- name: SeeFleet :one
+WITH r AS MATERIALIZED (SELECT x.fleet, x.run, x.uid, x.project, x.generation, x.spec, x.rollback_of, x.state, x.reason, x.message, x.cancel_requested, x.wave, x.waves, x.until_wave, x.retrying, x.turn, x.entity_run, x.requested_by, x.created_at, x.deadline_at, x.ended_at FROM fleet_runs x WHERE x.fleet = $3 ORDER BY x.run DESC LIMIT 1),
+t AS MATERIALIZED (
+    SELECT x.site, x.state, (x.state <> 'waiting' OR x.retried OR NOT r.retrying)::boolean AS asked, count(*) AS n
+    FROM r JOIN fleet_targets x ON x.fleet = r.fleet AND x.run = r.run AND x.wave = r.wave
+    GROUP BY x.site, x.state, (x.state <> 'waiting' OR x.retried OR NOT r.retrying)::boolean)
 SELECT jsonb_strip_nulls(jsonb_build_object(
     'at', clock_timestamp(), 'run', r.run, 'state', r.state, 'reason', r.reason, 'cancel', r.cancel_requested, 'turn', r.turn,
     'deadline', r.deadline_at, 'wave', r.wave, 'waves', r.waves, 'until', r.until_wave,
     'successThreshold', (r.spec ->> 'successThreshold')::float8, 'errorThreshold', (r.spec ->> 'errorThreshold')::float8,
     'sitesAtOnce', (r.spec ->> 'sitesAtOnce')::integer, 'batchSize', (r.spec ->> 'batchSize')::integer,
     'counts', (SELECT jsonb_build_object(
-                   'total', count(*),
-                   'waiting', count(*) FILTER (WHERE t.state = 'waiting' AND (t.retried OR NOT r.retrying)),
-                   'delivering', count(*) FILTER (WHERE t.state = 'delivering'),
-                   'staged', count(*) FILTER (WHERE t.state = 'staged'),
-                   'succeeded', count(*) FILTER (WHERE t.state = 'succeeded'),
-                   'unchanged', count(*) FILTER (WHERE t.state = 'unchanged'),
-                   'superseded', count(*) FILTER (WHERE t.state = 'superseded'),
-                   'failed', count(*) FILTER (WHERE t.state = 'failed'))
-               FROM fleet_targets t WHERE t.fleet = r.fleet AND t.run = r.run AND t.wave = r.wave),
+                   'total', coalesce(sum(t.n), 0),
+                   'waiting', coalesce(sum(t.n) FILTER (WHERE t.state = 'waiting' AND t.asked), 0),
+                   'delivering', coalesce(sum(t.n) FILTER (WHERE t.state = 'delivering'), 0),
+                   'staged', coalesce(sum(t.n) FILTER (WHERE t.state = 'staged'), 0),
+                   'succeeded', coalesce(sum(t.n) FILTER (WHERE t.state = 'succeeded'), 0),
+                   'unchanged', coalesce(sum(t.n) FILTER (WHERE t.state = 'unchanged'), 0),
+                   'superseded', coalesce(sum(t.n) FILTER (WHERE t.state = 'superseded'), 0),
+                   'failed', coalesce(sum(t.n) FILTER (WHERE t.state = 'failed'), 0))
+               FROM t),
     'sites', (SELECT jsonb_agg(jsonb_build_object('site', s.site, 'waiting', s.waiting, 'staged', s.staged)
                                ORDER BY s.waiting = 0, s.site)
-              FROM (SELECT t.site, count(*) FILTER (WHERE t.state = 'waiting') AS waiting,
-                           count(*) FILTER (WHERE t.state = 'staged') AS staged
-                    FROM fleet_targets t
-                    WHERE t.fleet = r.fleet AND t.run = r.run AND t.wave = r.wave AND t.state IN ('waiting', 'staged')
-                      AND (t.state = 'staged' OR t.retried OR NOT r.retrying)
-                    GROUP BY t.site ORDER BY count(*) FILTER (WHERE t.state = 'waiting') = 0, t.site LIMIT $1) s),
+              FROM (SELECT u.site, u.waiting, u.staged FROM (
+                        SELECT t.site, coalesce(sum(t.n) FILTER (WHERE t.state = 'waiting'), 0) AS waiting,
+                               coalesce(sum(t.n) FILTER (WHERE t.state = 'staged'), 0) AS staged
+                        FROM t WHERE t.asked AND t.state IN ('waiting', 'staged') GROUP BY t.site) u
+                    ORDER BY u.waiting = 0, u.site LIMIT $1) s),
     'asked', (SELECT count(*) FROM operations p WHERE p.subject = $2 AND p.state = 'running'),
     'untold', (SELECT count(*) FROM operations p
                WHERE p.subject = $2 AND p.state <> 'running' AND p.door_run <> '' AND NOT p.door_told)
 ))::jsonb AS seen, coalesce(r.spec -> 'windows', '[]')::jsonb AS windows
 FROM (SELECT 1) one
-LEFT JOIN LATERAL (SELECT x.fleet, x.run, x.uid, x.project, x.generation, x.spec, x.rollback_of, x.state, x.reason, x.message, x.cancel_requested, x.wave, x.waves, x.until_wave, x.retrying, x.turn, x.entity_run, x.requested_by, x.created_at, x.deadline_at, x.ended_at FROM fleet_runs x WHERE x.fleet = $3 ORDER BY x.run DESC LIMIT 1) r ON true
+LEFT JOIN r ON true
 `
 
 type SeeFleetParams struct {

@@ -148,6 +148,20 @@ type Event struct {
 	After      json.RawMessage
 }
 
+type Execution struct {
+	ID              string
+	ModuleNamespace string
+	Module          string
+	Input           []byte
+	InputHash       string
+	Output          []byte
+	OutputHash      *string
+	Failure         string
+	Connection      string
+	CreatedAt       time.Time
+	ExpiresAt       time.Time
+}
+
 type FeedHorizon struct {
 	OnlyRow bool
 	Era     int64
@@ -431,6 +445,12 @@ type Region struct {
 	SystemIdentifier string
 	Timeline         int32
 	RaisedAt         time.Time
+}
+
+type RegionSecret struct {
+	Name      string
+	Secret    []byte
+	CreatedAt time.Time
 }
 
 type Revision struct {

@@ -436,8 +436,11 @@ const listNodes = `-- name: ListNodes :many
 SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, n.cordoned_at, n.cordon_reason, n.peer_address, coalesce(l.epoch, 0)::bigint AS epoch,
        (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
        (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed,
-       (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans
+       (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans,
+       c.id AS connection, c.state AS connection_state, c.in_flight, c.registered_at, c.active_at
 FROM nodes n LEFT JOIN site_leases l ON l.site = n.site
+    -- At most one lives: a node registers under its own name only.
+    LEFT JOIN connections c ON c.node = n.name AND c.provider = n.name AND c.ended_at IS NULL
 WHERE n.removed_at IS NULL AND n.name > $1::text AND ($2::text = '' OR n.site = $2)
   AND ($3::text = '' OR n.name = $3)
 ORDER BY n.name LIMIT $4
@@ -451,25 +454,30 @@ type ListNodesParams struct {
 }
 
 type ListNodesRow struct {
-	Name         string
-	Site         string
-	Role         string
-	SigningKey   []byte
-	SealingKey   []byte
-	EnrolledAt   *time.Time
-	RevokedAt    *time.Time
-	SeenAt       *time.Time
-	StartID      *string
-	StartedAt    *time.Time
-	RemovedAt    *time.Time
-	StartingAt   *time.Time
-	CordonedAt   *time.Time
-	CordonReason string
-	PeerAddress  string
-	Epoch        int64
-	Instances    int64
-	Owed         int64
-	Orphans      int64
+	Name            string
+	Site            string
+	Role            string
+	SigningKey      []byte
+	SealingKey      []byte
+	EnrolledAt      *time.Time
+	RevokedAt       *time.Time
+	SeenAt          *time.Time
+	StartID         *string
+	StartedAt       *time.Time
+	RemovedAt       *time.Time
+	StartingAt      *time.Time
+	CordonedAt      *time.Time
+	CordonReason    string
+	PeerAddress     string
+	Epoch           int64
+	Instances       int64
+	Owed            int64
+	Orphans         int64
+	Connection      *string
+	ConnectionState *string
+	InFlight        *int32
+	RegisteredAt    *time.Time
+	ActiveAt        *time.Time
 }
 
 func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNodesRow, error) {
@@ -506,10 +514,39 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 			&i.Instances,
 			&i.Owed,
 			&i.Orphans,
+			&i.Connection,
+			&i.ConnectionState,
+			&i.InFlight,
+			&i.RegisteredAt,
+			&i.ActiveAt,
 		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const liveConnectionsOfNode = `-- name: LiveConnectionsOfNode :many
+SELECT id FROM connections WHERE node = $1::text AND ended_at IS NULL
+`
+
+func (q *Queries) LiveConnectionsOfNode(ctx context.Context, node string) ([]string, error) {
+	rows, err := q.db.Query(ctx, liveConnectionsOfNode, node)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -693,6 +730,44 @@ func (q *Queries) RevokeAPIToken(ctx context.Context, id string) (int64, error) 
 	return result.RowsAffected(), nil
 }
 
+const revokeNode = `-- name: RevokeNode :execrows
+UPDATE nodes SET revoked_at = coalesce(revoked_at, now()), signing_key = NULL, sealing_key = NULL
+WHERE name = $1 AND removed_at IS NULL AND enrolled_at IS NOT NULL
+`
+
+// Revoking twice changes nothing more.
+func (q *Queries) RevokeNode(ctx context.Context, name string) (int64, error) {
+	result, err := q.db.Exec(ctx, revokeNode, name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const revokedAmong = `-- name: RevokedAmong :many
+SELECT name FROM nodes WHERE name = ANY($1::text[]) AND (revoked_at IS NOT NULL OR removed_at IS NOT NULL)
+`
+
+func (q *Queries) RevokedAmong(ctx context.Context, names []string) ([]string, error) {
+	rows, err := q.db.Query(ctx, revokedAmong, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const trimLogs = `-- name: TrimLogs :exec
 DELETE FROM instance_logs l WHERE l.site = $1 AND l.name = $2 AND l.node = $3
   AND l.log_offset < (SELECT max(m.log_offset) FROM instance_logs m WHERE m.site = $1 AND m.name = $2 AND m.node = $3) - $4::bigint
@@ -801,4 +876,32 @@ func (q *Queries) UseJoinToken(ctx context.Context, hash []byte) (JoinToken, err
 		&i.UsedAt,
 	)
 	return i, err
+}
+
+const voidFetchTokensOfNode = `-- name: VoidFetchTokensOfNode :exec
+DELETE FROM fetch_tokens WHERE node = $1::text
+`
+
+// What was sealed to a node, and what would let it enrol once more.
+func (q *Queries) VoidFetchTokensOfNode(ctx context.Context, node string) error {
+	_, err := q.db.Exec(ctx, voidFetchTokensOfNode, node)
+	return err
+}
+
+const voidJoinTokensOfNode = `-- name: VoidJoinTokensOfNode :exec
+DELETE FROM join_tokens WHERE node = $1 AND used_at IS NULL
+`
+
+func (q *Queries) VoidJoinTokensOfNode(ctx context.Context, node string) error {
+	_, err := q.db.Exec(ctx, voidJoinTokensOfNode, node)
+	return err
+}
+
+const voidReconcilesOfNode = `-- name: VoidReconcilesOfNode :exec
+UPDATE reconciles SET expires_at = now() WHERE node = $1 AND state = 'running'
+`
+
+func (q *Queries) VoidReconcilesOfNode(ctx context.Context, node string) error {
+	_, err := q.db.Exec(ctx, voidReconcilesOfNode, node)
+	return err
 }

@@ -35,11 +35,6 @@ SELECT * FROM subjects WHERE site = @site AND name = ANY(@names::text[]) ORDER B
 SELECT o.* FROM unnest(@names::text[]) AS k(name)
 JOIN LATERAL (SELECT x.* FROM objects x WHERE x.kind = 'instance' AND x.scope = @site AND x.name = k.name OFFSET 0) o ON true;
 
--- name: DesiredRevisions :many
-SELECT r.* FROM unnest(@names::text[]) AS k(name)
-JOIN LATERAL (SELECT x.desired_revision FROM subjects x WHERE x.site = @site AND x.name = k.name OFFSET 0) s ON true
-JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = @site AND x.name = k.name AND x.revision = s.desired_revision OFFSET 0) r ON true;
-
 -- name: SnapshotsOf :many
 SELECT p.name, p.revision, p.action FROM unnest(@names::text[]) AS k(name)
 JOIN LATERAL (SELECT x.* FROM snapshots x WHERE x.site = @site AND x.name = k.name OFFSET 0) p ON true;
@@ -141,7 +136,7 @@ WHERE o.ctid = k.place AND o.state = @running::text AND o.revision <= k.revision
 -- name: InsertDeliveries :exec
 INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase,
                         requested_by, workflow_id, run_id, deadline_at, batch_id)
-SELECT k.id, @site, k.name, k.revision, k.attempt, @batch_id || '/' || k.name, @node, @epoch, k.from_revision, 'open', 'persisted',
+SELECT k.id, @site, k.name, k.revision, k.attempt, @batch_id || '/' || k.name, @node, @epoch, k.from_revision, 'open', @phase,
        k.requested_by, @workflow_id, @run_id, now() + make_interval(secs => @seconds::float8), @batch_id
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision,
              unnest(@attempts::bigint[]) AS attempt, unnest(@from_revisions::bigint[]) AS from_revision,
@@ -159,9 +154,12 @@ SELECT n.name FROM nodes n
 WHERE n.site = @site AND n.removed_at IS NULL AND (n.name = @holder::text OR n.role <> 'worker')
 ORDER BY n.name <> @holder::text, n.name;
 
+-- The node that is told at once (told, else '') is what TellTargets would make of it.
 -- name: InsertTargetsMany :exec
-INSERT INTO delivery_nodes (delivery_id, node, role, state, total)
-SELECT k.id, n.name, CASE WHEN n.name = @holder::text THEN 'active' ELSE 'standby' END, 'waiting', k.total
+INSERT INTO delivery_nodes (delivery_id, node, role, total, state, tries, notice)
+SELECT k.id, n.name, CASE WHEN n.name = @holder::text THEN 'active' ELSE 'standby' END, k.total,
+       CASE WHEN n.name = @told::text THEN 'notified' ELSE 'waiting' END,
+       CASE WHEN n.name = @told::text THEN 1 ELSE 0 END, CASE WHEN n.name = @told::text THEN 1 ELSE 0 END
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@totals::bigint[]) AS total) k CROSS JOIN unnest(@nodes::text[]) AS n(name);
 
 -- name: NamesOfBatch :many
@@ -216,12 +214,12 @@ ORDER BY d.name;
 -- name: TokensOf :many
 SELECT node, hash FROM fetch_tokens WHERE deployment_id = @id AND expires_at > now() ORDER BY hash;
 
+-- The hash is that of the revision, and what its target has in all is its size.
 -- name: BodiesOfBatch :many
-SELECT DISTINCT r.body_hash, r.size FROM deliveries d
+SELECT p.revision_hash AS body_hash, t.total AS size FROM deliveries d
 JOIN LATERAL (SELECT t.* FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = @node OFFSET 0) t ON true
-JOIN LATERAL (SELECT w.expires_at FROM pending w WHERE w.deployment_id = d.id OFFSET 0) p ON p.expires_at > now()
-JOIN LATERAL (SELECT x.body_hash, x.size FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
-WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND d.state = @open::text AND t.tries > 0 AND r.body_hash IS NOT NULL;
+JOIN LATERAL (SELECT w.* FROM pending w WHERE w.deployment_id = d.id OFFSET 0) p ON p.expires_at > now()
+WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND d.state = @open::text AND t.tries > 0 AND p.revision_hash IS NOT NULL;
 
 -- name: BodiesOfTickets :many
 SELECT DISTINCT r.body_hash, r.size FROM snapshot_tickets t
@@ -260,16 +258,21 @@ DELETE FROM owed o USING (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM owed x WHE
       FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision) k OFFSET 0) k
 WHERE o.ctid = k.place AND o.revision <= k.revision;
 
--- With what the trigger would look up for each.
--- name: RecordSnapshots :exec
+-- With what the trigger would look up for each. It gives the deliveries that are done with
+-- this, since they need no standby.
+-- name: RecordSnapshots :many
+WITH r AS MATERIALIZED (
+    SELECT k.delivery_id, x.name, x.revision, x.era, x.action, x.body_hash, x.run_hash, x.enabled, x.durability
+    FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision, unnest(@delivery_ids::text[]) AS delivery_id) k
+    JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = @site AND x.name = k.name AND x.revision = k.revision OFFSET 0) x ON true),
+recorded AS (
 INSERT INTO snapshots (site, name, revision, delivery_id, epoch, era, action, body_hash, run_hash, enabled)
-SELECT @site, k.name, k.revision, k.delivery_id, @epoch, r.era, r.action, r.body_hash, r.run_hash, r.enabled
-FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision, unnest(@delivery_ids::text[]) AS delivery_id) k
-JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = @site AND x.name = k.name AND x.revision = k.revision OFFSET 0) r ON true
+SELECT @site, r.name, r.revision, r.delivery_id, @epoch, r.era, r.action, r.body_hash, r.run_hash, r.enabled FROM r
 ON CONFLICT (site, name) DO UPDATE SET revision = excluded.revision, delivery_id = excluded.delivery_id,
     epoch = excluded.epoch, recorded_at = now(), era = excluded.era, action = excluded.action, body_hash = excluded.body_hash,
     run_hash = excluded.run_hash, enabled = excluded.enabled
-WHERE snapshots.revision < excluded.revision;
+WHERE snapshots.revision < excluded.revision)
+SELECT r.delivery_id::text AS delivery_id FROM r WHERE r.durability = 'async';
 
 -- Owes what is deployed now, and not what is older by now.
 -- name: OweRestMany :exec
@@ -358,9 +361,13 @@ WITH known AS MATERIALIZED (SELECT b.id, b.hash, b.used_at FROM bodies b WHERE b
      used AS (UPDATE bodies b SET used_at = now() WHERE b.id = ANY(ARRAY(SELECT old.id FROM old)))
 SELECT known.hash FROM known;
 
+-- Nobody else can refer to a body before it is there: what ON CONFLICT takes twice as long for
+-- is to be expected by nobody but who finds the row of one that was dropped.
 -- name: InsertWholeBodies :exec
 WITH k AS MATERIALIZED (SELECT unnest(@hashes::bytea[]) AS hash, unnest(@bodies::bytea[]) AS data),
-made AS (INSERT INTO bodies (hash, size) SELECT k.hash, octet_length(k.data) FROM k RETURNING id, hash)
+made AS (INSERT INTO bodies (hash, size) SELECT k.hash, octet_length(k.data) FROM k RETURNING id, hash),
+allowed AS (INSERT INTO body_projects (project, hash) SELECT @project, m.hash FROM made m
+            WHERE NOT EXISTS (SELECT 1 FROM body_projects p WHERE p.hash = m.hash AND p.project = @project OFFSET 0))
 INSERT INTO body_chunks (body_id, idx, data)
 SELECT m.id, 0, k.data FROM made m JOIN k ON k.hash = m.hash WHERE octet_length(k.data) > 0;
 

@@ -1,5 +1,5 @@
 -- name: DeliveryByClaim :one
-SELECT * FROM deliveries WHERE claim = @claim;
+SELECT * FROM deliveries WHERE claim = @claim AND batch_id = '';
 
 -- name: GetDelivery :one
 SELECT * FROM deliveries WHERE id = @id;

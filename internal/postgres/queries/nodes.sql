@@ -14,8 +14,11 @@ SELECT * FROM nodes WHERE name = @name;
 SELECT n.*, coalesce(l.epoch, 0)::bigint AS epoch,
        (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
        (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed,
-       (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans
+       (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans,
+       c.id AS connection, c.state AS connection_state, c.in_flight, c.registered_at, c.active_at
 FROM nodes n LEFT JOIN site_leases l ON l.site = n.site
+    -- At most one lives: a node registers under its own name only.
+    LEFT JOIN connections c ON c.node = n.name AND c.provider = n.name AND c.ended_at IS NULL
 WHERE n.removed_at IS NULL AND n.name > @after::text AND (@site::text = '' OR n.site = @site)
   AND (@name::text = '' OR n.name = @name)
 ORDER BY n.name LIMIT @max_rows;
@@ -118,3 +121,24 @@ SELECT * FROM node_held WHERE node = @node AND name = ANY(@names::text[]);
 -- name: ExpectedOfNode :many
 SELECT w.name FROM under_way w WHERE w.site = @site AND w.name = ANY(@names::text[])
 UNION SELECT o.name FROM owed o WHERE o.node = @node AND o.name = ANY(@names::text[]);
+
+-- Revoking twice changes nothing more.
+-- name: RevokeNode :execrows
+UPDATE nodes SET revoked_at = coalesce(revoked_at, now()), signing_key = NULL, sealing_key = NULL
+WHERE name = @name AND removed_at IS NULL AND enrolled_at IS NOT NULL;
+
+-- What was sealed to a node, and what would let it enrol once more.
+-- name: VoidFetchTokensOfNode :exec
+DELETE FROM fetch_tokens WHERE node = @node::text;
+
+-- name: VoidReconcilesOfNode :exec
+UPDATE reconciles SET expires_at = now() WHERE node = @node AND state = 'running';
+
+-- name: VoidJoinTokensOfNode :exec
+DELETE FROM join_tokens WHERE node = @node AND used_at IS NULL;
+
+-- name: LiveConnectionsOfNode :many
+SELECT id FROM connections WHERE node = @node::text AND ended_at IS NULL;
+
+-- name: RevokedAmong :many
+SELECT name FROM nodes WHERE name = ANY(@names::text[]) AND (revoked_at IS NOT NULL OR removed_at IS NOT NULL);

@@ -1,0 +1,114 @@
+package api
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// connection is one with an open stream, as the link leaves it.
+func (r *region) connection(provider fleet.ProviderName) string {
+	r.t.Helper()
+	const server = "server-1"
+	require.NoError(r.t, r.store.LinkServerSeen(r.t.Context(), server))
+	made, err := r.store.RegisterConnection(r.t.Context(), fleet.Registration{
+		Identity: "token:x", Provider: provider, Namespace: fleet.ModuleNamespace("acme." + string(provider)), Group: "g", Executor: "10.0.0.7:9091",
+		Protocol: 1, Modules: []fleet.ModuleOffer{{Name: "detect"}},
+	}, server)
+	require.NoError(r.t, err)
+	_, err = r.store.OpenConnection(r.t.Context(), made.ID, "token:x", server)
+	require.NoError(r.t, err)
+	return string(made.ID)
+}
+
+// C86, C23, X5, X8: providers are listed and drained, and what a drain waits for is shown.
+func TestProviders(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	one, two := r.connection("one"), r.connection("two")
+	list := into[List[Provider]](t, r.call(r.viewer, http.MethodGet, "/api/v1/providers", nil))
+	require.Len(t, list.Items, 2)
+	p := list.Items[0]
+	require.Equal(t, one, string(p.ID))
+	require.Equal(t, []string{"detect"}, p.Modules)
+	require.Equal(t, "acme.one g 10.0.0.7:9091 Active token:x server-1", p.ModuleNamespace+" "+p.Group+" "+p.Executor+" "+string(p.State)+" "+p.Identity+" "+p.Server)
+	require.True(t, p.TakesWork)
+	require.Nil(t, p.Drain)
+	first := into[List[Provider]](t, r.call(r.viewer, http.MethodGet, "/api/v1/providers?limit=1", nil))
+	rest := into[List[Provider]](t, r.call(r.viewer, http.MethodGet, "/api/v1/providers?limit=1&cursor="+first.Next, nil))
+	require.Equal(t, two, string(rest.Items[0].ID))
+	require.Empty(t, rest.Next)
+
+	path := "/api/v1/providers/" + one
+	require.Equal(t, http.StatusForbidden, r.call(r.viewer, http.MethodPost, path+"/drain", nil).status)
+	dry := r.call(r.operator, http.MethodPost, path+"/drain?dryRun=true", nil)
+	require.Equal(t, http.StatusAccepted, dry.status, string(dry.body))
+	require.Nil(t, into[Provider](t, dry).Drain)
+	asked := into[Provider](t, r.call(r.operator, http.MethodPost, path+"/drain", DrainRequest{Reason: "new version", DeadlineSeconds: 60}))
+	require.False(t, asked.TakesWork)
+	require.Equal(t, "new version", asked.Drain.Reason)
+	require.Equal(t, "ack", asked.Drain.Waits)
+	require.WithinDuration(t, now().Add(time.Minute), asked.Drain.Deadline, 10*time.Second)
+	again := into[Provider](t, r.call(r.operator, http.MethodPost, path+"/drain", DrainRequest{DeadlineSeconds: 600}))
+	require.Equal(t, asked.Drain.Deadline, again.Drain.Deadline)
+
+	move := postgres.ConnectionMoves{Acked: map[fleet.ConnectionID]int{fleet.ConnectionID(one): 3}}
+	require.NoError(t, r.store.MoveConnections(t.Context(), "server-1", move))
+	drains := into[Provider](t, r.call(r.viewer, http.MethodGet, path, nil))
+	require.Equal(t, fleet.ConnectionDraining, drains.State)
+	require.Equal(t, "in_flight", drains.Drain.Waits)
+	require.Equal(t, 3, drains.InFlight)
+
+	for _, body := range []any{DrainRequest{DeadlineSeconds: -1}, DrainRequest{DeadlineSeconds: 1 << 40}} {
+		require.Equal(t, http.StatusBadRequest, r.call(r.operator, http.MethodPost, path+"/drain", body).status)
+	}
+	for _, missing := range []string{"x", "00000000000000000000000000000000"} {
+		require.Equal(t, http.StatusNotFound, r.call(r.operator, http.MethodPost, "/api/v1/providers/"+missing+"/drain", nil).status)
+	}
+	end := postgres.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{fleet.ConnectionID(one): fleet.StreamClosed}}
+	require.NoError(t, r.store.MoveConnections(t.Context(), "server-1", end))
+	require.Equal(t, http.StatusNotFound, r.call(r.viewer, http.MethodGet, path, nil).status)
+}
+
+// C87: a provider's token opens the link and nothing here.
+func TestProviderToken(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	made := into[Token](t, r.call(r.admin, http.MethodPost, "/api/v1/tokens", TokenRequest{Role: "provider", ModuleNamespaces: []string{"acme.vision"}}))
+	require.Equal(t, []string{"acme.vision"}, made.ModuleNamespaces)
+	for _, path := range []string{"/api/v1/sites", "/api/v1/providers", "/api/v1/events", "/api/v1/tokens", "/api/v1/refusals", "/api/v1/operations"} {
+		require.Equal(t, http.StatusForbidden, r.call(made.Token, http.MethodGet, path, nil).status, path)
+	}
+	for _, bad := range []TokenRequest{
+		{Role: "provider", ModuleNamespaces: []string{"stdlib"}},
+		{Role: "provider", ModuleNamespaces: []string{"Acme"}},
+		{Role: "provider", Project: "default"},
+		{Role: "admin", ModuleNamespaces: []string{"acme"}},
+	} {
+		got := r.call(r.admin, http.MethodPost, "/api/v1/tokens", bad)
+		require.Contains(t, []int{http.StatusBadRequest, http.StatusForbidden}, got.status, string(got.body))
+	}
+}
+
+// C87: an auditor reads what was refused, newest first.
+func TestListOfRefusals(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	require.NoError(t, r.store.AddRefusals(t.Context(), []postgres.Refusal{
+		{Door: "link", Identity: "node:a", Reason: "namespace_not_granted", What: "acme", Times: 1},
+		{Door: "tasks", Identity: "?node:b", Reason: "queue", What: "node.a", Times: 9},
+	}))
+	require.Equal(t, http.StatusForbidden, r.call(r.operator, http.MethodGet, "/api/v1/refusals", nil).status)
+	first := into[List[Refusal]](t, r.call(r.admin, http.MethodGet, "/api/v1/refusals?limit=1", nil))
+	require.Equal(t, "?node:b", first.Items[0].Identity)
+	require.EqualValues(t, 9, first.Items[0].Times)
+	rest := into[List[Refusal]](t, r.call(r.admin, http.MethodGet, "/api/v1/refusals?limit=1&cursor="+first.Next, nil))
+	require.Equal(t, "node:a", rest.Items[0].Identity)
+	one := into[List[Refusal]](t, r.call(r.admin, http.MethodGet, "/api/v1/refusals?identity=node:a", nil))
+	require.Len(t, one.Items, 1)
+}

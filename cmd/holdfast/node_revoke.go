@@ -1,0 +1,31 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// newNodeRevokeCommand takes a node's key back.
+func (c *cli) newNodeRevokeCommand() *cobra.Command {
+	var f mutationFlags
+	cmd := &cobra.Command{
+		Use: "revoke NODE", Short: "Take a node's key back", Args: cobra.ExactArgs(1),
+		Long: `Take a node's key back: for a machine that was lost, or a key that was seen. Its stream and
+its polls end, its tokens open nothing any more, and it gets no work. What it runs it goes on
+running, as with the region away. It comes back by enrolling anew, with a new join token.`,
+		Example: "  holdfast node revoke plant-1-a",
+	}
+	f.addAsk(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, err := nodeKey(args[0]); err != nil {
+			return err
+		}
+		client, err := c.connect()
+		if err != nil {
+			return err
+		}
+		n, err := client.RevokeNode(cmd.Context(), args[0], f.mutation())
+		if err != nil {
+			return err
+		}
+		return c.print(single(nodeHeader, c.nodeItem(n)))
+	}
+	return cmd
+}

@@ -1,0 +1,215 @@
+package executors
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/schema"
+)
+
+// directory knows who offers what.
+type directory interface {
+	// ModuleMembers gives the live connections that offer a module; none is no error.
+	ModuleMembers(ctx context.Context, of fleet.ModuleRef) ([]fleet.ModuleMember, error)
+	// LastOffer is nil when nobody offered it as far as is known.
+	LastOffer(ctx context.Context, of fleet.ModuleRef) (*fleet.LastOffer, error)
+}
+
+// Options are how a pool works; zero values are the defaults.
+type Options struct {
+	Directory directory
+	Schemas   *schema.Checker
+	// InFlight is how many executions this server has at one executor (C87), 32.
+	InFlight int
+	// Wait is how long an execution waits for a slot, 2 s.
+	Wait time.Duration
+	// Limit is the deadline of an execution whose caller has none, 30 s.
+	Limit time.Duration
+	// Life is how long a lookup is used, 1 s.
+	Life time.Duration
+	Now  func() time.Time
+	// Done, unless nil, is told how each execution ended ("" is well) and how long it took.
+	Done func(kind fleet.Kind, took time.Duration)
+	// Dial are more options for gRPC connections, such as TLS.
+	Dial []grpc.DialOption
+}
+
+func (o Options) orDefault() Options {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d <= 0 {
+			*d = to
+		}
+	}
+	set(&o.Wait, 2*time.Second)
+	set(&o.Limit, 30*time.Second)
+	set(&o.Life, time.Second)
+	if o.InFlight <= 0 {
+		o.InFlight = 32
+	}
+	if o.Schemas == nil {
+		o.Schemas = schema.NewChecker()
+	}
+	if o.Done == nil {
+		o.Done = func(fleet.Kind, time.Duration) {}
+	}
+	return o
+}
+
+// Pool sends executions; it is safe for concurrent use.
+type Pool struct {
+	o       Options
+	members *members
+
+	mu     sync.Mutex
+	lines  map[string]*line
+	of     map[fleet.ConnectionID]*line
+	closed bool
+}
+
+// New makes an empty pool.
+func New(o Options) *Pool {
+	o = o.orDefault()
+	p := &Pool{o: o, lines: map[string]*line{}, of: map[fleet.ConnectionID]*line{}}
+	p.members = newMembers(o)
+	return p
+}
+
+// line is the gRPC connection to one executor.
+type line struct {
+	address string
+	conn    *grpc.ClientConn
+	users   int // registrations
+	busy    int
+	waiting list.List // of *waiter, the longest first
+}
+
+const (
+	pingEvery   = 10 * time.Second
+	pingTimeout = 5 * time.Second
+	dialTimeout = 3 * time.Second
+	// answerRoom is what an answer may be on the wire before it is refused unread.
+	answerRoom = 4 << 20
+)
+
+func (p *Pool) dial(address string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+address, append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
+			MinConnectTimeout: dialTimeout,
+		}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(answerRoom)),
+		grpc.WithDisableServiceConfig(), grpc.WithStatsHandler(traces{}),
+		grpc.WithNoProxy(), // executors are where they say, or nowhere
+	}, p.o.Dial...)...)
+}
+
+// Add lets executions go to a registration's executor; again is harmless.
+func (p *Pool) Add(id fleet.ConnectionID, address string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, err := p.add(id, address)
+	return err
+}
+
+func (p *Pool) add(id fleet.ConnectionID, address string) (*line, error) {
+	if p.closed {
+		return nil, fleet.Errorf(fleet.Unavailable, "this server is stopping").WithHint("send it again")
+	}
+	if l, ok := p.of[id]; ok {
+		return l, nil
+	}
+	l, ok := p.lines[address]
+	if !ok {
+		conn, err := p.dial(address)
+		if err != nil {
+			return nil, fleet.Errorf(fleet.Unavailable, "the executor's address %.80q cannot be used", address)
+		}
+		l = &line{address: address, conn: conn}
+		p.lines[address] = l
+	}
+	l.users++
+	p.of[id] = l
+	return l, nil
+}
+
+// Remove takes a registration out, and says whether the pool is empty now. What is in flight
+// goes on.
+func (p *Pool) Remove(id fleet.ConnectionID) (empty bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l, ok := p.of[id]; ok {
+		delete(p.of, id)
+		l.users--
+		p.closeUnused(l)
+	}
+	return len(p.of) == 0
+}
+
+// closeUnused closes a line that nobody needs, and has those look again who wait for it.
+func (p *Pool) closeUnused(l *line) {
+	if l.users > 0 {
+		return
+	}
+	for l.waiting.Len() > 0 {
+		l.waiting.Front().Value.(*waiter).settle(nil)
+	}
+	if l.busy > 0 {
+		return
+	}
+	if p.lines[l.address] == l {
+		delete(p.lines, l.address)
+	}
+	_ = l.conn.Close() // it only says that it was closed before
+}
+
+// Close ends the pool and all of its connections, with what is in flight.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, l := range p.lines {
+		l.users = 0
+		for l.waiting.Len() > 0 {
+			l.waiting.Front().Value.(*waiter).settle(nil)
+		}
+		_ = l.conn.Close() // see closeUnused
+	}
+	clear(p.lines)
+	clear(p.of)
+}
+
+// Changed forgets what was looked up of a connection: it registered, drains or has ended.
+func (p *Pool) Changed(id fleet.ConnectionID) {
+	p.members.forget(id)
+	p.Remove(id) // a lookup that finds it alive adds it again
+}
+
+// Listening says that Changed is called for every change from now on; not that none is
+// missed. While nobody listens each execution looks for itself.
+func (p *Pool) Listening(on bool) {
+	p.members.listen(on)
+}
+
+// Prune takes out the registrations that no lookup in use names.
+func (p *Pool) Prune() {
+	named := p.members.named()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, l := range p.of {
+		if !named[id] {
+			delete(p.of, id)
+			l.users--
+			p.closeUnused(l)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package executors
+
+import (
+	"context"
+	"sync/atomic"
+
+	"google.golang.org/grpc/stats"
+)
+
+// trace says how far a call came: what was never sent was never begun.
+type trace struct {
+	sent     atomic.Bool // the request left
+	answers  atomic.Bool // an answer began
+	answered atomic.Bool // the other side said how it ended
+}
+
+type traceKey struct{}
+
+func traced(ctx context.Context) (context.Context, *trace) {
+	t := &trace{}
+	return context.WithValue(ctx, traceKey{}, t), t
+}
+
+// traces fills the trace of each call.
+type traces struct{}
+
+var _ stats.Handler = traces{}
+
+// TagRPC leaves the context as it is: the trace is in it.
+func (traces) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+// HandleRPC notes how far a call is.
+func (traces) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	t, ok := ctx.Value(traceKey{}).(*trace)
+	if !ok {
+		return
+	}
+	switch s.(type) {
+	case *stats.OutPayload:
+		t.sent.Store(true)
+	case *stats.InHeader:
+		t.answers.Store(true)
+	case *stats.InTrailer:
+		t.answered.Store(true)
+	}
+}
+
+// TagConn leaves the context as it is.
+func (traces) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn has nothing to note.
+func (traces) HandleConn(context.Context, stats.ConnStats) {}

@@ -1,0 +1,96 @@
+package link_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Many connections live side by side, and none of them is taken for dead; when half of them
+// go without a word, those and no others are.
+func TestMany(t *testing.T) {
+	t.Parallel()
+	const many, transports = 2000, 40
+	r := newRegion(t)
+	timing := fleet.LinkTiming{
+		HeartbeatEvery: 2 * time.Second, HeartbeatTimeout: 10 * time.Second, StreamRequired: time.Minute, Report: 2 * time.Second, DrainAck: time.Second,
+	}
+	s := r.serve(timing)
+	clients := make([]*client, transports)
+	for i := range clients {
+		clients[i] = r.dial(s.address, fixed(r.token))
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	beat := func(stream nodev1.ControlPlane_ConnectClient, id string) {
+		defer wg.Done()
+		tick := time.NewTicker(timing.HeartbeatEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				_ = stream.CloseSend() // it ended
+				return
+			case <-tick.C:
+				_ = stream.Send(heartbeatOf(id)) // one that ended is counted below
+			}
+		}
+	}
+	drain := func(stream nodev1.ControlPlane_ConnectClient) {
+		defer wg.Done()
+		for {
+			if _, err := stream.Recv(); err != nil {
+				return
+			}
+		}
+	}
+	var group errgroup.Group
+	group.SetLimit(transports)
+	for i := range many {
+		wg.Add(2)
+		group.Go(func() error {
+			c := clients[i%transports]
+			got, err := c.Register(t.Context(), offer(bare, named("p-"+number(i))))
+			if err != nil {
+				return err
+			}
+			stream, err := c.Connect(t.Context())
+			if err != nil {
+				return err
+			}
+			go drain(stream)
+			if i%2 == 0 {
+				go beat(stream, got.GetConnectionId())
+			} else { // it goes silent
+				wg.Done()
+			}
+			return stream.Send(heartbeatOf(got.GetConnectionId()))
+		})
+	}
+	require.NoError(t, group.Wait())
+	count := func(sql string) (n int) {
+		require.NoError(t, r.pool.QueryRow(t.Context(), sql).Scan(&n))
+		return n
+	}
+	require.Eventually(t, func() bool {
+		return count("SELECT count(*) FROM connections WHERE reason = 'heartbeat_lapsed'") == many/2
+	},
+		time.Minute, 100*time.Millisecond)
+	require.Equal(t, many/2, count("SELECT count(*) FROM connections WHERE state = 'Active'"))
+	close(stop)
+	wg.Wait()
+}
+
+func heartbeatOf(id string) *nodev1.ConnectRequest {
+	return &nodev1.ConnectRequest{Message: &nodev1.ConnectRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{ConnectionId: id, ProtocolVersion: 1}}}
+}
+
+func number(i int) string {
+	return string([]byte{byte('0' + i/1000%10), byte('0' + i/100%10), byte('0' + i/10%10), byte('0' + i%10)})
+}

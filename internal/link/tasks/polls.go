@@ -1,0 +1,83 @@
+package tasks
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+const (
+	// pollLimit ends a poll of a node that gave no deadline of its own, or a later one:
+	// Temporal answers an empty one after a minute.
+	pollLimit = 90 * time.Second
+	// pollsPerNode is above what a node's worker keeps open, the last process's included.
+	pollsPerNode = 8
+)
+
+// polls are the long polls that wait at Temporal, by node.
+type polls struct {
+	mu   sync.Mutex
+	open map[fleet.NodeName]map[*poll]struct{}
+}
+
+type poll struct{ cancel context.CancelFunc }
+
+// begin opens a poll that ends with the node's call, at its limit or when the node is cut; it
+// says no when the node has too many.
+func (p *polls) begin(ctx context.Context, node fleet.NodeName) (context.Context, func(), bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.open[node]) >= pollsPerNode {
+		return nil, nil, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, pollLimit)
+	mine := &poll{cancel}
+	if p.open == nil {
+		p.open = map[fleet.NodeName]map[*poll]struct{}{}
+	}
+	if p.open[node] == nil {
+		p.open[node] = map[*poll]struct{}{}
+	}
+	p.open[node][mine] = struct{}{}
+	return ctx, func() { p.end(node, mine) }, true
+}
+
+func (p *polls) end(node fleet.NodeName, done *poll) {
+	done.cancel()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open[node], done)
+	if len(p.open[node]) == 0 {
+		delete(p.open, node)
+	}
+}
+
+// cut ends the polls of a node.
+func (p *polls) cut(node fleet.NodeName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for open := range p.open[node] {
+		open.cancel()
+	}
+}
+
+// count is how many polls wait, and of how many nodes.
+func (p *polls) count() (polls, nodes int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, open := range p.open {
+		polls += len(open)
+	}
+	return polls, len(p.open)
+}
+
+// nodes are those that poll.
+func (p *polls) nodes() []fleet.NodeName {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.open))
+}

@@ -1,0 +1,232 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// executionKept is how long input and output stay after the end.
+const executionKept = 24 * time.Hour
+
+// ExecutionRequest asks for a durable execution. Project is the caller's: modules belong to
+// none, and the operation is to be seen by who asked.
+type ExecutionRequest struct {
+	Module      fleet.ModuleRef
+	Input       []byte
+	Project     fleet.ProjectName
+	Actor       string
+	Door        Door
+	Limit       time.Duration
+	DryRun      bool
+	Idempotency Idempotency
+}
+
+// AskExecution opens the operation of an execution, with its input and its outbox row. A door
+// that asks twice is answered with its operation, and so is a key.
+func (s *Store) AskExecution(ctx context.Context, in ExecutionRequest) (Operation, error) {
+	var out Operation
+	asked := ReconcileRequest{Actor: in.Actor, Door: in.Door, Idempotency: in.Idempotency}
+	err := s.tx(ctx, "ask for an execution", func(q *db.Queries) error {
+		before, err := askedBefore(ctx, q, asked)
+		if err != nil {
+			return err
+		}
+		if len(before) > 0 {
+			out = before[0]
+			return nil
+		}
+		if out, err = openExecution(ctx, q, in); err != nil {
+			return err
+		}
+		if in.DryRun {
+			return errRollback
+		}
+		return rememberAll(ctx, q, asked, []Operation{out})
+	})
+	return out, err
+}
+
+func openExecution(ctx context.Context, q *db.Queries, in ExecutionRequest) (Operation, error) {
+	id, err := NewID()
+	if err != nil {
+		return Operation{}, err
+	}
+	subject := fleet.ExecutionSubject(fleet.OperationID(id))
+	row, err := q.InsertOperation(ctx, db.InsertOperationParams{
+		ID: id, Kind: string(fleet.OperationExecute), Name: in.Module.String(), Subject: subject, Project: string(in.Project),
+		RequestedBy: in.Actor, DoorWorkflow: in.Door.Workflow, DoorRun: in.Door.Run, Seconds: in.Limit.Seconds(),
+	})
+	if err != nil {
+		return Operation{}, failed("open the operation", err)
+	}
+	err = q.InsertExecution(ctx, db.InsertExecutionParams{
+		ID: id, Namespace: string(in.Module.Namespace), Module: string(in.Module.Name), Input: in.Input,
+		InputHash: hashOf(in.Input), Seconds: (in.Limit + executionKept).Seconds(),
+	})
+	if err != nil {
+		return Operation{}, failed("store the input", err)
+	}
+	return operationOf(row), putOutbox(ctx, q, subject)
+}
+
+func hashOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:])
+}
+
+// ServeExecution takes a durable execution over for a workflow run, and with that its outbox
+// row. One that has ended is illegal_state.
+func (s *Store) ServeExecution(ctx context.Context, id fleet.OperationID, run, build string) (Operation, error) {
+	var out Operation
+	ended := false
+	err := s.tx(ctx, "take the execution over", func(q *db.Queries) error {
+		if err := q.TakeOutbox(ctx, fleet.ExecutionSubject(id)); err != nil {
+			return failed("take the outbox", err)
+		}
+		row, err := q.ServeExecution(ctx, db.ServeExecutionParams{ID: string(id), Run: run, Build: build})
+		if ended = noRows(err); ended {
+			return nil // its outbox row goes all the same: else it is repeated for ever
+		}
+		out = operationOf(row)
+		return failed("take the execution over", err)
+	})
+	if err == nil && ended {
+		err = fleet.Errorf(fleet.IllegalState, "execution %s has ended or never was", id)
+	}
+	return out, err
+}
+
+// ExecutionInput reads what a durable execution is to be given.
+func (s *Store) ExecutionInput(ctx context.Context, id fleet.OperationID) (fleet.Execution, error) {
+	row, err := s.q.GetExecution(ctx, string(id))
+	if noRows(err) {
+		return fleet.Execution{}, fleet.Errorf(fleet.Gone, "the input of execution %s is gone", id)
+	}
+	return fleet.Execution{
+		ID: row.ID, Module: fleet.ModuleRef{Namespace: fleet.ModuleNamespace(row.ModuleNamespace), Name: fleet.ModuleName(row.Module)}, Input: row.Input,
+	}, failed("read the execution", err)
+}
+
+// ExecutionOutput is what became of an execution, as far as it is kept.
+type ExecutionOutput struct {
+	Output  []byte
+	Hash    fleet.Hash // "" when there is no output
+	Failure string     // what the module said
+}
+
+// ExecutionOutput reads the output of an execution; gone when it is not kept any more.
+func (s *Store) ExecutionOutput(ctx context.Context, id string) (ExecutionOutput, error) {
+	row, err := s.q.GetExecution(ctx, id)
+	if noRows(err) {
+		return ExecutionOutput{}, fleet.Errorf(fleet.Gone, "input and output of execution %s are not kept any more", id).
+			WithHint("they stay for " + executionKept.String() + " after the end")
+	}
+	out := ExecutionOutput{Output: row.Output, Failure: row.Failure}
+	if row.OutputHash != nil {
+		out.Hash = fleet.Hash(*row.OutputHash)
+	}
+	return out, failed("read the output", err)
+}
+
+// NoteExecution says why a durable execution waits (X8).
+func (s *Store) NoteExecution(ctx context.Context, id fleet.OperationID, reason, message string) error {
+	_, err := s.q.NoteExecution(ctx, db.NoteExecutionParams{ID: string(id), Reason: reason, Message: message})
+	return failed("say why it waits", err)
+}
+
+// EndExecution ends a durable execution, once: what ended it first stays.
+func (s *Store) EndExecution(ctx context.Context, e fleet.ExecutionEnd) error {
+	return s.tx(ctx, "end the execution", func(q *db.Queries) error {
+		n, err := q.EndOperation(ctx, db.EndOperationParams{
+			ID: string(e.Operation), State: string(e.State), Reason: e.Reason, Message: e.Message,
+		})
+		if err != nil || n == 0 {
+			return failed("end the operation", err)
+		}
+		p := db.EndExecutionParams{
+			ID: string(e.Operation), Output: e.Output, Failure: e.Failure, Connection: string(e.Connection), Seconds: executionKept.Seconds(),
+		}
+		if e.Output != nil {
+			hash := hashOf(e.Output)
+			p.OutputHash = &hash
+		}
+		if err := q.EndExecution(ctx, p); err != nil {
+			return failed("store the output", err)
+		}
+		return failed("announce the end", q.NotifyOperation(ctx, string(e.Operation)))
+	})
+}
+
+// OpenExecutions pages through the durable executions that have not ended, by subject.
+func (s *Store) OpenExecutions(ctx context.Context, after string, older time.Duration, limit int32) ([]OpenEntity, error) {
+	return s.openEntities(ctx, db.OpenEntitiesParams{
+		Prefix: fleet.ExecutionSubject(""), After: after, OlderSeconds: older.Seconds(), MaxRows: limit,
+	})
+}
+
+// CloseExecution fails an execution whose run a person ended.
+func (s *Store) CloseExecution(ctx context.Context, o OpenEntity, reason string) error {
+	return s.closeOperations(ctx, o, reason)
+}
+
+// DirectExecution is one that a caller waits for and that has a key: the same key again is
+// the same execution.
+type DirectExecution struct {
+	Module      fleet.ModuleRef
+	Input       []byte
+	Actor       string
+	Idempotency Idempotency
+}
+
+// ClaimExecution gives the id of a key, and its output when it has answered before. The id
+// outlives a server: what died in mid-call is asked again under the same.
+func (s *Store) ClaimExecution(ctx context.Context, in DirectExecution) (id string, output []byte, err error) {
+	if id, err = NewID(); err != nil {
+		return "", nil, err
+	}
+	err = s.tx(ctx, "claim the key", func(q *db.Queries) error {
+		if err := q.CommitLater(ctx); err != nil {
+			return err
+		}
+		row, err := q.ClaimExecutionKey(ctx, db.ClaimExecutionKeyParams{
+			Actor: in.Actor, Key: in.Idempotency.Key, RequestHash: in.Idempotency.Hash, ID: id,
+		})
+		if err != nil {
+			return failed("claim the key", err)
+		}
+		if !bytes.Equal(row.RequestHash, in.Idempotency.Hash) {
+			return otherRequest()
+		}
+		if row.OperationID == id {
+			return nil
+		}
+		id = row.OperationID
+		kept, err := q.GetExecution(ctx, id)
+		if noRows(err) {
+			return nil
+		}
+		output = kept.Output
+		return failed("read the answer of this key", err)
+	})
+	return id, output, err
+}
+
+// KeepExecution keeps the answer of a direct execution for its key.
+func (s *Store) KeepExecution(ctx context.Context, in DirectExecution, id string, output []byte) error {
+	hash := hashOf(output)
+	return s.tx(ctx, "keep the answer", func(q *db.Queries) error {
+		if err := q.CommitLater(ctx); err != nil {
+			return err
+		}
+		return failed("keep the answer", q.KeepExecution(ctx, db.KeepExecutionParams{
+			ID: id, Namespace: string(in.Module.Namespace), Module: string(in.Module.Name), InputHash: hashOf(in.Input),
+			Output: output, OutputHash: &hash, Seconds: executionKept.Seconds(),
+		}))
+	})
+}

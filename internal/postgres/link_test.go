@@ -1,0 +1,208 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+const linkServer = "link-server"
+
+func (b *bench) registers(provider fleet.ProviderName, change ...func(*fleet.Registration)) (fleet.ConnectionID, error) {
+	b.t.Helper()
+	require.NoError(b.t, b.LinkServerSeen(b.ctx(), linkServer))
+	r := fleet.Registration{
+		Identity: "token:a", Provider: provider, Namespace: "acme", Executor: "a:1", Protocol: 1,
+		Modules: []fleet.ModuleOffer{{Name: "b"}, {Name: "a"}},
+	}
+	for _, f := range change {
+		f(&r)
+	}
+	out, err := b.RegisterConnection(b.ctx(), r, linkServer)
+	return out.ID, err
+}
+
+func (b *bench) opens(provider fleet.ProviderName, change ...func(*fleet.Registration)) fleet.ConnectionID {
+	b.t.Helper()
+	id, err := b.registers(provider, change...)
+	require.NoError(b.t, err)
+	_, err = b.OpenConnection(b.ctx(), id, "token:a", linkServer)
+	require.NoError(b.t, err)
+	return id
+}
+
+func inGroup(g fleet.GroupID) func(*fleet.Registration) {
+	return func(r *fleet.Registration) { r.Group = g }
+}
+
+func of(identity string) func(*fleet.Registration) {
+	return func(r *fleet.Registration) { r.Identity = identity }
+}
+
+// C44, C59, C65, X23: every event on a row of every state does what the machine says, and
+// nothing twice.
+func TestConnectionRowsMoveByTheMachine(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	for _, from := range fleet.ConnectionStates() {
+		for _, on := range fleet.ConnectionEvents() {
+			to, err := from.Next(on)
+			if on == fleet.StreamOpened || err == nil && to != fleet.ConnectionDisconnected && on != fleet.DrainAcked {
+				continue // OpenConnection's, below
+			}
+			id, err2 := b.registers("p")
+			require.NoError(t, err2)
+			b.exec(`UPDATE connections SET state = $2, active_at = now(), drain_acked_at = now(),
+				ended_at = CASE WHEN $2 = 'Disconnected' THEN now() END WHERE id = $1`, string(id), string(from))
+			moves := postgres.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{id: on}}
+			if on == fleet.DrainAcked {
+				moves = postgres.ConnectionMoves{Acked: map[fleet.ConnectionID]int{id: 1}}
+			}
+			for _, server := range []string{"another", linkServer, linkServer} {
+				require.NoError(t, b.MoveConnections(b.ctx(), server, moves))
+				c, err3 := b.GetConnection(b.ctx(), id)
+				require.NoError(t, err3)
+				want := to
+				if server == "another" || err != nil {
+					want = from
+				}
+				require.Equal(t, want, c.State, "%s on %s at %s", on, from, server)
+			}
+			b.exec("DELETE FROM connections WHERE id = $1", string(id))
+		}
+	}
+	id := b.opens("once")
+	_, err := b.OpenConnection(b.ctx(), id, "token:a", linkServer)
+	refused(t, fleet.IllegalState, err)
+	_, err = b.OpenConnection(b.ctx(), id, "token:b", linkServer)
+	refused(t, fleet.Denied, err)
+}
+
+// C55 to C58, C76, C80: who owns a module namespace, and until when.
+func TestModuleNamespaceOwnership(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	one := b.opens("one", inGroup("g"))
+	two, err := b.registers("two", inGroup("g"), of("token:b"))
+	require.NoError(t, err)
+	_, err = b.registers("three")
+	refused(t, fleet.Conflict, err)
+	_, err = b.registers("three", inGroup("h"))
+	refused(t, fleet.Conflict, err)
+	below := func(r *fleet.Registration) { r.Namespace = "acme.deep" }
+	b.opens("three", below) // another module namespace
+	end := func(id fleet.ConnectionID) {
+		require.NoError(t, b.MoveConnections(b.ctx(), linkServer, postgres.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{id: fleet.Deregistered}}))
+	}
+	end(one)
+	_, err = b.registers("four")
+	refused(t, fleet.Conflict, err)
+	end(two)
+	b.opens("four")
+}
+
+// X23: of those that claim a module namespace at once, one gets it.
+func TestModuleNamespaceIsClaimedOnce(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	require.NoError(t, b.LinkServerSeen(b.ctx(), linkServer))
+	const at = 12
+	won := make(chan int, at)
+	_ = atOnce(at, func(i int) error {
+		_, err := b.RegisterConnection(b.ctx(), fleet.Registration{
+			Identity: "token:" + string(rune('a'+i)), Provider: "p", Namespace: "acme", Executor: "a:1", Protocol: 1,
+		}, linkServer)
+		if err == nil {
+			won <- i
+		} else if fleet.KindOf(err) != fleet.Conflict {
+			t.Error(err)
+		}
+		return nil
+	})
+	require.Len(t, won, 1)
+	require.EqualValues(t, 1, scan[int64](b, "SELECT count(*) FROM connections"))
+}
+
+// C75: a server that is gone is swept by what was seen of it; one that spoke since is not.
+func TestSweepLinkServer(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	id := b.opens("one")
+	server := func() postgres.LinkServer {
+		all, err := b.LinkServers(b.ctx())
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		return all[0]
+	}
+	seen := server()
+	require.NoError(t, b.LinkServerSeen(b.ctx(), linkServer))
+	n, err := b.SweepLinkServer(b.ctx(), seen)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	n, err = b.SweepLinkServer(b.ctx(), server())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	c, err := b.GetConnection(b.ctx(), id)
+	require.NoError(t, err)
+	require.Equal(t, fleet.ServerLapsed, c.Reason)
+	_, err = b.RegisterConnection(b.ctx(), fleet.Registration{Identity: "token:a", Provider: "p", Protocol: 1}, linkServer)
+	refused(t, fleet.Unavailable, err) // until it speaks again
+
+	b.opens("two")
+	b.exec("DELETE FROM link_servers")
+	left := server()
+	require.True(t, left.SeenAt.IsZero(), "known by its connections only")
+	n, err = b.SweepLinkServer(b.ctx(), left)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
+// Ended connections and refusals go by retention, live ones never.
+func TestLinkIsCollected(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	live, old := b.opens("live", func(r *fleet.Registration) { r.Namespace = "live" }), b.opens("old")
+	require.NoError(t, b.MoveConnections(b.ctx(), linkServer, postgres.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{old: fleet.StreamClosed}}))
+	b.exec("UPDATE connections SET registered_at = now() - interval '1 year', ended_at = ended_at - interval '8 days'")
+	require.NoError(t, b.AddRefusals(b.ctx(), []postgres.Refusal{{Door: "link", Identity: "x", Reason: "y", Times: 1}, {Door: "link", Identity: "z", Reason: "y", Times: 1}}))
+	b.exec("UPDATE refusals SET at = now() - interval '31 days' WHERE identity = 'x'")
+	for _, kind := range []fleet.CollectedKind{fleet.CollectConnections, fleet.CollectRefusals} {
+		n, more, err := b.CollectPage(b.ctx(), kind, fleet.DefaultRetention())
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n, kind)
+		require.False(t, more)
+	}
+	_, err := b.GetConnection(b.ctx(), old)
+	refused(t, fleet.NotFound, err)
+	require.Equal(t, []string{string(live)}, scan[[]string](b, "SELECT array_agg(DISTINCT connection) FROM modules"))
+}
+
+// What is told to the link arrives, and only after the commit.
+func TestListenLink(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	ctx, cancel := context.WithCancel(b.ctx())
+	type word struct {
+		id    fleet.ConnectionID
+		event fleet.ConnectionEvent
+	}
+	heard, stopped := make(chan word, 10), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		_ = b.ListenLink(ctx, func(id fleet.ConnectionID, on fleet.ConnectionEvent) { heard <- word{id, on} }) // ends with ctx
+	}()
+	id := b.opens("one")
+	eventually(t, "it listens", func() bool {
+		return scan[int64](b, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN holdfast_link%'") == 1
+	})
+	_, err := b.AskDrain(b.ctx(), id, "x", time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, word{id, postgres.DrainAsked}, <-heard)
+	cancel()
+	<-stopped
+}

@@ -1,0 +1,53 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// RevokeNode takes a node's key back: what was signed with it, sealed to it or opened under it
+// is void from the commit on. The node comes back only by enrolling anew.
+func (s *Store) RevokeNode(ctx context.Context, node fleet.NodeName) error {
+	return s.tx(ctx, "revoke the node", func(q *db.Queries) error {
+		n, err := q.RevokeNode(ctx, string(node))
+		if err == nil && n == 0 {
+			return fleet.Errorf(fleet.IllegalState, "node %s is not enrolled", node).WithHint("there is no key to take back")
+		}
+		if err != nil {
+			return err
+		}
+		for _, void := range []func(context.Context, string) error{
+			q.VoidFetchTokensOfNode, q.VoidReconcilesOfNode, q.VoidJoinTokensOfNode,
+		} {
+			if err := void(ctx, string(node)); err != nil {
+				return err
+			}
+		}
+		live, err := q.LiveConnectionsOfNode(ctx, string(node))
+		if err != nil {
+			return err
+		}
+		for _, id := range live {
+			if err := tellLink(ctx, q, fleet.ConnectionID(id), fleet.Revoked); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// RevokedAmong gives those of some nodes that may do nothing any more.
+func (s *Store) RevokedAmong(ctx context.Context, nodes []fleet.NodeName) ([]fleet.NodeName, error) {
+	names := make([]string, len(nodes))
+	for i, n := range nodes {
+		names[i] = string(n)
+	}
+	rows, err := s.q.RevokedAmong(ctx, names)
+	out := make([]fleet.NodeName, len(rows))
+	for i, r := range rows {
+		out[i] = fleet.NodeName(r)
+	}
+	return out, failed("look for revoked nodes", err)
+}

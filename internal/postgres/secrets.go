@@ -1,0 +1,22 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// Secret gives the region's secret of a name. The first server that asks makes it.
+func (s *Store) Secret(ctx context.Context, name string, bytes int) ([]byte, error) {
+	fresh := make([]byte, bytes)
+	if _, err := rand.Read(fresh); err != nil {
+		return nil, fmt.Errorf("read randomness: %w", err)
+	}
+	if err := s.q.ProposeSecret(ctx, db.ProposeSecretParams{Name: name, Secret: fresh}); err != nil {
+		return nil, failed("make a secret of the region", err)
+	}
+	secret, err := s.q.GetSecret(ctx, name)
+	return secret, failed("read a secret of the region", err)
+}

@@ -1,0 +1,99 @@
+package region
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-io/holdfast/activities"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/link/executors"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// inputChecker refuses an input that nobody who offers a module takes.
+type inputChecker interface {
+	Check(ctx context.Context, of fleet.ModuleRef, input []byte) error
+}
+
+// execution opens the operation of a door that executes a module.
+func (r *requests) execution(ctx context.Context, in activities.DoorRequest, by string) (activities.OperationView, error) {
+	module, err := fleet.ParseModule("/module", in.Module)
+	if err != nil {
+		return activities.OperationView{}, err
+	}
+	if len(in.Input) == 0 {
+		in.Input = []byte("{}")
+	}
+	if err := r.modules.Check(ctx, module, in.Input); err != nil {
+		return activities.OperationView{}, err
+	}
+	op, err := r.store.AskExecution(ctx, postgres.ExecutionRequest{
+		Module: module, Input: in.Input, Project: "default", Actor: by,
+		Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: fleet.ExecutionLimit(in.Seconds),
+	})
+	if err != nil {
+		return activities.OperationView{}, err
+	}
+	return r.view(ctx, op)
+}
+
+// executionSteps are the steps of an execution at the store.
+type executionSteps struct{ *postgres.Store }
+
+// ServeExecution takes one over, and says how long it has left.
+func (e executionSteps) ServeExecution(ctx context.Context, in activities.BeginExecution, build string) (time.Duration, error) {
+	op, err := e.Store.ServeExecution(ctx, in.Operation, in.Run, build)
+	if err != nil {
+		return 0, err
+	}
+	now, err := e.Now(ctx)
+	return op.Deadline.Sub(now), err
+}
+
+// newExecutors makes the pool of this server, with its metric.
+func newExecutors(store *postgres.Store, r *prometheus.Registry) (*executors.Pool, error) {
+	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "holdfast_execution_seconds", Help: "Time of executions of modules, by how they ended; ok is well.",
+		Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
+	}, []string{"outcome"})
+	if err := r.Register(took); err != nil {
+		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
+	}
+	return executors.New(executors.Options{Directory: store, Now: time.Now, Done: func(kind fleet.Kind, d time.Duration) {
+		outcome := string(kind)
+		if kind == "" {
+			outcome = "ok"
+		}
+		took.WithLabelValues(outcome).Observe(d.Seconds())
+	}}), nil
+}
+
+const pruneEvery = 10 * time.Second
+
+// hearModules keeps the pool of executors up to date: what is heard of connections counts at
+// once, what was missed goes by itself.
+func (s *server) hearModules(ctx context.Context) error {
+	prune := time.NewTicker(pruneEvery)
+	defer prune.Stop()
+	pruned := make(chan struct{})
+	defer func() { <-pruned }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		defer close(pruned)
+		for {
+			select {
+			case <-prune.C:
+				s.modules.Prune()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return s.every(ctx, time.Second, "listen for providers", func(ctx context.Context) error {
+		defer s.modules.Listening(false)
+		return s.store.ListenConnections(ctx, func() { s.modules.Listening(true) }, s.modules.Changed)
+	})
+}

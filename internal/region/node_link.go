@@ -1,0 +1,68 @@
+package region
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/provider"
+)
+
+// linkRefused is the pause after the region refused the node: until an operator acts, or the
+// clocks agree again.
+const linkRefused = 30 * time.Second
+
+// nodeLink keeps a node on the region's link, as a provider under its own name. Without the
+// link the node does all that it does with it: the region only sees less of it.
+type nodeLink struct {
+	cfg      NodeConfig
+	agent    enrolled
+	inFlight func() int
+	log      *slog.Logger
+}
+
+// enrolled is who a node is: once Enrolled is closed, the region knows its key.
+type enrolled interface {
+	Enrolled() <-chan struct{}
+	Key() identity.Key
+}
+
+func (n *nodeLink) run(ctx context.Context) error {
+	select { // before that, no region knows the key
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-n.agent.Enrolled():
+	}
+	target, err := linkTarget(n.cfg.Link)
+	if err != nil {
+		return err
+	}
+	link, err := provider.New(provider.Options{
+		Address: target, Name: n.cfg.Node, Insecure: true, Logger: n.log, InFlight: n.inFlight,
+		Token: func(context.Context) (string, error) {
+			return n.agent.Key().Sign(identity.LinkAudience, time.Now())
+		},
+		MaxReconnectAttempts: -1, Rejoin: true,
+	})
+	if err != nil {
+		return err
+	}
+	for {
+		err := link.Run(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		n.log.Error("the region does not take this node on its link", "again", linkRefused.String(), "error", err)
+		pause(ctx, linkRefused)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,120 @@
+package region
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/link"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/testkit"
+)
+
+// linked is an enrolled node without anything but its key.
+type linked struct {
+	key identity.Key
+	at  chan struct{}
+}
+
+func (l *linked) Enrolled() <-chan struct{} { return l.at }
+func (l *linked) Key() identity.Key         { return l.key }
+
+// C1, C27, C38, C62: the link of a node, as the list of nodes shows it.
+func TestNodeLink(t *testing.T) {
+	t.Parallel()
+	url := testkit.DatabaseURL(t)
+	store, err := postgres.Open(t.Context(), url, testkit.Region)
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	key, err := identity.Generate("plant-1-a")
+	require.NoError(t, err)
+	sealing, err := key.SealingPublic()
+	require.NoError(t, err)
+	db, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	_, err = db.Exec(t.Context(), `INSERT INTO nodes (name, site, role, signing_key, sealing_key, enrolled_at)
+		VALUES ('plant-1-a', 'plant-1', 'worker', $1, $2, now() - interval '1 minute')`, []byte(key.SigningPublic()), sealing[:])
+	require.NoError(t, err)
+	require.NoError(t, db.Close(t.Context()))
+
+	address, stop := serveLink(t, store, "127.0.0.1:0")
+	node := func() *postgres.NodeConnection {
+		list, err := store.ListNodes(context.Background(), "", "plant-1-a", "", 1)
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		return list[0].Connection
+	}
+	is := func(what string, so func(c *postgres.NodeConnection) bool) {
+		t.Helper()
+		require.Eventually(t, func() bool { return so(node()) }, time.Minute, 10*time.Millisecond, what)
+	}
+	active := func(c *postgres.NodeConnection) bool { return c != nil && c.State == fleet.ConnectionActive }
+
+	var work atomic.Int64
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	who := &linked{key, make(chan struct{})}
+	n := &nodeLink{NodeConfig{Node: "plant-1-a", Link: address}, who, func() int { return int(work.Load()) }, slog.New(slog.DiscardHandler)}
+	done := make(chan error, 1)
+	go func() { done <- n.run(ctx) }()
+	require.Nil(t, node(), "before it is enrolled it does not register")
+	close(who.at)
+	is("active", active)
+	require.WithinDuration(t, time.Now(), node().Since, time.Minute)
+	work.Store(3)
+	is("what is at work is shown", func(c *postgres.NodeConnection) bool { return active(c) && c.InFlight == 3 })
+
+	first := node().ID
+	_, err = store.AskDrain(t.Context(), first, "maintenance", time.Hour)
+	require.NoError(t, err)
+	is("draining", func(c *postgres.NodeConnection) bool {
+		return c != nil && c.State == fleet.ConnectionDraining && c.InFlight == 3
+	})
+	work.Store(0)
+	is("it comes back after a drain", func(c *postgres.NodeConnection) bool { return active(c) && c.ID != first })
+
+	stop()
+	is("the region is away", func(c *postgres.NodeConnection) bool { return c == nil })
+	select {
+	case err := <-done:
+		require.FailNow(t, "the node ended with the region", "%v", err)
+	default:
+	}
+	_, stop = serveLink(t, store, address)
+	is("it comes back with the region", active)
+	last := node().ID
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	is("it said that it goes", func(c *postgres.NodeConnection) bool { return c == nil })
+	row, err := store.GetConnection(t.Context(), last)
+	require.NoError(t, err)
+	require.Equal(t, fleet.Deregistered, row.Reason)
+	stop()
+}
+
+func serveLink(t *testing.T, store *postgres.Store, address string) (string, func()) {
+	t.Helper()
+	id, err := postgres.NewID()
+	require.NoError(t, err)
+	timing := fleet.DefaultLinkTiming()
+	timing.HeartbeatEvery = 50 * time.Millisecond
+	s, err := link.New(link.Options{Store: store, ID: id, Timing: timing, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", address)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, l) }()
+	stop := sync.OnceFunc(func() { cancel(); require.NoError(t, <-done) })
+	t.Cleanup(stop)
+	return l.Addr().String(), stop
+}

@@ -1,0 +1,101 @@
+package region
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/holdfast-io/holdfast/activities"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/identity"
+	narrow "github.com/holdfast-io/holdfast/internal/link/tasks"
+	"github.com/holdfast-io/holdfast/internal/node"
+	"github.com/holdfast-io/holdfast/workers"
+)
+
+// nodeWorker takes deliveries once the store is recovered, the region knows the node and
+// Temporal answers through the link.
+type nodeWorker struct {
+	cfg     NodeConfig
+	agent   *node.Agent
+	tasks   *activities.Node
+	traces  *tracer
+	serving chan<- struct{} // closed when it does
+	log     *slog.Logger
+}
+
+func (n *nodeWorker) run(ctx context.Context) error {
+	for _, first := range []<-chan struct{}{n.agent.Ready(), n.agent.Enrolled()} {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-first:
+		}
+	}
+	c, err := dialLink(n.cfg.Link, nodeTokens{n.agent.Key, time.Now}, n.traces, n.log)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	w, err := startWorker(ctx, n.log, "temporal", func() worker.Worker {
+		return workers.NewNode(c, fleet.NodeName(n.cfg.Node), n.tasks)
+	})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	close(n.serving)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// linkAlive is how often a quiet connection is tried: the least that gRPC allows.
+const linkAlive = 10 * time.Second
+
+// dialLink makes a client of the link's narrow Temporal, which connects when it is first used.
+func dialLink(address string, tokens nodeTokens, t *tracer, log *slog.Logger) (client.Client, error) {
+	traced, err := t.workflows()
+	if err != nil {
+		return nil, err
+	}
+	target, err := linkTarget(address)
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.NewLazyClient(client.Options{
+		HostPort: target, Namespace: narrow.Namespace, Identity: "node." + string(tokens.key().Node()),
+		Logger: sdklog.NewStructuredLogger(log.With("from", "temporal")), Interceptors: traced,
+		ConnectionOptions: client.ConnectionOptions{
+			KeepAliveTime: linkAlive, KeepAliveTimeout: linkAlive / 2, // a server may hang while others live
+			DialOptions: []grpc.DialOption{grpc.WithPerRPCCredentials(tokens)},
+		},
+		WorkerHeartbeatInterval: -1, // the stream says how the node fares
+	})
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Invalid, "make a client of the link: %w", err)
+	}
+	return c, nil
+}
+
+// nodeTokens sign each call anew: a token that is seen on its way is worth a minute.
+type nodeTokens struct {
+	key func() identity.Key
+	now func() time.Time
+}
+
+var _ credentials.PerRPCCredentials = nodeTokens{}
+
+// GetRequestMetadata makes the token of one call.
+func (t nodeTokens) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	token, err := t.key().Sign(identity.LinkAudience, t.now())
+	return map[string]string{"authorization": "Bearer " + token}, err
+}
+
+// RequireTransportSecurity: a token is short-lived, so a network that is trusted otherwise will do.
+func (nodeTokens) RequireTransportSecurity() bool { return false }

@@ -1,0 +1,135 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// State is where an InstanceConnection stands.
+type State string
+
+// An InstanceConnection begins Connecting, and ends Closed.
+const (
+	Connecting   State = "Connecting"   // it registers and opens its stream
+	Active       State = "Active"       // the region answers its heartbeats
+	Draining     State = "Draining"     // it finishes what it has
+	Disconnected State = "Disconnected" // it waits for the next attempt
+	Closed       State = "Closed"       // Run has ended, or never began
+)
+
+// Status is what OnState and InstanceConnection.Status tell.
+type Status struct {
+	State State
+	Since time.Time
+	// ConnectionID is the region's name for this connection while there is one.
+	ConnectionID string
+	// Rejected are the modules that the region did not take.
+	Rejected []Rejection
+	// Failures counts the attempts in a row that failed, Err says how the last one ended.
+	Failures int
+	Err      error
+}
+
+// Rejection is why the region did not take a module.
+type Rejection struct{ Module, Reason, Message string }
+
+// InstanceConnection keeps a provider connected to one server instance.
+type InstanceConnection struct {
+	opt  Options
+	lane *lane
+	wait func(context.Context, time.Duration) // between attempts
+
+	mu     sync.Mutex
+	status Status
+	busy   bool
+}
+
+// New checks the options; nothing is dialled before Run.
+func New(opt Options) (*InstanceConnection, error) {
+	opt, err := opt.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &InstanceConnection{opt: opt, lane: &lane{extra: opt.InFlight}, wait: wait, status: Status{State: Closed}}, nil
+}
+
+// Status tells where the connection stands.
+func (c *InstanceConnection) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status
+}
+
+// Run connects and stays connected. It returns nil when the context ended, after telling the
+// region so (executions at work go on: end the Executor afterwards), and an error when
+// there is no point in going on: a DrainedError, a RefusedError, ErrReplaced or ErrUnreachable.
+// It may be called again, but not twice at a time.
+func (c *InstanceConnection) Run(ctx context.Context) error {
+	if !c.begin() {
+		return errors.New("provider: Run is called already")
+	}
+	told := newNotices(c.opt)
+	defer told.close()
+	detach := c.opt.Executor.attach(c.lane)
+	defer detach()
+	err := c.keep(ctx, told)
+	c.set(told, Status{State: Closed, Err: err})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.busy = false
+	return err
+}
+
+func (c *InstanceConnection) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy {
+		return false
+	}
+	c.busy = true
+	return true
+}
+
+// keep makes one attempt after the other until next says to stop.
+func (c *InstanceConnection) keep(ctx context.Context, told *notices) error {
+	failures := 0
+	for ctx.Err() == nil {
+		c.set(told, Status{State: Connecting, Failures: failures})
+		s := &session{opt: c.opt, lane: c.lane, told: told, report: func(st Status) { c.set(told, st) }}
+		end := s.run(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		after := c.opt.next(end, failures, rand.Float64()) //nolint:gosec // jitter is no secret
+		if after.stop {
+			return after.done
+		}
+		failures = after.failures
+		c.opt.Logger.Warn("the connection to the region ended, trying again",
+			"address", c.opt.Address, "after", after.pause, "failures", failures, "err", end.err)
+		c.set(told, Status{State: Disconnected, Failures: failures, Err: end.err})
+		c.wait(ctx, after.pause)
+	}
+	return nil
+}
+
+func (c *InstanceConnection) set(told *notices, st Status) {
+	st.Since = time.Now()
+	c.mu.Lock()
+	c.status = st
+	c.mu.Unlock()
+	told.state(st)
+}
+
+// wait ends early when the context does.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,121 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// live sends heartbeats and takes what the region says until either side ends it.
+func (s *session) live(ctx context.Context) error {
+	heartbeat := time.NewTicker(s.interval)
+	defer heartbeat.Stop()
+	defer s.watchdog.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return errClosed
+		case err = <-s.over:
+			return err
+		case m := <-s.in:
+			err = s.take(ctx, m)
+		case <-heartbeat.C:
+			err = s.beat(ctx)
+		case <-s.watchdog.C:
+			err = s.bark()
+		case <-s.drain.looks():
+			err = s.look()
+		}
+		if err != nil {
+			return s.lastWord(ctx, err)
+		}
+	}
+}
+
+// lastWord is what the region said, if a send found the stream closed.
+func (s *session) lastWord(ctx context.Context, err error) error {
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	for {
+		select {
+		case err := <-s.over:
+			return err
+		case m := <-s.in:
+			if err := s.take(ctx, m); err != nil && !errors.Is(err, io.EOF) {
+				return err
+			}
+		}
+	}
+}
+
+func (s *session) beat(ctx context.Context) error {
+	err := s.send(ctx, "a heartbeat was not sent", func() error {
+		return s.stream.Send(&nodev1.ConnectRequest{Message: &nodev1.ConnectRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{
+			ConnectionId: s.status.ConnectionID, ProtocolVersion: s.version,
+			Timestamp: timestamppb.Now(), InFlightCount: uint32(s.lane.inFlight()), //nolint:gosec // a small count
+		}}})
+	})
+	// The oldest heartbeat without an answer counts; one that drains is held by its deadline (C69).
+	if s.watched.IsZero() && s.drain == nil {
+		s.watched = time.Now().Add(s.timeout)
+		s.watchdog.Reset(s.timeout)
+	}
+	return err
+}
+
+// bark ends a connection whose heartbeats are not answered (C21).
+func (s *session) bark() error {
+	if s.watched.IsZero() || s.drain != nil {
+		return nil
+	}
+	if time.Since(s.watched) > s.timeout/3 {
+		// This process was paused, which says nothing about the server: answers may be waiting.
+		s.watched = time.Now().Add(s.timeout)
+		s.watchdog.Reset(s.timeout)
+		return nil
+	}
+	return &silenceError{what: "no heartbeat was answered", wait: s.timeout}
+}
+
+func (s *session) take(ctx context.Context, m *nodev1.ConnectResponse) error {
+	switch m := m.GetMessage().(type) {
+	case *nodev1.ConnectResponse_HeartbeatAck:
+		s.acked(m.HeartbeatAck)
+	case *nodev1.ConnectResponse_ActiveModulesReport:
+		s.told.report(m.ActiveModulesReport.GetActiveModules())
+	case *nodev1.ConnectResponse_Wake:
+		s.told.wake()
+	case *nodev1.ConnectResponse_DrainRequest:
+		return s.takeDrain(ctx, m.DrainRequest)
+	case *nodev1.ConnectResponse_RegisterAgain:
+		if m.RegisterAgain.GetReason() == string(fleet.Replaced) {
+			return ErrReplaced
+		}
+		return &registerAgainError{m.RegisterAgain.GetReason()}
+	}
+	return nil // of a newer protocol
+}
+
+func (s *session) acked(ack *nodev1.HeartbeatAck) {
+	if ack.GetConnectionId() != s.status.ConnectionID {
+		return
+	}
+	s.watched = time.Time{}
+	s.watchdog.Stop()
+	if s.lived {
+		return
+	}
+	s.lived = true
+	if s.drain == nil {
+		s.status.State = Active
+		s.report(s.status)
+	}
+}

@@ -1,0 +1,52 @@
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ending is how one attempt at a connection ended.
+type ending struct {
+	err   error
+	lived bool // it was active: a heartbeat was answered (C42)
+}
+
+// step is what follows: Run returns done, or goes on after a pause.
+type step struct {
+	stop     bool
+	done     error
+	failures int // in a row, from now on
+	pause    time.Duration
+}
+
+// next decides about an ending, in this order; first match wins.
+func (o Options) next(end ending, failures int, chance float64) step {
+	if end.lived {
+		failures = 0
+	}
+	var (
+		again   *registerAgainError
+		refused *RefusedError
+		drained *DrainedError
+	)
+	switch {
+	case errors.Is(end.err, errClosed):
+		return step{stop: true}
+	case errors.As(end.err, &refused), errors.Is(end.err, ErrReplaced):
+		return step{stop: true, done: end.err}
+	case errors.As(end.err, &drained):
+		if !o.Rejoin {
+			return step{stop: true, done: end.err}
+		}
+		return step{pause: o.Backoff.pause(1, chance)}
+	case end.lived && errors.As(end.err, &again):
+		// At once, but not everybody that a server forgot in the same moment.
+		return step{pause: time.Duration(chance * float64(o.Backoff.Initial) / 2)}
+	case end.lived:
+		return step{pause: o.Backoff.pause(1, chance)}
+	case o.MaxReconnectAttempts > 0 && failures+1 >= o.MaxReconnectAttempts:
+		return step{stop: true, done: fmt.Errorf("%w: %d attempts in a row have failed: %w", ErrUnreachable, failures+1, end.err)}
+	}
+	return step{failures: failures + 1, pause: o.Backoff.pause(failures+1, chance)}
+}

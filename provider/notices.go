@@ -1,0 +1,86 @@
+package provider
+
+import "sync"
+
+// notices carry what happens to the callbacks. Those who tell never wait: of each kind the
+// newest is kept.
+type notices struct {
+	opt   Options
+	more  chan struct{}
+	ended chan struct{}
+
+	mu      sync.Mutex
+	news    news
+	closing bool
+}
+
+type news struct {
+	status  *Status
+	modules *[]string
+	drain   *Drain
+	wake    bool
+}
+
+func newNotices(opt Options) *notices {
+	n := &notices{opt: opt, more: make(chan struct{}, 1), ended: make(chan struct{})}
+	go n.run()
+	return n
+}
+
+func (n *notices) run() {
+	defer close(n.ended)
+	for range n.more {
+		n.mu.Lock()
+		news, closing := n.news, n.closing
+		n.news.clear()
+		n.mu.Unlock()
+		n.tell(news)
+		if closing {
+			return
+		}
+	}
+}
+
+func (n *news) clear() { *n = news{} }
+
+func (n *notices) tell(news news) {
+	if news.drain != nil && n.opt.OnDrain != nil {
+		n.opt.OnDrain(*news.drain)
+	}
+	if news.wake && n.opt.OnWake != nil {
+		n.opt.OnWake()
+	}
+	if news.modules != nil && n.opt.OnReport != nil {
+		n.opt.OnReport(*news.modules)
+	}
+	if news.status != nil && n.opt.OnState != nil {
+		n.opt.OnState(*news.status)
+	}
+}
+
+func (n *notices) put(change func(*news)) {
+	n.mu.Lock()
+	change(&n.news)
+	n.mu.Unlock()
+	select {
+	case n.more <- struct{}{}:
+	default: // it will look
+	}
+}
+
+func (n *notices) state(s Status)          { n.put(func(w *news) { w.status = &s }) }
+func (n *notices) report(modules []string) { n.put(func(w *news) { w.modules = &modules }) }
+func (n *notices) drain(d Drain)           { n.put(func(w *news) { w.drain = &d }) }
+func (n *notices) wake()                   { n.put(func(w *news) { w.wake = true }) }
+
+// close tells what is left and waits for the callback that is at work.
+func (n *notices) close() {
+	n.mu.Lock()
+	n.closing = true
+	n.mu.Unlock()
+	select {
+	case n.more <- struct{}{}:
+	default:
+	}
+	<-n.ended
+}

@@ -1,0 +1,219 @@
+package provider
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+)
+
+// protocolVersion is the highest that this package speaks.
+const protocolVersion = 1
+
+// keepaliveEvery is the least that gRPC allows. Heartbeats are more frequent, so pings are
+// sent only when nothing else arrives any more.
+const keepaliveEvery = 10 * time.Second
+
+// session is one attempt: a new transport, a new registration, one stream. Its fields belong
+// to the goroutine that calls run.
+type session struct {
+	opt    Options
+	lane   *lane
+	told   *notices
+	report func(Status)
+
+	client  nodev1.ControlPlaneClient
+	stream  nodev1.ControlPlane_ConnectClient
+	cut     context.CancelCauseFunc // ends the stream at once
+	in      chan *nodev1.ConnectResponse
+	over    chan error // the reader's last word
+	status  Status
+	version uint32
+	terms
+
+	lived    bool
+	watchdog *time.Timer
+	watched  time.Time // when it is due; zero while nothing is owed
+	drain    *draining
+}
+
+// run makes the attempt and stays with it until it ends.
+func (s *session) run(ctx context.Context) ending {
+	// A transport of its own: gRPC's would wait on its own terms before it dials again, and
+	// would go on with a connection of which only one half is open.
+	conn, err := grpc.NewClient(s.opt.Address, s.dialOptions()...)
+	if err != nil {
+		return ending{err: fmt.Errorf("prepare to dial: %w", err)}
+	}
+	defer conn.Close() //nolint:errcheck // nothing is left to send
+	s.client = nodev1.NewControlPlaneClient(conn)
+	if err := s.register(ctx); err != nil {
+		return ending{err: err}
+	}
+	s.lane.open(s.status.ConnectionID)
+	defer s.lane.close()
+	if err = s.open(ctx); err == nil {
+		err = s.live(ctx)
+	}
+	if ctx.Err() != nil {
+		s.deregister(ctx) // before the stream goes, which would look like a failure (C62)
+		err = errClosed
+	}
+	s.cut(errClosed)
+	if s.drain != nil {
+		err = s.settle(ctx)
+	}
+	return ending{err: err, lived: s.lived}
+}
+
+func (s *session) dialOptions() []grpc.DialOption {
+	security := insecure.NewCredentials()
+	if !s.opt.Insecure {
+		config := s.opt.TLS
+		if config == nil {
+			config = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		security = credentials.NewTLS(config)
+	}
+	return []grpc.DialOption{
+		grpc.WithTransportCredentials(security),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableRetry(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: s.opt.CallTimeout}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: keepaliveEvery, Timeout: first(s.opt.HeartbeatTimeout, DefaultHeartbeatTimeout),
+		}),
+		// Messages are small: a program may have thousands of connections.
+		grpc.WithReadBufferSize(4 << 10), grpc.WithWriteBufferSize(4 << 10),
+		grpc.WithIdleTimeout(0),
+	}
+}
+
+// authorized adds a token made for this call. It is not left to gRPC's credentials: they
+// report a token that could not be made as one that was refused.
+func (s *session) authorized(ctx context.Context) (context.Context, error) {
+	token, err := s.opt.Token(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("make a token: %w", err)
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token), nil
+}
+
+func (s *session) register(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opt.CallTimeout)
+	defer cancel()
+	authorized, err := s.authorized(ctx)
+	if err != nil {
+		return err
+	}
+	answer, err := s.client.Register(authorized, &nodev1.RegisterRequest{
+		ProtocolVersion: protocolVersion, Provider: s.opt.Name, ModuleNamespace: s.opt.ModuleNamespace,
+		GroupId: s.opt.Group, ExecutorAddress: s.opt.ExecutorAddress, Modules: s.opt.Executor.offers(),
+	})
+	if err != nil {
+		return fmt.Errorf("register: %w", refusal(err))
+	}
+	s.version = answer.GetProtocolVersion()
+	s.terms = s.opt.terms(answer)
+	s.status = Status{State: Connecting, ConnectionID: answer.GetConnectionId()}
+	for _, m := range answer.GetModules() {
+		if !m.GetAccepted() {
+			s.status.Rejected = append(s.status.Rejected, Rejection{m.GetName(), m.GetReason(), m.GetMessage()})
+			s.opt.Logger.Error("the region did not take a module", "module", m.GetName(), "reason", m.GetReason(), "message", m.GetMessage())
+		}
+	}
+	return nil
+}
+
+// open opens the stream and says whose it is. The stream outlives the caller's context, so
+// that an orderly end can be said on it.
+func (s *session) open(ctx context.Context) error {
+	streamCtx, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	s.cut = cut
+	tokenCtx, cancel := context.WithTimeout(ctx, s.opt.CallTimeout)
+	defer cancel()
+	authorized, err := s.authorized(tokenCtx)
+	if err != nil {
+		return err
+	}
+	headers, _ := metadata.FromOutgoingContext(authorized)
+	err = s.send(ctx, "the stream was not opened", func() error {
+		s.stream, err = s.client.Connect(metadata.NewOutgoingContext(streamCtx, headers))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("open the stream: %w", refusal(err))
+	}
+	s.in, s.over = make(chan *nodev1.ConnectResponse), make(chan error, 1)
+	go s.read(streamCtx)
+	s.watchdog = time.NewTimer(s.timeout)
+	s.watched = time.Now().Add(s.timeout)
+	return s.beat(ctx)
+}
+
+// read hands on what arrives until the stream ends.
+func (s *session) read(ctx context.Context) {
+	for {
+		m, err := s.stream.Recv()
+		if err != nil {
+			s.over <- streamError(ctx, err)
+			return
+		}
+		select {
+		case s.in <- m:
+		case <-ctx.Done():
+			s.over <- context.Cause(ctx)
+			return
+		}
+	}
+}
+
+func streamError(ctx context.Context, err error) error {
+	switch {
+	case context.Cause(ctx) != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, io.EOF):
+		return errStreamEnded
+	}
+	return streamRefusal(err)
+}
+
+// send bounds one send; whatever blocks it, the stream is cut when the timeout has passed or
+// the caller's context ends.
+func (s *session) send(ctx context.Context, what string, call func() error) error {
+	late := &silenceError{what: what, wait: s.timeout}
+	timer := time.AfterFunc(s.timeout, func() { s.cut(late) })
+	defer timer.Stop()
+	stop := context.AfterFunc(ctx, func() { s.cut(errClosed) })
+	defer stop()
+	err := call()
+	if err != nil && !timer.Stop() {
+		return late
+	}
+	return err
+}
+
+// deregister tells the region that this connection ends; when that fails the region finds
+// out by itself.
+func (s *session) deregister(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.opt.CallTimeout, s.timeout))
+	defer cancel()
+	ctx, err := s.authorized(ctx)
+	if err == nil {
+		_, err = s.client.Deregister(ctx, &nodev1.DeregisterRequest{ConnectionId: s.status.ConnectionID, Reason: "closed by the provider"})
+	}
+	if err != nil {
+		s.opt.Logger.Warn("the region was not told that this provider closes", "err", err)
+	}
+}

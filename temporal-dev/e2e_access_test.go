@@ -1,0 +1,309 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
+	querypb "go.temporal.io/api/query/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-io/holdfast/api"
+	keys "github.com/holdfast-io/holdfast/internal/identity"
+)
+
+// linkNamespace is what nodes call the Temporal namespace.
+const linkNamespace = "link"
+
+// thief has the key of a node, and all that a node can reach.
+type thief struct {
+	key      keys.Key
+	audience string
+	link     *grpc.ClientConn
+	temporal workflowservice.WorkflowServiceClient
+}
+
+// GetRequestMetadata signs a call as the node does.
+func (th *thief) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	token, err := th.key.Sign(th.audience, time.Now())
+	return map[string]string{"authorization": "Bearer " + token}, err
+}
+
+func (*thief) RequireTransportSecurity() bool { return false }
+
+// steal copies the key of a node.
+func (s *stack) steal(t *testing.T, node, audience string) *thief {
+	t.Helper()
+	key, err := keys.Load(filepath.Join(s.data, "nodes", node, "node.key"))
+	require.NoError(t, err)
+	th := &thief{key: key, audience: audience}
+	th.link, err = grpc.NewClient(s.doc.Link, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(th))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = th.link.Close() })
+	th.temporal = workflowservice.NewWorkflowServiceClient(th.link)
+	return th
+}
+
+// poll asks for a task of a node's queue.
+func (th *thief) poll(ctx context.Context, node string) (*workflowservice.PollActivityTaskQueueResponse, error) {
+	return th.temporal.PollActivityTaskQueue(ctx, &workflowservice.PollActivityTaskQueueRequest{
+		Namespace: linkNamespace, TaskQueue: &taskqueuepb.TaskQueue{Name: "node." + node, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+	})
+}
+
+// written waits until a refusal is in the audit.
+func (s *stack) written(t *testing.T, door, identity, reason, what string) {
+	t.Helper()
+	waitFor(t, "the audit has "+strings.Join([]string{door, identity, reason, what}, " "), func(ctx context.Context) error {
+		n, err := s.count(ctx, `SELECT count(*) FROM refusals WHERE door = $1 AND identity = $2 AND reason = $3 AND what LIKE $4`,
+			door, identity, reason, what)
+		if err == nil && n == 0 {
+			err = errNotYet
+		}
+		return err
+	})
+}
+
+// C87, N92, X23
+func TestE2EAccess(t *testing.T) {
+	t.Parallel()
+	s := startStack(t, 2)
+	const node, peer, foreign = "plant-1-a", "plant-1-b", "plant-2-a"
+	st := newStory(t, s, "plant-1", "press-7")
+	there := newStory(t, s, "plant-2", "press-7")
+	th := s.steal(t, node, keys.LinkAudience)
+
+	t.Run("a stolen key starts, reads, signals, queries and ends no workflow", func(t *testing.T) {
+		before := s.histories(t)
+		of := &commonpb.WorkflowExecution{WorkflowId: st.entity()}
+		for _, namespace := range []string{linkNamespace, temporalNamespace} {
+			for name, call := range th.workflowCalls(namespace, of) {
+				err := call(t.Context())
+				require.Equal(t, codes.PermissionDenied, status.Code(err), "%s: %v", name, err)
+			}
+		}
+		s.written(t, "tasks", "node:"+node, "method_not_allowed", "/temporal.api.workflowservice.v1.WorkflowService/%")
+		require.Len(t, s.histories(t), len(before))
+	})
+	t.Run("it polls no queue but its node's", func(t *testing.T) {
+		for _, other := range []string{peer, foreign, "x"} {
+			_, err := th.poll(t.Context(), other)
+			require.Equal(t, codes.PermissionDenied, status.Code(err))
+			s.written(t, "tasks", "node:"+node, "not_its_queue", "PollActivityTaskQueue node."+other+" %")
+		}
+	})
+	t.Run("it answers no task that its node was not given", func(t *testing.T) { s.foreignTask(t, there, foreign, th) })
+	t.Run("it opens nothing of another site, and its link token nothing of the API", func(t *testing.T) {
+		s.foreignConfig(t, there, node, th)
+	})
+	t.Run("who has no key is nobody", func(t *testing.T) {
+		made, err := keys.Generate(node)
+		require.NoError(t, err)
+		other := *th
+		other.key = made
+		conn, err := grpc.NewClient(s.doc.Link, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(&other))
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = (&thief{temporal: workflowservice.NewWorkflowServiceClient(conn)}).poll(t.Context(), node)
+		require.Equal(t, codes.Unauthenticated, status.Code(err))
+		s.written(t, "link", "?node:"+node, "node_token", "%PollActivityTaskQueue")
+		_, err = s.steal(t, node, keys.RegionAudience).poll(t.Context(), node)
+		require.Equal(t, codes.Unauthenticated, status.Code(err), "a token for the API is none for the link")
+	})
+	t.Run("the node itself is served all the while, and goes on by itself when the server was killed", func(t *testing.T) {
+		s.kill(t, serverName)
+		op, hash := st.release(t)
+		requireSucceeded(t, st.ended(t, op.ID))
+		st.good(t, hash)
+	})
+	t.Run("once revoked, the key is good for nothing, and the node comes back with a new one", func(t *testing.T) {
+		s.revoked(t, there, foreign)
+	})
+	t.Run("no secret of it is in any history, log or refusal", func(t *testing.T) {
+		var secret []byte
+		require.NoError(t, s.pg.QueryRow(t.Context(), `SELECT secret FROM region_secrets`).Scan(&secret))
+		for _, form := range []string{fmt.Sprintf("%x", secret), fmt.Sprintf("%s", secret)} {
+			require.Error(t, s.logSays(serverName, form))
+		}
+	})
+}
+
+// workflowCalls are the ways to reach a workflow.
+func (th *thief) workflowCalls(namespace string, of *commonpb.WorkflowExecution) map[string]func(context.Context) error {
+	c := th.temporal
+	return map[string]func(context.Context) error{
+		"start": func(ctx context.Context) error {
+			_, err := c.StartWorkflowExecution(ctx, &workflowservice.StartWorkflowExecutionRequest{
+				Namespace: namespace, WorkflowId: "stolen", WorkflowType: &commonpb.WorkflowType{Name: "PurgePending"},
+				TaskQueue: &taskqueuepb.TaskQueue{Name: "holdfast"}, RequestId: "1",
+			})
+			return err
+		},
+		"signal with start": func(ctx context.Context) error {
+			_, err := c.SignalWithStartWorkflowExecution(ctx, &workflowservice.SignalWithStartWorkflowExecutionRequest{Namespace: namespace, WorkflowId: of.GetWorkflowId()})
+			return err
+		},
+		"read": func(ctx context.Context) error {
+			_, err := c.GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{Namespace: namespace, Execution: of})
+			return err
+		},
+		"describe": func(ctx context.Context) error {
+			_, err := c.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{Namespace: namespace, Execution: of})
+			return err
+		},
+		"list": func(ctx context.Context) error {
+			_, err := c.ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{Namespace: namespace})
+			return err
+		},
+		"signal": func(ctx context.Context) error {
+			_, err := c.SignalWorkflowExecution(ctx, &workflowservice.SignalWorkflowExecutionRequest{Namespace: namespace, WorkflowExecution: of, SignalName: "wake"})
+			return err
+		},
+		"query": func(ctx context.Context) error {
+			_, err := c.QueryWorkflow(ctx, &workflowservice.QueryWorkflowRequest{Namespace: namespace, Execution: of, Query: &querypb.WorkflowQuery{QueryType: "status"}})
+			return err
+		},
+		"terminate": func(ctx context.Context) error {
+			_, err := c.TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{Namespace: namespace, WorkflowExecution: of})
+			return err
+		},
+		"cancel": func(ctx context.Context) error {
+			_, err := c.RequestCancelWorkflowExecution(ctx, &workflowservice.RequestCancelWorkflowExecutionRequest{Namespace: namespace, WorkflowExecution: of})
+			return err
+		},
+		"answer by id": func(ctx context.Context) error {
+			_, err := c.RespondActivityTaskCompletedById(ctx, &workflowservice.RespondActivityTaskCompletedByIdRequest{Namespace: namespace, WorkflowId: of.GetWorkflowId(), ActivityId: "5"})
+			return err
+		},
+		"take workflow tasks": func(ctx context.Context) error {
+			_, err := c.PollWorkflowTaskQueue(ctx, &workflowservice.PollWorkflowTaskQueueRequest{Namespace: namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: "holdfast"}})
+			return err
+		},
+	}
+}
+
+// foreignTask takes a true task of another node, and has the thief answer it.
+func (s *stack) foreignTask(t *testing.T, there *story, owner string, th *thief) {
+	s.order(t, "stop", owner)
+	own := s.steal(t, owner, keys.LinkAudience)
+	op, hash := there.release(t)
+	var task *workflowservice.PollActivityTaskQueueResponse
+	waitFor(t, "its task comes", func(ctx context.Context) (err error) {
+		if task, err = own.poll(ctx, owner); err == nil && len(task.GetTaskToken()) == 0 {
+			err = errNotYet
+		}
+		return err
+	})
+	_, err := th.temporal.RespondActivityTaskCompleted(t.Context(), &workflowservice.RespondActivityTaskCompletedRequest{
+		Namespace: linkNamespace, TaskToken: task.GetTaskToken(),
+	})
+	require.Equal(t, codes.PermissionDenied, status.Code(err))
+	_, err = th.temporal.RecordActivityTaskHeartbeat(t.Context(), &workflowservice.RecordActivityTaskHeartbeatRequest{
+		Namespace: linkNamespace, TaskToken: task.GetTaskToken(),
+	})
+	require.Equal(t, codes.PermissionDenied, status.Code(err))
+	s.written(t, "tasks", "node:"+string(th.key.Node()), "not_its_task", "RespondActivityTaskCompleted")
+	_, err = own.temporal.RecordActivityTaskHeartbeat(t.Context(), &workflowservice.RecordActivityTaskHeartbeatRequest{
+		Namespace: linkNamespace, TaskToken: task.GetTaskToken(),
+	})
+	require.NoError(t, err, "whose it is may answer")
+	_, err = own.temporal.RespondActivityTaskFailed(t.Context(), &workflowservice.RespondActivityTaskFailedRequest{
+		Namespace: linkNamespace, TaskToken: task.GetTaskToken(), Failure: &failurepb.Failure{
+			Message: "Communication failure: by hand",
+			FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
+				ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: "communication", NonRetryable: true},
+			},
+		},
+	})
+	require.NoError(t, err)
+	s.order(t, "start", owner)
+	requireSucceeded(t, s.ended(t, op.ID))
+	there.good(t, hash)
+}
+
+// foreignConfig asks the API for what belongs to another site, as the node and as its link.
+func (s *stack) foreignConfig(t *testing.T, there *story, node string, th *thief) {
+	site := there.key.Scope
+	for _, audience := range []string{keys.RegionAudience, keys.LinkAudience} {
+		token, err := th.key.Sign(audience, time.Now())
+		require.NoError(t, err)
+		for _, path := range []string{
+			"/api/internal/sites/" + site + "/deployments", "/api/internal/sites/plant-1/deployments",
+		} {
+			code, _ := s.send(t, http.MethodGet, path, token, nil)
+			require.Equal(t, http.StatusUnauthorized, code)
+			s.written(t, "http", "?node:"+node, "unauthenticated", "GET "+path)
+		}
+		for _, path := range []string{"reports", "started", "logs"} {
+			code, _ := s.send(t, http.MethodPost, "/api/internal/nodes/plant-2-a/"+path, token, []byte(`{}`))
+			require.Equal(t, http.StatusUnauthorized, code)
+		}
+		code, _ := s.send(t, http.MethodGet, "/api/v1/nodes", token, nil)
+		require.Equal(t, http.StatusUnauthorized, code)
+	}
+	token, err := th.key.Sign(keys.LinkAudience, time.Now())
+	require.NoError(t, err)
+	code, _ := s.send(t, http.MethodPost, "/api/internal/nodes/"+node+"/reports", token, []byte(`{}`))
+	require.Equal(t, http.StatusUnauthorized, code, "a token for the link is none for the API")
+}
+
+// revoked takes the key of a node back, with a poll and a stream of it open.
+func (s *stack) revoked(t *testing.T, of *story, node string) {
+	own := s.steal(t, node, keys.LinkAudience)
+	s.order(t, "stop", node) // its process would end by itself
+	open := make(chan error, 1)
+	go func() {
+		_, err := own.poll(t.Context(), node)
+		open <- err
+	}()
+	waitFor(t, "it polls", func(context.Context) error {
+		if !strings.Contains(s.metrics(t), "holdfast_node_tasks_polling_nodes 4") {
+			return errNotYet
+		}
+		return nil
+	})
+	n, err := s.api.RevokeNode(t.Context(), node, api.Mutation{})
+	require.NoError(t, err)
+	require.True(t, n.Revoked)
+	select {
+	case err := <-open:
+		require.Equal(t, codes.Canceled, status.Code(err))
+	case <-time.After(testPatience):
+		require.Fail(t, "its poll goes on")
+	}
+	_, err = own.poll(t.Context(), node)
+	require.Equal(t, codes.Unauthenticated, status.Code(err))
+	token, err := own.key.Sign(keys.RegionAudience, time.Now())
+	require.NoError(t, err)
+	code, _ := s.send(t, http.MethodPost, "/api/internal/nodes/"+node+"/reports", token, []byte(`{}`))
+	require.Equal(t, http.StatusUnauthorized, code)
+	n, err = s.api.RevokeNode(t.Context(), node, api.Mutation{})
+	require.NoError(t, err, "again, it changes nothing")
+	require.True(t, n.Revoked)
+	require.NoError(t, os.Remove(filepath.Join(s.data, "nodes", node, "node.key")))
+	s.order(t, "start", node) // with a new join token, as each start on a laptop
+	waitFor(t, "it is enrolled anew", func(ctx context.Context) error {
+		n, err := s.api.Node(ctx, node)
+		if err == nil && !n.Ready {
+			err = errNotYet
+		}
+		return err
+	})
+	op, hash := of.release(t)
+	requireSucceeded(t, s.ended(t, op.ID))
+	of.good(t, hash)
+}
