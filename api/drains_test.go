@@ -168,12 +168,12 @@ func TestDrainNode(t *testing.T) {
 		before := r.rows()
 		const path = "/api/v1/nodes/plant-1-b/drain"
 		for body, status := range map[string]int{
-			`{"deadlineSeconds":-1}`:                              http.StatusBadRequest,
-			`{"deadlineSeconds":86401}`:                           http.StatusBadRequest,
-			`{"deadlineSeconds":1.5}`:                             http.StatusBadRequest,
-			`{"forced":true}`:                                     http.StatusBadRequest,
-			`{"reason":"` + strings.Repeat("x", 1025) + `"}`:      http.StatusBadRequest,
-			`[]`:                                                  http.StatusBadRequest,
+			`{"deadlineSeconds":-1}`:                         http.StatusBadRequest,
+			`{"deadlineSeconds":86401}`:                      http.StatusBadRequest,
+			`{"deadlineSeconds":1.5}`:                        http.StatusBadRequest,
+			`{"forced":true}`:                                http.StatusBadRequest,
+			`{"reason":"` + strings.Repeat("x", 1025) + `"}`: http.StatusBadRequest,
+			`[]`: http.StatusBadRequest,
 		} {
 			a := r.call(r.operator, http.MethodPost, path, body)
 			require.Equal(t, status, a.status, "%s: %s", body, a.body)

@@ -322,4 +322,3 @@ func TestDrainNode(t *testing.T) {
 		require.Equal(t, workflows.TypeDrainNode, again.WorkflowType.Name)
 	})
 }
-

@@ -44,6 +44,9 @@ func (s *Store) Uncordon(ctx context.Context, in CordonRequest) error {
 		if err != nil || n == 0 {
 			return failed("uncordon the node", err)
 		}
+		if err := tellCordon(ctx, q, in.Node); err != nil {
+			return err
+		}
 		return cordonEvent(ctx, q, in, site, cordoned{})
 	})
 }
@@ -73,7 +76,23 @@ func cordon(ctx context.Context, q *db.Queries, in CordonRequest, site *fleet.Ob
 	if err != nil || n == 0 {
 		return failed("cordon the node", err)
 	}
+	if err := tellCordon(ctx, q, in.Node); err != nil {
+		return err
+	}
 	return cordonEvent(ctx, q, in, site, cordoned{Cordoned: true, Reason: in.Reason})
+}
+
+// CordonTurned is told to who listens for connections when their node is cordoned, or no more.
+const CordonTurned fleet.ConnectionEvent = "cordon_turned"
+
+// tellCordon has those that keep a list of executors look anew.
+func tellCordon(ctx context.Context, q *db.Queries, node fleet.NodeName) error {
+	name := string(node)
+	ids, err := q.LiveOfNode(ctx, &name)
+	if err != nil {
+		return failed("read the node's connections", err)
+	}
+	return tellLinkAll(ctx, q, ids, CordonTurned)
 }
 
 // cordoned is what the feed keeps of a node's cordon.

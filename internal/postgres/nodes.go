@@ -25,7 +25,7 @@ type Node struct {
 	CordonedAt *time.Time
 	// CordonReason is why no new work goes there.
 	CordonReason string
-	Connection *NodeConnection
+	Connection   *NodeConnection
 }
 
 // NodeConnection is a node's live connection of the link; a nil one says that there is none.

@@ -272,6 +272,30 @@ func (q *Queries) GetNodeDrain(ctx context.Context, node string) (NodeDrain, err
 	return i, err
 }
 
+const liveOfNode = `-- name: LiveOfNode :many
+SELECT id FROM connections WHERE node = $1 AND ended_at IS NULL
+`
+
+func (q *Queries) LiveOfNode(ctx context.Context, node *string) ([]string, error) {
+	rows, err := q.db.Query(ctx, liveOfNode, node)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const nodeDrains = `-- name: NodeDrains :many
 SELECT d.node, d.newest, d.reason, d.forced, d.phase, d.rule, d.message, d.asked_at, d.deadline, d.ended_at, (SELECT coalesce(sum(c.in_flight), 0) FROM connections c WHERE c.node = d.node AND c.ended_at IS NULL)::bigint AS in_flight
 FROM node_drains d WHERE d.node = ANY($1::text[])

@@ -4,6 +4,9 @@ UPDATE nodes SET cordoned_at = now(), cordon_reason = @reason WHERE name = @name
 -- name: UncordonNode :execrows
 UPDATE nodes SET cordoned_at = NULL, cordon_reason = '' WHERE name = @name AND cordoned_at IS NOT NULL;
 
+-- name: LiveOfNode :many
+SELECT id FROM connections WHERE node = @node AND ended_at IS NULL;
+
 -- The earlier deadline counts, and once forced is forced.
 -- name: AskNodeDrain :exec
 INSERT INTO node_drains AS d (node, newest, reason, forced, phase, deadline)
