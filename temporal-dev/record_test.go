@@ -83,6 +83,9 @@ func TestRecordHistories(t *testing.T) {
 	entity := c.GetWorkflow(ctx, workflows.NodeEntity("plant-1-b"), "")
 	require.NoError(t, entity.Get(ctx, nil))
 	keep(workflows.TypeReconcileNode, "entity-v1", entity)
+	entity = c.GetWorkflow(ctx, fleet.DrainSubject("plant-2-b"), "")
+	require.NoError(t, entity.Get(ctx, nil))
+	keep(workflows.TypeDrainNode, "entity-v1", entity)
 	var executed workflows.DoorResult
 	require.NoError(t, runs[workflows.TypeExecuteModule].Get(ctx, &executed))
 	entity = c.GetWorkflow(ctx, fleet.ExecutionSubject(executed.Operation), "")

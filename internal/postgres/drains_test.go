@@ -11,18 +11,18 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-const linkServer = "server-1"
+const drainServer = "server-1"
 
 // linked has a node live on the link, with an open stream.
 func (b *bench) linked(node fleet.NodeName) fleet.ConnectionID {
 	b.t.Helper()
-	require.NoError(b.t, b.LinkServerSeen(b.ctx(), linkServer))
+	require.NoError(b.t, b.LinkServerSeen(b.ctx(), drainServer))
 	identity := "node:" + string(node)
 	reg, err := b.RegisterConnection(b.ctx(), fleet.Registration{
 		Identity: identity, Node: node, Provider: fleet.ProviderName(node), Protocol: 1,
-	}, linkServer)
+	}, drainServer)
 	require.NoError(b.t, err)
-	_, err = b.OpenConnection(b.ctx(), reg.ID, identity, linkServer)
+	_, err = b.OpenConnection(b.ctx(), reg.ID, identity, drainServer)
 	require.NoError(b.t, err)
 	return reg.ID
 }
@@ -30,7 +30,7 @@ func (b *bench) linked(node fleet.NodeName) fleet.ConnectionID {
 // ends has the server of a connection see it end.
 func (b *bench) ends(id fleet.ConnectionID, on fleet.ConnectionEvent) {
 	b.t.Helper()
-	require.NoError(b.t, b.MoveConnections(b.ctx(), linkServer, postgres.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{id: on}}))
+	require.NoError(b.t, b.MoveConnections(b.ctx(), drainServer, postgres.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{id: on}}))
 }
 
 func drainOf(node fleet.NodeName, seconds int64, edits ...func(*postgres.DrainRequest)) postgres.DrainRequest {
@@ -282,7 +282,7 @@ func TestNodeDrains(t *testing.T) {
 
 	_, err := b.SeeDrain(t.Context(), postgres.DrainLook{Node: nodeA, Run: run1, Phase: fleet.DrainDraining, Rule: "in_flight", Message: "it waits"})
 	require.NoError(t, err)
-	require.NoError(t, b.RecordHeartbeats(t.Context(), linkServer, []postgres.Heartbeat{{ID: id, InFlight: 7}}))
+	require.NoError(t, b.RecordHeartbeats(t.Context(), drainServer, []postgres.Heartbeat{{ID: id, InFlight: 7}}))
 	all, err := b.NodeDrains(t.Context(), nodeA, nodeB)
 	require.NoError(t, err)
 	require.Len(t, all, 1)
