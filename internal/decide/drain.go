@@ -84,7 +84,9 @@ func Drain(seen fleet.DrainSeen, run DrainRun) DrainAction {
 }
 
 // needsPlace says that something runs there that would stop.
-func (v drainView) needsPlace() bool { return v.Holds && v.Running > 0 && !v.run.Stopped && !v.run.Asked }
+func (v drainView) needsPlace() bool {
+	return v.Holds && v.Running > 0 && !v.run.Stopped && !v.run.Asked
+}
 
 // peer names the other node of the pair; it may have left its site meanwhile.
 func (v drainView) peer() string {
@@ -252,7 +254,9 @@ var drainRules = []struct {
 	}},
 	{"ack", func(v drainView) bool {
 		return v.any(func(c fleet.DrainConnection) bool { return c.Asked && !c.Acked })
-	}, func(drainView) DrainAction { return draining(DrainWait, "it waits for the node to acknowledge the drain") }},
+	}, func(drainView) DrainAction {
+		return draining(DrainWait, "it waits for the node to acknowledge the drain")
+	}},
 	{"in_flight", func(v drainView) bool {
 		return v.any(func(c fleet.DrainConnection) bool { return c.Asked && c.InFlight > 0 })
 	}, func(drainView) DrainAction { return draining(DrainWait, "it waits for the node to finish what it has") }},

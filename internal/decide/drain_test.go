@@ -32,7 +32,7 @@ func drainHolds(running int) func(*fleet.DrainSeen) {
 	return func(s *fleet.DrainSeen) { s.Holds, s.Running = true, running }
 }
 
-func drainPeer(ready bool) func(*fleet.DrainSeen) { //nolint:revive // it is the field itself
+func drainPeer(ready bool) func(*fleet.DrainSeen) {
 	return func(s *fleet.DrainSeen) { s.Peer = &fleet.DrainPeer{Node: "plant-b", Ready: ready} }
 }
 
