@@ -45,6 +45,7 @@ type DoorRequest struct {
 	Module   string          `json:"module,omitempty"`
 	Input    json.RawMessage `json:"input,omitempty"`
 	Seconds  int             `json:"seconds,omitempty"`
+	Force    bool            `json:"force,omitempty"` // of a failover to Node
 	Workflow string          `json:"workflow"`
 	Run      string          `json:"run"`
 }
@@ -87,6 +88,11 @@ func (r DoorRequest) validate() error {
 	switch r.Kind {
 	case fleet.OperationReconcile, fleet.OperationDrain:
 		return fleet.ValidateName("/node", string(r.Node))
+	case fleet.OperationFailover:
+		if err := fleet.ValidateName("/site", string(r.Site)); err != nil || r.Node == "" {
+			return err
+		}
+		return fleet.ValidateName("/to", string(r.Node))
 	case fleet.OperationFleet:
 		return fleet.ValidateName("/fleet", string(r.Fleet))
 	case fleet.OperationExecute:

@@ -38,6 +38,11 @@ func (c *Client) ReconcileSite(ctx context.Context, site string, m Mutation) (Ac
 	return a, err
 }
 
+// FailoverSite makes another node the active one of a site.
+func (c *Client) FailoverSite(ctx context.Context, site string, in FailoverRequest, m Mutation) (Accepted, error) {
+	return c.accepted(ctx, writeCall(http.MethodPost, m, in, "sites", site, "failover"))
+}
+
 // Reconciles lists the last comparisons of a node, newest first.
 func (c *Client) Reconciles(ctx context.Context, node string, limit int) (List[Reconcile], error) {
 	var l List[Reconcile]

@@ -158,7 +158,7 @@ func nodeView(n postgres.Node, holder fleet.NodeName) Node {
 		Name: string(n.Name), Site: string(n.Site), Role: roleNow(n.Role, n.Name, holder), Epoch: n.Epoch,
 		Enrolled: enrolled, Revoked: n.RevokedAt != nil,
 		Ready:     enrolled && n.StartedAt != nil && !n.StartedAt.Before(*n.EnrolledAt),
-		Instances: n.Instances, Owed: n.Owed, Orphans: n.Orphans, SeenAt: n.SeenAt, StartedAt: n.StartedAt, EnrolledAt: n.EnrolledAt,
+		Instances: n.Instances, Owed: n.Owed, Orphans: n.Orphans, Counters: n.Counters, SeenAt: n.SeenAt, StartedAt: n.StartedAt, EnrolledAt: n.EnrolledAt,
 		Connection: connectionView(n.Connection),
 	}
 }

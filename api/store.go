@@ -19,6 +19,7 @@ type Store interface {
 	fetchStore
 	nodeStore
 	reconcileStore
+	failoverStore
 	tokenStore
 	eventStore
 	planStore
@@ -98,6 +99,8 @@ type nodeStore interface {
 	Progress(ctx context.Context, node fleet.NodeName, id string, fetched, total int64, ttl time.Duration) error
 	// RevokeNode is illegal_state for a node that never enrolled; again, it changes nothing.
 	RevokeNode(ctx context.Context, node fleet.NodeName) error
+	// NodeCounted keeps what a node counted since it started.
+	NodeCounted(ctx context.Context, node fleet.NodeName, counters map[string]int64) error
 	AppendLog(ctx context.Context, node postgres.Node, name fleet.InstanceName, offset int64, data []byte) error
 }
 
@@ -114,6 +117,11 @@ type reconcileStore interface {
 	ListReconciles(ctx context.Context, node fleet.NodeName, limit int32) ([]postgres.Reconcile, error)
 	ListOrphans(ctx context.Context, node fleet.NodeName, after string, limit int32) ([]postgres.Orphan, error)
 	ApproveOrphans(ctx context.Context, in postgres.OrphanApproval) (postgres.Operation, error)
+}
+
+type failoverStore interface {
+	LeaseOf(ctx context.Context, site fleet.SiteName) (postgres.Lease, error)
+	AskFailover(ctx context.Context, in postgres.FailoverRequest) (postgres.Operation, error)
 }
 
 type tokenStore interface {

@@ -59,7 +59,6 @@ func TestRecordHistories(t *testing.T) {
 	start("record-sweep", workflows.TypeSweepOperations)
 	start("record-sweep-nodes", workflows.TypeSweepNodes, workflows.SweepNodesInput{Shards: 1})
 	start("record-collect", workflows.TypeCollectGarbage)
-	start("record-drain", workflows.TypeDrainNode, workflows.DrainNodeInput{Node: "plant-2-b", Reason: "recorded", DeadlineSeconds: 20})
 	recordFleet(t, doc, start)
 	recordModule(t, data)
 	start("record-execute", workflows.TypeExecuteModule, workflows.ExecuteModuleInput{Module: "record.Echo", Input: []byte(`{"n":1}`)})
@@ -68,6 +67,8 @@ func TestRecordHistories(t *testing.T) {
 	runs[workflows.TypeInstance] = c.GetWorkflow(ctx, fleet.InstanceSubject("plant-1", "press-7"), "")
 	require.NoError(t, runs[workflows.TypeInstance].Get(ctx, nil))
 	runs[workflows.TypeDeliverSite] = recordCrowd(t, doc, c)
+	// The last: its node is cordoned from then on.
+	start("record-drain", workflows.TypeDrainNode, workflows.DrainNodeInput{Node: "plant-1-b", Reason: "recorded", DeadlineSeconds: 20})
 	keep := func(name, file string, run client.WorkflowRun) {
 		h := historyOf(ctx, t, c, run)
 		require.NotEmpty(t, h.Events, name)
@@ -83,7 +84,7 @@ func TestRecordHistories(t *testing.T) {
 	entity := c.GetWorkflow(ctx, workflows.NodeEntity("plant-1-b"), "")
 	require.NoError(t, entity.Get(ctx, nil))
 	keep(workflows.TypeReconcileNode, "entity-v1", entity)
-	entity = c.GetWorkflow(ctx, fleet.DrainSubject("plant-2-b"), "")
+	entity = c.GetWorkflow(ctx, fleet.DrainSubject("plant-1-b"), "")
 	require.NoError(t, entity.Get(ctx, nil))
 	keep(workflows.TypeDrainNode, "entity-v1", entity)
 	var executed workflows.DoorResult

@@ -41,28 +41,6 @@ type DrainStatus struct {
 
 var drains *activities.Drains
 
-// handOverActivity is what a node is asked to stop what runs and give its site's lease back.
-const handOverActivity = "HandOver"
-
-type handOverInput struct {
-	Site            fleet.SiteName `json:"site"`
-	To              fleet.NodeName `json:"to"`
-	DeadlineSeconds int64          `json:"deadlineSeconds"`
-}
-
-type handOverOutput struct {
-	Released bool   `json:"released"`
-	Reason   string `json:"reason"`
-}
-
-// failoverWorkflow is the door that moves a site's lease.
-const failoverWorkflow = "FailoverSite"
-
-type failoverInput struct {
-	Site fleet.SiteName `json:"site"`
-	To   fleet.NodeName `json:"to"`
-}
-
 // DrainNode empties a node: it is cordoned, its site's lease goes to its peer, its connections
 // finish what they have, and at the deadline are cut off. docs/drain.md draws it.
 func DrainNode(ctx workflow.Context, in DrainNodeInput) (DoorResult, error) {
@@ -180,9 +158,9 @@ func (d *drainNode) move(ctx workflow.Context) {
 		WorkflowExecutionTimeout: d.next.Limit, WorkflowTaskTimeout: taskTimeout,
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 	})
-	in := failoverInput{Site: d.seen.Site, To: d.seen.Peer.Node}
+	in := FailoverSiteInput{Site: d.seen.Site, To: d.seen.Peer.Node}
 	d.kept.Run.Moving = true
-	d.talk = &drainTalk{answer: workflow.ExecuteChildWorkflow(ctx, failoverWorkflow, in), cancel: cancel, heard: func(err error) {
+	d.talk = &drainTalk{answer: workflow.ExecuteChildWorkflow(ctx, TypeFailoverSite, in), cancel: cancel, heard: func(err error) {
 		d.kept.Run.Moving, d.kept.Run.Refused = false, ""
 		d.kept.Run.Again = workflow.Now(ctx).Add(decide.DrainMoveAgain)
 		if err != nil {
@@ -208,12 +186,12 @@ func refusal(err error) string {
 func (d *drainNode) stop(ctx workflow.Context) {
 	d.hangUp()
 	ctx, cancel := workflow.WithCancel(ctx)
-	ctx = workflow.WithActivityOptions(ctx, stopOptions(d.node, d.next.Limit))
-	in := handOverInput{Site: d.seen.Site, DeadlineSeconds: int64(d.next.Limit / time.Second)}
-	answer := workflow.ExecuteActivity(ctx, handOverActivity, in)
+	ctx = workflow.WithActivityOptions(ctx, leaseOptions(d.node, d.next.Limit/2, d.next.Limit/2))
+	in := fleet.HandOverCommand{Site: d.seen.Site, DeadlineSeconds: int64(d.next.Limit / 2 / time.Second)}
+	answer := workflow.ExecuteActivity(ctx, nodes.HandOver, in)
 	d.kept.Run.Stopping = true
 	d.talk = &drainTalk{answer: answer, cancel: cancel, heard: func(err error) {
-		var out handOverOutput
+		var out fleet.HandOverResult
 		if err == nil {
 			err = answer.Get(ctx, &out)
 		}

@@ -32,6 +32,7 @@ const (
 	TypeDeliverSite      = "DeliverSite"
 	TypeReconcileNode    = "ReconcileNode"
 	TypeDrainNode        = "DrainNode"
+	TypeFailoverSite     = "FailoverSite"
 	TypePurgePending     = "PurgePending"
 	TypeSweepOperations  = "SweepOperations"
 	TypeSweepNodes       = "SweepNodes"
@@ -79,6 +80,12 @@ func ParseNodeSubject(subject string) (fleet.NodeName, bool) {
 func ParseDrainSubject(subject string) (fleet.NodeName, bool) {
 	node, is := strings.CutPrefix(subject, fleet.DrainSubject(""))
 	return fleet.NodeName(node), is && node != "" && !strings.Contains(node, ".")
+}
+
+// ParseSiteSubject reads the id of a site's entity.
+func ParseSiteSubject(subject string) (fleet.SiteName, bool) {
+	site, is := strings.CutPrefix(subject, fleet.SiteSubject(""))
+	return fleet.SiteName(site), is && site != "" && !strings.Contains(site, ".")
 }
 
 // ParseFleetSubject reads the id of a fleet change's entity.

@@ -64,11 +64,11 @@ func compareOptions(node fleet.NodeName) workflow.ActivityOptions {
 	}
 }
 
-// stopOptions are for a node that is to stop what runs: one that does not begin soon is not
-// there.
-func stopOptions(node fleet.NodeName, limit time.Duration) workflow.ActivityOptions {
+// leaseOptions are for what a node is asked about its site's lease: one that does not begin
+// soon is not there, and the votes go on without it.
+func leaseOptions(node fleet.NodeName, take, limit time.Duration) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
-		TaskQueue: NodeQueue(node), ScheduleToStartTimeout: limit / 2, ScheduleToCloseTimeout: limit + nodeHeartbeat,
+		TaskQueue: NodeQueue(node), ScheduleToStartTimeout: take, StartToCloseTimeout: limit + nodeHeartbeat,
 		HeartbeatTimeout: nodeHeartbeat, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 		DisableEagerExecution: true,
 	}

@@ -67,3 +67,31 @@ func (s SiteSpec) HasStandby() bool {
 	}
 	return false
 }
+
+// Active is the declared active node: who may be first, and whom autoFailback prefers. The
+// lease says who is active now.
+func (s SiteSpec) Active() NodeName {
+	for _, n := range s.Nodes {
+		if n.Role == RoleActive {
+			return n.Name
+		}
+	}
+	return ""
+}
+
+// Votes says whether a node has a vote at the site: workers have none.
+func (s SiteSpec) Votes(node NodeName) bool {
+	for _, n := range s.Nodes {
+		if n.Name == node {
+			return n.Role != RoleWorker
+		}
+	}
+	return false
+}
+
+// LeaseState is who holds a site's lease, as events show it.
+type LeaseState struct {
+	Holder   NodeName `json:"holder"`
+	Epoch    int64    `json:"epoch"`
+	Released bool     `json:"released,omitempty"`
+}

@@ -66,6 +66,8 @@ type DeliveryProgress struct {
 type Report struct {
 	Instances []fleet.NodeInstance `json:"instances"`
 	Progress  []DeliveryProgress   `json:"progress"`
+	// Counters go with a report that says no more than that the node lives.
+	Counters map[string]int64 `json:"counters,omitempty"`
 }
 
 // LogPiece is a part of an instance's output, at most 64 KiB.

@@ -183,7 +183,7 @@ func TestEnd(t *testing.T) {
 		b.end(d, fleet.DeliveryFailed, because("communication"), owing)
 		b.exec("DELETE FROM outbox")
 
-		b.putSite(plant, nodeB, nodeA)
+		b.move(nodeB)
 		waiting, err := b.WaitingWakes(t.Context(), 0, 10)
 		require.NoError(t, err)
 		require.Equal(t, []string{"instance.plant.press"}, waiting)

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -22,6 +23,7 @@ type Node struct {
 	Instances  int64
 	Owed       int64
 	Orphans    int64 // that wait for an operator
+	Counters   map[string]int64
 	CordonedAt *time.Time
 	// CordonReason is why no new work goes there.
 	CordonReason string
@@ -47,6 +49,9 @@ func (s *Store) ListNodes(ctx context.Context, site fleet.SiteName, name fleet.N
 			StartedAt: r.StartedAt, Instances: r.Instances, Owed: r.Owed, Orphans: r.Orphans,
 			CordonedAt: r.CordonedAt, CordonReason: r.CordonReason,
 			Connection: nodeConnection(r),
+		}
+		if err := json.Unmarshal(r.Counters, &out[i].Counters); err != nil {
+			return nil, failed("read what a node counted", err)
 		}
 	}
 	return out, failed("list nodes", err)
@@ -130,6 +135,16 @@ func roleOf(n db.Node, holder string) fleet.Role {
 		return fleet.RoleStandby
 	}
 	return fleet.Role(n.Role)
+}
+
+// NodeCounted keeps what a node counted since it started.
+func (s *Store) NodeCounted(ctx context.Context, node fleet.NodeName, counters map[string]int64) error {
+	raw, err := json.Marshal(counters)
+	if err != nil {
+		return failed("keep what the node counted", err)
+	}
+	p := db.CountedByNodeParams{Name: string(node), Counters: raw}
+	return failed("keep what the node counted", s.q.CountedByNode(ctx, p))
 }
 
 // NodeReport is what a node holds, in pages at its start, or what changed since. StartID

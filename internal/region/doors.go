@@ -18,6 +18,8 @@ type requests struct {
 	limit time.Duration
 	// modules refuses an input that no provider takes.
 	modules inputChecker
+	// failover is the limit of one.
+	failover time.Duration
 }
 
 // unreleased makes the revision of a spec that was written with ?deploy=false; nil when
@@ -39,6 +41,15 @@ func (r *requests) Request(ctx context.Context, in activities.DoorRequest, by st
 	}
 	if in.Kind == fleet.OperationDrain {
 		return r.drain(ctx, in, by)
+	}
+	if in.Kind == fleet.OperationFailover {
+		op, err := r.store.AskFailover(ctx, postgres.FailoverRequest{
+			Site: in.Site, To: in.Node, Force: in.Force, Actor: by, Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: r.failover,
+		})
+		if err != nil {
+			return activities.OperationView{}, err
+		}
+		return r.view(ctx, op)
 	}
 	if in.Kind == fleet.OperationFleet {
 		return r.fleet(ctx, in, by)

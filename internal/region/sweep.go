@@ -57,6 +57,7 @@ func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (act
 		{s.store.OpenDrainOperations, s.store.CloseDrainOperations},
 		{s.store.OpenFleetOperations, s.store.CloseFleetOperations},
 		{s.store.OpenExecutions, s.store.CloseExecution},
+		{s.store.OpenSiteOperations, s.store.CloseSiteOperations},
 	} {
 		if err := s.entity(ctx, all, live, beat, &out); err != nil {
 			return out, err

@@ -285,6 +285,8 @@ type Node struct {
 	CordonedAt   *time.Time
 	CordonReason string
 	PeerAddress  string
+	Counters     json.RawMessage
+	CountedAt    *time.Time
 }
 
 type NodeDrain struct {
@@ -357,6 +359,7 @@ type Operation struct {
 	CreatedAt       time.Time
 	DeadlineAt      time.Time
 	EndedAt         *time.Time
+	Forced          bool
 }
 
 type Orphan struct {

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -149,7 +150,7 @@ func (q *Queries) GetLease(ctx context.Context, site string) (SiteLease, error) 
 }
 
 const getNode = `-- name: GetNode :one
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address FROM nodes WHERE name = $1
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, counters, counted_at FROM nodes WHERE name = $1
 `
 
 func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
@@ -171,14 +172,17 @@ func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
 		&i.CordonedAt,
 		&i.CordonReason,
 		&i.PeerAddress,
+		&i.Counters,
+		&i.CountedAt,
 	)
 	return i, err
 }
 
 const grantLease = `-- name: GrantLease :execrows
 INSERT INTO site_leases (site, holder, epoch, promised) VALUES ($1, $2, 1, 1)
-ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1, dropped = false,
-    promised = greatest(site_leases.promised, site_leases.epoch + 1)
+ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = greatest(site_leases.promised, site_leases.epoch) + 1,
+    promised = greatest(site_leases.promised, site_leases.epoch) + 1, promised_to = '', counter = 0, ttl = '0',
+    released = false, target = '', dropped = false, granted_at = now()
 WHERE site_leases.holder <> excluded.holder OR site_leases.dropped
 `
 
@@ -433,7 +437,7 @@ func (q *Queries) ListJoinTokens(ctx context.Context, arg ListJoinTokensParams) 
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, n.cordoned_at, n.cordon_reason, n.peer_address, coalesce(l.epoch, 0)::bigint AS epoch,
+SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, n.cordoned_at, n.cordon_reason, n.peer_address, n.counters, n.counted_at, coalesce(l.epoch, 0)::bigint AS epoch,
        (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
        (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed,
        (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans,
@@ -469,6 +473,8 @@ type ListNodesRow struct {
 	CordonedAt      *time.Time
 	CordonReason    string
 	PeerAddress     string
+	Counters        json.RawMessage
+	CountedAt       *time.Time
 	Epoch           int64
 	Instances       int64
 	Owed            int64
@@ -510,6 +516,8 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 			&i.CordonedAt,
 			&i.CordonReason,
 			&i.PeerAddress,
+			&i.Counters,
+			&i.CountedAt,
 			&i.Epoch,
 			&i.Instances,
 			&i.Owed,
@@ -617,7 +625,7 @@ func (q *Queries) NodeStarting(ctx context.Context, arg NodeStartingParams) erro
 }
 
 const pairNodes = `-- name: PairNodes :many
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' ORDER BY name
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, counters, counted_at FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' ORDER BY name
 `
 
 // The nodes of a site that hold instances.
@@ -646,6 +654,8 @@ func (q *Queries) PairNodes(ctx context.Context, site string) ([]Node, error) {
 			&i.CordonedAt,
 			&i.CordonReason,
 			&i.PeerAddress,
+			&i.Counters,
+			&i.CountedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -49,8 +49,9 @@ SELECT * FROM site_leases WHERE site = @site AND NOT dropped FOR SHARE;
 
 -- name: GrantLease :execrows
 INSERT INTO site_leases (site, holder, epoch, promised) VALUES (@site, @holder, 1, 1)
-ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1, dropped = false,
-    promised = greatest(site_leases.promised, site_leases.epoch + 1)
+ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = greatest(site_leases.promised, site_leases.epoch) + 1,
+    promised = greatest(site_leases.promised, site_leases.epoch) + 1, promised_to = '', counter = 0, ttl = '0',
+    released = false, target = '', dropped = false, granted_at = now()
 WHERE site_leases.holder <> excluded.holder OR site_leases.dropped;
 
 -- name: DropLease :exec
