@@ -298,3 +298,43 @@ func TestNodeDrains(t *testing.T) {
 	require.Equal(t, fleet.OperationFailed, b.operation(op.ID).State)
 	require.False(t, b.seeDrain(nodeA).Wanted)
 }
+
+// A cordoned node gets nothing new: no lease, and no executions.
+func TestCordonKeepsAway(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.LinkServerSeen(t.Context(), drainServer))
+	identity := "node:" + string(nodeB)
+	reg, err := b.RegisterConnection(t.Context(), fleet.Registration{
+		Identity: identity, Node: nodeB, Provider: "vision", Namespace: "acme", Executor: "10.0.0.7:1", Protocol: 1,
+		Modules: []fleet.ModuleOffer{{Name: "detect"}},
+	}, drainServer)
+	require.NoError(t, err)
+	_, err = b.OpenConnection(t.Context(), reg.ID, identity, drainServer)
+	require.NoError(t, err)
+	callable := func() bool {
+		all, err := b.ModuleMembers(t.Context(), fleet.ModuleRef{Namespace: "acme", Name: "detect"})
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		return all[0].Callable()
+	}
+	failover := postgres.FailoverRequest{Site: plant, To: nodeB, Actor: "ada", Limit: minute}
+	require.True(t, callable())
+
+	require.NoError(t, b.Cordon(t.Context(), postgres.CordonRequest{Node: nodeB}))
+	require.False(t, callable())
+	last, err := b.LastOffer(t.Context(), fleet.ModuleRef{Namespace: "acme", Name: "detect"})
+	require.NoError(t, err)
+	require.True(t, last.Cordoned)
+	_, err = b.AskFailover(t.Context(), failover)
+	refused(t, fleet.IllegalState, err)
+	failover.Force = true
+	_, err = b.AskFailover(t.Context(), failover)
+	require.NoError(t, err, "it is forced")
+
+	require.NoError(t, b.Uncordon(t.Context(), postgres.CordonRequest{Node: nodeB}))
+	require.True(t, callable())
+	failover.Force = false
+	_, err = b.AskFailover(t.Context(), failover)
+	require.NoError(t, err)
+}
