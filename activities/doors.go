@@ -40,6 +40,7 @@ type DoorRequest struct {
 	Instance fleet.InstanceName  `json:"instance"`
 	Node     fleet.NodeName      `json:"node,omitempty"`  // instead of an instance
 	Fleet    fleet.FleetName     `json:"fleet,omitempty"` // instead of an instance
+	Drain    *fleet.DrainOrder   `json:"drain,omitempty"` // of a node
 	// Module, its input and how long it may take, instead of an instance.
 	Module   string          `json:"module,omitempty"`
 	Input    json.RawMessage `json:"input,omitempty"`
@@ -85,7 +86,7 @@ func (d *Doors) Look(ctx context.Context, id fleet.OperationID) (OperationView, 
 
 func (r DoorRequest) validate() error {
 	switch r.Kind {
-	case fleet.OperationReconcile:
+	case fleet.OperationReconcile, fleet.OperationDrain:
 		return fleet.ValidateName("/node", string(r.Node))
 	case fleet.OperationFailover:
 		if err := fleet.ValidateName("/site", string(r.Site)); err != nil || r.Node == "" {

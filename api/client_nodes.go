@@ -61,3 +61,22 @@ func (c *Client) Orphans(ctx context.Context, node string, p Page) (List[Orphan]
 func (c *Client) ApproveOrphans(ctx context.Context, node string, in OrphanApproval, m Mutation) (Accepted, error) {
 	return c.accepted(ctx, writeCall(http.MethodPost, m, in, "nodes", node, "orphans", "approve"))
 }
+
+// DrainNode empties a node.
+func (c *Client) DrainNode(ctx context.Context, node string, in NodeDrainRequest, m Mutation) (Accepted, error) {
+	return c.accepted(ctx, writeCall(http.MethodPost, m, in, "nodes", node, "drain"))
+}
+
+// CordonNode keeps new work away from a node.
+func (c *Client) CordonNode(ctx context.Context, node string, in CordonRequest, m Mutation) (Node, error) {
+	var n Node
+	_, err := c.do(ctx, writeCall(http.MethodPost, m, in, "nodes", node, "cordon"), &n)
+	return n, err
+}
+
+// UncordonNode lets new work come to a node again.
+func (c *Client) UncordonNode(ctx context.Context, node string, m Mutation) (Node, error) {
+	var n Node
+	_, err := c.do(ctx, writeCall(http.MethodPost, m, nil, "nodes", node, "uncordon"), &n)
+	return n, err
+}

@@ -187,6 +187,7 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.mountProviders()
 	s.mountRefusals()
 	s.mountReconciles()
+	s.mountDrains()
 	s.mountFailovers()
 	s.mountOrphans()
 	s.mountTokens()

@@ -26,6 +26,7 @@ type Store interface {
 	fleetStore
 	batchStore
 	linkStore
+	drainStore
 	moduleStore
 }
 
@@ -179,6 +180,14 @@ type batchStore interface {
 	// TicketBodies is BatchBodies of the snapshot tickets that a node holds.
 	TicketBodies(ctx context.Context, site fleet.SiteName, node fleet.NodeName, hashes []fleet.Hash, emit func(fleet.Hash, []byte) error) error
 	RecordBatch(ctx context.Context, id fleet.BatchID, node fleet.NodeName, results []fleet.BatchResult) error
+}
+
+type drainStore interface {
+	// Cordon and Uncordon change nothing of a node that is so already.
+	Cordon(ctx context.Context, in postgres.CordonRequest) error
+	Uncordon(ctx context.Context, in postgres.CordonRequest) error
+	AskNodeDrain(ctx context.Context, in postgres.DrainRequest) (postgres.Operation, error)
+	NodeDrains(ctx context.Context, nodes ...fleet.NodeName) (map[fleet.NodeName]postgres.NodeDrain, error)
 }
 
 type linkStore interface {

@@ -230,6 +230,8 @@ type Node struct {
 	// Connection is the node's on the link.
 	Connection NodeConnection `json:"connection"`
 	Reconcile  *Reconcile     `json:"reconcile,omitempty"`
+	Cordon     *Cordon        `json:"cordon,omitempty" doc:"no new work goes there"`
+	Drain      *NodeDrain     `json:"drain,omitempty" doc:"the last one, until the node is uncordoned"`
 	// Counters are what it counted since it started: refused stale actions among them.
 	Counters   map[string]int64 `json:"counters,omitempty"`
 	SeenAt     *time.Time       `json:"seenAt,omitempty"`

@@ -23,6 +23,7 @@ type Server struct {
 	Instances  *activities.Instances
 	Doors      *activities.Doors
 	Reconciles *activities.Reconciles
+	Drains     *activities.Drains
 	Failovers  *activities.Failovers
 	Fleets     *activities.Fleets
 	Batches    *activities.Batches
@@ -41,6 +42,7 @@ func Workflows() map[string]any {
 		workflows.TypeDeployFleet:      workflows.DeployFleet,
 		workflows.TypeDeliverSite:      workflows.DeliverSite,
 		workflows.TypeReconcileNode:    workflows.ReconcileNode,
+		workflows.TypeDrainNode:        workflows.DrainNode,
 		workflows.TypeFailoverSite:     workflows.FailoverSite,
 		workflows.TypePurgePending:     workflows.PurgePending,
 		workflows.TypeSweepOperations:  workflows.SweepOperations,
@@ -65,7 +67,7 @@ func NewServer(c client.Client, build, identity string, s Server) worker.Worker 
 	for name, f := range Workflows() {
 		w.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
 	}
-	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Failovers, s.Fleets, s.Batches, s.Sweeps, s.Modules} {
+	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Drains, s.Failovers, s.Fleets, s.Batches, s.Sweeps, s.Modules} {
 		w.RegisterActivity(a)
 	}
 	return w

@@ -34,6 +34,9 @@ func (c *Client) Wake(ctx context.Context, subject string) error {
 	if node, ok := ParseNodeSubject(subject); ok {
 		return c.StartReconcile(ctx, node, fleet.ReconcileRequest)
 	}
+	if node, ok := ParseDrainSubject(subject); ok {
+		return c.wakeDrain(ctx, node)
+	}
 	if site, ok := ParseSiteSubject(subject); ok {
 		return c.wakeSite(ctx, site)
 	}
@@ -78,6 +81,18 @@ func (c *Client) StartReconcile(ctx context.Context, node fleet.NodeName, reason
 	}
 	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeReconcileNode, ReconcileNodeInput{Node: node, Reason: reason})
 	return unavailable("start the reconcile of "+string(node), err)
+}
+
+// wakeDrain starts the entity of a node's drain, or has the one that runs look again.
+func (c *Client) wakeDrain(ctx context.Context, node fleet.NodeName) error {
+	options := client.StartWorkflowOptions{
+		ID: fleet.DrainSubject(node), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
+		TypedSearchAttributes: temporal.NewSearchAttributes(
+			temporal.NewSearchAttributeKeyKeyword(AttributeNode).ValueSet(string(node)),
+		),
+	}
+	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeDrainNode, DrainNodeInput{Node: node, Serve: true})
+	return unavailable("wake "+options.ID, err)
 }
 
 // startExecution starts the run of a durable execution, unless it runs.

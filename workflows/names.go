@@ -31,6 +31,7 @@ const (
 	TypeDeployFleet      = "DeployFleet"
 	TypeDeliverSite      = "DeliverSite"
 	TypeReconcileNode    = "ReconcileNode"
+	TypeDrainNode        = "DrainNode"
 	TypeFailoverSite     = "FailoverSite"
 	TypePurgePending     = "PurgePending"
 	TypeSweepOperations  = "SweepOperations"
@@ -72,6 +73,12 @@ func NodeEntity(node fleet.NodeName) string { return fleet.NodeSubject(node) }
 // ParseNodeSubject reads the id of a node's entity.
 func ParseNodeSubject(subject string) (fleet.NodeName, bool) {
 	node, is := strings.CutPrefix(subject, fleet.NodeSubject(""))
+	return fleet.NodeName(node), is && node != "" && !strings.Contains(node, ".")
+}
+
+// ParseDrainSubject reads the id of the entity of a node's drain.
+func ParseDrainSubject(subject string) (fleet.NodeName, bool) {
+	node, is := strings.CutPrefix(subject, fleet.DrainSubject(""))
 	return fleet.NodeName(node), is && node != "" && !strings.Contains(node, ".")
 }
 

@@ -37,6 +37,7 @@ const (
 	OperationDelete    OperationKind = "delete"
 	OperationRollback  OperationKind = "rollback"
 	OperationReconcile OperationKind = "reconcile"
+	OperationDrain     OperationKind = "drain"
 	OperationFailover  OperationKind = "failover"
 )
 

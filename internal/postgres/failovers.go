@@ -77,6 +77,10 @@ func failoverTarget(ctx context.Context, q *db.Queries, in FailoverRequest, leas
 		if n.RevokedAt != nil {
 			return "", fleet.Errorf(fleet.IllegalState, "the key of node %s is revoked", n.Name).At("/to")
 		}
+		if n.CordonedAt != nil && !in.Force {
+			return "", fleet.Errorf(fleet.IllegalState, "node %s is cordoned: it takes over nothing", n.Name).At("/to").
+				WithHint("holdfast uncordon " + n.Name + ", or force it")
+		}
 		return fleet.NodeName(n.Name), nil
 	}
 	return "", fleet.Errorf(fleet.Invalid, "node %s is not of the pair of site %s", in.To, in.Site).At("/to").

@@ -24,7 +24,10 @@ type Node struct {
 	Owed       int64
 	Orphans    int64 // that wait for an operator
 	Counters   map[string]int64
-	Connection *NodeConnection
+	CordonedAt *time.Time
+	// CordonReason is why no new work goes there.
+	CordonReason string
+	Connection   *NodeConnection
 }
 
 // NodeConnection is a node's live connection of the link; a nil one says that there is none.
@@ -44,6 +47,7 @@ func (s *Store) ListNodes(ctx context.Context, site fleet.SiteName, name fleet.N
 			Name: fleet.NodeName(r.Name), Site: fleet.SiteName(r.Site), Role: fleet.Role(r.Role), Epoch: r.Epoch,
 			SigningKey: r.SigningKey, EnrolledAt: r.EnrolledAt, RevokedAt: r.RevokedAt, SeenAt: r.SeenAt,
 			StartedAt: r.StartedAt, Instances: r.Instances, Owed: r.Owed, Orphans: r.Orphans,
+			CordonedAt: r.CordonedAt, CordonReason: r.CordonReason,
 			Connection: nodeConnection(r),
 		}
 		if err := json.Unmarshal(r.Counters, &out[i].Counters); err != nil {

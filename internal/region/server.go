@@ -290,6 +290,7 @@ func (s *server) activities() workers.Server {
 			BaseURL: s.cfg.PublicURL, TokenLife: s.cfg.Timing.Delivery.PendingTTL, Build: s.cfg.Build,
 			Ended: s.metrics.reconciled,
 		},
+		Drains: &activities.Drains{Store: &drainSteps{s.store}, Doors: doors, Build: s.cfg.Build},
 		Failovers: &activities.Failovers{
 			Store: &failoverSteps{s.store}, Votes: s.votes, Doors: doors, Build: s.cfg.Build, Ended: s.metrics.failedOver,
 		},

@@ -289,6 +289,19 @@ type Node struct {
 	CountedAt    *time.Time
 }
 
+type NodeDrain struct {
+	Node     string
+	Newest   string
+	Reason   string
+	Forced   bool
+	Phase    string
+	Rule     string
+	Message  string
+	AskedAt  time.Time
+	Deadline time.Time
+	EndedAt  *time.Time
+}
+
 type NodeHeld struct {
 	Site         string
 	Name         string

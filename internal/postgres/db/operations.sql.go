@@ -253,7 +253,7 @@ func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams
 
 const lastProject = `-- name: LastProject :one
 SELECT coalesce((SELECT nullif(s.project, '') FROM subjects s WHERE s.site = $1 AND s.name = $2),
-                (SELECT o.project FROM operations o WHERE o.site = $1 AND o.name = $2 AND o.kind NOT IN ('reconcile', 'fleet', 'execute', 'failover')
+                (SELECT o.project FROM operations o WHERE o.site = $1 AND o.name = $2 AND o.kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover')
                  ORDER BY o.created_at DESC LIMIT 1), '')::text AS project
 `
 
@@ -273,7 +273,7 @@ const listOperations = `-- name: ListOperations :many
 SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced FROM operations
 WHERE (created_at, id) < ($1::timestamptz, $2::text) AND ($3::text = '' OR project = $3)
   AND ($4::text = '' OR state = $4) AND ($5::text = '' OR site = $5)
-  AND ($6::text = '' OR name = $6 AND kind NOT IN ('reconcile', 'fleet', 'execute', 'failover')) AND ($7::text = '' OR name = $7 AND kind IN ('reconcile', 'failover'))
+  AND ($6::text = '' OR name = $6 AND kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover')) AND ($7::text = '' OR name = $7 AND kind IN ('reconcile', 'drain', 'failover'))
   AND ($8::text = '' OR name = $8 AND kind = 'fleet')
 ORDER BY created_at DESC, id DESC LIMIT $9
 `
@@ -290,7 +290,7 @@ type ListOperationsParams struct {
 	MaxRows  int32
 }
 
-// The name of a reconcile or a failover is that of a node, of a fleet that of a fleet change.
+// The name of a reconcile, a drain or a failover is that of a node, of a fleet that of a fleet change.
 func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) ([]Operation, error) {
 	rows, err := q.db.Query(ctx, listOperations,
 		arg.BeforeAt,
@@ -357,7 +357,7 @@ const openSubjects = `-- name: OpenSubjects :many
 SELECT s.site, s.name, s.entity_run FROM subjects s
 WHERE (s.site, s.name) > ($1::text, $2::text) AND (s.site, s.name) IN (
     SELECT o.site, o.name FROM operations o
-    WHERE o.state = 'running' AND o.kind NOT IN ('reconcile', 'fleet', 'execute', 'failover') AND o.created_at < now() - make_interval(secs => $3::float8)
+    WHERE o.state = 'running' AND o.kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover') AND o.created_at < now() - make_interval(secs => $3::float8)
     UNION SELECT d.site, d.name FROM deliveries d WHERE d.state = 'open'
     UNION SELECT w.site, w.name FROM owed_now w WHERE w.since < now() - make_interval(secs => $3::float8)
     UNION SELECT d.site, d.name FROM deliveries d
