@@ -40,10 +40,12 @@ type DoorRequest struct {
 	Instance fleet.InstanceName  `json:"instance"`
 	Node     fleet.NodeName      `json:"node,omitempty"`  // instead of an instance
 	Fleet    fleet.FleetName     `json:"fleet,omitempty"` // instead of an instance
+	Drain    *fleet.DrainOrder   `json:"drain,omitempty"` // of a node
 	// Module, its input and how long it may take, instead of an instance.
 	Module   string          `json:"module,omitempty"`
 	Input    json.RawMessage `json:"input,omitempty"`
 	Seconds  int             `json:"seconds,omitempty"`
+	Force    bool            `json:"force,omitempty"` // of a failover to Node
 	Workflow string          `json:"workflow"`
 	Run      string          `json:"run"`
 }
@@ -84,8 +86,13 @@ func (d *Doors) Look(ctx context.Context, id fleet.OperationID) (OperationView, 
 
 func (r DoorRequest) validate() error {
 	switch r.Kind {
-	case fleet.OperationReconcile:
+	case fleet.OperationReconcile, fleet.OperationDrain:
 		return fleet.ValidateName("/node", string(r.Node))
+	case fleet.OperationFailover:
+		if err := fleet.ValidateName("/site", string(r.Site)); err != nil || r.Node == "" {
+			return err
+		}
+		return fleet.ValidateName("/to", string(r.Node))
 	case fleet.OperationFleet:
 		return fleet.ValidateName("/fleet", string(r.Fleet))
 	case fleet.OperationExecute:

@@ -35,6 +35,8 @@ type Node struct {
 	Applier    applier
 	Batches    batcher
 	Reconciler reconciler
+	// Leases is nil on a node that has no vote.
+	Leases leaser
 
 	working atomic.Int64
 }

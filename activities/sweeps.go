@@ -24,6 +24,11 @@ type nodeSweeper interface {
 	NodesToReconcile(ctx context.Context, shard, shards int, after string, limit int32) ([]fleet.NodeName, error)
 }
 
+// failbackSweeper asks for the failovers of a shard that autoFailback calls for, and counts them.
+type failbackSweeper interface {
+	FailBack(ctx context.Context, shard, shards int) (int, error)
+}
+
 // nodeStarter starts the comparison of a node, or has the one that runs look again.
 type nodeStarter interface {
 	StartReconcile(ctx context.Context, node fleet.NodeName, reason string) error
@@ -41,6 +46,7 @@ type Sweeps struct {
 	Purger     purger
 	Operations operationsSweeper
 	Nodes      nodeSweeper
+	Failbacks  failbackSweeper
 	Starter    nodeStarter
 	Collector  collector
 	Keep       fleet.Retention
@@ -82,9 +88,14 @@ func (s *Sweeps) SweepOperations(ctx context.Context) (SweptOperations, error) {
 	return swept, fail(ctx, err)
 }
 
-// SweepNodes starts the comparison of the nodes of a shard that need one (X12).
+// SweepNodes starts the comparison of the nodes of a shard that need one (X12), and hands
+// leases back whose sites ask for it.
 func (s *Sweeps) SweepNodes(ctx context.Context, shard, shards int) (int, error) {
-	started, after := 0, ""
+	started, err := s.Failbacks.FailBack(ctx, shard, shards)
+	if err != nil {
+		return started, fail(ctx, err)
+	}
+	after := ""
 	for {
 		page, err := s.Nodes.NodesToReconcile(ctx, shard, shards, after, pageOfActions)
 		if err != nil {

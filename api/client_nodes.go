@@ -45,6 +45,11 @@ func (c *Client) ReconcileSite(ctx context.Context, site string, m Mutation) (Ac
 	return a, err
 }
 
+// FailoverSite makes another node the active one of a site.
+func (c *Client) FailoverSite(ctx context.Context, site string, in FailoverRequest, m Mutation) (Accepted, error) {
+	return c.accepted(ctx, writeCall(http.MethodPost, m, in, "sites", site, "failover"))
+}
+
 // Reconciles lists the last comparisons of a node, newest first.
 func (c *Client) Reconciles(ctx context.Context, node string, limit int) (List[Reconcile], error) {
 	var l List[Reconcile]
@@ -62,4 +67,23 @@ func (c *Client) Orphans(ctx context.Context, node string, p Page) (List[Orphan]
 // ApproveOrphans lets a node drop orphans, and has it compared.
 func (c *Client) ApproveOrphans(ctx context.Context, node string, in OrphanApproval, m Mutation) (Accepted, error) {
 	return c.accepted(ctx, writeCall(http.MethodPost, m, in, "nodes", node, "orphans", "approve"))
+}
+
+// DrainNode empties a node.
+func (c *Client) DrainNode(ctx context.Context, node string, in NodeDrainRequest, m Mutation) (Accepted, error) {
+	return c.accepted(ctx, writeCall(http.MethodPost, m, in, "nodes", node, "drain"))
+}
+
+// CordonNode keeps new work away from a node.
+func (c *Client) CordonNode(ctx context.Context, node string, in CordonRequest, m Mutation) (Node, error) {
+	var n Node
+	_, err := c.do(ctx, writeCall(http.MethodPost, m, in, "nodes", node, "cordon"), &n)
+	return n, err
+}
+
+// UncordonNode lets new work come to a node again.
+func (c *Client) UncordonNode(ctx context.Context, node string, m Mutation) (Node, error) {
+	var n Node
+	_, err := c.do(ctx, writeCall(http.MethodPost, m, nil, "nodes", node, "uncordon"), &n)
+	return n, err
 }

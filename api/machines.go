@@ -208,7 +208,11 @@ type reportsRequest struct {
 		Bytes        int64  `json:"bytes"`
 		Total        int64  `json:"total"`
 	} `json:"progress"`
+	Counters map[string]int64 `json:"counters,omitempty"`
 }
+
+// maxCounters bounds what a node may count, and the length of a counter's name.
+const maxCounters = 64
 
 // nodeReports takes what changed on a node, and how far its fetches are (N90, N103).
 func (s *server) nodeReports(w http.ResponseWriter, r *http.Request) error {
@@ -224,6 +228,9 @@ func (s *server) nodeReports(w http.ResponseWriter, r *http.Request) error {
 		if !fleet.ValidID(p.DeploymentID) || p.Bytes < 0 || p.Total < 0 {
 			return fleet.Errorf(fleet.Invalid, "this is no progress of a delivery").At("/progress")
 		}
+	}
+	if err := s.counted(r.Context(), node.Name, in.Counters); err != nil {
+		return err
 	}
 	welcome, err := s.held(r.Context(), postgres.NodeReport{Node: node.Name, Instances: in.Instances})
 	if err != nil {
@@ -242,6 +249,19 @@ func (s *server) nodeReports(w http.ResponseWriter, r *http.Request) error {
 		s.wake(r.Context(), subject)
 	}
 	return answerJSON(w, http.StatusOK, welcome)
+}
+
+// counted keeps what a node counted, refused stale actions among it (X21).
+func (s *server) counted(ctx context.Context, node fleet.NodeName, counters map[string]int64) error {
+	if len(counters) == 0 {
+		return nil
+	}
+	for name, n := range counters {
+		if len(counters) > maxCounters || name == "" || len(name) > maxCounters || n < 0 {
+			return fleet.Errorf(fleet.Invalid, "these are no counters of a node").At("/counters")
+		}
+	}
+	return s.store.NodeCounted(ctx, node, counters)
 }
 
 type logsRequest struct {

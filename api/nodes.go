@@ -64,6 +64,10 @@ func (s *server) listNodes(ctx context.Context, in *listNodesInput) (*nodesOutpu
 		return nil, err
 	}
 	cut := page(rows, in.Limit, func(n postgres.Node) string { return string(n.Name) })
+	drains, err := s.store.NodeDrains(ctx, namesOf(cut.Items)...)
+	if err != nil {
+		return nil, err
+	}
 	out := &nodesOutput{Body: List[Node]{Items: []Node{}, Next: cut.Next}}
 	sites := sitesSeen{s: s, project: project, known: map[fleet.SiteName]siteSeen{}}
 	for _, n := range cut.Items {
@@ -72,7 +76,9 @@ func (s *server) listNodes(ctx context.Context, in *listNodesInput) (*nodesOutpu
 			return nil, err
 		}
 		if site.visible {
-			out.Body.Items = append(out.Body.Items, nodeView(n, site.holder))
+			view := nodeView(n, site.holder)
+			showDrain(&view, n, drains)
+			out.Body.Items = append(out.Body.Items, view)
 		}
 	}
 	return out, nil
@@ -83,7 +89,12 @@ func (s *server) getNode(ctx context.Context, in *getInput) (*nodeOutput, error)
 	if err != nil {
 		return nil, err
 	}
+	drains, err := s.store.NodeDrains(ctx, n.Name)
+	if err != nil {
+		return nil, err
+	}
 	out := &nodeOutput{Body: nodeView(n, site.holder)}
+	showDrain(&out.Body, n, drains)
 	last, err := s.store.ListReconciles(ctx, n.Name, 1)
 	if err == nil && len(last) > 0 {
 		view := reconcileView(last[0])
@@ -150,7 +161,7 @@ func nodeView(n postgres.Node, holder fleet.NodeName) Node {
 		Name: string(n.Name), Site: string(n.Site), Role: roleNow(n.Role, n.Name, holder), Epoch: n.Epoch,
 		Enrolled: enrolled, Revoked: n.RevokedAt != nil,
 		Ready:     enrolled && n.StartedAt != nil && !n.StartedAt.Before(*n.EnrolledAt),
-		Instances: n.Instances, Owed: n.Owed, Orphans: n.Orphans, SeenAt: n.SeenAt, StartedAt: n.StartedAt, EnrolledAt: n.EnrolledAt,
+		Instances: n.Instances, Owed: n.Owed, Orphans: n.Orphans, Counters: n.Counters, SeenAt: n.SeenAt, StartedAt: n.StartedAt, EnrolledAt: n.EnrolledAt,
 		Connection: connectionView(n.Connection), Key: keyView(n),
 	}
 }

@@ -24,7 +24,7 @@ type listOperationsInput struct {
 	ListParams
 	Site     string `query:"site" maxLength:"63"`
 	Instance string `query:"instance" maxLength:"63"`
-	Node     string `query:"node" maxLength:"63" doc:"only comparisons of this node"`
+	Node     string `query:"node" maxLength:"63" doc:"only comparisons and drains of this node, and failovers to it"`
 	Fleet    string `query:"fleet" maxLength:"63" doc:"only those of this fleet change"`
 	State    string `query:"state" enum:"running,succeeded,failed,unknown,cancelled,superseded"`
 }
@@ -177,6 +177,10 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 			return err
 		}
 	}
+	drains, err := s.drainsOf(ctx, rows)
+	if err != nil {
+		return err
+	}
 	for i, o := range rows {
 		if o.Kind == fleet.OperationFleet {
 			continue
@@ -184,8 +188,12 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 		views[i].Progress = withHeld(progressOf(targets[string(o.Delivery)]), held[string(o.Delivery)])
 		switch {
 		case o.State != fleet.OperationRunning || views[i].Reason != "":
+		case o.Kind == fleet.OperationDrain:
+			showDrainOperation(&views[i], o, drains)
 		case o.Kind == fleet.OperationExecute:
 			views[i].Reason, views[i].Message = waitsForModule(o)
+		case o.Kind == fleet.OperationFailover:
+			views[i].Reason, views[i].Message = "queued", "it waits for the workflow of site "+string(o.Site)
 		case o.Kind == fleet.OperationReconcile:
 			views[i].Reason, views[i].Message = waitsForNode(o)
 		default:
@@ -238,7 +246,7 @@ func (s *server) cancelOperation(ctx context.Context, in *cancelInput) (*accepte
 		if op, err = s.store.CancelOperation(ctx, op.ID); err != nil {
 			return nil, err
 		}
-		if !op.State.Ended() {
+		if !op.State.Ended() || op.Kind == fleet.OperationDrain { // whose entity looks whether others wait
 			s.wake(ctx, op.Subject)
 		}
 		out.Status, out.Location = http.StatusAccepted, "/api/v1/operations/"+in.ID
@@ -267,7 +275,7 @@ func (s *server) operationView(o postgres.Operation) Operation {
 		revision = 0
 	}
 	return Operation{
-		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Fleet: string(o.Fleet), Module: o.Module, Revision: revision,
+		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Fleet: string(o.Fleet), Module: o.Module, Forced: o.Forced, Revision: revision,
 		State: o.State, Reason: o.Reason, Message: o.Message, RequestedBy: o.RequestedBy, CreatedAt: o.CreatedAt,
 		EndedAt: o.EndedAt, Deadline: o.Deadline, Delivery: string(o.Delivery), Workflow: s.links.workflow(o.Subject, o.EntityRun),
 	}

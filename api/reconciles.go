@@ -99,7 +99,7 @@ func (s *server) reconcileSite(ctx context.Context, in *askReconcileInput) (*acc
 	return out, nil
 }
 
-// askedOutput answers a request for a comparison, and wakes the node's entity unless it was
+// askedOutput answers a request for a comparison or a failover, and wakes its entity unless it was
 // served already.
 func (s *server) askedOutput(ctx context.Context, op postgres.Operation, dryRun bool) *acceptedOutput { //nolint:revive // a dry run is the request's own word
 	view := s.operationView(op)
@@ -110,7 +110,9 @@ func (s *server) askedOutput(ctx context.Context, op postgres.Operation, dryRun 
 	}
 	out.Status, out.Location = http.StatusAccepted, "/api/v1/operations/"+view.ID
 	if !op.State.Ended() {
-		view.Reason, view.Message = waitsForNode(op)
+		if op.Kind == fleet.OperationReconcile {
+			view.Reason, view.Message = waitsForNode(op)
+		}
 		s.wake(ctx, op.Subject)
 	}
 	return out

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -52,6 +53,8 @@ type Deps struct {
 
 	PendingTTL     time.Duration
 	OperationLimit time.Duration
+	// FailoverLimit is how long a failover may take, the operation limit when it is zero.
+	FailoverLimit time.Duration
 
 	Now func() time.Time
 	Log *slog.Logger
@@ -94,6 +97,7 @@ type server struct {
 	links       links
 	pendingTTL  time.Duration
 	limit       time.Duration
+	failover    time.Duration
 	now         func() time.Time
 	log         *slog.Logger
 	ends        func(ctx context.Context, id fleet.OperationID) <-chan struct{}
@@ -150,7 +154,7 @@ func newServer(d Deps) (*server, error) {
 		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, absence: d.Absence, waves: d.Waves, executor: d.Executor,
 		flatten: d.Flatten, limits: d.Limits,
 		packed: newPacked(), reading: compose.NewBudget(readingShare * (d.Limits.MaxBytes + envelopeRoom)),
-		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit,
+		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),
 		now: d.Now, log: d.Log, ends: d.OperationEnds, ready: d.Ready, metrics: m, tokens: newTokenCache(d.Store, d.Now),
 		stall: stallLimit, idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping, refused: d.Refused,
 	}, nil
@@ -183,6 +187,8 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.mountProviders()
 	s.mountRefusals()
 	s.mountReconciles()
+	s.mountDrains()
+	s.mountFailovers()
 	s.mountOrphans()
 	s.mountTokens()
 	s.mountArtifacts()

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"net/http"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -52,7 +54,7 @@ func (s *server) putSite(ctx context.Context, in *putSiteInput) (*acceptedOutput
 }
 
 func siteSpecOf(put SitePut) fleet.SiteSpec {
-	spec := fleet.SiteSpec{Nodes: []fleet.SiteNode{}}
+	spec := fleet.SiteSpec{Nodes: []fleet.SiteNode{}, OnIsolation: put.OnIsolation, AutoFailback: put.AutoFailback}
 	for _, n := range put.Nodes {
 		spec.Nodes = append(spec.Nodes, fleet.SiteNode{Name: fleet.NodeName(n.Name), Role: n.Role})
 	}
@@ -75,7 +77,7 @@ func (s *server) siteStatuses(ctx context.Context, sites []fleet.Object) ([]any,
 
 func (s *server) siteStatus(ctx context.Context, o fleet.Object) (any, error) {
 	site := fleet.SiteName(o.Name)
-	lease, err := s.lease(ctx, site)
+	lease, err := s.store.LeaseOf(ctx, site)
 	if err != nil {
 		return nil, err
 	}
@@ -83,11 +85,28 @@ func (s *server) siteStatus(ctx context.Context, o fleet.Object) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	status := SiteStatus{Holder: string(lease.Holder), Epoch: lease.Epoch, Nodes: []Node{}}
+	status := leaseStatus(o, lease)
 	for _, n := range nodes {
 		status.Nodes = append(status.Nodes, nodeView(n, lease.Holder))
 	}
 	return status, nil
+}
+
+// leaseStatus is a site's status without its nodes.
+func leaseStatus(o fleet.Object, l postgres.Lease) SiteStatus {
+	var spec fleet.SiteSpec
+	_ = json.Unmarshal(o.Spec, &spec) // the store wrote it; one that a newer server wrote shows no more than the lease
+	status := SiteStatus{
+		Holder: string(l.Holder), Epoch: l.Epoch, Released: l.Released, Target: string(l.Target), Lost: l.Lost, Voted: l.Voted,
+		OnIsolation: cmp.Or(spec.OnIsolation, fleet.IsolationStop), Nodes: []Node{},
+	}
+	if !l.Since.IsZero() {
+		status.Since = &l.Since
+	}
+	if spec.OnIsolation == fleet.IsolationRun {
+		status.Warning = "a holder that reaches neither its peer nor the region goes on: there may be two active nodes during a partition"
+	}
+	return status
 }
 
 // lease says who may be active at a site. It is read as part of the view of an instance;

@@ -20,12 +20,14 @@ type Store interface {
 	fetchStore
 	nodeStore
 	reconcileStore
+	failoverStore
 	tokenStore
 	eventStore
 	planStore
 	fleetStore
 	batchStore
 	linkStore
+	drainStore
 	moduleStore
 }
 
@@ -109,6 +111,8 @@ type nodeStore interface {
 	// RevokeNode is illegal_state for a node that never enrolled; again, it changes nothing.
 	RevokeNode(ctx context.Context, node fleet.NodeName) error
 	keyStore
+	// NodeCounted keeps what a node counted since it started.
+	NodeCounted(ctx context.Context, node fleet.NodeName, counters map[string]int64) error
 	AppendLog(ctx context.Context, node postgres.Node, name fleet.InstanceName, offset int64, data []byte) error
 }
 
@@ -125,6 +129,11 @@ type reconcileStore interface {
 	ListReconciles(ctx context.Context, node fleet.NodeName, limit int32) ([]postgres.Reconcile, error)
 	ListOrphans(ctx context.Context, node fleet.NodeName, after string, limit int32) ([]postgres.Orphan, error)
 	ApproveOrphans(ctx context.Context, in postgres.OrphanApproval) (postgres.Operation, error)
+}
+
+type failoverStore interface {
+	LeaseOf(ctx context.Context, site fleet.SiteName) (postgres.Lease, error)
+	AskFailover(ctx context.Context, in postgres.FailoverRequest) (postgres.Operation, error)
 }
 
 type tokenStore interface {
@@ -183,6 +192,14 @@ type batchStore interface {
 	// TicketBodies is BatchBodies of the snapshot tickets that a node holds.
 	TicketBodies(ctx context.Context, site fleet.SiteName, node fleet.NodeName, hashes []fleet.Hash, emit func(fleet.Hash, []byte) error) error
 	RecordBatch(ctx context.Context, id fleet.BatchID, node fleet.NodeName, results []fleet.BatchResult) error
+}
+
+type drainStore interface {
+	// Cordon and Uncordon change nothing of a node that is so already.
+	Cordon(ctx context.Context, in postgres.CordonRequest) error
+	Uncordon(ctx context.Context, in postgres.CordonRequest) error
+	AskNodeDrain(ctx context.Context, in postgres.DrainRequest) (postgres.Operation, error)
+	NodeDrains(ctx context.Context, nodes ...fleet.NodeName) (map[fleet.NodeName]postgres.NodeDrain, error)
 }
 
 type linkStore interface {

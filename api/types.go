@@ -37,6 +37,9 @@ type SitePut struct {
 	Project string            `json:"project,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Nodes   []SiteNode        `json:"nodes"`
+	// OnIsolation is what the last holder of the lease does that reaches neither peer nor region.
+	OnIsolation  fleet.Isolation `json:"onIsolation,omitempty" enum:"stop,run"`
+	AutoFailback bool            `json:"autoFailback,omitempty" doc:"hand the lease back to the declared active once it is there again"`
 }
 
 // SiteNode is one node of a site.
@@ -45,11 +48,27 @@ type SiteNode struct {
 	Role fleet.Role `json:"role" enum:"active,standby,worker"`
 }
 
-// SiteStatus is the status of a site: who may be active, and by which epoch.
+// SiteStatus is the status of a site: who may be active, by which epoch, and how the region's
+// vote on it stands. Holder is the last one when Released.
 type SiteStatus struct {
-	Holder string `json:"holder,omitempty"`
-	Epoch  int64  `json:"epoch"`
-	Nodes  []Node `json:"nodes"`
+	Holder   string     `json:"holder,omitempty"`
+	Epoch    int64      `json:"epoch"`
+	Released bool       `json:"released,omitempty" doc:"nobody holds the lease"`
+	Target   string     `json:"target,omitempty" doc:"the only node that the region's vote favours"`
+	Lost     bool       `json:"lost,omitempty" doc:"the region's vote was restored, and grants nothing before it has heard both nodes"`
+	Voted    bool       `json:"voted" doc:"nodes have called for votes; before that the lease is whom the site declares"`
+	Since    *time.Time `json:"since,omitempty" doc:"the lease is held, or was released"`
+	// OnIsolation and Warning say whether there may be two actives during a partition.
+	OnIsolation fleet.Isolation `json:"onIsolation"`
+	Warning     string          `json:"warning,omitempty"`
+	Nodes       []Node          `json:"nodes"`
+}
+
+// FailoverRequest asks that a site's lease goes to a node, or to the other of its pair. Force
+// does not ask the holder to stop first: it runs out.
+type FailoverRequest struct {
+	To    string `json:"to,omitempty"`
+	Force bool   `json:"force,omitempty"`
 }
 
 // TemplatePut declares a template: a base document, and the names of templates whose
@@ -128,7 +147,8 @@ type Operation struct {
 	Kind        string               `json:"kind"`
 	Site        string               `json:"site,omitempty"`
 	Instance    string               `json:"instance,omitempty"`
-	Node        string               `json:"node,omitempty" doc:"that is compared, of a reconcile"`
+	Node        string               `json:"node,omitempty" doc:"that is compared, of a reconcile; that is to be active, of a failover"`
+	Forced      bool                 `json:"forced,omitempty" doc:"the holder is not asked first, of a failover"`
 	Fleet       string               `json:"fleet,omitempty" doc:"that is run"`
 	Module      string               `json:"module,omitempty" doc:"that is executed"`
 	Revision    int64                `json:"revision,omitempty"`
@@ -210,11 +230,15 @@ type Node struct {
 	// Connection is the node's on the link.
 	Connection NodeConnection `json:"connection"`
 	// Key is missing while no region knows one.
-	Key        *NodeKey   `json:"key,omitempty"`
-	Reconcile  *Reconcile `json:"reconcile,omitempty"`
-	SeenAt     *time.Time `json:"seenAt,omitempty"`
-	StartedAt  *time.Time `json:"startedAt,omitempty"`
-	EnrolledAt *time.Time `json:"enrolledAt,omitempty"`
+	Key       *NodeKey   `json:"key,omitempty"`
+	Reconcile *Reconcile `json:"reconcile,omitempty"`
+	Cordon    *Cordon    `json:"cordon,omitempty" doc:"no new work goes there"`
+	Drain     *NodeDrain `json:"drain,omitempty" doc:"the last one, until the node is uncordoned"`
+	// Counters are what it counted since it started: refused stale actions among them.
+	Counters   map[string]int64 `json:"counters,omitempty"`
+	SeenAt     *time.Time       `json:"seenAt,omitempty"`
+	StartedAt  *time.Time       `json:"startedAt,omitempty"`
+	EnrolledAt *time.Time       `json:"enrolledAt,omitempty"`
 }
 
 // NodeKey is how old a node's key is, and how far its change.

@@ -82,11 +82,13 @@ func TestInstanceConnection(t *testing.T) {
 	t.Run("tells its callbacks, and lives on while one blocks", func(t *testing.T) {
 		t.Parallel()
 		woken, reported, blocked := make(chan struct{}), make(chan []string, 1), make(chan struct{})
+		sites := make(chan int64, 1)
 		r := newRegion(t)
 		r.onStream = func(_ int, s *stream) error {
 			for _, m := range []*nodev1.ConnectResponse{
 				{Message: &nodev1.ConnectResponse_ActiveModulesReport{ActiveModulesReport: &nodev1.ActiveModulesReport{ActiveModules: []string{"reverse"}}}},
 				{}, // of a newer protocol
+				{Message: &nodev1.ConnectResponse_Site{Site: &nodev1.Site{Name: "plant-1", Generation: 2}}},
 				{Message: &nodev1.ConnectResponse_Wake{}},
 			} {
 				if err := s.Send(m); err != nil {
@@ -99,6 +101,8 @@ func TestInstanceConnection(t *testing.T) {
 		var states []State
 		c := run(t, options(t, r.address, func(o *Options) {
 			o.OnReport = func(m []string) { reported <- m }
+			o.PeerAddress = "10.0.0.1:7462"
+			o.OnSite = func(s *nodev1.Site) { sites <- s.GetGeneration() }
 			o.OnWake = func() { close(woken); <-blocked }
 			o.OnState = func(s Status) { states = append(states, s.State) }
 		}))
@@ -107,6 +111,10 @@ func TestInstanceConnection(t *testing.T) {
 		eventually(t, "heartbeats", func() bool { return r.heartbeats(1) > before+5 })
 		close(blocked)
 		require.Equal(t, []string{"reverse"}, <-reported)
+		require.EqualValues(t, 2, <-sites)
+		r.mu.Lock()
+		require.Equal(t, "10.0.0.1:7462", r.registers[0].GetPeerAddress())
+		r.mu.Unlock()
 		c.end()
 		require.NoError(t, c.result(t))
 		require.Equal(t, Closed, states[len(states)-1], "the last state is told before Run returns")

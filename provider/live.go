@@ -93,6 +93,8 @@ func (s *session) take(ctx context.Context, m *nodev1.ConnectResponse) error {
 		s.told.report(m.ActiveModulesReport.GetActiveModules())
 	case *nodev1.ConnectResponse_Wake:
 		s.told.wake()
+	case *nodev1.ConnectResponse_Site:
+		s.told.site(m.Site)
 	case *nodev1.ConnectResponse_DrainRequest:
 		return s.takeDrain(ctx, m.DrainRequest)
 	case *nodev1.ConnectResponse_RegisterAgain:

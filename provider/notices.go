@@ -1,6 +1,10 @@
 package provider
 
-import "sync"
+import (
+	"sync"
+
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+)
 
 // notices carry what happens to the callbacks. Those who tell never wait: of each kind the
 // newest is kept.
@@ -19,6 +23,7 @@ type news struct {
 	modules *[]string
 	drain   *Drain
 	wake    bool
+	site    *nodev1.Site
 }
 
 func newNotices(opt Options) *notices {
@@ -50,6 +55,9 @@ func (n *notices) tell(news news) {
 	if news.wake && n.opt.OnWake != nil {
 		n.opt.OnWake()
 	}
+	if news.site != nil && n.opt.OnSite != nil {
+		n.opt.OnSite(news.site)
+	}
 	if news.modules != nil && n.opt.OnReport != nil {
 		n.opt.OnReport(*news.modules)
 	}
@@ -72,6 +80,13 @@ func (n *notices) state(s Status)          { n.put(func(w *news) { w.status = &s
 func (n *notices) report(modules []string) { n.put(func(w *news) { w.modules = &modules }) }
 func (n *notices) drain(d Drain)           { n.put(func(w *news) { w.drain = &d }) }
 func (n *notices) wake()                   { n.put(func(w *news) { w.wake = true }) }
+
+// site tells of a node's site; most registrations are of no node and carry none.
+func (n *notices) site(s *nodev1.Site) {
+	if s != nil {
+		n.put(func(w *news) { w.site = s })
+	}
+}
 
 // close tells what is left and waits for the callback that is at work.
 func (n *notices) close() {

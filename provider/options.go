@@ -43,6 +43,9 @@ type Options struct {
 	// InFlight counts work beside the Executor's, which a drain has to wait for as well.
 	InFlight func() int
 
+	// PeerAddress is for nodes: host:port at which the other node of the pair reaches this one.
+	PeerAddress string
+
 	// HeartbeatInterval and HeartbeatTimeout are the region's unless they are set. The interval
 	// is at most a third of the timeout, which is also how long any send may take.
 	HeartbeatInterval, HeartbeatTimeout time.Duration
@@ -65,6 +68,8 @@ type Options struct {
 	OnWake func()
 	// OnReport has the modules that the region takes for active, without their prefix.
 	OnReport func(modules []string)
+	// OnSite is for nodes: what the region says of the node's site.
+	OnSite func(*nodev1.Site)
 	// OnState tells where the connection stands.
 	OnState func(Status)
 

@@ -120,12 +120,14 @@ func (s *session) register(ctx context.Context) error {
 	answer, err := s.client.Register(authorized, &nodev1.RegisterRequest{
 		ProtocolVersion: protocolVersion, Provider: s.opt.Name, ModuleNamespace: s.opt.ModuleNamespace,
 		GroupId: s.opt.Group, ExecutorAddress: s.opt.ExecutorAddress, Modules: s.opt.Executor.offers(),
+		PeerAddress: s.opt.PeerAddress,
 	})
 	if err != nil {
 		return fmt.Errorf("register: %w", refusal(err))
 	}
 	s.version = answer.GetProtocolVersion()
 	s.terms = s.opt.terms(answer)
+	s.told.site(answer.GetSite())
 	s.status = Status{State: Connecting, ConnectionID: answer.GetConnectionId()}
 	for _, m := range answer.GetModules() {
 		if !m.GetAccepted() {

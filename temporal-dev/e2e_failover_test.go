@@ -11,18 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/api"
-	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// roles declares who of a site's pair is active.
-func (s *stack) roles(t *testing.T, site, active, standby string) {
+// failover makes a node its site's active one, and waits until it is.
+func (s *stack) failover(t *testing.T, site, to string) {
 	t.Helper()
-	require.NoError(t, insist(t, "declare "+site, func(ctx context.Context) error {
-		_, err := s.api.PutSite(ctx, site, api.SitePut{Nodes: []api.SiteNode{
-			{Name: active, Role: fleet.RoleActive}, {Name: standby, Role: fleet.RoleStandby},
-		}}, api.Mutation{})
+	var op api.Accepted
+	require.NoError(t, insist(t, "fail "+site+" over", func(ctx context.Context) (err error) {
+		op, err = s.api.FailoverSite(ctx, site, api.FailoverRequest{To: to}, api.Mutation{})
 		return err
 	}))
+	requireSucceeded(t, s.ended(t, op.Operation.ID))
 }
 
 // movable is a story whose command may run on one node while another still stops it.
@@ -44,7 +43,7 @@ func TestE2EFailover(t *testing.T) {
 		first, second := movable(t, s, site, "first"), movable(t, s, site, "second")
 		hash := second.witness.starts(t)[0].hash
 		s.order(t, "stop", old)
-		s.roles(t, site, next, old)
+		s.failover(t, site, next)
 		for _, st := range []*story{first, second} {
 			st.witness.runs(t, st.witness.starts(t)[0].hash)
 			st.witness.alone(t)
@@ -75,7 +74,7 @@ func TestE2EFailover(t *testing.T) {
 		op, hash := st.release(t)
 		st.underWay(t, op)
 		s.order(t, "stop", site+"-a")
-		s.roles(t, site, site+"-b", site+"-a")
+		s.failover(t, site, site+"-b")
 		waitFor(t, "the new active holds it", func(ctx context.Context) error {
 			got, err := s.stores.current(ctx, site+"-b", st.key.Name)
 			if err == nil && got.hash != hash {

@@ -274,7 +274,7 @@ func (s *stack) fleetActiveLost(t *testing.T) {
 		require.Contains(t, target.Message, old)
 	}
 
-	s.roles(t, site, next, old)
+	s.failover(t, site, next)
 	again := f.turn(t, "retry")
 	require.NotNil(t, again)
 	requireSucceeded(t, s.ended(t, again.ID))

@@ -23,6 +23,8 @@ type Server struct {
 	Instances  *activities.Instances
 	Doors      *activities.Doors
 	Reconciles *activities.Reconciles
+	Drains     *activities.Drains
+	Failovers  *activities.Failovers
 	Fleets     *activities.Fleets
 	Batches    *activities.Batches
 	Sweeps     *activities.Sweeps
@@ -40,6 +42,8 @@ func Workflows() map[string]any {
 		workflows.TypeDeployFleet:      workflows.DeployFleet,
 		workflows.TypeDeliverSite:      workflows.DeliverSite,
 		workflows.TypeReconcileNode:    workflows.ReconcileNode,
+		workflows.TypeDrainNode:        workflows.DrainNode,
+		workflows.TypeFailoverSite:     workflows.FailoverSite,
 		workflows.TypePurgePending:     workflows.PurgePending,
 		workflows.TypeSweepOperations:  workflows.SweepOperations,
 		workflows.TypeSweepNodes:       workflows.SweepNodes,
@@ -63,7 +67,7 @@ func NewServer(c client.Client, build, identity string, s Server) worker.Worker 
 	for name, f := range Workflows() {
 		w.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
 	}
-	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Fleets, s.Batches, s.Sweeps, s.Modules} {
+	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Drains, s.Failovers, s.Fleets, s.Batches, s.Sweeps, s.Modules} {
 		w.RegisterActivity(a)
 	}
 	return w
@@ -83,5 +87,9 @@ func NewNode(c client.Client, node fleet.NodeName, n *activities.Node) worker.Wo
 	w.RegisterActivityWithOptions(n.RefreshBatch, activity.RegisterOptions{Name: "RefreshBatch"})
 	w.RegisterActivityWithOptions(n.QueryDeployment, activity.RegisterOptions{Name: "QueryDeployment"})
 	w.RegisterActivityWithOptions(n.Reconcile, activity.RegisterOptions{Name: "Reconcile"})
+	if n.Leases != nil {
+		w.RegisterActivityWithOptions(n.HandOver, activity.RegisterOptions{Name: "HandOver"})
+		w.RegisterActivityWithOptions(n.TakeOver, activity.RegisterOptions{Name: "TakeOver"})
+	}
 	return w
 }

@@ -21,6 +21,8 @@ import (
 type Client struct {
 	Temporal client.Client
 	Limits   DeliveryLimits
+	// Take is how long a node may take to begin what it is asked about its site's lease.
+	Take time.Duration
 }
 
 // taskTimeout is short, so that a workflow task held by a stopped server moves on soon.
@@ -31,6 +33,12 @@ const taskTimeout = 5 * time.Second
 func (c *Client) Wake(ctx context.Context, subject string) error {
 	if node, ok := ParseNodeSubject(subject); ok {
 		return c.StartReconcile(ctx, node, fleet.ReconcileRequest)
+	}
+	if node, ok := ParseDrainSubject(subject); ok {
+		return c.wakeDrain(ctx, node)
+	}
+	if site, ok := ParseSiteSubject(subject); ok {
+		return c.wakeSite(ctx, site)
 	}
 	if name, ok := ParseFleetSubject(subject); ok {
 		return c.wakeFleet(ctx, name)
@@ -75,6 +83,18 @@ func (c *Client) StartReconcile(ctx context.Context, node fleet.NodeName, reason
 	return unavailable("start the reconcile of "+string(node), err)
 }
 
+// wakeDrain starts the entity of a node's drain, or has the one that runs look again.
+func (c *Client) wakeDrain(ctx context.Context, node fleet.NodeName) error {
+	options := client.StartWorkflowOptions{
+		ID: fleet.DrainSubject(node), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
+		TypedSearchAttributes: temporal.NewSearchAttributes(
+			temporal.NewSearchAttributeKeyKeyword(AttributeNode).ValueSet(string(node)),
+		),
+	}
+	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeDrainNode, DrainNodeInput{Node: node, Serve: true})
+	return unavailable("wake "+options.ID, err)
+}
+
 // startExecution starts the run of a durable execution, unless it runs.
 func (c *Client) startExecution(ctx context.Context, id fleet.OperationID) error {
 	_, err := c.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
@@ -82,6 +102,19 @@ func (c *Client) startExecution(ctx context.Context, id fleet.OperationID) error
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 	}, TypeExecuteModule, ExecuteModuleInput{Operation: id})
 	return unavailable("start execution "+string(id), err)
+}
+
+// wakeSite starts the entity of a site's lease, or has the one that runs look again.
+func (c *Client) wakeSite(ctx context.Context, site fleet.SiteName) error {
+	options := client.StartWorkflowOptions{
+		ID: fleet.SiteSubject(site), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
+		TypedSearchAttributes: temporal.NewSearchAttributes(
+			temporal.NewSearchAttributeKeyKeyword(AttributeSite).ValueSet(string(site)),
+		),
+	}
+	in := FailoverSiteInput{Site: site, Serve: true, Take: c.Take}
+	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeFailoverSite, in)
+	return unavailable("wake "+options.ID, err)
 }
 
 // wakeFleet starts the entity of a fleet change, or has the one that runs look again.

@@ -47,6 +47,12 @@ func door(ctx workflow.Context, req activities.DoorRequest) (DoorResult, error) 
 
 // become has a door under its entity's id go on as that entity.
 func become(ctx workflow.Context, req activities.DoorRequest) error {
+	if req.Kind == fleet.OperationDrain {
+		return workflow.NewContinueAsNewError(ctx, TypeDrainNode, DrainNodeInput{Node: req.Node, Serve: true})
+	}
+	if req.Kind == fleet.OperationFailover {
+		return workflow.NewContinueAsNewError(ctx, TypeFailoverSite, FailoverSiteInput{Site: req.Site, Serve: true})
+	}
 	if req.Kind == fleet.OperationFleet {
 		return workflow.NewContinueAsNewError(ctx, TypeFleet, FleetInput{Fleet: req.Fleet})
 	}

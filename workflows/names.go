@@ -31,6 +31,8 @@ const (
 	TypeDeployFleet      = "DeployFleet"
 	TypeDeliverSite      = "DeliverSite"
 	TypeReconcileNode    = "ReconcileNode"
+	TypeDrainNode        = "DrainNode"
+	TypeFailoverSite     = "FailoverSite"
 	TypePurgePending     = "PurgePending"
 	TypeSweepOperations  = "SweepOperations"
 	TypeSweepNodes       = "SweepNodes"
@@ -72,6 +74,18 @@ func NodeEntity(node fleet.NodeName) string { return fleet.NodeSubject(node) }
 func ParseNodeSubject(subject string) (fleet.NodeName, bool) {
 	node, is := strings.CutPrefix(subject, fleet.NodeSubject(""))
 	return fleet.NodeName(node), is && node != "" && !strings.Contains(node, ".")
+}
+
+// ParseDrainSubject reads the id of the entity of a node's drain.
+func ParseDrainSubject(subject string) (fleet.NodeName, bool) {
+	node, is := strings.CutPrefix(subject, fleet.DrainSubject(""))
+	return fleet.NodeName(node), is && node != "" && !strings.Contains(node, ".")
+}
+
+// ParseSiteSubject reads the id of a site's entity.
+func ParseSiteSubject(subject string) (fleet.SiteName, bool) {
+	site, is := strings.CutPrefix(subject, fleet.SiteSubject(""))
+	return fleet.SiteName(site), is && site != "" && !strings.Contains(site, ".")
 }
 
 // ParseFleetSubject reads the id of a fleet change's entity.

@@ -64,6 +64,16 @@ func compareOptions(node fleet.NodeName) workflow.ActivityOptions {
 	}
 }
 
+// leaseOptions are for what a node is asked about its site's lease: one that does not begin
+// soon is not there, and the votes go on without it.
+func leaseOptions(node fleet.NodeName, take, limit time.Duration) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue: NodeQueue(node), ScheduleToStartTimeout: take, StartToCloseTimeout: limit + nodeHeartbeat,
+		HeartbeatTimeout: nodeHeartbeat, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+		DisableEagerExecution: true,
+	}
+}
+
 // sweepOptions are for the scheduled duties: minutes, with a heartbeat.
 var sweepOptions = workflow.ActivityOptions{
 	StartToCloseTimeout: 2 * time.Minute, ScheduleToStartTimeout: time.Minute, HeartbeatTimeout: 20 * time.Second,

@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-var eventHeader = []string{"ID", "AT", "TYPE", "KIND", "NAME", "GENERATION", "ACTOR"}
+var eventHeader = []string{"ID", "AT", "TYPE", "KIND", "NAME", "GENERATION", "ACTOR", "CHANGE"}
 
 func eventItem(e api.Event) item {
 	name := e.Name
@@ -16,8 +19,24 @@ func eventItem(e api.Event) item {
 		name = e.Site + "/" + e.Name
 	}
 	return item{name: "event/" + e.ID, value: e, cells: []string{
-		e.ID, stamp(e.At), e.Type, e.Kind, name, number(e.Generation), e.Actor,
+		e.ID, stamp(e.At), e.Type, e.Kind, name, number(e.Generation), e.Actor, leaseChange(e),
 	}}
+}
+
+// leaseChange says where a site's lease went; "" of any other event.
+func leaseChange(e api.Event) string {
+	var before, after fleet.LeaseState
+	if e.Type != "status" || e.Kind != string(fleet.KindSite) || json.Unmarshal(e.Before, &before) != nil ||
+		json.Unmarshal(e.After, &after) != nil || after.Holder == "" {
+		return ""
+	}
+	switch {
+	case after.Released:
+		return fmt.Sprintf("holder %s released, epoch %d", after.Holder, after.Epoch)
+	case before.Holder == after.Holder:
+		return fmt.Sprintf("holder %s again, epoch %d", after.Holder, after.Epoch)
+	}
+	return fmt.Sprintf("holder moved from %s to %s, epoch %d", before.Holder, after.Holder, after.Epoch)
 }
 
 func (c *cli) newEventsCommand() *cobra.Command {

@@ -14,7 +14,7 @@ func (c *cli) nodeItem(n api.Node) item {
 		enrolled = "revoked"
 	}
 	return item{name: "node/" + n.Name, value: n, cells: []string{
-		n.Name, n.Site, string(n.Role), number(n.Epoch), enrolled, yesNo(n.Ready),
+		n.Name, n.Site, string(n.Role), number(n.Epoch), enrolled, readyText(n),
 		number(n.Instances), number(n.Owed), number(n.Orphans), c.agoOf(n.SeenAt),
 		string(n.Connection.State), c.agoOf(n.Connection.Since), number(int64(n.Connection.InFlight)), c.keyText(n.Key),
 	}}
@@ -29,6 +29,18 @@ func (c *cli) keyText(k *api.NodeKey) string {
 		return "new key " + k.Rotation
 	}
 	return c.agoOf(&k.Since)
+}
+
+// readyText says what keeps new work away as well.
+func readyText(n api.Node) string {
+	text := yesNo(n.Ready)
+	switch {
+	case n.Drain != nil && n.Drain.EndedAt == nil:
+		text += ", draining"
+	case n.Cordon != nil:
+		text += ", cordoned"
+	}
+	return text
 }
 
 func listNodes(ctx context.Context, c *cli, client *api.Client, in listing) ([]item, string, error) {

@@ -30,7 +30,7 @@ type listing struct {
 func kinds() []kind {
 	return []kind{
 		declared(fleet.KindProject, []string{"NAME", "GENERATION", "UPDATED"}, simpleCells),
-		declared(fleet.KindSite, []string{"NAME", "PROJECT", "NODES", "ACTIVE", "GENERATION", "UPDATED"}, siteCells),
+		declared(fleet.KindSite, []string{"NAME", "PROJECT", "NODES", "ACTIVE", "EPOCH", "LEASE", "ISOLATION", "GENERATION", "UPDATED"}, siteCells),
 		declared(fleet.KindTemplate, []string{"NAME", "PROJECT", "GENERATION", "UPDATED"}, templateCells),
 		declared(fleet.KindInstance, instanceHeader, instanceCells),
 		declared(fleet.KindFleet, fleetHeader, fleetCells),
@@ -166,7 +166,31 @@ func siteCells(c *cli, o api.Object) []string {
 	}
 	var status api.SiteStatus
 	_ = json.Unmarshal(o.Status, &status) // likewise
-	return []string{o.Name, o.Project, strings.Join(nodes, ","), status.Holder, number(o.Generation), c.ago(o.UpdatedAt)}
+	return []string{
+		o.Name, o.Project, strings.Join(nodes, ","), status.Holder, number(status.Epoch), c.leaseText(status),
+		string(status.OnIsolation), number(o.Generation), c.ago(o.UpdatedAt),
+	}
+}
+
+// leaseText says how a site's lease stands, and since when.
+func (c *cli) leaseText(s api.SiteStatus) string {
+	text := "held"
+	switch {
+	case s.Holder == "":
+		return ""
+	case s.Lost:
+		text = "vote lost"
+	case s.Released:
+		text = "released"
+	case s.Target != "":
+		text = "waits for " + s.Target
+	case !s.Voted:
+		text = "declared"
+	}
+	if s.Since == nil {
+		return text
+	}
+	return text + " " + c.ago(*s.Since)
 }
 
 func labelsText(labels map[string]string) string {

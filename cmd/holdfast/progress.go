@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // progress shows how far an operation is: on a terminal one line per node, rewritten in
@@ -126,6 +127,9 @@ func nodeText(n api.NodeProgress) string {
 
 // operationSubject names the work in one word or two.
 func operationSubject(op api.Operation) string {
+	if op.Kind == string(fleet.OperationFailover) {
+		return "failover " + op.Site + " to " + op.Node
+	}
 	if op.Node != "" {
 		return op.Kind + " node/" + op.Node
 	}

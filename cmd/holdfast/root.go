@@ -51,7 +51,7 @@ func newRootCommand(c *cli) *cobra.Command {
 		c.newPlanCommand(), c.newApplyCommand(), c.newGetCommand(), c.newDescribeCommand(), c.newDeleteCommand(),
 		c.newDeployCommand(), c.newEnableCommand(), c.newDisableCommand(), c.newRollbackCommand(),
 		c.newFleetCommand(),
-		c.newExecCommand(), c.newReconcileCommand(), c.newOrphansCommand(), c.newDrainCommand(), c.newWaitCommand(), c.newDeliveriesCommand(), c.newOperationsCommand(), c.newLogsCommand(),
+		c.newExecCommand(), c.newReconcileCommand(), c.newFailoverCommand(), c.newOrphansCommand(), c.newDrainCommand(), c.newCordonCommand(), c.newUncordonCommand(), c.newWaitCommand(), c.newDeliveriesCommand(), c.newOperationsCommand(), c.newLogsCommand(),
 		c.newEventsCommand(), c.newArtifactCommand(), c.newTokenCommand(), c.newJoinTokenCommand(),
 		c.newContextCommand(), c.newVersionCommand(), newExitCodesTopic(),
 		c.newServerCommand(), c.newNodeCommand(), c.newAdminCommand(),

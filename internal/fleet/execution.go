@@ -51,6 +51,7 @@ type ModuleMember struct {
 	Executor     string
 	State        ConnectionState
 	Drains       bool // it was asked to drain: nothing new is sent there (C68)
+	Cordoned     bool // its node is: nothing new is sent there
 	Description  string
 	InputSchema  string
 	OutputSchema string
@@ -59,7 +60,7 @@ type ModuleMember struct {
 
 // Callable says that executions may be sent to it.
 func (m ModuleMember) Callable() bool {
-	return m.State == ConnectionActive && !m.Drains && m.Executor != ""
+	return m.State == ConnectionActive && !m.Drains && !m.Cordoned && m.Executor != ""
 }
 
 // Module is what a namespace offers under one name, with those that do; at least one.
@@ -75,6 +76,7 @@ type LastOffer struct {
 	Reason   string // the event that ended it
 	Ended    *time.Time
 	Drains   bool
+	Cordoned bool // its node is
 }
 
 // Execution is one thing asked of a module. ID is the same for each try of it, so that a

@@ -31,14 +31,16 @@ type ModuleOffer struct {
 // Registration is what a provider says when it registers.
 type Registration struct {
 	// Identity is who has proven to register: "node:NAME" or "token:ID".
-	Identity  string
-	Node      NodeName // "" for a provider that is no node
-	Provider  ProviderName
-	Namespace ModuleNamespace
-	Group     GroupID
-	Executor  string
-	Protocol  uint32
-	Modules   []ModuleOffer
+	Identity string
+	Node     NodeName // "" for a provider that is no node
+	// PeerAddress is where the node of a pair takes votes for its peer: host:port.
+	PeerAddress string
+	Provider    ProviderName
+	Namespace   ModuleNamespace
+	Group       GroupID
+	Executor    string
+	Protocol    uint32
+	Modules     []ModuleOffer
 }
 
 var (
@@ -59,13 +61,18 @@ func (r Registration) Validate() error {
 			return err
 		}
 	}
+	if r.PeerAddress != "" {
+		if err := validateAddress("peerAddress", r.PeerAddress); err != nil {
+			return err
+		}
+	}
 	if r.Namespace == "" {
 		return r.withoutModules()
 	}
 	if err := r.Namespace.Validate(); err != nil {
 		return err
 	}
-	return validateExecutor(r.Executor)
+	return validateAddress("executorAddress", r.Executor)
 }
 
 func (r Registration) withoutModules() error {
@@ -99,12 +106,12 @@ func (n ModuleName) Validate() error {
 		WithHint("a letter, then up to 62 letters, digits and '_'")
 }
 
-func validateExecutor(address string) error {
+func validateAddress(field, address string) error {
 	host, port, err := net.SplitHostPort(address)
 	number, notNumber := strconv.ParseUint(port, 10, 16)
 	if err == nil && host != "" && !strings.ContainsAny(host, "/@") && notNumber == nil && number > 0 {
 		return nil
 	}
-	return Errorf(Invalid, "%.80q is not an address", address).At("executorAddress").
+	return Errorf(Invalid, "%.80q is not an address", address).At(field).
 		WithHint("host:port without a scheme, for example 10.0.0.7:9091")
 }

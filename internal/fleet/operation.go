@@ -29,7 +29,7 @@ func (s OperationState) Ended() bool { return s != OperationRunning }
 // OperationKind is what was asked for.
 type OperationKind string
 
-// The kinds of this region's operations: on instances, and on a node.
+// The kinds of this region's operations: on instances, on a node, and on a site's lease.
 const (
 	OperationDeploy    OperationKind = "deploy"
 	OperationEnable    OperationKind = "enable"
@@ -37,6 +37,8 @@ const (
 	OperationDelete    OperationKind = "delete"
 	OperationRollback  OperationKind = "rollback"
 	OperationReconcile OperationKind = "reconcile"
+	OperationDrain     OperationKind = "drain"
+	OperationFailover  OperationKind = "failover"
 )
 
 // Durability says when an operation on an instance succeeds.

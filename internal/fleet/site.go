@@ -67,3 +67,50 @@ func (s SiteSpec) HasStandby() bool {
 	}
 	return false
 }
+
+// Active is the declared active node: who may be first, and whom autoFailback prefers. The
+// lease says who is active now.
+func (s SiteSpec) Active() NodeName {
+	for _, n := range s.Nodes {
+		if n.Role == RoleActive {
+			return n.Name
+		}
+	}
+	return ""
+}
+
+// Votes says whether a node has a vote at the site: workers have none.
+func (s SiteSpec) Votes(node NodeName) bool {
+	for _, n := range s.Nodes {
+		if n.Name == node {
+			return n.Role != RoleWorker
+		}
+	}
+	return false
+}
+
+// LeaseState is who holds a site's lease, as events show it.
+type LeaseState struct {
+	Holder   NodeName `json:"holder"`
+	Epoch    int64    `json:"epoch"`
+	Released bool     `json:"released,omitempty"`
+}
+
+// Membership is what a node needs to know of its site, also while the region is away.
+type Membership struct {
+	Site         SiteName
+	Generation   int64 // of the declaration
+	Members      []Member
+	OnIsolation  Isolation
+	AutoFailback bool
+	// Mark is another whenever anything above it is.
+	Mark string
+}
+
+// Member is one node of a site.
+type Member struct {
+	Node        NodeName
+	Role        Role   // as declared
+	PeerAddress string // host:port of its votes, "" while it is not known
+	SigningKey  []byte // Ed25519, nil before it enrolled
+}

@@ -19,6 +19,8 @@ type connection struct {
 	id       fleet.ConnectionID
 	protocol uint32
 	modules  []string // short names (C18)
+	node     fleet.NodeName
+	site     atomic.Pointer[string] // the mark of what the node was last told of its site
 
 	state atomic.Value // fleet.ConnectionState; moved by compare-and-set only (C44)
 

@@ -64,11 +64,17 @@ func (s *Server) register(ctx context.Context, in *nodev1.RegisterRequest) (*nod
 			s.endedElsewhere(c, fleet.Replaced)
 		}
 	}
-	s.hold(newConnection(made.ID, fleet.ConnectionRegistered, r.Protocol, s.clock()))
+	c := newConnection(made.ID, fleet.ConnectionRegistered, r.Protocol, s.clock())
+	c.node = r.Node
+	s.hold(c)
+	site, err := s.welcome(ctx, c, r.Node)
+	if err != nil {
+		return nil, err
+	}
 	return &nodev1.RegisterResponse{
 		ConnectionId: string(made.ID), ProtocolVersion: r.Protocol, Modules: results,
 		HeartbeatInterval: durationpb.New(s.o.Timing.HeartbeatEvery), HeartbeatTimeout: durationpb.New(s.o.Timing.HeartbeatTimeout),
-		RequiredTimeout: durationpb.New(s.o.Timing.StreamRequired),
+		RequiredTimeout: durationpb.New(s.o.Timing.StreamRequired), Site: site,
 	}, nil
 }
 
@@ -77,7 +83,7 @@ func (s *Server) admit(ctx context.Context, in *nodev1.RegisterRequest) (fleet.R
 	who := IdentityOf(ctx)
 	r := fleet.Registration{
 		Identity: who.Name, Node: who.Node, Provider: fleet.ProviderName(in.GetProvider()),
-		Namespace: fleet.ModuleNamespace(in.GetModuleNamespace()), Group: fleet.GroupID(in.GetGroupId()), Executor: in.GetExecutorAddress(),
+		PeerAddress: in.GetPeerAddress(), Namespace: fleet.ModuleNamespace(in.GetModuleNamespace()), Group: fleet.GroupID(in.GetGroupId()), Executor: in.GetExecutorAddress(),
 	}
 	var err error
 	if r.Protocol, err = negotiate(in.GetProtocolVersion()); err != nil {
@@ -94,6 +100,9 @@ func (s *Server) admit(ctx context.Context, in *nodev1.RegisterRequest) (fleet.R
 			s.refuse(ctx, "namespace_reserved", string(r.Namespace))
 		}
 		return r, err
+	}
+	if r.Node == "" && r.PeerAddress != "" {
+		return r, fleet.Errorf(fleet.Invalid, "only nodes have a peer").At("peerAddress")
 	}
 	if r.Node != "" && string(r.Provider) != string(r.Node) {
 		s.refuse(ctx, "provider_name", string(r.Provider))

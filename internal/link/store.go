@@ -34,6 +34,9 @@ type connectionStore interface {
 	MoveConnections(ctx context.Context, server string, moves postgres.ConnectionMoves) error
 	RecordHeartbeats(ctx context.Context, server string, all []postgres.Heartbeat) error
 	HeldConnections(ctx context.Context, server string) (map[fleet.ConnectionID]postgres.Held, error)
+	// MembershipOf is what a node is to know of its site, MembershipMarks its mark by connection.
+	MembershipOf(ctx context.Context, node fleet.NodeName) (fleet.Membership, error)
+	MembershipMarks(ctx context.Context, server string) (map[fleet.ConnectionID]string, error)
 	// ListenLink works until ctx ends or the database's connection breaks.
 	ListenLink(ctx context.Context, tell func(fleet.ConnectionID, fleet.ConnectionEvent)) error
 }

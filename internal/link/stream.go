@@ -77,6 +77,7 @@ func (s *Server) open(stream connectStream, first *nodev1.Heartbeat) (*connectio
 	c := s.find(id)
 	if c == nil { // registered at another server
 		c = newConnection(id, fleet.ConnectionRegistered, row.Protocol, s.clock())
+		c.node = row.Node
 	}
 	c.modules = modules
 	c.heard.Store(s.clock())

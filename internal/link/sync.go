@@ -50,7 +50,7 @@ func (s *Server) syncOnce(ctx context.Context) error {
 		delete(rows, c.id)
 	}
 	s.abandon(rows)
-	return nil
+	return s.tellSites(ctx, mine)
 }
 
 // heartbeats gives those since the last time.
@@ -116,8 +116,8 @@ func (s *Server) listen(ctx context.Context) error {
 	again := time.NewTicker(saveAgain)
 	defer again.Stop()
 	for {
-		err := s.o.Store.ListenLink(ctx, func(id fleet.ConnectionID, _ fleet.ConnectionEvent) {
-			if s.find(id) == nil {
+		err := s.o.Store.ListenLink(ctx, func(id fleet.ConnectionID, on fleet.ConnectionEvent) {
+			if on != postgres.SiteChanged && s.find(id) == nil {
 				return
 			}
 			select {

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/node/tenure"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
@@ -45,6 +46,9 @@ type AgentOptions struct {
 	Serving <-chan struct{}
 	// Tenancy is told of the lease and ends what runs with it; nil is a runtime without deadlines.
 	Tenancy tenancy
+	// Lease has the node vote and stand for its site's lease, by which alone it runs anything
+	// then; nil is a node that always may, for tests.
+	Lease *LeaseOptions
 	// Outputs is where logs come from; nil ships none.
 	Outputs outputs
 	// HTTP is for tests; the default is NewHTTPClient.
@@ -63,6 +67,8 @@ type Agent struct {
 	// Applier carries out deliveries. It is ready once Run has closed Ready.
 	Applier *Applier
 	Store   *sqlite.Store
+	// Leases is the node's part in its site's lease, nil without AgentOptions.Lease.
+	Leases *tenure.Keeper
 
 	opt      AgentOptions
 	lock     *os.File
@@ -120,11 +126,14 @@ func openLocked(ctx context.Context, opt AgentOptions) (*Agent, error) {
 	a := &Agent{
 		Store: store, opt: opt, key: key, signing: key, counters: &Counters{}, ready: make(chan struct{}), enrolled: make(chan struct{}), news: newNews(),
 	}
+	if err := a.openLease(); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
 	a.client = &Client{API: opt.API, HTTP: opt.HTTP, Key: a.Key, Now: opt.Now}
 	a.Applier = NewApplier(ApplierOptions{
 		Site: opt.Site, Node: opt.Node, Dir: opt.Dir, Store: store, Runtime: opt.Runtime, Log: opt.Log, Keys: keyring{a},
 		Fetcher: &Fetcher{Client: opt.HTTP, ReadIdle: opt.ReadIdle, Counters: a.counters, Log: opt.Log},
-		BaseEnv: opt.BaseEnv, MayRun: opt.MayRun, Failpoint: opt.Failpoint, SettleEvery: opt.SettleEvery,
+		BaseEnv: opt.BaseEnv, MayRun: a.opt.MayRun, Failpoint: opt.Failpoint, SettleEvery: opt.SettleEvery,
 		Changed: a.news.changed, Fetched: a.news.fetched, Answered: a.news.answered, Told: a.news.tell, Telling: a.news.tells,
 	})
 	return a, nil
@@ -180,6 +189,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.enforce(ctx) }) // also while what runs is recovered
+	group.Go(func() error { return a.stand(ctx) })
 	group.Go(func() error { return a.work(ctx) })
 	err := group.Wait()
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
@@ -242,6 +252,11 @@ func (a *Agent) enrol(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if at.First && a.Leases != nil {
+		if err := tenure.Joined(a.opt.Dir, a.opt.Site, a.opt.Node); err != nil {
+			return err
+		}
+	}
 	// The key is marked last: a kill before it enrols once more, with the same key.
 	if err := a.Store.SetRegion(ctx, at.Region); err != nil {
 		return err
@@ -259,6 +274,12 @@ func (a *Agent) adopt(ctx context.Context, at Placement) error {
 	}
 	if at.Role == "" {
 		return nil // the region has not placed the node yet
+	}
+	if a.Leases != nil {
+		a.Leases.Told(at.Epoch)
+	}
+	if at.Role == fleet.RoleActive && a.opt.MayRun != nil && !a.opt.MayRun() {
+		return nil // it is when it holds the lease, and adopts that by itself
 	}
 	return a.Applier.Adopt(ctx, sqlite.Right{Role: at.Role, Epoch: at.Epoch}, "")
 }

@@ -232,9 +232,18 @@ func (a *Applier) count(cmd fleet.RefreshDeploymentCommand, err error) error {
 	return err
 }
 
-// Adopt takes a role at a higher epoch, from a command, the region or a vote. A change of
-// role is carried out by Run.
+// Adopt takes a role at a higher epoch, from a command or the region. Nobody's word makes a
+// node active: only the lease does.
 func (a *Applier) Adopt(ctx context.Context, right sqlite.Right, holder fleet.NodeName) error {
+	if right.Role == fleet.RoleActive && !a.opt.MayRun() {
+		a.counters.StaleRefused.Add(1)
+		return fleet.Errorf(fleet.Stale, "active at epoch %d: this node does not hold the lease of its site", right.Epoch)
+	}
+	return a.adopt(ctx, right, holder)
+}
+
+// adopt takes a role at a higher epoch. A change of role is carried out by Run.
+func (a *Applier) adopt(ctx context.Context, right sqlite.Right, holder fleet.NodeName) error {
 	before, after, err := a.opt.Store.Adopt(ctx, right, holder)
 	if err != nil {
 		return err

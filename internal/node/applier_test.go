@@ -577,13 +577,17 @@ func TestRoles(t *testing.T) {
 		b := setup(t)
 		b.must(b.cmd(1, "one"))
 		b.mayRun = false
-		_, err := b.apply(b.cmd(2, "two"))
+		_, err := b.apply(b.cmd(2, "two", func(_ *bench, c *fleet.RefreshDeploymentCommand) { c.Epoch = 9 }))
 		require.Equal(t, fleet.Stale, fleet.KindOf(err))
+		require.EqualValues(t, 1, b.counted.StaleRefused.Load())
 		require.NoError(t, b.settleAll(t.Context()))
 		require.Zero(t, b.runsNow(press))
+		meta, err := b.store.Meta(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 1, meta.Epoch, "who does not hold the lease learns no epoch as its holder")
 		b.mayRun = true
 		require.NoError(t, b.settleAll(t.Context()))
-		b.is(1, "one", 1, 2)
+		b.is(1, "one", 1, 1)
 	})
 	t.Run("the loop carries out a change of role, and ends with its context", func(t *testing.T) {
 		t.Parallel()

@@ -257,8 +257,8 @@ func TestBatchRefuses(t *testing.T) {
 		m := batched(t, fleet.RoleActive)
 		m.mayRun = false
 		m.add("one", 1, "1")
-		m.mustRun()
-		require.Equal(t, fleet.Stale, m.reason("one"))
+		_, err := m.run()
+		require.Equal(t, fleet.Stale, fleet.KindOf(err))
 		require.Zero(t, m.held("one").Version.Revision)
 	})
 	t.Run("results that nobody takes fail the batch, and what was done is done", func(t *testing.T) {

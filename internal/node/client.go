@@ -48,6 +48,9 @@ type Placement struct {
 	Epoch  int64      `json:"epoch"`
 	// RotateKey asks for a new key.
 	RotateKey bool `json:"rotateKey,omitempty"`
+	// First is set when this is the first enrolment of the name, with whatever key: it has not
+	// voted yet.
+	First bool `json:"first,omitempty"`
 }
 
 // StartedPage is one page of what a node holds when it starts.
@@ -68,6 +71,8 @@ type DeliveryProgress struct {
 type Report struct {
 	Instances []fleet.NodeInstance `json:"instances"`
 	Progress  []DeliveryProgress   `json:"progress"`
+	// Counters go with a report that says no more than that the node lives.
+	Counters map[string]int64 `json:"counters,omitempty"`
 }
 
 // LogPiece is a part of an instance's output, at most 64 KiB.

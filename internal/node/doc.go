@@ -16,7 +16,8 @@
 // Who owns which truth: sqlite what is held, and in which slot; the runtime what runs;
 // config.json is derived from the store. Which right the node has (role, epoch) is in the
 // store and compared in each commit; whether it holds the lease is asked (MayRun) before
-// anything is started or switched.
+// anything is started or switched. Only the lease makes a node active (tenure, tenancy.go): a
+// notify as active to a node that does not hold it is stale.
 //
 // One worker per name (lanes.go). A newer revision cancels an older one of its name, which
 // puts the previous revision back and answers stale; the same one joins it.

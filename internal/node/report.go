@@ -224,7 +224,11 @@ func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]flee
 	for first := true; len(changed) > 0 || first && (*alive || len(progress) > 0); first = false {
 		page := changed[:min(pageSize, len(changed))]
 		changed = changed[len(page):]
-		at, err := a.client.Report(ctx, Report{Instances: page, Progress: progress})
+		r := Report{Instances: page, Progress: progress}
+		if *alive {
+			r.Counters = a.counters.Snapshot()
+		}
+		at, err := a.client.Report(ctx, r)
 		if err != nil {
 			a.news.back(progress)
 			return err

@@ -2,8 +2,15 @@ package node
 
 import (
 	"context"
+	"errors"
+	"net"
+	"slices"
+	"time"
 
+	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/node/tenure"
+	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
 // tenancy is the runtime as the keeper of the deadline of all that it runs.
@@ -15,16 +22,40 @@ type tenancy interface {
 	Enforce(ctx context.Context) error
 }
 
-// mayRunUntil is the one place that says until when this node may run its instances. A node
-// holds no lease yet, so there is no deadline.
-func (a *Agent) mayRunUntil() guardian.Lease { return guardian.NoDeadline() }
+// LeaseOptions are a node's part in its site's lease.
+type LeaseOptions struct {
+	// TTL is the link's heartbeat timeout, Interval how often heartbeats are sent.
+	TTL, Interval time.Duration
+	// Region is the region's vote.
+	Region tenure.Region
+	// Peer is host:port where the peer calls; "" for a node that has none.
+	Peer string
+	// Owed has what the region owes to the node carried out before a new active starts
+	// anything; nil asks for nothing.
+	Owed func(ctx context.Context) error
+}
 
-// grant comes before anything is started.
-func (a *Agent) grant(ctx context.Context) error {
-	if a.opt.Tenancy == nil {
+func (a *Agent) openLease() (err error) {
+	o := a.opt.Lease
+	if o == nil {
 		return nil
 	}
-	return a.opt.Tenancy.Lease(ctx, a.mayRunUntil())
+	a.Leases, err = tenure.Open(tenure.Options{
+		Site: a.opt.Site, Node: a.opt.Node, Dir: a.opt.Dir, TTL: o.TTL, Interval: o.Interval, Key: a.Key,
+		Tenant: tenant{a}, Region: o.Region, Log: a.opt.Log, Wall: a.opt.Now,
+	})
+	if err == nil {
+		a.opt.MayRun = a.Leases.MayRun
+	}
+	return err
+}
+
+// grant comes before anything is started: from here on what runs has the end that it should.
+func (a *Agent) grant(ctx context.Context) error {
+	if a.Leases != nil {
+		return a.Leases.Begin(ctx)
+	}
+	return tenant{a}.Lease(ctx, guardian.NoDeadline())
 }
 
 func (a *Agent) enforce(ctx context.Context) error {
@@ -32,4 +63,103 @@ func (a *Agent) enforce(ctx context.Context) error {
 		return nil
 	}
 	return a.opt.Tenancy.Enforce(ctx)
+}
+
+// stand votes, stands and answers the peer until the context ends.
+func (a *Agent) stand(ctx context.Context) error {
+	if a.Leases == nil {
+		return nil
+	}
+	served := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	go func() { served <- a.servePeer(ctx) }()
+	err := a.Leases.Run(ctx)
+	cancel()
+	return errors.Join(err, <-served)
+}
+
+// servePeer keeps the peer's door open. Without it the node has the region's vote, so what
+// keeps the port taken must not end the agent.
+func (a *Agent) servePeer(ctx context.Context) error {
+	if a.opt.Lease.Peer == "" {
+		return nil
+	}
+	for {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.opt.Lease.Peer)
+		if err == nil {
+			err = a.Leases.Serve(ctx, l)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		a.opt.Log.Error("the peer is not served, trying again", "at", a.opt.Lease.Peer, "err", err)
+		_ = pause(ctx, a.opt.Lease.Interval) // the next round sees that the context ended
+	}
+}
+
+// tenant is what the lease moves of this node.
+type tenant struct{ a *Agent }
+
+var _ tenure.Tenant = tenant{}
+
+// Lease moves the guardians' deadline.
+func (t tenant) Lease(ctx context.Context, l guardian.Lease) error {
+	if t.a.opt.Tenancy == nil {
+		return nil
+	}
+	return t.a.opt.Tenancy.Lease(ctx, l)
+}
+
+// Owed asks for what the node missed.
+func (t tenant) Owed(ctx context.Context) error {
+	if t.a.opt.Lease.Owed == nil {
+		return nil
+	}
+	return t.a.opt.Lease.Owed(ctx)
+}
+
+// Adopt takes what the votes decided. Should the store know a higher epoch, the votes are to
+// learn of it, and the lease is won anew above it.
+func (t tenant) Adopt(ctx context.Context, role fleet.Role, epoch int64, holder fleet.NodeName) error {
+	want := sqlite.Right{Role: role, Epoch: epoch}
+	if err := t.a.Applier.adopt(ctx, want, holder); err != nil {
+		return err
+	}
+	meta, err := t.a.Store.Meta(ctx)
+	if err == nil && role == fleet.RoleActive && meta.Right != want {
+		t.a.Leases.Raise(meta.Epoch)
+	}
+	return err
+}
+
+// Settle compares what runs with what should.
+func (t tenant) Settle() { t.a.Applier.Settle() }
+
+// Floor is the highest epoch that the node has seen.
+func (t tenant) Floor(ctx context.Context) (int64, error) {
+	meta, err := t.a.Store.Meta(ctx)
+	return meta.Epoch, err
+}
+
+// stopAgain is the pause between two looks at what is still being stopped.
+const stopAgain = 20 * time.Millisecond
+
+// Stop ends what runs; the node may not run anything when it is called. Work that is under
+// way is ended first, and what it started with it.
+func (t tenant) Stop(ctx context.Context) error {
+	for {
+		if err := t.a.Applier.settleAll(ctx); err != nil {
+			return err
+		}
+		all, err := t.a.opt.Runtime.List(ctx)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(all, func(st guardian.Status) bool { return st.Guardian != guardian.Ended }) {
+			return nil
+		}
+		if err := pause(ctx, stopAgain); err != nil {
+			return err
+		}
+	}
 }

@@ -270,7 +270,7 @@ func TestBatchEqualsWalk(t *testing.T) {
 			case "move":
 				active = map[fleet.NodeName]fleet.NodeName{nodeA: nodeB, nodeB: nodeA}[active]
 				for _, b := range both {
-					b.putSite(plant, active, map[fleet.NodeName]fleet.NodeName{nodeA: nodeB, nodeB: nodeA}[active])
+					b.move(active)
 				}
 				moved = true
 			}

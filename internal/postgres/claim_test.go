@@ -192,7 +192,7 @@ func TestClaim(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.put(`{"a":1}`)
-		b.exec("UPDATE site_leases SET holder = $1, epoch = 5", nodeB)
+		b.exec("UPDATE site_leases SET holder = $1, epoch = 5, promised = 5", nodeB)
 		d := b.claim(run1, "1")
 		require.Equal(t, nodeB, d.Node)
 		require.EqualValues(t, 5, d.Epoch)
@@ -304,7 +304,7 @@ func TestSupersede(t *testing.T) {
 		b := setup(t)
 		op := b.put(`{"a":1}`).Operation
 		b.claim(run1, "1")
-		b.putSite(plant, nodeB, nodeA)
+		b.move(nodeB)
 		d := b.claim(run1, "2")
 		require.Equal(t, nodeB, d.Node)
 		require.EqualValues(t, 2, d.Epoch)

@@ -62,22 +62,30 @@ func (s *Store) PutProject(ctx context.Context, w Write) (Written, error) {
 	})
 }
 
-// PutSite declares a site, its nodes, and until nodes vote also who is active.
+// PutSite declares a site and its nodes. Whom it declares active is whom the lease begins
+// with, so that instances can be released before any node ran; from then on votes move it.
 func (s *Store) PutSite(ctx context.Context, w Write, spec fleet.SiteSpec) (Written, error) {
 	return s.declare(ctx, w, nil, func(q *db.Queries) (Written, error) {
 		out, err := s.write(ctx, q, w, spec)
 		if err != nil {
 			return out, err
 		}
-		return out, setNodes(ctx, q, w.Key.Name, spec)
+		if err := setNodes(ctx, q, w, out.After, spec); err != nil {
+			return out, err
+		}
+		return out, tellSite(ctx, q, w.Key.Name)
 	})
 }
 
-func setNodes(ctx context.Context, q *db.Queries, site string, spec fleet.SiteSpec) error {
+func setNodes(ctx context.Context, q *db.Queries, w Write, site *fleet.Object, spec fleet.SiteSpec) error {
+	before, err := q.PairNodes(ctx, w.Key.Name)
+	if err != nil {
+		return failed("read the nodes", err)
+	}
 	keep := []string{}
 	for _, n := range spec.Nodes {
 		keep = append(keep, string(n.Name))
-		written, err := q.UpsertNode(ctx, db.UpsertNodeParams{Name: string(n.Name), Site: site, Role: string(n.Role)})
+		written, err := q.UpsertNode(ctx, db.UpsertNodeParams{Name: string(n.Name), Site: w.Key.Name, Role: string(n.Role)})
 		if err != nil {
 			return failed("write node", err)
 		}
@@ -85,37 +93,55 @@ func setNodes(ctx context.Context, q *db.Queries, site string, spec fleet.SiteSp
 			return fleet.Errorf(fleet.Conflict, "node %s belongs to another site", n.Name).At("/nodes").
 				WithHint("names of nodes are unique in a region")
 		}
-		if n.Role == fleet.RoleActive {
-			if err := grant(ctx, q, site, n.Name); err != nil {
-				return err
-			}
-		}
 	}
-	if len(keep) == 0 {
-		if err := q.DropLease(ctx, site); err != nil {
-			return failed("drop the lease", err)
-		}
+	if err := setLease(ctx, q, w, site, declaredPair{before, spec}); err != nil {
+		return err
 	}
-	return failed("remove nodes", q.RemoveNodesExcept(ctx, db.RemoveNodesExceptParams{Site: site, Keep: keep}))
+	return failed("remove nodes", q.RemoveNodesExcept(ctx, db.RemoveNodesExceptParams{Site: w.Key.Name, Keep: keep}))
 }
 
-// grant gives a site's lease to a node, and with it what the holder before was owed and
-// never deployed: only the holder can (N60).
-func grant(ctx context.Context, q *db.Queries, site string, holder fleet.NodeName) error {
-	moved, err := q.GrantLease(ctx, db.GrantLeaseParams{Site: site, Holder: string(holder)})
-	if err != nil || moved == 0 {
-		return failed("write the lease", err)
+// declaredPair are the nodes that voted until now, and what is declared.
+type declaredPair struct {
+	before []db.Node
+	spec   fleet.SiteSpec
+}
+
+// grew says that the region has got a vote that it did not have: of a site whose only node may
+// have given epochs that nobody else knows.
+func (d declaredPair) grew() bool {
+	return len(d.before) == 1 && d.before[0].EnrolledAt != nil && d.spec.HasStandby()
+}
+
+func setLease(ctx context.Context, q *db.Queries, w Write, site *fleet.Object, d declaredPair) error {
+	if len(d.spec.Nodes) == 0 {
+		return failed("drop the lease", q.DropLease(ctx, w.Key.Name))
 	}
-	names, err := q.MoveOwed(ctx, db.MoveOwedParams{Site: site, Holder: string(holder)})
-	if err != nil {
-		return failed("move what is owed", err)
+	active := d.spec.Active()
+	was, err := q.FindLease(ctx, w.Key.Name)
+	if err != nil && !noRows(err) {
+		return failed("read the lease", err)
 	}
-	for _, name := range names {
-		if err := putOutbox(ctx, q, fleet.InstanceSubject(fleet.SiteName(site), fleet.InstanceName(name))); err != nil {
+	first := noRows(err) || was.Dropped
+	// Nobody votes for a holder that was only declared: it goes as it came.
+	orphaned := !first && unvoted(was) && !d.spec.Votes(fleet.NodeName(was.Holder))
+	if first || orphaned {
+		moved, err := q.GrantLease(ctx, db.GrantLeaseParams{Site: w.Key.Name, Holder: string(active)})
+		if err != nil || moved == 0 {
+			return failed("write the lease", err)
+		}
+		if err := handOwed(ctx, q, fleet.SiteName(w.Key.Name), active); err != nil || was.Site == "" {
 			return err
 		}
+		return leaseEvent(ctx, q, site, &was, w.Actor)
+	}
+	if d.grew() {
+		return failed("write the vote", q.JoinVote(ctx, db.JoinVoteParams{Site: w.Key.Name, Node: d.before[0].Name}))
 	}
 	return nil
+}
+
+func unvoted(l db.SiteLease) bool {
+	return l.Counter == 0 && l.Ttl.Microseconds == 0 && l.PromisedTo == "" && !l.Lost
 }
 
 // PutTemplate declares a template and keeps its generation for the specs that pin it.
@@ -189,7 +215,7 @@ func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
 			return Written{}, err
 		}
 		if w.Key.Kind == fleet.KindSite {
-			if err := setNodes(ctx, q, w.Key.Name, fleet.SiteSpec{}); err != nil {
+			if err := setNodes(ctx, q, w, o, fleet.SiteSpec{}); err != nil {
 				return Written{}, err
 			}
 		}

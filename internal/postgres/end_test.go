@@ -183,7 +183,7 @@ func TestEnd(t *testing.T) {
 		b.end(d, fleet.DeliveryFailed, because("communication"), owing)
 		b.exec("DELETE FROM outbox")
 
-		b.putSite(plant, nodeB, nodeA)
+		b.move(nodeB)
 		waiting, err := b.WaitingWakes(t.Context(), 0, 10)
 		require.NoError(t, err)
 		require.Equal(t, []string{"instance.plant.press"}, waiting)
@@ -202,7 +202,7 @@ func TestEnd(t *testing.T) {
 		b.deploy("1")
 		b.put(`{"a":2}`)
 		b.end(b.claim(run1, "2"), fleet.DeliveryFailed, because("communication"), owing)
-		b.exec("UPDATE site_leases SET holder = $1, epoch = 9", nodeB) // by votes, while that was written
+		b.exec("UPDATE site_leases SET holder = $1, epoch = 9, promised = 9", nodeB) // by votes, while that was written
 		b.back(nodeA)
 		require.Empty(t, b.observe(run1).Owed, "a ticket for revision 1 would never confirm revision 2")
 		require.Empty(t, b.openSubjects(0))

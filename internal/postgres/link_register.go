@@ -43,6 +43,9 @@ func (s *Store) RegisterConnection(ctx context.Context, r fleet.Registration, se
 		if err := mayOwn(ctx, q, r); err != nil {
 			return err
 		}
+		if err := setPeerAddress(ctx, q, r); err != nil {
+			return err
+		}
 		return insertConnection(ctx, q, out.ID, server, r)
 	})
 	return out, err

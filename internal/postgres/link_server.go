@@ -57,8 +57,8 @@ func (s *Store) MoveConnections(ctx context.Context, server string, moves Connec
 	}
 	var failures error
 	for on, ids := range byEvent {
-		_, err := s.q.EndConnections(ctx, db.EndConnectionsParams{Reason: string(on), Ids: ids, Server: server, States: statesLeft(on)})
-		failures = errors.Join(failures, failed("end connections", err))
+		ended, err := s.q.EndConnections(ctx, db.EndConnectionsParams{Reason: string(on), Ids: ids, Server: server, States: statesLeft(on)})
+		failures = errors.Join(failures, failed("end connections", err), s.hurryDrains(ctx, ended))
 	}
 	if len(moves.Acked) == 0 {
 		return failures

@@ -56,7 +56,7 @@ func TestCloseLost(t *testing.T) {
 		b := setup(t)
 		b.put(`{"a":1}`)
 		b.notify(b.claim(run1, "1").ID, nodeA, "a")
-		b.putSite(plant, nodeB, nodeA)
+		b.move(nodeB)
 		require.NoError(t, b.CloseLost(t.Context(), lostRun(run1), fleet.OperationFailed, "workflow_terminated"))
 		require.Equal(t, []string{"plant-b 1 due workflow_terminated"}, b.owed())
 		require.Len(t, b.observe(run2).Owed, 1)

@@ -62,7 +62,7 @@ func (s *Store) modulesBetween(ctx context.Context, p db.MembersOfModulesParams)
 func memberOf(r db.MembersOfModulesRow) fleet.ModuleMember {
 	m := fleet.ModuleMember{
 		Connection: fleet.ConnectionID(r.ID), Provider: fleet.ProviderName(r.Provider), Group: fleet.GroupID(r.GroupID),
-		Executor: r.Executor, State: fleet.ConnectionState(r.State), Drains: r.DrainAskedAt != nil, Description: r.Description,
+		Executor: r.Executor, State: fleet.ConnectionState(r.State), Drains: r.DrainAskedAt != nil, Cordoned: r.Cordoned, Description: r.Description,
 		InputSchema: r.InputSchema, OutputSchema: r.OutputSchema, Registered: r.RegisteredAt,
 	}
 	if r.Node != nil {
@@ -79,7 +79,7 @@ func (s *Store) LastOffer(ctx context.Context, of fleet.ModuleRef) (*fleet.LastO
 	}
 	return &fleet.LastOffer{
 		Provider: fleet.ProviderName(r.Provider), State: fleet.ConnectionState(r.State), Reason: r.Reason, Ended: r.EndedAt,
-		Drains: r.DrainAskedAt != nil,
+		Drains: r.DrainAskedAt != nil, Cordoned: r.Cordoned,
 	}, failed("read who offered the module", err)
 }
 

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -24,7 +25,11 @@ type Node struct {
 	Instances  int64
 	Owed       int64
 	Orphans    int64 // that wait for an operator
-	Connection *NodeConnection
+	Counters   map[string]int64
+	CordonedAt *time.Time
+	// CordonReason is why no new work goes there.
+	CordonReason string
+	Connection   *NodeConnection
 }
 
 // NodeConnection is a node's live connection of the link; a nil one says that there is none.
@@ -44,10 +49,14 @@ func (s *Store) ListNodes(ctx context.Context, site fleet.SiteName, name fleet.N
 			Name: fleet.NodeName(r.Name), Site: fleet.SiteName(r.Site), Role: fleet.Role(r.Role), Epoch: r.Epoch,
 			SigningKey: r.SigningKey, EnrolledAt: r.EnrolledAt, RevokedAt: r.RevokedAt, SeenAt: r.SeenAt,
 			StartedAt: r.StartedAt, Instances: r.Instances, Owed: r.Owed, Orphans: r.Orphans,
+			CordonedAt: r.CordonedAt, CordonReason: r.CordonReason,
 			Connection: nodeConnection(r), RotatedAt: r.RotatedAt,
 		}
 		if r.RotationAskedAt != nil {
 			out[i].Rotation = &Rotation{AskedAt: *r.RotationAskedAt, Offered: r.NextSigningKey != nil}
+		}
+		if err := json.Unmarshal(r.Counters, &out[i].Counters); err != nil {
+			return nil, failed("read what a node counted", err)
 		}
 	}
 	return out, failed("list nodes", err)
@@ -83,6 +92,8 @@ type Welcome struct {
 	Epoch  int64      `json:"epoch"`
 	// RotateKey asks the node for a new key.
 	RotateKey bool `json:"rotateKey,omitempty"`
+	// First says that no other key was ever enrolled under this name: it has not voted yet.
+	First bool `json:"first,omitempty"`
 }
 
 // Enrol uses a join token once. Enrolling again replaces the keys, which revokes the old.
@@ -97,6 +108,10 @@ func (s *Store) Enrol(ctx context.Context, e Enrolment) (Welcome, error) {
 		if err != nil {
 			return err
 		}
+		first, err := q.FirstEnrolment(ctx, db.FirstEnrolmentParams{SigningKey: e.SigningKey, Name: string(e.Node)})
+		if err != nil && !noRows(err) {
+			return err
+		}
 		n, err := q.EnrolNode(ctx, db.EnrolNodeParams{
 			SigningKey: e.SigningKey, SealingKey: e.SealingKey, Name: string(e.Node), Site: string(e.Site),
 		})
@@ -106,7 +121,11 @@ func (s *Store) Enrol(ctx context.Context, e Enrolment) (Welcome, error) {
 		if n == 0 {
 			return orNotFound(nil, "node", string(e.Node), "declare it in its site first")
 		}
+		if err := tellSite(ctx, q, string(e.Site)); err != nil {
+			return err
+		}
 		out, err = s.welcome(ctx, q, e.Node)
+		out.First = first
 		return err
 	})
 	return out, err
@@ -133,6 +152,16 @@ func roleOf(n db.Node, holder string) fleet.Role {
 		return fleet.RoleStandby
 	}
 	return fleet.Role(n.Role)
+}
+
+// NodeCounted keeps what a node counted since it started.
+func (s *Store) NodeCounted(ctx context.Context, node fleet.NodeName, counters map[string]int64) error {
+	raw, err := json.Marshal(counters)
+	if err != nil {
+		return failed("keep what the node counted", err)
+	}
+	p := db.CountedByNodeParams{Name: string(node), Counters: raw}
+	return failed("keep what the node counted", s.q.CountedByNode(ctx, p))
 }
 
 // NodeReport is what a node holds, in pages at its start, or what changed since. StartID

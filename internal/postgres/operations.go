@@ -14,9 +14,10 @@ type Operation struct {
 	Kind        fleet.OperationKind
 	Site        fleet.SiteName
 	Instance    fleet.InstanceName // "" of what is done to a node
-	Node        fleet.NodeName     // that is compared
+	Node        fleet.NodeName     // that is compared, drained, or to become a site's active
 	Fleet       fleet.FleetName    // that is run
 	Module      string             // that is executed, its whole name
+	Forced      bool               // of a failover
 	Subject     string
 	Revision    int64
 	Project     fleet.ProjectName
@@ -39,10 +40,10 @@ func operationOf(r db.Operation) Operation {
 		Project: fleet.ProjectName(r.Project), State: fleet.OperationState(r.State), Reason: r.Reason,
 		Message: r.Message, RequestedBy: r.RequestedBy, EntityRun: r.EntityRun, EntityBuild: r.EntityBuild,
 		Door: Door{r.DoorWorkflow, r.DoorRun}, Delivery: fleet.DeliveryID(r.DeliveryID),
-		CreatedAt: r.CreatedAt, Deadline: r.DeadlineAt, EndedAt: r.EndedAt,
+		CreatedAt: r.CreatedAt, Deadline: r.DeadlineAt, EndedAt: r.EndedAt, Forced: r.Forced,
 	}
 	switch out.Kind {
-	case fleet.OperationReconcile:
+	case fleet.OperationReconcile, fleet.OperationDrain, fleet.OperationFailover:
 		out.Node = fleet.NodeName(r.Name)
 	case fleet.OperationFleet:
 		out.Fleet = fleet.FleetName(r.Name)
@@ -105,8 +106,9 @@ func (s *Store) ListOperations(ctx context.Context, f OperationFilter, after Pla
 }
 
 // CancelOperation asks for the end of an operation; its entity decides. Nothing has to be
-// undone of a reconcile, and nothing can be of an execution: they end at once, whatever becomes
-// of what has begun. That of a fleet change cancels its run.
+// undone of a reconcile or a drain, and nothing can be of an execution: they end at once,
+// whatever becomes of what has begun, and a drained node stays cordoned. That of a fleet change
+// cancels its run.
 func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Operation, error) {
 	out, err := s.GetOperation(ctx, id)
 	if err != nil {
@@ -129,11 +131,17 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 		switch out.Kind {
 		case fleet.OperationReconcile:
 			return endCancelled(ctx, q, &out, "nobody waits for it any more; a comparison that has begun ends by itself")
+		case fleet.OperationDrain:
+			if err := endCancelled(ctx, q, &out, "nobody waits for it any more; node "+string(out.Node)+
+				" stays cordoned, and what its connection was asked stays asked"); err != nil {
+				return err
+			}
 		case fleet.OperationExecute:
 			return endCancelled(ctx, q, &out, "nobody waits for it any more; what the module has begun ends by itself")
 		case fleet.OperationFleet:
 			return cancelFleet(ctx, q, out)
-		case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
+		case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback,
+			fleet.OperationFailover:
 		}
 		return putOutbox(ctx, q, out.Subject)
 	})

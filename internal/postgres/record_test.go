@@ -163,7 +163,7 @@ func TestEpochMoved(t *testing.T) {
 		op := b.put(`{"a":1}`, as(fleet.DurabilityAsync)).Operation
 		d := b.claim(run1, "1")
 		b.notify(d.ID, nodeA, "secret")
-		b.putSite(plant, nodeB, nodeA)
+		b.move(nodeB)
 
 		seen, err := b.Record(t.Context(), recordOf(d.ID, nodeA, d.Revision))
 		require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestEpochMoved(t *testing.T) {
 	t.Run("the epoch never falls, also when a site had no node in between", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.putSite(plant, nodeB, nodeA)
+		b.move(nodeB)
 		require.EqualValues(t, 2, scan[int64](b, "SELECT epoch FROM site_leases"))
 		_, err := b.PutSite(t.Context(), writeOf(siteKey), fleet.SiteSpec{})
 		require.NoError(t, err)
@@ -209,7 +209,7 @@ func TestEpochMoved(t *testing.T) {
 		tx, err := b.raw.Begin(t.Context())
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback(t.Context()) }()
-		_, err = tx.Exec(t.Context(), "UPDATE site_leases SET holder = $1, epoch = epoch + 1", nodeB)
+		_, err = tx.Exec(t.Context(), "UPDATE site_leases SET holder = $1, epoch = epoch + 1, promised = epoch + 1", nodeB)
 		require.NoError(t, err)
 		done := make(chan fleet.InstanceSeen, 1)
 		go func() {
@@ -337,7 +337,7 @@ func TestSettle(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		lost(b, `{"a":1}`, "1")
-		b.putSite(plant, nodeB, nodeA)
+		b.move(nodeB)
 		b.turn(fleet.OperationDeploy)
 		d := b.claim(run1, "2")
 		require.Equal(t, nodeB, d.Node)

@@ -26,8 +26,26 @@ func (s *Store) RevokeNode(ctx context.Context, node fleet.NodeName) error {
 				return err
 			}
 		}
-		return endConnections(ctx, q, node)
+		return tellRevoked(ctx, q, string(node))
 	})
+}
+
+// tellRevoked has the node's streams ended, and its peer trust the key no more.
+func tellRevoked(ctx context.Context, q *db.Queries, node string) error {
+	at, err := q.GetNode(ctx, node)
+	if err != nil {
+		return err
+	}
+	live, err := q.LiveConnectionsOfNode(ctx, node)
+	if err != nil {
+		return err
+	}
+	for _, id := range live {
+		if err := tellLink(ctx, q, fleet.ConnectionID(id), fleet.Revoked); err != nil {
+			return err
+		}
+	}
+	return tellSite(ctx, q, at.Site)
 }
 
 // RevokedAmong gives those of some nodes whose key was taken back: for good, or by a rotation

@@ -83,7 +83,7 @@ func (s *Store) UseKey(ctx context.Context, node fleet.NodeName, key ed25519.Pub
 		if n == 0 {
 			return usedElsewhere(ctx, q, node, key)
 		}
-		return endConnections(ctx, q, node)
+		return tellRevoked(ctx, q, string(node))
 	})
 }
 
@@ -95,20 +95,6 @@ func usedElsewhere(ctx context.Context, q *db.Queries, node fleet.NodeName, key 
 	}
 	if err != nil || subtle.ConstantTimeCompare(row.SigningKey, key) != 1 {
 		return fleet.Errorf(fleet.Unauthenticated, "node token refused")
-	}
-	return nil
-}
-
-// endConnections has what a node's old key opened on the link ended.
-func endConnections(ctx context.Context, q *db.Queries, node fleet.NodeName) error {
-	live, err := q.LiveConnectionsOfNode(ctx, string(node))
-	if err != nil {
-		return err
-	}
-	for _, id := range live {
-		if err := tellLink(ctx, q, fleet.ConnectionID(id), fleet.Revoked); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -54,6 +54,7 @@ func TestStatesOfSQL(t *testing.T) {
 		"revisions.content_kind": wordsOf("", fleet.ContentJSON, fleet.ContentArtifact),
 		"api_tokens.role":        {"admin", "operator", "viewer", "provider"},
 		"connections.state":      wordsOf(fleet.ConnectionStates()...),
+		"node_drains.phase":      wordsOf(fleet.DrainPhases()...),
 		"events.type":            {"created", "updated", "deleting", "deleted", "status"},
 	} {
 		table, name, _ := strings.Cut(column, ".")

@@ -112,6 +112,24 @@ func (b *bench) putSite(site fleet.SiteName, active, standby fleet.NodeName) {
 	require.NoError(b.t, err)
 }
 
+// move grants the plant's lease to a node, as votes do.
+func (b *bench) move(to fleet.NodeName) {
+	b.t.Helper()
+	was, err := b.VoteOf(b.ctx(), plant)
+	require.NoError(b.t, err)
+	written, err := b.CastVote(b.ctx(), granted(was, to), "node:"+string(to))
+	require.NoError(b.t, err)
+	require.True(b.t, written)
+}
+
+// granted is what a vote is after a grant.
+func granted(was postgres.SiteVote, to fleet.NodeName) postgres.VoteChange {
+	now := was.Vote
+	now.Promised, now.PromisedTo, now.Holder, now.Counter, now.TTL = now.Promised+1, to, to, now.Counter+1, 15*time.Second
+	now.Epoch = now.Promised
+	return postgres.VoteChange{Site: was.Site, Was: was.Vote, Now: now}
+}
+
 func (b *bench) enrol(node fleet.NodeName) {
 	b.t.Helper()
 	_, err := b.Enrol(b.ctx(), b.joinToken(node, string(node)))

@@ -155,7 +155,10 @@ func RaiseEra(ctx context.Context, url, region string) (Region, error) {
 			return fleet.Errorf(fleet.Precondition, "this database does not belong to region %s", region).
 				WithHint("point the command at the region's own database")
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return q.LoseVotes(ctx) // it may have granted otherwise since the backup
 	})
 	return Region{r.Name, r.Era, r.SystemIdentifier, r.Timeline, r.RaisedAt}, err
 }

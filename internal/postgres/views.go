@@ -19,12 +19,6 @@ type InstanceView struct {
 	Last               *Delivery // without its targets
 }
 
-// Lease says which node may be active, by which epoch.
-type Lease struct {
-	Holder fleet.NodeName
-	Epoch  int64
-}
-
 // HeldView is one node's copy. Owed is 0 when nothing is.
 type HeldView struct {
 	Node       fleet.NodeName
@@ -55,7 +49,7 @@ func (s *Store) ViewInstances(ctx context.Context, site fleet.SiteName, names ..
 	}
 	views := map[string]InstanceView{}
 	for _, name := range names {
-		views[name] = InstanceView{Lease: Lease{fleet.NodeName(lease.Holder), lease.Epoch}}
+		views[name] = InstanceView{Lease: Lease{Holder: fleet.NodeName(lease.Holder), Epoch: lease.Epoch}}
 	}
 	for _, fill := range []func(context.Context, fleet.SiteName, []string, map[string]InstanceView) error{
 		s.viewRevisions, s.viewNodes, s.viewDeliveries,

@@ -18,6 +18,8 @@ type requests struct {
 	limit time.Duration
 	// modules refuses an input that no provider takes.
 	modules inputChecker
+	// failover is the limit of one.
+	failover time.Duration
 }
 
 // unreleased makes the revision of a spec that was written with ?deploy=false; nil when
@@ -31,6 +33,18 @@ func (r *requests) Request(ctx context.Context, in activities.DoorRequest, by st
 	if in.Kind == fleet.OperationReconcile {
 		op, err := r.store.AskReconcile(ctx, postgres.ReconcileRequest{
 			Node: in.Node, Actor: by, Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: r.limit,
+		})
+		if err != nil {
+			return activities.OperationView{}, err
+		}
+		return r.view(ctx, op)
+	}
+	if in.Kind == fleet.OperationDrain {
+		return r.drain(ctx, in, by)
+	}
+	if in.Kind == fleet.OperationFailover {
+		op, err := r.store.AskFailover(ctx, postgres.FailoverRequest{
+			Site: in.Site, To: in.Node, Force: in.Force, Actor: by, Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: r.failover,
 		})
 		if err != nil {
 			return activities.OperationView{}, err
@@ -63,6 +77,35 @@ func (r *requests) Request(ctx context.Context, in activities.DoorRequest, by st
 		return activities.OperationView{OperationEnd: fleet.OperationEnd{State: fleet.OperationSucceeded}}, nil
 	}
 	return r.view(ctx, *out.Operation)
+}
+
+// drain empties a node, or joins the drain that is under way.
+func (r *requests) drain(ctx context.Context, in activities.DoorRequest, by string) (activities.OperationView, error) {
+	order := fleet.DrainOrder{}
+	if in.Drain != nil {
+		order = *in.Drain
+	}
+	order, err := order.Checked(by)
+	if err != nil {
+		return activities.OperationView{}, err
+	}
+	op, err := r.store.AskNodeDrain(ctx, postgres.DrainRequest{
+		Node: in.Node, Order: order, Actor: by, Door: postgres.Door{Workflow: in.Workflow, Run: in.Run},
+	})
+	if err != nil {
+		return activities.OperationView{}, err
+	}
+	return r.view(ctx, op)
+}
+
+// drainSteps carries out what the workflow of a drain decided.
+type drainSteps struct{ *postgres.Store }
+
+// SeeNodeDrain is a look of the entity.
+func (d *drainSteps) SeeNodeDrain(ctx context.Context, in activities.SeeDrain, build string) (fleet.DrainSeen, error) {
+	return d.SeeDrain(ctx, postgres.DrainLook{
+		Node: in.Node, Run: in.Run, Build: build, Phase: in.Phase, Rule: in.Rule, Message: in.Message,
+	})
 }
 
 // fleet runs a declared fleet change, or joins the run that is under way.

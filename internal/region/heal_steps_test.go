@@ -167,7 +167,7 @@ func (w *healWorld) regional(s healStep) {
 	switch s.Kind {
 	case "swap":
 		w.active = 1 - w.active
-		w.put("/api/v1/sites/"+string(healSite), w.pair())
+		err = w.vote()
 	case "terminate":
 		w.terminate(s.Pick)
 	case "reconcile":

@@ -6,11 +6,13 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // healWorld is one run: a region, two nodes of a site, and what has been drawn.
@@ -76,6 +78,20 @@ func (w *healWorld) pair() api.SitePut {
 	roles := [2]fleet.Role{fleet.RoleStandby, fleet.RoleStandby}
 	roles[w.active] = fleet.RoleActive
 	return api.SitePut{Nodes: []api.SiteNode{{Name: "plant-a", Role: roles[0]}, {Name: "plant-b", Role: roles[1]}}}
+}
+
+// vote grants the lease to the node whose turn it is, as its votes do.
+func (w *healWorld) vote() error {
+	to := w.nodes[w.active].name
+	was, err := w.region.store.VoteOf(w.ctx, healSite)
+	if err != nil || was.Vote.Holder == to {
+		return err
+	}
+	now := was.Vote
+	now.Promised, now.PromisedTo, now.Holder, now.Counter, now.TTL = now.Promised+1, to, to, now.Counter+1, time.Minute
+	now.Epoch = now.Promised
+	_, err = w.region.store.CastVote(w.ctx, postgres.VoteChange{Site: healSite, Was: was.Vote, Now: now}, "node:"+string(to))
+	return err
 }
 
 func (w *healWorld) node(name fleet.NodeName) *healNode {

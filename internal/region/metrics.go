@@ -18,6 +18,7 @@ type metrics struct {
 	log       *slog.Logger
 	delivered *prometheus.HistogramVec
 	collected *prometheus.CounterVec
+	failovers *prometheus.CounterVec
 	compared  comparisons
 }
 
@@ -33,11 +34,13 @@ func newMetrics(r *prometheus.Registry, s *postgres.Store, log *slog.Logger) (*m
 		Buckets: prometheus.ExponentialBuckets(0.025, 2, 16),
 	}, []string{"state", "reason"}), collected: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "holdfast_collected_total", Help: "Rows that the collection removed, by kind.",
-	}, []string{"kind"})}
+	}, []string{"kind"}), failovers: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "holdfast_failovers_total", Help: "Failovers that were asked for, by how they ended.",
+	}, []string{"state", "reason"})}
 	for _, kind := range fleet.CollectedKinds() {
 		m.removed(kind, 0) // a kind of which nothing was removed shows too
 	}
-	for _, c := range []prometheus.Collector{m.delivered, m.collected, m.compared.seconds, m.compared.instances, m} {
+	for _, c := range []prometheus.Collector{m.delivered, m.collected, m.failovers, m.compared.seconds, m.compared.instances, m} {
 		if err := r.Register(c); err != nil {
 			return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
 		}
@@ -51,6 +54,10 @@ func (m *metrics) removed(kind fleet.CollectedKind, rows int64) {
 
 func (m *metrics) ended(e fleet.End) {
 	m.delivered.WithLabelValues(string(e.State), e.Reason).Observe(time.Since(e.Since).Seconds())
+}
+
+func (m *metrics) failedOver(e fleet.FailoverEnd) {
+	m.failovers.WithLabelValues(string(e.State), e.Reason).Inc()
 }
 
 func (m *metrics) reconciled(e fleet.ReconcileEnd) { m.compared.ended(e, time.Now()) }

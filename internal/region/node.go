@@ -21,6 +21,9 @@ type NodeConfig struct {
 	Node, Site, API string
 	// Link is host:port of the region's link, or several joined by commas.
 	Link string
+	// Peer is host:port at which the node serves its vote to the other node of its pair. Without
+	// it the node takes no part in its site's lease and is active when the region says so.
+	Peer string
 	// Data holds node.key, node.db and instances/.
 	Data string
 	// JoinToken enrols the node once.
@@ -55,21 +58,27 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	}
 	defer traces.close(ctx)
 	serving := make(chan struct{})
+	vote := &regionVote{cfg: cfg, log: log}
+	defer vote.close()
 	agent, err := node.Open(ctx, node.AgentOptions{
 		Node: fleet.NodeName(cfg.Node), Site: fleet.SiteName(cfg.Site), Dir: cfg.Data, API: cfg.API, Runtime: runtime,
 		Tenancy: runtime, Outputs: runtime, Log: log, Now: time.Now, JoinToken: cfg.JoinToken, Failpoint: cfg.Failpoint,
 		ReadIdle: cfg.Timing.ReadIdle, ReportEvery: cfg.Timing.Report, BaseEnv: baseEnvironment(),
-		HTTP: traces.calling(node.NewHTTPClient()), Serving: serving,
+		HTTP: traces.calling(node.NewHTTPClient()), Serving: serving, Lease: vote.options(),
 	})
 	if err != nil {
 		return err
 	}
+	vote.of(agent)
 	defer agent.Close() //nolint:errcheck // nothing is written any more
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return agent.Run(running) })
 	tasks := &activities.Node{Applier: agent.Applier, Batches: agent.Applier, Reconciler: agent}
+	if agent.Leases != nil {
+		tasks.Leases = agent.Leases
+	}
 	group.Go(func() error { return (&nodeWorker{cfg, agent, tasks, traces, serving, log}).run(running) })
-	group.Go(func() error { return (&nodeLink{cfg, agent, tasks.InFlight, log}).run(running) })
+	group.Go(func() error { return (&nodeLink{cfg, agent, tasks.InFlight, log, vote.onSite(running)}).run(running) })
 	err = group.Wait()
 	if cfg.StopInstances && ctx.Err() != nil {
 		stopAll(context.WithoutCancel(ctx), runtime, log)

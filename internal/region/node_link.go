@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/provider"
 )
@@ -20,6 +21,8 @@ type nodeLink struct {
 	agent    enrolled
 	inFlight func() int
 	log      *slog.Logger
+	// onSite is told of the node's site, nil for a node that has no vote.
+	onSite func(*nodev1.Site)
 }
 
 // enrolled is who a node is: once Enrolled is closed, the region knows its key.
@@ -43,7 +46,7 @@ func (n *nodeLink) run(ctx context.Context) error {
 		Token: func(context.Context) (string, error) {
 			return n.agent.Key().Sign(identity.LinkAudience, time.Now())
 		},
-		MaxReconnectAttempts: -1, Rejoin: true,
+		MaxReconnectAttempts: -1, Rejoin: true, PeerAddress: n.cfg.Peer, OnSite: n.onSite,
 	})
 	if err != nil {
 		return err

@@ -82,7 +82,7 @@ type keyNode struct {
 
 func (w *keyWorld) keyPath() string { return filepath.Join(w.dir, "node.key") }
 
-func (w *keyWorld) start(hooks keyHooks) *keyNode {
+func (w *keyWorld) start(hooks *keyHooks) *keyNode {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &keyNode{w: w, dead: make(chan struct{})}
@@ -100,7 +100,7 @@ func (w *keyWorld) start(hooks keyHooks) *keyNode {
 	n.Agent, err = node.Open(ctx, node.AgentOptions{
 		Node: rotated, Site: "plant-1", Dir: w.dir, API: w.api.URL, Runtime: noRuntime{}, Now: time.Now, JoinToken: token,
 		Log: slog.New(slog.DiscardHandler), Retry: time.Millisecond, ReportEvery: 5 * time.Millisecond,
-		HTTP:      &http.Client{Transport: &keyTransport{next: transport, hooks: &hooks}},
+		HTTP:      &http.Client{Transport: &keyTransport{next: transport, hooks: hooks}},
 		Failpoint: hooks.failpoint,
 	})
 	require.NoError(w.t, err)
@@ -273,7 +273,7 @@ func TestRotateKeySurvives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newKeyWorld(t)
-			n := w.start(keyHooks{dieAt: f.dieAt, request: f.request, answer: f.answer, dies: f.dies})
+			n := w.start(&keyHooks{dieAt: f.dieAt, request: f.request, answer: f.answer, dies: f.dies})
 			w.ready()
 			old := n.Key()
 			sealedBefore := w.seal(old)
@@ -285,7 +285,7 @@ func TestRotateKeySurvives(t *testing.T) {
 					require.Fail(t, "the node did not get there")
 				}
 				n.end()
-				n = w.start(keyHooks{})
+				n = w.start(&keyHooks{})
 			}
 			w.changed(asked)
 			w.settled(n, old)
@@ -324,7 +324,7 @@ func TestRotateKeyRefuses(t *testing.T) {
 	enrolled := func(t *testing.T) (*keyWorld, identity.Key) {
 		t.Helper()
 		w := newKeyWorld(t)
-		n := w.start(keyHooks{})
+		n := w.start(&keyHooks{})
 		w.ready()
 		key := n.Key()
 		n.end() // only the thief speaks
@@ -401,7 +401,7 @@ func TestRotateKeyRefuses(t *testing.T) {
 func TestRotateKeyOfNodeSetBack(t *testing.T) {
 	t.Parallel()
 	w := newKeyWorld(t)
-	n := w.start(keyHooks{answer: 1, dies: true})
+	n := w.start(&keyHooks{answer: 1, dies: true})
 	w.ready()
 	old := n.Key()
 	before, err := os.ReadFile(w.keyPath())
@@ -410,12 +410,12 @@ func TestRotateKeyOfNodeSetBack(t *testing.T) {
 	<-n.dead
 	n.left = before
 	n.end()
-	n = w.start(keyHooks{})
+	n = w.start(&keyHooks{})
 	require.Equal(t, "other_key_offered", <-w.refused)
 	require.True(t, n.Key().Same(old))
 	n.end()
 	asked := w.ask()
-	n = w.start(keyHooks{})
+	n = w.start(&keyHooks{})
 	w.changed(asked)
 	w.settled(n, old)
 }

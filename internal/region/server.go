@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/link"
 	"github.com/holdfast-io/holdfast/internal/link/executors"
+	"github.com/holdfast-io/holdfast/internal/link/leases"
 	"github.com/holdfast-io/holdfast/internal/link/tasks"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/workers"
@@ -71,6 +72,7 @@ type server struct {
 	link     *link.Server // nil without one
 	narrow   *tasks.Server
 	modules  *executors.Pool
+	votes    *leases.Service
 }
 
 // RunServer migrates the database and serves until the context ends.
@@ -95,6 +97,7 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 	group.Go(func() error { return s.listen(ctx) })
 	group.Go(func() error { return s.beat(ctx) })
 	group.Go(func() error { return s.hearModules(ctx) })
+	group.Go(func() error { return s.votes.Run(ctx) })
 	if err := group.Wait(); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -128,7 +131,7 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if s.temporal, err = dial(cfg.TemporalAddress, cfg.TemporalNamespace, "server."+s.id[:8], s.tracer, log); err != nil {
 		return nil, err
 	}
-	s.flows = &workflows.Client{Temporal: s.temporal, Limits: cfg.Timing.Delivery}
+	s.flows = &workflows.Client{Temporal: s.temporal, Limits: cfg.Timing.Delivery, Take: cfg.Timing.Link.HeartbeatTimeout}
 	s.again = &waker{s.store, s.flows, s.tracer}
 	s.ends = postgres.NewEnds(s.store)
 	if s.metrics, err = newMetrics(s.registry, s.store, log); err != nil {
@@ -147,7 +150,10 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if s.handler, err = s.api(ctx.Done()); err != nil {
 		return nil, err
 	}
-	return s, s.openLink(ctx)
+	if err := s.openLink(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.openVotes()
 }
 
 // bootstrap lets the first administrator in.
@@ -199,7 +205,7 @@ func (s *server) api(stopping <-chan struct{}) (*api.Handler, error) {
 		Waves: decide.Waves, Executor: s.modules,
 		Flatten: compose.NewBudget(flattenShare * int64(limits.MaxBytes)), Limits: limits,
 		Region: s.cfg.Region, WebURL: s.cfg.WebURL, TemporalNamespace: s.cfg.TemporalNamespace,
-		PendingTTL: s.cfg.Timing.Delivery.PendingTTL, OperationLimit: s.operationLimit(),
+		PendingTTL: s.cfg.Timing.Delivery.PendingTTL, OperationLimit: s.operationLimit(), FailoverLimit: s.cfg.Timing.Failover,
 		Now: time.Now, Log: s.log, Ready: s.ready, Metrics: s.registry, Stopping: stopping, Refused: s.refusedHTTP,
 		OperationEnds: func(_ context.Context, id fleet.OperationID) <-chan struct{} { return s.ends.Of(id) },
 	})
@@ -277,12 +283,16 @@ func (s *server) activities() workers.Server {
 			Ended: s.metrics.ended,
 		},
 		Doors: &activities.Doors{
-			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit(), modules: s.modules}, Entities: s.flows, Starts: s.flows,
+			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit(), modules: s.modules, failover: s.cfg.Timing.Failover}, Entities: s.flows, Starts: s.flows,
 		},
 		Reconciles: &activities.Reconciles{
 			Store: s.store, Passes: s.store, Entities: s.again, Doors: doors, Tokens: tokens{s.cfg.Timing.TokenBytes},
 			BaseURL: s.cfg.PublicURL, TokenLife: s.cfg.Timing.Delivery.PendingTTL, Build: s.cfg.Build,
 			Ended: s.metrics.reconciled,
+		},
+		Drains: &activities.Drains{Store: &drainSteps{s.store}, Doors: doors, Build: s.cfg.Build},
+		Failovers: &activities.Failovers{
+			Store: &failoverSteps{s.store}, Votes: s.votes, Doors: doors, Build: s.cfg.Build, Ended: s.metrics.failedOver,
 		},
 		Fleets: &activities.Fleets{Store: &fleetSteps{s.store}, Doors: doors, Build: s.cfg.Build, Log: s.log},
 		Batches: &activities.Batches{
@@ -295,6 +305,7 @@ func (s *server) activities() workers.Server {
 			Purger: s.store, Starter: s.flows,
 			Collector: s.store, Keep: s.cfg.Timing.Keep, Now: time.Now, Collected: s.metrics.removed,
 			Nodes:      &nodeSweep{store: s.store, full: s.cfg.Timing.Compare, settle: 2 * s.cfg.Timing.Nodes, lost: lostAfter},
+			Failbacks:  &failbackSweep{store: s.store, flows: s.again, stable: s.cfg.Timing.Failback, limit: s.cfg.Timing.Failover, log: s.log},
 			Operations: &operationsSweep{store: s.store, flows: s.flows, entities: s.again, doors: doors, stranded: s.cfg.Timing.Stranded},
 		},
 	}

@@ -54,8 +54,10 @@ func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (act
 	}
 	for _, all := range []entities{
 		{s.store.OpenNodeOperations, s.store.CloseNodeOperations},
+		{s.store.OpenDrainOperations, s.store.CloseDrainOperations},
 		{s.store.OpenFleetOperations, s.store.CloseFleetOperations},
 		{s.store.OpenExecutions, s.store.CloseExecution},
+		{s.store.OpenSiteOperations, s.store.CloseSiteOperations},
 	} {
 		if err := s.entity(ctx, all, live, beat, &out); err != nil {
 			return out, err

@@ -29,6 +29,9 @@ type Timing struct {
 	ReadIdle time.Duration
 	// Report is how often a node says what changed.
 	Report time.Duration
+	// Failover is how long a failover may take, Failback how long a site's declared active must
+	// have been there before it gets the lease back (autoFailback).
+	Failover, Failback time.Duration
 	// TokenBytes is the length of fetch tokens (N19).
 	TokenBytes int
 	// Link are the terms of the link (C52 to C54).
@@ -44,7 +47,7 @@ func DefaultTiming() Timing {
 		Nodes: time.Minute, Compare: 6 * time.Hour, Collect: time.Hour, Keep: fleet.DefaultRetention(),
 		Purge: time.Minute, Sweep: 30 * time.Second, Relay: 5 * time.Second, ServerSeen: 10 * time.Second,
 		Stranded: 30 * time.Second, ReadIdle: 10 * time.Second, Report: 2 * time.Second, TokenBytes: 32,
-		Link: fleet.DefaultLinkTiming(),
+		Link: fleet.DefaultLinkTiming(), Failover: 5 * time.Minute, Failback: 10 * time.Minute,
 	}
 }
 
@@ -55,6 +58,7 @@ func FastTiming() Timing {
 	t.Purge, t.Sweep, t.ServerSeen, t.Stranded = 10*time.Second, 5*time.Second, 2*time.Second, 10*time.Second
 	t.Nodes, t.Compare = 5*time.Second, 10*time.Minute
 	t.Collect = time.Minute
+	t.Failover, t.Failback = time.Minute, 20*time.Second
 	t.Link = fleet.LinkTiming{
 		HeartbeatEvery: time.Second, HeartbeatTimeout: 3 * time.Second, StreamRequired: 6 * time.Second,
 		Report: 5 * time.Second, DrainAck: time.Second,

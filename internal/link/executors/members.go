@@ -194,6 +194,8 @@ func (m *members) nobody(ctx context.Context, of fleet.ModuleRef) error {
 		unblocks = "start a provider that offers it"
 	case last.Drains:
 		why, unblocks = "it drains", "start another provider that offers it"
+	case last.Cordoned:
+		why, unblocks = "its node is cordoned", "uncordon the node, or start another provider that offers it"
 	case last.State == fleet.ConnectionActive:
 		why = "it has come this moment"
 		unblocks = "send it again"

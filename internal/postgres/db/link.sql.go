@@ -616,6 +616,87 @@ func (q *Queries) LiveOfNamespace(ctx context.Context, moduleNamespace string) (
 	return items, nil
 }
 
+const markOfSite = `-- name: MarkOfSite :one
+SELECT mark::text FROM site_marks WHERE site = $1
+`
+
+func (q *Queries) MarkOfSite(ctx context.Context, site string) (string, error) {
+	row := q.db.QueryRow(ctx, markOfSite, site)
+	var mark string
+	err := row.Scan(&mark)
+	return mark, err
+}
+
+const marksOfNodes = `-- name: MarksOfNodes :many
+SELECT c.id, m.mark FROM connections c JOIN nodes n ON n.name = c.node
+CROSS JOIN LATERAL (SELECT s.mark FROM site_marks s WHERE s.site = n.site OFFSET 0) m
+WHERE c.server = $1 AND c.ended_at IS NULL AND c.node IS NOT NULL
+`
+
+type MarksOfNodesRow struct {
+	ID   string
+	Mark string
+}
+
+// What nodes are told of their sites, for each node that a server holds: only a mark, which is
+// another whenever that is.
+func (q *Queries) MarksOfNodes(ctx context.Context, server string) ([]MarksOfNodesRow, error) {
+	rows, err := q.db.Query(ctx, marksOfNodes, server)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MarksOfNodesRow
+	for rows.Next() {
+		var i MarksOfNodesRow
+		if err := rows.Scan(&i.ID, &i.Mark); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const membersOfSite = `-- name: MembersOfSite :many
+SELECT name, role, peer_address, coalesce(CASE WHEN revoked_at IS NULL THEN signing_key END, ''::bytea)::bytea AS signing_key
+FROM nodes WHERE site = $1 AND removed_at IS NULL ORDER BY name
+`
+
+type MembersOfSiteRow struct {
+	Name        string
+	Role        string
+	PeerAddress string
+	SigningKey  []byte
+}
+
+func (q *Queries) MembersOfSite(ctx context.Context, site string) ([]MembersOfSiteRow, error) {
+	rows, err := q.db.Query(ctx, membersOfSite, site)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MembersOfSiteRow
+	for rows.Next() {
+		var i MembersOfSiteRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Role,
+			&i.PeerAddress,
+			&i.SigningKey,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const modulesOf = `-- name: ModulesOf :many
 SELECT connection, name FROM modules WHERE connection = ANY($1::text[]) ORDER BY connection, name
 `
@@ -803,6 +884,22 @@ func (q *Queries) ReplaceConnection(ctx context.Context, arg ReplaceConnectionPa
 		return nil, err
 	}
 	return items, nil
+}
+
+const setPeerAddress = `-- name: SetPeerAddress :one
+UPDATE nodes SET peer_address = $1 WHERE name = $2 AND peer_address <> $1 RETURNING site
+`
+
+type SetPeerAddressParams struct {
+	PeerAddress string
+	Name        string
+}
+
+func (q *Queries) SetPeerAddress(ctx context.Context, arg SetPeerAddressParams) (string, error) {
+	row := q.db.QueryRow(ctx, setPeerAddress, arg.PeerAddress, arg.Name)
+	var site string
+	err := row.Scan(&site)
+	return site, err
 }
 
 const tellLink = `-- name: TellLink :exec

@@ -285,10 +285,25 @@ type Node struct {
 	CordonedAt      *time.Time
 	CordonReason    string
 	PeerAddress     string
+	Counters        json.RawMessage
+	CountedAt       *time.Time
 	RotationAskedAt *time.Time
 	NextSigningKey  []byte
 	NextSealingKey  []byte
 	RotatedAt       *time.Time
+}
+
+type NodeDrain struct {
+	Node     string
+	Newest   string
+	Reason   string
+	Forced   bool
+	Phase    string
+	Rule     string
+	Message  string
+	AskedAt  time.Time
+	Deadline time.Time
+	EndedAt  *time.Time
 }
 
 type NodeHeld struct {
@@ -348,6 +363,7 @@ type Operation struct {
 	CreatedAt       time.Time
 	DeadlineAt      time.Time
 	EndedAt         *time.Time
+	Forced          bool
 }
 
 type Orphan struct {
@@ -387,7 +403,7 @@ type OwedNow struct {
 	Site     string
 	Name     string
 	Node     string
-	Role     string
+	Role     interface{}
 	Revision int64
 	Era      int64
 	Since    time.Time
@@ -484,6 +500,11 @@ type SiteLease struct {
 	Target     string
 	Lost       bool
 	GrantedAt  time.Time
+}
+
+type SiteMark struct {
+	Site string
+	Mark string
 }
 
 type SiteSet struct {

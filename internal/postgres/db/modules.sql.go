@@ -149,7 +149,8 @@ func (q *Queries) KeepExecution(ctx context.Context, arg KeepExecutionParams) er
 }
 
 const lastOffer = `-- name: LastOffer :one
-SELECT c.provider, c.state, c.reason, c.ended_at, c.drain_asked_at
+SELECT c.provider, c.state, c.reason, c.ended_at, c.drain_asked_at,
+       EXISTS (SELECT 1 FROM nodes n WHERE n.name = c.node AND n.cordoned_at IS NOT NULL) AS cordoned
 FROM modules m JOIN connections c ON c.id = m.connection
 WHERE m.module_namespace = $1 AND m.name = $2
 ORDER BY c.ended_at DESC NULLS FIRST, c.registered_at DESC LIMIT 1
@@ -166,6 +167,7 @@ type LastOfferRow struct {
 	Reason       string
 	EndedAt      *time.Time
 	DrainAskedAt *time.Time
+	Cordoned     bool
 }
 
 func (q *Queries) LastOffer(ctx context.Context, arg LastOfferParams) (LastOfferRow, error) {
@@ -177,6 +179,7 @@ func (q *Queries) LastOffer(ctx context.Context, arg LastOfferParams) (LastOffer
 		&i.Reason,
 		&i.EndedAt,
 		&i.DrainAskedAt,
+		&i.Cordoned,
 	)
 	return i, err
 }
@@ -185,10 +188,11 @@ const membersOfModules = `-- name: MembersOfModules :many
 SELECT o.module_namespace, o.name, o.description, o.same,
        (CASE WHEN o.same THEN '' ELSE o.input_schema END)::text AS input_schema,
        (CASE WHEN o.same THEN '' ELSE o.output_schema END)::text AS output_schema,
-       o.id, o.provider, o.node, o.group_id, o.executor, o.state, o.drain_asked_at, o.registered_at
+       o.id, o.provider, o.node, o.group_id, o.executor, o.state, o.drain_asked_at, o.registered_at, o.cordoned
 FROM (
     SELECT m.module_namespace, m.name, m.description, m.input_schema, m.output_schema,
            c.id, c.provider, c.node, c.group_id, c.executor, c.state, c.drain_asked_at, c.registered_at,
+           EXISTS (SELECT 1 FROM nodes n WHERE n.name = c.node AND n.cordoned_at IS NOT NULL OFFSET 0) AS cordoned,
            coalesce(m.input_schema = lag(m.input_schema) OVER newest AND m.output_schema = lag(m.output_schema) OVER newest, false)::boolean AS same
     FROM modules m JOIN connections c ON c.id = m.connection
     WHERE c.ended_at IS NULL
@@ -220,6 +224,7 @@ type MembersOfModulesRow struct {
 	State           string
 	DrainAskedAt    *time.Time
 	RegisteredAt    time.Time
+	Cordoned        bool
 }
 
 // Those that live, whether they can be called or not, of all modules between two. Schemas that
@@ -253,6 +258,7 @@ func (q *Queries) MembersOfModules(ctx context.Context, arg MembersOfModulesPara
 			&i.State,
 			&i.DrainAskedAt,
 			&i.RegisteredAt,
+			&i.Cordoned,
 		); err != nil {
 			return nil, err
 		}
@@ -342,7 +348,7 @@ func (q *Queries) PurgeExecutions(ctx context.Context, maxRows int32) (int64, er
 const serveExecution = `-- name: ServeExecution :one
 UPDATE operations SET entity_run = $1, entity_build = $2
 WHERE id = $3 AND kind = 'execute' AND state = 'running'
-RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at
+RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced
 `
 
 type ServeExecutionParams struct {
@@ -376,6 +382,7 @@ func (q *Queries) ServeExecution(ctx context.Context, arg ServeExecutionParams) 
 		&i.CreatedAt,
 		&i.DeadlineAt,
 		&i.EndedAt,
+		&i.Forced,
 	)
 	return i, err
 }

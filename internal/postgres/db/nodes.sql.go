@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -124,6 +125,24 @@ func (q *Queries) ExpectedOfNode(ctx context.Context, arg ExpectedOfNodeParams) 
 	return items, nil
 }
 
+const firstEnrolment = `-- name: FirstEnrolment :one
+SELECT (enrolled_at IS NULL OR signing_key = $1)::boolean AS first
+FROM nodes WHERE name = $2 FOR UPDATE
+`
+
+type FirstEnrolmentParams struct {
+	SigningKey []byte
+	Name       string
+}
+
+// Whether no other key was ever enrolled under the name, which has not voted then.
+func (q *Queries) FirstEnrolment(ctx context.Context, arg FirstEnrolmentParams) (bool, error) {
+	row := q.db.QueryRow(ctx, firstEnrolment, arg.SigningKey, arg.Name)
+	var first bool
+	err := row.Scan(&first)
+	return first, err
+}
+
 const forgetHeldBeforeStart = `-- name: ForgetHeldBeforeStart :exec
 DELETE FROM node_held h USING nodes n
 WHERE h.node = $1 AND n.name = h.node AND n.start_id = $2 AND h.reported_at < n.starting_at
@@ -164,7 +183,7 @@ func (q *Queries) GetLease(ctx context.Context, site string) (SiteLease, error) 
 }
 
 const getNode = `-- name: GetNode :one
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, rotation_asked_at, next_signing_key, next_sealing_key, rotated_at FROM nodes WHERE name = $1
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, counters, counted_at, rotation_asked_at, next_signing_key, next_sealing_key, rotated_at FROM nodes WHERE name = $1
 `
 
 func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
@@ -186,6 +205,8 @@ func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
 		&i.CordonedAt,
 		&i.CordonReason,
 		&i.PeerAddress,
+		&i.Counters,
+		&i.CountedAt,
 		&i.RotationAskedAt,
 		&i.NextSigningKey,
 		&i.NextSealingKey,
@@ -196,8 +217,9 @@ func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
 
 const grantLease = `-- name: GrantLease :execrows
 INSERT INTO site_leases (site, holder, epoch, promised) VALUES ($1, $2, 1, 1)
-ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1, dropped = false,
-    promised = greatest(site_leases.promised, site_leases.epoch + 1)
+ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = greatest(site_leases.promised, site_leases.epoch) + 1,
+    promised = greatest(site_leases.promised, site_leases.epoch) + 1, promised_to = '', counter = 0, ttl = '0',
+    released = false, target = '', dropped = false, granted_at = now()
 WHERE site_leases.holder <> excluded.holder OR site_leases.dropped
 `
 
@@ -452,7 +474,7 @@ func (q *Queries) ListJoinTokens(ctx context.Context, arg ListJoinTokensParams) 
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, n.cordoned_at, n.cordon_reason, n.peer_address, n.rotation_asked_at, n.next_signing_key, n.next_sealing_key, n.rotated_at, coalesce(l.epoch, 0)::bigint AS epoch,
+SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, n.cordoned_at, n.cordon_reason, n.peer_address, n.counters, n.counted_at, n.rotation_asked_at, n.next_signing_key, n.next_sealing_key, n.rotated_at, coalesce(l.epoch, 0)::bigint AS epoch,
        (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
        (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed,
        (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans,
@@ -488,6 +510,8 @@ type ListNodesRow struct {
 	CordonedAt      *time.Time
 	CordonReason    string
 	PeerAddress     string
+	Counters        json.RawMessage
+	CountedAt       *time.Time
 	RotationAskedAt *time.Time
 	NextSigningKey  []byte
 	NextSealingKey  []byte
@@ -533,6 +557,8 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 			&i.CordonedAt,
 			&i.CordonReason,
 			&i.PeerAddress,
+			&i.Counters,
+			&i.CountedAt,
 			&i.RotationAskedAt,
 			&i.NextSigningKey,
 			&i.NextSealingKey,
@@ -672,7 +698,7 @@ func (q *Queries) OfferKey(ctx context.Context, arg OfferKeyParams) (int64, erro
 }
 
 const pairNodes = `-- name: PairNodes :many
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, rotation_asked_at, next_signing_key, next_sealing_key, rotated_at FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' ORDER BY name
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, counters, counted_at, rotation_asked_at, next_signing_key, next_sealing_key, rotated_at FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' ORDER BY name
 `
 
 // The nodes of a site that hold instances.
@@ -701,6 +727,8 @@ func (q *Queries) PairNodes(ctx context.Context, site string) ([]Node, error) {
 			&i.CordonedAt,
 			&i.CordonReason,
 			&i.PeerAddress,
+			&i.Counters,
+			&i.CountedAt,
 			&i.RotationAskedAt,
 			&i.NextSigningKey,
 			&i.NextSealingKey,

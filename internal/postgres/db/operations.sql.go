@@ -108,7 +108,7 @@ func (q *Queries) EndOperations(ctx context.Context, arg EndOperationsParams) er
 }
 
 const getOperation = `-- name: GetOperation :one
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at FROM operations WHERE id = $1
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced FROM operations WHERE id = $1
 `
 
 func (q *Queries) GetOperation(ctx context.Context, id string) (Operation, error) {
@@ -136,12 +136,13 @@ func (q *Queries) GetOperation(ctx context.Context, id string) (Operation, error
 		&i.CreatedAt,
 		&i.DeadlineAt,
 		&i.EndedAt,
+		&i.Forced,
 	)
 	return i, err
 }
 
 const getOperations = `-- name: GetOperations :many
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at FROM operations WHERE id = ANY($1::text[]) ORDER BY name
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced FROM operations WHERE id = ANY($1::text[]) ORDER BY name
 `
 
 func (q *Queries) GetOperations(ctx context.Context, ids []string) ([]Operation, error) {
@@ -175,6 +176,7 @@ func (q *Queries) GetOperations(ctx context.Context, ids []string) ([]Operation,
 			&i.CreatedAt,
 			&i.DeadlineAt,
 			&i.EndedAt,
+			&i.Forced,
 		); err != nil {
 			return nil, err
 		}
@@ -190,7 +192,7 @@ const insertOperation = `-- name: InsertOperation :one
 INSERT INTO operations (id, kind, site, name, subject, revision, project, state, requested_by, door_workflow, door_run, deadline_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, 'running', $8, $9, $10,
         now() + make_interval(secs => $11::float8))
-RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at
+RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced
 `
 
 type InsertOperationParams struct {
@@ -244,13 +246,14 @@ func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams
 		&i.CreatedAt,
 		&i.DeadlineAt,
 		&i.EndedAt,
+		&i.Forced,
 	)
 	return i, err
 }
 
 const lastProject = `-- name: LastProject :one
 SELECT coalesce((SELECT nullif(s.project, '') FROM subjects s WHERE s.site = $1 AND s.name = $2),
-                (SELECT o.project FROM operations o WHERE o.site = $1 AND o.name = $2 AND o.kind NOT IN ('reconcile', 'fleet', 'execute')
+                (SELECT o.project FROM operations o WHERE o.site = $1 AND o.name = $2 AND o.kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover')
                  ORDER BY o.created_at DESC LIMIT 1), '')::text AS project
 `
 
@@ -267,10 +270,10 @@ func (q *Queries) LastProject(ctx context.Context, arg LastProjectParams) (strin
 }
 
 const listOperations = `-- name: ListOperations :many
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at FROM operations
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced FROM operations
 WHERE (created_at, id) < ($1::timestamptz, $2::text) AND ($3::text = '' OR project = $3)
   AND ($4::text = '' OR state = $4) AND ($5::text = '' OR site = $5)
-  AND ($6::text = '' OR name = $6 AND kind NOT IN ('reconcile', 'fleet', 'execute')) AND ($7::text = '' OR name = $7 AND kind = 'reconcile')
+  AND ($6::text = '' OR name = $6 AND kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover')) AND ($7::text = '' OR name = $7 AND kind IN ('reconcile', 'drain', 'failover'))
   AND ($8::text = '' OR name = $8 AND kind = 'fleet')
 ORDER BY created_at DESC, id DESC LIMIT $9
 `
@@ -287,7 +290,7 @@ type ListOperationsParams struct {
 	MaxRows  int32
 }
 
-// The name of a reconcile is that of a node, of a fleet that of a fleet change.
+// The name of a reconcile, a drain or a failover is that of a node, of a fleet that of a fleet change.
 func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) ([]Operation, error) {
 	rows, err := q.db.Query(ctx, listOperations,
 		arg.BeforeAt,
@@ -329,6 +332,7 @@ func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) 
 			&i.CreatedAt,
 			&i.DeadlineAt,
 			&i.EndedAt,
+			&i.Forced,
 		); err != nil {
 			return nil, err
 		}
@@ -353,7 +357,7 @@ const openSubjects = `-- name: OpenSubjects :many
 SELECT s.site, s.name, s.entity_run FROM subjects s
 WHERE (s.site, s.name) > ($1::text, $2::text) AND (s.site, s.name) IN (
     SELECT o.site, o.name FROM operations o
-    WHERE o.state = 'running' AND o.kind NOT IN ('reconcile', 'fleet', 'execute') AND o.created_at < now() - make_interval(secs => $3::float8)
+    WHERE o.state = 'running' AND o.kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover') AND o.created_at < now() - make_interval(secs => $3::float8)
     UNION SELECT d.site, d.name FROM deliveries d WHERE d.state = 'open'
     UNION SELECT w.site, w.name FROM owed_now w WHERE w.since < now() - make_interval(secs => $3::float8)
     UNION SELECT d.site, d.name FROM deliveries d
@@ -410,7 +414,7 @@ func (q *Queries) OpenSubjects(ctx context.Context, arg OpenSubjectsParams) ([]O
 }
 
 const operationByDoor = `-- name: OperationByDoor :one
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at FROM operations WHERE door_workflow = $1 AND door_run = $2
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced FROM operations WHERE door_workflow = $1 AND door_run = $2
 `
 
 type OperationByDoorParams struct {
@@ -443,12 +447,13 @@ func (q *Queries) OperationByDoor(ctx context.Context, arg OperationByDoorParams
 		&i.CreatedAt,
 		&i.DeadlineAt,
 		&i.EndedAt,
+		&i.Forced,
 	)
 	return i, err
 }
 
 const overdueOperations = `-- name: OverdueOperations :many
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at FROM operations WHERE state = 'running' AND deadline_at < now() ORDER BY deadline_at LIMIT $1
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced FROM operations WHERE state = 'running' AND deadline_at < now() ORDER BY deadline_at LIMIT $1
 `
 
 func (q *Queries) OverdueOperations(ctx context.Context, maxRows int32) ([]Operation, error) {
@@ -482,6 +487,7 @@ func (q *Queries) OverdueOperations(ctx context.Context, maxRows int32) ([]Opera
 			&i.CreatedAt,
 			&i.DeadlineAt,
 			&i.EndedAt,
+			&i.Forced,
 		); err != nil {
 			return nil, err
 		}
@@ -494,7 +500,7 @@ func (q *Queries) OverdueOperations(ctx context.Context, maxRows int32) ([]Opera
 }
 
 const requestCancel = `-- name: RequestCancel :one
-UPDATE operations SET cancel_requested = true WHERE id = $1 AND state = 'running' RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at
+UPDATE operations SET cancel_requested = true WHERE id = $1 AND state = 'running' RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced
 `
 
 func (q *Queries) RequestCancel(ctx context.Context, id string) (Operation, error) {
@@ -522,6 +528,7 @@ func (q *Queries) RequestCancel(ctx context.Context, id string) (Operation, erro
 		&i.CreatedAt,
 		&i.DeadlineAt,
 		&i.EndedAt,
+		&i.Forced,
 	)
 	return i, err
 }
@@ -543,7 +550,7 @@ func (q *Queries) ServeOperations(ctx context.Context, arg ServeOperationsParams
 }
 
 const untoldDoors = `-- name: UntoldDoors :many
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at FROM operations WHERE state <> 'running' AND door_run <> '' AND NOT door_told
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced FROM operations WHERE state <> 'running' AND door_run <> '' AND NOT door_told
   AND ($1::text = '' OR subject = $1) ORDER BY ended_at LIMIT $2
 `
 
@@ -583,6 +590,7 @@ func (q *Queries) UntoldDoors(ctx context.Context, arg UntoldDoorsParams) ([]Ope
 			&i.CreatedAt,
 			&i.DeadlineAt,
 			&i.EndedAt,
+			&i.Forced,
 		); err != nil {
 			return nil, err
 		}

@@ -129,3 +129,20 @@ DELETE FROM connections WHERE id = ANY(ARRAY(
 
 -- name: CountConnections :many
 SELECT state, count(*) AS count FROM connections WHERE ended_at IS NULL GROUP BY state;
+
+-- What nodes are told of their sites, for each node that a server holds: only a mark, which is
+-- another whenever that is.
+-- name: MarksOfNodes :many
+SELECT c.id, m.mark FROM connections c JOIN nodes n ON n.name = c.node
+CROSS JOIN LATERAL (SELECT s.mark FROM site_marks s WHERE s.site = n.site OFFSET 0) m
+WHERE c.server = @server AND c.ended_at IS NULL AND c.node IS NOT NULL;
+
+-- name: MarkOfSite :one
+SELECT mark::text FROM site_marks WHERE site = @site;
+
+-- name: MembersOfSite :many
+SELECT name, role, peer_address, coalesce(CASE WHEN revoked_at IS NULL THEN signing_key END, ''::bytea)::bytea AS signing_key
+FROM nodes WHERE site = @site AND removed_at IS NULL ORDER BY name;
+
+-- name: SetPeerAddress :one
+UPDATE nodes SET peer_address = @peer_address WHERE name = @name AND peer_address <> @peer_address RETURNING site;

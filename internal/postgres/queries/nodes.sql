@@ -27,6 +27,11 @@ ORDER BY n.name LIMIT @max_rows;
 -- name: PairNodes :many
 SELECT * FROM nodes WHERE site = @site AND removed_at IS NULL AND role <> 'worker' ORDER BY name;
 
+-- Whether no other key was ever enrolled under the name, which has not voted then.
+-- name: FirstEnrolment :one
+SELECT (enrolled_at IS NULL OR signing_key = @signing_key)::boolean AS first
+FROM nodes WHERE name = @name FOR UPDATE;
+
 -- name: EnrolNode :execrows
 UPDATE nodes SET signing_key = @signing_key, sealing_key = @sealing_key, enrolled_at = now(), revoked_at = NULL,
     rotation_asked_at = NULL, next_signing_key = NULL, next_sealing_key = NULL, rotated_at = NULL
@@ -50,8 +55,9 @@ SELECT * FROM site_leases WHERE site = @site AND NOT dropped FOR SHARE;
 
 -- name: GrantLease :execrows
 INSERT INTO site_leases (site, holder, epoch, promised) VALUES (@site, @holder, 1, 1)
-ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = site_leases.epoch + 1, dropped = false,
-    promised = greatest(site_leases.promised, site_leases.epoch + 1)
+ON CONFLICT (site) DO UPDATE SET holder = excluded.holder, epoch = greatest(site_leases.promised, site_leases.epoch) + 1,
+    promised = greatest(site_leases.promised, site_leases.epoch) + 1, promised_to = '', counter = 0, ttl = '0',
+    released = false, target = '', dropped = false, granted_at = now()
 WHERE site_leases.holder <> excluded.holder OR site_leases.dropped;
 
 -- name: DropLease :exec

@@ -1,0 +1,81 @@
+package activities
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// failoverStore knows what is asked of a site's lease; each call may be repeated.
+type failoverStore interface {
+	// SeeFailover takes over what is asked, and notes why it waited since the look before.
+	SeeFailover(ctx context.Context, in SeeFailover) (fleet.FailoverSeen, error)
+	// MoveUnvoted does nothing where anybody ever called for a vote.
+	MoveUnvoted(ctx context.Context, site fleet.SiteName, to fleet.NodeName) error
+	EndFailover(ctx context.Context, e fleet.FailoverEnd) error
+}
+
+// aimer has the region's vote favour one node only, or anybody again with "".
+type aimer interface {
+	Aim(ctx context.Context, site fleet.SiteName, to fleet.NodeName) error
+}
+
+// Failovers are the steps of FailoverSite in the region.
+type Failovers struct {
+	Store failoverStore
+	Votes aimer
+	Doors doorTeller
+	Build string
+	// Ended is told how each failover ended; nil tells nobody.
+	Ended func(end fleet.FailoverEnd)
+}
+
+// SeeFailover is one look of a site's entity, and why what it serves waits.
+type SeeFailover struct {
+	Site    fleet.SiteName `json:"site"`
+	Run     string         `json:"run"`
+	Build   string         `json:"build,omitempty"`
+	To      fleet.NodeName `json:"to,omitempty"`
+	Reason  string         `json:"reason,omitempty"`
+	Message string         `json:"message,omitempty"`
+}
+
+// SeeFailover reads what is asked of a site's lease, and where the lease is.
+func (f *Failovers) SeeFailover(ctx context.Context, in SeeFailover) (fleet.FailoverSeen, error) {
+	if err := fleet.ValidateName("/site", string(in.Site)); err != nil {
+		return fleet.FailoverSeen{}, fail(ctx, err)
+	}
+	in.Build = f.Build
+	seen, err := f.Store.SeeFailover(ctx, in)
+	return seen, fail(ctx, err)
+}
+
+// FailoverTarget names a node that a site's lease is to go to.
+type FailoverTarget struct {
+	Site fleet.SiteName `json:"site"`
+	To   fleet.NodeName `json:"to,omitempty"`
+}
+
+// AimVote has the region's vote favour one node only, or anybody again.
+func (f *Failovers) AimVote(ctx context.Context, in FailoverTarget) error {
+	return fail(ctx, f.Votes.Aim(ctx, in.Site, in.To))
+}
+
+// MoveUnvoted writes another holder where nobody votes yet.
+func (f *Failovers) MoveUnvoted(ctx context.Context, in FailoverTarget) error {
+	return fail(ctx, f.Store.MoveUnvoted(ctx, in.Site, in.To))
+}
+
+// EndFailover ends what was asked, and tells the doors.
+func (f *Failovers) EndFailover(ctx context.Context, in fleet.FailoverEnd) error {
+	if err := f.Store.EndFailover(ctx, in); err != nil {
+		return fail(ctx, err)
+	}
+	if err := f.Doors.TellDoors(ctx, fleet.SiteSubject(in.Site)); err != nil {
+		return fail(ctx, err)
+	}
+	if f.Ended != nil {
+		f.Ended(in)
+	}
+	return nil
+}

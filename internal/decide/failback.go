@@ -1,0 +1,32 @@
+package decide
+
+import (
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// unseenLimit is how long a node may be unheard of and still be there.
+const unseenLimit = 30 * time.Second
+
+// Failback says whether a site's lease goes back to its declared active (autoFailback), or why
+// not. The node must be there, and have been for a while, and hold all that the holder holds.
+func Failback(f fleet.Failback, stable time.Duration) (reason string, back bool) {
+	switch {
+	case f.Node == f.Holder:
+		return "holds", false
+	case f.UnderWay:
+		return "under_way", false
+	case f.Unsettled:
+		return "unsettled", false
+	case !f.Ready:
+		return "not_ready", false
+	case f.Unseen > unseenLimit:
+		return "not_there", false
+	case f.Up < stable || f.Held < stable: // a site that moves to and fro rests in between
+		return "not_stable", false
+	case !f.Level:
+		return "behind", false
+	}
+	return "failback", true
+}

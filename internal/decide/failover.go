@@ -1,0 +1,273 @@
+package decide
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// FailoverDo is what the entity of a site does next.
+type FailoverDo string
+
+// The steps of a failover.
+const (
+	FailoverMove     FailoverDo = "move"      // write the record: nobody votes at this site yet
+	FailoverHandOver FailoverDo = "hand_over" // ask the holder to stop and release
+	FailoverAim      FailoverDo = "aim"       // have the region's vote favour the target only
+	FailoverWithdraw FailoverDo = "withdraw"  // have it favour anybody again
+	FailoverTakeOver FailoverDo = "take_over" // ask the target to stand
+	FailoverWait     FailoverDo = "wait"
+	FailoverFinish   FailoverDo = "finish"
+	FailoverNothing  FailoverDo = "nothing" // the entity ends
+)
+
+// FailoverAction is one step, and the rule that chose it.
+type FailoverAction struct {
+	Rule    string               `json:"rule"`
+	Do      FailoverDo           `json:"do"`
+	Node    fleet.NodeName       `json:"node,omitempty"`
+	Forced  bool                 `json:"forced,omitempty"`
+	Limit   time.Duration        `json:"limit,omitempty"` // of what a node is asked for
+	Wait    time.Duration        `json:"wait,omitempty"`
+	State   fleet.OperationState `json:"state,omitempty"`
+	Reason  string               `json:"reason,omitempty"`
+	Message string               `json:"message,omitempty"`
+}
+
+// FailoverRun is what the entity's run remembers of the operation that it serves.
+type FailoverRun struct {
+	Operation fleet.OperationID `json:"operation"`
+	InFlight  bool              `json:"inFlight,omitempty"` // a node was asked and has not answered
+	HandOver  *NodeAnswer       `json:"handOver,omitempty"`
+	TakeOver  *NodeAnswer       `json:"takeOver,omitempty"`
+	Waits     int               `json:"waits,omitempty"` // since the target answered
+}
+
+// NodeAnswer is what a node said, or why it said nothing.
+type NodeAnswer struct {
+	Node     fleet.NodeName `json:"node"`
+	Done     bool           `json:"done,omitempty"` // it released, or it holds
+	Epoch    int64          `json:"epoch,omitempty"`
+	Reason   string         `json:"reason,omitempty"`
+	NotThere bool           `json:"notThere,omitempty"`
+}
+
+func (a *NodeAnswer) text() string {
+	switch {
+	case a == nil:
+		return "was not asked"
+	case a.NotThere:
+		return "was not reached: " + a.Reason
+	case a.Done:
+		return fmt.Sprintf("did, at epoch %d", a.Epoch)
+	}
+	return "did not: " + a.Reason
+}
+
+type failoverCase struct {
+	seen fleet.FailoverSeen
+	run  FailoverRun
+}
+
+var failoverRules = []struct {
+	name string
+	when func(c failoverCase) bool
+	then func(c failoverCase) FailoverAction
+}{
+	{"nothing_asked", nothingAsked, failoverEnds},
+	{"aim_withdrawn", aimAfterCancel, withdrawAim},
+	{"cancelled", failoverCancelled, cancelFailover},
+	{"moved", targetHolds, failoverSucceeds},
+	{"moved_unseen", movedUnseen, failoverSucceeds},
+	{"not_a_voter", targetGone, failoverNoVoter},
+	{"deadline", failoverOverdue, failoverFails},
+	{"node_asked", nodeAsked, waitForNode},
+	{"unvoted", nobodyVotes, moveRecord},
+	{"hand_over", shouldHandOver, askToHandOver},
+	{"not_released", holderRefused, failoverRefused},
+	{"aim", shouldAim, aimVote},
+	{"take_over", shouldTakeOver, askTarget},
+	{"votes_decide", failoverAlways, waitForVotes},
+}
+
+// Failover decides the next step of moving a site's lease (N60, X21). The votes decide who
+// holds it: this only asks, records and follows up.
+func Failover(seen fleet.FailoverSeen, run FailoverRun) FailoverAction {
+	c := failoverCase{seen, run}
+	for _, r := range failoverRules {
+		if r.when(c) {
+			a := r.then(c)
+			a.Rule = r.name
+			return a
+		}
+	}
+	return FailoverAction{Rule: "votes_decide", Do: FailoverWait, Wait: failoverPoll}
+}
+
+func failoverAlways(failoverCase) bool      { return true }
+func nothingAsked(c failoverCase) bool      { return c.seen.Operation == "" }
+func failoverCancelled(c failoverCase) bool { return c.seen.Cancelled }
+func aimAfterCancel(c failoverCase) bool {
+	return c.seen.Cancelled && c.seen.Target == c.seen.To
+}
+func targetHolds(c failoverCase) bool     { return c.seen.Holder == c.seen.To && !c.seen.Released }
+func failoverOverdue(c failoverCase) bool { return !c.seen.At.Before(c.seen.Deadline) }
+func nodeAsked(c failoverCase) bool       { return c.run.InFlight }
+func nobodyVotes(c failoverCase) bool     { return c.seen.Unvoted }
+
+// movedUnseen: the target holds by the other votes; the region's is lost and says nothing.
+func movedUnseen(c failoverCase) bool {
+	return c.seen.Lost && c.run.TakeOver != nil && c.run.TakeOver.Done
+}
+
+func targetGone(c failoverCase) bool {
+	for _, n := range c.seen.Voters {
+		if n == c.seen.To {
+			return false
+		}
+	}
+	return true
+}
+
+func shouldHandOver(c failoverCase) bool {
+	return !c.seen.Force && !c.seen.Released && c.run.HandOver == nil
+}
+
+func holderRefused(c failoverCase) bool {
+	h := c.run.HandOver
+	return !c.seen.Force && !c.seen.Released && h != nil && !h.Done && !h.NotThere
+}
+
+// forced: the holder is not asked, or could not be.
+func (c failoverCase) forced() bool {
+	return c.seen.Force || c.run.HandOver != nil && c.run.HandOver.NotThere
+}
+
+func shouldAim(c failoverCase) bool {
+	return c.forced() && !c.seen.Released && c.seen.Target != c.seen.To && !c.seen.Lost && askNow(c)
+}
+
+// askNow says that the target is to be asked: it was not yet, or said no a while ago.
+func askNow(c failoverCase) bool {
+	t := c.run.TakeOver
+	return t == nil || !t.Done && c.run.Waits >= askAgain
+}
+
+func shouldTakeOver(c failoverCase) bool { return askNow(c) }
+
+const (
+	failoverPoll = 250 * time.Millisecond
+	failoverSlow = 2 * time.Second
+	// askAgain is how many waits pass before a target that said no is asked again.
+	askAgain = 4
+)
+
+func failoverEnds(failoverCase) FailoverAction { return FailoverAction{Do: FailoverNothing} }
+
+func withdrawAim(failoverCase) FailoverAction {
+	return FailoverAction{Do: FailoverWithdraw, Message: "it was cancelled: the region's vote favours anybody again"}
+}
+
+func cancelFailover(c failoverCase) FailoverAction {
+	return FailoverAction{
+		Do: FailoverFinish, State: fleet.OperationCancelled, Reason: "cancelled",
+		Message: fmt.Sprintf("nobody waits for it any more; %s holds the lease at epoch %d, and votes decide", c.holder(), c.seen.Epoch),
+	}
+}
+
+func (c failoverCase) holder() string {
+	if c.seen.Released || c.seen.Holder == "" {
+		return "nobody"
+	}
+	return string(c.seen.Holder)
+}
+
+func failoverSucceeds(c failoverCase) FailoverAction {
+	epoch := c.seen.Epoch
+	if c.run.TakeOver != nil {
+		epoch = max(epoch, c.run.TakeOver.Epoch)
+	}
+	return FailoverAction{
+		Do: FailoverFinish, State: fleet.OperationSucceeded,
+		Message: fmt.Sprintf("node %s holds the lease at epoch %d", c.seen.To, epoch),
+	}
+}
+
+func failoverNoVoter(c failoverCase) FailoverAction {
+	return FailoverAction{
+		Do: FailoverFinish, State: fleet.OperationFailed, Reason: "not_a_voter",
+		Message: fmt.Sprintf("node %s is not of the site's pair any more", c.seen.To),
+	}
+}
+
+func failoverFails(c failoverCase) FailoverAction {
+	said := []string{fmt.Sprintf("node %s %s", c.seen.To, c.run.TakeOver.text())}
+	if !c.seen.Force {
+		said = append(said, "the holder "+c.run.HandOver.text())
+	}
+	region := fmt.Sprintf("the region has %s on record at epoch %d", c.holder(), c.seen.Epoch)
+	if c.seen.Lost {
+		region += ", and its vote is lost until it has heard both nodes"
+	}
+	return FailoverAction{
+		Do: FailoverFinish, State: fleet.OperationFailed, Reason: "deadline",
+		Message: strings.Join(append(said, region), "; "),
+	}
+}
+
+func failoverRefused(c failoverCase) FailoverAction {
+	return FailoverAction{
+		Do: FailoverFinish, State: fleet.OperationFailed, Reason: "not_released",
+		Message: fmt.Sprintf("node %s did not give the lease back: %s", c.run.HandOver.Node, c.run.HandOver.Reason),
+	}
+}
+
+func waitForNode(c failoverCase) FailoverAction {
+	return FailoverAction{
+		Do: FailoverWait, Wait: c.left(), Message: "it waits for the answer of a node",
+	}
+}
+
+func moveRecord(c failoverCase) FailoverAction {
+	return FailoverAction{Do: FailoverMove, Node: c.seen.To, Reason: "unvoted", Message: "nobody has voted at this site yet"}
+}
+
+// askToHandOver leaves the target the other half of the time.
+func askToHandOver(c failoverCase) FailoverAction {
+	return FailoverAction{
+		Do: FailoverHandOver, Node: c.seen.Holder, Limit: c.left() / 2, Reason: "hand_over",
+		Message: fmt.Sprintf("it waits for node %s to stop what runs and to give the lease back", c.seen.Holder),
+	}
+}
+
+func aimVote(c failoverCase) FailoverAction {
+	return FailoverAction{
+		Do: FailoverAim, Node: c.seen.To, Reason: "forced",
+		Message: fmt.Sprintf("the region's vote favours node %s only", c.seen.To),
+	}
+}
+
+func askTarget(c failoverCase) FailoverAction {
+	return FailoverAction{
+		Do: FailoverTakeOver, Node: c.seen.To, Forced: c.forced() && !c.seen.Released, Limit: c.left(), Reason: "take_over",
+		Message: fmt.Sprintf("it waits for node %s to be granted the lease", c.seen.To),
+	}
+}
+
+func waitForVotes(c failoverCase) FailoverAction {
+	wait := failoverPoll
+	if c.run.Waits > askAgain {
+		wait = failoverSlow
+	}
+	return FailoverAction{
+		Do: FailoverWait, Wait: min(wait, c.left()), Reason: "votes_decide",
+		Message: fmt.Sprintf("node %s %s; it waits for the votes", c.seen.To, c.run.TakeOver.text()),
+	}
+}
+
+// left until the deadline; never zero, or a wait would be none.
+func (c failoverCase) left() time.Duration {
+	return max(failoverPoll, c.seen.Deadline.Sub(c.seen.At))
+}

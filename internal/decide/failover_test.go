@@ -1,0 +1,147 @@
+package decide_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+func failoverSeen(edits ...func(*fleet.FailoverSeen)) fleet.FailoverSeen {
+	at := time.Unix(1000, 0)
+	s := fleet.FailoverSeen{
+		At: at, Operation: "op", To: "b", Asked: at, Deadline: at.Add(time.Minute), Holder: "a", Epoch: 6,
+		Voters: []fleet.NodeName{"a", "b"},
+	}
+	for _, edit := range edits {
+		edit(&s)
+	}
+	return s
+}
+
+// N60, X8, X21
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	type (
+		seen = fleet.FailoverSeen
+		run  = decide.FailoverRun
+	)
+	released := &decide.NodeAnswer{Node: "a", Done: true, Epoch: 6}
+	away := &decide.NodeAnswer{Node: "a", NotThere: true, Reason: "timeout"}
+	holds := &decide.NodeAnswer{Node: "b", Done: true, Epoch: 7}
+	not := &decide.NodeAnswer{Node: "b", Reason: "held"}
+	for _, c := range []struct {
+		name string
+		edit func(*seen)
+		run  run
+		rule string
+		do   decide.FailoverDo
+	}{
+		{"nobody asks", func(s *seen) { s.Operation = "" }, run{}, "nothing_asked", decide.FailoverNothing},
+		{"it is so already", func(s *seen) { s.Holder = "b" }, run{}, "moved", decide.FailoverFinish},
+		{"the target gave it back since", func(s *seen) { s.Holder, s.Released = "b", true }, run{}, "take_over", decide.FailoverTakeOver},
+		{"graceful", func(*seen) {}, run{}, "hand_over", decide.FailoverHandOver},
+		{"the holder stops", func(*seen) {}, run{InFlight: true}, "node_asked", decide.FailoverWait},
+		{"the holder released", func(s *seen) { s.Released = true }, run{HandOver: released}, "take_over", decide.FailoverTakeOver},
+		{"the holder released to its peer, the region knows later", func(*seen) {}, run{HandOver: released}, "take_over", decide.FailoverTakeOver},
+		{"the holder would not", func(*seen) {}, run{HandOver: &decide.NodeAnswer{Node: "a", Reason: "still stopping"}}, "not_released", decide.FailoverFinish},
+		{"the holder is away", func(*seen) {}, run{HandOver: away}, "aim", decide.FailoverAim},
+		{"the vote is aimed", func(s *seen) { s.Target = "b" }, run{HandOver: away}, "take_over", decide.FailoverTakeOver},
+		{"forced", func(s *seen) { s.Force = true }, run{}, "aim", decide.FailoverAim},
+		{"forced, the region's vote is lost", func(s *seen) { s.Force, s.Lost = true, true }, run{}, "take_over", decide.FailoverTakeOver},
+		{"it holds, the record follows", func(*seen) {}, run{HandOver: released, TakeOver: holds}, "votes_decide", decide.FailoverWait},
+		{"it holds without the region", func(s *seen) { s.Lost = true }, run{HandOver: released, TakeOver: holds}, "moved_unseen", decide.FailoverFinish},
+		{"the votes said no", func(*seen) {}, run{HandOver: released, TakeOver: not}, "votes_decide", decide.FailoverWait},
+		{"and is asked again", func(*seen) {}, run{HandOver: released, TakeOver: not, Waits: 4}, "take_over", decide.FailoverTakeOver},
+		{"and aimed at again", func(*seen) {}, run{HandOver: away, TakeOver: not, Waits: 4}, "aim", decide.FailoverAim},
+		{"too late", func(s *seen) { s.Deadline = s.At }, run{HandOver: away, TakeOver: not}, "deadline", decide.FailoverFinish},
+		{"too late, but done", func(s *seen) { s.Deadline, s.Holder = s.At, "b" }, run{}, "moved", decide.FailoverFinish},
+		{"cancelled", func(s *seen) { s.Cancelled = true }, run{InFlight: true}, "cancelled", decide.FailoverFinish},
+		{"cancelled while aimed", func(s *seen) { s.Cancelled, s.Target = true, "b" }, run{}, "aim_withdrawn", decide.FailoverWithdraw},
+		{"the target was taken out of the site", func(s *seen) { s.Voters = []fleet.NodeName{"a", "c"} }, run{}, "not_a_voter", decide.FailoverFinish},
+		{"nobody votes yet", func(s *seen) { s.Unvoted = true }, run{}, "unvoted", decide.FailoverMove},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got := decide.Failover(failoverSeen(c.edit), c.run)
+			require.Equal(t, c.rule, got.Rule)
+			require.Equal(t, c.do, got.Do)
+		})
+	}
+	t.Run("says what each answered", func(t *testing.T) {
+		t.Parallel()
+		got := decide.Failover(failoverSeen(func(s *seen) { s.Deadline, s.Lost = s.At, true }), run{HandOver: away, TakeOver: not})
+		require.Equal(t, "node b did not: held; the holder was not reached: timeout; the region has a on record at epoch 6, "+
+			"and its vote is lost until it has heard both nodes", got.Message)
+	})
+}
+
+// X8, X21: whatever is seen, the record is only written where nobody votes, what waits says
+// why and for how long, and an end says how.
+func TestFailoverAlways(t *testing.T) {
+	t.Parallel()
+	answer := rapid.Custom(func(t *rapid.T) *decide.NodeAnswer {
+		if rapid.Bool().Draw(t, "none") {
+			return nil
+		}
+		return &decide.NodeAnswer{Node: "a", Done: rapid.Bool().Draw(t, "done"), Reason: "r", NotThere: rapid.Bool().Draw(t, "away")}
+	})
+	name := rapid.SampledFrom([]fleet.NodeName{"", "a", "b", "c"})
+	rapid.Check(t, func(t *rapid.T) {
+		flag := func(n string) bool { return rapid.Bool().Draw(t, n) }
+		s := failoverSeen(func(s *fleet.FailoverSeen) {
+			s.Force, s.Cancelled, s.Released, s.Unvoted, s.Lost = flag("force"), flag("cancelled"), flag("released"), flag("unvoted"), flag("lost")
+			s.Holder, s.Target, s.To = name.Draw(t, "holder"), name.Draw(t, "target"), name.Draw(t, "to")
+			s.Deadline = s.At.Add(time.Duration(rapid.IntRange(-5, 60).Draw(t, "left")) * time.Second)
+		})
+		a := decide.Failover(s, decide.FailoverRun{
+			InFlight: flag("in flight"), HandOver: answer.Draw(t, "hand over"), TakeOver: answer.Draw(t, "take over"),
+			Waits: rapid.IntRange(0, 9).Draw(t, "waits"),
+		})
+		require.NotEmpty(t, a.Rule)
+		switch a.Do {
+		case decide.FailoverMove:
+			require.True(t, s.Unvoted)
+		case decide.FailoverWait:
+			require.Positive(t, a.Wait)
+			require.NotEmpty(t, a.Message)
+		case decide.FailoverFinish:
+			require.True(t, a.State.Ended())
+			require.NotEmpty(t, a.Message)
+		case decide.FailoverHandOver, decide.FailoverTakeOver:
+			require.Positive(t, a.Limit)
+			require.False(t, s.Unvoted)
+		case decide.FailoverAim, decide.FailoverWithdraw:
+			require.False(t, s.Unvoted && a.Do == decide.FailoverAim)
+		case decide.FailoverNothing:
+			require.Fail(t, "somebody asked")
+		}
+	})
+}
+
+// autoFailback: only to a node that is there, has been for a while, and holds all.
+func TestFailback(t *testing.T) {
+	t.Parallel()
+	const stable = 10 * time.Minute
+	good := fleet.Failback{Site: "s", Node: "a", Holder: "b", Ready: true, Level: true, Unseen: time.Second, Up: stable, Held: stable}
+	for reason, edit := range map[string]func(*fleet.Failback){
+		"failback":   func(*fleet.Failback) {},
+		"holds":      func(f *fleet.Failback) { f.Holder = "a" },
+		"under_way":  func(f *fleet.Failback) { f.UnderWay = true },
+		"unsettled":  func(f *fleet.Failback) { f.Unsettled = true },
+		"not_ready":  func(f *fleet.Failback) { f.Ready = false },
+		"not_there":  func(f *fleet.Failback) { f.Unseen = time.Minute },
+		"not_stable": func(f *fleet.Failback) { f.Up = stable - 1 },
+		"behind":     func(f *fleet.Failback) { f.Level = false },
+	} {
+		f := good
+		edit(&f)
+		got, back := decide.Failback(f, stable)
+		require.Equal(t, reason, got)
+		require.Equal(t, reason == "failback", back)
+	}
+}

@@ -1,0 +1,105 @@
+package fleet
+
+import "time"
+
+// DrainSubject is the id under which a node is drained, and the name by which its outbox rows
+// and operations know it.
+func DrainSubject(node NodeName) string { return "drain." + string(node) }
+
+// DrainPhase is how far the drain of a node is.
+type DrainPhase string
+
+// A drain first looks for another place for what runs, then drains the node's connections.
+const (
+	DrainMoving   DrainPhase = "moving"   // its site's lease goes to another node
+	DrainDraining DrainPhase = "draining" // its connections finish what they have
+	DrainEnded    DrainPhase = "ended"
+)
+
+// DrainPhases lists them; the SQL CHECK is compared with it.
+func DrainPhases() []DrainPhase { return []DrainPhase{DrainMoving, DrainDraining, DrainEnded} }
+
+// The terms of a drain that names none, and the longest.
+const (
+	DefaultDrain = 30 * time.Second
+	MaxDrain     = 24 * time.Hour
+	// MaxDrainReason bounds the word that the provider is told.
+	MaxDrainReason = 1024
+)
+
+// DrainOrder is what somebody asks of a node.
+type DrainOrder struct {
+	Reason          string `json:"reason,omitempty"`
+	DeadlineSeconds int64  `json:"deadlineSeconds,omitempty"`
+	// Force stops what runs there when there is no other place for it.
+	Force bool `json:"force,omitempty"`
+}
+
+// Checked fills in what was left out, and refuses what is not allowed.
+func (o DrainOrder) Checked(by string) (DrainOrder, error) {
+	if o.Reason == "" {
+		o.Reason = "asked by " + by
+	}
+	if o.DeadlineSeconds == 0 {
+		o.DeadlineSeconds = int64(DefaultDrain / time.Second)
+	}
+	most := int64(MaxDrain / time.Second)
+	switch {
+	case o.DeadlineSeconds < 0 || o.DeadlineSeconds > most:
+		return o, Errorf(Invalid, "allowed are 1 to %d seconds", most).At("/deadlineSeconds")
+	case len(o.Reason) > MaxDrainReason:
+		return o, Errorf(Invalid, "a reason of %d bytes, allowed are %d", len(o.Reason), MaxDrainReason).At("/reason")
+	}
+	return o, nil
+}
+
+// DrainSeen is the drain of a node as its entity sees it.
+type DrainSeen struct {
+	Node NodeName `json:"node"`
+	Site SiteName `json:"site"`
+	// Operation is the newest that asked; Wanted says whether anybody still waits.
+	Operation OperationID `json:"operation,omitempty"`
+	Wanted    bool        `json:"wanted"`
+	Reason    string      `json:"reason,omitempty"`
+	Force     bool        `json:"force,omitempty"`
+	Began     time.Time   `json:"began"`
+	Deadline  time.Time   `json:"deadline"`
+	At        time.Time   `json:"at"`
+	Removed   bool        `json:"removed,omitempty"` // from its site
+	Holds     bool        `json:"holds,omitempty"`   // its site's lease
+	Running   int         `json:"running"`           // instances there
+	Peer      *DrainPeer  `json:"peer,omitempty"`    // the other of its pair, nil without one
+	// Connections are the node's of this drain, ended ones too, oldest first.
+	Connections []DrainConnection `json:"connections,omitempty"`
+}
+
+// Left is the time until the deadline.
+func (s DrainSeen) Left() time.Duration { return s.Deadline.Sub(s.At) }
+
+// DrainPeer is where what runs could go.
+type DrainPeer struct {
+	Node NodeName `json:"node"`
+	// Ready says that it may hold the lease: enrolled, started and not cordoned.
+	Ready bool `json:"ready"`
+}
+
+// DrainConnection is one registration of the node.
+type DrainConnection struct {
+	ID       ConnectionID    `json:"id"`
+	Provider ProviderName    `json:"provider"`
+	State    ConnectionState `json:"state"`
+	Reason   ConnectionEvent `json:"reason,omitempty"` // that ended it
+	InFlight int             `json:"inFlight"`
+	Asked    bool            `json:"asked,omitempty"`
+	Acked    bool            `json:"acked,omitempty"`
+}
+
+// DrainEnd closes the drain of a node, and what asked for it. It is for the operations up to
+// the newest that was seen: one that came since is looked at anew.
+type DrainEnd struct {
+	Node      NodeName       `json:"node"`
+	Operation OperationID    `json:"operation,omitempty"`
+	State     OperationState `json:"state"`
+	Reason    string         `json:"reason"`
+	Message   string         `json:"message"`
+}

@@ -1,0 +1,75 @@
+package fleet
+
+import "time"
+
+// HandOverCommand asks the holder of a site's lease to stop what runs and to give the lease back.
+type HandOverCommand struct {
+	Site            SiteName `json:"site"`
+	To              NodeName `json:"to"`
+	DeadlineSeconds int64    `json:"deadlineSeconds"`
+}
+
+// HandOverResult says whether the lease was given back, or why not. One that the node does
+// not hold is given back already.
+type HandOverResult struct {
+	Released bool   `json:"released"`
+	Epoch    int64  `json:"epoch"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// TakeOverCommand asks a node to stand for the lease at once. Forced: its own vote favours nobody
+// else from now on, so that a holder that cannot be reached runs out.
+type TakeOverCommand struct {
+	Site            SiteName `json:"site"`
+	Forced          bool     `json:"forced"`
+	DeadlineSeconds int64    `json:"deadlineSeconds"`
+}
+
+// TakeOverResult is the epoch by which the node holds the lease, 0 with a reason when it does not.
+type TakeOverResult struct {
+	Epoch  int64  `json:"epoch"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// FailoverSeen is a site's lease and what is asked of it, as the store has them at one moment.
+type FailoverSeen struct {
+	At        time.Time   `json:"at"`
+	Operation OperationID `json:"operation,omitempty"` // the newest, "" for none
+	To        NodeName    `json:"to,omitempty"`
+	Force     bool        `json:"force,omitempty"`
+	Cancelled bool        `json:"cancelled,omitempty"`
+	Asked     time.Time   `json:"asked,omitzero"`
+	Deadline  time.Time   `json:"deadline,omitzero"`
+	Holder    NodeName    `json:"holder,omitempty"` // the last one, when it was released
+	Epoch     int64       `json:"epoch,omitempty"`
+	Released  bool        `json:"released,omitempty"`
+	Target    NodeName    `json:"target,omitempty"` // that the region's vote waits for
+	Unvoted   bool        `json:"unvoted,omitempty"`
+	Lost      bool        `json:"lost,omitempty"`
+	Voters    []NodeName  `json:"voters,omitempty"`
+}
+
+// FailoverEnd ends what was asked of a site's lease towards one node.
+type FailoverEnd struct {
+	Site          SiteName       `json:"site"`
+	To            NodeName       `json:"to"`
+	State         OperationState `json:"state"`
+	Reason        string         `json:"reason,omitempty"`
+	Message       string         `json:"message,omitempty"`
+	OnlyCancelled bool           `json:"onlyCancelled,omitempty"`
+}
+
+// Failback is a site whose declared active does not hold the lease, though it should have it
+// back when it can.
+type Failback struct {
+	Site      SiteName
+	Node      NodeName // the declared active
+	Holder    NodeName
+	Unsettled bool // the lease is on its way already, or nobody's
+	UnderWay  bool // an operation is
+	Ready     bool // the node is enrolled, not cordoned, and takes deliveries
+	Level     bool // it holds all that the holder does
+	Unseen    time.Duration
+	Up        time.Duration
+	Held      time.Duration // by the holder
+}

@@ -1,0 +1,67 @@
+package leases
+
+import (
+	"context"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/lease"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// booth is where one site's vote is cast. Whoever is in it has the voter for itself.
+type booth struct {
+	site  fleet.SiteName
+	key   chan struct{} // one inside
+	voter lease.Voter
+	pair  []fleet.NodeName // nil before it was seen
+	past  bool             // the row that was read last was older than what was written here
+}
+
+func newBooth(site fleet.SiteName) *booth {
+	return &booth{site: site, key: make(chan struct{}, 1)}
+}
+
+func (b *booth) enter(ctx context.Context) error {
+	select {
+	case b.key <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fleet.Errorf(fleet.Unavailable, "the vote of site %s is busy: %w", b.site, ctx.Err())
+	}
+}
+
+// tryEnter is false while somebody is inside.
+func (b *booth) tryEnter() bool {
+	select {
+	case b.key <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (b *booth) leave() { <-b.key }
+
+// votes says whether the region has a vote at all: a node on its own decides alone.
+func (b *booth) votes() bool { return len(b.pair) == 2 }
+
+// see takes in what is durable now. Clocks begin anew when the voter does not know the site
+// yet, when its nodes are others, and when the vote came back after a loss: another server may
+// have made it good, and this one timed nothing meanwhile.
+func (b *booth) see(row postgres.SiteVote, cfg lease.VoterConfig, now lease.Instant) {
+	record := lease.Record(row.Vote)
+	again := b.pair == nil || !slices.Equal(b.pair, row.Pair) || b.voter.Record().Lost && !record.Lost
+	b.pair = row.Pair
+	if !again {
+		b.voter = b.voter.See(record, now)
+		return
+	}
+	cfg.Site, cfg.Name, cfg.Others = b.site, lease.Region, [2]fleet.NodeName{}
+	copy(cfg.Others[:], row.Pair)
+	if row.Vote.Unvoted() { // it never answered anybody, though its epoch was given by declaring
+		b.voter = lease.Start(cfg, lease.Record{}, now).See(record, now)
+		return
+	}
+	b.voter = lease.Start(cfg, record, now)
+}

@@ -1,0 +1,108 @@
+package leases
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/lease"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// Run reads all votes at each tick and writes renewals in batches, until the context ends.
+func (s *Service) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { s.writeBatches(ctx); return nil })
+	group.Go(func() error {
+		tick := time.NewTicker(tickEvery)
+		defer tick.Stop()
+		failed := false
+		for {
+			err := s.Tick(ctx)
+			if err != nil && ctx.Err() == nil && !failed {
+				s.o.Log.Warn("trying on", "what", "read the votes", "error", err)
+			}
+			failed = err != nil
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-tick.C:
+			}
+		}
+	})
+	return group.Wait()
+}
+
+// Tick sees all votes once. Without an answer of the store no voter is told the time either,
+// so that its clocks begin anew.
+func (s *Service) Tick(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	defer cancel()
+	rows, err := s.o.Store.Votes(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := s.o.Clock()
+	if err != nil {
+		return clockFailed(err)
+	}
+	counts := standings{}
+	known := make(map[fleet.SiteName]bool, len(rows))
+	for _, row := range rows {
+		known[row.Site] = true
+		counts.add(row)
+		s.tickSite(ctx, row, now)
+	}
+	s.forget(known)
+	s.metrics.stands(counts)
+	return nil
+}
+
+// tickLimit is how long one site may hold up the tick of all.
+const tickLimit = 250 * time.Millisecond
+
+// tickSite passes by a booth that is busy: who is inside finds out what is durable.
+func (s *Service) tickSite(ctx context.Context, row postgres.SiteVote, now lease.Instant) {
+	b := s.open(row.Site)
+	if !b.tryEnter() {
+		return
+	}
+	defer b.leave()
+	if b.past = !b.past && older(row, b); b.past {
+		return
+	}
+	b.see(row, s.config(), now)
+	if !b.votes() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, tickLimit)
+	defer cancel()
+	err := s.change(ctx, b, "region", func(v lease.Voter, _ lease.Instant) (lease.Voter, bool) { return v.Tick(now) })
+	if err != nil {
+		s.o.Log.Warn("trying on", "what", "note what time did to a vote", "site", row.Site, "error", err)
+	}
+}
+
+// older says that the row was read before what this server has written since: to see it
+// would begin the clocks anew for nothing. Twice in a row it is what the database was restored to.
+func older(row postgres.SiteVote, b *booth) bool {
+	if b.pair == nil {
+		return false
+	}
+	r := b.voter.Record()
+	return row.Vote.Epoch < r.Epoch || row.Vote.Epoch == r.Epoch && row.Vote.Counter < r.Counter
+}
+
+// forget drops the sites that are no more.
+func (s *Service) forget(known map[fleet.SiteName]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for site, b := range s.booths {
+		if !known[site] && b.tryEnter() {
+			delete(s.booths, site)
+			b.leave()
+		}
+	}
+}

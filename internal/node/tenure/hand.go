@@ -1,0 +1,280 @@
+package tenure
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/lease"
+)
+
+// desire is what should be now.
+type desire struct {
+	idle      bool // a member without a vote: its guardians have no deadline
+	holding   bool
+	releasing bool
+	unbounded bool
+	epoch     int64
+	until     lease.Instant
+	lapses    int64 // how often the right ended: what ran before one ends with it
+	elsewhere elsewhere
+}
+
+// hand makes guardians and agent follow. It is told states, not steps, so one that is slow
+// misses only what is over.
+type hand struct {
+	k    *Keeper
+	wake chan struct{}
+
+	mu     sync.Mutex
+	wanted desire
+
+	// What follows belongs to the goroutine of run.
+	began    bool // something was said to the guardians
+	active   bool
+	lapses   int64
+	epoch    int64 // adopted as the active
+	standby  int64 // adopted as the standby
+	said     guardian.Lease
+	stopping *stopping
+}
+
+// stopping is the graceful stop of a hand-over under way.
+type stopping struct {
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func newHand(k *Keeper) *hand { return &hand{k: k, wake: make(chan struct{}, 1)} }
+
+// want replaces what should be.
+func (h *hand) want(d desire) {
+	h.mu.Lock()
+	changed := h.wanted != d
+	h.wanted = d
+	h.mu.Unlock()
+	if changed {
+		h.poke()
+	}
+}
+
+func (h *hand) poke() {
+	select {
+	case h.wake <- struct{}{}:
+	default: // one is waiting, and will see this too
+	}
+}
+
+func (h *hand) latest() desire {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.wanted
+}
+
+// resume makes it so at the node's start: a tenure that still runs goes on without anything
+// being asked or started.
+func (h *hand) resume(ctx context.Context) error {
+	d := h.latest()
+	h.lapses = d.lapses
+	if !d.holding {
+		return h.end(ctx, d)
+	}
+	h.active = true
+	return h.hold(ctx, d)
+}
+
+// run follows until the context ends; what did not work is tried again.
+func (h *hand) run(ctx context.Context) {
+	defer h.callOff()
+	pause := h.k.opt.Interval / ticksPerInterval
+	var again <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.wake:
+		case <-again:
+		}
+		again = nil
+		if err := h.follow(ctx, h.latest()); err != nil && ctx.Err() == nil {
+			h.k.opt.Log.Error("what runs does not follow the lease, trying on", "err", err)
+			again = time.After(pause)
+		}
+	}
+}
+
+func (h *hand) follow(ctx context.Context, d desire) error {
+	if d.lapses != h.lapses { // what ran under the former right ends, whatever came since
+		if err := h.end(ctx, d); err != nil {
+			return err
+		}
+		h.lapses = d.lapses
+	}
+	switch {
+	case !d.holding:
+		if err := h.end(ctx, d); err != nil {
+			return err
+		}
+		return h.other(ctx, d)
+	case d.releasing:
+		return h.release(ctx, d)
+	}
+	if h.stopping != nil { // the hand-over was called off
+		h.callOff()
+		h.active = true
+		defer h.k.opt.Tenant.Settle()
+	}
+	if !h.active {
+		return h.take(ctx, d)
+	}
+	return h.hold(ctx, d)
+}
+
+// end takes the right to run away: guardians kill what is left.
+func (h *hand) end(ctx context.Context, d desire) error {
+	h.callOff()
+	h.k.held.Store(nil)
+	l := guardian.Lease{TTL: h.k.opt.TTL}
+	if d.idle {
+		l = guardian.NoDeadline()
+	}
+	was := h.active
+	h.active = false
+	if err := h.say(ctx, l); err != nil {
+		return err
+	}
+	if was {
+		h.k.opt.Tenant.Settle()
+	}
+	return nil
+}
+
+// other adopts that another node is active.
+func (h *hand) other(ctx context.Context, d desire) error {
+	if d.elsewhere.epoch <= max(h.standby, h.epoch) {
+		return nil
+	}
+	if err := h.k.opt.Tenant.Adopt(ctx, fleet.RoleStandby, d.elsewhere.epoch, d.elsewhere.holder); err != nil {
+		return err
+	}
+	h.standby = d.elsewhere.epoch
+	return nil
+}
+
+// take begins to be active. Nothing runs before what is owed was asked for.
+func (h *hand) take(ctx context.Context, d desire) error {
+	if err := h.say(ctx, h.leaseOf(d)); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, h.k.opt.OwedLimit)
+	err := h.k.opt.Tenant.Owed(limited)
+	cancel()
+	if err != nil && ctx.Err() == nil {
+		h.k.opt.Log.Warn("what the region owes was not learnt before instances start", "err", err)
+	}
+	d = h.latest() // asking took a while
+	if !d.holding || d.releasing || d.lapses != h.lapses {
+		h.poke()
+		return nil
+	}
+	h.active = true
+	if err := h.hold(ctx, d); err != nil {
+		return err
+	}
+	h.k.opt.Tenant.Settle()
+	return nil
+}
+
+// hold moves the deadline, the guardians' first, and raises the epoch.
+func (h *hand) hold(ctx context.Context, d desire) error {
+	if err := h.say(ctx, h.leaseOf(d)); err != nil {
+		return err
+	}
+	h.k.held.Store(&right{until: d.until, unbounded: d.unbounded})
+	if d.epoch <= h.epoch {
+		return nil
+	}
+	if err := h.k.opt.Tenant.Adopt(ctx, fleet.RoleActive, d.epoch, h.k.opt.Node); err != nil {
+		return err
+	}
+	h.epoch = d.epoch
+	return nil
+}
+
+// release stops what runs while the deadline still moves on, and then says so to the loop.
+func (h *hand) release(ctx context.Context, d desire) error {
+	h.k.held.Store(nil)
+	if h.stopping == nil {
+		h.stopping = h.stop(ctx)
+	}
+	var stopped error
+	select {
+	case stopped = <-h.stopping.done:
+	default:
+		return h.say(ctx, h.leaseOf(d))
+	}
+	h.stopping.cancel()
+	h.stopping = nil
+	if stopped != nil {
+		return stopped // and begin anew
+	}
+	// What was just being started ends too: from here on the guardians start nothing.
+	if err := h.say(ctx, guardian.Lease{TTL: h.k.opt.TTL}); err != nil {
+		return err
+	}
+	if err := h.k.opt.Tenant.Stop(ctx); err != nil {
+		return err
+	}
+	h.active = false
+	return h.k.post(ctx, func(now lease.Instant) {
+		c, acts := h.k.candidate.Stopped(now)
+		h.k.carry(c, acts, now)
+		h.poke() // if it could not be written
+	})
+}
+
+func (h *hand) stop(ctx context.Context) *stopping {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &stopping{cancel: cancel, done: make(chan error, 1)}
+	go func() {
+		s.done <- h.k.opt.Tenant.Stop(ctx)
+		h.poke()
+	}()
+	return s
+}
+
+// callOff ends a stop under way, and waits for it.
+func (h *hand) callOff() {
+	if h.stopping == nil {
+		return
+	}
+	h.stopping.cancel()
+	<-h.stopping.done //nolint:errcheck // whatever came of it: it does not count any more
+	h.stopping = nil
+}
+
+func (h *hand) leaseOf(d desire) guardian.Lease {
+	if d.unbounded {
+		return guardian.Lease{Deadline: decide.NoDeadline, TTL: h.k.opt.TTL}
+	}
+	return guardian.Lease{Deadline: time.Duration(d.until), TTL: h.k.opt.TTL}
+}
+
+// say tells the guardians what is new.
+func (h *hand) say(ctx context.Context, l guardian.Lease) error {
+	if h.began && l == h.said {
+		return nil
+	}
+	h.began = false
+	if err := h.k.opt.Tenant.Lease(ctx, l); err != nil {
+		return errors.Join(errSay, err)
+	}
+	h.began, h.said = true, l
+	return nil
+}
+
+var errSay = errors.New("the guardians were not told until when they may run")

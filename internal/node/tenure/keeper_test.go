@@ -1,0 +1,304 @@
+package tenure_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/lease"
+	"github.com/holdfast-io/holdfast/internal/lease/votefile"
+	"github.com/holdfast-io/holdfast/internal/node/tenure"
+)
+
+// fakeTenant notes what is asked of a node.
+type fakeTenant struct {
+	floor  int64
+	onOwed func(ctx context.Context) error
+
+	mu    sync.Mutex
+	lease guardian.Lease
+	role  fleet.Role
+	epoch int64
+	steps []string
+}
+
+var _ tenure.Tenant = (*fakeTenant)(nil)
+
+func (f *fakeTenant) note(step string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.steps = append(f.steps, step)
+}
+
+func (f *fakeTenant) Lease(_ context.Context, l guardian.Lease) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lease = l
+	return nil
+}
+
+func (f *fakeTenant) Owed(ctx context.Context) error {
+	f.note("owed")
+	if f.onOwed != nil {
+		return f.onOwed(ctx)
+	}
+	return nil
+}
+
+func (f *fakeTenant) Adopt(_ context.Context, role fleet.Role, epoch int64, _ fleet.NodeName) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.role, f.epoch = role, epoch
+	f.steps = append(f.steps, string(role))
+	return nil
+}
+
+func (f *fakeTenant) Settle()                              { f.note("settle") }
+func (f *fakeTenant) Stop(context.Context) error           { f.note("stop"); return nil }
+func (f *fakeTenant) Floor(context.Context) (int64, error) { return f.floor, nil }
+
+func (f *fakeTenant) seen() (guardian.Lease, fleet.Role, int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lease, f.role, f.epoch
+}
+
+// fakeRegion is what of a region answers a site of one node.
+type fakeRegion struct {
+	mu   sync.Mutex
+	told int64
+}
+
+func (*fakeRegion) Vote(context.Context, lease.Call, lease.Request) (lease.Answer, error) {
+	return lease.Answer{}, fleet.Errorf(fleet.Unavailable, "away")
+}
+
+func (f *fakeRegion) Tell(_ context.Context, _ fleet.SiteName, epoch int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told = epoch
+	return nil
+}
+
+type kept struct {
+	*tenure.Keeper
+	t      *testing.T
+	dir    string
+	key    identity.Key
+	tenant *fakeTenant
+	region *fakeRegion
+}
+
+const (
+	shortTTL      = 900 * time.Millisecond
+	shortInterval = 300 * time.Millisecond
+)
+
+// newKept is a node that joined, and knows nothing of its site yet.
+func newKept(t *testing.T) *kept {
+	t.Helper()
+	key, err := identity.Generate(nodeA)
+	require.NoError(t, err)
+	k := &kept{t: t, dir: t.TempDir(), key: key, tenant: &fakeTenant{floor: 4}, region: &fakeRegion{}}
+	require.NoError(t, tenure.Joined(k.dir, site, nodeA))
+	return k
+}
+
+func (k *kept) start() *kept {
+	k.t.Helper()
+	var err error
+	k.Keeper, err = tenure.Open(tenure.Options{
+		Site: site, Node: nodeA, Dir: k.dir, TTL: shortTTL, Interval: shortInterval, Key: func() identity.Key { return k.key },
+		Tenant: k.tenant, Region: k.region, Log: slog.New(slog.DiscardHandler), OwedLimit: 50 * time.Millisecond,
+	})
+	require.NoError(k.t, err)
+	require.NoError(k.t, k.Begin(k.t.Context()))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- k.Run(ctx) }()
+	k.t.Cleanup(func() { cancel(); require.NoError(k.t, <-done) })
+	return k
+}
+
+func (k *kept) tell(members ...tenure.Member) {
+	k.t.Helper()
+	require.NoError(k.t, k.SetSite(k.t.Context(), tenure.Site{
+		Name: site, Generation: 3, Members: members, OnIsolation: lease.IsolationStop,
+	}))
+}
+
+func (k *kept) eventually(what string, cond func() bool) {
+	k.t.Helper()
+	require.Eventually(k.t, cond, patience, 5*time.Millisecond, what)
+}
+
+var (
+	alone  = tenure.Member{Node: nodeA, Role: fleet.RoleActive}
+	worker = tenure.Member{Node: nodeA, Role: fleet.RoleWorker}
+	other  = tenure.Member{Node: nodeB, Role: fleet.RoleStandby, PeerAddress: "127.0.0.1:1"}
+)
+
+// X21
+func TestKeeper(t *testing.T) {
+	t.Parallel()
+	t.Run("without a site it holds nothing, and what ran may not", func(t *testing.T) {
+		t.Parallel()
+		k := newKept(t).start()
+		require.False(t, k.MayRun())
+		l, _, _ := k.tenant.seen()
+		require.Equal(t, guardian.Lease{TTL: shortTTL}, l)
+		out, err := k.TakeOver(t.Context(), fleet.TakeOverCommand{Site: site, DeadlineSeconds: 1})
+		require.NoError(t, err)
+		require.Equal(t, fleet.TakeOverResult{Reason: "no_part"}, out)
+	})
+	t.Run("alone it takes an epoch above what its store knows, tells the region, and asks first for what is owed", func(t *testing.T) {
+		t.Parallel()
+		k := newKept(t)
+		k.tenant.onOwed = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() } // the region is away
+		k.start().tell(alone)
+		k.eventually("it may run", k.MayRun)
+		k.eventually("it is active", func() bool { _, role, epoch := k.tenant.seen(); return role == fleet.RoleActive && epoch == 5 })
+		k.eventually("the region is told", func() bool { k.region.mu.Lock(); defer k.region.mu.Unlock(); return k.region.told >= 5 })
+		k.eventually("it is settled", func() bool {
+			k.tenant.mu.Lock()
+			defer k.tenant.mu.Unlock()
+			return len(k.tenant.steps) >= 3
+		})
+		k.tenant.mu.Lock()
+		require.Equal(t, []string{"owed", "active", "settle"}, k.tenant.steps[:3])
+		k.tenant.mu.Unlock()
+		out, err := k.HandOver(t.Context(), fleet.HandOverCommand{Site: site, To: nodeB, DeadlineSeconds: 1})
+		require.NoError(t, err)
+		require.Equal(t, "not_a_voter", out.Reason, "there is nobody to hand it to")
+		require.False(t, out.Released)
+	})
+	t.Run("a worker has no part in it, and no deadline", func(t *testing.T) {
+		t.Parallel()
+		k := newKept(t).start()
+		k.tell(worker, tenure.Member{Node: nodeB, Role: fleet.RoleActive})
+		k.eventually("no deadline", func() bool { l, _, _ := k.tenant.seen(); return l == guardian.NoDeadline() })
+		require.False(t, k.MayRun())
+	})
+	t.Run("a holder that is made a worker stops and gives it back", func(t *testing.T) {
+		t.Parallel()
+		k := newKept(t).start()
+		k.tell(alone)
+		k.eventually("it may run", k.MayRun)
+		k.tell(worker)
+		k.eventually("it ended", func() bool { l, _, _ := k.tenant.seen(); return l == guardian.NoDeadline() && !k.MayRun() })
+		k.tenant.mu.Lock()
+		defer k.tenant.mu.Unlock()
+		require.Contains(t, k.tenant.steps, "stop")
+	})
+	t.Run("one of two alone gets nothing, and says who answered what", func(t *testing.T) {
+		t.Parallel()
+		k := newKept(t).start()
+		k.tell(alone, other)
+		out, err := k.TakeOver(t.Context(), fleet.TakeOverCommand{Site: site, Forced: true, DeadlineSeconds: 1})
+		require.NoError(t, err)
+		require.Zero(t, out.Epoch)
+		require.Contains(t, out.Reason, "plant-1-b: not_reached")
+		require.False(t, k.MayRun())
+	})
+	t.Run("a vote that cannot be written is not cast, and the lease runs out", func(t *testing.T) {
+		t.Parallel()
+		k := newKept(t).start()
+		k.tell(alone)
+		k.eventually("it may run", k.MayRun)
+		votes := filepath.Join(k.dir, votefile.Name)
+		require.NoError(t, os.Rename(votes, votes+".away"))
+		require.NoError(t, os.MkdirAll(filepath.Join(votes, "in the way"), 0o700))
+		k.eventually("it ran out", func() bool { l, _, _ := k.tenant.seen(); return !k.MayRun() && l == guardian.Lease{TTL: shortTTL} })
+		require.NoError(t, os.RemoveAll(votes))
+		require.NoError(t, os.Rename(votes+".away", votes))
+		k.eventually("it may run again", k.MayRun)
+		_, _, epoch := k.tenant.seen()
+		require.GreaterOrEqual(t, epoch, int64(5))
+	})
+	t.Run("a lost vote comes back alone above the store's epoch, and waits first", func(t *testing.T) {
+		t.Parallel()
+		k := newKept(t)
+		require.NoError(t, os.Remove(filepath.Join(k.dir, votefile.Name)))
+		began := guardian.SinceBoot()
+		k.start().tell(alone)
+		k.eventually("it may run", k.MayRun)
+		require.GreaterOrEqual(t, guardian.SinceBoot()-began, shortTTL)
+	})
+	t.Run("what is older of the site is left out, and the file is its own", func(t *testing.T) {
+		t.Parallel()
+		k := newKept(t).start()
+		k.tell(alone)
+		older := tenure.Site{Name: site, Generation: 2, OnIsolation: lease.IsolationStop}
+		require.NoError(t, k.SetSite(t.Context(), older))
+		path := filepath.Join(k.dir, tenure.SiteFile)
+		raw, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Contains(t, string(raw), `"generation":3`)
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+		require.Error(t, k.SetSite(t.Context(), tenure.Site{Name: "plant-2", Generation: 9, OnIsolation: lease.IsolationStop}))
+	})
+}
+
+// X21: the peer's door takes the peer's own votes and nothing else.
+func TestPeerDoor(t *testing.T) {
+	t.Parallel()
+	peer, err := identity.Generate(nodeB)
+	require.NoError(t, err)
+	thief, err := identity.Generate(nodeB)
+	require.NoError(t, err)
+	k := newKept(t).start()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- k.Serve(ctx, l) }()
+	t.Cleanup(func() { cancel(); require.NoError(t, <-done) })
+	ask := func(key identity.Key, audience string, q lease.Request) (lease.Answer, error) {
+		r := &tenure.Remote{Key: func() identity.Key { return key }, Wall: time.Now, Redial: 100 * time.Millisecond}
+		defer r.Close()
+		r.At(l.Addr().String(), audience)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		return r.Vote(ctx, lease.Ask, q)
+	}
+	q := lease.Request{Site: site, Candidate: nodeB, TTL: shortTTL}
+	_, err = ask(peer, tenure.PeerAudience(nodeA), q)
+	require.Equal(t, codes.Unavailable, status.Code(err), "it does not know its site yet")
+	with := other
+	with.SigningKey = ed25519.PublicKey(peer.SigningPublic())
+	k.tell(alone, with)
+
+	answer, err := ask(peer, tenure.PeerAudience(nodeA), q)
+	require.NoError(t, err)
+	require.Equal(t, lease.Granted, answer.Reason)
+	for name, c := range map[string]struct {
+		key      identity.Key
+		audience string
+		q        lease.Request
+		code     codes.Code
+	}{
+		"a key that is not the peer's": {thief, tenure.PeerAudience(nodeA), q, codes.Unauthenticated},
+		"a token for the region":       {peer, identity.LinkAudience, q, codes.Unauthenticated},
+		"a token for another node":     {peer, tenure.PeerAudience(nodeB), q, codes.Unauthenticated},
+		"its own key":                  {k.key, tenure.PeerAudience(nodeA), q, codes.Unauthenticated},
+		"another candidate":            {peer, tenure.PeerAudience(nodeA), lease.Request{Site: site, Candidate: nodeA, TTL: shortTTL}, codes.PermissionDenied},
+	} {
+		_, err := ask(c.key, c.audience, c.q)
+		require.Equal(t, c.code, status.Code(err), name)
+	}
+}

@@ -1,0 +1,141 @@
+package tenure_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/lease"
+	"github.com/holdfast-io/holdfast/internal/node/tenure"
+)
+
+// X21, N60 to N64: what a pair does with real sockets, guardians and processes. That no two
+// nodes run at once is asked at the end of each.
+func TestPair(t *testing.T) {
+	t.Parallel()
+	t.Run("starts as it was declared, and a holder that is gone is followed", func(t *testing.T) {
+		t.Parallel()
+		p := setup(t)
+		p.a.start(true)
+		p.b.start(true)
+		p.runsOn(p.a, 0)
+		p.eventually("the other is told who is active", func() bool {
+			meta, err := p.b.agent.Store.Meta(t.Context())
+			return err == nil && meta.Holder == nodeA && meta.Epoch > 1
+		})
+		require.False(t, p.b.agent.Leases.MayRun())
+		p.a.stop()
+		killed := guardian.SinceBoot()
+		l := p.runsOn(p.b, killed)
+		t.Logf("it ran again %s after the agent died", l.at-killed)
+		require.Less(t, l.at-killed, 2*ttl+time.Second)
+		p.a.start(false) // from its own files
+		p.eventually("the former holder learns of it", func() bool {
+			meta, err := p.a.agent.Store.Meta(t.Context())
+			return err == nil && meta.Role == fleet.RoleStandby && meta.Holder == nodeB
+		})
+	})
+	t.Run("goes on without the region, also after both restarted", func(t *testing.T) {
+		t.Parallel()
+		p := setup(t)
+		p.a.start(true)
+		p.b.start(true)
+		first := p.runsOn(p.a, 0)
+		p.a.region.set(true)
+		p.b.region.set(true)
+		p.runsOn(p.a, first.at+2*ttl)
+		p.a.stop()
+		p.b.stop()
+		restarted := guardian.SinceBoot()
+		p.b.start(false)
+		p.a.start(false)
+		p.eventually("it runs on either", func() bool {
+			all := p.lines()
+			return all[len(all)-1].at > restarted+2*ttl
+		})
+	})
+	t.Run("an agent's restart stops nothing and changes no epoch", func(t *testing.T) {
+		t.Parallel()
+		p := setup(t)
+		p.a.start(true)
+		p.b.start(true)
+		first := p.runsOn(p.a, 0)
+		p.a.stop()
+		p.a.start(false)
+		again := p.runsOn(p.a, guardian.SinceBoot()+ttl)
+		require.Equal(t, first.epoch, again.epoch)
+	})
+	t.Run("a holder that is cut off stops in time, and the other goes on", func(t *testing.T) {
+		t.Parallel()
+		p := setup(t)
+		p.a.start(true)
+		p.b.start(true)
+		p.runsOn(p.a, 0)
+		for _, w := range []*wire{p.a.region, p.a.peer, p.b.peer} {
+			w.set(true)
+		}
+		cut := guardian.SinceBoot()
+		l := p.runsOn(p.b, cut)
+		t.Logf("it ran again %s after the cut", l.at-cut)
+		p.eventually("the other does not hold", func() bool { return !p.a.agent.Leases.MayRun() })
+		for _, w := range []*wire{p.a.region, p.a.peer, p.b.peer} {
+			w.set(false)
+		}
+		p.eventually("it learns of it", func() bool {
+			meta, err := p.a.agent.Store.Meta(t.Context())
+			return err == nil && meta.Holder == nodeB
+		})
+	})
+	t.Run("hands over without waiting for a timeout", func(t *testing.T) {
+		t.Parallel()
+		p := setup(t)
+		p.a.start(true)
+		p.b.start(true)
+		p.runsOn(p.a, 0)
+		began := guardian.SinceBoot()
+		out, err := p.a.agent.Leases.HandOver(t.Context(), fleet.HandOverCommand{Site: site, To: nodeB, DeadlineSeconds: 30})
+		require.NoError(t, err)
+		require.True(t, out.Released)
+		require.False(t, p.a.agent.Leases.MayRun())
+		again, err := p.a.agent.Leases.HandOver(t.Context(), fleet.HandOverCommand{Site: site, To: nodeB, DeadlineSeconds: 30})
+		require.NoError(t, err)
+		require.True(t, again.Released)
+		taken, err := p.b.agent.Leases.TakeOver(t.Context(), fleet.TakeOverCommand{Site: site, DeadlineSeconds: 30})
+		require.NoError(t, err)
+		require.Greater(t, taken.Epoch, out.Epoch)
+		took := guardian.SinceBoot() - began
+		l := p.runsOn(p.b, began)
+		t.Logf("handed over in %s, ran again after %s", took, l.at-began)
+		require.Less(t, took, ttl/2)
+	})
+	t.Run("a forced take-over waits until the holder ran out", func(t *testing.T) {
+		t.Parallel()
+		p := setup(t)
+		p.a.start(true)
+		p.b.start(true)
+		p.runsOn(p.a, 0)
+		began := guardian.SinceBoot()
+		p.region.aim(nodeB)
+		taken, err := p.b.agent.Leases.TakeOver(t.Context(), fleet.TakeOverCommand{Site: site, Forced: true, DeadlineSeconds: 60})
+		require.NoError(t, err)
+		require.Positive(t, taken.Epoch)
+		p.runsOn(p.b, began)
+	})
+}
+
+// X21: the setting of a site, and what it gives up.
+func TestIsolationRun(t *testing.T) {
+	t.Parallel()
+	p := setup(t, func(s *tenure.Site) { s.OnIsolation = lease.IsolationRun })
+	p.a.start(true)
+	p.b.start(true)
+	p.runsOn(p.a, 0)
+	p.b.stop() // so that nobody else takes it
+	p.a.region.set(true)
+	cut := guardian.SinceBoot()
+	p.runsOn(p.a, cut+2*ttl)
+	require.True(t, p.a.agent.Leases.MayRun())
+}

@@ -1,0 +1,115 @@
+package tenure
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/lease"
+)
+
+// peerMessage is far above what a vote takes.
+const peerMessage = 64 << 10
+
+// peerStreams is how many calls one connection may have at once.
+const peerStreams = 64
+
+// booth is the Leases service of a node, for its peer and nobody else.
+type booth struct {
+	nodev1.UnimplementedLeasesServer
+	k *Keeper
+}
+
+// Serve takes the peer's calls until the context ends.
+func (k *Keeper) Serve(ctx context.Context, l net.Listener) error {
+	s := grpc.NewServer(
+		grpc.MaxRecvMsgSize(peerMessage), grpc.MaxConcurrentStreams(peerStreams), grpc.ConnectionTimeout(2*k.opt.TTL),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 10 * time.Minute}),
+	)
+	nodev1.RegisterLeasesServer(s, &booth{k: k})
+	stop := context.AfterFunc(ctx, s.Stop)
+	defer stop()
+	err := s.Serve(l)
+	if ctx.Err() != nil || errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return err
+}
+
+// Vote answers the peer.
+func (b *booth) Vote(ctx context.Context, in *nodev1.VoteRequest) (*nodev1.VoteResponse, error) {
+	who, err := b.k.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q := requestOf(in)
+	if q.Candidate != who {
+		b.k.opt.Log.Warn("refused", "door", "peer", "identity", who, "reason", "not_the_candidate")
+		return nil, status.Error(codes.PermissionDenied, "who calls is not the candidate")
+	}
+	answer, err := b.k.vote(ctx, callOf(in.GetCall()), q)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, "no vote can be cast now")
+	}
+	return wireAnswer(answer), nil
+}
+
+// caller proves who calls: the peer, by the key that the region told of.
+func (k *Keeper) caller(ctx context.Context) (fleet.NodeName, error) {
+	site := k.site.Load()
+	if site == nil {
+		return "", status.Error(codes.Unavailable, "this node does not know its site yet")
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	token := ""
+	if all := md.Get("authorization"); len(all) == 1 {
+		token, _ = strings.CutPrefix(all[0], "Bearer ")
+	}
+	peer := site.seat(k.opt.Node).peer
+	claims, err := identity.VerifyFor(PeerAudience(k.opt.Node), token, func(node fleet.NodeName) (ed25519.PublicKey, error) {
+		if node != peer.Node || len(peer.SigningKey) != ed25519.PublicKeySize {
+			return nil, fleet.Errorf(fleet.NotFound, "%s is not the peer", node)
+		}
+		return peer.SigningKey, nil
+	}, k.opt.Wall())
+	if err != nil {
+		k.opt.Log.Warn("refused", "door", "peer", "reason", "unauthenticated", "err", errors.Unwrap(err))
+		return "", status.Error(codes.Unauthenticated, "node token refused")
+	}
+	return claims.Node, nil
+}
+
+// vote has the loop cast this node's vote, and answers when it is durable.
+func (k *Keeper) vote(ctx context.Context, call lease.Call, q lease.Request) (lease.Answer, error) {
+	type result struct {
+		answer lease.Answer
+		err    error
+	}
+	out := make(chan result, 1)
+	if err := k.post(ctx, func(now lease.Instant) {
+		a, err := k.handle(call, q, now)
+		out <- result{a, err}
+	}); err != nil {
+		return lease.Answer{}, err
+	}
+	select {
+	case r := <-out:
+		return r.answer, r.err
+	case <-ctx.Done():
+		return lease.Answer{}, ctx.Err()
+	case <-k.ended:
+		return lease.Answer{}, errEnded
+	}
+}

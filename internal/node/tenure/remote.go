@@ -1,0 +1,158 @@
+package tenure
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/lease"
+)
+
+// tokenAge is how long a token is used: well below its life, for a clock that is behind.
+const tokenAge = identity.MaxLifetime / 2
+
+// Remote is a voter over the wire, dialled when it is first called. A call that ran into its
+// deadline drops the connection: it may be half open, and its next answer may be minutes away.
+type Remote struct {
+	Key  func() identity.Key
+	Wall func() time.Time
+	// Redial bounds the pause between attempts to connect.
+	Redial time.Duration
+	// TLS is what to trust; nil speaks in the clear.
+	TLS credentials.TransportCredentials
+
+	mu      sync.Mutex
+	address string
+	aud     string // whom tokens are made for
+	conn    *grpc.ClientConn
+	token   string
+	made    time.Time
+	of      string // the key that signed it
+}
+
+// At says where the voter is, and for whom tokens are made; another place ends the connection.
+func (r *Remote) At(address, audience string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.address != address || r.aud != audience {
+		r.address, r.aud, r.token = address, audience, ""
+		r.hangUp()
+	}
+}
+
+// Close ends the connection.
+func (r *Remote) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hangUp()
+}
+
+func (r *Remote) hangUp() {
+	if r.conn != nil {
+		_ = r.conn.Close() // nothing that is owed travels on it
+		r.conn = nil
+	}
+}
+
+// Vote asks for a vote.
+func (r *Remote) Vote(ctx context.Context, call lease.Call, q lease.Request) (lease.Answer, error) {
+	var out *nodev1.VoteResponse
+	err := r.call(ctx, func(ctx context.Context, c nodev1.LeasesClient) (err error) {
+		out, err = c.Vote(ctx, wireRequest(call, q))
+		return err
+	})
+	if err != nil {
+		return lease.Answer{}, err
+	}
+	return answerOf(out), nil
+}
+
+// Tell says what a site of one node decided.
+func (r *Remote) Tell(ctx context.Context, site fleet.SiteName, epoch int64) error {
+	return r.call(ctx, func(ctx context.Context, c nodev1.LeasesClient) error {
+		_, err := c.Tell(ctx, &nodev1.TellRequest{Site: string(site), Epoch: epoch})
+		return err
+	})
+}
+
+func (r *Remote) call(ctx context.Context, f func(context.Context, nodev1.LeasesClient) error) error {
+	conn, token, err := r.open()
+	if err != nil {
+		return err
+	}
+	err = f(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token), nodev1.NewLeasesClient(conn))
+	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Unauthenticated {
+		r.drop(conn)
+	}
+	return err
+}
+
+func (r *Remote) drop(conn *grpc.ClientConn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.token = ""
+	if r.conn == conn {
+		r.hangUp()
+	}
+}
+
+func (r *Remote) open() (*grpc.ClientConn, string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key, now := r.Key(), r.Wall()
+	of := identity.EncodePublic(key.SigningPublic())
+	if r.token == "" || r.of != of || now.Sub(r.made) > tokenAge || now.Before(r.made) {
+		token, err := key.Sign(r.aud, now)
+		if err != nil {
+			return nil, "", err
+		}
+		r.token, r.made, r.of = token, now, of
+	}
+	if r.address == "" {
+		return nil, "", fleet.Errorf(fleet.Unavailable, "nobody said yet where this voter is")
+	}
+	if r.conn == nil {
+		conn, err := grpc.NewClient(r.address, r.options()...)
+		if err != nil {
+			return nil, "", fleet.Errorf(fleet.Invalid, "prepare to dial %s: %w", r.address, err)
+		}
+		r.conn = conn
+	}
+	return r.conn, r.token, nil
+}
+
+func (r *Remote) options() []grpc.DialOption {
+	security := r.TLS
+	if security == nil {
+		security = insecure.NewCredentials()
+	}
+	all := []grpc.DialOption{
+		grpc.WithTransportCredentials(security), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: r.Redial / 2, Multiplier: 1.5, Jitter: 0.2, MaxDelay: r.Redial},
+			MinConnectTimeout: 2 * r.Redial,
+		}),
+		grpc.WithIdleTimeout(0),
+	}
+	if strings.HasPrefix(r.aud, peerPrefix) {
+		all = append(all, grpc.WithNoProxy()) // it is on the same site
+	}
+	return all
+}
+
+const peerPrefix = "holdfast-peer:"
+
+// PeerAudience is whom a token speaks to that one node of a pair shows to the other.
+func PeerAudience(target fleet.NodeName) string { return peerPrefix + string(target) }

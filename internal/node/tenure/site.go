@@ -1,0 +1,152 @@
+package tenure
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/lease"
+)
+
+// SiteFile is the name of what a node keeps of its site, beside node.key and not in node.db.
+const SiteFile = "site.json"
+
+// Site is what the region last told of the node's site.
+type Site struct {
+	Name        fleet.SiteName  `json:"name"`
+	Generation  int64           `json:"generation"`
+	Members     []Member        `json:"members"`
+	OnIsolation lease.Isolation `json:"onIsolation"`
+}
+
+// Member is one node of a site.
+type Member struct {
+	Node        fleet.NodeName    `json:"node"`
+	Role        fleet.Role        `json:"role"` // as declared
+	PeerAddress string            `json:"peerAddress,omitempty"`
+	SigningKey  ed25519.PublicKey `json:"signingKey,omitempty"`
+}
+
+// SiteOf reads what the region sent.
+func SiteOf(in *nodev1.Site) (Site, error) {
+	s := Site{Name: fleet.SiteName(in.GetName()), Generation: in.GetGeneration(), OnIsolation: lease.Isolation(in.GetOnIsolation())}
+	if s.OnIsolation == "" {
+		s.OnIsolation = lease.IsolationStop
+	}
+	for _, m := range in.GetMembers() {
+		s.Members = append(s.Members, Member{
+			Node: fleet.NodeName(m.GetNode()), Role: fleet.Role(m.GetRole()), PeerAddress: m.GetPeerAddress(), SigningKey: m.GetSigningKey(),
+		})
+	}
+	return s, s.validate()
+}
+
+func (s Site) validate() error {
+	if err := fleet.ValidateName("/name", string(s.Name)); err != nil {
+		return err
+	}
+	if s.OnIsolation != lease.IsolationStop && s.OnIsolation != lease.IsolationRun {
+		return fleet.Errorf(fleet.Invalid, "%.20q is none of stop, run", s.OnIsolation).At("/onIsolation")
+	}
+	if len(s.voters()) > 2 {
+		return fleet.Errorf(fleet.Invalid, "site %s has %d nodes that may be active", s.Name, len(s.voters())).At("/members")
+	}
+	for _, m := range s.Members {
+		if err := fleet.ValidateName("/members/node", string(m.Node)); err != nil {
+			return err
+		}
+		if len(m.SigningKey) != 0 && len(m.SigningKey) != ed25519.PublicKeySize {
+			return fleet.Errorf(fleet.Invalid, "the key of %s is none", m.Node).At("/members/signingKey")
+		}
+	}
+	return nil
+}
+
+// voters are the members that may be active.
+func (s Site) voters() []Member {
+	var pair []Member
+	for _, m := range s.Members {
+		if m.Role == fleet.RoleActive || m.Role == fleet.RoleStandby {
+			pair = append(pair, m)
+		}
+	}
+	return pair
+}
+
+// seat is a node's place among the voters of its site.
+type seat struct {
+	votes  bool // false for a worker, and for who is no member any more
+	first  bool // declared active
+	peer   Member
+	member bool
+}
+
+func (s Site) seat(self fleet.NodeName) seat {
+	var at seat
+	for _, m := range s.Members {
+		at.member = at.member || m.Node == self
+	}
+	for _, m := range s.voters() {
+		if m.Node == self {
+			at.votes, at.first = true, m.Role == fleet.RoleActive
+		} else {
+			at.peer = m
+		}
+	}
+	return at
+}
+
+// others are the other voters.
+func (a seat) others() [2]fleet.NodeName {
+	if a.peer.Node == "" {
+		return [2]fleet.NodeName{}
+	}
+	return [2]fleet.NodeName{a.peer.Node, lease.Region}
+}
+
+// loadSite gives nil without a file. One that is damaged counts as missing: the region tells it again.
+func loadSite(path string, name fleet.SiteName) (*Site, error) {
+	raw, err := os.ReadFile(path) //nolint:gosec // in the node's own directory
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what is known of the site: %w", err)
+	}
+	var s Site
+	if json.Unmarshal(raw, &s) != nil || s.validate() != nil || s.Name != name {
+		return nil, nil
+	}
+	return &s, nil
+}
+
+// save replaces the file whole or not at all.
+func (s Site) save(path string) error {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encode the site: %w", err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".site-*") // CreateTemp gives mode 0600
+	if err != nil {
+		return fmt.Errorf("create %s: %w", SiteFile, err)
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }() // gone after the rename
+	_, err = tmp.Write(raw)
+	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", SiteFile, err)
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return fmt.Errorf("put %s in place: %w", SiteFile, err)
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("open the directory of %s: %w", SiteFile, err)
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,114 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// CordonRequest asks that a node is kept out of new work, or that it is let in again. Project
+// is the caller's, "" for one who sees all.
+type CordonRequest struct {
+	Node    fleet.NodeName
+	Reason  string
+	Project fleet.ProjectName
+	Actor   string
+	DryRun  bool
+}
+
+func (in CordonRequest) asReconcile() ReconcileRequest {
+	return ReconcileRequest{Node: in.Node, Project: in.Project, Actor: in.Actor}
+}
+
+// Cordon keeps a node out of new work; one that is cordoned keeps its first reason.
+func (s *Store) Cordon(ctx context.Context, in CordonRequest) error {
+	return s.turnCordon(ctx, "cordon node "+string(in.Node), in, func(q *db.Queries, site *fleet.Object) error {
+		return cordon(ctx, q, in, site)
+	})
+}
+
+// Uncordon lets a node in again. While it drains that is illegal_state.
+func (s *Store) Uncordon(ctx context.Context, in CordonRequest) error {
+	return s.turnCordon(ctx, "uncordon node "+string(in.Node), in, func(q *db.Queries, site *fleet.Object) error {
+		d, err := q.GetNodeDrain(ctx, string(in.Node))
+		if err != nil && !noRows(err) {
+			return failed("read the drain", err)
+		}
+		if err == nil && d.EndedAt == nil {
+			return fleet.Errorf(fleet.IllegalState, "node %s is being drained", in.Node).At("name").
+				WithHint("cancel operation " + d.Newest + " first")
+		}
+		n, err := q.UncordonNode(ctx, string(in.Node))
+		if err != nil || n == 0 {
+			return failed("uncordon the node", err)
+		}
+		if err := tellCordon(ctx, q, in.Node); err != nil {
+			return err
+		}
+		return cordonEvent(ctx, q, in, site, cordoned{})
+	})
+}
+
+func (s *Store) turnCordon(ctx context.Context, doing string, in CordonRequest, turn func(*db.Queries, *fleet.Object) error) error {
+	return s.tx(ctx, doing, func(q *db.Queries) error {
+		ask := in.asReconcile()
+		_, site, err := lockNodes(ctx, q, ask)
+		if err != nil {
+			return err
+		}
+		if site == nil || in.Project != "" && site.Project != in.Project {
+			return ask.missing()
+		}
+		if err := turn(q, site); err != nil {
+			return err
+		}
+		if in.DryRun {
+			return errRollback
+		}
+		return nil
+	})
+}
+
+func cordon(ctx context.Context, q *db.Queries, in CordonRequest, site *fleet.Object) error {
+	n, err := q.CordonNode(ctx, db.CordonNodeParams{Reason: in.Reason, Name: string(in.Node)})
+	if err != nil || n == 0 {
+		return failed("cordon the node", err)
+	}
+	if err := tellCordon(ctx, q, in.Node); err != nil {
+		return err
+	}
+	return cordonEvent(ctx, q, in, site, cordoned{Cordoned: true, Reason: in.Reason})
+}
+
+// CordonTurned is told to who listens for connections when their node is cordoned, or no more.
+const CordonTurned fleet.ConnectionEvent = "cordon_turned"
+
+// tellCordon has those that keep a list of executors look anew.
+func tellCordon(ctx context.Context, q *db.Queries, node fleet.NodeName) error {
+	name := string(node)
+	ids, err := q.LiveOfNode(ctx, &name)
+	if err != nil {
+		return failed("read the node's connections", err)
+	}
+	return tellLinkAll(ctx, q, ids, CordonTurned)
+}
+
+// cordoned is what the feed keeps of a node's cordon.
+type cordoned struct {
+	Cordoned bool   `json:"cordoned"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// cordonEvent writes who turned it. A node has no uid of its own: it is that of its site.
+func cordonEvent(ctx context.Context, q *db.Queries, in CordonRequest, site *fleet.Object, c cordoned) error {
+	after, err := json.Marshal(c)
+	if err != nil {
+		return failed("write the event", err)
+	}
+	return failed("append event", q.AppendStatusEvent(ctx, db.AppendStatusEventParams{
+		Type: "status", Kind: string(KindNode), Project: string(site.Project), Scope: site.Name, Name: string(in.Node),
+		Uid: site.UID, Generation: site.Generation, Actor: in.Actor, After: after,
+	}))
+}

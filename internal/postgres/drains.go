@@ -1,0 +1,285 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// drainRoom is what an operation has beyond the deadline of its drain, to be cut off and closed.
+const drainRoom = 2 * time.Minute
+
+// DrainRequest asks for the drain of a node. Project is the caller's, "" for one who sees all.
+type DrainRequest struct {
+	Node        fleet.NodeName
+	Order       fleet.DrainOrder
+	Project     fleet.ProjectName
+	Actor       string
+	Door        Door
+	DryRun      bool
+	Idempotency Idempotency
+}
+
+func (in DrainRequest) asReconcile() ReconcileRequest {
+	return ReconcileRequest{
+		Node: in.Node, Project: in.Project, Actor: in.Actor, Door: in.Door, Idempotency: in.Idempotency,
+		Limit: time.Duration(in.Order.DeadlineSeconds)*time.Second + drainRoom,
+	}
+}
+
+// AskNodeDrain cordons a node and opens an operation for its drain, with the outbox row of its
+// entity. One that drains is joined: the earlier deadline counts. A door that asks twice is
+// answered with its operation, and so is a key.
+func (s *Store) AskNodeDrain(ctx context.Context, in DrainRequest) (Operation, error) {
+	var out Operation
+	ask := in.asReconcile()
+	err := s.tx(ctx, "ask for the drain of node "+string(in.Node), func(q *db.Queries) error {
+		nodes, site, err := lockNodes(ctx, q, ask)
+		if err != nil {
+			return err
+		}
+		before, err := askedBefore(ctx, q, ask)
+		if err != nil {
+			return err
+		}
+		if len(before) > 0 {
+			out = before[0]
+			return nil
+		}
+		if site == nil || in.Project != "" && site.Project != in.Project {
+			return ask.missing()
+		}
+		if out, err = openDrain(ctx, q, in, nodes[0], site); err != nil {
+			return err
+		}
+		if in.DryRun {
+			return errRollback
+		}
+		return rememberAll(ctx, q, ask, []Operation{out})
+	})
+	return out, err
+}
+
+func openDrain(ctx context.Context, q *db.Queries, in DrainRequest, n db.Node, site *fleet.Object) (Operation, error) {
+	id, err := NewID()
+	if err != nil {
+		return Operation{}, err
+	}
+	why := CordonRequest{Node: in.Node, Reason: in.Order.Reason, Actor: in.Actor}
+	if err := cordon(ctx, q, why, site); err != nil {
+		return Operation{}, err
+	}
+	err = q.AskNodeDrain(ctx, db.AskNodeDrainParams{
+		Node: n.Name, Operation: id, Reason: in.Order.Reason, Forced: in.Order.Force, Seconds: float64(in.Order.DeadlineSeconds),
+	})
+	if err != nil {
+		return Operation{}, failed("write the drain", err)
+	}
+	subject := fleet.DrainSubject(in.Node)
+	row, err := q.InsertOperation(ctx, db.InsertOperationParams{
+		ID: id, Kind: string(fleet.OperationDrain), Site: n.Site, Name: n.Name, Subject: subject, Project: string(site.Project),
+		RequestedBy: in.Actor, DoorWorkflow: in.Door.Workflow, DoorRun: in.Door.Run, Seconds: in.asReconcile().Limit.Seconds(),
+	})
+	if err != nil {
+		return Operation{}, failed("open the operation", err)
+	}
+	return operationOf(row), putOutbox(ctx, q, subject)
+}
+
+// DrainLook is a look of a drain's entity. Phase, Rule and Message say what it found at its
+// last one, nothing at the first.
+type DrainLook struct {
+	Node          fleet.NodeName
+	Run, Build    string
+	Phase         fleet.DrainPhase
+	Rule, Message string
+}
+
+// SeeDrain takes over what asks for the drain of a node, notes why it waits, and reads how far
+// the node is. Without a drain nothing is wanted.
+func (s *Store) SeeDrain(ctx context.Context, in DrainLook) (fleet.DrainSeen, error) {
+	var out fleet.DrainSeen
+	err := s.tx(ctx, "look at the drain of "+string(in.Node), func(q *db.Queries) error {
+		out = fleet.DrainSeen{Node: in.Node}
+		subject := fleet.DrainSubject(in.Node)
+		if err := q.ServeOperations(ctx, db.ServeOperationsParams{Subject: subject, Run: in.Run, Build: in.Build}); err != nil {
+			return failed("serve operations", err)
+		}
+		if err := q.TakeOutbox(ctx, subject); err != nil {
+			return failed("take the outbox", err)
+		}
+		if in.Phase != "" {
+			p := db.NoteNodeDrainParams{Phase: string(in.Phase), Rule: in.Rule, Message: in.Message, Node: string(in.Node)}
+			if err := q.NoteNodeDrain(ctx, p); err != nil {
+				return failed("say why it waits", err)
+			}
+		}
+		return seeDrain(ctx, q, &out)
+	})
+	return out, err
+}
+
+func seeDrain(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
+	d, err := q.GetNodeDrain(ctx, string(out.Node))
+	if noRows(err) || err == nil && d.EndedAt != nil {
+		return nil
+	}
+	if err != nil {
+		return failed("read the drain", err)
+	}
+	running, err := q.CountRunning(ctx, fleet.DrainSubject(out.Node))
+	if err != nil {
+		return failed("count operations", err)
+	}
+	out.Operation, out.Wanted, out.Reason = fleet.OperationID(d.Newest), running > 0, d.Reason
+	out.Force, out.Began, out.Deadline = d.Forced, d.AskedAt, d.Deadline
+	if out.At, err = q.Now(ctx); err != nil {
+		return failed("read the clock", err)
+	}
+	if err := seePlace(ctx, q, out); err != nil {
+		return err
+	}
+	rows, err := q.ConnectionsOfDrain(ctx, &d.Node)
+	for _, c := range rows {
+		out.Connections = append(out.Connections, fleet.DrainConnection{
+			ID: fleet.ConnectionID(c.ID), Provider: fleet.ProviderName(c.Provider), State: fleet.ConnectionState(c.State),
+			Reason: fleet.ConnectionEvent(c.Reason), InFlight: int(c.InFlight), Asked: c.Asked, Acked: c.Acked,
+		})
+	}
+	return failed("read the node's connections", err)
+}
+
+// seePlace reads what the node runs, and where else that could run.
+func seePlace(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
+	n, err := q.GetNode(ctx, string(out.Node))
+	if err != nil {
+		return failed("read the node", err)
+	}
+	out.Site, out.Removed = fleet.SiteName(n.Site), n.RemovedAt != nil
+	lease, err := q.GetLease(ctx, n.Site)
+	if err != nil && !noRows(err) {
+		return failed("read the lease", err)
+	}
+	out.Holds = err == nil && lease.Holder == n.Name
+	running, err := q.CountRunningOn(ctx, n.Name)
+	if err != nil {
+		return failed("count what runs", err)
+	}
+	out.Running = int(running)
+	peers, err := q.PeersForDrain(ctx, db.PeersForDrainParams{Site: n.Site, Node: n.Name})
+	for _, p := range peers {
+		if out.Peer == nil || p.Ready {
+			out.Peer = &fleet.DrainPeer{Node: fleet.NodeName(p.Name), Ready: p.Ready}
+		}
+	}
+	return failed("read the node's peers", err)
+}
+
+// AskConnections asks those of a node's connections to drain that still live, by the deadline
+// of its drain; from then on nothing is sent to them (C68).
+func (s *Store) AskConnections(ctx context.Context, node fleet.NodeName, ids []fleet.ConnectionID) error {
+	return s.tx(ctx, "drain the connections of "+string(node), func(q *db.Queries) error {
+		asked, err := q.AskConnectionsOfDrain(ctx, db.AskConnectionsOfDrainParams{Node: string(node), Ids: textOf(ids)})
+		if err != nil {
+			return err
+		}
+		return tellLinkAll(ctx, q, asked, DrainAsked)
+	})
+}
+
+// CutConnections ends those of a node's connections whose deadline passed (C66). Their server
+// does so by itself, and sooner, while it lives.
+func (s *Store) CutConnections(ctx context.Context, node fleet.NodeName, ids []fleet.ConnectionID) error {
+	return s.tx(ctx, "cut the connections of "+string(node), func(q *db.Queries) error {
+		cut, err := q.CutConnectionsOfDrain(ctx, db.CutConnectionsOfDrainParams{
+			Reason: string(fleet.DrainDeadline), Node: string(node), Ids: textOf(ids), States: statesLeft(fleet.DrainDeadline),
+		})
+		if err != nil {
+			return err
+		}
+		return tellLinkAll(ctx, q, cut, fleet.DrainDeadline)
+	})
+}
+
+func tellLinkAll(ctx context.Context, q *db.Queries, ids []string, event fleet.ConnectionEvent) error {
+	for _, id := range ids {
+		if err := tellLink(ctx, q, fleet.ConnectionID(id), event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EndDrain ends a drain and all that asked for it, unless somebody asked after it was looked
+// at; a cancelled one only when nobody waits. The same end again changes nothing.
+func (s *Store) EndDrain(ctx context.Context, e fleet.DrainEnd) error {
+	return s.tx(ctx, "end the drain of "+string(e.Node), func(q *db.Queries) error {
+		if _, _, err := lockNodes(ctx, q, ReconcileRequest{Node: e.Node}); err != nil && fleet.KindOf(err) != fleet.NotFound {
+			return err
+		}
+		ended, err := q.EndNodeDrain(ctx, db.EndNodeDrainParams{
+			Rule: e.Reason, Message: e.Message, Node: string(e.Node), Newest: string(e.Operation),
+			OnlyUnwanted: e.State == fleet.OperationCancelled,
+		})
+		if err != nil || ended == 0 {
+			return failed("end the drain", err)
+		}
+		return endOperations(ctx, q, fleet.DrainSubject(e.Node), ending{State: e.State, Reason: e.Reason, Message: e.Message})
+	})
+}
+
+// NodeDrain is the last drain of a node, as people see it.
+type NodeDrain struct {
+	Operation         fleet.OperationID
+	Reason            string
+	Force             bool
+	Phase             fleet.DrainPhase
+	Rule, Message     string
+	InFlight          int64 // now
+	AskedAt, Deadline time.Time
+	EndedAt           *time.Time
+}
+
+// NodeDrains reads the last drain of each node that had one.
+func (s *Store) NodeDrains(ctx context.Context, nodes ...fleet.NodeName) (map[fleet.NodeName]NodeDrain, error) {
+	rows, err := s.q.NodeDrains(ctx, textOf(nodes))
+	out := make(map[fleet.NodeName]NodeDrain, len(rows))
+	for _, r := range rows {
+		d := r.NodeDrain
+		out[fleet.NodeName(d.Node)] = NodeDrain{
+			Operation: fleet.OperationID(d.Newest), Reason: d.Reason, Force: d.Forced, Phase: fleet.DrainPhase(d.Phase),
+			Rule: d.Rule, Message: d.Message, InFlight: r.InFlight, AskedAt: d.AskedAt, Deadline: d.Deadline, EndedAt: d.EndedAt,
+		}
+	}
+	return out, failed("read drains", err)
+}
+
+// hurryDrains wakes the drains that wait for connections which have ended.
+func (s *Store) hurryDrains(ctx context.Context, connections []string) error {
+	if len(connections) == 0 {
+		return nil
+	}
+	nodes, err := s.q.DrainsOfConnections(ctx, connections)
+	if err != nil || len(nodes) == 0 {
+		return failed("look for drains", err)
+	}
+	subjects := make([]string, len(nodes))
+	for i, n := range nodes {
+		subjects[i] = fleet.DrainSubject(fleet.NodeName(n))
+	}
+	return putOutboxMany(ctx, s.q, subjects)
+}
+
+// OpenDrainOperations pages through the nodes whose drain somebody waits for, by subject.
+func (s *Store) OpenDrainOperations(ctx context.Context, after string, older time.Duration, limit int32) ([]OpenEntity, error) {
+	return s.openEntities(ctx, db.OpenEntitiesParams{
+		Prefix: fleet.DrainSubject(""), After: after, OlderSeconds: older.Seconds(), MaxRows: limit,
+	})
+}
+
+// CloseDrainOperations fails what a run served that a person ended.
+func (s *Store) CloseDrainOperations(ctx context.Context, o OpenEntity, reason string) error {
+	return s.closeOperations(ctx, o, reason)
+}

@@ -1,0 +1,340 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+const drainServer = "server-1"
+
+// linked has a node live on the link, with an open stream.
+func (b *bench) linked(node fleet.NodeName) fleet.ConnectionID {
+	b.t.Helper()
+	require.NoError(b.t, b.LinkServerSeen(b.ctx(), drainServer))
+	identity := "node:" + string(node)
+	reg, err := b.RegisterConnection(b.ctx(), fleet.Registration{
+		Identity: identity, Node: node, Provider: fleet.ProviderName(node), Protocol: 1,
+	}, drainServer)
+	require.NoError(b.t, err)
+	_, err = b.OpenConnection(b.ctx(), reg.ID, identity, drainServer)
+	require.NoError(b.t, err)
+	return reg.ID
+}
+
+// ends has the server of a connection see it end.
+func (b *bench) ends(id fleet.ConnectionID, on fleet.ConnectionEvent) {
+	b.t.Helper()
+	require.NoError(b.t, b.MoveConnections(b.ctx(), drainServer, postgres.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{id: on}}))
+}
+
+func drainOf(node fleet.NodeName, seconds int64, edits ...func(*postgres.DrainRequest)) postgres.DrainRequest {
+	in := postgres.DrainRequest{Node: node, Order: fleet.DrainOrder{Reason: "new disk", DeadlineSeconds: seconds}, Actor: "ada"}
+	for _, f := range edits {
+		f(&in)
+	}
+	return in
+}
+
+func (b *bench) askDrain(in postgres.DrainRequest) postgres.Operation {
+	b.t.Helper()
+	op, err := b.AskNodeDrain(b.ctx(), in)
+	require.NoError(b.t, err)
+	return op
+}
+
+func (b *bench) seeDrain(node fleet.NodeName) fleet.DrainSeen {
+	b.t.Helper()
+	seen, err := b.SeeDrain(b.ctx(), postgres.DrainLook{Node: node, Run: run1, Build: "b1"})
+	require.NoError(b.t, err)
+	return seen
+}
+
+func (b *bench) cordonOf(node fleet.NodeName) *time.Time {
+	b.t.Helper()
+	rows, err := b.ListNodes(b.ctx(), "", node, "", 1)
+	require.NoError(b.t, err)
+	require.Len(b.t, rows, 1)
+	return rows[0].CordonedAt
+}
+
+func TestCordon(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := postgres.CordonRequest{Node: nodeB, Reason: "new disk", Actor: "ada"}
+	events := func() int64 { return scan[int64](b, "SELECT count(*) FROM events WHERE kind = 'node'") }
+
+	dry := in
+	dry.DryRun = true
+	require.NoError(t, b.Cordon(t.Context(), dry))
+	require.Nil(t, b.cordonOf(nodeB))
+	other := in
+	other.Project = "other"
+	refused(t, fleet.NotFound, b.Cordon(t.Context(), other))
+	require.Zero(t, events())
+
+	require.NoError(t, b.Cordon(t.Context(), in)) // X13
+	since := b.cordonOf(nodeB)
+	again := in
+	again.Reason = "another"
+	require.NoError(t, b.Cordon(t.Context(), again))
+	require.Equal(t, since, b.cordonOf(nodeB), "it was cordoned since")
+	require.Equal(t, "new disk", scan[string](b, "SELECT cordon_reason FROM nodes WHERE name = $1", string(nodeB)))
+	require.Equal(t, int64(1), events(), "what changes nothing is no event")
+
+	require.NoError(t, b.NodeReady(t.Context(), nodeB, "start-2")) // its agent starts anew
+	require.NotNil(t, b.cordonOf(nodeB), "it stays cordoned")
+	b.putSite(plant, nodeA, nodeB)
+	require.NotNil(t, b.cordonOf(nodeB), "it stays cordoned")
+
+	require.NoError(t, b.Uncordon(t.Context(), in))
+	require.NoError(t, b.Uncordon(t.Context(), in))
+	require.Nil(t, b.cordonOf(nodeB))
+	require.Equal(t, int64(2), events())
+	refused(t, fleet.NotFound, b.Cordon(t.Context(), postgres.CordonRequest{Node: "nobody"}))
+}
+
+func TestAskNodeDrain(t *testing.T) {
+	t.Parallel()
+
+	t.Run("cordons, opens an operation of the site's project, and wakes the entity", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		op := b.askDrain(drainOf(nodeB, 60))
+		require.Equal(t, []any{nodeB, plant, project, fleet.OperationDrain, fleet.InstanceName("")}, []any{op.Node, op.Site, op.Project, op.Kind, op.Instance})
+		require.NotNil(t, b.cordonOf(nodeB))
+		waiting, err := b.WaitingWakes(t.Context(), 0, 10)
+		require.NoError(t, err)
+		require.Contains(t, waiting, fleet.DrainSubject(nodeB))
+		open, err := b.OpenSubjects(t.Context(), postgres.OpenSubject{}, -time.Minute, 10)
+		require.NoError(t, err)
+		require.Empty(t, open, "a node's operation was taken for that of an instance")
+	})
+
+	t.Run("of a door or a key that asks twice opens one", func(t *testing.T) { // X13, X23
+		t.Parallel()
+		b := setup(t)
+		for _, in := range []postgres.DrainRequest{
+			drainOf(nodeB, 60, func(d *postgres.DrainRequest) { d.Door = postgres.Door{Workflow: "by-hand", Run: "run-7"} }),
+			drainOf(nodeB, 60, func(d *postgres.DrainRequest) { d.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte("h")} }),
+		} {
+			ids := make([]fleet.OperationID, 4)
+			require.NoError(t, atOnce(len(ids), func(i int) error {
+				op, err := b.AskNodeDrain(b.ctx(), in)
+				ids[i] = op.ID
+				return err
+			}))
+			for _, id := range ids {
+				require.Equal(t, ids[0], id)
+			}
+		}
+		require.Equal(t, int64(2), scan[int64](b, "SELECT count(*) FROM operations"))
+	})
+
+	t.Run("leaves nothing of a dry run, nor of a stranger's", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.askDrain(drainOf(nodeB, 60, func(d *postgres.DrainRequest) { d.DryRun = true }))
+		_, err := b.AskNodeDrain(t.Context(), drainOf(nodeB, 60, func(d *postgres.DrainRequest) { d.Project = "other" }))
+		refused(t, fleet.NotFound, err)
+		_, err = b.AskNodeDrain(t.Context(), drainOf("nobody", 60))
+		refused(t, fleet.NotFound, err)
+		require.Nil(t, b.cordonOf(nodeB))
+		require.Zero(t, scan[int64](b, "SELECT count(*) FROM operations")+scan[int64](b, "SELECT count(*) FROM node_drains"))
+	})
+
+	t.Run("joins the drain that runs: the earlier deadline counts", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		first := b.askDrain(drainOf(nodeB, 60))
+		seen := b.seeDrain(nodeB)
+		later := b.askDrain(drainOf(nodeB, 600))
+		require.Equal(t, seen.Deadline, b.seeDrain(nodeB).Deadline)
+		b.askDrain(drainOf(nodeB, 10, func(d *postgres.DrainRequest) { d.Order.Force = true }))
+		now := b.seeDrain(nodeB)
+		require.Less(t, now.Left(), 11*time.Second)
+		require.True(t, now.Force)
+		require.Equal(t, []any{seen.Began, "new disk"}, []any{now.Began, now.Reason})
+		// What was found before the third asked does not end it.
+		require.NoError(t, b.EndDrain(t.Context(), fleet.DrainEnd{Node: nodeB, Operation: later.ID, State: fleet.OperationFailed, Reason: "no_other_place"}))
+		require.True(t, b.seeDrain(nodeB).Wanted)
+		require.NoError(t, b.EndDrain(t.Context(), fleet.DrainEnd{Node: nodeB, Operation: now.Operation, State: fleet.OperationSucceeded, Reason: "drained"}))
+		require.Equal(t, fleet.OperationSucceeded, b.operation(first.ID).State)
+		require.Equal(t, fleet.OperationSucceeded, b.operation(later.ID).State)
+		require.Empty(t, b.seeDrain(nodeB).Operation)
+		require.NotNil(t, b.cordonOf(nodeB), "it stays cordoned")
+		require.NoError(t, b.Uncordon(t.Context(), postgres.CordonRequest{Node: nodeB}))
+	})
+}
+
+// X7
+func TestCancelDrain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, second := b.askDrain(drainOf(nodeB, 60)), b.askDrain(drainOf(nodeB, 60))
+	refused(t, fleet.IllegalState, b.Uncordon(t.Context(), postgres.CordonRequest{Node: nodeB}))
+	ended, err := b.CancelOperation(t.Context(), second.ID)
+	require.NoError(t, err)
+	require.Equal(t, fleet.OperationCancelled, ended.State)
+	require.Contains(t, ended.Message, "stays cordoned")
+	seen := b.seeDrain(nodeB)
+	require.True(t, seen.Wanted, "another waits for it")
+	_, err = b.CancelOperation(t.Context(), first.ID)
+	require.NoError(t, err)
+	seen = b.seeDrain(nodeB)
+	require.False(t, seen.Wanted)
+
+	third := b.askDrain(drainOf(nodeB, 60))
+	end := fleet.DrainEnd{Node: nodeB, Operation: third.ID, State: fleet.OperationCancelled, Reason: "nobody_waits"}
+	require.NoError(t, b.EndDrain(t.Context(), end))
+	require.True(t, b.seeDrain(nodeB).Wanted, "somebody asked after the entity had looked")
+	_, err = b.CancelOperation(t.Context(), third.ID)
+	require.NoError(t, err)
+	require.NoError(t, b.EndDrain(t.Context(), end))
+	require.NotNil(t, b.cordonOf(nodeB))
+	require.NoError(t, b.Uncordon(t.Context(), postgres.CordonRequest{Node: nodeB}))
+}
+
+func TestDrainConnections(t *testing.T) {
+	t.Parallel()
+
+	t.Run("are asked once by the drain's deadline, and again by an earlier one", func(t *testing.T) { // C23, C24, C68
+		t.Parallel()
+		b := setup(t)
+		id := b.linked(nodeB)
+		b.askDrain(drainOf(nodeB, 600))
+		require.NoError(t, b.AskConnections(t.Context(), nodeB, []fleet.ConnectionID{id}))
+		seen := b.seeDrain(nodeB)
+		require.True(t, seen.Connections[0].Asked)
+		c, err := b.GetConnection(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, seen.Deadline, c.Drain.Deadline)
+		require.Equal(t, "new disk", c.Drain.Reason)
+		require.False(t, c.TakesWork())
+
+		b.askDrain(drainOf(nodeB, 10))
+		require.False(t, b.seeDrain(nodeB).Connections[0].Asked, "it was asked to go later")
+		require.NoError(t, b.AskConnections(t.Context(), nodeB, []fleet.ConnectionID{id}))
+		require.True(t, b.seeDrain(nodeB).Connections[0].Asked)
+	})
+
+	t.Run("are not cut before the deadline, nor another node's at all", func(t *testing.T) { // C66
+		t.Parallel()
+		b := setup(t)
+		id, others := b.linked(nodeB), b.linked(nodeA)
+		b.askDrain(drainOf(nodeB, 600))
+		ids := []fleet.ConnectionID{id, others}
+		require.NoError(t, b.AskConnections(t.Context(), nodeB, ids))
+		require.NoError(t, b.CutConnections(t.Context(), nodeB, ids))
+		require.Equal(t, fleet.ConnectionActive, b.seeDrain(nodeB).Connections[0].State)
+		b.exec("UPDATE connections SET drain_deadline = now() WHERE drain_deadline IS NOT NULL")
+		require.NoError(t, b.CutConnections(t.Context(), nodeB, ids))
+		require.NoError(t, b.CutConnections(t.Context(), nodeB, ids)) // X13
+		require.Equal(t, fleet.DrainDeadline, b.seeDrain(nodeB).Connections[0].Reason)
+		c, err := b.GetConnection(t.Context(), others)
+		require.NoError(t, err)
+		require.True(t, c.TakesWork())
+	})
+
+	t.Run("wake the drain when they end, and those of before say nothing", func(t *testing.T) { // C28
+		t.Parallel()
+		b := setup(t)
+		before := b.linked(nodeB)
+		b.ends(before, fleet.StreamClosed)
+		id := b.linked(nodeB)
+		b.askDrain(drainOf(nodeB, 600))
+		seen := b.seeDrain(nodeB)
+		require.Len(t, seen.Connections, 1)
+		require.Equal(t, id, seen.Connections[0].ID)
+		require.NoError(t, b.AskConnections(t.Context(), nodeB, []fleet.ConnectionID{id}))
+		b.ends(id, fleet.StreamClosed)
+		waiting, err := b.WaitingWakes(t.Context(), 0, 10)
+		require.NoError(t, err)
+		require.Contains(t, waiting, fleet.DrainSubject(nodeB))
+
+		next := b.linked(nodeB) // its agent starts anew
+		require.NotNil(t, b.cordonOf(nodeB))
+		require.Equal(t, "drained", decide.Drain(b.seeDrain(nodeB), decide.DrainRun{Asked: true}).Rule)
+		c, err := b.GetConnection(t.Context(), next)
+		require.NoError(t, err)
+		require.Nil(t, c.Drain)
+	})
+}
+
+// C25, X5: what people see while it runs.
+func TestNodeDrains(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.linked(nodeA)
+	op := b.askDrain(drainOf(nodeA, 600))
+	seen := b.seeDrain(nodeA)
+	require.True(t, seen.Holds)
+	require.Equal(t, &fleet.DrainPeer{Node: nodeB}, seen.Peer, "it has not started")
+	require.NoError(t, b.NodeReady(t.Context(), nodeB, "start-1"))
+	require.True(t, b.seeDrain(nodeA).Peer.Ready)
+	require.NoError(t, b.Cordon(t.Context(), postgres.CordonRequest{Node: nodeB}))
+	require.False(t, b.seeDrain(nodeA).Peer.Ready, "a cordoned node takes over nothing")
+
+	_, err := b.SeeDrain(t.Context(), postgres.DrainLook{Node: nodeA, Run: run1, Phase: fleet.DrainDraining, Rule: "in_flight", Message: "it waits"})
+	require.NoError(t, err)
+	require.NoError(t, b.RecordHeartbeats(t.Context(), drainServer, []postgres.Heartbeat{{ID: id, InFlight: 7}}))
+	all, err := b.NodeDrains(t.Context(), nodeA, nodeB)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	d := all[nodeA]
+	require.Equal(t, []any{op.ID, fleet.DrainDraining, "in_flight", "it waits", int64(7)}, []any{d.Operation, d.Phase, d.Rule, d.Message, d.InFlight})
+	require.Equal(t, seen.Deadline, d.Deadline)
+
+	// X25: the run that served it was ended by a person.
+	open, err := b.OpenDrainOperations(t.Context(), "", -time.Minute, 10)
+	require.NoError(t, err)
+	require.Equal(t, []postgres.OpenEntity{{Subject: fleet.DrainSubject(nodeA), Run: run1}}, open)
+	require.NoError(t, b.CloseDrainOperations(t.Context(), open[0], "workflow_terminated"))
+	require.Equal(t, fleet.OperationFailed, b.operation(op.ID).State)
+	require.False(t, b.seeDrain(nodeA).Wanted)
+}
+
+// A cordoned node gets nothing new: no lease, and no executions.
+func TestCordonKeepsAway(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.LinkServerSeen(t.Context(), drainServer))
+	identity := "node:" + string(nodeB)
+	reg, err := b.RegisterConnection(t.Context(), fleet.Registration{
+		Identity: identity, Node: nodeB, Provider: "vision", Namespace: "acme", Executor: "10.0.0.7:1", Protocol: 1,
+		Modules: []fleet.ModuleOffer{{Name: "detect"}},
+	}, drainServer)
+	require.NoError(t, err)
+	_, err = b.OpenConnection(t.Context(), reg.ID, identity, drainServer)
+	require.NoError(t, err)
+	callable := func() bool {
+		all, err := b.ModuleMembers(t.Context(), fleet.ModuleRef{Namespace: "acme", Name: "detect"})
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		return all[0].Callable()
+	}
+	failover := postgres.FailoverRequest{Site: plant, To: nodeB, Actor: "ada", Limit: minute}
+	require.True(t, callable())
+
+	require.NoError(t, b.Cordon(t.Context(), postgres.CordonRequest{Node: nodeB}))
+	require.False(t, callable())
+	last, err := b.LastOffer(t.Context(), fleet.ModuleRef{Namespace: "acme", Name: "detect"})
+	require.NoError(t, err)
+	require.True(t, last.Cordoned)
+	_, err = b.AskFailover(t.Context(), failover)
+	refused(t, fleet.IllegalState, err)
+	failover.Force = true
+	_, err = b.AskFailover(t.Context(), failover)
+	require.NoError(t, err, "it is forced")
+
+	require.NoError(t, b.Uncordon(t.Context(), postgres.CordonRequest{Node: nodeB}))
+	require.True(t, callable())
+	failover.Force = false
+	_, err = b.AskFailover(t.Context(), failover)
+	require.NoError(t, err)
+}

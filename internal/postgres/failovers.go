@@ -1,0 +1,236 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// FailoverRequest asks that a site's lease goes to a node, "" for the other of the pair.
+// Project is the caller's, "" for one who sees all.
+type FailoverRequest struct {
+	Site        fleet.SiteName
+	To          fleet.NodeName
+	Force       bool
+	Project     fleet.ProjectName
+	Actor       string
+	Door        Door
+	Limit       time.Duration
+	DryRun      bool
+	Idempotency Idempotency
+}
+
+// AskFailover opens an operation for a failover, with the outbox row of the site's entity. A
+// door that asks twice is answered with its operation, and so is a key. What was asked
+// towards another node ends: the newest word counts.
+func (s *Store) AskFailover(ctx context.Context, in FailoverRequest) (Operation, error) {
+	var out Operation
+	err := s.tx(ctx, "ask for a failover of "+string(in.Site), func(q *db.Queries) error {
+		site, lease, err := lockSiteLease(ctx, q, in.Site)
+		if err != nil {
+			return err
+		}
+		same := ReconcileRequest{Door: in.Door, Actor: in.Actor, Idempotency: in.Idempotency}
+		before, err := askedBefore(ctx, q, same)
+		if err != nil {
+			return err
+		}
+		if len(before) > 0 {
+			out = before[0]
+			return nil
+		}
+		if site == nil || in.Project != "" && site.Project != in.Project {
+			return orNotFound(nil, "site", string(in.Site), "holdfast get sites")
+		}
+		to, err := failoverTarget(ctx, q, in, lease)
+		if err != nil {
+			return err
+		}
+		in.To = to
+		if out, err = openFailover(ctx, q, in, site.Project); err != nil {
+			return err
+		}
+		if in.DryRun {
+			return errRollback
+		}
+		return rememberAll(ctx, q, same, []Operation{out})
+	})
+	return out, err
+}
+
+// failoverTarget checks that the node can be the holder, or finds the one that can.
+func failoverTarget(ctx context.Context, q *db.Queries, in FailoverRequest, lease *db.SiteLease) (fleet.NodeName, error) {
+	pair, err := q.PairNodes(ctx, string(in.Site))
+	if err != nil {
+		return "", failed("read the nodes", err)
+	}
+	if len(pair) < 2 || lease == nil {
+		return "", fleet.Errorf(fleet.IllegalState, "site %s has no second node that could take over", in.Site).At("site").
+			WithHint("declare a standby: PUT /api/v1/sites/" + string(in.Site))
+	}
+	for _, n := range pair {
+		if string(in.To) != n.Name && (in.To != "" || n.Name == lease.Holder) {
+			continue
+		}
+		if n.RevokedAt != nil {
+			return "", fleet.Errorf(fleet.IllegalState, "the key of node %s is revoked", n.Name).At("/to")
+		}
+		if n.CordonedAt != nil && !in.Force {
+			return "", fleet.Errorf(fleet.IllegalState, "node %s is cordoned: it takes over nothing", n.Name).At("/to").
+				WithHint("holdfast uncordon " + n.Name + ", or force it")
+		}
+		return fleet.NodeName(n.Name), nil
+	}
+	return "", fleet.Errorf(fleet.Invalid, "node %s is not of the pair of site %s", in.To, in.Site).At("/to").
+		WithHint("holdfast get nodes --site " + string(in.Site))
+}
+
+func openFailover(ctx context.Context, q *db.Queries, in FailoverRequest, project fleet.ProjectName) (Operation, error) {
+	id, err := NewID()
+	if err != nil {
+		return Operation{}, err
+	}
+	subject := fleet.SiteSubject(in.Site)
+	p := db.SupersedeFailoversParams{Subject: subject, Name: string(in.To), Message: "by operation " + id + ", towards node " + string(in.To)}
+	if err := q.SupersedeFailovers(ctx, p); err != nil {
+		return Operation{}, failed("end what was asked before", err)
+	}
+	row, err := q.InsertFailover(ctx, db.InsertFailoverParams{
+		ID: id, Kind: string(fleet.OperationFailover), Site: string(in.Site), Name: string(in.To), Subject: subject, Project: string(project),
+		RequestedBy: in.Actor, DoorWorkflow: in.Door.Workflow, DoorRun: in.Door.Run, Forced: in.Force, Seconds: in.Limit.Seconds(),
+	})
+	if err != nil {
+		return Operation{}, failed("open the operation", err)
+	}
+	return operationOf(row), putOutbox(ctx, q, subject)
+}
+
+// FailoverLook is a look of a site's entity. Reason and Message say why what it served at its
+// last look, towards To, still waits.
+type FailoverLook struct {
+	Site    fleet.SiteName
+	Run     string
+	Build   string
+	To      fleet.NodeName
+	Reason  string
+	Message string
+}
+
+// SeeFailover takes over what is asked of a site's lease, notes why it waits, and reads where
+// the lease is.
+func (s *Store) SeeFailover(ctx context.Context, in FailoverLook) (fleet.FailoverSeen, error) {
+	var out fleet.FailoverSeen
+	subject := fleet.SiteSubject(in.Site)
+	err := s.tx(ctx, "look at the lease of "+string(in.Site), func(q *db.Queries) error {
+		out = fleet.FailoverSeen{}
+		if err := q.ServeOperations(ctx, db.ServeOperationsParams{Subject: subject, Run: in.Run, Build: in.Build}); err != nil {
+			return failed("serve operations", err)
+		}
+		if err := q.TakeOutbox(ctx, subject); err != nil {
+			return failed("take the outbox", err)
+		}
+		if in.Reason != "" {
+			p := db.NoteFailoverParams{Subject: subject, Name: string(in.To), Reason: in.Reason, Message: in.Message}
+			if err := q.NoteFailover(ctx, p); err != nil {
+				return failed("say why it waits", err)
+			}
+		}
+		op, err := q.NewestFailover(ctx, subject)
+		if noRows(err) {
+			return nil
+		}
+		if err != nil {
+			return failed("read the operation", err)
+		}
+		out = fleet.FailoverSeen{
+			Operation: fleet.OperationID(op.ID), To: fleet.NodeName(op.Name), Force: op.Forced, Cancelled: op.CancelRequested,
+			Asked: op.CreatedAt, Deadline: op.DeadlineAt,
+		}
+		if out.At, err = q.Now(ctx); err != nil {
+			return failed("read the clock", err)
+		}
+		return seeLease(ctx, q, in.Site, &out)
+	})
+	return out, err
+}
+
+func seeLease(ctx context.Context, q *db.Queries, site fleet.SiteName, out *fleet.FailoverSeen) error {
+	row, err := q.VoteOf(ctx, string(site))
+	if noRows(err) {
+		return nil // it has no nodes any more
+	}
+	if err != nil {
+		return failed("read the vote", err)
+	}
+	v := voteOf(db.VotesRow(row))
+	out.Holder, out.Epoch, out.Released = fleet.NodeName(row.Holder), row.Epoch, row.Released
+	out.Target, out.Lost, out.Unvoted, out.Voters = v.Vote.Target, v.Vote.Lost, v.Vote.Unvoted(), v.Pair
+	return nil
+}
+
+// MoveUnvoted writes another holder, by a higher epoch, where nobody ever called for a vote.
+// With votes it does nothing: they decide.
+func (s *Store) MoveUnvoted(ctx context.Context, site fleet.SiteName, to fleet.NodeName) error {
+	return s.tx(ctx, "move the lease of "+string(site), func(q *db.Queries) error {
+		declared, before, err := lockSiteLease(ctx, q, site)
+		if err != nil || declared == nil || before == nil || !unvoted(*before) {
+			return err
+		}
+		moved, err := q.GrantLease(ctx, db.GrantLeaseParams{Site: string(site), Holder: string(to)})
+		if err != nil || moved == 0 {
+			return failed("write the lease", err)
+		}
+		if err := handOwed(ctx, q, site, to); err != nil {
+			return err
+		}
+		return leaseEvent(ctx, q, declared, before, "region")
+	})
+}
+
+// EndFailover ends what was asked towards one node; the same end again changes nothing.
+func (s *Store) EndFailover(ctx context.Context, e fleet.FailoverEnd) error {
+	return failed("end the failover of "+string(e.Site), s.q.EndFailovers(ctx, db.EndFailoversParams{
+		Subject: fleet.SiteSubject(e.Site), Name: string(e.To), State: string(e.State), Reason: e.Reason, Message: e.Message,
+		OnlyCancelled: e.OnlyCancelled,
+	}))
+}
+
+// OpenSiteOperations pages through the sites whose lease something was asked of, by subject.
+func (s *Store) OpenSiteOperations(ctx context.Context, after string, older time.Duration, limit int32) ([]OpenEntity, error) {
+	return s.openEntities(ctx, db.OpenEntitiesParams{
+		Prefix: fleet.SiteSubject(""), After: after, OlderSeconds: older.Seconds(), MaxRows: limit,
+	})
+}
+
+// CloseSiteOperations fails what a run served that a person ended.
+func (s *Store) CloseSiteOperations(ctx context.Context, o OpenEntity, reason string) error {
+	return s.closeOperations(ctx, o, reason)
+}
+
+// Failbacks gives one page of the sites of a shard whose lease may be due to go back, by name.
+func (s *Store) Failbacks(ctx context.Context, shard, shards int, after string, limit int32) ([]fleet.Failback, error) {
+	rows, err := s.q.Failbacks(ctx, db.FailbacksParams{After: after, Shards: int64(shards), Shard: int64(shard), MaxRows: limit})
+	if err != nil {
+		return nil, failed("look for leases to hand back", err)
+	}
+	out := make([]fleet.Failback, len(rows))
+	for i, r := range rows {
+		out[i] = fleet.Failback{
+			Site: fleet.SiteName(r.Site), Node: fleet.NodeName(r.Node), Holder: fleet.NodeName(r.Holder),
+			Unsettled: r.Unsettled, UnderWay: r.UnderWay, Ready: r.Ready, Level: !r.Owed,
+			Unseen: fromSeconds(r.UnseenSeconds), Up: fromSeconds(r.UpSeconds), Held: fromSeconds(r.HeldSeconds),
+		}
+		if out[i].Level {
+			drifted, err := s.q.DriftOfNode(ctx, db.DriftOfNodeParams{Node: r.Node, Site: r.Site, MaxRows: 1})
+			if err != nil {
+				return nil, failed("compare the node with what is deployed", err)
+			}
+			out[i].Level = len(drifted) == 0
+		}
+	}
+	return out, nil
+}
+
+func fromSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -1,0 +1,392 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+func (b *bench) vote() postgres.SiteVote {
+	b.t.Helper()
+	v, err := b.VoteOf(b.ctx(), plant)
+	require.NoError(b.t, err)
+	return v
+}
+
+// cast writes what edit makes of the vote as it is.
+func (b *bench) cast(edit func(*postgres.Vote)) bool {
+	b.t.Helper()
+	was := b.vote()
+	now := was.Vote
+	edit(&now)
+	written, err := b.CastVote(b.ctx(), postgres.VoteChange{Site: plant, Was: was.Vote, Now: now}, "test")
+	require.NoError(b.t, err)
+	return written
+}
+
+func renewalOf(v postgres.SiteVote) postgres.VoteChange {
+	now := v.Vote
+	now.Counter++
+	return postgres.VoteChange{Site: v.Site, Was: v.Vote, Now: now}
+}
+
+// X21, X23
+func TestVotes(t *testing.T) {
+	t.Parallel()
+
+	t.Run("begin with whom the site declares, by nobody's vote", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		v := b.vote()
+		require.True(t, v.Vote.Unvoted())
+		require.Equal(t, postgres.SiteVote{Site: plant, Pair: []fleet.NodeName{nodeA, nodeB}, Vote: postgres.Vote{Promised: 1, Epoch: 1}}, v)
+		all, err := b.Votes(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []postgres.SiteVote{v}, all)
+		l, err := b.LeaseOf(t.Context(), plant)
+		require.NoError(t, err)
+		require.Equal(t, nodeA, l.Holder, "instances can be released before any node ran")
+		require.False(t, l.Voted)
+	})
+
+	t.Run("are read back as they were cast", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		for _, want := range []postgres.Vote{
+			{Promised: 2, PromisedTo: nodeB, Epoch: 1},
+			{Promised: 2, PromisedTo: nodeB, Holder: nodeB, Epoch: 2, Counter: 1, TTL: 15 * time.Second},
+			{Promised: 2, PromisedTo: nodeB, Holder: nodeB, Epoch: 2, Counter: 2, TTL: 333 * time.Millisecond, Target: nodeA},
+			{Promised: 2, Epoch: 2, Counter: 3, TTL: 333 * time.Millisecond},
+			{Promised: 9, Epoch: 2, Counter: 3, TTL: 333 * time.Millisecond, Lost: true},
+			{Promised: 9, PromisedTo: nodeA, Holder: nodeA, Epoch: 9, Counter: 1, TTL: 3 * time.Second},
+		} {
+			require.True(t, b.cast(func(v *postgres.Vote) { *v = want }))
+			require.Equal(t, want, b.vote().Vote)
+		}
+	})
+
+	t.Run("are not written over what they did not go by", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.move(nodeA)
+		for _, edit := range []func(*postgres.Vote){
+			func(v *postgres.Vote) { v.Promised++ }, func(v *postgres.Vote) { v.PromisedTo = nodeB }, func(v *postgres.Vote) { v.Holder = nodeB },
+			func(v *postgres.Vote) { v.Holder = "" }, func(v *postgres.Vote) { v.Epoch-- }, func(v *postgres.Vote) { v.Counter-- },
+			func(v *postgres.Vote) { v.TTL++; v.TTL += time.Microsecond }, func(v *postgres.Vote) { v.Target = nodeB }, func(v *postgres.Vote) { v.Lost = true },
+		} {
+			c := renewalOf(b.vote())
+			edit(&c.Was)
+			written, err := b.CastVote(t.Context(), c, "test")
+			require.NoError(t, err)
+			require.False(t, written, "%+v", c)
+			if !c.Renews() {
+				continue
+			}
+			sites, err := b.RenewVotes(t.Context(), []postgres.VoteChange{c})
+			require.NoError(t, err)
+			require.Empty(t, sites, "%+v", c)
+		}
+	})
+
+	t.Run("of two servers at once, one is written", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		other, err := postgres.Open(t.Context(), b.url, "test")
+		require.NoError(t, err)
+		t.Cleanup(other.Close)
+		for range 20 {
+			was := b.vote()
+			var won atomic.Int32
+			require.NoError(t, atOnce(8, func(i int) error {
+				s, to := b.Store, nodeA
+				if i%2 == 0 {
+					s, to = other, nodeB
+				}
+				written, err := s.CastVote(t.Context(), granted(was, to), "node:"+string(to))
+				if written {
+					won.Add(1)
+				}
+				return err
+			}))
+			require.EqualValues(t, 1, won.Load())
+		}
+	})
+
+	t.Run("that move the lease bring the new holder what is owed, and tell so", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		d := b.claim(run1, "1")
+		b.end(d, fleet.DeliveryFailed, because("unavailable"), owing)
+		require.Equal(t, []string{"plant-a 1 parked unavailable"}, b.owed())
+		b.exec("DELETE FROM outbox")
+		begun := b.feed(postgres.Cursor{})
+		b.move(nodeB)
+		require.Equal(t, []string{"plant-b 1 due unavailable"}, b.owed())
+		require.Equal(t, []string{"instance.plant.press"}, scan[[]string](b, "SELECT array_agg(subject) FROM outbox"))
+		events := b.feed(begun[len(begun)-1].Cursor)
+		require.Len(t, events, 1)
+		var before, after fleet.LeaseState
+		require.NoError(t, json.Unmarshal(events[0].Before, &before))
+		require.NoError(t, json.Unmarshal(events[0].After, &after))
+		require.Equal(t, fleet.LeaseState{Holder: nodeA, Epoch: 1}, before)
+		require.Equal(t, fleet.LeaseState{Holder: nodeB, Epoch: 2}, after)
+		require.Equal(t, siteKey, events[0].Key)
+		require.Equal(t, "node:plant-b", events[0].Actor)
+		b.cast(func(v *postgres.Vote) { v.Holder = "" })
+		l, err := b.LeaseOf(t.Context(), plant)
+		require.NoError(t, err)
+		require.True(t, l.Released)
+		require.Equal(t, nodeB, l.Holder)
+	})
+
+	t.Run("of a thousand sites are renewed by one statement, past one that is locked", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		const sites = 1000
+		b.exec(`INSERT INTO nodes (name, site, role) SELECT format('s%s-%s', i, r), 's' || i, CASE r WHEN 'a' THEN 'active' ELSE 'standby' END
+			FROM generate_series(1, $1::int) i, unnest(ARRAY['a', 'b']) r`, sites)
+		b.exec(`INSERT INTO site_leases (site, holder, epoch, promised, counter, ttl) SELECT 's' || i, format('s%s-a', i), 1, 1, 1, '15 s'
+			FROM generate_series(1, $1::int) i`, sites)
+		b.exec("ANALYZE")
+		held, err := b.raw.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = held.Exec(t.Context(), "SELECT FROM site_leases WHERE site = 's7' FOR SHARE")
+		require.NoError(t, err)
+		for round := range 3 {
+			begun := time.Now()
+			rows, err := b.Votes(t.Context())
+			require.NoError(t, err)
+			read := time.Since(begun)
+			var all []postgres.VoteChange
+			for _, v := range rows {
+				if v.Vote.Holder != "" {
+					all = append(all, renewalOf(v))
+				}
+			}
+			require.Len(t, all, sites)
+			begun = time.Now()
+			written, err := b.RenewVotes(t.Context(), all)
+			require.NoError(t, err)
+			require.Len(t, written, sites-1)
+			require.NotContains(t, written, fleet.SiteName("s7"))
+			t.Logf("round %d: %d votes read in %s, %d renewed in %s", round, len(rows), read, len(written), time.Since(begun))
+		}
+		require.NoError(t, held.Rollback(t.Context()))
+		require.EqualValues(t, 4*(sites-1)+1, scan[int64](b, "SELECT sum(counter)::bigint FROM site_leases"))
+	})
+
+	t.Run("are lost with a new era, and when a site's second node comes", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.move(nodeB)
+		_, err := postgres.RaiseEra(t.Context(), b.url, "test")
+		require.NoError(t, err)
+		v := b.vote().Vote
+		require.True(t, v.Lost)
+		require.Empty(t, v.PromisedTo, "no epoch that it promised is granted anew")
+
+		alone := setup(t)
+		alone.putSite(plant, nodeA, "")
+		require.False(t, alone.vote().Vote.Lost)
+		alone.putSite(plant, nodeA, nodeB)
+		require.True(t, alone.vote().Vote.Lost, "its node may have decided alone")
+	})
+}
+
+// X21: a declaration says who may be first, and no more.
+func TestDeclaringMovesNoLease(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	holder := func() string { return scan[string](b, "SELECT format('%s %s', holder, epoch) FROM site_leases") }
+	b.putSite(plant, nodeB, nodeA)
+	require.Equal(t, "plant-a 1", holder())
+	b.putSite(plant, nodeB, "plant-c")
+	require.Equal(t, "plant-b 2", holder(), "nobody votes for a holder that was only declared")
+	b.move("plant-c")
+	b.putSite(plant, nodeB, nodeA)
+	require.Equal(t, "plant-c 3", holder(), "its lease runs out, or it is moved")
+}
+
+// X21: a site of one node decides by itself.
+func TestFollowVote(t *testing.T) {
+	t.Parallel()
+	const ttl = 15 * time.Second
+	b := setup(t)
+	refused(t, fleet.Denied, b.FollowVote(t.Context(), plant, nodeA, 5, ttl))
+	refused(t, fleet.NotFound, b.FollowVote(t.Context(), "nowhere", nodeA, 5, ttl))
+	b.putSite(plant, nodeA, "")
+	refused(t, fleet.Denied, b.FollowVote(t.Context(), plant, nodeB, 5, ttl))
+	require.NoError(t, b.FollowVote(t.Context(), plant, nodeA, 5, ttl))
+	require.NoError(t, b.FollowVote(t.Context(), plant, nodeA, 5, ttl), "already so")
+	refused(t, fleet.Precondition, b.FollowVote(t.Context(), plant, nodeA, 4, ttl))
+	require.Equal(t, "plant-a 5 5", scan[string](b, "SELECT format('%s %s %s', holder, epoch, promised) FROM site_leases"))
+	require.False(t, b.vote().Vote.Unvoted())
+
+	b.putSite(plant, nodeA, nodeB)
+	require.True(t, b.vote().Vote.Lost, "it may have gone on while the region was away")
+	refused(t, fleet.Denied, b.FollowVote(t.Context(), plant, nodeB, 9, ttl))
+	require.NoError(t, b.FollowVote(t.Context(), plant, nodeA, 5, ttl), "the one that decided alone says what it holds")
+	require.Equal(t, postgres.Vote{Promised: 5, PromisedTo: nodeA, Holder: nodeA, Epoch: 5, Counter: 2, TTL: ttl}, b.vote().Vote)
+	refused(t, fleet.Denied, b.FollowVote(t.Context(), plant, nodeA, 6, ttl))
+}
+
+// N60, X8, X20, X23
+func TestAskFailover(t *testing.T) {
+	t.Parallel()
+	ask := func(b *bench, edits ...func(*postgres.FailoverRequest)) (postgres.Operation, error) {
+		in := postgres.FailoverRequest{Site: plant, Actor: "ann", Limit: time.Hour}
+		for _, edit := range edits {
+			edit(&in)
+		}
+		return b.AskFailover(b.ctx(), in)
+	}
+	to := func(n fleet.NodeName) func(*postgres.FailoverRequest) {
+		return func(r *postgres.FailoverRequest) { r.To = n }
+	}
+	look := func(b *bench, edits ...func(*postgres.FailoverLook)) fleet.FailoverSeen {
+		in := postgres.FailoverLook{Site: plant, Run: run1, Build: "build-1"}
+		for _, edit := range edits {
+			edit(&in)
+		}
+		seen, err := b.SeeFailover(b.ctx(), in)
+		require.NoError(b.t, err)
+		return seen
+	}
+
+	t.Run("opens an operation towards the other node, served until it ends", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.move(nodeA)
+		op, err := ask(b, func(r *postgres.FailoverRequest) { r.Force = true })
+		require.NoError(t, err)
+		require.Equal(t, nodeB, op.Node)
+		require.True(t, op.Forced)
+		require.Equal(t, "site.plant", op.Subject)
+		seen := look(b, func(l *postgres.FailoverLook) { l.To, l.Reason, l.Message = nodeB, "forced", "it waits" })
+		require.Equal(t, op.ID, seen.Operation)
+		require.True(t, seen.Force)
+		require.Equal(t, []any{nodeA, int64(2), nodeB, false}, []any{seen.Holder, seen.Epoch, seen.To, seen.Unvoted})
+		require.Equal(t, []fleet.NodeName{nodeA, nodeB}, seen.Voters)
+		got := b.operation(op.ID)
+		require.Equal(t, []string{"forced", "it waits", run1}, []string{got.Reason, got.Message, got.EntityRun})
+		open, err := b.OpenSiteOperations(t.Context(), "", 0, 10)
+		require.NoError(t, err)
+		require.Equal(t, []postgres.OpenEntity{{Subject: "site.plant", Run: run1}}, open)
+		end := fleet.FailoverEnd{Site: plant, To: nodeB, State: fleet.OperationFailed, Reason: "deadline"}
+		require.NoError(t, b.EndFailover(t.Context(), end))
+		end.State = fleet.OperationSucceeded
+		require.NoError(t, b.EndFailover(t.Context(), end), "the same end twice")
+		require.Equal(t, fleet.OperationFailed, b.operation(op.ID).State)
+		require.Empty(t, look(b).Operation)
+	})
+
+	t.Run("the newest word counts", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		first, err := ask(b, to(nodeB))
+		require.NoError(t, err)
+		same, err := ask(b, to(nodeB))
+		require.NoError(t, err)
+		require.Equal(t, fleet.OperationRunning, b.operation(first.ID).State)
+		back, err := ask(b, to(nodeA))
+		require.NoError(t, err)
+		require.Equal(t, fleet.OperationSuperseded, b.operation(first.ID).State)
+		require.Equal(t, fleet.OperationSuperseded, b.operation(same.ID).State)
+		require.Equal(t, back.ID, look(b).Operation)
+	})
+
+	t.Run("a key and a door ask once, a dry run not at all", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		keyed := func(r *postgres.FailoverRequest) { r.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte("h")} }
+		_, err := ask(b, func(r *postgres.FailoverRequest) { r.DryRun = true })
+		require.NoError(t, err)
+		require.Zero(t, scan[int](b, "SELECT count(*) FROM operations"))
+		var ids [4]fleet.OperationID
+		require.NoError(t, atOnce(len(ids), func(i int) error {
+			op, err := ask(b, keyed)
+			ids[i] = op.ID
+			return err
+		}))
+		for _, id := range ids {
+			require.Equal(t, ids[0], id)
+		}
+		door := func(r *postgres.FailoverRequest) { r.Door = postgres.Door{Workflow: "any", Run: "r"} }
+		one, err := ask(b, door)
+		require.NoError(t, err)
+		two, err := ask(b, door)
+		require.NoError(t, err)
+		require.Equal(t, one.ID, two.ID)
+	})
+
+	t.Run("refuses whom nobody can vote for", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		_, err := ask(b, to("stranger"))
+		refused(t, fleet.Invalid, err)
+		_, err = ask(b, func(r *postgres.FailoverRequest) { r.Site = "nowhere" })
+		refused(t, fleet.NotFound, err)
+		_, err = ask(b, func(r *postgres.FailoverRequest) { r.Project = "another" })
+		refused(t, fleet.NotFound, err)
+		b.exec("UPDATE nodes SET revoked_at = now() WHERE name = $1", nodeB)
+		_, err = ask(b)
+		refused(t, fleet.IllegalState, err)
+		b.putSite(plant, nodeA, "")
+		_, err = ask(b)
+		refused(t, fleet.IllegalState, err)
+	})
+
+	t.Run("is cancelled by its entity", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		op, err := ask(b)
+		require.NoError(t, err)
+		_, err = b.CancelOperation(t.Context(), op.ID)
+		require.NoError(t, err)
+		require.True(t, look(b).Cancelled)
+	})
+
+	t.Run("moves the record where nobody votes, and nowhere else", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		holder := func() string { return scan[string](b, "SELECT format('%s %s', holder, epoch) FROM site_leases") }
+		require.NoError(t, b.MoveUnvoted(t.Context(), plant, nodeB))
+		require.Equal(t, "plant-b 2", holder())
+		require.NoError(t, b.MoveUnvoted(t.Context(), plant, nodeB))
+		require.Equal(t, "plant-b 2", holder(), "already so")
+		b.cast(func(v *postgres.Vote) { v.Promised, v.PromisedTo = 7, nodeA })
+		require.NoError(t, b.MoveUnvoted(t.Context(), plant, nodeA))
+		require.Equal(t, "plant-b 2", holder(), "a promise is a vote")
+	})
+
+	t.Run("finds declared actives that could have the lease back", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		spec := twoNodes(nodeA, nodeB)
+		spec.AutoFailback = true
+		_, err := b.PutSite(t.Context(), writeOf(siteKey), spec)
+		require.NoError(t, err)
+		found := func() []fleet.Failback {
+			all, err := b.Failbacks(t.Context(), 0, 1, "", 10)
+			require.NoError(t, err)
+			return all
+		}
+		require.Empty(t, found(), "it holds it")
+		b.move(nodeB)
+		b.exec("UPDATE nodes SET enrolled_at = now() - interval '2 h', started_at = now() - interval '1 h', seen_at = now()")
+		got := found()
+		require.Len(t, got, 1)
+		require.Equal(t, []any{plant, nodeA, nodeB, true, true, false}, []any{got[0].Site, got[0].Node, got[0].Holder, got[0].Ready, got[0].Level, got[0].UnderWay})
+		require.InDelta(t, time.Hour.Seconds(), got[0].Up.Seconds(), 60)
+		_, err = ask(b)
+		require.NoError(t, err)
+		require.True(t, found()[0].UnderWay)
+	})
+}

@@ -1,0 +1,80 @@
+-- name: CordonNode :execrows
+UPDATE nodes SET cordoned_at = now(), cordon_reason = @reason WHERE name = @name AND cordoned_at IS NULL;
+
+-- name: UncordonNode :execrows
+UPDATE nodes SET cordoned_at = NULL, cordon_reason = '' WHERE name = @name AND cordoned_at IS NOT NULL;
+
+-- name: LiveOfNode :many
+SELECT id FROM connections WHERE node = @node AND ended_at IS NULL;
+
+-- The earlier deadline counts, and once forced is forced.
+-- name: AskNodeDrain :exec
+INSERT INTO node_drains AS d (node, newest, reason, forced, phase, deadline)
+VALUES (@node, @operation, @reason, @forced, 'moving', now() + make_interval(secs => @seconds::float8))
+ON CONFLICT (node) DO UPDATE SET
+    newest = excluded.newest,
+    reason = CASE WHEN d.ended_at IS NULL THEN d.reason ELSE excluded.reason END,
+    forced = CASE WHEN d.ended_at IS NULL THEN d.forced OR excluded.forced ELSE excluded.forced END,
+    phase = CASE WHEN d.ended_at IS NULL THEN d.phase ELSE 'moving' END,
+    rule = CASE WHEN d.ended_at IS NULL THEN d.rule ELSE '' END,
+    message = CASE WHEN d.ended_at IS NULL THEN d.message ELSE '' END,
+    asked_at = CASE WHEN d.ended_at IS NULL THEN d.asked_at ELSE excluded.asked_at END,
+    deadline = CASE WHEN d.ended_at IS NULL THEN least(d.deadline, excluded.deadline) ELSE excluded.deadline END,
+    ended_at = NULL;
+
+-- name: GetNodeDrain :one
+SELECT * FROM node_drains WHERE node = @node;
+
+-- name: NodeDrains :many
+SELECT sqlc.embed(d), (SELECT coalesce(sum(c.in_flight), 0) FROM connections c WHERE c.node = d.node AND c.ended_at IS NULL)::bigint AS in_flight
+FROM node_drains d WHERE d.node = ANY(@nodes::text[]);
+
+-- name: NoteNodeDrain :exec
+UPDATE node_drains SET phase = @phase, rule = @rule, message = @message WHERE node = @node AND ended_at IS NULL;
+
+-- The other nodes that may hold the lease of a node's site. One that was taken back, is
+-- cordoned or has not started since it enrolled is not ready to.
+-- name: PeersForDrain :many
+SELECT n.name, coalesce(n.enrolled_at IS NOT NULL AND n.revoked_at IS NULL AND n.cordoned_at IS NULL
+                        AND n.started_at >= n.enrolled_at, false)::boolean AS ready
+FROM nodes n WHERE n.site = @site AND n.name <> @node AND n.role <> 'worker' AND n.removed_at IS NULL
+ORDER BY n.name;
+
+-- name: CountRunningOn :one
+SELECT count(*) FROM node_held WHERE node = @node AND running AND NOT deleted;
+
+-- What ended before the drain began says nothing of it. One that was asked to go later than
+-- the drain ends by now is to be asked again.
+-- name: ConnectionsOfDrain :many
+SELECT c.id, c.provider, c.state, c.reason, c.in_flight,
+       coalesce(c.drain_asked_at IS NOT NULL AND (c.ended_at IS NOT NULL OR c.drain_deadline <= d.deadline), false)::boolean AS asked,
+       (c.drain_acked_at IS NOT NULL)::boolean AS acked
+FROM connections c JOIN node_drains d ON d.node = c.node
+WHERE c.node = @node AND (c.ended_at IS NULL OR c.ended_at >= d.asked_at)
+ORDER BY c.registered_at, c.id;
+
+-- name: AskConnectionsOfDrain :many
+UPDATE connections c SET
+    drain_reason = CASE WHEN c.drain_asked_at IS NULL THEN d.reason ELSE c.drain_reason END,
+    drain_asked_at = coalesce(c.drain_asked_at, now()), drain_deadline = least(c.drain_deadline, d.deadline)
+FROM node_drains d
+WHERE d.node = @node AND d.ended_at IS NULL AND c.node = d.node AND c.id = ANY(@ids::text[])
+  AND c.ended_at IS NULL AND c.state IN ('Active', 'Draining')
+RETURNING c.id;
+
+-- name: CutConnectionsOfDrain :many
+UPDATE connections c SET state = 'Disconnected', reason = @reason, ended_at = now()
+FROM node_drains d
+WHERE d.node = @node AND d.ended_at IS NULL AND c.node = d.node AND c.id = ANY(@ids::text[])
+  AND c.ended_at IS NULL AND c.drain_deadline <= now() AND c.state = ANY(@states::text[])
+RETURNING c.id;
+
+-- name: EndNodeDrain :execrows
+UPDATE node_drains d SET phase = 'ended', rule = @rule, message = @message, ended_at = now()
+WHERE d.node = @node AND d.ended_at IS NULL AND d.newest = @newest
+  AND (NOT @only_unwanted::boolean OR NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'drain.' || d.node AND o.state = 'running'));
+
+-- The nodes whose drain waits for one of these connections.
+-- name: DrainsOfConnections :many
+SELECT DISTINCT d.node FROM node_drains d JOIN connections c ON c.node = d.node
+WHERE d.ended_at IS NULL AND c.id = ANY(@ids::text[]);

@@ -1,0 +1,96 @@
+package region
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-io/holdfast/activities"
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/lease/boottime"
+	"github.com/holdfast-io/holdfast/internal/link"
+	"github.com/holdfast-io/holdfast/internal/link/leases"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// doorLeases is the votes' door in refusals.
+const doorLeases = "leases"
+
+// openVotes makes this server's end of the region's votes. Every server times them, and
+// those with a link serve them.
+func (s *server) openVotes() error {
+	o := leases.Options{
+		Store: s.store, Timing: s.cfg.Timing.Link, Clock: boottime.Now, Now: time.Now, Log: s.log, Metrics: s.registry,
+		Nonce:  func() int64 { return 1 + rand.Int64N(1<<62) }, //nolint:gosec // it tells lives apart, and is no secret
+		Caller: func(ctx context.Context) fleet.NodeName { return link.IdentityOf(ctx).Node },
+		Status: link.StatusOf,
+		Refuse: func(ctx context.Context, reason, what string) {
+			s.link.Refusals().Refuse(link.Refused{Door: doorLeases, Identity: link.IdentityOf(ctx).Name, Reason: reason, What: what})
+		},
+	}
+	var err error
+	if s.votes, err = leases.New(o); err != nil || s.link == nil {
+		return err
+	}
+	nodev1.RegisterLeasesServer(s.link.Registrar(), s.votes)
+	return nil
+}
+
+// failoverSteps gives activities the store in their words.
+type failoverSteps struct{ store *postgres.Store }
+
+// SeeFailover is a look of a site's entity.
+func (f *failoverSteps) SeeFailover(ctx context.Context, in activities.SeeFailover) (fleet.FailoverSeen, error) {
+	return f.store.SeeFailover(ctx, postgres.FailoverLook(in))
+}
+
+// MoveUnvoted writes another holder where nobody votes.
+func (f *failoverSteps) MoveUnvoted(ctx context.Context, site fleet.SiteName, to fleet.NodeName) error {
+	return f.store.MoveUnvoted(ctx, site, to)
+}
+
+// EndFailover ends what was asked towards a node.
+func (f *failoverSteps) EndFailover(ctx context.Context, e fleet.FailoverEnd) error {
+	return f.store.EndFailover(ctx, e)
+}
+
+// failbackSweep hands leases back to declared actives that are there again.
+type failbackSweep struct {
+	store         *postgres.Store
+	flows         *waker
+	stable, limit time.Duration
+	log           *slog.Logger
+}
+
+// FailBack looks at the sites of a shard once.
+func (f *failbackSweep) FailBack(ctx context.Context, shard, shards int) (int, error) {
+	asked, after := 0, fleet.SiteName("")
+	for {
+		page, err := f.store.Failbacks(ctx, shard, shards, string(after), sweepPage)
+		if err != nil {
+			return asked, err
+		}
+		for _, b := range page {
+			after = b.Site
+			reason, back := decide.Failback(b, f.stable)
+			if !back {
+				f.log.Debug("the lease stays", "site", b.Site, "declared", b.Node, "reason", reason)
+				continue
+			}
+			op, err := f.store.AskFailover(ctx, postgres.FailoverRequest{Site: b.Site, To: b.Node, Actor: "region", Limit: f.limit})
+			if err != nil {
+				return asked, err
+			}
+			asked++
+			if err := f.flows.Wake(ctx, op.Subject); err != nil {
+				return asked, err
+			}
+		}
+		if len(page) < sweepPage {
+			return asked, nil
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package region
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/lease"
+	"github.com/holdfast-io/holdfast/internal/node"
+	"github.com/holdfast-io/holdfast/internal/node/tenure"
+)
+
+// regionVote is the region's vote as a node asks for it, over the link.
+type regionVote struct {
+	cfg    NodeConfig
+	agent  *node.Agent
+	remote *tenure.Remote
+	log    *slog.Logger
+}
+
+var _ tenure.Region = (*regionVote)(nil)
+
+// options are nil for a node without a place for its peer.
+func (v *regionVote) options() *node.LeaseOptions {
+	if v.cfg.Peer == "" {
+		return nil
+	}
+	return &node.LeaseOptions{
+		TTL: v.cfg.Timing.Link.HeartbeatTimeout, Interval: v.cfg.Timing.Link.HeartbeatEvery, Region: v, Peer: v.cfg.Peer,
+	}
+}
+
+// of says whose key signs; it comes before the agent runs.
+func (v *regionVote) of(agent *node.Agent) {
+	v.agent = agent
+	v.remote = &tenure.Remote{Key: agent.Key, Wall: time.Now, Redial: v.cfg.Timing.Link.HeartbeatEvery / 2}
+	if target, err := linkTarget(v.cfg.Link); err == nil { // nodeLink says what is wrong with it
+		v.remote.At(target, identity.LinkAudience)
+	}
+}
+
+func (v *regionVote) close() {
+	if v.remote != nil {
+		v.remote.Close()
+	}
+}
+
+// Vote asks the region. Before it knows the node's key there is nobody to ask.
+func (v *regionVote) Vote(ctx context.Context, call lease.Call, q lease.Request) (lease.Answer, error) {
+	if err := v.known(); err != nil {
+		return lease.Answer{}, err
+	}
+	return v.remote.Vote(ctx, call, q)
+}
+
+// Tell says to the region what a site of one node decided.
+func (v *regionVote) Tell(ctx context.Context, site fleet.SiteName, epoch int64) error {
+	if err := v.known(); err != nil {
+		return err
+	}
+	return v.remote.Tell(ctx, site, epoch)
+}
+
+func (v *regionVote) known() error {
+	if v.agent.Key().Region() == "" {
+		return fleet.Errorf(fleet.Unavailable, "the node is not enrolled yet")
+	}
+	return nil
+}
+
+// onSite hands on what the region says of the site.
+func (v *regionVote) onSite(ctx context.Context) func(*nodev1.Site) {
+	if v.agent.Leases == nil {
+		return nil
+	}
+	return func(in *nodev1.Site) {
+		site, err := tenure.SiteOf(in)
+		if err == nil {
+			err = v.agent.Leases.SetSite(ctx, site)
+		}
+		if err != nil && ctx.Err() == nil {
+			v.log.Error("what the region says of the site is not taken", "err", err)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package workflows_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/holdfast-io/holdfast/activities"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/workers"
+	"github.com/holdfast-io/holdfast/workflows"
+)
+
+// leased is a site's lease, its store and its nodes a and b, which write down what happens.
+type leased struct {
+	mu       sync.Mutex
+	now      func() time.Time
+	did      []string
+	seen     fleet.FailoverSeen
+	end      []fleet.FailoverEnd
+	notes    []string
+	handOver func() (fleet.HandOverResult, error)
+	takeOver func(cmd fleet.TakeOverCommand) (fleet.TakeOverResult, error)
+}
+
+func (l *leased) do(what string, f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.did = append(l.did, what)
+	f()
+}
+
+func (l *leased) SeeFailover(_ context.Context, in activities.SeeFailover) (fleet.FailoverSeen, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if in.Reason != "" {
+		l.notes = append(l.notes, in.Reason)
+	}
+	out := l.seen
+	out.At = l.now()
+	return out, nil
+}
+
+func (l *leased) MoveUnvoted(_ context.Context, _ fleet.SiteName, to fleet.NodeName) error {
+	l.do("move", func() { l.seen.Holder, l.seen.Epoch = to, l.seen.Epoch+1 })
+	return nil
+}
+
+func (l *leased) EndFailover(_ context.Context, e fleet.FailoverEnd) error {
+	l.do("end "+string(e.State), func() { l.end, l.seen = append(l.end, e), fleet.FailoverSeen{} })
+	return nil
+}
+
+func (l *leased) Aim(_ context.Context, _ fleet.SiteName, to fleet.NodeName) error {
+	l.do("aim "+string(to), func() { l.seen.Target = to })
+	return nil
+}
+
+func (l *leased) HandOver(context.Context, fleet.HandOverCommand) (fleet.HandOverResult, error) {
+	l.do("hand over", func() {})
+	return l.handOver()
+}
+
+func (l *leased) TakeOver(_ context.Context, cmd fleet.TakeOverCommand) (fleet.TakeOverResult, error) {
+	what := "take over"
+	if cmd.Forced {
+		what += " by force"
+	}
+	l.do(what, func() {})
+	return l.takeOver(cmd)
+}
+
+// holds is the answer of a node that was granted the lease.
+func (l *leased) holds(fleet.TakeOverCommand) (fleet.TakeOverResult, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen.Holder, l.seen.Epoch, l.seen.Released, l.seen.Target = "b", 7, false, ""
+	return fleet.TakeOverResult{Epoch: 7}, nil
+}
+
+func newLeased(t *testing.T) (*testsuite.TestWorkflowEnvironment, *leased) {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet{})
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(20 * time.Second)
+	l := &leased{now: env.Now, seen: fleet.FailoverSeen{
+		Operation: "op", To: "b", Holder: "a", Epoch: 6, Deadline: env.Now().Add(time.Minute), Voters: []fleet.NodeName{"a", "b"},
+	}}
+	l.handOver = func() (fleet.HandOverResult, error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.seen.Released = true
+		return fleet.HandOverResult{Released: true, Epoch: 6}, nil
+	}
+	l.takeOver = l.holds
+	for name, f := range workers.Workflows() {
+		env.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
+	}
+	env.RegisterActivity(&activities.Failovers{Store: l, Votes: l, Doors: silent{}})
+	env.RegisterActivity(&activities.Instances{Log: slog.New(slog.DiscardHandler)})
+	env.RegisterActivity(&activities.Doors{
+		Requests: fakeRequests{subject: "site.plant-1", first: fleet.OperationRunning, last: fleet.OperationSucceeded},
+		Entities: silent{}, Starts: silent{},
+	})
+	node := &activities.Node{Leases: l}
+	env.RegisterActivityWithOptions(node.HandOver, activity.RegisterOptions{Name: "HandOver"})
+	env.RegisterActivityWithOptions(node.TakeOver, activity.RegisterOptions{Name: "TakeOver"})
+	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "site.plant-1", TaskQueue: workflows.QueueServers})
+	return env, l
+}
+
+var serving = workflows.FailoverSiteInput{Site: "plant-1", Serve: true}
+
+// N60, X8, X21
+func TestFailoverSite(t *testing.T) {
+	t.Parallel()
+	away := func() (fleet.HandOverResult, error) {
+		return fleet.HandOverResult{}, fleet.Errorf(fleet.Communication, "cut")
+	}
+	for _, c := range []struct {
+		name  string
+		edit  func(*leased)
+		did   []string
+		state fleet.OperationState
+	}{
+		{"asks the holder to stop and the target to stand", func(*leased) {}, []string{"hand over", "take over", "end succeeded"}, fleet.OperationSucceeded},
+		{"is done when it is so already", func(l *leased) { l.seen.Holder = "b" }, []string{"end succeeded"}, fleet.OperationSucceeded},
+		{"has the votes wait for a holder that is away", func(l *leased) { l.handOver = away }, []string{"hand over", "aim b", "take over by force", "end succeeded"}, fleet.OperationSucceeded},
+		{"does not ask the holder when forced", func(l *leased) { l.seen.Force = true }, []string{"aim b", "take over by force", "end succeeded"}, fleet.OperationSucceeded},
+		{"writes the record where nobody votes", func(l *leased) { l.seen.Unvoted = true }, []string{"move", "end succeeded"}, fleet.OperationSucceeded},
+		{"ends when the holder would not", func(l *leased) {
+			l.handOver = func() (fleet.HandOverResult, error) { return fleet.HandOverResult{Reason: "still stopping"}, nil }
+		}, []string{"hand over", "end failed"}, fleet.OperationFailed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			env, l := newLeased(t)
+			c.edit(l)
+			env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+			require.NoError(t, env.GetWorkflowError())
+			require.Equal(t, c.did, l.did)
+			var res workflows.DoorResult
+			require.NoError(t, env.GetWorkflowResult(&res))
+			require.Equal(t, c.state, res.State)
+		})
+	}
+
+	t.Run("asks a target again that the votes refused, until its deadline", func(t *testing.T) {
+		t.Parallel()
+		env, l := newLeased(t)
+		l.takeOver = func(fleet.TakeOverCommand) (fleet.TakeOverResult, error) {
+			return fleet.TakeOverResult{Reason: "held"}, nil
+		}
+		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		require.NoError(t, env.GetWorkflowError())
+		require.Greater(t, len(l.did), 4)
+		require.Equal(t, "deadline", l.end[0].Reason)
+		require.Contains(t, l.end[0].Message, "node b did not: held")
+		require.Contains(t, l.notes, "votes_decide", "who waits says why")
+	})
+
+	t.Run("is cancelled while a node is asked, and withdraws its aim", func(t *testing.T) {
+		t.Parallel()
+		env, l := newLeased(t)
+		l.seen.Force = true
+		l.takeOver = func(fleet.TakeOverCommand) (fleet.TakeOverResult, error) {
+			l.mu.Lock()
+			l.seen.Cancelled = true
+			l.mu.Unlock()
+			env.SignalWorkflow(workflows.SignalWake, nil)
+			return fleet.TakeOverResult{Reason: "withheld"}, nil
+		}
+		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		require.NoError(t, env.GetWorkflowError())
+		require.Equal(t, []string{"aim b", "take over by force", "aim ", "end cancelled"}, l.did)
+	})
+
+	t.Run("says what it waits for", func(t *testing.T) {
+		t.Parallel()
+		env, l := newLeased(t)
+		l.takeOver = func(fleet.TakeOverCommand) (fleet.TakeOverResult, error) {
+			return fleet.TakeOverResult{Reason: "held"}, nil
+		}
+		env.RegisterDelayedCallback(func() {
+			got, err := env.QueryWorkflow(workflows.QueryStatus)
+			require.NoError(t, err)
+			var s workflows.FailoverStatus
+			require.NoError(t, got.Get(&s))
+			require.Equal(t, fleet.NodeName("b"), s.Seen.To)
+			require.NotEmpty(t, s.Next.Rule)
+		}, 5*time.Second)
+		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		require.NoError(t, env.GetWorkflowError())
+	})
+}
+
+// X20, X23: under any id it is a door, which waits for the entity; under the entity's own id
+// it asks and goes on as the entity.
+func TestFailoverSiteAsDoor(t *testing.T) {
+	t.Parallel()
+	for id, becomes := range map[string]bool{"anything": false, "site.plant-1": true} {
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			env, l := newLeased(t)
+			env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: id, TaskQueue: workflows.QueueServers})
+			env.ExecuteWorkflow(workflows.TypeFailoverSite, workflows.FailoverSiteInput{Site: "plant-1", To: "plant-1-b"})
+			if becomes {
+				require.True(t, workflow.IsContinueAsNewError(env.GetWorkflowError()))
+				return
+			}
+			require.NoError(t, env.GetWorkflowError())
+			require.Empty(t, l.did)
+		})
+	}
+}
