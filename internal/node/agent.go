@@ -121,7 +121,7 @@ func openLocked(ctx context.Context, opt AgentOptions) (*Agent, error) {
 		return nil, err
 	}
 	if opt.HTTP == nil {
-		opt.HTTP = NewHTTPClient()
+		opt.HTTP = NewHTTPClient(nil)
 	}
 	a := &Agent{
 		Store: store, opt: opt, key: key, signing: key, counters: &Counters{}, ready: make(chan struct{}), enrolled: make(chan struct{}), news: newNews(),

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 )
@@ -167,7 +168,7 @@ func (c *Client) post(ctx context.Context, path, token string, body, into any) e
 	}
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
-		return fleet.Errorf(fleet.Communication, "reach the region: %w", err)
+		return fleet.Errorf(fleet.Communication, "reach the region: %w", err).WithHint(certs.Hint(err))
 	}
 	defer func() { _ = resp.Body.Close() }() // read as far as it matters
 	return c.answer(resp, into)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link"
@@ -25,9 +26,13 @@ func (s *server) openLink(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	options := []grpc.ServerOption{grpc.UnknownServiceHandler(narrow.Unknown)}
+	if s.tls != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(s.tls)))
+	}
 	s.link, err = link.New(link.Options{
 		Store: s.store, ID: s.id, Timing: s.cfg.Timing.Link, Now: time.Now, Log: s.log, Metrics: s.registry,
-		GRPC:        []grpc.ServerOption{grpc.UnknownServiceHandler(narrow.Unknown)},
+		GRPC:        options,
 		CheckSchema: schema.Check,
 	})
 	if err != nil {

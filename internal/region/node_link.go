@@ -42,7 +42,7 @@ func (n *nodeLink) run(ctx context.Context) error {
 		return err
 	}
 	link, err := provider.New(provider.Options{
-		Address: target, Name: n.cfg.Node, Insecure: true, Logger: n.log, InFlight: n.inFlight,
+		Address: target, Name: n.cfg.Node, TLS: n.cfg.security, Insecure: n.cfg.security == nil, Logger: n.log, InFlight: n.inFlight,
 		Token: func(context.Context) (string, error) {
 			return n.agent.Key().Sign(identity.LinkAudience, time.Now())
 		},

@@ -40,7 +40,7 @@ func (n *nodeWorker) run(ctx context.Context) error {
 		case <-first:
 		}
 	}
-	c, err := dialLink(n.cfg.Link, nodeTokens{n.agent.Key, time.Now}, n.traces, n.log)
+	c, err := dialLink(n.cfg, nodeTokens{n.agent.Key, time.Now}, n.traces, n.log)
 	if err != nil {
 		return err
 	}
@@ -61,12 +61,12 @@ func (n *nodeWorker) run(ctx context.Context) error {
 const linkAlive = 10 * time.Second
 
 // dialLink makes a client of the link's narrow Temporal, which connects when it is first used.
-func dialLink(address string, tokens nodeTokens, t *tracer, log *slog.Logger) (client.Client, error) {
+func dialLink(cfg NodeConfig, tokens nodeTokens, t *tracer, log *slog.Logger) (client.Client, error) {
 	traced, err := t.workflows()
 	if err != nil {
 		return nil, err
 	}
-	target, err := linkTarget(address)
+	target, err := linkTarget(cfg.Link)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +74,7 @@ func dialLink(address string, tokens nodeTokens, t *tracer, log *slog.Logger) (c
 		HostPort: target, Namespace: narrow.Namespace, Identity: "node." + string(tokens.key().Node()),
 		Logger: sdklog.NewStructuredLogger(log.With("from", "temporal")), Interceptors: traced,
 		ConnectionOptions: client.ConnectionOptions{
+			TLS:           cfg.security,
 			KeepAliveTime: linkAlive, KeepAliveTimeout: linkAlive / 2, // a server may hang while others live
 			DialOptions: []grpc.DialOption{grpc.WithPerRPCCredentials(tokens), grpc.WithChainUnaryInterceptor(tokens.again)},
 		},
