@@ -47,7 +47,7 @@ func expect(t *testing.T) *expecting {
 	e.site = httptest.NewServer(e)
 	t.Cleanup(e.site.Close)
 	e.agent = &Agent{
-		Applier: e.Applier, Store: e.store, counters: e.counted, news: newNews(), key: e.key,
+		Applier: e.Applier, Store: e.store, counters: e.counted, news: newNews(), key: e.key, signing: e.key,
 		opt: AgentOptions{Site: "plant-1", Node: "plant-1-a"},
 	}
 	e.agent.client = &Client{API: e.site.URL, HTTP: NewHTTPClient(nil), Key: e.agent.Key, Now: time.Now}
