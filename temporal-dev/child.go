@@ -42,14 +42,14 @@ func (in serverInput) config() region.ServerConfig {
 }
 
 type nodeInput struct {
-	Node, Site, API, Link, Data, Join, Program string
-	Supervisor                                 int // instances end with it
-	Fast                                       pace
+	Node, Site, API, Link, Peer, Data, Join, Program string
+	Supervisor                                       int // instances end with it
+	Fast                                             pace
 }
 
 func (in nodeInput) config() region.NodeConfig {
 	return region.NodeConfig{
-		Node: in.Node, Site: in.Site, API: in.API, Link: in.Link + os.Getenv(linksVariable),
+		Node: in.Node, Site: in.Site, API: in.API, Link: in.Link + os.Getenv(linksVariable), Peer: in.Peer,
 		Data: in.Data, JoinToken: in.Join, Executable: in.Program, LifetimePID: in.Supervisor, StopInstances: true,
 		Timing: in.Fast.timing(), Failpoint: failpoints(in.Node), TraceEndpoint: os.Getenv(traceVariable),
 	}
