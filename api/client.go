@@ -1,6 +1,7 @@
 package api
 
 import (
+	"crypto/tls"
 	"net"
 	"net/http"
 	"net/url"
@@ -35,6 +36,15 @@ type ClientOption func(*Client)
 // WithTransport sends requests through another transport.
 func WithTransport(t http.RoundTripper) ClientOption {
 	return func(c *Client) { c.http = &http.Client{Transport: t} }
+}
+
+// WithTLS sets what https:// is spoken with: authorities to trust, a certificate to show.
+func WithTLS(config *tls.Config) ClientOption {
+	return func(c *Client) {
+		t := newTransport()
+		t.TLSClientConfig = config
+		c.http = &http.Client{Transport: t}
+	}
 }
 
 // WithPauses sets the waits between tries of one call; none means a single try.
@@ -81,7 +91,7 @@ const (
 )
 
 // newTransport bounds every wait on the network but those for a body, which may be long.
-func newTransport() http.RoundTripper {
+func newTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,

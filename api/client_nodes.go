@@ -26,6 +26,13 @@ func (c *Client) RevokeNode(ctx context.Context, name string, m Mutation) (Node,
 	return n, err
 }
 
+// RotateNodeKey has a node change its key; reading the node says when that is done.
+func (c *Client) RotateNodeKey(ctx context.Context, name string, m Mutation) (Node, error) {
+	var n Node
+	_, err := c.do(ctx, writeCall(http.MethodPost, m, nil, "nodes", name, "rotate-key"), &n)
+	return n, err
+}
+
 // ReconcileNode has a node compared with its site's expected set.
 func (c *Client) ReconcileNode(ctx context.Context, node string, m Mutation) (Accepted, error) {
 	return c.accepted(ctx, writeCall(http.MethodPost, m, nil, "nodes", node, "reconcile"))

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -66,6 +67,7 @@ func refusal(resp *http.Response) error {
 		kind = clientKindOf(resp.StatusCode)
 	}
 	if p.Detail == "" {
+		p.Hint = certs.Hint(errors.New(string(body)))
 		p.Detail = strings.ToLower(http.StatusText(resp.StatusCode))
 		if p.Detail == "" {
 			p.Detail = "status " + strconv.Itoa(resp.StatusCode)
@@ -121,10 +123,15 @@ func (c *Client) unreachable(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	var cert *tls.CertificateVerificationError
+	hint := certs.Hint(err) // what it is about is not gone a moment later
+	final := hint != ""
+	if !final {
+		var cert *tls.CertificateVerificationError
+		hint, final = "check the address, and that the region runs", errors.As(err, &cert)
+	}
 	return &fleet.Error{
 		Kind: fleet.Unavailable, Message: "no answer from the region at " + c.base + ": " + err.Error(),
-		Hint: "check the address, and that the region runs", Err: &lost{err: err, final: errors.As(err, &cert)},
+		Hint: hint, Err: &lost{err: err, final: final},
 	}
 }
 

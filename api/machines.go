@@ -43,6 +43,7 @@ func (s *server) mountMachines(root chi.Router) {
 	root.Post("/api/internal/nodes/{node}/started", machine(s.nodeStartedCall))
 	root.Post("/api/internal/nodes/{node}/reports", machine(s.nodeReports))
 	root.Post("/api/internal/nodes/{node}/logs", machine(s.nodeLogs))
+	root.Post("/api/internal/nodes/{node}/key", machine(s.nodeKey))
 }
 
 // readWire reads what a node sends. Members that this version does not know are skipped: a
@@ -121,7 +122,7 @@ func (s *server) node(r *http.Request) (postgres.Node, error) {
 	if err != nil {
 		return found, err
 	}
-	claims, err := identity.Verify(token, func(name fleet.NodeName) (ed25519.PublicKey, error) {
+	claims, err := identity.VerifyByAny(identity.RegionAudience, token, func(name fleet.NodeName) ([]ed25519.PublicKey, error) {
 		rows, err := s.store.ListNodes(r.Context(), "", name, "", 1)
 		if err != nil {
 			return nil, err
@@ -130,10 +131,14 @@ func (s *server) node(r *http.Request) (postgres.Node, error) {
 			return nil, fleet.Errorf(fleet.NotFound, "node %s is not enrolled", name)
 		}
 		found = rows[0]
-		return ed25519.PublicKey(found.SigningKey), nil
+		return s.store.NodeKeys(r.Context(), name)
 	}, s.now())
 	if err == nil && string(claims.Node) != chi.URLParam(r, "node") {
 		err = fleet.Errorf(fleet.Unauthenticated, "this token is of another node")
+	}
+	if err == nil && !claims.Key.Equal(ed25519.PublicKey(found.SigningKey)) {
+		err = s.store.UseKey(r.Context(), found.Name, claims.Key)
+		found.SigningKey = claims.Key
 	}
 	if err != nil {
 		s.log.Info("node token refused", "node", chi.URLParam(r, "node"), "err", err)

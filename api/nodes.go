@@ -22,6 +22,9 @@ func (s *server) mountNodes() {
 	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/nodes/{name}", "get-node", "Read a node"), s.getNode)
 	revoke := endpoint(http.MethodPost, "/api/v1/nodes/{name}/revoke", "revoke-node", "Take a node's key back")
 	register(s, forAdmins, revoke, s.revokeNode)
+	rotate := endpoint(http.MethodPost, "/api/v1/nodes/{name}/rotate-key", "rotate-node-key", "Have a node change its key")
+	rotate.DefaultStatus = http.StatusAccepted
+	register(s, forAdmins, rotate, s.rotateKey)
 }
 
 type revokeNodeInput struct {
@@ -159,7 +162,7 @@ func nodeView(n postgres.Node, holder fleet.NodeName) Node {
 		Enrolled: enrolled, Revoked: n.RevokedAt != nil,
 		Ready:     enrolled && n.StartedAt != nil && !n.StartedAt.Before(*n.EnrolledAt),
 		Instances: n.Instances, Owed: n.Owed, Orphans: n.Orphans, Counters: n.Counters, SeenAt: n.SeenAt, StartedAt: n.StartedAt, EnrolledAt: n.EnrolledAt,
-		Connection: connectionView(n.Connection),
+		Connection: connectionView(n.Connection), Key: keyView(n),
 	}
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/ed25519"
 	"io"
 	"time"
 
@@ -89,6 +90,16 @@ type fetchStore interface {
 	Fetchable(ctx context.Context, id string) (postgres.FetchContent, error)
 }
 
+type keyStore interface {
+	// AskRotation is illegal_state for a node that is not enrolled.
+	AskRotation(ctx context.Context, node fleet.NodeName) error
+	// OfferKey may be repeated; it is denied unasked, and conflict after another offer.
+	OfferKey(ctx context.Context, o postgres.KeyOffer) error
+	// NodeKeys gives two keys while the node changes its key; UseKey voids the first.
+	NodeKeys(ctx context.Context, node fleet.NodeName) ([]ed25519.PublicKey, error)
+	UseKey(ctx context.Context, node fleet.NodeName, key ed25519.PublicKey) error
+}
+
 type nodeStore interface {
 	ListNodes(ctx context.Context, site fleet.SiteName, name fleet.NodeName, after string, limit int32) ([]postgres.Node, error)
 	Enrol(ctx context.Context, e postgres.Enrolment) (postgres.Welcome, error)
@@ -99,6 +110,7 @@ type nodeStore interface {
 	Progress(ctx context.Context, node fleet.NodeName, id string, fetched, total int64, ttl time.Duration) error
 	// RevokeNode is illegal_state for a node that never enrolled; again, it changes nothing.
 	RevokeNode(ctx context.Context, node fleet.NodeName) error
+	keyStore
 	// NodeCounted keeps what a node counted since it started.
 	NodeCounted(ctx context.Context, node fleet.NodeName, counters map[string]int64) error
 	AppendLog(ctx context.Context, node postgres.Node, name fleet.InstanceName, offset int64, data []byte) error

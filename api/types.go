@@ -229,15 +229,30 @@ type Node struct {
 	Orphans   int64      `json:"orphans"`
 	// Connection is the node's on the link.
 	Connection NodeConnection `json:"connection"`
-	Reconcile  *Reconcile     `json:"reconcile,omitempty"`
-	Cordon     *Cordon        `json:"cordon,omitempty" doc:"no new work goes there"`
-	Drain      *NodeDrain     `json:"drain,omitempty" doc:"the last one, until the node is uncordoned"`
+	// Key is missing while no region knows one.
+	Key       *NodeKey   `json:"key,omitempty"`
+	Reconcile *Reconcile `json:"reconcile,omitempty"`
+	Cordon    *Cordon    `json:"cordon,omitempty" doc:"no new work goes there"`
+	Drain     *NodeDrain `json:"drain,omitempty" doc:"the last one, until the node is uncordoned"`
 	// Counters are what it counted since it started: refused stale actions among them.
 	Counters   map[string]int64 `json:"counters,omitempty"`
 	SeenAt     *time.Time       `json:"seenAt,omitempty"`
 	StartedAt  *time.Time       `json:"startedAt,omitempty"`
 	EnrolledAt *time.Time       `json:"enrolledAt,omitempty"`
 }
+
+// NodeKey is how old a node's key is, and how far its change.
+type NodeKey struct {
+	Since    time.Time  `json:"since" doc:"enrolled or changed"`
+	Rotation string     `json:"rotation,omitempty" enum:"asked,offered" doc:"asked: the node has not answered yet; offered: the region knows the new key, and either works until the new one is used"`
+	AskedAt  *time.Time `json:"askedAt,omitempty"`
+}
+
+// How far the change of a node's key is; "" is none.
+const (
+	RotationAsked   = "asked"
+	RotationOffered = "offered"
+)
 
 // NodeConnection is where a node stands on the link; without one it is Disconnected.
 type NodeConnection struct {

@@ -130,6 +130,9 @@ func TestE2EAccess(t *testing.T) {
 		requireSucceeded(t, st.ended(t, op.ID))
 		st.good(t, hash)
 	})
+	t.Run("a node changes its key while deliveries go on, and the stolen one is void", func(t *testing.T) {
+		s.rotated(t, st, node)
+	})
 	t.Run("once revoked, the key is good for nothing, and the node comes back with a new one", func(t *testing.T) {
 		s.revoked(t, there, foreign)
 	})
@@ -259,6 +262,34 @@ func (s *stack) foreignConfig(t *testing.T, there *story, node string, th *thief
 	require.NoError(t, err)
 	code, _ := s.send(t, http.MethodPost, "/api/internal/nodes/"+node+"/reports", token, []byte(`{}`))
 	require.Equal(t, http.StatusUnauthorized, code, "a token for the link is none for the API")
+}
+
+// rotated has a node change its key, by the command line, with deliveries before, during and
+// after.
+func (s *stack) rotated(t *testing.T, of *story, node string) {
+	stolen := s.steal(t, node, keys.LinkAudience)
+	operator := newCLI(t, s)
+	var n api.Node
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		operator.json(t, &n, cliOK, "node", "rotate-key", node, "--timeout", "2m")
+	}()
+	for changed := false; !changed; {
+		select {
+		case <-asked:
+			changed = true // and one more
+		default:
+		}
+		op, hash := of.release(t)
+		requireSucceeded(t, of.ended(t, op.ID))
+		of.good(t, hash)
+	}
+	require.Empty(t, n.Key.Rotation)
+	require.True(t, n.Key.Since.After(*n.EnrolledAt))
+	_, err := stolen.poll(t.Context(), node)
+	require.Equal(t, codes.Unauthenticated, status.Code(err))
+	require.False(t, s.steal(t, node, keys.LinkAudience).key.Same(stolen.key))
 }
 
 // revoked takes the key of a node back, with a poll and a stream of it open.

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"crypto/tls"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -14,6 +17,9 @@ const (
 	envAddress    = "HOLDFAST_ADDRESS"
 	envToken      = "HOLDFAST_TOKEN"
 	envConfigFile = "HOLDFAST_CONFIG_FILE"
+	envCA         = "HOLDFAST_CA"
+	envClientCert = "HOLDFAST_CLIENT_CERT"
+	envClientKey  = "HOLDFAST_CLIENT_KEY"
 )
 
 // settings say which region to speak to, and as whom.
@@ -63,7 +69,31 @@ func (c *cli) connect() (*api.Client, error) {
 		return nil, err
 	}
 	c.flags.project = s.project
-	return api.NewClient(s.address, s.token, api.WithRetryNotice(c.noteRetry))
+	security, err := c.security(s.address)
+	if err != nil {
+		return nil, err
+	}
+	return api.NewClient(s.address, s.token, api.WithRetryNotice(c.noteRetry), api.WithTLS(security))
+}
+
+// certFiles takes flags, and what they leave out from the environment.
+func (c *cli) certFiles() certs.ClientFiles {
+	f := c.flags.certs
+	f.CA = first(f.CA, c.env(envCA))
+	if f.Cert == "" && f.Key == "" {
+		f.Pair = certs.Pair{Cert: c.env(envClientCert), Key: c.env(envClientKey)}
+	}
+	return f
+}
+
+// security is what the region is spoken to with. The environment may be set for another
+// region: only flags contradict an address in the clear.
+func (c *cli) security(address string) (*tls.Config, error) {
+	files := c.certFiles()
+	if c.flags.certs == (certs.ClientFiles{}) && !strings.HasPrefix(strings.ToLower(address), "https://") {
+		files = certs.ClientFiles{}
+	}
+	return certs.For(address, files)
 }
 
 // noteRetry says why it takes long; stderr stays clean for programs.

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 )
 
-var nodeHeader = []string{"NAME", "SITE", "ROLE", "EPOCH", "ENROLLED", "READY", "INSTANCES", "OWED", "ORPHANS", "SEEN", "LINK", "SINCE", "IN FLIGHT"}
+var nodeHeader = []string{"NAME", "SITE", "ROLE", "EPOCH", "ENROLLED", "READY", "INSTANCES", "OWED", "ORPHANS", "SEEN", "LINK", "SINCE", "IN FLIGHT", "KEY"}
 
 func (c *cli) nodeItem(n api.Node) item {
 	enrolled := yesNo(n.Enrolled)
@@ -16,8 +16,19 @@ func (c *cli) nodeItem(n api.Node) item {
 	return item{name: "node/" + n.Name, value: n, cells: []string{
 		n.Name, n.Site, string(n.Role), number(n.Epoch), enrolled, readyText(n),
 		number(n.Instances), number(n.Owed), number(n.Orphans), c.agoOf(n.SeenAt),
-		string(n.Connection.State), c.agoOf(n.Connection.Since), number(int64(n.Connection.InFlight)),
+		string(n.Connection.State), c.agoOf(n.Connection.Since), number(int64(n.Connection.InFlight)), c.keyText(n.Key),
 	}}
+}
+
+// keyText is how old a key is, or how far its change.
+func (c *cli) keyText(k *api.NodeKey) string {
+	switch {
+	case k == nil:
+		return ""
+	case k.Rotation != "":
+		return "new key " + k.Rotation
+	}
+	return c.agoOf(&k.Since)
 }
 
 // readyText says what keeps new work away as well.

@@ -21,6 +21,7 @@ leaves them running.`,
 			if err := gone.check(cmd); err != nil {
 				return err
 			}
+			cfg.TLS = c.certFiles()
 			log := c.log()
 			return logEnd(log, region.RunNode(cmd.Context(), cfg, log))
 		},
@@ -28,7 +29,7 @@ leaves them running.`,
 	f := cmd.Flags()
 	f.StringVar(&cfg.Node, "name", c.env("HOLDFAST_NODE"), "name of the node")
 	f.StringVar(&cfg.Site, "site", c.env("HOLDFAST_SITE"), "site of the node")
-	f.StringVar(&cfg.API, "api", c.orEnv("HOLDFAST_ADDRESS", "http://127.0.0.1:7460"), "the region's API")
+	f.StringVar(&cfg.API, "api", c.orEnv("HOLDFAST_ADDRESS", "http://127.0.0.1:7460"), "the region's API; with https:// the link speaks TLS too")
 	f.StringVar(&cfg.Link, "link", c.orEnv("HOLDFAST_LINK", defaultLink), "the region's link, host:port, or several joined by commas")
 	f.StringVar(&cfg.Peer, "peer", c.env("HOLDFAST_PEER"), "host:port at which the other node of the pair reaches this one")
 	f.StringVar(&cfg.Data, "data", c.orEnv("HOLDFAST_DATA", "/var/lib/holdfast"), "directory of the node's key and store")
@@ -36,7 +37,7 @@ leaves them running.`,
 	f.StringVar(&cfg.TraceEndpoint, "trace-endpoint", c.env("OTEL_EXPORTER_OTLP_ENDPOINT"), "send traces there, OTLP over HTTP")
 	f.DurationVar(&cfg.Timing.ReadIdle, "fetch-timeout", cfg.Timing.ReadIdle, "cut and resume a download that stalls this long")
 	gone.declare(cmd)
-	cmd.AddCommand(c.newNodeRevokeCommand())
+	cmd.AddCommand(c.newNodeRevokeCommand(), c.newNodeRotateKeyCommand())
 	for _, name := range []string{"name", "site"} {
 		if cmd.Flag(name).DefValue == "" {
 			_ = cmd.MarkFlagRequired(name) // the flag exists

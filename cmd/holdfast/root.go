@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/internal/certs"
 )
 
 // cli is one run of the command line.
@@ -24,6 +26,7 @@ type globalFlags struct {
 	context string
 	project string
 	timeout time.Duration
+	certs   certs.ClientFiles
 }
 
 const rootLong = `Holdfast puts configurations and services on machines at many sites and keeps them there.
@@ -44,6 +47,9 @@ func newRootCommand(c *cli) *cobra.Command {
 	flags.StringVar(&c.flags.context, "context", "", "context of the context file to use")
 	flags.StringVar(&c.flags.project, "project", "", "project to list or declare in (default of the region: default)")
 	flags.DurationVar(&c.flags.timeout, "timeout", 0, "give up after this time, 0 for never")
+	flags.StringVar(&c.flags.certs.CA, "ca", "", "trust this authority (PEM file) instead of the system's (default "+envCA+")")
+	flags.StringVar(&c.flags.certs.Cert, "client-cert", "", "certificate to show to the region (default "+envClientCert+")")
+	flags.StringVar(&c.flags.certs.Key, "client-key", "", "its key (default "+envClientKey+")")
 	complete(root, "output", fixed(formats...))
 	complete(root, "context", c.completeContexts)
 	complete(root, "project", c.completeObjects("project"))

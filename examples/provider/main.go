@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -33,7 +35,7 @@ func main() {
 }
 
 // config is what the command line says.
-type config struct{ link, name, namespace, group, executor, token string }
+type config struct{ link, name, namespace, group, executor, token, ca, cert, key string }
 
 func parse(args []string) (config, error) {
 	var c config
@@ -43,8 +45,32 @@ func parse(args []string) (config, error) {
 	f.StringVar(&c.namespace, "module-namespace", "text", "prefix of the modules' names")
 	f.StringVar(&c.group, "group", "text", "what several of these have in common")
 	f.StringVar(&c.executor, "executor", "127.0.0.1:9091", "where to take executions: the region must reach it")
+	f.StringVar(&c.ca, "ca", os.Getenv("HOLDFAST_CA"), "speak TLS to the link, and trust this authority (PEM file)")
+	f.StringVar(&c.cert, "client-cert", os.Getenv("HOLDFAST_CLIENT_CERT"), "certificate to show to the link")
+	f.StringVar(&c.key, "client-key", os.Getenv("HOLDFAST_CLIENT_KEY"), "its key")
 	c.token = os.Getenv("HOLDFAST_PROVIDER_TOKEN")
 	return c, f.Parse(args)
+}
+
+// security is nil without an authority: then the link is spoken to in the clear.
+func (c config) security() (*tls.Config, error) {
+	if c.ca == "" {
+		return nil, nil //nolint:nilnil // nil is what a plain connection has
+	}
+	pem, err := os.ReadFile(c.ca)
+	if err != nil {
+		return nil, err
+	}
+	out := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+	if !out.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", c.ca)
+	}
+	if c.cert == "" {
+		return out, nil
+	}
+	own, err := tls.LoadX509KeyPair(c.cert, c.key)
+	out.Certificates = []tls.Certificate{own}
+	return out, err
 }
 
 // run serves until the context ends or the region has drained this provider.
@@ -53,12 +79,16 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	security, err := c.security()
+	if err != nil {
+		return err
+	}
 	executor, err := provider.NewExecutor(provider.ExecutorOptions{Modules: modules(), MaxInFlight: 8, Logger: log})
 	if err != nil {
 		return err
 	}
 	link, err := provider.New(provider.Options{
-		Address: c.link, Insecure: true, Name: c.name, ModuleNamespace: c.namespace, Group: c.group,
+		Address: c.link, TLS: security, Insecure: security == nil, Name: c.name, ModuleNamespace: c.namespace, Group: c.group,
 		ExecutorAddress: c.executor, Executor: executor, Logger: log,
 		Token:    func(context.Context) (string, error) { return c.token, nil },
 		OnState:  func(s provider.Status) { log.Info("link", "state", s.State, "connection", s.ConnectionID) },

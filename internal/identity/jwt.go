@@ -28,6 +28,7 @@ type Claims struct {
 	Node    fleet.NodeName
 	ID      string // jti, unique per token
 	Expires time.Time
+	Key     ed25519.PublicKey // that it verified with
 }
 
 // Lookup gives the signing key that a region has on record for a node; an unknown or
@@ -61,23 +62,62 @@ func Verify(token string, lookup Lookup, now time.Time) (Claims, error) {
 
 // VerifyFor is Verify for another audience.
 func VerifyFor(aud, token string, lookup Lookup, now time.Time) (Claims, error) {
+	return VerifyByAny(aud, token, func(node fleet.NodeName) ([]ed25519.PublicKey, error) {
+		key, err := lookup(node)
+		return []ed25519.PublicKey{key}, err
+	}, now)
+}
+
+// LookupAll gives all signing keys that a node may use at the moment: two while it changes
+// its key, in the order in which they are tried.
+type LookupAll func(node fleet.NodeName) ([]ed25519.PublicKey, error)
+
+// VerifyByAny is VerifyFor where any of several keys will do; the claims say which did.
+func VerifyByAny(aud, token string, lookup LookupAll, now time.Time) (Claims, error) {
 	var claims jwt.RegisteredClaims
-	_, err := jwt.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) {
-		if err := fleet.ValidateName("iss", claims.Issuer); err != nil {
-			return nil, err
-		}
-		return lookup(fleet.NodeName(claims.Issuer))
-	},
-		jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithAudience(aud),
-		jwt.WithIssuedAt(), jwt.WithExpirationRequired(), jwt.WithLeeway(clockSkew),
-		jwt.WithTimeFunc(func() time.Time { return now }))
+	var keys []ed25519.PublicKey
+	used := 0
+	parse := func() error {
+		claims = jwt.RegisteredClaims{}
+		return parseInto(&claims, aud, token, now, func() (any, error) {
+			if keys != nil {
+				return keys[used], nil
+			}
+			var err error
+			if keys, err = lookup(fleet.NodeName(claims.Issuer)); err == nil && len(keys) == 0 {
+				err = fleet.Errorf(fleet.NotFound, "node %s has no key", claims.Issuer)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return keys[0], nil
+		})
+	}
+	err := parse()
+	for err != nil && errors.Is(err, jwt.ErrTokenSignatureInvalid) && used+1 < len(keys) {
+		used++
+		err = parse()
+	}
 	if err == nil {
 		err = checkLifetime(claims)
 	}
 	if err != nil {
 		return Claims{}, &fleet.Error{Kind: fleet.Unauthenticated, Message: "node token refused", Err: err}
 	}
-	return Claims{Node: fleet.NodeName(claims.Issuer), ID: claims.ID, Expires: claims.ExpiresAt.Time}, nil
+	return Claims{Node: fleet.NodeName(claims.Issuer), ID: claims.ID, Expires: claims.ExpiresAt.Time, Key: keys[used]}, nil
+}
+
+func parseInto(claims *jwt.RegisteredClaims, aud, token string, now time.Time, key func() (any, error)) error {
+	_, err := jwt.ParseWithClaims(token, claims, func(*jwt.Token) (any, error) {
+		if err := fleet.ValidateName("iss", claims.Issuer); err != nil {
+			return nil, err
+		}
+		return key()
+	},
+		jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithAudience(aud),
+		jwt.WithIssuedAt(), jwt.WithExpirationRequired(), jwt.WithLeeway(clockSkew),
+		jwt.WithTimeFunc(func() time.Time { return now }))
+	return err
 }
 
 // checkLifetime refuses what a correct node never signs, however long it says it lives.

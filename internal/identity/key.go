@@ -20,10 +20,18 @@ import (
 )
 
 // Key is a node's secret half. It lies beside the store and not in it, so that a lost
-// store is rebuilt under the same identity.
+// store is rebuilt under the same identity. While it is changed there are two halves, see
+// rotate.go.
 type Key struct {
-	node    fleet.NodeName
-	region  string
+	node   fleet.NodeName
+	region string
+	half
+	next    *half     // offered to the region, or about to be
+	retired *[32]byte // sealing key of before the last change
+}
+
+// half is what a change of the key replaces.
+type half struct {
 	signing ed25519.PrivateKey
 	sealing [32]byte
 }
@@ -32,22 +40,33 @@ type Key struct {
 type keyFile struct {
 	Node   fleet.NodeName `json:"node"`
 	Region string         `json:"region,omitempty"` // set once the region enrolled this key
-	// Signing is the Ed25519 seed, Sealing the X25519 private key; both base64.
+	halfFile
+	Next    *halfFile `json:"next,omitempty"`
+	Retired []byte    `json:"retired,omitempty"`
+}
+
+// halfFile has the Ed25519 seed and the X25519 private key, both base64.
+type halfFile struct {
 	Signing []byte `json:"signing"`
 	Sealing []byte `json:"sealing"`
 }
 
 // Generate makes a new key for a node.
 func Generate(node fleet.NodeName) (Key, error) {
+	h, err := generate()
+	return Key{node: node, half: h}, err
+}
+
+func generate() (half, error) {
 	_, signing, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return Key{}, fmt.Errorf("generate signing key: %w", err)
+		return half{}, fmt.Errorf("generate signing key: %w", err)
 	}
 	_, sealing, err := box.GenerateKey(rand.Reader)
 	if err != nil {
-		return Key{}, fmt.Errorf("generate sealing key: %w", err)
+		return half{}, fmt.Errorf("generate sealing key: %w", err)
 	}
-	return Key{node: node, signing: signing, sealing: *sealing}, nil
+	return half{signing: signing, sealing: *sealing}, nil
 }
 
 // Load reads a key file; one that others may read is refused, a missing one is not_found.
@@ -73,20 +92,42 @@ func Load(path string) (Key, error) {
 // parse never quotes the file: what is broken about it may still be a secret.
 func parse(path string, raw []byte) (Key, error) {
 	var f keyFile
-	if json.Unmarshal(raw, &f) != nil || len(f.Signing) != ed25519.SeedSize || len(f.Sealing) != 32 {
+	if json.Unmarshal(raw, &f) != nil || !f.whole() || f.Next != nil && !f.Next.whole() || len(f.Retired) != 0 && len(f.Retired) != 32 {
 		return Key{}, fleet.Errorf(fleet.Invalid, "node key %s is damaged", path).
 			WithHint("remove it and enrol the node again, which revokes the old key")
 	}
-	k := Key{node: f.Node, region: f.Region, signing: ed25519.NewKeyFromSeed(f.Signing)}
-	copy(k.sealing[:], f.Sealing)
+	k := Key{node: f.Node, region: f.Region, half: f.half()}
+	if f.Next != nil {
+		next := f.Next.half()
+		k.next = &next
+	}
+	if len(f.Retired) == 32 {
+		k.retired = (*[32]byte)(f.Retired)
+	}
 	return k, nil
 }
 
+func (f halfFile) whole() bool { return len(f.Signing) == ed25519.SeedSize && len(f.Sealing) == 32 }
+
+func (f halfFile) half() half {
+	h := half{signing: ed25519.NewKeyFromSeed(f.Signing)}
+	copy(h.sealing[:], f.Sealing)
+	return h
+}
+
+func (h half) file() halfFile { return halfFile{Signing: h.signing.Seed(), Sealing: h.sealing[:]} }
+
 // Save writes the key with mode 0600, whole or not at all.
 func (k Key) Save(path string) error {
-	raw, err := json.Marshal(keyFile{
-		Node: k.node, Region: k.region, Signing: k.signing.Seed(), Sealing: k.sealing[:],
-	})
+	f := keyFile{Node: k.node, Region: k.region, halfFile: k.file()}
+	if k.next != nil {
+		next := k.next.file()
+		f.Next = &next
+	}
+	if k.retired != nil {
+		f.Retired = k.retired[:]
+	}
+	raw, err := json.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("encode node key: %w", err)
 	}
@@ -132,13 +173,15 @@ func (k Key) Region() string { return k.region }
 func (k Key) Enrolled(region string) Key { k.region = region; return k }
 
 // SigningPublic is the half that verifies this node's tokens.
-func (k Key) SigningPublic() ed25519.PublicKey {
-	return ed25519.PublicKey(append([]byte(nil), k.signing[ed25519.SeedSize:]...))
+func (h half) SigningPublic() ed25519.PublicKey {
+	return ed25519.PublicKey(append([]byte(nil), h.signing[ed25519.SeedSize:]...))
 }
 
 // SealingPublic is the half that tokens for this node are sealed to.
-func (k Key) SealingPublic() (*[32]byte, error) {
-	raw, err := curve25519.X25519(k.sealing[:], curve25519.Basepoint)
+func (h half) SealingPublic() (*[32]byte, error) { return sealingPublic(&h.sealing) }
+
+func sealingPublic(sealing *[32]byte) (*[32]byte, error) {
+	raw, err := curve25519.X25519(sealing[:], curve25519.Basepoint)
 	if err != nil {
 		return nil, fmt.Errorf("derive sealing key: %w", err)
 	}

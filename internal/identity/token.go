@@ -54,14 +54,27 @@ func (k Key) Open(sealed string) (string, error) {
 	if err != nil {
 		return "", fleet.Errorf(fleet.Unauthenticated, "the sealed token is not base64")
 	}
-	pub, err := k.SealingPublic()
-	if err != nil {
-		return "", err
+	for _, sealing := range k.sealings() {
+		pub, err := sealingPublic(sealing)
+		if err != nil {
+			return "", err
+		}
+		if token, ok := box.OpenAnonymous(nil, raw, pub, sealing); ok {
+			return string(token), nil
+		}
 	}
-	token, ok := box.OpenAnonymous(nil, raw, pub, &k.sealing)
-	if !ok {
-		return "", fleet.Errorf(fleet.Unauthenticated, "the token was not sealed to this node's key").
-			WithHint("enrol the node again if its key was replaced")
+	return "", fleet.Errorf(fleet.Unauthenticated, "the token was not sealed to this node's key").
+		WithHint("enrol the node again if its key was replaced")
+}
+
+// sealings are those that something on its way may be sealed to.
+func (k Key) sealings() []*[32]byte {
+	all := []*[32]byte{&k.sealing}
+	if k.next != nil {
+		all = append(all, &k.next.sealing)
 	}
-	return string(token), nil
+	if k.retired != nil {
+		all = append(all, k.retired)
+	}
+	return all
 }

@@ -98,14 +98,20 @@ func bearer(ctx context.Context) (string, error) {
 func (g *gate) node(ctx context.Context, token, method string) (Identity, error) {
 	claimed := ""
 	var trouble error
-	claims, err := identity.VerifyFor(identity.LinkAudience, token, func(name fleet.NodeName) (ed25519.PublicKey, error) {
+	var keys []ed25519.PublicKey
+	claims, err := identity.VerifyByAny(identity.LinkAudience, token, func(name fleet.NodeName) ([]ed25519.PublicKey, error) {
 		claimed = "?node:" + string(name)
-		key, err := g.store.NodeSigningKey(ctx, name)
-		if err != nil && fleet.KindOf(err).Retryable() {
+		var err error
+		if keys, err = g.store.NodeKeys(ctx, name); err != nil && fleet.KindOf(err).Retryable() {
 			trouble = err
 		}
-		return key, err
+		return keys, err
 	}, g.now())
+	if err == nil && !claims.Key.Equal(keys[0]) {
+		if err = g.store.UseKey(ctx, claims.Node, claims.Key); err != nil && fleet.KindOf(err).Retryable() {
+			trouble = err
+		}
+	}
 	switch {
 	case trouble != nil: // the database's, not the node's
 		return Identity{}, trouble

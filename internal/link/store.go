@@ -17,8 +17,10 @@ type Store interface {
 }
 
 type identityStore interface {
-	// NodeSigningKey is not_found for a node that is unknown or revoked.
-	NodeSigningKey(ctx context.Context, node fleet.NodeName) (ed25519.PublicKey, error)
+	// NodeKeys is not_found for a node that is unknown or revoked. It gives two keys while the
+	// node changes its key; the second is used by UseKey, which voids the first.
+	NodeKeys(ctx context.Context, node fleet.NodeName) ([]ed25519.PublicKey, error)
+	UseKey(ctx context.Context, node fleet.NodeName, key ed25519.PublicKey) error
 	APITokenByHash(ctx context.Context, hash []byte) (postgres.APIToken, error)
 	AddRefusals(ctx context.Context, all []postgres.Refusal) error
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -79,8 +80,12 @@ type Agent struct {
 
 	comparing keyedLocks // one comparison with the expected set at a time
 
-	mu  sync.Mutex
-	key identity.Key
+	rotateAsked  atomic.Bool
+	rotateResume time.Time // not before it
+
+	mu      sync.Mutex
+	key     identity.Key // as in its file
+	signing identity.Key // by which the node signs: its next half, once the region has taken it
 }
 
 // Open takes the directory for this process, loads or makes the key and opens the store; it
@@ -116,10 +121,10 @@ func openLocked(ctx context.Context, opt AgentOptions) (*Agent, error) {
 		return nil, err
 	}
 	if opt.HTTP == nil {
-		opt.HTTP = NewHTTPClient()
+		opt.HTTP = NewHTTPClient(nil)
 	}
 	a := &Agent{
-		Store: store, opt: opt, key: key, counters: &Counters{}, ready: make(chan struct{}), enrolled: make(chan struct{}), news: newNews(),
+		Store: store, opt: opt, key: key, signing: key, counters: &Counters{}, ready: make(chan struct{}), enrolled: make(chan struct{}), news: newNews(),
 	}
 	if err := a.openLease(); err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -155,13 +160,13 @@ func loadKey(opt AgentOptions) (identity.Key, error) {
 // keyring reads the key at the moment of use.
 type keyring struct{ a *Agent }
 
-func (k keyring) Open(sealed string) (string, error) { return k.a.Key().Open(sealed) }
+func (k keyring) Open(sealed string) (string, error) { return k.a.saved().Open(sealed) }
 
 // Key is the node's key as it is now.
 func (a *Agent) Key() identity.Key {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.key
+	return a.signing
 }
 
 // Counters are the node's counters.
@@ -218,7 +223,9 @@ func (a *Agent) join(ctx context.Context) error {
 	if err := a.enrol(ctx); err != nil {
 		return err
 	}
-	close(a.enrolled)
+	if err := a.resumeRotation(ctx); err != nil {
+		return err
+	}
 	if a.opt.Serving != nil {
 		select {
 		case <-a.opt.Serving:
@@ -257,17 +264,14 @@ func (a *Agent) enrol(ctx context.Context) error {
 	if err := a.adopt(ctx, at); err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	key := a.key.Enrolled(at.Region)
-	if err := key.Save(filepath.Join(a.opt.Dir, "node.key")); err != nil {
-		return err
-	}
-	a.key = key
-	return nil
+	return a.save(a.saved().Enrolled(at.Region))
 }
 
 func (a *Agent) adopt(ctx context.Context, at Placement) error {
+	if at.RotateKey {
+		a.rotateAsked.Store(true)
+		poke(a.news.wake)
+	}
 	if at.Role == "" {
 		return nil // the region has not placed the node yet
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 )
@@ -46,6 +47,8 @@ type Placement struct {
 	Region string     `json:"region,omitempty"`
 	Role   fleet.Role `json:"role"`
 	Epoch  int64      `json:"epoch"`
+	// RotateKey asks for a new key.
+	RotateKey bool `json:"rotateKey,omitempty"`
 	// First is set when this is the first enrolment of the name, with whatever key: it has not
 	// voted yet.
 	First bool `json:"first,omitempty"`
@@ -129,8 +132,18 @@ func (c *Client) Report(ctx context.Context, r Report) (Placement, error) {
 // Log sends a piece of output.
 func (c *Client) Log(ctx context.Context, l LogPiece) error { return c.signed(ctx, "logs", l, nil) }
 
+// signed sends a call by the node's key. When that was changed meanwhile the refusal says
+// nothing, and the new key is tried.
 func (c *Client) signed(ctx context.Context, tail string, body, into any) error {
 	key := c.Key()
+	err := c.signedBy(ctx, key, tail, body, into)
+	if now := c.Key(); fleet.KindOf(err) == fleet.Unauthenticated && !now.Same(key) {
+		err = c.signedBy(ctx, now, tail, body, into)
+	}
+	return err
+}
+
+func (c *Client) signedBy(ctx context.Context, key identity.Key, tail string, body, into any) error {
 	token, err := key.Sign(identity.RegionAudience, c.Now())
 	if err != nil {
 		return err
@@ -155,7 +168,7 @@ func (c *Client) post(ctx context.Context, path, token string, body, into any) e
 	}
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
-		return fleet.Errorf(fleet.Communication, "reach the region: %w", err)
+		return fleet.Errorf(fleet.Communication, "reach the region: %w", err).WithHint(certs.Hint(err))
 	}
 	defer func() { _ = resp.Body.Close() }() // read as far as it matters
 	return c.answer(resp, into)

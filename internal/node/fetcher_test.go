@@ -186,7 +186,7 @@ func fetch(t *testing.T, s *served, data []byte, changes ...func(*fetching)) (*f
 	logs := &safeBuffer{}
 	f := &fetching{
 		Fetcher: &Fetcher{
-			Client: NewHTTPClient(), Counters: &Counters{}, Log: slog.New(slog.NewTextHandler(logs, nil)),
+			Client: NewHTTPClient(nil), Counters: &Counters{}, Log: slog.New(slog.NewTextHandler(logs, nil)),
 			ReadIdle: 5 * time.Second, Attempts: 4, Backoff: time.Millisecond,
 		},
 		logs: logs,
@@ -350,7 +350,7 @@ func TestFetchResumes(t *testing.T) {
 			staging, err := store.OpenStaging(t.Context(), want)
 			require.NoError(t, err)
 			ctx, kill := context.WithCancel(t.Context())
-			f := &Fetcher{Client: NewHTTPClient(), Counters: &Counters{}, Log: slog.New(slog.DiscardHandler)}
+			f := &Fetcher{Client: NewHTTPClient(nil), Counters: &Counters{}, Log: slog.New(slog.DiscardHandler)}
 			to := struct{ sink }{staging}
 			_, err = f.Fetch(ctx, FetchRequest{BaseURL: s.URL, DeploymentID: testID, Token: testToken, Want: want}, to,
 				func(done int64) {
@@ -436,7 +436,7 @@ func TestFetchFails(t *testing.T) {
 	t.Run("with the caller's own end", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, hangUp)
-		f := &Fetcher{Client: NewHTTPClient(), Counters: &Counters{}, Log: slog.New(slog.DiscardHandler)}
+		f := &Fetcher{Client: NewHTTPClient(nil), Counters: &Counters{}, Log: slog.New(slog.DiscardHandler)}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		want := fleet.Content{Hash: hashOf(data), Size: int64(len(data))}
@@ -516,7 +516,7 @@ func TestFetchMemory(t *testing.T) {
 					_, _ = out.Write(block)
 				}
 			})
-			f := &Fetcher{Client: NewHTTPClient(), Counters: &Counters{}, Log: slog.New(slog.DiscardHandler)}
+			f := &Fetcher{Client: NewHTTPClient(nil), Counters: &Counters{}, Log: slog.New(slog.DiscardHandler)}
 			var before, after goruntime.MemStats
 			goruntime.ReadMemStats(&before)
 			_, err := f.Fetch(t.Context(), FetchRequest{BaseURL: s.URL, DeploymentID: testID, Want: want},
@@ -548,7 +548,7 @@ func TestFetchRun(t *testing.T) {
 				require.Equal(t, "Bearer "+testToken, r.Header.Get("Authorization"))
 				_, _ = io.WriteString(w, tc.body)
 			})
-			f := &Fetcher{Client: NewHTTPClient(), Counters: &Counters{}, Log: slog.New(slog.DiscardHandler), Backoff: time.Millisecond}
+			f := &Fetcher{Client: NewHTTPClient(nil), Counters: &Counters{}, Log: slog.New(slog.DiscardHandler), Backoff: time.Millisecond}
 			got, err := f.FetchRun(t.Context(), FetchRequest{BaseURL: s.URL, DeploymentID: testID, Token: testToken}, tc.hash)
 			if tc.want != "" {
 				require.Equal(t, tc.want, fleet.KindOf(err))

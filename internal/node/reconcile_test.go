@@ -50,7 +50,7 @@ func expect(t *testing.T) *expecting {
 		Applier: e.Applier, Store: e.store, counters: e.counted, news: newNews(), key: e.key,
 		opt: AgentOptions{Site: "plant-1", Node: "plant-1-a"},
 	}
-	e.agent.client = &Client{API: e.site.URL, HTTP: NewHTTPClient(), Key: e.agent.Key, Now: time.Now}
+	e.agent.client = &Client{API: e.site.URL, HTTP: NewHTTPClient(nil), Key: e.agent.Key, Now: time.Now}
 	return e
 }
 

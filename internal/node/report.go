@@ -180,6 +180,9 @@ func (a *Agent) report(ctx context.Context) error {
 		case <-look.C:
 			alive = true // the region serves what it owes to nodes that it hears
 		}
+		if err := a.rotateIfAsked(ctx); err != nil {
+			return err
+		}
 		a.letCompare(ctx, 2*every)
 		if err := a.sendReport(ctx, told, &alive); err != nil && ctx.Err() == nil {
 			a.opt.Log.Warn("report to the region", "err", err)

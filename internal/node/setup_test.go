@@ -252,7 +252,7 @@ func (b *bench) open() {
 	b.Applier = NewApplier(ApplierOptions{
 		Site: "plant-1", Node: "plant-1-a", Dir: b.dir, Store: b.store, Keys: b.key, Runtime: b.rt, Log: log,
 		Fetcher: &Fetcher{
-			Client: NewHTTPClient(), Counters: b.counted, Log: log, Backoff: time.Millisecond, Attempts: 3,
+			Client: NewHTTPClient(nil), Counters: b.counted, Log: log, Backoff: time.Millisecond, Attempts: 3,
 		},
 		BaseEnv: []string{"PATH=/bin"}, MayRun: func() bool { return b.mayRun }, Failpoint: b.failpoint,
 		CollectEvery: b.collectEvery,

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/ed25519"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -125,15 +124,6 @@ func (s *Store) whyNot(ctx context.Context, id fleet.ConnectionID, identity stri
 		return fleet.Errorf(fleet.IllegalState, "connection %s is %s", id, c.State)
 	}
 	return fleet.Errorf(fleet.Gone, "%s", c.Reason)
-}
-
-// NodeSigningKey is not_found for a node that is unknown, revoked or not enrolled.
-func (s *Store) NodeSigningKey(ctx context.Context, node fleet.NodeName) (ed25519.PublicKey, error) {
-	key, err := s.q.NodeSigningKey(ctx, string(node))
-	if noRows(err) || err == nil && len(key) != ed25519.PublicKeySize {
-		return nil, fleet.Errorf(fleet.NotFound, "node %s is not enrolled", node)
-	}
-	return key, failed("read the node's key", err)
 }
 
 // AskDrain asks for a drain of an active connection, wherever its stream is: from now on

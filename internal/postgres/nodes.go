@@ -18,6 +18,8 @@ type Node struct {
 	SigningKey []byte
 	EnrolledAt *time.Time
 	RevokedAt  *time.Time
+	RotatedAt  *time.Time
+	Rotation   *Rotation // nil when none is under way
 	SeenAt     *time.Time
 	StartedAt  *time.Time
 	Instances  int64
@@ -48,7 +50,10 @@ func (s *Store) ListNodes(ctx context.Context, site fleet.SiteName, name fleet.N
 			SigningKey: r.SigningKey, EnrolledAt: r.EnrolledAt, RevokedAt: r.RevokedAt, SeenAt: r.SeenAt,
 			StartedAt: r.StartedAt, Instances: r.Instances, Owed: r.Owed, Orphans: r.Orphans,
 			CordonedAt: r.CordonedAt, CordonReason: r.CordonReason,
-			Connection: nodeConnection(r),
+			Connection: nodeConnection(r), RotatedAt: r.RotatedAt,
+		}
+		if r.RotationAskedAt != nil {
+			out[i].Rotation = &Rotation{AskedAt: *r.RotationAskedAt, Offered: r.NextSigningKey != nil}
 		}
 		if err := json.Unmarshal(r.Counters, &out[i].Counters); err != nil {
 			return nil, failed("read what a node counted", err)
@@ -85,6 +90,8 @@ type Welcome struct {
 	Region string     `json:"region"`
 	Role   fleet.Role `json:"role"`
 	Epoch  int64      `json:"epoch"`
+	// RotateKey asks the node for a new key.
+	RotateKey bool `json:"rotateKey,omitempty"`
 	// First says that no other key was ever enrolled under this name: it has not voted yet.
 	First bool `json:"first,omitempty"`
 }
@@ -133,7 +140,7 @@ func (s *Store) welcome(ctx context.Context, q *db.Queries, name fleet.NodeName)
 	if err != nil && !noRows(err) {
 		return Welcome{}, failed("read the lease", err)
 	}
-	return Welcome{Region: s.region, Role: roleOf(n, lease.Holder), Epoch: max(lease.Epoch, 1)}, nil
+	return Welcome{Region: s.region, Role: roleOf(n, lease.Holder), Epoch: max(lease.Epoch, 1), RotateKey: n.RotationAskedAt != nil}, nil
 }
 
 // roleOf is what a node is now: who holds the lease is active, and nobody else.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -47,13 +48,14 @@ func tellRevoked(ctx context.Context, q *db.Queries, node string) error {
 	return tellSite(ctx, q, at.Site)
 }
 
-// RevokedAmong gives those of some nodes that may do nothing any more.
-func (s *Store) RevokedAmong(ctx context.Context, nodes []fleet.NodeName) ([]fleet.NodeName, error) {
+// RevokedAmong gives those of some nodes whose key was taken back: for good, or by a rotation
+// in the last while.
+func (s *Store) RevokedAmong(ctx context.Context, nodes []fleet.NodeName, while time.Duration) ([]fleet.NodeName, error) {
 	names := make([]string, len(nodes))
 	for i, n := range nodes {
 		names[i] = string(n)
 	}
-	rows, err := s.q.RevokedAmong(ctx, names)
+	rows, err := s.q.RevokedAmong(ctx, db.RevokedAmongParams{Names: names, RotatedWithin: while.Seconds()})
 	out := make([]fleet.NodeName, len(rows))
 	for i, r := range rows {
 		out[i] = fleet.NodeName(r)

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,14 +24,14 @@ func TestRevokeNode(t *testing.T) {
 		again, err := b.Store.ListNodes(t.Context(), "", nodeA, "", 1)
 		require.NoError(t, err)
 		require.Equal(t, rows[0].RevokedAt, again[0].RevokedAt)
-		_, err = b.Store.NodeSigningKey(t.Context(), nodeA)
+		_, err = b.Store.NodeKeys(t.Context(), nodeA)
 		require.Equal(t, fleet.NotFound, fleet.KindOf(err))
 	})
 	t.Run("names those among others", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		require.NoError(t, b.Store.RevokeNode(t.Context(), nodeA))
-		revoked, err := b.Store.RevokedAmong(t.Context(), []fleet.NodeName{nodeA, nodeB, "unknown"})
+		revoked, err := b.Store.RevokedAmong(t.Context(), []fleet.NodeName{nodeA, nodeB, "unknown"}, time.Minute)
 		require.NoError(t, err)
 		require.Equal(t, []fleet.NodeName{nodeA}, revoked)
 	})

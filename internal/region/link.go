@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link"
@@ -25,9 +26,13 @@ func (s *server) openLink(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	options := []grpc.ServerOption{grpc.UnknownServiceHandler(narrow.Unknown)}
+	if s.tls != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(s.tls)))
+	}
 	s.link, err = link.New(link.Options{
 		Store: s.store, ID: s.id, Timing: s.cfg.Timing.Link, Now: time.Now, Log: s.log, Metrics: s.registry,
-		GRPC:        []grpc.ServerOption{grpc.UnknownServiceHandler(narrow.Unknown)},
+		GRPC:        options,
 		CheckSchema: schema.Check,
 	})
 	if err != nil {
@@ -38,15 +43,15 @@ func (s *server) openLink(ctx context.Context) error {
 	return nil
 }
 
-// cutRevoked ends the polls of nodes that were revoked while they waited: their next call is
-// refused, and their streams end with their connections.
+// cutRevoked ends the polls of nodes that were revoked while they waited, or changed their
+// key: calls by the old one are refused, and streams end with their connections.
 func (s *server) cutRevoked(ctx context.Context) error {
 	return s.every(ctx, s.cfg.Timing.Link.HeartbeatEvery, "cut revoked nodes", func(ctx context.Context) error {
 		polling := s.narrow.Polling()
 		if len(polling) == 0 {
 			return nil
 		}
-		revoked, err := s.store.RevokedAmong(ctx, polling)
+		revoked, err := s.store.RevokedAmong(ctx, polling, 2*s.cfg.Timing.Link.HeartbeatEvery)
 		for _, node := range revoked {
 			s.narrow.Cut(node)
 		}

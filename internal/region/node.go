@@ -2,6 +2,7 @@ package region
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/activities"
+	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/node"
@@ -24,6 +26,8 @@ type NodeConfig struct {
 	// Peer is host:port at which the node serves its vote to the other node of its pair. Without
 	// it the node takes no part in its site's lease and is active when the region says so.
 	Peer string
+	// TLS is used when API is https://, for both: what to trust, and what to show.
+	TLS certs.ClientFiles
 	// Data holds node.key, node.db and instances/.
 	Data string
 	// JoinToken enrols the node once.
@@ -39,6 +43,8 @@ type NodeConfig struct {
 	// Failpoint is for tests: it is called with the name of each step.
 	Failpoint func(name string)
 	Timing    Timing
+
+	security *tls.Config // made of TLS; nil in the clear
 }
 
 // nodeMemory is far above what a node needs; it bounds what the collector may leave.
@@ -50,6 +56,9 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	SaveProcessor(nodeMemory)
 	runtime, err := nodeRuntime(cfg, log)
 	if err != nil {
+		return err
+	}
+	if cfg.security, err = certs.For(cfg.API, cfg.TLS); err != nil {
 		return err
 	}
 	traces, err := newTracer(ctx, cfg.TraceEndpoint, "holdfast-node "+cfg.Node)
@@ -64,7 +73,7 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 		Node: fleet.NodeName(cfg.Node), Site: fleet.SiteName(cfg.Site), Dir: cfg.Data, API: cfg.API, Runtime: runtime,
 		Tenancy: runtime, Outputs: runtime, Log: log, Now: time.Now, JoinToken: cfg.JoinToken, Failpoint: cfg.Failpoint,
 		ReadIdle: cfg.Timing.ReadIdle, ReportEvery: cfg.Timing.Report, BaseEnv: baseEnvironment(),
-		HTTP: traces.calling(node.NewHTTPClient()), Serving: serving, Lease: vote.options(),
+		HTTP: traces.calling(node.NewHTTPClient(cfg.security)), Serving: serving, Lease: vote.options(),
 	})
 	if err != nil {
 		return err

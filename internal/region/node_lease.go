@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/grpc/credentials"
+
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -37,6 +39,9 @@ func (v *regionVote) options() *node.LeaseOptions {
 func (v *regionVote) of(agent *node.Agent) {
 	v.agent = agent
 	v.remote = &tenure.Remote{Key: agent.Key, Wall: time.Now, Redial: v.cfg.Timing.Link.HeartbeatEvery / 2}
+	if v.cfg.security != nil {
+		v.remote.TLS = credentials.NewTLS(v.cfg.security)
+	}
 	if target, err := linkTarget(v.cfg.Link); err == nil { // nodeLink says what is wrong with it
 		v.remote.At(target, identity.LinkAudience)
 	}

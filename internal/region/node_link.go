@@ -42,7 +42,7 @@ func (n *nodeLink) run(ctx context.Context) error {
 		return err
 	}
 	link, err := provider.New(provider.Options{
-		Address: target, Name: n.cfg.Node, Insecure: true, Logger: n.log, InFlight: n.inFlight,
+		Address: target, Name: n.cfg.Node, TLS: n.cfg.security, Insecure: n.cfg.security == nil, Logger: n.log, InFlight: n.inFlight,
 		Token: func(context.Context) (string, error) {
 			return n.agent.Key().Sign(identity.LinkAudience, time.Now())
 		},
@@ -52,9 +52,13 @@ func (n *nodeLink) run(ctx context.Context) error {
 		return err
 	}
 	for {
+		key := n.agent.Key()
 		err := link.Run(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if !n.agent.Key().Same(key) { // what the old one opened was ended
+			continue
 		}
 		n.log.Error("the region does not take this node on its link", "again", linkRefused.String(), "error", err)
 		pause(ctx, linkRefused)

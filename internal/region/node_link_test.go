@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -101,13 +102,13 @@ func TestNodeLink(t *testing.T) {
 	stop()
 }
 
-func serveLink(t *testing.T, store *postgres.Store, address string) (string, func()) {
+func serveLink(t *testing.T, store *postgres.Store, address string, options ...grpc.ServerOption) (string, func()) {
 	t.Helper()
 	id, err := postgres.NewID()
 	require.NoError(t, err)
 	timing := fleet.DefaultLinkTiming()
 	timing.HeartbeatEvery = 50 * time.Millisecond
-	s, err := link.New(link.Options{Store: store, ID: id, Timing: timing, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	s, err := link.New(link.Options{Store: store, ID: id, Timing: timing, Now: time.Now, Log: slog.New(slog.DiscardHandler), GRPC: options})
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", address)
 	require.NoError(t, err)

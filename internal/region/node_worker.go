@@ -9,7 +9,9 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -38,7 +40,7 @@ func (n *nodeWorker) run(ctx context.Context) error {
 		case <-first:
 		}
 	}
-	c, err := dialLink(n.cfg.Link, nodeTokens{n.agent.Key, time.Now}, n.traces, n.log)
+	c, err := dialLink(n.cfg, nodeTokens{n.agent.Key, time.Now}, n.traces, n.log)
 	if err != nil {
 		return err
 	}
@@ -59,12 +61,12 @@ func (n *nodeWorker) run(ctx context.Context) error {
 const linkAlive = 10 * time.Second
 
 // dialLink makes a client of the link's narrow Temporal, which connects when it is first used.
-func dialLink(address string, tokens nodeTokens, t *tracer, log *slog.Logger) (client.Client, error) {
+func dialLink(cfg NodeConfig, tokens nodeTokens, t *tracer, log *slog.Logger) (client.Client, error) {
 	traced, err := t.workflows()
 	if err != nil {
 		return nil, err
 	}
-	target, err := linkTarget(address)
+	target, err := linkTarget(cfg.Link)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +74,9 @@ func dialLink(address string, tokens nodeTokens, t *tracer, log *slog.Logger) (c
 		HostPort: target, Namespace: narrow.Namespace, Identity: "node." + string(tokens.key().Node()),
 		Logger: sdklog.NewStructuredLogger(log.With("from", "temporal")), Interceptors: traced,
 		ConnectionOptions: client.ConnectionOptions{
+			TLS:           cfg.security,
 			KeepAliveTime: linkAlive, KeepAliveTimeout: linkAlive / 2, // a server may hang while others live
-			DialOptions: []grpc.DialOption{grpc.WithPerRPCCredentials(tokens)},
+			DialOptions: []grpc.DialOption{grpc.WithPerRPCCredentials(tokens), grpc.WithChainUnaryInterceptor(tokens.again)},
 		},
 		WorkerHeartbeatInterval: -1, // the stream says how the node fares
 	})
@@ -99,3 +102,13 @@ func (t nodeTokens) GetRequestMetadata(context.Context, ...string) (map[string]s
 
 // RequireTransportSecurity: a token is short-lived, so a network that is trusted otherwise will do.
 func (nodeTokens) RequireTransportSecurity() bool { return false }
+
+// again repeats a call that was refused because the key changed while it was under way.
+func (t nodeTokens) again(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	key := t.key()
+	err := call(ctx, method, req, reply, cc, opts...)
+	if status.Code(err) == codes.Unauthenticated && !t.key().Same(key) {
+		err = call(ctx, method, req, reply, cc, opts...)
+	}
+	return err
+}

@@ -2,6 +2,7 @@ package region
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -38,6 +40,8 @@ type ServerConfig struct {
 	Listen, PublicURL string
 	// Link is host:port of the link; "" serves none.
 	Link string
+	// TLS is of both listeners; the zero value serves in the clear.
+	TLS certs.ServerFiles
 	// Roles says what this process does.
 	Roles Roles
 	// WebURL is Temporal Web's, for links; "" shows none.
@@ -64,6 +68,7 @@ type server struct {
 	again    *waker
 	ends     *postgres.Ends
 	handler  *api.Handler
+	tls      *tls.Config // nil in the clear
 	registry *prometheus.Registry
 	metrics  *metrics
 	ticks    *ticks
@@ -106,10 +111,16 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 
 func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*server, error) {
 	s := &server{cfg: cfg, log: log, registry: prometheus.NewRegistry()}
+	var err error
+	if s.tls, err = certs.Server(cfg.TLS, time.Now, log); err != nil {
+		return nil, err
+	}
 	if s.cfg.PublicURL == "" {
 		s.cfg.PublicURL = "http://" + cfg.Listen
+		if s.tls != nil {
+			s.cfg.PublicURL = "https://" + cfg.Listen
+		}
 	}
-	var err error
 	if s.id, err = postgres.NewID(); err != nil {
 		return nil, err
 	}
@@ -228,10 +239,15 @@ func (s *server) serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{
 		Handler: s.tracer.serving(s.handler), ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		TLSConfig:   s.tls, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	}
+	serve := h.Serve
+	if s.tls != nil {
+		serve = func(l net.Listener) error { return h.ServeTLS(l, "", "") } // the files are in TLSConfig
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve HTTP: %w", err)
 		}
 		return nil

@@ -303,7 +303,7 @@ SELECT c.id, c.state, c.drain_reason, (c.drain_asked_at IS NOT NULL)::boolean AS
        extract(epoch FROM now() - c.registered_at)::float8 AS age,
        CASE WHEN c.node IS NOT NULL
             THEN NOT EXISTS (SELECT 1 FROM nodes n WHERE n.name = c.node AND n.revoked_at IS NULL AND n.removed_at IS NULL
-                             AND n.enrolled_at <= c.registered_at OFFSET 0)
+                             AND greatest(n.enrolled_at, n.rotated_at) <= c.registered_at OFFSET 0)
             ELSE NOT EXISTS (SELECT 1 FROM api_tokens t WHERE t.id = substr(c.identity, 7) AND t.revoked_at IS NULL
                              AND (t.expires_at IS NULL OR t.expires_at > now()) OFFSET 0)
        END::boolean AS revoked
@@ -321,7 +321,7 @@ type HeldConnectionsRow struct {
 }
 
 // What a server holds, and what others want of it. A key or token that was taken back, or a
-// node that enrolled anew since, ends what it opened.
+// node that enrolled anew or rotated its key since, ends what it opened.
 func (q *Queries) HeldConnections(ctx context.Context, server string) ([]HeldConnectionsRow, error) {
 	rows, err := q.db.Query(ctx, heldConnections, server)
 	if err != nil {
@@ -757,15 +757,20 @@ func (q *Queries) ModulesOfConnection(ctx context.Context, connection string) ([
 	return items, nil
 }
 
-const nodeSigningKey = `-- name: NodeSigningKey :one
-SELECT signing_key FROM nodes WHERE name = $1 AND revoked_at IS NULL AND removed_at IS NULL AND signing_key IS NOT NULL
+const nodeKeys = `-- name: NodeKeys :one
+SELECT signing_key, next_signing_key FROM nodes WHERE name = $1 AND revoked_at IS NULL AND removed_at IS NULL AND signing_key IS NOT NULL
 `
 
-func (q *Queries) NodeSigningKey(ctx context.Context, name string) ([]byte, error) {
-	row := q.db.QueryRow(ctx, nodeSigningKey, name)
-	var signing_key []byte
-	err := row.Scan(&signing_key)
-	return signing_key, err
+type NodeKeysRow struct {
+	SigningKey     []byte
+	NextSigningKey []byte
+}
+
+func (q *Queries) NodeKeys(ctx context.Context, name string) (NodeKeysRow, error) {
+	row := q.db.QueryRow(ctx, nodeKeys, name)
+	var i NodeKeysRow
+	err := row.Scan(&i.SigningKey, &i.NextSigningKey)
+	return i, err
 }
 
 const openConnection = `-- name: OpenConnection :one

@@ -270,23 +270,27 @@ type Module struct {
 }
 
 type Node struct {
-	Name         string
-	Site         string
-	Role         string
-	SigningKey   []byte
-	SealingKey   []byte
-	EnrolledAt   *time.Time
-	RevokedAt    *time.Time
-	SeenAt       *time.Time
-	StartID      *string
-	StartedAt    *time.Time
-	RemovedAt    *time.Time
-	StartingAt   *time.Time
-	CordonedAt   *time.Time
-	CordonReason string
-	PeerAddress  string
-	Counters     json.RawMessage
-	CountedAt    *time.Time
+	Name            string
+	Site            string
+	Role            string
+	SigningKey      []byte
+	SealingKey      []byte
+	EnrolledAt      *time.Time
+	RevokedAt       *time.Time
+	SeenAt          *time.Time
+	StartID         *string
+	StartedAt       *time.Time
+	RemovedAt       *time.Time
+	StartingAt      *time.Time
+	CordonedAt      *time.Time
+	CordonReason    string
+	PeerAddress     string
+	Counters        json.RawMessage
+	CountedAt       *time.Time
+	RotationAskedAt *time.Time
+	NextSigningKey  []byte
+	NextSealingKey  []byte
+	RotatedAt       *time.Time
 }
 
 type NodeDrain struct {

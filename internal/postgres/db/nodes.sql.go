@@ -33,6 +33,20 @@ func (q *Queries) APITokenByHash(ctx context.Context, hash []byte) (ApiToken, er
 	return i, err
 }
 
+const askRotation = `-- name: AskRotation :execrows
+UPDATE nodes SET rotation_asked_at = now(), next_signing_key = NULL, next_sealing_key = NULL
+WHERE name = $1 AND removed_at IS NULL AND revoked_at IS NULL AND signing_key IS NOT NULL
+`
+
+// Asking again takes back a new key that was offered and never used: its node offers once more.
+func (q *Queries) AskRotation(ctx context.Context, name string) (int64, error) {
+	result, err := q.db.Exec(ctx, askRotation, name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const deleteJoinToken = `-- name: DeleteJoinToken :execrows
 DELETE FROM join_tokens WHERE id = $1
 `
@@ -55,7 +69,8 @@ func (q *Queries) DropLease(ctx context.Context, site string) error {
 }
 
 const enrolNode = `-- name: EnrolNode :execrows
-UPDATE nodes SET signing_key = $1, sealing_key = $2, enrolled_at = now(), revoked_at = NULL
+UPDATE nodes SET signing_key = $1, sealing_key = $2, enrolled_at = now(), revoked_at = NULL,
+    rotation_asked_at = NULL, next_signing_key = NULL, next_sealing_key = NULL, rotated_at = NULL
 WHERE name = $3 AND site = $4 AND removed_at IS NULL
 `
 
@@ -168,7 +183,7 @@ func (q *Queries) GetLease(ctx context.Context, site string) (SiteLease, error) 
 }
 
 const getNode = `-- name: GetNode :one
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, counters, counted_at FROM nodes WHERE name = $1
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, counters, counted_at, rotation_asked_at, next_signing_key, next_sealing_key, rotated_at FROM nodes WHERE name = $1
 `
 
 func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
@@ -192,6 +207,10 @@ func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
 		&i.PeerAddress,
 		&i.Counters,
 		&i.CountedAt,
+		&i.RotationAskedAt,
+		&i.NextSigningKey,
+		&i.NextSealingKey,
+		&i.RotatedAt,
 	)
 	return i, err
 }
@@ -455,7 +474,7 @@ func (q *Queries) ListJoinTokens(ctx context.Context, arg ListJoinTokensParams) 
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, n.cordoned_at, n.cordon_reason, n.peer_address, n.counters, n.counted_at, coalesce(l.epoch, 0)::bigint AS epoch,
+SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, n.cordoned_at, n.cordon_reason, n.peer_address, n.counters, n.counted_at, n.rotation_asked_at, n.next_signing_key, n.next_sealing_key, n.rotated_at, coalesce(l.epoch, 0)::bigint AS epoch,
        (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
        (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed,
        (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans,
@@ -493,6 +512,10 @@ type ListNodesRow struct {
 	PeerAddress     string
 	Counters        json.RawMessage
 	CountedAt       *time.Time
+	RotationAskedAt *time.Time
+	NextSigningKey  []byte
+	NextSealingKey  []byte
+	RotatedAt       *time.Time
 	Epoch           int64
 	Instances       int64
 	Owed            int64
@@ -536,6 +559,10 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 			&i.PeerAddress,
 			&i.Counters,
 			&i.CountedAt,
+			&i.RotationAskedAt,
+			&i.NextSigningKey,
+			&i.NextSealingKey,
+			&i.RotatedAt,
 			&i.Epoch,
 			&i.Instances,
 			&i.Owed,
@@ -642,8 +669,36 @@ func (q *Queries) NodeStarting(ctx context.Context, arg NodeStartingParams) erro
 	return err
 }
 
+const offerKey = `-- name: OfferKey :execrows
+UPDATE nodes SET next_signing_key = $1, next_sealing_key = $2
+WHERE name = $3 AND removed_at IS NULL AND revoked_at IS NULL AND signing_key = $4
+  AND rotation_asked_at IS NOT NULL AND signing_key <> $1 AND sealing_key <> $2
+  AND (next_signing_key IS NULL OR next_signing_key = $1 AND next_sealing_key = $2)
+`
+
+type OfferKeyParams struct {
+	NextSigningKey []byte
+	NextSealingKey []byte
+	Name           string
+	Signer         []byte
+}
+
+// The first offer stays; the same one again is the same.
+func (q *Queries) OfferKey(ctx context.Context, arg OfferKeyParams) (int64, error) {
+	result, err := q.db.Exec(ctx, offerKey,
+		arg.NextSigningKey,
+		arg.NextSealingKey,
+		arg.Name,
+		arg.Signer,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const pairNodes = `-- name: PairNodes :many
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, counters, counted_at FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' ORDER BY name
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, counters, counted_at, rotation_asked_at, next_signing_key, next_sealing_key, rotated_at FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' ORDER BY name
 `
 
 // The nodes of a site that hold instances.
@@ -674,6 +729,10 @@ func (q *Queries) PairNodes(ctx context.Context, site string) ([]Node, error) {
 			&i.PeerAddress,
 			&i.Counters,
 			&i.CountedAt,
+			&i.RotationAskedAt,
+			&i.NextSigningKey,
+			&i.NextSealingKey,
+			&i.RotatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -759,7 +818,8 @@ func (q *Queries) RevokeAPIToken(ctx context.Context, id string) (int64, error) 
 }
 
 const revokeNode = `-- name: RevokeNode :execrows
-UPDATE nodes SET revoked_at = coalesce(revoked_at, now()), signing_key = NULL, sealing_key = NULL
+UPDATE nodes SET revoked_at = coalesce(revoked_at, now()), signing_key = NULL, sealing_key = NULL,
+    rotation_asked_at = NULL, next_signing_key = NULL, next_sealing_key = NULL
 WHERE name = $1 AND removed_at IS NULL AND enrolled_at IS NOT NULL
 `
 
@@ -773,11 +833,17 @@ func (q *Queries) RevokeNode(ctx context.Context, name string) (int64, error) {
 }
 
 const revokedAmong = `-- name: RevokedAmong :many
-SELECT name FROM nodes WHERE name = ANY($1::text[]) AND (revoked_at IS NOT NULL OR removed_at IS NOT NULL)
+SELECT name FROM nodes WHERE name = ANY($1::text[])
+  AND (revoked_at IS NOT NULL OR removed_at IS NOT NULL OR rotated_at > now() - make_interval(secs => $2::float8))
 `
 
-func (q *Queries) RevokedAmong(ctx context.Context, names []string) ([]string, error) {
-	rows, err := q.db.Query(ctx, revokedAmong, names)
+type RevokedAmongParams struct {
+	Names         []string
+	RotatedWithin float64
+}
+
+func (q *Queries) RevokedAmong(ctx context.Context, arg RevokedAmongParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, revokedAmong, arg.Names, arg.RotatedWithin)
 	if err != nil {
 		return nil, err
 	}
@@ -904,6 +970,25 @@ func (q *Queries) UseJoinToken(ctx context.Context, hash []byte) (JoinToken, err
 		&i.UsedAt,
 	)
 	return i, err
+}
+
+const useNextKey = `-- name: UseNextKey :execrows
+UPDATE nodes SET signing_key = next_signing_key, sealing_key = next_sealing_key, rotated_at = now(),
+    next_signing_key = NULL, next_sealing_key = NULL, rotation_asked_at = NULL
+WHERE name = $1 AND removed_at IS NULL AND revoked_at IS NULL AND next_signing_key = $2
+`
+
+type UseNextKeyParams struct {
+	Name string
+	Key  []byte
+}
+
+func (q *Queries) UseNextKey(ctx context.Context, arg UseNextKeyParams) (int64, error) {
+	result, err := q.db.Exec(ctx, useNextKey, arg.Name, arg.Key)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const voidFetchTokensOfNode = `-- name: VoidFetchTokensOfNode :exec

@@ -51,14 +51,14 @@ FROM (SELECT unnest(@ids::text[]) AS id, unnest(@ages::float8[]) AS age, unnest(
 WHERE c.id = u.id AND c.server = @server AND c.ended_at IS NULL;
 
 -- What a server holds, and what others want of it. A key or token that was taken back, or a
--- node that enrolled anew since, ends what it opened.
+-- node that enrolled anew or rotated its key since, ends what it opened.
 -- name: HeldConnections :many
 SELECT c.id, c.state, c.drain_reason, (c.drain_asked_at IS NOT NULL)::boolean AS drain_asked,
        coalesce(extract(epoch FROM c.drain_deadline - now()), 0)::float8 AS drain_left,
        extract(epoch FROM now() - c.registered_at)::float8 AS age,
        CASE WHEN c.node IS NOT NULL
             THEN NOT EXISTS (SELECT 1 FROM nodes n WHERE n.name = c.node AND n.revoked_at IS NULL AND n.removed_at IS NULL
-                             AND n.enrolled_at <= c.registered_at OFFSET 0)
+                             AND greatest(n.enrolled_at, n.rotated_at) <= c.registered_at OFFSET 0)
             ELSE NOT EXISTS (SELECT 1 FROM api_tokens t WHERE t.id = substr(c.identity, 7) AND t.revoked_at IS NULL
                              AND (t.expires_at IS NULL OR t.expires_at > now()) OFFSET 0)
        END::boolean AS revoked
@@ -107,8 +107,8 @@ UPDATE connections SET state = 'Disconnected', reason = @reason, ended_at = now(
 WHERE server = @server AND ended_at IS NULL AND state = ANY(@states::text[])
 RETURNING id;
 
--- name: NodeSigningKey :one
-SELECT signing_key FROM nodes WHERE name = @name AND revoked_at IS NULL AND removed_at IS NULL AND signing_key IS NOT NULL;
+-- name: NodeKeys :one
+SELECT signing_key, next_signing_key FROM nodes WHERE name = @name AND revoked_at IS NULL AND removed_at IS NULL AND signing_key IS NOT NULL;
 
 -- name: InsertRefusals :exec
 INSERT INTO refusals (door, identity, reason, what, times)

@@ -33,7 +33,8 @@ SELECT (enrolled_at IS NULL OR coalesce(signing_key = @signing_key, false))::boo
 FROM nodes WHERE name = @name FOR UPDATE;
 
 -- name: EnrolNode :execrows
-UPDATE nodes SET signing_key = @signing_key, sealing_key = @sealing_key, enrolled_at = now(), revoked_at = NULL
+UPDATE nodes SET signing_key = @signing_key, sealing_key = @sealing_key, enrolled_at = now(), revoked_at = NULL,
+    rotation_asked_at = NULL, next_signing_key = NULL, next_sealing_key = NULL, rotated_at = NULL
 WHERE name = @name AND site = @site AND removed_at IS NULL;
 
 -- name: NodeSeen :exec
@@ -130,7 +131,8 @@ UNION SELECT o.name FROM owed o WHERE o.node = @node AND o.name = ANY(@names::te
 
 -- Revoking twice changes nothing more.
 -- name: RevokeNode :execrows
-UPDATE nodes SET revoked_at = coalesce(revoked_at, now()), signing_key = NULL, sealing_key = NULL
+UPDATE nodes SET revoked_at = coalesce(revoked_at, now()), signing_key = NULL, sealing_key = NULL,
+    rotation_asked_at = NULL, next_signing_key = NULL, next_sealing_key = NULL
 WHERE name = @name AND removed_at IS NULL AND enrolled_at IS NOT NULL;
 
 -- What was sealed to a node, and what would let it enrol once more.
@@ -147,4 +149,22 @@ DELETE FROM join_tokens WHERE node = @node AND used_at IS NULL;
 SELECT id FROM connections WHERE node = @node::text AND ended_at IS NULL;
 
 -- name: RevokedAmong :many
-SELECT name FROM nodes WHERE name = ANY(@names::text[]) AND (revoked_at IS NOT NULL OR removed_at IS NOT NULL);
+SELECT name FROM nodes WHERE name = ANY(@names::text[])
+  AND (revoked_at IS NOT NULL OR removed_at IS NOT NULL OR rotated_at > now() - make_interval(secs => @rotated_within::float8));
+
+-- Asking again takes back a new key that was offered and never used: its node offers once more.
+-- name: AskRotation :execrows
+UPDATE nodes SET rotation_asked_at = now(), next_signing_key = NULL, next_sealing_key = NULL
+WHERE name = @name AND removed_at IS NULL AND revoked_at IS NULL AND signing_key IS NOT NULL;
+
+-- The first offer stays; the same one again is the same.
+-- name: OfferKey :execrows
+UPDATE nodes SET next_signing_key = @next_signing_key, next_sealing_key = @next_sealing_key
+WHERE name = @name AND removed_at IS NULL AND revoked_at IS NULL AND signing_key = @signer
+  AND rotation_asked_at IS NOT NULL AND signing_key <> @next_signing_key AND sealing_key <> @next_sealing_key
+  AND (next_signing_key IS NULL OR next_signing_key = @next_signing_key AND next_sealing_key = @next_sealing_key);
+
+-- name: UseNextKey :execrows
+UPDATE nodes SET signing_key = next_signing_key, sealing_key = next_sealing_key, rotated_at = now(),
+    next_signing_key = NULL, next_sealing_key = NULL, rotation_asked_at = NULL
+WHERE name = @name AND removed_at IS NULL AND revoked_at IS NULL AND next_signing_key = @key;

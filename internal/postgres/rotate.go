@@ -1,0 +1,100 @@
+package postgres
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/subtle"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// Rotation is where the change of a node's key stands.
+type Rotation struct {
+	AskedAt time.Time
+	Offered bool // the region knows the new key: either opens doors until the new one is used
+}
+
+// KeyOffer is a node's new public halves, in a request that Signer signed.
+type KeyOffer struct {
+	Node             fleet.NodeName
+	Signer           []byte
+	Signing, Sealing []byte
+}
+
+// AskRotation has a node make a new key. Asking again takes back a new key that was offered
+// and not used yet, whoever offered it.
+func (s *Store) AskRotation(ctx context.Context, node fleet.NodeName) error {
+	n, err := s.q.AskRotation(ctx, string(node))
+	if err == nil && n == 0 {
+		return fleet.Errorf(fleet.IllegalState, "node %s is not enrolled", node).WithHint("there is no key to change: enrol it with a join token")
+	}
+	return failed("ask for the rotation", err)
+}
+
+// OfferKey takes note of a node's new key. The same offer again is the same; one that was not
+// asked for is denied, and another one than the first is conflict.
+func (s *Store) OfferKey(ctx context.Context, o KeyOffer) error {
+	n, err := s.q.OfferKey(ctx, db.OfferKeyParams{
+		NextSigningKey: o.Signing, NextSealingKey: o.Sealing, Name: string(o.Node), Signer: o.Signer,
+	})
+	if err != nil || n > 0 {
+		return failed("take the new key", err)
+	}
+	row, err := s.q.GetNode(ctx, string(o.Node))
+	switch {
+	case err != nil:
+		return failed("read the node", err)
+	case row.RotationAskedAt == nil:
+		return fleet.Errorf(fleet.Denied, "nobody asked node %s for a new key", o.Node).WithHint("holdfast node rotate-key " + string(o.Node))
+	case row.NextSigningKey != nil:
+		return fleet.Errorf(fleet.Conflict, "node %s has offered another new key", o.Node).
+			WithHint("if the node was set back, ask again: holdfast node rotate-key; else its key was stolen: holdfast node revoke")
+	}
+	return fleet.Errorf(fleet.Invalid, "this is no new key of node %s", o.Node)
+}
+
+// NodeKeys are the signing keys by which a node may speak: the second only while it changes
+// its key. A node that is unknown, revoked or not enrolled is not_found.
+func (s *Store) NodeKeys(ctx context.Context, node fleet.NodeName) ([]ed25519.PublicKey, error) {
+	row, err := s.q.NodeKeys(ctx, string(node))
+	if err != nil && !noRows(err) {
+		return nil, failed("read the node's keys", err)
+	}
+	if err != nil || len(row.SigningKey) != ed25519.PublicKeySize {
+		return nil, fleet.Errorf(fleet.NotFound, "node %s is not enrolled", node)
+	}
+	keys := []ed25519.PublicKey{row.SigningKey}
+	if len(row.NextSigningKey) == ed25519.PublicKeySize {
+		keys = append(keys, row.NextSigningKey)
+	}
+	return keys, nil
+}
+
+// UseKey is the use of a key that NodeKeys gave at a place above the first: from the commit on
+// it is the node's only key. What the old one opened is ended.
+func (s *Store) UseKey(ctx context.Context, node fleet.NodeName, key ed25519.PublicKey) error {
+	return s.tx(ctx, "take the new key into use", func(q *db.Queries) error {
+		n, err := q.UseNextKey(ctx, db.UseNextKeyParams{Name: string(node), Key: key})
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return usedElsewhere(ctx, q, node, key)
+		}
+		return tellRevoked(ctx, q, string(node))
+	})
+}
+
+// usedElsewhere is fine when another request was first; the offer may also have been taken back.
+func usedElsewhere(ctx context.Context, q *db.Queries, node fleet.NodeName, key ed25519.PublicKey) error {
+	row, err := q.NodeKeys(ctx, string(node))
+	if err != nil && !noRows(err) {
+		return err
+	}
+	if err != nil || subtle.ConstantTimeCompare(row.SigningKey, key) != 1 {
+		return fleet.Errorf(fleet.Unauthenticated, "node token refused")
+	}
+	return nil
+}
