@@ -42,14 +42,14 @@ func (in serverInput) config() region.ServerConfig {
 }
 
 type nodeInput struct {
-	Node, Site, API, Link, Data, Join, Program string
-	Supervisor                                 int // instances end with it
-	Fast                                       pace
+	Node, Site, API, Link, Peer, Data, Join, Program string
+	Supervisor                                       int // instances end with it
+	Fast                                             pace
 }
 
 func (in nodeInput) config() region.NodeConfig {
 	return region.NodeConfig{
-		Node: in.Node, Site: in.Site, API: in.API, Link: in.Link + os.Getenv(linksVariable),
+		Node: in.Node, Site: in.Site, API: in.API, Link: in.Link + os.Getenv(linksVariable), Peer: in.Peer,
 		Data: in.Data, JoinToken: in.Join, Executable: in.Program, LifetimePID: in.Supervisor, StopInstances: true,
 		Timing: in.Fast.timing(), Failpoint: failpoints(in.Node), TraceEndpoint: os.Getenv(traceVariable),
 	}
@@ -62,6 +62,10 @@ const failpointsVariable = "HOLDFAST_FAILPOINTS"
 // servers; it is theirs only.
 const linksVariable = "HOLDFAST_MORE_LINKS"
 
+// steadyVariable is how long leases last where tests pause nodes that are to stay what they
+// are; it is theirs only.
+const steadyVariable = "HOLDFAST_STEADY"
+
 // traceVariable is OpenTelemetry's own name for where traces go.
 const traceVariable = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -73,10 +77,14 @@ func failpoints(process string) func(string) {
 type pace bool
 
 func (fast pace) timing() region.Timing {
+	t := region.DefaultTiming()
 	if fast {
-		return region.FastTiming()
+		t = region.FastTiming()
 	}
-	return region.DefaultTiming()
+	if steady, err := time.ParseDuration(os.Getenv(steadyVariable)); err == nil {
+		t.Link.HeartbeatTimeout = steady
+	}
+	return t
 }
 
 // childNamed says whether the arguments are those of a child.

@@ -35,7 +35,7 @@ func movable(t *testing.T, s *stack, site, name string) *story {
 // N7, N38, N45, N47, N60, N64, N75
 func TestE2EFailover(t *testing.T) {
 	t.Parallel()
-	s := startStack(t, 2)
+	s := startVoting(t, 2)
 	t.Run("the standby recovers instances from its own store when it becomes the active", func(t *testing.T) {
 		t.Parallel()
 		const site, old, next = "plant-1", "plant-1-a", "plant-1-b"
@@ -93,7 +93,7 @@ func TestE2EFailover(t *testing.T) {
 // N54, N55, N56, N59, X2, X25
 func TestE2ELoss(t *testing.T) {
 	t.Parallel()
-	s := startStack(t, 3)
+	s := startVoting(t, 3)
 	t.Run("each node alone", func(t *testing.T) {
 		for site, node := range map[string]string{"plant-1": "plant-1-a", "plant-2": "plant-2-b"} {
 			t.Run(node+" loses its store and gets all of it again", func(t *testing.T) {

@@ -51,11 +51,27 @@ type stack struct {
 	otherLink        string // where another server's link is
 }
 
-// startStack starts an empty region of some sites; it ends with the test.
+// steady is a lease that outlasts any pause of a test.
+const steady = "10m"
+
+// startStack starts an empty region of some sites; it ends with the test. Its leases last, so
+// that a node that is paused or stopped stays what it is.
 func startStack(t *testing.T, sites int) *stack {
 	t.Helper()
+	return startWith(t, sites, steadyVariable+"="+steady)
+}
+
+// startVoting is startStack with the leases of --fast: 3 s after its last heartbeat a node
+// has lost its own.
+func startVoting(t *testing.T, sites int) *stack {
+	t.Helper()
+	return startWith(t, sites)
+}
+
+func startWith(t *testing.T, sites int, env ...string) *stack {
+	t.Helper()
 	realOnly(t)
-	s := launchStack(t, sites)
+	s := launchStack(t, sites, env...)
 	require.True(t, s.up(), "%s", s.said)
 	s.connect(t)
 	t.Cleanup(func() { s.dump(t) })
@@ -65,7 +81,7 @@ func startStack(t *testing.T, sites int) *stack {
 func (s *stack) up() bool { return strings.Contains(s.said.String(), "the region is up") }
 
 // launchStack starts a supervisor and returns when its region is up, or has given up.
-func launchStack(t *testing.T, sites int) *stack {
+func launchStack(t *testing.T, sites int, env ...string) *stack {
 	t.Helper()
 	data := e2eData(t)
 	s := &stack{data: filepath.Join(data, "region"), failpoints: filepath.Join(data, "failpoints"), said: &transcript{}}
@@ -76,6 +92,7 @@ func launchStack(t *testing.T, sites int) *stack {
 	require.NoError(t, err)
 	s.otherLink = chosen.dial("link")
 	s.supervisor.Env = append(os.Environ(), failpointsVariable+"="+s.failpoints, linksVariable+"=,"+s.otherLink)
+	s.supervisor.Env = append(s.supervisor.Env, env...)
 	s.supervisor.Stdout, s.supervisor.Stderr = s.said, s.said
 	require.NoError(t, spawn(s.supervisor, syscall.SIGKILL))
 	ended := make(chan struct{})

@@ -44,7 +44,7 @@ func (l *laptop) startNode(ctx context.Context, site fleet.SiteName, node fleet.
 			return nil, err
 		}
 		return nodeInput{
-			Node: string(node), Site: string(site), API: l.addrs.url(addrAPI), Link: l.addrs.dial(addrLink),
+			Node: string(node), Site: string(site), API: l.addrs.url(addrAPI), Link: l.addrs.dial(addrLink), Peer: l.addrs.dial(addrPeer(node)),
 			Data: data, Join: join, Program: l.self, Supervisor: os.Getpid(), Fast: pace(l.opts.fast),
 		}, nil
 	}

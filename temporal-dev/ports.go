@@ -45,7 +45,7 @@ const (
 
 func listeners(o options) []listener {
 	inner := net.JoinHostPort(loopback, "0")
-	return []listener{
+	all := []listener{
 		{addrAPI, "--api", o.api},
 		{addrTemporal, "--temporal", o.temporal},
 		{addrWeb, "--web", o.web},
@@ -55,7 +55,16 @@ func listeners(o options) []listener {
 		{addrMatching, "", inner},
 		{addrWorker, "", inner},
 	}
+	for _, site := range siteNames(o.sites) {
+		for _, n := range laptopSite(site).Nodes {
+			all = append(all, listener{addrPeer(n.Name), "", inner})
+		}
+	}
+	return all
 }
+
+// addrPeer is where a node takes votes of its peer.
+func addrPeer(node fleet.NodeName) string { return "peer-" + string(node) }
 
 // choose finds an address for each listener: the one asked for, else the one of the last
 // start if it is free, else any below those of outgoing connections. It holds all of them until the last is found, so that no

@@ -67,6 +67,8 @@ func TestRecordHistories(t *testing.T) {
 	runs[workflows.TypeInstance] = c.GetWorkflow(ctx, fleet.InstanceSubject("plant-1", "press-7"), "")
 	require.NoError(t, runs[workflows.TypeInstance].Get(ctx, nil))
 	runs[workflows.TypeDeliverSite] = recordCrowd(t, doc, c)
+	start("record-failover", workflows.TypeFailoverSite, workflows.FailoverSiteInput{Site: "plant-1", To: "plant-1-b"})
+	start("record-failback", workflows.TypeFailoverSite, workflows.FailoverSiteInput{Site: "plant-1", To: "plant-1-a"})
 	// The last: its node is cordoned from then on.
 	start("record-drain", workflows.TypeDrainNode, workflows.DrainNodeInput{Node: "plant-1-b", Reason: "recorded", DeadlineSeconds: 20})
 	keep := func(name, file string, run client.WorkflowRun) {
@@ -87,6 +89,9 @@ func TestRecordHistories(t *testing.T) {
 	entity = c.GetWorkflow(ctx, fleet.DrainSubject("plant-1-b"), "")
 	require.NoError(t, entity.Get(ctx, nil))
 	keep(workflows.TypeDrainNode, "entity-v1", entity)
+	entity = c.GetWorkflow(ctx, fleet.SiteSubject("plant-1"), "")
+	require.NoError(t, entity.Get(ctx, nil))
+	keep(workflows.TypeFailoverSite, "entity-v1", entity)
 	var executed workflows.DoorResult
 	require.NoError(t, runs[workflows.TypeExecuteModule].Get(ctx, &executed))
 	entity = c.GetWorkflow(ctx, fleet.ExecutionSubject(executed.Operation), "")

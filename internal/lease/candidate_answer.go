@@ -72,7 +72,7 @@ func (c Candidate) counted(seat int, s Send, a Answer, now Instant) (Candidate, 
 		return c, nil
 	}
 	b.yes[seat], b.no[seat] = a.Granted, !a.Granted
-	b.fresh = b.fresh && a.Vote.Epoch == 0
+	b.fresh = b.fresh && a.Vote.uncast()
 	switch {
 	case count(b.no) > c.voters()-c.majority():
 		return c.giveUp(now, a.Wait), nil

@@ -126,7 +126,7 @@ func (q *Queries) ExpectedOfNode(ctx context.Context, arg ExpectedOfNodeParams) 
 }
 
 const firstEnrolment = `-- name: FirstEnrolment :one
-SELECT (enrolled_at IS NULL OR signing_key = $1)::boolean AS first
+SELECT (enrolled_at IS NULL OR coalesce(signing_key = $1, false))::boolean AS first
 FROM nodes WHERE name = $2 FOR UPDATE
 `
 

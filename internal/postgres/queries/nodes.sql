@@ -29,7 +29,7 @@ SELECT * FROM nodes WHERE site = @site AND removed_at IS NULL AND role <> 'worke
 
 -- Whether no other key was ever enrolled under the name, which has not voted then.
 -- name: FirstEnrolment :one
-SELECT (enrolled_at IS NULL OR signing_key = @signing_key)::boolean AS first
+SELECT (enrolled_at IS NULL OR coalesce(signing_key = @signing_key, false))::boolean AS first
 FROM nodes WHERE name = @name FOR UPDATE;
 
 -- name: EnrolNode :execrows
