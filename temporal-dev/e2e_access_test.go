@@ -117,7 +117,7 @@ func TestE2EAccess(t *testing.T) {
 		other.key = made
 		conn, err := grpc.NewClient(s.doc.Link, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(&other))
 		require.NoError(t, err)
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		_, err = (&thief{temporal: workflowservice.NewWorkflowServiceClient(conn)}).poll(t.Context(), node)
 		require.Equal(t, codes.Unauthenticated, status.Code(err))
 		s.written(t, "link", "?node:"+node, "node_token", "%PollActivityTaskQueue")
@@ -139,7 +139,7 @@ func TestE2EAccess(t *testing.T) {
 	t.Run("no secret of it is in any history, log or refusal", func(t *testing.T) {
 		var secret []byte
 		require.NoError(t, s.pg.QueryRow(t.Context(), `SELECT secret FROM region_secrets`).Scan(&secret))
-		for _, form := range []string{fmt.Sprintf("%x", secret), fmt.Sprintf("%s", secret)} {
+		for _, form := range []string{fmt.Sprintf("%x", secret), string(secret)} {
 			require.Error(t, s.logSays(serverName, form))
 		}
 	})

@@ -52,7 +52,7 @@ func (b *bench) meet(files certs.ClientFiles) ([]byte, error) {
 	conf.ServerName = "localhost"
 	l, err := (&net.ListenConfig{}).Listen(b.t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(b.t, err)
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -138,8 +138,11 @@ func TestServer(t *testing.T) {
 		t.Parallel()
 		b := setup(t, false)
 		for _, f := range []certs.ServerFiles{
-			{Pair: certs.Pair{Cert: b.files.Cert}}, {Pair: certs.Pair{Cert: b.files.Key, Key: b.files.Cert}},
-			{ClientCA: b.ca.File}, {Pair: b.files.Pair, ClientCA: b.files.Key}, {Pair: b.files.Pair, ClientCA: "missing"},
+			{Pair: certs.Pair{Cert: b.files.Cert}},
+			{Pair: certs.Pair{Cert: b.files.Key, Key: b.files.Cert}},
+			{ClientCA: b.ca.File},
+			{Pair: b.files.Pair, ClientCA: b.files.Key},
+			{Pair: b.files.Pair, ClientCA: "missing"},
 		} {
 			_, err := certs.Server(f, time.Now, slog.New(slog.DiscardHandler))
 			require.Equal(t, fleet.Invalid, fleet.KindOf(err), "%+v", f)

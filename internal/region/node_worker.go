@@ -104,7 +104,7 @@ func (t nodeTokens) GetRequestMetadata(context.Context, ...string) (map[string]s
 func (nodeTokens) RequireTransportSecurity() bool { return false }
 
 // again repeats a call that was refused because the key changed while it was under way.
-func (t nodeTokens) again(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (t nodeTokens) again(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error { //nolint:revive // the shape of grpc.UnaryClientInterceptor
 	key := t.key()
 	err := call(ctx, method, req, reply, cc, opts...)
 	if status.Code(err) == codes.Unauthenticated && !t.key().Same(key) {

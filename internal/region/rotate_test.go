@@ -184,6 +184,7 @@ func (noRuntime) List(context.Context) ([]guardian.Status, error) { return nil, 
 func (noRuntime) Status(context.Context, fleet.InstanceName) (guardian.Status, bool, error) {
 	return guardian.Status{}, false, nil
 }
+
 func (noRuntime) Start(context.Context, guardian.Spec) (guardian.Status, error) {
 	return guardian.Status{}, errLost
 }

@@ -44,8 +44,8 @@ func TestNodeLinkTLS(t *testing.T) {
 		close(at)
 		cfg := NodeConfig{Node: string(rotated), Link: link, security: security}
 		l := &nodeLink{cfg: cfg, agent: &linked{key, at}, inFlight: func() int { return 0 }, log: slog.New(slog.DiscardHandler)}
-		done := make(chan error, 1)
-		go func() { done <- l.run(ctx) }()
+		done := make(chan struct{})
+		go func() { defer close(done); _ = l.run(ctx) }()
 		defer func() { cancel(); <-done }()
 		for ctx.Err() == nil {
 			list, err := w.store.ListNodes(context.Background(), "", rotated, "", 1)
