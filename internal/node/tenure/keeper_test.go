@@ -185,6 +185,16 @@ func TestKeeper(t *testing.T) {
 		require.Equal(t, "not_a_voter", out.Reason, "there is nobody to hand it to")
 		require.False(t, out.Released)
 	})
+	t.Run("alone it hands over to nobody when it is drained", func(t *testing.T) { // X5
+		t.Parallel()
+		k := newKept(t).start()
+		k.tell(alone)
+		k.eventually("it may run", k.MayRun)
+		out, err := k.HandOver(t.Context(), fleet.HandOverCommand{Site: site, DeadlineSeconds: 30})
+		require.NoError(t, err)
+		require.True(t, out.Released)
+		require.False(t, k.MayRun())
+	})
 	t.Run("a worker has no part in it, and no deadline", func(t *testing.T) {
 		t.Parallel()
 		k := newKept(t).start()

@@ -62,7 +62,7 @@ func (k *Keeper) beginHandOver(ctx context.Context, now lease.Instant, cmd fleet
 		return
 	}
 	t, holds := k.candidate.Holding(now)
-	if holds && (cmd.To != k.seat.peer.Node || cmd.To == "") {
+	if holds && cmd.To != "" && cmd.To != k.seat.peer.Node { // to nobody: a drain without another place
 		out <- fleet.HandOverResult{Epoch: t.Epoch, Reason: reasonNobody}
 		return
 	}
