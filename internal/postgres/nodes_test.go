@@ -31,11 +31,25 @@ func TestEnrol(t *testing.T) {
 		e := b.joinToken(nodeA, "secret")
 		w, err := b.Enrol(t.Context(), e)
 		require.NoError(t, err)
-		require.Equal(t, postgres.Welcome{Region: "test", Role: fleet.RoleActive, Epoch: 1}, w)
+		require.Equal(t, postgres.Welcome{Region: "test", Role: fleet.RoleActive, Epoch: 1, First: true}, w)
 		require.Equal(t, e.SigningKey, b.node(nodeA).SigningKey)
 		require.NotNil(t, b.node(nodeA).EnrolledAt)
 		_, err = b.Enrol(t.Context(), e)
 		refused(t, fleet.Unauthenticated, err)
+	})
+
+	t.Run("knows that another key voted before, also one that was taken back", func(t *testing.T) { // X21
+		t.Parallel()
+		b := bare(t)
+		b.putSite(plant, nodeA, nodeB)
+		_, err := b.Enrol(t.Context(), b.joinToken(nodeA, "first"))
+		require.NoError(t, err)
+		require.NoError(t, b.RevokeNode(t.Context(), nodeA))
+		again := b.joinToken(nodeA, "second")
+		again.SigningKey = append([]byte{9}, again.SigningKey[1:]...)
+		w, err := b.Enrol(t.Context(), again)
+		require.NoError(t, err)
+		require.False(t, w.First)
 	})
 
 	t.Run("takes it once also from many at once", func(t *testing.T) {
