@@ -48,6 +48,9 @@ type nodeInput struct {
 }
 
 func (in nodeInput) config() region.NodeConfig {
+	if os.Getenv(voteless) != "" {
+		in.Peer = ""
+	}
 	return region.NodeConfig{
 		Node: in.Node, Site: in.Site, API: in.API, Link: in.Link + os.Getenv(linksVariable), Peer: in.Peer,
 		Data: in.Data, JoinToken: in.Join, Executable: in.Program, LifetimePID: in.Supervisor, StopInstances: true,
@@ -62,9 +65,9 @@ const failpointsVariable = "HOLDFAST_FAILPOINTS"
 // servers; it is theirs only.
 const linksVariable = "HOLDFAST_MORE_LINKS"
 
-// steadyVariable is how long leases last where tests pause nodes that are to stay what they
-// are; it is theirs only.
-const steadyVariable = "HOLDFAST_STEADY"
+// voteless keeps nodes from voting where tests pause and kill those that are to stay active; it
+// is theirs only.
+const voteless = "HOLDFAST_VOTELESS"
 
 // traceVariable is OpenTelemetry's own name for where traces go.
 const traceVariable = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -77,14 +80,10 @@ func failpoints(process string) func(string) {
 type pace bool
 
 func (fast pace) timing() region.Timing {
-	t := region.DefaultTiming()
 	if fast {
-		t = region.FastTiming()
+		return region.FastTiming()
 	}
-	if steady, err := time.ParseDuration(os.Getenv(steadyVariable)); err == nil {
-		t.Link.HeartbeatTimeout = steady
-	}
-	return t
+	return region.DefaultTiming()
 }
 
 // childNamed says whether the arguments are those of a child.

@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -39,6 +41,9 @@ func TestMain(m *testing.M) {
 		os.Exit(exitCode(runStores(args[1]), os.Stderr))
 	}
 	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		_ = flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)*3/2)) // most of a region's test is waiting
+	}
 	os.Exit(m.Run())
 }
 

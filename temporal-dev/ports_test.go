@@ -22,7 +22,7 @@ func TestPorts(t *testing.T) {
 			require.NotZero(t, port)
 			seen[port] = true
 		}
-		require.Len(t, seen, len(listeners(options{})))
+		require.Len(t, seen, len(listeners(freeOptions(""))))
 	})
 	t.Run("that were picked are none that an outgoing connection may take meanwhile", func(t *testing.T) {
 		t.Parallel()
