@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -98,7 +99,9 @@ func lockDir(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the lock: %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	taken := func() bool { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil }
+	// A program that is just being started holds what its parent has let go of, for a moment.
+	if poll(context.Background(), letGo, func() bool { return !taken() }) != nil {
 		holder, _ := os.ReadFile(f.Name())
 		_ = f.Close()
 		return nil, fleet.Errorf(fleet.Conflict, "a region is already running on %s (process %s)", path,
