@@ -16,10 +16,10 @@ import (
 // go without a word, those and no others are.
 func TestMany(t *testing.T) {
 	t.Parallel()
-	const many, transports = 2000, 40
+	const many, transports = 400, 20
 	r := newRegion(t)
 	timing := fleet.LinkTiming{
-		HeartbeatEvery: 2 * time.Second, HeartbeatTimeout: 10 * time.Second, StreamRequired: time.Minute, Report: 2 * time.Second, DrainAck: time.Second,
+		HeartbeatEvery: 2 * time.Second, HeartbeatTimeout: 15 * time.Second, StreamRequired: time.Minute, Report: 2 * time.Second, DrainAck: time.Second,
 	}
 	s := r.serve(timing)
 	clients := make([]*client, transports)
