@@ -13,6 +13,9 @@ import (
 // DrainAsked is told to the server of a connection beside the events that end one.
 const DrainAsked fleet.ConnectionEvent = "drain_asked"
 
+// linkChannel is where the servers of the link hear of what others did.
+const linkChannel = "holdfast_link"
+
 // tellLink hurries the server that holds a connection; it looks by itself too.
 func tellLink(ctx context.Context, q *db.Queries, id fleet.ConnectionID, event fleet.ConnectionEvent) error {
 	return failed("tell the link", q.TellLink(ctx, string(id)+" "+string(event)))
@@ -21,24 +24,11 @@ func tellLink(ctx context.Context, q *db.Queries, id fleet.ConnectionID, event f
 // ListenLink calls tell with each connection that its server is told of, until ctx ends or
 // the database's connection breaks.
 func (s *Store) ListenLink(ctx context.Context, tell func(fleet.ConnectionID, fleet.ConnectionEvent)) error {
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return failed("listen for connections", err)
-	}
-	defer conn.Release()
-	if _, err := conn.Exec(ctx, "LISTEN holdfast_link"); err != nil {
-		return failed("listen for connections", err)
-	}
-	for {
-		n, err := conn.Conn().WaitForNotification(ctx)
-		if err != nil {
-			conn.Conn().Close(context.WithoutCancel(ctx)) //nolint:errcheck // it is broken or in mid-wait: not for the pool
-			return failed("listen for connections", err)
-		}
-		if id, event, ok := strings.Cut(n.Payload, " "); ok {
+	return s.listen(ctx, linkChannel, func() {}, func(payload string) {
+		if id, event, ok := strings.Cut(payload, " "); ok {
 			tell(fleet.ConnectionID(id), fleet.ConnectionEvent(event))
 		}
-	}
+	})
 }
 
 // ConnectionMoves are what a server saw happen to connections that it holds.

@@ -32,21 +32,28 @@ func (e *Ends) Of(id fleet.OperationID) <-chan struct{} {
 
 // Listen works until ctx ends or the connection breaks.
 func (e *Ends) Listen(ctx context.Context) error {
-	conn, err := e.store.pool.Acquire(ctx)
+	return e.store.listen(ctx, "holdfast_operation", func() {}, func(id string) { e.ended(fleet.OperationID(id)) })
+}
+
+// listen calls heard with what is told on a channel, until ctx ends or the connection breaks.
+// Began is called once nothing is missed any more.
+func (s *Store) listen(ctx context.Context, channel string, began func(), heard func(payload string)) error {
+	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return failed("listen for ended operations", err)
+		return failed("listen on "+channel, err)
 	}
 	defer conn.Release()
-	if _, err := conn.Exec(ctx, "LISTEN holdfast_operation"); err != nil {
-		return failed("listen for ended operations", err)
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		return failed("listen on "+channel, err)
 	}
+	began()
 	for {
 		n, err := conn.Conn().WaitForNotification(ctx)
 		if err != nil {
 			conn.Conn().Close(context.WithoutCancel(ctx)) //nolint:errcheck // it is broken or in mid-wait: not for the pool
-			return failed("listen for ended operations", err)
+			return failed("listen on "+channel, err)
 		}
-		e.ended(fleet.OperationID(n.Payload))
+		heard(n.Payload)
 	}
 }
 

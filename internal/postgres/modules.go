@@ -86,22 +86,8 @@ func (s *Store) LastOffer(ctx context.Context, of fleet.ModuleRef) (*fleet.LastO
 // ListenConnections calls heard with the id of each connection that changed, until ctx ends
 // or the connection to the database breaks. Began is called once nothing is missed any more.
 func (s *Store) ListenConnections(ctx context.Context, began func(), heard func(fleet.ConnectionID)) error {
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return failed("listen for connections", err)
-	}
-	defer conn.Release()
-	if _, err := conn.Exec(ctx, "LISTEN holdfast_link"); err != nil {
-		return failed("listen for connections", err)
-	}
-	began()
-	for {
-		n, err := conn.Conn().WaitForNotification(ctx)
-		if err != nil {
-			conn.Conn().Close(context.WithoutCancel(ctx)) //nolint:errcheck // it is broken or in mid-wait: not for the pool
-			return failed("listen for connections", err)
-		}
-		id, _, _ := strings.Cut(n.Payload, " ") // what happened follows
+	return s.listen(ctx, linkChannel, began, func(payload string) {
+		id, _, _ := strings.Cut(payload, " ") // what happened follows
 		heard(fleet.ConnectionID(id))
-	}
+	})
 }
