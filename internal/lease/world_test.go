@@ -43,7 +43,6 @@ type misuse struct {
 	fromCome  bool // deadlines count from when the answer came
 	noWait    bool // after a restart a voter favours anybody at once
 	noLoss    bool // a voter that lost its state votes as a new one
-	earlyEar  bool // a voter that lost its state hears the others without a TTL
 	keepClaim bool // a release is sent before the claim is gone from the disk
 	lateRun   bool // what runs is told its deadline one beat too late
 }
@@ -162,7 +161,7 @@ func (m *model) boot(w *world, seat int) {
 		cfg.Others = others(seat)
 	}
 	v := Start(cfg, m.records.get(w.disks[seat]), w.now)
-	if m.bad.noWait || m.bad.earlyEar && v.record.Lost {
+	if m.bad.noWait {
 		v.opens, v.seen = w.now, w.now.Add(-time.Duration(m.span()))
 	}
 	w.voters[seat] = m.voters.id(v)
