@@ -276,14 +276,14 @@ func (a *Applier) Run(ctx context.Context) error {
 	defer tick.Stop()
 	var due <-chan time.Time
 	for ticks := 1; ; {
-		which := every
+		held := a.opt.Store.Instances
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-a.settle:
 		case <-tick.C:
 			if ticks++; ticks%wholeEvery != 0 {
-				which = uneasy
+				held = a.uneasy
 			}
 		case <-a.garbage:
 			if due == nil {
@@ -294,7 +294,7 @@ func (a *Applier) Run(ctx context.Context) error {
 			due = a.collect(ctx)
 			continue
 		}
-		if err := a.settleSome(ctx, which); err != nil && ctx.Err() == nil {
+		if err := a.settleSome(ctx, held); err != nil && ctx.Err() == nil {
 			a.opt.Log.Error("settle instances", "err", err)
 		}
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -159,6 +160,12 @@ func (a *Applier) blamed(name fleet.InstanceName) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.reasons[name] != ""
+}
+
+func (a *Applier) allBlamed() []fleet.InstanceName {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Keys(a.reasons))
 }
 
 func (a *Applier) forgive(name fleet.InstanceName) {

@@ -27,16 +27,18 @@ func (a *Applier) Recover(ctx context.Context) error {
 }
 
 // settleAll compares every name of the store and of the runtime.
-func (a *Applier) settleAll(ctx context.Context) error { return a.settleSome(ctx, every) }
+func (a *Applier) settleAll(ctx context.Context) error {
+	return a.settleSome(ctx, a.opt.Store.Instances)
+}
 
 // settleSome compares some names of the store and of the runtime. A name that is being worked
 // on with a valid right is left to its worker; work under a right that has passed is ended.
-func (a *Applier) settleSome(ctx context.Context, which func(sqlite.Instance) bool) error {
+func (a *Applier) settleSome(ctx context.Context, held listing) error {
 	meta, err := a.opt.Store.Meta(ctx)
 	if err != nil {
 		return err
 	}
-	names, err := a.names(ctx, meta, which)
+	names, err := a.names(ctx, meta, held)
 	if err != nil {
 		return err
 	}
@@ -54,18 +56,19 @@ func (a *Applier) settleSome(ctx context.Context, which func(sqlite.Instance) bo
 	return group.Wait()
 }
 
-func every(sqlite.Instance) bool { return true }
+// listing reads instances of the store, in the order of their names.
+type listing func(context.Context) ([]sqlite.Instance, error)
 
-// uneasy are those that a crash, or half a switch, may have left otherwise than they should be.
-func uneasy(in sqlite.Instance) bool {
-	return in.Staged != nil || in.Current != nil && needsProcess(*in.Current)
+// uneasy are those that may be otherwise than they should be without anybody having asked for
+// anything, and those that failed when they were last looked at.
+func (a *Applier) uneasy(ctx context.Context) ([]sqlite.Instance, error) {
+	return a.opt.Store.Uneasy(ctx, a.allBlamed())
 }
 
-// names are those of the store in order, as far as they are asked for and not plainly at rest,
-// what has a reason not to be as it should, and guardians that the store does not know or that
-// should not be there.
-func (a *Applier) names(ctx context.Context, meta sqlite.Meta, which func(sqlite.Instance) bool) ([]fleet.InstanceName, error) {
-	held, err := a.opt.Store.Instances(ctx)
+// names are those of a listing that are not plainly at rest, what has a reason not to be as it
+// should, and guardians that the store does not know or that should not be there.
+func (a *Applier) names(ctx context.Context, meta sqlite.Meta, list listing) ([]fleet.InstanceName, error) {
+	held, err := list(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +82,7 @@ func (a *Applier) names(ctx context.Context, meta sqlite.Meta, which func(sqlite
 		runs[st.Instance] = true
 	}
 	for _, in := range held {
-		if a.blamed(in.Name) || which(in) && (runs[in.Name] || !a.atRest(in, meta)) {
+		if a.blamed(in.Name) || runs[in.Name] || !a.atRest(in, meta) {
 			names, known[in.Name] = append(names, in.Name), true
 		}
 	}

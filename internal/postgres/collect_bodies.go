@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -37,7 +38,7 @@ func (c *collection) bodies(ctx context.Context) error {
 	for i, b := range page {
 		ids[i] = b.ID
 	}
-	used, err := c.q.BodiesReferred(ctx, ids)
+	used, err := c.referred(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -48,6 +49,20 @@ func (c *collection) bodies(ctx context.Context) error {
 		}
 	}
 	return c.drop(ctx, unusedBodies(page, used))
+}
+
+// referred are those that something refers to.
+func (c *collection) referred(ctx context.Context, ids []int64) ([]int64, error) {
+	used, err := c.q.BodiesReferred(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	left := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(used, id) })
+	if len(left) == 0 {
+		return used, nil
+	}
+	declared, err := c.q.BodiesDeclared(ctx, left)
+	return append(used, declared...), err
 }
 
 func unusedBodies(page []db.LockUnusedBodiesRow, used []int64) []db.LockUnusedBodiesRow {

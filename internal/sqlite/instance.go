@@ -3,7 +3,9 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/sqlite/db"
@@ -83,6 +85,35 @@ func (s *Store) Instances(ctx context.Context) ([]Instance, error) {
 			all[at[slot.Instance]].put(slot)
 		}
 		return nil
+	})
+	return all, err
+}
+
+// Uneasy reads those that a crash, or half a switch, may have left otherwise than they should
+// be, and those of some names that there are, in the order of their names.
+func (s *Store) Uneasy(ctx context.Context, also []fleet.InstanceName) ([]Instance, error) {
+	if also == nil {
+		also = []fleet.InstanceName{}
+	}
+	list, err := json.Marshal(also)
+	if err != nil {
+		return nil, fmt.Errorf("list names: %w", err)
+	}
+	var all []Instance
+	err = s.read(ctx, "list uneasy instances", func(ctx context.Context, q *db.Queries) error {
+		found, err := q.ListUneasy(ctx, string(list))
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		names := make([]fleet.InstanceName, len(found))
+		for i, name := range found {
+			names[i] = fleet.InstanceName(name)
+		}
+		held, err := instancesOf(ctx, q, names)
+		for _, name := range names {
+			all = append(all, held.of[name])
+		}
+		return err
 	})
 	return all, err
 }

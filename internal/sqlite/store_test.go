@@ -381,6 +381,38 @@ func TestSwitch(t *testing.T) {
 	})
 }
 
+func TestUneasy(t *testing.T) {
+	t.Parallel()
+	s, _ := setup(t)
+	data, c := body(100, 1)
+	next, cn := body(100, 2)
+	runs := func(name string, enabled bool) Attempt {
+		a := of(name, attempt(1, c))
+		a.Revision.Enabled, a.Revision.RunHash, a.Run = enabled, "r", []byte(`{"command":["x"]}`)
+		return a
+	}
+	for _, a := range []Attempt{of("plain", attempt(1, c)), of("half", attempt(1, c)), runs("runs", true), runs("off", false), of("failed", attempt(1, c))} {
+		commit(t, s, a, data)
+	}
+	half := of("half", attempt(2, cn))
+	require.NoError(t, s.Accept(t.Context(), half))
+	require.NoError(t, s.Stage(t.Context(), filled(t, s, half, next)))
+
+	names := func(also ...fleet.InstanceName) (all []fleet.InstanceName) {
+		uneasy, err := s.Uneasy(t.Context(), also)
+		require.NoError(t, err)
+		whole, err := s.Instances(t.Context())
+		require.NoError(t, err)
+		for _, in := range uneasy {
+			require.Contains(t, whole, in)
+			all = append(all, in.Name)
+		}
+		return all
+	}
+	require.Equal(t, []fleet.InstanceName{"half", "runs"}, names())
+	require.Equal(t, []fleet.InstanceName{"failed", "half", "runs"}, names("failed", "never-heard-of", "runs"))
+}
+
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	t.Run("removes in bounded steps what no slot and no mark needs, and gives the space back", func(t *testing.T) {

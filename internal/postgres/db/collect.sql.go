@@ -9,12 +9,38 @@ import (
 	"context"
 )
 
+const bodiesDeclared = `-- name: BodiesDeclared :many
+SELECT b.id FROM bodies b
+WHERE b.id = ANY($1::bigint[]) AND encode(b.hash, 'hex') IN (
+    SELECT h #>> '{}' FROM objects o CROSS JOIN LATERAL jsonb_path_query(o.spec, '$.**.hash'::jsonpath) AS h)
+`
+
+// All specs are read for the bodies of a page that no revision refers to: an index of what is
+// in a spec would have to be written again by each change of it.
+func (q *Queries) BodiesDeclared(ctx context.Context, ids []int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, bodiesDeclared, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const bodiesReferred = `-- name: BodiesReferred :many
 SELECT b.id FROM bodies b WHERE b.id = ANY($1::bigint[]) AND (
     EXISTS (SELECT 1 FROM revisions r WHERE r.body_hash = b.hash)
     OR EXISTS (SELECT 1 FROM revisions r WHERE r.spec #>> '{overrides,hash}' = encode(b.hash, 'hex'))
-    OR EXISTS (SELECT 1 FROM objects o
-               WHERE jsonb_path_query_array(o.spec, '$.**.hash'::jsonpath) @> to_jsonb(encode(b.hash, 'hex')))
     OR EXISTS (SELECT 1 FROM template_generations t
                WHERE jsonb_path_query_array(t.spec, '$.**.hash'::jsonpath) @> to_jsonb(encode(b.hash, 'hex')))
     OR EXISTS (SELECT 1 FROM fleet_runs f WHERE f.spec #>> '{change,patch,hash}' = encode(b.hash, 'hex')))

@@ -13,11 +13,16 @@ ORDER BY used_at LIMIT @max_rows FOR UPDATE SKIP LOCKED;
 SELECT b.id FROM bodies b WHERE b.id = ANY(@ids::bigint[]) AND (
     EXISTS (SELECT 1 FROM revisions r WHERE r.body_hash = b.hash)
     OR EXISTS (SELECT 1 FROM revisions r WHERE r.spec #>> '{overrides,hash}' = encode(b.hash, 'hex'))
-    OR EXISTS (SELECT 1 FROM objects o
-               WHERE jsonb_path_query_array(o.spec, '$.**.hash'::jsonpath) @> to_jsonb(encode(b.hash, 'hex')))
     OR EXISTS (SELECT 1 FROM template_generations t
                WHERE jsonb_path_query_array(t.spec, '$.**.hash'::jsonpath) @> to_jsonb(encode(b.hash, 'hex')))
     OR EXISTS (SELECT 1 FROM fleet_runs f WHERE f.spec #>> '{change,patch,hash}' = encode(b.hash, 'hex')));
+
+-- All specs are read for the bodies of a page that no revision refers to: an index of what is
+-- in a spec would have to be written again by each change of it.
+-- name: BodiesDeclared :many
+SELECT b.id FROM bodies b
+WHERE b.id = ANY(@ids::bigint[]) AND encode(b.hash, 'hex') IN (
+    SELECT h #>> '{}' FROM objects o CROSS JOIN LATERAL jsonb_path_query(o.spec, '$.**.hash'::jsonpath) AS h);
 
 -- name: BodiesUsed :exec
 UPDATE bodies SET used_at = now() WHERE id = ANY(@ids::bigint[]);

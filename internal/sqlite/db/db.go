@@ -105,6 +105,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listSlotsStmt, err = db.PrepareContext(ctx, listSlots); err != nil {
 		return nil, fmt.Errorf("error preparing query ListSlots: %w", err)
 	}
+	if q.listUneasyStmt, err = db.PrepareContext(ctx, listUneasy); err != nil {
+		return nil, fmt.Errorf("error preparing query ListUneasy: %w", err)
+	}
 	if q.moveSlotStmt, err = db.PrepareContext(ctx, moveSlot); err != nil {
 		return nil, fmt.Errorf("error preparing query MoveSlot: %w", err)
 	}
@@ -290,6 +293,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listSlotsStmt: %w", cerr)
 		}
 	}
+	if q.listUneasyStmt != nil {
+		if cerr := q.listUneasyStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listUneasyStmt: %w", cerr)
+		}
+	}
 	if q.moveSlotStmt != nil {
 		if cerr := q.moveSlotStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing moveSlotStmt: %w", cerr)
@@ -431,6 +439,7 @@ type Queries struct {
 	listHighWatersStmt        *sql.Stmt
 	listInstancesStmt         *sql.Stmt
 	listSlotsStmt             *sql.Stmt
+	listUneasyStmt            *sql.Stmt
 	moveSlotStmt              *sql.Stmt
 	nextChunkStmt             *sql.Stmt
 	putContentStmt            *sql.Stmt
@@ -479,6 +488,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listHighWatersStmt:        q.listHighWatersStmt,
 		listInstancesStmt:         q.listInstancesStmt,
 		listSlotsStmt:             q.listSlotsStmt,
+		listUneasyStmt:            q.listUneasyStmt,
 		moveSlotStmt:              q.moveSlotStmt,
 		nextChunkStmt:             q.nextChunkStmt,
 		putContentStmt:            q.putContentStmt,

@@ -337,6 +337,37 @@ func (q *Queries) ListSlots(ctx context.Context) ([]Slot, error) {
 	return items, nil
 }
 
+const listUneasy = `-- name: ListUneasy :many
+SELECT instance FROM slots WHERE slot = 'staged' OR (slot = 'current' AND enabled = 1 AND run_hash <> '')
+UNION SELECT name FROM instances WHERE name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
+ORDER BY 1
+`
+
+// Names with a slot that a crash may have left half switched, or that needs a process, and
+// those of a JSON array of names that there are.
+func (q *Queries) ListUneasy(ctx context.Context, names string) ([]string, error) {
+	rows, err := q.query(ctx, q.listUneasyStmt, listUneasy, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var instance string
+		if err := rows.Scan(&instance); err != nil {
+			return nil, err
+		}
+		items = append(items, instance)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const moveSlot = `-- name: MoveSlot :execrows
 UPDATE slots SET slot = ?1 WHERE instance = ?2 AND slot = ?3
 `

@@ -82,6 +82,13 @@ SELECT * FROM instances WHERE name IN (SELECT value FROM json_each(CAST(sqlc.arg
 -- name: SlotsOf :many
 SELECT * FROM slots WHERE instance IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT))) ORDER BY instance, slot;
 
+-- name: ListUneasy :many
+-- Names with a slot that a crash may have left half switched, or that needs a process, and
+-- those of a JSON array of names that there are.
+SELECT instance FROM slots WHERE slot = 'staged' OR (slot = 'current' AND enabled = 1 AND run_hash <> '')
+UNION SELECT name FROM instances WHERE name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT)))
+ORDER BY 1;
+
 -- name: ListHighWaters :many
 SELECT name, high_era, high_revision FROM instances ORDER BY name;
 
