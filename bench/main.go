@@ -36,6 +36,7 @@ func measurements() []measurement {
 		{"reconcile", measureReconcile},
 		{"fleet", measureFleet},
 		{"execute", measureExecute},
+		{"connections", measureConnections},
 	}
 }
 
@@ -56,6 +57,13 @@ type options struct {
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
+	if len(os.Args) > 1 && os.Args[1] == providersMode {
+		if err := runProviders(ctx, os.Args[2:], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: providers:", err)
+			os.Exit(exitFailed)
+		}
+		return
+	}
 	o, err := parse(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
 		return

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,7 +47,9 @@ func readStat(pid int) (stat, error) {
 }
 
 // processes of a region are those that run its program, guardians too, and all below them.
-func (l *lab) processes() (map[int]stat, error) {
+func (l *lab) processes() (map[int]stat, error) { return processesOf(l.program) }
+
+func processesOf(programs ...string) (map[int]stat, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
@@ -62,7 +65,7 @@ func (l *lab) processes() (map[int]stat, error) {
 			continue // it has ended
 		}
 		all[pid] = s
-		if exe, err := os.Readlink(filepath.Join("/proc", e.Name(), "exe")); err == nil && exe == l.program {
+		if exe, err := os.Readlink(filepath.Join("/proc", e.Name(), "exe")); err == nil && slices.Contains(programs, exe) {
 			ours[pid] = s
 		}
 	}
@@ -81,11 +84,15 @@ func (l *lab) processes() (map[int]stat, error) {
 // cpu is the CPU time of a region's processes so far, in seconds.
 func (l *lab) cpu() (float64, error) {
 	ours, err := l.processes()
+	return cpuOf(ours), err
+}
+
+func cpuOf(all map[int]stat) float64 {
 	var ticks int64
-	for _, s := range ours {
+	for _, s := range all {
 		ticks += s.ticks
 	}
-	return float64(ticks) / ticksPerSecond, err
+	return float64(ticks) / ticksPerSecond
 }
 
 // machineCPU is the time that all CPUs were busy or stolen so far, in seconds.
@@ -127,9 +134,9 @@ func (l *lab) watch() *watcher {
 
 func (l *lab) othersCPU() (float64, error) {
 	machine, err := machineCPU()
-	region, regionErr := l.cpu()
-	self, selfErr := readStat(os.Getpid())
-	return machine - region - float64(self.ticks)/ticksPerSecond, errors.Join(err, regionErr, selfErr)
+	self, selfErr := os.Executable()
+	ours, oursErr := processesOf(l.program, self)
+	return machine - cpuOf(ours), errors.Join(err, selfErr, oursErr)
 }
 
 // stamp notes on figures how many cores everybody else used meanwhile.

@@ -80,6 +80,7 @@ type region struct {
 // devDoc is what we read of DIR/dev.json.
 type devDoc struct {
 	API       string       `json:"api"`
+	Link      string       `json:"link"` // host:port
 	Temporal  string       `json:"temporal"`
 	Namespace string       `json:"namespace"`
 	Token     string       `json:"token"`
