@@ -254,7 +254,7 @@ func (k *linkLab) stalls(ctx context.Context, l *lab) ([]figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		ended, err := k.stall(ctx, s.pids)
+		ended, began, err := k.stall(ctx, s.pids)
 		if err != nil {
 			return nil, fmt.Errorf("pause %s: %w", s.who, err)
 		}
@@ -264,6 +264,9 @@ func (k *linkLab) stalls(ctx context.Context, l *lab) ([]figure, error) {
 		}
 		f := atMost(fmt.Sprintf("connections: ended by a stall of %s of %.0f s", s.who, stallFor.Seconds()), float64(max(ended, int(after.Lost-before.Lost))), 0)
 		f.measured = strconv.FormatFloat(f.value, 'f', -1, 64)
+		if f.note, err = k.endings(ctx, began); err != nil {
+			return nil, err
+		}
 		out = append(out, f)
 	}
 	return out, nil
@@ -288,19 +291,26 @@ func (k *linkLab) database(l *lab) ([]int, error) {
 	return all, nil
 }
 
-// stall pauses processes, and gives how many connections ended from then on.
-func (k *linkLab) stall(ctx context.Context, pids []int) (ended int, err error) {
-	var began time.Time
+// stall pauses processes, and gives how many connections ended since.
+func (k *linkLab) stall(ctx context.Context, pids []int) (ended int, began time.Time, err error) {
 	if err := k.db.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&began); err != nil {
-		return 0, err
+		return 0, began, err
 	}
 	err = send(syscall.SIGSTOP, pids)
 	err = errors.Join(err, pause(ctx, stallFor), send(syscall.SIGCONT, pids), pause(ctx, stallWatch))
 	if err != nil {
-		return 0, err
+		return 0, began, err
 	}
 	err = k.db.QueryRow(ctx, "SELECT count(*) FROM connections WHERE ended_at >= $1", began).Scan(&ended)
-	return ended, err
+	return ended, began, err
+}
+
+// endings says how connections ended since, and one of each whose.
+func (k *linkLab) endings(ctx context.Context, since time.Time) (string, error) {
+	var text string
+	err := k.db.QueryRow(ctx, `SELECT coalesce(string_agg(times || ' ' || reason || ', such as ' || provider, '; '), '')
+		FROM (SELECT count(*) AS times, reason, min(provider) AS provider FROM connections WHERE ended_at >= $1 GROUP BY reason) e`, since).Scan(&text)
+	return text, err
 }
 
 func send(signal syscall.Signal, pids []int) error {

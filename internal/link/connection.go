@@ -19,6 +19,7 @@ type connection struct {
 	id       fleet.ConnectionID
 	protocol uint32
 	modules  []string // short names (C18)
+	identity string   // who registered it here; "" where another server took the registration
 	node     fleet.NodeName
 	site     atomic.Pointer[string] // the mark of what the node was last told of its site
 

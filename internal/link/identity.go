@@ -42,6 +42,7 @@ func IdentityOf(ctx context.Context) Identity {
 // gate lets in who proves to be somebody.
 type gate struct {
 	store    identityStore
+	crowds   *crowds
 	now      func() time.Time
 	refusals *Refusals
 }
@@ -102,8 +103,11 @@ func (g *gate) node(ctx context.Context, token, method string) (Identity, error)
 	claims, err := identity.VerifyByAny(identity.LinkAudience, token, func(name fleet.NodeName) ([]ed25519.PublicKey, error) {
 		claimed = "?node:" + string(name)
 		var err error
-		if keys, err = g.store.NodeKeys(ctx, name); err != nil && fleet.KindOf(err).Retryable() {
+		if keys, err = g.crowds.keys.ask(ctx, string(name), name); err != nil && fleet.KindOf(err).Retryable() {
 			trouble = err
+		}
+		if err == nil && len(keys) == 0 {
+			err = fleet.Errorf(fleet.NotFound, "node %s is not enrolled", name)
 		}
 		return keys, err
 	}, g.now())
@@ -129,19 +133,20 @@ const roleProvider = "provider"
 
 func (g *gate) provider(ctx context.Context, token, method string) (Identity, error) {
 	hash := identity.HashToken(token)
-	row, err := g.store.APITokenByHash(ctx, hash[:])
+	row, err := g.crowds.tokens.ask(ctx, string(hash[:]), string(hash[:]))
 	switch {
-	case fleet.KindOf(err) == fleet.Unauthenticated:
-		g.refusals.Refuse(Refused{Door: DoorLink, Reason: "unknown_token", What: method})
-		return Identity{}, err
 	case err != nil:
 		return Identity{}, err
+	case row == nil:
+		g.refusals.Refuse(Refused{Door: DoorLink, Reason: "unknown_token", What: method})
+		return Identity{}, fleet.Errorf(fleet.Unauthenticated, "this token is unknown, expired or revoked").
+			WithHint("send authorization: Bearer with a provider's token of this region")
 	case row.Role != roleProvider:
-		g.refusals.Refuse(Refused{Door: DoorLink, Identity: tokenIdentity(row), Reason: "role", What: method})
+		g.refusals.Refuse(Refused{Door: DoorLink, Identity: tokenIdentity(*row), Reason: "role", What: method})
 		return Identity{}, fleet.Errorf(fleet.Denied, "a token of role %s opens no link", row.Role).
 			WithHint("holdfast token create --role provider --module-namespace NAMESPACE")
 	}
-	return Identity{Name: tokenIdentity(row), Namespaces: row.Namespaces}, nil
+	return Identity{Name: tokenIdentity(*row), Namespaces: row.Namespaces}, nil
 }
 
 func tokenIdentity(t postgres.APIToken) string { return "token:" + t.ID }

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"slices"
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -12,12 +13,20 @@ func (s *Server) welcome(ctx context.Context, c *connection, node fleet.NodeName
 	if node == "" {
 		return nil, nil
 	}
-	m, err := s.o.Store.MembershipOf(ctx, node)
+	m, err := s.siteOf(ctx, node)
 	if err != nil {
 		return nil, err
 	}
 	c.site.Store(&m.Mark)
-	return siteMessage(m), nil
+	return siteMessage(*m), nil
+}
+
+func (s *Server) siteOf(ctx context.Context, node fleet.NodeName) (*fleet.Membership, error) {
+	m, err := s.crowds.sites.ask(ctx, string(node), node)
+	if err == nil && m == nil {
+		err = fleet.Errorf(fleet.NotFound, "node %s is gone", node)
+	}
+	return m, err
 }
 
 // tellSites tells nodes of their sites where that is another than they were told.
@@ -35,14 +44,35 @@ func (s *Server) tellSites(ctx context.Context, mine []*connection) error {
 	if err != nil {
 		return err
 	}
+	var news []*connection
 	for _, c := range nodes {
 		known := c.site.Load()
 		if mark, ok := marks[c.id]; !ok || known != nil && *known == mark {
 			continue
 		}
-		m, err := s.o.Store.MembershipOf(ctx, c.node)
-		if err != nil {
+		news = append(news, c)
+	}
+	for some := range slices.Chunk(news, lookMost) {
+		if err := s.tellAll(ctx, some); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) tellAll(ctx context.Context, nodes []*connection) error {
+	names := make([]fleet.NodeName, len(nodes))
+	for i, c := range nodes {
+		names[i] = c.node
+	}
+	found, err := s.o.Store.MembershipsOf(ctx, names)
+	if err != nil {
+		return err
+	}
+	for _, c := range nodes {
+		m, is := found[c.node]
+		if !is {
+			continue // it is revoked with its row
 		}
 		s.send(c, &nodev1.ConnectResponse{Message: &nodev1.ConnectResponse_Site{Site: siteMessage(m)}})
 		c.site.Store(&m.Mark)

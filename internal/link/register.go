@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,27 +53,21 @@ func (s *Server) register(ctx context.Context, in *nodev1.RegisterRequest) (*nod
 	if err != nil {
 		return nil, err
 	}
-	made, err := s.o.Store.RegisterConnection(ctx, r, s.o.ID)
+	made, err := s.crowds.registering.ask(ctx, r.Identity, r)
+	err = cmp.Or(err, made.err)
 	if fleet.KindOf(err) == fleet.Conflict && r.Namespace != "" {
 		s.refuse(ctx, "namespace_owned", string(r.Namespace))
 	}
 	if err != nil {
 		return nil, err
 	}
-	for _, old := range made.Replaced {
-		if c := s.find(old); c != nil {
-			s.endedElsewhere(c, fleet.Replaced)
-		}
-	}
-	c := newConnection(made.ID, fleet.ConnectionRegistered, r.Protocol, s.clock())
-	c.node = r.Node
-	s.hold(c)
+	c := made.connection
 	site, err := s.welcome(ctx, c, r.Node)
 	if err != nil {
 		return nil, err
 	}
 	return &nodev1.RegisterResponse{
-		ConnectionId: string(made.ID), ProtocolVersion: r.Protocol, Modules: results,
+		ConnectionId: string(c.id), ProtocolVersion: r.Protocol, Modules: results,
 		HeartbeatInterval: durationpb.New(s.o.Timing.HeartbeatEvery), HeartbeatTimeout: durationpb.New(s.o.Timing.HeartbeatTimeout),
 		RequiredTimeout: durationpb.New(s.o.Timing.StreamRequired), Site: site,
 	}, nil

@@ -50,6 +50,8 @@ type Server struct {
 	mu    sync.RWMutex
 	held  map[fleet.ConnectionID]*connection
 	moves *moves
+
+	crowds *crowds
 }
 
 const (
@@ -57,9 +59,11 @@ const (
 	sendLimit    = 10 * time.Second
 	storeLimit   = 5 * time.Second
 	stopLimit    = 3 * time.Second
-	// Each connection of the transport has these twice, and 5,000 are meant to fit.
-	transportBuffer = 8 << 10
-	firstWindow     = 64 << 10
+	// Each connection of the transport has the first for good, the other while it sends; 5,000 are
+	// meant to fit, and most messages are small.
+	readBuffer  = 2 << 10
+	writeBuffer = 8 << 10
+	firstWindow = 64 << 10
 )
 
 // New makes a server; its other services are added to Registrar before it serves.
@@ -78,19 +82,20 @@ func New(o Options) (*Server, error) {
 		base: o.Now(), look: make(chan struct{}, 1), held: map[fleet.ConnectionID]*connection{}, moves: newMoves(),
 	}
 	s.watch = newServerWatch(o.Timing.HeartbeatTimeout)
+	s.crowds = s.newCrowds()
 	var err error
 	if s.metrics, err = newMetrics(o.Metrics, s); err != nil {
 		return nil, err
 	}
 	s.refusals = newRefusals(o.Store, o.Log, s.metrics.refused)
-	g := &gate{store: o.Store, now: o.Now, refusals: s.refusals}
+	g := &gate{store: o.Store, crowds: s.crowds, now: o.Now, refusals: s.refusals}
 	s.grpc = grpc.NewServer(append([]grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(g.unary), grpc.ChainStreamInterceptor(g.stream),
 		// Streams have their heartbeats, which decide first; this finds half-open connections of
 		// all other calls.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * o.Timing.HeartbeatEvery, Timeout: o.Timing.HeartbeatTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: min(o.Timing.HeartbeatEvery, time.Second) / 2, PermitWithoutStream: true}),
-		grpc.ReadBufferSize(transportBuffer), grpc.WriteBufferSize(transportBuffer),
+		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
 		grpc.InitialWindowSize(firstWindow), grpc.InitialConnWindowSize(firstWindow),
 	}, o.GRPC...)...)
 	nodev1.RegisterControlPlaneServer(s.grpc, s)
@@ -127,10 +132,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		s.leave(context.WithoutCancel(ctx))
 		return nil
 	})
-	for _, loop := range []func(context.Context) error{
+	for _, loop := range append(s.crowds.loops(),
 		s.monitor, s.report, s.sync, s.listen, s.sweep, s.save,
 		func(ctx context.Context) error { return s.refusals.run(ctx, s.o.Now) },
-	} {
+	) {
 		group.Go(func() error {
 			if err := loop(loops); loops.Err() == nil {
 				return err

@@ -17,25 +17,27 @@ type Store interface {
 }
 
 type identityStore interface {
-	// NodeKeys is not_found for a node that is unknown or revoked. It gives two keys while the
-	// node changes its key; the second is used by UseKey, which voids the first.
-	NodeKeys(ctx context.Context, node fleet.NodeName) ([]ed25519.PublicKey, error)
+	// KeysOfNodes leaves out nodes that are unknown or revoked. It gives two keys while a node
+	// changes its key; the second is used by UseKey, which voids the first.
+	KeysOfNodes(ctx context.Context, nodes []fleet.NodeName) (map[fleet.NodeName][]ed25519.PublicKey, error)
 	UseKey(ctx context.Context, node fleet.NodeName, key ed25519.PublicKey) error
-	APITokenByHash(ctx context.Context, hash []byte) (postgres.APIToken, error)
+	// APITokensByHash leaves out those that are unknown, expired or revoked.
+	APITokensByHash(ctx context.Context, hashes [][]byte) (map[string]postgres.APIToken, error)
 	AddRefusals(ctx context.Context, all []postgres.Refusal) error
 }
 
 type connectionStore interface {
-	RegisterConnection(ctx context.Context, r fleet.Registration, server string) (postgres.Registered, error)
+	// RegisterConnections takes each provider once; the error is that of all.
+	RegisterConnections(ctx context.Context, all []fleet.Registration, server string) ([]postgres.Registered, error)
 	DeregisterConnection(ctx context.Context, id fleet.ConnectionID, identity string) error
-	OpenConnection(ctx context.Context, id fleet.ConnectionID, identity, server string) (postgres.Connection, error)
+	OpenConnections(ctx context.Context, all []postgres.Opening, server string) ([]postgres.Opened, error)
 	GetConnection(ctx context.Context, id fleet.ConnectionID) (postgres.Connection, error)
 	// MoveConnections may be repeated; what is elsewhere or has ended stays as it is.
 	MoveConnections(ctx context.Context, server string, moves postgres.ConnectionMoves) error
 	RecordHeartbeats(ctx context.Context, server string, all []postgres.Heartbeat) error
 	HeldConnections(ctx context.Context, server string) (map[fleet.ConnectionID]postgres.Held, error)
-	// MembershipOf is what a node is to know of its site, MembershipMarks its mark by connection.
-	MembershipOf(ctx context.Context, node fleet.NodeName) (fleet.Membership, error)
+	// MembershipsOf are what nodes are to know of their sites, MembershipMarks its mark by connection.
+	MembershipsOf(ctx context.Context, nodes []fleet.NodeName) (map[fleet.NodeName]fleet.Membership, error)
 	MembershipMarks(ctx context.Context, server string) (map[fleet.ConnectionID]string, error)
 	// ListenLink works until ctx ends or the database's connection breaks.
 	ListenLink(ctx context.Context, tell func(fleet.ConnectionID, fleet.ConnectionEvent)) error

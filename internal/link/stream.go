@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 type connectStream = grpc.BidiStreamingServer[nodev1.ConnectRequest, nodev1.ConnectResponse]
@@ -66,8 +68,12 @@ func (s *Server) firstWord(stream connectStream) (*nodev1.Heartbeat, error) {
 // open makes the connection active (C5), once and by its own provider only (C61).
 func (s *Server) open(stream connectStream, first *nodev1.Heartbeat) (*connection, error) {
 	id := fleet.ConnectionID(first.GetConnectionId())
-	row, err := s.o.Store.OpenConnection(stream.Context(), id, IdentityOf(stream.Context()).Name, s.o.ID)
-	if err != nil {
+	who := IdentityOf(stream.Context()).Name
+	row, err := s.crowds.opening.ask(stream.Context(), who, postgres.Opening{ID: id, Identity: who})
+	if err = cmp.Or(err, row.Err); err != nil {
+		if stream.Context().Err() != nil {
+			s.abort(id, who)
+		}
 		return nil, err
 	}
 	var modules []string
@@ -92,6 +98,18 @@ func (s *Server) open(stream connectStream, first *nodev1.Heartbeat) (*connectio
 		return nil, wrongVersion(c)
 	}
 	return c, nil
+}
+
+// abort ends a registration whose stream broke while it was opened: its row may say that it is
+// active.
+func (s *Server) abort(id fleet.ConnectionID, who string) {
+	c := s.find(id)
+	switch {
+	case c == nil: // registered at another server: its row is this one's only if it was opened
+		s.moves.end(newConnection(id, fleet.ConnectionDisconnected, protocolOldest, 0), fleet.StreamFailed)
+	case c.identity == who:
+		s.end(c, fleet.StreamFailed)
+	}
 }
 
 func wrongVersion(c *connection) error {

@@ -79,6 +79,11 @@ func (s *Store) ListConnections(ctx context.Context, id fleet.ConnectionID, afte
 	if err != nil {
 		return nil, failed("list connections", err)
 	}
+	return s.connectionsOf(ctx, rows)
+}
+
+// connectionsOf are rows with the names of their modules.
+func (s *Store) connectionsOf(ctx context.Context, rows []db.Connection) ([]Connection, error) {
 	out, ids, place := make([]Connection, len(rows)), make([]string, len(rows)), map[string]int{}
 	for i, r := range rows {
 		out[i], ids[i], place[r.ID] = connectionOf(r), r.ID, i
@@ -91,25 +96,57 @@ func (s *Store) ListConnections(ctx context.Context, id fleet.ConnectionID, afte
 	return out, failed("list modules", err)
 }
 
-// OpenConnection makes a registration active, at the server that has its stream. It is
-// not_found for an id that is unknown or another's, and illegal_state for one that does not
-// wait for a stream (C61).
+// Opening is a registration that is to become active, and who says so.
+type Opening struct {
+	ID       fleet.ConnectionID
+	Identity string
+}
+
+// Opened is what became of an Opening.
+type Opened struct {
+	Connection
+	Err error
+}
+
+// OpenConnection is OpenConnections of one.
 func (s *Store) OpenConnection(ctx context.Context, id fleet.ConnectionID, identity, server string) (Connection, error) {
-	row, err := s.q.OpenConnection(ctx, db.OpenConnectionParams{
-		Server: server, ID: string(id), Identity: identity, States: statesLeft(fleet.StreamOpened),
-	})
-	if noRows(err) {
-		return Connection{}, s.whyNot(ctx, id, identity)
-	}
+	out, err := s.OpenConnections(ctx, []Opening{{id, identity}}, server)
 	if err != nil {
-		return Connection{}, failed("open the connection", err)
+		return Connection{}, err
 	}
-	c := connectionOf(row)
-	modules, err := s.q.ModulesOfConnection(ctx, row.ID)
-	for _, m := range modules {
-		c.Modules = append(c.Modules, fleet.ModuleOffer{Name: fleet.ModuleName(m.Name)})
+	return out[0].Connection, out[0].Err
+}
+
+// OpenConnections makes registrations active, at the server that has their streams. One is
+// not_found for an id that is unknown or another's, and illegal_state for one that does not
+// wait for a stream (C61): also when it is asked for twice.
+func (s *Store) OpenConnections(ctx context.Context, all []Opening, server string) ([]Opened, error) {
+	p := db.OpenConnectionsParams{Server: server, States: statesLeft(fleet.StreamOpened)}
+	for _, o := range all {
+		p.Ids, p.Identities = append(p.Ids, string(o.ID)), append(p.Identities, o.Identity)
 	}
-	return c, failed("read the connection's modules", err)
+	rows, err := s.q.OpenConnections(ctx, p)
+	if err != nil {
+		return nil, failed("open connections", err)
+	}
+	connections, err := s.connectionsOf(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	opened := make(map[Opening]Connection, len(rows))
+	for _, c := range connections {
+		opened[Opening{c.ID, c.Identity}] = c
+	}
+	out := make([]Opened, len(all))
+	for i, o := range all {
+		if c, is := opened[o]; is {
+			out[i].Connection = c
+			delete(opened, o) // once
+			continue
+		}
+		out[i].Err = s.whyNot(ctx, o.ID, o.Identity)
+	}
+	return out, nil
 }
 
 // whyNot says why a connection was not moved by who wanted to.

@@ -4,30 +4,40 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"slices"
+	"maps"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// Registered is a new connection, and those that it took the place of.
+// Registered is a new connection, and those that it took the place of; or why there is none.
 type Registered struct {
 	ID       fleet.ConnectionID
 	Replaced []fleet.ConnectionID
+	Err      error
 }
 
-// RegisterConnection writes a registration that was validated, at the server that took it.
-// The connection that the same provider of the same identity had ends in the same transaction
-// (C73, C82). A refusal leaves nothing behind, and that connection as it was.
+// RegisterConnection is RegisterConnections of one.
 func (s *Store) RegisterConnection(ctx context.Context, r fleet.Registration, server string) (Registered, error) {
-	id, err := NewID()
+	out, err := s.RegisterConnections(ctx, []fleet.Registration{r}, server)
 	if err != nil {
 		return Registered{}, err
 	}
-	out := Registered{ID: fleet.ConnectionID(id)}
-	err = s.tx(ctx, "register the connection", func(q *db.Queries) error {
-		out.Replaced = nil
-		if err := lockKeys(ctx, q, registrationLocks(r)); err != nil {
+	return out[0], out[0].Err
+}
+
+// RegisterConnections writes registrations that were validated, each of another provider, at the
+// server that took them, as though they came one after the other. The connection that the same
+// provider of the same identity had ends in the same transaction (C73, C82). A refused one leaves
+// nothing behind, and that connection as it was. The error is that of all.
+func (s *Store) RegisterConnections(ctx context.Context, all []fleet.Registration, server string) ([]Registered, error) {
+	var out []Registered
+	err := s.tx(ctx, "register connections", func(q *db.Queries) error {
+		locks := map[int64]bool{}
+		for _, r := range all {
+			maps.Copy(locks, registrationLocks(r))
+		}
+		if err := lockKeys(ctx, q, locks); err != nil {
 			return err
 		}
 		known, err := q.LinkServerIsKnown(ctx, server)
@@ -37,18 +47,56 @@ func (s *Store) RegisterConnection(ctx context.Context, r fleet.Registration, se
 		if !known { // the others took it for lapsed
 			return fleet.Errorf(fleet.Unavailable, "this server is coming back").WithHint("try again in a moment")
 		}
-		if out.Replaced, err = replace(ctx, q, r, server); err != nil {
+		var taken []int
+		if out, taken, err = judgeAll(ctx, q, all); err != nil {
 			return err
 		}
-		if err := mayOwn(ctx, q, r); err != nil {
-			return err
-		}
-		if err := setPeerAddress(ctx, q, r); err != nil {
-			return err
-		}
-		return insertConnection(ctx, q, out.ID, server, r)
+		return writeAll(ctx, q, all, taken, out, server)
 	})
 	return out, err
+}
+
+// judgeAll gives each registration its id or its refusal, and the places of those that were
+// taken.
+func judgeAll(ctx context.Context, q *db.Queries, all []fleet.Registration) ([]Registered, []int, error) {
+	l, err := readLive(ctx, q, all)
+	if err != nil {
+		return nil, nil, err
+	}
+	out, taken := make([]Registered, len(all)), []int{}
+	for i, r := range all {
+		if out[i].Err, err = l.mayOwn(ctx, q, r); err != nil {
+			return nil, nil, err
+		}
+		if out[i].Err != nil {
+			continue
+		}
+		id, err := NewID()
+		if err != nil {
+			return nil, nil, err
+		}
+		out[i].ID, out[i].Replaced = fleet.ConnectionID(id), l.take(r)
+		taken = append(taken, i)
+	}
+	return out, taken, nil
+}
+
+func writeAll(ctx context.Context, q *db.Queries, all []fleet.Registration, taken []int, out []Registered, server string) error {
+	if len(taken) == 0 {
+		return nil
+	}
+	if err := replaceAll(ctx, q, all, out, server); err != nil {
+		return err
+	}
+	var accepted []fleet.Registration
+	var ids []string
+	for _, i := range taken {
+		accepted, ids = append(accepted, all[i]), append(ids, string(out[i].ID))
+	}
+	if err := setPeerAddresses(ctx, q, accepted); err != nil {
+		return err
+	}
+	return insertConnections(ctx, q, accepted, ids, server)
 }
 
 // registrationLocks keep two registrations of one provider, or of one module namespace, from
@@ -69,86 +117,51 @@ func linkLock(parts ...string) int64 {
 	return int64(binary.BigEndian.Uint64(h.Sum(nil)[:8])) //nolint:gosec // a lock's number is any
 }
 
-// replace ends what the same provider had; the servers that hold it are told.
-func replace(ctx context.Context, q *db.Queries, r fleet.Registration, server string) ([]fleet.ConnectionID, error) {
-	old, err := q.ReplaceConnection(ctx, db.ReplaceConnectionParams{
-		Reason: string(fleet.Replaced), Identity: r.Identity, Provider: string(r.Provider), States: statesLeft(fleet.Replaced),
-	})
-	if err != nil {
-		return nil, failed("end the connection before", err)
+// replaceAll ends what the same providers had; the servers that hold it are told.
+func replaceAll(ctx context.Context, q *db.Queries, all []fleet.Registration, out []Registered, server string) error {
+	p := db.ReplaceConnectionsParams{Reason: string(fleet.Replaced), States: statesLeft(fleet.Replaced)}
+	by := map[pairName]int{}
+	for i, r := range all {
+		for _, id := range out[i].Replaced {
+			p.Ids, by[pairOf(r)] = append(p.Ids, string(id)), i
+		}
+		out[i].Replaced = nil
 	}
-	var ids []fleet.ConnectionID
-	for _, o := range old {
-		ids = append(ids, fleet.ConnectionID(o.ID))
+	if len(p.Ids) == 0 {
+		return nil
+	}
+	old, err := q.ReplaceConnections(ctx, p)
+	if err != nil {
+		return failed("end the connections before", err)
+	}
+	for _, o := range old { // the others have just ended by themselves
+		of := &out[by[pairName{o.Identity, o.Provider}]]
+		of.Replaced = append(of.Replaced, fleet.ConnectionID(o.ID))
 		if o.Server == server {
 			continue // it learns from the answer
 		}
 		if err := tellLink(ctx, q, fleet.ConnectionID(o.ID), fleet.Replaced); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return ids, nil
+	return nil
 }
 
-// mayOwn refuses a module namespace that another has: it belongs to one provider, or to one
-// group whose members offer the same modules (C76, C80).
-func mayOwn(ctx context.Context, q *db.Queries, r fleet.Registration) error {
-	if r.Namespace == "" {
-		return nil
-	}
-	live, err := q.LiveOfNamespace(ctx, string(r.Namespace))
-	if err != nil || len(live) == 0 {
-		return failed("read who owns the module namespace", err)
-	}
-	owner := live[0]
-	if r.Group == "" || owner.GroupID != string(r.Group) {
-		by := "provider " + owner.Provider + " of " + owner.Identity
-		if owner.GroupID != "" {
-			by = "group " + owner.GroupID
+func insertConnections(ctx context.Context, q *db.Queries, all []fleet.Registration, ids []string, server string) error {
+	p := db.InsertConnectionsParams{Server: server, Ids: ids}
+	m := db.InsertModulesParams{}
+	for i, r := range all {
+		p.Identities, p.Providers, p.Nodes = append(p.Identities, r.Identity), append(p.Providers, string(r.Provider)), append(p.Nodes, string(r.Node))
+		p.Namespaces, p.Groups = append(p.Namespaces, string(r.Namespace)), append(p.Groups, string(r.Group))
+		p.Executors, p.Protocols = append(p.Executors, r.Executor), append(p.Protocols, int32(r.Protocol)) //nolint:gosec // negotiated: a small number
+		for _, o := range r.Modules {
+			m.Connections, m.Namespaces = append(m.Connections, ids[i]), append(m.Namespaces, string(r.Namespace))
+			m.Names, m.Descriptions = append(m.Names, string(o.Name)), append(m.Descriptions, o.Description)
+			m.InputSchemas, m.OutputSchemas = append(m.InputSchemas, o.InputSchema), append(m.OutputSchemas, o.OutputSchema)
 		}
-		return fleet.Errorf(fleet.Conflict, "the module namespace %s belongs to %s", r.Namespace, by).At("moduleNamespace").
-			WithHint("it is released when its last connection ends")
 	}
-	rows, err := q.ModulesOfConnection(ctx, owner.ID)
-	if err != nil {
-		return failed("read the group's modules", err)
-	}
-	return sameModules(r, rows)
-}
-
-func sameModules(r fleet.Registration, rows []db.Module) error {
-	offers := slices.SortedFunc(slices.Values(r.Modules), func(a, b fleet.ModuleOffer) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
-	})
-	same := slices.EqualFunc(offers, rows, func(o fleet.ModuleOffer, m db.Module) bool {
-		return string(o.Name) == m.Name && o.InputSchema == m.InputSchema && o.OutputSchema == m.OutputSchema
-	})
-	if same {
-		return nil
-	}
-	return fleet.Errorf(fleet.Conflict, "group %s offers other modules in %s, or with other schemas", r.Group, r.Namespace).At("modules").
-		WithHint("all members of a group register the same modules; a new set of modules is a new group")
-}
-
-func insertConnection(ctx context.Context, q *db.Queries, id fleet.ConnectionID, server string, r fleet.Registration) error {
-	p := db.InsertConnectionParams{
-		ID: string(id), Identity: r.Identity, Provider: string(r.Provider), ModuleNamespace: string(r.Namespace),
-		GroupID: string(r.Group), Executor: r.Executor, Protocol: int32(r.Protocol), Server: server, //nolint:gosec // negotiated: a small number
-	}
-	if r.Node != "" {
-		name := string(r.Node)
-		p.Node = &name
-	}
-	if err := q.InsertConnection(ctx, p); err != nil || len(r.Modules) == 0 {
-		return failed("write the connection", err)
-	}
-	m := db.InsertModulesParams{Connection: string(id), ModuleNamespace: string(r.Namespace)}
-	for _, o := range r.Modules {
-		m.Names, m.Descriptions = append(m.Names, string(o.Name)), append(m.Descriptions, o.Description)
-		m.InputSchemas, m.OutputSchemas = append(m.InputSchemas, o.InputSchema), append(m.OutputSchemas, o.OutputSchema)
+	if err := q.InsertConnections(ctx, p); err != nil || len(m.Names) == 0 {
+		return failed("write the connections", err)
 	}
 	return failed("write the modules", q.InsertModules(ctx, m))
 }

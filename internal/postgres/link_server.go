@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,18 +68,29 @@ type Heartbeat struct {
 	InFlight int
 }
 
-// RecordHeartbeats writes many with one statement: they are for people, nothing is decided
-// by them.
+// heartbeatsAtOnce bounds how long the rows of one statement are held.
+const heartbeatsAtOnce = 500
+
+// RecordHeartbeats writes many with few statements: they are for people, nothing is decided
+// by them, so that they may be lost with the database's host.
 func (s *Store) RecordHeartbeats(ctx context.Context, server string, all []Heartbeat) error {
-	if len(all) == 0 {
-		return nil
+	for some := range slices.Chunk(all, heartbeatsAtOnce) {
+		p := db.RecordHeartbeatsParams{Server: server}
+		for _, h := range some {
+			p.Ids, p.Ages = append(p.Ids, string(h.ID)), append(p.Ages, h.Age.Seconds())
+			p.InFlight = append(p.InFlight, int32(h.InFlight)) //nolint:gosec // bounded by the link
+		}
+		err := s.tx(ctx, "record heartbeats", func(q *db.Queries) error {
+			if err := q.CommitLater(ctx); err != nil {
+				return err
+			}
+			return q.RecordHeartbeats(ctx, p)
+		})
+		if err != nil {
+			return err
+		}
 	}
-	p := db.RecordHeartbeatsParams{Server: server}
-	for _, h := range all {
-		p.Ids, p.Ages = append(p.Ids, string(h.ID)), append(p.Ages, h.Age.Seconds())
-		p.InFlight = append(p.InFlight, int32(h.InFlight)) //nolint:gosec // bounded by the link
-	}
-	return failed("record heartbeats", s.q.RecordHeartbeats(ctx, p))
+	return nil
 }
 
 // Held is what the region wants of a connection that a server holds.

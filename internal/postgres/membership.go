@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -16,36 +17,50 @@ func tellSite(ctx context.Context, q *db.Queries, site string) error {
 	return tellLink(ctx, q, fleet.ConnectionID(site), SiteChanged)
 }
 
-// MembershipOf is what a node is to know of its site; of a node that was removed, too.
-func (s *Store) MembershipOf(ctx context.Context, node fleet.NodeName) (fleet.Membership, error) {
-	var out fleet.Membership
-	n, err := s.q.GetNode(ctx, string(node))
+// MembershipsOf are what nodes are to know of their sites; of nodes that were removed, too. A
+// node that nobody knows is not in it.
+func (s *Store) MembershipsOf(ctx context.Context, nodes []fleet.NodeName) (map[fleet.NodeName]fleet.Membership, error) {
+	names := make([]string, len(nodes))
+	for i, n := range nodes {
+		names[i] = string(n)
+	}
+	// The marks come first: what changes meanwhile is told again, and nothing is missed.
+	rows, err := s.q.SitesByNode(ctx, names)
 	if err != nil {
-		return out, failed("read the node", err)
+		return nil, failed("read the nodes' sites", err)
 	}
-	// The mark comes first: what changes meanwhile is told again, and nothing is missed.
-	if out.Mark, err = s.q.MarkOfSite(ctx, n.Site); err != nil {
-		return out, failed("read the site's mark", err)
+	sites := make([]string, len(rows))
+	for i, r := range rows {
+		sites[i] = r.Site
 	}
-	out.Site = fleet.SiteName(n.Site)
-	o, err := find(ctx, s.q, fleet.ObjectKey{Kind: fleet.KindSite, Name: n.Site})
+	members, err := s.membersOf(ctx, sites)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
-	if o != nil {
-		var spec fleet.SiteSpec
-		if err := json.Unmarshal(o.Spec, &spec); err != nil {
-			return out, failed("read the site's spec", err)
-		}
-		out.Generation, out.OnIsolation, out.AutoFailback = o.Generation, spec.OnIsolation, spec.AutoFailback
-	}
-	rows, err := s.q.MembersOfSite(ctx, n.Site)
+	out := make(map[fleet.NodeName]fleet.Membership, len(rows))
 	for _, r := range rows {
-		out.Members = append(out.Members, fleet.Member{
+		m := fleet.Membership{Site: fleet.SiteName(r.Site), Mark: r.Mark, Generation: r.Generation, Members: members[r.Site]}
+		if r.Spec != nil {
+			var spec fleet.SiteSpec
+			if err := json.Unmarshal(r.Spec, &spec); err != nil {
+				return nil, failed("read the spec of site "+r.Site, err)
+			}
+			m.OnIsolation, m.AutoFailback = spec.OnIsolation, spec.AutoFailback
+		}
+		out[fleet.NodeName(r.Name)] = m
+	}
+	return out, nil
+}
+
+func (s *Store) membersOf(ctx context.Context, sites []string) (map[string][]fleet.Member, error) {
+	rows, err := s.q.MembersOfSites(ctx, sites)
+	out := map[string][]fleet.Member{}
+	for _, r := range rows {
+		out[r.Site] = append(out[r.Site], fleet.Member{
 			Node: fleet.NodeName(r.Name), Role: fleet.Role(r.Role), PeerAddress: r.PeerAddress, SigningKey: r.SigningKey,
 		})
 	}
-	return out, failed("read the site's nodes", err)
+	return out, failed("read the sites' nodes", err)
 }
 
 // MembershipMarks gives the mark of each node's site, by the connections that a server holds.
@@ -58,17 +73,26 @@ func (s *Store) MembershipMarks(ctx context.Context, server string) (map[fleet.C
 	return out, failed("read the marks of sites", err)
 }
 
-// setPeerAddress keeps where a node answers its peer, which is told.
-func setPeerAddress(ctx context.Context, q *db.Queries, r fleet.Registration) error {
-	if r.Node == "" {
+// setPeerAddresses keeps where nodes answer their peers, which are told.
+func setPeerAddresses(ctx context.Context, q *db.Queries, all []fleet.Registration) error {
+	var p db.SetPeerAddressesParams
+	for _, r := range all {
+		if r.Node != "" {
+			p.Names, p.PeerAddresses = append(p.Names, string(r.Node)), append(p.PeerAddresses, r.PeerAddress)
+		}
+	}
+	if len(p.Names) == 0 {
 		return nil
 	}
-	site, err := q.SetPeerAddress(ctx, db.SetPeerAddressParams{PeerAddress: r.PeerAddress, Name: string(r.Node)})
-	if noRows(err) {
-		return nil
-	}
+	sites, err := q.SetPeerAddresses(ctx, p)
 	if err != nil {
-		return failed("keep the node's peer address", err)
+		return failed("keep the nodes' peer addresses", err)
 	}
-	return tellSite(ctx, q, site)
+	slices.Sort(sites)
+	for _, site := range slices.Compact(sites) {
+		if err := tellSite(ctx, q, site); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -58,18 +58,32 @@ func (s *Store) OfferKey(ctx context.Context, o KeyOffer) error {
 // NodeKeys are the signing keys by which a node may speak: the second only while it changes
 // its key. A node that is unknown, revoked or not enrolled is not_found.
 func (s *Store) NodeKeys(ctx context.Context, node fleet.NodeName) ([]ed25519.PublicKey, error) {
-	row, err := s.q.NodeKeys(ctx, string(node))
-	if err != nil && !noRows(err) {
-		return nil, failed("read the node's keys", err)
+	all, err := s.KeysOfNodes(ctx, []fleet.NodeName{node})
+	if err == nil && all[node] == nil {
+		err = fleet.Errorf(fleet.NotFound, "node %s is not enrolled", node)
 	}
-	if err != nil || len(row.SigningKey) != ed25519.PublicKeySize {
-		return nil, fleet.Errorf(fleet.NotFound, "node %s is not enrolled", node)
+	return all[node], err
+}
+
+// KeysOfNodes are the NodeKeys of many; those that have none are not in it.
+func (s *Store) KeysOfNodes(ctx context.Context, nodes []fleet.NodeName) (map[fleet.NodeName][]ed25519.PublicKey, error) {
+	names := make([]string, len(nodes))
+	for i, n := range nodes {
+		names[i] = string(n)
 	}
-	keys := []ed25519.PublicKey{row.SigningKey}
-	if len(row.NextSigningKey) == ed25519.PublicKeySize {
-		keys = append(keys, row.NextSigningKey)
+	rows, err := s.q.NodeKeys(ctx, names)
+	out := make(map[fleet.NodeName][]ed25519.PublicKey, len(rows))
+	for _, row := range rows {
+		if len(row.SigningKey) != ed25519.PublicKeySize {
+			continue
+		}
+		keys := []ed25519.PublicKey{row.SigningKey}
+		if len(row.NextSigningKey) == ed25519.PublicKeySize {
+			keys = append(keys, row.NextSigningKey)
+		}
+		out[fleet.NodeName(row.Name)] = keys
 	}
-	return keys, nil
+	return out, failed("read the nodes' keys", err)
 }
 
 // UseKey is the use of a key that NodeKeys gave at a place above the first: from the commit on
@@ -89,11 +103,11 @@ func (s *Store) UseKey(ctx context.Context, node fleet.NodeName, key ed25519.Pub
 
 // usedElsewhere is fine when another request was first; the offer may also have been taken back.
 func usedElsewhere(ctx context.Context, q *db.Queries, node fleet.NodeName, key ed25519.PublicKey) error {
-	row, err := q.NodeKeys(ctx, string(node))
-	if err != nil && !noRows(err) {
+	rows, err := q.NodeKeys(ctx, []string{string(node)})
+	if err != nil {
 		return err
 	}
-	if err != nil || subtle.ConstantTimeCompare(row.SigningKey, key) != 1 {
+	if len(rows) == 0 || subtle.ConstantTimeCompare(rows[0].SigningKey, key) != 1 {
 		return fleet.Errorf(fleet.Unauthenticated, "node token refused")
 	}
 	return nil

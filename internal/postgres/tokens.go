@@ -53,12 +53,26 @@ func (s *Store) AddAPIToken(ctx context.Context, t APIToken) (APIToken, error) {
 
 // APITokenByHash finds a token that is neither expired nor revoked.
 func (s *Store) APITokenByHash(ctx context.Context, hash []byte) (APIToken, error) {
-	row, err := s.q.APITokenByHash(ctx, hash)
-	if noRows(err) {
+	all, err := s.APITokensByHash(ctx, [][]byte{hash})
+	if err != nil {
+		return APIToken{}, err
+	}
+	t, is := all[string(hash)]
+	if !is {
 		return APIToken{}, fleet.Errorf(fleet.Unauthenticated, "this token is unknown, expired or revoked").
 			WithHint("send Authorization: Bearer with a token of this region")
 	}
-	return apiTokenOf(row), failed("read the token", err)
+	return t, nil
+}
+
+// APITokensByHash finds those of many tokens that are neither expired nor revoked, by hash.
+func (s *Store) APITokensByHash(ctx context.Context, hashes [][]byte) (map[string]APIToken, error) {
+	rows, err := s.q.APITokensByHash(ctx, hashes)
+	out := make(map[string]APIToken, len(rows))
+	for _, row := range rows {
+		out[string(row.Hash)] = apiTokenOf(row)
+	}
+	return out, failed("read the tokens", err)
 }
 
 // ListAPITokens lists newest first, of one project or of all, after a place ("" is the start).

@@ -103,6 +103,7 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 	group.Go(func() error { return s.beat(ctx) })
 	group.Go(func() error { return s.hearModules(ctx) })
 	group.Go(func() error { return s.votes.Run(ctx) })
+	group.Go(func() error { return keepRoom(ctx, serverMemory) })
 	if err := group.Wait(); !errors.Is(err, context.Canceled) {
 		return err
 	}

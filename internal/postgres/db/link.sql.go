@@ -7,28 +7,33 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
 const ackDrains = `-- name: AckDrains :exec
-UPDATE connections c SET state = 'Draining', drain_acked_at = now(), in_flight = u.in_flight
-FROM (SELECT unnest($3::text[]) AS id, unnest($4::integer[]) AS in_flight) u
-WHERE c.id = u.id AND c.server = $1 AND c.ended_at IS NULL AND c.state = ANY($2::text[])
+WITH held AS (
+    SELECT c.id, u.in_flight FROM (SELECT unnest($1::text[]) AS id, unnest($2::integer[]) AS in_flight) u
+    JOIN connections c ON c.id = u.id
+    WHERE c.server = $3 AND c.ended_at IS NULL AND c.state = ANY($4::text[])
+    ORDER BY c.id FOR NO KEY UPDATE OF c)
+UPDATE connections c SET state = 'Draining', drain_acked_at = now(), in_flight = held.in_flight
+FROM held WHERE c.id = held.id
 `
 
 type AckDrainsParams struct {
-	Server   string
-	States   []string
 	Ids      []string
 	InFlight []int32
+	Server   string
+	States   []string
 }
 
 func (q *Queries) AckDrains(ctx context.Context, arg AckDrainsParams) error {
 	_, err := q.db.Exec(ctx, ackDrains,
-		arg.Server,
-		arg.States,
 		arg.Ids,
 		arg.InFlight,
+		arg.Server,
+		arg.States,
 	)
 	return err
 }
@@ -169,9 +174,13 @@ func (q *Queries) DeregisterConnection(ctx context.Context, arg DeregisterConnec
 }
 
 const endConnections = `-- name: EndConnections :many
-UPDATE connections SET state = 'Disconnected', reason = $1, ended_at = now()
-WHERE id = ANY($2::text[]) AND server = $3 AND ended_at IS NULL AND state = ANY($4::text[])
-RETURNING id
+WITH held AS (
+    SELECT c.id FROM connections c
+    WHERE c.id = ANY($2::text[]) AND c.server = $3 AND c.ended_at IS NULL AND c.state = ANY($4::text[])
+    ORDER BY c.id FOR NO KEY UPDATE)
+UPDATE connections c SET state = 'Disconnected', reason = $1, ended_at = now()
+FROM held WHERE c.id = held.id
+RETURNING c.id
 `
 
 type EndConnectionsParams struct {
@@ -208,9 +217,12 @@ func (q *Queries) EndConnections(ctx context.Context, arg EndConnectionsParams) 
 }
 
 const endServer = `-- name: EndServer :many
-UPDATE connections SET state = 'Disconnected', reason = $1, ended_at = now()
-WHERE server = $2 AND ended_at IS NULL AND state = ANY($3::text[])
-RETURNING id
+WITH held AS (
+    SELECT c.id FROM connections c WHERE c.server = $2 AND c.ended_at IS NULL AND c.state = ANY($3::text[])
+    ORDER BY c.id FOR NO KEY UPDATE)
+UPDATE connections c SET state = 'Disconnected', reason = $1, ended_at = now()
+FROM held WHERE c.id = held.id
+RETURNING c.id
 `
 
 type EndServerParams struct {
@@ -350,57 +362,60 @@ func (q *Queries) HeldConnections(ctx context.Context, server string) ([]HeldCon
 	return items, nil
 }
 
-const insertConnection = `-- name: InsertConnection :exec
+const insertConnections = `-- name: InsertConnections :exec
 INSERT INTO connections (id, state, identity, node, provider, module_namespace, group_id, executor, protocol, server)
-VALUES ($1, 'Registered', $2, $3, $4, $5, $6, $7, $8, $9)
+SELECT u.id, 'Registered', u.identity, nullif(u.node, ''), u.provider, u.module_namespace, u.group_id, u.executor, u.protocol, $1
+FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS identity, unnest($4::text[]) AS node,
+             unnest($5::text[]) AS provider, unnest($6::text[]) AS module_namespace,
+             unnest($7::text[]) AS group_id, unnest($8::text[]) AS executor, unnest($9::integer[]) AS protocol) u
 `
 
-type InsertConnectionParams struct {
-	ID              string
-	Identity        string
-	Node            *string
-	Provider        string
-	ModuleNamespace string
-	GroupID         string
-	Executor        string
-	Protocol        int32
-	Server          string
+type InsertConnectionsParams struct {
+	Server     string
+	Ids        []string
+	Identities []string
+	Nodes      []string
+	Providers  []string
+	Namespaces []string
+	Groups     []string
+	Executors  []string
+	Protocols  []int32
 }
 
-func (q *Queries) InsertConnection(ctx context.Context, arg InsertConnectionParams) error {
-	_, err := q.db.Exec(ctx, insertConnection,
-		arg.ID,
-		arg.Identity,
-		arg.Node,
-		arg.Provider,
-		arg.ModuleNamespace,
-		arg.GroupID,
-		arg.Executor,
-		arg.Protocol,
+func (q *Queries) InsertConnections(ctx context.Context, arg InsertConnectionsParams) error {
+	_, err := q.db.Exec(ctx, insertConnections,
 		arg.Server,
+		arg.Ids,
+		arg.Identities,
+		arg.Nodes,
+		arg.Providers,
+		arg.Namespaces,
+		arg.Groups,
+		arg.Executors,
+		arg.Protocols,
 	)
 	return err
 }
 
 const insertModules = `-- name: InsertModules :exec
 INSERT INTO modules (connection, module_namespace, name, description, input_schema, output_schema)
-SELECT $1, $2, unnest($3::text[]), unnest($4::text[]),
+SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
        unnest($5::text[]), unnest($6::text[])
 `
 
 type InsertModulesParams struct {
-	Connection      string
-	ModuleNamespace string
-	Names           []string
-	Descriptions    []string
-	InputSchemas    []string
-	OutputSchemas   []string
+	Connections   []string
+	Namespaces    []string
+	Names         []string
+	Descriptions  []string
+	InputSchemas  []string
+	OutputSchemas []string
 }
 
 func (q *Queries) InsertModules(ctx context.Context, arg InsertModulesParams) error {
 	_, err := q.db.Exec(ctx, insertModules,
-		arg.Connection,
-		arg.ModuleNamespace,
+		arg.Connections,
+		arg.Namespaces,
 		arg.Names,
 		arg.Descriptions,
 		arg.InputSchemas,
@@ -578,32 +593,41 @@ func (q *Queries) ListRefusals(ctx context.Context, arg ListRefusalsParams) ([]R
 	return items, nil
 }
 
-const liveOfNamespace = `-- name: LiveOfNamespace :many
-SELECT c.id, c.identity, c.provider, c.group_id FROM connections c
-WHERE c.module_namespace = $1 AND c.module_namespace <> '' AND c.ended_at IS NULL
-ORDER BY c.registered_at, c.id
+const liveOfNamespaces = `-- name: LiveOfNamespaces :many
+SELECT c.id, c.identity, c.provider, c.module_namespace, c.group_id
+FROM (SELECT unnest($1::text[]) AS namespace) u
+JOIN LATERAL (SELECT x.id, x.state, x.reason, x.identity, x.node, x.provider, x.module_namespace, x.group_id, x.executor, x.protocol, x.server, x.registered_at, x.active_at, x.heartbeat_at, x.in_flight, x.drain_reason, x.drain_asked_at, x.drain_deadline, x.drain_acked_at, x.ended_at FROM connections x
+              WHERE x.module_namespace = u.namespace AND x.module_namespace <> '' AND x.ended_at IS NULL LIMIT $2::integer) c ON true
 `
 
-type LiveOfNamespaceRow struct {
-	ID       string
-	Identity string
-	Provider string
-	GroupID  string
+type LiveOfNamespacesParams struct {
+	Namespaces []string
+	Most       int32
 }
 
-func (q *Queries) LiveOfNamespace(ctx context.Context, moduleNamespace string) ([]LiveOfNamespaceRow, error) {
-	rows, err := q.db.Query(ctx, liveOfNamespace, moduleNamespace)
+type LiveOfNamespacesRow struct {
+	ID              string
+	Identity        string
+	Provider        string
+	ModuleNamespace string
+	GroupID         string
+}
+
+// Of those who share a module namespace a few are enough: more than a caller may set aside.
+func (q *Queries) LiveOfNamespaces(ctx context.Context, arg LiveOfNamespacesParams) ([]LiveOfNamespacesRow, error) {
+	rows, err := q.db.Query(ctx, liveOfNamespaces, arg.Namespaces, arg.Most)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LiveOfNamespaceRow
+	var items []LiveOfNamespacesRow
 	for rows.Next() {
-		var i LiveOfNamespaceRow
+		var i LiveOfNamespacesRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.Identity,
 			&i.Provider,
+			&i.ModuleNamespace,
 			&i.GroupID,
 		); err != nil {
 			return nil, err
@@ -616,15 +640,46 @@ func (q *Queries) LiveOfNamespace(ctx context.Context, moduleNamespace string) (
 	return items, nil
 }
 
-const markOfSite = `-- name: MarkOfSite :one
-SELECT mark::text FROM site_marks WHERE site = $1
+const liveOfProviders = `-- name: LiveOfProviders :many
+
+SELECT c.id, c.identity, c.provider
+FROM (SELECT unnest($1::text[]) AS identity, unnest($2::text[]) AS provider) u
+JOIN LATERAL (SELECT x.id, x.identity, x.provider FROM connections x
+              WHERE x.identity = u.identity AND x.provider = u.provider AND x.ended_at IS NULL OFFSET 0) c ON true
 `
 
-func (q *Queries) MarkOfSite(ctx context.Context, site string) (string, error) {
-	row := q.db.QueryRow(ctx, markOfSite, site)
-	var mark string
-	err := row.Scan(&mark)
-	return mark, err
+type LiveOfProvidersParams struct {
+	Identities []string
+	Providers  []string
+}
+
+type LiveOfProvidersRow struct {
+	ID       string
+	Identity string
+	Provider string
+}
+
+// Rows of many connections are locked in the order of their ids before they are changed, so that
+// two statements that change some of the same never wait for each other in a circle.
+// What the same providers had before.
+func (q *Queries) LiveOfProviders(ctx context.Context, arg LiveOfProvidersParams) ([]LiveOfProvidersRow, error) {
+	rows, err := q.db.Query(ctx, liveOfProviders, arg.Identities, arg.Providers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LiveOfProvidersRow
+	for rows.Next() {
+		var i LiveOfProvidersRow
+		if err := rows.Scan(&i.ID, &i.Identity, &i.Provider); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const marksOfNodes = `-- name: MarksOfNodes :many
@@ -660,28 +715,30 @@ func (q *Queries) MarksOfNodes(ctx context.Context, server string) ([]MarksOfNod
 	return items, nil
 }
 
-const membersOfSite = `-- name: MembersOfSite :many
-SELECT name, role, peer_address, coalesce(CASE WHEN revoked_at IS NULL THEN signing_key END, ''::bytea)::bytea AS signing_key
-FROM nodes WHERE site = $1 AND removed_at IS NULL ORDER BY name
+const membersOfSites = `-- name: MembersOfSites :many
+SELECT site, name, role, peer_address, coalesce(CASE WHEN revoked_at IS NULL THEN signing_key END, ''::bytea)::bytea AS signing_key
+FROM nodes WHERE site = ANY($1::text[]) AND removed_at IS NULL ORDER BY name
 `
 
-type MembersOfSiteRow struct {
+type MembersOfSitesRow struct {
+	Site        string
 	Name        string
 	Role        string
 	PeerAddress string
 	SigningKey  []byte
 }
 
-func (q *Queries) MembersOfSite(ctx context.Context, site string) ([]MembersOfSiteRow, error) {
-	rows, err := q.db.Query(ctx, membersOfSite, site)
+func (q *Queries) MembersOfSites(ctx context.Context, sites []string) ([]MembersOfSitesRow, error) {
+	rows, err := q.db.Query(ctx, membersOfSites, sites)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []MembersOfSiteRow
+	var items []MembersOfSitesRow
 	for rows.Next() {
-		var i MembersOfSiteRow
+		var i MembersOfSitesRow
 		if err := rows.Scan(
+			&i.Site,
 			&i.Name,
 			&i.Role,
 			&i.PeerAddress,
@@ -757,125 +814,27 @@ func (q *Queries) ModulesOfConnection(ctx context.Context, connection string) ([
 	return items, nil
 }
 
-const nodeKeys = `-- name: NodeKeys :one
-SELECT signing_key, next_signing_key FROM nodes WHERE name = $1 AND revoked_at IS NULL AND removed_at IS NULL AND signing_key IS NOT NULL
+const nodeKeys = `-- name: NodeKeys :many
+SELECT name, signing_key, next_signing_key FROM nodes
+WHERE name = ANY($1::text[]) AND revoked_at IS NULL AND removed_at IS NULL AND signing_key IS NOT NULL
 `
 
 type NodeKeysRow struct {
+	Name           string
 	SigningKey     []byte
 	NextSigningKey []byte
 }
 
-func (q *Queries) NodeKeys(ctx context.Context, name string) (NodeKeysRow, error) {
-	row := q.db.QueryRow(ctx, nodeKeys, name)
-	var i NodeKeysRow
-	err := row.Scan(&i.SigningKey, &i.NextSigningKey)
-	return i, err
-}
-
-const openConnection = `-- name: OpenConnection :one
-UPDATE connections SET state = 'Active', active_at = now(), heartbeat_at = now(), server = $1
-WHERE id = $2 AND identity = $3 AND ended_at IS NULL AND state = ANY($4::text[])
-RETURNING id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at
-`
-
-type OpenConnectionParams struct {
-	Server   string
-	ID       string
-	Identity string
-	States   []string
-}
-
-func (q *Queries) OpenConnection(ctx context.Context, arg OpenConnectionParams) (Connection, error) {
-	row := q.db.QueryRow(ctx, openConnection,
-		arg.Server,
-		arg.ID,
-		arg.Identity,
-		arg.States,
-	)
-	var i Connection
-	err := row.Scan(
-		&i.ID,
-		&i.State,
-		&i.Reason,
-		&i.Identity,
-		&i.Node,
-		&i.Provider,
-		&i.ModuleNamespace,
-		&i.GroupID,
-		&i.Executor,
-		&i.Protocol,
-		&i.Server,
-		&i.RegisteredAt,
-		&i.ActiveAt,
-		&i.HeartbeatAt,
-		&i.InFlight,
-		&i.DrainReason,
-		&i.DrainAskedAt,
-		&i.DrainDeadline,
-		&i.DrainAckedAt,
-		&i.EndedAt,
-	)
-	return i, err
-}
-
-const recordHeartbeats = `-- name: RecordHeartbeats :exec
-UPDATE connections c SET heartbeat_at = now() - make_interval(secs => u.age), in_flight = u.in_flight
-FROM (SELECT unnest($2::text[]) AS id, unnest($3::float8[]) AS age, unnest($4::integer[]) AS in_flight) u
-WHERE c.id = u.id AND c.server = $1 AND c.ended_at IS NULL
-`
-
-type RecordHeartbeatsParams struct {
-	Server   string
-	Ids      []string
-	Ages     []float64
-	InFlight []int32
-}
-
-func (q *Queries) RecordHeartbeats(ctx context.Context, arg RecordHeartbeatsParams) error {
-	_, err := q.db.Exec(ctx, recordHeartbeats,
-		arg.Server,
-		arg.Ids,
-		arg.Ages,
-		arg.InFlight,
-	)
-	return err
-}
-
-const replaceConnection = `-- name: ReplaceConnection :many
-UPDATE connections SET state = 'Disconnected', reason = $1, ended_at = now()
-WHERE identity = $2 AND provider = $3 AND ended_at IS NULL AND state = ANY($4::text[])
-RETURNING id, server
-`
-
-type ReplaceConnectionParams struct {
-	Reason   string
-	Identity string
-	Provider string
-	States   []string
-}
-
-type ReplaceConnectionRow struct {
-	ID     string
-	Server string
-}
-
-// The connection that the same provider had before.
-func (q *Queries) ReplaceConnection(ctx context.Context, arg ReplaceConnectionParams) ([]ReplaceConnectionRow, error) {
-	rows, err := q.db.Query(ctx, replaceConnection,
-		arg.Reason,
-		arg.Identity,
-		arg.Provider,
-		arg.States,
-	)
+func (q *Queries) NodeKeys(ctx context.Context, names []string) ([]NodeKeysRow, error) {
+	rows, err := q.db.Query(ctx, nodeKeys, names)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ReplaceConnectionRow
+	var items []NodeKeysRow
 	for rows.Next() {
-		var i ReplaceConnectionRow
-		if err := rows.Scan(&i.ID, &i.Server); err != nil {
+		var i NodeKeysRow
+		if err := rows.Scan(&i.Name, &i.SigningKey, &i.NextSigningKey); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -886,20 +845,217 @@ func (q *Queries) ReplaceConnection(ctx context.Context, arg ReplaceConnectionPa
 	return items, nil
 }
 
-const setPeerAddress = `-- name: SetPeerAddress :one
-UPDATE nodes SET peer_address = $1 WHERE name = $2 AND peer_address <> $1 RETURNING site
+const openConnections = `-- name: OpenConnections :many
+WITH held AS (
+    SELECT c.id FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS identity) u
+    JOIN connections c ON c.id = u.id
+    WHERE c.identity = u.identity AND c.ended_at IS NULL AND c.state = ANY($4::text[])
+    ORDER BY c.id FOR NO KEY UPDATE OF c)
+UPDATE connections c SET state = 'Active', active_at = now(), heartbeat_at = now(), server = $1
+FROM held WHERE c.id = held.id
+RETURNING c.id, c.state, c.reason, c.identity, c.node, c.provider, c.module_namespace, c.group_id, c.executor, c.protocol, c.server, c.registered_at, c.active_at, c.heartbeat_at, c.in_flight, c.drain_reason, c.drain_asked_at, c.drain_deadline, c.drain_acked_at, c.ended_at
 `
 
-type SetPeerAddressParams struct {
-	PeerAddress string
-	Name        string
+type OpenConnectionsParams struct {
+	Server     string
+	Ids        []string
+	Identities []string
+	States     []string
 }
 
-func (q *Queries) SetPeerAddress(ctx context.Context, arg SetPeerAddressParams) (string, error) {
-	row := q.db.QueryRow(ctx, setPeerAddress, arg.PeerAddress, arg.Name)
-	var site string
-	err := row.Scan(&site)
-	return site, err
+func (q *Queries) OpenConnections(ctx context.Context, arg OpenConnectionsParams) ([]Connection, error) {
+	rows, err := q.db.Query(ctx, openConnections,
+		arg.Server,
+		arg.Ids,
+		arg.Identities,
+		arg.States,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Connection
+	for rows.Next() {
+		var i Connection
+		if err := rows.Scan(
+			&i.ID,
+			&i.State,
+			&i.Reason,
+			&i.Identity,
+			&i.Node,
+			&i.Provider,
+			&i.ModuleNamespace,
+			&i.GroupID,
+			&i.Executor,
+			&i.Protocol,
+			&i.Server,
+			&i.RegisteredAt,
+			&i.ActiveAt,
+			&i.HeartbeatAt,
+			&i.InFlight,
+			&i.DrainReason,
+			&i.DrainAskedAt,
+			&i.DrainDeadline,
+			&i.DrainAckedAt,
+			&i.EndedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const recordHeartbeats = `-- name: RecordHeartbeats :exec
+WITH heard AS (
+    SELECT c.id, u.age, u.in_flight
+    FROM (SELECT unnest($1::text[]) AS id, unnest($2::float8[]) AS age, unnest($3::integer[]) AS in_flight) u
+    JOIN LATERAL (SELECT x.id FROM connections x WHERE x.id = u.id AND x.server = $4 AND x.ended_at IS NULL
+                  FOR NO KEY UPDATE SKIP LOCKED) c ON true)
+UPDATE connections c SET heartbeat_at = now() - make_interval(secs => heard.age), in_flight = heard.in_flight
+FROM heard WHERE c.id = heard.id
+`
+
+type RecordHeartbeatsParams struct {
+	Ids      []string
+	Ages     []float64
+	InFlight []int32
+	Server   string
+}
+
+// Heartbeats wait for nobody: a row that somebody changes just now is written the next time.
+func (q *Queries) RecordHeartbeats(ctx context.Context, arg RecordHeartbeatsParams) error {
+	_, err := q.db.Exec(ctx, recordHeartbeats,
+		arg.Ids,
+		arg.Ages,
+		arg.InFlight,
+		arg.Server,
+	)
+	return err
+}
+
+const replaceConnections = `-- name: ReplaceConnections :many
+WITH held AS (
+    SELECT c.id FROM connections c WHERE c.id = ANY($2::text[]) AND c.ended_at IS NULL AND c.state = ANY($3::text[])
+    ORDER BY c.id FOR NO KEY UPDATE)
+UPDATE connections c SET state = 'Disconnected', reason = $1, ended_at = now()
+FROM held WHERE c.id = held.id
+RETURNING c.id, c.identity, c.provider, c.server
+`
+
+type ReplaceConnectionsParams struct {
+	Reason string
+	Ids    []string
+	States []string
+}
+
+type ReplaceConnectionsRow struct {
+	ID       string
+	Identity string
+	Provider string
+	Server   string
+}
+
+func (q *Queries) ReplaceConnections(ctx context.Context, arg ReplaceConnectionsParams) ([]ReplaceConnectionsRow, error) {
+	rows, err := q.db.Query(ctx, replaceConnections, arg.Reason, arg.Ids, arg.States)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReplaceConnectionsRow
+	for rows.Next() {
+		var i ReplaceConnectionsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Identity,
+			&i.Provider,
+			&i.Server,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const setPeerAddresses = `-- name: SetPeerAddresses :many
+UPDATE nodes n SET peer_address = u.peer_address
+FROM (SELECT unnest($1::text[]) AS name, unnest($2::text[]) AS peer_address) u
+WHERE n.name = u.name AND n.peer_address <> u.peer_address
+RETURNING n.site
+`
+
+type SetPeerAddressesParams struct {
+	Names         []string
+	PeerAddresses []string
+}
+
+func (q *Queries) SetPeerAddresses(ctx context.Context, arg SetPeerAddressesParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, setPeerAddresses, arg.Names, arg.PeerAddresses)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var site string
+		if err := rows.Scan(&site); err != nil {
+			return nil, err
+		}
+		items = append(items, site)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sitesByNode = `-- name: SitesByNode :many
+SELECT n.name, n.site, m.mark::text AS mark, coalesce(o.generation, 0)::bigint AS generation, o.spec
+FROM nodes n
+CROSS JOIN LATERAL (SELECT s.mark FROM site_marks s WHERE s.site = n.site OFFSET 0) m
+LEFT JOIN LATERAL (SELECT x.generation, x.spec FROM objects x WHERE x.kind = 'site' AND x.scope = '' AND x.name = n.site OFFSET 0) o ON true
+WHERE n.name = ANY($1::text[])
+`
+
+type SitesByNodeRow struct {
+	Name       string
+	Site       string
+	Mark       string
+	Generation int64
+	Spec       json.RawMessage
+}
+
+func (q *Queries) SitesByNode(ctx context.Context, names []string) ([]SitesByNodeRow, error) {
+	rows, err := q.db.Query(ctx, sitesByNode, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SitesByNodeRow
+	for rows.Next() {
+		var i SitesByNodeRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Site,
+			&i.Mark,
+			&i.Generation,
+			&i.Spec,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const tellLink = `-- name: TellLink :exec

@@ -11,26 +11,39 @@ import (
 	"time"
 )
 
-const aPITokenByHash = `-- name: APITokenByHash :one
-SELECT id, hash, role, project, note, created_by, created_at, expires_at, revoked_at, module_namespaces FROM api_tokens WHERE hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+const aPITokensByHash = `-- name: APITokensByHash :many
+SELECT id, hash, role, project, note, created_by, created_at, expires_at, revoked_at, module_namespaces FROM api_tokens WHERE hash = ANY($1::bytea[]) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
 `
 
-func (q *Queries) APITokenByHash(ctx context.Context, hash []byte) (ApiToken, error) {
-	row := q.db.QueryRow(ctx, aPITokenByHash, hash)
-	var i ApiToken
-	err := row.Scan(
-		&i.ID,
-		&i.Hash,
-		&i.Role,
-		&i.Project,
-		&i.Note,
-		&i.CreatedBy,
-		&i.CreatedAt,
-		&i.ExpiresAt,
-		&i.RevokedAt,
-		&i.ModuleNamespaces,
-	)
-	return i, err
+func (q *Queries) APITokensByHash(ctx context.Context, hashes [][]byte) ([]ApiToken, error) {
+	rows, err := q.db.Query(ctx, aPITokensByHash, hashes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ApiToken
+	for rows.Next() {
+		var i ApiToken
+		if err := rows.Scan(
+			&i.ID,
+			&i.Hash,
+			&i.Role,
+			&i.Project,
+			&i.Note,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.ExpiresAt,
+			&i.RevokedAt,
+			&i.ModuleNamespaces,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const askRotation = `-- name: AskRotation :execrows

@@ -1,54 +1,89 @@
--- name: InsertConnection :exec
+-- Rows of many connections are locked in the order of their ids before they are changed, so that
+-- two statements that change some of the same never wait for each other in a circle.
+
+-- What the same providers had before.
+-- name: LiveOfProviders :many
+SELECT c.id, c.identity, c.provider
+FROM (SELECT unnest(@identities::text[]) AS identity, unnest(@providers::text[]) AS provider) u
+JOIN LATERAL (SELECT x.id, x.identity, x.provider FROM connections x
+              WHERE x.identity = u.identity AND x.provider = u.provider AND x.ended_at IS NULL OFFSET 0) c ON true;
+
+-- Of those who share a module namespace a few are enough: more than a caller may set aside.
+-- name: LiveOfNamespaces :many
+SELECT c.id, c.identity, c.provider, c.module_namespace, c.group_id
+FROM (SELECT unnest(@namespaces::text[]) AS namespace) u
+JOIN LATERAL (SELECT x.* FROM connections x
+              WHERE x.module_namespace = u.namespace AND x.module_namespace <> '' AND x.ended_at IS NULL LIMIT @most::integer) c ON true;
+
+-- name: ReplaceConnections :many
+WITH held AS (
+    SELECT c.id FROM connections c WHERE c.id = ANY(@ids::text[]) AND c.ended_at IS NULL AND c.state = ANY(@states::text[])
+    ORDER BY c.id FOR NO KEY UPDATE)
+UPDATE connections c SET state = 'Disconnected', reason = @reason, ended_at = now()
+FROM held WHERE c.id = held.id
+RETURNING c.id, c.identity, c.provider, c.server;
+
+-- name: InsertConnections :exec
 INSERT INTO connections (id, state, identity, node, provider, module_namespace, group_id, executor, protocol, server)
-VALUES (@id, 'Registered', @identity, sqlc.narg(node), @provider, @module_namespace, @group_id, @executor, @protocol, @server);
+SELECT u.id, 'Registered', u.identity, nullif(u.node, ''), u.provider, u.module_namespace, u.group_id, u.executor, u.protocol, @server
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@identities::text[]) AS identity, unnest(@nodes::text[]) AS node,
+             unnest(@providers::text[]) AS provider, unnest(@namespaces::text[]) AS module_namespace,
+             unnest(@groups::text[]) AS group_id, unnest(@executors::text[]) AS executor, unnest(@protocols::integer[]) AS protocol) u;
 
 -- name: InsertModules :exec
 INSERT INTO modules (connection, module_namespace, name, description, input_schema, output_schema)
-SELECT @connection, @module_namespace, unnest(@names::text[]), unnest(@descriptions::text[]),
+SELECT unnest(@connections::text[]), unnest(@namespaces::text[]), unnest(@names::text[]), unnest(@descriptions::text[]),
        unnest(@input_schemas::text[]), unnest(@output_schemas::text[]);
-
--- The connection that the same provider had before.
--- name: ReplaceConnection :many
-UPDATE connections SET state = 'Disconnected', reason = @reason, ended_at = now()
-WHERE identity = @identity AND provider = @provider AND ended_at IS NULL AND state = ANY(@states::text[])
-RETURNING id, server;
-
--- name: LiveOfNamespace :many
-SELECT c.id, c.identity, c.provider, c.group_id FROM connections c
-WHERE c.module_namespace = @module_namespace AND c.module_namespace <> '' AND c.ended_at IS NULL
-ORDER BY c.registered_at, c.id;
 
 -- name: ModulesOfConnection :many
 SELECT * FROM modules WHERE connection = @connection ORDER BY name;
 
--- name: OpenConnection :one
-UPDATE connections SET state = 'Active', active_at = now(), heartbeat_at = now(), server = @server
-WHERE id = @id AND identity = @identity AND ended_at IS NULL AND state = ANY(@states::text[])
-RETURNING *;
+-- name: OpenConnections :many
+WITH held AS (
+    SELECT c.id FROM (SELECT unnest(@ids::text[]) AS id, unnest(@identities::text[]) AS identity) u
+    JOIN connections c ON c.id = u.id
+    WHERE c.identity = u.identity AND c.ended_at IS NULL AND c.state = ANY(@states::text[])
+    ORDER BY c.id FOR NO KEY UPDATE OF c)
+UPDATE connections c SET state = 'Active', active_at = now(), heartbeat_at = now(), server = @server
+FROM held WHERE c.id = held.id
+RETURNING c.*;
 
 -- name: GetConnection :one
 SELECT * FROM connections WHERE id = @id;
 
 -- Only the server that holds a connection moves it by what it sees.
 -- name: EndConnections :many
-UPDATE connections SET state = 'Disconnected', reason = @reason, ended_at = now()
-WHERE id = ANY(@ids::text[]) AND server = @server AND ended_at IS NULL AND state = ANY(@states::text[])
-RETURNING id;
+WITH held AS (
+    SELECT c.id FROM connections c
+    WHERE c.id = ANY(@ids::text[]) AND c.server = @server AND c.ended_at IS NULL AND c.state = ANY(@states::text[])
+    ORDER BY c.id FOR NO KEY UPDATE)
+UPDATE connections c SET state = 'Disconnected', reason = @reason, ended_at = now()
+FROM held WHERE c.id = held.id
+RETURNING c.id;
 
 -- name: AckDrains :exec
-UPDATE connections c SET state = 'Draining', drain_acked_at = now(), in_flight = u.in_flight
-FROM (SELECT unnest(@ids::text[]) AS id, unnest(@in_flight::integer[]) AS in_flight) u
-WHERE c.id = u.id AND c.server = @server AND c.ended_at IS NULL AND c.state = ANY(@states::text[]);
+WITH held AS (
+    SELECT c.id, u.in_flight FROM (SELECT unnest(@ids::text[]) AS id, unnest(@in_flight::integer[]) AS in_flight) u
+    JOIN connections c ON c.id = u.id
+    WHERE c.server = @server AND c.ended_at IS NULL AND c.state = ANY(@states::text[])
+    ORDER BY c.id FOR NO KEY UPDATE OF c)
+UPDATE connections c SET state = 'Draining', drain_acked_at = now(), in_flight = held.in_flight
+FROM held WHERE c.id = held.id;
 
 -- name: DeregisterConnection :one
 UPDATE connections SET state = 'Disconnected', reason = @reason, ended_at = now()
 WHERE id = @id AND identity = @identity AND ended_at IS NULL AND state = ANY(@states::text[])
 RETURNING server;
 
+-- Heartbeats wait for nobody: a row that somebody changes just now is written the next time.
 -- name: RecordHeartbeats :exec
-UPDATE connections c SET heartbeat_at = now() - make_interval(secs => u.age), in_flight = u.in_flight
-FROM (SELECT unnest(@ids::text[]) AS id, unnest(@ages::float8[]) AS age, unnest(@in_flight::integer[]) AS in_flight) u
-WHERE c.id = u.id AND c.server = @server AND c.ended_at IS NULL;
+WITH heard AS (
+    SELECT c.id, u.age, u.in_flight
+    FROM (SELECT unnest(@ids::text[]) AS id, unnest(@ages::float8[]) AS age, unnest(@in_flight::integer[]) AS in_flight) u
+    JOIN LATERAL (SELECT x.id FROM connections x WHERE x.id = u.id AND x.server = @server AND x.ended_at IS NULL
+                  FOR NO KEY UPDATE SKIP LOCKED) c ON true)
+UPDATE connections c SET heartbeat_at = now() - make_interval(secs => heard.age), in_flight = heard.in_flight
+FROM heard WHERE c.id = heard.id;
 
 -- What a server holds, and what others want of it. A key or token that was taken back, or a
 -- node that enrolled anew or rotated its key since, ends what it opened.
@@ -103,12 +138,16 @@ SELECT DISTINCT c.server, 'epoch'::timestamptz, false FROM connections c
 WHERE c.ended_at IS NULL AND NOT EXISTS (SELECT 1 FROM link_servers s WHERE s.id = c.server OFFSET 0);
 
 -- name: EndServer :many
-UPDATE connections SET state = 'Disconnected', reason = @reason, ended_at = now()
-WHERE server = @server AND ended_at IS NULL AND state = ANY(@states::text[])
-RETURNING id;
+WITH held AS (
+    SELECT c.id FROM connections c WHERE c.server = @server AND c.ended_at IS NULL AND c.state = ANY(@states::text[])
+    ORDER BY c.id FOR NO KEY UPDATE)
+UPDATE connections c SET state = 'Disconnected', reason = @reason, ended_at = now()
+FROM held WHERE c.id = held.id
+RETURNING c.id;
 
--- name: NodeKeys :one
-SELECT signing_key, next_signing_key FROM nodes WHERE name = @name AND revoked_at IS NULL AND removed_at IS NULL AND signing_key IS NOT NULL;
+-- name: NodeKeys :many
+SELECT name, signing_key, next_signing_key FROM nodes
+WHERE name = ANY(@names::text[]) AND revoked_at IS NULL AND removed_at IS NULL AND signing_key IS NOT NULL;
 
 -- name: InsertRefusals :exec
 INSERT INTO refusals (door, identity, reason, what, times)
@@ -137,12 +176,19 @@ SELECT c.id, m.mark FROM connections c JOIN nodes n ON n.name = c.node
 CROSS JOIN LATERAL (SELECT s.mark FROM site_marks s WHERE s.site = n.site OFFSET 0) m
 WHERE c.server = @server AND c.ended_at IS NULL AND c.node IS NOT NULL;
 
--- name: MarkOfSite :one
-SELECT mark::text FROM site_marks WHERE site = @site;
+-- name: SitesByNode :many
+SELECT n.name, n.site, m.mark::text AS mark, coalesce(o.generation, 0)::bigint AS generation, o.spec
+FROM nodes n
+CROSS JOIN LATERAL (SELECT s.mark FROM site_marks s WHERE s.site = n.site OFFSET 0) m
+LEFT JOIN LATERAL (SELECT x.generation, x.spec FROM objects x WHERE x.kind = 'site' AND x.scope = '' AND x.name = n.site OFFSET 0) o ON true
+WHERE n.name = ANY(@names::text[]);
 
--- name: MembersOfSite :many
-SELECT name, role, peer_address, coalesce(CASE WHEN revoked_at IS NULL THEN signing_key END, ''::bytea)::bytea AS signing_key
-FROM nodes WHERE site = @site AND removed_at IS NULL ORDER BY name;
+-- name: MembersOfSites :many
+SELECT site, name, role, peer_address, coalesce(CASE WHEN revoked_at IS NULL THEN signing_key END, ''::bytea)::bytea AS signing_key
+FROM nodes WHERE site = ANY(@sites::text[]) AND removed_at IS NULL ORDER BY name;
 
--- name: SetPeerAddress :one
-UPDATE nodes SET peer_address = @peer_address WHERE name = @name AND peer_address <> @peer_address RETURNING site;
+-- name: SetPeerAddresses :many
+UPDATE nodes n SET peer_address = u.peer_address
+FROM (SELECT unnest(@names::text[]) AS name, unnest(@peer_addresses::text[]) AS peer_address) u
+WHERE n.name = u.name AND n.peer_address <> u.peer_address
+RETURNING n.site;

@@ -98,8 +98,8 @@ INSERT INTO api_tokens (id, hash, role, project, note, created_by, expires_at, m
 VALUES (@id, @hash, @role, @project, @note, @created_by, sqlc.narg(expires_at), @module_namespaces::text[])
 ON CONFLICT (hash) DO UPDATE SET note = excluded.note RETURNING *;
 
--- name: APITokenByHash :one
-SELECT * FROM api_tokens WHERE hash = @hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now());
+-- name: APITokensByHash :many
+SELECT * FROM api_tokens WHERE hash = ANY(@hashes::bytea[]) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now());
 
 -- name: ListAPITokens :many
 SELECT * FROM api_tokens

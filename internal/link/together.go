@@ -1,0 +1,114 @@
+package link
+
+import (
+	"context"
+	"crypto/ed25519"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+const (
+	// registerMost bounds what one transaction locks.
+	registerMost = 100
+	// lookMost bounds one statement that only reads.
+	lookMost = 500
+)
+
+// crowds are all that a connection asks of the store while it comes: a storm of them is served
+// by few transactions.
+type crowds struct {
+	keys        *crowd[fleet.NodeName, []ed25519.PublicKey]
+	tokens      *crowd[string, *postgres.APIToken]
+	registering *crowd[fleet.Registration, registered]
+	sites       *crowd[fleet.NodeName, *fleet.Membership]
+	opening     *crowd[postgres.Opening, postgres.Opened]
+}
+
+// registered is a connection that this server holds, or why there is none.
+type registered struct {
+	*connection
+	err error
+}
+
+func (s *Server) newCrowds() *crowds {
+	return &crowds{
+		keys:   newCrowd(lookMost, nil, s.lookForKeys),
+		tokens: newCrowd(lookMost, nil, s.lookForTokens),
+		registering: newCrowd(registerMost, func(r fleet.Registration) string {
+			return r.Identity + " " + string(r.Provider)
+		}, s.registerAll),
+		sites:   newCrowd(lookMost, nil, s.lookForSites),
+		opening: newCrowd(registerMost, nil, s.openAll),
+	}
+}
+
+// loops serve the crowds.
+func (c *crowds) loops() []func(context.Context) error {
+	return []func(context.Context) error{c.keys.run, c.tokens.run, c.registering.run, c.sites.run, c.opening.run}
+}
+
+func (s *Server) lookForKeys(ctx context.Context, names []fleet.NodeName) ([][]ed25519.PublicKey, error) {
+	found, err := s.o.Store.KeysOfNodes(ctx, names)
+	out := make([][]ed25519.PublicKey, len(names))
+	for i, name := range names {
+		out[i] = found[name]
+	}
+	return out, err
+}
+
+func (s *Server) lookForTokens(ctx context.Context, hashes []string) ([]*postgres.APIToken, error) {
+	all := make([][]byte, len(hashes))
+	for i, h := range hashes {
+		all[i] = []byte(h)
+	}
+	found, err := s.o.Store.APITokensByHash(ctx, all)
+	out := make([]*postgres.APIToken, len(hashes))
+	for i, h := range hashes {
+		if t, is := found[h]; is {
+			out[i] = &t
+		}
+	}
+	return out, err
+}
+
+func (s *Server) lookForSites(ctx context.Context, names []fleet.NodeName) ([]*fleet.Membership, error) {
+	found, err := s.o.Store.MembershipsOf(ctx, names)
+	out := make([]*fleet.Membership, len(names))
+	for i, name := range names {
+		if m, is := found[name]; is {
+			out[i] = &m
+		}
+	}
+	return out, err
+}
+
+// registerAll writes registrations down and holds them before anybody is answered: what a
+// caller does not wait for is ended like any other that opens no stream.
+func (s *Server) registerAll(ctx context.Context, all []fleet.Registration) ([]registered, error) {
+	made, err := s.o.Store.RegisterConnections(ctx, all, s.o.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]registered, len(all))
+	for i, m := range made {
+		if m.Err != nil {
+			out[i].err = m.Err
+			continue
+		}
+		for _, old := range m.Replaced {
+			if c := s.find(old); c != nil {
+				s.endedElsewhere(c, fleet.Replaced)
+			}
+		}
+		c := newConnection(m.ID, fleet.ConnectionRegistered, all[i].Protocol, s.clock())
+		c.node, c.identity = all[i].Node, all[i].Identity
+		s.hold(c)
+		out[i].connection = c
+	}
+	return out, nil
+}
+
+func (s *Server) openAll(ctx context.Context, all []postgres.Opening) ([]postgres.Opened, error) {
+	return s.o.Store.OpenConnections(ctx, all, s.o.ID)
+}
