@@ -46,6 +46,7 @@ type connection struct {
 // drain is one under way.
 type drain struct {
 	reason   string
+	began    int64
 	deadline int64
 	sent     int64
 }
@@ -133,7 +134,7 @@ func (c *connection) asked(reason string, deadline, now int64) bool {
 	defer c.mu.Unlock()
 	switch {
 	case c.drain == nil:
-		c.drain = &drain{reason: reason, deadline: deadline, sent: now}
+		c.drain = &drain{reason: reason, began: now, deadline: deadline, sent: now}
 		return true
 	case c.drain.deadline-deadline > int64(drainNews):
 		c.drain.deadline, c.drain.sent = deadline, now
@@ -165,4 +166,14 @@ func (c *connection) drains() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.drain != nil
+}
+
+// drained says for how long a drain has been under way; false without one.
+func (c *connection) drained(now int64) (time.Duration, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.drain == nil {
+		return 0, false
+	}
+	return time.Duration(now - c.drain.began), true
 }

@@ -178,9 +178,7 @@ func (c *crowd[In, Out]) attempt(ctx context.Context, all []*asked[In, Out]) err
 	for i, a := range all {
 		ins[i] = a.in
 	}
-	if c.sizes != nil {
-		c.sizes.Observe(float64(len(all)))
-	}
+	c.sizes.Observe(float64(len(all)))
 	outs, err := c.serve(ctx, ins)
 	if err != nil {
 		return err

@@ -40,6 +40,10 @@ func (s *Server) close(c *connection, on fleet.ConnectionEvent) {
 	c.ended.Store(&on)
 	s.drop(c)
 	s.metrics.ended.WithLabelValues(string(on)).Inc()
+	if took, drained := c.drained(s.clock()); drained {
+		s.metrics.drains.WithLabelValues(string(on)).Inc()
+		s.metrics.drainTime.WithLabelValues(string(on)).Observe(took.Seconds())
+	}
 	close(c.done)
 }
 

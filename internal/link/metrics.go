@@ -10,6 +10,7 @@ import (
 type metrics struct {
 	heartbeats, stuck, swept           prometheus.Counter
 	registered, ended, drains, refused *prometheus.CounterVec
+	drainTime, batches                 *prometheus.HistogramVec
 	lag                                prometheus.Gauge
 }
 
@@ -26,16 +27,24 @@ func newMetrics(r *prometheus.Registry, s *Server) (*metrics, error) {
 		swept:      counter("holdfast_link_swept_total", "Connections of lapsed servers that this one ended."),
 		registered: vec("holdfast_link_registrations_total", "Registrations, accepted or by the kind of refusal.", "outcome"),
 		ended:      vec("holdfast_link_ended_total", "Connections that ended at this server, by reason.", "reason"),
-		drains:     vec("holdfast_link_drains_total", "Drains by step: asked, acked, drain_deadline.", "step"),
+		drains:     vec("holdfast_link_drains_total", "Drains by step: asked (again), acked, and the event that ended the connection.", "step"),
 		refused:    vec("holdfast_refusals_total", "Refusals of what an identity may not do, by door and reason.", "door", "reason"),
-		lag:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "holdfast_link_monitor_lag_seconds", Help: "How late the monitor's last tick was."}),
+		drainTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "holdfast_link_drain_seconds", Help: "Time from the first request to drain until the connection ended, by what ended it.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 4, 9),
+		}, []string{"reason"}),
+		batches: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "holdfast_link_batch_size", Help: "Calls that were served by one transaction, by kind.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),
+		}, []string{"kind"}),
+		lag: prometheus.NewGauge(prometheus.GaugeOpts{Name: "holdfast_link_monitor_lag_seconds", Help: "How late the monitor's last tick was."}),
 	}
-	all := []prometheus.Collector{m.heartbeats, m.stuck, m.swept, m.registered, m.ended, m.drains, m.refused, m.lag}
+	all := []prometheus.Collector{m.heartbeats, m.stuck, m.swept, m.registered, m.ended, m.drains, m.drainTime, m.batches, m.refused, m.lag}
 	for _, state := range fleet.ConnectionStates() {
 		if state.Live() {
 			all = append(all, s.gauge(state))
 		}
 	}
+	all = append(all, s.crowds.metrics(m.batches)...)
 	for _, c := range all {
 		if err := r.Register(c); err != nil {
 			return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)

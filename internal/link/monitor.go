@@ -67,9 +67,6 @@ func (s *Server) do(d judged, now int64) {
 	if d.End == fleet.StreamFailed {
 		s.metrics.stuck.Inc()
 	}
-	if d.drains() {
-		s.metrics.drains.WithLabelValues(string(d.End)).Inc()
-	}
 }
 
 // report tells each active provider which of its modules are (C46, C60).

@@ -8,6 +8,10 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
+// syncRest bounds the part of its time that a server compares because it is told to: while other
+// servers have a storm, the comparison of thousands leaves the rest to what it serves.
+const syncRest = 4
+
 // sync says that this server lives, writes heartbeats, and compares what it holds with its
 // rows: at an interval, and at once when it is told of something.
 func (s *Server) sync(ctx context.Context) error {
@@ -15,7 +19,9 @@ func (s *Server) sync(ctx context.Context) error {
 	defer tick.Stop()
 	failed := false
 	for {
+		began := s.clock()
 		err := s.syncOnce(ctx)
+		rested := time.NewTimer(syncRest * time.Duration(s.clock()-began))
 		if err != nil && ctx.Err() == nil && !failed {
 			s.o.Log.Warn("trying on", "what", "compare connections with their rows", "error", err)
 		}
@@ -25,7 +31,13 @@ func (s *Server) sync(ctx context.Context) error {
 			return ctx.Err()
 		case <-tick.C:
 		case <-s.look:
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+			case <-rested.C:
+			}
 		}
+		rested.Stop()
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/ed25519"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -46,6 +48,22 @@ func (s *Server) newCrowds() *crowds {
 // loops serve the crowds.
 func (c *crowds) loops() []func(context.Context) error {
 	return []func(context.Context) error{c.keys.run, c.tokens.run, c.registering.run, c.sites.run, c.opening.run}
+}
+
+// metrics are how many wait, and how many are served together.
+func (c *crowds) metrics(sizes *prometheus.HistogramVec) []prometheus.Collector {
+	c.keys.sizes, c.tokens.sizes = sizes.WithLabelValues("node_key"), sizes.WithLabelValues("token")
+	c.registering.sizes, c.sites.sizes = sizes.WithLabelValues("register"), sizes.WithLabelValues("site")
+	c.opening.sizes = sizes.WithLabelValues("open")
+	waiting := func(kind string, count func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "holdfast_link_waiting", Help: "Calls that wait for their turn, by kind.", ConstLabels: prometheus.Labels{"kind": kind},
+		}, count)
+	}
+	return []prometheus.Collector{
+		waiting("node_key", c.keys.count), waiting("token", c.tokens.count), waiting("register", c.registering.count),
+		waiting("site", c.sites.count), waiting("open", c.opening.count),
+	}
 }
 
 func (s *Server) lookForKeys(ctx context.Context, names []fleet.NodeName) ([][]ed25519.PublicKey, error) {

@@ -2,9 +2,11 @@ package postgres_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -205,4 +207,103 @@ func TestListenLink(t *testing.T) {
 	require.Equal(t, word{id, postgres.DrainAsked}, <-heard)
 	cancel()
 	<-stopped
+}
+
+// C73, C76, C80, C82: registrations that are written together end as they would one after the
+// other, whatever they are.
+func TestRegisterConnectionsTogether(t *testing.T) {
+	t.Parallel()
+	together, apart := bare(t), bare(t)
+	pick := rand.New(rand.NewPCG(7, 7)) //nolint:gosec // the same cases each time
+	type state struct{ Identity, Provider, Namespace, Group, Modules string }
+	read := func(b *bench) (out []state) {
+		rows, err := b.raw.Query(b.ctx(), `SELECT c.identity, c.provider, c.module_namespace, c.group_id,
+			coalesce((SELECT string_agg(m.name || m.input_schema, ' ' ORDER BY m.name) FROM modules m WHERE m.connection = c.id), '')
+			FROM connections c WHERE c.ended_at IS NULL ORDER BY 1, 2`)
+		require.NoError(t, err)
+		out, err = pgx.CollectRows(rows, pgx.RowToStructByPos[state])
+		require.NoError(t, err)
+		return out
+	}
+	for _, b := range []*bench{together, apart} {
+		require.NoError(t, b.LinkServerSeen(b.ctx(), linkServer))
+	}
+	refusals, taken := 0, 0
+	for range 40 {
+		var all []fleet.Registration
+		known := map[string]bool{}
+		for range 1 + pick.IntN(8) {
+			r := fleet.Registration{
+				Identity: "token:" + string(rune('a'+pick.IntN(2))), Provider: fleet.ProviderName("p" + string(rune('0'+pick.IntN(5)))), Protocol: 1,
+			}
+			if known[r.Identity+string(r.Provider)] {
+				continue
+			}
+			known[r.Identity+string(r.Provider)] = true
+			if n := pick.IntN(4); n > 0 {
+				r.Namespace, r.Executor = fleet.ModuleNamespace([]string{"", "acme", "acme", "other"}[n]), "a:1"
+				r.Group = fleet.GroupID([]string{"", "g", "g", "h"}[pick.IntN(4)])
+				r.Modules = []fleet.ModuleOffer{{Name: "b"}, {Name: "A"}}
+				if pick.IntN(6) == 0 {
+					r.Modules[0].InputSchema = "{}"
+				}
+			}
+			all = append(all, r)
+		}
+		got, err := together.RegisterConnections(t.Context(), all, linkServer)
+		require.NoError(t, err)
+		for i, r := range all {
+			one, err := apart.RegisterConnection(t.Context(), r, linkServer)
+			require.Equal(t, fleet.KindOf(err), fleet.KindOf(got[i].Err))
+			require.Len(t, got[i].Replaced, len(one.Replaced))
+			if err != nil {
+				require.Equal(t, fleet.Conflict, fleet.KindOf(err))
+				require.Empty(t, got[i].ID)
+				refusals++
+			} else {
+				taken++
+			}
+		}
+		require.Equal(t, read(apart), read(together))
+	}
+	require.Greater(t, refusals, 20)
+	require.Greater(t, taken, 60)
+}
+
+// C61: of those that are opened together each is opened once, and by its own identity only.
+func TestOpenConnectionsTogether(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	one, err := b.registers("one", inGroup("g"))
+	require.NoError(t, err)
+	two, err := b.registers("two", inGroup("g"))
+	require.NoError(t, err)
+	got, err := b.OpenConnections(t.Context(), []postgres.Opening{
+		{ID: one, Identity: "token:a"}, {ID: two, Identity: "token:b"}, {ID: one, Identity: "token:a"}, {ID: "unknown", Identity: "token:a"},
+	}, linkServer)
+	require.NoError(t, err)
+	require.NoError(t, got[0].Err)
+	require.Equal(t, fleet.ConnectionActive, got[0].State)
+	require.Len(t, got[0].Modules, 2)
+	require.Equal(t, fleet.Denied, fleet.KindOf(got[1].Err))
+	require.Equal(t, fleet.IllegalState, fleet.KindOf(got[2].Err))
+	require.Equal(t, fleet.NotFound, fleet.KindOf(got[3].Err))
+}
+
+// Heartbeats wait for nobody who changes a row, and are written for all others.
+func TestHeartbeatsDoNotWait(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	locked, free := b.opens("locked", inGroup("g")), b.opens("free", inGroup("g"))
+	tx, err := b.raw.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(t.Context()) //nolint:errcheck // it only held a lock
+	_, err = tx.Exec(t.Context(), "SELECT FROM connections WHERE id = $1 FOR UPDATE", string(locked))
+	require.NoError(t, err)
+	require.NoError(t, b.RecordHeartbeats(t.Context(), linkServer, []postgres.Heartbeat{{ID: locked, InFlight: 3}, {ID: free, InFlight: 4}}))
+	for id, want := range map[fleet.ConnectionID]int{locked: 0, free: 4} {
+		c, err := b.GetConnection(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, want, c.InFlight)
+	}
 }
