@@ -1,7 +1,9 @@
 package region
 
 import (
+	"context"
 	"math"
+	"runtime"
 	"runtime/debug"
 	"testing"
 
@@ -31,4 +33,25 @@ func TestSaveProcessor(t *testing.T) {
 			require.Equal(t, tc.limit, gotLimit)
 		})
 	}
+}
+
+// Not parallel: it is about the whole process.
+func TestKeepRoom(t *testing.T) {
+	t.Setenv("GOMEMLIMIT", "")
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	held := make([]byte, 200<<20)
+	runtime.GC()
+	require.ErrorIs(t, keepRoom(ctx, 100<<20), context.Canceled)
+	require.Greater(t, debug.SetMemoryLimit(-1), int64(200<<20+roomAbove), "above what lives")
+	runtime.KeepAlive(held)
+	held = nil
+	runtime.GC()
+	require.ErrorIs(t, keepRoom(ctx, 300<<20), context.Canceled)
+	require.EqualValues(t, 300<<20, debug.SetMemoryLimit(-1), "what it was given")
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	require.NoError(t, keepRoom(ctx, 1<<20))
+	require.EqualValues(t, 300<<20, debug.SetMemoryLimit(-1), "the operator's own stays")
 }

@@ -217,9 +217,12 @@ func (q *Queries) EndConnections(ctx context.Context, arg EndConnectionsParams) 
 }
 
 const endServer = `-- name: EndServer :many
-WITH held AS (
-    SELECT c.id FROM connections c WHERE c.server = $2 AND c.ended_at IS NULL AND c.state = ANY($3::text[])
-    ORDER BY c.id FOR NO KEY UPDATE)
+WITH mine AS MATERIALIZED (SELECT c.id FROM connections c WHERE c.server = $2 AND c.ended_at IS NULL),
+held AS (
+    SELECT c.id FROM (SELECT id FROM mine ORDER BY id) m
+    JOIN LATERAL (SELECT x.id FROM connections x
+                  WHERE x.id = m.id AND x.server = $2 AND x.ended_at IS NULL AND x.state = ANY($3::text[])
+                  FOR NO KEY UPDATE) c ON true)
 UPDATE connections c SET state = 'Disconnected', reason = $1, ended_at = now()
 FROM held WHERE c.id = held.id
 RETURNING c.id

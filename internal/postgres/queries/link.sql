@@ -138,9 +138,12 @@ SELECT DISTINCT c.server, 'epoch'::timestamptz, false FROM connections c
 WHERE c.ended_at IS NULL AND NOT EXISTS (SELECT 1 FROM link_servers s WHERE s.id = c.server OFFSET 0);
 
 -- name: EndServer :many
-WITH held AS (
-    SELECT c.id FROM connections c WHERE c.server = @server AND c.ended_at IS NULL AND c.state = ANY(@states::text[])
-    ORDER BY c.id FOR NO KEY UPDATE)
+WITH mine AS MATERIALIZED (SELECT c.id FROM connections c WHERE c.server = @server AND c.ended_at IS NULL),
+held AS (
+    SELECT c.id FROM (SELECT id FROM mine ORDER BY id) m
+    JOIN LATERAL (SELECT x.id FROM connections x
+                  WHERE x.id = m.id AND x.server = @server AND x.ended_at IS NULL AND x.state = ANY(@states::text[])
+                  FOR NO KEY UPDATE) c ON true)
 UPDATE connections c SET state = 'Disconnected', reason = @reason, ended_at = now()
 FROM held WHERE c.id = held.id
 RETURNING c.id;
