@@ -70,10 +70,10 @@ func (s *Server) open(stream connectStream, first *nodev1.Heartbeat) (*connectio
 	id := fleet.ConnectionID(first.GetConnectionId())
 	who := IdentityOf(stream.Context()).Name
 	row, err := s.crowds.opening.ask(stream.Context(), who, postgres.Opening{ID: id, Identity: who})
+	if err != nil && stream.Context().Err() != nil {
+		s.abort(id, who)
+	}
 	if err = cmp.Or(err, row.Err); err != nil {
-		if stream.Context().Err() != nil {
-			s.abort(id, who)
-		}
 		return nil, err
 	}
 	var modules []string
