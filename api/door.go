@@ -15,6 +15,16 @@ type Handler struct {
 	s *server
 }
 
+// Probes is what watches a process: /healthz, /readyz and /metrics, for one that does not serve
+// the API.
+func (h *Handler) Probes() http.Handler {
+	probes := http.NewServeMux()
+	probes.HandleFunc("GET /healthz", h.s.healthz)
+	probes.HandleFunc("GET /readyz", h.s.readyz)
+	probes.Handle("GET /metrics", h.s.metrics.handler())
+	return probes
+}
+
 // Unreleased gives the change that a deploy of an instance releases when its spec was only
 // written so far. The caller has the operator role: who may start workflows has it.
 func (h *Handler) Unreleased(ctx context.Context, key fleet.ObjectKey, actor string) (*postgres.InstanceChange, error) {

@@ -47,8 +47,9 @@ type ExecutorOptions struct {
 	// MaxInFlight is how many executions run at a time, 64. The region hands what is too much to
 	// another provider of the group.
 	MaxInFlight int
-	// TLS proves the executor to the region; nil is plaintext. To let in nobody but the region,
-	// ask for a certificate in it.
+	// TLS proves the executor to the region, whose servers trust the authority that they were
+	// given by --ca; nil is plaintext. To let in nobody but the region, ask for a certificate in
+	// it. Options.ExecutorServerName says for which name the certificate is.
 	TLS *tls.Config
 	// Shutdown is how long executions may go on when Serve ends, 30 s.
 	Shutdown time.Duration
@@ -113,6 +114,15 @@ func (e *Executor) attach(l *lane) func() {
 	}
 }
 
+// security is how the region is to speak to this executor; nil is in the clear. A server name
+// that is given stands for TLS too: what is before the executor may speak it.
+func (e *Executor) security(serverName string) *nodev1.ExecutorTLS {
+	if e == nil || e.opt.TLS == nil && serverName == "" {
+		return nil
+	}
+	return &nodev1.ExecutorTLS{ServerName: serverName}
+}
+
 // offers are the modules as they are registered; a nil Executor has none.
 func (e *Executor) offers() []*nodev1.Module {
 	if e == nil {
@@ -159,7 +169,7 @@ func (e *Executor) Serve(ctx context.Context, listener net.Listener) error {
 func (e *Executor) Execute(ctx context.Context, request *nodev1.ExecuteRequest) (*nodev1.ExecuteResponse, error) {
 	handle := e.handlers[request.GetModule()]
 	if handle == nil {
-		return nil, status.Errorf(codes.NotFound, "there is no module %.80q", request.GetModule())
+		return nil, status.Errorf(codes.Unimplemented, "there is no module %.80q", request.GetModule())
 	}
 	select {
 	case e.slots <- struct{}{}:

@@ -91,7 +91,7 @@ func TestExecutor(t *testing.T) {
 		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		for module, want := range map[string]codes.Code{
-			"fails": codes.Unknown, "coded": codes.InvalidArgument, "panics": codes.Internal, "absent": codes.NotFound, "waits": codes.DeadlineExceeded,
+			"fails": codes.Unknown, "coded": codes.InvalidArgument, "panics": codes.Internal, "absent": codes.Unimplemented, "waits": codes.DeadlineExceeded,
 		} {
 			ctx := t.Context()
 			if module == "waits" {

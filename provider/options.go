@@ -40,6 +40,9 @@ type Options struct {
 	ModuleNamespace, Group, ExecutorAddress string
 	// Executor has the modules.
 	Executor *Executor
+	// ExecutorServerName is the name that the certificate at ExecutorAddress is for, its host by
+	// default. The region speaks TLS to an Executor that has TLS, and wherever this is set.
+	ExecutorServerName string
 	// InFlight counts work beside the Executor's, which a drain has to wait for as well.
 	InFlight func() int
 
@@ -95,8 +98,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("provider: Token is nil")
 	case o.Executor != nil && (o.ModuleNamespace == "" || o.ExecutorAddress == ""):
 		return o, errors.New("provider: an Executor needs ModuleNamespace and ExecutorAddress")
-	case o.Executor == nil && (o.ModuleNamespace != "" || o.Group != "" || o.ExecutorAddress != ""):
-		return o, errors.New("provider: ModuleNamespace, Group and ExecutorAddress need an Executor")
+	case o.Executor == nil && (o.ModuleNamespace != "" || o.Group != "" || o.ExecutorAddress != "" || o.ExecutorServerName != ""):
+		return o, errors.New("provider: ModuleNamespace, Group, ExecutorAddress and ExecutorServerName need an Executor")
 	case o.HeartbeatInterval < 0 || o.HeartbeatTimeout < 0 || o.CallTimeout < 0:
 		return o, errors.New("provider: a negative duration")
 	}

@@ -120,6 +120,7 @@ func (s *session) register(ctx context.Context) error {
 	answer, err := s.client.Register(authorized, &nodev1.RegisterRequest{
 		ProtocolVersion: protocolVersion, Provider: s.opt.Name, ModuleNamespace: s.opt.ModuleNamespace,
 		GroupId: s.opt.Group, ExecutorAddress: s.opt.ExecutorAddress, Modules: s.opt.Executor.offers(),
+		ExecutorTls: s.opt.Executor.security(s.opt.ExecutorServerName),
 		PeerAddress: s.opt.PeerAddress,
 	})
 	if err != nil {

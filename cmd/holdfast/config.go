@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/certs"
@@ -23,10 +22,14 @@ const (
 )
 
 // settings say which region to speak to, and as whom.
-type settings struct{ address, token, project string }
+type settings struct {
+	address, token, project string
+	certs                   certs.ClientFiles
+}
 
 // settle takes --context, else flags and environment, else the current context. A token
-// goes only where it belongs: that of a context is never sent to another address.
+// goes only where it belongs: that of a context is never sent to another address, nor are its
+// certificates.
 func (c *cli) settle() (settings, error) {
 	file, err := c.loadContexts()
 	if err != nil {
@@ -41,7 +44,7 @@ func (c *cli) settle() (settings, error) {
 		return settings{}, fleet.Errorf(fleet.NotFound, "context %q is not in %s", name, c.contextsPath()).
 			WithHint("holdfast context list")
 	}
-	s := settings{address: c.flags.address, token: c.env(envToken), project: c.flags.project}
+	s := settings{address: c.flags.address, token: c.env(envToken), project: c.flags.project, certs: c.certFiles()}
 	if s.address == "" && c.flags.context == "" {
 		s.address = c.env(envAddress)
 	}
@@ -50,6 +53,9 @@ func (c *cli) settle() (settings, error) {
 	}
 	if s.address == saved.Address && (s.token == "" || c.flags.context != "") {
 		s.token = saved.Token
+	}
+	if s.address == saved.Address {
+		s.certs = c.certsOf(saved)
 	}
 	if s.project == "" {
 		s.project = saved.Project
@@ -69,7 +75,7 @@ func (c *cli) connect() (*api.Client, error) {
 		return nil, err
 	}
 	c.flags.project = s.project
-	security, err := c.security(s.address)
+	security, err := c.security(s)
 	if err != nil {
 		return nil, err
 	}
@@ -78,22 +84,42 @@ func (c *cli) connect() (*api.Client, error) {
 
 // certFiles takes flags, and what they leave out from the environment.
 func (c *cli) certFiles() certs.ClientFiles {
-	f := c.flags.certs
-	f.CA = first(f.CA, c.env(envCA))
-	if f.Cert == "" && f.Key == "" {
-		f.Pair = certs.Pair{Cert: c.env(envClientCert), Key: c.env(envClientKey)}
+	return firstCerts([]certs.ClientFiles{c.flags.certs, c.envCerts()})
+}
+
+func (c *cli) envCerts() certs.ClientFiles {
+	return certs.ClientFiles{CA: c.env(envCA), Pair: certs.Pair{Cert: c.env(envClientCert), Key: c.env(envClientKey)}}
+}
+
+// firstCerts takes the first authority and the first pair that are given.
+func firstCerts(order []certs.ClientFiles) certs.ClientFiles {
+	var out certs.ClientFiles
+	for _, f := range order {
+		out.CA = first(out.CA, f.CA)
+		if out.Pair == (certs.Pair{}) {
+			out.Pair = f.Pair
+		}
 	}
-	return f
+	return out
+}
+
+// certsOf are the files for a saved region: flags, else with --context what was saved and then
+// the environment, without it the other way round.
+func (c *cli) certsOf(saved savedContext) certs.ClientFiles {
+	order := []certs.ClientFiles{c.flags.certs, c.envCerts(), saved.certs()}
+	if c.flags.context != "" {
+		order[1], order[2] = order[2], order[1]
+	}
+	return firstCerts(order)
 }
 
 // security is what the region is spoken to with. The environment may be set for another
 // region: only flags contradict an address in the clear.
-func (c *cli) security(address string) (*tls.Config, error) {
-	files := c.certFiles()
-	if c.flags.certs == (certs.ClientFiles{}) && !strings.HasPrefix(strings.ToLower(address), "https://") {
-		files = certs.ClientFiles{}
+func (c *cli) security(s settings) (*tls.Config, error) {
+	if c.flags.certs == (certs.ClientFiles{}) && !certs.Secure(s.address) {
+		s.certs = certs.ClientFiles{}
 	}
-	return certs.For(address, files)
+	return certs.For(s.address, s.certs)
 }
 
 // noteRetry says why it takes long; stderr stays clean for programs.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -22,7 +23,7 @@ func (c *cli) newContextCommand() *cobra.Command {
 func (c *cli) newContextSetCommand() *cobra.Command {
 	var token string
 	cmd := &cobra.Command{
-		Use: "set NAME --address URL [--token -]", Short: "Save a region under a name, and use it", Args: cobra.ExactArgs(1),
+		Use: "set NAME --address URL [--token -] [--ca FILE]", Short: "Save a region under a name, and use it", Args: cobra.ExactArgs(1),
 		Example:           "  holdfast context set lab --address http://127.0.0.1:8080 --token - < token",
 		ValidArgsFunction: c.completeContexts,
 	}
@@ -34,7 +35,7 @@ func (c *cli) newContextSetCommand() *cobra.Command {
 		}
 		entry := file.Contexts[args[0]]
 		if c.flags.address != "" && c.flags.address != entry.Address {
-			entry = savedContext{Address: c.flags.address} // a token belongs to its address
+			entry = savedContext{Address: c.flags.address} // a token belongs to its address, and so do certificates
 		}
 		if token == "-" {
 			if token, err = readLine(c.stdin); err != nil {
@@ -44,6 +45,12 @@ func (c *cli) newContextSetCommand() *cobra.Command {
 		entry.Token, entry.Project = first(token, entry.Token), first(c.flags.project, entry.Project)
 		if entry.Address == "" {
 			return &usageError{fmt.Errorf("a new context needs --address")}
+		}
+		if err := entry.keep(c.flags.certs); err != nil {
+			return err
+		}
+		if _, err := certs.For(entry.Address, entry.certs()); err != nil {
+			return err
 		}
 		if _, err := api.NewClient(entry.Address, entry.Token); err != nil {
 			return err
@@ -136,7 +143,9 @@ func contextItem(file contexts, name string) item {
 		Address string `json:"address"`
 		Project string `json:"project,omitempty"`
 		Token   bool   `json:"tokenSaved"`
-	}{name, name == file.Current, entry.Address, entry.Project, entry.Token != ""}
+		CA      string `json:"ca,omitempty"`
+		Cert    string `json:"clientCert,omitempty"`
+	}{name, name == file.Current, entry.Address, entry.Project, entry.Token != "", entry.CA, entry.ClientCert}
 	return item{
 		name: "context/" + name, value: shown,
 		cells: []string{name, yesNo(shown.Current), shown.Address, shown.Project, yesNo(shown.Token)},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -23,6 +24,33 @@ type savedContext struct {
 	Address string `json:"address"`
 	Token   string `json:"token,omitempty"`
 	Project string `json:"project,omitempty"`
+	// Files of TLS, with their whole paths.
+	CA         string `json:"ca,omitempty"`
+	ClientCert string `json:"clientCert,omitempty"`
+	ClientKey  string `json:"clientKey,omitempty"`
+}
+
+func (s savedContext) certs() certs.ClientFiles {
+	return certs.ClientFiles{CA: s.CA, Pair: certs.Pair{Cert: s.ClientCert, Key: s.ClientKey}}
+}
+
+// keep takes over the files that are given, and leaves the others.
+func (s *savedContext) keep(files certs.ClientFiles) error {
+	if files.Cert != "" || files.Key != "" {
+		s.ClientCert, s.ClientKey = files.Cert, files.Key
+	}
+	s.CA = first(files.CA, s.CA)
+	for _, path := range []*string{&s.CA, &s.ClientCert, &s.ClientKey} {
+		if *path == "" {
+			continue
+		}
+		whole, err := filepath.Abs(*path)
+		if err != nil {
+			return fmt.Errorf("locate %s: %w", *path, err)
+		}
+		*path = whole
+	}
+	return nil
 }
 
 // loadContexts reads the context file; one that is not there is empty.

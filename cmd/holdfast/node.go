@@ -31,6 +31,7 @@ leaves them running.`,
 	f.StringVar(&cfg.Site, "site", c.env("HOLDFAST_SITE"), "site of the node")
 	f.StringVar(&cfg.API, "api", c.orEnv("HOLDFAST_ADDRESS", "http://127.0.0.1:7460"), "the region's API; with https:// the link speaks TLS too")
 	f.StringVar(&cfg.Link, "link", c.orEnv("HOLDFAST_LINK", defaultLink), "the region's link, host:port, or several joined by commas")
+	c.tlsFlags(cmd, &cfg.PeerTLS, "the peer's votes")
 	f.StringVar(&cfg.Peer, "peer", c.env("HOLDFAST_PEER"), "host:port at which the other node of the pair reaches this one")
 	f.StringVar(&cfg.Data, "data", c.orEnv("HOLDFAST_DATA", "/var/lib/holdfast"), "directory of the node's key and store")
 	f.StringVar(&cfg.JoinToken, "join-token", c.env("HOLDFAST_JOIN_TOKEN"), "token that enrols the node once")

@@ -48,7 +48,7 @@ func newRootCommand(c *cli) *cobra.Command {
 	flags.StringVar(&c.flags.project, "project", "", "project to list or declare in (default of the region: default)")
 	flags.DurationVar(&c.flags.timeout, "timeout", 0, "give up after this time, 0 for never")
 	flags.StringVar(&c.flags.certs.CA, "ca", "", "trust this authority (PEM file) instead of the system's (default "+envCA+")")
-	flags.StringVar(&c.flags.certs.Cert, "client-cert", "", "certificate to show to the region (default "+envClientCert+")")
+	flags.StringVar(&c.flags.certs.Cert, "client-cert", "", "certificate to show to whom is called (default "+envClientCert+")")
 	flags.StringVar(&c.flags.certs.Key, "client-key", "", "its key (default "+envClientKey+")")
 	complete(root, "output", fixed(formats...))
 	complete(root, "context", c.completeContexts)

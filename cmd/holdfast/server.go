@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/region"
 )
@@ -16,11 +17,13 @@ func (c *cli) newServerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "server", Short: "Run a server of a region: API and workers", Args: cobra.NoArgs,
 		Long: `Run a server of a region. It is stateless and runs in any number beside one Postgres
-and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin token.`,
+and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin token.
+--ca, --client-cert and --client-key are for calls to executors that speak TLS.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if cfg.Roles, err = region.ParseRoles(roles); err != nil {
 				return err
 			}
+			cfg.Executors = c.certFiles()
 			log := c.log()
 			return logEnd(log, region.RunServer(cmd.Context(), cfg, log))
 		},
@@ -30,9 +33,8 @@ and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin
 	f.StringVar(&cfg.DatabaseURL, "database-url", c.env("HOLDFAST_DATABASE_URL"), "Postgres of the region")
 	f.StringVar(&cfg.Listen, "listen", c.orEnv("HOLDFAST_LISTEN", "127.0.0.1:7460"), "address to serve on")
 	f.StringVar(&cfg.Link, "link", c.orEnv("HOLDFAST_LINK", defaultLink), "address to serve the link on, for providers and nodes; \"\" serves none")
-	f.StringVar(&cfg.TLS.Cert, "tls-cert", c.env("HOLDFAST_TLS_CERT"), "certificate (PEM, with its chain) of both listeners, read again when it changes")
-	f.StringVar(&cfg.TLS.Key, "tls-key", c.env("HOLDFAST_TLS_KEY"), "its key")
-	f.StringVar(&cfg.TLS.ClientCA, "tls-client-ca", c.env("HOLDFAST_TLS_CLIENT_CA"), "take callers only with a certificate by this authority (mTLS)")
+	c.tlsFlags(cmd, &cfg.TLS, "API and link")
+	f.StringVar(&cfg.Metrics, "metrics", c.env("HOLDFAST_METRICS"), "address to serve /metrics, /healthz and /readyz on, also without the role api")
 	f.StringSliceVar(&roles, "roles", nil, "what this process does: api, worker, link (default all)")
 	f.StringVar(&cfg.PublicURL, "public-url", c.env("HOLDFAST_PUBLIC_URL"), "where nodes reach it (default --listen, as http:// or https://)")
 	f.StringVar(&cfg.WebURL, "web-url", c.env("HOLDFAST_WEB_URL"), "Temporal Web, for links")
@@ -49,6 +51,14 @@ and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin
 	keepFlags(cmd, &cfg.Timing.Keep)
 	c.temporalFlags(cmd, &cfg.TemporalAddress, &cfg.TemporalNamespace)
 	return cmd
+}
+
+// tlsFlags are those of a process that listens.
+func (c *cli) tlsFlags(cmd *cobra.Command, files *certs.ServerFiles, of string) {
+	f := cmd.Flags()
+	f.StringVar(&files.Cert, "tls-cert", c.env("HOLDFAST_TLS_CERT"), "certificate (PEM, with its chain) of "+of+", read again when it changes")
+	f.StringVar(&files.Key, "tls-key", c.env("HOLDFAST_TLS_KEY"), "its key")
+	f.StringVar(&files.ClientCA, "tls-client-ca", c.env("HOLDFAST_TLS_CLIENT_CA"), "take callers only with a certificate by this authority (mTLS)")
 }
 
 // linkFlags are the terms of the link; docs/link.md says what they do.

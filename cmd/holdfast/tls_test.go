@@ -16,9 +16,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
-// C87: the command line over TLS, and what it says when that is not set up.
+// C87: the command line over TLS, and what it says when that is not set up. It goes alone: it
+// changes its directory.
 func TestTLS(t *testing.T) {
-	t.Parallel()
 	r, ca := newRegion(t), testkit.NewAuthority(t)
 	files := certs.ServerFiles{}
 	files.Cert, files.Key = ca.Issue(filepath.Join(t.TempDir(), "server"))
@@ -45,4 +45,27 @@ func TestTLS(t *testing.T) {
 	s.env[envAddress] = r.server.URL
 	s.ok("get", "nodes")
 	require.Equal(t, exitUsage, s.run("get", "nodes", "--ca", ca.File).code)
+
+	// A saved context has all that its region is spoken to with, and lends it to no other.
+	saved := newShell(t, nil)
+	saved.stdin = regionToken + "\n"
+	t.Chdir(filepath.Dir(ca.File))
+	saved.ok("context", "set", "lab", "--address", secure.URL, "--token", "-", "--ca", filepath.Base(ca.File),
+		"--client-cert", files.Cert, "--client-key", files.Key)
+	t.Chdir(t.TempDir())
+	require.Contains(t, saved.ok("get", "nodes").stderr+saved.ok("context", "list", "-o", "json").stdout, ca.File)
+	other := testkit.NewAuthority(t)
+	saved.env[envCA] = other.File
+	require.Equal(t, exitUnreachable, saved.run("get", "nodes").code, "the environment is before the current context")
+	saved.ok("get", "nodes", "--context", "lab")
+	require.Equal(t, exitUnreachable, saved.run("get", "nodes", "--context", "lab", "--ca", other.File).code)
+	delete(saved.env, envCA)
+	require.Equal(t, exitUsage, saved.run("context", "set", "lab", "--ca", "missing.pem").code)
+	require.Equal(t, exitUsage, saved.run("context", "set", "lab", "--client-cert", files.Cert).code, "a certificate without its key")
+	saved.ok("get", "nodes")
+	saved.env[envAddress] = strings.Replace(secure.URL, "127.0.0.1", "localhost", 1)
+	require.Contains(t, saved.run("get", "nodes").stderr, "--ca FILE", "another address, without what was saved for the first")
+	delete(saved.env, envAddress)
+	saved.ok("context", "set", "lab", "--address", r.server.URL)
+	require.NotContains(t, saved.ok("context", "list", "-o", "json").stdout, ca.File)
 }

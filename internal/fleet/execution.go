@@ -49,6 +49,7 @@ type ModuleMember struct {
 	Node         NodeName // "" for a provider that is no node
 	Group        GroupID
 	Executor     string
+	ExecutorTLS  ExecutorTLS
 	State        ConnectionState
 	Drains       bool // it was asked to drain: nothing new is sent there (C68)
 	Cordoned     bool // its node is: nothing new is sent there

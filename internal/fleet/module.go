@@ -28,6 +28,24 @@ type ModuleOffer struct {
 	OutputSchema string     `json:"outputSchema,omitempty"`
 }
 
+// ExecutorTLS says how an executor is spoken to; the zero value is in the clear.
+type ExecutorTLS struct {
+	On bool
+	// ServerName is the name that its certificate is for; "" is the host of its address.
+	ServerName string
+}
+
+func (t ExecutorTLS) validate() error {
+	if len(t.ServerName) > maxServerName || strings.ContainsAny(t.ServerName, ":/@ ") && net.ParseIP(t.ServerName) == nil {
+		return Errorf(Invalid, "%.80q is no name of a server", t.ServerName).At("executorTls/serverName").
+			WithHint("a host name or an IP address without a port, as it is in the certificate")
+	}
+	return nil
+}
+
+// maxServerName is what DNS allows.
+const maxServerName = 253
+
 // Registration is what a provider says when it registers.
 type Registration struct {
 	// Identity is who has proven to register: "node:NAME" or "token:ID".
@@ -39,6 +57,7 @@ type Registration struct {
 	Namespace   ModuleNamespace
 	Group       GroupID
 	Executor    string
+	ExecutorTLS ExecutorTLS
 	Protocol    uint32
 	Modules     []ModuleOffer
 }
@@ -70,6 +89,9 @@ func (r Registration) Validate() error {
 		return r.withoutModules()
 	}
 	if err := r.Namespace.Validate(); err != nil {
+		return err
+	}
+	if err := r.ExecutorTLS.validate(); err != nil {
 		return err
 	}
 	return validateAddress("executorAddress", r.Executor)

@@ -113,4 +113,6 @@ type Member struct {
 	Role        Role   // as declared
 	PeerAddress string // host:port of its votes, "" while it is not known
 	SigningKey  []byte // Ed25519, nil before it enrolled
+	// NextSigningKey is what it changes to, nil unless it does: its peer takes either.
+	NextSigningKey []byte
 }

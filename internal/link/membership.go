@@ -86,7 +86,7 @@ func siteMessage(m fleet.Membership) *nodev1.Site {
 	}
 	for _, n := range m.Members {
 		out.Members = append(out.Members, &nodev1.Member{
-			Node: string(n.Node), Role: string(n.Role), PeerAddress: n.PeerAddress, SigningKey: n.SigningKey,
+			Node: string(n.Node), Role: string(n.Role), PeerAddress: n.PeerAddress, SigningKey: n.SigningKey, NextSigningKey: n.NextSigningKey,
 		})
 	}
 	return out

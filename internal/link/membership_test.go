@@ -7,6 +7,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 func asNode(name, peer string) *nodev1.RegisterRequest {
@@ -18,7 +20,7 @@ func (l *live) siteWith(what string, so func(*nodev1.Site) bool) *nodev1.Site {
 	return l.await(what, func(m *nodev1.ConnectResponse) bool { return m.GetSite() != nil && so(m.GetSite()) }).GetSite()
 }
 
-// X21, C82: a node learns of its site when it registers, and of each change of it on its
+// X21, C82, C87: a node learns of its site when it registers, and of each change of it on its
 // stream, also when the change was made at another server.
 func TestNodesLearnOfTheirSite(t *testing.T) {
 	t.Parallel()
@@ -42,6 +44,26 @@ func TestNodesLearnOfTheirSite(t *testing.T) {
 	r.exec(`SELECT pg_notify('holdfast_link', 'plant-1 site_changed')`)
 	l.siteWith("the peer's new key", func(s *nodev1.Site) bool {
 		return string(s.GetMembers()[1].GetSigningKey()) == string(renewed.SigningPublic())
+	})
+	require.NoError(t, r.store.AskRotation(t.Context(), "plant-1-b"))
+	changed, err := identity.Generate("plant-1-b")
+	require.NoError(t, err)
+	require.NoError(t, r.store.OfferKey(t.Context(), postgres.KeyOffer{
+		Node: "plant-1-b", Signer: renewed.SigningPublic(), Signing: changed.SigningPublic(), Sealing: changed.SigningPublic(),
+	}))
+	l.siteWith("the peer's next key, before its first use", func(s *nodev1.Site) bool {
+		b := s.GetMembers()[1]
+		return string(b.GetSigningKey()) == string(renewed.SigningPublic()) && string(b.GetNextSigningKey()) == string(changed.SigningPublic())
+	})
+	require.NoError(t, r.store.AskRotation(t.Context(), "plant-1-b"))
+	l.siteWith("an offer taken back", func(s *nodev1.Site) bool { return len(s.GetMembers()[1].GetNextSigningKey()) == 0 })
+	require.NoError(t, r.store.OfferKey(t.Context(), postgres.KeyOffer{
+		Node: "plant-1-b", Signer: renewed.SigningPublic(), Signing: changed.SigningPublic(), Sealing: changed.SigningPublic(),
+	}))
+	require.NoError(t, r.store.UseKey(t.Context(), "plant-1-b", changed.SigningPublic()))
+	l.siteWith("the next key alone", func(s *nodev1.Site) bool {
+		b := s.GetMembers()[1]
+		return string(b.GetSigningKey()) == string(changed.SigningPublic()) && len(b.GetNextSigningKey()) == 0
 	})
 	require.NoError(t, r.store.RevokeNode(t.Context(), "plant-1-b"))
 	l.siteWith("a key taken back", func(s *nodev1.Site) bool { return len(s.GetMembers()[1].GetSigningKey()) == 0 })

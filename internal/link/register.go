@@ -79,6 +79,7 @@ func (s *Server) admit(ctx context.Context, in *nodev1.RegisterRequest) (fleet.R
 	r := fleet.Registration{
 		Identity: who.Name, Node: who.Node, Provider: fleet.ProviderName(in.GetProvider()),
 		PeerAddress: in.GetPeerAddress(), Namespace: fleet.ModuleNamespace(in.GetModuleNamespace()), Group: fleet.GroupID(in.GetGroupId()), Executor: in.GetExecutorAddress(),
+		ExecutorTLS: fleet.ExecutorTLS{On: in.GetExecutorTls() != nil, ServerName: in.GetExecutorTls().GetServerName()},
 	}
 	var err error
 	if r.Protocol, err = negotiate(in.GetProtocolVersion()); err != nil {

@@ -128,6 +128,9 @@ func (a *Agent) change(ctx context.Context) error {
 		return err
 	}
 	a.reached(failRotateOffered)
+	if err := a.introduce(ctx, key.Next()); err != nil {
+		return err
+	}
 	a.signBy(key.Next()) // calls that are under way by the old key are sent again by the new one
 	confirmed, err := a.offer(ctx, key.Next(), key.Next())
 	if err == nil && !confirmed {
@@ -137,6 +140,20 @@ func (a *Agent) change(ctx context.Context) error {
 		return err
 	}
 	return a.confirm(key)
+}
+
+// introduce waits until the peer has heard of a key from the region, so that no vote by it is
+// refused. A peer that is away holds the change up for a TTL only.
+func (a *Agent) introduce(ctx context.Context, key identity.Key) error {
+	if a.Leases == nil {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, a.opt.Lease.TTL)
+	defer cancel()
+	if err := a.Leases.PeerTakes(limited, key.SigningPublic()); err != nil && ctx.Err() == nil {
+		a.opt.Log.Warn("the peer does not take the new key yet: it refuses votes until the region has told it")
+	}
+	return ctx.Err()
 }
 
 func (a *Agent) offer(ctx context.Context, offered, signer identity.Key) (confirmed bool, err error) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/credentials"
+
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/node/tenure"
@@ -30,6 +32,8 @@ type LeaseOptions struct {
 	Region tenure.Region
 	// Peer is host:port where the peer calls; "" for a node that has none.
 	Peer string
+	// PeerServed and PeerDialled are the TLS of the two nodes' votes; nil are in the clear.
+	PeerServed, PeerDialled credentials.TransportCredentials
 	// Owed has what the region owes to the node carried out before a new active starts
 	// anything; nil asks for nothing.
 	Owed func(ctx context.Context) error
@@ -43,6 +47,7 @@ func (a *Agent) openLease() (err error) {
 	a.Leases, err = tenure.Open(tenure.Options{
 		Site: a.opt.Site, Node: a.opt.Node, Dir: a.opt.Dir, TTL: o.TTL, Interval: o.Interval, Key: a.Key,
 		Tenant: tenant{a}, Region: o.Region, Log: a.opt.Log, Wall: a.opt.Now,
+		Served: o.PeerServed, Dialled: o.PeerDialled,
 	})
 	if err == nil {
 		a.opt.MayRun = a.Leases.MayRun

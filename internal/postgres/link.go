@@ -42,7 +42,8 @@ func connectionOf(r db.Connection) Connection {
 		Server: r.Server, InFlight: int(r.InFlight),
 		Registration: fleet.Registration{
 			Identity: r.Identity, Provider: fleet.ProviderName(r.Provider), Namespace: fleet.ModuleNamespace(r.ModuleNamespace),
-			Group: fleet.GroupID(r.GroupID), Executor: r.Executor, Protocol: uint32(r.Protocol), //nolint:gosec // above 0 by CHECK
+			Group: fleet.GroupID(r.GroupID), Executor: r.Executor,
+			ExecutorTLS: fleet.ExecutorTLS{On: r.ExecutorTls, ServerName: r.ExecutorServerName}, Protocol: uint32(r.Protocol), //nolint:gosec // above 0 by CHECK
 		},
 		RegisteredAt: r.RegisteredAt, ActiveAt: r.ActiveAt, HeartbeatAt: r.HeartbeatAt, EndedAt: r.EndedAt,
 	}

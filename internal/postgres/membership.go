@@ -57,7 +57,8 @@ func (s *Store) membersOf(ctx context.Context, sites []string) (map[string][]fle
 	out := map[string][]fleet.Member{}
 	for _, r := range rows {
 		out[r.Site] = append(out[r.Site], fleet.Member{
-			Node: fleet.NodeName(r.Name), Role: fleet.Role(r.Role), PeerAddress: r.PeerAddress, SigningKey: r.SigningKey,
+			Node: fleet.NodeName(r.Name), Role: fleet.Role(r.Role), PeerAddress: r.PeerAddress,
+			SigningKey: r.SigningKey, NextSigningKey: r.NextSigningKey,
 		})
 	}
 	return out, failed("read the sites' nodes", err)

@@ -62,7 +62,8 @@ func (s *Store) modulesBetween(ctx context.Context, p db.MembersOfModulesParams)
 func memberOf(r db.MembersOfModulesRow) fleet.ModuleMember {
 	m := fleet.ModuleMember{
 		Connection: fleet.ConnectionID(r.ID), Provider: fleet.ProviderName(r.Provider), Group: fleet.GroupID(r.GroupID),
-		Executor: r.Executor, State: fleet.ConnectionState(r.State), Drains: r.DrainAskedAt != nil, Cordoned: r.Cordoned, Description: r.Description,
+		Executor: r.Executor, ExecutorTLS: fleet.ExecutorTLS{On: r.ExecutorTls, ServerName: r.ExecutorServerName},
+		State: fleet.ConnectionState(r.State), Drains: r.DrainAskedAt != nil, Cordoned: r.Cordoned, Description: r.Description,
 		InputSchema: r.InputSchema, OutputSchema: r.OutputSchema, Registered: r.RegisteredAt,
 	}
 	if r.Node != nil {

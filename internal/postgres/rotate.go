@@ -26,26 +26,50 @@ type KeyOffer struct {
 // AskRotation has a node make a new key. Asking again takes back a new key that was offered
 // and not used yet, whoever offered it.
 func (s *Store) AskRotation(ctx context.Context, node fleet.NodeName) error {
-	n, err := s.q.AskRotation(ctx, string(node))
-	if err == nil && n == 0 {
-		return fleet.Errorf(fleet.IllegalState, "node %s is not enrolled", node).WithHint("there is no key to change: enrol it with a join token")
+	return s.tx(ctx, "ask for the rotation", func(q *db.Queries) error {
+		n, err := q.AskRotation(ctx, string(node))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return fleet.Errorf(fleet.IllegalState, "node %s is not enrolled", node).WithHint("there is no key to change: enrol it with a join token")
+		}
+		return tellPeer(ctx, q, node)
+	})
+}
+
+// tellPeer has the peer of a node told by which keys that may sign.
+func tellPeer(ctx context.Context, q *db.Queries, node fleet.NodeName) error {
+	at, err := q.GetNode(ctx, string(node))
+	if err != nil {
+		return err
 	}
-	return failed("ask for the rotation", err)
+	return tellSite(ctx, q, at.Site)
 }
 
 // OfferKey takes note of a node's new key. The same offer again is the same; one that was not
 // asked for is denied, and another one than the first is conflict.
 func (s *Store) OfferKey(ctx context.Context, o KeyOffer) error {
-	n, err := s.q.OfferKey(ctx, db.OfferKeyParams{
-		NextSigningKey: o.Signing, NextSealingKey: o.Sealing, Name: string(o.Node), Signer: o.Signer,
+	return s.tx(ctx, "take the new key", func(q *db.Queries) error {
+		n, err := q.OfferKey(ctx, db.OfferKeyParams{
+			NextSigningKey: o.Signing, NextSealingKey: o.Sealing, Name: string(o.Node), Signer: o.Signer,
+		})
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			return tellPeer(ctx, q, o.Node)
+		}
+		return noOffer(ctx, q, o)
 	})
-	if err != nil || n > 0 {
-		return failed("take the new key", err)
-	}
-	row, err := s.q.GetNode(ctx, string(o.Node))
+}
+
+// noOffer says why a key was not taken.
+func noOffer(ctx context.Context, q *db.Queries, o KeyOffer) error {
+	row, err := q.GetNode(ctx, string(o.Node))
 	switch {
 	case err != nil:
-		return failed("read the node", err)
+		return err
 	case row.RotationAskedAt == nil:
 		return fleet.Errorf(fleet.Denied, "nobody asked node %s for a new key", o.Node).WithHint("holdfast node rotate-key " + string(o.Node))
 	case row.NextSigningKey != nil:

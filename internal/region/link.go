@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 
+	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link"
 	"github.com/holdfast-io/holdfast/internal/link/tasks"
@@ -28,7 +28,7 @@ func (s *server) openLink(ctx context.Context) error {
 	}
 	options := []grpc.ServerOption{grpc.UnknownServiceHandler(narrow.Unknown)}
 	if s.tls != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(s.tls)))
+		options = append(options, grpc.Creds(certs.Listener(s.tls, "link", time.Now, s.log)))
 	}
 	s.link, err = link.New(link.Options{
 		Store: s.store, ID: s.id, Timing: s.cfg.Timing.Link, Now: time.Now, Log: s.log, Metrics: s.registry,

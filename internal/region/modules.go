@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-io/holdfast/activities"
+	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link/executors"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -53,7 +54,11 @@ func (e executionSteps) ServeExecution(ctx context.Context, in activities.BeginE
 }
 
 // newExecutors makes the pool of this server, with its metric.
-func newExecutors(store *postgres.Store, r *prometheus.Registry) (*executors.Pool, error) {
+func newExecutors(store *postgres.Store, r *prometheus.Registry, files certs.ClientFiles) (*executors.Pool, error) {
+	security, err := certs.Client(files)
+	if err != nil {
+		return nil, err
+	}
 	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "holdfast_execution_seconds", Help: "Time of executions of modules, by how they ended; ok is well.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
@@ -61,7 +66,7 @@ func newExecutors(store *postgres.Store, r *prometheus.Registry) (*executors.Poo
 	if err := r.Register(took); err != nil {
 		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
 	}
-	return executors.New(executors.Options{Directory: store, Now: time.Now, Done: func(kind fleet.Kind, d time.Duration) {
+	return executors.New(executors.Options{Directory: store, Now: time.Now, TLS: certs.Named(security), Hint: certs.ExecutorHint, Done: func(kind fleet.Kind, d time.Duration) {
 		outcome := string(kind)
 		if kind == "" {
 			outcome = "ok"

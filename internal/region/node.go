@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/certs"
@@ -26,8 +27,11 @@ type NodeConfig struct {
 	// Peer is host:port at which the node serves its vote to the other node of its pair. Without
 	// it the node takes no part in its site's lease and is active when the region says so.
 	Peer string
-	// TLS is used when API is https://, for both: what to trust, and what to show.
+	// TLS is used when API is https://, for both: what to trust, and what to show. So it is for
+	// the peer, when PeerTLS is set.
 	TLS certs.ClientFiles
+	// PeerTLS has the votes of the pair travel over TLS both ways, whatever API is.
+	PeerTLS certs.ServerFiles
 	// Data holds node.key, node.db and instances/.
 	Data string
 	// JoinToken enrols the node once.
@@ -44,7 +48,33 @@ type NodeConfig struct {
 	Failpoint func(name string)
 	Timing    Timing
 
-	security *tls.Config // made of TLS; nil in the clear
+	security                *tls.Config // made of TLS; nil in the clear
+	peerServed, peerDialled credentials.TransportCredentials
+}
+
+// secure reads the certificates.
+func (cfg *NodeConfig) secure(log *slog.Logger) (err error) {
+	files := cfg.TLS
+	if cfg.PeerTLS.On() {
+		if cfg.Peer == "" {
+			return fleet.Errorf(fleet.Invalid, "--tls-cert is for the votes of a peer, and there is no --peer").At("tls").
+				WithHint("give --peer HOST:PORT, or leave out --tls-cert, --tls-key and --tls-client-ca")
+		}
+		served, err := certs.Server(cfg.PeerTLS, time.Now, log)
+		if err != nil {
+			return err
+		}
+		dialled, err := certs.Client(cfg.TLS)
+		if err != nil {
+			return err
+		}
+		cfg.peerServed, cfg.peerDialled = certs.Listener(served, "peer", time.Now, log), certs.Caller(dialled)
+		if !certs.Secure(cfg.API) {
+			files = certs.ClientFiles{} // they are for the peer alone
+		}
+	}
+	cfg.security, err = certs.For(cfg.API, files)
+	return err
 }
 
 // nodeMemory is far above what a node needs; it bounds what the collector may leave.
@@ -58,7 +88,7 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if cfg.security, err = certs.For(cfg.API, cfg.TLS); err != nil {
+	if err := cfg.secure(log); err != nil {
 		return err
 	}
 	traces, err := newTracer(ctx, cfg.TraceEndpoint, "holdfast-node "+cfg.Node)

@@ -5,9 +5,8 @@ import (
 	"log/slog"
 	"time"
 
-	"google.golang.org/grpc/credentials"
-
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/lease"
@@ -32,6 +31,7 @@ func (v *regionVote) options() *node.LeaseOptions {
 	}
 	return &node.LeaseOptions{
 		TTL: v.cfg.Timing.Link.HeartbeatTimeout, Interval: v.cfg.Timing.Link.HeartbeatEvery, Region: v, Peer: v.cfg.Peer,
+		PeerServed: v.cfg.peerServed, PeerDialled: v.cfg.peerDialled,
 	}
 }
 
@@ -40,7 +40,7 @@ func (v *regionVote) of(agent *node.Agent) {
 	v.agent = agent
 	v.remote = &tenure.Remote{Key: agent.Key, Wall: time.Now, Redial: v.cfg.Timing.Link.HeartbeatEvery / 2}
 	if v.cfg.security != nil {
-		v.remote.TLS = credentials.NewTLS(v.cfg.security)
+		v.remote.TLS = certs.Caller(v.cfg.security)
 	}
 	if target, err := linkTarget(v.cfg.Link); err == nil { // nodeLink says what is wrong with it
 		v.remote.At(target, identity.LinkAudience)

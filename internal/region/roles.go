@@ -40,32 +40,51 @@ func ParseRoles(words []string) (Roles, error) {
 	return out, nil
 }
 
+// door is an address that a process serves.
+type door struct {
+	flag, address string
+	open          bool
+	serve         func(ctx context.Context, l net.Listener) error
+}
+
 // startRoles binds all addresses before anything serves.
 func (s *server) startRoles(ctx context.Context, group *errgroup.Group) error {
-	var web, linked net.Listener
-	var err error
-	if s.cfg.Roles.Has(RoleAPI) {
-		if web, err = listenAt(ctx, "--listen", s.cfg.Listen); err != nil {
+	doors := []door{
+		{"--listen", s.cfg.Listen, s.cfg.Roles.Has(RoleAPI), s.serve},
+		{"--link", s.cfg.Link, s.link != nil, s.link.Serve},
+		{"--metrics", s.cfg.Metrics, s.cfg.Metrics != "", s.serveProbes},
+	}
+	listeners := make([]net.Listener, len(doors))
+	for i, d := range doors {
+		if !d.open {
+			continue
+		}
+		var err error
+		if listeners[i], err = listenAt(ctx, d.flag, d.address); err != nil {
+			closeAll(listeners)
 			return err
+		}
+	}
+	for i, d := range doors {
+		if d.open {
+			group.Go(func() error { return d.serve(ctx, listeners[i]) })
 		}
 	}
 	if s.link != nil {
-		if linked, err = listenAt(ctx, "--link", s.cfg.Link); err != nil {
-			if web != nil {
-				_ = web.Close() // the process ends
-			}
-			return err
-		}
-		group.Go(func() error { return s.link.Serve(ctx, linked) })
 		group.Go(func() error { return s.cutRevoked(ctx) })
-	}
-	if web != nil {
-		group.Go(func() error { return s.serve(ctx, web) })
 	}
 	if s.cfg.Roles.Has(RoleWorker) {
 		group.Go(func() error { return s.work(ctx) })
 	}
 	return nil
+}
+
+func closeAll(listeners []net.Listener) {
+	for _, l := range listeners {
+		if l != nil {
+			_ = l.Close() // the process ends
+		}
+	}
 }
 
 func listenAt(ctx context.Context, flag, address string) (net.Listener, error) {

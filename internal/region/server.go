@@ -42,6 +42,11 @@ type ServerConfig struct {
 	Link string
 	// TLS is of both listeners; the zero value serves in the clear.
 	TLS certs.ServerFiles
+	// Executors are what the region trusts, and shows, where a provider's executor speaks TLS.
+	Executors certs.ClientFiles
+	// Metrics is host:port of /metrics, /healthz and /readyz for processes of any role, beside
+	// the API's; "" serves none.
+	Metrics string
 	// Roles says what this process does.
 	Roles Roles
 	// WebURL is Temporal Web's, for links; "" shows none.
@@ -149,7 +154,7 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if s.metrics, err = newMetrics(s.registry, s.store, log); err != nil {
 		return nil, err
 	}
-	if s.modules, err = newExecutors(s.store, s.registry); err != nil {
+	if s.modules, err = newExecutors(s.store, s.registry, cfg.Executors); err != nil {
 		return nil, err
 	}
 	s.ticks = &ticks{temporal: s.temporal}
@@ -237,13 +242,29 @@ const (
 )
 
 func (s *server) serve(ctx context.Context, l net.Listener) error {
+	s.log.Info("serving", "address", l.Addr().String(), "region", s.cfg.Region, "build", s.cfg.Build)
+	return s.serveHTTP(ctx, l, s.tracer.serving(s.handler), s.tls)
+}
+
+// serveProbes serves what watches a process, of any role. It speaks TLS where the other
+// listeners do, and asks for no client certificate: who probes has none.
+func (s *server) serveProbes(ctx context.Context, l net.Listener) error {
+	security, err := certs.Server(certs.ServerFiles{Pair: s.cfg.TLS.Pair}, time.Now, s.log)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	s.log.Info("serving metrics", "address", l.Addr().String())
+	return s.serveHTTP(ctx, l, s.handler.Probes(), security)
+}
+
+func (s *server) serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, security *tls.Config) error {
 	h := &http.Server{
-		Handler: s.tracer.serving(s.handler), ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit,
+		Handler: handler, ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-		TLSConfig:   s.tls, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		TLSConfig:   security, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
 	serve := h.Serve
-	if s.tls != nil {
+	if security != nil {
 		serve = func(l net.Listener) error { return h.ServeTLS(l, "", "") } // the files are in TLSConfig
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -262,7 +283,6 @@ func (s *server) serve(ctx context.Context, l net.Listener) error {
 		}
 		return nil
 	})
-	s.log.Info("serving", "address", l.Addr().String(), "region", s.cfg.Region, "build", s.cfg.Build)
 	return group.Wait()
 }
 

@@ -69,13 +69,15 @@ func (t *tracer) workflows() ([]interceptor.ClientInterceptor, error) {
 	return []interceptor.ClientInterceptor{i}, nil
 }
 
-// serving traces requests; spans name the method and the path, which hold no secret.
+// serving traces requests; spans name the method and the path, which hold no secret. Without a
+// tracer the caller's own trace is still handed on to executors.
 func (t *tracer) serving(next http.Handler) http.Handler {
-	if t == nil {
-		return next
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := t.carry.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+		if t == nil {
+			next.ServeHTTP(w, r.WithContext(ctx))
+			return
+		}
 		ctx, span := t.tracer.Start(ctx, "HTTP "+r.Method, trace.WithSpanKind(trace.SpanKindServer),
 			path(r.URL))
 		defer span.End()

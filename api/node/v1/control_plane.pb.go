@@ -41,7 +41,9 @@ type RegisterRequest struct {
 	ExecutorAddress string    `protobuf:"bytes,5,opt,name=executor_address,json=executorAddress,proto3" json:"executor_address,omitempty"`
 	Modules         []*Module `protobuf:"bytes,6,rep,name=modules,proto3" json:"modules,omitempty"`
 	// host:port where a node of a pair serves Leases for its peer; "" for all others.
-	PeerAddress   string `protobuf:"bytes,7,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
+	PeerAddress string `protobuf:"bytes,7,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
+	// Set when the executor speaks TLS; it is called in the clear otherwise.
+	ExecutorTls   *ExecutorTLS `protobuf:"bytes,8,opt,name=executor_tls,json=executorTls,proto3" json:"executor_tls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -125,6 +127,59 @@ func (x *RegisterRequest) GetPeerAddress() string {
 	return ""
 }
 
+func (x *RegisterRequest) GetExecutorTls() *ExecutorTLS {
+	if x != nil {
+		return x.ExecutorTls
+	}
+	return nil
+}
+
+// ExecutorTLS says how the region knows an executor by its certificate.
+type ExecutorTLS struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name that the certificate is for; "" is the host of the executor's address.
+	ServerName    string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecutorTLS) Reset() {
+	*x = ExecutorTLS{}
+	mi := &file_control_plane_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecutorTLS) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecutorTLS) ProtoMessage() {}
+
+func (x *ExecutorTLS) ProtoReflect() protoreflect.Message {
+	mi := &file_control_plane_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecutorTLS.ProtoReflect.Descriptor instead.
+func (*ExecutorTLS) Descriptor() ([]byte, []int) {
+	return file_control_plane_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ExecutorTLS) GetServerName() string {
+	if x != nil {
+		return x.ServerName
+	}
+	return ""
+}
+
 // Module is one thing that a provider can be asked to do.
 type Module struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -139,7 +194,7 @@ type Module struct {
 
 func (x *Module) Reset() {
 	*x = Module{}
-	mi := &file_control_plane_proto_msgTypes[1]
+	mi := &file_control_plane_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -151,7 +206,7 @@ func (x *Module) String() string {
 func (*Module) ProtoMessage() {}
 
 func (x *Module) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[1]
+	mi := &file_control_plane_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -164,7 +219,7 @@ func (x *Module) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Module.ProtoReflect.Descriptor instead.
 func (*Module) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{1}
+	return file_control_plane_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Module) GetName() string {
@@ -213,7 +268,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_control_plane_proto_msgTypes[2]
+	mi := &file_control_plane_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -225,7 +280,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[2]
+	mi := &file_control_plane_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -238,7 +293,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{2}
+	return file_control_plane_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RegisterResponse) GetConnectionId() string {
@@ -304,7 +359,7 @@ type ModuleResult struct {
 
 func (x *ModuleResult) Reset() {
 	*x = ModuleResult{}
-	mi := &file_control_plane_proto_msgTypes[3]
+	mi := &file_control_plane_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -316,7 +371,7 @@ func (x *ModuleResult) String() string {
 func (*ModuleResult) ProtoMessage() {}
 
 func (x *ModuleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[3]
+	mi := &file_control_plane_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -329,7 +384,7 @@ func (x *ModuleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModuleResult.ProtoReflect.Descriptor instead.
 func (*ModuleResult) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{3}
+	return file_control_plane_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ModuleResult) GetName() string {
@@ -370,7 +425,7 @@ type DeregisterRequest struct {
 
 func (x *DeregisterRequest) Reset() {
 	*x = DeregisterRequest{}
-	mi := &file_control_plane_proto_msgTypes[4]
+	mi := &file_control_plane_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -382,7 +437,7 @@ func (x *DeregisterRequest) String() string {
 func (*DeregisterRequest) ProtoMessage() {}
 
 func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[4]
+	mi := &file_control_plane_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -395,7 +450,7 @@ func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterRequest.ProtoReflect.Descriptor instead.
 func (*DeregisterRequest) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{4}
+	return file_control_plane_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DeregisterRequest) GetConnectionId() string {
@@ -420,7 +475,7 @@ type DeregisterResponse struct {
 
 func (x *DeregisterResponse) Reset() {
 	*x = DeregisterResponse{}
-	mi := &file_control_plane_proto_msgTypes[5]
+	mi := &file_control_plane_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -432,7 +487,7 @@ func (x *DeregisterResponse) String() string {
 func (*DeregisterResponse) ProtoMessage() {}
 
 func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[5]
+	mi := &file_control_plane_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -445,7 +500,7 @@ func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterResponse.ProtoReflect.Descriptor instead.
 func (*DeregisterResponse) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{5}
+	return file_control_plane_proto_rawDescGZIP(), []int{6}
 }
 
 // ConnectRequest is one message from a provider.
@@ -462,7 +517,7 @@ type ConnectRequest struct {
 
 func (x *ConnectRequest) Reset() {
 	*x = ConnectRequest{}
-	mi := &file_control_plane_proto_msgTypes[6]
+	mi := &file_control_plane_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -474,7 +529,7 @@ func (x *ConnectRequest) String() string {
 func (*ConnectRequest) ProtoMessage() {}
 
 func (x *ConnectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[6]
+	mi := &file_control_plane_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -487,7 +542,7 @@ func (x *ConnectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectRequest.ProtoReflect.Descriptor instead.
 func (*ConnectRequest) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{6}
+	return file_control_plane_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ConnectRequest) GetMessage() isConnectRequest_Message {
@@ -546,7 +601,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_control_plane_proto_msgTypes[7]
+	mi := &file_control_plane_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -558,7 +613,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[7]
+	mi := &file_control_plane_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -571,7 +626,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{7}
+	return file_control_plane_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Heartbeat) GetConnectionId() string {
@@ -613,7 +668,7 @@ type DrainAck struct {
 
 func (x *DrainAck) Reset() {
 	*x = DrainAck{}
-	mi := &file_control_plane_proto_msgTypes[8]
+	mi := &file_control_plane_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +680,7 @@ func (x *DrainAck) String() string {
 func (*DrainAck) ProtoMessage() {}
 
 func (x *DrainAck) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[8]
+	mi := &file_control_plane_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +693,7 @@ func (x *DrainAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainAck.ProtoReflect.Descriptor instead.
 func (*DrainAck) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{8}
+	return file_control_plane_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DrainAck) GetConnectionId() string {
@@ -673,7 +728,7 @@ type ConnectResponse struct {
 
 func (x *ConnectResponse) Reset() {
 	*x = ConnectResponse{}
-	mi := &file_control_plane_proto_msgTypes[9]
+	mi := &file_control_plane_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -685,7 +740,7 @@ func (x *ConnectResponse) String() string {
 func (*ConnectResponse) ProtoMessage() {}
 
 func (x *ConnectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[9]
+	mi := &file_control_plane_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -698,7 +753,7 @@ func (x *ConnectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectResponse.ProtoReflect.Descriptor instead.
 func (*ConnectResponse) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{9}
+	return file_control_plane_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ConnectResponse) GetMessage() isConnectResponse_Message {
@@ -814,7 +869,7 @@ type HeartbeatAck struct {
 
 func (x *HeartbeatAck) Reset() {
 	*x = HeartbeatAck{}
-	mi := &file_control_plane_proto_msgTypes[10]
+	mi := &file_control_plane_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +881,7 @@ func (x *HeartbeatAck) String() string {
 func (*HeartbeatAck) ProtoMessage() {}
 
 func (x *HeartbeatAck) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[10]
+	mi := &file_control_plane_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +894,7 @@ func (x *HeartbeatAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatAck.ProtoReflect.Descriptor instead.
 func (*HeartbeatAck) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{10}
+	return file_control_plane_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *HeartbeatAck) GetConnectionId() string {
@@ -867,7 +922,7 @@ type ActiveModulesReport struct {
 
 func (x *ActiveModulesReport) Reset() {
 	*x = ActiveModulesReport{}
-	mi := &file_control_plane_proto_msgTypes[11]
+	mi := &file_control_plane_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +934,7 @@ func (x *ActiveModulesReport) String() string {
 func (*ActiveModulesReport) ProtoMessage() {}
 
 func (x *ActiveModulesReport) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[11]
+	mi := &file_control_plane_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +947,7 @@ func (x *ActiveModulesReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActiveModulesReport.ProtoReflect.Descriptor instead.
 func (*ActiveModulesReport) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{11}
+	return file_control_plane_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ActiveModulesReport) GetActiveModules() []string {
@@ -914,7 +969,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_control_plane_proto_msgTypes[12]
+	mi := &file_control_plane_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +981,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[12]
+	mi := &file_control_plane_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +994,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{12}
+	return file_control_plane_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DrainRequest) GetReason() string {
@@ -965,7 +1020,7 @@ type Wake struct {
 
 func (x *Wake) Reset() {
 	*x = Wake{}
-	mi := &file_control_plane_proto_msgTypes[13]
+	mi := &file_control_plane_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1032,7 @@ func (x *Wake) String() string {
 func (*Wake) ProtoMessage() {}
 
 func (x *Wake) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[13]
+	mi := &file_control_plane_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1045,7 @@ func (x *Wake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wake.ProtoReflect.Descriptor instead.
 func (*Wake) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{13}
+	return file_control_plane_proto_rawDescGZIP(), []int{14}
 }
 
 // RegisterAgain answers a heartbeat of a connection that the server does not know or has
@@ -1004,7 +1059,7 @@ type RegisterAgain struct {
 
 func (x *RegisterAgain) Reset() {
 	*x = RegisterAgain{}
-	mi := &file_control_plane_proto_msgTypes[14]
+	mi := &file_control_plane_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1016,7 +1071,7 @@ func (x *RegisterAgain) String() string {
 func (*RegisterAgain) ProtoMessage() {}
 
 func (x *RegisterAgain) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[14]
+	mi := &file_control_plane_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1029,7 +1084,7 @@ func (x *RegisterAgain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterAgain.ProtoReflect.Descriptor instead.
 func (*RegisterAgain) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{14}
+	return file_control_plane_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RegisterAgain) GetReason() string {
@@ -1043,7 +1098,7 @@ var File_control_plane_proto protoreflect.FileDescriptor
 
 const file_control_plane_proto_rawDesc = "" +
 	"\n" +
-	"\x13control_plane.proto\x12\x10holdfast.node.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\fleases.proto\"\xa0\x02\n" +
+	"\x13control_plane.proto\x12\x10holdfast.node.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\fleases.proto\"\xe2\x02\n" +
 	"\x0fRegisterRequest\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12)\n" +
@@ -1051,7 +1106,11 @@ const file_control_plane_proto_rawDesc = "" +
 	"\bgroup_id\x18\x04 \x01(\tR\agroupId\x12)\n" +
 	"\x10executor_address\x18\x05 \x01(\tR\x0fexecutorAddress\x122\n" +
 	"\amodules\x18\x06 \x03(\v2\x18.holdfast.node.v1.ModuleR\amodules\x12!\n" +
-	"\fpeer_address\x18\a \x01(\tR\vpeerAddress\"\x86\x01\n" +
+	"\fpeer_address\x18\a \x01(\tR\vpeerAddress\x12@\n" +
+	"\fexecutor_tls\x18\b \x01(\v2\x1d.holdfast.node.v1.ExecutorTLSR\vexecutorTls\".\n" +
+	"\vExecutorTLS\x12\x1f\n" +
+	"\vserver_name\x18\x01 \x01(\tR\n" +
+	"serverName\"\x86\x01\n" +
 	"\x06Module\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12!\n" +
@@ -1124,54 +1183,56 @@ func file_control_plane_proto_rawDescGZIP() []byte {
 	return file_control_plane_proto_rawDescData
 }
 
-var file_control_plane_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_control_plane_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_control_plane_proto_goTypes = []any{
 	(*RegisterRequest)(nil),       // 0: holdfast.node.v1.RegisterRequest
-	(*Module)(nil),                // 1: holdfast.node.v1.Module
-	(*RegisterResponse)(nil),      // 2: holdfast.node.v1.RegisterResponse
-	(*ModuleResult)(nil),          // 3: holdfast.node.v1.ModuleResult
-	(*DeregisterRequest)(nil),     // 4: holdfast.node.v1.DeregisterRequest
-	(*DeregisterResponse)(nil),    // 5: holdfast.node.v1.DeregisterResponse
-	(*ConnectRequest)(nil),        // 6: holdfast.node.v1.ConnectRequest
-	(*Heartbeat)(nil),             // 7: holdfast.node.v1.Heartbeat
-	(*DrainAck)(nil),              // 8: holdfast.node.v1.DrainAck
-	(*ConnectResponse)(nil),       // 9: holdfast.node.v1.ConnectResponse
-	(*HeartbeatAck)(nil),          // 10: holdfast.node.v1.HeartbeatAck
-	(*ActiveModulesReport)(nil),   // 11: holdfast.node.v1.ActiveModulesReport
-	(*DrainRequest)(nil),          // 12: holdfast.node.v1.DrainRequest
-	(*Wake)(nil),                  // 13: holdfast.node.v1.Wake
-	(*RegisterAgain)(nil),         // 14: holdfast.node.v1.RegisterAgain
-	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
-	(*Site)(nil),                  // 16: holdfast.node.v1.Site
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*ExecutorTLS)(nil),           // 1: holdfast.node.v1.ExecutorTLS
+	(*Module)(nil),                // 2: holdfast.node.v1.Module
+	(*RegisterResponse)(nil),      // 3: holdfast.node.v1.RegisterResponse
+	(*ModuleResult)(nil),          // 4: holdfast.node.v1.ModuleResult
+	(*DeregisterRequest)(nil),     // 5: holdfast.node.v1.DeregisterRequest
+	(*DeregisterResponse)(nil),    // 6: holdfast.node.v1.DeregisterResponse
+	(*ConnectRequest)(nil),        // 7: holdfast.node.v1.ConnectRequest
+	(*Heartbeat)(nil),             // 8: holdfast.node.v1.Heartbeat
+	(*DrainAck)(nil),              // 9: holdfast.node.v1.DrainAck
+	(*ConnectResponse)(nil),       // 10: holdfast.node.v1.ConnectResponse
+	(*HeartbeatAck)(nil),          // 11: holdfast.node.v1.HeartbeatAck
+	(*ActiveModulesReport)(nil),   // 12: holdfast.node.v1.ActiveModulesReport
+	(*DrainRequest)(nil),          // 13: holdfast.node.v1.DrainRequest
+	(*Wake)(nil),                  // 14: holdfast.node.v1.Wake
+	(*RegisterAgain)(nil),         // 15: holdfast.node.v1.RegisterAgain
+	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
+	(*Site)(nil),                  // 17: holdfast.node.v1.Site
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
 }
 var file_control_plane_proto_depIdxs = []int32{
-	1,  // 0: holdfast.node.v1.RegisterRequest.modules:type_name -> holdfast.node.v1.Module
-	3,  // 1: holdfast.node.v1.RegisterResponse.modules:type_name -> holdfast.node.v1.ModuleResult
-	15, // 2: holdfast.node.v1.RegisterResponse.heartbeat_interval:type_name -> google.protobuf.Duration
-	15, // 3: holdfast.node.v1.RegisterResponse.heartbeat_timeout:type_name -> google.protobuf.Duration
-	15, // 4: holdfast.node.v1.RegisterResponse.required_timeout:type_name -> google.protobuf.Duration
-	16, // 5: holdfast.node.v1.RegisterResponse.site:type_name -> holdfast.node.v1.Site
-	7,  // 6: holdfast.node.v1.ConnectRequest.heartbeat:type_name -> holdfast.node.v1.Heartbeat
-	8,  // 7: holdfast.node.v1.ConnectRequest.drain_ack:type_name -> holdfast.node.v1.DrainAck
-	17, // 8: holdfast.node.v1.Heartbeat.timestamp:type_name -> google.protobuf.Timestamp
-	10, // 9: holdfast.node.v1.ConnectResponse.heartbeat_ack:type_name -> holdfast.node.v1.HeartbeatAck
-	11, // 10: holdfast.node.v1.ConnectResponse.active_modules_report:type_name -> holdfast.node.v1.ActiveModulesReport
-	12, // 11: holdfast.node.v1.ConnectResponse.drain_request:type_name -> holdfast.node.v1.DrainRequest
-	13, // 12: holdfast.node.v1.ConnectResponse.wake:type_name -> holdfast.node.v1.Wake
-	14, // 13: holdfast.node.v1.ConnectResponse.register_again:type_name -> holdfast.node.v1.RegisterAgain
-	16, // 14: holdfast.node.v1.ConnectResponse.site:type_name -> holdfast.node.v1.Site
-	0,  // 15: holdfast.node.v1.ControlPlane.Register:input_type -> holdfast.node.v1.RegisterRequest
-	4,  // 16: holdfast.node.v1.ControlPlane.Deregister:input_type -> holdfast.node.v1.DeregisterRequest
-	6,  // 17: holdfast.node.v1.ControlPlane.Connect:input_type -> holdfast.node.v1.ConnectRequest
-	2,  // 18: holdfast.node.v1.ControlPlane.Register:output_type -> holdfast.node.v1.RegisterResponse
-	5,  // 19: holdfast.node.v1.ControlPlane.Deregister:output_type -> holdfast.node.v1.DeregisterResponse
-	9,  // 20: holdfast.node.v1.ControlPlane.Connect:output_type -> holdfast.node.v1.ConnectResponse
-	18, // [18:21] is the sub-list for method output_type
-	15, // [15:18] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	2,  // 0: holdfast.node.v1.RegisterRequest.modules:type_name -> holdfast.node.v1.Module
+	1,  // 1: holdfast.node.v1.RegisterRequest.executor_tls:type_name -> holdfast.node.v1.ExecutorTLS
+	4,  // 2: holdfast.node.v1.RegisterResponse.modules:type_name -> holdfast.node.v1.ModuleResult
+	16, // 3: holdfast.node.v1.RegisterResponse.heartbeat_interval:type_name -> google.protobuf.Duration
+	16, // 4: holdfast.node.v1.RegisterResponse.heartbeat_timeout:type_name -> google.protobuf.Duration
+	16, // 5: holdfast.node.v1.RegisterResponse.required_timeout:type_name -> google.protobuf.Duration
+	17, // 6: holdfast.node.v1.RegisterResponse.site:type_name -> holdfast.node.v1.Site
+	8,  // 7: holdfast.node.v1.ConnectRequest.heartbeat:type_name -> holdfast.node.v1.Heartbeat
+	9,  // 8: holdfast.node.v1.ConnectRequest.drain_ack:type_name -> holdfast.node.v1.DrainAck
+	18, // 9: holdfast.node.v1.Heartbeat.timestamp:type_name -> google.protobuf.Timestamp
+	11, // 10: holdfast.node.v1.ConnectResponse.heartbeat_ack:type_name -> holdfast.node.v1.HeartbeatAck
+	12, // 11: holdfast.node.v1.ConnectResponse.active_modules_report:type_name -> holdfast.node.v1.ActiveModulesReport
+	13, // 12: holdfast.node.v1.ConnectResponse.drain_request:type_name -> holdfast.node.v1.DrainRequest
+	14, // 13: holdfast.node.v1.ConnectResponse.wake:type_name -> holdfast.node.v1.Wake
+	15, // 14: holdfast.node.v1.ConnectResponse.register_again:type_name -> holdfast.node.v1.RegisterAgain
+	17, // 15: holdfast.node.v1.ConnectResponse.site:type_name -> holdfast.node.v1.Site
+	0,  // 16: holdfast.node.v1.ControlPlane.Register:input_type -> holdfast.node.v1.RegisterRequest
+	5,  // 17: holdfast.node.v1.ControlPlane.Deregister:input_type -> holdfast.node.v1.DeregisterRequest
+	7,  // 18: holdfast.node.v1.ControlPlane.Connect:input_type -> holdfast.node.v1.ConnectRequest
+	3,  // 19: holdfast.node.v1.ControlPlane.Register:output_type -> holdfast.node.v1.RegisterResponse
+	6,  // 20: holdfast.node.v1.ControlPlane.Deregister:output_type -> holdfast.node.v1.DeregisterResponse
+	10, // 21: holdfast.node.v1.ControlPlane.Connect:output_type -> holdfast.node.v1.ConnectResponse
+	19, // [19:22] is the sub-list for method output_type
+	16, // [16:19] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_control_plane_proto_init() }
@@ -1180,11 +1241,11 @@ func file_control_plane_proto_init() {
 		return
 	}
 	file_leases_proto_init()
-	file_control_plane_proto_msgTypes[6].OneofWrappers = []any{
+	file_control_plane_proto_msgTypes[7].OneofWrappers = []any{
 		(*ConnectRequest_Heartbeat)(nil),
 		(*ConnectRequest_DrainAck)(nil),
 	}
-	file_control_plane_proto_msgTypes[9].OneofWrappers = []any{
+	file_control_plane_proto_msgTypes[10].OneofWrappers = []any{
 		(*ConnectResponse_HeartbeatAck)(nil),
 		(*ConnectResponse_ActiveModulesReport)(nil),
 		(*ConnectResponse_DrainRequest)(nil),
@@ -1198,7 +1259,7 @@ func file_control_plane_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_plane_proto_rawDesc), len(file_control_plane_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -90,7 +90,9 @@ type VoteRequest struct {
 	// That of the voter's last answer, while its vote is lost.
 	Nonce int64 `protobuf:"varint,7,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	// What the candidate's own voter has on record.
-	Vote          *Standing `protobuf:"bytes,8,opt,name=vote,proto3" json:"vote,omitempty"`
+	Vote *Standing `protobuf:"bytes,8,opt,name=vote,proto3" json:"vote,omitempty"`
+	// Between the nodes of a pair: the newest signing key of the other one that the caller takes.
+	KnowsKey      []byte `protobuf:"bytes,9,opt,name=knows_key,json=knowsKey,proto3" json:"knows_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -181,6 +183,13 @@ func (x *VoteRequest) GetVote() *Standing {
 	return nil
 }
 
+func (x *VoteRequest) GetKnowsKey() []byte {
+	if x != nil {
+		return x.KnowsKey
+	}
+	return nil
+}
+
 // VoteResponse is a voter's answer; whatever it changed is durable.
 type VoteResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -190,8 +199,10 @@ type VoteResponse struct {
 	Reason string    `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Vote   *Standing `protobuf:"bytes,4,opt,name=vote,proto3" json:"vote,omitempty"`
 	// How long until this voter could favour another than its holder, if nothing changes.
-	Wait          *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
-	Nonce         int64                `protobuf:"varint,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Wait  *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
+	Nonce int64                `protobuf:"varint,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// Between the nodes of a pair: the newest signing key of the caller that the voter takes.
+	KnowsKey      []byte `protobuf:"bytes,7,opt,name=knows_key,json=knowsKey,proto3" json:"knows_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -266,6 +277,13 @@ func (x *VoteResponse) GetNonce() int64 {
 		return x.Nonce
 	}
 	return 0
+}
+
+func (x *VoteResponse) GetKnowsKey() []byte {
+	if x != nil {
+		return x.KnowsKey
+	}
+	return nil
 }
 
 // Standing is a voter's record as others hear of it.
@@ -529,9 +547,11 @@ type Member struct {
 	// host:port of its Leases; "" when it is not known yet.
 	PeerAddress string `protobuf:"bytes,3,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
 	// Ed25519.
-	SigningKey    []byte `protobuf:"bytes,4,opt,name=signing_key,json=signingKey,proto3" json:"signing_key,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SigningKey []byte `protobuf:"bytes,4,opt,name=signing_key,json=signingKey,proto3" json:"signing_key,omitempty"`
+	// The key that it changes to, before its first use; either is good until then.
+	NextSigningKey []byte `protobuf:"bytes,5,opt,name=next_signing_key,json=nextSigningKey,proto3" json:"next_signing_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
@@ -592,11 +612,18 @@ func (x *Member) GetSigningKey() []byte {
 	return nil
 }
 
+func (x *Member) GetNextSigningKey() []byte {
+	if x != nil {
+		return x.NextSigningKey
+	}
+	return nil
+}
+
 var File_leases_proto protoreflect.FileDescriptor
 
 const file_leases_proto_rawDesc = "" +
 	"\n" +
-	"\fleases.proto\x12\x10holdfast.node.v1\x1a\x1egoogle/protobuf/duration.proto\"\x8e\x02\n" +
+	"\fleases.proto\x12\x10holdfast.node.v1\x1a\x1egoogle/protobuf/duration.proto\"\xab\x02\n" +
 	"\vVoteRequest\x12*\n" +
 	"\x04call\x18\x01 \x01(\x0e2\x16.holdfast.node.v1.CallR\x04call\x12\x12\n" +
 	"\x04site\x18\x02 \x01(\tR\x04site\x12\x1c\n" +
@@ -605,14 +632,16 @@ const file_leases_proto_rawDesc = "" +
 	"\acounter\x18\x05 \x01(\x03R\acounter\x12+\n" +
 	"\x03ttl\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x14\n" +
 	"\x05nonce\x18\a \x01(\x03R\x05nonce\x12.\n" +
-	"\x04vote\x18\b \x01(\v2\x1a.holdfast.node.v1.StandingR\x04vote\"\xcb\x01\n" +
+	"\x04vote\x18\b \x01(\v2\x1a.holdfast.node.v1.StandingR\x04vote\x12\x1b\n" +
+	"\tknows_key\x18\t \x01(\fR\bknowsKey\"\xe8\x01\n" +
 	"\fVoteResponse\x12\x14\n" +
 	"\x05voter\x18\x01 \x01(\tR\x05voter\x12\x18\n" +
 	"\agranted\x18\x02 \x01(\bR\agranted\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12.\n" +
 	"\x04vote\x18\x04 \x01(\v2\x1a.holdfast.node.v1.StandingR\x04vote\x12-\n" +
 	"\x04wait\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x14\n" +
-	"\x05nonce\x18\x06 \x01(\x03R\x05nonce\"\xaf\x01\n" +
+	"\x05nonce\x18\x06 \x01(\x03R\x05nonce\x12\x1b\n" +
+	"\tknows_key\x18\a \x01(\fR\bknowsKey\"\xaf\x01\n" +
 	"\bStanding\x12\x1a\n" +
 	"\bpromised\x18\x01 \x01(\x03R\bpromised\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\tR\x06holder\x12\x14\n" +
@@ -631,13 +660,14 @@ const file_leases_proto_rawDesc = "" +
 	"generation\x122\n" +
 	"\amembers\x18\x03 \x03(\v2\x18.holdfast.node.v1.MemberR\amembers\x12!\n" +
 	"\fon_isolation\x18\x04 \x01(\tR\vonIsolation\x12#\n" +
-	"\rauto_failback\x18\x05 \x01(\bR\fautoFailback\"t\n" +
+	"\rauto_failback\x18\x05 \x01(\bR\fautoFailback\"\x9e\x01\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12!\n" +
 	"\fpeer_address\x18\x03 \x01(\tR\vpeerAddress\x12\x1f\n" +
 	"\vsigning_key\x18\x04 \x01(\fR\n" +
-	"signingKey*^\n" +
+	"signingKey\x12(\n" +
+	"\x10next_signing_key\x18\x05 \x01(\fR\x0enextSigningKey*^\n" +
 	"\x04Call\x12\x14\n" +
 	"\x10CALL_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bCALL_ASK\x10\x01\x12\x10\n" +

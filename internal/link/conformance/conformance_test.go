@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"os"
 	"syscall"
@@ -154,8 +155,14 @@ func TestServer(t *testing.T) {
 // modules run an executor, and give what its provider needs of it.
 func (r *region) modules(namespace, group string, handle provider.Handler) (func(*provider.Options), nodev1.ExecutorClient) {
 	r.Helper()
+	return r.secured(namespace, group, nil, handle)
+}
+
+// secured is modules with an executor that speaks TLS; nil is in the clear.
+func (r *region) secured(namespace, group string, security *tls.Config, handle provider.Handler) (func(*provider.Options), nodev1.ExecutorClient) {
+	r.Helper()
 	executor, err := provider.NewExecutor(provider.ExecutorOptions{
-		Modules: []provider.Module{{Name: "work", Handle: handle}}, Shutdown: 100 * time.Millisecond,
+		Modules: []provider.Module{{Name: "work", Handle: handle}}, Shutdown: 100 * time.Millisecond, TLS: security,
 	})
 	require.NoError(r, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,6 +1,7 @@
 package executors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,19 +148,19 @@ type tryAnother struct{ error }
 func (t *tryAnother) Unwrap() error { return t.error }
 
 func (p *Pool) call(ctx context.Context, s *slot, e fleet.Execution) ([]byte, error) {
-	ctx, t := traced(ctx)
+	ctx, t := traced(carrying(ctx))
 	response, err := nodev1.NewExecutorClient(s.line.conn).Execute(ctx, &nodev1.ExecuteRequest{
 		ConnectionId: string(s.member.Connection), Module: string(e.Module.Name), ExecutionId: e.ID, Input: e.Input,
 	})
 	if err == nil {
 		return response.GetOutput(), nil
 	}
-	return nil, judge(ctx, e.Module, s.member, t, status.Convert(err))
+	return nil, p.judge(ctx, e.Module, s.member, t, status.Convert(err))
 }
 
 // judge says what the end of a try means. Who answers Unavailable, ResourceExhausted or
 // Unimplemented has not begun.
-func judge(ctx context.Context, of fleet.ModuleRef, m fleet.ModuleMember, t *trace, st *status.Status) error {
+func (p *Pool) judge(ctx context.Context, of fleet.ModuleRef, m fleet.ModuleMember, t *trace, st *status.Status) error {
 	switch st.Code() { //nolint:exhaustive // all others are the module's own
 	case codes.ResourceExhausted:
 		if t.answers.Load() { // the message was longer than is read
@@ -172,7 +173,7 @@ func judge(ctx context.Context, of fleet.ModuleRef, m fleet.ModuleMember, t *tra
 	case codes.Unavailable:
 		if t.answered.Load() || !t.sent.Load() {
 			return &tryAnother{fleet.Errorf(fleet.Unavailable, "provider %s could not be reached, or does not take %s now", m.Provider, of).
-				WithHint("send it again later")}
+				WithHint(cmp.Or(p.o.Hint(st.Err()), "send it again later"))}
 		}
 		return &tryAnother{broken(of, m)}
 	case codes.Canceled, codes.Aborted:

@@ -140,7 +140,7 @@ func TestSlow(t *testing.T) {
 	_, err := w.pool.Execute(t.Context(), fleet.Execution{ID: "x", Module: detect, Input: []byte(`{}`)})
 	refused(t, fleet.Communication, err, "did not answer in time")
 	eventually(t, "nothing is left at work", func() bool { return a.busy.Load() == 0 })
-	require.Zero(t, w.pool.lines[a.member.Executor].busy)
+	require.Zero(t, w.pool.lines[placeOf(a.member)].busy)
 }
 
 // C87: beyond the limit executions wait a little, then they are refused; the first that
@@ -171,12 +171,12 @@ func TestBackPressure(t *testing.T) {
 	eventually(t, "one waits", func() bool {
 		w.pool.mu.Lock()
 		defer w.pool.mu.Unlock()
-		return w.pool.lines[a.member.Executor].waiting.Len() == 1
+		return w.pool.lines[placeOf(a.member)].waiting.Len() == 1
 	})
 	close(gate)
 	require.NoError(t, group.Wait())
 	require.EqualValues(t, 2, a.most.Load())
-	require.Zero(t, w.pool.lines[a.member.Executor].busy)
+	require.Zero(t, w.pool.lines[placeOf(a.member)].busy)
 }
 
 // C68, C11: nothing new goes where a drain was asked for, from the request on; what is in
@@ -215,7 +215,7 @@ func TestDraining(t *testing.T) {
 	eventually(t, "its connection is closed", func() bool {
 		w.pool.mu.Lock()
 		defer w.pool.mu.Unlock()
-		return w.pool.lines[a.member.Executor] == nil
+		return w.pool.lines[placeOf(a.member)] == nil
 	})
 }
 
@@ -241,7 +241,7 @@ func TestWaitersLookAgain(t *testing.T) {
 	eventually(t, "one waits", func() bool {
 		w.pool.mu.Lock()
 		defer w.pool.mu.Unlock()
-		return w.pool.lines[a.member.Executor].waiting.Len() == 1
+		return w.pool.lines[placeOf(a.member)].waiting.Len() == 1
 	})
 	w.change(a.member.Connection, func(m *fleet.ModuleMember) { m.State = fleet.ConnectionDisconnected })
 	w.offers(b, detect)
@@ -396,10 +396,11 @@ func TestSharedAddress(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	a := w.provider("a", echo)
-	address := a.member.Executor
+	one, two := a.member, a.member
+	one.Connection, two.Connection = "one", "two"
 	for range 3 {
-		require.NoError(t, w.pool.Add("one", address))
-		require.NoError(t, w.pool.Add("two", address))
+		require.NoError(t, w.pool.Add(one))
+		require.NoError(t, w.pool.Add(two))
 	}
 	require.Len(t, w.pool.lines, 1)
 	require.False(t, w.pool.Remove("one"))

@@ -3,11 +3,13 @@ package executors
 import (
 	"container/list"
 	"context"
+	"crypto/tls"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
@@ -38,8 +40,11 @@ type Options struct {
 	Now  func() time.Time
 	// Done, unless nil, is told how each execution ended ("" is well) and how long it took.
 	Done func(kind fleet.Kind, took time.Duration)
-	// Dial are more options for gRPC connections, such as TLS.
-	Dial []grpc.DialOption
+	// TLS makes the credentials for executors that speak it, for one whose certificate is for a
+	// name ("": the address's host); nil trusts the system's authorities and shows nothing.
+	TLS func(serverName string) credentials.TransportCredentials
+	// Hint says what to do about an error of TLS, "" about another; nil says nothing.
+	Hint func(error) string
 }
 
 func (o Options) orDefault() Options {
@@ -57,6 +62,14 @@ func (o Options) orDefault() Options {
 	if o.Schemas == nil {
 		o.Schemas = schema.NewChecker()
 	}
+	if o.TLS == nil {
+		o.TLS = func(serverName string) credentials.TransportCredentials {
+			return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, ServerName: serverName})
+		}
+	}
+	if o.Hint == nil {
+		o.Hint = func(error) string { return "" }
+	}
 	if o.Done == nil {
 		o.Done = func(fleet.Kind, time.Duration) {}
 	}
@@ -69,7 +82,7 @@ type Pool struct {
 	members *members
 
 	mu     sync.Mutex
-	lines  map[string]*line
+	lines  map[place]*line
 	of     map[fleet.ConnectionID]*line
 	closed bool
 }
@@ -77,14 +90,22 @@ type Pool struct {
 // New makes an empty pool.
 func New(o Options) *Pool {
 	o = o.orDefault()
-	p := &Pool{o: o, lines: map[string]*line{}, of: map[fleet.ConnectionID]*line{}}
+	p := &Pool{o: o, lines: map[place]*line{}, of: map[fleet.ConnectionID]*line{}}
 	p.members = newMembers(o)
 	return p
 }
 
+// place is where an executor is, and how it is spoken to there.
+type place struct {
+	address string
+	tls     fleet.ExecutorTLS
+}
+
+func placeOf(m fleet.ModuleMember) place { return place{m.Executor, m.ExecutorTLS} }
+
 // line is the gRPC connection to one executor.
 type line struct {
-	address string
+	at      place
 	conn    *grpc.ClientConn
 	users   int // registrations
 	busy    int
@@ -99,9 +120,17 @@ const (
 	answerRoom = 4 << 20
 )
 
-func (p *Pool) dial(address string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+address, append([]grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+// security is how a place is spoken to.
+func (p *Pool) security(at place) credentials.TransportCredentials {
+	if !at.tls.On {
+		return insecure.NewCredentials()
+	}
+	return p.o.TLS(at.tls.ServerName)
+}
+
+func (p *Pool) dial(at place) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+at.address,
+		grpc.WithTransportCredentials(p.security(at)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
@@ -110,32 +139,32 @@ func (p *Pool) dial(address string) (*grpc.ClientConn, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(answerRoom)),
 		grpc.WithDisableServiceConfig(), grpc.WithStatsHandler(traces{}),
 		grpc.WithNoProxy(), // executors are where they say, or nowhere
-	}, p.o.Dial...)...)
+	)
 }
 
 // Add lets executions go to a registration's executor; again is harmless.
-func (p *Pool) Add(id fleet.ConnectionID, address string) error {
+func (p *Pool) Add(m fleet.ModuleMember) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, err := p.add(id, address)
+	_, err := p.add(m.Connection, placeOf(m))
 	return err
 }
 
-func (p *Pool) add(id fleet.ConnectionID, address string) (*line, error) {
+func (p *Pool) add(id fleet.ConnectionID, at place) (*line, error) {
 	if p.closed {
 		return nil, fleet.Errorf(fleet.Unavailable, "this server is stopping").WithHint("send it again")
 	}
 	if l, ok := p.of[id]; ok {
 		return l, nil
 	}
-	l, ok := p.lines[address]
+	l, ok := p.lines[at]
 	if !ok {
-		conn, err := p.dial(address)
+		conn, err := p.dial(at)
 		if err != nil {
-			return nil, fleet.Errorf(fleet.Unavailable, "the executor's address %.80q cannot be used", address)
+			return nil, fleet.Errorf(fleet.Unavailable, "the executor's address %.80q cannot be used", at.address)
 		}
-		l = &line{address: address, conn: conn}
-		p.lines[address] = l
+		l = &line{at: at, conn: conn}
+		p.lines[at] = l
 	}
 	l.users++
 	p.of[id] = l
@@ -166,8 +195,8 @@ func (p *Pool) closeUnused(l *line) {
 	if l.busy > 0 {
 		return
 	}
-	if p.lines[l.address] == l {
-		delete(p.lines, l.address)
+	if p.lines[l.at] == l {
+		delete(p.lines, l.at)
 	}
 	_ = l.conn.Close() // it only says that it was closed before
 }

@@ -72,7 +72,7 @@ func (p *Pool) tryAcquire(among []fleet.ModuleMember) (*slot, *waiter, error) {
 	w := &waiter{members: among, given: make(chan *slot, 1)}
 	failing := -1
 	for i, m := range among {
-		l, err := p.add(m.Connection, m.Executor)
+		l, err := p.add(m.Connection, placeOf(m))
 		if err != nil {
 			return nil, nil, err
 		}

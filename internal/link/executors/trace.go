@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 
+	"go.opentelemetry.io/otel/propagation"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/stats"
 )
 
@@ -12,6 +14,16 @@ type trace struct {
 	sent     atomic.Bool // the request left
 	answers  atomic.Bool // an answer began
 	answered atomic.Bool // the other side said how it ended
+}
+
+// carrying gives the call the caller's trace, as W3C has it: an executor may go on in it.
+func carrying(ctx context.Context) context.Context {
+	carried := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carried)
+	for _, name := range carried.Keys() {
+		ctx = metadata.AppendToOutgoingContext(ctx, name, carried.Get(name))
+	}
+	return ctx
 }
 
 type traceKey struct{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/lease"
 	"github.com/holdfast-io/holdfast/internal/lease/votefile"
@@ -189,11 +190,40 @@ func (k *Keeper) send(s lease.Send, now lease.Instant) {
 			if err != nil {
 				k.opt.Log.Debug("a voter did not answer", "voter", s.To, "call", s.Call, "err", err)
 				k.answers[s.To] = "not_reached"
+				k.complain(s.To, err)
 				return
+			}
+			if s.To != lease.Region {
+				k.trouble = trouble{}
 			}
 			k.answered(s, answer, now)
 		})
 	})
+}
+
+// trouble is what keeps the peer from answering, as far as TLS is the cause.
+type trouble struct {
+	hint  string
+	times int // in a row
+}
+
+// troubleCounts is how often it takes the same trouble: a peer that is killed may look like
+// that once.
+const troubleCounts = 3
+
+// complain says once what is wrong with the TLS of the two nodes; votes are tried on.
+func (k *Keeper) complain(voter fleet.NodeName, err error) {
+	if voter == lease.Region {
+		return
+	}
+	hint := certs.PeerHint(err)
+	if hint == "" || hint != k.trouble.hint {
+		k.trouble = trouble{hint: hint}
+	}
+	k.trouble.times++
+	if hint != "" && k.trouble.times == troubleCounts {
+		k.opt.Log.Error("the peer gives no vote", "peer", voter, "at", k.seat.peer.PeerAddress, "err", err, "hint", hint)
+	}
 }
 
 func (k *Keeper) voterOf(name fleet.NodeName) interface {

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/credentials"
+
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -53,6 +55,9 @@ type Options struct {
 	Tenant        Tenant
 	Region        Region // nil is away for ever
 	Log           *slog.Logger
+	// Served is how the peer speaks to this node, Dialled how this node speaks to it; nil are in
+	// the clear.
+	Served, Dialled credentials.TransportCredentials
 
 	// OwedLimit bounds Tenant.Owed, 2 s.
 	OwedLimit time.Duration
@@ -70,6 +75,7 @@ type Keeper struct {
 	hand *hand
 
 	peer   *Remote
+	keys   *acquaintance
 	events chan event
 	ended  chan struct{} // closed when the loop has ended
 	calls  sync.WaitGroup
@@ -89,6 +95,7 @@ type Keeper struct {
 	owesTell  tale
 	answers   map[fleet.NodeName]lease.Reason
 	releases  map[fleet.NodeName]bool // sent and not answered
+	trouble   trouble                 // with the peer, until it answers
 	waiting   []func(now lease.Instant) (done bool)
 }
 
@@ -128,7 +135,8 @@ func Open(opt Options) (*Keeper, error) {
 		answers: map[fleet.NodeName]lease.Reason{}, releases: map[fleet.NodeName]bool{},
 	}
 	k.hand = newHand(k)
-	k.peer = &Remote{Key: opt.Key, Wall: opt.Wall, Redial: opt.Interval / 2}
+	k.keys = newAcquaintance(k.peerKey)
+	k.peer = &Remote{Key: opt.Key, Wall: opt.Wall, Redial: opt.Interval / 2, TLS: opt.Dialled, keys: k.keys}
 	site, err := loadSite(filepath.Join(opt.Dir, SiteFile), opt.Site)
 	if err != nil {
 		return nil, err

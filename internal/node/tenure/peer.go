@@ -34,10 +34,14 @@ type booth struct {
 
 // Serve takes the peer's calls until the context ends.
 func (k *Keeper) Serve(ctx context.Context, l net.Listener) error {
-	s := grpc.NewServer(
-		grpc.MaxRecvMsgSize(peerMessage), grpc.MaxConcurrentStreams(peerStreams), grpc.ConnectionTimeout(2*k.opt.TTL),
+	options := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(peerMessage), grpc.MaxConcurrentStreams(peerStreams), grpc.ConnectionTimeout(2 * k.opt.TTL),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 10 * time.Minute}),
-	)
+	}
+	if k.opt.Served != nil {
+		options = append(options, grpc.Creds(k.opt.Served))
+	}
+	s := grpc.NewServer(options...)
 	nodev1.RegisterLeasesServer(s, &booth{k: k})
 	stop := context.AfterFunc(ctx, s.Stop)
 	defer stop()
@@ -59,11 +63,14 @@ func (b *booth) Vote(ctx context.Context, in *nodev1.VoteRequest) (*nodev1.VoteR
 		b.k.opt.Log.Warn("refused", "door", "peer", "identity", who, "reason", "not_the_candidate")
 		return nil, status.Error(codes.PermissionDenied, "who calls is not the candidate")
 	}
+	b.k.keys.hear(in.GetKnowsKey())
 	answer, err := b.k.vote(ctx, callOf(in.GetCall()), q)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, "no vote can be cast now")
 	}
-	return wireAnswer(answer), nil
+	out := wireAnswer(answer)
+	out.KnowsKey = b.k.keys.knows()
+	return out, nil
 }
 
 // caller proves who calls: the peer, by the key that the region told of.
@@ -78,11 +85,11 @@ func (k *Keeper) caller(ctx context.Context) (fleet.NodeName, error) {
 		token, _ = strings.CutPrefix(all[0], "Bearer ")
 	}
 	peer := site.seat(k.opt.Node).peer
-	claims, err := identity.VerifyFor(PeerAudience(k.opt.Node), token, func(node fleet.NodeName) (ed25519.PublicKey, error) {
-		if node != peer.Node || len(peer.SigningKey) != ed25519.PublicKeySize {
+	claims, err := identity.VerifyByAny(PeerAudience(k.opt.Node), token, func(node fleet.NodeName) ([]ed25519.PublicKey, error) {
+		if node != peer.Node {
 			return nil, fleet.Errorf(fleet.NotFound, "%s is not the peer", node)
 		}
-		return peer.SigningKey, nil
+		return peer.keys(), nil
 	}, k.opt.Wall())
 	if err != nil {
 		k.opt.Log.Warn("refused", "door", "peer", "reason", "unauthenticated", "err", errors.Unwrap(err))

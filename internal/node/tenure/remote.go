@@ -32,6 +32,8 @@ type Remote struct {
 	Redial time.Duration
 	// TLS is what to trust; nil speaks in the clear.
 	TLS credentials.TransportCredentials
+	// keys, of a peer, has what each side says of the other's keys; nil says nothing.
+	keys *acquaintance
 
 	mu      sync.Mutex
 	address string
@@ -69,13 +71,16 @@ func (r *Remote) hangUp() {
 // Vote asks for a vote.
 func (r *Remote) Vote(ctx context.Context, call lease.Call, q lease.Request) (lease.Answer, error) {
 	var out *nodev1.VoteResponse
+	in := wireRequest(call, q)
+	in.KnowsKey = r.keys.knows()
 	err := r.call(ctx, func(ctx context.Context, c nodev1.LeasesClient) (err error) {
-		out, err = c.Vote(ctx, wireRequest(call, q))
+		out, err = c.Vote(ctx, in)
 		return err
 	})
 	if err != nil {
 		return lease.Answer{}, err
 	}
+	r.keys.hear(out.GetKnowsKey())
 	return answerOf(out), nil
 }
 

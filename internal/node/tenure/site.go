@@ -31,6 +31,28 @@ type Member struct {
 	Role        fleet.Role        `json:"role"` // as declared
 	PeerAddress string            `json:"peerAddress,omitempty"`
 	SigningKey  ed25519.PublicKey `json:"signingKey,omitempty"`
+	// NextSigningKey is what it changes to; either is taken until the region says otherwise.
+	NextSigningKey ed25519.PublicKey `json:"nextSigningKey,omitempty"`
+}
+
+// keys are those that a member may sign by, the newest last.
+func (m Member) keys() []ed25519.PublicKey {
+	var all []ed25519.PublicKey
+	for _, key := range []ed25519.PublicKey{m.SigningKey, m.NextSigningKey} {
+		if len(key) == ed25519.PublicKeySize {
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+// newest is the last of the keys, nil without any.
+func (m Member) newest() ed25519.PublicKey {
+	all := m.keys()
+	if len(all) == 0 {
+		return nil
+	}
+	return all[len(all)-1]
 }
 
 // SiteOf reads what the region sent.
@@ -42,6 +64,7 @@ func SiteOf(in *nodev1.Site) (Site, error) {
 	for _, m := range in.GetMembers() {
 		s.Members = append(s.Members, Member{
 			Node: fleet.NodeName(m.GetNode()), Role: fleet.Role(m.GetRole()), PeerAddress: m.GetPeerAddress(), SigningKey: m.GetSigningKey(),
+			NextSigningKey: m.GetNextSigningKey(),
 		})
 	}
 	return s, s.validate()
@@ -61,8 +84,10 @@ func (s Site) validate() error {
 		if err := fleet.ValidateName("/members/node", string(m.Node)); err != nil {
 			return err
 		}
-		if len(m.SigningKey) != 0 && len(m.SigningKey) != ed25519.PublicKeySize {
-			return fleet.Errorf(fleet.Invalid, "the key of %s is none", m.Node).At("/members/signingKey")
+		for _, key := range []ed25519.PublicKey{m.SigningKey, m.NextSigningKey} {
+			if len(key) != 0 && len(key) != ed25519.PublicKeySize {
+				return fleet.Errorf(fleet.Invalid, "the key of %s is none", m.Node).At("/members/signingKey")
+			}
 		}
 	}
 	return nil

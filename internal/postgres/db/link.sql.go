@@ -44,7 +44,7 @@ UPDATE connections SET
     drain_asked_at = coalesce(drain_asked_at, now()),
     drain_deadline = least(drain_deadline, now() + make_interval(secs => $2::float8))
 WHERE id = $3 AND ended_at IS NULL AND state IN ('Active', 'Draining')
-RETURNING id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at
+RETURNING id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at, executor_tls, executor_server_name
 `
 
 type AskDrainParams struct {
@@ -77,6 +77,8 @@ func (q *Queries) AskDrain(ctx context.Context, arg AskDrainParams) (Connection,
 		&i.DrainDeadline,
 		&i.DrainAckedAt,
 		&i.EndedAt,
+		&i.ExecutorTls,
+		&i.ExecutorServerName,
 	)
 	return i, err
 }
@@ -281,7 +283,7 @@ func (q *Queries) ForgetLinkServer(ctx context.Context, id string) error {
 }
 
 const getConnection = `-- name: GetConnection :one
-SELECT id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at FROM connections WHERE id = $1
+SELECT id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at, executor_tls, executor_server_name FROM connections WHERE id = $1
 `
 
 func (q *Queries) GetConnection(ctx context.Context, id string) (Connection, error) {
@@ -308,6 +310,8 @@ func (q *Queries) GetConnection(ctx context.Context, id string) (Connection, err
 		&i.DrainDeadline,
 		&i.DrainAckedAt,
 		&i.EndedAt,
+		&i.ExecutorTls,
+		&i.ExecutorServerName,
 	)
 	return i, err
 }
@@ -366,23 +370,27 @@ func (q *Queries) HeldConnections(ctx context.Context, server string) ([]HeldCon
 }
 
 const insertConnections = `-- name: InsertConnections :exec
-INSERT INTO connections (id, state, identity, node, provider, module_namespace, group_id, executor, protocol, server)
-SELECT u.id, 'Registered', u.identity, nullif(u.node, ''), u.provider, u.module_namespace, u.group_id, u.executor, u.protocol, $1
+INSERT INTO connections (id, state, identity, node, provider, module_namespace, group_id, executor, executor_tls, executor_server_name, protocol, server)
+SELECT u.id, 'Registered', u.identity, nullif(u.node, ''), u.provider, u.module_namespace, u.group_id, u.executor, u.executor_tls,
+       u.executor_server_name, u.protocol, $1
 FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS identity, unnest($4::text[]) AS node,
              unnest($5::text[]) AS provider, unnest($6::text[]) AS module_namespace,
-             unnest($7::text[]) AS group_id, unnest($8::text[]) AS executor, unnest($9::integer[]) AS protocol) u
+             unnest($7::text[]) AS group_id, unnest($8::text[]) AS executor, unnest($9::boolean[]) AS executor_tls,
+             unnest($10::text[]) AS executor_server_name, unnest($11::integer[]) AS protocol) u
 `
 
 type InsertConnectionsParams struct {
-	Server     string
-	Ids        []string
-	Identities []string
-	Nodes      []string
-	Providers  []string
-	Namespaces []string
-	Groups     []string
-	Executors  []string
-	Protocols  []int32
+	Server              string
+	Ids                 []string
+	Identities          []string
+	Nodes               []string
+	Providers           []string
+	Namespaces          []string
+	Groups              []string
+	Executors           []string
+	ExecutorTls         []bool
+	ExecutorServerNames []string
+	Protocols           []int32
 }
 
 func (q *Queries) InsertConnections(ctx context.Context, arg InsertConnectionsParams) error {
@@ -395,6 +403,8 @@ func (q *Queries) InsertConnections(ctx context.Context, arg InsertConnectionsPa
 		arg.Namespaces,
 		arg.Groups,
 		arg.Executors,
+		arg.ExecutorTls,
+		arg.ExecutorServerNames,
 		arg.Protocols,
 	)
 	return err
@@ -506,7 +516,7 @@ func (q *Queries) LinkServers(ctx context.Context) ([]LinkServersRow, error) {
 }
 
 const listConnections = `-- name: ListConnections :many
-SELECT id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at FROM connections
+SELECT id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at, executor_tls, executor_server_name FROM connections
 WHERE ended_at IS NULL AND id > $1::text AND ($2::text = '' OR id = $2)
 ORDER BY id LIMIT $3
 `
@@ -547,6 +557,8 @@ func (q *Queries) ListConnections(ctx context.Context, arg ListConnectionsParams
 			&i.DrainDeadline,
 			&i.DrainAckedAt,
 			&i.EndedAt,
+			&i.ExecutorTls,
+			&i.ExecutorServerName,
 		); err != nil {
 			return nil, err
 		}
@@ -599,7 +611,7 @@ func (q *Queries) ListRefusals(ctx context.Context, arg ListRefusalsParams) ([]R
 const liveOfNamespaces = `-- name: LiveOfNamespaces :many
 SELECT c.id, c.identity, c.provider, c.module_namespace, c.group_id
 FROM (SELECT unnest($1::text[]) AS namespace) u
-JOIN LATERAL (SELECT x.id, x.state, x.reason, x.identity, x.node, x.provider, x.module_namespace, x.group_id, x.executor, x.protocol, x.server, x.registered_at, x.active_at, x.heartbeat_at, x.in_flight, x.drain_reason, x.drain_asked_at, x.drain_deadline, x.drain_acked_at, x.ended_at FROM connections x
+JOIN LATERAL (SELECT x.id, x.state, x.reason, x.identity, x.node, x.provider, x.module_namespace, x.group_id, x.executor, x.protocol, x.server, x.registered_at, x.active_at, x.heartbeat_at, x.in_flight, x.drain_reason, x.drain_asked_at, x.drain_deadline, x.drain_acked_at, x.ended_at, x.executor_tls, x.executor_server_name FROM connections x
               WHERE x.module_namespace = u.namespace AND x.module_namespace <> '' AND x.ended_at IS NULL LIMIT $2::integer) c ON true
 `
 
@@ -719,16 +731,18 @@ func (q *Queries) MarksOfNodes(ctx context.Context, server string) ([]MarksOfNod
 }
 
 const membersOfSites = `-- name: MembersOfSites :many
-SELECT site, name, role, peer_address, coalesce(CASE WHEN revoked_at IS NULL THEN signing_key END, ''::bytea)::bytea AS signing_key
+SELECT site, name, role, peer_address, coalesce(CASE WHEN revoked_at IS NULL THEN signing_key END, ''::bytea)::bytea AS signing_key,
+       coalesce(CASE WHEN revoked_at IS NULL THEN next_signing_key END, ''::bytea)::bytea AS next_signing_key
 FROM nodes WHERE site = ANY($1::text[]) AND removed_at IS NULL ORDER BY name
 `
 
 type MembersOfSitesRow struct {
-	Site        string
-	Name        string
-	Role        string
-	PeerAddress string
-	SigningKey  []byte
+	Site           string
+	Name           string
+	Role           string
+	PeerAddress    string
+	SigningKey     []byte
+	NextSigningKey []byte
 }
 
 func (q *Queries) MembersOfSites(ctx context.Context, sites []string) ([]MembersOfSitesRow, error) {
@@ -746,6 +760,7 @@ func (q *Queries) MembersOfSites(ctx context.Context, sites []string) ([]Members
 			&i.Role,
 			&i.PeerAddress,
 			&i.SigningKey,
+			&i.NextSigningKey,
 		); err != nil {
 			return nil, err
 		}
@@ -856,7 +871,7 @@ WITH held AS (
     ORDER BY c.id FOR NO KEY UPDATE OF c)
 UPDATE connections c SET state = 'Active', active_at = now(), heartbeat_at = now(), server = $1
 FROM held WHERE c.id = held.id
-RETURNING c.id, c.state, c.reason, c.identity, c.node, c.provider, c.module_namespace, c.group_id, c.executor, c.protocol, c.server, c.registered_at, c.active_at, c.heartbeat_at, c.in_flight, c.drain_reason, c.drain_asked_at, c.drain_deadline, c.drain_acked_at, c.ended_at
+RETURNING c.id, c.state, c.reason, c.identity, c.node, c.provider, c.module_namespace, c.group_id, c.executor, c.protocol, c.server, c.registered_at, c.active_at, c.heartbeat_at, c.in_flight, c.drain_reason, c.drain_asked_at, c.drain_deadline, c.drain_acked_at, c.ended_at, c.executor_tls, c.executor_server_name
 `
 
 type OpenConnectionsParams struct {
@@ -901,6 +916,8 @@ func (q *Queries) OpenConnections(ctx context.Context, arg OpenConnectionsParams
 			&i.DrainDeadline,
 			&i.DrainAckedAt,
 			&i.EndedAt,
+			&i.ExecutorTls,
+			&i.ExecutorServerName,
 		); err != nil {
 			return nil, err
 		}

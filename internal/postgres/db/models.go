@@ -70,26 +70,28 @@ type CollectionPlace struct {
 }
 
 type Connection struct {
-	ID              string
-	State           string
-	Reason          string
-	Identity        string
-	Node            *string
-	Provider        string
-	ModuleNamespace string
-	GroupID         string
-	Executor        string
-	Protocol        int32
-	Server          string
-	RegisteredAt    time.Time
-	ActiveAt        *time.Time
-	HeartbeatAt     *time.Time
-	InFlight        int32
-	DrainReason     string
-	DrainAskedAt    *time.Time
-	DrainDeadline   *time.Time
-	DrainAckedAt    *time.Time
-	EndedAt         *time.Time
+	ID                 string
+	State              string
+	Reason             string
+	Identity           string
+	Node               *string
+	Provider           string
+	ModuleNamespace    string
+	GroupID            string
+	Executor           string
+	Protocol           int32
+	Server             string
+	RegisteredAt       time.Time
+	ActiveAt           *time.Time
+	HeartbeatAt        *time.Time
+	InFlight           int32
+	DrainReason        string
+	DrainAskedAt       *time.Time
+	DrainDeadline      *time.Time
+	DrainAckedAt       *time.Time
+	EndedAt            *time.Time
+	ExecutorTls        bool
+	ExecutorServerName string
 }
 
 type Delivery struct {

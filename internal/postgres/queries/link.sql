@@ -24,11 +24,13 @@ FROM held WHERE c.id = held.id
 RETURNING c.id, c.identity, c.provider, c.server;
 
 -- name: InsertConnections :exec
-INSERT INTO connections (id, state, identity, node, provider, module_namespace, group_id, executor, protocol, server)
-SELECT u.id, 'Registered', u.identity, nullif(u.node, ''), u.provider, u.module_namespace, u.group_id, u.executor, u.protocol, @server
+INSERT INTO connections (id, state, identity, node, provider, module_namespace, group_id, executor, executor_tls, executor_server_name, protocol, server)
+SELECT u.id, 'Registered', u.identity, nullif(u.node, ''), u.provider, u.module_namespace, u.group_id, u.executor, u.executor_tls,
+       u.executor_server_name, u.protocol, @server
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@identities::text[]) AS identity, unnest(@nodes::text[]) AS node,
              unnest(@providers::text[]) AS provider, unnest(@namespaces::text[]) AS module_namespace,
-             unnest(@groups::text[]) AS group_id, unnest(@executors::text[]) AS executor, unnest(@protocols::integer[]) AS protocol) u;
+             unnest(@groups::text[]) AS group_id, unnest(@executors::text[]) AS executor, unnest(@executor_tls::boolean[]) AS executor_tls,
+             unnest(@executor_server_names::text[]) AS executor_server_name, unnest(@protocols::integer[]) AS protocol) u;
 
 -- name: InsertModules :exec
 INSERT INTO modules (connection, module_namespace, name, description, input_schema, output_schema)
@@ -187,7 +189,8 @@ LEFT JOIN LATERAL (SELECT x.generation, x.spec FROM objects x WHERE x.kind = 'si
 WHERE n.name = ANY(@names::text[]);
 
 -- name: MembersOfSites :many
-SELECT site, name, role, peer_address, coalesce(CASE WHEN revoked_at IS NULL THEN signing_key END, ''::bytea)::bytea AS signing_key
+SELECT site, name, role, peer_address, coalesce(CASE WHEN revoked_at IS NULL THEN signing_key END, ''::bytea)::bytea AS signing_key,
+       coalesce(CASE WHEN revoked_at IS NULL THEN next_signing_key END, ''::bytea)::bytea AS next_signing_key
 FROM nodes WHERE site = ANY(@sites::text[]) AND removed_at IS NULL ORDER BY name;
 
 -- name: SetPeerAddresses :many

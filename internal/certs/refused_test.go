@@ -1,0 +1,101 @@
+package certs_test
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/certs"
+	"github.com/holdfast-io/holdfast/internal/testkit"
+)
+
+// C87: who is refused is in the listener's log, with what to do, once a minute for each mistake.
+func TestListener(t *testing.T) {
+	t.Parallel()
+	b := setup(t, true)
+	door := certs.Listener(b.conf, "peer", func() time.Time { return b.at }, slog.New(slog.NewTextHandler(&b.log, nil)))
+	stranger := testkit.NewAuthority(t)
+	shown := func(a *testkit.Authority) *tls.Config {
+		f := certs.ClientFiles{CA: b.ca.File}
+		f.Cert, f.Key = a.Issue(filepath.Join(t.TempDir(), "client"))
+		return must(certs.Client(f))
+	}
+	knock := func(as func(net.Conn)) error {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer func() { _ = l.Close() }()
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			c, err := net.Dial("tcp", l.Addr().String())
+			if err == nil {
+				as(c)
+				_ = c.Close()
+			}
+		}()
+		c, err := l.Accept()
+		require.NoError(t, err)
+		defer func() { _ = c.Close(); <-gone }()
+		_, _, err = door.Clone().ServerHandshake(c)
+		return err
+	}
+	secure := func(conf *tls.Config) func(net.Conn) {
+		return func(c net.Conn) {
+			conf := conf.Clone()
+			conf.ServerName, conf.NextProtos = "localhost", []string{"h2"}
+			s := tls.Client(c, conf)
+			if s.Handshake() == nil {
+				_, _ = s.Read(make([]byte, 1)) // until the other side ends it
+			}
+		}
+	}
+	for _, row := range []struct {
+		as   func(net.Conn)
+		hint string
+	}{
+		{func(c net.Conn) { _, _ = c.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")) }, "the caller speaks in the clear"},
+		{secure(must(certs.Client(certs.ClientFiles{CA: b.ca.File}))), "the caller shows no certificate"},
+		{secure(shown(stranger)), "is not by --tls-client-ca"},
+		{secure(must(certs.Client(certs.ClientFiles{CA: stranger.File}))), "the caller does not take this certificate"},
+	} {
+		for range 2 {
+			require.Error(t, knock(row.as), row.hint)
+		}
+		require.Equal(t, 1, strings.Count(b.log.String(), row.hint), "%s\n%s", row.hint, b.log.String())
+	}
+	said := b.log.Len()
+	require.Error(t, knock(func(net.Conn) {}))
+	require.Equal(t, said, b.log.Len(), "a probe of the port is nobody's mistake")
+	b.at = b.at.Add(time.Minute)
+	require.Error(t, knock(func(c net.Conn) { _, _ = c.Write([]byte("GET / HTTP/1.1\r\n\r\n")) }))
+	require.Greater(t, b.log.Len(), said)
+	require.NoError(t, knock(secure(shown(b.ca))))
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err) //nolint:forbidigo // a test ends here
+	}
+	return v
+}
+
+// C87: the same error has another remedy where another program is called.
+func TestHints(t *testing.T) {
+	t.Parallel()
+	b := setup(t, true)
+	_, err := b.meet(certs.ClientFiles{CA: testkit.NewAuthority(t).File})
+	require.Contains(t, certs.Hint(err), "the region's certificate")
+	require.Contains(t, certs.PeerHint(err), "the peer's certificate")
+	require.Contains(t, certs.ExecutorHint(err), "the executor's certificate")
+	_, err = b.meet(certs.ClientFiles{CA: b.ca.File})
+	require.Contains(t, certs.PeerHint(err), "start this node with --client-cert")
+	require.Contains(t, certs.ExecutorHint(err), "start the region's servers with --client-cert")
+	require.Empty(t, certs.PeerHint(nil))
+	require.Empty(t, certs.ExecutorHint(net.ErrClosed))
+}
