@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/region"
@@ -31,12 +32,15 @@ const (
 type serverInput struct {
 	Database, Temporal, Listen, Link, URL, Web, Token string
 	Fast                                              pace
+	TLS                                               certs.ServerFiles
+	Executors                                         certs.ClientFiles
 }
 
 func (in serverInput) config() region.ServerConfig {
 	return region.ServerConfig{
 		Region: regionName, DatabaseURL: in.Database, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
 		Listen: in.Listen, Link: in.Link, PublicURL: in.URL, WebURL: in.Web, BootstrapToken: in.Token, Timing: in.Fast.timing(),
+		TLS: in.TLS, Executors: in.Executors,
 		Failpoint: failpoints("server"), TraceEndpoint: os.Getenv(traceVariable),
 	}
 }
@@ -45,16 +49,19 @@ type nodeInput struct {
 	Node, Site, API, Link, Peer, Data, Join, Program string
 	Supervisor                                       int // instances end with it
 	Fast                                             pace
+	TLS                                              certs.ClientFiles
+	PeerTLS                                          certs.ServerFiles
 }
 
 func (in nodeInput) config() region.NodeConfig {
 	if os.Getenv(voteless) != "" {
-		in.Peer = ""
+		in.Peer, in.PeerTLS = "", certs.ServerFiles{}
 	}
 	return region.NodeConfig{
 		Node: in.Node, Site: in.Site, API: in.API, Link: in.Link + os.Getenv(linksVariable), Peer: in.Peer,
 		Data: in.Data, JoinToken: in.Join, Executable: in.Program, LifetimePID: in.Supervisor, StopInstances: true,
 		Timing: in.Fast.timing(), Failpoint: failpoints(in.Node), TraceEndpoint: os.Getenv(traceVariable),
+		TLS: in.TLS, PeerTLS: in.PeerTLS,
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,8 +26,16 @@ type apiClient struct {
 	http  http.Client
 }
 
-func newClient(base, token string) *apiClient {
-	return &apiClient{base: base, token: token, http: http.Client{Timeout: requestTimeout}}
+// newClient makes one; security is nil in the clear.
+func newClient(base, token string, security *tls.Config) *apiClient {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = security
+	return &apiClient{base: base, token: token, http: http.Client{Timeout: requestTimeout, Transport: transport}}
+}
+
+// ready says whether the server can serve.
+func (c *apiClient) ready(ctx context.Context) error {
+	return answersTo(ctx, &c.http, c.base+"/readyz")
 }
 
 // problem is the part of application/problem+json that an operator reads.

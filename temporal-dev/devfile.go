@@ -12,7 +12,22 @@ type devDoc struct {
 	Web       string       `json:"web"`
 	Gateway   string       `json:"gateway"` // "" until there is a gateway process
 	Token     string       `json:"token"`
+	TLS       *devTLS      `json:"tls,omitempty"` // with --tls
 	Processes []devProcess `json:"processes"`
+}
+
+// devTLS are the files by which API and link are called.
+type devTLS struct {
+	CA   string `json:"ca"`
+	Cert string `json:"cert"`
+	Key  string `json:"key"`
+}
+
+func (l *laptop) devTLS() *devTLS {
+	if l.authority == nil {
+		return nil
+	}
+	return &devTLS{CA: l.authority.ca(), Cert: l.people.Cert, Key: l.people.Key}
 }
 
 type devProcess struct {

@@ -19,6 +19,7 @@ const (
 	cliMissing  = 4
 	cliConflict = 6
 	cliFailed   = 7
+	cliAway     = 10
 )
 
 // cli is the holdfast binary, as an operator of the region calls it.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -65,6 +67,7 @@ func startVoting(t *testing.T, sites int) *stack {
 	return startWith(t, sites)
 }
 
+// startWith has more in its environment, and what begins with -- on its command line.
 func startWith(t *testing.T, sites int, env ...string) *stack {
 	t.Helper()
 	realOnly(t)
@@ -84,6 +87,9 @@ func launchStack(t *testing.T, sites int, env ...string) *stack {
 	s := &stack{data: filepath.Join(data, "region"), failpoints: filepath.Join(data, "failpoints"), said: &transcript{}}
 	require.NoError(t, os.MkdirAll(s.failpoints, 0o700))
 	args := append([]string{asProgram, "--data", s.data, "--empty", "--sites", strconv.Itoa(sites)}, freeFlags...)
+	for len(env) > 0 && strings.HasPrefix(env[0], "--") {
+		args, env = append(args, env[0]), env[1:]
+	}
 	s.supervisor = exec.Command(os.Args[0], args...)
 	chosen, err := choose([]listener{{name: "link", want: loopback + ":0"}}, nil)
 	require.NoError(t, err)
@@ -147,7 +153,7 @@ func (s *stack) connect(t *testing.T) {
 	t.Helper()
 	s.doc = s.dev(t)
 	var err error
-	s.api, err = api.NewClient(s.doc.API, s.doc.Token)
+	s.api, err = api.NewClient(s.doc.API, s.doc.Token, api.WithTLS(s.security(t)))
 	require.NoError(t, err)
 	var known state
 	require.NoError(t, readJSON(filepath.Join(s.data, stateFile), &known))
@@ -167,6 +173,21 @@ func (s *stack) connect(t *testing.T) {
 	s.temporal = workflowservice.NewWorkflowServiceClient(conn)
 	s.stores = &nodeStores{root: filepath.Join(s.data, "nodes")}
 	t.Cleanup(s.stores.close)
+}
+
+// files are those by which people call the region; none in the clear.
+func (s *stack) files() certs.ClientFiles {
+	if s.doc.TLS == nil {
+		return certs.ClientFiles{}
+	}
+	return certs.ClientFiles{CA: s.doc.TLS.CA, Pair: certs.Pair{Cert: s.doc.TLS.Cert, Key: s.doc.TLS.Key}}
+}
+
+func (s *stack) security(t *testing.T) *tls.Config {
+	t.Helper()
+	conf, err := certs.For(s.doc.API, s.files())
+	require.NoError(t, err)
+	return conf
 }
 
 // end stops the region as Ctrl-C does. What it said is shown when the test failed.

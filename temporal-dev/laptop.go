@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/holdfast-io/holdfast/internal/certs"
 )
 
 const (
@@ -31,7 +34,10 @@ type laptop struct {
 	dir        *dataDir
 	addrs      addresses
 	token      string
-	self       string // this program
+	authority  *authority  // nil in the clear
+	people     certs.Pair  // what people show
+	secure     *tls.Config // what this program speaks to the API with, nil in the clear
+	self       string      // this program
 	supervisor *supervisor
 	api        *apiClient
 	began      time.Time
@@ -78,7 +84,7 @@ func openLaptop(opts options, out output) (*laptop, error) {
 		dir.close()
 		return nil, err
 	}
-	l.api = newClient(l.addrs.url(addrAPI), l.token)
+	l.api = newClient(l.apiURL(), l.token, l.secure)
 	return l, nil
 }
 
@@ -102,8 +108,11 @@ func (l *laptop) claim() error {
 			return fmt.Errorf("make the data directory: %w", err)
 		}
 	}
+	if err := l.certify(); err != nil {
+		return err
+	}
 	doc := devDoc{
-		Region: regionName, API: l.addrs.url(addrAPI), Link: l.addrs.dial(addrLink), Temporal: l.addrs.dial(addrTemporal),
+		Region: regionName, API: l.apiURL(), TLS: l.devTLS(), Link: l.addrs.dial(addrLink), Temporal: l.addrs.dial(addrTemporal),
 		Namespace: temporalNamespace, Web: l.addrs.url(addrWeb), Token: l.token,
 	}
 	l.supervisor.onChange(func(views []processView) {
@@ -112,6 +121,29 @@ func (l *laptop) claim() error {
 		}
 	})
 	return nil
+}
+
+// certify makes the certificates that people and this program itself show.
+func (l *laptop) certify() (err error) {
+	if !l.opts.tls {
+		return nil
+	}
+	if l.authority, err = openAuthority(l.dir); err != nil {
+		return err
+	}
+	if l.people, err = l.authority.pair(tlsOperator); err != nil {
+		return err
+	}
+	l.secure, err = certs.Client(l.authority.calls(l.people))
+	return err
+}
+
+// apiURL is where the API is, and how it is spoken to.
+func (l *laptop) apiURL() string {
+	if l.opts.tls {
+		return "https://" + l.addrs.dial(addrAPI)
+	}
+	return l.addrs.url(addrAPI)
 }
 
 func (l *laptop) bringUp(ctx context.Context) error {
@@ -206,24 +238,32 @@ func (l *laptop) startServer(ctx context.Context) error {
 		return err
 	}
 	db := database{listen: l.addrs[addrPostgres], password: password}
+	own, err := l.authority.pair(serverName, l.addrs[addrAPI].IP.String())
+	if err != nil {
+		return err
+	}
 	in := serverInput{
+		TLS: l.authority.serves(own), Executors: l.authority.calls(own),
 		Database: db.url(postgresDatabase), Temporal: l.addrs.dial(addrTemporal), Listen: l.addrs[addrAPI].String(), Link: l.addrs[addrLink].String(),
-		URL: l.addrs.url(addrAPI), Web: l.addrs.url(addrWeb), Token: l.token, Fast: pace(l.opts.fast),
+		URL: l.apiURL(), Web: l.addrs.url(addrWeb), Token: l.token, Fast: pace(l.opts.fast),
 	}
 	p := l.supervisor.add(l.childSpec(rankServer, serverName, []string{childServer},
 		func(context.Context) (any, error) { return in, nil }))
 	return l.phase("server ready", func() error {
-		return startAndWait(ctx, p, func(ctx context.Context) error { return answers(ctx, l.addrs.url(addrAPI)+"/readyz") })
+		return startAndWait(ctx, p, func(ctx context.Context) error { return l.api.ready(ctx) })
 	})
 }
 
 func (l *laptop) whereToLook() {
-	l.say("\nAPI           %s", l.addrs.url(addrAPI))
+	l.say("\nAPI           %s", l.apiURL())
 	l.say("Temporal Web  %s/namespaces/%s/workflows", l.addrs.url(addrWeb), temporalNamespace)
 	l.say("Temporal      %s, namespace %s", l.addrs.dial(addrTemporal), temporalNamespace)
 	l.say("processes     %s (temporal-dev ps | stop NAME | start NAME --data %s)", l.dir.file(devFile), l.dir.path)
-	l.say("\n  export HOLDFAST_ADDRESS=%s", l.addrs.url(addrAPI))
+	l.say("\n  export HOLDFAST_ADDRESS=%s", l.apiURL())
 	l.say("  export HOLDFAST_TOKEN=$(cat %s)", quote(l.dir.file(tokenFile)))
+	if l.opts.tls {
+		l.say("  export HOLDFAST_CA=%s HOLDFAST_CLIENT_CERT=%s HOLDFAST_CLIENT_KEY=%s", quote(l.authority.ca()), quote(l.people.Cert), quote(l.people.Key))
+	}
 	l.say("  temporal workflow start --address %s --namespace %s --task-queue holdfast \\", l.addrs.dial(addrTemporal), temporalNamespace)
 	l.say("    --type DeployInstance --input '{\"site\":\"plant-1\",\"instance\":\"press-7\"}'\n")
 }

@@ -38,14 +38,19 @@ func (l *laptop) startNode(ctx context.Context, site fleet.SiteName, node fleet.
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return fmt.Errorf("make the directory of %s: %w", node, err)
 	}
+	own, err := l.authority.pair(string(node))
+	if err != nil {
+		return err
+	}
 	input := func(ctx context.Context) (any, error) {
 		join, err := l.api.joinToken(ctx, l.dir, site, node)
 		if err != nil {
 			return nil, err
 		}
 		return nodeInput{
-			Node: string(node), Site: string(site), API: l.addrs.url(addrAPI), Link: l.addrs.dial(addrLink), Peer: l.addrs.dial(addrPeer(node)),
+			Node: string(node), Site: string(site), API: l.apiURL(), Link: l.addrs.dial(addrLink), Peer: l.addrs.dial(addrPeer(node)),
 			Data: data, Join: join, Program: l.self, Supervisor: os.Getpid(), Fast: pace(l.opts.fast),
+			TLS: l.authority.calls(own), PeerTLS: l.authority.serves(own),
 		}, nil
 	}
 	p := l.supervisor.add(l.childSpec(rankNode, string(node), []string{childNode, string(node)}, input))

@@ -17,6 +17,7 @@ const (
 // options are the flags of a region on a laptop.
 type options struct {
 	once, empty, fast  bool
+	tls                bool
 	data               string
 	api, temporal, web string
 	sites, regions     int
@@ -29,6 +30,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&o.once, "once", false, "end after the deliveries, with an exit code")
 	flags.BoolVar(&o.empty, "empty", false, "deliver nothing")
 	flags.BoolVar(&o.fast, "fast", false, "1 s heartbeats, 3 s timeouts, 5 s sweeps")
+	flags.BoolVar(&o.tls, "tls", false, "speak TLS, with certificates on both sides that are made in the data directory")
 	flags.StringVar(&o.data, "data", defaultData, "where everything is kept")
 	flags.StringVar(&o.api, "api", "127.0.0.1:7460", "address of the API; port 0 picks a free one")
 	flags.StringVar(&o.temporal, "temporal", "127.0.0.1:7233", "address of Temporal")

@@ -100,14 +100,16 @@ func temporalReady(frontend, web string) func(context.Context) error {
 }
 
 // answers says whether a URL gives 200.
-func answers(ctx context.Context, url string) error {
+func answers(ctx context.Context, url string) error { return answersTo(ctx, http.DefaultClient, url) }
+
+func answersTo(ctx context.Context, client *http.Client, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return fmt.Errorf("make the request: %w", err)
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return err
 	}
