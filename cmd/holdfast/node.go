@@ -21,6 +21,9 @@ leaves them running.`,
 			if err := gone.check(cmd); err != nil {
 				return err
 			}
+			if err := c.linkEnv(cmd, &cfg.Timing.Link); err != nil {
+				return err
+			}
 			cfg.TLS = c.certFiles()
 			log := c.log()
 			return logEnd(log, region.RunNode(cmd.Context(), cfg, log))
@@ -33,6 +36,7 @@ leaves them running.`,
 	f.StringVar(&cfg.Link, "link", c.orEnv("HOLDFAST_LINK", defaultLink), "the region's link, host:port, or several joined by commas")
 	c.tlsFlags(cmd, &cfg.PeerTLS, "the peer's votes")
 	f.StringVar(&cfg.Peer, "peer", c.env("HOLDFAST_PEER"), "host:port at which the other node of the pair reaches this one")
+	heartbeatFlags(cmd, &cfg.Timing.Link)
 	f.StringVar(&cfg.Data, "data", c.orEnv("HOLDFAST_DATA", "/var/lib/holdfast"), "directory of the node's key and store")
 	f.StringVar(&cfg.JoinToken, "join-token", c.env("HOLDFAST_JOIN_TOKEN"), "token that enrols the node once")
 	f.StringVar(&cfg.TraceEndpoint, "trace-endpoint", c.env("OTEL_EXPORTER_OTLP_ENDPOINT"), "send traces there, OTLP over HTTP")

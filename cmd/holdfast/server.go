@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +22,9 @@ and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin
 --ca, --client-cert and --client-key are for calls to executors that speak TLS.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if cfg.Roles, err = region.ParseRoles(roles); err != nil {
+				return err
+			}
+			if err := c.linkEnv(cmd, &cfg.Timing.Link); err != nil {
 				return err
 			}
 			cfg.Executors = c.certFiles()
@@ -64,11 +68,45 @@ func (c *cli) tlsFlags(cmd *cobra.Command, files *certs.ServerFiles, of string) 
 // linkFlags are the terms of the link; docs/link.md says what they do.
 func linkFlags(cmd *cobra.Command, link *fleet.LinkTiming) {
 	f := cmd.Flags()
-	f.DurationVar(&link.HeartbeatEvery, "link-heartbeat", link.HeartbeatEvery, "how often providers send a heartbeat")
-	f.DurationVar(&link.HeartbeatTimeout, "link-heartbeat-timeout", link.HeartbeatTimeout, "after which silence a provider is disconnected")
-	f.DurationVar(&link.StreamRequired, "link-stream-timeout", link.StreamRequired, "how long a registration waits for its stream")
+	heartbeatFlags(cmd, link)
+	f.DurationVar(&link.StreamRequired, streamFlag, link.StreamRequired, "how long a registration waits for its stream (default "+envStream+")")
 	f.DurationVar(&link.Report, "link-report", link.Report, "how often providers are told which modules are active")
 	f.DurationVar(&link.DrainAck, "link-drain-ack", link.DrainAck, "after which a drain without an ack is asked for again")
+}
+
+// heartbeatFlags are the same at a region's servers and its nodes: the timeout is also how long a
+// site's lease lasts.
+func heartbeatFlags(cmd *cobra.Command, link *fleet.LinkTiming) {
+	f := cmd.Flags()
+	f.DurationVar(&link.HeartbeatEvery, "link-heartbeat", link.HeartbeatEvery, "how often providers send a heartbeat")
+	f.DurationVar(&link.HeartbeatTimeout, heartbeatFlag, link.HeartbeatTimeout, "after which silence a provider is disconnected, and a lease lost (default "+envHeartbeat+")")
+}
+
+// What the terms of the link are named, on the command line and in the environment.
+const (
+	heartbeatFlag = "link-heartbeat-timeout"
+	streamFlag    = "link-stream-timeout"
+	envHeartbeat  = "HOLDFAST_PROVIDER_HEARTBEAT_TIMEOUT"
+	envStream     = "HOLDFAST_PROVIDER_CONTROL_PLANE_TIMEOUT"
+)
+
+// linkEnv takes from the environment what the command line leaves out.
+func (c *cli) linkEnv(cmd *cobra.Command, link *fleet.LinkTiming) error {
+	for _, e := range []struct {
+		env, flag string
+		into      *time.Duration
+	}{{envHeartbeat, heartbeatFlag, &link.HeartbeatTimeout}, {envStream, streamFlag, &link.StreamRequired}} {
+		text, flag := c.env(e.env), cmd.Flag(e.flag)
+		if text == "" || flag == nil || flag.Changed {
+			continue
+		}
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			return fleet.Errorf(fleet.Invalid, "%s is no duration: %.40q", e.env, text).WithHint("for example 15s")
+		}
+		*e.into = d
+	}
+	return nil
 }
 
 // keepFlags say what the collection leaves; docs/collection.md says why.

@@ -35,7 +35,7 @@ func main() {
 }
 
 // config is what the command line says.
-type config struct{ link, name, namespace, group, executor, token, ca, cert, key string }
+type config struct{ link, name, namespace, group, executor, token, ca, cert, key, tlsCert, tlsKey string }
 
 func parse(args []string) (config, error) {
 	var c config
@@ -48,6 +48,8 @@ func parse(args []string) (config, error) {
 	f.StringVar(&c.ca, "ca", os.Getenv("HOLDFAST_CA"), "speak TLS to the link, and trust this authority (PEM file)")
 	f.StringVar(&c.cert, "client-cert", os.Getenv("HOLDFAST_CLIENT_CERT"), "certificate to show to the link")
 	f.StringVar(&c.key, "client-key", os.Getenv("HOLDFAST_CLIENT_KEY"), "its key")
+	f.StringVar(&c.tlsCert, "tls-cert", "", "take executions over TLS, with this certificate (PEM file); the region trusts it by its servers' --ca")
+	f.StringVar(&c.tlsKey, "tls-key", "", "its key")
 	c.token = os.Getenv("HOLDFAST_PROVIDER_TOKEN")
 	return c, f.Parse(args)
 }
@@ -73,6 +75,15 @@ func (c config) security() (*tls.Config, error) {
 	return out, err
 }
 
+// served is nil without a certificate: then executions come in the clear.
+func (c config) served() (*tls.Config, error) {
+	if c.tlsCert == "" {
+		return nil, nil //nolint:nilnil // nil is what a plain listener has
+	}
+	own, err := tls.LoadX509KeyPair(c.tlsCert, c.tlsKey)
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{own}}, err
+}
+
 // run serves until the context ends or the region has drained this provider.
 func run(ctx context.Context, args []string, log *slog.Logger) error {
 	c, err := parse(args)
@@ -83,7 +94,11 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	executor, err := provider.NewExecutor(provider.ExecutorOptions{Modules: modules(), MaxInFlight: 8, Logger: log})
+	served, err := c.served()
+	if err != nil {
+		return err
+	}
+	executor, err := provider.NewExecutor(provider.ExecutorOptions{Modules: modules(), MaxInFlight: 8, TLS: served, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -106,8 +121,8 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 	// The link ends first, so that the region sends nothing more; then what is at work.
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	served := make(chan error, 1)
-	go func() { served <- executor.Serve(serving, listener) }()
+	done := make(chan error, 1)
+	go func() { done <- executor.Serve(serving, listener) }()
 	err = link.Run(ctx)
 	end()
 	var drained *provider.DrainedError
@@ -115,7 +130,7 @@ func run(ctx context.Context, args []string, log *slog.Logger) error {
 		log.Info("done", "why", err)
 		err = nil
 	}
-	return errors.Join(err, <-served)
+	return errors.Join(err, <-done)
 }
 
 func modules() []provider.Module {

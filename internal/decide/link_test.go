@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// C34 to C36, C66, C67, C71: comparisons are strict, and Draining has its deadline only.
+// C34, C35, C36, C66, C67, C71: comparisons are strict, and Draining has its deadline only.
 func TestLink(t *testing.T) {
 	t.Parallel()
 	limits := decide.LinkLimits{LinkTiming: fleet.DefaultLinkTiming(), Send: 10 * time.Second}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -44,9 +45,12 @@ func TestConnectionMachine(t *testing.T) {
 	golden(t, "../../docs/link.md", "```mermaid\n", "```\n", diagram.String())
 }
 
-// C70, C84: the defaults keep heartbeats within a third of their timeout.
+// C52, C53, C54, C70, C84: the defaults, which keep heartbeats within a third of their timeout.
 func TestLinkTiming(t *testing.T) {
 	t.Parallel()
+	require.Equal(t, 15*time.Second, fleet.DefaultLinkTiming().HeartbeatTimeout)
+	require.Equal(t, 30*time.Second, fleet.DefaultLinkTiming().StreamRequired)
+	require.Equal(t, 30*time.Second, fleet.DefaultLinkTiming().Report)
 	require.NoError(t, fleet.DefaultLinkTiming().Validate())
 	slow := fleet.DefaultLinkTiming()
 	slow.HeartbeatEvery = slow.HeartbeatTimeout / 2

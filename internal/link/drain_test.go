@@ -19,7 +19,7 @@ func (r *region) drain(id, reason string, limit time.Duration) postgres.Connecti
 	return c
 }
 
-// C8, C11, C12, C19, C23 to C28, C68, C69, X5: the whole handshake.
+// C8, C11, C12, C19, C23, C24, C25, C26, C27, C28, C68, C69, X5: the whole handshake.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)

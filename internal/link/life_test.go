@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/link"
 )
 
-// C1, C4, C5, C7, C15 to C18, C20, C27, C28, C62, C63: from the first word to the last.
+// C1, C4, C5, C7, C15, C16, C17, C18, C20, C27, C28, C62, C63: from the first word to the last.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
@@ -53,8 +53,8 @@ func TestLife(t *testing.T) {
 	require.Empty(t, live)
 }
 
-// C2, C6, C9, C10, C14, C30 to C37, C48 to C53, C56, C65: each way in which one ends, and
-// that what it had is free afterwards.
+// C2, C6, C9, C10, C14, C30 to C37, C48, C53, C56, C65: each way in which one ends, and that
+// what it had is free afterwards.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	t.Run("without a stream in time", func(t *testing.T) {

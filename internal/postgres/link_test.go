@@ -85,7 +85,7 @@ func TestConnectionRowsMoveByTheMachine(t *testing.T) {
 	refused(t, fleet.Denied, err)
 }
 
-// C55 to C58, C76, C80: who owns a module namespace, and until when.
+// C51, C55, C56, C57, C58, C76, C80: who owns a module namespace, and until when.
 func TestModuleNamespaceOwnership(t *testing.T) {
 	t.Parallel()
 	b := bare(t)

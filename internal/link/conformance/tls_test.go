@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/propagation"
@@ -46,7 +45,7 @@ func TestExecutorTLS(t *testing.T) {
 	served := func(clientCA string) *tls.Config {
 		f := certs.ServerFiles{ClientCA: clientCA}
 		f.Cert, f.Key = ca.Issue(filepath.Join(t.TempDir(), "server"))
-		conf, err := certs.Server(f, time.Now, slog.New(slog.DiscardHandler))
+		conf, err := certs.Server(f, now, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		return conf
 	}

@@ -410,7 +410,7 @@ func TestSharedAddress(t *testing.T) {
 	require.Empty(t, w.pool.lines)
 }
 
-// What nobody names any more is closed though nothing was heard of its end.
+// C50: what nobody names any more is closed though nothing was heard of its end.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	at := now()
