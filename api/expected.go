@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -97,28 +98,36 @@ func (s *server) tickets(w http.ResponseWriter, r *http.Request) error {
 	if err := checkNames(len(in.Instances), func(i int) fleet.InstanceName { return in.Instances[i] }); err != nil {
 		return err
 	}
-	ask := postgres.TicketRequest{Pass: pass, Names: in.Instances, Life: s.pendingTTL}
-	var tokens []string
-	for range in.Instances {
-		token, hash, err := identity.NewToken(ticketTokenBytes)
-		if err != nil {
-			return err
-		}
-		tokens, ask.Tokens = append(tokens, token), append(ask.Tokens, hash[:])
-	}
-	made, err := s.store.MakeTickets(r.Context(), ask)
+	commands, err := s.makeTickets(r.Context(), pass, in.Instances)
 	if err != nil {
 		return err
 	}
+	return answerJSON(w, http.StatusOK, ticketsAnswer{commands})
+}
+
+func (s *server) makeTickets(ctx context.Context, pass postgres.ReconcilePass, names []fleet.InstanceName) ([]fleet.RefreshDeploymentCommand, error) {
+	ask := postgres.TicketRequest{Pass: pass, Names: names, Life: s.pendingTTL}
+	var tokens []string
+	for range names {
+		token, hash, err := identity.NewToken(ticketTokenBytes)
+		if err != nil {
+			return nil, err
+		}
+		tokens, ask.Tokens = append(tokens, token), append(ask.Tokens, hash[:])
+	}
+	made, err := s.store.MakeTickets(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
 	for i := range made.Commands {
 		if len(made.SealingKey) != sealingKeySize {
-			return fleet.Errorf(fleet.Unavailable, "node %s has no sealing key", pass.Node)
+			return nil, fleet.Errorf(fleet.Unavailable, "node %s has no sealing key", pass.Node)
 		}
 		if made.Commands[i].FetchToken, err = identity.Seal((*[sealingKeySize]byte)(made.SealingKey), tokens[made.Order[i]]); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return answerJSON(w, http.StatusOK, ticketsAnswer{made.Commands})
+	return made.Commands, nil
 }
 
 const (
@@ -159,18 +168,8 @@ func (s *server) confirmAbsent(w http.ResponseWriter, r *http.Request) error {
 	if err := s.readWire(w, r, &in); err != nil {
 		return err
 	}
-	if err := checkNames(len(in.Instances), func(i int) fleet.InstanceName { return in.Instances[i].Instance }); err != nil {
+	if err := checkExtras(in.Instances); err != nil {
 		return err
-	}
-	for i, e := range in.Instances {
-		if e.Version.Era < 0 || e.Version.Revision < 0 {
-			return fleet.Errorf(fleet.Invalid, "versions are not negative").At("/instances/" + strconv.Itoa(i) + "/version")
-		}
-		if e.Hash != "" {
-			if err := fleet.ValidateHash("/instances/"+strconv.Itoa(i)+"/revisionHash", e.Hash); err != nil {
-				return err
-			}
-		}
 	}
 	answer, err := s.store.ConfirmAbsent(r.Context(), pass, in.Instances, s.absence)
 	if err != nil {
@@ -180,6 +179,23 @@ func (s *server) confirmAbsent(w http.ResponseWriter, r *http.Request) error {
 		s.log.Info("orphans dropped", "node", pass.Node, "site", pass.Site, "dropped", n)
 	}
 	return answerJSON(w, http.StatusOK, answer)
+}
+
+func checkExtras(all []fleet.Extra) error {
+	if err := checkNames(len(all), func(i int) fleet.InstanceName { return all[i].Instance }); err != nil {
+		return err
+	}
+	for i, e := range all {
+		if e.Version.Era < 0 || e.Version.Revision < 0 {
+			return fleet.Errorf(fleet.Invalid, "versions are not negative").At("/instances/" + strconv.Itoa(i) + "/version")
+		}
+		if e.Hash != "" {
+			if err := fleet.ValidateHash("/instances/"+strconv.Itoa(i)+"/revisionHash", e.Hash); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // reconciled takes what came of a comparison (X27).

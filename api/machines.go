@@ -41,6 +41,7 @@ func (s *server) mountMachines(root chi.Router) {
 	root.Post("/api/internal/sites/{site}/reconciled", machine(s.reconciled))
 	root.Post("/api/internal/nodes/enrol", machine(s.enrol))
 	root.Post("/api/internal/nodes/{node}/started", machine(s.nodeStartedCall))
+	root.Post("/api/internal/nodes/{node}/owed", machine(s.nodeOwed))
 	root.Post("/api/internal/nodes/{node}/reports", machine(s.nodeReports))
 	root.Post("/api/internal/nodes/{node}/logs", machine(s.nodeLogs))
 	root.Post("/api/internal/nodes/{node}/key", machine(s.nodeKey))

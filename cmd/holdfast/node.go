@@ -41,6 +41,8 @@ leaves them running.`,
 	f.StringVar(&cfg.JoinToken, "join-token", c.env("HOLDFAST_JOIN_TOKEN"), "token that enrols the node once")
 	f.StringVar(&cfg.TraceEndpoint, "trace-endpoint", c.env("OTEL_EXPORTER_OTLP_ENDPOINT"), "send traces there, OTLP over HTTP")
 	f.DurationVar(&cfg.Timing.ReadIdle, "fetch-timeout", cfg.Timing.ReadIdle, "cut and resume a download that stalls this long")
+	f.DurationVar(&cfg.Timing.Owed, "owed-limit", cfg.Timing.Owed,
+		"how long a new active asks the region for deletes and disables that it missed, before it starts instances")
 	gone.declare(cmd)
 	cmd.AddCommand(c.newNodeRevokeCommand(), c.newNodeRotateKeyCommand())
 	for _, name := range []string{"name", "site"} {

@@ -116,6 +116,12 @@ type Extra struct {
 	Hash     Hash         `json:"revisionHash"`
 }
 
+// InstanceRevision is a revision of an instance that goes by its name.
+type InstanceRevision struct {
+	Instance InstanceName
+	Revision Revision
+}
+
 // Absence answers what is to become of the extras that a node named. Drop are deletes by
 // the tombstones' numbers; the rest stays, with the reason.
 type Absence struct {

@@ -91,6 +91,7 @@ type Applier struct {
 
 	mu      sync.Mutex
 	reasons map[fleet.InstanceName]string
+	stopped map[fleet.InstanceName]fleet.Version // what the region has deleted or disabled by now
 }
 
 // NewApplier makes an applier; Recover comes before the first Apply.
@@ -122,6 +123,7 @@ func NewApplier(opt ApplierOptions) *Applier {
 		settle:  make(chan struct{}, 1),
 		garbage: make(chan struct{}, 1),
 		reasons: map[fleet.InstanceName]string{},
+		stopped: map[fleet.InstanceName]fleet.Version{},
 	}
 }
 

@@ -178,6 +178,9 @@ func (a *Applier) conform(ctx context.Context, held sqlite.Instance, meta sqlite
 		return a.stop(ctx, held.Name)
 	case cur == nil:
 		return nil // a guardian of an unknown name is kept until the region answers
+	case a.heldBack(held.Name, *cur):
+		stale := fleet.Errorf(fleet.Stale, "revision %d was deleted or disabled while this node was away", cur.Version.Revision)
+		return errors.Join(a.stop(ctx, held.Name), stale)
 	}
 	return a.bring(ctx, held.Name, *cur)
 }

@@ -34,9 +34,9 @@ type LeaseOptions struct {
 	Peer string
 	// PeerServed and PeerDialled are the TLS of the two nodes' votes; nil are in the clear.
 	PeerServed, PeerDialled credentials.TransportCredentials
-	// Owed has what the region owes to the node carried out before a new active starts
-	// anything; nil asks for nothing.
-	Owed func(ctx context.Context) error
+	// OwedLimit bounds how long a new active asks the region for deletes and disables that it
+	// missed, before it starts anything; 2 s.
+	OwedLimit time.Duration
 }
 
 func (a *Agent) openLease() (err error) {
@@ -46,7 +46,7 @@ func (a *Agent) openLease() (err error) {
 	}
 	a.Leases, err = tenure.Open(tenure.Options{
 		Site: a.opt.Site, Node: a.opt.Node, Dir: a.opt.Dir, TTL: o.TTL, Interval: o.Interval, Key: a.Key,
-		Tenant: tenant{a}, Region: o.Region, Log: a.opt.Log, Wall: a.opt.Now,
+		Tenant: tenant{a}, Region: o.Region, Log: a.opt.Log, Wall: a.opt.Now, OwedLimit: o.OwedLimit,
 		Served: o.PeerServed, Dialled: o.PeerDialled,
 	})
 	if err == nil {
@@ -115,13 +115,8 @@ func (t tenant) Lease(ctx context.Context, l guardian.Lease) error {
 	return t.a.opt.Tenancy.Lease(ctx, l)
 }
 
-// Owed asks for what the node missed.
-func (t tenant) Owed(ctx context.Context) error {
-	if t.a.opt.Lease.Owed == nil {
-		return nil
-	}
-	return t.a.opt.Lease.Owed(ctx)
-}
+// Owed takes in the deletes and disables that the node missed.
+func (t tenant) Owed(ctx context.Context) error { return t.a.askOwed(ctx) }
 
 // Adopt takes what the votes decided. Should the store know a higher epoch, the votes are to
 // learn of it, and the lease is won anew above it.

@@ -32,6 +32,21 @@ func (s *Store) ExpectedSet(ctx context.Context, site fleet.SiteName) (fleet.Exp
 	return out, failed("read the expected set", err)
 }
 
+// StopsOwed gives of some names of a site the newest delete or disable that is deployed, or is
+// asked for or owed and not deployed yet.
+func (s *Store) StopsOwed(ctx context.Context, site fleet.SiteName, names []fleet.InstanceName) ([]fleet.InstanceRevision, error) {
+	p := db.StopsOwedParams{Site: string(site), Names: make([]string, len(names))}
+	for i, name := range names {
+		p.Names[i] = string(name)
+	}
+	rows, err := s.q.StopsOwed(ctx, p)
+	out := make([]fleet.InstanceRevision, len(rows))
+	for i := range rows {
+		out[i] = fleet.InstanceRevision{Instance: fleet.InstanceName(rows[i].Name), Revision: revisionOf(&rows[i])}
+	}
+	return out, failed("read owed deletes and disables", err)
+}
+
 // TicketRequest asks for ways to fetch what is deployed of some instances, one token each.
 type TicketRequest struct {
 	Pass  ReconcilePass

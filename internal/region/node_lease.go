@@ -32,6 +32,7 @@ func (v *regionVote) options() *node.LeaseOptions {
 	return &node.LeaseOptions{
 		TTL: v.cfg.Timing.Link.HeartbeatTimeout, Interval: v.cfg.Timing.Link.HeartbeatEvery, Region: v, Peer: v.cfg.Peer,
 		PeerServed: v.cfg.peerServed, PeerDialled: v.cfg.peerDialled,
+		OwedLimit: v.cfg.Timing.Owed,
 	}
 }
 

@@ -27,6 +27,9 @@ type Timing struct {
 	ServerSeen, Stranded time.Duration
 	// ReadIdle cuts a download that stalls (N96).
 	ReadIdle time.Duration
+	// Owed is how long a new active asks the region for deletes and disables that it missed,
+	// before it starts anything.
+	Owed time.Duration
 	// Report is how often a node says what changed.
 	Report time.Duration
 	// Failover is how long a failover may take, Failback how long a site's declared active must
@@ -46,7 +49,7 @@ func DefaultTiming() Timing {
 		},
 		Nodes: time.Minute, Compare: 6 * time.Hour, Collect: time.Hour, Keep: fleet.DefaultRetention(),
 		Purge: time.Minute, Sweep: 30 * time.Second, Relay: 5 * time.Second, ServerSeen: 10 * time.Second,
-		Stranded: 30 * time.Second, ReadIdle: 10 * time.Second, Report: 2 * time.Second, TokenBytes: 32,
+		Stranded: 30 * time.Second, ReadIdle: 10 * time.Second, Owed: 2 * time.Second, Report: 2 * time.Second, TokenBytes: 32,
 		Link: fleet.DefaultLinkTiming(), Failover: 5 * time.Minute, Failback: 10 * time.Minute,
 	}
 }

@@ -1,0 +1,144 @@
+package node
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/sqlite"
+)
+
+// askOwed asks the region which of the instances that this node is about to start were deleted
+// or disabled while it was away, and takes that in before anything is started. What cannot be
+// taken in in time is held back until it has come by its own delivery.
+func (a *Agent) askOwed(ctx context.Context) error {
+	if a.Key().Region() == "" {
+		return nil // nothing was ever delivered to it
+	}
+	all, err := a.Store.Instances(ctx)
+	if err != nil {
+		return err
+	}
+	var starts []fleet.Extra
+	for _, in := range all {
+		if cur := in.Current; cur != nil && cur.Enabled {
+			starts = append(starts, fleet.Extra{Instance: in.Name, Version: cur.Version, Hash: cur.Content.Hash})
+		}
+	}
+	for _, page := range pages(starts, fleet.MaxComparedNames) {
+		var owed []fleet.RefreshDeploymentCommand
+		err := a.insist(ctx, "ask for owed deletes and disables", func() (err error) {
+			owed, err = a.client.Owed(ctx, page)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		a.refrainAll(ctx, owed)
+	}
+	return ctx.Err()
+}
+
+// refrainAll holds back all of them before it takes in the first.
+func (a *Agent) refrainAll(ctx context.Context, owed []fleet.RefreshDeploymentCommand) {
+	a.Applier.holdBack(owed)
+	var group errgroup.Group
+	group.SetLimit(fetchers)
+	for _, cmd := range owed {
+		group.Go(func() error {
+			if err := a.Applier.refrain(ctx, cmd); err != nil {
+				a.opt.Log.Warn("an owed delete or disable is left to its delivery; until then the instance does not start",
+					"instance", cmd.Instance, "err", err)
+			}
+			return nil // one that fails must not keep the others from being taken in
+		})
+	}
+	_ = group.Wait() // no error is ever returned
+}
+
+// Owed asks which of what a node would start is deleted or disabled by now, in revisions above
+// those that it holds.
+func (c *Client) Owed(ctx context.Context, starts []fleet.Extra) ([]fleet.RefreshDeploymentCommand, error) {
+	var out struct {
+		Commands []fleet.RefreshDeploymentCommand `json:"commands"`
+	}
+	if err := c.signed(ctx, "owed", map[string]any{"instances": starts}, &out); err != nil {
+		return nil, err
+	}
+	asked := make(map[fleet.InstanceName]fleet.Version, len(starts))
+	for _, s := range starts {
+		asked[s.Instance] = s.Version
+	}
+	for i, cmd := range out.Commands {
+		held, is := asked[cmd.Instance]
+		if !is || cmd.Revision.Enabled || !cmd.Revision.Version.Newer(held) {
+			return nil, fleet.Errorf(fleet.Communication, "the region answered what was not asked for")
+		}
+		out.Commands[i].CentralFetchBaseURL = c.API
+	}
+	return out.Commands, nil
+}
+
+// holdBack keeps older revisions of some names from being started.
+func (a *Applier) holdBack(owed []fleet.RefreshDeploymentCommand) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, cmd := range owed {
+		a.stopped[cmd.Instance] = cmd.Revision.Version
+	}
+}
+
+// heldBack says that the region has deleted or disabled a name since the revision that is held.
+func (a *Applier) heldBack(name fleet.InstanceName, cur sqlite.Slot) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at, is := a.stopped[name]
+	if is && !at.Newer(cur.Version) {
+		delete(a.stopped, name)
+		return false
+	}
+	return is
+}
+
+// refrain takes in a delete or a disable while the node may not run anything yet.
+func (a *Applier) refrain(ctx context.Context, cmd fleet.RefreshDeploymentCommand) error {
+	j, jobCtx, free := a.lanes.enterIdle(ctx, cmd.Instance)
+	if !free {
+		return fleet.Errorf(fleet.Unavailable, "instance %s is being worked on", cmd.Instance)
+	}
+	err := a.takeIn(jobCtx, cmd)
+	_, err = a.lanes.leave(cmd.Instance, j, fleet.DeploymentStatusResponse{}, err)
+	a.opt.Changed(cmd.Instance)
+	return err
+}
+
+// takeIn makes it current at once, as a standby does, under the right that the node has. The
+// caller has the lane.
+func (a *Applier) takeIn(ctx context.Context, cmd fleet.RefreshDeploymentCommand) error {
+	meta, err := a.opt.Store.Meta(ctx)
+	if err != nil {
+		return err
+	}
+	cmd.Role, cmd.Epoch = meta.Role, meta.Epoch
+	if err := a.checkFor(cmd); err != nil {
+		return err
+	}
+	d, err := a.decide(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	attempt := attemptOf(cmd)
+	if d.Step == stepRenumber {
+		if err := a.opt.Store.Renumber(ctx, attempt); err != nil {
+			return err
+		}
+		return a.settleOne(ctx, cmd.Instance)
+	}
+	if cmd.Revision.Action != fleet.ActionDelete && cmd.FetchToken == "" {
+		return fleet.Errorf(fleet.Unavailable, "its content comes with its delivery")
+	}
+	cmd.Role = fleet.RoleStandby // nothing of it is to be started
+	_, err = a.install(ctx, cmd, attempt, d.held, func(string, int64, int64) {})
+	return err
+}
