@@ -115,4 +115,5 @@ type Member struct {
 	SigningKey  []byte // Ed25519, nil before it enrolled
 	// NextSigningKey is what it changes to, nil unless it does: its peer takes either.
 	NextSigningKey []byte
+	Cordoned       bool
 }

@@ -30,6 +30,8 @@ type Config struct {
 	// Boot is the boot id; a deadline of another boot means nothing.
 	Boot        string
 	OnIsolation Isolation
+	// Cordoned: nothing new is to come to this node.
+	Cordoned bool
 }
 
 // Validate refuses what would make a lease unsafe or useless.
@@ -113,6 +115,7 @@ type Candidate struct {
 
 	parting parting
 	aside   Instant // until then it lets another take
+	asked   bool    // to stand, though it may be cordoned
 	started Instant
 	heard   [seats]stamp // when the last answered request was sent
 	nonces  [seats]int64

@@ -61,6 +61,9 @@ func (c Candidate) meet(seat int, a Answer, now Instant) (Candidate, []Action) {
 	if superseded && !c.held {
 		c.claim = Claim{}
 		acts = append(acts, Action{Do: DoPersist})
+		if !c.stands() {
+			c.bid = bid{}
+		}
 	}
 	return c, acts
 }
@@ -130,7 +133,7 @@ func (c Candidate) win(now Instant) (Candidate, []Action) {
 	if c.held {
 		do, until = DoExtend, max(until, c.claim.Deadline)
 	}
-	c.held, c.outbid, c.grants = true, false, c.bid.grants
+	c.held, c.outbid, c.asked, c.grants = true, false, false, c.bid.grants
 	c.claim.Epoch, c.claim.Deadline, c.claim.Boot = c.bid.epoch, until, c.cfg.Boot
 	c.bid, c.parting = bid{}, parting{}
 	c.renewAt = now.Add(c.cfg.Interval)

@@ -79,7 +79,7 @@ func (c Candidate) wants(now Instant) bool {
 	if c.held {
 		return c.outbid && !c.releasing
 	}
-	return now >= c.aside
+	return now >= c.aside && c.stands()
 }
 
 func (c Candidate) startBid(now Instant, acts []Action) (Candidate, []Action) {

@@ -30,17 +30,33 @@ func (c Candidate) Stopped(now Instant) (Candidate, []Action) {
 	return c, acts
 }
 
-// Stand ends standing aside after a hand-over, and calls off one that has not released yet.
+// Stand ends standing aside after a hand-over, and calls off one that has not released yet. A
+// cordoned node stands too, until it has held, or Rest.
 func (c Candidate) Stand(now Instant) Candidate {
-	c.releasing, c.aside = false, now
+	c.releasing, c.aside, c.asked = false, now, true
 	return c
 }
 
-// Configure changes what an isolated last holder does.
-func (c Candidate) Configure(to Isolation, now Instant) (Candidate, []Action) {
-	c.cfg.OnIsolation = to
-	if to == IsolationStop {
+// Rest says that nobody waits any more for a cordoned node to hold.
+func (c Candidate) Rest() Candidate {
+	c.asked = false
+	return c
+}
+
+// Configure changes what an isolated last holder does, and whether the node is cordoned.
+func (c Candidate) Configure(to Config, now Instant) (Candidate, []Action) {
+	c.cfg.OnIsolation, c.cfg.Cordoned = to.OnIsolation, to.Cordoned
+	if to.OnIsolation == IsolationStop {
 		c.claim.Unbounded = false
 	}
+	if !c.held && !c.stands() {
+		c.bid = bid{}
+	}
 	return c.settle(now)
+}
+
+// stands says whether the node may ask for the lease: one that is cordoned only goes on with
+// what it was the last to hold, unless it was told to stand.
+func (c Candidate) stands() bool {
+	return !c.cfg.Cordoned || c.asked || c.claim.Epoch != 0
 }

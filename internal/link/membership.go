@@ -86,7 +86,8 @@ func siteMessage(m fleet.Membership) *nodev1.Site {
 	}
 	for _, n := range m.Members {
 		out.Members = append(out.Members, &nodev1.Member{
-			Node: string(n.Node), Role: string(n.Role), PeerAddress: n.PeerAddress, SigningKey: n.SigningKey, NextSigningKey: n.NextSigningKey,
+			Node: string(n.Node), Role: string(n.Role), PeerAddress: n.PeerAddress,
+			SigningKey: n.SigningKey, NextSigningKey: n.NextSigningKey, Cordoned: n.Cordoned,
 		})
 	}
 	return out

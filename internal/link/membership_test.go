@@ -65,6 +65,15 @@ func TestNodesLearnOfTheirSite(t *testing.T) {
 		b := s.GetMembers()[1]
 		return string(b.GetSigningKey()) == string(changed.SigningPublic()) && len(b.GetNextSigningKey()) == 0
 	})
+	cordon := func(since string) {
+		r.exec(`UPDATE nodes SET cordoned_at = ` + since + ` WHERE name = 'plant-1-b'`)
+		r.exec(`SELECT pg_notify('holdfast_link', 'plant-1 site_changed')`)
+	}
+	cordon("now()")
+	cordoned := l.siteWith("the peer's cordon", func(s *nodev1.Site) bool { return s.GetMembers()[1].GetCordoned() })
+	require.False(t, cordoned.GetMembers()[0].GetCordoned())
+	cordon("NULL")
+	l.siteWith("that it ended", func(s *nodev1.Site) bool { return !s.GetMembers()[1].GetCordoned() })
 	require.NoError(t, r.store.RevokeNode(t.Context(), "plant-1-b"))
 	l.siteWith("a key taken back", func(s *nodev1.Site) bool { return len(s.GetMembers()[1].GetSigningKey()) == 0 })
 }

@@ -164,4 +164,3 @@ func after(answer func(http.ResponseWriter, *http.Request) bool, then func()) fu
 		return answer(w, r)
 	}
 }
-

@@ -44,7 +44,7 @@ func (s *Store) Uncordon(ctx context.Context, in CordonRequest) error {
 		if err != nil || n == 0 {
 			return failed("uncordon the node", err)
 		}
-		if err := tellCordon(ctx, q, in.Node); err != nil {
+		if err := tellCordon(ctx, q, in.Node, site); err != nil {
 			return err
 		}
 		return cordonEvent(ctx, q, in, site, cordoned{})
@@ -76,7 +76,7 @@ func cordon(ctx context.Context, q *db.Queries, in CordonRequest, site *fleet.Ob
 	if err != nil || n == 0 {
 		return failed("cordon the node", err)
 	}
-	if err := tellCordon(ctx, q, in.Node); err != nil {
+	if err := tellCordon(ctx, q, in.Node, site); err != nil {
 		return err
 	}
 	return cordonEvent(ctx, q, in, site, cordoned{Cordoned: true, Reason: in.Reason})
@@ -85,14 +85,18 @@ func cordon(ctx context.Context, q *db.Queries, in CordonRequest, site *fleet.Ob
 // CordonTurned is told to who listens for connections when their node is cordoned, or no more.
 const CordonTurned fleet.ConnectionEvent = "cordon_turned"
 
-// tellCordon has those that keep a list of executors look anew.
-func tellCordon(ctx context.Context, q *db.Queries, node fleet.NodeName) error {
+// tellCordon has those that keep a list of executors look anew, and the site's nodes told: a
+// cordoned one does not stand for the lease by itself.
+func tellCordon(ctx context.Context, q *db.Queries, node fleet.NodeName, site *fleet.Object) error {
 	name := string(node)
 	ids, err := q.LiveOfNode(ctx, &name)
 	if err != nil {
 		return failed("read the node's connections", err)
 	}
-	return tellLinkAll(ctx, q, ids, CordonTurned)
+	if err := tellLinkAll(ctx, q, ids, CordonTurned); err != nil {
+		return err
+	}
+	return tellSite(ctx, q, site.Name)
 }
 
 // cordoned is what the feed keeps of a node's cordon.

@@ -320,8 +320,17 @@ func TestCordonKeepsAway(t *testing.T) {
 	}
 	failover := postgres.FailoverRequest{Site: plant, To: nodeB, Actor: "ada", Limit: minute}
 	require.True(t, callable())
+	member := func() fleet.Membership {
+		all, err := b.MembershipsOf(t.Context(), []fleet.NodeName{nodeA})
+		require.NoError(t, err)
+		return all[nodeA]
+	}
+	before := member()
 
 	require.NoError(t, b.Cordon(t.Context(), postgres.CordonRequest{Node: nodeB}))
+	told := member()
+	require.NotEqual(t, before.Mark, told.Mark, "its peer is told")
+	require.Equal(t, []bool{false, true}, []bool{told.Members[0].Cordoned, told.Members[1].Cordoned})
 	require.False(t, callable())
 	last, err := b.LastOffer(t.Context(), fleet.ModuleRef{Namespace: "acme", Name: "detect"})
 	require.NoError(t, err)

@@ -58,7 +58,7 @@ func (s *Store) membersOf(ctx context.Context, sites []string) (map[string][]fle
 	for _, r := range rows {
 		out[r.Site] = append(out[r.Site], fleet.Member{
 			Node: fleet.NodeName(r.Name), Role: fleet.Role(r.Role), PeerAddress: r.PeerAddress,
-			SigningKey: r.SigningKey, NextSigningKey: r.NextSigningKey,
+			SigningKey: r.SigningKey, NextSigningKey: r.NextSigningKey, Cordoned: r.Cordoned,
 		})
 	}
 	return out, failed("read the sites' nodes", err)

@@ -550,8 +550,10 @@ type Member struct {
 	SigningKey []byte `protobuf:"bytes,4,opt,name=signing_key,json=signingKey,proto3" json:"signing_key,omitempty"`
 	// The key that it changes to, before its first use; either is good until then.
 	NextSigningKey []byte `protobuf:"bytes,5,opt,name=next_signing_key,json=nextSigningKey,proto3" json:"next_signing_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// It does not stand for the lease by itself, unless it was the last to hold it.
+	Cordoned      bool `protobuf:"varint,6,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
@@ -619,6 +621,13 @@ func (x *Member) GetNextSigningKey() []byte {
 	return nil
 }
 
+func (x *Member) GetCordoned() bool {
+	if x != nil {
+		return x.Cordoned
+	}
+	return false
+}
+
 var File_leases_proto protoreflect.FileDescriptor
 
 const file_leases_proto_rawDesc = "" +
@@ -660,14 +669,15 @@ const file_leases_proto_rawDesc = "" +
 	"generation\x122\n" +
 	"\amembers\x18\x03 \x03(\v2\x18.holdfast.node.v1.MemberR\amembers\x12!\n" +
 	"\fon_isolation\x18\x04 \x01(\tR\vonIsolation\x12#\n" +
-	"\rauto_failback\x18\x05 \x01(\bR\fautoFailback\"\x9e\x01\n" +
+	"\rauto_failback\x18\x05 \x01(\bR\fautoFailback\"\xba\x01\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12!\n" +
 	"\fpeer_address\x18\x03 \x01(\tR\vpeerAddress\x12\x1f\n" +
 	"\vsigning_key\x18\x04 \x01(\fR\n" +
 	"signingKey\x12(\n" +
-	"\x10next_signing_key\x18\x05 \x01(\fR\x0enextSigningKey*^\n" +
+	"\x10next_signing_key\x18\x05 \x01(\fR\x0enextSigningKey\x12\x1a\n" +
+	"\bcordoned\x18\x06 \x01(\bR\bcordoned*^\n" +
 	"\x04Call\x12\x14\n" +
 	"\x10CALL_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bCALL_ASK\x10\x01\x12\x10\n" +

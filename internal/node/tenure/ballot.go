@@ -23,7 +23,8 @@ func (k *Keeper) sit(now lease.Instant, site *Site) error {
 	k.peer.At(at.peer.PeerAddress, PeerAudience(at.peer.Node))
 	if k.seated && at.others() == k.seat.others() {
 		k.seat = at
-		c, acts := k.candidate.Configure(site.OnIsolation, now)
+		k.config.OnIsolation, k.config.Cordoned = site.OnIsolation, at.cordoned
+		c, acts := k.candidate.Configure(k.config, now)
 		k.carry(c, acts, now)
 		return nil
 	}
@@ -36,7 +37,7 @@ func (k *Keeper) sit(now lease.Instant, site *Site) error {
 func (k *Keeper) open(now lease.Instant, at seat, isolation lease.Isolation) error {
 	cfg := lease.Config{
 		Site: k.opt.Site, Self: k.opt.Node, Others: at.others(), TTL: k.opt.TTL, Interval: k.opt.Interval,
-		Boot: k.boot, OnIsolation: isolation,
+		Boot: k.boot, OnIsolation: isolation, Cordoned: at.cordoned,
 	}
 	if !at.first {
 		cfg.Yield = 2 * k.opt.TTL

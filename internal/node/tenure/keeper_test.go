@@ -100,6 +100,7 @@ type kept struct {
 	key    identity.Key
 	tenant *fakeTenant
 	region *fakeRegion
+	stop   func()
 }
 
 const (
@@ -129,9 +130,13 @@ func (k *kept) start() *kept {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- k.Run(ctx) }()
-	k.t.Cleanup(func() { cancel(); require.NoError(k.t, <-done) })
+	k.stop = sync.OnceFunc(func() { cancel(); require.NoError(k.t, <-done) })
+	k.t.Cleanup(k.stop)
 	return k
 }
+
+// end is the agent's: what it held stays held until its deadline.
+func (k *kept) end() { k.stop() }
 
 func (k *kept) tell(members ...tenure.Member) {
 	k.t.Helper()

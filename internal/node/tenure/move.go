@@ -125,6 +125,7 @@ func (k *Keeper) beginTakeOver(ctx context.Context, now lease.Instant, cmd fleet
 		case holds:
 			out <- fleet.TakeOverResult{Epoch: t.Epoch}
 		case ctx.Err() != nil:
+			k.candidate = k.candidate.Rest()
 			out <- fleet.TakeOverResult{Reason: k.why()}
 		default:
 			return false
@@ -143,7 +144,7 @@ func (k *Keeper) stand(now lease.Instant) {
 	cfg.Yield = 0
 	c, acts := lease.NewCandidate(cfg, k.candidate.Claim(), now)
 	k.life++
-	k.carry(c, acts, now)
+	k.carry(c.Stand(now), acts, now)
 	k.tick(now)
 }
 

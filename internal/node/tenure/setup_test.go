@@ -327,7 +327,7 @@ func (m *machine) start(told bool) {
 	region.At(m.region.address(), identity.LinkAudience)
 	m.agent, err = node.Open(m.t.Context(), node.AgentOptions{
 		Node: m.name, Site: site, Dir: m.dir, API: "http://127.0.0.1:1", Runtime: rt, Tenancy: rt, Log: log, Now: time.Now,
-		SettleEvery: interval, Lease: &node.LeaseOptions{TTL: ttl, Interval: interval, Region: region, Peer: m.listen},
+		SettleEvery: interval, Lease: &node.LeaseOptions{TTL: ttl, Interval: interval, Region: region, Peer: m.listen, OwedLimit: interval / 10},
 	})
 	require.NoError(m.t, err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -33,6 +33,7 @@ type Member struct {
 	SigningKey  ed25519.PublicKey `json:"signingKey,omitempty"`
 	// NextSigningKey is what it changes to; either is taken until the region says otherwise.
 	NextSigningKey ed25519.PublicKey `json:"nextSigningKey,omitempty"`
+	Cordoned       bool              `json:"cordoned,omitempty"`
 }
 
 // keys are those that a member may sign by, the newest last.
@@ -64,7 +65,7 @@ func SiteOf(in *nodev1.Site) (Site, error) {
 	for _, m := range in.GetMembers() {
 		s.Members = append(s.Members, Member{
 			Node: fleet.NodeName(m.GetNode()), Role: fleet.Role(m.GetRole()), PeerAddress: m.GetPeerAddress(), SigningKey: m.GetSigningKey(),
-			NextSigningKey: m.GetNextSigningKey(),
+			NextSigningKey: m.GetNextSigningKey(), Cordoned: m.GetCordoned(),
 		})
 	}
 	return s, s.validate()
@@ -106,10 +107,11 @@ func (s Site) voters() []Member {
 
 // seat is a node's place among the voters of its site.
 type seat struct {
-	votes  bool // false for a worker, and for who is no member any more
-	first  bool // declared active
-	peer   Member
-	member bool
+	votes    bool // false for a worker, and for who is no member any more
+	first    bool // declared active
+	cordoned bool
+	peer     Member
+	member   bool
 }
 
 func (s Site) seat(self fleet.NodeName) seat {
@@ -119,7 +121,7 @@ func (s Site) seat(self fleet.NodeName) seat {
 	}
 	for _, m := range s.voters() {
 		if m.Node == self {
-			at.votes, at.first = true, m.Role == fleet.RoleActive
+			at.votes, at.first, at.cordoned = true, m.Role == fleet.RoleActive, m.Cordoned
 		} else {
 			at.peer = m
 		}

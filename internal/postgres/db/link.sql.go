@@ -732,7 +732,8 @@ func (q *Queries) MarksOfNodes(ctx context.Context, server string) ([]MarksOfNod
 
 const membersOfSites = `-- name: MembersOfSites :many
 SELECT site, name, role, peer_address, coalesce(CASE WHEN revoked_at IS NULL THEN signing_key END, ''::bytea)::bytea AS signing_key,
-       coalesce(CASE WHEN revoked_at IS NULL THEN next_signing_key END, ''::bytea)::bytea AS next_signing_key
+       coalesce(CASE WHEN revoked_at IS NULL THEN next_signing_key END, ''::bytea)::bytea AS next_signing_key,
+       (cordoned_at IS NOT NULL)::boolean AS cordoned
 FROM nodes WHERE site = ANY($1::text[]) AND removed_at IS NULL ORDER BY name
 `
 
@@ -743,6 +744,7 @@ type MembersOfSitesRow struct {
 	PeerAddress    string
 	SigningKey     []byte
 	NextSigningKey []byte
+	Cordoned       bool
 }
 
 func (q *Queries) MembersOfSites(ctx context.Context, sites []string) ([]MembersOfSitesRow, error) {
@@ -761,6 +763,7 @@ func (q *Queries) MembersOfSites(ctx context.Context, sites []string) ([]Members
 			&i.PeerAddress,
 			&i.SigningKey,
 			&i.NextSigningKey,
+			&i.Cordoned,
 		); err != nil {
 			return nil, err
 		}

@@ -190,7 +190,8 @@ WHERE n.name = ANY(@names::text[]);
 
 -- name: MembersOfSites :many
 SELECT site, name, role, peer_address, coalesce(CASE WHEN revoked_at IS NULL THEN signing_key END, ''::bytea)::bytea AS signing_key,
-       coalesce(CASE WHEN revoked_at IS NULL THEN next_signing_key END, ''::bytea)::bytea AS next_signing_key
+       coalesce(CASE WHEN revoked_at IS NULL THEN next_signing_key END, ''::bytea)::bytea AS next_signing_key,
+       (cordoned_at IS NOT NULL)::boolean AS cordoned
 FROM nodes WHERE site = ANY(@sites::text[]) AND removed_at IS NULL ORDER BY name;
 
 -- name: SetPeerAddresses :many

@@ -1,0 +1,133 @@
+package lease
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func paired() Config {
+	return Config{
+		Site: "s", Self: "a", Others: others(0), TTL: ttl, Interval: 3 * time.Second, Boot: "boot", OnIsolation: IsolationStop,
+	}
+}
+
+func with(change func(*Config)) Config {
+	c := paired()
+	change(&c)
+	return c
+}
+
+func cordoned(c *Config) { c.Cordoned = true }
+
+// ran is a claim whose tenure ended with another boot.
+var ran = Claim{Epoch: 4, Counter: 9, Deadline: at(time.Second), Boot: "before"}
+
+// asks says whether the candidate begins a bid at an instant.
+func (c Candidate) asks(now time.Duration) (Candidate, bool) {
+	c, acts := c.Tick(at(now), 0)
+	for _, a := range acts {
+		if a.Do == DoSend && a.Send.Call == Ask {
+			return c, true
+		}
+	}
+	return c, false
+}
+
+// wins has both others grant what the candidate asks for.
+func (c Candidate) wins(t *testing.T, now time.Duration) Candidate {
+	t.Helper()
+	c, acts := c.Tick(at(now), 0)
+	for len(acts) > 0 {
+		act := acts[0]
+		acts = acts[1:]
+		if act.Do != DoSend || act.Send.To == c.cfg.Self {
+			continue
+		}
+		var more []Action
+		c, more = c.Answered(act.Send, Answer{Voter: act.Send.To, Granted: true, Reason: Granted}, at(now))
+		acts = append(acts, more...)
+	}
+	require.Equal(t, Holding, c.Role())
+	return c
+}
+
+// X5, X21: nothing new comes to a cordoned node, and it keeps what it has.
+func TestCordonedCandidate(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		claim Claim
+		do    func(c Candidate) Candidate
+		want  bool
+	}{
+		{"does not stand", Claim{}, nil, false},
+		{"stands for what it was the last to hold", ran, nil, true},
+		{"stands when it is told to", Claim{}, func(c Candidate) Candidate { return c.Stand(0) }, true},
+		{"and not when nobody waits for it any more", Claim{}, func(c Candidate) Candidate { return c.Stand(0).Rest() }, false},
+		{"stands again when it is let in", Claim{}, func(c Candidate) Candidate {
+			c, _ = c.Configure(paired(), 0)
+			return c
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			cand, _ := NewCandidate(with(cordoned), c.claim, 0)
+			if c.do != nil {
+				cand = c.do(cand)
+			}
+			for now := time.Duration(0); now < 5*ttl; now += time.Second {
+				var asks bool
+				if cand, asks = cand.asks(now); asks {
+					require.True(t, c.want)
+					return
+				}
+			}
+			require.False(t, c.want, "five TTLs have passed")
+		})
+	}
+	t.Run("a holder that is cordoned goes on, and does not stand once it gave the lease back", func(t *testing.T) {
+		t.Parallel()
+		c, _ := NewCandidate(paired(), Claim{}, 0)
+		c = c.wins(t, 0)
+		c, _ = c.Configure(with(cordoned), at(time.Second))
+		_, acts := c.Tick(at(3*time.Second), 0)
+		require.Equal(t, Grant, acts[0].Send.Call, "it renews")
+		c, _ = c.HandOver(at(3 * time.Second))
+		c, _ = c.Stopped(at(3 * time.Second))
+		for now := 3 * time.Second; now < 6*ttl; now += time.Second {
+			var asks bool
+			c, asks = c.asks(now)
+			require.False(t, asks, "after %s", now)
+		}
+	})
+	t.Run("a bid under way ends with the cordon, or when another turns out to have held since", func(t *testing.T) {
+		t.Parallel()
+		c, _ := NewCandidate(paired(), Claim{}, 0)
+		c, asks := c.asks(0)
+		require.True(t, asks)
+		c, _ = c.Configure(with(cordoned), 0)
+		require.Equal(t, Idle, c.Role())
+
+		c, _ = NewCandidate(with(cordoned), ran, 0)
+		c, acts := c.Tick(0, 0)
+		said := Answer{Voter: "b", Granted: true, Reason: Granted, Vote: Standing{Promised: 7, Holder: "b", Epoch: 7, Counter: 1, TTL: ttl}}
+		for _, a := range acts {
+			if a.Do == DoSend && a.Send.To == "b" {
+				c, _ = c.Answered(a.Send, said, 0)
+			}
+		}
+		require.Equal(t, Idle, c.Role())
+		require.Zero(t, c.Claim())
+	})
+	t.Run("one that was told to stand and has held is as before afterwards", func(t *testing.T) {
+		t.Parallel()
+		c, _ := NewCandidate(with(cordoned), Claim{}, 0)
+		c = c.Stand(0).wins(t, 0)
+		c, _ = c.HandOver(at(time.Second))
+		c, _ = c.Stopped(at(time.Second))
+		_, asks := c.asks(6 * ttl)
+		require.False(t, asks)
+	})
+}
