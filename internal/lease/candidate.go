@@ -24,8 +24,8 @@ type Config struct {
 	TTL    time.Duration
 	// Interval is the heartbeat's: at most a third of the TTL.
 	Interval time.Duration
-	// Yield is how long after its start this node lets another be the first holder that the
-	// site ever had; zero for the declared active.
+	// Yield is how long after its start this node lets another be the first holder, where it
+	// met none: of a new site, or of one that gave its lease back; zero for the declared active.
 	Yield time.Duration
 	// Boot is the boot id; a deadline of another boot means nothing.
 	Boot        string
@@ -87,7 +87,7 @@ type bid struct {
 	until   Instant
 	yes, no [seats]bool
 	grants  [seats]stamp
-	fresh   bool // every voter that answered says that nobody ever held
+	fresh   bool // every voter that answered says that nobody holds
 }
 
 // parting tells the voters of a release until they have heard it.
@@ -116,6 +116,7 @@ type Candidate struct {
 	parting parting
 	aside   Instant // until then it lets another take
 	asked   bool    // to stand, though it may be cordoned
+	met     bool    // another that held, since this process started
 	started Instant
 	heard   [seats]stamp // when the last answered request was sent
 	nonces  [seats]int64

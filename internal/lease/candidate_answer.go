@@ -40,6 +40,7 @@ func (c Candidate) note(seat int, s Send, a Answer) Candidate {
 	}
 	c.nonces[seat] = a.Nonce
 	c.highest = max(c.highest, a.Vote.Promised)
+	c.met = c.met || !a.Vote.vacant() && a.Vote.Holder != c.cfg.Self
 	return c
 }
 
@@ -75,13 +76,13 @@ func (c Candidate) counted(seat int, s Send, a Answer, now Instant) (Candidate, 
 		return c, nil
 	}
 	b.yes[seat], b.no[seat] = a.Granted, !a.Granted
-	b.fresh = b.fresh && a.Vote.uncast()
+	b.fresh = b.fresh && a.Vote.vacant()
 	switch {
 	case count(b.no) > c.voters()-c.majority():
 		return c.giveUp(now, a.Wait), nil
 	case count(b.yes) < c.majority():
 		return c, nil
-	case b.call == Ask && b.fresh && now < c.started.Add(c.cfg.Yield):
+	case b.call == Ask && b.fresh && !c.met && now < c.started.Add(c.cfg.Yield):
 		return c.giveUp(now, 0), nil
 	}
 	return c.advance(now)

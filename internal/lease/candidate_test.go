@@ -53,6 +53,47 @@ func (c Candidate) wins(t *testing.T, now time.Duration) Candidate {
 	return c
 }
 
+// N60, X21: who waited for a holder that gives its lease back asks at once, and one that has
+// only started lets the declared active be the first, unless it met a holder.
+func TestFreedCandidate(t *testing.T) {
+	t.Parallel()
+	told := func(c Candidate, now time.Duration, v Standing, granted bool) Candidate {
+		c, acts := c.Tick(at(now), 0)
+		for _, act := range acts {
+			if act.Do == DoSend && act.Send.To != c.cfg.Self {
+				c, _ = c.Answered(act.Send, Answer{Voter: act.Send.To, Granted: granted, Reason: Held, Vote: v, Wait: ttl}, at(now))
+			}
+		}
+		return c
+	}
+	heldByB := Standing{Promised: 4, Holder: "b", Epoch: 4, Counter: 10, TTL: ttl}
+	given := Standing{Promised: 4, Epoch: 4, Counter: 11, TTL: ttl}
+	yields := with(func(c *Config) { c.Yield = 2 * ttl })
+
+	c, _ := NewCandidate(yields, Claim{}, 0)
+	c = told(c, 0, heldByB, false)
+	_, asks := c.asks(time.Second)
+	require.False(t, asks, "it waits as long as it was told")
+	_, asks = c.Freed(at(time.Second)).asks(time.Second)
+	require.True(t, asks)
+	c = told(c.Freed(at(time.Second)), time.Second, given, true)
+	require.Equal(t, Promising, c.Role(), "it met the holder, and waits for nobody")
+
+	c, _ = NewCandidate(yields, Claim{}, 0)
+	c = told(c, 0, given, true)
+	require.Equal(t, Idle, c.Role(), "the declared active may come")
+	c = told(c, 2*ttl, given, true)
+	require.Equal(t, Promising, c.Role())
+
+	c, _ = NewCandidate(yields, Claim{}, 0)
+	c = told(c.Freed(0), 0, given, true)
+	require.Equal(t, Promising, c.Role(), "there was one that held")
+
+	c, _ = NewCandidate(paired(), Claim{}, 0)
+	c = c.wins(t, 0)
+	require.Equal(t, c, c.Freed(at(time.Second)), "a holder is not concerned")
+}
+
 // X5, X21: nothing new comes to a cordoned node, and it keeps what it has.
 func TestCordonedCandidate(t *testing.T) {
 	t.Parallel()

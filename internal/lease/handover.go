@@ -37,6 +37,14 @@ func (c Candidate) Stand(now Instant) Candidate {
 	return c
 }
 
+// Freed says that the holder gave the lease back: who waited for it to run out asks now.
+func (c Candidate) Freed(now Instant) Candidate {
+	if !c.held && (c.bid.call == "" || c.bid.call == Ask) {
+		c.bid, c.bidAt, c.met = bid{}, now, true
+	}
+	return c
+}
+
 // Rest says that nobody waits any more for a cordoned node to hold.
 func (c Candidate) Rest() Candidate {
 	c.asked = false

@@ -248,6 +248,9 @@ func (m *model) handle(w *world, seat int, s Send) Answer {
 	was := m.voters.get(w.voters[seat])
 	v, a, changed := was.Handle(s.Call, s.Request, w.now)
 	m.keep(w, seat, v, changed)
+	if s.Call == Release && a.Granted && seat < 2 {
+		w.cands[seat] = m.cands.id(m.cands.get(w.cands[seat]).Freed(w.now))
+	}
 	return a
 }
 

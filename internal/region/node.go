@@ -40,7 +40,7 @@ type NodeConfig struct {
 	Executable string
 	// LifetimePID ends the instances with that process; 0 lets them outlive everybody.
 	LifetimePID int
-	// StopInstances stops the instances on a clean stop of the node.
+	// StopInstances stops the instances on a clean stop of the node, and gives its lease back.
 	StopInstances bool
 	// TraceEndpoint takes OTLP over HTTP; "" traces nothing.
 	TraceEndpoint string
@@ -111,7 +111,7 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	vote.of(agent)
 	defer agent.Close() //nolint:errcheck // nothing is written any more
 	group, running := errgroup.WithContext(ctx)
-	group.Go(func() error { return agent.Run(running) })
+	group.Go(func() error { return agent.Run(cfg.whileLeaving(ctx, running, agent, log)) })
 	tasks := &activities.Node{Applier: agent.Applier, Batches: agent.Applier, Reconciler: agent}
 	if agent.Leases != nil {
 		tasks.Leases = agent.Leases
@@ -126,6 +126,29 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 		return nil
 	}
 	return err
+}
+
+// whileLeaving keeps an agent going whose instances end with it, until they have ended and the
+// lease is given back: the peer takes over at once then. Where they outlive it, it has nothing
+// to give back; nor has one that ends for an error, and is started again.
+func (cfg NodeConfig) whileLeaving(ctx, running context.Context, agent *node.Agent, log *slog.Logger) context.Context {
+	if !cfg.StopInstances || agent.Leases == nil {
+		return running
+	}
+	staying, end := context.WithCancel(context.WithoutCancel(running))
+	context.AfterFunc(running, func() {
+		defer end()
+		if ctx.Err() == nil {
+			return
+		}
+		out, err := agent.Leases.HandOver(staying, fleet.HandOverCommand{
+			Site: fleet.SiteName(cfg.Site), DeadlineSeconds: int64(stopAllLimit / time.Second),
+		})
+		if err != nil || !out.Released {
+			log.Warn("the lease was not given back, it runs out", "reason", out.Reason, "err", err)
+		}
+	})
+	return staying
 }
 
 func nodeRuntime(cfg NodeConfig, log *slog.Logger) (*guardian.Runtime, error) {

@@ -132,6 +132,9 @@ func (k *Keeper) handle(call lease.Call, q lease.Request, now lease.Instant) (le
 	if !k.keep(v) {
 		return lease.Answer{}, fleet.Errorf(fleet.Unavailable, "the vote cannot be written")
 	}
+	if call == lease.Release && answer.Granted {
+		k.candidate = k.candidate.Freed(now) // one that was waiting for the holder need not any more
+	}
 	return answer, nil
 }
 

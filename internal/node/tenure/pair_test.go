@@ -111,6 +111,22 @@ func TestPair(t *testing.T) {
 		t.Logf("handed over in %s, ran again after %s", took, l.at-began)
 		require.Less(t, took, ttl/2)
 	})
+	t.Run("a lease that is given back is taken by the other with nobody asking", func(t *testing.T) {
+		t.Parallel()
+		p := setup(t)
+		p.a.start(true)
+		p.b.start(true)
+		held := p.runsOn(p.a, guardian.SinceBoot()+ttl) // the region's vote has been there for a TTL
+		out, err := p.a.agent.Leases.HandOver(t.Context(), fleet.HandOverCommand{Site: site, DeadlineSeconds: 30})
+		require.NoError(t, err)
+		require.True(t, out.Released)
+		p.a.stop()
+		given := guardian.SinceBoot()
+		l := p.runsOn(p.b, given)
+		require.Positive(t, p.region.released(), "the release was heard")
+		require.Greater(t, l.epoch, held.epoch)
+		t.Logf("it ran again %s after it was given back", l.at-given)
+	})
 	t.Run("a forced take-over waits until the holder ran out", func(t *testing.T) {
 		t.Parallel()
 		p := setup(t)

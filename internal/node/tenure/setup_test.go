@@ -136,9 +136,17 @@ type regionVote struct {
 	keys map[fleet.NodeName]ed25519.PublicKey
 	addr string
 
-	mu    sync.Mutex
-	voter lease.Voter
-	told  int64
+	mu       sync.Mutex
+	voter    lease.Voter
+	told     int64
+	releases int
+}
+
+// released counts the leases that were given back.
+func (r *regionVote) released() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.releases
 }
 
 func newRegion(t *testing.T, keys map[fleet.NodeName]ed25519.PublicKey, others [2]fleet.NodeName) *regionVote {
@@ -206,6 +214,9 @@ func (r *regionVote) Vote(ctx context.Context, in *nodev1.VoteRequest) (*nodev1.
 	now, _ := boottime.Now()
 	var a lease.Answer
 	r.voter, a, _ = r.voter.Handle(calls[in.GetCall()], q, now)
+	if a.Granted && in.GetCall() == nodev1.Call_CALL_RELEASE {
+		r.releases++
+	}
 	return &nodev1.VoteResponse{
 		Voter: string(a.Voter), Granted: a.Granted, Reason: string(a.Reason), Wait: durationpb.New(a.Wait), Nonce: a.Nonce,
 		Vote: &nodev1.Standing{
