@@ -44,7 +44,7 @@ leaves them running.`,
 	f.DurationVar(&cfg.Timing.Owed, "owed-limit", cfg.Timing.Owed,
 		"how long a new active asks the region for deletes and disables that it missed, before it starts instances")
 	gone.declare(cmd)
-	cmd.AddCommand(c.newNodeRevokeCommand(), c.newNodeRotateKeyCommand())
+	cmd.AddCommand(c.newNodeRevokeCommand(), c.newNodeRotateKeyCommand(), c.newNodeForceVoteCommand())
 	for _, name := range []string{"name", "site"} {
 		if cmd.Flag(name).DefValue == "" {
 			_ = cmd.MarkFlagRequired(name) // the flag exists

@@ -41,6 +41,14 @@ func (r Record) Above(floor int64) Record {
 	return r
 }
 
+// Force makes good a lost vote by an operator's word, who vouches that no epoch above floor
+// was given. Who starts with it, or sees it, still waits a TTL before favouring another.
+func (r Record) Force(floor int64) Record {
+	r = r.Above(floor)
+	r.PromisedTo, r.Target, r.Lost = "", "", false
+	return r
+}
+
 // Valid says whether the record can be one that a voter wrote.
 func (r Record) Valid() bool {
 	ordered := 0 <= r.Epoch && r.Epoch <= r.Promised && r.Counter >= 0 && r.TTL >= 0

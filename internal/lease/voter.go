@@ -50,7 +50,7 @@ func (v Voter) Record() Record { return v.record }
 func (v Voter) See(r Record, now Instant) Voter {
 	was := v.record
 	v = v.awake(now)
-	if r.Holder != was.Holder || r.Epoch != was.Epoch || r.Counter != was.Counter {
+	if r.Holder != was.Holder || r.Epoch != was.Epoch || r.Counter != was.Counter || was.Lost && !r.Lost {
 		v.seen = now
 	}
 	if r.Target != was.Target {
@@ -86,18 +86,6 @@ func (v Voter) Aim(target fleet.NodeName, now Instant) (Voter, bool) {
 	changed := v.record.Target != target
 	v.record.Target, v.aimed = target, now
 	return v, changed
-}
-
-// Force makes good a lost vote by an operator's word, who vouches that no epoch above floor
-// was given. It still waits until a TTL has passed since it started.
-func (v Voter) Force(floor int64, now Instant) (Voter, bool) {
-	if !v.record.Lost {
-		return v, false
-	}
-	v.record = v.record.Above(floor)
-	v.record.Lost = false
-	v.seen = now
-	return v, true
 }
 
 // awake restarts the clock of a process that was paused: renewals may wait to be read.

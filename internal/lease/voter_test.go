@@ -187,14 +187,31 @@ func TestVoterLost(t *testing.T) {
 	v, _, _ = v.Handle(Ask, from("b", 41, ofB), at(ttl))
 	v, _, _ = v.Handle(Ask, from("b", 42, Standing{Lost: true}), at(ttl))
 	require.True(t, v.Record().Lost, "another life's nonce, and one lost vote for another")
-	forced, changed := v.Force(9, at(ttl))
-	require.True(t, changed)
-	require.EqualValues(t, 9, forced.Record().Promised)
-
-	v, a, changed = v.Handle(Ask, from("b", 42, ofB), at(ttl))
+	v, a, changed := v.Handle(Ask, from("b", 42, ofB), at(ttl))
 	require.True(t, changed)
 	require.Equal(t, Held, a.Reason, "its holder is timed anew")
 	require.Equal(t, Record{Promised: 6, Holder: "a", Epoch: 4, Counter: 10, TTL: ttl}, v.Record())
-	_, changed = v.Force(9, at(ttl))
-	require.False(t, changed, "nothing to force")
+}
+
+// X21: an operator's force replaces the hearing, and not the wait.
+func TestForce(t *testing.T) {
+	t.Parallel()
+	lost := heldByA
+	lost.Lost, lost.PromisedTo, lost.Target = true, "", "a"
+	forced := lost.Force(9)
+	require.Equal(t, Record{Promised: 9, Holder: "a", Epoch: 4, Counter: 10, TTL: ttl}, forced)
+	require.EqualValues(t, 4, lost.Force(2).Promised, "it never goes down")
+
+	v := steady(Start(regional(), Joining().Force(9), 0), 0, ttl-time.Second)
+	_, a, _ := v.Handle(Ask, q("b", 0, 0), at(ttl-1))
+	require.Equal(t, Restarted, a.Reason)
+	_, a, _ = v.Handle(Promise, q("b", 9, 0), at(ttl))
+	require.Equal(t, Outbid, a.Reason, "nobody is granted what may have been given")
+	_, a, _ = v.Handle(Promise, q("b", 10, 0), at(ttl))
+	require.Equal(t, Granted, a.Reason)
+
+	v = steady(Start(regional(), lost, 0), 0, 2*ttl)
+	v = v.See(forced, at(2*ttl))
+	_, a, _ = v.Handle(Ask, q("b", 0, 0), at(2*ttl))
+	require.Equal(t, Held, a.Reason, "a server that saw it lost times its holder anew")
 }

@@ -187,6 +187,29 @@ func (s *Store) FollowVote(ctx context.Context, site fleet.SiteName, node fleet.
 	})
 }
 
+// ForceVote makes good a lost vote of the region by an operator's word, who vouches that no epoch
+// above floor was given.
+func (s *Store) ForceVote(ctx context.Context, site fleet.SiteName, floor int64, actor string) error {
+	return s.tx(ctx, "force the vote on "+string(site), func(q *db.Queries) error {
+		declared, before, err := lockSiteLease(ctx, q, site)
+		if err != nil {
+			return err
+		}
+		if declared == nil || before == nil {
+			return orNotFound(nil, "site", string(site), "holdfast get sites")
+		}
+		n, err := q.ForceVote(ctx, db.ForceVoteParams{Site: string(site), Floor: floor})
+		if err != nil {
+			return failed("write the vote", err)
+		}
+		if n == 0 {
+			return fleet.Errorf(fleet.IllegalState, "the region's vote on site %s is not lost: it knows epochs up to %d", site, before.Promised).
+				WithHint("nothing needs to be forced")
+		}
+		return leaseEvent(ctx, q, declared, before, actor)
+	})
+}
+
 // joins says that the vote waits for the word of the node that decided alone until now.
 func joins(l *db.SiteLease, node fleet.NodeName) bool {
 	return l.Lost && l.PromisedTo == string(node)

@@ -390,3 +390,24 @@ func TestAskFailover(t *testing.T) {
 		require.True(t, found()[0].UnderWay)
 	})
 }
+
+// X21: an operator's force, where a restored region has nobody left to hear.
+func TestForceVote(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	refused(t, fleet.IllegalState, b.ForceVote(t.Context(), plant, 9, "admin"))
+	refused(t, fleet.NotFound, b.ForceVote(t.Context(), "nowhere", 9, "admin"))
+	b.raiseEra()
+	require.True(t, b.vote().Vote.Lost)
+	require.NoError(t, b.ForceVote(t.Context(), plant, 9, "admin"))
+	v := b.vote().Vote
+	require.False(t, v.Lost)
+	require.EqualValues(t, 9, v.Promised)
+	require.False(t, v.Unvoted(), "nobody moves its record without votes")
+	refused(t, fleet.IllegalState, b.ForceVote(t.Context(), plant, 10, "admin"))
+	require.EqualValues(t, 1, scan[int64](b, "SELECT count(*) FROM events WHERE kind = 'site' AND actor = 'admin'"))
+
+	b.raiseEra()
+	require.NoError(t, b.ForceVote(t.Context(), plant, 2, "admin"))
+	require.EqualValues(t, 9, b.vote().Vote.Promised, "it never goes down")
+}

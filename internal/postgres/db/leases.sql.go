@@ -245,6 +245,25 @@ func (q *Queries) FollowVote(ctx context.Context, arg FollowVoteParams) (int64, 
 	return result.RowsAffected(), nil
 }
 
+const forceVote = `-- name: ForceVote :execrows
+UPDATE site_leases SET lost = false, promised = greatest(promised, epoch, $1), promised_to = '', target = '', counter = greatest(counter, 1)
+WHERE site = $2 AND lost AND NOT dropped
+`
+
+type ForceVoteParams struct {
+	Floor int64
+	Site  string
+}
+
+// An operator vouches that no epoch above the floor was given. The vote counts as cast.
+func (q *Queries) ForceVote(ctx context.Context, arg ForceVoteParams) (int64, error) {
+	result, err := q.db.Exec(ctx, forceVote, arg.Floor, arg.Site)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const insertFailover = `-- name: InsertFailover :one
 INSERT INTO operations (id, kind, site, name, subject, project, state, requested_by, door_workflow, door_run, forced, deadline_at)
 VALUES ($1, $2, $3, $4, $5, $6, 'running', $7, $8, $9, $10,

@@ -61,6 +61,11 @@ WHERE l.site = @site AND NOT l.dropped AND (l.epoch < @epoch OR l.epoch = @epoch
 -- name: JoinVote :exec
 UPDATE site_leases SET lost = true, promised_to = @node WHERE site = @site;
 
+-- An operator vouches that no epoch above the floor was given. The vote counts as cast.
+-- name: ForceVote :execrows
+UPDATE site_leases SET lost = false, promised = greatest(promised, epoch, @floor), promised_to = '', target = '', counter = greatest(counter, 1)
+WHERE site = @site AND lost AND NOT dropped;
+
 -- name: LoseVotes :exec
 UPDATE site_leases SET lost = true, promised_to = '';
 
