@@ -66,6 +66,9 @@ func (s *Store) PutProject(ctx context.Context, w Write) (Written, error) {
 // with, so that instances can be released before any node ran; from then on votes move it.
 func (s *Store) PutSite(ctx context.Context, w Write, spec fleet.SiteSpec) (Written, error) {
 	return s.declare(ctx, w, nil, func(q *db.Queries) (Written, error) {
+		if err := keepOnly(ctx, q, w.Key.Name, spec); err != nil {
+			return Written{}, err
+		}
 		out, err := s.write(ctx, q, w, spec)
 		if err != nil {
 			return out, err
@@ -98,6 +101,24 @@ func setNodes(ctx context.Context, q *db.Queries, w Write, site *fleet.Object, s
 		return err
 	}
 	return failed("remove nodes", q.RemoveNodesExcept(ctx, db.RemoveNodesExceptParams{Site: w.Key.Name, Keep: keep}))
+}
+
+// keepOnly refuses to declare the only node of a site away. It decides alone, so nobody else may
+// while it might: a revocation says that it is gone.
+func keepOnly(ctx context.Context, q *db.Queries, site string, spec fleet.SiteSpec) error {
+	before, err := q.PairNodes(ctx, site)
+	if err != nil {
+		return failed("read the nodes", err)
+	}
+	if len(before) != 1 || spec.Votes(fleet.NodeName(before[0].Name)) {
+		return nil
+	}
+	only := before[0]
+	if only.EnrolledAt == nil || only.RevokedAt != nil {
+		return nil
+	}
+	return fleet.Errorf(fleet.IllegalState, "node %s decides alone at site %s, and its key is valid", only.Name, site).At("/nodes").
+		WithHint("is it gone for good? holdfast node revoke " + only.Name + ", then apply this; else declare both, holdfast failover " + site + " --to the other, and then leave it out")
 }
 
 // declaredPair are the nodes that voted until now, and what is declared.

@@ -380,11 +380,19 @@ func TestAskFailover(t *testing.T) {
 		}
 		require.Empty(t, found(), "it holds it")
 		b.move(nodeB)
-		b.exec("UPDATE nodes SET enrolled_at = now() - interval '2 h', started_at = now() - interval '1 h', seen_at = now()")
+		b.exec("UPDATE nodes SET enrolled_at = now() - interval '2 h', started_at = now() - interval '2 h', seen_at = now()")
+		require.Zero(t, found()[0].Up, "it is not on the link")
+		id := b.linked(nodeA)
+		require.Less(t, found()[0].Up, time.Minute, "it has only come back")
+		b.exec("UPDATE connections SET registered_at = now() - interval '3 h', active_at = now() - interval '1 h' WHERE id = $1", string(id))
 		got := found()
 		require.Len(t, got, 1)
 		require.Equal(t, []any{plant, nodeA, nodeB, true, true, false}, []any{got[0].Site, got[0].Node, got[0].Holder, got[0].Ready, got[0].Level, got[0].UnderWay})
 		require.InDelta(t, time.Hour.Seconds(), got[0].Up.Seconds(), 60)
+		b.exec("UPDATE nodes SET started_at = now() - interval '5 min'")
+		require.InDelta(t, 300, found()[0].Up.Seconds(), 60, "its agent has started since")
+		b.ends(id, fleet.StreamFailed)
+		require.Zero(t, found()[0].Up)
 		_, err = ask(b)
 		require.NoError(t, err)
 		require.True(t, found()[0].UnderWay)
@@ -410,4 +418,48 @@ func TestForceVote(t *testing.T) {
 	b.raiseEra()
 	require.NoError(t, b.ForceVote(t.Context(), plant, 2, "admin"))
 	require.EqualValues(t, 9, b.vote().Vote.Promised, "it never goes down")
+}
+
+// C85, X21: a site of one node decides alone, so moving it takes a revocation.
+func TestOnlyNodeIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	put := func(b *bench, nodes ...fleet.SiteNode) error {
+		_, err := b.PutSite(b.ctx(), writeOf(siteKey), fleet.SiteSpec{Nodes: nodes})
+		return err
+	}
+	alone := func(name fleet.NodeName) fleet.SiteNode { return fleet.SiteNode{Name: name, Role: fleet.RoleActive} }
+	worker := fleet.SiteNode{Name: nodeA, Role: fleet.RoleWorker}
+	lone := func(t *testing.T) *bench {
+		t.Helper()
+		b := setup(t)
+		require.NoError(t, put(b, alone(nodeA)))
+		b.exec("UPDATE nodes SET enrolled_at = now() WHERE name = $1", nodeA)
+		return b
+	}
+	t.Run("by another, nor made a worker, while its key is valid", func(t *testing.T) {
+		t.Parallel()
+		b := lone(t)
+		for _, nodes := range [][]fleet.SiteNode{
+			{alone(nodeB)}, {alone(nodeB), worker}, {alone(nodeB), {Name: "plant-c", Role: fleet.RoleStandby}}, {},
+		} {
+			err := put(b, nodes...)
+			refused(t, fleet.IllegalState, err)
+			require.ErrorContains(t, err, "decides alone")
+		}
+		require.Equal(t, []fleet.NodeName{nodeA}, b.vote().Pair)
+		require.NoError(t, put(b, alone(nodeA), fleet.SiteNode{Name: nodeB, Role: fleet.RoleStandby}), "it may get a peer")
+		require.NoError(t, put(b, alone(nodeB)), "and then go, as one of two")
+	})
+	t.Run("until it was revoked", func(t *testing.T) {
+		t.Parallel()
+		b := lone(t)
+		require.NoError(t, b.RevokeNode(b.ctx(), nodeA))
+		require.NoError(t, put(b, alone(nodeB)))
+	})
+	t.Run("unless it never enrolled", func(t *testing.T) {
+		t.Parallel()
+		b := lone(t)
+		b.exec("UPDATE nodes SET enrolled_at = NULL WHERE name = $1", nodeA)
+		require.NoError(t, put(b, alone(nodeB)))
+	})
 }

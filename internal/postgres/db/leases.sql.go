@@ -122,7 +122,9 @@ SELECT o.name AS site, n.name AS node, l.holder,
        (l.released OR l.lost OR l.target <> '')::boolean AS unsettled,
        (n.enrolled_at IS NOT NULL AND n.revoked_at IS NULL AND n.cordoned_at IS NULL AND n.started_at >= n.enrolled_at)::boolean AS ready,
        coalesce(extract(epoch FROM clock_timestamp() - n.seen_at), 1e9)::float8 AS unseen_seconds,
-       coalesce(extract(epoch FROM clock_timestamp() - n.started_at), 0)::float8 AS up_seconds,
+       coalesce((SELECT extract(epoch FROM clock_timestamp() - greatest(n.started_at, c.active_at)) FROM connections c
+                 WHERE c.node = n.name AND c.ended_at IS NULL AND c.state = 'Active'
+                 ORDER BY c.active_at DESC LIMIT 1), 0)::float8 AS up_seconds,
        extract(epoch FROM clock_timestamp() - l.granted_at)::float8 AS held_seconds,
        EXISTS (SELECT 1 FROM operations r WHERE r.subject = 'site.' || o.name AND r.state = 'running') AS under_way,
        EXISTS (SELECT 1 FROM owed w WHERE w.node = n.name) AS owed
