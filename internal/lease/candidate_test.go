@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 func paired() Config {
@@ -171,4 +173,100 @@ func TestCordonedCandidate(t *testing.T) {
 		_, asks := c.asks(6 * ttl)
 		require.False(t, asks)
 	})
+}
+
+// X21
+func TestConfigValidate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*Config)
+		says   string
+	}{
+		"a pair and its region":               {func(*Config) {}, ""},
+		"a node alone":                        {func(c *Config) { c.Others = [2]fleet.NodeName{} }, ""},
+		"an isolated one that runs":           {func(c *Config) { c.OnIsolation = IsolationRun }, ""},
+		"three heartbeats":                    {func(c *Config) { c.TTL = 3 * c.Interval }, ""},
+		"no site":                             {func(c *Config) { c.Site = "" }, "a name of its own"},
+		"no name":                             {func(c *Config) { c.Self = "" }, "a name of its own"},
+		"the region's name":                   {func(c *Config) { c.Self = Region }, "a name of its own"},
+		"its peer's name":                     {func(c *Config) { c.Self = c.Others[0] }, "a name of its own"},
+		"one other voter twice":               {func(c *Config) { c.Others[1] = c.Others[0] }, "stands here twice"},
+		"two voters":                          {func(c *Config) { c.Others[1] = "" }, "one voter or three"},
+		"two voters, the other way round":     {func(c *Config) { c.Others[0] = "" }, "one voter or three"},
+		"heartbeats that are too rare":        {func(c *Config) { c.TTL = 3*c.Interval - 1 }, "too rare"},
+		"no heartbeats":                       {func(c *Config) { c.Interval = 0 }, "too rare"},
+		"an isolation that is none":           {func(c *Config) { c.OnIsolation = "hope" }, "none of stop, run"},
+		"an isolation that was left out":      {func(c *Config) { c.OnIsolation = "" }, "none of stop, run"},
+		"heartbeats that go back in time too": {func(c *Config) { c.Interval = -time.Second }, "too rare"},
+	} {
+		err := with(c.change).Validate()
+		if c.says == "" {
+			require.NoError(t, err, name)
+			continue
+		}
+		require.ErrorContains(t, err, c.says, name)
+		require.Equal(t, fleet.Invalid, fleet.KindOf(err), name)
+	}
+}
+
+// N60, X21
+func TestStand(t *testing.T) {
+	t.Parallel()
+	holding := func(t *testing.T) Candidate {
+		t.Helper()
+		c, _ := NewCandidate(paired(), Claim{}, 0)
+		return c.wins(t, 0)
+	}
+	t.Run("calls off a hand-over that has not released", func(t *testing.T) {
+		t.Parallel()
+		c, _ := holding(t).HandOver(at(time.Second))
+		require.Equal(t, Releasing, c.Role())
+		c = c.Stand(at(2 * time.Second))
+		require.Equal(t, Holding, c.Role())
+		stopped, acts := c.Stopped(at(2 * time.Second))
+		require.Empty(t, acts, "a stop that comes too late gives nothing back")
+		require.Equal(t, Holding, stopped.Role())
+	})
+	t.Run("ends standing aside, which lasts three TTLs", func(t *testing.T) {
+		t.Parallel()
+		c, _ := holding(t).HandOver(at(time.Second))
+		c, _ = c.Stopped(at(time.Second))
+		require.Equal(t, Idle, c.Role())
+		_, asks := c.asks(time.Second + 3*ttl - 1)
+		require.False(t, asks)
+		_, asks = c.asks(time.Second + 3*ttl)
+		require.True(t, asks)
+		_, asks = c.Stand(at(2 * time.Second)).asks(2 * time.Second)
+		require.True(t, asks)
+	})
+}
+
+// X21
+func TestConfigure(t *testing.T) {
+	t.Parallel()
+	isolated := with(func(c *Config) { c.OnIsolation = IsolationRun })
+	unbounded := Claim{Epoch: 4, Counter: 9, Deadline: at(time.Second), Boot: "boot", Unbounded: true}
+	for name, c := range map[string]struct {
+		now  time.Duration
+		want []Do
+		role Role
+	}{
+		"ends what runs without an end, once its deadline has passed":           {2 * time.Second, []Do{DoLost}, Idle},
+		"leaves it the time that it was granted, where that has not yet passed": {time.Second / 2, nil, Holding},
+	} {
+		cand, acts := NewCandidate(isolated, unbounded, 0)
+		require.Equal(t, DoUnbounded, acts[0].Do)
+		cand, acts = cand.Configure(paired(), at(c.now))
+		var did []Do
+		for _, a := range acts {
+			did = append(did, a.Do)
+		}
+		require.Equal(t, c.want, did, name)
+		require.Equal(t, c.role, cand.Role(), name)
+		require.False(t, cand.Claim().Unbounded, name)
+	}
+	c, _ := NewCandidate(isolated, unbounded, 0)
+	same, acts := c.Configure(isolated, at(2*time.Second))
+	require.Empty(t, acts)
+	require.True(t, same.Claim().Unbounded, "what did not change does nothing")
 }

@@ -60,7 +60,9 @@ type Standing struct {
 
 // vacant says that nobody holds by this vote: it was never granted, or was given back. A holder
 // without a counter is one that was only declared.
-func (s Standing) vacant() bool { return s.Holder == "" || s.Epoch == 0 || s.Counter == 0 && s.TTL == 0 }
+func (s Standing) vacant() bool {
+	return s.Holder == "" || s.Epoch == 0 || s.Counter == 0 && s.TTL == 0
+}
 
 // Request is what travels to a voter. Who calls is the transport's to prove.
 type Request struct {

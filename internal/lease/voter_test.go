@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 const ttl = 9 * time.Second
@@ -214,4 +216,43 @@ func TestForce(t *testing.T) {
 	v = v.See(forced, at(2*ttl))
 	_, a, _ = v.Handle(Ask, q("b", 0, 0), at(2*ttl))
 	require.Equal(t, Held, a.Reason, "a server that saw it lost times its holder anew")
+}
+
+// X21: what others said counts for a lost vote only if they were asked after the TTL.
+func TestHear(t *testing.T) {
+	t.Parallel()
+	said := func(by fleet.NodeName, reason Reason, v Standing) Answer {
+		return Answer{Voter: by, Reason: reason, Vote: v}
+	}
+	theirs := Standing{Promised: 6, Holder: "a", Epoch: 5, Counter: 3, TTL: ttl}
+	own := VoterConfig{Site: "s", Name: "a", Others: others(0), TTL: ttl, Nonce: 42}
+	for name, c := range map[string]struct {
+		a         Answer
+		sent, now time.Duration
+		counts    bool
+	}{
+		"asked after the TTL":                 {said("b", Granted, theirs), ttl, ttl, true},
+		"whatever the answer was":             {said("b", Held, theirs), ttl, 2 * ttl, true},
+		"asked before it, and answered after": {said("b", Granted, theirs), ttl - 1, 2 * ttl, false},
+		"asked at a time that is yet to come": {said("b", Granted, theirs), 2 * ttl, 2*ttl - 1, false},
+		"by who votes elsewhere":              {said("b", NotAVoter, theirs), ttl, ttl, false},
+		"by who is none of the others":        {said("c", Granted, theirs), ttl, ttl, false},
+		"by itself":                           {said("a", Granted, theirs), ttl, ttl, false},
+		"by who lost its own":                 {said("b", Granted, Standing{Lost: true}), ttl, ttl, false},
+		"by nobody":                           {said("", Granted, theirs), ttl, ttl, false},
+	} {
+		v := steady(Start(own, Joining(), 0), 0, ttl)
+		v, changed := v.Hear(c.a, at(c.sent), at(c.now))
+		require.False(t, changed, name)
+		require.True(t, v.Record().Lost, "%s: one of two is not enough", name)
+		v, changed = v.Hear(said(Region, Granted, Standing{Promised: 7}), at(2*ttl), at(2*ttl))
+		require.Equal(t, c.counts, changed, name)
+		require.Equal(t, !c.counts, v.Record().Lost, name)
+		if c.counts {
+			require.Equal(t, Record{Promised: 7, Holder: "a", Epoch: 5, Counter: 3, TTL: ttl}, v.Record(), name)
+		}
+	}
+	v, changed := Start(own, heldByA, 0).Hear(said("b", Granted, theirs), at(ttl), at(ttl))
+	require.False(t, changed, "a vote that is not lost has its own record")
+	require.Equal(t, heldByA, v.Record())
 }

@@ -169,6 +169,22 @@ func (a *Agent) Key() identity.Key {
 	return a.signing
 }
 
+// Figures are the node's counters and, of its lease, what people watch.
+func (a *Agent) Figures() map[string]int64 {
+	all := a.counters.Snapshot()
+	if a.Leases == nil {
+		return all
+	}
+	s := a.Leases.Stats()
+	all["lease_held"] = 0
+	if s.Holds {
+		all["lease_held"] = 1
+	}
+	all["lease_epoch"], all["lease_left_ms"] = s.Epoch, s.Left.Milliseconds()
+	all["lease_renewals_refused"], all["lease_lapses"] = s.Refused, s.Lapses
+	return all
+}
+
 // Counters are the node's counters.
 func (a *Agent) Counters() *Counters { return a.counters }
 

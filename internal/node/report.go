@@ -226,7 +226,7 @@ func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]flee
 		changed = changed[len(page):]
 		r := Report{Instances: page, Progress: progress}
 		if *alive {
-			r.Counters = a.counters.Snapshot()
+			r.Counters = a.Figures()
 		}
 		at, err := a.client.Report(ctx, r)
 		if err != nil {

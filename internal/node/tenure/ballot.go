@@ -154,6 +154,7 @@ func (k *Keeper) carry(c lease.Candidate, acts []lease.Action, now lease.Instant
 		case lease.DoLost:
 			k.lapses++
 			if a.Epoch > 0 {
+				k.expired++
 				k.opt.Log.Warn("the lease ended", "epoch", a.Epoch)
 			}
 		case lease.DoStart, lease.DoUnbounded:
@@ -247,6 +248,7 @@ func (k *Keeper) answered(s lease.Send, a lease.Answer, now lease.Instant) {
 		return // an answer of somebody else
 	}
 	k.answers[s.To] = a.Reason
+	k.countRefused(s, a)
 	if s.Call == lease.Release {
 		delete(k.releases, s.To)
 	}

@@ -74,6 +74,8 @@ type Keeper struct {
 	held atomic.Pointer[right]
 	hand *hand
 
+	stats atomic.Pointer[Stats]
+
 	peer   *Remote
 	keys   *acquaintance
 	events chan event
@@ -90,6 +92,8 @@ type Keeper struct {
 	durable   lease.Record
 	broken    bool // what is on the disk is not known
 	lapses    int64
+	expired   int64 // tenures
+	refused   int64 // renewals
 	config    lease.Config
 	foreign   elsewhere
 	owesTell  tale
@@ -243,6 +247,7 @@ func (k *Keeper) after(now lease.Instant) {
 	}
 	k.hand.want(k.desire(now))
 	k.tell(now)
+	k.publish()
 	left := k.waiting[:0]
 	for _, done := range k.waiting {
 		if !done(now) {

@@ -81,6 +81,10 @@ func TestPair(t *testing.T) {
 		l := p.runsOn(p.b, cut)
 		t.Logf("it ran again %s after the cut", l.at-cut)
 		p.eventually("the other does not hold", func() bool { return !p.a.agent.Leases.MayRun() })
+		require.EqualValues(t, 0, p.a.agent.Figures()["lease_held"])
+		require.Positive(t, p.a.agent.Figures()["lease_lapses"])
+		require.EqualValues(t, 1, p.b.agent.Figures()["lease_held"])
+		require.EqualValues(t, l.epoch, p.b.agent.Figures()["lease_epoch"])
 		for _, w := range []*wire{p.a.region, p.a.peer, p.b.peer} {
 			w.set(false)
 		}

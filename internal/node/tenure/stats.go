@@ -1,0 +1,49 @@
+package tenure
+
+import (
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/lease"
+)
+
+// Stats are what an operator sees of a node's lease.
+type Stats struct {
+	Holds bool
+	Epoch int64 // that it holds by, or held by last
+	// Left is the time to the deadline, zero without one.
+	Left time.Duration
+	// Refused counts renewals that a voter did not grant, Lapses the tenures that ended.
+	Refused, Lapses int64
+}
+
+// Stats are as of now.
+func (k *Keeper) Stats() Stats {
+	var out Stats
+	if s := k.stats.Load(); s != nil {
+		out = *s
+	}
+	now, err := k.opt.Clock()
+	if r := k.held.Load(); err == nil && r != nil {
+		out.Holds = r.unbounded || now < r.until
+		if !r.unbounded {
+			out.Left = max(0, r.until.Sub(now))
+		}
+	}
+	return out
+}
+
+// publish is the loop's half of Stats.
+func (k *Keeper) publish() {
+	s := Stats{Refused: k.refused, Lapses: k.expired}
+	if k.seated {
+		s.Epoch = k.candidate.Claim().Epoch
+	}
+	k.stats.Store(&s)
+}
+
+// countRefused counts an answer that does not renew what is held.
+func (k *Keeper) countRefused(s lease.Send, a lease.Answer) {
+	if s.Call == lease.Grant && !a.Granted && k.candidate.Role() == lease.Holding && s.Request.Epoch == k.candidate.Claim().Epoch {
+		k.refused++
+	}
+}
