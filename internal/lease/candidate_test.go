@@ -145,6 +145,16 @@ func TestCordonedCandidate(t *testing.T) {
 			require.False(t, asks, "after %s", now)
 		}
 	})
+	t.Run("nor when a hand-over before was called off", func(t *testing.T) {
+		t.Parallel()
+		c, _ := NewCandidate(with(cordoned), ran, 0)
+		c = c.wins(t, 0)
+		c, _ = c.HandOver(at(time.Second))
+		c, _ = c.Stand(at(time.Second)).HandOver(at(2 * time.Second))
+		c, _ = c.Stopped(at(2 * time.Second))
+		_, asks := c.asks(6 * ttl)
+		require.False(t, asks)
+	})
 	t.Run("a bid under way ends with the cordon, or when another turns out to have held since", func(t *testing.T) {
 		t.Parallel()
 		c, _ := NewCandidate(paired(), Claim{}, 0)

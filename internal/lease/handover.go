@@ -23,7 +23,7 @@ func (c Candidate) Stopped(now Instant) (Candidate, []Action) {
 	c.claim.Counter++
 	c.parting = parting{claim: c.claim, next: now}
 	c.aside = now.Add(3 * c.cfg.TTL)
-	c.held, c.releasing, c.outbid = false, false, false
+	c.held, c.releasing, c.outbid, c.asked = false, false, false, false
 	c.claim, c.grants = Claim{}, [seats]stamp{}
 	acts = append(acts, Action{Do: DoPersist}) // a restart must not take up what is given back
 	c, acts = c.sendParting(now, acts)

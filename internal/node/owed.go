@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 
 	"golang.org/x/sync/errgroup"
 
@@ -130,10 +131,10 @@ func (a *Applier) takeIn(ctx context.Context, cmd fleet.RefreshDeploymentCommand
 	}
 	attempt := attemptOf(cmd)
 	if d.Step == stepRenumber {
-		if err := a.opt.Store.Renumber(ctx, attempt); err != nil {
-			return err
-		}
-		return a.settleOne(ctx, cmd.Instance)
+		err = a.opt.Store.Renumber(ctx, attempt)
+	}
+	if d.Step == stepRenumber || d.Step == stepConfirm { // a delivery may have been quicker
+		return errors.Join(err, a.settleOne(ctx, cmd.Instance))
 	}
 	if cmd.Revision.Action != fleet.ActionDelete && cmd.FetchToken == "" {
 		return fleet.Errorf(fleet.Unavailable, "its content comes with its delivery")
