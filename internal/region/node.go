@@ -178,7 +178,8 @@ func baseEnvironment() []string {
 	return env
 }
 
-const stopAllLimit = 20 * time.Second
+// stopAllLimit is of each of two tries: one that gives the lease back, and one for what is left.
+const stopAllLimit = 10 * time.Second
 
 func stopAll(ctx context.Context, r *guardian.Runtime, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, stopAllLimit)

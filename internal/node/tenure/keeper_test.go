@@ -239,8 +239,10 @@ func TestKeeper(t *testing.T) {
 		k.tell(alone)
 		k.eventually("it may run", k.MayRun)
 		votes := filepath.Join(k.dir, votefile.Name)
-		require.NoError(t, os.Rename(votes, votes+".away"))
-		require.NoError(t, os.MkdirAll(filepath.Join(votes, "in the way"), 0o700))
+		k.eventually("something is in the file's way", func() bool { // it may be written again in between
+			require.NoError(t, os.Rename(votes, votes+".away"))
+			return os.MkdirAll(filepath.Join(votes, "in the way"), 0o700) == nil
+		})
 		k.eventually("it ran out", func() bool { l, _, _ := k.tenant.seen(); return !k.MayRun() && l == guardian.Lease{TTL: shortTTL} })
 		require.NoError(t, os.RemoveAll(votes))
 		require.NoError(t, os.Rename(votes+".away", votes))
