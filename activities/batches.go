@@ -42,6 +42,8 @@ type Batches struct {
 	Gatherer gatherer
 	Store    batchStore
 	Tokens   TokenMaker
+	// Nodes wakes those that are about to be told; nil where none idles.
+	Nodes nodeWaker
 	// Doors is told when a batch has ended that served what people asked for.
 	Doors doorTeller
 	Log   *slog.Logger
@@ -163,8 +165,10 @@ func (b *Batches) NextBatch(ctx context.Context, in NextBatch) (BatchNext, error
 	}
 	b.failpoint("after_batch")
 	out := BatchNext{BatchMade: made, ID: in.ID()}
-	out.Command, err = b.seal(&first.Command, first.SealingKey, token)
-	return out, fail(ctx, err)
+	if out.Command, err = b.seal(&first.Command, first.SealingKey, token); err != nil {
+		return out, fail(ctx, err)
+	}
+	return out, fail(ctx, wakeNodes(ctx, b.Nodes, made.Nodes[:min(1, len(made.Nodes))]...))
 }
 
 // GatherBatch is NextBatch of what waits at a site.
@@ -207,7 +211,10 @@ func (b *Batches) prepare(ctx context.Context, in PrepareBatch) (*fleet.BatchCom
 		return nil, err
 	}
 	b.failpoint("after_batch_prepare")
-	return b.seal(cmd, key, token)
+	if cmd, err = b.seal(cmd, key, token); err != nil {
+		return nil, err
+	}
+	return cmd, wakeNodes(ctx, b.Nodes, in.Node)
 }
 
 // seal: a token leaves this process only sealed (N104).

@@ -25,6 +25,8 @@ type Failovers struct {
 	Store failoverStore
 	Votes aimer
 	Doors doorTeller
+	// Nodes wakes those that may be asked next; nil where none idles.
+	Nodes nodeWaker
 	Build string
 	// Ended is told how each failover ended; nil tells nobody.
 	Ended func(end fleet.FailoverEnd)
@@ -47,7 +49,10 @@ func (f *Failovers) SeeFailover(ctx context.Context, in SeeFailover) (fleet.Fail
 	}
 	in.Build = f.Build
 	seen, err := f.Store.SeeFailover(ctx, in)
-	return seen, fail(ctx, err)
+	if err != nil || seen.Operation == "" {
+		return seen, fail(ctx, err)
+	}
+	return seen, fail(ctx, wakeNodes(ctx, f.Nodes, seen.Holder, seen.To))
 }
 
 // FailoverTarget names a node that a site's lease is to go to.

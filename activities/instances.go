@@ -35,6 +35,8 @@ type Instances struct {
 	Store  subjectStore
 	Tokens TokenMaker
 	Doors  doorTeller
+	// Nodes wakes those that are about to be told or asked; nil where none idles.
+	Nodes nodeWaker
 	// FetchBaseURL is where nodes fetch from (N35, N66).
 	FetchBaseURL string
 	Build        string
@@ -106,6 +108,9 @@ func (i *Instances) Visit(ctx context.Context, in Visit) (Visited, error) {
 		}
 	}
 	out.Ended = i.announce(ctx, in.Subject, w)
+	if out.Command != nil || out.Next.Do == decide.DoAsk {
+		return out, fail(ctx, wakeNodes(ctx, i.Nodes, out.Next.Node))
+	}
 	return out, nil
 }
 

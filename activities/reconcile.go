@@ -36,6 +36,8 @@ type Reconciles struct {
 	Entities waker
 	Doors    doorTeller
 	Tokens   TokenMaker
+	// Nodes wakes the one that is about to be told; nil where none idles.
+	Nodes nodeWaker
 	// BaseURL is where nodes fetch from, TokenLife how long a token lives without use.
 	BaseURL   string
 	TokenLife time.Duration
@@ -79,11 +81,14 @@ func (r *Reconciles) Begin(ctx context.Context, in BeginReconcile) (BegunReconci
 		return out, fail(ctx, err)
 	}
 	out.By, out.Why, out.Command = begun.By, begun.Why, begun.Command
-	if out.Command != nil {
-		out.Command.BaseURL = r.BaseURL
-		out.Command.Token, err = r.Tokens.Seal(begun.SealingKey, token)
+	if out.Command == nil {
+		return out, nil
 	}
-	return out, fail(ctx, err)
+	out.Command.BaseURL = r.BaseURL
+	if out.Command.Token, err = r.Tokens.Seal(begun.SealingKey, token); err != nil {
+		return out, fail(ctx, err)
+	}
+	return out, fail(ctx, wakeNodes(ctx, r.Nodes, in.Node))
 }
 
 // ReconcilePage is one page of a node's comparison.

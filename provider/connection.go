@@ -28,6 +28,9 @@ type Status struct {
 	ConnectionID string
 	// Rejected are the modules that the region did not take.
 	Rejected []Rejection
+	// IdleAfter is for nodes: how long one goes on asking for tasks after the last one, or after a
+	// wake; 0 where the region wakes nobody.
+	IdleAfter time.Duration
 	// Failures counts the attempts in a row that failed, Err says how the last one ended.
 	Failures int
 	Err      error

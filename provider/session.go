@@ -129,7 +129,7 @@ func (s *session) register(ctx context.Context) error {
 	s.version = answer.GetProtocolVersion()
 	s.terms = s.opt.terms(answer)
 	s.told.site(answer.GetSite())
-	s.status = Status{State: Connecting, ConnectionID: answer.GetConnectionId()}
+	s.status = Status{State: Connecting, ConnectionID: answer.GetConnectionId(), IdleAfter: answer.GetIdleAfter().AsDuration()}
 	for _, m := range answer.GetModules() {
 		if !m.GetAccepted() {
 			s.status.Rejected = append(s.status.Rejected, Rejection{m.GetName(), m.GetReason(), m.GetMessage()})

@@ -71,6 +71,7 @@ func linkFlags(cmd *cobra.Command, link *fleet.LinkTiming) {
 	heartbeatFlags(cmd, link)
 	f.DurationVar(&link.StreamRequired, streamFlag, link.StreamRequired, "how long a registration waits for its stream (default "+envStream+")")
 	f.DurationVar(&link.Report, "link-report", link.Report, "how often providers are told which modules are active")
+	f.DurationVar(&link.Idle, "link-idle", link.Idle, "how long nodes go on asking for tasks after the last one; 0 is all the time")
 	f.DurationVar(&link.DrainAck, "link-drain-ack", link.DrainAck, "after which a drain without an ack is asked for again")
 }
 

@@ -100,18 +100,28 @@ type LinkTiming struct {
 	Report time.Duration
 	// DrainAck is how long an ack of a drain may take before it is asked for again (C67).
 	DrainAck time.Duration
+	// Idle is how long a node goes on asking for tasks after the last one, or after a wake; 0 has
+	// nodes ask all the time.
+	Idle time.Duration
 }
 
 // DefaultLinkTiming are the defaults of C52 to C54, C70 and C84.
 func DefaultLinkTiming() LinkTiming {
 	return LinkTiming{
 		HeartbeatEvery: 5 * time.Second, HeartbeatTimeout: 15 * time.Second,
-		StreamRequired: 30 * time.Second, Report: 30 * time.Second, DrainAck: 5 * time.Second,
+		StreamRequired: 30 * time.Second, Report: 30 * time.Second, DrainAck: 5 * time.Second, Idle: 30 * time.Second,
 	}
 }
 
+// IdleLeast is the least that nodes may be told to go on asking for tasks: a task has to arrive
+// within it, at a busy region too.
+const IdleLeast = time.Second
+
 // Validate wants heartbeats thrice within their timeout.
 func (t LinkTiming) Validate() error {
+	if t.Idle != 0 && t.Idle < IdleLeast {
+		return Errorf(Invalid, "nodes that idle after %s", t.Idle).At("link-idle").WithHint("give at least 1s, or 0 for never")
+	}
 	if t.HeartbeatEvery <= 0 || 3*t.HeartbeatEvery > t.HeartbeatTimeout {
 		return Errorf(Invalid, "a heartbeat every %s with a timeout of %s", t.HeartbeatEvery, t.HeartbeatTimeout).
 			WithHint("the timeout is at least three heartbeats")

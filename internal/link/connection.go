@@ -22,6 +22,7 @@ type connection struct {
 	identity string   // who registered it here; "" where another server took the registration
 	node     fleet.NodeName
 	site     atomic.Pointer[string] // the mark of what the node was last told of its site
+	woken    atomic.Int64           // the number of the last wake that the node was told of
 
 	state atomic.Value // fleet.ConnectionState; moved by compare-and-set only (C44)
 

@@ -67,7 +67,7 @@ func (s *Server) register(ctx context.Context, in *nodev1.RegisterRequest) (*nod
 		return nil, err
 	}
 	return &nodev1.RegisterResponse{
-		ConnectionId: string(c.id), ProtocolVersion: r.Protocol, Modules: results,
+		IdleAfter: s.idleAfter(r.Node), ConnectionId: string(c.id), ProtocolVersion: r.Protocol, Modules: results,
 		HeartbeatInterval: durationpb.New(s.o.Timing.HeartbeatEvery), HeartbeatTimeout: durationpb.New(s.o.Timing.HeartbeatTimeout),
 		RequiredTimeout: durationpb.New(s.o.Timing.StreamRequired), Site: site,
 	}, nil

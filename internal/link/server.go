@@ -30,6 +30,8 @@ type Options struct {
 	// CheckSchema refuses a JSON schema that is not well formed; nil takes any text.
 	CheckSchema func(schema string) error
 	Metrics     *prometheus.Registry
+	// TaskLife is how long a task may wait for its node, 2 minutes unless it is set.
+	TaskLife time.Duration
 	// GRPC are more options of the listener's server, for example its TLS.
 	GRPC []grpc.ServerOption
 }
@@ -49,6 +51,7 @@ type Server struct {
 
 	mu    sync.RWMutex
 	held  map[fleet.ConnectionID]*connection
+	nodes map[fleet.NodeName]*connection // the last one of each
 	moves *moves
 
 	crowds *crowds
@@ -59,6 +62,7 @@ const (
 	sendLimit    = 10 * time.Second
 	storeLimit   = 5 * time.Second
 	stopLimit    = 3 * time.Second
+	taskLife     = 2 * time.Minute
 	// Each connection of the transport has the first for good, the other while it sends; 5,000 are
 	// meant to fit, and most messages are small.
 	readBuffer  = 2 << 10
@@ -74,12 +78,16 @@ func New(o Options) (*Server, error) {
 	if o.CheckSchema == nil {
 		o.CheckSchema = func(string) error { return nil }
 	}
+	if o.TaskLife == 0 {
+		o.TaskLife = taskLife
+	}
 	if o.Metrics == nil {
 		o.Metrics = prometheus.NewRegistry()
 	}
 	s := &Server{
 		o: o, limits: decide.LinkLimits{LinkTiming: o.Timing, Send: min(sendLimit, o.Timing.HeartbeatTimeout)},
-		base: o.Now(), look: make(chan struct{}, 1), held: map[fleet.ConnectionID]*connection{}, moves: newMoves(),
+		base: o.Now(), look: make(chan struct{}, 1), held: map[fleet.ConnectionID]*connection{}, nodes: map[fleet.NodeName]*connection{},
+		moves: newMoves(),
 	}
 	s.watch = newServerWatch(o.Timing.HeartbeatTimeout)
 	s.crowds = s.newCrowds()
@@ -195,6 +203,9 @@ func (s *Server) hold(c *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[c.id] = c
+	if c.node != "" {
+		s.nodes[c.node] = c
+	}
 }
 
 // drop forgets a connection, unless its place was taken meanwhile.
@@ -203,5 +214,8 @@ func (s *Server) drop(c *connection) {
 	defer s.mu.Unlock()
 	if s.held[c.id] == c {
 		delete(s.held, c.id)
+	}
+	if s.nodes[c.node] == c {
+		delete(s.nodes, c.node)
 	}
 }

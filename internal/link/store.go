@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"crypto/ed25519"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	// Only the plain data types that stores give and take.
@@ -40,7 +41,11 @@ type connectionStore interface {
 	MembershipsOf(ctx context.Context, nodes []fleet.NodeName) (map[fleet.NodeName]fleet.Membership, error)
 	MembershipMarks(ctx context.Context, server string) (map[fleet.ConnectionID]string, error)
 	// ListenLink works until ctx ends or the database's connection breaks.
-	ListenLink(ctx context.Context, tell func(fleet.ConnectionID, fleet.ConnectionEvent)) error
+	ListenLink(ctx context.Context, tell func(fleet.ConnectionID, fleet.ConnectionEvent), wanted func(fleet.NodeName, int64)) error
+	// WantedNodes gives those that were wanted within a time, each with a number that rises with
+	// each time; WantedNode that of one, 0 for none.
+	WantedNodes(ctx context.Context, within time.Duration) (map[fleet.NodeName]int64, error)
+	WantedNode(ctx context.Context, node fleet.NodeName, within time.Duration) (int64, error)
 }
 
 type serverStore interface {

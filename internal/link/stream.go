@@ -33,6 +33,7 @@ func (s *Server) Connect(stream connectStream) error {
 	}
 	s.take(c, first)
 	go s.read(stream, c)
+	s.wakeOpened(stream.Context(), c)
 	<-c.done
 	s.awaitSaved(c)
 	return endStatus(*c.ended.Load())

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -62,7 +63,7 @@ func (s *Server) syncOnce(ctx context.Context) error {
 		delete(rows, c.id)
 	}
 	s.abandon(rows)
-	return s.tellSites(ctx, mine)
+	return errors.Join(s.tellSites(ctx, mine), s.wakeWanted(ctx))
 }
 
 // heartbeats gives those since the last time.
@@ -136,7 +137,7 @@ func (s *Server) listen(ctx context.Context) error {
 			case s.look <- struct{}{}:
 			default:
 			}
-		})
+		}, s.wakeNode)
 		if err != nil && ctx.Err() == nil {
 			s.o.Log.Warn("trying on", "what", "listen for connections", "error", err)
 		}

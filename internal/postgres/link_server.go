@@ -22,11 +22,13 @@ func tellLink(ctx context.Context, q *db.Queries, id fleet.ConnectionID, event f
 	return failed("tell the link", q.TellLink(ctx, string(id)+" "+string(event)))
 }
 
-// ListenLink calls tell with each connection that its server is told of, until ctx ends or
-// the database's connection breaks.
-func (s *Store) ListenLink(ctx context.Context, tell func(fleet.ConnectionID, fleet.ConnectionEvent)) error {
+// ListenLink calls tell with each connection that its server is told of, and wanted with each
+// node that has tasks, until ctx ends or the database's connection breaks.
+func (s *Store) ListenLink(ctx context.Context, tell func(fleet.ConnectionID, fleet.ConnectionEvent), wanted func(fleet.NodeName, int64)) error {
 	return s.listen(ctx, linkChannel, func() {}, func(payload string) {
-		if id, event, ok := strings.Cut(payload, " "); ok {
+		if node, number, ok := wantedOf(payload); ok {
+			wanted(node, number)
+		} else if id, event, ok := strings.Cut(payload, " "); ok {
 			tell(fleet.ConnectionID(id), fleet.ConnectionEvent(event))
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/link/idle"
 	"github.com/holdfast-io/holdfast/internal/node"
 )
 
@@ -116,8 +117,11 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	if agent.Leases != nil {
 		tasks.Leases = agent.Leases
 	}
-	group.Go(func() error { return (&nodeWorker{cfg, agent, tasks, traces, serving, log}).run(running) })
-	group.Go(func() error { return (&nodeLink{cfg, agent, tasks.InFlight, log, vote.onSite(running)}).run(running) })
+	gate := idle.New(time.Now, func() bool { return tasks.InFlight() > 0 })
+	group.Go(func() error { return (&nodeWorker{cfg, agent, tasks, gate, traces, serving, log}).run(running) })
+	group.Go(func() error {
+		return (&nodeLink{cfg, agent, tasks.InFlight, gate, log, vote.onSite(running)}).run(running)
+	})
 	err = group.Wait()
 	if cfg.StopInstances && ctx.Err() != nil {
 		stopAll(context.WithoutCancel(ctx), runtime, log)

@@ -7,6 +7,7 @@ import (
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/link/idle"
 	"github.com/holdfast-io/holdfast/provider"
 )
 
@@ -20,6 +21,7 @@ type nodeLink struct {
 	cfg      NodeConfig
 	agent    enrolled
 	inFlight func() int
+	gate     *idle.Gate
 	log      *slog.Logger
 	// onSite is told of the node's site, nil for a node that has no vote.
 	onSite func(*nodev1.Site)
@@ -47,6 +49,7 @@ func (n *nodeLink) run(ctx context.Context) error {
 			return n.agent.Key().Sign(identity.LinkAudience, time.Now())
 		},
 		MaxReconnectAttempts: -1, Rejoin: true, PeerAddress: n.cfg.Peer, OnSite: n.onSite,
+		OnWake: n.gate.Wake, OnState: n.onState,
 	})
 	if err != nil {
 		return err
@@ -62,6 +65,15 @@ func (n *nodeLink) run(ctx context.Context) error {
 		}
 		n.log.Error("the region does not take this node on its link", "again", linkRefused.String(), "error", err)
 		pause(ctx, linkRefused)
+	}
+}
+
+// onState says whether a wake would reach the node.
+func (n *nodeLink) onState(st provider.Status) {
+	if st.State == provider.Active || st.State == provider.Draining {
+		n.gate.Connected(st.IdleAfter)
+	} else {
+		n.gate.Lost()
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/link/idle"
 	"github.com/holdfast-io/holdfast/internal/link"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/testkit"
@@ -64,7 +65,7 @@ func TestNodeLink(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	who := &linked{key, make(chan struct{})}
-	n := &nodeLink{NodeConfig{Node: "plant-1-a", Link: address}, who, func() int { return int(work.Load()) }, slog.New(slog.DiscardHandler), nil}
+	n := &nodeLink{NodeConfig{Node: "plant-1-a", Link: address}, who, func() int { return int(work.Load()) }, idle.New(time.Now, func() bool { return false }), slog.New(slog.DiscardHandler), nil}
 	done := make(chan error, 1)
 	go func() { done <- n.run(ctx) }()
 	require.Nil(t, node(), "before it is enrolled it does not register")

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/link/idle"
 	narrow "github.com/holdfast-io/holdfast/internal/link/tasks"
 	"github.com/holdfast-io/holdfast/internal/node"
 	"github.com/holdfast-io/holdfast/workers"
@@ -27,6 +28,7 @@ type nodeWorker struct {
 	cfg     NodeConfig
 	agent   *node.Agent
 	tasks   *activities.Node
+	gate    *idle.Gate
 	traces  *tracer
 	serving chan<- struct{} // closed when it does
 	log     *slog.Logger
@@ -40,7 +42,7 @@ func (n *nodeWorker) run(ctx context.Context) error {
 		case <-first:
 		}
 	}
-	c, err := dialLink(n.cfg, nodeTokens{n.agent.Key, time.Now}, n.traces, n.log)
+	c, err := dialLink(n.cfg, nodeTokens{n.agent.Key, time.Now}, n.gate, n.traces, n.log)
 	if err != nil {
 		return err
 	}
@@ -52,6 +54,7 @@ func (n *nodeWorker) run(ctx context.Context) error {
 		return err
 	}
 	defer w.Stop()
+	defer n.gate.Close() // the worker waits for its polls
 	close(n.serving)
 	<-ctx.Done()
 	return ctx.Err()
@@ -61,7 +64,7 @@ func (n *nodeWorker) run(ctx context.Context) error {
 const linkAlive = 10 * time.Second
 
 // dialLink makes a client of the link's narrow Temporal, which connects when it is first used.
-func dialLink(cfg NodeConfig, tokens nodeTokens, t *tracer, log *slog.Logger) (client.Client, error) {
+func dialLink(cfg NodeConfig, tokens nodeTokens, gate *idle.Gate, t *tracer, log *slog.Logger) (client.Client, error) {
 	traced, err := t.workflows()
 	if err != nil {
 		return nil, err
@@ -76,7 +79,7 @@ func dialLink(cfg NodeConfig, tokens nodeTokens, t *tracer, log *slog.Logger) (c
 		ConnectionOptions: client.ConnectionOptions{
 			TLS:           cfg.security,
 			KeepAliveTime: linkAlive, KeepAliveTimeout: linkAlive / 2, // a server may hang while others live
-			DialOptions: []grpc.DialOption{grpc.WithPerRPCCredentials(tokens), grpc.WithChainUnaryInterceptor(tokens.again)},
+			DialOptions: []grpc.DialOption{grpc.WithPerRPCCredentials(tokens), grpc.WithChainUnaryInterceptor(gate.Unary, tokens.again)},
 		},
 		WorkerHeartbeatInterval: -1, // the stream says how the node fares
 	})

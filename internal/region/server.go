@@ -313,9 +313,10 @@ func (s *server) work(ctx context.Context) error {
 
 func (s *server) activities() workers.Server {
 	doors := &tellers{store: s.store, flows: s.flows}
+	nodes := newNodeWaker(s.store, s.cfg.Timing.Link.Idle, time.Now)
 	return workers.Server{
 		Instances: &activities.Instances{
-			Store: s.store, Tokens: tokens{s.cfg.Timing.TokenBytes}, Doors: doors,
+			Store: s.store, Tokens: tokens{s.cfg.Timing.TokenBytes}, Doors: doors, Nodes: nodes,
 			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Log: s.log, Failpoint: s.cfg.Failpoint,
 			Ended: s.metrics.ended,
 		},
@@ -323,18 +324,18 @@ func (s *server) activities() workers.Server {
 			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit(), modules: s.modules, failover: s.cfg.Timing.Failover}, Entities: s.flows, Starts: s.flows,
 		},
 		Reconciles: &activities.Reconciles{
-			Store: s.store, Passes: s.store, Entities: s.again, Doors: doors, Tokens: tokens{s.cfg.Timing.TokenBytes},
+			Store: s.store, Passes: s.store, Entities: s.again, Doors: doors, Nodes: nodes, Tokens: tokens{s.cfg.Timing.TokenBytes},
 			BaseURL: s.cfg.PublicURL, TokenLife: s.cfg.Timing.Delivery.PendingTTL, Build: s.cfg.Build,
 			Ended: s.metrics.reconciled,
 		},
 		Drains: &activities.Drains{Store: &drainSteps{s.store}, Doors: doors, Build: s.cfg.Build},
 		Failovers: &activities.Failovers{
-			Store: &failoverSteps{s.store}, Votes: s.votes, Doors: doors, Build: s.cfg.Build, Ended: s.metrics.failedOver,
+			Store: &failoverSteps{s.store}, Votes: s.votes, Doors: doors, Nodes: nodes, Build: s.cfg.Build, Ended: s.metrics.failedOver,
 		},
 		Fleets: &activities.Fleets{Store: &fleetSteps{s.store}, Doors: doors, Build: s.cfg.Build, Log: s.log},
 		Batches: &activities.Batches{
 			Maker: &batchMaker{s.store, s.handler}, Gatherer: &siteGatherer{s.store, s.again}, Store: &batchSteps{s.store}, Tokens: tokens{s.cfg.Timing.TokenBytes},
-			Doors: doors, Log: s.log,
+			Doors: doors, Nodes: nodes, Log: s.log,
 			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Failpoint: s.cfg.Failpoint,
 		},
 		Modules: &activities.Modules{Store: executionSteps{s.store}, Executor: s.modules, Doors: doors, Build: s.cfg.Build},

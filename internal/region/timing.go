@@ -64,7 +64,7 @@ func FastTiming() Timing {
 	t.Failover, t.Failback = time.Minute, 20*time.Second
 	t.Link = fleet.LinkTiming{
 		HeartbeatEvery: time.Second, HeartbeatTimeout: 3 * time.Second, StreamRequired: 6 * time.Second,
-		Report: 5 * time.Second, DrainAck: time.Second,
+		Report: 5 * time.Second, DrainAck: time.Second, Idle: 10 * time.Second,
 	}
 	t.ReadIdle, t.Report, t.Relay = 3*time.Second, time.Second, 2*time.Second
 	return t

@@ -43,7 +43,7 @@ func TestNodeLinkTLS(t *testing.T) {
 		at := make(chan struct{})
 		close(at)
 		cfg := NodeConfig{Node: string(rotated), Link: link, security: security}
-		l := &nodeLink{cfg: cfg, agent: &linked{key, at}, inFlight: func() int { return 0 }, log: slog.New(slog.DiscardHandler)}
+		l := &nodeLink{cfg: cfg, agent: &linked{key, at}, inFlight: func() int { return 0 }, gate: idle.New(time.Now, func() bool { return false }), log: slog.New(slog.DiscardHandler)}
 		done := make(chan struct{})
 		go func() { defer close(done); _ = l.run(ctx) }()
 		defer func() { cancel(); <-done }()

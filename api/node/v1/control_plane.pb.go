@@ -261,7 +261,10 @@ type RegisterResponse struct {
 	HeartbeatTimeout  *durationpb.Duration `protobuf:"bytes,5,opt,name=heartbeat_timeout,json=heartbeatTimeout,proto3" json:"heartbeat_timeout,omitempty"`
 	RequiredTimeout   *durationpb.Duration `protobuf:"bytes,6,opt,name=required_timeout,json=requiredTimeout,proto3" json:"required_timeout,omitempty"`
 	// For nodes.
-	Site          *Site `protobuf:"bytes,7,opt,name=site,proto3" json:"site,omitempty"`
+	Site *Site `protobuf:"bytes,7,opt,name=site,proto3" json:"site,omitempty"`
+	// For nodes: how long one goes on asking for tasks after the last one, or after a wake. Absent,
+	// it always asks: this region wakes nobody.
+	IdleAfter     *durationpb.Duration `protobuf:"bytes,8,opt,name=idle_after,json=idleAfter,proto3" json:"idle_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -341,6 +344,13 @@ func (x *RegisterResponse) GetRequiredTimeout() *durationpb.Duration {
 func (x *RegisterResponse) GetSite() *Site {
 	if x != nil {
 		return x.Site
+	}
+	return nil
+}
+
+func (x *RegisterResponse) GetIdleAfter() *durationpb.Duration {
+	if x != nil {
+		return x.IdleAfter
 	}
 	return nil
 }
@@ -1011,7 +1021,7 @@ func (x *DrainRequest) GetDeadlineMs() int64 {
 	return 0
 }
 
-// Wake asks an idle node to poll its task queue again.
+// Wake asks a node to poll its task queue, for idle_after at least.
 type Wake struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1115,7 +1125,7 @@ const file_control_plane_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12!\n" +
 	"\finput_schema\x18\x03 \x01(\tR\vinputSchema\x12#\n" +
-	"\routput_schema\x18\x04 \x01(\tR\foutputSchema\"\xa0\x03\n" +
+	"\routput_schema\x18\x04 \x01(\tR\foutputSchema\"\xda\x03\n" +
 	"\x10RegisterResponse\x12#\n" +
 	"\rconnection_id\x18\x01 \x01(\tR\fconnectionId\x12)\n" +
 	"\x10protocol_version\x18\x02 \x01(\rR\x0fprotocolVersion\x128\n" +
@@ -1123,7 +1133,9 @@ const file_control_plane_proto_rawDesc = "" +
 	"\x12heartbeat_interval\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12F\n" +
 	"\x11heartbeat_timeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x10heartbeatTimeout\x12D\n" +
 	"\x10required_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x0frequiredTimeout\x12*\n" +
-	"\x04site\x18\a \x01(\v2\x16.holdfast.node.v1.SiteR\x04site\"p\n" +
+	"\x04site\x18\a \x01(\v2\x16.holdfast.node.v1.SiteR\x04site\x128\n" +
+	"\n" +
+	"idle_after\x18\b \x01(\v2\x19.google.protobuf.DurationR\tidleAfter\"p\n" +
 	"\fModuleResult\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\baccepted\x18\x02 \x01(\bR\baccepted\x12\x16\n" +
@@ -1213,26 +1225,27 @@ var file_control_plane_proto_depIdxs = []int32{
 	16, // 4: holdfast.node.v1.RegisterResponse.heartbeat_timeout:type_name -> google.protobuf.Duration
 	16, // 5: holdfast.node.v1.RegisterResponse.required_timeout:type_name -> google.protobuf.Duration
 	17, // 6: holdfast.node.v1.RegisterResponse.site:type_name -> holdfast.node.v1.Site
-	8,  // 7: holdfast.node.v1.ConnectRequest.heartbeat:type_name -> holdfast.node.v1.Heartbeat
-	9,  // 8: holdfast.node.v1.ConnectRequest.drain_ack:type_name -> holdfast.node.v1.DrainAck
-	18, // 9: holdfast.node.v1.Heartbeat.timestamp:type_name -> google.protobuf.Timestamp
-	11, // 10: holdfast.node.v1.ConnectResponse.heartbeat_ack:type_name -> holdfast.node.v1.HeartbeatAck
-	12, // 11: holdfast.node.v1.ConnectResponse.active_modules_report:type_name -> holdfast.node.v1.ActiveModulesReport
-	13, // 12: holdfast.node.v1.ConnectResponse.drain_request:type_name -> holdfast.node.v1.DrainRequest
-	14, // 13: holdfast.node.v1.ConnectResponse.wake:type_name -> holdfast.node.v1.Wake
-	15, // 14: holdfast.node.v1.ConnectResponse.register_again:type_name -> holdfast.node.v1.RegisterAgain
-	17, // 15: holdfast.node.v1.ConnectResponse.site:type_name -> holdfast.node.v1.Site
-	0,  // 16: holdfast.node.v1.ControlPlane.Register:input_type -> holdfast.node.v1.RegisterRequest
-	5,  // 17: holdfast.node.v1.ControlPlane.Deregister:input_type -> holdfast.node.v1.DeregisterRequest
-	7,  // 18: holdfast.node.v1.ControlPlane.Connect:input_type -> holdfast.node.v1.ConnectRequest
-	3,  // 19: holdfast.node.v1.ControlPlane.Register:output_type -> holdfast.node.v1.RegisterResponse
-	6,  // 20: holdfast.node.v1.ControlPlane.Deregister:output_type -> holdfast.node.v1.DeregisterResponse
-	10, // 21: holdfast.node.v1.ControlPlane.Connect:output_type -> holdfast.node.v1.ConnectResponse
-	19, // [19:22] is the sub-list for method output_type
-	16, // [16:19] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	16, // 7: holdfast.node.v1.RegisterResponse.idle_after:type_name -> google.protobuf.Duration
+	8,  // 8: holdfast.node.v1.ConnectRequest.heartbeat:type_name -> holdfast.node.v1.Heartbeat
+	9,  // 9: holdfast.node.v1.ConnectRequest.drain_ack:type_name -> holdfast.node.v1.DrainAck
+	18, // 10: holdfast.node.v1.Heartbeat.timestamp:type_name -> google.protobuf.Timestamp
+	11, // 11: holdfast.node.v1.ConnectResponse.heartbeat_ack:type_name -> holdfast.node.v1.HeartbeatAck
+	12, // 12: holdfast.node.v1.ConnectResponse.active_modules_report:type_name -> holdfast.node.v1.ActiveModulesReport
+	13, // 13: holdfast.node.v1.ConnectResponse.drain_request:type_name -> holdfast.node.v1.DrainRequest
+	14, // 14: holdfast.node.v1.ConnectResponse.wake:type_name -> holdfast.node.v1.Wake
+	15, // 15: holdfast.node.v1.ConnectResponse.register_again:type_name -> holdfast.node.v1.RegisterAgain
+	17, // 16: holdfast.node.v1.ConnectResponse.site:type_name -> holdfast.node.v1.Site
+	0,  // 17: holdfast.node.v1.ControlPlane.Register:input_type -> holdfast.node.v1.RegisterRequest
+	5,  // 18: holdfast.node.v1.ControlPlane.Deregister:input_type -> holdfast.node.v1.DeregisterRequest
+	7,  // 19: holdfast.node.v1.ControlPlane.Connect:input_type -> holdfast.node.v1.ConnectRequest
+	3,  // 20: holdfast.node.v1.ControlPlane.Register:output_type -> holdfast.node.v1.RegisterResponse
+	6,  // 21: holdfast.node.v1.ControlPlane.Deregister:output_type -> holdfast.node.v1.DeregisterResponse
+	10, // 22: holdfast.node.v1.ControlPlane.Connect:output_type -> holdfast.node.v1.ConnectResponse
+	20, // [20:23] is the sub-list for method output_type
+	17, // [17:20] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_control_plane_proto_init() }

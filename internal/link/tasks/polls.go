@@ -14,6 +14,9 @@ const (
 	// pollLimit ends a poll of a node that gave no deadline of its own, or a later one:
 	// Temporal answers an empty one after a minute.
 	pollLimit = 90 * time.Second
+	// pollRoom is what a poll ends before the node gives it up, so that a task which comes with its
+	// last moment still reaches the node.
+	pollRoom = 2 * time.Second
 	// pollsPerNode is above what a node's worker keeps open, the last process's included.
 	pollsPerNode = 8
 )
@@ -34,7 +37,11 @@ func (p *polls) begin(ctx context.Context, node fleet.NodeName) (context.Context
 	if len(p.open[node]) >= pollsPerNode {
 		return nil, nil, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, pollLimit)
+	limit := pollLimit
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end)-pollRoom) //nolint:forbidigo // deadlines are of the real clock
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	mine := &poll{cancel}
 	if p.open == nil {
 		p.open = map[fleet.NodeName]map[*poll]struct{}{}

@@ -569,3 +569,9 @@ type Upload struct {
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
+
+type Wake struct {
+	Node   string
+	Number int64
+	At     time.Time
+}

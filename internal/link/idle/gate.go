@@ -1,0 +1,167 @@
+// Package idle is the node's end of idling: a gate before the polls of its worker. The worker
+// runs on and knows nothing of it; while the node is idle its polls wait here, and neither the
+// link nor Temporal has one of them. docs/idle.md draws it.
+package idle
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+)
+
+// Gate holds polls back while a node is idle. All its methods may be called at any time, and
+// often.
+type Gate struct {
+	now     func() time.Time
+	working func() bool
+
+	mu        sync.Mutex
+	changed   chan struct{} // closed and made anew by whatever may open the gate
+	idle      time.Duration
+	stirred   time.Time // when the node was last woken, or had a task
+	connected bool
+	lost      time.Time // since when it is not connected
+	closed    bool
+	asking    int
+}
+
+// New makes a gate of a node that has just begun to connect; working says whether it has tasks
+// under way.
+func New(now func() time.Time, working func() bool) *Gate {
+	return &Gate{now: now, working: working, changed: make(chan struct{}), lost: now()}
+}
+
+// Wake has the node ask for tasks: there are some, or soon will be.
+func (g *Gate) Wake() { g.change(func() { g.stirred = g.now() }) }
+
+// Connected says that the node's stream lives, and by which terms.
+func (g *Gate) Connected(idle time.Duration) {
+	g.change(func() { g.connected, g.idle = true, idle })
+}
+
+// Lost says that it does not: nobody can wake the node.
+func (g *Gate) Lost() {
+	g.change(func() {
+		if g.connected {
+			g.connected, g.lost = false, g.now()
+		}
+	})
+}
+
+// Close lets all polls through: the worker stops, and waits for them.
+func (g *Gate) Close() { g.change(func() { g.closed = true }) }
+
+// Asking is how many polls are let through now.
+func (g *Gate) Asking() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.asking
+}
+
+func (g *Gate) change(f func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f()
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+const (
+	// askLeast keeps polls longer than what Temporal complains about.
+	askLeast = 9 * time.Second
+	// askRoom is what the link takes off a poll's deadline and Temporal before it answers an empty
+	// one, and what is left for the answer's way: no task is lost because a poll was to end.
+	askRoom = 4 * time.Second
+)
+
+// Unary is the gate, as an interceptor of the worker's connection.
+func (g *Gate) Unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error { //nolint:revive // the shape of grpc.UnaryClientInterceptor
+	if method != workflowservice.WorkflowService_PollActivityTaskQueue_FullMethodName {
+		return call(ctx, method, req, reply, cc, opts...)
+	}
+	p, err := g.await(ctx)
+	if err != nil || !p.Ask {
+		return err
+	}
+	defer g.asked()
+	if p.For > 0 {
+		limited, cancel := context.WithTimeout(ctx, max(p.For, askLeast)+askRoom)
+		defer cancel()
+		ctx = limited
+	}
+	err = call(ctx, method, req, reply, cc, opts...)
+	g.answered(p, reply, err)
+	return err
+}
+
+// await returns when the node is to ask; with a poll that does not, the worker comes again.
+func (g *Gate) await(ctx context.Context) (decide.Poll, error) {
+	for {
+		p, changed := g.decide()
+		if p.Ask {
+			return p, nil
+		}
+		if err := wait(ctx, changed, p.For); errors.Is(err, context.DeadlineExceeded) {
+			return p, nil // an empty answer, as of any long poll
+		} else if err != nil {
+			return p, status.FromContextError(err).Err()
+		}
+	}
+}
+
+func (g *Gate) decide() (decide.Poll, <-chan struct{}) {
+	working := g.working()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	p := decide.Poll{Rule: "closed", Ask: true}
+	if !g.closed {
+		p = decide.NodePoll(decide.PollSeen{
+			Idle: g.idle, Quiet: now.Sub(g.stirred), Working: working, Connected: g.connected, Lost: now.Sub(g.lost),
+		})
+	}
+	if p.Ask {
+		g.asking++
+	}
+	return p, g.changed
+}
+
+func (g *Gate) asked() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asking--
+}
+
+// answered: a task keeps the node awake, and so does a poll that failed though the node was
+// woken, until one is answered.
+func (g *Gate) answered(p decide.Poll, reply any, err error) {
+	out, _ := reply.(*workflowservice.PollActivityTaskQueueResponse)
+	if err == nil && len(out.GetTaskToken()) == 0 || err != nil && p.Rule != decide.PollWoken {
+		return
+	}
+	g.Wake()
+}
+
+// wait ends with a change, at its time, or with the context.
+func wait(ctx context.Context, changed <-chan struct{}, limit time.Duration) error {
+	var over <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-changed:
+	case <-over:
+	}
+	return nil
+}

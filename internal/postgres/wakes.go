@@ -1,0 +1,50 @@
+package postgres
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// wantedPrefix begins what is told on linkChannel of a node that is wanted; ids of connections
+// have no blank in them either.
+const wantedPrefix = "wanted "
+
+// WantNode says that a node has tasks, or is about to: the server that has its stream is told.
+func (s *Store) WantNode(ctx context.Context, node fleet.NodeName) error {
+	return failed("want the node", s.q.WantNode(ctx, string(node)))
+}
+
+// WantedNodes gives the nodes that were wanted within a time, with the number of the last one.
+func (s *Store) WantedNodes(ctx context.Context, within time.Duration) (map[fleet.NodeName]int64, error) {
+	rows, err := s.q.WantedNodes(ctx, within.Seconds())
+	out := make(map[fleet.NodeName]int64, len(rows))
+	for _, r := range rows {
+		out[fleet.NodeName(r.Node)] = r.Number
+	}
+	return out, failed("read which nodes are wanted", err)
+}
+
+// WantedNode gives the number of one node, 0 when it was not wanted within a time.
+func (s *Store) WantedNode(ctx context.Context, node fleet.NodeName, within time.Duration) (int64, error) {
+	number, err := s.q.WantedNode(ctx, db.WantedNodeParams{Node: string(node), Seconds: within.Seconds()})
+	if noRows(err) {
+		return 0, nil
+	}
+	return number, failed("read whether the node is wanted", err)
+}
+
+// wantedOf reads what WantNode told.
+func wantedOf(payload string) (node fleet.NodeName, number int64, ok bool) {
+	rest, ok := strings.CutPrefix(payload, wantedPrefix)
+	if !ok {
+		return "", 0, false
+	}
+	name, count, ok := strings.Cut(rest, " ")
+	number, err := strconv.ParseInt(count, 10, 64)
+	return fleet.NodeName(name), number, ok && err == nil
+}
