@@ -47,8 +47,10 @@ func (oneToken) Seal(key []byte, token string) (string, error) {
 func TestVisitPrepares(t *testing.T) {
 	t.Parallel()
 	store := &openStore{}
-	i := &Instances{Store: store, Tokens: oneToken{}, FetchBaseURL: "http://region:7460"}
+	nodes := &wokenNodes{}
+	i := &Instances{Store: store, Tokens: oneToken{}, Nodes: nodes, FetchBaseURL: "http://region:7460"}
 	out, err := i.Visit(t.Context(), Visit{})
+	require.Equal(t, []fleet.NodeName{"plant-1-a"}, nodes.all, "it may idle")
 	require.NoError(t, err)
 	require.Equal(t, []string{"observe", "prepare (notify_active)"}, out.Steps)
 	prepare := store.steps[1].Prepare

@@ -28,6 +28,7 @@ type measurement struct {
 func measurements() []measurement {
 	return []measurement{
 		{"idle", measureIdle},
+		{"nodes", measureNodes},
 		{"latency", measureLatency},
 		{"throughput", measureThroughput},
 		{"artifact", measureArtifact},

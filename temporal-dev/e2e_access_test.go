@@ -296,13 +296,13 @@ func (s *stack) rotated(t *testing.T, of *story, node string) {
 func (s *stack) revoked(t *testing.T, of *story, node string) {
 	own := s.steal(t, node, keys.LinkAudience)
 	s.order(t, "stop", node) // its process would end by itself
-	open := make(chan error, 1)
+	open, since := make(chan error, 1), time.Now()
 	go func() {
 		_, err := own.poll(t.Context(), node)
 		open <- err
 	}()
 	waitFor(t, "it polls", func(context.Context) error {
-		if !strings.Contains(s.metrics(t), "holdfast_node_tasks_polling_nodes 4") {
+		if !s.polled(t, node, since) {
 			return errNotYet
 		}
 		return nil

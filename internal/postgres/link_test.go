@@ -196,7 +196,8 @@ func TestListenLink(t *testing.T) {
 	heard, stopped := make(chan word, 10), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		_ = b.ListenLink(ctx, func(id fleet.ConnectionID, on fleet.ConnectionEvent) { heard <- word{id, on} }) // ends with ctx
+		_ = b.ListenLink(ctx, func(id fleet.ConnectionID, on fleet.ConnectionEvent) { heard <- word{id, on} },
+			func(fleet.NodeName, int64) {}) // ends with ctx
 	}()
 	id := b.opens("one")
 	eventually(t, "it listens", func() bool {

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/holdfast-io/holdfast/activities"
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/link/idle"
+	"github.com/holdfast-io/holdfast/internal/link/tasks"
+	"github.com/holdfast-io/holdfast/internal/node"
+	"github.com/holdfast-io/holdfast/provider"
+	"github.com/holdfast-io/holdfast/workers"
+)
+
+const (
+	nodePairs     = 1000
+	nodesCrowd    = 20
+	nodesSettle   = 6 * time.Minute // until Temporal has let go of queues that nobody uses
+	nodesIdleWait = 5 * time.Minute
+	nodesWatch    = time.Minute
+	nodesWoken    = 40
+
+	nodesTemporalMB  = 500.0
+	nodesTemporalCPU = 5.0  // percent of one core
+	nodesWakeLimit   = 25.0 // ms above an awake node
+)
+
+// measureNodes has 2,000 nodes enrolled and connected that have nothing to do, and looks at what
+// they cost Temporal and the server. Each has a worker and a stream of its own, as a node's
+// process has; what it would hold is left out.
+func measureNodes(ctx context.Context, l *lab) ([]figure, error) {
+	r, err := l.start(ctx, "--empty")
+	if err != nil {
+		return nil, err
+	}
+	defer r.stop()
+	l.say("enrolling %d nodes …", 2*nodePairs)
+	c := &idleCrowd{region: r, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: nodesCrowd}}}
+	defer c.stop()
+	began := time.Now()
+	if err := c.enrol(ctx); err != nil {
+		return nil, err
+	}
+	l.say("they took %s; waiting until all idle …", time.Since(began).Round(time.Second))
+	if err := c.rests(ctx); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, nodesSettle); err != nil {
+		return nil, err
+	}
+	cost, err := c.cost(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	woken, err := c.wakes(ctx, l)
+	return append(cost, woken...), err
+}
+
+// idleCrowd are nodes of one region.
+type idleCrowd struct {
+	*region
+	http  *http.Client
+	nodes []*idleNode
+}
+
+// idleNode is a node as its region sees it.
+type idleNode struct {
+	name    fleet.NodeName
+	key     identity.Key
+	gate    *idle.Gate
+	client  client.Client
+	worker  worker.Worker
+	stop    context.CancelFunc
+	stopped chan struct{}
+}
+
+// GetRequestMetadata signs each call, as a node does.
+func (n *idleNode) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	token, err := n.key.Sign(identity.LinkAudience, time.Now())
+	return map[string]string{"authorization": "Bearer " + token}, err
+}
+
+// RequireTransportSecurity is false on the loopback.
+func (*idleNode) RequireTransportSecurity() bool { return false }
+
+// Reconcile finds that a node without instances holds what it should.
+func (*idleNode) Reconcile(context.Context, fleet.ReconcileCommand) (fleet.ReconcileReport, error) {
+	return fleet.ReconcileReport{}, nil
+}
+
+func (c *idleCrowd) enrol(ctx context.Context) error {
+	c.nodes = make([]*idleNode, 2*nodePairs)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(nodesCrowd)
+	for i := range nodePairs {
+		group.Go(func() error {
+			site := fmt.Sprintf("idle-%04d", i)
+			_, err := c.api.PutSite(ctx, site, api.SitePut{Nodes: []api.SiteNode{
+				{Name: site + "-a", Role: fleet.RoleActive}, {Name: site + "-b", Role: fleet.RoleStandby},
+			}}, api.Mutation{})
+			for j, name := range []string{site + "-a", site + "-b"} {
+				if err == nil {
+					c.nodes[2*i+j], err = c.join(ctx, fleet.SiteName(site), fleet.NodeName(name))
+				}
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// join enrols a node, connects it, and says that it has started.
+func (c *idleCrowd) join(ctx context.Context, site fleet.SiteName, name fleet.NodeName) (*idleNode, error) {
+	token, err := c.api.CreateJoinToken(ctx, api.JoinTokenRequest{Site: string(site), Node: string(name)}, api.Mutation{})
+	if err != nil {
+		return nil, err
+	}
+	n := &idleNode{name: name, stopped: make(chan struct{})}
+	if n.key, err = identity.Generate(name); err != nil {
+		return nil, err
+	}
+	door := &node.Client{API: c.doc.API, HTTP: c.http, Key: func() identity.Key { return n.key }, Now: time.Now}
+	at, err := door.Enrol(ctx, token.Token, site)
+	if err != nil {
+		return nil, err
+	}
+	n.key = n.key.Enrolled(at.Region)
+	if err := n.connect(c.doc.Link); err != nil {
+		return nil, err
+	}
+	id, err := identity.Generate(name) // any unique text
+	if err != nil {
+		return nil, err
+	}
+	_, err = door.Started(ctx, node.StartedPage{StartID: identity.EncodePublic(id.SigningPublic())[:32], Last: true})
+	return n, err
+}
+
+func (n *idleNode) connect(link string) error {
+	quiet := slog.New(slog.DiscardHandler)
+	work := &activities.Node{Reconciler: n}
+	n.gate = idle.New(time.Now, func() bool { return work.InFlight() > 0 })
+	var err error
+	n.client, err = client.NewLazyClient(client.Options{
+		HostPort: link, Namespace: tasks.Namespace, Identity: "node." + string(n.name), Logger: sdklog.NewStructuredLogger(quiet),
+		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{
+			grpc.WithPerRPCCredentials(n), grpc.WithChainUnaryInterceptor(n.gate.Unary),
+		}},
+		WorkerHeartbeatInterval: -1,
+	})
+	if err != nil {
+		return fmt.Errorf("make a client of the link: %w", err)
+	}
+	stream, err := provider.New(provider.Options{
+		Address: link, Name: string(n.name), Insecure: true, Logger: quiet, MaxReconnectAttempts: -1, InFlight: work.InFlight,
+		Token:  func(context.Context) (string, error) { return n.key.Sign(identity.LinkAudience, time.Now()) },
+		OnWake: n.gate.Wake,
+		OnState: func(st provider.Status) {
+			if st.State == provider.Active {
+				n.gate.Connected(st.IdleAfter)
+			} else {
+				n.gate.Lost()
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	n.stop = stop
+	go func() {
+		defer close(n.stopped)
+		_ = stream.Run(ctx) // it ends with stop
+	}()
+	n.worker = workers.NewNode(n.client, n.name, work)
+	return n.worker.Start()
+}
+
+// stop lets the nodes go: first their gates and streams, for a worker waits for its polls.
+func (c *idleCrowd) stop() {
+	var group errgroup.Group
+	for _, n := range c.nodes {
+		if n == nil || n.worker == nil {
+			continue
+		}
+		n.gate.Close()
+		group.Go(func() error {
+			n.stop()
+			n.client.Close()
+			n.worker.Stop()
+			<-n.stopped
+			return nil
+		})
+	}
+	_ = group.Wait() // none of them fails
+}
+
+// rests waits until no node asks for tasks.
+func (c *idleCrowd) rests(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, nodesIdleWait)
+	defer cancel()
+	asks := func(n *idleNode) bool { return n.gate.Asking() > 0 }
+	for slices.ContainsFunc(c.nodes, asks) {
+		if err := pause(ctx, time.Second); err != nil {
+			return errors.Join(errors.New("some nodes do not idle"), err)
+		}
+	}
+	return nil
+}
+
+// cost is what the idle nodes take from Temporal, and from the server that has their streams.
+func (c *idleCrowd) cost(ctx context.Context, l *lab) ([]figure, error) {
+	w := l.watch()
+	var all []figure
+	for _, of := range []struct {
+		process, name    string
+		memory, cpu      float64
+		before, resident float64
+	}{
+		{process: "temporal", name: "Temporal", memory: nodesTemporalMB, cpu: nodesTemporalCPU},
+		{process: "server", name: "the server", memory: nodesTemporalMB, cpu: nodesServerCPU},
+	} {
+		pid, err := c.pid(of.process)
+		if err != nil {
+			return nil, err
+		}
+		before, err := readStat(pid)
+		if err != nil {
+			return nil, err
+		}
+		began := time.Now()
+		if err := pause(ctx, nodesWatch); err != nil {
+			return nil, err
+		}
+		after, err := readStat(pid)
+		if err != nil {
+			return nil, err
+		}
+		kb, err := kilobytes(pid, "status", "VmRSS")
+		if err != nil {
+			return nil, err
+		}
+		memory := atMost("nodes: memory of "+of.name+", 2,000 idle nodes", float64(kb<<10)/megabyte, of.memory)
+		memory.measured, memory.unit = fmt.Sprintf("%.0f MB", memory.value), "MB"
+		cpu := atMost("nodes: CPU of "+of.name+", of one core", float64(after.ticks-before.ticks)/time.Since(began).Seconds(), of.cpu)
+		cpu.measured, cpu.unit = fmt.Sprintf("%.1f %%", cpu.value), "%"
+		all = append(all, memory, cpu)
+	}
+	return w.stamp(all)
+}
+
+// nodesServerCPU is for 2,000 streams with a heartbeat every 5 s.
+const nodesServerCPU = 30.0
+
+// wakes compares nodes that idle, and again at once, when they are awake.
+func (c *idleCrowd) wakes(ctx context.Context, l *lab) ([]figure, error) {
+	w := l.watch()
+	var asleep, awake []time.Duration
+	for i := range nodesWoken {
+		n := c.nodes[i*len(c.nodes)/nodesWoken]
+		for _, times := range []*[]time.Duration{&asleep, &awake} {
+			took, err := c.compared(ctx, n.name)
+			if err != nil {
+				return nil, err
+			}
+			*times = append(*times, took)
+		}
+	}
+	above := quantile(asleep, 0.5) - quantile(awake, 0.5)
+	f := atMost("nodes: comparison of an idle node, above an awake one, p50", float64(above.Microseconds())/1000, nodesWakeLimit)
+	f.measured, f.unit = fmt.Sprintf("%.1f ms", f.value), "ms"
+	f.note = fmt.Sprintf("idle %s, awake %s; p95 %s and %s", millis(quantile(asleep, 0.5)), millis(quantile(awake, 0.5)),
+		millis(quantile(asleep, 0.95)), millis(quantile(awake, 0.95)))
+	return w.stamp([]figure{f})
+}
+
+func (c *idleCrowd) compared(ctx context.Context, name fleet.NodeName) (time.Duration, error) {
+	began := time.Now()
+	out, err := c.api.ReconcileNode(ctx, string(name), api.Mutation{})
+	if err != nil {
+		return 0, err
+	}
+	op := *out.Operation
+	for !op.State.Ended() {
+		if op, err = c.api.Operation(ctx, op.ID, nodesWatch); err != nil {
+			return 0, err
+		}
+	}
+	if op.State != fleet.OperationSucceeded {
+		return 0, fmt.Errorf("the comparison of %s ended as %s: %s", name, op.State, op.Reason)
+	}
+	return time.Since(began), nil
+}

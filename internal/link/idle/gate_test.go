@@ -1,0 +1,275 @@
+package idle
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+)
+
+const (
+	term = 30 * time.Second
+	poll = workflowservice.WorkflowService_PollActivityTaskQueue_FullMethodName
+	// workerPoll is how long the SDK lets a poll last.
+	workerPoll = 70 * time.Second
+)
+
+// now is the bubble's clock.
+var now = time.Now //nolint:forbidigo // synctest makes it a clock of the test's own
+
+// world is a gate between a worker's poller and a Temporal, in a bubble of time.
+type world struct {
+	*Gate
+	t       *testing.T
+	working bool
+	tasks   chan string // what Temporal has
+	fails   error       // of each poll
+	polls   int         // that reached Temporal
+	open    int         // that wait there
+	got     []string
+	stop    context.CancelFunc
+	done    chan struct{}
+}
+
+// inWorld runs a test with a poller that goes on until its end.
+func inWorld(t *testing.T, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, tasks: make(chan string, 10), done: make(chan struct{})}
+		w.Gate = New(now, func() bool { return w.working })
+		ctx, stop := context.WithCancel(t.Context())
+		w.stop = stop
+		go w.poller(ctx)
+		synctest.Wait()
+		test(w)
+		stop()
+		<-w.done
+		require.Zero(t, w.Asking())
+	})
+}
+
+// poller is the SDK's: one poll after the other, with a pause after one that failed.
+func (w *world) poller(ctx context.Context) {
+	defer close(w.done)
+	for ctx.Err() == nil {
+		limited, cancel := context.WithTimeout(ctx, workerPoll)
+		out := &workflowservice.PollActivityTaskQueueResponse{}
+		err := w.Unary(limited, poll, nil, out, nil, w.temporal)
+		cancel()
+		if len(out.GetTaskToken()) > 0 {
+			w.got = append(w.got, string(out.GetTaskToken()))
+		}
+		if err != nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}
+}
+
+// temporal answers a task when it has one, and nothing a second before the deadline.
+func (w *world) temporal(ctx context.Context, _ string, _, reply any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
+	w.polls++
+	if w.fails != nil {
+		return w.fails
+	}
+	w.open++
+	defer func() { w.open-- }()
+	end, _ := ctx.Deadline()
+	select {
+	case task := <-w.tasks:
+		reply.(*workflowservice.PollActivityTaskQueueResponse).TaskToken = []byte(task)
+		return nil
+	case <-time.After(min(end.Sub(now())-time.Second, time.Minute)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (w *world) pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // of the bubble: it takes no time
+	synctest.Wait()
+}
+
+// rests passes the time in which any poll ends, and wants none after it.
+func (w *world) rests() {
+	w.t.Helper()
+	w.pass(term + askLeast + askRoom)
+	require.Zero(w.t, w.open, "a poll waits at Temporal")
+	before := w.polls
+	w.pass(time.Hour)
+	require.Equal(w.t, before, w.polls, "a node that idles polls")
+}
+
+func TestGate(t *testing.T) {
+	t.Parallel()
+	t.Run("a node that connects and is not wanted never polls", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.Connected(term)
+			w.rests()
+			require.Zero(t, w.polls)
+		})
+	})
+	t.Run("a wake lets its poll through at once, and it idles again", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.Connected(term)
+			w.rests()
+			w.tasks <- "one"
+			w.Wake()
+			synctest.Wait()
+			require.Equal(t, []string{"one"}, w.got)
+			w.rests()
+		})
+	})
+	t.Run("a task that comes within the term finds it asking", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.Connected(term)
+			w.Wake()
+			for range 10 {
+				w.pass(term - time.Millisecond)
+				require.Equal(t, 1, w.open)
+				w.tasks <- "more" // each begins the term anew
+				synctest.Wait()
+			}
+			require.Len(t, w.got, 10)
+			w.rests()
+		})
+	})
+	t.Run("a wake at any moment of going idle is not lost", func(t *testing.T) {
+		for at := time.Duration(0); at <= term+askLeast+askRoom; at += 250 * time.Millisecond {
+			inWorld(t, func(w *world) {
+				w.Connected(term)
+				w.Wake()
+				w.pass(at)
+				w.Wake()
+				w.pass(term - time.Millisecond)
+				w.tasks <- "late"
+				synctest.Wait()
+				require.Equal(t, []string{"late"}, w.got, "woken after %s", at)
+			})
+		}
+	})
+	t.Run("many wakes are as one", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.Connected(term)
+			for range 100 {
+				w.Wake()
+				synctest.Wait()
+			}
+			require.Equal(t, 1, w.polls)
+			w.rests()
+		})
+	})
+	t.Run("a wake before the stream's terms are known counts", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.Wake()
+			w.Connected(term)
+			synctest.Wait()
+			require.Equal(t, 1, w.open)
+			w.rests()
+		})
+	})
+	t.Run("who works goes on asking, and idles when it is done", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.Connected(term)
+			w.working = true
+			w.Wake()
+			w.pass(10 * time.Minute)
+			require.Equal(t, 1, w.open)
+			w.working = false
+			w.rests()
+		})
+	})
+	t.Run("without a stream it asks after a while, and rests when that is back", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.Connected(term)
+			w.rests()
+			w.Lost()
+			w.pass(decide.StreamLimit - time.Millisecond)
+			require.Zero(t, w.polls, "most streams come back sooner")
+			w.pass(time.Millisecond)
+			require.Equal(t, 1, w.open)
+			w.pass(10 * time.Minute)
+			require.Equal(t, 1, w.open)
+			w.Connected(term)
+			w.rests()
+		})
+	})
+	t.Run("a stream that never comes does not silence the node", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.Lost() // again
+			w.tasks <- "one"
+			w.pass(decide.StreamLimit)
+			require.Equal(t, []string{"one"}, w.got)
+		})
+	})
+	t.Run("a region that wakes nobody is polled all the time", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.Connected(0)
+			w.pass(24*time.Hour + time.Second)
+			require.Equal(t, 1, w.open)
+		})
+	})
+	t.Run("a wake outlasts an outage of Temporal", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.Connected(term)
+			w.fails = errors.New("Temporal is away")
+			w.Wake()
+			w.pass(time.Hour)
+			w.fails = nil
+			w.tasks <- "one"
+			w.pass(time.Second)
+			require.Equal(t, []string{"one"}, w.got)
+			w.rests()
+		})
+	})
+	t.Run("polls that fail without a stream do not keep it awake later", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.fails = errors.New("the link is away")
+			w.pass(time.Hour)
+			require.Positive(t, w.polls)
+			w.fails = nil
+			w.Connected(term)
+			w.pass(time.Minute) // of one that was let through before
+			require.Zero(t, w.open)
+			w.rests()
+		})
+	})
+	t.Run("a worker that stops has its polls back", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.Connected(term)
+			w.rests()
+			w.Close()
+			synctest.Wait()
+			require.Equal(t, 1, w.open, "ShutdownWorker ends it there")
+		})
+	})
+}
+
+func TestGateLetsTheRestThrough(t *testing.T) {
+	t.Parallel()
+	g := New(now, func() bool { return false })
+	called := false
+	call := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+		called = true
+		return nil
+	}
+	require.NoError(t, g.Unary(t.Context(), workflowservice.WorkflowService_RecordActivityTaskHeartbeat_FullMethodName, nil, nil, nil, call))
+	require.True(t, called)
+	t.Run("and a poll that is cancelled is", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Equal(t, codes.Canceled, status.Code(g.Unary(ctx, poll, nil, nil, nil, call)))
+	})
+}

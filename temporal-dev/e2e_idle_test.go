@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/holdfast-io/holdfast/api"
+)
+
+// idles waits until no node has a poll at Temporal, and says when that was.
+func (s *stack) idles(t *testing.T) time.Time {
+	t.Helper()
+	waitFor(t, "all nodes idle", func(context.Context) error {
+		if !strings.Contains(s.metrics(t), "\nholdfast_node_tasks_polls 0\n") {
+			return errNotYet
+		}
+		return nil
+	})
+	return time.Now()
+}
+
+// polled says whether Temporal had a poll on a node's queue since a time.
+func (s *stack) polled(t *testing.T, node string, since time.Time) bool {
+	t.Helper()
+	out, err := s.temporal.DescribeTaskQueue(t.Context(), &workflowservice.DescribeTaskQueueRequest{
+		Namespace: temporalNamespace, TaskQueue: &taskqueuepb.TaskQueue{Name: "node." + node, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+		TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
+	})
+	require.NoError(t, err)
+	for _, p := range out.GetPollers() {
+		if p.GetLastAccessTime().AsTime().After(since) {
+			return true
+		}
+	}
+	return false
+}
+
+// untaken are the activity tasks that no node took in time.
+func (s *stack) untaken(t *testing.T) int {
+	t.Helper()
+	n := 0
+	for _, run := range s.histories(t) {
+		for _, e := range run.events {
+			if e.GetActivityTaskTimedOutEventAttributes() != nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Nodes that have nothing to do ask Temporal for nothing, and are there at once when they are
+// needed, whatever was restarted meanwhile (design: a node that has been idle stops polling and
+// is woken over its stream).
+func TestE2EIdle(t *testing.T) {
+	t.Parallel()
+	s := startStack(t, 2)
+	st := newStory(t, s, "plant-1", "press-7")
+	delivered := func(t *testing.T) {
+		op, hash := st.release(t)
+		requireSucceeded(t, st.ended(t, op.ID))
+		st.good(t, hash)
+	}
+	t.Run("a delivery wakes both nodes of its site, and no others", func(t *testing.T) {
+		since := s.idles(t)
+		delivered(t)
+		for _, node := range pair("plant-1") {
+			require.True(t, s.polled(t, node, since), node)
+		}
+		s.idles(t)
+		for _, node := range pair("plant-2") {
+			require.False(t, s.polled(t, node, since), node)
+		}
+		require.Zero(t, s.untaken(t), "each task found its node")
+	})
+	t.Run("a comparison wakes its node", func(t *testing.T) {
+		since := s.idles(t)
+		out, err := s.api.ReconcileNode(t.Context(), "plant-2-b", api.Mutation{})
+		require.NoError(t, err)
+		requireSucceeded(t, s.ended(t, out.Operation.ID))
+		require.True(t, s.polled(t, "plant-2-b", since))
+		require.Zero(t, s.untaken(t))
+	})
+	t.Run("a server that was killed while they idle", func(t *testing.T) {
+		s.idles(t)
+		s.kill(t, serverName)
+		delivered(t)
+	})
+	t.Run("and one that is killed with the delivery under way", func(t *testing.T) {
+		s.idles(t)
+		op, hash := st.release(t)
+		s.kill(t, serverName)
+		requireSucceeded(t, st.ended(t, op.ID))
+		st.good(t, hash)
+	})
+	t.Run("Temporal restarted while they idle", func(t *testing.T) {
+		s.idles(t)
+		s.kill(t, temporalName)
+		delivered(t)
+		s.idles(t)
+	})
+	t.Run("a node that was restarted while it idled", func(t *testing.T) {
+		s.idles(t)
+		s.kill(t, "plant-1-b")
+		delivered(t)
+		s.idles(t)
+	})
+}
