@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"go.temporal.io/server/common/cluster"
 	"go.temporal.io/server/common/config"
@@ -51,6 +52,11 @@ func temporalSettings() dynamicconfig.StaticClient {
 		// A queue that narrows what it reads to a few pending workflows walks all its tasks at
 		// each poll, until the pending ones are done: a fifteenth of the processor time.
 		dynamicconfig.QueueShrinkPredicateMaxPendingKeys.Key(): 0,
+		// What a queue takes is given back soon after its node idles, also where an activity queue
+		// asks its workflow queue, which has none, for versions. The idle time is above both polls.
+		dynamicconfig.MatchingMaxTaskQueueIdleTime.Key():       2 * time.Minute,
+		dynamicconfig.MatchingGetUserDataLongPollTimeout.Key(): time.Minute,
+		dynamicconfig.PollerHistoryTTL.Key():                   time.Minute,
 		// Caches sized for thousands of open workflows, not for a data centre.
 		dynamicconfig.HistoryCacheHostLevelMaxSize.Key():     8192,
 		dynamicconfig.EventsHostLevelCacheMaxSizeBytes.Key(): 16 << 20,

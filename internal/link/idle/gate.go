@@ -11,6 +11,7 @@ import (
 
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
@@ -78,7 +79,7 @@ const (
 	askLeast = 9 * time.Second
 	// askRoom is what the link takes off a poll's deadline and Temporal before it answers an empty
 	// one, and what is left for the answer's way: no task is lost because a poll was to end.
-	askRoom = 4 * time.Second
+	askRoom = 8 * time.Second
 )
 
 // Unary is the gate, as an interceptor of the worker's connection.
@@ -91,12 +92,16 @@ func (g *Gate) Unary(ctx context.Context, method string, req, reply any, cc *grp
 		return err
 	}
 	defer g.asked()
+	limited := ctx
 	if p.For > 0 {
-		limited, cancel := context.WithTimeout(ctx, max(p.For, askLeast)+askRoom)
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, max(p.For, askLeast)+askRoom)
 		defer cancel()
-		ctx = limited
 	}
-	err = call(ctx, method, req, reply, cc, opts...)
+	err = call(limited, method, req, reply, cc, opts...)
+	if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
+		err = nil // the region is slow; that is no reason to ask it for longer
+	}
 	g.answered(p, reply, err)
 	return err
 }

@@ -33,6 +33,7 @@ type world struct {
 	working bool
 	tasks   chan string // what Temporal has
 	fails   error       // of each poll
+	slow    bool        // polls are not answered before their deadline
 	polls   int         // that reached Temporal
 	open    int         // that wait there
 	got     []string
@@ -86,6 +87,10 @@ func (w *world) temporal(ctx context.Context, _ string, _, reply any, _ *grpc.Cl
 	w.open++
 	defer func() { w.open-- }()
 	end, _ := ctx.Deadline()
+	if w.slow {
+		<-ctx.Done()
+		return status.FromContextError(ctx.Err()).Err()
+	}
 	select {
 	case task := <-w.tasks:
 		reply.(*workflowservice.PollActivityTaskQueueResponse).TaskToken = []byte(task)
@@ -231,6 +236,14 @@ func TestGate(t *testing.T) {
 			w.tasks <- "one"
 			w.pass(time.Second)
 			require.Equal(t, []string{"one"}, w.got)
+			w.rests()
+		})
+	})
+	t.Run("a region that answers polls too late does not keep it awake", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.Connected(term)
+			w.slow = true
+			w.Wake()
 			w.rests()
 		})
 	})

@@ -16,7 +16,7 @@ const (
 	pollLimit = 90 * time.Second
 	// pollRoom is what a poll ends before the node gives it up, so that a task which comes with its
 	// last moment still reaches the node.
-	pollRoom = 2 * time.Second
+	pollRoom = 5 * time.Second
 	// pollsPerNode is above what a node's worker keeps open, the last process's included.
 	pollsPerNode = 8
 )
@@ -37,11 +37,7 @@ func (p *polls) begin(ctx context.Context, node fleet.NodeName) (context.Context
 	if len(p.open[node]) >= pollsPerNode {
 		return nil, nil, false
 	}
-	limit := pollLimit
-	if end, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(end)-pollRoom) //nolint:forbidigo // deadlines are of the real clock
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, limitOf(ctx))
 	mine := &poll{cancel}
 	if p.open == nil {
 		p.open = map[fleet.NodeName]map[*poll]struct{}{}
@@ -51,6 +47,16 @@ func (p *polls) begin(ctx context.Context, node fleet.NodeName) (context.Context
 	}
 	p.open[node][mine] = struct{}{}
 	return ctx, func() { p.end(node, mine) }, true
+}
+
+// limitOf is how long a poll may wait: not for all of what the node's call has.
+func limitOf(ctx context.Context) time.Duration {
+	end, has := ctx.Deadline()
+	if !has {
+		return pollLimit
+	}
+	left := time.Until(end) //nolint:forbidigo // deadlines are of the real clock
+	return min(pollLimit, left-min(pollRoom, left/2))
 }
 
 func (p *polls) end(node fleet.NodeName, done *poll) {
