@@ -28,11 +28,12 @@ import (
 
 const (
 	nodePairs     = 1000
-	nodesCrowd    = 20
-	nodesSettle   = 6 * time.Minute // until Temporal has let go of queues that nobody uses
-	nodesIdleWait = 5 * time.Minute
+	nodesCrowd    = 8
+	nodesSettle   = 5 * time.Minute // until Temporal has let go of queues that nobody uses
+	nodesIdleWait = 10 * time.Minute
 	nodesWatch    = time.Minute
 	nodesWoken    = 40
+	nodesTries    = 10
 
 	nodesTemporalMB  = 500.0
 	nodesTemporalCPU = 5.0  // percent of one core
@@ -186,15 +187,21 @@ func (n *idleNode) connect(link string) error {
 		defer close(n.stopped)
 		_ = stream.Run(ctx) // it ends with stop
 	}()
-	n.worker = workers.NewNode(n.client, n.name, work)
-	return n.worker.Start()
+	for range nodesTries { // so many at once are slow to be let in
+		w := workers.NewNode(n.client, n.name, work)
+		if err = w.Start(); err == nil {
+			n.worker = w
+			return nil
+		}
+	}
+	return err
 }
 
 // stop lets the nodes go: first their gates and streams, for a worker waits for its polls.
 func (c *idleCrowd) stop() {
 	var group errgroup.Group
 	for _, n := range c.nodes {
-		if n == nil || n.worker == nil {
+		if n == nil {
 			continue
 		}
 		n.gate.Close()
