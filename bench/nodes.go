@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -216,17 +215,27 @@ func (c *idleCrowd) stop() {
 	_ = group.Wait() // none of them fails
 }
 
-// rests waits until no node asks for tasks.
+// rests waits until next to no node asks for tasks: on a busy machine one or the other loses its
+// stream.
 func (c *idleCrowd) rests(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, nodesIdleWait)
 	defer cancel()
-	asks := func(n *idleNode) bool { return n.gate.Asking() > 0 }
-	for slices.ContainsFunc(c.nodes, asks) {
+	for c.asking() > len(c.nodes)/100 {
 		if err := pause(ctx, time.Second); err != nil {
 			return errors.Join(errors.New("some nodes do not idle"), err)
 		}
 	}
 	return nil
+}
+
+func (c *idleCrowd) asking() int {
+	n := 0
+	for _, of := range c.nodes {
+		if of.gate.Asking() > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // cost is what the idle nodes take from Temporal, and from the server that has their streams.
@@ -236,7 +245,6 @@ func (c *idleCrowd) cost(ctx context.Context, l *lab) ([]figure, error) {
 	for _, of := range []struct {
 		process, name    string
 		memory, cpu      float64
-		before, resident float64
 	}{
 		{process: "temporal", name: "Temporal", memory: nodesTemporalMB, cpu: nodesTemporalCPU},
 		{process: "server", name: "the server", memory: nodesTemporalMB, cpu: nodesServerCPU},

@@ -132,6 +132,9 @@ a busy neighbour is worth little.
 * **Idle**: a fresh region with the examples and default timing. Ready is the time from the start
   of the program to its word that the region is up, examples delivered. CPU over 30 s, from 15 s
   after that; guardians, Postgres and the program itself included.
+* **Nodes**: 2,000 nodes of 1,000 sites, enrolled, connected and compared once; each with a worker and a stream
+  of its own, in the process of this program. From 5 minutes after the last of them went idle, resident memory and
+  CPU over a minute. Then comparisons of 40 nodes that idle, each again while it is awake.
 * **Memory**: the highest resident memory while an artifact is uploaded and delivered, and while a
   JSON of 40 MB of strings is put and delivered, above that of the same processes 15 s after the start.
 * **Plan**: a plan of 10,000 instances of 4 KB over 10 sites that stand as they are asked for, by

@@ -28,11 +28,12 @@ type Poll struct {
 const PollWoken = "woken"
 
 const (
-	// StreamLimit is how long a node waits for its stream before it asks without one: longer than
-	// most restarts of a server, so that these do not have all idle nodes ask at once.
-	StreamLimit = 15 * time.Second
-	// workingAsk is how long a node that works asks for more at a time.
-	workingAsk = 30 * time.Second
+	// StreamLimit is how long a node waits for its stream before it asks without one: twice what it
+	// waits at most between two attempts, so that a server which is lost, or a storm, does not have
+	// all idle nodes ask at once.
+	StreamLimit = 2 * time.Minute
+	// askAtOnce is how long a node asks before it decides anew, when that has no end of its own.
+	askAtOnce = 30 * time.Second
 )
 
 var pollRules = []struct {
@@ -40,10 +41,10 @@ var pollRules = []struct {
 	when func(PollSeen) bool
 	then func(PollSeen) Poll
 }{
-	{"working", func(s PollSeen) bool { return s.Working }, func(PollSeen) Poll { return Poll{Ask: true, For: workingAsk} }},
+	{"working", func(s PollSeen) bool { return s.Working }, func(PollSeen) Poll { return Poll{Ask: true, For: askAtOnce} }},
 	{PollWoken, func(s PollSeen) bool { return s.Quiet < s.Idle }, func(s PollSeen) Poll { return Poll{Ask: true, For: s.Idle - s.Quiet} }},
 	{"connects", func(s PollSeen) bool { return !s.Connected && s.Lost < StreamLimit }, func(s PollSeen) Poll { return Poll{For: StreamLimit - s.Lost} }},
-	{"no_stream", func(s PollSeen) bool { return !s.Connected }, func(PollSeen) Poll { return Poll{Ask: true, For: StreamLimit} }},
+	{"no_stream", func(s PollSeen) bool { return !s.Connected }, func(PollSeen) Poll { return Poll{Ask: true, For: askAtOnce} }},
 	{"never_idles", func(s PollSeen) bool { return s.Idle <= 0 }, func(PollSeen) Poll { return Poll{Ask: true} }},
 	{"idle", func(PollSeen) bool { return true }, func(PollSeen) Poll { return Poll{} }},
 }

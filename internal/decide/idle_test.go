@@ -19,16 +19,16 @@ func TestNodePoll(t *testing.T) {
 		want Poll
 	}{
 		{"a node that has just begun to connect waits for its stream", PollSeen{Quiet: long}, Poll{"connects", false, StreamLimit}},
-		{"it asks without one when that takes too long", PollSeen{Quiet: long, Lost: StreamLimit}, Poll{"no_stream", true, StreamLimit}},
+		{"it asks without one when that takes too long", PollSeen{Quiet: long, Lost: StreamLimit}, Poll{"no_stream", true, askAtOnce}},
 		{"one of a region that wakes nobody asks all the time", PollSeen{Quiet: long, Connected: true}, Poll{"never_idles", true, 0}},
 		{"one that is connected rests", PollSeen{Idle: idleTerm, Quiet: long, Connected: true}, Poll{"idle", false, 0}},
 		{"a wake has it ask for all of the term", PollSeen{Idle: idleTerm, Connected: true}, Poll{PollWoken, true, idleTerm}},
 		{"and for what is left of it", PollSeen{Idle: idleTerm, Quiet: 20 * time.Second, Connected: true}, Poll{PollWoken, true, 10 * time.Second}},
 		{"a lost stream takes nothing of it away", PollSeen{Idle: idleTerm, Quiet: 20 * time.Second, Lost: long}, Poll{PollWoken, true, 10 * time.Second}},
 		{"the term ends with its last moment", PollSeen{Idle: idleTerm, Quiet: idleTerm, Connected: true}, Poll{"idle", false, 0}},
-		{"who works asks for more", PollSeen{Idle: idleTerm, Quiet: long, Working: true, Connected: true}, Poll{"working", true, workingAsk}},
+		{"who works asks for more", PollSeen{Idle: idleTerm, Quiet: long, Working: true, Connected: true}, Poll{"working", true, askAtOnce}},
 		{"a stream that was lost just now may come back", PollSeen{Idle: idleTerm, Quiet: long, Lost: 5 * time.Second}, Poll{"connects", false, StreamLimit - 5*time.Second}},
-		{"without it nobody could wake the node", PollSeen{Idle: idleTerm, Quiet: long, Lost: StreamLimit}, Poll{"no_stream", true, StreamLimit}},
+		{"without it nobody could wake the node", PollSeen{Idle: idleTerm, Quiet: long, Lost: StreamLimit}, Poll{"no_stream", true, askAtOnce}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -42,7 +42,7 @@ func TestNodePoll(t *testing.T) {
 func TestNodePollIsSafe(t *testing.T) {
 	t.Parallel()
 	some := func(t *rapid.T, name string) time.Duration {
-		return time.Duration(rapid.Int64Range(0, int64(2*time.Minute)).Draw(t, name))
+		return time.Duration(rapid.Int64Range(0, int64(2*StreamLimit)).Draw(t, name))
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := PollSeen{
