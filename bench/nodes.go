@@ -243,8 +243,8 @@ func (c *idleCrowd) cost(ctx context.Context, l *lab) ([]figure, error) {
 	w := l.watch()
 	var all []figure
 	for _, of := range []struct {
-		process, name    string
-		memory, cpu      float64
+		process, name string
+		memory, cpu   float64
 	}{
 		{process: "temporal", name: "Temporal", memory: nodesTemporalMB, cpu: nodesTemporalCPU},
 		{process: "server", name: "the server", memory: nodesTemporalMB, cpu: nodesServerCPU},
