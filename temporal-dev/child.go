@@ -54,9 +54,6 @@ type nodeInput struct {
 }
 
 func (in nodeInput) config() region.NodeConfig {
-	if os.Getenv(voteless) != "" {
-		in.Peer, in.PeerTLS = "", certs.ServerFiles{}
-	}
 	return region.NodeConfig{
 		Node: in.Node, Site: in.Site, API: in.API, Link: in.Link + os.Getenv(linksVariable), Peer: in.Peer,
 		Data: in.Data, JoinToken: in.Join, Executable: in.Program, LifetimePID: in.Supervisor, StopInstances: true,
@@ -71,10 +68,6 @@ const failpointsVariable = "HOLDFAST_FAILPOINTS"
 // linksVariable names more addresses of the link, each behind a comma, where tests start more
 // servers; it is theirs only.
 const linksVariable = "HOLDFAST_MORE_LINKS"
-
-// voteless keeps nodes from voting where tests pause and kill those that are to stay active; it
-// is theirs only.
-const voteless = "HOLDFAST_VOTELESS"
 
 // traceVariable is OpenTelemetry's own name for where traces go.
 const traceVariable = "OTEL_EXPORTER_OTLP_ENDPOINT"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"syscall"
 	"testing"
 	"time"
 
@@ -203,17 +202,17 @@ func (s *stack) setStates(t *testing.T, st *story) {
 	require.Len(t, st.witness.starts(t), 2)
 }
 
-// lostWorkflows pauses the active node, so that everything is in flight, and takes the
+// lostWorkflows holds the active node's work, so that everything is in flight, and takes the
 // workflows away. N61, X6, X7, X25
 func (s *stack) lostWorkflows(t *testing.T) {
-	const site, active = "plant-2", "plant-2-a"
+	const site = "plant-2"
 	t.Run("a door that times out", func(t *testing.T) {
 		st := newStory(t, s, site, "timed-out")
 		hash := st.witness.starts(t)[0].hash
-		s.signal(t, active, syscall.SIGSTOP)
+		letGo := s.hold(t, s.holder(t, site), "before_reply")
 		door := s.door(t, "short-"+rand.Text(), "DeployInstance", st.input(), time.Second)
 		require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, s.closed(t, door))
-		s.signal(t, active, syscall.SIGCONT)
+		letGo()
 		ends := s.operationsEnd(t, st.key)
 		require.Equal(t, 2, ends["succeeded "], "%v", ends)
 		st.good(t, hash)
@@ -221,27 +220,27 @@ func (s *stack) lostWorkflows(t *testing.T) {
 	t.Run("an entity that times out, for it was started as a door", func(t *testing.T) {
 		st := newStory(t, s, site, "entity-timed-out")
 		st.closed(t, &commonpb.WorkflowExecution{WorkflowId: st.entity()})
-		s.signal(t, active, syscall.SIGSTOP)
+		letGo := s.hold(t, s.holder(t, site), "before_fetch")
 		door := st.ownDoor(t, time.Second)
 		op, hash := st.release(t)
 		require.Contains(t, []enumspb.WorkflowExecutionStatus{
 			enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT,
 		}, s.closed(t, door))
-		s.signal(t, active, syscall.SIGCONT)
+		letGo()
 		t.Logf("ended as %v", s.ended(t, op.ID).State)
 		st.good(t, hash)
 		t.Logf("ends: %v", s.operationsEnd(t, st.key))
 	})
 	t.Run("an entity that is terminated by hand", func(t *testing.T) {
 		st := newStory(t, s, site, "terminated")
-		s.signal(t, active, syscall.SIGSTOP)
+		letGo := s.hold(t, s.holder(t, site), "before_fetch")
 		op, hash := st.release(t)
 		st.underWay(t, op)
 		s.terminate(t, st.entity())
 		ended := s.ended(t, op.ID)
 		require.Equal(t, fleet.OperationFailed, ended.State, "%+v", ended)
 		require.Equal(t, "workflow_terminated", ended.Reason)
-		s.signal(t, active, syscall.SIGCONT)
+		letGo()
 		st.good(t, hash)
 	})
 }

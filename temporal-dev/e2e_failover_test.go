@@ -24,23 +24,16 @@ func (s *stack) failover(t *testing.T, site, to string) {
 	requireSucceeded(t, s.ended(t, op.Operation.ID))
 }
 
-// movable is a story whose command may run on one node while another still stops it.
-func movable(t *testing.T, s *stack, site, name string) *story {
-	t.Helper()
-	w := newWitness(t)
-	w.perNode = true
-	return tell(t, &story{stack: s, key: instanceKey(site, name), witness: w})
-}
-
 // N7, N38, N45, N47, N60, N64, N75
 func TestE2EFailover(t *testing.T) {
 	t.Parallel()
-	s := startVoting(t, 2)
+	s := startStack(t, 2)
 	t.Run("the standby recovers instances from its own store when it becomes the active", func(t *testing.T) {
 		t.Parallel()
-		const site, old, next = "plant-1", "plant-1-a", "plant-1-b"
+		const site = "plant-1"
+		old, next := s.holder(t, site), s.standby(t, site)
 		s.watchOrder(t, pair(site)...)
-		first, second := movable(t, s, site, "first"), movable(t, s, site, "second")
+		first, second := newStory(t, s, site, "first"), newStory(t, s, site, "second")
 		hash := second.witness.starts(t)[0].hash
 		s.order(t, "stop", old)
 		s.failover(t, site, next)
@@ -68,15 +61,16 @@ func TestE2EFailover(t *testing.T) {
 	t.Run("a delivery that is under way goes on with the new active", func(t *testing.T) {
 		t.Parallel()
 		const site = "plant-2"
+		old, next := s.holder(t, site), s.standby(t, site)
 		s.watchOrder(t, pair(site)...)
-		st := movable(t, s, site, "moved")
+		st := newStory(t, s, site, "moved")
 		st.start = 3
 		op, hash := st.release(t)
 		st.underWay(t, op)
-		s.order(t, "stop", site+"-a")
-		s.failover(t, site, site+"-b")
+		s.order(t, "stop", old)
+		s.failover(t, site, next)
 		waitFor(t, "the new active holds it", func(ctx context.Context) error {
-			got, err := s.stores.current(ctx, site+"-b", st.key.Name)
+			got, err := s.stores.current(ctx, next, st.key.Name)
 			if err == nil && got.hash != hash {
 				err = errNotYet
 			}
@@ -84,7 +78,7 @@ func TestE2EFailover(t *testing.T) {
 		})
 		require.True(t, s.ended(t, op.ID).State.Ended())
 		st.witness.runs(t, hash)
-		s.order(t, "start", site+"-a")
+		s.order(t, "start", old)
 		s.held(t, st.key, hash)
 		st.witness.alone(t)
 	})
@@ -93,9 +87,10 @@ func TestE2EFailover(t *testing.T) {
 // N54, N55, N56, N59, X2, X25
 func TestE2ELoss(t *testing.T) {
 	t.Parallel()
-	s := startVoting(t, 3)
+	s := startStack(t, 3)
 	t.Run("each node alone", func(t *testing.T) {
-		for site, node := range map[string]string{"plant-1": "plant-1-a", "plant-2": "plant-2-b"} {
+		for site, role := range map[string]func(*testing.T, string) string{"plant-1": s.holder, "plant-2": s.standby} {
+			node := role(t, site)
 			t.Run(node+" loses its store and gets all of it again", func(t *testing.T) {
 				t.Parallel()
 				first, second := newStory(t, s, site, "first"), newStory(t, s, site, "second")

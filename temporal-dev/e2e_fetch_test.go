@@ -50,11 +50,15 @@ func (st *story) offer(t *testing.T, seed byte) (api.Operation, fleet.Hash) {
 func TestE2EFetch(t *testing.T) {
 	t.Parallel()
 	s := startStack(t, 1)
-	const site, active = "plant-1", "plant-1-a"
+	const site = "plant-1"
 	s.watchOrder(t, pair(site)...)
 	st := newStory(t, s, site, "large")
-	for i, name := range []string{serverName, postgresName, active} {
+	for i, name := range []string{serverName, postgresName, "the active"} {
 		t.Run("goes on where it was when "+name+" is killed in the middle", func(t *testing.T) {
+			active := s.holder(t, site)
+			if i == 2 {
+				name = active
+			}
 			op, hash := st.offer(t, byte(i))
 			before := s.fetching(t, active, hash)
 			s.kill(t, name)
@@ -67,6 +71,7 @@ func TestE2EFetch(t *testing.T) {
 		})
 	}
 	t.Run("is cut short by a newer revision", func(t *testing.T) {
+		active := s.holder(t, site)
 		first, hash := st.offer(t, 10)
 		s.fetching(t, active, hash)
 		second, newest := st.release(t)
@@ -78,6 +83,7 @@ func TestE2EFetch(t *testing.T) {
 		require.Less(t, received, int64(fetchSize), "the older one was fetched to its end")
 	})
 	t.Run("is cut short on request, and what was deployed stays", func(t *testing.T) {
+		active := s.holder(t, site)
 		held, err := s.stores.current(t.Context(), active, st.key.Name)
 		require.NoError(t, err)
 		op, hash := st.offer(t, 11)

@@ -224,7 +224,7 @@ func (f *field) holds(t *testing.T, key fleet.ObjectKey, version int) {
 	t.Helper()
 	hash := hashOf(f.config(key, version))
 	f.held(t, key, hash)
-	fileHash(t, f.configFile(key.Scope+"-a", key.Name, "config.json"), hash)
+	f.activeFile(t, key, "config.json", hash)
 	if w := f.witnesses[key]; w != nil {
 		w.runs(t, hash)
 		w.alone(t)

@@ -58,11 +58,10 @@ func (f *field) mended(t *testing.T, op api.Operation) {
 // stalled has the active of a field wait with the first batch of a change.
 func (f *field) stalled(t *testing.T, site string) (op api.Operation, goOn func()) {
 	t.Helper()
-	active := site + "-a"
-	f.signal(t, active, syscall.SIGSTOP)
+	goOn = f.hold(t, f.holder(t, site), "before_fetch")
 	op = f.run(t, faulted)
 	f.underWay(t, site)
-	return op, func() { f.signal(t, active, syscall.SIGCONT) }
+	return op, goOn
 }
 
 // N16, N61 to N64, N98, N99, X2, X6, X7, X11, X13, X25, X28
@@ -71,8 +70,8 @@ func TestE2EFleetFaults(t *testing.T) {
 	s := startStack(t, 4)
 	t.Run("something dies", func(t *testing.T) {
 		together(t, []part{
-			{"plant-1-a", func(t *testing.T) { s.fleetNodeDies(t, "plant-1", "plant-1-a") }},
-			{"plant-2-b", func(t *testing.T) { s.fleetNodeDies(t, "plant-2", "plant-2-b") }},
+			{"active", func(t *testing.T) { s.fleetNodeDies(t, "plant-1", "active", s.holder) }},
+			{"standby", func(t *testing.T) { s.fleetNodeDies(t, "plant-2", "standby", s.standby) }},
 			{serverName, s.fleetServerDies},
 			{"by hand", s.fleetEndedByHand},
 		})
@@ -96,10 +95,10 @@ func TestE2EFleetFaults(t *testing.T) {
 	}
 }
 
-func (s *stack) fleetNodeDies(t *testing.T, site, node string) {
-	f := smallField(t, s, node, site)
+func (s *stack) fleetNodeDies(t *testing.T, site, role string, node func(t *testing.T, site string) string) {
+	f := smallField(t, s, role, site)
 	for _, step := range []string{"before_fetch", "after_fetch", "before_switch", "after_switch", "before_reply"} {
-		t.Run(step, func(t *testing.T) { f.survives(t, s.arm(t, node, step)) })
+		t.Run(step, func(t *testing.T) { f.survives(t, s.arm(t, node(t, site), step)) })
 	}
 }
 

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -107,20 +107,19 @@ func (c byCLI) mends(t *testing.T, mended string) {
 
 // steers asks for each thing while a batch of two is under way.
 func (c byCLI) steers(t *testing.T) {
-	active := c.site + "-a"
-	c.signal(t, active, syscall.SIGSTOP)
+	letGo := c.hold(t, c.holder(t, c.site), "before_fetch")
 	c.stage(t, api.FleetPut{BatchSize: 2})
 	c.call(t, cliOK, "fleet", "run", c.name, "--wait=false")
 	c.underWay(t, c.site)
 	var did changed
 	c.json(t, &did, cliOK, "fleet", "pause", c.name)
 	require.Equal(t, fleet.OperationRunning, did.Operation.State, "it does not wait for a run that rests")
-	c.signal(t, active, syscall.SIGCONT)
+	letGo()
 	c.counts(t, fleet.FleetPaused, 2, 0, 4)
 	_, said := c.call(t, cliConflict, "fleet", "pause", c.name)
 	require.Contains(t, said, "a fleet change that is paused cannot be paused")
 
-	c.signal(t, active, syscall.SIGSTOP)
+	letGo = c.hold(t, c.holder(t, c.site), "before_fetch")
 	c.call(t, cliOK, "fleet", "resume", c.name, "--wait=false")
 	c.underWay(t, c.site)
 	together(t, []part{
@@ -136,7 +135,7 @@ func (c byCLI) steers(t *testing.T) {
 				}
 				return err
 			})
-			c.signal(t, active, syscall.SIGCONT)
+			letGo()
 		}},
 	})
 	c.counts(t, fleet.FleetCancelled, 4, 0, 2)
@@ -202,18 +201,18 @@ func (s *stack) override(t *testing.T, key fleet.ObjectKey, text []byte) {
 // fleetWindowCloses has no patience for a window that closes by itself: while the first batch
 // is under way, the run is given the windows that it would be in a moment later.
 func (s *stack) fleetWindowCloses(t *testing.T) {
-	const site, active, toStage = "plant-3", "plant-3-a", 12 * time.Second
+	const site, toStage = "plant-3", 12 * time.Second
 	f := newField(t, s, "closes", 6, fieldOptions{running: 2}, site)
 	now := time.Now()
 	open := fleet.Window{From: clock(now.Add(-time.Hour)), To: clock(now.Add(time.Hour))}
-	s.signal(t, active, syscall.SIGSTOP)
+	letGo := s.hold(t, s.holder(t, site), "before_fetch")
 	op := f.run(t, api.FleetPut{BatchSize: 2, Windows: []fleet.Window{open}})
 	f.underWay(t, site)
 	opens := time.Now().Add(toStage).Truncate(time.Minute).Add(time.Minute)
 	_, err := s.pg.Exec(t.Context(), `UPDATE fleet_runs SET spec = jsonb_set(spec, '{windows}', $2::jsonb) WHERE fleet = $1 AND state = 'running'`,
 		f.name, jsonText(t, []fleet.Window{{From: clock(opens), To: clock(opens.Add(time.Hour))}}))
 	require.NoError(t, err)
-	s.signal(t, active, syscall.SIGCONT)
+	letGo()
 	run := f.until(t, "has fetched the rest", func(r api.FleetRun) bool { return r.Counts.Staged == 4 })
 	require.Equal(t, []int{2, 0, 0}, []int{run.Counts.Succeeded, run.Counts.Waiting, run.Counts.Delivering}, "%+v", run)
 	for i, key := range f.keys {
@@ -231,12 +230,15 @@ func (s *stack) fleetWindowCloses(t *testing.T) {
 	f.good(t)
 }
 
-// fleetActiveLost: a change goes on by its rules past a site whose active is gone, and what
-// failed is brought by the node that takes its place.
+// fleetActiveLost: a change goes on by its rules past a site that has lost both its nodes, and
+// what failed is brought by the one that comes back, which was the standby.
 func (s *stack) fleetActiveLost(t *testing.T) {
-	const site, old, next, last = "plant-4", "plant-4-a", "plant-4-b", "plant-5"
+	const site, last = "plant-4", "plant-5"
 	f := newField(t, s, "lost", 4, fieldOptions{durability: fleet.DurabilityAsync}, site, last)
 	waves := wavePerSite(site, last)
+	old := s.holder(t, site)
+	next := peerOf(site, old)
+	s.order(t, "stop", next) // nobody takes its place
 	dead := s.arm(t, old, "before_switch")
 	began := time.Now()
 	op := f.run(t, api.FleetPut{Waves: waves, BatchSize: 2, ErrorThreshold: 0})
@@ -274,7 +276,13 @@ func (s *stack) fleetActiveLost(t *testing.T) {
 		require.Contains(t, target.Message, old)
 	}
 
-	s.failover(t, site, next)
+	s.order(t, "start", next)
+	waitFor(t, next+" holds the lease", func(ctx context.Context) error {
+		if now, err := s.holds(ctx, site); err != nil || now != next {
+			return errors.Join(errNotYet, err)
+		}
+		return nil
+	})
 	again := f.turn(t, "retry")
 	require.NotNil(t, again)
 	requireSucceeded(t, s.ended(t, again.ID))

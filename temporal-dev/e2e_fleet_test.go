@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -209,15 +208,15 @@ func (s *stack) fleetRollsBack(t *testing.T) {
 }
 
 func (s *stack) fleetSteered(t *testing.T) {
-	const site, active = "plant-5", "plant-5-a"
+	const site = "plant-5"
 	f := newField(t, s, "steered", 8, fieldOptions{}, site)
 	// inFlight has the first of four batches under way when something is asked.
 	inFlight := func(t *testing.T, verb string) api.Operation {
-		s.signal(t, active, syscall.SIGSTOP)
+		letGo := s.hold(t, s.holder(t, site), "before_fetch")
 		op := f.run(t, api.FleetPut{BatchSize: 2})
 		f.underWay(t, site)
 		f.turn(t, verb)
-		s.signal(t, active, syscall.SIGCONT)
+		letGo()
 		return op
 	}
 	t.Run("is paused after the batch that is under way, and goes on", func(t *testing.T) {
@@ -243,11 +242,11 @@ func (s *stack) fleetSteered(t *testing.T) {
 		}
 	})
 	t.Run("takes over from one that is under way", func(t *testing.T) {
-		s.signal(t, active, syscall.SIGSTOP)
+		letGo := s.hold(t, s.holder(t, site), "before_fetch")
 		first := f.run(t, api.FleetPut{BatchSize: 2})
 		f.underWay(t, site)
 		second := f.run(t, api.FleetPut{BatchSize: 3})
-		s.signal(t, active, syscall.SIGCONT)
+		letGo()
 		require.Equal(t, fleet.OperationSuperseded, s.ended(t, first.ID).State)
 		requireSucceeded(t, s.ended(t, second.ID))
 		f.good(t)
@@ -283,14 +282,14 @@ func (s *stack) fleetDoors(t *testing.T) {
 }
 
 func (s *stack) fleetBadItems(t *testing.T) {
-	const site, active = "plant-5", "plant-5-a"
+	const site = "plant-5"
 	f := newField(t, s, "bad", 6, fieldOptions{}, site)
 	bytes := "no JSON at all"
 	artifact, err := s.api.UploadArtifact(t.Context(), api.Upload{Body: strings.NewReader(bytes), Size: int64(len(bytes))})
 	require.NoError(t, err)
 	labels := map[string]string{"field": f.name}
 	requireSucceeded(t, s.ended(t, s.put(t, f.keys[5], api.InstancePut{Artifact: artifact.SHA256, Labels: labels}).ID))
-	s.signal(t, active, syscall.SIGSTOP)
+	letGo := s.hold(t, s.holder(t, site), "before_fetch")
 	op := f.run(t, api.FleetPut{BatchSize: 2, ErrorThreshold: 50})
 	f.underWay(t, site)
 	config := []byte(`{"mine":true}`)
@@ -298,7 +297,7 @@ func (s *stack) fleetBadItems(t *testing.T) {
 	gone := s.change(t, "delete", func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
 		return s.api.Delete(ctx, f.keys[2], m)
 	})
-	s.signal(t, active, syscall.SIGCONT)
+	letGo()
 	for _, id := range []string{op.ID, theirs.ID, gone.ID} {
 		requireSucceeded(t, s.ended(t, id))
 	}
@@ -318,7 +317,9 @@ func (s *stack) fleetBadItems(t *testing.T) {
 		}
 	}
 	s.held(t, f.keys[0], hashOf(config))
-	s.tombstone(t, "plant-5-b", f.keys[2].Name, 2)
+	for _, node := range pair(site) {
+		s.tombstone(t, node, f.keys[2].Name, 2)
+	}
 	s.held(t, f.keys[5], string(artifact.SHA256))
 }
 
@@ -351,7 +352,7 @@ func (f *field) holdsOld(t *testing.T, key fleet.ObjectKey) {
 		require.NoError(t, err)
 		require.Equal(t, old, got.hash, "%s has not switched", node)
 	}
-	fileHash(t, f.configFile(key.Scope+"-a", key.Name, "config.json"), old)
+	f.activeFile(t, key, "config.json", old)
 	if w := f.witnesses[key]; w != nil {
 		w.runs(t, old)
 		require.Len(t, w.starts(t), f.version-1)
@@ -402,9 +403,10 @@ func (s *stack) fleetWindowLifted(t *testing.T) {
 // fleetStandbyOff changes what needs a standby and what does not, while there is none.
 func (s *stack) fleetStandbyOff(t *testing.T) {
 	t.Parallel()
-	const site, away = "plant-6", "plant-6-b"
+	const site = "plant-6"
 	sync := newField(t, s, "sync", 3, fieldOptions{running: 1}, "plant-4", site)
 	async := newField(t, s, "async", 6, fieldOptions{running: 1, durability: fleet.DurabilityAsync}, site)
+	away := s.standby(t, site)
 	s.order(t, "stop", away)
 	asked := sync.run(t, api.FleetPut{Waves: wavePerSite("plant-4", site), ErrorThreshold: 100})
 	requireSucceeded(t, s.ended(t, async.run(t, api.FleetPut{}).ID))

@@ -92,10 +92,11 @@ func TestE2EHeal(t *testing.T) {
 
 	t.Run("a standby that was off during 500 changes has them all, and nothing else is touched", func(t *testing.T) {
 		t.Parallel()
-		const site, away = "plant-1", "plant-1-b"
+		const site = "plant-1"
 		s.watchOrder(t, pair(site)...)
 		witness := newStory(t, s, site, "witness")
 		hash := witness.witness.starts(t)[0].hash
+		away := s.standby(t, site)
 		s.order(t, "stop", away)
 		s.turns(t, site, 500)
 		s.settledBut(t, site)
@@ -120,8 +121,9 @@ func TestE2EHeal(t *testing.T) {
 
 	t.Run("what was deleted while a node had an older store is dropped by its tombstone", func(t *testing.T) {
 		t.Parallel()
-		const site, node = "plant-2", "plant-2-b"
-		s.watchOrder(t, "plant-2-a")
+		const site = "plant-2"
+		node := s.standby(t, site)
+		s.watchOrder(t, peerOf(site, node))
 		gone, stays := newStory(t, s, site, "gone"), newStory(t, s, site, "stays")
 		s.order(t, "stop", node)
 		older := s.copyStore(t, node)

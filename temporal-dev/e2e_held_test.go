@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -187,14 +186,7 @@ func (s *stack) configFile(node, name, kind string) string {
 func fileHash(t *testing.T, path, hash string) {
 	t.Helper()
 	waitFor(t, path, func(context.Context) error {
-		body, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if got := hashOf(body); got != hash {
-			return fmt.Errorf("it has %.12s, wanted is %.12s", got, hash)
-		}
-		return nil
+		return fileIs(path, hash)
 	})
 }
 

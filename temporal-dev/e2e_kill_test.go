@@ -25,12 +25,7 @@ type story struct {
 
 func newStory(t *testing.T, s *stack, site, name string) *story {
 	t.Helper()
-	return tell(t, &story{stack: s, key: instanceKey(site, name), witness: newWitness(t)})
-}
-
-// tell releases the first revision of a story.
-func tell(t *testing.T, st *story) *story {
-	t.Helper()
+	st := &story{stack: s, key: instanceKey(site, name), witness: newWitness(t)}
 	op, hash := st.release(t)
 	requireSucceeded(t, st.ended(t, op.ID))
 	st.good(t, hash)
@@ -49,7 +44,7 @@ func (st *story) release(t *testing.T) (api.Operation, string) {
 func (st *story) good(t *testing.T, hash string) {
 	t.Helper()
 	st.held(t, st.key, hash)
-	fileHash(t, st.configFile(st.key.Scope+"-a", st.key.Name, "config.json"), hash)
+	st.activeFile(t, st.key, "config.json", hash)
 	st.witness.runs(t, hash)
 	st.witness.alone(t)
 }
@@ -87,7 +82,7 @@ func (st *story) stopped(t *testing.T, node string) {
 func (st *story) outlives(t *testing.T, away string) {
 	t.Helper()
 	st.start = 8
-	active := st.key.Scope + "-a"
+	active := st.holder(t, st.key.Scope)
 	op, hash := st.release(t)
 	pid := st.witness.runs(t, hash)
 	st.order(t, "stop", away)
@@ -173,24 +168,27 @@ func TestE2EServerKilled(t *testing.T) {
 func TestE2ENodeKilled(t *testing.T) {
 	t.Parallel()
 	s := startStack(t, 3)
-	type death struct{ node, step string }
-	stops := map[string]string{"plant-2": "plant-2-a", "plant-3": "plant-3-b"}
+	roles := map[string]func(t *testing.T, site string) string{"active": s.holder, "standby": s.standby}
 	t.Run("at any step", func(t *testing.T) {
-		for site, deaths := range map[string][]death{
-			"plant-1": {{"a", "before_fetch"}, {"a", "after_fetch"}, {"a", "before_start"}, {"a", "after_start"}},
-			"plant-2": {{"a", "before_switch"}, {"a", "after_switch"}, {"a", "before_reply"}},
-			"plant-3": {{"b", "before_fetch"}, {"b", "after_fetch"}, {"b", "before_reply"}},
+		for _, d := range []struct {
+			site, role string
+			steps      []string
+			stops      bool
+		}{
+			{"plant-1", "active", []string{"before_fetch", "after_fetch", "before_start", "after_start"}, false},
+			{"plant-2", "active", []string{"before_switch", "after_switch", "before_reply"}, true},
+			{"plant-3", "standby", []string{"before_fetch", "after_fetch", "before_reply"}, true},
 		} {
-			t.Run(site, func(t *testing.T) {
+			node := func(t *testing.T) string { return roles[d.role](t, d.site) }
+			t.Run(d.site, func(t *testing.T) {
 				t.Parallel()
-				s.watchOrder(t, pair(site)...)
-				st := newStory(t, s, site, "press-7")
-				for _, d := range deaths {
-					node := site + "-" + d.node
-					t.Run(node+" "+d.step, func(t *testing.T) { st.survives(t, s.arm(t, node, d.step)) })
+				s.watchOrder(t, pair(d.site)...)
+				st := newStory(t, s, d.site, "press-7")
+				for _, step := range d.steps {
+					t.Run("the "+d.role+" "+step, func(t *testing.T) { st.survives(t, s.arm(t, node(t), step)) })
 				}
-				if node := stops[site]; node != "" {
-					t.Run(node+" is stopped cleanly", func(t *testing.T) { st.stopped(t, node) })
+				if d.stops {
+					t.Run("the "+d.role+" is stopped cleanly", func(t *testing.T) { st.stopped(t, node(t)) })
 				}
 			})
 		}

@@ -2,69 +2,92 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// releases counts how often a site's lease was given back, as the region heard it.
-func (s *stack) releases(t *testing.T, site string) int64 {
+// holder waits until a node holds a site's lease, and gives it: the active one.
+func (s *stack) holder(t *testing.T, site string) string {
 	t.Helper()
-	n, err := s.count(t.Context(), `SELECT count(*) FROM events WHERE kind = 'site' AND name = $1 AND (after ->> 'released')::boolean`, site)
-	require.NoError(t, err)
-	return n
+	var node string
+	waitFor(t, "somebody holds the lease of "+site, func(ctx context.Context) (err error) {
+		node, err = s.holds(ctx, site)
+		return err
+	})
+	return node
 }
 
-// N60, X4, X21
-func TestE2ELease(t *testing.T) {
-	t.Parallel()
-	s := startVoting(t, 2)
-	t.Run("a node that is stopped gives its lease back, and the other one takes it", func(t *testing.T) {
-		const site, old, next = "plant-2", "plant-2-a", "plant-2-b"
-		s.watchOrder(t, pair(site)...)
-		st := movable(t, s, site, "handed")
-		hash := st.witness.starts(t)[0].hash
-		before := s.releases(t, site)
-		s.order(t, "stop", old)
-		st.witness.runs(t, hash)
-		require.Greater(t, s.releases(t, site), before)
-		eventually(t, "the region hears where it runs", func() bool { return onNode(t, s.status(t, st.key), next).Running })
-		s.order(t, "start", old)
-		s.whole(t, st.key)
-		st.witness.alone(t)
+func (s *stack) holds(ctx context.Context, site string) (node string, err error) {
+	err = s.pg.QueryRow(ctx, `SELECT holder FROM site_leases WHERE site = $1 AND counter > 0 AND NOT released`, site).Scan(&node)
+	return node, err
+}
+
+// standby is the node of a site that is not active now.
+func (s *stack) standby(t *testing.T, site string) string {
+	t.Helper()
+	return peerOf(site, s.holder(t, site))
+}
+
+func peerOf(site, node string) string {
+	both := pair(site)
+	return both[1-slices.Index(both, node)]
+}
+
+// activeFile waits until the file of an instance on its site's active node has these bytes.
+func (s *stack) activeFile(t *testing.T, key fleet.ObjectKey, kind, hash string) {
+	t.Helper()
+	waitFor(t, "the active has the file of "+key.String(), func(ctx context.Context) error {
+		node, err := s.holds(ctx, key.Scope)
+		if err != nil {
+			return err
+		}
+		return fileIs(s.configFile(node, key.Name, kind), hash)
 	})
-	t.Run("a new active never starts what was deleted or disabled while it was away", func(t *testing.T) {
-		const site, old, next = "plant-1", "plant-1-a", "plant-1-b"
-		s.watchOrder(t, pair(site)...)
-		kept, gone, off := movable(t, s, site, "kept"), movable(t, s, site, "gone"), movable(t, s, site, "off")
-		hash := kept.witness.starts(t)[0].hash
-		s.order(t, "stop", next)
-		gone.delete(t)
-		ended := s.ended(t, off.change(t, "disable", func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
-			return s.api.Disable(ctx, off.key, api.ActionRequest{}, m)
-		}).ID)
-		t.Logf("ended as %s %s", ended.State, ended.Reason)
-		s.order(t, "stop", old)
-		s.order(t, "stop", temporalName) // nobody delivers: the node has only what it asks for
-		before := len(kept.witness.starts(t))
-		s.order(t, "start", next)
-		waitFor(t, "the new active runs what it should", func(context.Context) error {
-			if len(kept.witness.starts(t)) == before {
-				return errNotYet
-			}
-			return nil
+}
+
+// nowhere waits until no node of a site has a file of an instance.
+func (s *stack) nowhere(t *testing.T, key fleet.ObjectKey) {
+	t.Helper()
+	for _, node := range pair(key.Scope) {
+		eventually(t, node+" has no file of "+key.Name, func() bool {
+			_, err := os.Stat(s.configFile(node, key.Name, "config.json"))
+			return os.IsNotExist(err)
 		})
-		kept.witness.runs(t, hash)
-		for _, st := range []*story{gone, off} {
-			require.Len(t, st.witness.starts(t), 1, "%s was started", st.key)
-		}
-		s.order(t, "start", temporalName)
-		s.order(t, "start", old)
-		s.whole(t, kept.key)
-		for _, st := range []*story{gone, off} {
-			require.Len(t, st.witness.starts(t), 1, "%s was started", st.key)
-		}
+	}
+}
+
+// hold has the work of a child wait at a step while its process goes on, and with it the lease
+// of a node: what is under way stays so for as long as a test needs.
+func (s *stack) hold(t *testing.T, process, step string) (letGo func()) {
+	t.Helper()
+	path := filepath.Join(s.failpoints, process+"."+step+".hold")
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
+	gate, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	letGo = sync.OnceFunc(func() {
+		_ = os.Remove(path) // nobody else does
+		_ = gate.Close()
 	})
+	t.Cleanup(letGo)
+	return letGo
+}
+
+func fileIs(path, hash string) error {
+	body, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if got := hashOf(body); got != hash {
+		return fmt.Errorf("it has %.12s, wanted is %.12s", got, hash)
+	}
+	return nil
 }

@@ -103,13 +103,13 @@ func TestE2EServers(t *testing.T) {
 	})
 	t.Run("a rebuilt one replaces the other while a delivery is open", func(t *testing.T) {
 		st := newStory(t, s, "plant-1", "rebuilt")
-		s.signal(t, "plant-1-a", syscall.SIGSTOP)
+		letGo := s.hold(t, s.holder(t, "plant-1"), "before_fetch")
 		first, hash := st.release(t)
 		st.underWay(t, first)
 		old := st.buildOf(t)
 		rebuilt := s.serve(t, "rebuilt")
 		s.order(t, "stop", serverName) // nothing serves the old build any more
-		s.signal(t, "plant-1-a", syscall.SIGCONT)
+		letGo()
 		over := st.through(rebuilt)
 		ended := over.ended(t, first.ID)
 		require.NotEqual(t, fleet.OperationRunning, ended.State)
@@ -129,7 +129,7 @@ func TestE2EServers(t *testing.T) {
 	})
 	t.Run("a rebuilt one runs a fleet change again that was put after the other was gone", func(t *testing.T) {
 		f := newField(t, s, "replaced", 4, fieldOptions{}, "plant-1")
-		s.signal(t, "plant-1-a", syscall.SIGSTOP)
+		letGo := s.hold(t, s.holder(t, "plant-1"), "before_fetch")
 		f.run(t, api.FleetPut{})
 		f.until(t, "delivers", func(r api.FleetRun) bool { return r.Counts.Delivering > 0 })
 		rebuilt := s.serve(t, "rebuilt")
@@ -137,7 +137,7 @@ func TestE2EServers(t *testing.T) {
 		over, there := *f, *s
 		there.api, over.stack = rebuilt.api, &there
 		again := over.run(t, api.FleetPut{})
-		s.signal(t, "plant-1-a", syscall.SIGCONT)
+		letGo()
 		requireSucceeded(t, over.ended(t, again.ID))
 		over.good(t)
 		s.order(t, "start", serverName)

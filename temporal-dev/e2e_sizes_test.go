@@ -64,7 +64,7 @@ func requireSucceeded(t *testing.T, op api.Operation) {
 func TestE2ESizes(t *testing.T) {
 	t.Parallel()
 	s := startStack(t, 1)
-	const site, active = "plant-1", "plant-1-a"
+	const site = "plant-1"
 	t.Run("configs and artifacts of any size reach both nodes", func(t *testing.T) {
 		for name, size := range map[string]int{
 			"json-200": 200, "json-70k": 70 << 10, "json-130k": 130 << 10, "json-3m": 3 << 20, "json-40m": 40 << 20,
@@ -76,8 +76,8 @@ func TestE2ESizes(t *testing.T) {
 				key := instanceKey(site, name)
 				requireSucceeded(t, s.ended(t, s.put(t, key, api.InstancePut{Config: config}).ID))
 				require.EqualValues(t, 1, s.held(t, key, hashOf(config)))
-				fileHash(t, s.configFile(active, name, "config.json"), hashOf(config))
-				require.NoFileExists(t, s.configFile("plant-1-b", name, "config.json"), "a standby persists in its store only")
+				s.activeFile(t, key, "config.json", hashOf(config))
+				require.NoFileExists(t, s.configFile(s.standby(t, site), name, "config.json"), "a standby persists in its store only")
 			})
 		}
 		sizes := map[string]int64{"artifact-1": 1, "artifact-40m": 40 << 20}
@@ -94,7 +94,7 @@ func TestE2ESizes(t *testing.T) {
 				key := instanceKey(site, name)
 				requireSucceeded(t, s.ended(t, s.put(t, key, api.InstancePut{Artifact: hash}).ID))
 				require.EqualValues(t, 1, s.held(t, key, string(hash)))
-				file, err = os.Open(s.configFile(active, name, "config.bin"))
+				file, err = os.Open(s.configFile(s.holder(t, site), name, "config.bin"))
 				require.NoError(t, err)
 				defer func() { _ = file.Close() }()
 				written, _, err := api.HashOf(file)

@@ -53,16 +53,9 @@ type stack struct {
 	otherLink        string // where another server's link is
 }
 
-// startStack starts an empty region of some sites; it ends with the test. Its nodes do
-// not vote, so that one that is paused or stopped stays what it is.
+// startStack starts an empty region of some sites, each with a node that holds its lease; it
+// ends with the test. With --fast a node has lost its lease 3 s after its last heartbeat.
 func startStack(t *testing.T, sites int) *stack {
-	t.Helper()
-	return startWith(t, sites, voteless+"=1")
-}
-
-// startVoting is startStack with the leases of --fast: 3 s after its last heartbeat a node
-// has lost its own.
-func startVoting(t *testing.T, sites int) *stack {
 	t.Helper()
 	return startWith(t, sites)
 }
@@ -75,6 +68,9 @@ func startWith(t *testing.T, sites int, env ...string) *stack {
 	require.True(t, s.up(), "%s", s.said)
 	s.connect(t)
 	t.Cleanup(func() { s.dump(t) })
+	for _, site := range siteNames(sites) {
+		s.holder(t, string(site))
+	}
 	return s
 }
 
@@ -125,7 +121,7 @@ func (s *stack) dump(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), testPatience)
 	defer cancel()
-	for _, table := range []string{"operations", "deliveries", "delivery_nodes", "owed", "pending", "outbox", "node_held", "snapshots", "batches", "fleet_runs", "fleet_targets"} {
+	for _, table := range []string{"site_leases", "operations", "deliveries", "delivery_nodes", "owed", "pending", "outbox", "node_held", "snapshots", "batches", "fleet_runs", "fleet_targets"} {
 		rows, err := s.pg.Query(ctx, `SELECT t::text FROM `+table+` t ORDER BY 1 DESC LIMIT 50`)
 		if err != nil {
 			t.Logf("%s: %v", table, err)

@@ -48,7 +48,7 @@ func TestE2ETLS(t *testing.T) {
 	t.Parallel()
 	s := startSecured(t)
 	const site, a, b = "plant-1", "plant-1-a", "plant-1-b"
-	st := movable(t, s.stack, site, "press-7")
+	st := newStory(t, s.stack, site, "press-7")
 
 	t.Run("the command line has its certificates from flags, and from a saved context", func(t *testing.T) {
 		s.operator.call(t, cliOK, append([]string{"get", "sites"}, shown(s.files())...)...)

@@ -18,15 +18,12 @@ import (
 // it says so when another copy of it lives.
 type witness struct {
 	path string
-	// perNode lets one copy run on each node: until nodes vote about who is active (X21), an
-	// old active that comes back runs what it has until the region answered it.
-	perNode bool
 }
 
-const witnessScript = `exec 9>>"$WITNESS${PER_NODE:+.$HOLDFAST_NODE}.lock"
+const witnessScript = `exec 9>>"$WITNESS.lock"
 flock -n 9 || { echo "DOUBLE $$" >>"$WITNESS"; exit 1; }
 set -- $(sha256sum <"$HOLDFAST_CONFIG")
-echo "$$ start $HOLDFAST_EPOCH $1" >>"$WITNESS"
+echo "$$ $HOLDFAST_NODE $HOLDFAST_EPOCH $1" >>"$WITNESS"
 exec sleep 1000000`
 
 func newWitness(t *testing.T) *witness {
@@ -36,17 +33,17 @@ func newWitness(t *testing.T) *witness {
 
 // run is the command; it counts as started after some seconds.
 func (w *witness) run(startSeconds float64) *fleet.Run {
-	env := map[string]string{"WITNESS": w.path}
-	if w.perNode {
-		env["PER_NODE"] = "yes"
+	return &fleet.Run{
+		Command: []string{"/bin/sh", "-c", witnessScript}, Env: map[string]string{"WITNESS": w.path}, StartSeconds: startSeconds,
 	}
-	return &fleet.Run{Command: []string{"/bin/sh", "-c", witnessScript}, Env: env, StartSeconds: startSeconds}
 }
 
 // start is one line of a witness.
 type start struct {
-	pid  int
-	hash string
+	pid   int
+	node  string
+	epoch int64
+	hash  string
 }
 
 func (w *witness) starts(t *testing.T) []start {
@@ -58,12 +55,18 @@ func (w *witness) starts(t *testing.T) []start {
 	require.NoError(t, err)
 	require.NotContains(t, string(text), "DOUBLE", "an instance never runs twice")
 	var all []start
+	epoch := int64(0)
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)
 		require.Len(t, words, 4, line)
 		pid, err := strconv.Atoi(words[0])
 		require.NoError(t, err)
-		all = append(all, start{pid, words[3]})
+		one := start{pid: pid, node: words[1], hash: words[3]}
+		one.epoch, err = strconv.ParseInt(words[2], 10, 64)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, one.epoch, epoch, "epochs only rise:\n%s", text)
+		epoch = one.epoch
+		all = append(all, one)
 	}
 	return all
 }
