@@ -19,15 +19,16 @@ import (
 // N38, N98, N99, N100, N103, N106, X7, X8
 func TestE2EFleetOperator(t *testing.T) {
 	t.Parallel()
-	s := startStack(t, 5)
-	for n := range 5 {
+	s := startStack(t, 6)
+	for n := range 6 {
 		s.watchOrder(t, pair(fmt.Sprintf("plant-%d", n+1))...)
 	}
 	together(t, []part{
 		{"every verb, by the command line", s.fleetByCLI},
 		{"one item that cannot be composed leaves the others alone", s.fleetBadNumber},
 		{"a window that closes in the middle of a site", s.fleetWindowCloses},
-		{"an active that dies for good", s.fleetActiveLost},
+		{"a site that loses both its nodes", s.fleetActiveLost},
+		{"an active that dies for good", s.fleetActiveMoves},
 	})
 	s.quiet(t)
 	s.asInRegion(t)
@@ -296,6 +297,29 @@ func (s *stack) fleetActiveLost(t *testing.T) {
 	for _, key := range f.keys {
 		s.held(t, key, hashOf(f.config(key, f.version)))
 	}
+}
+
+// fleetActiveMoves: what the dead active was told, the node that takes its place brings (N60).
+func (s *stack) fleetActiveMoves(t *testing.T) {
+	const site = "plant-6"
+	f := newField(t, s, "moves", 4, fieldOptions{running: 1, durability: fleet.DurabilityAsync}, site)
+	old := s.holder(t, site)
+	next := peerOf(site, old)
+	dead := s.arm(t, old, "before_switch")
+	op := f.run(t, api.FleetPut{BatchSize: 2, ErrorThreshold: 0})
+	s.gone(t, old, dead)
+	requireSucceeded(t, s.ended(t, op.ID))
+	require.Equal(t, next, s.holder(t, site))
+	for _, key := range f.keys {
+		got, err := s.stores.current(t.Context(), next, key.Name)
+		require.NoError(t, err)
+		require.Equal(t, hashOf(f.config(key, f.version)), got.hash, "%s holds %s", next, key)
+	}
+	for key, target := range f.targets(t) {
+		require.Equal(t, fleet.FleetTargetSucceeded, target.State, "%s: %+v", key.Name, target)
+	}
+	s.order(t, "start", old) // as the standby that it is now
+	f.good(t)
 }
 
 // gone has a node that died stay away.

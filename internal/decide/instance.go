@@ -60,6 +60,8 @@ func (r InstanceRun) tries() int {
 const (
 	maxAsks  = 3
 	retryGap = time.Second
+	// staleGap gives the lease time to move, or the node time to renew it.
+	staleGap = 2 * time.Second
 )
 
 type instanceCase struct {
@@ -134,12 +136,18 @@ func leaseMoved(c instanceCase) bool {
 // inBatch: whoever serves the batch ends it (N98).
 func inBatch(c instanceCase) bool { return open(c) && c.seen.Open.Batch != "" }
 
-// activeNext: never told, or its answer was a passing failure of communication.
+// activeNext: never told, or what failed may be over in a moment.
 func activeNext(c instanceCase) bool { return open(c) && again(c, c.seen.Open.Active()) }
 
 func again(c instanceCase, t fleet.TargetSeen) bool {
 	return t.State == fleet.TargetWaiting ||
-		t.State == fleet.TargetFailed && t.Reason == fleet.Communication && t.Tries < c.run.tries()
+		t.State == fleet.TargetFailed && brief(t) && t.Tries < c.run.tries()
+}
+
+// brief failures are those of communication, and what node and region see differently just now:
+// the lease is about to be renewed or to move. Who is ahead stays so.
+func brief(t fleet.TargetSeen) bool {
+	return t.Reason == fleet.Communication || t.Reason == fleet.Stale && !t.Ahead
 }
 
 // activeLost: told, and nobody knows what it made of it.
@@ -193,12 +201,17 @@ func notifyActive(c instanceCase) InstanceAction { return notify(c, c.seen.Open.
 
 func notifyStandby(c instanceCase) InstanceAction { return notify(c, nextStandby(c)) }
 
-// notify again with a gap that doubles: 1 s, 2 s.
+// notify again with a gap that doubles: 1 s, 2 s, or 2 s, 4 s.
 func notify(c instanceCase, t fleet.TargetSeen) InstanceAction {
 	a := InstanceAction{Do: DoNotify, Node: t.Node}
-	if t.Tries > 0 && c.run.Waited != t.Node {
-		a.Wait = retryGap << (t.Tries - 1)
+	if t.Tries == 0 || c.run.Waited == t.Node {
+		return a
 	}
+	gap := retryGap
+	if t.Reason == fleet.Stale {
+		gap = staleGap
+	}
+	a.Wait = gap << (t.Tries - 1)
 	return a
 }
 

@@ -49,6 +49,8 @@ func TestInstanceWaits(t *testing.T) {
 		{"not before the first", seen(asked(1), open(2, waiting, waiting)), decide.InstanceRun{}, 0},
 		{"one second before the second", seen(asked(1), open(2, missed(fleet.Communication, 1), waiting)), decide.InstanceRun{}, time.Second},
 		{"two before the third", seen(asked(1), open(2, missed(fleet.Communication, 2), waiting)), decide.InstanceRun{}, 2 * time.Second},
+		{"two while the lease is on its way", seen(asked(1), open(2, missed(fleet.Stale, 1), waiting)), decide.InstanceRun{}, 2 * time.Second},
+		{"four the next time", seen(asked(1), open(2, missed(fleet.Stale, 2), waiting)), decide.InstanceRun{}, 4 * time.Second},
 		{"not again when it has waited", seen(asked(1), open(2, missed(fleet.Communication, 1), waiting)), decide.InstanceRun{Waited: "a"}, 0},
 		{"for each node its own", seen(asked(1), open(2, applied, missed(fleet.Communication, 1))), decide.InstanceRun{Waited: "a"}, time.Second},
 	} {

@@ -64,7 +64,8 @@ func (w *walked) tell(node fleet.NodeName) {
 // tellable is what the decision of an entity asks before it prepares a notify.
 func tellable(open *fleet.DeliverySeen, node fleet.NodeName) bool {
 	for _, t := range open.Targets {
-		again := t.State != fleet.TargetApplied && (t.State != fleet.TargetFailed || t.Reason == fleet.Communication) && t.Tries < 3
+		brief := t.Reason == fleet.Communication || t.Reason == fleet.Stale && !t.Ahead
+		again := t.State != fleet.TargetApplied && (t.State != fleet.TargetFailed || brief) && t.Tries < 3
 		if t.Node == node {
 			return again && (node == open.Node || open.Active().State == fleet.TargetApplied)
 		}

@@ -67,6 +67,21 @@ func TestPrepareBatch(t *testing.T) {
 		require.Equal(t, 1, b.tell(id, nodeB).Command.Count, "the standby gets what the active has")
 	})
 
+	t.Run("tells again who does not hold the lease just now, and not who is ahead", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		id, names := b.started(2)
+		b.tell(id, nodeA)
+		items := b.items(id, nodeA)
+		require.NoError(t, b.RecordBatch(t.Context(), id, nodeA, []fleet.BatchResult{
+			refusedBy(items[0], fleet.Stale), refusedBy(items[1], fleet.Stale),
+		}))
+		b.exec(`INSERT INTO node_held (site, name, node, era, revision, enabled, deleted, running, high_era, high_revision)
+			VALUES ($1, $2, $3, 1, 1, true, false, true, 1, 99)`, plant, names[1], nodeA)
+		require.Equal(t, 1, b.tell(id, nodeA).Command.Count)
+		require.Equal(t, items[0].DeploymentID, b.items(id, nodeA)[0].DeploymentID)
+	})
+
 	t.Run("tells nobody once the right has moved", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

@@ -769,7 +769,10 @@ func (q *Queries) InsertWholeBodies(ctx context.Context, arg InsertWholeBodiesPa
 const itemsToTell = `-- name: ItemsToTell :many
 SELECT d.id, d.name, t.notice, (d.phase = 'persisted')::boolean AS first,
        (d.state = 'open' AND t.tries < $1::int
-        AND (t.state IN ('waiting', 'notified', 'unknown') OR t.state = 'failed' AND t.reason = 'communication')
+        AND (t.state IN ('waiting', 'notified', 'unknown') OR t.state = 'failed' AND (t.reason = 'communication'
+             OR t.reason = 'stale' AND NOT EXISTS (
+                 SELECT 1 FROM node_held h WHERE h.site = d.site AND h.name = d.name AND h.node = t.node
+                 AND (h.high_era, h.high_revision) > (r.era, d.revision) OFFSET 0)))
         AND (d.node = $2 OR EXISTS (
             SELECT 1 FROM delivery_nodes a WHERE a.delivery_id = d.id AND a.node = d.node AND a.state IN ('applied', 'staged') OFFSET 0)))::boolean AS tell,
        r.era, r.revision, r.action, r.body_hash, r.run_hash, r.enabled
@@ -799,8 +802,8 @@ type ItemsToTellRow struct {
 	Enabled  bool
 }
 
-// What a node is to be told: it has not said what it made of it, or could not be reached; a
-// standby only what the active has. Beside each, the notify that named it last, and what it
+// What a node is to be told: it has not said what it made of it, could not be reached, or had
+// another word on who holds the lease, which is on its way then; a standby only what the active has. Beside each, the notify that named it last, and what it
 // will be handed.
 func (q *Queries) ItemsToTell(ctx context.Context, arg ItemsToTellParams) ([]ItemsToTellRow, error) {
 	rows, err := q.db.Query(ctx, itemsToTell, arg.Tries, arg.Node, arg.BatchID)
