@@ -10,8 +10,6 @@ import (
 type failoverStore interface {
 	// SeeFailover takes over what is asked, and notes why it waited since the look before.
 	SeeFailover(ctx context.Context, in SeeFailover) (fleet.FailoverSeen, error)
-	// MoveUnvoted does nothing where anybody ever called for a vote.
-	MoveUnvoted(ctx context.Context, site fleet.SiteName, to fleet.NodeName) error
 	EndFailover(ctx context.Context, e fleet.FailoverEnd) error
 }
 
@@ -64,11 +62,6 @@ type FailoverTarget struct {
 // AimVote has the region's vote favour one node only, or anybody again.
 func (f *Failovers) AimVote(ctx context.Context, in FailoverTarget) error {
 	return fail(ctx, f.Votes.Aim(ctx, in.Site, in.To))
-}
-
-// MoveUnvoted writes another holder where nobody votes yet.
-func (f *Failovers) MoveUnvoted(ctx context.Context, in FailoverTarget) error {
-	return fail(ctx, f.Store.MoveUnvoted(ctx, in.Site, in.To))
 }
 
 // EndFailover ends what was asked, and tells the doors.

@@ -78,7 +78,7 @@ func (f *field) declared(t *testing.T, key fleet.ObjectKey, i int) api.InstanceP
 		w := newWitness(t)
 		put.Run = w.run(0)
 		if f.broken != "" {
-			put.Run = w.run(0.5)
+			put.Run = w.run(2) // a busy machine is slow to see it end
 			put.Run.Env["MENDED"] = f.broken
 			put.Run.Command[2] = `grep -q '"version":2' "$HOLDFAST_CONFIG" && [ ! -e "$MENDED" ] && exit 1` + "\n" + witnessScript
 		}

@@ -112,8 +112,6 @@ func (f *failoverSite) look(ctx workflow.Context) error {
 func (f *failoverSite) act(ctx workflow.Context) error {
 	target := activities.FailoverTarget{Site: f.site, To: f.seen.To}
 	switch f.next.Do {
-	case decide.FailoverMove:
-		return insist(ctx, failovers.MoveUnvoted, target, nil)
 	case decide.FailoverAim:
 		return insist(ctx, failovers.AimVote, target, nil)
 	case decide.FailoverWithdraw:

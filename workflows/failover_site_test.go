@@ -49,11 +49,6 @@ func (l *leased) SeeFailover(_ context.Context, in activities.SeeFailover) (flee
 	return out, nil
 }
 
-func (l *leased) MoveUnvoted(_ context.Context, _ fleet.SiteName, to fleet.NodeName) error {
-	l.do("move", func() { l.seen.Holder, l.seen.Epoch = to, l.seen.Epoch+1 })
-	return nil
-}
-
 func (l *leased) EndFailover(_ context.Context, e fleet.FailoverEnd) error {
 	l.do("end "+string(e.State), func() { l.end, l.seen = append(l.end, e), fleet.FailoverSeen{} })
 	return nil
@@ -136,7 +131,6 @@ func TestFailoverSite(t *testing.T) {
 		{"is done when it is so already", func(l *leased) { l.seen.Holder = "b" }, []string{"end succeeded"}, fleet.OperationSucceeded},
 		{"has the votes wait for a holder that is away", func(l *leased) { l.handOver = away }, []string{"hand over", "aim b", "take over by force", "end succeeded"}, fleet.OperationSucceeded},
 		{"does not ask the holder when forced", func(l *leased) { l.seen.Force = true }, []string{"aim b", "take over by force", "end succeeded"}, fleet.OperationSucceeded},
-		{"writes the record where nobody votes", func(l *leased) { l.seen.Unvoted = true }, []string{"move", "end succeeded"}, fleet.OperationSucceeded},
 		{"ends when the holder would not", func(l *leased) {
 			l.handOver = func() (fleet.HandOverResult, error) { return fleet.HandOverResult{Reason: "still stopping"}, nil }
 		}, []string{"hand over", "end failed"}, fleet.OperationFailed},

@@ -15,7 +15,8 @@ func (c *cli) newNodeCommand() *cobra.Command {
 		Use: "node", Short: "Run the agent of a machine", Args: cobra.NoArgs,
 		Long: `Run the agent of a machine. It enrols once with a join token (HOLDFAST_JOIN_TOKEN), and
 from then on restarts from its own store, also while the region is away. The instances that
-it runs outlive it. Under systemd set KillMode=process, so that a restart of the agent
+it runs outlive it, until the node's lease on its site ends: it is active while it holds that, by
+the votes of the pair and the region. Under systemd set KillMode=process, so that a restart of the agent
 leaves them running.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := gone.check(cmd); err != nil {
@@ -35,7 +36,7 @@ leaves them running.`,
 	f.StringVar(&cfg.API, "api", c.orEnv("HOLDFAST_ADDRESS", "http://127.0.0.1:7460"), "the region's API; with https:// the link speaks TLS too")
 	f.StringVar(&cfg.Link, "link", c.orEnv("HOLDFAST_LINK", defaultLink), "the region's link, host:port, or several joined by commas")
 	c.tlsFlags(cmd, &cfg.PeerTLS, "the peer's votes")
-	f.StringVar(&cfg.Peer, "peer", c.env("HOLDFAST_PEER"), "host:port at which the other node of the pair reaches this one")
+	f.StringVar(&cfg.Peer, "peer", c.env("HOLDFAST_PEER"), "host:port at which the other node of the pair reaches this one; needed for the pair to go on without its region")
 	heartbeatFlags(cmd, &cfg.Timing.Link)
 	f.StringVar(&cfg.Data, "data", c.orEnv("HOLDFAST_DATA", "/var/lib/holdfast"), "directory of the node's key and store")
 	f.StringVar(&cfg.JoinToken, "join-token", c.env("HOLDFAST_JOIN_TOKEN"), "token that enrols the node once")

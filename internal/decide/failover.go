@@ -13,7 +13,6 @@ type FailoverDo string
 
 // The steps of a failover.
 const (
-	FailoverMove     FailoverDo = "move"      // write the record: nobody votes at this site yet
 	FailoverHandOver FailoverDo = "hand_over" // ask the holder to stop and release
 	FailoverAim      FailoverDo = "aim"       // have the region's vote favour the target only
 	FailoverWithdraw FailoverDo = "withdraw"  // have it favour anybody again
@@ -84,7 +83,6 @@ var failoverRules = []struct {
 	{"not_a_voter", targetGone, failoverNoVoter},
 	{"deadline", failoverOverdue, failoverFails},
 	{"node_asked", nodeAsked, waitForNode},
-	{"unvoted", nobodyVotes, moveRecord},
 	{"hand_over", shouldHandOver, askToHandOver},
 	{"not_released", holderRefused, failoverRefused},
 	{"aim", shouldAim, aimVote},
@@ -115,7 +113,6 @@ func aimAfterCancel(c failoverCase) bool {
 func targetHolds(c failoverCase) bool     { return c.seen.Holder == c.seen.To && !c.seen.Released }
 func failoverOverdue(c failoverCase) bool { return !c.seen.At.Before(c.seen.Deadline) }
 func nodeAsked(c failoverCase) bool       { return c.run.InFlight }
-func nobodyVotes(c failoverCase) bool     { return c.seen.Unvoted }
 
 // movedUnseen: the target holds by the other votes; the region's is lost and says nothing.
 func movedUnseen(c failoverCase) bool {
@@ -228,10 +225,6 @@ func waitForNode(c failoverCase) FailoverAction {
 	return FailoverAction{
 		Do: FailoverWait, Wait: c.left(), Message: "it waits for the answer of a node",
 	}
-}
-
-func moveRecord(c failoverCase) FailoverAction {
-	return FailoverAction{Do: FailoverMove, Node: c.seen.To, Reason: "unvoted", Message: "nobody has voted at this site yet"}
 }
 
 // askToHandOver leaves the target the other half of the time.

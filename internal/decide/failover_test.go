@@ -63,7 +63,6 @@ func TestFailover(t *testing.T) {
 		{"cancelled", func(s *seen) { s.Cancelled = true }, run{InFlight: true}, "cancelled", decide.FailoverFinish},
 		{"cancelled while aimed", func(s *seen) { s.Cancelled, s.Target = true, "b" }, run{}, "aim_withdrawn", decide.FailoverWithdraw},
 		{"the target was taken out of the site", func(s *seen) { s.Voters = []fleet.NodeName{"a", "c"} }, run{}, "not_a_voter", decide.FailoverFinish},
-		{"nobody votes yet", func(s *seen) { s.Unvoted = true }, run{}, "unvoted", decide.FailoverMove},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -94,7 +93,7 @@ func TestFailoverAlways(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		flag := func(n string) bool { return rapid.Bool().Draw(t, n) }
 		s := failoverSeen(func(s *fleet.FailoverSeen) {
-			s.Force, s.Cancelled, s.Released, s.Unvoted, s.Lost = flag("force"), flag("cancelled"), flag("released"), flag("unvoted"), flag("lost")
+			s.Force, s.Cancelled, s.Released, s.Lost = flag("force"), flag("cancelled"), flag("released"), flag("lost")
 			s.Holder, s.Target, s.To = name.Draw(t, "holder"), name.Draw(t, "target"), name.Draw(t, "to")
 			s.Deadline = s.At.Add(time.Duration(rapid.IntRange(-5, 60).Draw(t, "left")) * time.Second)
 		})
@@ -104,8 +103,6 @@ func TestFailoverAlways(t *testing.T) {
 		})
 		require.NotEmpty(t, a.Rule)
 		switch a.Do {
-		case decide.FailoverMove:
-			require.True(t, s.Unvoted)
 		case decide.FailoverWait:
 			require.Positive(t, a.Wait)
 			require.NotEmpty(t, a.Message)
@@ -114,9 +111,8 @@ func TestFailoverAlways(t *testing.T) {
 			require.NotEmpty(t, a.Message)
 		case decide.FailoverHandOver, decide.FailoverTakeOver:
 			require.Positive(t, a.Limit)
-			require.False(t, s.Unvoted)
 		case decide.FailoverAim, decide.FailoverWithdraw:
-			require.False(t, s.Unvoted && a.Do == decide.FailoverAim)
+			require.Equal(t, a.Do == decide.FailoverAim, s.Target != s.To)
 		case decide.FailoverNothing:
 			require.Fail(t, "somebody asked")
 		}

@@ -44,7 +44,6 @@ type FailoverSeen struct {
 	Epoch     int64       `json:"epoch,omitempty"`
 	Released  bool        `json:"released,omitempty"`
 	Target    NodeName    `json:"target,omitempty"` // that the region's vote waits for
-	Unvoted   bool        `json:"unvoted,omitempty"`
 	Lost      bool        `json:"lost,omitempty"`
 	Voters    []NodeName  `json:"voters,omitempty"`
 }

@@ -166,27 +166,8 @@ func seeLease(ctx context.Context, q *db.Queries, site fleet.SiteName, out *flee
 	}
 	v := voteOf(db.VotesRow(row))
 	out.Holder, out.Epoch, out.Released = fleet.NodeName(row.Holder), row.Epoch, row.Released
-	out.Target, out.Lost, out.Unvoted, out.Voters = v.Vote.Target, v.Vote.Lost, v.Vote.Unvoted(), v.Pair
+	out.Target, out.Lost, out.Voters = v.Vote.Target, v.Vote.Lost, v.Pair
 	return nil
-}
-
-// MoveUnvoted writes another holder, by a higher epoch, where nobody ever called for a vote.
-// With votes it does nothing: they decide.
-func (s *Store) MoveUnvoted(ctx context.Context, site fleet.SiteName, to fleet.NodeName) error {
-	return s.tx(ctx, "move the lease of "+string(site), func(q *db.Queries) error {
-		declared, before, err := lockSiteLease(ctx, q, site)
-		if err != nil || declared == nil || before == nil || !unvoted(*before) {
-			return err
-		}
-		moved, err := q.GrantLease(ctx, db.GrantLeaseParams{Site: string(site), Holder: string(to)})
-		if err != nil || moved == 0 {
-			return failed("write the lease", err)
-		}
-		if err := handOwed(ctx, q, site, to); err != nil {
-			return err
-		}
-		return leaseEvent(ctx, q, declared, before, "region")
-	})
 }
 
 // EndFailover ends what was asked towards one node; the same end again changes nothing.

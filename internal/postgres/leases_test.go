@@ -272,7 +272,7 @@ func TestAskFailover(t *testing.T) {
 		seen := look(b, func(l *postgres.FailoverLook) { l.To, l.Reason, l.Message = nodeB, "forced", "it waits" })
 		require.Equal(t, op.ID, seen.Operation)
 		require.True(t, seen.Force)
-		require.Equal(t, []any{nodeA, int64(2), nodeB, false}, []any{seen.Holder, seen.Epoch, seen.To, seen.Unvoted})
+		require.Equal(t, []any{nodeA, int64(2), nodeB}, []any{seen.Holder, seen.Epoch, seen.To})
 		require.Equal(t, []fleet.NodeName{nodeA, nodeB}, seen.Voters)
 		got := b.operation(op.ID)
 		require.Equal(t, []string{"forced", "it waits", run1}, []string{got.Reason, got.Message, got.EntityRun})
@@ -351,19 +351,6 @@ func TestAskFailover(t *testing.T) {
 		_, err = b.CancelOperation(t.Context(), op.ID)
 		require.NoError(t, err)
 		require.True(t, look(b).Cancelled)
-	})
-
-	t.Run("moves the record where nobody votes, and nowhere else", func(t *testing.T) {
-		t.Parallel()
-		b := setup(t)
-		holder := func() string { return scan[string](b, "SELECT format('%s %s', holder, epoch) FROM site_leases") }
-		require.NoError(t, b.MoveUnvoted(t.Context(), plant, nodeB))
-		require.Equal(t, "plant-b 2", holder())
-		require.NoError(t, b.MoveUnvoted(t.Context(), plant, nodeB))
-		require.Equal(t, "plant-b 2", holder(), "already so")
-		b.cast(func(v *postgres.Vote) { v.Promised, v.PromisedTo = 7, nodeA })
-		require.NoError(t, b.MoveUnvoted(t.Context(), plant, nodeA))
-		require.Equal(t, "plant-b 2", holder(), "a promise is a vote")
 	})
 
 	t.Run("finds declared actives that could have the lease back", func(t *testing.T) {

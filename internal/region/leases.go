@@ -47,11 +47,6 @@ func (f *failoverSteps) SeeFailover(ctx context.Context, in activities.SeeFailov
 	return f.store.SeeFailover(ctx, postgres.FailoverLook(in))
 }
 
-// MoveUnvoted writes another holder where nobody votes.
-func (f *failoverSteps) MoveUnvoted(ctx context.Context, site fleet.SiteName, to fleet.NodeName) error {
-	return f.store.MoveUnvoted(ctx, site, to)
-}
-
 // EndFailover ends what was asked towards a node.
 func (f *failoverSteps) EndFailover(ctx context.Context, e fleet.FailoverEnd) error {
 	return f.store.EndFailover(ctx, e)

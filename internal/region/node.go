@@ -26,7 +26,7 @@ type NodeConfig struct {
 	// Link is host:port of the region's link, or several joined by commas.
 	Link string
 	// Peer is host:port at which the node serves its vote to the other node of its pair. Without
-	// it the node takes no part in its site's lease and is active when the region says so.
+	// it the pair has its region's vote alone beside each node's own, and needs that.
 	Peer string
 	// TLS is used when API is https://, for both: what to trust, and what to show. So it is for
 	// the peer, when PeerTLS is set.
@@ -113,10 +113,7 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	defer agent.Close() //nolint:errcheck // nothing is written any more
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return agent.Run(cfg.whileLeaving(ctx, running, agent, log)) })
-	tasks := &activities.Node{Applier: agent.Applier, Batches: agent.Applier, Reconciler: agent}
-	if agent.Leases != nil {
-		tasks.Leases = agent.Leases
-	}
+	tasks := &activities.Node{Applier: agent.Applier, Batches: agent.Applier, Reconciler: agent, Leases: agent.Leases}
 	gate := idle.New(time.Now, func() bool { return tasks.InFlight() > 0 })
 	group.Go(func() error { return (&nodeWorker{cfg, agent, tasks, gate, traces, serving, log}).run(running) })
 	group.Go(func() error {

@@ -24,11 +24,7 @@ type regionVote struct {
 
 var _ tenure.Region = (*regionVote)(nil)
 
-// options are nil for a node without a place for its peer.
 func (v *regionVote) options() *node.LeaseOptions {
-	if v.cfg.Peer == "" {
-		return nil
-	}
 	return &node.LeaseOptions{
 		TTL: v.cfg.Timing.Link.HeartbeatTimeout, Interval: v.cfg.Timing.Link.HeartbeatEvery, Region: v, Peer: v.cfg.Peer,
 		PeerServed: v.cfg.peerServed, PeerDialled: v.cfg.peerDialled,
@@ -79,16 +75,22 @@ func (v *regionVote) known() error {
 
 // onSite hands on what the region says of the site.
 func (v *regionVote) onSite(ctx context.Context) func(*nodev1.Site) {
-	if v.agent.Leases == nil {
-		return nil
-	}
 	return func(in *nodev1.Site) {
 		site, err := tenure.SiteOf(in)
 		if err == nil {
+			v.complain(site)
 			err = v.agent.Leases.SetSite(ctx, site)
 		}
 		if err != nil && ctx.Err() == nil {
 			v.log.Error("what the region says of the site is not taken", "err", err)
 		}
+	}
+}
+
+// complain says what a node of a pair is without an address for the other's calls.
+func (v *regionVote) complain(site tenure.Site) {
+	if v.cfg.Peer == "" && site.Paired(v.agent.Key().Node()) {
+		v.log.Warn("the other node of the pair cannot reach this one, so the site goes on only while its region is there; give --peer HOST:PORT",
+			"site", site.Name)
 	}
 }

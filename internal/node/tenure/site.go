@@ -129,6 +129,12 @@ func (s Site) seat(self fleet.NodeName) seat {
 	return at
 }
 
+// Paired says that a node votes together with another one.
+func (s Site) Paired(node fleet.NodeName) bool {
+	at := s.seat(node)
+	return at.votes && at.peer.Node != ""
+}
+
 // others are the other voters.
 func (a seat) others() [2]fleet.NodeName {
 	if a.peer.Node == "" {
