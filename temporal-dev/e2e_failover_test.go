@@ -16,18 +16,20 @@ import (
 // failover makes a node its site's active one, and waits until it is.
 func (s *stack) failover(t *testing.T, site, to string) {
 	t.Helper()
-	var op api.Accepted
-	require.NoError(t, insist(t, "fail "+site+" over", func(ctx context.Context) (err error) {
-		op, err = s.api.FailoverSite(ctx, site, api.FailoverRequest{To: to}, api.Mutation{})
-		return err
-	}))
-	requireSucceeded(t, s.ended(t, op.Operation.ID))
+	requireSucceeded(t, s.ended(t, s.askFailover(t, site, to).ID))
+}
+
+func (s *stack) askFailover(t *testing.T, site, to string) api.Operation {
+	t.Helper()
+	return s.change(t, "fail "+site+" over", func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
+		return s.api.FailoverSite(ctx, site, api.FailoverRequest{To: to}, m)
+	})
 }
 
 // N7, N38, N45, N47, N60, N64, N75
 func TestE2EFailover(t *testing.T) {
 	t.Parallel()
-	s := startStack(t, 2)
+	s := startStack(t, 3)
 	t.Run("the standby recovers instances from its own store when it becomes the active", func(t *testing.T) {
 		t.Parallel()
 		const site = "plant-1"
@@ -81,6 +83,21 @@ func TestE2EFailover(t *testing.T) {
 		s.order(t, "start", old)
 		s.held(t, st.key, hash)
 		st.witness.alone(t)
+	})
+	t.Run("what is put while the lease is handed over is delivered all the same", func(t *testing.T) {
+		t.Parallel()
+		const site, rounds = "plant-3", 4
+		s.watchOrder(t, pair(site)...)
+		st := newStory(t, s, site, "handed")
+		for range rounds {
+			to := s.standby(t, site)
+			move := s.askFailover(t, site, to)
+			op, hash := st.release(t)
+			requireSucceeded(t, s.ended(t, op.ID))
+			requireSucceeded(t, s.ended(t, move.ID))
+			require.Equal(t, to, s.holder(t, site))
+			st.good(t, hash)
+		}
 	})
 }
 

@@ -261,6 +261,9 @@ func endByOutcome(c instanceCase) InstanceAction {
 	case fleet.TargetFailed:
 		end.Owe = passes(a)
 		end.Message = fmt.Sprintf("node %s: %s", a.Node, a.Reason)
+		if a.Reason == fleet.Stale && !a.Ahead {
+			end.Message = fmt.Sprintf("node %s did not hold the site's lease: it stays owed to the one that does", a.Node)
+		}
 	case fleet.TargetWaiting:
 		end.Reason, end.Owe = "deadline", true
 		end.Message = fmt.Sprintf("node %s was not reached before the deadline", a.Node)
