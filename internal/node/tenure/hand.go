@@ -191,8 +191,12 @@ func (h *hand) take(ctx context.Context, d desire) error {
 
 // hold moves the deadline, the guardians' first, and raises the epoch.
 func (h *hand) hold(ctx context.Context, d desire) error {
+	late := h.late()
 	if err := h.say(ctx, h.leaseOf(d)); err != nil {
 		return err
+	}
+	if late && h.active {
+		defer h.k.opt.Tenant.Settle() // what was refused a start meanwhile
 	}
 	h.k.held.Store(&right{until: d.until, unbounded: d.unbounded})
 	if d.epoch <= h.epoch {
@@ -203,6 +207,13 @@ func (h *hand) hold(ctx context.Context, d desire) error {
 	}
 	h.epoch = d.epoch
 	return nil
+}
+
+// late says that so little is left of the time that guardians were told of that they start
+// nothing any more: the stop of an instance begins at most a quarter of the TTL before its end.
+func (h *hand) late() bool {
+	now, err := h.k.opt.Clock()
+	return err == nil && h.began && time.Duration(now) > h.said.Deadline-h.said.TTL/4
 }
 
 // release stops what runs while the deadline still moves on, and then says so to the loop.

@@ -3,10 +3,12 @@ package tenure_test
 import (
 	"context"
 	"crypto/ed25519"
+	"encoding/json"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/lease"
+	"github.com/holdfast-io/holdfast/internal/lease/boottime"
 	"github.com/holdfast-io/holdfast/internal/lease/votefile"
 	"github.com/holdfast-io/holdfast/internal/node/tenure"
 )
@@ -101,6 +104,7 @@ type kept struct {
 	tenant *fakeTenant
 	region *fakeRegion
 	stop   func()
+	clock  func() (lease.Instant, error)
 }
 
 const (
@@ -124,6 +128,7 @@ func (k *kept) start() *kept {
 	k.Keeper, err = tenure.Open(tenure.Options{
 		Site: site, Node: nodeA, Dir: k.dir, TTL: shortTTL, Interval: shortInterval, Key: func() identity.Key { return k.key },
 		Tenant: k.tenant, Region: k.region, Log: slog.New(slog.DiscardHandler), OwedLimit: 50 * time.Millisecond,
+		Clock: k.clock,
 	})
 	require.NoError(k.t, err)
 	require.NoError(k.t, k.Begin(k.t.Context()))
@@ -148,6 +153,12 @@ func (k *kept) tell(members ...tenure.Member) {
 func (k *kept) eventually(what string, cond func() bool) {
 	k.t.Helper()
 	require.Eventually(k.t, cond, patience, 5*time.Millisecond, what)
+}
+
+// slowed is the clock of leases, so many times slower from now on.
+func slowed(times time.Duration) func() (lease.Instant, error) {
+	from := guardian.SinceBoot()
+	return func() (lease.Instant, error) { return lease.Instant(from + (guardian.SinceBoot()-from)/times), nil }
 }
 
 var (
@@ -194,6 +205,27 @@ func TestKeeper(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "not_a_voter", out.Reason, "there is nobody to hand it to")
 		require.False(t, out.Released)
+	})
+	t.Run("restarted late in its lease, it has what was refused a start settled by the renewal", func(t *testing.T) {
+		t.Parallel()
+		k := newKept(t)
+		boot, err := boottime.Boot()
+		require.NoError(t, err)
+		known, err := json.Marshal(tenure.Site{Name: site, Generation: 3, Members: []tenure.Member{alone}, OnIsolation: lease.IsolationStop})
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(k.dir, tenure.SiteFile), known, 0o600))
+		require.NoError(t, votefile.Save(filepath.Join(k.dir, votefile.Name), votefile.State{
+			Site: site, Node: nodeA, Record: lease.Record{Promised: 5, PromisedTo: nodeA, Holder: nodeA, Epoch: 5, Counter: 9, TTL: shortTTL},
+			Claim: lease.Claim{Epoch: 5, Counter: 9, Deadline: lease.Instant(guardian.SinceBoot() + shortTTL/5), Boot: boot},
+		}))
+		k.clock = slowed(100)
+		k.start()
+		k.eventually("it is settled", func() bool {
+			k.tenant.mu.Lock()
+			defer k.tenant.mu.Unlock()
+			return slices.Contains(k.tenant.steps, "settle")
+		})
+		require.NotContains(t, k.tenant.steps, "owed", "it never lost it")
 	})
 	t.Run("alone it hands over to nobody when it is drained", func(t *testing.T) { // X5
 		t.Parallel()
