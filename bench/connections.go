@@ -116,7 +116,7 @@ func (k *linkLab) start(token string) (tally, error) {
 	if err != nil {
 		return tally{}, err
 	}
-	k.herd = exec.Command(self, providersMode, k.region.doc.Link, token, strconv.Itoa(connections)) //nolint:gosec // this very program
+	k.herd = exec.Command(self, providersMode, k.region.doc.Link, token, strconv.Itoa(connections))
 	k.herd.Stderr = os.Stderr
 	k.herd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	out, err := k.herd.StdoutPipe()

@@ -215,7 +215,7 @@ func TestListenLink(t *testing.T) {
 func TestRegisterConnectionsTogether(t *testing.T) {
 	t.Parallel()
 	together, apart := bare(t), bare(t)
-	pick := rand.New(rand.NewPCG(7, 7)) //nolint:gosec // the same cases each time
+	pick := rand.New(rand.NewPCG(7, 7))
 	type state struct{ Identity, Provider, Namespace, Group, Modules string }
 	read := func(b *bench) (out []state) {
 		rows, err := b.raw.Query(b.ctx(), `SELECT c.identity, c.provider, c.module_namespace, c.group_id,
@@ -298,7 +298,7 @@ func TestHeartbeatsDoNotWait(t *testing.T) {
 	locked, free := b.opens("locked", inGroup("g")), b.opens("free", inGroup("g"))
 	tx, err := b.raw.Begin(t.Context())
 	require.NoError(t, err)
-	defer tx.Rollback(t.Context()) //nolint:errcheck // it only held a lock
+	defer tx.Rollback(t.Context())
 	_, err = tx.Exec(t.Context(), "SELECT FROM connections WHERE id = $1 FOR UPDATE", string(locked))
 	require.NoError(t, err)
 	require.NoError(t, b.RecordHeartbeats(t.Context(), linkServer, []postgres.Heartbeat{{ID: locked, InFlight: 3}, {ID: free, InFlight: 4}}))

@@ -47,7 +47,6 @@ func TestKeepRoom(t *testing.T) {
 	require.ErrorIs(t, keepRoom(ctx, 100<<20), context.Canceled)
 	require.Greater(t, debug.SetMemoryLimit(-1), int64(200<<20+roomAbove), "above what lives")
 	runtime.KeepAlive(held)
-	held = nil
 	runtime.GC()
 	require.ErrorIs(t, keepRoom(ctx, 300<<20), context.Canceled)
 	require.EqualValues(t, 300<<20, debug.SetMemoryLimit(-1), "what it was given")
