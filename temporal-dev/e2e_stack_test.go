@@ -79,7 +79,11 @@ func (s *stack) up() bool { return strings.Contains(s.said.String(), "the region
 // launchStack starts a supervisor and returns when its region is up, or has given up.
 func launchStack(t *testing.T, sites int, env ...string) *stack {
 	t.Helper()
-	data := e2eData(t)
+	return launchAt(t, e2eData(t), sites, env...)
+}
+
+func launchAt(t *testing.T, data string, sites int, env ...string) *stack {
+	t.Helper()
 	s := &stack{data: filepath.Join(data, "region"), failpoints: filepath.Join(data, "failpoints"), said: &transcript{}}
 	require.NoError(t, os.MkdirAll(s.failpoints, 0o700))
 	args := append([]string{asProgram, "--data", s.data, "--empty", "--sites", strconv.Itoa(sites)}, freeFlags...)

@@ -75,6 +75,9 @@ func openLaptop(opts options, out output) (*laptop, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
+	if opts, err = onNetwork(opts); err != nil {
+		return nil, err
+	}
 	dir, err := openDataDir(opts.data)
 	if err != nil {
 		return nil, err

@@ -42,18 +42,19 @@ func (l *laptop) startNode(ctx context.Context, site fleet.SiteName, node fleet.
 	if err != nil {
 		return err
 	}
+	at := l.opts.network.Nodes[string(node)]
 	input := func(ctx context.Context) (any, error) {
 		join, err := l.api.joinToken(ctx, l.dir, site, node)
 		if err != nil {
 			return nil, err
 		}
-		return nodeInput{
+		return at.move(nodeInput{
 			Node: string(node), Site: string(site), API: l.apiURL(), Link: l.addrs.dial(addrLink), Peer: l.addrs.dial(addrPeer(node)),
 			Data: data, Join: join, Program: l.self, Supervisor: os.Getpid(), Fast: pace(l.opts.fast),
 			TLS: l.authority.calls(own), PeerTLS: l.authority.serves(own),
-		}, nil
+		}), nil
 	}
-	p := l.supervisor.add(l.childSpec(rankNode, string(node), []string{childNode, string(node)}, input))
+	p := l.supervisor.add(at.within(l.childSpec(rankNode, string(node), []string{childNode, string(node)}, input)))
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	return p.start(ctx)

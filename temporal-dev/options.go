@@ -21,6 +21,7 @@ type options struct {
 	data               string
 	api, temporal, web string
 	sites, regions     int
+	network            network
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {

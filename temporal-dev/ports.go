@@ -49,7 +49,7 @@ func listeners(o options) []listener {
 		{addrAPI, "--api", o.api},
 		{addrTemporal, "--temporal", o.temporal},
 		{addrWeb, "--web", o.web},
-		{addrLink, "", inner},
+		{addrLink, "", o.network.inner()},
 		{addrPostgres, "", inner},
 		{addrHistory, "", inner},
 		{addrMatching, "", inner},

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// arena is a region whose network can be cut, and whose instances leave a witness.
+type arena struct {
+	*stack
+	wires
+	sites   []string
+	witness string // the program that instances run
+}
+
+func newArena(t *testing.T, sites int) *arena {
+	t.Helper()
+	realOnly(t)
+	a := &arena{witness: buildWitness(t)}
+	var nodes []string
+	for _, site := range siteNames(sites) {
+		a.sites = append(a.sites, string(site))
+		nodes = append(nodes, pair(string(site))...)
+	}
+	data := e2eData(t)
+	a.wires = newWires(t, nodes)
+	t.Logf("nodes are joined by %s", a.kind())
+	a.of(t, filepath.Join(data, "region"))
+	file := filepath.Join(data, "network.json")
+	require.NoError(t, writeJSON(file, a.network()))
+	a.stack = launchAt(t, data, sites, networkVariable+"="+file, linksVariable+"=")
+	require.True(t, a.up(), "%s", a.said)
+	a.connect(t)
+	t.Cleanup(func() { a.dump(t) })
+	require.NoError(t, a.started(t.Context(), a.stack))
+	return a
+}
+
+func buildWitness(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(folder(t), "witness")
+	said, err := exec.Command("go", "build", "-o", path, "./testdata/witness").CombinedOutput() //nolint:gosec // a folder of the test
+	require.NoError(t, err, "%s", said)
+	return path
+}
+
+// folder makes one for a witness; it goes with the test.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(t.TempDir(), "runs")
+	require.NoError(t, err)
+	return dir
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	mathrand "math/rand/v2"
+
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+var (
+	faultRounds = flag.Int("faults.rounds", 5, "rounds of each fault")
+	faultSites  = flag.Int("faults.sites", 4, "sites that faults happen to at once")
+	faultOnly   = flag.String("faults.only", "", "play this fault alone")
+)
+
+// N7, N38, N60 to N64, X2, X5, X21
+func TestFaultSites(t *testing.T) {
+	t.Parallel()
+	seed := randomSeed(t)
+	t.Logf("repeat its choices with %s=%d", seedVariable, seed)
+	a := newArena(t, *faultSites)
+	draw := mathrand.New(mathrand.NewPCG(seed, 1)) //nolint:gosec // it has to be repeatable
+	notes := newLedger()
+	t.Cleanup(func() { t.Logf("measured, by %s:\n%s", a.kind(), notes.table()) })
+	var all []fault
+	for range *faultRounds {
+		for _, f := range siteFaults {
+			if *faultOnly == "" || *faultOnly == f.name {
+				all = append(all, f)
+			}
+		}
+	}
+	require.NotEmpty(t, all)
+	draw.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	var parts []part
+	for i, site := range a.sites {
+		own := mathrand.New(mathrand.NewPCG(seed, uint64(2+i))) //nolint:gosec // it has to be repeatable
+		parts = append(parts, part{site, func(t *testing.T) {
+			th := a.open(t, site, own, notes)
+			for k := i; k < len(all); k += len(a.sites) {
+				th.play(all[k])
+			}
+			th.close()
+		}})
+	}
+	together(t, parts)
+}
+
+// open declares the instances of a site, and begins to load them.
+func (a *arena) open(t *testing.T, site string, draw *mathrand.Rand, notes *ledger) *theatre {
+	t.Helper()
+	th := &theatre{arena: a, t: t, site: site, draw: draw, notes: notes}
+	ctx, cancel := context.WithCancel(context.Background())
+	var loads sync.WaitGroup
+	for i, durability := range []fleet.Durability{fleet.DurabilitySync, fleet.DurabilitySync, fleet.DurabilityAsync} {
+		c := &cargo{
+			stack: a.stack, key: instanceKey(site, fmt.Sprintf("press-%d", i)), durability: durability, witness: a.witness,
+			lives: lives{dir: folder(t), ended: map[string]life{}}, hurry: make(chan struct{}, 1), numbers: map[string]int{},
+			draw: mathrand.New(mathrand.NewPCG(draw.Uint64(), 0)), //nolint:gosec // it has to be repeatable
+		}
+		th.cargo = append(th.cargo, c)
+		loads.Go(func() { c.load(ctx) })
+	}
+	stop := sync.OnceFunc(func() { cancel(); loads.Wait() })
+	t.Cleanup(stop)
+	th.stop = stop
+	waitFor(t, site+" runs", func(ctx context.Context) error { return th.whole(ctx, make([]int, len(th.cargo))) })
+	return th
+}
+
+// close ends the load: every operation of it ends, with a reason where it did not succeed.
+func (th *theatre) close() {
+	th.t.Helper()
+	th.stop()
+	ends := map[string]int{}
+	for _, c := range th.cargo {
+		for _, id := range c.asked {
+			op := th.ended(th.t, id)
+			require.True(th.t, op.State == fleet.OperationSucceeded || op.Reason != "", "%+v", op)
+			ends[fmt.Sprintf("%s %s", op.State, op.Reason)]++
+		}
+	}
+	th.t.Logf("operations ended as %v", ends)
+	th.check()
+
+}

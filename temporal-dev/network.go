@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+)
+
+// networkVariable names a file in which tests say where nodes are on the network; it is theirs
+// only.
+const networkVariable = "HOLDFAST_NETWORK"
+
+// network is where the region and its nodes are; the zero value is this machine's loopback.
+type network struct {
+	Region string           `json:"region"` // the IP at which nodes reach it
+	Nodes  map[string]place `json:"nodes"`
+}
+
+// place is a node's own. What is empty is as for a node on the loopback.
+type place struct {
+	Enter []string `json:"enter"` // runs the command that follows it there
+	Peer  string   `json:"peer"`  // host:port for its votes
+	API   string   `json:"api"`   // the region as this node reaches it
+	Link  string   `json:"link"`
+}
+
+// onNetwork puts a region where its test wants it.
+func onNetwork(o options) (options, error) {
+	path := os.Getenv(networkVariable)
+	if path == "" {
+		return o, nil
+	}
+	if err := readJSON(path, &o.network); err != nil {
+		return o, fmt.Errorf("read the network of %s: %w", networkVariable, err)
+	}
+	if o.network.Region != "" {
+		o.api = o.network.inner()
+	}
+	return o, nil
+}
+
+// inner is where the region listens for its nodes.
+func (n network) inner() string {
+	if n.Region == "" {
+		return net.JoinHostPort(loopback, "0")
+	}
+	return net.JoinHostPort(n.Region, "0")
+}
+
+// move puts a node's own addresses into its configuration.
+func (p place) move(in nodeInput) nodeInput {
+	for mine, its := range map[*string]string{&in.Peer: p.Peer, &in.API: p.API, &in.Link: p.Link} {
+		if its != "" {
+			*mine = its
+		}
+	}
+	return in
+}
+
+// within has a child run where its node is.
+func (p place) within(s spec) spec {
+	if len(p.Enter) == 0 {
+		return s
+	}
+	command := s.command
+	s.command = func(ctx context.Context) (*exec.Cmd, error) {
+		cmd, err := command(ctx)
+		if err != nil {
+			return nil, err
+		}
+		there := exec.Command(p.Enter[0], append(p.Enter[1:], cmd.Args...)...) //nolint:gosec // the test's own file names it
+		there.Stdin = cmd.Stdin
+		return there, nil
+	}
+	return s
+}
