@@ -111,10 +111,20 @@ var siteFaults = []fault{
 	}},
 }
 
-// way is one direction between two ends.
-type way struct{ from, to string }
-
-func both(a, b string) []way { return []way{{a, b}, {b, a}} }
+// serverFaults are those of the region. A site whose nodes see each other goes on without it.
+var serverFaults = []fault{
+	{"server killed", func(r *round) {
+		pid := r.pid(r.t, serverName)
+		r.begin()
+		kill9(r.t, pid)
+		r.back(serverName, pid)
+	}},
+	{"server paused", func(r *round) {
+		r.begin()
+		r.pause(r.pid(r.t, serverName))
+		r.moment(2 * ttl)
+	}},
+}
 
 // cutFrom cuts the active from its region for longer than the lease: the pair goes on alone.
 func (r *round) cutFrom(ways []way) {
@@ -140,10 +150,8 @@ func (r *round) isolate(node string) {
 
 func (r *round) cutAll(ways ...way) {
 	r.t.Helper()
-	for _, w := range ways {
-		require.NoError(r.t, r.cut(w.from, w.to))
-		r.undo = append(r.undo, func() { require.NoError(r.t, r.heal(w.from, w.to)) })
-	}
+	r.cut(r.t, ways...)
+	r.undo = append(r.undo, func() { r.heal(r.t, ways...) })
 }
 
 // pause stops a process until the round's fault is undone.

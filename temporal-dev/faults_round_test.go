@@ -41,8 +41,7 @@ const healLimit = time.Minute
 // play does one round of a fault, at a random moment.
 func (th *theatre) play(f fault) {
 	th.t.Helper()
-	r := &round{theatre: th, fault: f.name, links: map[string]string{}}
-	r.look()
+	r := th.round(f)
 	r.moment(time.Second)
 	defer func() {
 		if th.t.Failed() {
@@ -53,16 +52,48 @@ func (th *theatre) play(f fault) {
 		defer r.restore()
 		f.do(r)
 	}()
-	after := r.puts()
-	undone := bootNow()
-	require.NoError(th.t, pollErr(th.t.Context(), healLimit, func(ctx context.Context) error { return th.whole(ctx, after) }),
-		"%s: the site is not whole again after %s", th.site, f.name)
-	r.note("healed", since(undone))
-	if n, err := th.cargo[0].newest(); err == nil && n.node != r.active && !r.went {
-		th.notes.moved(f.name)
-	}
+	r.healed(bootNow())
 	th.notes.round(f.name)
-	th.check()
+}
+
+// strike does one round of a fault to all sites at once.
+func strike(t *testing.T, all []*theatre, f fault) {
+	t.Helper()
+	var rounds []*round
+	for _, th := range all {
+		rounds = append(rounds, th.round(f))
+	}
+	rounds[0].moment(time.Second)
+	func() {
+		defer rounds[0].restore()
+		f.do(rounds[0])
+	}()
+	undone := bootNow()
+	for _, r := range rounds {
+		r.healed(undone)
+	}
+	rounds[0].notes.round(f.name)
+}
+
+// round prepares one at a site that is whole.
+func (th *theatre) round(f fault) *round {
+	th.t.Helper()
+	r := &round{theatre: th, fault: f.name, links: map[string]string{}}
+	r.look()
+	return r
+}
+
+// healed waits until the site is whole again.
+func (r *round) healed(undone lease.Instant) {
+	r.t.Helper()
+	after := r.puts()
+	require.NoError(r.t, pollErr(r.t.Context(), healLimit, func(ctx context.Context) error { return r.whole(ctx, after) }),
+		"%s: the site is not whole again after %s", r.site, r.fault)
+	r.note("healed", since(undone))
+	if n, err := r.cargo[0].newest(); err == nil && n.node != r.active && !r.went {
+		r.notes.moved(r.fault)
+	}
+	r.check()
 }
 
 // look finds who is active, and by which connection the region knows each node.

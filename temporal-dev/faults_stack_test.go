@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,12 +16,42 @@ type arena struct {
 	wires
 	sites   []string
 	witness string // the program that instances run
+
+	mu   sync.Mutex
+	cuts map[way]int // a way may be cut by several faults
+}
+
+// way is one direction between two ends.
+type way struct{ from, to string }
+
+func both(a, b string) []way { return []way{{a, b}, {b, a}} }
+
+func (a *arena) cut(t *testing.T, ways ...way) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range ways {
+		if a.cuts[w]++; a.cuts[w] == 1 {
+			require.NoError(t, a.wires.cut(w.from, w.to))
+		}
+	}
+}
+
+func (a *arena) heal(t *testing.T, ways ...way) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range ways {
+		if a.cuts[w]--; a.cuts[w] == 0 {
+			require.NoError(t, a.wires.heal(w.from, w.to))
+		}
+	}
 }
 
 func newArena(t *testing.T, sites int) *arena {
 	t.Helper()
 	realOnly(t)
-	a := &arena{witness: buildWitness(t)}
+	a := &arena{witness: buildWitness(t), cuts: map[way]int{}}
 	var nodes []string
 	for _, site := range siteNames(sites) {
 		a.sites = append(a.sites, string(site))

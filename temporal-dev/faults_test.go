@@ -51,14 +51,31 @@ func TestFaultSites(t *testing.T) {
 		}})
 	}
 	together(t, parts)
+	t.Run("server", func(t *testing.T) { a.serverFaults(t, draw, notes) })
+}
+
+// serverFaults are done to the whole region, while two of its sites are under load.
+func (a *arena) serverFaults(t *testing.T, draw *mathrand.Rand, notes *ledger) {
+	var all []*theatre
+	for _, site := range a.sites[:min(2, len(a.sites))] {
+		all = append(all, a.open(t, site, draw, notes))
+	}
+	for range *faultRounds {
+		for _, f := range serverFaults {
+			if *faultOnly == "" || *faultOnly == f.name {
+				strike(t, all, f)
+			}
+		}
+	}
+	for _, th := range all {
+		th.close()
+	}
 }
 
 // open declares the instances of a site, and begins to load them.
 func (a *arena) open(t *testing.T, site string, draw *mathrand.Rand, notes *ledger) *theatre {
 	t.Helper()
 	th := &theatre{arena: a, t: t, site: site, draw: draw, notes: notes}
-	ctx, cancel := context.WithCancel(context.Background())
-	var loads sync.WaitGroup
 	for i, durability := range []fleet.Durability{fleet.DurabilitySync, fleet.DurabilitySync, fleet.DurabilityAsync} {
 		c := &cargo{
 			stack: a.stack, key: instanceKey(site, fmt.Sprintf("press-%d", i)), durability: durability, witness: a.witness,
@@ -66,13 +83,21 @@ func (a *arena) open(t *testing.T, site string, draw *mathrand.Rand, notes *ledg
 			draw: mathrand.New(mathrand.NewPCG(draw.Uint64(), 0)), //nolint:gosec // it has to be repeatable
 		}
 		th.cargo = append(th.cargo, c)
-		loads.Go(func() { c.load(ctx) })
 	}
-	stop := sync.OnceFunc(func() { cancel(); loads.Wait() })
-	t.Cleanup(stop)
-	th.stop = stop
+	th.load()
 	waitFor(t, site+" runs", func(ctx context.Context) error { return th.whole(ctx, make([]int, len(th.cargo))) })
 	return th
+}
+
+// load has the instances get revisions until stop.
+func (th *theatre) load() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var loads sync.WaitGroup
+	for _, c := range th.cargo {
+		loads.Go(func() { c.load(ctx) })
+	}
+	th.stop = sync.OnceFunc(func() { cancel(); loads.Wait() })
+	th.t.Cleanup(th.stop)
 }
 
 // close ends the load: every operation of it ends, with a reason where it did not succeed.
@@ -85,6 +110,9 @@ func (th *theatre) close() {
 			op := th.ended(th.t, id)
 			require.True(th.t, op.State == fleet.OperationSucceeded || op.Reason != "", "%+v", op)
 			ends[fmt.Sprintf("%s %s", op.State, op.Reason)]++
+			if op.State == fleet.OperationFailed {
+				th.t.Logf("%+v", op)
+			}
 		}
 	}
 	th.t.Logf("operations ended as %v", ends)
