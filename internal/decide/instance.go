@@ -139,6 +139,8 @@ func inBatch(c instanceCase) bool { return open(c) && c.seen.Open.Batch != "" }
 // activeNext: never told, or what failed may be over in a moment.
 func activeNext(c instanceCase) bool { return open(c) && again(c, c.seen.Open.Active()) }
 
+// again: a node that has just given its lease back says so before the region's record does,
+// and by the next try that one may name another.
 func again(c instanceCase, t fleet.TargetSeen) bool {
 	return t.State == fleet.TargetWaiting ||
 		t.State == fleet.TargetFailed && brief(t) && t.Tries < c.run.tries()

@@ -91,6 +91,7 @@ func TestInstance(t *testing.T) {
 		{"tries a standby again while the lease is on its way", seen(asked(1), open(2, applied, missed(fleet.Stale, 1))), decide.InstanceRun{}, "replicate", decide.DoNotify, "b"},
 		{"ends when node and region still disagree", seen(asked(1), open(2, missed(fleet.Stale, 3), waiting)), decide.InstanceRun{}, "settled", decide.DoEnd, ""},
 		{"never repeats a number to a node that is ahead", seen(asked(1), open(2, ahead(missed(fleet.Stale, 1)), waiting)), decide.InstanceRun{}, "settled", decide.DoEnd, ""},
+		{"tells whom the record names by then", seen(asked(1), open(2, missed(fleet.Stale, 1), waiting), func(s *fleet.InstanceSeen) { s.Holder, s.Epoch = "b", 2 }), decide.InstanceRun{}, "lease_moved", decide.DoClaim, ""},
 		{"never repeats a failure to apply", seen(asked(1), open(2, missed(fleet.ApplyFailed, 1), waiting)), decide.InstanceRun{}, "settled", decide.DoEnd, ""},
 		{"does not wait for a node that was not there", seen(asked(1), open(2, missed(fleet.Unavailable, 1), waiting)), decide.InstanceRun{}, "settled", decide.DoEnd, ""},
 		{"claims anew when the lease moved", seen(asked(1), open(2, waiting, waiting), func(s *fleet.InstanceSeen) { s.Holder, s.Epoch = "b", 2 }), decide.InstanceRun{}, "lease_moved", decide.DoClaim, ""},
