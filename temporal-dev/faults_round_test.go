@@ -121,7 +121,10 @@ func (r *round) look() {
 
 func (r *round) begin() { r.began, r.wall = bootNow(), time.Now() }
 
-func (r *round) note(what string, took time.Duration) { r.notes.note(r.fault, what, took) }
+func (r *round) note(what string, took time.Duration) {
+	r.t.Logf("%s %s, %s was active: %s: %s after %v", r.wall.UTC().Format("15:04:05.000"), r.site, r.active, r.fault, what, took)
+	r.notes.note(r.fault, what, took)
+}
 
 func (r *round) restore() {
 	for _, undo := range r.undo {

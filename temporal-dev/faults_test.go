@@ -6,6 +6,8 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -17,8 +19,22 @@ import (
 var (
 	faultRounds = flag.Int("faults.rounds", 5, "rounds of each fault")
 	faultSites  = flag.Int("faults.sites", 4, "sites that faults happen to at once")
-	faultOnly   = flag.String("faults.only", "", "play this fault alone")
+	faultOnly   = flag.String("faults.only", "", "play these faults alone, names with a ; between them")
 )
+
+// schedule has every fault as often as it is played, in a random order.
+func schedule(draw *mathrand.Rand, of []fault) []fault {
+	var all []fault
+	for range *faultRounds {
+		for _, f := range of {
+			if *faultOnly == "" || slices.Contains(strings.Split(*faultOnly, ";"), f.name) {
+				all = append(all, f)
+			}
+		}
+	}
+	draw.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	return all
+}
 
 // N7, N38, N60 to N64, X2, X5, X21
 func TestFaultSites(t *testing.T) {
@@ -29,16 +45,8 @@ func TestFaultSites(t *testing.T) {
 	draw := mathrand.New(mathrand.NewPCG(seed, 1)) //nolint:gosec // it has to be repeatable
 	notes := newLedger()
 	t.Cleanup(func() { t.Logf("measured, by %s:\n%s", a.kind(), notes.table()) })
-	var all []fault
-	for range *faultRounds {
-		for _, f := range siteFaults {
-			if *faultOnly == "" || *faultOnly == f.name {
-				all = append(all, f)
-			}
-		}
-	}
-	require.NotEmpty(t, all)
-	draw.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	all, ofServer := schedule(draw, siteFaults), schedule(draw, serverFaults)
+	require.NotEmpty(t, append(all, ofServer...), "no fault is called %q", *faultOnly)
 	var parts []part
 	for i, site := range a.sites {
 		own := mathrand.New(mathrand.NewPCG(seed, uint64(2+i))) //nolint:gosec // it has to be repeatable
@@ -51,21 +59,20 @@ func TestFaultSites(t *testing.T) {
 		}})
 	}
 	together(t, parts)
-	t.Run("server", func(t *testing.T) { a.serverFaults(t, draw, notes) })
+	t.Run("server", func(t *testing.T) { a.serverFaults(t, ofServer, draw, notes) })
 }
 
 // serverFaults are done to the whole region, while two of its sites are under load.
-func (a *arena) serverFaults(t *testing.T, draw *mathrand.Rand, notes *ledger) {
+func (a *arena) serverFaults(t *testing.T, faults []fault, draw *mathrand.Rand, notes *ledger) {
+	if len(faults) == 0 {
+		return
+	}
 	var all []*theatre
 	for _, site := range a.sites[:min(2, len(a.sites))] {
 		all = append(all, a.open(t, site, draw, notes))
 	}
-	for range *faultRounds {
-		for _, f := range serverFaults {
-			if *faultOnly == "" || *faultOnly == f.name {
-				strike(t, all, f)
-			}
-		}
+	for _, f := range faults {
+		strike(t, all, f)
 	}
 	for _, th := range all {
 		th.close()

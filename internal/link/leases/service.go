@@ -60,8 +60,9 @@ type Service struct {
 const (
 	// tickEvery is how often all votes are read.
 	tickEvery = time.Second
-	// leastLate is the least gap between two ticks that counts as a pause.
-	leastLate = 2 * tickEvery
+	// leastLate is the least gap between two ticks that counts as a pause: a tick that passed by
+	// a busy vote is none, even if the next one is not on time to the millisecond.
+	leastLate = 5 * tickEvery / 2
 	// storeLimit is how long a call to the store may take.
 	storeLimit = 3 * time.Second
 	// castTries bounds how often a vote is seen and handled again.

@@ -90,6 +90,31 @@ func TestVote(t *testing.T) {
 		require.Equal(t, "held", w.ask(s, promise, nodeA, 3, 0).GetReason())
 	})
 
+	t.Run("one tick that passed by a busy vote is no pause", func(t *testing.T) {
+		t.Parallel()
+		const short = 3 * time.Second
+		w := newWorld(t)
+		s := w.server(func(o *leases.Options) { o.Timing.HeartbeatTimeout = short })
+		asks := func(call nodev1.Call, node fleet.NodeName, epoch, counter int64) string {
+			out, err := s.Vote(context.WithValue(t.Context(), caller{}, node), &nodev1.VoteRequest{
+				Call: call, Site: string(plant), Candidate: string(node), Epoch: epoch, Counter: counter, Ttl: durationpb.New(short),
+			})
+			require.NoError(t, err)
+			return out.GetReason()
+		}
+		require.Equal(t, "granted", asks(promise, nodeB, 2, 0))
+		require.Equal(t, "granted", asks(grant, nodeB, 2, 1))
+		for _, gap := range []time.Duration{time.Second, 2*time.Second + 50*time.Millisecond} {
+			w.turn(gap)
+			require.NoError(t, s.Tick(t.Context()))
+		}
+		require.Equal(t, "granted", asks(promise, nodeA, 3, 0))
+		require.Equal(t, "granted", asks(grant, nodeA, 3, 1))
+		w.turn(short)
+		require.NoError(t, s.Tick(t.Context()))
+		require.Equal(t, "held", asks(promise, nodeB, 4, 0), "this was one")
+	})
+
 	t.Run("a release frees it at once", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)

@@ -70,10 +70,9 @@ func (s *Service) tickSite(ctx context.Context, row postgres.SiteVote, now lease
 		return
 	}
 	defer b.leave()
-	if b.past = !b.past && older(row, b); b.past {
-		return
+	if b.past = !b.past && older(row, b); !b.past {
+		b.see(row, s.config(), now)
 	}
-	b.see(row, s.config(), now)
 	if !b.votes() {
 		return
 	}
