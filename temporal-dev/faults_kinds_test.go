@@ -55,19 +55,19 @@ var siteFaults = []fault{
 	}},
 	{"guardian killed", func(r *round) {
 		c := r.any()
-		pid := r.guardianOf(r.t, r.active, c.key.Name)
+		pid := r.guardian(c)
 		r.begin()
 		kill9(r.t, pid)
 		r.again(c)
 	}},
 	{"guardian paused", func(r *round) {
-		pid := r.guardianOf(r.t, r.active, r.any().key.Name)
+		pid := r.guardian(r.any())
 		r.begin()
 		r.pause(pid)
 		r.moment(2 * ttl)
 	}},
 	{"guardian paused until the other took over", func(r *round) {
-		pid := r.guardianOf(r.t, r.active, r.any().key.Name)
+		pid := r.guardian(r.any())
 		r.begin()
 		r.pause(pid)
 		r.isolate(r.active)
@@ -181,9 +181,20 @@ func (r *round) die(node string) {
 	r.undo = append(r.undo, func() { r.order(r.t, "start", node) })
 }
 
-// guardians are those of a node that live.
-func (r *round) guardians(node string) []int {
-	var pids []int
+// guardian is that of an instance on the active. Between two revisions there is none.
+func (r *round) guardian(c *cargo) (pid int) {
+	waitFor(r.t, c.key.Name+" has a guardian", func(context.Context) error {
+		if pid = r.guardians(r.active)[c.key.Name]; pid == 0 {
+			return errNotYet
+		}
+		return nil
+	})
+	return pid
+}
+
+// guardians are those of a node that live, by instance.
+func (r *round) guardians(node string) map[string]int {
+	pids := map[string]int{}
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(r.t, err)
 	for _, path := range all {
@@ -195,7 +206,7 @@ func (r *round) guardians(node string) []int {
 		if len(args) > 3 && args[1] == childGuardian && filepath.Dir(args[3]) == filepath.Join(r.data, "nodes", node, "run") {
 			pid, err := strconv.Atoi(strings.Split(path, "/")[2])
 			require.NoError(r.t, err)
-			pids = append(pids, pid)
+			pids[filepath.Base(args[3])] = pid
 		}
 	}
 	return pids

@@ -32,20 +32,25 @@ type cargo struct {
 }
 
 const (
-	// askLimit is how long the load waits for one operation: the next one supersedes it.
-	askLimit = 3 * time.Second
+	// askLimit is how long the load waits for one operation: the next one supersedes it. It
+	// doubles while nothing succeeds, up to the longest: on a machine that is slow enough all
+	// would supersede each other.
+	askLimit, longestAsk = 3 * time.Second, time.Minute
 	// restBetween is the longest pause between two revisions of an instance.
 	restBetween = 1500 * time.Millisecond
 )
 
 // load puts revisions until the context ends.
 func (c *cargo) load(ctx context.Context) {
+	limit := askLimit
 	for ctx.Err() == nil {
 		number, op := c.put(ctx)
 		if op == "" {
 			return
 		}
-		c.follow(ctx, number, op)
+		if limit = min(2*limit, longestAsk); c.follow(ctx, ack{number: number}, op, limit/2) {
+			limit = askLimit
+		}
 		rest := time.NewTimer(time.Duration(c.draw.Int64N(int64(restBetween))))
 		select {
 		case <-ctx.Done():
@@ -97,20 +102,21 @@ func (*cargo) again(ctx context.Context) bool {
 	}
 }
 
-// follow waits for an operation, and notes what it acknowledged. It gives up when the next
-// revision is wanted sooner.
-func (c *cargo) follow(ctx context.Context, number int, operation string) {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+// follow waits for an operation for a while, and notes what it acknowledged.
+func (c *cargo) follow(ctx context.Context, a ack, operation string, limit time.Duration) (acknowledged bool) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
 		op, err := c.api.Operation(ctx, operation, askLimit)
 		if err == nil && op.State == fleet.OperationSucceeded {
+			a.at = bootNow()
 			c.mu.Lock()
-			c.acks = append(c.acks, ack{number, bootNow()})
+			c.acks = append(c.acks, a)
 			c.mu.Unlock()
+			return true
 		}
 		if err == nil && op.State.Ended() || !c.again(ctx) {
-			return
+			return false
 		}
 	}
 }

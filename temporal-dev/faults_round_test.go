@@ -79,6 +79,7 @@ func strike(t *testing.T, all []*theatre, f fault) {
 func (th *theatre) round(f fault) *round {
 	th.t.Helper()
 	r := &round{theatre: th, fault: f.name, links: map[string]string{}}
+	r.begin()
 	r.look()
 	return r
 }
