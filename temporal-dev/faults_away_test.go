@@ -41,7 +41,7 @@ func TestFaultRegionAway(t *testing.T) {
 	for i, c := range cases {
 		left := map[bool]string{true: "holder", false: "other"}[c.holder]
 		parts = append(parts, part{fmt.Sprintf("%s, the %s is left", c.isolation, left), func(t *testing.T) {
-			own := mathrand.New(mathrand.NewPCG(seed, uint64(i))) //nolint:gosec // it has to be repeatable
+			own := mathrand.New(mathrand.NewPCG(seed, uint64(i)))
 			a.isolating(t, a.sites[i], c.isolation)
 			th := a.open(t, a.sites[i], own, notes)
 			th.abandon(c)

@@ -100,7 +100,6 @@ var siteFaults = []fault{
 		r.lost(r.standby)
 	}},
 	{"node dies", func(r *round) {
-		r.begin()
 		r.die(r.active)
 		r.lost(r.active)
 		r.moved()
@@ -169,6 +168,7 @@ func (r *round) pause(pid int) {
 func (r *round) die(node string) {
 	r.t.Helper()
 	pid, guardians := r.pid(r.t, node), r.guardians(node)
+	r.begin()
 	r.isolate(node)
 	kill9(r.t, pid)
 	for _, g := range guardians {

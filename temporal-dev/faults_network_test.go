@@ -21,8 +21,8 @@ type wires interface {
 	// kind is said in the log, so that nobody takes one for the other.
 	kind() string
 	network() network
-	cut(from, to string) error
-	heal(from, to string) error
+	cut(ways ...way) error
+	heal(ways ...way) error
 	// of tells where the region's data lies; started, that it is up.
 	of(t *testing.T, data string)
 	started(ctx context.Context, s *stack) error
@@ -98,7 +98,7 @@ func (s *space) run(input string, command ...string) error {
 	if s != nil {
 		command = append(s.enter(), command...)
 	}
-	cmd := exec.Command(command[0], command[1:]...) //nolint:gosec // ip, and where it runs
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin = strings.NewReader(input)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, said)
@@ -141,7 +141,7 @@ func newNamespaces(t *testing.T, nodes []string) (*namespaces, error) {
 func (n *namespaces) joinRegion() error {
 	var err error
 	for range netTries {
-		n.at = rand.IntN(nets) //nolint:gosec // no secret
+		n.at = rand.IntN(nets)
 		name := fmt.Sprintf("hf%d", n.at)
 		if err = (*space)(nil).ip(fmt.Sprintf("link add %s type veth peer name port1 netns %d", name, n.hub.pid)); err == nil {
 			return n.join(nil, name, n.ports[regionEnd], nil)
@@ -184,13 +184,17 @@ func (n *namespaces) network() network {
 	return out
 }
 
-// cut drops what goes from one end to another.
-func (n *namespaces) cut(from, to string) error { return n.rule("add", from, to) }
+// cut drops what goes from one end to another, all of it at one instant.
+func (n *namespaces) cut(ways ...way) error { return n.rules("add", ways) }
 
-func (n *namespaces) heal(from, to string) error { return n.rule("del", from, to) }
+func (n *namespaces) heal(ways ...way) error { return n.rules("del", ways) }
 
-func (n *namespaces) rule(verb, from, to string) error {
+func (n *namespaces) rules(verb string, ways []way) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.hub.ip(fmt.Sprintf("rule %s from %s to %s blackhole", verb, n.address(n.ports[from]), n.address(n.ports[to])))
+	var lines []string
+	for _, w := range ways {
+		lines = append(lines, fmt.Sprintf("rule %s from %s to %s blackhole", verb, n.address(n.ports[w.from]), n.address(n.ports[w.to])))
+	}
+	return n.hub.ip(lines...)
 }

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -22,7 +22,7 @@ type relays struct {
 	peers map[string]*relay
 
 	mu    sync.Mutex
-	cuts  map[[2]string]bool
+	cuts  map[way]bool
 	wake  chan struct{} // closed and replaced when a cut is healed
 	ended chan struct{}
 	wg    sync.WaitGroup
@@ -41,7 +41,7 @@ type relay struct {
 func newRelays(t *testing.T, nodes []string) *relays {
 	t.Helper()
 	r := &relays{
-		nodes: nodes, at: map[string]place{}, peers: map[string]*relay{}, cuts: map[[2]string]bool{}, open: map[net.Conn]bool{},
+		nodes: nodes, at: map[string]place{}, peers: map[string]*relay{}, cuts: map[way]bool{}, open: map[net.Conn]bool{},
 		wake: make(chan struct{}), ended: make(chan struct{}),
 	}
 	t.Cleanup(r.close)
@@ -145,7 +145,7 @@ func (r *relays) pump(in, out net.Conn, from, to string) {
 func (r *relays) pass(from, to string) bool {
 	for {
 		r.mu.Lock()
-		cut, wake := r.cuts[[2]string{from, to}], r.wake
+		cut, wake := r.cuts[way{from, to}], r.wake
 		r.mu.Unlock()
 		if !cut {
 			return true
@@ -192,20 +192,24 @@ func (*relays) kind() string { return "TCP relays" }
 
 func (r *relays) network() network { return network{Nodes: r.at} }
 
-func (r *relays) cut(from, to string) error {
+func (r *relays) cut(ways ...way) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cuts[[2]string{from, to}] = true
+	for _, w := range ways {
+		r.cuts[w] = true
+	}
 	return nil
 }
 
-func (r *relays) heal(from, to string) error {
+func (r *relays) heal(ways ...way) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.cuts[[2]string{from, to}] {
-		return errors.New("that is not cut")
+	for _, w := range ways {
+		if !r.cuts[w] {
+			return fmt.Errorf("%v is not cut", w)
+		}
+		delete(r.cuts, w)
 	}
-	delete(r.cuts, [2]string{from, to})
 	close(r.wake)
 	r.wake = make(chan struct{})
 	return nil

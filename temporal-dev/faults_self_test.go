@@ -119,11 +119,11 @@ func TestFaultNamespaces(t *testing.T) {
 		return string(buffer[:size])
 	}
 	for _, w := range []way{{a, regionEnd}, {regionEnd, a}, {a, b}, {b, a}} {
-		require.NoError(t, n.cut(w.from, w.to))
+		require.NoError(t, n.cut(w))
 		send(w.from, w.to, "lost")
 		send(w.to, w.from, "back")
 		require.Equal(t, "back", next(w.from), "the other direction is open")
-		require.NoError(t, n.heal(w.from, w.to))
+		require.NoError(t, n.heal(w))
 		send(w.from, w.to, "healed")
 		require.Equal(t, "healed", next(w.to), "%v", w)
 	}
@@ -172,7 +172,7 @@ func TestFaultRelays(t *testing.T) {
 		way
 		from, to net.Conn
 	}{{way{"a", "b"}, near, other}, {way{"b", "a"}, other, near}} {
-		require.NoError(t, r.cut(c.way.from, c.way.to))
+		require.NoError(t, r.cut(c.way))
 		_, err := io.WriteString(c.from, "late")
 		require.NoError(t, err)
 		_, err = io.WriteString(c.to, "back")
@@ -181,7 +181,7 @@ func TestFaultRelays(t *testing.T) {
 		require.NoError(t, c.to.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
 		_, err = c.to.Read(make([]byte, 1))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		require.NoError(t, r.heal(c.way.from, c.way.to))
+		require.NoError(t, r.heal(c.way))
 		require.Equal(t, "late", read(t, c.to))
 	}
 }

@@ -30,10 +30,14 @@ func (a *arena) cut(t *testing.T, ways ...way) {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	var first []way
 	for _, w := range ways {
 		if a.cuts[w]++; a.cuts[w] == 1 {
-			require.NoError(t, a.wires.cut(w.from, w.to))
+			first = append(first, w)
 		}
+	}
+	if len(first) > 0 {
+		require.NoError(t, a.wires.cut(first...))
 	}
 }
 
@@ -41,10 +45,14 @@ func (a *arena) heal(t *testing.T, ways ...way) {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	var last []way
 	for _, w := range ways {
 		if a.cuts[w]--; a.cuts[w] == 0 {
-			require.NoError(t, a.wires.heal(w.from, w.to))
+			last = append(last, w)
 		}
+	}
+	if len(last) > 0 {
+		require.NoError(t, a.wires.heal(last...))
 	}
 }
 
@@ -74,7 +82,7 @@ func newArena(t *testing.T, sites int) *arena {
 func buildWitness(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(folder(t), "witness")
-	said, err := exec.Command("go", "build", "-o", path, "./testdata/witness").CombinedOutput() //nolint:gosec // a folder of the test
+	said, err := exec.Command("go", "build", "-o", path, "./testdata/witness").CombinedOutput()
 	require.NoError(t, err, "%s", said)
 	return path
 }

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	mathrand "math/rand/v2"
-
 	"slices"
 	"strings"
 	"sync"
