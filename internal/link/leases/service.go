@@ -55,6 +55,8 @@ type Service struct {
 
 	mu     sync.Mutex // never held across I/O
 	booths map[fleet.SiteName]*booth
+
+	later sync.WaitGroup // ticks that wait for a busy vote
 }
 
 const (

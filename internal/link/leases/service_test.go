@@ -115,6 +115,32 @@ func TestVote(t *testing.T) {
 		require.Equal(t, "held", asks(promise, nodeB, 4, 0), "this was one")
 	})
 
+	t.Run("a tick that finds the vote busy follows when it is not", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		gate := &slowStore{Store: w.store, entered: make(chan struct{}), open: make(chan struct{})}
+		s := w.server(func(o *leases.Options) { o.Store = gate })
+		w.hold(s, nodeB, 2)
+		w.turn(7 * time.Second)
+		require.NoError(t, s.Tick(t.Context()))
+		gate.slow = plant
+		busy := make(chan error, 1)
+		go func() {
+			_, err := s.Vote(context.WithValue(context.Background(), caller{}, nodeB), &nodev1.VoteRequest{
+				Call: promise, Site: string(plant), Candidate: string(nodeB), Epoch: 3, Ttl: durationpb.New(ttl),
+			})
+			busy <- err
+		}()
+		<-gate.entered
+		w.turn(7 * time.Second)
+		require.NoError(t, s.Tick(t.Context()))
+		close(gate.open)
+		require.NoError(t, <-busy)
+		leases.WaitLater(s)
+		w.turn(time.Second)
+		require.Equal(t, "granted", w.ask(s, promise, nodeA, 4, 0).GetReason())
+	})
+
 	t.Run("a release frees it at once", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)

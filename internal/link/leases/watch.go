@@ -32,6 +32,7 @@ func (s *Service) Run(ctx context.Context) error {
 			}
 		}
 	})
+	defer s.later.Wait()
 	return group.Wait()
 }
 
@@ -63,10 +64,13 @@ func (s *Service) Tick(ctx context.Context) error {
 // tickLimit is how long one site may hold up the tick of all.
 const tickLimit = 250 * time.Millisecond
 
-// tickSite passes by a booth that is busy: who is inside finds out what is durable.
+// tickSite passes by a booth that is busy: who is inside finds out what is durable, and the
+// tick follows when it leaves. Renewals may come with every tick, and a vote that none ever
+// reached would take that for a pause once they end.
 func (s *Service) tickSite(ctx context.Context, row postgres.SiteVote, now lease.Instant) {
 	b := s.open(row.Site)
 	if !b.tryEnter() {
+		s.later.Go(func() { s.tickLater(context.WithoutCancel(ctx), b) })
 		return
 	}
 	defer b.leave()
@@ -76,11 +80,27 @@ func (s *Service) tickSite(ctx context.Context, row postgres.SiteVote, now lease
 	if !b.votes() {
 		return
 	}
+	s.tickVote(ctx, b)
+}
+
+func (s *Service) tickLater(ctx context.Context, b *booth) {
+	ctx, cancel := context.WithTimeout(ctx, tickEvery)
+	defer cancel()
+	if b.enter(ctx) != nil {
+		return // it is busy for longer than that
+	}
+	defer b.leave()
+	if b.votes() {
+		s.tickVote(ctx, b)
+	}
+}
+
+func (s *Service) tickVote(ctx context.Context, b *booth) {
 	ctx, cancel := context.WithTimeout(ctx, tickLimit)
 	defer cancel()
-	err := s.change(ctx, b, "region", func(v lease.Voter, _ lease.Instant) (lease.Voter, bool) { return v.Tick(now) })
+	err := s.change(ctx, b, "region", func(v lease.Voter, now lease.Instant) (lease.Voter, bool) { return v.Tick(now) })
 	if err != nil {
-		s.o.Log.Warn("trying on", "what", "note what time did to a vote", "site", row.Site, "error", err)
+		s.o.Log.Warn("trying on", "what", "note what time did to a vote", "site", b.site, "error", err)
 	}
 }
 
