@@ -41,14 +41,14 @@ func TestFaultSites(t *testing.T) {
 	seed := randomSeed(t)
 	t.Logf("repeat its choices with %s=%d", seedVariable, seed)
 	a := newArena(t, *faultSites)
-	draw := mathrand.New(mathrand.NewPCG(seed, 1)) //nolint:gosec // it has to be repeatable
+	draw := mathrand.New(mathrand.NewPCG(seed, 1))
 	notes := newLedger()
 	t.Cleanup(func() { t.Logf("measured, by %s:\n%s", a.kind(), notes.table()) })
 	all, ofServer := schedule(draw, siteFaults), schedule(draw, serverFaults)
 	require.NotEmpty(t, append(all, ofServer...), "no fault is called %q", *faultOnly)
 	var parts []part
 	for i, site := range a.sites {
-		own := mathrand.New(mathrand.NewPCG(seed, uint64(2+i))) //nolint:gosec // it has to be repeatable
+		own := mathrand.New(mathrand.NewPCG(seed, uint64(2+i)))
 		parts = append(parts, part{site, func(t *testing.T) {
 			th := a.open(t, site, own, notes)
 			for k := i; k < len(all); k += len(a.sites) {
@@ -86,7 +86,7 @@ func (a *arena) open(t *testing.T, site string, draw *mathrand.Rand, notes *ledg
 		c := &cargo{
 			stack: a.stack, key: instanceKey(site, fmt.Sprintf("press-%d", i)), durability: durability, witness: a.witness,
 			lives: lives{dir: folder(t), ended: map[string]life{}}, hurry: make(chan struct{}, 1), numbers: map[string]int{},
-			draw: mathrand.New(mathrand.NewPCG(draw.Uint64(), 0)), //nolint:gosec // it has to be repeatable
+			draw: mathrand.New(mathrand.NewPCG(draw.Uint64(), 0)),
 		}
 		th.cargo = append(th.cargo, c)
 	}
@@ -123,5 +123,4 @@ func (th *theatre) close() {
 	}
 	th.t.Logf("operations ended as %v", ends)
 	th.check()
-
 }
