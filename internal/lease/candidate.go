@@ -86,6 +86,7 @@ type bid struct {
 	number  int64 // which try; answers to an earlier one do not count
 	until   Instant
 	yes, no [seats]bool
+	free    Instant // when the last of those who said no may say yes
 	grants  [seats]stamp
 	fresh   bool // every voter that answered says that nobody holds
 }

@@ -77,13 +77,19 @@ func (c Candidate) counted(seat int, s Send, a Answer, now Instant) (Candidate, 
 	}
 	b.yes[seat], b.no[seat] = a.Granted, !a.Granted
 	b.fresh = b.fresh && a.Vote.vacant()
+	if !a.Granted {
+		b.free = max(b.free, now.Add(a.Wait))
+	}
 	switch {
 	case count(b.no) > c.voters()-c.majority():
-		return c.giveUp(now, a.Wait), nil
+		return c.giveUp(now), nil
 	case count(b.yes) < c.majority():
+		if b.call == Ask && count(b.yes)+count(b.no) >= c.majority() { // who is left may never answer
+			b.until = min(b.until, now.Add(c.soon()))
+		}
 		return c, nil
 	case b.call == Ask && b.fresh && !c.met && now < c.started.Add(c.cfg.Yield):
-		return c.giveUp(now, 0), nil
+		return c.giveUp(now), nil
 	}
 	return c.advance(now)
 }

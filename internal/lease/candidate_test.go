@@ -96,6 +96,32 @@ func TestFreedCandidate(t *testing.T) {
 	require.Equal(t, c, c.Freed(at(time.Second)), "a holder is not concerned")
 }
 
+// N60: a dead holder never answers: what the other voter says is enough to know when to ask again.
+func TestCandidateBesideADeadHolder(t *testing.T) {
+	t.Parallel()
+	c, _ := NewCandidate(paired(), Claim{}, 0)
+	c, acts := c.Tick(0, 0)
+	const wait = 1700 * time.Millisecond
+	for _, act := range acts {
+		switch act.Send.To {
+		case c.cfg.Self:
+			c, _ = c.Answered(act.Send, Answer{Voter: "a", Granted: true, Reason: Granted}, 0)
+		case Region:
+			c, _ = c.Answered(act.Send, Answer{Voter: Region, Reason: Held, Wait: wait}, 0)
+		default: // the holder is dead
+		}
+	}
+	soon := c.soon()
+	require.Less(t, soon, c.cfg.Interval)
+	c, asks := c.asks(soon)
+	require.False(t, asks)
+	require.Equal(t, Idle, c.Role(), "it does not wait for the third as long as for the first two")
+	c, asks = c.asks(wait - 1)
+	require.False(t, asks, "nor does it ask before it can be granted")
+	_, asks = c.asks(wait)
+	require.True(t, asks)
+}
+
 // X5, X21: nothing new comes to a cordoned node, and it keeps what it has.
 func TestCordonedCandidate(t *testing.T) {
 	t.Parallel()

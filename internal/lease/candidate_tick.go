@@ -15,7 +15,7 @@ func (c Candidate) Tick(now Instant, random float64) (Candidate, []Action) {
 		c, acts = c.renew(now, acts)
 	}
 	if c.bid.call != "" && now >= c.bid.until {
-		c = c.giveUp(now, 0)
+		c = c.giveUp(now)
 	}
 	if c.wants(now) {
 		c, acts = c.startBid(now, acts)
@@ -88,13 +88,21 @@ func (c Candidate) startBid(now Instant, acts []Action) (Candidate, []Action) {
 	return c, c.sendAll(Ask, 0, now, acts)
 }
 
-// giveUp ends a bid that did not win. The next waits at least as long as the voters said.
-func (c Candidate) giveUp(now Instant, wait time.Duration) Candidate {
-	half := c.cfg.Interval / 2
+// giveUp ends a bid that did not win. The next waits at least as long as the voters said, and
+// after a promise that the other may have crossed a while more, so that they part.
+func (c Candidate) giveUp(now Instant) Candidate {
+	least := c.cfg.Interval / 2
+	if c.bid.call == Ask {
+		least = c.soon()
+	}
+	next := max(now.Add(least), min(c.bid.free, now.Add(c.cfg.TTL)))
 	c.bid = bid{}
-	c.bidAt = now.Add(max(half, min(wait, c.cfg.TTL)) + time.Duration(c.random*float64(half)))
+	c.bidAt = next.Add(time.Duration(c.random * float64(least)))
 	return c
 }
+
+// soon is the least time from one question to the next: nothing is promised by either.
+func (c Candidate) soon() time.Duration { return max(c.cfg.Interval/4, 1) }
 
 func (c Candidate) sendParting(now Instant, acts []Action) (Candidate, []Action) {
 	if now >= c.aside { // who has not heard it by now has seen the counter still
