@@ -338,3 +338,19 @@ func (s *stack) revoked(t *testing.T, of *story, node string) {
 	requireSucceeded(t, s.ended(t, op.ID))
 	of.good(t, hash)
 }
+
+// polled says whether Temporal had a poll on a node's queue since a time.
+func (s *stack) polled(t *testing.T, node string, since time.Time) bool {
+	t.Helper()
+	out, err := s.temporal.DescribeTaskQueue(t.Context(), &workflowservice.DescribeTaskQueueRequest{
+		Namespace: temporalNamespace, TaskQueue: &taskqueuepb.TaskQueue{Name: "node." + node, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+		TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
+	})
+	require.NoError(t, err)
+	for _, p := range out.GetPollers() {
+		if p.GetLastAccessTime().AsTime().After(since) {
+			return true
+		}
+	}
+	return false
+}

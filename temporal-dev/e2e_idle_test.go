@@ -1,3 +1,5 @@
+//go:build slow
+
 package main
 
 import (
@@ -7,9 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
-	taskqueuepb "go.temporal.io/api/taskqueue/v1"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/holdfast-io/holdfast/api"
 )
@@ -24,22 +23,6 @@ func (s *stack) idles(t *testing.T) time.Time {
 		return nil
 	})
 	return time.Now()
-}
-
-// polled says whether Temporal had a poll on a node's queue since a time.
-func (s *stack) polled(t *testing.T, node string, since time.Time) bool {
-	t.Helper()
-	out, err := s.temporal.DescribeTaskQueue(t.Context(), &workflowservice.DescribeTaskQueueRequest{
-		Namespace: temporalNamespace, TaskQueue: &taskqueuepb.TaskQueue{Name: "node." + node, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
-		TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
-	})
-	require.NoError(t, err)
-	for _, p := range out.GetPollers() {
-		if p.GetLastAccessTime().AsTime().After(since) {
-			return true
-		}
-	}
-	return false
 }
 
 // untaken are the activity tasks that no node took in time.

@@ -1,3 +1,5 @@
+//go:build slow
+
 package main
 
 import (
@@ -16,7 +18,7 @@ import (
 )
 
 var (
-	faultRounds = flag.Int("faults.rounds", 5, "rounds of each fault")
+	faultRounds = flag.Int("faults.rounds", 1, "rounds of each fault")
 	faultSites  = flag.Int("faults.sites", 4, "sites that faults happen to at once")
 	faultOnly   = flag.String("faults.only", "", "play these faults alone, names with a ; between them")
 )

@@ -124,9 +124,11 @@ const (
 )
 
 // CompareAgain says whether the node is asked once more, and after which pause: only what may
-// pass by itself is tried again, 4 s and 8 s later.
+// pass by itself is tried again, 4 s and 8 s later. A node whose lease is on its way has another
+// role or epoch by then.
 func CompareAgain(p ReconcilePass) (wait time.Duration, again bool) {
-	return compareGap << p.Tries, p.Failure == string(fleet.Communication) && p.Tries < compareTries
+	passes := p.Failure == string(fleet.Communication) || p.Failure == string(fleet.Stale)
+	return compareGap << p.Tries, passes && p.Tries < compareTries
 }
 
 // RegionMends says whether the region has something to mend: not when the node found itself

@@ -227,6 +227,8 @@ func TestCompareAgain(t *testing.T) {
 	require.True(t, again("communication", 1))
 	require.True(t, again("communication", 2))
 	require.False(t, again("communication", 3))
+	require.True(t, again("stale", 1), "its lease is on its way")
+	require.False(t, again("stale", 3))
 	require.False(t, again("unavailable", 1), "it is compared when it starts")
 	require.False(t, again("unauthenticated", 1))
 	wait, _ := decide.CompareAgain(decide.ReconcilePass{Failure: "communication", Tries: 2})
