@@ -109,8 +109,6 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("unexpected argument %.40q", flags.Arg(0))
 	case o.n < 1:
 		return o, fmt.Errorf("-n %d: at least 1", o.n)
-	case o.write && *only != "":
-		return o, errors.New("-write needs all measurements: leave -only out")
 	}
 	return o, nil
 }
@@ -138,7 +136,11 @@ func bench(ctx context.Context, o options) (int, error) {
 	r := report{machine: thisMachine(), at: began, took: time.Since(began), n: o.n, figures: all}
 	fmt.Print(r.summary())
 	if o.write {
-		if err := os.WriteFile(reportFile, []byte(r.page()), 0o644); err != nil { //nolint:gosec // a page for everybody
+		older, err := os.ReadFile(reportFile)
+		if err != nil {
+			return exitFailed, fmt.Errorf("read the report: %w", err)
+		}
+		if err := os.WriteFile(reportFile, []byte(r.page(string(older))), 0o644); err != nil { //nolint:gosec // a page for everybody
 			return exitFailed, fmt.Errorf("write the report: %w", err)
 		}
 	}

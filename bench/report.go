@@ -82,34 +82,73 @@ func (r report) missed() []string {
 	return names
 }
 
-// page is docs/benchmarks.md.
-func (r report) page() string { return pageHead + r.summary() + pageFoot }
+// page is docs/benchmarks.md: what was measured now, and of an older page what was not.
+func (r report) page(older string) string {
+	return pageHead + r.machine + ". " + runtime.Version() + ".\n\n" + table(merged(r.rows(), rowsOf(older))) + pageFoot
+}
 
 // summary is what was measured, where and when.
 func (r report) summary() string {
+	return fmt.Sprintf("%s. %s. In %.0f minutes, n = %d.\n\n", r.machine, runtime.Version(), r.took.Minutes(), r.n) + table(r.rows())
+}
+
+func (r report) rows() (rows [][]string) {
+	for _, f := range r.figures {
+		rows = append(rows, append(f.cells(), r.at.UTC().Format("2006-01-02 15:04")))
+	}
+	return rows
+}
+
+var columns = []string{"figure", "measured", "yardstick", "ratio", "limit", "ok", "others", "note", "when (UTC)"}
+
+func table(rows [][]string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s UTC, in %.0f minutes. %s. %s. n = %d.\n\n",
-		r.at.UTC().Format("2006-01-02 15:04"), r.took.Minutes(), r.machine, runtime.Version(), r.n)
 	t := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
 	row := func(cells []string) { fmt.Fprintf(t, "| %s |\n", strings.Join(cells, "\t| ")) }
-	head := []string{"figure", "measured", "yardstick", "ratio", "limit", "ok", "others", "note"}
-	row(head)
-	dashes := make([]string, len(head))
-	for i := range dashes {
-		dashes[i] = "---"
-	}
-	row(dashes)
-	for _, f := range r.figures {
-		row(f.cells())
+	row(columns)
+	row(slices.Repeat([]string{"---"}, len(columns)))
+	for _, cells := range rows {
+		row(cells)
 	}
 	_ = t.Flush() // into memory
 	return b.String()
 }
 
+// rowsOf reads back the rows of a page.
+func rowsOf(page string) (rows [][]string) {
+	for line := range strings.Lines(page) {
+		cells := strings.Split(strings.Trim(line, "| \n"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		if strings.HasPrefix(line, "| ") && len(cells) == len(columns) && cells[0] != columns[0] && cells[0] != "---" {
+			rows = append(rows, cells)
+		}
+	}
+	return rows
+}
+
+// merged has all rows of the measurements made now, and of the others the older ones, in the
+// order in which they are made.
+func merged(now, older [][]string) [][]string {
+	order := map[string]int{}
+	for i, m := range measurements() {
+		order[m.name] = i
+	}
+	of := func(row []string) string { name, _, _ := strings.Cut(row[0], ":"); return name }
+	made := map[string]bool{}
+	for _, row := range now {
+		made[of(row)] = true
+	}
+	all := slices.Concat(now, slices.DeleteFunc(older, func(row []string) bool { return made[of(row)] }))
+	slices.SortStableFunc(all, func(a, b []string) int { return cmp.Compare(order[of(a)], order[of(b)]) })
+	return all
+}
+
 const pageHead = `# Benchmarks
 
 Made by ` + "`task bench -- -write`" + `; nothing in it is written by hand. Each figure is set against a
-yardstick of the same run, on the same machine.
+yardstick of the same run, on the same machine. With ` + "`-only`" + ` the other figures stay as they were.
 
 `
 
