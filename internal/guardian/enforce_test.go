@@ -29,7 +29,7 @@ func TestNothingOutlivesTheLease(t *testing.T) {
 		require.False(t, st.Running)
 		require.Less(t, w.last(), lease.end(0).Gone)
 		require.Greater(t, w.last(), lease.end(200*time.Millisecond).Stop, "it had its grace")
-		require.Empty(t, left(t, r))
+		cleared(t, r)
 	})
 	t.Run("a paused guardian's is ended by the agent", func(t *testing.T) {
 		t.Parallel()
@@ -43,7 +43,7 @@ func TestNothingOutlivesTheLease(t *testing.T) {
 		w.goesOn(SinceBoot())
 		require.Equal(t, ReasonLeaseEnded, status(t, r, Ended).Reason)
 		require.Less(t, w.last(), lease.end(0).Gone)
-		require.Empty(t, left(t, r))
+		cleared(t, r)
 	})
 	t.Run("what a killed guardian left is ended by the agent", func(t *testing.T) {
 		t.Parallel()
@@ -60,7 +60,7 @@ func TestNothingOutlivesTheLease(t *testing.T) {
 		eventually(t, func() bool { return w.lastOf("stray") > was }, "else this test proves nothing")
 		require.Equal(t, ReasonLeaseEnded, status(t, r, Ended).Reason)
 		require.Less(t, w.last(), lease.end(0).Gone)
-		require.Empty(t, left(t, r))
+		cleared(t, r)
 	})
 	for name, sig := range map[string]unix.Signal{"paused": unix.SIGSTOP, "killed": unix.SIGKILL} {
 		t.Run("a "+name+" agent's is ended by the guardian", func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestNothingOutlivesTheLease(t *testing.T) {
 			w.goesOn(SinceBoot())
 			require.Equal(t, ReasonLeaseEnded, status(t, r, Ended).Reason)
 			require.Less(t, w.last(), lease.end(0).Gone)
-			require.Empty(t, left(t, r))
+			cleared(t, r)
 		})
 	}
 	t.Run("a new agent keeps the deadline that the last one wrote", func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestNothingOutlivesTheLease(t *testing.T) {
 		w.goesOn(SinceBoot())
 		require.Equal(t, ReasonLeaseEnded, status(t, r, Ended).Reason)
 		require.Less(t, w.last(), lease.end(0).Gone)
-		require.Empty(t, left(t, r))
+		cleared(t, r)
 	})
 	t.Run("an earlier deadline and the first after none are kept too", func(t *testing.T) {
 		t.Parallel()
@@ -165,7 +165,7 @@ func TestNothingOutlivesTheLease(t *testing.T) {
 					require.NoError(t, r.tellAll(t.Context())) // else it finds out by itself, later
 				}
 				require.Equal(t, ReasonLeaseEnded, status(t, r, Ended).Reason)
-				require.Empty(t, left(t, r))
+				cleared(t, r)
 			}
 		}
 	})
@@ -187,7 +187,7 @@ func TestWakesAfterTheLease(t *testing.T) {
 		sendTo(t, st.GuardianPID, unix.SIGCONT)
 		require.Equal(t, ReasonLeaseEnded, status(t, r, Ended).Reason)
 		require.Less(t, w.last(), woken+2*time.Second)
-		require.Empty(t, left(t, r))
+		cleared(t, r)
 	})
 	t.Run("a guardian does not restart what ended meanwhile", func(t *testing.T) {
 		t.Parallel()
@@ -203,7 +203,7 @@ func TestWakesAfterTheLease(t *testing.T) {
 		sendTo(t, st.GuardianPID, unix.SIGCONT)
 		require.Equal(t, ReasonLeaseEnded, status(t, r, Ended).Reason)
 		require.Equal(t, 1, w.starts())
-		eventually(t, func() bool { return len(left(t, r)) == 0 }, "its guardian ends too")
+		cleared(t, r)
 	})
 	t.Run("an agent kills what a paused guardian has", func(t *testing.T) {
 		t.Parallel()
@@ -218,7 +218,7 @@ func TestWakesAfterTheLease(t *testing.T) {
 		w.goesOn(lease.Deadline)
 		sendTo(t, agent.Process.Pid, unix.SIGCONT)
 		require.Equal(t, ReasonLeaseEnded, status(t, r, Ended).Reason)
-		require.Empty(t, left(t, r))
+		cleared(t, r)
 	})
 }
 

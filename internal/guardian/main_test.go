@@ -193,18 +193,35 @@ func sendTo(t *testing.T, pid int, sig unix.Signal) {
 // left lists the processes on the machine that belong to the instance.
 func left(t *testing.T, r *Runtime) []int {
 	t.Helper()
+	run, guard := ofInstance(t, r)
+	return append(run, guard...)
+}
+
+// cleared says that nothing of the instance runs any more; its guardian, which said so first,
+// ends too.
+func cleared(t *testing.T, r *Runtime) {
+	t.Helper()
+	run, _ := ofInstance(t, r)
+	require.Empty(t, run)
+	eventually(t, func() bool { return len(left(t, r)) == 0 }, "its guardian is left")
+}
+
+func ofInstance(t *testing.T, r *Runtime) (run, guard []int) {
+	t.Helper()
 	dir := filepath.Join(r.Root, "line-7")
 	cookie, err := cookieOf(dir)
 	require.NoError(t, err)
 	table, err := processes()
 	require.NoError(t, err)
-	var pids []int
 	for _, e := range table {
 		cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", e.PID))
-		guards := err == nil && slices.Contains(strings.Split(string(cmdline), "\x00"), dir)
-		if !e.Zombie && (guards || carried(e.PID, cookieVar) == cookie) {
-			pids = append(pids, e.PID)
+		switch {
+		case e.Zombie:
+		case err == nil && slices.Contains(strings.Split(string(cmdline), "\x00"), dir):
+			guard = append(guard, e.PID)
+		case carried(e.PID, cookieVar) == cookie:
+			run = append(run, e.PID)
 		}
 	}
-	return pids
+	return run, guard
 }
