@@ -2,21 +2,31 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-const holdersTimeout = time.Minute
+const (
+	holdersTimeout = time.Minute
+	// startsWithin is for what runs to be seen running; a command that cannot start is shown as such.
+	startsWithin = 10 * time.Second
+)
 
 // instanceView is what the table needs of an instance.
 type instanceView struct {
-	Name   string `json:"name"`
+	Name string `json:"name"`
+	Spec struct {
+		Enabled *bool           `json:"enabled"` // true when it is not said
+		Run     json.RawMessage `json:"run"`
+	} `json:"spec"`
 	Status struct {
 		Nodes []holder `json:"nodes"`
 	} `json:"status"`
@@ -73,23 +83,38 @@ func (i instanceView) whole() error {
 	return nil
 }
 
-// awaitHolders waits until every instance is held alike by its nodes. It gives what it saw
-// last, also with an error.
+// starts says why an instance with a command is not seen running yet, or nothing.
+func (i instanceView) starts() error {
+	wanted := len(i.Spec.Run) > 0 && (i.Spec.Enabled == nil || *i.Spec.Enabled)
+	if wanted && !slices.ContainsFunc(i.Status.Nodes, func(n holder) bool { return n.Running }) {
+		return fmt.Errorf("%s/%s does not run", i.site, i.Name)
+	}
+	return nil
+}
+
+// awaitHolders waits until every instance is held alike by its nodes, and then a moment for what
+// starts with its node's lease. It gives what it saw last, also with an error.
 func (c *apiClient) awaitHolders(ctx context.Context, sites []fleet.SiteName) ([]instanceView, error) {
 	var seen []instanceView
-	err := pollErr(ctx, holdersTimeout, func(ctx context.Context) error {
-		now, err := c.holders(ctx, sites)
-		if err != nil {
-			return err
-		}
-		seen = now
-		for _, i := range now {
-			if err := i.whole(); err != nil {
+	until := func(so func(instanceView) error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			now, err := c.holders(ctx, sites)
+			if err != nil {
 				return err
 			}
+			seen = now
+			for _, i := range now {
+				if err := so(i); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
-		return nil
-	})
+	}
+	err := pollErr(ctx, holdersTimeout, until(instanceView.whole))
+	if err == nil {
+		_ = pollErr(ctx, startsWithin, until(instanceView.starts)) // the table says which do not
+	}
 	return seen, err
 }
 
