@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,6 +30,22 @@ func once(t *testing.T, data string, flags ...string) string {
 }
 
 var holderLine = regexp.MustCompile(`(?m)^plant-\d +\S+ +plant-\d-[ab] .*$`)
+
+// unrolled are the lines without who is active, which a node that is stopped first gives to the
+// other one, and how many are, and run.
+func unrolled(lines []string) (held []string, active, running int) {
+	for _, line := range lines {
+		f := strings.Fields(line) // site, instance, node, role, revision, hash, running
+		held = append(held, strings.Join(slices.Concat(f[:3], f[4:6]), " "))
+		if f[3] == "active" {
+			active++
+		}
+		if f[6] == "true" {
+			running++
+		}
+	}
+	return held, active, running
+}
 
 // up starts a region in this process and gives it when it is up.
 func upRegion(t *testing.T, data string) (devDoc, func()) {
@@ -73,7 +90,11 @@ func TestRegion(t *testing.T) {
 		require.Len(t, held, 2*2*3, first)
 		require.NotContains(t, first, "! ")
 		second := once(t, data)
-		require.Equal(t, held, holderLine.FindAllString(second, -1))
+		before, actives, running := unrolled(held)
+		after, activesAfter, runningAfter := unrolled(holderLine.FindAllString(second, -1))
+		require.Equal(t, before, after)
+		require.Equal(t, []int{actives, running}, []int{activesAfter, runningAfter})
+		require.Equal(t, []int{2 * 3, 2}, []int{actives, running}, first)
 	})
 	t.Run("lets its nodes be taken away one by one", func(t *testing.T) {
 		t.Parallel()
