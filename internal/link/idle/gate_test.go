@@ -3,6 +3,9 @@ package idle
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,23 +33,32 @@ var now = time.Now //nolint:forbidigo // synctest makes it a clock of the test's
 type world struct {
 	*Gate
 	t       *testing.T
-	working bool
-	tasks   chan string // what Temporal has
-	fails   error       // of each poll
-	slow    bool        // polls are not answered before their deadline
-	polls   int         // that reached Temporal
-	open    int         // that wait there
-	got     []string
+	tasks   chan string  // what Temporal has
+	polls   atomic.Int32 // that reached Temporal
+	open    atomic.Int32 // that wait there
+	mu      sync.Mutex
+	tokens  []string
 	stop    context.CancelFunc
 	done    chan struct{}
+	weather atomic.Pointer[weather]
 }
+
+// weather is what the poller meets; the test changes it while that waits.
+type weather struct {
+	working bool
+	fails   error // of each poll
+	slow    bool  // polls are not answered before their deadline
+}
+
+func (w *world) turns(to weather) { w.weather.Store(&to) }
 
 // inWorld runs a test with a poller that goes on until its end.
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, tasks: make(chan string, 10), done: make(chan struct{})}
-		w.Gate = New(now, func() bool { return w.working })
+		w.turns(weather{})
+		w.Gate = New(now, func() bool { return w.weather.Load().working })
 		ctx, stop := context.WithCancel(t.Context())
 		w.stop = stop
 		go w.poller(ctx)
@@ -67,7 +79,9 @@ func (w *world) poller(ctx context.Context) {
 		err := w.Unary(limited, poll, nil, out, nil, w.temporal)
 		cancel()
 		if len(out.GetTaskToken()) > 0 {
-			w.got = append(w.got, string(out.GetTaskToken()))
+			w.mu.Lock()
+			w.tokens = append(w.tokens, string(out.GetTaskToken()))
+			w.mu.Unlock()
 		}
 		if err != nil {
 			select {
@@ -80,14 +94,15 @@ func (w *world) poller(ctx context.Context) {
 
 // temporal answers a task when it has one, and nothing a second before the deadline.
 func (w *world) temporal(ctx context.Context, _ string, _, reply any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
-	w.polls++
-	if w.fails != nil {
-		return w.fails
+	w.polls.Add(1)
+	met := w.weather.Load()
+	if met.fails != nil {
+		return met.fails
 	}
-	w.open++
-	defer func() { w.open-- }()
+	w.open.Add(1)
+	defer w.open.Add(-1)
 	end, _ := ctx.Deadline()
-	if w.slow {
+	if met.slow {
 		<-ctx.Done()
 		return status.FromContextError(ctx.Err()).Err()
 	}
@@ -102,6 +117,12 @@ func (w *world) temporal(ctx context.Context, _ string, _, reply any, _ *grpc.Cl
 	}
 }
 
+func (w *world) got() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.tokens)
+}
+
 func (w *world) pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // of the bubble: it takes no time
 	synctest.Wait()
@@ -111,10 +132,10 @@ func (w *world) pass(d time.Duration) {
 func (w *world) rests() {
 	w.t.Helper()
 	w.pass(term + askLeast + askRoom)
-	require.Zero(w.t, w.open, "a poll waits at Temporal")
-	before := w.polls
+	require.Zero(w.t, w.open.Load(), "a poll waits at Temporal")
+	before := w.polls.Load()
 	w.pass(time.Hour)
-	require.Equal(w.t, before, w.polls, "a node that idles polls")
+	require.Equal(w.t, before, w.polls.Load(), "a node that idles polls")
 }
 
 func TestGate(t *testing.T) {
@@ -123,7 +144,7 @@ func TestGate(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.Connected(term)
 			w.rests()
-			require.Zero(t, w.polls)
+			require.Zero(t, w.polls.Load())
 		})
 	})
 	t.Run("a wake lets its poll through at once, and it idles again", func(t *testing.T) {
@@ -133,7 +154,7 @@ func TestGate(t *testing.T) {
 			w.tasks <- "one"
 			w.Wake()
 			synctest.Wait()
-			require.Equal(t, []string{"one"}, w.got)
+			require.Equal(t, []string{"one"}, w.got())
 			w.rests()
 		})
 	})
@@ -143,11 +164,11 @@ func TestGate(t *testing.T) {
 			w.Wake()
 			for range 10 {
 				w.pass(term - time.Millisecond)
-				require.Equal(t, 1, w.open)
+				require.EqualValues(t, 1, w.open.Load())
 				w.tasks <- "more" // each begins the term anew
 				synctest.Wait()
 			}
-			require.Len(t, w.got, 10)
+			require.Len(t, w.got(), 10)
 			w.rests()
 		})
 	})
@@ -161,7 +182,7 @@ func TestGate(t *testing.T) {
 				w.pass(term - time.Millisecond)
 				w.tasks <- "late"
 				synctest.Wait()
-				require.Equal(t, []string{"late"}, w.got, "woken after %s", at)
+				require.Equal(t, []string{"late"}, w.got(), "woken after %s", at)
 			})
 		}
 	})
@@ -172,7 +193,7 @@ func TestGate(t *testing.T) {
 				w.Wake()
 				synctest.Wait()
 			}
-			require.Equal(t, 1, w.polls)
+			require.EqualValues(t, 1, w.polls.Load())
 			w.rests()
 		})
 	})
@@ -181,18 +202,18 @@ func TestGate(t *testing.T) {
 			w.Wake()
 			w.Connected(term)
 			synctest.Wait()
-			require.Equal(t, 1, w.open)
+			require.EqualValues(t, 1, w.open.Load())
 			w.rests()
 		})
 	})
 	t.Run("who works goes on asking, and idles when it is done", func(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.Connected(term)
-			w.working = true
+			w.turns(weather{working: true})
 			w.Wake()
 			w.pass(10 * time.Minute)
-			require.Equal(t, 1, w.open)
-			w.working = false
+			require.EqualValues(t, 1, w.open.Load())
+			w.turns(weather{})
 			w.rests()
 		})
 	})
@@ -202,11 +223,11 @@ func TestGate(t *testing.T) {
 			w.rests()
 			w.Lost()
 			w.pass(decide.StreamLimit - time.Millisecond)
-			require.Zero(t, w.polls, "most streams come back sooner")
+			require.Zero(t, w.polls.Load(), "most streams come back sooner")
 			w.pass(time.Millisecond)
-			require.Equal(t, 1, w.open)
+			require.EqualValues(t, 1, w.open.Load())
 			w.pass(10 * time.Minute)
-			require.Equal(t, 1, w.open)
+			require.EqualValues(t, 1, w.open.Load())
 			w.Connected(term)
 			w.rests()
 		})
@@ -216,46 +237,46 @@ func TestGate(t *testing.T) {
 			w.Lost() // again
 			w.tasks <- "one"
 			w.pass(decide.StreamLimit)
-			require.Equal(t, []string{"one"}, w.got)
+			require.Equal(t, []string{"one"}, w.got())
 		})
 	})
 	t.Run("a region that wakes nobody is polled all the time", func(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.Connected(0)
 			w.pass(24*time.Hour + time.Second)
-			require.Equal(t, 1, w.open)
+			require.EqualValues(t, 1, w.open.Load())
 		})
 	})
 	t.Run("a wake outlasts an outage of Temporal", func(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.Connected(term)
-			w.fails = errors.New("Temporal is away")
+			w.turns(weather{fails: errors.New("Temporal is away")})
 			w.Wake()
 			w.pass(time.Hour)
-			w.fails = nil
+			w.turns(weather{})
 			w.tasks <- "one"
 			w.pass(time.Second)
-			require.Equal(t, []string{"one"}, w.got)
+			require.Equal(t, []string{"one"}, w.got())
 			w.rests()
 		})
 	})
 	t.Run("a region that answers polls too late does not keep it awake", func(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.Connected(term)
-			w.slow = true
+			w.turns(weather{slow: true})
 			w.Wake()
 			w.rests()
 		})
 	})
 	t.Run("polls that fail without a stream do not keep it awake later", func(t *testing.T) {
 		inWorld(t, func(w *world) {
-			w.fails = errors.New("the link is away")
+			w.turns(weather{fails: errors.New("the link is away")})
 			w.pass(time.Hour)
-			require.Positive(t, w.polls)
-			w.fails = nil
+			require.Positive(t, w.polls.Load())
+			w.turns(weather{})
 			w.Connected(term)
 			w.pass(time.Minute) // of one that was let through before
-			require.Zero(t, w.open)
+			require.Zero(t, w.open.Load())
 			w.rests()
 		})
 	})
@@ -265,7 +286,7 @@ func TestGate(t *testing.T) {
 			w.rests()
 			w.Close()
 			synctest.Wait()
-			require.Equal(t, 1, w.open, "ShutdownWorker ends it there")
+			require.EqualValues(t, 1, w.open.Load(), "ShutdownWorker ends it there")
 		})
 	})
 }
