@@ -201,7 +201,7 @@ func (r *round) stops(node string) {
 func (r *round) known(node string) {
 	r.t.Helper()
 	counted := func(ctx context.Context) (n int64, err error) {
-		return r.count(ctx, `SELECT counter FROM site_leases WHERE site = $1 AND holder = $2`, r.site, node)
+		return r.count(ctx, `SELECT coalesce((SELECT counter FROM site_leases WHERE site = $1 AND holder = $2), -1)`, r.site, node)
 	}
 	before, err := counted(r.t.Context())
 	require.NoError(r.t, err)
