@@ -41,6 +41,9 @@ type DoorRequest struct {
 	Node     fleet.NodeName      `json:"node,omitempty"`  // instead of an instance
 	Fleet    fleet.FleetName     `json:"fleet,omitempty"` // instead of an instance
 	Drain    *fleet.DrainOrder   `json:"drain,omitempty"` // of a node
+	// Deployment, and to how many replicas it is scaled, instead of an instance.
+	Deployment fleet.DeploymentName `json:"deployment,omitempty"`
+	Replicas   *int                 `json:"replicas,omitempty"`
 	// Module, its input and how long it may take, instead of an instance.
 	Module   string          `json:"module,omitempty"`
 	Input    json.RawMessage `json:"input,omitempty"`
@@ -95,6 +98,11 @@ func (r DoorRequest) validate() error {
 		return fleet.ValidateName("/to", string(r.Node))
 	case fleet.OperationFleet:
 		return fleet.ValidateName("/fleet", string(r.Fleet))
+	case fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy:
+		if r.Kind == fleet.OperationScale && r.Replicas == nil {
+			return fleet.Errorf(fleet.Invalid, "to how many replicas?").At("/replicas")
+		}
+		return fleet.ValidateName("/deployment", string(r.Deployment))
 	case fleet.OperationExecute:
 		return fleet.ValidExecution(r.Module, r.Input, r.Seconds)
 	case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:

@@ -11,6 +11,8 @@ type drainStore interface {
 	SeeNodeDrain(ctx context.Context, in SeeDrain, build string) (fleet.DrainSeen, error)
 	// AskConnections asks those that still live to drain by the drain's deadline.
 	AskConnections(ctx context.Context, node fleet.NodeName, ids []fleet.ConnectionID) error
+	// EvictReplicas ends all replicas of a node, whether they run elsewhere or not.
+	EvictReplicas(ctx context.Context, node fleet.NodeName) error
 	// CutConnections ends those whose deadline passed.
 	CutConnections(ctx context.Context, node fleet.NodeName, ids []fleet.ConnectionID) error
 	EndDrain(ctx context.Context, e fleet.DrainEnd) error
@@ -50,6 +52,11 @@ func (d *Drains) SeeDrain(ctx context.Context, in SeeDrain) (fleet.DrainSeen, er
 // AskDrain asks connections to drain, wherever their streams are.
 func (d *Drains) AskDrain(ctx context.Context, in DrainConnections) error {
 	return fail(ctx, d.Store.AskConnections(ctx, in.Node, in.IDs))
+}
+
+// EvictReplicas ends the replicas that did not move.
+func (d *Drains) EvictReplicas(ctx context.Context, node fleet.NodeName) error {
+	return fail(ctx, d.Store.EvictReplicas(ctx, node))
 }
 
 // CutDrain ends connections whose deadline passed.

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// writesAtOnce is how many instances of an apply are written at the same time.
+// writesAtOnce is how many instances or deployments of an apply are written at the same time.
 const writesAtOnce = 8
 
 // applying is one apply under way.
@@ -31,8 +31,8 @@ func (a *applying) apply(ctx context.Context, plan Plan) *applyOutput {
 	out := Applied{Digest: plan.Digest, Objects: make([]AppliedObject, len(all))}
 	for from := 0; from < len(all); {
 		to := from + 1
-		if all[from].key.Kind == fleet.KindInstance {
-			for to < len(all) && all[to].key.Kind == fleet.KindInstance {
+		if kind := all[from].key.Kind; kind == fleet.KindInstance || kind == fleet.KindDeployment { // which nothing refers to
+			for to < len(all) && all[to].key.Kind == kind {
 				to++
 			}
 		}
@@ -116,6 +116,11 @@ func (a *applying) write(ctx context.Context, o *planned) (*acceptedOutput, erro
 		return writtenOutput(written, err)
 	case fleet.KindFleet:
 		return a.putFleetOf(ctx, o, w)
+	case fleet.KindPool:
+		written, err := a.store.PutPool(ctx, w, o.pool.spec)
+		return writtenOutput(written, err)
+	case fleet.KindDeployment:
+		return a.putDeploymentOf(ctx, o, w)
 	case fleet.KindInstance:
 	}
 	return a.putInstanceOf(ctx, o, w)
@@ -166,11 +171,19 @@ func (a *applying) putInstanceOf(ctx context.Context, o *planned, w postgres.Wri
 }
 
 func (a *applying) remove(ctx context.Context, o *planned, w postgres.Write) (*acceptedOutput, error) {
-	if o.key.Kind != fleet.KindInstance {
+	var started postgres.Started
+	var err error
+	switch o.key.Kind {
+	case fleet.KindInstance:
+		started, err = a.store.TurnInstance(ctx, postgres.InstanceTurn{Write: w, Kind: fleet.OperationDelete, Reason: a.r.head.Reason, Limit: a.limit})
+	case fleet.KindDeployment:
+		started, err = a.store.TurnDeployment(ctx, postgres.DeploymentTurn{
+			Write: w, Kind: fleet.OperationDestroy, Reason: a.r.head.Reason, Limit: a.deploymentLimit(fleet.DeploymentSpec{}),
+		})
+	case fleet.KindProject, fleet.KindSite, fleet.KindPool, fleet.KindTemplate, fleet.KindFleet:
 		written, err := a.store.DeleteDeclared(ctx, w)
 		return writtenOutput(written, err)
 	}
-	started, err := a.store.TurnInstance(ctx, postgres.InstanceTurn{Write: w, Kind: fleet.OperationDelete, Reason: a.r.head.Reason, Limit: a.limit})
 	if err != nil {
 		return nil, err
 	}

@@ -202,6 +202,10 @@ func refuseJSON(raw []byte, err error) error {
 	var wrong *json.SemanticError
 	if errors.As(err, &wrong) {
 		at := cutField(string(wrong.JSONPointer))
+		var known *fleet.Error // of a type that reads itself
+		if errors.As(wrong.Err, &known) {
+			return below(strings.TrimSuffix(at, "/"), known)
+		}
 		if errors.Is(wrong.Err, json.ErrUnknownName) {
 			return fleet.Errorf(fleet.Invalid, "there is no such member").At(at).WithHint("allowed are " + membersOf(wrong.GoType))
 		}

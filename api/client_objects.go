@@ -18,6 +18,10 @@ func collection(key fleet.ObjectKey) []string {
 		return []string{"templates"}
 	case fleet.KindFleet:
 		return []string{"fleets"}
+	case fleet.KindPool:
+		return []string{"pools"}
+	case fleet.KindDeployment:
+		return []string{"deployments"}
 	case fleet.KindInstance:
 		return []string{"sites", key.Scope, "instances"}
 	}
@@ -42,7 +46,7 @@ func (c *Client) Objects(ctx context.Context, kind fleet.ObjectKind, scope strin
 	return l, err
 }
 
-// Delete deletes an object; that of an instance starts work.
+// Delete deletes an object; that of an instance or a deployment starts work.
 func (c *Client) Delete(ctx context.Context, key fleet.ObjectKey, m Mutation) (Accepted, error) {
 	return c.accepted(ctx, writeCall(http.MethodDelete, m, nil, objectPath(key)...))
 }

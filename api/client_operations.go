@@ -14,7 +14,9 @@ type OperationQuery struct {
 	Instance string
 	Node     string
 	Fleet    string
-	State    string
+	// Deployment narrows to one.
+	Deployment string
+	State      string
 }
 
 // Operation reads an operation. With a wait it is a long poll, which answers when the
@@ -36,6 +38,7 @@ func (c *Client) Operations(ctx context.Context, in OperationQuery) (List[Operat
 	queryText(q, "instance", in.Instance)
 	queryText(q, "node", in.Node)
 	queryText(q, "fleet", in.Fleet)
+	queryText(q, "deployment", in.Deployment)
 	queryText(q, "state", in.State)
 	var l List[Operation]
 	_, err := c.do(ctx, readCall(q, "operations"), &l)

@@ -53,7 +53,7 @@ func (r *region) drainsOn(node fleet.NodeName) decide.DrainAction {
 				Node: node, Operation: seen.Operation, State: a.State, Reason: a.Rule, Message: a.Message,
 			}))
 			return a
-		case decide.DrainWait, decide.DrainMove, decide.DrainStop:
+		case decide.DrainWait, decide.DrainMove, decide.DrainStop, decide.DrainEvict:
 		}
 	}
 }

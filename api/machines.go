@@ -45,6 +45,10 @@ func (s *server) mountMachines(root chi.Router) {
 	root.Post("/api/internal/nodes/{node}/reports", machine(s.nodeReports))
 	root.Post("/api/internal/nodes/{node}/logs", machine(s.nodeLogs))
 	root.Post("/api/internal/nodes/{node}/key", machine(s.nodeKey))
+	root.Get("/api/internal/nodes/{node}/replicas", machine(s.nodeReplicas))
+	root.Get("/api/internal/nodes/{node}/definitions/{hash}", machine(s.nodeDefinition))
+	root.Post("/api/internal/nodes/{node}/replica-logs", machine(s.nodeReplicaLogs))
+	root.Post("/api/internal/nodes/{node}/replica-samples", machine(s.nodeReplicaSamples))
 }
 
 // readWire reads what a node sends. Members that this version does not know are skipped: a

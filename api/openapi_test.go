@@ -69,6 +69,23 @@ func TestOpenAPI(t *testing.T) {
 		}
 	})
 
+	t.Run("shows deployments", func(t *testing.T) {
+		put := doc.Paths[deploymentPath]["put"]
+		require.Equal(t, "#/components/schemas/DeploymentPut", put.RequestBody.Content["application/json"].Schema.Ref)
+		for _, name := range []string{"type", "command", "image", "env", "files", "ports", "health", "startup", "resources", "replicas", "placement", "state", "recovery", "secretEnv"} {
+			require.Contains(t, doc.Components.Schemas["DeploymentPut"].Properties, name)
+		}
+		for _, name := range []string{"interval", "timeout", "unhealthy_threshold", "healthy_threshold", "path", "method"} { // S87
+			require.Contains(t, doc.Components.Schemas["HealthCheck"].Properties, name)
+		}
+		for _, turn := range deploymentTurns {
+			require.Contains(t, doc.Paths[deploymentPath+"/"+turn.verb], "post")
+		}
+		require.Equal(t, "#/components/schemas/ScaleRequest", doc.Paths[deploymentPath+"/scale"]["post"].RequestBody.Content["application/json"].Schema.Ref)
+		require.Contains(t, doc.Components.Schemas["Operation"].Properties, "deployment")
+		require.Contains(t, doc.Components.Schemas["PoolPut"].Properties, "maxReplicas")
+	})
+
 	t.Run("shows plan and apply", func(t *testing.T) {
 		for _, path := range []string{planPath, applyPath} {
 			content := doc.Paths[path]["post"].RequestBody.Content

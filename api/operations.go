@@ -26,7 +26,9 @@ type listOperationsInput struct {
 	Instance string `query:"instance" maxLength:"63"`
 	Node     string `query:"node" maxLength:"63" doc:"only comparisons and drains of this node, and failovers to it"`
 	Fleet    string `query:"fleet" maxLength:"63" doc:"only those of this fleet change"`
-	State    string `query:"state" enum:"running,succeeded,failed,unknown,cancelled,superseded"`
+	// Deployment is that of the operation, as its answer has it.
+	Deployment string `query:"deployment" maxLength:"63" doc:"only those of this deployment"`
+	State      string `query:"state" enum:"running,succeeded,failed,unknown,cancelled,superseded"`
 }
 
 type operationsOutput struct{ Body List[Operation] }
@@ -124,7 +126,7 @@ func (s *server) listOperations(ctx context.Context, in *listOperationsInput) (*
 	}
 	filter := postgres.OperationFilter{
 		Project: project, State: fleet.OperationState(in.State), Site: fleet.SiteName(in.Site), Instance: fleet.InstanceName(in.Instance),
-		Node: fleet.NodeName(in.Node), Fleet: fleet.FleetName(in.Fleet),
+		Node: fleet.NodeName(in.Node), Fleet: fleet.FleetName(in.Fleet), Deployment: fleet.DeploymentName(in.Deployment),
 	}
 	rows, err := s.store.ListOperations(ctx, filter, after, in.Limit+1)
 	if err != nil {
@@ -166,6 +168,9 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 	if err := s.fillFleets(ctx, fleets, rows, views); err != nil {
 		return err
 	}
+	if err := s.fillDeployments(ctx, rows, views); err != nil {
+		return err
+	}
 	var targets map[string][]postgres.Target
 	var held map[string]map[fleet.NodeName]postgres.TargetHeld
 	if len(ids) > 0 {
@@ -182,7 +187,7 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 		return err
 	}
 	for i, o := range rows {
-		if o.Kind == fleet.OperationFleet {
+		if o.Kind == fleet.OperationFleet || isOfDeployment(o.Kind) {
 			continue
 		}
 		views[i].Progress = withHeld(progressOf(targets[string(o.Delivery)]), held[string(o.Delivery)])
@@ -275,7 +280,7 @@ func (s *server) operationView(o postgres.Operation) Operation {
 		revision = 0
 	}
 	return Operation{
-		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Fleet: string(o.Fleet), Module: o.Module, Forced: o.Forced, Revision: revision,
+		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Fleet: string(o.Fleet), Module: o.Module, Deployment: string(o.Deployment), Forced: o.Forced, Revision: revision,
 		State: o.State, Reason: o.Reason, Message: o.Message, RequestedBy: o.RequestedBy, CreatedAt: o.CreatedAt,
 		EndedAt: o.EndedAt, Deadline: o.Deadline, Delivery: string(o.Delivery), Workflow: s.links.workflow(o.Subject, o.EntityRun),
 	}

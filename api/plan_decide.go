@@ -18,6 +18,7 @@ import (
 var writers = map[fleet.ObjectKind]access{
 	fleet.KindProject: forAdmins, fleet.KindSite: forAdmins,
 	fleet.KindTemplate: forOperators, fleet.KindInstance: forOperators, fleet.KindFleet: forOperators,
+	fleet.KindPool: forAdmins, fleet.KindDeployment: forOperators,
 }
 
 // decide says of each object what an apply would do, in the order of an apply.
@@ -60,6 +61,10 @@ func (p *planner) decideOne(ctx context.Context, o *planned, taken map[string]st
 		err = p.decideInstance(ctx, o)
 	case fleet.KindFleet:
 		err = p.decideFleet(ctx, o)
+	case fleet.KindPool:
+		err = o.settle(o.pool.spec)
+	case fleet.KindDeployment:
+		err = p.decideDeployment(ctx, o)
 	}
 	if ofRegion(err) {
 		return err

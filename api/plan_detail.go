@@ -80,7 +80,9 @@ func declaredPart(labels map[string]string, spec json.RawMessage) (text []byte, 
 		return nil, nil, err
 	}
 	for _, name := range secretEnvOf(spec) {
-		secret = append(secret, "/spec/run/env/"+escapeToken(name))
+		for _, section := range envSections {
+			secret = append(secret, "/spec/"+section+"/env/"+escapeToken(name))
+		}
 	}
 	text, err = compose.Canonical(text, compose.Limits{})
 	return text, secret, err

@@ -88,6 +88,9 @@ func (w wanted) add(o *planned) {
 	if o.key.Kind == fleet.KindInstance {
 		w.keys[siteKey(o.key.Scope)] = true
 	}
+	for _, place := range o.deployment.places() {
+		w.keys[place] = true
+	}
 	if o.key.Kind == fleet.KindTemplate {
 		w.templates[o.key.Name] = true
 	}
@@ -111,6 +114,9 @@ func (p *planner) lookUp(ctx context.Context) error {
 	delete(w.keys, templateKey(""))
 	var err error
 	if p.known, err = p.s.store.Standing(ctx, slices.Collect(maps.Keys(w.keys))); err != nil {
+		return err
+	}
+	if err := p.lookUpDeployments(ctx, w.keys); err != nil {
 		return err
 	}
 	if p.last, err = p.s.store.LastTemplateGenerations(ctx, slices.Collect(maps.Keys(w.templates))); err != nil {

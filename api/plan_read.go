@@ -41,6 +41,8 @@ type planned struct {
 	runHash      fleet.Hash
 	deploy       bool // what is written is delivered too
 	fleet        plannedFleet
+	pool         plannedPool
+	deployment   plannedDeployment
 
 	now      *postgres.Standing // nil when there is none
 	before   *decide.PlanSeen   // of it
@@ -213,9 +215,13 @@ func (p *planned) readSpec(spec []byte) error {
 		return below("/spec", p.readInstance(spec))
 	case fleet.KindFleet:
 		return below("/spec", p.readFleet(spec))
+	case fleet.KindPool:
+		return below("/spec", p.readPool(spec))
+	case fleet.KindDeployment:
+		return below("/spec", p.readDeployment(spec))
 	}
 	return fleet.Errorf(fleet.Invalid, "%.40q is no kind of object", p.key.Kind).At("/kind").
-		WithHint("allowed are Project, Site, Template, Instance and Fleet")
+		WithHint("allowed are Project, Site, Pool, Template, Instance, Deployment and Fleet")
 }
 
 // besideSpec refuses what a PUT has in its body and a manifest beside its spec.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -96,10 +95,13 @@ func secretEnvOf(spec json.RawMessage) []string {
 		SecretEnv []string `json:"secretEnv"`
 	}
 	if json.Unmarshal(spec, &in) != nil {
-		return nil // no spec of an instance
+		return nil // a spec without an environment
 	}
 	return in.SecretEnv
 }
+
+// envSections are the members of specs that have an environment: of instances, and of deployments.
+var envSections = []string{"run", "process"}
 
 // hideEnv rewrites only what it must, so that members which this version does not know
 // stay. What cannot be rewritten is left out.
@@ -107,27 +109,47 @@ func hideEnv(spec json.RawMessage, names []string) json.RawMessage {
 	if len(names) == 0 {
 		return spec
 	}
-	var all, run map[string]json.RawMessage
-	var env map[string]string
+	var all map[string]json.RawMessage
 	if json.Unmarshal(spec, &all) != nil {
 		return nil
 	}
-	if json.Unmarshal(all["run"], &run) != nil || json.Unmarshal(run["env"], &env) != nil {
+	changed := false
+	for _, section := range envSections {
+		hidden, err := hideEnvIn(all[section], names)
+		if err != nil {
+			return nil
+		}
+		if hidden != nil {
+			all[section], changed = hidden, true
+		}
+	}
+	if !changed {
 		return spec // no environment
+	}
+	out, err := readable(all)
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// hideEnvIn gives a section without the values of some names, nil when it has no environment.
+func hideEnvIn(text json.RawMessage, names []string) (json.RawMessage, error) {
+	var section map[string]json.RawMessage
+	var env map[string]string
+	if json.Unmarshal(text, &section) != nil || json.Unmarshal(section["env"], &env) != nil {
+		return nil, nil
 	}
 	for _, name := range names {
 		if _, ok := env[name]; ok {
 			env[name] = Redacted
 		}
 	}
-	var errs [3]error
-	run["env"], errs[0] = readable(env)
-	all["run"], errs[1] = readable(run)
-	spec, errs[2] = readable(all)
-	if errors.Join(errs[:]...) != nil {
-		return nil
+	var err error
+	if section["env"], err = readable(env); err != nil {
+		return nil, err
 	}
-	return spec
+	return readable(section)
 }
 
 // readable is JSON in which Redacted stands as it is, not escaped for HTML.

@@ -181,6 +181,8 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.mountInstances()
 	s.mountPlan()
 	s.mountFleets()
+	s.mountPools()
+	s.mountDeployments()
 	s.mountOperations()
 	s.mountModules()
 	s.mountNodes()

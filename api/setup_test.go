@@ -246,6 +246,19 @@ func (r *region) asNode(key identity.Key, tail string, body any) reply {
 	return r.call(token, http.MethodPost, "/api/internal/nodes/"+string(key.Node())+"/"+tail, body)
 }
 
+// fromNode reads as a node does; headers come in pairs.
+func (r *region) fromNode(key identity.Key, tail string, headers ...string) reply {
+	r.t.Helper()
+	return r.call(r.signed(key), http.MethodGet, "/api/internal/nodes/"+string(key.Node())+"/"+tail, nil, headers...)
+}
+
+func (r *region) signed(key identity.Key) string {
+	r.t.Helper()
+	token, err := key.Sign(identity.RegionAudience, now())
+	require.NoError(r.t, err)
+	return token
+}
+
 // fetchable is a delivery that is open, with a token for its active node.
 type fetchable struct {
 	id    fleet.DeliveryID
@@ -301,6 +314,7 @@ func (r *region) rows() map[string]int {
 	for _, table := range []string{
 		"objects", "events", "outbox", "operations", "subjects", "revisions", "template_generations", "nodes",
 		"deliveries", "pending", "api_tokens", "join_tokens", "uploads", "idempotency", "bodies", "node_held", "instance_logs",
+		"deployments", "deployment_revisions", "deployment_history", "replicas",
 	} {
 		var n int
 		require.NoError(r.t, r.pool.QueryRow(r.t.Context(), "SELECT count(*) FROM "+table).Scan(&n))

@@ -29,6 +29,39 @@ type Store interface {
 	linkStore
 	drainStore
 	moduleStore
+	deploymentStore
+	replicaStore
+}
+
+type deploymentStore interface {
+	PutPool(ctx context.Context, w postgres.Write, spec fleet.PoolSpec) (postgres.Written, error)
+	PutDeployment(ctx context.Context, p postgres.DeploymentPut) (postgres.Started, error)
+	// TurnDeployment is illegal_state for anything but a delete of one that is being deleted.
+	TurnDeployment(ctx context.Context, t postgres.DeploymentTurn) (postgres.Started, error)
+	// ViewDeployments takes as many queries for a page as for one. It knows deployments that have
+	// ended too, as long as their record is kept.
+	ViewDeployments(ctx context.Context, names ...string) (map[string]postgres.DeploymentView, error)
+	// ListEndedDeployments lists those that are declared no more, as long as their record is kept.
+	ListEndedDeployments(ctx context.Context, project fleet.ProjectName, after string, limit int32) ([]postgres.EndedDeployment, error)
+	ListDeploymentRevisions(ctx context.Context, name fleet.DeploymentName, after postgres.Place, limit int32) ([]postgres.DeploymentRevision, error)
+	ListDeploymentHistory(ctx context.Context, name fleet.DeploymentName, after postgres.Place, limit int32) ([]postgres.DeploymentLine, error)
+	// Rooms gives every node of the region as placement sees it for one deployment.
+	Rooms(ctx context.Context, name fleet.DeploymentName) ([]fleet.NodeRoom, error)
+}
+
+type replicaStore interface {
+	ListReplicas(ctx context.Context, f postgres.ReplicaFilter, after string, limit int32) ([]postgres.Replica, error)
+	GetReplica(ctx context.Context, id fleet.ReplicaID) (postgres.Replica, error)
+	// RemoveReplica ends one by hand; another takes its place.
+	RemoveReplica(ctx context.Context, w postgres.Write, id fleet.ReplicaID) error
+	ReadReplicaLogs(ctx context.Context, id fleet.ReplicaID, from int64, limit int32) ([]postgres.ReplicaLogPiece, error)
+	ReplicaSamples(ctx context.Context, name fleet.DeploymentName) (map[fleet.ReplicaID]postgres.ReplicaSample, error)
+	NodeReplicas(ctx context.Context, node fleet.NodeName) (fleet.NodeReplicas, error)
+	// DefinitionOf is not_found for what is in nothing that the node is to run.
+	DefinitionOf(ctx context.Context, node fleet.NodeName, h fleet.Hash) ([]byte, error)
+	// AppendReplicaLog is not_found for a replica that never was the node's.
+	AppendReplicaLog(ctx context.Context, node fleet.NodeName, id fleet.ReplicaID, offset int64, data []byte) error
+	ReplicaSampled(ctx context.Context, node fleet.NodeName, all []postgres.ReplicaSample) error
 }
 
 type moduleStore interface {

@@ -151,6 +151,7 @@ type Operation struct {
 	Forced      bool                 `json:"forced,omitempty" doc:"the holder is not asked first, of a failover"`
 	Fleet       string               `json:"fleet,omitempty" doc:"that is run"`
 	Module      string               `json:"module,omitempty" doc:"that is executed"`
+	Deployment  string               `json:"deployment,omitempty"`
 	Revision    int64                `json:"revision,omitempty"`
 	State       fleet.OperationState `json:"state"`
 	Reason      string               `json:"reason,omitempty"`
@@ -161,6 +162,7 @@ type Operation struct {
 	Deadline    time.Time            `json:"deadline"`
 	Progress    []NodeProgress       `json:"progress,omitempty"`
 	FleetRun    *FleetProgress       `json:"fleetRun,omitempty" doc:"how far the fleet change is"`
+	Replicas    *DeploymentProgress  `json:"replicas,omitempty" doc:"how far the deployment is"`
 	Delivery    string               `json:"delivery,omitempty"`
 	Workflow    *WorkflowRef         `json:"workflow,omitempty"`
 }

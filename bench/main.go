@@ -38,6 +38,8 @@ func measurements() []measurement {
 		{"fleet", measureFleet},
 		{"execute", measureExecute},
 		{"connections", measureConnections},
+		{"placement", measurePlacement},
+		{"deployments", measureDeployments},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/provider"
 )
 
@@ -79,6 +80,43 @@ func ExampleInstanceConnection() {
 		OnState:              func(s provider.Status) { fmt.Fprintln(os.Stderr, s.State, s.Err) },
 		MaxReconnectAttempts: -1,   // a machine has nobody who would start it again
 		Rejoin:               true, // and comes back after a drain
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(link.Status().State)
+	// link.Run(ctx) connects.
+	// Output: Closed
+}
+
+// oneReplica is a node's feed with a single replica that never changes.
+type oneReplica struct{ sequence uint64 }
+
+// Next tells of it once on each stream, and then waits for the stream's end.
+func (f *oneReplica) Next(ctx context.Context, complete bool) (*nodev1.ReplicasReport, error) {
+	if !complete {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	f.sequence++
+	return &nodev1.ReplicasReport{Sequence: f.sequence, Complete: true, Replicas: []*nodev1.ReplicaStatus{
+		{Id: "0123456789ab", Phase: "running", Health: "HEALTHY", Endpoint: "10.0.0.7:8000"},
+	}}, nil
+}
+
+// Acked would let what was told be forgotten.
+func (f *oneReplica) Acked(uint64) {}
+
+// A node that runs replicas: it says what its machine has, hears which version of its set of
+// replicas it should have, and tells what became of them.
+func ExampleReplicaFeed() {
+	link, err := provider.New(provider.Options{
+		Address: "region.example:9090", Name: "press-7",
+		Token:        func(context.Context) (string, error) { return "signed anew each time", nil },
+		NodeFacts:    &nodev1.NodeFacts{Address: "10.0.0.7", Drivers: []string{"process"}, Cpu: 4, Memory: 8 << 30},
+		Replicas:     &oneReplica{},
+		OnReplicaSet: func(era, version int64) { fmt.Fprintln(os.Stderr, "fetch set", era, version) },
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -17,6 +17,8 @@ func (s *session) live(ctx context.Context) error {
 	heartbeat := time.NewTicker(s.interval)
 	defer heartbeat.Stop()
 	defer s.watchdog.Stop()
+	s.feeding = newFeeding(ctx, s.opt.Replicas)
+	defer s.feeding.end()
 	for {
 		var err error
 		select {
@@ -32,6 +34,9 @@ func (s *session) live(ctx context.Context) error {
 			err = s.bark()
 		case <-s.drain.looks():
 			err = s.look()
+		case report := <-s.feeding.next():
+			err = s.tell(ctx, report)
+		case err = <-s.feeding.failure():
 		}
 		if err != nil {
 			return s.lastWord(ctx, err)
@@ -95,6 +100,10 @@ func (s *session) take(ctx context.Context, m *nodev1.ConnectResponse) error {
 		s.told.wake()
 	case *nodev1.ConnectResponse_Site:
 		s.told.site(m.Site)
+	case *nodev1.ConnectResponse_ReplicaSet:
+		s.told.set(m.ReplicaSet)
+	case *nodev1.ConnectResponse_ReplicasReportAck:
+		s.feeding.acked(m.ReplicasReportAck.GetSequence())
 	case *nodev1.ConnectResponse_DrainRequest:
 		return s.takeDrain(ctx, m.DrainRequest)
 	case *nodev1.ConnectResponse_RegisterAgain:

@@ -24,6 +24,7 @@ type news struct {
 	drain   *Drain
 	wake    bool
 	site    *nodev1.Site
+	set     *nodev1.ReplicaSet
 }
 
 func newNotices(opt Options) *notices {
@@ -58,6 +59,9 @@ func (n *notices) tell(news news) {
 	if news.site != nil && n.opt.OnSite != nil {
 		n.opt.OnSite(news.site)
 	}
+	if news.set != nil && n.opt.OnReplicaSet != nil {
+		n.opt.OnReplicaSet(news.set.GetEra(), news.set.GetVersion())
+	}
 	if news.modules != nil && n.opt.OnReport != nil {
 		n.opt.OnReport(*news.modules)
 	}
@@ -76,10 +80,11 @@ func (n *notices) put(change func(*news)) {
 	}
 }
 
-func (n *notices) state(s Status)          { n.put(func(w *news) { w.status = &s }) }
-func (n *notices) report(modules []string) { n.put(func(w *news) { w.modules = &modules }) }
-func (n *notices) drain(d Drain)           { n.put(func(w *news) { w.drain = &d }) }
-func (n *notices) wake()                   { n.put(func(w *news) { w.wake = true }) }
+func (n *notices) state(s Status)           { n.put(func(w *news) { w.status = &s }) }
+func (n *notices) report(modules []string)  { n.put(func(w *news) { w.modules = &modules }) }
+func (n *notices) drain(d Drain)            { n.put(func(w *news) { w.drain = &d }) }
+func (n *notices) wake()                    { n.put(func(w *news) { w.wake = true }) }
+func (n *notices) set(s *nodev1.ReplicaSet) { n.put(func(w *news) { w.set = s }) }
 
 // site tells of a node's site; most registrations are of no node and carry none.
 func (n *notices) site(s *nodev1.Site) {

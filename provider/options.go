@@ -48,6 +48,10 @@ type Options struct {
 
 	// PeerAddress is for nodes: host:port at which the other node of the pair reaches this one.
 	PeerAddress string
+	// NodeFacts is for nodes that run replicas: what the region places them by.
+	NodeFacts *nodev1.NodeFacts
+	// Replicas is for the same nodes: what became of their replicas. Nil tells nothing.
+	Replicas ReplicaFeed
 
 	// HeartbeatInterval and HeartbeatTimeout are the region's unless they are set. The interval
 	// is at most a third of the timeout, which is also how long any send may take.
@@ -73,6 +77,9 @@ type Options struct {
 	OnReport func(modules []string)
 	// OnSite is for nodes: what the region says of the node's site.
 	OnSite func(*nodev1.Site)
+	// OnReplicaSet is for nodes that run replicas: which version of its set the node should have. It
+	// is told after each stream opened, too.
+	OnReplicaSet func(era, version int64)
 	// OnState tells where the connection stands.
 	OnState func(Status)
 

@@ -46,6 +46,7 @@ type session struct {
 	watchdog *time.Timer
 	watched  time.Time // when it is due; zero while nothing is owed
 	drain    *draining
+	feeding  *feeding
 }
 
 // run makes the attempt and stays with it until it ends.
@@ -121,7 +122,7 @@ func (s *session) register(ctx context.Context) error {
 		ProtocolVersion: protocolVersion, Provider: s.opt.Name, ModuleNamespace: s.opt.ModuleNamespace,
 		GroupId: s.opt.Group, ExecutorAddress: s.opt.ExecutorAddress, Modules: s.opt.Executor.offers(),
 		ExecutorTls: s.opt.Executor.security(s.opt.ExecutorServerName),
-		PeerAddress: s.opt.PeerAddress,
+		PeerAddress: s.opt.PeerAddress, NodeFacts: s.opt.NodeFacts,
 	})
 	if err != nil {
 		return fmt.Errorf("register: %w", refusal(err))

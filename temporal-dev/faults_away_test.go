@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/lease/votefile"
 	"github.com/holdfast-io/holdfast/internal/node/tenure"
 )
 
@@ -154,9 +155,12 @@ func (r *round) left(c abandoned, region []way) {
 	if !c.holder {
 		survivor, dies = dies, survivor
 	}
+	goesOn := c.holder && c.isolation == fleet.IsolationRun
+	if goesOn { // its agent may be only just back, and then nothing runs on without it
+		r.renewed(survivor)
+	}
 	r.die(dies)
 	died := bootNow()
-	goesOn := c.holder && c.isolation == fleet.IsolationRun
 	if !goesOn && c.holder {
 		r.stops(survivor)
 	}
@@ -182,6 +186,19 @@ func (r *round) left(c abandoned, region []way) {
 		r.known(survivor)
 	}
 	r.restore()
+}
+
+// renewed waits until the agent of a holder has renewed its lease a moment ago.
+func (r *round) renewed(node string) {
+	r.t.Helper()
+	waitFor(r.t, node+" renews its lease", func(context.Context) error {
+		path := filepath.Join(r.data, "nodes", node, votefile.Name)
+		kept, err := votefile.Load(path, votefile.State{Site: fleet.SiteName(r.site), Node: fleet.NodeName(node)}, votefile.Enrolled)
+		if err == nil && (kept.Claim.Unbounded || kept.Claim.Deadline < bootNow().Add(2*ttl/3)) {
+			err = errNotYet
+		}
+		return err
+	})
 }
 
 // stops waits until nothing runs on a node.

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ import (
 
 var (
 	record     = flag.Bool("record", false, "write the histories into ../workflows/testdata/history")
-	recordOnly = flag.String("only", "", "with -record: of this workflow type alone")
+	recordOnly = flag.String("only", "", "with -record: of these workflow types alone, with commas between")
 )
 
 // X16: the workflows of this version run on a real Temporal, each to its end; with -record
@@ -60,6 +61,10 @@ func TestRecordHistories(t *testing.T) {
 	start("record-sweep-nodes", workflows.TypeSweepNodes, workflows.SweepNodesInput{Shards: 1})
 	start("record-collect", workflows.TypeCollectGarbage)
 	recordFleet(t, doc, start)
+	recordDeployment(t, doc, start)
+	runs[workflows.TypeDeployment] = c.GetWorkflow(ctx, fleet.DeploymentSubject(recordedDeployment), "")
+	require.NoError(t, runs[workflows.TypeDeployment].Get(ctx, nil))
+	start("record-sync-runtime", workflows.TypeSyncRuntime, workflows.SyncRuntimeInput{Shards: 1})
 	recordModule(t, data)
 	start("record-execute", workflows.TypeExecuteModule, workflows.ExecuteModuleInput{Module: "record.Echo", Input: []byte(`{"n":1}`)})
 	runs[workflows.TypeFleet] = c.GetWorkflow(ctx, fleet.FleetSubject(recordedFleet), "")
@@ -74,7 +79,7 @@ func TestRecordHistories(t *testing.T) {
 	keep := func(name, file string, run client.WorkflowRun) {
 		h := historyOf(ctx, t, c, run)
 		require.NotEmpty(t, h.Events, name)
-		if *record && (*recordOnly == "" || *recordOnly == name) {
+		if *record && (*recordOnly == "" || slices.Contains(strings.Split(*recordOnly, ","), name)) {
 			writeHistory(t, filepath.Join("..", "workflows", "testdata", "history", name, file+".json.gz"), h)
 		}
 	}
@@ -176,6 +181,24 @@ func recordFleet(t *testing.T, doc devDoc, start func(id, name string, in ...any
 	}, api.Mutation{})
 	require.NoError(t, err)
 	start("record-fleet", workflows.TypeDeployFleet, workflows.DeployFleetInput{Fleet: recordedFleet})
+}
+
+const recordedDeployment = fleet.DeploymentName("web")
+
+// recordDeployment runs a deployment from its release to its end, by each of the doors.
+func recordDeployment(t *testing.T, doc devDoc, start func(id, name string, in ...any)) {
+	t.Helper()
+	c, err := api.NewClient(doc.API, doc.Token)
+	require.NoError(t, err)
+	_, err = c.PutDeployment(t.Context(), string(recordedDeployment), api.DeploymentPut{
+		Command: []string{"/bin/sleep", "infinity"}, Health: &fleet.HealthCheck{Type: fleet.HealthNone}, StopSeconds: 1,
+	}, api.Mutation{})
+	require.NoError(t, err)
+	in, two := workflows.DeploymentDoorInput{Deployment: recordedDeployment}, 2
+	start("record-converge", workflows.TypeConvergeDeployment, in)
+	start("record-scale", workflows.TypeScaleDeployment, workflows.ScaleDeploymentInput{Deployment: recordedDeployment, Replicas: &two})
+	start("record-restart", workflows.TypeRestartDeployment, in)
+	start("record-destroy", workflows.TypeDestroyDeployment, in)
 }
 
 func historyOf(ctx context.Context, t *testing.T, c client.Client, run client.WorkflowRun) *historypb.History {

@@ -60,6 +60,12 @@ func temporalSettings() dynamicconfig.StaticClient {
 		// Caches sized for thousands of open workflows, not for a data centre.
 		dynamicconfig.HistoryCacheHostLevelMaxSize.Key():     8192,
 		dynamicconfig.EventsHostLevelCacheMaxSizeBytes.Key(): 16 << 20,
+		// What nobody has asked for in a minute is let go, also when nothing else is asked for.
+		dynamicconfig.HistoryCacheTTL.Key(): time.Minute,
+		dynamicconfig.EventsCacheTTL.Key():  time.Minute,
+		dynamicconfig.HistoryCacheBackgroundEvict.Key(): dynamicconfig.CacheBackgroundEvictSettings{
+			Enabled: true, LoopInterval: time.Minute, MaxEntryPerCall: 1024,
+		},
 		// A person who looks at Temporal Web while sweeps list workflows is not throttled.
 		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(): 200,
 	}

@@ -20,15 +20,16 @@ const Deployment = "holdfast"
 
 // Server are the activities of a server process.
 type Server struct {
-	Instances  *activities.Instances
-	Doors      *activities.Doors
-	Reconciles *activities.Reconciles
-	Drains     *activities.Drains
-	Failovers  *activities.Failovers
-	Fleets     *activities.Fleets
-	Batches    *activities.Batches
-	Sweeps     *activities.Sweeps
-	Modules    *activities.Modules
+	Instances   *activities.Instances
+	Doors       *activities.Doors
+	Reconciles  *activities.Reconciles
+	Drains      *activities.Drains
+	Failovers   *activities.Failovers
+	Fleets      *activities.Fleets
+	Deployments *activities.Deployments
+	Batches     *activities.Batches
+	Sweeps      *activities.Sweeps
+	Modules     *activities.Modules
 }
 
 // Workflows lists every workflow type with its function; replay tests use it too.
@@ -49,6 +50,13 @@ func Workflows() map[string]any {
 		workflows.TypeSweepNodes:       workflows.SweepNodes,
 		workflows.TypeCollectGarbage:   workflows.CollectGarbage,
 		workflows.TypeExecuteModule:    workflows.ExecuteModule,
+
+		workflows.TypeDeployment:         workflows.Deployment,
+		workflows.TypeConvergeDeployment: workflows.ConvergeDeployment,
+		workflows.TypeScaleDeployment:    workflows.ScaleDeployment,
+		workflows.TypeRestartDeployment:  workflows.RestartDeployment,
+		workflows.TypeDestroyDeployment:  workflows.DestroyDeployment,
+		workflows.TypeSyncRuntime:        workflows.SyncRuntime,
 	}
 }
 
@@ -67,7 +75,7 @@ func NewServer(c client.Client, build, identity string, s Server) worker.Worker 
 	for name, f := range Workflows() {
 		w.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
 	}
-	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Drains, s.Failovers, s.Fleets, s.Batches, s.Sweeps, s.Modules} {
+	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Drains, s.Failovers, s.Fleets, s.Deployments, s.Batches, s.Sweeps, s.Modules} {
 		w.RegisterActivity(a)
 	}
 	return w

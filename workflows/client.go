@@ -43,6 +43,9 @@ func (c *Client) Wake(ctx context.Context, subject string) error {
 	if name, ok := ParseFleetSubject(subject); ok {
 		return c.wakeFleet(ctx, name)
 	}
+	if name, ok := ParseDeploymentSubject(subject); ok {
+		return c.wakeDeployment(ctx, name)
+	}
 	if id, ok := ParseExecutionSubject(subject); ok {
 		return c.startExecution(ctx, id)
 	}
@@ -58,16 +61,30 @@ func (c *Client) Wake(ctx context.Context, subject string) error {
 		),
 	}
 	in := InstanceInput{Site: site, Instance: instance, Limits: c.Limits}
+	return c.startOrWake(ctx, options, TypeInstance, in)
+}
+
+// startOrWake starts an entity, or signals the one that runs.
+func (c *Client) startOrWake(ctx context.Context, options client.StartWorkflowOptions, workflow string, in any) error {
 	begin := options
 	begin.EnableEagerStart, begin.WorkflowExecutionErrorWhenAlreadyStarted = true, true
 	begin.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL
-	_, err := c.Temporal.ExecuteWorkflow(ctx, begin, TypeInstance, in)
+	_, err := c.Temporal.ExecuteWorkflow(ctx, begin, workflow, in)
 	var runs *serviceerror.WorkflowExecutionAlreadyStarted
 	if !errors.As(err, &runs) {
-		return unavailable("wake "+subject, err)
+		return unavailable("wake "+options.ID, err)
 	}
-	_, err = c.Temporal.SignalWithStartWorkflow(ctx, subject, SignalWake, nil, options, TypeInstance, in)
-	return unavailable("wake "+subject, err)
+	_, err = c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, workflow, in)
+	return unavailable("wake "+options.ID, err)
+}
+
+// wakeDeployment starts the entity of a deployment, or has the one that runs look again.
+func (c *Client) wakeDeployment(ctx context.Context, name fleet.DeploymentName) error {
+	options := client.StartWorkflowOptions{
+		ID: fleet.DeploymentSubject(name), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
+		TypedSearchAttributes: deploymentAttributes(name),
+	}
+	return c.startOrWake(ctx, options, TypeDeployment, DeploymentInput{Deployment: name})
 }
 
 // StartReconcile starts ReconcileNode of a node for a reason, or has the one that runs look

@@ -56,6 +56,9 @@ func become(ctx workflow.Context, req activities.DoorRequest) error {
 	if req.Kind == fleet.OperationFleet {
 		return workflow.NewContinueAsNewError(ctx, TypeFleet, FleetInput{Fleet: req.Fleet})
 	}
+	if req.Deployment != "" {
+		return workflow.NewContinueAsNewError(ctx, TypeDeployment, DeploymentInput{Deployment: req.Deployment})
+	}
 	return workflow.NewContinueAsNewError(ctx, TypeInstance, InstanceInput{Site: req.Site, Instance: req.Instance})
 }
 

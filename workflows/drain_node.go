@@ -141,6 +141,9 @@ func (d *drainNode) act(ctx workflow.Context) error {
 	case decide.DrainAsk:
 		d.kept.Run.Asked = true
 		return insist(ctx, drains.AskDrain, connections, nil)
+	case decide.DrainEvict:
+		d.kept.Run.Evicted = true
+		return insist(ctx, drains.EvictReplicas, d.node, nil)
 	case decide.DrainCut:
 		return insist(ctx, drains.CutDrain, connections, nil)
 	case decide.DrainWait:

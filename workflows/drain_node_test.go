@@ -64,6 +64,14 @@ func (e *emptied) AskConnections(_ context.Context, _ fleet.NodeName, ids []flee
 	return nil
 }
 
+func (e *emptied) EvictReplicas(context.Context, fleet.NodeName) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.say("evict")
+	e.seen.Live = 0
+	return nil
+}
+
 func (e *emptied) CutConnections(_ context.Context, _ fleet.NodeName, ids []fleet.ConnectionID) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -212,6 +220,25 @@ func TestDrainNode(t *testing.T) {
 		require.Equal(t, 2, tries)
 		require.Contains(t, e.notes, "lease_moving")
 		require.Contains(t, e.notes, "move_lease_again")
+	})
+
+	t.Run("waits for replicas to move, and ends them by force at the deadline", func(t *testing.T) { // S110
+		t.Parallel()
+		e := &emptied{seen: fleet.DrainSeen{Connections: linked(0), Replicas: 2, Live: 2}}
+		end := drainEnded(t, newDrain(t, e, noFailover, noStop), e)
+		require.Equal(t, []any{fleet.OperationFailed, "replicas_not_moved"}, []any{end.State, end.Reason})
+		require.Contains(t, e.notes, "replicas_moving")
+
+		e = &emptied{seen: fleet.DrainSeen{Connections: linked(0), Replicas: 2, Live: 2, Force: true}}
+		e.work = func(s *fleet.DrainSeen) {
+			if s.Live == 0 {
+				s.Replicas = 0
+			}
+			works(s)
+		}
+		end = drainEnded(t, newDrain(t, e, noFailover, noStop), e)
+		require.Equal(t, fleet.OperationSucceeded, end.State)
+		require.Equal(t, []string{"evict", "ask"}, e.did[:2])
 	})
 
 	t.Run("leaves running what has no other place, unless it is forced", func(t *testing.T) {

@@ -38,6 +38,13 @@ const (
 	TypeSweepNodes       = "SweepNodes"
 	TypeCollectGarbage   = "CollectGarbage"
 	TypeExecuteModule    = "ExecuteModule"
+
+	TypeDeployment         = "Deployment"
+	TypeConvergeDeployment = "ConvergeDeployment"
+	TypeScaleDeployment    = "ScaleDeployment"
+	TypeRestartDeployment  = "RestartDeployment"
+	TypeDestroyDeployment  = "DestroyDeployment"
+	TypeSyncRuntime        = "SyncRuntime"
 )
 
 // Signals and queries.
@@ -49,11 +56,12 @@ const (
 
 // Search attributes.
 const (
-	AttributeSite     = "Site"
-	AttributeNode     = "Node"
-	AttributeInstance = "Instance"
-	AttributePhase    = "Phase"
-	AttributeOutcome  = "Outcome"
+	AttributeSite       = "Site"
+	AttributeNode       = "Node"
+	AttributeInstance   = "Instance"
+	AttributeDeployment = "Deployment"
+	AttributePhase      = "Phase"
+	AttributeOutcome    = "Outcome"
 )
 
 // Schedules and the ids of the runs that they start.
@@ -62,10 +70,14 @@ const (
 	ScheduleOperations = "sweep-operations"
 	scheduleNodes      = "sweep-nodes-"
 	ScheduleCollection = "collect-garbage"
+	scheduleRuntime    = "sync-runtime-"
 )
 
 // ScheduleNodes is the schedule that compares the nodes of one shard.
 func ScheduleNodes(shard int) string { return scheduleNodes + strconv.Itoa(shard) }
+
+// ScheduleRuntime is the schedule that looks at the deployments of one shard.
+func ScheduleRuntime(shard int) string { return scheduleRuntime + strconv.Itoa(shard) }
 
 // NodeEntity is the id under which ReconcileNode of one node runs.
 func NodeEntity(node fleet.NodeName) string { return fleet.NodeSubject(node) }
@@ -92,6 +104,12 @@ func ParseSiteSubject(subject string) (fleet.SiteName, bool) {
 func ParseFleetSubject(subject string) (fleet.FleetName, bool) {
 	name, is := strings.CutPrefix(subject, fleet.FleetSubject(""))
 	return fleet.FleetName(name), is && name != "" && !strings.Contains(name, ".")
+}
+
+// ParseDeploymentSubject reads the id of a deployment's entity.
+func ParseDeploymentSubject(subject string) (fleet.DeploymentName, bool) {
+	name, is := strings.CutPrefix(subject, fleet.DeploymentSubject(""))
+	return fleet.DeploymentName(name), is && name != "" && !strings.Contains(name, ".")
 }
 
 // ParseExecutionSubject reads the id of the run that carries an execution out.

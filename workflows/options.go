@@ -74,8 +74,9 @@ func leaseOptions(node fleet.NodeName, take, limit time.Duration) workflow.Activ
 	}
 }
 
-// sweepOptions are for the scheduled duties: minutes, with a heartbeat.
+// sweepOptions are for the scheduled duties: minutes, with a heartbeat. They outlast a restart of the
+// database.
 var sweepOptions = workflow.ActivityOptions{
 	StartToCloseTimeout: 2 * time.Minute, ScheduleToStartTimeout: time.Minute, HeartbeatTimeout: 20 * time.Second,
-	RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 3, InitialInterval: time.Second},
+	RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 6, InitialInterval: time.Second, MaximumInterval: 5 * time.Second},
 }

@@ -54,3 +54,22 @@ func CollectGarbage(ctx workflow.Context) (activities.Collected, error) {
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, sweepOptions), sweeps.CollectGarbage).Get(ctx, &res)
 	return res, err
 }
+
+// SyncRuntimeInput names one shard of the deployments, of about 500 each.
+type SyncRuntimeInput struct {
+	Shard  int `json:"shard"`
+	Shards int `json:"shards,omitempty"`
+}
+
+// SyncRuntimeResult counts the deployments that were woken.
+type SyncRuntimeResult struct {
+	Woken int `json:"woken"`
+}
+
+// SyncRuntime compares what the deployments of a shard are to be with what runs, and wakes those
+// that are not so (S19): what an event should have told, and did not.
+func SyncRuntime(ctx workflow.Context, in SyncRuntimeInput) (SyncRuntimeResult, error) {
+	var res SyncRuntimeResult
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, sweepOptions), deployments.SyncRuntime, in.Shard, max(in.Shards, 1)).Get(ctx, &res.Woken)
+	return res, err
+}

@@ -124,6 +124,8 @@ func acceptedText(a api.Accepted) string {
 		text += ", operation " + clean(a.Operation.ID)
 	case a.Object != nil && a.Object.Kind == string(fleet.KindInstance):
 		text += ", nothing to deliver"
+	case a.Object != nil && a.Object.Kind == string(fleet.KindDeployment):
+		text += ", nothing to do"
 	}
 	return text
 }

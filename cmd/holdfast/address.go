@@ -28,6 +28,15 @@ func instanceKey(arg, site string) (fleet.ObjectKey, error) {
 	return fleet.InstanceKey(fleet.SiteName(scope), fleet.InstanceName(name)), nil
 }
 
+// writerKey reads deployment/NAME, or an instance.
+func writerKey(arg, site string) (fleet.ObjectKey, error) {
+	name, is := strings.CutPrefix(arg, deploymentPrefix)
+	if !is || site != "" {
+		return instanceKey(arg, site)
+	}
+	return fleet.DeploymentKey(fleet.DeploymentName(name)), fleet.ValidateName("deployment", name)
+}
+
 // subject is how people name an object: SITE/NAME for an instance, else NAME.
 func subject(key fleet.ObjectKey) string {
 	if key.Scope == "" {

@@ -17,7 +17,7 @@ const applyLong = `Declare the objects of manifest files, and deliver what chang
 
 A file is YAML or JSON and holds any number of documents:
 
-  kind: Instance            # or Project, Site, Template, Fleet
+  kind: Instance            # or Project, Site, Pool, Template, Deployment, Fleet
   name: press-7
   site: plant-1             # of an Instance
   project: line-a           # "default" when it is left out
@@ -28,8 +28,9 @@ A file is YAML or JSON and holds any number of documents:
       command: [/usr/bin/press]
 
 All of them are checked before anything is applied. Then they are applied in the order
-projects, sites, templates, instances, fleet changes, each with a line of its own; one that is refused
-does not stop the others. File names in a spec are relative to the manifest.
+projects, sites, pools, templates, instances, deployments, fleet changes, each with a line of its
+own; one that is refused does not stop the others. File names in a spec (also contentFile of a
+deployment's files) are relative to the manifest.
 
 With --apply-set the objects are labelled as one set and go to the region as one request,
 of which nothing is applied when one of them is refused; --prune then deletes what is of the
@@ -56,9 +57,9 @@ func (c *cli) newApplyCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a := &applier{cli: c, flags: &f, put: (*api.Client).PutInstance, putFleet: (*api.Client).PutFleet}
+		a := &applier{cli: c, flags: &f, put: (*api.Client).PutInstance, putFleet: (*api.Client).PutFleet, putDeployment: (*api.Client).PutDeployment}
 		if !s.deploy {
-			a.put, a.putFleet = (*api.Client).StageInstance, (*api.Client).StageFleet
+			a.put, a.putFleet, a.putDeployment = (*api.Client).StageInstance, (*api.Client).StageFleet, (*api.Client).StageDeployment
 		}
 		var targets []target
 		for _, m := range manifests {
@@ -164,6 +165,8 @@ type applier struct {
 	flags    *mutationFlags
 	put      func(*api.Client, context.Context, fleet.ObjectKey, api.InstancePut, api.Mutation) (api.Accepted, error)
 	putFleet func(*api.Client, context.Context, string, api.FleetPut, api.Mutation) (api.Accepted, error)
+
+	putDeployment func(*api.Client, context.Context, string, api.DeploymentPut, api.Mutation) (api.Accepted, error)
 }
 
 func (a *applier) apply(m *manifest) func(context.Context, *api.Client) (api.Accepted, error) {
@@ -181,6 +184,13 @@ func (a *applier) apply(m *manifest) func(context.Context, *api.Client) (api.Acc
 		case fleet.KindFleet:
 			m.fleet.Project, m.fleet.Reason = first(m.fleet.Project, a.cli.flags.project), first(m.fleet.Reason, a.flags.reason)
 			return a.putFleet(client, ctx, m.Name, m.fleet, mutation)
+		case fleet.KindPool:
+			m.pool.Project = first(m.pool.Project, a.cli.flags.project)
+			return client.PutPool(ctx, m.Name, m.pool, mutation)
+		case fleet.KindDeployment:
+			put := m.deployed.DeploymentPut
+			put.Project, put.Reason = first(put.Project, a.cli.flags.project), first(put.Reason, a.flags.reason)
+			return a.putDeployment(client, ctx, m.Name, put, mutation)
 		case fleet.KindInstance:
 		}
 		return a.applyInstance(ctx, client, m)

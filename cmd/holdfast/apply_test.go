@@ -150,7 +150,7 @@ func TestBadManifests(t *testing.T) {
 	t.Parallel()
 	good := "kind: Project\nname: line-a\n---\n"
 	for name, row := range map[string]struct{ text, says string }{
-		"unknown kind":     {"kind: Gadget\nname: a", ":4: gadget/a: kind \"Gadget\" is none of Project, Site, Template, Instance and Fleet"},
+		"unknown kind":     {"kind: Gadget\nname: a", ":4: gadget/a: kind \"Gadget\" is none of Project, Site, Pool, Template, Instance, Deployment and Fleet"},
 		"no kind":          {"name: a", ":4: /a: kind is missing"},
 		"bad name":         {"kind: Site\nname: Plant", `:4: site/Plant: name: "Plant" is not a name`},
 		"unknown field":    {"kind: Site\nname: a\nsepc: {}", `:4: there is no field "sepc"`},

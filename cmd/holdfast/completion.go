@@ -63,8 +63,20 @@ func (c *cli) completeOperations(cmd *cobra.Command, _ []string, prefix string) 
 
 func (c *cli) completeWaitable(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	ids, _ := c.completeOperations(cmd, args, prefix)
-	names, directive := c.completeInstances(cmd, args, prefix)
+	names, directive := c.completeWriters(cmd, args, prefix)
 	return append(names, ids...), directive
+}
+
+// prefixedDeployments are deployments as they are named beside instances.
+func (c *cli) prefixedDeployments(ctx context.Context, prefix string) []string {
+	if !strings.HasPrefix(prefix, deploymentPrefix) && !strings.HasPrefix(deploymentPrefix, prefix) {
+		return nil
+	}
+	var words []string
+	for _, name := range c.namesOf(ctx, "deployment", listing{}, strings.TrimPrefix(prefix, deploymentPrefix[:min(len(prefix), len(deploymentPrefix))])) {
+		words = append(words, deploymentPrefix+name)
+	}
+	return words
 }
 
 // completeKindAndNames offers a kind first, then names of it.
@@ -78,7 +90,7 @@ func (c *cli) completeKindAndNames(cmd *cobra.Command, args []string, prefix str
 	}
 	var words []string
 	for _, k := range kinds() {
-		if cmd.Name() != "delete" || k.object != "" {
+		if cmd.Name() != "delete" || k.object != "" || k.name == kindReplica {
 			words = append(words, k.name, k.plural)
 		}
 	}

@@ -177,3 +177,47 @@ func TestContract(t *testing.T) {
 		require.Equal(t, exitOK, stop())
 	})
 }
+
+// X19, S5, S42, S94, S115: the command line against the region's own handlers, for deployments.
+func TestDeploymentContract(t *testing.T) {
+	t.Parallel()
+	s := newRealShell(t)
+	got := s.ok("apply", "-f", "../../examples/deployments", "--wait=false")
+	for _, name := range []string{"web", "nginx", "redis"} {
+		require.Contains(t, got.stdout, "deployment/"+name+" applied, generation 1, operation ")
+	}
+	require.Contains(t, s.ok("apply", "-f", "../../examples/deployments", "--wait=false").stdout, "deployment/web applied, generation 1, nothing to do")
+	require.Contains(t, s.ok("plan", "-f", "../../examples/deployments").stdout, "3 unchanged")
+	require.Equal(t, "deployment/nginx\ndeployment/redis\ndeployment/web\n", s.ok("get", "deployments", "-o", "name").stdout)
+	require.Contains(t, s.ok("get", "deployments").stdout, "PENDING")
+	require.Contains(t, s.ok("describe", "deployment", "web").stdout, "0 of 2 healthy")
+	require.Contains(t, s.ok("explain", "deployment", "web").stdout, "python3 -m http.server ${PORT}")
+	require.Contains(t, s.ok("explain", "deployment", "nginx", "-o", "json").stdout, `"state": "PENDING"`)
+
+	require.Contains(t, s.ok("scale", "web", "--replicas", "4", "--wait=false").stdout, "deployment/web scale accepted")
+	require.Contains(t, s.ok("get", "deployments").stdout, "0/4")
+	refused := s.run("scale", "web", "--replicas", "40", "--wait=false")
+	require.Equal(t, exitUsage, refused.code)
+	require.Contains(t, refused.stderr, "allowed are 1 to 6")
+	require.Contains(t, s.ok("restart", "deployment", "web", "--wait=false").stdout, "restart accepted")
+	require.Equal(t, exitTimeout, s.run("wait", "deployment/web", "--timeout", "50ms").code)
+	require.Empty(t, s.ok("get", "replicas", "--deployment", "web").stdout)
+	require.Empty(t, s.ok("logs", "deployment/web").stdout)
+	require.Contains(t, s.ok("top", "deployments").stdout, "redis")
+	require.Contains(t, s.ok("operations", "list", "--deployment", "web").stdout, "restart")
+	require.Equal(t, exitNotFound, s.run("delete", "replica", "web/0123456789ab").code)
+
+	require.Contains(t, s.ok("delete", "deployment", "redis", "--wait=false").stdout, "deployment/redis ")
+	require.Equal(t, exitConflict, s.run("scale", "redis", "--replicas", "1", "--wait=false").code, "S42")
+	later := write(t, "later.yaml", "kind: Deployment\nname: later\nspec: {command: [x], health: {type: none}}")
+	s.ok("apply", "-f", later, "--deploy=false")
+	s.ok("delete", "deployment", "later")
+	require.Equal(t, "deployment/later\n", s.ok("get", "deployments", "--ended", "-o", "name").stdout, "S118")
+	require.Contains(t, s.ok("explain", "deployment", "later").stdout, "TERMINATED")
+	for _, args := range [][]string{{"explain", "deployment", "ghost"}, {"scale", "ghost", "--replicas", "1"}, {"restart", "deployment", "ghost"}, {"logs", "deployment/ghost"}, {"top", "replicas", "ghost"}, {"wait", "deployment/ghost"}} {
+		require.Equal(t, exitNotFound, s.run(args...).code, args)
+	}
+	bad := s.run("apply", "-f", write(t, "x.yaml", "kind: Deployment\nname: x\nspec: {command: [x], health: {timeout: 9, interval: 3}, ports: [{name: http}]}"))
+	require.Equal(t, exitUsage, bad.code)
+	require.Contains(t, bad.stderr, "/health/timeout")
+}

@@ -14,8 +14,8 @@ func (c *cli) newDeleteCommand() *cobra.Command {
 	var f mutationFlags
 	var site string
 	cmd := &cobra.Command{
-		Use: "delete KIND NAME...", Short: "Delete projects, sites, templates, instances or fleet changes", Args: cobra.MinimumNArgs(2),
-		Example:           "  holdfast delete instance plant-1/press-7",
+		Use: "delete KIND NAME...", Short: "Delete projects, sites, pools, templates, instances, deployments, replicas or fleet changes", Args: cobra.MinimumNArgs(2),
+		Example:           "  holdfast delete instance plant-1/press-7\n  holdfast delete replica web/0af3c21b9d44",
 		ValidArgsFunction: c.completeKindAndNames,
 	}
 	f.add(cmd)
@@ -25,6 +25,9 @@ func (c *cli) newDeleteCommand() *cobra.Command {
 		kind, err := kindOf(args[0])
 		if err != nil {
 			return err
+		}
+		if kind.name == kindReplica {
+			return c.deleteReplicas(cmd.Context(), args[1:], &f)
 		}
 		if kind.object == "" {
 			return &usageError{fmt.Errorf("a %s is not declared, so it cannot be deleted", kind.name)}

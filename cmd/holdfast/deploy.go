@@ -11,14 +11,19 @@ import (
 
 // instanceVerb is a command that asks something of instances.
 type instanceVerb struct {
-	use, short string
-	do         func(context.Context, *api.Client, fleet.ObjectKey, *mutationFlags) (api.Accepted, error)
+	use, short  string
+	deployments bool // it is for them too
+	do          func(context.Context, *api.Client, fleet.ObjectKey, *mutationFlags) (api.Accepted, error)
 }
 
 func (c *cli) newDeployCommand() *cobra.Command {
 	return c.newInstanceVerb(instanceVerb{
-		use: "deploy", short: "Bring the desired revision of instances to their nodes",
+		use: "deploy", short: "Bring the desired revision of instances to their nodes, or have deployments run what is declared",
+		deployments: true,
 		do: func(ctx context.Context, client *api.Client, key fleet.ObjectKey, f *mutationFlags) (api.Accepted, error) {
+			if key.Kind == fleet.KindDeployment {
+				return client.DeployDeployment(ctx, key.Name, api.ActionRequest{Reason: f.reason}, f.mutation())
+			}
 			return client.Deploy(ctx, key, api.ActionRequest{Reason: f.reason}, f.mutation())
 		},
 	})
@@ -32,12 +37,19 @@ func (c *cli) newInstanceVerb(verb instanceVerb) *cobra.Command {
 		Example:           "  holdfast " + verb.use + " plant-1/press-7 --reason 'ticket 4711'",
 		ValidArgsFunction: c.completeInstances,
 	}
+	if verb.deployments {
+		cmd.Use, cmd.ValidArgsFunction = verb.use+" SITE/NAME|deployment/NAME...", c.completeWriters
+	}
 	f.add(cmd)
 	f.addWait(cmd)
 	f.addReason(cmd)
 	c.addSiteFlag(cmd, &site)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		targets, err := instanceTargets(args, site, func(ctx context.Context, client *api.Client, key fleet.ObjectKey) (api.Accepted, error) {
+		named := instanceKey
+		if verb.deployments {
+			named = writerKey
+		}
+		targets, err := instanceTargets(args, site, named, func(ctx context.Context, client *api.Client, key fleet.ObjectKey) (api.Accepted, error) {
 			return verb.do(ctx, client, key, &f)
 		})
 		if err != nil {
@@ -50,11 +62,12 @@ func (c *cli) newInstanceVerb(verb instanceVerb) *cobra.Command {
 
 // instanceTargets reads all names before anything is asked for.
 func instanceTargets(
-	args []string, site string, do func(context.Context, *api.Client, fleet.ObjectKey) (api.Accepted, error),
+	args []string, site string, named func(arg, site string) (fleet.ObjectKey, error),
+	do func(context.Context, *api.Client, fleet.ObjectKey) (api.Accepted, error),
 ) ([]target, error) {
 	var targets []target
 	for _, arg := range args {
-		key, err := instanceKey(arg, site)
+		key, err := named(arg, site)
 		if err != nil {
 			return nil, err
 		}

@@ -79,6 +79,9 @@ func (c *cli) describe(ctx context.Context, client *api.Client, k kind, name str
 	if k.object == fleet.KindFleet {
 		return c.describeFleet(ctx, client, o)
 	}
+	if k.object == fleet.KindDeployment {
+		return c.describeDeployment(ctx, client, o)
+	}
 	return c.section("Status", o.Status)
 }
 

@@ -57,7 +57,7 @@ func (d drainedNode) steps() {
 			}))
 		case decide.DrainWait:
 			look.Phase, look.Rule, look.Message = a.Phase, a.Rule, a.Message
-		case decide.DrainCut, decide.DrainMove, decide.DrainStop:
+		case decide.DrainCut, decide.DrainMove, decide.DrainStop, decide.DrainEvict:
 		}
 	}
 }

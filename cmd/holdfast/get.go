@@ -16,7 +16,7 @@ func (c *cli) newGetCommand() *cobra.Command {
 	var w watchFlags
 	cmd := &cobra.Command{
 		Use: "get KIND [NAME...]", Short: "Show objects, nodes and operations", Args: cobra.MinimumNArgs(1),
-		Long: "Show projects, sites, templates, instances, fleets, nodes, modules or operations: all of them, or those named.\n\n" +
+		Long: "Show projects, sites, pools, templates, instances, deployments, replicas, fleets, nodes, modules or\noperations: all of them, or those named.\n\n" +
 			"\"get config SITE/NAME\" writes the exact bytes of an instance's config to stdout;\n" +
 			"with a viewer's token, what is marked secret reads \"<redacted>\".",
 		Example: "  holdfast get instances --site plant-1\n  holdfast get instance plant-1/press-7 -o yaml\n" +
@@ -24,6 +24,7 @@ func (c *cli) newGetCommand() *cobra.Command {
 		ValidArgsFunction: c.completeKindAndNames,
 	}
 	c.addSiteFlag(cmd, &in.site)
+	c.addReplicaFlags(cmd, &in)
 	w.add(cmd, 0)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if args[0] == "config" {

@@ -25,6 +25,9 @@ type kind struct {
 type listing struct {
 	site  string
 	limit int // 0 for all
+	// Of replicas.
+	deployment, node string
+	ended            bool
 }
 
 func kinds() []kind {
@@ -33,11 +36,14 @@ func kinds() []kind {
 		declared(fleet.KindSite, []string{"NAME", "PROJECT", "NODES", "ACTIVE", "EPOCH", "LEASE", "ISOLATION", "GENERATION", "UPDATED"}, siteCells),
 		declared(fleet.KindTemplate, []string{"NAME", "PROJECT", "GENERATION", "UPDATED"}, templateCells),
 		declared(fleet.KindInstance, instanceHeader, instanceCells),
+		declared(fleet.KindDeployment, deploymentHeader, deploymentCells),
 		declared(fleet.KindFleet, fleetHeader, fleetCells),
+		declared(fleet.KindPool, poolHeader, poolCells),
 		{name: "node", plural: "nodes", header: nodeHeader, list: listNodes, one: oneNode},
 		{name: "module", plural: "modules", header: moduleHeader, list: listModules, one: oneModule},
 		{name: "operation", plural: "operations", header: operationHeader, list: listOperations, one: oneOperation},
 		{name: "provider", plural: "providers", header: providerHeader, list: listProviders, one: oneProvider},
+		{name: kindReplica, plural: "replicas", header: replicaHeader, list: listReplicas, one: oneReplica},
 		{name: "refusal", plural: "refusals", header: refusalHeader, list: listRefusals, one: noRefusal},
 	}
 }
@@ -67,7 +73,11 @@ func declared(of fleet.ObjectKind, header []string, cells func(*cli, api.Object)
 	return kind{
 		name: string(of), plural: string(of) + "s", object: of, header: header,
 		list: func(ctx context.Context, c *cli, client *api.Client, in listing) ([]item, string, error) {
-			objects, next, err := listObjects(ctx, c, client, of, in)
+			list := listObjects
+			if in.ended && of == fleet.KindDeployment {
+				list = listEndedDeployments
+			}
+			objects, next, err := list(ctx, c, client, of, in)
 			var items []item
 			for _, o := range objects {
 				items = append(items, show(c, o))

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,23 +15,31 @@ import (
 
 // logFlags say which output to show.
 type logFlags struct {
-	site, node string
-	after      int64
-	follow     bool
+	site, node, replica string
+	after               int64
+	follow              bool
 }
 
 func (c *cli) newLogsCommand() *cobra.Command {
 	var f logFlags
 	cmd := &cobra.Command{
-		Use: "logs SITE/NAME", Short: "Show what an instance wrote", Args: cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeInstances,
+		Use: "logs SITE/NAME|deployment/NAME", Short: "Show what an instance, or the replicas of a deployment, wrote", Args: cobra.ExactArgs(1),
+		Example:           "  holdfast logs plant-1/press-7\n  holdfast logs deployment/web --follow\n  holdfast logs deployment/web --replica 0af3c21b9d44",
+		ValidArgsFunction: c.completeWriters,
 	}
 	cmd.Flags().StringVar(&f.node, "node", "", "only of this node")
-	cmd.Flags().Int64Var(&f.after, "after", 0, "only behind this offset (with --node)")
+	cmd.Flags().StringVar(&f.replica, "replica", "", "of a deployment: only of this replica, whether it lives or has ended")
+	cmd.Flags().Int64Var(&f.after, "after", 0, "only behind this offset (with --node or --replica)")
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with what is written from now on, on whichever node")
 	c.addSiteFlag(cmd, &f.site)
 	complete(cmd, "node", c.completeObjects("node"))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if name, is := strings.CutPrefix(args[0], deploymentPrefix); is && f.site == "" {
+			return c.deploymentLogs(cmd.Context(), name, f)
+		}
+		if f.replica != "" {
+			return &usageError{fmt.Errorf("only deployments have replicas: logs deployment/NAME --replica ID")}
+		}
 		key, err := instanceKey(args[0], f.site)
 		if err != nil {
 			return err
@@ -46,6 +55,12 @@ func (c *cli) newLogsCommand() *cobra.Command {
 		return l.run(cmd.Context(), f)
 	}
 	return cmd
+}
+
+// completeWriters offers instances, and deployments.
+func (c *cli) completeWriters(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	words, directive := c.completeInstances(cmd, args, prefix)
+	return append(words, c.prefixedDeployments(cmd.Context(), prefix)...), directive
 }
 
 // logReader reads the output of an instance node by node, because offsets are per node and

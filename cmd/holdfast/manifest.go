@@ -35,6 +35,8 @@ type manifest struct {
 	template api.TemplatePut
 	instance instanceManifest
 	fleet    api.FleetPut
+	pool     api.PoolPut
+	deployed deploymentManifest
 	// artifactSize is of what artifactFile names.
 	artifactSize int64
 }
@@ -44,6 +46,17 @@ type instanceManifest struct {
 	api.InstancePut
 	ArtifactFile string `json:"artifactFile,omitempty"`
 	ConfigFile   string `json:"configFile,omitempty"`
+}
+
+// deploymentManifest adds to a deployment's spec what only a command line can read.
+type deploymentManifest struct {
+	api.DeploymentPut
+	Files []deploymentFile `json:"files,omitempty"`
+}
+
+type deploymentFile struct {
+	api.DeploymentFile
+	ContentFile string `json:"contentFile,omitempty"`
 }
 
 func (m *manifest) key() fleet.ObjectKey {

@@ -33,7 +33,7 @@ func readManifest(d documents.Document) (*manifest, error) {
 
 func (m *manifest) check() error {
 	if m.Kind == "" {
-		return errors.New("kind is missing; it is Project, Site, Template, Instance or Fleet")
+		return errors.New("kind is missing; it is Project, Site, Pool, Template, Instance, Deployment or Fleet")
 	}
 	key := m.key()
 	if err := fleet.ValidateName("name", m.Name); err != nil {
@@ -64,8 +64,12 @@ func (m *manifest) check() error {
 		return m.checkInstance()
 	case fleet.KindFleet:
 		return m.checkFleet()
+	case fleet.KindPool:
+		return m.checkPool()
+	case fleet.KindDeployment:
+		return m.checkDeployment()
 	}
-	return fmt.Errorf("kind %.40q is none of Project, Site, Template, Instance and Fleet", m.Kind)
+	return fmt.Errorf("kind %.40q is none of Project, Site, Pool, Template, Instance, Deployment and Fleet", m.Kind)
 }
 
 func (m *manifest) checkProject() error {

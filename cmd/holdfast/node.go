@@ -16,8 +16,9 @@ func (c *cli) newNodeCommand() *cobra.Command {
 		Long: `Run the agent of a machine. It enrols once with a join token (HOLDFAST_JOIN_TOKEN), and
 from then on restarts from its own store, also while the region is away. The instances that
 it runs outlive it, until the node's lease on its site ends: it is active while it holds that, by
-the votes of the pair and the region. Under systemd set KillMode=process, so that a restart of the agent
-leaves them running.`,
+the votes of the pair and the region. Replicas of deployments outlive it too, and need no lease. Under
+systemd set KillMode=process, so that a restart of the agent leaves all of them running, and
+Delegate=yes, so that replicas get the limits that they ask for.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := gone.check(cmd); err != nil {
 				return err
@@ -44,6 +45,8 @@ leaves them running.`,
 	f.DurationVar(&cfg.Timing.ReadIdle, "fetch-timeout", cfg.Timing.ReadIdle, "cut and resume a download that stalls this long")
 	f.DurationVar(&cfg.Timing.Owed, "owed-limit", cfg.Timing.Owed,
 		"how long a new active asks the region for deletes and disables that it missed, before it starts instances")
+	machineFlags(cmd, &cfg.Machine)
+	f.StringVar(&cfg.Docker, "docker", c.env("DOCKER_HOST"), "address of the engine that runs containers, by default unix:///var/run/docker.sock where one answers there")
 	gone.declare(cmd)
 	cmd.AddCommand(c.newNodeRevokeCommand(), c.newNodeRotateKeyCommand(), c.newNodeForceVoteCommand())
 	for _, name := range []string{"name", "site"} {

@@ -21,6 +21,9 @@ func (c *cli) operationItem(op api.Operation) item {
 	if op.Fleet != "" {
 		of = "fleet/" + op.Fleet
 	}
+	if op.Deployment != "" {
+		of = deploymentPrefix + op.Deployment
+	}
 	if op.Module != "" {
 		of = "module/" + op.Module
 	}
@@ -71,11 +74,13 @@ func (c *cli) newOperationsListCommand() *cobra.Command {
 	cmd.Flags().StringVar(&instance, "instance", "", "only of this instance, SITE/NAME")
 	cmd.Flags().StringVar(&q.Node, "node", "", "only comparisons of this node")
 	cmd.Flags().StringVar(&q.Fleet, "fleet", "", "only of this fleet change")
+	cmd.Flags().StringVar(&q.Deployment, "deployment", "", "only of this deployment")
 	cmd.Flags().StringVar(&q.State, "state", "", "only in this state")
 	complete(cmd, "site", c.completeObjects("site"))
 	complete(cmd, "instance", c.completeInstances)
 	complete(cmd, "node", c.completeObjects("node"))
 	complete(cmd, "fleet", c.completeObjects("fleet"))
+	complete(cmd, "deployment", c.completeObjects("deployment"))
 	complete(cmd, "state", fixed(operationStates()...))
 	w.add(cmd, fewOperations)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

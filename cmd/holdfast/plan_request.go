@@ -48,6 +48,11 @@ func (c *cli) request(m *manySettings, use, reason string) (*savedPlan, error) {
 				return nil, err
 			}
 		}
+		if key.Kind == fleet.KindDeployment {
+			if err := addDeployment(one, &o); err != nil {
+				return nil, err
+			}
+		}
 		s.Request.Objects[i] = o
 	}
 	return s, nil

@@ -72,7 +72,10 @@ func (p *progress) nodes(op api.Operation) []api.NodeProgress {
 	if op.FleetRun != nil {
 		return []api.NodeProgress{fleetLine(op)}
 	}
-	if op.Node != "" || op.Fleet != "" || op.Module != "" { // what it waits for
+	if op.Replicas != nil {
+		return []api.NodeProgress{replicasLine(op)}
+	}
+	if op.Node != "" || op.Deployment != "" || op.Fleet != "" || op.Module != "" { // what it waits for
 		return []api.NodeProgress{{State: string(op.State), Message: op.Message}}
 	}
 	if len(op.Progress) == 0 {
@@ -86,6 +89,20 @@ func fleetLine(op api.Operation) api.NodeProgress {
 	line := api.NodeProgress{State: string(op.FleetRun.State), Reason: fleetProgressText(*op.FleetRun)}
 	if op.Reason != "" && op.Reason != "delivering" { // else the message says the counts once more
 		line.Message = first(op.Message, op.Reason)
+	}
+	return line
+}
+
+// replicasLine is the line of a deployment: how many replicas are healthy, what is awaited, and
+// until when.
+func replicasLine(op api.Operation) api.NodeProgress {
+	p := op.Replicas
+	line := api.NodeProgress{State: string(p.State), Reason: replicasText(p.Replicas), Message: first(p.Awaited, op.Message)}
+	if p.Awaited != "" {
+		line.Message = "waits for " + p.Awaited
+	}
+	if p.Until != nil && p.Awaited != "" {
+		line.Message += " until " + stamp(*p.Until)
 	}
 	return line
 }
@@ -132,6 +149,9 @@ func operationSubject(op api.Operation) string {
 	}
 	if op.Node != "" {
 		return op.Kind + " node/" + op.Node
+	}
+	if op.Deployment != "" {
+		return op.Kind + " " + deploymentPrefix + op.Deployment
 	}
 	if op.Fleet != "" {
 		return "fleet " + op.Fleet

@@ -176,7 +176,7 @@ func (r *fakeRegion) mutate(w http.ResponseWriter, req *http.Request) {
 	}
 	accepted := api.Accepted{Object: &o, DryRun: req.URL.Query().Get("dryRun") == "true"}
 	status := 200
-	if len(r.next) > 0 && (strings.Contains(path, "/instances/") || strings.HasPrefix(path, "fleets/")) {
+	if len(r.next) > 0 && (strings.Contains(path, "/instances/") || strings.HasPrefix(path, "fleets/") || strings.HasPrefix(path, "deployments/")) {
 		story := r.next[0]
 		r.next = r.next[1:]
 		r.operations[story[0].ID] = story

@@ -11,12 +11,12 @@ import (
 
 const waitLong = `Wait for the end of operations, and end with a code that says how they ended.
 
-Of an instance it is the newest operation. --timeout bounds the wait; every operation ends
+Of an instance or a deployment it is the newest operation. --timeout bounds the wait; every operation ends
 by itself at its deadline.`
 
 func (c *cli) newWaitCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "wait OPERATION|SITE/NAME...", Short: "Wait for the end of operations", Long: waitLong, Args: cobra.MinimumNArgs(1),
+		Use: "wait OPERATION|SITE/NAME|deployment/NAME...", Short: "Wait for the end of operations", Long: waitLong, Args: cobra.MinimumNArgs(1),
 		ValidArgsFunction: c.completeWaitable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := c.connect()
@@ -51,7 +51,7 @@ func (c *cli) waitFor(ctx context.Context, client *api.Client, arg string) (api.
 		}
 		return c.await(ctx, client, op)
 	}
-	key, err := instanceKey(arg, "")
+	key, err := writerKey(arg, "")
 	if err != nil {
 		return api.Operation{}, err
 	}
@@ -63,17 +63,19 @@ func (c *cli) waitFor(ctx context.Context, client *api.Client, arg string) (api.
 }
 
 func newestOperation(ctx context.Context, client *api.Client, key fleet.ObjectKey) (api.Operation, error) {
-	list, err := client.Operations(ctx, api.OperationQuery{
-		Site: key.Scope, Instance: key.Name, Page: api.Page{Limit: 1},
-	})
+	q := api.OperationQuery{Site: key.Scope, Instance: key.Name, Page: api.Page{Limit: 1}}
+	if key.Kind == fleet.KindDeployment {
+		q = api.OperationQuery{Deployment: key.Name, Page: q.Page}
+	}
+	list, err := client.Operations(ctx, q)
 	if err != nil {
 		return api.Operation{}, err
 	}
 	for _, op := range list.Items {
-		if op.Site == key.Scope && op.Instance == key.Name {
+		if op.Site == q.Site && op.Instance == q.Instance && op.Deployment == q.Deployment {
 			return op, nil
 		}
 	}
 	return api.Operation{}, fleet.Errorf(fleet.NotFound, "%s has no operation", key).
-		WithHint("holdfast get instance " + subject(key))
+		WithHint("holdfast get " + string(key.Kind) + " " + subject(key))
 }

@@ -110,6 +110,9 @@ func endOf(op api.Operation) error {
 	if op.Fleet != "" {
 		e.Hint = "holdfast fleet targets " + op.Fleet + " --state failed"
 	}
+	if op.Deployment != "" {
+		e.Hint = "holdfast explain deployment " + op.Deployment
+	}
 	if op.Workflow != nil && op.Workflow.URL != "" {
 		e.Hint += "; " + op.Workflow.URL
 	}
@@ -127,6 +130,9 @@ func finalLine(op api.Operation) string {
 		line.WriteString(", revision " + number(op.Revision))
 	}
 	if op.Node != "" && op.State == fleet.OperationSucceeded { // the error says it otherwise
+		line.WriteString(": " + clean(op.Message))
+	}
+	if op.Deployment != "" && op.Message != "" && op.State == fleet.OperationSucceeded {
 		line.WriteString(": " + clean(op.Message))
 	}
 	if op.FleetRun != nil {

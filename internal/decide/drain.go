@@ -15,6 +15,7 @@ const (
 	DrainWait   DrainDo = "wait"
 	DrainMove   DrainDo = "move"   // have the site's lease go to the peer
 	DrainStop   DrainDo = "stop"   // have the node stop what runs and give the lease back
+	DrainEvict  DrainDo = "evict"  // end the replicas that did not move
 	DrainAsk    DrainDo = "ask"    // ask connections to drain
 	DrainCut    DrainDo = "cut"    // end connections whose deadline passed
 	DrainFinish DrainDo = "finish" // end the operations
@@ -29,7 +30,8 @@ type DrainRun struct {
 	Stopping bool      `json:"stopping,omitempty"` // the node was asked to stop, no answer yet
 	Stopped  bool      `json:"stopped,omitempty"`
 	Failed   string    `json:"failed,omitempty"` // why it did not stop
-	Asked    bool      `json:"asked,omitempty"`  // the connection phase has begun
+	Evicted  bool      `json:"evicted,omitempty"`
+	Asked    bool      `json:"asked,omitempty"` // the connection phase has begun
 }
 
 // DrainAction is one step, with the rule that chose it.
@@ -242,6 +244,18 @@ var drainRules = []struct {
 	{"peer_not_ready", func(v drainView) bool { return v.needsPlace() }, func(v drainView) DrainAction {
 		return moving(DrainWait, "it waits for node "+v.peer()+" to be able to take over: enrolled, started and not cordoned")
 	}},
+	{"replicas_moving", func(v drainView) bool { return v.holdsReplicas() && v.left > 0 }, func(v drainView) DrainAction {
+		return moving(DrainWait, fmt.Sprintf("it waits for %d replicas to run elsewhere and to end here", v.Replicas))
+	}},
+	{"replicas_not_moved", func(v drainView) bool { return v.holdsReplicas() && v.Live > 0 && !v.Force }, func(v drainView) DrainAction {
+		return failedDrain(fmt.Sprintf("%d replicas run there and had no other place in time; --force ends them", v.Live))
+	}},
+	{"evict_forced", func(v drainView) bool { return v.holdsReplicas() && v.Live > 0 && !v.run.Evicted }, func(v drainView) DrainAction {
+		return moving(DrainEvict, fmt.Sprintf("%d replicas had no other place in time and are ended: it is forced", v.Live))
+	}},
+	{"replicas_ending", func(v drainView) bool { return v.holdsReplicas() && v.left > -drainStopLimit }, func(v drainView) DrainAction {
+		return moving(DrainWait, fmt.Sprintf("it waits for %d replicas to end", v.Replicas))
+	}},
 	{"ask", func(v drainView) bool { return len(v.unasked()) > 0 }, func(v drainView) DrainAction {
 		a := draining(DrainAsk, "its connection is asked to finish what it has")
 		a.Connections = v.unasked()
@@ -282,6 +296,10 @@ var drainRules = []struct {
 		return drained(fleet.OperationSucceeded, "the node finished what it had and closed")
 	}},
 }
+
+// holdsReplicas says that replicas are to leave the node first, over its streams. Of a node whose
+// streams drain nothing more is expected.
+func (v drainView) holdsReplicas() bool { return v.Replicas > 0 && !v.run.Asked }
 
 func (v drainView) mayMove() bool {
 	return v.Holds && !v.run.Stopped && !v.run.Asked && v.left > 0 && v.Peer != nil && v.Peer.Ready

@@ -36,6 +36,11 @@ func drainPeer(ready bool) func(*fleet.DrainSeen) {
 	return func(s *fleet.DrainSeen) { s.Peer = &fleet.DrainPeer{Node: "plant-b", Ready: ready} }
 }
 
+// drainReplicas has one replica that ends, and some that are to run on.
+func drainReplicas(live int) func(*fleet.DrainSeen) {
+	return func(s *fleet.DrainSeen) { s.Replicas, s.Live = live+1, live }
+}
+
 func drainForced(s *fleet.DrainSeen) { s.Force = true }
 
 func drainConn(c fleet.DrainConnection) func(*fleet.DrainSeen) {
@@ -68,6 +73,13 @@ func TestDrain(t *testing.T) {
 	}{
 		{"nobody_waits", drainOf(func(s *fleet.DrainSeen) { s.Wanted = false }), decide.DrainRun{}, decide.DrainClose},
 		{"node_removed", drainOf(func(s *fleet.DrainSeen) { s.Removed = true }, drainConn(active)), decide.DrainRun{}, decide.DrainFinish},
+
+		{"replicas_moving", drainOf(drainReplicas(2), drainConn(active)), decide.DrainRun{}, decide.DrainWait},
+		{"replicas_not_moved", drainOf(drainReplicas(2), drainLeft(now), drainConn(active)), decide.DrainRun{}, decide.DrainFinish},
+		{"evict_forced", drainOf(drainReplicas(2), drainForced, drainLeft(now), drainConn(active)), decide.DrainRun{}, decide.DrainEvict},
+		{"replicas_ending", drainOf(drainReplicas(2), drainForced, drainLeft(now), drainConn(active)), decide.DrainRun{Evicted: true}, decide.DrainWait},
+		{"replicas_ending", drainOf(drainReplicas(0), drainLeft(now), drainConn(active)), decide.DrainRun{}, decide.DrainWait},
+		{"ask", drainOf(drainReplicas(2), drainForced, drainLeft(-time.Minute), drainConn(active)), decide.DrainRun{Evicted: true}, decide.DrainAsk},
 
 		{"no_other_place", drainOf(drainHolds(1), drainConn(active)), decide.DrainRun{}, decide.DrainFinish},
 		{"move_lease", drainOf(drainHolds(1), drainPeer(true), drainConn(active)), decide.DrainRun{}, decide.DrainMove},
@@ -147,6 +159,12 @@ func (w *drainWorld) step(d time.Duration) {
 		}
 		w.run.Moving, w.run.Stopping = false, false
 	}
+	if w.seen.Live > 0 && rapid.Bool().Draw(w.t, "a replica moves") {
+		w.seen.Live--
+	}
+	if w.seen.Replicas > w.seen.Live && rapid.Bool().Draw(w.t, "a replica ends") {
+		w.seen.Replicas--
+	}
 	for i := range w.seen.Connections {
 		w.happen(&w.seen.Connections[i])
 	}
@@ -207,6 +225,8 @@ func TestDrainEnds(t *testing.T) {
 				State: rapid.SampledFrom([]fleet.ConnectionState{fleet.ConnectionRegistered, fleet.ConnectionActive}).Draw(rt, "state"),
 			})
 		}
+		w.seen.Live = rapid.IntRange(0, 2).Draw(rt, "live replicas")
+		w.seen.Replicas = w.seen.Live + rapid.IntRange(0, 1).Draw(rt, "ending replicas")
 		stops := 0
 		for {
 			require.LessOrEqual(rt, w.seen.At.Sub(w.seen.Deadline), stop, "it goes on after its deadline: %+v", w.seen)
@@ -225,8 +245,13 @@ func TestDrainEnds(t *testing.T) {
 				require.True(rt, w.seen.Peer == nil || w.seen.Left() <= 0, "it stops what runs while it could go elsewhere")
 				stops++
 				w.run.Stopping, w.answers = true, w.seen.At.Add(time.Duration(rapid.Int64Range(0, int64(a.Limit)).Draw(rt, "takes")))
+			case decide.DrainEvict:
+				require.True(rt, w.seen.Force && w.seen.Left() <= 0, "it ends replicas that could move")
+				require.False(rt, w.run.Evicted, "it ends them twice")
+				w.run.Evicted, w.seen.Live = true, 0
 			case decide.DrainAsk:
 				w.run.Asked = true
+				require.True(rt, w.seen.Replicas == 0 || w.seen.Left() <= 0, "it breaks before replicas have moved")
 				require.True(rt, !w.seen.Holds || w.seen.Running == 0 || w.run.Stopped, "it breaks before it makes")
 				for _, id := range a.Connections {
 					w.connection(id).Asked = true

@@ -38,6 +38,14 @@ func EndOfLease(deadline, ttl, grace time.Duration) LeaseEnd {
 	}
 }
 
+// Patient is the end of a lease whose holder takes the deadline off when it is isolated: until
+// then it may have been restarted a moment ago. The graceful stop begins a margin before the kill,
+// and no sooner; only where no agent was there for most of a TTL does it begin at all.
+func (e LeaseEnd) Patient() LeaseEnd {
+	e.Stop = max(e.Stop, e.Kill-2*(e.Force-e.Kill))
+	return e
+}
+
 // LeaseStep is what a guardian does with its instance at some instant.
 type LeaseStep string
 

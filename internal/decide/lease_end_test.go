@@ -32,6 +32,14 @@ func TestEndOfLease(t *testing.T) {
 			require.Equal(t, c.want, EndOfLease(c.deadline, c.ttl, c.grace))
 		})
 	}
+	t.Run("a patient one has a margin for its grace, and all else as it was", func(t *testing.T) {
+		t.Parallel()
+		for grace, stop := range map[time.Duration]time.Duration{time.Minute: 3 * time.Second, time.Second / 4: 2250 * ms, 0: 2 * time.Second} {
+			require.Equal(t, before(stop, 2000*ms, 1500*ms, 1000*ms), EndOfLease(at, 16*time.Second, grace).Patient())
+		}
+		forever := EndOfLease(NoDeadline, time.Second, time.Second)
+		require.Equal(t, forever, forever.Patient())
+	})
 	t.Run("steps follow one another", func(t *testing.T) {
 		t.Parallel()
 		e := EndOfLease(at, 16*time.Second, time.Second)

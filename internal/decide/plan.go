@@ -19,7 +19,7 @@ const (
 	PlanDelete    PlanAction = "delete"
 )
 
-// PlanSeen is an object as it stands, and of an instance what was released of it last. Spec
+// PlanSeen is an object as it stands, and of an instance or deployment what was released of it last. Spec
 // is canonical, nil when it cannot be read.
 type PlanSeen struct {
 	Project            fleet.ProjectName
@@ -82,12 +82,16 @@ func Plan(now *PlanSeen, want PlanWanted) PlanStep {
 	return PlanStep{Action: PlanChange}
 }
 
-func planAlways(planCase) bool       { return true }
-func planIsNew(c planCase) bool      { return c.now == nil || c.now.Deleting } // a PUT over a delete makes a new object
-func planStands(c planCase) bool     { return c.sameSpec() && maps.Equal(c.want.Labels, c.now.Labels) }
-func planUnreleased(c planCase) bool { return c.ofInstance() && planStands(c) && c.releases() }
+func planAlways(planCase) bool   { return true }
+func planIsNew(c planCase) bool  { return c.now == nil || c.now.Deleting } // a PUT over a delete makes a new object
+func planStands(c planCase) bool { return c.sameSpec() && maps.Equal(c.want.Labels, c.now.Labels) }
 
-func (c planCase) ofInstance() bool { return c.want.Key.Kind == fleet.KindInstance }
+func planUnreleased(c planCase) bool {
+	return (c.ofInstance() || c.ofDeployment()) && planStands(c) && c.releases()
+}
+
+func (c planCase) ofInstance() bool   { return c.want.Key.Kind == fleet.KindInstance }
+func (c planCase) ofDeployment() bool { return c.want.Key.Kind == fleet.KindDeployment }
 
 func (c planCase) sameSpec() bool {
 	return c.now != nil && c.now.Spec != nil && bytes.Equal(c.now.Spec, c.want.Spec)
@@ -100,6 +104,8 @@ func (c planCase) releases() bool {
 		return false
 	case c.ofInstance():
 		return !c.released()
+	case c.ofDeployment(): // what its definition is follows from its spec
+		return planIsNew(c) || !c.sameSpec() || c.now.Released.Revision == 0 || c.now.ReleasedGeneration != c.now.Generation
 	}
 	return c.want.Key.Kind == fleet.KindFleet && (planIsNew(c) || !c.sameSpec())
 }
@@ -158,5 +164,7 @@ func PlanNodes(site string, nodes []fleet.SiteNode, standing, ahead map[string]s
 
 // ApplyOrder is the order of kinds in an apply: what others refer to comes first.
 func ApplyOrder() []fleet.ObjectKind {
-	return []fleet.ObjectKind{fleet.KindProject, fleet.KindSite, fleet.KindTemplate, fleet.KindInstance, fleet.KindFleet}
+	return []fleet.ObjectKind{
+		fleet.KindProject, fleet.KindSite, fleet.KindPool, fleet.KindTemplate, fleet.KindInstance, fleet.KindDeployment, fleet.KindFleet,
+	}
 }

@@ -61,6 +61,7 @@ func TestPlan(t *testing.T) {
 		unknownBody = func(w *decide.PlanWanted) { w.Content = "" }
 		change      = ofKind(fleet.KindFleet)
 		site        = ofKind(fleet.KindSite)
+		deployment  = ofKind(fleet.KindDeployment)
 	)
 	step := func(action decide.PlanAction, flags string) decide.PlanStep {
 		return decide.PlanStep{Action: action, Releases: strings.Contains(flags, "releases"), Unreleased: strings.Contains(flags, "unreleased")}
@@ -93,6 +94,13 @@ func TestPlan(t *testing.T) {
 		{"a fleet change that stands", standing(never), wantsIt(change), step(decide.PlanUnchanged, "")},
 		{"another fleet change", standing(), wantsIt(change, another), step(decide.PlanChange, "releases")},
 		{"a fleet change with other labels", standing(), wantsIt(change, relabelled), step(decide.PlanChange, "")},
+		{"a new deployment", nil, wantsIt(deployment), step(decide.PlanCreate, "releases")},
+		{"a deployment that stands", standing(), wantsIt(deployment, otherBody), step(decide.PlanUnchanged, "")},
+		{"a deployment that was never released", standing(never), wantsIt(deployment), step(decide.PlanChange, "releases, unreleased")},
+		{"a deployment that was released of an older spec", standing(older), wantsIt(deployment), step(decide.PlanChange, "releases, unreleased")},
+		{"another deployment, only declared", standing(), wantsIt(deployment, another, declared), step(decide.PlanChange, "")},
+		{"another deployment", standing(), wantsIt(deployment, another), step(decide.PlanChange, "releases")},
+		{"a deployment with other labels", standing(), wantsIt(deployment, relabelled), step(decide.PlanChange, "")},
 		{"another site", standing(), wantsIt(site, another), step(decide.PlanChange, "")},
 		{"a new site", nil, wantsIt(site), step(decide.PlanCreate, "")},
 	} {

@@ -68,7 +68,10 @@ type DrainSeen struct {
 	Removed   bool        `json:"removed,omitempty"` // from its site
 	Holds     bool        `json:"holds,omitempty"`   // its site's lease
 	Running   int         `json:"running"`           // instances there
-	Peer      *DrainPeer  `json:"peer,omitempty"`    // the other of its pair, nil without one
+	// Replicas counts those there that have not ended, Live those of them that are to run on.
+	Replicas int        `json:"replicas,omitempty"`
+	Live     int        `json:"live,omitempty"`
+	Peer     *DrainPeer `json:"peer,omitempty"` // the other of its pair, nil without one
 	// Connections are the node's of this drain, ended ones too, oldest first.
 	Connections []DrainConnection `json:"connections,omitempty"`
 }

@@ -53,6 +53,8 @@ type Registration struct {
 	Node     NodeName // "" for a provider that is no node
 	// PeerAddress is where the node of a pair takes votes for its peer: host:port.
 	PeerAddress string
+	// Facts are what a node tells of its machine; zero runs no replicas.
+	Facts       NodeFacts
 	Provider    ProviderName
 	Namespace   ModuleNamespace
 	Group       GroupID
@@ -84,6 +86,9 @@ func (r Registration) Validate() error {
 		if err := validateAddress("peerAddress", r.PeerAddress); err != nil {
 			return err
 		}
+	}
+	if err := r.Facts.Validate(); err != nil {
+		return err
 	}
 	if r.Namespace == "" {
 		return r.withoutModules()

@@ -69,12 +69,17 @@ const (
 	// as operations are.
 	CollectConnections CollectedKind = "connections"
 	CollectRefusals    CollectedKind = "refusals"
+	// CollectReplicas are ended ones beside the newest of each deployment, kept as bodies are.
+	CollectReplicas CollectedKind = "replicas"
+	// CollectDeployments are old revisions and history lines, records of those that ended, kept as
+	// operations are, and what nodes that are gone were told to run.
+	CollectDeployments CollectedKind = "deployments"
 )
 
 // CollectedKinds lists them in that order.
 func CollectedKinds() []CollectedKind {
 	return []CollectedKind{
-		CollectDeliveries, CollectRevisions, CollectBatches, CollectOperations, CollectFleetRuns, CollectEvents, CollectUploads,
-		CollectBodies, CollectChunks, CollectConnections, CollectRefusals,
+		CollectDeliveries, CollectRevisions, CollectBatches, CollectOperations, CollectFleetRuns, CollectReplicas, CollectDeployments,
+		CollectEvents, CollectUploads, CollectBodies, CollectChunks, CollectConnections, CollectRefusals,
 	}
 }

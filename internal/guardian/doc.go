@@ -33,11 +33,11 @@
 // not used.
 //
 // The lease. ROOT/node.lease holds one line: boot id, deadline on CLOCK_BOOTTIME, TTL,
-// checksum. One file, because a renewal then costs one write of some 40 µs however many
+// checksum; and a second one that says whether the graceful stop is to begin late. One file, because a renewal then costs one write of some 40 µs however many
 // guardians there are: each reads it only when by what it read last it would have to stop (200
 // guardians on a TTL of 15 s renewed every second: 0.7 % of a core; without a deadline nothing
 // measurable). A deadline that is drawn nearer is told to them over their sockets. It is a
-// write of a whole line and not a mapped word: a kill cannot halve it, the checksum shows
+// write of whole lines and not a mapped word: a kill cannot halve it, the checksum shows
 // every other half, and a truncated file is an error instead of a SIGBUS. What is missing,
 // garbled or of another boot is no right to run. When what ends is in decide.LeaseEnd.
 //

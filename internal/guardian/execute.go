@@ -13,7 +13,8 @@ import (
 // execute runs the command of the spec with nothing but what the spec says.
 func (s *supervisor) execute() (started process, err error) {
 	env := s.launch.environment(s.state.Cookie)
-	program, err := findProgram(s.launch.Run.Command[0], lookup(env, "PATH", fallbackPath))
+	command := s.launch.command(s.step)
+	program, err := findProgram(command[0], lookup(env, "PATH", fallbackPath))
 	if err != nil {
 		return process{}, err
 	}
@@ -22,7 +23,7 @@ func (s *supervisor) execute() (started process, err error) {
 		return process{}, fmt.Errorf("open standard input: %w", err)
 	}
 	defer func() { err = errors.Join(err, null.Close()) }()
-	started, err = s.family.start(program, s.launch.Run.Command, &syscall.ProcAttr{
+	started, err = s.family.start(program, command, &syscall.ProcAttr{
 		Dir:   s.launch.Dir,
 		Env:   env,
 		Files: []uintptr{null.Fd(), s.output.in.Fd(), s.output.in.Fd()},

@@ -17,6 +17,8 @@ type family struct {
 	jobs chan job
 	// changed has an item when the leader ended or the last process of the family did.
 	changed chan struct{}
+	// cgroup is the directory in which leaders start, "" for the guardian's own.
+	cgroup string
 
 	mu     sync.Mutex
 	forked *sync.Cond
@@ -32,11 +34,11 @@ type job struct {
 	done  chan<- error
 }
 
-func newFamily() (*family, error) {
+func newFamily(cgroup string) (*family, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become subreaper: %w", err)
 	}
-	f := &family{jobs: make(chan job), changed: make(chan struct{}, 1), none: true}
+	f := &family{jobs: make(chan job), changed: make(chan struct{}, 1), cgroup: cgroup, none: true}
 	f.forked = sync.NewCond(&f.mu)
 	go f.fork()
 	go f.reap()
@@ -46,6 +48,14 @@ func newFamily() (*family, error) {
 // start runs a command as the new leader and returns once it has been executed.
 func (f *family) start(argv0 string, argv []string, attr *syscall.ProcAttr) (process, error) {
 	attr.Sys = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if f.cgroup != "" {
+		group, err := os.Open(f.cgroup)
+		if err != nil {
+			return process{}, fmt.Errorf("open cgroup: %w", err)
+		}
+		defer group.Close() //nolint:errcheck // only its number was used
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(group.Fd())
+	}
 	done := make(chan error, 1)
 	f.jobs <- job{argv0: argv0, argv: argv, attr: attr, done: done}
 	if err := <-done; err != nil {
@@ -120,6 +130,9 @@ func (f *family) notify() {
 	default: // one is waiting there
 	}
 }
+
+// exitSuccess is how a command ends that did what it was to do.
+const exitSuccess = "exit code 0"
 
 func describe(status unix.WaitStatus) string {
 	if status.Signaled() {

@@ -78,7 +78,7 @@ func (r *Runtime) writeLease(l Lease) (nearer bool, err error) {
 	if err := writeLease(r.Root, boot, l); err != nil {
 		return false, err
 	}
-	nearer = e.last == nil || l.Deadline < e.last.Deadline || l.TTL != e.last.TTL
+	nearer = e.last == nil || l.Deadline < e.last.Deadline || l.TTL != e.last.TTL || e.last.Patient && !l.Patient
 	e.last, e.passes = &l, 0
 	select {
 	case e.changed() <- struct{}{}:

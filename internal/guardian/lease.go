@@ -31,6 +31,9 @@ type Lease struct {
 	Deadline time.Duration
 	// TTL is how far a renewal moves the deadline; it bounds how early a stop begins.
 	TTL time.Duration
+	// Patient leaves a graceful stop as long as can be: the node takes the deadline off when it is
+	// isolated, so one that comes near says that its agent is only just back.
+	Patient bool
 }
 
 // NoDeadline lets instances run until they are told otherwise.
@@ -54,7 +57,11 @@ func (l Lease) validate() error {
 }
 
 func (l Lease) end(grace time.Duration) decide.LeaseEnd {
-	return decide.EndOfLease(l.Deadline, l.TTL, grace)
+	end := decide.EndOfLease(l.Deadline, l.TTL, grace)
+	if l.Patient {
+		return end.Patient()
+	}
+	return end
 }
 
 // errNoRight says that there is no lease of this boot, or that what stands there is none.
@@ -64,6 +71,32 @@ const (
 	leaseFormat = "holdfast-lease 1 %36s %019d %019d"
 	leaseSize   = 17 + 36 + 1 + 19 + 1 + 19 + 1 + 8 + 1
 )
+
+// whole is the file: the line that every guardian reads, and a second one that those of before it
+// leave out. What says anything else there is not patient.
+func (l Lease) whole(boot string) []byte {
+	line := l.encode(boot)
+	return append(line, l.temper(line)...)
+}
+
+const temperSize = 7 + 1 + 8 + 1
+
+func (l Lease) temper(line []byte) string {
+	word := "hurried"
+	if l.Patient {
+		word = "patient"
+	}
+	return fmt.Sprintf("%s %08x\n", word, crc32.ChecksumIEEE(append([]byte(word), line...)))
+}
+
+func parseWhole(file []byte, boot string) (Lease, error) {
+	line, second := file[:min(len(file), leaseSize)], file[min(len(file), leaseSize):]
+	l, err := parseLease(line, boot)
+	if err == nil {
+		l.Patient = string(second) == Lease{Patient: true}.temper(line)
+	}
+	return l, err
+}
 
 // encode gives one line of leaseSize bytes that ends in the checksum of the rest.
 func (l Lease) encode(boot string) []byte {
@@ -91,17 +124,17 @@ func parseLease(line []byte, boot string) (Lease, error) {
 func readLease(root, boot string) (l Lease, err error) {
 	for range 3 { // a read beside a write may see half of it, once
 		var line []byte
-		if line, err = readLine(filepath.Join(root, leaseFile)); err != nil {
+		if line, err = readWhole(filepath.Join(root, leaseFile)); err != nil {
 			return Lease{}, err
 		}
-		if l, err = parseLease(line, boot); err == nil {
+		if l, err = parseWhole(line, boot); err == nil {
 			return l, nil
 		}
 	}
 	return Lease{}, err
 }
 
-func readLine(path string) (line []byte, err error) {
+func readWhole(path string) (line []byte, err error) {
 	file, err := os.Open(path) //nolint:gosec // in the runtime's root
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: no file", errNoRight)
@@ -110,7 +143,7 @@ func readLine(path string) (line []byte, err error) {
 		return nil, fmt.Errorf("open lease: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	line = make([]byte, leaseSize)
+	line = make([]byte, leaseSize+temperSize)
 	n, err := file.ReadAt(line, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read lease: %w", err)
@@ -118,29 +151,29 @@ func readLine(path string) (line []byte, err error) {
 	return line[:n], nil
 }
 
-// writeLease overwrites the line in one system call, which a kill does not cut. The first one
+// writeLease overwrites the lines in one system call, which a kill does not cut. The first one
 // is renamed into place. Nothing is synced: a lease means nothing after the next boot.
 func writeLease(root, boot string, l Lease) (err error) {
 	path := filepath.Join(root, leaseFile)
 	file, err := os.OpenFile(path, os.O_WRONLY, 0) //nolint:gosec // in the runtime's root
 	if errors.Is(err, fs.ErrNotExist) {
-		return createLease(path, l.encode(boot))
+		return createLease(path, l.whole(boot))
 	}
 	if err != nil {
 		return fmt.Errorf("open lease: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if _, err := file.WriteAt(l.encode(boot), 0); err != nil {
+	if _, err := file.WriteAt(l.whole(boot), 0); err != nil {
 		return fmt.Errorf("write lease: %w", err)
 	}
 	return nil
 }
 
-func createLease(path string, line []byte) error {
+func createLease(path string, lines []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make run directory: %w", err)
 	}
-	if err := os.WriteFile(path+".new", line, 0o600); err != nil {
+	if err := os.WriteFile(path+".new", lines, 0o600); err != nil {
 		return fmt.Errorf("write lease: %w", err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {

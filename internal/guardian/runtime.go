@@ -28,6 +28,8 @@ type Runtime struct {
 	Executable string
 	// LifetimePID makes guardians stop when that process ends; 0 lets them outlive everybody.
 	LifetimePID int
+	// Unleased guards without a lease: neither Start nor the guardians ask for one.
+	Unleased bool
 	// AnswerTimeout is how long a guardian may take to answer before it counts as hung
 	// (default 3 s).
 	AnswerTimeout time.Duration
@@ -74,7 +76,7 @@ func (r *Runtime) Names() ([]fleet.InstanceName, error) {
 
 // List gives every guardian that lives or hangs, and those that died without having stopped
 // their instance (Dead: something of it may still run, so it must be stopped or started) or
-// stopped it because the lease ended (Ended, until it is stopped or started).
+// stopped it because the lease or its only command ended (Ended, until it is stopped or started).
 // Directories of instances that were stopped are left out. The order is by name.
 func (r *Runtime) List(ctx context.Context) ([]Status, error) {
 	names, err := r.Names()
@@ -146,7 +148,7 @@ func (st state) dead() (Status, bool, error) {
 	if st.Stopped {
 		seen.Guardian = Ended
 	}
-	return seen, err == nil && st.BootID == boot && (!st.Stopped || seen.Reason == ReasonLeaseEnded), err
+	return seen, err == nil && st.BootID == boot && (!st.Stopped || seen.Reason != ""), err
 }
 
 // probe asks for the status and tells hung from none.

@@ -1,6 +1,7 @@
 package guardian
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,6 +28,15 @@ type Spec struct {
 	// Dir is the working directory of the command.
 	Dir    string `json:"dir"`
 	Labels Labels `json:"labels"`
+	// Once has the guardian end when its command does, after it has killed what that left: the
+	// exit stays on record (Ended, ReasonExited) until the name is started, stopped or removed.
+	Once bool `json:"once,omitempty"`
+	// PreStart are commands that run before Run.Command, one after the other; it starts when each
+	// ended with exit code 0. One that does not counts as the exit of the command.
+	PreStart [][]string `json:"preStart,omitempty"`
+	// Cgroup is the directory of a cgroup of version 2 in which the commands start, "" for that
+	// of the guardian. Whoever made it removes it.
+	Cgroup string `json:"cgroup,omitempty"`
 	// OutputFrom is the offset of the first byte of output where none is kept: that of a
 	// removed instance goes on, because whoever has read it knows the bytes by their offset.
 	OutputFrom int64 `json:"outputFrom,omitempty"`
@@ -79,6 +89,14 @@ const (
 	fallbackPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
+// command is one of those before the start, or behind them the command itself.
+func (s Spec) command(step int) []string {
+	if step < len(s.PreStart) {
+		return s.PreStart[step]
+	}
+	return s.Run.Command
+}
+
 func (s Spec) startWindow() time.Duration { return seconds(s.Run.StartSeconds, defaultStart) }
 
 func (s Spec) stopGrace() time.Duration { return seconds(s.Run.StopSeconds, defaultStop) }
@@ -99,6 +117,11 @@ func (s Spec) validate() error {
 	}
 	if !filepath.IsAbs(s.Dir) {
 		return fleet.Errorf(fleet.Invalid, "the working directory is not an absolute path").At("/dir")
+	}
+	for i, command := range s.PreStart {
+		if err := (fleet.Run{Command: command}).Validate(fmt.Sprintf("/preStart/%d", i)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -31,8 +31,10 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	if err := r.mayStart(spec); err != nil {
-		return Status{}, err
+	if !r.Unleased {
+		if err := r.mayStart(spec); err != nil {
+			return Status{}, err
+		}
 	}
 	lock, err := claim(dir)
 	if errors.Is(err, errTaken) {
@@ -63,7 +65,7 @@ func claim(dir string) (*os.File, error) {
 }
 
 func (r *Runtime) start(ctx context.Context, dir string, lock *os.File, spec Spec) (Status, error) {
-	asked := launch{Spec: spec, Backoff: r.Backoff, OutputLimit: r.OutputLimit, Leased: true}
+	asked := launch{Spec: spec, Backoff: r.Backoff, OutputLimit: r.OutputLimit, Leased: !r.Unleased}
 	if err := writeJSON(filepath.Join(dir, specFile), asked); err != nil {
 		return Status{}, errors.Join(err, lock.Close())
 	}

@@ -17,7 +17,8 @@ const (
 	Hung Health = "hung"
 	Dead Health = "dead"
 	// Ended is a guardian that stopped its instance, or was killed with it, because the lease
-	// ended: nothing of it runs, and the name waits to be started or stopped.
+	// ended, or one whose only command ended (Spec.Once): nothing of it runs, and the name waits to
+	// be started or stopped.
 	Ended Health = "ended"
 )
 
@@ -33,8 +34,11 @@ type Status struct {
 	// ended ("exit code 3", "signal SIGKILL", "not started: …"), "" when none did.
 	Restarts int    `json:"restarts"`
 	LastExit string `json:"lastExit,omitempty"`
-	// Reason is ReasonLeaseEnded from when a stop for the lease begins, else "".
+	// Reason is ReasonLeaseEnded from when a stop for the lease begins, ReasonExited from when the
+	// command of a Spec with Once ended by itself, else "".
 	Reason string `json:"reason,omitempty"`
+	// Preparing says that a command of Spec.PreStart runs, and not yet that of the instance.
+	Preparing bool `json:"preparing,omitempty"`
 	// Leased says that the guardian enforces the lease too; one that an agent of before the
 	// lease started does not, and is left to the agent.
 	Leased bool `json:"leased,omitempty"`

@@ -3,6 +3,7 @@ package guardian
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -41,6 +42,7 @@ type supervisor struct {
 
 	state   state
 	phase   phase
+	step    int // of PreStart that runs, its length for the command itself
 	timer   *time.Timer
 	since   time.Time     // start of the process, with its monotonic reading
 	backoff time.Duration // the last one
@@ -107,6 +109,12 @@ func (s *supervisor) guard(ctx context.Context) error {
 
 // begin starts the process.
 func (s *supervisor) begin() {
+	s.step = 0
+	s.proceed()
+}
+
+// proceed starts what is next of the commands before it, or the command itself.
+func (s *supervisor) proceed() {
 	s.since = s.now()
 	started, err := s.execute()
 	if err != nil {
@@ -115,6 +123,7 @@ func (s *supervisor) begin() {
 	}
 	st := &s.state
 	st.Command, st.Session = started, session()
+	st.Status.Preparing = s.step < len(s.launch.PreStart)
 	st.Status.Running, st.Status.PID, st.Status.Since = started.PID != 0, started.PID, s.since
 	s.save()
 }
@@ -155,13 +164,27 @@ func (s *supervisor) settled() {
 }
 
 func (s *supervisor) onExit(how string) {
+	if s.step < len(s.launch.PreStart) {
+		if how == exitSuccess && (s.phase == starting || s.phase == running) {
+			s.step++
+			s.proceed()
+			return
+		}
+		how = fmt.Sprintf("command %d before the start: %s", s.step+1, how)
+	}
 	st := &s.state.Status
+	st.Preparing = false
 	st.Running, st.PID, st.LastExit, st.Since = false, 0, how, s.now()
 	switch s.phase {
 	case starting:
 		s.failure, s.forGood = how, true
 		s.stop(0)
 	case running:
+		if s.launch.Once {
+			st.Reason = ReasonExited
+			s.stop(0)
+			break
+		}
 		s.signalAll(unix.SIGKILL) // what the process left must not run beside the next one
 		s.backoff = s.launch.Backoff.next(s.backoff, s.now().Sub(s.since))
 		s.phase = waiting

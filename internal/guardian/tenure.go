@@ -62,6 +62,9 @@ func (t *tenure) look() (decide.LeaseStep, decide.LeaseEnd) {
 // node ended.
 const ReasonLeaseEnded = "lease_ended"
 
+// ReasonExited is the reason of what ended by itself and is not started again by its guardian.
+const ReasonExited = "exited"
+
 // rings is when to look, nil without a lease.
 func (t *tenure) rings() <-chan struct{} {
 	if t == nil {

@@ -19,6 +19,7 @@ func TestModelBites(t *testing.T) {
 		{misuse{name: "no wait after a restart", noWait: true}, 4, map[fault]int8{cut: 1, crash: 1}},
 		{misuse{name: "a lost vote is a new one", noLoss: true}, 4, map[fault]int8{cut: 1, wipe: 1}},
 		{misuse{name: "a release before the claim is gone", keepClaim: true}, 4, map[fault]int8{cut: 1, handing: 1, crash: 1}},
+		{misuse{name: "what may be lost is given back while it runs", earlyEnd: true}, 4, map[fault]int8{cut: 1, ending: 1}},
 		{misuse{name: "guardians stop a beat late", lateRun: true}, 5, map[fault]int8{cut: 1, pause: 1}},
 	} {
 		t.Run(h.bad.name, func(t *testing.T) {

@@ -95,6 +95,7 @@ type bid struct {
 type parting struct {
 	claim Claim
 	next  Instant
+	until Instant // who has not heard it by then has seen the counter still
 	told  [seats]bool
 }
 
@@ -115,7 +116,9 @@ type Candidate struct {
 	random  float64
 
 	parting parting
+	lapsed  Claim   // its tenure ended by the deadline, and the voters were not told yet
 	aside   Instant // until then it lets another take
+	freed   Instant // until then it asks on, for the voters hear of a release one by one
 	asked   bool    // to stand, though it may be cordoned
 	met     bool    // another that held, since this process started
 	started Instant
@@ -140,6 +143,9 @@ func NewCandidate(cfg Config, claim Claim, now Instant) (Candidate, []Action) {
 	}
 	if claim.Unbounded {
 		return c, []Action{c.hold(DoUnbounded)}
+	}
+	if next, acts := c.settle(now); len(acts) > 0 { // there is no time left to ask first
+		return next, acts
 	}
 	return c, []Action{c.hold(DoStart)}
 }

@@ -50,10 +50,11 @@ func (c Candidate) meet(seat int, a Answer, now Instant) (Candidate, []Action) {
 	later := a.Vote.Epoch > c.claim.Epoch && a.Vote.Holder != c.cfg.Self
 	taking := a.Reason == Withheld || c.claim.Unbounded && a.Reason == Outbid
 	superseded := c.claim.Epoch != 0 && (later || taking)
+	over := now >= c.claim.Deadline
 	var acts []Action
 	switch {
 	case !c.claim.Unbounded || seat == 0:
-	case superseded || !c.isolated(now) && now >= c.claim.Deadline:
+	case superseded && (later || over || c.isolated(now)), over && !c.isolated(now):
 		c, acts = c.lose()
 	case !c.isolated(now):
 		c.claim.Unbounded = false
@@ -142,7 +143,7 @@ func (c Candidate) win(now Instant) (Candidate, []Action) {
 	}
 	c.held, c.outbid, c.asked, c.grants = true, false, false, c.bid.grants
 	c.claim.Epoch, c.claim.Deadline, c.claim.Boot = c.bid.epoch, until, c.cfg.Boot
-	c.bid, c.parting = bid{}, parting{}
+	c.bid, c.parting, c.lapsed = bid{}, parting{}, Claim{}
 	c.renewAt = now.Add(c.cfg.Interval)
 	return c, []Action{{Do: DoPersist}, c.hold(do)}
 }

@@ -306,3 +306,63 @@ func TestConfigure(t *testing.T) {
 	require.Empty(t, acts)
 	require.True(t, same.Claim().Unbounded, "what did not change does nothing")
 }
+
+// X21: a holder that says run and was restarted decides at once when there is no time left to ask,
+// so that what its guardians run never comes near its deadline. An answer makes it hold again.
+func TestRestartedIsolatedRun(t *testing.T) {
+	t.Parallel()
+	run := func(c *Config) { c.OnIsolation = IsolationRun }
+	alone := func(c *Config) { run(c); c.Others = [2]fleet.NodeName{} }
+	claim := Claim{Epoch: 4, Counter: 9, Deadline: at(ttl), Boot: "boot"}
+	for name, c := range map[string]struct {
+		change func(*Config)
+		back   time.Duration
+		want   []Do
+	}{
+		"back soon, it has time to ask": {run, ttl/2 - 1, []Do{DoStart}},
+		"back late, it has none":        {run, ttl / 2, []Do{DoPersist, DoUnbounded}},
+		"a site that says stop":         {func(*Config) {}, ttl / 2, []Do{DoStart}},
+		"a node that votes alone":       {alone, ttl / 2, []Do{DoStart}},
+		"back after its deadline":       {run, ttl, []Do{DoLost}},
+	} {
+		_, acts := NewCandidate(with(c.change), claim, at(c.back))
+		var did []Do
+		for _, a := range acts {
+			did = append(did, a.Do)
+		}
+		require.Equal(t, c.want, did, name)
+	}
+	for name, c := range map[string]struct {
+		answer Answer
+		late   time.Duration
+		want   Role
+	}{
+		"granted": {Answer{Granted: true, Reason: Granted}, 0, Holding},
+		"a higher promise, which it answers by another bid": {Answer{Reason: Outbid, Vote: Standing{Promised: 5}}, 0, Holding},
+		"granted to another": {Answer{Reason: Outbid, Vote: Standing{Promised: 5, Holder: "b", Epoch: 5, Counter: 1, TTL: ttl}}, 0, Idle},
+		"too late":           {Answer{Reason: Outbid, Vote: Standing{Promised: 5}}, ttl / 2, Idle},
+	} {
+		cand, _ := NewCandidate(with(run), claim, at(ttl/2))
+		cand, acts := cand.Tick(at(ttl/2), 0)
+		for _, a := range acts {
+			if a.Do == DoSend && a.Send.To == "b" {
+				c.answer.Voter = "b"
+				cand, _ = cand.Answered(a.Send, c.answer, at(ttl/2+c.late))
+			}
+		}
+		require.Equal(t, c.want, cand.Role(), name)
+		require.False(t, cand.Claim().Unbounded, name)
+	}
+}
+
+// X21: of two unanswered renewals the first is enough, and half a TTL is left to tell guardians.
+func TestIsolatedRunIsSeenEarly(t *testing.T) {
+	t.Parallel()
+	c, _ := NewCandidate(with(func(c *Config) { c.OnIsolation = IsolationRun }), Claim{}, 0)
+	c = c.wins(t, 0)
+	c, _ = c.Tick(at(ttl/2-1), 0)
+	require.False(t, c.Claim().Unbounded)
+	c, acts := c.Tick(at(ttl/2), 0)
+	require.Equal(t, []Do{DoPersist, DoUnbounded}, []Do{acts[0].Do, acts[1].Do})
+	require.Equal(t, at(ttl), c.Claim().Deadline, "it stands, should somebody answer")
+}

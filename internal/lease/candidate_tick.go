@@ -31,8 +31,10 @@ func (c Candidate) settle(now Instant) (Candidate, []Action) {
 		return c, nil
 	case run && !c.releasing:
 		c.held, c.claim.Unbounded, c.claim.Boot, c.bid = true, true, c.cfg.Boot, bid{}
+		c.lapsed, c.parting = Claim{}, parting{}
 		return c, []Action{{Do: DoPersist}, c.hold(DoUnbounded)}
 	case c.held && now >= c.claim.Deadline:
+		c.lapsed = c.claim
 		return c.lose()
 	}
 	return c, nil
@@ -49,15 +51,17 @@ func (c Candidate) lose() (Candidate, []Action) {
 	return c, acts
 }
 
-// isolated: neither peer nor region answered what was sent in two thirds of a TTL, so that a
-// third is left to take the deadline off what runs.
+// isolated: neither peer nor region answered what was sent in half a TTL. That is early: nobody
+// else can hold before the deadline, so one that is taken off before it and answered in time has
+// changed nothing, and a quarter of a TTL later guardians may begin to stop what runs. Who has
+// heard nobody since it started, and may be about to start something, waits two thirds.
 func (c Candidate) isolated(now Instant) bool {
 	for seat := 1; seat < seats; seat++ {
-		last := c.started
+		last, limit := c.started, 2*c.cfg.TTL/3
 		if c.heard[seat].set {
-			last = c.heard[seat].at
+			last, limit = c.heard[seat].at, c.cfg.TTL/2
 		}
-		if c.voter(seat) != "" && now.Sub(last) < 2*c.cfg.TTL/3 {
+		if c.voter(seat) != "" && now.Sub(last) < limit {
 			return false
 		}
 	}
@@ -96,6 +100,9 @@ func (c Candidate) giveUp(now Instant) Candidate {
 		least = c.soon()
 	}
 	next := max(now.Add(least), min(c.bid.free, now.Add(c.cfg.TTL)))
+	if now < c.freed { // what a voter said before it heard of the release is over
+		next = now.Add(least / 2)
+	}
 	c.bid = bid{}
 	c.bidAt = next.Add(time.Duration(c.random * float64(least)))
 	return c
@@ -105,7 +112,7 @@ func (c Candidate) giveUp(now Instant) Candidate {
 func (c Candidate) soon() time.Duration { return max(c.cfg.Interval/4, 1) }
 
 func (c Candidate) sendParting(now Instant, acts []Action) (Candidate, []Action) {
-	if now >= c.aside { // who has not heard it by now has seen the counter still
+	if now >= c.parting.until {
 		c.parting = parting{}
 		return c, acts
 	}

@@ -21,8 +21,8 @@ func (c Candidate) Stopped(now Instant) (Candidate, []Action) {
 		return c, acts
 	}
 	c.claim.Counter++
-	c.parting = parting{claim: c.claim, next: now}
 	c.aside = now.Add(3 * c.cfg.TTL)
+	c.parting = parting{claim: c.claim, next: now, until: c.aside}
 	c.held, c.releasing, c.outbid, c.asked = false, false, false, false
 	c.claim, c.grants = Claim{}, [seats]stamp{}
 	acts = append(acts, Action{Do: DoPersist}) // a restart must not take up what is given back
@@ -30,17 +30,38 @@ func (c Candidate) Stopped(now Instant) (Candidate, []Action) {
 	return c, acts
 }
 
+// Lapsed says that a tenure ended by its deadline and that the voters may be told, once nothing
+// runs any more.
+func (c Candidate) Lapsed() bool { return !c.held && c.lapsed.Epoch != 0 }
+
+// Ended says that nothing runs any more of the tenure that DoLost ended last. The node gives back
+// what it can no longer renew: the voters may have seen its counter move until the deadline, and
+// would wait a TTL from there. It goes on asking, as any other.
+func (c Candidate) Ended(now Instant) (Candidate, []Action) {
+	was := c.lapsed
+	c, acts := c.settle(now)
+	if !c.Lapsed() || c.lapsed != was {
+		return c, acts
+	}
+	was.Counter++
+	c.parting = parting{claim: was, next: now, until: now.Add(c.cfg.TTL)}
+	c.lapsed = Claim{}
+	return c.sendParting(now, acts)
+}
+
 // Stand ends standing aside after a hand-over, and calls off one that has not released yet. A
 // cordoned node stands too, until it has held, or Rest.
 func (c Candidate) Stand(now Instant) Candidate {
-	c.releasing, c.aside, c.asked = false, now, true
+	c.releasing, c.aside, c.parting, c.asked = false, now, parting{}, true
 	return c
 }
 
-// Freed says that the holder gave the lease back: who waited for it to run out asks now.
+// Freed says that the holder gave the lease back: who waited for it to run out asks now, and
+// again for a heartbeat, because another voter may hear of it later.
 func (c Candidate) Freed(now Instant) Candidate {
 	if !c.held && (c.bid.call == "" || c.bid.call == Ask) {
 		c.bid, c.bidAt, c.met = bid{}, now, true
+		c.freed = now.Add(c.cfg.Interval)
 	}
 	return c
 }

@@ -60,6 +60,9 @@ func (m *model) canon(w world) world {
 		if m.budget[wipe] == 0 {
 			c.nonces = [seats]int64{}
 		}
+		if w.budget[ending] == 0 {
+			c.lapsed, w.ends[seat] = Claim{}, false
+		}
 		for i := range seats {
 			c.grants[i] = c.grants[i].canon(w.now.Add(-c.cfg.TTL))
 			c.bid.grants[i] = c.bid.grants[i].canon(w.now.Add(-c.cfg.TTL))
@@ -154,6 +157,9 @@ func (m *model) nexts(w world) []next {
 		} else if seat < 2 && m.cands.get(w.cands[seat]).Role() == Holding {
 			add(handing, true, func(w *world) { m.handOver(w, seat) }, "%s is to hand over", seatNames[seat])
 		}
+		if seat < 2 && (w.ends[seat] || m.bad.earlyEnd && w.active(seat)) {
+			add(ending, true, func(w *world) { m.ended(w, seat) }, "nothing runs on %s any more", seatNames[seat])
+		}
 	}
 	if w.now < Instant(m.until)*beat {
 		m.advances(w, add)
@@ -186,6 +192,9 @@ func (m *model) advances(w world, add func(fault, bool, func(*world), string, ..
 		if links != w.links && !m.single {
 			add(cut, true, func(w *world) { w.links = links; m.advance(w, -1) }, "a beat; links %03b are cut", links)
 		}
+	}
+	for seat := range 2 {
+		add(deafen, true, func(w *world) { w.deaf[seat] = !w.deaf[seat]; m.advance(w, -1) }, "a beat; %s hears nobody, or again", seatNames[seat])
 	}
 	for seat := range m.seats() {
 		add(pause, true, func(w *world) { m.advance(w, seat) }, "a beat; %s is paused", seatNames[seat])
@@ -233,6 +242,17 @@ func (m *model) stopped(w *world, seat int) {
 	m.do(w, seat, acts)
 }
 
+func (m *model) ended(w *world, seat int) {
+	c := m.cands.get(w.cands[seat])
+	if m.bad.earlyEnd && c.held {
+		c.held, c.lapsed = false, c.claim
+	}
+	w.ends[seat] = false
+	c, acts := c.Ended(w.now)
+	w.cands[seat] = m.cands.id(c)
+	m.do(w, seat, acts)
+}
+
 // calm lets the world go on without faults until somebody holds, at most so many TTLs.
 func (m *model) calm(w world, ttls int) bool {
 	for range ttls*m.ttl + 1 {
@@ -253,6 +273,9 @@ func (m *model) calm(w world, ttls int) bool {
 			if w.stops[seat] {
 				m.stopped(&w, seat)
 			}
+			if w.ends[seat] {
+				m.ended(&w, seat)
+			}
 			if w.cands[seat] == 0 {
 				continue
 			}
@@ -260,7 +283,7 @@ func (m *model) calm(w world, ttls int) bool {
 				return true
 			}
 		}
-		w.links = 0
+		w.links, w.deaf = 0, [3]bool{}
 		m.advance(&w, -1)
 		m.check(w)
 	}
@@ -295,6 +318,11 @@ var hunts = []struct {
 	{"a lost vote, and late", 2, 5, map[fault]int8{wipe: 1, delay: 1}, false},
 	{"hand-over", 2, 3, map[fault]int8{cut: 1, handing: 1, crash: 1}, false},
 	{"hand-over, late", 2, 4, map[fault]int8{handing: 1, delay: 1}, false},
+	{"hears nobody", 2, 6, map[fault]int8{deafen: 2, ending: 1}, false},
+	{"given back when it ran out", 2, 5, map[fault]int8{cut: 2, ending: 1}, false},
+	{"given back when it ran out, crash", 2, 4, map[fault]int8{cut: 1, ending: 1, crash: 1}, false},
+	{"given back when it ran out, late", 2, 4, map[fault]int8{cut: 1, ending: 1, delay: 1}, false},
+	{"given back when it ran out, paused", 2, 4, map[fault]int8{cut: 1, ending: 1, pause: 1}, false},
 	{"forced", 2, 5, map[fault]int8{cut: 1, aiming: 2}, false},
 }
 

@@ -18,7 +18,7 @@ func TestRandom(t *testing.T) {
 			asyncMe: rapid.Bool().Draw(t, "own votes take time"),
 			budget: budget(map[fault]int8{
 				cut: 20, lose: 100, delay: 60, repeat: 60, crash: 12, pause: 20,
-				wipe: 1, handing: 4, aiming: 6,
+				wipe: 1, handing: 4, aiming: 6, ending: 8, deafen: 6,
 			}),
 		}}
 		w := m.begin()

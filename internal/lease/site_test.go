@@ -10,7 +10,7 @@ import (
 func TestModelSingleNode(t *testing.T) {
 	t.Parallel()
 	e := explore(rules{ttl: 3, until: 8, single: true, budget: budget(map[fault]int8{
-		crash: 2, pause: 2, wipe: 1, handing: 1,
+		crash: 2, pause: 2, wipe: 1, handing: 1, ending: 1,
 	})}, func(m *model, w world) {
 		if m.broken == "" && !m.calm(w, 10) {
 			m.fail("nobody holds after 10 TTLs without a fault")
@@ -26,7 +26,7 @@ func TestModelSingleNode(t *testing.T) {
 func TestModelIsolatedRun(t *testing.T) {
 	t.Parallel()
 	both, never := 0, 0
-	e := explore(rules{ttl: 3, until: 7 - slower, run: true, budget: budget(map[fault]int8{cut: 2, crash: 1})}, func(m *model, w world) {
+	e := explore(rules{ttl: 3, until: 7 - slower, run: true, budget: budget(map[fault]int8{cut: 2, crash: 1, ending: 1})}, func(m *model, w world) {
 		for seat := range 2 {
 			c := m.cands.get(w.cands[seat])
 			if !w.guards[seat].unbounded {
@@ -130,6 +130,22 @@ func TestFailOver(t *testing.T) {
 		}
 		require.Empty(t, m.broken)
 		require.Greater(t, w.guards[1].epoch, w.guards[0].epoch)
+	})
+	t.Run("the active hears nobody, and its renewals arrive", func(t *testing.T) {
+		m, w := start()
+		w.deaf[0] = true
+		cut := w.now
+		for !w.active(1) {
+			m.advance(&w, -1)
+			if w.ends[0] {
+				m.ended(&w, 0)
+			}
+			m.settleAll(&w)
+			m.check(w)
+			require.LessOrEqual(t, w.now.Sub(cut), (m.span() + beat).Sub(0), "it gives back what it could not renew")
+		}
+		require.Empty(t, m.broken)
+		require.Greater(t, w.guards[1].epoch, int64(1))
 	})
 	t.Run("the region is away", func(t *testing.T) {
 		m, w := start()

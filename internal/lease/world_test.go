@@ -32,6 +32,8 @@ const (
 	wipe                 // a process dies and its vote is lost
 	handing              // an operator wants a graceful hand-over
 	aiming               // an operator aims one vote at node b
+	deafen               // from now on nothing arrives at a node, and what it sends does
+	ending               // what ran is found to have ended, after a lease ran out
 	faults
 )
 
@@ -45,6 +47,7 @@ type misuse struct {
 	noLoss    bool // a voter that lost its state votes as a new one
 	keepClaim bool // a release is sent before the claim is gone from the disk
 	lateRun   bool // what runs is told its deadline one beat too late
+	earlyEnd  bool // a holder gives back what it may lose, while it still runs
 }
 
 type rules struct {
@@ -84,9 +87,11 @@ type world struct {
 	lives   [3]int8
 	paused  [3]bool
 	links   uint8 // those that are cut, by the seat that they leave out
+	deaf    [3]bool
 	stops   [2]bool
-	highest int64 // epoch that was ever held
-	holder  int8  // who held it
+	ends    [2]bool // the lease ran out, and what ran may be found to have ended
+	highest int64   // epoch that was ever held
+	holder  int8    // who held it
 	budget  [faults]int8
 	net     [netCap]int32
 	sent    int8
@@ -207,11 +212,12 @@ func (m *model) do(w *world, seat int, acts []Action) {
 			if m.bad.lateRun {
 				w.guards[seat].until += beat
 			}
+			w.ends[seat] = w.ends[seat] && act.Do == DoExtend
 			m.epoch(w, seat, act)
 		case DoStop:
 			w.stops[seat] = true
 		case DoLost:
-			w.guards[seat], w.stops[seat] = guard{}, false
+			w.guards[seat], w.stops[seat], w.ends[seat] = guard{}, false, c.Lapsed()
 		}
 	}
 }
@@ -234,7 +240,13 @@ func (m *model) send(w *world, seat int, s Send) []Action {
 	to := slices.Index(seatNames[:], s.To)
 	linked := to == seat || w.links&(1<<(3-seat-to)) == 0
 	if s.Call == Ask && linked && !w.paused[to] && !m.asyncMe { // promises nothing: its order matters little
-		return m.answered(w, seat, s, m.handle(w, to, s))
+		if w.deaf[to] && to != seat {
+			return nil
+		}
+		if a := m.handle(w, to, s); !w.deaf[seat] || to == seat {
+			return m.answered(w, seat, s, a)
+		}
+		return nil
 	}
 	if to != seat || m.asyncMe {
 		m.put(w, packet{from: int8(seat), to: int8(to), send: s})
@@ -282,7 +294,7 @@ func (m *model) answered(w *world, seat int, s Send, a Answer) []Action {
 
 func (m *model) put(w *world, p packet) {
 	id := m.packets.id(p)
-	if p.from != p.to && w.links&(1<<(3-p.from-p.to)) != 0 || slices.Contains(w.net[:w.sent], id) {
+	if p.from != p.to && w.deaf[p.to] || p.from != p.to && w.links&(1<<(3-p.from-p.to)) != 0 || slices.Contains(w.net[:w.sent], id) {
 		return
 	}
 	if w.sent == netCap {
@@ -306,7 +318,7 @@ func (m *model) take(w *world, id int32) {
 func (m *model) call(w *world, p packet) {
 	p.reply = m.handle(w, int(p.to), p.send)
 	p.from, p.to, p.answer = p.to, p.from, true
-	if w.paused[p.to] {
+	if w.paused[p.to] || w.deaf[p.to] {
 		m.put(w, p)
 		return
 	}
@@ -351,7 +363,7 @@ func (m *model) restart(w *world, seat int) {
 	}
 	w.paused[seat] = false
 	if seat < 2 {
-		w.stops[seat] = false
+		w.stops[seat], w.ends[seat] = false, false
 	}
 	m.boot(w, seat)
 }

@@ -23,6 +23,9 @@ type connection struct {
 	node     fleet.NodeName
 	site     atomic.Pointer[string] // the mark of what the node was last told of its site
 	woken    atomic.Int64           // the number of the last wake that the node was told of
+	set      toldSet
+
+	reporting atomic.Bool // a report of the node is being written
 
 	state atomic.Value // fleet.ConnectionState; moved by compare-and-set only (C44)
 

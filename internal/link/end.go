@@ -26,6 +26,7 @@ func (s *Server) endedElsewhere(c *connection, on fleet.ConnectionEvent) {
 	if c.move(on) {
 		close(c.saved)
 		s.close(c, on)
+		s.turned(c.node)
 	}
 }
 
@@ -147,5 +148,6 @@ func (s *Server) saveOnce(ctx context.Context) {
 	}
 	for c := range ended {
 		close(c.saved)
+		s.turned(c.node)
 	}
 }

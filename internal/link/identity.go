@@ -19,6 +19,7 @@ type Identity struct {
 	Name       string         // node:NAME or token:ID
 	Node       fleet.NodeName // "" for a provider that is no node
 	Namespaces []fleet.ModuleNamespace
+	Key        string // of a node: the one that signed, in base64
 }
 
 // MayClaim says whether a module namespace was granted, by its name or by one above it.
@@ -123,7 +124,7 @@ func (g *gate) node(ctx context.Context, token, method string) (Identity, error)
 		g.refusals.Refuse(Refused{Door: DoorLink, Identity: claimed, Reason: "node_token", What: method})
 		return Identity{}, err
 	}
-	return Identity{Name: nodeIdentity(claims.Node), Node: claims.Node}, nil
+	return Identity{Name: nodeIdentity(claims.Node), Node: claims.Node, Key: identity.EncodePublic(claims.Key)}, nil
 }
 
 func nodeIdentity(name fleet.NodeName) string { return "node:" + string(name) }

@@ -8,10 +8,10 @@ import (
 
 // metrics are those of this server's end of the link (X22).
 type metrics struct {
-	heartbeats, stuck, swept, wakes    prometheus.Counter
-	registered, ended, drains, refused *prometheus.CounterVec
-	drainTime, batches                 *prometheus.HistogramVec
-	lag                                prometheus.Gauge
+	heartbeats, stuck, swept, wakes, sets       prometheus.Counter
+	registered, ended, drains, refused, reports *prometheus.CounterVec
+	drainTime, batches                          *prometheus.HistogramVec
+	lag                                         prometheus.Gauge
 }
 
 func newMetrics(r *prometheus.Registry, s *Server) (*metrics, error) {
@@ -26,6 +26,8 @@ func newMetrics(r *prometheus.Registry, s *Server) (*metrics, error) {
 		stuck:      counter("holdfast_link_send_timeouts_total", "Streams that were cut because their client did not read."),
 		swept:      counter("holdfast_link_swept_total", "Connections of lapsed servers that this one ended."),
 		wakes:      counter("holdfast_link_wakes_total", "Wakes that idle nodes were sent."),
+		sets:       counter("holdfast_link_sets_total", "Versions of their sets of replicas that nodes were told of."),
+		reports:    vec("holdfast_link_reports_total", "Reports of replicas, taken or refused.", "outcome"),
 		registered: vec("holdfast_link_registrations_total", "Registrations, accepted or by the kind of refusal.", "outcome"),
 		ended:      vec("holdfast_link_ended_total", "Connections that ended at this server, by reason.", "reason"),
 		drains:     vec("holdfast_link_drains_total", "Drains by step: asked (again), acked, and the event that ended the connection.", "step"),
@@ -39,7 +41,7 @@ func newMetrics(r *prometheus.Registry, s *Server) (*metrics, error) {
 		}, []string{"kind"}),
 		lag: prometheus.NewGauge(prometheus.GaugeOpts{Name: "holdfast_link_monitor_lag_seconds", Help: "How late the monitor's last tick was."}),
 	}
-	all := []prometheus.Collector{m.heartbeats, m.stuck, m.swept, m.wakes, m.registered, m.ended, m.drains, m.drainTime, m.batches, m.refused, m.lag}
+	all := []prometheus.Collector{m.heartbeats, m.stuck, m.swept, m.wakes, m.sets, m.reports, m.registered, m.ended, m.drains, m.drainTime, m.batches, m.refused, m.lag}
 	for _, state := range fleet.ConnectionStates() {
 		if state.Live() {
 			all = append(all, s.gauge(state))

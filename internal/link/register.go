@@ -81,6 +81,9 @@ func (s *Server) admit(ctx context.Context, in *nodev1.RegisterRequest) (fleet.R
 		PeerAddress: in.GetPeerAddress(), Namespace: fleet.ModuleNamespace(in.GetModuleNamespace()), Group: fleet.GroupID(in.GetGroupId()), Executor: in.GetExecutorAddress(),
 		ExecutorTLS: fleet.ExecutorTLS{On: in.GetExecutorTls() != nil, ServerName: in.GetExecutorTls().GetServerName()},
 	}
+	if in.GetNodeFacts() != nil {
+		r.Facts = factsOf(in.GetNodeFacts())
+	}
 	var err error
 	if r.Protocol, err = negotiate(in.GetProtocolVersion()); err != nil {
 		return r, err
@@ -97,6 +100,9 @@ func (s *Server) admit(ctx context.Context, in *nodev1.RegisterRequest) (fleet.R
 		}
 		return r, err
 	}
+	if r.Node == "" && in.GetNodeFacts() != nil {
+		return r, fleet.Errorf(fleet.Invalid, "only nodes have facts").At("nodeFacts")
+	}
 	if r.Node == "" && r.PeerAddress != "" {
 		return r, fleet.Errorf(fleet.Invalid, "only nodes have a peer").At("peerAddress")
 	}
@@ -110,6 +116,17 @@ func (s *Server) admit(ctx context.Context, in *nodev1.RegisterRequest) (fleet.R
 			WithHint("holdfast token create --role provider --module-namespace " + string(r.Namespace))
 	}
 	return r, nil
+}
+
+func factsOf(in *nodev1.NodeFacts) fleet.NodeFacts {
+	out := fleet.NodeFacts{
+		Address: in.GetAddress(), Labels: in.GetLabels(),
+		Resources: fleet.Resources{CPU: in.GetCpu(), Memory: in.GetMemory(), GPUs: int(in.GetGpus())},
+	}
+	for _, d := range in.GetDrivers() {
+		out.Drivers = append(out.Drivers, fleet.Driver(d))
+	}
+	return out
 }
 
 // negotiate takes the lower of what both speak (C81).

@@ -32,6 +32,11 @@ type Options struct {
 	Metrics     *prometheus.Registry
 	// TaskLife is how long a task may wait for its node, 2 minutes unless it is set.
 	TaskLife time.Duration
+	// Replicas is what servers keep of nodes' replicas; nil takes no report and tells of no set.
+	Replicas ReplicaStore
+	// Wake has entities look at what they are about: replicas that moved, nodes that came or went. It
+	// is a hurry only; nil leaves it to the sweep.
+	Wake func(ctx context.Context, subjects []string) error
 	// GRPC are more options of the listener's server, for example its TLS.
 	GRPC []grpc.ServerOption
 }
@@ -53,6 +58,8 @@ type Server struct {
 	held  map[fleet.ConnectionID]*connection
 	nodes map[fleet.NodeName]*connection // the last one of each
 	moves *moves
+	turns *waiting[fleet.NodeName] // nodes that came or went
+	wakes *waiting[string]         // subjects to wake
 
 	crowds *crowds
 }
@@ -87,7 +94,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		o: o, limits: decide.LinkLimits{LinkTiming: o.Timing, Send: min(sendLimit, o.Timing.HeartbeatTimeout)},
 		base: o.Now(), look: make(chan struct{}, 1), held: map[fleet.ConnectionID]*connection{}, nodes: map[fleet.NodeName]*connection{},
-		moves: newMoves(),
+		moves: newMoves(), turns: newWaiting[fleet.NodeName](), wakes: newWaiting[string](),
 	}
 	s.watch = newServerWatch(o.Timing.HeartbeatTimeout)
 	s.crowds = s.newCrowds()
@@ -141,7 +148,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return nil
 	})
 	for _, loop := range append(s.crowds.loops(),
-		s.monitor, s.report, s.sync, s.listen, s.sweep, s.save,
+		s.monitor, s.report, s.sync, s.listen, s.sweep, s.save, s.wakeTurned, s.wakeSubjects,
 		func(ctx context.Context) error { return s.refusals.run(ctx, s.o.Now) },
 	) {
 		group.Go(func() error {

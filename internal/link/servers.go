@@ -69,12 +69,13 @@ func (s *Server) sweepOnce(ctx context.Context) error {
 		if gone.ID == s.o.ID {
 			continue
 		}
-		n, err := s.o.Store.SweepLinkServer(ctx, gone)
+		swept, err := s.o.Store.SweepLinkServer(ctx, gone)
 		if err != nil {
 			return err
 		}
-		s.metrics.swept.Add(float64(n))
-		s.o.Log.Warn("a server lapsed", "server", gone.ID, "connections", n)
+		s.metrics.swept.Add(float64(swept.Connections))
+		s.turned(swept.Nodes...)
+		s.o.Log.Warn("a server lapsed", "server", gone.ID, "connections", swept.Connections)
 	}
 	return nil
 }

@@ -53,8 +53,9 @@ type region struct {
 	t     *testing.T
 	store *postgres.Store
 	pool  *pgxpool.Pool
-	token string // of a provider that may claim acme and below
-	id    string // of that token
+	token string       // of a provider that may claim acme and below
+	id    string       // of that token
+	key   identity.Key // of the node that connected last
 }
 
 func newRegion(t *testing.T) *region {

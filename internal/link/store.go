@@ -41,7 +41,7 @@ type connectionStore interface {
 	MembershipsOf(ctx context.Context, nodes []fleet.NodeName) (map[fleet.NodeName]fleet.Membership, error)
 	MembershipMarks(ctx context.Context, server string) (map[fleet.ConnectionID]string, error)
 	// ListenLink works until ctx ends or the database's connection breaks.
-	ListenLink(ctx context.Context, tell func(fleet.ConnectionID, fleet.ConnectionEvent), wanted func(fleet.NodeName, int64)) error
+	ListenLink(ctx context.Context, heard postgres.LinkHeard) error
 	// WantedNodes gives those that were wanted within a time, each with a number that rises with
 	// each time; WantedNode that of one, 0 for none.
 	WantedNodes(ctx context.Context, within time.Duration) (map[fleet.NodeName]int64, error)
@@ -52,7 +52,20 @@ type serverStore interface {
 	LinkServerSeen(ctx context.Context, id string) error
 	LinkServerGone(ctx context.Context, id string) error
 	LinkServers(ctx context.Context) ([]postgres.LinkServer, error)
-	SweepLinkServer(ctx context.Context, gone postgres.LinkServer) (int, error)
+	SweepLinkServer(ctx context.Context, gone postgres.LinkServer) (postgres.SweptServer, error)
+}
+
+// ReplicaStore is what the link needs of replicas. Errors are *fleet.Error.
+type ReplicaStore interface {
+	// ReplicasReported is durable when it returns; it gives the subjects to wake. It may be repeated.
+	// It is gone when the report's connection has ended: a later one may have said more.
+	ReplicasReported(ctx context.Context, r fleet.ReplicasReport, judge func(fleet.ReplicaSeen, fleet.ReplicaStatus) []fleet.ReplicaEvent) ([]string, error)
+	// NodeSetVersion is which version of its set a node should have, 0 for one that never had any;
+	// NodeSetVersions those of the nodes whose streams a server holds.
+	NodeSetVersion(ctx context.Context, node fleet.NodeName) (era, version int64, err error)
+	NodeSetVersions(ctx context.Context, server string) (map[fleet.ConnectionID]fleet.NodeReplicas, error)
+	// DeploymentsOn lists the subjects of what has replicas on any of the nodes.
+	DeploymentsOn(ctx context.Context, nodes []fleet.NodeName) ([]string, error)
 }
 
 var _ Store = (*postgres.Store)(nil)

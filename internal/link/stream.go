@@ -34,6 +34,8 @@ func (s *Server) Connect(stream connectStream) error {
 	s.take(c, first)
 	go s.read(stream, c)
 	s.wakeOpened(stream.Context(), c)
+	s.setOpened(stream.Context(), c)
+	s.turned(c.node)
 	<-c.done
 	s.awaitSaved(c)
 	return endStatus(*c.ended.Load())
@@ -168,6 +170,8 @@ func (s *Server) read(stream connectStream, c *connection) {
 			s.take(c, m.GetHeartbeat())
 		case m.GetDrainAck() != nil:
 			s.acked(c, m.GetDrainAck())
+		case m.GetReplicasReport() != nil:
+			s.takeReport(stream.Context(), c, m.GetReplicasReport())
 		}
 	}
 }

@@ -42,6 +42,14 @@ func (s *Server) sync(ctx context.Context) error {
 	}
 }
 
+// hurry has what this server holds compared with its rows soon.
+func (s *Server) hurry() {
+	select {
+	case s.look <- struct{}{}:
+	default:
+	}
+}
+
 func (s *Server) syncOnce(ctx context.Context) error {
 	ctx, cancel := within(ctx)
 	defer cancel()
@@ -63,7 +71,7 @@ func (s *Server) syncOnce(ctx context.Context) error {
 		delete(rows, c.id)
 	}
 	s.abandon(rows)
-	return errors.Join(s.tellSites(ctx, mine), s.wakeWanted(ctx))
+	return errors.Join(s.tellSites(ctx, mine), s.wakeWanted(ctx), s.tellSets(ctx, mine))
 }
 
 // heartbeats gives those since the last time.
@@ -129,15 +137,14 @@ func (s *Server) listen(ctx context.Context) error {
 	again := time.NewTicker(saveAgain)
 	defer again.Stop()
 	for {
-		err := s.o.Store.ListenLink(ctx, func(id fleet.ConnectionID, on fleet.ConnectionEvent) {
-			if on != postgres.SiteChanged && s.find(id) == nil {
-				return
-			}
-			select {
-			case s.look <- struct{}{}:
-			default:
-			}
-		}, s.wakeNode)
+		err := s.o.Store.ListenLink(ctx, postgres.LinkHeard{
+			Connection: func(id fleet.ConnectionID, on fleet.ConnectionEvent) {
+				if on == postgres.SiteChanged || s.find(id) != nil {
+					s.hurry()
+				}
+			},
+			Wanted: s.wakeNode, Set: s.setChanged,
+		})
 		if err != nil && ctx.Err() == nil {
 			s.o.Log.Warn("trying on", "what", "listen for connections", "error", err)
 		}

@@ -194,6 +194,9 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 // Enrolled is closed when a region knows the node's key.
 func (a *Agent) Enrolled() <-chan struct{} { return a.enrolled }
 
+// Region is how the node calls its region.
+func (a *Agent) Region() *Client { return a.client }
+
 // Close closes the store and lets go of the directory; Run must have ended.
 func (a *Agent) Close() error { return errors.Join(a.Store.Close(), a.lock.Close()) }
 

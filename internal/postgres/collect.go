@@ -63,6 +63,10 @@ func (c *collection) take(ctx context.Context, kind fleet.CollectedKind) (err er
 		c.removed, err = c.q.CollectRefusals(ctx, p)
 	case fleet.CollectFleetRuns:
 		return c.fleetRuns(ctx)
+	case fleet.CollectReplicas:
+		return c.replicas(ctx)
+	case fleet.CollectDeployments:
+		return c.deployments(ctx)
 	case fleet.CollectEvents:
 		return c.events(ctx)
 	case fleet.CollectBodies:

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -66,7 +67,7 @@ func (s *Store) PutProject(ctx context.Context, w Write) (Written, error) {
 // with, so that instances can be released before any node ran; from then on votes move it.
 func (s *Store) PutSite(ctx context.Context, w Write, spec fleet.SiteSpec) (Written, error) {
 	return s.declare(ctx, w, nil, func(q *db.Queries) (Written, error) {
-		if err := keepOnly(ctx, q, w.Key.Name, spec); err != nil {
+		if err := keepOne(ctx, q, w.Key.Name, spec); err != nil {
 			return Written{}, err
 		}
 		out, err := s.write(ctx, q, w, spec)
@@ -103,22 +104,31 @@ func setNodes(ctx context.Context, q *db.Queries, w Write, site *fleet.Object, s
 	return failed("remove nodes", q.RemoveNodesExcept(ctx, db.RemoveNodesExceptParams{Site: w.Key.Name, Keep: keep}))
 }
 
-// keepOnly refuses to declare the only node of a site away. It decides alone, so nobody else may
-// while it might: a revocation says that it is gone.
-func keepOnly(ctx context.Context, q *db.Queries, site string, spec fleet.SiteSpec) error {
+// keepOne refuses to declare all nodes away that have a vote. They may go on deciding, alone or as a
+// pair, and those that are declared instead know nothing of it: a revocation says that they are gone.
+func keepOne(ctx context.Context, q *db.Queries, site string, spec fleet.SiteSpec) error {
 	before, err := q.PairNodes(ctx, site)
 	if err != nil {
 		return failed("read the nodes", err)
 	}
-	if len(before) != 1 || spec.Votes(fleet.NodeName(before[0].Name)) {
-		return nil
+	var valid []string
+	for _, n := range before {
+		if spec.Votes(fleet.NodeName(n.Name)) {
+			return nil
+		}
+		if n.EnrolledAt != nil && n.RevokedAt == nil {
+			valid = append(valid, n.Name)
+		}
 	}
-	only := before[0]
-	if only.EnrolledAt == nil || only.RevokedAt != nil {
+	switch {
+	case len(valid) == 0:
 		return nil
+	case len(before) == 1:
+		return fleet.Errorf(fleet.IllegalState, "node %s decides alone at site %s, and its key is valid", valid[0], site).At("/nodes").
+			WithHint("is it gone for good? holdfast node revoke " + valid[0] + ", then apply this; else declare both, holdfast failover " + site + " --to the other, and then leave it out")
 	}
-	return fleet.Errorf(fleet.IllegalState, "node %s decides alone at site %s, and its key is valid", only.Name, site).At("/nodes").
-		WithHint("is it gone for good? holdfast node revoke " + only.Name + ", then apply this; else declare both, holdfast failover " + site + " --to the other, and then leave it out")
+	return fleet.Errorf(fleet.IllegalState, "nobody is left of the nodes that decide at site %s, and the key of %s is valid", site, strings.Join(valid, " and of ")).At("/nodes").
+		WithHint("replace one node, wait until the new one is up, then replace the other; a node that is gone for good: holdfast node revoke " + valid[0])
 }
 
 // declaredPair are the nodes that voted until now, and what is declared.
@@ -254,6 +264,10 @@ func unused(ctx context.Context, q *db.Queries, k fleet.ObjectKey) error {
 		n, err = q.InstancesOfTemplate(ctx, k.Name)
 	case fleet.KindFleet:
 		return notUnderWay(ctx, q, k)
+	case fleet.KindPool:
+		return unnamedPool(ctx, q, k)
+	case fleet.KindDeployment:
+		return fleet.Errorf(fleet.Invalid, "%s ends with its replicas", k).WithHint("destroy it")
 	case fleet.KindProject, fleet.KindInstance:
 	}
 	if err != nil || n == 0 {

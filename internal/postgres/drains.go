@@ -85,7 +85,11 @@ func openDrain(ctx context.Context, q *db.Queries, in DrainRequest, n db.Node, s
 	if err != nil {
 		return Operation{}, failed("open the operation", err)
 	}
-	return operationOf(row), putOutbox(ctx, q, subject)
+	deployments, err := q.DeploymentsOnNodes(ctx, []string{n.Name})
+	if err != nil {
+		return Operation{}, failed("read whose replicas are there", err)
+	}
+	return operationOf(row), putOutboxMany(ctx, q, append(deploymentSubjects(deployments), subject))
 }
 
 // DrainLook is a look of a drain's entity. Phase, Rule and Message say what it found at its
@@ -168,6 +172,11 @@ func seePlace(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 		return failed("count what runs", err)
 	}
 	out.Running = int(running)
+	there, err := q.CountReplicasOn(ctx, n.Name)
+	if err != nil {
+		return failed("count replicas", err)
+	}
+	out.Replicas, out.Live = int(there.Replicas), int(there.Live)
 	peers, err := q.PeersForDrain(ctx, db.PeersForDrainParams{Site: n.Site, Node: n.Name})
 	for _, p := range peers {
 		if out.Peer == nil || p.Ready {

@@ -450,3 +450,57 @@ func TestOnlyNodeIsNotReplaced(t *testing.T) {
 		require.NoError(t, put(b, alone(nodeB)))
 	})
 }
+
+// C85, X21: the nodes of a pair decide without their region, so new ones come one by one.
+func TestPairIsNotReplacedAtOnce(t *testing.T) {
+	t.Parallel()
+	node := func(name fleet.NodeName, role fleet.Role) fleet.SiteNode {
+		return fleet.SiteNode{Name: name, Role: role}
+	}
+	const nodeC, nodeD = "plant-c", "plant-d"
+	put := func(b *bench, nodes ...fleet.SiteNode) error {
+		_, err := b.PutSite(b.ctx(), writeOf(siteKey), fleet.SiteSpec{Nodes: nodes})
+		return err
+	}
+	others := []fleet.SiteNode{node(nodeC, fleet.RoleActive), node(nodeD, fleet.RoleStandby)}
+	enrolled := func(t *testing.T, names ...fleet.NodeName) *bench {
+		t.Helper()
+		b := setup(t)
+		require.NoError(t, put(b, node(nodeA, fleet.RoleActive), node(nodeB, fleet.RoleStandby)))
+		b.exec("UPDATE nodes SET enrolled_at = CASE WHEN name = ANY($1) THEN now() END", names)
+		return b
+	}
+	t.Run("while a key of them is valid", func(t *testing.T) {
+		t.Parallel()
+		for _, names := range [][]fleet.NodeName{{nodeA, nodeB}, {nodeB}} {
+			b := enrolled(t, names...)
+			for _, nodes := range [][]fleet.SiteNode{
+				others, {others[0]}, {}, append([]fleet.SiteNode{node(nodeA, fleet.RoleWorker), node(nodeB, fleet.RoleWorker)}, others...),
+			} {
+				err := put(b, nodes...)
+				refused(t, fleet.IllegalState, err)
+				require.ErrorContains(t, err, "nobody is left")
+				require.ErrorContains(t, err, string(nodeB))
+			}
+			require.Equal(t, []fleet.NodeName{nodeA, nodeB}, b.vote().Pair)
+		}
+	})
+	t.Run("one after the other they are", func(t *testing.T) {
+		t.Parallel()
+		b := enrolled(t, nodeA, nodeB)
+		require.NoError(t, put(b, node(nodeA, fleet.RoleActive), others[1]))
+		require.NoError(t, put(b, others...))
+	})
+	t.Run("and when all that have keys were revoked", func(t *testing.T) {
+		t.Parallel()
+		b := enrolled(t, nodeA, nodeB)
+		require.NoError(t, b.RevokeNode(b.ctx(), nodeA))
+		refused(t, fleet.IllegalState, put(b, others...))
+		require.NoError(t, b.RevokeNode(b.ctx(), nodeB))
+		require.NoError(t, put(b, others...))
+	})
+	t.Run("unless none ever enrolled", func(t *testing.T) {
+		t.Parallel()
+		require.NoError(t, put(enrolled(t), others...))
+	})
+}

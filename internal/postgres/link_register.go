@@ -96,6 +96,9 @@ func writeAll(ctx context.Context, q *db.Queries, all []fleet.Registration, take
 	if err := setPeerAddresses(ctx, q, accepted); err != nil {
 		return err
 	}
+	if err := setNodeFacts(ctx, q, accepted); err != nil {
+		return err
+	}
 	return insertConnections(ctx, q, accepted, ids, server)
 }
 

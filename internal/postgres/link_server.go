@@ -22,14 +22,23 @@ func tellLink(ctx context.Context, q *db.Queries, id fleet.ConnectionID, event f
 	return failed("tell the link", q.TellLink(ctx, string(id)+" "+string(event)))
 }
 
-// ListenLink calls tell with each connection that its server is told of, and wanted with each
-// node that has tasks, until ctx ends or the database's connection breaks.
-func (s *Store) ListenLink(ctx context.Context, tell func(fleet.ConnectionID, fleet.ConnectionEvent), wanted func(fleet.NodeName, int64)) error {
+// LinkHeard is what a server of the link is told of: connections, nodes that have tasks, and nodes
+// whose set of replicas has another version.
+type LinkHeard struct {
+	Connection func(fleet.ConnectionID, fleet.ConnectionEvent)
+	Wanted     func(fleet.NodeName, int64)
+	Set        func(fleet.NodeName, int64)
+}
+
+// ListenLink calls heard until ctx ends or the database's connection breaks.
+func (s *Store) ListenLink(ctx context.Context, heard LinkHeard) error {
 	return s.listen(ctx, linkChannel, func() {}, func(payload string) {
-		if node, number, ok := wantedOf(payload); ok {
-			wanted(node, number)
+		if node, number, ok := numberedOf(payload, wantedPrefix); ok {
+			heard.Wanted(node, number)
+		} else if node, version, ok := numberedOf(payload, setPrefix); ok {
+			heard.Set(node, version)
 		} else if id, event, ok := strings.Cut(payload, " "); ok {
-			tell(fleet.ConnectionID(id), fleet.ConnectionEvent(event))
+			heard.Connection(fleet.ConnectionID(id), fleet.ConnectionEvent(event))
 		}
 	})
 }
@@ -149,10 +158,16 @@ func (s *Store) LinkServers(ctx context.Context) ([]LinkServer, error) {
 	return out, failed("list servers", err)
 }
 
-// SweepLinkServer ends the connections of a server that has said nothing since it was seen,
-// and gives how many that were. One that said something in the meantime keeps them.
-func (s *Store) SweepLinkServer(ctx context.Context, gone LinkServer) (int, error) {
-	var ended []string
+// SweptServer is what a lapsed server had.
+type SweptServer struct {
+	Connections int
+	Nodes       []fleet.NodeName
+}
+
+// SweepLinkServer ends the connections of a server that has said nothing since it was seen. One
+// that said something in the meantime keeps them.
+func (s *Store) SweepLinkServer(ctx context.Context, gone LinkServer) (SweptServer, error) {
+	var ended []db.EndServerRow
 	err := s.tx(ctx, "sweep a lapsed server", func(q *db.Queries) (err error) {
 		ended = nil
 		if !gone.SeenAt.IsZero() {
@@ -166,10 +181,16 @@ func (s *Store) SweepLinkServer(ctx context.Context, gone LinkServer) (int, erro
 		ended, err = endServer(ctx, q, gone.ID)
 		return err
 	})
-	return len(ended), err
+	out := SweptServer{Connections: len(ended)}
+	for _, r := range ended {
+		if r.Node != "" {
+			out.Nodes = append(out.Nodes, fleet.NodeName(r.Node))
+		}
+	}
+	return out, err
 }
 
-func endServer(ctx context.Context, q *db.Queries, server string) ([]string, error) {
+func endServer(ctx context.Context, q *db.Queries, server string) ([]db.EndServerRow, error) {
 	return q.EndServer(ctx, db.EndServerParams{
 		Reason: string(fleet.ServerLapsed), Server: server, States: statesLeft(fleet.ServerLapsed),
 	})

@@ -143,12 +143,12 @@ func TestSweepLinkServer(t *testing.T) {
 	}
 	seen := server()
 	require.NoError(t, b.LinkServerSeen(b.ctx(), linkServer))
-	n, err := b.SweepLinkServer(b.ctx(), seen)
+	swept, err := b.SweepLinkServer(b.ctx(), seen)
 	require.NoError(t, err)
-	require.Zero(t, n)
-	n, err = b.SweepLinkServer(b.ctx(), server())
+	require.Zero(t, swept)
+	swept, err = b.SweepLinkServer(b.ctx(), server())
 	require.NoError(t, err)
-	require.Equal(t, 1, n)
+	require.Equal(t, postgres.SweptServer{Connections: 1}, swept)
 	c, err := b.GetConnection(b.ctx(), id)
 	require.NoError(t, err)
 	require.Equal(t, fleet.ServerLapsed, c.Reason)
@@ -159,9 +159,9 @@ func TestSweepLinkServer(t *testing.T) {
 	b.exec("DELETE FROM link_servers")
 	left := server()
 	require.True(t, left.SeenAt.IsZero(), "known by its connections only")
-	n, err = b.SweepLinkServer(b.ctx(), left)
+	swept, err = b.SweepLinkServer(b.ctx(), left)
 	require.NoError(t, err)
-	require.Equal(t, 1, n)
+	require.Equal(t, 1, swept.Connections)
 }
 
 // Ended connections and refusals go by retention, live ones never.
@@ -196,8 +196,10 @@ func TestListenLink(t *testing.T) {
 	heard, stopped := make(chan word, 10), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		_ = b.ListenLink(ctx, func(id fleet.ConnectionID, on fleet.ConnectionEvent) { heard <- word{id, on} },
-			func(fleet.NodeName, int64) {}) // ends with ctx
+		_ = b.ListenLink(ctx, postgres.LinkHeard{
+			Connection: func(id fleet.ConnectionID, on fleet.ConnectionEvent) { heard <- word{id, on} },
+			Wanted:     func(fleet.NodeName, int64) {}, Set: func(fleet.NodeName, int64) {},
+		}) // ends with ctx
 	}()
 	id := b.opens("one")
 	eventually(t, "it listens", func() bool {

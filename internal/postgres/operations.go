@@ -16,8 +16,9 @@ type Operation struct {
 	Instance    fleet.InstanceName // "" of what is done to a node
 	Node        fleet.NodeName     // that is compared, drained, or to become a site's active
 	Fleet       fleet.FleetName    // that is run
-	Module      string             // that is executed, its whole name
-	Forced      bool               // of a failover
+	Deployment  fleet.DeploymentName
+	Module      string // that is executed, its whole name
+	Forced      bool   // of a failover
 	Subject     string
 	Revision    int64
 	Project     fleet.ProjectName
@@ -49,6 +50,8 @@ func operationOf(r db.Operation) Operation {
 		out.Fleet = fleet.FleetName(r.Name)
 	case fleet.OperationExecute:
 		out.Module = r.Name
+	case fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy:
+		out.Deployment = fleet.DeploymentName(r.Name)
 	case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
 		out.Instance = fleet.InstanceName(r.Name)
 	}
@@ -72,6 +75,8 @@ type OperationFilter struct {
 	Instance fleet.InstanceName
 	Node     fleet.NodeName
 	Fleet    fleet.FleetName
+	// Deployment narrows it to those on a deployment.
+	Deployment fleet.DeploymentName
 }
 
 // Place is where a list newest first goes on.
@@ -93,7 +98,8 @@ func (s *Store) ListOperations(ctx context.Context, f OperationFilter, after Pla
 	after = after.orStart()
 	rows, err := s.q.ListOperations(ctx, db.ListOperationsParams{
 		BeforeAt: after.At, BeforeID: after.ID, Project: string(f.Project), State: string(f.State),
-		Site: string(f.Site), Name: string(f.Instance), Node: string(f.Node), Fleet: string(f.Fleet), MaxRows: limit,
+		Site: string(f.Site), Name: string(f.Instance), Node: string(f.Node), Fleet: string(f.Fleet),
+		Deployment: string(f.Deployment), MaxRows: limit,
 	})
 	if err != nil {
 		return nil, failed("list operations", err)
@@ -141,7 +147,7 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 		case fleet.OperationFleet:
 			return cancelFleet(ctx, q, out)
 		case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback,
-			fleet.OperationFailover:
+			fleet.OperationFailover, fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy:
 		}
 		return putOutbox(ctx, q, out.Subject)
 	})

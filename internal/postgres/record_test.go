@@ -190,6 +190,8 @@ func TestEpochMoved(t *testing.T) {
 		b := setup(t)
 		b.move(nodeB)
 		require.EqualValues(t, 2, scan[int64](b, "SELECT epoch FROM site_leases"))
+		require.NoError(t, b.RevokeNode(t.Context(), nodeA)) // nobody decides there any more
+		require.NoError(t, b.RevokeNode(t.Context(), nodeB))
 		_, err := b.PutSite(t.Context(), writeOf(siteKey), fleet.SiteSpec{})
 		require.NoError(t, err)
 		b.put(`{"a":1}`)

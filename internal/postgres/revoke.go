@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -45,20 +44,12 @@ func tellRevoked(ctx context.Context, q *db.Queries, node string) error {
 			return err
 		}
 	}
+	deployments, err := q.DeploymentsOnNodes(ctx, []string{node})
+	if err != nil {
+		return err
+	}
+	if err := putOutboxMany(ctx, q, deploymentSubjects(deployments)); err != nil {
+		return err
+	}
 	return tellSite(ctx, q, at.Site)
-}
-
-// RevokedAmong gives those of some nodes whose key was taken back: for good, or by a rotation
-// in the last while.
-func (s *Store) RevokedAmong(ctx context.Context, nodes []fleet.NodeName, while time.Duration) ([]fleet.NodeName, error) {
-	names := make([]string, len(nodes))
-	for i, n := range nodes {
-		names[i] = string(n)
-	}
-	rows, err := s.q.RevokedAmong(ctx, db.RevokedAmongParams{Names: names, RotatedWithin: while.Seconds()})
-	out := make([]fleet.NodeName, len(rows))
-	for i, r := range rows {
-		out[i] = fleet.NodeName(r)
-	}
-	return out, failed("look for revoked nodes", err)
 }

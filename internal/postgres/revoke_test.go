@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,14 +25,6 @@ func TestRevokeNode(t *testing.T) {
 		require.Equal(t, rows[0].RevokedAt, again[0].RevokedAt)
 		_, err = b.Store.NodeKeys(t.Context(), nodeA)
 		require.Equal(t, fleet.NotFound, fleet.KindOf(err))
-	})
-	t.Run("names those among others", func(t *testing.T) {
-		t.Parallel()
-		b := setup(t)
-		require.NoError(t, b.Store.RevokeNode(t.Context(), nodeA))
-		revoked, err := b.Store.RevokedAmong(t.Context(), []fleet.NodeName{nodeA, nodeB, "unknown"}, time.Minute)
-		require.NoError(t, err)
-		require.Equal(t, []fleet.NodeName{nodeA}, revoked)
 	})
 	t.Run("is refused for a node that has no key", func(t *testing.T) {
 		t.Parallel()

@@ -55,6 +55,10 @@ func TestStatesOfSQL(t *testing.T) {
 		"api_tokens.role":        {"admin", "operator", "viewer", "provider"},
 		"connections.state":      wordsOf(fleet.ConnectionStates()...),
 		"node_drains.phase":      wordsOf(fleet.DrainPhases()...),
+		"deployments.state":      wordsOf(fleet.DeploymentStates()...),
+		"replicas.state":         wordsOf(fleet.ReplicaStates()...),
+		"replicas.health":        wordsOf(fleet.ReplicaHealths()...),
+		"replicas.phase":         append(wordsOf(fleet.ReplicaPhases()...), ""),
 		"events.type":            {"created", "updated", "deleting", "deleted", "status"},
 	} {
 		table, name, _ := strings.Cut(column, ".")

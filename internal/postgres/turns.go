@@ -60,7 +60,8 @@ func (s *Store) turn(ctx context.Context, q *db.Queries, t InstanceTurn, o *flee
 		return s.setEnabled(ctx, q, t, last, out)
 	case fleet.OperationDelete:
 		return s.delete(ctx, q, t, last, out)
-	case fleet.OperationReconcile, fleet.OperationDrain, fleet.OperationFleet, fleet.OperationExecute, fleet.OperationFailover: // of a node, of many instances, of a module, of a site
+	case fleet.OperationReconcile, fleet.OperationDrain, fleet.OperationFleet, fleet.OperationExecute, fleet.OperationFailover, // of a node, of many instances, of a module, of a site
+		fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy: // of a deployment
 	}
 	return fleet.Errorf(fleet.Invalid, "%.40q is no operation on an instance", t.Kind)
 }

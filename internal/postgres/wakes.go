@@ -10,9 +10,12 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// wantedPrefix begins what is told on linkChannel of a node that is wanted; ids of connections
-// have no blank in them either.
-const wantedPrefix = "wanted "
+// These begin what is told on linkChannel of a node, with a number after its name; ids of
+// connections have no blank in them either.
+const (
+	wantedPrefix = "wanted "
+	setPrefix    = "replicas "
+)
 
 // WantNode says that a node has tasks, or is about to: the server that has its stream is told.
 func (s *Store) WantNode(ctx context.Context, node fleet.NodeName) error {
@@ -38,9 +41,9 @@ func (s *Store) WantedNode(ctx context.Context, node fleet.NodeName, within time
 	return number, failed("read whether the node is wanted", err)
 }
 
-// wantedOf reads what WantNode told.
-func wantedOf(payload string) (node fleet.NodeName, number int64, ok bool) {
-	rest, ok := strings.CutPrefix(payload, wantedPrefix)
+// numberedOf reads what was told of a node.
+func numberedOf(payload, prefix string) (node fleet.NodeName, number int64, ok bool) {
+	rest, ok := strings.CutPrefix(payload, prefix)
 	if !ok {
 		return "", 0, false
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 func TestWantNode(t *testing.T) {
@@ -61,9 +62,13 @@ func TestListenWanted(t *testing.T) {
 	heard, stopped := make(chan word, 10), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		_ = b.ListenLink(ctx, func(id fleet.ConnectionID, on fleet.ConnectionEvent) {
-			heard <- word{fleet.NodeName(id) + fleet.NodeName(on), -1}
-		}, func(node fleet.NodeName, number int64) { heard <- word{node, number} }) // ends with ctx
+		_ = b.ListenLink(ctx, postgres.LinkHeard{
+			Connection: func(id fleet.ConnectionID, on fleet.ConnectionEvent) {
+				heard <- word{fleet.NodeName(id) + fleet.NodeName(on), -1}
+			},
+			Wanted: func(node fleet.NodeName, number int64) { heard <- word{node, number} },
+			Set:    func(node fleet.NodeName, version int64) { heard <- word{"set of " + node, version} },
+		}) // ends with ctx
 	}()
 	b.exec(`INSERT INTO nodes (name, site, role) VALUES ('plant-1-a', 'plant-1', 'active')`)
 	eventually(t, "it listens", func() bool {
@@ -73,6 +78,8 @@ func TestListenWanted(t *testing.T) {
 	number, err := b.WantedNode(b.ctx(), "plant-1-a", time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, word{"plant-1-a", number}, <-heard)
+	b.exec(`SELECT pg_notify('holdfast_link', 'replicas plant-1-a 12')`)
+	require.Equal(t, word{"set of plant-1-a", 12}, <-heard)
 	cancel()
 	<-stopped
 }

@@ -57,6 +57,9 @@ func (r *requests) Request(ctx context.Context, in activities.DoorRequest, by st
 	if in.Kind == fleet.OperationExecute {
 		return r.execution(ctx, in, by)
 	}
+	if in.Deployment != "" {
+		return r.deployment(ctx, in, by)
+	}
 	key := fleet.InstanceKey(in.Site, in.Instance)
 	t := postgres.InstanceTurn{
 		Write: postgres.Write{Key: key, Actor: by}, Kind: in.Kind, Limit: r.limit,

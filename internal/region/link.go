@@ -4,10 +4,12 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/link"
 	"github.com/holdfast-io/holdfast/internal/link/tasks"
 	"github.com/holdfast-io/holdfast/internal/schema"
@@ -32,7 +34,7 @@ func (s *server) openLink(ctx context.Context) error {
 	}
 	s.link, err = link.New(link.Options{
 		Store: s.store, ID: s.id, Timing: s.cfg.Timing.Link, Now: time.Now, Log: s.log, Metrics: s.registry,
-		GRPC:        options,
+		GRPC: options, Replicas: countedReplicas{s.store, s.metrics.said}, Wake: s.wakeAll,
 		CheckSchema: schema.Check, TaskLife: max(s.cfg.Timing.Delivery.Request, time.Minute),
 	})
 	if err != nil {
@@ -43,19 +45,39 @@ func (s *server) openLink(ctx context.Context) error {
 	return nil
 }
 
-// cutRevoked ends the polls of nodes that were revoked while they waited, or changed their
-// key: calls by the old one are refused, and streams end with their connections.
+// wakesAtOnce bounds what one server asks of Temporal at a time.
+const wakesAtOnce = 8
+
+// wakeAll wakes all that it can; the relay and the sweeps find the rest.
+func (s *server) wakeAll(ctx context.Context, subjects []string) error {
+	var group errgroup.Group
+	group.SetLimit(wakesAtOnce)
+	for _, subject := range subjects {
+		group.Go(func() error { return s.again.Wake(ctx, subject) })
+	}
+	return group.Wait()
+}
+
+// cutRevoked ends the polls of nodes that were revoked while they waited, and those by a key that
+// was changed: calls by the old one are refused, and streams end with their connections.
 func (s *server) cutRevoked(ctx context.Context) error {
 	return s.every(ctx, s.cfg.Timing.Link.HeartbeatEvery, "cut revoked nodes", func(ctx context.Context) error {
 		polling := s.narrow.Polling()
 		if len(polling) == 0 {
 			return nil
 		}
-		revoked, err := s.store.RevokedAmong(ctx, polling, 2*s.cfg.Timing.Link.HeartbeatEvery)
-		for _, node := range revoked {
-			s.narrow.Cut(node)
+		keys, err := s.store.KeysOfNodes(ctx, polling)
+		if err != nil {
+			return err
 		}
-		return err
+		for _, node := range polling {
+			var valid []string
+			for _, key := range keys[node] {
+				valid = append(valid, identity.EncodePublic(key))
+			}
+			s.narrow.Cut(node, valid...)
+		}
+		return nil
 	})
 }
 
@@ -71,8 +93,11 @@ func (s *server) narrowTemporal(ctx context.Context) (*tasks.Server, error) {
 	narrow, err := tasks.New(tasks.Options{
 		Upstream: s.temporal.WorkflowService(), Namespace: s.cfg.TemporalNamespace, Queue: workflows.NodeQueue,
 		Secret: secret, Log: s.log,
-		Identity: func(ctx context.Context) (string, error) { return link.IdentityOf(ctx).Name, nil },
-		Refuse:   func(identity, reason, what string) { s.refused(tasks.Door, identity, reason, what) },
+		Identity: func(ctx context.Context) (name, key string, err error) {
+			who := link.IdentityOf(ctx)
+			return who.Name, who.Key, nil
+		},
+		Refuse: func(identity, reason, what string) { s.refused(tasks.Door, identity, reason, what) },
 	})
 	if err != nil {
 		return nil, err

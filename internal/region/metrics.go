@@ -20,6 +20,8 @@ type metrics struct {
 	collected *prometheus.CounterVec
 	failovers *prometheus.CounterVec
 	compared  comparisons
+	turned    *prometheus.CounterVec
+	said      *prometheus.CounterVec
 }
 
 var (
@@ -36,11 +38,11 @@ func newMetrics(r *prometheus.Registry, s *postgres.Store, log *slog.Logger) (*m
 		Name: "holdfast_collected_total", Help: "Rows that the collection removed, by kind.",
 	}, []string{"kind"}), failovers: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "holdfast_failovers_total", Help: "Failovers that were asked for, by how they ended.",
-	}, []string{"state", "reason"})}
+	}, []string{"state", "reason"}), turned: newTurned(), said: newSaid()}
 	for _, kind := range fleet.CollectedKinds() {
 		m.removed(kind, 0) // a kind of which nothing was removed shows too
 	}
-	for _, c := range []prometheus.Collector{m.delivered, m.collected, m.failovers, m.compared.seconds, m.compared.instances, m} {
+	for _, c := range []prometheus.Collector{m.delivered, m.collected, m.failovers, m.compared.seconds, m.compared.instances, m.turned, m.said, m} {
 		if err := r.Register(c); err != nil {
 			return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
 		}
@@ -66,6 +68,8 @@ func (m *metrics) reconciled(e fleet.ReconcileEnd) { m.compared.ended(e, time.No
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	to <- backlogCount
 	to <- backlogAge
+	to <- deploymentCount
+	to <- replicaCount
 }
 
 const backlogLimit = 5 * time.Second
@@ -74,6 +78,7 @@ const backlogLimit = 5 * time.Second
 func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), backlogLimit)
 	defer cancel()
+	m.collectDeployments(ctx, to)
 	all, err := m.store.Backlogs(ctx)
 	if err != nil {
 		m.log.Warn("backlog metrics are missing", "error", err)

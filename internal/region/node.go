@@ -39,10 +39,15 @@ type NodeConfig struct {
 	JoinToken string
 	// Executable is the program that runs guardians, "" for this one.
 	Executable string
-	// LifetimePID ends the instances with that process; 0 lets them outlive everybody.
+	// LifetimePID ends the instances and replicas with that process; 0 lets them outlive everybody.
 	LifetimePID int
-	// StopInstances stops the instances on a clean stop of the node, and gives its lease back.
+	// StopInstances stops the instances and replicas on a clean stop of the node, and gives its
+	// lease back.
 	StopInstances bool
+	// Machine is what the region places replicas by.
+	Machine NodeMachine
+	// Docker is the address of the machine's engine, "" for docker.DefaultHost if one is there.
+	Docker string
 	// TraceEndpoint takes OTLP over HTTP; "" traces nothing.
 	TraceEndpoint string
 	// Failpoint is for tests: it is called with the name of each step.
@@ -111,13 +116,18 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	}
 	vote.of(agent)
 	defer agent.Close() //nolint:errcheck // nothing is written any more
+	replicas, err := newNodeReplicas(ctx, cfg, agent, runtime, log)
+	if err != nil {
+		return err
+	}
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return agent.Run(cfg.whileLeaving(ctx, running, agent, log)) })
 	tasks := &activities.Node{Applier: agent.Applier, Batches: agent.Applier, Reconciler: agent, Leases: agent.Leases}
 	gate := idle.New(time.Now, func() bool { return tasks.InFlight() > 0 })
 	group.Go(func() error { return (&nodeWorker{cfg, agent, tasks, gate, traces, serving, log}).run(running) })
+	group.Go(func() error { return replicas.run(ctx, running) })
 	group.Go(func() error {
-		return (&nodeLink{cfg, agent, tasks.InFlight, gate, log, vote.onSite(running)}).run(running)
+		return (&nodeLink{cfg, agent, tasks.InFlight, gate, log, vote.onSite(running), replicas}).run(running)
 	})
 	err = group.Wait()
 	if cfg.StopInstances && ctx.Err() != nil {

@@ -25,6 +25,8 @@ type nodeLink struct {
 	log      *slog.Logger
 	// onSite is told of the node's site, nil for a node that has no vote.
 	onSite func(*nodev1.Site)
+	// replicas is what the node does for deployments, nil for nothing.
+	replicas *nodeReplicas
 }
 
 // enrolled is who a node is: once Enrolled is closed, the region knows its key.
@@ -43,14 +45,18 @@ func (n *nodeLink) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	link, err := provider.New(provider.Options{
+	options := provider.Options{
 		Address: target, Name: n.cfg.Node, TLS: n.cfg.security, Insecure: n.cfg.security == nil, Logger: n.log, InFlight: n.inFlight,
 		Token: func(context.Context) (string, error) {
 			return n.agent.Key().Sign(identity.LinkAudience, time.Now())
 		},
 		MaxReconnectAttempts: -1, Rejoin: true, PeerAddress: n.cfg.Peer, OnSite: n.onSite,
 		OnWake: n.gate.Wake, OnState: n.onState,
-	})
+	}
+	if n.replicas != nil {
+		options.NodeFacts, options.Replicas, options.OnReplicaSet = n.replicas.facts, n.replicas.keeper, n.replicas.keeper.OnReplicaSet
+	}
+	link, err := provider.New(options)
 	if err != nil {
 		return err
 	}
@@ -70,7 +76,15 @@ func (n *nodeLink) run(ctx context.Context) error {
 
 // onState says whether a wake would reach the node.
 func (n *nodeLink) onState(st provider.Status) {
-	if st.State == provider.Active || st.State == provider.Draining {
+	streams := st.State == provider.Active || st.State == provider.Draining
+	switch {
+	case n.replicas == nil:
+	case streams:
+		n.replicas.keeper.Heard()
+	default:
+		n.replicas.keeper.Lost()
+	}
+	if streams {
 		n.gate.Connected(st.IdleAfter)
 	} else {
 		n.gate.Lost()

@@ -65,7 +65,7 @@ func TestNodeLink(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	who := &linked{key, make(chan struct{})}
-	n := &nodeLink{NodeConfig{Node: "plant-1-a", Link: address}, who, func() int { return int(work.Load()) }, idle.New(time.Now, func() bool { return false }), slog.New(slog.DiscardHandler), nil}
+	n := &nodeLink{NodeConfig{Node: "plant-1-a", Link: address}, who, func() int { return int(work.Load()) }, idle.New(time.Now, func() bool { return false }), slog.New(slog.DiscardHandler), nil, nil}
 	done := make(chan error, 1)
 	go func() { done <- n.run(ctx) }()
 	require.Nil(t, node(), "before it is enrolled it does not register")

@@ -106,11 +106,14 @@ func (t nodeTokens) GetRequestMetadata(context.Context, ...string) (map[string]s
 // RequireTransportSecurity: a token is short-lived, so a network that is trusted otherwise will do.
 func (nodeTokens) RequireTransportSecurity() bool { return false }
 
-// again repeats a call that was refused because the key changed while it was under way.
+// again repeats a call that was refused or ended because the key changed while it was under way:
+// to a worker whose polls fail, a change of its key looks like a region that is overcharged.
 func (t nodeTokens) again(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error { //nolint:revive // the shape of grpc.UnaryClientInterceptor
 	key := t.key()
 	err := call(ctx, method, req, reply, cc, opts...)
-	if status.Code(err) == codes.Unauthenticated && !t.key().Same(key) {
+	code := status.Code(err)
+	void := code == codes.Unauthenticated || code == codes.Canceled && ctx.Err() == nil
+	if void && !t.key().Same(key) {
 		err = call(ctx, method, req, reply, cc, opts...)
 	}
 	return err

@@ -296,8 +296,8 @@ func TestRotateKeySurvives(t *testing.T) {
 			require.NoError(t, err, "what was sealed before is still on its way")
 			require.Equal(t, "a token", opened)
 
-			asked = w.ask() // and once more, from what is left
 			second := n.Key()
+			asked = w.ask() // and once more, from what is left
 			w.changed(asked)
 			w.settled(n, second)
 		})

@@ -47,47 +47,74 @@ func (d duty) schedule(ctx context.Context, c client.Client) error {
 	})
 }
 
-// nodesPerShard is how many nodes one sweep compares (X12).
-const nodesPerShard = 500
+// perShard is how many nodes, or deployments, one sweep looks at (X12).
+const perShard = 500
 
 // shardLook is how often the number of shards is looked at.
 const shardLook = time.Minute
 
-// shards keeps one schedule for each shard of the nodes, each with its own offset.
-func (s *server) shards(ctx context.Context) error {
+// sharded is a duty that is split by how many there are of what it looks at.
+type sharded struct {
+	doing string
+	every time.Duration
+	count func(ctx context.Context) (int, error)
+	id    func(shard int) string
+	duty  func(shard, shards int) duty // without id, interval and offset
+	have  *atomic.Int64
+}
+
+func (s *server) nodeShards() sharded {
+	return sharded{
+		doing: "keep the schedules of the nodes", every: s.cfg.Timing.Nodes, count: s.store.CountPairNodes, id: workflows.ScheduleNodes,
+		duty: func(shard, shards int) duty {
+			return duty{workflow: workflows.TypeSweepNodes, args: []any{workflows.SweepNodesInput{Shard: shard, Shards: shards}}}
+		},
+		have: &s.ticks.shards,
+	}
+}
+
+func (s *server) runtimeShards() sharded {
+	return sharded{
+		doing: "keep the schedules of the deployments", every: s.cfg.Timing.Runtime, count: s.store.CountDeployments, id: workflows.ScheduleRuntime,
+		duty: func(shard, shards int) duty {
+			return duty{workflow: workflows.TypeSyncRuntime, args: []any{workflows.SyncRuntimeInput{Shard: shard, Shards: shards}}}
+		},
+		have: &s.ticks.runtime,
+	}
+}
+
+// shards keeps one schedule for each shard, each with its own offset.
+func (s *server) shards(ctx context.Context, of sharded) error {
 	have := 0
-	return s.every(ctx, shardLook, "keep the schedules of the nodes", func(ctx context.Context) error {
-		nodes, err := s.store.CountPairNodes(ctx)
+	return s.every(ctx, shardLook, of.doing, func(ctx context.Context) error {
+		n, err := of.count(ctx)
 		if err != nil {
 			return err
 		}
-		want := max(1, (nodes+nodesPerShard-1)/nodesPerShard)
+		want := max(1, (n+perShard-1)/perShard)
 		if want == have {
 			return nil
 		}
 		for shard := range want {
-			d := duty{
-				id: workflows.ScheduleNodes(shard), workflow: workflows.TypeSweepNodes, every: s.cfg.Timing.Nodes,
-				offset: s.cfg.Timing.Nodes * time.Duration(shard) / time.Duration(want),
-				args:   []any{workflows.SweepNodesInput{Shard: shard, Shards: want}},
-			}
+			d := of.duty(shard, want)
+			d.id, d.every, d.offset = of.id(shard), of.every, of.every*time.Duration(shard)/time.Duration(want)
 			if err := d.schedule(ctx, s.temporal); err != nil {
 				return err
 			}
 		}
-		if err := s.dropShards(ctx, want); err != nil {
+		if err := s.dropShards(ctx, of.id, want); err != nil {
 			return err
 		}
 		have = want
-		s.ticks.shards.Store(int64(want))
+		of.have.Store(int64(want))
 		return nil
 	})
 }
 
 // dropShards ends the schedules of shards that are no more.
-func (s *server) dropShards(ctx context.Context, from int) error {
+func (s *server) dropShards(ctx context.Context, id func(int) string, from int) error {
 	for shard := from; ; shard++ {
-		err := s.temporal.ScheduleClient().GetHandle(ctx, workflows.ScheduleNodes(shard)).Delete(ctx)
+		err := s.temporal.ScheduleClient().GetHandle(ctx, id(shard)).Delete(ctx)
 		var gone *serviceerror.NotFound
 		if errors.As(err, &gone) {
 			return nil
@@ -108,7 +135,8 @@ var scheduleTicks = prometheus.NewDesc("holdfast_schedule_ticks",
 // ticks are the metrics of the schedules.
 type ticks struct {
 	temporal client.Client
-	shards   atomic.Int64
+	shards   atomic.Int64 // of the nodes
+	runtime  atomic.Int64 // of the deployments
 }
 
 // Describe names the metrics that are read from Temporal.
@@ -121,6 +149,9 @@ func (t *ticks) Collect(to chan<- prometheus.Metric) {
 	ids := []string{workflows.SchedulePurge, workflows.ScheduleOperations, workflows.ScheduleCollection}
 	for shard := range int(t.shards.Load()) {
 		ids = append(ids, workflows.ScheduleNodes(shard))
+	}
+	for shard := range int(t.runtime.Load()) {
+		ids = append(ids, workflows.ScheduleRuntime(shard))
 	}
 	for _, id := range ids {
 		d, err := t.temporal.ScheduleClient().GetHandle(ctx, id).Describe(ctx)

@@ -308,7 +308,10 @@ func (s *server) work(ctx context.Context) error {
 		return err
 	}
 	s.serving.Store(true)
-	return s.shards(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.shards(ctx, s.nodeShards()) })
+	group.Go(func() error { return s.shards(ctx, s.runtimeShards()) })
+	return group.Wait()
 }
 
 func (s *server) activities() workers.Server {
@@ -331,6 +334,10 @@ func (s *server) activities() workers.Server {
 		Drains: &activities.Drains{Store: &drainSteps{s.store}, Doors: doors, Build: s.cfg.Build},
 		Failovers: &activities.Failovers{
 			Store: &failoverSteps{s.store}, Votes: s.votes, Doors: doors, Nodes: nodes, Build: s.cfg.Build, Ended: s.metrics.failedOver,
+		},
+		Deployments: &activities.Deployments{
+			Store: &deploymentSteps{store: s.store, settle: s.cfg.Timing.Runtime / 2, done: s.metrics.visited},
+			Doors: doors, Entities: s.again, Build: s.cfg.Build, Log: s.log,
 		},
 		Fleets: &activities.Fleets{Store: &fleetSteps{s.store}, Doors: doors, Build: s.cfg.Build, Log: s.log},
 		Batches: &activities.Batches{

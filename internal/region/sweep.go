@@ -56,6 +56,7 @@ func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (act
 		{s.store.OpenNodeOperations, s.store.CloseNodeOperations},
 		{s.store.OpenDrainOperations, s.store.CloseDrainOperations},
 		{s.store.OpenFleetOperations, s.store.CloseFleetOperations},
+		{s.store.OpenDeploymentOperations, s.store.CloseDeploymentOperations},
 		{s.store.OpenExecutions, s.store.CloseExecution},
 		{s.store.OpenSiteOperations, s.store.CloseSiteOperations},
 	} {

@@ -80,7 +80,7 @@ func dial(address, namespace, identity string, t *tracer, log *slog.Logger) (cli
 func prepare(ctx context.Context, c client.Client, namespace string, t Timing) error {
 	attributes := map[string]enumspb.IndexedValueType{}
 	for _, name := range []string{
-		workflows.AttributeSite, workflows.AttributeNode, workflows.AttributeInstance,
+		workflows.AttributeSite, workflows.AttributeNode, workflows.AttributeInstance, workflows.AttributeDeployment,
 		workflows.AttributePhase, workflows.AttributeOutcome,
 	} {
 		attributes[name] = enumspb.INDEXED_VALUE_TYPE_KEYWORD

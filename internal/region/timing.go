@@ -19,6 +19,8 @@ type Timing struct {
 	// Nodes is how often what nodes hold is compared with what is deployed, Compare after how
 	// long a node is compared whole though nothing drifted.
 	Nodes, Compare time.Duration
+	// Runtime is how often what deployments are to be is compared with what runs.
+	Runtime time.Duration
 	// Relay is how old an outbox row is before its wake is repeated: longer than a busy region
 	// takes to read it, for a wake that was not lost only costs.
 	Relay time.Duration
@@ -48,7 +50,8 @@ func DefaultTiming() Timing {
 			Request: workflows.DefaultRequest, Total: workflows.DefaultTotal, PendingTTL: workflows.DefaultPendingTTL, Tries: decide.DefaultTries,
 		},
 		Nodes: time.Minute, Compare: 6 * time.Hour, Collect: time.Hour, Keep: fleet.DefaultRetention(),
-		Purge: time.Minute, Sweep: 30 * time.Second, Relay: 5 * time.Second, ServerSeen: 10 * time.Second,
+		Runtime: 30 * time.Second,
+		Purge:   time.Minute, Sweep: 30 * time.Second, Relay: 5 * time.Second, ServerSeen: 10 * time.Second,
 		Stranded: 30 * time.Second, ReadIdle: 10 * time.Second, Owed: 2 * time.Second, Report: 2 * time.Second, TokenBytes: 32,
 		Link: fleet.DefaultLinkTiming(), Failover: 5 * time.Minute, Failback: 10 * time.Minute,
 	}
@@ -60,7 +63,7 @@ func FastTiming() Timing {
 	t.Delivery.Request = 10 * time.Second
 	t.Purge, t.Sweep, t.ServerSeen, t.Stranded = 10*time.Second, 5*time.Second, 2*time.Second, 10*time.Second
 	t.Nodes, t.Compare = 5*time.Second, 10*time.Minute
-	t.Collect = time.Minute
+	t.Collect, t.Runtime = time.Minute, 5*time.Second
 	t.Failover, t.Failback = time.Minute, 20*time.Second
 	t.Link = fleet.LinkTiming{
 		HeartbeatEvery: time.Second, HeartbeatTimeout: 3 * time.Second, StreamRequired: 6 * time.Second,

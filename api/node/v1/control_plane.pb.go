@@ -43,7 +43,9 @@ type RegisterRequest struct {
 	// host:port where a node of a pair serves Leases for its peer; "" for all others.
 	PeerAddress string `protobuf:"bytes,7,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
 	// Set when the executor speaks TLS; it is called in the clear otherwise.
-	ExecutorTls   *ExecutorTLS `protobuf:"bytes,8,opt,name=executor_tls,json=executorTls,proto3" json:"executor_tls,omitempty"`
+	ExecutorTls *ExecutorTLS `protobuf:"bytes,8,opt,name=executor_tls,json=executorTls,proto3" json:"executor_tls,omitempty"`
+	// For nodes that run replicas.
+	NodeFacts     *NodeFacts `protobuf:"bytes,9,opt,name=node_facts,json=nodeFacts,proto3" json:"node_facts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -134,6 +136,100 @@ func (x *RegisterRequest) GetExecutorTls() *ExecutorTLS {
 	return nil
 }
 
+func (x *RegisterRequest) GetNodeFacts() *NodeFacts {
+	if x != nil {
+		return x.NodeFacts
+	}
+	return nil
+}
+
+// NodeFacts are what a node tells of its machine.
+type NodeFacts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The host of its replicas' endpoints.
+	Address string            `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Labels  map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// process, docker.
+	Drivers       []string `protobuf:"bytes,3,rep,name=drivers,proto3" json:"drivers,omitempty"`
+	Cpu           float64  `protobuf:"fixed64,4,opt,name=cpu,proto3" json:"cpu,omitempty"`      // cores
+	Memory        int64    `protobuf:"varint,5,opt,name=memory,proto3" json:"memory,omitempty"` // bytes
+	Gpus          int32    `protobuf:"varint,6,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeFacts) Reset() {
+	*x = NodeFacts{}
+	mi := &file_control_plane_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeFacts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeFacts) ProtoMessage() {}
+
+func (x *NodeFacts) ProtoReflect() protoreflect.Message {
+	mi := &file_control_plane_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeFacts.ProtoReflect.Descriptor instead.
+func (*NodeFacts) Descriptor() ([]byte, []int) {
+	return file_control_plane_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NodeFacts) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *NodeFacts) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *NodeFacts) GetDrivers() []string {
+	if x != nil {
+		return x.Drivers
+	}
+	return nil
+}
+
+func (x *NodeFacts) GetCpu() float64 {
+	if x != nil {
+		return x.Cpu
+	}
+	return 0
+}
+
+func (x *NodeFacts) GetMemory() int64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *NodeFacts) GetGpus() int32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
 // ExecutorTLS says how the region knows an executor by its certificate.
 type ExecutorTLS struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -145,7 +241,7 @@ type ExecutorTLS struct {
 
 func (x *ExecutorTLS) Reset() {
 	*x = ExecutorTLS{}
-	mi := &file_control_plane_proto_msgTypes[1]
+	mi := &file_control_plane_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -157,7 +253,7 @@ func (x *ExecutorTLS) String() string {
 func (*ExecutorTLS) ProtoMessage() {}
 
 func (x *ExecutorTLS) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[1]
+	mi := &file_control_plane_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -170,7 +266,7 @@ func (x *ExecutorTLS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorTLS.ProtoReflect.Descriptor instead.
 func (*ExecutorTLS) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{1}
+	return file_control_plane_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ExecutorTLS) GetServerName() string {
@@ -194,7 +290,7 @@ type Module struct {
 
 func (x *Module) Reset() {
 	*x = Module{}
-	mi := &file_control_plane_proto_msgTypes[2]
+	mi := &file_control_plane_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -206,7 +302,7 @@ func (x *Module) String() string {
 func (*Module) ProtoMessage() {}
 
 func (x *Module) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[2]
+	mi := &file_control_plane_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -219,7 +315,7 @@ func (x *Module) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Module.ProtoReflect.Descriptor instead.
 func (*Module) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{2}
+	return file_control_plane_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Module) GetName() string {
@@ -271,7 +367,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_control_plane_proto_msgTypes[3]
+	mi := &file_control_plane_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -283,7 +379,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[3]
+	mi := &file_control_plane_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -296,7 +392,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{3}
+	return file_control_plane_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RegisterResponse) GetConnectionId() string {
@@ -369,7 +465,7 @@ type ModuleResult struct {
 
 func (x *ModuleResult) Reset() {
 	*x = ModuleResult{}
-	mi := &file_control_plane_proto_msgTypes[4]
+	mi := &file_control_plane_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -381,7 +477,7 @@ func (x *ModuleResult) String() string {
 func (*ModuleResult) ProtoMessage() {}
 
 func (x *ModuleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[4]
+	mi := &file_control_plane_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -394,7 +490,7 @@ func (x *ModuleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModuleResult.ProtoReflect.Descriptor instead.
 func (*ModuleResult) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{4}
+	return file_control_plane_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ModuleResult) GetName() string {
@@ -435,7 +531,7 @@ type DeregisterRequest struct {
 
 func (x *DeregisterRequest) Reset() {
 	*x = DeregisterRequest{}
-	mi := &file_control_plane_proto_msgTypes[5]
+	mi := &file_control_plane_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -447,7 +543,7 @@ func (x *DeregisterRequest) String() string {
 func (*DeregisterRequest) ProtoMessage() {}
 
 func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[5]
+	mi := &file_control_plane_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -460,7 +556,7 @@ func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterRequest.ProtoReflect.Descriptor instead.
 func (*DeregisterRequest) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{5}
+	return file_control_plane_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DeregisterRequest) GetConnectionId() string {
@@ -485,7 +581,7 @@ type DeregisterResponse struct {
 
 func (x *DeregisterResponse) Reset() {
 	*x = DeregisterResponse{}
-	mi := &file_control_plane_proto_msgTypes[6]
+	mi := &file_control_plane_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -497,7 +593,7 @@ func (x *DeregisterResponse) String() string {
 func (*DeregisterResponse) ProtoMessage() {}
 
 func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[6]
+	mi := &file_control_plane_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -510,7 +606,7 @@ func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterResponse.ProtoReflect.Descriptor instead.
 func (*DeregisterResponse) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{6}
+	return file_control_plane_proto_rawDescGZIP(), []int{7}
 }
 
 // ConnectRequest is one message from a provider.
@@ -520,6 +616,7 @@ type ConnectRequest struct {
 	//
 	//	*ConnectRequest_Heartbeat
 	//	*ConnectRequest_DrainAck
+	//	*ConnectRequest_ReplicasReport
 	Message       isConnectRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -527,7 +624,7 @@ type ConnectRequest struct {
 
 func (x *ConnectRequest) Reset() {
 	*x = ConnectRequest{}
-	mi := &file_control_plane_proto_msgTypes[7]
+	mi := &file_control_plane_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -539,7 +636,7 @@ func (x *ConnectRequest) String() string {
 func (*ConnectRequest) ProtoMessage() {}
 
 func (x *ConnectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[7]
+	mi := &file_control_plane_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -552,7 +649,7 @@ func (x *ConnectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectRequest.ProtoReflect.Descriptor instead.
 func (*ConnectRequest) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{7}
+	return file_control_plane_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ConnectRequest) GetMessage() isConnectRequest_Message {
@@ -580,6 +677,15 @@ func (x *ConnectRequest) GetDrainAck() *DrainAck {
 	return nil
 }
 
+func (x *ConnectRequest) GetReplicasReport() *ReplicasReport {
+	if x != nil {
+		if x, ok := x.Message.(*ConnectRequest_ReplicasReport); ok {
+			return x.ReplicasReport
+		}
+	}
+	return nil
+}
+
 type isConnectRequest_Message interface {
 	isConnectRequest_Message()
 }
@@ -592,9 +698,15 @@ type ConnectRequest_DrainAck struct {
 	DrainAck *DrainAck `protobuf:"bytes,2,opt,name=drain_ack,json=drainAck,proto3,oneof"`
 }
 
+type ConnectRequest_ReplicasReport struct {
+	ReplicasReport *ReplicasReport `protobuf:"bytes,3,opt,name=replicas_report,json=replicasReport,proto3,oneof"`
+}
+
 func (*ConnectRequest_Heartbeat) isConnectRequest_Message() {}
 
 func (*ConnectRequest_DrainAck) isConnectRequest_Message() {}
+
+func (*ConnectRequest_ReplicasReport) isConnectRequest_Message() {}
 
 // Heartbeat keeps a connection alive.
 type Heartbeat struct {
@@ -611,7 +723,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_control_plane_proto_msgTypes[8]
+	mi := &file_control_plane_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +735,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[8]
+	mi := &file_control_plane_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +748,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{8}
+	return file_control_plane_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Heartbeat) GetConnectionId() string {
@@ -678,7 +790,7 @@ type DrainAck struct {
 
 func (x *DrainAck) Reset() {
 	*x = DrainAck{}
-	mi := &file_control_plane_proto_msgTypes[9]
+	mi := &file_control_plane_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -690,7 +802,7 @@ func (x *DrainAck) String() string {
 func (*DrainAck) ProtoMessage() {}
 
 func (x *DrainAck) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[9]
+	mi := &file_control_plane_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -703,7 +815,7 @@ func (x *DrainAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainAck.ProtoReflect.Descriptor instead.
 func (*DrainAck) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{9}
+	return file_control_plane_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DrainAck) GetConnectionId() string {
@@ -731,6 +843,8 @@ type ConnectResponse struct {
 	//	*ConnectResponse_Wake
 	//	*ConnectResponse_RegisterAgain
 	//	*ConnectResponse_Site
+	//	*ConnectResponse_ReplicaSet
+	//	*ConnectResponse_ReplicasReportAck
 	Message       isConnectResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -738,7 +852,7 @@ type ConnectResponse struct {
 
 func (x *ConnectResponse) Reset() {
 	*x = ConnectResponse{}
-	mi := &file_control_plane_proto_msgTypes[10]
+	mi := &file_control_plane_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -750,7 +864,7 @@ func (x *ConnectResponse) String() string {
 func (*ConnectResponse) ProtoMessage() {}
 
 func (x *ConnectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[10]
+	mi := &file_control_plane_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -763,7 +877,7 @@ func (x *ConnectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectResponse.ProtoReflect.Descriptor instead.
 func (*ConnectResponse) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{10}
+	return file_control_plane_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ConnectResponse) GetMessage() isConnectResponse_Message {
@@ -827,6 +941,24 @@ func (x *ConnectResponse) GetSite() *Site {
 	return nil
 }
 
+func (x *ConnectResponse) GetReplicaSet() *ReplicaSet {
+	if x != nil {
+		if x, ok := x.Message.(*ConnectResponse_ReplicaSet); ok {
+			return x.ReplicaSet
+		}
+	}
+	return nil
+}
+
+func (x *ConnectResponse) GetReplicasReportAck() *ReplicasReportAck {
+	if x != nil {
+		if x, ok := x.Message.(*ConnectResponse_ReplicasReportAck); ok {
+			return x.ReplicasReportAck
+		}
+	}
+	return nil
+}
+
 type isConnectResponse_Message interface {
 	isConnectResponse_Message()
 }
@@ -856,6 +988,14 @@ type ConnectResponse_Site struct {
 	Site *Site `protobuf:"bytes,6,opt,name=site,proto3,oneof"`
 }
 
+type ConnectResponse_ReplicaSet struct {
+	ReplicaSet *ReplicaSet `protobuf:"bytes,7,opt,name=replica_set,json=replicaSet,proto3,oneof"`
+}
+
+type ConnectResponse_ReplicasReportAck struct {
+	ReplicasReportAck *ReplicasReportAck `protobuf:"bytes,8,opt,name=replicas_report_ack,json=replicasReportAck,proto3,oneof"`
+}
+
 func (*ConnectResponse_HeartbeatAck) isConnectResponse_Message() {}
 
 func (*ConnectResponse_ActiveModulesReport) isConnectResponse_Message() {}
@@ -868,6 +1008,302 @@ func (*ConnectResponse_RegisterAgain) isConnectResponse_Message() {}
 
 func (*ConnectResponse_Site) isConnectResponse_Message() {}
 
+func (*ConnectResponse_ReplicaSet) isConnectResponse_Message() {}
+
+func (*ConnectResponse_ReplicasReportAck) isConnectResponse_Message() {}
+
+// ReplicaSet says which version of its set of replicas a node should have: it fetches the set over
+// HTTP. Told after the stream opened, and when it changed.
+type ReplicaSet struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Era           int64                  `protobuf:"varint,1,opt,name=era,proto3" json:"era,omitempty"`
+	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicaSet) Reset() {
+	*x = ReplicaSet{}
+	mi := &file_control_plane_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicaSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicaSet) ProtoMessage() {}
+
+func (x *ReplicaSet) ProtoReflect() protoreflect.Message {
+	mi := &file_control_plane_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicaSet.ProtoReflect.Descriptor instead.
+func (*ReplicaSet) Descriptor() ([]byte, []int) {
+	return file_control_plane_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ReplicaSet) GetEra() int64 {
+	if x != nil {
+		return x.Era
+	}
+	return 0
+}
+
+func (x *ReplicaSet) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+// ReplicasReport is what became of a node's replicas: those that changed, or all of them. The next
+// one is sent when this one was acked; after a new stream, all are.
+type ReplicasReport struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The version of the set by which the node acted.
+	SetVersion    int64            `protobuf:"varint,2,opt,name=set_version,json=setVersion,proto3" json:"set_version,omitempty"`
+	Complete      bool             `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
+	Replicas      []*ReplicaStatus `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicasReport) Reset() {
+	*x = ReplicasReport{}
+	mi := &file_control_plane_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicasReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicasReport) ProtoMessage() {}
+
+func (x *ReplicasReport) ProtoReflect() protoreflect.Message {
+	mi := &file_control_plane_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicasReport.ProtoReflect.Descriptor instead.
+func (*ReplicasReport) Descriptor() ([]byte, []int) {
+	return file_control_plane_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ReplicasReport) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *ReplicasReport) GetSetVersion() int64 {
+	if x != nil {
+		return x.SetVersion
+	}
+	return 0
+}
+
+func (x *ReplicasReport) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *ReplicasReport) GetReplicas() []*ReplicaStatus {
+	if x != nil {
+		return x.Replicas
+	}
+	return nil
+}
+
+// ReplicaStatus is one replica as its node sees it.
+type ReplicaStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// preparing, running, stopping, exited, failed or stopped.
+	Phase string `protobuf:"bytes,2,opt,name=phase,proto3" json:"phase,omitempty"`
+	// NOT_CHECKED, HEALTHY or UNHEALTHY.
+	Health   string `protobuf:"bytes,3,opt,name=health,proto3" json:"health,omitempty"`
+	Restarts uint32 `protobuf:"varint,4,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	// host:port of its first port.
+	Endpoint string            `protobuf:"bytes,5,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	Ports    map[string]uint32 `protobuf:"bytes,6,rep,name=ports,proto3" json:"ports,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Pid      uint32            `protobuf:"varint,7,opt,name=pid,proto3" json:"pid,omitempty"`
+	// A stable word and a sentence; no output, no secret.
+	Reason  string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"`
+	// How long it has been so.
+	Age           *durationpb.Duration `protobuf:"bytes,10,opt,name=age,proto3" json:"age,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicaStatus) Reset() {
+	*x = ReplicaStatus{}
+	mi := &file_control_plane_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicaStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicaStatus) ProtoMessage() {}
+
+func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_control_plane_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
+func (*ReplicaStatus) Descriptor() ([]byte, []int) {
+	return file_control_plane_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ReplicaStatus) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ReplicaStatus) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *ReplicaStatus) GetHealth() string {
+	if x != nil {
+		return x.Health
+	}
+	return ""
+}
+
+func (x *ReplicaStatus) GetRestarts() uint32 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
+func (x *ReplicaStatus) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *ReplicaStatus) GetPorts() map[string]uint32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *ReplicaStatus) GetPid() uint32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *ReplicaStatus) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ReplicaStatus) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ReplicaStatus) GetAge() *durationpb.Duration {
+	if x != nil {
+		return x.Age
+	}
+	return nil
+}
+
+// ReplicasReportAck says that a report was taken, and is durable.
+type ReplicasReportAck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicasReportAck) Reset() {
+	*x = ReplicasReportAck{}
+	mi := &file_control_plane_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicasReportAck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicasReportAck) ProtoMessage() {}
+
+func (x *ReplicasReportAck) ProtoReflect() protoreflect.Message {
+	mi := &file_control_plane_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicasReportAck.ProtoReflect.Descriptor instead.
+func (*ReplicasReportAck) Descriptor() ([]byte, []int) {
+	return file_control_plane_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ReplicasReportAck) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
 // HeartbeatAck answers each heartbeat of a connection that lives.
 type HeartbeatAck struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -879,7 +1315,7 @@ type HeartbeatAck struct {
 
 func (x *HeartbeatAck) Reset() {
 	*x = HeartbeatAck{}
-	mi := &file_control_plane_proto_msgTypes[11]
+	mi := &file_control_plane_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +1327,7 @@ func (x *HeartbeatAck) String() string {
 func (*HeartbeatAck) ProtoMessage() {}
 
 func (x *HeartbeatAck) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[11]
+	mi := &file_control_plane_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +1340,7 @@ func (x *HeartbeatAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatAck.ProtoReflect.Descriptor instead.
 func (*HeartbeatAck) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{11}
+	return file_control_plane_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HeartbeatAck) GetConnectionId() string {
@@ -932,7 +1368,7 @@ type ActiveModulesReport struct {
 
 func (x *ActiveModulesReport) Reset() {
 	*x = ActiveModulesReport{}
-	mi := &file_control_plane_proto_msgTypes[12]
+	mi := &file_control_plane_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -944,7 +1380,7 @@ func (x *ActiveModulesReport) String() string {
 func (*ActiveModulesReport) ProtoMessage() {}
 
 func (x *ActiveModulesReport) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[12]
+	mi := &file_control_plane_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -957,7 +1393,7 @@ func (x *ActiveModulesReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActiveModulesReport.ProtoReflect.Descriptor instead.
 func (*ActiveModulesReport) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{12}
+	return file_control_plane_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ActiveModulesReport) GetActiveModules() []string {
@@ -979,7 +1415,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_control_plane_proto_msgTypes[13]
+	mi := &file_control_plane_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,7 +1427,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[13]
+	mi := &file_control_plane_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +1440,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{13}
+	return file_control_plane_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DrainRequest) GetReason() string {
@@ -1030,7 +1466,7 @@ type Wake struct {
 
 func (x *Wake) Reset() {
 	*x = Wake{}
-	mi := &file_control_plane_proto_msgTypes[14]
+	mi := &file_control_plane_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1478,7 @@ func (x *Wake) String() string {
 func (*Wake) ProtoMessage() {}
 
 func (x *Wake) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[14]
+	mi := &file_control_plane_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1491,7 @@ func (x *Wake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wake.ProtoReflect.Descriptor instead.
 func (*Wake) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{14}
+	return file_control_plane_proto_rawDescGZIP(), []int{19}
 }
 
 // RegisterAgain answers a heartbeat of a connection that the server does not know or has
@@ -1069,7 +1505,7 @@ type RegisterAgain struct {
 
 func (x *RegisterAgain) Reset() {
 	*x = RegisterAgain{}
-	mi := &file_control_plane_proto_msgTypes[15]
+	mi := &file_control_plane_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1517,7 @@ func (x *RegisterAgain) String() string {
 func (*RegisterAgain) ProtoMessage() {}
 
 func (x *RegisterAgain) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[15]
+	mi := &file_control_plane_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1530,7 @@ func (x *RegisterAgain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterAgain.ProtoReflect.Descriptor instead.
 func (*RegisterAgain) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{15}
+	return file_control_plane_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RegisterAgain) GetReason() string {
@@ -1108,7 +1544,7 @@ var File_control_plane_proto protoreflect.FileDescriptor
 
 const file_control_plane_proto_rawDesc = "" +
 	"\n" +
-	"\x13control_plane.proto\x12\x10holdfast.node.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\fleases.proto\"\xe2\x02\n" +
+	"\x13control_plane.proto\x12\x10holdfast.node.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\fleases.proto\"\x9e\x03\n" +
 	"\x0fRegisterRequest\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12)\n" +
@@ -1117,7 +1553,19 @@ const file_control_plane_proto_rawDesc = "" +
 	"\x10executor_address\x18\x05 \x01(\tR\x0fexecutorAddress\x122\n" +
 	"\amodules\x18\x06 \x03(\v2\x18.holdfast.node.v1.ModuleR\amodules\x12!\n" +
 	"\fpeer_address\x18\a \x01(\tR\vpeerAddress\x12@\n" +
-	"\fexecutor_tls\x18\b \x01(\v2\x1d.holdfast.node.v1.ExecutorTLSR\vexecutorTls\".\n" +
+	"\fexecutor_tls\x18\b \x01(\v2\x1d.holdfast.node.v1.ExecutorTLSR\vexecutorTls\x12:\n" +
+	"\n" +
+	"node_facts\x18\t \x01(\v2\x1b.holdfast.node.v1.NodeFactsR\tnodeFacts\"\xf9\x01\n" +
+	"\tNodeFacts\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12?\n" +
+	"\x06labels\x18\x02 \x03(\v2'.holdfast.node.v1.NodeFacts.LabelsEntryR\x06labels\x12\x18\n" +
+	"\adrivers\x18\x03 \x03(\tR\adrivers\x12\x10\n" +
+	"\x03cpu\x18\x04 \x01(\x01R\x03cpu\x12\x16\n" +
+	"\x06memory\x18\x05 \x01(\x03R\x06memory\x12\x12\n" +
+	"\x04gpus\x18\x06 \x01(\x05R\x04gpus\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\".\n" +
 	"\vExecutorTLS\x12\x1f\n" +
 	"\vserver_name\x18\x01 \x01(\tR\n" +
 	"serverName\"\x86\x01\n" +
@@ -1144,10 +1592,11 @@ const file_control_plane_proto_rawDesc = "" +
 	"\x11DeregisterRequest\x12#\n" +
 	"\rconnection_id\x18\x01 \x01(\tR\fconnectionId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x14\n" +
-	"\x12DeregisterResponse\"\x93\x01\n" +
+	"\x12DeregisterResponse\"\xe0\x01\n" +
 	"\x0eConnectRequest\x12;\n" +
 	"\theartbeat\x18\x01 \x01(\v2\x1b.holdfast.node.v1.HeartbeatH\x00R\theartbeat\x129\n" +
-	"\tdrain_ack\x18\x02 \x01(\v2\x1a.holdfast.node.v1.DrainAckH\x00R\bdrainAckB\t\n" +
+	"\tdrain_ack\x18\x02 \x01(\v2\x1a.holdfast.node.v1.DrainAckH\x00R\bdrainAck\x12K\n" +
+	"\x0freplicas_report\x18\x03 \x01(\v2 .holdfast.node.v1.ReplicasReportH\x00R\x0ereplicasReportB\t\n" +
 	"\amessage\"\xbd\x01\n" +
 	"\tHeartbeat\x12#\n" +
 	"\rconnection_id\x18\x01 \x01(\tR\fconnectionId\x12)\n" +
@@ -1156,15 +1605,46 @@ const file_control_plane_proto_rawDesc = "" +
 	"\x0fin_flight_count\x18\x04 \x01(\rR\rinFlightCount\"W\n" +
 	"\bDrainAck\x12#\n" +
 	"\rconnection_id\x18\x01 \x01(\tR\fconnectionId\x12&\n" +
-	"\x0fin_flight_count\x18\x02 \x01(\rR\rinFlightCount\"\xad\x03\n" +
+	"\x0fin_flight_count\x18\x02 \x01(\rR\rinFlightCount\"\xc5\x04\n" +
 	"\x0fConnectResponse\x12E\n" +
 	"\rheartbeat_ack\x18\x01 \x01(\v2\x1e.holdfast.node.v1.HeartbeatAckH\x00R\fheartbeatAck\x12[\n" +
 	"\x15active_modules_report\x18\x02 \x01(\v2%.holdfast.node.v1.ActiveModulesReportH\x00R\x13activeModulesReport\x12E\n" +
 	"\rdrain_request\x18\x03 \x01(\v2\x1e.holdfast.node.v1.DrainRequestH\x00R\fdrainRequest\x12,\n" +
 	"\x04wake\x18\x04 \x01(\v2\x16.holdfast.node.v1.WakeH\x00R\x04wake\x12H\n" +
 	"\x0eregister_again\x18\x05 \x01(\v2\x1f.holdfast.node.v1.RegisterAgainH\x00R\rregisterAgain\x12,\n" +
-	"\x04site\x18\x06 \x01(\v2\x16.holdfast.node.v1.SiteH\x00R\x04siteB\t\n" +
-	"\amessage\"^\n" +
+	"\x04site\x18\x06 \x01(\v2\x16.holdfast.node.v1.SiteH\x00R\x04site\x12?\n" +
+	"\vreplica_set\x18\a \x01(\v2\x1c.holdfast.node.v1.ReplicaSetH\x00R\n" +
+	"replicaSet\x12U\n" +
+	"\x13replicas_report_ack\x18\b \x01(\v2#.holdfast.node.v1.ReplicasReportAckH\x00R\x11replicasReportAckB\t\n" +
+	"\amessage\"8\n" +
+	"\n" +
+	"ReplicaSet\x12\x10\n" +
+	"\x03era\x18\x01 \x01(\x03R\x03era\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\"\xa6\x01\n" +
+	"\x0eReplicasReport\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x1f\n" +
+	"\vset_version\x18\x02 \x01(\x03R\n" +
+	"setVersion\x12\x1a\n" +
+	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12;\n" +
+	"\breplicas\x18\x04 \x03(\v2\x1f.holdfast.node.v1.ReplicaStatusR\breplicas\"\xf2\x02\n" +
+	"\rReplicaStatus\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x16\n" +
+	"\x06health\x18\x03 \x01(\tR\x06health\x12\x1a\n" +
+	"\brestarts\x18\x04 \x01(\rR\brestarts\x12\x1a\n" +
+	"\bendpoint\x18\x05 \x01(\tR\bendpoint\x12@\n" +
+	"\x05ports\x18\x06 \x03(\v2*.holdfast.node.v1.ReplicaStatus.PortsEntryR\x05ports\x12\x10\n" +
+	"\x03pid\x18\a \x01(\rR\x03pid\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\t \x01(\tR\amessage\x12+\n" +
+	"\x03age\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x03age\x1a8\n" +
+	"\n" +
+	"PortsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"/\n" +
+	"\x11ReplicasReportAck\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\"^\n" +
 	"\fHeartbeatAck\x12#\n" +
 	"\rconnection_id\x18\x01 \x01(\tR\fconnectionId\x12)\n" +
 	"\x10protocol_version\x18\x02 \x01(\rR\x0fprotocolVersion\"<\n" +
@@ -1195,57 +1675,72 @@ func file_control_plane_proto_rawDescGZIP() []byte {
 	return file_control_plane_proto_rawDescData
 }
 
-var file_control_plane_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_control_plane_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_control_plane_proto_goTypes = []any{
 	(*RegisterRequest)(nil),       // 0: holdfast.node.v1.RegisterRequest
-	(*ExecutorTLS)(nil),           // 1: holdfast.node.v1.ExecutorTLS
-	(*Module)(nil),                // 2: holdfast.node.v1.Module
-	(*RegisterResponse)(nil),      // 3: holdfast.node.v1.RegisterResponse
-	(*ModuleResult)(nil),          // 4: holdfast.node.v1.ModuleResult
-	(*DeregisterRequest)(nil),     // 5: holdfast.node.v1.DeregisterRequest
-	(*DeregisterResponse)(nil),    // 6: holdfast.node.v1.DeregisterResponse
-	(*ConnectRequest)(nil),        // 7: holdfast.node.v1.ConnectRequest
-	(*Heartbeat)(nil),             // 8: holdfast.node.v1.Heartbeat
-	(*DrainAck)(nil),              // 9: holdfast.node.v1.DrainAck
-	(*ConnectResponse)(nil),       // 10: holdfast.node.v1.ConnectResponse
-	(*HeartbeatAck)(nil),          // 11: holdfast.node.v1.HeartbeatAck
-	(*ActiveModulesReport)(nil),   // 12: holdfast.node.v1.ActiveModulesReport
-	(*DrainRequest)(nil),          // 13: holdfast.node.v1.DrainRequest
-	(*Wake)(nil),                  // 14: holdfast.node.v1.Wake
-	(*RegisterAgain)(nil),         // 15: holdfast.node.v1.RegisterAgain
-	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
-	(*Site)(nil),                  // 17: holdfast.node.v1.Site
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(*NodeFacts)(nil),             // 1: holdfast.node.v1.NodeFacts
+	(*ExecutorTLS)(nil),           // 2: holdfast.node.v1.ExecutorTLS
+	(*Module)(nil),                // 3: holdfast.node.v1.Module
+	(*RegisterResponse)(nil),      // 4: holdfast.node.v1.RegisterResponse
+	(*ModuleResult)(nil),          // 5: holdfast.node.v1.ModuleResult
+	(*DeregisterRequest)(nil),     // 6: holdfast.node.v1.DeregisterRequest
+	(*DeregisterResponse)(nil),    // 7: holdfast.node.v1.DeregisterResponse
+	(*ConnectRequest)(nil),        // 8: holdfast.node.v1.ConnectRequest
+	(*Heartbeat)(nil),             // 9: holdfast.node.v1.Heartbeat
+	(*DrainAck)(nil),              // 10: holdfast.node.v1.DrainAck
+	(*ConnectResponse)(nil),       // 11: holdfast.node.v1.ConnectResponse
+	(*ReplicaSet)(nil),            // 12: holdfast.node.v1.ReplicaSet
+	(*ReplicasReport)(nil),        // 13: holdfast.node.v1.ReplicasReport
+	(*ReplicaStatus)(nil),         // 14: holdfast.node.v1.ReplicaStatus
+	(*ReplicasReportAck)(nil),     // 15: holdfast.node.v1.ReplicasReportAck
+	(*HeartbeatAck)(nil),          // 16: holdfast.node.v1.HeartbeatAck
+	(*ActiveModulesReport)(nil),   // 17: holdfast.node.v1.ActiveModulesReport
+	(*DrainRequest)(nil),          // 18: holdfast.node.v1.DrainRequest
+	(*Wake)(nil),                  // 19: holdfast.node.v1.Wake
+	(*RegisterAgain)(nil),         // 20: holdfast.node.v1.RegisterAgain
+	nil,                           // 21: holdfast.node.v1.NodeFacts.LabelsEntry
+	nil,                           // 22: holdfast.node.v1.ReplicaStatus.PortsEntry
+	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
+	(*Site)(nil),                  // 24: holdfast.node.v1.Site
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
 }
 var file_control_plane_proto_depIdxs = []int32{
-	2,  // 0: holdfast.node.v1.RegisterRequest.modules:type_name -> holdfast.node.v1.Module
-	1,  // 1: holdfast.node.v1.RegisterRequest.executor_tls:type_name -> holdfast.node.v1.ExecutorTLS
-	4,  // 2: holdfast.node.v1.RegisterResponse.modules:type_name -> holdfast.node.v1.ModuleResult
-	16, // 3: holdfast.node.v1.RegisterResponse.heartbeat_interval:type_name -> google.protobuf.Duration
-	16, // 4: holdfast.node.v1.RegisterResponse.heartbeat_timeout:type_name -> google.protobuf.Duration
-	16, // 5: holdfast.node.v1.RegisterResponse.required_timeout:type_name -> google.protobuf.Duration
-	17, // 6: holdfast.node.v1.RegisterResponse.site:type_name -> holdfast.node.v1.Site
-	16, // 7: holdfast.node.v1.RegisterResponse.idle_after:type_name -> google.protobuf.Duration
-	8,  // 8: holdfast.node.v1.ConnectRequest.heartbeat:type_name -> holdfast.node.v1.Heartbeat
-	9,  // 9: holdfast.node.v1.ConnectRequest.drain_ack:type_name -> holdfast.node.v1.DrainAck
-	18, // 10: holdfast.node.v1.Heartbeat.timestamp:type_name -> google.protobuf.Timestamp
-	11, // 11: holdfast.node.v1.ConnectResponse.heartbeat_ack:type_name -> holdfast.node.v1.HeartbeatAck
-	12, // 12: holdfast.node.v1.ConnectResponse.active_modules_report:type_name -> holdfast.node.v1.ActiveModulesReport
-	13, // 13: holdfast.node.v1.ConnectResponse.drain_request:type_name -> holdfast.node.v1.DrainRequest
-	14, // 14: holdfast.node.v1.ConnectResponse.wake:type_name -> holdfast.node.v1.Wake
-	15, // 15: holdfast.node.v1.ConnectResponse.register_again:type_name -> holdfast.node.v1.RegisterAgain
-	17, // 16: holdfast.node.v1.ConnectResponse.site:type_name -> holdfast.node.v1.Site
-	0,  // 17: holdfast.node.v1.ControlPlane.Register:input_type -> holdfast.node.v1.RegisterRequest
-	5,  // 18: holdfast.node.v1.ControlPlane.Deregister:input_type -> holdfast.node.v1.DeregisterRequest
-	7,  // 19: holdfast.node.v1.ControlPlane.Connect:input_type -> holdfast.node.v1.ConnectRequest
-	3,  // 20: holdfast.node.v1.ControlPlane.Register:output_type -> holdfast.node.v1.RegisterResponse
-	6,  // 21: holdfast.node.v1.ControlPlane.Deregister:output_type -> holdfast.node.v1.DeregisterResponse
-	10, // 22: holdfast.node.v1.ControlPlane.Connect:output_type -> holdfast.node.v1.ConnectResponse
-	20, // [20:23] is the sub-list for method output_type
-	17, // [17:20] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	3,  // 0: holdfast.node.v1.RegisterRequest.modules:type_name -> holdfast.node.v1.Module
+	2,  // 1: holdfast.node.v1.RegisterRequest.executor_tls:type_name -> holdfast.node.v1.ExecutorTLS
+	1,  // 2: holdfast.node.v1.RegisterRequest.node_facts:type_name -> holdfast.node.v1.NodeFacts
+	21, // 3: holdfast.node.v1.NodeFacts.labels:type_name -> holdfast.node.v1.NodeFacts.LabelsEntry
+	5,  // 4: holdfast.node.v1.RegisterResponse.modules:type_name -> holdfast.node.v1.ModuleResult
+	23, // 5: holdfast.node.v1.RegisterResponse.heartbeat_interval:type_name -> google.protobuf.Duration
+	23, // 6: holdfast.node.v1.RegisterResponse.heartbeat_timeout:type_name -> google.protobuf.Duration
+	23, // 7: holdfast.node.v1.RegisterResponse.required_timeout:type_name -> google.protobuf.Duration
+	24, // 8: holdfast.node.v1.RegisterResponse.site:type_name -> holdfast.node.v1.Site
+	23, // 9: holdfast.node.v1.RegisterResponse.idle_after:type_name -> google.protobuf.Duration
+	9,  // 10: holdfast.node.v1.ConnectRequest.heartbeat:type_name -> holdfast.node.v1.Heartbeat
+	10, // 11: holdfast.node.v1.ConnectRequest.drain_ack:type_name -> holdfast.node.v1.DrainAck
+	13, // 12: holdfast.node.v1.ConnectRequest.replicas_report:type_name -> holdfast.node.v1.ReplicasReport
+	25, // 13: holdfast.node.v1.Heartbeat.timestamp:type_name -> google.protobuf.Timestamp
+	16, // 14: holdfast.node.v1.ConnectResponse.heartbeat_ack:type_name -> holdfast.node.v1.HeartbeatAck
+	17, // 15: holdfast.node.v1.ConnectResponse.active_modules_report:type_name -> holdfast.node.v1.ActiveModulesReport
+	18, // 16: holdfast.node.v1.ConnectResponse.drain_request:type_name -> holdfast.node.v1.DrainRequest
+	19, // 17: holdfast.node.v1.ConnectResponse.wake:type_name -> holdfast.node.v1.Wake
+	20, // 18: holdfast.node.v1.ConnectResponse.register_again:type_name -> holdfast.node.v1.RegisterAgain
+	24, // 19: holdfast.node.v1.ConnectResponse.site:type_name -> holdfast.node.v1.Site
+	12, // 20: holdfast.node.v1.ConnectResponse.replica_set:type_name -> holdfast.node.v1.ReplicaSet
+	15, // 21: holdfast.node.v1.ConnectResponse.replicas_report_ack:type_name -> holdfast.node.v1.ReplicasReportAck
+	14, // 22: holdfast.node.v1.ReplicasReport.replicas:type_name -> holdfast.node.v1.ReplicaStatus
+	22, // 23: holdfast.node.v1.ReplicaStatus.ports:type_name -> holdfast.node.v1.ReplicaStatus.PortsEntry
+	23, // 24: holdfast.node.v1.ReplicaStatus.age:type_name -> google.protobuf.Duration
+	0,  // 25: holdfast.node.v1.ControlPlane.Register:input_type -> holdfast.node.v1.RegisterRequest
+	6,  // 26: holdfast.node.v1.ControlPlane.Deregister:input_type -> holdfast.node.v1.DeregisterRequest
+	8,  // 27: holdfast.node.v1.ControlPlane.Connect:input_type -> holdfast.node.v1.ConnectRequest
+	4,  // 28: holdfast.node.v1.ControlPlane.Register:output_type -> holdfast.node.v1.RegisterResponse
+	7,  // 29: holdfast.node.v1.ControlPlane.Deregister:output_type -> holdfast.node.v1.DeregisterResponse
+	11, // 30: holdfast.node.v1.ControlPlane.Connect:output_type -> holdfast.node.v1.ConnectResponse
+	28, // [28:31] is the sub-list for method output_type
+	25, // [25:28] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_control_plane_proto_init() }
@@ -1254,17 +1749,20 @@ func file_control_plane_proto_init() {
 		return
 	}
 	file_leases_proto_init()
-	file_control_plane_proto_msgTypes[7].OneofWrappers = []any{
+	file_control_plane_proto_msgTypes[8].OneofWrappers = []any{
 		(*ConnectRequest_Heartbeat)(nil),
 		(*ConnectRequest_DrainAck)(nil),
+		(*ConnectRequest_ReplicasReport)(nil),
 	}
-	file_control_plane_proto_msgTypes[10].OneofWrappers = []any{
+	file_control_plane_proto_msgTypes[11].OneofWrappers = []any{
 		(*ConnectResponse_HeartbeatAck)(nil),
 		(*ConnectResponse_ActiveModulesReport)(nil),
 		(*ConnectResponse_DrainRequest)(nil),
 		(*ConnectResponse_Wake)(nil),
 		(*ConnectResponse_RegisterAgain)(nil),
 		(*ConnectResponse_Site)(nil),
+		(*ConnectResponse_ReplicaSet)(nil),
+		(*ConnectResponse_ReplicasReportAck)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1272,7 +1770,7 @@ func file_control_plane_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_plane_proto_rawDesc), len(file_control_plane_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -121,7 +121,7 @@ func (r *region) serve() {
 	r.Helper()
 	id, err := postgres.NewID()
 	require.NoError(r, err)
-	s, err := link.New(link.Options{Store: r.store, ID: id, Timing: r.timing, Now: now, Log: slog.New(slog.DiscardHandler)})
+	s, err := link.New(link.Options{Store: r.store, ID: id, Timing: r.timing, Now: now, Log: slog.New(slog.DiscardHandler), Replicas: r.store})
 	require.NoError(r, err)
 	l, err := net.Listen("tcp", r.address)
 	require.NoError(r, err)

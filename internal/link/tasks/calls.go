@@ -108,7 +108,8 @@ func (s *Server) PollActivityTaskQueue(ctx context.Context, r *workflowservice.P
 	if !s.ownQueue(node, r.GetTaskQueue()) {
 		return nil, s.refuse(nodePrefix+string(node), reasonQueue, method+" "+r.GetTaskQueue().GetName()+" "+r.GetTaskQueue().GetKind().String())
 	}
-	ctx, done, ok := s.polls.begin(ctx, node)
+	_, key, _ := s.opt.Identity(ctx) // it was found out above
+	ctx, done, ok := s.polls.begin(ctx, node, key)
 	if !ok { // a worker that was restarted often has some: it waits and tries again
 		return nil, status.Error(codes.ResourceExhausted, "this node polls too often at once")
 	}

@@ -27,18 +27,21 @@ type polls struct {
 	open map[fleet.NodeName]map[*poll]struct{}
 }
 
-type poll struct{ cancel context.CancelFunc }
+type poll struct {
+	cancel context.CancelFunc
+	key    string // that opened it
+}
 
-// begin opens a poll that ends with the node's call, at its limit or when the node is cut; it
+// begin opens a poll that ends with the node's call, at its limit or when its key is void; it
 // says no when the node has too many.
-func (p *polls) begin(ctx context.Context, node fleet.NodeName) (context.Context, func(), bool) {
+func (p *polls) begin(ctx context.Context, node fleet.NodeName, key string) (context.Context, func(), bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.open[node]) >= pollsPerNode {
 		return nil, nil, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, limitOf(ctx))
-	mine := &poll{cancel}
+	mine := &poll{cancel, key}
 	if p.open == nil {
 		p.open = map[fleet.NodeName]map[*poll]struct{}{}
 	}
@@ -69,12 +72,14 @@ func (p *polls) end(node fleet.NodeName, done *poll) {
 	}
 }
 
-// cut ends the polls of a node.
-func (p *polls) cut(node fleet.NodeName) {
+// cut ends the polls of a node that another key than these opened.
+func (p *polls) cut(node fleet.NodeName, valid []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for open := range p.open[node] {
-		open.cancel()
+		if !slices.Contains(valid, open.key) {
+			open.cancel()
+		}
 	}
 }
 

@@ -30,7 +30,7 @@ const ourMethods = "/holdfast."
 // Unknown answers every call that no service of the link serves (grpc.UnknownServiceHandler).
 func (s *Server) Unknown(_ any, stream grpc.ServerStream) error {
 	ctx := stream.Context()
-	identity, err := s.opt.Identity(ctx)
+	identity, _, err := s.opt.Identity(ctx)
 	if err != nil {
 		return unauthenticated(err)
 	}

@@ -28,8 +28,8 @@ type Options struct {
 	Queue func(fleet.NodeName) string
 	// Secret is shared by all servers of the region, SecretBytes long.
 	Secret []byte
-	// Identity says who has proven to call: "node:NAME" or another identity.
-	Identity func(context.Context) (string, error)
+	// Identity says who has proven to call: "node:NAME" or another identity, and by which key.
+	Identity func(context.Context) (name, key string, err error)
 	// Refuse writes a refusal down, and bounds what a flood of them costs.
 	Refuse func(identity, reason, what string)
 	Log    *slog.Logger
@@ -87,16 +87,17 @@ func (s *Server) Register(at grpc.ServiceRegistrar) {
 	at.RegisterService(&narrow, s)
 }
 
-// Cut ends the polls of a node at once: it was revoked. Those that it had at other servers
-// are cut there.
-func (s *Server) Cut(node fleet.NodeName) { s.polls.cut(node) }
+// Cut ends the polls of a node that a key opened which is not among the valid ones any more: it
+// was revoked, or it changed its key. What the valid ones opened goes on: a worker whose polls fail
+// asks more and more seldom. Those that it had at other servers are cut there.
+func (s *Server) Cut(node fleet.NodeName, valid ...string) { s.polls.cut(node, valid) }
 
 // Polling are the nodes that wait for tasks at this server.
 func (s *Server) Polling() []fleet.NodeName { return s.polls.nodes() }
 
 // caller is the node that calls.
 func (s *Server) caller(ctx context.Context, method string) (fleet.NodeName, error) {
-	identity, err := s.opt.Identity(ctx)
+	identity, _, err := s.opt.Identity(ctx)
 	if err != nil {
 		return "", unauthenticated(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -103,11 +104,12 @@ func setup(t *testing.T) *bundle {
 	b.server, err = New(Options{
 		Upstream: b.temporal, Namespace: "holdfast", Queue: func(n fleet.NodeName) string { return "node." + string(n) },
 		Secret: slices.Repeat([]byte{7}, SecretBytes), Refuse: b.audit,
-		Identity: func(ctx context.Context) (string, error) {
+		Identity: func(ctx context.Context) (name, key string, err error) {
 			if who, ok := ctx.Value(identityKey{}).(string); ok {
-				return who, nil
+				name, key, _ = strings.Cut(who, " ")
+				return name, key, nil
 			}
-			return "", status.Error(codes.Unauthenticated, "nobody")
+			return "", "", status.Error(codes.Unauthenticated, "nobody")
 		},
 	})
 	require.NoError(t, err)

@@ -285,10 +285,12 @@ func (k *Keeper) desire(now lease.Instant) desire {
 	}
 	t, holds := k.candidate.Holding(now)
 	if !holds {
+		d.lapsed = k.candidate.Lapsed()
 		return d
 	}
 	d.holding, d.epoch, d.until, d.unbounded = true, t.Epoch, t.Until, t.Unbounded
 	d.releasing = k.candidate.Role() == lease.Releasing
+	d.patient = k.config.OnIsolation == lease.IsolationRun && k.seat.peer.Node != ""
 	return d
 }
 

@@ -18,9 +18,11 @@ type desire struct {
 	holding   bool
 	releasing bool
 	unbounded bool
+	patient   bool // it takes the deadline off when it is isolated
 	epoch     int64
 	until     lease.Instant
 	lapses    int64 // how often the right ended: what ran before one ends with it
+	lapsed    bool  // the last time by its deadline, and the voters are to hear when nothing runs
 	elsewhere elsewhere
 }
 
@@ -41,12 +43,7 @@ type hand struct {
 	standby  int64 // adopted as the standby
 	said     guardian.Lease
 	stopping *stopping
-}
-
-// stopping is the graceful stop of a hand-over under way.
-type stopping struct {
-	cancel context.CancelFunc
-	done   chan error
+	ending   *stopping // after a lease ran out
 }
 
 func newHand(k *Keeper) *hand { return &hand{k: k, wake: make(chan struct{}, 1)} }
@@ -89,7 +86,7 @@ func (h *hand) resume(ctx context.Context) error {
 
 // run follows until the context ends; what did not work is tried again.
 func (h *hand) run(ctx context.Context) {
-	defer h.callOff()
+	defer func() { callOff(&h.stopping); callOff(&h.ending) }()
 	pause := h.k.opt.Interval / ticksPerInterval
 	var again <-chan time.Time
 	for {
@@ -119,12 +116,16 @@ func (h *hand) follow(ctx context.Context, d desire) error {
 		if err := h.end(ctx, d); err != nil {
 			return err
 		}
-		return h.other(ctx, d)
+		if err := h.other(ctx, d); err != nil {
+			return err
+		}
+		return h.ended(ctx, d)
 	case d.releasing:
 		return h.release(ctx, d)
 	}
+	callOff(&h.ending)
 	if h.stopping != nil { // the hand-over was called off
-		h.callOff()
+		callOff(&h.stopping)
 		h.active = true
 		defer h.k.opt.Tenant.Settle()
 	}
@@ -136,7 +137,7 @@ func (h *hand) follow(ctx context.Context, d desire) error {
 
 // end takes the right to run away: guardians kill what is left.
 func (h *hand) end(ctx context.Context, d desire) error {
-	h.callOff()
+	callOff(&h.stopping)
 	h.k.held.Store(nil)
 	l := guardian.Lease{TTL: h.k.opt.TTL}
 	if d.idle {
@@ -216,63 +217,11 @@ func (h *hand) late() bool {
 	return err == nil && h.began && time.Duration(now) > h.said.Deadline-h.said.TTL/4
 }
 
-// release stops what runs while the deadline still moves on, and then says so to the loop.
-func (h *hand) release(ctx context.Context, d desire) error {
-	h.k.held.Store(nil)
-	if h.stopping == nil {
-		h.stopping = h.stop(ctx)
-	}
-	var stopped error
-	select {
-	case stopped = <-h.stopping.done:
-	default:
-		return h.say(ctx, h.leaseOf(d))
-	}
-	h.stopping.cancel()
-	h.stopping = nil
-	if stopped != nil {
-		return stopped // and begin anew
-	}
-	// What was just being started ends too: from here on the guardians start nothing.
-	if err := h.say(ctx, guardian.Lease{TTL: h.k.opt.TTL}); err != nil {
-		return err
-	}
-	if err := h.k.opt.Tenant.Stop(ctx); err != nil {
-		return err
-	}
-	h.active = false
-	return h.k.post(ctx, func(now lease.Instant) {
-		c, acts := h.k.candidate.Stopped(now)
-		h.k.carry(c, acts, now)
-		h.poke() // if it could not be written
-	})
-}
-
-func (h *hand) stop(ctx context.Context) *stopping {
-	ctx, cancel := context.WithCancel(ctx)
-	s := &stopping{cancel: cancel, done: make(chan error, 1)}
-	go func() {
-		s.done <- h.k.opt.Tenant.Stop(ctx)
-		h.poke()
-	}()
-	return s
-}
-
-// callOff ends a stop under way, and waits for it.
-func (h *hand) callOff() {
-	if h.stopping == nil {
-		return
-	}
-	h.stopping.cancel()
-	<-h.stopping.done //nolint:errcheck // whatever came of it: it does not count any more
-	h.stopping = nil
-}
-
 func (h *hand) leaseOf(d desire) guardian.Lease {
 	if d.unbounded {
 		return guardian.Lease{Deadline: decide.NoDeadline, TTL: h.k.opt.TTL}
 	}
-	return guardian.Lease{Deadline: time.Duration(d.until), TTL: h.k.opt.TTL}
+	return guardian.Lease{Deadline: time.Duration(d.until), TTL: h.k.opt.TTL, Patient: d.patient}
 }
 
 // say tells the guardians what is new.

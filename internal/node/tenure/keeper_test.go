@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -122,7 +123,8 @@ func newKept(t *testing.T) *kept {
 	return k
 }
 
-func (k *kept) start() *kept {
+// open makes the keeper, without its loop.
+func (k *kept) open() {
 	k.t.Helper()
 	var err error
 	k.Keeper, err = tenure.Open(tenure.Options{
@@ -131,6 +133,11 @@ func (k *kept) start() *kept {
 		Clock: k.clock,
 	})
 	require.NoError(k.t, err)
+}
+
+func (k *kept) start() *kept {
+	k.t.Helper()
+	k.open()
 	require.NoError(k.t, k.Begin(k.t.Context()))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -226,6 +233,38 @@ func TestKeeper(t *testing.T) {
 			return slices.Contains(k.tenant.steps, "settle")
 		})
 		require.NotContains(t, k.tenant.steps, "owed", "it never lost it")
+	})
+	t.Run("restarted late in its lease, the holder of a site that says run has no deadline before it runs", func(t *testing.T) {
+		t.Parallel()
+		k := newKept(t)
+		boot, err := boottime.Boot()
+		require.NoError(t, err)
+		known, err := json.Marshal(tenure.Site{Name: site, Generation: 3, Members: []tenure.Member{alone, other}, OnIsolation: lease.IsolationRun})
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(k.dir, tenure.SiteFile), known, 0o600))
+		k.clock = slowed(1000)
+		now, err := k.clock()
+		require.NoError(t, err)
+		state := votefile.State{
+			Site: site, Node: nodeA, Record: lease.Record{Promised: 5, PromisedTo: nodeA, Holder: nodeA, Epoch: 5, Counter: 9, TTL: shortTTL},
+			Claim: lease.Claim{Epoch: 5, Counter: 9, Deadline: now.Add(2 * shortTTL / 3), Boot: boot},
+		}
+		require.NoError(t, votefile.Save(filepath.Join(k.dir, votefile.Name), state))
+		k.open()
+		require.NoError(t, k.Begin(t.Context()))
+		l, _, _ := k.tenant.seen()
+		require.Equal(t, guardian.Lease{Deadline: time.Duration(state.Claim.Deadline), TTL: shortTTL, Patient: true}, l, "it has time to ask")
+
+		state.Claim.Deadline = now.Add(shortTTL / 2)
+		require.NoError(t, votefile.Save(filepath.Join(k.dir, votefile.Name), state))
+		k.open()
+		require.NoError(t, k.Begin(t.Context()))
+		l, _, _ = k.tenant.seen()
+		require.Equal(t, decide.NoDeadline, l.Deadline, "the guardians know before the loop ever looks at the time")
+		require.True(t, k.MayRun())
+		kept, err := votefile.Load(filepath.Join(k.dir, votefile.Name), votefile.State{Site: site, Node: nodeA}, votefile.Enrolled)
+		require.NoError(t, err)
+		require.True(t, kept.Claim.Unbounded, "and so does its next life")
 	})
 	t.Run("alone it hands over to nobody when it is drained", func(t *testing.T) { // X5
 		t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
@@ -25,6 +26,10 @@ const tokenAge = identity.MaxLifetime / 2
 
 // Remote is a voter over the wire, dialled when it is first called. A call that ran into its
 // deadline drops the connection: it may be half open, and its next answer may be minutes away.
+//
+// A holder keeps a second connection, on which only a release is ever sent. Where what the voter
+// sends no longer arrives, neither do its acknowledgements: after one request TCP sends nothing new
+// on a connection, and no other can be opened. One that has been silent still carries its first.
 type Remote struct {
 	Key  func() identity.Key
 	Wall func() time.Time
@@ -39,6 +44,7 @@ type Remote struct {
 	address string
 	aud     string // whom tokens are made for
 	conn    *grpc.ClientConn
+	spare   *grpc.ClientConn
 	token   string
 	made    time.Time
 	of      string // the key that signed it
@@ -62,9 +68,11 @@ func (r *Remote) Close() {
 }
 
 func (r *Remote) hangUp() {
-	if r.conn != nil {
-		_ = r.conn.Close() // nothing that is owed travels on it
-		r.conn = nil
+	for _, conn := range []**grpc.ClientConn{&r.conn, &r.spare} {
+		if *conn != nil {
+			_ = (*conn).Close() // nothing that is owed travels on it
+			*conn = nil
+		}
 	}
 }
 
@@ -73,7 +81,7 @@ func (r *Remote) Vote(ctx context.Context, call lease.Call, q lease.Request) (le
 	var out *nodev1.VoteResponse
 	in := wireRequest(call, q)
 	in.KnowsKey = r.keys.knows()
-	err := r.call(ctx, func(ctx context.Context, c nodev1.LeasesClient) (err error) {
+	err := r.callBy(ctx, call, func(ctx context.Context, c nodev1.LeasesClient) (err error) {
 		out, err = c.Vote(ctx, in)
 		return err
 	})
@@ -81,6 +89,9 @@ func (r *Remote) Vote(ctx context.Context, call lease.Call, q lease.Request) (le
 		return lease.Answer{}, err
 	}
 	r.keys.hear(out.GetKnowsKey())
+	if call == lease.Grant {
+		r.prepare()
+	}
 	return answerOf(out), nil
 }
 
@@ -93,7 +104,11 @@ func (r *Remote) Tell(ctx context.Context, site fleet.SiteName, epoch int64) err
 }
 
 func (r *Remote) call(ctx context.Context, f func(context.Context, nodev1.LeasesClient) error) error {
-	conn, token, err := r.open()
+	return r.callBy(ctx, "", f)
+}
+
+func (r *Remote) callBy(ctx context.Context, call lease.Call, f func(context.Context, nodev1.LeasesClient) error) error {
+	conn, token, err := r.open(call)
 	if err != nil {
 		return err
 	}
@@ -108,12 +123,32 @@ func (r *Remote) drop(conn *grpc.ClientConn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.token = ""
-	if r.conn == conn {
-		r.hangUp()
+	switch conn {
+	case r.conn:
+		r.conn = nil
+	case r.spare:
+		r.spare = nil
+	default:
+		return
 	}
+	_ = conn.Close() // nothing that is owed travels on it
 }
 
-func (r *Remote) open() (*grpc.ClientConn, string, error) {
+// prepare has the second connection ready.
+func (r *Remote) prepare() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.spare == nil {
+		conn, err := grpc.NewClient(r.address, r.options()...)
+		if err != nil {
+			return // what is called says so
+		}
+		r.spare = conn
+	}
+	r.spare.Connect() // nothing where it stands
+}
+
+func (r *Remote) open(call lease.Call) (*grpc.ClientConn, string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key, now := r.Key(), r.Wall()
@@ -134,6 +169,9 @@ func (r *Remote) open() (*grpc.ClientConn, string, error) {
 			return nil, "", fleet.Errorf(fleet.Invalid, "prepare to dial %s: %w", r.address, err)
 		}
 		r.conn = conn
+	}
+	if call == lease.Release && r.spare != nil && r.spare.GetState() == connectivity.Ready {
+		return r.spare, r.token, nil
 	}
 	return r.conn, r.token, nil
 }

@@ -53,6 +53,7 @@ type wire struct {
 
 	mu    sync.Mutex
 	cut   bool
+	mute  bool // requests arrive, and nothing comes back
 	conns []net.Conn
 	wg    sync.WaitGroup
 }
@@ -96,12 +97,12 @@ func (w *wire) accept() {
 		w.mu.Lock()
 		w.conns = append(w.conns, out)
 		w.mu.Unlock()
-		w.wg.Go(func() { w.copy(out, c) })
-		w.wg.Go(func() { w.copy(c, out) })
+		w.wg.Go(func() { w.copy(out, c, &w.cut) })
+		w.wg.Go(func() { w.copy(c, out, &w.mute) })
 	}
 }
 
-func (w *wire) copy(to, from net.Conn) {
+func (w *wire) copy(to, from net.Conn, swallows *bool) {
 	defer to.Close()   //nolint:errcheck // it ends either way
 	defer from.Close() //nolint:errcheck // it ends either way
 	buf := make([]byte, 32<<10)
@@ -111,7 +112,7 @@ func (w *wire) copy(to, from net.Conn) {
 			return
 		}
 		w.mu.Lock()
-		cut := w.cut
+		cut := *swallows
 		w.mu.Unlock()
 		if cut {
 			continue // swallowed: the connection is half open
@@ -125,7 +126,14 @@ func (w *wire) copy(to, from net.Conn) {
 func (w *wire) set(cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cut = cut
+	w.cut, w.mute = cut, cut
+}
+
+// silence lets requests through and nothing back.
+func (w *wire) silence() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mute = true
 }
 
 func (w *wire) address() string { return w.l.Addr().String() }

@@ -43,6 +43,9 @@ SELECT b.id FROM bodies b WHERE b.id = ANY($1::bigint[]) AND (
     OR EXISTS (SELECT 1 FROM revisions r WHERE r.spec #>> '{overrides,hash}' = encode(b.hash, 'hex'))
     OR EXISTS (SELECT 1 FROM template_generations t
                WHERE jsonb_path_query_array(t.spec, '$.**.hash'::jsonpath) @> to_jsonb(encode(b.hash, 'hex')))
+    OR EXISTS (SELECT 1 FROM deployment_revisions v WHERE v.definition = b.hash)
+    OR EXISTS (SELECT 1 FROM deployment_revisions v
+               WHERE jsonb_path_query_array(v.spec, '$.**.hash'::jsonpath) @> to_jsonb(encode(b.hash, 'hex')))
     OR EXISTS (SELECT 1 FROM fleet_runs f WHERE f.spec #>> '{change,patch,hash}' = encode(b.hash, 'hex')))
 `
 
@@ -156,6 +159,101 @@ func (q *Queries) CollectDeliveries(ctx context.Context, arg CollectDeliveriesPa
 	return result.RowsAffected(), nil
 }
 
+const collectDeploymentHistory = `-- name: CollectDeploymentHistory :execrows
+DELETE FROM deployment_history WHERE id = ANY(ARRAY(
+    SELECT c.id FROM deployments d
+    CROSS JOIN LATERAL (
+        SELECT h.id FROM deployment_history h
+        WHERE h.deployment = d.name AND (h.last_at < now() - make_interval(secs => $1::float8)
+            OR h.id < (SELECT min(n.id) FROM (SELECT x.id FROM deployment_history x WHERE x.deployment = d.name
+                                             ORDER BY x.id DESC LIMIT $2::bigint) n))
+        ORDER BY h.id LIMIT $3) c
+    LIMIT $3))
+`
+
+type CollectDeploymentHistoryParams struct {
+	OlderSeconds float64
+	Most         int64
+	MaxRows      int32
+}
+
+func (q *Queries) CollectDeploymentHistory(ctx context.Context, arg CollectDeploymentHistoryParams) (int64, error) {
+	result, err := q.db.Exec(ctx, collectDeploymentHistory, arg.OlderSeconds, arg.Most, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const collectDeploymentRevisions = `-- name: CollectDeploymentRevisions :execrows
+DELETE FROM deployment_revisions WHERE ctid = ANY(ARRAY(
+    SELECT c.ctid FROM deployments d
+    CROSS JOIN LATERAL (
+        SELECT v.ctid FROM deployment_revisions v
+        WHERE v.deployment = d.name AND v.revision <> d.revision AND v.revision <= d.last_revision - $1::bigint
+          AND v.created_at < now() - make_interval(secs => $2::float8)
+          AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.deployment = v.deployment AND r.ended_at IS NULL AND r.revision = v.revision OFFSET 0)
+          AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'deployment.' || v.deployment AND o.revision = v.revision
+                          AND o.state = 'running' OFFSET 0)
+        ORDER BY v.revision LIMIT $3) c
+    LIMIT $3))
+`
+
+type CollectDeploymentRevisionsParams struct {
+	Keep         int64
+	OlderSeconds float64
+	MaxRows      int32
+}
+
+func (q *Queries) CollectDeploymentRevisions(ctx context.Context, arg CollectDeploymentRevisionsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, collectDeploymentRevisions, arg.Keep, arg.OlderSeconds, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const collectDeployments = `-- name: CollectDeployments :execrows
+DELETE FROM deployments WHERE name = ANY(ARRAY(
+    SELECT d.name FROM deployments d
+    WHERE d.state = 'TERMINATED' AND d.next_uid IS NULL AND d.since < now() - make_interval(secs => $1::float8)
+      AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.deployment = d.name OFFSET 0)
+      AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'deployment.' || d.name AND o.state = 'running' OFFSET 0)
+      AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.name = d.name OFFSET 0)
+    ORDER BY d.since LIMIT $2 FOR UPDATE SKIP LOCKED))
+`
+
+type CollectDeploymentsParams struct {
+	OlderSeconds float64
+	MaxRows      int32
+}
+
+// The record of a deployment that ended goes when its replicas have gone, and nobody waits for it.
+func (q *Queries) CollectDeployments(ctx context.Context, arg CollectDeploymentsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, collectDeployments, arg.OlderSeconds, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const collectNodeSets = `-- name: CollectNodeSets :execrows
+DELETE FROM node_sets WHERE node = ANY(ARRAY(
+    SELECT s.node FROM node_sets s JOIN nodes n ON n.name = s.node
+    WHERE (n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL)
+      AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.node = s.node AND r.ended_at IS NULL OFFSET 0)
+    LIMIT $1 FOR UPDATE OF s SKIP LOCKED))
+`
+
+// Sets of nodes that do not come back as they were. Another set of theirs has a higher number.
+func (q *Queries) CollectNodeSets(ctx context.Context, maxRows int32) (int64, error) {
+	result, err := q.db.Exec(ctx, collectNodeSets, maxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const collectOperations = `-- name: CollectOperations :execrows
 DELETE FROM operations WHERE id = ANY(ARRAY(
     SELECT o.id FROM operations o
@@ -171,6 +269,56 @@ type CollectOperationsParams struct {
 
 func (q *Queries) CollectOperations(ctx context.Context, arg CollectOperationsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, collectOperations, arg.OlderSeconds, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const collectReplicaSamples = `-- name: CollectReplicaSamples :execrows
+DELETE FROM replica_samples WHERE replica = ANY(ARRAY(
+    SELECT s.replica FROM replica_samples s
+    WHERE NOT EXISTS (SELECT 1 FROM replicas r WHERE r.id = s.replica AND r.ended_at IS NULL OFFSET 0) LIMIT $1))
+`
+
+// Samples of what has ended, for which no row keeps them.
+func (q *Queries) CollectReplicaSamples(ctx context.Context, maxRows int32) (int64, error) {
+	result, err := q.db.Exec(ctx, collectReplicaSamples, maxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const collectReplicas = `-- name: CollectReplicas :execrows
+DELETE FROM replicas WHERE id = ANY(ARRAY(
+    SELECT c.id FROM deployments d
+    CROSS JOIN LATERAL (
+        SELECT e.id FROM (
+            SELECT r.id, r.ended_at FROM replicas r WHERE r.deployment = d.name AND r.ended_at IS NOT NULL
+            ORDER BY r.ended_at DESC
+            OFFSET CASE WHEN d.state = 'TERMINATED' AND d.since < now() - make_interval(secs => $1::float8) THEN 0 ELSE $2::bigint END) e
+        WHERE e.ended_at < now() - make_interval(secs => $3::float8)
+        ORDER BY e.ended_at LIMIT $4) c
+    LIMIT $4))
+`
+
+type CollectReplicasParams struct {
+	RecordSeconds float64
+	Keep          int64
+	OlderSeconds  float64
+	MaxRows       int32
+}
+
+// Of ended replicas the newest of each deployment stay, for their output; of one that ended itself
+// none.
+func (q *Queries) CollectReplicas(ctx context.Context, arg CollectReplicasParams) (int64, error) {
+	result, err := q.db.Exec(ctx, collectReplicas,
+		arg.RecordSeconds,
+		arg.Keep,
+		arg.OlderSeconds,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return 0, err
 	}

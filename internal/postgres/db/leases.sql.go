@@ -270,7 +270,7 @@ const insertFailover = `-- name: InsertFailover :one
 INSERT INTO operations (id, kind, site, name, subject, project, state, requested_by, door_workflow, door_run, forced, deadline_at)
 VALUES ($1, $2, $3, $4, $5, $6, 'running', $7, $8, $9, $10,
         now() + make_interval(secs => $11::float8))
-RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced
+RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target
 `
 
 type InsertFailoverParams struct {
@@ -325,6 +325,8 @@ func (q *Queries) InsertFailover(ctx context.Context, arg InsertFailoverParams) 
 		&i.DeadlineAt,
 		&i.EndedAt,
 		&i.Forced,
+		&i.ProcessVersion,
+		&i.Target,
 	)
 	return i, err
 }
@@ -384,7 +386,7 @@ func (q *Queries) LoseVotes(ctx context.Context) error {
 }
 
 const newestFailover = `-- name: NewestFailover :one
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced FROM operations WHERE subject = $1 AND state = 'running' ORDER BY created_at DESC, id DESC LIMIT 1
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target FROM operations WHERE subject = $1 AND state = 'running' ORDER BY created_at DESC, id DESC LIMIT 1
 `
 
 func (q *Queries) NewestFailover(ctx context.Context, subject string) (Operation, error) {
@@ -413,6 +415,8 @@ func (q *Queries) NewestFailover(ctx context.Context, subject string) (Operation
 		&i.DeadlineAt,
 		&i.EndedAt,
 		&i.Forced,
+		&i.ProcessVersion,
+		&i.Target,
 	)
 	return i, err
 }

@@ -150,6 +150,30 @@ func (q *Queries) CountConnections(ctx context.Context) ([]CountConnectionsRow, 
 	return items, nil
 }
 
+const deploymentsOnNodes = `-- name: DeploymentsOnNodes :many
+SELECT DISTINCT deployment FROM replicas WHERE node = ANY($1::text[]) AND ended_at IS NULL ORDER BY deployment
+`
+
+func (q *Queries) DeploymentsOnNodes(ctx context.Context, nodes []string) ([]string, error) {
+	rows, err := q.db.Query(ctx, deploymentsOnNodes, nodes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var deployment string
+		if err := rows.Scan(&deployment); err != nil {
+			return nil, err
+		}
+		items = append(items, deployment)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deregisterConnection = `-- name: DeregisterConnection :one
 UPDATE connections SET state = 'Disconnected', reason = $1, ended_at = now()
 WHERE id = $2 AND identity = $3 AND ended_at IS NULL AND state = ANY($4::text[])
@@ -227,7 +251,7 @@ held AS (
                   FOR NO KEY UPDATE) c ON true)
 UPDATE connections c SET state = 'Disconnected', reason = $1, ended_at = now()
 FROM held WHERE c.id = held.id
-RETURNING c.id
+RETURNING c.id, coalesce(c.node, '')::text AS node
 `
 
 type EndServerParams struct {
@@ -236,19 +260,24 @@ type EndServerParams struct {
 	States []string
 }
 
-func (q *Queries) EndServer(ctx context.Context, arg EndServerParams) ([]string, error) {
+type EndServerRow struct {
+	ID   string
+	Node string
+}
+
+func (q *Queries) EndServer(ctx context.Context, arg EndServerParams) ([]EndServerRow, error) {
 	rows, err := q.db.Query(ctx, endServer, arg.Reason, arg.Server, arg.States)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []string
+	var items []EndServerRow
 	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
+		var i EndServerRow
+		if err := rows.Scan(&i.ID, &i.Node); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -1005,6 +1034,22 @@ func (q *Queries) ReplaceConnections(ctx context.Context, arg ReplaceConnections
 		return nil, err
 	}
 	return items, nil
+}
+
+const setNodeFacts = `-- name: SetNodeFacts :exec
+UPDATE nodes n SET facts = u.facts
+FROM (SELECT unnest($1::text[]) AS name, unnest($2::jsonb[]) AS facts) u
+WHERE n.name = u.name AND n.facts <> u.facts
+`
+
+type SetNodeFactsParams struct {
+	Names []string
+	Facts []json.RawMessage
+}
+
+func (q *Queries) SetNodeFacts(ctx context.Context, arg SetNodeFactsParams) error {
+	_, err := q.db.Exec(ctx, setNodeFacts, arg.Names, arg.Facts)
+	return err
 }
 
 const setPeerAddresses = `-- name: SetPeerAddresses :many

@@ -133,6 +133,62 @@ type DeliveryNode struct {
 	Notice     int64
 }
 
+type Deployment struct {
+	Name           string
+	Uid            string
+	NextUid        *string
+	Project        string
+	State          string
+	Reason         string
+	Message        string
+	Since          time.Time
+	Target         int32
+	LastRevision   int64
+	Revision       int64
+	ProcessVersion int64
+	Began          int64
+	BeganVersion   int64
+	Attempts       int32
+	Crashes        int32
+	NextAttempt    *time.Time
+	Conditions     json.RawMessage
+	Awaited        string
+	WakeAt         *time.Time
+	EntityRun      string
+	UpdatedAt      time.Time
+	SeenAt         time.Time
+}
+
+type DeploymentHistory struct {
+	ID         int64
+	Deployment string
+	Uid        string
+	Replica    string
+	Node       string
+	At         time.Time
+	LastAt     time.Time
+	Times      int32
+	FromState  string
+	ToState    string
+	Reason     string
+	Message    string
+	Actor      string
+}
+
+type DeploymentRevision struct {
+	Deployment     string
+	Revision       int64
+	Uid            string
+	Generation     int64
+	ProcessVersion int64
+	Spec           json.RawMessage
+	Definition     []byte
+	CreatedBy      string
+	Reason         string
+	CreatedAt      time.Time
+	Terms          json.RawMessage
+}
+
 type Event struct {
 	Seq        int64
 	Era        int64
@@ -293,6 +349,7 @@ type Node struct {
 	NextSigningKey  []byte
 	NextSealingKey  []byte
 	RotatedAt       *time.Time
+	Facts           json.RawMessage
 }
 
 type NodeDrain struct {
@@ -322,6 +379,13 @@ type NodeHeld struct {
 	HighRevision int64
 	Reason       string
 	ReportedAt   time.Time
+}
+
+type NodeSet struct {
+	Node      string
+	Version   int64
+	Held      int64
+	ChangedAt time.Time
 }
 
 type Object struct {
@@ -366,6 +430,8 @@ type Operation struct {
 	DeadlineAt      time.Time
 	EndedAt         *time.Time
 	Forced          bool
+	ProcessVersion  int64
+	Target          int32
 }
 
 type Orphan struct {
@@ -460,6 +526,60 @@ type RegionSecret struct {
 	Name      string
 	Secret    []byte
 	CreatedAt time.Time
+}
+
+type Replica struct {
+	ID             string
+	Deployment     string
+	Uid            string
+	Node           string
+	Site           string
+	Revision       int64
+	ProcessVersion int64
+	Definition     []byte
+	Cpu            float64
+	Memory         int64
+	Gpus           int32
+	FixedPorts     []int32
+	StopSeconds    int32
+	State          string
+	Health         string
+	Phase          string
+	Restarts       int32
+	Endpoint       string
+	Ports          json.RawMessage
+	Pid            int32
+	Reason         string
+	Message        string
+	Lost           bool
+	Listed         int64
+	CreatedAt      time.Time
+	Since          time.Time
+	StopBy         *time.Time
+	EndedAt        *time.Time
+	FailedAt       *time.Time
+}
+
+type ReplicaLog struct {
+	Replica   string
+	LogOffset int64
+	Data      []byte
+	At        time.Time
+}
+
+type ReplicaNode struct {
+	Name    string
+	Heard   bool
+	Unheard time.Time
+	Leaves  bool
+	Gone    bool
+}
+
+type ReplicaSample struct {
+	Replica string
+	Cpu     float64
+	Memory  int64
+	At      time.Time
 }
 
 type Revision struct {

@@ -196,7 +196,7 @@ func (q *Queries) GetLease(ctx context.Context, site string) (SiteLease, error) 
 }
 
 const getNode = `-- name: GetNode :one
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, counters, counted_at, rotation_asked_at, next_signing_key, next_sealing_key, rotated_at FROM nodes WHERE name = $1
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, counters, counted_at, rotation_asked_at, next_signing_key, next_sealing_key, rotated_at, facts FROM nodes WHERE name = $1
 `
 
 func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
@@ -224,6 +224,7 @@ func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
 		&i.NextSigningKey,
 		&i.NextSealingKey,
 		&i.RotatedAt,
+		&i.Facts,
 	)
 	return i, err
 }
@@ -487,7 +488,7 @@ func (q *Queries) ListJoinTokens(ctx context.Context, arg ListJoinTokensParams) 
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, n.cordoned_at, n.cordon_reason, n.peer_address, n.counters, n.counted_at, n.rotation_asked_at, n.next_signing_key, n.next_sealing_key, n.rotated_at, coalesce(l.epoch, 0)::bigint AS epoch,
+SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, n.cordoned_at, n.cordon_reason, n.peer_address, n.counters, n.counted_at, n.rotation_asked_at, n.next_signing_key, n.next_sealing_key, n.rotated_at, n.facts, coalesce(l.epoch, 0)::bigint AS epoch,
        (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
        (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed,
        (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans,
@@ -529,6 +530,7 @@ type ListNodesRow struct {
 	NextSigningKey  []byte
 	NextSealingKey  []byte
 	RotatedAt       *time.Time
+	Facts           json.RawMessage
 	Epoch           int64
 	Instances       int64
 	Owed            int64
@@ -576,6 +578,7 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 			&i.NextSigningKey,
 			&i.NextSealingKey,
 			&i.RotatedAt,
+			&i.Facts,
 			&i.Epoch,
 			&i.Instances,
 			&i.Owed,
@@ -711,7 +714,7 @@ func (q *Queries) OfferKey(ctx context.Context, arg OfferKeyParams) (int64, erro
 }
 
 const pairNodes = `-- name: PairNodes :many
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, counters, counted_at, rotation_asked_at, next_signing_key, next_sealing_key, rotated_at FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' ORDER BY name
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, counters, counted_at, rotation_asked_at, next_signing_key, next_sealing_key, rotated_at, facts FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' ORDER BY name
 `
 
 // The nodes of a site that hold instances.
@@ -746,6 +749,7 @@ func (q *Queries) PairNodes(ctx context.Context, site string) ([]Node, error) {
 			&i.NextSigningKey,
 			&i.NextSealingKey,
 			&i.RotatedAt,
+			&i.Facts,
 		); err != nil {
 			return nil, err
 		}
@@ -843,36 +847,6 @@ func (q *Queries) RevokeNode(ctx context.Context, name string) (int64, error) {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const revokedAmong = `-- name: RevokedAmong :many
-SELECT name FROM nodes WHERE name = ANY($1::text[])
-  AND (revoked_at IS NOT NULL OR removed_at IS NOT NULL OR rotated_at > now() - make_interval(secs => $2::float8))
-`
-
-type RevokedAmongParams struct {
-	Names         []string
-	RotatedWithin float64
-}
-
-func (q *Queries) RevokedAmong(ctx context.Context, arg RevokedAmongParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, revokedAmong, arg.Names, arg.RotatedWithin)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		items = append(items, name)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const trimLogs = `-- name: TrimLogs :exec

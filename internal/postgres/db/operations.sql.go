@@ -108,7 +108,7 @@ func (q *Queries) EndOperations(ctx context.Context, arg EndOperationsParams) er
 }
 
 const getOperation = `-- name: GetOperation :one
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced FROM operations WHERE id = $1
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target FROM operations WHERE id = $1
 `
 
 func (q *Queries) GetOperation(ctx context.Context, id string) (Operation, error) {
@@ -137,12 +137,14 @@ func (q *Queries) GetOperation(ctx context.Context, id string) (Operation, error
 		&i.DeadlineAt,
 		&i.EndedAt,
 		&i.Forced,
+		&i.ProcessVersion,
+		&i.Target,
 	)
 	return i, err
 }
 
 const getOperations = `-- name: GetOperations :many
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced FROM operations WHERE id = ANY($1::text[]) ORDER BY name
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target FROM operations WHERE id = ANY($1::text[]) ORDER BY name
 `
 
 func (q *Queries) GetOperations(ctx context.Context, ids []string) ([]Operation, error) {
@@ -177,6 +179,8 @@ func (q *Queries) GetOperations(ctx context.Context, ids []string) ([]Operation,
 			&i.DeadlineAt,
 			&i.EndedAt,
 			&i.Forced,
+			&i.ProcessVersion,
+			&i.Target,
 		); err != nil {
 			return nil, err
 		}
@@ -192,7 +196,7 @@ const insertOperation = `-- name: InsertOperation :one
 INSERT INTO operations (id, kind, site, name, subject, revision, project, state, requested_by, door_workflow, door_run, deadline_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, 'running', $8, $9, $10,
         now() + make_interval(secs => $11::float8))
-RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced
+RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target
 `
 
 type InsertOperationParams struct {
@@ -247,13 +251,15 @@ func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams
 		&i.DeadlineAt,
 		&i.EndedAt,
 		&i.Forced,
+		&i.ProcessVersion,
+		&i.Target,
 	)
 	return i, err
 }
 
 const lastProject = `-- name: LastProject :one
 SELECT coalesce((SELECT nullif(s.project, '') FROM subjects s WHERE s.site = $1 AND s.name = $2),
-                (SELECT o.project FROM operations o WHERE o.site = $1 AND o.name = $2 AND o.kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover')
+                (SELECT o.project FROM operations o WHERE o.site = $1 AND o.name = $2 AND o.kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover', 'converge', 'scale', 'restart', 'destroy')
                  ORDER BY o.created_at DESC LIMIT 1), '')::text AS project
 `
 
@@ -270,24 +276,26 @@ func (q *Queries) LastProject(ctx context.Context, arg LastProjectParams) (strin
 }
 
 const listOperations = `-- name: ListOperations :many
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced FROM operations
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target FROM operations
 WHERE (created_at, id) < ($1::timestamptz, $2::text) AND ($3::text = '' OR project = $3)
   AND ($4::text = '' OR state = $4) AND ($5::text = '' OR site = $5)
-  AND ($6::text = '' OR name = $6 AND kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover')) AND ($7::text = '' OR name = $7 AND kind IN ('reconcile', 'drain', 'failover'))
+  AND ($6::text = '' OR name = $6 AND kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover', 'converge', 'scale', 'restart', 'destroy')) AND ($7::text = '' OR name = $7 AND kind IN ('reconcile', 'drain', 'failover'))
   AND ($8::text = '' OR name = $8 AND kind = 'fleet')
-ORDER BY created_at DESC, id DESC LIMIT $9
+  AND ($9::text = '' OR name = $9 AND kind IN ('converge', 'scale', 'restart', 'destroy'))
+ORDER BY created_at DESC, id DESC LIMIT $10
 `
 
 type ListOperationsParams struct {
-	BeforeAt time.Time
-	BeforeID string
-	Project  string
-	State    string
-	Site     string
-	Name     string
-	Node     string
-	Fleet    string
-	MaxRows  int32
+	BeforeAt   time.Time
+	BeforeID   string
+	Project    string
+	State      string
+	Site       string
+	Name       string
+	Node       string
+	Fleet      string
+	Deployment string
+	MaxRows    int32
 }
 
 // The name of a reconcile, a drain or a failover is that of a node, of a fleet that of a fleet change.
@@ -301,6 +309,7 @@ func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) 
 		arg.Name,
 		arg.Node,
 		arg.Fleet,
+		arg.Deployment,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -333,6 +342,8 @@ func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) 
 			&i.DeadlineAt,
 			&i.EndedAt,
 			&i.Forced,
+			&i.ProcessVersion,
+			&i.Target,
 		); err != nil {
 			return nil, err
 		}
@@ -357,7 +368,7 @@ const openSubjects = `-- name: OpenSubjects :many
 SELECT s.site, s.name, s.entity_run FROM subjects s
 WHERE (s.site, s.name) > ($1::text, $2::text) AND (s.site, s.name) IN (
     SELECT o.site, o.name FROM operations o
-    WHERE o.state = 'running' AND o.kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover') AND o.created_at < now() - make_interval(secs => $3::float8)
+    WHERE o.state = 'running' AND o.kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover', 'converge', 'scale', 'restart', 'destroy') AND o.created_at < now() - make_interval(secs => $3::float8)
     UNION SELECT d.site, d.name FROM deliveries d WHERE d.state = 'open'
     UNION SELECT w.site, w.name FROM owed_now w WHERE w.since < now() - make_interval(secs => $3::float8)
     UNION SELECT d.site, d.name FROM deliveries d
@@ -414,7 +425,7 @@ func (q *Queries) OpenSubjects(ctx context.Context, arg OpenSubjectsParams) ([]O
 }
 
 const operationByDoor = `-- name: OperationByDoor :one
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced FROM operations WHERE door_workflow = $1 AND door_run = $2
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target FROM operations WHERE door_workflow = $1 AND door_run = $2
 `
 
 type OperationByDoorParams struct {
@@ -448,12 +459,14 @@ func (q *Queries) OperationByDoor(ctx context.Context, arg OperationByDoorParams
 		&i.DeadlineAt,
 		&i.EndedAt,
 		&i.Forced,
+		&i.ProcessVersion,
+		&i.Target,
 	)
 	return i, err
 }
 
 const overdueOperations = `-- name: OverdueOperations :many
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced FROM operations WHERE state = 'running' AND deadline_at < now() ORDER BY deadline_at LIMIT $1
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target FROM operations WHERE state = 'running' AND deadline_at < now() ORDER BY deadline_at LIMIT $1
 `
 
 func (q *Queries) OverdueOperations(ctx context.Context, maxRows int32) ([]Operation, error) {
@@ -488,6 +501,8 @@ func (q *Queries) OverdueOperations(ctx context.Context, maxRows int32) ([]Opera
 			&i.DeadlineAt,
 			&i.EndedAt,
 			&i.Forced,
+			&i.ProcessVersion,
+			&i.Target,
 		); err != nil {
 			return nil, err
 		}
@@ -500,7 +515,7 @@ func (q *Queries) OverdueOperations(ctx context.Context, maxRows int32) ([]Opera
 }
 
 const requestCancel = `-- name: RequestCancel :one
-UPDATE operations SET cancel_requested = true WHERE id = $1 AND state = 'running' RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced
+UPDATE operations SET cancel_requested = true WHERE id = $1 AND state = 'running' RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target
 `
 
 func (q *Queries) RequestCancel(ctx context.Context, id string) (Operation, error) {
@@ -529,6 +544,8 @@ func (q *Queries) RequestCancel(ctx context.Context, id string) (Operation, erro
 		&i.DeadlineAt,
 		&i.EndedAt,
 		&i.Forced,
+		&i.ProcessVersion,
+		&i.Target,
 	)
 	return i, err
 }
@@ -550,7 +567,7 @@ func (q *Queries) ServeOperations(ctx context.Context, arg ServeOperationsParams
 }
 
 const untoldDoors = `-- name: UntoldDoors :many
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced FROM operations WHERE state <> 'running' AND door_run <> '' AND NOT door_told
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target FROM operations WHERE state <> 'running' AND door_run <> '' AND NOT door_told
   AND ($1::text = '' OR subject = $1) ORDER BY ended_at LIMIT $2
 `
 
@@ -591,6 +608,8 @@ func (q *Queries) UntoldDoors(ctx context.Context, arg UntoldDoorsParams) ([]Ope
 			&i.DeadlineAt,
 			&i.EndedAt,
 			&i.Forced,
+			&i.ProcessVersion,
+			&i.Target,
 		); err != nil {
 			return nil, err
 		}

@@ -15,6 +15,9 @@ SELECT b.id FROM bodies b WHERE b.id = ANY(@ids::bigint[]) AND (
     OR EXISTS (SELECT 1 FROM revisions r WHERE r.spec #>> '{overrides,hash}' = encode(b.hash, 'hex'))
     OR EXISTS (SELECT 1 FROM template_generations t
                WHERE jsonb_path_query_array(t.spec, '$.**.hash'::jsonpath) @> to_jsonb(encode(b.hash, 'hex')))
+    OR EXISTS (SELECT 1 FROM deployment_revisions v WHERE v.definition = b.hash)
+    OR EXISTS (SELECT 1 FROM deployment_revisions v
+               WHERE jsonb_path_query_array(v.spec, '$.**.hash'::jsonpath) @> to_jsonb(encode(b.hash, 'hex')))
     OR EXISTS (SELECT 1 FROM fleet_runs f WHERE f.spec #>> '{change,patch,hash}' = encode(b.hash, 'hex')));
 
 -- All specs are read for the bodies of a page that no revision refers to: an index of what is
@@ -149,3 +152,65 @@ DELETE FROM events WHERE seq = ANY(@seqs::bigint[]);
 
 -- name: RaiseFeedHorizon :exec
 UPDATE feed_horizon SET era = @era, xid = @xid::xid8, seq = @seq;
+
+-- Of ended replicas the newest of each deployment stay, for their output; of one that ended itself
+-- none.
+-- name: CollectReplicas :execrows
+DELETE FROM replicas WHERE id = ANY(ARRAY(
+    SELECT c.id FROM deployments d
+    CROSS JOIN LATERAL (
+        SELECT e.id FROM (
+            SELECT r.id, r.ended_at FROM replicas r WHERE r.deployment = d.name AND r.ended_at IS NOT NULL
+            ORDER BY r.ended_at DESC
+            OFFSET CASE WHEN d.state = 'TERMINATED' AND d.since < now() - make_interval(secs => @record_seconds::float8) THEN 0 ELSE @keep::bigint END) e
+        WHERE e.ended_at < now() - make_interval(secs => @older_seconds::float8)
+        ORDER BY e.ended_at LIMIT @max_rows) c
+    LIMIT @max_rows));
+
+-- Samples of what has ended, for which no row keeps them.
+-- name: CollectReplicaSamples :execrows
+DELETE FROM replica_samples WHERE replica = ANY(ARRAY(
+    SELECT s.replica FROM replica_samples s
+    WHERE NOT EXISTS (SELECT 1 FROM replicas r WHERE r.id = s.replica AND r.ended_at IS NULL OFFSET 0) LIMIT @max_rows));
+
+-- name: CollectDeploymentRevisions :execrows
+DELETE FROM deployment_revisions WHERE ctid = ANY(ARRAY(
+    SELECT c.ctid FROM deployments d
+    CROSS JOIN LATERAL (
+        SELECT v.ctid FROM deployment_revisions v
+        WHERE v.deployment = d.name AND v.revision <> d.revision AND v.revision <= d.last_revision - @keep::bigint
+          AND v.created_at < now() - make_interval(secs => @older_seconds::float8)
+          AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.deployment = v.deployment AND r.ended_at IS NULL AND r.revision = v.revision OFFSET 0)
+          AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'deployment.' || v.deployment AND o.revision = v.revision
+                          AND o.state = 'running' OFFSET 0)
+        ORDER BY v.revision LIMIT @max_rows) c
+    LIMIT @max_rows));
+
+-- name: CollectDeploymentHistory :execrows
+DELETE FROM deployment_history WHERE id = ANY(ARRAY(
+    SELECT c.id FROM deployments d
+    CROSS JOIN LATERAL (
+        SELECT h.id FROM deployment_history h
+        WHERE h.deployment = d.name AND (h.last_at < now() - make_interval(secs => @older_seconds::float8)
+            OR h.id < (SELECT min(n.id) FROM (SELECT x.id FROM deployment_history x WHERE x.deployment = d.name
+                                             ORDER BY x.id DESC LIMIT @most::bigint) n))
+        ORDER BY h.id LIMIT @max_rows) c
+    LIMIT @max_rows));
+
+-- The record of a deployment that ended goes when its replicas have gone, and nobody waits for it.
+-- name: CollectDeployments :execrows
+DELETE FROM deployments WHERE name = ANY(ARRAY(
+    SELECT d.name FROM deployments d
+    WHERE d.state = 'TERMINATED' AND d.next_uid IS NULL AND d.since < now() - make_interval(secs => @older_seconds::float8)
+      AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.deployment = d.name OFFSET 0)
+      AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'deployment.' || d.name AND o.state = 'running' OFFSET 0)
+      AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.name = d.name OFFSET 0)
+    ORDER BY d.since LIMIT @max_rows FOR UPDATE SKIP LOCKED));
+
+-- Sets of nodes that do not come back as they were. Another set of theirs has a higher number.
+-- name: CollectNodeSets :execrows
+DELETE FROM node_sets WHERE node = ANY(ARRAY(
+    SELECT s.node FROM node_sets s JOIN nodes n ON n.name = s.node
+    WHERE (n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL)
+      AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.node = s.node AND r.ended_at IS NULL OFFSET 0)
+    LIMIT @max_rows FOR UPDATE OF s SKIP LOCKED));

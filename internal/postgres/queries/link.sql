@@ -148,7 +148,7 @@ held AS (
                   FOR NO KEY UPDATE) c ON true)
 UPDATE connections c SET state = 'Disconnected', reason = @reason, ended_at = now()
 FROM held WHERE c.id = held.id
-RETURNING c.id;
+RETURNING c.id, coalesce(c.node, '')::text AS node;
 
 -- name: NodeKeys :many
 SELECT name, signing_key, next_signing_key FROM nodes
@@ -193,6 +193,14 @@ SELECT site, name, role, peer_address, coalesce(CASE WHEN revoked_at IS NULL THE
        coalesce(CASE WHEN revoked_at IS NULL THEN next_signing_key END, ''::bytea)::bytea AS next_signing_key,
        (cordoned_at IS NOT NULL)::boolean AS cordoned
 FROM nodes WHERE site = ANY(@sites::text[]) AND removed_at IS NULL ORDER BY name;
+
+-- name: SetNodeFacts :exec
+UPDATE nodes n SET facts = u.facts
+FROM (SELECT unnest(@names::text[]) AS name, unnest(@facts::jsonb[]) AS facts) u
+WHERE n.name = u.name AND n.facts <> u.facts;
+
+-- name: DeploymentsOnNodes :many
+SELECT DISTINCT deployment FROM replicas WHERE node = ANY(@nodes::text[]) AND ended_at IS NULL ORDER BY deployment;
 
 -- name: SetPeerAddresses :many
 UPDATE nodes n SET peer_address = u.peer_address

@@ -148,10 +148,6 @@ DELETE FROM join_tokens WHERE node = @node AND used_at IS NULL;
 -- name: LiveConnectionsOfNode :many
 SELECT id FROM connections WHERE node = @node::text AND ended_at IS NULL;
 
--- name: RevokedAmong :many
-SELECT name FROM nodes WHERE name = ANY(@names::text[])
-  AND (revoked_at IS NOT NULL OR removed_at IS NOT NULL OR rotated_at > now() - make_interval(secs => @rotated_within::float8));
-
 -- Asking again takes back a new key that was offered and never used: its node offers once more.
 -- name: AskRotation :execrows
 UPDATE nodes SET rotation_asked_at = now(), next_signing_key = NULL, next_sealing_key = NULL

@@ -66,6 +66,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.discardStmt, err = db.PrepareContext(ctx, discard); err != nil {
 		return nil, fmt.Errorf("error preparing query Discard: %w", err)
 	}
+	if q.dropReplicaStmt, err = db.PrepareContext(ctx, dropReplica); err != nil {
+		return nil, fmt.Errorf("error preparing query DropReplica: %w", err)
+	}
 	if q.dropSlotStmt, err = db.PrepareContext(ctx, dropSlot); err != nil {
 		return nil, fmt.Errorf("error preparing query DropSlot: %w", err)
 	}
@@ -87,6 +90,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.getMetaStmt, err = db.PrepareContext(ctx, getMeta); err != nil {
 		return nil, fmt.Errorf("error preparing query GetMeta: %w", err)
 	}
+	if q.getReplicaLogOffsetStmt, err = db.PrepareContext(ctx, getReplicaLogOffset); err != nil {
+		return nil, fmt.Errorf("error preparing query GetReplicaLogOffset: %w", err)
+	}
+	if q.getReplicaSetStmt, err = db.PrepareContext(ctx, getReplicaSet); err != nil {
+		return nil, fmt.Errorf("error preparing query GetReplicaSet: %w", err)
+	}
 	if q.getSlotsStmt, err = db.PrepareContext(ctx, getSlots); err != nil {
 		return nil, fmt.Errorf("error preparing query GetSlots: %w", err)
 	}
@@ -101,6 +110,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.listInstancesStmt, err = db.PrepareContext(ctx, listInstances); err != nil {
 		return nil, fmt.Errorf("error preparing query ListInstances: %w", err)
+	}
+	if q.listReplicasStmt, err = db.PrepareContext(ctx, listReplicas); err != nil {
+		return nil, fmt.Errorf("error preparing query ListReplicas: %w", err)
 	}
 	if q.listSlotsStmt, err = db.PrepareContext(ctx, listSlots); err != nil {
 		return nil, fmt.Errorf("error preparing query ListSlots: %w", err)
@@ -120,11 +132,17 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.putNewContentStmt, err = db.PrepareContext(ctx, putNewContent); err != nil {
 		return nil, fmt.Errorf("error preparing query PutNewContent: %w", err)
 	}
+	if q.putReplicaStmt, err = db.PrepareContext(ctx, putReplica); err != nil {
+		return nil, fmt.Errorf("error preparing query PutReplica: %w", err)
+	}
 	if q.putSlotStmt, err = db.PrepareContext(ctx, putSlot); err != nil {
 		return nil, fmt.Errorf("error preparing query PutSlot: %w", err)
 	}
 	if q.raiseHighWaterStmt, err = db.PrepareContext(ctx, raiseHighWater); err != nil {
 		return nil, fmt.Errorf("error preparing query RaiseHighWater: %w", err)
+	}
+	if q.raiseReplicaSetStmt, err = db.PrepareContext(ctx, raiseReplicaSet); err != nil {
+		return nil, fmt.Errorf("error preparing query RaiseReplicaSet: %w", err)
 	}
 	if q.renumberCurrentStmt, err = db.PrepareContext(ctx, renumberCurrent); err != nil {
 		return nil, fmt.Errorf("error preparing query RenumberCurrent: %w", err)
@@ -143,6 +161,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.setRegionStmt, err = db.PrepareContext(ctx, setRegion); err != nil {
 		return nil, fmt.Errorf("error preparing query SetRegion: %w", err)
+	}
+	if q.setReplicaLogOffsetStmt, err = db.PrepareContext(ctx, setReplicaLogOffset); err != nil {
+		return nil, fmt.Errorf("error preparing query SetReplicaLogOffset: %w", err)
 	}
 	if q.setStartIDStmt, err = db.PrepareContext(ctx, setStartID); err != nil {
 		return nil, fmt.Errorf("error preparing query SetStartID: %w", err)
@@ -228,6 +249,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing discardStmt: %w", cerr)
 		}
 	}
+	if q.dropReplicaStmt != nil {
+		if cerr := q.dropReplicaStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing dropReplicaStmt: %w", cerr)
+		}
+	}
 	if q.dropSlotStmt != nil {
 		if cerr := q.dropSlotStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing dropSlotStmt: %w", cerr)
@@ -263,6 +289,16 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing getMetaStmt: %w", cerr)
 		}
 	}
+	if q.getReplicaLogOffsetStmt != nil {
+		if cerr := q.getReplicaLogOffsetStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getReplicaLogOffsetStmt: %w", cerr)
+		}
+	}
+	if q.getReplicaSetStmt != nil {
+		if cerr := q.getReplicaSetStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getReplicaSetStmt: %w", cerr)
+		}
+	}
 	if q.getSlotsStmt != nil {
 		if cerr := q.getSlotsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getSlotsStmt: %w", cerr)
@@ -286,6 +322,11 @@ func (q *Queries) Close() error {
 	if q.listInstancesStmt != nil {
 		if cerr := q.listInstancesStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listInstancesStmt: %w", cerr)
+		}
+	}
+	if q.listReplicasStmt != nil {
+		if cerr := q.listReplicasStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listReplicasStmt: %w", cerr)
 		}
 	}
 	if q.listSlotsStmt != nil {
@@ -318,6 +359,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing putNewContentStmt: %w", cerr)
 		}
 	}
+	if q.putReplicaStmt != nil {
+		if cerr := q.putReplicaStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putReplicaStmt: %w", cerr)
+		}
+	}
 	if q.putSlotStmt != nil {
 		if cerr := q.putSlotStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing putSlotStmt: %w", cerr)
@@ -326,6 +372,11 @@ func (q *Queries) Close() error {
 	if q.raiseHighWaterStmt != nil {
 		if cerr := q.raiseHighWaterStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing raiseHighWaterStmt: %w", cerr)
+		}
+	}
+	if q.raiseReplicaSetStmt != nil {
+		if cerr := q.raiseReplicaSetStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing raiseReplicaSetStmt: %w", cerr)
 		}
 	}
 	if q.renumberCurrentStmt != nil {
@@ -356,6 +407,11 @@ func (q *Queries) Close() error {
 	if q.setRegionStmt != nil {
 		if cerr := q.setRegionStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing setRegionStmt: %w", cerr)
+		}
+	}
+	if q.setReplicaLogOffsetStmt != nil {
+		if cerr := q.setReplicaLogOffsetStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing setReplicaLogOffsetStmt: %w", cerr)
 		}
 	}
 	if q.setStartIDStmt != nil {
@@ -426,6 +482,7 @@ type Queries struct {
 	deleteCondemnedStmt       *sql.Stmt
 	deleteCondemnedChunksStmt *sql.Stmt
 	discardStmt               *sql.Stmt
+	dropReplicaStmt           *sql.Stmt
 	dropSlotStmt              *sql.Stmt
 	forgetSetAsideStmt        *sql.Stmt
 	getContentStmt            *sql.Stmt
@@ -433,25 +490,31 @@ type Queries struct {
 	getInstanceStmt           *sql.Stmt
 	getLogOffsetStmt          *sql.Stmt
 	getMetaStmt               *sql.Stmt
+	getReplicaLogOffsetStmt   *sql.Stmt
+	getReplicaSetStmt         *sql.Stmt
 	getSlotsStmt              *sql.Stmt
 	instancesOfStmt           *sql.Stmt
 	listCurrentsStmt          *sql.Stmt
 	listHighWatersStmt        *sql.Stmt
 	listInstancesStmt         *sql.Stmt
+	listReplicasStmt          *sql.Stmt
 	listSlotsStmt             *sql.Stmt
 	listUneasyStmt            *sql.Stmt
 	moveSlotStmt              *sql.Stmt
 	nextChunkStmt             *sql.Stmt
 	putContentStmt            *sql.Stmt
 	putNewContentStmt         *sql.Stmt
+	putReplicaStmt            *sql.Stmt
 	putSlotStmt               *sql.Stmt
 	raiseHighWaterStmt        *sql.Stmt
+	raiseReplicaSetStmt       *sql.Stmt
 	renumberCurrentStmt       *sql.Stmt
 	reuseContentStmt          *sql.Stmt
 	seeExpectedSetStmt        *sql.Stmt
 	setAsideStmt              *sql.Stmt
 	setLogOffsetStmt          *sql.Stmt
 	setRegionStmt             *sql.Stmt
+	setReplicaLogOffsetStmt   *sql.Stmt
 	setStartIDStmt            *sql.Stmt
 	slotsOfStmt               *sql.Stmt
 	updateChunkStmt           *sql.Stmt
@@ -475,6 +538,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		deleteCondemnedStmt:       q.deleteCondemnedStmt,
 		deleteCondemnedChunksStmt: q.deleteCondemnedChunksStmt,
 		discardStmt:               q.discardStmt,
+		dropReplicaStmt:           q.dropReplicaStmt,
 		dropSlotStmt:              q.dropSlotStmt,
 		forgetSetAsideStmt:        q.forgetSetAsideStmt,
 		getContentStmt:            q.getContentStmt,
@@ -482,25 +546,31 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getInstanceStmt:           q.getInstanceStmt,
 		getLogOffsetStmt:          q.getLogOffsetStmt,
 		getMetaStmt:               q.getMetaStmt,
+		getReplicaLogOffsetStmt:   q.getReplicaLogOffsetStmt,
+		getReplicaSetStmt:         q.getReplicaSetStmt,
 		getSlotsStmt:              q.getSlotsStmt,
 		instancesOfStmt:           q.instancesOfStmt,
 		listCurrentsStmt:          q.listCurrentsStmt,
 		listHighWatersStmt:        q.listHighWatersStmt,
 		listInstancesStmt:         q.listInstancesStmt,
+		listReplicasStmt:          q.listReplicasStmt,
 		listSlotsStmt:             q.listSlotsStmt,
 		listUneasyStmt:            q.listUneasyStmt,
 		moveSlotStmt:              q.moveSlotStmt,
 		nextChunkStmt:             q.nextChunkStmt,
 		putContentStmt:            q.putContentStmt,
 		putNewContentStmt:         q.putNewContentStmt,
+		putReplicaStmt:            q.putReplicaStmt,
 		putSlotStmt:               q.putSlotStmt,
 		raiseHighWaterStmt:        q.raiseHighWaterStmt,
+		raiseReplicaSetStmt:       q.raiseReplicaSetStmt,
 		renumberCurrentStmt:       q.renumberCurrentStmt,
 		reuseContentStmt:          q.reuseContentStmt,
 		seeExpectedSetStmt:        q.seeExpectedSetStmt,
 		setAsideStmt:              q.setAsideStmt,
 		setLogOffsetStmt:          q.setLogOffsetStmt,
 		setRegionStmt:             q.setRegionStmt,
+		setReplicaLogOffsetStmt:   q.setReplicaLogOffsetStmt,
 		setStartIDStmt:            q.setStartIDStmt,
 		slotsOfStmt:               q.slotsOfStmt,
 		updateChunkStmt:           q.updateChunkStmt,

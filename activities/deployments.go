@@ -1,0 +1,94 @@
+package activities
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// deploymentStore is a region's record of deployments.
+type deploymentStore interface {
+	// Visit attaches the entity's run, takes over what was asked for, looks at the deployment,
+	// decides and carries it out, in one step that may be repeated.
+	Visit(ctx context.Context, in VisitDeployment) (DeploymentVisited, error)
+	// Due gives a page of the deployments of a shard that have something to do, by name.
+	Due(ctx context.Context, shard, shards int, after string, limit int32) ([]fleet.DeploymentName, error)
+}
+
+// Deployments is what the entities of deployments do at the store, and their sweep.
+type Deployments struct {
+	Store    deploymentStore
+	Doors    doorTeller
+	Entities waker
+	Build    string
+	Log      *slog.Logger
+}
+
+// VisitDeployment is one look of the entity whose run is Run.
+type VisitDeployment struct {
+	Deployment fleet.DeploymentName `json:"deployment"`
+	Run        string               `json:"run"`
+	Build      string               `json:"build,omitempty"`
+}
+
+// DeploymentVisited is what a visit came to.
+type DeploymentVisited struct {
+	State    fleet.DeploymentState `json:"state,omitempty"`
+	Rule     string                `json:"rule,omitempty"`
+	Message  string                `json:"message,omitempty"`
+	Awaited  string                `json:"awaited,omitempty"`
+	Replicas int                   `json:"replicas,omitempty"`
+	Healthy  int                   `json:"healthy,omitempty"`
+	// At is the database's time of the visit, Next when to look again, zero: when woken.
+	At   time.Time `json:"at"`
+	Next time.Time `json:"next,omitzero"`
+	More bool      `json:"more,omitempty"` // look again at once
+	Done bool      `json:"done,omitempty"` // nothing is left to do
+	// Untold says that doors wait for word.
+	Untold int `json:"-"`
+}
+
+// VisitDeployment looks, decides and acts, and tells the doors of what ended.
+func (d *Deployments) VisitDeployment(ctx context.Context, in VisitDeployment) (DeploymentVisited, error) {
+	if err := fleet.ValidateName("/deployment", string(in.Deployment)); err != nil {
+		return DeploymentVisited{}, fail(ctx, err)
+	}
+	in.Build = d.Build
+	out, err := d.Store.Visit(ctx, in)
+	if err != nil {
+		return out, fail(ctx, err)
+	}
+	if out.Untold > 0 {
+		if err := d.Doors.TellDoors(ctx, fleet.DeploymentSubject(in.Deployment)); err != nil {
+			d.Log.WarnContext(ctx, "doors are told by the next sweep", "deployment", in.Deployment, "error", err)
+		}
+	}
+	return out, nil
+}
+
+// SyncRuntime wakes the deployments of a shard that have something to do, found in one query a
+// page (X12), and counts them.
+func (d *Deployments) SyncRuntime(ctx context.Context, shard, shards int) (int, error) {
+	woken, after := 0, ""
+	for {
+		page, err := d.Store.Due(ctx, shard, shards, after, pageOfActions)
+		if err != nil {
+			return woken, fail(ctx, err)
+		}
+		for _, name := range page {
+			if err := d.Entities.Wake(ctx, fleet.DeploymentSubject(name)); err != nil {
+				return woken, fail(ctx, err)
+			}
+			woken++
+			activity.RecordHeartbeat(ctx)
+		}
+		if len(page) < pageOfActions {
+			return woken, nil
+		}
+		after = string(page[len(page)-1])
+	}
+}

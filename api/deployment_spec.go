@@ -1,0 +1,130 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/definition"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+const (
+	// maxDeployment is the longest declaration: its files, with what JSON escapes of them.
+	maxDeployment = 8 << 20
+	// maxDefinition is what a node fetches in one piece.
+	maxDefinition = 1 << 20
+)
+
+// deploymentMade is a checked declaration with the bodies that it refers to, none of them stored.
+type deploymentMade struct {
+	spec       fleet.DeploymentSpec
+	files      map[fleet.Hash]string
+	definition []byte
+}
+
+// content names the definition.
+func (m deploymentMade) content() fleet.Content { return contentOfText(m.definition) }
+
+// makeDeployment checks a declaration and generates what nodes are to run of it.
+func makeDeployment(put DeploymentPut) (deploymentMade, error) {
+	m := deploymentMade{files: map[fleet.Hash]string{}}
+	if most := put.Replicas.Max; most != nil && *most == 0 {
+		return m, fleet.Errorf(fleet.Invalid, "at most 0 replicas").At("/replicas/max").
+			WithHint(`to run none, declare "state": "stopped", or scale to 0 where min is 0`)
+	}
+	m.spec = deploymentSpecOf(put, m.files).WithDefaults()
+	return m, m.generate()
+}
+
+// generate makes the definition of the spec.
+func (m *deploymentMade) generate() error {
+	var err error
+	if _, m.definition, err = definition.Generate(m.spec, m.files); err != nil {
+		return ofPut(err)
+	}
+	if len(m.definition) > maxDefinition {
+		return fleet.Errorf(fleet.Invalid, "what a node is to fetch has %d bytes, allowed are %d", len(m.definition), maxDefinition).At("/files").
+			WithHint("shorten the files; what is large comes with the program or its image")
+	}
+	return nil
+}
+
+// Check looks at what can be seen without the region.
+func (p DeploymentPut) Check() error {
+	_, err := makeDeployment(p)
+	return err
+}
+
+// deploymentSpecOf is the spec of a declaration; the contents of its files go into files.
+func deploymentSpecOf(put DeploymentPut, files map[fleet.Hash]string) fleet.DeploymentSpec {
+	spec := fleet.DeploymentSpec{
+		Type: put.Type, Model: put.Model, ModelDefinition: put.ModelDefinition,
+		Process: fleet.Process{
+			Driver: put.Driver, Image: put.Image, Command: put.Command, Env: put.Env, Ports: put.Ports, Health: put.Health,
+			Startup: put.Startup, StopSeconds: put.StopSeconds, PreStart: put.PreStart,
+		},
+		Resources: fleet.Resources{CPU: put.Resources.CPU, Memory: int64(put.Resources.Memory), GPUs: put.Resources.GPUs},
+		Replicas:  put.Replicas.bounds(), Placement: fleet.PlacementSpec(put.Placement), State: put.State, Recovery: put.Recovery,
+		SecretEnv: put.SecretEnv,
+	}
+	for _, f := range put.Files {
+		body := fleet.Content{Kind: fleet.ContentArtifact, Hash: compose.HashOf([]byte(f.Content)), Size: int64(len(f.Content))}
+		files[body.Hash] = f.Content
+		spec.Process.Files = append(spec.Process.Files, fleet.ProcessFile{Path: f.Path, Body: &body})
+	}
+	return spec
+}
+
+// ofPut turns a place in a spec into one in the body of its PUT, where what runs stands flat.
+func ofPut(err error) error {
+	var e *fleet.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	if field, inProcess := strings.CutPrefix(e.Field, "/process"); inProcess && (field == "" || field[0] == '/') {
+		return e.At(cutField(field))
+	}
+	return err
+}
+
+// keepDeployment stores the bodies of a declaration for its project.
+func (s *server) keepDeployment(ctx context.Context, project fleet.ProjectName, m deploymentMade) error {
+	bodies, hashes := [][]byte{m.definition}, []fleet.Hash{m.content().Hash}
+	for hash, text := range m.files {
+		bodies, hashes = append(bodies, []byte(text)), append(hashes, hash)
+	}
+	stored, err := s.store.PutBodies(ctx, project, bodies)
+	if err != nil {
+		return err
+	}
+	for i, hash := range stored {
+		if hash != hashes[i] {
+			return fleet.Errorf(fleet.Internal, "a body was stored under another hash than its own")
+		}
+	}
+	return nil
+}
+
+// putDeploymentOf is the store's change of a declaration.
+func (m deploymentMade) put(w postgres.Write) postgres.DeploymentPut {
+	return postgres.DeploymentPut{Write: w, Spec: m.spec, Definition: m.content()}
+}
+
+// remake generates the definition of a spec that stands, from its stored files.
+func (s *server) remake(ctx context.Context, spec fleet.DeploymentSpec) (deploymentMade, error) {
+	m := deploymentMade{spec: spec, files: map[fleet.Hash]string{}}
+	for _, f := range spec.Process.Files {
+		if f.Body == nil {
+			continue
+		}
+		text, err := s.load(ctx, storedLayer{name: "file " + f.Path, hash: f.Body.Hash, size: f.Body.Size})
+		if err != nil {
+			return m, err
+		}
+		m.files[f.Body.Hash] = string(text)
+	}
+	return m, m.generate()
+}

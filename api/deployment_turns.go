@@ -1,0 +1,159 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/holdfast-io/holdfast/internal/definition"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+func placeField(list string, i int) string { return list + "/" + strconv.Itoa(i) }
+
+// afterStartup is what an operation may take beyond the start-up of its replicas.
+const afterStartup = 10 * time.Minute
+
+// deploymentLimit is how long an operation of a deployment may take: its replicas may take their
+// whole start-up, which may be that of their type.
+func (s *server) deploymentLimit(spec fleet.DeploymentSpec) time.Duration {
+	limit := afterStartup
+	spec.Process.Files = nil // which say nothing of it
+	if d, _, err := definition.Generate(spec, nil); err == nil && d.Startup != nil {
+		limit += time.Duration(d.Startup.Deadline * float64(time.Second))
+	}
+	return max(limit, s.limit)
+}
+
+type turnDeploymentInput struct {
+	NameParam
+	MutationParams
+}
+
+// deploymentTurns are the verbs of a deployment and what they ask for.
+var deploymentTurns = []struct {
+	verb    string
+	kind    fleet.OperationKind
+	summary string
+}{
+	{"deploy", fleet.OperationConverge, "Run what is declared, as it was written last"},
+	{"restart", fleet.OperationRestart, "Replace every replica by a new one, one by one"},
+	{"scale", fleet.OperationScale, "Set how many replicas there are to be"},
+}
+
+func (s *server) mountDeploymentTurns() {
+	for _, t := range deploymentTurns {
+		op := endpoint(http.MethodPost, deploymentPath+"/"+t.verb, t.verb+"-deployment", t.summary)
+		s.mountDeploymentTurn(op, t.kind)
+		if t.kind == fleet.OperationScale {
+			takes[ScaleRequest](s, op)
+		} else {
+			takes[ActionRequest](s, op)
+		}
+	}
+	s.mountDeploymentTurn(endpoint(http.MethodDelete, deploymentPath, "delete-deployment", "End all replicas of a deployment, and then delete it"), fleet.OperationDestroy)
+}
+
+func (s *server) mountDeploymentTurn(op huma.Operation, kind fleet.OperationKind) {
+	op.DefaultStatus = http.StatusAccepted
+	register(s, forOperators, op, func(ctx context.Context, in *turnDeploymentInput) (*acceptedOutput, error) {
+		return s.turnDeployment(ctx, kind, in)
+	})
+}
+
+func (s *server) turnDeployment(ctx context.Context, kind fleet.OperationKind, in *turnDeploymentInput) (*acceptedOutput, error) {
+	key := deploymentKey(in.Name)
+	if err := fleet.ValidateName("name", in.Name); err != nil {
+		return nil, err
+	}
+	t := postgres.DeploymentTurn{Kind: kind}
+	raw, err := s.readDeploymentTurn(ctx, &t)
+	if err != nil {
+		return nil, err
+	}
+	if t.Write, err = s.write(ctx, key, in.MutationParams, raw); err != nil {
+		return nil, err
+	}
+	o, err := s.visible(ctx, key)
+	// A repeat of a delete that succeeded finds no object, and is the store's to answer.
+	if err != nil && (kind != fleet.OperationDestroy || in.IdempotencyKey == "" || callOf(ctx).project != "") {
+		return nil, err
+	}
+	var started postgres.Started
+	if started, err = s.startTurn(ctx, t, o); err != nil {
+		return nil, err
+	}
+	return s.startedOutput(ctx, started, in.MutationParams), nil
+}
+
+// readDeploymentTurn reads the body of an action; only a scale needs to have one.
+func (s *server) readDeploymentTurn(ctx context.Context, t *postgres.DeploymentTurn) (raw []byte, err error) {
+	if t.Kind != fleet.OperationScale {
+		var in ActionRequest
+		raw, err = s.readOptional(ctx, &in)
+		t.Reason = in.Reason
+	} else {
+		var in ScaleRequest
+		raw, err = s.readJSON(ctx, &in)
+		t.Reason, t.Replicas = in.Reason, in.Replicas
+		if err == nil && (in.Replicas == nil || *in.Replicas < 0) {
+			err = fleet.Errorf(fleet.Invalid, "this must be a whole number, 0 or more").At("/replicas").
+				WithHint("the deployment's own bounds are replicas.min and replicas.max of its spec")
+		}
+	}
+	if err == nil {
+		err = checkTexts(nil, t.Reason)
+	}
+	return raw, err
+}
+
+// startTurn asks the store; a deploy of what was only written so far releases it.
+func (s *server) startTurn(ctx context.Context, t postgres.DeploymentTurn, o fleet.Object) (postgres.Started, error) {
+	var spec fleet.DeploymentSpec
+	if o.Spec != nil {
+		if err := json.Unmarshal(o.Spec, &spec); err != nil {
+			return postgres.Started{}, fleet.Errorf(fleet.Internal, "read the spec of %s: %w", t.Key, err)
+		}
+	}
+	t.Limit = s.deploymentLimit(spec)
+	if t.Kind == fleet.OperationConverge && o.DeletingSince == nil {
+		p, err := s.unreleasedDeployment(ctx, t, o, spec)
+		if err != nil {
+			return postgres.Started{}, err
+		}
+		if p != nil {
+			return s.store.PutDeployment(ctx, *p)
+		}
+	}
+	return s.store.TurnDeployment(ctx, t)
+}
+
+// unreleasedDeployment is the change that releases a spec which was only written so far; nil
+// when there is nothing to release. It is bound to the spec that was read.
+func (s *server) unreleasedDeployment(ctx context.Context, t postgres.DeploymentTurn, o fleet.Object, spec fleet.DeploymentSpec) (*postgres.DeploymentPut, error) {
+	views, err := s.store.ViewDeployments(ctx, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	if v := views[o.Name]; v.UID == o.UID && v.Revision > 0 && v.Generation == o.Generation {
+		return nil, nil
+	}
+	made, err := s.remake(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.keepDeployment(ctx, o.Project, made); err != nil {
+		return nil, err
+	}
+	w := t.Write
+	w.Project, w.Labels, w.IfMatch = o.Project, o.Labels, cmp.Or(t.IfMatch, o.ResourceVersion)
+	p := made.put(w)
+	p.Deploy, p.Reason, p.Limit = true, t.Reason, t.Limit
+	return &p, nil
+}

@@ -1,0 +1,183 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+type explainOutput struct{ Body Explanation }
+
+const (
+	explainedDecisions = 20
+	explainedEnded     = 10
+	explainedNodes     = 100
+	// explainedOutput is the most that is shown of a replica's output.
+	explainedOutput = 4 << 10
+	// outputTries is how many failed replicas are asked for output: the newest may have written none.
+	outputTries = 5
+)
+
+func (s *server) mountExplain() {
+	register(s, forViewers, endpoint(http.MethodGet, deploymentPath+"/explain", "explain-deployment",
+		"Why a deployment is where it is: what is declared, runs, failed and is waited for"), s.explainDeployment)
+}
+
+// explainDeployment answers S94: from what is stored, by the rules that placement itself goes by.
+func (s *server) explainDeployment(ctx context.Context, in *getInput) (*explainOutput, error) {
+	v, err := s.deploymentSeen(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	x := &explaining{s: s, view: v, name: fleet.DeploymentName(in.Name)}
+	x.out = Explanation{Name: in.Name, Project: string(v.Project), Status: s.deploymentStatus(in.Name, v)}
+	for _, step := range []func(context.Context) error{x.declared, x.running, x.happened, x.wrote, x.room} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	x.out.Causes = x.causes()
+	return &explainOutput{Body: x.out}, nil
+}
+
+// explaining gathers an explanation.
+type explaining struct {
+	s      *server
+	name   fleet.DeploymentName
+	view   postgres.DeploymentView
+	spec   *fleet.DeploymentSpec // nil of one that has ended
+	failed []postgres.Replica    // newest first
+	// unplaced says why there is no place for the replicas that are missing, "" when there is.
+	unplaced, unplacedMessage string
+	out                       Explanation
+}
+
+func (x *explaining) declared(ctx context.Context) error {
+	o, err := x.s.store.GetObject(ctx, fleet.DeploymentKey(x.name))
+	if fleet.KindOf(err) == fleet.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	x.out.Project = string(o.Project)
+	x.spec = &fleet.DeploymentSpec{}
+	if err := json.Unmarshal(o.Spec, x.spec); err != nil {
+		return fleet.Errorf(fleet.Internal, "read the spec of %s: %w", o.ObjectKey, err)
+	}
+	spec := x.spec.WithDefaults()
+	runs := x.defined(ctx, spec)
+	short := ExplainedSpec{
+		Type: spec.Type, Driver: driverOf(runs), Image: runs.Image, Command: runs.Command, Model: spec.Model,
+		Ports: runs.Ports, Health: runs.Health, Resources: totalOf(spec.Resources), Replicas: spec.Replicas,
+		Placement: DeploymentPlacement(spec.Placement), State: spec.State, Recovery: spec.Recovery.WithDefaults(), Generation: o.Generation,
+	}
+	if runs.Startup != nil {
+		short.StartupSeconds = runs.Startup.Deadline
+	}
+	x.out.Spec = &short
+	return nil
+}
+
+// defined is what was released, with what its type gives; of what was not, what is declared.
+func (x *explaining) defined(ctx context.Context, spec fleet.DeploymentSpec) fleet.Process {
+	if x.view.Definition == "" {
+		return spec.Process
+	}
+	var d fleet.Definition
+	text, err := x.s.load(ctx, storedLayer{name: "the definition", hash: x.view.Definition})
+	if err != nil || json.Unmarshal(text, &d) != nil {
+		return spec.Process // an explanation that is shorter is better than none
+	}
+	return d.Process
+}
+
+func driverOf(p fleet.Process) fleet.Driver {
+	if p.Driver == "" && p.Image != "" {
+		return fleet.DriverDocker
+	}
+	return cmp.Or(p.Driver, fleet.DriverProcess)
+}
+
+func totalOf(r fleet.Resources) ResourceTotal {
+	return ResourceTotal{CPU: r.CPU, Memory: r.Memory, GPUs: r.GPUs}
+}
+
+// running reads the replicas that live, and the last that have ended.
+func (x *explaining) running(ctx context.Context) error {
+	all, err := x.s.store.ListReplicas(ctx, postgres.ReplicaFilter{Deployment: x.name, Ended: true}, "", maxShownReplicas)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(all, func(a, b postgres.Replica) int { return endOrSince(b).Compare(endOrSince(a)) })
+	x.out.Replicas, x.out.Ended = []Replica{}, []Replica{}
+	for _, r := range all {
+		if isFailed(r) {
+			x.failed = append(x.failed, r)
+		}
+		switch {
+		case r.EndedAt == nil:
+			x.out.Replicas = append(x.out.Replicas, replicaView(r))
+		case len(x.out.Ended) < explainedEnded:
+			x.out.Ended = append(x.out.Ended, replicaView(r))
+		}
+	}
+	return nil
+}
+
+func (x *explaining) happened(ctx context.Context) error {
+	rows, err := x.s.store.ListDeploymentHistory(ctx, x.name, postgres.Place{}, explainedDecisions)
+	x.out.Decisions = decisionsOf(rows)
+	return err
+}
+
+// wrote reads the last output of the newest failed replica that wrote any.
+func (x *explaining) wrote(ctx context.Context) error {
+	for i, r := range x.failed[:min(len(x.failed), outputTries)] {
+		text, err := x.s.lastOutput(ctx, r.ID)
+		if err != nil {
+			return err
+		}
+		if text == "" && i > 0 {
+			continue
+		}
+		x.out.Output = &FailedOutput{
+			Replica: r.ID, Node: string(r.Node), Reason: r.Reason, Message: r.Message, At: endOrSince(r), Text: text,
+		}
+		if text != "" {
+			return nil
+		}
+	}
+	return nil
+}
+
+// lastOutput is the end of what a replica wrote, from the start of a line.
+func (s *server) lastOutput(ctx context.Context, id fleet.ReplicaID) (string, error) {
+	var tail []byte
+	for from := int64(0); ; {
+		pieces, err := s.store.ReadReplicaLogs(ctx, id, from, maxShownReplicas)
+		if err != nil {
+			return "", err
+		}
+		before := from
+		for _, p := range pieces {
+			tail = append(tail, p.Data...)
+			tail = tail[max(len(tail)-explainedOutput, 0):]
+			from = max(from, p.Offset+int64(len(p.Data)))
+		}
+		if from == before {
+			break
+		}
+	}
+	if cut := bytes.IndexByte(tail, '\n'); len(tail) == explainedOutput && cut >= 0 && cut+1 < len(tail) {
+		tail = tail[cut+1:]
+	}
+	return strings.ToValidUTF8(string(tail), "�"), nil
+}

@@ -1,0 +1,93 @@
+package api
+
+import (
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// The causes that an explanation names (S95); they are a stable API.
+const (
+	CauseBadDefinition     = "bad_definition"
+	CausePoolMisconfigured = "pool_misconfigured"
+	CauseNoResources       = "no_resources"
+	CauseImage             = "image"
+	CauseProgram           = "program"
+	CauseNode              = "node"
+)
+
+// causeRules name the cause behind each stable word, and what helps; the weightiest come first.
+var causeRules = []struct {
+	code  string
+	words []string
+	hint  string
+}{
+	{CauseBadDefinition, []string{"refused", "bad_definition", fleet.ReasonNoDefinition}, "correct the declaration and apply it again"},
+	{CausePoolMisconfigured, []string{decide.PoolMisconfigured}, "holdfast get pools: the pool selects no node, or its bound is reached"},
+	{CauseNoResources, []string{decide.NoNode, decide.NoRoom, decide.PortsTaken, fleet.ReasonNoDriver}, "ask for less, free a node, or widen the placement; nodes below says what is missing where"},
+	{CauseImage, []string{fleet.ReasonNoImage}, "check the name of the image, and that the nodes may pull it"},
+	{CauseProgram, []string{
+		fleet.ReasonExited, fleet.ReasonNotStarted, fleet.ReasonStartupDeadline, fleet.ReasonProbesFailed,
+		fleet.ReasonRestartsUsedUp, fleet.ReasonOutOfMemory, fleet.ReasonPortTaken,
+	}, "output below is what the program wrote last; then correct the declaration, or holdfast restart deployment NAME"},
+	{CauseNode, []string{decide.ReasonNodeLost, decide.ReasonLost, decide.ReasonNotTakenUp, decide.ReasonStuck}, "holdfast get nodes"},
+}
+
+// isFailed says that a replica did not end, or is not ill, because somebody wanted it so.
+func isFailed(r postgres.Replica) bool {
+	return r.FailedAt != nil || r.Phase == fleet.PhaseFailed || r.Phase == fleet.PhaseExited || r.State == fleet.ReplicaUnhealthy
+}
+
+func endOrSince(r postgres.Replica) time.Time {
+	if r.EndedAt != nil {
+		return *r.EndedAt
+	}
+	return r.Since
+}
+
+// causes names what keeps the deployment from running as declared; nothing does once it does.
+func (x *explaining) causes() []Cause {
+	out := []Cause{}
+	if x.converged() {
+		return out
+	}
+	said := x.said()
+	for _, rule := range causeRules {
+		for _, w := range said {
+			known := slices.ContainsFunc(out, func(c Cause) bool { return c.Reason == w.reason })
+			if known || !slices.Contains(rule.words, w.reason) {
+				continue
+			}
+			out = append(out, Cause{Code: rule.code, Reason: w.reason, Message: w.message, Hint: rule.hint})
+		}
+	}
+	return out
+}
+
+// converged says that as many replicas are healthy as there are to be.
+func (x *explaining) converged() bool {
+	n := totalsOf(x.view)
+	stopped := x.spec != nil && x.spec.State == fleet.StateStopped
+	return x.view.State == fleet.DeploymentTerminated || stopped ||
+		x.view.State == fleet.DeploymentRunning && n.Healthy == n.Desired && n.Unhealthy+n.Starting == 0
+}
+
+// word is a stable word with its sentence.
+type word struct{ reason, message string }
+
+// said are the words about it: of placement now, of its state, and of replicas that failed.
+func (x *explaining) said() []word {
+	all := []word{{x.unplaced, x.unplacedMessage}, {x.view.Reason, x.view.Message}}
+	for _, c := range x.view.Conditions {
+		all = append(all, word{c.Reason, c.Message})
+	}
+	for _, r := range x.failed {
+		if r.ProcessVersion == x.view.ProcessVersion { // what failed before says nothing of what runs now
+			all = append(all, word{r.Reason, r.Message})
+		}
+	}
+	return all
+}

@@ -1,0 +1,76 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// room asks placement about each node alone, and about all of them for what is missing.
+func (x *explaining) room(ctx context.Context) error {
+	x.out.Nodes = []NodeFree{}
+	if x.spec == nil {
+		return nil
+	}
+	rooms, err := x.s.store.Rooms(ctx, x.name)
+	if err != nil {
+		return err
+	}
+	spec := x.spec.WithDefaults()
+	spec.Process = x.defined(ctx, spec)
+	want := placeRequest(spec)
+	n := totalsOf(x.view)
+	if want.Count = n.Desired - n.Healthy - n.Starting - n.Unhealthy; want.Count > 0 {
+		placed := decide.Place(want, rooms)
+		x.unplaced, x.unplacedMessage = placed.Reason, placed.Message
+	}
+	want.Count = 1
+	for _, r := range rooms {
+		x.out.Nodes = append(x.out.Nodes, freeOn(r, decide.Place(want, []fleet.NodeRoom{r})))
+	}
+	// Those that could take one, and those that have some, before those that could not.
+	slices.SortStableFunc(x.out.Nodes, func(a, b NodeFree) int {
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(b.Own, a.Own), cmp.Compare(a.Node, b.Node))
+	})
+	if more := len(x.out.Nodes) - explainedNodes; more > 0 {
+		x.out.Nodes, x.out.MoreNodes = x.out.Nodes[:explainedNodes], more
+	}
+	return nil
+}
+
+func placeRequest(spec fleet.DeploymentSpec) decide.PlaceRequest {
+	want := decide.PlaceRequest{Spec: spec.Placement, Resources: spec.Resources, Driver: driverOf(spec.Process)}
+	for _, p := range spec.Process.Ports {
+		if p.Port > 0 {
+			want.Ports = append(want.Ports, p.Port)
+		}
+	}
+	return want
+}
+
+func freeOn(r fleet.NodeRoom, alone decide.Placed) NodeFree {
+	free := NodeFree{
+		Node: string(r.Node), Site: string(r.Site), Labels: r.Labels, Pools: r.Pools, Total: totalOf(r.Total),
+		Free: ResourceTotal{
+			CPU: max(r.Total.CPU-r.Taken.CPU, 0), Memory: max(r.Total.Memory-r.Taken.Memory, 0), GPUs: max(r.Total.GPUs-r.Taken.GPUs, 0),
+		},
+		Replicas: r.Replicas, Own: r.Own, Failing: r.Failing,
+	}
+	if alone.Missing > 0 {
+		free.Why, free.Message = cmp.Or(r.Away, alone.Reason), alone.Message
+	}
+	return free
+}
+
+func (n NodeFree) rank() int {
+	switch {
+	case n.Why == "":
+		return 0
+	case n.Own > 0:
+		return 1
+	}
+	return 2
+}

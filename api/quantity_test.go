@@ -1,0 +1,57 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Memory{
+		`0`: 0, `1024`: 1024, `"512Mi"`: 512 << 20, `"1.5Gi"`: 3 << 29, `"2k"`: 2000, `"3M"`: 3e6, `"1G"`: 1e9, `"1Ti"`: 1 << 40, `"77"`: 77, `"1Ki"`: 1024,
+	} {
+		var m Memory
+		require.NoError(t, json.Unmarshal([]byte(text), &m), text)
+		require.Equal(t, want, m, text)
+	}
+	for _, text := range []string{`-1`, `"-1Mi"`, `"Mi"`, `""`, `"1e3"`, `true`, `{}`, `1.5`, `"1 Gi"`, `"1.2.3"`, `"99999999Ti"`, `"1KiB"`, `null`} {
+		var m Memory
+		err := json.Unmarshal([]byte(text), &m)
+		if text == "null" {
+			require.NoError(t, err, "null says the same as leaving it out")
+			continue
+		}
+		var e *fleet.Error
+		require.True(t, errors.As(err, &e), text)
+		require.Contains(t, e.Hint, "512Mi")
+	}
+}
+
+// S21, S85, S108, S109
+func TestReplicaCounts(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]fleet.ReplicaBounds{
+		`{}`:                            {Min: 1, Max: 10, Initial: 1},
+		`3`:                             {Min: 3, Max: 3, Initial: 3},
+		`0`:                             {}, // for the spec to refuse
+		`{"min":2}`:                     {Min: 2, Max: 10, Initial: 2},
+		`{"min":0}`:                     {Min: 0, Max: 10, Initial: 1},
+		`{"min":12}`:                    {Min: 12, Max: 12, Initial: 12},
+		`{"initial":20}`:                {Min: 1, Max: 20, Initial: 20},
+		`{"min":0,"max":4,"initial":0}`: {Max: 4},
+		`{"min":3,"max":2}`:             {Min: 3, Max: 2, Initial: 2}, // for the spec to refuse
+	} {
+		var c ReplicaCounts
+		require.NoError(t, json.Unmarshal([]byte(text), &c), text)
+		require.Equal(t, want, c.bounds(), text)
+	}
+	for _, text := range []string{`"3"`, `1.5`, `[]`, `{"most":1}`, `{"min":"1"}`} {
+		var c ReplicaCounts
+		require.Error(t, json.Unmarshal([]byte(text), &c), text)
+	}
+}

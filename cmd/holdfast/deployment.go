@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// deploymentPrefix is what a deployment is named with where an instance could be meant too.
+const deploymentPrefix = "deployment/"
+
+// deploymentNames reads "deployment NAME...", "deployment/NAME..." or, where nothing else can
+// be meant, "NAME...".
+func deploymentNames(args []string) ([]fleet.ObjectKey, error) {
+	if len(args) > 1 && (strings.EqualFold(args[0], "deployment") || strings.EqualFold(args[0], "deployments")) {
+		args = args[1:]
+	}
+	keys := make([]fleet.ObjectKey, len(args))
+	for i, arg := range args {
+		name := strings.TrimPrefix(arg, deploymentPrefix)
+		if err := fleet.ValidateName("deployment", name); err != nil {
+			return nil, &usageError{err}
+		}
+		keys[i] = fleet.DeploymentKey(fleet.DeploymentName(name))
+	}
+	return keys, nil
+}
+
+// deploymentOnly is deploymentNames for commands that name the kind first, as they may have
+// others one day.
+func deploymentOnly(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 || len(args) == 1 && !strings.HasPrefix(args[0], deploymentPrefix) {
+		return fmt.Errorf("say of what: %s deployment NAME", cmd.CommandPath())
+	}
+	word := args[0]
+	if !strings.EqualFold(word, "deployment") && !strings.EqualFold(word, "deployments") && !strings.HasPrefix(word, deploymentPrefix) {
+		return fmt.Errorf("%q: %s takes deployment NAME", word, cmd.CommandPath())
+	}
+	return nil
+}
+
+func (c *cli) newScaleCommand() *cobra.Command {
+	var f mutationFlags
+	replicas := 0
+	cmd := &cobra.Command{
+		Use: "scale NAME... --replicas N", Short: "Set how many replicas deployments have", Args: cobra.MinimumNArgs(1),
+		Long: "Set how many replicas deployments have, within replicas.min and replicas.max of their specs.\n" +
+			"The count stands beside the spec: applying the spec again does not reset it.",
+		Example: "  holdfast scale web --replicas 5", ValidArgsFunction: c.completeObjects("deployment"),
+	}
+	f.add(cmd)
+	f.addWait(cmd)
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why, kept with the decisions")
+	cmd.Flags().IntVar(&replicas, "replicas", 0, "how many there are to be")
+	_ = cmd.MarkFlagRequired("replicas") // it exists
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if replicas < 0 {
+			return &usageError{fmt.Errorf("--replicas is 0 or more")}
+		}
+		return c.turnDeployments(cmd.Context(), "scale", &f, args, func(ctx context.Context, client *api.Client, name string) (api.Accepted, error) {
+			return client.ScaleDeployment(ctx, name, api.ScaleRequest{Replicas: &replicas, Reason: f.reason}, f.mutation())
+		})
+	}
+	return cmd
+}
+
+func (c *cli) newRestartCommand() *cobra.Command {
+	var f mutationFlags
+	cmd := &cobra.Command{
+		Use: "restart deployment NAME...", Short: "Replace every replica of deployments by a new one, one by one", Args: deploymentOnly,
+		Example: "  holdfast restart deployment web --reason 'new certificate'", ValidArgsFunction: c.completeDeploymentKind,
+	}
+	f.add(cmd)
+	f.addWait(cmd)
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why, kept with the decisions")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return c.turnDeployments(cmd.Context(), "restart", &f, args, func(ctx context.Context, client *api.Client, name string) (api.Accepted, error) {
+			return client.RestartDeployment(ctx, name, api.ActionRequest{Reason: f.reason}, f.mutation())
+		})
+	}
+	return cmd
+}
+
+// turnDeployments asks something of each deployment that is named.
+func (c *cli) turnDeployments(
+	ctx context.Context, verb string, f *mutationFlags, args []string, do func(context.Context, *api.Client, string) (api.Accepted, error),
+) error {
+	keys, err := deploymentNames(args)
+	if err != nil {
+		return err
+	}
+	var targets []target
+	for _, key := range keys {
+		targets = append(targets, target{key: key, do: func(ctx context.Context, client *api.Client) (api.Accepted, error) {
+			return do(ctx, client, key.Name)
+		}})
+	}
+	return c.change(ctx, verb+" accepted", f, targets)
+}
+
+// completeDeploymentKind offers the word deployment first, then names.
+func (c *cli) completeDeploymentKind(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return []string{"deployment"}, noFiles
+	}
+	return c.namesOf(cmd.Context(), "deployment", listing{}, prefix), noFiles
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+func (c *cli) deploymentLogs(ctx context.Context, name string, f logFlags) error {
+	if err := fleet.ValidateName("deployment", name); err != nil {
+		return &usageError{err}
+	}
+	id := fleet.ReplicaID(f.replica)
+	switch {
+	case f.replica != "" && !fleet.ValidReplicaID(f.replica):
+		return &usageError{fmt.Errorf("%q is no replica", f.replica)}
+	case f.node != "":
+		return &usageError{fmt.Errorf("--node is for instances: of a deployment, --replica says which")}
+	case f.after != 0 && f.replica == "":
+		return &usageError{fmt.Errorf("offsets are per replica: --after needs --replica")}
+	}
+	client, err := c.connect()
+	if err != nil {
+		return err
+	}
+	if _, err := client.DeploymentLogs(ctx, name, api.ReplicaLogQuery{Replica: id, After: f.after, Limit: 1}); err != nil {
+		return err // that there is no such deployment is told, and not that it has no replica
+	}
+	l := &replicaLogReader{cli: c, client: client, name: name, only: id, offsets: map[fleet.ReplicaID]int64{}}
+	if id != "" {
+		l.offsets[id] = f.after
+	}
+	return l.run(ctx, f.follow)
+}
+
+// replicaLogReader reads the output of a deployment replica by replica, because offsets are per
+// replica; those that come while it follows are read from their start.
+type replicaLogReader struct {
+	*cli
+	client  *api.Client
+	name    string
+	only    fleet.ReplicaID // "" for all that live
+	offsets map[fleet.ReplicaID]int64
+	last    fleet.ReplicaID // that wrote last
+}
+
+func (l *replicaLogReader) run(ctx context.Context, follow bool) error { //nolint:revive // the flag as it was given
+	read := func(ctx context.Context) (view, error) { return view{}, l.round(ctx) }
+	_, err := read(ctx)
+	for follow && err == nil {
+		_, err = l.fetchAgain(ctx, read)
+	}
+	if follow && err != nil {
+		return endOfWatch(ctx, err)
+	}
+	return err
+}
+
+// round writes what each replica has that was not written yet. One that lives no more is read to
+// its end, once.
+func (l *replicaLogReader) round(ctx context.Context) error {
+	if l.only != "" {
+		return l.drain(ctx, l.only)
+	}
+	live, err := l.live(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(l.offsets)) {
+		if slices.Contains(live, id) {
+			continue
+		}
+		if err := l.drain(ctx, id); err != nil && fleet.KindOf(err) != fleet.NotFound { // or it is not kept any more
+			return err
+		}
+		delete(l.offsets, id)
+	}
+	for _, id := range live {
+		if err := l.drain(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// live are the replicas that are read. Where none lives it is the one that ended last: of a
+// program that does not start, that is the one to look at.
+func (l *replicaLogReader) live(ctx context.Context) ([]fleet.ReplicaID, error) {
+	all, err := l.replicas(ctx, api.ReplicaQuery{Deployment: l.name})
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 && l.last == "" {
+		if all, err = l.replicas(ctx, api.ReplicaQuery{Deployment: l.name, Ended: true}); err != nil {
+			return nil, err
+		}
+		slices.SortStableFunc(all, func(a, b api.Replica) int { return b.Since.Compare(a.Since) })
+		all = all[:min(len(all), 1)]
+	}
+	ids := make([]fleet.ReplicaID, len(all))
+	for i, r := range all {
+		ids[i] = r.ID
+	}
+	return ids, nil
+}
+
+func (l *replicaLogReader) replicas(ctx context.Context, q api.ReplicaQuery) ([]api.Replica, error) {
+	all, _, err := collect(0, func(p api.Page) (api.List[api.Replica], error) {
+		q.Page = p
+		return l.client.Replicas(ctx, q)
+	})
+	return all, err
+}
+
+func (l *replicaLogReader) drain(ctx context.Context, id fleet.ReplicaID) error {
+	for {
+		list, err := l.client.DeploymentLogs(ctx, l.name, api.ReplicaLogQuery{Replica: id, After: l.offsets[id]})
+		if err != nil {
+			return err
+		}
+		moved := false
+		for _, chunk := range list.Items {
+			wrote, err := l.write(chunk)
+			if err != nil {
+				return err
+			}
+			moved = moved || wrote
+		}
+		if !moved {
+			return nil
+		}
+	}
+}
+
+// write prints what of a chunk was not printed before.
+func (l *replicaLogReader) write(chunk api.ReplicaLogChunk) (bool, error) {
+	data, err := chunk.Bytes()
+	if err != nil {
+		return false, err
+	}
+	end := chunk.Offset + int64(len(data))
+	if end <= l.offsets[chunk.Replica] {
+		return false, nil
+	}
+	seen := max(l.offsets[chunk.Replica]-chunk.Offset, 0)
+	l.offsets[chunk.Replica] = end
+	if l.flags.output == formatJSON || l.flags.output == formatYAML {
+		chunk.Offset, chunk.Data = chunk.Offset+seen, base64.StdEncoding.EncodeToString(data[seen:])
+		return true, writeLine(l.stdout, chunk) // a line of JSON is YAML too
+	}
+	if l.last != chunk.Replica && l.only == "" {
+		if l.last != "" {
+			fmt.Fprintln(l.stdout)
+		}
+		fmt.Fprintf(l.stdout, "==> replica %s on %s <==\n", clean(string(chunk.Replica)), clean(chunk.Node))
+	}
+	l.last = chunk.Replica
+	if _, err := l.stdout.Write(data[seen:]); err != nil {
+		return true, fmt.Errorf("write logs: %w", err)
+	}
+	return true, nil
+}

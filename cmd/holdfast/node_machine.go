@@ -1,0 +1,82 @@
+package main
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/region"
+)
+
+// machineFlags are what a node says of its machine instead of finding it out.
+func machineFlags(cmd *cobra.Command, m *region.NodeMachine) {
+	m.GPUs = -1
+	f := cmd.Flags()
+	f.Var((*labelsFlag)(&m.Labels), "label", "a label by which deployments and pools select the node, KEY=VALUE; may be repeated")
+	f.Float64Var(&m.CPU, "cpu", 0, "cores that replicas may have, all of the machine's by default")
+	f.Var((*bytesFlag)(&m.Memory), "memory", "memory that replicas may have, bytes or 16Gi, all of the machine's by default")
+	f.IntVar(&m.GPUs, "gpus", m.GPUs, "graphics processors that replicas may have, those of the machine by default (-1)")
+	f.StringVar(&m.Address, "address", "", "host at which others reach the replicas, by default that of the way to the region")
+}
+
+// labelsFlag takes KEY=VALUE, as often as it is given; a value may hold a comma.
+type labelsFlag map[string]string
+
+func (l *labelsFlag) String() string { return labelsText(*l) }
+
+func (*labelsFlag) Type() string { return "KEY=VALUE" }
+
+// Set takes one label.
+func (l *labelsFlag) Set(text string) error {
+	key, value, ok := strings.Cut(text, "=")
+	if !ok {
+		return fleet.Errorf(fleet.Invalid, "%.80q is not KEY=VALUE", text).At("label")
+	}
+	if err := fleet.ValidateLabels("label", map[string]string{key: value}); err != nil {
+		return err
+	}
+	if *l == nil {
+		*l = labelsFlag{}
+	}
+	(*l)[key] = value
+	return nil
+}
+
+// bytesFlag takes bytes, plainly or with a unit.
+type bytesFlag int64
+
+func (b *bytesFlag) String() string {
+	if *b == 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(*b), 10)
+}
+
+func (*bytesFlag) Type() string { return "BYTES" }
+
+// Set takes a number with Ki, Mi, Gi or Ti behind it, or nothing.
+func (b *bytesFlag) Set(text string) error {
+	number, unit := strings.TrimRight(text, "KMGTi"), int64(1)
+	switch text[len(number):] {
+	case "":
+	case "Ki":
+		unit = 1 << 10
+	case "Mi":
+		unit = 1 << 20
+	case "Gi":
+		unit = 1 << 30
+	case "Ti":
+		unit = 1 << 40
+	default:
+		return fleet.Errorf(fleet.Invalid, "%.40q has no unit that is known", text).At("memory").WithHint("for example 512Mi or 16Gi")
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || n <= 0 || n*float64(unit) >= math.MaxInt64 {
+		return fleet.Errorf(fleet.Invalid, "%.40q is no amount of memory", text).At("memory").WithHint("for example 512Mi or 16Gi")
+	}
+	*b = bytesFlag(n * float64(unit))
+	return nil
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+func (c *cli) newTopCommand() *cobra.Command {
+	return newGroup("top", "Show what deployments and replicas take of their nodes",
+		c.newTopOf("deployments", "Show what deployments take, all replicas of each together", c.topDeployments),
+		c.newTopOf("replicas", "Show what each replica takes", c.topReplicas))
+}
+
+func (c *cli) newTopOf(noun, short string, show func(context.Context, *api.Client, []string) (view, error)) *cobra.Command {
+	var w watchFlags
+	cmd := &cobra.Command{
+		Use: noun + " [NAME...]", Aliases: []string{noun[:len(noun)-1]}, Short: short + ": all, or of those deployments that are named",
+		Example: "  holdfast top " + noun + " web", ValidArgsFunction: c.completeObjects("deployment"),
+	}
+	w.addWatch(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, name := range args {
+			if err := fleet.ValidateName("deployment", name); err != nil {
+				return &usageError{err}
+			}
+		}
+		client, err := c.connect()
+		if err != nil {
+			return err
+		}
+		return c.show(cmd.Context(), w, func(ctx context.Context) (view, error) {
+			names := args
+			if len(names) == 0 {
+				var err error
+				if names, err = deploymentsOf(ctx, c, client); err != nil {
+					return view{}, err
+				}
+			}
+			return show(ctx, client, names)
+		})
+	}
+	return cmd
+}
+
+func deploymentsOf(ctx context.Context, c *cli, client *api.Client) ([]string, error) {
+	objects, _, err := listObjects(ctx, c, client, fleet.KindDeployment, listing{})
+	var names []string
+	for _, o := range objects {
+		names = append(names, o.Name)
+	}
+	return names, err
+}
+
+func (c *cli) topDeployments(ctx context.Context, client *api.Client, names []string) (view, error) {
+	v := view{header: []string{"NAME", "REPLICAS", "CPU", "CPU ASKED", "MEMORY", "MEMORY ASKED"}}
+	for _, name := range names {
+		t, err := client.Top(ctx, name)
+		if err != nil {
+			return v, err
+		}
+		v.items = append(v.items, item{name: deploymentPrefix + name, value: t, cells: []string{
+			name, fmt.Sprint(len(t.Replicas)), coresText(t.CPU), fmt.Sprintf("%g", t.Requested.CPU), bytesText(t.Memory), bytesText(t.Requested.Memory),
+		}})
+	}
+	return v, nil
+}
+
+func (c *cli) topReplicas(ctx context.Context, client *api.Client, names []string) (view, error) {
+	v := view{header: []string{"REPLICA", "NODE", "STATE", "CPU", "MEMORY", "SAMPLED"}}
+	for _, name := range names {
+		t, err := client.Top(ctx, name)
+		if err != nil {
+			return v, err
+		}
+		for _, r := range t.Replicas {
+			full := name + "/" + string(r.ID)
+			cells := []string{full, r.Node, string(r.State), "", "", c.agoOf(r.At)}
+			if r.At != nil {
+				cells[3], cells[4], cells[5] = coresText(r.CPU), bytesText(r.Memory), c.ago(*r.At)+" ago"
+			}
+			v.items = append(v.items, item{name: "replica/" + full, value: replicaTop{name, r}, cells: cells})
+		}
+	}
+	return v, nil
+}
+
+// replicaTop is a line of top replicas, in the shape that json and yaml print.
+type replicaTop struct {
+	Deployment string `json:"deployment"`
+	api.ReplicaTop
+}
+
+func coresText(cores float64) string { return fmt.Sprintf("%.2f", cores) }

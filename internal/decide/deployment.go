@@ -1,0 +1,148 @@
+package decide
+
+import (
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// MaxPerVisit bounds what one visit of a deployment does: so many replicas are made at most, and so
+// many ended.
+const MaxPerVisit = 200
+
+// DeploymentPlan is what is to be done about a deployment now. Rule is the stable reason.
+type DeploymentPlan struct {
+	Rule    string `json:"rule"`
+	Message string `json:"message,omitempty"`
+	// Events are applied to the state in this order (none to two).
+	Events []fleet.DeploymentEvent `json:"events,omitempty"`
+	// Create is how many replicas to make, on the nodes that Place says. What it says goes through
+	// Placed before the plan is carried out.
+	Create int `json:"create,omitempty"`
+	// Replaces says that Create is one more than the target: the one that it replaces ends later.
+	Replaces bool `json:"replaces,omitempty"`
+	// Terminate are those that become TERMINATING; End those that become TERMINATED without a word
+	// of their nodes; Fail live ones that become UNHEALTHY.
+	Terminate []ReplicaStep `json:"terminate,omitempty"`
+	End       []ReplicaStep `json:"end,omitempty"`
+	Fail      []ReplicaStep `json:"fail,omitempty"`
+	// The counters and marks as they are to be from now on.
+	Attempts     int       `json:"attempts,omitempty"`
+	Crashes      int       `json:"crashes,omitempty"`
+	NextAttempt  time.Time `json:"nextAttempt,omitzero"`
+	Began        int64     `json:"began,omitempty"`
+	BeganVersion int64     `json:"beganVersion,omitempty"`
+	// Finish are operations that end.
+	Finish     []OperationFinish           `json:"finish,omitempty"`
+	Conditions []fleet.DeploymentCondition `json:"conditions,omitempty"` // always the three
+	// Awaited says what is waited for, "" when nothing is.
+	Awaited string `json:"awaited,omitempty"`
+	// Next is when to look again although nobody woke; zero: only when woken. With Done it is for the
+	// sweep, and the entity ends.
+	Next time.Time `json:"next,omitzero"`
+	// More says to look again at once: this was a page, or a step of two.
+	More bool `json:"more,omitempty"`
+	// Done says that the entity ends.
+	Done bool `json:"done,omitempty"`
+}
+
+// ReplicaStep is what becomes of a replica, and why.
+type ReplicaStep struct {
+	ID      fleet.ReplicaID `json:"id"`
+	Reason  string          `json:"reason"`
+	Message string          `json:"message,omitempty"`
+}
+
+// OperationFinish is how an operation ends.
+type OperationFinish struct {
+	ID      fleet.OperationID    `json:"id"`
+	State   fleet.OperationState `json:"state"`
+	Reason  string               `json:"reason,omitempty"`
+	Message string               `json:"message,omitempty"`
+}
+
+// Deployment says what to do about a deployment, by the first rule that matches.
+func Deployment(seen fleet.DeploymentSeen) DeploymentPlan {
+	v := viewDeployment(seen)
+	c := newDeploymentCase(v)
+	for _, r := range deploymentRules {
+		if r.when(v) {
+			c.plan.Rule = r.name
+			r.then(c)
+			break
+		}
+	}
+	return c.finished()
+}
+
+// deploymentRules is read from the top: what ends goes before what begins, and what failed before
+// what is missing.
+var deploymentRules = []struct {
+	name string
+	when func(v deploymentView) bool
+	then func(c *deploymentCase)
+}{
+	{"deleted", deletedNow, deleteNow},
+	{"deleting", in(fleet.DeploymentDestroying), destroy},
+	{"redeclared", redeclared, declareAgain},
+	{"terminated", in(fleet.DeploymentTerminated), endAll},
+	{"not_released", notReleased, endAll},
+	{"stopped", func(v deploymentView) bool { return v.Stopped }, stopNow},
+	{"begin", begins, begin},
+	{"given_up", in(fleet.DeploymentError), keepOn},
+	{"attempt_waits", attemptWaits, waitForAttempt},
+	{"begin", in(fleet.DeploymentPending), begin},
+	{"given_up", attemptsUsedUp, giveUpAttempts},
+	{"attempt_failed", attemptFailed, failAttempt},
+	{"available", becomesAvailable, makeAvailable},
+	{"provisioning", in(fleet.DeploymentProvisioning), converge},
+	{"updated", updatedWhileRunning, update},
+	{"given_up", crashesUsedUp, giveUpCrashes},
+	{"replicas_failed", func(v deploymentView) bool { return v.crashed() }, countCrash},
+	{"crash_backoff", backsOff, converge},
+	{"too_many", func(v deploymentView) bool { return v.surplus() > 0 }, converge},
+	{"too_few", func(v deploymentView) bool { return v.missing() > 0 }, converge},
+	{"replacing", func(v deploymentView) bool { return len(v.stale)+len(v.away) > 0 }, converge},
+	{"starting", func(v deploymentView) bool { return len(v.starting()) > 0 }, converge},
+	{"unhealthy", func(v deploymentView) bool { return v.healthy() < len(v.good) }, converge},
+	{"ending", func(v deploymentView) bool { return len(v.ending) > 0 }, converge},
+	{"converged", func(deploymentView) bool { return true }, converge},
+}
+
+func in(s fleet.DeploymentState) func(deploymentView) bool {
+	return func(v deploymentView) bool { return v.State == s }
+}
+
+func deletedNow(v deploymentView) bool {
+	return v.Deleting && v.State != fleet.DeploymentDestroying && v.State != fleet.DeploymentTerminated
+}
+
+func redeclared(v deploymentView) bool { return v.State == fleet.DeploymentTerminated && v.Redeclared }
+
+func notReleased(v deploymentView) bool { return v.Revision == 0 }
+
+// begins: something newer was released, and what failed before it counts no more.
+func begins(v deploymentView) bool { return v.updated() && v.State != fleet.DeploymentRunning }
+
+func updatedWhileRunning(v deploymentView) bool { return v.updated() }
+
+func attemptWaits(v deploymentView) bool {
+	return v.State == fleet.DeploymentPending && v.At.Before(v.NextAttempt)
+}
+
+func attemptFailed(v deploymentView) bool {
+	return v.State == fleet.DeploymentProvisioning && v.failed() != nil
+}
+
+func attemptsUsedUp(v deploymentView) bool {
+	return attemptFailed(v) && v.Attempts+1 >= v.Terms.Attempts
+}
+
+// becomesAvailable counts only what runs the released revision (S36, S40).
+func becomesAvailable(v deploymentView) bool {
+	return v.State == fleet.DeploymentProvisioning && v.reached()
+}
+
+func crashesUsedUp(v deploymentView) bool { return v.crashed() && v.Crashes+1 >= v.Terms.GiveUp }
+
+func backsOff(v deploymentView) bool { return v.missing() > 0 && v.At.Before(v.NextAttempt) }

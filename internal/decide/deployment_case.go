@@ -1,0 +1,237 @@
+package decide
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// The reasons of a replica's end that the region gives.
+const (
+	ReasonDeleted      = "deleted"
+	ReasonStopped      = "stopped"
+	ReasonScaledDown   = "scaled_down"
+	ReasonReplaced     = "replaced"
+	ReasonNodeLeaves   = "node_leaves"
+	ReasonNodeLost     = "node_lost"
+	ReasonLost         = "lost"          // its node has it no more
+	ReasonNotTakenUp   = "not_taken_up"  // its node is there and said nothing of it
+	ReasonStuck        = "stuck"         // its node let its deadlines pass
+	ReasonStopDeadline = "stop_deadline" // its node did not say in time that it ended
+)
+
+// stopMargin is what a node gets beyond the stop time of a replica to end it and to say so.
+const stopMargin = 30 * time.Second
+
+// deploymentCase makes the plan of one visit. What is to end is bounded by MaxPerVisit.
+type deploymentCase struct {
+	v     deploymentView
+	plan  DeploymentPlan
+	state fleet.DeploymentState
+	// left is how many steps more this visit may take.
+	left int
+	// made says that what becomes of it is to be seen in the next visit.
+	made bool
+}
+
+func newDeploymentCase(v deploymentView) *deploymentCase {
+	return &deploymentCase{v: v, state: v.State, left: MaxPerVisit, plan: DeploymentPlan{
+		Attempts: v.Attempts, Crashes: v.Crashes, NextAttempt: v.NextAttempt, Began: v.Began, BeganVersion: v.BeganVersion,
+	}}
+}
+
+// on applies an event; one that the machine does not have is not applied.
+func (c *deploymentCase) on(e fleet.DeploymentEvent) {
+	to, err := c.state.Next(e)
+	if err != nil {
+		return
+	}
+	c.state = to
+	c.plan.Events = append(c.plan.Events, e)
+}
+
+func (c *deploymentCase) next(at time.Time) {
+	if c.plan.Next.IsZero() || at.Before(c.plan.Next) {
+		c.plan.Next = at
+	}
+}
+
+// step takes one of the steps of this visit, or leaves it for the next.
+func (c *deploymentCase) step(to *[]ReplicaStep, s ReplicaStep) bool {
+	if c.left == 0 {
+		c.plan.More = true
+		return false
+	}
+	c.left--
+	*to = append(*to, s)
+	return true
+}
+
+func (c *deploymentCase) terminate(r fleet.ReplicaSeen, reason, message string) {
+	if c.step(&c.plan.Terminate, ReplicaStep{r.ID, reason, message}) {
+		c.made = true
+		c.next(c.v.At.Add(r.Stop + stopMargin))
+		// Nobody will say once more that it ended.
+		c.plan.More = c.plan.More || r.Gone || r.Lost || r.Phase.Over()
+	}
+}
+
+// endLive ends all that runs.
+func (c *deploymentCase) endLive(reason, message string) {
+	for _, all := range [][]fleet.ReplicaSeen{c.v.dead, c.v.away, c.v.useless, c.v.stale, c.v.good} {
+		for _, r := range all {
+			c.terminate(r, reason, message)
+		}
+	}
+}
+
+// endEnding takes those for gone whose node says that they are, will not say it any more, or did not
+// say it in time (S53). It answers how many are left.
+func (c *deploymentCase) endEnding() int {
+	left := 0
+	for _, r := range c.v.ending {
+		reason, message := goneFor(r, c.v.At)
+		if reason == "" || !c.step(&c.plan.End, ReplicaStep{r.ID, reason, message}) {
+			left++
+			c.next(r.StopBy)
+		}
+	}
+	return left
+}
+
+func goneFor(r fleet.ReplicaSeen, now time.Time) (reason, message string) {
+	switch {
+	case r.Gone:
+		return ReasonNodeLost, fmt.Sprintf("node %s is no part of the region any more", r.Node)
+	case r.Phase.Over():
+		return cmp.Or(r.Reason, ReasonStopped), fmt.Sprintf("node %s said that it ended", r.Node)
+	case r.Lost:
+		return ReasonLost, fmt.Sprintf("node %s has it no more", r.Node)
+	case now.Before(r.StopBy):
+		return "", ""
+	case !r.Unheard.IsZero():
+		return ReasonNodeLost, fmt.Sprintf("node %s is not connected; it ends it when it comes back", r.Node)
+	}
+	return ReasonStopDeadline, fmt.Sprintf("node %s did not say in time that it ended; it is not to run it", r.Node)
+}
+
+// endDead ends what runs no more, and those to be replaced that do no work.
+func (c *deploymentCase) endDead() {
+	for _, r := range c.v.dead {
+		reason, message := diedOf(r)
+		c.terminate(r, reason, message)
+	}
+	for _, r := range c.v.useless {
+		c.replaced(r)
+	}
+}
+
+func diedOf(r fleet.ReplicaSeen) (reason, message string) {
+	switch {
+	case r.Phase.Over():
+		return cmp.Or(r.Reason, fleet.ReasonExited), r.Message
+	case r.Lost:
+		return ReasonLost, fmt.Sprintf("node %s listed what it has, and this was not in it", r.Node)
+	case r.Phase == "":
+		return ReasonNotTakenUp, fmt.Sprintf("node %s is connected and said nothing of it for %s", r.Node, takeUpLimit)
+	}
+	return ReasonStuck, fmt.Sprintf("node %s is connected and let its deadlines pass", r.Node)
+}
+
+func (v deploymentView) replacedFor(r fleet.ReplicaSeen) (reason, message string) {
+	if r.Leave {
+		return ReasonNodeLeaves, fmt.Sprintf("node %s is to be left", r.Node)
+	}
+	return ReasonReplaced, fmt.Sprintf("process version %d took the place of %d", v.ProcessVersion, r.ProcessVersion)
+}
+
+// endSurplus ends what is too much: of the released revision in the order of victims, then of what
+// it replaces, and what is on lost nodes, as long as enough work without them.
+func (c *deploymentCase) endSurplus() {
+	good := victims(c.v.good)
+	for _, r := range good[:c.v.surplus()] {
+		c.terminate(r, ReasonScaledDown, fmt.Sprintf("%d are to run", c.v.Target))
+	}
+	kept, stale := heard(good[c.v.surplus():]), heard(c.v.stale)
+	spare := max(0, len(kept)+len(stale)-c.v.Target)
+	for _, r := range stale[:min(len(stale), spare)] {
+		c.replaced(r)
+	}
+	if len(kept)+len(stale) < c.v.Target {
+		c.failAway()
+		return
+	}
+	for _, r := range c.v.stale {
+		if !r.Unheard.IsZero() {
+			c.replaced(r)
+		}
+	}
+	for _, r := range c.v.away {
+		c.terminate(r, ReasonNodeLost, fmt.Sprintf("node %s is not heard, and it is replaced", r.Node))
+	}
+}
+
+func (c *deploymentCase) replaced(r fleet.ReplicaSeen) {
+	reason, message := c.v.replacedFor(r)
+	c.terminate(r, reason, message)
+}
+
+// failAway says of what is on lost nodes that nobody counts on it; it counts again when its node is
+// back before it is replaced.
+func (c *deploymentCase) failAway() {
+	for _, r := range c.v.away {
+		if r.State != fleet.ReplicaUnhealthy {
+			c.step(&c.plan.Fail, ReplicaStep{r.ID, ReasonNodeLost, fmt.Sprintf("node %s is not heard", r.Node)})
+		}
+	}
+}
+
+// victims are those to end first: unhealthy, starting, those on nodes that are not heard, then the
+// oldest (S16, S105).
+func victims(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
+	rank := func(r fleet.ReplicaSeen) int {
+		switch r.State {
+		case fleet.ReplicaUnhealthy:
+			return 0
+		case fleet.ReplicaStarting:
+			return 1
+		case fleet.ReplicaHealthy, fleet.ReplicaTerminating, fleet.ReplicaTerminated:
+		}
+		if !r.Unheard.IsZero() {
+			return 2
+		}
+		return 3
+	}
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b fleet.ReplicaSeen) int { return cmp.Compare(rank(a), rank(b)) })
+	return all
+}
+
+// create fills up to the target, or makes one more where one is to be replaced and nothing else is
+// on its way: new before old, one by one.
+func (c *deploymentCase) create() {
+	if n := c.v.missing(); n > 0 {
+		c.plan.Create = min(n, MaxPerVisit)
+		c.plan.More = c.plan.More || n > MaxPerVisit
+	} else if c.surges() {
+		c.plan.Create, c.plan.Replaces = 1, true
+	}
+	if c.plan.Create > 0 {
+		c.made = true
+		c.next(c.v.At.Add(takeUpLimit))
+	}
+}
+
+// surges looks at what is left once the steps of this visit are taken.
+func (c *deploymentCase) surges() bool {
+	stale := len(c.v.stale)
+	for _, s := range c.plan.Terminate {
+		if slices.ContainsFunc(c.v.stale, func(r fleet.ReplicaSeen) bool { return r.ID == s.ID }) {
+			stale--
+		}
+	}
+	return stale > 0 && len(heard(c.v.good)) == len(c.v.good) && len(c.v.good)+stale == c.v.Target
+}

@@ -1,0 +1,86 @@
+package decide
+
+import (
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// The types of conditions of a deployment.
+const (
+	ConditionAvailable   = "available"
+	ConditionProgressing = "progressing"
+	ConditionDegraded    = "degraded"
+)
+
+// condition makes one; a reason is a stable word.
+func condition(of string, status fleet.ConditionStatus, reason, message string) fleet.DeploymentCondition {
+	return fleet.DeploymentCondition{Type: of, Status: status, Reason: reason, Message: message}
+}
+
+// available says whether as many are healthy as it needs (S112): unknown, when that depends on
+// nodes that are not heard (S130).
+func (c *deploymentCase) available() fleet.DeploymentCondition {
+	v, heard := c.v, 0
+	for _, all := range [][]fleet.ReplicaSeen{v.good, v.stale} {
+		for _, r := range all {
+			if r.State == fleet.ReplicaHealthy && r.Unheard.IsZero() {
+				heard++
+			}
+		}
+	}
+	message := fmt.Sprintf("%d are healthy, %d are needed", v.working(), v.need())
+	switch {
+	case c.ends():
+		return condition(ConditionAvailable, fleet.ConditionFalse, "deleted", "")
+	case v.Stopped:
+		return condition(ConditionAvailable, fleet.ConditionFalse, "stopped", "")
+	case v.Revision == 0:
+		return condition(ConditionAvailable, fleet.ConditionFalse, "not_released", "")
+	case v.Target == 0:
+		return condition(ConditionAvailable, fleet.ConditionTrue, "scaled_to_zero", "")
+	case heard >= v.need():
+		return condition(ConditionAvailable, fleet.ConditionTrue, "enough_healthy", message)
+	case v.working()+len(v.away) >= v.need():
+		return condition(ConditionAvailable, fleet.ConditionUnknown, "nodes_not_heard", message+", some on nodes that are not heard")
+	}
+	return condition(ConditionAvailable, fleet.ConditionFalse, "too_few_healthy", message)
+}
+
+func (c *deploymentCase) ends() bool {
+	return c.state == fleet.DeploymentDestroying || c.state == fleet.DeploymentTerminated
+}
+
+// progressing says whether something is on its way.
+func (c *deploymentCase) progressing() fleet.DeploymentCondition {
+	v := c.v
+	moving := c.made || len(c.plan.Events) > 0 || len(v.ending) > len(c.plan.End) || len(v.stale) > 0 || len(v.starting()) > 0
+	switch {
+	case c.state == fleet.DeploymentError:
+		return condition(ConditionProgressing, fleet.ConditionFalse, "given_up", c.plan.Message)
+	case c.state == fleet.DeploymentTerminated:
+		return condition(ConditionProgressing, fleet.ConditionFalse, "deleted", "")
+	case moving || v.At.Before(c.plan.NextAttempt):
+		return condition(ConditionProgressing, fleet.ConditionTrue, c.plan.Rule, c.plan.Message)
+	}
+	return condition(ConditionProgressing, fleet.ConditionFalse, c.plan.Rule, "")
+}
+
+// degraded says whether something is not as it was declared.
+func (c *deploymentCase) degraded() fleet.DeploymentCondition {
+	v := c.v
+	unwell := len(v.good) - v.healthy() - len(v.starting())
+	switch {
+	case c.state == fleet.DeploymentError:
+		return condition(ConditionDegraded, fleet.ConditionTrue, "given_up", c.plan.Message)
+	case c.ends() || v.Target == 0 || v.Revision == 0:
+		return condition(ConditionDegraded, fleet.ConditionFalse, "nothing_to_run", "")
+	case c.unheard() > 0:
+		return condition(ConditionDegraded, fleet.ConditionTrue, "nodes_not_heard", fmt.Sprintf("%d replicas are on nodes that are not heard", c.unheard()))
+	case unwell > 0:
+		return condition(ConditionDegraded, fleet.ConditionTrue, "unhealthy", fmt.Sprintf("%d replicas are unhealthy", unwell))
+	case v.working() < v.Target:
+		return condition(ConditionDegraded, fleet.ConditionTrue, "too_few", v.tally())
+	}
+	return condition(ConditionDegraded, fleet.ConditionFalse, "as_declared", "")
+}

@@ -1,0 +1,198 @@
+package decide
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// deleteNow is the end of a declaration; one that never ran is gone at once (S31, S43, S56).
+func deleteNow(c *deploymentCase) {
+	c.on(fleet.DeploymentDeleted)
+	destroy(c)
+}
+
+func destroy(c *deploymentCase) {
+	c.endLive(ReasonDeleted, "the deployment was deleted")
+	c.plan.Attempts, c.plan.Crashes, c.plan.NextAttempt = 0, 0, time.Time{}
+	left := c.endEnding()
+	if left > 0 || len(c.plan.Terminate) > 0 || c.plan.More {
+		c.plan.Message = fmt.Sprintf("%d replicas are still to end", left+c.v.live())
+		return
+	}
+	c.on(fleet.DeploymentGone)
+	c.plan.Message = "nothing of it runs"
+	c.plan.More = c.v.Redeclared
+}
+
+func declareAgain(c *deploymentCase) {
+	c.on(fleet.DeploymentRedeclared)
+	c.plan.Attempts, c.plan.Crashes, c.plan.NextAttempt = 0, 0, time.Time{}
+	c.plan.Message = "it was declared again, and what was before it has ended"
+	c.plan.More = true
+}
+
+func endAll(c *deploymentCase) {
+	c.endLive(ReasonDeleted, "nothing of it is to run")
+	c.endEnding()
+	if c.state == fleet.DeploymentPending {
+		c.plan.Message = "nothing of it was released"
+	}
+}
+
+func stopNow(c *deploymentCase) {
+	c.on(fleet.DeploymentStopped)
+	c.endLive(ReasonStopped, "the deployment is stopped")
+	c.endEnding()
+	c.plan.Attempts, c.plan.Crashes, c.plan.NextAttempt = 0, 0, time.Time{}
+	c.plan.Message = "it is declared stopped"
+}
+
+// begin creates the first replicas (S13). After an update, what failed before counts no more.
+func begin(c *deploymentCase) {
+	if c.v.updated() {
+		if c.state != fleet.DeploymentPending {
+			c.on(fleet.DeploymentUpdated)
+		}
+		c.plan.Attempts, c.plan.Crashes = 0, 0
+	}
+	c.on(fleet.DeploymentBegun)
+	c.mark()
+	converge(c)
+	c.plan.More = c.plan.More || c.v.reached()
+}
+
+// mark remembers what was begun with; nothing waits for a next attempt any more.
+func (c *deploymentCase) mark() {
+	c.plan.Began, c.plan.BeganVersion, c.plan.NextAttempt = c.v.Revision, c.v.ProcessVersion, time.Time{}
+}
+
+// converge makes what runs be what is to run; every rule of a deployment that lives ends here.
+func converge(c *deploymentCase) {
+	c.keepRunning()
+	if !c.v.At.Before(c.plan.NextAttempt) {
+		c.create()
+	} else if c.v.missing() > 0 {
+		c.next(c.plan.NextAttempt)
+	}
+	c.plan.Message = c.v.tally()
+	if c.plan.Crashes > 0 && c.v.settled() && c.plan.Create == 0 {
+		c.plan.Crashes, c.plan.NextAttempt = 0, time.Time{}
+	}
+}
+
+// keepRunning ends what is not to run, and creates nothing.
+func (c *deploymentCase) keepRunning() {
+	c.endDead()
+	c.endSurplus()
+	c.endEnding()
+}
+
+func (v deploymentView) live() int {
+	return len(v.good) + len(v.stale) + len(v.useless) + len(v.dead) + len(v.away)
+}
+
+// tally says how it stands in a sentence.
+func (v deploymentView) tally() string {
+	s := fmt.Sprintf("%d of %d replicas are healthy", v.working(), v.Target)
+	if n := len(v.stale); n > 0 {
+		s += fmt.Sprintf(", %d of them to be replaced", n)
+	}
+	if n := len(v.away); n > 0 {
+		s += fmt.Sprintf(", %d on nodes that are not heard", n)
+	}
+	return s
+}
+
+func waitForAttempt(c *deploymentCase) {
+	c.keepRunning()
+	c.plan.Message = c.v.Message
+	c.next(c.v.NextAttempt)
+}
+
+// failAttempt goes back to PENDING; each pause is twice the one before it (S37, S45).
+func failAttempt(c *deploymentCase) {
+	c.on(fleet.DeploymentAttemptFailed)
+	c.plan.Attempts++
+	pause := doubled(c.v.Terms.AttemptSeconds, c.plan.Attempts-1, c.v.Terms.CrashMaxSeconds)
+	c.plan.NextAttempt = c.v.At.Add(pause)
+	c.keepRunning()
+	c.next(c.plan.NextAttempt)
+	c.plan.Message = fmt.Sprintf("attempt %d of %d failed: %s; the next is in %s",
+		c.plan.Attempts, c.v.Terms.Attempts, c.v.failure(), pause)
+}
+
+// failure says of what the newest died.
+func (v deploymentView) failure() string {
+	r := v.failed()
+	if r == nil {
+		return "a replica failed"
+	}
+	reason, message := diedOf(*r)
+	s := fmt.Sprintf("replica %s on node %s: %s", r.ID, r.Node, reason)
+	if message != "" {
+		s += ", " + message
+	}
+	return s
+}
+
+func giveUpAttempts(c *deploymentCase) {
+	c.on(fleet.DeploymentGivenUp)
+	c.plan.Attempts++
+	c.plan.NextAttempt = time.Time{}
+	c.keepRunning()
+	c.plan.Message = fmt.Sprintf("attempt %d of %d failed: %s; release something else, or restart it",
+		c.plan.Attempts, c.v.Terms.Attempts, c.v.failure())
+}
+
+func giveUpCrashes(c *deploymentCase) {
+	c.on(fleet.DeploymentGivenUp)
+	c.plan.Crashes++
+	c.plan.NextAttempt = time.Time{}
+	c.keepRunning()
+	c.plan.Message = fmt.Sprintf("%d failed in a row: %s; what is healthy runs on; release something else, or restart it",
+		c.plan.Crashes, c.v.failure())
+}
+
+// keepOn is ERROR: what is healthy runs on, nothing is created.
+func keepOn(c *deploymentCase) {
+	c.keepRunning()
+	c.plan.Message = c.v.Message
+}
+
+// countCrash replaces the first few at once, and later ones after a pause that doubles (S107).
+func countCrash(c *deploymentCase) {
+	c.plan.Crashes++
+	c.plan.NextAttempt = c.v.At
+	if over := c.plan.Crashes - c.v.Terms.Crashes; over > 0 {
+		c.plan.NextAttempt = c.v.At.Add(doubled(c.v.Terms.CrashSeconds, over-1, c.v.Terms.CrashMaxSeconds))
+	}
+	converge(c)
+	c.plan.Message = fmt.Sprintf("%s; %s", c.v.failure(), c.plan.Message)
+}
+
+// doubled is seconds, doubled that often, at most the other.
+func doubled(seconds, times, most int) time.Duration {
+	for range times {
+		if seconds >= most {
+			break
+		}
+		seconds *= 2
+	}
+	return time.Duration(min(seconds, most)) * time.Second
+}
+
+func makeAvailable(c *deploymentCase) {
+	c.on(fleet.DeploymentAvailable)
+	c.plan.Attempts, c.plan.NextAttempt = 0, time.Time{}
+	converge(c)
+}
+
+// update begins with what was released; what works is replaced one by one.
+func update(c *deploymentCase) {
+	c.on(fleet.DeploymentUpdated)
+	c.plan.Crashes = 0
+	c.mark()
+	converge(c)
+}

@@ -1,0 +1,69 @@
+package decide
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// finished adds what follows from the steps: how operations end, the conditions, what is waited for
+// and until when.
+func (c *deploymentCase) finished() DeploymentPlan {
+	c.finishOperations()
+	c.plan.Conditions = []fleet.DeploymentCondition{c.available(), c.progressing(), c.degraded()}
+	c.waitForReplicas()
+	c.plan.Awaited = c.awaited()
+	changes := c.made || len(c.plan.Fail) > 0
+	c.plan.Done = !changes && !c.plan.More && c.plan.Next.IsZero()
+	if c.plan.Done && c.plan.Crashes > 0 && len(c.v.good) > 0 {
+		c.next(c.v.settlesAt())
+	}
+	return c.plan
+}
+
+// waitForReplicas looks again when a deadline of a replica passes without a word of its node.
+func (c *deploymentCase) waitForReplicas() {
+	for _, all := range [][]fleet.ReplicaSeen{c.v.good, c.v.stale} {
+		for _, r := range all {
+			if !r.Unheard.IsZero() {
+				c.next(c.v.lostAt(r))
+			} else if by := c.v.backstop(r); !by.IsZero() {
+				c.next(by)
+			}
+		}
+	}
+}
+
+// awaited says in words what unblocks it (X8); what was asked of the nodes in this visit is awaited
+// by the next one.
+func (c *deploymentCase) awaited() string {
+	var words []string
+	count := func(n int, format string) {
+		if n > 0 {
+			words = append(words, fmt.Sprintf(format, n))
+		}
+	}
+	if c.v.At.Before(c.plan.NextAttempt) {
+		words = append(words, "the next attempt at "+c.plan.NextAttempt.UTC().Format(time.RFC3339))
+	}
+	count(len(c.v.starting())+c.plan.Create, "%d starting replicas")
+	count(len(c.v.good)-len(c.v.starting())-c.v.healthy(), "%d unhealthy replicas")
+	count(len(c.v.ending)-len(c.plan.End)+len(c.plan.Terminate), "the end of %d replicas")
+	count(c.unheard(), "the nodes of %d replicas")
+	return strings.Join(words, ", ")
+}
+
+// unheard counts those whose nodes are not connected.
+func (c *deploymentCase) unheard() int {
+	n := len(c.v.away)
+	for _, all := range [][]fleet.ReplicaSeen{c.v.good, c.v.stale} {
+		for _, r := range all {
+			if !r.Unheard.IsZero() {
+				n++
+			}
+		}
+	}
+	return n
+}

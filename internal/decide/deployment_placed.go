@@ -1,0 +1,67 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// RoomAgain is how long a deployment that has no room waits before it looks again by itself. The
+// sweep wakes it sooner when room appears.
+const RoomAgain = 15 * time.Second
+
+// ReasonOldFirst ends a replica before its replacement starts, because no other node could take it.
+const ReasonOldFirst = "old_before_new"
+
+// Placed is the plan with what became of its placement: it says what is missing, and looks again.
+// Where a replacement needs a fixed port that this deployment itself holds on every node that
+// there is, one of those to be replaced ends first, unless something ends anyway. The plan is to be carried out afterwards, with
+// Create replicas on got.Nodes.
+func (p DeploymentPlan) Placed(seen fleet.DeploymentSeen, got Placed) DeploymentPlan {
+	if p.Create == 0 || got.Missing == 0 {
+		return p
+	}
+	v := viewDeployment(seen)
+	p.Create = len(got.Nodes)
+	p.More, p.Done = false, false
+	if again := seen.At.Add(RoomAgain); p.Next.IsZero() || again.Before(p.Next) {
+		p.Next = again
+	}
+	if old, found := v.yields(got.Yield); found && p.Replaces && len(p.Terminate) == 0 {
+		return p.oldFirst(old, seen.At)
+	}
+	if p.Create == 0 && len(v.good) == 0 {
+		p.Events = slices.DeleteFunc(p.Events, func(e fleet.DeploymentEvent) bool { return e == fleet.DeploymentBegun })
+	}
+	p.Rule, p.Message, p.Awaited = got.Reason, got.Message, "room for "+fmt.Sprint(got.Missing)+" replicas: "+got.Message
+	for i, c := range p.Conditions {
+		switch c.Type {
+		case ConditionProgressing:
+			p.Conditions[i] = condition(c.Type, fleet.ConditionFalse, got.Reason, got.Message)
+		case ConditionDegraded:
+			p.Conditions[i] = condition(c.Type, fleet.ConditionTrue, got.Reason, got.Message)
+		}
+	}
+	return p
+}
+
+// yields is the oldest one to be replaced that stands on one of those nodes.
+func (v deploymentView) yields(nodes []fleet.NodeName) (fleet.ReplicaSeen, bool) {
+	for _, r := range v.stale {
+		if slices.Contains(nodes, r.Node) {
+			return r, true
+		}
+	}
+	return fleet.ReplicaSeen{}, false
+}
+
+func (p DeploymentPlan) oldFirst(old fleet.ReplicaSeen, now time.Time) DeploymentPlan {
+	p.Rule = ReasonOldFirst
+	p.Message = fmt.Sprintf("replica %s ends before its replacement starts: it has a fixed port on node %s, and no other node could take it", old.ID, old.Node)
+	p.Terminate = []ReplicaStep{{old.ID, ReasonOldFirst, p.Message}}
+	p.Awaited = "the end of replica " + string(old.ID)
+	p.Next = now.Add(old.Stop + stopMargin)
+	return p
+}

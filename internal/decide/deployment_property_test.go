@@ -1,0 +1,248 @@
+package decide_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+var (
+	wordRunning = fleet.ReplicaStatus{Phase: fleet.PhaseRunning, Health: fleet.HealthNotChecked}
+	wordHealthy = fleet.ReplicaStatus{Phase: fleet.PhaseRunning, Health: fleet.HealthHealthy}
+	wordUnwell  = fleet.ReplicaStatus{Phase: fleet.PhaseRunning, Health: fleet.HealthUnhealthy}
+	wordExited  = fleet.ReplicaStatus{Phase: fleet.PhaseExited, Health: fleet.HealthUnhealthy, Reason: fleet.ReasonExited}
+	wordFailed  = fleet.ReplicaStatus{Phase: fleet.PhaseFailed, Health: fleet.HealthUnhealthy, Reason: fleet.ReasonRestartsUsedUp}
+	wordStopped = fleet.ReplicaStatus{Phase: fleet.PhaseStopped, Health: fleet.HealthUnhealthy, Reason: "stopped"}
+)
+
+// work has the nodes do what they can: what is to end ends, what is to run gets on.
+func (g *region) work() {
+	for _, r := range g.all {
+		n := g.node(r.Node)
+		switch {
+		case n.gone || !n.unheard.IsZero() || r.State == fleet.ReplicaTerminated:
+		case r.State == fleet.ReplicaTerminating:
+			g.say(r, wordStopped)
+		case r.Phase.Over():
+		case g.fails:
+			g.say(r, wordExited)
+		default:
+			g.say(r, wordHealthy)
+		}
+	}
+}
+
+// chance has one replica do something of its own accord.
+func (g *region) chance(t *rapid.T) {
+	if len(g.all) == 0 {
+		return
+	}
+	r := rapid.SampledFrom(g.all).Draw(t, "replica")
+	if n := g.node(r.Node); n.gone || !n.unheard.IsZero() || r.State == fleet.ReplicaTerminated || r.Phase.Over() {
+		return
+	}
+	words := []fleet.ReplicaStatus{wordRunning, wordHealthy, wordUnwell, wordExited, wordFailed, wordStopped}
+	s := rapid.SampledFrom(words).Draw(t, "word")
+	s.Restarts = r.Restarts + rapid.IntRange(0, 1).Draw(t, "restarted")
+	g.say(r, s)
+}
+
+// person asks for something, as the API would let them.
+func (g *region) person(t *rapid.T) {
+	if g.seen.Deleting {
+		if rapid.Bool().Draw(t, "again") {
+			g.seen.Redeclared, g.removed = true, false
+		}
+		return
+	}
+	switch rapid.SampledFrom([]string{"release", "same", "restart", "scale", "stop", "start", "delete", "remove", "cancel"}).Draw(t, "asked") {
+	case "release":
+		g.seen.Revision, g.seen.ProcessVersion = g.seen.Revision+1, g.seen.ProcessVersion+1
+		g.ask(fleet.OperationConverge)
+	case "same":
+		g.seen.Revision++
+		g.ask(fleet.OperationConverge)
+	case "restart":
+		g.seen.ProcessVersion++
+		g.ask(fleet.OperationRestart)
+	case "scale":
+		g.seen.Target = rapid.IntRange(g.seen.Min, 5).Draw(t, "to")
+		g.ask(fleet.OperationScale)
+	case "stop":
+		g.seen.Stopped = true
+		g.ask(fleet.OperationConverge)
+	case "start":
+		g.seen.Stopped = false
+		g.ask(fleet.OperationConverge)
+	case "delete":
+		g.seen.Deleting = true
+		g.ask(fleet.OperationDestroy)
+	case "remove":
+		for _, r := range g.all {
+			if r.State.Live() {
+				g.move(r.ID, fleet.ReplicaTerminate)
+				return
+			}
+		}
+	case "cancel":
+		for i := range g.ops {
+			g.ops[i].Cancelled = true
+		}
+	}
+}
+
+// machine has one node go away, come back, drain or leave for good.
+func (g *region) machine(t *rapid.T) {
+	n := rapid.SampledFrom(g.nodes).Draw(t, "node")
+	switch rapid.SampledFrom([]string{"away", "back", "wiped", "drain", "undrain", "gone"}).Draw(t, "machine") {
+	case "away":
+		if n.unheard.IsZero() {
+			n.unheard = g.now
+		}
+	case "back":
+		n.unheard = time.Time{}
+	case "wiped":
+		n.unheard = time.Time{}
+		for _, r := range g.all {
+			if r.Node == n.name && r.State.Live() {
+				r.Lost = true
+			}
+		}
+	case "drain":
+		n.leave = true
+	case "undrain":
+		n.leave = false
+	case "gone":
+		n.gone = true
+	}
+}
+
+func (g *region) disturb(t *rapid.T) {
+	switch rapid.SampledFrom([]string{"time", "chance", "chance", "person", "machine", "work"}).Draw(t, "disturbance") {
+	case "time":
+		g.now = g.now.Add(time.Duration(rapid.IntRange(1, 120).Draw(t, "seconds")) * time.Second)
+	case "chance":
+		g.chance(t)
+	case "person":
+		g.person(t)
+	case "machine":
+		g.machine(t)
+	case "work":
+		g.work()
+	}
+}
+
+// noPlace says that the deployment waits for a node, which nobody here will bring.
+func noPlace(p decide.DeploymentPlan) bool {
+	switch p.Rule {
+	case decide.NoRoom, decide.NoNode, decide.PortsTaken:
+		return true
+	}
+	return false
+}
+
+// settle lets time pass and nodes work until nothing is left to do, or there is no place.
+func (g *region) settle(t *rapid.T) {
+	waits := 0
+	for range 600 {
+		p := g.visit()
+		if p.Done && (p.Next.IsZero() || g.seen.Crashes == 0) {
+			return
+		}
+		if !p.More {
+			g.work()
+			g.now = g.now.Add(time.Second)
+			if !p.Next.IsZero() && p.Next.After(g.now) {
+				g.now = p.Next
+			}
+		}
+		if noPlace(p) {
+			if waits++; waits > 200 {
+				return
+			}
+		}
+	}
+	require.Fail(t, "it does not end", "%s in %s: %s", g.last.Rule, g.seen.State, g.last.Message)
+}
+
+// S17, S31 to S56, S105 to S107, S112, S114, S115, X6, X7: whatever replicas, people and nodes do,
+// every plan keeps what is promised, every operation ends, and the deployment comes to rest as it was
+// declared: also when nodes are lost at any step, and when it is deleted in any state.
+func TestDeploymentAlwaysEnds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		g := newRegion(t)
+		g.fails = rapid.IntRange(0, 4).Draw(t, "fails") == 0
+		for range rapid.IntRange(0, 40).Draw(t, "disturbances") {
+			g.disturb(t)
+			g.visit()
+		}
+		for _, n := range g.nodes {
+			n.unheard = time.Time{}
+		}
+		g.settle(t)
+		g.rests(t)
+	})
+}
+
+// rests checks what is left once nothing happens any more.
+func (g *region) rests(t *rapid.T) {
+	require.Empty(t, g.ops, "every operation ends")
+	healthy, live := runningNow(g.look())
+	switch {
+	case g.seen.Deleting:
+		require.Equal(t, fleet.DeploymentTerminated, g.seen.State)
+		require.Empty(t, g.look().Replicas)
+	case g.seen.Stopped:
+		require.Equal(t, fleet.DeploymentPending, g.seen.State)
+		require.Empty(t, g.look().Replicas)
+	case g.seen.State == fleet.DeploymentError:
+		require.Equal(t, "given_up", g.seen.Reason)
+		require.NotEmpty(t, g.seen.Message, "ERROR says why")
+	case noPlace(g.last):
+		require.NotEmpty(t, g.seen.Message, "what is missing")
+		require.NotEmpty(t, g.last.Awaited)
+	default:
+		require.Equal(t, fleet.DeploymentRunning, g.seen.State)
+		require.Equal(t, g.seen.Target, live)
+		require.Equal(t, g.seen.Target, healthy)
+		for _, r := range g.look().Replicas {
+			require.Equal(t, g.seen.ProcessVersion, r.ProcessVersion)
+			require.False(t, r.Leave)
+		}
+	}
+}
+
+// S37, S45, S107: a program that never gets healthy ends in ERROR, without a node's or a person's help.
+func TestDeploymentGivesUp(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		g := newRegion(t)
+		if g.seen.Target == 0 {
+			g.seen.Target = 1
+		}
+		if rapid.Bool().Draw(t, "ran before") {
+			g.settle(t)
+			g.seen.Crashes, g.seen.NextAttempt = 0, time.Time{}
+		}
+		g.fails = true
+		g.work()
+		for _, r := range g.all {
+			if r.State.Live() {
+				g.say(r, wordExited)
+			}
+		}
+		g.settle(t)
+		require.True(t, g.seen.State == fleet.DeploymentError || noPlace(g.last), "%s", g.last.Rule)
+		require.LessOrEqual(t, g.made, 200)
+		require.Empty(t, g.ops)
+		again := g.visit()
+		require.True(t, again.Done || noPlace(again))
+		require.NotEmpty(t, g.seen.Message)
+	})
+}

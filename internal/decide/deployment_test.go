@@ -1,0 +1,205 @@
+package decide_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// replica is one of process version 1 on a node of its own, healthy for an hour.
+func replica(n int, change ...func(*fleet.ReplicaSeen)) fleet.ReplicaSeen {
+	r := fleet.ReplicaSeen{
+		ID: fleet.ReplicaID(fmt.Sprintf("%012x", n)), Node: fleet.NodeName(fmt.Sprint("n", n)), Site: "plant-1",
+		State: fleet.ReplicaHealthy, Health: fleet.HealthHealthy, Phase: fleet.PhaseRunning, Revision: 1, ProcessVersion: 1,
+		CreatedAt: noon.Add(-2*time.Hour + time.Duration(n)*time.Minute), Since: noon.Add(-time.Hour), Stop: 10 * time.Second,
+	}
+	for _, c := range change {
+		c(&r)
+	}
+	return r
+}
+
+type change = func(*fleet.ReplicaSeen)
+
+func state(s fleet.ReplicaState) change {
+	return func(r *fleet.ReplicaSeen) { r.State, r.Since = s, noon.Add(-time.Minute) }
+}
+
+func version(n int64) change { return func(r *fleet.ReplicaSeen) { r.ProcessVersion = n } }
+
+func justNow(r *fleet.ReplicaSeen) {
+	r.CreatedAt, r.Since = noon.Add(-time.Second), noon.Add(-time.Second)
+}
+
+func exited(r *fleet.ReplicaSeen) {
+	r.State, r.Phase, r.Reason, r.Message = fleet.ReplicaUnhealthy, fleet.PhaseExited, fleet.ReasonExited, "exit status 1"
+}
+func leave(r *fleet.ReplicaSeen) { r.Leave = true }
+func gone(r *fleet.ReplicaSeen)  { r.Gone, r.Leave = true, true }
+func lost(r *fleet.ReplicaSeen)  { r.Lost = true }
+
+func unheard(since time.Duration) change {
+	return func(r *fleet.ReplicaSeen) { r.Unheard = noon.Add(-since) }
+}
+
+func ending(stopBy time.Duration) change {
+	return func(r *fleet.ReplicaSeen) { r.State, r.StopBy = fleet.ReplicaTerminating, noon.Add(stopBy) }
+}
+
+// deployment is RUNNING at revision 1, process version 1; its target is as many as it has.
+func deployment(change ...func(*fleet.DeploymentSeen)) fleet.DeploymentSeen {
+	s := fleet.DeploymentSeen{
+		At: noon, Name: "web", State: fleet.DeploymentRunning, Revision: 1, ProcessVersion: 1, Began: 1, BeganVersion: 1,
+		Startup: time.Minute, Stop: 10 * time.Second,
+	}
+	for _, c := range change {
+		c(&s)
+	}
+	return s
+}
+
+type changed = func(*fleet.DeploymentSeen)
+
+func has(all ...fleet.ReplicaSeen) changed {
+	return func(s *fleet.DeploymentSeen) {
+		s.Replicas = all
+		if s.Target == 0 {
+			s.Target, s.Min = len(all), 1
+		}
+	}
+}
+
+func target(n, least int) changed {
+	return func(s *fleet.DeploymentSeen) { s.Target, s.Min = n, least }
+}
+func at(s fleet.DeploymentState) changed { return func(d *fleet.DeploymentSeen) { d.State = s } }
+func released(revision, process int64) changed {
+	return func(s *fleet.DeploymentSeen) { s.Revision, s.ProcessVersion = revision, process }
+}
+
+func fresh(s *fleet.DeploymentSeen)    { s.State, s.Began, s.BeganVersion = fleet.DeploymentPending, 0, 0 }
+func stopped(s *fleet.DeploymentSeen)  { s.Stopped = true }
+func deleting(s *fleet.DeploymentSeen) { s.Deleting = true }
+func again(s *fleet.DeploymentSeen)    { s.Redeclared = true }
+func attempts(n int, next time.Duration) changed {
+	return func(s *fleet.DeploymentSeen) { s.Attempts, s.NextAttempt = n, noon.Add(next) }
+}
+
+func crashes(n int, next time.Duration) changed {
+	return func(s *fleet.DeploymentSeen) { s.Crashes, s.NextAttempt = n, noon.Add(next) }
+}
+
+// ids are the last digits of the replicas.
+func ids(steps []decide.ReplicaStep) string {
+	s := ""
+	for _, x := range steps {
+		s += string(x.ID[11:])
+	}
+	return s
+}
+
+// S13 to S19, S31 to S45, S53, S56, S105 to S107, S114, S115
+func TestDeployment(t *testing.T) {
+	t.Parallel()
+	starting, unhealthy := state(fleet.ReplicaStarting), state(fleet.ReplicaUnhealthy)
+	begun, available, updated := fleet.DeploymentBegun, fleet.DeploymentAvailable, fleet.DeploymentUpdated
+	failed, givenUp, stop := fleet.DeploymentAttemptFailed, fleet.DeploymentGivenUp, fleet.DeploymentStopped
+	deleted, over, redeclare := fleet.DeploymentDeleted, fleet.DeploymentGone, fleet.DeploymentRedeclared
+	for _, c := range []struct {
+		name      string
+		seen      fleet.DeploymentSeen
+		rule      string
+		events    []fleet.DeploymentEvent
+		create    int
+		terminate string
+		end       string
+		done      bool
+	}{
+		{"rests when all is as it is to be", deployment(has(replica(1), replica(2))), "converged", nil, 0, "", "", true},
+		{"rests with nothing to run", deployment(), "converged", nil, 0, "", "", true},
+		{"rests when nothing was released", deployment(at(fleet.DeploymentPending), released(0, 0)), "not_released", nil, 0, "", "", true},
+
+		{"begins", deployment(fresh, target(3, 1)), "begin", []fleet.DeploymentEvent{begun}, 3, "", "", false},
+		{"begins with nothing", deployment(fresh), "begin", []fleet.DeploymentEvent{begun}, 0, "", "", false},
+		{"is available with as many as it needs", deployment(at(fleet.DeploymentProvisioning), target(3, 1), has(replica(1), replica(2, starting), replica(3, starting))), "available", []fleet.DeploymentEvent{available}, 0, "", "", false},
+		{"is not available with fewer", deployment(at(fleet.DeploymentProvisioning), target(2, 2), has(replica(1), replica(2, starting))), "provisioning", nil, 0, "", "", false},
+		{"needs one even with a minimum of none", deployment(at(fleet.DeploymentProvisioning), target(1, 0), has(replica(1, starting))), "provisioning", nil, 0, "", "", false},
+		{"is running with a target of none", deployment(at(fleet.DeploymentProvisioning)), "available", []fleet.DeploymentEvent{available}, 0, "", "", true},
+		{"tries again after a failure", deployment(at(fleet.DeploymentProvisioning), target(2, 2), has(replica(1), replica(2, exited))), "attempt_failed", []fleet.DeploymentEvent{failed}, 0, "2", "", false},
+		{"waits for the next attempt", deployment(at(fleet.DeploymentPending), target(2, 2), has(replica(1)), attempts(1, time.Second)), "attempt_waits", nil, 0, "", "", false},
+		{"makes the next attempt", deployment(at(fleet.DeploymentPending), target(2, 2), has(replica(1)), attempts(1, -time.Second)), "begin", []fleet.DeploymentEvent{begun}, 1, "", "", false},
+		{"gives up after the last attempt", deployment(at(fleet.DeploymentProvisioning), target(1, 1), attempts(2, -time.Second), has(replica(1, exited))), "given_up", []fleet.DeploymentEvent{givenUp}, 0, "1", "", false},
+		{"creates nothing once given up", deployment(at(fleet.DeploymentError), target(3, 1), has(replica(1))), "given_up", nil, 0, "", "", true},
+		{"an update ends ERROR", deployment(at(fleet.DeploymentError), target(1, 1), released(2, 2), attempts(3, 0)), "begin", []fleet.DeploymentEvent{updated, begun}, 1, "", "", false},
+		{"a restart ends ERROR", deployment(at(fleet.DeploymentError), target(1, 1), released(1, 2)), "begin", []fleet.DeploymentEvent{updated, begun}, 1, "", "", false},
+		{"a stop ends ERROR", deployment(at(fleet.DeploymentError), target(1, 1), stopped), "stopped", []fleet.DeploymentEvent{stop}, 0, "", "", true},
+		{"an update ends an attempt", deployment(at(fleet.DeploymentProvisioning), target(1, 1), released(2, 2), has(replica(1, starting))), "begin", []fleet.DeploymentEvent{updated, begun}, 1, "1", "", false},
+
+		{"creates what is too few", deployment(target(4, 1), has(replica(1), replica(2))), "too_few", nil, 2, "", "", false},
+		{"counts those that start", deployment(target(2, 1), has(replica(1), replica(2, starting))), "starting", nil, 0, "", "", false},
+		{"ends unhealthy ones first", deployment(target(2, 1), has(replica(1), replica(2, starting), replica(3, unhealthy), replica(4))), "too_many", nil, 0, "32", "", false},
+		{"ends the oldest last", deployment(target(2, 1), has(replica(3), replica(2), replica(1), replica(4))), "too_many", nil, 0, "12", "", false},
+		{"ends all for a target of none", deployment(has(), func(s *fleet.DeploymentSeen) { s.Replicas = []fleet.ReplicaSeen{replica(1), replica(2)} }), "too_many", nil, 0, "12", "", false},
+		{"regenerates what failed", deployment(target(2, 1), has(replica(1), replica(2, exited))), "replicas_failed", nil, 1, "2", "", false},
+		{"leaves what its node restarts", deployment(has(replica(1), replica(2, unhealthy))), "unhealthy", nil, 0, "", "", false},
+		{"regenerates what its node has no more", deployment(target(1, 1), has(replica(1, lost))), "replicas_failed", nil, 1, "1", "", false},
+		{"regenerates what was removed by hand", deployment(target(2, 1), has(replica(1), replica(2, ending(time.Second)))), "too_few", nil, 1, "", "", false},
+		{"backs off after three crashes", deployment(target(1, 1), crashes(3, -time.Minute), has(replica(1, exited, justNow))), "replicas_failed", nil, 0, "1", "", false},
+		{"creates nothing before the next attempt", deployment(target(1, 1), crashes(4, time.Second), has()), "crash_backoff", nil, 0, "", "", false},
+		{"creates after the pause", deployment(target(1, 1), crashes(4, -time.Second), has()), "too_few", nil, 1, "", "", false},
+		{"a wave of failures is one crash", deployment(target(2, 1), crashes(3, -time.Second), has(replica(1, exited), replica(2))), "too_few", nil, 1, "1", "", false},
+		{"gives up in a row of crashes", deployment(target(2, 1), crashes(199, -time.Minute), has(replica(1, exited, justNow), replica(2))), "given_up", []fleet.DeploymentEvent{givenUp}, 0, "1", "", false},
+
+		{"replaces new before old", deployment(released(2, 2), has(replica(1), replica(2))), "updated", []fleet.DeploymentEvent{updated}, 1, "", "", false},
+		{"replaces one at a time", deployment(released(2, 2), began(2, 2), target(2, 1), has(replica(1), replica(2), replica(3, version(2), starting))), "replacing", nil, 0, "", "", false},
+		{"ends the old one once the new one is healthy", deployment(released(2, 2), began(2, 2), target(2, 1), has(replica(1), replica(2), replica(3, version(2)))), "replacing", nil, 1, "1", "", false},
+		{"ends the last old one", deployment(released(2, 2), began(2, 2), target(2, 1), has(replica(2), replica(3, version(2)), replica(4, version(2)))), "replacing", nil, 0, "2", "", false},
+		{"a bad release does not go on", deployment(released(2, 2), began(2, 2), target(2, 1), has(replica(1), replica(2, version(2), unhealthy))), "replacing", nil, 0, "", "", false},
+		{"what does no work is replaced at once", deployment(released(2, 2), began(2, 2), target(2, 1), has(replica(1, unhealthy), replica(2, starting))), "too_few", nil, 2, "12", "", false},
+		{"a release of the same content replaces nothing", deployment(released(2, 1), has(replica(1))), "updated", []fleet.DeploymentEvent{updated}, 0, "", "", true},
+
+		{"leaves a node new before old", deployment(has(replica(1, leave), replica(2))), "replacing", nil, 1, "", "", false},
+		{"waits for a node that is away for a while", deployment(has(replica(1, unheard(time.Second)))), "converged", nil, 0, "", "", false},
+		{"replaces what is on a lost node", deployment(target(2, 1), has(replica(1, unheard(time.Minute)), replica(2))), "too_few", nil, 1, "", "", false},
+		{"ends what is on a lost node once it is replaced", deployment(target(2, 1), has(replica(1, unheard(time.Minute)), replica(2), replica(3))), "replacing", nil, 0, "1", "", false},
+		{"replaces what is on a node that is gone", deployment(target(1, 1), has(replica(1, gone))), "too_few", nil, 1, "", "", false},
+
+		{"stops", deployment(stopped, has(replica(1), replica(2, starting))), "stopped", []fleet.DeploymentEvent{stop}, 0, "12", "", false},
+		{"waits for what stops", deployment(at(fleet.DeploymentPending), stopped, has(replica(1, ending(time.Second)))), "stopped", nil, 0, "", "", false},
+		{"rests when it is stopped", deployment(at(fleet.DeploymentPending), stopped, target(2, 1)), "stopped", nil, 0, "", "", true},
+		{"starts again", deployment(at(fleet.DeploymentPending), target(2, 1)), "begin", []fleet.DeploymentEvent{begun}, 2, "", "", false},
+
+		{"deletes in RUNNING", deployment(deleting, has(replica(1))), "deleted", []fleet.DeploymentEvent{deleted}, 0, "1", "", false},
+		{"deletes in PROVISIONING", deployment(at(fleet.DeploymentProvisioning), deleting, has(replica(1, starting))), "deleted", []fleet.DeploymentEvent{deleted}, 0, "1", "", false},
+		{"deletes in ERROR", deployment(at(fleet.DeploymentError), deleting, has(replica(1))), "deleted", []fleet.DeploymentEvent{deleted}, 0, "1", "", false},
+		{"deletes at once what never ran", deployment(at(fleet.DeploymentPending), released(0, 0), deleting), "deleted", []fleet.DeploymentEvent{deleted, over}, 0, "", "", true},
+		{"creates nothing while it is destroyed", deployment(at(fleet.DeploymentDestroying), target(5, 5), has(replica(1, ending(time.Second)))), "deleting", nil, 0, "", "", false},
+		{"takes for gone what nobody will speak of", deployment(at(fleet.DeploymentDestroying), deleting, has(replica(1, ending(time.Second), gone))), "deleting", []fleet.DeploymentEvent{over}, 0, "", "1", true},
+		{"takes for gone what was not heard in time", deployment(at(fleet.DeploymentDestroying), deleting, has(replica(1, ending(-time.Second), unheard(time.Minute)))), "deleting", []fleet.DeploymentEvent{over}, 0, "", "1", true},
+		{"is gone with its last replica", deployment(at(fleet.DeploymentDestroying), deleting), "deleting", []fleet.DeploymentEvent{over}, 0, "", "", true},
+		{"is declared again", deployment(at(fleet.DeploymentTerminated), again), "redeclared", []fleet.DeploymentEvent{redeclare}, 0, "", "", false},
+		{"rests when it is terminated", deployment(at(fleet.DeploymentTerminated), target(1, 1)), "terminated", nil, 0, "", "", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := decide.Deployment(c.seen)
+			require.Equal(t, c.rule, p.Rule, p.Message)
+			require.Equal(t, c.events, p.Events)
+			require.Equal(t, c.create, p.Create)
+			require.Equal(t, c.terminate, ids(p.Terminate))
+			require.Equal(t, c.end, ids(p.End))
+			require.Equal(t, c.done, p.Done, "next %s, awaited %s", p.Next, p.Awaited)
+			require.Len(t, p.Conditions, 3)
+			require.True(t, p.Done || p.More || !p.Next.IsZero(), "something has to wake it")
+		})
+	}
+}
+
+func began(revision, process int64) changed {
+	return func(s *fleet.DeploymentSeen) { s.Began, s.BeganVersion = revision, process }
+}

@@ -1,0 +1,184 @@
+package decide
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// How long the region waits for a node that is connected, before it takes the word of nobody: nodes
+// keep the terms of a replica themselves, on their own clocks.
+const (
+	takeUpLimit  = 2 * time.Minute  // a node says something of a new replica
+	prepareLimit = 30 * time.Minute // an image is pulled
+	stuckLimit   = 5 * time.Minute  // beyond a deadline that the node keeps
+)
+
+// deploymentView sorts the replicas that are not TERMINATED. Good ones run the released process
+// version where they may stay; stale ones are HEALTHY and are to be replaced; useless ones are to be
+// replaced and are not HEALTHY; dead ones run no more; away ones are on nodes that are lost; the
+// rest, ending, is TERMINATING. All are in the order in which they were created.
+type deploymentView struct {
+	fleet.DeploymentSeen
+	good, stale, useless, dead, away, ending []fleet.ReplicaSeen
+}
+
+func viewDeployment(seen fleet.DeploymentSeen) deploymentView {
+	seen.Terms = seen.Terms.WithDefaults()
+	v := deploymentView{DeploymentSeen: seen}
+	if seen.Stopped || seen.Deleting {
+		v.Target = 0
+	}
+	for _, r := range oldestFirst(seen.Replicas) {
+		switch {
+		case r.State == fleet.ReplicaTerminated:
+		case r.State == fleet.ReplicaTerminating:
+			v.ending = append(v.ending, r)
+		case v.isDead(r):
+			v.dead = append(v.dead, r)
+		case v.isAway(r):
+			v.away = append(v.away, r)
+		case !r.Leave && r.ProcessVersion == seen.ProcessVersion:
+			v.good = append(v.good, r)
+		case r.State == fleet.ReplicaHealthy:
+			v.stale = append(v.stale, r)
+		default:
+			v.useless = append(v.useless, r)
+		}
+	}
+	return v
+}
+
+func oldestFirst(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b fleet.ReplicaSeen) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return all
+}
+
+// isDead: nothing of it runs, by the word of its node; or its node, though it is there, has let
+// every deadline pass.
+func (v deploymentView) isDead(r fleet.ReplicaSeen) bool {
+	return r.Lost || r.Phase.Over() || v.overdue(r)
+}
+
+func (v deploymentView) overdue(r fleet.ReplicaSeen) bool {
+	by := v.backstop(r)
+	return !by.IsZero() && !v.At.Before(by)
+}
+
+// backstop is when a replica is taken for dead although its connected node does not say so; zero for
+// one that has no deadline.
+func (v deploymentView) backstop(r fleet.ReplicaSeen) time.Time {
+	switch {
+	case !r.Unheard.IsZero() || r.State == fleet.ReplicaHealthy:
+		return time.Time{}
+	case r.State == fleet.ReplicaUnhealthy:
+		return r.Since.Add(r.Stop + stuckLimit)
+	case r.Phase == "":
+		return r.Since.Add(takeUpLimit)
+	}
+	return r.Since.Add(prepareLimit + v.Startup + stuckLimit)
+}
+
+// isAway: what it was is the last that was heard, too long ago.
+func (v deploymentView) isAway(r fleet.ReplicaSeen) bool {
+	return r.Gone || !r.Unheard.IsZero() && !v.At.Before(v.lostAt(r))
+}
+
+func (v deploymentView) lostAt(r fleet.ReplicaSeen) time.Time {
+	return r.Unheard.Add(time.Duration(v.Terms.LostSeconds) * time.Second)
+}
+
+// updated says that something else was released, or the same is to run anew, since it was last begun
+// with.
+func (v deploymentView) updated() bool {
+	return v.Revision > v.Began || v.ProcessVersion > v.BeganVersion
+}
+
+// need is how many healthy ones make it available.
+func (v deploymentView) need() int { return min(v.Target, max(1, v.Min)) }
+
+func healthyOf(all []fleet.ReplicaSeen) int {
+	n := 0
+	for _, r := range all {
+		if r.State == fleet.ReplicaHealthy {
+			n++
+		}
+	}
+	return n
+}
+
+// healthy counts those of the released revision; working those of an earlier one, too.
+func (v deploymentView) healthy() int  { return healthyOf(v.good) }
+func (v deploymentView) working() int  { return v.healthy() + len(v.stale) }
+func (v deploymentView) reached() bool { return v.healthy() >= v.need() }
+
+// heard are healthy ones whose nodes are connected: only they are counted on when something ends.
+func heard(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
+	var out []fleet.ReplicaSeen
+	for _, r := range all {
+		if r.State == fleet.ReplicaHealthy && r.Unheard.IsZero() {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (v deploymentView) starting() []fleet.ReplicaSeen {
+	var out []fleet.ReplicaSeen
+	for _, r := range v.good {
+		if r.State == fleet.ReplicaStarting {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// missing is how many there are too few, surplus how many there are too many of the released
+// revision.
+func (v deploymentView) missing() int { return max(0, v.Target-len(v.good)-len(v.stale)) }
+func (v deploymentView) surplus() int { return max(0, len(v.good)-v.Target) }
+
+// failed is the newest of the released revision that is dead.
+func (v deploymentView) failed() *fleet.ReplicaSeen {
+	for i := len(v.dead) - 1; i >= 0; i-- {
+		if v.dead[i].ProcessVersion == v.ProcessVersion && !v.dead[i].Leave {
+			return &v.dead[i]
+		}
+	}
+	return nil
+}
+
+// crashed says that one failed in RUNNING that was made since the last crash was counted: its
+// predecessor failed too. A wave of failures is one crash.
+func (v deploymentView) crashed() bool {
+	if v.State != fleet.DeploymentRunning {
+		return false
+	}
+	for _, r := range v.dead {
+		if r.ProcessVersion == v.ProcessVersion && !r.Leave && (v.Crashes == 0 || !r.CreatedAt.Before(v.NextAttempt)) {
+			return true
+		}
+	}
+	return false
+}
+
+// settled says that as many as there are to be have been healthy for so long that earlier crashes
+// count no more.
+func (v deploymentView) settled() bool {
+	return v.healthy() == len(v.good) && len(v.good) >= v.Target && !v.At.Before(v.settlesAt())
+}
+
+func (v deploymentView) settlesAt() time.Time {
+	var last time.Time
+	for _, r := range v.good {
+		if r.Since.After(last) {
+			last = r.Since
+		}
+	}
+	return last.Add(time.Duration(v.Terms.ResetSeconds) * time.Second)
+}

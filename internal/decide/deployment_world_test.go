@@ -1,0 +1,247 @@
+package decide_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// worldNode is a machine of the toy region.
+type worldNode struct {
+	name    fleet.NodeName
+	site    fleet.SiteName
+	unheard time.Time
+	leave   bool
+	gone    bool
+}
+
+// region is a toy: it keeps one deployment and its replicas as the store would, carries plans out,
+// and has nodes that run what they are told, as well as the program lets them.
+type region struct {
+	t       *rapid.T
+	now     time.Time
+	nodes   []*worldNode
+	seen    fleet.DeploymentSeen // without replicas and operations
+	all     []*fleet.ReplicaSeen
+	ops     []fleet.DeploymentOperation
+	ended   map[fleet.OperationID]fleet.OperationState
+	ports   []int
+	fails   bool // the program never gets healthy, and exits
+	made    int
+	removed bool // the declaration is gone
+	last    decide.DeploymentPlan
+}
+
+func newRegion(t *rapid.T) *region {
+	g := &region{t: t, now: noon, ended: map[fleet.OperationID]fleet.OperationState{}}
+	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
+		g.nodes = append(g.nodes, &worldNode{name: fleet.NodeName(fmt.Sprint("node-", i)), site: fleet.SiteName(fmt.Sprint("site-", i%2))})
+	}
+	if rapid.IntRange(0, 3).Draw(t, "fixed port") == 0 {
+		g.ports = []int{8080}
+	}
+	n := rapid.IntRange(0, 4).Draw(t, "target")
+	g.seen = fleet.DeploymentSeen{
+		Name: "web", State: fleet.DeploymentPending, Target: n, Min: rapid.IntRange(0, n).Draw(t, "min"), Revision: 1, ProcessVersion: 1,
+		Startup: time.Minute, Stop: 10 * time.Second,
+		Terms: fleet.Recovery{GiveUp: 6, CrashMaxSeconds: 120},
+	}
+	g.ask(fleet.OperationConverge)
+	return g
+}
+
+func (g *region) ask(kind fleet.OperationKind) {
+	for i := range g.ops {
+		g.ops[i].Stale = true
+	}
+	g.ops = append(g.ops, fleet.DeploymentOperation{
+		ID: fleet.OperationID(fmt.Sprint("op-", len(g.ended)+len(g.ops))), Kind: kind,
+		ProcessVersion: g.seen.ProcessVersion, Target: g.seen.Target, Deadline: g.now.Add(20 * time.Minute),
+	})
+}
+
+func (g *region) node(name fleet.NodeName) *worldNode {
+	i := slices.IndexFunc(g.nodes, func(n *worldNode) bool { return n.name == name })
+	return g.nodes[i]
+}
+
+// look is what the store would see.
+func (g *region) look() fleet.DeploymentSeen {
+	s := g.seen
+	s.At, s.Operations = g.now, slices.Clone(g.ops)
+	for _, r := range g.all {
+		if r.State == fleet.ReplicaTerminated {
+			continue
+		}
+		n := g.node(r.Node)
+		c := *r
+		c.Unheard, c.Leave, c.Gone = n.unheard, n.leave || n.gone, n.gone
+		s.Replicas = append(s.Replicas, c)
+	}
+	return s
+}
+
+func (g *region) rooms() []fleet.NodeRoom {
+	var out []fleet.NodeRoom
+	for _, n := range g.nodes {
+		if n.gone {
+			continue
+		}
+		room := fleet.NodeRoom{Node: n.name, Site: n.site, Drivers: []fleet.Driver{fleet.DriverProcess}, Total: fleet.Resources{CPU: 6}}
+		if n.leave {
+			room.Away = "draining"
+		} else if !n.unheard.IsZero() {
+			room.Away = "not_connected"
+		}
+		for _, r := range g.all {
+			if r.Node != n.name || r.State == fleet.ReplicaTerminated {
+				continue
+			}
+			room.Replicas, room.Taken.CPU, room.Ports = room.Replicas+1, room.Taken.CPU+1, append(room.Ports, g.ports...)
+			if r.State.Live() {
+				room.Own, room.OwnPorts = room.Own+1, append(room.OwnPorts, g.ports...)
+			}
+		}
+		out = append(out, room)
+	}
+	return out
+}
+
+// visit looks, decides and acts once.
+func (g *region) visit() decide.DeploymentPlan {
+	seen := g.look()
+	plan := decide.Deployment(seen)
+	require.Equal(g.t, plan, decide.Deployment(seen), "the same is decided of the same")
+	var placed decide.Placed
+	if plan.Create > 0 {
+		placed = decide.Place(decide.PlaceRequest{
+			Count: plan.Create, Driver: fleet.DriverProcess, Resources: fleet.Resources{CPU: 1}, Ports: g.ports,
+			Spec: fleet.PlacementSpec{Spread: fleet.SpreadSites},
+		}, g.rooms())
+		plan = plan.Placed(seen, placed)
+	}
+	g.promises(seen, plan)
+	g.carryOut(plan, placed.Nodes)
+	g.last = plan
+	return plan
+}
+
+// runningNow counts those that answer, as far as anybody can know.
+func runningNow(seen fleet.DeploymentSeen) (healthy, live int) {
+	for _, r := range seen.Replicas {
+		if !r.State.Live() || !r.Unheard.IsZero() || r.Gone || r.Phase.Over() || r.Lost {
+			continue
+		}
+		live++
+		if r.State == fleet.ReplicaHealthy {
+			healthy++
+		}
+	}
+	return healthy, live
+}
+
+// promises are what holds of every plan.
+func (g *region) promises(seen fleet.DeploymentSeen, p decide.DeploymentPlan) {
+	t := g.t
+	require.NotEmpty(t, p.Rule)
+	require.Len(t, p.Conditions, 3)
+	require.True(t, p.Done || p.More || !p.Next.IsZero(), "%s: nothing would wake it", p.Rule)
+	require.LessOrEqual(t, len(p.Terminate)+len(p.End)+len(p.Fail), decide.MaxPerVisit)
+	state := seen.State
+	for _, e := range p.Events {
+		to, err := state.Next(e)
+		require.NoError(t, err)
+		state = to
+	}
+	over := seen.Deleting || seen.Stopped || state == fleet.DeploymentDestroying || state == fleet.DeploymentTerminated
+	if over || state == fleet.DeploymentError {
+		require.Zero(t, p.Create, "S32: %s creates in %s", p.Rule, state)
+	}
+	g.keepsHealthy(seen, p, over)
+	if !over {
+		_, live := runningNow(seen)
+		require.LessOrEqual(t, p.Create, max(0, seen.Target+1-live+len(p.Terminate)), "one more than the target at most")
+	}
+	if p.Done {
+		open := len(seen.Operations) - len(p.Finish)
+		require.Zero(t, open, "an operation is left to nobody")
+	}
+}
+
+// keepsHealthy: what is ended leaves as many healthy as are to run, or as there were.
+func (g *region) keepsHealthy(seen fleet.DeploymentSeen, p decide.DeploymentPlan, over bool) {
+	if over || p.Rule == decide.ReasonOldFirst {
+		require.True(g.t, over || len(g.ports) > 0, "only a fixed port ends an old one first")
+		return
+	}
+	before, _ := runningNow(seen)
+	after := seen
+	after.Replicas = slices.DeleteFunc(slices.Clone(seen.Replicas), func(r fleet.ReplicaSeen) bool {
+		return slices.ContainsFunc(p.Terminate, func(s decide.ReplicaStep) bool { return s.ID == r.ID })
+	})
+	left, _ := runningNow(after)
+	require.GreaterOrEqual(g.t, left, min(seen.Target, before), "%s ends too many: %s", p.Rule, ids(p.Terminate))
+}
+
+func (g *region) carryOut(p decide.DeploymentPlan, nodes []fleet.NodeName) {
+	for _, e := range p.Events {
+		g.seen.State, _ = g.seen.State.Next(e)
+		if e == fleet.DeploymentGone {
+			g.removed = true
+		}
+		if e == fleet.DeploymentRedeclared {
+			g.seen.Deleting, g.seen.Redeclared, g.seen.Stopped, g.removed = false, false, false, false
+		}
+	}
+	g.seen.Reason, g.seen.Message, g.seen.Attempts, g.seen.Crashes = p.Rule, p.Message, p.Attempts, p.Crashes
+	g.seen.NextAttempt, g.seen.Began, g.seen.BeganVersion = p.NextAttempt, p.Began, p.BeganVersion
+	for _, s := range p.Terminate {
+		g.move(s.ID, fleet.ReplicaTerminate)
+	}
+	for _, s := range p.End {
+		g.move(s.ID, fleet.ReplicaEnded)
+	}
+	for _, s := range p.Fail {
+		g.move(s.ID, fleet.ReplicaFailed)
+	}
+	for _, n := range nodes[:p.Create] {
+		g.made++
+		g.all = append(g.all, &fleet.ReplicaSeen{
+			ID: fleet.ReplicaID(fmt.Sprintf("%012x", g.made)), Node: n, State: fleet.ReplicaStarting, Revision: g.seen.Revision,
+			ProcessVersion: g.seen.ProcessVersion, CreatedAt: g.now, Since: g.now, Stop: g.seen.Stop,
+		})
+	}
+	for _, f := range p.Finish {
+		g.ended[f.ID] = f.State
+		g.ops = slices.DeleteFunc(g.ops, func(o fleet.DeploymentOperation) bool { return o.ID == f.ID })
+	}
+}
+
+func (g *region) move(id fleet.ReplicaID, e fleet.ReplicaEvent) {
+	for _, r := range g.all {
+		if r.ID != id {
+			continue
+		}
+		to, err := r.State.Next(e)
+		require.NoError(g.t, err)
+		r.State, r.Since = to, g.now
+		if to == fleet.ReplicaTerminating {
+			r.StopBy = g.now.Add(r.Stop + 30*time.Second)
+		}
+	}
+}
+
+// say is a node's word of one replica.
+func (g *region) say(r *fleet.ReplicaSeen, s fleet.ReplicaStatus) {
+	s.ID = r.ID
+	for _, e := range decide.ReplicaReported(*r, s) {
+		g.move(r.ID, e)
+	}
+	r.Phase, r.Health, r.Restarts, r.Reason = s.Phase, s.Health, s.Restarts, s.Reason
+}

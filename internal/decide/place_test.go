@@ -1,0 +1,257 @@
+package decide_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// room is a node of a site with 4 cores, 8 GiB and no GPU, which runs processes.
+func room(node, site string, change ...func(*fleet.NodeRoom)) fleet.NodeRoom {
+	r := fleet.NodeRoom{
+		Node: fleet.NodeName(node), Site: fleet.SiteName(site), Drivers: []fleet.Driver{fleet.DriverProcess},
+		Total: fleet.Resources{CPU: 4, Memory: 8 << 30},
+	}
+	for _, c := range change {
+		c(&r)
+	}
+	return r
+}
+
+func own(n int) func(*fleet.NodeRoom) {
+	return func(r *fleet.NodeRoom) { r.Own, r.Replicas = n, r.Replicas+n }
+}
+func failing(n int) func(*fleet.NodeRoom) { return func(r *fleet.NodeRoom) { r.Failing = n } }
+func away(s string) func(*fleet.NodeRoom) { return func(r *fleet.NodeRoom) { r.Away = s } }
+func taken(cpu float64) func(*fleet.NodeRoom) {
+	return func(r *fleet.NodeRoom) { r.Taken.CPU, r.Replicas = cpu, r.Replicas+1 }
+}
+
+func inPool(p fleet.PoolName) func(*fleet.NodeRoom) {
+	return func(r *fleet.NodeRoom) { r.Pools = append(r.Pools, p) }
+}
+
+func full(p fleet.PoolName) func(*fleet.NodeRoom) {
+	return func(r *fleet.NodeRoom) { r.PoolFull = append(r.PoolFull, p) }
+}
+
+func label(name, value string) func(*fleet.NodeRoom) {
+	return func(r *fleet.NodeRoom) { r.Labels = map[string]string{name: value} }
+}
+
+func port(n int) func(*fleet.NodeRoom) {
+	return func(r *fleet.NodeRoom) { r.Ports = append(r.Ports, n) }
+}
+
+func ownPort(n int) func(*fleet.NodeRoom) {
+	return func(r *fleet.NodeRoom) { r.Ports, r.OwnPorts = append(r.Ports, n), append(r.OwnPorts, n) }
+}
+
+// want is a request for processes that ask for nothing, spread over sites.
+func want(count int, change ...func(*decide.PlaceRequest)) decide.PlaceRequest {
+	w := decide.PlaceRequest{Count: count, Driver: fleet.DriverProcess, Spec: fleet.PlacementSpec{Spread: fleet.SpreadSites}}
+	for _, c := range change {
+		c(&w)
+	}
+	return w
+}
+
+func spread(s fleet.Spread) func(*decide.PlaceRequest) {
+	return func(w *decide.PlaceRequest) { w.Spec.Spread = s }
+}
+
+func cpu(n float64) func(*decide.PlaceRequest) {
+	return func(w *decide.PlaceRequest) { w.Resources.CPU = n }
+}
+
+func fixed(n int) func(*decide.PlaceRequest) {
+	return func(w *decide.PlaceRequest) { w.Ports = []int{n} }
+}
+
+func pools(p ...fleet.PoolName) func(*decide.PlaceRequest) {
+	return func(w *decide.PlaceRequest) { w.Spec.Pools = p }
+}
+
+// S30, S94, S95, X8
+func TestPlace(t *testing.T) {
+	t.Parallel()
+	a1, a2, b1 := room("a1", "a"), room("a2", "a"), room("b1", "b")
+	for _, c := range []struct {
+		name   string
+		rooms  []fleet.NodeRoom
+		want   decide.PlaceRequest
+		nodes  []fleet.NodeName
+		reason string
+		says   string
+	}{
+		{"over sites first", []fleet.NodeRoom{a1, a2, b1}, want(4), []fleet.NodeName{"a1", "b1", "a2", "b1"}, "", ""},
+		{"over nodes, whatever their sites", []fleet.NodeRoom{a1, a2, b1}, want(3, spread(fleet.SpreadNodes)), []fleet.NodeName{"a1", "a2", "b1"}, "", ""},
+		{"counts what is there", []fleet.NodeRoom{room("a1", "a", own(1)), a2, b1}, want(2), []fleet.NodeName{"b1", "a2"}, "", ""},
+		{"where there is most room", []fleet.NodeRoom{room("a1", "a", taken(3)), room("a2", "a", taken(1), own(5)), room("b1", "b", taken(2))}, want(1, spread(fleet.SpreadNone), cpu(1)), []fleet.NodeName{"a2"}, "", ""},
+		{"most room is not where it failed", []fleet.NodeRoom{room("a1", "a", failing(1)), room("a2", "a", taken(3))}, want(1, spread(fleet.SpreadNone), cpu(1)), []fleet.NodeName{"a2"}, "", ""},
+		{"one failure does not undo the spread", []fleet.NodeRoom{room("a1", "a", own(1)), room("b1", "b", failing(1))}, want(1), []fleet.NodeName{"b1"}, "", ""},
+		{"failing often does", []fleet.NodeRoom{room("a1", "a", own(1)), room("b1", "b", failing(2))}, want(1), []fleet.NodeName{"a1"}, "", ""},
+		{"where it fails when there is nothing else", []fleet.NodeRoom{room("a1", "a", failing(9))}, want(1), []fleet.NodeName{"a1"}, "", ""},
+		{"a fixed port once on a node", []fleet.NodeRoom{a1, a2}, want(3, fixed(80)), []fleet.NodeName{"a1", "a2"}, decide.PortsTaken, "2 with one of the ports 80 in use"},
+		{"as many as there is room for", []fleet.NodeRoom{a1, room("a2", "a", taken(2.5))}, want(4, cpu(2)), []fleet.NodeName{"a1", "a1"}, decide.NoRoom, "2 with less than 2 cores free (most is 1.5 on a2)"},
+		{"in one of the pools", []fleet.NodeRoom{a1, room("a2", "a", inPool("gpu"))}, want(1, pools("gpu", "other")), []fleet.NodeName{"a2"}, "", ""},
+		{"not in a full pool", []fleet.NodeRoom{room("a2", "a", inPool("gpu"), full("gpu"))}, want(1, pools("gpu")), nil, decide.NoRoom, "1 with as many as the pool allows"},
+		{"a full pool bounds those who name it", []fleet.NodeRoom{room("a2", "a", inPool("gpu"), full("gpu"))}, want(1), []fleet.NodeName{"a2"}, "", ""},
+		{"no node is in the pool", []fleet.NodeRoom{a1}, want(1, pools("gpu")), nil, decide.PoolMisconfigured, "no node is in the pools gpu"},
+		{"no node at all", nil, want(1), nil, decide.NoNode, "the region has no node"},
+		{"no node with the labels", []fleet.NodeRoom{room("a1", "a", label("disk", "hdd"))}, want(1, func(w *decide.PlaceRequest) { w.Spec.Labels = map[string]string{"disk": "ssd"} }), nil, decide.NoNode, "1 without the labels disk=ssd"},
+		{"no node of the sites", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Spec.Sites = []fleet.SiteName{"z"} }), nil, decide.NoNode, "1 of other sites than z"},
+		{"no node with the module", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Spec.Modules = []string{"acme.vision.detect"} }), nil, decide.NoNode, "1 without one of the modules acme.vision.detect"},
+		{"no node with the driver", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Driver = fleet.DriverDocker }), nil, decide.NoNode, "1 without the driver docker"},
+		{"nodes are away", []fleet.NodeRoom{room("a1", "a", away("cordoned")), room("a2", "a", away("not_connected"))}, want(1), nil, decide.NoNode, "2 away (cordoned, not_connected)"},
+		{"no memory", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Resources.Memory = 9 << 30 }), nil, decide.NoRoom, "1 with less than 9Gi memory free (most is 8Gi on a1)"},
+		{"no GPU", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Resources.GPUs = 1 }), nil, decide.NoRoom, "1 with fewer than 1 GPUs free (most is 0 on a1)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got := decide.Place(c.want, c.rooms)
+			require.Equal(t, c.nodes, got.Nodes)
+			require.Equal(t, c.want.Count-len(c.nodes), got.Missing)
+			require.Equal(t, c.reason, got.Reason, got.Message)
+			require.Contains(t, got.Message, c.says)
+		})
+	}
+}
+
+// A fixed port that the deployment itself holds everywhere is given up on one of those nodes, and
+// only there where no other node would ever do.
+func TestPlaceYields(t *testing.T) {
+	t.Parallel()
+	held := room("a1", "a", own(1), ownPort(80))
+	for _, c := range []struct {
+		name  string
+		rooms []fleet.NodeRoom
+		want  []fleet.NodeName
+	}{
+		{"its own port on the only node", []fleet.NodeRoom{held}, []fleet.NodeName{"a1"}},
+		{"its own port on every node", []fleet.NodeRoom{held, room("b1", "b", ownPort(80))}, []fleet.NodeName{"a1", "b1"}},
+		{"nodes that do not match do not count", []fleet.NodeRoom{held, room("b1", "b", func(r *fleet.NodeRoom) { r.Drivers = nil })}, []fleet.NodeName{"a1"}},
+		{"another node may come back", []fleet.NodeRoom{held, room("b1", "b", away("not_connected"))}, nil},
+		{"another node may get room", []fleet.NodeRoom{held, room("b1", "b", taken(4))}, nil},
+		{"another's port", []fleet.NodeRoom{room("a1", "a", port(80))}, nil},
+		{"a machine that is too small", []fleet.NodeRoom{room("a1", "a", ownPort(80), func(r *fleet.NodeRoom) { r.Total.CPU = 0.5 })}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got := decide.Place(want(1, fixed(80), cpu(1)), c.rooms)
+			require.Equal(t, 1, got.Missing)
+			require.Equal(t, c.want, got.Yield)
+		})
+	}
+}
+
+// The plan says what is missing, looks again after 15 s, and ends an old one first only where it has to.
+func TestPlanIsPlaced(t *testing.T) {
+	t.Parallel()
+	update := deployment(released(2, 2), began(2, 2), has(replica(1), replica(2)))
+	noRoom := decide.Placed{Missing: 1, Reason: decide.PortsTaken, Message: "what is missing"}
+
+	waits := decide.Deployment(update).Placed(update, noRoom)
+	require.Equal(t, decide.PortsTaken, waits.Rule)
+	require.Equal(t, noon.Add(15*time.Second), waits.Next)
+	require.Empty(t, waits.Terminate)
+	require.Contains(t, waits.Awaited, "what is missing")
+	require.False(t, waits.Done)
+
+	noRoom.Yield = []fleet.NodeName{"n2"}
+	yields := decide.Deployment(update).Placed(update, noRoom)
+	require.Equal(t, decide.ReasonOldFirst, yields.Rule)
+	require.Equal(t, "2", ids(yields.Terminate))
+	require.Contains(t, yields.Message, "fixed port on node n2")
+
+	more := deployment(target(3, 1), has(replica(1)))
+	require.Empty(t, decide.Deployment(more).Placed(more, noRoom).Terminate, "nothing is to be replaced")
+
+	first := deployment(fresh, target(2, 1))
+	plan := decide.Deployment(first).Placed(first, decide.Placed{Missing: 2, Reason: decide.NoRoom, Message: "x"})
+	require.Empty(t, plan.Events, "nothing is begun")
+	require.Zero(t, plan.Create)
+	plan = decide.Deployment(first).Placed(first, decide.Placed{Nodes: []fleet.NodeName{"a"}, Missing: 1, Reason: decide.NoRoom, Message: "x"})
+	require.Equal(t, []fleet.DeploymentEvent{fleet.DeploymentBegun}, plan.Events)
+	require.Equal(t, 1, plan.Create)
+}
+
+// Whatever there is: nobody gets more than he has room for, a port is had once, nothing is placed
+// where it must not be, and what is missing is missing.
+func TestPlaceKeepsBounds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var rooms []fleet.NodeRoom
+		for i := range rapid.IntRange(0, 12).Draw(t, "nodes") {
+			r := room(fmt.Sprint("n", i), fmt.Sprint("s", i%3), own(rapid.IntRange(0, 3).Draw(t, "own")), failing(rapid.IntRange(0, 4).Draw(t, "failing")))
+			r.Taken.CPU = float64(rapid.IntRange(0, 5).Draw(t, "taken"))
+			if rapid.IntRange(0, 4).Draw(t, "away") == 0 {
+				r.Away = "not_connected"
+			}
+			if rapid.IntRange(0, 4).Draw(t, "port") == 0 {
+				r.Ports = []int{80}
+			}
+			rooms = append(rooms, r)
+		}
+		w := want(rapid.IntRange(1, 30).Draw(t, "count"), spread(rapid.SampledFrom([]fleet.Spread{fleet.SpreadSites, fleet.SpreadNodes, fleet.SpreadNone}).Draw(t, "spread")))
+		w.Resources.CPU = float64(rapid.IntRange(0, 2).Draw(t, "cpu"))
+		if rapid.Bool().Draw(t, "fixed") {
+			w.Ports = []int{80}
+		}
+		got := decide.Place(w, rooms)
+		require.Equal(t, w.Count, len(got.Nodes)+got.Missing)
+		require.Equal(t, got.Missing > 0, got.Reason != "")
+		reversed := slices.Clone(rooms)
+		slices.Reverse(reversed)
+		require.Equal(t, got, decide.Place(w, reversed), "the order of the nodes does not matter")
+		for _, r := range rooms {
+			n := 0
+			for _, node := range got.Nodes {
+				if node == r.Node {
+					n++
+				}
+			}
+			if n == 0 {
+				reason, _ := decide.Refused(w, r)
+				require.True(t, got.Missing == 0 || reason != "", "%s would have had room", r.Node)
+				continue
+			}
+			require.Empty(t, r.Away)
+			require.True(t, w.Resources.CPU == 0 || r.Taken.CPU+float64(n)*w.Resources.CPU <= r.Total.CPU)
+			if len(w.Ports) > 0 {
+				require.Empty(t, r.Ports)
+				require.Equal(t, 1, n)
+			}
+		}
+	})
+}
+
+// A placer goes on with what it has placed itself.
+func TestPlacerRemembers(t *testing.T) {
+	t.Parallel()
+	p := decide.NewPlacer([]fleet.NodeRoom{room("a1", "a"), room("b1", "b")})
+	require.Equal(t, []fleet.NodeName{"a1"}, p.Place(want(1, cpu(3))).Nodes)
+	require.Equal(t, []fleet.NodeName{"b1"}, p.Place(want(1, cpu(3))).Nodes)
+	p.Another()
+	got := p.Place(want(2, cpu(1)))
+	require.Equal(t, []fleet.NodeName{"a1", "b1"}, got.Nodes)
+	require.Equal(t, 1, p.Place(want(1, cpu(1))).Missing)
+}
+
+func BenchmarkPlace(b *testing.B) {
+	var rooms []fleet.NodeRoom
+	for i := range 5000 {
+		rooms = append(rooms, room(fmt.Sprint("n", i), fmt.Sprint("s", i/2), func(r *fleet.NodeRoom) { r.Total.CPU = 64 }))
+	}
+	p := decide.NewPlacer(rooms)
+	for b.Loop() {
+		p.Place(want(1, cpu(0.0001)))
+	}
+}

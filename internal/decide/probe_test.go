@@ -1,0 +1,94 @@
+package decide_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// S47 to S50, S75, S77 to S79, S83, S84
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	const good, bad, notYet = fleet.HealthHealthy, fleet.HealthUnhealthy, fleet.HealthNotChecked
+	for _, c := range []struct {
+		name    string
+		results string // + and -
+		want    []fleet.ReplicaHealth
+	}{
+		{"is healthy at the second success", "++", []fleet.ReplicaHealth{notYet, good}},
+		{"does not count failures before the first success", "-----++", []fleet.ReplicaHealth{notYet, notYet, notYet, notYet, notYet, notYet, good}},
+		{"counts in a row only", "++--+--+---", []fleet.ReplicaHealth{notYet, good, good, good, good, good, good, good, good, good, bad}},
+		{"one failure after the first success starts the row anew", "+-+-++", []fleet.ReplicaHealth{notYet, notYet, notYet, notYet, notYet, good}},
+		{"is unhealthy before it was ever healthy", "+---", []fleet.ReplicaHealth{notYet, notYet, notYet, bad}},
+		{"recovers at the second success", "+---++", []fleet.ReplicaHealth{notYet, notYet, notYet, bad, bad, good}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := decide.StartProbes(fleet.HealthCheck{}, time.Minute, time.Hour)
+			require.Equal(t, time.Hour, p.Next)
+			for i, r := range c.results {
+				begun := p.Begun || r == '+'
+				at := p.Next
+				p = decide.Probe(p, fleet.HealthCheck{}, r == '+', at)
+				require.Equal(t, c.want[i], p.Health, "result %d", i)
+				if begun {
+					require.Equal(t, at+10*time.Second, p.Next)
+				} else {
+					require.Equal(t, at+100*time.Millisecond, p.Next)
+				}
+			}
+		})
+	}
+}
+
+// S84: a slow starter has its deadline, and one that succeeded once has none.
+func TestProbeDeadline(t *testing.T) {
+	t.Parallel()
+	check := fleet.HealthCheck{HealthyThreshold: 1}
+	p := decide.StartProbes(check, 2*time.Minute, time.Second)
+	p = decide.Probe(p, check, false, 2*time.Minute)
+	require.False(t, p.Late(2*time.Minute))
+	require.True(t, p.Late(2*time.Minute+time.Second))
+	p = decide.Probe(p, check, true, 2*time.Minute)
+	require.Equal(t, fleet.HealthHealthy, p.Health)
+	require.False(t, p.Late(time.Hour))
+	none := decide.StartProbes(fleet.HealthCheck{Type: fleet.HealthNone}, time.Second, 0)
+	require.Equal(t, fleet.HealthHealthy, none.Health)
+	require.False(t, none.Late(time.Hour))
+}
+
+// S77, S78, S83: health is what the thresholds make of the last results in a row, whatever came
+// before; a probe is never due before the one before it began.
+func TestProbeCounts(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		check := fleet.HealthCheck{
+			UnhealthyThreshold: rapid.IntRange(1, 4).Draw(t, "unhealthy"), HealthyThreshold: rapid.IntRange(1, 4).Draw(t, "healthy"),
+			Interval: rapid.Float64Range(0.1, 60).Draw(t, "interval"),
+		}
+		p := decide.StartProbes(check, time.Minute, 0)
+		row, last, begun := 0, true, false
+		for _, ok := range rapid.SliceOfN(rapid.Bool(), 1, 60).Draw(t, "results") {
+			if ok != last {
+				row = 0
+			}
+			row, last, begun = row+1, ok, begun || ok
+			was, at := p.Health, p.Next
+			p = decide.Probe(p, check, ok, at)
+			require.Greater(t, p.Next, at)
+			switch {
+			case ok && row >= check.HealthyThreshold:
+				require.Equal(t, fleet.HealthHealthy, p.Health)
+			case !ok && begun && row >= check.UnhealthyThreshold:
+				require.Equal(t, fleet.HealthUnhealthy, p.Health)
+			default:
+				require.Equal(t, was, p.Health)
+			}
+		}
+	})
+}

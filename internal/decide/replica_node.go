@@ -1,0 +1,205 @@
+package decide
+
+import (
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// ReplicaProcess is how far a node is with one replica.
+type ReplicaProcess string
+
+// Nothing of it runs before it runs, nor once it is over.
+const (
+	ProcessNone      ReplicaProcess = ""          // nothing was done yet
+	ProcessPreparing ReplicaProcess = "preparing" // its definition is fetched, its image pulled, its first commands run
+	ProcessPrepared  ReplicaProcess = "prepared"
+	ProcessRunning   ReplicaProcess = "running"
+	ProcessStopping  ReplicaProcess = "stopping" // it was told to end politely
+	ProcessKilled    ReplicaProcess = "killed"   // it was told to end at once
+	ProcessOver      ReplicaProcess = "over"     // it ended
+	ProcessBroken    ReplicaProcess = "broken"   // it could not be prepared or started
+)
+
+// ReplicaDo is what a node does next with one replica.
+type ReplicaDo string
+
+// The steps of a node. GiveUp and Forget are the ends: the first while it is to run, the second
+// once it is not.
+const (
+	DoPrepare ReplicaDo = "prepare"
+	DoStart   ReplicaDo = "start"
+	DoStop    ReplicaDo = "stop"
+	DoKill    ReplicaDo = "kill"
+	DoGiveUp  ReplicaDo = "give_up" // it is failed here; the region replaces it
+	DoForget  ReplicaDo = "forget"  // nothing of it is left but its report
+	DoRest    ReplicaDo = "rest"
+)
+
+// ReplicaAction is one step, and the rule that chose it. Until is when to look again although
+// nothing happened, 0 when there is no such time; Restart says that a start is one after the first,
+// or that a stop is for one.
+type ReplicaAction struct {
+	Rule    string        `json:"rule"`
+	Do      ReplicaDo     `json:"do"`
+	Reason  string        `json:"reason,omitempty"`
+	Restart bool          `json:"restart,omitempty"`
+	Until   time.Duration `json:"until,omitempty"`
+	// Anew says to forget the restarts that were counted.
+	Anew bool `json:"anew,omitempty"`
+}
+
+// ReplicaHere is a replica as its node sees it. Times are of a monotonic clock that counts suspend.
+type ReplicaHere struct {
+	// Run is false for one that is to end, or is in the node's set no more.
+	Run     bool           `json:"run"`
+	Process ReplicaProcess `json:"process"`
+	// Since is when Process came to be so.
+	Since time.Duration `json:"since"`
+	Probe ProbeState    `json:"probe"`
+	// Reason is why Process is over or broken.
+	Reason string `json:"reason,omitempty"`
+	// Again says that a stop is for a restart: its probes failed, or its first success was late.
+	Again bool `json:"again,omitempty"`
+	// Restarts counts those after failed probes, which are bounded by Terms.Restarts; Alone those
+	// after exits while the region was away.
+	Restarts int `json:"restarts,omitempty"`
+	Alone    int `json:"alone,omitempty"`
+	// GaveUp says that it was given up: it ends, and stays so.
+	GaveUp bool           `json:"gaveUp,omitempty"`
+	Terms  fleet.Recovery `json:"terms"`
+	// Stop is the time between the polite and the forced stop: of this very revision.
+	Stop time.Duration `json:"stop"`
+	// Away is since when the node has no stream to its region, 0 while it has one.
+	Away time.Duration `json:"away,omitempty"`
+}
+
+const (
+	// AloneAfter is how long the region may be away after an exit before the node restarts by itself.
+	AloneAfter            = 2 * time.Second
+	aloneLeast, aloneMost = time.Second, 30 * time.Second
+	killAgain             = 5 * time.Second
+	// ReasonPrepareLimit gives up what could not be prepared in 30 minutes.
+	ReasonPrepareLimit = "not_prepared"
+)
+
+type hereCase struct {
+	ReplicaHere
+	now time.Duration
+}
+
+// replicaRules is read from the top: what is to end first, then what failed.
+var replicaRules = []struct {
+	name string
+	when func(c hereCase) bool
+	then func(c hereCase) ReplicaAction
+}{
+	{"ended", func(c hereCase) bool { return !c.Run && !c.lives() }, step(DoForget)},
+	{"stop_time_over", func(c hereCase) bool { return c.Process == ProcessStopping && c.past(c.Stop) }, step(DoKill)},
+	{"stopping", is(ProcessStopping), func(c hereCase) ReplicaAction { return restUntil(c.Since + c.Stop) }},
+	{"kill_again", func(c hereCase) bool { return c.Process == ProcessKilled && c.past(killAgain) }, step(DoKill)},
+	{"killed", is(ProcessKilled), func(c hereCase) ReplicaAction { return restUntil(c.Since + killAgain) }},
+	{"told_to_end", func(c hereCase) bool { return !c.Run }, step(DoStop)},
+	{"given_up_ends", func(c hereCase) bool { return c.GaveUp && c.lives() }, step(DoStop)},
+	{"given_up", func(c hereCase) bool { return c.GaveUp }, step(DoRest)},
+	{"prepare", is(ProcessNone), step(DoPrepare)},
+	{"preparing_too_long", func(c hereCase) bool { return c.Process == ProcessPreparing && c.past(prepareLimit) }, giveUp(ReasonPrepareLimit)},
+	{"preparing", is(ProcessPreparing), func(c hereCase) ReplicaAction { return restUntil(c.Since + prepareLimit) }},
+	{"start", is(ProcessPrepared), step(DoStart)},
+	{"broken", is(ProcessBroken), func(c hereCase) ReplicaAction { return ReplicaAction{Do: DoGiveUp, Reason: c.Reason} }},
+	{"restart", func(c hereCase) bool { return c.Process == ProcessOver && c.Again }, func(hereCase) ReplicaAction {
+		return ReplicaAction{Do: DoStart, Restart: true}
+	}},
+	{"exited_alone", func(c hereCase) bool { return c.Process == ProcessOver && c.Away > 0 }, startAlone},
+	{fleet.ReasonExited, is(ProcessOver), step(DoRest)},
+	{fleet.ReasonStartupDeadline, func(c hereCase) bool { return c.late() && c.spent() }, giveUp(fleet.ReasonStartupDeadline)},
+	{"started_late", hereCase.late, stopForRestart(fleet.ReasonStartupDeadline)},
+	{fleet.ReasonRestartsUsedUp, func(c hereCase) bool { return c.unwell() && c.spent() }, giveUp(fleet.ReasonRestartsUsedUp)},
+	{fleet.ReasonProbesFailed, hereCase.unwell, stopForRestart(fleet.ReasonProbesFailed)},
+	{"well_again", func(c hereCase) bool { return c.unsettled() && c.now >= c.settles() }, func(hereCase) ReplicaAction {
+		return ReplicaAction{Do: DoRest, Anew: true}
+	}},
+	{"running", func(hereCase) bool { return true }, watch},
+}
+
+// Replica says what a node does next with one replica. Whatever ends is told so politely first; one
+// that was given up ends before its node says that it failed (S48, S49, S52, S54, S106).
+func Replica(here ReplicaHere, now time.Duration) ReplicaAction {
+	here.Terms = here.Terms.WithDefaults()
+	c := hereCase{here, now}
+	for _, r := range replicaRules {
+		if r.when(c) {
+			a := r.then(c)
+			a.Rule = r.name
+			return a
+		}
+	}
+	return ReplicaAction{Do: DoRest}
+}
+
+func is(p ReplicaProcess) func(hereCase) bool {
+	return func(c hereCase) bool { return c.Process == p }
+}
+
+func step(do ReplicaDo) func(hereCase) ReplicaAction {
+	return func(hereCase) ReplicaAction { return ReplicaAction{Do: do} }
+}
+
+func restUntil(until time.Duration) ReplicaAction { return ReplicaAction{Do: DoRest, Until: until} }
+
+func giveUp(reason string) func(hereCase) ReplicaAction {
+	return func(hereCase) ReplicaAction { return ReplicaAction{Do: DoGiveUp, Reason: reason} }
+}
+
+func stopForRestart(reason string) func(hereCase) ReplicaAction {
+	return func(hereCase) ReplicaAction { return ReplicaAction{Do: DoStop, Restart: true, Reason: reason} }
+}
+
+// lives says that something of it runs, or is about to.
+func (c hereCase) lives() bool {
+	switch c.Process {
+	case ProcessPreparing, ProcessRunning, ProcessStopping, ProcessKilled:
+		return true
+	case ProcessNone, ProcessPrepared, ProcessOver, ProcessBroken:
+	}
+	return false
+}
+
+func (c hereCase) past(limit time.Duration) bool { return c.now >= c.Since+limit }
+func (c hereCase) late() bool                    { return c.Probe.Late(c.now) }
+func (c hereCase) unwell() bool                  { return c.Probe.Health == fleet.HealthUnhealthy }
+func (c hereCase) spent() bool                   { return c.Restarts >= c.Terms.Restarts }
+
+// unsettled says that restarts still count; they count no more once it was healthy for long enough.
+func (c hereCase) unsettled() bool {
+	return c.Restarts+c.Alone > 0 && c.Probe.Health == fleet.HealthHealthy
+}
+
+func (c hereCase) settles() time.Duration {
+	return c.Probe.Since + time.Duration(c.Terms.ResetSeconds)*time.Second
+}
+
+// startAlone waits for the region a little, and longer from time to time.
+func startAlone(c hereCase) ReplicaAction {
+	pause := AloneAfter
+	if c.Alone > 0 {
+		pause = max(pause, min(aloneLeast<<min(c.Alone, 10), aloneMost))
+	}
+	due := max(c.Away+AloneAfter, c.Since+pause)
+	if c.now < due {
+		return restUntil(due)
+	}
+	return ReplicaAction{Do: DoStart, Restart: true}
+}
+
+// watch looks again at the deadline of the first success, or when earlier restarts count no more.
+// When to probe is the prober's.
+func watch(c hereCase) ReplicaAction {
+	switch {
+	case !c.Probe.Begun:
+		return restUntil(c.Probe.Deadline)
+	case c.unsettled():
+		return restUntil(c.settles())
+	}
+	return ReplicaAction{Do: DoRest}
+}

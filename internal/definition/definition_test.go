@@ -1,0 +1,209 @@
+package definition_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/definition"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func golden(t *testing.T, name string, d fleet.Definition) {
+	t.Helper()
+	text, err := json.MarshalIndent(d, "", "  ")
+	require.NoError(t, err)
+	file := filepath.Join("testdata", name+".golden.json")
+	if *update {
+		require.NoError(t, os.WriteFile(file, append(text, '\n'), 0o600))
+		return
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(bytes.TrimSpace(want)), string(text), "go test ./internal/definition -update")
+}
+
+func serving(of fleet.DeploymentType, model string, change ...func(*fleet.DeploymentSpec)) fleet.DeploymentSpec {
+	s := fleet.DeploymentSpec{Type: of, Model: model}
+	for _, c := range change {
+		c(&s)
+	}
+	return s
+}
+
+func gpus(n int) func(*fleet.DeploymentSpec) {
+	return func(s *fleet.DeploymentSpec) { s.Resources.GPUs = n }
+}
+
+func image(s string) func(*fleet.DeploymentSpec) {
+	return func(d *fleet.DeploymentSpec) { d.Process.Image = s }
+}
+
+func command(c ...string) func(*fleet.DeploymentSpec) {
+	return func(d *fleet.DeploymentSpec) { d.Process.Command = c }
+}
+
+func modelDefinition(m fleet.ModelDefinition) func(*fleet.DeploymentSpec) {
+	return func(d *fleet.DeploymentSpec) { d.ModelDefinition = &m }
+}
+
+var whole = fleet.ModelDefinition{Name: "press", ModelPath: "/models/press", Service: fleet.ModelService{
+	PreStartActions: []fleet.ModelAction{{Action: "run_command", Args: map[string]any{"command": []any{"mkdir", "-p", "/tmp/cache"}}}},
+	StartCommand:    []string{"python3", "serve.py", "--port", "${PORT}"}, Port: 9000,
+	HealthCheck: &fleet.ModelHealth{Path: "/ping", Interval: 20, MaxRetries: 5, MaxWaitTime: 15, ExpectedStatusCode: 204, InitialDelay: 300},
+}}
+
+// S9 to S12, S119, S121: the flags, ports and health paths that the servers document.
+func TestGenerate(t *testing.T) {
+	t.Parallel()
+	for name, spec := range map[string]fleet.DeploymentSpec{
+		"vllm":           serving(fleet.TypeVLLM, "meta-llama/Llama-3.1-8B-Instruct"),
+		"vllm_gpus":      serving(fleet.TypeVLLM, "/models/llama", gpus(4), image("vllm/vllm-openai:v0.9.0"), command("--max-model-len", "8192")),
+		"tgi":            serving(fleet.TypeTGI, "bigscience/bloom-560m"),
+		"tgi_gpus":       serving(fleet.TypeTGI, "bigscience/bloom", gpus(2)),
+		"sglang":         serving(fleet.TypeSGLang, "qwen/qwen2.5-0.5b-instruct"),
+		"sglang_gpus":    serving(fleet.TypeSGLang, "qwen/qwen2.5-72b-instruct", gpus(8)),
+		"nim":            serving(fleet.TypeNIM, "", image("nvcr.io/nim/meta/llama-3.1-8b-instruct:1.8.4"), gpus(1)),
+		"nim_model":      serving(fleet.TypeNIM, "hf://meta-llama/Llama-3.1-8B-Instruct", image("nvcr.io/nim/nvidia/llm-nim:1.12.0")),
+		"max":            serving(fleet.TypeMAX, "google/gemma-3-12b-it"),
+		"max_gpus":       serving(fleet.TypeMAX, "google/gemma-3-27b-it", gpus(2)),
+		"custom":         serving(fleet.TypeCustom, "", modelDefinition(whole)),
+		"custom_least":   serving(fleet.TypeCustom, "", modelDefinition(fleet.ModelDefinition{Service: fleet.ModelService{StartCommand: []string{"serve"}, HealthCheck: &fleet.ModelHealth{Path: "/"}}})),
+		"process":        serving(fleet.TypeProcess, "", command("redis-server", "--port", "${PORT}"), func(s *fleet.DeploymentSpec) { s.Process.Ports = []fleet.ProcessPort{{Name: "redis"}} }),
+		"process_image":  serving("", "", image("registry.example/web:1.4")),
+		"whole_command":  serving(fleet.TypeVLLM, "", command("/opt/serve.sh", "${PORT}")),
+		"a_dollar_stays": serving(fleet.TypeVLLM, "/models/$HOME/${PORT}"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, text, err := definition.Generate(spec, nil)
+			require.NoError(t, err)
+			require.NoError(t, definition.Validate(spec))
+			golden(t, name, d)
+			again, err := compose.Canonical(text, compose.Limits{})
+			require.NoError(t, err)
+			require.Equal(t, string(again), string(text))
+			var read fleet.Definition
+			require.NoError(t, json.Unmarshal(text, &read))
+			require.Equal(t, d, read, "a node reads what was generated")
+		})
+	}
+}
+
+// S120: root, then the section of the type, then what is declared, each field by field.
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	r, err := definition.NewRegistry(fstest.MapFS{
+		"root.json": {Data: []byte(`{"env":{"HTTPS_PROXY":"http://proxy:3128","A":"root"},"stopSeconds":20}`)},
+		"vllm.json": {Data: []byte(`{"image":"registry.example/vllm:1","env":{"A":"type"},"health":{"path":"/healthz"},"command":["--max-model-len","4096"]}`)},
+	})
+	require.NoError(t, err)
+	spec := serving(fleet.TypeVLLM, "m", command("--seed", "7"), func(s *fleet.DeploymentSpec) {
+		s.Process.Env = map[string]string{"B": "declared"}
+		s.Process.Health = &fleet.HealthCheck{Interval: 4, UnhealthyThreshold: 2}
+		s.Process.Startup = &fleet.Startup{Deadline: 600}
+		s.Process.Ports = []fleet.ProcessPort{{Name: "api"}}
+	})
+	d, _, err := r.Generate(spec, nil)
+	require.NoError(t, err)
+	golden(t, "merged", d)
+	require.Equal(t, map[string]string{"HTTPS_PROXY": "http://proxy:3128", "A": "type", "B": "declared"}, d.Env)
+	require.Equal(t, []string{"vllm", "serve", "m", "--host", "0.0.0.0", "--port", "${PORT}", "--max-model-len", "4096", "--seed", "7"}, d.Command)
+	require.Equal(t, "/healthz", d.Health.Path)
+	require.Less(t, d.Health.Timeout, d.Health.Interval)
+	plain, _, err := definition.Generate(spec, nil)
+	require.NoError(t, err)
+	require.Empty(t, plain.Image, "the embedded settings are untouched")
+}
+
+func TestOverridesAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{"comand":["x"]}`, `{`, `{"stopSeconds":"x"}`} {
+		_, err := definition.NewRegistry(fstest.MapFS{"tgi.json": {Data: []byte(text)}})
+		require.Equal(t, fleet.Invalid, fleet.KindOf(err), text)
+		require.ErrorContains(t, err, "tgi.json")
+	}
+}
+
+func TestFilesAreInline(t *testing.T) {
+	t.Parallel()
+	body := fleet.Content{Kind: fleet.ContentArtifact, Hash: compose.HashOf([]byte("x")), Size: 1}
+	spec := serving(fleet.TypeProcess, "", command("nginx"), func(s *fleet.DeploymentSpec) {
+		s.Process.Files = []fleet.ProcessFile{{Path: "conf/nginx.conf", Body: &body}}
+	})
+	d, _, err := definition.Generate(spec, map[fleet.Hash]string{body.Hash: "x"})
+	require.NoError(t, err)
+	require.Equal(t, []fleet.ProcessFile{{Path: "conf/nginx.conf", Content: "x"}}, d.Files)
+	require.NotNil(t, spec.Process.Files[0].Body, "what was declared stays as it is")
+	_, _, err = definition.Generate(spec, nil)
+	require.Equal(t, fleet.Invalid, fleet.KindOf(err))
+}
+
+// S95, X19: what cannot be generated names its field.
+func TestGenerateRefuses(t *testing.T) {
+	t.Parallel()
+	model := func(change func(*fleet.ModelDefinition)) fleet.DeploymentSpec {
+		m := whole
+		health := *whole.Service.HealthCheck
+		m.Service.HealthCheck = &health
+		change(&m)
+		return serving(fleet.TypeCustom, "", modelDefinition(m))
+	}
+	for _, c := range []struct {
+		name, field string
+		spec        fleet.DeploymentSpec
+	}{
+		{"an unknown type", "/type", serving("triton", "m")},
+		{"no model", "/model", serving(fleet.TypeVLLM, "")},
+		{"no model for TGI", "/model", serving(fleet.TypeTGI, "", command("--quantize", "awq"))},
+		{"a model of a process", "/model", serving(fleet.TypeProcess, "m", command("x"))},
+		{"nothing to run", "/process/command", serving(fleet.TypeProcess, "")},
+		{"NIM without an image", "/process/image", serving(fleet.TypeNIM, "")},
+		{"NIM as a process", "/process/driver", serving(fleet.TypeNIM, "", func(s *fleet.DeploymentSpec) { s.Process.Driver = fleet.DriverProcess })},
+		{"no model definition", "/modelDefinition", serving(fleet.TypeCustom, "m")},
+		{"a model definition of vLLM", "/modelDefinition", serving(fleet.TypeVLLM, "m", modelDefinition(whole))},
+		{"no start command", "/modelDefinition/service/start_command", model(func(m *fleet.ModelDefinition) { m.Service.StartCommand = nil })},
+		{"no port", "/modelDefinition/service/port", model(func(m *fleet.ModelDefinition) { m.Service.Port = 70000 })},
+		{"an unknown action", "/modelDefinition/service/pre_start_actions/0/action", model(func(m *fleet.ModelDefinition) {
+			m.Service.PreStartActions = []fleet.ModelAction{{Action: "write_file"}}
+		})},
+		{"a command that is no list", "/modelDefinition/service/pre_start_actions/0/args/command", model(func(m *fleet.ModelDefinition) {
+			m.Service.PreStartActions = []fleet.ModelAction{{Action: "run_command", Args: map[string]any{"command": "ls"}}}
+		})},
+		{"a path without /", "/modelDefinition/service/health_check/path", model(func(m *fleet.ModelDefinition) { m.Service.HealthCheck.Path = "x" })},
+		{"a check without a port", "/process/ports", serving(fleet.TypeProcess, "", command("x"), func(s *fleet.DeploymentSpec) { s.Process.Health = &fleet.HealthCheck{} })},
+		{"probes that overlap with the type's interval", "/process/health/timeout", serving(fleet.TypeVLLM, "m", func(s *fleet.DeploymentSpec) {
+			s.Process.Health = &fleet.HealthCheck{Timeout: 10}
+		})},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			err := definition.Validate(c.spec)
+			var e *fleet.Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, fleet.Invalid, e.Kind)
+			require.Equal(t, c.field, e.Field, e.Error())
+			_, _, err = definition.Generate(c.spec, nil)
+			require.Error(t, err)
+		})
+	}
+}
+
+func TestDefinitionIsBounded(t *testing.T) {
+	t.Parallel()
+	spec := serving(fleet.TypeProcess, "", command("x"), func(s *fleet.DeploymentSpec) {
+		s.Process.Env = map[string]string{"A": strings.Repeat("x", definition.MaxBytes)}
+	})
+	_, _, err := definition.Generate(spec, nil)
+	require.Equal(t, fleet.Invalid, fleet.KindOf(err))
+}

@@ -1,0 +1,17 @@
+package definition
+
+import "github.com/holdfast-io/holdfast/internal/fleet"
+
+// process runs its command, or its image, as it is declared.
+type process struct{}
+
+func (process) Validate(spec fleet.DeploymentSpec) error {
+	if spec.Model != "" {
+		return fleet.Errorf(fleet.Invalid, "type process takes no model").At("/model").WithHint("name it in the command, or choose the type of its server")
+	}
+	return noModelDefinition(spec)
+}
+
+func (process) Generate(_ fleet.DeploymentSpec, section Section) (fleet.Process, error) {
+	return section.Process, nil
+}

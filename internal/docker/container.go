@@ -1,0 +1,170 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/node/replicas"
+)
+
+// The labels by which containers are found again.
+const (
+	labelReplica    = "holdfast.replica"
+	labelNode       = "holdfast.node"
+	labelDefinition = "holdfast.definition"
+	labelPorts      = "holdfast.ports"
+	labelOutput     = "holdfast.output" // the offset of the first byte that it prints
+	labelBefore     = "holdfast.before" // of one that runs a command before the start
+)
+
+// What an engine keeps of a container's output: bounded, and some of it when it rotates.
+const (
+	logSize  = "4m"
+	logFiles = "2"
+)
+
+// create is the body of a container's creation, as far as it is used.
+type create struct {
+	Image        string              `json:"Image"`
+	Cmd          []string            `json:"Cmd,omitempty"`
+	Entrypoint   []string            `json:"Entrypoint,omitempty"`
+	Env          []string            `json:"Env"`
+	Labels       map[string]string   `json:"Labels"`
+	ExposedPorts map[string]struct{} `json:"ExposedPorts,omitempty"`
+	StopTimeout  int                 `json:"StopTimeout"`
+	HostConfig   hostConfig          `json:"HostConfig"`
+}
+
+type hostConfig struct {
+	Binds          []string                 `json:"Binds,omitempty"`
+	PortBindings   map[string][]portBinding `json:"PortBindings,omitempty"`
+	NanoCPUs       int64                    `json:"NanoCpus,omitempty"`
+	Memory         int64                    `json:"Memory,omitempty"`
+	DeviceRequests []deviceRequest          `json:"DeviceRequests,omitempty"`
+	RestartPolicy  restartPolicy            `json:"RestartPolicy"`
+	LogConfig      logConfig                `json:"LogConfig"`
+	Init           bool                     `json:"Init"`
+}
+
+type (
+	portBinding   struct{ HostPort string }
+	restartPolicy struct{ Name string }
+	logConfig     struct {
+		Type   string
+		Config map[string]string
+	}
+	deviceRequest struct {
+		Count        int
+		Capabilities [][]string
+	}
+)
+
+// containerOf is the container of a launch.
+func containerOf(l replicas.Launch) create {
+	c := create{
+		Image: l.Process.Image, Cmd: l.Process.Command, Env: l.Env, StopTimeout: l.Process.StopSeconds,
+		ExposedPorts: map[string]struct{}{},
+		Labels: map[string]string{
+			labelReplica: string(l.ID), labelNode: string(l.Node), labelDefinition: string(l.Definition), labelPorts: portsText(l.Ports),
+			labelOutput: strconv.FormatInt(l.OutputFrom, 10),
+		},
+		HostConfig: hostConfig{
+			Binds: []string{l.Dir + ":" + replicas.ContainerDir}, PortBindings: map[string][]portBinding{},
+			NanoCPUs: int64(l.Resources.CPU * 1e9), Memory: l.Resources.Memory, RestartPolicy: restartPolicy{Name: "no"}, Init: true,
+			LogConfig: logConfig{Type: "json-file", Config: map[string]string{"max-size": logSize, "max-file": logFiles}},
+		},
+	}
+	for _, port := range l.Ports {
+		at := strconv.Itoa(port.Port)
+		c.ExposedPorts[at+"/tcp"] = struct{}{}
+		c.HostConfig.PortBindings[at+"/tcp"] = []portBinding{{HostPort: at}}
+	}
+	if l.Resources.GPUs > 0 {
+		c.HostConfig.DeviceRequests = []deviceRequest{{Count: l.Resources.GPUs, Capabilities: [][]string{{"gpu"}}}}
+	}
+	return c
+}
+
+func portsText(ports []fleet.ProcessPort) string {
+	text := ""
+	for _, p := range ports {
+		text += p.Name + "=" + strconv.Itoa(p.Port) + " "
+	}
+	return text
+}
+
+// listed is a line of the engine's list.
+type listed struct {
+	ID     string            `json:"Id"`
+	Labels map[string]string `json:"Labels"`
+	State  string            `json:"State"`
+}
+
+func (l listed) replica() fleet.ReplicaID { return fleet.ReplicaID(l.Labels[labelReplica]) }
+
+func (l listed) before() bool { return l.Labels[labelBefore] != "" }
+
+// runs says that the engine has not ended it.
+func (l listed) runs() bool { return l.State != "exited" && l.State != "dead" && l.State != "created" }
+
+// list gives the containers that have a label, ended ones too.
+func (e *engine) list(ctx context.Context, label, value string) ([]listed, error) {
+	filters, err := json.Marshal(map[string][]string{"label": {label + "=" + value}})
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Internal, "encode the filter: %w", err)
+	}
+	var all []listed
+	return all, e.call(ctx, request{
+		method: http.MethodGet, path: "/containers/json", query: url.Values{"all": {"1"}, "filters": {string(filters)}},
+	}, &all)
+}
+
+// inspected is what the engine says of one container.
+type inspected struct {
+	ID    string `json:"Id"`
+	State struct {
+		Running   bool
+		Pid       int
+		ExitCode  int
+		OOMKilled bool
+		Error     string
+	}
+	Config struct{ Labels map[string]string }
+}
+
+func (e *engine) inspect(ctx context.Context, id string) (inspected, error) {
+	var c inspected
+	return c, e.call(ctx, request{method: http.MethodGet, path: "/containers/" + id + "/json"}, &c)
+}
+
+// do posts to a container.
+func (e *engine) do(ctx context.Context, id, verb string, query url.Values) error {
+	return e.call(ctx, request{method: http.MethodPost, path: "/containers/" + id + "/" + verb, query: query}, nil)
+}
+
+func (e *engine) create(ctx context.Context, name string, c create) (id string, err error) {
+	var made struct {
+		ID string `json:"Id"`
+	}
+	err = e.call(ctx, request{method: http.MethodPost, path: "/containers/create", query: url.Values{"name": {name}}, body: c}, &made)
+	return made.ID, err
+}
+
+// remove deletes a container, whatever it does, and its anonymous volumes.
+func (e *engine) remove(ctx context.Context, id string) error {
+	err := e.call(ctx, request{method: http.MethodDelete, path: "/containers/" + id, query: url.Values{"force": {"1"}, "v": {"1"}}}, nil)
+	if absent(err) {
+		return nil
+	}
+	return err
+}
+
+// wait returns when a container has ended.
+func (e *engine) wait(ctx context.Context, id string) error {
+	var ended struct{ StatusCode int }
+	return e.call(ctx, request{method: http.MethodPost, path: "/containers/" + id + "/wait"}, &ended)
+}

@@ -1,0 +1,16 @@
+// Package docker runs replicas as containers, over the Engine API on a unix socket.
+//
+// The engine owns what runs: a container is found again by its labels (holdfast.replica,
+// holdfast.node), outlives the agent, and keeps its output. It is never restarted by the engine: an
+// exit is the node's to tell. A container that is started again in its place is the same one, so that
+// its output goes on; it is made anew when its ports changed.
+//
+// Ports are published under the number that the program listens on, which it finds in PORT, so that
+// it is reached and probed at the node's address like any other replica. Its files are mounted at
+// /holdfast; its working directory is the image's own. Commands before the start run in containers of
+// their own, once for each time that a replica is made ready.
+//
+// Output has no offsets in the engine. The driver counts bytes from that of the container's first one
+// (a label) on, and goes on by time from what it read last. After a restart of the agent it counts
+// from the beginning once; where the engine has rotated output away meanwhile, some is skipped.
+package docker

@@ -1,0 +1,236 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/node/replicas"
+)
+
+// Driver runs the replicas of one node as containers.
+type Driver struct {
+	node   fleet.NodeName
+	engine *engine
+
+	mu    sync.Mutex
+	tails map[fleet.ReplicaID]tail
+}
+
+var _ replicas.Driver = (*Driver)(nil)
+
+// New makes a driver for the engine at host, which is "" for DefaultHost. It speaks to nobody.
+func New(node fleet.NodeName, host string) (*Driver, error) {
+	if host == "" {
+		host = DefaultHost
+	}
+	e, err := newEngine(host)
+	return &Driver{node: node, engine: e, tails: map[fleet.ReplicaID]tail{}}, err
+}
+
+// Answers says whether the engine is there.
+func (d *Driver) Answers(ctx context.Context) error {
+	return d.engine.call(ctx, request{method: http.MethodGet, path: "/_ping"}, nil)
+}
+
+func nameOf(id fleet.ReplicaID) string { return "holdfast-" + string(id) }
+
+// List finds the node's containers by their labels.
+func (d *Driver) List(ctx context.Context) ([]replicas.Found, error) {
+	all, err := d.engine.list(ctx, labelNode, string(d.node))
+	if err != nil {
+		return nil, err
+	}
+	found := map[fleet.ReplicaID]replicas.Found{}
+	for _, c := range all {
+		id := c.replica()
+		if !fleet.ValidReplicaID(string(id)) {
+			continue
+		}
+		if _, has := found[id]; has && c.before() {
+			continue
+		}
+		found[id] = replicas.Found{ID: id, Running: c.runs() && !c.before()}
+	}
+	list := make([]replicas.Found, 0, len(found))
+	for id, f := range found {
+		if f.Running {
+			if f, err = d.Look(ctx, id); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, f)
+	}
+	return list, nil
+}
+
+// Look asks the engine for one.
+func (d *Driver) Look(ctx context.Context, id fleet.ReplicaID) (replicas.Found, error) {
+	c, err := d.engine.inspect(ctx, nameOf(id))
+	if absent(err) {
+		return replicas.Found{ID: id}, nil
+	}
+	return replicas.Found{ID: id, Running: c.State.Running, PID: c.State.Pid}, err
+}
+
+// Prepare pulls the image if it is not there, and runs the commands before the start.
+func (d *Driver) Prepare(ctx context.Context, l replicas.Launch) error {
+	if err := d.engine.pull(ctx, l.Process.Image); err != nil {
+		return err
+	}
+	for i, command := range l.Process.PreStart {
+		if err := d.before(ctx, l, i, command); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// before runs one command in a container of its own, of which nothing is left.
+func (d *Driver) before(ctx context.Context, l replicas.Launch, i int, command []string) (err error) {
+	name := nameOf(l.ID) + "-before"
+	if err := d.engine.remove(ctx, name); err != nil {
+		return err
+	}
+	l.Ports = nil
+	c := containerOf(l)
+	c.Entrypoint, c.Cmd, c.Labels[labelBefore] = command[:1], command[1:], strconv.Itoa(i+1)
+	id, err := d.engine.create(ctx, name, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.engine.remove(context.WithoutCancel(ctx), id)) }()
+	if err := d.engine.do(ctx, id, "start", nil); err != nil {
+		return notStarted(err)
+	}
+	if err := d.engine.wait(ctx, id); err != nil {
+		return err
+	}
+	ended, err := d.engine.inspect(ctx, id)
+	if err == nil && ended.State.ExitCode != 0 {
+		return &replicas.Failure{Reason: fleet.ReasonExited, Err: fleet.Errorf(fleet.ApplyFailed,
+			"command %d before the start: exit code %d", i+1, ended.State.ExitCode)}
+	}
+	return err
+}
+
+// Start starts the container of a replica, which is made first unless it is there as it should be.
+func (d *Driver) Start(ctx context.Context, l replicas.Launch) (replicas.Found, error) {
+	id, err := d.container(ctx, l)
+	if err != nil {
+		return replicas.Found{}, err
+	}
+	if err := d.engine.do(ctx, id, "start", nil); err != nil {
+		if ctx.Err() != nil {
+			err = errors.Join(err, d.engine.remove(context.WithoutCancel(ctx), id))
+		}
+		return replicas.Found{}, notStarted(err)
+	}
+	return d.Look(ctx, l.ID)
+}
+
+// container gives the container of a launch: the one that is there, if it is the same.
+func (d *Driver) container(ctx context.Context, l replicas.Launch) (string, error) {
+	want := containerOf(l)
+	has, err := d.engine.inspect(ctx, nameOf(l.ID))
+	switch {
+	case err == nil && has.Config.Labels[labelDefinition] == want.Labels[labelDefinition] &&
+		has.Config.Labels[labelPorts] == want.Labels[labelPorts]:
+		return has.ID, nil
+	case err == nil:
+		if err := d.engine.remove(ctx, has.ID); err != nil {
+			return "", err
+		}
+		d.forget(l.ID)
+	case !absent(err):
+		return "", err
+	}
+	id, err := d.engine.create(ctx, nameOf(l.ID), want)
+	return id, notStarted(err)
+}
+
+// notStarted tells a replica that the engine cannot run from an engine that is away.
+func notStarted(err error) error {
+	switch fleet.KindOf(err) { //nolint:exhaustive // the engine's word on the replica; anything else may pass
+	case fleet.Invalid, fleet.NotFound:
+		return &replicas.Failure{Reason: fleet.ReasonNotStarted, Err: err}
+	}
+	return err
+}
+
+// Await waits with the engine.
+func (d *Driver) Await(ctx context.Context, id fleet.ReplicaID) (replicas.Exit, error) {
+	err := d.engine.wait(ctx, nameOf(id))
+	if absent(err) {
+		return replicas.Exit{}, nil
+	}
+	if err != nil {
+		return replicas.Exit{}, err
+	}
+	c, err := d.engine.inspect(ctx, nameOf(id))
+	switch {
+	case absent(err):
+		return replicas.Exit{}, nil
+	case err != nil:
+		return replicas.Exit{}, err
+	case c.State.OOMKilled:
+		return replicas.Exit{Reason: fleet.ReasonOutOfMemory, Message: "it took more memory than it may have"}, nil
+	}
+	return replicas.Exit{Reason: fleet.ReasonExited, Message: fmt.Sprintf("it ended by itself: exit code %d", c.State.ExitCode)}, nil
+}
+
+// stopMargin is how much longer than a container's own time an engine may take to stop it.
+const stopMargin = 10 * time.Second
+
+// Stop has the engine stop the replica's containers: politely, after its own time by force.
+func (d *Driver) Stop(ctx context.Context, id fleet.ReplicaID) error {
+	all, err := d.engine.list(ctx, labelReplica, string(id))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range all {
+		switch {
+		case c.before():
+			errs = append(errs, d.engine.remove(ctx, c.ID))
+		case c.runs():
+			errs = append(errs, d.stop(ctx, c.ID))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Driver) stop(ctx context.Context, id string) error {
+	// The engine takes the time of the container, which it was made with.
+	err := d.engine.do(ctx, id, "stop", nil)
+	if err == nil || absent(err) || ctx.Err() != nil {
+		return err
+	}
+	within, cancel := context.WithTimeout(ctx, stopMargin)
+	defer cancel()
+	killed := d.engine.do(within, id, "kill", url.Values{"signal": {"SIGKILL"}})
+	if killed == nil {
+		killed = d.engine.wait(within, id)
+	}
+	if killed == nil || absent(killed) {
+		return nil
+	}
+	return errors.Join(err, killed)
+}
+
+// Remove deletes the replica's containers with their output.
+func (d *Driver) Remove(ctx context.Context, id fleet.ReplicaID) error {
+	all, err := d.engine.list(ctx, labelReplica, string(id))
+	errs := []error{err}
+	for _, c := range all {
+		errs = append(errs, d.engine.remove(ctx, c.ID))
+	}
+	d.forget(id)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,53 @@
+package fleet
+
+import "cmp"
+
+// What holds where a deployment says nothing (S21, S45, S75, S106, S107).
+const (
+	DefaultStopSeconds = 10
+	// DefaultStartup is the deadline of a replica's first success, in seconds.
+	DefaultStartup = 60
+
+	DefaultHealthPath         = "/health"
+	DefaultHealthMethod       = "GET"
+	DefaultHealthInterval     = 10
+	DefaultHealthTimeout      = 5
+	DefaultUnhealthyThreshold = 3
+	DefaultHealthyThreshold   = 2
+)
+
+// DefaultRecovery are the terms of tries of a deployment that names none.
+func DefaultRecovery() Recovery {
+	return Recovery{
+		Restarts: 3, ResetSeconds: 600, Attempts: 3, AttemptSeconds: 10,
+		Crashes: 3, CrashSeconds: 30, CrashMaxSeconds: 960, GiveUp: 200, LostSeconds: 30,
+	}
+}
+
+// WithDefaults fills in what is left out.
+func (r Recovery) WithDefaults() Recovery {
+	d := DefaultRecovery()
+	return Recovery{
+		Restarts: cmp.Or(r.Restarts, d.Restarts), ResetSeconds: cmp.Or(r.ResetSeconds, d.ResetSeconds),
+		Attempts: cmp.Or(r.Attempts, d.Attempts), AttemptSeconds: cmp.Or(r.AttemptSeconds, d.AttemptSeconds),
+		Crashes: cmp.Or(r.Crashes, d.Crashes), CrashSeconds: cmp.Or(r.CrashSeconds, d.CrashSeconds),
+		CrashMaxSeconds: cmp.Or(r.CrashMaxSeconds, d.CrashMaxSeconds), GiveUp: cmp.Or(r.GiveUp, d.GiveUp),
+		LostSeconds: cmp.Or(r.LostSeconds, d.LostSeconds),
+	}
+}
+
+// WithDefaults fills in what is left out. A check of type none stays without numbers.
+func (h HealthCheck) WithDefaults() HealthCheck {
+	h.Type = cmp.Or(h.Type, HealthHTTP)
+	if h.Type == HealthNone {
+		return HealthCheck{Type: HealthNone}
+	}
+	if h.Type == HealthHTTP {
+		h.Path, h.Method = cmp.Or(h.Path, DefaultHealthPath), cmp.Or(h.Method, DefaultHealthMethod)
+	}
+	h.Interval = cmp.Or(h.Interval, DefaultHealthInterval)
+	h.Timeout = cmp.Or(h.Timeout, min(DefaultHealthTimeout, h.Interval/2))
+	h.UnhealthyThreshold = cmp.Or(h.UnhealthyThreshold, DefaultUnhealthyThreshold)
+	h.HealthyThreshold = cmp.Or(h.HealthyThreshold, DefaultHealthyThreshold)
+	return h
+}

@@ -1,0 +1,71 @@
+package fleet
+
+import (
+	"slices"
+	"strings"
+)
+
+const (
+	leastInterval, mostInterval = 0.1, 3600.0
+	maxThreshold                = 1000
+	maxHealthPath               = 1024
+)
+
+// validate checks what is declared of a check, with the defaults for what is not: a probe that could
+// outlast its interval would overlap with the next (S111).
+func (h HealthCheck) validate(ports []ProcessPort) error {
+	const field = processField + "/health"
+	switch h.Type {
+	case "", HealthHTTP, HealthTCP, HealthNone:
+	default:
+		return Errorf(Invalid, "%.40q is no type of check", h.Type).At(field + "/type").WithHint("one of http, tcp, none")
+	}
+	if h.Port != "" && len(ports) > 0 && !slices.ContainsFunc(ports, func(p ProcessPort) bool { return p.Name == h.Port }) {
+		return Errorf(Invalid, "there is no port %.80q", h.Port).At(field + "/port").WithHint("name one of ports")
+	}
+	if err := h.validateHTTP(field); err != nil {
+		return err
+	}
+	return h.validateNumbers(field)
+}
+
+func (h HealthCheck) validateHTTP(field string) error {
+	switch {
+	case h.Path != "" && (h.Path[0] != '/' || len(h.Path) > maxHealthPath || strings.ContainsAny(h.Path, " \r\n\x00")):
+		return Errorf(Invalid, "a path starts with / and has no spaces").At(field + "/path")
+	case h.Method != "" && !slices.Contains([]string{"GET", "HEAD", "POST"}, h.Method):
+		return Errorf(Invalid, "%.40q is no method of a check", h.Method).At(field + "/method").WithHint("one of GET, HEAD, POST")
+	case h.ExpectedStatus != 0 && (h.ExpectedStatus < 100 || h.ExpectedStatus > 599):
+		return Errorf(Invalid, "%d is no status", h.ExpectedStatus).At(field + "/expected_status").WithHint("0 takes any of 200 to 399")
+	}
+	return nil
+}
+
+func (h HealthCheck) validateNumbers(field string) error {
+	given := h
+	h.Type = HealthTCP
+	h = h.WithDefaults()
+	switch {
+	case !(h.Interval >= leastInterval && h.Interval <= mostInterval):
+		return Errorf(Invalid, "allowed are %g to %g seconds", leastInterval, mostInterval).At(field + "/interval")
+	case !(h.Timeout > 0):
+		return Errorf(Invalid, "a timeout is more than 0 seconds").At(field + "/timeout")
+	case given.Timeout > 0 && given.Interval > 0 && h.Timeout >= h.Interval:
+		return Errorf(Invalid, "a timeout of %g seconds is not less than the interval of %g", h.Timeout, h.Interval).At(field + "/timeout").
+			WithHint("a probe that outlasts its interval would overlap with the next one")
+	case h.UnhealthyThreshold < 0 || h.UnhealthyThreshold > maxThreshold:
+		return Errorf(Invalid, "allowed are 1 to %d", maxThreshold).At(field + "/unhealthy_threshold")
+	case h.HealthyThreshold < 0 || h.HealthyThreshold > maxThreshold:
+		return Errorf(Invalid, "allowed are 1 to %d", maxThreshold).At(field + "/healthy_threshold")
+	}
+	return nil
+}
+
+// CheckProbe refuses a check that is complete, and could overlap with itself.
+func (h HealthCheck) CheckProbe() error {
+	if h.Type != HealthNone && h.Timeout >= h.Interval {
+		return Errorf(Invalid, "a timeout of %g seconds is not less than the interval of %g", h.Timeout, h.Interval).
+			At(processField + "/health/timeout").WithHint("a probe that outlasts its interval would overlap with the next one")
+	}
+	return nil
+}

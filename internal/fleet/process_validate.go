@@ -1,0 +1,175 @@
+package fleet
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	maxProcessSeconds = 3600
+	maxStartup        = 24 * 3600
+	maxPorts          = 16
+	maxFiles          = 64
+	maxFilePath       = 200
+	maxPreStart       = 16
+	maxImage          = 512
+)
+
+const processField = "/process"
+
+// validate checks what is declared of a process; whether a command or an image is needed is its
+// type's to say.
+func (p Process) validate() error {
+	switch {
+	case p.Driver != "" && p.Driver != DriverProcess && p.Driver != DriverDocker:
+		return Errorf(Invalid, "%.40q is no driver", p.Driver).At(processField + "/driver").WithHint("one of process, docker")
+	case p.Driver == DriverProcess && p.Image != "":
+		return Errorf(Invalid, "a process has no image").At(processField + "/image").WithHint(`leave out the driver, or say "docker"`)
+	case len(p.Image) > maxImage || strings.ContainsAny(p.Image, " \t\n\x00"):
+		return Errorf(Invalid, "that is no name of an image").At(processField + "/image")
+	case p.StopSeconds < 0 || p.StopSeconds > maxProcessSeconds:
+		return Errorf(Invalid, "allowed are 0 to %d seconds", maxProcessSeconds).At(processField + "/stopSeconds").WithHint("0 is the default")
+	case p.Startup != nil && !(p.Startup.Deadline > 0 && p.Startup.Deadline <= maxStartup):
+		return Errorf(Invalid, "allowed are up to %d seconds, and more than 0", maxStartup).At(processField + "/startup/deadline")
+	}
+	for _, check := range []func() error{p.validateCommands, p.validateEnv, p.validateFiles, p.validatePorts} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	if p.Health == nil {
+		return nil
+	}
+	return p.Health.validate(p.Ports)
+}
+
+func (p Process) validateCommands() error {
+	if err := validateCommand(processField+"/command", p.Command); err != nil {
+		return err
+	}
+	if len(p.PreStart) > maxPreStart {
+		return Errorf(Invalid, "%d commands, allowed are %d", len(p.PreStart), maxPreStart).At(processField + "/preStart")
+	}
+	for i, c := range p.PreStart {
+		field := processField + "/preStart/" + strconv.Itoa(i)
+		if len(c) == 0 {
+			return Errorf(Invalid, "a command needs at least its program").At(field)
+		}
+		if err := validateCommand(field, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func validateCommand(field string, command []string) error {
+	for i, arg := range command {
+		if i == 0 && arg == "" {
+			return Errorf(Invalid, "a command needs at least its program").At(field + "/0")
+		}
+		if strings.ContainsRune(arg, 0) {
+			return Errorf(Invalid, "a NUL byte cannot be passed to a command").At(field + "/" + strconv.Itoa(i))
+		}
+	}
+	return nil
+}
+
+func (p Process) validateEnv() error {
+	for name, value := range p.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
+			return Errorf(Invalid, "environment names are not empty and hold no '=' and no NUL").At(processField + "/env")
+		}
+		if strings.HasPrefix(name, "HOLDFAST_") {
+			return Errorf(Invalid, "names that start with HOLDFAST_ are set by the node").At(processField + "/env")
+		}
+		if len(p.Ports) > 0 && name == "PORT" || p.portEnv(name) {
+			return Errorf(Invalid, "%s is set by the node, for the port of that name", name).At(processField + "/env").
+				WithHint("give the port in ports")
+		}
+	}
+	return nil
+}
+
+// PortEnv is the name in the environment of a port's number: PORT_ADMIN_UI of "admin-ui".
+func PortEnv(name string) string {
+	return "PORT_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+func (p Process) portEnv(name string) bool {
+	return slices.ContainsFunc(p.Ports, func(port ProcessPort) bool { return PortEnv(port.Name) == name })
+}
+
+func (p Process) validateFiles() error {
+	if len(p.Files) > maxFiles {
+		return Errorf(Invalid, "%d files, allowed are %d", len(p.Files), maxFiles).At(processField + "/files")
+	}
+	seen, total := map[string]bool{}, int64(0)
+	for i, f := range p.Files {
+		field := processField + "/files/" + strconv.Itoa(i)
+		if !relative(f.Path) {
+			return Errorf(Invalid, "%.80q is no path below the replica's directory", f.Path).At(field + "/path").
+				WithHint(`a relative path without "..", for example conf/nginx.conf`)
+		}
+		if seen[f.Path] {
+			return Errorf(Invalid, "the file %s stands here twice", f.Path).At(field + "/path")
+		}
+		seen[f.Path] = true
+		total += int64(len(f.Content))
+		if f.Body != nil {
+			total += f.Body.Size
+		}
+	}
+	for i, f := range p.Files {
+		for dir := path.Dir(f.Path); dir != "."; dir = path.Dir(dir) {
+			if seen[dir] {
+				return Errorf(Invalid, "%s is a file, and cannot be a directory too", dir).At(processField + "/files/" + strconv.Itoa(i) + "/path")
+			}
+		}
+	}
+	if total > MaxFilesBytes {
+		return Errorf(Invalid, "the files have %d bytes, allowed are %d in all", total, MaxFilesBytes).At(processField + "/files").
+			WithHint("what is larger belongs into an image, or is fetched by a preStart command")
+	}
+	return nil
+}
+
+func relative(p string) bool {
+	return p != "" && p != "." && len(p) <= maxFilePath && path.Clean(p) == p && !path.IsAbs(p) &&
+		p != ".." && !strings.HasPrefix(p, "../") && !strings.ContainsAny(p, "\x00\\\n")
+}
+
+func (p Process) validatePorts() error {
+	if len(p.Ports) > maxPorts {
+		return Errorf(Invalid, "%d ports, allowed are %d", len(p.Ports), maxPorts).At(processField + "/ports")
+	}
+	names, numbers := map[string]bool{}, map[int]bool{}
+	for i, port := range p.Ports {
+		field := processField + "/ports/" + strconv.Itoa(i)
+		if err := ValidateName(field+"/name", port.Name); err != nil {
+			return err
+		}
+		switch {
+		case names[port.Name]:
+			return Errorf(Invalid, "port %s stands here twice", port.Name).At(field + "/name")
+		case port.Port < 0 || port.Port > maxPort:
+			return Errorf(Invalid, "allowed are 0 to %d", maxPort).At(field + "/port").WithHint("0 has the node choose a free one")
+		case port.Port > 0 && numbers[port.Port]:
+			return Errorf(Invalid, "port %d stands here twice", port.Port).At(field + "/port")
+		}
+		names[port.Name], numbers[port.Port] = true, true
+	}
+	return nil
+}
+
+// FixedPorts are the ports of which a node has each once.
+func (p Process) FixedPorts() []int {
+	var out []int
+	for _, port := range p.Ports {
+		if port.Port > 0 {
+			out = append(out, port.Port)
+		}
+	}
+	return out
+}

@@ -1,0 +1,263 @@
+package replicas
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// The pauses after a failure that may pass.
+const (
+	firstPause = 500 * time.Millisecond
+	lastPause  = 15 * time.Second
+)
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// prepare has all there that a start needs, and holds no start slot meanwhile. What may pass is
+// tried again for as long as it may take.
+func (w *worker) prepare(ctx context.Context) {
+	w.is(decide.ProcessPreparing)
+	ctx, done := w.interruptible(ctx)
+	defer done()
+	for failures := 0; ctx.Err() == nil; failures++ {
+		err := w.ready(ctx)
+		if err == nil {
+			w.is(decide.ProcessPrepared)
+			return
+		}
+		w.failed(ctx, err)
+		if w.process != decide.ProcessPreparing || w.next().Do != decide.DoRest {
+			return
+		}
+		pause(ctx, min(firstPause<<min(failures, 6), lastPause))
+	}
+	w.is(decide.ProcessNone)
+}
+
+func (w *worker) ready(ctx context.Context) error {
+	r := w.now()
+	def, err := w.keeper.definitions.get(ctx, r.Definition)
+	if err != nil {
+		return err
+	}
+	w.def = &def
+	name := def.Driver
+	if name == "" {
+		name = fleet.DriverProcess
+	}
+	driver, has := w.keeper.opt.Drivers[name]
+	if !has {
+		return &Failure{fleet.ReasonNoDriver, fleet.Errorf(fleet.Precondition, "this node has no driver %s", name)}
+	}
+	if r.Driver != name {
+		w.say(ctx, func(k *known) { k.Driver = name })
+	}
+	return driver.Prepare(ctx, w.launch(w.now(), def))
+}
+
+// failed ends a replica for a failure of its own, and says of any other what it is.
+func (w *worker) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return // it is not to run any more, or the agent ends
+	}
+	switch reason := failure(err); reason {
+	case "":
+		w.say(ctx, func(k *known) { k.Message = "not started yet, it is tried again: " + err.Error() })
+	case fleet.ReasonExited:
+		w.over(ctx, fleet.PhaseExited, Exit{reason, err.Error()})
+	default:
+		w.ending = Exit{reason, err.Error()}
+		w.is(decide.ProcessBroken)
+	}
+}
+
+// start starts the program, one of few at a time.
+func (w *worker) start(agent context.Context, a decide.ReplicaAction) {
+	ctx, done := w.interruptible(agent)
+	defer done()
+	w.say(ctx, func(k *known) {
+		k.Phase, k.Health, k.Probe = fleet.PhasePreparing, fleet.HealthNotChecked, decide.ProbeState{}
+		switch {
+		case !a.Restart:
+		case w.again:
+			k.Restarts, k.Used = k.Restarts+1, k.Used+1
+		default: // it ended, and there is no region to say what is to be done
+			k.Restarts, k.Alone = k.Restarts+1, k.Alone+1
+		}
+	})
+	w.again = false
+	found, err := w.startOne(ctx)
+	if err != nil {
+		w.is(decide.ProcessPrepared)
+		if w.failed(ctx, err); w.process == decide.ProcessPrepared {
+			pause(ctx, lookAgain)
+		}
+		return
+	}
+	w.say(ctx, func(k *known) { k.PID = found.PID })
+	w.watchExit(agent, w.driver(w.now()))
+	w.is(decide.ProcessPreparing)
+	if !found.Preparing {
+		w.running(ctx, found)
+	}
+}
+
+// startOne waits for one of the start slots.
+func (w *worker) startOne(ctx context.Context) (Found, error) {
+	if w.def == nil { // an earlier agent had it ready
+		if err := w.ready(ctx); err != nil {
+			return Found{}, err
+		}
+	}
+	select {
+	case w.keeper.starts <- struct{}{}:
+		defer func() { <-w.keeper.starts }()
+		return w.launchNow(ctx)
+	case <-ctx.Done():
+		return Found{}, ctx.Err()
+	}
+}
+
+func (w *worker) launchNow(ctx context.Context) (Found, error) {
+	k, r := w.keeper, w.now()
+	driver := w.driver(r)
+	if err := driver.Stop(ctx, w.id); err != nil { // nothing of an earlier start runs beside it
+		return Found{}, err
+	}
+	at, err := k.ports.choose(w.id, w.def.Ports, r.Ports)
+	if err != nil {
+		return Found{}, err
+	}
+	first := ""
+	if len(w.def.Ports) > 0 {
+		first = w.def.Ports[0].Name
+	}
+	// Written first: the next agent is to know where it listens, if this one is killed now.
+	w.say(ctx, func(k *known) { k.Ports, k.First = at, first })
+	l := w.launch(w.now(), *w.def)
+	if l.OutputFrom, err = k.opt.Store.ReplicaLogOffset(ctx, w.id); err != nil {
+		return Found{}, err
+	}
+	if err := writeFiles(l.Dir, l.Process.Files); err != nil {
+		return Found{}, err
+	}
+	return driver.Start(ctx, l)
+}
+
+func (w *worker) launch(r known, def fleet.Definition) Launch {
+	k, dir := w.keeper, w.dir()
+	l := Launch{
+		ID: w.id, Node: k.opt.Node, Definition: r.Definition, Epoch: r.ProcessVersion, Resources: def.Resources, Base: k.opt.BaseEnv,
+		Dir: dir,
+	}
+	config := ""
+	if len(def.Files) > 0 {
+		l.Config = filepath.Clean(def.Files[0].Path)
+		config = filepath.Join(dir, l.Config)
+		if r.Driver == fleet.DriverDocker {
+			config = filepath.Join(ContainerDir, l.Config)
+		}
+	}
+	names := k.names(r, def, config)
+	l.Process = expanded(def.Process, names)
+	l.Process.StopSeconds = r.StopSeconds
+	l.Env = envOf(l.Process, names)
+	for _, port := range def.Ports {
+		l.Ports = append(l.Ports, fleet.ProcessPort{Name: port.Name, Port: r.Ports[port.Name]})
+	}
+	return l
+}
+
+// began looks whether the program itself runs by now, after the commands before it.
+func (w *worker) began(ctx context.Context) {
+	found, err := w.driver(w.now()).Look(ctx, w.id)
+	if err == nil && found.Running && !found.Preparing && w.def != nil {
+		w.running(ctx, found)
+	}
+}
+
+// running takes in that the program runs, and has it probed.
+func (w *worker) running(ctx context.Context, found Found) {
+	w.is(decide.ProcessRunning)
+	p := w.startProbes()
+	w.say(ctx, func(k *known) { k.Phase, k.PID, k.Message, k.Probe = fleet.PhaseRunning, found.PID, "", p })
+	w.watch(p)
+}
+
+func (w *worker) startProbes() decide.ProbeState {
+	check, _ := checkOf(*w.def)
+	limit := time.Duration(fleet.DefaultStartup) * time.Second
+	if w.def.Startup != nil && w.def.Startup.Deadline > 0 {
+		limit = time.Duration(w.def.Startup.Deadline * float64(time.Second))
+	}
+	return decide.StartProbes(check, limit, w.keeper.opt.Now())
+}
+
+// watchExit tells once when nothing of the replica runs any more.
+func (w *worker) watchExit(ctx context.Context, driver Driver) {
+	exited, ended := make(chan Exit, 1), make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	w.exited = exited
+	w.unwatch = func() {
+		cancel()
+		<-ended
+	}
+	w.keeper.workers.Go(func() {
+		defer close(ended)
+		defer cancel()
+		for ctx.Err() == nil {
+			exit, err := driver.Await(ctx, w.id)
+			if err == nil {
+				exited <- exit
+				return
+			}
+			if ctx.Err() == nil {
+				w.keeper.opt.Log.Error("the end of a replica is not seen", "replica", w.id, "err", err)
+				pause(ctx, lookAgain)
+			}
+		}
+	})
+}
+
+// watch has the replica probed from what is known of it on.
+func (w *worker) watch(p decide.ProbeState) {
+	check, port := checkOf(*w.def)
+	w.setProbe(p)
+	if check.Type == fleet.HealthNone {
+		return
+	}
+	w.keeper.prober.watch(&watch{
+		id: w.id, check: check, state: p,
+		address: net.JoinHostPort(w.keeper.opt.Address, strconv.Itoa(w.now().Ports[port])),
+		changed: func(p decide.ProbeState) {
+			w.setProbe(p)
+			w.poke()
+		},
+	})
+}
+
+// checkOf is a definition's health check with its defaults (S75), and the port that it is for. What
+// listens on no port is not probed.
+func checkOf(def fleet.Definition) (check fleet.HealthCheck, port string) {
+	if def.Health == nil || def.Health.Type == fleet.HealthNone || len(def.Ports) == 0 {
+		return fleet.HealthCheck{Type: fleet.HealthNone}, ""
+	}
+	check = def.Health.WithDefaults()
+	if check.Port == "" {
+		return check, def.Ports[0].Name
+	}
+	return check, check.Port
+}

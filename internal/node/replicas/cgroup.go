@@ -1,0 +1,224 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Cgroups gives each replica that is a process a cgroup (version 2) of its own, with the limits that
+// it asks for. A nil one gives none.
+type Cgroups struct {
+	base string // the directory in which those of replicas are
+}
+
+// agentLeaf is where the agent moves to: what gives controllers to those below it may not hold
+// processes itself.
+const agentLeaf = "holdfast-agent"
+
+var controllers = []string{"cpu", "memory"}
+
+// FindCgroups takes a part of the cgroup of this process under a name. It fails, and says why, where
+// the machine does not let it: replicas run without limits then.
+func FindCgroups(name string) (*Cgroups, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Unavailable, "find the cgroups: %w", err)
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Unavailable, "find the cgroup of this process: %w", err)
+	}
+	dir, err := ownCgroup(string(mounts), string(own))
+	if err != nil {
+		return nil, err
+	}
+	return takeCgroups(dir, name)
+}
+
+// ownCgroup is the directory of this process's cgroup, by the two files of /proc/self.
+func ownCgroup(mounts, own string) (string, error) {
+	var at string
+	for line := range strings.Lines(own) {
+		if path, ok := strings.CutPrefix(line, "0::"); ok {
+			at = strings.TrimSpace(path)
+		}
+	}
+	for line := range strings.Lines(mounts) {
+		before, after, _ := strings.Cut(line, " - ")
+		fields := strings.Fields(before)
+		if !strings.HasPrefix(after, "cgroup2 ") || len(fields) < 5 {
+			continue
+		}
+		below, err := filepath.Rel(fields[3], at)
+		if at == "" || err != nil || strings.HasPrefix(below, "..") {
+			return "", fleet.Errorf(fleet.Precondition, "the cgroup of this process is not to be seen from here")
+		}
+		return filepath.Join(fields[4], below), nil
+	}
+	return "", fleet.Errorf(fleet.Precondition, "the machine has no cgroups of version 2")
+}
+
+// takeCgroups makes a directory for those of replicas below a cgroup, which may bound them.
+func takeCgroups(dir, name string) (*Cgroups, error) {
+	has, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers")) //nolint:gosec // of the kernel
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Precondition, "the cgroup of this process cannot be read: %w", err)
+	}
+	for _, c := range controllers {
+		if !slices.Contains(strings.Fields(string(has)), c) {
+			return nil, fleet.Errorf(fleet.Precondition, "the cgroup of this process has no controller for %s", c)
+		}
+	}
+	if err := enable(dir); err != nil {
+		if !errors.Is(err, unix.EBUSY) {
+			return nil, err
+		}
+		if err := leaveTo(dir); err != nil {
+			return nil, err
+		}
+	}
+	base := filepath.Join(dir, name)
+	if err := os.Mkdir(base, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // as the kernel has them
+		return nil, fleet.Errorf(fleet.Precondition, "make a cgroup: %w", err)
+	}
+	if err := enable(base); err != nil {
+		return nil, err
+	}
+	return &Cgroups{base: base}, nil
+}
+
+// enable has the cgroups below one bounded.
+func enable(dir string) error {
+	return control(filepath.Join(dir, "cgroup.subtree_control"), "+"+strings.Join(controllers, " +"))
+}
+
+// leaveTo moves this process into a cgroup of its own, and back if others are left in the one it
+// was in: then its cgroup is not the agent's to divide.
+func leaveTo(dir string) error {
+	leaf := filepath.Join(dir, agentLeaf)
+	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // as the kernel has them
+		return fleet.Errorf(fleet.Precondition, "make a cgroup: %w", err)
+	}
+	self := strconv.Itoa(os.Getpid())
+	err := control(filepath.Join(leaf, "cgroup.procs"), self)
+	if err == nil {
+		if err = enable(dir); err != nil {
+			err = errors.Join(fleet.Errorf(fleet.Precondition, "others share the cgroup of this process: %w", err),
+				control(filepath.Join(dir, "cgroup.procs"), self), os.Remove(leaf))
+		}
+	}
+	return err
+}
+
+// control writes to one of the kernel's files.
+func control(path, text string) error {
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // it is there already
+		return fleet.Errorf(fleet.Precondition, "set %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// cpuPeriod is over which time the use of processors is bounded, in microseconds.
+const cpuPeriod = 100_000
+
+// make gives the cgroup of a replica with its limits, "" where there are none to be had.
+func (c *Cgroups) make(id fleet.ReplicaID, r fleet.Resources) (string, error) {
+	if c == nil {
+		return "", nil
+	}
+	dir := filepath.Join(c.base, string(id))
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // as the kernel has them
+		return "", fleet.Errorf(fleet.Unavailable, "make the replica's cgroup: %w", err)
+	}
+	var errs []error
+	if r.CPU > 0 {
+		errs = append(errs, control(filepath.Join(dir, "cpu.max"), fmt.Sprintf("%d %d", int64(r.CPU*cpuPeriod), cpuPeriod)))
+	}
+	if r.Memory > 0 {
+		errs = append(errs, control(filepath.Join(dir, "memory.max"), strconv.FormatInt(r.Memory, 10)),
+			control(filepath.Join(dir, "memory.oom.group"), "1"))
+	}
+	return dir, errors.Join(errs...)
+}
+
+// killed says that the kernel killed something of the replica for its memory.
+func (c *Cgroups) killed(id fleet.ReplicaID) bool {
+	if c == nil {
+		return false
+	}
+	events, err := os.ReadFile(filepath.Join(c.base, string(id), "memory.events"))
+	return err == nil && figure(string(events), "oom_kill") > 0
+}
+
+// figure is the number behind a name in one of the kernel's files, 0 without one.
+func figure(text, name string) int64 {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64) // 0 as said
+			return n
+		}
+	}
+	return 0
+}
+
+// emptied is how long killed processes may take to leave a cgroup.
+const (
+	emptied    = 5 * time.Second
+	emptyAgain = 10 * time.Millisecond
+)
+
+// remove kills what is left in the cgroup of a replica, whoever its parent is and whatever it did to
+// hide, and deletes it.
+func (c *Cgroups) remove(ctx context.Context, id fleet.ReplicaID) error {
+	if c == nil {
+		return nil
+	}
+	dir := filepath.Join(c.base, string(id))
+	ctx, cancel := context.WithTimeout(ctx, emptied)
+	defer cancel()
+	for {
+		err := os.Remove(dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			return fleet.Errorf(fleet.Unavailable, "remove the replica's cgroup: %w", err)
+		}
+		if err := control(filepath.Join(dir, "cgroup.kill"), "1"); err != nil {
+			return err
+		}
+		if pause(ctx, emptyAgain); ctx.Err() != nil {
+			return fleet.Errorf(fleet.Unavailable, "something is left in the replica's cgroup: %w", ctx.Err())
+		}
+	}
+}
+
+// ids lists the replicas that have a cgroup.
+func (c *Cgroups) ids() ([]fleet.ReplicaID, error) {
+	if c == nil {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(c.base)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Unavailable, "list cgroups: %w", err)
+	}
+	var all []fleet.ReplicaID
+	for _, e := range entries {
+		if e.IsDir() && fleet.ValidReplicaID(e.Name()) {
+			all = append(all, fleet.ReplicaID(e.Name()))
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,123 @@
+package replicas
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// names are what a replica finds in its environment beside its own, and what is replaced in its
+// command, environment and files.
+func (k *Keeper) names(r known, def fleet.Definition, config string) map[string]string {
+	names := map[string]string{
+		"HOLDFAST_DEPLOYMENT": string(r.Deployment), "HOLDFAST_REPLICA": string(r.ID), "HOLDFAST_NODE": string(k.opt.Node),
+		"HOLDFAST_SITE": string(k.opt.Site), "HOLDFAST_EPOCH": strconv.FormatInt(r.ProcessVersion, 10),
+	}
+	if config != "" {
+		names["HOLDFAST_CONFIG"] = config
+	}
+	for i, port := range def.Ports {
+		at := strconv.Itoa(r.Ports[port.Name])
+		names["PORT_"+strings.ToUpper(strings.ReplaceAll(port.Name, "-", "_"))] = at
+		if i == 0 {
+			names["PORT"] = at
+		}
+	}
+	return names
+}
+
+// expand replaces ${NAME} by what has that name, and $$ by a dollar. All else stays: it may mean
+// something to the program.
+func expand(text string, names map[string]string) string {
+	var out strings.Builder
+	for {
+		before, after, found := strings.Cut(text, "$")
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		text = after
+		name, rest, closed := strings.Cut(strings.TrimPrefix(after, "{"), "}")
+		value, ours := names[name]
+		switch {
+		case strings.HasPrefix(after, "$"):
+			out.WriteByte('$')
+			text = after[1:]
+		case strings.HasPrefix(after, "{") && closed && ours:
+			out.WriteString(value)
+			text = rest
+		default:
+			out.WriteByte('$')
+		}
+	}
+}
+
+// expanded is a process with its names replaced.
+func expanded(p fleet.Process, names map[string]string) fleet.Process {
+	all := func(in []string) []string {
+		out := make([]string, len(in))
+		for i, s := range in {
+			out[i] = expand(s, names)
+		}
+		return out
+	}
+	p.Command = all(p.Command)
+	p.PreStart = slices.Clone(p.PreStart)
+	for i, command := range p.PreStart {
+		p.PreStart[i] = all(command)
+	}
+	env := make(map[string]string, len(p.Env))
+	for name, value := range p.Env {
+		env[name] = expand(value, names)
+	}
+	p.Env = env
+	p.Files = slices.Clone(p.Files)
+	for i := range p.Files {
+		p.Files[i].Content = expand(p.Files[i].Content, names)
+	}
+	return p
+}
+
+// envOf is what a replica finds in its environment: its own, and the node's word last.
+func envOf(p fleet.Process, names map[string]string) []string {
+	env := make([]string, 0, len(p.Env)+len(names))
+	for name, value := range p.Env {
+		if _, ours := names[name]; !ours && !strings.HasPrefix(name, "HOLDFAST_") {
+			env = append(env, name+"="+value)
+		}
+	}
+	for name, value := range names {
+		env = append(env, name+"="+value)
+	}
+	sort.Strings(env)
+	return env
+}
+
+// writeFiles puts a replica's files below its directory. Whoever a container runs as may read them; on
+// the machine the node's own directory above keeps everybody out. The root keeps every path in it, also
+// where a replica made links in its directory before.
+func writeFiles(dir string, files []fleet.ProcessFile) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // see below
+		return fleet.Errorf(fleet.Unavailable, "make the replica's directory: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fleet.Errorf(fleet.Unavailable, "open the replica's directory: %w", err)
+	}
+	defer root.Close() //nolint:errcheck // nothing is written through it any more
+	for _, file := range files {
+		path := filepath.Clean(file.Path)
+		if err := root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fleet.Errorf(fleet.ApplyFailed, "make the directory of %s: %w", file.Path, err)
+		}
+		if err := root.WriteFile(path, []byte(file.Content), 0o644); err != nil {
+			return fleet.Errorf(fleet.ApplyFailed, "write %s: %w", file.Path, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package replicas
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/provider"
+)
+
+var _ provider.ReplicaFeed = (*Keeper)(nil)
+
+// fed is a keeper with two replicas that nobody works for.
+func fed(t *testing.T) *Keeper {
+	t.Helper()
+	b := &bench{t: t, dir: t.TempDir()}
+	k := New(options(b.dir, b.runtime()))
+	k.version = fleet.SetVersion{Era: 1, Number: 9}
+	for _, id := range []fleet.ReplicaID{first, second} {
+		k.add(known{NodeReplica: line(id, ""), Phase: fleet.PhaseRunning, Health: fleet.HealthHealthy, PID: 7})
+	}
+	return k
+}
+
+func ids(r *nodev1.ReplicasReport) []string {
+	var all []string
+	for _, st := range r.GetReplicas() {
+		all = append(all, st.GetId())
+	}
+	return all
+}
+
+// S73, X25: all replicas after each new stream, then what changed; what was not acked is told again.
+func TestFeed(t *testing.T) {
+	t.Parallel()
+	k := fed(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := k.Next(ctx, true)
+	require.ErrorIs(t, err, context.Canceled, "before it knows what runs it tells nothing")
+	close(k.ready)
+
+	all, err := k.Next(t.Context(), true)
+	require.NoError(t, err)
+	require.Equal(t, []any{true, int64(9), []string{string(first), string(second)}}, []any{all.GetComplete(), all.GetSetVersion(), ids(all)})
+	k.Acked(all.GetSequence())
+	_, err = k.Next(ctx, false)
+	require.ErrorIs(t, err, context.Canceled, "nothing changed")
+
+	change := func(id fleet.ReplicaID) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.feed.changed(id)
+	}
+	change(first)
+	one, err := k.Next(t.Context(), false)
+	require.NoError(t, err)
+	require.Equal(t, []any{false, []string{string(first)}}, []any{one.GetComplete(), ids(one)})
+	require.Greater(t, one.GetSequence(), all.GetSequence())
+	change(second)
+	k.Acked(all.GetSequence()) // of another report
+	both, err := k.Next(t.Context(), false)
+	require.NoError(t, err)
+	require.Equal(t, []string{string(first), string(second)}, ids(both), "the stream broke before the ack")
+	k.Acked(both.GetSequence())
+	_, err = k.Next(ctx, false)
+	require.ErrorIs(t, err, context.Canceled)
+
+	delete(k.replicas, first)
+	change(first)
+	_, err = k.Next(ctx, false)
+	require.ErrorIs(t, err, context.Canceled, "of what is gone there is nothing to tell")
+	none, err := k.Next(t.Context(), true)
+	require.NoError(t, err)
+	require.Equal(t, []string{string(second)}, ids(none))
+}
+
+// X10: whatever a message holds, it can be sent and stored.
+func TestSentence(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "plain: ä", sentence("plain: ä"))
+	require.Equal(t, "two lines  and a NUL", sentence("two lines\n\x00and a NUL"))
+	require.True(t, utf8.ValidString(sentence("bad \xff\xfe")))
+	long := sentence(strings.Repeat("ä", maxMessage))
+	require.True(t, utf8.ValidString(long))
+	require.LessOrEqual(t, len(long), maxMessage+1)
+}

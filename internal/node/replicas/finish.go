@@ -1,0 +1,147 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// stop ends what runs: for good, or to start it anew.
+func (w *worker) stop(ctx context.Context, a decide.ReplicaAction) {
+	r := w.now()
+	w.again = w.again || a.Restart
+	switch {
+	case !r.Run && r.Phase != fleet.PhaseStopping:
+		w.say(ctx, func(k *known) { k.Phase, k.Reason, k.Message = fleet.PhaseStopping, "", "" })
+	case a.Reason != "":
+		w.say(ctx, func(k *known) { k.Reason, k.Message = a.Reason, messageOf(a.Reason) })
+	}
+	if w.is(decide.ProcessStopping); a.Do == decide.DoKill {
+		w.is(decide.ProcessKilled)
+	}
+	if driver := w.driver(r); driver != nil && !w.end(ctx, driver) {
+		return
+	}
+	switch {
+	case !w.now().Run:
+		w.over(ctx, fleet.PhaseStopped, Exit{})
+	case w.gaveUp:
+		w.over(ctx, fleet.PhaseFailed, w.ending)
+	default:
+		w.is(decide.ProcessOver)
+	}
+}
+
+// end ends what runs, whatever it is, and says whether it did; it is asked for again otherwise.
+func (w *worker) end(ctx context.Context, driver Driver) bool {
+	w.keeper.prober.forget(w.id)
+	if err := driver.Stop(ctx, w.id); err != nil {
+		if ctx.Err() == nil {
+			w.keeper.opt.Log.Error("a replica was not stopped, it is tried again", "replica", w.id, "err", err)
+		}
+		return false
+	}
+	if w.exited != nil {
+		w.unwatch()
+		w.exited = nil
+	}
+	w.setProbe(decide.ProbeState{})
+	return true
+}
+
+func messageOf(reason string) string {
+	switch reason {
+	case fleet.ReasonStartupDeadline:
+		return "it was not healthy before its startup deadline"
+	case fleet.ReasonRestartsUsedUp:
+		return "its probes failed again after its last restart"
+	case fleet.ReasonProbesFailed:
+		return "its probes fail"
+	case decide.ReasonPrepareLimit:
+		return "it could not be made ready to start in time"
+	}
+	return ""
+}
+
+// giveUp leaves a replica that cannot be kept running here to the region.
+func (w *worker) giveUp(ctx context.Context, reason string) {
+	w.gaveUp = true
+	if w.process == decide.ProcessBroken {
+		w.over(ctx, fleet.PhaseFailed, w.ending)
+		return
+	}
+	w.ending = Exit{reason, messageOf(reason)}
+	if w.exited == nil { // it was never started
+		w.over(ctx, fleet.PhaseFailed, w.ending)
+	}
+}
+
+// forget says that nothing runs of what is not to run, and is done when the region knows that.
+func (w *worker) forget(ctx context.Context) bool {
+	r := w.now()
+	if r.Phase != fleet.PhaseStopped {
+		w.over(ctx, fleet.PhaseStopped, Exit{})
+	}
+	if r.Gone {
+		w.keeper.clearing(w.id)
+		return true
+	}
+	w.rest(ctx, decide.ReplicaAction{})
+	return false
+}
+
+// clearing leaves a replica to the shipping of its output, which removes it behind the last byte.
+func (k *Keeper) clearing(id fleet.ReplicaID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if w, has := k.replicas[id]; has {
+		w.cleared = true
+	}
+	poke(k.ship)
+}
+
+// clear removes all that is left of a replica.
+func (k *Keeper) clear(ctx context.Context, id fleet.ReplicaID) error {
+	k.mu.Lock()
+	w := k.replicas[id]
+	r := w.known
+	k.mu.Unlock()
+	var errs []error
+	if driver := w.driver(r); driver != nil {
+		errs = append(errs, driver.Remove(ctx, id))
+	}
+	if err := os.RemoveAll(w.dir()); err != nil {
+		errs = append(errs, fleet.Errorf(fleet.Unavailable, "remove the replica's directory: %w", err))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := k.opt.Store.DropReplica(ctx, id); err != nil {
+		return err
+	}
+	k.ports.drop(id)
+	k.mu.Lock()
+	delete(k.replicas, id)
+	k.mu.Unlock()
+	return nil
+}
+
+// StopAll ends all replicas of the node, at once; Run has ended. They stay known, as ended.
+func (k *Keeper) StopAll(ctx context.Context) error {
+	found, err := k.find(ctx)
+	if err != nil {
+		return err
+	}
+	results := make(chan error, len(found))
+	for id, at := range found {
+		go func() { results <- k.opt.Drivers[at.driver].Stop(ctx, id) }()
+	}
+	var errs []error
+	for range found {
+		errs = append(errs, <-results)
+	}
+	return errors.Join(errs...)
+}

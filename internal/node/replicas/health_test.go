@@ -1,0 +1,194 @@
+package replicas
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
+)
+
+func (b *bench) put(id fleet.ReplicaID, name string) {
+	b.t.Helper()
+	require.NoError(b.t, os.MkdirAll(b.in(id, ""), 0o700))
+	require.NoError(b.t, os.WriteFile(b.in(id, name), nil, 0o600))
+}
+
+// S49, S54, S80, S106: what fails its probes is restarted in its place, with a limit, and then left
+// to the region.
+func TestProbesFail(t *testing.T) {
+	t.Parallel()
+	t.Run("a restart helps", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.ask(line(first, b.defined(web(frail, func(d *fleet.Definition) { d.Command = append(d.Command, "heals") }))))
+		st := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+		b.put(first, "sick")
+		b.eventually(func() bool { return b.status(first).GetRestarts() == 1 }, "it is not restarted")
+		again := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+		require.Equal(t, st.GetEndpoint(), again.GetEndpoint(), "traffic finds it where it was")
+		require.NotEqual(t, st.GetPid(), again.GetPid())
+		require.False(t, alive(st.GetPid()))
+		require.Equal(t, []string{
+			"preparing NOT_CHECKED 0", "running NOT_CHECKED 0", "running HEALTHY 0", "running UNHEALTHY 0 probes_failed",
+		}, b.told(first)[:4])
+	})
+	t.Run("restarts do not help", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.ask(line(first, b.defined(web(frail, func(d *fleet.Definition) {
+			d.Recovery.Restarts, d.Startup.Deadline = 1, 0.5
+		}))))
+		b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+		b.put(first, "sick")
+		st := b.is(first, fleet.PhaseFailed, fleet.HealthNotChecked)
+		require.Equal(t, fleet.ReasonStartupDeadline, st.GetReason())
+		require.Equal(t, uint32(1), st.GetRestarts())
+		require.NotEmpty(t, st.GetMessage())
+		left, err := b.runtime().List(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, left)
+	})
+}
+
+// S48, S84: a slow starter has until its deadline, and is healthy as soon as it answers.
+func TestSlowStart(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(first, "wait")
+	b.ask(line(first, b.defined(web(func(d *fleet.Definition) { d.Health.Interval, d.Health.UnhealthyThreshold = 3600, 1 }))))
+	b.eventually(func() bool {
+		b.region.mu.Lock()
+		defer b.region.mu.Unlock()
+		return strings.Contains(b.region.logs[first], "up at")
+	}, "it is not started")
+	st := b.is(first, fleet.PhaseRunning, fleet.HealthNotChecked)
+	require.NoError(t, os.Remove(b.in(first, "wait")))
+	is := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	require.Equal(t, st.GetPid(), is.GetPid())
+	require.Equal(t, []string{"preparing NOT_CHECKED 0", "running NOT_CHECKED 0", "running HEALTHY 0"}, b.told(first))
+}
+
+// S75, S76: types of probes, and what runs without any.
+func TestKindsOfProbes(t *testing.T) {
+	t.Parallel()
+	for name, check := range map[string]*fleet.HealthCheck{
+		"tcp":       {Type: fleet.HealthTCP, Interval: 0.05, HealthyThreshold: 2},
+		"none":      {Type: fleet.HealthNone},
+		"not given": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.ask(line(first, b.defined(web(func(d *fleet.Definition) { d.Health = check }))))
+			b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+		})
+	}
+}
+
+// probes is a program that counts how it is probed.
+type probes struct {
+	*httptest.Server
+	atOnce, most, all atomic.Int64
+	status            atomic.Int64
+	hold              chan struct{}
+}
+
+func newProbes(t *testing.T) *probes {
+	t.Helper()
+	p := &probes{hold: make(chan struct{})}
+	p.status.Store(http.StatusOK)
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		p.all.Add(1)
+		p.most.Store(max(p.most.Load(), p.atOnce.Add(1)))
+		defer p.atOnce.Add(-1)
+		if p.status.Load() == 0 {
+			<-p.hold
+			return
+		}
+		w.WriteHeader(int(p.status.Load()))
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *probes) address() string { return strings.TrimPrefix(p.URL, "http://") }
+
+// probing runs a prober until the test ends.
+func probing(t *testing.T) *prober {
+	t.Helper()
+	p := newProber(guardian.SinceBoot)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	})
+	return p
+}
+
+// S77, S78, S79, S88, S111: probes of one replica never overlap, and those that take too long count as
+// failures; transitions alone are told.
+func TestProber(t *testing.T) {
+	t.Parallel()
+	program, p := newProbes(t), probing(t)
+	var mu sync.Mutex
+	var told []fleet.ReplicaHealth
+	check := fleet.HealthCheck{Type: fleet.HealthHTTP, Interval: 0.02, Timeout: 0.3, UnhealthyThreshold: 2, HealthyThreshold: 2}.WithDefaults()
+	p.watch(&watch{
+		id: first, check: check, address: program.address(), state: decide.StartProbes(check, time.Minute, guardian.SinceBoot()),
+		changed: func(s decide.ProbeState) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, s.Health)
+		},
+	})
+	saw := func(want ...fleet.ReplicaHealth) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(told) == len(want)
+		}, patience, time.Millisecond)
+		require.Equal(t, want, told)
+	}
+	saw(fleet.HealthHealthy)
+	program.status.Store(0) // it hangs
+	saw(fleet.HealthHealthy, fleet.HealthUnhealthy)
+	require.LessOrEqual(t, program.most.Load(), int64(3), "one is probed, and those before were given up")
+	program.status.Store(http.StatusFound)
+	close(program.hold)
+	saw(fleet.HealthHealthy, fleet.HealthUnhealthy, fleet.HealthHealthy)
+	p.forget(first)
+	all := program.all.Load()
+	program.status.Store(http.StatusTeapot)
+	require.Never(t, func() bool { return program.all.Load() > all+1 }, 200*time.Millisecond, 20*time.Millisecond)
+}
+
+// S87: the status that is expected.
+func TestExpectedStatus(t *testing.T) {
+	t.Parallel()
+	program, p := newProbes(t), newProber(guardian.SinceBoot)
+	for _, c := range []struct {
+		answers, expects int
+		ok               bool
+	}{
+		{200, 0, true}, {399, 0, true}, {400, 0, false}, {503, 0, false}, {503, 503, true}, {200, 204, false}, {302, 302, true},
+	} {
+		program.status.Store(int64(c.answers))
+		w := &watch{address: program.address(), check: fleet.HealthCheck{ExpectedStatus: c.expects}.WithDefaults()}
+		require.Equal(t, c.ok, p.probe(t.Context(), w), "%+v", c)
+	}
+	require.False(t, p.probe(t.Context(), &watch{address: "127.0.0.1:1", check: fleet.HealthCheck{}.WithDefaults()}), "nobody listens")
+}

@@ -1,0 +1,226 @@
+package replicas
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/sqlite"
+)
+
+// region is what the node asks of its region over HTTP. Errors say by their kind whether the call
+// may succeed later.
+type region interface {
+	// NodeReplicas reads the node's set; unchanged says that it still is the one of have.
+	NodeReplicas(ctx context.Context, have fleet.SetVersion) (set fleet.NodeReplicas, unchanged bool, err error)
+	ReplicaDefinition(ctx context.Context, hash fleet.Hash) ([]byte, error)
+	ReplicaLog(ctx context.Context, l LogPiece) error
+	ReplicaSamples(ctx context.Context, all []Sample) error
+}
+
+// store is what the node remembers.
+type store interface {
+	Replicas(ctx context.Context) ([]sqlite.Replica, error)
+	PutReplica(ctx context.Context, r sqlite.Replica) error
+	DropReplica(ctx context.Context, id fleet.ReplicaID) error
+	ReplicaSet(ctx context.Context) (fleet.SetVersion, error)
+	TakeReplicaSet(ctx context.Context, at fleet.SetVersion, changed []sqlite.Replica) error
+	ReplicaLogOffset(ctx context.Context, id fleet.ReplicaID) (int64, error)
+	SetReplicaLogOffset(ctx context.Context, id fleet.ReplicaID, at int64) error
+}
+
+// Options configure a Keeper. Those of the first group must be set.
+type Options struct {
+	Node fleet.NodeName
+	Site fleet.SiteName
+	// Dir holds a directory for each replica, and those of the drivers.
+	Dir string
+	// Address is where others reach what listens here, and where replicas are probed.
+	Address string
+	Region  region
+	Store   store
+	Drivers map[fleet.Driver]Driver
+	// Now is CLOCK_BOOTTIME; Boot names the boot whose it is.
+	Now  func() time.Duration
+	Boot string
+	Log  *slog.Logger
+
+	// BaseEnv is what every program finds in its environment.
+	BaseEnv []string
+	// Enrolled is closed when the region knows the node; nil is at once.
+	Enrolled <-chan struct{}
+
+	// FetchEvery is how often the set is asked for though nobody said that it changed (30 s),
+	// LogEvery and SampleEvery how often output (2 s) and samples (10 s) are sent.
+	FetchEvery, LogEvery, SampleEvery time.Duration
+}
+
+// Keeper keeps the node's replicas as its newest set says.
+type Keeper struct {
+	opt         Options
+	definitions *definitions
+	ports       *ports
+	prober      *prober
+	starts      chan struct{}
+	ship        chan struct{} // has an item when a replica is gone
+	told        chan struct{} // has an item when the set is to be asked for
+	ready       chan struct{} // closed when the drivers were asked what there is
+
+	// writing is held while what is known goes from memory to the store; it comes before mu.
+	writing sync.Mutex
+
+	mu        sync.Mutex
+	fresh     bool // a set was read by this agent
+	replicas  map[fleet.ReplicaID]*worker
+	strangers map[fleet.ReplicaID]fleet.Driver // run, and nobody remembers them
+	version   fleet.SetVersion                 // of the set that was taken last
+	newest    fleet.SetVersion                 // that anybody spoke of
+	heard     bool                             // there is a stream to the region
+	quiet     time.Duration                    // since when there is none
+	feed      feed
+
+	workers sync.WaitGroup
+}
+
+// maxStarts is how many replicas start at once on a node: more would make all of them slow.
+const maxStarts = 8
+
+// New makes a keeper that does nothing before Run.
+func New(opt Options) *Keeper {
+	opt.FetchEvery = orDefault(opt.FetchEvery, 30*time.Second)
+	opt.LogEvery = orDefault(opt.LogEvery, 2*time.Second)
+	opt.SampleEvery = orDefault(opt.SampleEvery, 10*time.Second)
+	return &Keeper{
+		opt: opt, definitions: &definitions{dir: filepath.Join(opt.Dir, "definitions"), region: opt.Region},
+		ports: newPorts(), prober: newProber(opt.Now), starts: make(chan struct{}, maxStarts), told: make(chan struct{}, 1), ship: make(chan struct{}, 1),
+		ready: make(chan struct{}), replicas: map[fleet.ReplicaID]*worker{}, strangers: map[fleet.ReplicaID]fleet.Driver{},
+		feed: newFeed(),
+	}
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d <= 0 {
+		return otherwise
+	}
+	return d
+}
+
+// Run takes over what earlier agents left and keeps replicas until the context ends. It needs the
+// region for nothing that it knows already. Replicas outlive it; StopAll ends them.
+func (k *Keeper) Run(ctx context.Context) error {
+	group, running := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		if err := k.recover(running); err != nil {
+			return err
+		}
+		close(k.ready)
+		for _, loop := range []func(context.Context) error{k.prober.run, k.follow, k.shipLogs, k.sample} {
+			group.Go(func() error { return loop(running) })
+		}
+		return nil
+	})
+	err := group.Wait()
+	k.workers.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// Heard says that there is a stream to the region.
+func (k *Keeper) Heard() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.heard = true
+}
+
+// Lost says that there is no stream to the region: what exits from now on is the node's to start
+// again.
+func (k *Keeper) Lost() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.heard {
+		return
+	}
+	k.heard, k.quiet = false, k.opt.Now()
+	for _, w := range k.replicas {
+		w.poke()
+	}
+}
+
+// recover matches what the store remembers with what the drivers find.
+func (k *Keeper) recover(ctx context.Context) error {
+	rows, err := k.opt.Store.Replicas(ctx)
+	if err != nil {
+		return err
+	}
+	version, err := k.opt.Store.ReplicaSet(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := k.find(ctx)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.version, k.quiet = version, k.opt.Now()
+	for _, row := range rows {
+		r, err := recall(row, k.opt.Boot, k.opt.Now())
+		if err != nil {
+			return err
+		}
+		k.ports.keep(r.ID, r.Ports)
+		w := k.add(r)
+		if at, is := found[r.ID]; is {
+			w.left = &at
+			delete(found, r.ID)
+		}
+		k.begin(ctx, w)
+	}
+	for id, at := range found {
+		k.strangers[id] = at.driver
+	}
+	return nil
+}
+
+// lead is what a driver found, and which one.
+type lead struct {
+	Found
+	driver fleet.Driver
+}
+
+func (k *Keeper) find(ctx context.Context) (map[fleet.ReplicaID]lead, error) {
+	all := map[fleet.ReplicaID]lead{}
+	for _, name := range []fleet.Driver{fleet.DriverProcess, fleet.DriverDocker} {
+		driver, has := k.opt.Drivers[name]
+		if !has {
+			continue
+		}
+		found, err := driver.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			all[f.ID] = lead{f, name}
+		}
+	}
+	return all, nil
+}
+
+// add makes the worker of a replica; mu is held.
+func (k *Keeper) add(r known) *worker {
+	w := &worker{keeper: k, id: r.ID, known: r, wake: make(chan struct{}, 1)}
+	k.replicas[r.ID] = w
+	return w
+}
+
+// begin lets a worker work.
+func (k *Keeper) begin(ctx context.Context, w *worker) {
+	k.workers.Go(func() { w.run(ctx) })
+}

@@ -1,0 +1,108 @@
+package replicas
+
+import (
+	"encoding/json"
+	"maps"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/sqlite"
+)
+
+// known is what the node remembers of one replica: a row of its store. Instants are by the clock of
+// the boot that Boot names.
+type known struct {
+	fleet.NodeReplica
+	Driver fleet.Driver `json:"driver,omitempty"`
+	// Gone says that the set does not list it any more: nothing of it is to stay.
+	Gone bool `json:"gone,omitempty"`
+
+	Phase    fleet.ReplicaPhase  `json:"phase"`
+	Health   fleet.ReplicaHealth `json:"health"`
+	Reason   string              `json:"reason,omitempty"`
+	Message  string              `json:"message,omitempty"`
+	Restarts int                 `json:"restarts,omitempty"`
+	PID      int                 `json:"pid,omitempty"`
+	Ports    map[string]int      `json:"ports,omitempty"`
+	First    string              `json:"first,omitempty"` // the name of its first port
+
+	// Used counts the restarts after failed probes since it was last healthy for long, Alone those
+	// after exits while the region was away.
+	Used  int `json:"used,omitempty"`
+	Alone int `json:"alone,omitempty"`
+
+	Boot string `json:"boot"`
+	// Since is when phase or health last changed, Probe what its probes said then.
+	Since time.Duration     `json:"since"`
+	Probe decide.ProbeState `json:"probe"`
+}
+
+// row is its line in the store.
+func (r known) row() (sqlite.Replica, error) {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return sqlite.Replica{}, fleet.Errorf(fleet.Internal, "encode what is known of replica %s: %w", r.ID, err)
+	}
+	return sqlite.Replica{ID: r.ID, Known: raw}, nil
+}
+
+// recall reads a line of the store. The clock of another boot says nothing.
+func recall(row sqlite.Replica, boot string, now time.Duration) (known, error) {
+	var r known
+	if err := json.Unmarshal(row.Known, &r); err != nil {
+		return r, fleet.Errorf(fleet.Internal, "what is known of replica %s is not understood: %w", row.ID, err)
+	}
+	r.ID = row.ID
+	if r.Boot != boot {
+		r.Boot, r.Since, r.Probe, r.PID = boot, now, decide.ProbeState{}, 0
+	}
+	return r, nil
+}
+
+// status is what the region is told.
+func (r known) status(address string, now time.Duration) fleet.ReplicaStatus {
+	st := fleet.ReplicaStatus{
+		ID: r.ID, Phase: r.Phase, Health: r.Health, Restarts: r.Restarts, Ports: maps.Clone(r.Ports),
+		Reason: r.Reason, Message: sentence(r.Message), Age: max(now-r.Since, 0),
+	}
+	if r.Phase == fleet.PhaseRunning {
+		st.PID = r.PID
+	}
+	if port := r.Ports[r.First]; port != 0 {
+		st.Endpoint = net.JoinHostPort(address, strconv.Itoa(port))
+	}
+	return st
+}
+
+// maxMessage bounds what the region is told in words, in bytes.
+const maxMessage = 512
+
+// sentence is a message as it can travel and be stored: it may hold the name of a file.
+func sentence(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}, text)
+	return strings.ToValidUTF8(text[:min(len(text), maxMessage)], "?")
+}
+
+func wire(st fleet.ReplicaStatus) *nodev1.ReplicaStatus {
+	ports := make(map[string]uint32, len(st.Ports))
+	for name, port := range st.Ports {
+		ports[name] = uint32(port) //nolint:gosec // a port
+	}
+	return &nodev1.ReplicaStatus{
+		Id: string(st.ID), Phase: string(st.Phase), Health: string(st.Health), Restarts: uint32(st.Restarts), //nolint:gosec // small
+		Endpoint: st.Endpoint, Ports: ports, Pid: uint32(st.PID), Reason: st.Reason, Message: st.Message, //nolint:gosec // positive
+		Age: durationpb.New(st.Age),
+	}
+}

@@ -1,0 +1,116 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// LogPiece is a part of a replica's output, at most 64 KiB.
+type LogPiece struct {
+	Replica fleet.ReplicaID `json:"replica"`
+	Offset  int64           `json:"offset"`
+	Data    []byte          `json:"data"` // base64 in JSON
+	Skipped int64           `json:"skipped"`
+}
+
+// maxPiece is what one request carries, and piecesPerRound how many one replica may send in a
+// round, so that one talkative replica leaves room for the others.
+const (
+	maxPiece       = 64 << 10
+	piecesPerRound = 8
+)
+
+// shipLogs sends what replicas print, from where it stopped, and removes those that are gone once
+// their last word is sent.
+func (k *Keeper) shipLogs(ctx context.Context) error {
+	if err := k.enrolled(ctx); err != nil {
+		return err
+	}
+	every := time.NewTicker(k.opt.LogEvery)
+	defer every.Stop()
+	for failed := false; ; {
+		err := k.shipRound(ctx)
+		if err != nil && !failed && ctx.Err() == nil {
+			k.opt.Log.Warn("output of replicas was not sent, it is tried on", "err", err)
+		}
+		failed = err != nil
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-every.C:
+		case <-k.ship:
+		}
+	}
+}
+
+func (k *Keeper) shipRound(ctx context.Context) error {
+	k.mu.Lock()
+	ids := slices.Sorted(maps.Keys(k.replicas))
+	k.mu.Unlock()
+	var errs []error
+	for _, id := range ids {
+		err := k.shipOne(ctx, id)
+		errs = append(errs, err)
+		if fleet.KindOf(err) == fleet.Communication {
+			break // the others would not get through either
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// shipOne sends a part of what is new of one. What is gone leaves the machine once all of it is
+// sent, or the region wants none of it.
+func (k *Keeper) shipOne(ctx context.Context, id fleet.ReplicaID) error {
+	k.mu.Lock()
+	w, has := k.replicas[id]
+	if !has {
+		k.mu.Unlock()
+		return nil
+	}
+	driver, gone := w.driver(w.known), w.cleared
+	k.mu.Unlock()
+	more := false
+	var err error
+	for range piecesPerRound {
+		if driver == nil {
+			break
+		}
+		if more, err = w.shipPiece(ctx, driver); err != nil || !more {
+			break
+		}
+	}
+	if err != nil && (fleet.KindOf(err).Retryable() || !gone) {
+		return err
+	}
+	if gone && (!more || err != nil) {
+		return errors.Join(err, k.clear(ctx, id))
+	}
+	return nil
+}
+
+// shipPiece sends the next piece and records how far it got only then: a piece may arrive twice,
+// under the same offset, and none is left out.
+func (w *worker) shipPiece(ctx context.Context, driver Driver) (more bool, err error) {
+	k := w.keeper
+	if !w.located {
+		if w.sent, err = k.opt.Store.ReplicaLogOffset(ctx, w.id); err != nil {
+			return false, err
+		}
+		w.located = true
+	}
+	out, err := driver.Output(ctx, w.id, w.sent)
+	if err != nil || len(out.Data) == 0 {
+		return false, err
+	}
+	data := out.Data[:min(len(out.Data), maxPiece)]
+	if err := k.opt.Region.ReplicaLog(ctx, LogPiece{Replica: w.id, Offset: out.Offset, Data: data, Skipped: out.Skipped}); err != nil {
+		return false, err
+	}
+	w.sent = out.Offset + int64(len(data))
+	return true, k.opt.Store.SetReplicaLogOffset(ctx, w.id, w.sent)
+}

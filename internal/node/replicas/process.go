@@ -1,0 +1,207 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
+)
+
+// Process runs replicas as processes of this machine, each under a guardian of its own, which knows
+// no lease and starts nothing again.
+type Process struct {
+	runtime *guardian.Runtime
+	cgroups *Cgroups
+
+	mu        sync.Mutex
+	guardians map[fleet.ReplicaID]int // whose command runs
+}
+
+var _ Driver = (*Process)(nil)
+
+// NewProcess makes the driver of a runtime whose guardians are bound by no lease. Without cgroups
+// replicas have no limits.
+func NewProcess(runtime *guardian.Runtime, cgroups *Cgroups) *Process {
+	return &Process{runtime: runtime, cgroups: cgroups, guardians: map[fleet.ReplicaID]int{}}
+}
+
+func nameOf(id fleet.ReplicaID) fleet.InstanceName { return fleet.InstanceName(id) }
+
+// List asks every guardian.
+func (p *Process) List(ctx context.Context) ([]Found, error) {
+	names, err := p.runtime.Names()
+	if err != nil {
+		return nil, err
+	}
+	live, err := p.runtime.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	states := make(map[fleet.InstanceName]guardian.Status, len(live))
+	for _, st := range live {
+		states[st.Instance] = st
+	}
+	all := make([]Found, 0, len(names))
+	for _, name := range names {
+		if fleet.ValidReplicaID(string(name)) {
+			all = append(all, p.note(fleet.ReplicaID(name), states[name]))
+		}
+	}
+	return all, p.sweep(ctx, names)
+}
+
+// sweep removes the cgroups of replicas of which nothing else is left.
+func (p *Process) sweep(ctx context.Context, names []fleet.InstanceName) error {
+	ids, err := p.cgroups.ids()
+	errs := []error{err}
+	for _, id := range ids {
+		if !slices.Contains(names, nameOf(id)) {
+			errs = append(errs, p.cgroups.remove(ctx, id))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// note remembers whose guardian lives. What a hung or dead one has left does not run as it should.
+func (p *Process) note(id fleet.ReplicaID, st guardian.Status) Found {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if st.Guardian != guardian.Live {
+		delete(p.guardians, id)
+		return Found{ID: id}
+	}
+	p.guardians[id] = st.GuardianPID
+	return Found{ID: id, Running: true, PID: st.PID, Preparing: st.Preparing}
+}
+
+// Prepare has nothing to do: a program is on the machine or it is not.
+func (*Process) Prepare(context.Context, Launch) error { return nil }
+
+// settle is how long a program without probes must live to count as running.
+const (
+	settle    = 0.2
+	notLonger = 0.001
+)
+
+// Start runs the command under a new guardian.
+func (p *Process) Start(ctx context.Context, l Launch) (Found, error) {
+	spec := guardian.Spec{
+		Instance: nameOf(l.ID), Once: true, PreStart: l.Process.PreStart, Dir: l.Dir, OutputFrom: l.OutputFrom,
+		Env:    environment(l.Base, l.Env),
+		Labels: guardian.Labels{Hash: l.Definition, Epoch: l.Epoch},
+		Run:    fleet.Run{Command: l.Process.Command, StartSeconds: notLonger, StopSeconds: float64(l.Process.StopSeconds)},
+	}
+	if l.Process.Health == nil || l.Process.Health.Type == fleet.HealthNone {
+		spec.Run.StartSeconds = settle
+	}
+	var err error
+	if spec.Cgroup, err = p.cgroups.make(l.ID, l.Resources); err != nil {
+		return Found{}, errors.Join(err, p.cgroups.remove(ctx, l.ID))
+	}
+	st, err := p.runtime.Start(ctx, spec)
+	if err != nil {
+		return Found{}, errors.Join(notStarted(st, err), p.cgroups.remove(context.WithoutCancel(ctx), l.ID))
+	}
+	return p.note(l.ID, st), nil
+}
+
+// notStarted tells a program that could not be run from one that ended soon.
+func notStarted(st guardian.Status, err error) error {
+	how, never := strings.CutPrefix(st.LastExit, "not started: ")
+	switch {
+	case fleet.KindOf(err) == fleet.ApplyFailed && never:
+		return &Failure{fleet.ReasonNotStarted, fleet.Errorf(fleet.ApplyFailed, "the program could not be run: %s", how)}
+	case fleet.KindOf(err) == fleet.ApplyFailed:
+		return &Failure{fleet.ReasonExited, fleet.Errorf(fleet.ApplyFailed, "it ended at once: %s", st.LastExit)}
+	}
+	return err
+}
+
+// environment lets later entries take the place of earlier ones.
+func environment(base, env []string) []string {
+	all := slices.Clone(base)
+	for _, entry := range env {
+		name, _, _ := strings.Cut(entry, "=")
+		all = slices.DeleteFunc(all, func(other string) bool { return strings.HasPrefix(other, name+"=") })
+		all = append(all, entry)
+	}
+	return all
+}
+
+// Look asks the guardian.
+func (p *Process) Look(ctx context.Context, id fleet.ReplicaID) (Found, error) {
+	st, _, err := p.runtime.Status(ctx, nameOf(id))
+	if err != nil {
+		return Found{}, err
+	}
+	return p.note(id, st), nil
+}
+
+// Await is told by the kernel of a guardian's end, and then kills what a killed one left.
+func (p *Process) Await(ctx context.Context, id fleet.ReplicaID) (Exit, error) {
+	if err := p.runtime.Await(ctx, nameOf(id)); err != nil {
+		return Exit{}, err
+	}
+	st, left, err := p.runtime.Status(ctx, nameOf(id))
+	if err != nil || !left {
+		return Exit{}, err
+	}
+	p.note(id, st)
+	starved := p.cgroups.killed(id)
+	switch st.Guardian {
+	case guardian.Ended:
+		err = p.cgroups.remove(ctx, id)
+	case guardian.Dead:
+		err = p.Stop(ctx, id)
+	case guardian.Live, guardian.Hung:
+		return Exit{}, fleet.Errorf(fleet.Conflict, "somebody else started replica %s meanwhile", id)
+	}
+	switch {
+	case starved:
+		return Exit{Reason: fleet.ReasonOutOfMemory, Message: "it took more memory than it may have: " + st.LastExit}, err
+	case st.Guardian == guardian.Dead:
+		return Exit{Reason: fleet.ReasonExited, Message: "its guardian was killed, and it with it"}, err
+	}
+	return Exit{Reason: fleet.ReasonExited, Message: "it ended by itself: " + st.LastExit}, err
+}
+
+// Stop ends the command by its guardian, or without it.
+func (p *Process) Stop(ctx context.Context, id fleet.ReplicaID) error {
+	err := p.runtime.Stop(ctx, nameOf(id))
+	if err == nil {
+		p.note(id, guardian.Status{})
+		err = p.cgroups.remove(ctx, id)
+	}
+	return err
+}
+
+// Remove deletes the guardian's directory.
+func (p *Process) Remove(ctx context.Context, id fleet.ReplicaID) error {
+	return errors.Join(p.Stop(ctx, id), p.runtime.Remove(ctx, nameOf(id)))
+}
+
+// Output reads what the guardian kept.
+func (p *Process) Output(_ context.Context, id fleet.ReplicaID, from int64) (guardian.Output, error) {
+	return p.runtime.ReadOutput(nameOf(id), from)
+}
+
+// Usage reads the process table once for all.
+func (p *Process) Usage(context.Context) (map[fleet.ReplicaID]Usage, error) {
+	p.mu.Lock()
+	pids := make([]int, 0, len(p.guardians))
+	of := make(map[int]fleet.ReplicaID, len(p.guardians))
+	for id, pid := range p.guardians {
+		pids, of[pid] = append(pids, pid), id
+	}
+	p.mu.Unlock()
+	used, err := guardian.UsageBelow(pids)
+	all := make(map[fleet.ReplicaID]Usage, len(used))
+	for pid, u := range used {
+		all[of[pid]] = Usage{CPU: u.CPU, Memory: u.Memory}
+	}
+	return all, err
+}

@@ -1,0 +1,76 @@
+package replicas
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Sample is what a replica takes of its node.
+type Sample struct {
+	ID fleet.ReplicaID `json:"id"`
+	// CPU is cores, on the average since the sample before; Memory is bytes.
+	CPU    float64 `json:"cpu"`
+	Memory int64   `json:"memory"`
+}
+
+// samples makes rates of what the drivers measure.
+type samples struct {
+	at   time.Duration
+	last map[fleet.ReplicaID]Usage
+}
+
+// next is empty of what was not measured before: a rate takes two.
+func (s *samples) next(now time.Duration, used map[fleet.ReplicaID]Usage) []Sample {
+	var all []Sample
+	span := (now - s.at).Seconds()
+	for id, u := range used {
+		if before, has := s.last[id]; has && span > 0 {
+			all = append(all, Sample{ID: id, CPU: max(u.CPU-before.CPU, 0) / span, Memory: u.Memory})
+		}
+	}
+	s.at, s.last = now, used
+	slices.SortFunc(all, func(a, b Sample) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// sample measures all replicas together, now and then. A sample that does not get through is not
+// repeated: the next one says more.
+func (k *Keeper) sample(ctx context.Context) error {
+	if err := k.enrolled(ctx); err != nil {
+		return err
+	}
+	every := time.NewTicker(k.opt.SampleEvery)
+	defer every.Stop()
+	var s samples
+	for {
+		used, err := k.usage(ctx)
+		if all := s.next(k.opt.Now(), used); len(all) > 0 {
+			err = errors.Join(err, k.opt.Region.ReplicaSamples(ctx, all))
+		}
+		if err != nil && ctx.Err() == nil && !fleet.KindOf(err).Retryable() {
+			k.opt.Log.Warn("what replicas use was not told", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-every.C:
+		}
+	}
+}
+
+func (k *Keeper) usage(ctx context.Context) (map[fleet.ReplicaID]Usage, error) {
+	all := map[fleet.ReplicaID]Usage{}
+	var errs []error
+	for _, driver := range k.opt.Drivers {
+		used, err := driver.Usage(ctx)
+		errs = append(errs, err)
+		maps.Copy(all, used)
+	}
+	return all, errors.Join(errs...)
+}

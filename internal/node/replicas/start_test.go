@@ -1,0 +1,199 @@
+package replicas
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// S48, X8: what cannot be started says why, in a word and a sentence.
+func TestCannotStart(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", ":0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = taken.Close() })
+	port, err := strconv.Atoi(portOf(t, taken.Addr().String()))
+	require.NoError(t, err)
+	for reason, change := range map[string]func(*fleet.Definition){
+		fleet.ReasonNotStarted: func(d *fleet.Definition) { d.Command = []string{"no-such-program"} },
+		fleet.ReasonNoDriver:   func(d *fleet.Definition) { d.Driver, d.Image = fleet.DriverDocker, "web:1" },
+		fleet.ReasonPortTaken:  func(d *fleet.Definition) { d.Ports[0].Port = port },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.ask(line(first, b.defined(web(change))))
+			st := b.is(first, fleet.PhaseFailed, fleet.HealthNotChecked)
+			require.Equal(t, reason, st.GetReason())
+			require.NotEmpty(t, st.GetMessage())
+			b.ask()
+			b.gone(first)
+		})
+	}
+	t.Run("a definition that is not to be had", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.ask(line(first, hashOf([]byte("nobody has it"))))
+		require.Equal(t, fleet.ReasonNoDefinition, b.is(first, fleet.PhaseFailed, fleet.HealthNotChecked).GetReason())
+	})
+	t.Run("a definition that is another", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		hash := hashOf([]byte("mine"))
+		b.region.definitions[hash] = []byte("{}")
+		b.ask(line(first, hash))
+		require.Equal(t, fleet.ReasonNoDefinition, b.is(first, fleet.PhaseFailed, fleet.HealthNotChecked).GetReason())
+		require.NoFileExists(t, filepath.Join(b.dir, "replicas", "definitions", string(hash)))
+	})
+}
+
+// S51, S56: what is told to end while it waits for its region ends at once.
+func TestEndWhilePreparing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	hash := b.defined(web())
+	b.region.mu.Lock()
+	body := b.region.definitions[hash]
+	b.region.refuse = true
+	b.region.mu.Unlock()
+	b.ask(line(first, hash))
+	b.eventually(func() bool { return b.status(first).GetMessage() != "" }, "it does not say what it waits for")
+	require.Equal(t, string(fleet.PhasePreparing), b.status(first).GetPhase())
+	end := line(first, hash)
+	end.Run = false
+	b.ask(end)
+	b.is(first, fleet.PhaseStopped, fleet.HealthNotChecked)
+	b.region.mu.Lock()
+	b.region.refuse, b.region.definitions[hash] = false, body
+	b.region.mu.Unlock()
+	b.ask(line(second, hash))
+	b.is(second, fleet.PhaseRunning, fleet.HealthHealthy)
+	b.gone(first)
+}
+
+// S121: commands before the start run first, each with the environment of the program, and one that
+// fails is told like an exit.
+func TestPreStart(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.ask(line(first, b.defined(web(func(d *fleet.Definition) {
+		d.PreStart = [][]string{{"sh", "-c", "echo model > model-$PORT-${PORT}"}}
+	}))), line(second, b.defined(web(func(d *fleet.Definition) { d.PreStart = [][]string{{"sh", "-c", "exit 7"}} }))))
+	st := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	port := portOf(t, st.GetEndpoint())
+	require.FileExists(t, b.in(first, "model-"+port+"-"+port))
+	failed := b.is(second, fleet.PhaseExited, fleet.HealthNotChecked)
+	require.Contains(t, failed.GetMessage(), "command 1 before the start: exit code 7")
+}
+
+// S15: many at once, each at a port of its own.
+func TestMany(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	hash := b.defined(web())
+	var lines []fleet.NodeReplica
+	for i := range 12 {
+		lines = append(lines, line(fleet.ReplicaID(fmt.Sprintf("%012x", i)), hash))
+	}
+	b.ask(lines...)
+	endpoints := map[string]bool{}
+	for _, l := range lines {
+		endpoints[b.is(l.ID, fleet.PhaseRunning, fleet.HealthHealthy).GetEndpoint()] = true
+	}
+	require.Len(t, endpoints, len(lines))
+	b.eventually(func() bool {
+		b.region.mu.Lock()
+		defer b.region.mu.Unlock()
+		return len(b.region.samples) == len(lines)
+	}, "no samples of some")
+	for id, s := range b.region.samples {
+		require.Positive(t, s.Memory, id)
+	}
+	b.ask()
+	for _, l := range lines {
+		b.gone(l.ID)
+	}
+	left, err := os.ReadDir(filepath.Join(b.dir, "replicas", "definitions"))
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(left), 1, "definitions that nobody needs go with the next set")
+}
+
+// X27: output of a replica that ended is kept until the region has it.
+func TestOutputOutlivesReplica(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.ask(line(first, b.defined(web(func(d *fleet.Definition) {
+		d.Command = []string{"sh", "-c", "while :; do echo word; done"}
+		d.Health.Type = fleet.HealthNone
+	}))))
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	b.region.mu.Lock()
+	b.region.noLogs = true
+	b.region.mu.Unlock()
+	b.ask()
+	b.is(first, fleet.PhaseStopped, fleet.HealthNotChecked)
+	require.DirExists(t, filepath.Join(b.dir, "replicas", "run", string(first)))
+	b.region.mu.Lock()
+	b.region.noLogs = false
+	b.region.mu.Unlock()
+	b.gone(first)
+}
+
+func TestExpand(t *testing.T) {
+	t.Parallel()
+	names := map[string]string{"PORT": "80", "HOLDFAST_NODE": "a"}
+	for text, want := range map[string]string{
+		"":                          "",
+		"plain":                     "plain",
+		"${PORT}":                   "80",
+		"x${PORT}y${HOLDFAST_NODE}": "x80ya",
+		"$PORT":                     "$PORT",
+		"$$":                        "$",
+		"$${PORT}":                  "${PORT}",
+		"$$$${PORT}":                "$${PORT}",
+		"${OTHER}":                  "${OTHER}",
+		"${PORT":                    "${PORT",
+		"${${PORT}}":                "${80}",
+		"end$":                      "end$",
+		"$host:${PORT}":             "$host:80",
+	} {
+		require.Equal(t, want, expand(text, names), text)
+	}
+}
+
+// X11: no file leaves the directory of its replica.
+func TestWriteFiles(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"../out", "a/../../out", "/etc/out", "link/out"} {
+		dir := filepath.Join(t.TempDir(), "in")
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+		require.NoError(t, os.Symlink(t.TempDir(), filepath.Join(dir, "link")))
+		require.Error(t, writeFiles(dir, []fleet.ProcessFile{{Path: path, Content: "x"}}), path)
+	}
+}
+
+// X3: of two replicas none has the other's port, also of an earlier agent.
+func TestPorts(t *testing.T) {
+	t.Parallel()
+	p := newPorts()
+	p.keep(second, map[string]int{"http": 20001})
+	at, err := p.choose(first, []fleet.ProcessPort{{Name: "http"}, {Name: "admin"}}, nil)
+	require.NoError(t, err)
+	require.NotEqual(t, at["http"], at["admin"])
+	again, err := p.choose(first, []fleet.ProcessPort{{Name: "http"}, {Name: "admin"}}, at)
+	require.NoError(t, err)
+	require.Equal(t, at, again)
+	_, err = p.choose(first, []fleet.ProcessPort{{Name: "http", Port: 20001}}, nil)
+	require.Equal(t, fleet.ReasonPortTaken, failure(err))
+	p.drop(second)
+	at, err = p.choose(first, []fleet.ProcessPort{{Name: "http"}}, map[string]int{"http": 20001})
+	require.NoError(t, err)
+	require.NotZero(t, at["http"])
+}

@@ -1,0 +1,88 @@
+package replicas
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// takeOver begins with what an earlier agent left, if one did.
+func (w *worker) takeOver(ctx context.Context) {
+	r := w.now()
+	driver := w.driver(r)
+	switch {
+	case w.stranger:
+		for ctx.Err() == nil && !w.end(ctx, driver) {
+			pause(ctx, lookAgain)
+		}
+	case r.Phase.Over():
+		w.is(decide.ProcessOver)
+		w.gaveUp = r.Phase == fleet.PhaseFailed
+		if driver != nil { // the agent was killed between a start and its writing that down
+			w.end(ctx, driver)
+		}
+	case w.left != nil && w.left.Running && driver != nil:
+		w.takeRunning(ctx, driver)
+	case r.Phase == fleet.PhaseRunning || r.Phase == fleet.PhaseStopping:
+		w.over(ctx, fleet.PhaseExited, w.lastExit(ctx, driver))
+	}
+}
+
+// takeRunning goes on with what runs as if the agent had never been away: with its restarts, its
+// health, and a start that began when it did.
+func (w *worker) takeRunning(ctx context.Context, driver Driver) {
+	w.watchExit(ctx, driver)
+	if w.left.Preparing || w.now().Phase == fleet.PhasePreparing {
+		w.is(decide.ProcessPreparing)
+	} else {
+		w.is(decide.ProcessRunning)
+	}
+	w.lookAgain(ctx)
+}
+
+// lastExit says how something ended that no agent saw.
+func (w *worker) lastExit(ctx context.Context, driver Driver) Exit {
+	unseen := Exit{fleet.ReasonExited, "it ended while no agent was there"}
+	if w.left == nil || driver == nil {
+		return unseen
+	}
+	within, cancel := context.WithTimeout(ctx, lookAgain)
+	defer cancel()
+	exit, err := driver.Await(within, w.id)
+	if err != nil { // it hangs
+		w.end(ctx, driver)
+	}
+	if err != nil || exit.Reason == "" {
+		return unseen
+	}
+	return exit
+}
+
+// load has the definition of what runs already; probes go on with what they knew.
+func (w *worker) load(ctx context.Context) {
+	r := w.now()
+	def, err := w.keeper.definitions.get(ctx, r.Definition)
+	if err != nil {
+		w.keeper.opt.Log.Warn("what runs is not probed: its definition is not to be had", "replica", w.id, "err", err)
+		return
+	}
+	w.def = &def
+	if w.process != decide.ProcessRunning {
+		return
+	}
+	p := r.Probe
+	if p == (decide.ProbeState{}) { // nothing was said of it yet
+		p = w.startProbes()
+	}
+	// Not those of all at once, now and every time from now on.
+	check, _ := checkOf(def)
+	spread := min(time.Duration(check.Interval*float64(time.Second)), takeOverSpread)
+	p.Next = w.keeper.opt.Now() + time.Duration(rand.Float64()*float64(spread)) //nolint:gosec // a pace is no secret
+	w.watch(p)
+}
+
+// takeOverSpread is over how long the first probes of what runs already are spread.
+const takeOverSpread = time.Second

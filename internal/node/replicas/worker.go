@@ -1,0 +1,260 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// worker keeps one replica. It does one thing after the other, and looks anew after each.
+type worker struct {
+	keeper *Keeper
+	id     fleet.ReplicaID
+	wake   chan struct{}
+
+	// Keeper.mu guards known, and cleared: that nothing of it is to stay, and its worker has ended.
+	known   known
+	cleared bool
+	// sent is how far its output was sent, once that is located; it belongs to shipLogs.
+	sent    int64
+	located bool
+
+	// left is what a driver found of it when the agent started; stranger that nobody remembers what.
+	left     *lead
+	stranger bool
+
+	def     *fleet.Definition
+	process decide.ReplicaProcess
+	since   time.Duration // of process
+	ending  Exit          // why it is to end, or has
+	again   bool          // a stop is for a restart
+	gaveUp  bool
+	exited  <-chan Exit // of what runs, nil when nothing does
+	unwatch func()      // ends the waiting for that
+
+	mu     sync.Mutex
+	probe  decide.ProbeState // the newest that the prober told
+	cancel context.CancelFunc
+}
+
+func (w *worker) poke() { poke(w.wake) }
+
+// interrupt ends what is done to start the replica.
+func (w *worker) interrupt() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cancel != nil {
+		w.cancel()
+	}
+}
+
+// interruptible gives a context that ends when the replica is not to run any more.
+func (w *worker) interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	w.mu.Lock()
+	w.cancel = cancel
+	w.mu.Unlock()
+	if !w.now().Run {
+		cancel()
+	}
+	return ctx, cancel
+}
+
+// now is what is known.
+func (w *worker) now() known {
+	w.keeper.mu.Lock()
+	defer w.keeper.mu.Unlock()
+	return w.known
+}
+
+// say changes what is known, writes it down and has it told. What could not be written is told all
+// the same: the next agent will find out by itself.
+func (w *worker) say(ctx context.Context, change func(*known)) {
+	k := w.keeper
+	k.mu.Lock()
+	was := w.known
+	change(&w.known)
+	if was.Phase != w.known.Phase || was.Health != w.known.Health || was.Restarts != w.known.Restarts {
+		w.known.Since = k.opt.Now()
+	}
+	k.mu.Unlock()
+	if err := w.write(context.WithoutCancel(ctx)); err != nil {
+		k.opt.Log.Error("what is known of a replica was not written", "replica", w.id, "err", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.feed.changed(w.id)
+}
+
+// write keeps what is known for the next agent.
+func (w *worker) write(ctx context.Context) error {
+	w.keeper.writing.Lock()
+	defer w.keeper.writing.Unlock()
+	row, err := w.now().row()
+	if err != nil {
+		return err
+	}
+	return w.keeper.opt.Store.PutReplica(ctx, row)
+}
+
+// is moves the process on.
+func (w *worker) is(p decide.ReplicaProcess) { w.process, w.since = p, w.keeper.opt.Now() }
+
+// run keeps the replica until nothing of it is to stay, or the context ends.
+func (w *worker) run(ctx context.Context) {
+	w.takeOver(ctx)
+	for ctx.Err() == nil {
+		w.heed(ctx)
+		switch a := w.next(); a.Do {
+		case decide.DoPrepare:
+			w.prepare(ctx)
+		case decide.DoStart:
+			w.start(ctx, a)
+		case decide.DoStop, decide.DoKill:
+			w.stop(ctx, a)
+		case decide.DoGiveUp:
+			w.giveUp(ctx, a.Reason)
+		case decide.DoForget:
+			if w.forget(ctx) {
+				return
+			}
+		case decide.DoRest:
+			w.rest(ctx, a)
+		}
+	}
+}
+
+// next is what is to be done now.
+func (w *worker) next() decide.ReplicaAction {
+	k := w.keeper
+	k.mu.Lock()
+	r, away := w.known, k.quiet
+	if k.heard {
+		away = 0
+	}
+	k.mu.Unlock()
+	here := decide.ReplicaHere{
+		Run: r.Run, Process: w.process, Since: w.since, Probe: w.probed(), Reason: w.ending.Reason, Again: w.again,
+		Restarts: r.Used, Alone: r.Alone, GaveUp: w.gaveUp, Stop: time.Duration(r.StopSeconds) * time.Second, Away: away,
+	}
+	if w.def != nil {
+		here.Terms = w.def.Recovery
+	} else {
+		here.Probe.Begun = true // what is not probed is not late
+	}
+	return decide.Replica(here, k.opt.Now())
+}
+
+func (w *worker) probed() decide.ProbeState {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.probe
+}
+
+func (w *worker) setProbe(p decide.ProbeState) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.probe = p
+}
+
+// lookAgain is how soon a replica is looked at of which nobody tells: one that is not probed since its
+// definition is not here, and one whose first commands run.
+const lookAgain = time.Second
+
+// rest returns when something has changed, or an instant has come.
+func (w *worker) rest(ctx context.Context, a decide.ReplicaAction) {
+	if a.Anew {
+		w.say(ctx, func(k *known) { k.Used, k.Alone = 0, 0 })
+		return
+	}
+	until := a.Until
+	if w.exited != nil && (w.def == nil || w.process == decide.ProcessPreparing) {
+		until = w.keeper.opt.Now() + lookAgain
+	}
+	var rings <-chan time.Time
+	if until > 0 {
+		timer := time.NewTimer(max(until-w.keeper.opt.Now(), time.Millisecond))
+		defer timer.Stop()
+		rings = timer.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-w.wake:
+	case exit := <-w.exited:
+		w.ended(ctx, exit)
+	case <-rings:
+		w.lookAgain(ctx)
+	}
+}
+
+// lookAgain sees to what nobody tells.
+func (w *worker) lookAgain(ctx context.Context) {
+	if w.exited == nil {
+		return
+	}
+	if w.def == nil {
+		w.load(ctx)
+	}
+	if w.process == decide.ProcessPreparing {
+		w.began(ctx)
+	}
+}
+
+// ended takes in that nothing runs any more.
+func (w *worker) ended(ctx context.Context, exit Exit) {
+	if ctx.Err() != nil {
+		return
+	}
+	w.exited = nil
+	if exit.Reason == "" {
+		exit = Exit{fleet.ReasonExited, "somebody ended it on its machine"}
+	}
+	w.over(ctx, fleet.PhaseExited, exit)
+}
+
+// heed takes in what the probes say.
+func (w *worker) heed(ctx context.Context) {
+	p, r := w.probed(), w.now()
+	if r.Phase != fleet.PhaseRunning || p.Health == r.Health || p.Health == "" {
+		return
+	}
+	w.say(ctx, func(k *known) {
+		k.Health, k.Probe, k.Reason, k.Message = p.Health, p, "", ""
+		if p.Health == fleet.HealthUnhealthy {
+			k.Reason, k.Message = fleet.ReasonProbesFailed, "its probes fail"
+		}
+	})
+}
+
+// over takes in that nothing of it runs.
+func (w *worker) over(ctx context.Context, phase fleet.ReplicaPhase, exit Exit) {
+	w.keeper.prober.forget(w.id)
+	w.is(decide.ProcessOver)
+	w.setProbe(decide.ProbeState{})
+	w.say(ctx, func(k *known) {
+		k.Phase, k.Health, k.Probe, k.PID = phase, fleet.HealthNotChecked, decide.ProbeState{}, 0
+		k.Reason, k.Message = exit.Reason, exit.Message
+	})
+}
+
+// driver is that of a replica, nil before that is known.
+func (w *worker) driver(r known) Driver { return w.keeper.opt.Drivers[r.Driver] }
+
+func (w *worker) dir() string { return filepath.Join(w.keeper.opt.Dir, string(w.id)) }
+
+// failure is the reason of an error that is the replica's own, "" for one that may pass.
+func failure(err error) string {
+	var f *Failure
+	switch kind := fleet.KindOf(err); {
+	case errors.As(err, &f):
+		return f.Reason
+	case kind == fleet.Invalid || kind == fleet.ApplyFailed:
+		return fleet.ReasonNotStarted
+	}
+	return ""
+}

@@ -1,0 +1,245 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// stopSlack is what a node has beyond a replica's stop time before what it does not say is taken
+// for done.
+const stopSlack = 30 * time.Second
+
+// visit sees, decides and acts.
+func (w *deploymentWork) visit(ctx context.Context, judge DeploymentJudge) (DeploymentVisited, error) {
+	l, err := w.look(ctx)
+	if err != nil {
+		return DeploymentVisited{}, err
+	}
+	c := carrying{deploymentWork: w, looked: l, plan: judge.Decide(l.seen), judge: judge}
+	if err := c.carry(ctx); err != nil {
+		return DeploymentVisited{}, err
+	}
+	return c.result(ctx)
+}
+
+// carrying is a plan that is being carried out.
+type carrying struct {
+	*deploymentWork
+	looked
+	plan     DeploymentPlan
+	judge    DeploymentJudge
+	created  []newReplica
+	steps    map[fleet.ReplicaID]db.LockReplicasRow // those that are to be moved, as they are now
+	versions map[string]int64                       // of the sets that change
+	history  lines
+	gone     bool
+}
+
+type newReplica struct{ id, node string }
+
+func (c *carrying) carry(ctx context.Context) error {
+	if err := c.place(ctx); err != nil {
+		return err
+	}
+	if err := c.hold(ctx); err != nil {
+		return err
+	}
+	if err := c.raise(ctx); err != nil {
+		return err
+	}
+	for _, do := range []func(context.Context) error{c.fail, c.end, c.terminate, c.create, c.tell, c.move, c.finish} {
+		if err := do(ctx); err != nil {
+			return err
+		}
+	}
+	return c.history.write(ctx, c.q, c.row.Name, c.row.Uid)
+}
+
+// placementKey is held while nodes are chosen, so that two deployments never take the same room.
+var placementKey = fleet.ObjectKey{Kind: "placement"}
+
+// place finds nodes for the replicas to be made. Nothing is made of what is being deleted, whatever
+// was decided (S32).
+func (c *carrying) place(ctx context.Context) error {
+	if c.plan.Create <= 0 || c.revision == nil || c.seen.Deleting || c.seen.State == fleet.DeploymentDestroying {
+		return nil
+	}
+	if err := lock(ctx, c.q, []fleet.ObjectKey{placementKey}); err != nil {
+		return err
+	}
+	rooms, err := readRooms(ctx, c.q, c.name())
+	if err != nil {
+		return err
+	}
+	plan, nodes := c.judge.Place(PlaceWish{
+		Count: c.plan.Create, Spec: c.spec.Placement, Resources: c.looked.terms.Resources, Driver: c.looked.terms.Driver, Ports: c.looked.terms.Ports,
+	}, rooms.all)
+	c.plan = plan
+	fit := rooms.fitting(nodes, c.spec.Placement.Pools)
+	if len(fit) < len(nodes) { // the others have their turn when these are there
+		c.plan.More, c.plan.Done = true, false
+	}
+	for _, node := range fit {
+		id, err := newReplicaID()
+		if err != nil {
+			return err
+		}
+		c.created = append(c.created, newReplica{id, string(node)})
+	}
+	return nil
+}
+
+func newReplicaID() (string, error) {
+	var b [6]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", failed("make an id", err)
+	}
+	return hex.EncodeToString(b[:]), nil
+}
+
+// hold locks the replicas to be moved; what moved since it was seen by a report is left out, and
+// looked at again.
+func (c *carrying) hold(ctx context.Context) error {
+	c.steps = map[fleet.ReplicaID]db.LockReplicasRow{}
+	var ids []string
+	for _, all := range [][]ReplicaStep{c.plan.Fail, c.plan.End, c.plan.Terminate} {
+		for _, s := range all {
+			ids = append(ids, string(s.ID))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := c.q.LockReplicas(ctx, db.LockReplicasParams{Ids: ids, Deployment: c.row.Name})
+	for _, r := range rows {
+		c.steps[fleet.ReplicaID(r.ID)] = r
+	}
+	return failed("lock the replicas", err)
+}
+
+// raise gives each node whose set changes one new number.
+func (c *carrying) raise(ctx context.Context) error {
+	var nodes []string
+	for _, r := range c.created {
+		nodes = append(nodes, r.node)
+	}
+	for _, all := range [][]ReplicaStep{c.plan.End, c.plan.Terminate} {
+		for _, s := range all {
+			if r, there := c.steps[s.ID]; there {
+				nodes = append(nodes, r.Node)
+			}
+		}
+	}
+	var err error
+	c.versions, err = raiseSets(ctx, c.q, nodes)
+	return err
+}
+
+// raiseSets raises the numbers of nodes' sets, each once.
+func raiseSets(ctx context.Context, q *db.Queries, nodes []string) (map[string]int64, error) {
+	slices.Sort(nodes)
+	nodes = slices.Compact(nodes)
+	out := make(map[string]int64, len(nodes))
+	if len(nodes) == 0 {
+		return out, nil
+	}
+	rows, err := q.RaiseNodeSets(ctx, nodes)
+	for _, r := range rows {
+		out[r.Node] = r.Version
+	}
+	return out, failed("raise the numbers of the sets", err)
+}
+
+func (c *carrying) fail(ctx context.Context) error {
+	steps := c.moving(c.plan.Fail, fleet.ReplicaFailed)
+	return failed("fail replicas", ifAny(steps, func() error {
+		return c.q.FailReplicas(ctx, db.FailReplicasParams{Ids: steps.ids, Reasons: steps.reasons, Messages: steps.messages})
+	}))
+}
+
+func (c *carrying) end(ctx context.Context) error {
+	steps := c.moving(c.plan.End, fleet.ReplicaEnded)
+	return failed("end replicas", ifAny(steps, func() error {
+		return c.q.EndReplicas(ctx, db.EndReplicasParams{Ids: steps.ids, Reasons: steps.reasons, Messages: steps.messages})
+	}))
+}
+
+func (c *carrying) terminate(ctx context.Context) error {
+	steps := c.moving(c.plan.Terminate, fleet.ReplicaTerminate)
+	return failed("terminate replicas", ifAny(steps, func() error {
+		return c.q.TerminateReplicas(ctx, db.TerminateReplicasParams{
+			Ids: steps.ids, Reasons: steps.reasons, Messages: steps.messages, SlackSeconds: stopSlack.Seconds(),
+		})
+	}))
+}
+
+// replicaMoves are the columns of a statement that moves many.
+type replicaMoves struct {
+	ids, reasons, messages []string
+}
+
+func ifAny(m replicaMoves, do func() error) error {
+	if len(m.ids) == 0 {
+		return nil
+	}
+	return do()
+}
+
+// moving gives those of some steps that their machine allows now, and writes them down.
+func (c *carrying) moving(steps []ReplicaStep, on fleet.ReplicaEvent) replicaMoves {
+	var m replicaMoves
+	for _, s := range steps {
+		r, there := c.steps[s.ID]
+		if !there {
+			continue
+		}
+		to, err := fleet.ReplicaState(r.State).Next(on)
+		if err != nil {
+			continue
+		}
+		c.history.add(historyLine{replica: r.ID, node: r.Node, from: r.State, to: string(to), reason: s.Reason, message: s.Message, actor: regionActor})
+		r.State = string(to)
+		c.steps[s.ID] = r
+		m.ids, m.reasons, m.messages = append(m.ids, r.ID), append(m.reasons, s.Reason), append(m.messages, s.Message)
+	}
+	return m
+}
+
+func (c *carrying) create(ctx context.Context) error {
+	if len(c.created) == 0 {
+		return nil
+	}
+	t := c.looked.terms
+	p := db.InsertReplicasParams{
+		Deployment: c.row.Name, Uid: c.row.Uid, Revision: c.row.Revision, ProcessVersion: c.row.ProcessVersion, Definition: c.revision.Definition,
+		Cpu: t.Resources.CPU, Memory: t.Resources.Memory, Gpus: waveNumber(t.Resources.GPUs), FixedPorts: []int32{}, StopSeconds: waveNumber(t.StopSeconds),
+	}
+	for _, port := range t.Ports {
+		p.FixedPorts = append(p.FixedPorts, waveNumber(port))
+	}
+	for _, r := range c.created {
+		p.Ids, p.Nodes = append(p.Ids, r.id), append(p.Nodes, r.node)
+		c.history.add(historyLine{replica: r.id, node: r.node, to: string(fleet.ReplicaStarting), reason: "created", message: c.plan.Rule, actor: regionActor})
+	}
+	return failed("create replicas", c.q.InsertReplicas(ctx, p))
+}
+
+// tell hurries the nodes whose sets changed.
+func (c *carrying) tell(ctx context.Context) error { return tellSets(ctx, c.q, c.versions) }
+
+func tellSets(ctx context.Context, q *db.Queries, versions map[string]int64) error {
+	if len(versions) == 0 {
+		return nil
+	}
+	var p db.TellNodeSetsParams
+	for node, version := range versions {
+		p.Nodes, p.Versions = append(p.Nodes, node), append(p.Versions, version)
+	}
+	return failed("tell the link", q.TellNodeSets(ctx, p))
+}

@@ -1,0 +1,160 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// move takes the deployment through its events and writes why it stands where it does.
+func (c *carrying) move(ctx context.Context) error {
+	before := c.row
+	if err := c.through(ctx); err != nil {
+		return err
+	}
+	conditions, err := json.Marshal(c.plan.Conditions)
+	if err != nil {
+		return failed("write the conditions", err)
+	}
+	p := db.MoveDeploymentParams{
+		Name: c.row.Name, State: c.row.State, Reason: c.plan.Rule, Message: c.plan.Message, Awaited: c.plan.Awaited,
+		Began: c.row.Began, BeganVersion: c.row.BeganVersion, Attempts: waveNumber(c.plan.Attempts), Crashes: waveNumber(c.plan.Crashes),
+		NextAttempt: orNull(c.plan.NextAttempt), WakeAt: orNull(c.plan.Next), Conditions: conditions,
+	}
+	if err := c.q.MoveDeployment(ctx, p); err != nil {
+		return failed("move the deployment", err)
+	}
+	if before.State == p.State && before.Reason == p.Reason && sameJSON(before.Conditions, conditions) {
+		return nil
+	}
+	return c.announce(ctx, p)
+}
+
+func orNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// through applies the events.
+func (c *carrying) through(ctx context.Context) error {
+	c.row.Began, c.row.BeganVersion = c.plan.Began, c.plan.BeganVersion
+	for _, on := range c.plan.Events {
+		to, err := fleet.DeploymentState(c.row.State).Next(on)
+		if err != nil {
+			return err
+		}
+		c.history.order = append(c.history.order, historyLine{
+			from: c.row.State, to: string(to), reason: c.plan.Rule, message: c.plan.Message, actor: regionActor, times: 1,
+		})
+		c.row.State = string(to)
+		if err := c.after(ctx, on); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// after does what goes with an event.
+func (c *carrying) after(ctx context.Context, on fleet.DeploymentEvent) error {
+	switch on {
+	case fleet.DeploymentGone:
+		c.gone = true
+		if c.object != nil && c.object.DeletingSince != nil {
+			return remove(ctx, c.q, regionActor, c.object)
+		}
+	case fleet.DeploymentRedeclared:
+		return c.redeclareAfter(ctx)
+	case fleet.DeploymentBegun, fleet.DeploymentRefused, fleet.DeploymentAvailable, fleet.DeploymentAttemptFailed, fleet.DeploymentGivenUp,
+		fleet.DeploymentUpdated, fleet.DeploymentStopped, fleet.DeploymentDeleted:
+	}
+	return nil
+}
+
+// redeclareAfter begins with the next declaration, whose row is anew.
+func (c *carrying) redeclareAfter(ctx context.Context) error {
+	if c.object == nil || c.object.DeletingSince != nil {
+		return fleet.Errorf(fleet.IllegalState, "nothing was declared after deployment %s", c.row.Name)
+	}
+	conditions, project := c.row.Conditions, c.row.Project
+	c.row.State = string(fleet.DeploymentTerminated)
+	if err := c.redeclare(ctx); err != nil {
+		return err
+	}
+	c.row.Conditions = conditions
+	if c.row.Project != project {
+		c.history = lines{}
+	}
+	c.plan.Attempts, c.plan.Crashes, c.plan.NextAttempt, c.plan.Done, c.plan.More = 0, 0, time.Time{}, false, true
+	return nil
+}
+
+// announce writes the status event of a deployment as it stands now.
+func (c *carrying) announce(ctx context.Context, p db.MoveDeploymentParams) error {
+	if c.object == nil || c.gone && c.object.DeletingSince != nil { // its end was said
+		return nil
+	}
+	after, err := json.Marshal(map[string]any{
+		"state": p.State, "reason": p.Reason, "message": p.Message, "revision": c.row.Revision, "target": c.row.Target, "conditions": p.Conditions,
+	})
+	if err != nil {
+		return failed("write the status event", err)
+	}
+	return failed("append event", c.q.AppendStatusEvent(ctx, db.AppendStatusEventParams{
+		Type: "status", Kind: string(fleet.KindDeployment), Project: c.row.Project, Name: c.row.Name, Uid: c.row.Uid,
+		Generation: c.object.Generation, Actor: regionActor, After: after,
+	}))
+}
+
+// finish ends operations, and tells whoever waits.
+func (c *carrying) finish(ctx context.Context) error {
+	if len(c.plan.Finish) == 0 {
+		return nil
+	}
+	var p db.EndOperationsEachParams
+	for _, f := range c.plan.Finish {
+		p.Ids, p.States = append(p.Ids, string(f.ID)), append(p.States, string(f.State))
+		p.Reasons, p.Messages = append(p.Reasons, f.Reason), append(p.Messages, f.Message)
+	}
+	return failed("end operations", c.q.EndOperationsEach(ctx, p))
+}
+
+func (c *carrying) result(ctx context.Context) (DeploymentVisited, error) {
+	out := DeploymentVisited{
+		State: fleet.DeploymentState(c.row.State), Rule: c.plan.Rule, Message: c.plan.Message, Awaited: c.plan.Awaited,
+		At: c.seen.At, Next: c.plan.Next, More: c.plan.More, Done: c.plan.Done, Ended: c.ended(),
+	}
+	for _, r := range c.seen.Replicas {
+		state := r.State
+		if moved, is := c.steps[r.ID]; is {
+			state = fleet.ReplicaState(moved.State)
+		}
+		if state.Live() {
+			out.Replicas++
+		}
+		if state == fleet.ReplicaHealthy {
+			out.Healthy++
+		}
+	}
+	out.Replicas += len(c.created)
+	untold, err := c.q.CountUntold(ctx, c.subject())
+	out.Untold = int(untold)
+	return out, failed("count the doors to be told", err)
+}
+
+// ended says what kind of operations ended.
+func (c *carrying) ended() []OperationEnded {
+	kinds := map[fleet.OperationID]fleet.OperationKind{}
+	for _, o := range c.seen.Operations {
+		kinds[o.ID] = o.Kind
+	}
+	out := make([]OperationEnded, len(c.plan.Finish))
+	for i, f := range c.plan.Finish {
+		out[i] = OperationEnded{Kind: kinds[f.ID], State: f.State, Reason: f.Reason}
+	}
+	return out
+}

@@ -1,0 +1,279 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// PutDeployment writes the spec and, unless that is not wanted, releases it: a revision with its
+// definition, the operation that waits for it and the outbox row, in one transaction (X2). What was
+// released as it is, with the same definition, starts nothing. Over a delete it declares another
+// deployment of the same name, which begins when the one before has ended.
+func (s *Store) PutDeployment(ctx context.Context, p DeploymentPut) (Started, error) {
+	var out Started
+	err := s.changeDeployment(ctx, p.Write, &out, func(q *db.Queries) error {
+		if err := hold(ctx, q, append(bodiesOf(p.Spec), p.Definition.Hash)...); err != nil {
+			return err
+		}
+		var err error
+		if out.Written, err = s.write(ctx, q, p.Write, p.Spec); err != nil {
+			return err
+		}
+		w, err := workOn(ctx, q, out.After, p.Actor)
+		if err != nil {
+			return err
+		}
+		if err := w.declare(ctx); err != nil || !p.Deploy {
+			return err
+		}
+		out.Operation, err = w.release(ctx, p)
+		return err
+	})
+	return out, err
+}
+
+// changeDeployment runs one mutation of a deployment under its lock, once per idempotency key.
+func (s *Store) changeDeployment(ctx context.Context, w Write, out *Started, f func(q *db.Queries) error) error {
+	return s.tx(ctx, "change "+w.Key.String(), func(q *db.Queries) error {
+		*out = Started{}
+		if err := lock(ctx, q, []fleet.ObjectKey{w.Key}); err != nil {
+			return err
+		}
+		again, err := s.replayed(ctx, q, w, out)
+		if err != nil || again {
+			return err
+		}
+		if err := f(q); err != nil {
+			return err
+		}
+		if w.DryRun {
+			return errRollback
+		}
+		return remember(ctx, q, w, out)
+	})
+}
+
+// deploymentWork is a change of a deployment's row, in one transaction that holds its locks.
+type deploymentWork struct {
+	q      *db.Queries
+	row    db.Deployment
+	object *fleet.Object // nil when it is not declared any more
+	actor  string
+}
+
+// workOn locks the row of a declared deployment, which its first declaration makes.
+func workOn(ctx context.Context, q *db.Queries, o *fleet.Object, actor string) (*deploymentWork, error) {
+	row, err := q.LockDeployment(ctx, o.Name)
+	if noRows(err) {
+		row, err = q.InsertDeployment(ctx, db.InsertDeploymentParams{Name: o.Name, Uid: o.UID, Project: string(o.Project)})
+	}
+	return &deploymentWork{q: q, row: row, object: o, actor: actor}, failed("lock the deployment", err)
+}
+
+func (w *deploymentWork) name() fleet.DeploymentName { return fleet.DeploymentName(w.row.Name) }
+func (w *deploymentWork) subject() string            { return fleet.DeploymentSubject(w.name()) }
+
+// deleting says that what runs is of a declaration that is no more.
+func (w *deploymentWork) deleting() bool {
+	return w.object == nil || w.object.UID != w.row.Uid || w.object.DeletingSince != nil
+}
+
+// declare has the row follow the object: another declaration waits for the end of the one before,
+// and begins at once where that has ended.
+func (w *deploymentWork) declare(ctx context.Context) error {
+	if w.object.UID == w.row.Uid || w.row.NextUid != nil && *w.row.NextUid == w.object.UID {
+		return nil
+	}
+	w.row.NextUid = &w.object.UID
+	if fleet.DeploymentState(w.row.State) == fleet.DeploymentTerminated {
+		return w.redeclare(ctx)
+	}
+	return failed("declare it anew", w.q.DeclareNext(ctx, db.DeclareNextParams{NextUid: w.row.NextUid, Name: w.row.Name}))
+}
+
+// redeclare begins with the declaration that waited, at what of it was released last.
+func (w *deploymentWork) redeclare(ctx context.Context) error {
+	to, err := fleet.DeploymentState(w.row.State).Next(fleet.DeploymentRedeclared)
+	if err != nil {
+		return err
+	}
+	if w.row.Project != string(w.object.Project) { // what became of another project's is not shown
+		if err := w.q.ForgetDeployment(ctx, w.row.Name); err != nil {
+			return failed("forget what was", err)
+		}
+	}
+	p := db.RedeclareDeploymentParams{
+		Name: w.row.Name, Uid: w.object.UID, Project: string(w.object.Project), ProcessVersion: w.row.ProcessVersion, State: string(to),
+	}
+	first, err := w.newest(ctx, w.object.UID)
+	if err != nil {
+		return err
+	}
+	if first != nil {
+		spec, err := specOfRevision(first)
+		if err != nil {
+			return err
+		}
+		p.Revision, p.ProcessVersion, p.Target = first.Revision, first.ProcessVersion, waveNumber(spec.Replicas.Initial)
+	}
+	w.row, err = w.q.RedeclareDeployment(ctx, p)
+	return failed("begin with the new declaration", err)
+}
+
+// newest is what was released last of a declaration, nil when nothing was.
+func (w *deploymentWork) newest(ctx context.Context, uid string) (*db.DeploymentRevision, error) {
+	r, err := w.q.NewestDeploymentRevision(ctx, db.NewestDeploymentRevisionParams{Deployment: w.row.Name, Uid: uid})
+	if noRows(err) {
+		return nil, nil
+	}
+	return &r, failed("read the newest revision", err)
+}
+
+func specOfRevision(r *db.DeploymentRevision) (fleet.DeploymentSpec, error) {
+	var spec fleet.DeploymentSpec
+	return spec, failed("read the spec of a revision", json.Unmarshal(r.Spec, &spec))
+}
+
+// release numbers a revision, unless the one before says the same.
+func (w *deploymentWork) release(ctx context.Context, p DeploymentPut) (*Operation, error) {
+	last, err := w.newest(ctx, w.object.UID)
+	if err != nil {
+		return nil, err
+	}
+	same := last != nil && hashText(last.Definition) == p.Definition.Hash
+	if same && last.Generation == w.object.Generation {
+		return nil, nil
+	}
+	t, err := w.terms(ctx, p.Definition.Hash)
+	if err != nil {
+		return nil, err
+	}
+	r := db.InsertDeploymentRevisionParams{
+		Deployment: w.row.Name, Revision: w.row.LastRevision + 1, Uid: w.object.UID, Generation: w.object.Generation,
+		ProcessVersion: w.row.ProcessVersion + 1, Spec: w.object.Spec, Terms: t, Definition: hashBytes(p.Definition.Hash),
+		CreatedBy: p.Actor, Reason: p.Reason,
+	}
+	if same { // nothing of a running replica changes
+		r.ProcessVersion = max(last.ProcessVersion, w.row.ProcessVersion)
+	} else if last != nil {
+		r.ProcessVersion = max(last.ProcessVersion, w.row.ProcessVersion) + 1
+	}
+	if err := w.q.InsertDeploymentRevision(ctx, r); err != nil {
+		return nil, failed("store the revision", err)
+	}
+	return w.released(ctx, p, r)
+}
+
+// terms reads what is kept beside the revision from the definition.
+func (w *deploymentWork) terms(ctx context.Context, h fleet.Hash) (json.RawMessage, error) {
+	body, err := readSmall(ctx, w.q, h)
+	if err != nil {
+		return nil, err
+	}
+	t, err := termsOf(body)
+	if err != nil {
+		return nil, err
+	}
+	out, err := json.Marshal(t)
+	return out, failed("write the terms of a revision", err)
+}
+
+// released has the row follow, clamps the target, and opens the operation.
+func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.InsertDeploymentRevisionParams) (*Operation, error) {
+	bounds := p.Spec.Replicas
+	target := int(w.row.Target)
+	if w.row.Revision == 0 || w.row.Uid != r.Uid {
+		target = bounds.Initial
+	}
+	target = min(max(target, bounds.Min), bounds.Max)
+	err := w.q.ReleaseDeployment(ctx, db.ReleaseDeploymentParams{
+		Name: w.row.Name, Revision: r.Revision, Uid: r.Uid, ProcessVersion: r.ProcessVersion, Target: waveNumber(target),
+	})
+	if err != nil {
+		return nil, failed("release the revision", err)
+	}
+	line := historyLine{reason: "released", message: releaseMessage(r.Revision, p.Reason), actor: p.Actor}
+	if err := w.write(ctx, r.Uid, line); err != nil {
+		return nil, err
+	}
+	return w.open(ctx, deploymentOperation{
+		kind: fleet.OperationConverge, revision: r.Revision, processVersion: r.ProcessVersion, target: target, limit: p.Limit,
+	})
+}
+
+func releaseMessage(revision int64, why string) string {
+	if why == "" {
+		return fmt.Sprintf("revision %d", revision)
+	}
+	return fmt.Sprintf("revision %d: %s", revision, why)
+}
+
+// deploymentOperation is an operation to be opened.
+type deploymentOperation struct {
+	kind           fleet.OperationKind
+	revision       int64
+	processVersion int64
+	target         int
+	limit          time.Duration
+	door           Door
+}
+
+// open writes an operation and the outbox row that wakes the entity.
+func (w *deploymentWork) open(ctx context.Context, o deploymentOperation) (*Operation, error) {
+	id, err := NewID()
+	if err != nil {
+		return nil, err
+	}
+	if o.limit == 0 {
+		if o.limit, err = w.limit(ctx); err != nil {
+			return nil, err
+		}
+	}
+	row, err := w.q.InsertDeploymentOperation(ctx, db.InsertDeploymentOperationParams{
+		ID: id, Kind: string(o.kind), Name: w.row.Name, Subject: w.subject(), Revision: o.revision, Project: string(w.object.Project),
+		RequestedBy: w.actor, DoorWorkflow: o.door.Workflow, DoorRun: o.door.Run, Seconds: o.limit.Seconds(),
+		ProcessVersion: o.processVersion, Target: waveNumber(o.target),
+	})
+	if err != nil {
+		return nil, failed("open the operation", err)
+	}
+	out := operationOf(row)
+	return &out, putOutbox(ctx, w.q, w.subject())
+}
+
+// operationRoom is what an operation may take beyond the start of a replica.
+const operationRoom = 10 * time.Minute
+
+// limit is how long an operation may take that says nothing of it.
+func (w *deploymentWork) limit(ctx context.Context) (time.Duration, error) {
+	if w.row.Revision == 0 {
+		return operationRoom, nil
+	}
+	r, err := w.q.GetDeploymentRevision(ctx, db.GetDeploymentRevisionParams{Deployment: w.row.Name, Revision: w.row.Revision})
+	if err != nil {
+		return 0, failed("read the revision", err)
+	}
+	t, err := keptTerms(&r)
+	return t.startup() + operationRoom, err
+}
+
+// readSmall reads a body of one chunk.
+func readSmall(ctx context.Context, q *db.Queries, h fleet.Hash) ([]byte, error) {
+	row, err := q.GetBody(ctx, hashBytes(h))
+	if noRows(err) {
+		return nil, orNotFound(nil, "body", string(h), "")
+	}
+	if err != nil {
+		return nil, failed("read a body", err)
+	}
+	if row.Size > ChunkSize {
+		return nil, fleet.Errorf(fleet.TooLarge, "the definition has %d bytes, allowed are %d", row.Size, ChunkSize)
+	}
+	body, err := q.ReadChunk(ctx, db.ReadChunkParams{BodyID: row.ID, Idx: 0})
+	return body, failed("read a chunk", err)
+}

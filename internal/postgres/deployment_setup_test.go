@@ -1,0 +1,213 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+const (
+	web    = fleet.DeploymentName("web")
+	webSub = "deployment.web"
+)
+
+var webKey = fleet.DeploymentKey(web)
+
+// deployable gives a region whose two nodes are connected, with 4 cores each.
+func (b *bench) deployable() *bench {
+	b.t.Helper()
+	for _, n := range []fleet.NodeName{nodeA, nodeB} {
+		b.connect(n)
+	}
+	return b
+}
+
+// connect opens a stream of a node.
+func (b *bench) connect(n fleet.NodeName) fleet.ConnectionID {
+	b.t.Helper()
+	return b.opensAs("node:"+string(n), fleet.ProviderName(n), func(r *fleet.Registration) {
+		r.Node, r.Namespace, r.Modules, r.Executor = n, "", nil, ""
+		r.Facts = fleet.NodeFacts{
+			Drivers: []fleet.Driver{fleet.DriverProcess}, Labels: map[string]string{"rack": string(n)}, Resources: fleet.Resources{CPU: 4, Memory: 1000},
+		}
+	})
+}
+
+func (b *bench) opensAs(identity string, provider fleet.ProviderName, change ...func(*fleet.Registration)) fleet.ConnectionID {
+	b.t.Helper()
+	id, err := b.registers(provider, append(change, of(identity))...)
+	require.NoError(b.t, err)
+	_, err = b.OpenConnection(b.ctx(), id, identity, linkServer)
+	require.NoError(b.t, err)
+	return id
+}
+
+// disconnect ends all streams of a node.
+func (b *bench) disconnect(n fleet.NodeName) {
+	b.t.Helper()
+	b.exec(`UPDATE connections SET state = 'Disconnected', reason = 'stream_failed', ended_at = now() WHERE node = $1 AND ended_at IS NULL`, n)
+}
+
+// webSpec runs some replicas of a program that needs one core.
+func webSpec(replicas int) fleet.DeploymentSpec {
+	return fleet.DeploymentSpec{
+		Type: fleet.TypeProcess, Process: fleet.Process{Command: []string{"serve"}},
+		Resources: fleet.Resources{CPU: 1}, Replicas: fleet.ReplicaBounds{Min: 0, Max: 5, Initial: replicas},
+		Placement: fleet.PlacementSpec{Spread: fleet.SpreadNodes}, State: fleet.StateStarted,
+		Recovery: fleet.Recovery{Attempts: 3, AttemptSeconds: 10, Crashes: 3, CrashSeconds: 30, CrashMaxSeconds: 960, GiveUp: 200, LostSeconds: 30},
+	}
+}
+
+// deploymentPut is a PUT of the deployment web; edits come after the defaults.
+func (b *bench) deploymentPut(edits ...func(*postgres.DeploymentPut)) postgres.DeploymentPut {
+	b.t.Helper()
+	p := postgres.DeploymentPut{Write: writeOf(webKey), Spec: webSpec(2), Deploy: true, Reason: "because", Limit: time.Hour}
+	for _, edit := range edits {
+		edit(&p)
+	}
+	if p.Definition.Hash == "" {
+		p.Definition = b.define(p.Spec)
+	}
+	return p
+}
+
+// define stores the definition of a spec.
+func (b *bench) define(spec fleet.DeploymentSpec) fleet.Content {
+	b.t.Helper()
+	body, err := json.Marshal(fleet.Definition{Process: spec.Process, Resources: spec.Resources, Recovery: spec.Recovery})
+	require.NoError(b.t, err)
+	_, err = b.PutBody(b.ctx(), project, body)
+	require.NoError(b.t, err)
+	return jsonOf(string(body))
+}
+
+func (b *bench) putDeployment(edits ...func(*postgres.DeploymentPut)) postgres.Started {
+	b.t.Helper()
+	out, err := b.PutDeployment(b.ctx(), b.deploymentPut(edits...))
+	require.NoError(b.t, err)
+	return out
+}
+
+func asking(edit func(*fleet.DeploymentSpec)) func(*postgres.DeploymentPut) {
+	return func(p *postgres.DeploymentPut) { edit(&p.Spec) }
+}
+
+func notReleased(p *postgres.DeploymentPut) { p.Deploy = false }
+
+func (b *bench) turnDeployment(kind fleet.OperationKind, edits ...func(*postgres.DeploymentTurn)) (postgres.Started, error) {
+	b.t.Helper()
+	t := postgres.DeploymentTurn{Write: writeOf(webKey), Kind: kind, Limit: time.Hour}
+	for _, edit := range edits {
+		edit(&t)
+	}
+	return b.TurnDeployment(b.ctx(), t)
+}
+
+func to(n int) func(*postgres.DeploymentTurn) {
+	return func(t *postgres.DeploymentTurn) { t.Replicas = &n }
+}
+
+// visit is one look of the entity.
+func (b *bench) visitDeployment(run string) postgres.DeploymentVisited {
+	b.t.Helper()
+	out, err := b.VisitDeployment(b.ctx(), postgres.DeploymentVisit{Deployment: web, Run: run, Build: "build-1", Judge: newJudge()})
+	require.NoError(b.t, err)
+	return out
+}
+
+// visits looks until there is no more to be looked at at once.
+func (b *bench) visits() postgres.DeploymentVisited {
+	b.t.Helper()
+	for {
+		if out := b.visitDeployment(run1); !out.More {
+			return out
+		}
+	}
+}
+
+// report has a node say what it has, all or only what is given.
+func (b *bench) tells(n fleet.NodeName, said ...fleet.ReplicaStatus) []string {
+	b.t.Helper()
+	wake, err := b.ReplicasReported(b.ctx(), fleet.ReplicasReport{Node: n, Replicas: said}, judgeReplica)
+	require.NoError(b.t, err)
+	return wake
+}
+
+// obey has a node do what its set says, and tell so: what is to run is healthy, the rest is gone.
+func (b *bench) obey(n fleet.NodeName) []string {
+	b.t.Helper()
+	set, err := b.NodeReplicas(b.ctx(), n)
+	require.NoError(b.t, err)
+	r := fleet.ReplicasReport{Node: n, SetVersion: set.Version, Complete: true}
+	for _, x := range set.Replicas {
+		if x.Run {
+			r.Replicas = append(r.Replicas, healthy(x.ID))
+		}
+	}
+	wake, err := b.ReplicasReported(b.ctx(), r, judgeReplica)
+	require.NoError(b.t, err)
+	return wake
+}
+
+func healthy(id fleet.ReplicaID) fleet.ReplicaStatus {
+	return fleet.ReplicaStatus{ID: id, Phase: fleet.PhaseRunning, Health: fleet.HealthHealthy, PID: 7, Endpoint: "10.0.0.1:8000", Ports: map[string]int{"http": 8000}}
+}
+
+func exited(id fleet.ReplicaID) fleet.ReplicaStatus {
+	return fleet.ReplicaStatus{ID: id, Phase: fleet.PhaseExited, Health: fleet.HealthUnhealthy, Reason: fleet.ReasonExited, Message: "exit status 1"}
+}
+
+// settles has entity and nodes go on until the entity is done.
+func (b *bench) settles() postgres.DeploymentVisited {
+	b.t.Helper()
+	for range 30 {
+		out := b.visits()
+		if out.Done {
+			return out
+		}
+		b.obey(nodeA)
+		b.obey(nodeB)
+	}
+	require.Fail(b.t, "it does not settle")
+	return postgres.DeploymentVisited{}
+}
+
+// replicas lists those that have not ended, by id.
+func (b *bench) replicas() []postgres.Replica {
+	b.t.Helper()
+	all, err := b.ListReplicas(b.ctx(), postgres.ReplicaFilter{Deployment: web}, "", 1000)
+	require.NoError(b.t, err)
+	return all
+}
+
+func (b *bench) seen() fleet.DeploymentSeen {
+	b.t.Helper()
+	seen, err := b.SeeDeployment(b.ctx(), web)
+	require.NoError(b.t, err)
+	return seen
+}
+
+func (b *bench) viewed() postgres.DeploymentView {
+	b.t.Helper()
+	all, err := b.ViewDeployments(b.ctx(), string(web))
+	require.NoError(b.t, err)
+	return all[string(web)]
+}
+
+// deploymentOperations lists all of web, as "kind state reason".
+func (b *bench) deploymentOperations() []string {
+	b.t.Helper()
+	all, err := b.ListOperations(b.ctx(), postgres.OperationFilter{Deployment: web}, postgres.Place{}, 100)
+	require.NoError(b.t, err)
+	out := make([]string, len(all))
+	for i, o := range all {
+		out[i] = string(o.Kind) + " " + string(o.State)
+	}
+	slices.Reverse(out)
+	return out
+}

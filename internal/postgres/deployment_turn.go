@@ -1,0 +1,242 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// TurnDeployment carries a DeploymentTurn out in one transaction. A door that asks twice is
+// answered with its operation. Of a deployment that was never released the deletion ends at once,
+// and starts no operation.
+func (s *Store) TurnDeployment(ctx context.Context, t DeploymentTurn) (Started, error) {
+	var out Started
+	err := s.changeDeployment(ctx, t.Write, &out, func(q *db.Queries) error {
+		op, err := operationOfDoor(ctx, q, t.Door)
+		if err != nil || op != nil {
+			out.Operation = op
+			return err
+		}
+		w, err := declaredDeployment(ctx, q, t.Write)
+		if err != nil {
+			return err
+		}
+		out.Written = Written{Before: w.object, After: w.object}
+		return w.turn(ctx, t, &out)
+	})
+	return out, err
+}
+
+// operationOfDoor is what a door asked for before, nil when it is new, or no door.
+func operationOfDoor(ctx context.Context, q *db.Queries, d Door) (*Operation, error) {
+	if d.Run == "" {
+		return nil, nil
+	}
+	row, err := q.OperationByDoor(ctx, db.OperationByDoorParams{DoorWorkflow: d.Workflow, DoorRun: d.Run})
+	if noRows(err) {
+		return nil, nil
+	}
+	o := operationOf(row)
+	return &o, failed("read the operation of a door", err)
+}
+
+// declaredDeployment locks the deployment that a write is about, as the write saw it.
+func declaredDeployment(ctx context.Context, q *db.Queries, w Write) (*deploymentWork, error) {
+	const hint = "holdfast get deployments"
+	o, err := find(ctx, q, w.Key)
+	if err != nil || o == nil {
+		return nil, orNotFound(err, "deployment", w.Key.Name, hint)
+	}
+	if w.Project != "" && o.Project != w.Project {
+		return nil, orNotFound(nil, "deployment", w.Key.Name, "it belongs to another project")
+	}
+	if err := checkMatch(w, o); err != nil {
+		return nil, err
+	}
+	return workOn(ctx, q, o, w.Actor)
+}
+
+func (w *deploymentWork) turn(ctx context.Context, t DeploymentTurn, out *Started) (err error) {
+	if t.Kind == fleet.OperationDestroy {
+		return w.destroy(ctx, t, out)
+	}
+	if err := w.mayTurn(); err != nil {
+		return err
+	}
+	o := deploymentOperation{
+		kind: t.Kind, revision: w.row.Revision, processVersion: w.row.ProcessVersion, target: int(w.row.Target), limit: t.Limit, door: t.Door,
+	}
+	do := map[fleet.OperationKind]func(context.Context, DeploymentTurn, *deploymentOperation) error{
+		fleet.OperationConverge: w.convergeAgain, fleet.OperationScale: w.scale, fleet.OperationRestart: w.restart,
+	}[t.Kind]
+	if do == nil {
+		return fleet.Errorf(fleet.Invalid, "%.40q is no operation on a deployment", t.Kind)
+	}
+	if err := do(ctx, t, &o); err != nil {
+		return err
+	}
+	out.Operation, err = w.open(ctx, o)
+	return err
+}
+
+// mayTurn refuses what nothing may be asked of but its end (S42).
+func (w *deploymentWork) mayTurn() error {
+	name := w.row.Name
+	switch {
+	case w.object.DeletingSince != nil:
+		return fleet.Errorf(fleet.IllegalState, "deployment %s is being deleted", name).WithHint("a PUT supersedes the delete")
+	case w.deleting():
+		return fleet.Errorf(fleet.IllegalState, "deployment %s waits for the end of the one before it", name).
+			WithHint("look what is left of that: holdfast explain deployment " + name)
+	case w.row.Revision == 0:
+		return fleet.Errorf(fleet.IllegalState, "deployment %s was never released", name).WithHint("a PUT without deploy=false releases it")
+	}
+	return nil
+}
+
+// convergeAgain lets one that was given up begin anew (S44).
+func (w *deploymentWork) convergeAgain(ctx context.Context, _ DeploymentTurn, _ *deploymentOperation) error {
+	if fleet.DeploymentState(w.row.State) != fleet.DeploymentError {
+		return nil
+	}
+	return failed("begin anew", w.q.BeginDeploymentAnew(ctx, w.row.Name))
+}
+
+// scale sets the target, within the bounds of what was released (S28).
+func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *deploymentOperation) error {
+	if t.Replicas == nil {
+		return fleet.Errorf(fleet.Invalid, "to how many replicas?").At("/replicas")
+	}
+	r, err := w.q.GetDeploymentRevision(ctx, db.GetDeploymentRevisionParams{Deployment: w.row.Name, Revision: w.row.Revision})
+	if err != nil {
+		return failed("read the revision", err)
+	}
+	spec, err := specOfRevision(&r)
+	if err != nil {
+		return err
+	}
+	n, bounds := *t.Replicas, spec.Replicas
+	if n < bounds.Min || n > bounds.Max {
+		return fleet.Errorf(fleet.Invalid, "%d replicas, allowed are %d to %d", n, bounds.Min, bounds.Max).At("/replicas").
+			WithHint("change the bounds with a PUT first")
+	}
+	o.target = n
+	if err := w.q.ScaleDeployment(ctx, db.ScaleDeploymentParams{Target: waveNumber(n), Name: w.row.Name}); err != nil {
+		return failed("set the target", err)
+	}
+	return w.write(ctx, w.row.Uid, historyLine{reason: "scaled", message: withReason(fmt.Sprintf("from %d to %d replicas", w.row.Target, n), t.Reason), actor: t.Actor})
+}
+
+func withReason(what, why string) string {
+	if why == "" {
+		return what
+	}
+	return what + ": " + why
+}
+
+// restart raises the process version: each replica is replaced.
+func (w *deploymentWork) restart(ctx context.Context, t DeploymentTurn, o *deploymentOperation) error {
+	version, err := w.q.RestartDeployment(ctx, w.row.Name)
+	if err != nil {
+		return failed("raise the process version", err)
+	}
+	o.processVersion = version
+	return w.write(ctx, w.row.Uid, historyLine{reason: "restarted", message: withReason(fmt.Sprintf("process version %d", version), t.Reason), actor: t.Actor})
+}
+
+// destroy marks the declaration; it goes when nothing of it runs any more. One that waits for the
+// end of another of its name is waited for no more.
+func (w *deploymentWork) destroy(ctx context.Context, t DeploymentTurn, out *Started) error {
+	if w.object.UID == w.row.Uid && w.row.Revision == 0 && fleet.DeploymentState(w.row.State) == fleet.DeploymentPending {
+		return w.destroyUnreleased(ctx, t, out)
+	}
+	now, err := w.q.Now(ctx)
+	if err != nil {
+		return failed("read the clock", err)
+	}
+	if out.Written, err = markDeleting(ctx, w.q, t.Actor, w.object, now); err != nil {
+		return err
+	}
+	w.object = out.After
+	if w.row.NextUid != nil {
+		if err := w.q.DeclareNext(ctx, db.DeclareNextParams{Name: w.row.Name}); err != nil {
+			return failed("let go of the next declaration", err)
+		}
+	}
+	if out.Changed {
+		if err := w.write(ctx, w.row.Uid, historyLine{reason: "delete_requested", message: t.Reason, actor: t.Actor}); err != nil {
+			return err
+		}
+	}
+	out.Operation, err = w.open(ctx, deploymentOperation{
+		kind: t.Kind, revision: w.row.Revision, processVersion: w.row.ProcessVersion, limit: t.Limit, door: t.Door,
+	})
+	return err
+}
+
+// destroyUnreleased ends what never ran at once.
+func (w *deploymentWork) destroyUnreleased(ctx context.Context, t DeploymentTurn, out *Started) error {
+	state := fleet.DeploymentState(w.row.State)
+	for _, on := range []fleet.DeploymentEvent{fleet.DeploymentDeleted, fleet.DeploymentGone} {
+		var err error
+		if state, err = state.Next(on); err != nil {
+			return err
+		}
+	}
+	out.After, out.Changed = nil, true
+	if err := remove(ctx, w.q, t.Actor, w.object); err != nil {
+		return err
+	}
+	p := db.EndUnreleasedParams{Name: w.row.Name, State: string(state)}
+	if err := w.q.EndUnreleased(ctx, p); err != nil {
+		return failed("end the deployment", err)
+	}
+	line := historyLine{from: w.row.State, to: string(state), reason: "deleted", message: "it was never released", actor: t.Actor}
+	return w.write(ctx, w.row.Uid, line)
+}
+
+// RemoveReplica ends a replica by hand; another takes its place (S115). One that ends already is
+// left to it.
+func (s *Store) RemoveReplica(ctx context.Context, in Write, id fleet.ReplicaID) error {
+	return s.tx(ctx, "remove replica "+string(id), func(q *db.Queries) error {
+		if err := lock(ctx, q, []fleet.ObjectKey{in.Key}); err != nil {
+			return err
+		}
+		w, err := declaredDeployment(ctx, q, in)
+		if err != nil {
+			return err
+		}
+		c := carrying{deploymentWork: w, plan: DeploymentPlan{Terminate: []ReplicaStep{{ID: id, Reason: "removed", Message: "removed by " + in.Actor}}}}
+		if err := c.hold(ctx); err != nil {
+			return err
+		}
+		if _, there := c.steps[id]; !there {
+			return orNotFound(nil, "replica", string(id), "holdfast get replicas --deployment "+in.Key.Name)
+		}
+		if err := c.endByHand(ctx); err != nil {
+			return err
+		}
+		if in.DryRun {
+			return errRollback
+		}
+		return nil
+	})
+}
+
+// endByHand ends replicas at somebody's word, and has the deployment look.
+func (c *carrying) endByHand(ctx context.Context) error {
+	for _, do := range []func(context.Context) error{c.raise, c.terminate, c.tell} {
+		if err := do(ctx); err != nil {
+			return err
+		}
+	}
+	for i := range c.history.order {
+		c.history.order[i].actor = c.actor
+	}
+	if err := c.history.write(ctx, c.q, c.row.Name, c.row.Uid); err != nil {
+		return err
+	}
+	return putOutbox(ctx, c.q, c.subject())
+}

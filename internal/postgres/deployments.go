@@ -1,0 +1,175 @@
+package postgres
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// DeploymentPut is a PUT of a deployment. Definition is the body that its generator made, already
+// stored. With Deploy unset the spec is written and nothing is released.
+type DeploymentPut struct {
+	Write
+	Spec       fleet.DeploymentSpec
+	Definition fleet.Content
+	Deploy     bool
+	Reason     string
+	Limit      time.Duration // of the operation
+}
+
+// DeploymentTurn asks something of a deployment: converge, scale (to Replicas), restart or destroy.
+// Limit is of the operation; 0 is what its replicas may take to start, and some room.
+type DeploymentTurn struct {
+	Write
+	Kind     fleet.OperationKind
+	Replicas *int
+	Reason   string
+	Door     Door
+	Limit    time.Duration
+}
+
+// DeploymentPlan is what was decided of a deployment, to be carried out in the transaction in
+// which it was seen. Its fields are those of the decision.
+type DeploymentPlan struct {
+	Rule, Message string
+	Events        []fleet.DeploymentEvent
+	Create        int
+	Terminate     []ReplicaStep
+	End           []ReplicaStep
+	Fail          []ReplicaStep
+	Attempts      int
+	Crashes       int
+	NextAttempt   time.Time
+	Began         int64
+	BeganVersion  int64
+	Finish        []OperationFinish
+	Conditions    []fleet.DeploymentCondition
+	Awaited       string
+	Next          time.Time
+	More          bool
+	Done          bool
+}
+
+// ReplicaStep moves one replica, and says why.
+type ReplicaStep struct {
+	ID              fleet.ReplicaID
+	Reason, Message string
+}
+
+// OperationFinish ends one operation.
+type OperationFinish struct {
+	ID              fleet.OperationID
+	State           fleet.OperationState
+	Reason, Message string
+}
+
+// PlaceWish is what replicas need of the nodes that they are placed on.
+type PlaceWish struct {
+	Count     int
+	Spec      fleet.PlacementSpec
+	Resources fleet.Resources
+	Driver    fleet.Driver
+	Ports     []int
+}
+
+// DeploymentJudge decides about one visit, from nothing but what it is given. It is asked anew when
+// the transaction is run again.
+type DeploymentJudge interface {
+	Decide(seen fleet.DeploymentSeen) DeploymentPlan
+	// Place chooses nodes for what the plan creates, a node for each replica that has one, and gives
+	// the plan as it is with them.
+	Place(wish PlaceWish, rooms []fleet.NodeRoom) (DeploymentPlan, []fleet.NodeName)
+}
+
+// DeploymentVisit is one look of an entity at its deployment, by a workflow run of a build.
+type DeploymentVisit struct {
+	Deployment fleet.DeploymentName
+	Run, Build string
+	Judge      DeploymentJudge
+}
+
+// DeploymentVisited is what a visit came to.
+type DeploymentVisited struct {
+	State fleet.DeploymentState
+	// Rule, Message and Awaited say why, and what for.
+	Rule, Message, Awaited string
+	// At is the database's time of the visit; Next, unless it is zero, when to look again.
+	At, Next time.Time
+	More     bool // look again at once
+	Done     bool // nothing is left to do
+	// Replicas counts the live ones, Healthy those that are.
+	Replicas, Healthy int
+	// Untold counts the ended operations whose doors wait for word.
+	Untold int
+	Ended  []OperationEnded
+}
+
+// OperationEnded is an operation that a visit ended.
+type OperationEnded struct {
+	Kind   fleet.OperationKind
+	State  fleet.OperationState
+	Reason string
+}
+
+// terms are what is kept beside a revision of its definition.
+type terms struct {
+	Driver         fleet.Driver    `json:"driver"`
+	StartupSeconds float64         `json:"startupSeconds"`
+	StopSeconds    int             `json:"stopSeconds"`
+	Ports          []int           `json:"ports,omitempty"`
+	Resources      fleet.Resources `json:"resources"`
+}
+
+const (
+	defaultStartupSeconds = 300
+	defaultStopSeconds    = 10
+)
+
+// termsOf reads them from a definition.
+func termsOf(definition []byte) (terms, error) {
+	var d fleet.Definition
+	if err := json.Unmarshal(definition, &d); err != nil {
+		return terms{}, &fleet.Error{Kind: fleet.Invalid, Message: "the definition is no JSON", Field: "definition", Err: err}
+	}
+	t := terms{Driver: d.Driver, StartupSeconds: defaultStartupSeconds, StopSeconds: d.StopSeconds, Resources: d.Resources}
+	if d.Startup != nil && d.Startup.Deadline > 0 {
+		t.StartupSeconds = d.Startup.Deadline
+	}
+	if t.StopSeconds <= 0 {
+		t.StopSeconds = defaultStopSeconds
+	}
+	if t.Driver == "" {
+		t.Driver = fleet.DriverProcess
+		if d.Image != "" {
+			t.Driver = fleet.DriverDocker
+		}
+	}
+	for _, p := range d.Ports {
+		if p.Port != 0 {
+			t.Ports = append(t.Ports, p.Port)
+		}
+	}
+	return t, nil
+}
+
+func (t terms) startup() time.Duration { return secondsOf(t.StartupSeconds) }
+func (t terms) stop() time.Duration    { return time.Duration(t.StopSeconds) * time.Second }
+
+// Bodies are what a spec refers to.
+func bodiesOf(spec fleet.DeploymentSpec) []fleet.Hash {
+	var out []fleet.Hash
+	for _, f := range spec.Process.Files {
+		if f.Body != nil {
+			out = append(out, f.Body.Hash)
+		}
+	}
+	return out
+}
+
+// keptTerms reads the terms that were kept beside a revision.
+func keptTerms(r *db.DeploymentRevision) (terms, error) {
+	var t terms
+	return t, failed("read the terms of a revision", json.Unmarshal(r.Terms, &t))
+}

@@ -1,0 +1,239 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// S7, S8, S13, S34, S36, S40, S41, X2: from the PUT to RUNNING by what nodes say, and on from there.
+func TestDeploymentRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	put := b.putDeployment()
+	require.Equal(t, fleet.OperationConverge, put.Operation.Kind)
+	require.Equal(t, webSub, put.Operation.Subject)
+	require.Equal(t, fleet.DeploymentPending, b.viewed().State)
+
+	first := b.visits()
+	require.Equal(t, fleet.DeploymentProvisioning, first.State)
+	require.False(t, first.Done)
+	require.Equal(t, run1, b.operation(put.Operation.ID).EntityRun)
+	set, err := b.NodeReplicas(t.Context(), nodeA)
+	require.NoError(t, err)
+	require.Len(t, set.Replicas, 1)
+	require.True(t, set.Replicas[0].Run)
+	require.Positive(t, set.Version)
+
+	body, err := b.DefinitionOf(t.Context(), nodeA, set.Replicas[0].Definition)
+	require.NoError(t, err)
+	require.Contains(t, string(body), "serve")
+	other := b.define(fleet.DeploymentSpec{Process: fleet.Process{Command: []string{"other"}}})
+	_, err = b.DefinitionOf(t.Context(), nodeA, other.Hash)
+	refused(t, fleet.NotFound, err)
+
+	require.Equal(t, []string{webSub}, b.tells(nodeA, healthy(set.Replicas[0].ID)))
+	last := b.settles()
+	require.Equal(t, fleet.DeploymentRunning, last.State)
+	require.Equal(t, fleet.OperationSucceeded, b.operation(put.Operation.ID).State)
+	v := b.viewed()
+	require.Equal(t, 2, v.Counts.Healthy)
+	require.Len(t, v.Conditions, 3)
+	require.True(t, b.visitDeployment(run1).Done)
+	require.Empty(t, b.tells(nodeA, healthy(set.Replicas[0].ID)), "nothing new")
+
+	restarted, err := b.turnDeployment(fleet.OperationRestart)
+	require.NoError(t, err)
+	b.settles()
+	require.Equal(t, fleet.OperationSucceeded, b.operation(restarted.Operation.ID).State)
+	nodes := []fleet.NodeName{}
+	for _, r := range b.replicas() {
+		nodes = append(nodes, r.Node)
+	}
+	require.ElementsMatch(t, []fleet.NodeName{nodeA, nodeB}, nodes, "new ones are spread without a look at those that they replace")
+
+	_, err = b.turnDeployment(fleet.OperationScale, to(3))
+	require.NoError(t, err)
+	b.settles()
+	require.Len(t, b.replicas(), 3)
+	oldest := b.replicas()[0]
+	for _, r := range b.replicas() {
+		if r.CreatedAt.Before(oldest.CreatedAt) {
+			oldest = r
+		}
+	}
+	_, err = b.turnDeployment(fleet.OperationScale, to(1)) // S16, S105
+	require.NoError(t, err)
+	b.settles()
+	require.Len(t, b.replicas(), 1)
+	require.NotEqual(t, oldest.ID, b.replicas()[0].ID)
+	_, err = b.turnDeployment(fleet.OperationScale, to(6))
+	refused(t, fleet.Invalid, err)
+
+	before := b.replicas()[0] // new before old
+	_, err = b.turnDeployment(fleet.OperationRestart)
+	require.NoError(t, err)
+	b.visits()
+	require.Len(t, b.replicas(), 2)
+	b.settles()
+	require.Len(t, b.replicas(), 1)
+	require.NotEqual(t, before.ID, b.replicas()[0].ID)
+	require.Equal(t, []string{"converge succeeded", "restart succeeded", "scale succeeded", "scale succeeded", "restart succeeded"}, b.deploymentOperations())
+}
+
+// S8, S98, X2: what of a PUT is a release, and what it does to the target.
+func TestDeploymentReleases(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	require.NotNil(t, b.putDeployment().Operation)
+	require.Nil(t, b.putDeployment().Operation, "the same again starts nothing")
+	require.EqualValues(t, 1, b.seen().ProcessVersion)
+
+	same := func(p *postgres.DeploymentPut) {
+		p.Definition = b.define(fleet.DeploymentSpec{Process: fleet.Process{Command: []string{"serve", "--by-the-type"}}})
+	}
+	require.NotNil(t, b.putDeployment(same).Operation, "its type's settings changed")
+	require.Equal(t, []int64{2, 2}, []int64{b.seen().Revision, b.seen().ProcessVersion})
+
+	placed := asking(func(s *fleet.DeploymentSpec) { s.Placement.Labels = map[string]string{"rack": string(nodeA)} })
+	require.NotNil(t, b.putDeployment(same, placed).Operation)
+	require.Equal(t, []int64{3, 2}, []int64{b.seen().Revision, b.seen().ProcessVersion}, "what runs stays")
+
+	b.settles()
+	_, err := b.turnDeployment(fleet.OperationScale, to(4))
+	require.NoError(t, err)
+	more := asking(func(s *fleet.DeploymentSpec) { s.Resources.CPU = 0.5 })
+	b.putDeployment(more)
+	require.Equal(t, 4, b.seen().Target, "scaling stays")
+	b.putDeployment(more, asking(func(s *fleet.DeploymentSpec) { s.Replicas.Max = 3 }))
+	require.Equal(t, 3, b.seen().Target, "within the bounds")
+
+	at := b.seen()
+	require.Nil(t, b.putDeployment(notReleased, asking(func(s *fleet.DeploymentSpec) { s.Replicas.Max, s.State = 1, fleet.StateStopped })).Operation)
+	after := b.seen()
+	require.Equal(t, []any{at.Revision, at.Target, false}, []any{after.Revision, after.Target, after.Stopped}, "nothing of it is released")
+
+	all, err := b.ListDeploymentRevisions(t.Context(), web, postgres.Place{}, 2)
+	require.NoError(t, err)
+	require.EqualValues(t, []int64{5, 4}, []int64{all[0].Revision, all[1].Revision})
+	rest, err := b.ListDeploymentRevisions(t.Context(), web, postgres.Place{ID: "4"}, 10)
+	require.NoError(t, err)
+	require.Len(t, rest, 3)
+
+	twice := func(p *postgres.DeploymentPut) { p.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte("h")} }
+	one := b.putDeployment(twice, asking(func(s *fleet.DeploymentSpec) { s.Resources.CPU = 0.25 }))
+	require.Equal(t, one.Operation.ID, b.putDeployment(twice, asking(func(s *fleet.DeploymentSpec) { s.Resources.CPU = 0.25 })).Operation.ID) // X11
+}
+
+// S31, S32, S38, S39, S42, S43, S113, S114: the end, and another of the same name after it.
+func TestDeploymentEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+
+	b.putDeployment(notReleased) // never released: it ends at once
+	out, err := b.turnDeployment(fleet.OperationDestroy)
+	require.NoError(t, err)
+	require.Nil(t, out.Operation)
+	require.Equal(t, fleet.DeploymentTerminated, b.viewed().State)
+	_, err = b.turnDeployment(fleet.OperationDestroy)
+	refused(t, fleet.NotFound, err)
+
+	b.putDeployment()
+	first := b.viewed()
+	b.settles()
+	_, err = b.turnDeployment(fleet.OperationDestroy)
+	require.NoError(t, err)
+	for kind, edit := range map[fleet.OperationKind]func(*postgres.DeploymentTurn){
+		fleet.OperationConverge: func(*postgres.DeploymentTurn) {}, fleet.OperationScale: to(1), fleet.OperationRestart: func(*postgres.DeploymentTurn) {},
+	} {
+		_, err := b.turnDeployment(kind, edit)
+		refused(t, fleet.IllegalState, err)
+	}
+	b.visits()
+	require.Equal(t, fleet.DeploymentDestroying, b.viewed().State)
+
+	require.Nil(t, b.putDeployment(notReleased).Operation) // a PUT that releases nothing renews nothing
+	b.visits()
+	require.Equal(t, fleet.DeploymentDestroying, b.viewed().State)
+	require.Equal(t, first.UID, b.viewed().UID)
+	again := b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 1 }))
+	require.NotNil(t, again.Operation)
+	for range 3 {
+		require.Zero(t, b.visits().Replicas, "nothing is created after DESTROYING")
+	}
+	last := b.settles()
+	require.Equal(t, fleet.DeploymentRunning, last.State)
+	require.Equal(t, 1, last.Healthy)
+	v := b.viewed()
+	require.NotEqual(t, first.UID, v.UID)
+	require.Greater(t, v.Revision, first.Revision, "numbers go on")
+	require.Greater(t, v.ProcessVersion, first.ProcessVersion)
+	require.Equal(t, fleet.OperationSucceeded, b.operation(again.Operation.ID).State)
+
+	_, err = b.turnDeployment(fleet.OperationDestroy)
+	require.NoError(t, err)
+	b.settles()
+	require.Equal(t, fleet.DeploymentTerminated, b.viewed().State)
+	require.Empty(t, b.replicas())
+	_, err = b.GetObject(t.Context(), webKey)
+	refused(t, fleet.NotFound, err)
+	require.Equal(t, []string{"converge succeeded", "destroy succeeded", "converge succeeded", "destroy succeeded"}, b.deploymentOperations())
+	require.True(t, b.visitDeployment(run2).Done)
+}
+
+// X5, X11, X25: a door asks once, and hears of the end; what is unknown is refused.
+func TestDeploymentDoors(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	_, err := b.turnDeployment(fleet.OperationConverge)
+	refused(t, fleet.NotFound, err)
+	b.putDeployment(notReleased)
+	_, err = b.turnDeployment(fleet.OperationConverge)
+	refused(t, fleet.IllegalState, err)
+	b.putDeployment()
+	door := func(t *postgres.DeploymentTurn) { t.Door, t.Limit = postgres.Door{Workflow: "w", Run: "r"}, 0 }
+	one, err := b.turnDeployment(fleet.OperationConverge, door)
+	require.NoError(t, err)
+	require.Greater(t, time.Until(one.Operation.Deadline), 10*time.Minute)
+	two, err := b.turnDeployment(fleet.OperationConverge, door)
+	require.NoError(t, err)
+	require.Equal(t, one.Operation.ID, two.Operation.ID)
+	_, err = b.turnDeployment(fleet.OperationDeploy)
+	refused(t, fleet.Invalid, err)
+	_, err = b.turnDeployment(fleet.OperationScale)
+	refused(t, fleet.Invalid, err)
+
+	open, err := b.OpenDeploymentOperations(t.Context(), "", 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, []postgres.OpenEntity{{Subject: webSub}}, open)
+	last := b.settles()
+	require.Equal(t, 1, last.Untold)
+	require.Len(t, last.Ended, 2)
+	untold, err := b.UntoldDoors(t.Context(), webSub, 10)
+	require.NoError(t, err)
+	require.Equal(t, one.Operation.ID, untold[0].ID)
+
+	_, err = b.turnDeployment(fleet.OperationRestart)
+	require.NoError(t, err)
+	b.visits()
+	require.NoError(t, b.CloseDeploymentOperations(t.Context(), postgres.OpenEntity{Subject: webSub, Run: run1}, "workflow_terminated"))
+	b.settles()
+	require.Equal(t, "restart failed", b.deploymentOperations()[2])
+
+	scaled, err := b.turnDeployment(fleet.OperationScale, to(4)) // cancelled: nobody waits any more, and what was asked stays
+	require.NoError(t, err)
+	_, err = b.CancelOperation(t.Context(), scaled.Operation.ID)
+	require.NoError(t, err)
+	b.visits()
+	require.Equal(t, fleet.OperationCancelled, b.operation(scaled.Operation.ID).State)
+	require.Equal(t, 4, b.seen().Target)
+	b.settles()
+	deployments, replicas, err := b.CountRuntime(t.Context()) // S93
+	require.NoError(t, err)
+	require.Equal(t, map[fleet.DeploymentState]int64{fleet.DeploymentRunning: 1}, deployments)
+	require.Equal(t, map[fleet.ReplicaState]int64{fleet.ReplicaHealthy: 4}, replicas)
+}

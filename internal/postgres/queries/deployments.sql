@@ -1,0 +1,163 @@
+-- Who changes a deployment holds its row; FOR NO KEY UPDATE, so that what refers to it can be
+-- written meanwhile.
+
+-- name: LockDeployment :one
+SELECT * FROM deployments WHERE name = @name FOR NO KEY UPDATE;
+
+-- name: InsertDeployment :one
+INSERT INTO deployments (name, uid, project, state) VALUES (@name, @uid, @project, 'PENDING') RETURNING *;
+
+-- name: GetDeploymentRevision :one
+SELECT * FROM deployment_revisions WHERE deployment = @deployment AND revision = @revision;
+
+-- name: NewestDeploymentRevision :one
+SELECT * FROM deployment_revisions WHERE deployment = @deployment AND uid = @uid ORDER BY revision DESC LIMIT 1;
+
+-- name: InsertDeploymentRevision :exec
+INSERT INTO deployment_revisions (deployment, revision, uid, generation, process_version, spec, terms, definition, created_by, reason)
+VALUES (@deployment, @revision, @uid, @generation, @process_version, @spec, @terms, @definition, @created_by, @reason);
+
+-- A revision of the declaration that runs is released at once, one of the next waits.
+-- name: ReleaseDeployment :exec
+UPDATE deployments SET last_revision = @revision, revision = CASE WHEN uid = @uid THEN @revision ELSE revision END,
+    process_version = CASE WHEN uid = @uid THEN @process_version ELSE process_version END,
+    target = CASE WHEN uid = @uid THEN @target ELSE target END, updated_at = now()
+WHERE name = @name;
+
+-- name: DeclareNext :exec
+UPDATE deployments SET next_uid = sqlc.narg(next_uid), updated_at = now() WHERE name = @name;
+
+-- name: ScaleDeployment :exec
+UPDATE deployments SET target = @target, updated_at = now() WHERE name = @name;
+
+-- name: RestartDeployment :one
+UPDATE deployments SET process_version = process_version + 1, updated_at = now() WHERE name = @name RETURNING process_version;
+
+-- What was begun is begun anew: the way out of ERROR.
+-- name: BeginDeploymentAnew :exec
+UPDATE deployments SET began = 0, next_attempt = NULL, updated_at = now() WHERE name = @name;
+
+-- name: AttachDeploymentRun :exec
+UPDATE deployments SET entity_run = @run, seen_at = now() WHERE name = @name;
+
+-- name: MoveDeployment :exec
+UPDATE deployments SET state = @state, reason = @reason, message = @message, awaited = @awaited,
+    since = CASE WHEN state = @state THEN since ELSE now() END,
+    began = @began, began_version = @began_version, attempts = @attempts, crashes = @crashes,
+    next_attempt = sqlc.narg(next_attempt), wake_at = sqlc.narg(wake_at), conditions = @conditions,
+    updated_at = CASE WHEN (state, reason, message, awaited, conditions) IS DISTINCT FROM (@state, @reason, @message, @awaited, @conditions::jsonb)
+                      THEN now() ELSE updated_at END
+WHERE name = @name;
+
+-- name: RedeclareDeployment :one
+UPDATE deployments SET uid = @uid, next_uid = NULL, project = @project, revision = @revision, process_version = @process_version,
+    target = @target, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, wake_at = NULL,
+    state = @state, reason = 'redeclared', message = '', awaited = '', conditions = '[]', since = now(), updated_at = now()
+WHERE name = @name
+RETURNING *;
+
+-- name: ForgetDeployment :exec
+WITH r AS (DELETE FROM deployment_revisions v USING deployments d WHERE d.name = @name AND v.deployment = d.name AND v.uid = d.uid),
+     h AS (DELETE FROM deployment_history y USING deployments d WHERE d.name = @name AND y.deployment = d.name AND y.uid = d.uid)
+DELETE FROM replicas x WHERE x.deployment = @name AND x.ended_at IS NOT NULL;
+
+-- name: SeeDeploymentOperations :many
+SELECT id, kind, revision, process_version, target, cancel_requested FROM operations
+WHERE subject = @subject AND state = 'running' ORDER BY created_at, id;
+
+-- name: CountUntold :one
+SELECT count(*) FROM operations WHERE subject = @subject AND state <> 'running' AND door_run <> '' AND NOT door_told;
+
+-- name: InsertDeploymentOperation :one
+INSERT INTO operations (id, kind, site, name, subject, revision, project, state, requested_by, door_workflow, door_run, deadline_at,
+                        process_version, target)
+VALUES (@id, @kind, '', @name, @subject, @revision, @project, 'running', @requested_by, @door_workflow, @door_run,
+        now() + make_interval(secs => @seconds::float8), @process_version, @target)
+RETURNING *;
+
+-- name: EndOperationsEach :exec
+WITH ended AS (
+    UPDATE operations o SET state = u.state, reason = u.reason, message = u.message, ended_at = now()
+    FROM (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@reasons::text[]) AS reason,
+                 unnest(@messages::text[]) AS message) u
+    WHERE o.id = u.id AND o.state = 'running'
+    RETURNING o.id)
+SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
+
+-- A line like one of the last ones takes its place, counted, so that the newest stays first.
+-- name: WriteDeploymentHistory :exec
+WITH before AS (
+    SELECT h.id FROM (SELECT x.* FROM deployment_history x WHERE x.deployment = @deployment ORDER BY x.id DESC LIMIT @look_back) h
+    WHERE h.uid = @uid AND (h.replica <> '') = (@replica::text <> '') AND h.from_state = @from_state AND h.to_state = @to_state
+      AND h.reason = @reason AND h.message = @message AND h.actor = @actor
+    ORDER BY h.id DESC LIMIT 1),
+merged AS (DELETE FROM deployment_history h USING before b WHERE h.id = b.id RETURNING h.at, h.times)
+INSERT INTO deployment_history (deployment, uid, replica, node, at, times, from_state, to_state, reason, message, actor)
+SELECT @deployment, @uid, @replica, @node, coalesce((SELECT m.at FROM merged m), now()),
+       coalesce((SELECT m.times FROM merged m), 0) + @times::integer, @from_state, @to_state, @reason, @message, @actor;
+
+-- name: ListDeploymentHistory :many
+SELECT * FROM deployment_history WHERE deployment = @deployment AND (@before::bigint = 0 OR id < @before)
+ORDER BY id DESC LIMIT @max_rows;
+
+-- name: ListDeploymentRevisions :many
+SELECT * FROM deployment_revisions WHERE deployment = @deployment AND (@before::bigint = 0 OR revision < @before)
+ORDER BY revision DESC LIMIT @max_rows;
+
+-- name: DeploymentsOfPool :many
+SELECT d.name FROM deployments d JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = d.revision
+WHERE d.state <> 'TERMINATED' AND v.spec #> '{placement,pools}' ? @pool::text ORDER BY d.name;
+
+-- name: DeclaredInPool :one
+SELECT count(*) FROM objects WHERE kind = 'deployment' AND scope = '' AND spec #> '{placement,pools}' ? @pool::text;
+
+-- name: EndUnreleased :exec
+UPDATE deployments SET state = @state, reason = 'deleted', message = 'it was never released', awaited = '', since = now(), updated_at = now()
+WHERE name = @name;
+
+-- name: ViewDeployments :many
+SELECT sqlc.embed(d), coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition,
+       c.starting, c.healthy, c.unhealthy, c.terminating, c.unheard, c.older
+FROM deployments d
+LEFT JOIN LATERAL (SELECT x.generation, x.definition FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE r.state = 'STARTING') AS starting, count(*) FILTER (WHERE r.state = 'HEALTHY') AS healthy,
+           count(*) FILTER (WHERE r.state = 'UNHEALTHY') AS unhealthy, count(*) FILTER (WHERE r.state = 'TERMINATING') AS terminating,
+           count(*) FILTER (WHERE r.state <> 'TERMINATING' AND NOT EXISTS (
+               SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)) AS unheard,
+           count(*) FILTER (WHERE r.state <> 'TERMINATING' AND r.process_version < d.process_version) AS older
+    FROM replicas r WHERE r.deployment = d.name AND r.ended_at IS NULL OFFSET 0) c
+WHERE d.name = ANY(@names::text[]) ORDER BY d.name;
+
+-- Those of a shard that have something to do and were not looked at for a while. One that waits for
+-- a time of its own is left alone until then, but for what asks or goes wrong meanwhile.
+-- name: DeploymentsDue :many
+SELECT d.name FROM deployments d
+LEFT JOIN LATERAL (SELECT v.spec ->> 'state' AS wanted FROM deployment_revisions v
+                   WHERE v.deployment = d.name AND v.revision = d.revision OFFSET 0) w ON true
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE r.state <> 'TERMINATING') AS live,
+           coalesce(bool_or(r.state = 'TERMINATING' AND r.stop_by < now() OR r.lost OR n.leaves OR n.gone), false) AS wrong,
+           coalesce(bool_or(NOT n.heard), false) AS unheard
+    FROM replicas r
+    JOIN LATERAL (SELECT x.heard, x.leaves, x.gone FROM replica_nodes x WHERE x.name = r.node OFFSET 0) n ON true
+    WHERE r.deployment = d.name AND r.ended_at IS NULL OFFSET 0) c
+WHERE d.name > @after::text AND mod(hashtext(d.name)::bigint + 2147483648, @shards::bigint) = @shard::bigint
+  AND d.seen_at < now() - make_interval(secs => @older_seconds::float8)
+  AND (d.wake_at <= now() OR c.wrong
+       OR EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'deployment.' || d.name AND o.state = 'running' OFFSET 0)
+       OR d.state = 'TERMINATED' AND d.next_uid IS NOT NULL
+       OR d.state <> 'TERMINATED' AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.name = d.name
+                                                 AND o.uid = d.uid AND o.deleting_since IS NULL OFFSET 0)
+       OR d.revision > 0 AND w.wanted = 'started' AND d.state <> 'TERMINATED' AND (d.revision > d.began OR d.process_version > d.began_version)
+       OR d.wake_at IS NULL AND c.unheard
+       OR d.wake_at IS NULL AND d.revision > 0
+          AND c.live <> CASE WHEN w.wanted = 'started' AND d.state IN ('PENDING', 'PROVISIONING', 'RUNNING') THEN d.target
+                             WHEN w.wanted = 'started' AND d.state = 'ERROR' THEN c.live ELSE 0 END)
+ORDER BY d.name LIMIT @max_rows;
+
+-- name: CountDeployments :one
+SELECT count(*) FROM deployments WHERE state <> 'TERMINATED';
+
+-- name: CountDeploymentStates :many
+SELECT state, count(*) AS count FROM deployments GROUP BY state;

@@ -1,0 +1,211 @@
+-- Rows of many replicas are locked in the order of their ids, and sets of nodes after them in the
+-- order of their names, so that no two statements wait for each other in a circle.
+
+-- What is there of a deployment, with how its nodes are. A drain that was given up, or whose node
+-- was let in again, moves nothing any more.
+-- name: SeeReplicas :many
+SELECT r.*, n.heard, n.unheard, n.leaves, n.gone
+FROM (SELECT DISTINCT x.node FROM replicas x WHERE x.deployment = @deployment AND x.ended_at IS NULL) d
+JOIN LATERAL (SELECT s.* FROM replica_nodes s WHERE s.name = d.node OFFSET 0) n ON true
+JOIN replicas r ON r.deployment = @deployment AND r.ended_at IS NULL AND r.node = d.node
+ORDER BY r.created_at, r.id;
+
+-- name: LockReplicas :many
+SELECT id, node, state, health FROM replicas WHERE id = ANY(@ids::text[]) AND deployment = @deployment AND ended_at IS NULL
+ORDER BY id FOR NO KEY UPDATE;
+
+-- The number of a set that is new, or comes back, lies above all that were ever given: it begins
+-- with the time.
+-- name: RaiseNodeSets :many
+INSERT INTO node_sets AS s (node, version)
+SELECT u.node, (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM (SELECT unnest(@nodes::text[]) AS node) u ORDER BY u.node
+ON CONFLICT (node) DO UPDATE SET version = s.version + 1, changed_at = now()
+RETURNING s.node, s.version;
+
+-- name: TellNodeSets :exec
+SELECT pg_notify('holdfast_link', 'replicas ' || u.node || ' ' || u.version)
+FROM (SELECT unnest(@nodes::text[]) AS node, unnest(@versions::bigint[]) AS version) u;
+
+-- name: InsertReplicas :exec
+INSERT INTO replicas (id, deployment, uid, node, site, revision, process_version, definition, cpu, memory, gpus, fixed_ports,
+                      stop_seconds, state, listed)
+SELECT u.id, @deployment, @uid, u.node, n.site, @revision, @process_version, @definition, @cpu, @memory, @gpus, @fixed_ports::integer[],
+       @stop_seconds, 'STARTING', s.version
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@nodes::text[]) AS node) u
+JOIN nodes n ON n.name = u.node JOIN node_sets s ON s.node = u.node;
+
+-- name: TerminateReplicas :exec
+UPDATE replicas r SET state = 'TERMINATING', since = now(), reason = u.reason, message = u.message, listed = s.version,
+    stop_by = now() + make_interval(secs => r.stop_seconds + @slack_seconds::float8)
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message) u, node_sets s
+WHERE r.id = u.id AND s.node = r.node;
+
+-- name: FailReplicas :exec
+UPDATE replicas r SET state = 'UNHEALTHY', health = 'UNHEALTHY', since = now(), failed_at = now(), reason = u.reason, message = u.message
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message) u
+WHERE r.id = u.id;
+
+-- name: EndReplicas :exec
+UPDATE replicas r SET state = 'TERMINATED', since = now(), ended_at = now(), stop_by = NULL,
+    reason = CASE WHEN u.reason <> '' THEN u.reason ELSE r.reason END, message = CASE WHEN u.reason <> '' THEN u.message ELSE r.message END
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message) u
+WHERE r.id = u.id;
+
+-- name: NodeSet :one
+SELECT g.era, coalesce(s.version, 0)::bigint AS version FROM region g LEFT JOIN node_sets s ON s.node = @node;
+
+-- The number comes first: what changes meanwhile has a higher one, and is fetched again.
+-- name: NodeReplicas :many
+SELECT id, deployment, revision, process_version, definition, state, stop_seconds FROM replicas
+WHERE node = @node AND ended_at IS NULL ORDER BY created_at, id;
+
+-- name: NodeSetVersions :many
+SELECT c.id, g.era, s.version FROM connections c JOIN node_sets s ON s.node = c.node, region g
+WHERE c.server = @server AND c.ended_at IS NULL AND c.node IS NOT NULL;
+
+-- name: NodeHasDefinition :one
+SELECT EXISTS (SELECT 1 FROM replicas WHERE node = @node AND definition = @definition AND ended_at IS NULL);
+
+-- name: LockReplicasOfNode :many
+SELECT * FROM replicas WHERE node = @node AND ended_at IS NULL AND (@every::boolean OR id = ANY(@ids::text[]))
+ORDER BY id FOR NO KEY UPDATE;
+
+-- name: HoldNodeSet :exec
+UPDATE node_sets SET held = @held WHERE node = @node AND held < @held;
+
+-- A replica that is to end keeps the reason why.
+-- name: ReportReplicas :exec
+UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, restarts = u.restarts, endpoint = u.endpoint, ports = u.ports,
+    pid = u.pid, lost = false,
+    reason = CASE WHEN r.state = 'TERMINATING' THEN r.reason ELSE u.reason END,
+    message = CASE WHEN r.state = 'TERMINATING' THEN r.message ELSE u.message END,
+    since = CASE WHEN r.state = u.state THEN r.since ELSE now() END,
+    failed_at = CASE WHEN u.failed THEN now() ELSE r.failed_at END,
+    ended_at = CASE WHEN u.state = 'TERMINATED' THEN now() END, stop_by = CASE WHEN u.state = 'TERMINATED' THEN NULL ELSE r.stop_by END
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@healths::text[]) AS health, unnest(@phases::text[]) AS phase,
+             unnest(@restarts::integer[]) AS restarts, unnest(@endpoints::text[]) AS endpoint, unnest(@ports::jsonb[]) AS ports,
+             unnest(@pids::integer[]) AS pid, unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message,
+             unnest(@failed::boolean[]) AS failed) u
+WHERE r.id = u.id;
+
+-- name: LoseReplicas :exec
+UPDATE replicas SET lost = true WHERE id = ANY(@ids::text[]) AND NOT lost;
+
+-- Every node that may run anything, with what is there: each sum is made of all nodes at once.
+-- name: Rooms :many
+WITH streams AS (
+    SELECT c.node, bool_or(c.drain_asked_at IS NOT NULL) AS asked
+    FROM connections c WHERE c.node IS NOT NULL AND c.ended_at IS NULL AND c.state IN ('Active', 'Draining') GROUP BY c.node),
+taken AS (
+    SELECT r.node, count(*) AS replicas, sum(r.cpu) AS cpu, sum(r.memory) AS memory, sum(r.gpus) AS gpus
+    FROM replicas r WHERE r.ended_at IS NULL GROUP BY r.node)
+SELECT n.name, n.site, n.facts, n.cordoned_at, (s.node IS NOT NULL)::boolean AS connected, coalesce(s.asked, false)::boolean AS asked,
+       (d.node IS NOT NULL)::boolean AS draining, coalesce(t.replicas, 0)::bigint AS replicas, coalesce(t.cpu, 0)::float8 AS cpu,
+       coalesce(t.memory, 0)::bigint AS memory, coalesce(t.gpus, 0)::bigint AS gpus
+FROM nodes n
+LEFT JOIN streams s ON s.node = n.name
+LEFT JOIN taken t ON t.node = n.name
+LEFT JOIN node_drains d ON d.node = n.name AND d.ended_at IS NULL
+WHERE n.removed_at IS NULL AND n.revoked_at IS NULL AND n.enrolled_at IS NOT NULL
+ORDER BY n.name;
+
+-- Own are those of the deployment that are to stay: what is about to be replaced takes room, and no
+-- part in how the others are spread.
+-- name: OwnOnNodes :many
+SELECT r.node, count(*) AS own
+FROM replicas r JOIN deployments d ON d.name = r.deployment
+WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version = d.process_version GROUP BY r.node;
+
+-- name: PortsOnNodes :many
+SELECT r.node, p.port::integer AS port, bool_or(r.deployment = @deployment AND r.state <> 'TERMINATING')::boolean AS own
+FROM replicas r CROSS JOIN LATERAL unnest(r.fixed_ports) AS p(port)
+WHERE r.ended_at IS NULL AND r.fixed_ports <> '{}' GROUP BY r.node, p.port ORDER BY r.node, p.port;
+
+-- name: ModulesOnNodes :many
+SELECT DISTINCT c.node::text AS node, (m.module_namespace || '.' || m.name)::text AS module
+FROM connections c JOIN modules m ON m.connection = c.id
+WHERE c.node IS NOT NULL AND c.ended_at IS NULL AND c.state IN ('Active', 'Draining') ORDER BY 1, 2;
+
+-- name: FailingNodes :many
+SELECT r.node, count(*) AS failing FROM replicas r
+WHERE r.deployment = @deployment AND r.failed_at > now() - make_interval(secs => @seconds::float8) GROUP BY r.node;
+
+-- How many replicas of each pool's deployments nodes have.
+-- name: PoolTaken :many
+SELECT r.node, p.name::text AS pool, count(*) AS replicas
+FROM (SELECT d.name, v.spec FROM deployments d
+      JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = d.revision WHERE d.state <> 'TERMINATED') s
+CROSS JOIN LATERAL jsonb_array_elements_text(coalesce(s.spec #> '{placement,pools}', '[]'::jsonb)) AS p(name)
+JOIN replicas r ON r.deployment = s.name AND r.ended_at IS NULL
+WHERE p.name = ANY(@pools::text[]) GROUP BY r.node, p.name;
+
+-- name: PoolSpecs :many
+SELECT name, spec FROM objects WHERE kind = 'pool' AND scope = '' ORDER BY name;
+
+-- The filter finds its ids by an index of its own: one plan for all would read every replica.
+-- name: ReplicaIDsOfDeployment :many
+SELECT u.id FROM (
+    SELECT r.id FROM replicas r WHERE r.deployment = @deployment AND r.ended_at IS NULL
+    UNION ALL SELECT r.id FROM replicas r WHERE @ended::boolean AND r.deployment = @deployment AND r.ended_at IS NOT NULL) u
+WHERE u.id > @after::text ORDER BY u.id LIMIT @max_rows;
+
+-- name: ReplicaIDsOfNode :many
+SELECT u.id FROM (SELECT r.id FROM replicas r WHERE r.node = @node AND r.ended_at IS NULL OFFSET 0) u
+WHERE u.id > @after::text ORDER BY u.id LIMIT @max_rows;
+
+-- name: ReplicaIDs :many
+SELECT r.id FROM replicas r
+WHERE r.id > @after::text AND (@node::text = '' OR r.node = @node) AND (@deployment::text = '' OR r.deployment = @deployment)
+  AND (@ended::boolean OR r.ended_at IS NULL)
+  AND (@project::text = '' OR r.deployment IN (SELECT d.name FROM deployments d WHERE d.project = @project))
+ORDER BY r.id LIMIT @max_rows;
+
+-- name: ReplicasByID :many
+SELECT sqlc.embed(r), d.project,
+       EXISTS (SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)::boolean AS heard
+FROM replicas r JOIN deployments d ON d.name = r.deployment
+WHERE r.id = ANY(@ids::text[]) AND (@project::text = '' OR d.project = @project)
+ORDER BY r.id;
+
+-- name: GetReplica :one
+SELECT sqlc.embed(r), d.project,
+       EXISTS (SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)::boolean AS heard
+FROM replicas r JOIN deployments d ON d.name = r.deployment WHERE r.id = @id;
+
+-- name: InsertReplicaLog :execrows
+INSERT INTO replica_logs AS l (replica, log_offset, data)
+SELECT r.id, @log_offset, @data FROM replicas r WHERE r.id = @replica AND r.node = @node
+ON CONFLICT (replica, log_offset) DO UPDATE SET data = excluded.data WHERE length(excluded.data) > length(l.data);
+
+-- name: TrimReplicaLog :exec
+DELETE FROM replica_logs l WHERE l.replica = @replica
+  AND l.log_offset < (SELECT max(m.log_offset) FROM replica_logs m WHERE m.replica = @replica) - @keep_bytes::bigint;
+
+-- name: ReadReplicaLogs :many
+SELECT log_offset, data, at FROM replica_logs WHERE replica = @replica AND log_offset + length(data) > @from_offset::bigint
+ORDER BY log_offset LIMIT @max_rows;
+
+-- name: KeepReplicaSamples :exec
+INSERT INTO replica_samples AS s (replica, cpu, memory)
+SELECT r.id, u.cpu, u.memory
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@cpus::float8[]) AS cpu, unnest(@memories::bigint[]) AS memory) u
+JOIN replicas r ON r.id = u.id AND r.node = @node AND r.ended_at IS NULL ORDER BY r.id
+ON CONFLICT (replica) DO UPDATE SET cpu = excluded.cpu, memory = excluded.memory, at = now();
+
+-- name: ReplicaSamples :many
+SELECT s.* FROM replica_samples s JOIN replicas r ON r.id = s.replica WHERE r.deployment = @deployment AND r.ended_at IS NULL;
+
+-- name: HoldConnection :one
+SELECT node FROM connections WHERE id = @id AND ended_at IS NULL FOR SHARE;
+
+-- name: CountReplicaStates :many
+SELECT state, count(*) AS count FROM replicas WHERE ended_at IS NULL GROUP BY state;
+
+-- name: CountReplicasOn :one
+SELECT count(*) AS replicas, count(*) FILTER (WHERE state <> 'TERMINATING') AS live FROM replicas WHERE node = @node AND ended_at IS NULL;
+
+-- name: LiveReplicasOn :many
+SELECT id, deployment FROM replicas WHERE node = @node AND ended_at IS NULL AND state <> 'TERMINATING' ORDER BY deployment, id;
+
+-- name: DrainOfNode :one
+SELECT EXISTS (SELECT 1 FROM node_drains WHERE node = @node AND ended_at IS NULL);

@@ -1,0 +1,220 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// ReplicaJudge says what moves a replica of which its node said something.
+type ReplicaJudge = func(fleet.ReplicaSeen, fleet.ReplicaStatus) []fleet.ReplicaEvent
+
+// ReplicasReported writes down what a node says of its replicas, and gives the subjects that have
+// something to decide by it. What the region does not know, or knows to have ended, or has on
+// another node, is left alone: the node ends it, for it is not in its set. What a complete report
+// lacks, although the node had it in a set, is lost there; what was to end has ended. A report by a
+// connection that has ended is gone: a later one may have said more.
+func (s *Store) ReplicasReported(ctx context.Context, r fleet.ReplicasReport, judge ReplicaJudge) ([]string, error) {
+	var wake []string
+	err := s.tx(ctx, "report of node "+string(r.Node), func(q *db.Queries) (err error) {
+		wake, err = (&reporting{q: q, report: r, judge: judge}).write(ctx)
+		return err
+	})
+	return wake, err
+}
+
+// nodeActor is who did what a line's node says.
+const nodeActor = "node"
+
+// reporting is a report that is being written down.
+type reporting struct {
+	q       *db.Queries
+	report  fleet.ReplicasReport
+	judge   ReplicaJudge
+	said    db.ReportReplicasParams
+	lost    []string
+	ended   bool
+	history map[declaration]*lines
+	wake    map[string]bool
+}
+
+// declaration is whose history a line belongs to.
+type declaration struct{ name, uid string }
+
+func (r *reporting) write(ctx context.Context) ([]string, error) {
+	r.history, r.wake = map[declaration]*lines{}, map[string]bool{}
+	if err := r.heard(ctx); err != nil {
+		return nil, err
+	}
+	said := make(map[string]fleet.ReplicaStatus, len(r.report.Replicas))
+	p := db.LockReplicasOfNodeParams{Node: string(r.report.Node), Every: r.report.Complete, Ids: []string{}}
+	for _, x := range r.report.Replicas {
+		said[string(x.ID)] = x
+		p.Ids = append(p.Ids, string(x.ID))
+	}
+	rows, err := r.q.LockReplicasOfNode(ctx, p)
+	if err != nil {
+		return nil, failed("lock the replicas", err)
+	}
+	for _, row := range rows {
+		status, is := said[row.ID]
+		if !is {
+			status, is = r.missing(row)
+		}
+		if is {
+			if err := r.take(row, status); err != nil {
+				return nil, err
+			}
+		}
+	}
+	err = r.keep(ctx)
+	return slices.Sorted(maps.Keys(r.wake)), err
+}
+
+// heard holds the connection that the report came by.
+func (r *reporting) heard(ctx context.Context) error {
+	if r.report.Connection == "" {
+		return nil
+	}
+	live, err := r.q.HoldConnection(ctx, string(r.report.Connection))
+	if noRows(err) || err == nil && (live == nil || *live != string(r.report.Node)) {
+		return fleet.Errorf(fleet.Gone, "the connection of the report has ended")
+	}
+	return failed("hold the connection", err)
+}
+
+// missing is what a complete report says of a replica that is not in it.
+func (r *reporting) missing(row db.Replica) (fleet.ReplicaStatus, bool) {
+	if row.Listed > r.report.SetVersion {
+		return fleet.ReplicaStatus{}, false // the node does not know of it yet
+	}
+	if fleet.ReplicaState(row.State) == fleet.ReplicaTerminating {
+		return fleet.ReplicaStatus{ID: fleet.ReplicaID(row.ID), Phase: fleet.PhaseStopped, Health: fleet.ReplicaHealth(row.Health), Restarts: int(row.Restarts)}, true
+	}
+	if !row.Lost {
+		r.lost = append(r.lost, row.ID)
+		r.wakes(row)
+	}
+	return fleet.ReplicaStatus{}, false
+}
+
+func (r *reporting) wakes(row db.Replica) {
+	r.wake[fleet.DeploymentSubject(fleet.DeploymentName(row.Deployment))] = true
+}
+
+// take moves one replica by what its node says.
+func (r *reporting) take(row db.Replica, said fleet.ReplicaStatus) error {
+	state, failedNow := fleet.ReplicaState(row.State), false
+	for _, on := range r.judge(seenOf(row), said) {
+		to, err := state.Next(on)
+		if err != nil {
+			return err
+		}
+		if to == state {
+			continue
+		}
+		line := historyLine{replica: row.ID, node: row.Node, from: string(state), to: string(to), reason: reasonOf(said, on), message: said.Message, actor: nodeActor}
+		r.line(row, line)
+		state, failedNow = to, failedNow || on == fleet.ReplicaFailed
+	}
+	if over := said.Phase.Over(); string(state) != row.State || over && !fleet.ReplicaPhase(row.Phase).Over() {
+		r.wakes(row) // what is unhealthy and then given up is in no other state, and is not waited for any more
+	}
+	r.ended = r.ended || state == fleet.ReplicaTerminated
+	return r.column(row, said, state, failedNow)
+}
+
+// reasonOf is the word for what moved a replica, its node's where it gave one.
+func reasonOf(said fleet.ReplicaStatus, on fleet.ReplicaEvent) string {
+	if said.Reason != "" {
+		return said.Reason
+	}
+	return string(on)
+}
+
+func (r *reporting) line(row db.Replica, l historyLine) {
+	of := declaration{row.Deployment, row.Uid}
+	if r.history[of] == nil {
+		r.history[of] = &lines{}
+	}
+	r.history[of].add(l)
+}
+
+func seenOf(r db.Replica) fleet.ReplicaSeen {
+	return fleet.ReplicaSeen{
+		ID: fleet.ReplicaID(r.ID), Node: fleet.NodeName(r.Node), Site: fleet.SiteName(r.Site), State: fleet.ReplicaState(r.State),
+		Health: fleet.ReplicaHealth(r.Health), Phase: fleet.ReplicaPhase(r.Phase), Revision: r.Revision, ProcessVersion: r.ProcessVersion,
+		Restarts: int(r.Restarts), CreatedAt: r.CreatedAt, Since: r.Since, Reason: r.Reason, Message: r.Message, StopBy: timeOf(r.StopBy), Lost: r.Lost,
+	}
+}
+
+// column adds a row to the statement that writes all.
+func (r *reporting) column(row db.Replica, said fleet.ReplicaStatus, state fleet.ReplicaState, failedNow bool) error {
+	ports, err := json.Marshal(said.Ports)
+	if err != nil {
+		return failed("write the ports", err)
+	}
+	if said.Ports == nil {
+		ports = json.RawMessage("{}")
+	}
+	c := &r.said
+	c.Ids, c.States, c.Healths = append(c.Ids, row.ID), append(c.States, string(state)), append(c.Healths, string(said.Health))
+	c.Phases, c.Restarts = append(c.Phases, string(said.Phase)), append(c.Restarts, waveNumber(said.Restarts))
+	c.Endpoints, c.Ports, c.Pids = append(c.Endpoints, said.Endpoint), append(c.Ports, ports), append(c.Pids, waveNumber(said.PID))
+	c.Reasons, c.Messages, c.Failed = append(c.Reasons, said.Reason), append(c.Messages, said.Message), append(c.Failed, failedNow)
+	return nil
+}
+
+// keep writes what was found, raises the node's set where something left it, and wakes.
+func (r *reporting) keep(ctx context.Context) error {
+	if len(r.said.Ids) > 0 {
+		if err := r.q.ReportReplicas(ctx, r.said); err != nil {
+			return failed("write the replicas", err)
+		}
+	}
+	if len(r.lost) > 0 {
+		if err := r.q.LoseReplicas(ctx, r.lost); err != nil {
+			return failed("mark what is lost", err)
+		}
+	}
+	node := string(r.report.Node)
+	if r.ended {
+		versions, err := raiseSets(ctx, r.q, []string{node})
+		if err != nil {
+			return err
+		}
+		if err := tellSets(ctx, r.q, versions); err != nil {
+			return err
+		}
+		if err := r.hurryDrain(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.q.HoldNodeSet(ctx, db.HoldNodeSetParams{Held: r.report.SetVersion, Node: node}); err != nil {
+		return failed("keep what the node has", err)
+	}
+	for _, of := range slices.SortedFunc(maps.Keys(r.history), compareDeclarations) {
+		if err := r.history[of].write(ctx, r.q, of.name, of.uid); err != nil {
+			return err
+		}
+	}
+	return putOutboxMany(ctx, r.q, slices.Sorted(maps.Keys(r.wake)))
+}
+
+// hurryDrain wakes who waits for the node to be empty.
+func (r *reporting) hurryDrain(ctx context.Context) error {
+	drains, err := r.q.DrainOfNode(ctx, string(r.report.Node))
+	if drains {
+		r.wake[fleet.DrainSubject(r.report.Node)] = true
+	}
+	return failed("look for a drain", err)
+}
+
+func compareDeclarations(a, b declaration) int {
+	return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.uid, b.uid))
+}

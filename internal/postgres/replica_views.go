@@ -1,0 +1,167 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// Replica is one running copy of a deployment, or what is kept of one that ended.
+type Replica struct {
+	ID             fleet.ReplicaID
+	Deployment     fleet.DeploymentName
+	Project        fleet.ProjectName
+	Node           fleet.NodeName
+	Site           fleet.SiteName
+	State          fleet.ReplicaState
+	Health         fleet.ReplicaHealth // DEGRADED while its node is not connected
+	Phase          fleet.ReplicaPhase
+	Revision       int64
+	ProcessVersion int64
+	Restarts       int
+	Endpoint       string
+	Ports          map[string]int
+	PID            int
+	Resources      fleet.Resources
+	// Reason is a stable word, Message a sentence; FailedAt is when it failed last.
+	Reason, Message  string
+	Lost             bool
+	CreatedAt, Since time.Time
+	FailedAt         *time.Time
+	EndedAt          *time.Time
+}
+
+// ReplicaFilter narrows a list of replicas; zero values do not. Without Ended only those are listed
+// that have not ended.
+type ReplicaFilter struct {
+	Deployment fleet.DeploymentName
+	Node       fleet.NodeName
+	Project    fleet.ProjectName
+	Ended      bool
+}
+
+// ListReplicas lists by id, after one ("" is the start).
+func (s *Store) ListReplicas(ctx context.Context, f ReplicaFilter, after string, limit int32) ([]Replica, error) {
+	ids, err := s.replicaIDs(ctx, f, after, limit)
+	if err != nil || len(ids) == 0 {
+		return []Replica{}, failed("list replicas", err)
+	}
+	rows, err := s.q.ReplicasByID(ctx, db.ReplicasByIDParams{Ids: ids, Project: string(f.Project)})
+	if err != nil {
+		return nil, failed("list replicas", err)
+	}
+	out := make([]Replica, len(rows))
+	for i, r := range rows {
+		if out[i], err = replicaOf(r.Replica, r.Project, r.Heard); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// replicaIDs finds a page of a list by what narrows it most.
+func (s *Store) replicaIDs(ctx context.Context, f ReplicaFilter, after string, limit int32) ([]string, error) {
+	switch {
+	case f.Deployment != "" && f.Node == "": // which is of one project
+		return s.q.ReplicaIDsOfDeployment(ctx, db.ReplicaIDsOfDeploymentParams{Deployment: string(f.Deployment), Ended: f.Ended, After: after, MaxRows: limit})
+	case f.Deployment == "" && f.Node != "" && !f.Ended && f.Project == "":
+		return s.q.ReplicaIDsOfNode(ctx, db.ReplicaIDsOfNodeParams{Node: string(f.Node), After: after, MaxRows: limit})
+	}
+	return s.q.ReplicaIDs(ctx, db.ReplicaIDsParams{
+		After: after, Deployment: string(f.Deployment), Node: string(f.Node), Ended: f.Ended, Project: string(f.Project), MaxRows: limit,
+	})
+}
+
+// GetReplica reads one replica, ended or not.
+func (s *Store) GetReplica(ctx context.Context, id fleet.ReplicaID) (Replica, error) {
+	r, err := s.q.GetReplica(ctx, string(id))
+	if noRows(err) {
+		return Replica{}, orNotFound(nil, "replica", string(id), "holdfast get replicas")
+	}
+	if err != nil {
+		return Replica{}, failed("read the replica", err)
+	}
+	return replicaOf(r.Replica, r.Project, r.Heard)
+}
+
+func replicaOf(r db.Replica, project string, heard bool) (Replica, error) { //nolint:revive // heard is of the node
+	out := Replica{
+		ID: fleet.ReplicaID(r.ID), Deployment: fleet.DeploymentName(r.Deployment), Project: fleet.ProjectName(project),
+		Node: fleet.NodeName(r.Node), Site: fleet.SiteName(r.Site), State: fleet.ReplicaState(r.State), Health: fleet.ReplicaHealth(r.Health),
+		Phase: fleet.ReplicaPhase(r.Phase), Revision: r.Revision, ProcessVersion: r.ProcessVersion, Restarts: int(r.Restarts),
+		Endpoint: r.Endpoint, PID: int(r.Pid), Resources: fleet.Resources{CPU: r.Cpu, Memory: r.Memory, GPUs: int(r.Gpus)},
+		Reason: r.Reason, Message: r.Message, Lost: r.Lost, CreatedAt: r.CreatedAt, Since: r.Since, FailedAt: r.FailedAt, EndedAt: r.EndedAt,
+	}
+	if !heard && r.EndedAt == nil {
+		out.Health = fleet.HealthDegraded
+	}
+	return out, failed("read the ports of replica "+r.ID, json.Unmarshal(r.Ports, &out.Ports))
+}
+
+// replicaLogKept is what is kept of a replica's output, in bytes.
+const replicaLogKept = 1 << 20
+
+// ReplicaLogPiece is a piece of a replica's output, at its offset in all of it.
+type ReplicaLogPiece struct {
+	Offset int64
+	Data   []byte
+	At     time.Time
+}
+
+// AppendReplicaLog keeps a piece of the output of a replica of a node; of a piece that comes twice
+// the longer one. Of what is no replica of the node nothing is kept.
+func (s *Store) AppendReplicaLog(ctx context.Context, node fleet.NodeName, id fleet.ReplicaID, offset int64, data []byte) error {
+	return s.tx(ctx, "keep output", func(q *db.Queries) error {
+		if err := q.CommitLater(ctx); err != nil {
+			return err
+		}
+		n, err := q.InsertReplicaLog(ctx, db.InsertReplicaLogParams{Replica: string(id), Node: string(node), LogOffset: offset, Data: data})
+		if err != nil || n == 0 {
+			return err
+		}
+		return q.TrimReplicaLog(ctx, db.TrimReplicaLogParams{Replica: string(id), KeepBytes: replicaLogKept})
+	})
+}
+
+// ReadReplicaLogs reads what is kept of a replica's output from an offset on.
+func (s *Store) ReadReplicaLogs(ctx context.Context, id fleet.ReplicaID, from int64, limit int32) ([]ReplicaLogPiece, error) {
+	rows, err := s.q.ReadReplicaLogs(ctx, db.ReadReplicaLogsParams{Replica: string(id), FromOffset: from, MaxRows: limit})
+	out := make([]ReplicaLogPiece, len(rows))
+	for i, r := range rows {
+		out[i] = ReplicaLogPiece{Offset: r.LogOffset, Data: r.Data, At: r.At}
+	}
+	return out, failed("read output", err)
+}
+
+// ReplicaSample is what a replica takes now: cores, and bytes.
+type ReplicaSample struct {
+	ID     fleet.ReplicaID
+	CPU    float64
+	Memory int64
+	At     time.Time
+}
+
+// ReplicaSampled keeps the newest sample of each replica of a node.
+func (s *Store) ReplicaSampled(ctx context.Context, node fleet.NodeName, all []ReplicaSample) error {
+	p := db.KeepReplicaSamplesParams{Node: string(node)}
+	for _, x := range all {
+		p.Ids, p.Cpus, p.Memories = append(p.Ids, string(x.ID)), append(p.Cpus, x.CPU), append(p.Memories, x.Memory)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return failed("keep samples", s.q.KeepReplicaSamples(ctx, p))
+}
+
+// ReplicaSamples gives the newest sample of each live replica of a deployment that has one.
+func (s *Store) ReplicaSamples(ctx context.Context, name fleet.DeploymentName) (map[fleet.ReplicaID]ReplicaSample, error) {
+	rows, err := s.q.ReplicaSamples(ctx, string(name))
+	out := make(map[fleet.ReplicaID]ReplicaSample, len(rows))
+	for _, r := range rows {
+		out[fleet.ReplicaID(r.Replica)] = ReplicaSample{ID: fleet.ReplicaID(r.Replica), CPU: r.Cpu, Memory: r.Memory, At: r.At}
+	}
+	return out, failed("read samples", err)
+}

@@ -1,0 +1,103 @@
+package postgres
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// NodeReplicas gives the set of a node: all that it is to run, and to end. Version 0 is of a node
+// that never had any.
+func (s *Store) NodeReplicas(ctx context.Context, node fleet.NodeName) (fleet.NodeReplicas, error) {
+	out := fleet.NodeReplicas{Replicas: []fleet.NodeReplica{}}
+	var err error
+	if out.Era, out.Version, err = s.NodeSetVersion(ctx, node); err != nil {
+		return out, err
+	}
+	rows, err := s.q.NodeReplicas(ctx, string(node))
+	for _, r := range rows {
+		out.Replicas = append(out.Replicas, fleet.NodeReplica{
+			ID: fleet.ReplicaID(r.ID), Deployment: fleet.DeploymentName(r.Deployment), Revision: r.Revision, ProcessVersion: r.ProcessVersion,
+			Definition: hashText(r.Definition), Run: fleet.ReplicaState(r.State).Live(), StopSeconds: int(r.StopSeconds),
+		})
+	}
+	return out, failed("read the replicas of a node", err)
+}
+
+// NodeSetVersion gives the number of a node's set, 0 where it never had any.
+func (s *Store) NodeSetVersion(ctx context.Context, node fleet.NodeName) (era, version int64, err error) {
+	r, err := s.q.NodeSet(ctx, string(node))
+	return r.Era, r.Version, failed("read the number of a node's set", err)
+}
+
+// NodeSetVersions gives the numbers of the sets of the nodes whose streams a server holds. A node
+// that never had one is not in it.
+func (s *Store) NodeSetVersions(ctx context.Context, server string) (map[fleet.ConnectionID]fleet.NodeReplicas, error) {
+	rows, err := s.q.NodeSetVersions(ctx, server)
+	out := make(map[fleet.ConnectionID]fleet.NodeReplicas, len(rows))
+	for _, r := range rows {
+		out[fleet.ConnectionID(r.ID)] = fleet.NodeReplicas{Era: r.Era, Version: r.Version}
+	}
+	return out, failed("read the numbers of nodes' sets", err)
+}
+
+// DefinitionOf gives a definition to a node in whose set it is; any other is not_found.
+func (s *Store) DefinitionOf(ctx context.Context, node fleet.NodeName, h fleet.Hash) ([]byte, error) {
+	has, err := s.q.NodeHasDefinition(ctx, db.NodeHasDefinitionParams{Node: string(node), Definition: hashBytes(h)})
+	if err != nil {
+		return nil, failed("look for the definition", err)
+	}
+	if !has {
+		return nil, orNotFound(nil, "definition", string(h), "fetch the node's set of replicas again")
+	}
+	kept, rest := s.recent.of([]fleet.Hash{h})
+	if len(rest) == 0 {
+		return kept[h], nil
+	}
+	body, err := readSmall(ctx, s.q, h)
+	if err == nil {
+		s.recent.put(h, body)
+	}
+	return body, err
+}
+
+// EvictReplicas ends all replicas of a node, whether they run elsewhere or not: for a drain that is
+// forced. Their deployments look for other places.
+func (s *Store) EvictReplicas(ctx context.Context, node fleet.NodeName) error {
+	rows, err := s.q.LiveReplicasOn(ctx, string(node))
+	if err != nil {
+		return failed("read the replicas of a node", err)
+	}
+	of := map[fleet.DeploymentName][]ReplicaStep{}
+	for _, r := range rows {
+		name := fleet.DeploymentName(r.Deployment)
+		of[name] = append(of[name], ReplicaStep{ID: fleet.ReplicaID(r.ID), Reason: "drained", Message: "its node was emptied by force"})
+	}
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if err := s.terminateReplicas(ctx, name, of[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// terminateReplicas ends replicas of one deployment that it did not choose itself.
+func (s *Store) terminateReplicas(ctx context.Context, name fleet.DeploymentName, steps []ReplicaStep) error {
+	return s.tx(ctx, "end replicas of "+string(name), func(q *db.Queries) error {
+		if err := lock(ctx, q, []fleet.ObjectKey{fleet.DeploymentKey(name)}); err != nil {
+			return err
+		}
+		w, err := visited(ctx, q, name)
+		if err != nil || w == nil {
+			return err
+		}
+		c := carrying{deploymentWork: w, plan: DeploymentPlan{Terminate: steps}}
+		if err := c.hold(ctx); err != nil {
+			return err
+		}
+		return c.endByHand(ctx)
+	})
+}

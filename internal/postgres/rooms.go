@@ -1,0 +1,256 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// failedLately is how long a node counts as one where replicas of a deployment fail.
+const failedLately = 10 * time.Minute
+
+// Rooms gives every node of the region by name, as the placement of a deployment looks at it.
+func (s *Store) Rooms(ctx context.Context, deployment fleet.DeploymentName) ([]fleet.NodeRoom, error) {
+	r, err := readRooms(ctx, s.q, deployment)
+	return r.all, err
+}
+
+// nodeRooms are nodes with what their pools leave.
+type nodeRooms struct {
+	all   []fleet.NodeRoom
+	pools []pool
+	taken map[poolPlace]int
+}
+
+type pool struct {
+	name fleet.PoolName
+	spec fleet.PoolSpec
+}
+
+type poolPlace struct {
+	node fleet.NodeName
+	pool fleet.PoolName
+}
+
+func readRooms(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName) (nodeRooms, error) {
+	var r nodeRooms
+	rows, err := q.Rooms(ctx)
+	if err != nil {
+		return r, failed("read the nodes", err)
+	}
+	at := make(map[string]*fleet.NodeRoom, len(rows))
+	r.all = make([]fleet.NodeRoom, len(rows))
+	for i, row := range rows {
+		if r.all[i], err = roomOf(row); err != nil {
+			return r, err
+		}
+		at[row.Name] = &r.all[i]
+	}
+	for _, fill := range []func(context.Context, *db.Queries, fleet.DeploymentName, map[string]*fleet.NodeRoom) error{fillOwn, fillPorts, fillModules} {
+		if err := fill(ctx, q, deployment, at); err != nil {
+			return r, err
+		}
+	}
+	if r.pools, r.taken, err = readPools(ctx, q); err != nil {
+		return r, err
+	}
+	for i := range r.all {
+		r.pool(&r.all[i])
+	}
+	return r, nil
+}
+
+func roomOf(r db.RoomsRow) (fleet.NodeRoom, error) {
+	var facts fleet.NodeFacts
+	if err := json.Unmarshal(r.Facts, &facts); err != nil {
+		return fleet.NodeRoom{}, failed("read the facts of node "+r.Name, err)
+	}
+	return fleet.NodeRoom{
+		Node: fleet.NodeName(r.Name), Site: fleet.SiteName(r.Site), Labels: facts.Labels, Drivers: facts.Drivers, Total: facts.Resources,
+		Taken: fleet.Resources{CPU: r.Cpu, Memory: r.Memory, GPUs: int(r.Gpus)}, Replicas: int(r.Replicas), Away: awayOf(r),
+	}, nil
+}
+
+// fillOwn counts what of a deployment is on its nodes, and what failed there lately.
+func fillOwn(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName, at map[string]*fleet.NodeRoom) error {
+	own, err := q.OwnOnNodes(ctx, string(deployment))
+	if err != nil {
+		return failed("read where it runs", err)
+	}
+	for _, o := range own {
+		if room := at[o.Node]; room != nil {
+			room.Own = int(o.Own)
+		}
+	}
+	fails, err := q.FailingNodes(ctx, db.FailingNodesParams{Deployment: string(deployment), Seconds: failedLately.Seconds()})
+	for _, f := range fails {
+		if room := at[f.Node]; room != nil {
+			room.Failing = int(f.Failing)
+		}
+	}
+	return failed("read what failed lately", err)
+}
+
+func fillPorts(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName, at map[string]*fleet.NodeRoom) error {
+	ports, err := q.PortsOnNodes(ctx, string(deployment))
+	for _, p := range ports {
+		room := at[p.Node]
+		if room == nil {
+			continue
+		}
+		room.Ports = append(room.Ports, int(p.Port))
+		if p.Own {
+			room.OwnPorts = append(room.OwnPorts, int(p.Port))
+		}
+	}
+	return failed("read the ports that are taken", err)
+}
+
+func fillModules(ctx context.Context, q *db.Queries, _ fleet.DeploymentName, at map[string]*fleet.NodeRoom) error {
+	modules, err := q.ModulesOnNodes(ctx)
+	for _, m := range modules {
+		if room := at[m.Node]; room != nil {
+			room.Modules = append(room.Modules, m.Module)
+		}
+	}
+	return failed("read the nodes' modules", err)
+}
+
+// awayOf says why nothing is placed on a node.
+func awayOf(r db.RoomsRow) string {
+	switch {
+	case r.Draining || r.Asked:
+		return "draining"
+	case r.CordonedAt != nil:
+		return "cordoned"
+	case !r.Connected:
+		return "not_connected"
+	case r.Replicas >= fleet.MaxNodeReplicas:
+		return "full"
+	}
+	return ""
+}
+
+func readPools(ctx context.Context, q *db.Queries) ([]pool, map[poolPlace]int, error) {
+	rows, err := q.PoolSpecs(ctx)
+	if err != nil {
+		return nil, nil, failed("read the pools", err)
+	}
+	var pools []pool
+	var bounded []string
+	for _, r := range rows {
+		p := pool{name: fleet.PoolName(r.Name)}
+		if err := json.Unmarshal(r.Spec, &p.spec); err != nil {
+			return nil, nil, failed("read pool "+r.Name, err)
+		}
+		pools = append(pools, p)
+		if p.spec.MaxReplicas > 0 {
+			bounded = append(bounded, r.Name)
+		}
+	}
+	taken := map[poolPlace]int{}
+	if len(bounded) == 0 {
+		return pools, taken, nil
+	}
+	counts, err := q.PoolTaken(ctx, bounded)
+	for _, c := range counts {
+		taken[poolPlace{fleet.NodeName(c.Node), fleet.PoolName(c.Pool)}] = int(c.Replicas)
+	}
+	return pools, taken, failed("count what pools run", err)
+}
+
+// pool says which pools a node is in, and which of them let nothing more run there.
+func (r *nodeRooms) pool(n *fleet.NodeRoom) {
+	for _, p := range r.pools {
+		if !selects(p.spec, *n) {
+			continue
+		}
+		n.Pools = append(n.Pools, p.name)
+		if p.spec.MaxReplicas > 0 && r.taken[poolPlace{n.Node, p.name}] >= p.spec.MaxReplicas {
+			n.PoolFull = append(n.PoolFull, p.name)
+		}
+	}
+}
+
+func selects(spec fleet.PoolSpec, n fleet.NodeRoom) bool {
+	if len(spec.Sites) > 0 && !slices.Contains(spec.Sites, n.Site) || len(spec.Nodes) > 0 && !slices.Contains(spec.Nodes, n.Node) {
+		return false
+	}
+	for name, value := range spec.Labels {
+		if n.Labels[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// fitting are those of some chosen nodes, once for each replica, that have room for all of them: a
+// pool's bound and the length of a node's set count also within one choice.
+func (r *nodeRooms) fitting(nodes []fleet.NodeName, named []fleet.PoolName) []fleet.NodeName {
+	replicas, of := map[fleet.NodeName]int{}, map[fleet.NodeName]fleet.NodeRoom{}
+	for _, n := range r.all {
+		replicas[n.Node], of[n.Node] = n.Replicas, n
+	}
+	var out []fleet.NodeName
+	for _, node := range nodes {
+		if replicas[node] >= fleet.MaxNodeReplicas || !r.poolLeaves(of[node], named) {
+			continue
+		}
+		replicas[node]++
+		for _, name := range named {
+			r.taken[poolPlace{node, name}]++
+		}
+		out = append(out, node)
+	}
+	return out
+}
+
+// poolLeaves says that one of the named pools lets one more run on a node, or that none is named.
+func (r *nodeRooms) poolLeaves(n fleet.NodeRoom, named []fleet.PoolName) bool {
+	if len(named) == 0 {
+		return true
+	}
+	for _, p := range r.pools {
+		in := slices.Contains(named, p.name) && slices.Contains(n.Pools, p.name)
+		if in && (p.spec.MaxReplicas == 0 || r.taken[poolPlace{n.Node, p.name}] < p.spec.MaxReplicas) {
+			return true
+		}
+	}
+	return false
+}
+
+// PutPool declares a pool. Deployments that name it and wait for room look again.
+func (s *Store) PutPool(ctx context.Context, w Write, spec fleet.PoolSpec) (Written, error) {
+	return s.declare(ctx, w, nil, func(q *db.Queries) (Written, error) {
+		out, err := s.write(ctx, q, w, spec)
+		if err != nil {
+			return out, err
+		}
+		names, err := q.DeploymentsOfPool(ctx, w.Key.Name)
+		if err != nil {
+			return out, failed("read who names the pool", err)
+		}
+		return out, putOutboxMany(ctx, q, deploymentSubjects(names))
+	})
+}
+
+func deploymentSubjects(names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = fleet.DeploymentSubject(fleet.DeploymentName(n))
+	}
+	return out
+}
+
+// unnamedPool refuses to delete a pool that a deployment names.
+func unnamedPool(ctx context.Context, q *db.Queries, k fleet.ObjectKey) error {
+	n, err := q.DeclaredInPool(ctx, k.Name)
+	if err != nil || n == 0 {
+		return failed("look for uses", err)
+	}
+	return fleet.Errorf(fleet.IllegalState, "%d deployments still name %s", n, k).WithHint("delete or change them first")
+}

@@ -1,0 +1,111 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+func (b *bench) room(n fleet.NodeName) fleet.NodeRoom {
+	b.t.Helper()
+	all, err := b.Rooms(b.ctx(), web)
+	require.NoError(b.t, err)
+	for _, r := range all {
+		if r.Node == n {
+			return r
+		}
+	}
+	require.Fail(b.t, "no such node", "%s", n)
+	return fleet.NodeRoom{}
+}
+
+// S94, S95: nodes as placement sees them; pools select and bound.
+func TestRooms(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	racks := fleet.PoolKey("racks")
+	_, err := b.PutPool(t.Context(), writeOf(racks), fleet.PoolSpec{Labels: map[string]string{"rack": string(nodeA)}, MaxReplicas: 2})
+	require.NoError(t, err)
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) {
+		s.Placement.Pools, s.Replicas.Initial = []fleet.PoolName{"racks"}, 3
+		s.Process.Ports = []fleet.ProcessPort{{Name: "http"}}
+	}))
+	out := b.visits()
+	require.Equal(t, 2, out.Replicas, "the bound holds within one visit")
+	require.False(t, out.Done)
+	require.NotEmpty(t, out.Awaited)
+	a, other := b.room(nodeA), b.room(nodeB)
+	require.Equal(t, []any{2, 2, 2.0, ""}, []any{a.Replicas, a.Own, a.Taken.CPU, a.Away})
+	require.Equal(t, []fleet.PoolName{"racks"}, a.Pools)
+	require.Equal(t, a.Pools, a.PoolFull)
+	require.Empty(t, other.Pools)
+	require.Equal(t, []fleet.Driver{fleet.DriverProcess}, other.Drivers)
+
+	b.tells(nodeA, exited(b.on(nodeA)[0].ID))
+	require.Equal(t, 1, b.room(nodeA).Failing)
+	_, err = b.DeleteDeclared(t.Context(), writeOf(racks))
+	refused(t, fleet.IllegalState, err)
+	_, err = b.DeleteDeclared(t.Context(), writeOf(webKey))
+	refused(t, fleet.Invalid, err)
+	b.exec(`DELETE FROM outbox`)
+	_, err = b.PutPool(t.Context(), writeOf(racks), fleet.PoolSpec{})
+	require.NoError(t, err)
+	waiting, err := b.WaitingWakes(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{webSub}, waiting, "who names it looks again")
+
+	require.NoError(t, b.Cordon(t.Context(), postgres.CordonRequest{Node: nodeB, Actor: "ann"}))
+	require.Equal(t, "cordoned", b.room(nodeB).Away)
+	b.disconnect(nodeA)
+	require.Equal(t, "not_connected", b.room(nodeA).Away)
+}
+
+// S110: what runs on a node that is drained runs elsewhere, new before old, and the drain sees it.
+func TestDrainMovesReplicas(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment()
+	b.settles()
+	b.exec(`DELETE FROM outbox`)
+	ask := func(force bool) {
+		_, err := b.AskNodeDrain(t.Context(), postgres.DrainRequest{
+			Node: nodeA, Actor: "ann", Order: fleet.DrainOrder{Reason: "disk", DeadlineSeconds: 60, Force: force},
+		})
+		require.NoError(t, err)
+	}
+	look := func() fleet.DrainSeen {
+		seen, err := b.SeeDrain(t.Context(), postgres.DrainLook{Node: nodeA, Run: run1})
+		require.NoError(t, err)
+		return seen
+	}
+	ask(false)
+	waiting, err := b.WaitingWakes(t.Context(), -time.Minute, 10)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{webSub, fleet.DrainSubject(nodeA)}, waiting)
+	require.Equal(t, []int{1, 1}, []int{look().Replicas, look().Live})
+	require.Equal(t, "draining", b.room(nodeA).Away)
+
+	b.visits()
+	require.Len(t, b.replicas(), 3, "new before old")
+	b.obey(nodeB)
+	b.visits()
+	require.Equal(t, []int{1, 0}, []int{look().Replicas, look().Live})
+	require.Contains(t, b.obey(nodeA), fleet.DrainSubject(nodeA), "the drain is told")
+	require.Zero(t, look().Replicas)
+	b.settles()
+	require.Len(t, b.on(nodeB), 2)
+
+	b.exec(`UPDATE nodes SET cordoned_at = NULL`)
+	b.exec(`UPDATE node_drains SET phase = 'ended', ended_at = now(), rule = 'drained'`)
+	require.NoError(t, b.EvictReplicas(t.Context(), nodeB))
+	require.NoError(t, b.EvictReplicas(t.Context(), nodeB))
+	for _, r := range b.on(nodeB) {
+		require.Equal(t, []any{fleet.ReplicaTerminating, "drained"}, []any{r.State, r.Reason})
+	}
+	b.settles()
+	require.Len(t, b.replicas(), 2)
+}

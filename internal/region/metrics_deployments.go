@@ -1,0 +1,74 @@
+package region
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// The metrics of deployments (S93): how many there are, what was asked of them and how that ended,
+// and what nodes say of their replicas.
+var (
+	deploymentCount = prometheus.NewDesc("holdfast_deployments", "Deployments by state.", []string{"state"}, nil)
+	replicaCount    = prometheus.NewDesc("holdfast_replicas", "Replicas that have not ended, by state.", []string{"state"}, nil)
+)
+
+func newTurned() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "holdfast_deployment_operations_total", Help: "What was asked of deployments (converge, scale, restart, destroy), by how it ended.",
+	}, []string{"kind", "state", "reason"})
+}
+
+func newSaid() *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "holdfast_replica_events_total", Help: "What nodes' reports made of replicas: passed, failed, restarted, ended.",
+	}, []string{"event"})
+	for _, on := range fleet.ReplicaEvents() {
+		c.WithLabelValues(string(on)).Add(0)
+	}
+	return c
+}
+
+// visited counts the operations that a visit ended.
+func (m *metrics) visited(v postgres.DeploymentVisited) {
+	for _, f := range v.Ended {
+		m.turned.WithLabelValues(string(f.Kind), string(f.State), f.Reason).Inc()
+	}
+}
+
+// countedReplicas are the store's, with what reports make of replicas counted.
+type countedReplicas struct {
+	*postgres.Store
+	said *prometheus.CounterVec
+}
+
+// ReplicasReported writes a report down.
+func (c countedReplicas) ReplicasReported(ctx context.Context, r fleet.ReplicasReport, judge postgres.ReplicaJudge) ([]string, error) {
+	return c.Store.ReplicasReported(ctx, r, func(seen fleet.ReplicaSeen, said fleet.ReplicaStatus) []fleet.ReplicaEvent {
+		events := judge(seen, said)
+		for _, on := range events {
+			c.said.WithLabelValues(string(on)).Inc()
+		}
+		return events
+	})
+}
+
+// collectDeployments reads how many there are; when the store does not answer, that is missing.
+func (m *metrics) collectDeployments(ctx context.Context, to chan<- prometheus.Metric) {
+	deployments, replicas, err := m.store.CountRuntime(ctx)
+	if err != nil {
+		m.log.Warn("deployment metrics are missing", "error", err)
+		return
+	}
+	for _, state := range fleet.DeploymentStates() {
+		to <- prometheus.MustNewConstMetric(deploymentCount, prometheus.GaugeValue, float64(deployments[state]), string(state))
+	}
+	for _, state := range fleet.ReplicaStates() {
+		if state != fleet.ReplicaTerminated {
+			to <- prometheus.MustNewConstMetric(replicaCount, prometheus.GaugeValue, float64(replicas[state]), string(state))
+		}
+	}
+}

@@ -1,0 +1,284 @@
+//go:build slow
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// webProgram is the program of testdata/web, built once.
+var webProgram = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "holdfast-web-*") // all tests use it: the system takes it away
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "web")
+	if said, err := exec.Command("go", "build", "-o", path, "./testdata/web").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, said)
+	}
+	return path, nil
+})
+
+// service is a deployment whose replicas leave their process ids behind.
+type service struct {
+	*stack
+	name   string
+	ledger string // "" for programs that leave none
+	put    api.DeploymentPut
+}
+
+// probe is a check that sees a change within a second.
+func probe(change ...func(*fleet.HealthCheck)) *fleet.HealthCheck {
+	h := &fleet.HealthCheck{Type: fleet.HealthHTTP, Path: "/health", Interval: 0.3, Timeout: 0.2, HealthyThreshold: 1, UnhealthyThreshold: 2}
+	for _, f := range change {
+		f(h)
+	}
+	return h
+}
+
+// newService says what is to run; declare has it run.
+func newService(t *testing.T, s *stack, name string, replicas int, change ...func(*api.DeploymentPut)) *service {
+	t.Helper()
+	program, err := webProgram()
+	require.NoError(t, err)
+	d := &service{stack: s, name: name, ledger: t.TempDir()}
+	least, most := min(replicas, 1), 20
+	d.put = api.DeploymentPut{
+		Command: []string{program}, Env: map[string]string{"LEDGER": d.ledger, "SLOW": "0s", "GREETING": "hello"},
+		Ports: []fleet.ProcessPort{{Name: "http"}}, Health: probe(), Startup: &fleet.Startup{Deadline: 60}, StopSeconds: 5,
+		Replicas: api.ReplicaCounts{Min: &least, Max: &most, Initial: &replicas},
+		Recovery: fleet.Recovery{Restarts: 1, CrashSeconds: 2, AttemptSeconds: 1, LostSeconds: 3},
+	}
+	for _, f := range change {
+		f(&d.put)
+	}
+	return d
+}
+
+// declare releases it and gives the operation.
+func (d *service) declare(t *testing.T) api.Operation {
+	t.Helper()
+	return d.change(t, "put "+d.name, func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
+		return d.api.PutDeployment(ctx, d.name, d.put, m)
+	})
+}
+
+// deploy releases it and waits until it runs.
+func (d *service) deploy(t *testing.T) []api.Replica {
+	t.Helper()
+	requireSucceeded(t, d.ended(t, d.declare(t).ID))
+	return d.healthy(t, *d.put.Replicas.Initial)
+}
+
+func (d *service) scale(t *testing.T, to int) api.Operation {
+	t.Helper()
+	return d.change(t, "scale "+d.name, func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
+		return d.api.ScaleDeployment(ctx, d.name, api.ScaleRequest{Replicas: &to}, m)
+	})
+}
+
+func (d *service) restart(t *testing.T) api.Operation {
+	t.Helper()
+	return d.change(t, "restart "+d.name, func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
+		return d.api.RestartDeployment(ctx, d.name, api.ActionRequest{}, m)
+	})
+}
+
+func (d *service) delete(t *testing.T) api.Operation {
+	t.Helper()
+	return d.change(t, "delete "+d.name, func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
+		return d.api.Delete(ctx, fleet.DeploymentKey(fleet.DeploymentName(d.name)), m)
+	})
+}
+
+// destroy ends it, and wants no process of it left.
+func (d *service) destroy(t *testing.T) {
+	t.Helper()
+	all := d.pids(t)
+	require.NotEmpty(t, all)
+	requireSucceeded(t, d.ended(t, d.delete(t).ID))
+	d.gone(t)
+	for _, pid := range append(all, d.pids(t)...) {
+		require.False(t, alive(pid), "process %d of %s is left", pid, d.name)
+	}
+}
+
+func (d *service) gone(t *testing.T) {
+	t.Helper()
+	_, _, err := d.api.Object(t.Context(), fleet.DeploymentKey(fleet.DeploymentName(d.name)))
+	require.Equal(t, fleet.NotFound, fleet.KindOf(err), "%v", err)
+	require.Empty(t, d.replicas(t))
+}
+
+func (d *service) status(t *testing.T) api.DeploymentStatus {
+	t.Helper()
+	var status api.DeploymentStatus
+	require.NoError(t, insist(t, "read "+d.name, func(ctx context.Context) error {
+		o, _, err := d.api.Object(ctx, fleet.DeploymentKey(fleet.DeploymentName(d.name)))
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(o.Status, &status)
+	}))
+	return status
+}
+
+// replicas are those that have not ended, oldest first.
+func (d *service) replicas(t *testing.T) []api.Replica {
+	t.Helper()
+	var all api.List[api.Replica]
+	require.NoError(t, insist(t, "list replicas of "+d.name, func(ctx context.Context) (err error) {
+		all, err = d.api.Replicas(ctx, api.ReplicaQuery{Deployment: d.name})
+		return err
+	}))
+	return slices.SortedFunc(slices.Values(all.Items), func(a, b api.Replica) int { return a.CreatedAt.Compare(b.CreatedAt) })
+}
+
+// pids are the processes of the deployment that its replicas say they are, and all that its
+// programs left a trace of.
+func (d *service) pids(t *testing.T) (all []int) {
+	t.Helper()
+	for _, r := range d.replicas(t) {
+		if r.PID > 0 {
+			all = append(all, r.PID)
+		}
+	}
+	if d.ledger == "" {
+		return all
+	}
+	files, err := filepath.Glob(filepath.Join(d.ledger, "*.pid"))
+	require.NoError(t, err)
+	for _, f := range files {
+		pid, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(f), ".pid"))
+		require.NoError(t, err)
+		all = append(all, pid)
+	}
+	return all
+}
+
+// until waits until the replicas are as they should be.
+func (d *service) until(t *testing.T, what string, so func([]api.Replica) error) []api.Replica {
+	t.Helper()
+	var all []api.Replica
+	waitFor(t, d.name+": "+what, func(context.Context) error {
+		all = d.replicas(t)
+		if err := so(all); err != nil {
+			return fmt.Errorf("%w: %s", err, describe(all))
+		}
+		return nil
+	})
+	return all
+}
+
+func describe(all []api.Replica) string {
+	var b strings.Builder
+	for _, r := range all {
+		fmt.Fprintf(&b, "\n%s on %s %s %s %s restarts %d pid %d: %s %s", r.ID, r.Node, r.State, r.Health, r.Phase, r.Restarts, r.PID, r.Reason, r.Message)
+	}
+	return b.String()
+}
+
+// healthy waits until exactly so many replicas are there, all healthy, with processes that live.
+func (d *service) healthy(t *testing.T, n int) []api.Replica {
+	t.Helper()
+	return d.until(t, fmt.Sprintf("%d healthy", n), func(all []api.Replica) error {
+		if len(all) != n {
+			return errNotYet
+		}
+		for _, r := range all {
+			if r.State != fleet.ReplicaHealthy || !alive(r.PID) {
+				return errNotYet
+			}
+		}
+		return nil
+	})
+}
+
+// answersAt asks a replica at its endpoint who it is.
+func answersAt(t *testing.T, r api.Replica) map[string]string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testPatience)
+	defer cancel()
+	in, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Endpoint+"/", nil)
+	require.NoError(t, err)
+	out, err := http.DefaultClient.Do(in)
+	require.NoError(t, err)
+	defer out.Body.Close()
+	require.Equal(t, http.StatusOK, out.StatusCode)
+	var said map[string]string
+	require.NoError(t, json.NewDecoder(out.Body).Decode(&said))
+	return said
+}
+
+// sick makes the health path of all replicas fail, or of one, until the function is called.
+func (d *service) sick(t *testing.T, replica ...fleet.ReplicaID) (heal func()) {
+	t.Helper()
+	name := "sick"
+	for _, id := range replica {
+		name += "-" + string(id)
+	}
+	path := filepath.Join(d.ledger, name)
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	return func() { require.NoError(t, os.Remove(path)) }
+}
+
+// least watches how many replicas are healthy until the function that it returns is called, which
+// gives the fewest.
+func (d *service) least(t *testing.T) (stop func() int) {
+	t.Helper()
+	done, result := make(chan struct{}), make(chan int)
+	go func() {
+		fewest := 1 << 20
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				result <- fewest
+				return
+			case <-tick.C:
+			}
+			n, err := d.count(t.Context(), `SELECT count(*) FROM replicas WHERE deployment = $1 AND state = 'HEALTHY'`, d.name)
+			if err == nil {
+				fewest = min(fewest, int(n))
+			}
+		}
+	}()
+	return func() int { close(done); return <-result }
+}
+
+// decisions are the reasons of what became of the deployment, oldest first.
+func (d *service) decisions(t *testing.T) (reasons []string) {
+	t.Helper()
+	all, err := d.api.Decisions(t.Context(), d.name, api.Page{Limit: 200})
+	require.NoError(t, err)
+	for _, one := range slices.Backward(all.Items) {
+		reasons = append(reasons, one.Reason)
+	}
+	return reasons
+}
+
+func ids(all []api.Replica) (out []fleet.ReplicaID) {
+	for _, r := range all {
+		out = append(out, r.ID)
+	}
+	slices.Sort(out)
+	return out
+}
