@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
 const (
@@ -141,7 +142,7 @@ func e2eData(t *testing.T) string {
 	t.Helper()
 	keep := os.Getenv(keepVariable)
 	if keep == "" {
-		return t.TempDir()
+		return testkit.Dir(t)
 	}
 	dir, err := os.MkdirTemp(keep, strings.ReplaceAll(t.Name(), "/", "-")+"-*")
 	require.NoError(t, err)

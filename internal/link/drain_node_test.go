@@ -46,7 +46,7 @@ func (r *region) drainStep() decide.DrainAction {
 		require.NoError(r.t, r.store.AskConnections(r.t.Context(), drained, a.Connections))
 	case decide.DrainCut:
 		require.NoError(r.t, r.store.CutConnections(r.t.Context(), drained, a.Connections))
-	case decide.DrainFinish, decide.DrainClose, decide.DrainWait, decide.DrainMove, decide.DrainStop:
+	case decide.DrainFinish, decide.DrainClose, decide.DrainWait, decide.DrainMove, decide.DrainEvict, decide.DrainStop:
 	}
 	return a
 }

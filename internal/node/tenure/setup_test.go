@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/node"
 	"github.com/holdfast-io/holdfast/internal/node/tenure"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
+	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
 // ttl leaves a busy machine margins to kill in.
@@ -278,7 +279,7 @@ func freePort(t *testing.T) string {
 
 func setup(t *testing.T, changes ...func(*tenure.Site)) *pair {
 	t.Helper()
-	p := &pair{t: t, witness: filepath.Join(t.TempDir(), "witness")}
+	p := &pair{t: t, witness: filepath.Join(testkit.Dir(t), "witness")}
 	p.a, p.b = p.machine(nodeA), p.machine(nodeB)
 	keys := map[fleet.NodeName]ed25519.PublicKey{nodeA: p.a.key.SigningPublic(), nodeB: p.b.key.SigningPublic()}
 	p.region = newRegion(t, keys, [2]fleet.NodeName{nodeA, nodeB})
@@ -299,7 +300,7 @@ func setup(t *testing.T, changes ...func(*tenure.Site)) *pair {
 // machine has enrolled, and holds one instance in its own store.
 func (p *pair) machine(name fleet.NodeName) *machine {
 	t := p.t
-	m := &machine{t: t, pair: p, name: name, dir: t.TempDir(), listen: freePort(t)}
+	m := &machine{t: t, pair: p, name: name, dir: testkit.Dir(t), listen: freePort(t)}
 	key, err := identity.Generate(name)
 	require.NoError(t, err)
 	m.key = key.Enrolled("eu-1")
