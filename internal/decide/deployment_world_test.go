@@ -36,10 +36,11 @@ type region struct {
 	made    int
 	removed bool // the declaration is gone
 	last    decide.DeploymentPlan
+	began   time.Time // of the last transaction: rows that moved bear it
 }
 
 func newRegion(t *rapid.T) *region {
-	g := &region{t: t, now: noon, ended: map[fleet.OperationID]fleet.OperationState{}}
+	g := &region{t: t, now: noon, began: noon, ended: map[fleet.OperationID]fleet.OperationState{}}
 	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
 		g.nodes = append(g.nodes, &worldNode{name: fleet.NodeName(fmt.Sprint("node-", i)), site: fleet.SiteName(fmt.Sprint("site-", i%2))})
 	}
@@ -113,8 +114,13 @@ func (g *region) rooms() []fleet.NodeRoom {
 	return out
 }
 
+// waited is how long a visit waits for its locks: what it moves bears the time at which its
+// transaction began, which is before the time at which it looks.
+const waited = 50 * time.Millisecond
+
 // visit looks, decides and acts once.
 func (g *region) visit() decide.DeploymentPlan {
+	g.began, g.now = g.now, g.now.Add(waited)
 	seen := g.look()
 	plan := decide.Deployment(seen)
 	require.Equal(g.t, plan, decide.Deployment(seen), "the same is decided of the same")
@@ -230,9 +236,9 @@ func (g *region) move(id fleet.ReplicaID, e fleet.ReplicaEvent) {
 		}
 		to, err := r.State.Next(e)
 		require.NoError(g.t, err)
-		r.State, r.Since = to, g.now
+		r.State, r.Since = to, g.began
 		if to == fleet.ReplicaTerminating {
-			r.StopBy = g.now.Add(r.Stop + 30*time.Second)
+			r.StopBy = g.began.Add(r.Stop + 30*time.Second)
 		}
 	}
 }
@@ -240,6 +246,7 @@ func (g *region) move(id fleet.ReplicaID, e fleet.ReplicaEvent) {
 // say is a node's word of one replica.
 func (g *region) say(r *fleet.ReplicaSeen, s fleet.ReplicaStatus) {
 	s.ID = r.ID
+	g.began = g.now
 	for _, e := range decide.ReplicaReported(*r, s) {
 		g.move(r.ID, e)
 	}

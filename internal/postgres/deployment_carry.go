@@ -15,17 +15,31 @@ import (
 // for done.
 const stopSlack = 30 * time.Second
 
-// visit sees, decides and acts.
+// looksPerVisit bounds how often one visit looks anew because what it saw moved before it could act.
+const looksPerVisit = 5
+
+// visit sees, decides and acts. Reports go on meanwhile: when they moved what the plan is about, it
+// looks and decides anew. Each time more rows are locked, so that soon nothing moves any more.
 func (w *deploymentWork) visit(ctx context.Context, judge DeploymentJudge) (DeploymentVisited, error) {
-	l, err := w.look(ctx)
-	if err != nil {
-		return DeploymentVisited{}, err
+	for range looksPerVisit {
+		l, err := w.look(ctx)
+		if err != nil {
+			return DeploymentVisited{}, err
+		}
+		c := carrying{deploymentWork: w, looked: l, plan: judge.Decide(l.seen), judge: judge}
+		current, err := c.prepare(ctx)
+		if err != nil {
+			return DeploymentVisited{}, err
+		}
+		if !current {
+			continue
+		}
+		if err := c.carry(ctx); err != nil {
+			return DeploymentVisited{}, err
+		}
+		return c.result(ctx)
 	}
-	c := carrying{deploymentWork: w, looked: l, plan: judge.Decide(l.seen), judge: judge}
-	if err := c.carry(ctx); err != nil {
-		return DeploymentVisited{}, err
-	}
-	return c.result(ctx)
+	return DeploymentVisited{}, fleet.Errorf(fleet.Unavailable, "what runs of deployment %s moves all the time; it is looked at again", w.row.Name)
 }
 
 // carrying is a plan that is being carried out.
@@ -43,13 +57,18 @@ type carrying struct {
 
 type newReplica struct{ id, node string }
 
-func (c *carrying) carry(ctx context.Context) error {
+// prepare finds places and locks what is to be moved. It says whether that is still what was seen.
+func (c *carrying) prepare(ctx context.Context) (current bool, err error) {
 	if err := c.place(ctx); err != nil {
-		return err
+		return false, err
 	}
 	if err := c.hold(ctx); err != nil {
-		return err
+		return false, err
 	}
+	return c.asSeen(ctx)
+}
+
+func (c *carrying) carry(ctx context.Context) error {
 	if err := c.raise(ctx); err != nil {
 		return err
 	}
@@ -103,16 +122,22 @@ func newReplicaID() (string, error) {
 	return hex.EncodeToString(b[:]), nil
 }
 
-// hold locks the replicas to be moved; what moved since it was seen by a report is left out, and
-// looked at again.
-func (c *carrying) hold(ctx context.Context) error {
-	c.steps = map[fleet.ReplicaID]db.LockReplicasRow{}
+// moved are the replicas that the plan moves.
+func (p DeploymentPlan) moved() []string {
 	var ids []string
-	for _, all := range [][]ReplicaStep{c.plan.Fail, c.plan.End, c.plan.Terminate} {
+	for _, all := range [][]ReplicaStep{p.Fail, p.End, p.Terminate} {
 		for _, s := range all {
 			ids = append(ids, string(s.ID))
 		}
 	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// hold locks the replicas to be moved, those that have not ended.
+func (c *carrying) hold(ctx context.Context) error {
+	c.steps = map[fleet.ReplicaID]db.LockReplicasRow{}
+	ids := c.plan.moved()
 	if len(ids) == 0 {
 		return nil
 	}
@@ -121,6 +146,29 @@ func (c *carrying) hold(ctx context.Context) error {
 		c.steps[fleet.ReplicaID(r.ID)] = r
 	}
 	return failed("lock the replicas", err)
+}
+
+// asSeen says whether the replicas that are held, and how their nodes are, are as the plan was made
+// of: a node may have come back, and its report been written, since the look.
+func (c *carrying) asSeen(ctx context.Context) (bool, error) {
+	ids := c.plan.moved()
+	if len(ids) == 0 {
+		return true, nil
+	}
+	rows, err := c.q.SeeReplicasAgain(ctx, db.SeeReplicasAgainParams{Ids: ids, Deployment: c.row.Name})
+	if err != nil {
+		return false, failed("look at the replicas again", err)
+	}
+	before := make(map[fleet.ReplicaID]fleet.ReplicaSeen, len(c.seen.Replicas))
+	for _, r := range c.seen.Replicas {
+		before[r.ID] = r
+	}
+	for _, r := range rows {
+		if now := replicaSeen(db.SeeReplicasRow(r)); now != before[now.ID] {
+			return false, nil
+		}
+	}
+	return len(rows) == len(ids), nil // else some ended meanwhile
 }
 
 // raise gives each node whose set changes one new number.
@@ -219,6 +267,7 @@ func (c *carrying) create(ctx context.Context) error {
 	p := db.InsertReplicasParams{
 		Deployment: c.row.Name, Uid: c.row.Uid, Revision: c.row.Revision, ProcessVersion: c.row.ProcessVersion, Definition: c.revision.Definition,
 		Cpu: t.Resources.CPU, Memory: t.Resources.Memory, Gpus: waveNumber(t.Resources.GPUs), FixedPorts: []int32{}, StopSeconds: waveNumber(t.StopSeconds),
+		At: c.seen.At,
 	}
 	for _, port := range t.Ports {
 		p.FixedPorts = append(p.FixedPorts, waveNumber(port))

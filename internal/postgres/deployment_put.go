@@ -103,7 +103,7 @@ func (w *deploymentWork) redeclare(ctx context.Context) error {
 		return err
 	}
 	if w.row.Project != string(w.object.Project) { // what became of another project's is not shown
-		if err := w.q.ForgetDeployment(ctx, w.row.Name); err != nil {
+		if err := w.q.ForgetDeployment(ctx, db.ForgetDeploymentParams{Name: w.row.Name, Project: string(w.object.Project)}); err != nil {
 			return failed("forget what was", err)
 		}
 	}
@@ -154,7 +154,7 @@ func (w *deploymentWork) release(ctx context.Context, p DeploymentPut) (*Operati
 		return nil, err
 	}
 	r := db.InsertDeploymentRevisionParams{
-		Deployment: w.row.Name, Revision: w.row.LastRevision + 1, Uid: w.object.UID, Generation: w.object.Generation,
+		Deployment: w.row.Name, Revision: w.row.LastRevision + 1, Uid: w.object.UID, Project: string(w.object.Project), Generation: w.object.Generation,
 		ProcessVersion: w.row.ProcessVersion + 1, Spec: w.object.Spec, Terms: t, Definition: hashBytes(p.Definition.Hash),
 		CreatedBy: p.Actor, Reason: p.Reason,
 	}

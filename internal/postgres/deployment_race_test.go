@@ -60,6 +60,63 @@ func TestDeploymentVisitsAtOnce(t *testing.T) {
 	require.Empty(t, b.replicas())
 }
 
+// meanwhile is a judge that has something happen between the look and what is done about it, once.
+type meanwhile struct {
+	postgres.DeploymentJudge
+	do func()
+}
+
+func (m *meanwhile) Decide(seen fleet.DeploymentSeen) postgres.DeploymentPlan {
+	plan := m.DeploymentJudge.Decide(seen)
+	if do := m.do; do != nil {
+		m.do = nil
+		do()
+	}
+	return plan
+}
+
+func (b *bench) visitWhile(do func()) postgres.DeploymentVisited {
+	b.t.Helper()
+	judge := &meanwhile{newJudge(), do}
+	out, err := b.VisitDeployment(b.ctx(), postgres.DeploymentVisit{Deployment: web, Run: run1, Build: "build-1", Judge: judge})
+	require.NoError(b.t, err)
+	require.Nil(b.t, judge.do)
+	return out
+}
+
+// S50, S82, X13: what nodes say between the look of a visit and what it does is not overwritten.
+func TestDeploymentMovesMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment()
+	b.settles()
+	away := b.on(nodeA)[0]
+	lost := func() {
+		b.disconnect(nodeA)
+		b.exec(`UPDATE connections SET ended_at = now() - interval '1 minute' WHERE node = $1`, nodeA)
+	}
+	for what, back := range map[string]func(){
+		"its node is back, and said that it is healthy": func() { b.connect(nodeA); b.obey(nodeA) },
+		"its node is back, and said nothing yet":        func() { b.connect(nodeA) },
+	} {
+		lost()
+		out := b.visitWhile(back)
+		require.Equal(t, fleet.ReplicaHealthy, b.replica(away.ID).State, what)
+		require.Equal(t, []int{2, 2}, []int{out.Replicas, out.Healthy}, what)
+		require.Len(t, b.replicas(), 2, "%s: nothing takes its place", what)
+		require.True(t, b.settles().Done)
+	}
+
+	_, err := b.turnDeployment(fleet.OperationDestroy) // the last of it ends while its end is written
+	require.NoError(t, err)
+	b.visits()
+	b.exec(`UPDATE replicas SET stop_by = now() - interval '1 s' WHERE state = 'TERMINATING'`)
+	last := b.visitWhile(func() { b.obey(nodeA) })
+	require.Equal(t, fleet.DeploymentTerminated, last.State)
+	require.Empty(t, b.replicas())
+	require.NotEqual(t, "stop_deadline", b.replica(away.ID).Reason)
+}
+
 // chaos is one deployment to which everything happens at once.
 type chaos struct {
 	*bench

@@ -166,7 +166,7 @@ func (w *deploymentWork) destroy(ctx context.Context, t DeploymentTurn, out *Sta
 		}
 	}
 	if out.Changed {
-		if err := w.write(ctx, w.row.Uid, historyLine{reason: "delete_requested", message: t.Reason, actor: t.Actor}); err != nil {
+		if err := w.write(ctx, w.object.UID, historyLine{reason: "delete_requested", message: t.Reason, actor: t.Actor}); err != nil {
 			return err
 		}
 	}

@@ -129,17 +129,22 @@ func (w *deploymentWork) replicas(ctx context.Context) ([]fleet.ReplicaSeen, err
 	rows, err := w.q.SeeReplicas(ctx, w.row.Name)
 	out := make([]fleet.ReplicaSeen, len(rows))
 	for i, r := range rows {
-		out[i] = fleet.ReplicaSeen{
-			ID: fleet.ReplicaID(r.ID), Node: fleet.NodeName(r.Node), Site: fleet.SiteName(r.Site), State: fleet.ReplicaState(r.State),
-			Health: fleet.ReplicaHealth(r.Health), Phase: fleet.ReplicaPhase(r.Phase), Revision: r.Revision, ProcessVersion: r.ProcessVersion,
-			Restarts: int(r.Restarts), CreatedAt: r.CreatedAt, Since: r.Since, Reason: r.Reason, Message: r.Message, StopBy: timeOf(r.StopBy),
-			Leave: r.Leaves, Gone: r.Gone, Lost: r.Lost,
-		}
-		if !r.Heard {
-			out[i].Unheard = r.Unheard
-		}
+		out[i] = replicaSeen(r)
 	}
 	return out, failed("read the replicas", err)
+}
+
+func replicaSeen(r db.SeeReplicasRow) fleet.ReplicaSeen {
+	out := fleet.ReplicaSeen{
+		ID: fleet.ReplicaID(r.ID), Node: fleet.NodeName(r.Node), Site: fleet.SiteName(r.Site), State: fleet.ReplicaState(r.State),
+		Health: fleet.ReplicaHealth(r.Health), Phase: fleet.ReplicaPhase(r.Phase), Revision: r.Revision, ProcessVersion: r.ProcessVersion,
+		Restarts: int(r.Restarts), CreatedAt: r.CreatedAt, Since: r.Since, Reason: r.Reason, Message: r.Message,
+		Stop: time.Duration(r.StopSeconds) * time.Second, StopBy: timeOf(r.StopBy), Leave: r.Leaves, Gone: r.Gone, Lost: r.Lost,
+	}
+	if !r.Heard {
+		out.Unheard = r.Unheard
+	}
+	return out
 }
 
 func (w *deploymentWork) operations(ctx context.Context) ([]fleet.DeploymentOperation, error) {

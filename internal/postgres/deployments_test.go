@@ -185,6 +185,69 @@ func TestDeploymentEnds(t *testing.T) {
 	require.True(t, b.visitDeployment(run2).Done)
 }
 
+// actors are who did what the history of web tells, and who released its revisions.
+func (b *bench) actors() (all []string) {
+	b.t.Helper()
+	lines, err := b.ListDeploymentHistory(b.ctx(), web, postgres.Place{}, 100)
+	require.NoError(b.t, err)
+	for _, l := range lines {
+		all = append(all, l.Actor)
+	}
+	revisions, err := b.ListDeploymentRevisions(b.ctx(), web, postgres.Place{}, 100)
+	require.NoError(b.t, err)
+	for _, r := range revisions {
+		all = append(all, r.CreatedBy)
+	}
+	return all
+}
+
+// S135: a name goes from one project to another without what became of it before.
+func TestDeploymentHistoryOfOneProject(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	put := func(who fleet.ProjectName) {
+		b.putDeployment(func(p *postgres.DeploymentPut) { p.Project, p.Actor = who, string(who) })
+	}
+	destroy := func(who fleet.ProjectName) {
+		_, err := b.turnDeployment(fleet.OperationDestroy, func(t *postgres.DeploymentTurn) { t.Project, t.Actor = who, string(who) })
+		require.NoError(t, err)
+	}
+	for range 2 {
+		put("red")
+		b.settles()
+		destroy("red")
+		put("red") // waits for the end of the one before, and is deleted again
+		destroy("red")
+		b.settles()
+	}
+	require.Contains(t, b.actors(), "red", "its own earlier declarations")
+	put("blue")
+	b.settles()
+	require.Contains(t, b.actors(), "blue")
+	require.NotContains(t, b.actors(), "red")
+
+	require.Zero(t, scan[int](b, `SELECT count(*) FROM deployment_history WHERE project = ''`))
+}
+
+// S107: each crash in a row counts, so that the fourth waits.
+func TestDeploymentCrashesAreCounted(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 1 }))
+	b.settles()
+	for n := range 4 {
+		for _, r := range b.replicas() {
+			if r.State.Live() {
+				b.tells(r.Node, exited(r.ID))
+			}
+		}
+		b.visits()
+		require.Equal(t, n+1, b.seen().Crashes)
+		waits := b.seen().NextAttempt.After(b.seen().At)
+		require.Equal(t, n == 3, waits, "after crash %d", n+1)
+	}
+}
+
 // X5, X11, X25: a door asks once, and hears of the end; what is unknown is refused.
 func TestDeploymentDoors(t *testing.T) {
 	t.Parallel()

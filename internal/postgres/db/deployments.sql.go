@@ -241,18 +241,23 @@ func (q *Queries) EndUnreleased(ctx context.Context, arg EndUnreleasedParams) er
 }
 
 const forgetDeployment = `-- name: ForgetDeployment :exec
-WITH r AS (DELETE FROM deployment_revisions v USING deployments d WHERE d.name = $1 AND v.deployment = d.name AND v.uid = d.uid),
-     h AS (DELETE FROM deployment_history y USING deployments d WHERE d.name = $1 AND y.deployment = d.name AND y.uid = d.uid)
+WITH r AS (DELETE FROM deployment_revisions v WHERE v.deployment = $1 AND v.project <> $2),
+     h AS (DELETE FROM deployment_history y WHERE y.deployment = $1 AND y.project <> $2)
 DELETE FROM replicas x WHERE x.deployment = $1 AND x.ended_at IS NOT NULL
 `
 
-func (q *Queries) ForgetDeployment(ctx context.Context, name string) error {
-	_, err := q.db.Exec(ctx, forgetDeployment, name)
+type ForgetDeploymentParams struct {
+	Name    string
+	Project string
+}
+
+func (q *Queries) ForgetDeployment(ctx context.Context, arg ForgetDeploymentParams) error {
+	_, err := q.db.Exec(ctx, forgetDeployment, arg.Name, arg.Project)
 	return err
 }
 
 const getDeploymentRevision = `-- name: GetDeploymentRevision :one
-SELECT deployment, revision, uid, generation, process_version, spec, definition, created_by, reason, created_at, terms FROM deployment_revisions WHERE deployment = $1 AND revision = $2
+SELECT deployment, revision, uid, generation, process_version, spec, definition, created_by, reason, created_at, terms, project FROM deployment_revisions WHERE deployment = $1 AND revision = $2
 `
 
 type GetDeploymentRevisionParams struct {
@@ -275,6 +280,7 @@ func (q *Queries) GetDeploymentRevision(ctx context.Context, arg GetDeploymentRe
 		&i.Reason,
 		&i.CreatedAt,
 		&i.Terms,
+		&i.Project,
 	)
 	return i, err
 }
@@ -389,14 +395,15 @@ func (q *Queries) InsertDeploymentOperation(ctx context.Context, arg InsertDeplo
 }
 
 const insertDeploymentRevision = `-- name: InsertDeploymentRevision :exec
-INSERT INTO deployment_revisions (deployment, revision, uid, generation, process_version, spec, terms, definition, created_by, reason)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO deployment_revisions (deployment, revision, uid, project, generation, process_version, spec, terms, definition, created_by, reason)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 `
 
 type InsertDeploymentRevisionParams struct {
 	Deployment     string
 	Revision       int64
 	Uid            string
+	Project        string
 	Generation     int64
 	ProcessVersion int64
 	Spec           json.RawMessage
@@ -411,6 +418,7 @@ func (q *Queries) InsertDeploymentRevision(ctx context.Context, arg InsertDeploy
 		arg.Deployment,
 		arg.Revision,
 		arg.Uid,
+		arg.Project,
 		arg.Generation,
 		arg.ProcessVersion,
 		arg.Spec,
@@ -423,8 +431,9 @@ func (q *Queries) InsertDeploymentRevision(ctx context.Context, arg InsertDeploy
 }
 
 const listDeploymentHistory = `-- name: ListDeploymentHistory :many
-SELECT id, deployment, uid, replica, node, at, last_at, times, from_state, to_state, reason, message, actor FROM deployment_history WHERE deployment = $1 AND ($2::bigint = 0 OR id < $2)
-ORDER BY id DESC LIMIT $3
+SELECT h.id, h.deployment, h.uid, h.replica, h.node, h.at, h.last_at, h.times, h.from_state, h.to_state, h.reason, h.message, h.actor, h.project FROM deployment_history h JOIN deployments d ON d.name = h.deployment AND d.project = h.project
+WHERE h.deployment = $1 AND ($2::bigint = 0 OR h.id < $2)
+ORDER BY h.id DESC LIMIT $3
 `
 
 type ListDeploymentHistoryParams struct {
@@ -433,6 +442,7 @@ type ListDeploymentHistoryParams struct {
 	MaxRows    int32
 }
 
+// Of the project whose deployment of the name runs or ran last, also of its earlier declarations.
 func (q *Queries) ListDeploymentHistory(ctx context.Context, arg ListDeploymentHistoryParams) ([]DeploymentHistory, error) {
 	rows, err := q.db.Query(ctx, listDeploymentHistory, arg.Deployment, arg.Before, arg.MaxRows)
 	if err != nil {
@@ -456,6 +466,7 @@ func (q *Queries) ListDeploymentHistory(ctx context.Context, arg ListDeploymentH
 			&i.Reason,
 			&i.Message,
 			&i.Actor,
+			&i.Project,
 		); err != nil {
 			return nil, err
 		}
@@ -468,8 +479,9 @@ func (q *Queries) ListDeploymentHistory(ctx context.Context, arg ListDeploymentH
 }
 
 const listDeploymentRevisions = `-- name: ListDeploymentRevisions :many
-SELECT deployment, revision, uid, generation, process_version, spec, definition, created_by, reason, created_at, terms FROM deployment_revisions WHERE deployment = $1 AND ($2::bigint = 0 OR revision < $2)
-ORDER BY revision DESC LIMIT $3
+SELECT v.deployment, v.revision, v.uid, v.generation, v.process_version, v.spec, v.definition, v.created_by, v.reason, v.created_at, v.terms, v.project FROM deployment_revisions v JOIN deployments d ON d.name = v.deployment AND d.project = v.project
+WHERE v.deployment = $1 AND ($2::bigint = 0 OR v.revision < $2)
+ORDER BY v.revision DESC LIMIT $3
 `
 
 type ListDeploymentRevisionsParams struct {
@@ -499,6 +511,7 @@ func (q *Queries) ListDeploymentRevisions(ctx context.Context, arg ListDeploymen
 			&i.Reason,
 			&i.CreatedAt,
 			&i.Terms,
+			&i.Project,
 		); err != nil {
 			return nil, err
 		}
@@ -592,7 +605,7 @@ func (q *Queries) MoveDeployment(ctx context.Context, arg MoveDeploymentParams) 
 }
 
 const newestDeploymentRevision = `-- name: NewestDeploymentRevision :one
-SELECT deployment, revision, uid, generation, process_version, spec, definition, created_by, reason, created_at, terms FROM deployment_revisions WHERE deployment = $1 AND uid = $2 ORDER BY revision DESC LIMIT 1
+SELECT deployment, revision, uid, generation, process_version, spec, definition, created_by, reason, created_at, terms, project FROM deployment_revisions WHERE deployment = $1 AND uid = $2 ORDER BY revision DESC LIMIT 1
 `
 
 type NewestDeploymentRevisionParams struct {
@@ -615,6 +628,7 @@ func (q *Queries) NewestDeploymentRevision(ctx context.Context, arg NewestDeploy
 		&i.Reason,
 		&i.CreatedAt,
 		&i.Terms,
+		&i.Project,
 	)
 	return i, err
 }
@@ -850,13 +864,15 @@ func (q *Queries) ViewDeployments(ctx context.Context, names []string) ([]ViewDe
 
 const writeDeploymentHistory = `-- name: WriteDeploymentHistory :exec
 WITH before AS (
-    SELECT h.id FROM (SELECT x.id, x.deployment, x.uid, x.replica, x.node, x.at, x.last_at, x.times, x.from_state, x.to_state, x.reason, x.message, x.actor FROM deployment_history x WHERE x.deployment = $1 ORDER BY x.id DESC LIMIT $11) h
+    SELECT h.id FROM (SELECT x.id, x.deployment, x.uid, x.replica, x.node, x.at, x.last_at, x.times, x.from_state, x.to_state, x.reason, x.message, x.actor, x.project FROM deployment_history x WHERE x.deployment = $1 ORDER BY x.id DESC LIMIT $11) h
     WHERE h.uid = $2 AND (h.replica <> '') = ($3::text <> '') AND h.from_state = $6 AND h.to_state = $7
       AND h.reason = $8 AND h.message = $9 AND h.actor = $10
     ORDER BY h.id DESC LIMIT 1),
 merged AS (DELETE FROM deployment_history h USING before b WHERE h.id = b.id RETURNING h.at, h.times)
-INSERT INTO deployment_history (deployment, uid, replica, node, at, times, from_state, to_state, reason, message, actor)
-SELECT $1, $2, $3, $4, coalesce((SELECT m.at FROM merged m), now()),
+INSERT INTO deployment_history (deployment, uid, project, replica, node, at, times, from_state, to_state, reason, message, actor)
+SELECT $1, $2, coalesce((SELECT d.project FROM deployments d WHERE d.name = $1 AND d.uid = $2),
+                                   (SELECT o.project FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.name = $1 AND o.uid = $2), ''),
+       $3, $4, coalesce((SELECT m.at FROM merged m), now()),
        coalesce((SELECT m.times FROM merged m), 0) + $5::integer, $6, $7, $8, $9, $10
 `
 

@@ -173,6 +173,7 @@ type DeploymentHistory struct {
 	Reason     string
 	Message    string
 	Actor      string
+	Project    string
 }
 
 type DeploymentRevision struct {
@@ -187,6 +188,7 @@ type DeploymentRevision struct {
 	Reason         string
 	CreatedAt      time.Time
 	Terms          json.RawMessage
+	Project        string
 }
 
 type Event struct {

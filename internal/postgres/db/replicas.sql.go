@@ -241,10 +241,10 @@ func (q *Queries) InsertReplicaLog(ctx context.Context, arg InsertReplicaLogPara
 
 const insertReplicas = `-- name: InsertReplicas :exec
 INSERT INTO replicas (id, deployment, uid, node, site, revision, process_version, definition, cpu, memory, gpus, fixed_ports,
-                      stop_seconds, state, listed)
+                      stop_seconds, state, listed, created_at, since)
 SELECT u.id, $1, $2, u.node, n.site, $3, $4, $5, $6, $7, $8, $9::integer[],
-       $10, 'STARTING', s.version
-FROM (SELECT unnest($11::text[]) AS id, unnest($12::text[]) AS node) u
+       $10, 'STARTING', s.version, $11, $11
+FROM (SELECT unnest($12::text[]) AS id, unnest($13::text[]) AS node) u
 JOIN nodes n ON n.name = u.node JOIN node_sets s ON s.node = u.node
 `
 
@@ -259,10 +259,12 @@ type InsertReplicasParams struct {
 	Gpus           int32
 	FixedPorts     []int32
 	StopSeconds    int32
+	At             time.Time
 	Ids            []string
 	Nodes          []string
 }
 
+// They are of the time of the visit: what it decides by that time is compared with theirs.
 func (q *Queries) InsertReplicas(ctx context.Context, arg InsertReplicasParams) error {
 	_, err := q.db.Exec(ctx, insertReplicas,
 		arg.Deployment,
@@ -275,6 +277,7 @@ func (q *Queries) InsertReplicas(ctx context.Context, arg InsertReplicasParams) 
 		arg.Gpus,
 		arg.FixedPorts,
 		arg.StopSeconds,
+		arg.At,
 		arg.Ids,
 		arg.Nodes,
 	)
@@ -1171,6 +1174,108 @@ func (q *Queries) SeeReplicas(ctx context.Context, deployment string) ([]SeeRepl
 	var items []SeeReplicasRow
 	for rows.Next() {
 		var i SeeReplicasRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Deployment,
+			&i.Uid,
+			&i.Node,
+			&i.Site,
+			&i.Revision,
+			&i.ProcessVersion,
+			&i.Definition,
+			&i.Cpu,
+			&i.Memory,
+			&i.Gpus,
+			&i.FixedPorts,
+			&i.StopSeconds,
+			&i.State,
+			&i.Health,
+			&i.Phase,
+			&i.Restarts,
+			&i.Endpoint,
+			&i.Ports,
+			&i.Pid,
+			&i.Reason,
+			&i.Message,
+			&i.Lost,
+			&i.Listed,
+			&i.CreatedAt,
+			&i.Since,
+			&i.StopBy,
+			&i.EndedAt,
+			&i.FailedAt,
+			&i.Heard,
+			&i.Unheard,
+			&i.Leaves,
+			&i.Gone,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const seeReplicasAgain = `-- name: SeeReplicasAgain :many
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, n.heard, n.unheard, n.leaves, n.gone
+FROM replicas r JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON true
+WHERE r.id = ANY($1::text[]) AND r.deployment = $2 AND r.ended_at IS NULL
+`
+
+type SeeReplicasAgainParams struct {
+	Ids        []string
+	Deployment string
+}
+
+type SeeReplicasAgainRow struct {
+	ID             string
+	Deployment     string
+	Uid            string
+	Node           string
+	Site           string
+	Revision       int64
+	ProcessVersion int64
+	Definition     []byte
+	Cpu            float64
+	Memory         int64
+	Gpus           int32
+	FixedPorts     []int32
+	StopSeconds    int32
+	State          string
+	Health         string
+	Phase          string
+	Restarts       int32
+	Endpoint       string
+	Ports          json.RawMessage
+	Pid            int32
+	Reason         string
+	Message        string
+	Lost           bool
+	Listed         int64
+	CreatedAt      time.Time
+	Since          time.Time
+	StopBy         *time.Time
+	EndedAt        *time.Time
+	FailedAt       *time.Time
+	Heard          bool
+	Unheard        time.Time
+	Leaves         bool
+	Gone           bool
+}
+
+// What has become of some of them since, once their rows are locked.
+func (q *Queries) SeeReplicasAgain(ctx context.Context, arg SeeReplicasAgainParams) ([]SeeReplicasAgainRow, error) {
+	rows, err := q.db.Query(ctx, seeReplicasAgain, arg.Ids, arg.Deployment)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SeeReplicasAgainRow
+	for rows.Next() {
+		var i SeeReplicasAgainRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.Deployment,

@@ -14,8 +14,8 @@ SELECT * FROM deployment_revisions WHERE deployment = @deployment AND revision =
 SELECT * FROM deployment_revisions WHERE deployment = @deployment AND uid = @uid ORDER BY revision DESC LIMIT 1;
 
 -- name: InsertDeploymentRevision :exec
-INSERT INTO deployment_revisions (deployment, revision, uid, generation, process_version, spec, terms, definition, created_by, reason)
-VALUES (@deployment, @revision, @uid, @generation, @process_version, @spec, @terms, @definition, @created_by, @reason);
+INSERT INTO deployment_revisions (deployment, revision, uid, project, generation, process_version, spec, terms, definition, created_by, reason)
+VALUES (@deployment, @revision, @uid, @project, @generation, @process_version, @spec, @terms, @definition, @created_by, @reason);
 
 -- A revision of the declaration that runs is released at once, one of the next waits.
 -- name: ReleaseDeployment :exec
@@ -57,8 +57,8 @@ WHERE name = @name
 RETURNING *;
 
 -- name: ForgetDeployment :exec
-WITH r AS (DELETE FROM deployment_revisions v USING deployments d WHERE d.name = @name AND v.deployment = d.name AND v.uid = d.uid),
-     h AS (DELETE FROM deployment_history y USING deployments d WHERE d.name = @name AND y.deployment = d.name AND y.uid = d.uid)
+WITH r AS (DELETE FROM deployment_revisions v WHERE v.deployment = @name AND v.project <> @project),
+     h AS (DELETE FROM deployment_history y WHERE y.deployment = @name AND y.project <> @project)
 DELETE FROM replicas x WHERE x.deployment = @name AND x.ended_at IS NOT NULL;
 
 -- name: SeeDeploymentOperations :many
@@ -92,17 +92,22 @@ WITH before AS (
       AND h.reason = @reason AND h.message = @message AND h.actor = @actor
     ORDER BY h.id DESC LIMIT 1),
 merged AS (DELETE FROM deployment_history h USING before b WHERE h.id = b.id RETURNING h.at, h.times)
-INSERT INTO deployment_history (deployment, uid, replica, node, at, times, from_state, to_state, reason, message, actor)
-SELECT @deployment, @uid, @replica, @node, coalesce((SELECT m.at FROM merged m), now()),
+INSERT INTO deployment_history (deployment, uid, project, replica, node, at, times, from_state, to_state, reason, message, actor)
+SELECT @deployment, @uid, coalesce((SELECT d.project FROM deployments d WHERE d.name = @deployment AND d.uid = @uid),
+                                   (SELECT o.project FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.name = @deployment AND o.uid = @uid), ''),
+       @replica, @node, coalesce((SELECT m.at FROM merged m), now()),
        coalesce((SELECT m.times FROM merged m), 0) + @times::integer, @from_state, @to_state, @reason, @message, @actor;
 
+-- Of the project whose deployment of the name runs or ran last, also of its earlier declarations.
 -- name: ListDeploymentHistory :many
-SELECT * FROM deployment_history WHERE deployment = @deployment AND (@before::bigint = 0 OR id < @before)
-ORDER BY id DESC LIMIT @max_rows;
+SELECT h.* FROM deployment_history h JOIN deployments d ON d.name = h.deployment AND d.project = h.project
+WHERE h.deployment = @deployment AND (@before::bigint = 0 OR h.id < @before)
+ORDER BY h.id DESC LIMIT @max_rows;
 
 -- name: ListDeploymentRevisions :many
-SELECT * FROM deployment_revisions WHERE deployment = @deployment AND (@before::bigint = 0 OR revision < @before)
-ORDER BY revision DESC LIMIT @max_rows;
+SELECT v.* FROM deployment_revisions v JOIN deployments d ON d.name = v.deployment AND d.project = v.project
+WHERE v.deployment = @deployment AND (@before::bigint = 0 OR v.revision < @before)
+ORDER BY v.revision DESC LIMIT @max_rows;
 
 -- name: DeploymentsOfPool :many
 SELECT d.name FROM deployments d JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = d.revision

@@ -14,6 +14,12 @@ ORDER BY r.created_at, r.id;
 SELECT id, node, state, health FROM replicas WHERE id = ANY(@ids::text[]) AND deployment = @deployment AND ended_at IS NULL
 ORDER BY id FOR NO KEY UPDATE;
 
+-- What has become of some of them since, once their rows are locked.
+-- name: SeeReplicasAgain :many
+SELECT r.*, n.heard, n.unheard, n.leaves, n.gone
+FROM replicas r JOIN LATERAL (SELECT s.* FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON true
+WHERE r.id = ANY(@ids::text[]) AND r.deployment = @deployment AND r.ended_at IS NULL;
+
 -- The number of a set that is new, or comes back, lies above all that were ever given: it begins
 -- with the time.
 -- name: RaiseNodeSets :many
@@ -26,11 +32,12 @@ RETURNING s.node, s.version;
 SELECT pg_notify('holdfast_link', 'replicas ' || u.node || ' ' || u.version)
 FROM (SELECT unnest(@nodes::text[]) AS node, unnest(@versions::bigint[]) AS version) u;
 
+-- They are of the time of the visit: what it decides by that time is compared with theirs.
 -- name: InsertReplicas :exec
 INSERT INTO replicas (id, deployment, uid, node, site, revision, process_version, definition, cpu, memory, gpus, fixed_ports,
-                      stop_seconds, state, listed)
+                      stop_seconds, state, listed, created_at, since)
 SELECT u.id, @deployment, @uid, u.node, n.site, @revision, @process_version, @definition, @cpu, @memory, @gpus, @fixed_ports::integer[],
-       @stop_seconds, 'STARTING', s.version
+       @stop_seconds, 'STARTING', s.version, @at, @at
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@nodes::text[]) AS node) u
 JOIN nodes n ON n.name = u.node JOIN node_sets s ON s.node = u.node;
 
