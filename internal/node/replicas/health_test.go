@@ -139,7 +139,7 @@ func probing(t *testing.T) *prober {
 }
 
 // S77, S78, S79, S88, S111: probes of one replica never overlap, and those that take too long count as
-// failures; transitions alone are told.
+// failures; the first success and transitions alone are told.
 func TestProber(t *testing.T) {
 	t.Parallel()
 	program, p := newProbes(t), probing(t)
@@ -163,13 +163,13 @@ func TestProber(t *testing.T) {
 		}, patience, time.Millisecond)
 		require.Equal(t, want, told)
 	}
-	saw(fleet.HealthHealthy)
+	saw(fleet.HealthNotChecked, fleet.HealthHealthy)
 	program.status.Store(0) // it hangs
-	saw(fleet.HealthHealthy, fleet.HealthUnhealthy)
+	saw(fleet.HealthNotChecked, fleet.HealthHealthy, fleet.HealthUnhealthy)
 	require.LessOrEqual(t, program.most.Load(), int64(3), "one is probed, and those before were given up")
 	program.status.Store(http.StatusFound)
 	close(program.hold)
-	saw(fleet.HealthHealthy, fleet.HealthUnhealthy, fleet.HealthHealthy)
+	saw(fleet.HealthNotChecked, fleet.HealthHealthy, fleet.HealthUnhealthy, fleet.HealthHealthy)
 	p.forget(first)
 	all := program.all.Load()
 	program.status.Store(http.StatusTeapot)
@@ -191,4 +191,50 @@ func TestExpectedStatus(t *testing.T) {
 		require.Equal(t, c.ok, p.probe(t.Context(), w), "%+v", c)
 	}
 	require.False(t, p.probe(t.Context(), &watch{address: "127.0.0.1:1", check: fleet.HealthCheck{}.WithDefaults()}), "nobody listens")
+}
+
+// S47, S48, S84: what answered once before its deadline is not late, however long its threshold takes;
+// neither for this agent nor for the next.
+func TestBegunInTime(t *testing.T) {
+	t.Parallel()
+	for name, anew := range map[string]bool{"the agent stays": false, "the agent is started again": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var ahead atomic.Int64 // of the clock
+			b := setup(t, func(o *Options) {
+				o.Now = func() time.Duration { return guardian.SinceBoot() + time.Duration(ahead.Load()) }
+			})
+			l := line(first, b.defined(web(func(d *fleet.Definition) {
+				d.Health.HealthyThreshold, d.Health.Interval, d.Startup.Deadline = 2, 3600, 1800
+			})))
+			b.ask(l)
+			pid := b.is(first, fleet.PhaseRunning, fleet.HealthNotChecked).GetPid()
+			b.eventually(func() bool {
+				rows, err := b.store.Replicas(t.Context())
+				require.NoError(t, err)
+				r, err := recall(rows[0], "this boot", 0)
+				require.NoError(t, err)
+				return r.Probe.Begun
+			}, "the first success is not written down")
+			if anew {
+				b.stop()
+			}
+			ahead.Store(int64(time.Hour))
+			if anew {
+				b.open(true)
+			}
+			l.StopSeconds++
+			b.ask(l) // the worker looks anew
+			b.eventually(func() bool {
+				b.keeper.mu.Lock()
+				defer b.keeper.mu.Unlock()
+				w, has := b.keeper.replicas[first]
+				return has && w.known.StopSeconds == l.StopSeconds
+			}, "the set is not taken")
+			poke(b.keeper.prober.wake) // its second probe is due
+			st := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+			require.Equal(t, []any{pid, uint32(0)}, []any{st.GetPid(), st.GetRestarts()})
+			require.Equal(t, []string{"preparing NOT_CHECKED 0", "running NOT_CHECKED 0", "running HEALTHY 0"}, b.told(first))
+		})
+	}
 }

@@ -39,7 +39,8 @@ type known struct {
 	Alone int `json:"alone,omitempty"`
 
 	Boot string `json:"boot"`
-	// Since is when phase or health last changed, Probe what its probes said then.
+	// Since is when phase or health last changed, Probe what its probes said then or at their first
+	// success after.
 	Since time.Duration     `json:"since"`
 	Probe decide.ProbeState `json:"probe"`
 }

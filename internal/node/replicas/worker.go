@@ -76,6 +76,15 @@ func (w *worker) now() known {
 // the same: the next agent will find out by itself.
 func (w *worker) say(ctx context.Context, change func(*known)) {
 	k := w.keeper
+	w.note(ctx, change)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.feed.changed(w.id)
+}
+
+// note changes what is known and writes it down, and tells nobody.
+func (w *worker) note(ctx context.Context, change func(*known)) {
+	k := w.keeper
 	k.mu.Lock()
 	was := w.known
 	change(&w.known)
@@ -86,9 +95,6 @@ func (w *worker) say(ctx context.Context, change func(*known)) {
 	if err := w.write(context.WithoutCancel(ctx)); err != nil {
 		k.opt.Log.Error("what is known of a replica was not written", "replica", w.id, "err", err)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.feed.changed(w.id)
 }
 
 // write keeps what is known for the next agent.
@@ -217,10 +223,17 @@ func (w *worker) ended(ctx context.Context, exit Exit) {
 	w.over(ctx, fleet.PhaseExited, exit)
 }
 
-// heed takes in what the probes say.
+// heed takes in what the probes say. The first success is written down before it makes a transition:
+// the next agent is not to take what began for late.
 func (w *worker) heed(ctx context.Context) {
 	p, r := w.probed(), w.now()
-	if r.Phase != fleet.PhaseRunning || p.Health == r.Health || p.Health == "" {
+	switch {
+	case r.Phase != fleet.PhaseRunning || p.Health == "":
+		return
+	case p.Health == r.Health:
+		if p.Begun && !r.Probe.Begun {
+			w.note(ctx, func(k *known) { k.Probe = p })
+		}
 		return
 	}
 	w.say(ctx, func(k *known) {
