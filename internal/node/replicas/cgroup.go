@@ -130,8 +130,12 @@ func control(path, text string) error {
 	return nil
 }
 
-// cpuPeriod is over which time the use of processors is bounded, in microseconds.
-const cpuPeriod = 100_000
+// cpuPeriod is over which time the use of processors is bounded, cpuLeast the least of it that the
+// kernel takes for a bound, in microseconds.
+const (
+	cpuPeriod = 100_000
+	cpuLeast  = 1_000
+)
 
 // make gives the cgroup of a replica with its limits, "" where there are none to be had.
 func (c *Cgroups) make(id fleet.ReplicaID, r fleet.Resources) (string, error) {
@@ -144,7 +148,7 @@ func (c *Cgroups) make(id fleet.ReplicaID, r fleet.Resources) (string, error) {
 	}
 	var errs []error
 	if r.CPU > 0 {
-		errs = append(errs, control(filepath.Join(dir, "cpu.max"), fmt.Sprintf("%d %d", int64(r.CPU*cpuPeriod), cpuPeriod)))
+		errs = append(errs, control(filepath.Join(dir, "cpu.max"), fmt.Sprintf("%d %d", max(int64(r.CPU*cpuPeriod), cpuLeast), cpuPeriod)))
 	}
 	if r.Memory > 0 {
 		errs = append(errs, control(filepath.Join(dir, "memory.max"), strconv.FormatInt(r.Memory, 10)),
@@ -180,7 +184,7 @@ const (
 )
 
 // remove kills what is left in the cgroup of a replica, whoever its parent is and whatever it did to
-// hide, and deletes it.
+// hide, and deletes it with those that the replica made in it.
 func (c *Cgroups) remove(ctx context.Context, id fleet.ReplicaID) error {
 	if c == nil {
 		return nil
@@ -189,8 +193,8 @@ func (c *Cgroups) remove(ctx context.Context, id fleet.ReplicaID) error {
 	ctx, cancel := context.WithTimeout(ctx, emptied)
 	defer cancel()
 	for {
-		err := os.Remove(dir)
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err := removeTree(dir)
+		if err == nil {
 			return nil
 		}
 		if !errors.Is(err, unix.EBUSY) {
@@ -203,6 +207,27 @@ func (c *Cgroups) remove(ctx context.Context, id fleet.ReplicaID) error {
 			return fleet.Errorf(fleet.Unavailable, "something is left in the replica's cgroup: %w", ctx.Err())
 		}
 	}
+}
+
+// removeTree deletes a cgroup, those below it first: the kernel deletes none that has others.
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		if e.IsDir() {
+			errs = append(errs, removeTree(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := os.Remove(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // ids lists the replicas that have a cgroup.

@@ -74,6 +74,13 @@ func TestLimits(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(free, "memory.max"))
 	require.NoError(t, c.remove(t.Context(), second))
 	require.NoDirExists(t, free)
+	little, err := c.make(third, fleet.Resources{CPU: 0.001})
+	require.NoError(t, err)
+	require.Equal(t, "1000 100000", content(t, little, "cpu.max"), "the kernel takes no less")
+	require.NoError(t, os.Remove(filepath.Join(little, "cpu.max")))
+	require.NoError(t, os.MkdirAll(filepath.Join(little, "own", "deeper"), 0o700))
+	require.NoError(t, c.remove(t.Context(), third))
+	require.NoDirExists(t, little)
 
 	require.False(t, c.killed(first))
 	require.NoError(t, os.WriteFile(filepath.Join(at, "memory.events"), []byte("max 3\noom 1\noom_kill 2\n"), 0o600))
@@ -107,6 +114,31 @@ func realCgroups(t *testing.T) *Cgroups {
 		require.NoError(t, os.Remove(base), "a cgroup is left")
 	})
 	return &Cgroups{base: base}
+}
+
+// X5: a replica that divided its cgroup ends as any other does.
+func TestDivided(t *testing.T) {
+	t.Parallel()
+	cgroups := realCgroups(t)
+	if cgroups == nil { // then no replica has one to divide
+		_, err := FindCgroups("holdfast-test")
+		require.Error(t, err)
+		return
+	}
+	b := setup(t, func(o *Options) {
+		process, ok := o.Drivers[fleet.DriverProcess].(*Process)
+		require.True(t, ok)
+		process.cgroups = cgroups
+	})
+	own := filepath.Join(cgroups.base, string(first), "own", "deeper")
+	b.ask(line(first, b.defined(web(func(d *fleet.Definition) {
+		d.Command = []string{"sh", "-c", "mkdir -p " + own + " && echo 0 > " + own + "/cgroup.procs && exec " + d.Command[0] + " program"}
+	}))))
+	st := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	require.Contains(t, content(t, own, "cgroup.procs"), itoa(st.GetPid()))
+	require.NoError(t, syscall.Kill(int(st.GetPid()), syscall.SIGKILL))
+	b.is(first, fleet.PhaseExited, fleet.HealthNotChecked)
+	require.NoDirExists(t, filepath.Join(cgroups.base, string(first)))
 }
 
 // X5: nothing of a replica outlives it, whatever it did to hide and although its guardian was killed;

@@ -149,6 +149,34 @@ func TestEndedUnseen(t *testing.T) {
 	require.Contains(t, st.GetMessage(), "SIGKILL")
 }
 
+// S19, X5: a replica whose guardian is paused while the agent is started again is taken over as it is,
+// and its end is seen later.
+func TestGuardianPaused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.ask(line(first, b.defined(web())))
+	st := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	seen, _, err := b.runtime().Status(t.Context(), nameOf(first))
+	require.NoError(t, err)
+	b.stop()
+	require.NoError(t, syscall.Kill(seen.GuardianPID, syscall.SIGSTOP))
+	b.mu.Lock()
+	b.statuses, b.seen = map[fleet.ReplicaID]*nodev1.ReplicaStatus{}, map[fleet.ReplicaID][]string{}
+	b.mu.Unlock()
+	b.open(true)
+	b.eventually(func() bool { return b.status(first) != nil }, "nothing is told of it")
+	b.eventually(func() bool {
+		b.keeper.prober.mu.Lock()
+		defer b.keeper.prober.mu.Unlock()
+		return b.keeper.prober.watched[first] != nil
+	}, "it is not probed any more")
+	require.True(t, alive(st.GetPid()))
+	require.Equal(t, []string{"running HEALTHY 0"}, b.told(first))
+	require.NoError(t, syscall.Kill(seen.GuardianPID, syscall.SIGCONT))
+	require.NoError(t, syscall.Kill(int(st.GetPid()), syscall.SIGKILL))
+	require.Contains(t, b.is(first, fleet.PhaseExited, fleet.HealthNotChecked).GetMessage(), "SIGKILL")
+}
+
 // X5: a replica dies with its guardian, and is reported at once.
 func TestGuardianKilled(t *testing.T) {
 	t.Parallel()

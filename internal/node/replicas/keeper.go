@@ -175,7 +175,9 @@ func (k *Keeper) recover(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		k.ports.keep(r.ID, r.Ports)
+		if !r.Phase.Over() {
+			k.ports.keep(r.ID, r.Ports)
+		}
 		w := k.add(r)
 		if at, is := found[r.ID]; is {
 			w.left = &at

@@ -15,6 +15,7 @@ import (
 const (
 	first  = fleet.ReplicaID("aaaaaaaaaaaa")
 	second = fleet.ReplicaID("bbbbbbbbbbbb")
+	third  = fleet.ReplicaID("cccccccccccc")
 )
 
 // S46, S47, S53, S76, S81, X5: a replica starts, is healthy, and goes away without a trace.

@@ -1,10 +1,12 @@
 package replicas
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
+	"syscall"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -19,11 +21,13 @@ const (
 
 // ports knows which ports the node's replicas have.
 type ports struct {
+	listen func(network, address string) (net.Listener, error)
+
 	mu    sync.Mutex
 	taken map[int]fleet.ReplicaID
 }
 
-func newPorts() *ports { return &ports{taken: map[int]fleet.ReplicaID{}} }
+func newPorts() *ports { return &ports{listen: net.Listen, taken: map[int]fleet.ReplicaID{}} }
 
 // keep notes the ports of a replica of an earlier agent.
 func (p *ports) keep(id fleet.ReplicaID, at map[string]int) {
@@ -88,6 +92,9 @@ func (p *ports) free(port int) bool {
 	if _, taken := p.taken[port]; taken {
 		return false
 	}
-	listener, err := net.Listen("tcp", ":"+strconv.Itoa(port))
-	return err == nil && listener.Close() == nil
+	listener, err := p.listen("tcp", ":"+strconv.Itoa(port))
+	if err != nil { // a port that the agent may not listen at may be one for the program
+		return !errors.Is(err, syscall.EADDRINUSE)
+	}
+	return listener.Close() == nil
 }

@@ -66,11 +66,12 @@ func (p *Process) sweep(ctx context.Context, names []fleet.InstanceName) error {
 	return errors.Join(errs...)
 }
 
-// note remembers whose guardian lives. What a hung or dead one has left does not run as it should.
+// note remembers whose program runs under its guardian. One that is paused, or slow to answer, guards
+// it all the same; what a dead one has left does not run as it should.
 func (p *Process) note(id fleet.ReplicaID, st guardian.Status) Found {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if st.Guardian != guardian.Live {
+	if st.Guardian != guardian.Live && (st.Guardian != guardian.Hung || !st.Running) {
 		delete(p.guardians, id)
 		return Found{ID: id}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -177,6 +178,51 @@ func TestWriteFiles(t *testing.T) {
 		require.NoError(t, os.Symlink(t.TempDir(), filepath.Join(dir, "link")))
 		require.Error(t, writeFiles(dir, []fleet.ProcessFile{{Path: path, Content: "x"}}), path)
 	}
+}
+
+// S17: what has ended has no port any more, although its output is still to be sent: another one may
+// listen there, by this agent or the next.
+func TestPortOfEnded(t *testing.T) {
+	t.Parallel()
+	for name, anew := range map[string]bool{"the agent stays": false, "the agent is started again": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.region.noLogs = true
+			free, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			port, err := strconv.Atoi(portOf(t, free.Addr().String()))
+			require.NoError(t, err)
+			require.NoError(t, free.Close())
+			hash := b.defined(web(func(d *fleet.Definition) { d.Ports[0].Port = port }))
+			b.ask(line(first, hash))
+			st := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+			require.NoError(t, syscall.Kill(int(st.GetPid()), syscall.SIGKILL))
+			b.is(first, fleet.PhaseExited, fleet.HealthNotChecked)
+			if anew {
+				b.stop()
+				b.open(true)
+			}
+			b.ask(line(second, hash))
+			b.eventually(func() bool { return fleet.ReplicaPhase(b.status(second).GetPhase()) == fleet.PhaseRunning || b.status(second).GetReason() != "" }, "it is not begun with")
+			require.Empty(t, b.status(second).GetReason())
+			b.is(second, fleet.PhaseRunning, fleet.HealthHealthy)
+		})
+	}
+}
+
+// S15: a port that the agent itself may not listen at is no port that somebody has.
+func TestPrivilegedPort(t *testing.T) {
+	t.Parallel()
+	p := newPorts()
+	p.listen = func(string, string) (net.Listener, error) {
+		return nil, &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EACCES)}
+	}
+	at, err := p.choose(first, []fleet.ProcessPort{{Name: "http", Port: 80}}, nil)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"http": 80}, at)
+	_, err = p.choose(second, []fleet.ProcessPort{{Name: "http", Port: 80}}, nil)
+	require.Equal(t, fleet.ReasonPortTaken, failure(err))
 }
 
 // X3: of two replicas none has the other's port, also of an earlier agent.

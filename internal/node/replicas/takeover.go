@@ -52,10 +52,11 @@ func (w *worker) lastExit(ctx context.Context, driver Driver) Exit {
 	within, cancel := context.WithTimeout(ctx, lookAgain)
 	defer cancel()
 	exit, err := driver.Await(within, w.id)
-	if err != nil { // it hangs
+	switch {
+	case err != nil: // what ran has ended, and what guards it does not say so
 		w.end(ctx, driver)
-	}
-	if err != nil || exit.Reason == "" {
+		return Exit{fleet.ReasonExited, "it ended while no agent was there, and its guardian was ended now: it did not answer"}
+	case exit.Reason == "":
 		return unseen
 	}
 	return exit
