@@ -31,7 +31,7 @@ var causeRules = []struct {
 	{CauseImage, []string{fleet.ReasonNoImage}, "check the name of the image, and that the nodes may pull it"},
 	{CauseProgram, []string{
 		fleet.ReasonExited, fleet.ReasonNotStarted, fleet.ReasonStartupDeadline, fleet.ReasonProbesFailed,
-		fleet.ReasonRestartsUsedUp, fleet.ReasonOutOfMemory, fleet.ReasonPortTaken,
+		fleet.ReasonRestartsUsedUp, fleet.ReasonOutOfMemory, fleet.ReasonPortTaken, fleet.ReasonGPUTaken,
 	}, "output below is what the program wrote last; then correct the declaration, or holdfast restart deployment NAME"},
 	{CauseNode, []string{decide.ReasonNodeLost, decide.ReasonLost, decide.ReasonNotTakenUp, decide.ReasonStuck}, "holdfast get nodes"},
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/node/replicas"
@@ -17,6 +18,7 @@ const (
 	labelNode       = "holdfast.node"
 	labelDefinition = "holdfast.definition"
 	labelPorts      = "holdfast.ports"
+	labelGPUs       = "holdfast.gpus"
 	labelOutput     = "holdfast.output" // the offset of the first byte that it prints
 	labelBefore     = "holdfast.before" // of one that runs a command before the start
 )
@@ -58,7 +60,7 @@ type (
 		Config map[string]string
 	}
 	deviceRequest struct {
-		Count        int
+		DeviceIDs    []string
 		Capabilities [][]string
 	}
 )
@@ -83,8 +85,13 @@ func containerOf(l replicas.Launch) create {
 		c.ExposedPorts[at+"/tcp"] = struct{}{}
 		c.HostConfig.PortBindings[at+"/tcp"] = []portBinding{{HostPort: at}}
 	}
-	if l.Resources.GPUs > 0 {
-		c.HostConfig.DeviceRequests = []deviceRequest{{Count: l.Resources.GPUs, Capabilities: [][]string{{"gpu"}}}}
+	if len(l.GPUs) > 0 {
+		gpus := make([]string, len(l.GPUs))
+		for i, n := range l.GPUs {
+			gpus[i] = strconv.Itoa(n)
+		}
+		c.Labels[labelGPUs] = strings.Join(gpus, ",")
+		c.HostConfig.DeviceRequests = []deviceRequest{{DeviceIDs: gpus, Capabilities: [][]string{{"gpu"}}}}
 	}
 	return c
 }

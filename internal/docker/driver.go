@@ -141,7 +141,7 @@ func (d *Driver) container(ctx context.Context, l replicas.Launch) (string, erro
 	has, err := d.engine.inspect(ctx, nameOf(l.ID))
 	switch {
 	case err == nil && has.Config.Labels[labelDefinition] == want.Labels[labelDefinition] &&
-		has.Config.Labels[labelPorts] == want.Labels[labelPorts]:
+		has.Config.Labels[labelPorts] == want.Labels[labelPorts] && has.Config.Labels[labelGPUs] == want.Labels[labelGPUs]:
 		return has.ID, nil
 	case err == nil:
 		if err := d.engine.remove(ctx, has.ID); err != nil {

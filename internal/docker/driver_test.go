@@ -35,8 +35,8 @@ func launch(change ...func(*replicas.Launch)) replicas.Launch {
 	l := replicas.Launch{
 		ID: web, Node: "plant-1-a", Definition: "d1", Epoch: 7, Dir: "/var/lib/holdfast/replicas/" + string(web),
 		Process:   fleet.Process{Image: image, Command: []string{"serve", "--port", "20123"}, StopSeconds: 7},
-		Resources: fleet.Resources{CPU: 1.5, Memory: 1 << 30, GPUs: 2},
-		Base:      []string{"PATH=/of/the/machine"}, Env: []string{"PORT=20123"},
+		Resources: fleet.Resources{CPU: 1.5, Memory: 1 << 30, GPUs: 2}, GPUs: []int{1, 3},
+		Base: []string{"PATH=/of/the/machine"}, Env: []string{"PORT=20123"},
 		Ports: []fleet.ProcessPort{{Name: "http", Port: 20123}}, OutputFrom: 40,
 	}
 	for _, c := range change {
@@ -81,7 +81,7 @@ func TestLife(t *testing.T) {
 	require.Equal(t, 7, c.StopTimeout)
 	require.Equal(t, hostConfig{
 		Binds: []string{"/var/lib/holdfast/replicas/aaaaaaaaaaaa:/holdfast"}, PortBindings: map[string][]portBinding{"20123/tcp": {{"20123"}}},
-		NanoCPUs: 1_500_000_000, Memory: 1 << 30, DeviceRequests: []deviceRequest{{2, [][]string{{"gpu"}}}}, RestartPolicy: restartPolicy{"no"},
+		NanoCPUs: 1_500_000_000, Memory: 1 << 30, DeviceRequests: []deviceRequest{{[]string{"1", "3"}, [][]string{{"gpu"}}}}, RestartPolicy: restartPolicy{"no"},
 		LogConfig: logConfig{"json-file", map[string]string{"max-size": "4m", "max-file": "2"}}, Init: true,
 	}, c.HostConfig)
 

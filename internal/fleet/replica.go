@@ -141,6 +141,7 @@ const (
 	ReasonNoImage         = "no_image"         // its image was not to be had
 	ReasonOutOfMemory     = "out_of_memory"
 	ReasonPortTaken       = "port_taken"
+	ReasonGPUTaken        = "gpu_taken"
 )
 
 // ReplicasReport is what a node says of its replicas: what changed, or all (Complete), by a set

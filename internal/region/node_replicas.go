@@ -45,7 +45,7 @@ func newNodeReplicas(ctx context.Context, cfg NodeConfig, agent *node.Agent, ins
 	return &nodeReplicas{
 		keeper: replicas.New(replicas.Options{
 			Node: fleet.NodeName(cfg.Node), Site: fleet.SiteName(cfg.Site), Dir: dir, Address: machine.Address, Region: agent.Region(),
-			Store: agent.Store, Drivers: drivers, Now: guardian.SinceBoot, Boot: boot, Log: log, BaseEnv: baseEnvironment(),
+			Store: agent.Store, Drivers: drivers, Now: guardian.SinceBoot, Boot: boot, Log: log, BaseEnv: baseEnvironment(), GPUs: machine.GPUs,
 			Enrolled: agent.Enrolled(),
 		}),
 		facts: machine.facts(slices.Collect(maps.Keys(drivers))), stop: cfg.StopInstances, log: log,

@@ -141,12 +141,17 @@ func (w *worker) launchNow(ctx context.Context) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
+	gpus, err := k.gpus.choose(w.id, w.def.Resources.GPUs, r.GPUs)
+	if err != nil {
+		return Found{}, err
+	}
 	first := ""
 	if len(w.def.Ports) > 0 {
 		first = w.def.Ports[0].Name
 	}
-	// Written first: the next agent is to know where it listens, if this one is killed now.
-	w.say(ctx, func(k *known) { k.Ports, k.First = at, first })
+	// Written first: the next agent is to know where it listens, and on what it computes, if this one is
+	// killed now.
+	w.say(ctx, func(k *known) { k.Ports, k.First, k.GPUs = at, first, gpus })
 	l := w.launch(w.now(), *w.def)
 	if l.OutputFrom, err = k.opt.Store.ReplicaLogOffset(ctx, w.id); err != nil {
 		return Found{}, err
@@ -161,7 +166,7 @@ func (w *worker) launch(r known, def fleet.Definition) Launch {
 	k, dir := w.keeper, w.dir()
 	l := Launch{
 		ID: w.id, Node: k.opt.Node, Definition: r.Definition, Epoch: r.ProcessVersion, Resources: def.Resources, Base: k.opt.BaseEnv,
-		Dir: dir,
+		Dir: dir, GPUs: r.GPUs,
 	}
 	config := ""
 	if len(def.Files) > 0 {

@@ -47,6 +47,8 @@ type Launch struct {
 	// whole environment, and the files are in Dir.
 	Process   fleet.Process
 	Resources fleet.Resources
+	// GPUs are the numbers of those that are its own: as many as Resources asks for.
+	GPUs []int
 	// Base is what a program of this machine finds beside Env; one in a container does not.
 	Base, Env []string
 	// Dir is the working directory; Config the path below it that HOLDFAST_CONFIG names, "" for none.

@@ -21,6 +21,9 @@ func (k *Keeper) names(r known, def fleet.Definition, config string) map[string]
 	if config != "" {
 		names["HOLDFAST_CONFIG"] = config
 	}
+	if len(r.GPUs) > 0 && r.Driver != fleet.DriverDocker { // what is in a container has no others
+		names["CUDA_VISIBLE_DEVICES"], names["CUDA_DEVICE_ORDER"] = visible(r.GPUs), "PCI_BUS_ID"
+	}
 	for i, port := range def.Ports {
 		at := strconv.Itoa(r.Ports[port.Name])
 		names["PORT_"+strings.ToUpper(strings.ReplaceAll(port.Name, "-", "_"))] = at

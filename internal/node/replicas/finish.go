@@ -123,6 +123,7 @@ func (k *Keeper) clear(ctx context.Context, id fleet.ReplicaID) error {
 		return err
 	}
 	k.ports.drop(id)
+	k.gpus.drop(id)
 	k.mu.Lock()
 	delete(k.replicas, id)
 	k.mu.Unlock()

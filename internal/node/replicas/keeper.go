@@ -45,6 +45,8 @@ type Options struct {
 	Region  region
 	Store   store
 	Drivers map[fleet.Driver]Driver
+	// GPUs is how many the machine has for replicas.
+	GPUs int
 	// Now is CLOCK_BOOTTIME; Boot names the boot whose it is.
 	Now  func() time.Duration
 	Boot string
@@ -65,6 +67,7 @@ type Keeper struct {
 	opt         Options
 	definitions *definitions
 	ports       *ports
+	gpus        *gpus
 	prober      *prober
 	starts      chan struct{}
 	ship        chan struct{} // has an item when a replica is gone
@@ -97,7 +100,7 @@ func New(opt Options) *Keeper {
 	opt.SampleEvery = orDefault(opt.SampleEvery, 10*time.Second)
 	return &Keeper{
 		opt: opt, definitions: &definitions{dir: filepath.Join(opt.Dir, "definitions"), region: opt.Region},
-		ports: newPorts(), prober: newProber(opt.Now), starts: make(chan struct{}, maxStarts), told: make(chan struct{}, 1), ship: make(chan struct{}, 1),
+		ports: newPorts(), gpus: newGPUs(opt.GPUs), prober: newProber(opt.Now), starts: make(chan struct{}, maxStarts), told: make(chan struct{}, 1), ship: make(chan struct{}, 1),
 		ready: make(chan struct{}), replicas: map[fleet.ReplicaID]*worker{}, strangers: map[fleet.ReplicaID]fleet.Driver{},
 		feed: newFeed(),
 	}
@@ -177,6 +180,7 @@ func (k *Keeper) recover(ctx context.Context) error {
 		}
 		if !r.Phase.Over() {
 			k.ports.keep(r.ID, r.Ports)
+			k.gpus.keep(r.ID, r.GPUs)
 		}
 		w := k.add(r)
 		if at, is := found[r.ID]; is {

@@ -32,6 +32,7 @@ type known struct {
 	PID      int                 `json:"pid,omitempty"`
 	Ports    map[string]int      `json:"ports,omitempty"`
 	First    string              `json:"first,omitempty"` // the name of its first port
+	GPUs     []int               `json:"gpus,omitempty"`  // the numbers of those that it has
 
 	// Used counts the restarts after failed probes since it was last healthy for long, Alone those
 	// after exits while the region was away.

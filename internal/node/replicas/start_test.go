@@ -204,8 +204,6 @@ func TestPortOfEnded(t *testing.T) {
 				b.open(true)
 			}
 			b.ask(line(second, hash))
-			b.eventually(func() bool { return fleet.ReplicaPhase(b.status(second).GetPhase()) == fleet.PhaseRunning || b.status(second).GetReason() != "" }, "it is not begun with")
-			require.Empty(t, b.status(second).GetReason())
 			b.is(second, fleet.PhaseRunning, fleet.HealthHealthy)
 		})
 	}

@@ -244,11 +244,12 @@ func (w *worker) heed(ctx context.Context) {
 	})
 }
 
-// over takes in that nothing of it runs. Its ports are free before anybody is told: the region may
-// give them to another at once.
+// over takes in that nothing of it runs. Its ports and GPUs are free before anybody is told: the region
+// may give them to another at once.
 func (w *worker) over(ctx context.Context, phase fleet.ReplicaPhase, exit Exit) {
 	w.keeper.prober.forget(w.id)
 	w.keeper.ports.drop(w.id)
+	w.keeper.gpus.drop(w.id)
 	w.is(decide.ProcessOver)
 	w.setProbe(decide.ProbeState{})
 	w.say(ctx, func(k *known) {
