@@ -23,10 +23,6 @@ type Cgroups struct {
 	base string // the directory in which those of replicas are
 }
 
-// agentLeaf is where the agent moves to: what gives controllers to those below it may not hold
-// processes itself.
-const agentLeaf = "holdfast-agent"
-
 var controllers = []string{"cpu", "memory"}
 
 // FindCgroups takes a part of the cgroup of this process under a name. It fails, and says why, where
@@ -41,6 +37,10 @@ func FindCgroups(name string) (*Cgroups, error) {
 		return nil, fleet.Errorf(fleet.Unavailable, "find the cgroup of this process: %w", err)
 	}
 	dir, err := ownCgroup(string(mounts), string(own))
+	if err != nil {
+		return nil, err
+	}
+	dir, err = divisible(dir, delegated)
 	if err != nil {
 		return nil, err
 	}
@@ -70,24 +70,45 @@ func ownCgroup(mounts, own string) (string, error) {
 	return "", fleet.Errorf(fleet.Precondition, "the machine has no cgroups of version 2")
 }
 
+// divisible is the cgroup in which this process may make others that the kernel bounds. What is divided
+// may hold no processes, the root aside, and whoever starts the agent again puts it where this one is:
+// so it is not its own that is divided but the delegated one around it.
+func divisible(own string, delegated func(dir string) bool) (string, error) {
+	if _, err := os.Stat(filepath.Join(own, "cgroup.type")); errors.Is(err, fs.ErrNotExist) {
+		return own, nil // only the root has no type
+	}
+	if around := filepath.Dir(own); delegated(around) {
+		return around, nil
+	}
+	return "", fleet.Errorf(fleet.Precondition, "the cgroup of this process is in none that is its own to divide").
+		WithHint("under systemd 254 or later set Delegate=yes and DelegateSubgroup=agent in its unit")
+}
+
+// delegated says that systemd left a cgroup to the unit that it is of. Kernels before 5.6 have only the
+// name that root alone can read.
+func delegated(dir string) bool {
+	for _, name := range []string{"user.delegate", "trusted.delegate"} {
+		value := make([]byte, 8)
+		if n, err := unix.Getxattr(dir, name, value); err == nil && string(value[:n]) == "1" {
+			return true
+		}
+	}
+	return false
+}
+
 // takeCgroups makes a directory for those of replicas below a cgroup, which may bound them.
 func takeCgroups(dir, name string) (*Cgroups, error) {
 	has, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers")) //nolint:gosec // of the kernel
 	if err != nil {
-		return nil, fleet.Errorf(fleet.Precondition, "the cgroup of this process cannot be read: %w", err)
+		return nil, fleet.Errorf(fleet.Precondition, "the cgroup cannot be read: %w", err)
 	}
 	for _, c := range controllers {
 		if !slices.Contains(strings.Fields(string(has)), c) {
-			return nil, fleet.Errorf(fleet.Precondition, "the cgroup of this process has no controller for %s", c)
+			return nil, fleet.Errorf(fleet.Precondition, "the cgroup has no controller for %s", c)
 		}
 	}
 	if err := enable(dir); err != nil {
-		if !errors.Is(err, unix.EBUSY) {
-			return nil, err
-		}
-		if err := leaveTo(dir); err != nil {
-			return nil, err
-		}
+		return nil, err
 	}
 	base := filepath.Join(dir, name)
 	if err := os.Mkdir(base, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // as the kernel has them
@@ -102,24 +123,6 @@ func takeCgroups(dir, name string) (*Cgroups, error) {
 // enable has the cgroups below one bounded.
 func enable(dir string) error {
 	return control(filepath.Join(dir, "cgroup.subtree_control"), "+"+strings.Join(controllers, " +"))
-}
-
-// leaveTo moves this process into a cgroup of its own, and back if others are left in the one it
-// was in: then its cgroup is not the agent's to divide.
-func leaveTo(dir string) error {
-	leaf := filepath.Join(dir, agentLeaf)
-	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // as the kernel has them
-		return fleet.Errorf(fleet.Precondition, "make a cgroup: %w", err)
-	}
-	self := strconv.Itoa(os.Getpid())
-	err := control(filepath.Join(leaf, "cgroup.procs"), self)
-	if err == nil {
-		if err = enable(dir); err != nil {
-			err = errors.Join(fleet.Errorf(fleet.Precondition, "others share the cgroup of this process: %w", err),
-				control(filepath.Join(dir, "cgroup.procs"), self), os.Remove(leaf))
-		}
-	}
-	return err
 }
 
 // control writes to one of the kernel's files.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -35,6 +36,43 @@ func TestOwnCgroup(t *testing.T) {
 	}
 }
 
+// S20, X8: an agent divides the cgroup around its own where that was left to it, and never its own: a
+// manager of services could not start it there again.
+func TestDivisible(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	unit := filepath.Join(root, "system.slice", "holdfast.service")
+	agent := filepath.Join(unit, "agent")
+	require.NoError(t, os.MkdirAll(agent, 0o700))
+	for _, dir := range []string{filepath.Dir(unit), unit, agent} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "cgroup.type"), []byte("domain\n"), 0o600))
+	}
+	require.False(t, delegated(unit))
+	for _, c := range []struct{ own, want string }{{root, root}, {unit, ""}, {agent, ""}} {
+		dir, err := divisible(c.own, delegated)
+		require.Equal(t, c.want, dir)
+		if c.want == "" {
+			require.ErrorContains(t, err, "DelegateSubgroup")
+		}
+	}
+	left := func(dir string) bool { return dir == unit }
+	dir, err := divisible(agent, left)
+	require.NoError(t, err)
+	require.Equal(t, unit, dir)
+	_, err = divisible(unit, left)
+	require.ErrorContains(t, err, "DelegateSubgroup")
+	for _, name := range []string{"user.delegate", "trusted.delegate"} { // as systemd does; a file system may have either
+		_ = unix.Setxattr(unit, name, []byte("1"), 0)
+	}
+	value := make([]byte, 8)
+	if _, err := unix.Getxattr(unit, "user.delegate", value); err != nil {
+		_, err = unix.Getxattr(unit, "trusted.delegate", value)
+		require.NoError(t, err, "no attribute can be set here")
+	}
+	require.True(t, delegated(unit))
+	require.False(t, delegated(agent))
+}
+
 // tree is what the kernel has in a cgroup, as plain files.
 func tree(t *testing.T, controllers string) string {
 	t.Helper()
@@ -59,6 +97,7 @@ func TestLimits(t *testing.T) {
 	c, err := takeCgroups(dir, "holdfast-a")
 	require.NoError(t, err)
 	require.Equal(t, "+cpu +memory", content(t, dir, "cgroup.subtree_control"))
+	require.Empty(t, content(t, dir, "cgroup.procs"), "nothing is moved")
 	require.Equal(t, "+cpu +memory", content(t, dir, "holdfast-a", "cgroup.subtree_control"))
 	at, err := c.make(first, fleet.Resources{CPU: 1.5, Memory: 1 << 20})
 	require.NoError(t, err)
