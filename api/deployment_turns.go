@@ -6,30 +6,15 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/holdfast-io/holdfast/internal/definition"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 func placeField(list string, i int) string { return list + "/" + strconv.Itoa(i) }
-
-// afterStartup is what an operation may take beyond the start-up of its replicas.
-const afterStartup = 10 * time.Minute
-
-// deploymentLimit is how long an operation of a deployment may take: its replicas may take their
-// whole start-up, which may be that of their type.
-func (s *server) deploymentLimit(spec fleet.DeploymentSpec) time.Duration {
-	limit := afterStartup
-	spec.Process.Files = nil // which say nothing of it
-	if d, _, err := definition.Generate(spec, nil); err == nil && d.Startup != nil {
-		limit += time.Duration(d.Startup.Deadline * float64(time.Second))
-	}
-	return max(limit, s.limit)
-}
 
 type turnDeploymentInput struct {
 	NameParam
@@ -72,7 +57,7 @@ func (s *server) turnDeployment(ctx context.Context, kind fleet.OperationKind, i
 	if err := fleet.ValidateName("name", in.Name); err != nil {
 		return nil, err
 	}
-	t := postgres.DeploymentTurn{Kind: kind}
+	t := postgres.DeploymentTurn{Kind: kind, Limit: decide.OperationLimit}
 	raw, err := s.readDeploymentTurn(ctx, &t)
 	if err != nil {
 		return nil, err
@@ -121,14 +106,16 @@ func (s *server) startTurn(ctx context.Context, t postgres.DeploymentTurn, o fle
 			return postgres.Started{}, fleet.Errorf(fleet.Internal, "read the spec of %s: %w", t.Key, err)
 		}
 	}
-	t.Limit = s.deploymentLimit(spec)
-	if t.Kind == fleet.OperationConverge && o.DeletingSince == nil {
+	if t.Kind == fleet.OperationConverge && o.UID != "" && o.DeletingSince == nil {
 		p, err := s.unreleasedDeployment(ctx, t, o, spec)
 		if err != nil {
 			return postgres.Started{}, err
 		}
 		if p != nil {
-			return s.store.PutDeployment(ctx, *p)
+			started, err := s.store.PutDeployment(ctx, *p)
+			if err != nil || started.Operation != nil {
+				return started, err
+			}
 		}
 	}
 	return s.store.TurnDeployment(ctx, t)
@@ -154,6 +141,6 @@ func (s *server) unreleasedDeployment(ctx context.Context, t postgres.Deployment
 	w := t.Write
 	w.Project, w.Labels, w.IfMatch = o.Project, o.Labels, cmp.Or(t.IfMatch, o.ResourceVersion)
 	p := made.put(w)
-	p.Deploy, p.Reason, p.Limit = true, t.Reason, t.Limit
+	p.Deploy, p.Reason, p.Limit, p.Door = true, t.Reason, t.Limit, t.Door
 	return &p, nil
 }

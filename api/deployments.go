@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -142,7 +143,7 @@ func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw
 		return postgres.DeploymentPut{}, err
 	}
 	p := made.put(w)
-	p.Deploy, p.Reason, p.Limit = in.Deploy, put.Reason, s.deploymentLimit(made.spec)
+	p.Deploy, p.Reason, p.Limit = in.Deploy, put.Reason, decide.OperationLimit
 	return p, s.keepDeployment(ctx, w.Project, made)
 }
 

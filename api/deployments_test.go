@@ -8,7 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 const (
@@ -412,4 +414,37 @@ func TestDeploymentPlaces(t *testing.T) {
 	r.put(webPath, `{"command":["x"],"health":{"type":"none"}}`)
 	require.Equal(t, http.StatusOK, r.call(r.admin, http.MethodDelete, "/api/v1/pools/gpu", nil).status)
 	require.Equal(t, http.StatusBadRequest, r.call(r.admin, http.MethodPut, "/api/v1/pools/gpu", `{"node":["x"]}`).status)
+}
+
+// X20: a door of any Temporal client deploys what was only written, as the API does, and once.
+func TestDeploymentDoors(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.put(webPath+"?deploy=false", web)
+	h := &Handler{s: r.server}
+	turn := func(kind fleet.OperationKind, run string) (postgres.Started, error) {
+		return h.TurnDeployment(t.Context(), postgres.DeploymentTurn{
+			Write: postgres.Write{Key: deploymentKey("web"), Actor: "ann"}, Kind: kind, Door: postgres.Door{Workflow: "w", Run: run}, Limit: decide.OperationLimit,
+		})
+	}
+	one, err := turn(fleet.OperationConverge, "1")
+	require.NoError(t, err)
+	require.NotNil(t, one.Operation)
+	require.EqualValues(t, 1, one.Operation.Revision)
+	require.Equal(t, postgres.Door{Workflow: "w", Run: "1"}, one.Operation.Door)
+	again, err := turn(fleet.OperationConverge, "1")
+	require.NoError(t, err)
+	require.Equal(t, one.Operation.ID, again.Operation.ID)
+	two, err := turn(fleet.OperationConverge, "2")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, two.Operation.Revision, "nothing new was written")
+
+	_, err = turn(fleet.OperationDestroy, "3")
+	require.NoError(t, err)
+	_, err = turn(fleet.OperationConverge, "4")
+	require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
+	_, err = h.TurnDeployment(t.Context(), postgres.DeploymentTurn{
+		Write: postgres.Write{Key: deploymentKey("nobody"), Actor: "ann"}, Kind: fleet.OperationConverge, Limit: decide.OperationLimit,
+	})
+	require.Equal(t, fleet.NotFound, fleet.KindOf(err))
 }

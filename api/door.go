@@ -32,3 +32,12 @@ func (h *Handler) Unreleased(ctx context.Context, key fleet.ObjectKey, actor str
 		Write: postgres.Write{Key: key, Actor: actor}, Kind: fleet.OperationDeploy, Limit: h.s.limit,
 	})
 }
+
+// TurnDeployment asks something of a deployment for a door, as a request by HTTP does.
+func (h *Handler) TurnDeployment(ctx context.Context, t postgres.DeploymentTurn) (postgres.Started, error) {
+	o, err := h.s.store.GetObject(ctx, t.Key)
+	if err != nil && fleet.KindOf(err) != fleet.NotFound { // a repeat of a delete that succeeded finds none
+		return postgres.Started{}, err
+	}
+	return h.s.startTurn(ctx, t, o)
+}

@@ -18,8 +18,8 @@ type ScaleDeploymentInput struct {
 	Replicas   *int                 `json:"replicas"`
 }
 
-// ConvergeDeployment has what was released last run, as many times as is wanted, and waits for it.
-// One that was given up begins anew.
+// ConvergeDeployment has what was declared last run, as many times as is wanted, and waits for it:
+// what was only written is released. One that was given up begins anew.
 func ConvergeDeployment(ctx workflow.Context, in DeploymentDoorInput) (DoorResult, error) {
 	return door(ctx, activities.DoorRequest{Kind: fleet.OperationConverge, Deployment: in.Deployment})
 }

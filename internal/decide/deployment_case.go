@@ -137,6 +137,9 @@ func diedOf(r fleet.ReplicaSeen) (reason, message string) {
 		return ReasonLost, fmt.Sprintf("node %s listed what it has, and this was not in it", r.Node)
 	case r.Phase == "":
 		return ReasonNotTakenUp, fmt.Sprintf("node %s is connected and said nothing of it for %s", r.Node, takeUpLimit)
+	case r.State == fleet.ReplicaStarting && r.Phase == fleet.PhaseRunning:
+		return fleet.ReasonStartupDeadline, fmt.Sprintf("it runs on node %s since %s and was not healthy within its start-up deadline",
+			r.Node, r.Since.UTC().Format(time.RFC3339))
 	}
 	return ReasonStuck, fmt.Sprintf("node %s is connected and let its deadlines pass", r.Node)
 }

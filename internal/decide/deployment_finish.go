@@ -17,8 +17,8 @@ func (c *deploymentCase) finished() DeploymentPlan {
 	c.plan.Awaited = c.awaited()
 	changes := c.made || len(c.plan.Fail) > 0
 	c.plan.Done = !changes && !c.plan.More && c.plan.Next.IsZero()
-	if c.plan.Done && c.plan.Crashes > 0 && len(c.v.good) > 0 {
-		c.next(c.v.settlesAt())
+	if c.plan.Done && c.plan.Crashes > 0 && c.state == fleet.DeploymentRunning && len(c.v.good) > 0 {
+		c.next(c.v.settlesAt()) // in ERROR they are counted until something else is released
 	}
 	return c.plan
 }

@@ -60,11 +60,7 @@ func sayCancelled(o operationCase) string {
 }
 
 func sayLate(o operationCase) string {
-	s := "it did not come about in time: " + o.c.plan.Message
-	if waits := o.c.awaited(); waits != "" {
-		s += "; awaited: " + waits
-	}
-	return s
+	return fleet.LateDeployment(o.c.plan.Message, o.c.awaited())
 }
 
 func (o operationCase) ends() bool { return o.op.Kind == fleet.OperationDestroy }

@@ -135,6 +135,7 @@ func TestDeployment(t *testing.T) {
 		{"makes the next attempt", deployment(at(fleet.DeploymentPending), target(2, 2), has(replica(1)), attempts(1, -time.Second)), "begin", []fleet.DeploymentEvent{begun}, 1, "", "", false},
 		{"gives up after the last attempt", deployment(at(fleet.DeploymentProvisioning), target(1, 1), attempts(2, -time.Second), has(replica(1, exited))), "given_up", []fleet.DeploymentEvent{givenUp}, 0, "1", "", false},
 		{"creates nothing once given up", deployment(at(fleet.DeploymentError), target(3, 1), has(replica(1))), "given_up", nil, 0, "", "", true},
+		{"rests once given up by crashes", deployment(at(fleet.DeploymentError), target(3, 1), crashes(200, 0), has(replica(1))), "given_up", nil, 0, "", "", true},
 		{"an update ends ERROR", deployment(at(fleet.DeploymentError), target(1, 1), released(2, 2), attempts(3, 0)), "begin", []fleet.DeploymentEvent{updated, begun}, 1, "", "", false},
 		{"a restart ends ERROR", deployment(at(fleet.DeploymentError), target(1, 1), released(1, 2)), "begin", []fleet.DeploymentEvent{updated, begun}, 1, "", "", false},
 		{"a stop ends ERROR", deployment(at(fleet.DeploymentError), target(1, 1), stopped), "stopped", []fleet.DeploymentEvent{stop}, 0, "", "", true},
@@ -202,4 +203,51 @@ func TestDeployment(t *testing.T) {
 
 func began(revision, process int64) changed {
 	return func(s *fleet.DeploymentSeen) { s.Began, s.BeganVersion = revision, process }
+}
+
+// X11: what was given up by crashes is not looked at by the clock, what still counts them is.
+func TestDeploymentSettles(t *testing.T) {
+	t.Parallel()
+	healthy := replica(1, justNow)
+	p := decide.Deployment(deployment(crashes(2, -time.Minute), has(healthy)))
+	require.True(t, p.Done)
+	require.Equal(t, healthy.Since.Add(600*time.Second), p.Next)
+	p = decide.Deployment(deployment(at(fleet.DeploymentError), crashes(200, 0), target(2, 1), has(replica(1))))
+	require.True(t, p.Done)
+	require.Zero(t, p.Next)
+}
+
+// S48, S84: the region takes a slow starter for dead only after its node had every chance, and says
+// why.
+func TestDeploymentBackstop(t *testing.T) {
+	t.Parallel()
+	slow := func(s *fleet.DeploymentSeen) { s.Startup = 30 * time.Minute }
+	started := func(ago time.Duration) change {
+		return func(r *fleet.ReplicaSeen) {
+			r.State, r.Health, r.Since = fleet.ReplicaStarting, fleet.HealthNotChecked, noon.Add(-ago)
+		}
+	}
+	preparing := func(r *fleet.ReplicaSeen) { r.Phase = fleet.PhasePreparing }
+	untold := func(r *fleet.ReplicaSeen) { r.Phase = "" }
+	const whole = 30*time.Minute + 30*time.Minute + 10*time.Second + 5*time.Minute
+	for _, c := range []struct {
+		name   string
+		seen   fleet.ReplicaSeen
+		reason string
+	}{
+		{"in its start-up deadline, after others", replica(1, started(whole-time.Second), func(r *fleet.ReplicaSeen) { r.Restarts = 3 }), ""},
+		{"beyond it", replica(1, started(whole)), fleet.ReasonStartupDeadline},
+		{"never prepared", replica(1, started(whole), preparing), decide.ReasonStuck},
+		{"never taken up", replica(1, started(2*time.Minute), untold), decide.ReasonNotTakenUp},
+		{"its node is not there", replica(1, started(whole), unheard(time.Second)), ""},
+		{"unhealthy for too long", replica(1, state(fleet.ReplicaUnhealthy), func(r *fleet.ReplicaSeen) { r.Since = noon.Add(-6 * time.Minute) }), decide.ReasonStuck},
+	} {
+		p := decide.Deployment(deployment(slow, has(c.seen)))
+		if c.reason == "" {
+			require.Empty(t, p.Terminate, c.name)
+			continue
+		}
+		require.Len(t, p.Terminate, 1, c.name)
+		require.Equal(t, c.reason, p.Terminate[0].Reason, c.name)
+	}
 }

@@ -81,7 +81,8 @@ func (v deploymentView) backstop(r fleet.ReplicaSeen) time.Time {
 	case r.Phase == "":
 		return r.Since.Add(takeUpLimit)
 	}
-	return r.Since.Add(prepareLimit + v.Startup + stuckLimit)
+	// Since is renewed by each start: it is prepared before the first, stopped before each other.
+	return r.Since.Add(prepareLimit + v.Startup + r.Stop + stuckLimit)
 }
 
 // isAway: what it was is the last that was heard, too long ago.

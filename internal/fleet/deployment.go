@@ -165,6 +165,25 @@ type DeploymentOperation struct {
 	Stale bool `json:"stale,omitempty"`
 }
 
+// LateDeployment says why an operation on a deployment did not end in time (X8).
+func LateDeployment(message, awaited string) string {
+	s := "it did not come about in time: " + message
+	if awaited != "" {
+		s += "; awaited: " + awaited
+	}
+	return s
+}
+
+// OperationTerms is what the time is made of that an operation on a deployment may take.
+type OperationTerms struct {
+	Kind OperationKind
+	// Replace is how many replicas there are to be replaced, one by one.
+	Replace int
+	// Startup is how long a replica may take until its first success, Check until it is healthy after
+	// that, Stop to end.
+	Startup, Check, Stop time.Duration
+}
+
 // ConditionStatus is whether something holds.
 type ConditionStatus string
 

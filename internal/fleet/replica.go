@@ -168,7 +168,7 @@ type ReplicaSeen struct {
 	ProcessVersion int64         `json:"processVersion"`
 	Restarts       int           `json:"restarts,omitempty"`
 	CreatedAt      time.Time     `json:"createdAt"`
-	// Since is when State last changed.
+	// Since is when State last changed, or its node last started it anew.
 	Since   time.Time `json:"since"`
 	Reason  string    `json:"reason,omitempty"`
 	Message string    `json:"message,omitempty"`

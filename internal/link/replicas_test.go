@@ -21,6 +21,8 @@ import (
 type ledger struct {
 	region *region
 	take   func(fleet.ReplicasReport) error // nil takes all
+	// refused counts the looks for deployments that fail from now on.
+	refused atomic.Int32
 
 	mu      sync.Mutex
 	sets    map[fleet.NodeName][2]int64
@@ -82,7 +84,10 @@ func (l *ledger) NodeSetVersions(ctx context.Context, server string) (map[fleet.
 	return out, err
 }
 
-func (l *ledger) DeploymentsOn(_ context.Context, nodes []fleet.NodeName) ([]string, error) {
+func (l *ledger) WakeDeploymentsOn(_ context.Context, nodes []fleet.NodeName) ([]string, error) {
+	if l.refused.Add(-1) >= 0 {
+		return nil, fleet.Errorf(fleet.Unavailable, "the database is away")
+	}
 	var out []string
 	for _, n := range nodes {
 		out = append(out, "on."+string(n))
@@ -341,6 +346,15 @@ func TestTurnedNodes(t *testing.T) {
 			r.eventually("it went", func() bool { return ledger.wakes(subject) >= 2 })
 		})
 	}
+	t.Run("one of which the database did not hear at first", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t)
+		ledger := r.ledger()
+		ledger.refused.Store(2)
+		r.connected(r.serve(quick(), ledger.with), "plant-1-a")
+		r.eventually("it came", func() bool { return ledger.wakes(subject) >= 1 })
+		require.Negative(t, ledger.refused.Load())
+	})
 	t.Run("one whose server was killed", func(t *testing.T) {
 		t.Parallel()
 		r := newRegion(t)

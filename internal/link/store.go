@@ -64,8 +64,9 @@ type ReplicaStore interface {
 	// NodeSetVersions those of the nodes whose streams a server holds.
 	NodeSetVersion(ctx context.Context, node fleet.NodeName) (era, version int64, err error)
 	NodeSetVersions(ctx context.Context, server string) (map[fleet.ConnectionID]fleet.NodeReplicas, error)
-	// DeploymentsOn lists the subjects of what has replicas on any of the nodes.
-	DeploymentsOn(ctx context.Context, nodes []fleet.NodeName) ([]string, error)
+	// WakeDeploymentsOn has what has replicas on any of the nodes woken, for sure when it returns; it
+	// gives their subjects, for who is in a hurry. It may be repeated.
+	WakeDeploymentsOn(ctx context.Context, nodes []fleet.NodeName) ([]string, error)
 }
 
 var _ Store = (*postgres.Store)(nil)

@@ -49,8 +49,8 @@ func (w *waiting[K]) take() []K {
 	return out
 }
 
-// turned notes that nodes were lost or came back: what runs there is to be looked at. It is a hurry
-// only: the sweep looks too.
+// turned notes that nodes were lost or came back: what runs there is to be looked at. What this
+// server forgets when it ends is found by the sweep.
 func (s *Server) turned(nodes ...fleet.NodeName) {
 	if s.o.Replicas != nil && s.o.Wake != nil {
 		s.turns.add(slices.DeleteFunc(nodes, func(n fleet.NodeName) bool { return n == "" }))
@@ -59,38 +59,50 @@ func (s *Server) turned(nodes ...fleet.NodeName) {
 
 // wakeTurned has the deployments looked at that have replicas on nodes which came or went.
 func (s *Server) wakeTurned(ctx context.Context) error {
+	pause := turnedAfter
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.turns.news:
 		}
-		gather := time.NewTimer(turnedAfter)
+		gather := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			gather.Stop()
 			return ctx.Err()
 		case <-gather.C:
 		}
-		s.lookAtTurned(ctx)
+		err := s.lookAtTurned(ctx)
+		if err != nil && pause != saveAgain && ctx.Err() == nil {
+			s.o.Log.Warn("trying on", "what", "wake the deployments of nodes that came or went", "error", err)
+		}
+		pause = turnedAfter
+		if err != nil {
+			pause = saveAgain
+		}
 	}
 }
 
-func (s *Server) lookAtTurned(ctx context.Context) {
+// lookAtTurned keeps the nodes for the next time when it fails.
+func (s *Server) lookAtTurned(ctx context.Context) error {
 	ctx, cancel := within(ctx)
 	defer cancel()
 	nodes := s.turns.take()
-	subjects, err := s.o.Replicas.DeploymentsOn(ctx, nodes)
+	subjects, err := s.o.Replicas.WakeDeploymentsOn(ctx, nodes)
 	if err != nil {
-		s.o.Log.Warn("deployments are left to the sweep", "nodes", len(nodes), "error", err)
+		s.turns.add(nodes)
+		return err
 	}
 	s.wakes.add(subjects)
+	return nil
 }
 
 // wakeLimit bounds one round of wakes.
 const wakeLimit = 10 * time.Second
 
-// wakeSubjects wakes what reports and nodes that turned are about, while more of them gather.
+// wakeSubjects wakes what reports and nodes that turned are about, while more of them gather. It is
+// the hurry: each has an outbox row, which wakes it otherwise.
 func (s *Server) wakeSubjects(ctx context.Context) error {
 	for {
 		select {

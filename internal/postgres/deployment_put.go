@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -17,6 +16,10 @@ import (
 func (s *Store) PutDeployment(ctx context.Context, p DeploymentPut) (Started, error) {
 	var out Started
 	err := s.changeDeployment(ctx, p.Write, &out, func(q *db.Queries) error {
+		if op, err := operationOfDoor(ctx, q, p.Door); err != nil || op != nil {
+			out.Operation = op
+			return err
+		}
 		if err := hold(ctx, q, append(bodiesOf(p.Spec), p.Definition.Hash)...); err != nil {
 			return err
 		}
@@ -202,7 +205,7 @@ func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.Ins
 		return nil, err
 	}
 	return w.open(ctx, deploymentOperation{
-		kind: fleet.OperationConverge, revision: r.Revision, processVersion: r.ProcessVersion, target: target, limit: p.Limit,
+		kind: fleet.OperationConverge, revision: r.Revision, processVersion: r.ProcessVersion, target: target, limit: p.Limit, door: p.Door,
 	})
 }
 
@@ -219,7 +222,7 @@ type deploymentOperation struct {
 	revision       int64
 	processVersion int64
 	target         int
-	limit          time.Duration
+	limit          OperationLimit
 	door           Door
 }
 
@@ -229,14 +232,13 @@ func (w *deploymentWork) open(ctx context.Context, o deploymentOperation) (*Oper
 	if err != nil {
 		return nil, err
 	}
-	if o.limit == 0 {
-		if o.limit, err = w.limit(ctx); err != nil {
-			return nil, err
-		}
+	t, err := w.operationTerms(ctx, o)
+	if err != nil {
+		return nil, err
 	}
 	row, err := w.q.InsertDeploymentOperation(ctx, db.InsertDeploymentOperationParams{
 		ID: id, Kind: string(o.kind), Name: w.row.Name, Subject: w.subject(), Revision: o.revision, Project: string(w.object.Project),
-		RequestedBy: w.actor, DoorWorkflow: o.door.Workflow, DoorRun: o.door.Run, Seconds: o.limit.Seconds(),
+		RequestedBy: w.actor, DoorWorkflow: o.door.Workflow, DoorRun: o.door.Run, Seconds: o.limit(t).Seconds(),
 		ProcessVersion: o.processVersion, Target: waveNumber(o.target),
 	})
 	if err != nil {
@@ -246,20 +248,24 @@ func (w *deploymentWork) open(ctx context.Context, o deploymentOperation) (*Oper
 	return &out, putOutbox(ctx, w.q, w.subject())
 }
 
-// operationRoom is what an operation may take beyond the start of a replica.
-const operationRoom = 10 * time.Minute
-
-// limit is how long an operation may take that says nothing of it.
-func (w *deploymentWork) limit(ctx context.Context) (time.Duration, error) {
-	if w.row.Revision == 0 {
-		return operationRoom, nil
+// operationTerms says what an operation has to wait for.
+func (w *deploymentWork) operationTerms(ctx context.Context, o deploymentOperation) (fleet.OperationTerms, error) {
+	out := fleet.OperationTerms{Kind: o.kind}
+	if o.revision == 0 {
+		return out, nil
 	}
-	r, err := w.q.GetDeploymentRevision(ctx, db.GetDeploymentRevisionParams{Deployment: w.row.Name, Revision: w.row.Revision})
+	r, err := w.q.GetDeploymentRevision(ctx, db.GetDeploymentRevisionParams{Deployment: w.row.Name, Revision: o.revision})
 	if err != nil {
-		return 0, failed("read the revision", err)
+		return out, failed("read the revision", err)
 	}
 	t, err := keptTerms(&r)
-	return t.startup() + operationRoom, err
+	if err != nil {
+		return out, err
+	}
+	out.Startup, out.Check, out.Stop = t.startup(), t.check(), t.stop()
+	older, err := w.q.CountOlderReplicas(ctx, db.CountOlderReplicasParams{Deployment: w.row.Name, ProcessVersion: o.processVersion})
+	out.Replace = int(older)
+	return out, failed("count what is to be replaced", err)
 }
 
 // readSmall reads a body of one chunk.

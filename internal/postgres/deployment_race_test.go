@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -143,7 +142,7 @@ func allowed(err error) error {
 
 func (c *chaos) turn(kind fleet.OperationKind, n int) error {
 	_, err := c.TurnDeployment(c.t.Context(), postgres.DeploymentTurn{
-		Write: writeOf(fleet.DeploymentKey(c.name)), Kind: kind, Replicas: &n, Limit: time.Hour,
+		Write: writeOf(fleet.DeploymentKey(c.name)), Kind: kind, Replicas: &n, Limit: anHour,
 	})
 	return allowed(err)
 }

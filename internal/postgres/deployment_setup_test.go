@@ -63,10 +63,12 @@ func webSpec(replicas int) fleet.DeploymentSpec {
 	}
 }
 
+func anHour(fleet.OperationTerms) time.Duration { return time.Hour }
+
 // deploymentPut is a PUT of the deployment web; edits come after the defaults.
 func (b *bench) deploymentPut(edits ...func(*postgres.DeploymentPut)) postgres.DeploymentPut {
 	b.t.Helper()
-	p := postgres.DeploymentPut{Write: writeOf(webKey), Spec: webSpec(2), Deploy: true, Reason: "because", Limit: time.Hour}
+	p := postgres.DeploymentPut{Write: writeOf(webKey), Spec: webSpec(2), Deploy: true, Reason: "because", Limit: anHour}
 	for _, edit := range edits {
 		edit(&p)
 	}
@@ -101,7 +103,7 @@ func notReleased(p *postgres.DeploymentPut) { p.Deploy = false }
 
 func (b *bench) turnDeployment(kind fleet.OperationKind, edits ...func(*postgres.DeploymentTurn)) (postgres.Started, error) {
 	b.t.Helper()
-	t := postgres.DeploymentTurn{Write: writeOf(webKey), Kind: kind, Limit: time.Hour}
+	t := postgres.DeploymentTurn{Write: writeOf(webKey), Kind: kind, Limit: anHour}
 	for _, edit := range edits {
 		edit(&t)
 	}

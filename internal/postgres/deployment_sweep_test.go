@@ -24,11 +24,16 @@ func TestDeploymentsDue(t *testing.T) {
 	b := setup(t).deployable()
 	webOnly := []fleet.DeploymentName{web}
 	for what, do := range map[string]func(){
-		"nobody began with it":            func() {},
-		"an operation waits":              func() { b.visits() },
-		"a replica was lost":              func() { b.settles(); b.exec(`UPDATE replicas SET lost = true`) },
-		"a replica is gone":               func() { b.settles(); b.exec(`DELETE FROM replicas WHERE id = (SELECT min(id) FROM replicas)`) },
-		"a node is not heard":             func() { b.settles(); b.disconnect(nodeA) },
+		"nobody began with it": func() {},
+		"an operation waits":   func() { b.visits() },
+		"a replica was lost":   func() { b.settles(); b.exec(`UPDATE replicas SET lost = true`) },
+		"a replica is gone":    func() { b.settles(); b.exec(`DELETE FROM replicas WHERE id = (SELECT min(id) FROM replicas)`) },
+		"a node is not heard":  func() { b.settles(); b.disconnect(nodeA) },
+		"a node is not heard while it waits for a time of its own": func() {
+			b.settles()
+			b.disconnect(nodeA)
+			b.exec(`UPDATE deployments SET wake_at = now() + interval '7 days'`)
+		},
 		"what it waited for by the clock": func() { b.settles(); b.exec(`UPDATE deployments SET wake_at = now()`) },
 		"it was deleted":                  func() { b.settles(); _, err := b.turnDeployment(fleet.OperationDestroy); require.NoError(t, err) },
 		"a replica does not end": func() {
@@ -74,6 +79,49 @@ func TestDeploymentsDue(t *testing.T) {
 	for _, r := range b.replicas() {
 		require.Equal(t, nodeA, r.Node)
 	}
+}
+
+// X11: what nothing can be done about is not woken by each sweep.
+func TestDeploymentsThatRest(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Recovery.GiveUp = 1 }))
+	b.settles()
+	fails := b.replicas()[0]
+	b.tells(fails.Node, exited(fails.ID))
+	b.visits()
+	b.obey(nodeA)
+	b.obey(nodeB)
+	require.Equal(t, fleet.DeploymentError, b.visits().State)
+	b.exec(`UPDATE replicas SET since = since - interval '1 hour' WHERE ended_at IS NULL`)
+	require.True(t, b.visits().Done)
+	require.Empty(t, b.dueDeployments(), "it was given up by crashes, and one runs on")
+
+	b.disconnect(b.replicas()[0].Node)
+	require.Equal(t, []fleet.DeploymentName{web}, b.dueDeployments(), "its last node was lost")
+	b.exec(`UPDATE connections SET ended_at = now() - interval '5 minutes' WHERE ended_at IS NOT NULL`)
+	b.visits()
+	require.Equal(t, fleet.ReplicaUnhealthy, b.replicas()[0].State)
+	require.True(t, b.visits().Done)
+	require.Empty(t, b.dueDeployments(), "that was seen, and nothing is created in ERROR")
+}
+
+// X2, S17: a node that was lost wakes what runs there, whatever becomes of who noticed.
+func TestWakeDeploymentsOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment()
+	b.settles()
+	waiting := func() []string {
+		all, err := b.WaitingWakes(t.Context(), 0, 10)
+		require.NoError(t, err)
+		return all
+	}
+	require.Empty(t, waiting())
+	subjects, err := b.WakeDeploymentsOn(t.Context(), []fleet.NodeName{nodeA})
+	require.NoError(t, err)
+	require.Equal(t, []string{webSub}, subjects)
+	require.Equal(t, []string{webSub}, waiting())
 }
 
 // S118, X27: what is old of deployments goes, what is needed stays, and so do bodies.

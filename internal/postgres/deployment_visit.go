@@ -166,7 +166,7 @@ func (w *deploymentWork) operations(ctx context.Context) ([]fleet.DeploymentOper
 	for i, r := range rows {
 		out[i] = fleet.DeploymentOperation{
 			ID: fleet.OperationID(r.ID), Kind: fleet.OperationKind(r.Kind), ProcessVersion: r.ProcessVersion, Target: int(r.Target),
-			Cancelled: r.CancelRequested, Stale: w.stale(r, wanted),
+			Cancelled: r.CancelRequested, Deadline: r.DeadlineAt, Stale: w.stale(r, wanted),
 		}
 	}
 	return out, nil

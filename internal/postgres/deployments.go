@@ -16,18 +16,21 @@ type DeploymentPut struct {
 	Definition fleet.Content
 	Deploy     bool
 	Reason     string
-	Limit      time.Duration // of the operation
+	Door       Door
+	Limit      OperationLimit
 }
 
+// OperationLimit decides how long an operation on a deployment may take.
+type OperationLimit = func(fleet.OperationTerms) time.Duration
+
 // DeploymentTurn asks something of a deployment: converge, scale (to Replicas), restart or destroy.
-// Limit is of the operation; 0 is what its replicas may take to start, and some room.
 type DeploymentTurn struct {
 	Write
 	Kind     fleet.OperationKind
 	Replicas *int
 	Reason   string
 	Door     Door
-	Limit    time.Duration
+	Limit    OperationLimit
 }
 
 // DeploymentPlan is what was decided of a deployment, to be carried out in the transaction in
@@ -115,11 +118,13 @@ type OperationEnded struct {
 
 // terms are what is kept beside a revision of its definition.
 type terms struct {
-	Driver         fleet.Driver    `json:"driver"`
-	StartupSeconds float64         `json:"startupSeconds"`
-	StopSeconds    int             `json:"stopSeconds"`
-	Ports          []int           `json:"ports,omitempty"`
-	Resources      fleet.Resources `json:"resources"`
+	Driver         fleet.Driver `json:"driver"`
+	StartupSeconds float64      `json:"startupSeconds"`
+	// CheckSeconds is how long it takes at most from the first success to being healthy.
+	CheckSeconds float64         `json:"checkSeconds,omitempty"`
+	StopSeconds  int             `json:"stopSeconds"`
+	Ports        []int           `json:"ports,omitempty"`
+	Resources    fleet.Resources `json:"resources"`
 }
 
 const (
@@ -136,6 +141,10 @@ func termsOf(definition []byte) (terms, error) {
 	t := terms{Driver: d.Driver, StartupSeconds: defaultStartupSeconds, StopSeconds: d.StopSeconds, Resources: d.Resources}
 	if d.Startup != nil && d.Startup.Deadline > 0 {
 		t.StartupSeconds = d.Startup.Deadline
+	}
+	if d.Health != nil {
+		h := d.Health.WithDefaults()
+		t.CheckSeconds = float64(h.HealthyThreshold)*h.Interval + h.Timeout
 	}
 	if t.StopSeconds <= 0 {
 		t.StopSeconds = defaultStopSeconds
@@ -155,6 +164,7 @@ func termsOf(definition []byte) (terms, error) {
 }
 
 func (t terms) startup() time.Duration { return secondsOf(t.StartupSeconds) }
+func (t terms) check() time.Duration   { return secondsOf(t.CheckSeconds) }
 func (t terms) stop() time.Duration    { return time.Duration(t.StopSeconds) * time.Second }
 
 // Bodies are what a spec refers to.

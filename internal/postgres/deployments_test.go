@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -258,7 +259,9 @@ func TestDeploymentDoors(t *testing.T) {
 	_, err = b.turnDeployment(fleet.OperationConverge)
 	refused(t, fleet.IllegalState, err)
 	b.putDeployment()
-	door := func(t *postgres.DeploymentTurn) { t.Door, t.Limit = postgres.Door{Workflow: "w", Run: "r"}, 0 }
+	door := func(t *postgres.DeploymentTurn) {
+		t.Door, t.Limit = postgres.Door{Workflow: "w", Run: "r"}, decide.OperationLimit
+	}
 	one, err := b.turnDeployment(fleet.OperationConverge, door)
 	require.NoError(t, err)
 	require.Greater(t, time.Until(one.Operation.Deadline), 10*time.Minute)
@@ -299,4 +302,81 @@ func TestDeploymentDoors(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[fleet.DeploymentState]int64{fleet.DeploymentRunning: 1}, deployments)
 	require.Equal(t, map[fleet.ReplicaState]int64{fleet.ReplicaHealthy: 4}, replicas)
+}
+
+// X6, X8: an operation ends at its deadline by the word of its entity, which knows what was awaited;
+// without one the sweep says what that said last.
+func TestDeploymentDeadlines(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	first := b.putDeployment()
+	next := b.visits().Next
+	require.False(t, next.IsZero())
+	b.exec(`UPDATE operations SET deadline_at = now() + interval '1 s'`)
+	require.WithinDuration(t, time.Now(), b.visits().Next, 5*time.Second, "its entity looks then")
+	b.exec(`UPDATE operations SET deadline_at = now() - interval '1 s'`)
+	n, err := b.EndOverdue(t.Context(), 10)
+	require.NoError(t, err)
+	require.Zero(t, n, "it is its entity's")
+	b.visits()
+	op := b.operation(first.Operation.ID)
+	require.Equal(t, []any{fleet.OperationFailed, "deadline"}, []any{op.State, op.Reason})
+	require.Contains(t, op.Message, "awaited: 2 starting replicas")
+
+	second, err := b.turnDeployment(fleet.OperationRestart)
+	require.NoError(t, err)
+	b.exec(`UPDATE operations SET deadline_at = now() - interval '2 minutes' WHERE state = 'running'`)
+	n, err = b.EndOverdue(t.Context(), 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	op = b.operation(second.Operation.ID)
+	require.Equal(t, []any{fleet.OperationFailed, "deadline"}, []any{op.State, op.Reason})
+	require.Contains(t, op.Message, "awaited: 2 starting replicas")
+}
+
+// X6: what is to be replaced one by one is counted, and how long each may take.
+func TestDeploymentLimits(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	var asked fleet.OperationTerms
+	note := func(terms fleet.OperationTerms) time.Duration { asked = terms; return time.Hour }
+	put := func(command string) {
+		b.putDeployment(func(p *postgres.DeploymentPut) { p.Limit = note }, asking(func(s *fleet.DeploymentSpec) {
+			s.Replicas.Initial, s.Process.Command, s.Process.StopSeconds = 3, []string{command}, 20
+			s.Process.Startup, s.Process.Health = &fleet.Startup{Deadline: 120}, &fleet.HealthCheck{Interval: 10, Timeout: 5, HealthyThreshold: 2}
+		}))
+	}
+	put("one")
+	require.Equal(t, fleet.OperationTerms{Kind: fleet.OperationConverge, Startup: 2 * time.Minute, Check: 25 * time.Second, Stop: 20 * time.Second}, asked)
+	b.settles()
+	put("two")
+	require.Equal(t, 3, asked.Replace)
+	b.settles()
+	out, err := b.turnDeployment(fleet.OperationRestart, func(t *postgres.DeploymentTurn) { t.Limit = note })
+	require.NoError(t, err)
+	require.Equal(t, 3, asked.Replace)
+	require.WithinDuration(t, time.Now().Add(time.Hour), out.Operation.Deadline, time.Minute)
+	b.settles()
+	_, err = b.turnDeployment(fleet.OperationScale, to(4), func(t *postgres.DeploymentTurn) { t.Limit = note })
+	require.NoError(t, err)
+	require.Equal(t, []any{fleet.OperationScale, 0}, []any{asked.Kind, asked.Replace})
+}
+
+// S47, S49, S84: each start of a replica has its own time.
+func TestReplicaStartedAnew(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment()
+	b.visits()
+	r := b.on(nodeA)[0]
+	said := fleet.ReplicaStatus{ID: r.ID, Phase: fleet.PhaseRunning, Health: fleet.HealthNotChecked}
+	b.tells(nodeA, said)
+	b.exec(`UPDATE replicas SET since = since - interval '1 hour'`)
+	first := b.replica(r.ID).Since
+	b.tells(nodeA, said)
+	require.Equal(t, first, b.replica(r.ID).Since)
+	said.Restarts = 1
+	b.tells(nodeA, said)
+	require.Equal(t, fleet.ReplicaStarting, b.replica(r.ID).State)
+	require.WithinDuration(t, time.Now(), b.replica(r.ID).Since, time.Minute)
 }

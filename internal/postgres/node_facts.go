@@ -27,16 +27,21 @@ func setNodeFacts(ctx context.Context, q *db.Queries, all []fleet.Registration) 
 	return failed("keep what nodes have", q.SetNodeFacts(ctx, p))
 }
 
-// DeploymentsOn lists the subjects of deployments that have replicas on any of the nodes.
-func (s *Store) DeploymentsOn(ctx context.Context, nodes []fleet.NodeName) ([]string, error) {
+// WakeDeploymentsOn writes the outbox rows that wake the deployments with replicas on any of the
+// nodes, and gives their subjects.
+func (s *Store) WakeDeploymentsOn(ctx context.Context, nodes []fleet.NodeName) ([]string, error) {
 	names := make([]string, len(nodes))
 	for i, n := range nodes {
 		names[i] = string(n)
 	}
-	found, err := s.q.DeploymentsOnNodes(ctx, names)
-	out := make([]string, len(found))
-	for i, name := range found {
-		out[i] = fleet.DeploymentSubject(fleet.DeploymentName(name))
-	}
-	return out, failed("look for the nodes' deployments", err)
+	var out []string
+	err := s.tx(ctx, "wake the nodes' deployments", func(q *db.Queries) error {
+		found, err := q.DeploymentsOnNodes(ctx, names)
+		if err != nil {
+			return failed("look for the nodes' deployments", err)
+		}
+		out = deploymentSubjects(found)
+		return putOutboxMany(ctx, q, out)
+	})
+	return out, err
 }

@@ -306,9 +306,12 @@ func loseDelivery(ctx context.Context, q *db.Queries, key fleet.ObjectKey, reaso
 	}))
 }
 
+// entityLate is how long past its deadline an operation on a deployment is left to its entity.
+const entityLate = time.Minute
+
 // EndOverdue fails the operations whose deadline passed, whatever became of their workflow.
 func (s *Store) EndOverdue(ctx context.Context, limit int32) (int, error) {
-	rows, err := s.q.OverdueOperations(ctx, limit)
+	rows, err := s.q.OverdueOperations(ctx, db.OverdueOperationsParams{EntitySeconds: entityLate.Seconds(), MaxRows: limit})
 	if err != nil {
 		return 0, failed("list overdue operations", err)
 	}
@@ -316,6 +319,9 @@ func (s *Store) EndOverdue(ctx context.Context, limit int32) (int, error) {
 		p := db.EndOperationParams{
 			ID: r.ID, State: string(fleet.OperationFailed), Reason: "deadline",
 			Message: "it did not end within its deadline; what is missing stays owed",
+		}
+		if r.OfDeployment {
+			p.Message = fleet.LateDeployment(r.Message, r.Awaited)
 		}
 		err := s.tx(ctx, "end overdue operation", func(q *db.Queries) error {
 			if _, err := q.EndOperation(ctx, p); err != nil {

@@ -81,9 +81,9 @@ func storeSteps(all []decide.ReplicaStep) []postgres.ReplicaStep {
 
 // deployment writes what a door asks of a deployment.
 func (r *requests) deployment(ctx context.Context, in activities.DoorRequest, by string) (activities.OperationView, error) {
-	out, err := r.store.TurnDeployment(ctx, postgres.DeploymentTurn{
+	out, err := r.specs.TurnDeployment(ctx, postgres.DeploymentTurn{
 		Write: postgres.Write{Key: fleet.DeploymentKey(in.Deployment), Actor: by}, Kind: in.Kind, Replicas: in.Replicas,
-		Door: postgres.Door{Workflow: in.Workflow, Run: in.Run},
+		Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: decide.OperationLimit,
 	})
 	if err != nil {
 		return activities.OperationView{}, err

@@ -22,10 +22,12 @@ type requests struct {
 	failover time.Duration
 }
 
-// unreleased makes the revision of a spec that was written with ?deploy=false; nil when
-// there is none.
+// unreleased releases a spec that was written with ?deploy=false.
 type unreleased interface {
+	// Unreleased makes the revision of an instance's; nil when there is none.
 	Unreleased(ctx context.Context, key fleet.ObjectKey, actor string) (*postgres.InstanceChange, error)
+	// TurnDeployment asks something of a deployment; to converge releases what was only written.
+	TurnDeployment(ctx context.Context, t postgres.DeploymentTurn) (postgres.Started, error)
 }
 
 // Request opens the operation that a door asks for, once per door run.

@@ -118,19 +118,18 @@ LEFT JOIN LATERAL (SELECT v.spec ->> 'state' AS wanted FROM deployment_revisions
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE r.state <> 'TERMINATING') AS live,
            coalesce(bool_or(r.state = 'TERMINATING' AND r.stop_by < now() OR r.lost OR n.leaves OR n.gone), false) AS wrong,
-           coalesce(bool_or(NOT n.heard), false) AS unheard
+           coalesce(bool_or(NOT n.heard AND r.state <> 'TERMINATING' AND n.unheard > d.seen_at - interval '1 minute'), false) AS unheard
     FROM replicas r
-    JOIN LATERAL (SELECT x.heard, x.leaves, x.gone FROM replica_nodes x WHERE x.name = r.node OFFSET 0) n ON true
+    JOIN LATERAL (SELECT x.heard, x.unheard, x.leaves, x.gone FROM replica_nodes x WHERE x.name = r.node OFFSET 0) n ON true
     WHERE r.deployment = d.name AND r.ended_at IS NULL OFFSET 0) c
 WHERE d.name > $1::text AND mod(hashtext(d.name)::bigint + 2147483648, $2::bigint) = $3::bigint
   AND d.seen_at < now() - make_interval(secs => $4::float8)
-  AND (d.wake_at <= now() OR c.wrong
+  AND (d.wake_at <= now() OR c.wrong OR c.unheard
        OR EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'deployment.' || d.name AND o.state = 'running' OFFSET 0)
        OR d.state = 'TERMINATED' AND d.next_uid IS NOT NULL
        OR d.state <> 'TERMINATED' AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.name = d.name
                                                  AND o.uid = d.uid AND o.deleting_since IS NULL OFFSET 0)
        OR d.revision > 0 AND w.wanted = 'started' AND d.state <> 'TERMINATED' AND (d.revision > d.began OR d.process_version > d.began_version)
-       OR d.wake_at IS NULL AND c.unheard
        OR d.wake_at IS NULL AND d.revision > 0
           AND c.live <> CASE WHEN w.wanted = 'started' AND d.state IN ('PENDING', 'PROVISIONING', 'RUNNING') THEN d.target
                              WHEN w.wanted = 'started' AND d.state = 'ERROR' THEN c.live ELSE 0 END)
@@ -146,7 +145,8 @@ type DeploymentsDueParams struct {
 }
 
 // Those of a shard that have something to do and were not looked at for a while. One that waits for
-// a time of its own is left alone until then, but for what asks or goes wrong meanwhile.
+// a time of its own is left alone until then, but for what asks or goes wrong meanwhile. A node that
+// was lost after the last look, or so little before it that it may not have been seen, is such.
 func (q *Queries) DeploymentsDue(ctx context.Context, arg DeploymentsDueParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, deploymentsDue,
 		arg.After,
@@ -743,7 +743,7 @@ func (q *Queries) ScaleDeployment(ctx context.Context, arg ScaleDeploymentParams
 }
 
 const seeDeploymentOperations = `-- name: SeeDeploymentOperations :many
-SELECT id, kind, revision, process_version, target, cancel_requested FROM operations
+SELECT id, kind, revision, process_version, target, cancel_requested, deadline_at FROM operations
 WHERE subject = $1 AND state = 'running' ORDER BY created_at, id
 `
 
@@ -754,6 +754,7 @@ type SeeDeploymentOperationsRow struct {
 	ProcessVersion  int64
 	Target          int32
 	CancelRequested bool
+	DeadlineAt      time.Time
 }
 
 func (q *Queries) SeeDeploymentOperations(ctx context.Context, subject string) ([]SeeDeploymentOperationsRow, error) {
@@ -772,6 +773,7 @@ func (q *Queries) SeeDeploymentOperations(ctx context.Context, subject string) (
 			&i.ProcessVersion,
 			&i.Target,
 			&i.CancelRequested,
+			&i.DeadlineAt,
 		); err != nil {
 			return nil, err
 		}

@@ -466,43 +466,41 @@ func (q *Queries) OperationByDoor(ctx context.Context, arg OperationByDoorParams
 }
 
 const overdueOperations = `-- name: OverdueOperations :many
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target FROM operations WHERE state = 'running' AND deadline_at < now() ORDER BY deadline_at LIMIT $1
+SELECT o.id, coalesce(d.message, '')::text AS message, coalesce(d.awaited, '')::text AS awaited, (d.name IS NOT NULL)::boolean AS of_deployment
+FROM operations o
+LEFT JOIN deployments d ON d.name = o.name AND o.kind IN ('converge', 'scale', 'restart', 'destroy')
+WHERE o.state = 'running' AND o.deadline_at < now() - make_interval(secs => CASE WHEN d.name IS NULL THEN 0 ELSE $1::float8 END)
+ORDER BY o.deadline_at LIMIT $2
 `
 
-func (q *Queries) OverdueOperations(ctx context.Context, maxRows int32) ([]Operation, error) {
-	rows, err := q.db.Query(ctx, overdueOperations, maxRows)
+type OverdueOperationsParams struct {
+	EntitySeconds float64
+	MaxRows       int32
+}
+
+type OverdueOperationsRow struct {
+	ID           string
+	Message      string
+	Awaited      string
+	OfDeployment bool
+}
+
+// Those on deployments are ended by their entities, which know what was awaited; they are given
+// some time for that. What they said last is there for when they do not.
+func (q *Queries) OverdueOperations(ctx context.Context, arg OverdueOperationsParams) ([]OverdueOperationsRow, error) {
+	rows, err := q.db.Query(ctx, overdueOperations, arg.EntitySeconds, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Operation
+	var items []OverdueOperationsRow
 	for rows.Next() {
-		var i Operation
+		var i OverdueOperationsRow
 		if err := rows.Scan(
 			&i.ID,
-			&i.Kind,
-			&i.Site,
-			&i.Name,
-			&i.Subject,
-			&i.Revision,
-			&i.Project,
-			&i.State,
-			&i.Reason,
 			&i.Message,
-			&i.RequestedBy,
-			&i.CancelRequested,
-			&i.EntityRun,
-			&i.EntityBuild,
-			&i.DoorWorkflow,
-			&i.DoorRun,
-			&i.DoorTold,
-			&i.DeliveryID,
-			&i.CreatedAt,
-			&i.DeadlineAt,
-			&i.EndedAt,
-			&i.Forced,
-			&i.ProcessVersion,
-			&i.Target,
+			&i.Awaited,
+			&i.OfDeployment,
 		); err != nil {
 			return nil, err
 		}

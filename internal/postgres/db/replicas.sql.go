@@ -11,6 +11,22 @@ import (
 	"time"
 )
 
+const countOlderReplicas = `-- name: CountOlderReplicas :one
+SELECT count(*) FROM replicas WHERE deployment = $1 AND ended_at IS NULL AND state <> 'TERMINATING' AND process_version < $2
+`
+
+type CountOlderReplicasParams struct {
+	Deployment     string
+	ProcessVersion int64
+}
+
+func (q *Queries) CountOlderReplicas(ctx context.Context, arg CountOlderReplicasParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countOlderReplicas, arg.Deployment, arg.ProcessVersion)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const countReplicaStates = `-- name: CountReplicaStates :many
 SELECT state, count(*) AS count FROM replicas WHERE ended_at IS NULL GROUP BY state
 `
@@ -1009,7 +1025,7 @@ UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, resta
     pid = u.pid, lost = false,
     reason = CASE WHEN r.state = 'TERMINATING' THEN r.reason ELSE u.reason END,
     message = CASE WHEN r.state = 'TERMINATING' THEN r.message ELSE u.message END,
-    since = CASE WHEN r.state = u.state THEN r.since ELSE now() END,
+    since = CASE WHEN r.state = u.state AND r.restarts >= u.restarts THEN r.since ELSE now() END,
     failed_at = CASE WHEN u.failed THEN now() ELSE r.failed_at END,
     ended_at = CASE WHEN u.state = 'TERMINATED' THEN now() END, stop_by = CASE WHEN u.state = 'TERMINATED' THEN NULL ELSE r.stop_by END
 FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS state, unnest($3::text[]) AS health, unnest($4::text[]) AS phase,
@@ -1033,7 +1049,8 @@ type ReportReplicasParams struct {
 	Failed    []bool
 }
 
-// A replica that is to end keeps the reason why.
+// A replica that is to end keeps the reason why. Each start is a state of its own, though of the
+// same name.
 func (q *Queries) ReportReplicas(ctx context.Context, arg ReportReplicasParams) error {
 	_, err := q.db.Exec(ctx, reportReplicas,
 		arg.Ids,

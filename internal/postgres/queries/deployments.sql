@@ -62,7 +62,7 @@ WITH r AS (DELETE FROM deployment_revisions v WHERE v.deployment = @name AND v.p
 DELETE FROM replicas x WHERE x.deployment = @name AND x.ended_at IS NOT NULL;
 
 -- name: SeeDeploymentOperations :many
-SELECT id, kind, revision, process_version, target, cancel_requested FROM operations
+SELECT id, kind, revision, process_version, target, cancel_requested, deadline_at FROM operations
 WHERE subject = @subject AND state = 'running' ORDER BY created_at, id;
 
 -- name: CountUntold :one
@@ -135,7 +135,8 @@ CROSS JOIN LATERAL (
 WHERE d.name = ANY(@names::text[]) ORDER BY d.name;
 
 -- Those of a shard that have something to do and were not looked at for a while. One that waits for
--- a time of its own is left alone until then, but for what asks or goes wrong meanwhile.
+-- a time of its own is left alone until then, but for what asks or goes wrong meanwhile. A node that
+-- was lost after the last look, or so little before it that it may not have been seen, is such.
 -- name: DeploymentsDue :many
 SELECT d.name FROM deployments d
 LEFT JOIN LATERAL (SELECT v.spec ->> 'state' AS wanted FROM deployment_revisions v
@@ -143,19 +144,18 @@ LEFT JOIN LATERAL (SELECT v.spec ->> 'state' AS wanted FROM deployment_revisions
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE r.state <> 'TERMINATING') AS live,
            coalesce(bool_or(r.state = 'TERMINATING' AND r.stop_by < now() OR r.lost OR n.leaves OR n.gone), false) AS wrong,
-           coalesce(bool_or(NOT n.heard), false) AS unheard
+           coalesce(bool_or(NOT n.heard AND r.state <> 'TERMINATING' AND n.unheard > d.seen_at - interval '1 minute'), false) AS unheard
     FROM replicas r
-    JOIN LATERAL (SELECT x.heard, x.leaves, x.gone FROM replica_nodes x WHERE x.name = r.node OFFSET 0) n ON true
+    JOIN LATERAL (SELECT x.heard, x.unheard, x.leaves, x.gone FROM replica_nodes x WHERE x.name = r.node OFFSET 0) n ON true
     WHERE r.deployment = d.name AND r.ended_at IS NULL OFFSET 0) c
 WHERE d.name > @after::text AND mod(hashtext(d.name)::bigint + 2147483648, @shards::bigint) = @shard::bigint
   AND d.seen_at < now() - make_interval(secs => @older_seconds::float8)
-  AND (d.wake_at <= now() OR c.wrong
+  AND (d.wake_at <= now() OR c.wrong OR c.unheard
        OR EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'deployment.' || d.name AND o.state = 'running' OFFSET 0)
        OR d.state = 'TERMINATED' AND d.next_uid IS NOT NULL
        OR d.state <> 'TERMINATED' AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.name = d.name
                                                  AND o.uid = d.uid AND o.deleting_since IS NULL OFFSET 0)
        OR d.revision > 0 AND w.wanted = 'started' AND d.state <> 'TERMINATED' AND (d.revision > d.began OR d.process_version > d.began_version)
-       OR d.wake_at IS NULL AND c.unheard
        OR d.wake_at IS NULL AND d.revision > 0
           AND c.live <> CASE WHEN w.wanted = 'started' AND d.state IN ('PENDING', 'PROVISIONING', 'RUNNING') THEN d.target
                              WHEN w.wanted = 'started' AND d.state = 'ERROR' THEN c.live ELSE 0 END)

@@ -80,8 +80,14 @@ SELECT coalesce((SELECT nullif(s.project, '') FROM subjects s WHERE s.site = @si
                 (SELECT o.project FROM operations o WHERE o.site = @site AND o.name = @name AND o.kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover', 'converge', 'scale', 'restart', 'destroy')
                  ORDER BY o.created_at DESC LIMIT 1), '')::text AS project;
 
+-- Those on deployments are ended by their entities, which know what was awaited; they are given
+-- some time for that. What they said last is there for when they do not.
 -- name: OverdueOperations :many
-SELECT * FROM operations WHERE state = 'running' AND deadline_at < now() ORDER BY deadline_at LIMIT @max_rows;
+SELECT o.id, coalesce(d.message, '')::text AS message, coalesce(d.awaited, '')::text AS awaited, (d.name IS NOT NULL)::boolean AS of_deployment
+FROM operations o
+LEFT JOIN deployments d ON d.name = o.name AND o.kind IN ('converge', 'scale', 'restart', 'destroy')
+WHERE o.state = 'running' AND o.deadline_at < now() - make_interval(secs => CASE WHEN d.name IS NULL THEN 0 ELSE @entity_seconds::float8 END)
+ORDER BY o.deadline_at LIMIT @max_rows;
 
 -- name: NotifyOperation :exec
 SELECT pg_notify('holdfast_operation', @id::text);

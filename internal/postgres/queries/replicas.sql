@@ -80,13 +80,14 @@ ORDER BY id FOR NO KEY UPDATE;
 -- name: HoldNodeSet :exec
 UPDATE node_sets SET held = @held WHERE node = @node AND held < @held;
 
--- A replica that is to end keeps the reason why.
+-- A replica that is to end keeps the reason why. Each start is a state of its own, though of the
+-- same name.
 -- name: ReportReplicas :exec
 UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, restarts = u.restarts, endpoint = u.endpoint, ports = u.ports,
     pid = u.pid, lost = false,
     reason = CASE WHEN r.state = 'TERMINATING' THEN r.reason ELSE u.reason END,
     message = CASE WHEN r.state = 'TERMINATING' THEN r.message ELSE u.message END,
-    since = CASE WHEN r.state = u.state THEN r.since ELSE now() END,
+    since = CASE WHEN r.state = u.state AND r.restarts >= u.restarts THEN r.since ELSE now() END,
     failed_at = CASE WHEN u.failed THEN now() ELSE r.failed_at END,
     ended_at = CASE WHEN u.state = 'TERMINATED' THEN now() END, stop_by = CASE WHEN u.state = 'TERMINATED' THEN NULL ELSE r.stop_by END
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@healths::text[]) AS health, unnest(@phases::text[]) AS phase,
@@ -210,6 +211,9 @@ SELECT state, count(*) AS count FROM replicas WHERE ended_at IS NULL GROUP BY st
 
 -- name: CountReplicasOn :one
 SELECT count(*) AS replicas, count(*) FILTER (WHERE state <> 'TERMINATING') AS live FROM replicas WHERE node = @node AND ended_at IS NULL;
+
+-- name: CountOlderReplicas :one
+SELECT count(*) FROM replicas WHERE deployment = @deployment AND ended_at IS NULL AND state <> 'TERMINATING' AND process_version < @process_version;
 
 -- name: LiveReplicasOn :many
 SELECT id, deployment FROM replicas WHERE node = @node AND ended_at IS NULL AND state <> 'TERMINATING' ORDER BY deployment, id;
