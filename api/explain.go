@@ -75,7 +75,7 @@ func (x *explaining) declared(ctx context.Context) error {
 	spec := x.spec.WithDefaults()
 	runs := x.defined(ctx, spec)
 	short := ExplainedSpec{
-		Type: spec.Type, Driver: driverOf(runs), Image: runs.Image, Command: runs.Command, Model: spec.Model,
+		Type: spec.Type, Driver: driverOf(runs), Image: runs.Image, Command: runs.Argv(), Model: spec.Model,
 		Ports: runs.Ports, Health: runs.Health, Resources: totalOf(spec.Resources), Replicas: spec.Replicas,
 		Placement: DeploymentPlacement(spec.Placement), State: spec.State, Recovery: spec.Recovery.WithDefaults(), Generation: o.Generation,
 	}

@@ -14,7 +14,8 @@ type DeploymentPut struct {
 	Type    fleet.DeploymentType `json:"type,omitempty" enum:"process,vllm,tgi,sglang,nim,max,custom" doc:"process by default, which runs command as it is"`
 	Driver  fleet.Driver         `json:"driver,omitempty" enum:"process,docker" doc:"docker where there is an image, else process"`
 	Image   string               `json:"image,omitempty"`
-	Command []string             `json:"command,omitempty" doc:"in it, in env and in files, ${PORT}, ${PORT_NAME} and ${HOLDFAST_…} are replaced; $$ is a dollar"`
+	Command []string             `json:"command,omitempty" doc:"in a container in place of the image's ENTRYPOINT; in it, in args, env and files, ${PORT}, ${PORT_NAME} and ${HOLDFAST_…} are replaced; $$ is a dollar"`
+	Args    []string             `json:"args,omitempty" doc:"follow command; without command they are for the image's ENTRYPOINT, or are added to those of the type where the first is an option"`
 	Env     map[string]string    `json:"env,omitempty"`
 	Files   []DeploymentFile     `json:"files,omitempty" doc:"written below the replica's working directory before it starts; HOLDFAST_CONFIG names the first"`
 	Ports   []fleet.ProcessPort  `json:"ports,omitempty" doc:"the first gets traffic and probes; port 0 is a free one of the node"`
@@ -23,6 +24,7 @@ type DeploymentPut struct {
 	// StopSeconds is the time between SIGTERM and SIGKILL.
 	StopSeconds     int                    `json:"stopSeconds,omitempty"`
 	PreStart        [][]string             `json:"preStart,omitempty" doc:"commands that must succeed before command starts"`
+	SharedMemory    Memory                 `json:"sharedMemory,omitempty" doc:"the size of a container's /dev/shm"`
 	Model           string                 `json:"model,omitempty" doc:"what a model server serves"`
 	ModelDefinition *fleet.ModelDefinition `json:"modelDefinition,omitempty" doc:"of type custom"`
 	Resources       DeploymentResources    `json:"resources,omitzero"`

@@ -68,7 +68,7 @@ func validateModelHealth(h *fleet.ModelHealth) error {
 
 func (custom) Generate(spec fleet.DeploymentSpec, section Section) (fleet.Process, error) {
 	d, p := *spec.ModelDefinition, section.Process
-	p.Command = d.Service.StartCommand
+	p.Command, p.Args = d.Service.StartCommand, nil
 	p.Ports = []fleet.ProcessPort{{Name: "http", Port: cmp.Or(d.Service.Port, modelPort)}}
 	p.Env = maps.Clone(p.Env)
 	if p.Env == nil {

@@ -53,6 +53,10 @@ func command(c ...string) func(*fleet.DeploymentSpec) {
 	return func(d *fleet.DeploymentSpec) { d.Process.Command = c }
 }
 
+func args(a ...string) func(*fleet.DeploymentSpec) {
+	return func(d *fleet.DeploymentSpec) { d.Process.Args = a }
+}
+
 func modelDefinition(m fleet.ModelDefinition) func(*fleet.DeploymentSpec) {
 	return func(d *fleet.DeploymentSpec) { d.ModelDefinition = &m }
 }
@@ -68,13 +72,17 @@ func TestGenerate(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]fleet.DeploymentSpec{
 		"vllm":           serving(fleet.TypeVLLM, "meta-llama/Llama-3.1-8B-Instruct"),
-		"vllm_gpus":      serving(fleet.TypeVLLM, "/models/llama", gpus(4), image("vllm/vllm-openai:v0.9.0"), command("--max-model-len", "8192")),
+		"vllm_gpus":      serving(fleet.TypeVLLM, "/models/llama", gpus(4), image("vllm/vllm-openai:v0.9.0"), args("--max-model-len", "8192")),
 		"tgi":            serving(fleet.TypeTGI, "bigscience/bloom-560m"),
 		"tgi_gpus":       serving(fleet.TypeTGI, "bigscience/bloom", gpus(2)),
+		"tgi_image":      serving(fleet.TypeTGI, "bigscience/bloom-560m", image("ghcr.io/huggingface/text-generation-inference:3.3.4"), gpus(2)),
+		"sglang_image":   serving(fleet.TypeSGLang, "qwen/qwen2.5-0.5b-instruct", image("lmsysorg/sglang:v0.5.3"), gpus(1)),
+		"max_image":      serving(fleet.TypeMAX, "google/gemma-3-12b-it", image("modular/max-nvidia-full:25.7"), gpus(1)),
+		"own_entrypoint": serving(fleet.TypeTGI, "m", image("registry.example/tgi:1"), command("/opt/serve.sh"), args("${PORT}")),
 		"sglang":         serving(fleet.TypeSGLang, "qwen/qwen2.5-0.5b-instruct"),
 		"sglang_gpus":    serving(fleet.TypeSGLang, "qwen/qwen2.5-72b-instruct", gpus(8)),
-		"nim":            serving(fleet.TypeNIM, "", image("nvcr.io/nim/meta/llama-3.1-8b-instruct:1.8.4"), gpus(1)),
-		"nim_model":      serving(fleet.TypeNIM, "hf://meta-llama/Llama-3.1-8B-Instruct", image("nvcr.io/nim/nvidia/llm-nim:1.12.0")),
+		"nim":            serving(fleet.TypeNIM, "", image("nvcr.io/nim/meta/llama-3.1-8b-instruct:2.0.4"), gpus(1)),
+		"nim_model":      serving(fleet.TypeNIM, "hf://meta-llama/Llama-3.1-8B-Instruct", image("nvcr.io/nim/nvidia/model-free-nim:2.0.4")),
 		"max":            serving(fleet.TypeMAX, "google/gemma-3-12b-it"),
 		"max_gpus":       serving(fleet.TypeMAX, "google/gemma-3-27b-it", gpus(2)),
 		"custom":         serving(fleet.TypeCustom, "", modelDefinition(whole)),
@@ -105,10 +113,10 @@ func TestMerge(t *testing.T) {
 	t.Parallel()
 	r, err := definition.NewRegistry(fstest.MapFS{
 		"root.json": {Data: []byte(`{"env":{"HTTPS_PROXY":"http://proxy:3128","A":"root"},"stopSeconds":20}`)},
-		"vllm.json": {Data: []byte(`{"image":"registry.example/vllm:1","env":{"A":"type"},"health":{"path":"/healthz"},"command":["--max-model-len","4096"]}`)},
+		"vllm.json": {Data: []byte(`{"image":"registry.example/vllm:1","env":{"A":"type"},"health":{"path":"/healthz"},"args":["--max-model-len","4096"]}`)},
 	})
 	require.NoError(t, err)
-	spec := serving(fleet.TypeVLLM, "m", command("--seed", "7"), func(s *fleet.DeploymentSpec) {
+	spec := serving(fleet.TypeVLLM, "m", args("--seed", "7"), func(s *fleet.DeploymentSpec) {
 		s.Process.Env = map[string]string{"B": "declared"}
 		s.Process.Health = &fleet.HealthCheck{Interval: 4, UnhealthyThreshold: 2}
 		s.Process.Startup = &fleet.Startup{Deadline: 600}
@@ -118,7 +126,8 @@ func TestMerge(t *testing.T) {
 	require.NoError(t, err)
 	golden(t, "merged", d)
 	require.Equal(t, map[string]string{"HTTPS_PROXY": "http://proxy:3128", "A": "type", "B": "declared"}, d.Env)
-	require.Equal(t, []string{"vllm", "serve", "m", "--host", "0.0.0.0", "--port", "${PORT}", "--max-model-len", "4096", "--seed", "7"}, d.Command)
+	require.Equal(t, []string{"vllm", "serve"}, d.Command)
+	require.Equal(t, []string{"m", "--host", "0.0.0.0", "--port", "${PORT}", "--max-model-len", "4096", "--seed", "7"}, d.Args)
 	require.Equal(t, "/healthz", d.Health.Path)
 	require.Less(t, d.Health.Timeout, d.Health.Interval)
 	plain, _, err := definition.Generate(spec, nil)
@@ -165,8 +174,9 @@ func TestGenerateRefuses(t *testing.T) {
 	}{
 		{"an unknown type", "/type", serving("triton", "m")},
 		{"no model", "/model", serving(fleet.TypeVLLM, "")},
-		{"no model for TGI", "/model", serving(fleet.TypeTGI, "", command("--quantize", "awq"))},
+		{"no model for TGI", "/model", serving(fleet.TypeTGI, "", args("--quantize", "awq"))},
 		{"a model of a process", "/model", serving(fleet.TypeProcess, "m", command("x"))},
+		{"options for a command", "/process/command/0", serving(fleet.TypeTGI, "m", command("--quantize", "awq"))},
 		{"nothing to run", "/process/command", serving(fleet.TypeProcess, "")},
 		{"NIM without an image", "/process/image", serving(fleet.TypeNIM, "")},
 		{"NIM as a process", "/process/driver", serving(fleet.TypeNIM, "", func(s *fleet.DeploymentSpec) { s.Process.Driver = fleet.DriverProcess })},

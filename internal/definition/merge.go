@@ -3,6 +3,7 @@ package definition
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -12,19 +13,20 @@ import (
 func (s Section) over(o Section) Section {
 	return Section{
 		Process: merge(s.Process, o.Process), PerGPU: orList(o.PerGPU, s.PerGPU), OnGPU: orList(o.OnGPU, s.OnGPU),
-		ModelEnv: cmp.Or(o.ModelEnv, s.ModelEnv), PortEnv: cmp.Or(o.PortEnv, s.PortEnv),
+		ModelEnv: cmp.Or(o.ModelEnv, s.ModelEnv), PortEnv: cmp.Or(o.PortEnv, s.PortEnv), ImageEntrypoint: cmp.Or(o.ImageEntrypoint, s.ImageEntrypoint),
 	}
 }
 
 // merge puts what is declared over what is below it: a field that is left out keeps the one below;
-// environments are merged by name, files by path, checks by field. A command that begins with an
-// option is added to the one below; any other takes its place.
+// environments are merged by name, files by path, checks by field. A command takes the
+// place of command and args below it; args that begin with an option are added to those below, any
+// others take their place.
 func merge(below, over fleet.Process) fleet.Process {
 	p := fleet.Process{
-		Driver: cmp.Or(over.Driver, below.Driver), Image: cmp.Or(over.Image, below.Image), Command: mergeCommand(below.Command, over.Command),
-		Env: mergeEnv(below.Env, over.Env), Files: mergeFiles(below.Files, over.Files), Ports: orList(over.Ports, below.Ports),
+		Driver: cmp.Or(over.Driver, below.Driver), Image: cmp.Or(over.Image, below.Image), Command: orList(over.Command, below.Command),
+		Args: mergeArgs(below, over), Env: mergeEnv(below.Env, over.Env), Files: mergeFiles(below.Files, over.Files), Ports: orList(over.Ports, below.Ports),
 		StopSeconds: cmp.Or(over.StopSeconds, below.StopSeconds), PreStart: orList(over.PreStart, below.PreStart),
-		Health: mergeHealth(below.Health, over.Health), Startup: below.Startup,
+		Health: mergeHealth(below.Health, over.Health), Startup: below.Startup, SharedMemory: cmp.Or(over.SharedMemory, below.SharedMemory),
 	}
 	if over.Startup != nil {
 		p.Startup = over.Startup
@@ -42,11 +44,14 @@ func orList[T any](over, below []T) []T {
 	return below
 }
 
-func mergeCommand(below, over []string) []string {
-	if len(below) > 0 && len(over) > 0 && strings.HasPrefix(over[0], "-") {
-		return append(below[:len(below):len(below)], over...)
+func mergeArgs(below, over fleet.Process) []string {
+	switch {
+	case len(over.Command) > 0:
+		return over.Args
+	case len(over.Args) > 0 && strings.HasPrefix(over.Args[0], "-"):
+		return slices.Concat(below.Args, over.Args)
 	}
-	return orList(over, below)
+	return orList(over.Args, below.Args)
 }
 
 func mergeEnv(below, over map[string]string) map[string]string {

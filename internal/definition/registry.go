@@ -19,9 +19,9 @@ type Generator interface {
 	Generate(spec fleet.DeploymentSpec, section Section) (fleet.Process, error)
 }
 
-// Section is what the settings say: of all types (root.json), or of one. Command may hold ${MODEL},
-// ${GPUS} and ${DEVICES} (gpu:0,1,…); PerGPU is added to it where there is more than one GPU,
-// OnGPU where there is any.
+// Section is what the settings say: of all types (root.json), or of one. Command and Args may hold
+// ${MODEL}, ${GPUS} and ${DEVICES} (gpu:0,1,…); PerGPU is added to Args where there is more than one
+// GPU, OnGPU where there is any.
 type Section struct {
 	fleet.Process
 	PerGPU []string `json:"perGPU,omitempty"`
@@ -30,6 +30,9 @@ type Section struct {
 	ModelEnv string `json:"modelEnv,omitempty"`
 	// PortEnv names what gets the number of the first port there.
 	PortEnv string `json:"portEnv,omitempty"`
+	// ImageEntrypoint says that the type's images have an ENTRYPOINT that is to stay, since it sets up
+	// more than Command does: a container is given Args alone.
+	ImageEntrypoint *bool `json:"imageEntrypoint,omitempty"`
 }
 
 //go:embed settings/*.json

@@ -2,6 +2,7 @@ package definition
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,18 +13,18 @@ import (
 // what the settings add for GPUs.
 func serve(spec fleet.DeploymentSpec, section Section) fleet.Process {
 	p := section.Process
-	command := append([]string(nil), p.Command...)
+	args := slices.Clone(p.Args)
 	if spec.Resources.GPUs > 0 {
-		command = append(command, section.OnGPU...)
+		args = append(args, section.OnGPU...)
 	}
 	if spec.Resources.GPUs > 1 {
-		command = append(command, section.PerGPU...)
+		args = append(args, section.PerGPU...)
 	}
 	fill := strings.NewReplacer("${MODEL}", escaped(spec.Model), "${GPUS}", strconv.Itoa(spec.Resources.GPUs), "${DEVICES}", devices(spec.Resources.GPUs))
-	for i, arg := range command {
-		command[i] = fill.Replace(arg)
+	p.Command, p.Args = filled(p.Command, fill), filled(args, fill)
+	if keep := section.ImageEntrypoint; keep != nil && *keep && merge(p, spec.Process).InContainer() {
+		p.Command = nil
 	}
-	p.Command = command
 	p.Env = maps.Clone(p.Env)
 	set := func(name, value string) {
 		if name == "" || value == "" {
@@ -39,6 +40,14 @@ func serve(spec fleet.DeploymentSpec, section Section) fleet.Process {
 		set(section.PortEnv, "${PORT}")
 	}
 	return p
+}
+
+func filled(words []string, fill *strings.Replacer) []string {
+	var out []string
+	for _, w := range words {
+		out = append(out, fill.Replace(w))
+	}
+	return out
 }
 
 // escaped keeps a dollar what it is where a node replaces names.
@@ -58,14 +67,10 @@ func devices(n int) string {
 
 // needsModel refuses a server without something to serve, unless its command is declared whole.
 func needsModel(spec fleet.DeploymentSpec) error {
-	if spec.Model == "" && !wholeCommand(spec) {
+	if spec.Model == "" && len(spec.Process.Command) == 0 {
 		return fleet.Errorf(fleet.Invalid, "type %s needs a model", spec.Type).At("/model").WithHint("its name or its path, as the server takes it")
 	}
 	return noModelDefinition(spec)
-}
-
-func wholeCommand(spec fleet.DeploymentSpec) bool {
-	return len(spec.Process.Command) > 0 && !strings.HasPrefix(spec.Process.Command[0], "-")
 }
 
 func noModelDefinition(spec fleet.DeploymentSpec) error {

@@ -46,6 +46,7 @@ type hostConfig struct {
 	PortBindings   map[string][]portBinding `json:"PortBindings,omitempty"`
 	NanoCPUs       int64                    `json:"NanoCpus,omitempty"`
 	Memory         int64                    `json:"Memory,omitempty"`
+	ShmSize        int64                    `json:"ShmSize,omitempty"`
 	DeviceRequests []deviceRequest          `json:"DeviceRequests,omitempty"`
 	RestartPolicy  restartPolicy            `json:"RestartPolicy"`
 	LogConfig      logConfig                `json:"LogConfig"`
@@ -68,7 +69,7 @@ type (
 // containerOf is the container of a launch.
 func containerOf(l replicas.Launch) create {
 	c := create{
-		Image: l.Process.Image, Cmd: l.Process.Command, Env: l.Env, StopTimeout: l.Process.StopSeconds,
+		Image: l.Process.Image, Entrypoint: l.Process.Command, Cmd: l.Process.Args, Env: l.Env, StopTimeout: l.Process.StopSeconds,
 		ExposedPorts: map[string]struct{}{},
 		Labels: map[string]string{
 			labelReplica: string(l.ID), labelNode: string(l.Node), labelDefinition: string(l.Definition), labelPorts: portsText(l.Ports),
@@ -76,7 +77,7 @@ func containerOf(l replicas.Launch) create {
 		},
 		HostConfig: hostConfig{
 			Binds: []string{l.Dir + ":" + replicas.ContainerDir}, PortBindings: map[string][]portBinding{},
-			NanoCPUs: int64(l.Resources.CPU * 1e9), Memory: l.Resources.Memory, RestartPolicy: restartPolicy{Name: "no"}, Init: true,
+			NanoCPUs: int64(l.Resources.CPU * 1e9), Memory: l.Resources.Memory, ShmSize: l.Process.SharedMemory, RestartPolicy: restartPolicy{Name: "no"}, Init: true,
 			LogConfig: logConfig{Type: "json-file", Config: map[string]string{"max-size": logSize, "max-file": logFiles}},
 		},
 	}

@@ -34,7 +34,7 @@ func setup(t *testing.T) (*Driver, *fakeEngine) {
 func launch(change ...func(*replicas.Launch)) replicas.Launch {
 	l := replicas.Launch{
 		ID: web, Node: "plant-1-a", Definition: "d1", Epoch: 7, Dir: "/var/lib/holdfast/replicas/" + string(web),
-		Process:   fleet.Process{Image: image, Command: []string{"serve", "--port", "20123"}, StopSeconds: 7},
+		Process:   fleet.Process{Image: image, Command: []string{"serve"}, Args: []string{"--port", "20123"}, SharedMemory: 2 << 30, StopSeconds: 7},
 		Resources: fleet.Resources{CPU: 1.5, Memory: 1 << 30, GPUs: 2}, GPUs: []int{1, 3},
 		Base: []string{"PATH=/of/the/machine"}, Env: []string{"PORT=20123"},
 		Ports: []fleet.ProcessPort{{Name: "http", Port: 20123}}, OutputFrom: 40,
@@ -77,11 +77,11 @@ func TestLife(t *testing.T) {
 	require.Equal(t, []string{image}, f.pulls)
 	c := f.containers[name]
 	require.Equal(t, []string{"PORT=20123"}, c.Env, "nothing of the machine's environment")
-	require.Equal(t, []string{"serve", "--port", "20123"}, c.Cmd)
+	require.Equal(t, []string{"serve", "--port", "20123"}, f.argv(c))
 	require.Equal(t, 7, c.StopTimeout)
 	require.Equal(t, hostConfig{
 		Binds: []string{"/var/lib/holdfast/replicas/aaaaaaaaaaaa:/holdfast"}, PortBindings: map[string][]portBinding{"20123/tcp": {{"20123"}}},
-		NanoCPUs: 1_500_000_000, Memory: 1 << 30, DeviceRequests: []deviceRequest{{[]string{"1", "3"}, [][]string{{"gpu"}}}}, RestartPolicy: restartPolicy{"no"},
+		NanoCPUs: 1_500_000_000, Memory: 1 << 30, ShmSize: 2 << 30, DeviceRequests: []deviceRequest{{[]string{"1", "3"}, [][]string{{"gpu"}}}}, RestartPolicy: restartPolicy{"no"},
 		LogConfig: logConfig{"json-file", map[string]string{"max-size": "4m", "max-file": "2"}}, Init: true,
 	}, c.HostConfig)
 
@@ -101,6 +101,25 @@ func TestLife(t *testing.T) {
 	require.NoError(t, d.Remove(t.Context(), web))
 	require.Empty(t, f.containers)
 	require.NoError(t, d.Remove(t.Context(), web))
+}
+
+// S9, S10: a command takes the place of what the image runs by itself, args alone are for that.
+func TestEntrypoint(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct{ command, args, runs []string }{
+		"a command":          {[]string{"vllm", "serve"}, []string{"m"}, []string{"vllm", "serve", "m"}},
+		"a command alone":    {[]string{"serve"}, nil, []string{"serve"}},
+		"args":               {nil, []string{"--model-id", "m"}, []string{"/entrypoint.sh", "--model-id", "m"}},
+		"the image as it is": {nil, nil, []string{"/entrypoint.sh", "--help"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			d, f := setup(t)
+			f.configs[image] = imageConfig{Entrypoint: []string{"/entrypoint.sh"}, Cmd: []string{"--help"}}
+			started(t, d, launch(func(l *replicas.Launch) { l.Process.Command, l.Process.Args = c.command, c.args }))
+			require.Equal(t, c.runs, f.argv(f.containers[name]))
+		})
+	}
 }
 
 // S53: what the engine does not stop is killed.

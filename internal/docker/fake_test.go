@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ type fakeEngine struct {
 
 	mu         sync.Mutex
 	images     map[string]bool // that are there
+	configs    map[string]imageConfig
 	remote     map[string]bool // that can be pulled
 	pulls      []string
 	containers map[string]*fakeContainer // by name
@@ -34,6 +36,21 @@ type fakeEngine struct {
 	exits      map[string]int // of commands that end at once, by program
 	broken     string         // path that is answered 500
 	stuck      bool           // stops do not help
+}
+
+// imageConfig is what an image brings to run.
+type imageConfig struct{ Entrypoint, Cmd []string }
+
+// argv is what an engine runs: an ENTRYPOINT that is given drops the image's CMD too.
+func (f *fakeEngine) argv(c *fakeContainer) []string {
+	entrypoint, cmd := c.Entrypoint, c.Cmd
+	if len(entrypoint) == 0 {
+		entrypoint = f.configs[c.Image].Entrypoint
+		if len(cmd) == 0 {
+			cmd = f.configs[c.Image].Cmd
+		}
+	}
+	return slices.Concat(entrypoint, cmd)
 }
 
 type fakeContainer struct {
@@ -57,7 +74,7 @@ func newFakeEngine(t *testing.T) *fakeEngine {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	f := &fakeEngine{
-		t: t, host: "unix://" + filepath.Join(dir, "s"), images: map[string]bool{}, remote: map[string]bool{},
+		t: t, host: "unix://" + filepath.Join(dir, "s"), images: map[string]bool{}, configs: map[string]imageConfig{}, remote: map[string]bool{},
 		containers: map[string]*fakeContainer{}, exits: map[string]int{},
 	}
 	listener, err := net.Listen("unix", filepath.Join(dir, "s"))
@@ -196,7 +213,12 @@ func (f *fakeEngine) inspect(w http.ResponseWriter, _ *http.Request, c *fakeCont
 }
 
 func (f *fakeEngine) start(w http.ResponseWriter, _ *http.Request, c *fakeContainer) {
-	program := append(append([]string{}, c.Entrypoint...), c.Cmd...)[0]
+	argv := f.argv(c)
+	if len(argv) == 0 {
+		refuse(w, http.StatusBadRequest, "no command specified")
+		return
+	}
+	program := argv[0]
 	if program == "no-such-program" {
 		refuse(w, http.StatusNotFound, "executable file not found")
 		return

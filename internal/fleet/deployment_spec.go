@@ -1,5 +1,7 @@
 package fleet
 
+import "slices"
+
 // DeploymentSpec is what a person declares of a deployment, bodies by hash. Durations are seconds.
 type DeploymentSpec struct {
 	Type DeploymentType `json:"type"`
@@ -56,13 +58,16 @@ const (
 )
 
 // Process is what runs, as it is declared, and after generation as a node runs it (Definition).
-// In Command, in the values of Env and in the contents of Files, ${PORT}, ${PORT_NAME} (upper case,
+// In Command, in Args, in the values of Env and in the contents of Files, ${PORT}, ${PORT_NAME} (upper case,
 // one for each port) and the ${HOLDFAST_…} names of the environment are replaced; $$ is a dollar.
 type Process struct {
 	// Driver is docker where Image is set, else process.
 	Driver  Driver            `json:"driver,omitempty"`
 	Image   string            `json:"image,omitempty"`
+	// Command and Args are run as one where it is a process. In a container Command takes the place
+	// of the image's ENTRYPOINT, and Args that of its CMD; without Command its ENTRYPOINT stays.
 	Command []string          `json:"command,omitempty"`
+	Args    []string          `json:"args,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`
 	// Files are written below the replica's directory, which is its working directory, before it
 	// starts: "conf/nginx.conf". HOLDFAST_CONFIG is the absolute path of the first.
@@ -75,6 +80,17 @@ type Process struct {
 	StopSeconds int `json:"stopSeconds,omitempty"`
 	// PreStart are commands that must succeed, one after the other, before Command starts.
 	PreStart [][]string `json:"preStart,omitempty"`
+	// SharedMemory is the size of a container's /dev/shm, in bytes; 0 is the engine's default. What is
+	// used of it counts as the replica's memory. A process has its machine's.
+	SharedMemory int64 `json:"sharedMemory,omitempty"`
+}
+
+// Argv is all of what is run, as one command.
+func (p Process) Argv() []string { return slices.Concat(p.Command, p.Args) }
+
+// InContainer says whether a node's engine runs it.
+func (p Process) InContainer() bool {
+	return p.Driver == DriverDocker || p.Driver == "" && p.Image != ""
 }
 
 // ProcessFile is one file: its content in a declared spec is a body, and inline in a definition.

@@ -31,6 +31,8 @@ func (p Process) validate() error {
 		return Errorf(Invalid, "that is no name of an image").At(processField + "/image")
 	case p.StopSeconds < 0 || p.StopSeconds > maxProcessSeconds:
 		return Errorf(Invalid, "allowed are 0 to %d seconds", maxProcessSeconds).At(processField + "/stopSeconds").WithHint("0 is the default")
+	case p.SharedMemory < 0 || p.SharedMemory > maxReplicaMemory:
+		return Errorf(Invalid, "%d bytes of memory cannot be had", p.SharedMemory).At(processField + "/sharedMemory").WithHint(`bytes, or "512Mi", "4Gi"`)
 	case p.Startup != nil && !(p.Startup.Deadline > 0 && p.Startup.Deadline <= maxStartup):
 		return Errorf(Invalid, "allowed are up to %d seconds, and more than 0", maxStartup).At(processField + "/startup/deadline")
 	}
@@ -49,6 +51,13 @@ func (p Process) validateCommands() error {
 	if err := validateCommand(processField+"/command", p.Command); err != nil {
 		return err
 	}
+	if len(p.Command) > 0 && strings.HasPrefix(p.Command[0], "-") {
+		return Errorf(Invalid, "%.40q is an option, and no program", p.Command[0]).At(processField + "/command/0").
+			WithHint("options for the program that is there are given in args")
+	}
+	if err := validateArgs(processField+"/args", p.Args); err != nil {
+		return err
+	}
 	if len(p.PreStart) > maxPreStart {
 		return Errorf(Invalid, "%d commands, allowed are %d", len(p.PreStart), maxPreStart).At(processField + "/preStart")
 	}
@@ -65,10 +74,14 @@ func (p Process) validateCommands() error {
 }
 
 func validateCommand(field string, command []string) error {
-	for i, arg := range command {
-		if i == 0 && arg == "" {
-			return Errorf(Invalid, "a command needs at least its program").At(field + "/0")
-		}
+	if len(command) > 0 && command[0] == "" {
+		return Errorf(Invalid, "a command needs at least its program").At(field + "/0")
+	}
+	return validateArgs(field, command)
+}
+
+func validateArgs(field string, args []string) error {
+	for i, arg := range args {
 		if strings.ContainsRune(arg, 0) {
 			return Errorf(Invalid, "a NUL byte cannot be passed to a command").At(field + "/" + strconv.Itoa(i))
 		}

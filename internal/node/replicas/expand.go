@@ -69,7 +69,7 @@ func expanded(p fleet.Process, names map[string]string) fleet.Process {
 		}
 		return out
 	}
-	p.Command = all(p.Command)
+	p.Command, p.Args = all(p.Command), all(p.Args)
 	p.PreStart = slices.Clone(p.PreStart)
 	for i, command := range p.PreStart {
 		p.PreStart[i] = all(command)

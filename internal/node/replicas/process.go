@@ -94,7 +94,7 @@ func (p *Process) Start(ctx context.Context, l Launch) (Found, error) {
 		Instance: nameOf(l.ID), Once: true, PreStart: l.Process.PreStart, Dir: l.Dir, OutputFrom: l.OutputFrom,
 		Env:    environment(l.Base, l.Env),
 		Labels: guardian.Labels{Hash: l.Definition, Epoch: l.Epoch},
-		Run:    fleet.Run{Command: l.Process.Command, StartSeconds: notLonger, StopSeconds: float64(l.Process.StopSeconds)},
+		Run:    fleet.Run{Command: l.Process.Argv(), StartSeconds: notLonger, StopSeconds: float64(l.Process.StopSeconds)},
 	}
 	if l.Process.Health == nil || l.Process.Health.Type == fleet.HealthNone {
 		spec.Run.StartSeconds = settle
