@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/node/replicas"
@@ -141,7 +142,10 @@ type inspected struct {
 		OOMKilled bool
 		Error     string
 	}
-	Config struct{ Labels map[string]string }
+	Config struct {
+		Labels      map[string]string
+		StopTimeout int
+	}
 }
 
 func (e *engine) inspect(ctx context.Context, id string) (inspected, error) {
@@ -151,20 +155,35 @@ func (e *engine) inspect(ctx context.Context, id string) (inspected, error) {
 
 // do posts to a container.
 func (e *engine) do(ctx context.Context, id, verb string, query url.Values) error {
-	return e.call(ctx, request{method: http.MethodPost, path: "/containers/" + id + "/" + verb, query: query}, nil)
+	return e.call(ctx, request{method: http.MethodPost, path: "/containers/" + id + "/" + verb, query: query, limit: doLimit}, nil)
+}
+
+// stopMargin is how much longer than a container's own time an engine may take to stop it.
+const stopMargin = 10 * time.Second
+
+// stop has the engine take the time of the container, which it was made with.
+func (e *engine) stop(ctx context.Context, id string) error {
+	c, err := e.inspect(ctx, id)
+	if err != nil {
+		return err
+	}
+	limit := time.Duration(c.Config.StopTimeout)*time.Second + stopMargin
+	return e.call(ctx, request{method: http.MethodPost, path: "/containers/" + id + "/stop", limit: limit}, nil)
 }
 
 func (e *engine) create(ctx context.Context, name string, c create) (id string, err error) {
 	var made struct {
 		ID string `json:"Id"`
 	}
-	err = e.call(ctx, request{method: http.MethodPost, path: "/containers/create", query: url.Values{"name": {name}}, body: c}, &made)
+	err = e.call(ctx, request{method: http.MethodPost, path: "/containers/create", query: url.Values{"name": {name}}, body: c, limit: doLimit}, &made)
 	return made.ID, err
 }
 
 // remove deletes a container, whatever it does, and its anonymous volumes.
 func (e *engine) remove(ctx context.Context, id string) error {
-	err := e.call(ctx, request{method: http.MethodDelete, path: "/containers/" + id, query: url.Values{"force": {"1"}, "v": {"1"}}}, nil)
+	err := e.call(ctx, request{
+		method: http.MethodDelete, path: "/containers/" + id, query: url.Values{"force": {"1"}, "v": {"1"}}, limit: doLimit,
+	}, nil)
 	if absent(err) {
 		return nil
 	}
@@ -174,5 +193,5 @@ func (e *engine) remove(ctx context.Context, id string) error {
 // wait returns when a container has ended.
 func (e *engine) wait(ctx context.Context, id string) error {
 	var ended struct{ StatusCode int }
-	return e.call(ctx, request{method: http.MethodPost, path: "/containers/" + id + "/wait"}, &ended)
+	return e.call(ctx, request{method: http.MethodPost, path: "/containers/" + id + "/wait", limit: noLimit}, &ended)
 }

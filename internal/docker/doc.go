@@ -8,9 +8,12 @@
 // Ports are published under the number that the program listens on, which it finds in PORT, so that
 // it is reached and probed at the node's address like any other replica. Its files are mounted at
 // /holdfast; its working directory is the image's own. Commands before the start run in containers of
-// their own, once for each time that a replica is made ready.
+// their own, before each start of the program; the output of one that fails is the replica's.
 //
 // Output has no offsets in the engine. The driver counts bytes from that of the container's first one
-// (a label) on, and goes on by time from what it read last. After a restart of the agent it counts
-// from the beginning once; where the engine has rotated output away meanwhile, some is skipped.
+// (a label) on, and goes on by time from what was taken in last, which it keeps in a file for the next
+// agent. Where the engine has rotated away what was not read yet, some is skipped, and counted as such.
+//
+// The version of the API is agreed on with the engine. Every call but a wait has its time, after which
+// the engine counts as away; it may come back, and be another one then.
 package docker

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/node/replicas"
@@ -19,27 +17,33 @@ type Driver struct {
 	node   fleet.NodeName
 	engine *engine
 
-	mu    sync.Mutex
-	tails map[fleet.ReplicaID]tail
+	dir     string // of the files that say how far output was read
+	reading sync.Mutex
+	tails   map[fleet.ReplicaID]*tail
 }
 
 var _ replicas.Driver = (*Driver)(nil)
 
-// New makes a driver for the engine at host, which is "" for DefaultHost. It speaks to nobody.
-func New(node fleet.NodeName, host string) (*Driver, error) {
+// New makes a driver for the engine at host, which is "" for DefaultHost; dir is for what it remembers.
+// It speaks to nobody.
+func New(node fleet.NodeName, host, dir string) (*Driver, error) {
 	if host == "" {
 		host = DefaultHost
 	}
 	e, err := newEngine(host)
-	return &Driver{node: node, engine: e, tails: map[fleet.ReplicaID]tail{}}, err
+	return &Driver{node: node, engine: e, dir: dir, tails: map[fleet.ReplicaID]*tail{}}, err
 }
 
 // Answers says whether the engine is there.
 func (d *Driver) Answers(ctx context.Context) error {
-	return d.engine.call(ctx, request{method: http.MethodGet, path: "/_ping"}, nil)
+	_, err := d.engine.ping(ctx)
+	return err
 }
 
 func nameOf(id fleet.ReplicaID) string { return "holdfast-" + string(id) }
+
+// beforeOf is the container of a command before the start.
+func beforeOf(id fleet.ReplicaID) string { return nameOf(id) + "-before" }
 
 // List finds the node's containers by their labels.
 func (d *Driver) List(ctx context.Context) ([]replicas.Found, error) {
@@ -92,9 +96,10 @@ func (d *Driver) Prepare(ctx context.Context, l replicas.Launch) error {
 	return nil
 }
 
-// before runs one command in a container of its own, of which nothing is left.
+// before runs one command in a container of its own, of which nothing is left unless it fails: then
+// its output is kept until the next one.
 func (d *Driver) before(ctx context.Context, l replicas.Launch, i int, command []string) (err error) {
-	name := nameOf(l.ID) + "-before"
+	name := beforeOf(l.ID)
 	if err := d.engine.remove(ctx, name); err != nil {
 		return err
 	}
@@ -105,7 +110,12 @@ func (d *Driver) before(ctx context.Context, l replicas.Launch, i int, command [
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.engine.remove(context.WithoutCancel(ctx), id)) }()
+	defer func() {
+		var failed *replicas.Failure
+		if !errors.As(err, &failed) {
+			err = errors.Join(err, d.engine.remove(context.WithoutCancel(ctx), id))
+		}
+	}()
 	if err := d.engine.do(ctx, id, "start", nil); err != nil {
 		return notStarted(err)
 	}
@@ -147,7 +157,9 @@ func (d *Driver) container(ctx context.Context, l replicas.Launch) (string, erro
 		if err := d.engine.remove(ctx, has.ID); err != nil {
 			return "", err
 		}
-		d.forget(l.ID)
+		if err := d.forget(l.ID); err != nil {
+			return "", err
+		}
 	case !absent(err):
 		return "", err
 	}
@@ -185,9 +197,6 @@ func (d *Driver) Await(ctx context.Context, id fleet.ReplicaID) (replicas.Exit, 
 	return replicas.Exit{Reason: fleet.ReasonExited, Message: fmt.Sprintf("it ended by itself: exit code %d", c.State.ExitCode)}, nil
 }
 
-// stopMargin is how much longer than a container's own time an engine may take to stop it.
-const stopMargin = 10 * time.Second
-
 // Stop has the engine stop the replica's containers: politely, after its own time by force.
 func (d *Driver) Stop(ctx context.Context, id fleet.ReplicaID) error {
 	all, err := d.engine.list(ctx, labelReplica, string(id))
@@ -197,9 +206,10 @@ func (d *Driver) Stop(ctx context.Context, id fleet.ReplicaID) error {
 	var errs []error
 	for _, c := range all {
 		switch {
-		case c.before():
+		case !c.runs():
+		case c.before(): // nobody waits for it any more
 			errs = append(errs, d.engine.remove(ctx, c.ID))
-		case c.runs():
+		default:
 			errs = append(errs, d.stop(ctx, c.ID))
 		}
 	}
@@ -207,8 +217,7 @@ func (d *Driver) Stop(ctx context.Context, id fleet.ReplicaID) error {
 }
 
 func (d *Driver) stop(ctx context.Context, id string) error {
-	// The engine takes the time of the container, which it was made with.
-	err := d.engine.do(ctx, id, "stop", nil)
+	err := d.engine.stop(ctx, id)
 	if err == nil || absent(err) || ctx.Err() != nil {
 		return err
 	}
@@ -231,6 +240,5 @@ func (d *Driver) Remove(ctx context.Context, id fleet.ReplicaID) error {
 	for _, c := range all {
 		errs = append(errs, d.engine.remove(ctx, c.ID))
 	}
-	d.forget(id)
-	return errors.Join(errs...)
+	return errors.Join(append(errs, d.forget(id))...)
 }

@@ -2,6 +2,8 @@ package docker
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,7 +27,7 @@ func setup(t *testing.T) (*Driver, *fakeEngine) {
 	t.Helper()
 	f := newFakeEngine(t)
 	f.remote[image] = true
-	d, err := New("plant-1-a", f.host)
+	d, err := New("plant-1-a", f.host, t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(d.engine.http.CloseIdleConnections)
 	return d, f
@@ -58,15 +60,77 @@ func TestAnswers(t *testing.T) {
 	t.Parallel()
 	d, _ := setup(t)
 	require.NoError(t, d.Answers(t.Context()))
-	none, err := New("plant-1-a", "unix:///no/such/socket")
+	none, err := New("plant-1-a", "unix:///no/such/socket", "")
 	require.NoError(t, err)
-	require.Equal(t, fleet.Communication, fleet.KindOf(none.Answers(t.Context())))
+	require.Equal(t, fleet.Unavailable, fleet.KindOf(none.Answers(t.Context())))
 	for _, host := range []string{"tcp://10.0.0.7:2375", "unix://", "socket"} {
-		_, err = New("plant-1-a", host)
+		_, err = New("plant-1-a", host, "")
 		require.Equal(t, fleet.Invalid, fleet.KindOf(err), host)
 	}
-	_, err = New("plant-1-a", "")
+	_, err = New("plant-1-a", "", "")
 	require.NoError(t, err)
+}
+
+// X1: the newest version that both speak is spoken, also after the engine was replaced by another.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct{ oldest, newest, spoken apiVersion }{
+		"an engine of today":  {apiVersion{1, 44}, apiVersion{1, 52}, apiVersion{1, 52}},
+		"one of tomorrow":     {apiVersion{1, 44}, apiVersion{1, 99}, newest},
+		"one of some years":   {apiVersion{1, 12}, apiVersion{1, 41}, apiVersion{1, 41}},
+		"one that is too old": {apiVersion{1, 12}, apiVersion{1, 9}, apiVersion{}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			d, f := setup(t)
+			f.oldest, f.newest = c.oldest, c.newest
+			_, err := d.List(t.Context())
+			if c.spoken == (apiVersion{}) {
+				require.ErrorContains(t, err, "1.41 or a newer one")
+				require.Equal(t, fleet.Unavailable, fleet.KindOf(d.Answers(t.Context())))
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.spoken, d.engine.version)
+		})
+	}
+	t.Run("another engine later", func(t *testing.T) {
+		t.Parallel()
+		d, f := setup(t)
+		f.oldest, f.newest = apiVersion{1, 24}, apiVersion{1, 43}
+		require.NoError(t, d.Prepare(t.Context(), launch()))
+		f.mu.Lock()
+		f.oldest, f.newest = apiVersion{1, 44}, apiVersion{1, 52}
+		f.mu.Unlock()
+		_, err := d.Start(t.Context(), launch())
+		require.Equal(t, fleet.Unavailable, fleet.KindOf(err), "it is tried again")
+		started(t, d, launch())
+	})
+}
+
+// X5: an engine that hangs holds up a call for a bounded time, and is away then.
+func TestHung(t *testing.T) {
+	t.Parallel()
+	d, f := setup(t)
+	started(t, d, launch())
+	f.mu.Lock()
+	f.hung = true
+	f.mu.Unlock()
+	require.Equal(t, readLimit, d.engine.limit)
+	d.engine.limit = 10 * time.Millisecond
+	for what, call := range map[string]func(context.Context) error{
+		"list":   func(ctx context.Context) error { _, err := d.List(ctx); return err },
+		"look":   func(ctx context.Context) error { _, err := d.Look(ctx, web); return err },
+		"output": func(ctx context.Context) error { _, err := d.Output(ctx, web, 40); return err },
+		"usage":  func(ctx context.Context) error { _, err := d.Usage(ctx); return err },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			err := call(t.Context())
+			require.Equal(t, fleet.Unavailable, fleet.KindOf(err))
+			require.ErrorContains(t, err, "longer than 10ms")
+		})
+	}
 }
 
 // S9, S53, X5: a container from its image to its end, and nothing is left.
@@ -217,6 +281,17 @@ func TestPreStart(t *testing.T) {
 	var failure *replicas.Failure
 	require.ErrorAs(t, err, &failure)
 	require.Equal(t, "command 2 before the start: exit code 7", failure.Error())
+	require.Len(t, f.containers, 1)
+	f.prints(name+"-before", "no such model\n")
+	out, err := d.Output(t.Context(), web, 40)
+	require.NoError(t, err)
+	require.Equal(t, "no such model\n", string(out.Data), "its last words are the replica's")
+	require.NoError(t, d.Stop(t.Context(), web))
+	require.Len(t, f.containers, 1, "also once nothing of it is to run")
+	l.Process.PreStart = l.Process.PreStart[:1]
+	started(t, d, l)
+	require.Len(t, f.containers, 1)
+	require.NoError(t, d.Remove(t.Context(), web))
 	require.Empty(t, f.containers)
 }
 
@@ -254,23 +329,119 @@ func TestOutput(t *testing.T) {
 	at := read(d, 40, "one\ntwo\n")
 	read(d, at, "")
 	f.prints(name, "three\n")
-	next := read(d, at, "three\n")
+	read(d, at, "three\n")
 	read(d, at, "three\n") // it was not sent: asked for again
-	again, err := New("plant-1-a", f.host)
-	require.NoError(t, err)
-	defer again.engine.http.CloseIdleConnections()
+	again := next(t, d, f)
 	f.prints(name, "four\n")
-	read(again, next, "four\n")
-	read(again, 42, "e\ntwo\nthree\nfour\n")
+	read(again, at, "three\nfour\n") // the last piece was not taken in
+	read(again, at+6, "four\n")
+	read(again, at+8, "ur\n")
+}
 
-	f.mu.Lock()
-	f.containers[name].output = nil // rotated away
-	f.mu.Unlock()
-	f.prints(name, "late\n")
-	third, err := New("plant-1-a", f.host)
+// next is the driver of the next agent.
+func next(t *testing.T, d *Driver, f *fakeEngine) *Driver {
+	t.Helper()
+	again, err := New("plant-1-a", f.host, d.dir)
 	require.NoError(t, err)
-	defer third.engine.http.CloseIdleConnections()
-	read(third, 70, "")
-	f.prints(name, "later\n")
-	read(third, 70, "later\n")
+	t.Cleanup(again.engine.http.CloseIdleConnections)
+	return again
+}
+
+// reader takes output in as a node does: pieces of at most 64 KiB, each from where the last ended.
+type reader struct {
+	t       *testing.T
+	at      int64
+	got     strings.Builder
+	skipped int64
+}
+
+func (r *reader) read(d *Driver, pieces int) (more bool) {
+	r.t.Helper()
+	for range pieces {
+		out, err := d.Output(r.t.Context(), web, r.at)
+		require.NoError(r.t, err)
+		if len(out.Data) == 0 {
+			return false
+		}
+		data := out.Data[:min(len(out.Data), 64<<10)]
+		r.got.Write(data)
+		r.at, r.skipped = out.Offset+int64(len(data)), r.skipped+out.Skipped
+	}
+	return true
+}
+
+// lines are numbered ones of 100 bytes.
+func lines(from, to int) []string {
+	var all []string
+	for i := from; i < to; i++ {
+		all = append(all, fmt.Sprintf("%-99d\n", i))
+	}
+	return all
+}
+
+// X27: the engine keeps little of what a container prints, and none of it is missed that was there to
+// be read, whichever agent reads.
+func TestOutputIsRotated(t *testing.T) {
+	t.Parallel()
+	setup := func(t *testing.T) (*Driver, *fakeEngine, *reader) {
+		d, f := setup(t)
+		started(t, d, launch())
+		return d, f, &reader{t: t, at: 40}
+	}
+	all := func(from, to int) string { return strings.Join(lines(from, to), "") }
+	t.Run("while it is read", func(t *testing.T) {
+		t.Parallel()
+		d, f, r := setup(t)
+		for round := range 6 {
+			f.prints(name, lines(round*1500, (round+1)*1500)...)
+			if round%3 == 2 {
+				d = next(t, d, f)
+			}
+			for r.read(d, 8) {
+			}
+			f.rotate(name, 300)
+		}
+		require.True(t, all(0, 9000) == r.got.String())
+		require.Zero(t, r.skipped)
+	})
+	t.Run("before all was read", func(t *testing.T) {
+		t.Parallel()
+		d, f, r := setup(t)
+		f.prints(name, lines(0, 3000)...)
+		require.True(t, r.read(d, 2), "128 KiB of 300 KB")
+		f.prints(name, lines(3000, 6000)...)
+		f.rotate(name, 2000)
+		d = next(t, d, f)
+		for r.read(d, 8) {
+		}
+		require.True(t, all(0, 6000)[:128<<10]+all(4000, 6000) == r.got.String())
+		require.Positive(t, r.skipped)
+		skipped := r.skipped
+		f.prints(name, lines(6000, 6010)...)
+		for r.read(d, 8) {
+		}
+		require.True(t, strings.HasSuffix(r.got.String(), all(4000, 6010)))
+		require.Equal(t, skipped, r.skipped)
+	})
+	t.Run("and nobody knows how far it was read", func(t *testing.T) {
+		t.Parallel()
+		d, f, r := setup(t)
+		f.prints(name, lines(0, 2000)...)
+		for r.read(d, 8) {
+		}
+		f.rotate(name, 500)
+		require.NoError(t, d.forget(web))
+		require.False(t, r.read(d, 8))
+		f.prints(name, lines(2000, 2001)...)
+		require.True(t, r.read(d, 1))
+		require.True(t, all(0, 2001) == r.got.String())
+	})
+	t.Run("and is not read again for each piece", func(t *testing.T) {
+		t.Parallel()
+		d, f, r := setup(t)
+		f.prints(name, lines(0, 5200)...)
+		for r.read(d, 8) {
+		}
+		require.Equal(t, 3, f.requests["logs"], "256 KiB, the rest of 520 kB, and the end")
+	})
 }

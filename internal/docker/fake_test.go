@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -33,9 +34,14 @@ type fakeEngine struct {
 	pulls      []string
 	containers map[string]*fakeContainer // by name
 	made       int
+	printed    int64
+	requests   map[string]int // by the last part of their path
 	exits      map[string]int // of commands that end at once, by program
 	broken     string         // path that is answered 500
 	stuck      bool           // stops do not help
+	hung       bool           // nothing is answered
+	// The versions of the API that it speaks; every other is refused.
+	oldest, newest apiVersion
 }
 
 // imageConfig is what an image brings to run.
@@ -75,25 +81,26 @@ func newFakeEngine(t *testing.T) *fakeEngine {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	f := &fakeEngine{
 		t: t, host: "unix://" + filepath.Join(dir, "s"), images: map[string]bool{}, configs: map[string]imageConfig{}, remote: map[string]bool{},
-		containers: map[string]*fakeContainer{}, exits: map[string]int{},
+		containers: map[string]*fakeContainer{}, exits: map[string]int{}, requests: map[string]int{},
+		oldest: apiVersion{1, 44}, newest: apiVersion{1, 60},
 	}
 	listener, err := net.Listen("unix", filepath.Join(dir, "s"))
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	for pattern, handle := range map[string]http.HandlerFunc{
-		"GET /v1.41/_ping":                  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "OK") },
-		"GET /v1.41/images/{rest...}":       f.image,
-		"POST /v1.41/images/create":         f.pull,
-		"POST /v1.41/containers/create":     f.create,
-		"GET /v1.41/containers/json":        f.list,
-		"GET /v1.41/containers/{id}/json":   f.on(f.inspect),
-		"POST /v1.41/containers/{id}/start": f.on(f.start),
-		"POST /v1.41/containers/{id}/stop":  f.on(f.stop),
-		"POST /v1.41/containers/{id}/kill":  f.on(f.kill),
-		"POST /v1.41/containers/{id}/wait":  f.wait,
-		"GET /v1.41/containers/{id}/logs":   f.on(f.logs),
-		"GET /v1.41/containers/{id}/stats":  f.on(f.stats),
-		"DELETE /v1.41/containers/{id}":     f.on(f.remove),
+		"GET /_ping":                            f.ping,
+		"GET /{version}/images/{rest...}":       f.spoken(f.image),
+		"POST /{version}/images/create":         f.spoken(f.pull),
+		"POST /{version}/containers/create":     f.spoken(f.create),
+		"GET /{version}/containers/json":        f.spoken(f.list),
+		"GET /{version}/containers/{id}/json":   f.spoken(f.on(f.inspect)),
+		"POST /{version}/containers/{id}/start": f.spoken(f.on(f.start)),
+		"POST /{version}/containers/{id}/stop":  f.spoken(f.on(f.stop)),
+		"POST /{version}/containers/{id}/kill":  f.spoken(f.on(f.kill)),
+		"POST /{version}/containers/{id}/wait":  f.spoken(f.wait),
+		"GET /{version}/containers/{id}/logs":   f.spoken(f.on(f.logs)),
+		"GET /{version}/containers/{id}/stats":  f.spoken(f.on(f.stats)),
+		"DELETE /{version}/containers/{id}":     f.spoken(f.on(f.remove)),
 	} {
 		mux.HandleFunc(pattern, handle)
 	}
@@ -102,6 +109,37 @@ func newFakeEngine(t *testing.T) *fakeEngine {
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)
 	return f
+}
+
+// ping says the newest version, to whoever asks without one.
+func (f *fakeEngine) ping(w http.ResponseWriter, _ *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.Header().Set("Api-Version", f.newest.String())
+	_, _ = io.WriteString(w, "OK")
+}
+
+// spoken refuses other versions as an engine does, and hangs when it is told to.
+func (f *fakeEngine) spoken(do http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		oldest, newest, hung := f.oldest, f.newest, f.hung
+		f.mu.Unlock()
+		if hung {
+			<-r.Context().Done()
+			return
+		}
+		asked, err := parseVersion(strings.TrimPrefix(r.PathValue("version"), "v"))
+		require.NoError(f.t, err)
+		switch {
+		case asked.compare(oldest) < 0:
+			refuse(w, http.StatusBadRequest, fmt.Sprintf("client version %s is too old. Minimum supported API version is %s", asked, oldest))
+		case asked.compare(newest) > 0:
+			refuse(w, http.StatusBadRequest, fmt.Sprintf("client version %s is too new. Maximum supported API version is %s", asked, newest))
+		default:
+			do(w, r)
+		}
+	}
 }
 
 func answer(w http.ResponseWriter, status int, body any) {
@@ -127,6 +165,7 @@ func (f *fakeEngine) on(do func(http.ResponseWriter, *http.Request, *fakeContain
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		c := f.find(r.PathValue("id"))
+		f.requests[path.Base(r.URL.Path)]++
 		switch {
 		case c == nil:
 			refuse(w, http.StatusNotFound, "No such container")
@@ -301,16 +340,22 @@ func (f *fakeEngine) remove(w http.ResponseWriter, _ *http.Request, c *fakeConta
 	w.WriteHeader(http.StatusNoContent)
 }
 
+// rotate drops the oldest output of a container, all but the last pieces.
+func (f *fakeEngine) rotate(name string, keep int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.containers[name]
+	c.output = c.output[max(len(c.output)-keep, 0):]
+}
+
 // prints has a container print something.
 func (f *fakeEngine) prints(name string, texts ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := f.containers[name]
 	for _, text := range texts {
-		at := time.Unix(1700000000, 5)
-		if n := len(c.output); n > 0 {
-			at = c.output[n-1].at.Add(time.Nanosecond)
-		}
+		f.printed++
+		at := time.Unix(1700000000, 5+f.printed/3) // parts of one line have one time
 		c.output = append(c.output, piece{at.UTC(), text})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/node/replicas"
@@ -20,16 +21,25 @@ func (e *engine) pull(ctx context.Context, image string) error {
 		return err
 	}
 	name, tag := reference(image)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := time.AfterFunc(pullSilence, func() {
+		cancel(fleet.Errorf(fleet.Unavailable, "the engine said nothing of the image for %s", pullSilence))
+	})
+	defer silent.Stop()
 	body, err := e.open(ctx, request{method: http.MethodPost, path: "/images/create", query: url.Values{"fromImage": {name}, "tag": {tag}}})
 	if err != nil {
 		return noImage(err)
 	}
 	defer body.Close()
-	return progress(body)
+	return progress(body, func() { silent.Reset(pullSilence) })
 }
 
+// pullSilence is how long an engine may say nothing of an image that it pulls.
+const pullSilence = 5 * time.Minute
+
 // progress reads a pull to its end: the engine answers 200 first, and says later that it failed.
-func progress(body io.Reader) error {
+func progress(body io.Reader, moved func()) error {
 	lines := json.NewDecoder(body)
 	for {
 		var line struct {
@@ -39,15 +49,16 @@ func progress(body io.Reader) error {
 			} `json:"errorDetail"`
 		}
 		err := lines.Decode(&line)
+		moved()
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fleet.Errorf(fleet.Communication, "pull the image: %w", err)
+			return fleet.Errorf(fleet.Unavailable, "pull the image: %w", err)
 		case line.ErrorDetail.Code == http.StatusNotFound:
 			return noImage(fleet.Errorf(fleet.NotFound, "%.300s", line.Error))
 		case line.Error != "":
-			return fleet.Errorf(fleet.Communication, "pull the image: %.300s", line.Error)
+			return fleet.Errorf(fleet.Unavailable, "pull the image: %.300s", line.Error)
 		}
 	}
 }

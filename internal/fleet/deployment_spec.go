@@ -62,8 +62,8 @@ const (
 // one for each port) and the ${HOLDFAST_…} names of the environment are replaced; $$ is a dollar.
 type Process struct {
 	// Driver is docker where Image is set, else process.
-	Driver  Driver            `json:"driver,omitempty"`
-	Image   string            `json:"image,omitempty"`
+	Driver Driver `json:"driver,omitempty"`
+	Image  string `json:"image,omitempty"`
 	// Command and Args are run as one where it is a process. In a container Command takes the place
 	// of the image's ENTRYPOINT, and Args that of its CMD; without Command its ENTRYPOINT stays.
 	Command []string          `json:"command,omitempty"`

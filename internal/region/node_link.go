@@ -54,23 +54,42 @@ func (n *nodeLink) run(ctx context.Context) error {
 		OnWake: n.gate.Wake, OnState: n.onState,
 	}
 	if n.replicas != nil {
-		options.NodeFacts, options.Replicas, options.OnReplicaSet = n.replicas.facts, n.replicas.keeper, n.replicas.keeper.OnReplicaSet
-	}
-	link, err := provider.New(options)
-	if err != nil {
-		return err
+		options.Replicas, options.OnReplicaSet = n.replicas.keeper, n.replicas.keeper.OnReplicaSet
 	}
 	for {
+		var changed <-chan struct{} // since what the node tells of its machine when it registers
+		if n.replicas != nil {
+			options.NodeFacts, changed = n.replicas.facts.now()
+		}
+		link, err := provider.New(options)
+		if err != nil {
+			return err
+		}
 		key := n.agent.Key()
-		err := link.Run(ctx)
+		again, err := until(ctx, changed, link.Run)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if !n.agent.Key().Same(key) { // what the old one opened was ended
+		if again || !n.agent.Key().Same(key) { // what the old one opened was ended
 			continue
 		}
 		n.log.Error("the region does not take this node on its link", "again", linkRefused.String(), "error", err)
 		pause(ctx, linkRefused)
+	}
+}
+
+// until runs something until it ends or something changed, and says which.
+func until(ctx context.Context, changed <-chan struct{}, run func(context.Context) error) (again bool, err error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	select {
+	case err := <-ended:
+		return false, err
+	case <-changed:
+		end()
+		return true, <-ended
 	}
 }
 

@@ -14,9 +14,11 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/link"
 	"github.com/holdfast-io/holdfast/internal/link/idle"
+	"github.com/holdfast-io/holdfast/internal/node/replicas"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
@@ -46,7 +48,7 @@ func TestNodeLink(t *testing.T) {
 	_, err = db.Exec(t.Context(), `INSERT INTO nodes (name, site, role, signing_key, sealing_key, enrolled_at)
 		VALUES ('plant-1-a', 'plant-1', 'worker', $1, $2, now() - interval '1 minute')`, []byte(key.SigningPublic()), sealing[:])
 	require.NoError(t, err)
-	require.NoError(t, db.Close(t.Context()))
+	t.Cleanup(func() { _ = db.Close(context.Background()) })
 
 	address, stop := serveLink(t, store, "127.0.0.1:0")
 	node := func() *postgres.NodeConnection {
@@ -66,6 +68,8 @@ func TestNodeLink(t *testing.T) {
 	t.Cleanup(cancel)
 	who := &linked{key, make(chan struct{})}
 	n := &nodeLink{NodeConfig{Node: "plant-1-a", Link: address}, who, func() int { return int(work.Load()) }, idle.New(time.Now, func() bool { return false }), slog.New(slog.DiscardHandler), nil, nil}
+	facts := newNodeFacts(NodeMachine{CPU: 1}, fleet.DriverProcess)
+	n.replicas = &nodeReplicas{keeper: replicas.New(replicas.Options{Now: guardian.SinceBoot}), facts: facts}
 	done := make(chan error, 1)
 	go func() { done <- n.run(ctx) }()
 	require.Nil(t, node(), "before it is enrolled it does not register")
@@ -93,6 +97,13 @@ func TestNodeLink(t *testing.T) {
 	}
 	_, stop = serveLink(t, store, address)
 	is("it comes back with the region", active)
+	second := node().ID
+	facts.answers(fleet.DriverProcess) // the region knows that
+	facts.answers(fleet.DriverDocker)
+	is("it tells that an engine came", func(c *postgres.NodeConnection) bool { return active(c) && c.ID != second })
+	var told fleet.NodeFacts
+	require.NoError(t, db.QueryRow(t.Context(), `SELECT facts FROM nodes WHERE name = 'plant-1-a'`).Scan(&told))
+	require.Equal(t, []fleet.Driver{fleet.DriverDocker, fleet.DriverProcess}, told.Drivers)
 	last := node().ID
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)

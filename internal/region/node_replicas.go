@@ -1,11 +1,12 @@
 package region
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
@@ -19,9 +20,40 @@ import (
 // nodeReplicas is a node's part in deployments: what it tells of its machine, and what it runs.
 type nodeReplicas struct {
 	keeper *replicas.Keeper
-	facts  *nodev1.NodeFacts
+	facts  *nodeFacts
 	stop   bool // with the node
 	log    *slog.Logger
+}
+
+// nodeFacts are what a node tells of its machine now. More drivers may come to answer.
+type nodeFacts struct {
+	machine NodeMachine
+
+	mu      sync.Mutex
+	drivers []fleet.Driver
+	changed chan struct{} // closed when what was told is true no more
+}
+
+func newNodeFacts(m NodeMachine, drivers ...fleet.Driver) *nodeFacts {
+	return &nodeFacts{machine: m, drivers: drivers, changed: make(chan struct{})}
+}
+
+// now gives the facts, and what is closed once there are others.
+func (f *nodeFacts) now() (*nodev1.NodeFacts, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.machine.facts(f.drivers), f.changed
+}
+
+func (f *nodeFacts) answers(driver fleet.Driver) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if slices.Contains(f.drivers, driver) {
+		return
+	}
+	f.drivers = append(f.drivers, driver)
+	close(f.changed)
+	f.changed = make(chan struct{})
 }
 
 func newNodeReplicas(ctx context.Context, cfg NodeConfig, agent *node.Agent, instances *guardian.Runtime, log *slog.Logger) (*nodeReplicas, error) {
@@ -38,39 +70,49 @@ func newNodeReplicas(ctx context.Context, cfg NodeConfig, agent *node.Agent, ins
 	if err != nil {
 		log.Info("replicas that are processes run without limits", "why", err)
 	}
+	facts := newNodeFacts(machine, fleet.DriverProcess)
 	drivers := map[fleet.Driver]replicas.Driver{fleet.DriverProcess: replicas.NewProcess(runtime, cgroups)}
-	if engine := findEngine(ctx, cfg, log); engine != nil {
+	engine, err := docker.New(fleet.NodeName(cfg.Node), cfg.Docker, filepath.Join(dir, "engine"))
+	if err != nil {
+		log.Warn("no containers run here", "why", err)
+	} else {
 		drivers[fleet.DriverDocker] = engine
+		if findEngine(ctx, engine, cfg, log) {
+			facts.answers(fleet.DriverDocker)
+		}
 	}
 	return &nodeReplicas{
 		keeper: replicas.New(replicas.Options{
 			Node: fleet.NodeName(cfg.Node), Site: fleet.SiteName(cfg.Site), Dir: dir, Address: machine.Address, Region: agent.Region(),
 			Store: agent.Store, Drivers: drivers, Now: guardian.SinceBoot, Boot: boot, Log: log, BaseEnv: baseEnvironment(), GPUs: machine.GPUs,
 			Enrolled: agent.Enrolled(),
+			OnDriver: func(name fleet.Driver) {
+				log.Info("replicas of this driver run here from now on", "driver", name)
+				facts.answers(name)
+			},
 		}),
-		facts: machine.facts(slices.Collect(maps.Keys(drivers))), stop: cfg.StopInstances, log: log,
+		facts: facts, stop: cfg.StopInstances, log: log,
 	}, nil
 }
 
 // engineLimit is how long an engine may take to say that it is there.
 const engineLimit = 2 * time.Second
 
-// findEngine gives the driver of the machine's engine, nil where none answers: then no container is
-// placed here until the node is started again.
-func findEngine(ctx context.Context, cfg NodeConfig, log *slog.Logger) replicas.Driver {
-	driver, err := docker.New(fleet.NodeName(cfg.Node), cfg.Docker)
+// findEngine says whether the machine's engine is there. Where it is not, it is looked for until it is:
+// no container is placed here before.
+func findEngine(ctx context.Context, engine *docker.Driver, cfg NodeConfig, log *slog.Logger) bool {
+	within, cancel := context.WithTimeout(ctx, engineLimit)
+	defer cancel()
+	err := engine.Answers(within)
 	if err == nil {
-		within, cancel := context.WithTimeout(ctx, engineLimit)
-		defer cancel()
-		err = driver.Answers(within)
+		return true
 	}
-	if err != nil {
-		if cfg.Docker != "" { // somebody asked for it
-			log.Warn("no containers run here: the engine does not answer", "engine", cfg.Docker, "err", err)
-		}
-		return nil
+	level := slog.LevelInfo
+	if cfg.Docker != "" { // somebody asked for it
+		level = slog.LevelWarn
 	}
-	return driver
+	log.Log(ctx, level, "no containers run here before an engine answers", "engine", cmp.Or(cfg.Docker, docker.DefaultHost), "why", err)
+	return false
 }
 
 // stopReplicas is how long replicas that end with their node have for it.

@@ -65,7 +65,18 @@ func (w *worker) ready(ctx context.Context) error {
 	if r.Driver != name {
 		w.say(ctx, func(k *known) { k.Driver = name })
 	}
-	return driver.Prepare(ctx, w.launch(w.now(), def))
+	l := w.launch(w.now(), def)
+	if len(def.PreStart) > 0 {
+		if l.OutputFrom, err = w.keeper.opt.Store.ReplicaLogOffset(ctx, w.id); err != nil {
+			return err
+		}
+		if err := writeFiles(l.Dir, l.Process.Files); err != nil {
+			return err
+		}
+	}
+	err = driver.Prepare(ctx, l)
+	w.fresh = err == nil
+	return err
 }
 
 // failed ends a replica for a failure of its own, and says of any other what it is.
@@ -117,7 +128,7 @@ func (w *worker) start(agent context.Context, a decide.ReplicaAction) {
 
 // startOne waits for one of the start slots.
 func (w *worker) startOne(ctx context.Context) (Found, error) {
-	if w.def == nil { // an earlier agent had it ready
+	if !w.fresh { // each start has its commands before it
 		if err := w.ready(ctx); err != nil {
 			return Found{}, err
 		}
@@ -125,7 +136,9 @@ func (w *worker) startOne(ctx context.Context) (Found, error) {
 	select {
 	case w.keeper.starts <- struct{}{}:
 		defer func() { <-w.keeper.starts }()
-		return w.launchNow(ctx)
+		found, err := w.launchNow(ctx)
+		w.fresh = err != nil
+		return found, err
 	case <-ctx.Done():
 		return Found{}, ctx.Err()
 	}
@@ -223,16 +236,16 @@ func (w *worker) watchExit(ctx context.Context, driver Driver) {
 	w.keeper.workers.Go(func() {
 		defer close(ended)
 		defer cancel()
-		for ctx.Err() == nil {
+		for failures := 0; ctx.Err() == nil; failures++ {
 			exit, err := driver.Await(ctx, w.id)
 			if err == nil {
 				exited <- exit
 				return
 			}
-			if ctx.Err() == nil {
-				w.keeper.opt.Log.Error("the end of a replica is not seen", "replica", w.id, "err", err)
-				pause(ctx, lookAgain)
+			if ctx.Err() == nil && failures == 0 {
+				w.keeper.opt.Log.Error("the end of a replica is not seen, it is tried on", "replica", w.id, "err", err)
 			}
+			pause(ctx, lookAgain)
 		}
 	})
 }

@@ -99,8 +99,8 @@ func (k *Keeper) clearing(id fleet.ReplicaID) {
 	defer k.mu.Unlock()
 	if w, has := k.replicas[id]; has {
 		w.cleared = true
+		poke(k.ship[k.shipper(w.known)])
 	}
-	poke(k.ship)
 }
 
 // clear removes all that is left of a replica.
@@ -110,8 +110,11 @@ func (k *Keeper) clear(ctx context.Context, id fleet.ReplicaID) error {
 	r := w.known
 	k.mu.Unlock()
 	var errs []error
-	if driver := w.driver(r); driver != nil {
+	switch driver := w.driver(r); {
+	case driver != nil:
 		errs = append(errs, driver.Remove(ctx, id))
+	case r.Driver != "":
+		errs = append(errs, fleet.Errorf(fleet.Precondition, "this node has no driver %s any more", r.Driver))
 	}
 	if err := os.RemoveAll(w.dir()); err != nil {
 		errs = append(errs, fleet.Errorf(fleet.Unavailable, "remove the replica's directory: %w", err))
@@ -132,10 +135,7 @@ func (k *Keeper) clear(ctx context.Context, id fleet.ReplicaID) error {
 
 // StopAll ends all replicas of the node, at once; Run has ended. They stay known, as ended.
 func (k *Keeper) StopAll(ctx context.Context) error {
-	found, err := k.find(ctx)
-	if err != nil {
-		return err
-	}
+	found, absent := k.find(ctx)
 	results := make(chan error, len(found))
 	for id, at := range found {
 		go func() { results <- k.opt.Drivers[at.driver].Stop(ctx, id) }()
@@ -143,6 +143,13 @@ func (k *Keeper) StopAll(ctx context.Context) error {
 	var errs []error
 	for range found {
 		errs = append(errs, <-results)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for name, err := range absent {
+		if k.absent[name] == nil { // it was there
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

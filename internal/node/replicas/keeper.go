@@ -60,6 +60,10 @@ type Options struct {
 	// FetchEvery is how often the set is asked for though nobody said that it changed (30 s),
 	// LogEvery and SampleEvery how often output (2 s) and samples (10 s) are sent.
 	FetchEvery, LogEvery, SampleEvery time.Duration
+	// SeekEvery is how often a driver is asked that did not answer at the start (5 s), OnDriver is told
+	// once it does; nil tells nobody.
+	SeekEvery time.Duration
+	OnDriver  func(fleet.Driver)
 }
 
 // Keeper keeps the node's replicas as its newest set says.
@@ -70,9 +74,9 @@ type Keeper struct {
 	gpus        *gpus
 	prober      *prober
 	starts      chan struct{}
-	ship        chan struct{} // has an item when a replica is gone
-	told        chan struct{} // has an item when the set is to be asked for
-	ready       chan struct{} // closed when the drivers were asked what there is
+	ship        map[fleet.Driver]chan struct{} // has an item when a replica of the driver is gone
+	told        chan struct{}                  // has an item when the set is to be asked for
+	ready       chan struct{}                  // closed when the drivers were asked what there is
 
 	// writing is held while what is known goes from memory to the store; it comes before mu.
 	writing sync.Mutex
@@ -81,6 +85,7 @@ type Keeper struct {
 	fresh     bool // a set was read by this agent
 	replicas  map[fleet.ReplicaID]*worker
 	strangers map[fleet.ReplicaID]fleet.Driver // run, and nobody remembers them
+	absent    map[fleet.Driver]chan struct{}   // drivers that did not answer yet; closed when one does
 	version   fleet.SetVersion                 // of the set that was taken last
 	newest    fleet.SetVersion                 // that anybody spoke of
 	heard     bool                             // there is a stream to the region
@@ -98,10 +103,16 @@ func New(opt Options) *Keeper {
 	opt.FetchEvery = orDefault(opt.FetchEvery, 30*time.Second)
 	opt.LogEvery = orDefault(opt.LogEvery, 2*time.Second)
 	opt.SampleEvery = orDefault(opt.SampleEvery, 10*time.Second)
+	opt.SeekEvery = orDefault(opt.SeekEvery, 5*time.Second)
+	ship := map[fleet.Driver]chan struct{}{fleet.DriverProcess: make(chan struct{}, 1)}
+	for name := range opt.Drivers {
+		ship[name] = make(chan struct{}, 1)
+	}
 	return &Keeper{
 		opt: opt, definitions: &definitions{dir: filepath.Join(opt.Dir, "definitions"), region: opt.Region},
-		ports: newPorts(), gpus: newGPUs(opt.GPUs), prober: newProber(opt.Now), starts: make(chan struct{}, maxStarts), told: make(chan struct{}, 1), ship: make(chan struct{}, 1),
-		ready: make(chan struct{}), replicas: map[fleet.ReplicaID]*worker{}, strangers: map[fleet.ReplicaID]fleet.Driver{},
+		ports: newPorts(), gpus: newGPUs(opt.GPUs), prober: newProber(opt.Now), starts: make(chan struct{}, maxStarts), told: make(chan struct{}, 1),
+		ship: ship, ready: make(chan struct{}), replicas: map[fleet.ReplicaID]*worker{}, strangers: map[fleet.ReplicaID]fleet.Driver{},
+		absent: map[fleet.Driver]chan struct{}{},
 		feed: newFeed(),
 	}
 }
@@ -122,8 +133,16 @@ func (k *Keeper) Run(ctx context.Context) error {
 			return err
 		}
 		close(k.ready)
-		for _, loop := range []func(context.Context) error{k.prober.run, k.follow, k.shipLogs, k.sample} {
+		for _, loop := range []func(context.Context) error{k.prober.run, k.follow} {
 			group.Go(func() error { return loop(running) })
+		}
+		// One that hangs holds up nothing of the others.
+		for name, driver := range k.opt.Drivers {
+			group.Go(func() error { return k.sample(running, driver) })
+			group.Go(func() error { return k.seek(running, name, driver) })
+		}
+		for name := range k.ship {
+			group.Go(func() error { return k.shipLogs(running, name) })
 		}
 		return nil
 	})
@@ -156,7 +175,8 @@ func (k *Keeper) Lost() {
 	}
 }
 
-// recover matches what the store remembers with what the drivers find.
+// recover matches what the store remembers with what the drivers find. One that does not answer yet
+// is asked later.
 func (k *Keeper) recover(ctx context.Context) error {
 	rows, err := k.opt.Store.Replicas(ctx)
 	if err != nil {
@@ -166,12 +186,15 @@ func (k *Keeper) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := k.find(ctx)
-	if err != nil {
-		return err
+	found, absent := k.find(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	for name := range absent {
+		k.absent[name] = make(chan struct{})
+	}
 	k.version, k.quiet = version, k.opt.Now()
 	for _, row := range rows {
 		r, err := recall(row, k.opt.Boot, k.opt.Now())
@@ -187,6 +210,7 @@ func (k *Keeper) recover(ctx context.Context) error {
 			w.left = &at
 			delete(found, r.ID)
 		}
+		_, w.unseen = absent[r.Driver]
 		k.begin(ctx, w)
 	}
 	for id, at := range found {
@@ -201,8 +225,9 @@ type lead struct {
 	driver fleet.Driver
 }
 
-func (k *Keeper) find(ctx context.Context) (map[fleet.ReplicaID]lead, error) {
-	all := map[fleet.ReplicaID]lead{}
+// find asks every driver what there is; absent are those that gave no answer, and why.
+func (k *Keeper) find(ctx context.Context) (all map[fleet.ReplicaID]lead, absent map[fleet.Driver]error) {
+	all, absent = map[fleet.ReplicaID]lead{}, map[fleet.Driver]error{}
 	for _, name := range []fleet.Driver{fleet.DriverProcess, fleet.DriverDocker} {
 		driver, has := k.opt.Drivers[name]
 		if !has {
@@ -210,13 +235,14 @@ func (k *Keeper) find(ctx context.Context) (map[fleet.ReplicaID]lead, error) {
 		}
 		found, err := driver.List(ctx)
 		if err != nil {
-			return nil, err
+			absent[name] = err
+			continue
 		}
 		for _, f := range found {
 			all[f.ID] = lead{f, name}
 		}
 	}
-	return all, nil
+	return all, absent
 }
 
 // add makes the worker of a replica; mu is held.

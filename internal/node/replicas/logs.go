@@ -25,16 +25,24 @@ const (
 	piecesPerRound = 8
 )
 
-// shipLogs sends what replicas print, from where it stopped, and removes those that are gone once
-// their last word is sent.
-func (k *Keeper) shipLogs(ctx context.Context) error {
+// shipper is the driver with whose replicas the output of one is sent: its own, if it has one.
+func (k *Keeper) shipper(r known) fleet.Driver {
+	if _, has := k.opt.Drivers[r.Driver]; has {
+		return r.Driver
+	}
+	return fleet.DriverProcess
+}
+
+// shipLogs sends what the replicas of one driver print, from where it stopped, and removes those that
+// are gone once their last word is sent.
+func (k *Keeper) shipLogs(ctx context.Context, name fleet.Driver) error {
 	if err := k.enrolled(ctx); err != nil {
 		return err
 	}
 	every := time.NewTicker(k.opt.LogEvery)
 	defer every.Stop()
 	for failed := false; ; {
-		err := k.shipRound(ctx)
+		err := k.shipRound(ctx, name)
 		if err != nil && !failed && ctx.Err() == nil {
 			k.opt.Log.Warn("output of replicas was not sent, it is tried on", "err", err)
 		}
@@ -43,21 +51,26 @@ func (k *Keeper) shipLogs(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-every.C:
-		case <-k.ship:
+		case <-k.ship[name]:
 		}
 	}
 }
 
-func (k *Keeper) shipRound(ctx context.Context) error {
+func (k *Keeper) shipRound(ctx context.Context, name fleet.Driver) error {
 	k.mu.Lock()
-	ids := slices.Sorted(maps.Keys(k.replicas))
+	var ids []fleet.ReplicaID
+	for _, id := range slices.Sorted(maps.Keys(k.replicas)) {
+		if k.shipper(k.replicas[id].known) == name {
+			ids = append(ids, id)
+		}
+	}
 	k.mu.Unlock()
 	var errs []error
 	for _, id := range ids {
 		err := k.shipOne(ctx, id)
 		errs = append(errs, err)
 		if fleet.KindOf(err) == fleet.Communication {
-			break // the others would not get through either
+			break // the region is away: the others would not get through either
 		}
 	}
 	return errors.Join(errs...)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -39,9 +38,9 @@ func (s *samples) next(now time.Duration, used map[fleet.ReplicaID]Usage) []Samp
 	return all
 }
 
-// sample measures all replicas together, now and then. A sample that does not get through is not
+// sample measures all replicas of one driver together, now and then. A sample that does not get through is not
 // repeated: the next one says more.
-func (k *Keeper) sample(ctx context.Context) error {
+func (k *Keeper) sample(ctx context.Context, driver Driver) error {
 	if err := k.enrolled(ctx); err != nil {
 		return err
 	}
@@ -49,7 +48,7 @@ func (k *Keeper) sample(ctx context.Context) error {
 	defer every.Stop()
 	var s samples
 	for {
-		used, err := k.usage(ctx)
+		used, err := driver.Usage(ctx)
 		if all := s.next(k.opt.Now(), used); len(all) > 0 {
 			err = errors.Join(err, k.opt.Region.ReplicaSamples(ctx, all))
 		}
@@ -62,15 +61,4 @@ func (k *Keeper) sample(ctx context.Context) error {
 		case <-every.C:
 		}
 	}
-}
-
-func (k *Keeper) usage(ctx context.Context) (map[fleet.ReplicaID]Usage, error) {
-	all := map[fleet.ReplicaID]Usage{}
-	var errs []error
-	for _, driver := range k.opt.Drivers {
-		used, err := driver.Usage(ctx)
-		errs = append(errs, err)
-		maps.Copy(all, used)
-	}
-	return all, errors.Join(errs...)
 }

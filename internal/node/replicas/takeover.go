@@ -18,6 +18,8 @@ func (w *worker) takeOver(ctx context.Context) {
 		for ctx.Err() == nil && !w.end(ctx, driver) {
 			pause(ctx, lookAgain)
 		}
+	case w.unseen && driver != nil:
+		w.takeUnseen(ctx, driver)
 	case r.Phase.Over():
 		w.is(decide.ProcessOver)
 		w.gaveUp = r.Phase == fleet.PhaseFailed
@@ -28,6 +30,26 @@ func (w *worker) takeOver(ctx context.Context) {
 		w.takeRunning(ctx, driver)
 	case r.Phase == fleet.PhaseRunning || r.Phase == fleet.PhaseStopping:
 		w.over(ctx, fleet.PhaseExited, w.lastExit(ctx, driver))
+	}
+}
+
+// takeUnseen begins with one of which nobody can tell what became of it: its driver does not answer.
+// What ran is taken for running, and probed; the driver tells of its end once it can. Nothing outlives
+// the boot of its machine, which the number of its process belongs to.
+func (w *worker) takeUnseen(ctx context.Context, driver Driver) {
+	r := w.now()
+	switch {
+	case r.Phase.Over():
+		w.is(decide.ProcessOver)
+		w.gaveUp = r.Phase == fleet.PhaseFailed
+		w.keeper.answers(ctx, r.Driver)
+		w.end(ctx, driver)
+	case r.Phase == fleet.PhasePreparing:
+	case r.PID == 0:
+		w.over(ctx, fleet.PhaseExited, Exit{fleet.ReasonExited, "its machine was started again"})
+	default:
+		w.left = &lead{Found{ID: w.id, Running: true, PID: r.PID}, r.Driver}
+		w.takeRunning(ctx, driver)
 	}
 }
 

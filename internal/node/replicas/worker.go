@@ -24,11 +24,13 @@ type worker struct {
 	sent    int64
 	located bool
 
-	// left is what a driver found of it when the agent started; stranger that nobody remembers what.
-	left     *lead
-	stranger bool
+	// left is what a driver found of it when the agent started; unseen that its driver did not answer,
+	// stranger that nobody remembers what it was.
+	left             *lead
+	unseen, stranger bool
 
 	def     *fleet.Definition
+	fresh   bool // it was made ready, and not started since
 	process decide.ReplicaProcess
 	since   time.Duration // of process
 	ending  Exit          // why it is to end, or has

@@ -1,0 +1,306 @@
+package replicas
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
+)
+
+// fakeDriver runs nothing, as an engine of its own: it outlives agents, may be away, and may hang.
+type fakeDriver struct {
+	mu       sync.Mutex
+	away     bool
+	hung     bool
+	there    map[fleet.ReplicaID]chan struct{} // closed when it has ended
+	prepared int
+	broken   bool // commands before the start fail
+	removed  []fleet.ReplicaID
+}
+
+var _ Driver = (*fakeDriver)(nil)
+
+func newFakeDriver() *fakeDriver { return &fakeDriver{there: map[fleet.ReplicaID]chan struct{}{}} }
+
+// call holds the lock until done is called.
+func (f *fakeDriver) call(ctx context.Context) (done func(), err error) {
+	f.mu.Lock()
+	if f.hung {
+		f.mu.Unlock()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if f.away {
+		f.mu.Unlock()
+		return nil, fleet.Errorf(fleet.Unavailable, "the engine is away")
+	}
+	return f.mu.Unlock, nil
+}
+
+func ended(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (f *fakeDriver) found(id fleet.ReplicaID) Found {
+	if c, has := f.there[id]; has && !ended(c) {
+		return Found{ID: id, Running: true, PID: 4711}
+	}
+	return Found{ID: id}
+}
+
+func (f *fakeDriver) List(ctx context.Context) ([]Found, error) {
+	done, err := f.call(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var all []Found
+	for id := range f.there {
+		all = append(all, f.found(id))
+	}
+	return all, nil
+}
+
+func (f *fakeDriver) Prepare(ctx context.Context, _ Launch) error {
+	done, err := f.call(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	f.prepared++
+	if f.broken {
+		return &Failure{fleet.ReasonExited, fleet.Errorf(fleet.ApplyFailed, "command 1 before the start: exit code 1")}
+	}
+	return nil
+}
+
+func (f *fakeDriver) Start(ctx context.Context, l Launch) (Found, error) {
+	done, err := f.call(ctx)
+	if err != nil {
+		return Found{}, err
+	}
+	defer done()
+	f.there[l.ID] = make(chan struct{})
+	return f.found(l.ID), nil
+}
+
+func (f *fakeDriver) Look(ctx context.Context, id fleet.ReplicaID) (Found, error) {
+	done, err := f.call(ctx)
+	if err != nil {
+		return Found{}, err
+	}
+	defer done()
+	return f.found(id), nil
+}
+
+func (f *fakeDriver) Await(ctx context.Context, id fleet.ReplicaID) (Exit, error) {
+	done, err := f.call(ctx)
+	if err != nil {
+		return Exit{}, err
+	}
+	c, has := f.there[id]
+	done()
+	if !has {
+		return Exit{}, nil
+	}
+	select {
+	case <-c:
+		return Exit{Reason: fleet.ReasonExited, Message: "it ended by itself: exit code 3"}, nil
+	case <-ctx.Done():
+		return Exit{}, ctx.Err()
+	}
+}
+
+func (f *fakeDriver) Stop(ctx context.Context, id fleet.ReplicaID) error {
+	done, err := f.call(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	f.end(id)
+	return nil
+}
+
+// end is an exit; the lock is held.
+func (f *fakeDriver) end(id fleet.ReplicaID) {
+	if c, has := f.there[id]; has && !ended(c) {
+		close(c)
+	}
+}
+
+func (f *fakeDriver) Remove(ctx context.Context, id fleet.ReplicaID) error {
+	done, err := f.call(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	f.end(id)
+	delete(f.there, id)
+	f.removed = append(f.removed, id)
+	return nil
+}
+
+func (f *fakeDriver) Output(ctx context.Context, _ fleet.ReplicaID, from int64) (guardian.Output, error) {
+	done, err := f.call(ctx)
+	if err == nil {
+		done()
+	}
+	return guardian.Output{Offset: from, Next: from}, err
+}
+
+func (f *fakeDriver) Usage(ctx context.Context) (map[fleet.ReplicaID]Usage, error) {
+	done, err := f.call(ctx)
+	if err == nil {
+		done()
+	}
+	return nil, err
+}
+
+func (f *fakeDriver) is(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+// container is a definition for the fake, which runs without probes.
+func container(change ...func(*fleet.Definition)) fleet.Definition {
+	return web(append([]func(*fleet.Definition){func(d *fleet.Definition) {
+		d.Driver, d.Image, d.Health = fleet.DriverDocker, "web:1", nil
+	}}, change...)...)
+}
+
+func setupEngine(t *testing.T, change ...func(*Options)) (*bench, *fakeDriver) {
+	t.Helper()
+	engine := newFakeDriver()
+	return setup(t, append([]func(*Options){func(o *Options) {
+		o.Drivers[fleet.DriverDocker], o.SeekEvery = engine, 10*time.Millisecond
+	}}, change...)...), engine
+}
+
+func (b *bench) fetched() int {
+	b.region.mu.Lock()
+	defer b.region.mu.Unlock()
+	return b.region.fetched
+}
+
+// X5, S54: an engine that is away when an agent starts comes back later; what it runs is not given up
+// meanwhile, and what ended is told then. Processes wait for nobody.
+func TestEngineIsLate(t *testing.T) {
+	t.Parallel()
+	const third = fleet.ReplicaID("cccccccccccc")
+	came := make(chan fleet.Driver, 8)
+	b, engine := setupEngine(t, func(o *Options) { o.OnDriver = func(d fleet.Driver) { came <- d } })
+	c, p := b.defined(container()), b.defined(web())
+	b.ask(line(first, c), line(second, c), line(third, p))
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	b.is(second, fleet.PhaseRunning, fleet.HealthHealthy)
+	b.is(third, fleet.PhaseRunning, fleet.HealthHealthy)
+	b.stop()
+	const stranger = fleet.ReplicaID("dddddddddddd")
+	engine.is(func() {
+		engine.away = true
+		engine.end(second)
+		engine.there[stranger] = make(chan struct{})
+	})
+	before, fetched := len(b.told(first)), b.fetched()
+	b.open(true)
+	b.eventually(func() bool { return b.fetched() > fetched }, "the node waits for the engine")
+	b.is(third, fleet.PhaseRunning, fleet.HealthHealthy)
+	require.Equal(t, string(fleet.PhaseRunning), b.status(second).GetPhase(), "nobody knows that it ended")
+
+	b.ask(line(first, c), line(second, c)) // the third ends while the engine is away
+	b.gone(third)
+	engine.is(func() { engine.away = false })
+	require.Equal(t, fleet.DriverDocker, <-came)
+	require.Equal(t, "it ended by itself: exit code 3", b.is(second, fleet.PhaseExited, fleet.HealthNotChecked).GetMessage())
+	b.eventually(func() bool {
+		engine.mu.Lock()
+		defer engine.mu.Unlock()
+		_, there := engine.there[stranger]
+		return !there
+	}, "what nobody remembers stays")
+	require.Equal(t, string(fleet.PhaseRunning), b.status(first).GetPhase())
+	require.Len(t, b.told(first), before, "nothing became of it")
+	b.ask()
+	b.gone(first)
+	b.gone(second)
+	require.Empty(t, engine.there)
+}
+
+// X5: what is to end while its engine is away ends once that is back; it is not forgotten before.
+func TestEndsWithoutItsEngine(t *testing.T) {
+	t.Parallel()
+	b, engine := setupEngine(t)
+	b.ask(line(first, b.defined(container())))
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	b.stop()
+	engine.is(func() { engine.away = true })
+	b.open(true)
+	b.ask()
+	b.is(first, fleet.PhaseStopping, fleet.HealthHealthy)
+	engine.is(func() { engine.away = false })
+	b.gone(first)
+	require.Equal(t, []fleet.ReplicaID{first}, engine.removed)
+}
+
+// S54: what a machine ran before it was started again has ended, whatever its engine says later.
+func TestAnotherBootWithoutEngine(t *testing.T) {
+	t.Parallel()
+	boot := "this boot"
+	b, engine := setupEngine(t, func(o *Options) { o.Boot = boot })
+	b.ask(line(first, b.defined(container())))
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	b.stop()
+	engine.is(func() { engine.away = true; engine.end(first) })
+	boot = "the next boot"
+	b.open(true)
+	require.Equal(t, "its machine was started again", b.is(first, fleet.PhaseExited, fleet.HealthNotChecked).GetMessage())
+}
+
+// X5, X27: an engine that hangs or is away keeps nobody else's output and samples from the region.
+func TestEngineHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	b, engine := setupEngine(t)
+	b.ask(line(first, b.defined(container())))
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	engine.is(func() { engine.hung = true })
+	b.ask(line(first, b.defined(container())), line(second, b.defined(web())))
+	b.is(second, fleet.PhaseRunning, fleet.HealthHealthy)
+	b.eventually(func() bool {
+		b.region.mu.Lock()
+		defer b.region.mu.Unlock()
+		_, sampled := b.region.samples[second]
+		return sampled && b.region.logs[second] != ""
+	}, "a process is held up by the engine")
+	engine.is(func() { engine.hung = false })
+}
+
+// S121: the commands before a start run before each one, also where the node starts it by itself.
+func TestPreparedForEachStart(t *testing.T) {
+	t.Parallel()
+	b, engine := setupEngine(t)
+	b.ask(line(first, b.defined(container(func(d *fleet.Definition) { d.PreStart = [][]string{{"fetch"}} }))))
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	require.Equal(t, 1, engine.prepared)
+	b.keeper.Lost()
+	engine.is(func() { engine.broken = true; engine.end(first) })
+	b.eventually(func() bool {
+		engine.mu.Lock()
+		defer engine.mu.Unlock()
+		return engine.prepared > 1
+	}, "it is not made ready again")
+	b.is(first, fleet.PhaseExited, fleet.HealthNotChecked)
+	engine.is(func() { engine.broken = false })
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	require.Greater(t, engine.prepared, 2)
+}

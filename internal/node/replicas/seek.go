@@ -1,0 +1,58 @@
+package replicas
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// seek asks a driver that did not answer at the start until it does: an engine may start after its
+// node's agent, or be away for a while.
+func (k *Keeper) seek(ctx context.Context, name fleet.Driver, driver Driver) error {
+	k.mu.Lock()
+	answers := k.absent[name]
+	k.mu.Unlock()
+	for answers != nil {
+		pause(ctx, k.opt.SeekEvery)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if found, err := driver.List(ctx); err == nil {
+			k.appeared(name, found)
+			close(answers)
+			answers = nil
+			if k.opt.OnDriver != nil {
+				k.opt.OnDriver(name)
+			}
+		}
+	}
+	return nil
+}
+
+// appeared takes in what a driver found late. What nobody remembers waits for the set, which is read
+// whole again: it may have been taken already.
+func (k *Keeper) appeared(name fleet.Driver, found []Found) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.absent, name)
+	for _, f := range found {
+		if _, has := k.replicas[f.ID]; !has {
+			k.strangers[f.ID], k.fresh = name, false
+		}
+	}
+	poke(k.told)
+}
+
+// answers waits until a driver has answered once.
+func (k *Keeper) answers(ctx context.Context, name fleet.Driver) {
+	k.mu.Lock()
+	wait, absent := k.absent[name]
+	k.mu.Unlock()
+	if !absent {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-wait:
+	}
+}
