@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -31,12 +32,20 @@ func (c *cli) deploymentLogs(ctx context.Context, name string, f logFlags) error
 	if _, err := client.DeploymentLogs(ctx, name, api.ReplicaLogQuery{Replica: id, After: f.after, Limit: 1}); err != nil {
 		return err // that there is no such deployment is told, and not that it has no replica
 	}
-	l := &replicaLogReader{cli: c, client: client, name: name, only: id, offsets: map[fleet.ReplicaID]int64{}}
+	l := c.newReplicaLogReader(client, name, id)
 	if id != "" {
 		l.offsets[id] = f.after
 	}
 	return l.run(ctx, f.follow)
 }
+
+func (c *cli) newReplicaLogReader(client *api.Client, name string, only fleet.ReplicaID) *replicaLogReader {
+	return &replicaLogReader{cli: c, client: client, name: name, only: only, offsets: map[fleet.ReplicaID]int64{}, ended: map[fleet.ReplicaID]time.Time{}}
+}
+
+// lastWords is how long one that lives no more is read on: its node sends output every few seconds, and
+// the last of it after the word that it ended.
+const lastWords = 15 * time.Second
 
 // replicaLogReader reads the output of a deployment replica by replica, because offsets are per
 // replica; those that come while it follows are read from their start.
@@ -46,7 +55,8 @@ type replicaLogReader struct {
 	name    string
 	only    fleet.ReplicaID // "" for all that live
 	offsets map[fleet.ReplicaID]int64
-	last    fleet.ReplicaID // that wrote last
+	ended   map[fleet.ReplicaID]time.Time // since when they live no more
+	last    fleet.ReplicaID               // that wrote last
 }
 
 func (l *replicaLogReader) run(ctx context.Context, follow bool) error { //nolint:revive // the flag as it was given
@@ -61,8 +71,8 @@ func (l *replicaLogReader) run(ctx context.Context, follow bool) error { //nolin
 	return err
 }
 
-// round writes what each replica has that was not written yet. One that lives no more is read to
-// its end, once.
+// round writes what each replica has that was not written yet; one that lives no more is read on for a
+// while.
 func (l *replicaLogReader) round(ctx context.Context) error {
 	if l.only != "" {
 		return l.drain(ctx, l.only)
@@ -73,14 +83,22 @@ func (l *replicaLogReader) round(ctx context.Context) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.offsets)) {
 		if slices.Contains(live, id) {
+			delete(l.ended, id)
 			continue
 		}
 		if err := l.drain(ctx, id); err != nil && fleet.KindOf(err) != fleet.NotFound { // or it is not kept any more
 			return err
 		}
-		delete(l.offsets, id)
+		if _, known := l.ended[id]; !known {
+			l.ended[id] = l.now()
+		}
+		if l.now().Sub(l.ended[id]) >= lastWords {
+			delete(l.offsets, id)
+			delete(l.ended, id)
+		}
 	}
 	for _, id := range live {
+		l.offsets[id] = max(l.offsets[id], 0) // it is known from now on
 		if err := l.drain(ctx, id); err != nil {
 			return err
 		}

@@ -267,6 +267,13 @@ func TestDeploymentTables(t *testing.T) {
 		require.Equal(t, []string{"web/" + replica1, "plant-1-a", "STARTING", "-", "-", "-"}, strings.Fields(lines[1]))
 		require.Equal(t, []string{"web/" + replica2, "plant-1-b", "HEALTHY", "0.25", "3.0", "MiB"}, strings.Fields(lines[2])[:6])
 		require.Contains(t, s.ok("top", "replicas", "web", "-o", "json").stdout, `"deployment": "web"`)
+		r := deploymentRegion(t)
+		r.mu.Lock()
+		r.declare("deployments/gone", `{}`) // its top is answered 404, as if it were deleted now
+		r.mu.Unlock()
+		s := newShell(t, r)
+		require.Contains(t, s.ok("top", "deployments").stdout, "web ")
+		require.Equal(t, exitNotFound, s.run("top", "deployments", "gone").code)
 	})
 
 	t.Run("delete", func(t *testing.T) { // S115
@@ -293,6 +300,41 @@ func TestDeploymentLogs(t *testing.T) {
 	out.await(t, "of "+replica2)
 	require.Equal(t, exitOK, stop())
 	require.Equal(t, 1, strings.Count(out.String(), "of "+replica1), "what was written once is not written again")
+}
+
+// S94, X8: the last words of one that crashed come after the word that it is gone.
+func TestLastWords(t *testing.T) {
+	t.Parallel()
+	r := deploymentRegion(t)
+	lists, reads := 0, 0
+	r.mu.Lock()
+	hook := r.hook
+	r.hook = func(w http.ResponseWriter, req *http.Request) bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		switch req.URL.Path {
+		case "/api/v1/replicas":
+			lists++
+			list := api.List[api.Replica]{Items: []api.Replica{}}
+			if lists == 1 {
+				list.Items = webReplicas()[:1]
+			}
+			reply(w, 200, list)
+			return true
+		case "/api/v1/deployments/web/logs":
+			list := api.List[api.ReplicaLogChunk]{Items: []api.ReplicaLogChunk{}}
+			if reads++; reads == 9 && lists > 2 {
+				list.Items = append(list.Items, api.ReplicaLogChunk{Replica: replica1, Node: "plant-1-a", Data: base64.StdEncoding.EncodeToString([]byte("fatal\n"))})
+			}
+			reply(w, 200, list)
+			return true
+		}
+		return hook(w, req)
+	}
+	r.mu.Unlock()
+	out, stop := newShell(t, r).follow("logs", "deployment/web", "--follow")
+	out.await(t, "fatal")
+	require.Equal(t, exitOK, stop())
 }
 
 // S121: files of a manifest's directory, and forms of counts and memory.

@@ -16,7 +16,7 @@ func (c *cli) newTopCommand() *cobra.Command {
 		c.newTopOf("replicas", "Show what each replica takes", c.topReplicas))
 }
 
-func (c *cli) newTopOf(noun, short string, show func(context.Context, *api.Client, []string) (view, error)) *cobra.Command {
+func (c *cli) newTopOf(noun, short string, show func([]api.DeploymentTop) view) *cobra.Command {
 	var w watchFlags
 	cmd := &cobra.Command{
 		Use: noun + " [NAME...]", Aliases: []string{noun[:len(noun)-1]}, Short: short + ": all, or of those deployments that are named",
@@ -34,17 +34,34 @@ func (c *cli) newTopOf(noun, short string, show func(context.Context, *api.Clien
 			return err
 		}
 		return c.show(cmd.Context(), w, func(ctx context.Context) (view, error) {
-			names := args
-			if len(names) == 0 {
-				var err error
-				if names, err = deploymentsOf(ctx, c, client); err != nil {
-					return view{}, err
-				}
-			}
-			return show(ctx, client, names)
+			all, err := c.tops(ctx, client, args)
+			return show(all), err
 		})
 	}
 	return cmd
+}
+
+// tops asks for those that are named, or for all: one of these may be deleted meanwhile.
+func (c *cli) tops(ctx context.Context, client *api.Client, named []string) ([]api.DeploymentTop, error) {
+	names := named
+	if len(named) == 0 {
+		var err error
+		if names, err = deploymentsOf(ctx, c, client); err != nil {
+			return nil, err
+		}
+	}
+	var all []api.DeploymentTop
+	for _, name := range names {
+		t, err := client.Top(ctx, name)
+		if len(named) == 0 && fleet.KindOf(err) == fleet.NotFound {
+			continue
+		}
+		if err != nil {
+			return all, err
+		}
+		all = append(all, t)
+	}
+	return all, nil
 }
 
 func deploymentsOf(ctx context.Context, c *cli, client *api.Client) ([]string, error) {
@@ -56,37 +73,29 @@ func deploymentsOf(ctx context.Context, c *cli, client *api.Client) ([]string, e
 	return names, err
 }
 
-func (c *cli) topDeployments(ctx context.Context, client *api.Client, names []string) (view, error) {
+func (*cli) topDeployments(all []api.DeploymentTop) view {
 	v := view{header: []string{"NAME", "REPLICAS", "CPU", "CPU ASKED", "MEMORY", "MEMORY ASKED"}}
-	for _, name := range names {
-		t, err := client.Top(ctx, name)
-		if err != nil {
-			return v, err
-		}
-		v.items = append(v.items, item{name: deploymentPrefix + name, value: t, cells: []string{
-			name, fmt.Sprint(len(t.Replicas)), coresText(t.CPU), fmt.Sprintf("%g", t.Requested.CPU), bytesText(t.Memory), bytesText(t.Requested.Memory),
+	for _, t := range all {
+		v.items = append(v.items, item{name: deploymentPrefix + t.Deployment, value: t, cells: []string{
+			t.Deployment, fmt.Sprint(len(t.Replicas)), coresText(t.CPU), fmt.Sprintf("%g", t.Requested.CPU), bytesText(t.Memory), bytesText(t.Requested.Memory),
 		}})
 	}
-	return v, nil
+	return v
 }
 
-func (c *cli) topReplicas(ctx context.Context, client *api.Client, names []string) (view, error) {
+func (c *cli) topReplicas(all []api.DeploymentTop) view {
 	v := view{header: []string{"REPLICA", "NODE", "STATE", "CPU", "MEMORY", "SAMPLED"}}
-	for _, name := range names {
-		t, err := client.Top(ctx, name)
-		if err != nil {
-			return v, err
-		}
+	for _, t := range all {
 		for _, r := range t.Replicas {
-			full := name + "/" + string(r.ID)
+			full := t.Deployment + "/" + string(r.ID)
 			cells := []string{full, r.Node, string(r.State), "", "", c.agoOf(r.At)}
 			if r.At != nil {
 				cells[3], cells[4], cells[5] = coresText(r.CPU), bytesText(r.Memory), c.ago(*r.At)+" ago"
 			}
-			v.items = append(v.items, item{name: "replica/" + full, value: replicaTop{name, r}, cells: cells})
+			v.items = append(v.items, item{name: "replica/" + full, value: replicaTop{t.Deployment, r}, cells: cells})
 		}
 	}
-	return v, nil
+	return v
 }
 
 // replicaTop is a line of top replicas, in the shape that json and yaml print.
