@@ -56,7 +56,7 @@ func newRootCommand(c *cli) *cobra.Command {
 	root.AddCommand(
 		c.newPlanCommand(), c.newApplyCommand(), c.newGetCommand(), c.newDescribeCommand(), c.newDeleteCommand(),
 		c.newDeployCommand(), c.newEnableCommand(), c.newDisableCommand(), c.newRollbackCommand(),
-		c.newScaleCommand(), c.newRestartCommand(), c.newExplainCommand(), c.newTopCommand(),
+		c.newScaleCommand(), c.newRestartCommand(), c.newExplainCommand(), c.newTopCommand(), c.newTryCommand(),
 		c.newFleetCommand(),
 		c.newExecCommand(), c.newReconcileCommand(), c.newFailoverCommand(), c.newOrphansCommand(), c.newDrainCommand(), c.newCordonCommand(), c.newUncordonCommand(), c.newWaitCommand(), c.newDeliveriesCommand(), c.newOperationsCommand(), c.newLogsCommand(),
 		c.newEventsCommand(), c.newArtifactCommand(), c.newTokenCommand(), c.newJoinTokenCommand(),

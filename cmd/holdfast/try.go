@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+const tryLong = `Start one replica of a deployment's manifest to see whether it gets healthy, and delete it again.
+
+The trial is a deployment of its own, NAME-trial-XXXX, with one replica, the label
+holdfast.dev/trial=NAME, and all else as the manifest says. Its states and its output are shown
+until the replica is healthy (0), or the trial fails or its deadline passes (7: the reason and the
+last output follow). It is deleted in each case, also on an interrupt. If this command is killed
+the trial stays: "holdfast get deployments" shows it, "holdfast delete deployment" ends it.`
+
+// useTried is what is done with a manifest, as a refusal says it.
+const useTried = "tried"
+
+// trialLabel says of what deployment one is a trial.
+const trialLabel = "holdfast.dev/trial"
+
+func (c *cli) newTryCommand() *cobra.Command {
+	file := ""
+	cmd := &cobra.Command{
+		Use: "try -f FILE|-", Short: "Start one replica of a deployment's manifest, see whether it gets healthy, and delete it", Long: tryLong,
+		Args: cobra.NoArgs, Example: "  holdfast try -f web.yaml --timeout 5m",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			manifests, err := c.readManifests([]string{file}, useTried)
+			if err != nil {
+				return err
+			}
+			if len(manifests) != 1 || manifests[0].key().Kind != fleet.KindDeployment {
+				return fleet.Errorf(fleet.Invalid, "tried is one deployment, and nothing beside it").WithHint("apply first what it refers to")
+			}
+			client, err := c.connect()
+			if err != nil {
+				return err
+			}
+			t, err := c.newTrial(client, manifests[0])
+			if err != nil {
+				return err
+			}
+			return t.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "the manifest, - for stdin")
+	_ = cmd.MarkFlagRequired("filename") // it exists
+	return cmd
+}
+
+// trialResult is what became of a trial, in the shape that json and yaml print.
+type trialResult struct {
+	Name       string               `json:"name"`
+	Deployment string               `json:"deployment"`
+	Healthy    bool                 `json:"healthy"`
+	State      fleet.OperationState `json:"state,omitempty"`
+	Reason     string               `json:"reason,omitempty"`
+	Message    string               `json:"message,omitempty"`
+	Seconds    float64              `json:"seconds"`
+	Replicas   []api.Replica        `json:"replicas"`
+	Causes     []api.Cause          `json:"causes"`
+	Output     string               `json:"output"`
+	Deleted    bool                 `json:"deleted"`
+}
+
+// trial is one deployment that is made to be looked at.
+type trial struct {
+	*cli
+	client *api.Client
+	put    api.DeploymentPut
+	logs   *replicaLogReader
+	tail   *tailWriter
+	result trialResult
+}
+
+// maxName is the longest name that there may be.
+const maxName = 63
+
+// maxTrialOutput is how much of the output stands in the result.
+const maxTrialOutput = 4 << 10
+
+func (c *cli) newTrial(client *api.Client, m *manifest) (*trial, error) {
+	var number [2]byte
+	if _, err := rand.Read(number[:]); err != nil {
+		return nil, fmt.Errorf("name the trial: %w", err)
+	}
+	ending := "-trial-" + hex.EncodeToString(number[:])
+	name := strings.TrimRight(m.Name[:min(len(m.Name), maxName-len(ending))], "-") + ending
+	put := m.deployed.DeploymentPut
+	put.Project, put.Reason = first(put.Project, c.flags.project), "a trial of "+m.Name
+	put.State, put.Replicas = fleet.StateStarted, api.Exactly(1)
+	put.Labels = maps.Clone(put.Labels)
+	if put.Labels == nil {
+		put.Labels = map[string]string{}
+	}
+	put.Labels[trialLabel] = m.Name
+	t := &trial{cli: c, client: client, put: put, tail: &tailWriter{most: maxTrialOutput}, result: trialResult{
+		Name: name, Deployment: m.Name, Replicas: []api.Replica{}, Causes: []api.Cause{},
+	}}
+	shown := *c
+	if c.flags.output != formatTable { // the result alone is printed
+		shown.stdout, shown.flags.output = t.tail, formatTable
+	}
+	t.logs = shown.newReplicaLogReader(client, name, "")
+	return t, nil
+}
+
+// run starts the trial, follows it, and deletes it whatever became of it.
+func (t *trial) run(ctx context.Context) error {
+	began := t.now()
+	err := t.follow(ctx)
+	t.result.Seconds = t.now().Sub(began).Seconds()
+	t.look(ctx)
+	gone := t.remove(ctx)
+	t.result.Deleted = gone == nil
+	return errors.Join(err, gone, t.tell())
+}
+
+// follow shows states and output until the operation has ended.
+func (t *trial) follow(ctx context.Context) error {
+	accepted, err := t.client.PutDeployment(ctx, t.result.Name, t.put, api.Mutation{})
+	if err != nil {
+		return err
+	}
+	if accepted.Operation == nil {
+		return fleet.Errorf(fleet.Internal, "the region started nothing for %s", t.result.Name)
+	}
+	op := *accepted.Operation
+	p := t.newProgress()
+	t.picture = p
+	defer p.clear()
+	for !op.State.Ended() {
+		p.show(op)
+		next, err := t.nextState(ctx, t.client, op)
+		if err != nil {
+			return stopped(t.result.Name, err)
+		}
+		p.clear()
+		if err := t.logs.round(ctx); err != nil && exitCodeOf(err) != exitUnreachable {
+			return stopped(t.result.Name, err)
+		}
+		op = next
+	}
+	t.result.State, t.result.Reason, t.result.Message = op.State, op.Reason, op.Message
+	t.result.Healthy = op.State == fleet.OperationSucceeded
+	return endOf(op)
+}
+
+// stopped says that a trial was given up before it ended.
+func stopped(name string, err error) error {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return &fleet.Error{Kind: "timeout", Message: "gave up waiting for trial " + name, Err: err}
+	case errors.Is(err, context.Canceled):
+		return &fleet.Error{Kind: "interrupted", Message: "trial " + name + " was interrupted", Err: err}
+	}
+	return err
+}
+
+// trialLimit is how long a region may take to tell of a trial, and to delete it, once it is over.
+const trialLimit = 30 * time.Second
+
+// lastRounds is how often output is asked for once more: a node sends it every few seconds.
+const lastRounds = 4
+
+// look takes in what there is to say of a trial before it is deleted. What cannot be had is missing.
+func (t *trial) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), trialLimit)
+	defer cancel()
+	for range lastRounds {
+		if t.result.State == "" || t.result.Healthy || t.logs.round(ctx) != nil || sleep(ctx, t.poll) != nil {
+			break
+		}
+	}
+	t.result.Output = t.tail.text
+	e, err := t.client.Explain(ctx, t.result.Name)
+	if err != nil {
+		return
+	}
+	t.result.Replicas, t.result.Causes = e.Replicas, e.Causes
+	if e.Output != nil {
+		t.result.Output = e.Output.Text
+	}
+}
+
+// remove deletes the trial, and bears a region that is away for a moment. The request that made it may
+// have got through though its answer did not.
+func (t *trial) remove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), trialLimit)
+	defer cancel()
+	key := fleet.DeploymentKey(fleet.DeploymentName(t.result.Name))
+	for {
+		_, err := t.client.Delete(ctx, key, api.Mutation{})
+		if err == nil || fleet.KindOf(err) == fleet.NotFound {
+			return nil
+		}
+		if exitCodeOf(err) != exitUnreachable || sleep(ctx, t.poll) != nil {
+			return fmt.Errorf("the trial was not deleted (holdfast delete deployment %s): %w", t.result.Name, err)
+		}
+	}
+}
+
+// tell writes the result: as one object, or as a line, with the last output of a failure.
+func (t *trial) tell() error {
+	r := t.result
+	if t.flags.output != formatTable {
+		return t.print(single(nil, item{name: deploymentPrefix + r.Name, value: r}))
+	}
+	switch {
+	case r.Healthy:
+		for _, replica := range r.Replicas {
+			fmt.Fprintf(t.stdout, "replica %s on %s at %s\n", replica.ID, clean(string(replica.Node)), clean(first(replica.Endpoint, "no port")))
+		}
+		fmt.Fprintf(t.stdout, "trial %s is HEALTHY after %.1f s\n", r.Name, r.Seconds)
+	case r.State != "":
+		for _, cause := range r.Causes {
+			fmt.Fprintf(t.stdout, "%s (%s): %s\n", clean(cause.Code), clean(cause.Reason), clean(cause.Message))
+		}
+		if r.Output != "" {
+			fmt.Fprintln(t.stdout, "Its last output:")
+			for line := range strings.Lines(r.Output) {
+				fmt.Fprintf(t.stdout, "  | %s\n", cleanLines(strings.TrimSuffix(line, "\n")))
+			}
+		}
+	}
+	return nil
+}
+
+// tailWriter keeps the last of what is written.
+type tailWriter struct {
+	most int
+	text string
+}
+
+func (w *tailWriter) Write(p []byte) (int, error) {
+	w.text += string(p)
+	w.text = w.text[max(len(w.text)-w.most, 0):]
+	return len(p), nil
+}
