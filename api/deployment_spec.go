@@ -11,12 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-const (
-	// maxDeployment is the longest declaration: its files, with what JSON escapes of them.
-	maxDeployment = 8 << 20
-	// maxDefinition is what a node fetches in one piece.
-	maxDefinition = 1 << 20
-)
+// maxDeployment is the longest declaration: its files, with what JSON escapes of them.
+const maxDeployment = 8 << 20
 
 // deploymentMade is a checked declaration with the bodies that it refers to, none of them stored.
 type deploymentMade struct {
@@ -29,33 +25,37 @@ type deploymentMade struct {
 func (m deploymentMade) content() fleet.Content { return contentOfText(m.definition) }
 
 // makeDeployment checks a declaration and generates what nodes are to run of it.
-func makeDeployment(put DeploymentPut) (deploymentMade, error) {
+func makeDeployment(by *definition.Registry, put DeploymentPut) (deploymentMade, error) {
 	m := deploymentMade{files: map[fleet.Hash]string{}}
-	if most := put.Replicas.Max; most != nil && *most == 0 {
-		return m, fleet.Errorf(fleet.Invalid, "at most 0 replicas").At("/replicas/max").
-			WithHint(`to run none, declare "state": "stopped", or scale to 0 where min is 0`)
+	if err := put.noReplicas(); err != nil {
+		return m, err
 	}
 	m.spec = deploymentSpecOf(put, m.files).WithDefaults()
-	return m, m.generate()
+	return m, m.generate(by)
 }
 
-// generate makes the definition of the spec.
-func (m *deploymentMade) generate() error {
-	var err error
-	if _, m.definition, err = definition.Generate(m.spec, m.files); err != nil {
-		return ofPut(err)
-	}
-	if len(m.definition) > maxDefinition {
-		return fleet.Errorf(fleet.Invalid, "what a node is to fetch has %d bytes, allowed are %d", len(m.definition), maxDefinition).At("/files").
-			WithHint("shorten the files; what is large comes with the program or its image")
+// noReplicas refuses a bound that is none.
+func (p DeploymentPut) noReplicas() error {
+	if most := p.Replicas.Max; most != nil && *most == 0 {
+		return fleet.Errorf(fleet.Invalid, "at most 0 replicas").At("/replicas/max").
+			WithHint(`to run none, declare "state": "stopped", or scale to 0 where min is 0`)
 	}
 	return nil
 }
 
-// Check looks at what can be seen without the region.
+// generate makes the definition of the spec.
+func (m *deploymentMade) generate(by *definition.Registry) error {
+	var err error
+	_, m.definition, err = by.Generate(m.spec, m.files)
+	return ofPut(err)
+}
+
+// Check looks at what can be seen without the region, which may have settings of its own.
 func (p DeploymentPut) Check() error {
-	_, err := makeDeployment(p)
-	return err
+	if err := p.noReplicas(); err != nil {
+		return err
+	}
+	return ofPut(definition.Check(deploymentSpecOf(p, map[fleet.Hash]string{})))
 }
 
 // deploymentSpecOf is the spec of a declaration; the contents of its files go into files.
@@ -126,5 +126,5 @@ func (s *server) remake(ctx context.Context, spec fleet.DeploymentSpec) (deploym
 		}
 		m.files[f.Body.Hash] = string(text)
 	}
-	return m, m.generate()
+	return m, m.generate(s.definitions)
 }

@@ -124,7 +124,7 @@ func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw
 	if err := checkTexts(put.Labels, put.Reason); err != nil {
 		return postgres.DeploymentPut{}, err
 	}
-	made, err := makeDeployment(put)
+	made, err := makeDeployment(s.definitions, put)
 	if err != nil {
 		return postgres.DeploymentPut{}, err
 	}

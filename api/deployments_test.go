@@ -5,10 +5,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -80,6 +82,28 @@ func TestDeployments(t *testing.T) {
 		require.Equal(t, "queued", op.Reason, "X8: it says what it waits for")
 		require.Len(t, into[List[Operation]](t, r.get("/api/v1/operations?deployment=web")).Items, 1)
 		require.Empty(t, into[List[Operation]](t, r.get("/api/v1/operations?deployment=other")).Items)
+	})
+
+	t.Run("run what the region's own settings say", func(t *testing.T) { // S12, S120
+		t.Parallel()
+		own, err := definition.NewRegistry(fstest.MapFS{"nim.json": {Data: []byte(`{"image":"registry.example/nim:2"}`)}})
+		require.NoError(t, err)
+		r := setup(t, func(d *Deps) { d.Definitions = own })
+		a := r.put(webPath, `{"type":"nim","replicas":1}`)
+		require.Equal(t, http.StatusAccepted, a.status, string(a.body))
+		require.Equal(t, "registry.example/nim:2", into[Explanation](t, r.get(webPath+"/explain")).Spec.Image)
+		plan := `{"objects":[{"kind":"Deployment","name":"other","spec":{"type":"nim"}}]}`
+		require.True(t, into[Plan](t, r.call(r.operator, http.MethodPost, planPath, plan)).Valid)
+		r = setup(t)
+		require.Equal(t, "/image", r.call(r.operator, http.MethodPut, webPath, `{"type":"nim","replicas":1}`).problem(t).Field)
+	})
+
+	t.Run("have no more than a node fetches", func(t *testing.T) {
+		t.Parallel()
+		r := setup(t)
+		escaped := strings.Repeat(`\u0001`, definition.MaxBytes/6)
+		refused := r.call(r.operator, http.MethodPut, webPath, `{"command":["x"],"files":[{"path":"a","content":"`+escaped+`"}]}`).problem(t)
+		require.Equal(t, "/files", refused.Field, refused.Detail)
 	})
 
 	t.Run("start nothing when they are declared as they stand", func(t *testing.T) {

@@ -31,7 +31,7 @@ type ManyParams struct {
 // withMany reads a request of many objects: JSON, or a stream of YAML documents that each
 // are one object. The request lies in memory until f returns.
 func (s *server) withMany(ctx context.Context, in ManyParams, f func(r *planRequest, raw []byte) error) error {
-	limit, read := s.planLimit(), readPlan
+	limit, read := s.planLimit(), s.readPlan
 	media, _, err := mime.ParseMediaType(callOf(ctx).r.Header.Get("Content-Type"))
 	isYAML := err == nil && media == mediaYAML
 	if isYAML {
@@ -65,7 +65,7 @@ func (s *server) readYAML(ctx context.Context, raw []byte, in ManyParams) (*plan
 	if err != nil {
 		return nil, err
 	}
-	r, err := readPlan(text)
+	r, err := s.readPlan(text)
 	if err == nil {
 		r.head.ApplySet, r.head.Prune, r.head.Reason = in.ApplySet, in.Prune, in.Reason
 	}

@@ -46,7 +46,7 @@ func (p *planned) readDeployment(spec []byte) error {
 	}
 	var err error
 	p.deployment.reason = put.Reason
-	p.deployment.made, err = makeDeployment(put)
+	p.deployment.made, err = makeDeployment(p.definitions, put)
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -26,7 +27,9 @@ const (
 // planned is one object of a request on its way through a plan.
 type planned struct {
 	place string // in the request, for problems
-	key   fleet.ObjectKey
+
+	definitions *definition.Registry
+	key         fleet.ObjectKey
 	// What was asked for. The documents are pieces of the request.
 	project      fleet.ProjectName
 	labels       map[string]string
@@ -86,13 +89,15 @@ type planRequest struct {
 	deploy  bool
 	objects []*planned
 	plan    *Plan
+
+	definitions *definition.Registry
 }
 
 // readPlan splits a request into its objects. Whatever is wrong with one of them is kept
 // there; what is wrong with the request itself is the error.
-func readPlan(raw []byte) (*planRequest, error) {
+func (s *server) readPlan(raw []byte) (*planRequest, error) {
 	var objects, plan []byte
-	r := &planRequest{}
+	r := &planRequest{definitions: s.definitions}
 	if err := envelope(raw, map[string]*[]byte{"objects": &objects, "plan": &plan}, &r.head); err != nil {
 		return nil, err
 	}
@@ -150,7 +155,7 @@ func (r *planRequest) split(objects []byte) error {
 			return fleet.Errorf(fleet.TooLarge, "more than %d objects", maxPlanned).At("/objects").WithHint("send them in parts")
 		}
 		end := tokens.InputOffset()
-		p := &planned{place: "/objects/" + strconv.Itoa(len(r.objects))}
+		p := &planned{place: "/objects/" + strconv.Itoa(len(r.objects)), definitions: r.definitions}
 		p.refuse(p.read(objects[end-int64(len(v)) : end : end]))
 		r.objects = append(r.objects, p)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -43,6 +44,8 @@ type Deps struct {
 	Waves postgres.WaveAssigner
 	// Executor runs modules; nil runs none.
 	Executor Executor
+	// Definitions make what replicas run; nil is by the embedded settings.
+	Definitions *definition.Registry
 	// Flatten bounds the bytes of JSON that are worked on at once.
 	Flatten *compose.Budget
 	Limits  compose.Limits
@@ -90,6 +93,7 @@ type server struct {
 	absence     postgres.AbsenceJudge
 	waves       postgres.WaveAssigner
 	executor    Executor
+	definitions *definition.Registry
 	flatten     *compose.Budget
 	reading     *compose.Budget
 	packed      *packed
@@ -143,6 +147,9 @@ func newServer(d Deps) (*server, error) {
 	if d.Ready == nil {
 		d.Ready = func(context.Context) error { return nil }
 	}
+	if d.Definitions == nil {
+		d.Definitions = definition.Embedded()
+	}
 	if d.Metrics == nil {
 		d.Metrics = prometheus.NewRegistry()
 	}
@@ -152,7 +159,7 @@ func newServer(d Deps) (*server, error) {
 	}
 	return &server{
 		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, absence: d.Absence, waves: d.Waves, executor: d.Executor,
-		flatten: d.Flatten, limits: d.Limits,
+		definitions: d.Definitions, flatten: d.Flatten, limits: d.Limits,
 		packed: newPacked(), reading: compose.NewBudget(readingShare * (d.Limits.MaxBytes + envelopeRoom)),
 		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),
 		now: d.Now, log: d.Log, ends: d.OperationEnds, ready: d.Ready, metrics: m, tokens: newTokenCache(d.Store, d.Now),

@@ -31,6 +31,7 @@ const (
 // standard input, because it holds secrets, which arguments and environment show to others.
 type serverInput struct {
 	Database, Temporal, Listen, Link, URL, Web, Token string
+	Definitions                                       string
 	Fast                                              pace
 	TLS                                               certs.ServerFiles
 	Executors                                         certs.ClientFiles
@@ -39,7 +40,7 @@ type serverInput struct {
 func (in serverInput) config() region.ServerConfig {
 	return region.ServerConfig{
 		Region: regionName, DatabaseURL: in.Database, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
-		Listen: in.Listen, Link: in.Link, PublicURL: in.URL, WebURL: in.Web, BootstrapToken: in.Token, Timing: in.Fast.timing(),
+		Listen: in.Listen, Link: in.Link, PublicURL: in.URL, WebURL: in.Web, BootstrapToken: in.Token, Definitions: in.Definitions, Timing: in.Fast.timing(),
 		TLS: in.TLS, Executors: in.Executors,
 		Failpoint: failpoints("server"), TraceEndpoint: os.Getenv(traceVariable),
 	}

@@ -18,7 +18,7 @@ const (
 type options struct {
 	once, empty, fast  bool
 	tls                bool
-	data               string
+	data, definitions  string
 	api, temporal, web string
 	sites, regions     int
 	network            network
@@ -33,6 +33,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&o.fast, "fast", false, "1 s heartbeats, 3 s timeouts, 5 s sweeps")
 	flags.BoolVar(&o.tls, "tls", false, "speak TLS, with certificates on both sides that are made in the data directory")
 	flags.StringVar(&o.data, "data", defaultData, "where everything is kept")
+	flags.StringVar(&o.definitions, "definitions", "", "directory of settings (vllm.json, …) over those that types of deployments have")
 	flags.StringVar(&o.api, "api", "127.0.0.1:7460", "address of the API; port 0 picks a free one")
 	flags.StringVar(&o.temporal, "temporal", "127.0.0.1:7233", "address of Temporal")
 	flags.StringVar(&o.web, "web", "127.0.0.1:8233", "address of Temporal Web")
@@ -49,6 +50,11 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("resolve --data: %w", err)
 	}
 	o.data = data
+	if o.definitions != "" {
+		if o.definitions, err = filepath.Abs(o.definitions); err != nil {
+			return o, fmt.Errorf("resolve --definitions: %w", err)
+		}
+	}
 	return o, nil
 }
 

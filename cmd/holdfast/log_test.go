@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,5 +34,11 @@ func TestLog(t *testing.T) {
 		require.Equal(t, exitOfKind[fleet.Invalid], got.code)
 		require.Contains(t, got.stderr, `"msg":"ended"`)
 		require.NotContains(t, got.stderr, "%zz")
+
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "tgi.json"), []byte(`{"stopSeconds":"x"}`), 0o600))
+		got = newShell(t, nil).run("server", "--definitions", dir)
+		require.Equal(t, exitOfKind[fleet.Invalid], got.code)
+		require.Contains(t, got.stderr, "settings tgi.json, /stopSeconds")
 	})
 }

@@ -39,6 +39,7 @@ and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin
 	f.StringVar(&cfg.Link, "link", c.orEnv("HOLDFAST_LINK", defaultLink), "address to serve the link on, for providers and nodes; \"\" serves none")
 	c.tlsFlags(cmd, &cfg.TLS, "API and link")
 	f.StringVar(&cfg.Metrics, "metrics", c.env("HOLDFAST_METRICS"), "address to serve /metrics, /healthz and /readyz on, also without the role api")
+	f.StringVar(&cfg.Definitions, "definitions", c.env("HOLDFAST_DEFINITIONS"), "directory of settings (vllm.json, …) over those that types of deployments have")
 	f.StringSliceVar(&roles, "roles", nil, "what this process does: api, worker, link (default all)")
 	f.StringVar(&cfg.PublicURL, "public-url", c.env("HOLDFAST_PUBLIC_URL"), "where nodes reach it (default --listen, as http:// or https://)")
 	f.StringVar(&cfg.WebURL, "web-url", c.env("HOLDFAST_WEB_URL"), "Temporal Web, for links")

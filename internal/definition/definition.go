@@ -9,11 +9,27 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
+// Embedded is the registry of the embedded settings alone.
+func Embedded() *Registry { return embedded }
+
 // Generate makes the definition of a declared deployment by the embedded settings, with its
 // canonical form (RFC 8785). Files has the content of each file by the hash of its body. Errors are
 // invalid, with their field in the spec.
 func Generate(spec fleet.DeploymentSpec, files map[fleet.Hash]string) (fleet.Definition, []byte, error) {
 	return embedded.Generate(spec, files)
+}
+
+// Check looks at a declaration as far as that needs no settings: a region may have its own.
+func Check(spec fleet.DeploymentSpec) error {
+	spec = spec.WithDefaults()
+	if err := spec.Validate(); err != nil {
+		return err
+	}
+	g, known := embedded.generators[spec.Type]
+	if !known {
+		return fleet.Errorf(fleet.Invalid, "there is no generator of type %.40q", spec.Type).At("/type")
+	}
+	return g.Validate(spec)
 }
 
 // Validate says whether Generate would take a declaration, without its files.
@@ -97,12 +113,12 @@ func canonical(d fleet.Definition) ([]byte, error) {
 		return nil, fmt.Errorf("write the definition: %w", err)
 	}
 	if len(text) > MaxBytes {
-		return nil, fleet.Errorf(fleet.Invalid, "the definition has %d bytes, allowed are %d", len(text), MaxBytes).At("/process").
-			WithHint("shorten its files or its environment")
+		return nil, fleet.Errorf(fleet.Invalid, "the definition has %d bytes, allowed are %d", len(text), MaxBytes).At("/process/files").
+			WithHint("shorten the files, or the environment; what is large comes with the program or its image")
 	}
 	return text, nil
 }
 
-// MaxBytes bounds a canonical definition, which a node fetches in one piece. Text of 1 MiB may grow
-// by what JSON escapes.
-const MaxBytes = 8 << 20
+// MaxBytes bounds a canonical definition, which a node fetches in one piece: with what JSON escapes of its
+// files.
+const MaxBytes = 1 << 20

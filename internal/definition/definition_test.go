@@ -2,6 +2,7 @@ package definition_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"os"
@@ -137,11 +138,36 @@ func TestMerge(t *testing.T) {
 
 func TestOverridesAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{`{"comand":["x"]}`, `{`, `{"stopSeconds":"x"}`} {
+	for text, field := range map[string]string{
+		`{"comand":["x"]}`: "/comand", `{`: "", `{"stopSeconds":"x"}`: "/stopSeconds", `{"stopSeconds":-1}`: "/stopSeconds",
+		`{"health":{"timeout":30}}`: "/health/timeout", `{"health":{"interval":"x"}}`: "/health/interval", `{} {}`: "",
+		`{"command":["--x"]}`: "/command/0", `{"portEnv":"A=B"}`: "/portEnv", `{"ports":[{"name":"a"},{"name":"a"}]}`: "/ports/1/name",
+		`{"image":"a b"}`: "/image", `{"sharedMemory":-1}`: "/sharedMemory",
+	} {
 		_, err := definition.NewRegistry(fstest.MapFS{"tgi.json": {Data: []byte(text)}})
 		require.Equal(t, fleet.Invalid, fleet.KindOf(err), text)
-		require.ErrorContains(t, err, "tgi.json")
+		require.ErrorContains(t, err, "settings tgi.json, "+cmp.Or(field, "/"), text)
+		var e *fleet.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, "tgi.json"+field, e.Field)
 	}
+	_, err := definition.NewRegistry(fstest.MapFS{"vlm.json": {Data: []byte("{}")}})
+	require.ErrorContains(t, err, "settings vlm.json are of no type")
+	_, err = definition.NewRegistry(fstest.MapFS{"README.md": {Data: []byte("x")}})
+	require.NoError(t, err)
+}
+
+// S120: what a region's own settings bring is not missed where they are not known.
+func TestCheckNeedsNoSettings(t *testing.T) {
+	t.Parallel()
+	spec := serving(fleet.TypeNIM, "")
+	require.Error(t, definition.Validate(spec), "no image")
+	require.NoError(t, definition.Check(spec))
+	r, err := definition.NewRegistry(fstest.MapFS{"nim.json": {Data: []byte(`{"image":"registry.example/nim:2"}`)}})
+	require.NoError(t, err)
+	require.NoError(t, r.Validate(spec))
+	require.Error(t, definition.Check(serving(fleet.TypeVLLM, "")))
+	require.Error(t, definition.Check(serving("triton", "m")))
 }
 
 func TestFilesAreInline(t *testing.T) {

@@ -2,11 +2,14 @@ package definition
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
 	"io/fs"
+	"slices"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -41,11 +44,11 @@ var files embed.FS
 // embedded is what there is without overrides; a test reads all of it.
 var embedded = &Registry{generators: generators(), files: files}
 
-// Registry knows the generators, and the files of their settings.
+// Registry knows the generators, and what the settings say.
 type Registry struct {
 	generators map[fleet.DeploymentType]Generator
 	files      fs.FS
-	overrides  fs.FS
+	overrides  map[string]Section // by name, as they were read
 }
 
 func generators() map[fleet.DeploymentType]Generator {
@@ -60,17 +63,85 @@ func generators() map[fleet.DeploymentType]Generator {
 	}
 }
 
+// root names the section of all types.
+const root = "root"
+
 // NewRegistry reads overrides over the embedded settings: a file of the same name (root.json,
-// vllm.json, …) is merged over the embedded one field by field. Nil has none. A file that is not
-// understood is invalid.
+// vllm.json, …) is merged over the embedded one field by field. Nil has none. They are read once. What
+// is not understood, or makes no process, is invalid, with its file and its field.
 func NewRegistry(overrides fs.FS) (*Registry, error) {
-	r := &Registry{generators: generators(), files: files, overrides: overrides}
-	for _, t := range fleet.DeploymentTypes() {
-		if _, _, err := r.of(t); err != nil {
+	r := &Registry{generators: generators(), files: files, overrides: map[string]Section{}}
+	if overrides == nil {
+		return r, nil
+	}
+	if err := r.refuseOthers(overrides); err != nil {
+		return nil, err
+	}
+	for _, name := range r.names() {
+		s, err := read(overrides, name+".json")
+		if err != nil {
 			return nil, err
+		}
+		r.overrides[name] = s
+		whole, err := r.whole(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := whole.check(); err != nil {
+			return nil, inFile(name+".json", err)
 		}
 	}
 	return r, nil
+}
+
+// names are those that sections may have, the root first.
+func (r *Registry) names() []string {
+	names := []string{root}
+	for _, t := range fleet.DeploymentTypes() {
+		names = append(names, string(t))
+	}
+	return names
+}
+
+// refuseOthers refuses files of settings that are of no type: a name that is misspelt would go unseen.
+func (r *Registry) refuseOthers(overrides fs.FS) error {
+	entries, err := fs.ReadDir(overrides, ".")
+	if err != nil {
+		return fleet.Errorf(fleet.Invalid, "read the definitions: %w", err)
+	}
+	for _, e := range entries {
+		name, settings := strings.CutSuffix(e.Name(), ".json")
+		if settings && !slices.Contains(r.names(), name) {
+			return fleet.Errorf(fleet.Invalid, "settings %s are of no type", e.Name()).At(e.Name()).
+				WithHint("a file is named after " + strings.Join(r.names(), ", "))
+		}
+	}
+	return nil
+}
+
+// check looks at a section as far as it says something by itself.
+func (s Section) check() error {
+	for field, name := range map[string]string{"/modelEnv": s.ModelEnv, "/portEnv": s.PortEnv} {
+		if strings.ContainsAny(name, "=\x00") {
+			return fleet.Errorf(fleet.Invalid, "%.40q is no name of the environment", name).At(field)
+		}
+	}
+	if h := s.Health; h != nil {
+		if err := h.WithDefaults().CheckProbe(); err != nil {
+			return err
+		}
+	}
+	return fleet.DeploymentSpec{Type: fleet.TypeProcess, Process: s.Process}.WithDefaults().Validate()
+}
+
+// inFile says in which file of the settings a field is wrong.
+func inFile(file string, err error) error {
+	field := ""
+	var e *fleet.Error
+	if errors.As(err, &e) {
+		field = strings.TrimPrefix(e.Field, "/process")
+	}
+	return fleet.Errorf(fleet.Invalid, "settings %s, %s: %w", file, cmp.Or(field, "/"), err).At(file + field)
 }
 
 // of is the generator of a type, and its section over the root's.
@@ -79,22 +150,24 @@ func (r *Registry) of(t fleet.DeploymentType) (Generator, Section, error) {
 	if !known {
 		return nil, Section{}, fleet.Errorf(fleet.Invalid, "there is no generator of type %.40q", t).At("/type")
 	}
-	root, err := r.section("root")
-	if err != nil {
-		return nil, Section{}, err
+	section, err := r.whole(string(t))
+	return g, section, err
+}
+
+// whole is a section over the root's.
+func (r *Registry) whole(name string) (Section, error) {
+	below, err := r.section(root)
+	if err != nil || name == root {
+		return below, err
 	}
-	own, err := r.section(string(t))
-	return g, root.over(own), err
+	own, err := r.section(name)
+	return below.over(own), err
 }
 
 // section is the embedded one with the override of the same name over it.
 func (r *Registry) section(name string) (Section, error) {
 	s, err := read(r.files, "settings/"+name+".json")
-	if err != nil || r.overrides == nil {
-		return s, err
-	}
-	over, err := read(r.overrides, name+".json")
-	return s.over(over), err
+	return s.over(r.overrides[name]), err
 }
 
 // read answers an empty section for a file that does not exist.
@@ -104,13 +177,31 @@ func read(from fs.FS, file string) (Section, error) {
 		return Section{}, nil
 	}
 	if err != nil {
-		return Section{}, fmt.Errorf("read %s: %w", file, err)
+		return Section{}, fleet.Errorf(fleet.Invalid, "read the settings: %w", err).At(file)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	var s Section
-	if err := d.Decode(&s); err != nil {
-		return Section{}, fleet.Errorf(fleet.Invalid, "settings %s: %w", file, err)
+	err = d.Decode(&s)
+	if err == nil {
+		if _, more := d.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("there is something behind the object")
+		}
+	}
+	if err != nil {
+		return Section{}, inFile(file, fleet.Errorf(fleet.Invalid, "%w", err).At(fieldOf(err)))
 	}
 	return s, nil
+}
+
+// fieldOf is the field that a decoder did not understand, "" where it names none.
+func fieldOf(err error) string {
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) {
+		return "/" + strings.ReplaceAll(strings.TrimPrefix(kind.Field, "Process."), ".", "/")
+	}
+	if _, name, unknown := strings.Cut(err.Error(), "unknown field "); unknown {
+		return "/" + strings.Trim(name, `"`)
+	}
+	return ""
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/link"
@@ -44,6 +45,9 @@ type ServerConfig struct {
 	TLS certs.ServerFiles
 	// Executors are what the region trusts, and shows, where a provider's executor speaks TLS.
 	Executors certs.ClientFiles
+	// Definitions is a directory of settings that are merged over the embedded ones of each type of
+	// deployment; "" has none.
+	Definitions string
 	// Metrics is host:port of /metrics, /healthz and /readyz for processes of any role, beside
 	// the API's; "" serves none.
 	Metrics string
@@ -73,16 +77,18 @@ type server struct {
 	again    *waker
 	ends     *postgres.Ends
 	handler  *api.Handler
-	tls      *tls.Config // nil in the clear
-	registry *prometheus.Registry
-	metrics  *metrics
-	ticks    *ticks
-	tracer   *tracer
-	serving  atomic.Bool
-	link     *link.Server // nil without one
-	narrow   *tasks.Server
-	modules  *executors.Pool
-	votes    *leases.Service
+	// definitions make what replicas run, for whoever releases.
+	definitions *definition.Registry
+	tls         *tls.Config // nil in the clear
+	registry    *prometheus.Registry
+	metrics     *metrics
+	ticks       *ticks
+	tracer      *tracer
+	serving     atomic.Bool
+	link        *link.Server // nil without one
+	narrow      *tasks.Server
+	modules     *executors.Pool
+	votes       *leases.Service
 }
 
 // RunServer migrates the database and serves until the context ends.
@@ -118,6 +124,9 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*server, error) {
 	s := &server{cfg: cfg, log: log, registry: prometheus.NewRegistry()}
 	var err error
+	if s.definitions, err = readDefinitions(cfg.Definitions); err != nil {
+		return nil, err
+	}
 	if s.tls, err = certs.Server(cfg.TLS, time.Now, log); err != nil {
 		return nil, err
 	}
@@ -219,7 +228,7 @@ func (s *server) api(stopping <-chan struct{}) (*api.Handler, error) {
 	limits := compose.DefaultLimits()
 	return api.New(api.Deps{
 		Store: s.store, Waker: &crowdWaker{store: s.store, flows: s.flows, log: s.log}, NodeStarted: s.nodeStarted, Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent},
-		Waves: decide.Waves, Executor: s.modules,
+		Waves: decide.Waves, Executor: s.modules, Definitions: s.definitions,
 		Flatten: compose.NewBudget(flattenShare * int64(limits.MaxBytes)), Limits: limits,
 		Region: s.cfg.Region, WebURL: s.cfg.WebURL, TemporalNamespace: s.cfg.TemporalNamespace,
 		PendingTTL: s.cfg.Timing.Delivery.PendingTTL, OperationLimit: s.operationLimit(), FailoverLimit: s.cfg.Timing.Failover,

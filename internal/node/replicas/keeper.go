@@ -113,7 +113,7 @@ func New(opt Options) *Keeper {
 		ports: newPorts(), gpus: newGPUs(opt.GPUs), prober: newProber(opt.Now), starts: make(chan struct{}, maxStarts), told: make(chan struct{}, 1),
 		ship: ship, ready: make(chan struct{}), replicas: map[fleet.ReplicaID]*worker{}, strangers: map[fleet.ReplicaID]fleet.Driver{},
 		absent: map[fleet.Driver]chan struct{}{},
-		feed: newFeed(),
+		feed:   newFeed(),
 	}
 }
 
