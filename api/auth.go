@@ -72,10 +72,10 @@ func (c caller) sees(project fleet.ProjectName) bool { return c.project == "" ||
 // uses says whether the caller's objects may refer to one of a project: what is in the
 // default project is shared.
 func (c caller) uses(project fleet.ProjectName) bool {
-	return c.sees(project) || project == defaultProject
+	return c.project == "" || c.project.Uses(project)
 }
 
-const defaultProject fleet.ProjectName = "default"
+const defaultProject = fleet.DefaultProject
 
 // call is one request with who sent it.
 type call struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -30,12 +31,13 @@ func (s *server) deploymentStatuses(ctx context.Context, page []fleet.Object) ([
 
 // deploymentStatus is the status of a deployment, or of one that was only written so far.
 func (s *server) deploymentStatus(name string, v postgres.DeploymentView) DeploymentStatus {
+	now := decide.ReplicasNow{Healthy: v.Counts.Healthy, Unheard: v.Counts.Unheard, Need: decide.Needed(v.Target, v.Min)}
 	status := DeploymentStatus{
 		Since: timeOrNil(v.Since),
-		State: v.State, Reason: v.Reason, Message: v.Message, Target: v.Target, Replicas: totalsOf(v),
+		State: v.State, Reason: decide.ReasonNow(v.Reason, now), Message: v.Message, Target: v.Target, Replicas: totalsOf(v),
 		Revision: v.Revision, DeployingRevision: v.Deploying, ObservedGeneration: v.Generation, ProcessVersion: v.ProcessVersion,
 		Awaited: v.Awaited, Until: timeOrNil(v.Until),
-		Workflow: s.links.workflow(fleet.DeploymentSubject(fleet.DeploymentName(name)), v.EntityRun), Conditions: v.Conditions,
+		Workflow: s.links.workflow(fleet.DeploymentSubject(fleet.DeploymentName(name)), v.EntityRun), Conditions: decide.ConditionsNow(v.Conditions, now),
 	}
 	if status.State == "" {
 		status.State, status.Reason, status.Message = fleet.DeploymentPending, "not_released", "it was written without being released: deploy it"
@@ -53,7 +55,7 @@ func (s *server) deploymentStatus(name string, v postgres.DeploymentView) Deploy
 
 func totalsOf(v postgres.DeploymentView) ReplicaTotals {
 	c := v.Counts
-	return ReplicaTotals{Desired: v.Target, Healthy: c.Healthy, Unhealthy: c.Unhealthy, Starting: c.Starting, Terminating: c.Terminating}
+	return ReplicaTotals{Desired: v.Target, Healthy: c.Healthy, Unhealthy: c.Unhealthy, Starting: c.Starting, Degraded: c.Unheard, Terminating: c.Terminating}
 }
 
 func timeOrNil(t time.Time) *time.Time {

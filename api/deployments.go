@@ -139,7 +139,7 @@ func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw
 		return postgres.DeploymentPut{}, err
 	}
 	w.Labels = put.Labels
-	if err := s.placeable(ctx, made.spec.Placement); err != nil {
+	if err := s.placeable(ctx, w.Project, made.spec.Placement); err != nil {
 		return postgres.DeploymentPut{}, err
 	}
 	p := made.put(w)
@@ -147,9 +147,9 @@ func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw
 	return p, s.keepDeployment(ctx, w.Project, made)
 }
 
-// placeable refuses sites and pools that do not exist for the caller: a misspelt one would leave
-// the deployment without a place.
-func (s *server) placeable(ctx context.Context, p fleet.PlacementSpec) error {
+// placeable refuses sites and pools that do not exist for the caller, or are of another project: they
+// would leave the deployment without a place.
+func (s *server) placeable(ctx context.Context, project fleet.ProjectName, p fleet.PlacementSpec) error {
 	return eachPlace(p, func(key fleet.ObjectKey, field string) error {
 		if err := fleet.ValidateName(field, key.Name); err != nil {
 			return err
@@ -158,8 +158,17 @@ func (s *server) placeable(ctx context.Context, p fleet.PlacementSpec) error {
 		if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).uses(o.Project) {
 			return noPlace(key, field)
 		}
+		if err == nil && !project.Uses(o.Project) {
+			return otherProject(key, field, project)
+		}
 		return err
 	})
+}
+
+// otherProject refuses what the caller sees, and what is not for deployments of the project.
+func otherProject(key fleet.ObjectKey, field string, project fleet.ProjectName) error {
+	return fleet.Errorf(fleet.Invalid, "%s %s is not for deployments of project %s", key.Kind, key.Name, project).At(field).
+		WithHint("name what is of the same project, or of project default")
 }
 
 func noPlace(key fleet.ObjectKey, field string) error {

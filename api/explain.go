@@ -18,7 +18,9 @@ type explainOutput struct{ Body Explanation }
 const (
 	explainedDecisions = 20
 	explainedEnded     = 10
-	explainedNodes     = 100
+	// lookedAtEnded is how many that ended are looked at for what failed.
+	lookedAtEnded  = 200
+	explainedNodes = 100
 	// explainedOutput is the most that is shown of a replica's output.
 	explainedOutput = 4 << 10
 	// outputTries is how many failed replicas are asked for output: the newest may have written none.
@@ -110,27 +112,47 @@ func totalOf(r fleet.Resources) ResourceTotal {
 	return ResourceTotal{CPU: r.CPU, Memory: r.Memory, GPUs: r.GPUs}
 }
 
-// running reads the replicas that live, and the last that have ended.
+// running reads all replicas that live, and the last that have ended.
 func (x *explaining) running(ctx context.Context) error {
-	all, err := x.s.store.ListReplicas(ctx, postgres.ReplicaFilter{Deployment: x.name, Ended: true}, "", maxShownReplicas)
+	live, err := x.living(ctx)
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(all, func(a, b postgres.Replica) int { return endOrSince(b).Compare(endOrSince(a)) })
-	x.out.Replicas, x.out.Ended = []Replica{}, []Replica{}
-	for _, r := range all {
+	ended, err := x.s.store.LastEndedReplicas(ctx, x.name, lookedAtEnded)
+	if err != nil {
+		return err
+	}
+	x.out.Replicas, x.out.Ended = newestFirst(live), newestFirst(ended[:min(len(ended), explainedEnded)])
+	for _, r := range slices.Concat(live, ended) {
 		if isFailed(r) {
 			x.failed = append(x.failed, r)
 		}
-		switch {
-		case r.EndedAt == nil:
-			x.out.Replicas = append(x.out.Replicas, replicaView(r))
-		case len(x.out.Ended) < explainedEnded:
-			x.out.Ended = append(x.out.Ended, replicaView(r))
-		}
 	}
+	slices.SortStableFunc(x.failed, byEnd)
 	return nil
 }
+
+func (x *explaining) living(ctx context.Context) ([]postgres.Replica, error) {
+	var live []postgres.Replica
+	for after := ""; ; after = string(live[len(live)-1].ID) {
+		page, err := x.s.store.ListReplicas(ctx, postgres.ReplicaFilter{Deployment: x.name}, after, maxShownReplicas)
+		live = append(live, page...)
+		if err != nil || len(page) < maxShownReplicas {
+			return live, err
+		}
+	}
+}
+
+func newestFirst(all []postgres.Replica) []Replica {
+	slices.SortStableFunc(all, byEnd)
+	out := make([]Replica, len(all))
+	for i, r := range all {
+		out[i] = replicaView(r)
+	}
+	return out
+}
+
+func byEnd(a, b postgres.Replica) int { return endOrSince(b).Compare(endOrSince(a)) }
 
 func (x *explaining) happened(ctx context.Context) error {
 	rows, err := x.s.store.ListDeploymentHistory(ctx, x.name, postgres.Place{}, explainedDecisions)

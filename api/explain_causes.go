@@ -33,7 +33,7 @@ var causeRules = []struct {
 		fleet.ReasonExited, fleet.ReasonNotStarted, fleet.ReasonStartupDeadline, fleet.ReasonProbesFailed,
 		fleet.ReasonRestartsUsedUp, fleet.ReasonOutOfMemory, fleet.ReasonPortTaken, fleet.ReasonGPUTaken,
 	}, "output below is what the program wrote last; then correct the declaration, or holdfast restart deployment NAME"},
-	{CauseNode, []string{decide.ReasonNodeLost, decide.ReasonLost, decide.ReasonNotTakenUp, decide.ReasonStuck}, "holdfast get nodes"},
+	{CauseNode, []string{decide.ReasonNodeLost, decide.ReasonLost, decide.ReasonNotTakenUp, decide.ReasonStuck, decide.ReasonNotHeard}, "holdfast get nodes"},
 }
 
 // isFailed says that a replica did not end, or is not ill, because somebody wanted it so.
@@ -67,12 +67,20 @@ func (x *explaining) causes() []Cause {
 	return out
 }
 
-// converged says that as many replicas are healthy as there are to be.
+// converged says that as many replicas are healthy as there are to be, of what was released, and that
+// nothing is on its way or missing.
 func (x *explaining) converged() bool {
 	n := totalsOf(x.view)
 	stopped := x.spec != nil && x.spec.State == fleet.StateStopped
 	return x.view.State == fleet.DeploymentTerminated || stopped ||
-		x.view.State == fleet.DeploymentRunning && n.Healthy == n.Desired && n.Unhealthy+n.Starting == 0
+		x.view.State == fleet.DeploymentRunning && n.Healthy == n.Desired &&
+			n.Unhealthy+n.Starting+n.Degraded == 0 && x.view.Deploying == 0 && !x.holds(decide.ConditionDegraded) && !x.holds(decide.ConditionProgressing)
+}
+
+func (x *explaining) holds(condition string) bool {
+	return slices.ContainsFunc(x.out.Status.Conditions, func(c fleet.DeploymentCondition) bool {
+		return c.Type == condition && c.Status == fleet.ConditionTrue
+	})
 }
 
 // word is a stable word with its sentence.
@@ -81,7 +89,7 @@ type word struct{ reason, message string }
 // said are the words about it: of placement now, of its state, and of replicas that failed.
 func (x *explaining) said() []word {
 	all := []word{{x.unplaced, x.unplacedMessage}, {x.view.Reason, x.view.Message}}
-	for _, c := range x.view.Conditions {
+	for _, c := range x.out.Status.Conditions {
 		all = append(all, word{c.Reason, c.Message})
 	}
 	for _, r := range x.failed {

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// room asks placement about each node alone, and about all of them for what is missing.
+// room asks placement about each node that the caller may see, and about all of them for what is
+// missing. Shared ones that the caller may not see are only counted.
 func (x *explaining) room(ctx context.Context) error {
 	x.out.Nodes = []NodeFree{}
 	if x.spec == nil {
@@ -22,21 +23,26 @@ func (x *explaining) room(ctx context.Context) error {
 	spec := x.spec.WithDefaults()
 	spec.Process = x.defined(ctx, spec)
 	want := placeRequest(spec)
+	want.Project = fleet.ProjectName(x.out.Project)
 	n := totalsOf(x.view)
-	if want.Count = n.Desired - n.Healthy - n.Starting - n.Unhealthy; want.Count > 0 {
+	if want.Count = n.Desired - n.Healthy - n.Starting - n.Unhealthy - n.Degraded; want.Count > 0 {
 		placed := decide.Place(want, rooms)
 		x.unplaced, x.unplacedMessage = placed.Reason, placed.Message
 	}
 	want.Count = 1
 	for _, r := range rooms {
-		x.out.Nodes = append(x.out.Nodes, freeOn(r, decide.Place(want, []fleet.NodeRoom{r})))
+		if callOf(ctx).sees(r.Project) {
+			x.out.Nodes = append(x.out.Nodes, freeOn(want, r))
+		} else if want.Project.Uses(r.Project) {
+			x.out.MoreNodes++
+		}
 	}
 	// Those that could take one, and those that have some, before those that could not.
 	slices.SortStableFunc(x.out.Nodes, func(a, b NodeFree) int {
 		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(b.Own, a.Own), cmp.Compare(a.Node, b.Node))
 	})
 	if more := len(x.out.Nodes) - explainedNodes; more > 0 {
-		x.out.Nodes, x.out.MoreNodes = x.out.Nodes[:explainedNodes], more
+		x.out.Nodes, x.out.MoreNodes = x.out.Nodes[:explainedNodes], x.out.MoreNodes+more
 	}
 	return nil
 }
@@ -51,7 +57,7 @@ func placeRequest(spec fleet.DeploymentSpec) decide.PlaceRequest {
 	return want
 }
 
-func freeOn(r fleet.NodeRoom, alone decide.Placed) NodeFree {
+func freeOn(want decide.PlaceRequest, r fleet.NodeRoom) NodeFree {
 	free := NodeFree{
 		Node: string(r.Node), Site: string(r.Site), Labels: r.Labels, Pools: r.Pools, Total: totalOf(r.Total),
 		Free: ResourceTotal{
@@ -59,9 +65,7 @@ func freeOn(r fleet.NodeRoom, alone decide.Placed) NodeFree {
 		},
 		Replicas: r.Replicas, Own: r.Own, Failing: r.Failing,
 	}
-	if alone.Missing > 0 {
-		free.Why, free.Message = cmp.Or(r.Away, alone.Reason), alone.Message
-	}
+	free.Why, free.Message = decide.Refused(want, r)
 	return free
 }
 

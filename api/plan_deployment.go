@@ -94,6 +94,9 @@ func (p *planner) decideDeployment(_ context.Context, o *planned) error {
 		if err == nil && !p.caller.uses(ref.project) {
 			err = noPlace(key, "/spec"+field)
 		}
+		if err == nil && !o.project.Uses(ref.project) {
+			err = otherProject(key, "/spec"+field, o.project)
+		}
 		return err
 	})
 	if err != nil {

@@ -38,6 +38,15 @@ func running(t *testing.T) *region {
 	return r
 }
 
+// linked has both nodes live on the link.
+func (r *region) linked() {
+	r.t.Helper()
+	for _, n := range []fleet.NodeName{"plant-1-a", "plant-1-b"} {
+		r.enrolled(n)
+		r.onLink(n, 0)
+	}
+}
+
 // S94, S115, S118, S130
 func TestReplicas(t *testing.T) {
 	t.Parallel()
@@ -63,13 +72,18 @@ func TestReplicas(t *testing.T) {
 		require.Equal(t, "deployment", r.get("/api/v1/replicas?deployment=No").problem(t).Field)
 
 		status := deploymentStatusOf(t, r.deployment(webPath))
-		require.Equal(t, ReplicaTotals{Desired: 2, Healthy: 1, Starting: 1}, status.Replicas)
-		require.True(t, status.Available)
+		require.Equal(t, ReplicaTotals{Desired: 2, Degraded: 2}, status.Replicas, "X8: as the replicas say")
+		require.False(t, status.Available)
+		require.Equal(t, fleet.ConditionUnknown, status.Conditions[0].Status)
 		require.Contains(t, status.Awaited, two)
 		require.NotNil(t, status.Until)
 		require.Contains(t, status.Workflow.URL, "deployment.web")
 		degraded := status.Conditions[len(status.Conditions)-1]
 		require.Equal(t, "degraded", degraded.Type)
+		r.linked()
+		status = deploymentStatusOf(t, r.deployment(webPath))
+		require.Equal(t, ReplicaTotals{Desired: 2, Healthy: 1, Starting: 1}, status.Replicas)
+		require.True(t, status.Available)
 	})
 
 	t.Run("are removed by hand, and nothing else is", func(t *testing.T) {
@@ -184,6 +198,14 @@ func (r *region) counted(tables ...string) map[string]int {
 	return out
 }
 
+func causesOf(e Explanation) []string {
+	out := []string{}
+	for _, c := range e.Causes {
+		out = append(out, c.Code)
+	}
+	return out
+}
+
 // S94, S95, X8
 func TestExplain(t *testing.T) {
 	t.Parallel()
@@ -225,10 +247,41 @@ func TestExplain(t *testing.T) {
 
 	t.Run("says that nothing is wrong when nothing is", func(t *testing.T) {
 		r.sql(`UPDATE replicas SET state = 'HEALTHY', health = 'HEALTHY' WHERE id = '` + two + `'`)
-		r.sql(`UPDATE deployments SET state = 'RUNNING', reason = 'converged', awaited = '', wake_at = NULL`)
+		r.sql(`UPDATE deployments SET state = 'RUNNING', reason = 'converged', awaited = '', wake_at = NULL,
+			conditions = '[{"type":"progressing","status":"false","reason":"converged"},{"type":"degraded","status":"false","reason":"as_declared"}]'`)
 		e := into[Explanation](t, r.get(webPath+"/explain"))
+		require.Equal(t, Cause{CauseNode, "nodes_not_heard", "2 replicas are on nodes that are not heard", "holdfast get nodes"}, e.Causes[len(e.Causes)-1])
+		require.Equal(t, "nodes_not_heard", e.Status.Reason)
+		r.onLink("plant-1-a", 0)
+		r.onLink("plant-1-b", 0)
+		e = into[Explanation](t, r.get(webPath+"/explain"))
 		require.Empty(t, e.Causes)
+		require.Equal(t, "converged", e.Status.Reason)
 		require.NotNil(t, e.Output, "what failed before is told nevertheless")
+	})
+
+	t.Run("says what holds an update up though all that runs is healthy", func(t *testing.T) {
+		r.sql(`UPDATE deployments SET process_version = process_version + 1, crashes = 4, next_attempt = now() + interval '30 seconds'`)
+		r.sql(`UPDATE replicas SET process_version = process_version + 1 WHERE id = '` + old + `'`) // it is of the new release
+		e := into[Explanation](t, r.get(webPath+"/explain"))
+		require.Equal(t, []string{CauseProgram}, causesOf(e))
+		r.sql(`UPDATE replicas SET failed_at = NULL, phase = 'stopped', reason = 'replaced' WHERE id = '` + old + `'`)
+		require.Empty(t, causesOf(into[Explanation](t, r.get(webPath+"/explain"))))
+		r.sql(`UPDATE deployments SET reason = 'no_room', message = '2 of 2 nodes match, and none has room'`)
+		require.Equal(t, []string{CauseNoResources}, causesOf(into[Explanation](t, r.get(webPath+"/explain"))))
+		r.sql(`UPDATE replicas SET process_version = (SELECT process_version FROM deployments)`) // a drain finds no room
+		r.sql(`UPDATE deployments SET conditions = '[{"type":"degraded","status":"true","reason":"no_room","message":"1 with less than 2 cores free"}]'`)
+		require.Equal(t, []string{CauseNoResources}, causesOf(into[Explanation](t, r.get(webPath+"/explain"))))
+	})
+
+	t.Run("shows all that live and the last that ended, among however many", func(t *testing.T) {
+		r.sql(`INSERT INTO replicas (id, deployment, uid, node, site, revision, process_version, definition, state, health, phase, reason, listed, created_at, ended_at)
+			SELECT lpad(to_hex(n), 12, '0'), 'web', uid, node, site, revision, process_version, definition, 'TERMINATED', 'UNHEALTHY', 'stopped', 'scaled_down', 1,
+				now() - interval '2 hours', now() - interval '1 hour' FROM replicas, generate_series(1, 1100) n WHERE id = '` + old + `'`)
+		e := into[Explanation](t, r.get(webPath+"/explain"))
+		require.Len(t, e.Replicas, 2)
+		require.Len(t, e.Ended, explainedEnded)
+		require.EqualValues(t, old, e.Ended[0].ID)
 	})
 
 	t.Run("says what is missing where there is no room", func(t *testing.T) {
@@ -254,4 +307,44 @@ func TestExplain(t *testing.T) {
 		require.Equal(t, http.StatusOK, r.get(webPath+"/decisions").status)
 		require.Equal(t, http.StatusNotFound, r.get("/api/v1/deployments/other/explain").status)
 	})
+}
+
+// S94: of nodes only those are shown that the caller may see, and another project's are never placed on.
+func TestExplainOfProjects(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.site()
+	r.put("/api/v1/projects/red", `{}`)
+	r.put("/api/v1/projects/blue", `{}`)
+	r.put("/api/v1/sites/plant-2", `{"project":"blue","nodes":[{"name":"plant-2-a","role":"active"}]}`)
+	r.put("/api/v1/sites/plant-3", `{"project":"red","nodes":[{"name":"plant-3-a","role":"active"}]}`)
+	r.sql(`UPDATE nodes SET enrolled_at = now()`)
+	red := r.token("operator", "red")
+	require.Equal(t, http.StatusAccepted, r.call(red, http.MethodPut, webPath, web).status)
+	seen := func(token string) ([]string, Explanation) {
+		e := into[Explanation](t, r.call(token, http.MethodGet, webPath+"/explain", nil))
+		var nodes []string
+		for _, n := range e.Nodes {
+			nodes = append(nodes, n.Node+" "+n.Why)
+		}
+		return nodes, e
+	}
+	nodes, e := seen(red)
+	require.Equal(t, []string{"plant-3-a no_driver"}, nodes)
+	require.Equal(t, 2, e.MoreNodes, "those that are shared")
+	nodes, _ = seen(r.admin)
+	require.Contains(t, nodes, "plant-2-a other_project")
+	require.Len(t, nodes, 4)
+
+	placed := func(site string) string {
+		return strings.Replace(web, "{", `{"placement":{"sites":["`+site+`"]},`, 1)
+	}
+	const shop = "/api/v1/deployments/shop"
+	require.Equal(t, http.StatusNotFound, r.call(red, http.MethodPut, shop, placed("plant-2")).status)
+	a := r.call(r.admin, http.MethodPut, shop, placed("plant-2"))
+	require.Equal(t, http.StatusBadRequest, a.status, "it would find no place")
+	require.Equal(t, "/placement/sites/0", a.problem(t).Field)
+	a = r.call(r.admin, http.MethodPost, planPath, `{"objects":[{"kind":"Deployment","name":"shop","spec":`+placed("plant-2")+`}]}`)
+	require.Contains(t, string(a.body), "not for deployments of project default")
+	require.Equal(t, http.StatusAccepted, r.call(red, http.MethodPut, shop, placed("plant-3")).status)
 }

@@ -51,6 +51,8 @@ type deploymentStore interface {
 
 type replicaStore interface {
 	ListReplicas(ctx context.Context, f postgres.ReplicaFilter, after string, limit int32) ([]postgres.Replica, error)
+	// LastEndedReplicas gives those of a deployment that ended last, newest first.
+	LastEndedReplicas(ctx context.Context, name fleet.DeploymentName, limit int32) ([]postgres.Replica, error)
 	GetReplica(ctx context.Context, id fleet.ReplicaID) (postgres.Replica, error)
 	// RemoveReplica ends one by hand; another takes its place.
 	RemoveReplica(ctx context.Context, w postgres.Write, id fleet.ReplicaID) error

@@ -92,12 +92,14 @@ type DeploymentStatus struct {
 	Conditions         []fleet.DeploymentCondition `json:"conditions"`
 }
 
-// ReplicaTotals counts the replicas of a deployment by their states.
+// ReplicaTotals counts the replicas of a deployment by their states. Live ones whose nodes are not heard
+// are Degraded, and counted nowhere else.
 type ReplicaTotals struct {
 	Desired     int `json:"desired"`
 	Healthy     int `json:"healthy"`
 	Unhealthy   int `json:"unhealthy"`
 	Starting    int `json:"starting"`
+	Degraded    int `json:"degraded" doc:"live ones whose nodes are not heard"`
 	Terminating int `json:"terminating"`
 }
 

@@ -106,8 +106,12 @@ var deploymentRules = []struct {
 	{"starting", func(v deploymentView) bool { return len(v.starting()) > 0 }, converge},
 	{"unhealthy", func(v deploymentView) bool { return v.healthy() < len(v.good) }, converge},
 	{"ending", func(v deploymentView) bool { return len(v.ending) > 0 }, converge},
-	{"converged", func(deploymentView) bool { return true }, converge},
+	{ReasonNotHeard, func(v deploymentView) bool { return len(heard(v.good)) < v.healthy() }, converge},
+	{ruleConverged, func(deploymentView) bool { return true }, converge},
 }
+
+// ruleConverged is what a deployment rests in.
+const ruleConverged = "converged"
 
 func in(s fleet.DeploymentState) func(deploymentView) bool {
 	return func(v deploymentView) bool { return v.State == s }

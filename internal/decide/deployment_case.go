@@ -16,6 +16,7 @@ const (
 	ReasonScaledDown   = "scaled_down"
 	ReasonReplaced     = "replaced"
 	ReasonNodeLeaves   = "node_leaves"
+	ReasonMisplaced    = "misplaced" // placement does not allow its node any more
 	ReasonNodeLost     = "node_lost"
 	ReasonLost         = "lost"          // its node has it no more
 	ReasonNotTakenUp   = "not_taken_up"  // its node is there and said nothing of it
@@ -147,6 +148,9 @@ func diedOf(r fleet.ReplicaSeen) (reason, message string) {
 func (v deploymentView) replacedFor(r fleet.ReplicaSeen) (reason, message string) {
 	if r.Leave {
 		return ReasonNodeLeaves, fmt.Sprintf("node %s is to be left", r.Node)
+	}
+	if why := v.misplaced(r); why != "" && r.ProcessVersion == v.ProcessVersion {
+		return ReasonMisplaced, fmt.Sprintf("it is not to run on node %s any more: %s", r.Node, why)
 	}
 	return ReasonReplaced, fmt.Sprintf("process version %d took the place of %d", v.ProcessVersion, r.ProcessVersion)
 }

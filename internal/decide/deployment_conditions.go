@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -12,6 +13,50 @@ const (
 	ConditionProgressing = "progressing"
 	ConditionDegraded    = "degraded"
 )
+
+// ReasonNotHeard says that something depends on nodes that are not connected.
+const ReasonNotHeard = "nodes_not_heard"
+
+// ReplicasNow is what can be said of live replicas by those whose nodes are heard: how many are
+// healthy, how many others there are, and how many it needs.
+type ReplicasNow struct{ Healthy, Unheard, Need int }
+
+// Needed is how many healthy replicas make a deployment available.
+func Needed(target, least int) int { return min(target, max(1, least)) }
+
+// ConditionsNow are the conditions of the last visit with what nodes do not say any more (S130).
+func ConditionsNow(written []fleet.DeploymentCondition, now ReplicasNow) []fleet.DeploymentCondition {
+	out := slices.Clone(written)
+	if now.Unheard == 0 {
+		return out
+	}
+	known := false
+	for i, c := range out {
+		switch {
+		case c.Type == ConditionDegraded && c.Status != fleet.ConditionTrue:
+			out[i] = notHeard(now.Unheard)
+		case c.Type == ConditionAvailable && c.Status == fleet.ConditionTrue && now.Healthy < now.Need:
+			out[i] = condition(c.Type, fleet.ConditionUnknown, ReasonNotHeard, fmt.Sprintf("%d are healthy and heard, %d are needed", now.Healthy, now.Need))
+		}
+		known = known || c.Type == ConditionDegraded
+	}
+	if !known {
+		out = append(out, notHeard(now.Unheard))
+	}
+	return out
+}
+
+// ReasonNow is the reason of the last visit, unless it says that all is well and some are not heard.
+func ReasonNow(written string, now ReplicasNow) string {
+	if written == ruleConverged && now.Unheard > 0 {
+		return ReasonNotHeard
+	}
+	return written
+}
+
+func notHeard(n int) fleet.DeploymentCondition {
+	return condition(ConditionDegraded, fleet.ConditionTrue, ReasonNotHeard, fmt.Sprintf("%d replicas are on nodes that are not heard", n))
+}
 
 // condition makes one; a reason is a stable word.
 func condition(of string, status fleet.ConditionStatus, reason, message string) fleet.DeploymentCondition {
@@ -42,7 +87,7 @@ func (c *deploymentCase) available() fleet.DeploymentCondition {
 	case heard >= v.need():
 		return condition(ConditionAvailable, fleet.ConditionTrue, "enough_healthy", message)
 	case v.working()+len(v.away) >= v.need():
-		return condition(ConditionAvailable, fleet.ConditionUnknown, "nodes_not_heard", message+", some on nodes that are not heard")
+		return condition(ConditionAvailable, fleet.ConditionUnknown, ReasonNotHeard, message+", some on nodes that are not heard")
 	}
 	return condition(ConditionAvailable, fleet.ConditionFalse, "too_few_healthy", message)
 }
@@ -76,7 +121,7 @@ func (c *deploymentCase) degraded() fleet.DeploymentCondition {
 	case c.ends() || v.Target == 0 || v.Revision == 0:
 		return condition(ConditionDegraded, fleet.ConditionFalse, "nothing_to_run", "")
 	case c.unheard() > 0:
-		return condition(ConditionDegraded, fleet.ConditionTrue, "nodes_not_heard", fmt.Sprintf("%d replicas are on nodes that are not heard", c.unheard()))
+		return notHeard(c.unheard())
 	case unwell > 0:
 		return condition(ConditionDegraded, fleet.ConditionTrue, "unhealthy", fmt.Sprintf("%d replicas are unhealthy", unwell))
 	case v.working() < v.Target:

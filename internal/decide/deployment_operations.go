@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -87,13 +88,14 @@ func hasStopped(o operationCase) bool {
 
 func givenUp(o operationCase) bool { return !o.ends() && o.c.state == fleet.DeploymentError }
 
-// hasConverged: as many as there are to be are healthy, and nothing of an earlier process version runs.
+// hasConverged: as many as there are to be are healthy, and nothing runs of an earlier process version,
+// or where placement does not allow it.
 func hasConverged(o operationCase) bool {
 	if o.op.Kind != fleet.OperationConverge && o.op.Kind != fleet.OperationRestart {
 		return false
 	}
 	v := o.c.v
-	return o.c.state == fleet.DeploymentRunning && v.ProcessVersion >= o.op.ProcessVersion && v.working() >= v.Target && !v.olderRuns(o.op.ProcessVersion)
+	return o.c.state == fleet.DeploymentRunning && v.ProcessVersion >= o.op.ProcessVersion && v.working() >= v.Target && !v.olderRuns(o.op.ProcessVersion) && !v.misplacedRuns()
 }
 
 func (v deploymentView) olderRuns(version int64) bool {
@@ -105,6 +107,10 @@ func (v deploymentView) olderRuns(version int64) bool {
 		}
 	}
 	return false
+}
+
+func (v deploymentView) misplacedRuns() bool {
+	return slices.ContainsFunc(slices.Concat(v.stale, v.useless), func(r fleet.ReplicaSeen) bool { return v.misplaced(r) != "" })
 }
 
 // hasScaled: exactly as many run, all healthy, and what was too much has ended.

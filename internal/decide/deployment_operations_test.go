@@ -103,8 +103,8 @@ func TestDeploymentConditions(t *testing.T) {
 		{"it begins", deployment(fresh, target(1, 1)), condition{no, "too_few_healthy"}, condition{yes, "begin"}, condition{yes, "too_few"}},
 		{"it is stopped", deployment(stopped, at(fleet.DeploymentPending)), condition{no, "stopped"}, condition{no, "stopped"}, condition{no, "nothing_to_run"}},
 		{"it is destroyed", deployment(deleting, at(fleet.DeploymentDestroying), has(replica(1, ending(time.Second)))), condition{no, "deleted"}, condition{yes, "deleting"}, condition{no, "nothing_to_run"}},
-		{"its node is not heard", deployment(has(replica(1, unheard(time.Second)))), condition{unknown, "nodes_not_heard"}, condition{no, "converged"}, condition{yes, "nodes_not_heard"}},
-		{"one node is not heard", deployment(has(replica(1, unheard(time.Second)), replica(2))), condition{yes, "enough_healthy"}, condition{no, "converged"}, condition{yes, "nodes_not_heard"}},
+		{"its node is not heard", deployment(has(replica(1, unheard(time.Second)))), condition{unknown, "nodes_not_heard"}, condition{no, "nodes_not_heard"}, condition{yes, "nodes_not_heard"}},
+		{"one node is not heard", deployment(has(replica(1, unheard(time.Second)), replica(2))), condition{yes, "enough_healthy"}, condition{no, "nodes_not_heard"}, condition{yes, "nodes_not_heard"}},
 		{"it was given up", deployment(at(fleet.DeploymentError), target(2, 1), has(replica(1))), condition{yes, "enough_healthy"}, condition{no, "given_up"}, condition{yes, "given_up"}},
 		{"it backs off", deployment(target(2, 1), crashes(4, time.Second), has(replica(1))), condition{yes, "enough_healthy"}, condition{yes, "crash_backoff"}, condition{yes, "too_few"}},
 	} {

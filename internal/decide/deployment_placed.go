@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -46,6 +47,25 @@ func (p DeploymentPlan) Placed(seen fleet.DeploymentSeen, got Placed) Deployment
 	}
 	return p
 }
+
+// misplaced says why placement would not choose a live replica's node any more, "" when it would.
+// Modules come and go with their providers: they are asked of what was made before this revision,
+// and while its node is heard.
+func (v deploymentView) misplaced(r fleet.ReplicaSeen) string {
+	i, known := slices.BinarySearchFunc(v.Nodes, r.Node, func(n fleet.NodeRoom, name fleet.NodeName) int { return cmp.Compare(n.Node, name) })
+	if !known {
+		return ""
+	}
+	want := PlaceRequest{Project: v.Project, Spec: v.Placement}
+	o := want.mismatch(&v.Nodes[i])
+	if o == noModule && (!r.Unheard.IsZero() || r.Revision >= v.Revision) {
+		return ""
+	}
+	return want.say(o, v.Nodes[i])
+}
+
+// leaves says that a replica is to run elsewhere.
+func (v deploymentView) leaves(r fleet.ReplicaSeen) bool { return r.Leave || v.misplaced(r) != "" }
 
 // yields is the oldest one to be replaced that stands on one of those nodes.
 func (v deploymentView) yields(nodes []fleet.NodeName) (fleet.ReplicaSeen, bool) {

@@ -60,11 +60,15 @@ func (g *region) person(t *rapid.T) {
 		}
 		return
 	}
-	switch rapid.SampledFrom([]string{"release", "same", "restart", "scale", "stop", "start", "delete", "remove", "cancel"}).Draw(t, "asked") {
+	switch rapid.SampledFrom([]string{"release", "same", "move", "restart", "scale", "stop", "start", "delete", "remove", "cancel"}).Draw(t, "asked") {
 	case "release":
 		g.seen.Revision, g.seen.ProcessVersion = g.seen.Revision+1, g.seen.ProcessVersion+1
 		g.ask(fleet.OperationConverge)
 	case "same":
+		g.seen.Revision++
+		g.ask(fleet.OperationConverge)
+	case "move":
+		g.seen.Placement.Sites = []fleet.SiteName{rapid.SampledFrom([]fleet.SiteName{"site-0", "site-1"}).Draw(t, "site")}
 		g.seen.Revision++
 		g.ask(fleet.OperationConverge)
 	case "restart":
@@ -214,6 +218,7 @@ func (g *region) rests(t *rapid.T) {
 		for _, r := range g.look().Replicas {
 			require.Equal(t, g.seen.ProcessVersion, r.ProcessVersion)
 			require.False(t, r.Leave)
+			require.True(t, len(g.seen.Placement.Sites) == 0 || g.seen.Placement.Sites[0] == g.node(r.Node).site, "it runs where it may")
 		}
 	}
 }

@@ -165,7 +165,7 @@ func TestDeployment(t *testing.T) {
 		{"a release of the same content replaces nothing", deployment(released(2, 1), has(replica(1))), "updated", []fleet.DeploymentEvent{updated}, 0, "", "", true},
 
 		{"leaves a node new before old", deployment(has(replica(1, leave), replica(2))), "replacing", nil, 1, "", "", false},
-		{"waits for a node that is away for a while", deployment(has(replica(1, unheard(time.Second)))), "converged", nil, 0, "", "", false},
+		{"waits for a node that is away for a while", deployment(has(replica(1, unheard(time.Second)))), "nodes_not_heard", nil, 0, "", "", false},
 		{"replaces what is on a lost node", deployment(target(2, 1), has(replica(1, unheard(time.Minute)), replica(2))), "too_few", nil, 1, "", "", false},
 		{"ends what is on a lost node once it is replaced", deployment(target(2, 1), has(replica(1, unheard(time.Minute)), replica(2), replica(3))), "replacing", nil, 0, "1", "", false},
 		{"replaces what is on a node that is gone", deployment(target(1, 1), has(replica(1, gone))), "too_few", nil, 1, "", "", false},
@@ -250,4 +250,83 @@ func TestDeploymentBackstop(t *testing.T) {
 		require.Len(t, p.Terminate, 1, c.name)
 		require.Equal(t, c.reason, p.Terminate[0].Reason, c.name)
 	}
+}
+
+// S98: what placement does not allow any more is replaced as an earlier version is, and nothing is that
+// is only not heard.
+func TestDeploymentMoves(t *testing.T) {
+	t.Parallel()
+	starting := state(fleet.ReplicaStarting)
+	in := func(p fleet.PlacementSpec) changed { return func(s *fleet.DeploymentSeen) { s.Project, s.Placement = "red", p } }
+	stands := func(n int, change ...func(*fleet.NodeRoom)) changed {
+		return func(s *fleet.DeploymentSeen) { s.Nodes = append(s.Nodes, room(fmt.Sprint("n", n), "plant-1", change...)) }
+	}
+	offers := func(r *fleet.NodeRoom) { r.Modules = []string{"acme.detect"} }
+	sites, module := fleet.PlacementSpec{Sites: []fleet.SiteName{"plant-1"}}, fleet.PlacementSpec{Modules: []string{"acme.detect"}}
+	pool, disk := fleet.PlacementSpec{Pools: []fleet.PoolName{"gpu"}}, fleet.PlacementSpec{Labels: map[string]string{"disk": "ssd"}}
+	elsewhere := fleet.PlacementSpec{Sites: []fleet.SiteName{"plant-2"}}
+	mine := of("red")
+	for _, c := range []struct {
+		name      string
+		seen      fleet.DeploymentSeen
+		rule      string
+		create    int
+		terminate string
+	}{
+		{"rests where it may be", deployment(in(sites), stands(1, mine), has(replica(1))), "converged", 0, ""},
+		{"leaves another site, new before old", deployment(in(elsewhere), stands(1, mine), stands(2, mine), has(replica(1), replica(2))), "replacing", 1, ""},
+		{"leaves what does not work at once", deployment(in(elsewhere), target(1, 1), stands(1, mine), has(replica(1, starting))), "too_few", 1, "1"},
+		{"leaves another project's node", deployment(in(sites), stands(1, of("blue")), has(replica(1))), "replacing", 1, ""},
+		{"leaves a node that is in no pool any more", deployment(in(pool), stands(1, mine), has(replica(1))), "replacing", 1, ""},
+		{"stays in its pool, also where that is full", deployment(in(pool), stands(1, mine, inPool("gpu"), full("gpu")), has(replica(1))), "converged", 0, ""},
+		{"leaves a node without the labels", deployment(in(disk), stands(1, mine, label("disk", "hdd")), has(replica(1))), "replacing", 1, ""},
+		{"stays on a node that is cordoned", deployment(in(disk), stands(1, mine, label("disk", "ssd"), away("cordoned")), has(replica(1))), "converged", 0, ""},
+		{"leaves a node without a module that is asked for now", deployment(in(module), released(2, 1), began(2, 1), stands(1, mine), has(replica(1))), "replacing", 1, ""},
+		{"stays where the module is", deployment(in(module), released(2, 1), began(2, 1), stands(1, mine, offers), has(replica(1))), "converged", 0, ""},
+		{"stays while a provider is away", deployment(in(module), stands(1, mine), has(replica(1))), "converged", 0, ""},
+		{"stays while its node is not heard", deployment(in(module), released(2, 1), began(2, 1), stands(1, mine), has(replica(1, unheard(time.Second)))), "nodes_not_heard", 0, ""},
+		{"stays where nothing is known of the node", deployment(in(sites), has(replica(1))), "converged", 0, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := decide.Deployment(c.seen)
+			require.Equal(t, c.rule, p.Rule, p.Message)
+			require.Equal(t, c.create, p.Create)
+			require.Equal(t, c.terminate, ids(p.Terminate))
+		})
+	}
+
+	t.Run("is over when nothing is left where it was", func(t *testing.T) {
+		t.Parallel()
+		converges := func(s *fleet.DeploymentSeen) {
+			s.Operations = []fleet.DeploymentOperation{{ID: "op", Kind: fleet.OperationConverge, ProcessVersion: 1}}
+		}
+		moved := deployment(in(elsewhere), released(2, 1), began(2, 1), target(1, 1), stands(1, mine), has(replica(1), replica(2)), converges)
+		p := decide.Deployment(moved)
+		require.Empty(t, p.Finish)
+		require.Equal(t, "1", ids(p.Terminate))
+		require.Equal(t, decide.ReasonMisplaced, p.Terminate[0].Reason)
+		require.Contains(t, p.Terminate[0].Message, "it is of site plant-1")
+		require.Len(t, decide.Deployment(deployment(in(elsewhere), released(2, 1), began(2, 1), has(replica(2)), converges)).Finish, 1)
+	})
+}
+
+// X8, S130: what is not heard is counted on by nobody who reads.
+func TestConditionsNow(t *testing.T) {
+	t.Parallel()
+	p := decide.Deployment(deployment(has(replica(1), replica(2))))
+	said := func(now decide.ReplicasNow) (out []string) {
+		for _, c := range decide.ConditionsNow(p.Conditions, now) {
+			out = append(out, fmt.Sprintf("%s %s %s", c.Type, c.Status, c.Reason))
+		}
+		return append(out, decide.ReasonNow(p.Rule, now))
+	}
+	require.Equal(t, []string{"available true enough_healthy", "progressing false converged", "degraded false as_declared", "converged"},
+		said(decide.ReplicasNow{Healthy: 2, Need: 1}))
+	require.Equal(t, []string{"available true enough_healthy", "progressing false converged", "degraded true nodes_not_heard", "nodes_not_heard"},
+		said(decide.ReplicasNow{Healthy: 1, Unheard: 1, Need: 1}))
+	require.Equal(t, []string{"available unknown nodes_not_heard", "progressing false converged", "degraded true nodes_not_heard", "nodes_not_heard"},
+		said(decide.ReplicasNow{Unheard: 2, Need: 1}))
+	require.Len(t, decide.ConditionsNow(nil, decide.ReplicasNow{Unheard: 1}), 1)
+	require.Equal(t, "too_few", decide.ReasonNow("too_few", decide.ReplicasNow{Unheard: 1}))
 }

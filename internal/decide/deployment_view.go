@@ -26,7 +26,7 @@ type deploymentView struct {
 }
 
 func viewDeployment(seen fleet.DeploymentSeen) deploymentView {
-	seen.Terms = seen.Terms.WithDefaults()
+	seen.Terms, seen.Nodes = seen.Terms.WithDefaults(), byName(seen.Nodes)
 	v := deploymentView{DeploymentSeen: seen}
 	if seen.Stopped || seen.Deleting {
 		v.Target = 0
@@ -40,7 +40,7 @@ func viewDeployment(seen fleet.DeploymentSeen) deploymentView {
 			v.dead = append(v.dead, r)
 		case v.isAway(r):
 			v.away = append(v.away, r)
-		case !r.Leave && r.ProcessVersion == seen.ProcessVersion:
+		case r.ProcessVersion == seen.ProcessVersion && !v.leaves(r):
 			v.good = append(v.good, r)
 		case r.State == fleet.ReplicaHealthy:
 			v.stale = append(v.stale, r)
@@ -101,7 +101,7 @@ func (v deploymentView) updated() bool {
 }
 
 // need is how many healthy ones make it available.
-func (v deploymentView) need() int { return min(v.Target, max(1, v.Min)) }
+func (v deploymentView) need() int { return Needed(v.Target, v.Min) }
 
 func healthyOf(all []fleet.ReplicaSeen) int {
 	n := 0
@@ -147,7 +147,7 @@ func (v deploymentView) surplus() int { return max(0, len(v.good)-v.Target) }
 // failed is the newest of the released revision that is dead.
 func (v deploymentView) failed() *fleet.ReplicaSeen {
 	for i := len(v.dead) - 1; i >= 0; i-- {
-		if v.dead[i].ProcessVersion == v.ProcessVersion && !v.dead[i].Leave {
+		if v.dead[i].ProcessVersion == v.ProcessVersion && !v.leaves(v.dead[i]) {
 			return &v.dead[i]
 		}
 	}
@@ -161,7 +161,7 @@ func (v deploymentView) crashed() bool {
 		return false
 	}
 	for _, r := range v.dead {
-		if r.ProcessVersion == v.ProcessVersion && !r.Leave && (v.Crashes == 0 || !r.CreatedAt.Before(v.NextAttempt)) {
+		if r.ProcessVersion == v.ProcessVersion && !v.leaves(r) && (v.Crashes == 0 || !r.CreatedAt.Before(v.NextAttempt)) {
 			return true
 		}
 	}

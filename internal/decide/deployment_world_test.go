@@ -49,7 +49,7 @@ func newRegion(t *rapid.T) *region {
 	}
 	n := rapid.IntRange(0, 4).Draw(t, "target")
 	g.seen = fleet.DeploymentSeen{
-		Name: "web", State: fleet.DeploymentPending, Target: n, Min: rapid.IntRange(0, n).Draw(t, "min"), Revision: 1, ProcessVersion: 1,
+		Name: "web", Placement: fleet.PlacementSpec{Spread: fleet.SpreadSites}, State: fleet.DeploymentPending, Target: n, Min: rapid.IntRange(0, n).Draw(t, "min"), Revision: 1, ProcessVersion: 1,
 		Startup: time.Minute, Stop: 10 * time.Second,
 		Terms: fleet.Recovery{GiveUp: 6, CrashMaxSeconds: 120},
 	}
@@ -76,6 +76,9 @@ func (g *region) node(name fleet.NodeName) *worldNode {
 func (g *region) look() fleet.DeploymentSeen {
 	s := g.seen
 	s.At, s.Operations = g.now, slices.Clone(g.ops)
+	for _, n := range g.nodes {
+		s.Nodes = append(s.Nodes, fleet.NodeRoom{Node: n.name, Site: n.site})
+	}
 	for _, r := range g.all {
 		if r.State == fleet.ReplicaTerminated {
 			continue
@@ -128,7 +131,7 @@ func (g *region) visit() decide.DeploymentPlan {
 	if plan.Create > 0 {
 		placed = decide.Place(decide.PlaceRequest{
 			Count: plan.Create, Driver: fleet.DriverProcess, Resources: fleet.Resources{CPU: 1}, Ports: g.ports,
-			Spec: fleet.PlacementSpec{Spread: fleet.SpreadSites},
+			Spec: g.seen.Placement,
 		}, g.rooms())
 		plan = plan.Placed(seen, placed)
 	}

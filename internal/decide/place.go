@@ -10,6 +10,7 @@ import (
 // PlaceRequest is what wants room: Count replicas of one deployment, all alike.
 type PlaceRequest struct {
 	Count     int                 `json:"count"`
+	Project   fleet.ProjectName   `json:"project,omitempty"` // whose deployment it is
 	Spec      fleet.PlacementSpec `json:"spec"`
 	Resources fleet.Resources     `json:"resources"`
 	Driver    fleet.Driver        `json:"driver"`
@@ -40,7 +41,9 @@ const (
 // deployment failed lately more than once, a site and a node that have more of it than others (as
 // Spread says), one where it failed once, the fullest.
 func Place(want PlaceRequest, rooms []fleet.NodeRoom) Placed {
-	return NewPlacer(rooms).Place(want)
+	p := NewPlacer(rooms)
+	p.leave(&want)
+	return p.Place(want)
 }
 
 // NewPlacer takes the nodes in any order; what is placed is taken from its own copy.
@@ -91,6 +94,16 @@ func (p *Placer) add(i int) {
 	p.siteOwn[n] += r.Own
 	p.slots[i] = slotOf(r)
 	p.slots[i].site = n
+}
+
+// leave takes what runs where nothing is wanted any more out of how the others are spread.
+func (p *Placer) leave(want *PlaceRequest) {
+	for i := range p.slots {
+		if s := &p.slots[i]; s.own > 0 && want.mismatch(&p.rooms[i]) != fits {
+			p.siteOwn[s.site] -= s.own
+			s.own = 0
+		}
+	}
 }
 
 // room is a node as it is now that so much was placed there.

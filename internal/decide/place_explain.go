@@ -31,6 +31,9 @@ type explanation struct {
 
 func (e *explanation) add(want *PlaceRequest, room fleet.NodeRoom) {
 	o := want.obstacle(&room)
+	if o == otherProject { // for this deployment it is not there
+		return
+	}
 	e.nodes++
 	e.count[o]++
 	if slices.ContainsFunc(want.Spec.Pools, func(p fleet.PoolName) bool { return slices.Contains(room.Pools, p) }) {
@@ -85,7 +88,7 @@ func (e *explanation) reason(want *PlaceRequest) string {
 func (e *explanation) message(want *PlaceRequest) string {
 	switch {
 	case e.nodes == 0:
-		return "the region has no node"
+		return "the region has no node of its project, nor a shared one"
 	case len(want.Spec.Pools) > 0 && e.inPool == 0:
 		return "no node is in the pools " + list(want.Spec.Pools)
 	case e.matching == 0:

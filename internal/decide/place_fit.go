@@ -15,6 +15,7 @@ type obstacle int
 
 const (
 	fits obstacle = iota
+	otherProject
 	otherSite
 	otherPool
 	otherLabels
@@ -33,7 +34,7 @@ func (o obstacle) matches() bool { return o == fits || o >= isAway }
 
 // obstacleWords are the stable words for people, by obstacle.
 var obstacleWords = [...]string{
-	"", "other_site", "other_pool", "other_labels", "no_module", "no_driver", "", "pool_full", PortsTaken, "no_cpu", "no_memory", "no_gpu",
+	"", "other_project", "other_site", "other_pool", "other_labels", "no_module", "no_driver", "", "pool_full", PortsTaken, "no_cpu", "no_memory", "no_gpu",
 }
 
 // Refused says why a node does not take one more of what is wanted: a stable word and a sentence,
@@ -72,6 +73,8 @@ func (w *PlaceRequest) fullness(s *slot) obstacle {
 
 func (w *PlaceRequest) mismatch(room *fleet.NodeRoom) obstacle {
 	switch {
+	case !w.Project.Uses(room.Project):
+		return otherProject
 	case len(w.Spec.Sites) > 0 && !slices.Contains(w.Spec.Sites, room.Site):
 		return otherSite
 	case len(w.Spec.Pools) > 0 && !slices.ContainsFunc(w.Spec.Pools, func(p fleet.PoolName) bool { return slices.Contains(room.Pools, p) }):
@@ -129,6 +132,8 @@ func (w *PlaceRequest) say(o obstacle, room fleet.NodeRoom) string {
 	switch o {
 	case fits, isAway:
 		return ""
+	case otherProject:
+		return "its site is of another project"
 	case otherSite:
 		return "it is of site " + string(room.Site)
 	case otherPool:

@@ -82,7 +82,7 @@ func (p *Placer) matching(want *PlaceRequest) []int {
 }
 
 func sameNodes(a, b *PlaceRequest) bool {
-	return a.Driver == b.Driver && slices.Equal(a.Spec.Sites, b.Spec.Sites) && slices.Equal(a.Spec.Pools, b.Spec.Pools) &&
+	return a.Project == b.Project && a.Driver == b.Driver && slices.Equal(a.Spec.Sites, b.Spec.Sites) && slices.Equal(a.Spec.Pools, b.Spec.Pools) &&
 		slices.Equal(a.Spec.Modules, b.Spec.Modules) && maps.Equal(a.Spec.Labels, b.Spec.Labels)
 }
 

@@ -79,6 +79,14 @@ func pools(p ...fleet.PoolName) func(*decide.PlaceRequest) {
 	return func(w *decide.PlaceRequest) { w.Spec.Pools = p }
 }
 
+func of(p fleet.ProjectName) func(*fleet.NodeRoom) {
+	return func(r *fleet.NodeRoom) { r.Project = p }
+}
+
+func forProject(p fleet.ProjectName) func(*decide.PlaceRequest) {
+	return func(w *decide.PlaceRequest) { w.Project = p }
+}
+
 // S30, S94, S95, X8
 func TestPlace(t *testing.T) {
 	t.Parallel()
@@ -105,11 +113,14 @@ func TestPlace(t *testing.T) {
 		{"not in a full pool", []fleet.NodeRoom{room("a2", "a", inPool("gpu"), full("gpu"))}, want(1, pools("gpu")), nil, decide.NoRoom, "1 with as many as the pool allows"},
 		{"a full pool bounds those who name it", []fleet.NodeRoom{room("a2", "a", inPool("gpu"), full("gpu"))}, want(1), []fleet.NodeName{"a2"}, "", ""},
 		{"no node is in the pool", []fleet.NodeRoom{a1}, want(1, pools("gpu")), nil, decide.PoolMisconfigured, "no node is in the pools gpu"},
-		{"no node at all", nil, want(1), nil, decide.NoNode, "the region has no node"},
+		{"no node at all", nil, want(1), nil, decide.NoNode, "the region has no node of its project"},
 		{"no node with the labels", []fleet.NodeRoom{room("a1", "a", label("disk", "hdd"))}, want(1, func(w *decide.PlaceRequest) { w.Spec.Labels = map[string]string{"disk": "ssd"} }), nil, decide.NoNode, "1 without the labels disk=ssd"},
 		{"no node of the sites", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Spec.Sites = []fleet.SiteName{"z"} }), nil, decide.NoNode, "1 of other sites than z"},
 		{"no node with the module", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Spec.Modules = []string{"acme.vision.detect"} }), nil, decide.NoNode, "1 without one of the modules acme.vision.detect"},
 		{"no node with the driver", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Driver = fleet.DriverDocker }), nil, decide.NoNode, "1 without the driver docker"},
+		{"on shared nodes and its project's own", []fleet.NodeRoom{room("a1", "a", of("blue")), room("b1", "b", of("red")), room("c1", "c", of("default"))}, want(3, forProject("red")), []fleet.NodeName{"b1", "c1", "b1"}, "", ""},
+		{"never on another project's, nor a word of them", []fleet.NodeRoom{room("a1", "a", of("blue"))}, want(1, forProject("red")), nil, decide.NoNode, "the region has no node of its project"},
+		{"nor in a pool that has them", []fleet.NodeRoom{room("a1", "a", of("blue"), inPool("all"))}, want(1, forProject("red"), pools("all")), nil, decide.PoolMisconfigured, ""},
 		{"nodes are away", []fleet.NodeRoom{room("a1", "a", away("cordoned")), room("a2", "a", away("not_connected"))}, want(1), nil, decide.NoNode, "2 away (cordoned, not_connected)"},
 		{"no memory", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Resources.Memory = 9 << 30 }), nil, decide.NoRoom, "1 with less than 9Gi memory free (most is 8Gi on a1)"},
 		{"no GPU", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Resources.GPUs = 1 }), nil, decide.NoRoom, "1 with fewer than 1 GPUs free (most is 0 on a1)"},

@@ -147,6 +147,11 @@ type DeploymentSeen struct {
 	// Crashes counts replicas that failed in a row in RUNNING; none is created before NextAttempt.
 	Crashes  int           `json:"crashes,omitempty"`
 	Replicas []ReplicaSeen `json:"replicas,omitempty"`
+	// Project and Placement say where replicas may run; Nodes are those of live ones, with what placement
+	// chooses by, and nothing of what they have free.
+	Project   ProjectName   `json:"project,omitempty"`
+	Placement PlacementSpec `json:"placement,omitzero"`
+	Nodes     []NodeRoom    `json:"nodes,omitempty"`
 	// Operations are those that run.
 	Operations []DeploymentOperation `json:"operations,omitempty"`
 }

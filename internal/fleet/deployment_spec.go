@@ -254,6 +254,7 @@ type NodeFacts struct {
 type NodeRoom struct {
 	Node    NodeName          `json:"node"`
 	Site    SiteName          `json:"site"`
+	Project ProjectName       `json:"project,omitempty"` // of the site
 	Labels  map[string]string `json:"labels,omitempty"`
 	Pools   []PoolName        `json:"pools,omitempty"`
 	Modules []string          `json:"modules,omitempty"`

@@ -9,6 +9,12 @@ type (
 	ProjectName  string
 )
 
+// DefaultProject is the one whose objects are shared by all.
+const DefaultProject ProjectName = "default"
+
+// Uses says whether what is of this project may refer to what is of another, and run there.
+func (p ProjectName) Uses(other ProjectName) bool { return other == p || other == DefaultProject }
+
 // Ids that the region gives out.
 type (
 	DeliveryID  string // 32 hex digits, the two internal endpoints call it deploymentId

@@ -18,7 +18,7 @@ type DeploymentView struct {
 	// Reason is the rule of the last decision, Message says it in a sentence.
 	Reason, Message string
 	Since           time.Time
-	Target          int
+	Target, Min     int
 	// Revision was released last (0: nothing was), Deploying is above the one that runs everywhere, 0
 	// when that is the same. Redeclared says that another declaration waits for the end of this.
 	Revision, Deploying int64
@@ -40,13 +40,14 @@ type DeploymentView struct {
 	Updated   time.Time
 }
 
-// ReplicaCounts counts replicas by state. Unheard are live ones whose node is not connected.
+// ReplicaCounts counts replicas by state. Unheard are live ones whose node is not connected: their
+// states are not counted.
 type ReplicaCounts struct {
 	Starting, Healthy, Unhealthy, Terminating, Unheard int
 }
 
 // ViewDeployments reads some deployments by name; those that nobody declared are missing. What
-// their nodes do not say any more shows as degraded (S130).
+// their nodes do not say any more is counted apart (S130).
 func (s *Store) ViewDeployments(ctx context.Context, names ...string) (map[string]DeploymentView, error) {
 	rows, err := s.q.ViewDeployments(ctx, names)
 	if err != nil {
@@ -67,7 +68,7 @@ func deploymentViewOf(r db.ViewDeploymentsRow) (DeploymentView, error) {
 	d := r.Deployment
 	v := DeploymentView{
 		Name: fleet.DeploymentName(d.Name), UID: d.Uid, Project: fleet.ProjectName(d.Project), State: fleet.DeploymentState(d.State),
-		Reason: d.Reason, Message: d.Message, Since: d.Since, Target: int(d.Target), Revision: d.Revision, ProcessVersion: d.ProcessVersion,
+		Reason: d.Reason, Message: d.Message, Since: d.Since, Target: int(d.Target), Min: int(r.Least), Revision: d.Revision, ProcessVersion: d.ProcessVersion,
 		Generation: r.Generation, Redeclared: d.NextUid != nil, Attempts: int(d.Attempts), Crashes: int(d.Crashes),
 		NextAttempt: timeOf(d.NextAttempt), Awaited: d.Awaited, Until: timeOf(d.WakeAt), EntityRun: d.EntityRun, Updated: d.UpdatedAt,
 		Counts: ReplicaCounts{
@@ -81,26 +82,7 @@ func deploymentViewOf(r db.ViewDeploymentsRow) (DeploymentView, error) {
 		v.Deploying = d.Revision
 	}
 	err := json.Unmarshal(d.Conditions, &v.Conditions)
-	if v.Counts.Unheard > 0 {
-		v.Conditions = degraded(v.Conditions)
-	}
 	return v, failed("read the conditions of "+d.Name, err)
-}
-
-// degraded says that some of what is known is old.
-func degraded(all []fleet.DeploymentCondition) []fleet.DeploymentCondition {
-	unheard := fleet.DeploymentCondition{
-		Type: "degraded", Status: fleet.ConditionTrue, Reason: "nodes_not_heard", Message: "nodes with replicas of it are not connected",
-	}
-	for i, c := range all {
-		if c.Type == unheard.Type {
-			if c.Status != fleet.ConditionTrue {
-				all[i] = unheard
-			}
-			return all
-		}
-	}
-	return append(all, unheard)
 }
 
 // DeploymentRevision is one immutable content of a deployment.

@@ -93,6 +93,10 @@ func (w *deploymentWork) look(ctx context.Context) (looked, error) {
 	if s.Replicas, err = w.replicas(ctx); err != nil {
 		return l, err
 	}
+	s.Project, s.Placement = fleet.ProjectName(w.row.Project), l.spec.Placement
+	if s.Nodes, err = readNodes(ctx, w.q, w.name(), s.Placement); err != nil {
+		return l, err
+	}
 	s.Operations, err = w.operations(ctx)
 	return l, err
 }

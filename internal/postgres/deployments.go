@@ -71,6 +71,7 @@ type OperationFinish struct {
 // PlaceWish is what replicas need of the nodes that they are placed on.
 type PlaceWish struct {
 	Count     int
+	Project   fleet.ProjectName
 	Spec      fleet.PlacementSpec
 	Resources fleet.Resources
 	Driver    fleet.Driver

@@ -62,6 +62,21 @@ func (s *Store) ListReplicas(ctx context.Context, f ReplicaFilter, after string,
 	return out, nil
 }
 
+// LastEndedReplicas gives those of a deployment that ended last, newest first.
+func (s *Store) LastEndedReplicas(ctx context.Context, name fleet.DeploymentName, limit int32) ([]Replica, error) {
+	rows, err := s.q.LastEndedReplicas(ctx, db.LastEndedReplicasParams{Deployment: string(name), MaxRows: limit})
+	if err != nil {
+		return nil, failed("list replicas that ended", err)
+	}
+	out := make([]Replica, len(rows))
+	for i, r := range rows {
+		if out[i], err = replicaOf(r.Replica, r.Project, true); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // replicaIDs finds a page of a list by what narrows it most.
 func (s *Store) replicaIDs(ctx context.Context, f ReplicaFilter, after string, limit int32) ([]string, error) {
 	switch {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -55,7 +56,10 @@ func readRooms(ctx context.Context, q *db.Queries, deployment fleet.DeploymentNa
 			return r, err
 		}
 	}
-	if r.pools, r.taken, err = readPools(ctx, q); err != nil {
+	if r.pools, err = readPools(ctx, q, deployment); err != nil {
+		return r, err
+	}
+	if r.taken, err = poolsTaken(ctx, q, r.pools); err != nil {
 		return r, err
 	}
 	for i := range r.all {
@@ -70,7 +74,7 @@ func roomOf(r db.RoomsRow) (fleet.NodeRoom, error) {
 		return fleet.NodeRoom{}, failed("read the facts of node "+r.Name, err)
 	}
 	return fleet.NodeRoom{
-		Node: fleet.NodeName(r.Name), Site: fleet.SiteName(r.Site), Labels: facts.Labels, Drivers: facts.Drivers, Total: facts.Resources,
+		Node: fleet.NodeName(r.Name), Site: fleet.SiteName(r.Site), Project: fleet.ProjectName(r.Project), Labels: facts.Labels, Drivers: facts.Drivers, Total: facts.Resources,
 		Taken: fleet.Resources{CPU: r.Cpu, Memory: r.Memory, GPUs: int(r.Gpus)}, Replicas: int(r.Replicas), Away: awayOf(r),
 	}, nil
 }
@@ -120,6 +124,40 @@ func fillModules(ctx context.Context, q *db.Queries, _ fleet.DeploymentName, at 
 	return failed("read the nodes' modules", err)
 }
 
+// readNodes reads what placement chooses by of the nodes that have live replicas: what these nodes
+// have free is another matter.
+func readNodes(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName, of fleet.PlacementSpec) ([]fleet.NodeRoom, error) {
+	rows, err := q.NodesOfDeployment(ctx, string(deployment))
+	if err != nil {
+		return nil, failed("read the nodes of the replicas", err)
+	}
+	var r nodeRooms
+	if len(of.Pools) > 0 {
+		if r.pools, err = readPools(ctx, q, deployment); err != nil {
+			return nil, err
+		}
+	}
+	at := make(map[string]*fleet.NodeRoom, len(rows))
+	r.all = make([]fleet.NodeRoom, len(rows))
+	for i, row := range rows {
+		r.all[i], err = roomOf(db.RoomsRow{Name: row.Name, Site: row.Site, Project: row.Project, Facts: row.Facts})
+		if err != nil {
+			return nil, err
+		}
+		r.all[i].Away = "" // nobody asked
+		r.pool(&r.all[i])
+		at[row.Name] = &r.all[i]
+	}
+	if len(of.Modules) == 0 {
+		return r.all, nil
+	}
+	modules, err := q.ModulesOfNodes(ctx, slices.Collect(maps.Keys(at)))
+	for _, m := range modules {
+		at[m.Node].Modules = append(at[m.Node].Modules, m.Module)
+	}
+	return r.all, failed("read the nodes' modules", err)
+}
+
 // awayOf says why nothing is placed on a node.
 func awayOf(r db.RoomsRow) string {
 	switch {
@@ -135,32 +173,39 @@ func awayOf(r db.RoomsRow) string {
 	return ""
 }
 
-func readPools(ctx context.Context, q *db.Queries) ([]pool, map[poolPlace]int, error) {
-	rows, err := q.PoolSpecs(ctx)
+// readPools reads those that the deployment may name.
+func readPools(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName) ([]pool, error) {
+	rows, err := q.PoolSpecs(ctx, string(deployment))
 	if err != nil {
-		return nil, nil, failed("read the pools", err)
+		return nil, failed("read the pools", err)
 	}
-	var pools []pool
-	var bounded []string
-	for _, r := range rows {
-		p := pool{name: fleet.PoolName(r.Name)}
-		if err := json.Unmarshal(r.Spec, &p.spec); err != nil {
-			return nil, nil, failed("read pool "+r.Name, err)
+	pools := make([]pool, len(rows))
+	for i, r := range rows {
+		pools[i].name = fleet.PoolName(r.Name)
+		if err := json.Unmarshal(r.Spec, &pools[i].spec); err != nil {
+			return nil, failed("read pool "+r.Name, err)
 		}
-		pools = append(pools, p)
+	}
+	return pools, nil
+}
+
+// poolsTaken counts what runs of those that have a bound.
+func poolsTaken(ctx context.Context, q *db.Queries, pools []pool) (map[poolPlace]int, error) {
+	var bounded []string
+	for _, p := range pools {
 		if p.spec.MaxReplicas > 0 {
-			bounded = append(bounded, r.Name)
+			bounded = append(bounded, string(p.name))
 		}
 	}
 	taken := map[poolPlace]int{}
 	if len(bounded) == 0 {
-		return pools, taken, nil
+		return taken, nil
 	}
 	counts, err := q.PoolTaken(ctx, bounded)
 	for _, c := range counts {
 		taken[poolPlace{fleet.NodeName(c.Node), fleet.PoolName(c.Pool)}] = int(c.Replicas)
 	}
-	return pools, taken, failed("count what pools run", err)
+	return taken, failed("count what pools run", err)
 }
 
 // pool says which pools a node is in, and which of them let nothing more run there.

@@ -64,6 +64,68 @@ func TestRooms(t *testing.T) {
 	require.Equal(t, "not_connected", b.room(nodeA).Away)
 }
 
+// A deployment runs on nodes of its own project and on shared ones, whatever it names.
+func TestRoomsOfProjects(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	w := writeOf(fleet.ObjectKey{Kind: fleet.KindSite, Name: "plant-red"})
+	w.Project = "red"
+	_, err := b.PutSite(t.Context(), w, twoNodes("red-a", "red-b"))
+	require.NoError(t, err)
+	_, err = b.Enrol(t.Context(), b.joinTokenAt("plant-red", "red-a", "red-a"))
+	require.NoError(t, err)
+	b.connect("red-a")
+	for name, project := range map[fleet.PoolName]fleet.ProjectName{"all": project, "reds": "red"} {
+		w := writeOf(fleet.PoolKey(name))
+		w.Project = project
+		_, err := b.PutPool(t.Context(), w, fleet.PoolSpec{})
+		require.NoError(t, err)
+	}
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) {
+		s.Placement.Pools, s.Replicas.Initial = []fleet.PoolName{"all"}, 3
+	}))
+	b.visits()
+	require.Len(t, b.replicas(), 3)
+	require.Empty(t, b.on("red-a"))
+	require.Equal(t, []any{fleet.ProjectName("red"), project}, []any{b.room("red-a").Project, b.room(nodeA).Project})
+	require.Equal(t, []fleet.PoolName{"all"}, b.room(nodeA).Pools, "nothing is said of pools of others")
+}
+
+// S98: a placement that changed is applied to what runs, new before old, and waited for.
+func TestPlacementMoves(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment()
+	b.settles()
+	require.Len(t, b.on(nodeA), 1)
+	version := b.seen().ProcessVersion
+	where := func() (out []fleet.NodeName) {
+		for _, r := range b.replicas() {
+			out = append(out, r.Node)
+		}
+		return out
+	}
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Placement.Labels = map[string]string{"rack": string(nodeB)} }))
+	require.Equal(t, version, b.seen().ProcessVersion)
+	b.visits()
+	require.Len(t, b.replicas(), 3, "new before old")
+	require.Equal(t, []string{"converge succeeded", "converge running"}, b.deploymentOperations())
+	b.settles()
+	require.Equal(t, []fleet.NodeName{nodeB, nodeB}, where())
+	require.Equal(t, []string{"converge succeeded", "converge succeeded"}, b.deploymentOperations())
+
+	racks := fleet.PoolKey("racks")
+	_, err := b.PutPool(t.Context(), writeOf(racks), fleet.PoolSpec{})
+	require.NoError(t, err)
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Placement.Pools = []fleet.PoolName{"racks"} }))
+	b.settles()
+	require.Equal(t, []fleet.NodeName{nodeB, nodeB}, where(), "it is where it may be")
+	_, err = b.PutPool(t.Context(), writeOf(racks), fleet.PoolSpec{Nodes: []fleet.NodeName{nodeA}})
+	require.NoError(t, err)
+	b.settles()
+	require.Equal(t, []fleet.NodeName{nodeA, nodeA}, where(), "the pool changed")
+}
+
 // S110: what runs on a node that is drained runs elsewhere, new before old, and the drain sees it.
 func TestDrainMovesReplicas(t *testing.T) {
 	t.Parallel()

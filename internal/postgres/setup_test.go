@@ -139,11 +139,16 @@ func (b *bench) enrol(node fleet.NodeName) {
 // joinToken makes a join token and the request of the node that has it.
 func (b *bench) joinToken(node fleet.NodeName, secret string) postgres.Enrolment {
 	b.t.Helper()
+	return b.joinTokenAt(plant, node, secret)
+}
+
+func (b *bench) joinTokenAt(site fleet.SiteName, node fleet.NodeName, secret string) postgres.Enrolment {
+	b.t.Helper()
 	sum := sha256.Sum256([]byte(secret))
-	_, err := b.AddJoinToken(b.ctx(), postgres.JoinToken{Hash: sum[:], Site: plant, Node: node, CreatedBy: "ann"}, time.Hour)
+	_, err := b.AddJoinToken(b.ctx(), postgres.JoinToken{Hash: sum[:], Site: site, Node: node, CreatedBy: "ann"}, time.Hour)
 	require.NoError(b.t, err)
 	key := sha256.Sum256([]byte("key " + secret))
-	return postgres.Enrolment{JoinTokenHash: sum[:], Node: node, Site: plant, SigningKey: key[:], SealingKey: key[:]}
+	return postgres.Enrolment{JoinTokenHash: sum[:], Node: node, Site: site, SigningKey: key[:], SealingKey: key[:]}
 }
 
 func writeOf(k fleet.ObjectKey) postgres.Write {

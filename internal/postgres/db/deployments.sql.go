@@ -786,17 +786,18 @@ func (q *Queries) SeeDeploymentOperations(ctx context.Context, subject string) (
 }
 
 const viewDeployments = `-- name: ViewDeployments :many
-SELECT d.name, d.uid, d.next_uid, d.project, d.state, d.reason, d.message, d.since, d.target, d.last_revision, d.revision, d.process_version, d.began, d.began_version, d.attempts, d.crashes, d.next_attempt, d.conditions, d.awaited, d.wake_at, d.entity_run, d.updated_at, d.seen_at, coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition,
+SELECT d.name, d.uid, d.next_uid, d.project, d.state, d.reason, d.message, d.since, d.target, d.last_revision, d.revision, d.process_version, d.began, d.began_version, d.attempts, d.crashes, d.next_attempt, d.conditions, d.awaited, d.wake_at, d.entity_run, d.updated_at, d.seen_at, coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
        c.starting, c.healthy, c.unhealthy, c.terminating, c.unheard, c.older
 FROM deployments d
-LEFT JOIN LATERAL (SELECT x.generation, x.definition FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
+LEFT JOIN LATERAL (SELECT x.generation, x.definition, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
 CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE r.state = 'STARTING') AS starting, count(*) FILTER (WHERE r.state = 'HEALTHY') AS healthy,
-           count(*) FILTER (WHERE r.state = 'UNHEALTHY') AS unhealthy, count(*) FILTER (WHERE r.state = 'TERMINATING') AS terminating,
-           count(*) FILTER (WHERE r.state <> 'TERMINATING' AND NOT EXISTS (
-               SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)) AS unheard,
+    SELECT count(*) FILTER (WHERE r.heard AND r.state = 'STARTING') AS starting, count(*) FILTER (WHERE r.heard AND r.state = 'HEALTHY') AS healthy,
+           count(*) FILTER (WHERE r.heard AND r.state = 'UNHEALTHY') AS unhealthy, count(*) FILTER (WHERE r.state = 'TERMINATING') AS terminating,
+           count(*) FILTER (WHERE r.state <> 'TERMINATING' AND NOT r.heard) AS unheard,
            count(*) FILTER (WHERE r.state <> 'TERMINATING' AND r.process_version < d.process_version) AS older
-    FROM replicas r WHERE r.deployment = d.name AND r.ended_at IS NULL OFFSET 0) c
+    FROM (SELECT x.state, x.process_version, EXISTS (
+              SELECT 1 FROM connections k WHERE k.node = x.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0) AS heard
+          FROM replicas x WHERE x.deployment = d.name AND x.ended_at IS NULL OFFSET 0) r OFFSET 0) c
 WHERE d.name = ANY($1::text[]) ORDER BY d.name
 `
 
@@ -804,6 +805,7 @@ type ViewDeploymentsRow struct {
 	Deployment  Deployment
 	Generation  int64
 	Definition  []byte
+	Least       int32
 	Starting    int64
 	Healthy     int64
 	Unhealthy   int64
@@ -847,6 +849,7 @@ func (q *Queries) ViewDeployments(ctx context.Context, names []string) ([]ViewDe
 			&i.Deployment.SeenAt,
 			&i.Generation,
 			&i.Definition,
+			&i.Least,
 			&i.Starting,
 			&i.Healthy,
 			&i.Unhealthy,

@@ -325,6 +325,73 @@ func (q *Queries) KeepReplicaSamples(ctx context.Context, arg KeepReplicaSamples
 	return err
 }
 
+const lastEndedReplicas = `-- name: LastEndedReplicas :many
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, d.project FROM replicas r JOIN deployments d ON d.name = r.deployment
+WHERE r.deployment = $1 AND r.ended_at IS NOT NULL
+ORDER BY r.ended_at DESC LIMIT $2
+`
+
+type LastEndedReplicasParams struct {
+	Deployment string
+	MaxRows    int32
+}
+
+type LastEndedReplicasRow struct {
+	Replica Replica
+	Project string
+}
+
+func (q *Queries) LastEndedReplicas(ctx context.Context, arg LastEndedReplicasParams) ([]LastEndedReplicasRow, error) {
+	rows, err := q.db.Query(ctx, lastEndedReplicas, arg.Deployment, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LastEndedReplicasRow
+	for rows.Next() {
+		var i LastEndedReplicasRow
+		if err := rows.Scan(
+			&i.Replica.ID,
+			&i.Replica.Deployment,
+			&i.Replica.Uid,
+			&i.Replica.Node,
+			&i.Replica.Site,
+			&i.Replica.Revision,
+			&i.Replica.ProcessVersion,
+			&i.Replica.Definition,
+			&i.Replica.Cpu,
+			&i.Replica.Memory,
+			&i.Replica.Gpus,
+			&i.Replica.FixedPorts,
+			&i.Replica.StopSeconds,
+			&i.Replica.State,
+			&i.Replica.Health,
+			&i.Replica.Phase,
+			&i.Replica.Restarts,
+			&i.Replica.Endpoint,
+			&i.Replica.Ports,
+			&i.Replica.Pid,
+			&i.Replica.Reason,
+			&i.Replica.Message,
+			&i.Replica.Lost,
+			&i.Replica.Listed,
+			&i.Replica.CreatedAt,
+			&i.Replica.Since,
+			&i.Replica.StopBy,
+			&i.Replica.EndedAt,
+			&i.Replica.FailedAt,
+			&i.Project,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const liveReplicasOn = `-- name: LiveReplicasOn :many
 SELECT id, deployment FROM replicas WHERE node = $1 AND ended_at IS NULL AND state <> 'TERMINATING' ORDER BY deployment, id
 `
@@ -466,6 +533,37 @@ func (q *Queries) LoseReplicas(ctx context.Context, ids []string) error {
 	return err
 }
 
+const modulesOfNodes = `-- name: ModulesOfNodes :many
+SELECT DISTINCT c.node::text AS node, (m.module_namespace || '.' || m.name)::text AS module
+FROM connections c JOIN modules m ON m.connection = c.id
+WHERE c.node = ANY($1::text[]) AND c.ended_at IS NULL AND c.state IN ('Active', 'Draining') ORDER BY 1, 2
+`
+
+type ModulesOfNodesRow struct {
+	Node   string
+	Module string
+}
+
+func (q *Queries) ModulesOfNodes(ctx context.Context, nodes []string) ([]ModulesOfNodesRow, error) {
+	rows, err := q.db.Query(ctx, modulesOfNodes, nodes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ModulesOfNodesRow
+	for rows.Next() {
+		var i ModulesOfNodesRow
+		if err := rows.Scan(&i.Node, &i.Module); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const modulesOnNodes = `-- name: ModulesOnNodes :many
 SELECT DISTINCT c.node::text AS node, (m.module_namespace || '.' || m.name)::text AS module
 FROM connections c JOIN modules m ON m.connection = c.id
@@ -604,6 +702,47 @@ func (q *Queries) NodeSetVersions(ctx context.Context, server string) ([]NodeSet
 	return items, nil
 }
 
+const nodesOfDeployment = `-- name: NodesOfDeployment :many
+SELECT n.name, n.site, coalesce(o.project, '')::text AS project, n.facts
+FROM (SELECT DISTINCT r.node FROM replicas r WHERE r.deployment = $1 AND r.ended_at IS NULL AND r.state <> 'TERMINATING') d
+JOIN nodes n ON n.name = d.node
+LEFT JOIN objects o ON o.kind = 'site' AND o.scope = '' AND o.name = n.site
+ORDER BY n.name
+`
+
+type NodesOfDeploymentRow struct {
+	Name    string
+	Site    string
+	Project string
+	Facts   json.RawMessage
+}
+
+// What placement chooses by, of the nodes with live replicas of a deployment.
+func (q *Queries) NodesOfDeployment(ctx context.Context, deployment string) ([]NodesOfDeploymentRow, error) {
+	rows, err := q.db.Query(ctx, nodesOfDeployment, deployment)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NodesOfDeploymentRow
+	for rows.Next() {
+		var i NodesOfDeploymentRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Site,
+			&i.Project,
+			&i.Facts,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ownOnNodes = `-- name: OwnOnNodes :many
 SELECT r.node, count(*) AS own
 FROM replicas r JOIN deployments d ON d.name = r.deployment
@@ -638,7 +777,10 @@ func (q *Queries) OwnOnNodes(ctx context.Context, deployment string) ([]OwnOnNod
 }
 
 const poolSpecs = `-- name: PoolSpecs :many
-SELECT name, spec FROM objects WHERE kind = 'pool' AND scope = '' ORDER BY name
+SELECT p.name, p.spec FROM objects p
+WHERE p.kind = 'pool' AND p.scope = ''
+  AND (p.project = 'default' OR p.project = (SELECT o.project FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.name = $1))
+ORDER BY p.name
 `
 
 type PoolSpecsRow struct {
@@ -646,8 +788,8 @@ type PoolSpecsRow struct {
 	Spec json.RawMessage
 }
 
-func (q *Queries) PoolSpecs(ctx context.Context) ([]PoolSpecsRow, error) {
-	rows, err := q.db.Query(ctx, poolSpecs)
+func (q *Queries) PoolSpecs(ctx context.Context, deployment string) ([]PoolSpecsRow, error) {
+	rows, err := q.db.Query(ctx, poolSpecs, deployment)
 	if err != nil {
 		return nil, err
 	}
@@ -1075,10 +1217,11 @@ WITH streams AS (
 taken AS (
     SELECT r.node, count(*) AS replicas, sum(r.cpu) AS cpu, sum(r.memory) AS memory, sum(r.gpus) AS gpus
     FROM replicas r WHERE r.ended_at IS NULL GROUP BY r.node)
-SELECT n.name, n.site, n.facts, n.cordoned_at, (s.node IS NOT NULL)::boolean AS connected, coalesce(s.asked, false)::boolean AS asked,
+SELECT n.name, n.site, coalesce(o.project, '')::text AS project, n.facts, n.cordoned_at, (s.node IS NOT NULL)::boolean AS connected, coalesce(s.asked, false)::boolean AS asked,
        (d.node IS NOT NULL)::boolean AS draining, coalesce(t.replicas, 0)::bigint AS replicas, coalesce(t.cpu, 0)::float8 AS cpu,
        coalesce(t.memory, 0)::bigint AS memory, coalesce(t.gpus, 0)::bigint AS gpus
 FROM nodes n
+LEFT JOIN objects o ON o.kind = 'site' AND o.scope = '' AND o.name = n.site
 LEFT JOIN streams s ON s.node = n.name
 LEFT JOIN taken t ON t.node = n.name
 LEFT JOIN node_drains d ON d.node = n.name AND d.ended_at IS NULL
@@ -1089,6 +1232,7 @@ ORDER BY n.name
 type RoomsRow struct {
 	Name       string
 	Site       string
+	Project    string
 	Facts      json.RawMessage
 	CordonedAt *time.Time
 	Connected  bool
@@ -1113,6 +1257,7 @@ func (q *Queries) Rooms(ctx context.Context) ([]RoomsRow, error) {
 		if err := rows.Scan(
 			&i.Name,
 			&i.Site,
+			&i.Project,
 			&i.Facts,
 			&i.CordonedAt,
 			&i.Connected,

@@ -121,17 +121,18 @@ UPDATE deployments SET state = @state, reason = 'deleted', message = 'it was nev
 WHERE name = @name;
 
 -- name: ViewDeployments :many
-SELECT sqlc.embed(d), coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition,
+SELECT sqlc.embed(d), coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
        c.starting, c.healthy, c.unhealthy, c.terminating, c.unheard, c.older
 FROM deployments d
-LEFT JOIN LATERAL (SELECT x.generation, x.definition FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
+LEFT JOIN LATERAL (SELECT x.generation, x.definition, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
 CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE r.state = 'STARTING') AS starting, count(*) FILTER (WHERE r.state = 'HEALTHY') AS healthy,
-           count(*) FILTER (WHERE r.state = 'UNHEALTHY') AS unhealthy, count(*) FILTER (WHERE r.state = 'TERMINATING') AS terminating,
-           count(*) FILTER (WHERE r.state <> 'TERMINATING' AND NOT EXISTS (
-               SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)) AS unheard,
+    SELECT count(*) FILTER (WHERE r.heard AND r.state = 'STARTING') AS starting, count(*) FILTER (WHERE r.heard AND r.state = 'HEALTHY') AS healthy,
+           count(*) FILTER (WHERE r.heard AND r.state = 'UNHEALTHY') AS unhealthy, count(*) FILTER (WHERE r.state = 'TERMINATING') AS terminating,
+           count(*) FILTER (WHERE r.state <> 'TERMINATING' AND NOT r.heard) AS unheard,
            count(*) FILTER (WHERE r.state <> 'TERMINATING' AND r.process_version < d.process_version) AS older
-    FROM replicas r WHERE r.deployment = d.name AND r.ended_at IS NULL OFFSET 0) c
+    FROM (SELECT x.state, x.process_version, EXISTS (
+              SELECT 1 FROM connections k WHERE k.node = x.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0) AS heard
+          FROM replicas x WHERE x.deployment = d.name AND x.ended_at IS NULL OFFSET 0) r OFFSET 0) c
 WHERE d.name = ANY(@names::text[]) ORDER BY d.name;
 
 -- Those of a shard that have something to do and were not looked at for a while. One that waits for

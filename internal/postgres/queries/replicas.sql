@@ -107,10 +107,11 @@ WITH streams AS (
 taken AS (
     SELECT r.node, count(*) AS replicas, sum(r.cpu) AS cpu, sum(r.memory) AS memory, sum(r.gpus) AS gpus
     FROM replicas r WHERE r.ended_at IS NULL GROUP BY r.node)
-SELECT n.name, n.site, n.facts, n.cordoned_at, (s.node IS NOT NULL)::boolean AS connected, coalesce(s.asked, false)::boolean AS asked,
+SELECT n.name, n.site, coalesce(o.project, '')::text AS project, n.facts, n.cordoned_at, (s.node IS NOT NULL)::boolean AS connected, coalesce(s.asked, false)::boolean AS asked,
        (d.node IS NOT NULL)::boolean AS draining, coalesce(t.replicas, 0)::bigint AS replicas, coalesce(t.cpu, 0)::float8 AS cpu,
        coalesce(t.memory, 0)::bigint AS memory, coalesce(t.gpus, 0)::bigint AS gpus
 FROM nodes n
+LEFT JOIN objects o ON o.kind = 'site' AND o.scope = '' AND o.name = n.site
 LEFT JOIN streams s ON s.node = n.name
 LEFT JOIN taken t ON t.node = n.name
 LEFT JOIN node_drains d ON d.node = n.name AND d.ended_at IS NULL
@@ -134,6 +135,19 @@ SELECT DISTINCT c.node::text AS node, (m.module_namespace || '.' || m.name)::tex
 FROM connections c JOIN modules m ON m.connection = c.id
 WHERE c.node IS NOT NULL AND c.ended_at IS NULL AND c.state IN ('Active', 'Draining') ORDER BY 1, 2;
 
+-- name: ModulesOfNodes :many
+SELECT DISTINCT c.node::text AS node, (m.module_namespace || '.' || m.name)::text AS module
+FROM connections c JOIN modules m ON m.connection = c.id
+WHERE c.node = ANY(@nodes::text[]) AND c.ended_at IS NULL AND c.state IN ('Active', 'Draining') ORDER BY 1, 2;
+
+-- What placement chooses by, of the nodes with live replicas of a deployment.
+-- name: NodesOfDeployment :many
+SELECT n.name, n.site, coalesce(o.project, '')::text AS project, n.facts
+FROM (SELECT DISTINCT r.node FROM replicas r WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state <> 'TERMINATING') d
+JOIN nodes n ON n.name = d.node
+LEFT JOIN objects o ON o.kind = 'site' AND o.scope = '' AND o.name = n.site
+ORDER BY n.name;
+
 -- name: FailingNodes :many
 SELECT r.node, count(*) AS failing FROM replicas r
 WHERE r.deployment = @deployment AND r.failed_at > now() - make_interval(secs => @seconds::float8) GROUP BY r.node;
@@ -148,7 +162,10 @@ JOIN replicas r ON r.deployment = s.name AND r.ended_at IS NULL
 WHERE p.name = ANY(@pools::text[]) GROUP BY r.node, p.name;
 
 -- name: PoolSpecs :many
-SELECT name, spec FROM objects WHERE kind = 'pool' AND scope = '' ORDER BY name;
+SELECT p.name, p.spec FROM objects p
+WHERE p.kind = 'pool' AND p.scope = ''
+  AND (p.project = 'default' OR p.project = (SELECT o.project FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.name = @deployment))
+ORDER BY p.name;
 
 -- The filter finds its ids by an index of its own: one plan for all would read every replica.
 -- name: ReplicaIDsOfDeployment :many
@@ -174,6 +191,11 @@ SELECT sqlc.embed(r), d.project,
 FROM replicas r JOIN deployments d ON d.name = r.deployment
 WHERE r.id = ANY(@ids::text[]) AND (@project::text = '' OR d.project = @project)
 ORDER BY r.id;
+
+-- name: LastEndedReplicas :many
+SELECT sqlc.embed(r), d.project FROM replicas r JOIN deployments d ON d.name = r.deployment
+WHERE r.deployment = @deployment AND r.ended_at IS NOT NULL
+ORDER BY r.ended_at DESC LIMIT @max_rows;
 
 -- name: GetReplica :one
 SELECT sqlc.embed(r), d.project,
