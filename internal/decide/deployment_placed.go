@@ -17,9 +17,9 @@ const RoomAgain = 15 * time.Second
 const ReasonOldFirst = "old_before_new"
 
 // Placed is the plan with what became of its placement: it says what is missing, and looks again.
-// Where a replacement needs a fixed port that this deployment itself holds on every node that
-// there is, one of those to be replaced ends first, unless something ends anyway. The plan is to be carried out afterwards, with
-// Create replicas on got.Nodes.
+// Where the only room is what one of those to be replaced leaves, that ends first, unless something
+// ends anyway or the last new one is not healthy yet. The plan is to be carried out afterwards, with Create
+// replicas on got.Nodes.
 func (p DeploymentPlan) Placed(seen fleet.DeploymentSeen, got Placed) DeploymentPlan {
 	if p.Create == 0 || got.Missing == 0 {
 		return p
@@ -30,7 +30,7 @@ func (p DeploymentPlan) Placed(seen fleet.DeploymentSeen, got Placed) Deployment
 	if again := seen.At.Add(RoomAgain); p.Next.IsZero() || again.Before(p.Next) {
 		p.Next = again
 	}
-	if old, found := v.yields(got.Yield); found && p.Replaces && len(p.Terminate) == 0 {
+	if old, found := v.yields(got.Yield); found && p.Create == 0 && len(p.Terminate)+len(v.ending) == 0 && len(heard(v.good)) == len(v.good) {
 		return p.oldFirst(old, seen.At)
 	}
 	if p.Create == 0 && len(v.good) == 0 {
@@ -67,10 +67,10 @@ func (v deploymentView) misplaced(r fleet.ReplicaSeen) string {
 // leaves says that a replica is to run elsewhere.
 func (v deploymentView) leaves(r fleet.ReplicaSeen) bool { return r.Leave || v.misplaced(r) != "" }
 
-// yields is the oldest one to be replaced that stands on one of those nodes.
-func (v deploymentView) yields(nodes []fleet.NodeName) (fleet.ReplicaSeen, bool) {
+// yields is the oldest one to be replaced of those that leave room.
+func (v deploymentView) yields(ids []fleet.ReplicaID) (fleet.ReplicaSeen, bool) {
 	for _, r := range v.stale {
-		if slices.Contains(nodes, r.Node) {
+		if slices.Contains(ids, r.ID) {
 			return r, true
 		}
 	}
@@ -79,7 +79,7 @@ func (v deploymentView) yields(nodes []fleet.NodeName) (fleet.ReplicaSeen, bool)
 
 func (p DeploymentPlan) oldFirst(old fleet.ReplicaSeen, now time.Time) DeploymentPlan {
 	p.Rule = ReasonOldFirst
-	p.Message = fmt.Sprintf("replica %s ends before its replacement starts: it has a fixed port on node %s, and no other node could take it", old.ID, old.Node)
+	p.Message = fmt.Sprintf("replica %s ends before its replacement starts: that takes its place on node %s, and there is no other room", old.ID, old.Node)
 	p.Terminate = []ReplicaStep{{old.ID, ReasonOldFirst, p.Message}}
 	p.Awaited = "the end of replica " + string(old.ID)
 	p.Next = now.Add(old.Stop + stopMargin)

@@ -211,6 +211,10 @@ func (g *region) rests(t *rapid.T) {
 	case noPlace(g.last):
 		require.NotEmpty(t, g.seen.Message, "what is missing")
 		require.NotEmpty(t, g.last.Awaited)
+		for _, r := range g.look().Replicas {
+			may := len(g.seen.Placement.Sites) == 0 || g.seen.Placement.Sites[0] == g.node(r.Node).site
+			require.False(t, may && !r.Leave && r.ProcessVersion < g.seen.ProcessVersion, "it could be replaced where it is")
+		}
 	default:
 		require.Equal(t, fleet.DeploymentRunning, g.seen.State)
 		require.Equal(t, g.seen.Target, live)

@@ -257,9 +257,13 @@ func TestDeploymentBackstop(t *testing.T) {
 func TestDeploymentMoves(t *testing.T) {
 	t.Parallel()
 	starting := state(fleet.ReplicaStarting)
-	in := func(p fleet.PlacementSpec) changed { return func(s *fleet.DeploymentSeen) { s.Project, s.Placement = "red", p } }
+	in := func(p fleet.PlacementSpec) changed {
+		return func(s *fleet.DeploymentSeen) { s.Project, s.Placement = "red", p }
+	}
 	stands := func(n int, change ...func(*fleet.NodeRoom)) changed {
-		return func(s *fleet.DeploymentSeen) { s.Nodes = append(s.Nodes, room(fmt.Sprint("n", n), "plant-1", change...)) }
+		return func(s *fleet.DeploymentSeen) {
+			s.Nodes = append(s.Nodes, room(fmt.Sprint("n", n), "plant-1", change...))
+		}
 	}
 	offers := func(r *fleet.NodeRoom) { r.Modules = []string{"acme.detect"} }
 	sites, module := fleet.PlacementSpec{Sites: []fleet.SiteName{"plant-1"}}, fleet.PlacementSpec{Modules: []string{"acme.detect"}}

@@ -32,7 +32,8 @@ type region struct {
 	ops     []fleet.DeploymentOperation
 	ended   map[fleet.OperationID]fleet.OperationState
 	ports   []int
-	fails   bool // the program never gets healthy, and exits
+	cores   float64 // of each node; each replica takes one
+	fails   bool    // the program never gets healthy, and exits
 	made    int
 	removed bool // the declaration is gone
 	last    decide.DeploymentPlan
@@ -47,6 +48,7 @@ func newRegion(t *rapid.T) *region {
 	if rapid.IntRange(0, 3).Draw(t, "fixed port") == 0 {
 		g.ports = []int{8080}
 	}
+	g.cores = float64(rapid.IntRange(1, 6).Draw(t, "cores"))
 	n := rapid.IntRange(0, 4).Draw(t, "target")
 	g.seen = fleet.DeploymentSeen{
 		Name: "web", Placement: fleet.PlacementSpec{Spread: fleet.SpreadSites}, State: fleet.DeploymentPending, Target: n, Min: rapid.IntRange(0, n).Draw(t, "min"), Revision: 1, ProcessVersion: 1,
@@ -97,7 +99,7 @@ func (g *region) rooms() []fleet.NodeRoom {
 		if n.gone {
 			continue
 		}
-		room := fleet.NodeRoom{Node: n.name, Site: n.site, Drivers: []fleet.Driver{fleet.DriverProcess}, Total: fleet.Resources{CPU: 6}}
+		room := fleet.NodeRoom{Node: n.name, Site: n.site, Drivers: []fleet.Driver{fleet.DriverProcess}, Total: fleet.Resources{CPU: g.cores}, Unheard: n.unheard}
 		if n.leave {
 			room.Away = "draining"
 		} else if !n.unheard.IsZero() {
@@ -109,7 +111,10 @@ func (g *region) rooms() []fleet.NodeRoom {
 			}
 			room.Replicas, room.Taken.CPU, room.Ports = room.Replicas+1, room.Taken.CPU+1, append(room.Ports, g.ports...)
 			if r.State.Live() {
-				room.Own, room.OwnPorts = room.Own+1, append(room.OwnPorts, g.ports...)
+				room.Own++
+			}
+			if r.State.Live() && r.ProcessVersion < g.seen.ProcessVersion {
+				room.Old = append(room.Old, fleet.OldReplica{ID: r.ID, Resources: fleet.Resources{CPU: 1}, Ports: g.ports})
 			}
 		}
 		out = append(out, room)
@@ -131,7 +136,7 @@ func (g *region) visit() decide.DeploymentPlan {
 	if plan.Create > 0 {
 		placed = decide.Place(decide.PlaceRequest{
 			Count: plan.Create, Driver: fleet.DriverProcess, Resources: fleet.Resources{CPU: 1}, Ports: g.ports,
-			Spec: g.seen.Placement,
+			LostBefore: g.now.Add(-30 * time.Second), Spec: g.seen.Placement,
 		}, g.rooms())
 		plan = plan.Placed(seen, placed)
 	}
@@ -186,7 +191,7 @@ func (g *region) promises(seen fleet.DeploymentSeen, p decide.DeploymentPlan) {
 // keepsHealthy: what is ended leaves as many healthy as are to run, or as there were.
 func (g *region) keepsHealthy(seen fleet.DeploymentSeen, p decide.DeploymentPlan, over bool) {
 	if over || p.Rule == decide.ReasonOldFirst {
-		require.True(g.t, over || len(g.ports) > 0, "only a fixed port ends an old one first")
+		require.True(g.t, over || len(p.Terminate) == 1 && p.Create == 0, "one at a time ends before its replacement")
 		return
 	}
 	before, _ := runningNow(seen)

@@ -3,6 +3,7 @@ package decide
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -16,17 +17,19 @@ type PlaceRequest struct {
 	Driver    fleet.Driver        `json:"driver"`
 	// Ports are its fixed ports, of which a node has each once.
 	Ports []int `json:"ports,omitempty"`
+	// LostBefore parts nodes that may be back soon from those that have been away for too long.
+	LostBefore time.Time `json:"lostBefore,omitzero"`
 }
 
 // Placed is where they go, one entry for each, and how many found no room. Then Reason is a stable
-// word and Message says what is missing. Yield are nodes that would take one if a replica of this
-// very deployment left its fixed port there; it is empty where another node might ever do.
+// word and Message says what is missing. Yield are replicas of an earlier process version, each of which
+// leaves room for one when it ends; it is empty while a node that may be back soon might do instead.
 type Placed struct {
-	Nodes   []fleet.NodeName `json:"nodes,omitempty"`
-	Missing int              `json:"missing,omitempty"`
-	Reason  string           `json:"reason,omitempty"`
-	Message string           `json:"message,omitempty"`
-	Yield   []fleet.NodeName `json:"yield,omitempty"`
+	Nodes   []fleet.NodeName  `json:"nodes,omitempty"`
+	Missing int               `json:"missing,omitempty"`
+	Reason  string            `json:"reason,omitempty"`
+	Message string            `json:"message,omitempty"`
+	Yield   []fleet.ReplicaID `json:"yield,omitempty"`
 }
 
 // Why there is no room.
@@ -116,7 +119,7 @@ func (p *Placer) room(i int) fleet.NodeRoom {
 // Another goes on with a deployment that has nothing on any node yet.
 func (p *Placer) Another() {
 	for i := range p.slots {
-		p.slots[i].own, p.slots[i].failing, p.rooms[i].OwnPorts = 0, 0, nil
+		p.slots[i].own, p.slots[i].failing, p.rooms[i].Old = 0, 0, nil
 	}
 	clear(p.siteOwn)
 }

@@ -15,7 +15,7 @@ func (p *Placer) explain(want *PlaceRequest, placed *Placed) {
 		e.add(want, p.room(i))
 	}
 	placed.Reason, placed.Message = e.reason(want), e.message(want)
-	if e.matching > 0 && len(e.yield) == e.matching {
+	if !e.soon {
 		placed.Yield = e.yield
 	}
 }
@@ -26,7 +26,8 @@ type explanation struct {
 	count                   [noGPU + 1]int
 	most                    [noGPU + 1]fleet.NodeRoom
 	away                    []string
-	yield                   []fleet.NodeName
+	yield                   []fleet.ReplicaID
+	soon                    bool // a node that may be back soon matches
 }
 
 func (e *explanation) add(want *PlaceRequest, room fleet.NodeRoom) {
@@ -43,23 +44,31 @@ func (e *explanation) add(want *PlaceRequest, room fleet.NodeRoom) {
 		return
 	}
 	e.matching++
+	e.soon = e.soon || o == isAway && room.Away == awayNotConnected && room.Unheard.After(want.LostBefore)
+	for _, old := range room.Old {
+		if o > isAway && want.obstacle(without(room, old)) == fits {
+			e.yield = append(e.yield, old.ID)
+		}
+	}
 	switch {
 	case o == isAway && !slices.Contains(e.away, room.Away):
 		e.away = append(e.away, room.Away)
-	case o == portTaken && want.shiftsWith(room):
-		e.yield = append(e.yield, room.Node)
 	case o >= noCPU && (e.count[o] == 1 || more(o, room, e.most[o])):
 		e.most[o] = room
 	}
 }
 
-// shiftsWith says that what is in the way is a fixed port of this very deployment, and that the machine is
-// large enough.
-func (w *PlaceRequest) shiftsWith(room fleet.NodeRoom) bool {
-	empty := slot{total: room.Total}
-	return w.shortage(&empty) == fits && !slices.ContainsFunc(w.Ports, func(p int) bool {
-		return slices.Contains(room.Ports, p) && !slices.Contains(room.OwnPorts, p)
-	})
+// awayNotConnected is the word for a node that may come back by itself.
+const awayNotConnected = "not_connected"
+
+// without is a node once one of its replicas has ended.
+func without(room fleet.NodeRoom, old fleet.OldReplica) *fleet.NodeRoom {
+	room.Taken.CPU -= old.Resources.CPU
+	room.Taken.Memory -= old.Resources.Memory
+	room.Taken.GPUs -= old.Resources.GPUs
+	room.Ports = slices.DeleteFunc(slices.Clone(room.Ports), func(p int) bool { return slices.Contains(old.Ports, p) })
+	room.PoolFull = room.PoolOver
+	return &room
 }
 
 func more(o obstacle, a, b fleet.NodeRoom) bool {

@@ -50,8 +50,12 @@ func port(n int) func(*fleet.NodeRoom) {
 	return func(r *fleet.NodeRoom) { r.Ports = append(r.Ports, n) }
 }
 
-func ownPort(n int) func(*fleet.NodeRoom) {
-	return func(r *fleet.NodeRoom) { r.Ports, r.OwnPorts = append(r.Ports, n), append(r.OwnPorts, n) }
+// old has a replica of an earlier version with so many cores.
+func old(id fleet.ReplicaID, cpu float64, ports ...int) func(*fleet.NodeRoom) {
+	return func(r *fleet.NodeRoom) {
+		r.Taken.CPU, r.Ports = r.Taken.CPU+cpu, append(r.Ports, ports...)
+		r.Old = append(r.Old, fleet.OldReplica{ID: id, Resources: fleet.Resources{CPU: cpu}, Ports: ports})
+	}
 }
 
 // want is a request for processes that ask for nothing, spread over sites.
@@ -136,29 +140,44 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// A fixed port that the deployment itself holds everywhere is given up on one of those nodes, and
-// only there where no other node would ever do.
+// What an old replica leaves is taken where there is no other room: port, resources or place in a pool.
 func TestPlaceYields(t *testing.T) {
 	t.Parallel()
-	held := room("a1", "a", own(1), ownPort(80))
+	held := room("a1", "a", old("a", 1, 80))
+	busy := room("a1", "a", taken(2), old("a", 1), old("b", 1))
+	inFull := func(r *fleet.NodeRoom) { r.Pools, r.PoolFull = []fleet.PoolName{"gpu"}, []fleet.PoolName{"gpu"} }
+	over := func(r *fleet.NodeRoom) { r.PoolOver = r.PoolFull }
+	unheard := func(ago time.Duration) func(*fleet.NodeRoom) {
+		return func(r *fleet.NodeRoom) { r.Away, r.Unheard = "not_connected", noon.Add(-ago) }
+	}
+	port80, gpu := want(1, fixed(80), cpu(1)), want(1, pools("gpu"))
 	for _, c := range []struct {
 		name  string
+		want  decide.PlaceRequest
 		rooms []fleet.NodeRoom
-		want  []fleet.NodeName
+		yield []fleet.ReplicaID
 	}{
-		{"its own port on the only node", []fleet.NodeRoom{held}, []fleet.NodeName{"a1"}},
-		{"its own port on every node", []fleet.NodeRoom{held, room("b1", "b", ownPort(80))}, []fleet.NodeName{"a1", "b1"}},
-		{"nodes that do not match do not count", []fleet.NodeRoom{held, room("b1", "b", func(r *fleet.NodeRoom) { r.Drivers = nil })}, []fleet.NodeName{"a1"}},
-		{"another node may come back", []fleet.NodeRoom{held, room("b1", "b", away("not_connected"))}, nil},
-		{"another node may get room", []fleet.NodeRoom{held, room("b1", "b", taken(4))}, nil},
-		{"another's port", []fleet.NodeRoom{room("a1", "a", port(80))}, nil},
-		{"a machine that is too small", []fleet.NodeRoom{room("a1", "a", ownPort(80), func(r *fleet.NodeRoom) { r.Total.CPU = 0.5 })}, nil},
+		{"its own port on the only node", port80, []fleet.NodeRoom{held}, []fleet.ReplicaID{"a"}},
+		{"its own port on every node", port80, []fleet.NodeRoom{held, room("b1", "b", old("b", 1, 80))}, []fleet.ReplicaID{"a", "b"}},
+		{"nodes that do not match do not count", port80, []fleet.NodeRoom{held, room("b1", "b", func(r *fleet.NodeRoom) { r.Drivers = nil })}, []fleet.ReplicaID{"a"}},
+		{"nor those that are cordoned", port80, []fleet.NodeRoom{held, room("b1", "b", old("b", 1, 80), away("cordoned"))}, []fleet.ReplicaID{"a"}},
+		{"nor those that are full of others", port80, []fleet.NodeRoom{held, room("b1", "b", taken(4))}, []fleet.ReplicaID{"a"}},
+		{"another node may be back soon", port80, []fleet.NodeRoom{held, room("b1", "b", unheard(time.Second))}, nil},
+		{"another node is away for long", port80, []fleet.NodeRoom{held, room("b1", "b", unheard(time.Minute))}, []fleet.ReplicaID{"a"}},
+		{"another's port", port80, []fleet.NodeRoom{room("a1", "a", port(80))}, nil},
+		{"another's port beside its own", want(1, func(w *decide.PlaceRequest) { w.Ports = []int{80, 81} }), []fleet.NodeRoom{room("a1", "a", port(81), old("a", 1, 80))}, nil},
+		{"a machine that is too small", port80, []fleet.NodeRoom{room("a1", "a", old("a", 1, 80), func(r *fleet.NodeRoom) { r.Total.CPU = 0.5 })}, nil},
+		{"cores of an old one", want(1, cpu(1)), []fleet.NodeRoom{busy}, []fleet.ReplicaID{"a", "b"}},
+		{"more than any one leaves", want(1, cpu(2)), []fleet.NodeRoom{busy}, nil},
+		{"a place in a pool that is full", gpu, []fleet.NodeRoom{room("a1", "a", inFull, old("a", 1))}, []fleet.ReplicaID{"a"}},
+		{"none in one that has too many", gpu, []fleet.NodeRoom{room("a1", "a", inFull, over, old("a", 1))}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := decide.Place(want(1, fixed(80), cpu(1)), c.rooms)
+			c.want.LostBefore = noon.Add(-30 * time.Second)
+			got := decide.Place(c.want, c.rooms)
 			require.Equal(t, 1, got.Missing)
-			require.Equal(t, c.want, got.Yield)
+			require.Equal(t, c.yield, got.Yield)
 		})
 	}
 }
@@ -176,11 +195,17 @@ func TestPlanIsPlaced(t *testing.T) {
 	require.Contains(t, waits.Awaited, "what is missing")
 	require.False(t, waits.Done)
 
-	noRoom.Yield = []fleet.NodeName{"n2"}
+	noRoom.Yield = []fleet.ReplicaID{replica(2).ID}
 	yields := decide.Deployment(update).Placed(update, noRoom)
 	require.Equal(t, decide.ReasonOldFirst, yields.Rule)
 	require.Equal(t, "2", ids(yields.Terminate))
-	require.Contains(t, yields.Message, "fixed port on node n2")
+	require.Contains(t, yields.Message, "on node n2")
+	short := deployment(released(2, 2), began(2, 2), target(3, 1), has(replica(1), replica(2)))
+	require.Equal(t, "2", ids(decide.Deployment(short).Placed(short, noRoom).Terminate), "also where there was no room for all before")
+	for _, waits := range []fleet.ReplicaSeen{replica(3, version(2), state(fleet.ReplicaStarting)), replica(3, ending(time.Second)), replica(3, version(2), unheard(time.Second))} {
+		busy := deployment(released(2, 2), began(2, 2), target(4, 1), has(replica(1), replica(2), waits))
+		require.Empty(t, decide.Deployment(busy).Placed(busy, noRoom).Terminate, "one at a time: %s", waits.State)
+	}
 
 	more := deployment(target(3, 1), has(replica(1)))
 	require.Empty(t, decide.Deployment(more).Placed(more, noRoom).Terminate, "nothing is to be replaced")

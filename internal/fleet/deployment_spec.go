@@ -1,6 +1,9 @@
 package fleet
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // DeploymentSpec is what a person declares of a deployment, bodies by hash. Durations are seconds.
 type DeploymentSpec struct {
@@ -262,17 +265,27 @@ type NodeRoom struct {
 	// Total is what the machine has, Taken what replicas that are there, TERMINATING ones too, ask for.
 	Total Resources `json:"total"`
 	Taken Resources `json:"taken"`
-	// Ports are fixed ports that replicas there have, OwnPorts those of them that live replicas of the
-	// deployment have.
-	Ports    []int `json:"ports,omitempty"`
-	OwnPorts []int `json:"ownPorts,omitempty"`
+	// Ports are fixed ports that replicas there have.
+	Ports []int `json:"ports,omitempty"`
+	// Old are live replicas of the deployment there that run an earlier process version.
+	Old []OldReplica `json:"old,omitempty"`
 	// Replicas counts all that are there, Own those of the deployment, Failing those of it that
 	// failed there lately.
 	Replicas int `json:"replicas"`
 	Own      int `json:"own"`
 	Failing  int `json:"failing,omitempty"`
-	// PoolFull are the pools of it whose bound is reached.
+	// PoolFull are the pools of it whose bound is reached, PoolOver those of them where it is exceeded.
 	PoolFull []PoolName `json:"poolFull,omitempty"`
+	PoolOver []PoolName `json:"poolOver,omitempty"`
 	// Away says why nothing is placed there: "" or a stable word (not_connected, cordoned, draining, full).
 	Away string `json:"away,omitempty"`
+	// Unheard is since when it is not connected, zero while it is.
+	Unheard time.Time `json:"unheard,omitzero"`
+}
+
+// OldReplica is what a replica leaves on its node when it ends.
+type OldReplica struct {
+	ID        ReplicaID `json:"id"`
+	Resources Resources `json:"resources"`
+	Ports     []int     `json:"ports,omitempty"`
 }

@@ -97,7 +97,9 @@ func (c *carrying) place(ctx context.Context) error {
 		return err
 	}
 	plan, nodes := c.judge.Place(PlaceWish{
-		Count: c.plan.Create, Project: fleet.ProjectName(c.row.Project), Spec: c.spec.Placement, Resources: c.looked.terms.Resources, Driver: c.looked.terms.Driver, Ports: c.looked.terms.Ports,
+		Count: c.plan.Create, Project: fleet.ProjectName(c.row.Project), Spec: c.spec.Placement, Resources: c.looked.terms.Resources,
+		Driver: c.looked.terms.Driver, Ports: c.looked.terms.Ports,
+		LostBefore: c.seen.At.Add(-time.Duration(c.seen.Terms.WithDefaults().LostSeconds) * time.Second),
 	}, rooms.all)
 	c.plan = plan
 	fit := rooms.fitting(nodes, c.spec.Placement.Pools)

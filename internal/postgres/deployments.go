@@ -76,6 +76,8 @@ type PlaceWish struct {
 	Resources fleet.Resources
 	Driver    fleet.Driver
 	Ports     []int
+	// LostBefore parts nodes that may be back soon from those that have been away for too long.
+	LostBefore time.Time
 }
 
 // DeploymentJudge decides about one visit, from nothing but what it is given. It is asked anew when

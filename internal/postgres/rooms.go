@@ -51,7 +51,7 @@ func readRooms(ctx context.Context, q *db.Queries, deployment fleet.DeploymentNa
 		}
 		at[row.Name] = &r.all[i]
 	}
-	for _, fill := range []func(context.Context, *db.Queries, fleet.DeploymentName, map[string]*fleet.NodeRoom) error{fillOwn, fillPorts, fillModules} {
+	for _, fill := range []func(context.Context, *db.Queries, fleet.DeploymentName, map[string]*fleet.NodeRoom) error{fillOwn, fillOld, fillPorts, fillModules} {
 		if err := fill(ctx, q, deployment, at); err != nil {
 			return r, err
 		}
@@ -73,10 +73,14 @@ func roomOf(r db.RoomsRow) (fleet.NodeRoom, error) {
 	if err := json.Unmarshal(r.Facts, &facts); err != nil {
 		return fleet.NodeRoom{}, failed("read the facts of node "+r.Name, err)
 	}
-	return fleet.NodeRoom{
+	room := fleet.NodeRoom{
 		Node: fleet.NodeName(r.Name), Site: fleet.SiteName(r.Site), Project: fleet.ProjectName(r.Project), Labels: facts.Labels, Drivers: facts.Drivers, Total: facts.Resources,
 		Taken: fleet.Resources{CPU: r.Cpu, Memory: r.Memory, GPUs: int(r.Gpus)}, Replicas: int(r.Replicas), Away: awayOf(r),
-	}, nil
+	}
+	if !r.Connected {
+		room.Unheard = r.Unheard
+	}
+	return room, nil
 }
 
 // fillOwn counts what of a deployment is on its nodes, and what failed there lately.
@@ -99,16 +103,28 @@ func fillOwn(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName
 	return failed("read what failed lately", err)
 }
 
-func fillPorts(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName, at map[string]*fleet.NodeRoom) error {
-	ports, err := q.PortsOnNodes(ctx, string(deployment))
-	for _, p := range ports {
-		room := at[p.Node]
+// fillOld says what ends when it is replaced, and what it leaves.
+func fillOld(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName, at map[string]*fleet.NodeRoom) error {
+	rows, err := q.OldOnNodes(ctx, string(deployment))
+	for _, r := range rows {
+		room := at[r.Node]
 		if room == nil {
 			continue
 		}
-		room.Ports = append(room.Ports, int(p.Port))
-		if p.Own {
-			room.OwnPorts = append(room.OwnPorts, int(p.Port))
+		old := fleet.OldReplica{ID: fleet.ReplicaID(r.ID), Resources: fleet.Resources{CPU: r.Cpu, Memory: r.Memory, GPUs: int(r.Gpus)}}
+		for _, p := range r.FixedPorts {
+			old.Ports = append(old.Ports, int(p))
+		}
+		room.Old = append(room.Old, old)
+	}
+	return failed("read what is to be replaced", err)
+}
+
+func fillPorts(ctx context.Context, q *db.Queries, _ fleet.DeploymentName, at map[string]*fleet.NodeRoom) error {
+	ports, err := q.PortsOnNodes(ctx)
+	for _, p := range ports {
+		if room := at[p.Node]; room != nil {
+			room.Ports = append(room.Ports, int(p.Port))
 		}
 	}
 	return failed("read the ports that are taken", err)
@@ -144,7 +160,7 @@ func readNodes(ctx context.Context, q *db.Queries, deployment fleet.DeploymentNa
 		if err != nil {
 			return nil, err
 		}
-		r.all[i].Away = "" // nobody asked
+		r.all[i].Away, r.all[i].Unheard = "", time.Time{} // nobody asked
 		r.pool(&r.all[i])
 		at[row.Name] = &r.all[i]
 	}
@@ -215,8 +231,11 @@ func (r *nodeRooms) pool(n *fleet.NodeRoom) {
 			continue
 		}
 		n.Pools = append(n.Pools, p.name)
-		if p.spec.MaxReplicas > 0 && r.taken[poolPlace{n.Node, p.name}] >= p.spec.MaxReplicas {
+		if over := r.taken[poolPlace{n.Node, p.name}] - p.spec.MaxReplicas; p.spec.MaxReplicas > 0 && over >= 0 {
 			n.PoolFull = append(n.PoolFull, p.name)
+			if over > 0 {
+				n.PoolOver = append(n.PoolOver, p.name)
+			}
 		}
 	}
 }

@@ -743,6 +743,50 @@ func (q *Queries) NodesOfDeployment(ctx context.Context, deployment string) ([]N
 	return items, nil
 }
 
+const oldOnNodes = `-- name: OldOnNodes :many
+SELECT r.id, r.node, r.cpu, r.memory, r.gpus, r.fixed_ports
+FROM replicas r JOIN deployments d ON d.name = r.deployment
+WHERE r.deployment = $1 AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version < d.process_version
+ORDER BY r.created_at, r.id
+`
+
+type OldOnNodesRow struct {
+	ID         string
+	Node       string
+	Cpu        float64
+	Memory     int64
+	Gpus       int32
+	FixedPorts []int32
+}
+
+// What may be ended to make room for what replaces it.
+func (q *Queries) OldOnNodes(ctx context.Context, deployment string) ([]OldOnNodesRow, error) {
+	rows, err := q.db.Query(ctx, oldOnNodes, deployment)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OldOnNodesRow
+	for rows.Next() {
+		var i OldOnNodesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Node,
+			&i.Cpu,
+			&i.Memory,
+			&i.Gpus,
+			&i.FixedPorts,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ownOnNodes = `-- name: OwnOnNodes :many
 SELECT r.node, count(*) AS own
 FROM replicas r JOIN deployments d ON d.name = r.deployment
@@ -845,19 +889,18 @@ func (q *Queries) PoolTaken(ctx context.Context, pools []string) ([]PoolTakenRow
 }
 
 const portsOnNodes = `-- name: PortsOnNodes :many
-SELECT r.node, p.port::integer AS port, bool_or(r.deployment = $1 AND r.state <> 'TERMINATING')::boolean AS own
+SELECT DISTINCT r.node, p.port::integer AS port
 FROM replicas r CROSS JOIN LATERAL unnest(r.fixed_ports) AS p(port)
-WHERE r.ended_at IS NULL AND r.fixed_ports <> '{}' GROUP BY r.node, p.port ORDER BY r.node, p.port
+WHERE r.ended_at IS NULL AND r.fixed_ports <> '{}' ORDER BY r.node, port
 `
 
 type PortsOnNodesRow struct {
 	Node string
 	Port int32
-	Own  bool
 }
 
-func (q *Queries) PortsOnNodes(ctx context.Context, deployment string) ([]PortsOnNodesRow, error) {
-	rows, err := q.db.Query(ctx, portsOnNodes, deployment)
+func (q *Queries) PortsOnNodes(ctx context.Context) ([]PortsOnNodesRow, error) {
+	rows, err := q.db.Query(ctx, portsOnNodes)
 	if err != nil {
 		return nil, err
 	}
@@ -865,7 +908,7 @@ func (q *Queries) PortsOnNodes(ctx context.Context, deployment string) ([]PortsO
 	var items []PortsOnNodesRow
 	for rows.Next() {
 		var i PortsOnNodesRow
-		if err := rows.Scan(&i.Node, &i.Port, &i.Own); err != nil {
+		if err := rows.Scan(&i.Node, &i.Port); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -1219,7 +1262,9 @@ taken AS (
     FROM replicas r WHERE r.ended_at IS NULL GROUP BY r.node)
 SELECT n.name, n.site, coalesce(o.project, '')::text AS project, n.facts, n.cordoned_at, (s.node IS NOT NULL)::boolean AS connected, coalesce(s.asked, false)::boolean AS asked,
        (d.node IS NOT NULL)::boolean AS draining, coalesce(t.replicas, 0)::bigint AS replicas, coalesce(t.cpu, 0)::float8 AS cpu,
-       coalesce(t.memory, 0)::bigint AS memory, coalesce(t.gpus, 0)::bigint AS gpus
+       coalesce(t.memory, 0)::bigint AS memory, coalesce(t.gpus, 0)::bigint AS gpus,
+       coalesce(CASE WHEN s.node IS NULL THEN (SELECT max(c.ended_at) FROM connections c WHERE c.node = n.name AND c.ended_at IS NOT NULL) END,
+                'epoch')::timestamptz AS unheard
 FROM nodes n
 LEFT JOIN objects o ON o.kind = 'site' AND o.scope = '' AND o.name = n.site
 LEFT JOIN streams s ON s.node = n.name
@@ -1242,6 +1287,7 @@ type RoomsRow struct {
 	Cpu        float64
 	Memory     int64
 	Gpus       int64
+	Unheard    time.Time
 }
 
 // Every node that may run anything, with what is there: each sum is made of all nodes at once.
@@ -1267,6 +1313,7 @@ func (q *Queries) Rooms(ctx context.Context) ([]RoomsRow, error) {
 			&i.Cpu,
 			&i.Memory,
 			&i.Gpus,
+			&i.Unheard,
 		); err != nil {
 			return nil, err
 		}

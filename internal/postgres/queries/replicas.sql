@@ -109,7 +109,9 @@ taken AS (
     FROM replicas r WHERE r.ended_at IS NULL GROUP BY r.node)
 SELECT n.name, n.site, coalesce(o.project, '')::text AS project, n.facts, n.cordoned_at, (s.node IS NOT NULL)::boolean AS connected, coalesce(s.asked, false)::boolean AS asked,
        (d.node IS NOT NULL)::boolean AS draining, coalesce(t.replicas, 0)::bigint AS replicas, coalesce(t.cpu, 0)::float8 AS cpu,
-       coalesce(t.memory, 0)::bigint AS memory, coalesce(t.gpus, 0)::bigint AS gpus
+       coalesce(t.memory, 0)::bigint AS memory, coalesce(t.gpus, 0)::bigint AS gpus,
+       coalesce(CASE WHEN s.node IS NULL THEN (SELECT max(c.ended_at) FROM connections c WHERE c.node = n.name AND c.ended_at IS NOT NULL) END,
+                'epoch')::timestamptz AS unheard
 FROM nodes n
 LEFT JOIN objects o ON o.kind = 'site' AND o.scope = '' AND o.name = n.site
 LEFT JOIN streams s ON s.node = n.name
@@ -126,9 +128,16 @@ FROM replicas r JOIN deployments d ON d.name = r.deployment
 WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version = d.process_version GROUP BY r.node;
 
 -- name: PortsOnNodes :many
-SELECT r.node, p.port::integer AS port, bool_or(r.deployment = @deployment AND r.state <> 'TERMINATING')::boolean AS own
+SELECT DISTINCT r.node, p.port::integer AS port
 FROM replicas r CROSS JOIN LATERAL unnest(r.fixed_ports) AS p(port)
-WHERE r.ended_at IS NULL AND r.fixed_ports <> '{}' GROUP BY r.node, p.port ORDER BY r.node, p.port;
+WHERE r.ended_at IS NULL AND r.fixed_ports <> '{}' ORDER BY r.node, port;
+
+-- What may be ended to make room for what replaces it.
+-- name: OldOnNodes :many
+SELECT r.id, r.node, r.cpu, r.memory, r.gpus, r.fixed_ports
+FROM replicas r JOIN deployments d ON d.name = r.deployment
+WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version < d.process_version
+ORDER BY r.created_at, r.id;
 
 -- name: ModulesOnNodes :many
 SELECT DISTINCT c.node::text AS node, (m.module_namespace || '.' || m.name)::text AS module
