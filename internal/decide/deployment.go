@@ -19,6 +19,8 @@ type DeploymentPlan struct {
 	// Create is how many replicas to make, on the nodes that Place says. What it says goes through
 	// Placed before the plan is carried out.
 	Create int `json:"create,omitempty"`
+	// Scarce says that there was no room at the last visit.
+	Scarce bool `json:"scarce,omitempty"`
 	// Replaces says that Create is one more than the target: the one that it replaces ends later.
 	Replaces bool `json:"replaces,omitempty"`
 	// Terminate are those that become TERMINATING; End those that become TERMINATED without a word

@@ -228,6 +228,7 @@ func (c *deploymentCase) create() {
 	}
 	if c.plan.Create > 0 {
 		c.made = true
+		c.plan.Scarce = slices.Contains(noRoomReasons, c.v.Reason)
 		c.next(c.v.At.Add(takeUpLimit))
 	}
 }

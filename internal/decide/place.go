@@ -40,6 +40,8 @@ const (
 	PortsTaken        = "ports_taken"        // nodes that match have one of its fixed ports in use
 )
 
+var noRoomReasons = []string{NoRoom, NoNode, PoolMisconfigured, PortsTaken}
+
 // Place finds nodes for replicas, with the least of what is unwanted first: a node where this
 // deployment failed lately more than once, a site and a node that have more of it than others (as
 // Spread says), one where it failed once, the fullest.

@@ -86,22 +86,26 @@ var placementKey = fleet.ObjectKey{Kind: "placement"}
 // place finds nodes for the replicas to be made. Nothing is made of what is being deleted, whatever
 // was decided (S32).
 func (c *carrying) place(ctx context.Context) error {
-	if c.plan.Create <= 0 || c.revision == nil || c.seen.Deleting || c.seen.State == fleet.DeploymentDestroying {
+	count := c.plan.Create
+	if count <= 0 || c.revision == nil || c.seen.Deleting || c.seen.State == fleet.DeploymentDestroying {
 		return nil
+	}
+	if c.plan.Scarce { // most often there is still no room, which is found out without holding up others
+		_, nodes, err := c.choose(ctx, count)
+		if err != nil || len(nodes) == 0 {
+			return err
+		}
+	}
+	if !c.placing.take() {
+		return errNoTurn
 	}
 	if err := lock(ctx, c.q, []fleet.ObjectKey{placementKey}); err != nil {
 		return err
 	}
-	rooms, err := readRooms(ctx, c.q, c.name())
+	rooms, nodes, err := c.choose(ctx, count)
 	if err != nil {
 		return err
 	}
-	plan, nodes := c.judge.Place(PlaceWish{
-		Count: c.plan.Create, Project: fleet.ProjectName(c.row.Project), Spec: c.spec.Placement, Resources: c.looked.terms.Resources,
-		Driver: c.looked.terms.Driver, Ports: c.looked.terms.Ports,
-		LostBefore: c.seen.At.Add(-time.Duration(c.seen.Terms.WithDefaults().LostSeconds) * time.Second),
-	}, rooms.all)
-	c.plan = plan
 	fit := rooms.fitting(nodes, c.spec.Placement.Pools)
 	if len(fit) < len(nodes) { // the others have their turn when these are there
 		c.plan.More, c.plan.Done = true, false
@@ -114,6 +118,22 @@ func (c *carrying) place(ctx context.Context) error {
 		c.created = append(c.created, newReplica{id, string(node)})
 	}
 	return nil
+}
+
+// choose has nodes chosen for so many replicas, and the plan changed by what there is.
+func (c *carrying) choose(ctx context.Context, count int) (nodeRooms, []fleet.NodeName, error) {
+	rooms, err := readRooms(ctx, c.q, c.name())
+	if err != nil {
+		return rooms, nil, err
+	}
+	wish := PlaceWish{
+		Count: count, Project: fleet.ProjectName(c.row.Project), Spec: c.spec.Placement, Resources: c.looked.terms.Resources,
+		Driver: c.looked.terms.Driver, Ports: c.looked.terms.Ports,
+		LostBefore: c.seen.At.Add(-time.Duration(c.seen.Terms.WithDefaults().LostSeconds) * time.Second),
+	}
+	plan, nodes := c.judge.Place(wish, rooms.all)
+	c.plan = plan
+	return rooms, nodes, nil
 }
 
 func newReplicaID() (string, error) {

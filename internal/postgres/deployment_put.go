@@ -63,10 +63,11 @@ func (s *Store) changeDeployment(ctx context.Context, w Write, out *Started, f f
 
 // deploymentWork is a change of a deployment's row, in one transaction that holds its locks.
 type deploymentWork struct {
-	q      *db.Queries
-	row    db.Deployment
-	object *fleet.Object // nil when it is not declared any more
-	actor  string
+	q       *db.Queries
+	row     db.Deployment
+	object  *fleet.Object // nil when it is not declared any more
+	actor   string
+	placing *placingTurn // of a visit
 }
 
 // workOn locks the row of a declared deployment, which its first declaration makes.

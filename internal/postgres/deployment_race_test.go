@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -252,4 +253,57 @@ func TestDeploymentChaos(t *testing.T) {
 		}
 		require.Equal(r, "TERMINATED 0", c.left(r))
 	})
+}
+
+// decided tells that a visit has looked.
+type decided struct {
+	postgres.DeploymentJudge
+	tell func()
+}
+
+func (d *decided) Decide(seen fleet.DeploymentSeen) postgres.DeploymentPlan {
+	d.tell()
+	return d.DeploymentJudge.Decide(seen)
+}
+
+// X12: however many deployments want nodes at once, they wait without the connections that others need;
+// and one that has no room holds up nobody.
+func TestDeploymentsWaitForNodes(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Resources.CPU = 64 }))
+	b.visits()
+	require.Equal(t, "no_room", b.viewed().Reason)
+	const many = 2 * postgres.MaxConns
+	name := func(i int) fleet.DeploymentName { return fleet.DeploymentName(fmt.Sprint("d", i)) }
+	for i := range many {
+		b.putDeployment(ofName(name(i)), asking(func(s *fleet.DeploymentSpec) { s.Resources.CPU, s.Replicas.Initial = 0, 1 }))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	choosing, err := b.HoldPlacement(ctx)
+	require.NoError(t, err)
+	defer func() { _ = choosing() }() // also when this fails
+	looked := make(chan int, 2*many)
+	all := make(chan error, 1)
+	go func() {
+		all <- atOnce(many, func(i int) error {
+			judge := &decided{newJudge(), func() { looked <- i }}
+			_, err := b.VisitDeployment(ctx, postgres.DeploymentVisit{Deployment: name(i), Run: run1, Build: "build-1", Judge: judge})
+			return err
+		})
+	}()
+	for seen := map[int]bool{}; len(seen) < many; {
+		select {
+		case i := <-looked:
+			seen[i] = true
+		case <-ctx.Done():
+			require.Fail(t, "visits that wait hold all connections")
+		}
+	}
+	_, err = b.VisitDeployment(ctx, postgres.DeploymentVisit{Deployment: web, Run: run1, Build: "build-1", Judge: newJudge()})
+	require.NoError(t, err, "there is no room, and that takes no turn")
+	require.NoError(t, choosing())
+	require.NoError(t, <-all)
+	require.Equal(t, many, scan[int](b, `SELECT count(*) FROM replicas WHERE deployment <> 'web'`))
 }

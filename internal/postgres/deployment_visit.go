@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -13,6 +14,19 @@ import (
 // what the first did. It makes the workflow run the deployment's current one, and takes its
 // operations and outbox rows. A deployment that nobody knows is done.
 func (s *Store) VisitDeployment(ctx context.Context, v DeploymentVisit) (DeploymentVisited, error) {
+	turn := &placingTurn{queue: s.placing}
+	defer turn.leave()
+	out, err := s.visitOnce(ctx, v, turn)
+	if errors.Is(err, errNoTurn) {
+		if err := turn.wait(ctx); err != nil {
+			return DeploymentVisited{}, err
+		}
+		return s.visitOnce(ctx, v, turn)
+	}
+	return out, err
+}
+
+func (s *Store) visitOnce(ctx context.Context, v DeploymentVisit, turn *placingTurn) (DeploymentVisited, error) {
 	var out DeploymentVisited
 	subject := fleet.DeploymentSubject(v.Deployment)
 	err := s.tx(ctx, "visit "+subject, func(q *db.Queries) error {
@@ -33,6 +47,7 @@ func (s *Store) VisitDeployment(ctx context.Context, v DeploymentVisit) (Deploym
 		if err := q.AttachDeploymentRun(ctx, db.AttachDeploymentRunParams{Run: v.Run, Name: w.row.Name}); err != nil {
 			return failed("attach the run", err)
 		}
+		w.placing = turn
 		out, err = w.visit(ctx, v.Judge)
 		return err
 	})

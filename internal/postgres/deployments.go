@@ -39,6 +39,7 @@ type DeploymentPlan struct {
 	Rule, Message string
 	Events        []fleet.DeploymentEvent
 	Create        int
+	Scarce        bool
 	Terminate     []ReplicaStep
 	End           []ReplicaStep
 	Fail          []ReplicaStep

@@ -18,6 +18,8 @@ type Store struct {
 	q      *db.Queries
 	region string
 	recent recentBodies
+	// placing bounds the visits that choose nodes.
+	placing chan struct{}
 }
 
 // Open connects, migrates, and checks that this is the database that the region knows: a
@@ -58,7 +60,7 @@ func connect(ctx context.Context, url, region string) (*Store, error) {
 		pool.Close()
 		return nil, err
 	}
-	return &Store{pool: pool, q: db.New(pool), region: region}, nil
+	return &Store{pool: pool, q: db.New(pool), region: region, placing: make(chan struct{}, placingAtOnce)}, nil
 }
 
 // Close waits for queries under way.
