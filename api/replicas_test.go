@@ -275,8 +275,8 @@ func TestExplain(t *testing.T) {
 	})
 
 	t.Run("shows all that live and the last that ended, among however many", func(t *testing.T) {
-		r.sql(`INSERT INTO replicas (id, deployment, uid, node, site, revision, process_version, definition, state, health, phase, reason, listed, created_at, ended_at)
-			SELECT lpad(to_hex(n), 12, '0'), 'web', uid, node, site, revision, process_version, definition, 'TERMINATED', 'UNHEALTHY', 'stopped', 'scaled_down', 1,
+		r.sql(`INSERT INTO replicas (id, deployment, uid, node, site, revision, process_version, definition, state, health, phase, reason, stop_seconds, listed, created_at, ended_at)
+			SELECT lpad(to_hex(n), 12, '0'), 'web', uid, node, site, revision, process_version, definition, 'TERMINATED', 'UNHEALTHY', 'stopped', 'scaled_down', 10, 1,
 				now() - interval '2 hours', now() - interval '1 hour' FROM replicas, generate_series(1, 1100) n WHERE id = '` + old + `'`)
 		e := into[Explanation](t, r.get(webPath+"/explain"))
 		require.Len(t, e.Replicas, 2)
