@@ -21,8 +21,6 @@ type DeploymentPlan struct {
 	Create int `json:"create,omitempty"`
 	// Scarce says that there was no room at the last visit.
 	Scarce bool `json:"scarce,omitempty"`
-	// Replaces says that Create is one more than the target: the one that it replaces ends later.
-	Replaces bool `json:"replaces,omitempty"`
 	// Terminate are those that become TERMINATING; End those that become TERMINATED without a word
 	// of their nodes; Fail live ones that become UNHEALTHY.
 	Terminate []ReplicaStep `json:"terminate,omitempty"`

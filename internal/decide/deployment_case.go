@@ -224,7 +224,7 @@ func (c *deploymentCase) create() {
 		c.plan.Create = min(n, MaxPerVisit)
 		c.plan.More = c.plan.More || n > MaxPerVisit
 	} else if c.surges() {
-		c.plan.Create, c.plan.Replaces = 1, true
+		c.plan.Create = 1
 	}
 	if c.plan.Create > 0 {
 		c.made = true

@@ -264,7 +264,11 @@ func (w *deploymentWork) operationTerms(ctx context.Context, o deploymentOperati
 		return out, err
 	}
 	out.Startup, out.Check, out.Stop = t.startup(), t.check(), t.stop()
-	older, err := w.q.CountOlderReplicas(ctx, db.CountOlderReplicasParams{Deployment: w.row.Name, ProcessVersion: o.processVersion})
+	p := db.CountOlderReplicasParams{Deployment: w.row.Name, ProcessVersion: o.processVersion}
+	if o.kind == fleet.OperationConverge { // what an earlier revision placed may have to move
+		p.Revision = o.revision
+	}
+	older, err := w.q.CountOlderReplicas(ctx, p)
 	out.Replace = int(older)
 	return out, failed("count what is to be replaced", err)
 }

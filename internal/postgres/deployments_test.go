@@ -340,8 +340,11 @@ func TestDeploymentLimits(t *testing.T) {
 	b := setup(t).deployable()
 	var asked fleet.OperationTerms
 	note := func(terms fleet.OperationTerms) time.Duration { asked = terms; return time.Hour }
-	put := func(command string) {
+	put := func(command string, more ...func(*fleet.DeploymentSpec)) {
 		b.putDeployment(func(p *postgres.DeploymentPut) { p.Limit = note }, asking(func(s *fleet.DeploymentSpec) {
+			for _, edit := range more {
+				edit(s)
+			}
 			s.Replicas.Initial, s.Process.Command, s.Process.StopSeconds = 3, []string{command}, 20
 			s.Process.Startup, s.Process.Health = &fleet.Startup{Deadline: 120}, &fleet.HealthCheck{Interval: 10, Timeout: 5, HealthyThreshold: 2}
 		}))
@@ -360,6 +363,9 @@ func TestDeploymentLimits(t *testing.T) {
 	_, err = b.turnDeployment(fleet.OperationScale, to(4), func(t *postgres.DeploymentTurn) { t.Limit = note })
 	require.NoError(t, err)
 	require.Equal(t, []any{fleet.OperationScale, 0}, []any{asked.Kind, asked.Replace})
+	b.settles()
+	put("two", func(s *fleet.DeploymentSpec) { s.Placement.Labels = map[string]string{"rack": string(nodeB)} })
+	require.Equal(t, 4, asked.Replace, "all may have to move")
 }
 
 // S47, S49, S84: each start of a replica has its own time.

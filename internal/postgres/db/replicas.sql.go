@@ -12,16 +12,18 @@ import (
 )
 
 const countOlderReplicas = `-- name: CountOlderReplicas :one
-SELECT count(*) FROM replicas WHERE deployment = $1 AND ended_at IS NULL AND state <> 'TERMINATING' AND process_version < $2
+SELECT count(*) FROM replicas WHERE deployment = $1 AND ended_at IS NULL AND state <> 'TERMINATING'
+  AND (process_version < $2 OR revision < $3)
 `
 
 type CountOlderReplicasParams struct {
 	Deployment     string
 	ProcessVersion int64
+	Revision       int64
 }
 
 func (q *Queries) CountOlderReplicas(ctx context.Context, arg CountOlderReplicasParams) (int64, error) {
-	row := q.db.QueryRow(ctx, countOlderReplicas, arg.Deployment, arg.ProcessVersion)
+	row := q.db.QueryRow(ctx, countOlderReplicas, arg.Deployment, arg.ProcessVersion, arg.Revision)
 	var count int64
 	err := row.Scan(&count)
 	return count, err

@@ -244,7 +244,8 @@ SELECT state, count(*) AS count FROM replicas WHERE ended_at IS NULL GROUP BY st
 SELECT count(*) AS replicas, count(*) FILTER (WHERE state <> 'TERMINATING') AS live FROM replicas WHERE node = @node AND ended_at IS NULL;
 
 -- name: CountOlderReplicas :one
-SELECT count(*) FROM replicas WHERE deployment = @deployment AND ended_at IS NULL AND state <> 'TERMINATING' AND process_version < @process_version;
+SELECT count(*) FROM replicas WHERE deployment = @deployment AND ended_at IS NULL AND state <> 'TERMINATING'
+  AND (process_version < @process_version OR revision < @revision);
 
 -- name: LiveReplicasOn :many
 SELECT id, deployment FROM replicas WHERE node = @node AND ended_at IS NULL AND state <> 'TERMINATING' ORDER BY deployment, id;
