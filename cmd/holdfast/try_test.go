@@ -150,3 +150,19 @@ func TestTry(t *testing.T) {
 		require.Empty(t, r.changes())
 	})
 }
+
+// S134, against the region's own handlers: what is tried is taken, and deleted when time is up.
+func TestTryForReal(t *testing.T) {
+	t.Parallel()
+	s := newRealShell(t)
+	path := filepath.Join(t.TempDir(), "web.yaml")
+	require.NoError(t, os.WriteFile(path, []byte("kind: Deployment\nname: web\nspec:\n  command: [serve]\n  ports: [{name: http}]\n"), 0o600))
+	var result trialResult
+	got := s.run("try", "-f", path, "--timeout", "2s", "-o", "json")
+	require.Equal(t, exitTimeout, got.code, got.stderr)
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &result), got.stdout)
+	require.True(t, result.Deleted)
+	ops := s.ok("operations", "list", "--deployment", result.Name).stdout
+	require.Contains(t, ops, "destroy", "it is being deleted")
+	require.Contains(t, ops, "converge")
+}
