@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -35,16 +36,13 @@ func (s *server) owedTo(ctx context.Context, node postgres.Node, starts []fleet.
 	for i, e := range starts {
 		held[e.Instance], names[i] = e.Version, e.Instance
 	}
-	stops, err := s.store.StopsOwed(ctx, node.Site, names)
+	seen, err := s.store.SeeStops(ctx, node.Site, names)
 	if err != nil {
 		return nil, err
 	}
 	var owed []fleet.RefreshDeploymentCommand
 	var fetched []fleet.InstanceName
-	for _, stop := range stops {
-		if !stop.Revision.Version.Newer(held[stop.Instance]) {
-			continue
-		}
+	for _, stop := range decide.OwedStops(seen, held) {
 		owed = append(owed, fleet.RefreshDeploymentCommand{
 			Site: node.Site, Instance: stop.Instance, Role: node.Role, Revision: stop.Revision, Timestamp: s.now().UTC(),
 		})

@@ -157,8 +157,7 @@ type reconcileStore interface {
 	SetVersion(ctx context.Context, site fleet.SiteName) (fleet.SetVersion, error)
 	ExpectedSet(ctx context.Context, site fleet.SiteName) (fleet.ExpectedSet, error)
 	MakeTickets(ctx context.Context, in postgres.TicketRequest) (postgres.Tickets, error)
-	// StopsOwed gives of some names the newest delete or disable that is in force or on its way.
-	StopsOwed(ctx context.Context, site fleet.SiteName, names []fleet.InstanceName) ([]fleet.InstanceRevision, error)
+	SeeStops(ctx context.Context, site fleet.SiteName, names []fleet.InstanceName) ([]fleet.StopSeen, error)
 	ConfirmAbsent(ctx context.Context, pass postgres.ReconcilePass, extras []fleet.Extra, judge postgres.AbsenceJudge) (fleet.Absence, error)
 	ReportReconcile(ctx context.Context, pass postgres.ReconcilePass, report fleet.ReconcileReport) error
 	AskReconcile(ctx context.Context, in postgres.ReconcileRequest) (postgres.Operation, error)

@@ -136,6 +136,15 @@ const (
 	OrphanOverCap    = "over_cap"    // more than one pass may drop
 )
 
+// StopSeen is a delete or disable that is deployed or desired, and what the region knows of it.
+type StopSeen struct {
+	InstanceRevision
+	Deployed bool
+	Staged   bool // its delivery waits for its window
+	Awaited  bool // an operation of the instance runs
+	Owed     bool // to whichever node
+}
+
 // AbsenceSeen is what the region knows of a name that a node holds and the set does not list.
 type AbsenceSeen struct {
 	// Known is set when anything was ever released under the name.

@@ -32,19 +32,22 @@ func (s *Store) ExpectedSet(ctx context.Context, site fleet.SiteName) (fleet.Exp
 	return out, failed("read the expected set", err)
 }
 
-// StopsOwed gives of some names of a site the newest delete or disable that is deployed, or is
-// asked for or owed and not deployed yet.
-func (s *Store) StopsOwed(ctx context.Context, site fleet.SiteName, names []fleet.InstanceName) ([]fleet.InstanceRevision, error) {
-	p := db.StopsOwedParams{Site: string(site), Names: make([]string, len(names))}
+// SeeStops gives of some names of a site the deletes and disables that are deployed or desired.
+func (s *Store) SeeStops(ctx context.Context, site fleet.SiteName, names []fleet.InstanceName) ([]fleet.StopSeen, error) {
+	p := db.SeeStopsParams{Site: string(site), Names: make([]string, len(names))}
 	for i, name := range names {
 		p.Names[i] = string(name)
 	}
-	rows, err := s.q.StopsOwed(ctx, p)
-	out := make([]fleet.InstanceRevision, len(rows))
+	rows, err := s.q.SeeStops(ctx, p)
+	out := make([]fleet.StopSeen, len(rows))
 	for i := range rows {
-		out[i] = fleet.InstanceRevision{Instance: fleet.InstanceName(rows[i].Name), Revision: revisionOf(&rows[i])}
+		r := &rows[i]
+		out[i] = fleet.StopSeen{
+			InstanceRevision: fleet.InstanceRevision{Instance: fleet.InstanceName(r.Revision.Name), Revision: revisionOf(&r.Revision)},
+			Deployed:         r.Deployed, Staged: r.Staged, Awaited: r.Awaited, Owed: r.Owed,
+		}
 	}
-	return out, failed("read owed deletes and disables", err)
+	return out, failed("read deletes and disables", err)
 }
 
 // TicketRequest asks for ways to fetch what is deployed of some instances, one token each.

@@ -5,14 +5,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // stops gives the revision of press that a new active is not to start, and what is to be done.
 func (b *bench) stops() fleet.Revision {
 	b.t.Helper()
-	got, err := b.StopsOwed(b.ctx(), plant, []fleet.InstanceName{"other", press})
+	seen, err := b.SeeStops(b.ctx(), plant, []fleet.InstanceName{"other", press})
 	require.NoError(b.t, err)
+	got := decide.OwedStops(seen, nil)
 	if len(got) == 0 {
 		return fleet.Revision{}
 	}
@@ -22,7 +24,7 @@ func (b *bench) stops() fleet.Revision {
 }
 
 // X4, X21
-func TestStopsOwed(t *testing.T) {
+func TestSeeStops(t *testing.T) {
 	t.Parallel()
 	t.Run("what is deployed and enabled is none", func(t *testing.T) {
 		t.Parallel()

@@ -908,6 +908,78 @@ func (q *Queries) SeeAbsence(ctx context.Context, arg SeeAbsenceParams) (SeeAbse
 	return i, err
 }
 
+const seeStops = `-- name: SeeStops :many
+SELECT r.site, r.name, r.revision, r.era, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled, r.durability, r.generation, r.spec, r.created_by, r.reason, r.created_at, COALESCE(r.revision = p.revision, false)::boolean AS deployed,
+    EXISTS (SELECT 1 FROM deliveries d WHERE d.site = $1 AND d.name = k.name AND d.revision = r.revision
+            AND d.state = 'staged' AND d.settled_as IS NULL) AS staged,
+    EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'instance.' || $1::text || '.' || k.name AND o.state = 'running') AS awaited,
+    EXISTS (SELECT 1 FROM owed o WHERE o.site = $1 AND o.name = k.name AND o.revision >= r.revision) AS owed
+FROM (SELECT unnest($2::text[]) AS name) k
+JOIN LATERAL (SELECT y.site, y.name, y.last_revision, y.desired_revision, y.attempts, y.deleted, y.entity_run, y.project FROM subjects y WHERE y.site = $1 AND y.name = k.name OFFSET 0) s ON true
+LEFT JOIN LATERAL (SELECT y.revision FROM snapshots y WHERE y.site = $1 AND y.name = k.name OFFSET 0) p ON true
+JOIN LATERAL (
+    SELECT x.revision FROM revisions x
+    WHERE x.site = $1 AND x.name = k.name AND x.revision IN (p.revision, s.desired_revision) AND NOT x.enabled OFFSET 0) n ON true
+JOIN revisions r ON r.site = $1 AND r.name = k.name AND r.revision = n.revision
+`
+
+type SeeStopsParams struct {
+	Site  string
+	Names []string
+}
+
+type SeeStopsRow struct {
+	Revision Revision
+	Deployed bool
+	Staged   bool
+	Awaited  bool
+	Owed     bool
+}
+
+// Of some names, the delete or disable that is deployed and the one that is desired, and what
+// tells whether it is in force.
+func (q *Queries) SeeStops(ctx context.Context, arg SeeStopsParams) ([]SeeStopsRow, error) {
+	rows, err := q.db.Query(ctx, seeStops, arg.Site, arg.Names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SeeStopsRow
+	for rows.Next() {
+		var i SeeStopsRow
+		if err := rows.Scan(
+			&i.Revision.Site,
+			&i.Revision.Name,
+			&i.Revision.Revision,
+			&i.Revision.Era,
+			&i.Revision.Action,
+			&i.Revision.ContentKind,
+			&i.Revision.BodyHash,
+			&i.Revision.Size,
+			&i.Revision.Run,
+			&i.Revision.RunHash,
+			&i.Revision.Enabled,
+			&i.Revision.Durability,
+			&i.Revision.Generation,
+			&i.Revision.Spec,
+			&i.Revision.CreatedBy,
+			&i.Revision.Reason,
+			&i.Revision.CreatedAt,
+			&i.Deployed,
+			&i.Staged,
+			&i.Awaited,
+			&i.Owed,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const setVersionOf = `-- name: SetVersionOf :one
 SELECT r.era, coalesce((SELECT s.version FROM site_sets s WHERE s.site = $1), 0)::bigint AS version FROM region r
 `
@@ -922,67 +994,6 @@ func (q *Queries) SetVersionOf(ctx context.Context, site string) (SetVersionOfRo
 	var i SetVersionOfRow
 	err := row.Scan(&i.Era, &i.Version)
 	return i, err
-}
-
-const stopsOwed = `-- name: StopsOwed :many
-SELECT DISTINCT ON (r.name) r.site, r.name, r.revision, r.era, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled, r.durability, r.generation, r.spec, r.created_by, r.reason, r.created_at
-FROM (SELECT unnest($1::text[]) AS name) k
-JOIN LATERAL (SELECT y.site, y.name, y.last_revision, y.desired_revision, y.attempts, y.deleted, y.entity_run, y.project FROM subjects y WHERE y.site = $2 AND y.name = k.name OFFSET 0) s ON true
-LEFT JOIN LATERAL (SELECT y.revision FROM snapshots y WHERE y.site = $2 AND y.name = k.name OFFSET 0) p ON true
-JOIN LATERAL (
-    SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x
-    WHERE x.site = $2 AND x.name = k.name AND x.revision IN (p.revision, s.desired_revision) AND NOT x.enabled OFFSET 0) r
-ON r.revision = p.revision OR r.revision = s.desired_revision
-    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.site = $2 AND d.name = k.name AND d.revision = r.revision
-                    AND d.state = 'staged' AND d.settled_as IS NULL)
-    AND (EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'instance.' || $2::text || '.' || k.name AND o.state = 'running')
-         OR EXISTS (SELECT 1 FROM owed o WHERE o.site = $2 AND o.name = k.name AND o.revision >= r.revision))
-ORDER BY r.name, r.revision DESC
-`
-
-type StopsOwedParams struct {
-	Names []string
-	Site  string
-}
-
-// Of some names, the newest delete or disable that is deployed, or is on its way to be: asked
-// for and not ended, or owed to a node. What only waits for its window is not.
-func (q *Queries) StopsOwed(ctx context.Context, arg StopsOwedParams) ([]Revision, error) {
-	rows, err := q.db.Query(ctx, stopsOwed, arg.Names, arg.Site)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Revision
-	for rows.Next() {
-		var i Revision
-		if err := rows.Scan(
-			&i.Site,
-			&i.Name,
-			&i.Revision,
-			&i.Era,
-			&i.Action,
-			&i.ContentKind,
-			&i.BodyHash,
-			&i.Size,
-			&i.Run,
-			&i.RunHash,
-			&i.Enabled,
-			&i.Durability,
-			&i.Generation,
-			&i.Spec,
-			&i.CreatedBy,
-			&i.Reason,
-			&i.CreatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const useReconcileToken = `-- name: UseReconcileToken :one

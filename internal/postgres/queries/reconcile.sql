@@ -194,19 +194,18 @@ SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
 -- name: BeingReconciled :one
 SELECT EXISTS (SELECT 1 FROM reconciles WHERE node = @node AND state = 'running' AND expires_at > now());
 
--- Of some names, the newest delete or disable that is deployed, or is on its way to be: asked
--- for and not ended, or owed to a node. What only waits for its window is not.
--- name: StopsOwed :many
-SELECT DISTINCT ON (r.name) r.*
+-- Of some names, the delete or disable that is deployed and the one that is desired, and what
+-- tells whether it is in force.
+-- name: SeeStops :many
+SELECT sqlc.embed(r), COALESCE(r.revision = p.revision, false)::boolean AS deployed,
+    EXISTS (SELECT 1 FROM deliveries d WHERE d.site = @site AND d.name = k.name AND d.revision = r.revision
+            AND d.state = 'staged' AND d.settled_as IS NULL) AS staged,
+    EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'instance.' || @site::text || '.' || k.name AND o.state = 'running') AS awaited,
+    EXISTS (SELECT 1 FROM owed o WHERE o.site = @site AND o.name = k.name AND o.revision >= r.revision) AS owed
 FROM (SELECT unnest(@names::text[]) AS name) k
 JOIN LATERAL (SELECT y.* FROM subjects y WHERE y.site = @site AND y.name = k.name OFFSET 0) s ON true
 LEFT JOIN LATERAL (SELECT y.revision FROM snapshots y WHERE y.site = @site AND y.name = k.name OFFSET 0) p ON true
 JOIN LATERAL (
-    SELECT x.* FROM revisions x
-    WHERE x.site = @site AND x.name = k.name AND x.revision IN (p.revision, s.desired_revision) AND NOT x.enabled OFFSET 0) r
-ON r.revision = p.revision OR r.revision = s.desired_revision
-    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.site = @site AND d.name = k.name AND d.revision = r.revision
-                    AND d.state = 'staged' AND d.settled_as IS NULL)
-    AND (EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'instance.' || @site::text || '.' || k.name AND o.state = 'running')
-         OR EXISTS (SELECT 1 FROM owed o WHERE o.site = @site AND o.name = k.name AND o.revision >= r.revision))
-ORDER BY r.name, r.revision DESC;
+    SELECT x.revision FROM revisions x
+    WHERE x.site = @site AND x.name = k.name AND x.revision IN (p.revision, s.desired_revision) AND NOT x.enabled OFFSET 0) n ON true
+JOIN revisions r ON r.site = @site AND r.name = k.name AND r.revision = n.revision;
