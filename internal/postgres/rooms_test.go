@@ -126,6 +126,50 @@ func TestPlacementMoves(t *testing.T) {
 	require.Equal(t, []fleet.NodeName{nodeA, nodeA}, where(), "the pool changed")
 }
 
+// A deployment that fills the nodes, or has a fixed port on all that are there, can be updated.
+func TestFullDeploymentIsUpdated(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		edit     func(*fleet.DeploymentSpec)
+		replicas int
+		cordoned bool
+	}{
+		"cores":                          {func(s *fleet.DeploymentSpec) { s.Resources.CPU = 4 }, 2, false},
+		"a port, with a node cordoned":   {func(s *fleet.DeploymentSpec) { s.Process.Ports = []fleet.ProcessPort{{Name: "http", Port: 8080}} }, 2, true},
+		"fewer than wanted have a place": {func(s *fleet.DeploymentSpec) { s.Resources.CPU = 4 }, 3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t).deployable()
+			put := func(command string) {
+				b.putDeployment(asking(func(s *fleet.DeploymentSpec) {
+					c.edit(s)
+					s.Process.Command, s.Replicas.Min, s.Replicas.Initial = []string{command}, c.replicas, c.replicas
+				}))
+			}
+			rests := func() {
+				for range 20 {
+					b.visits()
+					b.obey(nodeA)
+					b.obey(nodeB)
+				}
+			}
+			put("one")
+			rests()
+			before := len(b.replicas())
+			if c.cordoned {
+				require.NoError(t, b.Cordon(t.Context(), postgres.CordonRequest{Node: nodeB, Actor: "ann"}))
+			}
+			put("two")
+			rests()
+			require.Len(t, b.replicas(), before)
+			for _, r := range b.replicas() { // on a cordoned node nothing new is placed, so what is there stays
+				require.Equal(t, c.cordoned && r.Node == nodeB, r.Revision == 1, "on %s", r.Node)
+			}
+		})
+	}
+}
+
 // S110: what runs on a node that is drained runs elsewhere, new before old, and the drain sees it.
 func TestDrainMovesReplicas(t *testing.T) {
 	t.Parallel()
