@@ -33,7 +33,7 @@ var causeRules = []struct {
 		fleet.ReasonExited, fleet.ReasonNotStarted, fleet.ReasonStartupDeadline, fleet.ReasonProbesFailed,
 		fleet.ReasonRestartsUsedUp, fleet.ReasonOutOfMemory, fleet.ReasonPortTaken, fleet.ReasonGPUTaken,
 	}, "output below is what the program wrote last; then correct the declaration, or holdfast restart deployment NAME"},
-	{CauseNode, []string{decide.ReasonNodeLost, decide.ReasonLost, decide.ReasonNotTakenUp, decide.ReasonStuck, decide.ReasonNotHeard}, "holdfast get nodes"},
+	{CauseNode, []string{decide.ReasonNodeLost, decide.ReasonLost, decide.ReasonNotTakenUp, decide.ReasonStuck, decide.ReasonNotHeard, fleet.ReasonNodeStopped}, "holdfast get nodes"},
 }
 
 // isFailed says that a replica did not end, or is not ill, because somebody wanted it so.

@@ -52,6 +52,9 @@ type Options struct {
 	NodeFacts *nodev1.NodeFacts
 	// Replicas is for the same nodes: what became of their replicas. Nil tells nothing.
 	Replicas ReplicaFeed
+	// ReplicasEnded is asked when the node closes: whether nothing of its replicas runs any more, so
+	// that the region need not wait for it. Nil is no.
+	ReplicasEnded func() bool
 
 	// HeartbeatInterval and HeartbeatTimeout are the region's unless they are set. The interval
 	// is at most a third of the timeout, which is also how long any send may take.

@@ -215,7 +215,10 @@ func (s *session) deregister(ctx context.Context) {
 	defer cancel()
 	ctx, err := s.authorized(ctx)
 	if err == nil {
-		_, err = s.client.Deregister(ctx, &nodev1.DeregisterRequest{ConnectionId: s.status.ConnectionID, Reason: "closed by the provider"})
+		_, err = s.client.Deregister(ctx, &nodev1.DeregisterRequest{
+			ConnectionId: s.status.ConnectionID, Reason: "closed by the provider",
+			ReplicasEnded: s.opt.ReplicasEnded != nil && s.opt.ReplicasEnded(),
+		})
 	}
 	if err != nil {
 		s.opt.Logger.Warn("the region was not told that this provider closes", "err", err)

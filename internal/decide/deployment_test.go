@@ -39,6 +39,10 @@ func justNow(r *fleet.ReplicaSeen) {
 func exited(r *fleet.ReplicaSeen) {
 	r.State, r.Phase, r.Reason, r.Message = fleet.ReplicaUnhealthy, fleet.PhaseExited, fleet.ReasonExited, "exit status 1"
 }
+
+func nodeStopped(r *fleet.ReplicaSeen) {
+	r.State, r.Phase, r.Reason = fleet.ReplicaUnhealthy, fleet.PhaseStopped, fleet.ReasonNodeStopped
+}
 func leave(r *fleet.ReplicaSeen) { r.Leave = true }
 func gone(r *fleet.ReplicaSeen)  { r.Gone, r.Leave = true, true }
 func lost(r *fleet.ReplicaSeen)  { r.Lost = true }
@@ -149,6 +153,8 @@ func TestDeployment(t *testing.T) {
 		{"regenerates what failed", deployment(target(2, 1), has(replica(1), replica(2, exited))), "replicas_failed", nil, 1, "2", "", false},
 		{"leaves what its node restarts", deployment(has(replica(1), replica(2, unhealthy))), "unhealthy", nil, 0, "", "", false},
 		{"regenerates what its node has no more", deployment(target(1, 1), has(replica(1, lost))), "replicas_failed", nil, 1, "1", "", false},
+		{"regenerates what ended with its node, and counts no crash", deployment(target(2, 1), has(replica(1), replica(2, nodeStopped, unheard(time.Second)))), "too_few", nil, 1, "2", "", false},
+		{"an attempt does not fail with a node", deployment(at(fleet.DeploymentProvisioning), target(2, 2), has(replica(1), replica(2, nodeStopped))), "provisioning", nil, 1, "2", "", false},
 		{"regenerates what was removed by hand", deployment(target(2, 1), has(replica(1), replica(2, ending(time.Second)))), "too_few", nil, 1, "", "", false},
 		{"backs off after three crashes", deployment(target(1, 1), crashes(3, -time.Minute), has(replica(1, exited, justNow))), "replicas_failed", nil, 0, "1", "", false},
 		{"creates nothing before the next attempt", deployment(target(1, 1), crashes(4, time.Second), has()), "crash_backoff", nil, 0, "", "", false},

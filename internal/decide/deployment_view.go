@@ -144,10 +144,16 @@ func (v deploymentView) starting() []fleet.ReplicaSeen {
 func (v deploymentView) missing() int { return max(0, v.Target-len(v.good)-len(v.stale)) }
 func (v deploymentView) surplus() int { return max(0, len(v.good)-v.Target) }
 
+// blameless says that the end of a dead one says nothing of what it ran: its node is to be left, or was
+// stopped.
+func (v deploymentView) blameless(r fleet.ReplicaSeen) bool {
+	return v.leaves(r) || r.Reason == fleet.ReasonNodeStopped
+}
+
 // failed is the newest of the released revision that is dead.
 func (v deploymentView) failed() *fleet.ReplicaSeen {
 	for i := len(v.dead) - 1; i >= 0; i-- {
-		if v.dead[i].ProcessVersion == v.ProcessVersion && !v.leaves(v.dead[i]) {
+		if v.dead[i].ProcessVersion == v.ProcessVersion && !v.blameless(v.dead[i]) {
 			return &v.dead[i]
 		}
 	}
@@ -161,7 +167,7 @@ func (v deploymentView) crashed() bool {
 		return false
 	}
 	for _, r := range v.dead {
-		if r.ProcessVersion == v.ProcessVersion && !v.leaves(r) && (v.Crashes == 0 || !r.CreatedAt.Before(v.NextAttempt)) {
+		if r.ProcessVersion == v.ProcessVersion && !v.blameless(r) && (v.Crashes == 0 || !r.CreatedAt.Before(v.NextAttempt)) {
 			return true
 		}
 	}

@@ -142,6 +142,7 @@ const (
 	ReasonOutOfMemory     = "out_of_memory"
 	ReasonPortTaken       = "port_taken"
 	ReasonGPUTaken        = "gpu_taken"
+	ReasonNodeStopped     = "node_stopped" // its node was stopped, and ended it
 )
 
 // ReplicasReport is what a node says of its replicas: what changed, or all (Complete), by a set

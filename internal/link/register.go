@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -205,7 +206,7 @@ func (s *Server) refuse(ctx context.Context, reason, what string) {
 // Deregister ends one connection of the caller, wherever its stream is, and only that one.
 func (s *Server) Deregister(ctx context.Context, in *nodev1.DeregisterRequest) (*nodev1.DeregisterResponse, error) {
 	id := fleet.ConnectionID(in.GetConnectionId())
-	err := s.o.Store.DeregisterConnection(ctx, id, IdentityOf(ctx).Name)
+	err := s.deregister(ctx, id, in.GetReplicasEnded())
 	switch {
 	case fleet.KindOf(err) == fleet.Denied:
 		s.refuse(ctx, "not_its_connection", "Deregister")
@@ -216,4 +217,14 @@ func (s *Server) Deregister(ctx context.Context, in *nodev1.DeregisterRequest) (
 		}
 	}
 	return &nodev1.DeregisterResponse{}, StatusOf(err)
+}
+
+// deregister ends the row of a connection, and what its node says to have ended with it.
+func (s *Server) deregister(ctx context.Context, id fleet.ConnectionID, replicasEnded bool) error { //nolint:revive // the word of the protocol
+	if !replicasEnded || s.o.Replicas == nil {
+		return s.o.Store.DeregisterConnection(ctx, id, IdentityOf(ctx).Name)
+	}
+	subjects, err := s.o.Replicas.NodeStopped(ctx, id, IdentityOf(ctx).Name, decide.ReplicaReported)
+	s.wakes.add(subjects)
+	return err
 }

@@ -62,6 +62,12 @@ func (l *ledger) ReplicasReported(
 	return []string{"deployment.web"}, nil
 }
 
+func (l *ledger) NodeStopped(
+	ctx context.Context, id fleet.ConnectionID, identity string, _ func(fleet.ReplicaSeen, fleet.ReplicaStatus) []fleet.ReplicaEvent,
+) ([]string, error) {
+	return []string{"stopped." + identity}, l.region.store.DeregisterConnection(ctx, id, identity)
+}
+
 func (l *ledger) NodeSetVersion(_ context.Context, node fleet.NodeName) (era, version int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -368,6 +374,21 @@ func TestTurnedNodes(t *testing.T) {
 		m.dead.Store(true)
 		r.eventually("it went", func() bool { return ledger.wakes(subject) == 2 })
 	})
+}
+
+// S53, X4: what ended with its node is woken by the node's last word, at whichever server it is said.
+func TestReplicasEnded(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	ledger := r.ledger()
+	l := r.connected(r.serve(slow(), ledger.with), "plant-1-a")
+	in := &nodev1.DeregisterRequest{ConnectionId: l.id, ReplicasEnded: true}
+	for range 2 {
+		_, err := r.dial(r.serve(slow(), ledger.with).address, signed(r.key)).Deregister(t.Context(), in)
+		require.NoError(t, err)
+	}
+	r.ends(l.id, fleet.Deregistered)
+	r.eventually("what ended is woken", func() bool { return ledger.wakes("stopped.node:plant-1-a") > 0 })
 }
 
 func (r *region) deregister(s *server, l *live) {

@@ -173,12 +173,22 @@ func insertConnections(ctx context.Context, q *db.Queries, all []fleet.Registrat
 // DeregisterConnection ends one connection for its provider, and only that one. An ended one
 // stays as it is.
 func (s *Store) DeregisterConnection(ctx context.Context, id fleet.ConnectionID, identity string) error {
+	return s.deregister(ctx, id, identity, func(*db.Queries, string) error { return nil })
+}
+
+// deregister does more with it in its transaction where it is that of a node.
+func (s *Store) deregister(ctx context.Context, id fleet.ConnectionID, identity string, ofNode func(q *db.Queries, node string) error) error {
 	err := s.tx(ctx, "deregister the connection", func(q *db.Queries) error {
-		_, err := q.DeregisterConnection(ctx, db.DeregisterConnectionParams{
+		node, err := q.DeregisterConnection(ctx, db.DeregisterConnectionParams{
 			Reason: string(fleet.Deregistered), ID: string(id), Identity: identity, States: statesLeft(fleet.Deregistered),
 		})
 		if err != nil {
 			return err
+		}
+		if node != nil {
+			if err := ofNode(q, *node); err != nil {
+				return err
+			}
 		}
 		return tellLink(ctx, q, id, fleet.Deregistered)
 	})

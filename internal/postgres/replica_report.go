@@ -28,6 +28,18 @@ func (s *Store) ReplicasReported(ctx context.Context, r fleet.ReplicasReport, ju
 	return wake, err
 }
 
+// NodeStopped is DeregisterConnection of a node that ended all of its replicas: what was to run there has
+// failed as soon as its node is away, so that none is placed there again. It gives the subjects that
+// have something to decide by it.
+func (s *Store) NodeStopped(ctx context.Context, id fleet.ConnectionID, identity string, judge ReplicaJudge) ([]string, error) {
+	var wake []string
+	err := s.deregister(ctx, id, identity, func(q *db.Queries, node string) (err error) {
+		wake, err = (&reporting{q: q, report: fleet.ReplicasReport{Node: fleet.NodeName(node)}, judge: judge}).stopped(ctx)
+		return err
+	})
+	return wake, err
+}
+
 // nodeActor is who did what a line's node says.
 const nodeActor = "node"
 
@@ -70,6 +82,29 @@ func (r *reporting) write(ctx context.Context) ([]string, error) {
 			if err := r.take(row, status); err != nil {
 				return nil, err
 			}
+		}
+	}
+	err = r.keep(ctx)
+	return slices.Sorted(maps.Keys(r.wake)), err
+}
+
+// stopped is the word of a node that nothing of its replicas runs any more.
+func (r *reporting) stopped(ctx context.Context) ([]string, error) {
+	r.history, r.wake = map[declaration]*lines{}, map[string]bool{}
+	rows, err := r.q.LockReplicasOfNode(ctx, db.LockReplicasOfNodeParams{Node: string(r.report.Node), Every: true, Ids: []string{}})
+	if err != nil {
+		return nil, failed("lock the replicas", err)
+	}
+	for _, row := range rows {
+		if fleet.ReplicaPhase(row.Phase).Over() && fleet.ReplicaState(row.State).Live() {
+			continue // it ended before, and its node said of what
+		}
+		err := r.take(row, fleet.ReplicaStatus{
+			ID: fleet.ReplicaID(row.ID), Phase: fleet.PhaseStopped, Health: fleet.HealthNotChecked, Restarts: int(row.Restarts),
+			Reason: fleet.ReasonNodeStopped, Message: "its node was stopped, and ended it",
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	err = r.keep(ctx)
@@ -120,7 +155,7 @@ func (r *reporting) take(row db.Replica, said fleet.ReplicaStatus) error {
 		}
 		line := historyLine{replica: row.ID, node: row.Node, from: string(state), to: string(to), reason: reasonOf(said, on), message: said.Message, actor: nodeActor}
 		r.line(row, line)
-		state, failedNow = to, failedNow || on == fleet.ReplicaFailed
+		state, failedNow = to, failedNow || on == fleet.ReplicaFailed && said.Reason != fleet.ReasonNodeStopped
 	}
 	if over := said.Phase.Over(); string(state) != row.State || over && !fleet.ReplicaPhase(row.Phase).Over() {
 		r.wakes(row) // what is unhealthy and then given up is in no other state, and is not waited for any more

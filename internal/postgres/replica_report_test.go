@@ -35,3 +35,42 @@ func TestReportWakes(t *testing.T) {
 		require.Equal(t, row.wakes, len(wake) == 1, "%s: %v", row.what, wake)
 	}
 }
+
+// S17, S53, X13: a node that ended its replicas leaves at once, and with it what it ran: that is no failure
+// of its own, and what was to end has ended.
+func TestNodeStopped(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.connect(nodeA)
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 3 }))
+	b.visits()
+	b.obey(nodeA)
+	all, err := b.ListReplicas(b.ctx(), postgres.ReplicaFilter{Deployment: web}, "", 10)
+	require.NoError(t, err)
+	require.Len(t, all, 3)
+	b.exec(`UPDATE replicas SET state = 'TERMINATING', stop_by = now() WHERE id = $1`, all[0].ID)
+	b.exec(`UPDATE replicas SET state = 'UNHEALTHY', phase = 'exited', reason = 'exited' WHERE id = $1`, all[1].ID)
+
+	wake, err := b.NodeStopped(b.ctx(), id, "node:"+string(nodeB), judgeReplica)
+	require.Equal(t, fleet.Denied, fleet.KindOf(err))
+	require.Empty(t, wake)
+	for _, woken := range [][]string{{webSub}, nil} {
+		wake, err = b.NodeStopped(b.ctx(), id, "node:"+string(nodeA), judgeReplica)
+		require.NoError(t, err)
+		require.Equal(t, woken, wake)
+		connection, err := b.GetConnection(b.ctx(), id)
+		require.NoError(t, err)
+		require.Equal(t, fleet.Deregistered, connection.Reason)
+		now := map[fleet.ReplicaID]postgres.Replica{}
+		rows, err := b.ListReplicas(b.ctx(), postgres.ReplicaFilter{Deployment: web, Ended: true}, "", 10)
+		require.NoError(t, err)
+		for _, r := range rows {
+			now[r.ID] = r
+		}
+		require.Equal(t, fleet.ReplicaTerminated, now[all[0].ID].State)
+		require.Equal(t, fleet.ReasonExited, now[all[1].ID].Reason, "it ended before, of something else")
+		left := now[all[2].ID]
+		require.Equal(t, []any{fleet.ReplicaUnhealthy, fleet.PhaseStopped, fleet.ReasonNodeStopped}, []any{left.State, left.Phase, left.Reason})
+		require.Nil(t, left.FailedAt)
+	}
+}

@@ -125,9 +125,8 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	tasks := &activities.Node{Applier: agent.Applier, Batches: agent.Applier, Reconciler: agent, Leases: agent.Leases}
 	gate := idle.New(time.Now, func() bool { return tasks.InFlight() > 0 })
 	group.Go(func() error { return (&nodeWorker{cfg, agent, tasks, gate, traces, serving, log}).run(running) })
-	group.Go(func() error { return replicas.run(ctx, running) })
 	group.Go(func() error {
-		return (&nodeLink{cfg, agent, tasks.InFlight, gate, log, vote.onSite(running), replicas}).run(running)
+		return (&nodeLink{cfg, agent, tasks.InFlight, gate, log, vote.onSite(running), replicas}).whileReplicas(ctx, running)
 	})
 	err = group.Wait()
 	if cfg.StopInstances && ctx.Err() != nil {

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/link/idle"
@@ -35,6 +37,19 @@ type enrolled interface {
 	Key() identity.Key
 }
 
+// whileReplicas stays on the link until what is to end with the node has ended: the node's last word
+// says so, and the region need not wait for it. stopReplicas bounds that.
+func (n *nodeLink) whileReplicas(ctx, running context.Context) error {
+	group, running := errgroup.WithContext(running)
+	linked, unlink := context.WithCancel(context.WithoutCancel(running))
+	group.Go(func() error {
+		defer unlink()
+		return n.replicas.run(ctx, running)
+	})
+	group.Go(func() error { return n.run(linked) })
+	return group.Wait()
+}
+
 func (n *nodeLink) run(ctx context.Context) error {
 	select { // before that, no region knows the key
 	case <-ctx.Done():
@@ -55,6 +70,7 @@ func (n *nodeLink) run(ctx context.Context) error {
 	}
 	if n.replicas != nil {
 		options.Replicas, options.OnReplicaSet = n.replicas.keeper, n.replicas.keeper.OnReplicaSet
+		options.ReplicasEnded = n.replicas.ended.Load
 	}
 	for {
 		var changed <-chan struct{} // since what the node tells of its machine when it registers

@@ -32,9 +32,9 @@ type linked struct {
 func (l *linked) Enrolled() <-chan struct{} { return l.at }
 func (l *linked) Key() identity.Key         { return l.key }
 
-// C1, C27, C38, C62: the link of a node, as the list of nodes shows it.
-func TestNodeLink(t *testing.T) {
-	t.Parallel()
+// enrolledNode is a region's store with a node that has a key, and who that is.
+func enrolledNode(t *testing.T) (*postgres.Store, *pgx.Conn, *linked) {
+	t.Helper()
 	url := testkit.DatabaseURL(t)
 	store, err := postgres.Open(t.Context(), url, testkit.Region)
 	require.NoError(t, err)
@@ -49,7 +49,13 @@ func TestNodeLink(t *testing.T) {
 		VALUES ('plant-1-a', 'plant-1', 'worker', $1, $2, now() - interval '1 minute')`, []byte(key.SigningPublic()), sealing[:])
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close(context.Background()) })
+	return store, db, &linked{key, make(chan struct{})}
+}
 
+// C1, C27, C38, C62: the link of a node, as the list of nodes shows it.
+func TestNodeLink(t *testing.T) {
+	t.Parallel()
+	store, db, who := enrolledNode(t)
 	address, stop := serveLink(t, store, "127.0.0.1:0")
 	node := func() *postgres.NodeConnection {
 		list, err := store.ListNodes(context.Background(), "", "plant-1-a", "", 1)
@@ -66,7 +72,6 @@ func TestNodeLink(t *testing.T) {
 	var work atomic.Int64
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	who := &linked{key, make(chan struct{})}
 	n := &nodeLink{NodeConfig{Node: "plant-1-a", Link: address}, who, func() int { return int(work.Load()) }, idle.New(time.Now, func() bool { return false }), slog.New(slog.DiscardHandler), nil, nil}
 	facts := newNodeFacts(NodeMachine{CPU: 1}, fleet.DriverProcess)
 	n.replicas = &nodeReplicas{keeper: replicas.New(replicas.Options{Now: guardian.SinceBoot}), facts: facts}
@@ -80,7 +85,7 @@ func TestNodeLink(t *testing.T) {
 	is("what is at work is shown", func(c *postgres.NodeConnection) bool { return active(c) && c.InFlight == 3 })
 
 	first := node().ID
-	_, err = store.AskDrain(t.Context(), first, "maintenance", time.Hour)
+	_, err := store.AskDrain(t.Context(), first, "maintenance", time.Hour)
 	require.NoError(t, err)
 	is("draining", func(c *postgres.NodeConnection) bool {
 		return c != nil && c.State == fleet.ConnectionDraining && c.InFlight == 3
@@ -120,7 +125,7 @@ func serveLink(t *testing.T, store *postgres.Store, address string, options ...g
 	require.NoError(t, err)
 	timing := fleet.DefaultLinkTiming()
 	timing.HeartbeatEvery = 50 * time.Millisecond
-	s, err := link.New(link.Options{Store: store, ID: id, Timing: timing, Now: time.Now, Log: slog.New(slog.DiscardHandler), GRPC: options})
+	s, err := link.New(link.Options{Store: store, ID: id, Timing: timing, Now: time.Now, Log: slog.New(slog.DiscardHandler), GRPC: options, Replicas: store})
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", address)
 	require.NoError(t, err)

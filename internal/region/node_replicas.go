@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
@@ -22,6 +23,7 @@ type nodeReplicas struct {
 	keeper *replicas.Keeper
 	facts  *nodeFacts
 	stop   bool // with the node
+	ended  atomic.Bool
 	log    *slog.Logger
 }
 
@@ -126,8 +128,10 @@ func (n *nodeReplicas) run(ctx, running context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopReplicas)
 	defer cancel()
-	if err := n.keeper.StopAll(ctx); err != nil {
-		n.log.Error("replicas were not stopped", "err", err)
+	stopped := n.keeper.StopAll(ctx)
+	if stopped != nil {
+		n.log.Error("replicas were not stopped", "err", stopped)
 	}
+	n.ended.Store(stopped == nil)
 	return err
 }

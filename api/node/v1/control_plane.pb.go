@@ -522,9 +522,11 @@ func (x *ModuleResult) GetMessage() string {
 }
 
 type DeregisterRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ConnectionId  string                 `protobuf:"bytes,1,opt,name=connection_id,json=connectionId,proto3" json:"connection_id,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	ConnectionId string                 `protobuf:"bytes,1,opt,name=connection_id,json=connectionId,proto3" json:"connection_id,omitempty"`
+	Reason       string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Nodes only: nothing of the node's replicas runs any more, it ended them.
+	ReplicasEnded bool `protobuf:"varint,3,opt,name=replicas_ended,json=replicasEnded,proto3" json:"replicas_ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -571,6 +573,13 @@ func (x *DeregisterRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *DeregisterRequest) GetReplicasEnded() bool {
+	if x != nil {
+		return x.ReplicasEnded
+	}
+	return false
 }
 
 type DeregisterResponse struct {
@@ -1588,10 +1597,11 @@ const file_control_plane_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\baccepted\x18\x02 \x01(\bR\baccepted\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"P\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"w\n" +
 	"\x11DeregisterRequest\x12#\n" +
 	"\rconnection_id\x18\x01 \x01(\tR\fconnectionId\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x14\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12%\n" +
+	"\x0ereplicas_ended\x18\x03 \x01(\bR\rreplicasEnded\"\x14\n" +
 	"\x12DeregisterResponse\"\xe0\x01\n" +
 	"\x0eConnectRequest\x12;\n" +
 	"\theartbeat\x18\x01 \x01(\v2\x1b.holdfast.node.v1.HeartbeatH\x00R\theartbeat\x129\n" +

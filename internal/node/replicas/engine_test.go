@@ -304,3 +304,32 @@ func TestPreparedForEachStart(t *testing.T) {
 	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 	require.Greater(t, engine.prepared, 2)
 }
+
+// S53, X4: a node says that all it ran has ended only where it knows so.
+func TestStopAll(t *testing.T) {
+	t.Parallel()
+	b, engine := setupEngine(t)
+	b.ask(line(first, b.defined(container())), line(second, b.defined(web())))
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	pid := b.is(second, fleet.PhaseRunning, fleet.HealthHealthy).GetPid()
+	b.stop()
+	engine.is(func() { engine.away = true })
+	require.Error(t, b.keeper.StopAll(t.Context()), "its engine went away meanwhile")
+	require.False(t, alive(pid))
+	fetched := b.fetched()
+	b.open(true)
+	b.eventually(func() bool { return b.fetched() > fetched }, "the node waits for the engine")
+	b.stop()
+	require.Error(t, b.keeper.StopAll(t.Context()), "its engine was away all the while")
+	engine.is(func() { engine.away = false })
+	require.NoError(t, b.keeper.StopAll(t.Context()))
+	engine.is(func() { require.True(t, ended(engine.there[first])) })
+
+	other, absent := setupEngine(t)
+	other.stop()
+	absent.is(func() { absent.away = true })
+	other.open(true)
+	other.eventually(func() bool { return other.fetched() > 0 }, "it waits for the engine")
+	other.stop()
+	require.NoError(t, other.keeper.StopAll(t.Context()), "nothing was ever started there")
+}

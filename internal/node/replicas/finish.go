@@ -147,9 +147,19 @@ func (k *Keeper) StopAll(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for name, err := range absent {
-		if k.absent[name] == nil { // it was there
+		if k.absent[name] == nil || k.mayRun(name) { // it was there, now or for an earlier agent
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// mayRun says that replicas of a driver are not known to have ended; mu is held.
+func (k *Keeper) mayRun(name fleet.Driver) bool {
+	for _, w := range k.replicas {
+		if w.known.Driver == name && !w.known.Phase.Over() {
+			return true
+		}
+	}
+	return false
 }

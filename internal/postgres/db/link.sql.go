@@ -177,7 +177,7 @@ func (q *Queries) DeploymentsOnNodes(ctx context.Context, nodes []string) ([]str
 const deregisterConnection = `-- name: DeregisterConnection :one
 UPDATE connections SET state = 'Disconnected', reason = $1, ended_at = now()
 WHERE id = $2 AND identity = $3 AND ended_at IS NULL AND state = ANY($4::text[])
-RETURNING server
+RETURNING node
 `
 
 type DeregisterConnectionParams struct {
@@ -187,16 +187,16 @@ type DeregisterConnectionParams struct {
 	States   []string
 }
 
-func (q *Queries) DeregisterConnection(ctx context.Context, arg DeregisterConnectionParams) (string, error) {
+func (q *Queries) DeregisterConnection(ctx context.Context, arg DeregisterConnectionParams) (*string, error) {
 	row := q.db.QueryRow(ctx, deregisterConnection,
 		arg.Reason,
 		arg.ID,
 		arg.Identity,
 		arg.States,
 	)
-	var server string
-	err := row.Scan(&server)
-	return server, err
+	var node *string
+	err := row.Scan(&node)
+	return node, err
 }
 
 const endConnections = `-- name: EndConnections :many

@@ -75,7 +75,7 @@ FROM held WHERE c.id = held.id;
 -- name: DeregisterConnection :one
 UPDATE connections SET state = 'Disconnected', reason = @reason, ended_at = now()
 WHERE id = @id AND identity = @identity AND ended_at IS NULL AND state = ANY(@states::text[])
-RETURNING server;
+RETURNING node;
 
 -- Heartbeats wait for nobody: a row that somebody changes just now is written the next time.
 -- name: RecordHeartbeats :exec
