@@ -112,7 +112,7 @@ var replicaRules = []struct {
 	}},
 	{"exited_alone", func(c hereCase) bool { return c.Process == ProcessOver && c.Away > 0 }, startAlone},
 	{fleet.ReasonExited, is(ProcessOver), step(DoRest)},
-	{fleet.ReasonStartupDeadline, func(c hereCase) bool { return c.late() && c.spent() }, giveUp(fleet.ReasonStartupDeadline)},
+	{fleet.ReasonStartupDeadline, func(c hereCase) bool { return c.late() && (c.Away == 0 || c.spent()) }, giveUp(fleet.ReasonStartupDeadline)},
 	{"started_late", hereCase.late, stopForRestart(fleet.ReasonStartupDeadline)},
 	{fleet.ReasonRestartsUsedUp, func(c hereCase) bool { return c.unwell() && c.spent() }, giveUp(fleet.ReasonRestartsUsedUp)},
 	{fleet.ReasonProbesFailed, hereCase.unwell, stopForRestart(fleet.ReasonProbesFailed)},
@@ -123,7 +123,9 @@ var replicaRules = []struct {
 }
 
 // Replica says what a node does next with one replica. Whatever ends is told so politely first; one
-// that was given up ends before its node says that it failed (S48, S49, S52, S54, S106).
+// that was given up ends before its node says that it failed (S48, S49, S52, S54, S106). What is not
+// healthy in time is the region's to make anew, so also a restart that did not help; its node starts it
+// again only while the region is away.
 func Replica(here ReplicaHere, now time.Duration) ReplicaAction {
 	here.Terms = here.Terms.WithDefaults()
 	c := hereCase{here, now}

@@ -83,6 +83,7 @@ func since(d time.Duration) func(*decide.ReplicaHere) {
 func restarts(n int) func(*decide.ReplicaHere) { return func(h *decide.ReplicaHere) { h.Restarts = n } }
 func unwell(h *decide.ReplicaHere)             { h.Probe.Health = fleet.HealthUnhealthy }
 func late(h *decide.ReplicaHere)               { h.Probe = decide.ProbeState{Deadline: time.Minute} }
+func regionAway(h *decide.ReplicaHere)         { h.Away = time.Minute }
 func told(h *decide.ReplicaHere)               { h.Run = false }
 func alone(n int, since time.Duration) func(*decide.ReplicaHere) {
 	return func(h *decide.ReplicaHere) { h.Process, h.Alone, h.Away = decide.ProcessOver, n, since }
@@ -105,10 +106,12 @@ func TestReplica(t *testing.T) {
 		{"lets it run", here(), decide.ReplicaAction{Rule: "running", Do: decide.DoRest}},
 		{"waits for the first success", here(func(h *decide.ReplicaHere) { h.Probe.Begun, h.Probe.Health = false, fleet.HealthNotChecked }), decide.ReplicaAction{Rule: "running", Do: decide.DoRest, Until: 3 * time.Minute}},
 		{"restarts what fails", here(unwell), decide.ReplicaAction{Rule: "probes_failed", Do: decide.DoStop, Restart: true, Reason: fleet.ReasonProbesFailed}},
-		{"restarts what is late", here(late), decide.ReplicaAction{Rule: "started_late", Do: decide.DoStop, Restart: true, Reason: fleet.ReasonStartupDeadline}},
+		{"gives up what is late", here(late), decide.ReplicaAction{Rule: "startup_deadline", Do: decide.DoGiveUp, Reason: fleet.ReasonStartupDeadline}},
+		{"gives up a restart that is late", here(late, restarts(1)), decide.ReplicaAction{Rule: "startup_deadline", Do: decide.DoGiveUp, Reason: fleet.ReasonStartupDeadline}},
+		{"restarts what is late without the region", here(late, regionAway), decide.ReplicaAction{Rule: "started_late", Do: decide.DoStop, Restart: true, Reason: fleet.ReasonStartupDeadline}},
 		{"starts again what it stopped for that", here(over, func(h *decide.ReplicaHere) { h.Again = true }), decide.ReplicaAction{Rule: "restart", Do: decide.DoStart, Restart: true}},
 		{"gives up after the last restart", here(unwell, restarts(3)), decide.ReplicaAction{Rule: "restarts_used_up", Do: decide.DoGiveUp, Reason: fleet.ReasonRestartsUsedUp}},
-		{"gives up what is late after the last restart", here(late, restarts(3)), decide.ReplicaAction{Rule: "startup_deadline", Do: decide.DoGiveUp, Reason: fleet.ReasonStartupDeadline}},
+		{"gives up what is late after the last restart without the region", here(late, regionAway, restarts(3)), decide.ReplicaAction{Rule: "startup_deadline", Do: decide.DoGiveUp, Reason: fleet.ReasonStartupDeadline}},
 		{"ends what it gave up", here(unwell, restarts(3), func(h *decide.ReplicaHere) { h.GaveUp = true }), decide.ReplicaAction{Rule: "given_up_ends", Do: decide.DoStop}},
 		{"leaves what it gave up", here(over, func(h *decide.ReplicaHere) { h.GaveUp = true }), decide.ReplicaAction{Rule: "given_up", Do: decide.DoRest}},
 		{"restarts count no more after ten minutes", here(restarts(2), func(h *decide.ReplicaHere) { h.Probe.Since = now - 10*time.Minute }), decide.ReplicaAction{Rule: "well_again", Do: decide.DoRest, Anew: true}},

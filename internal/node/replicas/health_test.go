@@ -47,7 +47,7 @@ func TestProbesFail(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.ask(line(first, b.defined(web(frail, func(d *fleet.Definition) {
-			d.Recovery.Restarts, d.Startup.Deadline = 1, 0.5
+			d.Recovery.Restarts, d.Startup.Deadline = 3, 3
 		}))))
 		b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 		b.put(first, "sick")
