@@ -226,7 +226,7 @@ func (q *Queries) EndOperationsEach(ctx context.Context, arg EndOperationsEachPa
 }
 
 const endUnreleased = `-- name: EndUnreleased :exec
-UPDATE deployments SET state = $1, reason = 'deleted', message = 'it was never released', awaited = '', since = now(), updated_at = now()
+UPDATE deployments SET state = $1, reason = 'deleted', message = 'it was never released', awaited = '', since = clock_timestamp(), updated_at = now()
 WHERE name = $2
 `
 
@@ -563,7 +563,7 @@ func (q *Queries) LockDeployment(ctx context.Context, name string) (Deployment, 
 
 const moveDeployment = `-- name: MoveDeployment :exec
 UPDATE deployments SET state = $1, reason = $2, message = $3, awaited = $4,
-    since = CASE WHEN state = $1 THEN since ELSE now() END,
+    since = CASE WHEN state = $1 THEN since ELSE clock_timestamp() END,
     began = $5, began_version = $6, attempts = $7, crashes = $8,
     next_attempt = $9, wake_at = $10, conditions = $11,
     updated_at = CASE WHEN (state, reason, message, awaited, conditions) IS DISTINCT FROM ($1, $2, $3, $4, $11::jsonb)
@@ -636,7 +636,7 @@ func (q *Queries) NewestDeploymentRevision(ctx context.Context, arg NewestDeploy
 const redeclareDeployment = `-- name: RedeclareDeployment :one
 UPDATE deployments SET uid = $1, next_uid = NULL, project = $2, revision = $3, process_version = $4,
     target = $5, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, wake_at = NULL,
-    state = $6, reason = 'redeclared', message = '', awaited = '', conditions = '[]', since = now(), updated_at = now()
+    state = $6, reason = 'redeclared', message = '', awaited = '', conditions = '[]', since = clock_timestamp(), updated_at = now()
 WHERE name = $7
 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at
 `

@@ -42,7 +42,7 @@ UPDATE deployments SET entity_run = @run, seen_at = now() WHERE name = @name;
 
 -- name: MoveDeployment :exec
 UPDATE deployments SET state = @state, reason = @reason, message = @message, awaited = @awaited,
-    since = CASE WHEN state = @state THEN since ELSE now() END,
+    since = CASE WHEN state = @state THEN since ELSE clock_timestamp() END,
     began = @began, began_version = @began_version, attempts = @attempts, crashes = @crashes,
     next_attempt = sqlc.narg(next_attempt), wake_at = sqlc.narg(wake_at), conditions = @conditions,
     updated_at = CASE WHEN (state, reason, message, awaited, conditions) IS DISTINCT FROM (@state, @reason, @message, @awaited, @conditions::jsonb)
@@ -52,7 +52,7 @@ WHERE name = @name;
 -- name: RedeclareDeployment :one
 UPDATE deployments SET uid = @uid, next_uid = NULL, project = @project, revision = @revision, process_version = @process_version,
     target = @target, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, wake_at = NULL,
-    state = @state, reason = 'redeclared', message = '', awaited = '', conditions = '[]', since = now(), updated_at = now()
+    state = @state, reason = 'redeclared', message = '', awaited = '', conditions = '[]', since = clock_timestamp(), updated_at = now()
 WHERE name = @name
 RETURNING *;
 
@@ -117,7 +117,7 @@ WHERE d.state <> 'TERMINATED' AND v.spec #> '{placement,pools}' ? @pool::text OR
 SELECT count(*) FROM objects WHERE kind = 'deployment' AND scope = '' AND spec #> '{placement,pools}' ? @pool::text;
 
 -- name: EndUnreleased :exec
-UPDATE deployments SET state = @state, reason = 'deleted', message = 'it was never released', awaited = '', since = now(), updated_at = now()
+UPDATE deployments SET state = @state, reason = 'deleted', message = 'it was never released', awaited = '', since = clock_timestamp(), updated_at = now()
 WHERE name = @name;
 
 -- name: ViewDeployments :many
