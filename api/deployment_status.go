@@ -32,9 +32,10 @@ func (s *server) deploymentStatuses(ctx context.Context, page []fleet.Object) ([
 // deploymentStatus is the status of a deployment, or of one that was only written so far.
 func (s *server) deploymentStatus(name string, v postgres.DeploymentView) DeploymentStatus {
 	now := decide.ReplicasNow{Healthy: v.Counts.Healthy, Unheard: v.Counts.Unheard, Need: decide.Needed(v.Target, v.Min)}
+	reason, message := decide.WhyNow(v.Reason, v.Message, now)
 	status := DeploymentStatus{
 		Since: timeOrNil(v.Since),
-		State: v.State, Reason: decide.ReasonNow(v.Reason, now), Message: v.Message, Target: v.Target, Replicas: totalsOf(v),
+		State: v.State, Reason: reason, Message: message, Target: v.Target, Replicas: totalsOf(v),
 		Revision: v.Revision, DeployingRevision: v.Deploying, ObservedGeneration: v.Generation, ProcessVersion: v.ProcessVersion,
 		Awaited: v.Awaited, Until: timeOrNil(v.Until),
 		Workflow: s.links.workflow(fleet.DeploymentSubject(fleet.DeploymentName(name)), v.EntityRun), Conditions: decide.ConditionsNow(v.Conditions, now),

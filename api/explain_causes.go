@@ -88,7 +88,7 @@ type word struct{ reason, message string }
 
 // said are the words about it: of placement now, of its state, and of replicas that failed.
 func (x *explaining) said() []word {
-	all := []word{{x.unplaced, x.unplacedMessage}, {x.view.Reason, x.view.Message}}
+	all := []word{{x.unplaced, x.unplacedMessage}, {x.out.Status.Reason, x.out.Status.Message}}
 	for _, c := range x.out.Status.Conditions {
 		all = append(all, word{c.Reason, c.Message})
 	}

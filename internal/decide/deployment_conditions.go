@@ -46,12 +46,13 @@ func ConditionsNow(written []fleet.DeploymentCondition, now ReplicasNow) []fleet
 	return out
 }
 
-// ReasonNow is the reason of the last visit, unless it says that all is well and some are not heard.
-func ReasonNow(written string, now ReplicasNow) string {
-	if written == ruleConverged && now.Unheard > 0 {
-		return ReasonNotHeard
+// WhyNow is the reason of the last visit and its message, unless they say that all is well and some
+// are not heard.
+func WhyNow(reason, message string, now ReplicasNow) (string, string) {
+	if (reason == ruleConverged || reason == ReasonNotHeard) && now.Unheard > 0 {
+		return ReasonNotHeard, notHeard(now.Unheard).Message
 	}
-	return written
+	return reason, message
 }
 
 func notHeard(n int) fleet.DeploymentCondition {

@@ -329,7 +329,11 @@ func TestConditionsNow(t *testing.T) {
 		for _, c := range decide.ConditionsNow(p.Conditions, now) {
 			out = append(out, fmt.Sprintf("%s %s %s", c.Type, c.Status, c.Reason))
 		}
-		return append(out, decide.ReasonNow(p.Rule, now))
+		reason, message := decide.WhyNow(p.Rule, p.Message, now)
+		if now.Unheard > 0 {
+			require.Contains(t, message, "not heard")
+		}
+		return append(out, reason)
 	}
 	require.Equal(t, []string{"available true enough_healthy", "progressing false converged", "degraded false as_declared", "converged"},
 		said(decide.ReplicasNow{Healthy: 2, Need: 1}))
@@ -338,5 +342,9 @@ func TestConditionsNow(t *testing.T) {
 	require.Equal(t, []string{"available unknown nodes_not_heard", "progressing false converged", "degraded true nodes_not_heard", "nodes_not_heard"},
 		said(decide.ReplicasNow{Unheard: 2, Need: 1}))
 	require.Len(t, decide.ConditionsNow(nil, decide.ReplicasNow{Unheard: 1}), 1)
-	require.Equal(t, "too_few", decide.ReasonNow("too_few", decide.ReplicasNow{Unheard: 1}))
+	reason, message := decide.WhyNow(decide.ReasonNotHeard, "2 of 2 replicas are healthy", decide.ReplicasNow{Unheard: 1})
+	require.Equal(t, decide.ReasonNotHeard, reason, "the last visit saw it too")
+	require.Contains(t, message, "not heard")
+	reason, message = decide.WhyNow("too_few", "why", decide.ReplicasNow{Unheard: 1})
+	require.Equal(t, []string{"too_few", "why"}, []string{reason, message})
 }
