@@ -131,13 +131,17 @@ func TestAllDead(t *testing.T) {
 // X6: a module that does not answer costs its deadline, no more, and the slot is free again.
 func TestSlow(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(o *Options) { o.Limit = 200 * time.Millisecond })
-	a := w.provider("a", func(ctx context.Context, _ *nodev1.ExecuteRequest) ([]byte, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
+	w := setup(t, func(o *Options) { o.Limit = time.Second })
+	a := w.provider("a", func(ctx context.Context, in *nodev1.ExecuteRequest) ([]byte, error) {
+		if string(in.GetInput()) == `"hang"` {
+			<-ctx.Done()
+		}
+		return []byte(`{}`), ctx.Err()
 	})
 	w.offers(a, detect)
-	_, err := w.pool.Execute(t.Context(), fleet.Execution{ID: "x", Module: detect, Input: []byte(`{}`)})
+	_, err := w.execute(`{}`) // the connection stands: the deadline is for the module alone
+	require.NoError(t, err)
+	_, err = w.pool.Execute(t.Context(), fleet.Execution{ID: "x", Module: detect, Input: []byte(`"hang"`)})
 	refused(t, fleet.Communication, err, "did not answer in time")
 	eventually(t, "nothing is left at work", func() bool { return a.busy.Load() == 0 })
 	require.Zero(t, w.pool.lines[placeOf(a.member)].busy)
