@@ -22,6 +22,7 @@ const (
 	deployRounds = 100
 	killRounds   = 20
 	convergedAll = 1_000
+	convergedRun = 10 // one in so many runs a replica, the others are to run nothing
 	convergedFor = 2 * time.Minute // how long their workflow runs are counted
 
 	deployLimit    = 2000.0 // ms, p99
@@ -183,15 +184,19 @@ func (d *deployments) eachKilled(ctx context.Context, rounds int, noticed, regai
 	return nil
 }
 
-// converged declares many deployments that are to run nothing, waits until nothing is under way any
-// more, and counts the workflow runs that begin then, beside those of the sweeps.
+// converged declares many deployments, waits until nothing is under way any more, and counts the
+// workflow runs that begin then, beside those of the sweeps.
 func (d *deployments) converged(ctx context.Context) (figure, error) {
 	var group errgroup.Group
 	group.SetLimit(crowd)
 	none, most := 0, 1
 	for i := range convergedAll {
 		group.Go(func() error {
-			_, err := d.api.PutDeployment(ctx, fmt.Sprintf("idle-%d", i), api.DeploymentPut{
+			name := fmt.Sprintf("idle-%d", i)
+			if i%convergedRun == 0 {
+				return d.put(ctx, name, 1)
+			}
+			_, err := d.api.PutDeployment(ctx, name, api.DeploymentPut{
 				Command: []string{d.program}, Replicas: api.ReplicaCounts{Min: &none, Max: &most, Initial: &none},
 			}, api.Mutation{})
 			return err
@@ -214,7 +219,7 @@ func (d *deployments) converged(ctx context.Context) (figure, error) {
 	own, sweeps, err := d.runsSince(ctx, began)
 	f := atMost("deployments: workflow runs of 1,000 converged, per minute", float64(own)/convergedFor.Minutes(), convergedLimit)
 	f.measured, f.unit = fmt.Sprintf("%.1f /min", f.value), "/min"
-	f.note = fmt.Sprintf("the sweeps': %.1f /min", float64(sweeps)/convergedFor.Minutes())
+	f.note = fmt.Sprintf("the sweeps': %.1f /min; %d run a replica each", float64(sweeps)/convergedFor.Minutes(), convergedAll/convergedRun)
 	return f, err
 }
 
