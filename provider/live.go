@@ -68,23 +68,28 @@ func (s *session) beat(ctx context.Context) error {
 			Timestamp: timestamppb.Now(), InFlightCount: uint32(s.lane.inFlight()), //nolint:gosec // a small count
 		}}})
 	})
-	// The oldest heartbeat without an answer counts; one that drains is held by its deadline (C69).
-	if s.watched.IsZero() && s.drain == nil {
-		s.watched = time.Now().Add(s.timeout)
-		s.watchdog.Reset(s.timeout)
+	if s.unanswered.IsZero() {
+		s.unanswered = time.Now()
+		s.watch()
 	}
 	return err
 }
 
-// bark ends a connection whose heartbeats are not answered (C21).
+// watch sets the watchdog for when the region is to be taken for lost.
+func (s *session) watch() {
+	s.watchdog.Reset(time.Until(s.lost(s.answered, s.unanswered)))
+}
+
+// bark ends a connection whose heartbeats are not answered (C21). One that drains is held by its
+// deadline (C69).
 func (s *session) bark() error {
-	if s.watched.IsZero() || s.drain != nil {
+	if s.drain != nil {
 		return nil
 	}
-	if time.Since(s.watched) > s.timeout/3 {
+	if time.Since(s.lost(s.answered, s.unanswered)) > s.timeout/3 {
 		// This process was paused, which says nothing about the server: answers may be waiting.
-		s.watched = time.Now().Add(s.timeout)
-		s.watchdog.Reset(s.timeout)
+		s.answered = time.Now()
+		s.watch()
 		return nil
 	}
 	return &silenceError{what: "no heartbeat was answered", wait: s.timeout}
@@ -119,8 +124,8 @@ func (s *session) acked(ack *nodev1.HeartbeatAck) {
 	if ack.GetConnectionId() != s.status.ConnectionID {
 		return
 	}
-	s.watched = time.Time{}
-	s.watchdog.Stop()
+	s.answered, s.unanswered = time.Now(), time.Time{}
+	s.watch()
 	if s.lived {
 		return
 	}

@@ -140,6 +140,21 @@ func (o Options) terms(answer *nodev1.RegisterResponse) terms {
 	return t
 }
 
+// regionLooks is how often the region looks who is silent: it knows of a loss that much after the timeout.
+const regionLooks = time.Second
+
+// lost is when the region is taken for lost that last answered then, and has not answered a heartbeat
+// since: as soon as the region itself takes a silent provider for lost on average, so that a link which
+// is cut in one direction alone is known within the timeout and a second too. A heartbeat that was late
+// itself, in a process that was paused, has half of the timeout for its answer.
+func (t terms) lost(answered, unanswered time.Time) time.Time {
+	at := answered.Add(t.timeout + min(t.interval, regionLooks)/2)
+	if late := unanswered.Add(t.timeout / 2); late.After(at) {
+		return late
+	}
+	return at
+}
+
 func first(choices ...time.Duration) time.Duration {
 	for _, d := range choices {
 		if d > 0 {

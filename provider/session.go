@@ -42,11 +42,12 @@ type session struct {
 	version uint32
 	terms
 
-	lived    bool
-	watchdog *time.Timer
-	watched  time.Time // when it is due; zero while nothing is owed
-	drain    *draining
-	feeding  *feeding
+	lived      bool
+	watchdog   *time.Timer
+	answered   time.Time // when the last answer to a heartbeat came, or the stream was opened
+	unanswered time.Time // when the oldest heartbeat since was sent; zero when there is none
+	drain      *draining
+	feeding    *feeding
 }
 
 // run makes the attempt and stays with it until it ends.
@@ -161,8 +162,8 @@ func (s *session) open(ctx context.Context) error {
 	}
 	s.in, s.over = make(chan *nodev1.ConnectResponse), make(chan error, 1)
 	go s.read(streamCtx)
+	s.answered = time.Now()
 	s.watchdog = time.NewTimer(s.timeout)
-	s.watched = time.Now().Add(s.timeout)
 	return s.beat(ctx)
 }
 
