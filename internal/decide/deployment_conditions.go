@@ -56,7 +56,19 @@ func WhyNow(reason, message string, now ReplicasNow) (string, string) {
 }
 
 func notHeard(n int) fleet.DeploymentCondition {
-	return condition(ConditionDegraded, fleet.ConditionTrue, ReasonNotHeard, fmt.Sprintf("%d replicas are on nodes that are not heard", n))
+	where := "on nodes that are not heard"
+	if n == 1 {
+		where = "on a node that is not heard"
+	}
+	return condition(ConditionDegraded, fleet.ConditionTrue, ReasonNotHeard, replicasAre(n, where))
+}
+
+// replicasAre says of some how they are.
+func replicasAre(n int, how string) string {
+	if n == 1 {
+		return "1 replica is " + how
+	}
+	return fmt.Sprintf("%d replicas are %s", n, how)
 }
 
 // condition makes one; a reason is a stable word.
@@ -124,7 +136,7 @@ func (c *deploymentCase) degraded() fleet.DeploymentCondition {
 	case c.unheard() > 0:
 		return notHeard(c.unheard())
 	case unwell > 0:
-		return condition(ConditionDegraded, fleet.ConditionTrue, "unhealthy", fmt.Sprintf("%d replicas are unhealthy", unwell))
+		return condition(ConditionDegraded, fleet.ConditionTrue, "unhealthy", replicasAre(unwell, "unhealthy"))
 	case v.working() < v.Target:
 		return condition(ConditionDegraded, fleet.ConditionTrue, "too_few", v.tally())
 	}

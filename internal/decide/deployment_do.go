@@ -18,7 +18,7 @@ func destroy(c *deploymentCase) {
 	c.plan.Attempts, c.plan.Crashes, c.plan.NextAttempt = 0, 0, time.Time{}
 	left := c.endEnding()
 	if left > 0 || len(c.plan.Terminate) > 0 || c.plan.More {
-		c.plan.Message = fmt.Sprintf("%d replicas are still to end", left+c.v.live())
+		c.plan.Message = replicasAre(left+c.v.live(), "still to end")
 		return
 	}
 	c.on(fleet.DeploymentGone)
