@@ -161,7 +161,7 @@ func TestDeployment(t *testing.T) {
 	})
 }
 
-// S19, X12: a shard is looked at in pages, and what has something to do is woken.
+// S2, S3, S4, S19, X12: a shard is looked at in pages, and what has something to do is woken.
 func TestSyncRuntime(t *testing.T) {
 	t.Parallel()
 	v := &visits{}

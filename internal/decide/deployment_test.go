@@ -107,7 +107,7 @@ func ids(steps []decide.ReplicaStep) string {
 	return s
 }
 
-// S13 to S19, S31 to S45, S53, S56, S105 to S107, S114, S115
+// S13, S14, S15, S16, S17, S18, S19, S31 to S45, S53, S56, S105 to S107, S114, S115
 func TestDeployment(t *testing.T) {
 	t.Parallel()
 	starting, unhealthy := state(fleet.ReplicaStarting), state(fleet.ReplicaUnhealthy)

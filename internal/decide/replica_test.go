@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// S46 to S56, S130: what a node's word makes of a replica.
+// S46 to S56, S55, S130: what a node's word makes of a replica.
 func TestReplicaReported(t *testing.T) {
 	t.Parallel()
 	starting, healthy, unhealthy, terminating := fleet.ReplicaStarting, fleet.ReplicaHealthy, fleet.ReplicaUnhealthy, fleet.ReplicaTerminating

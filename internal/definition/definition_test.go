@@ -68,7 +68,7 @@ var whole = fleet.ModelDefinition{Name: "press", ModelPath: "/models/press", Ser
 	HealthCheck: &fleet.ModelHealth{Path: "/ping", Interval: 20, MaxRetries: 5, MaxWaitTime: 15, ExpectedStatusCode: 204, InitialDelay: 300},
 }}
 
-// S9 to S12, S119, S121: the flags, ports and health paths that the servers document.
+// S9, S10, S11, S12, S119, S121: the flags, ports and health paths that the servers document.
 func TestGenerate(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]fleet.DeploymentSpec{

@@ -18,7 +18,7 @@ func (b *bench) dueDeployments() []fleet.DeploymentName {
 	return out
 }
 
-// S19, X12: the sweep finds what an event should have told, and nothing of what is as it should be.
+// S3, S19, X12: the sweep finds what an event should have told, and nothing of what is as it should be.
 func TestDeploymentsDue(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable()

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// S7, S8, S13, S34, S36, S40, S41, X2: from the PUT to RUNNING by what nodes say, and on from there.
+// S6, S7, S8, S13, S34, S36, S40, S41, X2: from the PUT to RUNNING by what nodes say, and on from there.
 func TestDeploymentRuns(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable()

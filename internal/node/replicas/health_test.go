@@ -138,7 +138,7 @@ func probing(t *testing.T) *prober {
 	return p
 }
 
-// S77, S78, S79, S88, S111: probes of one replica never overlap, and those that take too long count as
+// S77, S78, S79, S88, S89, S111: probes of one replica never overlap, and those that take too long count as
 // failures; the first success and transitions alone are told.
 func TestProber(t *testing.T) {
 	t.Parallel()
