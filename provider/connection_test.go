@@ -242,6 +242,9 @@ func TestReconnect(t *testing.T) {
 			w.freeze(cut.up, cut.down)
 			c.active(t, 2)
 			eventually(t, "heartbeats", func() bool { return r.heartbeats(2) > 3 })
+			if !cut.up { // the region hears it at once: nothing of it waits for an acknowledgement
+				eventually(t, "the link is reset", func() bool { return w.resets.Load() > 0 })
+			}
 		})
 	}
 	t.Run("when registering is not answered", func(t *testing.T) {

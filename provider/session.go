@@ -54,7 +54,8 @@ type session struct {
 func (s *session) run(ctx context.Context) ending {
 	// A transport of its own: gRPC's would wait on its own terms before it dials again, and
 	// would go on with a connection of which only one half is open.
-	conn, err := grpc.NewClient(s.opt.Address, s.dialOptions()...)
+	transport := newTransport(s.security())
+	conn, err := grpc.NewClient(s.opt.Address, s.dialOptions(transport)...)
 	if err != nil {
 		return ending{err: fmt.Errorf("prepare to dial: %w", err)}
 	}
@@ -72,6 +73,9 @@ func (s *session) run(ctx context.Context) ending {
 		s.deregister(ctx) // before the stream goes, which would look like a failure (C62)
 		err = errClosed
 	}
+	if silent := (*silenceError)(nil); errors.As(err, &silent) {
+		transport.reset()
+	}
 	s.cut(errClosed)
 	if s.drain != nil {
 		err = s.settle(ctx)
@@ -79,15 +83,18 @@ func (s *session) run(ctx context.Context) ending {
 	return ending{err: err, lived: s.lived}
 }
 
-func (s *session) dialOptions() []grpc.DialOption {
-	security := insecure.NewCredentials()
-	if !s.opt.Insecure {
-		config := s.opt.TLS
-		if config == nil {
-			config = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
-		security = credentials.NewTLS(config)
+func (s *session) security() credentials.TransportCredentials {
+	if s.opt.Insecure {
+		return insecure.NewCredentials()
 	}
+	config := s.opt.TLS
+	if config == nil {
+		config = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return credentials.NewTLS(config)
+}
+
+func (s *session) dialOptions(security credentials.TransportCredentials) []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(security),
 		grpc.WithDisableServiceConfig(),

@@ -2,12 +2,15 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -302,6 +305,7 @@ type wire struct {
 	gen       int
 	listener  net.Listener
 	forwarded sync.WaitGroup
+	resets    atomic.Int64 // connections that were reset and not closed
 }
 
 func newWire(t testing.TB, to string) *wire {
@@ -348,6 +352,9 @@ func (w *wire) forward(from, to net.Conn, gen int, stopped *bool) {
 		w.mu.Unlock()
 		if n > 0 {
 			_, _ = to.Write(buffer[:n])
+		}
+		if errors.Is(err, syscall.ECONNRESET) {
+			w.resets.Add(1)
 		}
 		if err != nil {
 			_ = to.Close()
