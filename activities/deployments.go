@@ -26,6 +26,9 @@ type Deployments struct {
 	Entities waker
 	Build    string
 	Log      *slog.Logger
+	// Failpoint is for tests, nil in production: it is called before each visit and, once that is
+	// committed, after it.
+	Failpoint func(name string)
 }
 
 // VisitDeployment is one look of the entity whose run is Run.
@@ -58,16 +61,24 @@ func (d *Deployments) VisitDeployment(ctx context.Context, in VisitDeployment) (
 		return DeploymentVisited{}, fail(ctx, err)
 	}
 	in.Build = d.Build
+	d.failpoint("before_visit")
 	out, err := d.Store.Visit(ctx, in)
 	if err != nil {
 		return out, fail(ctx, err)
 	}
+	d.failpoint("after_visit")
 	if out.Untold > 0 {
 		if err := d.Doors.TellDoors(ctx, fleet.DeploymentSubject(in.Deployment)); err != nil {
 			d.Log.WarnContext(ctx, "doors are told by the next sweep", "deployment", in.Deployment, "error", err)
 		}
 	}
 	return out, nil
+}
+
+func (d *Deployments) failpoint(name string) {
+	if d.Failpoint != nil {
+		d.Failpoint(name)
+	}
 }
 
 // SyncRuntime wakes the deployments of a shard that have something to do, found in one query a

@@ -22,7 +22,7 @@ const (
 	deployRounds = 100
 	killRounds   = 20
 	convergedAll = 1_000
-	convergedRun = 10 // one in so many runs a replica, the others are to run nothing
+	convergedRun = 10              // one in so many runs a replica, the others are to run nothing
 	convergedFor = 2 * time.Minute // how long their workflow runs are counted
 
 	deployLimit    = 2000.0 // ms, p99

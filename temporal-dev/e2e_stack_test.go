@@ -265,8 +265,15 @@ func (s *stack) signal(t *testing.T, name string, sig syscall.Signal) {
 // arm has a child die at a step; the file is gone when it did.
 func (s *stack) arm(t *testing.T, process, step string) (fired func() bool) {
 	t.Helper()
+	return s.armWith(t, process, step, "")
+}
+
+// armWith does so, or has it stand still there with region.FailpointPause.
+func (s *stack) armWith(t *testing.T, process, step, word string) (fired func() bool) {
+	t.Helper()
 	path := filepath.Join(s.failpoints, process+"."+step)
-	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.NoError(t, os.WriteFile(path+".new", []byte(word), 0o600))
+	require.NoError(t, os.Rename(path+".new", path)) // whole, or not there
 	return func() bool {
 		_, err := os.Stat(path)
 		return errors.Is(err, os.ErrNotExist)

@@ -346,7 +346,7 @@ func (s *server) activities() workers.Server {
 		},
 		Deployments: &activities.Deployments{
 			Store: &deploymentSteps{store: s.store, settle: s.cfg.Timing.Runtime / 2, done: s.metrics.visited},
-			Doors: doors, Entities: s.again, Build: s.cfg.Build, Log: s.log,
+			Doors: doors, Entities: s.again, Build: s.cfg.Build, Log: s.log, Failpoint: s.cfg.Failpoint,
 		},
 		Fleets: &activities.Fleets{Store: &fleetSteps{s.store}, Doors: doors, Build: s.cfg.Build, Log: s.log},
 		Batches: &activities.Batches{

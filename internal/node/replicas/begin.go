@@ -172,7 +172,10 @@ func (w *worker) launchNow(ctx context.Context) (Found, error) {
 	if err := writeFiles(l.Dir, l.Process.Files); err != nil {
 		return Found{}, err
 	}
-	return driver.Start(ctx, l)
+	k.opt.Failpoint("before_replica_start")
+	found, err := driver.Start(ctx, l)
+	k.opt.Failpoint("after_replica_start")
+	return found, err
 }
 
 func (w *worker) launch(r known, def fleet.Definition) Launch {

@@ -22,9 +22,11 @@ func (w *worker) stop(ctx context.Context, a decide.ReplicaAction) {
 	if w.is(decide.ProcessStopping); a.Do == decide.DoKill {
 		w.is(decide.ProcessKilled)
 	}
+	w.keeper.opt.Failpoint("before_replica_stop")
 	if driver := w.driver(r); driver != nil && !w.end(ctx, driver) {
 		return
 	}
+	w.keeper.opt.Failpoint("after_replica_stop")
 	switch {
 	case !w.now().Run:
 		w.over(ctx, fleet.PhaseStopped, Exit{})
@@ -122,6 +124,7 @@ func (k *Keeper) clear(ctx context.Context, id fleet.ReplicaID) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	k.opt.Failpoint("before_replica_drop")
 	if err := k.opt.Store.DropReplica(ctx, id); err != nil {
 		return err
 	}

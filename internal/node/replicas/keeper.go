@@ -64,6 +64,8 @@ type Options struct {
 	// once it does; nil tells nobody.
 	SeekEvery time.Duration
 	OnDriver  func(fleet.Driver)
+	// Failpoint is for tests: it is called with the name of each step.
+	Failpoint func(name string)
 }
 
 // Keeper keeps the node's replicas as its newest set says.
@@ -104,6 +106,9 @@ func New(opt Options) *Keeper {
 	opt.LogEvery = orDefault(opt.LogEvery, 2*time.Second)
 	opt.SampleEvery = orDefault(opt.SampleEvery, 10*time.Second)
 	opt.SeekEvery = orDefault(opt.SeekEvery, 5*time.Second)
+	if opt.Failpoint == nil {
+		opt.Failpoint = func(string) {}
+	}
 	ship := map[fleet.Driver]chan struct{}{fleet.DriverProcess: make(chan struct{}, 1)}
 	for name := range opt.Drivers {
 		ship[name] = make(chan struct{}, 1)

@@ -145,6 +145,7 @@ func (k *Keeper) take(ctx context.Context, set fleet.NodeReplicas) error {
 	if err := k.opt.Store.TakeReplicaSet(ctx, at, rows); err != nil {
 		return err
 	}
+	k.opt.Failpoint("after_replica_set")
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.version, k.fresh = at, true

@@ -238,6 +238,7 @@ func (w *worker) heed(ctx context.Context) {
 		}
 		return
 	}
+	w.keeper.opt.Failpoint("before_replica_health")
 	w.say(ctx, func(k *known) {
 		k.Health, k.Probe, k.Reason, k.Message = p.Health, p, "", ""
 		if p.Health == fleet.HealthUnhealthy {

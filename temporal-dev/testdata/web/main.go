@@ -1,5 +1,5 @@
 // Command web is what replicas run in tests: a program that listens on $PORT, answers who it is, and
-// is sick while a file says so. It leaves a file per process in $LEDGER, named by its process id, so
+// is sick while a file says so, and does not heed SIGTERM with $STUBBORN. It leaves a file per process in $LEDGER, named by its process id, so
 // that a test knows all that ever ran.
 package main
 
@@ -38,7 +38,11 @@ func run() error {
 		return fmt.Errorf("it crashes: %s", why)
 	}
 	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTERM)
+	if os.Getenv("STUBBORN") == "" {
+		signal.Notify(stop, syscall.SIGTERM)
+	} else {
+		signal.Ignore(syscall.SIGTERM)
+	}
 	slow, err := time.ParseDuration(os.Getenv("SLOW"))
 	if err != nil {
 		return err
