@@ -136,6 +136,8 @@ func diedOf(r fleet.ReplicaSeen) (reason, message string) {
 		return cmp.Or(r.Reason, fleet.ReasonExited), r.Message
 	case r.Lost:
 		return ReasonLost, fmt.Sprintf("node %s listed what it has, and this was not in it", r.Node)
+	case r.Gone:
+		return ReasonNodeLost, fmt.Sprintf("node %s is no part of the region any more", r.Node)
 	case r.Phase == "":
 		return ReasonNotTakenUp, fmt.Sprintf("node %s is connected and said nothing of it for %s", r.Node, takeUpLimit)
 	case r.State == fleet.ReplicaStarting && r.Phase == fleet.PhaseRunning:

@@ -63,6 +63,15 @@ func notHeard(n int) fleet.DeploymentCondition {
 	return condition(ConditionDegraded, fleet.ConditionTrue, ReasonNotHeard, replicasAre(n, where))
 }
 
+// NotReleased are the conditions of what was written and never released.
+func NotReleased() []fleet.DeploymentCondition {
+	return []fleet.DeploymentCondition{
+		condition(ConditionAvailable, fleet.ConditionFalse, "not_released", ""),
+		condition(ConditionProgressing, fleet.ConditionFalse, "not_released", ""),
+		condition(ConditionDegraded, fleet.ConditionFalse, "nothing_to_run", ""),
+	}
+}
+
 // replicasAre says of some how they are.
 func replicasAre(n int, how string) string {
 	if n == 1 {

@@ -16,6 +16,9 @@ func (c *deploymentCase) finished() DeploymentPlan {
 	c.waitForReplicas()
 	c.plan.Awaited = c.awaited()
 	changes := c.made || len(c.plan.Fail) > 0
+	if changes && c.plan.Next.IsZero() {
+		c.plan.More = true // what was changed is looked at once more
+	}
 	c.plan.Done = !changes && !c.plan.More && c.plan.Next.IsZero()
 	if c.plan.Done && c.plan.Crashes > 0 && c.state == fleet.DeploymentRunning && len(c.v.good) > 0 {
 		c.next(c.v.settlesAt()) // in ERROR they are counted until something else is released

@@ -48,6 +48,20 @@ func (p DeploymentPlan) Placed(seen fleet.DeploymentSeen, got Placed) Deployment
 	return p
 }
 
+// Spread counts on the nodes those of a deployment that are to stay. What runs no more, is to be
+// replaced, or is on a node that is lost takes room, and no part in how the others are spread.
+func Spread(seen fleet.DeploymentSeen, rooms []fleet.NodeRoom) []fleet.NodeRoom {
+	own := map[fleet.NodeName]int{}
+	for _, r := range viewDeployment(seen).good {
+		own[r.Node]++
+	}
+	rooms = slices.Clone(rooms)
+	for i := range rooms {
+		rooms[i].Own = own[rooms[i].Node]
+	}
+	return rooms
+}
+
 // misplaced says why placement would not choose a live replica's node any more, "" when it would.
 // Modules come and go with their providers: they are asked of what was made before this revision,
 // and while its node is heard.

@@ -51,6 +51,10 @@ func unheard(since time.Duration) change {
 	return func(r *fleet.ReplicaSeen) { r.Unheard = noon.Add(-since) }
 }
 
+func heardSince(ago time.Duration) change {
+	return func(r *fleet.ReplicaSeen) { r.HeardSince = noon.Add(-ago) }
+}
+
 func ending(stopBy time.Duration) change {
 	return func(r *fleet.ReplicaSeen) { r.State, r.StopBy = fleet.ReplicaTerminating, noon.Add(stopBy) }
 }
@@ -174,7 +178,9 @@ func TestDeployment(t *testing.T) {
 		{"waits for a node that is away for a while", deployment(has(replica(1, unheard(time.Second)))), "nodes_not_heard", nil, 0, "", "", false},
 		{"replaces what is on a lost node", deployment(target(2, 1), has(replica(1, unheard(time.Minute)), replica(2))), "too_few", nil, 1, "", "", false},
 		{"ends what is on a lost node once it is replaced", deployment(target(2, 1), has(replica(1, unheard(time.Minute)), replica(2), replica(3))), "replacing", nil, 0, "1", "", false},
-		{"replaces what is on a node that is gone", deployment(target(1, 1), has(replica(1, gone))), "too_few", nil, 1, "", "", false},
+		{"replaces what is on a node that is gone", deployment(target(1, 1), has(replica(1, gone))), "too_few", nil, 1, "1", "", false},
+		{"ends what is on a node that is gone, given up too", deployment(at(fleet.DeploymentError), target(1, 1), has(replica(1, gone))), "given_up", nil, 0, "1", "", false},
+		{"looks once more at what is on a lost node, given up", deployment(at(fleet.DeploymentError), target(1, 1), has(replica(1, unheard(time.Minute)))), "given_up", nil, 0, "", "", false},
 
 		{"stops", deployment(stopped, has(replica(1), replica(2, starting))), "stopped", []fleet.DeploymentEvent{stop}, 0, "12", "", false},
 		{"waits for what stops", deployment(at(fleet.DeploymentPending), stopped, has(replica(1, ending(time.Second)))), "stopped", nil, 0, "", "", false},
@@ -247,6 +253,10 @@ func TestDeploymentBackstop(t *testing.T) {
 		{"never taken up", replica(1, started(2*time.Minute), untold), decide.ReasonNotTakenUp},
 		{"its node is not there", replica(1, started(whole), unheard(time.Second)), ""},
 		{"unhealthy for too long", replica(1, state(fleet.ReplicaUnhealthy), func(r *fleet.ReplicaSeen) { r.Since = noon.Add(-6 * time.Minute) }), decide.ReasonStuck},
+		{"unhealthy while its node was away", replica(1, state(fleet.ReplicaUnhealthy), heardSince(time.Second), func(r *fleet.ReplicaSeen) { r.Since = noon.Add(-time.Hour) }), ""},
+		{"unhealthy for long since its node is back", replica(1, state(fleet.ReplicaUnhealthy), heardSince(6*time.Minute), func(r *fleet.ReplicaSeen) { r.Since = noon.Add(-time.Hour) }), decide.ReasonStuck},
+		{"not taken up while its node was away", replica(1, started(time.Hour), untold, heardSince(time.Second)), ""},
+		{"starting while its node was away", replica(1, started(2*whole), heardSince(time.Second)), ""},
 	} {
 		p := decide.Deployment(deployment(slow, has(c.seen)))
 		if c.reason == "" {
@@ -256,6 +266,25 @@ func TestDeploymentBackstop(t *testing.T) {
 		require.Len(t, p.Terminate, 1, c.name)
 		require.Equal(t, c.reason, p.Terminate[0].Reason, c.name)
 	}
+}
+
+// S30, S105: whatever becomes of a replica, what takes its place goes where the others are not.
+func TestDeploymentStaysSpread(t *testing.T) {
+	t.Parallel()
+	on := func(node string) change { return func(r *fleet.ReplicaSeen) { r.Node = fleet.NodeName(node) } }
+	rooms := []fleet.NodeRoom{room("a1", "a", own(1)), room("a2", "a"), room("b1", "b", own(1)), room("b2", "b")}
+	for name, seen := range map[string]fleet.DeploymentSeen{
+		"exited":           deployment(target(2, 1), has(replica(1, on("a1")), replica(2, on("b1"), exited))),
+		"its node has not": deployment(target(2, 1), has(replica(1, on("a1")), replica(2, on("b1"), lost))),
+		"drained":          deployment(target(2, 1), has(replica(1, on("a1")), replica(2, on("b1"), leave))),
+		"on a lost node":   deployment(target(2, 1), has(replica(1, on("a1")), replica(2, on("b1"), unheard(time.Hour)))),
+		"on a gone node":   deployment(target(2, 1), has(replica(1, on("a1")), replica(2, on("b1"), gone))),
+	} {
+		require.Positive(t, decide.Deployment(seen).Create, name)
+		got := decide.Place(want(1), decide.Spread(seen, rooms))
+		require.Equal(t, "b", string(got.Nodes[0][:1]), name)
+	}
+	require.Equal(t, 1, rooms[0].Own, "what was read stays as it was")
 }
 
 // S98: what placement does not allow any more is replaced as an earlier version is, and nothing is that

@@ -59,10 +59,10 @@ func oldestFirst(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
 	return all
 }
 
-// isDead: nothing of it runs, by the word of its node; or its node, though it is there, has let
-// every deadline pass.
+// isDead: nothing of it runs, by the word of its node; or nobody will say so any more; or its node,
+// though it is there, has let every deadline pass.
 func (v deploymentView) isDead(r fleet.ReplicaSeen) bool {
-	return r.Lost || r.Phase.Over() || v.overdue(r)
+	return r.Lost || r.Gone || r.Phase.Over() || v.overdue(r)
 }
 
 func (v deploymentView) overdue(r fleet.ReplicaSeen) bool {
@@ -71,23 +71,28 @@ func (v deploymentView) overdue(r fleet.ReplicaSeen) bool {
 }
 
 // backstop is when a replica is taken for dead although its connected node does not say so; zero for
-// one that has no deadline.
+// one that has no deadline. What its node was not there for does not count: it may have ended or healed
+// it meanwhile, and says so first.
 func (v deploymentView) backstop(r fleet.ReplicaSeen) time.Time {
+	since := r.Since
+	if r.HeardSince.After(since) {
+		since = r.HeardSince
+	}
 	switch {
 	case !r.Unheard.IsZero() || r.State == fleet.ReplicaHealthy:
 		return time.Time{}
 	case r.State == fleet.ReplicaUnhealthy:
-		return r.Since.Add(r.Stop + stuckLimit)
+		return since.Add(r.Stop + stuckLimit)
 	case r.Phase == "":
-		return r.Since.Add(takeUpLimit)
+		return since.Add(takeUpLimit)
 	}
 	// Since is renewed by each start: it is prepared before the first, stopped before each other.
-	return r.Since.Add(prepareLimit + v.Startup + r.Stop + stuckLimit)
+	return since.Add(prepareLimit + v.Startup + r.Stop + stuckLimit)
 }
 
 // isAway: what it was is the last that was heard, too long ago.
 func (v deploymentView) isAway(r fleet.ReplicaSeen) bool {
-	return r.Gone || !r.Unheard.IsZero() && !v.At.Before(v.lostAt(r))
+	return !r.Unheard.IsZero() && !v.At.Before(v.lostAt(r))
 }
 
 func (v deploymentView) lostAt(r fleet.ReplicaSeen) time.Time {

@@ -177,13 +177,14 @@ type ReplicaSeen struct {
 	Stop time.Duration `json:"stop,omitempty"`
 	// StopBy is when a TERMINATING one is taken for gone although its node has not said so.
 	StopBy time.Time `json:"stopBy,omitzero"`
-	// Unheard is since when its node is not connected, zero while it is. Leave says that the node is
-	// drained, removed or revoked: what runs there is to run elsewhere. Lost says that the node
+	// Unheard is since when its node is not connected, zero while it is; HeardSince is since when it is.
+	// Leave says that the node is drained, removed or revoked: what runs there is to run elsewhere. Lost says that the node
 	// listed what it has, and this was not in it.
-	Unheard time.Time `json:"unheard,omitzero"`
-	Leave   bool      `json:"leave,omitempty"`
-	Gone    bool      `json:"gone,omitempty"` // its node is removed or revoked: nobody will say that it ended
-	Lost    bool      `json:"lost,omitempty"`
+	Unheard    time.Time `json:"unheard,omitzero"`
+	HeardSince time.Time `json:"heardSince,omitzero"`
+	Leave      bool      `json:"leave,omitempty"`
+	Gone       bool      `json:"gone,omitempty"` // its node is removed or revoked: nobody will say that it ended
+	Lost       bool      `json:"lost,omitempty"`
 }
 
 // NodeReplica is one line of a node's set: what it is to run, or to end.

@@ -171,6 +171,7 @@ func TestCollectDeployments(t *testing.T) {
 	b.exec(`UPDATE deployments SET since = since - interval '31 days'`)
 	b.exec(`UPDATE replicas SET ended_at = ended_at - interval '31 days'`)
 	all()
+	numbers := []int64{scan[int64](b, `SELECT last_revision FROM deployment_numbers`), scan[int64](b, `SELECT process_version FROM deployment_numbers`)}
 	require.Zero(t, scan[int](b, `SELECT (SELECT count(*) FROM deployments) + (SELECT count(*) FROM replicas) + (SELECT count(*) FROM deployment_history)`))
 
 	_, version, err := b.NodeSetVersion(t.Context(), nodeA)
@@ -184,6 +185,7 @@ func TestCollectDeployments(t *testing.T) {
 	require.NoError(t, err)
 	b.connect(nodeA)
 	b.putDeployment()
+	require.Equal(t, []int64{numbers[0] + 1, numbers[1] + 1}, []int64{b.viewed().Revision, b.viewed().ProcessVersion}, "numbers go on")
 	b.visits()
 	_, later, err := b.NodeSetVersion(t.Context(), nodeA)
 	require.NoError(t, err)

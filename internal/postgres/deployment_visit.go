@@ -160,7 +160,9 @@ func replicaSeen(r db.SeeReplicasRow) fleet.ReplicaSeen {
 		Restarts: int(r.Restarts), CreatedAt: r.CreatedAt, Since: r.Since, Reason: r.Reason, Message: r.Message,
 		Stop: time.Duration(r.StopSeconds) * time.Second, StopBy: timeOf(r.StopBy), Leave: r.Leaves, Gone: r.Gone, Lost: r.Lost,
 	}
-	if !r.Heard {
+	if r.Heard {
+		out.HeardSince = r.HeardSince
+	} else {
 		out.Unheard = r.Unheard
 	}
 	return out

@@ -20,6 +20,10 @@ func TestDeploymentRuns(t *testing.T) {
 	require.Equal(t, webSub, put.Operation.Subject)
 	require.Equal(t, fleet.DeploymentPending, b.viewed().State)
 
+	heardSince := func() time.Time {
+		return scan[time.Time](b, `SELECT heard_since FROM replica_nodes WHERE name = $1`, nodeA)
+	}
+	require.WithinDuration(t, time.Now(), heardSince(), time.Minute)
 	first := b.visits()
 	require.Equal(t, fleet.DeploymentProvisioning, first.State)
 	require.False(t, first.Done)

@@ -54,7 +54,7 @@ func (j *deploymentJudge) Decide(seen fleet.DeploymentSeen) postgres.DeploymentP
 
 // Place finds nodes for what the plan creates.
 func (j *deploymentJudge) Place(wish postgres.PlaceWish, rooms []fleet.NodeRoom) (postgres.DeploymentPlan, []fleet.NodeName) {
-	got := decide.Place(decide.PlaceRequest(wish), rooms)
+	got := decide.Place(decide.PlaceRequest(wish), decide.Spread(j.seen, rooms))
 	return storePlan(j.plan.Placed(j.seen, got)), got.Nodes
 }
 

@@ -214,13 +214,15 @@ func (q *Queries) CollectDeploymentRevisions(ctx context.Context, arg CollectDep
 }
 
 const collectDeployments = `-- name: CollectDeployments :execrows
-DELETE FROM deployments WHERE name = ANY(ARRAY(
+WITH gone AS (DELETE FROM deployments WHERE name = ANY(ARRAY(
     SELECT d.name FROM deployments d
     WHERE d.state = 'TERMINATED' AND d.next_uid IS NULL AND d.since < now() - make_interval(secs => $1::float8)
       AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.deployment = d.name OFFSET 0)
       AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'deployment.' || d.name AND o.state = 'running' OFFSET 0)
       AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.name = d.name OFFSET 0)
-    ORDER BY d.since LIMIT $2 FOR UPDATE SKIP LOCKED))
+    ORDER BY d.since LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING name, last_revision, process_version)
+INSERT INTO deployment_numbers SELECT name, last_revision, process_version FROM gone
+ON CONFLICT (name) DO UPDATE SET last_revision = excluded.last_revision, process_version = excluded.process_version
 `
 
 type CollectDeploymentsParams struct {
@@ -228,7 +230,8 @@ type CollectDeploymentsParams struct {
 	MaxRows      int32
 }
 
-// The record of a deployment that ended goes when its replicas have gone, and nobody waits for it.
+// The record of a deployment that ended goes when its replicas have gone, and nobody waits for it. Its
+// numbers stay.
 func (q *Queries) CollectDeployments(ctx context.Context, arg CollectDeploymentsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, collectDeployments, arg.OlderSeconds, arg.MaxRows)
 	if err != nil {

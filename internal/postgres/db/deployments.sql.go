@@ -286,7 +286,10 @@ func (q *Queries) GetDeploymentRevision(ctx context.Context, arg GetDeploymentRe
 }
 
 const insertDeployment = `-- name: InsertDeployment :one
-INSERT INTO deployments (name, uid, project, state) VALUES ($1, $2, $3, 'PENDING') RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at
+INSERT INTO deployments (name, uid, project, state, last_revision, process_version)
+SELECT $1, $2, $3, 'PENDING', coalesce(max(n.last_revision), 0), coalesce(max(n.process_version), 0)
+FROM deployment_numbers n WHERE n.name = $1
+RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at
 `
 
 type InsertDeploymentParams struct {

@@ -176,6 +176,12 @@ type DeploymentHistory struct {
 	Project    string
 }
 
+type DeploymentNumber struct {
+	Name           string
+	LastRevision   int64
+	ProcessVersion int64
+}
+
 type DeploymentRevision struct {
 	Deployment     string
 	Revision       int64
@@ -570,11 +576,12 @@ type ReplicaLog struct {
 }
 
 type ReplicaNode struct {
-	Name    string
-	Heard   bool
-	Unheard time.Time
-	Leaves  bool
-	Gone    bool
+	Name       string
+	Heard      bool
+	Unheard    time.Time
+	Leaves     bool
+	Gone       bool
+	HeardSince time.Time
 }
 
 type ReplicaSample struct {

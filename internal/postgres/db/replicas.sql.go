@@ -800,8 +800,7 @@ type OwnOnNodesRow struct {
 	Own  int64
 }
 
-// Own are those of the deployment that are to stay: what is about to be replaced takes room, and no
-// part in how the others are spread.
+// Own are those of the process version that is released, as people are shown them.
 func (q *Queries) OwnOnNodes(ctx context.Context, deployment string) ([]OwnOnNodesRow, error) {
 	rows, err := q.db.Query(ctx, ownOnNodes, deployment)
 	if err != nil {
@@ -1329,9 +1328,9 @@ func (q *Queries) Rooms(ctx context.Context) ([]RoomsRow, error) {
 
 const seeReplicas = `-- name: SeeReplicas :many
 
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, n.heard, n.unheard, n.leaves, n.gone
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
 FROM (SELECT DISTINCT x.node FROM replicas x WHERE x.deployment = $1 AND x.ended_at IS NULL) d
-JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone FROM replica_nodes s WHERE s.name = d.node OFFSET 0) n ON true
+JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone, s.heard_since FROM replica_nodes s WHERE s.name = d.node OFFSET 0) n ON true
 JOIN replicas r ON r.deployment = $1 AND r.ended_at IS NULL AND r.node = d.node
 ORDER BY r.created_at, r.id
 `
@@ -1370,6 +1369,7 @@ type SeeReplicasRow struct {
 	Unheard        time.Time
 	Leaves         bool
 	Gone           bool
+	HeardSince     time.Time
 }
 
 // Rows of many replicas are locked in the order of their ids, and sets of nodes after them in the
@@ -1419,6 +1419,7 @@ func (q *Queries) SeeReplicas(ctx context.Context, deployment string) ([]SeeRepl
 			&i.Unheard,
 			&i.Leaves,
 			&i.Gone,
+			&i.HeardSince,
 		); err != nil {
 			return nil, err
 		}
@@ -1431,8 +1432,8 @@ func (q *Queries) SeeReplicas(ctx context.Context, deployment string) ([]SeeRepl
 }
 
 const seeReplicasAgain = `-- name: SeeReplicasAgain :many
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, n.heard, n.unheard, n.leaves, n.gone
-FROM replicas r JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON true
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
+FROM replicas r JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone, s.heard_since FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON true
 WHERE r.id = ANY($1::text[]) AND r.deployment = $2 AND r.ended_at IS NULL
 `
 
@@ -1475,6 +1476,7 @@ type SeeReplicasAgainRow struct {
 	Unheard        time.Time
 	Leaves         bool
 	Gone           bool
+	HeardSince     time.Time
 }
 
 // What has become of some of them since, once their rows are locked.
@@ -1521,6 +1523,7 @@ func (q *Queries) SeeReplicasAgain(ctx context.Context, arg SeeReplicasAgainPara
 			&i.Unheard,
 			&i.Leaves,
 			&i.Gone,
+			&i.HeardSince,
 		); err != nil {
 			return nil, err
 		}

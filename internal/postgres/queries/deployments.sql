@@ -5,7 +5,10 @@
 SELECT * FROM deployments WHERE name = @name FOR NO KEY UPDATE;
 
 -- name: InsertDeployment :one
-INSERT INTO deployments (name, uid, project, state) VALUES (@name, @uid, @project, 'PENDING') RETURNING *;
+INSERT INTO deployments (name, uid, project, state, last_revision, process_version)
+SELECT @name, @uid, @project, 'PENDING', coalesce(max(n.last_revision), 0), coalesce(max(n.process_version), 0)
+FROM deployment_numbers n WHERE n.name = @name
+RETURNING *;
 
 -- name: GetDeploymentRevision :one
 SELECT * FROM deployment_revisions WHERE deployment = @deployment AND revision = @revision;

@@ -4,7 +4,7 @@
 -- What is there of a deployment, with how its nodes are. A drain that was given up, or whose node
 -- was let in again, moves nothing any more.
 -- name: SeeReplicas :many
-SELECT r.*, n.heard, n.unheard, n.leaves, n.gone
+SELECT r.*, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
 FROM (SELECT DISTINCT x.node FROM replicas x WHERE x.deployment = @deployment AND x.ended_at IS NULL) d
 JOIN LATERAL (SELECT s.* FROM replica_nodes s WHERE s.name = d.node OFFSET 0) n ON true
 JOIN replicas r ON r.deployment = @deployment AND r.ended_at IS NULL AND r.node = d.node
@@ -16,7 +16,7 @@ ORDER BY id FOR NO KEY UPDATE;
 
 -- What has become of some of them since, once their rows are locked.
 -- name: SeeReplicasAgain :many
-SELECT r.*, n.heard, n.unheard, n.leaves, n.gone
+SELECT r.*, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
 FROM replicas r JOIN LATERAL (SELECT s.* FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON true
 WHERE r.id = ANY(@ids::text[]) AND r.deployment = @deployment AND r.ended_at IS NULL;
 
@@ -120,8 +120,7 @@ LEFT JOIN node_drains d ON d.node = n.name AND d.ended_at IS NULL
 WHERE n.removed_at IS NULL AND n.revoked_at IS NULL AND n.enrolled_at IS NOT NULL
 ORDER BY n.name;
 
--- Own are those of the deployment that are to stay: what is about to be replaced takes room, and no
--- part in how the others are spread.
+-- Own are those of the process version that is released, as people are shown them.
 -- name: OwnOnNodes :many
 SELECT r.node, count(*) AS own
 FROM replicas r JOIN deployments d ON d.name = r.deployment
