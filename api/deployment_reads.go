@@ -23,7 +23,7 @@ type deploymentLogsInput struct {
 	NameParam
 	Replica string `query:"replica" maxLength:"12" doc:"only output of this replica; else of all that live"`
 	After   int64  `query:"after" minimum:"0" doc:"only output from this offset on, of one replica"`
-	Limit   int32  `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"at most so many pieces"`
+	Limit   int32  `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"at most so many pieces, shared by the replicas, at least one of each: those go on with replica and after"`
 }
 
 type replicaLogsOutput struct{ Body List[ReplicaLogChunk] }
@@ -130,11 +130,8 @@ func (s *server) deploymentLogs(ctx context.Context, in *deploymentLogsInput) (*
 	}
 	out := &replicaLogsOutput{Body: List[ReplicaLogChunk]{Items: []ReplicaLogChunk{}}}
 	for _, r := range replicas {
-		left := in.Limit - int32(len(out.Body.Items)) //nolint:gosec // at most the limit
-		if left <= 0 {
-			break
-		}
-		pieces, err := s.store.ReadReplicaLogs(ctx, r.ID, in.After, left)
+		each := max(1, in.Limit/int32(len(replicas))) //nolint:gosec // at most maxShownReplicas
+		pieces, err := s.store.ReadReplicaLogs(ctx, r.ID, in.After, each)
 		if err != nil {
 			return nil, err
 		}

@@ -40,8 +40,10 @@ func (s *server) deploymentStatus(name string, v postgres.DeploymentView) Deploy
 		Awaited: v.Awaited, Until: timeOrNil(v.Until),
 		Workflow: s.links.workflow(fleet.DeploymentSubject(fleet.DeploymentName(name)), v.EntityRun), Conditions: decide.ConditionsNow(v.Conditions, now),
 	}
-	if status.State == "" {
-		status.State, status.Reason, status.Message = fleet.DeploymentPending, "not_released", "it was written without being released: deploy it"
+	if status.State == "" || v.Revision == 0 && v.Reason == "" { // nobody has visited it
+		status.State, status.Reason = fleet.DeploymentPending, "not_released"
+		status.Message = "it was written without being released: deploy it"
+		status.Conditions = decide.NotReleased()
 	}
 	if status.Conditions == nil {
 		status.Conditions = []fleet.DeploymentCondition{}

@@ -40,7 +40,7 @@ func (c *cli) deploymentLogs(ctx context.Context, name string, f logFlags) error
 }
 
 func (c *cli) newReplicaLogReader(client *api.Client, name string, only fleet.ReplicaID) *replicaLogReader {
-	return &replicaLogReader{cli: c, client: client, name: name, only: only, offsets: map[fleet.ReplicaID]int64{}, ended: map[fleet.ReplicaID]time.Time{}}
+	return &replicaLogReader{cli: c, client: client, name: name, only: only, offsets: map[fleet.ReplicaID]int64{}, ended: map[fleet.ReplicaID]time.Time{}, past: map[fleet.ReplicaID]bool{}}
 }
 
 // lastWords is how long one that lives no more is read on: its node sends output every few seconds, and
@@ -56,6 +56,7 @@ type replicaLogReader struct {
 	only    fleet.ReplicaID // "" for all that live
 	offsets map[fleet.ReplicaID]int64
 	ended   map[fleet.ReplicaID]time.Time // since when they live no more
+	past    map[fleet.ReplicaID]bool      // seen to have ended
 	last    fleet.ReplicaID               // that wrote last
 }
 
@@ -106,23 +107,33 @@ func (l *replicaLogReader) round(ctx context.Context) error {
 	return nil
 }
 
-// live are the replicas that are read. Where none lives it is the one that ended last: of a
-// program that does not start, that is the one to look at.
-func (l *replicaLogReader) live(ctx context.Context) ([]fleet.ReplicaID, error) {
-	all, err := l.replicas(ctx, api.ReplicaQuery{Deployment: l.name})
+// live are the replicas that are read. Where none lives at first it is the one that ended last: of a
+// program that does not start, that is the one to look at. One that came and ended between two looks is
+// read as one that lives no more.
+func (l *replicaLogReader) live(ctx context.Context) (ids []fleet.ReplicaID, err error) {
+	all, err := l.replicas(ctx, api.ReplicaQuery{Deployment: l.name, Ended: true})
 	if err != nil {
 		return nil, err
 	}
-	if len(all) == 0 && l.last == "" {
-		if all, err = l.replicas(ctx, api.ReplicaQuery{Deployment: l.name, Ended: true}); err != nil {
-			return nil, err
+	first := len(l.past)+len(l.offsets) == 0
+	var ended []api.Replica
+	for _, r := range all {
+		switch {
+		case r.EndedAt == nil:
+			ids = append(ids, r.ID)
+		case !l.past[r.ID]:
+			l.past[r.ID] = true
+			ended = append(ended, r)
 		}
-		slices.SortStableFunc(all, func(a, b api.Replica) int { return b.Since.Compare(a.Since) })
-		all = all[:min(len(all), 1)]
 	}
-	ids := make([]fleet.ReplicaID, len(all))
-	for i, r := range all {
-		ids[i] = r.ID
+	slices.SortStableFunc(ended, func(a, b api.Replica) int { return b.Since.Compare(a.Since) })
+	if first && len(ids) > 0 {
+		ended = nil
+	} else if first {
+		ended = ended[:min(len(ended), 1)]
+	}
+	for _, r := range ended {
+		l.offsets[r.ID] = max(l.offsets[r.ID], 0) // it is known from now on
 	}
 	return ids, nil
 }

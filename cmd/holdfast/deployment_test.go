@@ -337,6 +337,45 @@ func TestLastWords(t *testing.T) {
 	require.Equal(t, exitOK, stop())
 }
 
+// S94: what begins and ends between two looks is shown too, what ended before is not.
+func TestLogsOfTheShortLived(t *testing.T) {
+	t.Parallel()
+	const before, brief = fleet.ReplicaID("00000000000a"), fleet.ReplicaID("00000000000b")
+	r := deploymentRegion(t)
+	lists := 0
+	r.mu.Lock()
+	hook := r.hook
+	r.hook = func(w http.ResponseWriter, req *http.Request) bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		switch req.URL.Path {
+		case "/api/v1/replicas":
+			lists++
+			now := time.Now()
+			list := api.List[api.Replica]{Items: []api.Replica{webReplicas()[0], {ID: before, EndedAt: &now}}}
+			if lists > 2 {
+				list.Items = append(list.Items, api.Replica{ID: brief, EndedAt: &now})
+			}
+			reply(w, 200, list)
+			return true
+		case "/api/v1/deployments/web/logs":
+			list := api.List[api.ReplicaLogChunk]{Items: []api.ReplicaLogChunk{}}
+			if id := req.URL.Query().Get("replica"); id != "" {
+				list.Items = append(list.Items, api.ReplicaLogChunk{Replica: fleet.ReplicaID(id), Node: "plant-1-a", Data: base64.StdEncoding.EncodeToString([]byte("of " + id + "\n"))})
+			}
+			reply(w, 200, list)
+			return true
+		}
+		return hook(w, req)
+	}
+	r.mu.Unlock()
+	out, stop := newShell(t, r).follow("logs", "deployment/web", "--follow")
+	out.await(t, "of "+string(brief))
+	require.Equal(t, exitOK, stop())
+	require.NotContains(t, out.String(), "of "+string(before))
+	require.Equal(t, 1, strings.Count(out.String(), "of "+string(brief)))
+}
+
 // S121: files of a manifest's directory, and forms of counts and memory.
 func TestDeploymentManifests(t *testing.T) {
 	t.Parallel()

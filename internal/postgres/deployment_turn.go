@@ -208,6 +208,10 @@ func (s *Store) RemoveReplica(ctx context.Context, in Write, id fleet.ReplicaID)
 		if err != nil {
 			return err
 		}
+		if w.row.State == string(fleet.DeploymentError) { // nothing would take its place
+			return fleet.Errorf(fleet.IllegalState, "deployment %s is given up: no other replica would take the place of %s", w.name(), id).
+				WithHint("holdfast restart deployment " + w.row.Name)
+		}
 		c := carrying{deploymentWork: w, plan: DeploymentPlan{Terminate: []ReplicaStep{{ID: id, Reason: "removed", Message: "removed by " + in.Actor}}}}
 		if err := c.hold(ctx); err != nil {
 			return err

@@ -54,6 +54,9 @@ func TestReplicasReported(t *testing.T) {
 	require.Equal(t, fleet.ReplicaTerminated, b.replica(by.ID).State)
 	require.Len(t, b.replicas(), 2)
 	refused(t, fleet.NotFound, b.RemoveReplica(t.Context(), writeOf(webKey), by.ID))
+	b.exec(`UPDATE deployments SET state = 'ERROR'`) // nothing would come back
+	refused(t, fleet.IllegalState, b.RemoveReplica(t.Context(), writeOf(webKey), b.replicas()[0].ID))
+	b.exec(`UPDATE deployments SET state = 'RUNNING'`)
 
 	gone := b.connect(nodeA) // a report of a connection that has ended says nothing
 	b.connect(nodeA)
