@@ -162,6 +162,24 @@ func TestFailoverSite(t *testing.T) {
 		require.Contains(t, l.notes, "votes_decide", "who waits says why")
 	})
 
+	t.Run("stops nothing for a target that is away, and goes on when it comes", func(t *testing.T) { // X5, X6
+		t.Parallel()
+		env, l := newLeased(t)
+		l.seen.Away = true
+		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		require.NoError(t, env.GetWorkflowError())
+		require.Equal(t, []string{"end failed"}, l.did)
+		require.Equal(t, "target_not_there", l.end[0].Reason)
+		require.Contains(t, l.notes, "target_not_there", "who waits says why")
+
+		env, l = newLeased(t)
+		l.seen.Away = true
+		env.RegisterDelayedCallback(func() { l.do("the target comes", func() { l.seen.Away = false }) }, 20*time.Second)
+		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		require.NoError(t, env.GetWorkflowError())
+		require.Equal(t, []string{"the target comes", "hand over", "take over", "end succeeded"}, l.did)
+	})
+
 	t.Run("is cancelled while a node is asked, and withdraws its aim", func(t *testing.T) {
 		t.Parallel()
 		env, l := newLeased(t)

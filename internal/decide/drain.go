@@ -242,7 +242,7 @@ var drainRules = []struct {
 		return moving(DrainWait, v.because("it waits to ask again that its site's lease goes to node "+string(v.Peer.Node)))
 	}},
 	{"peer_not_ready", func(v drainView) bool { return v.needsPlace() }, func(v drainView) DrainAction {
-		return moving(DrainWait, "it waits for node "+v.peer()+" to be able to take over: enrolled, started and not cordoned")
+		return moving(DrainWait, "it waits for node "+v.peer()+" to be able to take over: enrolled, started, on the link and not cordoned")
 	}},
 	{"replicas_moving", func(v drainView) bool { return v.holdsReplicas() && v.left > 0 }, func(v drainView) DrainAction {
 		return moving(DrainWait, fmt.Sprintf("it waits for %d replicas to run elsewhere and to end here", v.Replicas))

@@ -81,6 +81,7 @@ var failoverRules = []struct {
 	{"moved", targetHolds, failoverSucceeds},
 	{"moved_unseen", movedUnseen, failoverSucceeds},
 	{"not_a_voter", targetGone, failoverNoVoter},
+	{"target_not_there", targetAway, awaitTarget},
 	{"deadline", failoverOverdue, failoverFails},
 	{"node_asked", nodeAsked, waitForNode},
 	{"hand_over", shouldHandOver, askToHandOver},
@@ -127,6 +128,9 @@ func targetGone(c failoverCase) bool {
 	}
 	return true
 }
+
+// targetAway: nobody stops what runs for a node that could not take it.
+func targetAway(c failoverCase) bool { return c.seen.Away && !c.run.InFlight && shouldHandOver(c) }
 
 func shouldHandOver(c failoverCase) bool {
 	return !c.seen.Force && !c.seen.Released && c.run.HandOver == nil
@@ -197,6 +201,19 @@ func failoverNoVoter(c failoverCase) FailoverAction {
 		Do: FailoverFinish, State: fleet.OperationFailed, Reason: "not_a_voter",
 		Message: fmt.Sprintf("node %s is not of the site's pair any more", c.seen.To),
 	}
+}
+
+func awaitTarget(c failoverCase) FailoverAction {
+	a := FailoverAction{
+		Do: FailoverWait, Wait: min(failoverSlow, c.left()), Reason: "target_not_there",
+		Message: fmt.Sprintf("it waits for node %s to be on the link; until then nothing is stopped", c.seen.To),
+	}
+	if failoverOverdue(c) {
+		a.Do, a.Wait, a.State = FailoverFinish, 0, fleet.OperationFailed
+		a.Message = fmt.Sprintf("node %s was not on the link, so nothing was stopped: %s holds the lease at epoch %d; "+
+			"start it (holdfast describe node %s), and ask again", c.seen.To, c.holder(), c.seen.Epoch, c.seen.To)
+	}
+	return a
 }
 
 func failoverFails(c failoverCase) FailoverAction {

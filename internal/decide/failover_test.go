@@ -45,6 +45,12 @@ func TestFailover(t *testing.T) {
 		{"it is so already", func(s *seen) { s.Holder = "b" }, run{}, "moved", decide.FailoverFinish},
 		{"the target gave it back since", func(s *seen) { s.Holder, s.Released = "b", true }, run{}, "take_over", decide.FailoverTakeOver},
 		{"graceful", func(*seen) {}, run{}, "hand_over", decide.FailoverHandOver},
+		{"the target is away: nothing is stopped for it", func(s *seen) { s.Away = true }, run{}, "target_not_there", decide.FailoverWait},
+		{"the target did not come", func(s *seen) { s.Away, s.Deadline = true, s.At }, run{}, "target_not_there", decide.FailoverFinish},
+		{"the target goes while the holder stops", func(s *seen) { s.Away = true }, run{InFlight: true}, "node_asked", decide.FailoverWait},
+		{"the target goes when the holder has released", func(s *seen) { s.Away, s.Released = true, true }, run{HandOver: released}, "take_over", decide.FailoverTakeOver},
+		{"nobody holds it, and the target is away", func(s *seen) { s.Away, s.Released = true, true }, run{}, "take_over", decide.FailoverTakeOver},
+		{"forced, and the target is away", func(s *seen) { s.Away, s.Force = true, true }, run{}, "aim", decide.FailoverAim},
 		{"the holder stops", func(*seen) {}, run{InFlight: true}, "node_asked", decide.FailoverWait},
 		{"the holder released", func(s *seen) { s.Released = true }, run{HandOver: released}, "take_over", decide.FailoverTakeOver},
 		{"the holder released to its peer, the region knows later", func(*seen) {}, run{HandOver: released}, "take_over", decide.FailoverTakeOver},
@@ -76,11 +82,14 @@ func TestFailover(t *testing.T) {
 		got := decide.Failover(failoverSeen(func(s *seen) { s.Deadline, s.Lost = s.At, true }), run{HandOver: away, TakeOver: not})
 		require.Equal(t, "node b did not: held; the holder was not reached: timeout; the region has a on record at epoch 6, "+
 			"and its vote is lost until it has heard both nodes", got.Message)
+		got = decide.Failover(failoverSeen(func(s *seen) { s.Deadline, s.Away = s.At, true }), run{})
+		require.Equal(t, "node b was not on the link, so nothing was stopped: a holds the lease at epoch 6; "+
+			"start it (holdfast describe node b), and ask again", got.Message)
 	})
 }
 
 // X8, X21: whatever is seen, the record is only written where nobody votes, what waits says
-// why and for how long, and an end says how.
+// why and for how long, an end says how, and nobody is asked to stop for a target that is away.
 func TestFailoverAlways(t *testing.T) {
 	t.Parallel()
 	answer := rapid.Custom(func(t *rapid.T) *decide.NodeAnswer {
@@ -94,6 +103,7 @@ func TestFailoverAlways(t *testing.T) {
 		flag := func(n string) bool { return rapid.Bool().Draw(t, n) }
 		s := failoverSeen(func(s *fleet.FailoverSeen) {
 			s.Force, s.Cancelled, s.Released, s.Lost = flag("force"), flag("cancelled"), flag("released"), flag("lost")
+			s.Away = flag("away")
 			s.Holder, s.Target, s.To = name.Draw(t, "holder"), name.Draw(t, "target"), name.Draw(t, "to")
 			s.Deadline = s.At.Add(time.Duration(rapid.IntRange(-5, 60).Draw(t, "left")) * time.Second)
 		})
@@ -111,6 +121,7 @@ func TestFailoverAlways(t *testing.T) {
 			require.NotEmpty(t, a.Message)
 		case decide.FailoverHandOver, decide.FailoverTakeOver:
 			require.Positive(t, a.Limit)
+			require.False(t, a.Do == decide.FailoverHandOver && s.Away, "it stops what runs for nobody")
 		case decide.FailoverAim, decide.FailoverWithdraw:
 			require.Equal(t, a.Do == decide.FailoverAim, s.Target != s.To)
 		case decide.FailoverNothing:

@@ -82,7 +82,7 @@ func (s DrainSeen) Left() time.Duration { return s.Deadline.Sub(s.At) }
 // DrainPeer is where what runs could go.
 type DrainPeer struct {
 	Node NodeName `json:"node"`
-	// Ready says that it may hold the lease: enrolled, started and not cordoned.
+	// Ready says that it may hold the lease: enrolled, started, on the link and not cordoned.
 	Ready bool `json:"ready"`
 }
 

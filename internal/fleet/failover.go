@@ -38,6 +38,7 @@ type FailoverSeen struct {
 	To        NodeName    `json:"to,omitempty"`
 	Force     bool        `json:"force,omitempty"`
 	Cancelled bool        `json:"cancelled,omitempty"`
+	Away      bool        `json:"away,omitempty"` // the node that it is to go to: not on the link
 	Asked     time.Time   `json:"asked,omitzero"`
 	Deadline  time.Time   `json:"deadline,omitzero"`
 	Holder    NodeName    `json:"holder,omitempty"` // the last one, when it was released

@@ -167,7 +167,9 @@ func seeLease(ctx context.Context, q *db.Queries, site fleet.SiteName, out *flee
 	v := voteOf(db.VotesRow(row))
 	out.Holder, out.Epoch, out.Released = fleet.NodeName(row.Holder), row.Epoch, row.Released
 	out.Target, out.Lost, out.Voters = v.Vote.Target, v.Vote.Lost, v.Pair
-	return nil
+	there, err := q.NodeOnLink(ctx, new(string(out.To)))
+	out.Away = !there
+	return failed("look for the target's connection", err)
 }
 
 // EndFailover ends what was asked towards one node; the same end again changes nothing.

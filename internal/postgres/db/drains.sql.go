@@ -361,7 +361,8 @@ func (q *Queries) NoteNodeDrain(ctx context.Context, arg NoteNodeDrainParams) er
 
 const peersForDrain = `-- name: PeersForDrain :many
 SELECT n.name, coalesce(n.enrolled_at IS NOT NULL AND n.revoked_at IS NULL AND n.cordoned_at IS NULL
-                        AND n.started_at >= n.enrolled_at, false)::boolean AS ready
+                        AND n.started_at >= n.enrolled_at
+                        AND EXISTS (SELECT 1 FROM connections c WHERE c.node = n.name AND c.ended_at IS NULL AND c.state = 'Active'), false)::boolean AS ready
 FROM nodes n WHERE n.site = $1 AND n.name <> $2 AND n.role <> 'worker' AND n.removed_at IS NULL
 ORDER BY n.name
 `
@@ -377,7 +378,7 @@ type PeersForDrainRow struct {
 }
 
 // The other nodes that may hold the lease of a node's site. One that was taken back, is
-// cordoned or has not started since it enrolled is not ready to.
+// cordoned, has not started since it enrolled or is not on the link is not ready to.
 func (q *Queries) PeersForDrain(ctx context.Context, arg PeersForDrainParams) ([]PeersForDrainRow, error) {
 	rows, err := q.db.Query(ctx, peersForDrain, arg.Site, arg.Node)
 	if err != nil {

@@ -421,6 +421,18 @@ func (q *Queries) NewestFailover(ctx context.Context, subject string) (Operation
 	return i, err
 }
 
+const nodeOnLink = `-- name: NodeOnLink :one
+SELECT EXISTS (SELECT 1 FROM connections WHERE node = $1 AND ended_at IS NULL AND state = 'Active')
+`
+
+// One that drains takes nothing over either.
+func (q *Queries) NodeOnLink(ctx context.Context, node *string) (bool, error) {
+	row := q.db.QueryRow(ctx, nodeOnLink, node)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const noteFailover = `-- name: NoteFailover :exec
 UPDATE operations SET reason = $1, message = $2
 WHERE subject = $3 AND state = 'running' AND name = $4 AND (reason <> $1 OR message <> $2)

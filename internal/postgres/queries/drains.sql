@@ -33,10 +33,11 @@ FROM node_drains d WHERE d.node = ANY(@nodes::text[]);
 UPDATE node_drains SET phase = @phase, rule = @rule, message = @message WHERE node = @node AND ended_at IS NULL;
 
 -- The other nodes that may hold the lease of a node's site. One that was taken back, is
--- cordoned or has not started since it enrolled is not ready to.
+-- cordoned, has not started since it enrolled or is not on the link is not ready to.
 -- name: PeersForDrain :many
 SELECT n.name, coalesce(n.enrolled_at IS NOT NULL AND n.revoked_at IS NULL AND n.cordoned_at IS NULL
-                        AND n.started_at >= n.enrolled_at, false)::boolean AS ready
+                        AND n.started_at >= n.enrolled_at
+                        AND EXISTS (SELECT 1 FROM connections c WHERE c.node = n.name AND c.ended_at IS NULL AND c.state = 'Active'), false)::boolean AS ready
 FROM nodes n WHERE n.site = @site AND n.name <> @node AND n.role <> 'worker' AND n.removed_at IS NULL
 ORDER BY n.name;
 

@@ -88,6 +88,10 @@ SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
 -- name: NewestFailover :one
 SELECT * FROM operations WHERE subject = @subject AND state = 'running' ORDER BY created_at DESC, id DESC LIMIT 1;
 
+-- One that drains takes nothing over either.
+-- name: NodeOnLink :one
+SELECT EXISTS (SELECT 1 FROM connections WHERE node = @node AND ended_at IS NULL AND state = 'Active');
+
 -- Why those of a site still wait (X8).
 -- name: NoteFailover :exec
 UPDATE operations SET reason = @reason, message = @message
