@@ -48,7 +48,8 @@ type DoorRequest struct {
 	Module   string          `json:"module,omitempty"`
 	Input    json.RawMessage `json:"input,omitempty"`
 	Seconds  int             `json:"seconds,omitempty"`
-	Force    bool            `json:"force,omitempty"` // of a failover to Node
+	Force    bool            `json:"force,omitempty"`   // of a failover to Node
+	DrainOf  fleet.NodeName  `json:"drainOf,omitempty"` // whose drain asks for a failover
 	Workflow string          `json:"workflow"`
 	Run      string          `json:"run"`
 }

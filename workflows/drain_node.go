@@ -161,8 +161,8 @@ func (d *drainNode) move(ctx workflow.Context) {
 		WorkflowExecutionTimeout: d.next.Limit, WorkflowTaskTimeout: taskTimeout,
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 	})
-	in := FailoverSiteInput{Site: d.seen.Site, To: d.seen.Peer.Node}
-	d.kept.Run.Moving = true
+	in := FailoverSiteInput{Site: d.seen.Site, To: d.seen.Peer.Node, DrainOf: d.node}
+	d.kept.Run.Moving, d.kept.Run.Ran = true, d.kept.Run.Ran || d.seen.Running > 0
 	d.talk = &drainTalk{answer: workflow.ExecuteChildWorkflow(ctx, TypeFailoverSite, in), cancel: cancel, heard: func(err error) {
 		d.kept.Run.Moving, d.kept.Run.Refused = false, ""
 		d.kept.Run.Again = workflow.Now(ctx).Add(decide.DrainMoveAgain)

@@ -122,7 +122,7 @@ func newDrain(t *testing.T, e *emptied, moves failover, stop func() (bool, error
 		}
 	}
 	env.RegisterWorkflowWithOptions(func(ctx workflow.Context, in map[string]string) (workflows.DoorResult, error) {
-		require.Equal(t, "plant-1", in["site"])
+		require.Equal(t, []string{"plant-1", "plant-1-a"}, []string{in["site"], in["drainOf"]})
 		return workflows.DoorResult{}, moves(ctx, fleet.NodeName(in["to"]))
 	}, workflow.RegisterOptions{Name: "FailoverSite"})
 	env.RegisterActivity(&activities.Drains{Store: e, Doors: silent{}})
@@ -220,6 +220,28 @@ func TestDrainNode(t *testing.T) {
 		require.Equal(t, 2, tries)
 		require.Contains(t, e.notes, "lease_moving")
 		require.Contains(t, e.notes, "move_lease_again")
+	})
+
+	t.Run("does not end well when the peer never takes what was given back", func(t *testing.T) { // X5, X6
+		t.Parallel()
+		for forced, want := range map[bool][]any{
+			false: {fleet.OperationFailed, "not_taken_over"}, true: {fleet.OperationSucceeded, "cut_off"},
+		} {
+			e := &emptied{seen: fleet.DrainSeen{
+				Connections: linked(0), Holds: true, Running: 3, Force: forced, Peer: &fleet.DrainPeer{Node: "plant-1-b", Ready: true},
+			}}
+			env := newDrain(t, e, func(workflow.Context, fleet.NodeName) error {
+				e.change(func(s *fleet.DrainSeen) { s.Holds, s.Vacant, s.Running, s.Peer.Ready = false, true, 0, false })
+				return temporal.NewNonRetryableApplicationError("node plant-1-b was not reached", "failed", nil)
+			}, noStop)
+			end := drainEnded(t, env, e)
+			require.Equal(t, want, []any{end.State, end.Reason})
+			if !forced {
+				require.Contains(t, end.Message, "node plant-1-b was not reached")
+				require.Contains(t, end.Message, "holdfast uncordon plant-1-a")
+				require.Equal(t, []string{"end"}, e.did, "its connection is left alone")
+			}
+		}
 	})
 
 	t.Run("waits for replicas to move, and ends them by force at the deadline", func(t *testing.T) { // S110

@@ -11,14 +11,15 @@ import (
 )
 
 // FailoverSiteInput names a site and the node that is to be its active, "" for the other of the
-// pair: {"site":"plant-1","to":"plant-1-b"}. Force does not ask the holder first. A run that
-// serves is the site's entity; any other is a door.
+// pair: {"site":"plant-1","to":"plant-1-b"}. Force does not ask the holder first. DrainOf is the
+// node whose drain asks. A run that serves is the site's entity; any other is a door.
 type FailoverSiteInput struct {
-	Site  fleet.SiteName `json:"site"`
-	To    fleet.NodeName `json:"to,omitempty"`
-	Force bool           `json:"force,omitempty"`
-	Serve bool           `json:"serve,omitempty"`
-	Take  time.Duration  `json:"take,omitempty"`
+	Site    fleet.SiteName `json:"site"`
+	To      fleet.NodeName `json:"to,omitempty"`
+	Force   bool           `json:"force,omitempty"`
+	DrainOf fleet.NodeName `json:"drainOf,omitempty"`
+	Serve   bool           `json:"serve,omitempty"`
+	Take    time.Duration  `json:"take,omitempty"`
 }
 
 // FailoverStatus answers the status query: what is seen, and why the entity waits (X8).
@@ -38,7 +39,7 @@ const defaultTake = 15 * time.Second
 // asks, records and follows up. docs/failover.md draws it.
 func FailoverSite(ctx workflow.Context, in FailoverSiteInput) (DoorResult, error) {
 	if !in.Serve {
-		req := activities.DoorRequest{Kind: fleet.OperationFailover, Site: in.Site, Node: in.To, Force: in.Force}
+		req := activities.DoorRequest{Kind: fleet.OperationFailover, Site: in.Site, Node: in.To, Force: in.Force, DrainOf: in.DrainOf}
 		return door(ctx, req)
 	}
 	f := &failoverSite{site: in.Site, take: in.Take, wake: workflow.GetSignalChannel(ctx, SignalWake)}

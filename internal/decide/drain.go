@@ -32,6 +32,7 @@ type DrainRun struct {
 	Failed   string    `json:"failed,omitempty"` // why it did not stop
 	Evicted  bool      `json:"evicted,omitempty"`
 	Asked    bool      `json:"asked,omitempty"` // the connection phase has begun
+	Ran      bool      `json:"ran,omitempty"`   // something ran when the lease was asked to move
 }
 
 // DrainAction is one step, with the rule that chose it.
@@ -85,9 +86,16 @@ func Drain(seen fleet.DrainSeen, run DrainRun) DrainAction {
 	return DrainAction{}
 }
 
-// needsPlace says that something runs there that would stop.
+// needsPlace says that something runs there that would stop, or stops for a move under way.
 func (v drainView) needsPlace() bool {
-	return v.Holds && v.Running > 0 && !v.run.Stopped && !v.run.Asked
+	runs := v.Running > 0 || v.run.Ran && v.Failover != ""
+	return v.Holds && runs && !v.run.Stopped && !v.run.Asked
+}
+
+// vacant says that the node gave its site's lease back to a peer that has not taken it. Force
+// leaves it so at the deadline.
+func (v drainView) vacant() bool {
+	return v.Vacant && !v.run.Stopped && (v.left > 0 || !v.Force)
 }
 
 // peer names the other node of the pair; it may have left its site meanwhile.
@@ -230,7 +238,11 @@ var drainRules = []struct {
 	{"lease_not_moved", func(v drainView) bool { return v.needsPlace() && v.left <= 0 }, func(v drainView) DrainAction {
 		return failedDrain(v.because("its site's lease did not move in time; what runs was left running"))
 	}},
-	{"lease_moving", func(v drainView) bool { return v.Holds && v.run.Moving && v.left > 0 }, func(v drainView) DrainAction {
+	{"not_taken_over", func(v drainView) bool { return v.vacant() && v.left <= 0 }, func(v drainView) DrainAction {
+		return failedDrain(v.because(fmt.Sprintf("the node stopped what ran and gave its site's lease back, and node %s did not take it: "+
+			"nobody holds it; holdfast uncordon %s lets it run there again", v.peer(), v.Node)))
+	}},
+	{"lease_moving", func(v drainView) bool { return (v.Holds || v.vacant()) && v.run.Moving && v.left > 0 }, func(v drainView) DrainAction {
 		return moving(DrainWait, "it waits for its site's lease to go to node "+v.peer())
 	}},
 	{"move_lease", func(v drainView) bool { return v.mayMove() && !v.At.Before(v.run.Again) }, func(v drainView) DrainAction {
@@ -238,10 +250,10 @@ var drainRules = []struct {
 		a.Limit = v.left
 		return a
 	}},
-	{"move_lease_again", func(v drainView) bool { return v.needsPlace() && v.mayMove() }, func(v drainView) DrainAction {
+	{"move_lease_again", func(v drainView) bool { return (v.needsPlace() || v.vacant()) && v.mayMove() }, func(v drainView) DrainAction {
 		return moving(DrainWait, v.because("it waits to ask again that its site's lease goes to node "+string(v.Peer.Node)))
 	}},
-	{"peer_not_ready", func(v drainView) bool { return v.needsPlace() }, func(v drainView) DrainAction {
+	{"peer_not_ready", func(v drainView) bool { return v.needsPlace() || v.vacant() }, func(v drainView) DrainAction {
 		return moving(DrainWait, "it waits for node "+v.peer()+" to be able to take over: enrolled, started, on the link and not cordoned")
 	}},
 	{"replicas_moving", func(v drainView) bool { return v.holdsReplicas() && v.left > 0 }, func(v drainView) DrainAction {
@@ -302,5 +314,5 @@ var drainRules = []struct {
 func (v drainView) holdsReplicas() bool { return v.Replicas > 0 && !v.run.Asked }
 
 func (v drainView) mayMove() bool {
-	return v.Holds && !v.run.Stopped && !v.run.Asked && v.left > 0 && v.Peer != nil && v.Peer.Ready
+	return (v.Holds || v.vacant()) && !v.run.Stopped && !v.run.Asked && v.left > 0 && v.Peer != nil && v.Peer.Ready
 }

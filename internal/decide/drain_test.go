@@ -36,6 +36,10 @@ func drainPeer(ready bool) func(*fleet.DrainSeen) {
 	return func(s *fleet.DrainSeen) { s.Peer = &fleet.DrainPeer{Node: "plant-b", Ready: ready} }
 }
 
+func drainVacant(s *fleet.DrainSeen) { s.Vacant = true }
+
+func drainMove(s *fleet.DrainSeen) { s.Failover = "move" }
+
 // drainReplicas has one replica that ends, and some that are to run on.
 func drainReplicas(live int) func(*fleet.DrainSeen) {
 	return func(s *fleet.DrainSeen) { s.Replicas, s.Live = live+1, live }
@@ -91,6 +95,18 @@ func TestDrain(t *testing.T) {
 		{"peer_not_ready", drainOf(drainHolds(1), drainPeer(false), drainForced), decide.DrainRun{}, decide.DrainWait},
 		{"lease_not_moved", drainOf(drainHolds(1), drainPeer(false), drainLeft(now), drainConn(active)), decide.DrainRun{}, decide.DrainFinish},
 		{"lease_not_moved", drainOf(drainHolds(1), drainPeer(true), drainLeft(past)), decide.DrainRun{Moving: true}, decide.DrainFinish},
+		{"move_lease", drainOf(drainVacant, drainPeer(true), drainConn(active)), decide.DrainRun{}, decide.DrainMove},
+		{"lease_moving", drainOf(drainVacant, drainPeer(false), drainConn(active)), decide.DrainRun{Moving: true}, decide.DrainWait},
+		{"move_lease_again", drainOf(drainVacant, drainPeer(true), drainConn(active)), decide.DrainRun{Again: drainDay.Add(1)}, decide.DrainWait},
+		{"peer_not_ready", drainOf(drainVacant, drainPeer(false), drainConn(active)), decide.DrainRun{}, decide.DrainWait},
+		{"peer_not_ready", drainOf(drainVacant, drainConn(active)), decide.DrainRun{}, decide.DrainWait},
+		{"not_taken_over", drainOf(drainVacant, drainPeer(false), drainLeft(now), drainConn(active)), decide.DrainRun{}, decide.DrainFinish},
+		{"not_taken_over", drainOf(drainVacant, drainPeer(true), drainLeft(past), drainConn(asked)), asking, decide.DrainFinish},
+		{"ask", drainOf(drainVacant, drainPeer(false), drainLeft(now), drainForced, drainConn(active)), decide.DrainRun{}, decide.DrainAsk},
+		// All has stopped for a move that is under way: it is not over.
+		{"lease_not_moved", drainOf(drainHolds(0), drainPeer(true), drainLeft(now), drainMove, drainConn(active)), decide.DrainRun{Ran: true, Moving: true}, decide.DrainFinish},
+		{"ask", drainOf(drainHolds(0), drainPeer(true), drainLeft(now), drainMove, drainConn(active)), decide.DrainRun{Moving: true}, decide.DrainAsk},
+		{"ask", drainOf(drainHolds(0), drainPeer(true), drainLeft(now), drainConn(active)), decide.DrainRun{Ran: true}, decide.DrainAsk},
 		{"stop_forced", drainOf(drainHolds(1), drainPeer(true), drainLeft(now), drainForced), decide.DrainRun{Moving: true}, decide.DrainStop},
 		{"stop_forced", drainOf(drainHolds(1), drainForced, drainConn(active)), decide.DrainRun{}, decide.DrainStop},
 		{"stopping", drainOf(drainHolds(1), drainForced, drainConn(active)), decide.DrainRun{Stopping: true}, decide.DrainWait},
@@ -150,7 +166,11 @@ func (w *drainWorld) step(d time.Duration) {
 		good := rapid.Bool().Draw(w.t, "answer")
 		switch {
 		case w.run.Moving:
-			w.seen.Holds = !good
+			w.seen.Vacant = !good && rapid.Bool().Draw(w.t, "gave it back all the same")
+			w.seen.Holds = !good && !w.seen.Vacant
+			if !w.seen.Holds {
+				w.seen.Running = 0
+			}
 			w.run.Refused, w.run.Again = "no", w.seen.At.Add(decide.DrainMoveAgain)
 		case good:
 			w.run.Stopped = true
@@ -167,6 +187,9 @@ func (w *drainWorld) step(d time.Duration) {
 	}
 	for i := range w.seen.Connections {
 		w.happen(&w.seen.Connections[i])
+	}
+	if w.seen.Vacant && rapid.Bool().Draw(w.t, "the peer takes it later") {
+		w.seen.Vacant = false
 	}
 	if w.seen.Peer != nil {
 		w.seen.Peer.Ready = rapid.Bool().Draw(w.t, "ready")
@@ -209,7 +232,7 @@ func (w *drainWorld) connection(id fleet.ConnectionID) *fleet.DrainConnection {
 }
 
 // X5, X6: a drain never ends later than its deadline and one step, never cuts before it, and
-// never stops what runs without being forced to.
+// never stops what runs without being forced to, and does not succeed where nobody took it.
 func TestDrainEnds(t *testing.T) {
 	t.Parallel()
 	const stop = 35 * time.Second // the longest step: a node that is asked to stop
@@ -253,6 +276,7 @@ func TestDrainEnds(t *testing.T) {
 				w.run.Asked = true
 				require.True(rt, w.seen.Replicas == 0 || w.seen.Left() <= 0, "it breaks before replicas have moved")
 				require.True(rt, !w.seen.Holds || w.seen.Running == 0 || w.run.Stopped, "it breaks before it makes")
+				require.True(rt, !w.seen.Vacant || w.seen.Force && w.seen.Left() <= 0, "it breaks before anybody took it")
 				for _, id := range a.Connections {
 					w.connection(id).Asked = true
 				}
@@ -263,6 +287,9 @@ func TestDrainEnds(t *testing.T) {
 					c.State, c.Reason = fleet.ConnectionDisconnected, fleet.DrainDeadline
 				}
 			case decide.DrainFinish:
+				if a.State == fleet.OperationSucceeded && !w.seen.Force {
+					require.False(rt, w.seen.Vacant, "its site has no active node, and that is a success")
+				}
 				if a.State == fleet.OperationSucceeded && w.seen.Left() > 0 {
 					for _, c := range w.seen.Connections {
 						require.False(rt, c.State.Live(), "it is over, and %s still works", c.ID)

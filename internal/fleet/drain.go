@@ -67,7 +67,11 @@ type DrainSeen struct {
 	At        time.Time   `json:"at"`
 	Removed   bool        `json:"removed,omitempty"` // from its site
 	Holds     bool        `json:"holds,omitempty"`   // its site's lease
-	Running   int         `json:"running"`           // instances there
+	// Vacant says that it gave the lease back when this drain asked, and that nobody holds it.
+	Vacant bool `json:"vacant,omitempty"`
+	// Failover is what this drain asked of the lease and is under way, "" for nothing.
+	Failover OperationID `json:"failover,omitempty"`
+	Running  int         `json:"running"` // instances there
 	// Replicas counts those there that have not ended, Live those of them that are to run on.
 	Replicas int        `json:"replicas,omitempty"`
 	Live     int        `json:"live,omitempty"`

@@ -145,6 +145,9 @@ func seeDrain(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 	if err := seePlace(ctx, q, out); err != nil {
 		return err
 	}
+	if err := seeMove(ctx, q, out); err != nil {
+		return err
+	}
 	rows, err := q.ConnectionsOfDrain(ctx, &d.Node)
 	for _, c := range rows {
 		out.Connections = append(out.Connections, fleet.DrainConnection{
@@ -162,11 +165,6 @@ func seePlace(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 		return failed("read the node", err)
 	}
 	out.Site, out.Removed = fleet.SiteName(n.Site), n.RemovedAt != nil
-	lease, err := q.GetLease(ctx, n.Site)
-	if err != nil && !noRows(err) {
-		return failed("read the lease", err)
-	}
-	out.Holds = err == nil && lease.Holder == n.Name
 	running, err := q.CountRunningOn(ctx, n.Name)
 	if err != nil {
 		return failed("count what runs", err)
@@ -184,6 +182,25 @@ func seePlace(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 		}
 	}
 	return failed("read the node's peers", err)
+}
+
+// seeMove reads where the site's lease is, and what the drain asked of it.
+func seeMove(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
+	lease, err := q.GetLease(ctx, string(out.Site))
+	if noRows(err) {
+		return nil
+	}
+	if err != nil {
+		return failed("read the lease", err)
+	}
+	moves, err := q.FailoversOfDrain(ctx, db.FailoversOfDrainParams{Node: string(out.Node), Since: out.Began})
+	if err != nil {
+		return failed("read what was asked of the lease", err)
+	}
+	last := lease.Holder == string(out.Node)
+	out.Holds, out.Vacant = last && !lease.Released, last && lease.Released && moves.Asked > 0
+	out.Failover = fleet.OperationID(moves.Running)
+	return nil
 }
 
 // AskConnections asks those of a node's connections to drain that still live, by the deadline

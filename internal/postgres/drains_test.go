@@ -305,6 +305,41 @@ func TestNodeDrains(t *testing.T) {
 	require.False(t, b.seeDrain(nodeA).Wanted)
 }
 
+// X5: what became of the lease that a drain asked to move.
+func TestDrainSeesItsMove(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.move(nodeA)
+	move := postgres.FailoverRequest{Site: plant, To: nodeB, Actor: "temporal:region", Limit: minute}
+	release := func() { b.cast(func(v *postgres.Vote) { v.Holder = "" }) }
+	b.askDrain(drainOf(nodeA, 600))
+	see := func() []any {
+		s := b.seeDrain(nodeA)
+		return []any{s.Holds, s.Vacant, s.Failover}
+	}
+	none := fleet.OperationID("")
+
+	require.Equal(t, []any{true, false, none}, see())
+	_, err := b.AskFailover(t.Context(), move) // a person's
+	require.NoError(t, err)
+	require.Equal(t, []any{true, false, none}, see())
+	release()
+	require.Equal(t, []any{false, false, none}, see(), "the drain did not ask for it")
+	b.move(nodeA)
+	require.NoError(t, b.EndFailover(t.Context(), fleet.FailoverEnd{Site: plant, To: nodeB, State: fleet.OperationFailed, Reason: "deadline"}))
+
+	move.DrainOf = nodeA
+	op, err := b.AskFailover(t.Context(), move)
+	require.NoError(t, err)
+	require.Equal(t, []any{true, false, op.ID}, see())
+	release()
+	require.Equal(t, []any{false, true, op.ID}, see())
+	require.NoError(t, b.EndFailover(t.Context(), fleet.FailoverEnd{Site: plant, To: nodeB, State: fleet.OperationFailed, Reason: "deadline"}))
+	require.Equal(t, []any{false, true, none}, see(), "nobody holds it still")
+	b.move(nodeB)
+	require.Equal(t, []any{false, false, none}, see())
+}
+
 // A cordoned node gets nothing new: no lease, and no executions.
 func TestCordonKeepsAway(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ type FailoverRequest struct {
 	Site        fleet.SiteName
 	To          fleet.NodeName
 	Force       bool
+	DrainOf     fleet.NodeName // whose drain asks
 	Project     fleet.ProjectName
 	Actor       string
 	Door        Door
@@ -99,7 +100,8 @@ func openFailover(ctx context.Context, q *db.Queries, in FailoverRequest, projec
 	}
 	row, err := q.InsertFailover(ctx, db.InsertFailoverParams{
 		ID: id, Kind: string(fleet.OperationFailover), Site: string(in.Site), Name: string(in.To), Subject: subject, Project: string(project),
-		RequestedBy: in.Actor, DoorWorkflow: in.Door.Workflow, DoorRun: in.Door.Run, Forced: in.Force, Seconds: in.Limit.Seconds(),
+		RequestedBy: in.Actor, DoorWorkflow: in.Door.Workflow, DoorRun: in.Door.Run, Forced: in.Force, DrainOf: string(in.DrainOf),
+		Seconds: in.Limit.Seconds(),
 	})
 	if err != nil {
 		return Operation{}, failed("open the operation", err)

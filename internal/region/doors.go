@@ -46,7 +46,8 @@ func (r *requests) Request(ctx context.Context, in activities.DoorRequest, by st
 	}
 	if in.Kind == fleet.OperationFailover {
 		op, err := r.store.AskFailover(ctx, postgres.FailoverRequest{
-			Site: in.Site, To: in.Node, Force: in.Force, Actor: by, Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: r.failover,
+			Site: in.Site, To: in.Node, Force: in.Force, DrainOf: in.DrainOf, Actor: by,
+			Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: r.failover,
 		})
 		if err != nil {
 			return activities.OperationView{}, err

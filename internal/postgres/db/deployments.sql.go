@@ -334,7 +334,7 @@ INSERT INTO operations (id, kind, site, name, subject, revision, project, state,
                         process_version, target)
 VALUES ($1, $2, '', $3, $4, $5, $6, 'running', $7, $8, $9,
         now() + make_interval(secs => $10::float8), $11, $12)
-RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target
+RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of
 `
 
 type InsertDeploymentOperationParams struct {
@@ -393,6 +393,7 @@ func (q *Queries) InsertDeploymentOperation(ctx context.Context, arg InsertDeplo
 		&i.Forced,
 		&i.ProcessVersion,
 		&i.Target,
+		&i.DrainOf,
 	)
 	return i, err
 }

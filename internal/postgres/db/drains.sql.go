@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 )
 
 const askConnectionsOfDrain = `-- name: AskConnectionsOfDrain :many
@@ -248,6 +249,29 @@ func (q *Queries) EndNodeDrain(ctx context.Context, arg EndNodeDrainParams) (int
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const failoversOfDrain = `-- name: FailoversOfDrain :one
+SELECT count(*) AS asked, coalesce(max(id) FILTER (WHERE state = 'running'), '')::text AS running
+FROM operations WHERE drain_of = $1::text AND drain_of <> '' AND created_at >= $2
+`
+
+type FailoversOfDrainParams struct {
+	Node  string
+	Since time.Time
+}
+
+type FailoversOfDrainRow struct {
+	Asked   int64
+	Running string
+}
+
+// What a drain has asked of its site's lease, and which of that is under way.
+func (q *Queries) FailoversOfDrain(ctx context.Context, arg FailoversOfDrainParams) (FailoversOfDrainRow, error) {
+	row := q.db.QueryRow(ctx, failoversOfDrain, arg.Node, arg.Since)
+	var i FailoversOfDrainRow
+	err := row.Scan(&i.Asked, &i.Running)
+	return i, err
 }
 
 const getNodeDrain = `-- name: GetNodeDrain :one

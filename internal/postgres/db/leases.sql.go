@@ -267,10 +267,10 @@ func (q *Queries) ForceVote(ctx context.Context, arg ForceVoteParams) (int64, er
 }
 
 const insertFailover = `-- name: InsertFailover :one
-INSERT INTO operations (id, kind, site, name, subject, project, state, requested_by, door_workflow, door_run, forced, deadline_at)
-VALUES ($1, $2, $3, $4, $5, $6, 'running', $7, $8, $9, $10,
-        now() + make_interval(secs => $11::float8))
-RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target
+INSERT INTO operations (id, kind, site, name, subject, project, state, requested_by, door_workflow, door_run, forced, drain_of, deadline_at)
+VALUES ($1, $2, $3, $4, $5, $6, 'running', $7, $8, $9, $10, $11,
+        now() + make_interval(secs => $12::float8))
+RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of
 `
 
 type InsertFailoverParams struct {
@@ -284,6 +284,7 @@ type InsertFailoverParams struct {
 	DoorWorkflow string
 	DoorRun      string
 	Forced       bool
+	DrainOf      string
 	Seconds      float64
 }
 
@@ -299,6 +300,7 @@ func (q *Queries) InsertFailover(ctx context.Context, arg InsertFailoverParams) 
 		arg.DoorWorkflow,
 		arg.DoorRun,
 		arg.Forced,
+		arg.DrainOf,
 		arg.Seconds,
 	)
 	var i Operation
@@ -327,6 +329,7 @@ func (q *Queries) InsertFailover(ctx context.Context, arg InsertFailoverParams) 
 		&i.Forced,
 		&i.ProcessVersion,
 		&i.Target,
+		&i.DrainOf,
 	)
 	return i, err
 }
@@ -386,7 +389,7 @@ func (q *Queries) LoseVotes(ctx context.Context) error {
 }
 
 const newestFailover = `-- name: NewestFailover :one
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target FROM operations WHERE subject = $1 AND state = 'running' ORDER BY created_at DESC, id DESC LIMIT 1
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations WHERE subject = $1 AND state = 'running' ORDER BY created_at DESC, id DESC LIMIT 1
 `
 
 func (q *Queries) NewestFailover(ctx context.Context, subject string) (Operation, error) {
@@ -417,6 +420,7 @@ func (q *Queries) NewestFailover(ctx context.Context, subject string) (Operation
 		&i.Forced,
 		&i.ProcessVersion,
 		&i.Target,
+		&i.DrainOf,
 	)
 	return i, err
 }

@@ -440,6 +440,7 @@ type Operation struct {
 	Forced          bool
 	ProcessVersion  int64
 	Target          int32
+	DrainOf         string
 }
 
 type Orphan struct {

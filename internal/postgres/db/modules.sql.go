@@ -352,7 +352,7 @@ func (q *Queries) PurgeExecutions(ctx context.Context, maxRows int32) (int64, er
 const serveExecution = `-- name: ServeExecution :one
 UPDATE operations SET entity_run = $1, entity_build = $2
 WHERE id = $3 AND kind = 'execute' AND state = 'running'
-RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target
+RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of
 `
 
 type ServeExecutionParams struct {
@@ -389,6 +389,7 @@ func (q *Queries) ServeExecution(ctx context.Context, arg ServeExecutionParams) 
 		&i.Forced,
 		&i.ProcessVersion,
 		&i.Target,
+		&i.DrainOf,
 	)
 	return i, err
 }

@@ -108,7 +108,7 @@ func (q *Queries) EndOperations(ctx context.Context, arg EndOperationsParams) er
 }
 
 const getOperation = `-- name: GetOperation :one
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target FROM operations WHERE id = $1
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations WHERE id = $1
 `
 
 func (q *Queries) GetOperation(ctx context.Context, id string) (Operation, error) {
@@ -139,12 +139,13 @@ func (q *Queries) GetOperation(ctx context.Context, id string) (Operation, error
 		&i.Forced,
 		&i.ProcessVersion,
 		&i.Target,
+		&i.DrainOf,
 	)
 	return i, err
 }
 
 const getOperations = `-- name: GetOperations :many
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target FROM operations WHERE id = ANY($1::text[]) ORDER BY name
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations WHERE id = ANY($1::text[]) ORDER BY name
 `
 
 func (q *Queries) GetOperations(ctx context.Context, ids []string) ([]Operation, error) {
@@ -181,6 +182,7 @@ func (q *Queries) GetOperations(ctx context.Context, ids []string) ([]Operation,
 			&i.Forced,
 			&i.ProcessVersion,
 			&i.Target,
+			&i.DrainOf,
 		); err != nil {
 			return nil, err
 		}
@@ -196,7 +198,7 @@ const insertOperation = `-- name: InsertOperation :one
 INSERT INTO operations (id, kind, site, name, subject, revision, project, state, requested_by, door_workflow, door_run, deadline_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, 'running', $8, $9, $10,
         now() + make_interval(secs => $11::float8))
-RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target
+RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of
 `
 
 type InsertOperationParams struct {
@@ -253,6 +255,7 @@ func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams
 		&i.Forced,
 		&i.ProcessVersion,
 		&i.Target,
+		&i.DrainOf,
 	)
 	return i, err
 }
@@ -276,7 +279,7 @@ func (q *Queries) LastProject(ctx context.Context, arg LastProjectParams) (strin
 }
 
 const listOperations = `-- name: ListOperations :many
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target FROM operations
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations
 WHERE (created_at, id) < ($1::timestamptz, $2::text) AND ($3::text = '' OR project = $3)
   AND ($4::text = '' OR state = $4) AND ($5::text = '' OR site = $5)
   AND ($6::text = '' OR name = $6 AND kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover', 'converge', 'scale', 'restart', 'destroy')) AND ($7::text = '' OR name = $7 AND kind IN ('reconcile', 'drain', 'failover'))
@@ -344,6 +347,7 @@ func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) 
 			&i.Forced,
 			&i.ProcessVersion,
 			&i.Target,
+			&i.DrainOf,
 		); err != nil {
 			return nil, err
 		}
@@ -425,7 +429,7 @@ func (q *Queries) OpenSubjects(ctx context.Context, arg OpenSubjectsParams) ([]O
 }
 
 const operationByDoor = `-- name: OperationByDoor :one
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target FROM operations WHERE door_workflow = $1 AND door_run = $2
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations WHERE door_workflow = $1 AND door_run = $2
 `
 
 type OperationByDoorParams struct {
@@ -461,6 +465,7 @@ func (q *Queries) OperationByDoor(ctx context.Context, arg OperationByDoorParams
 		&i.Forced,
 		&i.ProcessVersion,
 		&i.Target,
+		&i.DrainOf,
 	)
 	return i, err
 }
@@ -513,7 +518,7 @@ func (q *Queries) OverdueOperations(ctx context.Context, arg OverdueOperationsPa
 }
 
 const requestCancel = `-- name: RequestCancel :one
-UPDATE operations SET cancel_requested = true WHERE id = $1 AND state = 'running' RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target
+UPDATE operations SET cancel_requested = true WHERE id = $1 AND state = 'running' RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of
 `
 
 func (q *Queries) RequestCancel(ctx context.Context, id string) (Operation, error) {
@@ -544,6 +549,7 @@ func (q *Queries) RequestCancel(ctx context.Context, id string) (Operation, erro
 		&i.Forced,
 		&i.ProcessVersion,
 		&i.Target,
+		&i.DrainOf,
 	)
 	return i, err
 }
@@ -565,7 +571,7 @@ func (q *Queries) ServeOperations(ctx context.Context, arg ServeOperationsParams
 }
 
 const untoldDoors = `-- name: UntoldDoors :many
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target FROM operations WHERE state <> 'running' AND door_run <> '' AND NOT door_told
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations WHERE state <> 'running' AND door_run <> '' AND NOT door_told
   AND ($1::text = '' OR subject = $1) ORDER BY ended_at LIMIT $2
 `
 
@@ -608,6 +614,7 @@ func (q *Queries) UntoldDoors(ctx context.Context, arg UntoldDoorsParams) ([]Ope
 			&i.Forced,
 			&i.ProcessVersion,
 			&i.Target,
+			&i.DrainOf,
 		); err != nil {
 			return nil, err
 		}

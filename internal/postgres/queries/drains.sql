@@ -41,6 +41,11 @@ SELECT n.name, coalesce(n.enrolled_at IS NOT NULL AND n.revoked_at IS NULL AND n
 FROM nodes n WHERE n.site = @site AND n.name <> @node AND n.role <> 'worker' AND n.removed_at IS NULL
 ORDER BY n.name;
 
+-- What a drain has asked of its site's lease, and which of that is under way.
+-- name: FailoversOfDrain :one
+SELECT count(*) AS asked, coalesce(max(id) FILTER (WHERE state = 'running'), '')::text AS running
+FROM operations WHERE drain_of = @node::text AND drain_of <> '' AND created_at >= @since;
+
 -- name: CountRunningOn :one
 SELECT count(*) FROM node_held WHERE node = @node AND running AND NOT deleted;
 

@@ -105,8 +105,8 @@ RETURNING id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
 
 -- name: InsertFailover :one
-INSERT INTO operations (id, kind, site, name, subject, project, state, requested_by, door_workflow, door_run, forced, deadline_at)
-VALUES (@id, @kind, @site, @name, @subject, @project, 'running', @requested_by, @door_workflow, @door_run, @forced,
+INSERT INTO operations (id, kind, site, name, subject, project, state, requested_by, door_workflow, door_run, forced, drain_of, deadline_at)
+VALUES (@id, @kind, @site, @name, @subject, @project, 'running', @requested_by, @door_workflow, @door_run, @forced, @drain_of,
         now() + make_interval(secs => @seconds::float8))
 RETURNING *;
 
