@@ -61,6 +61,8 @@ type Claim struct {
 	Boot     string  `json:"boot,omitempty"`
 	// Unbounded: what runs has no deadline, because the node is isolated.
 	Unbounded bool `json:"unbounded,omitempty"`
+	// Refused: a voter that was reached took nothing from this node since a majority last did.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // Tenure is what a node may act on now.
@@ -123,6 +125,7 @@ type Candidate struct {
 	met     bool    // another that held, since this process started
 	started Instant
 	heard   [seats]stamp // when the last answered request was sent
+	refused stamp        // when the last was sent that a voter would not look at
 	nonces  [seats]int64
 }
 
@@ -130,6 +133,9 @@ type Candidate struct {
 // while its deadline runs, and else first ends what still runs.
 func NewCandidate(cfg Config, claim Claim, now Instant) (Candidate, []Action) {
 	c := Candidate{cfg: cfg, claim: claim, started: now, renewAt: now, bidAt: now, aside: now}
+	if claim.Refused {
+		c.refused.raise(now)
+	}
 	// A deadline too far ahead is none that this node can have been given.
 	runs := now < claim.Deadline && claim.Deadline <= now.Add(cfg.TTL)
 	runs = runs || claim.Unbounded && cfg.OnIsolation == IsolationRun

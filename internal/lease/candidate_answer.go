@@ -25,6 +25,24 @@ func (c Candidate) Answered(s Send, a Answer, now Instant) (Candidate, []Action)
 	return c, append(acts, more...)
 }
 
+// Refused takes in that a voter was reached, and takes nothing from this node: its key is void
+// there. That is no vote, and tells of none; but who is refused is not isolated, and the others
+// may make another active.
+func (c Candidate) Refused(s Send, now Instant) (Candidate, []Action) {
+	c, acts := c.settle(now)
+	seat := c.seatOf(s, Answer{Voter: s.To})
+	if seat <= 0 {
+		return c, acts
+	}
+	c.refused.raise(s.At)
+	if c.claim.Epoch != 0 && !c.claim.Refused { // a restart is not to forget it
+		c.claim.Refused = true
+		acts = append(acts, Action{Do: DoPersist})
+	}
+	c, more := c.meet(seat, Answer{}, now)
+	return c, append(acts, more...)
+}
+
 func (c Candidate) seatOf(s Send, a Answer) int {
 	for seat := range seats {
 		if v := c.voter(seat); v != "" && v == s.To && v == a.Voter && s.Request.Candidate == c.cfg.Self {
@@ -142,7 +160,7 @@ func (c Candidate) win(now Instant) (Candidate, []Action) {
 		do, until = DoExtend, max(until, c.claim.Deadline)
 	}
 	c.held, c.outbid, c.asked, c.grants = true, false, false, c.bid.grants
-	c.claim.Epoch, c.claim.Deadline, c.claim.Boot = c.bid.epoch, until, c.cfg.Boot
+	c.claim.Epoch, c.claim.Deadline, c.claim.Boot, c.claim.Refused = c.bid.epoch, until, c.cfg.Boot, false
 	c.bid, c.parting, c.lapsed = bid{}, parting{}, Claim{}
 	c.renewAt = now.Add(c.cfg.Interval)
 	return c, []Action{{Do: DoPersist}, c.hold(do)}
@@ -154,7 +172,7 @@ func (c Candidate) extend(now Instant) (Candidate, []Action) {
 	if !ok || until <= c.claim.Deadline || now >= until {
 		return c, nil
 	}
-	c.claim.Deadline, c.claim.Boot = until, c.cfg.Boot
+	c.claim.Deadline, c.claim.Boot, c.claim.Refused = until, c.cfg.Boot, false
 	return c, []Action{{Do: DoPersist}, c.hold(DoExtend)}
 }
 

@@ -55,7 +55,13 @@ func (c Candidate) lose() (Candidate, []Action) {
 // else can hold before the deadline, so one that is taken off before it and answered in time has
 // changed nothing, and a quarter of a TTL later guardians may begin to stop what runs. Who has
 // heard nobody since it started, and may be about to start something, waits two thirds.
+//
+// Who was refused is there to whoever refused it, and stops in time. It waits two TTLs for the next
+// word: by then its own vote has gone to another that holds, and told it.
 func (c Candidate) isolated(now Instant) bool {
+	if c.refused.set && now.Sub(c.refused.at) < 2*c.cfg.TTL {
+		return false
+	}
 	for seat := 1; seat < seats; seat++ {
 		last, limit := c.started, 2*c.cfg.TTL/3
 		if c.heard[seat].set {

@@ -55,7 +55,7 @@ func (m *model) canon(w world) world {
 		}
 		c := m.cands.get(w.cands[seat])
 		if !m.run {
-			c.heard, c.started = [seats]stamp{}, 0 // read for onIsolation: run alone, and Yield
+			c.heard, c.refused, c.started = [seats]stamp{}, stamp{}, 0 // read for onIsolation: run alone, and Yield
 		}
 		if m.budget[wipe] == 0 {
 			c.nonces = [seats]int64{}
@@ -141,6 +141,9 @@ func (m *model) nexts(w world) []next {
 		add(delay, false, func(w *world) { m.take(w, id); m.call(w, p) }, "%s calls %s: %s %+v", seatNames[p.from], seatNames[p.to], p.send.Call, p.send.Request)
 		add(delay, true, func(w *world) { m.take(w, id); m.serve(w, p) }, "%s calls %s, the answer is late: %s %+v", seatNames[p.from], seatNames[p.to], p.send.Call, p.send.Request)
 		add(repeat, true, func(w *world) { m.call(w, p) }, "%s calls %s, and again: %s %+v", seatNames[p.from], seatNames[p.to], p.send.Call, p.send.Request)
+	}
+	if !w.void {
+		add(revoking, true, func(w *world) { w.void = true }, "a is refused from now on")
 	}
 	for seat := range m.seats() {
 		add(crash, true, func(w *world) { m.restart(w, seat) }, "%s crashes", seatNames[seat])
@@ -323,6 +326,8 @@ var hunts = []struct {
 	{"given back when it ran out, crash", 2, 4, map[fault]int8{cut: 1, ending: 1, crash: 1}, false},
 	{"given back when it ran out, late", 2, 4, map[fault]int8{cut: 1, ending: 1, delay: 1}, false},
 	{"given back when it ran out, paused", 2, 4, map[fault]int8{cut: 1, ending: 1, pause: 1}, false},
+	{"revoked", 2, 5, map[fault]int8{cut: 1, revoking: 1}, false},
+	{"revoked, crash", 2, 5, map[fault]int8{crash: 1, revoking: 1}, false},
 	{"forced", 2, 5, map[fault]int8{cut: 1, aiming: 2}, false},
 }
 

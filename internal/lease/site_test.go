@@ -87,6 +87,62 @@ func TestIsolatedRunEnds(t *testing.T) {
 	require.Zero(t, m.claims.get(w.claims[0]), "it is no longer the last holder")
 }
 
+// X21: of a site that says run, who is refused by whom it reaches is not isolated: it stops in
+// time, and the other takes over. Without a cut there are never two actives.
+func TestModelRevokedRun(t *testing.T) {
+	t.Parallel()
+	hunt := func(bad misuse) (e *explorer, followed int) {
+		all := rules{ttl: 3, until: 9 - slower, run: true, bad: bad, budget: budget(map[fault]int8{revoking: 1, crash: 1, ending: 1})}
+		e = explore(all, func(m *model, w world) {
+			if w.active(0) && w.active(1) { // without an end or with one
+				m.fail("two actives, and everybody is there")
+			}
+			if w.void && w.active(1) {
+				followed++
+			}
+		})
+		return e, followed
+	}
+	e, followed := hunt(misuse{})
+	t.Logf("%d worlds, the other took over in %d", len(e.seen), followed)
+	require.Empty(t, e.broken, e.trace)
+	require.False(t, e.capped)
+	require.Positive(t, followed)
+	e, _ = hunt(misuse{name: "a refusal is taken for silence", unheard: true})
+	require.NotEmpty(t, e.broken)
+}
+
+// X21: one that runs on because it was isolated ends with the first refusal, and does not begin
+// again between two of them.
+func TestRevokedRunEnds(t *testing.T) {
+	t.Parallel()
+	m := &model{rules: rules{ttl: 3, run: true}}
+	w := m.begin()
+	require.True(t, m.calm(w, 2))
+	for range 3 {
+		m.settleAll(&w)
+		m.advance(&w, -1)
+	}
+	w.links = 0b110 // the links of a
+	for range 12 {
+		m.settleAll(&w)
+		m.advance(&w, -1)
+	}
+	require.True(t, w.guards[0].unbounded)
+	require.True(t, w.active(1), "peer and region made another active")
+	w.links, w.void = 0, true
+	m.advance(&w, -1)
+	m.settleAll(&w)
+	require.False(t, w.active(0))
+	for range 12 {
+		m.advance(&w, -1)
+		m.settleAll(&w)
+		require.False(t, w.active(0))
+	}
+	require.True(t, w.active(1))
+	require.Zero(t, m.claims.get(w.claims[0]), "its own vote told it that another holds")
+}
+
 // settleAll lets everything that is under way arrive.
 func (m *model) settleAll(w *world) {
 	for w.sent > 0 {

@@ -23,17 +23,18 @@ var seatNames = [3]fleet.NodeName{"a", "b", Region}
 type fault int
 
 const (
-	cut     fault = iota // other links are cut from now on: any of the eight patterns
-	lose                 // a request is lost
-	delay                // a packet outlives the beat in which it was sent
-	repeat               // a packet is delivered and stays
-	crash                // a process dies and starts again from its disk
-	pause                // a process does nothing for a beat
-	wipe                 // a process dies and its vote is lost
-	handing              // an operator wants a graceful hand-over
-	aiming               // an operator aims one vote at node b
-	deafen               // from now on nothing arrives at a node, and what it sends does
-	ending               // what ran is found to have ended, after a lease ran out
+	cut      fault = iota // other links are cut from now on: any of the eight patterns
+	lose                  // a request is lost
+	delay                 // a packet outlives the beat in which it was sent
+	repeat                // a packet is delivered and stays
+	crash                 // a process dies and starts again from its disk
+	pause                 // a process does nothing for a beat
+	wipe                  // a process dies and its vote is lost
+	handing               // an operator wants a graceful hand-over
+	aiming                // an operator aims one vote at node b
+	deafen                // from now on nothing arrives at a node, and what it sends does
+	ending                // what ran is found to have ended, after a lease ran out
+	revoking              // from now on the others refuse what node a sends
 	faults
 )
 
@@ -48,6 +49,7 @@ type misuse struct {
 	keepClaim bool // a release is sent before the claim is gone from the disk
 	lateRun   bool // what runs is told its deadline one beat too late
 	earlyEnd  bool // a holder gives back what it may lose, while it still runs
+	unheard   bool // a refusal is taken for silence
 }
 
 type rules struct {
@@ -88,6 +90,7 @@ type world struct {
 	paused  [3]bool
 	links   uint8 // those that are cut, by the seat that they leave out
 	deaf    [3]bool
+	void    bool // the key of node a
 	stops   [2]bool
 	ends    [2]bool // the lease ran out, and what ran may be found to have ended
 	highest int64   // epoch that was ever held
@@ -255,8 +258,14 @@ func (m *model) send(w *world, seat int, s Send) []Action {
 	return m.answered(w, seat, s, m.handle(w, seat, s))
 }
 
+// refusal is what comes back of a call that was not looked at.
+var refusal = Answer{}
+
 // handle is the voter's side of a call: persist, then answer.
 func (m *model) handle(w *world, seat int, s Send) Answer {
+	if w.void && s.Request.Candidate == seatNames[0] && seat != 0 {
+		return refusal
+	}
 	was := m.voters.get(w.voters[seat])
 	v, a, changed := was.Handle(s.Call, s.Request, w.now)
 	m.keep(w, seat, v, changed)
@@ -280,6 +289,14 @@ func (m *model) keep(w *world, seat int, v Voter, changed bool) {
 }
 
 func (m *model) answered(w *world, seat int, s Send, a Answer) []Action {
+	if a == refusal && m.bad.unheard {
+		return nil
+	}
+	if a == refusal {
+		c, acts := m.cands.get(w.cands[seat]).Refused(s, w.now)
+		w.cands[seat] = m.cands.id(c)
+		return acts
+	}
 	if a.Voter != seatNames[seat] {
 		v, changed := m.voters.get(w.voters[seat]).Hear(a, s.At, w.now)
 		m.keep(w, seat, v, changed)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"path/filepath"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/lease"
@@ -193,9 +196,7 @@ func (k *Keeper) send(s lease.Send, now lease.Instant) {
 				return
 			}
 			if err != nil {
-				k.opt.Log.Debug("a voter did not answer", "voter", s.To, "call", s.Call, "err", err)
-				k.answers[s.To] = "not_reached"
-				k.complain(s.To, err)
+				k.unanswered(s, err, now)
 				return
 			}
 			if s.To != lease.Region {
@@ -204,6 +205,29 @@ func (k *Keeper) send(s lease.Send, now lease.Instant) {
 			k.answered(s, answer, now)
 		})
 	})
+}
+
+// What a voter's last word is called that gave no answer.
+const (
+	notReached lease.Reason = "not_reached"
+	refused    lease.Reason = "refused"
+)
+
+// unanswered takes in that a call came to nothing. Who was refused has reached the voter: its key
+// is void there, which is no vote, but no isolation either.
+func (k *Keeper) unanswered(s lease.Send, err error, now lease.Instant) {
+	k.opt.Log.Debug("a voter did not answer", "voter", s.To, "call", s.Call, "err", err)
+	k.complain(s.To, err)
+	if code := status.Code(err); code != codes.Unauthenticated && code != codes.PermissionDenied {
+		k.answers[s.To] = notReached
+		return
+	}
+	if k.answers[s.To] != refused {
+		k.opt.Log.Warn("a voter refuses this node: is its key revoked, or its clock wrong?", "voter", s.To, "err", err)
+	}
+	k.answers[s.To] = refused
+	c, acts := k.candidate.Refused(s, now)
+	k.carry(c, acts, now)
 }
 
 // trouble is what keeps the peer from answering, as far as TLS is the cause.

@@ -164,13 +164,50 @@ func TestPair(t *testing.T) {
 // X21: the setting of a site, and what it gives up.
 func TestIsolationRun(t *testing.T) {
 	t.Parallel()
-	p := setup(t, func(s *tenure.Site) { s.OnIsolation = lease.IsolationRun })
-	p.a.start(true)
-	p.b.start(true)
-	p.runsOn(p.a, 0)
-	p.b.stop() // so that nobody else takes it
-	p.a.region.set(true)
-	cut := guardian.SinceBoot()
-	p.runsOn(p.a, cut+2*ttl)
-	require.True(t, p.a.agent.Leases.MayRun())
+	runs := func(s *tenure.Site) { s.OnIsolation = lease.IsolationRun }
+	t.Run("a holder that is cut off runs on", func(t *testing.T) {
+		t.Parallel()
+		p := setup(t, runs)
+		p.a.start(true)
+		p.b.start(true)
+		p.runsOn(p.a, 0)
+		p.b.stop() // so that nobody else takes it
+		p.a.region.set(true)
+		cut := guardian.SinceBoot()
+		p.runsOn(p.a, cut+2*ttl)
+		require.True(t, p.a.agent.Leases.MayRun())
+	})
+	t.Run("one whose key was taken back is not cut off: it stops in time, and the other goes on", func(t *testing.T) {
+		t.Parallel()
+		p := setup(t, runs)
+		p.a.start(true)
+		p.b.start(true)
+		p.runsOn(p.a, guardian.SinceBoot()+ttl) // the region's vote has been there for a TTL
+		revoked := p.revoke(p.a)
+		l := p.runsOn(p.b, revoked)
+		t.Logf("it ran again %s after the key was taken back", l.at-revoked)
+		require.Less(t, l.at-revoked, 3*ttl)
+		require.False(t, p.a.agent.Leases.MayRun())
+		p.runsOn(p.b, l.at+2*ttl) // all the while it would run again, if silence were all that it heard
+		require.False(t, p.a.agent.Leases.MayRun())
+		for _, line := range p.lines() {
+			require.False(t, line.node == nodeA && line.at > l.at, "two ran at once")
+		}
+		p.eventually("its own vote tells it who is active", func() bool {
+			meta, err := p.a.agent.Store.Meta(t.Context())
+			return err == nil && meta.Holder == nodeB
+		})
+	})
+	t.Run("one whose key was taken back stops, also with nobody to follow it", func(t *testing.T) {
+		t.Parallel()
+		p := setup(t, runs)
+		p.a.start(true)
+		p.b.start(true)
+		p.runsOn(p.a, guardian.SinceBoot()+ttl)
+		p.b.stop()
+		p.region.revoke(nodeA)
+		revoked := guardian.SinceBoot()
+		p.eventually("it stopped", func() bool { return !p.a.agent.Leases.MayRun() && p.a.agent.Figures()["lease_lapses"] > 0 })
+		require.Less(t, guardian.SinceBoot()-revoked, 2*ttl)
+	})
 }

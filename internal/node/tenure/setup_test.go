@@ -142,10 +142,10 @@ func (w *wire) address() string { return w.l.Addr().String() }
 // regionVote is a region's vote in memory, over a real socket.
 type regionVote struct {
 	nodev1.UnimplementedLeasesServer
-	keys map[fleet.NodeName]ed25519.PublicKey
 	addr string
 
 	mu       sync.Mutex
+	keys     map[fleet.NodeName]ed25519.PublicKey
 	voter    lease.Voter
 	told     int64
 	releases int
@@ -180,6 +180,13 @@ func newRegion(t *testing.T, keys map[fleet.NodeName]ed25519.PublicKey, others [
 	return r
 }
 
+// revoke takes a node's key back.
+func (r *regionVote) revoke(node fleet.NodeName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.keys, node)
+}
+
 func (r *regionVote) ticks(ctx context.Context) {
 	tick := time.NewTicker(interval / 4)
 	defer tick.Stop()
@@ -200,6 +207,8 @@ func (r *regionVote) caller(ctx context.Context) (fleet.NodeName, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	token := strings.TrimPrefix(strings.Join(md.Get("authorization"), ""), "Bearer ")
 	claims, err := identity.VerifyFor(identity.LinkAudience, token, func(n fleet.NodeName) (ed25519.PublicKey, error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		return r.keys[n], nil
 	}, time.Now())
 	return claims.Node, err
@@ -438,6 +447,26 @@ func (p *pair) runsOn(m *machine, after time.Duration) line {
 		return false
 	})
 	return found
+}
+
+// revoke takes a node's key back: the region refuses it, and so does the other node, which is told.
+func (p *pair) revoke(m *machine) (at time.Duration) {
+	p.t.Helper()
+	p.region.revoke(m.name)
+	told := p.site
+	told.Generation++
+	told.Members = slices.Clone(told.Members)
+	for i := range told.Members {
+		if told.Members[i].Node == m.name {
+			told.Members[i].SigningKey = nil
+		}
+	}
+	for _, other := range []*machine{p.a, p.b} {
+		if other != m {
+			require.NoError(p.t, other.agent.Leases.SetSite(p.t.Context(), told))
+		}
+	}
+	return guardian.SinceBoot()
 }
 
 func (r *regionVote) aim(to fleet.NodeName) {
