@@ -21,8 +21,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfast-io/holdfast/api"
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	keys "github.com/holdfast-io/holdfast/internal/identity"
 )
 
@@ -109,6 +111,22 @@ func TestE2EAccess(t *testing.T) {
 	t.Run("it answers no task that its node was not given", func(t *testing.T) { s.foreignTask(t, there, foreign, th) })
 	t.Run("it opens nothing of another site, and its link token nothing of the API", func(t *testing.T) {
 		s.foreignConfig(t, there, node, th)
+	})
+	t.Run("it votes for its own node alone, and is not told who holds another site", func(t *testing.T) {
+		votes := nodev1.NewLeasesClient(th.link)
+		said, err := votes.Vote(t.Context(), &nodev1.VoteRequest{
+			Call: nodev1.Call_CALL_ASK, Site: "plant-2", Candidate: node, Ttl: durationpb.New(time.Second),
+		})
+		require.NoError(t, err)
+		require.Equal(t, "not_a_voter", said.GetReason())
+		require.Empty(t, said.GetVote().GetHolder())
+		require.Zero(t, said.GetVote().GetPromised())
+		s.written(t, "leases", "node:"+node, "not_a_voter", "Vote plant-2")
+		_, err = votes.Vote(t.Context(), &nodev1.VoteRequest{
+			Call: nodev1.Call_CALL_ASK, Site: "plant-1", Candidate: peer, Ttl: durationpb.New(time.Second),
+		})
+		require.Equal(t, codes.PermissionDenied, status.Code(err))
+		s.written(t, "leases", "node:"+node, "not_the_candidate", "Vote plant-1")
 	})
 	t.Run("who has no key is nobody", func(t *testing.T) {
 		made, err := keys.Generate(node)

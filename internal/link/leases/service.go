@@ -118,20 +118,24 @@ func (s *Service) Tell(ctx context.Context, in *nodev1.TellRequest) (*nodev1.Tel
 
 // vote handles a call in the site's booth.
 func (s *Service) vote(ctx context.Context, call lease.Call, q lease.Request) (lease.Answer, error) {
-	var answer lease.Answer
+	nothing := lease.Answer{Voter: lease.Region, Reason: lease.NotAVoter}
+	answer, stranger := nothing, false
 	err := s.within(ctx, q.Site, func(b *booth) error {
 		if !b.votes() {
-			answer = lease.Answer{Voter: lease.Region, Reason: lease.NotAVoter}
 			return nil
 		}
 		return s.change(ctx, b, "node:"+string(q.Candidate), func(v lease.Voter, now lease.Instant) (lease.Voter, bool) {
 			v, a, changed := v.Handle(call, q, now)
-			answer = a
+			answer, stranger = a, a.Reason == lease.NotAVoter
 			return v, changed
 		})
 	})
-	if fleet.KindOf(err) == fleet.NotFound && err != nil { // no such site: nobody is told more
-		return lease.Answer{Voter: lease.Region, Reason: lease.NotAVoter}, nil
+	if fleet.KindOf(err) == fleet.NotFound && err != nil { // no such site
+		stranger, err = true, nil
+	}
+	if err == nil && stranger { // who holds is told to the site's own nodes alone
+		s.o.Refuse(ctx, string(lease.NotAVoter), "Vote "+string(q.Site))
+		return nothing, nil
 	}
 	return answer, err
 }

@@ -2,6 +2,7 @@ package leases_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -180,6 +181,19 @@ func TestVote(t *testing.T) {
 		s := w.server()
 		require.Equal(t, "not_a_voter", w.ask(s, ask, "stranger", 0, 0).GetReason())
 		w.hold(s, nodeB, 2)
+		for _, call := range []nodev1.Call{ask, promise, grant, release} {
+			said := w.ask(s, call, "stranger", 3, 1)
+			require.Equal(t, "not_a_voter", said.GetReason())
+			require.Empty(t, said.GetVote().GetHolder(), "a stranger is not told who holds")
+			require.Zero(t, said.GetVote().GetPromised()+said.GetVote().GetEpoch()+said.GetVote().GetCounter()+said.GetNonce())
+			require.Zero(t, said.GetVote().GetTtl().AsDuration()+said.GetWait().AsDuration())
+		}
+		require.Equal(t, slices.Repeat([]string{"not_a_voter"}, 5), w.refusals(), "each was refused and written")
+		_, err := s.Vote(context.WithValue(t.Context(), caller{}, nodeA), &nodev1.VoteRequest{
+			Call: ask, Site: "nowhere", Candidate: string(nodeA), Ttl: durationpb.New(ttl),
+		})
+		require.NoError(t, err)
+		require.Len(t, w.refusals(), 6)
 		w.declare(plant, nodeA, "plant-c")
 		require.NoError(t, s.Tick(t.Context()))
 		require.Equal(t, "not_a_voter", w.ask(s, grant, nodeB, 2, 2).GetReason())
@@ -277,7 +291,7 @@ func TestVoteOverTheWire(t *testing.T) {
 	require.Equal(t, codes.PermissionDenied, status.Code(err))
 	_, err = a.Tell(t.Context(), &nodev1.TellRequest{Site: string(plant), Epoch: 7})
 	require.Equal(t, codes.PermissionDenied, status.Code(err), "it does not decide alone")
-	require.Equal(t, []string{"not_the_candidate", "not_the_candidate", "not_alone"}, w.refused.list)
+	require.Equal(t, []string{"not_the_candidate", "not_the_candidate", "not_alone"}, w.refusals())
 	require.True(t, w.record().Unvoted())
 	out, err := wire(t, s, nodeB).Vote(t.Context(), in)
 	require.NoError(t, err)

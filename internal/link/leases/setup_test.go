@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -67,6 +68,12 @@ func (w *world) declare(site fleet.SiteName, nodes ...fleet.NodeName) {
 	key := fleet.ObjectKey{Kind: fleet.KindSite, Name: string(site)}
 	_, err := w.store.PutSite(w.t.Context(), postgres.Write{Key: key, Project: "default", Actor: "ann"}, spec)
 	require.NoError(w.t, err)
+}
+
+func (w *world) refusals() []string {
+	w.refused.Lock()
+	defer w.refused.Unlock()
+	return slices.Clone(w.refused.list)
 }
 
 func (w *world) turn(d time.Duration) { w.now.Add(int64(d)) }
