@@ -121,3 +121,23 @@ func TestDrainNode(t *testing.T) {
 		require.Equal(t, exitNotFound, s.run("drain", "node", "ghost").code)
 	})
 }
+
+// X5, X19
+func TestDrainProviderDeadline(t *testing.T) {
+	t.Parallel()
+	s, store := newRealRegion(t)
+	require.NoError(t, store.LinkServerSeen(t.Context(), drainedServer))
+	reg, err := store.RegisterConnection(t.Context(), fleet.Registration{Identity: "token:1", Provider: "cam", Protocol: 1}, drainedServer)
+	require.NoError(t, err)
+	_, err = store.OpenConnection(t.Context(), reg.ID, "token:1", drainedServer)
+	require.NoError(t, err)
+	for _, deadline := range []string{"0s", "500ms", "-1s"} {
+		out := s.run("drain", "provider", string(reg.ID), "--deadline", deadline)
+		require.Equal(t, exitUsage, out.code, deadline)
+		require.Contains(t, out.stderr, "--deadline is at least 1s")
+	}
+	rows, err := store.ListConnections(t.Context(), reg.ID, "", 1)
+	require.NoError(t, err)
+	require.Nil(t, rows[0].Drain, "nothing was asked for")
+	require.Contains(t, s.ok("drain", "provider", string(reg.ID), "--deadline", "1s").stdout, "cam")
+}
