@@ -83,6 +83,8 @@ func (e execution) read(stdin io.Reader) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, &usageError{fmt.Errorf("read the input: %w", err)}
+	case len(input) > fleet.MaxDirectInput:
+		return nil, &usageError{fleet.Errorf(fleet.TooLarge, "the input is longer than the %d bytes that are allowed", fleet.MaxDirectInput)}
 	case len(bytes.TrimSpace(input)) == 0:
 		return []byte("{}"), nil
 	case !json.Valid(input):

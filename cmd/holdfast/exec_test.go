@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -63,6 +64,17 @@ func TestExec(t *testing.T) {
 	} {
 		require.Equal(t, exitUsage, s.run(args...).code, name)
 	}
+
+	large := `"` + strings.Repeat("x", fleet.MaxDirectInput) + `"`
+	for name, args := range map[string][]string{"from stdin": {"-f", "-"}, "from a file": {"-f", write(t, "large.json", large)}} {
+		s.stdin = large
+		out := s.run(append([]string{"exec", "acme.vision.Detect"}, args...)...)
+		require.Equal(t, exitUsage, out.code, name)
+		require.Contains(t, out.stderr, "the input is longer than the 1048576 bytes that are allowed", name)
+	}
+	s.stdin = `"` + large[2:fleet.MaxDirectInput] + `"`
+	require.Equal(t, exitOK, s.run("exec", "acme.vision.Detect", "-f", "-").code, "as much as is allowed")
+	s.stdin = ""
 
 	var op api.Operation
 	require.NoError(t, json.Unmarshal([]byte(s.ok("exec", "acme.vision.Detect", "--durable", "--wait=false", "-o", "json").stdout), &op))
