@@ -231,7 +231,9 @@ func TestDrainNode(t *testing.T) {
 				Connections: linked(0), Holds: true, Running: 3, Force: forced, Peer: &fleet.DrainPeer{Node: "plant-1-b", Ready: true},
 			}}
 			env := newDrain(t, e, func(workflow.Context, fleet.NodeName) error {
-				e.change(func(s *fleet.DrainSeen) { s.Holds, s.Vacant, s.Running, s.Peer.Ready = false, true, 0, false })
+				e.change(func(s *fleet.DrainSeen) {
+					s.Holds, s.Vacant, s.Running, s.Peer = false, true, 0, &fleet.DrainPeer{Node: "plant-1-b"}
+				})
 				return temporal.NewNonRetryableApplicationError("node plant-1-b was not reached", "failed", nil)
 			}, noStop)
 			end := drainEnded(t, env, e)
