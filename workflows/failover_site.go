@@ -114,6 +114,7 @@ func (f *failoverSite) act(ctx workflow.Context) error {
 	target := activities.FailoverTarget{Site: f.site, To: f.seen.To}
 	switch f.next.Do {
 	case decide.FailoverAim:
+		f.run.Aimed = true
 		return insist(ctx, failovers.AimVote, target, nil)
 	case decide.FailoverWithdraw:
 		return insist(ctx, failovers.AimVote, activities.FailoverTarget{Site: f.site}, nil)

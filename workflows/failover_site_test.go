@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -162,7 +163,7 @@ func TestFailoverSite(t *testing.T) {
 		require.Contains(t, l.notes, "votes_decide", "who waits says why")
 	})
 
-	t.Run("stops nothing for a target that is away, and goes on when it comes", func(t *testing.T) { // X5, X6
+	t.Run("stops nothing for a target that is away", func(t *testing.T) { // X5, X6
 		t.Parallel()
 		env, l := newLeased(t)
 		l.seen.Away = true
@@ -171,8 +172,11 @@ func TestFailoverSite(t *testing.T) {
 		require.Equal(t, []string{"end failed"}, l.did)
 		require.Equal(t, "target_not_there", l.end[0].Reason)
 		require.Contains(t, l.notes, "target_not_there", "who waits says why")
+	})
 
-		env, l = newLeased(t)
+	t.Run("goes on when a target that was away comes", func(t *testing.T) {
+		t.Parallel()
+		env, l := newLeased(t)
 		l.seen.Away = true
 		env.RegisterDelayedCallback(func() { l.do("the target comes", func() { l.seen.Away = false }) }, 20*time.Second)
 		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
@@ -194,6 +198,47 @@ func TestFailoverSite(t *testing.T) {
 		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
 		require.NoError(t, env.GetWorkflowError())
 		require.Equal(t, []string{"aim b", "take over by force", "aim ", "end cancelled"}, l.did)
+	})
+
+	off := func(fleet.TakeOverCommand) (fleet.TakeOverResult, error) {
+		return fleet.TakeOverResult{}, fleet.Errorf(fleet.Communication, "it is switched off")
+	}
+	t.Run("aims once: a dead target does not keep the vote", func(t *testing.T) {
+		t.Parallel()
+		env, l := newLeased(t)
+		l.seen.Force, l.takeOver = true, off
+		env.RegisterDelayedCallback(func() { l.do("the aim ends by itself", func() { l.seen.Target = "" }) }, 20*time.Second)
+		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		require.NoError(t, env.GetWorkflowError())
+		aims := slices.DeleteFunc(slices.Clone(l.did), func(s string) bool { return s == "take over by force" })
+		require.Equal(t, []string{"aim b", "the aim ends by itself", "end failed"}, aims)
+		require.Greater(t, len(l.did), len(aims)+2, "it is asked again all the same")
+	})
+
+	t.Run("withdraws its aim when it fails", func(t *testing.T) {
+		t.Parallel()
+		env, l := newLeased(t)
+		l.seen.Force, l.takeOver = true, off
+		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		require.NoError(t, env.GetWorkflowError())
+		require.Equal(t, []string{"aim ", "end failed"}, l.did[len(l.did)-2:])
+	})
+
+	t.Run("that corrects a forced one gives the holder its vote back", func(t *testing.T) {
+		t.Parallel()
+		env, l := newLeased(t)
+		l.seen.Force = true
+		l.takeOver = func(fleet.TakeOverCommand) (fleet.TakeOverResult, error) {
+			l.mu.Lock()
+			l.seen.Operation, l.seen.To, l.seen.Force = "op-2", "a", false
+			l.mu.Unlock()
+			env.SignalWorkflow(workflows.SignalWake, nil)
+			return fleet.TakeOverResult{Reason: "withheld"}, nil
+		}
+		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		require.NoError(t, env.GetWorkflowError())
+		require.Equal(t, []string{"aim b", "take over by force", "aim ", "end succeeded"}, l.did)
+		require.Equal(t, fleet.NodeName("a"), l.end[0].To)
 	})
 
 	t.Run("says what it waits for", func(t *testing.T) {

@@ -42,6 +42,7 @@ type FailoverRun struct {
 	HandOver  *NodeAnswer       `json:"handOver,omitempty"`
 	TakeOver  *NodeAnswer       `json:"takeOver,omitempty"`
 	Waits     int               `json:"waits,omitempty"` // since the target answered
+	Aimed     bool              `json:"aimed,omitempty"` // once: an aim ends by itself
 }
 
 // NodeAnswer is what a node said, or why it said nothing.
@@ -76,7 +77,7 @@ var failoverRules = []struct {
 	then func(c failoverCase) FailoverAction
 }{
 	{"nothing_asked", nothingAsked, failoverEnds},
-	{"aim_withdrawn", aimAfterCancel, withdrawAim},
+	{aimWithdrawn, aimedElsewhere, withdrawAim},
 	{"cancelled", failoverCancelled, cancelFailover},
 	{"moved", targetHolds, failoverSucceeds},
 	{"moved_unseen", movedUnseen, failoverSucceeds},
@@ -91,16 +92,24 @@ var failoverRules = []struct {
 	{"votes_decide", failoverAlways, waitForVotes},
 }
 
+// aimWithdrawn is also the rule of whatever would end badly and leave its aim behind.
+const aimWithdrawn = "aim_withdrawn"
+
 // Failover decides the next step of moving a site's lease (N60, X21). The votes decide who
 // holds it: this only asks, records and follows up.
 func Failover(seen fleet.FailoverSeen, run FailoverRun) FailoverAction {
 	c := failoverCase{seen, run}
 	for _, r := range failoverRules {
-		if r.when(c) {
-			a := r.then(c)
-			a.Rule = r.name
-			return a
+		if !r.when(c) {
+			continue
 		}
+		a := r.then(c)
+		a.Rule = r.name
+		if a.Do == FailoverFinish && a.State != fleet.OperationSucceeded && c.aims() {
+			a = withdrawAim(c)
+			a.Rule = aimWithdrawn
+		}
+		return a
 	}
 	return FailoverAction{Rule: "votes_decide", Do: FailoverWait, Wait: failoverPoll}
 }
@@ -108,9 +117,14 @@ func Failover(seen fleet.FailoverSeen, run FailoverRun) FailoverAction {
 func failoverAlways(failoverCase) bool      { return true }
 func nothingAsked(c failoverCase) bool      { return c.seen.Operation == "" }
 func failoverCancelled(c failoverCase) bool { return c.seen.Cancelled }
-func aimAfterCancel(c failoverCase) bool {
-	return c.seen.Cancelled && c.seen.Target == c.seen.To
-}
+
+// aimedElsewhere: what was asked before this left its aim, and the vote is withheld from the
+// node that this is for.
+func aimedElsewhere(c failoverCase) bool { return c.aims() && c.seen.Target != c.seen.To }
+
+// aims says that the region has a vote, and favours one node only.
+func (c failoverCase) aims() bool { return c.seen.Target != "" && len(c.seen.Voters) > 1 }
+
 func targetHolds(c failoverCase) bool     { return c.seen.Holder == c.seen.To && !c.seen.Released }
 func failoverOverdue(c failoverCase) bool { return !c.seen.At.Before(c.seen.Deadline) }
 func nodeAsked(c failoverCase) bool       { return c.run.InFlight }
@@ -147,7 +161,7 @@ func (c failoverCase) forced() bool {
 }
 
 func shouldAim(c failoverCase) bool {
-	return c.forced() && !c.seen.Released && c.seen.Target != c.seen.To && !c.seen.Lost && askNow(c)
+	return c.forced() && !c.run.Aimed && !c.seen.Released && c.seen.Target != c.seen.To && !c.seen.Lost && askNow(c)
 }
 
 // askNow says that the target is to be asked: it was not yet, or said no a while ago.
@@ -167,8 +181,11 @@ const (
 
 func failoverEnds(failoverCase) FailoverAction { return FailoverAction{Do: FailoverNothing} }
 
-func withdrawAim(failoverCase) FailoverAction {
-	return FailoverAction{Do: FailoverWithdraw, Message: "it was cancelled: the region's vote favours anybody again"}
+func withdrawAim(c failoverCase) FailoverAction {
+	return FailoverAction{
+		Do:      FailoverWithdraw,
+		Message: fmt.Sprintf("the region's vote favours anybody again, not node %s only", c.seen.Target),
+	}
 }
 
 func cancelFailover(c failoverCase) FailoverAction {

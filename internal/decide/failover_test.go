@@ -63,7 +63,14 @@ func TestFailover(t *testing.T) {
 		{"it holds without the region", func(s *seen) { s.Lost = true }, run{HandOver: released, TakeOver: holds}, "moved_unseen", decide.FailoverFinish},
 		{"the votes said no", func(*seen) {}, run{HandOver: released, TakeOver: not}, "votes_decide", decide.FailoverWait},
 		{"and is asked again", func(*seen) {}, run{HandOver: released, TakeOver: not, Waits: 4}, "take_over", decide.FailoverTakeOver},
-		{"and aimed at again", func(*seen) {}, run{HandOver: away, TakeOver: not, Waits: 4}, "aim", decide.FailoverAim},
+		{"the region's vote is there again", func(*seen) {}, run{HandOver: away, TakeOver: not, Waits: 4}, "aim", decide.FailoverAim},
+		{"and not aimed at again", func(*seen) {}, run{HandOver: away, TakeOver: not, Waits: 4, Aimed: true}, "take_over", decide.FailoverTakeOver},
+		{"too late while aimed", func(s *seen) { s.Deadline, s.Target = s.At, "b" }, run{HandOver: away, TakeOver: not, Aimed: true}, "aim_withdrawn", decide.FailoverWithdraw},
+		{"the holder would not while aimed", func(s *seen) { s.Target = "b" }, run{HandOver: &decide.NodeAnswer{Node: "a", Reason: "still stopping"}}, "aim_withdrawn", decide.FailoverWithdraw},
+		{"what was asked before had aimed", func(s *seen) { s.Target = "a" }, run{}, "aim_withdrawn", decide.FailoverWithdraw},
+		{"what was asked before had aimed, and it is so already", func(s *seen) { s.Holder, s.Target = "b", "a" }, run{}, "aim_withdrawn", decide.FailoverWithdraw},
+		{"aimed, and it is so already", func(s *seen) { s.Holder, s.Target = "b", "b" }, run{Aimed: true}, "moved", decide.FailoverFinish},
+		{"aimed, and the site has one node now", func(s *seen) { s.Target, s.Voters = "b", []fleet.NodeName{"a"} }, run{Aimed: true}, "not_a_voter", decide.FailoverFinish},
 		{"too late", func(s *seen) { s.Deadline = s.At }, run{HandOver: away, TakeOver: not}, "deadline", decide.FailoverFinish},
 		{"too late, but done", func(s *seen) { s.Deadline, s.Holder = s.At, "b" }, run{}, "moved", decide.FailoverFinish},
 		{"cancelled", func(s *seen) { s.Cancelled = true }, run{InFlight: true}, "cancelled", decide.FailoverFinish},
@@ -90,6 +97,7 @@ func TestFailover(t *testing.T) {
 
 // X8, X21: whatever is seen, the record is only written where nobody votes, what waits says
 // why and for how long, an end says how, and nobody is asked to stop for a target that is away.
+// A vote is aimed once, at the target, and no end leaves it withheld from whom the lease is for.
 func TestFailoverAlways(t *testing.T) {
 	t.Parallel()
 	answer := rapid.Custom(func(t *rapid.T) *decide.NodeAnswer {
@@ -107,9 +115,10 @@ func TestFailoverAlways(t *testing.T) {
 			s.Holder, s.Target, s.To = name.Draw(t, "holder"), name.Draw(t, "target"), name.Draw(t, "to")
 			s.Deadline = s.At.Add(time.Duration(rapid.IntRange(-5, 60).Draw(t, "left")) * time.Second)
 		})
+		aimed := flag("aimed")
 		a := decide.Failover(s, decide.FailoverRun{
 			InFlight: flag("in flight"), HandOver: answer.Draw(t, "hand over"), TakeOver: answer.Draw(t, "take over"),
-			Waits: rapid.IntRange(0, 9).Draw(t, "waits"),
+			Waits: rapid.IntRange(0, 9).Draw(t, "waits"), Aimed: aimed,
 		})
 		require.NotEmpty(t, a.Rule)
 		switch a.Do {
@@ -119,11 +128,15 @@ func TestFailoverAlways(t *testing.T) {
 		case decide.FailoverFinish:
 			require.True(t, a.State.Ended())
 			require.NotEmpty(t, a.Message)
+			require.True(t, s.Target == "" || s.Target == s.To && a.State == fleet.OperationSucceeded, "its aim outlives it")
 		case decide.FailoverHandOver, decide.FailoverTakeOver:
 			require.Positive(t, a.Limit)
 			require.False(t, a.Do == decide.FailoverHandOver && s.Away, "it stops what runs for nobody")
-		case decide.FailoverAim, decide.FailoverWithdraw:
-			require.Equal(t, a.Do == decide.FailoverAim, s.Target != s.To)
+		case decide.FailoverAim:
+			require.Empty(t, s.Target)
+			require.False(t, aimed, "it aims twice")
+		case decide.FailoverWithdraw:
+			require.NotEmpty(t, s.Target)
 		case decide.FailoverNothing:
 			require.Fail(t, "somebody asked")
 		}

@@ -140,9 +140,13 @@ func (s *Service) vote(ctx context.Context, call lease.Call, q lease.Request) (l
 	return answer, err
 }
 
-// Aim has the region's vote favour one node only, or anybody again with "".
+// Aim has the region's vote favour one node only, or anybody again with "". Another server may
+// have aimed since this one looked: what is durable counts.
 func (s *Service) Aim(ctx context.Context, site fleet.SiteName, to fleet.NodeName) error {
 	return s.within(ctx, site, func(b *booth) error {
+		if err := s.look(ctx, b); err != nil {
+			return err
+		}
 		if !b.votes() {
 			return nil // its node decides alone
 		}
@@ -227,19 +231,28 @@ func (s *Service) change(ctx context.Context, b *booth, actor string, decide fun
 			b.voter = next
 			return nil
 		}
-		row, err := s.o.Store.VoteOf(ctx, b.site)
-		if err != nil {
+		if err := s.look(ctx, b); err != nil {
 			return err
 		}
-		if now, err = s.o.Clock(); err != nil {
-			return clockFailed(err)
-		}
-		b.see(row, s.config(), now)
 		if !b.votes() {
 			return fleet.Errorf(fleet.Unavailable, "the nodes of site %s are others now", b.site)
 		}
 	}
 	return fleet.Errorf(fleet.Unavailable, "the vote of site %s keeps changing", b.site)
+}
+
+// look sees what is durable now.
+func (s *Service) look(ctx context.Context, b *booth) error {
+	row, err := s.o.Store.VoteOf(ctx, b.site)
+	if err != nil {
+		return err
+	}
+	now, err := s.o.Clock()
+	if err != nil {
+		return clockFailed(err)
+	}
+	b.see(row, s.config(), now)
+	return nil
 }
 
 func (s *Service) write(ctx context.Context, c postgres.VoteChange, actor string) (bool, error) {

@@ -175,6 +175,19 @@ func TestVote(t *testing.T) {
 		require.Empty(t, w.record().Target)
 	})
 
+	t.Run("aimed by one server, it is withdrawn by another that has not looked since", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		s, other := w.server(), w.server()
+		w.hold(s, nodeB, 2)
+		require.NoError(t, other.Tick(t.Context()))
+		require.NoError(t, s.Aim(t.Context(), plant, nodeA))
+		require.NoError(t, other.Aim(t.Context(), plant, ""))
+		require.Empty(t, w.record().Target)
+		require.NoError(t, s.Tick(t.Context()))
+		require.Equal(t, "granted", w.ask(s, grant, nodeB, 2, 2).GetReason())
+	})
+
 	t.Run("has no vote where a node decides alone, nor for strangers", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
