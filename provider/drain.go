@@ -53,7 +53,7 @@ func (s *session) takeDrain(ctx context.Context, request *nodev1.DrainRequest) e
 
 // look closes the stream when the work is done (C27). While it is not, the region ends the
 // connection at the deadline; this side does when the region does not.
-func (s *session) look() error {
+func (s *session) look(ctx context.Context) error {
 	if s.lane.inFlight() > 0 {
 		if s.overdue() {
 			return &DrainedError{Reason: s.drain.Reason}
@@ -67,6 +67,8 @@ func (s *session) look() error {
 	defer timer.Stop()
 	for {
 		select {
+		case <-ctx.Done():
+			return errClosed
 		case <-timer.C:
 			return &silenceError{what: "the end of a drain was not answered", wait: s.timeout}
 		case <-s.in:

@@ -168,6 +168,23 @@ func TestDrain(t *testing.T) {
 		require.NoError(t, c.result(t))
 		require.Equal(t, []string{idOf(1)}, r.deregistered)
 	})
+	t.Run("ends when the context does, also while the end of its stream is not answered", func(t *testing.T) {
+		t.Parallel()
+		d, r := newDrained(), newRegion(t)
+		r.onStream = func(_ int, s *stream) error {
+			if err := d.script(s, time.Hour, true); err != nil {
+				return err
+			}
+			<-s.Context().Done()
+			return nil
+		}
+		r.start()
+		c := run(t, options(t, r.address, func(o *Options) { o.HeartbeatTimeout = 10 * patience }))
+		require.NoError(t, <-d.closed)
+		c.end()
+		require.NoError(t, c.result(t))
+		require.Equal(t, []string{idOf(1)}, r.deregistered)
+	})
 	t.Run("registers again afterwards where that is asked for", func(t *testing.T) {
 		t.Parallel()
 		d, r := newDrained(), newRegion(t)

@@ -33,7 +33,7 @@ func (s *session) live(ctx context.Context) error {
 		case <-s.watchdog.C:
 			err = s.bark()
 		case <-s.drain.looks():
-			err = s.look()
+			err = s.look(ctx)
 		case report := <-s.feeding.next():
 			err = s.tell(ctx, report)
 		case err = <-s.feeding.failure():
