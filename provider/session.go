@@ -201,16 +201,15 @@ func streamError(ctx context.Context, err error) error {
 	return streamRefusal(err)
 }
 
-// send bounds one send; whatever blocks it, the stream is cut when the timeout has passed or
-// the caller's context ends.
+// send bounds one send; whatever blocks it, the stream is cut when the timeout has passed, or soon
+// after the caller's context ended.
 func (s *session) send(ctx context.Context, what string, call func() error) error {
 	late := &silenceError{what: what, wait: s.timeout}
-	timer := time.AfterFunc(s.timeout, func() { s.cut(late) })
-	defer timer.Stop()
-	stop := context.AfterFunc(ctx, func() { s.cut(errClosed) })
+	limit := newSendLimit(s.timeout, func(err error) { s.cut(err) }, late)
+	stop := context.AfterFunc(ctx, limit.hurry)
 	defer stop()
 	err := call()
-	if err != nil && !timer.Stop() {
+	if reached := limit.end(); err != nil && errors.Is(reached, late) {
 		return late
 	}
 	return err
