@@ -154,7 +154,8 @@ func (d *drainNode) act(ctx workflow.Context) error {
 	return nil
 }
 
-// move asks for a failover as anybody would. Its death loses only the waiter.
+// move asks for a failover as anybody would. The child is a door: its end loses only the waiter,
+// and who ends the drain cancels the operation.
 func (d *drainNode) move(ctx workflow.Context) {
 	ctx, cancel := workflow.WithCancel(ctx)
 	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{

@@ -81,6 +81,10 @@ func Drain(seen fleet.DrainSeen, run DrainRun) DrainAction {
 		if a.Do == DrainWait {
 			a.Wait = v.pause()
 		}
+		if v.Failover != "" && (a.Do == DrainClose || a.Do == DrainFinish && a.State != fleet.OperationSucceeded) {
+			a.Message += fmt.Sprintf("; the failover that it asked for is cancelled (operation %s): "+
+				"what a node was asked already it may still do, and votes decide", v.Failover)
+		}
 		return a
 	}
 	return DrainAction{}
@@ -236,6 +240,9 @@ var drainRules = []struct {
 		return a
 	}},
 	{"lease_not_moved", func(v drainView) bool { return v.needsPlace() && v.left <= 0 }, func(v drainView) DrainAction {
+		if v.Failover != "" {
+			return failedDrain(v.because("its site's lease did not move in time"))
+		}
 		return failedDrain(v.because("its site's lease did not move in time; what runs was left running"))
 	}},
 	{"not_taken_over", func(v drainView) bool { return v.vacant() && v.left <= 0 }, func(v drainView) DrainAction {

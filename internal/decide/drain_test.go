@@ -231,6 +231,21 @@ func (w *drainWorld) connection(id fleet.ConnectionID) *fleet.DrainConnection {
 	return nil
 }
 
+// X5, X7: a drain that ends badly does not say that all was left as it is, while what it asked of
+// the lease is under way.
+func TestDrainSaysWhatItAsked(t *testing.T) {
+	t.Parallel()
+	under := "; the failover that it asked for is cancelled (operation move): what a node was asked already it may still do, and votes decide"
+	late := drainOf(drainHolds(1), drainPeer(true), drainLeft(0))
+	require.Equal(t, "its site's lease did not move in time; what runs was left running", decide.Drain(late, decide.DrainRun{}).Message)
+	drainMove(&late)
+	require.Equal(t, "its site's lease did not move in time"+under, decide.Drain(late, decide.DrainRun{Moving: true}).Message)
+	unwanted := drainOf(drainHolds(1), drainPeer(true), drainMove, func(s *fleet.DrainSeen) { s.Wanted = false })
+	require.Equal(t, "nobody waits for it any more; the node stays cordoned"+under, decide.Drain(unwanted, decide.DrainRun{Moving: true}).Message)
+	require.Contains(t, decide.Drain(drainOf(drainVacant, drainMove, drainLeft(0)), decide.DrainRun{}).Message, under)
+	require.NotContains(t, decide.Drain(drainOf(drainMove), decide.DrainRun{}).Message, "cancelled", "the lease moves on")
+}
+
 // X5, X6: a drain never ends later than its deadline and one step, never cuts before it, and
 // never stops what runs without being forced to, and does not succeed where nobody took it.
 func TestDrainEnds(t *testing.T) {

@@ -239,7 +239,8 @@ func tellLinkAll(ctx context.Context, q *db.Queries, ids []string, event fleet.C
 }
 
 // EndDrain ends a drain and all that asked for it, unless somebody asked after it was looked
-// at; a cancelled one only when nobody waits. The same end again changes nothing.
+// at; a cancelled one only when nobody waits. One that did not succeed cancels what it asked of
+// its site's lease. The same end again changes nothing.
 func (s *Store) EndDrain(ctx context.Context, e fleet.DrainEnd) error {
 	return s.tx(ctx, "end the drain of "+string(e.Node), func(q *db.Queries) error {
 		if _, _, err := lockNodes(ctx, q, ReconcileRequest{Node: e.Node}); err != nil && fleet.KindOf(err) != fleet.NotFound {
@@ -251,6 +252,15 @@ func (s *Store) EndDrain(ctx context.Context, e fleet.DrainEnd) error {
 		})
 		if err != nil || ended == 0 {
 			return failed("end the drain", err)
+		}
+		if e.State != fleet.OperationSucceeded {
+			moves, err := q.CancelFailoversOfDrain(ctx, string(e.Node))
+			if err != nil {
+				return failed("cancel its failover", err)
+			}
+			if err := putOutboxMany(ctx, q, moves); err != nil {
+				return err
+			}
 		}
 		return endOperations(ctx, q, fleet.DrainSubject(e.Node), ending{State: e.State, Reason: e.Reason, Message: e.Message})
 	})

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -338,6 +339,44 @@ func TestDrainSeesItsMove(t *testing.T) {
 	require.Equal(t, []any{false, true, none}, see(), "nobody holds it still")
 	b.move(nodeB)
 	require.Equal(t, []any{false, false, none}, see())
+}
+
+// X7: a drain that ends badly leaves no failover behind that stops what runs later.
+func TestEndDrainCancelsItsMove(t *testing.T) {
+	t.Parallel()
+	for state, cancelled := range map[fleet.OperationState]bool{
+		fleet.OperationFailed: true, fleet.OperationCancelled: true, fleet.OperationSucceeded: false,
+	} {
+		t.Run(string(state), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.move(nodeA)
+			ask := b.askDrain(drainOf(nodeA, 600))
+			move := postgres.FailoverRequest{Site: plant, To: nodeB, Actor: "ann", Limit: minute}
+			_, err := b.AskFailover(t.Context(), move)
+			require.NoError(t, err)
+			move.DrainOf = nodeA
+			_, err = b.AskFailover(t.Context(), move)
+			require.NoError(t, err)
+			requested := func() []bool {
+				return scan[[]bool](b, "SELECT array_agg(cancel_requested ORDER BY created_at) FROM operations WHERE kind = 'failover'")
+			}
+			end := fleet.DrainEnd{Node: nodeA, Operation: ask.ID, State: state, Reason: "lease_not_moved"}
+			if state == fleet.OperationCancelled {
+				require.NoError(t, b.EndDrain(t.Context(), end))
+				require.Equal(t, []bool{false, false}, requested(), "somebody waits for the drain")
+				_, err = b.CancelOperation(t.Context(), ask.ID)
+				require.NoError(t, err)
+			}
+			b.exec("DELETE FROM outbox")
+			require.NoError(t, b.EndDrain(t.Context(), end))
+			require.NoError(t, b.EndDrain(t.Context(), end)) // X13
+			require.Equal(t, []bool{false, cancelled}, requested(), "a person's own goes on")
+			waiting, err := b.WaitingWakes(t.Context(), 0, 10)
+			require.NoError(t, err)
+			require.Equal(t, cancelled, slices.Contains(waiting, fleet.SiteSubject(plant)), "the site's entity hears of it")
+		})
+	}
 }
 
 // A cordoned node gets nothing new: no lease, and no executions.

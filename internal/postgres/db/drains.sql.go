@@ -80,6 +80,31 @@ func (q *Queries) AskNodeDrain(ctx context.Context, arg AskNodeDrainParams) erro
 	return err
 }
 
+const cancelFailoversOfDrain = `-- name: CancelFailoversOfDrain :many
+UPDATE operations SET cancel_requested = true WHERE drain_of = $1::text AND drain_of <> '' AND state = 'running' AND NOT cancel_requested
+RETURNING subject
+`
+
+func (q *Queries) CancelFailoversOfDrain(ctx context.Context, node string) ([]string, error) {
+	rows, err := q.db.Query(ctx, cancelFailoversOfDrain, node)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var subject string
+		if err := rows.Scan(&subject); err != nil {
+			return nil, err
+		}
+		items = append(items, subject)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const connectionsOfDrain = `-- name: ConnectionsOfDrain :many
 SELECT c.id, c.provider, c.state, c.reason, c.in_flight,
        coalesce(c.drain_asked_at IS NOT NULL AND (c.ended_at IS NOT NULL OR c.drain_deadline <= d.deadline), false)::boolean AS asked,

@@ -46,6 +46,10 @@ ORDER BY n.name;
 SELECT count(*) AS asked, coalesce(max(id) FILTER (WHERE state = 'running'), '')::text AS running
 FROM operations WHERE drain_of = @node::text AND drain_of <> '' AND created_at >= @since;
 
+-- name: CancelFailoversOfDrain :many
+UPDATE operations SET cancel_requested = true WHERE drain_of = @node::text AND drain_of <> '' AND state = 'running' AND NOT cancel_requested
+RETURNING subject;
+
 -- name: CountRunningOn :one
 SELECT count(*) FROM node_held WHERE node = @node AND running AND NOT deleted;
 
