@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -280,7 +281,22 @@ func (d *service) pauseAll(t *testing.T, name string) (goOn func()) {
 		}
 	})
 	t.Cleanup(goOn)
+	for _, pid := range all {
+		eventually(t, "it stands still", func() bool { return !moves(t, pid) })
+	}
 	return goOn
+}
+
+// moves says that a thread of a process was not stopped yet; the signal reaches one after the other.
+func moves(t *testing.T, pid int) bool {
+	t.Helper()
+	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	require.NoError(t, err)
+	return slices.ContainsFunc(stats, func(path string) bool {
+		stat, err := os.ReadFile(path)
+		after := bytes.LastIndexByte(stat, ')')
+		return err == nil && after+2 < len(stat) && !bytes.ContainsRune([]byte("TZX"), rune(stat[after+2]))
+	})
 }
 
 // newOne waits for a replica that came after others, and is as it should be.
