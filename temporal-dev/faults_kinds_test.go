@@ -57,21 +57,15 @@ var siteFaults = []fault{
 	}},
 	{"guardian killed", func(r *round) {
 		c := r.any()
-		pid := r.guardian(c)
-		r.begin()
-		kill9(r.t, pid)
+		r.strike(c, syscall.SIGKILL)
 		r.again(c)
 	}},
 	{"guardian paused", func(r *round) {
-		pid := r.guardian(r.any())
-		r.begin()
-		r.pause(pid)
+		r.resume(r.strike(r.any(), syscall.SIGSTOP))
 		r.moment(2 * ttl)
 	}},
 	{"guardian paused until the other took over", func(r *round) {
-		pid := r.guardian(r.any())
-		r.begin()
-		r.pause(pid)
+		r.resume(r.strike(r.any(), syscall.SIGSTOP))
 		r.isolate(r.active)
 		r.moved()
 	}},
@@ -159,6 +153,11 @@ func (r *round) cutAll(ways ...way) {
 func (r *round) pause(pid int) {
 	r.t.Helper()
 	require.NoError(r.t, syscall.Kill(pid, syscall.SIGSTOP))
+	r.resume(pid)
+}
+
+// resume has a stopped process go on when the round's fault is undone.
+func (r *round) resume(pid int) {
 	r.undo = append(r.undo, func() {
 		if err := syscall.Kill(pid, syscall.SIGCONT); !errors.Is(err, syscall.ESRCH) { // it may have been killed for it
 			require.NoError(r.t, err)
@@ -183,13 +182,16 @@ func (r *round) die(node string) {
 	r.undo = append(r.undo, func() { r.order(r.t, "start", node) })
 }
 
-// guardian is that of an instance on the active. Between two revisions there is none.
-func (r *round) guardian(c *cargo) (pid int) {
+// strike begins the fault with a signal to an instance's guardian on the active. Between two revisions
+// there is none, and one that ended for a new revision has a successor.
+func (r *round) strike(c *cargo, sig syscall.Signal) (pid int) {
+	r.t.Helper()
 	waitFor(r.t, c.key.Name+" has a guardian", func(context.Context) error {
 		if pid = r.guardians(r.active)[c.key.Name]; pid == 0 {
 			return errNotYet
 		}
-		return nil
+		r.begin()
+		return syscall.Kill(pid, sig)
 	})
 	return pid
 }
