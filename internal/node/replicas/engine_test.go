@@ -328,8 +328,9 @@ func TestStopAll(t *testing.T) {
 	other, absent := setupEngine(t)
 	other.stop()
 	absent.is(func() { absent.away = true })
+	fetched = other.fetched()
 	other.open(true)
-	other.eventually(func() bool { return other.fetched() > 0 }, "it waits for the engine")
+	other.eventually(func() bool { return other.fetched() > fetched }, "it waits for the engine")
 	other.stop()
 	require.NoError(t, other.keeper.StopAll(t.Context()), "nothing was ever started there")
 }
