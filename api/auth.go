@@ -45,10 +45,11 @@ var (
 
 // caller is who sent a request.
 type caller struct {
-	actor   string // as events and operations name it
-	role    role
-	project fleet.ProjectName // "" is every project
-	hash    [32]byte          // of the token
+	actor    string // as events and operations name it
+	identity string // as refusals name it
+	role     role
+	project  fleet.ProjectName // "" is every project
+	hash     [32]byte          // of the token
 }
 
 func (c caller) may(a access) error {
@@ -172,7 +173,7 @@ func (t *tokenCache) find(ctx context.Context, hash [32]byte) (caller, error) {
 		return caller{}, err
 	}
 	k = knownToken{until: t.now().Add(tokenLife), caller: caller{
-		actor: actorOf(row.ID, row.Note), role: roleNames[row.Role], project: row.Project, hash: hash,
+		actor: actorOf(row.ID, row.Note), identity: "token:" + row.ID, role: roleNames[row.Role], project: row.Project, hash: hash,
 	}}
 	if row.ExpiresAt != nil && row.ExpiresAt.Before(k.until) {
 		k.until = *row.ExpiresAt

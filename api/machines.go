@@ -3,12 +3,15 @@ package api
 import (
 	"context"
 	"crypto/ed25519"
+	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-json-experiment/json"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -22,7 +25,6 @@ func (s *server) mountMachines(root chi.Router) {
 	machine := func(handle func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			if err := handle(w, r); err != nil {
-				s.audit(r, err)
 				s.refuse(w, r, err)
 			}
 		}
@@ -65,21 +67,6 @@ func (s *server) readWire(w http.ResponseWriter, r *http.Request, into any) erro
 }
 
 const wireLimit = 1 << 20
-
-// audit has it written down when a machine asks for what it may not have.
-func (s *server) audit(r *http.Request, err error) {
-	kind := fleet.KindOf(err)
-	if s.refused == nil || kind != fleet.Unauthenticated && kind != fleet.Denied {
-		return
-	}
-	who := "?"
-	if token, err := bearer(r); err == nil {
-		if node := identity.Claimed(token); node != "" {
-			who = "?node:" + string(node)
-		}
-	}
-	s.refused(who, string(kind), r.Method+" "+r.URL.Path)
-}
 
 type enrolRequest struct {
 	JoinToken  string         `json:"joinToken"`
@@ -214,6 +201,13 @@ type reportsRequest struct {
 		Total        int64  `json:"total"`
 	} `json:"progress"`
 	Counters map[string]int64 `json:"counters,omitempty"`
+	// Refusals are what the node refused, in stable words.
+	Refusals []reportedRefusal `json:"refusals,omitempty"`
+}
+
+type reportedRefusal struct {
+	audit.Refusal
+	AgeMS int64 `json:"ageMs"` // of the last of them, by the node's clock
 }
 
 // maxCounters bounds what a node may count, and the length of a counter's name.
@@ -235,6 +229,9 @@ func (s *server) nodeReports(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if err := s.counted(r.Context(), node.Name, in.Counters); err != nil {
+		return err
+	}
+	if err := s.refusedBy(node.Name, in.Refusals); err != nil {
 		return err
 	}
 	welcome, err := s.held(r.Context(), postgres.NodeReport{Node: node.Name, Instances: in.Instances})
@@ -267,6 +264,33 @@ func (s *server) counted(ctx context.Context, node fleet.NodeName, counters map[
 		}
 	}
 	return s.store.NodeCounted(ctx, node, counters)
+}
+
+// refusalDoors are those that a node keeps; it says nothing of others.
+var refusalDoors = []string{audit.DoorNode, audit.DoorPeer}
+
+// oldRefusal is longer than a region keeps one.
+const oldRefusal = 365 * 24 * time.Hour
+
+// refusedBy has it written down what a node refused. A report whose answer is lost is sent
+// again, and then so are these.
+func (s *server) refusedBy(node fleet.NodeName, all []reportedRefusal) error {
+	if len(all) > audit.MaxWaiting {
+		return fleet.Errorf(fleet.Invalid, "%d refusals in one report", len(all)).At("/refusals").
+			WithHint(fmt.Sprintf("at most %d", audit.MaxWaiting))
+	}
+	for _, r := range all {
+		age := time.Duration(r.AgeMS) * time.Millisecond
+		if !slices.Contains(refusalDoors, r.Door) || len(r.Reason) > maxCounters || len(r.Identity) > audit.MaxWhat || r.Times < 1 || r.AgeMS < 0 || age > oldRefusal {
+			return fleet.Errorf(fleet.Invalid, "this is no refusal of a node").At("/refusals")
+		}
+	}
+	for _, r := range all {
+		r.Reason = audit.KnownReason(r.Reason)
+		r.By, r.At = string(node), s.now().Add(-time.Duration(r.AgeMS)*time.Millisecond)
+		s.refused(r.Refusal)
+	}
+	return nil
 }
 
 type logsRequest struct {

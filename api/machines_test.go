@@ -2,13 +2,16 @@ package api
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -141,6 +144,33 @@ func TestNodeCalls(t *testing.T) {
 		logs := into[List[LogChunk]](t, r.get(press7Path+"/logs?node=plant-1-a&after=2097152"))
 		require.Len(t, logs.Items, 1)
 		require.EqualValues(t, 4<<19, logs.Items[0].Offset)
+	})
+
+	t.Run("tell what the node refused, and when", func(t *testing.T) { // X21, C87
+		r.refusals()
+		one := map[string]any{"door": "peer", "identity": "?node:x", "reason": "unauthenticated", "what": "Vote", "times": 3, "ageMs": 3_600_000}
+		a := r.asNode(key, "reports", map[string]any{"refusals": []any{one, map[string]any{
+			"door": "node", "identity": "region", "reason": "of a later version", "what": "it", "times": 1, "ageMs": 0, "by": "plant-9", "more": 1,
+		}}})
+		require.Equal(t, http.StatusOK, a.status, string(a.body))
+		said := r.refusals()
+		require.Len(t, said, 2)
+		require.WithinDuration(t, now().Add(-time.Hour), said[0].At, time.Minute)
+		said[0].At, said[1].At = time.Time{}, time.Time{}
+		require.Equal(t, []audit.Refusal{
+			{Door: "peer", Identity: "?node:x", Reason: "unauthenticated", What: "Vote", Times: 3, By: "plant-1-a"},
+			{Door: "node", Identity: "region", Reason: "other", What: "it", Times: 1, By: "plant-1-a"},
+		}, said)
+		for field, bad := range map[string]any{
+			"door": "link", "reason": strings.Repeat("x", 100), "identity": strings.Repeat("x", 300), "times": 0, "ageMs": -1,
+		} {
+			wrong := maps.Clone(one)
+			wrong[field] = bad
+			require.Equal(t, http.StatusBadRequest, r.asNode(key, "reports", map[string]any{"refusals": []any{one, wrong}}).status, field)
+		}
+		many := slices.Repeat([]any{one}, audit.MaxWaiting+1)
+		require.Equal(t, http.StatusBadRequest, r.asNode(key, "reports", map[string]any{"refusals": many}).status)
+		require.Empty(t, r.refusals(), "of what is wrong nothing is taken")
 	})
 
 	t.Run("are refused when they are too long or make no sense", func(t *testing.T) {

@@ -8,7 +8,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/identity"
 )
 
 // problemPrefix is what every problem type starts with; the kind follows.
@@ -101,10 +103,29 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 func (s *server) problem(r *http.Request, err error) *Problem {
 	p := problemFor(err)
+	s.audit(r, err)
 	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
 		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
 	}
 	return p
+}
+
+// doorHTTP is what refusals of the API are written down under.
+const doorHTTP = "http"
+
+// audit has it written down when somebody asks for what they may not have.
+func (s *server) audit(r *http.Request, err error) {
+	kind := fleet.KindOf(err)
+	if kind != fleet.Unauthenticated && kind != fleet.Denied {
+		return
+	}
+	who := callOf(r.Context()).identity
+	if token, err := bearer(r); who == "" && err == nil {
+		if node := identity.Claimed(token); node != "" {
+			who = "?node:" + string(node)
+		}
+	}
+	s.refused(audit.Refusal{Door: doorHTTP, Identity: who, Reason: string(kind), What: r.Method + " " + r.URL.Path})
 }
 
 // init gives huma's own refusals the same form as ours; huma has one setting per process.

@@ -146,7 +146,7 @@ func providerView(c postgres.Connection) Provider {
 
 type refusalsInput struct {
 	ListParams
-	Identity string `query:"identity" maxLength:"200" doc:"only those of node:NAME or token:ID"`
+	Identity string `query:"identity" maxLength:"200" doc:"only those that node:NAME or token:ID got, or that the node gave"`
 }
 
 type refusalsOutput struct{ Body List[Refusal] }
@@ -174,7 +174,7 @@ func (s *server) listRefusals(ctx context.Context, in *refusalsInput) (*refusals
 	cut := page(rows, in.Limit, func(r postgres.Refusal) string { return strconv.FormatInt(r.ID, 10) })
 	out := &refusalsOutput{Body: List[Refusal]{Items: make([]Refusal, len(cut.Items)), Next: cut.Next}}
 	for i, r := range cut.Items {
-		out.Body.Items[i] = Refusal{At: r.At, Door: r.Door, Identity: r.Identity, Reason: r.Reason, What: r.What, Times: r.Times}
+		out.Body.Items[i] = Refusal{At: r.At, Door: r.Door, Identity: r.Identity, Reason: r.Reason, What: r.What, By: r.By, Times: r.Times}
 	}
 	return out, nil
 }

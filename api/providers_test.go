@@ -2,11 +2,13 @@ package api
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -95,20 +97,55 @@ func TestProviderToken(t *testing.T) {
 	}
 }
 
+// C87: who may not do what they ask for is written down, whatever they ask for.
+func TestRefusalsOfPeople(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	bound := r.token("operator", "other")
+	id := func(role, project string) string {
+		var id string
+		require.NoError(t, r.pool.QueryRow(t.Context(), `SELECT id FROM api_tokens WHERE role = $1 AND project = $2`, role, project).Scan(&id))
+		return "token:" + id
+	}
+	for _, row := range []struct {
+		token, method, path string
+		status              int
+		want                audit.Refusal
+	}{
+		{r.viewer, http.MethodPost, "/api/v1/join-tokens", http.StatusForbidden, audit.Refusal{Identity: id("viewer", ""), Reason: "denied"}},
+		{bound, http.MethodGet, "/api/v1/refusals", http.StatusForbidden, audit.Refusal{Identity: id("operator", "other"), Reason: "denied"}},
+		{bound, http.MethodGet, "/api/v1/events?project=default", http.StatusForbidden, audit.Refusal{Identity: id("operator", "other"), Reason: "denied"}},
+		{"nonsense", http.MethodGet, "/api/v1/sites", http.StatusUnauthorized, audit.Refusal{Reason: "unauthenticated"}},
+		{"", http.MethodGet, "/api/v1/sites", http.StatusUnauthorized, audit.Refusal{Reason: "unauthenticated"}},
+	} {
+		require.Equal(t, row.status, r.call(row.token, row.method, row.path, nil).status, row.path)
+		path, _, _ := strings.Cut(row.path, "?")
+		row.want.Door, row.want.What = "http", row.method+" "+path
+		require.Equal(t, []audit.Refusal{row.want}, r.refusals())
+	}
+	require.Equal(t, http.StatusNotFound, r.call(r.viewer, http.MethodGet, "/api/v1/sites/none", nil).status)
+	require.Empty(t, r.refusals(), "what is not there is no refusal")
+}
+
 // C87: an auditor reads what was refused, newest first.
 func TestListOfRefusals(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	require.NoError(t, r.store.AddRefusals(t.Context(), []postgres.Refusal{
+	require.NoError(t, r.store.AddRefusals(t.Context(), []audit.Refusal{
 		{Door: "link", Identity: "node:a", Reason: "namespace_not_granted", What: "acme", Times: 1},
+		{Door: "peer", Identity: "node:b", Reason: "not_the_candidate", What: "Vote", By: "a", Times: 1, At: now().Add(-time.Hour)},
 		{Door: "tasks", Identity: "?node:b", Reason: "queue", What: "node.a", Times: 9},
-	}))
+	}, time.Now()))
 	require.Equal(t, http.StatusForbidden, r.call(r.operator, http.MethodGet, "/api/v1/refusals", nil).status)
 	first := into[List[Refusal]](t, r.call(r.admin, http.MethodGet, "/api/v1/refusals?limit=1", nil))
 	require.Equal(t, "?node:b", first.Items[0].Identity)
 	require.EqualValues(t, 9, first.Items[0].Times)
-	rest := into[List[Refusal]](t, r.call(r.admin, http.MethodGet, "/api/v1/refusals?limit=1&cursor="+first.Next, nil))
+	rest := into[List[Refusal]](t, r.call(r.admin, http.MethodGet, "/api/v1/refusals?limit=2&cursor="+first.Next, nil))
+	require.Equal(t, "node:b", rest.Items[0].Identity)
+	rest.Items = rest.Items[1:]
 	require.Equal(t, "node:a", rest.Items[0].Identity)
 	one := into[List[Refusal]](t, r.call(r.admin, http.MethodGet, "/api/v1/refusals?identity=node:a", nil))
-	require.Len(t, one.Items, 1)
+	require.Len(t, one.Items, 2, "what it got, and what it gave")
+	require.Equal(t, "a", one.Items[0].By)
+	require.WithinDuration(t, now().Add(-time.Hour), one.Items[0].At, time.Minute)
 }

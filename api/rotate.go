@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"net/http"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -85,8 +86,8 @@ func (s *server) nodeKey(w http.ResponseWriter, r *http.Request) error {
 	err = s.store.OfferKey(r.Context(), postgres.KeyOffer{
 		Node: node.Name, Signer: node.SigningKey, Signing: signing[:], Sealing: sealing[:],
 	})
-	if fleet.KindOf(err) == fleet.Conflict && s.refused != nil {
-		s.refused("node:"+string(node.Name), "other_key_offered", r.Method+" "+r.URL.Path)
+	if fleet.KindOf(err) == fleet.Conflict {
+		s.refused(audit.Refusal{Door: doorHTTP, Identity: "node:" + string(node.Name), Reason: "other_key_offered", What: r.Method + " " + r.URL.Path})
 	}
 	if err != nil {
 		return err

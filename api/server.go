@@ -14,6 +14,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -64,9 +65,9 @@ type Deps struct {
 	// OperationEnds gives a channel that is closed when the operation may have ended. It is
 	// optional: without it a wait looks once a second.
 	OperationEnds func(ctx context.Context, id fleet.OperationID) <-chan struct{}
-	// Refused hears of what a machine asked for and may not have; nil hears nothing. identity is
-	// what it claims to be, with a "?" before it.
-	Refused func(identity, reason, what string)
+	// Refused hears of what anybody asked for and may not have, here or at a node that says so;
+	// nil hears nothing.
+	Refused func(audit.Refusal)
 	// Ready says whether the server can serve; nil is always.
 	Ready func(ctx context.Context) error
 	// Stopping is closed when the server is to stop: streams end, and waits are answered, so
@@ -112,7 +113,7 @@ type server struct {
 	idlePoll    time.Duration // of an event stream
 	keepAlive   time.Duration
 	stopping    <-chan struct{}
-	refused     func(identity, reason, what string) // nil hears nothing
+	refused     func(audit.Refusal)
 
 	router chi.Router
 	api    huma.API
@@ -146,6 +147,9 @@ func newServer(d Deps) (*server, error) {
 	}
 	if d.Ready == nil {
 		d.Ready = func(context.Context) error { return nil }
+	}
+	if d.Refused == nil {
+		d.Refused = func(audit.Refusal) {}
 	}
 	if d.Definitions == nil {
 		d.Definitions = definition.Embedded()

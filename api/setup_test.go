@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -39,6 +40,7 @@ type region struct {
 	mu      sync.Mutex
 	woken   []string
 	started []fleet.NodeName
+	refused []audit.Refusal
 }
 
 // syncedBuffer is a log that is read while it is written.
@@ -102,6 +104,11 @@ func setup(t *testing.T, change ...func(*Deps)) *region {
 		Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent},
 		Region:  "test", WebURL: "http://web.test", TemporalNamespace: "holdfast",
 		PendingTTL: 5 * time.Minute, OperationLimit: time.Minute,
+		Refused: func(said audit.Refusal) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.refused = append(r.refused, said)
+		},
 		Now: now, Log: slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{ReplaceAttr: fleet.LogDetail})),
 	}
 	for _, f := range change {
@@ -117,6 +124,15 @@ func setup(t *testing.T, change ...func(*Deps)) *region {
 	r.url = web.URL
 	r.admin, r.operator, r.viewer = r.token("admin", ""), r.token("operator", ""), r.token("viewer", "")
 	return r
+}
+
+// refusals gives what was refused since the last call.
+func (r *region) refusals() []audit.Refusal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	said := r.refused
+	r.refused = nil
+	return said
 }
 
 // now is the clock of the tests: connections have deadlines by it, so it is the real one.

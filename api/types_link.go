@@ -44,12 +44,13 @@ type DrainRequest struct {
 	DeadlineSeconds int64  `json:"deadlineSeconds,omitempty" doc:"30 by default"`
 }
 
-// Refusal is something that an identity asked for and may not have.
+// Refusal is something that an identity asked for and was refused.
 type Refusal struct {
-	At       time.Time `json:"at"`
+	At       time.Time `json:"at" doc:"of the last of them"`
 	Door     string    `json:"door"`
 	Identity string    `json:"identity" doc:"as proven, or as claimed with a ? before it"`
 	Reason   string    `json:"reason"`
 	What     string    `json:"what,omitempty"`
+	By       string    `json:"by,omitempty" doc:"the node that refused; the region where there is none"`
 	Times    int64     `json:"times"`
 }

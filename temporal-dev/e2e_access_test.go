@@ -128,6 +128,8 @@ func TestE2EAccess(t *testing.T) {
 		require.Equal(t, codes.PermissionDenied, status.Code(err))
 		s.written(t, "leases", "node:"+node, "not_the_candidate", "Vote plant-1")
 	})
+	t.Run("its peer's door takes nothing else by it, and that is listed", func(t *testing.T) { s.peerRefuses(t, node, peer) })
+	t.Run("what comes by an earlier right is refused, counted and listed", func(t *testing.T) { s.staleAction(t, st, node, peer) })
 	t.Run("who has no key is nobody", func(t *testing.T) {
 		made, err := keys.Generate(node)
 		require.NoError(t, err)

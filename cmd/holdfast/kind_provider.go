@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,14 +37,14 @@ func oneProvider(ctx context.Context, c *cli, client *api.Client, name string) (
 	return c.providerItem(p), err
 }
 
-var refusalHeader = []string{"AT", "DOOR", "IDENTITY", "REASON", "WHAT", "TIMES"}
+var refusalHeader = []string{"AT", "DOOR", "IDENTITY", "REASON", "WHAT", "BY", "TIMES"}
 
 func listRefusals(ctx context.Context, _ *cli, client *api.Client, in listing) ([]item, string, error) {
 	all, next, err := collect(in.limit, func(p api.Page) (api.List[api.Refusal], error) { return client.Refusals(ctx, p) })
 	var items []item
 	for _, r := range all {
 		items = append(items, item{name: "refusal/" + r.Identity, value: r, cells: []string{
-			stamp(r.At), r.Door, r.Identity, r.Reason, r.What, number(r.Times),
+			stamp(r.At), r.Door, r.Identity, r.Reason, r.What, cmp.Or(r.By, "region"), number(r.Times),
 		}})
 	}
 	return items, next, err

@@ -2,6 +2,8 @@ package certs
 
 import (
 	"crypto/tls"
+	"io"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"strings"
@@ -9,15 +11,18 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/holdfast-io/holdfast/internal/audit"
 )
 
 // toldCaller is what a listener learns of a caller that it refused, or that refused it, and what
 // to do about that.
-var toldCaller = []struct{ text, hint string }{
-	{"first record does not look like a TLS handshake", "the caller speaks in the clear: have it speak TLS"},
-	{"client didn't provide a certificate", "the caller shows no certificate: give it --client-cert and --client-key"},
-	{"remote error: tls: ", "the caller does not take this certificate: give it the authority by --ca, and an address that the certificate names"},
-	{"failed to verify certificate", "the caller's certificate is not by --tls-client-ca, or has expired: give it another"},
+var toldCaller = []struct{ text, what, hint string }{
+	{"first record does not look like a TLS handshake", "it speaks in the clear", "the caller speaks in the clear: have it speak TLS"},
+	{"client sent an HTTP request to an HTTPS server", "it speaks in the clear", "the caller speaks in the clear: have it speak TLS"},
+	{"client didn't provide a certificate", "it shows no certificate", "the caller shows no certificate: give it --client-cert and --client-key"},
+	{"remote error: tls: ", "it does not take this certificate", "the caller does not take this certificate: give it the authority by --ca, and an address that the certificate names"},
+	{"failed to verify certificate", "its certificate is not by this authority, or has expired", "the caller's certificate is not by --tls-client-ca, or has expired: give it another"},
 }
 
 // sayAgain is the least pause between two lines about the same mistake: callers try again often.
@@ -29,16 +34,17 @@ type listener struct {
 	door string
 	log  *slog.Logger
 	now  func() time.Time
+	told func(audit.Refusal)
 
 	mu   *sync.Mutex
 	said map[string]time.Time // by hint
 }
 
 // Listener makes a gRPC server's credentials. Callers that it refuses are logged, with what to
-// do; door says where.
-func Listener(conf *tls.Config, door string, now func() time.Time, log *slog.Logger) credentials.TransportCredentials {
+// do, and told of each time; door says where.
+func Listener(conf *tls.Config, door string, now func() time.Time, log *slog.Logger, told func(audit.Refusal)) credentials.TransportCredentials {
 	return &listener{
-		TransportCredentials: credentials.NewTLS(conf), door: door, log: log, now: now, mu: &sync.Mutex{}, said: map[string]time.Time{},
+		TransportCredentials: credentials.NewTLS(conf), door: door, log: log, now: now, told: told, mu: &sync.Mutex{}, said: map[string]time.Time{},
 	}
 }
 
@@ -58,11 +64,21 @@ func (l *listener) Clone() credentials.TransportCredentials {
 	return &other
 }
 
+// host is an address without its port, which is another with each call.
+func host(from string) string {
+	name, _, err := net.SplitHostPort(from)
+	if err != nil {
+		return from
+	}
+	return name
+}
+
 func (l *listener) tell(from net.Addr, err error) {
 	for _, t := range toldCaller {
 		if !strings.Contains(err.Error(), t.text) {
 			continue
 		}
+		l.told(audit.Refusal{Door: l.door, Reason: audit.TLS, What: t.what + ", from " + host(from.String())})
 		l.mu.Lock()
 		again := l.now().Sub(l.said[t.hint]) >= sayAgain
 		if again {
@@ -75,4 +91,32 @@ func (l *listener) tell(from net.Addr, err error) {
 		return
 	}
 	l.log.Debug("a connection ended before it was secure", "door", l.door, "from", from.String(), "err", err) // a probe of the port
+}
+
+// handshakeFailed is how net/http begins its line about a caller that it refused.
+const handshakeFailed = "http: TLS handshake error from "
+
+// ErrorLog is the log of an HTTP server, which says there who it refused.
+func ErrorLog(door string, log *slog.Logger, told func(audit.Refusal)) *stdlog.Logger {
+	lines := slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	return stdlog.New(errorLog{lines.Writer(), door, told}, "", 0)
+}
+
+type errorLog struct {
+	io.Writer
+	door string
+	told func(audit.Refusal)
+}
+
+func (e errorLog) Write(line []byte) (int, error) {
+	n, err := e.Writer.Write(line)
+	rest, refused := strings.CutPrefix(string(line), handshakeFailed)
+	from, why, _ := strings.Cut(rest, ": ")
+	for _, t := range toldCaller {
+		if refused && strings.Contains(why, t.text) {
+			e.told(audit.Refusal{Door: e.door, Reason: audit.TLS, What: t.what + ", from " + host(from)})
+			break
+		}
+	}
+	return n, err
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
@@ -19,7 +21,9 @@ import (
 func TestListener(t *testing.T) {
 	t.Parallel()
 	b := setup(t, true)
-	door := certs.Listener(b.conf, "peer", func() time.Time { return b.at }, slog.New(slog.NewTextHandler(&b.log, nil)))
+	var told []audit.Refusal
+	door := certs.Listener(b.conf, "peer", func() time.Time { return b.at }, slog.New(slog.NewTextHandler(&b.log, nil)),
+		func(r audit.Refusal) { told = append(told, r) })
 	stranger := testkit.NewAuthority(t)
 	shown := func(a *testkit.Authority) *tls.Config {
 		f := certs.ClientFiles{CA: b.ca.File}
@@ -69,6 +73,8 @@ func TestListener(t *testing.T) {
 		}
 		require.Equal(t, 1, strings.Count(b.log.String(), row.hint), "%s\n%s", row.hint, b.log.String())
 	}
+	require.Len(t, told, 8, "each time")
+	require.Equal(t, audit.Refusal{Door: "peer", Reason: audit.TLS, What: "it speaks in the clear, from 127.0.0.1"}, told[0])
 	said := b.log.Len()
 	require.Error(t, knock(func(net.Conn) {}))
 	require.Equal(t, said, b.log.Len(), "a probe of the port is nobody's mistake")
@@ -98,4 +104,36 @@ func TestHints(t *testing.T) {
 	require.Contains(t, certs.ExecutorHint(err), "start the region's servers with --client-cert")
 	require.Empty(t, certs.PeerHint(nil))
 	require.Empty(t, certs.ExecutorHint(net.ErrClosed))
+}
+
+// C87: an HTTP server's log tells of callers that it refused, and keeps its lines.
+func TestErrorLog(t *testing.T) {
+	t.Parallel()
+	b := setup(t, true)
+	told := make(chan audit.Refusal, 10)
+	var lines strings.Builder
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	h := &http.Server{
+		ReadHeaderTimeout: time.Minute, TLSConfig: b.conf,
+		ErrorLog: certs.ErrorLog("http", slog.New(slog.NewTextHandler(&lines, nil)), func(r audit.Refusal) { told <- r }),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- h.ServeTLS(l, "", "") }()
+	res, err := http.Get("http://" + l.Addr().String()) //nolint:noctx // it is answered at once
+	require.NoError(t, err)
+	require.Equal(t, http.StatusBadRequest, res.StatusCode)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, audit.Refusal{Door: "http", Reason: audit.TLS, What: "it speaks in the clear, from 127.0.0.1"}, <-told)
+	conf := must(certs.Client(certs.ClientFiles{CA: b.ca.File}))
+	conf.ServerName = "localhost"
+	c, err := tls.Dial("tcp", l.Addr().String(), conf)
+	if err == nil {
+		_, err = c.Read(make([]byte, 1))
+	}
+	require.Error(t, err)
+	require.NoError(t, h.Shutdown(t.Context()))
+	require.ErrorIs(t, <-ended, http.ErrServerClosed)
+	require.Equal(t, audit.Refusal{Door: "http", Reason: audit.TLS, What: "it shows no certificate, from 127.0.0.1"}, <-told)
+	require.Equal(t, 2, strings.Count(lines.String(), "TLS handshake error"))
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -309,7 +310,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 		refused(t, codes.PermissionDenied, err)
 	}
 	for i := range flood {
-		s.Refusals().Refuse(link.Refused{Door: "tasks", Identity: "?node:n" + string(rune('a'+i%26)) + string(rune('a'+i/26)), Reason: "queue", What: "node.x"})
+		s.Refusals().Refuse(audit.Refusal{Door: "tasks", Identity: "?node:n" + string(rune('a'+i%26)) + string(rune('a'+i/26)), Reason: "queue", What: "node.x"})
 	}
 	s.stop()
 	all, err := r.store.ListRefusals(t.Context(), "", 0, 1000)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -77,7 +78,7 @@ func (s *knownStream) Context() context.Context { return s.ctx }
 func (g *gate) enter(ctx context.Context, method string) (Identity, error) {
 	token, err := bearer(ctx)
 	if err != nil {
-		g.refusals.Refuse(Refused{Door: DoorLink, Reason: "no_token", What: method})
+		g.refusals.Refuse(audit.Refusal{Door: DoorLink, Reason: "no_token", What: method})
 		return Identity{}, err
 	}
 	if strings.Count(token, ".") == 2 { // a random token has no dot
@@ -121,7 +122,7 @@ func (g *gate) node(ctx context.Context, token, method string) (Identity, error)
 	case trouble != nil: // the database's, not the node's
 		return Identity{}, trouble
 	case err != nil:
-		g.refusals.Refuse(Refused{Door: DoorLink, Identity: claimed, Reason: "node_token", What: method})
+		g.refusals.Refuse(audit.Refusal{Door: DoorLink, Identity: claimed, Reason: "node_token", What: method})
 		return Identity{}, err
 	}
 	return Identity{Name: nodeIdentity(claims.Node), Node: claims.Node, Key: identity.EncodePublic(claims.Key)}, nil
@@ -139,11 +140,11 @@ func (g *gate) provider(ctx context.Context, token, method string) (Identity, er
 	case err != nil:
 		return Identity{}, err
 	case row == nil:
-		g.refusals.Refuse(Refused{Door: DoorLink, Reason: "unknown_token", What: method})
+		g.refusals.Refuse(audit.Refusal{Door: DoorLink, Reason: "unknown_token", What: method})
 		return Identity{}, fleet.Errorf(fleet.Unauthenticated, "this token is unknown, expired or revoked").
 			WithHint("send authorization: Bearer with a provider's token of this region")
 	case row.Role != roleProvider:
-		g.refusals.Refuse(Refused{Door: DoorLink, Identity: tokenIdentity(*row), Reason: "role", What: method})
+		g.refusals.Refuse(audit.Refusal{Door: DoorLink, Identity: tokenIdentity(*row), Reason: "role", What: method})
 		return Identity{}, fleet.Errorf(fleet.Denied, "a token of role %s opens no link", row.Role).
 			WithHint("holdfast token create --role provider --module-namespace NAMESPACE")
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -32,7 +33,7 @@ func (s *Server) refuseReport(c *connection, err error) {
 	if c.node != "" { // it may have registered elsewhere
 		identity = nodeIdentity(c.node)
 	}
-	s.refusals.Refuse(Refused{Door: DoorLink, Identity: identity, Reason: "replicas_report", What: err.Error()})
+	s.refusals.Refuse(audit.Refusal{Door: DoorLink, Identity: identity, Reason: "replicas_report", What: err.Error()})
 	s.end(c, fleet.StreamFailed)
 }
 

@@ -102,7 +102,7 @@ func New(o Options) (*Server, error) {
 	if s.metrics, err = newMetrics(o.Metrics, s); err != nil {
 		return nil, err
 	}
-	s.refusals = newRefusals(o.Store, o.Log, s.metrics.refused)
+	s.refusals = newRefusals(o.Store, o.Log, o.Now, s.metrics.refused)
 	g := &gate{store: o.Store, crowds: s.crowds, now: o.Now, refusals: s.refusals}
 	s.grpc = grpc.NewServer(append([]grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(g.unary), grpc.ChainStreamInterceptor(g.stream),
@@ -149,7 +149,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	})
 	for _, loop := range append(s.crowds.loops(),
 		s.monitor, s.report, s.sync, s.listen, s.sweep, s.save, s.wakeTurned, s.wakeSubjects,
-		func(ctx context.Context) error { return s.refusals.run(ctx, s.o.Now) },
+		s.refusals.run,
 	) {
 		group.Go(func() error {
 			if err := loop(loops); loops.Err() == nil {

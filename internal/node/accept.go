@@ -26,8 +26,7 @@ type verdict struct {
 func (v verdict) err(c fleet.RefreshDeploymentCommand, held sqlite.Instance, meta sqlite.Meta) error {
 	switch v.Step {
 	case stepRefuse:
-		return fleet.Errorf(fleet.Stale,
-			"%s: revision %d.%d as %s at epoch %d; the node holds up to %d.%d and is %s at epoch %d", v.Rule,
+		return stale(staleBy(v.Rule), "%s: revision %d.%d as %s at epoch %d; the node holds up to %d.%d and is %s at epoch %d", v.Rule,
 			c.Revision.Era, c.Revision.Version.Revision, c.Role, c.Epoch,
 			held.HighWater.Era, held.HighWater.Version.Revision, meta.Role, meta.Epoch)
 	case stepConflict:

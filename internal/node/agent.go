@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -74,6 +75,7 @@ type Agent struct {
 	lock     *os.File
 	client   *Client
 	counters *Counters
+	refusals refusals
 	ready    chan struct{}
 	enrolled chan struct{}
 	news     *news
@@ -126,6 +128,7 @@ func openLocked(ctx context.Context, opt AgentOptions) (*Agent, error) {
 	a := &Agent{
 		Store: store, opt: opt, key: key, signing: key, counters: &Counters{}, ready: make(chan struct{}), enrolled: make(chan struct{}), news: newNews(),
 	}
+	a.refusals = refusals{Window: audit.NewWindow(opt.Now), now: opt.Now, wake: a.news.wake}
 	if err := a.openLease(); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -134,7 +137,7 @@ func openLocked(ctx context.Context, opt AgentOptions) (*Agent, error) {
 		Site: opt.Site, Node: opt.Node, Dir: opt.Dir, Store: store, Runtime: opt.Runtime, Log: opt.Log, Keys: keyring{a},
 		Fetcher: &Fetcher{Client: opt.HTTP, ReadIdle: opt.ReadIdle, Counters: a.counters, Log: opt.Log},
 		BaseEnv: opt.BaseEnv, MayRun: a.opt.MayRun, Failpoint: opt.Failpoint, SettleEvery: opt.SettleEvery,
-		Changed: a.news.changed, Fetched: a.news.fetched, Answered: a.news.answered, Told: a.news.tell, Telling: a.news.tells,
+		Changed: a.news.changed, Fetched: a.news.fetched, Answered: a.news.answered, Told: a.news.tell, Telling: a.news.tells, Refused: a.refusals.add,
 	})
 	return a, nil
 }

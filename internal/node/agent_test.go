@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -315,6 +316,40 @@ func TestAgentReportsLeaveBatches(t *testing.T) {
 		c.next("reports", &r)
 	}
 	require.Equal(t, press, r.Instances[0].Instance)
+}
+
+// X21, X5: what a node refused reaches the region, however often that is away; what it said once
+// it does not say again.
+func TestAgentTellsOfRefusals(t *testing.T) {
+	t.Parallel()
+	c := newControl(t)
+	c.fails["reports"] = []int{503, 503}
+	a, _ := launch(t, t.TempDir(), c.URL)
+	var page StartedPage
+	c.next("started", &page)
+	_, err := a.Applier.ApplyBatch(t.Context(), fleet.BatchCommand{
+		BatchID: fleet.BatchID(strings.Repeat("b", 32)), Site: "plant-1", Role: fleet.RoleActive, Epoch: 3, Count: 7,
+	}, nil)
+	require.Equal(t, fleet.Stale, fleet.KindOf(err))
+	var r Report
+	for len(r.Refusals) == 0 {
+		c.next("reports", &r)
+	}
+	require.Len(t, r.Refusals, 1)
+	said := r.Refusals[0]
+	require.Equal(t, audit.Refusal{
+		Door: audit.DoorNode, Identity: "region", Reason: audit.StaleEpoch, Times: 1,
+		What: "batch " + strings.Repeat("b", 32) + " of 7 as active at epoch 3: the node is active at epoch 4",
+	}, said.Refusal)
+	require.GreaterOrEqual(t, said.AgeMS, int64(0))
+	for range 3 {
+		a.news.changed("")
+		a.news.fetched("d", 1, 2)
+		r = Report{}
+		c.next("reports", &r)
+		require.Empty(t, r.Refusals)
+	}
+	require.EqualValues(t, 1, a.Counters().StaleRefused.Load())
 }
 
 func TestAgentReports(t *testing.T) {

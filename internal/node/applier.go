@@ -2,11 +2,13 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
@@ -70,6 +72,8 @@ type ApplierOptions struct {
 	Telling func([]fleet.InstanceName) (done func())
 	// Answered is told of a delivery whose success is about to be answered, bytes and all.
 	Answered func(deployment string)
+	// Refused is told of what was refused as stale.
+	Refused func(audit.Refusal)
 	// Failpoint is called at named places of Apply; tests kill the process there.
 	Failpoint func(name string)
 	// SettleEvery is the pause of the sweep that makes reality match the store (default 10 s).
@@ -113,6 +117,9 @@ func NewApplier(opt ApplierOptions) *Applier {
 	}
 	if opt.Answered == nil {
 		opt.Answered = func(string) {}
+	}
+	if opt.Refused == nil {
+		opt.Refused = func(audit.Refusal) {}
 	}
 	if opt.Failpoint == nil {
 		opt.Failpoint = func(string) {}
@@ -178,7 +185,7 @@ func (a *Applier) checkFor(cmd fleet.RefreshDeploymentCommand) error {
 // admit learns the epoch that a command carries and refuses one that is stale already.
 func (a *Applier) admit(ctx context.Context, cmd fleet.RefreshDeploymentCommand) error {
 	if err := a.Adopt(ctx, sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch}, ""); err != nil {
-		return err
+		return a.count(cmd, err)
 	}
 	_, err := a.decide(ctx, cmd)
 	return a.count(cmd, err)
@@ -224,6 +231,7 @@ func (a *Applier) count(cmd fleet.RefreshDeploymentCommand, err error) error {
 	case fleet.KindOf(err) == fleet.Stale:
 		a.counters.StaleRefused.Add(1)
 		log.Info("refused as stale", "err", err)
+		a.refused(fmt.Sprintf("deliver %s %d.%d as %s at epoch %d", cmd.Instance, cmd.Revision.Era, cmd.Revision.Version.Revision, cmd.Role, cmd.Epoch), err)
 	case fleet.KindOf(err) == fleet.ApplyFailed:
 		a.counters.ApplyFailed.Add(1)
 		log.Warn("apply failed, the previous revision stays", "err", err)
@@ -238,8 +246,7 @@ func (a *Applier) count(cmd fleet.RefreshDeploymentCommand, err error) error {
 // node active: only the lease does.
 func (a *Applier) Adopt(ctx context.Context, right sqlite.Right, holder fleet.NodeName) error {
 	if right.Role == fleet.RoleActive && !a.opt.MayRun() {
-		a.counters.StaleRefused.Add(1)
-		return fleet.Errorf(fleet.Stale, "active at epoch %d: this node does not hold the lease of its site", right.Epoch)
+		return stale(audit.NoLease, "active at epoch %d: this node does not hold the lease of its site", right.Epoch)
 	}
 	return a.adopt(ctx, right, holder)
 }

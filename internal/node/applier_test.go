@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
@@ -182,6 +183,7 @@ func TestApplyAgain(t *testing.T) {
 			require.Equal(t, fleet.Stale, fleet.KindOf(err))
 		}
 		require.Equal(t, int64(3), b.counted.StaleRefused.Load())
+		require.Equal(t, []string{audit.OlderRevision, audit.OlderRevision, audit.OlderRevision}, b.listed())
 		require.Empty(t, b.region.asked())
 		b.is(3, "three", 3, 3)
 	})
@@ -555,6 +557,11 @@ func TestRoles(t *testing.T) {
 			require.Equal(t, fleet.Stale, fleet.KindOf(err))
 		}
 		require.Equal(t, int64(2), b.counted.StaleRefused.Load())
+		require.Equal(t, []string{audit.StaleEpoch, audit.WrongRole}, b.listed())
+		require.Equal(t, audit.Refusal{
+			Door: audit.DoorNode, Identity: "region", Reason: audit.StaleEpoch,
+			What: "deliver press 1.2 as active at epoch 4: stale_epoch: revision 1.2 as active at epoch 4; the node holds up to 1.1 and is active at epoch 5",
+		}, b.refused[0])
 		b.is(1, "one", 1, 1)
 	})
 	t.Run("a node that becomes standby stops everything, also what it is just starting", func(t *testing.T) {

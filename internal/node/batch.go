@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
@@ -68,20 +69,25 @@ func (a *Applier) admitBatch(ctx context.Context, cmd fleet.BatchCommand) error 
 		return fleet.Errorf(fleet.Invalid, "this node belongs to site %s", a.opt.Site).At("/site")
 	}
 	right := sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch}
-	if err := a.Adopt(ctx, right, ""); err != nil {
-		return err
+	err := a.Adopt(ctx, right, "")
+	if err == nil {
+		err = a.hasRight(ctx, right)
 	}
-	meta, err := a.opt.Store.Meta(ctx)
-	if err != nil {
-		return err
-	}
-	if meta.Right != right {
+	if fleet.KindOf(err) == fleet.Stale {
 		a.counters.StaleRefused.Add(1)
-		a.opt.Log.Info("batch refused as stale", "batch", cmd.BatchID, "epoch", cmd.Epoch)
-		return fleet.Errorf(fleet.Stale, "a batch for a node that is %s at epoch %d; this one is %s at epoch %d",
-			cmd.Role, cmd.Epoch, meta.Role, meta.Epoch)
+		a.opt.Log.Info("batch refused as stale", "batch", cmd.BatchID, "epoch", cmd.Epoch, "err", err)
+		a.refused(fmt.Sprintf("batch %s of %d as %s at epoch %d", cmd.BatchID, cmd.Count, cmd.Role, cmd.Epoch), err)
 	}
-	return nil
+	return err
+}
+
+// hasRight refuses what is for another right than the node has.
+func (a *Applier) hasRight(ctx context.Context, right sqlite.Right) error {
+	meta, err := a.opt.Store.Meta(ctx)
+	if err == nil && meta.Right != right {
+		return stale(audit.StaleEpoch, "the node is %s at epoch %d", meta.Role, meta.Epoch)
+	}
+	return err
 }
 
 func checkBatch(cmd fleet.BatchCommand) error {

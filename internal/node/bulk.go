@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
@@ -149,7 +150,7 @@ func (b *bulk) verdict(ctx context.Context, p *piece, held sqlite.Instance) erro
 	}
 	v, err := b.judge(p.cmd, held, meta)
 	if err == nil && b.right != meta.Right {
-		err = fleet.Errorf(fleet.Stale, "the node is %s at epoch %d", meta.Role, meta.Epoch)
+		err = stale(audit.StaleEpoch, "the node is %s at epoch %d", meta.Role, meta.Epoch)
 	}
 	p.step = v.Step
 	return err

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
@@ -171,7 +172,7 @@ func (b *bulk) switches(taken []*taking) []move {
 			t.fail(err) // leave says why
 		}
 		if lost && !t.done && !t.alone {
-			t.fail(fleet.Errorf(fleet.Stale, "the node lost the lease of its site"))
+			t.fail(stale(audit.NoLease, "the node lost the lease of its site"))
 		}
 		if t.done || t.alone {
 			continue

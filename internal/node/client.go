@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -74,6 +75,15 @@ type Report struct {
 	Progress  []DeliveryProgress   `json:"progress"`
 	// Counters go with a report that says no more than that the node lives.
 	Counters map[string]int64 `json:"counters,omitempty"`
+	// Refusals are what the node refused since it said so last. Regions of a version that does
+	// not know them leave them out.
+	Refusals []Refusal `json:"refusals,omitempty"`
+}
+
+// Refusal is one that the node made.
+type Refusal struct {
+	audit.Refusal
+	AgeMS int64 `json:"ageMs"`
 }
 
 // LogPiece is a part of an instance's output, at most 64 KiB.

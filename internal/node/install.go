@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
@@ -23,7 +24,7 @@ func (a *Applier) carryOut(ctx context.Context, cmd fleet.RefreshDeploymentComma
 	attempt := attemptOf(cmd)
 	attempt.Run = run
 	if attempt.Right != d.meta.Right {
-		return resp, fleet.Errorf(fleet.Stale, "the node is %s at epoch %d", d.meta.Role, d.meta.Epoch)
+		return resp, stale(audit.StaleEpoch, "the node is %s at epoch %d", d.meta.Role, d.meta.Epoch)
 	}
 	switch d.Step {
 	case stepConfirm:
@@ -89,7 +90,7 @@ func (a *Applier) persist(ctx context.Context, cmd fleet.RefreshDeploymentComman
 		return fetched, a.opt.Store.Commit(ctx, attempt)
 	}
 	if !a.opt.MayRun() {
-		return fetched, fleet.Errorf(fleet.Stale, "the node does not hold the lease of its site")
+		return fetched, stale(audit.NoLease, "the node does not hold the lease of its site")
 	}
 	return fetched, a.opt.Store.Stage(ctx, attempt)
 }
@@ -184,7 +185,7 @@ func (a *Applier) switchOver(ctx context.Context, attempt sqlite.Attempt, progre
 // promote checks the lease once more: the start may have taken long.
 func (a *Applier) promote(ctx context.Context, attempt sqlite.Attempt) error {
 	if !a.opt.MayRun() {
-		return fleet.Errorf(fleet.Stale, "the node lost the lease of its site")
+		return stale(audit.NoLease, "the node lost the lease of its site")
 	}
 	return a.opt.Store.Promote(ctx, attempt)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -104,7 +105,7 @@ func (j *job) meet(cmd *fleet.RefreshDeploymentCommand) (joins bool, err error) 
 	order := cmd.Revision.Compare(j.cmd.Revision.Version)
 	switch {
 	case cmd.Epoch < j.cmd.Epoch || order < 0:
-		return false, fleet.Errorf(fleet.Stale, "revision %d at epoch %d is being applied",
+		return false, stale(audit.OlderRevision, "revision %d at epoch %d is being applied",
 			j.cmd.Revision.Version.Revision, j.cmd.Epoch)
 	case order == 0 && !cmd.Revision.Same(j.cmd.Revision):
 		return false, nil // it will be told of the conflict when the name is free

@@ -35,6 +35,10 @@ func (a *Agent) Reconcile(ctx context.Context, cmd fleet.ReconcileCommand) (flee
 		return fleet.ReconcileReport{}, fmt.Errorf("open reconcile token: %w", err)
 	}
 	if err := a.Applier.Adopt(ctx, sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch}, ""); err != nil {
+		if fleet.KindOf(err) == fleet.Stale {
+			a.counters.StaleRefused.Add(1)
+			a.Applier.refused(fmt.Sprintf("reconcile as %s at epoch %d", cmd.Role, cmd.Epoch), err)
+		}
 		return fleet.ReconcileReport{}, err
 	}
 	done, err := a.comparing.lock(ctx, "") // two at once would fetch everything twice

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -47,7 +48,8 @@ func expect(t *testing.T) *expecting {
 	e.site = httptest.NewServer(e)
 	t.Cleanup(e.site.Close)
 	e.agent = &Agent{
-		Applier: e.Applier, Store: e.store, counters: e.counted, news: newNews(), key: e.key, signing: e.key,
+		refusals: refusals{Window: audit.NewWindow(time.Now), now: time.Now, wake: make(chan struct{}, 1)},
+		Applier:  e.Applier, Store: e.store, counters: e.counted, news: newNews(), key: e.key, signing: e.key,
 		opt: AgentOptions{Site: "plant-1", Node: "plant-1-a"},
 	}
 	e.agent.client = &Client{API: e.site.URL, HTTP: NewHTTPClient(nil), Key: e.agent.Key, Now: time.Now}

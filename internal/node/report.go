@@ -221,18 +221,21 @@ func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]flee
 			changed = append(changed, in)
 		}
 	}
-	for first := true; len(changed) > 0 || first && (*alive || len(progress) > 0); first = false {
+	taken, refused := a.refusals.take()
+	for first := true; len(changed) > 0 || first && (*alive || len(progress) > 0 || len(refused) > 0); first = false {
 		page := changed[:min(pageSize, len(changed))]
 		changed = changed[len(page):]
-		r := Report{Instances: page, Progress: progress}
+		r := Report{Instances: page, Progress: progress, Refusals: refused}
 		if *alive {
 			r.Counters = a.Figures()
 		}
 		at, err := a.client.Report(ctx, r)
 		if err != nil {
 			a.news.back(progress)
+			a.refusals.Back(taken)
 			return err
 		}
+		taken, refused = nil, nil
 		if err := a.adopt(ctx, at); err != nil {
 			return err
 		}

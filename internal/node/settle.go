@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
@@ -275,7 +276,7 @@ func (a *Applier) restart(ctx context.Context, seen *guardian.Status, slot sqlit
 		return err
 	}
 	if !a.opt.MayRun() {
-		return fleet.Errorf(fleet.Stale, "the node lost the lease of its site")
+		return stale(audit.NoLease, "the node lost the lease of its site")
 	}
 	if spec.OutputFrom, err = a.opt.Store.LogOffset(ctx, name); err != nil {
 		return err

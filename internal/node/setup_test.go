@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -204,6 +205,8 @@ type bench struct {
 	dieAt   string
 	mayRun  bool
 	counted *Counters
+	listing sync.Mutex
+	refused []audit.Refusal
 
 	collectEvery time.Duration
 }
@@ -255,8 +258,25 @@ func (b *bench) open() {
 			Client: NewHTTPClient(nil), Counters: b.counted, Log: log, Backoff: time.Millisecond, Attempts: 3,
 		},
 		BaseEnv: []string{"PATH=/bin"}, MayRun: func() bool { return b.mayRun }, Failpoint: b.failpoint,
-		CollectEvery: b.collectEvery,
+		CollectEvery: b.collectEvery, Refused: b.refuses,
 	})
+}
+
+func (b *bench) refuses(r audit.Refusal) {
+	b.listing.Lock()
+	defer b.listing.Unlock()
+	b.refused = append(b.refused, r)
+}
+
+// listed gives the reasons of what was refused as stale so far.
+func (b *bench) listed() []string {
+	b.listing.Lock()
+	defer b.listing.Unlock()
+	var reasons []string
+	for _, r := range b.refused {
+		reasons = append(reasons, r.Reason)
+	}
+	return reasons
 }
 
 // killed is what a failpoint throws: nothing of the process survives it but its files and

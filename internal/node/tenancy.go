@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"slices"
@@ -9,6 +10,8 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
+	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/node/tenure"
@@ -33,7 +36,8 @@ type LeaseOptions struct {
 	// Peer is host:port where the peer calls; "" for a node that has none.
 	Peer string
 	// PeerServed and PeerDialled are the TLS of the two nodes' votes; nil are in the clear.
-	PeerServed, PeerDialled credentials.TransportCredentials
+	PeerServed  *tls.Config
+	PeerDialled credentials.TransportCredentials
 	// OwedLimit bounds how long a new active asks the region for deletes and disables that it
 	// missed, before it starts anything; 2 s.
 	OwedLimit time.Duration
@@ -44,10 +48,14 @@ func (a *Agent) openLease() (err error) {
 	if o == nil {
 		return nil
 	}
+	var served credentials.TransportCredentials
+	if o.PeerServed != nil {
+		served = certs.Listener(o.PeerServed, audit.DoorPeer, a.opt.Now, a.opt.Log, a.refusals.add)
+	}
 	a.Leases, err = tenure.Open(tenure.Options{
 		Site: a.opt.Site, Node: a.opt.Node, Dir: a.opt.Dir, TTL: o.TTL, Interval: o.Interval, Key: a.Key,
 		Tenant: tenant{a}, Region: o.Region, Log: a.opt.Log, Wall: a.opt.Now, OwedLimit: o.OwedLimit,
-		Served: o.PeerServed, Dialled: o.PeerDialled,
+		Served: served, Dialled: o.PeerDialled, Refused: a.refusals.add,
 	})
 	if err == nil {
 		a.opt.MayRun = a.Leases.MayRun

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -73,7 +74,7 @@ func TestTenancy(t *testing.T) {
 		key, err := identity.Load(b.dir + "/node.key")
 		require.NoError(t, err)
 		a, err := Open(t.Context(), AgentOptions{
-			Node: key.Node(), Site: "plant-1", Dir: b.dir, API: "http://127.0.0.1:1", Runtime: b.rt, Tenancy: keeper,
+			Node: key.Node(), Site: "plant-1", Dir: b.dir, API: "http://127.0.0.1:1", Runtime: b.rt, Tenancy: keeper, Now: time.Now,
 		})
 		require.NoError(t, err)
 		require.ErrorContains(t, a.Run(t.Context()), "disk full")

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -108,8 +109,11 @@ func (s *Store) RecordBatch(ctx context.Context, id fleet.BatchID, node fleet.No
 			return err
 		}
 		lease, err := w.lease(ctx)
-		if err != nil || lease == nil || lease.Epoch != w.batch.Epoch {
-			return err // it is done again with who may be active now
+		if err != nil || lease == nil {
+			return err
+		}
+		if lease.Epoch != w.batch.Epoch { // it is done again with who may be active now
+			return refuseRecord(ctx, w.q, node, lease.Epoch, w.batch.Epoch, fmt.Sprintf("%d of batch %s", len(applied), id), len(applied))
 		}
 		return w.record(ctx, node, applied)
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -171,7 +172,9 @@ func TestLinkIsCollected(t *testing.T) {
 	live, old := b.opens("live", func(r *fleet.Registration) { r.Namespace = "live" }), b.opens("old")
 	require.NoError(t, b.MoveConnections(b.ctx(), linkServer, postgres.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{old: fleet.StreamClosed}}))
 	b.exec("UPDATE connections SET registered_at = now() - interval '1 year', ended_at = ended_at - interval '8 days'")
-	require.NoError(t, b.AddRefusals(b.ctx(), []postgres.Refusal{{Door: "link", Identity: "x", Reason: "y", Times: 1}, {Door: "link", Identity: "z", Reason: "y", Times: 1}}))
+	require.NoError(t, b.AddRefusals(b.ctx(), []audit.Refusal{
+		{Door: "link", Identity: "x", Reason: "y", Times: 1}, {Door: "link", Identity: "z", Reason: "y", Times: 1},
+	}, time.Now()))
 	b.exec("UPDATE refusals SET at = now() - interval '31 days' WHERE identity = 'x'")
 	for _, kind := range []fleet.CollectedKind{fleet.CollectConnections, fleet.CollectRefusals} {
 		n, more, err := b.CollectPage(b.ctx(), kind, fleet.DefaultRetention())

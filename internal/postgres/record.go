@@ -3,7 +3,10 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"time"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
@@ -20,8 +23,11 @@ func (w *walk) record(ctx context.Context, r fleet.Record) error {
 		return err
 	}
 	lease, err := w.lockLease(ctx)
-	if err != nil || lease == nil || lease.Epoch != d.Epoch {
+	if err != nil || lease == nil {
 		return err
+	}
+	if lease.Epoch != d.Epoch {
+		return refuseRecord(ctx, w.q, r.Node, lease.Epoch, d.Epoch, fmt.Sprintf("delivery %s of %s", d.ID, r.Key()), 1)
 	}
 	first, err := w.q.SetTarget(ctx, db.SetTargetParams{
 		DeliveryID: d.ID, Node: string(r.Node), State: string(fleet.TargetApplied), Already: r.Response.Already, Fetched: r.Response.Fetched,
@@ -36,6 +42,17 @@ func (w *walk) record(ctx context.Context, r fleet.Record) error {
 		return nil
 	}
 	return w.recordActive(ctx, r, d)
+}
+
+// doorRecord is the record step's in refusals.
+const doorRecord = "record"
+
+// refuseRecord writes down that what a node did by an earlier right is not recorded (X21).
+func refuseRecord(ctx context.Context, q *db.Queries, node fleet.NodeName, now, then int64, what string, times int) error {
+	return addRefusals(ctx, q, []audit.Refusal{{
+		Door: doorRecord, Identity: "node:" + string(node), Reason: audit.StaleEpoch, Times: int64(times),
+		What: fmt.Sprintf("%s at epoch %d; the lease is at %d", what, then, now),
+	}}, time.Time{})
 }
 
 // confirm writes what a node holds, and takes back what it was owed up to there.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -174,6 +175,13 @@ func TestEpochMoved(t *testing.T) {
 		require.Empty(t, b.owed())
 		require.Zero(t, scan[int](b, "SELECT count(*) FROM node_held"))
 		require.Equal(t, fleet.OperationRunning, b.operation(op.ID).State)
+		stale, err := b.ListRefusals(t.Context(), "", 0, 10)
+		require.NoError(t, err)
+		require.Len(t, stale, 1)
+		require.Equal(t, audit.Refusal{
+			Door: "record", Identity: "node:" + string(nodeA), Reason: audit.StaleEpoch, At: stale[0].At, Times: 1,
+			What: "delivery " + string(d.ID) + " of " + subject(run1).Key().String() + " at epoch 1; the lease is at 2",
+		}, stale[0].Refusal)
 		w, err := b.Prepare(t.Context(), fleet.Prepare{Subject: subject(run1), Delivery: d.ID, Node: nodeA, TTL: minute})
 		require.NoError(t, err)
 		require.Nil(t, w.Prepared)

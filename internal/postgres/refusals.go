@@ -5,31 +5,38 @@ import (
 	"math"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// Refusal is something that an identity asked for and may not have. No secret is in it.
+// Refusal is one that was written down.
 type Refusal struct {
-	ID       int64
-	At       time.Time
-	Door     string // link, tasks, leases, http
-	Identity string // as proven, or as claimed with a "?" before it
-	Reason   string // a stable word
-	What     string
-	Times    int64
+	audit.Refusal
+	ID int64
 }
 
-// AddRefusals writes some down with one statement.
-func (s *Store) AddRefusals(ctx context.Context, all []Refusal) error {
+// AddRefusals writes some down with one statement. Those that have no time happen now; now is
+// the clock by which the others have theirs.
+func (s *Store) AddRefusals(ctx context.Context, all []audit.Refusal, now time.Time) error {
+	return addRefusals(ctx, s.q, all, now)
+}
+
+func addRefusals(ctx context.Context, q *db.Queries, all []audit.Refusal, now time.Time) error {
 	var p db.InsertRefusalsParams
 	for _, r := range all {
+		age := time.Duration(0)
+		if !r.At.IsZero() {
+			age = max(0, now.Sub(r.At))
+		}
 		p.Doors, p.Identities, p.Reasons = append(p.Doors, r.Door), append(p.Identities, r.Identity), append(p.Reasons, r.Reason)
-		p.Whats, p.Times = append(p.Whats, r.What), append(p.Times, r.Times)
+		p.Whats, p.Times, p.Ages = append(p.Whats, r.What), append(p.Times, r.Times), append(p.Ages, age.Seconds())
+		p.RefusedBys = append(p.RefusedBys, r.By)
 	}
-	return failed("record refusals", s.q.InsertRefusals(ctx, p))
+	return failed("record refusals", q.InsertRefusals(ctx, p))
 }
 
-// ListRefusals lists newest first, below an id (0 is the start), of one identity or of all.
+// ListRefusals lists newest first, below an id (0 is the start): all, or those that an identity
+// got or, where it is a node's, gave.
 func (s *Store) ListRefusals(ctx context.Context, identity string, before int64, limit int32) ([]Refusal, error) {
 	if before == 0 {
 		before = math.MaxInt64
@@ -37,7 +44,9 @@ func (s *Store) ListRefusals(ctx context.Context, identity string, before int64,
 	rows, err := s.q.ListRefusals(ctx, db.ListRefusalsParams{Before: before, Identity: identity, MaxRows: limit})
 	out := make([]Refusal, len(rows))
 	for i, r := range rows {
-		out[i] = Refusal{r.ID, r.At, r.Door, r.Identity, r.Reason, r.What, r.Times}
+		out[i] = Refusal{ID: r.ID, Refusal: audit.Refusal{
+			Door: r.Door, Identity: r.Identity, Reason: r.Reason, What: r.What, By: r.RefusedBy, At: r.At, Times: r.Times,
+		}}
 	}
 	return out, failed("list refusals", err)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/activities"
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/lease/boottime"
@@ -28,7 +29,7 @@ func (s *server) openVotes() error {
 		Caller: func(ctx context.Context) fleet.NodeName { return link.IdentityOf(ctx).Node },
 		Status: link.StatusOf,
 		Refuse: func(ctx context.Context, reason, what string) {
-			s.link.Refusals().Refuse(link.Refused{Door: doorLeases, Identity: link.IdentityOf(ctx).Name, Reason: reason, What: what})
+			s.link.Refusals().Refuse(audit.Refusal{Door: doorLeases, Identity: link.IdentityOf(ctx).Name, Reason: reason, What: what})
 		},
 	}
 	var err error

@@ -1,12 +1,14 @@
 package region
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -30,7 +32,7 @@ func (s *server) openLink(ctx context.Context) error {
 	}
 	options := []grpc.ServerOption{grpc.UnknownServiceHandler(narrow.Unknown)}
 	if s.tls != nil {
-		options = append(options, grpc.Creds(certs.Listener(s.tls, "link", time.Now, s.log)))
+		options = append(options, grpc.Creds(certs.Listener(s.tls, link.DoorLink, time.Now, s.log, s.writeDown)))
 	}
 	s.link, err = link.New(link.Options{
 		Store: s.store, ID: s.id, Timing: s.cfg.Timing.Link, Now: time.Now, Log: s.log, Metrics: s.registry,
@@ -97,7 +99,9 @@ func (s *server) narrowTemporal(ctx context.Context) (*tasks.Server, error) {
 			who := link.IdentityOf(ctx)
 			return who.Name, who.Key, nil
 		},
-		Refuse: func(identity, reason, what string) { s.refused(tasks.Door, identity, reason, what) },
+		Refuse: func(identity, reason, what string) {
+			s.refused(audit.Refusal{Door: tasks.Door, Identity: identity, Reason: reason, What: what})
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -108,17 +112,17 @@ func (s *server) narrowTemporal(ctx context.Context) (*tasks.Server, error) {
 	return narrow, nil
 }
 
-// doorHTTP is what refusals of the machine endpoints are written down under.
-const doorHTTP = "http"
-
-func (s *server) refusedHTTP(identity, reason, what string) {
-	s.refused(doorHTTP, identity, reason, what)
-}
+// doorTLS is the API's, before anybody has said anything.
+const doorTLS = "http"
 
 // refused has a refusal written down; a process without a link only logs it.
-func (s *server) refused(door, identity, reason, what string) {
-	s.log.Warn("refused", "door", door, "identity", identity, "reason", reason, "what", what)
+func (s *server) refused(r audit.Refusal) {
+	s.log.Warn("refused", "door", r.Door, "identity", r.Identity, "reason", r.Reason, "what", r.What, "by", cmp.Or(r.By, "region"))
+	s.writeDown(r)
+}
+
+func (s *server) writeDown(r audit.Refusal) {
 	if s.link != nil {
-		s.link.Refusals().Refuse(link.Refused{Door: door, Identity: identity, Reason: reason, What: what})
+		s.link.Refusals().Refuse(r)
 	}
 }

@@ -54,8 +54,9 @@ type NodeConfig struct {
 	Failpoint func(name string)
 	Timing    Timing
 
-	security                *tls.Config // made of TLS; nil in the clear
-	peerServed, peerDialled credentials.TransportCredentials
+	security    *tls.Config // made of TLS; nil in the clear
+	peerServed  *tls.Config
+	peerDialled credentials.TransportCredentials
 }
 
 // secure reads the certificates.
@@ -74,7 +75,7 @@ func (cfg *NodeConfig) secure(log *slog.Logger) (err error) {
 		if err != nil {
 			return err
 		}
-		cfg.peerServed, cfg.peerDialled = certs.Listener(served, "peer", time.Now, log), certs.Caller(dialled)
+		cfg.peerServed, cfg.peerDialled = served, certs.Caller(dialled)
 		if !certs.Secure(cfg.API) {
 			files = certs.ClientFiles{} // they are for the peer alone
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -56,7 +57,7 @@ func newKeyWorld(t *testing.T) *keyWorld {
 	handler, err := api.New(api.Deps{
 		Store: store, Waker: noWaker{}, Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent}, NodeStarted: func(context.Context, fleet.NodeName) error { return nil }, Flatten: compose.NewBudget(int64(limits.MaxBytes)), Limits: limits,
 		Region: testkit.Region, PendingTTL: time.Minute, OperationLimit: time.Minute, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-		Refused: func(_, reason, _ string) { w.refused <- reason },
+		Refused: func(r audit.Refusal) { w.refused <- r.Reason },
 	})
 	require.NoError(t, err)
 	w.api = httptest.NewServer(handler)

@@ -232,7 +232,7 @@ func (s *server) api(stopping <-chan struct{}) (*api.Handler, error) {
 		Flatten: compose.NewBudget(flattenShare * int64(limits.MaxBytes)), Limits: limits,
 		Region: s.cfg.Region, WebURL: s.cfg.WebURL, TemporalNamespace: s.cfg.TemporalNamespace,
 		PendingTTL: s.cfg.Timing.Delivery.PendingTTL, OperationLimit: s.operationLimit(), FailoverLimit: s.cfg.Timing.Failover,
-		Now: time.Now, Log: s.log, Ready: s.ready, Metrics: s.registry, Stopping: stopping, Refused: s.refusedHTTP,
+		Now: time.Now, Log: s.log, Ready: s.ready, Metrics: s.registry, Stopping: stopping, Refused: s.refused,
 		OperationEnds: func(_ context.Context, id fleet.OperationID) <-chan struct{} { return s.ends.Of(id) },
 	})
 }
@@ -270,7 +270,7 @@ func (s *server) serveHTTP(ctx context.Context, l net.Listener, handler http.Han
 	h := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-		TLSConfig:   security, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		TLSConfig:   security, ErrorLog: certs.ErrorLog(doorTLS, s.log, s.writeDown),
 	}
 	serve := h.Serve
 	if security != nil {

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -58,6 +59,9 @@ type Options struct {
 	// Served is how the peer speaks to this node, Dialled how this node speaks to it; nil are in
 	// the clear.
 	Served, Dialled credentials.TransportCredentials
+
+	// Refused hears of calls by who may not make them; nil hears nothing.
+	Refused func(audit.Refusal)
 
 	// OwedLimit bounds Tenant.Owed, 2 s.
 	OwedLimit time.Duration
@@ -123,6 +127,9 @@ var errEnded = fleet.Errorf(fleet.Unavailable, "the node stops")
 func Open(opt Options) (*Keeper, error) {
 	if opt.Clock == nil {
 		opt.Clock = boottime.Now
+	}
+	if opt.Refused == nil {
+		opt.Refused = func(audit.Refusal) {}
 	}
 	if opt.Wall == nil {
 		opt.Wall = time.Now

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
@@ -106,6 +107,7 @@ type kept struct {
 	region *fakeRegion
 	stop   func()
 	clock  func() (lease.Instant, error)
+	said   chan audit.Refusal
 }
 
 const (
@@ -118,7 +120,7 @@ func newKept(t *testing.T) *kept {
 	t.Helper()
 	key, err := identity.Generate(nodeA)
 	require.NoError(t, err)
-	k := &kept{t: t, dir: t.TempDir(), key: key, tenant: &fakeTenant{floor: 4}, region: &fakeRegion{}}
+	k := &kept{t: t, dir: t.TempDir(), key: key, tenant: &fakeTenant{floor: 4}, region: &fakeRegion{}, said: make(chan audit.Refusal, 100)}
 	require.NoError(t, tenure.Joined(k.dir, site, nodeA))
 	return k
 }
@@ -130,7 +132,7 @@ func (k *kept) open() {
 	k.Keeper, err = tenure.Open(tenure.Options{
 		Site: site, Node: nodeA, Dir: k.dir, TTL: shortTTL, Interval: shortInterval, Key: func() identity.Key { return k.key },
 		Tenant: k.tenant, Region: k.region, Log: slog.New(slog.DiscardHandler), OwedLimit: 50 * time.Millisecond,
-		Clock: k.clock,
+		Clock: k.clock, Refused: func(r audit.Refusal) { k.said <- r },
 	})
 	require.NoError(k.t, err)
 }
@@ -393,5 +395,12 @@ func TestPeerDoor(t *testing.T) {
 	} {
 		_, err := ask(c.key, c.audience, c.q)
 		require.Equal(t, c.code, status.Code(err), name)
+		said := <-k.said
+		want := audit.Refusal{Door: audit.DoorPeer, Identity: "?node:" + string(c.key.Node()), Reason: audit.Unauthenticated, What: "Vote"}
+		if c.code == codes.PermissionDenied {
+			want.Identity, want.Reason, want.What = "node:"+string(nodeB), audit.NotTheCandidate, `Vote for "plant-1-a"`
+		}
+		require.Equal(t, want, said, name)
 	}
+	require.Empty(t, k.said)
 }

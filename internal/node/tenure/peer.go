@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/lease"
@@ -60,7 +62,7 @@ func (b *booth) Vote(ctx context.Context, in *nodev1.VoteRequest) (*nodev1.VoteR
 	}
 	q := requestOf(in)
 	if q.Candidate != who {
-		b.k.opt.Log.Warn("refused", "door", "peer", "identity", who, "reason", "not_the_candidate")
+		b.k.refuse("node:"+string(who), audit.NotTheCandidate, "Vote for "+strconv.Quote(string(q.Candidate)))
 		return nil, status.Error(codes.PermissionDenied, "who calls is not the candidate")
 	}
 	b.k.keys.hear(in.GetKnowsKey())
@@ -92,10 +94,21 @@ func (k *Keeper) caller(ctx context.Context) (fleet.NodeName, error) {
 		return peer.keys(), nil
 	}, k.opt.Wall())
 	if err != nil {
-		k.opt.Log.Warn("refused", "door", "peer", "reason", "unauthenticated", "err", errors.Unwrap(err))
+		claimed := ""
+		if node := identity.Claimed(token); node != "" {
+			claimed = "?node:" + string(node)
+		}
+		k.refuse(claimed, audit.Unauthenticated, "Vote")
+		k.opt.Log.Warn("the peer's token is refused", "err", errors.Unwrap(err))
 		return "", status.Error(codes.Unauthenticated, "node token refused")
 	}
 	return claims.Node, nil
+}
+
+// refuse has it written down that a call was refused.
+func (k *Keeper) refuse(who, reason, what string) {
+	k.opt.Log.Warn("refused", "door", audit.DoorPeer, "identity", who, "reason", reason, "what", what)
+	k.opt.Refused(audit.Refusal{Door: audit.DoorPeer, Identity: who, Reason: reason, What: what})
 }
 
 // vote has the loop cast this node's vote, and answers when it is durable.

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
@@ -116,7 +117,7 @@ func (h *half) start() {
 		require.NoError(t, err)
 		dialled, err := certs.Client(h.shown)
 		require.NoError(t, err)
-		opt.Served, opt.Dialled = certs.Listener(conf, "peer", time.Now, log), certs.Caller(dialled)
+		opt.Served, opt.Dialled = certs.Listener(conf, "peer", time.Now, log, func(audit.Refusal) {}), certs.Caller(dialled)
 	}
 	var err error
 	h.Keeper, err = tenure.Open(opt)

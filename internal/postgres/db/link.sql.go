@@ -467,8 +467,9 @@ func (q *Queries) InsertModules(ctx context.Context, arg InsertModulesParams) er
 }
 
 const insertRefusals = `-- name: InsertRefusals :exec
-INSERT INTO refusals (door, identity, reason, what, times)
-SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::bigint[])
+INSERT INTO refusals (door, identity, reason, what, refused_by, times, at)
+SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]),
+    unnest($6::bigint[]), now() - make_interval(secs => unnest($7::float8[]))
 `
 
 type InsertRefusalsParams struct {
@@ -476,7 +477,9 @@ type InsertRefusalsParams struct {
 	Identities []string
 	Reasons    []string
 	Whats      []string
+	RefusedBys []string
 	Times      []int64
+	Ages       []float64
 }
 
 func (q *Queries) InsertRefusals(ctx context.Context, arg InsertRefusalsParams) error {
@@ -485,7 +488,9 @@ func (q *Queries) InsertRefusals(ctx context.Context, arg InsertRefusalsParams) 
 		arg.Identities,
 		arg.Reasons,
 		arg.Whats,
+		arg.RefusedBys,
 		arg.Times,
+		arg.Ages,
 	)
 	return err
 }
@@ -600,7 +605,8 @@ func (q *Queries) ListConnections(ctx context.Context, arg ListConnectionsParams
 }
 
 const listRefusals = `-- name: ListRefusals :many
-SELECT id, at, door, identity, reason, what, times FROM refusals WHERE id < $1 AND ($2::text = '' OR identity = $2) ORDER BY id DESC LIMIT $3
+SELECT id, at, door, identity, reason, what, times, refused_by FROM refusals
+WHERE id < $1 AND ($2::text = '' OR identity = $2 OR refused_by <> '' AND 'node:' || refused_by = $2) ORDER BY id DESC LIMIT $3
 `
 
 type ListRefusalsParams struct {
@@ -626,6 +632,7 @@ func (q *Queries) ListRefusals(ctx context.Context, arg ListRefusalsParams) ([]R
 			&i.Reason,
 			&i.What,
 			&i.Times,
+			&i.RefusedBy,
 		); err != nil {
 			return nil, err
 		}

@@ -513,13 +513,14 @@ type Reconcile struct {
 }
 
 type Refusal struct {
-	ID       int64
-	At       time.Time
-	Door     string
-	Identity string
-	Reason   string
-	What     string
-	Times    int64
+	ID        int64
+	At        time.Time
+	Door      string
+	Identity  string
+	Reason    string
+	What      string
+	Times     int64
+	RefusedBy string
 }
 
 type Region struct {

@@ -155,11 +155,13 @@ SELECT name, signing_key, next_signing_key FROM nodes
 WHERE name = ANY(@names::text[]) AND revoked_at IS NULL AND removed_at IS NULL AND signing_key IS NOT NULL;
 
 -- name: InsertRefusals :exec
-INSERT INTO refusals (door, identity, reason, what, times)
-SELECT unnest(@doors::text[]), unnest(@identities::text[]), unnest(@reasons::text[]), unnest(@whats::text[]), unnest(@times::bigint[]);
+INSERT INTO refusals (door, identity, reason, what, refused_by, times, at)
+SELECT unnest(@doors::text[]), unnest(@identities::text[]), unnest(@reasons::text[]), unnest(@whats::text[]), unnest(@refused_bys::text[]),
+    unnest(@times::bigint[]), now() - make_interval(secs => unnest(@ages::float8[]));
 
 -- name: ListRefusals :many
-SELECT * FROM refusals WHERE id < @before AND (@identity::text = '' OR identity = @identity) ORDER BY id DESC LIMIT @max_rows;
+SELECT id, at, door, identity, reason, what, times, refused_by FROM refusals
+WHERE id < @before AND (@identity::text = '' OR identity = @identity OR refused_by <> '' AND 'node:' || refused_by = @identity) ORDER BY id DESC LIMIT @max_rows;
 
 -- name: CollectRefusals :execrows
 DELETE FROM refusals WHERE id = ANY(ARRAY(
