@@ -45,7 +45,7 @@ func shown(f certs.ClientFiles) []string {
 	return []string{"--ca", f.CA, "--client-cert", f.Cert, "--client-key", f.Key}
 }
 
-// C87, N38, N60, X21: a whole region over TLS with certificates on both sides.
+// C87, N32, N38, N60, X21: a whole region over TLS with certificates on both sides.
 func TestE2ETLS(t *testing.T) {
 	t.Parallel()
 	s := startSecured(t)
