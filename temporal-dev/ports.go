@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -131,19 +132,32 @@ func (w listener) listen(last int) (net.Listener, error) {
 
 const (
 	lowestPort = 10000
-	portTries  = 100
+	// blockPorts are more than a small laptop region listens at.
+	blockPorts = 64
+	portTries  = 2 * blockPorts
 )
+
+// given counts the ports that this process tried of its block.
+var given atomic.Int64
 
 // listenBelow listens at a free port below the one given, nil without any. The children bind
 // theirs only later: a port from where the kernel takes those of outgoing connections could be
-// gone by then.
+// gone by then, and so could one that another region on this machine finds free meanwhile.
+// So each process begins with a block of its own, by its number, and never twice at one port.
 func listenBelow(port int, host string) net.Listener {
-	for range portTries {
-		if port <= lowestPort {
-			return nil
+	if port <= lowestPort {
+		return nil
+	}
+	block := blockPorts * (os.Getpid() % max(1, (port-lowestPort)/blockPorts))
+	for try := range portTries {
+		free := block + int(given.Add(1)-1)%blockPorts
+		if try >= blockPorts { // it is taken, by whoever
+			free = rand.IntN(port - lowestPort) //nolint:gosec // a port is no secret
 		}
-		free := lowestPort + rand.IntN(port-lowestPort) //nolint:gosec // a port is no secret
-		if l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(free))); err == nil {
+		if lowestPort+free >= port {
+			continue
+		}
+		if l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(lowestPort+free))); err == nil {
 			return l
 		}
 	}

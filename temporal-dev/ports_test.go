@@ -13,6 +13,17 @@ import (
 func TestPorts(t *testing.T) {
 	t.Parallel()
 	free := func(name string) listener { return listener{name, "--" + name, "127.0.0.1:0"} }
+	t.Run("are others each time, also while nobody listens at those before", func(t *testing.T) {
+		seen := map[int]bool{}
+		for range 4 {
+			chosen, err := choose([]listener{free("api"), free("web")}, nil)
+			require.NoError(t, err)
+			for _, port := range chosen.ports() {
+				require.NotContains(t, seen, port)
+				seen[port] = true
+			}
+		}
+	})
 	t.Run("are picked when 0 and all differ", func(t *testing.T) {
 		t.Parallel()
 		chosen, err := choose(listeners(freeOptions("")), nil)
