@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"golang.org/x/sync/errgroup"
 
@@ -43,7 +44,7 @@ func (a *Agent) askOwed(ctx context.Context) error {
 
 // refrainAll holds back all of them before it takes in the first.
 func (a *Agent) refrainAll(ctx context.Context, owed []fleet.RefreshDeploymentCommand) {
-	a.Applier.holdBack(owed)
+	a.Applier.holdBack(ctx, owed)
 	var group errgroup.Group
 	group.SetLimit(fetchers)
 	for _, cmd := range owed {
@@ -81,13 +82,27 @@ func (c *Client) Owed(ctx context.Context, starts []fleet.Extra) ([]fleet.Refres
 	return out.Commands, nil
 }
 
-// holdBack keeps older revisions of some names from being started.
-func (a *Applier) holdBack(owed []fleet.RefreshDeploymentCommand) {
+// holdBack keeps older revisions of some names from being started, also by a later agent.
+func (a *Applier) holdBack(ctx context.Context, owed []fleet.RefreshDeploymentCommand) {
+	names := make(map[fleet.InstanceName]fleet.Version, len(owed))
+	for _, cmd := range owed {
+		names[cmd.Instance] = cmd.Revision.Version
+	}
+	a.mu.Lock()
+	maps.Copy(a.stopped, names)
+	a.mu.Unlock()
+	if err := a.opt.Store.HoldBack(ctx, names); err != nil {
+		a.opt.Log.Warn("what is held back is not remembered beyond this agent", "count", len(names), "err", err)
+	}
+}
+
+// remember takes up what an earlier agent held back.
+func (a *Applier) remember(ctx context.Context) error {
+	names, err := a.opt.Store.HeldBack(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, cmd := range owed {
-		a.stopped[cmd.Instance] = cmd.Revision.Version
-	}
+	maps.Copy(a.stopped, names)
+	return err
 }
 
 // heldBack says that the region has deleted or disabled a name since the revision that is held.

@@ -79,10 +79,17 @@ func TestOwed(t *testing.T) {
 		all, err := e.Instances(t.Context())
 		require.NoError(t, err)
 		require.Contains(t, all[1].Reason, "deleted or disabled while this node was away")
+		e.restart()
+		require.NoError(t, e.settleAll(t.Context()))
+		require.Empty(t, e.rt.said(), "nor does a later agent start it that cannot ask")
 		off.Epoch = 2
 		e.must(off)
 		e.must(e.cmd(4, "two", enabled, under(fleet.RoleActive, 2)))
 		require.Equal(t, []string{"start press 4"}, e.rt.said())
+		e.restart()
+		left, err := e.store.HeldBack(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, left, "what has come is forgotten")
 	})
 	t.Run("the node's former right as the active does not matter", func(t *testing.T) {
 		t.Parallel()

@@ -20,7 +20,7 @@ const settlers = 8
 // Recover settles what a kill left half done, and brings back what should run. It needs
 // neither the region nor a peer. What cannot be started is reported, and tried again by Run.
 func (a *Applier) Recover(ctx context.Context) error {
-	if err := errors.Join(a.files.tidyAll(), a.settleAll(ctx)); err != nil {
+	if err := errors.Join(a.files.tidyAll(), a.remember(ctx), a.settleAll(ctx)); err != nil {
 		return fmt.Errorf("recover instances: %w", err)
 	}
 	poke(a.garbage)

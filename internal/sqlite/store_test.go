@@ -126,10 +126,10 @@ func TestOpen(t *testing.T) {
 	t.Run("serves a schema one step ahead and refuses one further ahead", func(t *testing.T) {
 		t.Parallel()
 		s, path := setup(t)
-		_, err := s.db.Exec("PRAGMA user_version = 6")
+		_, err := s.db.Exec("PRAGMA user_version = 7")
 		require.NoError(t, err)
 		s = reopen(t, s, path)
-		_, err = s.db.Exec("PRAGMA user_version = 7")
+		_, err = s.db.Exec("PRAGMA user_version = 8")
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
 		_, err = Open(t.Context(), path)

@@ -99,11 +99,20 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.getSlotsStmt, err = db.PrepareContext(ctx, getSlots); err != nil {
 		return nil, fmt.Errorf("error preparing query GetSlots: %w", err)
 	}
+	if q.holdBackStmt, err = db.PrepareContext(ctx, holdBack); err != nil {
+		return nil, fmt.Errorf("error preparing query HoldBack: %w", err)
+	}
 	if q.instancesOfStmt, err = db.PrepareContext(ctx, instancesOf); err != nil {
 		return nil, fmt.Errorf("error preparing query InstancesOf: %w", err)
 	}
+	if q.letGoStmt, err = db.PrepareContext(ctx, letGo); err != nil {
+		return nil, fmt.Errorf("error preparing query LetGo: %w", err)
+	}
 	if q.listCurrentsStmt, err = db.PrepareContext(ctx, listCurrents); err != nil {
 		return nil, fmt.Errorf("error preparing query ListCurrents: %w", err)
+	}
+	if q.listHeldBackStmt, err = db.PrepareContext(ctx, listHeldBack); err != nil {
+		return nil, fmt.Errorf("error preparing query ListHeldBack: %w", err)
 	}
 	if q.listHighWatersStmt, err = db.PrepareContext(ctx, listHighWaters); err != nil {
 		return nil, fmt.Errorf("error preparing query ListHighWaters: %w", err)
@@ -304,14 +313,29 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing getSlotsStmt: %w", cerr)
 		}
 	}
+	if q.holdBackStmt != nil {
+		if cerr := q.holdBackStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing holdBackStmt: %w", cerr)
+		}
+	}
 	if q.instancesOfStmt != nil {
 		if cerr := q.instancesOfStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing instancesOfStmt: %w", cerr)
 		}
 	}
+	if q.letGoStmt != nil {
+		if cerr := q.letGoStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing letGoStmt: %w", cerr)
+		}
+	}
 	if q.listCurrentsStmt != nil {
 		if cerr := q.listCurrentsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listCurrentsStmt: %w", cerr)
+		}
+	}
+	if q.listHeldBackStmt != nil {
+		if cerr := q.listHeldBackStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listHeldBackStmt: %w", cerr)
 		}
 	}
 	if q.listHighWatersStmt != nil {
@@ -493,8 +517,11 @@ type Queries struct {
 	getReplicaLogOffsetStmt   *sql.Stmt
 	getReplicaSetStmt         *sql.Stmt
 	getSlotsStmt              *sql.Stmt
+	holdBackStmt              *sql.Stmt
 	instancesOfStmt           *sql.Stmt
+	letGoStmt                 *sql.Stmt
 	listCurrentsStmt          *sql.Stmt
+	listHeldBackStmt          *sql.Stmt
 	listHighWatersStmt        *sql.Stmt
 	listInstancesStmt         *sql.Stmt
 	listReplicasStmt          *sql.Stmt
@@ -549,8 +576,11 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getReplicaLogOffsetStmt:   q.getReplicaLogOffsetStmt,
 		getReplicaSetStmt:         q.getReplicaSetStmt,
 		getSlotsStmt:              q.getSlotsStmt,
+		holdBackStmt:              q.holdBackStmt,
 		instancesOfStmt:           q.instancesOfStmt,
+		letGoStmt:                 q.letGoStmt,
 		listCurrentsStmt:          q.listCurrentsStmt,
+		listHeldBackStmt:          q.listHeldBackStmt,
 		listHighWatersStmt:        q.listHighWatersStmt,
 		listInstancesStmt:         q.listInstancesStmt,
 		listReplicasStmt:          q.listReplicasStmt,

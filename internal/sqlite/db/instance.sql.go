@@ -141,6 +141,24 @@ func (q *Queries) GetSlots(ctx context.Context, instance string) ([]Slot, error)
 	return items, nil
 }
 
+const holdBack = `-- name: HoldBack :exec
+INSERT INTO held_back (instance, era, revision) VALUES (?1, ?2, ?3)
+ON CONFLICT (instance) DO UPDATE SET era = excluded.era, revision = excluded.revision
+WHERE (excluded.era, excluded.revision) > (held_back.era, held_back.revision)
+`
+
+type HoldBackParams struct {
+	Instance string
+	Era      int64
+	Revision int64
+}
+
+// Never lowers.
+func (q *Queries) HoldBack(ctx context.Context, arg HoldBackParams) error {
+	_, err := q.exec(ctx, q.holdBackStmt, holdBack, arg.Instance, arg.Era, arg.Revision)
+	return err
+}
+
 const instancesOf = `-- name: InstancesOf :many
 SELECT name, high_era, high_revision, high_action, high_hash, high_run_hash, high_enabled, epoch FROM instances WHERE name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
 `
@@ -176,6 +194,17 @@ func (q *Queries) InstancesOf(ctx context.Context, names string) ([]Instance, er
 		return nil, err
 	}
 	return items, nil
+}
+
+const letGo = `-- name: LetGo :exec
+DELETE FROM held_back WHERE NOT EXISTS (SELECT 1 FROM slots s WHERE s.instance = held_back.instance AND s.slot = 'current'
+    AND (s.era, s.revision) < (held_back.era, held_back.revision))
+`
+
+// Of what has come by now, or is not held any more.
+func (q *Queries) LetGo(ctx context.Context) error {
+	_, err := q.exec(ctx, q.letGoStmt, letGo)
+	return err
 }
 
 const listCurrents = `-- name: ListCurrents :many
@@ -214,6 +243,33 @@ func (q *Queries) ListCurrents(ctx context.Context) ([]ListCurrentsRow, error) {
 			&i.RunHash,
 			&i.Enabled,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listHeldBack = `-- name: ListHeldBack :many
+SELECT instance, era, revision FROM held_back
+`
+
+func (q *Queries) ListHeldBack(ctx context.Context) ([]HeldBack, error) {
+	rows, err := q.query(ctx, q.listHeldBackStmt, listHeldBack)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HeldBack
+	for rows.Next() {
+		var i HeldBack
+		if err := rows.Scan(&i.Instance, &i.Era, &i.Revision); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

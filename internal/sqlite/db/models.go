@@ -25,6 +25,12 @@ type ExpectedSet struct {
 	CleanNumber int64
 }
 
+type HeldBack struct {
+	Instance string
+	Era      int64
+	Revision int64
+}
+
 type Instance struct {
 	Name         string
 	HighEra      int64

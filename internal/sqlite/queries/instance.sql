@@ -94,3 +94,17 @@ SELECT name, high_era, high_revision FROM instances ORDER BY name;
 
 -- name: ListCurrents :many
 SELECT instance, era, revision, action, kind, hash, size, run_hash, enabled FROM slots WHERE slot = 'current' ORDER BY instance;
+
+-- name: HoldBack :exec
+-- Never lowers.
+INSERT INTO held_back (instance, era, revision) VALUES (sqlc.arg(instance), sqlc.arg(era), sqlc.arg(revision))
+ON CONFLICT (instance) DO UPDATE SET era = excluded.era, revision = excluded.revision
+WHERE (excluded.era, excluded.revision) > (held_back.era, held_back.revision);
+
+-- name: LetGo :exec
+-- Of what has come by now, or is not held any more.
+DELETE FROM held_back WHERE NOT EXISTS (SELECT 1 FROM slots s WHERE s.instance = held_back.instance AND s.slot = 'current'
+    AND (s.era, s.revision) < (held_back.era, held_back.revision));
+
+-- name: ListHeldBack :many
+SELECT * FROM held_back;

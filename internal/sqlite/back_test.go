@@ -1,0 +1,33 @@
+package sqlite
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// X4, X21: what is held back outlives the process, its version never falls, and it is forgotten
+// when that has come, or nothing older is held.
+func TestHeldBack(t *testing.T) {
+	t.Parallel()
+	s, path := setup(t)
+	data, c := body(10, 1)
+	commit(t, s, attempt(2, c), data)
+	newer := fleet.Version{Era: 1, Revision: 4}
+	require.NoError(t, s.HoldBack(t.Context(), map[fleet.InstanceName]fleet.Version{name: newer, "stranger": newer}))
+	require.NoError(t, s.HoldBack(t.Context(), map[fleet.InstanceName]fleet.Version{name: {Era: 1, Revision: 3}}))
+	s = reopen(t, s, path)
+	back, err := s.HeldBack(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[fleet.InstanceName]fleet.Version{name: newer}, back)
+	commit(t, s, attempt(3, c), data)
+	back, err = s.HeldBack(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, newer, back[name], "it is older still")
+	commit(t, s, deletion(4), nil)
+	back, err = s.HeldBack(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, back)
+}
