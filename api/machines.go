@@ -3,9 +3,7 @@ package api
 import (
 	"context"
 	"crypto/ed25519"
-	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -231,9 +229,6 @@ func (s *server) nodeReports(w http.ResponseWriter, r *http.Request) error {
 	if err := s.counted(r.Context(), node.Name, in.Counters); err != nil {
 		return err
 	}
-	if err := s.refusedBy(node.Name, in.Refusals); err != nil {
-		return err
-	}
 	welcome, err := s.held(r.Context(), postgres.NodeReport{Node: node.Name, Instances: in.Instances})
 	if err != nil {
 		return err
@@ -250,6 +245,7 @@ func (s *server) nodeReports(w http.ResponseWriter, r *http.Request) error {
 	for _, subject := range wake {
 		s.wake(r.Context(), subject)
 	}
+	s.refusedBy(node.Name, in.Refusals) // the last: a report that fails comes again
 	return answerJSON(w, http.StatusOK, welcome)
 }
 
@@ -266,31 +262,26 @@ func (s *server) counted(ctx context.Context, node fleet.NodeName, counters map[
 	return s.store.NodeCounted(ctx, node, counters)
 }
 
-// refusalDoors are those that a node keeps; it says nothing of others.
-var refusalDoors = []string{audit.DoorNode, audit.DoorPeer}
-
 // oldRefusal is longer than a region keeps one.
 const oldRefusal = 365 * 24 * time.Hour
 
-// refusedBy has it written down what a node refused. A report whose answer is lost is sent
-// again, and then so are these.
-func (s *server) refusedBy(node fleet.NodeName, all []reportedRefusal) error {
-	if len(all) > audit.MaxWaiting {
-		return fleet.Errorf(fleet.Invalid, "%d refusals in one report", len(all)).At("/refusals").
-			WithHint(fmt.Sprintf("at most %d", audit.MaxWaiting))
-	}
+// refusedBy has it written down what a node refused. What no node says is left out, and keeps
+// nothing else of the report from being taken.
+func (s *server) refusedBy(node fleet.NodeName, all []reportedRefusal) {
+	skipped := 0
 	for _, r := range all {
-		age := time.Duration(r.AgeMS) * time.Millisecond
-		if !slices.Contains(refusalDoors, r.Door) || len(r.Reason) > maxCounters || len(r.Identity) > audit.MaxWhat || r.Times < 1 || r.AgeMS < 0 || age > oldRefusal {
-			return fleet.Errorf(fleet.Invalid, "this is no refusal of a node").At("/refusals")
+		if !audit.NodeSays(r.Refusal) {
+			skipped++
+			continue
 		}
-	}
-	for _, r := range all {
+		age := min(time.Duration(min(max(r.AgeMS, 0), oldRefusal.Milliseconds()))*time.Millisecond, oldRefusal)
 		r.Reason = audit.KnownReason(r.Reason)
-		r.By, r.At = string(node), s.now().Add(-time.Duration(r.AgeMS)*time.Millisecond)
+		r.By, r.At = string(node), s.now().Add(-age)
 		s.refused(r.Refusal)
 	}
-	return nil
+	if skipped > 0 {
+		s.log.Warn("refusals that no node has were left out of a report", "node", node, "count", skipped)
+	}
 }
 
 type logsRequest struct {

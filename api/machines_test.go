@@ -3,8 +3,8 @@ package api
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,16 +161,29 @@ func TestNodeCalls(t *testing.T) {
 			{Door: "peer", Identity: "?node:x", Reason: "unauthenticated", What: "Vote", Times: 3, By: "plant-1-a"},
 			{Door: "node", Identity: "region", Reason: "other", What: "it", Times: 1, By: "plant-1-a"},
 		}, said)
-		for field, bad := range map[string]any{
-			"door": "link", "reason": strings.Repeat("x", 100), "identity": strings.Repeat("x", 300), "times": 0, "ageMs": -1,
+		for field, all := range map[string][]any{
+			"door": {"link", "record", "", "of a later version"}, "identity": {"token:x", "region", "node:No Name", "?x", strings.Repeat("x", 300), "\x00"},
 		} {
-			wrong := maps.Clone(one)
-			wrong[field] = bad
-			require.Equal(t, http.StatusBadRequest, r.asNode(key, "reports", map[string]any{"refusals": []any{one, wrong}}).status, field)
+			for _, bad := range all {
+				wrong := maps.Clone(one)
+				wrong[field] = bad
+				require.Equal(t, http.StatusOK, r.asNode(key, "reports", map[string]any{"refusals": []any{wrong, one}}).status, "%s %q", field, bad)
+				require.Len(t, r.refusals(), 1, "what no node says is left out: %s %q", field, bad)
+			}
 		}
-		many := slices.Repeat([]any{one}, audit.MaxWaiting+1)
-		require.Equal(t, http.StatusBadRequest, r.asNode(key, "reports", map[string]any{"refusals": many}).status)
-		require.Empty(t, r.refusals(), "of what is wrong nothing is taken")
+		for _, age := range []int64{-1, math.MaxInt64, math.MinInt64} {
+			odd := maps.Clone(one)
+			odd["ageMs"] = age
+			require.Equal(t, http.StatusOK, r.asNode(key, "reports", map[string]any{"refusals": []any{odd}}).status)
+			require.NotPanics(t, func() {
+				at := r.refusals()[0].At
+				require.False(t, at.After(now()))
+				require.True(t, at.After(now().AddDate(-2, 0, 0)))
+			})
+		}
+		above := r.asNode(key, "reports", map[string]any{"instances": []fleet.NodeInstance{heldAt(99)}, "refusals": []any{one}})
+		require.NotEqual(t, http.StatusOK, above.status)
+		require.Empty(t, r.refusals(), "a report that fails comes again, and with it these")
 	})
 
 	t.Run("are refused when they are too long or make no sense", func(t *testing.T) {

@@ -110,8 +110,8 @@ func (s *server) problem(r *http.Request, err error) *Problem {
 	return p
 }
 
-// doorHTTP is what refusals of the API are written down under.
-const doorHTTP = "http"
+// DoorHTTP is what refusals of the API are written down under.
+const DoorHTTP = "http"
 
 // audit has it written down when somebody asks for what they may not have.
 func (s *server) audit(r *http.Request, err error) {
@@ -125,7 +125,7 @@ func (s *server) audit(r *http.Request, err error) {
 			who = "?node:" + string(node)
 		}
 	}
-	s.refused(audit.Refusal{Door: doorHTTP, Identity: who, Reason: string(kind), What: r.Method + " " + r.URL.Path})
+	s.refused(audit.Refusal{Door: DoorHTTP, Identity: who, Reason: string(kind), What: r.Method + " " + r.URL.Path})
 }
 
 // init gives huma's own refusals the same form as ours; huma has one setting per process.

@@ -135,7 +135,7 @@ func TestListOfRefusals(t *testing.T) {
 		{Door: "link", Identity: "node:a", Reason: "namespace_not_granted", What: "acme", Times: 1},
 		{Door: "peer", Identity: "node:b", Reason: "not_the_candidate", What: "Vote", By: "a", Times: 1, At: now().Add(-time.Hour)},
 		{Door: "tasks", Identity: "?node:b", Reason: "queue", What: "node.a", Times: 9},
-	}, time.Now()))
+	}, now()))
 	require.Equal(t, http.StatusForbidden, r.call(r.operator, http.MethodGet, "/api/v1/refusals", nil).status)
 	first := into[List[Refusal]](t, r.call(r.admin, http.MethodGet, "/api/v1/refusals?limit=1", nil))
 	require.Equal(t, "?node:b", first.Items[0].Identity)

@@ -87,7 +87,7 @@ func (s *server) nodeKey(w http.ResponseWriter, r *http.Request) error {
 		Node: node.Name, Signer: node.SigningKey, Signing: signing[:], Sealing: sealing[:],
 	})
 	if fleet.KindOf(err) == fleet.Conflict {
-		s.refused(audit.Refusal{Door: doorHTTP, Identity: "node:" + string(node.Name), Reason: "other_key_offered", What: r.Method + " " + r.URL.Path})
+		s.refused(audit.Refusal{Door: DoorHTTP, Identity: "node:" + string(node.Name), Reason: "other_key_offered", What: r.Method + " " + r.URL.Path})
 	}
 	if err != nil {
 		return err

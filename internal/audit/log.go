@@ -1,4 +1,4 @@
-package link
+package audit
 
 import (
 	"context"
@@ -6,58 +6,72 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/holdfast-io/holdfast/internal/audit"
 )
 
-// DoorLink is the link's own door; other services have their own word.
-const DoorLink = "link"
+// Store is where refusals are kept.
+type Store interface {
+	AddRefusals(ctx context.Context, all []Refusal, now time.Time) error
+}
 
-const refusalFlush = time.Second
+const flushEvery = time.Second
 
-// Refusals writes down what was refused.
-type Refusals struct {
-	store  identityStore
+// Log writes down what was refused, counts it, and logs what gets a row.
+type Log struct {
+	store  Store
 	log    *slog.Logger
 	now    func() time.Time
 	count  *prometheus.CounterVec
-	window *audit.Window
+	window *Window
 }
 
-func newRefusals(store identityStore, log *slog.Logger, now func() time.Time, count *prometheus.CounterVec) *Refusals {
-	return &Refusals{store: store, log: log, now: now, count: count, window: audit.NewWindow(now)}
+// NewLog makes a log; Run writes.
+func NewLog(store Store, log *slog.Logger, now func() time.Time, metrics prometheus.Registerer) (*Log, error) {
+	l := &Log{store: store, log: log, now: now, window: NewWindow(now), count: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "holdfast_refusals_total", Help: "Refusals of what an identity may not do, by door and reason.",
+	}, []string{"door", "reason"})}
+	return l, metrics.Register(l.count)
 }
 
 // Refuse takes note of a refusal; it does not wait for the database.
-func (r *Refusals) Refuse(f audit.Refusal) {
-	r.count.WithLabelValues(f.Door, f.Reason).Add(float64(max(f.Times, 1)))
-	r.window.Add(f)
+func (l *Log) Refuse(r Refusal) {
+	r = r.clean()
+	l.count.WithLabelValues(r.Door, r.Reason).Add(float64(r.Times))
+	if l.window.Add(r) {
+		by := r.By
+		if by == "" {
+			by = "region"
+		}
+		l.log.Warn("refused", "door", r.Door, "identity", r.Identity, "reason", r.Reason, "what", r.What, "by", by)
+	}
 }
 
-// run writes until the context ends, and what is left then.
-func (r *Refusals) run(ctx context.Context) error {
-	tick := time.NewTicker(refusalFlush)
+// Run writes until the context ends, and what is left then.
+func (l *Log) Run(ctx context.Context) error {
+	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusalFlush)
-			defer cancel()
-			r.flush(last, true)
+			l.last(context.WithoutCancel(ctx))
 			return ctx.Err()
 		case <-tick.C:
-			r.flush(ctx, false)
+			l.flush(ctx, l.window.Take())
 		}
 	}
 }
 
-func (r *Refusals) flush(ctx context.Context, all bool) { //nolint:revive // the last one takes all
-	rows := r.window.Take(all)
+func (l *Log) last(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, flushEvery)
+	defer cancel()
+	l.flush(ctx, l.window.Rest())
+}
+
+func (l *Log) flush(ctx context.Context, rows []Refusal) {
 	if len(rows) == 0 {
 		return
 	}
-	if err := r.store.AddRefusals(ctx, rows, r.now()); err != nil {
-		r.log.Warn("refusals are written later", "count", len(rows), "error", err)
-		r.window.Back(rows)
+	if err := l.store.AddRefusals(ctx, rows, l.now()); err != nil {
+		l.log.Warn("refusals are written later", "count", len(rows), "error", err)
+		l.window.Back(rows)
 	}
 }

@@ -2,9 +2,11 @@ package audit
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // Refusal is something that somebody asked for and was refused, in stable words. No secret is in it.
@@ -26,6 +28,9 @@ const (
 	DoorPeer = "peer" // votes
 )
 
+// FromRegion is who tells a node to deliver.
+const FromRegion = "region"
+
 // The reasons of nodes: a stale action, by the rule that refused it, and a vote's caller.
 const (
 	StaleEpoch      = "stale_epoch"
@@ -40,6 +45,20 @@ const (
 // reasons are those that a region knows of nodes; others are of a newer one.
 var reasons = []string{StaleEpoch, WrongRole, OlderRevision, NoLease, NotTheCandidate, Unauthenticated, TLS}
 
+// NodeSays tells whether a node may say this of itself: of deliveries that its region asked
+// for, and of who called at its peer's door, as far as that is an identity of a node.
+func NodeSays(r Refusal) bool {
+	switch r.Door {
+	case DoorNode:
+		return r.Identity == FromRegion
+	case DoorPeer:
+		who := strings.TrimPrefix(r.Identity, "?")
+		node, named := strings.CutPrefix(who, "node:")
+		return who == "" || r.Identity == many || named && fleet.ValidateName("/identity", node) == nil
+	}
+	return false
+}
+
 // KnownReason gives a node's reason, or "other" for one that this version does not know: what
 // is counted by reason must not grow with what nodes say.
 func KnownReason(reason string) string {
@@ -53,14 +72,18 @@ const (
 	// Length is the time in which an identity gets Rows refusals of one reason; what more there
 	// is, is counted in one at its end.
 	Length = time.Minute
-	Rows   = 5
-	// Kinds bounds what strangers can make a window remember, by claiming names.
+	// Rows are those that an identity gets in a window.
+	Rows = 5
+	// Kinds bounds what strangers can make a window remember, by claiming names at one place.
 	Kinds = 200
-	// MaxWhat is the length of What in bytes; what is longer is cut.
-	MaxWhat = 200
+	// MaxText is the length of Identity and What in bytes; what is longer is cut.
+	MaxText = 200
+	maxWord = 64
+	// maxTimes bounds what one refusal may count for.
+	maxTimes = 1_000_000
 	// MaxWaiting bounds what waits until it can be written.
 	MaxWaiting = 2 * Kinds * Rows
-	// many stands for all identities above Kinds.
+	// many stands for all unproven identities above Kinds.
 	many = "?many"
 )
 
@@ -71,6 +94,7 @@ type Window struct {
 	mu     sync.Mutex
 	opened time.Time
 	seen   map[kind]*seen
+	kinds  map[string]int // of whom anybody may claim to be, by who refused
 	ready  []Refusal
 }
 
@@ -84,61 +108,79 @@ type seen struct {
 
 // NewWindow makes an empty window on a clock.
 func NewWindow(now func() time.Time) *Window {
-	return &Window{now: now, opened: now(), seen: map[kind]*seen{}}
+	return &Window{now: now, opened: now(), seen: map[kind]*seen{}, kinds: map[string]int{}}
 }
 
-// Add takes note of a refusal, once when it has no Times, and at this moment when it has no At.
-func (w *Window) Add(r Refusal) {
+// clean makes a refusal one that can be written: text that a database takes, of bounded
+// length, that happened at least once.
+func (r Refusal) clean() Refusal {
 	if r.Identity == "" {
 		r.Identity = "?"
 	}
-	r.What = cut(r.What)
-	r.Times = max(r.Times, 1)
+	r.Door, r.Reason, r.By = text(r.Door, maxWord), text(r.Reason, maxWord), text(r.By, maxWord)
+	r.Identity, r.What = text(r.Identity, MaxText), text(r.What, MaxText)
+	r.Times = min(max(r.Times, 1), maxTimes)
+	return r
+}
+
+func text(s string, most int) string {
+	s = strings.ReplaceAll(s[:min(len(s), most)], "\x00", "?")
+	return strings.ToValidUTF8(s, "")
+}
+
+// claims says that nobody has proven the identity here: strangers can make up any number.
+func (r Refusal) claims() bool { return r.By != "" || strings.HasPrefix(r.Identity, "?") }
+
+// Add takes note of a refusal, once when it has no Times, and at this moment when it has no At.
+// It says whether that gets a row of its own; else it is only counted.
+func (w *Window) Add(r Refusal) (row bool) {
+	r = r.clean()
 	if r.At.IsZero() {
 		r.At = w.now()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := kind{r.By, r.Door, r.Identity, r.Reason}
-	if w.seen[k] == nil && len(w.seen) >= Kinds {
-		r.Identity, r.What = many, ""
-		k.identity = many
+	if w.seen[k] == nil && r.claims() {
+		if w.kinds[r.By] >= Kinds {
+			r.Identity, r.What = many, ""
+			k.identity = many
+		}
+		w.kinds[r.By]++
 	}
 	n := w.seen[k]
 	if n == nil {
 		n = &seen{}
 		w.seen[k] = n
 	}
-	if n.rows < Rows {
+	if n.rows < Rows && len(w.ready) < MaxWaiting {
 		n.rows++
 		w.ready = append(w.ready, r)
-		return
+		return true
 	}
-	r.Times += n.rest.Times
+	r.Times = min(r.Times+n.rest.Times, maxTimes)
 	n.rest = r
+	return false
 }
 
-// cut keeps what was asked for within MaxWhat, as whole characters.
-func cut(what string) string {
-	if len(what) <= MaxWhat {
-		return what
-	}
-	end := MaxWhat
-	for end > 0 && !utf8.RuneStart(what[end]) {
-		end--
-	}
-	return what[:end]
-}
-
-// Take gives what is ready. What was only counted is ready when the window ends, or at once
-// with all set.
-func (w *Window) Take(all bool) []Refusal { //nolint:revive // the last one takes all
+// Take gives what is ready. What was only counted is ready when the window ends.
+func (w *Window) Take() []Refusal {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if at := w.now(); all || at.Sub(w.opened) >= Length {
+	if at := w.now(); at.Sub(w.opened) >= Length {
 		w.opened = at
 		w.turn()
 	}
+	rows := w.ready
+	w.ready = nil
+	return rows
+}
+
+// Rest gives all that there is.
+func (w *Window) Rest() []Refusal {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.turn()
 	rows := w.ready
 	w.ready = nil
 	return rows
@@ -152,6 +194,7 @@ func (w *Window) turn() {
 		}
 	}
 	clear(w.seen)
+	clear(w.kinds)
 }
 
 // Back gives back what could not be written. Above MaxWaiting the latest are forgotten.

@@ -310,7 +310,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 		refused(t, codes.PermissionDenied, err)
 	}
 	for i := range flood {
-		s.Refusals().Refuse(audit.Refusal{Door: "tasks", Identity: "?node:n" + string(rune('a'+i%26)) + string(rune('a'+i/26)), Reason: "queue", What: "node.x"})
+		s.audit.Refuse(audit.Refusal{Door: "tasks", Identity: "?node:n" + string(rune('a'+i%26)) + string(rune('a'+i/26)), Reason: "queue", What: "node.x"})
 	}
 	s.stop()
 	all, err := r.store.ListRefusals(t.Context(), "", 0, 1000)

@@ -41,12 +41,15 @@ func IdentityOf(ctx context.Context) Identity {
 	return who
 }
 
+// DoorLink is what the link's refusals are written down under.
+const DoorLink = "link"
+
 // gate lets in who proves to be somebody.
 type gate struct {
-	store    identityStore
-	crowds   *crowds
-	now      func() time.Time
-	refusals *Refusals
+	store  identityStore
+	crowds *crowds
+	now    func() time.Time
+	refuse func(audit.Refusal)
 }
 
 func (g *gate) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -78,7 +81,7 @@ func (s *knownStream) Context() context.Context { return s.ctx }
 func (g *gate) enter(ctx context.Context, method string) (Identity, error) {
 	token, err := bearer(ctx)
 	if err != nil {
-		g.refusals.Refuse(audit.Refusal{Door: DoorLink, Reason: "no_token", What: method})
+		g.refuse(audit.Refusal{Door: DoorLink, Reason: "no_token", What: method})
 		return Identity{}, err
 	}
 	if strings.Count(token, ".") == 2 { // a random token has no dot
@@ -122,7 +125,7 @@ func (g *gate) node(ctx context.Context, token, method string) (Identity, error)
 	case trouble != nil: // the database's, not the node's
 		return Identity{}, trouble
 	case err != nil:
-		g.refusals.Refuse(audit.Refusal{Door: DoorLink, Identity: claimed, Reason: "node_token", What: method})
+		g.refuse(audit.Refusal{Door: DoorLink, Identity: claimed, Reason: "node_token", What: method})
 		return Identity{}, err
 	}
 	return Identity{Name: nodeIdentity(claims.Node), Node: claims.Node, Key: identity.EncodePublic(claims.Key)}, nil
@@ -140,11 +143,11 @@ func (g *gate) provider(ctx context.Context, token, method string) (Identity, er
 	case err != nil:
 		return Identity{}, err
 	case row == nil:
-		g.refusals.Refuse(audit.Refusal{Door: DoorLink, Reason: "unknown_token", What: method})
+		g.refuse(audit.Refusal{Door: DoorLink, Reason: "unknown_token", What: method})
 		return Identity{}, fleet.Errorf(fleet.Unauthenticated, "this token is unknown, expired or revoked").
 			WithHint("send authorization: Bearer with a provider's token of this region")
 	case row.Role != roleProvider:
-		g.refusals.Refuse(audit.Refusal{Door: DoorLink, Identity: tokenIdentity(*row), Reason: "role", What: method})
+		g.refuse(audit.Refusal{Door: DoorLink, Identity: tokenIdentity(*row), Reason: "role", What: method})
 		return Identity{}, fleet.Errorf(fleet.Denied, "a token of role %s opens no link", row.Role).
 			WithHint("holdfast token create --role provider --module-namespace NAMESPACE")
 	}

@@ -8,10 +8,10 @@ import (
 
 // metrics are those of this server's end of the link (X22).
 type metrics struct {
-	heartbeats, stuck, swept, wakes, sets       prometheus.Counter
-	registered, ended, drains, refused, reports *prometheus.CounterVec
-	drainTime, batches                          *prometheus.HistogramVec
-	lag                                         prometheus.Gauge
+	heartbeats, stuck, swept, wakes, sets prometheus.Counter
+	registered, ended, drains, reports    *prometheus.CounterVec
+	drainTime, batches                    *prometheus.HistogramVec
+	lag                                   prometheus.Gauge
 }
 
 func newMetrics(r *prometheus.Registry, s *Server) (*metrics, error) {
@@ -31,7 +31,6 @@ func newMetrics(r *prometheus.Registry, s *Server) (*metrics, error) {
 		registered: vec("holdfast_link_registrations_total", "Registrations, accepted or by the kind of refusal.", "outcome"),
 		ended:      vec("holdfast_link_ended_total", "Connections that ended at this server, by reason.", "reason"),
 		drains:     vec("holdfast_link_drains_total", "Drains by step: asked (again), acked, and the event that ended the connection.", "step"),
-		refused:    vec("holdfast_refusals_total", "Refusals of what an identity may not do, by door and reason.", "door", "reason"),
 		drainTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "holdfast_link_drain_seconds", Help: "Time from the first request to drain until the connection ended, by what ended it.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 4, 9),
@@ -41,7 +40,7 @@ func newMetrics(r *prometheus.Registry, s *Server) (*metrics, error) {
 		}, []string{"kind"}),
 		lag: prometheus.NewGauge(prometheus.GaugeOpts{Name: "holdfast_link_monitor_lag_seconds", Help: "How late the monitor's last tick was."}),
 	}
-	all := []prometheus.Collector{m.heartbeats, m.stuck, m.swept, m.wakes, m.sets, m.reports, m.registered, m.ended, m.drains, m.drainTime, m.batches, m.refused, m.lag}
+	all := []prometheus.Collector{m.heartbeats, m.stuck, m.swept, m.wakes, m.sets, m.reports, m.registered, m.ended, m.drains, m.drainTime, m.batches, m.lag}
 	for _, state := range fleet.ConnectionStates() {
 		if state.Live() {
 			all = append(all, s.gauge(state))

@@ -201,7 +201,7 @@ func noneTaken(results []*nodev1.ModuleResult) error {
 
 // refuse takes note of what a known identity may not do.
 func (s *Server) refuse(ctx context.Context, reason, what string) {
-	s.refusals.Refuse(audit.Refusal{Door: DoorLink, Identity: IdentityOf(ctx).Name, Reason: reason, What: what})
+	s.o.Refuse(audit.Refusal{Door: DoorLink, Identity: IdentityOf(ctx).Name, Reason: reason, What: what})
 }
 
 // Deregister ends one connection of the caller, wherever its stream is, and only that one.

@@ -33,7 +33,7 @@ func (s *Server) refuseReport(c *connection, err error) {
 	if c.node != "" { // it may have registered elsewhere
 		identity = nodeIdentity(c.node)
 	}
-	s.refusals.Refuse(audit.Refusal{Door: DoorLink, Identity: identity, Reason: "replicas_report", What: err.Error()})
+	s.o.Refuse(audit.Refusal{Door: DoorLink, Identity: identity, Reason: "replicas_report", What: err.Error()})
 	s.end(c, fleet.StreamFailed)
 }
 

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -27,6 +28,8 @@ type Options struct {
 	Timing fleet.LinkTiming
 	Now    func() time.Time // the clock of tokens, and by its monotonic part all others
 	Log    *slog.Logger
+	// Refuse hears of what identities may not do; nil hears nothing.
+	Refuse func(audit.Refusal)
 	// CheckSchema refuses a JSON schema that is not well formed; nil takes any text.
 	CheckSchema func(schema string) error
 	Metrics     *prometheus.Registry
@@ -44,15 +47,14 @@ type Options struct {
 // Server is one server's end of the link.
 type Server struct {
 	nodev1.UnimplementedControlPlaneServer
-	o        Options
-	limits   decide.LinkLimits
-	grpc     *grpc.Server
-	refusals *Refusals
-	metrics  *metrics
-	base     time.Time // of the monotonic clock
-	look     chan struct{}
-	watch    *serverWatch
-	leaving  atomic.Bool
+	o       Options
+	limits  decide.LinkLimits
+	grpc    *grpc.Server
+	metrics *metrics
+	base    time.Time // of the monotonic clock
+	look    chan struct{}
+	watch   *serverWatch
+	leaving atomic.Bool
 
 	mu    sync.RWMutex
 	held  map[fleet.ConnectionID]*connection
@@ -82,6 +84,9 @@ func New(o Options) (*Server, error) {
 	if err := o.Timing.Validate(); err != nil {
 		return nil, err
 	}
+	if o.Refuse == nil {
+		o.Refuse = func(audit.Refusal) {}
+	}
 	if o.CheckSchema == nil {
 		o.CheckSchema = func(string) error { return nil }
 	}
@@ -102,8 +107,7 @@ func New(o Options) (*Server, error) {
 	if s.metrics, err = newMetrics(o.Metrics, s); err != nil {
 		return nil, err
 	}
-	s.refusals = newRefusals(o.Store, o.Log, o.Now, s.metrics.refused)
-	g := &gate{store: o.Store, crowds: s.crowds, now: o.Now, refusals: s.refusals}
+	g := &gate{store: o.Store, crowds: s.crowds, now: o.Now, refuse: o.Refuse}
 	s.grpc = grpc.NewServer(append([]grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(g.unary), grpc.ChainStreamInterceptor(g.stream),
 		// Streams have their heartbeats, which decide first; this finds half-open connections of
@@ -119,9 +123,6 @@ func New(o Options) (*Server, error) {
 
 // Registrar takes the other services of the listener. Their calls come with an identity.
 func (s *Server) Registrar() grpc.ServiceRegistrar { return s.grpc }
-
-// Refusals is where other services of the listener report what they refuse.
-func (s *Server) Refusals() *Refusals { return s.refusals }
 
 // Serve works until the context ends. Streams end then, so that their providers go elsewhere.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
@@ -149,7 +150,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	})
 	for _, loop := range append(s.crowds.loops(),
 		s.monitor, s.report, s.sync, s.listen, s.sweep, s.save, s.wakeTurned, s.wakeSubjects,
-		s.refusals.run,
 	) {
 		group.Go(func() error {
 			if err := loop(loops); loops.Err() == nil {

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/link"
@@ -130,6 +131,7 @@ type server struct {
 	id      string
 	address string
 	metrics *prometheus.Registry
+	audit   *audit.Log
 	stop    func()
 }
 
@@ -141,6 +143,9 @@ func (r *region) serve(timing fleet.LinkTiming, change ...func(*link.Options)) *
 	o := link.Options{
 		Store: r.store, ID: id, Timing: timing, Now: now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: prometheus.NewRegistry(),
 	}
+	audited, err := audit.NewLog(r.store, o.Log, now, o.Metrics)
+	require.NoError(r.t, err)
+	o.Refuse = audited.Refuse
 	for _, f := range change {
 		f(&o)
 	}
@@ -151,9 +156,17 @@ func (r *region) serve(timing fleet.LinkTiming, change ...func(*link.Options)) *
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, l) }()
+	auditing, endAudit := context.WithCancel(context.Background())
+	written := make(chan error, 1)
+	go func() { written <- audited.Run(auditing) }()
 	var once sync.Once
-	out := &server{Server: s, id: id, address: l.Addr().String(), metrics: o.Metrics, stop: func() {
-		once.Do(func() { cancel(); require.NoError(r.t, <-done) })
+	out := &server{Server: s, id: id, address: l.Addr().String(), metrics: o.Metrics, audit: audited, stop: func() {
+		once.Do(func() {
+			cancel()
+			require.NoError(r.t, <-done)
+			endAudit()
+			require.ErrorIs(r.t, <-written, context.Canceled)
+		})
 	}}
 	r.t.Cleanup(out.stop)
 	return out

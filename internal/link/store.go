@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"time"
 
-	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	// Only the plain data types that stores give and take.
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -25,7 +24,6 @@ type identityStore interface {
 	UseKey(ctx context.Context, node fleet.NodeName, key ed25519.PublicKey) error
 	// APITokensByHash leaves out those that are unknown, expired or revoked.
 	APITokensByHash(ctx context.Context, hashes [][]byte) (map[string]postgres.APIToken, error)
-	AddRefusals(ctx context.Context, all []audit.Refusal, now time.Time) error
 }
 
 type connectionStore interface {

@@ -251,6 +251,22 @@ func (a *Applier) Adopt(ctx context.Context, right sqlite.Right, holder fleet.No
 	return a.adopt(ctx, right, holder)
 }
 
+// adoptFor is Adopt for an action that comes with a right; one that is stale is counted and
+// told of.
+func (a *Applier) adoptFor(ctx context.Context, right sqlite.Right, action string) error {
+	return a.countStale(action, a.Adopt(ctx, right, ""))
+}
+
+// countStale counts an action that was refused as stale, and has the region told of it.
+func (a *Applier) countStale(action string, err error) error {
+	if fleet.KindOf(err) == fleet.Stale {
+		a.counters.StaleRefused.Add(1)
+		a.opt.Log.Info("refused as stale", "action", action, "err", err)
+		a.refused(action, err)
+	}
+	return err
+}
+
 // adopt takes a role at a higher epoch. A change of role is carried out by Run.
 func (a *Applier) adopt(ctx context.Context, right sqlite.Right, holder fleet.NodeName) error {
 	before, after, err := a.opt.Store.Adopt(ctx, right, holder)

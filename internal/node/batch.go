@@ -73,12 +73,7 @@ func (a *Applier) admitBatch(ctx context.Context, cmd fleet.BatchCommand) error 
 	if err == nil {
 		err = a.hasRight(ctx, right)
 	}
-	if fleet.KindOf(err) == fleet.Stale {
-		a.counters.StaleRefused.Add(1)
-		a.opt.Log.Info("batch refused as stale", "batch", cmd.BatchID, "epoch", cmd.Epoch, "err", err)
-		a.refused(fmt.Sprintf("batch %s of %d as %s at epoch %d", cmd.BatchID, cmd.Count, cmd.Role, cmd.Epoch), err)
-	}
-	return err
+	return a.countStale(fmt.Sprintf("batch %s of %d as %s at epoch %d", cmd.BatchID, cmd.Count, cmd.Role, cmd.Epoch), err)
 }
 
 // hasRight refuses what is for another right than the node has.

@@ -104,7 +104,10 @@ func (j *job) meet(cmd *fleet.RefreshDeploymentCommand) (joins bool, err error) 
 	}
 	order := cmd.Revision.Compare(j.cmd.Revision.Version)
 	switch {
-	case cmd.Epoch < j.cmd.Epoch || order < 0:
+	case cmd.Epoch < j.cmd.Epoch:
+		return false, stale(audit.StaleEpoch, "revision %d at epoch %d is being applied",
+			j.cmd.Revision.Version.Revision, j.cmd.Epoch)
+	case order < 0:
 		return false, stale(audit.OlderRevision, "revision %d at epoch %d is being applied",
 			j.cmd.Revision.Version.Revision, j.cmd.Epoch)
 	case order == 0 && !cmd.Revision.Same(j.cmd.Revision):

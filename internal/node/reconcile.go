@@ -34,11 +34,8 @@ func (a *Agent) Reconcile(ctx context.Context, cmd fleet.ReconcileCommand) (flee
 	if err != nil {
 		return fleet.ReconcileReport{}, fmt.Errorf("open reconcile token: %w", err)
 	}
-	if err := a.Applier.Adopt(ctx, sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch}, ""); err != nil {
-		if fleet.KindOf(err) == fleet.Stale {
-			a.counters.StaleRefused.Add(1)
-			a.Applier.refused(fmt.Sprintf("reconcile as %s at epoch %d", cmd.Role, cmd.Epoch), err)
-		}
+	action := fmt.Sprintf("compare as %s at epoch %d", cmd.Role, cmd.Epoch)
+	if err := a.Applier.adoptFor(ctx, sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch}, action); err != nil {
 		return fleet.ReconcileReport{}, err
 	}
 	done, err := a.comparing.lock(ctx, "") // two at once would fetch everything twice
@@ -180,7 +177,7 @@ func (r *reconcile) bring(ctx context.Context, commands []fleet.RefreshDeploymen
 	}
 	a := r.agent.Applier
 	b := &bulk{Applier: a, right: attemptOf(commands[0]).Right, bodies: r.bodies, progress: func(string, int64, int64) {}}
-	if err := a.Adopt(ctx, b.right, ""); err != nil {
+	if err := a.adoptFor(ctx, b.right, fmt.Sprintf("fetch %d as %s at epoch %d", len(commands), b.right.Role, b.right.Epoch)); err != nil {
 		return err
 	}
 	for _, cmd := range commands {

@@ -221,21 +221,18 @@ func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]flee
 			changed = append(changed, in)
 		}
 	}
-	taken, refused := a.refusals.take()
-	for first := true; len(changed) > 0 || first && (*alive || len(progress) > 0 || len(refused) > 0); first = false {
+	for first := true; len(changed) > 0 || first && (*alive || len(progress) > 0); first = false {
 		page := changed[:min(pageSize, len(changed))]
 		changed = changed[len(page):]
-		r := Report{Instances: page, Progress: progress, Refusals: refused}
+		r := Report{Instances: page, Progress: progress}
 		if *alive {
 			r.Counters = a.Figures()
 		}
 		at, err := a.client.Report(ctx, r)
 		if err != nil {
 			a.news.back(progress)
-			a.refusals.Back(taken)
 			return err
 		}
-		taken, refused = nil, nil
 		if err := a.adopt(ctx, at); err != nil {
 			return err
 		}
@@ -245,7 +242,7 @@ func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]flee
 		*alive = false
 		progress = []DeliveryProgress{}
 	}
-	return nil
+	return a.tellRefusals(ctx)
 }
 
 // reportSome tells the region at once what the node holds of some names.

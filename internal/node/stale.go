@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -24,7 +25,7 @@ func stale(reason staleBy, format string, args ...any) error {
 func (a *Applier) refused(action string, err error) {
 	var reason staleBy
 	if errors.As(err, &reason) {
-		a.opt.Refused(audit.Refusal{Door: audit.DoorNode, Identity: "region", Reason: string(reason), What: action + ": " + err.Error()})
+		a.opt.Refused(audit.Refusal{Door: audit.DoorNode, Identity: audit.FromRegion, Reason: string(reason), What: action + ": " + err.Error()})
 	}
 }
 
@@ -35,17 +36,42 @@ type refusals struct {
 	wake chan struct{}
 }
 
-func (r refusals) add(one audit.Refusal) {
-	r.Add(one)
-	poke(r.wake)
+// add takes note of one, and says whether it gets a row of its own.
+func (r refusals) add(one audit.Refusal) bool {
+	row := r.Add(one)
+	if row {
+		poke(r.wake)
+	}
+	return row
 }
 
-// take gives those that are ready, for a report.
-func (r refusals) take() ([]audit.Refusal, []Refusal) {
-	taken := r.Take(false)
-	told := make([]Refusal, len(taken))
-	for i, one := range taken {
-		told[i] = Refusal{Refusal: one, AgeMS: max(0, r.now().Sub(one.At).Milliseconds())}
+// refusalsPage is how many go in one call.
+const refusalsPage = 100
+
+// tellRefusals tells the region. It is no part of another report: what the region does not
+// take of it is logged and forgotten, and keeps nothing else from being told.
+func (a *Agent) tellRefusals(ctx context.Context) error {
+	left := a.refusals.Take()
+	for len(left) > 0 {
+		page := left[:min(refusalsPage, len(left))]
+		r := Report{Instances: []fleet.NodeInstance{}, Progress: []DeliveryProgress{}}
+		for _, one := range page {
+			r.Refusals = append(r.Refusals, Refusal{Refusal: one, AgeMS: max(0, a.refusals.now().Sub(one.At).Milliseconds())})
+		}
+		at, err := a.client.Report(ctx, r)
+		switch kind := fleet.KindOf(err); {
+		case err == nil:
+			err = a.adopt(ctx, at)
+		case kind == fleet.Invalid || kind == fleet.TooLarge:
+			a.opt.Log.Warn("the region does not take what this node refused, it is in this log only", "count", len(page), "err", err)
+			err = nil
+		default:
+			a.refusals.Back(left)
+		}
+		if err != nil {
+			return err
+		}
+		left = left[len(page):]
 	}
-	return taken, told
+	return nil
 }

@@ -50,7 +50,7 @@ func (a *Agent) openLease() (err error) {
 	}
 	var served credentials.TransportCredentials
 	if o.PeerServed != nil {
-		served = certs.Listener(o.PeerServed, audit.DoorPeer, a.opt.Now, a.opt.Log, a.refusals.add)
+		served = certs.Listener(o.PeerServed, audit.DoorPeer, a.opt.Now, a.opt.Log, func(r audit.Refusal) { a.refusals.add(r) })
 	}
 	a.Leases, err = tenure.Open(tenure.Options{
 		Site: a.opt.Site, Node: a.opt.Node, Dir: a.opt.Dir, TTL: o.TTL, Interval: o.Interval, Key: a.Key,

@@ -3,9 +3,9 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
@@ -100,7 +100,9 @@ type said struct {
 // RecordBatch writes down what a node made of items of a batch: for each what a record or a
 // miss of a single delivery writes. The same results again change nothing.
 func (s *Store) RecordBatch(ctx context.Context, id fleet.BatchID, node fleet.NodeName, results []fleet.BatchResult) error {
-	return s.inBatch(ctx, "record", id, func(w *batchWork) error {
+	var stale *audit.Refusal
+	err := s.inBatch(ctx, "record", id, func(w *batchWork) error {
+		stale = nil
 		applied, others, err := w.sort(results)
 		if err != nil {
 			return err
@@ -113,10 +115,28 @@ func (s *Store) RecordBatch(ctx context.Context, id fleet.BatchID, node fleet.No
 			return err
 		}
 		if lease.Epoch != w.batch.Epoch { // it is done again with who may be active now
-			return refuseRecord(ctx, w.q, node, lease.Epoch, w.batch.Epoch, fmt.Sprintf("%d of batch %s", len(applied), id), len(applied))
+			if n := w.unrecorded(applied); n > 0 {
+				stale = notRecorded(node, n, "batch "+string(id), w.batch.Epoch, lease.Epoch)
+			}
+			return nil
 		}
 		return w.record(ctx, node, applied)
 	})
+	if err == nil {
+		s.refuse(stale)
+	}
+	return err
+}
+
+// unrecorded counts those of some results that were not written down before.
+func (w *batchWork) unrecorded(applied []said) int {
+	n := 0
+	for _, a := range applied {
+		if a.d.Phase != phaseRecorded {
+			n++
+		}
+	}
+	return n
 }
 
 // sort finds the delivery of each result, and parts what was applied from what was not.

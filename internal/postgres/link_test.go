@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -185,6 +186,18 @@ func TestLinkIsCollected(t *testing.T) {
 	_, err := b.GetConnection(b.ctx(), old)
 	refused(t, fleet.NotFound, err)
 	require.Equal(t, []string{string(live)}, scan[[]string](b, "SELECT array_agg(DISTINCT connection) FROM modules"))
+}
+
+// C87: whatever callers send, what is written down of it is text that the database takes.
+func TestRefusalsOfNonsense(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	w := audit.NewWindow(time.Now)
+	for _, nonsense := range []string{"/\x00", "\xff\xfe", strings.Repeat("é", 1000) + "x", "\xe9", "\u202e\x1b[2J"} {
+		w.Add(audit.Refusal{Door: nonsense, Identity: "?" + nonsense, Reason: nonsense, What: nonsense, By: nonsense[:1], Times: -7})
+	}
+	require.NoError(t, b.AddRefusals(b.ctx(), w.Take(), time.Now()))
+	require.Equal(t, 5, scan[int](b, "SELECT count(*) FROM refusals"))
 }
 
 // What is told to the link arrives, and only after the commit.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -27,7 +26,10 @@ func (w *walk) record(ctx context.Context, r fleet.Record) error {
 		return err
 	}
 	if lease.Epoch != d.Epoch {
-		return refuseRecord(ctx, w.q, r.Node, lease.Epoch, d.Epoch, fmt.Sprintf("delivery %s of %s", d.ID, r.Key()), 1)
+		if d.Phase != phaseRecorded { // else it was said before
+			w.stale = notRecorded(r.Node, 1, fmt.Sprintf("delivery %s of %s", d.ID, r.Key()), d.Epoch, lease.Epoch)
+		}
+		return nil
 	}
 	first, err := w.q.SetTarget(ctx, db.SetTargetParams{
 		DeliveryID: d.ID, Node: string(r.Node), State: string(fleet.TargetApplied), Already: r.Response.Already, Fetched: r.Response.Fetched,
@@ -47,12 +49,12 @@ func (w *walk) record(ctx context.Context, r fleet.Record) error {
 // doorRecord is the record step's in refusals.
 const doorRecord = "record"
 
-// refuseRecord writes down that what a node did by an earlier right is not recorded (X21).
-func refuseRecord(ctx context.Context, q *db.Queries, node fleet.NodeName, now, then int64, what string, times int) error {
-	return addRefusals(ctx, q, []audit.Refusal{{
+// notRecorded is what a node did by an earlier right than its site has now (X21).
+func notRecorded(node fleet.NodeName, times int, what string, then, now int64) *audit.Refusal {
+	return &audit.Refusal{
 		Door: doorRecord, Identity: "node:" + string(node), Reason: audit.StaleEpoch, Times: int64(times),
 		What: fmt.Sprintf("%s at epoch %d; the lease is at %d", what, then, now),
-	}}, time.Time{})
+	}
 }
 
 // confirm writes what a node holds, and takes back what it was owed up to there.

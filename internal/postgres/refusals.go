@@ -15,13 +15,18 @@ type Refusal struct {
 	ID int64
 }
 
+// OnRefusal has somebody hear of what the record step refuses; it is called before all else.
+func (s *Store) OnRefusal(refused func(audit.Refusal)) { s.refused = refused }
+
+func (s *Store) refuse(r *audit.Refusal) {
+	if r != nil && s.refused != nil {
+		s.refused(*r)
+	}
+}
+
 // AddRefusals writes some down with one statement. Those that have no time happen now; now is
 // the clock by which the others have theirs.
 func (s *Store) AddRefusals(ctx context.Context, all []audit.Refusal, now time.Time) error {
-	return addRefusals(ctx, s.q, all, now)
-}
-
-func addRefusals(ctx context.Context, q *db.Queries, all []audit.Refusal, now time.Time) error {
 	var p db.InsertRefusalsParams
 	for _, r := range all {
 		age := time.Duration(0)
@@ -32,7 +37,7 @@ func addRefusals(ctx context.Context, q *db.Queries, all []audit.Refusal, now ti
 		p.Whats, p.Times, p.Ages = append(p.Whats, r.What), append(p.Times, r.Times), append(p.Ages, age.Seconds())
 		p.RefusedBys = append(p.RefusedBys, r.By)
 	}
-	return failed("record refusals", q.InsertRefusals(ctx, p))
+	return failed("record refusals", s.q.InsertRefusals(ctx, p))
 }
 
 // ListRefusals lists newest first, below an id (0 is the start): all, or those that an identity

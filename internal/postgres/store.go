@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
@@ -18,6 +19,8 @@ type Store struct {
 	q      *db.Queries
 	region string
 	recent recentBodies
+	// refused hears of what is not recorded, after the transaction.
+	refused func(audit.Refusal)
 	// placing bounds the visits that choose nodes.
 	placing chan struct{}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
@@ -28,15 +29,19 @@ func (s *Store) Walk(ctx context.Context, of fleet.Subject, first fleet.Step, ne
 		}
 		return w.leave(ctx)
 	})
+	if err == nil {
+		s.refuse(w.stale)
+	}
 	return w.Walked, err
 }
 
 // walk is one walk under way.
 type walk struct {
 	fleet.Walked
-	q   *db.Queries
-	of  fleet.Subject
-	sub db.Subject
+	q     *db.Queries
+	of    fleet.Subject
+	sub   db.Subject
+	stale *audit.Refusal // of what a record step found
 	// changed is set by a step that has to reach the disk before anybody acts on it.
 	changed bool
 	// What the transaction has locked, or what never changes, is read once.

@@ -29,7 +29,7 @@ func (s *server) openVotes() error {
 		Caller: func(ctx context.Context) fleet.NodeName { return link.IdentityOf(ctx).Node },
 		Status: link.StatusOf,
 		Refuse: func(ctx context.Context, reason, what string) {
-			s.link.Refusals().Refuse(audit.Refusal{Door: doorLeases, Identity: link.IdentityOf(ctx).Name, Reason: reason, What: what})
+			s.refusals.Refuse(audit.Refusal{Door: doorLeases, Identity: link.IdentityOf(ctx).Name, Reason: reason, What: what})
 		},
 	}
 	var err error

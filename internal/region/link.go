@@ -1,7 +1,6 @@
 package region
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -32,11 +31,11 @@ func (s *server) openLink(ctx context.Context) error {
 	}
 	options := []grpc.ServerOption{grpc.UnknownServiceHandler(narrow.Unknown)}
 	if s.tls != nil {
-		options = append(options, grpc.Creds(certs.Listener(s.tls, link.DoorLink, time.Now, s.log, s.writeDown)))
+		options = append(options, grpc.Creds(certs.Listener(s.tls, link.DoorLink, time.Now, s.log, s.refusals.Refuse)))
 	}
 	s.link, err = link.New(link.Options{
 		Store: s.store, ID: s.id, Timing: s.cfg.Timing.Link, Now: time.Now, Log: s.log, Metrics: s.registry,
-		GRPC: options, Replicas: countedReplicas{s.store, s.metrics.said}, Wake: s.wakeAll,
+		GRPC: options, Replicas: countedReplicas{s.store, s.metrics.said}, Refuse: s.refusals.Refuse, Wake: s.wakeAll,
 		CheckSchema: schema.Check, TaskLife: max(s.cfg.Timing.Delivery.Request, time.Minute),
 	})
 	if err != nil {
@@ -100,7 +99,7 @@ func (s *server) narrowTemporal(ctx context.Context) (*tasks.Server, error) {
 			return who.Name, who.Key, nil
 		},
 		Refuse: func(identity, reason, what string) {
-			s.refused(audit.Refusal{Door: tasks.Door, Identity: identity, Reason: reason, What: what})
+			s.refusals.Refuse(audit.Refusal{Door: tasks.Door, Identity: identity, Reason: reason, What: what})
 		},
 	})
 	if err != nil {
@@ -110,19 +109,4 @@ func (s *server) narrowTemporal(ctx context.Context) (*tasks.Server, error) {
 		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
 	}
 	return narrow, nil
-}
-
-// doorTLS is the API's, before anybody has said anything.
-const doorTLS = "http"
-
-// refused has a refusal written down; a process without a link only logs it.
-func (s *server) refused(r audit.Refusal) {
-	s.log.Warn("refused", "door", r.Door, "identity", r.Identity, "reason", r.Reason, "what", r.What, "by", cmp.Or(r.By, "region"))
-	s.writeDown(r)
-}
-
-func (s *server) writeDown(r audit.Refusal) {
-	if s.link != nil {
-		s.link.Refusals().Refuse(r)
-	}
 }

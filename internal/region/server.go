@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/decide"
@@ -80,6 +81,7 @@ type server struct {
 	// definitions make what replicas run, for whoever releases.
 	definitions *definition.Registry
 	tls         *tls.Config // nil in the clear
+	refusals    *audit.Log
 	registry    *prometheus.Registry
 	metrics     *metrics
 	ticks       *ticks
@@ -160,15 +162,8 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	s.flows = &workflows.Client{Temporal: s.temporal, Limits: cfg.Timing.Delivery, Take: cfg.Timing.Link.HeartbeatTimeout}
 	s.again = &waker{s.store, s.flows, s.tracer}
 	s.ends = postgres.NewEnds(s.store)
-	if s.metrics, err = newMetrics(s.registry, s.store, log); err != nil {
+	if err := s.measure(); err != nil {
 		return nil, err
-	}
-	if s.modules, err = newExecutors(s.store, s.registry, cfg.Executors); err != nil {
-		return nil, err
-	}
-	s.ticks = &ticks{temporal: s.temporal}
-	if err := s.registry.Register(s.ticks); err != nil {
-		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
 	}
 	if err := s.bootstrap(ctx); err != nil {
 		return nil, err
@@ -180,6 +175,25 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 		return nil, err
 	}
 	return s, s.openVotes()
+}
+
+// measure makes what counts, and what is counted as it works.
+func (s *server) measure() (err error) {
+	if s.metrics, err = newMetrics(s.registry, s.store, s.log); err != nil {
+		return err
+	}
+	if s.refusals, err = audit.NewLog(s.store, s.log, time.Now, s.registry); err != nil {
+		return fleet.Errorf(fleet.Internal, "register metrics: %w", err)
+	}
+	s.store.OnRefusal(s.refusals.Refuse)
+	if s.modules, err = newExecutors(s.store, s.registry, s.cfg.Executors); err != nil {
+		return err
+	}
+	s.ticks = &ticks{temporal: s.temporal}
+	if err := s.registry.Register(s.ticks); err != nil {
+		return fleet.Errorf(fleet.Internal, "register metrics: %w", err)
+	}
+	return nil
 }
 
 // bootstrap lets the first administrator in.
@@ -232,7 +246,7 @@ func (s *server) api(stopping <-chan struct{}) (*api.Handler, error) {
 		Flatten: compose.NewBudget(flattenShare * int64(limits.MaxBytes)), Limits: limits,
 		Region: s.cfg.Region, WebURL: s.cfg.WebURL, TemporalNamespace: s.cfg.TemporalNamespace,
 		PendingTTL: s.cfg.Timing.Delivery.PendingTTL, OperationLimit: s.operationLimit(), FailoverLimit: s.cfg.Timing.Failover,
-		Now: time.Now, Log: s.log, Ready: s.ready, Metrics: s.registry, Stopping: stopping, Refused: s.refused,
+		Now: time.Now, Log: s.log, Ready: s.ready, Metrics: s.registry, Stopping: stopping, Refused: s.refusals.Refuse,
 		OperationEnds: func(_ context.Context, id fleet.OperationID) <-chan struct{} { return s.ends.Of(id) },
 	})
 }
@@ -270,7 +284,7 @@ func (s *server) serveHTTP(ctx context.Context, l net.Listener, handler http.Han
 	h := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-		TLSConfig:   security, ErrorLog: certs.ErrorLog(doorTLS, s.log, s.writeDown),
+		TLSConfig:   security, ErrorLog: certs.ErrorLog(api.DoorHTTP, s.log, s.refusals.Refuse),
 	}
 	serve := h.Serve
 	if security != nil {

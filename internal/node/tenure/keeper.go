@@ -60,8 +60,9 @@ type Options struct {
 	// the clear.
 	Served, Dialled credentials.TransportCredentials
 
-	// Refused hears of calls by who may not make them; nil hears nothing.
-	Refused func(audit.Refusal)
+	// Refused hears of calls by who may not make them, and says whether that is worth a line in
+	// the log: a flood is not. nil has all of them logged.
+	Refused func(audit.Refusal) (row bool)
 
 	// OwedLimit bounds Tenant.Owed, 2 s.
 	OwedLimit time.Duration
@@ -129,7 +130,7 @@ func Open(opt Options) (*Keeper, error) {
 		opt.Clock = boottime.Now
 	}
 	if opt.Refused == nil {
-		opt.Refused = func(audit.Refusal) {}
+		opt.Refused = func(audit.Refusal) bool { return true }
 	}
 	if opt.Wall == nil {
 		opt.Wall = time.Now

@@ -132,7 +132,7 @@ func (k *kept) open() {
 	k.Keeper, err = tenure.Open(tenure.Options{
 		Site: site, Node: nodeA, Dir: k.dir, TTL: shortTTL, Interval: shortInterval, Key: func() identity.Key { return k.key },
 		Tenant: k.tenant, Region: k.region, Log: slog.New(slog.DiscardHandler), OwedLimit: 50 * time.Millisecond,
-		Clock: k.clock, Refused: func(r audit.Refusal) { k.said <- r },
+		Clock: k.clock, Refused: func(r audit.Refusal) bool { k.said <- r; return true },
 	})
 	require.NoError(k.t, err)
 }

@@ -62,7 +62,7 @@ func (b *booth) Vote(ctx context.Context, in *nodev1.VoteRequest) (*nodev1.VoteR
 	}
 	q := requestOf(in)
 	if q.Candidate != who {
-		b.k.refuse("node:"+string(who), audit.NotTheCandidate, "Vote for "+strconv.Quote(string(q.Candidate)))
+		b.k.refuse("node:"+string(who), audit.NotTheCandidate, "Vote for "+strconv.Quote(string(q.Candidate[:min(len(q.Candidate), audit.MaxText)])), nil)
 		return nil, status.Error(codes.PermissionDenied, "who calls is not the candidate")
 	}
 	b.k.keys.hear(in.GetKnowsKey())
@@ -98,17 +98,17 @@ func (k *Keeper) caller(ctx context.Context) (fleet.NodeName, error) {
 		if node := identity.Claimed(token); node != "" {
 			claimed = "?node:" + string(node)
 		}
-		k.refuse(claimed, audit.Unauthenticated, "Vote")
-		k.opt.Log.Warn("the peer's token is refused", "err", errors.Unwrap(err))
+		k.refuse(claimed, audit.Unauthenticated, "Vote", errors.Unwrap(err))
 		return "", status.Error(codes.Unauthenticated, "node token refused")
 	}
 	return claims.Node, nil
 }
 
-// refuse has it written down that a call was refused.
-func (k *Keeper) refuse(who, reason, what string) {
-	k.opt.Log.Warn("refused", "door", audit.DoorPeer, "identity", who, "reason", reason, "what", what)
-	k.opt.Refused(audit.Refusal{Door: audit.DoorPeer, Identity: who, Reason: reason, What: what})
+// refuse has it written down that a call was refused, and why in the log only.
+func (k *Keeper) refuse(who, reason, what string, why error) {
+	if k.opt.Refused(audit.Refusal{Door: audit.DoorPeer, Identity: who, Reason: reason, What: what}) {
+		k.opt.Log.Warn("refused", "door", audit.DoorPeer, "identity", who, "reason", reason, "what", what, "err", why)
+	}
 }
 
 // vote has the loop cast this node's vote, and answers when it is durable.
