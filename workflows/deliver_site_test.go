@@ -3,7 +3,6 @@ package workflows_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
@@ -59,10 +58,7 @@ func (g *gathered) RefreshBatch(context.Context, fleet.BatchCommand) (fleet.Batc
 func TestDeliverSite(t *testing.T) {
 	t.Parallel()
 	setup := func(g *gathered) *testsuite.TestWorkflowEnvironment {
-		var suite testsuite.WorkflowTestSuite
-		suite.SetLogger(quiet{})
-		env := suite.NewTestWorkflowEnvironment()
-		env.SetTestTimeout(20 * time.Second)
+		env := emptyEnv()
 		for name, w := range workers.Workflows() {
 			env.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: name})
 		}

@@ -84,10 +84,7 @@ func (v *visits) TellDoors(_ context.Context, subject string) error {
 
 func newDeployment(t *testing.T, v *visits) *testsuite.TestWorkflowEnvironment {
 	t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet{})
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(20 * time.Second)
+	env := emptyEnv()
 	v.now = env.Now
 	for name, f := range workers.Workflows() {
 		env.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})

@@ -109,10 +109,7 @@ type failover func(ctx workflow.Context, to fleet.NodeName) error
 // newDrain is the entity of plant-1-a's drain on a toy store, with a minute left.
 func newDrain(t *testing.T, e *emptied, moves failover, stop func() (bool, error)) *testsuite.TestWorkflowEnvironment {
 	t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet{})
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(30 * time.Second)
+	env := emptyEnv()
 	e.now = env.Now
 	e.seen.Node, e.seen.Site, e.seen.Operation, e.seen.Wanted = "plant-1-a", "plant-1", "op-1", true
 	e.seen.Began, e.seen.Deadline = env.Now(), env.Now().Add(time.Minute)
@@ -358,9 +355,7 @@ func TestDrainNode(t *testing.T) {
 
 	t.Run("under its own id is a door first", func(t *testing.T) { // X20
 		t.Parallel()
-		var suite testsuite.WorkflowTestSuite
-		suite.SetLogger(quiet{})
-		env := suite.NewTestWorkflowEnvironment()
+		env := emptyEnv()
 		for name, f := range workers.Workflows() {
 			env.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
 		}

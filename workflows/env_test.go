@@ -9,6 +9,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/holdfast-io/holdfast/activities"
@@ -178,14 +179,22 @@ type bench struct {
 	region *region
 }
 
+// emptyEnv is a workflow environment with nothing registered. The workflows run on the real
+// clock, so a machine that is busy must be neither a deadlock nor a test that hangs.
+func emptyEnv() *testsuite.TestWorkflowEnvironment {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet{})
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
+	return env
+}
+
 // newEnv is a workflow environment with the real workflows and activities on a toy region
 // in which revision 2 is wanted and 1 deployed.
 func newEnv(t *testing.T, nodes nodeApplier, requests fakeRequests) *bench {
 	t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet{})
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(20 * time.Second)
+	env := emptyEnv()
 	b := &bench{TestWorkflowEnvironment: env}
 	b.region = &region{now: env.Now, seen: fleet.InstanceSeen{
 		Desired: revision(2), Snapshot: revision(1), Durability: fleet.DurabilitySync, Holder: "a", Epoch: 1, Asked: 1,

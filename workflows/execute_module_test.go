@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/holdfast-io/holdfast/activities"
@@ -92,10 +91,7 @@ func runModule(t *testing.T, m *moduleWorld, id string, in workflows.ExecuteModu
 	if m.left == 0 {
 		m.left = 10 * time.Minute
 	}
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet{})
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(20 * time.Second)
+	env := emptyEnv()
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: id})
 	for name, f := range workers.Workflows() {
 		env.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})

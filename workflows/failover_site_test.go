@@ -84,10 +84,7 @@ func (l *leased) holds(fleet.TakeOverCommand) (fleet.TakeOverResult, error) {
 
 func newLeased(t *testing.T) (*testsuite.TestWorkflowEnvironment, *leased) {
 	t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet{})
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(20 * time.Second)
+	env := emptyEnv()
 	l := &leased{now: env.Now, seen: fleet.FailoverSeen{
 		Operation: "op", To: "b", Holder: "a", Epoch: 6, Deadline: env.Now().Add(time.Minute), Voters: []fleet.NodeName{"a", "b"},
 	}}

@@ -213,10 +213,7 @@ func (f *toyFleet) RefreshBatch(_ context.Context, cmd fleet.BatchCommand) (flee
 
 func fleetEnv(t *testing.T, f *toyFleet) *testsuite.TestWorkflowEnvironment {
 	t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet{})
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(20 * time.Second)
+	env := emptyEnv()
 	f.now = env.Now
 	for name, w := range workers.Workflows() {
 		env.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: name})

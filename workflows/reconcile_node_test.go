@@ -97,10 +97,7 @@ func (c *compared) ServeOwed(_ context.Context, _ fleet.NodeName, _ time.Time, l
 
 func newComparison(t *testing.T) (*testsuite.TestWorkflowEnvironment, *compared) {
 	t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet{})
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(20 * time.Second)
+	env := emptyEnv()
 	c := &compared{ids: map[string]bool{}, report: fleet.ReconcileReport{Expected: 3, Equal: 2, Fetched: 1}}
 	for name, f := range workers.Workflows() {
 		env.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
