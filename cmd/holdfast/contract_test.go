@@ -127,7 +127,7 @@ func TestContract(t *testing.T) {
 	})
 
 	t.Run("follows operations", func(t *testing.T) {
-		got := s.run("deploy", "plant-1/firmware", "--timeout", "1s", "--reason", "again")
+		got := s.run("deploy", "plant-1/firmware", "--timeout", "3s", "--reason", "again")
 		require.Equal(t, exitTimeout, got.code, got.stdout+got.stderr)
 		var list api.List[api.Operation]
 		require.NoError(t, json.Unmarshal([]byte(s.ok("operations", "list", "--instance", "plant-1/firmware", "--state", "running", "-o", "json").stdout), &list))

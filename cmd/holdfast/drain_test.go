@@ -108,7 +108,7 @@ func TestDrainNode(t *testing.T) {
 
 	t.Run("ends the wait, not the drain, and cancels it when asked", func(t *testing.T) { // X7
 		node.connects()
-		timeout := s.run("drain", "node", "plant-1-b", "--timeout", "300ms")
+		timeout := s.run("drain", "node", "plant-1-b", "--timeout", "3s")
 		require.Equal(t, exitTimeout, timeout.code, timeout.stderr)
 		require.Contains(t, timeout.stderr, "the operation goes on")
 		var list api.List[api.Operation]

@@ -126,7 +126,7 @@ func TestReconcile(t *testing.T) {
 		require.Contains(t, got.stderr, "error: set_empty: reconcile node/plant-1-b ended as failed")
 		require.Contains(t, got.stderr, "hint: holdfast describe node plant-1-b")
 
-		timeout := s.run("reconcile", "node", "plant-1-b", "--timeout", "300ms")
+		timeout := s.run("reconcile", "node", "plant-1-b", "--timeout", "3s")
 		require.Equal(t, exitTimeout, timeout.code, timeout.stderr)
 		for _, op := range asked() {
 			require.Contains(t, s.ok("operations", "cancel", op.ID).stdout, "cancelled")

@@ -103,7 +103,7 @@ func TestTry(t *testing.T) {
 	t.Run("out of time", func(t *testing.T) {
 		t.Parallel()
 		r, path := trialRegion(t, running)
-		require.Equal(t, exitTimeout, newShell(t, r).run("try", "-f", path, "--timeout", "200ms").code)
+		require.Equal(t, exitTimeout, newShell(t, r).run("try", "-f", path, "--timeout", "3s").code)
 		deleted(t, r)
 	})
 
@@ -158,7 +158,7 @@ func TestTryForReal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "web.yaml")
 	require.NoError(t, os.WriteFile(path, []byte("kind: Deployment\nname: web\nspec:\n  command: [serve]\n  ports: [{name: http}]\n"), 0o600))
 	var result trialResult
-	got := s.run("try", "-f", path, "--timeout", "2s", "-o", "json")
+	got := s.run("try", "-f", path, "--timeout", "5s", "-o", "json")
 	require.Equal(t, exitTimeout, got.code, got.stderr)
 	require.NoError(t, json.Unmarshal([]byte(got.stdout), &result), got.stdout)
 	require.True(t, result.Deleted)
