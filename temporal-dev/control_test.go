@@ -34,7 +34,7 @@ func TestControl(t *testing.T) {
 		dir, s := setup(t)
 		code, out := steerIt("start", "plant-1-a", "--data", dir)
 		require.Equal(t, exitOK, code, out)
-		require.Regexp(t, `plant-1-a +running +\d+ +1 +0s`, out)
+		require.Regexp(t, `plant-1-a +running +\d+ +1 +\d+s`, out)
 		pid := s.views()[0].PID
 		code, out = steerIt("stop", "plant-1-a", "--data", dir)
 		require.Equal(t, exitOK, code, out)

@@ -50,7 +50,9 @@ func TestProcess(t *testing.T) {
 	t.Run("that is stopped stays stopped until it is started", func(t *testing.T) {
 		t.Parallel()
 		s, said := newTestSupervisor(t)
-		p := s.add(shellSpec(t, "a", sleeper))
+		sp := shellSpec(t, "a", sleeper)
+		sp.end[0].wait = testPatience
+		p := s.add(sp)
 		require.NoError(t, s.start(t.Context(), "a"))
 		pid := p.snapshot().PID
 		require.NoError(t, s.stop(t.Context(), "a"))
