@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -57,18 +57,16 @@ func TestCrowdWaker(t *testing.T) {
 	})
 	t.Run("asks once for all that come together where many wait", func(t *testing.T) {
 		t.Parallel()
-		w, f := setup(decide.Crowd)
-		wake(t, w, 20)
-		require.Len(t, f.single, decide.Crowd, "the first few are not known to be a crowd")
-		select {
-		case site := <-f.sites:
-			require.EqualValues(t, "plant-1", site)
-		case <-time.After(10 * time.Second):
-			t.Fatal("nobody was asked to deliver")
-		}
-		wake(t, w, 1)
-		require.EqualValues(t, "plant-1", <-f.sites, "who comes later is asked for again")
-		require.Len(t, f.single, decide.Crowd)
+		synctest.Test(t, func(t *testing.T) { // its clock moves only while everybody waits
+			w, f := setup(decide.Crowd)
+			wake(t, w, 20)
+			require.Len(t, f.single, decide.Crowd, "the first few are not known to be a crowd")
+			require.EqualValues(t, "plant-1", <-f.sites)
+			wake(t, w, 1)
+			require.EqualValues(t, "plant-1", <-f.sites, "who comes later is asked for again")
+			require.Len(t, f.single, decide.Crowd)
+			require.Empty(t, f.sites)
+		})
 	})
 	t.Run("leaves others than instances alone", func(t *testing.T) {
 		t.Parallel()
