@@ -72,7 +72,7 @@ func TestListenWanted(t *testing.T) {
 	}()
 	b.exec(`INSERT INTO nodes (name, site, role) VALUES ('plant-1-a', 'plant-1', 'active')`)
 	eventually(t, "it listens", func() bool {
-		return scan[int64](b, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN holdfast_link%'") == 1
+		return scan[int64](b, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN holdfast_link%' AND state = 'idle'") == 1
 	})
 	require.NoError(t, b.WantNode(b.ctx(), "plant-1-a"))
 	number, err := b.WantedNode(b.ctx(), "plant-1-a", time.Hour)

@@ -127,8 +127,11 @@ func serveLink(t *testing.T, store *postgres.Store, address string, options ...g
 	timing.HeartbeatEvery = 50 * time.Millisecond
 	s, err := link.New(link.Options{Store: store, ID: id, Timing: timing, Now: time.Now, Log: slog.New(slog.DiscardHandler), GRPC: options, Replicas: store})
 	require.NoError(t, err)
-	l, err := net.Listen("tcp", address)
-	require.NoError(t, err)
+	var l net.Listener
+	require.Eventually(t, func() bool { // a port that was let go may be lent to somebody for a moment
+		l, err = net.Listen("tcp", address)
+		return err == nil
+	}, time.Minute, 10*time.Millisecond, "listen at "+address)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, l) }()
