@@ -72,9 +72,11 @@ func TestE2EFetch(t *testing.T) {
 	}
 	t.Run("is cut short by a newer revision", func(t *testing.T) {
 		active := s.holder(t, site)
+		letGo := s.hold(t, active, "during_fetch")
 		first, hash := st.offer(t, 10)
 		s.fetching(t, active, hash)
 		second, newest := st.release(t)
+		letGo()
 		requireSucceeded(t, s.ended(t, second.ID))
 		require.Equal(t, fleet.OperationSuperseded, s.ended(t, first.ID).State)
 		st.good(t, newest)
@@ -86,12 +88,14 @@ func TestE2EFetch(t *testing.T) {
 		active := s.holder(t, site)
 		held, err := s.stores.current(t.Context(), active, st.key.Name)
 		require.NoError(t, err)
+		letGo := s.hold(t, active, "during_fetch")
 		op, hash := st.offer(t, 11)
 		s.fetching(t, active, hash)
 		require.NoError(t, insist(t, "cancel", func(ctx context.Context) error {
 			_, err := s.api.CancelOperation(ctx, op.ID, api.Mutation{})
 			return err
 		}))
+		letGo()
 		require.Equal(t, fleet.OperationCancelled, s.ended(t, op.ID).State)
 		s.settled(t)
 		for _, node := range pair(site) {

@@ -109,6 +109,9 @@ func (a *Applier) obtain(ctx context.Context, cmd fleet.RefreshDeploymentCommand
 	fetched, err := a.opt.Fetcher.Fetch(ctx, req, staging, func(done int64) {
 		progress(PhaseFetching, done, want.Size)
 		a.opt.Fetched(cmd.DeploymentID, done, want.Size)
+		if staging.Received() > 0 {
+			a.opt.Failpoint("during_fetch")
+		}
 	})
 	return staging, fetched, err
 }
