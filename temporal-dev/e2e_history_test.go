@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -50,14 +48,6 @@ func (s *stack) histories(t *testing.T) []flow {
 		}
 	}
 	return runs
-}
-
-// scheduled is how Temporal names what a schedule starts.
-var scheduled = regexp.MustCompile(`-\d{4}-\d{2}-\d{2}T[0-9:]+Z$`)
-
-// unscheduled are the runs that somebody started.
-func unscheduled(all []flow) []flow {
-	return slices.DeleteFunc(all, func(f flow) bool { return scheduled.MatchString(f.id) })
 }
 
 func (s *stack) events(t *testing.T, of *commonpb.WorkflowExecution) []*historypb.HistoryEvent {
