@@ -202,7 +202,7 @@ func (s *stack) override(t *testing.T, key fleet.ObjectKey, text []byte) {
 // fleetWindowCloses has no patience for a window that closes by itself: while the first batch
 // is under way, the run is given the windows that it would be in a moment later.
 func (s *stack) fleetWindowCloses(t *testing.T) {
-	const site, toStage = "plant-3", 12 * time.Second
+	const site, toStage = "plant-3", 30 * time.Second
 	f := newField(t, s, "closes", 6, fieldOptions{running: 2}, site)
 	now := time.Now()
 	open := fleet.Window{From: clock(now.Add(-time.Hour)), To: clock(now.Add(time.Hour))}

@@ -375,7 +375,7 @@ func (f *field) requireFetched(t *testing.T, run int64, mode decide.SiteMode, so
 func (s *stack) fleetWindow(t *testing.T) {
 	t.Parallel()
 	f := newField(t, s, "window", 6, fieldOptions{running: 2}, "plant-1")
-	const toStage = 8 * time.Second
+	const toStage = 30 * time.Second
 	opens := time.Now().Add(toStage).Truncate(time.Minute).Add(time.Minute)
 	op := f.run(t, api.FleetPut{Windows: []fleet.Window{{From: clock(opens), To: clock(opens.Add(time.Hour))}}})
 	f.staged(t)
