@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -32,7 +33,8 @@ type released struct {
 // storm puts every instance many times, by many clients at once and in no order.
 func (s *stack) storm(t *testing.T, site string) []released {
 	t.Helper()
-	once, err := api.NewClient(s.doc.API, s.doc.Token, api.WithPauses()) // a 503 would be an error
+	var retries atomic.Int32
+	client, err := api.NewClient(s.doc.API, s.doc.Token, api.WithRetryNotice(func(api.Retry) { retries.Add(1) }))
 	require.NoError(t, err)
 	turns := make(chan int)
 	var mu sync.Mutex
@@ -44,7 +46,7 @@ func (s *stack) storm(t *testing.T, site string) []released {
 			for n := range turns {
 				config := fmt.Appendf(nil, `{"put":%d}`, n)
 				key := instanceKey(site, fmt.Sprintf("storm-%d", n%stormInstances))
-				out, err := once.PutInstance(t.Context(), key, api.InstancePut{Config: config}, api.Mutation{})
+				out, err := client.PutInstance(t.Context(), key, api.InstancePut{Config: config}, api.Mutation{})
 				mu.Lock()
 				switch {
 				case err != nil:
@@ -63,6 +65,7 @@ func (s *stack) storm(t *testing.T, site string) []released {
 	}
 	close(turns)
 	clients.Wait()
+	t.Logf("%d calls were repeated", retries.Load())
 	require.Empty(t, failed)
 	return all
 }
