@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/holdfast-io/holdfast/api"
 )
@@ -31,7 +32,8 @@ func (s *stack) untaken(t *testing.T) int {
 	n := 0
 	for _, run := range s.histories(t) {
 		for _, e := range run.events {
-			if e.GetActivityTaskTimedOutEventAttributes() != nil {
+			why := e.GetActivityTaskTimedOutEventAttributes().GetFailure().GetTimeoutFailureInfo()
+			if why.GetTimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
 				n++
 			}
 		}
