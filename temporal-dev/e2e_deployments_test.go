@@ -32,12 +32,15 @@ func TestE2EDeployments(t *testing.T) {
 		{"declared over its end", s.redeclared},
 		{"doors", s.deploymentDoors},
 	})
-	d := newService(t, s, "moved", 3)
+	const away, lost = 15, 3 // seconds
+	d := newService(t, s, "moved", 3, func(p *api.DeploymentPut) { p.Recovery.LostSeconds = away })
 	d.deploy(t)
 	t.Run("agent killed", d.agentKilled)
 	t.Run("guardian killed", d.guardianKilled)
 	t.Run("killed while it scales", d.regionKilled)
 	t.Run("node drained", d.nodeDrained)
+	d.put.Recovery.LostSeconds = lost
+	requireSucceeded(t, d.ended(t, d.declare(t).ID))
 	t.Run("node cut off", d.nodeCutOff)
 	t.Run("node lost", d.nodeLost)
 	d.destroy(t)

@@ -44,9 +44,9 @@ type service struct {
 	put    api.DeploymentPut
 }
 
-// probe is a check that sees a change within a second.
+// probe is a check that sees within seconds that a program is sick, and bears a machine that is busy.
 func probe(change ...func(*fleet.HealthCheck)) *fleet.HealthCheck {
-	h := &fleet.HealthCheck{Type: fleet.HealthHTTP, Path: "/health", Interval: 0.3, Timeout: 0.2, HealthyThreshold: 1, UnhealthyThreshold: 2}
+	h := &fleet.HealthCheck{Type: fleet.HealthHTTP, Path: "/health", Interval: 1, Timeout: 0.9, HealthyThreshold: 1, UnhealthyThreshold: 3}
 	for _, f := range change {
 		f(h)
 	}
