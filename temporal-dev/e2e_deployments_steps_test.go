@@ -337,11 +337,18 @@ func (d *service) guardianKilledPreparing(t *testing.T) {
 	d.alone(t, all)
 }
 
-// slow has its replicas take a while to start from now on.
-func (d *service) slow(t *testing.T, take string) {
+// slow has its replicas start no more from now on until the function is called.
+func (d *service) slow(t *testing.T) (start func()) {
 	t.Helper()
-	d.put.Env["SLOW"] = take
-	requireSucceeded(t, d.ended(t, d.declare(t).ID))
+	may := filepath.Join(d.ledger, "may-start")
+	start = func() { require.NoError(t, os.WriteFile(may, nil, 0o600)) }
+	start()
+	if d.put.Env["AWAIT"] == "" {
+		d.put.Env["AWAIT"] = may
+		requireSucceeded(t, d.ended(t, d.declare(t).ID))
+	}
+	require.NoError(t, os.Remove(may))
+	return start
 }
 
 func starting(r api.Replica) bool {
@@ -349,21 +356,23 @@ func starting(r api.Replica) bool {
 }
 
 func (d *service) guardianKilledStarting(t *testing.T) {
-	d.slow(t, "2s")
+	start := d.slow(t)
 	d.restartedWhile(t, func(_ api.Operation, before []fleet.ReplicaID) {
 		one := d.newOne(t, "one starts", before, starting)
 		kill9(t, d.guards(t, one))
 		d.newOne(t, "another takes its place", append(before, one.ID), func(api.Replica) bool { return true })
+		start()
 	})
 }
 
 // guardianPausedStarting: it is its program that is probed, and that is well.
 func (d *service) guardianPausedStarting(t *testing.T) {
-	d.slow(t, "2500ms")
+	start := d.slow(t)
 	d.restartedWhile(t, func(_ api.Operation, before []fleet.ReplicaID) {
 		one := d.newOne(t, "one starts", before, starting)
 		guardian := d.guards(t, one)
 		require.NoError(t, syscall.Kill(guardian, syscall.SIGSTOP))
+		start()
 		d.newOne(t, "it is healthy", before, func(r api.Replica) bool { return r.ID == one.ID && r.State == fleet.ReplicaHealthy })
 		require.NoError(t, syscall.Kill(guardian, syscall.SIGCONT))
 	})
@@ -371,7 +380,7 @@ func (d *service) guardianPausedStarting(t *testing.T) {
 
 // guardianFallsStopping: a program that does not heed SIGTERM ends all the same.
 func (d *service) guardianFallsStopping(t *testing.T, sig syscall.Signal) {
-	d.put.Env["SLOW"], d.put.Env["STUBBORN"], d.put.StopSeconds = "0s", sig.String(), 2
+	d.put.Env["STUBBORN"], d.put.StopSeconds = sig.String(), 5
 	requireSucceeded(t, d.ended(t, d.declare(t).ID))
 	d.restartedWhile(t, func(_ api.Operation, before []fleet.ReplicaID) {
 		var old api.Replica

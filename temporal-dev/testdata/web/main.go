@@ -1,6 +1,7 @@
 // Command web is what replicas run in tests: a program that listens on $PORT, answers who it is, and
-// is sick while a file says so, and does not heed SIGTERM with $STUBBORN. It leaves a file per process in $LEDGER, named by its process id, so
-// that a test knows all that ever ran.
+// is sick while a file says so, begins when the file $AWAIT is there, and does not heed SIGTERM with
+// $STUBBORN. It leaves a file per process in $LEDGER, named by its process id, so that a test knows
+// all that ever ran.
 package main
 
 import (
@@ -20,6 +21,7 @@ const (
 	exitFailed = 1
 	mode       = 0o600
 	patience   = 5 * time.Second
+	often      = 50 * time.Millisecond
 )
 
 func main() {
@@ -52,6 +54,18 @@ func run() error {
 	case <-stop:
 		return nil
 	case <-started.C:
+	}
+	tick := time.NewTicker(often)
+	defer tick.Stop()
+	for may := os.Getenv("AWAIT"); may != ""; {
+		if _, err := os.Stat(may); err == nil {
+			break
+		}
+		select {
+		case <-stop:
+			return nil
+		case <-tick.C:
+		}
 	}
 	return serve(ledger, replica, stop)
 }
