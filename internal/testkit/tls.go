@@ -37,12 +37,18 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issue writes a certificate for 127.0.0.1 and localhost, good for both sides, into files that
-// begin with a path.
-func (a *Authority) Issue(path string) (cert, key string) {
+// Issue writes a certificate for 127.0.0.1, localhost and what listens at some addresses, good for
+// both sides, into files that begin with a path.
+func (a *Authority) Issue(path string, addresses ...string) (cert, key string) {
 	a.t.Helper()
+	hosts := []net.IP{net.IPv4(127, 0, 0, 1)}
+	for _, address := range addresses {
+		host, _, err := net.SplitHostPort(address)
+		require.NoError(a.t, err)
+		hosts = append(hosts, net.ParseIP(host))
+	}
 	c, k := a.sign(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "test"}, DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		Subject: pkix.Name{CommonName: "test"}, DNSNames: []string{"localhost"}, IPAddresses: hosts,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
 	raw, err := x509.MarshalPKCS8PrivateKey(k)

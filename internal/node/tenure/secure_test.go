@@ -80,7 +80,7 @@ func newDuo(t *testing.T, change func(a, b *half)) (a, b *half) {
 
 func newHalf(t *testing.T, name fleet.NodeName, role fleet.Role) *half {
 	t.Helper()
-	h := &half{t: t, name: name, role: role, listen: freePort(t), said: &transcript{}}
+	h := &half{t: t, name: name, role: role, listen: testkit.Address(), said: &transcript{}}
 	h.renew()
 	return h
 }
@@ -105,7 +105,7 @@ func (h *half) member() tenure.Member {
 
 func (h *half) start() {
 	h.t.Helper()
-	t, dir := h.t, h.t.TempDir()
+	t, dir := h.t, testkit.Dir(h.t)
 	require.NoError(t, tenure.Joined(dir, site, h.name))
 	log := slog.New(slog.NewTextHandler(io.MultiWriter(h.said, t.Output()), nil))
 	opt := tenure.Options{
@@ -157,7 +157,7 @@ func (h *half) says(words string) {
 func secure(t *testing.T, ca *testkit.Authority, all ...*half) {
 	t.Helper()
 	for _, h := range all {
-		cert, key := ca.Issue(filepath.Join(t.TempDir(), string(h.name)))
+		cert, key := ca.Issue(filepath.Join(t.TempDir(), string(h.name)), h.listen)
 		own := certs.Pair{Cert: cert, Key: key}
 		h.served, h.shown = certs.ServerFiles{Pair: own, ClientCA: ca.File}, certs.ClientFiles{CA: ca.File, Pair: own}
 	}
