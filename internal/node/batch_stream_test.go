@@ -121,7 +121,7 @@ func TestBatchGoesOn(t *testing.T) {
 	t.Run("gives a stalled one up", func(t *testing.T) {
 		t.Parallel()
 		m, order, stream := three(t)
-		m.opt.Fetcher.ReadIdle, m.opt.Fetcher.Attempts = 100*time.Millisecond, 1
+		m.opt.Fetcher.ReadIdle, m.opt.Fetcher.Attempts = 2*time.Second, 1 // that includes to connect
 		release := make(chan struct{})
 		m.stream = func(w http.ResponseWriter, _ []fleet.Hash) {
 			_, _ = w.Write(stream[:len(stream)-3])
@@ -130,7 +130,7 @@ func TestBatchGoesOn(t *testing.T) {
 			<-release
 			m.mu.Lock()
 		}
-		time.AfterFunc(2*time.Second, func() { close(release) })
+		t.Cleanup(func() { close(release) }) // before the server closes, which waits for it
 		require.Equal(t, 2, m.mustRun().Applied)
 		require.Equal(t, fleet.Communication, m.reason(order[2]))
 	})

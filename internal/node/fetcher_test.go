@@ -206,8 +206,8 @@ func fetch(t *testing.T, s *served, data []byte, changes ...func(*fetching)) (*f
 	return f, err
 }
 
-// quick leaves a loaded machine the time to answer what does not stall.
-func quick(f *fetching) { f.ReadIdle = 400 * time.Millisecond }
+// quick leaves a loaded machine the time to connect, and to answer what does not stall.
+func quick(f *fetching) { f.ReadIdle = 2 * time.Second }
 
 // N39
 func TestFetch(t *testing.T) {
