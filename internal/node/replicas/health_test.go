@@ -108,12 +108,15 @@ func newProbes(t *testing.T) *probes {
 	t.Helper()
 	p := &probes{hold: make(chan struct{})}
 	p.status.Store(http.StatusOK)
-	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.all.Add(1)
 		p.most.Store(max(p.most.Load(), p.atOnce.Add(1)))
 		defer p.atOnce.Add(-1)
 		if p.status.Load() == 0 {
-			<-p.hold
+			select {
+			case <-p.hold:
+			case <-r.Context().Done(): // it was given up
+			}
 			return
 		}
 		w.WriteHeader(int(p.status.Load()))

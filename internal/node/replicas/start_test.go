@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -114,7 +115,10 @@ func TestMany(t *testing.T) {
 		defer b.region.mu.Unlock()
 		return len(b.region.samples) == len(lines)
 	}, "no samples of some")
-	for id, s := range b.region.samples {
+	b.region.mu.Lock()
+	samples := maps.Clone(b.region.samples)
+	b.region.mu.Unlock()
+	for id, s := range samples {
 		require.Positive(t, s.Memory, id)
 	}
 	b.ask()
@@ -189,12 +193,9 @@ func TestPortOfEnded(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			b.region.noLogs = true
-			free, err := net.Listen("tcp", "127.0.0.1:0")
+			at, err := newPorts().choose(first, []fleet.ProcessPort{{Name: "http"}}, nil)
 			require.NoError(t, err)
-			port, err := strconv.Atoi(portOf(t, free.Addr().String()))
-			require.NoError(t, err)
-			require.NoError(t, free.Close())
-			hash := b.defined(web(func(d *fleet.Definition) { d.Ports[0].Port = port }))
+			hash := b.defined(web(func(d *fleet.Definition) { d.Ports[0].Port = at["http"] }))
 			b.ask(line(first, hash))
 			st := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 			require.NoError(t, syscall.Kill(int(st.GetPid()), syscall.SIGKILL))
