@@ -19,7 +19,7 @@ func cordoned(m tenure.Member) tenure.Member {
 func (k *kept) passes(ttls int) {
 	k.t.Helper()
 	began := guardian.SinceBoot()
-	for span := shortTTL; ttls > 0; ttls-- {
+	for span := k.ttl; ttls > 0; ttls-- {
 		k.eventually("time passes", func() bool { return guardian.SinceBoot() > began+span })
 		began += span
 	}
@@ -44,7 +44,7 @@ func TestCordoned(t *testing.T) {
 	})
 	t.Run("a holder goes on until it hands over, and does not stand three TTLs later", func(t *testing.T) { // the drain of a lone node
 		t.Parallel()
-		k := newKept(t).start()
+		k := newKept(t).steady().start()
 		k.tell(alone)
 		k.eventually("it may run", k.MayRun)
 		k.tell(cordoned(alone))
@@ -61,7 +61,7 @@ func TestCordoned(t *testing.T) {
 	})
 	t.Run("a holder that was down takes up what it had", func(t *testing.T) {
 		t.Parallel()
-		k := newKept(t).start()
+		k := newKept(t).steady().start()
 		k.tell(alone)
 		k.eventually("it may run", k.MayRun)
 		k.tell(cordoned(alone))

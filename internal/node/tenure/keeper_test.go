@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/lease/boottime"
 	"github.com/holdfast-io/holdfast/internal/lease/votefile"
 	"github.com/holdfast-io/holdfast/internal/node/tenure"
+	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
 // fakeTenant notes what is asked of a node.
@@ -102,6 +103,7 @@ type kept struct {
 	*tenure.Keeper
 	t      *testing.T
 	dir    string
+	ttl    time.Duration
 	key    identity.Key
 	tenant *fakeTenant
 	region *fakeRegion
@@ -112,6 +114,7 @@ type kept struct {
 
 const (
 	shortTTL      = 900 * time.Millisecond
+	steadyTTL     = 3 * time.Second
 	shortInterval = 300 * time.Millisecond
 )
 
@@ -120,8 +123,17 @@ func newKept(t *testing.T) *kept {
 	t.Helper()
 	key, err := identity.Generate(nodeA)
 	require.NoError(t, err)
-	k := &kept{t: t, dir: t.TempDir(), key: key, tenant: &fakeTenant{floor: 4}, region: &fakeRegion{}, said: make(chan audit.Refusal, 100)}
+	k := &kept{
+		t: t, dir: testkit.Dir(t), ttl: shortTTL, key: key, tenant: &fakeTenant{floor: 4}, region: &fakeRegion{},
+		said: make(chan audit.Refusal, 100),
+	}
 	require.NoError(t, tenure.Joined(k.dir, site, nodeA))
+	return k
+}
+
+// steady has its leases last so long that a busy machine renews each in time.
+func (k *kept) steady() *kept {
+	k.ttl = steadyTTL
 	return k
 }
 
@@ -130,7 +142,7 @@ func (k *kept) open() {
 	k.t.Helper()
 	var err error
 	k.Keeper, err = tenure.Open(tenure.Options{
-		Site: site, Node: nodeA, Dir: k.dir, TTL: shortTTL, Interval: shortInterval, Key: func() identity.Key { return k.key },
+		Site: site, Node: nodeA, Dir: k.dir, TTL: k.ttl, Interval: shortInterval, Key: func() identity.Key { return k.key },
 		Tenant: k.tenant, Region: k.region, Log: slog.New(slog.DiscardHandler), OwedLimit: 50 * time.Millisecond,
 		Clock: k.clock, Refused: func(r audit.Refusal) bool { k.said <- r; return true },
 	})
@@ -191,7 +203,7 @@ func TestKeeper(t *testing.T) {
 	})
 	t.Run("alone it takes an epoch above what its store knows, tells the region, and asks first for what is owed", func(t *testing.T) {
 		t.Parallel()
-		k := newKept(t)
+		k := newKept(t).steady()
 		k.tenant.onOwed = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() } // the region is away
 		k.start().tell(alone)
 		k.eventually("it may run", k.MayRun)
@@ -209,7 +221,7 @@ func TestKeeper(t *testing.T) {
 		require.True(t, stats.Holds)
 		require.EqualValues(t, 5, stats.Epoch)
 		require.Positive(t, stats.Left)
-		require.LessOrEqual(t, stats.Left, shortTTL)
+		require.LessOrEqual(t, stats.Left, k.ttl)
 		out, err := k.HandOver(t.Context(), fleet.HandOverCommand{Site: site, To: nodeB, DeadlineSeconds: 1})
 		require.NoError(t, err)
 		require.Equal(t, "not_a_voter", out.Reason, "there is nobody to hand it to")
@@ -223,11 +235,13 @@ func TestKeeper(t *testing.T) {
 		known, err := json.Marshal(tenure.Site{Name: site, Generation: 3, Members: []tenure.Member{alone}, OnIsolation: lease.IsolationStop})
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(k.dir, tenure.SiteFile), known, 0o600))
+		k.clock = slowed(100)
+		now, err := k.clock()
+		require.NoError(t, err)
 		require.NoError(t, votefile.Save(filepath.Join(k.dir, votefile.Name), votefile.State{
 			Site: site, Node: nodeA, Record: lease.Record{Promised: 5, PromisedTo: nodeA, Holder: nodeA, Epoch: 5, Counter: 9, TTL: shortTTL},
-			Claim: lease.Claim{Epoch: 5, Counter: 9, Deadline: lease.Instant(guardian.SinceBoot() + shortTTL/5), Boot: boot},
+			Claim: lease.Claim{Epoch: 5, Counter: 9, Deadline: now.Add(shortTTL / 5), Boot: boot},
 		}))
-		k.clock = slowed(100)
 		k.start()
 		k.eventually("it is settled", func() bool {
 			k.tenant.mu.Lock()
@@ -270,7 +284,7 @@ func TestKeeper(t *testing.T) {
 	})
 	t.Run("alone it hands over to nobody when it is drained", func(t *testing.T) { // X5
 		t.Parallel()
-		k := newKept(t).start()
+		k := newKept(t).steady().start()
 		k.tell(alone)
 		k.eventually("it may run", k.MayRun)
 		out, err := k.HandOver(t.Context(), fleet.HandOverCommand{Site: site, DeadlineSeconds: 30})

@@ -158,14 +158,14 @@ func (r *regionVote) released() int {
 	return r.releases
 }
 
-func newRegion(t *testing.T, keys map[fleet.NodeName]ed25519.PublicKey, others [2]fleet.NodeName) *regionVote {
+func newRegion(t *testing.T, keys map[fleet.NodeName]ed25519.PublicKey, lasts time.Duration) *regionVote {
 	t.Helper()
 	now, err := boottime.Now()
 	require.NoError(t, err)
 	r := &regionVote{keys: keys}
-	cfg := lease.VoterConfig{Site: site, Name: lease.Region, Others: others, TTL: ttl, Nonce: 7}
+	cfg := lease.VoterConfig{Site: site, Name: lease.Region, Others: [2]fleet.NodeName{nodeA, nodeB}, TTL: lasts, Nonce: 7}
 	// As the first declaration of a site writes it.
-	r.voter = lease.Start(cfg, lease.Record{Promised: 1, Holder: nodeA, Epoch: 1, TTL: ttl}, now)
+	r.voter = lease.Start(cfg, lease.Record{Promised: 1, Holder: nodeA, Epoch: 1, TTL: lasts}, now)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	r.addr = l.Addr().String()
@@ -272,26 +272,25 @@ type machine struct {
 // pair is a site of two nodes with its region.
 type pair struct {
 	t       *testing.T
+	ttl     time.Duration
 	a, b    *machine
 	region  *regionVote
 	site    tenure.Site
 	witness string
 }
 
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close() //nolint:errcheck // only its number is of use
-	return l.Addr().String()
-}
-
 func setup(t *testing.T, changes ...func(*tenure.Site)) *pair {
 	t.Helper()
-	p := &pair{t: t, witness: filepath.Join(testkit.Dir(t), "witness")}
+	return setupFor(t, ttl, changes...)
+}
+
+// setupFor is a pair whose leases last so long.
+func setupFor(t *testing.T, lasts time.Duration, changes ...func(*tenure.Site)) *pair {
+	t.Helper()
+	p := &pair{t: t, ttl: lasts, witness: filepath.Join(testkit.Dir(t), "witness")}
 	p.a, p.b = p.machine(nodeA), p.machine(nodeB)
 	keys := map[fleet.NodeName]ed25519.PublicKey{nodeA: p.a.key.SigningPublic(), nodeB: p.b.key.SigningPublic()}
-	p.region = newRegion(t, keys, [2]fleet.NodeName{nodeA, nodeB})
+	p.region = newRegion(t, keys, lasts)
 	for _, m := range []*machine{p.a, p.b} {
 		m.region, m.peer = newWire(t, p.region.addr), newWire(t, m.listen)
 	}
@@ -309,7 +308,7 @@ func setup(t *testing.T, changes ...func(*tenure.Site)) *pair {
 // machine has enrolled, and holds one instance in its own store.
 func (p *pair) machine(name fleet.NodeName) *machine {
 	t := p.t
-	m := &machine{t: t, pair: p, name: name, dir: testkit.Dir(t), listen: freePort(t)}
+	m := &machine{t: t, pair: p, name: name, dir: testkit.Dir(t), listen: testkit.Address()}
 	key, err := identity.Generate(name)
 	require.NoError(t, err)
 	m.key = key.Enrolled("eu-1")
@@ -356,7 +355,7 @@ func (m *machine) start(told bool) {
 	region.At(m.region.address(), identity.LinkAudience)
 	m.agent, err = node.Open(m.t.Context(), node.AgentOptions{
 		Node: m.name, Site: site, Dir: m.dir, API: "http://127.0.0.1:1", Runtime: rt, Tenancy: rt, Log: log, Now: time.Now,
-		SettleEvery: interval, Lease: &node.LeaseOptions{TTL: ttl, Interval: interval, Region: region, Peer: m.listen, OwedLimit: interval / 10},
+		SettleEvery: interval, Lease: &node.LeaseOptions{TTL: m.pair.ttl, Interval: interval, Region: region, Peer: m.listen, OwedLimit: interval / 10},
 	})
 	require.NoError(m.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
