@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
 // C15, C21, C41, C63, C70
@@ -82,6 +82,7 @@ func TestInstanceConnection(t *testing.T) {
 	t.Run("tells its callbacks, and lives on while one blocks", func(t *testing.T) {
 		t.Parallel()
 		woken, reported, blocked := make(chan struct{}), make(chan []string, 1), make(chan struct{})
+		wake := sync.OnceFunc(func() { close(woken) })
 		sites := make(chan int64, 1)
 		r := newRegion(t)
 		r.onStream = func(_ int, s *stream) error {
@@ -103,7 +104,7 @@ func TestInstanceConnection(t *testing.T) {
 			o.OnReport = func(m []string) { reported <- m }
 			o.PeerAddress = "10.0.0.1:7462"
 			o.OnSite = func(s *nodev1.Site) { sites <- s.GetGeneration() }
-			o.OnWake = func() { close(woken); <-blocked }
+			o.OnWake = func() { wake(); <-blocked }
 			o.OnState = func(s Status) { states = append(states, s.State) }
 		}))
 		<-woken
@@ -131,20 +132,12 @@ func TestInstanceConnection(t *testing.T) {
 	})
 	t.Run("ends without a region, and in the midst of a pause", func(t *testing.T) {
 		t.Parallel()
-		c := run(t, options(t, nobody(t), func(o *Options) { o.Backoff = Backoff{Initial: time.Hour} }))
+		c := run(t, options(t, testkit.Address(), func(o *Options) { o.Backoff = Backoff{Initial: time.Hour} }))
 		eventually(t, "the pause", func() bool { return c.Status().State == Disconnected })
 		require.Error(t, c.Status().Err)
 		c.end()
 		require.NoError(t, c.result(t))
 	})
-}
-
-// nobody is an address at which nobody listens.
-func nobody(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
 }
 
 // C62
@@ -166,7 +159,7 @@ func TestClose(t *testing.T) {
 		t.Parallel()
 		r := newRegion(t).start()
 		w := newWire(t, r.address)
-		c := run(t, options(t, w.address, func(o *Options) { o.HeartbeatTimeout = time.Second }))
+		c := run(t, options(t, w.address, func(o *Options) { o.HeartbeatTimeout = 5 * time.Second }))
 		c.active(t, 1)
 		w.freeze(true, true)
 		c.end()
@@ -226,7 +219,7 @@ func TestReconnect(t *testing.T) {
 				return s.answer()
 			}
 			r.start()
-			run(t, options(t, r.address)).active(t, 3)
+			run(t, options(t, r.address, lapsing)).since(t, 3)
 		})
 	}
 	cuts := map[string]struct{ up, down bool }{
@@ -237,11 +230,11 @@ func TestReconnect(t *testing.T) {
 			t.Parallel()
 			r := newRegion(t).start()
 			w := newWire(t, r.address)
-			c := run(t, options(t, w.address))
-			c.active(t, 1)
+			c := run(t, options(t, w.address, lapsing))
+			cutOff := c.since(t, 1)
 			w.freeze(cut.up, cut.down)
-			c.active(t, 2)
-			eventually(t, "heartbeats", func() bool { return r.heartbeats(2) > 3 })
+			c.since(t, cutOff+1)
+			eventually(t, "heartbeats", func() bool { return r.heartbeats(r.registrations()) > 3 })
 			if !cut.up { // the region hears it at once: nothing of it waits for an acknowledgement
 				eventually(t, "the link is reset", func() bool { return w.resets.Load() > 0 })
 			}
@@ -259,7 +252,8 @@ func TestReconnect(t *testing.T) {
 		}
 		t.Cleanup(func() { close(hang) })
 		r.start()
-		run(t, options(t, r.address, func(o *Options) { o.CallTimeout = 300 * time.Millisecond })).active(t, 2)
+		c := run(t, options(t, r.address, func(o *Options) { o.CallTimeout = time.Second }))
+		eventually(t, "active", func() bool { return c.Status().State == Active && r.registrations() >= 2 })
 	})
 	t.Run("when a token cannot be made, without taking that for a refusal", func(t *testing.T) {
 		t.Parallel()
@@ -296,7 +290,7 @@ func TestReconnect(t *testing.T) {
 	})
 	t.Run("gives up after as many failures as it may have, and says so", func(t *testing.T) {
 		t.Parallel()
-		c, pauses := pausing(t, options(t, nobody(t), func(o *Options) { o.Backoff, o.MaxReconnectAttempts = Backoff{}, 0 }))
+		c, pauses := pausing(t, options(t, testkit.Address(), func(o *Options) { o.Backoff, o.MaxReconnectAttempts = Backoff{}, 0 }))
 		err := start(t, c).result(t)
 		require.ErrorIs(t, err, ErrUnreachable)
 		require.Equal(t, codes.Unavailable, status.Code(err), "the last failure is in the chain: %v", err)

@@ -104,10 +104,10 @@ func TestDrain(t *testing.T) {
 		r.start()
 		c := run(t, options(t, r.address, func(o *Options) {
 			o.InFlight = func() int { return int(work.Load()) }
-			o.HeartbeatTimeout = 150 * time.Millisecond
+			o.HeartbeatTimeout = 500 * time.Millisecond
 		}))
 		require.EqualValues(t, 1, <-d.acks)
-		for range 20 { // three timeouts
+		for range 75 { // three timeouts
 			<-d.counts
 		}
 		require.Equal(t, Draining, c.Status().State)

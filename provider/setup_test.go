@@ -21,13 +21,14 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
 const (
 	// patience bounds a wait for what must happen, on a machine that does much else.
 	patience = 30 * time.Second
 	beats    = 20 * time.Millisecond
-	silence  = 400 * time.Millisecond
+	silence  = 5 * time.Second
 )
 
 func TestMain(m *testing.M) {
@@ -65,14 +66,13 @@ type stream struct {
 }
 
 func newRegion(t testing.TB) *region {
-	return &region{t: t, address: "127.0.0.1:0", beatsOf: map[string]int{}}
+	return &region{t: t, address: testkit.Address(), beatsOf: map[string]int{}}
 }
 
 // start listens, on the same port again after a stop.
 func (r *region) start() *region {
 	listener, err := net.Listen("tcp", r.address)
 	require.NoError(r.t, err)
-	r.address = listener.Addr().String()
 	server := grpc.NewServer()
 	nodev1.RegisterControlPlaneServer(server, r)
 	r.mu.Lock()
@@ -248,6 +248,9 @@ func options(t testing.TB, address string, change ...func(*Options)) Options {
 	return o
 }
 
+// lapsing has a connection end soon when it is not answered.
+func lapsing(o *Options) { o.HeartbeatTimeout = 400 * time.Millisecond }
+
 // running is a connection whose Run is under way.
 type running struct {
 	*InstanceConnection
@@ -291,6 +294,18 @@ func (r *running) active(t testing.TB, n int) {
 		st := r.Status()
 		return st.State == Active && st.ConnectionID == idOf(n)
 	})
+}
+
+// since waits until it is active by its n-th connection or a later one, and gives which: on a busy
+// machine one may lapse for nothing.
+func (r *running) since(t testing.TB, n int) (is int) {
+	t.Helper()
+	eventually(t, "active", func() bool {
+		st := r.Status()
+		_, _ = fmt.Sscanf(st.ConnectionID, "%x", &is)
+		return st.State == Active && is >= n
+	})
+	return is
 }
 
 // wire is a TCP proxy that can go silent without closing anything.

@@ -119,10 +119,10 @@ func TestStall(t *testing.T) {
 				return s.listen()
 			}
 			r.start()
-			p := child(t, r.address, 200*time.Millisecond)
+			p := child(t, r.address, 2*pause)
 			eventually(t, "heartbeats", func() bool { return r.heartbeats(1) > 5 })
 			stalled.Store(true)
-			stall(t, p, pause)
+			stall(t, p, 5*pause)
 			eventually(t, "a new connection", func() bool { return r.heartbeats(r.registrations()) > 5 && r.registrations() > 1 })
 		})
 	}
