@@ -95,8 +95,9 @@ func TestDrainOfNodeThatHangs(t *testing.T) {
 			t.Parallel()
 			r, _, l := drainedNode(t, slow())
 			l.beat(3)
+			const limit = 5 * time.Second
 			began := now()
-			r.askNodeDrain(2 * time.Second)
+			r.askNodeDrain(limit)
 			r.drainsTo("ack")
 			if acks {
 				l.drainRequest()
@@ -106,7 +107,7 @@ func TestDrainOfNodeThatHangs(t *testing.T) {
 			a := r.drainsTo("cut_off")
 			require.Equal(t, fleet.OperationSucceeded, a.State)
 			require.Contains(t, a.Message, "with 3 in flight")
-			require.GreaterOrEqual(t, now().Sub(began), 2*time.Second, "it was not cut before")
+			require.GreaterOrEqual(t, now().Sub(began), limit, "it was not cut before")
 			require.Error(t, l.ended(), "its server has let go of it")
 			require.Equal(t, fleet.DrainDeadline, r.row(l.id).Reason)
 		})
