@@ -202,6 +202,7 @@ func TestDrain(t *testing.T) {
 		<-began
 		return c, id, done
 	}
+	const soon = 4 * time.Second // the provider has heard of it by then
 	drain := func(r *region, id string, limit time.Duration) {
 		_, err := r.store.AskDrain(r.Context(), fleet.ConnectionID(id), "upgrade", limit)
 		require.NoError(r, err)
@@ -227,7 +228,7 @@ func TestDrain(t *testing.T) {
 		t.Parallel()
 		r := newRegion(t, patient())
 		c, id, done := working(r, func(ctx context.Context, _ []byte) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() })
-		drain(r, id, time.Second)
+		drain(r, id, soon)
 		require.Error(t, <-done)
 		r.ends(id, fleet.StreamClosed, fleet.DrainDeadline)
 		require.ErrorContains(t, c.result(), "drained: upgrade")
@@ -238,7 +239,7 @@ func TestDrain(t *testing.T) {
 		release := make(chan struct{})
 		c, id, _ := working(r, func(context.Context, []byte) ([]byte, error) { <-release; return nil, nil })
 		t.Cleanup(func() { close(release) })
-		drain(r, id, time.Second)
+		drain(r, id, soon)
 		r.ends(id, fleet.DrainDeadline, fleet.StreamFailed)
 		var drained *provider.DrainedError
 		require.ErrorAs(t, c.result(), &drained)
@@ -250,7 +251,7 @@ func TestDrain(t *testing.T) {
 		c, id, done := working(r, func(ctx context.Context, _ []byte) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() })
 		drain(r, id, time.Hour)
 		r.eventually("it is draining", func() bool { return r.row(id).State == fleet.ConnectionDraining })
-		drain(r, id, time.Second)
+		drain(r, id, soon)
 		require.Error(t, <-done)
 		r.ends(id, fleet.StreamClosed, fleet.DrainDeadline)
 		require.ErrorContains(t, c.result(), "drained: upgrade")

@@ -35,7 +35,7 @@ func newNodeRegion(t *testing.T, timing fleet.LinkTiming) *nodeRegion {
 	store, err := postgres.Open(t.Context(), url, testkit.Region)
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
-	r := &nodeRegion{region: &region{T: t, store: store, timing: timing, address: "127.0.0.1:0"}}
+	r := &nodeRegion{region: &region{T: t, store: store, timing: timing, address: testkit.Address()}}
 	r.pool, err = pgxpool.New(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(r.pool.Close)
@@ -237,7 +237,7 @@ func TestReplicas(t *testing.T) {
 		r := newNodeRegion(t, patient())
 		first, address := r.stop, r.address
 		t.Cleanup(first)
-		r.address = "127.0.0.1:0"
+		r.address = testkit.Address()
 		r.serve() // another
 		n := newNode(t)
 		c := r.join(address, n)

@@ -100,7 +100,7 @@ type region struct {
 }
 
 func newRegion(t *testing.T, timing fleet.LinkTiming) *region {
-	r := &region{T: t, store: testkit.Store(t), timing: timing, address: "127.0.0.1:0"}
+	r := &region{T: t, store: testkit.Store(t), timing: timing, address: testkit.Address()}
 	r.token, _ = r.grant("acme")
 	r.serve()
 	t.Cleanup(func() { r.stop() })
@@ -125,7 +125,6 @@ func (r *region) serve() {
 	require.NoError(r, err)
 	l, err := net.Listen("tcp", r.address)
 	require.NoError(r, err)
-	r.address = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, l) }()
