@@ -15,7 +15,7 @@ import (
 // X21: whichever of agent and guardian is paused or killed, nothing runs at the deadline.
 // Commands here ignore SIGTERM, and one of them left group and session.
 func TestNothingOutlivesTheLease(t *testing.T) {
-	const span = 5 * time.Second
+	const span = 8 * time.Second
 	t.Run("the guardian alone ends it", func(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
@@ -177,7 +177,7 @@ func TestWakesAfterTheLease(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
 		spec, w := witnessed(t, r)
-		lease := leaseFor(5 * time.Second)
+		lease := leaseFor(8 * time.Second)
 		require.NoError(t, r.Lease(t.Context(), lease))
 		st := start(t, r, spec)
 		paused(t, st.GuardianPID)
@@ -193,7 +193,7 @@ func TestWakesAfterTheLease(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
 		spec, w := witnessed(t, r)
-		lease := leaseFor(5 * time.Second)
+		lease := leaseFor(8 * time.Second)
 		require.NoError(t, r.Lease(t.Context(), lease))
 		st := start(t, r, spec)
 		w.goesOn(SinceBoot())
@@ -209,7 +209,7 @@ func TestWakesAfterTheLease(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
 		spec, w := witnessed(t, r)
-		agent := startAgent(t, order{Root: r.Root, Executable: r.Executable, Spec: spec, Runs: 5 * time.Second, Enforce: true})
+		agent := startAgent(t, order{Root: r.Root, Executable: r.Executable, Spec: spec, Runs: 8 * time.Second, Enforce: true})
 		lease, err := r.lease()
 		require.NoError(t, err)
 		st := status(t, r, Live)
@@ -269,7 +269,7 @@ func TestRenew(t *testing.T) {
 		r := setup(t)
 		enforced(t, r)
 		spec, w := witnessed(t, r)
-		require.NoError(t, r.Lease(t.Context(), leaseFor(5*time.Second)))
+		require.NoError(t, r.Lease(t.Context(), leaseFor(8*time.Second)))
 		start(t, r, spec)
 		status(t, r, Ended)
 		require.NoError(t, r.Lease(t.Context(), leaseFor(time.Hour)))

@@ -3,6 +3,7 @@ package guardian
 import (
 	"bufio"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -141,10 +142,11 @@ func TestRestart(t *testing.T) {
 	t.Run("a command that exits runs again, alone, and the status says so", func(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
-		// The first two runs end with 7 and leave a child behind.
-		spec := shell(t, "n=$(ls runs | wc -l); touch runs/$n; echo run=$n; [ $n -ge 2 ] && exec sleep 1000; sleep 1000 & sleep 0.3; exit 7")
+		// The first two runs end with 7 and leave a child behind, the first when it was seen.
+		spec := shell(t, "n=$(ls runs | wc -l); touch runs/$n; echo run=$n; [ $n -ge 2 ] && exec sleep 1000; sleep 1000 & sleep 0.3; until [ -e seen ]; do sleep 0.02; done; exit 7")
 		require.NoError(t, exec.Command("mkdir", filepath.Join(spec.Dir, "runs")).Run())
 		first := start(t, r, spec)
+		require.NoError(t, os.WriteFile(filepath.Join(spec.Dir, "seen"), nil, 0o600))
 		printed(t, r, "run=2")
 		var st Status
 		eventually(t, func() bool {
