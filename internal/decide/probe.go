@@ -20,6 +20,9 @@ type ProbeState struct {
 	Begun bool `json:"begun,omitempty"`
 	// Deadline is when the first success is too late (S48, S84).
 	Deadline time.Duration `json:"deadline"`
+	// Settle is when it is too late to be healthy or not at all, after the first success: one that
+	// answers now and then would be neither for ever. 0 is never.
+	Settle time.Duration `json:"settle,omitempty"`
 	// Next is when to begin the next probe. One that takes longer is never overtaken by another.
 	Next time.Duration `json:"next"`
 	// Since is when Health last changed.
@@ -40,6 +43,9 @@ func StartProbes(check fleet.HealthCheck, startup, at time.Duration) ProbeState 
 func Probe(p ProbeState, check fleet.HealthCheck, ok bool, at time.Duration) ProbeState {
 	check = check.WithDefaults()
 	was := p.Health
+	if ok && !p.Begun {
+		p.Settle = at + settleTime(check)
+	}
 	switch {
 	case ok:
 		p.Passed, p.Failed, p.Begun = p.Passed+1, 0, true
@@ -62,5 +68,22 @@ func Probe(p ProbeState, check fleet.HealthCheck, ok bool, at time.Duration) Pro
 	return p
 }
 
-// Late says that the first success did not come in time.
-func (p ProbeState) Late(now time.Duration) bool { return !p.Begun && now >= p.Deadline }
+// settleTime is twice what the slowest straight way to an answer takes.
+func settleTime(check fleet.HealthCheck) time.Duration {
+	looks := 2 * (check.HealthyThreshold + check.UnhealthyThreshold)
+	return time.Duration(float64(looks) * check.Interval * float64(time.Second))
+}
+
+// Due is when a replica that is not healthy yet is late; 0 is never.
+func (p ProbeState) Due() time.Duration {
+	switch {
+	case !p.Begun:
+		return p.Deadline
+	case p.Health == fleet.HealthNotChecked:
+		return p.Settle
+	}
+	return 0
+}
+
+// Late says that it was not healthy in time: the first success, or what is to follow, did not come.
+func (p ProbeState) Late(now time.Duration) bool { return p.Due() > 0 && now >= p.Due() }

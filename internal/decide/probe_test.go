@@ -62,6 +62,33 @@ func TestProbeDeadline(t *testing.T) {
 	require.False(t, none.Late(time.Hour))
 }
 
+// S48, S84: one that answers now and then is given up, too, in a bounded time; one that came to an
+// answer never is.
+func TestProbeSettles(t *testing.T) {
+	t.Parallel()
+	check := fleet.HealthCheck{Interval: 1, HealthyThreshold: 2, UnhealthyThreshold: 3}
+	p := decide.StartProbes(check, time.Minute, time.Second)
+	now := p.Next
+	for i := range 10 {
+		require.False(t, p.Late(p.Next), "it has ten looks")
+		now = p.Next
+		p = decide.Probe(p, check, i%2 == 0, now)
+		require.Equal(t, fleet.HealthNotChecked, p.Health)
+	}
+	require.Equal(t, 11*time.Second, p.Due())
+	require.True(t, p.Late(p.Next))
+	p = decide.Probe(decide.Probe(p, check, true, now), check, true, now+time.Second)
+	require.Equal(t, fleet.HealthHealthy, p.Health)
+	require.Zero(t, p.Due())
+	for range 3 {
+		p = decide.Probe(p, check, false, p.Next)
+	}
+	require.Equal(t, fleet.HealthUnhealthy, p.Health)
+	require.False(t, p.Late(time.Hour), "that has its own way")
+	earlier := decide.ProbeState{Health: fleet.HealthNotChecked, Begun: true, Deadline: time.Second}
+	require.False(t, earlier.Late(time.Hour), "an agent of before said nothing of it")
+}
+
 // S77, S78, S83: health is what the thresholds make of the last results in a row, whatever came
 // before; a probe is never due before the one before it began.
 func TestProbeCounts(t *testing.T) {

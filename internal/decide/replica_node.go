@@ -194,12 +194,12 @@ func startAlone(c hereCase) ReplicaAction {
 	return ReplicaAction{Do: DoStart, Restart: true}
 }
 
-// watch looks again at the deadline of the first success, or when earlier restarts count no more.
+// watch looks again when it is to be healthy, or when earlier restarts count no more.
 // When to probe is the prober's.
 func watch(c hereCase) ReplicaAction {
 	switch {
-	case !c.Probe.Begun:
-		return restUntil(c.Probe.Deadline)
+	case c.Probe.Due() > 0:
+		return restUntil(c.Probe.Due())
 	case c.unsettled():
 		return restUntil(c.settles())
 	}
