@@ -158,17 +158,24 @@ func (c *crowd[In, Out]) shift(who string) {
 }
 
 // answer serves a batch; when it fails for another reason than the database's absence, each
-// call is served by itself, so that one that cannot be served spoils no other.
+// call is served by itself, so that one that cannot be served spoils no other. One that was given
+// up meanwhile is not: its caller may have come again, and was served by then.
 func (c *crowd[In, Out]) answer(ctx context.Context, all []*asked[In, Out]) {
 	err := c.attempt(ctx, all)
 	for _, a := range all {
-		if err != nil && len(all) > 1 && fleet.KindOf(err) != fleet.Unavailable {
+		if err != nil && len(all) > 1 && fleet.KindOf(err) != fleet.Unavailable && !c.left(a) {
 			a.err = c.attempt(ctx, []*asked[In, Out]{a})
 		} else {
 			a.err = err
 		}
 		close(a.done)
 	}
+}
+
+func (c *crowd[In, Out]) left(a *asked[In, Out]) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return a.gone
 }
 
 func (c *crowd[In, Out]) attempt(ctx context.Context, all []*asked[In, Out]) error {

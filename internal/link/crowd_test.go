@@ -162,6 +162,22 @@ func TestCrowd(t *testing.T) {
 		require.NoError(t, c.answered(good))
 		require.ErrorIs(t, c.answered(bad), spoilt)
 	})
+	t.Run("serves nobody by itself who has gone while the batch was spoilt", func(t *testing.T) {
+		t.Parallel()
+		c := newCrowded(t, 10, nil)
+		c.busy()
+		impatient, cancel := context.WithCancel(ctx)
+		gone, stays := c.asks(impatient, "a", "gone"), c.asks(ctx, "b", "stays")
+		c.through <- nil
+		require.Equal(t, []string{"gone", "stays"}, c.batch())
+		cancel()
+		require.Equal(t, fleet.Unavailable, fleet.KindOf(c.answered(gone)))
+		c.through <- nil
+		c.through <- fleet.Errorf(fleet.Internal, "one of them")
+		require.Equal(t, []string{"stays"}, c.batch())
+		c.through <- nil
+		require.NoError(t, c.answered(stays))
+	})
 	t.Run("asks an absent database once for all", func(t *testing.T) {
 		t.Parallel()
 		c := newCrowded(t, 10, nil)

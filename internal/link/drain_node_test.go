@@ -94,7 +94,7 @@ func TestDrainOfNodeThatHangs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, _, l := drainedNode(t, slow())
-			l.beat(3)
+			r.eventually("its work is known", func() bool { l.beat(3); return r.row(l.id).InFlight == 3 })
 			const limit = 5 * time.Second
 			began := now()
 			r.askNodeDrain(limit)
