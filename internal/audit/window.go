@@ -94,12 +94,19 @@ type Window struct {
 	mu     sync.Mutex
 	opened time.Time
 	seen   map[kind]*seen
-	kinds  map[string]int // of whom anybody may claim to be, by who refused
+	kinds  map[budget]int
 	ready  []Refusal
 }
 
 // kind is what is bounded.
 type kind struct{ by, door, identity, reason string }
+
+// budget bounds the kinds that somebody can make up: strangers of their names, and a node of
+// what it says that it proved.
+type budget struct {
+	by      string
+	claimed bool
+}
 
 type seen struct {
 	rows int
@@ -108,7 +115,7 @@ type seen struct {
 
 // NewWindow makes an empty window on a clock.
 func NewWindow(now func() time.Time) *Window {
-	return &Window{now: now, opened: now(), seen: map[kind]*seen{}, kinds: map[string]int{}}
+	return &Window{now: now, opened: now(), seen: map[kind]*seen{}, kinds: map[budget]int{}}
 }
 
 // clean makes a refusal one that can be written: text that a database takes, of bounded
@@ -128,8 +135,13 @@ func text(s string, most int) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// claims says that nobody has proven the identity here: strangers can make up any number.
-func (r Refusal) claims() bool { return r.By != "" || strings.HasPrefix(r.Identity, "?") }
+func (r Refusal) budget() budget { return budget{r.By, strings.HasPrefix(r.Identity, "?")} }
+
+// bounded is all but what the region itself has proven, and what it asked of a node.
+func (r Refusal) bounded() bool {
+	b := r.budget()
+	return b.claimed || b.by != "" && r.Door != DoorNode
+}
 
 // Add takes note of a refusal, once when it has no Times, and at this moment when it has no At.
 // It says whether that gets a row of its own; else it is only counted.
@@ -141,12 +153,12 @@ func (w *Window) Add(r Refusal) (row bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := kind{r.By, r.Door, r.Identity, r.Reason}
-	if w.seen[k] == nil && r.claims() {
-		if w.kinds[r.By] >= Kinds {
+	if w.seen[k] == nil && r.bounded() {
+		if w.kinds[r.budget()] >= Kinds {
 			r.Identity, r.What = many, ""
 			k.identity = many
 		}
-		w.kinds[r.By]++
+		w.kinds[r.budget()]++
 	}
 	n := w.seen[k]
 	if n == nil {

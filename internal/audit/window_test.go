@@ -81,6 +81,8 @@ func TestWindowOfStrangers(t *testing.T) {
 		{Door: "link", Identity: "node:a", Reason: "no"},
 		{Door: "link", Identity: "?node:b", Reason: "no"},
 		{Door: "peer", Identity: "node:c", Reason: "no", By: "b"},
+		{Door: "peer", Identity: "node:c", Reason: "no", By: "a"},
+		{Door: "node", Identity: "region", Reason: "no", By: "a"},
 	} {
 		require.True(t, w.Add(r))
 		require.Equal(t, r.Identity, w.Take()[0].Identity)

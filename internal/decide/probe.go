@@ -43,11 +43,11 @@ func StartProbes(check fleet.HealthCheck, startup, at time.Duration) ProbeState 
 func Probe(p ProbeState, check fleet.HealthCheck, ok bool, at time.Duration) ProbeState {
 	check = check.WithDefaults()
 	was := p.Health
-	if ok && !p.Begun {
-		p.Settle = at + settleTime(check)
-	}
 	switch {
 	case ok:
+		if !p.Begun {
+			p.Settle = at + settleTime(check)
+		}
 		p.Passed, p.Failed, p.Begun = p.Passed+1, 0, true
 		if p.Passed >= check.HealthyThreshold {
 			p.Health = fleet.HealthHealthy

@@ -80,6 +80,7 @@ type Agent struct {
 	enrolled chan struct{}
 	news     *news
 
+	asking    keyedLocks // one question about what is owed at a time
 	comparing keyedLocks // one comparison with the expected set at a time
 
 	rotateAsked  atomic.Bool

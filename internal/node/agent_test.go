@@ -318,6 +318,23 @@ func TestAgentReportsLeaveBatches(t *testing.T) {
 	require.Equal(t, press, r.Instances[0].Instance)
 }
 
+// X4, X21: a node asks by itself whether what it holds back may start after all.
+func TestAgentAsksAgain(t *testing.T) {
+	t.Parallel()
+	c, b := newControl(t), setup(t)
+	b.must(b.cmd(1, "one"))
+	require.NoError(t, b.store.HoldBack(t.Context(), map[fleet.InstanceName]fleet.Version{press: {Era: 1, Revision: 2}}))
+	require.NoError(t, b.store.Close())
+	require.NoError(t, b.rt.Stop(t.Context(), press))
+	b.rt.said()
+	c.fails["owed"] = []int{503}
+	_, rt := launch(t, b.dir, c.URL, using(b.rt))
+	var asked struct{ Instances []fleet.Extra }
+	c.next("owed", &asked)
+	require.Equal(t, press, asked.Instances[0].Instance)
+	require.Eventually(t, func() bool { st, is, _ := rt.Status(t.Context(), press); return is && st.Running }, 20*time.Second, time.Millisecond)
+}
+
 // X21, X5: what a node refused reaches the region, however often that is away; what it said once
 // it does not say again.
 func TestAgentTellsOfRefusals(t *testing.T) {

@@ -3,43 +3,103 @@ package node
 import (
 	"context"
 	"errors"
-	"maps"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
 // askOwed asks the region which of the instances that this node is about to start were deleted
 // or disabled while it was away, and takes that in before anything is started. What cannot be
-// taken in in time is held back until it has come by its own delivery.
+// taken in in time is held back until it has come by its own delivery, or the region takes it back.
 func (a *Agent) askOwed(ctx context.Context) error {
 	if a.Key().Region() == "" {
 		return nil // nothing was ever delivered to it
 	}
-	all, err := a.Store.Instances(ctx)
+	done, err := a.asking.lock(ctx, "")
 	if err != nil {
 		return err
 	}
+	defer done()
+	starts, err := a.starts(ctx)
+	if err != nil {
+		return err
+	}
+	for _, page := range pages(starts, fleet.MaxComparedNames) {
+		err := a.insist(ctx, "ask for owed deletes and disables", func() error { return a.askFor(ctx, page) })
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// starts are the instances that the node would start.
+func (a *Agent) starts(ctx context.Context) ([]fleet.Extra, error) {
+	all, err := a.Store.Instances(ctx)
 	var starts []fleet.Extra
 	for _, in := range all {
 		if cur := in.Current; cur != nil && cur.Enabled {
 			starts = append(starts, fleet.Extra{Instance: in.Name, Version: cur.Version, Hash: cur.Content.Hash})
 		}
 	}
+	return starts, err
+}
+
+// askFor asks about some names. What is not in the answer may start, whatever was said before.
+func (a *Agent) askFor(ctx context.Context, page []fleet.Extra) error {
+	owed, err := a.client.Owed(ctx, page)
+	if err != nil {
+		return err
+	}
+	stops := make(map[fleet.InstanceName]bool, len(owed))
+	for _, cmd := range owed {
+		stops[cmd.Instance] = true
+	}
+	var free []fleet.InstanceName
+	for _, s := range page {
+		if !stops[s.Instance] {
+			free = append(free, s.Instance)
+		}
+	}
+	a.Applier.letGo(ctx, free)
+	a.refrainAll(ctx, owed)
+	return nil
+}
+
+// askAgain asks about what is held back: a disable that was only asked for may have been
+// cancelled, and nothing is delivered then that would say so.
+func (a *Agent) askAgain(ctx context.Context) {
+	if !a.Applier.holdsBack() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := a.askHeldBack(ctx)
+	a.Applier.Settle()
+	if err != nil && !errors.Is(err, context.Canceled) {
+		a.opt.Log.Warn("ask whether what is held back may start", "err", err)
+	}
+}
+
+func (a *Agent) askHeldBack(ctx context.Context) error {
+	done, err := a.asking.lock(ctx, "")
+	if err != nil {
+		return err
+	}
+	defer done()
+	starts, err := a.starts(ctx)
+	if err != nil {
+		return err
+	}
+	starts = a.Applier.onlyHeldBack(starts)
 	for _, page := range pages(starts, fleet.MaxComparedNames) {
-		var owed []fleet.RefreshDeploymentCommand
-		err := a.insist(ctx, "ask for owed deletes and disables", func() (err error) {
-			owed, err = a.client.Owed(ctx, page)
-			return err
-		})
-		if err != nil {
+		if err := a.askFor(ctx, page); err != nil {
 			return err
 		}
-		a.refrainAll(ctx, owed)
 	}
-	return ctx.Err()
+	return nil
 }
 
 // refrainAll holds back all of them before it takes in the first.
@@ -84,14 +144,15 @@ func (c *Client) Owed(ctx context.Context, starts []fleet.Extra) ([]fleet.Refres
 
 // holdBack keeps older revisions of some names from being started, also by a later agent.
 func (a *Applier) holdBack(ctx context.Context, owed []fleet.RefreshDeploymentCommand) {
+	if len(owed) == 0 {
+		return
+	}
 	names := make(map[fleet.InstanceName]fleet.Version, len(owed))
 	for _, cmd := range owed {
 		names[cmd.Instance] = cmd.Revision.Version
 	}
-	a.mu.Lock()
-	maps.Copy(a.stopped, names)
-	a.mu.Unlock()
-	if err := a.opt.Store.HoldBack(ctx, names); err != nil {
+	a.bar(names)
+	if err := a.opt.Store.HoldBack(context.WithoutCancel(ctx), names); err != nil {
 		a.opt.Log.Warn("what is held back is not remembered beyond this agent", "count", len(names), "err", err)
 	}
 }
@@ -99,18 +160,72 @@ func (a *Applier) holdBack(ctx context.Context, owed []fleet.RefreshDeploymentCo
 // remember takes up what an earlier agent held back.
 func (a *Applier) remember(ctx context.Context) error {
 	names, err := a.opt.Store.HeldBack(ctx)
+	if err != nil {
+		return err
+	}
+	a.bar(names)
+	if err := a.opt.Store.ForgetHeldBack(ctx); err != nil {
+		a.opt.Log.Warn("what was held back is forgotten later", "err", err)
+	}
+	return nil
+}
+
+// bar never lowers a version.
+func (a *Applier) bar(names map[fleet.InstanceName]fleet.Version) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	maps.Copy(a.stopped, names)
-	return err
+	for name, v := range names {
+		if at, is := a.stopped[name]; !is || v.Newer(at) {
+			a.stopped[name] = v
+		}
+	}
+}
+
+// letGo has names start again.
+func (a *Applier) letGo(ctx context.Context, free []fleet.InstanceName) {
+	a.mu.Lock()
+	free = slices.DeleteFunc(free, func(name fleet.InstanceName) bool { _, held := a.stopped[name]; return !held })
+	for _, name := range free {
+		delete(a.stopped, name)
+	}
+	a.mu.Unlock()
+	if len(free) == 0 {
+		return
+	}
+	a.opt.Log.Info("the region does not delete or disable these after all", "count", len(free), "first", free[0])
+	if err := a.opt.Store.LetGo(context.WithoutCancel(ctx), free); err != nil {
+		a.opt.Log.Warn("what may start is not remembered beyond this agent", "count", len(free), "err", err)
+	}
+}
+
+func (a *Applier) holdsBack() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.stopped) > 0
+}
+
+// onlyHeldBack gives those of some starts that are held back; nothing else needs to be.
+func (a *Applier) onlyHeldBack(starts []fleet.Extra) []fleet.Extra {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	still := map[fleet.InstanceName]fleet.Version{}
+	starts = slices.DeleteFunc(starts, func(e fleet.Extra) bool {
+		at, is := a.stopped[e.Instance]
+		if is = is && at.Newer(e.Version); is {
+			still[e.Instance] = at
+		}
+		return !is
+	})
+	a.stopped = still
+	return starts
 }
 
 // heldBack says that the region has deleted or disabled a name since the revision that is held.
-func (a *Applier) heldBack(name fleet.InstanceName, cur sqlite.Slot) bool {
+func (a *Applier) heldBack(name fleet.InstanceName, cur fleet.Version) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at, is := a.stopped[name]
-	if is && !at.Newer(cur.Version) {
+	if is && !at.Newer(cur) {
 		delete(a.stopped, name)
 		return false
 	}

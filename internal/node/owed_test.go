@@ -91,6 +91,46 @@ func TestOwed(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, left, "what has come is forgotten")
 	})
+	t.Run("what is held back starts when the region takes it back, of this agent or an earlier one", func(t *testing.T) {
+		t.Parallel()
+		for _, again := range []bool{false, true} {
+			e := returning(t)
+			bare := e.cmd(3, "two", disabled)
+			bare.DeploymentID, bare.FetchToken = "", ""
+			e.spoil = answers(bare)
+			require.NoError(t, e.wins())
+			require.Equal(t, []string{start}, e.rt.said())
+			if again {
+				e.restart()
+				e.agent.Applier, e.agent.Store = e.Applier, e.store
+			}
+			e.spoil = answersOf(1, bare)
+			e.agent.askAgain(t.Context())
+			require.NoError(t, e.settleAll(t.Context()))
+			require.Empty(t, e.rt.said(), "it is asked for still")
+			e.spoil = answersOf(1)
+			e.agent.askAgain(t.Context())
+			require.NoError(t, e.settleAll(t.Context()))
+			require.Equal(t, []string{"start press 1"}, e.rt.said())
+			e.spoil = func(http.ResponseWriter, *http.Request) bool { panic("nothing is held back") } //nolint:forbidigo // a test ends here
+			e.agent.askAgain(t.Context())
+			left, err := e.store.HeldBack(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, left)
+		}
+	})
+	t.Run("and when it is not said again to who takes the lease next", func(t *testing.T) {
+		t.Parallel()
+		e := returning(t)
+		bare := e.cmd(3, "two", disabled)
+		bare.DeploymentID, bare.FetchToken = "", ""
+		e.spoil = answers(bare)
+		require.NoError(t, e.wins())
+		e.spoil = answers()
+		require.NoError(t, tenant{e.agent}.Owed(t.Context()))
+		require.NoError(t, e.settleAll(t.Context()))
+		require.Equal(t, []string{start, "start press 1"}, e.rt.said())
+	})
 	t.Run("the node's former right as the active does not matter", func(t *testing.T) {
 		t.Parallel()
 		e := returning(t)
@@ -153,9 +193,14 @@ func TestOwed(t *testing.T) {
 
 // answers is a region that answers so when it is asked what is owed.
 func answers(owed ...fleet.RefreshDeploymentCommand) func(http.ResponseWriter, *http.Request) bool {
+	return answersOf(2, owed...)
+}
+
+// answersOf is one that is to be asked of so many.
+func answersOf(names int, owed ...fleet.RefreshDeploymentCommand) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		var in struct{ Instances []fleet.Extra }
-		if json.NewDecoder(r.Body).Decode(&in) != nil || len(in.Instances) != 2 {
+		if json.NewDecoder(r.Body).Decode(&in) != nil || len(in.Instances) != names {
 			w.WriteHeader(http.StatusBadRequest)
 			return true
 		}

@@ -173,11 +173,13 @@ func (a *Agent) report(ctx context.Context) error {
 	told := map[fleet.InstanceName]fleet.NodeInstance{}
 	alive := false
 	for {
+		ticked := false
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-a.news.wake:
 		case <-look.C:
+			ticked = true
 			alive = true // the region serves what it owes to nodes that it hears
 		}
 		if err := a.rotateIfAsked(ctx); err != nil {
@@ -187,6 +189,9 @@ func (a *Agent) report(ctx context.Context) error {
 		if err := a.sendReport(ctx, told, &alive); err != nil && ctx.Err() == nil {
 			a.opt.Log.Warn("report to the region", "err", err)
 			poke(a.news.wake)
+		}
+		if ticked {
+			a.askAgain(ctx)
 		}
 		if err := pause(ctx, every); err != nil {
 			return err

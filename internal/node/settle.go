@@ -20,7 +20,10 @@ const settlers = 8
 // Recover settles what a kill left half done, and brings back what should run. It needs
 // neither the region nor a peer. What cannot be started is reported, and tried again by Run.
 func (a *Applier) Recover(ctx context.Context) error {
-	if err := errors.Join(a.files.tidyAll(), a.remember(ctx), a.settleAll(ctx)); err != nil {
+	if err := a.remember(ctx); err != nil {
+		return fmt.Errorf("recover instances: %w", err)
+	}
+	if err := errors.Join(a.files.tidyAll(), a.settleAll(ctx)); err != nil {
 		return fmt.Errorf("recover instances: %w", err)
 	}
 	poke(a.garbage)
@@ -179,7 +182,7 @@ func (a *Applier) conform(ctx context.Context, held sqlite.Instance, meta sqlite
 		return a.stop(ctx, held.Name)
 	case cur == nil:
 		return nil // a guardian of an unknown name is kept until the region answers
-	case a.heldBack(held.Name, *cur):
+	case a.heldBack(held.Name, cur.Version):
 		stale := fleet.Errorf(fleet.Stale, "revision %d was deleted or disabled while this node was away", cur.Version.Revision)
 		return errors.Join(a.stop(ctx, held.Name), stale)
 	}

@@ -61,17 +61,16 @@ func (a *Agent) tellRefusals(ctx context.Context) error {
 		at, err := a.client.Report(ctx, r)
 		switch kind := fleet.KindOf(err); {
 		case err == nil:
+			left = left[len(page):]
 			err = a.adopt(ctx, at)
 		case kind == fleet.Invalid || kind == fleet.TooLarge:
 			a.opt.Log.Warn("the region does not take what this node refused, it is in this log only", "count", len(page), "err", err)
-			err = nil
-		default:
-			a.refusals.Back(left)
+			left, err = left[len(page):], nil
 		}
 		if err != nil {
+			a.refusals.Back(left)
 			return err
 		}
-		left = left[len(page):]
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func (s *Store) RecordBatch(ctx context.Context, id fleet.BatchID, node fleet.No
 			return err
 		}
 		if lease.Epoch != w.batch.Epoch { // it is done again with who may be active now
-			if n := w.unrecorded(applied); n > 0 {
+			if n := w.unrecorded(node, applied); n > 0 {
 				stale = notRecorded(node, n, "batch "+string(id), w.batch.Epoch, lease.Epoch)
 			}
 			return nil
@@ -129,10 +129,10 @@ func (s *Store) RecordBatch(ctx context.Context, id fleet.BatchID, node fleet.No
 }
 
 // unrecorded counts those of some results that were not written down before.
-func (w *batchWork) unrecorded(applied []said) int {
+func (w *batchWork) unrecorded(node fleet.NodeName, applied []said) int {
 	n := 0
 	for _, a := range applied {
-		if a.d.Phase != phaseRecorded {
+		if a.d.Phase != phaseRecorded || string(node) != w.batch.Node {
 			n++
 		}
 	}

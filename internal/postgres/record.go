@@ -26,7 +26,7 @@ func (w *walk) record(ctx context.Context, r fleet.Record) error {
 		return err
 	}
 	if lease.Epoch != d.Epoch {
-		if d.Phase != phaseRecorded { // else it was said before
+		if d.Phase != phaseRecorded || string(r.Node) != d.Node { // else it was said before
 			w.stale = notRecorded(r.Node, 1, fmt.Sprintf("delivery %s of %s", d.ID, r.Key()), d.Epoch, lease.Epoch)
 		}
 		return nil

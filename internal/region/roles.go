@@ -70,7 +70,6 @@ func (s *server) startRoles(ctx context.Context, group *errgroup.Group) error {
 			group.Go(func() error { return d.serve(ctx, listeners[i]) })
 		}
 	}
-	group.Go(func() error { return s.refusals.Run(ctx) })
 	if s.link != nil {
 		group.Go(func() error { return s.cutRevoked(ctx) })
 	}

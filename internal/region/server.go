@@ -107,6 +107,8 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 	defer s.temporal.Close()
 	defer s.tracer.close(ctx)
 	defer s.modules.Close()
+	endAudit := s.audit(ctx)
+	defer endAudit()
 	group, ctx := errgroup.WithContext(ctx)
 	if err := s.startRoles(ctx, group); err != nil {
 		return errors.Join(err, group.Wait())
@@ -121,6 +123,18 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 		return err
 	}
 	return nil
+}
+
+// audit writes down what is refused until the function that it returns is called, after all that
+// refuses has ended: what was answered must not be lost.
+func (s *server) audit(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.refusals.Run(ctx) // it ends by cancel alone
+	}()
+	return func() { cancel(); <-done }
 }
 
 func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*server, error) {

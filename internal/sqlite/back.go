@@ -19,18 +19,29 @@ func (s *Store) HoldBack(ctx context.Context, names map[fleet.InstanceName]fleet
 	})
 }
 
-// HeldBack gives those of which the node still holds an older revision, and forgets the others.
-func (s *Store) HeldBack(ctx context.Context) (map[fleet.InstanceName]fleet.Version, error) {
-	out := map[fleet.InstanceName]fleet.Version{}
-	err := s.write(ctx, "read what is held back", func(ctx context.Context, q *db.Queries) error {
-		if err := q.LetGo(ctx); err != nil {
-			return fail("forget what has come", err)
+// LetGo forgets some names: the region says that they may start after all.
+func (s *Store) LetGo(ctx context.Context, names []fleet.InstanceName) error {
+	return s.write(ctx, "let go", func(ctx context.Context, q *db.Queries) error {
+		for _, name := range names {
+			if err := q.LetGo(ctx, string(name)); err != nil {
+				return fail("let go "+string(name), err)
+			}
 		}
-		rows, err := q.ListHeldBack(ctx)
-		for _, r := range rows {
-			out[fleet.InstanceName(r.Instance)] = fleet.Version{Era: r.Era, Revision: r.Revision}
-		}
-		return fail("read what is held back", err)
+		return nil
 	})
-	return out, err
+}
+
+// HeldBack gives those of which the node still holds an older revision.
+func (s *Store) HeldBack(ctx context.Context) (map[fleet.InstanceName]fleet.Version, error) {
+	rows, err := s.q.ListHeldBack(ctx)
+	out := make(map[fleet.InstanceName]fleet.Version, len(rows))
+	for _, r := range rows {
+		out[fleet.InstanceName(r.Instance)] = fleet.Version{Era: r.Era, Revision: r.Revision}
+	}
+	return out, fail("read what is held back", err)
+}
+
+// ForgetHeldBack forgets the others.
+func (s *Store) ForgetHeldBack(ctx context.Context) error {
+	return fail("forget what was held back", s.q.ForgetHeldBack(ctx))
 }

@@ -72,6 +72,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.dropSlotStmt, err = db.PrepareContext(ctx, dropSlot); err != nil {
 		return nil, fmt.Errorf("error preparing query DropSlot: %w", err)
 	}
+	if q.forgetHeldBackStmt, err = db.PrepareContext(ctx, forgetHeldBack); err != nil {
+		return nil, fmt.Errorf("error preparing query ForgetHeldBack: %w", err)
+	}
 	if q.forgetSetAsideStmt, err = db.PrepareContext(ctx, forgetSetAside); err != nil {
 		return nil, fmt.Errorf("error preparing query ForgetSetAside: %w", err)
 	}
@@ -266,6 +269,11 @@ func (q *Queries) Close() error {
 	if q.dropSlotStmt != nil {
 		if cerr := q.dropSlotStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing dropSlotStmt: %w", cerr)
+		}
+	}
+	if q.forgetHeldBackStmt != nil {
+		if cerr := q.forgetHeldBackStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing forgetHeldBackStmt: %w", cerr)
 		}
 	}
 	if q.forgetSetAsideStmt != nil {
@@ -508,6 +516,7 @@ type Queries struct {
 	discardStmt               *sql.Stmt
 	dropReplicaStmt           *sql.Stmt
 	dropSlotStmt              *sql.Stmt
+	forgetHeldBackStmt        *sql.Stmt
 	forgetSetAsideStmt        *sql.Stmt
 	getContentStmt            *sql.Stmt
 	getExpectedSetStmt        *sql.Stmt
@@ -567,6 +576,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		discardStmt:               q.discardStmt,
 		dropReplicaStmt:           q.dropReplicaStmt,
 		dropSlotStmt:              q.dropSlotStmt,
+		forgetHeldBackStmt:        q.forgetHeldBackStmt,
 		forgetSetAsideStmt:        q.forgetSetAsideStmt,
 		getContentStmt:            q.getContentStmt,
 		getExpectedSetStmt:        q.getExpectedSetStmt,

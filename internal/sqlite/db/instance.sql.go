@@ -69,6 +69,17 @@ func (q *Queries) DropSlot(ctx context.Context, arg DropSlotParams) error {
 	return err
 }
 
+const forgetHeldBack = `-- name: ForgetHeldBack :exec
+DELETE FROM held_back WHERE NOT EXISTS (SELECT 1 FROM slots s WHERE s.instance = held_back.instance AND s.slot = 'current'
+    AND (s.era, s.revision) < (held_back.era, held_back.revision))
+`
+
+// What has come by now, or is not held any more.
+func (q *Queries) ForgetHeldBack(ctx context.Context) error {
+	_, err := q.exec(ctx, q.forgetHeldBackStmt, forgetHeldBack)
+	return err
+}
+
 const getInstance = `-- name: GetInstance :one
 SELECT name, high_era, high_revision, high_action, high_hash, high_run_hash, high_enabled, epoch FROM instances WHERE name = ?1
 `
@@ -197,13 +208,11 @@ func (q *Queries) InstancesOf(ctx context.Context, names string) ([]Instance, er
 }
 
 const letGo = `-- name: LetGo :exec
-DELETE FROM held_back WHERE NOT EXISTS (SELECT 1 FROM slots s WHERE s.instance = held_back.instance AND s.slot = 'current'
-    AND (s.era, s.revision) < (held_back.era, held_back.revision))
+DELETE FROM held_back WHERE instance = ?1
 `
 
-// Of what has come by now, or is not held any more.
-func (q *Queries) LetGo(ctx context.Context) error {
-	_, err := q.exec(ctx, q.letGoStmt, letGo)
+func (q *Queries) LetGo(ctx context.Context, instance string) error {
+	_, err := q.exec(ctx, q.letGoStmt, letGo, instance)
 	return err
 }
 
@@ -257,7 +266,7 @@ func (q *Queries) ListCurrents(ctx context.Context) ([]ListCurrentsRow, error) {
 }
 
 const listHeldBack = `-- name: ListHeldBack :many
-SELECT instance, era, revision FROM held_back
+SELECT b.instance, b.era, b.revision FROM held_back b JOIN slots s ON s.instance = b.instance AND s.slot = 'current' AND (s.era, s.revision) < (b.era, b.revision)
 `
 
 func (q *Queries) ListHeldBack(ctx context.Context) ([]HeldBack, error) {

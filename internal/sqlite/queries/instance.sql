@@ -102,9 +102,12 @@ ON CONFLICT (instance) DO UPDATE SET era = excluded.era, revision = excluded.rev
 WHERE (excluded.era, excluded.revision) > (held_back.era, held_back.revision);
 
 -- name: LetGo :exec
--- Of what has come by now, or is not held any more.
+DELETE FROM held_back WHERE instance = sqlc.arg(instance);
+
+-- name: ForgetHeldBack :exec
+-- What has come by now, or is not held any more.
 DELETE FROM held_back WHERE NOT EXISTS (SELECT 1 FROM slots s WHERE s.instance = held_back.instance AND s.slot = 'current'
     AND (s.era, s.revision) < (held_back.era, held_back.revision));
 
 -- name: ListHeldBack :many
-SELECT * FROM held_back;
+SELECT b.* FROM held_back b JOIN slots s ON s.instance = b.instance AND s.slot = 'current' AND (s.era, s.revision) < (b.era, b.revision);
