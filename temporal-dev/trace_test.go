@@ -98,6 +98,14 @@ func TestTrace(t *testing.T) {
 			)
 		}
 	}
+	// A node that has just started is brought what it lacks by its comparison, in a trace of its own.
+	waitFor(t, "both nodes have been compared", func(ctx context.Context) error {
+		n, err := st.count(ctx, `SELECT count(DISTINCT node) FILTER (WHERE state = 'succeeded') - count(*) FILTER (WHERE state = 'running') FROM reconciles`)
+		if err == nil && n != 2 {
+			err = errNotYet
+		}
+		return err
+	})
 	t.Run("a delivery is one trace", func(t *testing.T) {
 		trace := strings.Repeat("1", 32)
 		st.putTraced(t, trace, "press-1")
