@@ -16,7 +16,10 @@ func (s *server) nodeOwed(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var in absentRequest
+	var in struct {
+		absentRequest
+		Again bool `json:"again"` // of what is held back already: its content comes by its delivery
+	}
 	if err := s.readWire(w, r, &in); err != nil {
 		return err
 	}
@@ -24,6 +27,9 @@ func (s *server) nodeOwed(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	owed, err := s.owedTo(r.Context(), node, in.Instances)
+	if err == nil && !in.Again {
+		owed, err = s.withTickets(r.Context(), postgres.ReconcilePass{Node: node.Name, Site: node.Site}, owed)
+	}
 	if err != nil {
 		return err
 	}
@@ -41,21 +47,23 @@ func (s *server) owedTo(ctx context.Context, node postgres.Node, starts []fleet.
 		return nil, err
 	}
 	var owed []fleet.RefreshDeploymentCommand
-	var fetched []fleet.InstanceName
 	for _, stop := range decide.OwedStops(seen, held) {
 		owed = append(owed, fleet.RefreshDeploymentCommand{
 			Site: node.Site, Instance: stop.Instance, Role: node.Role, Revision: stop.Revision, Timestamp: s.now().UTC(),
 		})
-		if stop.Revision.Action != fleet.ActionDelete {
-			fetched = append(fetched, stop.Instance)
-		}
 	}
-	return s.withTickets(ctx, postgres.ReconcilePass{Node: node.Name, Site: node.Site}, owed, fetched)
+	return owed, nil
 }
 
 // withTickets adds the means to fetch what is deployed of some. What is on its way only has
 // none, and what has not changed but for being disabled needs none.
-func (s *server) withTickets(ctx context.Context, of postgres.ReconcilePass, owed []fleet.RefreshDeploymentCommand, names []fleet.InstanceName) ([]fleet.RefreshDeploymentCommand, error) {
+func (s *server) withTickets(ctx context.Context, of postgres.ReconcilePass, owed []fleet.RefreshDeploymentCommand) ([]fleet.RefreshDeploymentCommand, error) {
+	var names []fleet.InstanceName
+	for _, stop := range owed {
+		if stop.Revision.Action != fleet.ActionDelete {
+			names = append(names, stop.Instance)
+		}
+	}
 	if len(names) == 0 {
 		return owed, nil
 	}

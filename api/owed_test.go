@@ -47,6 +47,10 @@ func TestNodeOwed(t *testing.T) {
 	body := r.call(token, http.MethodGet, "/api/internal/deployments/"+got[0].DeploymentID+"/config", nil)
 	require.Equal(t, http.StatusOK, body.status, "its content can be fetched by it")
 	require.Empty(t, ask(2), "what the node has, it is not told")
+	again := into[ticketsAnswer](t, r.asNode(key, "owed", map[string]any{"again": true, "instances": []fleet.Extra{
+		{Instance: "press-7", Version: fleet.Version{Era: 1, Revision: 1}},
+	}})).Commands
+	require.Equal(t, []any{int64(2), "", ""}, []any{again[0].Revision.Version.Revision, again[0].FetchToken, again[0].DeploymentID}, "it holds it back already")
 
 	revision(3, "delete", false)
 	got = ask(2)

@@ -46,7 +46,7 @@ func Probe(p ProbeState, check fleet.HealthCheck, ok bool, at time.Duration) Pro
 	switch {
 	case ok:
 		if !p.Begun {
-			p.Settle = at + settleTime(check)
+			p.Settle = max(p.Deadline, at+settleTime(check))
 		}
 		p.Passed, p.Failed, p.Begun = p.Passed+1, 0, true
 		if p.Passed >= check.HealthyThreshold {
@@ -64,6 +64,15 @@ func Probe(p ProbeState, check fleet.HealthCheck, ok bool, at time.Duration) Pro
 	}
 	if p.Health != was {
 		p.Since = at
+	}
+	return p
+}
+
+// Resume goes on with probes after a time in which nobody looked: what is to come to an answer has
+// all of its time for that again.
+func (p ProbeState) Resume(check fleet.HealthCheck, at time.Duration) ProbeState {
+	if p.Begun && p.Health == fleet.HealthNotChecked && p.Settle > 0 {
+		p.Settle = max(p.Settle, at+settleTime(check.WithDefaults()))
 	}
 	return p
 }

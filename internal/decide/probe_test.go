@@ -67,7 +67,7 @@ func TestProbeDeadline(t *testing.T) {
 func TestProbeSettles(t *testing.T) {
 	t.Parallel()
 	check := fleet.HealthCheck{Interval: 1, HealthyThreshold: 2, UnhealthyThreshold: 3}
-	p := decide.StartProbes(check, time.Minute, time.Second)
+	p := decide.StartProbes(check, time.Second, time.Second)
 	now := p.Next
 	for i := range 10 {
 		require.False(t, p.Late(p.Next), "it has ten looks")
@@ -85,8 +85,12 @@ func TestProbeSettles(t *testing.T) {
 	}
 	require.Equal(t, fleet.HealthUnhealthy, p.Health)
 	require.False(t, p.Late(time.Hour), "that has its own way")
+	slow := decide.Probe(decide.StartProbes(check, time.Minute, time.Second), check, true, time.Second)
+	require.Equal(t, 61*time.Second, slow.Due(), "it has all of its start-up for that")
+	slow = slow.Resume(check, time.Hour)
+	require.Equal(t, time.Hour+10*time.Second, slow.Due(), "nobody looked in between")
 	earlier := decide.ProbeState{Health: fleet.HealthNotChecked, Begun: true, Deadline: time.Second}
-	require.False(t, earlier.Late(time.Hour), "an agent of before said nothing of it")
+	require.False(t, earlier.Resume(check, time.Second).Late(time.Hour), "an agent of before said nothing of it")
 }
 
 // S77, S78, S83: health is what the thresholds make of the last results in a row, whatever came

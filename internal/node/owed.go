@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -27,10 +28,15 @@ func (a *Agent) askOwed(ctx context.Context) error {
 		return err
 	}
 	for _, page := range pages(starts, fleet.MaxComparedNames) {
-		err := a.insist(ctx, "ask for owed deletes and disables", func() error { return a.askFor(ctx, page) })
+		var owed []fleet.RefreshDeploymentCommand
+		err := a.insist(ctx, "ask for owed deletes and disables", func() (err error) {
+			owed, err = a.askFor(ctx, page, false)
+			return err
+		})
 		if err != nil {
 			return err
 		}
+		a.refrainAll(ctx, owed)
 	}
 	return ctx.Err()
 }
@@ -47,11 +53,12 @@ func (a *Agent) starts(ctx context.Context) ([]fleet.Extra, error) {
 	return starts, err
 }
 
-// askFor asks about some names. What is not in the answer may start, whatever was said before.
-func (a *Agent) askFor(ctx context.Context, page []fleet.Extra) error {
-	owed, err := a.client.Owed(ctx, page)
+// askFor asks about some names, and gives what must not start. What is not in the answer may,
+// whatever was said before.
+func (a *Agent) askFor(ctx context.Context, page []fleet.Extra, again bool) ([]fleet.RefreshDeploymentCommand, error) {
+	owed, err := a.client.Owed(ctx, page, again)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	stops := make(map[fleet.InstanceName]bool, len(owed))
 	for _, cmd := range owed {
@@ -64,17 +71,20 @@ func (a *Agent) askFor(ctx context.Context, page []fleet.Extra) error {
 		}
 	}
 	a.Applier.letGo(ctx, free)
-	a.refrainAll(ctx, owed)
-	return nil
+	a.Applier.holdBack(ctx, owed)
+	return owed, nil
 }
 
+// askAgainLimit bounds askAgain: who is to be active must not wait for it.
+const askAgainLimit = time.Second
+
 // askAgain asks about what is held back: a disable that was only asked for may have been
-// cancelled, and nothing is delivered then that would say so.
+// cancelled, and nothing is delivered then that would say so. It fetches nothing.
 func (a *Agent) askAgain(ctx context.Context) {
 	if !a.Applier.holdsBack() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, askAgainLimit)
 	defer cancel()
 	err := a.askHeldBack(ctx)
 	a.Applier.Settle()
@@ -93,18 +103,16 @@ func (a *Agent) askHeldBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	starts = a.Applier.onlyHeldBack(starts)
-	for _, page := range pages(starts, fleet.MaxComparedNames) {
-		if err := a.askFor(ctx, page); err != nil {
+	for _, page := range pages(a.Applier.onlyHeldBack(starts), fleet.MaxComparedNames) {
+		if _, err := a.askFor(ctx, page, true); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// refrainAll holds back all of them before it takes in the first.
+// refrainAll takes in what is held back.
 func (a *Agent) refrainAll(ctx context.Context, owed []fleet.RefreshDeploymentCommand) {
-	a.Applier.holdBack(ctx, owed)
 	var group errgroup.Group
 	group.SetLimit(fetchers)
 	for _, cmd := range owed {
@@ -120,12 +128,12 @@ func (a *Agent) refrainAll(ctx context.Context, owed []fleet.RefreshDeploymentCo
 }
 
 // Owed asks which of what a node would start is deleted or disabled by now, in revisions above
-// those that it holds.
-func (c *Client) Owed(ctx context.Context, starts []fleet.Extra) ([]fleet.RefreshDeploymentCommand, error) {
+// those that it holds; again only whether, not how to fetch it.
+func (c *Client) Owed(ctx context.Context, starts []fleet.Extra, again bool) ([]fleet.RefreshDeploymentCommand, error) {
 	var out struct {
 		Commands []fleet.RefreshDeploymentCommand `json:"commands"`
 	}
-	if err := c.signed(ctx, "owed", map[string]any{"instances": starts}, &out); err != nil {
+	if err := c.signed(ctx, "owed", map[string]any{"instances": starts, "again": again}, &out); err != nil {
 		return nil, err
 	}
 	asked := make(map[fleet.InstanceName]fleet.Version, len(starts))

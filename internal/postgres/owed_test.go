@@ -54,6 +54,19 @@ func TestSeeStops(t *testing.T) {
 			require.Equal(t, action, got.Action)
 		})
 	}
+	t.Run("one whose delivery goes on stands, also when its operation has ended", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		b.deploy("1")
+		b.turn(fleet.OperationDisable)
+		d := b.claim(run1, "2")
+		b.exec(`UPDATE operations SET state = 'failed', reason = 'deadline', ended_at = now() WHERE state = 'running'`)
+		require.EqualValues(t, 2, b.stops().Version.Revision)
+		b.end(d, fleet.DeliveryFailed, because("cancelled"))
+		b.exec(`DELETE FROM owed`)
+		require.Zero(t, b.stops())
+	})
 	t.Run("what nobody waits for and nobody is owed is none", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

@@ -103,6 +103,7 @@ func (w *worker) load(ctx context.Context) {
 	// Not those of all at once, now and every time from now on.
 	check, _ := checkOf(def)
 	spread := min(time.Duration(check.Interval*float64(time.Second)), takeOverSpread)
+	p = p.Resume(check, w.keeper.opt.Now())
 	p.Next = w.keeper.opt.Now() + time.Duration(rand.Float64()*float64(spread)) //nolint:gosec // a pace is no secret
 	w.watch(p)
 }

@@ -912,7 +912,8 @@ const seeStops = `-- name: SeeStops :many
 SELECT r.site, r.name, r.revision, r.era, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled, r.durability, r.generation, r.spec, r.created_by, r.reason, r.created_at, COALESCE(r.revision = p.revision, false)::boolean AS deployed,
     EXISTS (SELECT 1 FROM deliveries d WHERE d.site = $1 AND d.name = k.name AND d.revision = r.revision
             AND d.state = 'staged' AND d.settled_as IS NULL) AS staged,
-    EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'instance.' || $1::text || '.' || k.name AND o.state = 'running') AS awaited,
+    (EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'instance.' || $1::text || '.' || k.name AND o.state = 'running')
+     OR EXISTS (SELECT 1 FROM deliveries d WHERE d.site = $1 AND d.name = k.name AND d.revision = r.revision AND d.state = 'open'))::boolean AS awaited,
     EXISTS (SELECT 1 FROM owed o WHERE o.site = $1 AND o.name = k.name AND o.revision >= r.revision) AS owed
 FROM (SELECT unnest($2::text[]) AS name) k
 JOIN LATERAL (SELECT y.site, y.name, y.last_revision, y.desired_revision, y.attempts, y.deleted, y.entity_run, y.project FROM subjects y WHERE y.site = $1 AND y.name = k.name OFFSET 0) s ON true

@@ -200,7 +200,8 @@ SELECT EXISTS (SELECT 1 FROM reconciles WHERE node = @node AND state = 'running'
 SELECT sqlc.embed(r), COALESCE(r.revision = p.revision, false)::boolean AS deployed,
     EXISTS (SELECT 1 FROM deliveries d WHERE d.site = @site AND d.name = k.name AND d.revision = r.revision
             AND d.state = 'staged' AND d.settled_as IS NULL) AS staged,
-    EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'instance.' || @site::text || '.' || k.name AND o.state = 'running') AS awaited,
+    (EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'instance.' || @site::text || '.' || k.name AND o.state = 'running')
+     OR EXISTS (SELECT 1 FROM deliveries d WHERE d.site = @site AND d.name = k.name AND d.revision = r.revision AND d.state = 'open'))::boolean AS awaited,
     EXISTS (SELECT 1 FROM owed o WHERE o.site = @site AND o.name = k.name AND o.revision >= r.revision) AS owed
 FROM (SELECT unnest(@names::text[]) AS name) k
 JOIN LATERAL (SELECT y.* FROM subjects y WHERE y.site = @site AND y.name = k.name OFFSET 0) s ON true
