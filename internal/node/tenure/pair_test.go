@@ -18,8 +18,7 @@ func TestPair(t *testing.T) {
 	t.Run("starts as it was declared, and a holder that is gone is followed", func(t *testing.T) {
 		t.Parallel()
 		p := setup(t)
-		p.a.start(true)
-		p.b.start(true)
+		p.start()
 		p.runsOn(p.a, 0)
 		p.eventually("the other is told who is active", func() bool {
 			meta, err := p.b.agent.Store.Meta(t.Context())
@@ -40,8 +39,7 @@ func TestPair(t *testing.T) {
 	t.Run("goes on without the region, also after both restarted", func(t *testing.T) {
 		t.Parallel()
 		p := setup(t)
-		p.a.start(true)
-		p.b.start(true)
+		p.start()
 		first := p.runsOn(p.a, 0)
 		p.a.region.set(true)
 		p.b.region.set(true)
@@ -59,9 +57,8 @@ func TestPair(t *testing.T) {
 	t.Run("an agent's restart stops nothing and changes no epoch", func(t *testing.T) {
 		t.Parallel()
 		p := setupFor(t, 3*ttl) // a busy machine restarts an agent within that
-		p.a.start(true)
-		p.b.start(true)
-		first := p.runsOn(p.a, guardian.SinceBoot()+p.ttl) // both asked at the start, which may cost an epoch
+		p.start()
+		first := p.runsOn(p.a, guardian.SinceBoot()+p.ttl)
 		p.a.stop()
 		p.a.start(false)
 		again := p.runsOn(p.a, guardian.SinceBoot()+p.ttl)
@@ -70,8 +67,7 @@ func TestPair(t *testing.T) {
 	t.Run("a holder that is cut off stops in time, and the other goes on", func(t *testing.T) {
 		t.Parallel()
 		p := setup(t)
-		p.a.start(true)
-		p.b.start(true)
+		p.start()
 		p.runsOn(p.a, 0)
 		for _, w := range []*wire{p.a.region, p.a.peer, p.b.peer} {
 			w.set(true)
@@ -95,8 +91,7 @@ func TestPair(t *testing.T) {
 	t.Run("hands over without waiting for a timeout", func(t *testing.T) {
 		t.Parallel()
 		p := setup(t)
-		p.a.start(true)
-		p.b.start(true)
+		p.start()
 		p.runsOn(p.a, 0)
 		began := guardian.SinceBoot()
 		out, err := p.a.agent.Leases.HandOver(t.Context(), fleet.HandOverCommand{Site: site, To: nodeB, DeadlineSeconds: 30})
@@ -117,8 +112,7 @@ func TestPair(t *testing.T) {
 	t.Run("a lease that is given back is taken by the other with nobody asking", func(t *testing.T) {
 		t.Parallel()
 		p := setup(t)
-		p.a.start(true)
-		p.b.start(true)
+		p.start()
 		held := p.runsOn(p.a, guardian.SinceBoot()+ttl) // the region's vote has been there for a TTL
 		out, err := p.a.agent.Leases.HandOver(t.Context(), fleet.HandOverCommand{Site: site, DeadlineSeconds: 30})
 		require.NoError(t, err)
@@ -133,8 +127,7 @@ func TestPair(t *testing.T) {
 	t.Run("a holder that hears nobody gives back what ran out, and the other goes on", func(t *testing.T) {
 		t.Parallel()
 		p := setup(t)
-		p.a.start(true)
-		p.b.start(true)
+		p.start()
 		held := p.runsOn(p.a, guardian.SinceBoot()+ttl)
 		p.a.region.silence()
 		p.b.peer.silence()
@@ -148,8 +141,7 @@ func TestPair(t *testing.T) {
 	t.Run("a forced take-over waits until the holder ran out", func(t *testing.T) {
 		t.Parallel()
 		p := setup(t)
-		p.a.start(true)
-		p.b.start(true)
+		p.start()
 		p.runsOn(p.a, 0)
 		began := guardian.SinceBoot()
 		p.region.aim(nodeB)
@@ -167,8 +159,7 @@ func TestIsolationRun(t *testing.T) {
 	t.Run("a holder that is cut off runs on", func(t *testing.T) {
 		t.Parallel()
 		p := setup(t, runs)
-		p.a.start(true)
-		p.b.start(true)
+		p.start()
 		p.runsOn(p.a, 0)
 		p.b.stop() // so that nobody else takes it
 		p.a.region.set(true)
@@ -179,8 +170,7 @@ func TestIsolationRun(t *testing.T) {
 	t.Run("one whose key was taken back is not cut off: it stops in time, and the other goes on", func(t *testing.T) {
 		t.Parallel()
 		p := setup(t, runs)
-		p.a.start(true)
-		p.b.start(true)
+		p.start()
 		p.runsOn(p.a, guardian.SinceBoot()+ttl) // the region's vote has been there for a TTL
 		revoked := p.revoke(p.a)
 		l := p.runsOn(p.b, revoked)
@@ -200,8 +190,7 @@ func TestIsolationRun(t *testing.T) {
 	t.Run("one whose key was taken back stops, also with nobody to follow it", func(t *testing.T) {
 		t.Parallel()
 		p := setup(t, runs)
-		p.a.start(true)
-		p.b.start(true)
+		p.start()
 		p.runsOn(p.a, guardian.SinceBoot()+ttl)
 		p.b.stop()
 		p.region.revoke(nodeA)

@@ -373,6 +373,15 @@ func (m *machine) start(told bool) {
 	}
 }
 
+// start runs both agents, and lets the declared active hold before the other stands: of two that
+// ask at the same moment either may win.
+func (p *pair) start() {
+	p.t.Helper()
+	p.a.start(true)
+	p.eventually("the declared active holds", func() bool { return p.a.agent.Leases.MayRun() })
+	p.b.start(true)
+}
+
 type testLog struct{ m *machine }
 
 func (l testLog) Write(b []byte) (int, error) {
