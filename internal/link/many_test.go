@@ -65,12 +65,13 @@ func TestMany(t *testing.T) {
 				return err
 			}
 			go drain(stream)
+			err = stream.Send(heartbeatOf(got.GetConnectionId()))
 			if i%2 == 0 {
 				go beat(stream, got.GetConnectionId())
 			} else { // it goes silent
 				wg.Done()
 			}
-			return stream.Send(heartbeatOf(got.GetConnectionId()))
+			return err
 		})
 	}
 	require.NoError(t, group.Wait())
@@ -78,10 +79,10 @@ func TestMany(t *testing.T) {
 		require.NoError(t, r.pool.QueryRow(t.Context(), sql).Scan(&n))
 		return n
 	}
-	require.Eventually(t, func() bool {
-		return count("SELECT count(*) FROM connections WHERE reason = 'heartbeat_lapsed'") == many/2
-	},
-		time.Minute, 100*time.Millisecond)
+	lapsed := func() int { return count("SELECT count(*) FROM connections WHERE reason = 'heartbeat_lapsed'") }
+	// On a machine that stands still the server begins all clocks anew, rightly.
+	require.Eventually(t, func() bool { return lapsed() >= many/2 }, 3*time.Minute, 100*time.Millisecond)
+	require.Equal(t, many/2, lapsed())
 	require.Equal(t, many/2, count("SELECT count(*) FROM connections WHERE state = 'Active'"))
 	close(stop)
 	wg.Wait()
