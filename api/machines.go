@@ -274,7 +274,7 @@ func (s *server) refusedBy(node fleet.NodeName, all []reportedRefusal) {
 			skipped++
 			continue
 		}
-		age := min(time.Duration(min(max(r.AgeMS, 0), oldRefusal.Milliseconds()))*time.Millisecond, oldRefusal)
+		age := time.Duration(min(max(r.AgeMS, 0), oldRefusal.Milliseconds())) * time.Millisecond
 		r.Reason = audit.KnownReason(r.Reason)
 		r.By, r.At = string(node), s.now().Add(-age)
 		s.refused(r.Refusal)

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -37,11 +38,7 @@ func (l *Log) Refuse(r Refusal) {
 	r = r.clean()
 	l.count.WithLabelValues(r.Door, r.Reason).Add(float64(r.Times))
 	if l.window.Add(r) {
-		by := r.By
-		if by == "" {
-			by = "region"
-		}
-		l.log.Warn("refused", "door", r.Door, "identity", r.Identity, "reason", r.Reason, "what", r.What, "by", by)
+		l.log.Warn("refused", "door", r.Door, "identity", r.Identity, "reason", r.Reason, "what", r.What, "by", cmp.Or(r.By, FromRegion))
 	}
 }
 

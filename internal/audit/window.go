@@ -28,7 +28,7 @@ const (
 	DoorPeer = "peer" // votes
 )
 
-// FromRegion is who tells a node to deliver.
+// FromRegion is who tells a node to deliver, and who refuses where no node does.
 const FromRegion = "region"
 
 // The reasons of nodes: a stale action, by the rule that refused it, and a vote's caller.
