@@ -90,7 +90,7 @@ type bid struct {
 	yes, no [seats]bool
 	free    Instant // when the last of those who said no may say yes
 	grants  [seats]stamp
-	fresh   bool // every voter that answered says that nobody holds
+	fresh   bool // by the votes of those who said yes nobody held before
 }
 
 // parting tells the voters of a release until they have heard it.
@@ -118,11 +118,11 @@ type Candidate struct {
 	random  float64
 
 	parting parting
-	lapsed  Claim   // its tenure ended by the deadline, and the voters were not told yet
-	aside   Instant // until then it lets another take
-	freed   Instant // until then it asks on, for the voters hear of a release one by one
-	asked   bool    // to stand, though it may be cordoned
-	met     bool    // another that held, since this process started
+	lapsed  Claim       // its tenure ended by the deadline, and the voters were not told yet
+	aside   Instant     // until then it lets another take
+	freed   Instant     // until then it asks on, for the voters hear of a release one by one
+	asked   bool        // to stand, though it may be cordoned
+	named   [seats]bool // who said, since this process started, that another holds by its vote
 	started Instant
 	heard   [seats]stamp // when the last answered request was sent
 	refused stamp        // when the last was sent that a voter would not look at

@@ -58,7 +58,7 @@ func (c Candidate) note(seat int, s Send, a Answer) Candidate {
 	}
 	c.nonces[seat] = a.Nonce
 	c.highest = max(c.highest, a.Vote.Promised)
-	c.met = c.met || !a.Vote.vacant() && a.Vote.Holder != c.cfg.Self
+	c.named[seat] = c.named[seat] || !a.Vote.vacant() && a.Vote.Holder != c.cfg.Self
 	return c
 }
 
@@ -95,8 +95,9 @@ func (c Candidate) counted(seat int, s Send, a Answer, now Instant) (Candidate, 
 		return c, nil
 	}
 	b.yes[seat], b.no[seat] = a.Granted, !a.Granted
-	b.fresh = b.fresh && a.Vote.vacant()
-	if !a.Granted {
+	if a.Granted {
+		b.fresh = b.fresh && a.Vote.vacant()
+	} else {
 		b.free = max(b.free, now.Add(a.Wait))
 	}
 	switch {
@@ -107,11 +108,15 @@ func (c Candidate) counted(seat int, s Send, a Answer, now Instant) (Candidate, 
 			b.until = min(b.until, now.Add(c.soon()))
 		}
 		return c, nil
-	case b.call == Ask && b.fresh && !c.met && now < c.started.Add(c.cfg.Yield):
+	case b.call == Ask && b.fresh && !c.met() && now < c.started.Add(c.cfg.Yield):
 		return c.giveUp(now), nil
 	}
 	return c.advance(now)
 }
+
+// met says whether another held since this process started: one voter alone may have granted it
+// something that the others did not grant yet.
+func (c Candidate) met() bool { return c.freed != 0 || count(c.named) >= c.majority() }
 
 // advance goes from a majority's yes to the next call.
 func (c Candidate) advance(now Instant) (Candidate, []Action) {

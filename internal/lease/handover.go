@@ -60,7 +60,7 @@ func (c Candidate) Stand(now Instant) Candidate {
 // again for a heartbeat, because another voter may hear of it later.
 func (c Candidate) Freed(now Instant) Candidate {
 	if !c.held && (c.bid.call == "" || c.bid.call == Ask) {
-		c.bid, c.bidAt, c.met = bid{}, now, true
+		c.bid, c.bidAt = bid{}, now
 		c.freed = now.Add(c.cfg.Interval)
 	}
 	return c

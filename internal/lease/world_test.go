@@ -58,6 +58,7 @@ type rules struct {
 	budget  [faults]int8
 	single  bool
 	rivals  bool // both nodes want to be the first holder
+	yield   int  // beats for which b lets a be the first; 0 is one
 	run     bool // onIsolation
 	asyncMe bool // a node's calls of its own voter take the network's time too
 	bad     misuse
@@ -186,7 +187,7 @@ func (m *model) config(seat int) Config {
 		Site: "s", Self: seatNames[seat], TTL: time.Duration(m.span()), Interval: beat, Boot: "boot", OnIsolation: IsolationStop,
 	}
 	if seat == 1 && !m.rivals {
-		cfg.Yield = time.Duration(beat)
+		cfg.Yield = time.Duration(max(m.yield, 1) * beat)
 	}
 	if m.run {
 		cfg.OnIsolation = IsolationRun
