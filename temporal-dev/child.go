@@ -32,7 +32,7 @@ const (
 type serverInput struct {
 	Database, Temporal, Listen, Link, URL, Web, Token string
 	Definitions                                       string
-	Fast                                              pace
+	Pace                                              pace
 	TLS                                               certs.ServerFiles
 	Executors                                         certs.ClientFiles
 }
@@ -40,7 +40,7 @@ type serverInput struct {
 func (in serverInput) config() region.ServerConfig {
 	return region.ServerConfig{
 		Region: regionName, DatabaseURL: in.Database, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
-		Listen: in.Listen, Link: in.Link, PublicURL: in.URL, WebURL: in.Web, BootstrapToken: in.Token, Definitions: in.Definitions, Timing: in.Fast.timing(),
+		Listen: in.Listen, Link: in.Link, PublicURL: in.URL, WebURL: in.Web, BootstrapToken: in.Token, Definitions: in.Definitions, Timing: in.Pace.timing(),
 		TLS: in.TLS, Executors: in.Executors,
 		Failpoint: failpoints("server"), TraceEndpoint: os.Getenv(traceVariable),
 	}
@@ -49,7 +49,7 @@ func (in serverInput) config() region.ServerConfig {
 type nodeInput struct {
 	Node, Site, API, Link, Peer, Data, Join, Program string
 	Supervisor                                       int // instances end with it
-	Fast                                             pace
+	Pace                                             pace
 	TLS                                              certs.ClientFiles
 	PeerTLS                                          certs.ServerFiles
 }
@@ -58,7 +58,7 @@ func (in nodeInput) config() region.NodeConfig {
 	return region.NodeConfig{
 		Node: in.Node, Site: in.Site, API: in.API, Link: in.Link + os.Getenv(linksVariable), Peer: in.Peer,
 		Data: in.Data, JoinToken: in.Join, Executable: in.Program, LifetimePID: in.Supervisor, StopInstances: true,
-		Timing: in.Fast.timing(), Failpoint: failpoints(in.Node), TraceEndpoint: os.Getenv(traceVariable),
+		Timing: in.Pace.timing(), Failpoint: failpoints(in.Node), TraceEndpoint: os.Getenv(traceVariable),
 		TLS: in.TLS, PeerTLS: in.PeerTLS,
 	}
 }
@@ -77,14 +77,21 @@ func failpoints(process string) func(string) {
 	return region.Failpoints(os.Getenv(failpointsVariable), process)
 }
 
-// pace says whether failures show in seconds.
-type pace bool
+// pace is how soon failures show.
+type pace struct {
+	Fast             bool          // in seconds
+	HeartbeatTimeout time.Duration // 0 is what Fast says
+}
 
-func (fast pace) timing() region.Timing {
-	if fast {
-		return region.FastTiming()
+func (p pace) timing() region.Timing {
+	t := region.DefaultTiming()
+	if p.Fast {
+		t = region.FastTiming()
 	}
-	return region.DefaultTiming()
+	if p.HeartbeatTimeout != 0 {
+		t.Link.HeartbeatTimeout = p.HeartbeatTimeout
+	}
+	return t
 }
 
 // childNamed says whether the arguments are those of a child.

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/region"
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
@@ -213,7 +212,7 @@ func (s *stack) lostWorkflows(t *testing.T) {
 		st := newStory(t, s, site, "timed-out")
 		hash := st.witness.starts(t)[0].hash
 		letGo := s.hold(t, s.holder(t, site), "before_reply")
-		limit := region.FastTiming().Delivery.Request / 2 // it opens its operation, and that is still at work
+		limit := e2eTiming().Delivery.Request / 2 // it opens its operation, and that is still at work
 		door := s.door(t, "short-"+rand.Text(), "DeployInstance", st.input(), limit)
 		require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, s.closed(t, door))
 		letGo()

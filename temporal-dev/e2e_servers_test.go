@@ -37,7 +37,7 @@ func (s *stack) serve(t *testing.T, build string) another {
 	go func() {
 		ended <- region.RunServer(ctx, region.ServerConfig{
 			Region: regionName, DatabaseURL: s.pg.Config().ConnString(), TemporalAddress: s.doc.Temporal,
-			TemporalNamespace: temporalNamespace, Listen: address, Link: s.otherLink, Build: build, Timing: region.FastTiming(),
+			TemporalNamespace: temporalNamespace, Listen: address, Link: s.otherLink, Build: build, Timing: e2eTiming(),
 		}, slog.New(slog.NewTextHandler(log, nil)))
 	}()
 	stopped := false

@@ -11,7 +11,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/region"
 )
 
 // slack is what an end may come later than its deadline on a busy machine.
@@ -57,7 +56,7 @@ func TestE2EStandbyAway(t *testing.T) {
 		ended := s.ended(t, op.ID)
 		require.Equal(t, fleet.OperationFailed, ended.State, "%+v", ended)
 		require.Equal(t, "not_replicated", ended.Reason)
-		require.Less(t, time.Since(began), region.FastTiming().Delivery.Request+slack)
+		require.Less(t, time.Since(began), e2eTiming().Delivery.Request+slack)
 		status := s.status(t, sync.key)
 		require.Equal(t, "1/2", status.Replicated)
 		require.EqualValues(t, 2, status.Revision, "deployed means that the active applied it")

@@ -91,7 +91,7 @@ func TestE2ETLS(t *testing.T) {
 		away := time.Now()
 		ran := s.pid(t, a)
 		eventually(t, "the lease ran out more than once without the region", func() bool {
-			return time.Since(away) > 3*region.FastTiming().Link.HeartbeatTimeout
+			return time.Since(away) > 3*e2eLease
 		})
 		s.order(t, "start", serverName)
 		waitFor(t, "the site is seen again", func(ctx context.Context) error {
@@ -258,7 +258,7 @@ func (s *secured) node(t *testing.T, name string, change func(*region.NodeConfig
 	require.NoError(t, err)
 	cfg := region.NodeConfig{
 		Node: name, Site: "plant-1", API: s.doc.API, Link: s.doc.Link, Peer: chosen.dial("peer"), Data: t.TempDir(), JoinToken: "none",
-		Executable: self, LifetimePID: os.Getpid(), StopInstances: true, Timing: region.FastTiming(),
+		Executable: self, LifetimePID: os.Getpid(), StopInstances: true, Timing: e2eTiming(),
 		TLS: s.ca.calls(pair), PeerTLS: s.ca.serves(pair),
 	}
 	change(&cfg)

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/node/tenure"
 )
 
-var faultAway = flag.Duration("faults.away", 5*ttl, "how long the region is away")
+var faultAway = flag.Duration("faults.away", 5*e2eLease, "how long the region is away")
 
 // abandoned is a site whose region goes away, and then one of its nodes.
 type abandoned struct {
@@ -37,7 +37,7 @@ func TestFaultRegionAway(t *testing.T) {
 	cases := []abandoned{
 		{fleet.IsolationStop, true}, {fleet.IsolationStop, false}, {fleet.IsolationRun, true}, {fleet.IsolationRun, false},
 	}
-	a := newArena(t, len(cases))
+	a := newArena(t, len(cases), e2eLease)
 	notes := newLedger()
 	t.Cleanup(func() { t.Logf("measured, by %s, the region %v away:\n%s", a.kind(), *faultAway, notes.table()) })
 	var parts []part
@@ -164,7 +164,7 @@ func (r *round) left(c abandoned, region []way) {
 	if !goesOn && c.holder {
 		r.stops(survivor)
 	}
-	r.rest(3 * ttl)
+	r.rest(3 * e2eLease)
 	for _, g := range r.cargo {
 		n, err := g.newest()
 		require.NoError(r.t, err)
@@ -174,7 +174,7 @@ func (r *round) left(c abandoned, region []way) {
 			require.True(r.t, alive(n.pid) && n.from < died, "it goes on as it was: %v", n)
 		default:
 			require.False(r.t, alive(n.pid), "%v", n)
-			require.LessOrEqual(r.t, n.last, died.Add(ttl), "it has stopped in time: %v", n)
+			require.LessOrEqual(r.t, n.last, died.Add(e2eLease), "it has stopped in time: %v", n)
 			if !c.holder {
 				require.Equal(r.t, dies, n.node, "who did not hold never starts")
 			}
@@ -194,7 +194,7 @@ func (r *round) renewed(node string) {
 	waitFor(r.t, node+" renews its lease", func(context.Context) error {
 		path := filepath.Join(r.data, "nodes", node, votefile.Name)
 		kept, err := votefile.Load(path, votefile.State{Site: fleet.SiteName(r.site), Node: fleet.NodeName(node)}, votefile.Enrolled)
-		if err == nil && (kept.Claim.Unbounded || kept.Claim.Deadline < bootNow().Add(2*ttl/3)) {
+		if err == nil && (kept.Claim.Unbounded || kept.Claim.Deadline < bootNow().Add(2*e2eLease/3)) {
 			err = errNotYet
 		}
 		return err

@@ -20,7 +20,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/lease"
 )
 
-// ttl is that of --fast: a node that is silent for as long has lost its lease.
+// ttl is that of --fast, by which the figures are: a node that is silent for as long has lost its
+// lease.
 const ttl = 3 * time.Second
 
 // fault is one kind of what can go wrong with a site.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -58,7 +59,7 @@ func (a *arena) heal(t *testing.T, ways ...way) {
 	}
 }
 
-func newArena(t *testing.T, sites int) *arena {
+func newArena(t *testing.T, sites int, lease time.Duration) *arena {
 	t.Helper()
 	realOnly(t)
 	a := &arena{witness: buildWitness(t), cuts: map[way]int{}}
@@ -73,7 +74,7 @@ func newArena(t *testing.T, sites int) *arena {
 	a.of(t, filepath.Join(data, "region"))
 	file := filepath.Join(data, "network.json")
 	require.NoError(t, writeJSON(file, a.network()))
-	a.stack = launchAt(t, data, sites, networkVariable+"="+file, linksVariable+"=")
+	a.stack = launchAt(t, data, sites, lasting(lease), networkVariable+"="+file, linksVariable+"=")
 	require.True(t, a.up(), "%s", a.said)
 	a.connect(t)
 	t.Cleanup(func() { a.dump(t) })

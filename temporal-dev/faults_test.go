@@ -42,7 +42,7 @@ func TestFaultSites(t *testing.T) {
 	t.Parallel()
 	seed := randomSeed(t)
 	t.Logf("repeat its choices with %s=%d", seedVariable, seed)
-	a := newArena(t, *faultSites)
+	a := newArena(t, *faultSites, ttl)
 	draw := mathrand.New(mathrand.NewPCG(seed, 1))
 	notes := newLedger()
 	t.Cleanup(func() { t.Logf("measured, by %s:\n%s", a.kind(), notes.table()) })

@@ -248,7 +248,7 @@ func (l *laptop) startServer(ctx context.Context) error {
 	in := serverInput{
 		TLS: l.authority.serves(own), Executors: l.authority.calls(own),
 		Database: db.url(postgresDatabase), Temporal: l.addrs.dial(addrTemporal), Listen: l.addrs[addrAPI].String(), Link: l.addrs[addrLink].String(),
-		URL: l.apiURL(), Web: l.addrs.url(addrWeb), Token: l.token, Definitions: l.opts.definitions, Fast: pace(l.opts.fast),
+		URL: l.apiURL(), Web: l.addrs.url(addrWeb), Token: l.token, Definitions: l.opts.definitions, Pace: l.opts.pace,
 	}
 	p := l.supervisor.add(l.childSpec(rankServer, serverName, []string{childServer},
 		func(context.Context) (any, error) { return in, nil }))

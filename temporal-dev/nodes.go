@@ -50,7 +50,7 @@ func (l *laptop) startNode(ctx context.Context, site fleet.SiteName, node fleet.
 		}
 		return at.move(nodeInput{
 			Node: string(node), Site: string(site), API: l.apiURL(), Link: l.addrs.dial(addrLink), Peer: l.addrs.dial(addrPeer(node)),
-			Data: data, Join: join, Program: l.self, Supervisor: os.Getpid(), Fast: pace(l.opts.fast),
+			Data: data, Join: join, Program: l.self, Supervisor: os.Getpid(), Pace: l.opts.pace,
 			TLS: l.authority.calls(own), PeerTLS: l.authority.serves(own),
 		}), nil
 	}

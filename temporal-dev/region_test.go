@@ -51,7 +51,7 @@ func unrolled(lines []string) (held []string, active, running int) {
 func upRegion(t *testing.T, data string) (devDoc, func()) {
 	t.Helper()
 	o := freeOptions(data)
-	o.fast = true
+	o.pace.Fast = true
 	said := &transcript{}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
