@@ -25,7 +25,8 @@ type Config struct {
 	// Interval is the heartbeat's: at most a third of the TTL.
 	Interval time.Duration
 	// Yield is how long after its start this node lets another be the first holder, where it
-	// met none: of a new site, or of one that gave its lease back; zero for the declared active.
+	// met none: of a new site, or of one that gave its lease back; zero for the declared active,
+	// and where that one is cordoned.
 	Yield time.Duration
 	// Boot is the boot id; a deadline of another boot means nothing.
 	Boot        string
@@ -90,7 +91,7 @@ type bid struct {
 	yes, no [seats]bool
 	free    Instant // when the last of those who said no may say yes
 	grants  [seats]stamp
-	fresh   bool // by the votes of those who said yes nobody held before
+	fresh   bool // by the votes of those who said yes nobody holds
 }
 
 // parting tells the voters of a release until they have heard it.
@@ -120,7 +121,7 @@ type Candidate struct {
 	parting parting
 	lapsed  Claim       // its tenure ended by the deadline, and the voters were not told yet
 	aside   Instant     // until then it lets another take
-	freed   Instant     // until then it asks on, for the voters hear of a release one by one
+	freed   Instant     // until then it asks on, for the voters hear of a release one by one; 0 before the first
 	asked   bool        // to stand, though it may be cordoned
 	named   [seats]bool // who said, since this process started, that another holds by its vote
 	started Instant

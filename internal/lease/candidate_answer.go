@@ -109,13 +109,13 @@ func (c Candidate) counted(seat int, s Send, a Answer, now Instant) (Candidate, 
 		}
 		return c, nil
 	case b.call == Ask && b.fresh && !c.met() && now < c.started.Add(c.cfg.Yield):
-		return c.giveUp(now), nil
+		return c.yield(now), nil
 	}
 	return c.advance(now)
 }
 
-// met says whether another held since this process started: one voter alone may have granted it
-// something that the others did not grant yet.
+// met says whether another held since this process started: its release was heard, or two voters
+// named it. One alone may have granted it what the others are only about to.
 func (c Candidate) met() bool { return c.freed != 0 || count(c.named) >= c.majority() }
 
 // advance goes from a majority's yes to the next call.

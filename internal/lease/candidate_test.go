@@ -91,6 +91,39 @@ func TestFreedCandidate(t *testing.T) {
 	c = told(c.Freed(0), 0, given, true)
 	require.Equal(t, Promising, c.Role(), "there was one that held")
 
+	for other, want := range map[Standing]Role{given: Idle, heldByB: Promising} { // one voter alone may be ahead of the others
+		c, _ = NewCandidate(yields, Claim{}, 0)
+		c, acts := c.Tick(0, 0)
+		for _, act := range acts {
+			switch act.Send.To {
+			case "b":
+				c, _ = c.Answered(act.Send, Answer{Voter: "b", Reason: Held, Vote: heldByB, Wait: time.Second}, 0)
+			case Region:
+				c, _ = c.Answered(act.Send, Answer{Voter: Region, Reason: Held, Vote: other, Wait: time.Second}, 0)
+			default: // its own is not needed
+			}
+		}
+		c = told(c, time.Second+c.soon(), given, true)
+		require.Equal(t, want, c.Role(), other.Holder)
+	}
+
+	c, _ = NewCandidate(yields, Claim{}, 0)
+	c, acts := c.Tick(at(2*ttl-1), 0)
+	for _, act := range acts {
+		granted := act.Send.To != "b"
+		c, _ = c.Answered(act.Send, Answer{Voter: act.Send.To, Granted: granted, Vote: given, Wait: ttl}, at(2*ttl-1))
+	}
+	require.Equal(t, Idle, c.Role())
+	_, asks = c.asks(2*ttl + c.soon())
+	require.True(t, asks, "however long one voter would have it wait")
+
+	c, _ = NewCandidate(yields, Claim{}, 0)
+	c = told(c, 0, given, true)
+	now := time.Second
+	c, _ = c.Configure(paired(), at(now))
+	c = told(c, now, given, true)
+	require.Equal(t, Promising, c.Role(), "the other is cordoned by now")
+
 	c, _ = NewCandidate(paired(), Claim{}, 0)
 	c = c.wins(t, 0)
 	require.Equal(t, c, c.Freed(at(time.Second)), "a holder is not concerned")

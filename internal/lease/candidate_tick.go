@@ -114,6 +114,14 @@ func (c Candidate) giveUp(now Instant) Candidate {
 	return c
 }
 
+// yield gives a bid up that could have won, until the other had its time: whoever waits for longer
+// because of one voter would leave the site without a holder.
+func (c Candidate) yield(now Instant) Candidate {
+	c = c.giveUp(now)
+	c.bidAt = min(c.bidAt, max(c.started.Add(c.cfg.Yield), now.Add(c.soon())))
+	return c
+}
+
 // soon is the least time from one question to the next: nothing is promised by either.
 func (c Candidate) soon() time.Duration { return max(c.cfg.Interval/4, 1) }
 

@@ -72,9 +72,11 @@ func (c Candidate) Rest() Candidate {
 	return c
 }
 
-// Configure changes what an isolated last holder does, and whether the node is cordoned.
+// Configure changes what an isolated last holder does, and whether the node is cordoned; for whom
+// it yields it may only stop to.
 func (c Candidate) Configure(to Config, now Instant) (Candidate, []Action) {
 	c.cfg.OnIsolation, c.cfg.Cordoned = to.OnIsolation, to.Cordoned
+	c.cfg.Yield = min(c.cfg.Yield, to.Yield)
 	if to.OnIsolation == IsolationStop {
 		c.claim.Unbounded = false
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -27,18 +28,19 @@ func (a *Agent) askOwed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, page := range pages(starts, fleet.MaxComparedNames) {
-		var owed []fleet.RefreshDeploymentCommand
-		err := a.insist(ctx, "ask for owed deletes and disables", func() (err error) {
-			owed, err = a.askFor(ctx, page, false)
+	var owed []fleet.RefreshDeploymentCommand
+	for _, page := range pages(starts, fleet.MaxComparedNames) { // what is fetched takes the time that is left then
+		err = a.insist(ctx, "ask for owed deletes and disables", func() error {
+			more, err := a.askFor(ctx, page, false)
+			owed = append(owed, more...)
 			return err
 		})
 		if err != nil {
-			return err
+			break
 		}
-		a.refrainAll(ctx, owed)
 	}
-	return ctx.Err()
+	a.refrainAll(ctx, owed)
+	return cmp.Or(err, ctx.Err())
 }
 
 // starts are the instances that the node would start.

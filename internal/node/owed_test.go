@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -180,6 +181,47 @@ func TestOwed(t *testing.T) {
 		e.mayRun = true
 		require.NoError(t, e.settleAll(t.Context()))
 		require.Len(t, e.rt.said(), 2)
+	})
+	t.Run("all names are asked about before the first is fetched: that may take all the time there is", func(t *testing.T) {
+		t.Parallel()
+		e := expect(t)
+		e.agent.signing = e.key.Enrolled("eu-1")
+		off := map[fleet.InstanceName]fleet.RefreshDeploymentCommand{}
+		for i := range fleet.MaxComparedNames + 1 {
+			e.deploys(numbered(i), 1, "one")
+		}
+		_, err := e.reconcile()
+		require.NoError(t, err)
+		for _, i := range []int{0, fleet.MaxComparedNames} { // one in each page
+			off[numbered(i)] = e.cmd(2, "two", disabled, named(numbered(i)), noRun)
+		}
+		var mu sync.Mutex
+		var did []string
+		note := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			did = append(did, what)
+		}
+		e.spoil = func(w http.ResponseWriter, r *http.Request) bool {
+			var in struct{ Instances []fleet.Extra }
+			_ = json.NewDecoder(r.Body).Decode(&in)
+			var owed []fleet.RefreshDeploymentCommand
+			for _, asked := range in.Instances {
+				if cmd, is := off[asked.Instance]; is {
+					owed = append(owed, cmd)
+				}
+			}
+			note("ask")
+			_ = json.NewEncoder(w).Encode(map[string]any{"commands": owed})
+			return true
+		}
+		e.region.before = func(http.ResponseWriter, *http.Request) bool { note("fetch"); return false }
+		require.NoError(t, e.agent.askOwed(t.Context()))
+		require.Equal(t, []string{"ask", "ask"}, did[:2])
+		require.Contains(t, did, "fetch")
+		for name := range off {
+			require.False(t, e.held(name).Enabled, "%s", name)
+		}
 	})
 	t.Run("a node that was never enrolled asks nobody", func(t *testing.T) {
 		t.Parallel()

@@ -3,6 +3,7 @@ package tenure
 import (
 	"context"
 	"path/filepath"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -26,7 +27,7 @@ func (k *Keeper) sit(now lease.Instant, site *Site) error {
 	k.peer.At(at.peer.PeerAddress, PeerAudience(at.peer.Node))
 	if k.seated && at.others() == k.seat.others() {
 		k.seat = at
-		k.config.OnIsolation, k.config.Cordoned = site.OnIsolation, at.cordoned
+		k.config.OnIsolation, k.config.Cordoned, k.config.Yield = site.OnIsolation, at.cordoned, k.yields(at)
 		c, acts := k.candidate.Configure(k.config, now)
 		k.carry(c, acts, now)
 		return nil
@@ -40,10 +41,7 @@ func (k *Keeper) sit(now lease.Instant, site *Site) error {
 func (k *Keeper) open(now lease.Instant, at seat, isolation lease.Isolation) error {
 	cfg := lease.Config{
 		Site: k.opt.Site, Self: k.opt.Node, Others: at.others(), TTL: k.opt.TTL, Interval: k.opt.Interval,
-		Boot: k.boot, OnIsolation: isolation, Cordoned: at.cordoned,
-	}
-	if !at.first {
-		cfg.Yield = 2 * k.opt.TTL
+		Boot: k.boot, OnIsolation: isolation, Cordoned: at.cordoned, Yield: k.yields(at),
 	}
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -71,6 +69,14 @@ func (k *Keeper) open(now lease.Instant, at seat, isolation lease.Isolation) err
 	}
 	k.carry(c, acts, now)
 	return nil
+}
+
+// yields is how long the node lets its peer be the first holder: one that is cordoned does not stand.
+func (k *Keeper) yields(at seat) time.Duration {
+	if at.first || at.peer.Cordoned {
+		return 0
+	}
+	return 2 * k.opt.TTL
 }
 
 func (k *Keeper) votes() string { return filepath.Join(k.opt.Dir, votefile.Name) }
