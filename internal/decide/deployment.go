@@ -149,4 +149,4 @@ func becomesAvailable(v deploymentView) bool {
 
 func crashesUsedUp(v deploymentView) bool { return v.crashed() && v.Crashes+1 >= v.Terms.GiveUp }
 
-func backsOff(v deploymentView) bool { return v.missing() > 0 && v.At.Before(v.NextAttempt) }
+func backsOff(v deploymentView) bool { return v.wants() && v.At.Before(v.NextAttempt) }

@@ -73,7 +73,7 @@ func converge(c *deploymentCase) {
 	c.keepRunning()
 	if !c.v.At.Before(c.plan.NextAttempt) {
 		c.create()
-	} else if c.v.missing() > 0 {
+	} else if c.v.wants() {
 		c.next(c.plan.NextAttempt)
 	}
 	c.plan.Message = c.v.tally()

@@ -29,7 +29,7 @@ func (g *region) work() {
 		case r.State == fleet.ReplicaTerminating:
 			g.say(r, wordStopped)
 		case r.Phase.Over():
-		case g.fails:
+		case g.fails, g.sick && r.State == fleet.ReplicaStarting:
 			g.say(r, wordExited)
 		default:
 			g.say(r, wordHealthy)
@@ -60,7 +60,7 @@ func (g *region) person(t *rapid.T) {
 		}
 		return
 	}
-	switch rapid.SampledFrom([]string{"release", "same", "move", "restart", "scale", "stop", "start", "delete", "remove", "cancel"}).Draw(t, "asked") {
+	switch rapid.SampledFrom([]string{"release", "same", "move", "pool", "restart", "scale", "stop", "start", "delete", "remove", "cancel"}).Draw(t, "asked") {
 	case "release":
 		g.seen.Revision, g.seen.ProcessVersion = g.seen.Revision+1, g.seen.ProcessVersion+1
 		g.ask(fleet.OperationConverge)
@@ -68,9 +68,11 @@ func (g *region) person(t *rapid.T) {
 		g.seen.Revision++
 		g.ask(fleet.OperationConverge)
 	case "move":
-		g.seen.Placement.Sites = []fleet.SiteName{rapid.SampledFrom([]fleet.SiteName{"site-0", "site-1"}).Draw(t, "site")}
+		g.moves(t)
 		g.seen.Revision++
 		g.ask(fleet.OperationConverge)
+	case "pool": // what a pool is changes without a word to its deployments
+		g.moves(t)
 	case "restart":
 		g.seen.ProcessVersion++
 		g.ask(fleet.OperationRestart)
@@ -100,6 +102,10 @@ func (g *region) person(t *rapid.T) {
 	}
 }
 
+func (g *region) moves(t *rapid.T) {
+	g.seen.Placement.Sites = []fleet.SiteName{rapid.SampledFrom([]fleet.SiteName{"site-0", "site-1"}).Draw(t, "site")}
+}
+
 // machine has one node go away, come back, drain or leave for good.
 func (g *region) machine(t *rapid.T) {
 	n := rapid.SampledFrom(g.nodes).Draw(t, "node")
@@ -127,7 +133,7 @@ func (g *region) machine(t *rapid.T) {
 }
 
 func (g *region) disturb(t *rapid.T) {
-	switch rapid.SampledFrom([]string{"time", "chance", "chance", "person", "machine", "work"}).Draw(t, "disturbance") {
+	switch rapid.SampledFrom([]string{"time", "chance", "chance", "person", "machine", "work", "rounds", "sick"}).Draw(t, "disturbance") {
 	case "time":
 		g.now = g.now.Add(time.Duration(rapid.IntRange(1, 120).Draw(t, "seconds")) * time.Second)
 	case "chance":
@@ -138,6 +144,18 @@ func (g *region) disturb(t *rapid.T) {
 		g.machine(t)
 	case "work":
 		g.work()
+	case "rounds":
+		g.rounds(t)
+	case "sick":
+		g.sick = !g.sick
+	}
+}
+
+// rounds are visits and work in turns.
+func (g *region) rounds(t *rapid.T) {
+	for range rapid.IntRange(1, 20).Draw(t, "rounds") {
+		g.work()
+		g.visit()
 	}
 }
 
@@ -189,6 +207,7 @@ func TestDeploymentAlwaysEnds(t *testing.T) {
 		for _, n := range g.nodes {
 			n.unheard = time.Time{}
 		}
+		g.sick = false
 		g.settle(t)
 		g.rests(t)
 	})
@@ -220,11 +239,24 @@ func (g *region) rests(t *rapid.T) {
 		require.Equal(t, g.seen.Target, live)
 		require.Equal(t, g.seen.Target, healthy)
 		for _, r := range g.look().Replicas {
-			require.Equal(t, g.seen.ProcessVersion, r.ProcessVersion)
-			require.False(t, r.Leave)
-			require.True(t, len(g.seen.Placement.Sites) == 0 || g.seen.Placement.Sites[0] == g.node(r.Node).site, "it runs where it may")
+			require.False(t, g.toReplace(r), "%s of version %d on %s", r.ID, r.ProcessVersion, r.Node)
 		}
 	}
+}
+
+// X6, S107: a replacement that crashes hold up goes on by itself once what is started is healthy again.
+func TestDeploymentReplacementGoesOn(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		g := newRegion(t)
+		g.settle(t)
+		g.moves(t)
+		g.sick = true
+		g.rounds(t)
+		g.sick = false
+		g.settle(t)
+		g.rests(t)
+	})
 }
 
 // S37, S45, S107: a program that never gets healthy ends in ERROR, without a node's or a person's help.

@@ -164,6 +164,8 @@ func TestDeployment(t *testing.T) {
 		{"creates nothing before the next attempt", deployment(target(1, 1), crashes(4, time.Second), has()), "crash_backoff", nil, 0, "", "", false},
 		{"creates after the pause", deployment(target(1, 1), crashes(4, -time.Second), has()), "too_few", nil, 1, "", "", false},
 		{"a wave of failures is one crash", deployment(target(2, 1), crashes(3, -time.Second), has(replica(1, exited), replica(2))), "too_few", nil, 1, "1", "", false},
+		{"waits for the next attempt to replace what runs on", deployment(crashes(4, time.Second), has(replica(1, leave), replica(2, leave))), "crash_backoff", nil, 0, "", "", false},
+		{"goes on to replace after the pause", deployment(crashes(4, -time.Second), has(replica(1, leave), replica(2, leave))), "replacing", nil, 1, "", "", false},
 		{"gives up in a row of crashes", deployment(target(2, 1), crashes(199, -time.Minute), has(replica(1, exited, justNow), replica(2))), "given_up", []fleet.DeploymentEvent{givenUp}, 0, "1", "", false},
 
 		{"replaces new before old", deployment(released(2, 2), has(replica(1), replica(2))), "updated", []fleet.DeploymentEvent{updated}, 1, "", "", false},

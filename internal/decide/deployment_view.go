@@ -149,6 +149,9 @@ func (v deploymentView) starting() []fleet.ReplicaSeen {
 func (v deploymentView) missing() int { return max(0, v.Target-len(v.good)-len(v.stale)) }
 func (v deploymentView) surplus() int { return max(0, len(v.good)-v.Target) }
 
+// wants says that replicas are to be made: what is missing, or what takes the place of another.
+func (v deploymentView) wants() bool { return v.missing() > 0 || len(v.stale) > 0 }
+
 // blameless says that the end of a dead one says nothing of what it ran: its node is to be left, or was
 // stopped.
 func (v deploymentView) blameless(r fleet.ReplicaSeen) bool {

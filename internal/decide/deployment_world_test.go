@@ -34,6 +34,7 @@ type region struct {
 	ports   []int
 	cores   float64 // of each node; each replica takes one
 	fails   bool    // the program never gets healthy, and exits
+	sick    bool    // what is started now exits, what ran before runs on
 	made    int
 	removed bool // the declaration is gone
 	last    decide.DeploymentPlan
@@ -53,7 +54,7 @@ func newRegion(t *rapid.T) *region {
 	g.seen = fleet.DeploymentSeen{
 		Name: "web", Placement: fleet.PlacementSpec{Spread: fleet.SpreadSites}, State: fleet.DeploymentPending, Target: n, Min: rapid.IntRange(0, n).Draw(t, "min"), Revision: 1, ProcessVersion: 1,
 		Startup: time.Minute, Stop: 10 * time.Second,
-		Terms: fleet.Recovery{GiveUp: 6, CrashMaxSeconds: 120},
+		Terms: fleet.Recovery{GiveUp: 6, CrashMaxSeconds: rapid.SampledFrom([]int{120, 960}).Draw(t, "longest pause")},
 	}
 	g.ask(fleet.OperationConverge)
 	return g
@@ -65,7 +66,8 @@ func (g *region) ask(kind fleet.OperationKind) {
 	}
 	g.ops = append(g.ops, fleet.DeploymentOperation{
 		ID: fleet.OperationID(fmt.Sprint("op-", len(g.ended)+len(g.ops))), Kind: kind,
-		ProcessVersion: g.seen.ProcessVersion, Target: g.seen.Target, Deadline: g.now.Add(20 * time.Minute),
+		ProcessVersion: g.seen.ProcessVersion, Target: g.seen.Target,
+		Deadline: g.now.Add(rapid.SampledFrom([]time.Duration{time.Second, time.Minute, 20 * time.Minute}).Draw(g.t, "deadline")),
 	})
 }
 
@@ -186,6 +188,24 @@ func (g *region) promises(seen fleet.DeploymentSeen, p decide.DeploymentPlan) {
 		open := len(seen.Operations) - len(p.Finish)
 		require.Zero(t, open, "an operation is left to nobody")
 	}
+	if p.Done && p.Next.IsZero() && state == fleet.DeploymentRunning && !over {
+		g.leavesNothing(seen)
+	}
+}
+
+// leavesNothing: a deployment that runs, and that nobody would wake, is as it is to be.
+func (g *region) leavesNothing(seen fleet.DeploymentSeen) {
+	healthy, live := runningNow(seen)
+	require.Equal(g.t, []int{seen.Target, seen.Target}, []int{healthy, live}, "healthy and live, and nothing would wake it")
+	for _, r := range seen.Replicas {
+		require.False(g.t, r.State.Live() && g.toReplace(r), "%s is to be replaced, and nothing would wake it", r.ID)
+	}
+}
+
+// toReplace says that a replica is not of the version, or not where it is to be.
+func (g *region) toReplace(r fleet.ReplicaSeen) bool {
+	may := len(g.seen.Placement.Sites) == 0 || g.seen.Placement.Sites[0] == g.node(r.Node).site
+	return !may || r.Leave || r.ProcessVersion != g.seen.ProcessVersion
 }
 
 // keepsHealthy: what is ended leaves as many healthy as are to run, or as there were.
