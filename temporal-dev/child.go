@@ -88,8 +88,10 @@ func (p pace) timing() region.Timing {
 	if p.Fast {
 		t = region.FastTiming()
 	}
-	if p.HeartbeatTimeout != 0 {
-		t.Link.HeartbeatTimeout = p.HeartbeatTimeout
+	if lasts := p.HeartbeatTimeout; lasts != 0 {
+		t.Link.HeartbeatEvery, t.Link.HeartbeatTimeout = lasts/3, lasts
+		t.Link.StreamRequired = max(t.Link.StreamRequired, 2*lasts)
+		t.Failover = max(t.Failover, 10*lasts)
 	}
 	return t
 }

@@ -193,7 +193,7 @@ func (s *stack) startTwice(t *testing.T, site, node string) string {
 	t.Helper()
 	in := nodeInput{
 		Node: node, Site: site, API: s.doc.API, Link: s.doc.Link, Data: filepath.Join(s.data, "nodes", node),
-		Program: os.Args[0], Supervisor: s.supervisor.Process.Pid, Pace: pace{Fast: true, HeartbeatTimeout: e2eLease},
+		Program: os.Args[0], Supervisor: s.supervisor.Process.Pid, Pace: e2ePace,
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), e2ePatience)
 	defer cancel()

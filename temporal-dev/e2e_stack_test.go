@@ -59,8 +59,10 @@ type stack struct {
 // the 3 s of --fast, and most tests are about what happens while nobody loses a lease.
 const e2eLease = 6 * time.Second
 
-// e2eTiming is that of every process of a region.
-func e2eTiming() region.Timing { return pace{Fast: true, HeartbeatTimeout: e2eLease}.timing() }
+// e2ePace is that of the regions that startStack starts, and of what tests start beside them.
+var e2ePace = pace{Fast: true, HeartbeatTimeout: e2eLease}
+
+func e2eTiming() region.Timing { return e2ePace.timing() }
 
 func lasting(lease time.Duration) string { return fmt.Sprintf("--%s=%v", heartbeatFlag, lease) }
 

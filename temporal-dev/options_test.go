@@ -24,15 +24,15 @@ func TestOptions(t *testing.T) {
 	t.Run("say what is allowed and end with the usage code", func(t *testing.T) {
 		t.Parallel()
 		for want, args := range map[string][]string{
-			"--regions 2: allowed is 1":      {"--regions", "2"},
-			"--sites 0: allowed are 1 to 20": {"--sites", "0"},
-			"--link-heartbeat-timeout: a heartbeat every 1s with a timeout of 2s (the timeout is at least three heartbeats)": {"--fast", "--link-heartbeat-timeout", "2s"},
-			`unexpected argument "now"`:                    {"--once", "now"},
-			`unknown command "go"`:                         {"go"},
-			"usage: temporal-dev stop NAME":                {"stop"},
-			"usage: temporal-dev start NAME":               {"start", "../x"},
-			"usage: temporal-dev ps":                       {"ps", "server"},
-			"flag provided but not defined: -no-such-flag": {"--no-such-flag"},
+			"--regions 2: allowed is 1":                               {"--regions", "2"},
+			"--sites 0: allowed are 1 to 20":                          {"--sites", "0"},
+			"--link-heartbeat-timeout 20ms: allowed are 1s to 1h0m0s": {"--fast", "--link-heartbeat-timeout", "20ms"},
+			`unexpected argument "now"`:                               {"--once", "now"},
+			`unknown command "go"`:                                    {"go"},
+			"usage: temporal-dev stop NAME":                           {"stop"},
+			"usage: temporal-dev start NAME":                          {"start", "../x"},
+			"usage: temporal-dev ps":                                  {"ps", "server"},
+			"flag provided but not defined: -no-such-flag":            {"--no-such-flag"},
 		} {
 			var stderr bytes.Buffer
 			require.Equal(t, exitUsage, run(args, &bytes.Buffer{}, &stderr), args)

@@ -54,8 +54,11 @@ func (m *model) canon(w world) world {
 			continue
 		}
 		c := m.cands.get(w.cands[seat])
-		if !m.run {
-			c.heard, c.refused, c.started = [seats]stamp{}, stamp{}, 0 // read for onIsolation: run alone, and Yield
+		if !m.run { // they are read for onIsolation: run alone, but for when it started
+			c.heard, c.refused = [seats]stamp{}, stamp{}
+			if w.now >= c.started.Add(c.cfg.Yield) {
+				c.started = 0
+			}
 		}
 		if m.budget[wipe] == 0 {
 			c.nonces = [seats]int64{}

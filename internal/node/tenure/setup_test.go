@@ -165,7 +165,7 @@ func newRegion(t *testing.T, keys map[fleet.NodeName]ed25519.PublicKey, lasts ti
 	r := &regionVote{keys: keys}
 	cfg := lease.VoterConfig{Site: site, Name: lease.Region, Others: [2]fleet.NodeName{nodeA, nodeB}, TTL: lasts, Nonce: 7}
 	// As the first declaration of a site writes it.
-	r.voter = lease.Start(cfg, lease.Record{Promised: 1, Holder: nodeA, Epoch: 1, TTL: lasts}, now)
+	r.voter = lease.Start(cfg, lease.Record{Promised: 1, Holder: nodeA, Epoch: 1}, now)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	r.addr = l.Addr().String()
