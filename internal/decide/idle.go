@@ -10,6 +10,8 @@ type PollSeen struct {
 	// Quiet is how long ago the node was woken, or had a task.
 	Quiet   time.Duration
 	Working bool
+	// Draining says that the region drains the node's connection: what is at work ends, nothing new comes.
+	Draining bool
 	// Connected says that its stream lives, on which a wake comes; Lost is for how long it does not.
 	Connected bool
 	Lost      time.Duration
@@ -41,6 +43,7 @@ var pollRules = []struct {
 	when func(PollSeen) bool
 	then func(PollSeen) Poll
 }{
+	{"draining", func(s PollSeen) bool { return s.Connected && s.Draining }, func(PollSeen) Poll { return Poll{} }},
 	{"working", func(s PollSeen) bool { return s.Working }, func(PollSeen) Poll { return Poll{Ask: true, For: askAtOnce} }},
 	{PollWoken, func(s PollSeen) bool { return s.Quiet < s.Idle }, func(s PollSeen) Poll { return Poll{Ask: true, For: s.Idle - s.Quiet} }},
 	{"connects", func(s PollSeen) bool { return !s.Connected && s.Lost < StreamLimit }, func(s PollSeen) Poll { return Poll{For: StreamLimit - s.Lost} }},
@@ -49,7 +52,8 @@ var pollRules = []struct {
 	{"idle", func(PollSeen) bool { return true }, func(PollSeen) Poll { return Poll{} }},
 }
 
-// NodePoll decides whether a node asks for tasks: it rests only while somebody could wake it.
+// NodePoll decides whether a node asks for tasks: it rests only while it is drained, or somebody could
+// wake it.
 func NodePoll(s PollSeen) Poll {
 	for _, r := range pollRules {
 		if r.when(s) {

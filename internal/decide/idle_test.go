@@ -10,6 +10,7 @@ import (
 
 const idleTerm = 30 * time.Second
 
+// C11, C68
 func TestNodePoll(t *testing.T) {
 	t.Parallel()
 	long := time.Hour
@@ -27,6 +28,8 @@ func TestNodePoll(t *testing.T) {
 		{"a lost stream takes nothing of it away", PollSeen{Idle: idleTerm, Quiet: 20 * time.Second, Lost: long}, Poll{PollWoken, true, 10 * time.Second}},
 		{"the term ends with its last moment", PollSeen{Idle: idleTerm, Quiet: idleTerm, Connected: true}, Poll{"idle", false, 0}},
 		{"who works asks for more", PollSeen{Idle: idleTerm, Quiet: long, Working: true, Connected: true}, Poll{"working", true, askAtOnce}},
+		{"one that is drained asks for nothing new", PollSeen{Idle: idleTerm, Working: true, Connected: true, Draining: true}, Poll{"draining", false, 0}},
+		{"but for one whose stream went, whatever it was at", PollSeen{Idle: idleTerm, Working: true, Draining: true}, Poll{"working", true, askAtOnce}},
 		{"a stream that was lost just now may come back", PollSeen{Idle: idleTerm, Quiet: long, Lost: 5 * time.Second}, Poll{"connects", false, StreamLimit - 5*time.Second}},
 		{"without it nobody could wake the node", PollSeen{Idle: idleTerm, Quiet: long, Lost: StreamLimit}, Poll{"no_stream", true, askAtOnce}},
 	} {
@@ -37,7 +40,7 @@ func TestNodePoll(t *testing.T) {
 	}
 }
 
-// Whatever happened, a node rests only while a wake would reach it or its stream may yet come
+// Whatever happened, a node rests only while it is drained, or a wake would reach it or its stream may yet come
 // back, never within its term, and never for longer than until that is decided anew.
 func TestNodePollIsSafe(t *testing.T) {
 	t.Parallel()
@@ -47,11 +50,14 @@ func TestNodePollIsSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := PollSeen{
 			Idle: rapid.SampledFrom([]time.Duration{0, time.Second, idleTerm}).Draw(t, "idle"), Quiet: some(t, "quiet"),
-			Working: rapid.Bool().Draw(t, "working"), Connected: rapid.Bool().Draw(t, "connected"), Lost: some(t, "lost"),
+			Working: rapid.Bool().Draw(t, "working"), Draining: rapid.Bool().Draw(t, "draining"), Connected: rapid.Bool().Draw(t, "connected"), Lost: some(t, "lost"),
 		}
 		p := NodePoll(s)
 		if p.Ask {
 			return
+		}
+		if s.Draining && s.Connected {
+			return // its stream ends with the drain
 		}
 		require.False(t, s.Working)
 		require.GreaterOrEqual(t, s.Quiet, s.Idle)

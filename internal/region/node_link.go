@@ -109,7 +109,7 @@ func until(ctx context.Context, changed <-chan struct{}, run func(context.Contex
 	}
 }
 
-// onState says whether a wake would reach the node.
+// onState says whether a wake would reach the node, and whether it is to ask for anything.
 func (n *nodeLink) onState(st provider.Status) {
 	streams := st.State == provider.Active || st.State == provider.Draining
 	switch {
@@ -119,9 +119,12 @@ func (n *nodeLink) onState(st provider.Status) {
 	default:
 		n.replicas.keeper.Lost()
 	}
-	if streams {
+	switch {
+	case st.State == provider.Draining:
+		n.gate.Draining()
+	case streams:
 		n.gate.Connected(st.IdleAfter)
-	} else {
+	default:
 		n.gate.Lost()
 	}
 }

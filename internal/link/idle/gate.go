@@ -28,6 +28,7 @@ type Gate struct {
 	idle      time.Duration
 	stirred   time.Time // when the node was last woken, or had a task
 	connected bool
+	draining  bool
 	lost      time.Time // since when it is not connected
 	closed    bool
 	asking    int
@@ -44,8 +45,12 @@ func (g *Gate) Wake() { g.change(func() { g.stirred = g.now() }) }
 
 // Connected says that the node's stream lives, and by which terms.
 func (g *Gate) Connected(idle time.Duration) {
-	g.change(func() { g.connected, g.idle = true, idle })
+	g.change(func() { g.connected, g.draining, g.idle = true, false, idle })
 }
+
+// Draining says that the region drains the node's connection: no poll is let through until its
+// stream ends. One that waits at the region may bring a task yet, which is done like any other.
+func (g *Gate) Draining() { g.change(func() { g.draining = true }) }
 
 // Lost says that it does not: nobody can wake the node.
 func (g *Gate) Lost() {
@@ -129,7 +134,7 @@ func (g *Gate) decide() (decide.Poll, <-chan struct{}) {
 	p := decide.Poll{Rule: "closed", Ask: true}
 	if !g.closed {
 		p = decide.NodePoll(decide.PollSeen{
-			Idle: g.idle, Quiet: now.Sub(g.stirred), Working: working, Connected: g.connected, Lost: now.Sub(g.lost),
+			Idle: g.idle, Quiet: now.Sub(g.stirred), Working: working, Connected: g.connected, Draining: g.draining, Lost: now.Sub(g.lost),
 		})
 	}
 	if p.Ask {

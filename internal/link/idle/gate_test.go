@@ -217,6 +217,24 @@ func TestGate(t *testing.T) {
 			w.rests()
 		})
 	})
+	t.Run("one that is drained asks for nothing new until its stream is back, however much it has at work", func(t *testing.T) { // C11, C68
+		inWorld(t, func(w *world) {
+			w.Connected(term)
+			w.turns(weather{working: true})
+			w.Wake()
+			synctest.Wait()
+			require.EqualValues(t, 1, w.open.Load())
+			w.Draining()
+			w.Wake()
+			w.rests()
+			w.Lost()
+			w.Connected(term)
+			synctest.Wait()
+			require.EqualValues(t, 1, w.open.Load())
+			w.turns(weather{})
+			w.rests()
+		})
+	})
 	t.Run("without a stream it asks after a while, and rests when that is back", func(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.Connected(term)
