@@ -304,7 +304,7 @@ func TestRegisterIsRefused(t *testing.T) {
 		"solo into a group":   {offer(), codes.Aborted, "belongs to group g"},
 		"another group":       {offer(grouped("h")), codes.Aborted, "belongs to group g"},
 		"fewer modules":       {set(func(in *nodev1.RegisterRequest) { in.Modules = in.Modules[:1] }), codes.Aborted, "other modules"},
-		"other schemas":       {set(func(in *nodev1.RegisterRequest) { in.Modules[0].InputSchema = `{}` }), codes.Aborted, "other modules"},
+		"other schemas":       {set(func(in *nodev1.RegisterRequest) { in.Modules[0].InputSchema = `{"type":"string"}` }), codes.Aborted, "other modules"},
 		"no good module name": {set(func(in *nodev1.RegisterRequest) { in.Modules = []*nodev1.Module{{Name: "1st"}} }), codes.InvalidArgument, "no module was accepted"},
 		"no good schema": {set(func(in *nodev1.RegisterRequest) {
 			in.Modules = []*nodev1.Module{{Name: "a", OutputSchema: "{"}}
@@ -320,17 +320,18 @@ func TestRegisterIsRefused(t *testing.T) {
 	require.Len(t, live, 1, "nothing is left of the refused")
 	require.Equal(t, group.id, string(live[0].ID))
 
-	// One bad module does not take the others along; a member of another order is the same.
+	// One bad module does not take the others along; a member of another order is the same, and one
+	// that is upgraded may take more.
 	got := c.register(offer(grouped("g"), named("second"), func(in *nodev1.RegisterRequest) {
 		in.ProtocolVersion = 7
-		in.Modules = []*nodev1.Module{{Name: "track"}, {Name: "a-b"}, {Name: "track"}, {Name: "detect", InputSchema: `{"type":"object"}`}}
+		in.Modules = []*nodev1.Module{{Name: "track"}, {Name: "a-b"}, {Name: "track"}, {Name: "said", Description: "\x00"}, {Name: "detect", InputSchema: `{ "type": "object", "properties": {"a": {"type": "string"}} }`}}
 	}))
 	require.EqualValues(t, 1, got.GetProtocolVersion(), "the lower of both")
 	var reasons []string
 	for _, m := range got.GetModules() {
 		reasons = append(reasons, m.GetReason())
 	}
-	require.Equal(t, []string{"", "name", "repeated", ""}, reasons)
+	require.Equal(t, []string{"", "name", "repeated", "description", ""}, reasons)
 }
 
 // C87: who may open the link at all.

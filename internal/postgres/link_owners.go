@@ -111,12 +111,12 @@ func sharesNamespace(r fleet.Registration, owner pairName, group fleet.GroupID) 
 
 func sameModules(r fleet.Registration, others []fleet.ModuleOffer) error {
 	same := slices.EqualFunc(sortedOffers(r.Modules), sortedOffers(others), func(a, b fleet.ModuleOffer) bool {
-		return a.Name == b.Name && a.InputSchema == b.InputSchema && a.OutputSchema == b.OutputSchema
+		return a.Name == b.Name && fleet.CompatibleSchemas(a.InputSchema, b.InputSchema) && fleet.CompatibleSchemas(a.OutputSchema, b.OutputSchema)
 	})
 	if same {
 		return nil
 	}
-	return fleet.Errorf(fleet.Conflict, "group %s offers other modules in %s, or with other schemas", r.Group, r.Namespace).At("modules").
+	return fleet.Errorf(fleet.Conflict, "group %s offers other modules in %s, or with schemas of other types", r.Group, r.Namespace).At("modules").
 		WithHint("all members of a group register the same modules; a new set of modules is a new group")
 }
 

@@ -1,0 +1,61 @@
+package fleet
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// CompatibleSchemas says whether members of one group may have these schemas of one module (C80):
+// wherever both name the type of a value, they have one in common. So a member may be upgraded
+// while the others run, with a property more or another limit; which of them takes an input is
+// found for each execution. Texts are JSON schemas, "" takes anything.
+func CompatibleSchemas(a, b string) bool {
+	var x, y any
+	if a == b || json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
+		return true // one that takes anything, for others were refused before
+	}
+	return compatible(x, y)
+}
+
+func compatible(a, b any) bool {
+	x, isX := a.(map[string]any)
+	y, isY := b.(map[string]any)
+	if !isX || !isY {
+		return true
+	}
+	if !shareType(x["type"], y["type"]) || !compatible(x["items"], y["items"]) {
+		return false
+	}
+	all, _ := x["properties"].(map[string]any)
+	others, _ := y["properties"].(map[string]any)
+	for name, property := range all {
+		if !compatible(property, others[name]) {
+			return false
+		}
+	}
+	return true
+}
+
+func shareType(a, b any) bool {
+	x, y := typesOf(a), typesOf(b)
+	return len(x) == 0 || len(y) == 0 || slices.ContainsFunc(x, func(t string) bool { return slices.Contains(y, t) })
+}
+
+// typesOf are the names in a schema's type; an integer is a number.
+func typesOf(v any) []string {
+	var names []string
+	switch v := v.(type) {
+	case string:
+		names = []string{v}
+	case []any:
+		for _, name := range v {
+			if s, is := name.(string); is {
+				names = append(names, s)
+			}
+		}
+	}
+	if slices.Contains(names, "integer") {
+		names = append(names, "number")
+	}
+	return names
+}
