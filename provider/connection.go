@@ -99,12 +99,18 @@ func (c *InstanceConnection) begin() bool {
 // keep makes one attempt after the other until next says to stop.
 func (c *InstanceConnection) keep(ctx context.Context, told *notices) error {
 	failures := 0
+	var unheard time.Time // when an attempt last was, zero once that has shown
 	for ctx.Err() == nil {
 		c.set(told, Status{State: Connecting, Failures: failures})
 		s := &session{opt: c.opt, lane: c.lane, told: told, report: func(st Status) { c.set(told, st) }}
 		end := s.run(ctx)
 		if ctx.Err() != nil {
 			return nil
+		}
+		if end.unheard {
+			unheard = time.Now()
+		} else if errors.Is(end.err, ErrReplaced) {
+			end.late, unheard = time.Since(unheard) < lateRegister, time.Time{}
 		}
 		after := c.opt.next(end, failures, rand.Float64()) //nolint:gosec // jitter is no secret
 		if after.stop {

@@ -359,6 +359,20 @@ func TestRefusal(t *testing.T) {
 			require.Equal(t, 1, r.registrations())
 		})
 	}
+	t.Run("of one that was replaced again, after a registration of its own that nobody answered", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t)
+		r.onRegister = func(n int) error {
+			if n == 1 {
+				return status.Error(codes.DeadlineExceeded, "too late")
+			}
+			return nil
+		}
+		r.onStream = func(_ int, s *stream) error { return errors.Join(s.ack(), s.again("replaced"), s.listen()) }
+		r.start()
+		require.ErrorIs(t, run(t, options(t, r.address)).result(t), ErrReplaced)
+		require.Equal(t, 3, r.registrations())
+	})
 }
 
 func refused(t testing.TB, err error, code codes.Code, says string) {

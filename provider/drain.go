@@ -43,6 +43,7 @@ func (s *session) takeDrain(ctx context.Context, request *nodev1.DrainRequest) e
 		s.told.drain(s.drain.Drain)
 	} else if deadline.Before(s.drain.Deadline) {
 		s.drain.Deadline = deadline
+		s.told.drain(s.drain.Drain)
 	}
 	return s.send(ctx, "a drain was not acknowledged", func() error {
 		return s.stream.Send(&nodev1.ConnectRequest{Message: &nodev1.ConnectRequest_DrainAck{DrainAck: &nodev1.DrainAck{

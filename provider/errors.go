@@ -88,6 +88,15 @@ func streamRefusal(err error) error {
 	return refusal(err)
 }
 
+// unanswered says that a call may have reached the region, which said nothing of it.
+func unanswered(err error) bool {
+	switch status.Code(err) { //nolint:exhaustive // the others are answers
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return true
+	}
+	return false
+}
+
 // refusal gives the error as a refusal if repeating the call would not change it.
 func refusal(err error) error {
 	st, ok := status.FromError(err)

@@ -10,7 +10,15 @@ import (
 type ending struct {
 	err   error
 	lived bool // it was active: a heartbeat was answered (C42)
+	// unheard: it registered and had no answer. The region may write that yet, and replace by it what
+	// registered next.
+	unheard bool
+	late    bool // that is what may have replaced it
 }
+
+// lateRegister is how long after an attempt that is unheard its registration may take effect: the
+// region gives up writing it after 5 s.
+const lateRegister = 15 * time.Second
 
 // step is what follows: Run returns done, or goes on after a pause.
 type step struct {
@@ -33,7 +41,7 @@ func (o Options) next(end ending, failures int, chance float64) step {
 	switch {
 	case errors.Is(end.err, errClosed):
 		return step{stop: true}
-	case errors.As(end.err, &refused), errors.Is(end.err, ErrReplaced):
+	case errors.As(end.err, &refused), errors.Is(end.err, ErrReplaced) && !end.late:
 		return step{stop: true, done: end.err}
 	case errors.As(end.err, &drained):
 		if !o.Rejoin {

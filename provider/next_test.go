@@ -35,6 +35,7 @@ func TestNext(t *testing.T) {
 		"a refusal stops":                                 {end: ending{err: refused}, want: step{stop: true, done: refused}},
 		"a refusal stops one that lived":                  {end: ending{err: refused, lived: true}, want: step{stop: true, done: refused}},
 		"one that was replaced stops":                     {end: ending{err: ErrReplaced, lived: true}, want: step{stop: true, done: ErrReplaced}},
+		"but not by what it asked for itself":             {end: ending{err: ErrReplaced, lived: true, late: true}, failures: 3, want: step{pause: time.Second}},
 		"a drain stops":                                   {end: ending{err: drained, lived: true}, want: step{stop: true, done: drained}},
 		"a drain of one that never lived stops":           {end: ending{err: drained}, want: step{stop: true, done: drained}},
 		"a drain of one that rejoins waits for a moment":  {end: ending{err: drained, lived: true}, change: rejoin, want: step{pause: time.Second}},

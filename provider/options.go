@@ -19,6 +19,7 @@ const (
 	DefaultHeartbeatTimeout     = 15 * time.Second
 	DefaultMaxReconnectAttempts = 10
 	defaultCallTimeout          = 10 * time.Second
+	defaultExecutorPort         = "9091"
 )
 
 // Options say where to connect, as whom, and with what. Address, Name and Token must be set.
@@ -36,7 +37,7 @@ type Options struct {
 
 	// ModuleNamespace is the prefix of the modules' names, Group what providers that share it
 	// have in common, ExecutorAddress where the region reaches the Executor. All three stay
-	// empty for a provider without modules.
+	// empty for a provider without modules. An address without a port has 9091.
 	ModuleNamespace, Group, ExecutorAddress string
 	// Executor has the modules.
 	Executor *Executor
@@ -72,7 +73,8 @@ type Options struct {
 	// The callbacks run one at a time in a goroutine of their own: a slow one holds up nothing
 	// but the others, and then misses all but the newest of its kind.
 
-	// OnDrain tells that the region asked to finish what there is and to start nothing new.
+	// OnDrain tells that the region asked to finish what there is and to start nothing new, and once
+	// more when it leaves less time than it said.
 	OnDrain func(Drain)
 	// OnWake tells that there is work to ask for.
 	OnWake func()
@@ -112,6 +114,9 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("provider: ModuleNamespace, Group, ExecutorAddress and ExecutorServerName need an Executor")
 	case o.HeartbeatInterval < 0 || o.HeartbeatTimeout < 0 || o.CallTimeout < 0:
 		return o, errors.New("provider: a negative duration")
+	}
+	if o.ExecutorAddress != "" && !strings.Contains(strings.TrimPrefix(o.ExecutorAddress, "["), ":") {
+		o.ExecutorAddress = net.JoinHostPort(o.ExecutorAddress, defaultExecutorPort)
 	}
 	if o.Backoff, err = o.Backoff.withDefaults(); err != nil {
 		return o, err

@@ -62,7 +62,7 @@ func (s *session) run(ctx context.Context) ending {
 	defer conn.Close() //nolint:errcheck // nothing is left to send
 	s.client = nodev1.NewControlPlaneClient(conn)
 	if err := s.register(ctx); err != nil {
-		return ending{err: err}
+		return ending{err: err, unheard: unanswered(err)}
 	}
 	s.lane.open(s.status.ConnectionID)
 	defer s.lane.close()
