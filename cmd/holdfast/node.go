@@ -58,8 +58,8 @@ get the limits that they ask for; without the two they run without limits.`,
 	return cmd
 }
 
-// defaultLink is where a server's link is unless it is told otherwise.
-const defaultLink = "127.0.0.1:7461"
+// defaultLink is where a server's link is unless it is told otherwise (C84).
+const defaultLink = "127.0.0.1:9090"
 
 // goneFlags are those of a node that spoke to Temporal itself. They are known so that who
 // still gives them learns what to give instead.

@@ -80,19 +80,21 @@ func linkFlags(cmd *cobra.Command, link *fleet.LinkTiming) {
 // site's lease lasts.
 func heartbeatFlags(cmd *cobra.Command, link *fleet.LinkTiming) {
 	f := cmd.Flags()
-	f.DurationVar(&link.HeartbeatEvery, "link-heartbeat", link.HeartbeatEvery, "how often providers send a heartbeat")
+	f.DurationVar(&link.HeartbeatEvery, everyFlag, link.HeartbeatEvery, "how often providers send a heartbeat, at most a third of the timeout")
 	f.DurationVar(&link.HeartbeatTimeout, heartbeatFlag, link.HeartbeatTimeout, "after which silence a provider is disconnected, and a lease lost (default "+envHeartbeat+")")
 }
 
 // What the terms of the link are named, on the command line and in the environment.
 const (
+	everyFlag     = "link-heartbeat"
 	heartbeatFlag = "link-heartbeat-timeout"
 	streamFlag    = "link-stream-timeout"
 	envHeartbeat  = "HOLDFAST_PROVIDER_HEARTBEAT_TIMEOUT"
 	envStream     = "HOLDFAST_PROVIDER_CONTROL_PLANE_TIMEOUT"
 )
 
-// linkEnv takes from the environment what the command line leaves out.
+// linkEnv takes from the environment what the command line leaves out, and fits heartbeats to the
+// timeout.
 func (c *cli) linkEnv(cmd *cobra.Command, link *fleet.LinkTiming) error {
 	for _, e := range []struct {
 		env, flag string
@@ -107,6 +109,9 @@ func (c *cli) linkEnv(cmd *cobra.Command, link *fleet.LinkTiming) error {
 			return fleet.Errorf(fleet.Invalid, "%s is no duration: %.40q", e.env, text).WithHint("for example 15s")
 		}
 		*e.into = d
+	}
+	if !cmd.Flag(everyFlag).Changed { // a shorter timeout wants heartbeats more often (C70)
+		link.HeartbeatEvery = min(link.HeartbeatEvery, link.HeartbeatTimeout/3)
 	}
 	return nil
 }

@@ -122,8 +122,16 @@ func (t LinkTiming) Validate() error {
 	if t.Idle != 0 && t.Idle < IdleLeast {
 		return Errorf(Invalid, "nodes that idle after %s", t.Idle).At("link-idle").WithHint("give at least 1s, or 0 for never")
 	}
+	for _, term := range []struct {
+		flag string
+		d    time.Duration
+	}{{"link-stream-timeout", t.StreamRequired}, {"link-report", t.Report}, {"link-drain-ack", t.DrainAck}} {
+		if term.d <= 0 {
+			return Errorf(Invalid, "%s of %s", term.flag, term.d).At(term.flag).WithHint("give more than 0s")
+		}
+	}
 	if t.HeartbeatEvery <= 0 || 3*t.HeartbeatEvery > t.HeartbeatTimeout {
-		return Errorf(Invalid, "a heartbeat every %s with a timeout of %s", t.HeartbeatEvery, t.HeartbeatTimeout).
+		return Errorf(Invalid, "a heartbeat every %s with a timeout of %s", t.HeartbeatEvery, t.HeartbeatTimeout).At("link-heartbeat").
 			WithHint("the timeout is at least three heartbeats")
 	}
 	return nil

@@ -48,6 +48,7 @@ func TestConnectionMachine(t *testing.T) {
 // C52, C53, C54, C70, C84: the defaults, which keep heartbeats within a third of their timeout.
 func TestLinkTiming(t *testing.T) {
 	t.Parallel()
+	require.Equal(t, 5*time.Second, fleet.DefaultLinkTiming().HeartbeatEvery)
 	require.Equal(t, 15*time.Second, fleet.DefaultLinkTiming().HeartbeatTimeout)
 	require.Equal(t, 30*time.Second, fleet.DefaultLinkTiming().StreamRequired)
 	require.Equal(t, 30*time.Second, fleet.DefaultLinkTiming().Report)
@@ -55,6 +56,17 @@ func TestLinkTiming(t *testing.T) {
 	slow := fleet.DefaultLinkTiming()
 	slow.HeartbeatEvery = slow.HeartbeatTimeout / 2
 	require.Equal(t, fleet.Invalid, fleet.KindOf(slow.Validate()))
+	for _, change := range []func(*fleet.LinkTiming){
+		func(timing *fleet.LinkTiming) { timing.StreamRequired = 0 },
+		func(timing *fleet.LinkTiming) { timing.Report = 0 },
+		func(timing *fleet.LinkTiming) { timing.DrainAck = -time.Second },
+		func(timing *fleet.LinkTiming) { timing.HeartbeatEvery = 0 },
+		func(timing *fleet.LinkTiming) { timing.Idle = time.Millisecond },
+	} {
+		none := fleet.DefaultLinkTiming()
+		change(&none)
+		require.Equal(t, fleet.Invalid, fleet.KindOf(none.Validate()), "%+v", none)
+	}
 }
 
 // C77, C78: what no region takes at all.
@@ -77,6 +89,9 @@ func TestRegistrationIsRefused(t *testing.T) {
 		"an executor with a scheme":      {func(r *fleet.Registration) { r.Executor = "http://10.0.0.7:9091" }, fleet.Invalid},
 		"an executor without a port":     {func(r *fleet.Registration) { r.Executor = "10.0.0.7" }, fleet.Invalid},
 		"an executor at a word":          {func(r *fleet.Registration) { r.Executor = "10.0.0.7:grpc" }, fleet.Invalid},
+		"an executor with a zero byte":   {func(r *fleet.Registration) { r.Executor = "a\x00b:9091" }, fleet.Invalid},
+		"an executor with a space":       {func(r *fleet.Registration) { r.Executor = "a b:9091" }, fleet.Invalid},
+		"a certificate for a line":       {func(r *fleet.Registration) { r.ExecutorTLS.ServerName = "a\nb" }, fleet.Invalid},
 		"an executor at port 0":          {func(r *fleet.Registration) { r.Executor = "10.0.0.7:0" }, fleet.Invalid},
 		"a group that is no name":        {func(r *fleet.Registration) { r.Group = "a/b" }, fleet.Invalid},
 	} {
