@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // ModuleNamespace is the owner prefix of module names.
@@ -36,7 +37,7 @@ type ExecutorTLS struct {
 }
 
 func (t ExecutorTLS) validate() error {
-	if len(t.ServerName) > maxServerName || strings.ContainsAny(t.ServerName, ":/@ ") && net.ParseIP(t.ServerName) == nil {
+	if len(t.ServerName) > maxServerName || strings.ContainsFunc(t.ServerName, notInName) || strings.ContainsAny(t.ServerName, ":/@") && net.ParseIP(t.ServerName) == nil {
 		return Errorf(Invalid, "%.80q is no name of a server", t.ServerName).At("executorTls/serverName").
 			WithHint("a host name or an IP address without a port, as it is in the certificate")
 	}
@@ -133,10 +134,13 @@ func (n ModuleName) Validate() error {
 		WithHint("a letter, then up to 62 letters, digits and '_'")
 }
 
+// notInName is what stands in no name of a host.
+func notInName(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+
 func validateAddress(field, address string) error {
 	host, port, err := net.SplitHostPort(address)
 	number, notNumber := strconv.ParseUint(port, 10, 16)
-	if err == nil && host != "" && !strings.ContainsAny(host, "/@") && notNumber == nil && number > 0 {
+	if err == nil && host != "" && !strings.ContainsAny(host, "/@") && !strings.ContainsFunc(host, notInName) && notNumber == nil && number > 0 {
 		return nil
 	}
 	return Errorf(Invalid, "%.80q is not an address", address).At(field).

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -172,6 +173,8 @@ func (s *Server) reject(m fleet.ModuleOffer, seen map[fleet.ModuleName]bool) (st
 		return "name", err
 	case seen[m.Name]:
 		return "repeated", errors.New("another module of this offer has the same name")
+	case strings.Contains(m.Description, "\x00"):
+		return "description", errors.New("a zero byte in the description")
 	case len(m.Description) > maxDescription:
 		return "description", fmt.Errorf("%d bytes of description, allowed are %d", len(m.Description), maxDescription)
 	}

@@ -96,6 +96,9 @@ func (s *Server) open(stream connectStream, first *nodev1.Heartbeat) (*connectio
 		return nil, fleet.Errorf(fleet.Gone, "%s", fleet.StreamRequired)
 	}
 	s.hold(c)
+	if !c.now().Live() { // it ended before it was held again
+		s.drop(c)
+	}
 	if first.GetProtocolVersion() != c.protocol {
 		s.end(c, fleet.StreamFailed)
 		return nil, wrongVersion(c)

@@ -24,8 +24,17 @@ func failed(doing string, err error) error {
 	if isCode(err, bodyCollected) {
 		e.Message, e.Hint = "what this refers to was collected at the same moment", "send the request again"
 	}
+	if isCode(err, zeroByte) || isCode(err, zeroInJSON) {
+		e.Kind, e.Message, e.Hint = fleet.Invalid, "a text with a zero byte", "no text may have one"
+	}
 	return e
 }
+
+// What Postgres says of a zero byte, in a text and escaped in JSON.
+const (
+	zeroByte   = "22021"
+	zeroInJSON = "22P05"
+)
 
 // bodyCollected is what hold_bodies raises.
 const bodyCollected = "HF001"

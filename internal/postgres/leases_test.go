@@ -412,7 +412,7 @@ func TestForceVote(t *testing.T) {
 	require.EqualValues(t, 9, b.vote().Vote.Promised, "it never goes down")
 }
 
-// C85, X21: a site of one node decides alone, so moving it takes a revocation.
+// X21: a site of one node decides alone, so moving it takes a revocation.
 func TestOnlyNodeIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	put := func(b *bench, nodes ...fleet.SiteNode) error {
@@ -456,7 +456,7 @@ func TestOnlyNodeIsNotReplaced(t *testing.T) {
 	})
 }
 
-// C85, X21: the nodes of a pair decide without their region, so new ones come one by one.
+// X21: the nodes of a pair decide without their region, so new ones come one by one.
 func TestPairIsNotReplacedAtOnce(t *testing.T) {
 	t.Parallel()
 	node := func(name fleet.NodeName, role fleet.Role) fleet.SiteNode {

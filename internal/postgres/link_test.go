@@ -221,7 +221,9 @@ func TestListenLink(t *testing.T) {
 	eventually(t, "it listens", func() bool {
 		return scan[int64](b, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN holdfast_link%'") == 1
 	})
-	_, err := b.AskDrain(b.ctx(), id, "x", time.Minute)
+	_, err := b.AskDrain(b.ctx(), id, "a\x00b", time.Minute)
+	require.Equal(t, fleet.Invalid, fleet.KindOf(err), "%v", err)
+	_, err = b.AskDrain(b.ctx(), id, "x", time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, word{id, postgres.DrainAsked}, <-heard)
 	cancel()
