@@ -30,6 +30,7 @@ type DeploymentPlan struct {
 	Attempts     int       `json:"attempts,omitempty"`
 	Crashes      int       `json:"crashes,omitempty"`
 	NextAttempt  time.Time `json:"nextAttempt,omitzero"`
+	Owed         int       `json:"owed,omitempty"`
 	Began        int64     `json:"began,omitempty"`
 	BeganVersion int64     `json:"beganVersion,omitempty"`
 	// Finish are operations that end.
@@ -149,4 +150,8 @@ func becomesAvailable(v deploymentView) bool {
 
 func crashesUsedUp(v deploymentView) bool { return v.crashed() && v.Crashes+1 >= v.Terms.GiveUp }
 
-func backsOff(v deploymentView) bool { return v.wants() && v.At.Before(v.NextAttempt) }
+// backsOff: there is something to be made, and a pause holds all of it back.
+func backsOff(v deploymentView) bool {
+	held := v.held()
+	return v.At.Before(v.NextAttempt) && v.wants() && v.missing() <= held && !v.replaces(len(v.stale), held)
+}

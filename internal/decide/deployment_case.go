@@ -40,7 +40,7 @@ type deploymentCase struct {
 
 func newDeploymentCase(v deploymentView) *deploymentCase {
 	return &deploymentCase{v: v, state: v.State, left: MaxPerVisit, plan: DeploymentPlan{
-		Attempts: v.Attempts, Crashes: v.Crashes, NextAttempt: v.NextAttempt, Began: v.Began, BeganVersion: v.BeganVersion,
+		Attempts: v.Attempts, Crashes: v.Crashes, NextAttempt: v.NextAttempt, Owed: v.Owed, Began: v.Began, BeganVersion: v.BeganVersion,
 	}}
 }
 
@@ -220,12 +220,12 @@ func victims(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
 }
 
 // create fills up to the target, or makes one more where one is to be replaced and nothing else is
-// on its way: new before old, one by one.
-func (c *deploymentCase) create() {
-	if n := c.v.missing(); n > 0 {
+// on its way: new before old, one by one. So many are held back by a pause.
+func (c *deploymentCase) create(held int) {
+	if n := c.v.missing() - held; n > 0 {
 		c.plan.Create = min(n, MaxPerVisit)
 		c.plan.More = c.plan.More || n > MaxPerVisit
-	} else if c.surges() {
+	} else if c.surges(held) {
 		c.plan.Create = 1
 	}
 	if c.plan.Create > 0 {
@@ -236,12 +236,12 @@ func (c *deploymentCase) create() {
 }
 
 // surges looks at what is left once the steps of this visit are taken.
-func (c *deploymentCase) surges() bool {
+func (c *deploymentCase) surges(held int) bool {
 	stale := len(c.v.stale)
 	for _, s := range c.plan.Terminate {
 		if slices.ContainsFunc(c.v.stale, func(r fleet.ReplicaSeen) bool { return r.ID == s.ID }) {
 			stale--
 		}
 	}
-	return stale > 0 && len(heard(c.v.good)) == len(c.v.good) && len(c.v.good)+stale == c.v.Target
+	return c.v.replaces(stale, held)
 }

@@ -71,15 +71,24 @@ func (c *deploymentCase) mark() {
 // converge makes what runs be what is to run; every rule of a deployment that lives ends here.
 func converge(c *deploymentCase) {
 	c.keepRunning()
-	if !c.v.At.Before(c.plan.NextAttempt) {
-		c.create()
-	} else if c.v.wants() {
-		c.next(c.plan.NextAttempt)
-	}
+	c.create(c.pause())
 	c.plan.Message = c.v.tally()
 	if c.plan.Crashes > 0 && c.v.settled() && c.plan.Create == 0 {
 		c.plan.Crashes, c.plan.NextAttempt = 0, time.Time{}
 	}
+}
+
+// pause is how many a pause holds back: no more than failed, whatever else is missing. Those whose end is
+// a step of this visit are owed from now on, the others are still seen by the next.
+func (c *deploymentCase) pause() int {
+	if !c.v.At.Before(c.plan.NextAttempt) {
+		return 0
+	}
+	if c.v.wants() {
+		c.next(c.plan.NextAttempt)
+	}
+	c.plan.Owed = c.v.Owed + c.v.failing(c.v.dead[:min(len(c.v.dead), MaxPerVisit)])
+	return c.v.held()
 }
 
 // keepRunning ends what is not to run, and creates nothing.

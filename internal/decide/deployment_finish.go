@@ -14,6 +14,9 @@ func (c *deploymentCase) finished() DeploymentPlan {
 	c.finishOperations()
 	c.plan.Conditions = []fleet.DeploymentCondition{c.available(), c.progressing(), c.degraded()}
 	c.waitForReplicas()
+	if !c.v.At.Before(c.plan.NextAttempt) {
+		c.plan.Owed = 0
+	}
 	c.plan.Awaited = c.awaited()
 	changes := c.made || len(c.plan.Fail) > 0
 	if changes && c.plan.Next.IsZero() {

@@ -106,7 +106,7 @@ func TestDeploymentConditions(t *testing.T) {
 		{"its node is not heard", deployment(has(replica(1, unheard(time.Second)))), condition{unknown, "nodes_not_heard"}, condition{no, "nodes_not_heard"}, condition{yes, "nodes_not_heard"}},
 		{"one node is not heard", deployment(has(replica(1, unheard(time.Second)), replica(2))), condition{yes, "enough_healthy"}, condition{no, "nodes_not_heard"}, condition{yes, "nodes_not_heard"}},
 		{"it was given up", deployment(at(fleet.DeploymentError), target(2, 1), has(replica(1))), condition{yes, "enough_healthy"}, condition{no, "given_up"}, condition{yes, "given_up"}},
-		{"it backs off", deployment(target(2, 1), crashes(4, time.Second), has(replica(1))), condition{yes, "enough_healthy"}, condition{yes, "crash_backoff"}, condition{yes, "too_few"}},
+		{"it backs off", deployment(target(2, 1), crashes(4, time.Second), owes(1), has(replica(1))), condition{yes, "enough_healthy"}, condition{yes, "crash_backoff"}, condition{yes, "too_few"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -102,6 +102,8 @@ func crashes(n int, next time.Duration) changed {
 	return func(s *fleet.DeploymentSeen) { s.Crashes, s.NextAttempt = n, noon.Add(next) }
 }
 
+func owes(n int) changed { return func(s *fleet.DeploymentSeen) { s.Owed = n } }
+
 // ids are the last digits of the replicas.
 func ids(steps []decide.ReplicaStep) string {
 	s := ""
@@ -161,11 +163,19 @@ func TestDeployment(t *testing.T) {
 		{"an attempt does not fail with a node", deployment(at(fleet.DeploymentProvisioning), target(2, 2), has(replica(1), replica(2, nodeStopped))), "provisioning", nil, 1, "2", "", false},
 		{"regenerates what was removed by hand", deployment(target(2, 1), has(replica(1), replica(2, ending(time.Second)))), "too_few", nil, 1, "", "", false},
 		{"backs off after three crashes", deployment(target(1, 1), crashes(3, -time.Minute), has(replica(1, exited, justNow))), "replicas_failed", nil, 0, "1", "", false},
-		{"creates nothing before the next attempt", deployment(target(1, 1), crashes(4, time.Second), has()), "crash_backoff", nil, 0, "", "", false},
-		{"creates after the pause", deployment(target(1, 1), crashes(4, -time.Second), has()), "too_few", nil, 1, "", "", false},
+		{"creates nothing before the next attempt", deployment(target(1, 1), crashes(4, time.Second), owes(1), has()), "crash_backoff", nil, 0, "", "", false},
+		{"creates after the pause", deployment(target(1, 1), crashes(4, -time.Second), owes(1), has()), "too_few", nil, 1, "", "", false},
 		{"a wave of failures is one crash", deployment(target(2, 1), crashes(3, -time.Second), has(replica(1, exited), replica(2))), "too_few", nil, 1, "1", "", false},
-		{"waits for the next attempt to replace what runs on", deployment(crashes(4, time.Second), has(replica(1, leave), replica(2, leave))), "crash_backoff", nil, 0, "", "", false},
-		{"goes on to replace after the pause", deployment(crashes(4, -time.Second), has(replica(1, leave), replica(2, leave))), "replacing", nil, 1, "", "", false},
+		{"waits for the next attempt to replace what runs on", deployment(crashes(4, time.Second), owes(1), has(replica(1, leave), replica(2, leave))), "crash_backoff", nil, 0, "", "", false},
+		{"goes on to replace after the pause", deployment(crashes(4, -time.Second), owes(1), has(replica(1, leave), replica(2, leave))), "replacing", nil, 1, "", "", false},
+		{"a pause holds back no more than failed: a node is lost", deployment(target(4, 1), crashes(4, time.Second), owes(1), has(replica(1), replica(2), replica(3, unheard(time.Hour)))), "too_few", nil, 1, "", "", false},
+		{"a pause holds back no more than failed: it is scaled", deployment(target(5, 1), crashes(4, time.Second), owes(1), has(replica(1), replica(2))), "too_few", nil, 2, "", "", false},
+		{"a pause holds back no more than failed: one was removed by hand", deployment(target(3, 1), crashes(4, time.Second), owes(1), has(replica(1), replica(2, ending(time.Second)))), "too_few", nil, 1, "", "", false},
+		{"a pause holds back no more than failed: a node is left", deployment(target(3, 1), crashes(4, time.Second), owes(1), has(replica(1), replica(2, leave))), "too_few", nil, 1, "", "", false},
+		{"a replacement that failed in a pause stops further ones", deployment(target(3, 1), crashes(4, time.Second), owes(2), has(replica(1), replica(2, leave))), "crash_backoff", nil, 0, "", "", false},
+		{"a release that crashes does not go on in a pause", deployment(target(3, 1), released(2, 2), began(2, 2), crashes(4, time.Second), owes(1), has(replica(1), replica(2))), "crash_backoff", nil, 0, "", "", false},
+		{"what fails in a pause waits for its end, too", deployment(target(3, 1), crashes(4, time.Second), owes(1), has(replica(1), replica(2, exited))), "crash_backoff", nil, 0, "2", "", false},
+		{"a crash that begins a pause holds back no more than failed", deployment(target(3, 1), crashes(3, -time.Minute), has(replica(1), replica(2, exited, justNow), replica(3, unheard(time.Hour)))), "replicas_failed", nil, 1, "2", "", false},
 		{"gives up in a row of crashes", deployment(target(2, 1), crashes(199, -time.Minute), has(replica(1, exited, justNow), replica(2))), "given_up", []fleet.DeploymentEvent{givenUp}, 0, "1", "", false},
 
 		{"replaces new before old", deployment(released(2, 2), has(replica(1), replica(2))), "updated", []fleet.DeploymentEvent{updated}, 1, "", "", false},
@@ -211,6 +221,37 @@ func TestDeployment(t *testing.T) {
 			require.Equal(t, c.done, p.Done, "next %s, awaited %s", p.Next, p.Awaited)
 			require.Len(t, p.Conditions, 3)
 			require.True(t, p.Done || p.More || !p.Next.IsZero(), "something has to wake it")
+		})
+	}
+}
+
+// S107, S115: how many a pause holds back.
+func TestDeploymentOwes(t *testing.T) {
+	t.Parallel()
+	many := make([]fleet.ReplicaSeen, 300)
+	for i := range many {
+		many[i] = replica(i, exited, justNow)
+	}
+	for _, c := range []struct {
+		name   string
+		seen   fleet.DeploymentSeen
+		owed   int
+		create int
+	}{
+		{"nothing without a pause", deployment(crashes(1, -time.Minute), owes(3), has(replica(1), replica(2, exited, justNow))), 0, 1},
+		{"what the crash took that begins it", deployment(crashes(3, -time.Minute), owes(3), has(replica(1), replica(2, exited, justNow), replica(3, exited))), 2, 0},
+		{"what fails while it lasts", deployment(crashes(4, time.Minute), target(3, 1), owes(1), has(replica(1), replica(2, exited))), 2, 0},
+		{"not what a node took that was stopped", deployment(crashes(4, time.Minute), target(3, 1), owes(1), has(replica(1), replica(2, nodeStopped))), 1, 1},
+		{"not what failed of an earlier version", deployment(crashes(4, time.Minute), released(2, 2), began(2, 2), target(2, 1), has(replica(1, version(2)), replica(2, exited))), 0, 1},
+		{"nothing once it is over", deployment(crashes(4, -time.Second), target(3, 1), owes(1), has(replica(1), replica(2))), 0, 1},
+		{"nothing once something else is released", deployment(crashes(4, time.Minute), released(2, 2), target(3, 1), owes(1), has(replica(1), replica(2))), 0, 1},
+		{"only those whose end is a step of this visit", deployment(crashes(3, -time.Minute), has(many...)), decide.MaxPerVisit, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := decide.Deployment(c.seen)
+			require.Equal(t, c.owed, p.Owed)
+			require.Equal(t, c.create, p.Create)
 		})
 	}
 }

@@ -28,6 +28,9 @@ type deploymentView struct {
 func viewDeployment(seen fleet.DeploymentSeen) deploymentView {
 	seen.Terms, seen.Nodes = seen.Terms.WithDefaults(), byName(seen.Nodes)
 	v := deploymentView{DeploymentSeen: seen}
+	if !seen.At.Before(seen.NextAttempt) {
+		v.Owed = 0
+	}
 	if seen.Stopped || seen.Deleting {
 		v.Target = 0
 	}
@@ -158,14 +161,43 @@ func (v deploymentView) blameless(r fleet.ReplicaSeen) bool {
 	return v.leaves(r) || r.Reason == fleet.ReasonNodeStopped
 }
 
+// blames says that a dead one tells of what is released.
+func (v deploymentView) blames(r fleet.ReplicaSeen) bool {
+	return r.ProcessVersion == v.ProcessVersion && !v.blameless(r)
+}
+
 // failed is the newest of the released revision that is dead.
 func (v deploymentView) failed() *fleet.ReplicaSeen {
 	for i := len(v.dead) - 1; i >= 0; i-- {
-		if v.dead[i].ProcessVersion == v.ProcessVersion && !v.blameless(v.dead[i]) {
+		if v.blames(v.dead[i]) {
 			return &v.dead[i]
 		}
 	}
 	return nil
+}
+
+// failing counts, of some that are dead, those that tell of what is released.
+func (v deploymentView) failing(dead []fleet.ReplicaSeen) int {
+	n := 0
+	for _, r := range dead {
+		if v.blames(r) {
+			n++
+		}
+	}
+	return n
+}
+
+// held is how many are not made anew while a pause lasts: those that failed in it, or before it.
+func (v deploymentView) held() int { return v.Owed + v.failing(v.dead) }
+
+// replaces says that one more may be made, new before old: all others are healthy, and none is on its
+// way beyond the target. What failed counts: one that did as a replacement has no place that it
+// leaves, and stops further ones; and what is to take the place of an earlier version waits for the
+// pause.
+func (v deploymentView) replaces(stale, held int) bool {
+	older := func(r fleet.ReplicaSeen) bool { return r.ProcessVersion != v.ProcessVersion }
+	return stale > 0 && len(heard(v.good)) == len(v.good) && len(v.good)+stale+held == v.Target &&
+		(held == 0 || !slices.ContainsFunc(v.stale, older))
 }
 
 // crashed says that one failed in RUNNING that was made since the last crash was counted: its
@@ -175,7 +207,7 @@ func (v deploymentView) crashed() bool {
 		return false
 	}
 	for _, r := range v.dead {
-		if r.ProcessVersion == v.ProcessVersion && !v.blameless(r) && (v.Crashes == 0 || !r.CreatedAt.Before(v.NextAttempt)) {
+		if v.blames(r) && (v.Crashes == 0 || !r.CreatedAt.Before(v.NextAttempt)) {
 			return true
 		}
 	}

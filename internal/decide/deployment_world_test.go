@@ -234,7 +234,7 @@ func (g *region) carryOut(p decide.DeploymentPlan, nodes []fleet.NodeName) {
 		}
 	}
 	g.seen.Reason, g.seen.Message, g.seen.Attempts, g.seen.Crashes = p.Rule, p.Message, p.Attempts, p.Crashes
-	g.seen.NextAttempt, g.seen.Began, g.seen.BeganVersion = p.NextAttempt, p.Began, p.BeganVersion
+	g.seen.NextAttempt, g.seen.Owed, g.seen.Began, g.seen.BeganVersion = p.NextAttempt, p.Owed, p.Began, p.BeganVersion
 	for _, s := range p.Terminate {
 		g.move(s.ID, fleet.ReplicaTerminate)
 	}

@@ -144,8 +144,10 @@ type DeploymentSeen struct {
 	// further one begins before NextAttempt.
 	Attempts    int       `json:"attempts,omitempty"`
 	NextAttempt time.Time `json:"nextAttempt,omitzero"`
-	// Crashes counts replicas that failed in a row in RUNNING; none is created before NextAttempt.
+	// Crashes counts replicas that failed in a row in RUNNING. Owed is how many of those that failed
+	// are not made anew before NextAttempt; what is missing besides them is.
 	Crashes  int           `json:"crashes,omitempty"`
+	Owed     int           `json:"owed,omitempty"`
 	Replicas []ReplicaSeen `json:"replicas,omitempty"`
 	// Project and Placement say where replicas may run; Nodes are those of live ones, with what placement
 	// chooses by, and nothing of what they have free.

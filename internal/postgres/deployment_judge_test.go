@@ -29,7 +29,7 @@ func (j *visitJudge) Place(wish postgres.PlaceWish, rooms []fleet.NodeRoom) (pos
 func planOf(p decide.DeploymentPlan) postgres.DeploymentPlan {
 	out := postgres.DeploymentPlan{
 		Rule: p.Rule, Message: p.Message, Events: p.Events, Create: p.Create, Scarce: p.Scarce, Attempts: p.Attempts, Crashes: p.Crashes,
-		NextAttempt: p.NextAttempt, Began: p.Began, BeganVersion: p.BeganVersion, Conditions: p.Conditions, Awaited: p.Awaited,
+		NextAttempt: p.NextAttempt, Owed: p.Owed, Began: p.Began, BeganVersion: p.BeganVersion, Conditions: p.Conditions, Awaited: p.Awaited,
 		Next: p.Next, More: p.More, Done: p.Done,
 		Terminate: stepsOf(p.Terminate), End: stepsOf(p.End), Fail: stepsOf(p.Fail),
 	}

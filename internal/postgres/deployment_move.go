@@ -22,7 +22,7 @@ func (c *carrying) move(ctx context.Context) error {
 	p := db.MoveDeploymentParams{
 		Name: c.row.Name, State: c.row.State, Reason: c.plan.Rule, Message: c.plan.Message, Awaited: c.plan.Awaited,
 		Began: c.row.Began, BeganVersion: c.row.BeganVersion, Attempts: waveNumber(c.plan.Attempts), Crashes: waveNumber(c.plan.Crashes),
-		NextAttempt: orNull(c.plan.NextAttempt), WakeAt: orNull(c.plan.Next), Conditions: conditions,
+		NextAttempt: orNull(c.plan.NextAttempt), Owed: waveNumber(c.plan.Owed), WakeAt: orNull(c.plan.Next), Conditions: conditions,
 	}
 	if err := c.q.MoveDeployment(ctx, p); err != nil {
 		return failed("move the deployment", err)
@@ -89,7 +89,8 @@ func (c *carrying) redeclareAfter(ctx context.Context) error {
 	if c.row.Project != project {
 		c.history = lines{}
 	}
-	c.plan.Attempts, c.plan.Crashes, c.plan.NextAttempt, c.plan.Done, c.plan.More = 0, 0, time.Time{}, false, true
+	c.plan.Attempts, c.plan.Crashes, c.plan.NextAttempt, c.plan.Owed = 0, 0, time.Time{}, 0
+	c.plan.Done, c.plan.More = false, true
 	return nil
 }
 

@@ -104,7 +104,7 @@ func (w *deploymentWork) look(ctx context.Context) (looked, error) {
 	s.Deleting, s.Redeclared = w.deleting(), w.row.NextUid != nil
 	s.Target, s.Revision, s.ProcessVersion = int(w.row.Target), w.row.Revision, w.row.ProcessVersion
 	s.Began, s.BeganVersion = w.row.Began, w.row.BeganVersion
-	s.Attempts, s.Crashes, s.NextAttempt = int(w.row.Attempts), int(w.row.Crashes), timeOf(w.row.NextAttempt)
+	s.Attempts, s.Crashes, s.NextAttempt, s.Owed = int(w.row.Attempts), int(w.row.Crashes), timeOf(w.row.NextAttempt), int(w.row.Owed)
 	if s.Replicas, err = w.replicas(ctx); err != nil {
 		return l, err
 	}

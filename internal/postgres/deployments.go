@@ -46,6 +46,7 @@ type DeploymentPlan struct {
 	Attempts      int
 	Crashes       int
 	NextAttempt   time.Time
+	Owed          int
 	Began         int64
 	BeganVersion  int64
 	Finish        []OperationFinish

@@ -251,6 +251,17 @@ func TestDeploymentCrashesAreCounted(t *testing.T) {
 		waits := b.seen().NextAttempt.After(b.seen().At)
 		require.Equal(t, n == 3, waits, "after crash %d", n+1)
 	}
+	require.Equal(t, 1, b.seen().Owed)
+	_, err := b.turnDeployment(fleet.OperationScale, to(2))
+	require.NoError(t, err)
+	b.visits()
+	live := 0
+	for _, r := range b.seen().Replicas {
+		if r.State.Live() {
+			live++
+		}
+	}
+	require.Equal(t, 1, live, "the one that is new is made, the one that failed waits")
 }
 
 // X5, X11, X25: a door asks once, and hears of the end; what is unknown is refused.

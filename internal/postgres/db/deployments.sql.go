@@ -289,7 +289,7 @@ const insertDeployment = `-- name: InsertDeployment :one
 INSERT INTO deployments (name, uid, project, state, last_revision, process_version)
 SELECT $1, $2, $3, 'PENDING', coalesce(max(n.last_revision), 0), coalesce(max(n.process_version), 0)
 FROM deployment_numbers n WHERE n.name = $1
-RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at
+RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed
 `
 
 type InsertDeploymentParams struct {
@@ -325,6 +325,7 @@ func (q *Queries) InsertDeployment(ctx context.Context, arg InsertDeploymentPara
 		&i.EntityRun,
 		&i.UpdatedAt,
 		&i.SeenAt,
+		&i.Owed,
 	)
 	return i, err
 }
@@ -529,7 +530,7 @@ func (q *Queries) ListDeploymentRevisions(ctx context.Context, arg ListDeploymen
 
 const lockDeployment = `-- name: LockDeployment :one
 
-SELECT name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at FROM deployments WHERE name = $1 FOR NO KEY UPDATE
+SELECT name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed FROM deployments WHERE name = $1 FOR NO KEY UPDATE
 `
 
 // Who changes a deployment holds its row; FOR NO KEY UPDATE, so that what refers to it can be
@@ -561,6 +562,7 @@ func (q *Queries) LockDeployment(ctx context.Context, name string) (Deployment, 
 		&i.EntityRun,
 		&i.UpdatedAt,
 		&i.SeenAt,
+		&i.Owed,
 	)
 	return i, err
 }
@@ -569,10 +571,10 @@ const moveDeployment = `-- name: MoveDeployment :exec
 UPDATE deployments SET state = $1, reason = $2, message = $3, awaited = $4,
     since = CASE WHEN state = $1 THEN since ELSE clock_timestamp() END,
     began = $5, began_version = $6, attempts = $7, crashes = $8,
-    next_attempt = $9, wake_at = $10, conditions = $11,
-    updated_at = CASE WHEN (state, reason, message, awaited, conditions) IS DISTINCT FROM ($1, $2, $3, $4, $11::jsonb)
+    next_attempt = $9, owed = $10, wake_at = $11, conditions = $12,
+    updated_at = CASE WHEN (state, reason, message, awaited, conditions) IS DISTINCT FROM ($1, $2, $3, $4, $12::jsonb)
                       THEN now() ELSE updated_at END
-WHERE name = $12
+WHERE name = $13
 `
 
 type MoveDeploymentParams struct {
@@ -585,6 +587,7 @@ type MoveDeploymentParams struct {
 	Attempts     int32
 	Crashes      int32
 	NextAttempt  *time.Time
+	Owed         int32
 	WakeAt       *time.Time
 	Conditions   json.RawMessage
 	Name         string
@@ -601,6 +604,7 @@ func (q *Queries) MoveDeployment(ctx context.Context, arg MoveDeploymentParams) 
 		arg.Attempts,
 		arg.Crashes,
 		arg.NextAttempt,
+		arg.Owed,
 		arg.WakeAt,
 		arg.Conditions,
 		arg.Name,
@@ -639,10 +643,10 @@ func (q *Queries) NewestDeploymentRevision(ctx context.Context, arg NewestDeploy
 
 const redeclareDeployment = `-- name: RedeclareDeployment :one
 UPDATE deployments SET uid = $1, next_uid = NULL, project = $2, revision = $3, process_version = $4,
-    target = $5, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, wake_at = NULL,
+    target = $5, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, owed = 0, wake_at = NULL,
     state = $6, reason = 'redeclared', message = '', awaited = '', conditions = '[]', since = clock_timestamp(), updated_at = now()
 WHERE name = $7
-RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at
+RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed
 `
 
 type RedeclareDeploymentParams struct {
@@ -690,6 +694,7 @@ func (q *Queries) RedeclareDeployment(ctx context.Context, arg RedeclareDeployme
 		&i.EntityRun,
 		&i.UpdatedAt,
 		&i.SeenAt,
+		&i.Owed,
 	)
 	return i, err
 }
@@ -790,7 +795,7 @@ func (q *Queries) SeeDeploymentOperations(ctx context.Context, subject string) (
 }
 
 const viewDeployments = `-- name: ViewDeployments :many
-SELECT d.name, d.uid, d.next_uid, d.project, d.state, d.reason, d.message, d.since, d.target, d.last_revision, d.revision, d.process_version, d.began, d.began_version, d.attempts, d.crashes, d.next_attempt, d.conditions, d.awaited, d.wake_at, d.entity_run, d.updated_at, d.seen_at, coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
+SELECT d.name, d.uid, d.next_uid, d.project, d.state, d.reason, d.message, d.since, d.target, d.last_revision, d.revision, d.process_version, d.began, d.began_version, d.attempts, d.crashes, d.next_attempt, d.conditions, d.awaited, d.wake_at, d.entity_run, d.updated_at, d.seen_at, d.owed, coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
        c.starting, c.healthy, c.unhealthy, c.terminating, c.unheard, c.older
 FROM deployments d
 LEFT JOIN LATERAL (SELECT x.generation, x.definition, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
@@ -851,6 +856,7 @@ func (q *Queries) ViewDeployments(ctx context.Context, names []string) ([]ViewDe
 			&i.Deployment.EntityRun,
 			&i.Deployment.UpdatedAt,
 			&i.Deployment.SeenAt,
+			&i.Deployment.Owed,
 			&i.Generation,
 			&i.Definition,
 			&i.Least,

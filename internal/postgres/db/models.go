@@ -157,6 +157,7 @@ type Deployment struct {
 	EntityRun      string
 	UpdatedAt      time.Time
 	SeenAt         time.Time
+	Owed           int32
 }
 
 type DeploymentHistory struct {

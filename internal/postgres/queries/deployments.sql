@@ -47,14 +47,14 @@ UPDATE deployments SET entity_run = @run, seen_at = now() WHERE name = @name;
 UPDATE deployments SET state = @state, reason = @reason, message = @message, awaited = @awaited,
     since = CASE WHEN state = @state THEN since ELSE clock_timestamp() END,
     began = @began, began_version = @began_version, attempts = @attempts, crashes = @crashes,
-    next_attempt = sqlc.narg(next_attempt), wake_at = sqlc.narg(wake_at), conditions = @conditions,
+    next_attempt = sqlc.narg(next_attempt), owed = @owed, wake_at = sqlc.narg(wake_at), conditions = @conditions,
     updated_at = CASE WHEN (state, reason, message, awaited, conditions) IS DISTINCT FROM (@state, @reason, @message, @awaited, @conditions::jsonb)
                       THEN now() ELSE updated_at END
 WHERE name = @name;
 
 -- name: RedeclareDeployment :one
 UPDATE deployments SET uid = @uid, next_uid = NULL, project = @project, revision = @revision, process_version = @process_version,
-    target = @target, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, wake_at = NULL,
+    target = @target, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, owed = 0, wake_at = NULL,
     state = @state, reason = 'redeclared', message = '', awaited = '', conditions = '[]', since = clock_timestamp(), updated_at = now()
 WHERE name = @name
 RETURNING *;
