@@ -135,8 +135,9 @@ func attemptWaits(v deploymentView) bool {
 	return v.State == fleet.DeploymentPending && v.At.Before(v.NextAttempt)
 }
 
+// attemptFailed: what an earlier attempt made, and fails only now, is made anew and is no further one.
 func attemptFailed(v deploymentView) bool {
-	return v.State == fleet.DeploymentProvisioning && v.failed() != nil
+	return v.State == fleet.DeploymentProvisioning && v.failsAnew(v.Attempts)
 }
 
 func attemptsUsedUp(v deploymentView) bool {

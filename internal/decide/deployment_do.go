@@ -49,13 +49,14 @@ func stopNow(c *deploymentCase) {
 	c.plan.Message = "it is declared stopped"
 }
 
-// begin creates the first replicas (S13). After an update, what failed before counts no more.
+// begin creates the first replicas (S13). After an update, what failed before counts no more. Else the
+// time of this attempt stays: only what is made from then on can fail it.
 func begin(c *deploymentCase) {
 	if c.v.updated() {
 		if c.state != fleet.DeploymentPending {
 			c.on(fleet.DeploymentUpdated)
 		}
-		c.plan.Attempts, c.plan.Crashes = 0, 0
+		c.plan.Attempts, c.plan.Crashes, c.plan.NextAttempt = 0, 0, time.Time{}
 	}
 	c.on(fleet.DeploymentBegun)
 	c.mark()
@@ -63,9 +64,9 @@ func begin(c *deploymentCase) {
 	c.plan.More = c.plan.More || c.v.reached()
 }
 
-// mark remembers what was begun with; nothing waits for a next attempt any more.
+// mark remembers what was begun with.
 func (c *deploymentCase) mark() {
-	c.plan.Began, c.plan.BeganVersion, c.plan.NextAttempt = c.v.Revision, c.v.ProcessVersion, time.Time{}
+	c.plan.Began, c.plan.BeganVersion = c.v.Revision, c.v.ProcessVersion
 }
 
 // converge makes what runs be what is to run; every rule of a deployment that lives ends here.
@@ -201,7 +202,7 @@ func makeAvailable(c *deploymentCase) {
 // update begins with what was released; what works is replaced one by one.
 func update(c *deploymentCase) {
 	c.on(fleet.DeploymentUpdated)
-	c.plan.Crashes = 0
+	c.plan.Crashes, c.plan.NextAttempt = 0, time.Time{}
 	c.mark()
 	converge(c)
 }

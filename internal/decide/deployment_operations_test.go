@@ -53,7 +53,7 @@ func TestDeploymentOperations(t *testing.T) {
 		{"stopped", deployment(asks(converge), at(fleet.DeploymentPending), stopped), fleet.OperationSucceeded, "stopped"},
 		{"stops", deployment(asks(converge), stopped, has(running)), runs, ""},
 		{"given up", deployment(asks(converge), at(fleet.DeploymentError), target(1, 1)), fleet.OperationFailed, "given_up"},
-		{"given up in this very visit", deployment(asks(converge), at(fleet.DeploymentProvisioning), attempts(2, 0), has(replica(1, exited))), fleet.OperationFailed, "given_up"},
+		{"given up in this very visit", deployment(asks(converge), at(fleet.DeploymentProvisioning), attempts(2, -time.Minute), has(replica(1, exited, justNow))), fleet.OperationFailed, "given_up"},
 		{"cancelled", deployment(with(converge, cancelled), has(starting)), fleet.OperationCancelled, "cancelled"},
 		{"superseded", deployment(with(converge, stale), has(running)), fleet.OperationSuperseded, "superseded"},
 		{"overtaken by a delete", deployment(asks(scale), deleting, has(running)), fleet.OperationSuperseded, "deleted"},

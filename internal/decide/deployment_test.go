@@ -143,7 +143,10 @@ func TestDeployment(t *testing.T) {
 		{"tries again after a failure", deployment(at(fleet.DeploymentProvisioning), target(2, 2), has(replica(1), replica(2, exited))), "attempt_failed", []fleet.DeploymentEvent{failed}, 0, "2", "", false},
 		{"waits for the next attempt", deployment(at(fleet.DeploymentPending), target(2, 2), has(replica(1)), attempts(1, time.Second)), "attempt_waits", nil, 0, "", "", false},
 		{"makes the next attempt", deployment(at(fleet.DeploymentPending), target(2, 2), has(replica(1)), attempts(1, -time.Second)), "begin", []fleet.DeploymentEvent{begun}, 1, "", "", false},
-		{"gives up after the last attempt", deployment(at(fleet.DeploymentProvisioning), target(1, 1), attempts(2, -time.Second), has(replica(1, exited))), "given_up", []fleet.DeploymentEvent{givenUp}, 0, "1", "", false},
+		{"gives up after the last attempt", deployment(at(fleet.DeploymentProvisioning), target(1, 1), attempts(2, -time.Second), has(replica(1, exited, justNow))), "given_up", []fleet.DeploymentEvent{givenUp}, 0, "1", "", false},
+		{"a late failure of an earlier attempt is only made anew", deployment(at(fleet.DeploymentProvisioning), target(3, 3), attempts(1, -time.Minute), has(replica(1), replica(2, exited), replica(3, starting, justNow))), "provisioning", nil, 1, "2", "", false},
+		{"nor does it use the last one up", deployment(at(fleet.DeploymentProvisioning), target(3, 3), attempts(2, -time.Minute), has(replica(1), replica(2, exited), replica(3, starting, justNow))), "provisioning", nil, 1, "2", "", false},
+		{"a failure of the latest attempt is a further one", deployment(at(fleet.DeploymentProvisioning), target(3, 3), attempts(1, -time.Minute), has(replica(1), replica(2, exited), replica(3, exited, justNow))), "attempt_failed", []fleet.DeploymentEvent{failed}, 0, "23", "", false},
 		{"creates nothing once given up", deployment(at(fleet.DeploymentError), target(3, 1), has(replica(1))), "given_up", nil, 0, "", "", true},
 		{"rests once given up by crashes", deployment(at(fleet.DeploymentError), target(3, 1), crashes(200, 0), has(replica(1))), "given_up", nil, 0, "", "", true},
 		{"an update ends ERROR", deployment(at(fleet.DeploymentError), target(1, 1), released(2, 2), attempts(3, 0)), "begin", []fleet.DeploymentEvent{updated, begun}, 1, "", "", false},
@@ -222,6 +225,55 @@ func TestDeployment(t *testing.T) {
 			require.Len(t, p.Conditions, 3)
 			require.True(t, p.Done || p.More || !p.Next.IsZero(), "something has to wake it")
 		})
+	}
+}
+
+// S37, S45: three of the first wave fail one after another; that is one attempt. The next one fails with
+// what it made itself.
+func TestDeploymentFirstWave(t *testing.T) {
+	t.Parallel()
+	wave := make([]fleet.ReplicaSeen, 20)
+	for i := range wave {
+		wave[i] = replica(i, state(fleet.ReplicaStarting), func(r *fleet.ReplicaSeen) { r.CreatedAt, r.Since = noon, noon })
+	}
+	seen := deployment(at(fleet.DeploymentProvisioning), target(20, 20), has(wave...))
+	for _, c := range []struct {
+		name     string
+		after    time.Duration
+		fails    int
+		rule     string
+		create   int
+		attempts int
+	}{
+		{"one fails", 5 * time.Second, 0, "attempt_failed", 0, 1},
+		{"it is made anew", 15 * time.Second, -1, "begin", 1, 1},
+		{"another fails", 20 * time.Second, 1, "provisioning", 1, 1},
+		{"a third fails", 50 * time.Second, 2, "provisioning", 1, 1},
+		{"what was made anew fails", 51 * time.Second, 20, "attempt_failed", 0, 2},
+		{"the last attempt", 71 * time.Second, -1, "begin", 1, 2},
+		{"what the second attempt made fails", 80 * time.Second, 21, "provisioning", 1, 2},
+		{"what the last one made fails", 90 * time.Second, 23, "given_up", 0, 3},
+	} {
+		seen.At = noon.Add(c.after)
+		if c.fails >= 0 {
+			exited(&seen.Replicas[c.fails])
+		}
+		p := decide.Deployment(seen)
+		require.Equal(t, c.rule, p.Rule, c.name)
+		require.Equal(t, c.create, p.Create, c.name)
+		require.Equal(t, c.attempts, p.Attempts, c.name)
+		seen.Attempts, seen.NextAttempt = p.Attempts, p.NextAttempt
+		for _, e := range p.Events {
+			seen.State, _ = seen.State.Next(e)
+		}
+		for i, r := range seen.Replicas {
+			if r.State == fleet.ReplicaUnhealthy {
+				seen.Replicas[i].State = fleet.ReplicaTerminated
+			}
+		}
+		for range p.Create {
+			seen.Replicas = append(seen.Replicas, replica(len(seen.Replicas), state(fleet.ReplicaStarting), func(r *fleet.ReplicaSeen) { r.CreatedAt, r.Since = seen.At, seen.At }))
+		}
 	}
 }
 

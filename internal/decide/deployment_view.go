@@ -200,18 +200,16 @@ func (v deploymentView) replaces(stale, held int) bool {
 		(held == 0 || !slices.ContainsFunc(v.stale, older))
 }
 
-// crashed says that one failed in RUNNING that was made since the last crash was counted: its
-// predecessor failed too. A wave of failures is one crash.
+// failsAnew says that one failed that was made since the last of so many failures was counted: its
+// predecessor failed too. A wave of failures is one.
+func (v deploymentView) failsAnew(counted int) bool {
+	r := v.failed()
+	return r != nil && (counted == 0 || !r.CreatedAt.Before(v.NextAttempt))
+}
+
+// crashed says that a further failure in RUNNING is to be counted.
 func (v deploymentView) crashed() bool {
-	if v.State != fleet.DeploymentRunning {
-		return false
-	}
-	for _, r := range v.dead {
-		if v.blames(r) && (v.Crashes == 0 || !r.CreatedAt.Before(v.NextAttempt)) {
-			return true
-		}
-	}
-	return false
+	return v.State == fleet.DeploymentRunning && v.failsAnew(v.Crashes)
 }
 
 // settled says that as many as there are to be have been healthy for so long that earlier crashes

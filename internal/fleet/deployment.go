@@ -141,7 +141,7 @@ type DeploymentSeen struct {
 	Startup time.Duration `json:"startup"`
 	Stop    time.Duration `json:"stop"`
 	// Attempts counts the failed ones of this process version, and is 0 once it was available; no
-	// further one begins before NextAttempt.
+	// further one begins before NextAttempt, and only what is made from then on can fail it.
 	Attempts    int       `json:"attempts,omitempty"`
 	NextAttempt time.Time `json:"nextAttempt,omitzero"`
 	// Crashes counts replicas that failed in a row in RUNNING. Owed is how many of those that failed
