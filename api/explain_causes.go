@@ -15,6 +15,7 @@ const (
 	CausePoolMisconfigured = "pool_misconfigured"
 	CauseNoResources       = "no_resources"
 	CauseImage             = "image"
+	CausePreparation       = "preparation"
 	CauseProgram           = "program"
 	CauseNode              = "node"
 )
@@ -29,6 +30,7 @@ var causeRules = []struct {
 	{CausePoolMisconfigured, []string{decide.PoolMisconfigured}, "holdfast get pools: the pool selects no node, or its bound is reached"},
 	{CauseNoResources, []string{decide.NoNode, decide.NoRoom, decide.PortsTaken, fleet.ReasonNoDriver}, "ask for less, free a node, or widen the placement; nodes below says what is missing where"},
 	{CauseImage, []string{fleet.ReasonNoImage}, "check the name of the image, and that the nodes may pull it"},
+	{CausePreparation, []string{decide.ReasonPrepareLimit}, "the message says what failed last: the pull of the image, the engine, the way to the region, or preStart commands that do not end"},
 	{CauseProgram, []string{
 		fleet.ReasonExited, fleet.ReasonNotStarted, fleet.ReasonStartupDeadline, fleet.ReasonProbesFailed,
 		fleet.ReasonRestartsUsedUp, fleet.ReasonOutOfMemory, fleet.ReasonPortTaken, fleet.ReasonGPUTaken,

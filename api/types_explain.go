@@ -43,7 +43,7 @@ type ExplainedSpec struct {
 // Cause is something that keeps a deployment from running as declared: Code is one of
 // bad_definition, no_resources, pool_misconfigured, image, program, node and in_backoff.
 type Cause struct {
-	Code    string `json:"code" enum:"bad_definition,no_resources,pool_misconfigured,image,program,node"`
+	Code    string `json:"code" enum:"bad_definition,no_resources,pool_misconfigured,image,preparation,program,node"`
 	Reason  string `json:"reason" doc:"the stable word behind it"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty" doc:"what to do"`

@@ -75,7 +75,9 @@ func (w *worker) ready(ctx context.Context) error {
 		}
 	}
 	err = driver.Prepare(ctx, l)
-	w.fresh = err == nil
+	if w.fresh = err == nil; w.fresh {
+		w.tried = ""
+	}
 	return err
 }
 
@@ -86,7 +88,8 @@ func (w *worker) failed(ctx context.Context, err error) {
 	}
 	switch reason := failure(err); reason {
 	case "":
-		w.say(ctx, func(k *known) { k.Message = "not started yet, it is tried again: " + err.Error() })
+		w.tried = err.Error()
+		w.say(ctx, func(k *known) { k.Message = "not started yet, it is tried again: " + w.tried })
 	case fleet.ReasonExited:
 		w.over(ctx, fleet.PhaseExited, Exit{reason, err.Error()})
 	default:

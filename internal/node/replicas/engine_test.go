@@ -19,7 +19,8 @@ type fakeDriver struct {
 	hung     bool
 	there    map[fleet.ReplicaID]chan struct{} // closed when it has ended
 	prepared int
-	broken   bool // commands before the start fail
+	broken   bool  // commands before the start fail
+	refuses  error // of an image's registry
 	removed  []fleet.ReplicaID
 }
 
@@ -78,6 +79,9 @@ func (f *fakeDriver) Prepare(ctx context.Context, _ Launch) error {
 	}
 	defer done()
 	f.prepared++
+	if f.refuses != nil {
+		return f.refuses
+	}
 	if f.broken {
 		return &Failure{fleet.ReasonExited, fleet.Errorf(fleet.ApplyFailed, "command 1 before the start: exit code 1")}
 	}

@@ -68,6 +68,19 @@ func messageOf(reason string) string {
 	return ""
 }
 
+// givenUp is the last word of a replica: one that was never ready says what kept it.
+func (w *worker) givenUp(reason string) Exit {
+	text := messageOf(reason)
+	switch {
+	case reason != decide.ReasonPrepareLimit:
+	case w.exited != nil && w.def != nil:
+		text += ": the commands before its start have not ended"
+	case w.tried != "":
+		text += ": " + w.tried
+	}
+	return Exit{reason, text}
+}
+
 // giveUp leaves a replica that cannot be kept running here to the region.
 func (w *worker) giveUp(ctx context.Context, reason string) {
 	w.gaveUp = true
@@ -75,7 +88,7 @@ func (w *worker) giveUp(ctx context.Context, reason string) {
 		w.over(ctx, fleet.PhaseFailed, w.ending)
 		return
 	}
-	w.ending = Exit{reason, messageOf(reason)}
+	w.ending = w.givenUp(reason)
 	if w.exited == nil { // it was never started
 		w.over(ctx, fleet.PhaseFailed, w.ending)
 	}

@@ -7,12 +7,17 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
 )
 
 // S48, X8: what cannot be started says why, in a word and a sentence.
@@ -54,6 +59,42 @@ func TestCannotStart(t *testing.T) {
 		require.Equal(t, fleet.ReasonNoDefinition, b.is(first, fleet.PhaseFailed, fleet.HealthNotChecked).GetReason())
 		require.NoFileExists(t, filepath.Join(b.dir, "replicas", "definitions", string(hash)))
 	})
+}
+
+// S94, X6, X8: what is never ready is given up, and says what kept it, in no more words than are stored.
+func TestNeverReady(t *testing.T) {
+	t.Parallel()
+	const late = "it could not be made ready to start in time: "
+	for name, row := range map[string]struct {
+		def  fleet.Definition
+		says string
+	}{
+		"a registry that refuses": {container(), late + "pull the image: unauthorized to read web:1"},
+		"commands before the start that hang": {
+			web(func(d *fleet.Definition) { d.PreStart = [][]string{{"sleep", "1000"}} }),
+			late + "the commands before its start have not ended",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var later atomic.Int64
+			b, engine := setupEngine(t, func(o *Options) {
+				o.Now = func() time.Duration { return guardian.SinceBoot() + time.Duration(later.Load()) }
+			})
+			engine.is(func() {
+				engine.refuses = fleet.Errorf(fleet.Unavailable, "pull the image: unauthorized to read web:1%s", strings.Repeat(" ", 2*fleet.MaxReplicaMessage))
+			})
+			b.ask(line(first, b.defined(row.def)))
+			b.eventually(func() bool {
+				later.Add(int64(time.Minute))
+				return b.status(first).GetPhase() == string(fleet.PhaseFailed)
+			}, "it is never given up")
+			st := b.status(first)
+			require.Equal(t, decide.ReasonPrepareLimit, st.GetReason())
+			require.Equal(t, row.says, strings.TrimSpace(st.GetMessage()))
+			require.LessOrEqual(t, len(st.GetMessage()), maxMessage)
+		})
+	}
 }
 
 // S51, S56: what is told to end while it waits for its region ends at once.

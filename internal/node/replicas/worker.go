@@ -34,6 +34,7 @@ type worker struct {
 	process decide.ReplicaProcess
 	since   time.Duration // of process
 	ending  Exit          // why it is to end, or has
+	tried   string        // how the last try to have it ready failed, "" once it was
 	again   bool          // a stop is for a restart
 	gaveUp  bool
 	exited  <-chan Exit // of what runs, nil when nothing does
