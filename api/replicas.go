@@ -137,6 +137,6 @@ func replicaView(r postgres.Replica) Replica {
 	return Replica{
 		ID: r.ID, Deployment: string(r.Deployment), Node: string(r.Node), Site: string(r.Site), State: r.State, Health: r.Health,
 		Phase: r.Phase, Revision: r.Revision, ProcessVersion: r.ProcessVersion, Endpoint: r.Endpoint, Ports: r.Ports, PID: r.PID,
-		Restarts: r.Restarts, Since: r.Since, Reason: r.Reason, Message: r.Message, CreatedAt: r.CreatedAt, EndedAt: r.EndedAt,
+		Restarts: r.Restarts, Since: r.Since, StartupDeadline: r.StartupDeadline, Reason: r.Reason, Message: r.Message, CreatedAt: r.CreatedAt, EndedAt: r.EndedAt,
 	}
 }

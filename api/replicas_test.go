@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,6 +32,7 @@ func running(t *testing.T) *region {
 		FROM deployments d JOIN deployment_revisions v ON v.deployment = d.name`
 	r.sql(insert, one, "plant-1-a", "HEALTHY", "HEALTHY", "running", "10.0.0.1:31000", "", "")
 	r.sql(insert, two, "plant-1-b", "STARTING", "NOT_CHECKED", "running", "", "", "")
+	r.sql(`UPDATE replicas SET running_since = '2026-03-01T12:00:00Z'`)
 	r.sql(insert, old, "plant-1-a", "TERMINATED", "UNHEALTHY", "failed", "", "startup_deadline", "it was not healthy within 30 s")
 	r.sql(`INSERT INTO node_sets (node, version) VALUES ('plant-1-a', 7), ('plant-1-b', 8)`)
 	r.sql(`UPDATE deployments SET state = 'PROVISIONING', reason = 'starting', awaited = 'replica ` + two + ` to be healthy', wake_at = now() + interval '20 seconds', entity_run = 'run-1',
@@ -63,6 +65,9 @@ func TestReplicas(t *testing.T) {
 		require.Equal(t, fleet.HealthDegraded, first.Health, "its node is not connected: what it said last may be old")
 		list = into[List[Replica]](t, r.get("/api/v1/replicas?deployment=web&cursor="+list.Next))
 		require.EqualValues(t, two, list.Items[0].ID)
+		require.Nil(t, first.StartupDeadline, "it is healthy")
+		require.Equal(t, "2026-03-01T12:00:30Z", list.Items[0].StartupDeadline.UTC().Format(time.RFC3339), "X8: its node gives it up then")
+		require.Contains(t, string(r.get("/api/v1/replicas/"+two).body), `"startupDeadline":"2026-03-01T12:00:30Z"`)
 		require.Len(t, into[List[Replica]](t, r.get(webPath+"/replicas?ended=true")).Items, 3)
 		require.Len(t, into[List[Replica]](t, r.get("/api/v1/replicas?node=plant-1-b")).Items, 1)
 		require.Equal(t, "startup_deadline", into[Replica](t, r.get("/api/v1/replicas/"+old)).Reason)

@@ -106,24 +106,25 @@ type ReplicaTotals struct {
 // Replica is one running copy of a deployment, or one that has ended. Health is DEGRADED while
 // its node is not heard: what was said last may not be true any more.
 type Replica struct {
-	ID             fleet.ReplicaID     `json:"id"`
-	Deployment     string              `json:"deployment"`
-	Node           string              `json:"node"`
-	Site           string              `json:"site"`
-	State          fleet.ReplicaState  `json:"state"`
-	Health         fleet.ReplicaHealth `json:"health"`
-	Phase          fleet.ReplicaPhase  `json:"phase,omitempty" doc:"as its node says"`
-	Revision       int64               `json:"revision"`
-	ProcessVersion int64               `json:"processVersion"`
-	Endpoint       string              `json:"endpoint,omitempty"`
-	Ports          map[string]int      `json:"ports,omitempty"`
-	PID            int                 `json:"pid,omitempty"`
-	Restarts       int                 `json:"restarts"`
-	Since          time.Time           `json:"since" doc:"of the state"`
-	Reason         string              `json:"reason,omitempty"`
-	Message        string              `json:"message,omitempty"`
-	CreatedAt      time.Time           `json:"createdAt"`
-	EndedAt        *time.Time          `json:"endedAt,omitempty"`
+	ID              fleet.ReplicaID     `json:"id"`
+	Deployment      string              `json:"deployment"`
+	Node            string              `json:"node"`
+	Site            string              `json:"site"`
+	State           fleet.ReplicaState  `json:"state"`
+	Health          fleet.ReplicaHealth `json:"health"`
+	Phase           fleet.ReplicaPhase  `json:"phase,omitempty" doc:"as its node says"`
+	Revision        int64               `json:"revision"`
+	ProcessVersion  int64               `json:"processVersion"`
+	Endpoint        string              `json:"endpoint,omitempty"`
+	Ports           map[string]int      `json:"ports,omitempty"`
+	PID             int                 `json:"pid,omitempty"`
+	Restarts        int                 `json:"restarts"`
+	Since           time.Time           `json:"since" doc:"of the state"`
+	StartupDeadline *time.Time          `json:"startupDeadline,omitempty" doc:"of one that is STARTING and whose process runs: its first probe has to succeed by then"`
+	Reason          string              `json:"reason,omitempty"`
+	Message         string              `json:"message,omitempty"`
+	CreatedAt       time.Time           `json:"createdAt"`
+	EndedAt         *time.Time          `json:"endedAt,omitempty"`
 }
 
 // DeploymentRevision is one content that was released.

@@ -34,7 +34,7 @@ func webStatus(state fleet.DeploymentState, healthy int) api.DeploymentStatus {
 
 func webReplicas() []api.Replica {
 	return []api.Replica{
-		{ID: replica1, Deployment: "web", Node: "plant-1-a", Site: "plant-1", State: fleet.ReplicaStarting, Health: fleet.HealthNotChecked, Revision: 2, Reason: "exited", Message: "it exited with 3", Restarts: 2, CreatedAt: testNow, Since: testNow},
+		{ID: replica1, Deployment: "web", Node: "plant-1-a", Site: "plant-1", State: fleet.ReplicaStarting, Health: fleet.HealthNotChecked, Revision: 2, Reason: "exited", Message: "it exited with 3", StartupDeadline: until(), Restarts: 2, CreatedAt: testNow, Since: testNow},
 		{ID: replica2, Deployment: "web", Node: "plant-1-b", Site: "plant-1", State: fleet.ReplicaHealthy, Health: fleet.HealthHealthy, Endpoint: "10.0.0.2:31000", CreatedAt: testNow, Since: testNow},
 	}
 }
@@ -237,13 +237,16 @@ func TestDeploymentTables(t *testing.T) {
 		got := s.ok("describe", "deployment", "web").stdout
 		for _, text := range []string{
 			"State:          PROVISIONING", "Replicas:       1 of 3 healthy, 2 starting", "Waits for:      replica " + replica1 + " to be healthy, until 2026-03-01T12:01:00Z",
-			"Workflow:       http://web/deployment.web", "available", "The first 50 replicas (all: holdfast get replicas --deployment web)", "it exited with 3", "Last decisions", "moving to 2",
+			"Workflow:       http://web/deployment.web", "available", "The first 50 replicas (all: holdfast get replicas --deployment web)", "it exited with 3, it has to answer until 2026-03-01T12:01:00Z", "Last decisions", "moving to 2",
 		} {
 			require.Contains(t, got, text)
 		}
 		require.NotContains(t, got, "swordfish")
 		require.NotContains(t, s.ok("describe", "deployment", "web", "-o", "yaml").stdout, "swordfish")
-		require.Contains(t, s.ok("describe", "replica", replica1).stdout, "reason: exited")
+		one := s.ok("describe", "replica", replica1).stdout
+		require.Contains(t, one, "reason: exited")
+		require.Contains(t, one, "startupDeadline: ") // X8
+		require.Contains(t, one, "2026-03-01T12:01:00Z")
 	})
 
 	t.Run("explain", func(t *testing.T) { // S94, S95, X8
@@ -251,6 +254,7 @@ func TestDeploymentTables(t *testing.T) {
 		for _, text := range []string{
 			"program (exited): it exited with 3", "-> look at its output", "Command:   /bin/x --port", "http, admin:81", "0.5 cores, 64.0 MiB, 1 GPUs", "1 to 5, at first 3",
 			"pools gpu; spread over sites", "Last output of replica " + replica1, "  | fatal: ?[31mno database", "less than 2 cores", "Waits for:      replica",
+			"it has to answer until 2026-03-01T12:01:00Z",
 		} {
 			require.Contains(t, got, text)
 		}

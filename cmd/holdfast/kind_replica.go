@@ -38,9 +38,21 @@ func (c *cli) replicaCells(r api.Replica) []string {
 func (c *cli) replicasTable(replicas []api.Replica) *table {
 	t := newTable(append(replicaHeader[:len(replicaHeader):len(replicaHeader)], "MESSAGE"))
 	for _, r := range replicas {
-		t.add(append(append([]string{string(r.ID)}, c.replicaCells(r)...), r.Message))
+		t.add(append(append([]string{string(r.ID)}, c.replicaCells(r)...), replicaMessage(r)))
 	}
 	return t
+}
+
+// replicaMessage says by when one that starts has to answer.
+func replicaMessage(r api.Replica) string {
+	if r.StartupDeadline == nil {
+		return r.Message
+	}
+	text := "it has to answer until " + stamp(*r.StartupDeadline)
+	if r.Message != "" {
+		text = r.Message + ", " + text
+	}
+	return text
 }
 
 func listReplicas(ctx context.Context, c *cli, client *api.Client, in listing) ([]item, string, error) {

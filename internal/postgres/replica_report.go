@@ -202,6 +202,7 @@ func (r *reporting) column(row db.Replica, said fleet.ReplicaStatus, state fleet
 	c.Phases, c.Restarts = append(c.Phases, string(said.Phase)), append(c.Restarts, waveNumber(said.Restarts))
 	c.Endpoints, c.Ports, c.Pids = append(c.Endpoints, said.Endpoint), append(c.Ports, ports), append(c.Pids, waveNumber(said.PID))
 	c.Reasons, c.Messages, c.Failed = append(c.Reasons, said.Reason), append(c.Messages, said.Message), append(c.Failed, failedNow)
+	c.Ages = append(c.Ages, said.Age.Seconds())
 	return nil
 }
 

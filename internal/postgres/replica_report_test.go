@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,6 +34,61 @@ func TestReportWakes(t *testing.T) {
 	} {
 		wake := b.tells(fleet.NodeName(all[0].Node), fleet.ReplicaStatus{ID: all[0].ID, Phase: row.phase, Health: row.health})
 		require.Equal(t, row.wakes, len(wake) == 1, "%s: %v", row.what, wake)
+	}
+}
+
+// S48, S84, X8: the first success of what starts is due its start-up after its process began to run, not after
+// its image began to be pulled, and by the word of its node: a report may be late.
+func TestStartupDeadline(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) {
+		s.Replicas.Initial, s.Process.Startup = 1, &fleet.Startup{Deadline: 90}
+	}))
+	b.visits()
+	all, err := b.ListReplicas(b.ctx(), postgres.ReplicaFilter{Deployment: web}, "", 10)
+	require.NoError(t, err)
+	id, node := all[0].ID, all[0].Node
+	b.exec(`UPDATE replicas SET since = since - interval '1 hour' WHERE id = $1`, id)
+	due := func() *time.Time {
+		listed, err := b.ListReplicas(b.ctx(), postgres.ReplicaFilter{Deployment: web}, "", 10)
+		require.NoError(t, err)
+		one, err := b.GetReplica(b.ctx(), id)
+		require.NoError(t, err)
+		require.Equal(t, listed[0].StartupDeadline, one.StartupDeadline)
+		return one.StartupDeadline
+	}
+	require.Nil(t, due(), "its node said nothing yet")
+	var before *time.Time
+	for _, row := range []struct {
+		what     string
+		phase    fleet.ReplicaPhase
+		health   fleet.ReplicaHealth
+		restarts int
+		age      time.Duration
+		left     time.Duration // 0 for no deadline
+	}{
+		{"it is prepared", fleet.PhasePreparing, fleet.HealthNotChecked, 0, time.Minute, 0},
+		{"it runs, and was told late", fleet.PhaseRunning, fleet.HealthNotChecked, 0, 20 * time.Second, 70 * time.Second},
+		{"that is known", fleet.PhaseRunning, fleet.HealthNotChecked, 0, 0, 70 * time.Second},
+		{"it was started again", fleet.PhaseRunning, fleet.HealthNotChecked, 1, 0, 90 * time.Second},
+		{"its first commands run again", fleet.PhasePreparing, fleet.HealthNotChecked, 2, 0, 0},
+		{"it runs at last", fleet.PhaseRunning, fleet.HealthNotChecked, 2, 0, 90 * time.Second},
+		{"it is healthy", fleet.PhaseRunning, fleet.HealthHealthy, 2, 0, 0},
+		{"its probes fail", fleet.PhaseRunning, fleet.HealthUnhealthy, 2, 0, 0},
+	} {
+		b.tells(node, fleet.ReplicaStatus{ID: id, Phase: row.phase, Health: row.health, Restarts: row.restarts, Age: row.age})
+		at := due()
+		if row.left == 0 {
+			require.Nil(t, at, row.what)
+			continue
+		}
+		require.NotNil(t, at, row.what)
+		require.WithinDuration(t, time.Now().Add(row.left), *at, 15*time.Second, row.what)
+		if row.what == "that is known" {
+			require.Equal(t, before, at, row.what)
+		}
+		before = at
 	}
 }
 

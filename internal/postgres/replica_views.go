@@ -30,8 +30,11 @@ type Replica struct {
 	Reason, Message  string
 	Lost             bool
 	CreatedAt, Since time.Time
-	FailedAt         *time.Time
-	EndedAt          *time.Time
+	// StartupDeadline is when the first success of one that starts is too late, nil as long as its process
+	// does not run.
+	StartupDeadline *time.Time
+	FailedAt        *time.Time
+	EndedAt         *time.Time
 }
 
 // ReplicaFilter narrows a list of replicas; zero values do not. Without Ended only those are listed
@@ -58,6 +61,7 @@ func (s *Store) ListReplicas(ctx context.Context, f ReplicaFilter, after string,
 		if out[i], err = replicaOf(r.Replica, r.Project, r.Heard); err != nil {
 			return nil, err
 		}
+		out[i].StartupDeadline = startupDeadlineOf(r.Replica, r.Startup)
 	}
 	return out, nil
 }
@@ -99,7 +103,18 @@ func (s *Store) GetReplica(ctx context.Context, id fleet.ReplicaID) (Replica, er
 	if err != nil {
 		return Replica{}, failed("read the replica", err)
 	}
-	return replicaOf(r.Replica, r.Project, r.Heard)
+	out, err := replicaOf(r.Replica, r.Project, r.Heard)
+	out.StartupDeadline = startupDeadlineOf(r.Replica, r.Startup)
+	return out, err
+}
+
+// startupDeadlineOf is what the replica's node goes by, on a clock of its own.
+func startupDeadlineOf(r db.Replica, startup float64) *time.Time {
+	if fleet.ReplicaState(r.State) != fleet.ReplicaStarting || r.RunningSince == nil || startup <= 0 {
+		return nil
+	}
+	at := r.RunningSince.Add(secondsOf(startup))
+	return &at
 }
 
 func replicaOf(r db.Replica, project string, heard bool) (Replica, error) { //nolint:revive // heard is of the node

@@ -569,6 +569,7 @@ type Replica struct {
 	StopBy         *time.Time
 	EndedAt        *time.Time
 	FailedAt       *time.Time
+	RunningSince   *time.Time
 }
 
 type ReplicaLog struct {

@@ -156,14 +156,17 @@ func (q *Queries) FailingNodes(ctx context.Context, arg FailingNodesParams) ([]F
 }
 
 const getReplica = `-- name: GetReplica :one
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, d.project,
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
        EXISTS (SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)::boolean AS heard
-FROM replicas r JOIN deployments d ON d.name = r.deployment WHERE r.id = $1
+FROM replicas r JOIN deployments d ON d.name = r.deployment
+LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
+WHERE r.id = $1
 `
 
 type GetReplicaRow struct {
 	Replica Replica
 	Project string
+	Startup float64
 	Heard   bool
 }
 
@@ -200,7 +203,9 @@ func (q *Queries) GetReplica(ctx context.Context, id string) (GetReplicaRow, err
 		&i.Replica.StopBy,
 		&i.Replica.EndedAt,
 		&i.Replica.FailedAt,
+		&i.Replica.RunningSince,
 		&i.Project,
+		&i.Startup,
 		&i.Heard,
 	)
 	return i, err
@@ -328,7 +333,7 @@ func (q *Queries) KeepReplicaSamples(ctx context.Context, arg KeepReplicaSamples
 }
 
 const lastEndedReplicas = `-- name: LastEndedReplicas :many
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, d.project FROM replicas r JOIN deployments d ON d.name = r.deployment
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, d.project FROM replicas r JOIN deployments d ON d.name = r.deployment
 WHERE r.deployment = $1 AND r.ended_at IS NOT NULL
 ORDER BY r.ended_at DESC LIMIT $2
 `
@@ -382,6 +387,7 @@ func (q *Queries) LastEndedReplicas(ctx context.Context, arg LastEndedReplicasPa
 			&i.Replica.StopBy,
 			&i.Replica.EndedAt,
 			&i.Replica.FailedAt,
+			&i.Replica.RunningSince,
 			&i.Project,
 		); err != nil {
 			return nil, err
@@ -466,7 +472,7 @@ func (q *Queries) LockReplicas(ctx context.Context, arg LockReplicasParams) ([]L
 }
 
 const lockReplicasOfNode = `-- name: LockReplicasOfNode :many
-SELECT id, deployment, uid, node, site, revision, process_version, definition, cpu, memory, gpus, fixed_ports, stop_seconds, state, health, phase, restarts, endpoint, ports, pid, reason, message, lost, listed, created_at, since, stop_by, ended_at, failed_at FROM replicas WHERE node = $1 AND ended_at IS NULL AND ($2::boolean OR id = ANY($3::text[]))
+SELECT id, deployment, uid, node, site, revision, process_version, definition, cpu, memory, gpus, fixed_ports, stop_seconds, state, health, phase, restarts, endpoint, ports, pid, reason, message, lost, listed, created_at, since, stop_by, ended_at, failed_at, running_since FROM replicas WHERE node = $1 AND ended_at IS NULL AND ($2::boolean OR id = ANY($3::text[]))
 ORDER BY id FOR NO KEY UPDATE
 `
 
@@ -515,6 +521,7 @@ func (q *Queries) LockReplicasOfNode(ctx context.Context, arg LockReplicasOfNode
 			&i.StopBy,
 			&i.EndedAt,
 			&i.FailedAt,
+			&i.RunningSince,
 		); err != nil {
 			return nil, err
 		}
@@ -1136,9 +1143,10 @@ func (q *Queries) ReplicaSamples(ctx context.Context, deployment string) ([]Repl
 }
 
 const replicasByID = `-- name: ReplicasByID :many
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, d.project,
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
        EXISTS (SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)::boolean AS heard
 FROM replicas r JOIN deployments d ON d.name = r.deployment
+LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
 WHERE r.id = ANY($1::text[]) AND ($2::text = '' OR d.project = $2)
 ORDER BY r.id
 `
@@ -1151,9 +1159,11 @@ type ReplicasByIDParams struct {
 type ReplicasByIDRow struct {
 	Replica Replica
 	Project string
+	Startup float64
 	Heard   bool
 }
 
+// Startup is that of the replica's own revision, in seconds, 0 when its terms are not known.
 func (q *Queries) ReplicasByID(ctx context.Context, arg ReplicasByIDParams) ([]ReplicasByIDRow, error) {
 	rows, err := q.db.Query(ctx, replicasByID, arg.Ids, arg.Project)
 	if err != nil {
@@ -1193,7 +1203,9 @@ func (q *Queries) ReplicasByID(ctx context.Context, arg ReplicasByIDParams) ([]R
 			&i.Replica.StopBy,
 			&i.Replica.EndedAt,
 			&i.Replica.FailedAt,
+			&i.Replica.RunningSince,
 			&i.Project,
+			&i.Startup,
 			&i.Heard,
 		); err != nil {
 			return nil, err
@@ -1209,6 +1221,8 @@ func (q *Queries) ReplicasByID(ctx context.Context, arg ReplicasByIDParams) ([]R
 const reportReplicas = `-- name: ReportReplicas :exec
 UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, restarts = u.restarts, endpoint = u.endpoint, ports = u.ports,
     pid = u.pid, lost = false,
+    running_since = CASE WHEN u.phase <> 'running' THEN NULL WHEN r.phase = 'running' AND r.restarts >= u.restarts AND r.running_since IS NOT NULL
+        THEN r.running_since ELSE now() - make_interval(secs => u.age) END,
     reason = CASE WHEN r.state = 'TERMINATING' THEN r.reason ELSE u.reason END,
     message = CASE WHEN r.state = 'TERMINATING' THEN r.message ELSE u.message END,
     since = CASE WHEN r.state = u.state AND r.restarts >= u.restarts THEN r.since ELSE now() END,
@@ -1217,7 +1231,7 @@ UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, resta
 FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS state, unnest($3::text[]) AS health, unnest($4::text[]) AS phase,
              unnest($5::integer[]) AS restarts, unnest($6::text[]) AS endpoint, unnest($7::jsonb[]) AS ports,
              unnest($8::integer[]) AS pid, unnest($9::text[]) AS reason, unnest($10::text[]) AS message,
-             unnest($11::boolean[]) AS failed) u
+             unnest($11::boolean[]) AS failed, unnest($12::float8[]) AS age) u
 WHERE r.id = u.id
 `
 
@@ -1233,6 +1247,7 @@ type ReportReplicasParams struct {
 	Reasons   []string
 	Messages  []string
 	Failed    []bool
+	Ages      []float64
 }
 
 // A replica that is to end keeps the reason why. Each start is a state of its own, though of the
@@ -1250,6 +1265,7 @@ func (q *Queries) ReportReplicas(ctx context.Context, arg ReportReplicasParams) 
 		arg.Reasons,
 		arg.Messages,
 		arg.Failed,
+		arg.Ages,
 	)
 	return err
 }
@@ -1328,7 +1344,7 @@ func (q *Queries) Rooms(ctx context.Context) ([]RoomsRow, error) {
 
 const seeReplicas = `-- name: SeeReplicas :many
 
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
 FROM (SELECT DISTINCT x.node FROM replicas x WHERE x.deployment = $1 AND x.ended_at IS NULL) d
 JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone, s.heard_since FROM replica_nodes s WHERE s.name = d.node OFFSET 0) n ON true
 JOIN replicas r ON r.deployment = $1 AND r.ended_at IS NULL AND r.node = d.node
@@ -1365,6 +1381,7 @@ type SeeReplicasRow struct {
 	StopBy         *time.Time
 	EndedAt        *time.Time
 	FailedAt       *time.Time
+	RunningSince   *time.Time
 	Heard          bool
 	Unheard        time.Time
 	Leaves         bool
@@ -1415,6 +1432,7 @@ func (q *Queries) SeeReplicas(ctx context.Context, deployment string) ([]SeeRepl
 			&i.StopBy,
 			&i.EndedAt,
 			&i.FailedAt,
+			&i.RunningSince,
 			&i.Heard,
 			&i.Unheard,
 			&i.Leaves,
@@ -1432,7 +1450,7 @@ func (q *Queries) SeeReplicas(ctx context.Context, deployment string) ([]SeeRepl
 }
 
 const seeReplicasAgain = `-- name: SeeReplicasAgain :many
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
 FROM replicas r JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone, s.heard_since FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON true
 WHERE r.id = ANY($1::text[]) AND r.deployment = $2 AND r.ended_at IS NULL
 `
@@ -1472,6 +1490,7 @@ type SeeReplicasAgainRow struct {
 	StopBy         *time.Time
 	EndedAt        *time.Time
 	FailedAt       *time.Time
+	RunningSince   *time.Time
 	Heard          bool
 	Unheard        time.Time
 	Leaves         bool
@@ -1519,6 +1538,7 @@ func (q *Queries) SeeReplicasAgain(ctx context.Context, arg SeeReplicasAgainPara
 			&i.StopBy,
 			&i.EndedAt,
 			&i.FailedAt,
+			&i.RunningSince,
 			&i.Heard,
 			&i.Unheard,
 			&i.Leaves,

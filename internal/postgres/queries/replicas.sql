@@ -85,6 +85,8 @@ UPDATE node_sets SET held = @held WHERE node = @node AND held < @held;
 -- name: ReportReplicas :exec
 UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, restarts = u.restarts, endpoint = u.endpoint, ports = u.ports,
     pid = u.pid, lost = false,
+    running_since = CASE WHEN u.phase <> 'running' THEN NULL WHEN r.phase = 'running' AND r.restarts >= u.restarts AND r.running_since IS NOT NULL
+        THEN r.running_since ELSE now() - make_interval(secs => u.age) END,
     reason = CASE WHEN r.state = 'TERMINATING' THEN r.reason ELSE u.reason END,
     message = CASE WHEN r.state = 'TERMINATING' THEN r.message ELSE u.message END,
     since = CASE WHEN r.state = u.state AND r.restarts >= u.restarts THEN r.since ELSE now() END,
@@ -93,7 +95,7 @@ UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, resta
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@healths::text[]) AS health, unnest(@phases::text[]) AS phase,
              unnest(@restarts::integer[]) AS restarts, unnest(@endpoints::text[]) AS endpoint, unnest(@ports::jsonb[]) AS ports,
              unnest(@pids::integer[]) AS pid, unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message,
-             unnest(@failed::boolean[]) AS failed) u
+             unnest(@failed::boolean[]) AS failed, unnest(@ages::float8[]) AS age) u
 WHERE r.id = u.id;
 
 -- name: LoseReplicas :exec
@@ -193,10 +195,12 @@ WHERE r.id > @after::text AND (@node::text = '' OR r.node = @node) AND (@deploym
   AND (@project::text = '' OR r.deployment IN (SELECT d.name FROM deployments d WHERE d.project = @project))
 ORDER BY r.id LIMIT @max_rows;
 
+-- Startup is that of the replica's own revision, in seconds, 0 when its terms are not known.
 -- name: ReplicasByID :many
-SELECT sqlc.embed(r), d.project,
+SELECT sqlc.embed(r), d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
        EXISTS (SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)::boolean AS heard
 FROM replicas r JOIN deployments d ON d.name = r.deployment
+LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
 WHERE r.id = ANY(@ids::text[]) AND (@project::text = '' OR d.project = @project)
 ORDER BY r.id;
 
@@ -206,9 +210,11 @@ WHERE r.deployment = @deployment AND r.ended_at IS NOT NULL
 ORDER BY r.ended_at DESC LIMIT @max_rows;
 
 -- name: GetReplica :one
-SELECT sqlc.embed(r), d.project,
+SELECT sqlc.embed(r), d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
        EXISTS (SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)::boolean AS heard
-FROM replicas r JOIN deployments d ON d.name = r.deployment WHERE r.id = @id;
+FROM replicas r JOIN deployments d ON d.name = r.deployment
+LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
+WHERE r.id = @id;
 
 -- name: InsertReplicaLog :execrows
 INSERT INTO replica_logs AS l (replica, log_offset, data)
