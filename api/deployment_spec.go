@@ -27,20 +27,21 @@ func (m deploymentMade) content() fleet.Content { return contentOfText(m.definit
 // makeDeployment checks a declaration and generates what nodes are to run of it.
 func makeDeployment(by *definition.Registry, put DeploymentPut) (deploymentMade, error) {
 	m := deploymentMade{files: map[fleet.Hash]string{}}
-	if err := put.noReplicas(); err != nil {
+	if err := put.checkReplicas(); err != nil {
 		return m, err
 	}
 	m.spec = deploymentSpecOf(put, m.files).WithDefaults()
 	return m, m.generate(by)
 }
 
-// noReplicas refuses a bound that is none.
-func (p DeploymentPut) noReplicas() error {
+// checkReplicas refuses a bound that is none, and those that contradict each other: in a spec a first count
+// of 0 says that none was given, here it was written.
+func (p DeploymentPut) checkReplicas() error {
 	if most := p.Replicas.Max; most != nil && *most == 0 {
 		return fleet.Errorf(fleet.Invalid, "at most 0 replicas").At("/replicas/max").
 			WithHint(`to run none, declare "state": "stopped", or scale to 0 where min is 0`)
 	}
-	return nil
+	return p.Replicas.bounds().Validate()
 }
 
 // generate makes the definition of the spec.
@@ -52,7 +53,7 @@ func (m *deploymentMade) generate(by *definition.Registry) error {
 
 // Check looks at what can be seen without the region, which may have settings of its own.
 func (p DeploymentPut) Check() error {
-	if err := p.noReplicas(); err != nil {
+	if err := p.checkReplicas(); err != nil {
 		return err
 	}
 	return ofPut(definition.Check(deploymentSpecOf(p, map[fleet.Hash]string{})))

@@ -314,6 +314,8 @@ func TestDeploymentRefusals(t *testing.T) {
 		`{"command":["x"],"health":{"type":"none"},"replicas":{"most":1}}`:                    "/replicas/most",
 		`{"command":["x"],"health":{"type":"none"},"replicas":{"min":3,"max":2}}`:             "/replicas/min",
 		`{"command":["x"],"health":{"type":"none"},"replicas":{"min":1,"max":5,"initial":9}}`: "/replicas/initial",
+		`{"command":["x"],"health":{"type":"none"},"replicas":{"min":2,"initial":0}}`:         "/replicas/initial",
+		`{"command":["x"],"health":{"type":"none"},"replicas":{"initial":0}}`:                 "/replicas/initial",
 		`{"command":["x"],"health":{"type":"none"},"resources":{"memory":"lots"}}`:            "/resources/memory",
 		`{"command":["x"],"health":{"type":"none"},"resources":{"cpu":-1}}`:                   "/resources/cpu",
 		`{"command":["x"],"health":{"type":"none"},"env":{"A=B":"x"}}`:                        "/env",

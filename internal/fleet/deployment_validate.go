@@ -66,7 +66,7 @@ func (s DeploymentSpec) Validate() error {
 		return Errorf(Invalid, "a model is a name or a path of at most %d bytes", maxModelBytes).At("/model")
 	}
 	for _, check := range []func() error{
-		s.Process.validate, s.Resources.validate, s.Replicas.validate, s.Placement.validate, s.Recovery.validate,
+		s.Process.validate, s.Resources.validate, s.Replicas.Validate, s.Placement.validate, s.Recovery.validate,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -86,7 +86,8 @@ func (s DeploymentSpec) Bodies() []Hash {
 	return out
 }
 
-func (b ReplicaBounds) validate() error {
+// Validate refuses bounds that contradict each other (S108).
+func (b ReplicaBounds) Validate() error {
 	switch {
 	case b.Max < 1 || b.Max > MaxReplicas:
 		return Errorf(Invalid, "%d replicas at most, allowed are 1 to %d", b.Max, MaxReplicas).At("/replicas/max")
