@@ -77,10 +77,11 @@ func (p ProbeState) Resume(check fleet.HealthCheck, at time.Duration) ProbeState
 	return p
 }
 
-// settleTime is twice what the slowest straight way to an answer takes.
+// settleTime is twice what the slowest straight way to an answer takes: a probe that takes longer than the
+// interval holds up the next one.
 func settleTime(check fleet.HealthCheck) time.Duration {
 	looks := 2 * (check.HealthyThreshold + check.UnhealthyThreshold)
-	return time.Duration(float64(looks) * check.Interval * float64(time.Second))
+	return time.Duration(float64(looks) * max(check.Interval, check.Timeout) * float64(time.Second))
 }
 
 // Due is when a replica that is not healthy yet is late; 0 is never.

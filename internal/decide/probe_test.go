@@ -89,6 +89,9 @@ func TestProbeSettles(t *testing.T) {
 	require.Equal(t, 61*time.Second, slow.Due(), "it has all of its start-up for that")
 	slow = slow.Resume(check, time.Hour)
 	require.Equal(t, time.Hour+10*time.Second, slow.Due(), "nobody looked in between")
+	check.Timeout = 4
+	patient := decide.Probe(decide.StartProbes(check, time.Second, time.Second), check, true, time.Second)
+	require.Equal(t, 41*time.Second, patient.Due(), "a look may take longer than the interval")
 	earlier := decide.ProbeState{Health: fleet.HealthNotChecked, Begun: true, Deadline: time.Second}
 	require.False(t, earlier.Resume(check, time.Second).Late(time.Hour), "an agent of before said nothing of it")
 }

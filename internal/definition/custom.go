@@ -111,16 +111,24 @@ func commandOf(a fleet.ModelAction, field string) ([]string, error) {
 	return command, nil
 }
 
-// modelHealth translates a check. A wait that is not below the interval would have probes overlap:
-// half the interval takes its place. The first success has the initial delay and all retries.
+// modelHealth translates a check, all but its wait. The first success has the initial delay and all retries.
 func modelHealth(h fleet.ModelHealth) (*fleet.HealthCheck, *fleet.Startup) {
-	interval, wait := cmp.Or(h.Interval, modelInterval), cmp.Or(h.MaxWaitTime, modelWait)
-	retries := cmp.Or(h.MaxRetries, modelRetries)
-	if wait >= interval {
-		wait = interval / 2
-	}
+	interval, retries := cmp.Or(h.Interval, modelInterval), cmp.Or(h.MaxRetries, modelRetries)
 	return &fleet.HealthCheck{
 		Type: fleet.HealthHTTP, Path: h.Path, ExpectedStatus: cmp.Or(h.ExpectedStatusCode, modelStatus),
-		Interval: interval, Timeout: wait, UnhealthyThreshold: retries, HealthyThreshold: 1,
+		Interval: interval, UnhealthyThreshold: retries, HealthyThreshold: 1,
 	}, &fleet.Startup{Deadline: cmp.Or(h.InitialDelay, modelInitialDelay) + interval*float64(retries)}
+}
+
+// waiting puts the wait of a model definition into its check, unless a timeout is declared beside it. It may be
+// longer than the interval, as it is by default (15 beside 10): no prober begins a probe before the last
+// one has ended (S111).
+func waiting(spec fleet.DeploymentSpec, check *fleet.HealthCheck) *fleet.HealthCheck {
+	d, over := spec.ModelDefinition, spec.Process.Health
+	if d == nil || d.Service.HealthCheck == nil || check.Type == fleet.HealthNone || over != nil && over.Timeout > 0 {
+		return check
+	}
+	out := *check
+	out.Timeout = cmp.Or(d.Service.HealthCheck.MaxWaitTime, modelWait)
+	return &out
 }

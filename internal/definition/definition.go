@@ -82,6 +82,7 @@ func (r *Registry) define(spec fleet.DeploymentSpec) (fleet.Definition, error) {
 	if err := check(p); err != nil {
 		return fleet.Definition{}, err
 	}
+	p.Health = waiting(spec, p.Health)
 	return fleet.Definition{Process: p, Resources: spec.Resources, Recovery: spec.Recovery.WithDefaults()}, nil
 }
 

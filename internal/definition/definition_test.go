@@ -68,6 +68,45 @@ var whole = fleet.ModelDefinition{Name: "press", ModelPath: "/models/press", Ser
 	HealthCheck: &fleet.ModelHealth{Path: "/ping", Interval: 20, MaxRetries: 5, MaxWaitTime: 15, ExpectedStatusCode: 204, InitialDelay: 300},
 }}
 
+// S111, S121: the wait of a model definition is as it was written, or 15, whatever the interval is: it is never
+// shortened unseen. A timeout that is declared counts more, and has to be below the interval.
+func TestWaitOfModelDefinition(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name              string
+		model             fleet.ModelHealth
+		over              *fleet.HealthCheck
+		interval, timeout float64
+	}{
+		{"the defaults", fleet.ModelHealth{}, nil, 10, 15},
+		{"the defaults, written out", fleet.ModelHealth{Interval: 10, MaxWaitTime: 15}, nil, 10, 15},
+		{"a wait beyond the interval", fleet.ModelHealth{Interval: 5, MaxWaitTime: 30}, nil, 5, 30},
+		{"a wait within it", fleet.ModelHealth{Interval: 5, MaxWaitTime: 4}, nil, 5, 4},
+		{"another interval beside it", fleet.ModelHealth{MaxWaitTime: 12}, &fleet.HealthCheck{Interval: 8}, 8, 12},
+		{"another timeout beside it", fleet.ModelHealth{MaxWaitTime: 12}, &fleet.HealthCheck{Timeout: 3}, 10, 3},
+		{"no check beside it", fleet.ModelHealth{}, &fleet.HealthCheck{Type: fleet.HealthNone}, 0, 0},
+		{"a timeout of the interval beside it", fleet.ModelHealth{}, &fleet.HealthCheck{Timeout: 10}, 0, -1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.model.Path = "/ping"
+			m := whole
+			m.Service.HealthCheck = &c.model
+			d, _, err := definition.Generate(serving(fleet.TypeCustom, "", modelDefinition(m), func(s *fleet.DeploymentSpec) { s.Process.Health = c.over }), nil)
+			if c.timeout < 0 {
+				var e *fleet.Error
+				require.ErrorAs(t, err, &e)
+				require.Equal(t, "/process/health/timeout", e.Field)
+				require.NotEmpty(t, e.Hint)
+				return
+			}
+			require.NoError(t, err)
+			require.InDelta(t, c.interval, d.Health.Interval, 1e-9)
+			require.InDelta(t, c.timeout, d.Health.Timeout, 1e-9)
+		})
+	}
+}
+
 // S9, S10, S11, S12, S119, S121: the flags, ports and health paths that the servers document.
 func TestGenerate(t *testing.T) {
 	t.Parallel()

@@ -149,7 +149,7 @@ func termsOf(definition []byte) (terms, error) {
 	}
 	if d.Health != nil {
 		h := d.Health.WithDefaults()
-		t.CheckSeconds = float64(h.HealthyThreshold)*h.Interval + h.Timeout
+		t.CheckSeconds = float64(h.HealthyThreshold)*max(h.Interval, h.Timeout) + h.Timeout
 	}
 	if t.StopSeconds <= 0 {
 		t.StopSeconds = defaultStopSeconds
