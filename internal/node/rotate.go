@@ -142,13 +142,18 @@ func (a *Agent) change(ctx context.Context) error {
 	return a.confirm(key)
 }
 
+// introduceTTLs is how long a peer that is away may hold a change of the key up. One that is there
+// hears of it with the region's next look at its connections, and says so with the next vote: a
+// heartbeat each, of which three make a TTL, so on a busy machine one TTL is not enough.
+const introduceTTLs = 3
+
 // introduce waits until the peer has heard of a key from the region, so that no vote by it is
-// refused. A peer that is away holds the change up for a TTL only.
+// refused.
 func (a *Agent) introduce(ctx context.Context, key identity.Key) error {
 	if a.Leases == nil {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, a.opt.Lease.TTL)
+	limited, cancel := context.WithTimeout(ctx, introduceTTLs*a.opt.Lease.TTL)
 	defer cancel()
 	if err := a.Leases.PeerTakes(limited, key.SigningPublic()); err != nil && ctx.Err() == nil {
 		a.opt.Log.Warn("the peer does not take the new key yet: it refuses votes until the region has told it")
