@@ -26,7 +26,7 @@ var causeRules = []struct {
 	words []string
 	hint  string
 }{
-	{CauseBadDefinition, []string{"refused", "bad_definition", fleet.ReasonNoDefinition}, "correct the declaration and apply it again"},
+	{CauseBadDefinition, []string{fleet.ReasonNoDefinition}, "correct the declaration and apply it again"},
 	{CausePoolMisconfigured, []string{decide.PoolMisconfigured}, "holdfast get pools: the pool selects no node, or its bound is reached"},
 	{CauseNoResources, []string{decide.NoNode, decide.NoRoom, decide.PortsTaken, fleet.ReasonNoDriver}, "ask for less, free a node, or widen the placement; nodes below says what is missing where"},
 	{CauseImage, []string{fleet.ReasonNoImage}, "check the name of the image, and that the nodes may pull it"},

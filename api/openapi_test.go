@@ -86,6 +86,15 @@ func TestOpenAPI(t *testing.T) {
 		require.Contains(t, doc.Components.Schemas["PoolPut"].Properties, "maxReplicas")
 	})
 
+	t.Run("shows every cause that an explanation may name", func(t *testing.T) { // S95
+		var codes []any
+		for _, rule := range causeRules {
+			codes = append(codes, rule.code)
+		}
+		code, _ := doc.Components.Schemas["Cause"].Properties["code"].(map[string]any)
+		require.ElementsMatch(t, codes, code["enum"])
+	})
+
 	t.Run("shows plan and apply", func(t *testing.T) {
 		for _, path := range []string{planPath, applyPath} {
 			content := doc.Paths[path]["post"].RequestBody.Content

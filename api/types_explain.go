@@ -40,8 +40,8 @@ type ExplainedSpec struct {
 	Generation     int64                `json:"generation"`
 }
 
-// Cause is something that keeps a deployment from running as declared: Code is one of
-// bad_definition, no_resources, pool_misconfigured, image, program, node and in_backoff.
+// Cause is something that keeps a deployment from running as declared. A pause after failures is none: what
+// failed is, and the status says until when it waits.
 type Cause struct {
 	Code    string `json:"code" enum:"bad_definition,no_resources,pool_misconfigured,image,preparation,program,node"`
 	Reason  string `json:"reason" doc:"the stable word behind it"`
