@@ -150,6 +150,20 @@ func TestDeployments(t *testing.T) {
 		require.NotEmpty(t, revisions.Items[0].Definition)
 	})
 
+	t.Run("stay as they are when what was only written cannot be generated any more", func(t *testing.T) { // S35, X19
+		t.Parallel()
+		r := setup(t)
+		r.put(webPath+"?deploy=false", web)
+		r.sql(`UPDATE objects SET spec = jsonb_set(spec::jsonb, '{type}', '"nim"') WHERE kind = 'deployment'`)
+		a := r.call(r.operator, http.MethodPost, webPath+"/deploy", nil)
+		require.Equal(t, http.StatusBadRequest, a.status, string(a.body))
+		require.Equal(t, "/image", a.problem(t).Field)
+		require.NotEmpty(t, a.problem(t).Detail)
+		status := deploymentStatusOf(t, r.deployment(webPath))
+		require.Equal(t, []any{fleet.DeploymentPending, "not_released", int64(0)}, []any{status.State, status.Reason, status.Revision})
+		require.Empty(t, r.wakes())
+	})
+
 	t.Run("change nothing in a dry run", func(t *testing.T) {
 		t.Parallel()
 		r := setup(t)

@@ -60,7 +60,6 @@ type DeploymentEvent string
 // What the decision about a deployment comes to, and what people ask for.
 const (
 	DeploymentBegun         DeploymentEvent = "begun"          // its first replicas were created
-	DeploymentRefused       DeploymentEvent = "refused"        // it cannot be generated
 	DeploymentAvailable     DeploymentEvent = "available"      // as many are healthy as it needs
 	DeploymentAttemptFailed DeploymentEvent = "attempt_failed" // it tries again after a while
 	DeploymentGivenUp       DeploymentEvent = "given_up"       // no attempt is left
@@ -74,7 +73,7 @@ const (
 // DeploymentEvents lists them.
 func DeploymentEvents() []DeploymentEvent {
 	return []DeploymentEvent{
-		DeploymentBegun, DeploymentRefused, DeploymentAvailable, DeploymentAttemptFailed, DeploymentGivenUp, DeploymentUpdated,
+		DeploymentBegun, DeploymentAvailable, DeploymentAttemptFailed, DeploymentGivenUp, DeploymentUpdated,
 		DeploymentStopped, DeploymentDeleted, DeploymentGone, DeploymentRedeclared,
 	}
 }
@@ -82,7 +81,6 @@ func DeploymentEvents() []DeploymentEvent {
 // deploymentMachine has every arrow of a deployment (S33 to S45).
 var deploymentMachine = machine[DeploymentState, DeploymentEvent]{
 	{DeploymentPending, DeploymentBegun, DeploymentProvisioning},
-	{DeploymentPending, DeploymentRefused, DeploymentError},
 	{DeploymentPending, DeploymentGivenUp, DeploymentError},
 	{DeploymentPending, DeploymentUpdated, DeploymentPending},
 	{DeploymentPending, DeploymentDeleted, DeploymentDestroying},

@@ -69,7 +69,7 @@ func (c *carrying) after(ctx context.Context, on fleet.DeploymentEvent) error {
 		}
 	case fleet.DeploymentRedeclared:
 		return c.redeclareAfter(ctx)
-	case fleet.DeploymentBegun, fleet.DeploymentRefused, fleet.DeploymentAvailable, fleet.DeploymentAttemptFailed, fleet.DeploymentGivenUp,
+	case fleet.DeploymentBegun, fleet.DeploymentAvailable, fleet.DeploymentAttemptFailed, fleet.DeploymentGivenUp,
 		fleet.DeploymentUpdated, fleet.DeploymentStopped, fleet.DeploymentDeleted:
 	}
 	return nil
