@@ -176,10 +176,18 @@ func TestOutputOutlivesReplica(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.ask(line(first, b.defined(web(func(d *fleet.Definition) {
-		d.Command = []string{"sh", "-c", "while :; do echo word; done"}
+		d.Command = []string{"sh", "-c", `trap "echo last words; exit" TERM; echo ready; while :; do sleep 0.05; done`}
 		d.Health.Type = fleet.HealthNone
 	}))))
 	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	said := func(words string) func() bool {
+		return func() bool {
+			b.region.mu.Lock()
+			defer b.region.mu.Unlock()
+			return strings.Contains(b.region.logs[first], words)
+		}
+	}
+	b.eventually(said("ready"), "it has not begun")
 	b.region.mu.Lock()
 	b.region.noLogs = true
 	b.region.mu.Unlock()
@@ -190,6 +198,7 @@ func TestOutputOutlivesReplica(t *testing.T) {
 	b.region.noLogs = false
 	b.region.mu.Unlock()
 	b.gone(first)
+	require.True(t, said("last words")())
 }
 
 func TestExpand(t *testing.T) {
