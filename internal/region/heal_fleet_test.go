@@ -80,6 +80,7 @@ func (e *healEntity) seeFleet(ctx context.Context, in activities.SeeFleet) (out 
 func (e *healEntity) looks() (signals int, busy bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.looking++
 	return e.signals, e.busy
 }
 
@@ -87,6 +88,7 @@ func (e *healEntity) looked(signals int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.heard = signals
+	e.looking--
 	e.cond.Broadcast()
 }
 

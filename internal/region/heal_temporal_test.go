@@ -83,6 +83,7 @@ type healEntity struct {
 	busy    bool        // it has a part of a site delivered
 	signals int         // that came, and those that came before the last look
 	heard   int
+	looking int // looks that have not ended
 }
 
 func (w *healWorld) enqueue(subject string, input any) {
@@ -194,11 +195,11 @@ func (e *healEntity) leave() {
 	e.cond.Broadcast()
 }
 
-// rest waits for the activities that the workflow did not wait for.
+// rest waits for the activities that the workflow did not wait for: a look that cancels it is one.
 func (e *healEntity) rest() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for e.turn != e.starts {
+	for e.turn != e.starts || e.looking > 0 {
 		e.cond.Wait()
 	}
 }
