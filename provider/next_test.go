@@ -106,4 +106,11 @@ func TestOptions(t *testing.T) {
 			require.ErrorContains(t, err, "provider: ")
 		})
 	}
+	for given, want := range map[string]string{"a": "a:9091", "a:1": "a:1", "10.0.0.7": "10.0.0.7:9091", "[::1]:1": "[::1]:1"} { // C84
+		o, err := options(t, "x:1", func(o *Options) {
+			o.Executor, o.ModuleNamespace, o.ExecutorAddress = executor, "acme", given
+		}).withDefaults()
+		require.NoError(t, err)
+		require.Equal(t, want, o.ExecutorAddress)
+	}
 }

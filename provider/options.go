@@ -115,7 +115,7 @@ func (o Options) withDefaults() (Options, error) {
 	case o.HeartbeatInterval < 0 || o.HeartbeatTimeout < 0 || o.CallTimeout < 0:
 		return o, errors.New("provider: a negative duration")
 	}
-	if o.ExecutorAddress != "" && !strings.Contains(strings.TrimPrefix(o.ExecutorAddress, "["), ":") {
+	if o.ExecutorAddress != "" && !strings.Contains(o.ExecutorAddress, ":") {
 		o.ExecutorAddress = net.JoinHostPort(o.ExecutorAddress, defaultExecutorPort)
 	}
 	if o.Backoff, err = o.Backoff.withDefaults(); err != nil {

@@ -12,7 +12,7 @@ import (
 func CompatibleSchemas(a, b string) bool {
 	var x, y any
 	if a == b || json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
-		return true // one that takes anything, for others were refused before
+		return true // "", for what is no JSON was refused before
 	}
 	return compatible(x, y)
 }
