@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strconv"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -17,9 +19,9 @@ type listOrphansInput struct {
 type orphansOutput struct{ Body List[Orphan] }
 
 func (s *server) mountOrphans() {
-	list := endpoint(http.MethodGet, "/api/v1/nodes/{name}/orphans", "list-orphans", "List what a node holds, its site does not expect, and an operator has to judge")
+	list := endpoint(http.MethodGet, "/api/v1/nodes/{name}/orphans", "list-orphans", "List what a node has, nobody told it to have, and an operator has to judge")
 	register(s, forViewers, list, s.listOrphans)
-	approve := endpoint(http.MethodPost, "/api/v1/nodes/{name}/orphans/approve", "approve-orphans", "Let a node drop orphans as it holds them now, and compare it")
+	approve := endpoint(http.MethodPost, "/api/v1/nodes/{name}/orphans/approve", "approve-orphans", "Let a node drop orphans as it holds them now")
 	approve.DefaultStatus = http.StatusAccepted
 	register(s, forAdmins, approve, s.approveOrphans)
 	takes[OrphanApproval](s, approve)
@@ -38,11 +40,11 @@ func (s *server) listOrphans(ctx context.Context, in *listOrphansInput) (*orphan
 	if err != nil {
 		return nil, err
 	}
-	cut := page(rows, in.Limit, func(o postgres.Orphan) string { return string(o.Instance) })
+	cut := page(rows, in.Limit, postgres.Orphan.Ref)
 	out := &orphansOutput{Body: List[Orphan]{Items: make([]Orphan, len(cut.Items)), Next: cut.Next}}
 	for i, o := range cut.Items {
 		out.Body.Items[i] = Orphan{
-			Instance: string(o.Instance), Revision: o.Version.Revision, Era: o.Version.Era, RevisionHash: o.Hash,
+			Instance: string(o.Instance), Replica: string(o.Replica), Deployment: string(o.Deployment), Revision: o.Version.Revision, Era: o.Version.Era, RevisionHash: o.Hash,
 			Reason: o.Reason, Since: o.Since, ApprovedBy: o.ApprovedBy, ApprovedAt: o.ApprovedAt,
 		}
 	}
@@ -61,8 +63,8 @@ func (s *server) approveOrphans(ctx context.Context, in *askReconcileInput) (*ac
 	if err != nil {
 		return nil, err
 	}
-	req := postgres.OrphanApproval{Why: put.Reason}
-	if req.Names, err = put.names(); err != nil {
+	req, err := put.wanted()
+	if err != nil {
 		return nil, err
 	}
 	if req.ReconcileRequest, err = s.ask(ctx, in.AskParams, raw); err != nil {
@@ -70,24 +72,40 @@ func (s *server) approveOrphans(ctx context.Context, in *askReconcileInput) (*ac
 	}
 	req.Node = n.Name
 	op, err := s.store.ApproveOrphans(ctx, req)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case op == nil: // the node is told at once
+		return &acceptedOutput{Status: http.StatusOK, Body: Accepted{DryRun: in.DryRun}}, nil
 	}
-	return s.askedOutput(ctx, op, in.DryRun), nil
+	return s.askedOutput(ctx, *op, in.DryRun), nil
 }
 
-// names gives those that are approved, nil for all.
-func (a OrphanApproval) names() ([]fleet.InstanceName, error) {
-	if a.All == (a.Instances != nil) {
-		return nil, fleet.Errorf(fleet.Invalid, "exactly one of instances and all says what is approved").At("/").
-			WithHint(`{"instances": ["NAME"]} or {"all": true}`)
+// wanted is what is approved: what is named, or all.
+func (a OrphanApproval) wanted() (postgres.OrphanApproval, error) {
+	out := postgres.OrphanApproval{All: a.All, Why: a.Reason}
+	if a.All == (len(a.Instances)+len(a.Replicas) > 0) {
+		return out, fleet.Errorf(fleet.Invalid, "either names or all says what is approved").At("/").
+			WithHint(`{"instances": ["NAME"], "replicas": ["ID"]} or {"all": true}`)
 	}
 	if err := checkTexts(nil, a.Reason); err != nil || a.All {
-		return nil, err
+		return out, err
 	}
-	names := make([]fleet.InstanceName, len(a.Instances))
-	for i, n := range a.Instances {
-		names[i] = fleet.InstanceName(n)
+	for _, n := range a.Instances {
+		out.Instances = append(out.Instances, fleet.InstanceName(n))
 	}
-	return names, checkNames(len(names), func(i int) fleet.InstanceName { return names[i] })
+	for i, id := range a.Replicas {
+		if !fleet.ValidReplicaID(id) || slices.Contains(a.Replicas[:i], id) {
+			return out, fleet.Errorf(fleet.Invalid, "%.80q is no id of a replica, or is there twice", id).At("/replicas/" + strconv.Itoa(i)).
+				WithHint("12 hex digits")
+		}
+		out.Replicas = append(out.Replicas, fleet.ReplicaID(id))
+	}
+	switch {
+	case len(out.Replicas) > fleet.MaxReportedReplicas:
+		return out, fleet.Errorf(fleet.Invalid, "%d replicas at once, allowed are %d", len(out.Replicas), fleet.MaxReportedReplicas).At("/replicas")
+	case len(out.Instances) == 0:
+		return out, nil
+	}
+	return out, checkNames(len(out.Instances), func(i int) fleet.InstanceName { return out.Instances[i] })
 }

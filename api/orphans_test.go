@@ -150,6 +150,31 @@ func TestOrphans(t *testing.T) {
 		require.Equal(t, before["events"], r.rows()["events"])
 	})
 
+	t.Run("are replicas too, listed after instances, and ended without an operation", func(t *testing.T) { // X28
+		t.Parallel()
+		r, _ := orphaned(t)
+		_, err := r.store.ReplicasReported(t.Context(), fleet.ReplicasReport{Node: "plant-1-b", Replicas: []fleet.ReplicaStatus{{
+			ID: "0a1b2c3d4e5f", Phase: fleet.PhaseRunning, Health: fleet.HealthHealthy, Deployment: "web", Revision: 3,
+		}}}, postgres.ReplicaJudge{Unlisted: decide.UnlistedReplica, Cap: decide.DropCap})
+		require.NoError(t, err)
+		first := into[List[Orphan]](t, r.get(orphansB+"?limit=3"))
+		rest := into[List[Orphan]](t, r.get(orphansB+"?limit=3&cursor="+first.Next))
+		require.Len(t, rest.Items, 1)
+		o := rest.Items[0]
+		require.Equal(t, []any{"", "0a1b2c3d4e5f", "web", int64(3), "never_known"}, []any{o.Instance, o.Replica, o.Deployment, o.Revision, o.Reason})
+		require.Equal(t, int64(4), into[Node](t, r.get("/api/v1/nodes/plant-1-b")).Orphans)
+
+		for range 2 {
+			a := r.call(r.admin, http.MethodPost, orphansB+"/approve", `{"replicas":["0a1b2c3d4e5f"]}`)
+			require.Equal(t, http.StatusOK, a.status, string(a.body))
+			require.Nil(t, into[Accepted](t, a).Operation)
+		}
+		set, err := r.store.NodeReplicas(t.Context(), "plant-1-b")
+		require.NoError(t, err)
+		require.Equal(t, []fleet.NodeReplica{{ID: "0a1b2c3d4e5f", Deployment: "web"}}, set.Replicas, "its node is told to end it")
+		require.NotNil(t, into[Accepted](t, r.call(r.admin, http.MethodPost, orphansB+"/approve", `{"all":true}`)).Operation)
+	})
+
 	t.Run("many are approved in bounded events", func(t *testing.T) {
 		t.Parallel()
 		r, _ := orphaned(t)
@@ -176,20 +201,30 @@ func TestOrphanRefusals(t *testing.T) {
 	}
 	many, err := json.Marshal(OrphanApproval{Instances: names})
 	require.NoError(t, err)
+	ids := make([]string, fleet.MaxReportedReplicas+1)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%012x", i)
+	}
+	crowd, err := json.Marshal(OrphanApproval{Replicas: ids})
+	require.NoError(t, err)
 	for _, c := range []struct {
 		name, token, node, body string
 		status                  int
 		says                    string
 	}{
 		{"no body", r.admin, "plant-1-b", "", 400, "no body"},
-		{"neither", r.admin, "plant-1-b", `{}`, 400, "exactly one"},
-		{"not all", r.admin, "plant-1-b", `{"all":false}`, 400, "exactly one"},
-		{"both", r.admin, "plant-1-b", `{"all":true,"instances":["ghost-1"]}`, 400, "exactly one"},
-		{"no name", r.admin, "plant-1-b", `{"instances":[]}`, 400, "0 names"},
+		{"neither", r.admin, "plant-1-b", `{}`, 400, "either names or all"},
+		{"not all", r.admin, "plant-1-b", `{"all":false}`, 400, "either names or all"},
+		{"both", r.admin, "plant-1-b", `{"all":true,"instances":["ghost-1"]}`, 400, "either names or all"},
+		{"no name", r.admin, "plant-1-b", `{"instances":[]}`, 400, "either names or all"},
 		{"too many names", r.admin, "plant-1-b", string(many), 400, "501 names"},
 		{"one name twice", r.admin, "plant-1-b", `{"instances":["ghost-1","ghost-1"]}`, 400, "twice"},
 		{"what is no name", r.admin, "plant-1-b", `{"instances":["Ghost_"]}`, 400, "not a name"},
 		{"a name that is not listed", r.admin, "plant-1-b", `{"instances":["ghost-1","press-9","press-8"]}`, 404, "press-9, press-8"},
+		{"no replica's id", r.admin, "plant-1-b", `{"replicas":["web-1"]}`, 400, "no id of a replica"},
+		{"one replica twice", r.admin, "plant-1-b", `{"replicas":["0a1b2c3d4e5f","0a1b2c3d4e5f"]}`, 400, "twice"},
+		{"too many replicas", r.admin, "plant-1-b", string(crowd), 400, "allowed are 4000"},
+		{"a replica that is not listed", r.admin, "plant-1-b", `{"instances":["ghost-1"],"replicas":["0a1b2c3d4e5f"]}`, 404, "replica/0a1b2c3d4e5f"},
 		{"a misspelt member", r.admin, "plant-1-b", `{"al":true}`, 400, ""},
 		{"a long reason", r.admin, "plant-1-b", `{"all":true,"reason":"` + strings.Repeat("x", 9000) + `"}`, 400, "reason"},
 		{"a node without orphans", r.admin, "plant-1-a", `{"all":true}`, 422, "no orphan waits"},

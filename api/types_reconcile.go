@@ -43,12 +43,16 @@ type Differs struct {
 	Why      string `json:"why"`
 }
 
-// Orphan is what a node holds and its site does not expect. It is dropped by the next
-// comparison after it was approved, unless the node holds another revision by then.
+// Orphan is what a node has and nobody told it to have: an instance that its site does not expect, or a
+// replica that its set does not list. An instance is dropped by the next comparison after it was
+// approved, unless the node holds another revision by then; a replica is ended at once, or when its
+// node is there. Of a replica deployment and revision are what its node knows.
 type Orphan struct {
-	Instance     string     `json:"instance"`
+	Instance     string     `json:"instance,omitempty"`
+	Replica      string     `json:"replica,omitempty" doc:"12 hex digits"`
+	Deployment   string     `json:"deployment,omitempty"`
 	Revision     int64      `json:"revision"`
-	Era          int64      `json:"era"`
+	Era          int64      `json:"era,omitempty"`
 	RevisionHash fleet.Hash `json:"revisionHash,omitempty"`
 	Reason       string     `json:"reason" enum:"never_known,over_cap"`
 	Since        time.Time  `json:"since"`
@@ -59,6 +63,7 @@ type Orphan struct {
 // OrphanApproval names the orphans that a node may drop, or all that are listed.
 type OrphanApproval struct {
 	Instances []string `json:"instances,omitempty"`
+	Replicas  []string `json:"replicas,omitempty"`
 	All       bool     `json:"all,omitempty"`
 	Reason    string   `json:"reason,omitempty"`
 }

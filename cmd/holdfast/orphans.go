@@ -3,33 +3,46 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/api"
 )
 
-var orphanHeader = []string{"INSTANCE", "REVISION", "ERA", "HASH", "REASON", "SINCE", "APPROVED"}
+var orphanHeader = []string{"ORPHAN", "DEPLOYMENT", "REVISION", "ERA", "HASH", "REASON", "SINCE", "APPROVED"}
 
 func (c *cli) orphanItem(node string, o api.Orphan) item {
 	approved := ""
 	if o.ApprovedAt != nil {
 		approved = stampOf(o.ApprovedAt) + " by " + o.ApprovedBy
 	}
-	return item{name: "orphan/" + node + "/" + o.Instance, value: o, cells: []string{
-		o.Instance, number(o.Revision), number(o.Era), short(o.RevisionHash), o.Reason, c.ago(o.Since), approved,
+	ref := orphanRef(o)
+	return item{name: "orphan/" + node + "/" + ref, value: o, cells: []string{
+		ref, o.Deployment, number(o.Revision), number(o.Era), short(o.RevisionHash), o.Reason, c.ago(o.Since), approved,
 	}}
 }
 
+// replicaPrefix tells the id of a replica from the name of an instance.
+const replicaPrefix = "replica/"
+
+// orphanRef is how an orphan is named on a command line.
+func orphanRef(o api.Orphan) string {
+	if o.Replica != "" {
+		return replicaPrefix + o.Replica
+	}
+	return o.Instance
+}
+
 func (c *cli) newOrphansCommand() *cobra.Command {
-	return newGroup("orphans", "What nodes hold, their site does not expect, and a person has to judge",
+	return newGroup("orphans", "What nodes have, nobody told them to have, and a person has to judge",
 		c.newOrphansListCommand(), c.newOrphansApproveCommand())
 }
 
 func (c *cli) newOrphansListCommand() *cobra.Command {
 	var w watchFlags
 	cmd := &cobra.Command{
-		Use: "list NODE", Short: "List what waits on a node, by name", Args: cobra.ExactArgs(1),
+		Use: "list NODE", Short: "List what waits on a node: instances by name, then replicas", Args: cobra.ExactArgs(1),
 		Example: "  holdfast orphans list plant-1-b", ValidArgsFunction: c.completeObjects("node"),
 	}
 	w.add(cmd, 0)
@@ -59,10 +72,12 @@ func (c *cli) newOrphansApproveCommand() *cobra.Command {
 	var f mutationFlags
 	var in api.OrphanApproval
 	cmd := &cobra.Command{
-		Use: "approve NODE INSTANCE... | --all", Short: "Let a node drop them, as it holds them now", Args: cobra.MinimumNArgs(1),
-		Long: "Let a node drop orphans, as it holds them now, and compare it. What it holds in another\n" +
-			"revision by then stays and is listed again.",
-		Example:           "  holdfast orphans approve plant-1-b press-3 press-4 --reason 'line 3 was taken down'",
+		Use: "approve NODE INSTANCE|replica/ID... | --all", Short: "Let a node drop them, as it holds them now", Args: cobra.MinimumNArgs(1),
+		Long: "Let a node drop orphans. Instances are dropped as it holds them now, by a comparison: what it\n" +
+			"holds in another revision by then stays and is listed again. Replicas are ended as soon as the\n" +
+			"node is there.",
+		Example: "  holdfast orphans approve plant-1-b press-3 press-4 --reason 'line 3 was taken down'\n" +
+			"  holdfast orphans approve plant-1-b replica/0a1b2c3d4e5f",
 		ValidArgsFunction: c.completeNodeAndOrphans,
 	}
 	f.addAsk(cmd)
@@ -75,10 +90,14 @@ func (c *cli) newOrphansApproveCommand() *cobra.Command {
 			return err
 		}
 		if in.All == (len(args) > 1) {
-			return &usageError{errors.New("either the names of instances or --all says what is approved")}
+			return &usageError{errors.New("either names or --all says what is approved")}
 		}
-		if !in.All {
-			in.Instances = args[1:]
+		for _, ref := range args[1:] {
+			if id, is := strings.CutPrefix(ref, replicaPrefix); is {
+				in.Replicas = append(in.Replicas, id)
+			} else {
+				in.Instances = append(in.Instances, ref)
+			}
 		}
 		return c.change(cmd.Context(), "orphans approved", &f, []target{{
 			key: key, do: func(ctx context.Context, client *api.Client) (api.Accepted, error) {
@@ -106,7 +125,7 @@ func (c *cli) completeNodeAndOrphans(cmd *cobra.Command, args []string, prefix s
 	}
 	var names []string
 	for _, o := range list.Items {
-		names = append(names, o.Instance)
+		names = append(names, orphanRef(o))
 	}
 	return names, noFiles
 }

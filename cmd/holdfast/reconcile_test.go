@@ -114,6 +114,22 @@ func TestReconcile(t *testing.T) {
 		require.Equal(t, exitConflict, s.run("orphans", "approve", "plant-1-a", "--all").code)
 	})
 
+	t.Run("lists replicas that nobody knows after the instances, and approves them", func(t *testing.T) { // X3, X28
+		_, err := node.ReplicasReported(t.Context(), fleet.ReplicasReport{Node: "plant-1-b", Replicas: []fleet.ReplicaStatus{{
+			ID: "0a1b2c3d4e5f", Phase: fleet.PhaseRunning, Health: fleet.HealthHealthy, Deployment: "web", Revision: 3,
+		}}}, postgres.ReplicaJudge{Unlisted: decide.UnlistedReplica, Cap: decide.DropCap})
+		require.NoError(t, err)
+		require.Equal(t, "orphan/plant-1-b/ghost-2\norphan/plant-1-b/replica/0a1b2c3d4e5f\n", s.ok("orphans", "list", "plant-1-b", "-o", "name").stdout)
+		require.Regexp(t, `replica/0a1b2c3d4e5f +web +3 .* never_known`, s.ok("orphans", "list", "plant-1-b").stdout)
+		require.Contains(t, s.ok("__complete", "orphans", "approve", "plant-1-b", "").stdout, "replica/0a1b2c3d4e5f")
+		require.Equal(t, exitUsage, s.run("orphans", "approve", "plant-1-b", "replica/web-1").code)
+		require.Equal(t, "node/plant-1-b orphans approved\n", s.ok("orphans", "approve", "plant-1-b", "replica/0a1b2c3d4e5f").stdout)
+		require.Contains(t, s.ok("orphans", "list", "plant-1-b").stdout, " by test@")
+		set, err := node.NodeReplicas(t.Context(), "plant-1-b")
+		require.NoError(t, err)
+		require.Equal(t, []fleet.NodeReplica{{ID: "0a1b2c3d4e5f", Deployment: "web"}}, set.Replicas)
+	})
+
 	t.Run("ends with a code that says how the comparison ended", func(t *testing.T) {
 		var first, again outcome
 		args := []string{"reconcile", "node", "plant-1-b", "--wait=false", "--idempotency-key", "once", "-o", "json"}

@@ -127,6 +127,10 @@ type ReplicaStatus struct {
 	Message string `json:"message,omitempty"`
 	// Age is how long it has been so.
 	Age time.Duration `json:"age,omitempty"`
+	// Deployment and Revision are what the node knows of one that its set does not list; of others they
+	// are not told.
+	Deployment DeploymentName `json:"deployment,omitempty"`
+	Revision   int64          `json:"revision,omitempty"`
 }
 
 // The reasons that nodes give.
@@ -151,10 +155,11 @@ type ReplicasReport struct {
 	Node NodeName `json:"node"`
 	// Connection is the one that it came by. A report of one that has ended is taken no more: a
 	// newer one may have been.
-	Connection ConnectionID    `json:"connection"`
-	SetVersion int64           `json:"setVersion"`
-	Complete   bool            `json:"complete,omitempty"`
-	Replicas   []ReplicaStatus `json:"replicas"`
+	Connection ConnectionID `json:"connection"`
+	// Set is the one that was taken last. One of an older era says nothing of what this era listed.
+	Set      SetVersion      `json:"set"`
+	Complete bool            `json:"complete,omitempty"`
+	Replicas []ReplicaStatus `json:"replicas"`
 }
 
 // ReplicaSeen is a replica as the decision about its deployment looks at it.
@@ -201,13 +206,27 @@ type NodeReplica struct {
 	StopSeconds int `json:"stopSeconds"`
 }
 
-// NodeReplicas is the set of one node: all that it runs, and what it has to end. A node ends what
-// it runs and does not find in it.
+// NodeReplicas is the set of one node: all that it is to run, and by name what it is to end. What it
+// does not list is not ended: the node says that it has it (X3).
 type NodeReplicas struct {
-	Era      int64         `json:"era"`
-	Version  int64         `json:"version"`
+	Era     int64 `json:"era"`
+	Version int64 `json:"version"`
+	// Count is how many lines the region wrote: one that was cut short is not acted upon.
+	Count    int           `json:"count"`
 	Replicas []NodeReplica `json:"replicas"`
 }
 
-// MaxNodeReplicas bounds a node's set, so that a complete report is one message.
-const MaxNodeReplicas = 2000
+// MaxNodeReplicas bounds a node's set; MaxReportedReplicas a complete report, which is one message and
+// may hold as many again that the set does not list.
+const (
+	MaxNodeReplicas     = 2000
+	MaxReportedReplicas = 2 * MaxNodeReplicas
+)
+
+// UnlistedSeen is what the region knows of a replica that a node has, and that is no live one there.
+type UnlistedSeen struct {
+	// Named is set while the node's set names it as one to end, Listed while it waits for an operator.
+	Named, Listed bool
+	// Ended says that the region had it there, and ended it; Over that nothing of it runs any more.
+	Ended, Over bool
+}

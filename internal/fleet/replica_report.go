@@ -17,14 +17,14 @@ const (
 	maxReplicaAge = 10 * 365 * 24 * time.Hour
 )
 
-// Validate refuses what no node of this version says: more lines than a set has, unknown words,
+// Validate refuses what no node of this version says: more lines than are allowed, unknown words,
 // or a replica that is there twice.
 func (r ReplicasReport) Validate() error {
-	if len(r.Replicas) > MaxNodeReplicas {
-		return Errorf(TooLarge, "%d replicas in a report, allowed are %d", len(r.Replicas), MaxNodeReplicas).At("replicas")
+	if len(r.Replicas) > MaxReportedReplicas {
+		return Errorf(TooLarge, "%d replicas in a report, allowed are %d", len(r.Replicas), MaxReportedReplicas).At("replicas")
 	}
-	if r.SetVersion < 0 {
-		return Errorf(Invalid, "set version %d", r.SetVersion).At("setVersion")
+	if r.Set.Number < 0 || r.Set.Era < 0 {
+		return Errorf(Invalid, "set version %s", r.Set).At("setVersion")
 	}
 	seen := make(map[ReplicaID]bool, len(r.Replicas))
 	for _, s := range r.Replicas {
@@ -48,6 +48,10 @@ func (s ReplicaStatus) Validate() error {
 		return Errorf(Invalid, "%.80q is no phase of a replica", s.Phase).At("phase")
 	case !slices.Contains(ReplicaHealths(), s.Health):
 		return Errorf(Invalid, "%.80q is no health of a replica", s.Health).At("health")
+	case s.Deployment != "" && ValidateName("deployment", string(s.Deployment)) != nil:
+		return Errorf(Invalid, "%.80q is no name of a deployment", s.Deployment).At("deployment")
+	case s.Revision < 0:
+		return Errorf(Invalid, "revision %d of replica %s", s.Revision, s.ID).At("revision")
 	case s.Restarts < 0 || s.PID < 0 || s.Age < 0 || s.Age > maxReplicaAge:
 		return Errorf(Invalid, "a number of replica %s is out of bounds", s.ID).At("replicas")
 	case strings.Contains(s.Reason+s.Message+s.Endpoint, "\x00"):

@@ -20,7 +20,7 @@ func TestReportIsRefused(t *testing.T) {
 			Ports: map[string]int{"http": 80}, PID: 7, Age: time.Second,
 		}
 		change(&s)
-		return fleet.ReplicasReport{Node: "plant-1-a", SetVersion: 3, Replicas: []fleet.ReplicaStatus{s}}
+		return fleet.ReplicasReport{Node: "plant-1-a", Set: fleet.SetVersion{Era: 1, Number: 3}, Replicas: []fleet.ReplicaStatus{s}}
 	}
 	require.NoError(t, line(func(*fleet.ReplicaStatus) {}).Validate())
 	for name, change := range map[string]func(*fleet.ReplicaStatus){
@@ -33,6 +33,8 @@ func TestReportIsRefused(t *testing.T) {
 		"a long reason":          func(s *fleet.ReplicaStatus) { s.Reason = strings.Repeat("x", 65) },
 		"a long message":         func(s *fleet.ReplicaStatus) { s.Message = strings.Repeat("x", fleet.MaxReplicaMessage+1) },
 		"a zero byte":            func(s *fleet.ReplicaStatus) { s.Message = "a\x00b" },
+		"a path":                 func(s *fleet.ReplicaStatus) { s.Deployment = "../web" },
+		"a negative revision":    func(s *fleet.ReplicaStatus) { s.Revision = -1 },
 		"a long endpoint":        func(s *fleet.ReplicaStatus) { s.Endpoint = strings.Repeat("x", 301) },
 		"a port that is none":    func(s *fleet.ReplicaStatus) { s.Ports = map[string]int{"http": 1 << 16} },
 	} {
@@ -42,7 +44,7 @@ func TestReportIsRefused(t *testing.T) {
 	twice.Replicas = append(twice.Replicas, twice.Replicas[0])
 	require.ErrorContains(t, twice.Validate(), "twice")
 	many := fleet.ReplicasReport{Node: "plant-1-a"}
-	for i := range fleet.MaxNodeReplicas + 1 {
+	for i := range fleet.MaxReportedReplicas + 1 {
 		many.Replicas = append(many.Replicas, fleet.ReplicaStatus{
 			ID: fleet.ReplicaID(fmt.Sprintf("%012x", i)), Phase: fleet.PhaseExited, Health: fleet.HealthNotChecked,
 		})

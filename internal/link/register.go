@@ -13,7 +13,6 @@ import (
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/audit"
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -228,7 +227,7 @@ func (s *Server) deregister(ctx context.Context, id fleet.ConnectionID, replicas
 	if !replicasEnded || s.o.Replicas == nil {
 		return s.o.Store.DeregisterConnection(ctx, id, IdentityOf(ctx).Name)
 	}
-	subjects, err := s.o.Replicas.NodeStopped(ctx, id, IdentityOf(ctx).Name, decide.ReplicaReported)
+	subjects, err := s.o.Replicas.NodeStopped(ctx, id, IdentityOf(ctx).Name, replicaJudge())
 	s.wakes.add(subjects)
 	return err
 }

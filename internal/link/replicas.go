@@ -6,7 +6,6 @@ import (
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/audit"
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -77,16 +76,18 @@ func (s *Server) keepReport(ctx context.Context, c *connection, sequence uint64,
 func (s *Server) writeReport(ctx context.Context, report fleet.ReplicasReport) ([]string, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
-	return s.o.Replicas.ReplicasReported(ctx, report, decide.ReplicaReported)
+	return s.o.Replicas.ReplicasReported(ctx, report, replicaJudge())
 }
 
 func reportOf(c *connection, in *nodev1.ReplicasReport) (fleet.ReplicasReport, error) {
-	out := fleet.ReplicasReport{Node: c.node, Connection: c.id, SetVersion: in.GetSetVersion(), Complete: in.GetComplete()}
+	out := fleet.ReplicasReport{
+		Node: c.node, Connection: c.id, Set: fleet.SetVersion{Era: in.GetSetEra(), Number: in.GetSetVersion()}, Complete: in.GetComplete(),
+	}
 	if c.node == "" {
 		return out, fleet.Errorf(fleet.Denied, "only nodes have replicas")
 	}
-	if n := len(in.GetReplicas()); n > fleet.MaxNodeReplicas {
-		return out, fleet.Errorf(fleet.TooLarge, "%d replicas in a report, allowed are %d", n, fleet.MaxNodeReplicas)
+	if n := len(in.GetReplicas()); n > fleet.MaxReportedReplicas {
+		return out, fleet.Errorf(fleet.TooLarge, "%d replicas in a report, allowed are %d", n, fleet.MaxReportedReplicas)
 	}
 	out.Replicas = make([]fleet.ReplicaStatus, len(in.GetReplicas()))
 	for i, r := range in.GetReplicas() {
@@ -100,6 +101,7 @@ func statusOf(r *nodev1.ReplicaStatus) fleet.ReplicaStatus {
 		ID: fleet.ReplicaID(r.GetId()), Phase: fleet.ReplicaPhase(r.GetPhase()), Health: fleet.ReplicaHealth(r.GetHealth()),
 		Restarts: int(bounded(r.GetRestarts())), Endpoint: r.GetEndpoint(), PID: int(bounded(r.GetPid())),
 		Reason: r.GetReason(), Message: r.GetMessage(), Age: r.GetAge().AsDuration(),
+		Deployment: fleet.DeploymentName(r.GetDeployment()), Revision: r.GetRevision(),
 	}
 	if len(r.GetPorts()) > 0 {
 		out.Ports = make(map[string]int, len(r.GetPorts()))

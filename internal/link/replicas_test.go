@@ -15,6 +15,7 @@ import (
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // ledger is what a region keeps of replicas, as far as the link sees it.
@@ -49,7 +50,7 @@ func (l *ledger) with(o *link.Options) {
 }
 
 func (l *ledger) ReplicasReported(
-	_ context.Context, r fleet.ReplicasReport, _ func(fleet.ReplicaSeen, fleet.ReplicaStatus) []fleet.ReplicaEvent,
+	_ context.Context, r fleet.ReplicasReport, _ postgres.ReplicaJudge,
 ) ([]string, error) {
 	if l.take != nil {
 		if err := l.take(r); err != nil {
@@ -63,7 +64,7 @@ func (l *ledger) ReplicasReported(
 }
 
 func (l *ledger) NodeStopped(
-	ctx context.Context, id fleet.ConnectionID, identity string, _ func(fleet.ReplicaSeen, fleet.ReplicaStatus) []fleet.ReplicaEvent,
+	ctx context.Context, id fleet.ConnectionID, identity string, _ postgres.ReplicaJudge,
 ) ([]string, error) {
 	return []string{"stopped." + identity}, l.region.store.DeregisterConnection(ctx, id, identity)
 }
@@ -243,7 +244,7 @@ func TestReports(t *testing.T) {
 		require.Len(t, ledger.taken(), 1)
 		got := ledger.taken()[0]
 		require.Equal(t, fleet.ReplicasReport{
-			Node: "plant-1-a", Connection: fleet.ConnectionID(l.id), SetVersion: 7, Complete: true, Replicas: []fleet.ReplicaStatus{{
+			Node: "plant-1-a", Connection: fleet.ConnectionID(l.id), Set: fleet.SetVersion{Number: 7}, Complete: true, Replicas: []fleet.ReplicaStatus{{
 				ID: "0123456789ab", Phase: fleet.PhaseRunning, Health: fleet.HealthHealthy, Endpoint: "10.0.0.1:80",
 				Ports: map[string]int{"http": 80}, PID: 9, Age: 1,
 			}},
@@ -264,13 +265,14 @@ func TestReports(t *testing.T) {
 		require.Equal(t, "replaced", refused(t, codes.Aborted, l.ended()))
 	})
 	many := func(in *nodev1.ReplicasReport) {
-		in.Replicas = slices.Repeat(in.GetReplicas(), fleet.MaxNodeReplicas+1)
+		in.Replicas = slices.Repeat(in.GetReplicas(), fleet.MaxReportedReplicas+1)
 	}
 	for name, change := range map[string]func(*nodev1.ReplicasReport){
-		"too many lines":  many,
-		"an unknown word": func(in *nodev1.ReplicasReport) { in.Replicas[0].Phase = "dancing" },
-		"a long word":     func(in *nodev1.ReplicasReport) { in.Replicas[0].Reason = strings.Repeat("x", 100) },
-		"a line twice":    func(in *nodev1.ReplicasReport) { in.Replicas = slices.Repeat(in.GetReplicas(), 2) },
+		"too many lines":       many,
+		"an unknown word":      func(in *nodev1.ReplicasReport) { in.Replicas[0].Phase = "dancing" },
+		"a long word":          func(in *nodev1.ReplicasReport) { in.Replicas[0].Reason = strings.Repeat("x", 100) },
+		"no deployment's name": func(in *nodev1.ReplicasReport) { in.Replicas[0].Deployment = "../web" },
+		"a line twice":         func(in *nodev1.ReplicasReport) { in.Replicas = slices.Repeat(in.GetReplicas(), 2) },
 	} {
 		t.Run("with "+name+" end the stream, and are listed as refused", func(t *testing.T) {
 			t.Parallel()

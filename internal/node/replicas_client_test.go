@@ -44,7 +44,7 @@ func (f *replicaRegion) client(t *testing.T) *Client {
 // X5: only a whole answer with its version is a set.
 func TestNodeReplicas(t *testing.T) {
 	t.Parallel()
-	const set = `{"era":2,"version":7,"replicas":[{"id":"aaaaaaaaaaaa","deployment":"web","run":true}]}`
+	const set = `{"era":2,"version":7,"count":1,"replicas":[{"id":"aaaaaaaaaaaa","deployment":"web","run":true}]}`
 	have := fleet.SetVersion{Era: 2, Number: 6}
 	for name, c := range map[string]struct {
 		answer    replicaRegion
@@ -53,7 +53,7 @@ func TestNodeReplicas(t *testing.T) {
 		replicas  int
 	}{
 		"a set":                     {answer: replicaRegion{status: 200, tag: `"2.7"`, body: set}, replicas: 1},
-		"an empty one":              {answer: replicaRegion{status: 200, tag: `"2.8"`, body: `{"era":2,"version":8,"replicas":[]}`}},
+		"an empty one":              {answer: replicaRegion{status: 200, tag: `"2.8"`, body: `{"era":2,"version":8,"count":0,"replicas":[]}`}},
 		"one that was compressed":   {answer: replicaRegion{status: 200, tag: `W/"2.7"`, body: set}, replicas: 1},
 		"the same":                  {answer: replicaRegion{status: 304, tag: `"2.6"`}, unchanged: true},
 		"without a version":         {answer: replicaRegion{status: 200, body: set}, kind: fleet.Communication},

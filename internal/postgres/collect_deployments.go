@@ -39,6 +39,8 @@ func (c *collection) deployments(ctx context.Context) error {
 		func() (int64, error) {
 			return c.q.CollectDeployments(ctx, db.CollectDeploymentsParams{OlderSeconds: c.keep.Operations.Seconds(), MaxRows: collectRows})
 		},
+		func() (int64, error) { return c.q.CollectTombstones(ctx, collectRows) },
+		func() (int64, error) { return c.q.CollectOrphanReplicas(ctx, collectRows) },
 		func() (int64, error) { return c.q.CollectNodeSets(ctx, collectRows) },
 	} {
 		n, err := take()

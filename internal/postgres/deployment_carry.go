@@ -236,6 +236,9 @@ func (c *carrying) fail(ctx context.Context) error {
 func (c *carrying) end(ctx context.Context) error {
 	steps := c.moving(c.plan.End, fleet.ReplicaEnded)
 	return failed("end replicas", ifAny(steps, func() error {
+		if err := c.q.BuryReplicas(ctx, steps.ids); err != nil {
+			return err
+		}
 		return c.q.EndReplicas(ctx, db.EndReplicasParams{Ids: steps.ids, Reasons: steps.reasons, Messages: steps.messages})
 	}))
 }

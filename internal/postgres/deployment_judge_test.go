@@ -14,7 +14,7 @@ type visitJudge struct {
 
 func newJudge() postgres.DeploymentJudge { return &visitJudge{} }
 
-var judgeReplica = decide.ReplicaReported
+var judgeReplica = postgres.ReplicaJudge{Reported: decide.ReplicaReported, Unlisted: decide.UnlistedReplica, Cap: decide.DropCap}
 
 func (j *visitJudge) Decide(seen fleet.DeploymentSeen) postgres.DeploymentPlan {
 	j.seen, j.plan = seen, decide.Deployment(seen)

@@ -154,7 +154,7 @@ func (c *chaos) node(n fleet.NodeName, fails bool) error {
 	if err != nil {
 		return err
 	}
-	r := fleet.ReplicasReport{Node: n, SetVersion: set.Version, Complete: true}
+	r := fleet.ReplicasReport{Node: n, Set: fleet.SetVersion{Era: set.Era, Number: set.Version}, Complete: true}
 	for i, x := range set.Replicas {
 		switch {
 		case x.Run && fails && i == 0:

@@ -145,7 +145,7 @@ func (b *bench) obey(n fleet.NodeName) []string {
 	b.t.Helper()
 	set, err := b.NodeReplicas(b.ctx(), n)
 	require.NoError(b.t, err)
-	r := fleet.ReplicasReport{Node: n, SetVersion: set.Version, Complete: true}
+	r := fleet.ReplicasReport{Node: n, Set: fleet.SetVersion{Era: set.Era, Number: set.Version}, Complete: true}
 	for _, x := range set.Replicas {
 		if x.Run {
 			r.Replicas = append(r.Replicas, healthy(x.ID))

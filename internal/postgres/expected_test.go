@@ -309,7 +309,7 @@ func (b *bench) orphans(node fleet.NodeName) map[fleet.InstanceName]string {
 func (b *bench) approve(names ...fleet.InstanceName) {
 	b.t.Helper()
 	_, err := b.ApproveOrphans(b.ctx(), postgres.OrphanApproval{
-		ReconcileRequest: postgres.ReconcileRequest{Node: nodeB, Project: project, Actor: "ann", Limit: time.Minute}, Names: names,
+		ReconcileRequest: postgres.ReconcileRequest{Node: nodeB, Project: project, Actor: "ann", Limit: time.Minute}, All: len(names) == 0, Instances: names,
 	})
 	require.NoError(b.t, err)
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -126,10 +127,13 @@ func (s *Store) dropOrphan(ctx context.Context, q *db.Queries, a absence, tombst
 	return out, err
 }
 
-// Orphan is what a node holds, its site does not expect, and an operator has to judge.
+// Orphan is what a node holds, nobody told it to, and an operator has to judge: an instance, or a
+// replica, of which the version is its revision and the deployment what its node knows.
 type Orphan struct {
 	Node       fleet.NodeName
-	Instance   fleet.InstanceName
+	Instance   fleet.InstanceName // "" for a replica
+	Replica    fleet.ReplicaID    // "" for an instance
+	Deployment fleet.DeploymentName
 	Site       fleet.SiteName
 	Version    fleet.Version
 	Hash       fleet.Hash
@@ -139,15 +143,39 @@ type Orphan struct {
 	ApprovedAt *time.Time
 }
 
-// ListOrphans pages through what waits on a node, by name.
+// The kinds of orphans, in the order in which they are listed.
+const (
+	orphanInstance = "instance"
+	orphanReplica  = "replica"
+)
+
+// Ref names an orphan on its node: the instance's name, or replica/ID.
+func (o Orphan) Ref() string {
+	if o.Replica != "" {
+		return orphanReplica + "/" + string(o.Replica)
+	}
+	return string(o.Instance)
+}
+
+// ListOrphans pages through what waits on a node: instances by name, then replicas. After is the Ref
+// of the last one of the page before.
 func (s *Store) ListOrphans(ctx context.Context, node fleet.NodeName, after string, limit int32) ([]Orphan, error) {
-	rows, err := s.q.ListOrphans(ctx, db.ListOrphansParams{Node: string(node), After: after, MaxRows: limit})
+	p := db.ListOrphansParams{Node: string(node), AfterKind: orphanInstance, After: after, MaxRows: limit}
+	if id, is := strings.CutPrefix(after, orphanReplica+"/"); is {
+		p.AfterKind, p.After = orphanReplica, id
+	}
+	rows, err := s.q.ListOrphans(ctx, p)
 	out := make([]Orphan, len(rows))
 	for i, r := range rows {
 		out[i] = Orphan{
-			Node: fleet.NodeName(r.Node), Instance: fleet.InstanceName(r.Name), Site: fleet.SiteName(r.Site),
+			Node: node, Deployment: fleet.DeploymentName(r.Deployment), Site: fleet.SiteName(r.Site),
 			Version: fleet.Version{Era: r.Era, Revision: r.Revision}, Hash: hashText(r.Hash), Reason: r.Reason,
 			Since: r.Since, ApprovedAt: r.ApprovedAt,
+		}
+		if r.Kind == orphanReplica {
+			out[i].Replica = fleet.ReplicaID(r.Name)
+		} else {
+			out[i].Instance = fleet.InstanceName(r.Name)
 		}
 		if r.ApprovedBy != nil {
 			out[i].ApprovedBy = *r.ApprovedBy

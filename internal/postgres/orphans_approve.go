@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -10,20 +11,23 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// OrphanApproval lets a node drop what waits there, as it is held now: Names, or all that is
-// listed when there are none. Why goes into the audit trail.
+// OrphanApproval lets a node drop what waits there, as it is held now: what is named, or all that is
+// listed. Why goes into the audit trail.
 type OrphanApproval struct {
 	ReconcileRequest
-	Names []fleet.InstanceName
-	Why   string
+	All       bool
+	Instances []fleet.InstanceName
+	Replicas  []fleet.ReplicaID
+	Why       string
 }
 
-// ApproveOrphans approves, and opens the reconcile that drops. A name that is not listed
-// refuses the whole request; one that was approved before stays so.
-func (s *Store) ApproveOrphans(ctx context.Context, in OrphanApproval) (Operation, error) {
-	var out Operation
+// ApproveOrphans approves. Instances are dropped by the reconcile that it opens, replicas by the node's
+// next set, which names them: of replicas alone there is no operation. What is named and not listed
+// refuses the whole request; what was approved before stays so.
+func (s *Store) ApproveOrphans(ctx context.Context, in OrphanApproval) (*Operation, error) {
+	var out *Operation
 	err := s.tx(ctx, "approve orphans of "+string(in.Node), func(q *db.Queries) error {
-		out = Operation{}
+		out = nil
 		nodes, site, err := lockNodes(ctx, q, in.ReconcileRequest)
 		if err != nil {
 			return err
@@ -32,65 +36,155 @@ func (s *Store) ApproveOrphans(ctx context.Context, in OrphanApproval) (Operatio
 		if err != nil {
 			return err
 		}
-		if len(before) > 0 {
-			out = before[0]
+		if before != nil {
+			if len(before) > 0 {
+				out = &before[0]
+			}
 			return nil
 		}
 		if site == nil || in.Project != "" && site.Project != in.Project {
 			return in.missing()
 		}
-		if out, err = openReconcile(ctx, q, in.ReconcileRequest, nodes[0], site.Project); err != nil {
+		a := approving{OrphanApproval: in, q: q, node: nodes[0], site: site}
+		if err := a.approve(ctx); err != nil {
 			return err
 		}
-		if err := approve(ctx, q, in, site, out); err != nil {
-			return err
-		}
+		out = a.operation
 		if in.DryRun {
 			return errRollback
 		}
-		return rememberAll(ctx, q, in.ReconcileRequest, []Operation{out})
+		return rememberAll(ctx, q, in.ReconcileRequest, a.operations())
 	})
 	return out, err
 }
 
-func approve(ctx context.Context, q *db.Queries, in OrphanApproval, site *fleet.Object, op Operation) error {
-	names := make([]string, len(in.Names))
-	for i, n := range in.Names {
-		names[i] = string(n)
+// approving is an approval that is being carried out.
+type approving struct {
+	OrphanApproval
+	q         *db.Queries
+	node      db.Node
+	site      *fleet.Object
+	operation *Operation
+	told      []approvedOrphan
+}
+
+func (a *approving) operations() []Operation {
+	if a.operation == nil {
+		return nil
 	}
-	listed, err := q.LockOrphans(ctx, db.LockOrphansParams{Node: string(in.Node), Every: in.Names == nil, Names: names})
+	return []Operation{*a.operation}
+}
+
+func (a *approving) approve(ctx context.Context) error {
+	instances, err := a.q.LockOrphans(ctx, db.LockOrphansParams{Node: a.node.Name, Every: a.All, Names: texts(a.Instances)})
 	if err != nil {
 		return failed("read what is listed", err)
 	}
-	if err := allListed(in.Node, names, listed); err != nil {
+	replicas, err := a.q.LockOrphanReplicas(ctx, db.LockOrphanReplicasParams{Node: a.node.Name, Every: a.All, Ids: texts(a.Replicas)})
+	if err != nil {
+		return failed("read what is listed", err)
+	}
+	if err := a.allListed(instances, replicas); err != nil {
 		return err
 	}
-	approved, err := q.ApproveOrphans(ctx, db.ApproveOrphansParams{Node: string(in.Node), Actor: &in.Actor, Names: listed})
-	if err != nil {
-		return failed("approve orphans", err)
+	for _, do := range []func() error{
+		func() error { return a.instances(ctx, instances) },
+		func() error { return a.replicas(ctx, replicas) },
+	} {
+		if err := do(); err != nil {
+			return err
+		}
 	}
-	slices.SortFunc(approved, func(a, b db.Orphan) int { return strings.Compare(a.Name, b.Name) })
-	for page := range slices.Chunk(approved, approvedPerEvent) {
-		if err := approvedEvent(ctx, q, in, site, op, page); err != nil {
+	for page := range slices.Chunk(a.told, approvedPerEvent) {
+		if err := a.event(ctx, page); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// texts gives names as they are bound, never nil.
+func texts[T ~string](names []T) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = string(n)
+	}
+	return out
+}
+
+// instances approves, and has the node compared.
+func (a *approving) instances(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	op, err := openReconcile(ctx, a.q, a.ReconcileRequest, a.node, a.site.Project)
+	if err != nil {
+		return err
+	}
+	a.operation = &op
+	approved, err := a.q.ApproveOrphans(ctx, db.ApproveOrphansParams{Node: a.node.Name, Actor: &a.Actor, Names: names})
+	slices.SortFunc(approved, func(x, y db.Orphan) int { return strings.Compare(x.Name, y.Name) })
+	for _, o := range approved {
+		a.told = append(a.told, approvedOrphan{Instance: o.Name, Era: o.Era, Revision: o.Revision, RevisionHash: hashText(o.Hash), Reason: o.Reason})
+	}
+	return failed("approve orphans", err)
+}
+
+// replicas approves, and names them to the node as those that it is to end.
+func (a *approving) replicas(ctx context.Context, listed []db.OrphanReplica) error {
+	bury := db.BuryUnlistedParams{Node: a.node.Name}
+	for _, o := range listed {
+		if o.ApprovedAt == nil {
+			bury.Ids, bury.Deployments = append(bury.Ids, o.Replica), append(bury.Deployments, o.Deployment)
+			a.told = append(a.told, approvedOrphan{Replica: o.Replica, Deployment: o.Deployment, Revision: o.Revision, Reason: o.Reason})
+		}
+	}
+	if len(bury.Ids) == 0 {
+		return nil
+	}
+	if err := a.q.ApproveOrphanReplicas(ctx, db.ApproveOrphanReplicasParams{Node: a.node.Name, Actor: &a.Actor, Ids: bury.Ids}); err != nil {
+		return failed("approve orphans", err)
+	}
+	versions, err := raiseSets(ctx, a.q, []string{a.node.Name})
+	if err != nil {
+		return err
+	}
+	bury.Listed = versions[a.node.Name]
+	if err := a.q.BuryUnlisted(ctx, bury); err != nil {
+		return failed("write the tombstones", err)
+	}
+	return tellSets(ctx, a.q, versions)
+}
+
 // namesTold bounds the names in one message.
 const namesTold = 10
 
 // allListed refuses what does not wait there, by name.
-func allListed(node fleet.NodeName, names, listed []string) error {
-	hint := "holdfast orphans list " + string(node)
-	if len(listed) == 0 && len(names) == 0 {
-		return fleet.Errorf(fleet.IllegalState, "no orphan waits on node %s", node).WithHint(hint)
+func (a *approving) allListed(instances []string, replicas []db.OrphanReplica) error {
+	hint := "holdfast orphans list " + a.node.Name
+	if a.All {
+		if len(instances)+len(replicas) > 0 {
+			return nil
+		}
+		return fleet.Errorf(fleet.IllegalState, "no orphan waits on node %s", a.node.Name).WithHint(hint)
+	}
+	there := make(map[string]bool, len(instances)+len(replicas))
+	for _, n := range instances {
+		there[n] = true
+	}
+	for _, o := range replicas {
+		there[Orphan{Replica: fleet.ReplicaID(o.Replica)}.Ref()] = true
 	}
 	var missing []string
-	for _, n := range names {
-		if !slices.Contains(listed, n) {
-			missing = append(missing, n)
+	at := "/replicas"
+	for _, n := range a.Instances {
+		if !there[string(n)] {
+			missing, at = append(missing, string(n)), "/instances"
+		}
+	}
+	for _, id := range a.Replicas {
+		if ref := (Orphan{Replica: id}).Ref(); !there[ref] {
+			missing = append(missing, ref)
 		}
 	}
 	if len(missing) == 0 {
@@ -98,40 +192,42 @@ func allListed(node fleet.NodeName, names, listed []string) error {
 	}
 	told := strings.Join(missing[:min(len(missing), namesTold)], ", ")
 	if more := len(missing) - namesTold; more > 0 {
-		return fleet.Errorf(fleet.NotFound, "not listed on node %s: %s and %d more", node, told, more).At("/instances").WithHint(hint)
+		told += fmt.Sprintf(" and %d more", more)
 	}
-	return fleet.Errorf(fleet.NotFound, "not listed on node %s: %s", node, told).At("/instances").WithHint(hint)
+	return fleet.Errorf(fleet.NotFound, "not listed on node %s: %s", a.node.Name, told).At(at).WithHint(hint)
 }
 
 // approvedPerEvent bounds one event; the approval of more makes several.
 const approvedPerEvent = 100
 
-// approvedOrphan is what an operator let go, as the feed keeps it.
+// approvedOrphan is what an operator let go, as the feed keeps it: an instance, or a replica.
 type approvedOrphan struct {
-	Instance     string     `json:"instance"`
-	Era          int64      `json:"era"`
+	Instance     string     `json:"instance,omitempty"`
+	Replica      string     `json:"replica,omitempty"`
+	Deployment   string     `json:"deployment,omitempty"`
+	Era          int64      `json:"era,omitempty"`
 	Revision     int64      `json:"revision"`
 	RevisionHash fleet.Hash `json:"revisionHash,omitempty"`
 	Reason       string     `json:"reason"`
 }
 
-// approvedEvent writes who let what go: the rows are gone once the node has dropped them. A
-// node has no uid of its own; the event carries that of the site which declares it.
-func approvedEvent(ctx context.Context, q *db.Queries, in OrphanApproval, site *fleet.Object, op Operation, page []db.Orphan) error {
-	orphans := make([]approvedOrphan, len(page))
-	for i, o := range page {
-		orphans[i] = approvedOrphan{o.Name, o.Era, o.Revision, hashText(o.Hash), o.Reason}
-	}
-	after, err := json.Marshal(struct {
+// event writes who let what go: the rows are gone once the node has dropped them. A node has no uid
+// of its own; the event carries that of the site which declares it.
+func (a *approving) event(ctx context.Context, page []approvedOrphan) error {
+	told := struct {
 		Approved  []approvedOrphan  `json:"approvedOrphans"`
-		Operation fleet.OperationID `json:"operation"`
+		Operation fleet.OperationID `json:"operation,omitempty"`
 		Why       string            `json:"why,omitempty"`
-	}{orphans, op.ID, in.Why})
+	}{Approved: page, Why: a.Why}
+	if a.operation != nil {
+		told.Operation = a.operation.ID
+	}
+	after, err := json.Marshal(told)
 	if err != nil {
 		return failed("write the event", err)
 	}
-	return failed("append event", q.AppendStatusEvent(ctx, db.AppendStatusEventParams{
-		Type: "status", Kind: string(KindNode), Project: string(site.Project), Scope: site.Name, Name: string(in.Node),
-		Uid: site.UID, Generation: site.Generation, Actor: in.Actor, After: after,
+	return failed("append event", a.q.AppendStatusEvent(ctx, db.AppendStatusEventParams{
+		Type: "status", Kind: string(KindNode), Project: string(a.site.Project), Scope: a.site.Name, Name: a.node.Name,
+		Uid: a.site.UID, Generation: a.site.Generation, Actor: a.Actor, After: after,
 	}))
 }

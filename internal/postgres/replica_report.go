@@ -5,20 +5,27 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// ReplicaJudge says what moves a replica of which its node said something.
-type ReplicaJudge = func(fleet.ReplicaSeen, fleet.ReplicaStatus) []fleet.ReplicaEvent
+// ReplicaJudge decides about replicas of which a node said something.
+type ReplicaJudge struct {
+	// Reported says what moves a live one.
+	Reported func(fleet.ReplicaSeen, fleet.ReplicaStatus) []fleet.ReplicaEvent
+	// Unlisted decides about one that is no live one there; room is whether the pass may end one more.
+	Unlisted func(seen fleet.UnlistedSeen, room bool) (fleet.AbsenceDo, string)
+	// Cap is how many of them one pass may end where so many live.
+	Cap func(live int) int
+}
 
 // ReplicasReported writes down what a node says of its replicas, and gives the subjects that have
-// something to decide by it. What the region does not know, or knows to have ended, or has on
-// another node, is left alone: the node ends it, for it is not in its set. What a complete report
-// lacks, although the node had it in a set, is lost there; what was to end has ended. A report by a
-// connection that has ended is gone: a later one may have said more.
+// something to decide by it. What is no live one there is ended by its tombstone, or waits for an
+// operator (X3). What a complete report lacks, although the node had it in a set, is lost there; what
+// was to end has ended. A report by a connection that has ended is gone: a later one may have said more.
 func (s *Store) ReplicasReported(ctx context.Context, r fleet.ReplicasReport, judge ReplicaJudge) ([]string, error) {
 	var wake []string
 	err := s.tx(ctx, "report of node "+string(r.Node), func(q *db.Queries) (err error) {
@@ -48,9 +55,11 @@ type reporting struct {
 	q       *db.Queries
 	report  fleet.ReplicasReport
 	judge   ReplicaJudge
+	held    int64 // the number of the set that the node has, 0 when it is of an older era
 	said    db.ReportReplicasParams
 	lost    []string
-	ended   bool
+	ended   bool     // something left the node's set, or is named in it anew
+	buried  []string // ended by another word than that nothing of it runs
 	history map[declaration]*lines
 	wake    map[string]bool
 }
@@ -63,6 +72,9 @@ func (r *reporting) write(ctx context.Context) ([]string, error) {
 	if err := r.heard(ctx); err != nil {
 		return nil, err
 	}
+	if err := r.holds(ctx); err != nil {
+		return nil, err
+	}
 	said := make(map[string]fleet.ReplicaStatus, len(r.report.Replicas))
 	p := db.LockReplicasOfNodeParams{Node: string(r.report.Node), Every: r.report.Complete, Ids: []string{}}
 	for _, x := range r.report.Replicas {
@@ -73,7 +85,9 @@ func (r *reporting) write(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, failed("lock the replicas", err)
 	}
+	live := make(map[string]bool, len(rows))
 	for _, row := range rows {
+		live[row.ID] = true
 		status, is := said[row.ID]
 		if !is {
 			status, is = r.missing(row)
@@ -84,8 +98,22 @@ func (r *reporting) write(ctx context.Context) ([]string, error) {
 			}
 		}
 	}
-	err = r.keep(ctx)
-	return slices.Sorted(maps.Keys(r.wake)), err
+	if err := r.confirm(ctx, live); err != nil {
+		return nil, err
+	}
+	if err := r.keep(ctx, live); err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(r.wake)), nil
+}
+
+// holds finds out by which set of this era the node acted.
+func (r *reporting) holds(ctx context.Context) error {
+	g, err := r.q.GetRegion(ctx)
+	if r.held = r.report.Set.Number; r.report.Set.Era != 0 && r.report.Set.Era != g.Era {
+		r.held = 0
+	}
+	return failed("read the region", err)
 }
 
 // stopped is the word of a node that nothing of its replicas runs any more.
@@ -107,7 +135,11 @@ func (r *reporting) stopped(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 	}
-	err = r.keep(ctx)
+	r.report.Complete, r.held = true, math.MaxInt64
+	if err := r.confirm(ctx, nil); err != nil {
+		return nil, err
+	}
+	err = r.keep(ctx, nil)
 	return slices.Sorted(maps.Keys(r.wake)), err
 }
 
@@ -125,7 +157,7 @@ func (r *reporting) heard(ctx context.Context) error {
 
 // missing is what a complete report says of a replica that is not in it.
 func (r *reporting) missing(row db.Replica) (fleet.ReplicaStatus, bool) {
-	if row.Listed > r.report.SetVersion {
+	if row.Listed > r.held {
 		return fleet.ReplicaStatus{}, false // the node does not know of it yet
 	}
 	if fleet.ReplicaState(row.State) == fleet.ReplicaTerminating {
@@ -145,7 +177,7 @@ func (r *reporting) wakes(row db.Replica) {
 // take moves one replica by what its node says.
 func (r *reporting) take(row db.Replica, said fleet.ReplicaStatus) error {
 	state, failedNow := fleet.ReplicaState(row.State), false
-	for _, on := range r.judge(seenOf(row), said) {
+	for _, on := range r.judge.Reported(seenOf(row), said) {
 		to, err := state.Next(on)
 		if err != nil {
 			return err
@@ -160,7 +192,12 @@ func (r *reporting) take(row db.Replica, said fleet.ReplicaStatus) error {
 	if over := said.Phase.Over(); string(state) != row.State || over && !fleet.ReplicaPhase(row.Phase).Over() {
 		r.wakes(row) // what is unhealthy and then given up is in no other state, and is not waited for any more
 	}
-	r.ended = r.ended || state == fleet.ReplicaTerminated
+	if state == fleet.ReplicaTerminated {
+		r.ended = true
+		if said.Phase != fleet.PhaseStopped { // it ended by itself before it was told to
+			r.buried = append(r.buried, row.ID)
+		}
+	}
 	return r.column(row, said, state, failedNow)
 }
 
@@ -206,8 +243,8 @@ func (r *reporting) column(row db.Replica, said fleet.ReplicaStatus, state fleet
 	return nil
 }
 
-// keep writes what was found, raises the node's set where something left it, and wakes.
-func (r *reporting) keep(ctx context.Context) error {
+// keep writes what was found, raises the node's set where something left it or is to, and wakes.
+func (r *reporting) keep(ctx context.Context, live map[string]bool) error {
 	if len(r.said.Ids) > 0 {
 		if err := r.q.ReportReplicas(ctx, r.said); err != nil {
 			return failed("write the replicas", err)
@@ -218,10 +255,17 @@ func (r *reporting) keep(ctx context.Context) error {
 			return failed("mark what is lost", err)
 		}
 	}
+	bury, err := r.unlisted(ctx, live)
+	if err != nil {
+		return err
+	}
 	node := string(r.report.Node)
 	if r.ended {
 		versions, err := raiseSets(ctx, r.q, []string{node})
 		if err != nil {
+			return err
+		}
+		if err := r.bury(ctx, bury, versions[node]); err != nil {
 			return err
 		}
 		if err := tellSets(ctx, r.q, versions); err != nil {
@@ -231,7 +275,7 @@ func (r *reporting) keep(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.q.HoldNodeSet(ctx, db.HoldNodeSetParams{Held: r.report.SetVersion, Node: node}); err != nil {
+	if err := r.q.HoldNodeSet(ctx, db.HoldNodeSetParams{Held: min(r.held, r.report.Set.Number), Node: node}); err != nil {
 		return failed("keep what the node has", err)
 	}
 	for _, of := range slices.SortedFunc(maps.Keys(r.history), compareDeclarations) {

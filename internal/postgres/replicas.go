@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// NodeReplicas gives the set of a node: all that it is to run, and to end. Version 0 is of a node
+// NodeReplicas gives the set of a node: all that it is to run, and by name all that it is to end. Version 0 is of a node
 // that never had any.
 func (s *Store) NodeReplicas(ctx context.Context, node fleet.NodeName) (fleet.NodeReplicas, error) {
 	out := fleet.NodeReplicas{Replicas: []fleet.NodeReplica{}}
@@ -17,13 +17,14 @@ func (s *Store) NodeReplicas(ctx context.Context, node fleet.NodeName) (fleet.No
 	if out.Era, out.Version, err = s.NodeSetVersion(ctx, node); err != nil {
 		return out, err
 	}
-	rows, err := s.q.NodeReplicas(ctx, string(node))
+	rows, err := s.q.NodeReplicas(ctx, db.NodeReplicasParams{Node: string(node), MaxRows: fleet.MaxNodeReplicas})
 	for _, r := range rows {
 		out.Replicas = append(out.Replicas, fleet.NodeReplica{
 			ID: fleet.ReplicaID(r.ID), Deployment: fleet.DeploymentName(r.Deployment), Revision: r.Revision, ProcessVersion: r.ProcessVersion,
-			Definition: hashText(r.Definition), Run: fleet.ReplicaState(r.State).Live(), StopSeconds: int(r.StopSeconds),
+			Definition: hashText(r.Definition), Run: r.Live, StopSeconds: int(r.StopSeconds),
 		})
 	}
+	out.Count = len(out.Replicas)
 	return out, failed("read the replicas of a node", err)
 }
 

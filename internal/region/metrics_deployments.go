@@ -47,13 +47,15 @@ type countedReplicas struct {
 
 // ReplicasReported writes a report down.
 func (c countedReplicas) ReplicasReported(ctx context.Context, r fleet.ReplicasReport, judge postgres.ReplicaJudge) ([]string, error) {
-	return c.Store.ReplicasReported(ctx, r, func(seen fleet.ReplicaSeen, said fleet.ReplicaStatus) []fleet.ReplicaEvent {
-		events := judge(seen, said)
+	decide := judge.Reported
+	judge.Reported = func(seen fleet.ReplicaSeen, said fleet.ReplicaStatus) []fleet.ReplicaEvent {
+		events := decide(seen, said)
 		for _, on := range events {
 			c.said.WithLabelValues(string(on)).Inc()
 		}
 		return events
-	})
+	}
+	return c.Store.ReplicasReported(ctx, r, judge)
 }
 
 // collectDeployments reads how many there are; when the store does not answer, that is missing.

@@ -1081,9 +1081,11 @@ type ReplicasReport struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// The version of the set by which the node acted.
-	SetVersion    int64            `protobuf:"varint,2,opt,name=set_version,json=setVersion,proto3" json:"set_version,omitempty"`
-	Complete      bool             `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
-	Replicas      []*ReplicaStatus `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	SetVersion int64            `protobuf:"varint,2,opt,name=set_version,json=setVersion,proto3" json:"set_version,omitempty"`
+	Complete   bool             `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
+	Replicas   []*ReplicaStatus `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	// The era of that set, 0 before one was taken.
+	SetEra        int64 `protobuf:"varint,5,opt,name=set_era,json=setEra,proto3" json:"set_era,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1146,6 +1148,13 @@ func (x *ReplicasReport) GetReplicas() []*ReplicaStatus {
 	return nil
 }
 
+func (x *ReplicasReport) GetSetEra() int64 {
+	if x != nil {
+		return x.SetEra
+	}
+	return 0
+}
+
 // ReplicaStatus is one replica as its node sees it.
 type ReplicaStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1163,7 +1172,10 @@ type ReplicaStatus struct {
 	Reason  string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"`
 	// How long it has been so.
-	Age           *durationpb.Duration `protobuf:"bytes,10,opt,name=age,proto3" json:"age,omitempty"`
+	Age *durationpb.Duration `protobuf:"bytes,10,opt,name=age,proto3" json:"age,omitempty"`
+	// Told only of what the node's set does not list: what the node knows of it.
+	Deployment    string `protobuf:"bytes,11,opt,name=deployment,proto3" json:"deployment,omitempty"`
+	Revision      int64  `protobuf:"varint,12,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1266,6 +1278,20 @@ func (x *ReplicaStatus) GetAge() *durationpb.Duration {
 		return x.Age
 	}
 	return nil
+}
+
+func (x *ReplicaStatus) GetDeployment() string {
+	if x != nil {
+		return x.Deployment
+	}
+	return ""
+}
+
+func (x *ReplicaStatus) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 // ReplicasReportAck says that a report was taken, and is durable.
@@ -1630,13 +1656,14 @@ const file_control_plane_proto_rawDesc = "" +
 	"\n" +
 	"ReplicaSet\x12\x10\n" +
 	"\x03era\x18\x01 \x01(\x03R\x03era\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x03R\aversion\"\xa6\x01\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\"\xbf\x01\n" +
 	"\x0eReplicasReport\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x1f\n" +
 	"\vset_version\x18\x02 \x01(\x03R\n" +
 	"setVersion\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12;\n" +
-	"\breplicas\x18\x04 \x03(\v2\x1f.holdfast.node.v1.ReplicaStatusR\breplicas\"\xf2\x02\n" +
+	"\breplicas\x18\x04 \x03(\v2\x1f.holdfast.node.v1.ReplicaStatusR\breplicas\x12\x17\n" +
+	"\aset_era\x18\x05 \x01(\x03R\x06setEra\"\xae\x03\n" +
 	"\rReplicaStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x16\n" +
@@ -1648,7 +1675,11 @@ const file_control_plane_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\t \x01(\tR\amessage\x12+\n" +
 	"\x03age\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\x03age\x1a8\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x03age\x12\x1e\n" +
+	"\n" +
+	"deployment\x18\v \x01(\tR\n" +
+	"deployment\x12\x1a\n" +
+	"\brevision\x18\f \x01(\x03R\brevision\x1a8\n" +
 	"\n" +
 	"PortsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

@@ -265,9 +265,9 @@ func TestReplicas(t *testing.T) {
 		r.serve()
 		r.active(replicaNode, before)
 		_, err := r.store.ReplicasReported(t.Context(), fleet.ReplicasReport{
-			Node: replicaNode, Connection: fleet.ConnectionID(before), SetVersion: 7,
+			Node: replicaNode, Connection: fleet.ConnectionID(before), Set: fleet.SetVersion{Number: 7},
 			Replicas: []fleet.ReplicaStatus{{ID: oneReplica, Phase: fleet.PhaseExited, Health: fleet.HealthUnhealthy}},
-		}, nil)
+		}, postgres.ReplicaJudge{})
 		require.Equal(t, fleet.Gone, fleet.KindOf(err), "%v", err)
 	})
 }

@@ -107,7 +107,7 @@ func TestAgentKilled(t *testing.T) {
 	hash := b.defined(def)
 	o := order{
 		Dir: b.dir, Executable: b.runtime().Executable, Lifetime: os.Getpid(), Definitions: b.region.definitions,
-		Set: fleet.NodeReplicas{Era: 1, Version: 1, Replicas: []fleet.NodeReplica{line(first, hash)}},
+		Set: fleet.NodeReplicas{Era: 1, Version: 1, Count: 1, Replicas: []fleet.NodeReplica{line(first, hash)}},
 	}
 	require.NoError(t, os.MkdirAll(b.in(first, ""), 0o700))
 	sickened := false
@@ -212,7 +212,18 @@ func TestExitWhileAway(t *testing.T) {
 	require.Equal(t, st.GetEndpoint(), again.GetEndpoint())
 }
 
-// X5: what nobody remembers is ended, but only by a set that was read whole.
+// forgets has the node's store lost while its agent is away.
+func (b *bench) forgets() {
+	b.t.Helper()
+	for _, name := range []string{"node.db", "node.db-wal", "node.db-shm"} {
+		require.NoError(b.t, os.RemoveAll(filepath.Join(b.dir, name)))
+	}
+	b.mu.Lock()
+	b.statuses = map[fleet.ReplicaID]*nodev1.ReplicaStatus{}
+	b.mu.Unlock()
+}
+
+// X3, X5, X28: what nobody remembers runs on, and is ended only by name.
 func TestStranger(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -221,13 +232,8 @@ func TestStranger(t *testing.T) {
 	st := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 	other := b.is(second, fleet.PhaseRunning, fleet.HealthHealthy)
 	b.stop()
-	for _, name := range []string{"node.db", "node.db-wal", "node.db-shm"} {
-		require.NoError(t, os.RemoveAll(filepath.Join(b.dir, name)))
-	}
+	b.forgets()
 	b.region.set = fleet.NodeReplicas{} // no set: whatever answered was not the region
-	b.mu.Lock()
-	b.statuses = map[fleet.ReplicaID]*nodev1.ReplicaStatus{}
-	b.mu.Unlock()
 	b.open(true)
 	b.eventually(func() bool {
 		b.region.mu.Lock()
@@ -235,17 +241,80 @@ func TestStranger(t *testing.T) {
 		return b.region.fetched > 2
 	}, "the set is not asked for again")
 	require.True(t, alive(st.GetPid()))
+	require.Nil(t, b.status(second), "it is not told before there is a set that does not list it")
 	b.region.mu.Lock()
 	b.region.set = fleet.NodeReplicas{Era: 1, Version: 7}
 	b.region.mu.Unlock()
-	b.ask(line(first, hash))
+	b.says(line(first, hash))
 	again := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 	require.NotEqual(t, st.GetPid(), again.GetPid(), "nobody knew how it was started")
+	told := b.is(second, fleet.PhaseRunning, fleet.HealthNotChecked)
+	require.Equal(t, []any{other.GetPid(), "", "its node does not remember it"}, []any{told.GetPid(), told.GetDeployment(), told.GetMessage()})
+	require.True(t, alive(other.GetPid()))
+
+	b.ask(line(first, hash), line(second, hash)) // it is known after all
+	b.eventually(func() bool { return b.status(second).GetPid() != other.GetPid() }, "it is not started as it is to be")
+	b.is(second, fleet.PhaseRunning, fleet.HealthHealthy)
+	require.False(t, alive(other.GetPid()))
+	b.ask(line(first, hash))
 	b.gone(second)
-	require.False(t, alive(st.GetPid()) || alive(other.GetPid()))
+	require.False(t, alive(st.GetPid()))
 }
 
-// X5: a set that is older than one that was taken ends nothing, nor does one that is not to be had.
+// X3, X28: what a set does not list runs on with its health, is told with what is known of it, is taken
+// over by the next agent, and ends when it is named.
+func TestUnlisted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	hash := b.defined(web())
+	b.ask(line(first, hash), line(second, hash))
+	kept := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	b.is(second, fleet.PhaseRunning, fleet.HealthHealthy)
+	b.says(line(second, hash)) // a region that was restored
+	b.eventually(func() bool { return b.status(first).GetDeployment() == "web" }, "nobody is told of it")
+	told := b.status(first)
+	require.Equal(t, []any{kept.GetPid(), int64(3), string(fleet.PhaseRunning), string(fleet.HealthHealthy)},
+		[]any{told.GetPid(), told.GetRevision(), told.GetPhase(), told.GetHealth()})
+	require.Empty(t, b.status(second).GetDeployment(), "it is told of no other")
+
+	b.says() // and one that lost everything
+	b.eventually(func() bool { return b.status(second).GetDeployment() == "web" }, "nobody is told of it")
+	b.stop()
+	b.mu.Lock()
+	b.statuses = map[fleet.ReplicaID]*nodev1.ReplicaStatus{}
+	b.mu.Unlock()
+	b.open(true)
+	b.eventually(func() bool { return b.status(first).GetDeployment() == "web" }, "the next agent does not tell it")
+	require.True(t, alive(kept.GetPid()))
+	require.Equal(t, kept.GetPid(), b.status(first).GetPid())
+
+	b.ask(line(second, hash), fleet.NodeReplica{ID: first}) // an operator let it go
+	b.is(first, fleet.PhaseStopped, fleet.HealthNotChecked)
+	require.False(t, alive(kept.GetPid()))
+	b.ask(line(second, hash))
+	b.gone(first)
+	require.Equal(t, string(fleet.PhaseRunning), b.status(second).GetPhase())
+}
+
+// X3, X10: of more than a report may hold, what the set lists comes first.
+func TestUnlistedInABoundedReport(t *testing.T) {
+	t.Parallel()
+	k := fed(t)
+	close(k.ready)
+	k.replicas[first].unlisted = true
+	for i := range fleet.MaxReportedReplicas {
+		id := fleet.ReplicaID(fmt.Sprintf("%012x", i))
+		k.strangers[id] = stranger{unlisted: true, lead: lead{Found: Found{ID: id, Running: true, PID: 9}}}
+	}
+	k.strangers[third] = stranger{} // of which no set was read
+	report, err := k.Next(t.Context(), true)
+	require.NoError(t, err)
+	require.Len(t, report.GetReplicas(), fleet.MaxReportedReplicas)
+	require.Equal(t, string(second), report.GetReplicas()[0].GetId())
+	require.NotContains(t, ids(report), string(third))
+}
+
+// X3, X5: a set that is older than one that was taken ends nothing, nor one that is not whole, nor does one that is not to be had.
 func TestOldSet(t *testing.T) {
 	t.Parallel()
 	for name, worse := range map[string]func(f *fakeRegion){
@@ -253,10 +322,13 @@ func TestOldSet(t *testing.T) {
 		"a lower era":     func(f *fakeRegion) { f.set = fleet.NodeReplicas{Era: 1, Version: 900} },
 		"no era":          func(f *fakeRegion) { f.set = fleet.NodeReplicas{Version: 900} },
 		"twice the same": func(f *fakeRegion) {
-			f.set = fleet.NodeReplicas{Era: 2, Version: 6, Replicas: []fleet.NodeReplica{{ID: second}, {ID: second}}}
+			f.set = fleet.NodeReplicas{Era: 2, Version: 6, Count: 2, Replicas: []fleet.NodeReplica{{ID: first}, {ID: first}}}
 		},
 		"a name that is none": func(f *fakeRegion) {
-			f.set = fleet.NodeReplicas{Era: 2, Version: 6, Replicas: []fleet.NodeReplica{{ID: "../x"}}}
+			f.set = fleet.NodeReplicas{Era: 2, Version: 6, Count: 2, Replicas: []fleet.NodeReplica{{ID: first}, {ID: "../x"}}}
+		},
+		"cut short": func(f *fakeRegion) {
+			f.set = fleet.NodeReplicas{Era: 2, Version: 6, Count: 2, Replicas: []fleet.NodeReplica{{ID: first}}}
 		},
 		"no answer": func(f *fakeRegion) { f.away = true },
 	} {

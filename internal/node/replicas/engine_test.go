@@ -227,6 +227,10 @@ func TestEngineIsLate(t *testing.T) {
 	engine.is(func() { engine.away = false })
 	require.Equal(t, fleet.DriverDocker, <-came)
 	require.Equal(t, "it ended by itself: exit code 3", b.is(second, fleet.PhaseExited, fleet.HealthNotChecked).GetMessage())
+	b.is(stranger, fleet.PhaseRunning, fleet.HealthNotChecked)
+	b.ask(line(first, c), line(second, c), fleet.NodeReplica{ID: stranger}) // X3: it is ended by name
+	b.is(stranger, fleet.PhaseStopped, fleet.HealthNotChecked)
+	b.ask(line(first, c), line(second, c))
 	b.eventually(func() bool {
 		engine.mu.Lock()
 		defer engine.mu.Unlock()

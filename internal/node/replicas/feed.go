@@ -54,15 +54,9 @@ func (k *Keeper) report(complete bool) *nodev1.ReplicasReport { //nolint:revive 
 	f := &k.feed
 	maps.Copy(f.dirty, f.open)
 	f.open = nil
-	ids := slices.Sorted(maps.Keys(f.dirty))
-	if complete {
-		ids = slices.Sorted(maps.Keys(k.replicas))
-	}
-	report := &nodev1.ReplicasReport{SetVersion: k.version.Number, Complete: complete}
-	for _, id := range ids {
-		if w, has := k.replicas[id]; has {
-			report.Replicas = append(report.Replicas, wire(w.known.status(k.opt.Address, k.opt.Now())))
-		}
+	report := &nodev1.ReplicasReport{SetEra: k.version.Era, SetVersion: k.version.Number, Complete: complete}
+	for _, st := range k.lines(complete) {
+		report.Replicas = append(report.Replicas, wire(st))
 	}
 	f.open, f.dirty = f.dirty, map[fleet.ReplicaID]bool{}
 	if len(report.GetReplicas()) == 0 && !complete {
@@ -72,6 +66,32 @@ func (k *Keeper) report(complete bool) *nodev1.ReplicasReport { //nolint:revive 
 	f.sequence++
 	report.Sequence = f.sequence
 	return report
+}
+
+// lines are what a report says: of what changed, or of all. What the set does not list comes last, and is
+// left out of what is too long; of a stranger nothing is said before a set was read that does not list it.
+func (k *Keeper) lines(complete bool) []fleet.ReplicaStatus { //nolint:revive // the word of the protocol
+	ids := slices.Sorted(maps.Keys(k.feed.dirty))
+	if complete {
+		ids = slices.AppendSeq(slices.Collect(maps.Keys(k.replicas)), maps.Keys(k.strangers))
+		slices.Sort(ids)
+	}
+	var all, unlisted []fleet.ReplicaStatus
+	for _, id := range ids {
+		w, has := k.replicas[id]
+		switch at := k.strangers[id]; {
+		case has && w.unlisted:
+			st := w.known.status(k.opt.Address, k.opt.Now())
+			st.Deployment, st.Revision = w.known.Deployment, w.known.Revision
+			unlisted = append(unlisted, st)
+		case has:
+			all = append(all, w.known.status(k.opt.Address, k.opt.Now()))
+		case at.unlisted:
+			unlisted = append(unlisted, at.status())
+		}
+	}
+	all = append(all, unlisted...)
+	return all[:min(len(all), fleet.MaxReportedReplicas)]
 }
 
 // Acked says that the region has the report of that number.

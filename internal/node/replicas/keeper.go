@@ -86,12 +86,12 @@ type Keeper struct {
 	mu        sync.Mutex
 	fresh     bool // a set was read by this agent
 	replicas  map[fleet.ReplicaID]*worker
-	strangers map[fleet.ReplicaID]fleet.Driver // run, and nobody remembers them
-	absent    map[fleet.Driver]chan struct{}   // drivers that did not answer yet; closed when one does
-	version   fleet.SetVersion                 // of the set that was taken last
-	newest    fleet.SetVersion                 // that anybody spoke of
-	heard     bool                             // there is a stream to the region
-	quiet     time.Duration                    // since when there is none
+	strangers map[fleet.ReplicaID]stranger
+	absent    map[fleet.Driver]chan struct{} // drivers that did not answer yet; closed when one does
+	version   fleet.SetVersion               // of the set that was taken last
+	newest    fleet.SetVersion               // that anybody spoke of
+	heard     bool                           // there is a stream to the region
+	quiet     time.Duration                  // since when there is none
 	feed      feed
 
 	workers sync.WaitGroup
@@ -116,7 +116,7 @@ func New(opt Options) *Keeper {
 	return &Keeper{
 		opt: opt, definitions: &definitions{dir: filepath.Join(opt.Dir, "definitions"), region: opt.Region},
 		ports: newPorts(), gpus: newGPUs(opt.GPUs), prober: newProber(opt.Now), starts: make(chan struct{}, maxStarts), told: make(chan struct{}, 1),
-		ship: ship, ready: make(chan struct{}), replicas: map[fleet.ReplicaID]*worker{}, strangers: map[fleet.ReplicaID]fleet.Driver{},
+		ship: ship, ready: make(chan struct{}), replicas: map[fleet.ReplicaID]*worker{}, strangers: map[fleet.ReplicaID]stranger{},
 		absent: map[fleet.Driver]chan struct{}{},
 		feed:   newFeed(),
 	}
@@ -219,9 +219,24 @@ func (k *Keeper) recover(ctx context.Context) error {
 		k.begin(ctx, w)
 	}
 	for id, at := range found {
-		k.strangers[id] = at.driver
+		k.strangers[id] = stranger{lead: at}
 	}
 	return nil
+}
+
+// stranger is what a driver found and nobody remembers; unlisted says that the set does not list it either.
+type stranger struct {
+	lead
+	unlisted bool
+}
+
+// status is what the region is told of it.
+func (s stranger) status() fleet.ReplicaStatus {
+	st := fleet.ReplicaStatus{ID: s.ID, Phase: fleet.PhaseExited, Health: fleet.HealthNotChecked, Message: "its node does not remember it"}
+	if s.Running {
+		st.Phase, st.PID = fleet.PhaseRunning, s.PID
+	}
+	return st
 }
 
 // lead is what a driver found, and which one.

@@ -21,7 +21,7 @@ import (
 type known struct {
 	fleet.NodeReplica
 	Driver fleet.Driver `json:"driver,omitempty"`
-	// Gone says that the set does not list it any more: nothing of it is to stay.
+	// Gone says that it was to end, and that the set does not list it any more: nothing of it is to stay.
 	Gone bool `json:"gone,omitempty"`
 
 	Phase    fleet.ReplicaPhase  `json:"phase"`
@@ -105,6 +105,6 @@ func wire(st fleet.ReplicaStatus) *nodev1.ReplicaStatus {
 	return &nodev1.ReplicaStatus{
 		Id: string(st.ID), Phase: string(st.Phase), Health: string(st.Health), Restarts: uint32(st.Restarts), //nolint:gosec // small
 		Endpoint: st.Endpoint, Ports: ports, Pid: uint32(st.PID), Reason: st.Reason, Message: st.Message, //nolint:gosec // positive
-		Age: durationpb.New(st.Age),
+		Age: durationpb.New(st.Age), Deployment: string(st.Deployment), Revision: st.Revision,
 	}
 }

@@ -49,8 +49,8 @@ func (k *Keeper) sample(ctx context.Context, driver Driver) error {
 	var s samples
 	for {
 		used, err := driver.Usage(ctx)
-		if all := s.next(k.opt.Now(), used); len(all) > 0 {
-			err = errors.Join(err, k.opt.Region.ReplicaSamples(ctx, all))
+		for some := range slices.Chunk(s.next(k.opt.Now(), used), fleet.MaxNodeReplicas) {
+			err = errors.Join(err, k.opt.Region.ReplicaSamples(ctx, some))
 		}
 		if err != nil && ctx.Err() == nil && !fleet.KindOf(err).Retryable() {
 			k.opt.Log.Warn("what replicas use was not told", "err", err)

@@ -37,7 +37,7 @@ func (k *Keeper) appeared(name fleet.Driver, found []Found) {
 	delete(k.absent, name)
 	for _, f := range found {
 		if _, has := k.replicas[f.ID]; !has {
-			k.strangers[f.ID], k.fresh = name, false
+			k.strangers[f.ID], k.fresh = stranger{lead: lead{f, name}}, false
 		}
 	}
 	poke(k.told)

@@ -107,10 +107,13 @@ func (k *Keeper) fetch(ctx context.Context) (behind bool, err error) {
 	return k.newest.Newer(k.version), nil
 }
 
-// checkSet refuses what is no set: to end what runs needs more than an answer that lacks it.
+// checkSet refuses what is no set, and one that is cut short.
 func checkSet(set fleet.NodeReplicas) error {
-	if set.Era < 1 || set.Version < 0 || len(set.Replicas) > fleet.MaxNodeReplicas {
+	if set.Era < 1 || set.Version < 0 || set.Count > fleet.MaxNodeReplicas {
 		return fleet.Errorf(fleet.Communication, "what the region answered is no set of replicas")
+	}
+	if len(set.Replicas) != set.Count {
+		return fleet.Errorf(fleet.Communication, "the region's set of replicas has %d lines of %d", len(set.Replicas), set.Count)
 	}
 	seen := make(map[fleet.ReplicaID]bool, len(set.Replicas))
 	for _, r := range set.Replicas {
@@ -129,7 +132,8 @@ func (k *Keeper) take(ctx context.Context, set fleet.NodeReplicas) error {
 	defer k.writing.Unlock()
 	at := fleet.SetVersion{Era: set.Era, Number: set.Version}
 	k.mu.Lock()
-	had, changed := k.version, k.changes(set)
+	had := k.version
+	changed, unlisted := k.changes(set)
 	k.mu.Unlock()
 	if had.Newer(at) {
 		k.opt.Log.Warn("the region gave an older set of replicas than before", "had", had.String(), "got", at.String())
@@ -153,49 +157,87 @@ func (k *Keeper) take(ctx context.Context, set fleet.NodeReplicas) error {
 	for _, r := range changed {
 		k.adopt(ctx, r)
 	}
+	k.leave(unlisted)
 	for _, w := range k.replicas {
 		needed[w.known.Definition] = true
 	}
 	return k.definitions.retain(needed)
 }
 
-// changes are the replicas of which the set says something new, in order; mu is held.
-func (k *Keeper) changes(set fleet.NodeReplicas) []known {
-	var changed []known
+// changes are the replicas of which the set says something new, in order, and those that run here and
+// that it does not list; mu is held. Only by name does anything end (X3): of what was to end, the region
+// knows that it did when the set lists it no more.
+func (k *Keeper) changes(set fleet.NodeReplicas) (changed []known, unlisted []fleet.ReplicaID) {
 	listed := make(map[fleet.ReplicaID]bool, len(set.Replicas))
 	for _, line := range set.Replicas {
 		listed[line.ID] = true
 		w, has := k.replicas[line.ID]
-		switch {
-		case !has:
+		if !has {
 			changed = append(changed, k.first(line))
-		case w.known.Gone || w.known.NodeReplica != line:
-			r := w.known
-			r.NodeReplica, r.Gone = line, false
+			continue
+		}
+		w.unlisted = false
+		r := w.known
+		if r.NodeReplica, r.Gone = r.told(line), false; r.NodeReplica != w.known.NodeReplica || w.known.Gone {
 			changed = append(changed, r)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(k.replicas)) {
-		if r := k.replicas[id].known; !listed[id] && !r.Gone {
-			r.Run, r.Gone = false, true
+		switch r := k.replicas[id].known; {
+		case listed[id] || r.Gone:
+		case r.Run:
+			unlisted = append(unlisted, id)
+		default:
+			r.Gone = true
 			changed = append(changed, r)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(k.strangers)) {
 		if !listed[id] {
-			r := k.first(fleet.NodeReplica{ID: id})
-			r.Gone = true
-			changed = append(changed, r)
+			unlisted = append(unlisted, id)
 		}
 	}
-	return changed
+	return changed, unlisted
+}
+
+// told is what is known of a replica after the region's word: one that is to end stays what it is.
+func (r known) told(line fleet.NodeReplica) fleet.NodeReplica {
+	if line.Run {
+		return line
+	}
+	out := r.NodeReplica
+	if out.Run = false; line.StopSeconds > 0 {
+		out.StopSeconds = line.StopSeconds
+	}
+	return out
+}
+
+// leave lets run what the set does not list, and has the region told, which ends it by name or has an
+// operator judge (X3, X28); mu is held.
+func (k *Keeper) leave(unlisted []fleet.ReplicaID) {
+	n := 0
+	for _, id := range unlisted {
+		if w, has := k.replicas[id]; has && !w.unlisted {
+			w.unlisted = true
+		} else if at, is := k.strangers[id]; is && !at.unlisted {
+			at.unlisted = true
+			k.strangers[id] = at
+		} else {
+			continue
+		}
+		n++
+		k.feed.changed(id)
+	}
+	if n > 0 {
+		k.opt.Log.Warn("replicas run here that the region's set does not list: they run on, and the region is told", "replicas", n)
+	}
 }
 
 // first is what is known of a replica when it is first heard of. One that a driver found is ended
 // before anything of it is started: nobody remembers with what it was.
 func (k *Keeper) first(line fleet.NodeReplica) known {
 	return known{
-		NodeReplica: line, Driver: k.strangers[line.ID], Phase: fleet.PhasePreparing, Health: fleet.HealthNotChecked,
+		NodeReplica: line, Driver: k.strangers[line.ID].driver, Phase: fleet.PhasePreparing, Health: fleet.HealthNotChecked,
 		Boot: k.opt.Boot, Since: k.opt.Now(),
 	}
 }

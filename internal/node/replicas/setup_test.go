@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -95,6 +96,7 @@ type fakeRegion struct {
 	logs        map[fleet.ReplicaID]string
 	samples     map[fleet.ReplicaID]Sample
 	fetched     int
+	ends        []fleet.NodeReplica // that are named until the node says that they have ended
 }
 
 var _ region = (*fakeRegion)(nil)
@@ -117,7 +119,7 @@ func (f *fakeRegion) NodeReplicas(_ context.Context, have fleet.SetVersion) (fle
 		return fleet.NodeReplicas{}, false, err
 	}
 	defer done()
-	return f.set, have == fleet.SetVersion{Era: f.set.Era, Number: f.set.Version}, nil
+	return f.answer(), have == fleet.SetVersion{Era: f.set.Era, Number: f.set.Version}, nil
 }
 
 func (f *fakeRegion) ReplicaDefinition(_ context.Context, hash fleet.Hash) ([]byte, error) {
@@ -271,6 +273,11 @@ func (b *bench) stream(ctx context.Context, k *Keeper) error {
 			}
 		}
 		b.mu.Unlock()
+		for _, st := range report.GetReplicas() {
+			if st.GetPhase() == string(fleet.PhaseStopped) {
+				b.confirm(fleet.ReplicaID(st.GetId()))
+			}
+		}
 		k.Acked(report.GetSequence())
 	}
 }
@@ -319,14 +326,61 @@ func line(id fleet.ReplicaID, definition fleet.Hash) fleet.NodeReplica {
 	return fleet.NodeReplica{ID: id, Deployment: "web", Revision: 3, ProcessVersion: 7, Definition: definition, Run: true, StopSeconds: 10}
 }
 
-// ask makes a set the newest and says so.
+// ask makes a set the newest and says so. As a region does, it names what it listed before until the node
+// says that nothing of it runs.
 func (b *bench) ask(lines ...fleet.NodeReplica) {
 	b.region.mu.Lock()
-	b.region.set.Version++
-	b.region.set.Replicas = lines
+	for _, was := range b.region.set.Replicas {
+		if was.Run && !slices.ContainsFunc(lines, func(l fleet.NodeReplica) bool { return l.ID == was.ID }) {
+			was.Run = false
+			b.region.ends = append(b.region.ends, was)
+		}
+	}
+	b.region.ends = slices.DeleteFunc(b.region.ends, func(was fleet.NodeReplica) bool {
+		return slices.ContainsFunc(lines, func(l fleet.NodeReplica) bool { return l.ID == was.ID })
+	})
+	b.region.mu.Unlock()
+	b.says(lines...)
+}
+
+// says is ask by a region that knows nothing of what it listed before.
+func (b *bench) says(lines ...fleet.NodeReplica) {
+	b.region.mu.Lock()
+	b.region.list(lines)
 	at := b.region.set
 	b.region.mu.Unlock()
 	b.keeper.OnReplicaSet(at.Era, at.Version)
+}
+
+// list makes the next set; mu is held.
+func (f *fakeRegion) list(lines []fleet.NodeReplica) {
+	f.set.Version++
+	f.set.Replicas = slices.Clone(lines)
+	f.set.Count = len(lines)
+}
+
+// answer is the set with the tombstones; mu is held.
+func (f *fakeRegion) answer() fleet.NodeReplicas {
+	set := f.set
+	set.Replicas = slices.Concat(set.Replicas, f.ends)
+	set.Count += len(f.ends)
+	return set
+}
+
+// confirm takes the node's word that nothing of a replica runs.
+func (b *bench) confirm(id fleet.ReplicaID) {
+	b.region.mu.Lock()
+	had := len(b.region.ends)
+	b.region.ends = slices.DeleteFunc(b.region.ends, func(l fleet.NodeReplica) bool { return l.ID == id })
+	ended := len(b.region.ends) < had
+	if ended {
+		b.region.set.Version++
+	}
+	at := b.region.set
+	b.region.mu.Unlock()
+	if ended {
+		b.keeper.OnReplicaSet(at.Era, at.Version)
+	}
 }
 
 func (b *bench) eventually(holds func() bool, otherwise string) {

@@ -17,9 +17,10 @@ type worker struct {
 	id     fleet.ReplicaID
 	wake   chan struct{}
 
-	// Keeper.mu guards known, and cleared: that nothing of it is to stay, and its worker has ended.
-	known   known
-	cleared bool
+	// Keeper.mu guards known, unlisted: that the set does not list what is to run, and cleared: that
+	// nothing of it is to stay, and its worker has ended.
+	known             known
+	unlisted, cleared bool
 	// sent is how far its output was sent, once that is located; it belongs to shipLogs.
 	sent    int64
 	located bool

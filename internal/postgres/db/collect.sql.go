@@ -278,6 +278,20 @@ func (q *Queries) CollectOperations(ctx context.Context, arg CollectOperationsPa
 	return result.RowsAffected(), nil
 }
 
+const collectOrphanReplicas = `-- name: CollectOrphanReplicas :execrows
+DELETE FROM orphan_replicas WHERE (node, replica) IN (
+    SELECT o.node, o.replica FROM orphan_replicas o JOIN nodes n ON n.name = o.node
+    WHERE n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL LIMIT $1 FOR UPDATE OF o SKIP LOCKED)
+`
+
+func (q *Queries) CollectOrphanReplicas(ctx context.Context, maxRows int32) (int64, error) {
+	result, err := q.db.Exec(ctx, collectOrphanReplicas, maxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const collectReplicaSamples = `-- name: CollectReplicaSamples :execrows
 DELETE FROM replica_samples WHERE replica = ANY(ARRAY(
     SELECT s.replica FROM replica_samples s
@@ -371,6 +385,21 @@ func (q *Queries) CollectRevisions(ctx context.Context, arg CollectRevisionsPara
 		arg.ToSite,
 		arg.ToName,
 	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const collectTombstones = `-- name: CollectTombstones :execrows
+DELETE FROM replica_tombstones WHERE (node, replica) IN (
+    SELECT t.node, t.replica FROM replica_tombstones t JOIN nodes n ON n.name = t.node
+    WHERE n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL LIMIT $1 FOR UPDATE OF t SKIP LOCKED)
+`
+
+// What nodes were to end that do not come back as they were: what they have then is looked at anew.
+func (q *Queries) CollectTombstones(ctx context.Context, maxRows int32) (int64, error) {
+	result, err := q.db.Exec(ctx, collectTombstones, maxRows)
 	if err != nil {
 		return 0, err
 	}

@@ -19,9 +19,8 @@ SELECT
     (SELECT coalesce(extract(epoch FROM now() - min(since)), 0)::float8 FROM owed) AS owed_age,
     (SELECT count(*) FROM outbox) AS outbox,
     (SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 FROM outbox) AS outbox_age,
-    (SELECT count(*) FROM orphans x JOIN nodes n ON n.name = x.node WHERE x.approved_at IS NULL AND n.removed_at IS NULL) AS orphans,
-    (SELECT coalesce(extract(epoch FROM now() - min(x.since)), 0)::float8 FROM orphans x JOIN nodes n ON n.name = x.node
-     WHERE x.approved_at IS NULL AND n.removed_at IS NULL) AS orphan_age
+    (SELECT count(*) FROM waiting_orphans) AS orphans,
+    (SELECT coalesce(extract(epoch FROM now() - min(since)), 0)::float8 FROM waiting_orphans) AS orphan_age
 `
 
 type BacklogRow struct {

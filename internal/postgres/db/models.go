@@ -458,6 +458,17 @@ type Orphan struct {
 	ApprovedAt *time.Time
 }
 
+type OrphanReplica struct {
+	Node       string
+	Replica    string
+	Deployment string
+	Revision   int64
+	Reason     string
+	Since      time.Time
+	ApprovedBy *string
+	ApprovedAt *time.Time
+}
+
 type Outbox struct {
 	ID        int64
 	Subject   string
@@ -595,6 +606,15 @@ type ReplicaSample struct {
 	At      time.Time
 }
 
+type ReplicaTombstone struct {
+	Node        string
+	Replica     string
+	Deployment  string
+	StopSeconds int32
+	Listed      int64
+	Since       time.Time
+}
+
 type Revision struct {
 	Site        string
 	Name        string
@@ -701,6 +721,11 @@ type Upload struct {
 	HashState []byte
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+type WaitingOrphan struct {
+	Node  string
+	Since time.Time
 }
 
 type Wake struct {

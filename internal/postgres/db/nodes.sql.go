@@ -491,7 +491,7 @@ const listNodes = `-- name: ListNodes :many
 SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, n.cordoned_at, n.cordon_reason, n.peer_address, n.counters, n.counted_at, n.rotation_asked_at, n.next_signing_key, n.next_sealing_key, n.rotated_at, n.facts, coalesce(l.epoch, 0)::bigint AS epoch,
        (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
        (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed,
-       (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans,
+       (SELECT count(*) FROM waiting_orphans x WHERE x.node = n.name) AS orphans,
        c.id AS connection, c.state AS connection_state, c.in_flight, c.registered_at, c.active_at
 FROM nodes n LEFT JOIN site_leases l ON l.site = n.site
     -- At most one lives: a node registers under its own name only.

@@ -565,33 +565,63 @@ func (q *Queries) ListOrphan(ctx context.Context, arg ListOrphanParams) error {
 }
 
 const listOrphans = `-- name: ListOrphans :many
-SELECT node, name, site, era, revision, hash, reason, reconcile, since, approved_by, approved_at FROM orphans WHERE node = $1 AND name > $2::text ORDER BY name LIMIT $3
+SELECT u.kind::text AS kind, u.name::text AS name, u.deployment::text AS deployment, u.site::text AS site, u.era::bigint AS era,
+       u.revision::bigint AS revision, u.hash, u.reason::text AS reason, u.since::timestamptz AS since, u.approved_by, u.approved_at
+FROM (
+    SELECT 'instance' AS kind, o.name, '' AS deployment, o.site, o.era, o.revision, o.hash, o.reason, o.since, o.approved_by, o.approved_at
+    FROM orphans o WHERE o.node = $1
+    UNION ALL
+    SELECT 'replica', r.replica, r.deployment, '', 0, r.revision, NULL, r.reason, r.since, r.approved_by, r.approved_at
+    FROM orphan_replicas r WHERE r.node = $1) u
+WHERE (u.kind, u.name) > ($2::text, $3::text)
+ORDER BY u.kind, u.name LIMIT $4
 `
 
 type ListOrphansParams struct {
-	Node    string
-	After   string
-	MaxRows int32
+	Node      string
+	AfterKind string
+	After     string
+	MaxRows   int32
 }
 
-func (q *Queries) ListOrphans(ctx context.Context, arg ListOrphansParams) ([]Orphan, error) {
-	rows, err := q.db.Query(ctx, listOrphans, arg.Node, arg.After, arg.MaxRows)
+type ListOrphansRow struct {
+	Kind       string
+	Name       string
+	Deployment string
+	Site       string
+	Era        int64
+	Revision   int64
+	Hash       []byte
+	Reason     string
+	Since      time.Time
+	ApprovedBy *string
+	ApprovedAt *time.Time
+}
+
+// Of both kinds, instances first.
+func (q *Queries) ListOrphans(ctx context.Context, arg ListOrphansParams) ([]ListOrphansRow, error) {
+	rows, err := q.db.Query(ctx, listOrphans,
+		arg.Node,
+		arg.AfterKind,
+		arg.After,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Orphan
+	var items []ListOrphansRow
 	for rows.Next() {
-		var i Orphan
+		var i ListOrphansRow
 		if err := rows.Scan(
-			&i.Node,
+			&i.Kind,
 			&i.Name,
+			&i.Deployment,
 			&i.Site,
 			&i.Era,
 			&i.Revision,
 			&i.Hash,
 			&i.Reason,
-			&i.Reconcile,
 			&i.Since,
 			&i.ApprovedBy,
 			&i.ApprovedAt,

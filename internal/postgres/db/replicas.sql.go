@@ -212,7 +212,7 @@ func (q *Queries) GetReplica(ctx context.Context, id string) (GetReplicaRow, err
 }
 
 const holdConnection = `-- name: HoldConnection :one
-SELECT node FROM connections WHERE id = $1 AND ended_at IS NULL FOR SHARE
+SELECT c.node FROM connections c WHERE c.id = $1 AND c.ended_at IS NULL FOR SHARE
 `
 
 func (q *Queries) HoldConnection(ctx context.Context, id string) (*string, error) {
@@ -621,9 +621,20 @@ func (q *Queries) NodeHasDefinition(ctx context.Context, arg NodeHasDefinitionPa
 }
 
 const nodeReplicas = `-- name: NodeReplicas :many
-SELECT id, deployment, revision, process_version, definition, state, stop_seconds FROM replicas
-WHERE node = $1 AND ended_at IS NULL ORDER BY created_at, id
+SELECT u.id, u.deployment, u.revision, u.process_version, u.definition, u.live, u.stop_seconds FROM (
+    SELECT r.id, r.deployment, r.revision, r.process_version, r.definition, (r.state <> 'TERMINATING')::boolean AS live, r.stop_seconds,
+           0 AS last, r.created_at AS at
+    FROM replicas r WHERE r.node = $1 AND r.ended_at IS NULL
+    UNION ALL
+    SELECT t.replica, t.deployment, 0, 0, ''::bytea, false, t.stop_seconds, 1, t.since
+    FROM replica_tombstones t WHERE t.node = $1) u
+ORDER BY u.last, u.at, u.id LIMIT $2
 `
+
+type NodeReplicasParams struct {
+	Node    string
+	MaxRows int32
+}
 
 type NodeReplicasRow struct {
 	ID             string
@@ -631,13 +642,14 @@ type NodeReplicasRow struct {
 	Revision       int64
 	ProcessVersion int64
 	Definition     []byte
-	State          string
+	Live           bool
 	StopSeconds    int32
 }
 
-// The number comes first: what changes meanwhile has a higher one, and is fetched again.
-func (q *Queries) NodeReplicas(ctx context.Context, node string) ([]NodeReplicasRow, error) {
-	rows, err := q.db.Query(ctx, nodeReplicas, node)
+// The number comes first: what changes meanwhile has a higher one, and is fetched again. What has ended
+// and is still named comes last: what a set has no room for is named once the node has ended others.
+func (q *Queries) NodeReplicas(ctx context.Context, arg NodeReplicasParams) ([]NodeReplicasRow, error) {
+	rows, err := q.db.Query(ctx, nodeReplicas, arg.Node, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -651,7 +663,7 @@ func (q *Queries) NodeReplicas(ctx context.Context, node string) ([]NodeReplicas
 			&i.Revision,
 			&i.ProcessVersion,
 			&i.Definition,
-			&i.State,
+			&i.Live,
 			&i.StopSeconds,
 		); err != nil {
 			return nil, err

@@ -210,6 +210,17 @@ WITH gone AS (DELETE FROM deployments WHERE name = ANY(ARRAY(
 INSERT INTO deployment_numbers SELECT name, last_revision, process_version FROM gone
 ON CONFLICT (name) DO UPDATE SET last_revision = excluded.last_revision, process_version = excluded.process_version;
 
+-- What nodes were to end that do not come back as they were: what they have then is looked at anew.
+-- name: CollectTombstones :execrows
+DELETE FROM replica_tombstones WHERE (node, replica) IN (
+    SELECT t.node, t.replica FROM replica_tombstones t JOIN nodes n ON n.name = t.node
+    WHERE n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL LIMIT @max_rows FOR UPDATE OF t SKIP LOCKED);
+
+-- name: CollectOrphanReplicas :execrows
+DELETE FROM orphan_replicas WHERE (node, replica) IN (
+    SELECT o.node, o.replica FROM orphan_replicas o JOIN nodes n ON n.name = o.node
+    WHERE n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL LIMIT @max_rows FOR UPDATE OF o SKIP LOCKED);
+
 -- Sets of nodes that do not come back as they were. Another set of theirs has a higher number.
 -- name: CollectNodeSets :execrows
 DELETE FROM node_sets WHERE node = ANY(ARRAY(

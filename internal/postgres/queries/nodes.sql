@@ -14,7 +14,7 @@ SELECT * FROM nodes WHERE name = @name;
 SELECT n.*, coalesce(l.epoch, 0)::bigint AS epoch,
        (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
        (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed,
-       (SELECT count(*) FROM orphans x WHERE x.node = n.name AND x.approved_at IS NULL) AS orphans,
+       (SELECT count(*) FROM waiting_orphans x WHERE x.node = n.name) AS orphans,
        c.id AS connection, c.state AS connection_state, c.in_flight, c.registered_at, c.active_at
 FROM nodes n LEFT JOIN site_leases l ON l.site = n.site
     -- At most one lives: a node registers under its own name only.

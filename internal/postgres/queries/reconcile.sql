@@ -143,8 +143,18 @@ DELETE FROM orphans WHERE node = @node AND reconcile <> @reconcile;
 -- name: DropOrphan :exec
 DELETE FROM orphans WHERE node = @node AND name = @name;
 
+-- Of both kinds, instances first.
 -- name: ListOrphans :many
-SELECT * FROM orphans WHERE node = @node AND name > @after::text ORDER BY name LIMIT @max_rows;
+SELECT u.kind::text AS kind, u.name::text AS name, u.deployment::text AS deployment, u.site::text AS site, u.era::bigint AS era,
+       u.revision::bigint AS revision, u.hash, u.reason::text AS reason, u.since::timestamptz AS since, u.approved_by, u.approved_at
+FROM (
+    SELECT 'instance' AS kind, o.name, '' AS deployment, o.site, o.era, o.revision, o.hash, o.reason, o.since, o.approved_by, o.approved_at
+    FROM orphans o WHERE o.node = @node
+    UNION ALL
+    SELECT 'replica', r.replica, r.deployment, '', 0, r.revision, NULL, r.reason, r.since, r.approved_by, r.approved_at
+    FROM orphan_replicas r WHERE r.node = @node) u
+WHERE (u.kind, u.name) > (@after_kind::text, @after::text)
+ORDER BY u.kind, u.name LIMIT @max_rows;
 
 -- Held against a comparison that lists or forgets them meanwhile.
 -- name: LockOrphans :many

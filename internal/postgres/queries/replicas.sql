@@ -61,10 +61,17 @@ WHERE r.id = u.id;
 -- name: NodeSet :one
 SELECT g.era, coalesce(s.version, 0)::bigint AS version FROM region g LEFT JOIN node_sets s ON s.node = @node;
 
--- The number comes first: what changes meanwhile has a higher one, and is fetched again.
+-- The number comes first: what changes meanwhile has a higher one, and is fetched again. What has ended
+-- and is still named comes last: what a set has no room for is named once the node has ended others.
 -- name: NodeReplicas :many
-SELECT id, deployment, revision, process_version, definition, state, stop_seconds FROM replicas
-WHERE node = @node AND ended_at IS NULL ORDER BY created_at, id;
+SELECT u.id, u.deployment, u.revision, u.process_version, u.definition, u.live, u.stop_seconds FROM (
+    SELECT r.id, r.deployment, r.revision, r.process_version, r.definition, (r.state <> 'TERMINATING')::boolean AS live, r.stop_seconds,
+           0 AS last, r.created_at AS at
+    FROM replicas r WHERE r.node = @node AND r.ended_at IS NULL
+    UNION ALL
+    SELECT t.replica, t.deployment, 0, 0, ''::bytea, false, t.stop_seconds, 1, t.since
+    FROM replica_tombstones t WHERE t.node = @node) u
+ORDER BY u.last, u.at, u.id LIMIT @max_rows;
 
 -- name: NodeSetVersions :many
 SELECT c.id, g.era, s.version FROM connections c JOIN node_sets s ON s.node = c.node, region g
@@ -240,7 +247,7 @@ ON CONFLICT (replica) DO UPDATE SET cpu = excluded.cpu, memory = excluded.memory
 SELECT s.* FROM replica_samples s JOIN replicas r ON r.id = s.replica WHERE r.deployment = @deployment AND r.ended_at IS NULL;
 
 -- name: HoldConnection :one
-SELECT node FROM connections WHERE id = @id AND ended_at IS NULL FOR SHARE;
+SELECT c.node FROM connections c WHERE c.id = @id AND c.ended_at IS NULL FOR SHARE;
 
 -- name: CountReplicaStates :many
 SELECT state, count(*) AS count FROM replicas WHERE ended_at IS NULL GROUP BY state;

@@ -1,0 +1,309 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// named lists what the set of a node says of replicas: true for those that are to run.
+func (b *bench) named(n fleet.NodeName) map[fleet.ReplicaID]bool {
+	b.t.Helper()
+	set, err := b.NodeReplicas(b.ctx(), n)
+	require.NoError(b.t, err)
+	require.Len(b.t, set.Replicas, set.Count)
+	out := map[fleet.ReplicaID]bool{}
+	for _, r := range set.Replicas {
+		out[r.ID] = r.Run
+	}
+	return out
+}
+
+// complete has a node say all that it has, by the set of now.
+func (b *bench) complete(n fleet.NodeName, said ...fleet.ReplicaStatus) {
+	b.t.Helper()
+	set, err := b.NodeReplicas(b.ctx(), n)
+	require.NoError(b.t, err)
+	b.reports(fleet.ReplicasReport{
+		Node: n, Set: fleet.SetVersion{Era: set.Era, Number: set.Version}, Complete: true, Replicas: said,
+	})
+}
+
+func (b *bench) reports(r fleet.ReplicasReport) {
+	b.t.Helper()
+	_, err := b.ReplicasReported(b.ctx(), r, judgeReplica)
+	require.NoError(b.t, err)
+}
+
+// orphanReplicas are those that wait on a node, with why.
+func (b *bench) orphanReplicas(n fleet.NodeName) map[fleet.ReplicaID]string {
+	b.t.Helper()
+	list, err := b.ListOrphans(b.ctx(), n, "", 100)
+	require.NoError(b.t, err)
+	out := map[fleet.ReplicaID]string{}
+	for _, o := range list {
+		require.Empty(b.t, o.Instance)
+		out[o.Replica] = o.Reason
+	}
+	return out
+}
+
+func stopped(id fleet.ReplicaID) fleet.ReplicaStatus {
+	return fleet.ReplicaStatus{ID: id, Phase: fleet.PhaseStopped, Health: fleet.HealthNotChecked}
+}
+
+// ghost is a replica that runs and of which the region knows nothing.
+func ghost(id fleet.ReplicaID) fleet.ReplicaStatus {
+	s := healthy(id)
+	s.Deployment, s.Revision = "lost", 4
+	return s
+}
+
+// lateEnd is a deployment of which one replica on a node ended without that node's word.
+func lateEnd(t *testing.T) (*bench, fleet.ReplicaID) {
+	t.Helper()
+	b := setup(t).deployable()
+	b.putDeployment()
+	b.settles()
+	id := b.on(nodeA)[0].ID
+	b.disconnect(nodeA)
+	require.NoError(t, b.RemoveReplica(b.ctx(), writeOf(webKey), id))
+	b.exec(`UPDATE replicas SET stop_by = now() - interval '1 s' WHERE id = $1`, id)
+	b.visits()
+	require.Equal(t, fleet.ReplicaTerminated, b.replica(id).State)
+	return b, id
+}
+
+// X3, X5, S53: what ended without its node's word is named to it as one to end, whatever becomes of its
+// row, until the node says that nothing of it runs.
+func TestTombstones(t *testing.T) {
+	t.Parallel()
+
+	t.Run("stay until the node says that it has ended", func(t *testing.T) {
+		t.Parallel()
+		b, id := lateEnd(t)
+		require.Equal(t, map[fleet.ReplicaID]bool{id: false}, b.named(nodeA))
+		b.tells(nodeA, healthy(id))
+		require.Equal(t, map[fleet.ReplicaID]bool{id: false}, b.named(nodeA), "it is told to end it already")
+		require.Empty(t, b.orphanReplicas(nodeA))
+		_, before, err := b.NodeSetVersion(b.ctx(), nodeA)
+		require.NoError(t, err)
+		for range 2 {
+			b.tells(nodeA, stopped(id))
+			require.Empty(t, b.named(nodeA))
+		}
+		_, after, err := b.NodeSetVersion(b.ctx(), nodeA)
+		require.NoError(t, err)
+		require.Equal(t, before+1, after, "the node may forget it, which it is told once")
+	})
+
+	t.Run("stay when the row is collected, or the name is declared again elsewhere", func(t *testing.T) {
+		t.Parallel()
+		b, id := lateEnd(t)
+		b.exec(`DELETE FROM replicas WHERE id = $1`, id)
+		require.Equal(t, map[fleet.ReplicaID]bool{id: false}, b.named(nodeA))
+		require.Empty(t, b.orphanReplicas(nodeA))
+	})
+
+	t.Run("go with a complete report that lacks it, by a set of this era that named it", func(t *testing.T) {
+		t.Parallel()
+		b, id := lateEnd(t)
+		set, err := b.NodeReplicas(b.ctx(), nodeA)
+		require.NoError(t, err)
+		r := fleet.ReplicasReport{Node: nodeA, Complete: true}
+		for _, older := range []fleet.SetVersion{{Era: set.Era, Number: set.Version - 1}, {Era: set.Era - 1, Number: set.Version}} {
+			r.Set = older
+			if older.Era == 0 {
+				b.exec(`UPDATE region SET era = 2`)
+				r.Set.Era = 1
+			}
+			b.reports(r)
+			require.Contains(t, b.named(nodeA), id, "by set %s it may not know of it", r.Set)
+		}
+		b.complete(nodeA)
+		require.Empty(t, b.named(nodeA))
+	})
+
+	t.Run("go with a node that ended all that it ran", func(t *testing.T) {
+		t.Parallel()
+		b, _ := lateEnd(t)
+		connection := b.connect(nodeA)
+		b.tells(nodeA, ghost("00000000000a"))
+		require.Len(t, b.orphanReplicas(nodeA), 1)
+		_, err := b.NodeStopped(b.ctx(), connection, "node:"+string(nodeA), judgeReplica)
+		require.NoError(t, err)
+		require.Empty(t, b.named(nodeA))
+		require.Empty(t, b.orphanReplicas(nodeA))
+	})
+
+	t.Run("go with a node that comes back as another", func(t *testing.T) {
+		t.Parallel()
+		b, _ := lateEnd(t)
+		b.tells(nodeA, ghost("00000000000a"))
+		b.exec(`UPDATE nodes SET revoked_at = now() WHERE name = $1`, nodeA)
+		b.collect(fleet.CollectDeployments)
+		require.Empty(t, b.named(nodeA))
+		require.Empty(t, b.orphanReplicas(nodeA))
+	})
+
+	t.Run("are as many as a set has room for, those that are to run come first", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t).deployable()
+		b.putDeployment()
+		b.settles()
+		b.exec(`INSERT INTO replica_tombstones (node, replica, deployment, stop_seconds, listed)
+			SELECT $1, lpad(to_hex(i), 12, '0'), 'web', 5, 1 FROM generate_series(1, $2) i`, nodeA, fleet.MaxNodeReplicas)
+		set, err := b.NodeReplicas(b.ctx(), nodeA)
+		require.NoError(t, err)
+		require.Len(t, set.Replicas, fleet.MaxNodeReplicas)
+		require.True(t, set.Replicas[0].Run)
+		require.Equal(t, fleet.NodeReplica{ID: set.Replicas[1].ID, Deployment: "web", StopSeconds: 5}, set.Replicas[1])
+		b.tells(nodeA, stopped(set.Replicas[1].ID))
+		again, err := b.NodeReplicas(b.ctx(), nodeA)
+		require.NoError(t, err)
+		require.NotEqual(t, set.Replicas[1].ID, again.Replicas[1].ID)
+		require.Len(t, again.Replicas, fleet.MaxNodeReplicas, "the rest is named then")
+	})
+
+	t.Run("are not needed for what its node ended", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t).deployable()
+		b.putDeployment()
+		b.settles()
+		id := b.on(nodeA)[0].ID
+		require.NoError(t, b.RemoveReplica(b.ctx(), writeOf(webKey), id))
+		b.visits()
+		require.Equal(t, false, b.named(nodeA)[id])
+		b.tells(nodeA, stopped(id))
+		require.NotContains(t, b.named(nodeA), id)
+	})
+
+	t.Run("name what exited before its node was told to end it", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t).deployable()
+		b.putDeployment()
+		b.settles()
+		id := b.on(nodeA)[0].ID
+		b.tells(nodeA, exited(id))
+		b.visits()
+		require.Equal(t, fleet.ReplicaTerminated, b.replica(id).State)
+		require.Contains(t, b.named(nodeA), id)
+		b.tells(nodeA, stopped(id))
+		require.NotContains(t, b.named(nodeA), id)
+	})
+}
+
+// approveReplicas lets node a end what waits there.
+func (b *bench) approveReplicas(edits ...func(*postgres.OrphanApproval)) (*postgres.Operation, error) {
+	b.t.Helper()
+	in := postgres.OrphanApproval{
+		ReconcileRequest: postgres.ReconcileRequest{Node: nodeA, Project: project, Actor: "ann", Limit: time.Minute}, Why: "ticket 4711",
+	}
+	for _, edit := range edits {
+		edit(&in)
+	}
+	return b.ApproveOrphans(b.ctx(), in)
+}
+
+// X3, X28: a node's replica that the region does not have there runs on and waits for an operator, unless
+// the region ended it itself.
+func TestUnlistedReplicas(t *testing.T) {
+	t.Parallel()
+	const one, two = fleet.ReplicaID("00000000000a"), fleet.ReplicaID("00000000000b")
+
+	t.Run("that the region never knew wait, and end when an operator says so", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t).deployable()
+		for range 2 { // and are listed once
+			b.complete(nodeA, ghost(one), ghost(two))
+			require.Equal(t, map[fleet.ReplicaID]string{one: fleet.OrphanNeverKnown, two: fleet.OrphanNeverKnown}, b.orphanReplicas(nodeA))
+			require.Empty(t, b.named(nodeA))
+		}
+		list, err := b.ListOrphans(b.ctx(), nodeA, "replica/"+string(one), 1)
+		require.NoError(t, err)
+		require.Len(t, list, 1, "the second page")
+		require.Equal(t, []any{two, fleet.DeploymentName("lost"), int64(4)}, []any{list[0].Replica, list[0].Deployment, list[0].Version.Revision})
+		require.EqualValues(t, 2, b.node(nodeA).Orphans)
+		backlogs, err := b.Backlogs(b.ctx())
+		require.NoError(t, err)
+		require.EqualValues(t, 2, backlogs["orphans"].Count)
+
+		key := postgres.Idempotency{Key: "once", Hash: make([]byte, 32)}
+		let := func(in *postgres.OrphanApproval) { in.Replicas, in.Idempotency = []fleet.ReplicaID{two}, key }
+		_, err = b.approveReplicas(let, func(in *postgres.OrphanApproval) { in.Replicas = append(in.Replicas, "00000000000c") })
+		refused(t, fleet.NotFound, err)
+		_, err = b.approveReplicas(let, func(in *postgres.OrphanApproval) { in.DryRun = true })
+		require.NoError(t, err)
+		require.Empty(t, b.named(nodeA))
+		op, err := b.approveReplicas(let)
+		require.NoError(t, err)
+		require.Nil(t, op, "no instance is dropped: there is nothing to compare")
+		require.Equal(t, map[fleet.ReplicaID]bool{two: false}, b.named(nodeA))
+		require.EqualValues(t, 1, b.node(nodeA).Orphans)
+		require.Equal(t, "ticket 4711", scan[string](b, `SELECT after ->> 'why' FROM events WHERE kind = 'node' ORDER BY seq DESC LIMIT 1`))
+
+		b.complete(nodeA, ghost(one), ghost(two)) // it has not heard of it yet
+		require.Equal(t, map[fleet.ReplicaID]bool{two: false}, b.named(nodeA))
+		b.tells(nodeA, stopped(two))
+		require.Empty(t, b.named(nodeA))
+		require.Equal(t, map[fleet.ReplicaID]string{one: fleet.OrphanNeverKnown}, b.orphanReplicas(nodeA))
+		_, err = b.approveReplicas(let)
+		require.NoError(t, err, "the same request")
+
+		_, err = b.approveReplicas(func(in *postgres.OrphanApproval) { in.All = true })
+		require.NoError(t, err)
+		require.Equal(t, map[fleet.ReplicaID]bool{one: false}, b.named(nodeA))
+		b.complete(nodeA)
+		require.Empty(t, b.orphanReplicas(nodeA), "its node has it no more")
+		_, err = b.approveReplicas(func(in *postgres.OrphanApproval) { in.All = true })
+		refused(t, fleet.IllegalState, err)
+	})
+
+	t.Run("of another node are no live ones here", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t).deployable()
+		b.putDeployment()
+		b.settles()
+		elsewhere := b.on(nodeB)[0].ID
+		b.tells(nodeA, healthy(elsewhere)) // a machine that was copied
+		require.Equal(t, map[fleet.ReplicaID]string{elsewhere: fleet.OrphanNeverKnown}, b.orphanReplicas(nodeA))
+		require.Equal(t, fleet.ReplicaHealthy, b.replica(elsewhere).State)
+	})
+
+	t.Run("that the region ended are ended again, as many in one pass as the cap says", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t).deployable()
+		b.putDeployment()
+		b.settles()
+		const many = 12
+		var ids []fleet.ReplicaID
+		var said []fleet.ReplicaStatus
+		for i := range many {
+			id := fleet.ReplicaID(fmt.Sprintf("%012x", i))
+			b.exec(`INSERT INTO replicas SELECT (jsonb_populate_record(r, jsonb_build_object('id', $1::text, 'state', 'TERMINATED',
+				'phase', 'stopped', 'ended_at', now()))).* FROM replicas r WHERE r.node = $2 AND r.ended_at IS NULL`, id, nodeA)
+			ids, said = append(ids, id), append(said, healthy(id))
+		}
+		said[0] = exited(ids[0])
+		live := b.on(nodeA)
+		said = append(said, healthy(live[len(live)-1].ID))
+		b.complete(nodeA, said...) // a machine that was set back
+		waits := b.orphanReplicas(nodeA)
+		require.Equal(t, map[fleet.ReplicaID]string{ids[11]: fleet.OrphanOverCap}, waits, "ten that run, and one that does not")
+		named := b.named(nodeA)
+		require.Len(t, named, 12)
+		require.NotContains(t, named, ids[11])
+		require.EqualValues(t, 10, scan[int64](b, `SELECT sum(times) FROM deployment_history WHERE reason = 'came_back'`))
+		b.complete(nodeA, said...)
+		require.NotContains(t, b.named(nodeA), ids[11], "it does not go pass by pass")
+
+		_, err := b.approveReplicas(func(in *postgres.OrphanApproval) { in.Replicas = ids[11:] })
+		require.NoError(t, err)
+		require.Contains(t, b.named(nodeA), ids[11])
+	})
+}
