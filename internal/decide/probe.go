@@ -18,6 +18,8 @@ type ProbeState struct {
 	Failed int `json:"failed,omitempty"`
 	// Begun says that there was a success: until then failures do not count.
 	Begun bool `json:"begun,omitempty"`
+	// Missed is when the last probe that failed began.
+	Missed time.Duration `json:"missed,omitempty"`
 	// Deadline is when the first success is too late (S48, S84).
 	Deadline time.Duration `json:"deadline"`
 	// Settle is when it is too late to be healthy or not at all, after the first success: one that
@@ -53,10 +55,12 @@ func Probe(p ProbeState, check fleet.HealthCheck, ok bool, at time.Duration) Pro
 			p.Health = fleet.HealthHealthy
 		}
 	case p.Begun:
-		p.Passed, p.Failed = 0, p.Failed+1
+		p.Passed, p.Failed, p.Missed = 0, p.Failed+1, at
 		if p.Failed >= check.UnhealthyThreshold {
 			p.Health = fleet.HealthUnhealthy
 		}
+	default:
+		p.Missed = at
 	}
 	p.Next = at + StartupProbeEvery
 	if p.Begun {
@@ -69,10 +73,14 @@ func Probe(p ProbeState, check fleet.HealthCheck, ok bool, at time.Duration) Pro
 }
 
 // Resume goes on with probes after a time in which nobody looked: what is to come to an answer has
-// all of its time for that again.
+// all of its time for that again, and what may have begun to answer unseen has that of a probe.
 func (p ProbeState) Resume(check fleet.HealthCheck, at time.Duration) ProbeState {
-	if p.Begun && p.Health == fleet.HealthNotChecked && p.Settle > 0 {
-		p.Settle = max(p.Settle, at+settleTime(check.WithDefaults()))
+	check = check.WithDefaults()
+	switch {
+	case !p.Begun:
+		p.Deadline = max(p.Deadline, at+StartupProbeEvery+time.Duration(check.Timeout*float64(time.Second)))
+	case p.Health == fleet.HealthNotChecked && p.Settle > 0:
+		p.Settle = max(p.Settle, at+settleTime(check))
 	}
 	return p
 }
@@ -95,5 +103,7 @@ func (p ProbeState) Due() time.Duration {
 	return 0
 }
 
-// Late says that it was not healthy in time: the first success, or what is to follow, did not come.
-func (p ProbeState) Late(now time.Duration) bool { return p.Due() > 0 && now >= p.Due() }
+// Late says that it was not healthy in time: the first success, or what is to follow, did not come. Only
+// a probe that began then and failed says so, never the clock: of what came to answer while the machine or
+// the agent was paused nobody has heard yet.
+func (p ProbeState) Late() bool { return p.Due() > 0 && p.Missed >= p.Due() }

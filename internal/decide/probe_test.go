@@ -52,14 +52,17 @@ func TestProbeDeadline(t *testing.T) {
 	check := fleet.HealthCheck{HealthyThreshold: 1}
 	p := decide.StartProbes(check, 2*time.Minute, time.Second)
 	p = decide.Probe(p, check, false, 2*time.Minute)
-	require.False(t, p.Late(2*time.Minute))
-	require.True(t, p.Late(2*time.Minute+time.Second))
-	p = decide.Probe(p, check, true, 2*time.Minute)
-	require.Equal(t, fleet.HealthHealthy, p.Health)
-	require.False(t, p.Late(time.Hour))
+	require.False(t, p.Late(), "it may have begun to answer since")
+	require.True(t, decide.Probe(p, check, false, 2*time.Minute+time.Second).Late())
+	resumed := p.Resume(check, time.Hour)
+	require.False(t, decide.Probe(resumed, check, false, time.Hour).Late(), "it is looked at for as long as a probe may take")
+	require.True(t, decide.Probe(resumed, check, false, time.Hour+6*time.Second).Late())
+	p = decide.Probe(p, check, true, time.Hour)
+	require.Equal(t, fleet.HealthHealthy, p.Health, "nobody looked before, and it serves")
+	require.False(t, p.Late())
 	none := decide.StartProbes(fleet.HealthCheck{Type: fleet.HealthNone}, time.Second, 0)
 	require.Equal(t, fleet.HealthHealthy, none.Health)
-	require.False(t, none.Late(time.Hour))
+	require.False(t, none.Late())
 }
 
 // S48, S84: one that answers now and then is given up, too, in a bounded time; one that came to an
@@ -70,13 +73,14 @@ func TestProbeSettles(t *testing.T) {
 	p := decide.StartProbes(check, time.Second, time.Second)
 	now := p.Next
 	for i := range 10 {
-		require.False(t, p.Late(p.Next), "it has ten looks")
+		require.False(t, p.Late(), "it has ten looks")
 		now = p.Next
 		p = decide.Probe(p, check, i%2 == 0, now)
 		require.Equal(t, fleet.HealthNotChecked, p.Health)
 	}
 	require.Equal(t, 11*time.Second, p.Due())
-	require.True(t, p.Late(p.Next))
+	require.False(t, decide.Probe(p, check, true, p.Next).Late(), "it may still come to an answer")
+	require.True(t, decide.Probe(decide.Probe(p, check, true, p.Next), check, false, p.Next+time.Second).Late())
 	p = decide.Probe(decide.Probe(p, check, true, now), check, true, now+time.Second)
 	require.Equal(t, fleet.HealthHealthy, p.Health)
 	require.Zero(t, p.Due())
@@ -84,7 +88,7 @@ func TestProbeSettles(t *testing.T) {
 		p = decide.Probe(p, check, false, p.Next)
 	}
 	require.Equal(t, fleet.HealthUnhealthy, p.Health)
-	require.False(t, p.Late(time.Hour), "that has its own way")
+	require.False(t, p.Late(), "that has its own way")
 	slow := decide.Probe(decide.StartProbes(check, time.Minute, time.Second), check, true, time.Second)
 	require.Equal(t, 61*time.Second, slow.Due(), "it has all of its start-up for that")
 	slow = slow.Resume(check, time.Hour)
@@ -93,7 +97,7 @@ func TestProbeSettles(t *testing.T) {
 	patient := decide.Probe(decide.StartProbes(check, time.Second, time.Second), check, true, time.Second)
 	require.Equal(t, 41*time.Second, patient.Due(), "a look may take longer than the interval")
 	earlier := decide.ProbeState{Health: fleet.HealthNotChecked, Begun: true, Deadline: time.Second}
-	require.False(t, earlier.Resume(check, time.Second).Late(time.Hour), "an agent of before said nothing of it")
+	require.False(t, decide.Probe(earlier.Resume(check, time.Second), check, false, time.Hour).Late(), "an agent of before said nothing of it")
 }
 
 // S77, S78, S83: health is what the thresholds make of the last results in a row, whatever came

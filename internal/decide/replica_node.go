@@ -168,7 +168,7 @@ func (c hereCase) lives() bool {
 }
 
 func (c hereCase) past(limit time.Duration) bool { return c.now >= c.Since+limit }
-func (c hereCase) late() bool                    { return c.Probe.Late(c.now) }
+func (c hereCase) late() bool                    { return c.Probe.Late() }
 func (c hereCase) unwell() bool                  { return c.Probe.Health == fleet.HealthUnhealthy }
 func (c hereCase) spent() bool                   { return c.Restarts >= c.Terms.Restarts }
 
@@ -194,13 +194,10 @@ func startAlone(c hereCase) ReplicaAction {
 	return ReplicaAction{Do: DoStart, Restart: true}
 }
 
-// watch looks again when it is to be healthy, or when earlier restarts count no more.
-// When to probe is the prober's.
+// watch looks again when earlier restarts count no more. When to probe is the prober's, which also tells
+// what is late.
 func watch(c hereCase) ReplicaAction {
-	switch {
-	case c.Probe.Due() > 0:
-		return restUntil(c.Probe.Due())
-	case c.unsettled():
+	if c.unsettled() {
 		return restUntil(c.settles())
 	}
 	return ReplicaAction{Do: DoRest}

@@ -82,9 +82,11 @@ func since(d time.Duration) func(*decide.ReplicaHere) {
 
 func restarts(n int) func(*decide.ReplicaHere) { return func(h *decide.ReplicaHere) { h.Restarts = n } }
 func unwell(h *decide.ReplicaHere)             { h.Probe.Health = fleet.HealthUnhealthy }
-func late(h *decide.ReplicaHere)               { h.Probe = decide.ProbeState{Deadline: time.Minute} }
-func regionAway(h *decide.ReplicaHere)         { h.Away = time.Minute }
-func told(h *decide.ReplicaHere)               { h.Run = false }
+func late(h *decide.ReplicaHere) {
+	h.Probe = decide.ProbeState{Deadline: time.Minute, Missed: time.Minute}
+}
+func regionAway(h *decide.ReplicaHere) { h.Away = time.Minute }
+func told(h *decide.ReplicaHere)       { h.Run = false }
 func alone(n int, since time.Duration) func(*decide.ReplicaHere) {
 	return func(h *decide.ReplicaHere) { h.Process, h.Alone, h.Away = decide.ProcessOver, n, since }
 }
@@ -104,7 +106,8 @@ func TestReplica(t *testing.T) {
 		{"starts", here(is2(decide.ProcessPrepared)), decide.ReplicaAction{Rule: "start", Do: decide.DoStart}},
 		{"gives up what cannot start", here(is2(decide.ProcessBroken), func(h *decide.ReplicaHere) { h.Reason = fleet.ReasonNoImage }), decide.ReplicaAction{Rule: "broken", Do: decide.DoGiveUp, Reason: fleet.ReasonNoImage}},
 		{"lets it run", here(), decide.ReplicaAction{Rule: "running", Do: decide.DoRest}},
-		{"waits for the first success", here(func(h *decide.ReplicaHere) { h.Probe.Begun, h.Probe.Health = false, fleet.HealthNotChecked }), decide.ReplicaAction{Rule: "running", Do: decide.DoRest, Until: 3 * time.Minute}},
+		{"waits for the first success", here(func(h *decide.ReplicaHere) { h.Probe.Begun, h.Probe.Health = false, fleet.HealthNotChecked }), decide.ReplicaAction{Rule: "running", Do: decide.DoRest}},
+		{"does not take for late what no probe has failed of since its deadline", here(late, func(h *decide.ReplicaHere) { h.Probe.Missed = time.Minute - 1 }), decide.ReplicaAction{Rule: "running", Do: decide.DoRest}},
 		{"restarts what fails", here(unwell), decide.ReplicaAction{Rule: "probes_failed", Do: decide.DoStop, Restart: true, Reason: fleet.ReasonProbesFailed}},
 		{"gives up what is late", here(late), decide.ReplicaAction{Rule: "startup_deadline", Do: decide.DoGiveUp, Reason: fleet.ReasonStartupDeadline}},
 		{"gives up a restart that is late", here(late, restarts(1)), decide.ReplicaAction{Rule: "startup_deadline", Do: decide.DoGiveUp, Reason: fleet.ReasonStartupDeadline}},

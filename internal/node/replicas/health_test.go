@@ -241,3 +241,47 @@ func TestBegunInTime(t *testing.T) {
 		})
 	}
 }
+
+// S48, S84, X28: a clock that has passed the deadline ends nothing that nobody has looked at since: an
+// agent that was away, or paused, finds out first that it serves.
+func TestBegunUnseen(t *testing.T) {
+	t.Parallel()
+	for name, anew := range map[string]bool{"the agent was paused": false, "the agent was away": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var clock atomic.Int64 // no probe is due while it stands
+			clock.Store(int64(time.Hour))
+			b := setup(t, func(o *Options) { o.Now = func() time.Duration { return time.Duration(clock.Load()) } })
+			b.put(first, "wait")
+			l := line(first, b.defined(web()))
+			b.ask(l)
+			st := b.is(first, fleet.PhaseRunning, fleet.HealthNotChecked)
+			b.eventually(func() bool {
+				b.keeper.prober.mu.Lock()
+				defer b.keeper.prober.mu.Unlock()
+				w := b.keeper.prober.watched[first]
+				return w != nil && w.state.Missed > 0 && !w.flying
+			}, "it is not probed")
+			if anew {
+				b.stop()
+			}
+			require.NoError(t, os.Remove(b.in(first, "wait")))
+			b.eventually(func() bool { return get(t, st.GetEndpoint()+"/health") == http.StatusOK }, "it does not listen")
+			clock.Add(int64(time.Hour))
+			if anew {
+				b.open(true)
+			} else {
+				b.keeper.mu.Lock()
+				b.keeper.replicas[first].poke() // as its timer would
+				b.keeper.mu.Unlock()
+			}
+			b.eventually(func() bool {
+				clock.Add(int64(time.Millisecond))
+				return b.status(first).GetPhase() != string(fleet.PhaseRunning) || b.status(first).GetHealth() != string(fleet.HealthNotChecked)
+			}, "it is not looked at")
+			is := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+			require.Equal(t, []any{st.GetPid(), uint32(0)}, []any{is.GetPid(), is.GetRestarts()})
+			require.Equal(t, []string{"preparing NOT_CHECKED 0", "running NOT_CHECKED 0", "running HEALTHY 0"}, b.told(first))
+		})
+	}
+}

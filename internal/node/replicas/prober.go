@@ -48,7 +48,7 @@ func newProber(now func() time.Duration) *prober {
 }
 
 // watch begins to probe a replica, at once; what was probed under its id before is not any more.
-// changed is told of each transition and of the first success, in order, and must not wait.
+// changed is told of each transition, of the first success and of what is late, in order, and must not wait.
 func (p *prober) watch(w *watch) {
 	p.mu.Lock()
 	p.watched[w.id] = w
@@ -120,7 +120,7 @@ func (p *prober) try(ctx context.Context, w *watch) {
 	was := w.state
 	w.state, w.flying = decide.Probe(was, w.check, ok, began), false
 	is := w.state
-	if was.Health != is.Health || was.Begun != is.Begun || is.Late(p.now()) {
+	if was.Health != is.Health || was.Begun != is.Begun || is.Late() {
 		w.changed(is)
 	}
 	if is.Next < p.sleeps {
