@@ -70,6 +70,8 @@ type ReplicaHere struct {
 	Terms  fleet.Recovery `json:"terms"`
 	// Stop is the time between the polite and the forced stop: of this very revision.
 	Stop time.Duration `json:"stop"`
+	// Refused is when its driver last did not take a stop, 0 once one was taken: nothing is under way then.
+	Refused time.Duration `json:"refused,omitempty"`
 	// Away is since when the node has no stream to its region, 0 while it has one.
 	Away time.Duration `json:"away,omitempty"`
 }
@@ -78,6 +80,7 @@ const (
 	// AloneAfter is how long the region may be away after an exit before the node restarts by itself.
 	AloneAfter            = 2 * time.Second
 	aloneLeast, aloneMost = time.Second, 30 * time.Second
+	stopAgain             = time.Second
 	killAgain             = 5 * time.Second
 	// ReasonPrepareLimit gives up what could not be prepared in 30 minutes.
 	ReasonPrepareLimit = "not_prepared"
@@ -96,7 +99,10 @@ var replicaRules = []struct {
 }{
 	{"ended", func(c hereCase) bool { return !c.Run && !c.lives() }, step(DoForget)},
 	{"stop_time_over", func(c hereCase) bool { return c.Process == ProcessStopping && c.past(c.Stop) }, step(DoKill)},
-	{"stopping", is(ProcessStopping), func(c hereCase) ReplicaAction { return restUntil(c.Since + c.Stop) }},
+	{"stop_again", func(c hereCase) bool {
+		return c.Process == ProcessStopping && c.Refused > 0 && c.now >= c.Refused+stopAgain
+	}, step(DoStop)},
+	{"stopping", is(ProcessStopping), stopping},
 	{"kill_again", func(c hereCase) bool { return c.Process == ProcessKilled && c.past(killAgain) }, step(DoKill)},
 	{"killed", is(ProcessKilled), func(c hereCase) ReplicaAction { return restUntil(c.Since + killAgain) }},
 	{"told_to_end", func(c hereCase) bool { return !c.Run }, step(DoStop)},
@@ -155,6 +161,15 @@ func giveUp(reason string) func(hereCase) ReplicaAction {
 
 func stopForRestart(reason string) func(hereCase) ReplicaAction {
 	return func(hereCase) ReplicaAction { return ReplicaAction{Do: DoStop, Restart: true, Reason: reason} }
+}
+
+// stopping leaves a stop its time, but one that nobody took is tried again soon.
+func stopping(c hereCase) ReplicaAction {
+	until := c.Since + c.Stop
+	if c.Refused > 0 {
+		until = min(until, c.Refused+stopAgain)
+	}
+	return restUntil(until)
 }
 
 // lives says that something of it runs, or is about to.

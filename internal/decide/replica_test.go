@@ -87,6 +87,10 @@ func late(h *decide.ReplicaHere) {
 }
 func regionAway(h *decide.ReplicaHere) { h.Away = time.Minute }
 func told(h *decide.ReplicaHere)       { h.Run = false }
+func refused(at time.Duration) func(*decide.ReplicaHere) {
+	return func(h *decide.ReplicaHere) { h.Refused = at }
+}
+
 func alone(n int, since time.Duration) func(*decide.ReplicaHere) {
 	return func(h *decide.ReplicaHere) { h.Process, h.Alone, h.Away = decide.ProcessOver, n, since }
 }
@@ -127,6 +131,9 @@ func TestReplica(t *testing.T) {
 		{"ends what it is told to", here(told), decide.ReplicaAction{Rule: "told_to_end", Do: decide.DoStop}},
 		{"ends what it prepares", here(told, is2(decide.ProcessPreparing)), decide.ReplicaAction{Rule: "told_to_end", Do: decide.DoStop}},
 		{"gives it its own stop time", here(told, is2(decide.ProcessStopping), since(now)), decide.ReplicaAction{Rule: "stopping", Do: decide.DoRest, Until: now + 10*time.Second}},
+		{"tells it again soon where nobody took the stop", here(told, is2(decide.ProcessStopping), since(now), refused(now)), decide.ReplicaAction{Rule: "stopping", Do: decide.DoRest, Until: now + time.Second}},
+		{"and tells it again", here(told, is2(decide.ProcessStopping), since(now-2*time.Second), refused(now-time.Second)), decide.ReplicaAction{Rule: "stop_again", Do: decide.DoStop}},
+		{"kills it then although nobody took the stop", here(told, is2(decide.ProcessStopping), refused(now)), decide.ReplicaAction{Rule: "stop_time_over", Do: decide.DoKill}},
 		{"kills it then", here(told, is2(decide.ProcessStopping)), decide.ReplicaAction{Rule: "stop_time_over", Do: decide.DoKill}},
 		{"kills what does not stop for a restart", here(is2(decide.ProcessStopping)), decide.ReplicaAction{Rule: "stop_time_over", Do: decide.DoKill}},
 		{"kills it again", here(told, is2(decide.ProcessKilled)), decide.ReplicaAction{Rule: "kill_again", Do: decide.DoKill}},

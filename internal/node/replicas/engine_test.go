@@ -22,6 +22,7 @@ type fakeDriver struct {
 	broken   bool  // commands before the start fail
 	refuses  error // of an image's registry
 	removed  []fleet.ReplicaID
+	refused  int // stops, while it was away
 }
 
 var _ Driver = (*fakeDriver)(nil)
@@ -128,6 +129,7 @@ func (f *fakeDriver) Await(ctx context.Context, id fleet.ReplicaID) (Exit, error
 func (f *fakeDriver) Stop(ctx context.Context, id fleet.ReplicaID) error {
 	done, err := f.call(ctx)
 	if err != nil {
+		f.is(func() { f.refused++ })
 		return err
 	}
 	defer done()
@@ -245,20 +247,37 @@ func TestEngineIsLate(t *testing.T) {
 	require.Empty(t, engine.there)
 }
 
-// X5: what is to end while its engine is away ends once that is back; it is not forgotten before.
+// S53, X5, X6: what is to end while its engine is away ends once that is back, however long its stop may
+// take; it is not forgotten before.
 func TestEndsWithoutItsEngine(t *testing.T) {
 	t.Parallel()
-	b, engine := setupEngine(t)
-	b.ask(line(first, b.defined(container())))
-	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
-	b.stop()
-	engine.is(func() { engine.away = true })
-	b.open(true)
-	b.ask()
-	b.is(first, fleet.PhaseStopping, fleet.HealthHealthy)
-	engine.is(func() { engine.away = false })
-	b.gone(first)
-	require.Equal(t, []fleet.ReplicaID{first}, engine.removed)
+	for name, anew := range map[string]bool{"the agent stays": false, "the agent is started again": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, engine := setupEngine(t)
+			l := line(first, b.defined(container()))
+			l.StopSeconds = 600
+			b.ask(l)
+			b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+			if anew {
+				b.stop()
+			}
+			engine.is(func() { engine.away = true })
+			if anew {
+				b.open(true)
+			}
+			b.ask()
+			b.is(first, fleet.PhaseStopping, fleet.HealthHealthy)
+			b.eventually(func() bool {
+				engine.mu.Lock()
+				defer engine.mu.Unlock()
+				return engine.refused > 0
+			}, "it is not told to end")
+			engine.is(func() { engine.away = false })
+			b.gone(first)
+			require.Equal(t, []fleet.ReplicaID{first}, engine.removed)
+		})
+	}
 }
 
 // S54: what a machine ran before it was started again has ended, whatever its engine says later.

@@ -19,8 +19,11 @@ func (w *worker) stop(ctx context.Context, a decide.ReplicaAction) {
 	case a.Reason != "":
 		w.say(ctx, func(k *known) { k.Reason, k.Message = a.Reason, messageOf(a.Reason) })
 	}
-	if w.is(decide.ProcessStopping); a.Do == decide.DoKill {
+	switch {
+	case a.Do == decide.DoKill:
 		w.is(decide.ProcessKilled)
+	case w.process != decide.ProcessStopping: // a stop that is tried again began with the first
+		w.is(decide.ProcessStopping)
 	}
 	w.keeper.opt.Failpoint("before_replica_stop")
 	if driver := w.driver(r); driver != nil && !w.end(ctx, driver) {
@@ -41,11 +44,13 @@ func (w *worker) stop(ctx context.Context, a decide.ReplicaAction) {
 func (w *worker) end(ctx context.Context, driver Driver) bool {
 	w.keeper.prober.forget(w.id)
 	if err := driver.Stop(ctx, w.id); err != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && w.refused == 0 {
 			w.keeper.opt.Log.Error("a replica was not stopped, it is tried again", "replica", w.id, "err", err)
 		}
+		w.refused = w.keeper.opt.Now()
 		return false
 	}
+	w.refused = 0
 	if w.exited != nil {
 		w.unwatch()
 		w.exited = nil

@@ -37,6 +37,7 @@ type worker struct {
 	ending  Exit          // why it is to end, or has
 	tried   string        // how the last try to have it ready failed, "" once it was
 	again   bool          // a stop is for a restart
+	refused time.Duration // when its driver last did not take a stop, 0 once one was taken
 	gaveUp  bool
 	exited  <-chan Exit // of what runs, nil when nothing does
 	unwatch func()      // ends the waiting for that
@@ -150,7 +151,7 @@ func (w *worker) next() decide.ReplicaAction {
 	k.mu.Unlock()
 	here := decide.ReplicaHere{
 		Run: r.Run, Process: w.process, Since: w.since, Probe: w.probed(), Reason: w.ending.Reason, Again: w.again,
-		Restarts: r.Used, Alone: r.Alone, GaveUp: w.gaveUp, Stop: time.Duration(r.StopSeconds) * time.Second, Away: away,
+		Restarts: r.Used, Alone: r.Alone, GaveUp: w.gaveUp, Stop: time.Duration(r.StopSeconds) * time.Second, Refused: w.refused, Away: away,
 	}
 	if w.def != nil {
 		here.Terms = w.def.Recovery
