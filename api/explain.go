@@ -21,6 +21,8 @@ const (
 	// lookedAtEnded is how many that ended are looked at for what failed.
 	lookedAtEnded  = 200
 	explainedNodes = 100
+	// explainedLeft is how many are shown that run and count no more.
+	explainedLeft = 50
 	// explainedOutput is the most that is shown of a replica's output.
 	explainedOutput = 4 << 10
 	// outputTries is how many failed replicas are asked for output: the newest may have written none.
@@ -40,7 +42,7 @@ func (s *server) explainDeployment(ctx context.Context, in *getInput) (*explainO
 	}
 	x := &explaining{s: s, view: v, name: fleet.DeploymentName(in.Name)}
 	x.out = Explanation{Name: in.Name, Project: string(v.Project), Status: s.deploymentStatus(in.Name, v)}
-	for _, step := range []func(context.Context) error{x.declared, x.running, x.happened, x.wrote, x.room} {
+	for _, step := range []func(context.Context) error{x.declared, x.running, x.left, x.happened, x.wrote, x.room} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -141,6 +143,19 @@ func (x *explaining) living(ctx context.Context) ([]postgres.Replica, error) {
 			return live, err
 		}
 	}
+}
+
+// left reads what may run and counts no more.
+func (x *explaining) left(ctx context.Context) error {
+	all, err := x.s.store.UncountedReplicas(ctx, x.name, explainedLeft)
+	for _, r := range all {
+		u := Uncounted{ID: r.ID, Node: string(r.Node), Reason: r.Reason, Since: r.Since}
+		if r.Reason == fleet.OrphanNeverKnown || r.Reason == fleet.OrphanOverCap {
+			u.Hint = "holdfast orphans approve " + u.Node + " replica/" + string(r.ID)
+		}
+		x.out.Uncounted = append(x.out.Uncounted, u)
+	}
+	return err
 }
 
 func newestFirst(all []postgres.Replica) []Replica {

@@ -293,6 +293,17 @@ func TestExplain(t *testing.T) {
 		require.EqualValues(t, old, e.Ended[0].ID)
 	})
 
+	t.Run("says what may run and counts no more", func(t *testing.T) { // X3, X8
+		require.Empty(t, into[Explanation](t, r.get(webPath+"/explain")).Uncounted)
+		r.sql(`INSERT INTO replica_tombstones VALUES ('plant-1-a', 'aaaaaaaaaaaa', 'web', 5, 1, now() - interval '1 hour')`)
+		r.sql(`INSERT INTO orphan_replicas (node, replica, deployment, revision, reason) VALUES
+			('plant-1-b', 'bbbbbbbbbbbb', 'web', 1, 'never_known'), ('plant-1-b', 'cccccccccccc', 'other', 1, 'never_known')`)
+		left := into[Explanation](t, r.get(webPath+"/explain")).Uncounted
+		require.Len(t, left, 2)
+		require.Equal(t, []any{"plant-1-b", "never_known", "holdfast orphans approve plant-1-b replica/bbbbbbbbbbbb"}, []any{left[0].Node, left[0].Reason, left[0].Hint})
+		require.Equal(t, []any{fleet.ReplicaID("aaaaaaaaaaaa"), "told_to_end", ""}, []any{left[1].ID, left[1].Reason, left[1].Hint})
+	})
+
 	t.Run("says what is missing where there is no room", func(t *testing.T) {
 		r.put(webPath, strings.Replace(web, `"cpu":0.5`, `"cpu":64`, 1))
 		r.sql(`UPDATE replicas SET state = 'TERMINATED', ended_at = coalesce(ended_at, now())`)

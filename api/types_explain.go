@@ -16,10 +16,21 @@ type Explanation struct {
 	Causes    []Cause          `json:"causes" doc:"what keeps it from running as declared, the weightiest first"`
 	Replicas  []Replica        `json:"replicas" doc:"that live"`
 	Ended     []Replica        `json:"ended" doc:"the last ones that ended, newest first"`
+	Uncounted []Uncounted      `json:"uncounted,omitempty" doc:"that may run and count no more, newest first"`
 	Decisions []Decision       `json:"decisions" doc:"the last ones, newest first"`
 	Output    *FailedOutput    `json:"output,omitempty" doc:"of the replica that failed last"`
 	Nodes     []NodeFree       `json:"nodes" doc:"what is free where, and why no replica goes there"`
 	MoreNodes int              `json:"moreNodes,omitempty" doc:"that are not listed"`
+}
+
+// Uncounted is a replica that may run on a node although it counts towards nothing: its node is told to end
+// it and has not said that it did, or it waits for an operator, as an orphan of its node.
+type Uncounted struct {
+	ID     fleet.ReplicaID `json:"id"`
+	Node   string          `json:"node"`
+	Reason string          `json:"reason" enum:"told_to_end,never_known,over_cap"`
+	Since  time.Time       `json:"since"`
+	Hint   string          `json:"hint,omitempty" doc:"what to do"`
 }
 
 // ExplainedSpec is the declaration in short.

@@ -53,6 +53,7 @@ func (c *cli) explained(e api.Explanation) error {
 		{"Conditions", conditionsTable(e.Status.Conditions)},
 		{"Replicas", c.replicasTable(e.Replicas)},
 		{"Last replicas that ended", c.replicasTable(e.Ended)},
+		{"May run and count no more", c.uncountedTable(e.Uncounted)},
 		{"Last decisions", decisionsTable(e.Decisions)},
 	} {
 		if err := t.table.under(c.stdout, t.title); err != nil {
@@ -65,6 +66,14 @@ func (c *cli) explained(e api.Explanation) error {
 		title += fmt.Sprintf(" (%d more are not shown)", e.MoreNodes)
 	}
 	return nodesTable(e.Nodes).under(c.stdout, title)
+}
+
+func (c *cli) uncountedTable(all []api.Uncounted) *table {
+	t := newTable([]string{"REPLICA", "NODE", "WHY", "SINCE", "TO END IT"})
+	for _, u := range all {
+		t.add([]string{string(u.ID), u.Node, u.Reason, c.ago(u.Since), u.Hint})
+	}
+	return t
 }
 
 func (c *cli) explainCauses(causes []api.Cause) {

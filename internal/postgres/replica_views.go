@@ -195,3 +195,22 @@ func (s *Store) ReplicaSamples(ctx context.Context, name fleet.DeploymentName) (
 	}
 	return out, failed("read samples", err)
 }
+
+// UncountedReplica may run on a node and counts towards nothing: its node was told to end it, or it waits
+// for an operator (never_known, over_cap).
+type UncountedReplica struct {
+	ID     fleet.ReplicaID
+	Node   fleet.NodeName
+	Reason string
+	Since  time.Time
+}
+
+// UncountedReplicas gives those of a deployment, newest first.
+func (s *Store) UncountedReplicas(ctx context.Context, name fleet.DeploymentName, limit int32) ([]UncountedReplica, error) {
+	rows, err := s.q.UncountedReplicas(ctx, db.UncountedReplicasParams{Deployment: string(name), MaxRows: limit})
+	out := make([]UncountedReplica, len(rows))
+	for i, r := range rows {
+		out[i] = UncountedReplica{fleet.ReplicaID(r.Replica), fleet.NodeName(r.Node), r.Reason, r.Since}
+	}
+	return out, failed("list replicas that do not count", err)
+}

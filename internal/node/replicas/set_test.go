@@ -18,7 +18,9 @@ func TestEndsByNameOnly(t *testing.T) {
 	runtime := (&bench{t: t, dir: dir}).runtime()
 	rapid.Check(t, func(t *rapid.T) {
 		k := New(options(dir, runtime))
-		id := rapid.Custom(func(t *rapid.T) fleet.ReplicaID { return fleet.ReplicaID(fmt.Sprintf("%012x", rapid.IntRange(0, 5).Draw(t, "id"))) })
+		id := rapid.Custom(func(t *rapid.T) fleet.ReplicaID {
+			return fleet.ReplicaID(fmt.Sprintf("%012x", rapid.IntRange(0, 5).Draw(t, "id")))
+		})
 		for i, who := range rapid.SliceOfNDistinct(id, 0, 5, rapid.ID).Draw(t, "there") {
 			if i%3 == 2 {
 				k.strangers[who] = stranger{lead: lead{Found: Found{ID: who, Running: true}}}

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 )
 
 const approveOrphanReplicas = `-- name: ApproveOrphanReplicas :exec
@@ -235,6 +236,52 @@ func (q *Queries) SeeUnlisted(ctx context.Context, arg SeeUnlistedParams) ([]See
 			&i.Ended,
 			&i.Deployment,
 			&i.Uid,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const uncountedReplicas = `-- name: UncountedReplicas :many
+SELECT u.replica::text AS replica, u.node::text AS node, u.reason::text AS reason, u.since::timestamptz AS since FROM (
+    SELECT t.replica, t.node, 'told_to_end' AS reason, t.since FROM replica_tombstones t WHERE t.deployment = $1
+    UNION ALL
+    SELECT o.replica, o.node, o.reason, o.since FROM orphan_replicas o WHERE o.deployment = $1 AND o.approved_at IS NULL) u
+ORDER BY u.since DESC, u.replica LIMIT $2
+`
+
+type UncountedReplicasParams struct {
+	Deployment string
+	MaxRows    int32
+}
+
+type UncountedReplicasRow struct {
+	Replica string
+	Node    string
+	Reason  string
+	Since   time.Time
+}
+
+// What may run of a deployment and counts no more. Deployments are few that have any.
+func (q *Queries) UncountedReplicas(ctx context.Context, arg UncountedReplicasParams) ([]UncountedReplicasRow, error) {
+	rows, err := q.db.Query(ctx, uncountedReplicas, arg.Deployment, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UncountedReplicasRow
+	for rows.Next() {
+		var i UncountedReplicasRow
+		if err := rows.Scan(
+			&i.Replica,
+			&i.Node,
+			&i.Reason,
+			&i.Since,
 		); err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ CREATE TABLE replica_tombstones (
     since        timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (node, replica)
 );
+CREATE INDEX replica_tombstones_of ON replica_tombstones (deployment);
 
 -- What a node runs, and the region does not know or may not end by itself, waiting for an operator.
 CREATE TABLE orphan_replicas (
@@ -23,6 +24,7 @@ CREATE TABLE orphan_replicas (
     PRIMARY KEY (node, replica),
     CHECK ((approved_by IS NULL) = (approved_at IS NULL))
 );
+CREATE INDEX orphan_replicas_of ON orphan_replicas (deployment);
 
 -- What waits for an operator, of both kinds.
 CREATE VIEW waiting_orphans AS

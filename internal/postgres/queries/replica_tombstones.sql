@@ -59,3 +59,11 @@ SELECT * FROM orphan_replicas WHERE node = @node AND (@every::boolean OR replica
 -- name: ApproveOrphanReplicas :exec
 UPDATE orphan_replicas SET approved_by = @actor, approved_at = now()
 WHERE node = @node AND approved_at IS NULL AND replica = ANY(@ids::text[]);
+
+-- What may run of a deployment and counts no more. Deployments are few that have any.
+-- name: UncountedReplicas :many
+SELECT u.replica::text AS replica, u.node::text AS node, u.reason::text AS reason, u.since::timestamptz AS since FROM (
+    SELECT t.replica, t.node, 'told_to_end' AS reason, t.since FROM replica_tombstones t WHERE t.deployment = @deployment
+    UNION ALL
+    SELECT o.replica, o.node, o.reason, o.since FROM orphan_replicas o WHERE o.deployment = @deployment AND o.approved_at IS NULL) u
+ORDER BY u.since DESC, u.replica LIMIT @max_rows;
