@@ -98,6 +98,7 @@ func webExplanation() api.Explanation {
 			Health: &fleet.HealthCheck{Path: "/health", Method: "GET"}, StartupSeconds: 30, Resources: api.ResourceTotal{CPU: 0.5, Memory: 64 << 20, GPUs: 1},
 			Replicas: fleet.ReplicaBounds{Min: 1, Max: 5, Initial: 3}, Placement: api.DeploymentPlacement{Pools: []fleet.PoolName{"gpu"}, Spread: "sites"}, State: "started",
 		},
+		Uncounted: []api.Uncounted{{ID: replica1, Node: "plant-1-b", Reason: "never_known", Hint: "holdfast orphans approve plant-1-b replica/" + replica1}},
 		Causes:    []api.Cause{{Code: "program", Reason: "exited", Message: "it exited with 3", Hint: "look at its output"}},
 		Replicas:  webReplicas(),
 		Decisions: []api.Decision{{LastAt: testNow, Times: 7, Reason: "exited"}},
@@ -254,7 +255,7 @@ func TestDeploymentTables(t *testing.T) {
 		for _, text := range []string{
 			"program (exited): it exited with 3", "-> look at its output", "Command:   /bin/x --port", "http, admin:81", "0.5 cores, 64.0 MiB, 1 GPUs", "1 to 5, at first 3",
 			"pools gpu; spread over sites", "Last output of replica " + replica1, "  | fatal: ?[31mno database", "less than 2 cores", "Waits for:      replica",
-			"it has to answer until 2026-03-01T12:01:00Z",
+			"it has to answer until 2026-03-01T12:01:00Z", "May run and count no more", "holdfast orphans approve plant-1-b replica/" + replica1,
 		} {
 			require.Contains(t, got, text)
 		}
