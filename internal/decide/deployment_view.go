@@ -11,9 +11,9 @@ import (
 // How long the region waits for a node that is connected, before it takes the word of nobody: nodes
 // keep the terms of a replica themselves, on their own clocks.
 const (
-	takeUpLimit  = 2 * time.Minute  // a node says something of a new replica
-	prepareLimit = 30 * time.Minute // an image is pulled
-	stuckLimit   = 5 * time.Minute  // beyond a deadline that the node keeps
+	takeUpLimit  = 2 * time.Minute // a node says something of a new replica
+	prepareLimit = PrepareLimit    // an image is pulled
+	stuckLimit   = 5 * time.Minute // beyond a deadline that the node keeps
 )
 
 // deploymentView sorts the replicas that are not TERMINATED. Good ones run the released process

@@ -82,7 +82,9 @@ const (
 	aloneLeast, aloneMost = time.Second, 30 * time.Second
 	stopAgain             = time.Second
 	killAgain             = 5 * time.Second
-	// ReasonPrepareLimit gives up what could not be prepared in 30 minutes.
+	// PrepareLimit is how long a node may take to have one ready to start.
+	PrepareLimit = 30 * time.Minute
+	// ReasonPrepareLimit gives up what could not be prepared in that time.
 	ReasonPrepareLimit = "not_prepared"
 )
 
@@ -109,8 +111,8 @@ var replicaRules = []struct {
 	{"given_up_ends", func(c hereCase) bool { return c.GaveUp && c.lives() }, step(DoStop)},
 	{"given_up", func(c hereCase) bool { return c.GaveUp }, step(DoRest)},
 	{"prepare", is(ProcessNone), step(DoPrepare)},
-	{"preparing_too_long", func(c hereCase) bool { return c.Process == ProcessPreparing && c.past(prepareLimit) }, giveUp(ReasonPrepareLimit)},
-	{"preparing", is(ProcessPreparing), func(c hereCase) ReplicaAction { return restUntil(c.Since + prepareLimit) }},
+	{"preparing_too_long", func(c hereCase) bool { return c.Process == ProcessPreparing && c.past(PrepareLimit) }, giveUp(ReasonPrepareLimit)},
+	{"preparing", is(ProcessPreparing), func(c hereCase) ReplicaAction { return restUntil(c.Since + PrepareLimit) }},
 	{"start", is(ProcessPrepared), step(DoStart)},
 	{"broken", is(ProcessBroken), func(c hereCase) ReplicaAction { return ReplicaAction{Do: DoGiveUp, Reason: c.Reason} }},
 	{"restart", func(c hereCase) bool { return c.Process == ProcessOver && c.Again }, func(hereCase) ReplicaAction {

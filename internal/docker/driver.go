@@ -120,6 +120,9 @@ func (d *Driver) before(ctx context.Context, l replicas.Launch, i int, command [
 		return notStarted(err)
 	}
 	if err := d.engine.wait(ctx, id); err != nil {
+		if ctx.Err() != nil {
+			err = fleet.Errorf(fleet.Unavailable, "command %d before the start has not ended: %w", i+1, context.Cause(ctx))
+		}
 		return err
 	}
 	ended, err := d.engine.inspect(ctx, id)

@@ -295,6 +295,27 @@ func TestPreStart(t *testing.T) {
 	require.Empty(t, f.containers)
 }
 
+// S121, X6, X8: one that hangs is ended with its time, and says so.
+func TestPreStartHangs(t *testing.T) {
+	t.Parallel()
+	d, f := setup(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	prepared := make(chan error, 1)
+	go func() {
+		prepared <- d.Prepare(ctx, launch(func(l *replicas.Launch) { l.Process.PreStart = [][]string{{"sleep", "infinity"}} }))
+	}()
+	require.Eventually(t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.requests["wait"] > 0
+	}, 30*time.Second, time.Millisecond)
+	cancel(fleet.Errorf(fleet.Unavailable, "too long"))
+	err := <-prepared
+	require.EqualError(t, err, "command 1 before the start has not ended: too long")
+	require.Equal(t, fleet.Unavailable, fleet.KindOf(err))
+	require.Empty(t, f.containers)
+}
+
 // S49: a restart in its place is of the same container, so that its output goes on; another port
 // makes another one.
 func TestStartAgain(t *testing.T) {

@@ -296,6 +296,7 @@ func (f *fakeEngine) kill(w http.ResponseWriter, r *http.Request, c *fakeContain
 func (f *fakeEngine) wait(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	c := f.find(r.PathValue("id"))
+	f.requests["wait"]++
 	f.mu.Unlock()
 	if c == nil {
 		refuse(w, http.StatusNotFound, "No such container")

@@ -27,25 +27,48 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // prepare has all there that a start needs, and holds no start slot meanwhile. What may pass is
-// tried again for as long as it may take.
+// tried again for as long as it may take, and what hangs is ended then: it is given up next.
 func (w *worker) prepare(ctx context.Context) {
 	w.is(decide.ProcessPreparing)
 	ctx, done := w.interruptible(ctx)
 	defer done()
-	for failures := 0; ctx.Err() == nil; failures++ {
-		err := w.ready(ctx)
-		if err == nil {
+	within := w.within(ctx, w.since+decide.PrepareLimit)
+	for failures := 0; within.Err() == nil; failures++ {
+		err := w.ready(within)
+		switch {
+		case err == nil:
 			w.is(decide.ProcessPrepared)
+			return
+		case within.Err() != nil && ctx.Err() == nil:
+			w.tried = err.Error()
 			return
 		}
 		w.failed(ctx, err)
 		if w.process != decide.ProcessPreparing || w.next().Do != decide.DoRest {
 			return
 		}
-		pause(ctx, min(firstPause<<min(failures, 6), lastPause))
+		pause(within, min(firstPause<<min(failures, 6), lastPause))
 	}
-	w.is(decide.ProcessNone)
+	if ctx.Err() != nil {
+		w.is(decide.ProcessNone)
+	}
 }
+
+// within gives a context that ends at an instant of the agent's clock, which counts suspend, or with the
+// other one, which has to end.
+func (w *worker) within(ctx context.Context, until time.Duration) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w.keeper.workers.Go(func() {
+		for ctx.Err() == nil && w.keeper.opt.Now() < until {
+			pause(ctx, lookAgain)
+		}
+		cancel(errTooLong)
+	})
+	return ctx
+}
+
+// errTooLong is why something is ended that was to have a replica ready.
+var errTooLong = fleet.Errorf(fleet.Unavailable, "it took longer than it may")
 
 func (w *worker) ready(ctx context.Context) error {
 	r := w.now()
@@ -100,9 +123,7 @@ func (w *worker) failed(ctx context.Context, err error) {
 
 // start starts the program, one of few at a time.
 func (w *worker) start(agent context.Context, a decide.ReplicaAction) {
-	ctx, done := w.interruptible(agent)
-	defer done()
-	w.say(ctx, func(k *known) {
+	w.say(agent, func(k *known) {
 		k.Phase, k.Health, k.Probe = fleet.PhasePreparing, fleet.HealthNotChecked, decide.ProbeState{}
 		switch {
 		case !a.Restart:
@@ -113,6 +134,13 @@ func (w *worker) start(agent context.Context, a decide.ReplicaAction) {
 		}
 	})
 	w.again = false
+	if !w.fresh { // each start has its commands before it
+		if w.prepare(agent); w.process != decide.ProcessPrepared {
+			return
+		}
+	}
+	ctx, done := w.interruptible(agent)
+	defer done()
 	found, err := w.startOne(ctx)
 	if err != nil {
 		w.is(decide.ProcessPrepared)
@@ -131,11 +159,6 @@ func (w *worker) start(agent context.Context, a decide.ReplicaAction) {
 
 // startOne waits for one of the start slots.
 func (w *worker) startOne(ctx context.Context) (Found, error) {
-	if !w.fresh { // each start has its commands before it
-		if err := w.ready(ctx); err != nil {
-			return Found{}, err
-		}
-	}
 	select {
 	case w.keeper.starts <- struct{}{}:
 		defer func() { <-w.keeper.starts }()

@@ -3,11 +3,13 @@ package replicas
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 )
@@ -20,6 +22,7 @@ type fakeDriver struct {
 	there    map[fleet.ReplicaID]chan struct{} // closed when it has ended
 	prepared int
 	broken   bool  // commands before the start fail
+	hangs    bool  // commands before the start never end
 	refuses  error // of an image's registry
 	removed  []fleet.ReplicaID
 	refused  int // stops, while it was away
@@ -78,8 +81,13 @@ func (f *fakeDriver) Prepare(ctx context.Context, _ Launch) error {
 	if err != nil {
 		return err
 	}
-	defer done()
 	f.prepared++
+	if f.hangs {
+		done()
+		<-ctx.Done()
+		return fleet.Errorf(fleet.Unavailable, "command 1 before the start has not ended: %w", context.Cause(ctx))
+	}
+	defer done()
 	if f.refuses != nil {
 		return f.refuses
 	}
@@ -330,6 +338,29 @@ func TestPreparedForEachStart(t *testing.T) {
 	engine.is(func() { engine.broken = false })
 	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 	require.Greater(t, engine.prepared, 2)
+}
+
+// S121, X6, X8: commands that hang before a start of the node's own are given up as those before the first.
+func TestHangsBeforeAnotherStart(t *testing.T) {
+	t.Parallel()
+	var later atomic.Int64
+	b, engine := setupEngine(t, func(o *Options) {
+		o.Now = func() time.Duration { return guardian.SinceBoot() + time.Duration(later.Load()) }
+	})
+	b.ask(line(first, b.defined(container())))
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	b.keeper.Lost()
+	engine.is(func() { engine.hangs = true; engine.end(first) })
+	b.eventually(func() bool {
+		engine.mu.Lock()
+		defer engine.mu.Unlock()
+		return engine.prepared > 1
+	}, "it is not made ready again")
+	later.Store(int64(decide.PrepareLimit))
+	st := b.is(first, fleet.PhaseFailed, fleet.HealthNotChecked)
+	require.Equal(t, decide.ReasonPrepareLimit, st.GetReason())
+	require.Equal(t, uint32(1), st.GetRestarts())
+	engine.is(func() { require.False(t, engine.found(first).Running) })
 }
 
 // S53, X4: a node says that all it ran has ended only where it knows so.

@@ -66,13 +66,15 @@ func TestNeverReady(t *testing.T) {
 	t.Parallel()
 	const late = "it could not be made ready to start in time: "
 	for name, row := range map[string]struct {
-		def  fleet.Definition
-		says string
+		def   fleet.Definition
+		says  string
+		hangs bool
 	}{
-		"a registry that refuses": {container(), late + "pull the image: unauthorized to read web:1"},
+		"commands before the start of a container that hang": {container(), late + "command 1 before the start has not ended: it took longer than it may", true},
+		"a registry that refuses":                            {container(), late + "pull the image: unauthorized to read web:1", false},
 		"commands before the start that hang": {
 			web(func(d *fleet.Definition) { d.PreStart = [][]string{{"sleep", "1000"}} }),
-			late + "the commands before its start have not ended",
+			late + "the commands before its start have not ended", false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,6 +84,7 @@ func TestNeverReady(t *testing.T) {
 				o.Now = func() time.Duration { return guardian.SinceBoot() + time.Duration(later.Load()) }
 			})
 			engine.is(func() {
+				engine.hangs = row.hangs
 				engine.refuses = fleet.Errorf(fleet.Unavailable, "pull the image: unauthorized to read web:1%s", strings.Repeat(" ", 2*fleet.MaxReplicaMessage))
 			})
 			b.ask(line(first, b.defined(row.def)))
