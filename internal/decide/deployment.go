@@ -105,7 +105,7 @@ var deploymentRules = []struct {
 	{"too_few", func(v deploymentView) bool { return v.missing() > 0 }, converge},
 	{"replacing", func(v deploymentView) bool { return len(v.stale)+len(v.away) > 0 }, converge},
 	{"starting", func(v deploymentView) bool { return len(v.starting()) > 0 }, converge},
-	{"unhealthy", func(v deploymentView) bool { return v.healthy() < len(v.good) }, converge},
+	{"unhealthy", func(v deploymentView) bool { return v.healthy() < len(v.good) || v.unsaidOf(v.useless) > 0 }, converge},
 	{"ending", func(v deploymentView) bool { return len(v.ending) > 0 }, converge},
 	{ReasonNotHeard, func(v deploymentView) bool { return len(heard(v.good)) < v.healthy() }, converge},
 	{ruleConverged, func(deploymentView) bool { return true }, converge},

@@ -119,14 +119,16 @@ func goneFor(r fleet.ReplicaSeen, now time.Time) (reason, message string) {
 	return ReasonStopDeadline, fmt.Sprintf("node %s did not say in time that it ended; it is not to run it", r.Node)
 }
 
-// endDead ends what runs no more, and those to be replaced that do no work.
+// endDead ends what runs no more, and those to be replaced that do no work, as far as it is known.
 func (c *deploymentCase) endDead() {
 	for _, r := range c.v.dead {
 		reason, message := diedOf(r)
 		c.terminate(r, reason, message)
 	}
 	for _, r := range c.v.useless {
-		c.replaced(r)
+		if !c.v.unsaid(r) {
+			c.replaced(r)
+		}
 	}
 }
 
@@ -158,9 +160,9 @@ func (v deploymentView) replacedFor(r fleet.ReplicaSeen) (reason, message string
 }
 
 // endSurplus ends what is too much: of the released revision in the order of victims, then of what
-// it replaces, and what is on lost nodes, as long as enough work without them.
+// it replaces, and what is or was on lost nodes, as long as enough work without them.
 func (c *deploymentCase) endSurplus() {
-	good := victims(c.v.good)
+	good := c.v.victims()
 	for _, r := range good[:c.v.surplus()] {
 		c.terminate(r, ReasonScaledDown, fmt.Sprintf("%d are to run", c.v.Target))
 	}
@@ -175,6 +177,11 @@ func (c *deploymentCase) endSurplus() {
 	}
 	for _, r := range c.v.stale {
 		if !r.Unheard.IsZero() {
+			c.replaced(r)
+		}
+	}
+	for _, r := range c.v.useless {
+		if c.v.unsaid(r) { // the others have ended
 			c.replaced(r)
 		}
 	}
@@ -198,10 +205,15 @@ func (c *deploymentCase) failAway() {
 	}
 }
 
-// victims are those to end first: unhealthy, starting, those on nodes that are not heard, then the
-// oldest (S16, S105).
-func victims(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
+// victims are the good ones, those to end first before others: unhealthy, starting, those on nodes that
+// are not heard, then the oldest (S16, S105). Those of which their nodes have still to speak are no victims
+// before enough are healthy.
+func (v deploymentView) victims() []fleet.ReplicaSeen {
+	enough := len(heard(v.good)) >= v.Target
 	rank := func(r fleet.ReplicaSeen) int {
+		if v.unsaid(r) && !enough {
+			return 4
+		}
 		switch r.State {
 		case fleet.ReplicaUnhealthy:
 			return 0
@@ -214,7 +226,7 @@ func victims(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
 		}
 		return 3
 	}
-	all = slices.Clone(all)
+	all := slices.Clone(v.good)
 	slices.SortStableFunc(all, func(a, b fleet.ReplicaSeen) int { return cmp.Compare(rank(a), rank(b)) })
 	return all
 }

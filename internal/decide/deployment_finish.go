@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,11 @@ func (c *deploymentCase) finished() DeploymentPlan {
 
 // waitForReplicas looks again when a deadline of a replica passes without a word of its node.
 func (c *deploymentCase) waitForReplicas() {
+	for _, r := range slices.Concat(c.v.good, c.v.useless) {
+		if c.v.unsaid(r) {
+			c.next(saidBy(r))
+		}
+	}
 	for _, all := range [][]fleet.ReplicaSeen{c.v.good, c.v.stale} {
 		for _, r := range all {
 			if !r.Unheard.IsZero() {
@@ -55,7 +61,8 @@ func (c *deploymentCase) awaited() string {
 		words = append(words, "the next attempt at "+c.plan.NextAttempt.UTC().Format(time.RFC3339))
 	}
 	count(len(c.v.starting())+c.plan.Create, "%d starting replicas")
-	count(len(c.v.good)-len(c.v.starting())-c.v.healthy(), "%d unhealthy replicas")
+	count(len(c.v.good)-len(c.v.starting())-c.v.healthy()-c.v.unsaidOf(c.v.good), "%d unhealthy replicas")
+	count(c.v.unsaidOf(c.v.good)+c.v.unsaidOf(c.v.useless), "the word of nodes that are back on %d replicas")
 	count(len(c.v.ending)-len(c.plan.End)+len(c.plan.Terminate), "the end of %d replicas")
 	count(c.unheard(), "the nodes of %d replicas")
 	return strings.Join(words, ", ")

@@ -115,9 +115,9 @@ func (g *region) machine(t *rapid.T) {
 			n.unheard = g.now
 		}
 	case "back":
-		n.unheard = time.Time{}
+		g.back(n)
 	case "wiped":
-		n.unheard = time.Time{}
+		g.back(n)
 		for _, r := range g.all {
 			if r.Node == n.name && r.State.Live() {
 				r.Lost = true
@@ -205,7 +205,7 @@ func TestDeploymentAlwaysEnds(t *testing.T) {
 			g.visit()
 		}
 		for _, n := range g.nodes {
-			n.unheard = time.Time{}
+			g.back(n)
 		}
 		g.sick = false
 		g.settle(t)

@@ -55,6 +55,13 @@ func heardSince(ago time.Duration) change {
 	return func(r *fleet.ReplicaSeen) { r.HeardSince = noon.Add(-ago) }
 }
 
+// back is one that was given up with its node, which is heard again for so long.
+func back(ago time.Duration) change {
+	return func(r *fleet.ReplicaSeen) {
+		r.State, r.Since, r.Reason, r.HeardSince = fleet.ReplicaUnhealthy, noon.Add(-time.Hour), decide.ReasonNodeLost, noon.Add(-ago)
+	}
+}
+
 func ending(stopBy time.Duration) change {
 	return func(r *fleet.ReplicaSeen) { r.State, r.StopBy = fleet.ReplicaTerminating, noon.Add(stopBy) }
 }
@@ -193,6 +200,15 @@ func TestDeployment(t *testing.T) {
 		{"waits for a node that is away for a while", deployment(has(replica(1, unheard(time.Second)))), "nodes_not_heard", nil, 0, "", "", false},
 		{"replaces what is on a lost node", deployment(target(2, 1), has(replica(1, unheard(time.Minute)), replica(2))), "too_few", nil, 1, "", "", false},
 		{"ends what is on a lost node once it is replaced", deployment(target(2, 1), has(replica(1, unheard(time.Minute)), replica(2), replica(3))), "replacing", nil, 0, "1", "", false},
+		{"does not weigh what its node has still to speak of", deployment(target(1, 1), has(replica(1, back(time.Second)), replica(2, starting))), "starting", nil, 0, "", "", false},
+		{"ends others that are too many meanwhile", deployment(target(1, 1), has(replica(1, back(time.Second)), replica(2, starting), replica(3, unhealthy))), "too_many", nil, 0, "3", "", false},
+		{"ends it once enough are healthy without it", deployment(target(1, 1), has(replica(1, back(time.Second)), replica(2))), "too_many", nil, 0, "1", "", false},
+		{"ends it when its node says nothing in time", deployment(target(1, 1), has(replica(1, back(2*time.Minute)), replica(2, starting))), "too_many", nil, 0, "1", "", false},
+		{"keeps what may be healthy of an earlier version", deployment(released(2, 2), began(2, 2), target(1, 1), has(replica(1, back(time.Second)), replica(2, version(2), starting))), "starting", nil, 0, "", "", false},
+		{"makes nothing in the place of what may be healthy", deployment(released(2, 2), began(2, 2), target(1, 1), has(replica(1, back(time.Second)))), "unhealthy", nil, 0, "", "", false},
+		{"replaces it once the new one is healthy", deployment(released(2, 2), began(2, 2), target(1, 1), has(replica(1, back(time.Second)), replica(2, version(2)))), "unhealthy", nil, 0, "1", "", false},
+		{"replaces it when its node says nothing in time", deployment(released(2, 2), began(2, 2), target(1, 1), has(replica(1, back(2*time.Minute)), replica(2, version(2), starting))), "starting", nil, 0, "1", "", false},
+		{"ends it with all others", deployment(target(0, 0), func(s *fleet.DeploymentSeen) { s.Replicas = []fleet.ReplicaSeen{replica(1, back(time.Second))} }), "too_many", nil, 0, "1", "", false},
 		{"replaces what is on a node that is gone", deployment(target(1, 1), has(replica(1, gone))), "too_few", nil, 1, "1", "", false},
 		{"ends what is on a node that is gone, given up too", deployment(at(fleet.DeploymentError), target(1, 1), has(replica(1, gone))), "given_up", nil, 0, "1", "", false},
 		{"looks once more at what is on a lost node, given up", deployment(at(fleet.DeploymentError), target(1, 1), has(replica(1, unheard(time.Minute)))), "given_up", nil, 0, "", "", false},

@@ -93,6 +93,24 @@ func (v deploymentView) backstop(r fleet.ReplicaSeen) time.Time {
 	return since.Add(prepareLimit + v.Startup + r.Stop + stuckLimit)
 }
 
+// unsaid: it was given up with its node, which is back and has not said yet how it is: it may well be
+// healthy. It is so for as long as a node may take to say something of a new one.
+func (v deploymentView) unsaid(r fleet.ReplicaSeen) bool {
+	return r.State == fleet.ReplicaUnhealthy && r.Reason == ReasonNodeLost && r.Unheard.IsZero() && v.At.Before(saidBy(r))
+}
+
+func saidBy(r fleet.ReplicaSeen) time.Time { return r.HeardSince.Add(takeUpLimit) }
+
+func (v deploymentView) unsaidOf(all []fleet.ReplicaSeen) int {
+	n := 0
+	for _, r := range all {
+		if v.unsaid(r) {
+			n++
+		}
+	}
+	return n
+}
+
 // isAway: what it was is the last that was heard, too long ago.
 func (v deploymentView) isAway(r fleet.ReplicaSeen) bool {
 	return !r.Unheard.IsZero() && !v.At.Before(v.lostAt(r))
@@ -147,10 +165,21 @@ func (v deploymentView) starting() []fleet.ReplicaSeen {
 	return out
 }
 
-// missing is how many there are too few, surplus how many there are too many of the released
-// revision.
-func (v deploymentView) missing() int { return max(0, v.Target-len(v.good)-len(v.stale)) }
-func (v deploymentView) surplus() int { return max(0, len(v.good)-v.Target) }
+// missing is how many there are too few. Those to be replaced of which their nodes have still to speak are
+// none of them yet.
+func (v deploymentView) missing() int {
+	return max(0, v.Target-len(v.good)-len(v.stale)-v.unsaidOf(v.useless))
+}
+
+// surplus is how many there are too many of the released revision. Until as many as are to run are
+// healthy, those of which their nodes have still to speak are not weighed against others.
+func (v deploymentView) surplus() int {
+	n := len(v.good) - v.Target
+	if len(heard(v.good)) < v.Target {
+		n -= v.unsaidOf(v.good)
+	}
+	return max(0, n)
+}
 
 // wants says that replicas are to be made: what is missing, or what takes the place of another.
 func (v deploymentView) wants() bool { return v.missing() > 0 || len(v.stale) > 0 }

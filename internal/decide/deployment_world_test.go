@@ -17,6 +17,7 @@ type worldNode struct {
 	name    fleet.NodeName
 	site    fleet.SiteName
 	unheard time.Time
+	since   time.Time // when it came back last
 	leave   bool
 	gone    bool
 }
@@ -89,7 +90,7 @@ func (g *region) look() fleet.DeploymentSeen {
 		}
 		n := g.node(r.Node)
 		c := *r
-		c.Unheard, c.Leave, c.Gone = n.unheard, n.leave || n.gone, n.gone
+		c.Unheard, c.HeardSince, c.Leave, c.Gone = n.unheard, n.since, n.leave || n.gone, n.gone
 		s.Replicas = append(s.Replicas, c)
 	}
 	return s
@@ -221,6 +222,23 @@ func (g *region) keepsHealthy(seen fleet.DeploymentSeen, p decide.DeploymentPlan
 	})
 	left, _ := runningNow(after)
 	require.GreaterOrEqual(g.t, left, min(seen.Target, before), "%s ends too many: %s", p.Rule, ids(p.Terminate))
+	for _, r := range seen.Replicas {
+		ends := slices.ContainsFunc(p.Terminate, func(s decide.ReplicaStep) bool { return s.ID == r.ID })
+		require.False(g.t, ends && left < seen.Target && g.unsaid(r), "%s ends %s, of which its node has still to speak", p.Rule, r.ID)
+	}
+}
+
+// unsaid: it may be healthy for all that anybody knows, for its node came back a moment ago.
+func (g *region) unsaid(r fleet.ReplicaSeen) bool {
+	dead := r.Lost || r.Gone || r.Phase.Over()
+	return !dead && r.Unheard.IsZero() && r.Reason == decide.ReasonNodeLost && g.now.Before(r.HeardSince.Add(2*time.Minute))
+}
+
+// back has a node connect again; its report comes later.
+func (g *region) back(n *worldNode) {
+	if !n.unheard.IsZero() {
+		n.unheard, n.since = time.Time{}, g.now
+	}
 }
 
 func (g *region) carryOut(p decide.DeploymentPlan, nodes []fleet.NodeName) {
@@ -243,6 +261,11 @@ func (g *region) carryOut(p decide.DeploymentPlan, nodes []fleet.NodeName) {
 	}
 	for _, s := range p.Fail {
 		g.move(s.ID, fleet.ReplicaFailed)
+		for _, r := range g.all {
+			if r.ID == s.ID {
+				r.Reason = s.Reason
+			}
+		}
 	}
 	for _, n := range nodes[:p.Create] {
 		g.made++
