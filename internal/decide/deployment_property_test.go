@@ -133,9 +133,11 @@ func (g *region) machine(t *rapid.T) {
 }
 
 func (g *region) disturb(t *rapid.T) {
-	switch rapid.SampledFrom([]string{"time", "chance", "chance", "person", "machine", "work", "rounds", "sick"}).Draw(t, "disturbance") {
+	switch rapid.SampledFrom([]string{"time", "hours", "chance", "chance", "person", "machine", "work", "rounds", "sick"}).Draw(t, "disturbance") {
 	case "time":
 		g.now = g.now.Add(time.Duration(rapid.IntRange(1, 120).Draw(t, "seconds")) * time.Second)
+	case "hours":
+		g.now = g.now.Add(time.Duration(rapid.IntRange(1, 12).Draw(t, "hours")) * time.Hour)
 	case "chance":
 		g.chance(t)
 	case "person":

@@ -344,7 +344,7 @@ func TestDeploymentSettles(t *testing.T) {
 // why.
 func TestDeploymentBackstop(t *testing.T) {
 	t.Parallel()
-	slow := func(s *fleet.DeploymentSeen) { s.Startup = 30 * time.Minute }
+	slow := func(s *fleet.DeploymentSeen) { s.Startup, s.Settle = 30*time.Minute, 10*time.Hour }
 	started := func(ago time.Duration) change {
 		return func(r *fleet.ReplicaSeen) {
 			r.State, r.Health, r.Since = fleet.ReplicaStarting, fleet.HealthNotChecked, noon.Add(-ago)
@@ -352,7 +352,7 @@ func TestDeploymentBackstop(t *testing.T) {
 	}
 	preparing := func(r *fleet.ReplicaSeen) { r.Phase = fleet.PhasePreparing }
 	untold := func(r *fleet.ReplicaSeen) { r.Phase = "" }
-	const whole = 30*time.Minute + 30*time.Minute + 10*time.Second + 5*time.Minute
+	const whole = 30*time.Minute + 30*time.Minute + 10*time.Hour + 10*time.Second + 5*time.Minute
 	for _, c := range []struct {
 		name   string
 		seen   fleet.ReplicaSeen

@@ -90,7 +90,7 @@ func (v deploymentView) backstop(r fleet.ReplicaSeen) time.Time {
 		return since.Add(takeUpLimit)
 	}
 	// Since is renewed by each start: it is prepared before the first, stopped before each other.
-	return since.Add(prepareLimit + v.Startup + r.Stop + stuckLimit)
+	return since.Add(prepareLimit + v.Startup + v.Settle + r.Stop + stuckLimit)
 }
 
 // unsaid: it was given up with its node, which is back and has not said yet how it is: it may well be

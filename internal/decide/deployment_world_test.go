@@ -54,7 +54,7 @@ func newRegion(t *rapid.T) *region {
 	n := rapid.IntRange(0, 4).Draw(t, "target")
 	g.seen = fleet.DeploymentSeen{
 		Name: "web", Placement: fleet.PlacementSpec{Spread: fleet.SpreadSites}, State: fleet.DeploymentPending, Target: n, Min: rapid.IntRange(0, n).Draw(t, "min"), Revision: 1, ProcessVersion: 1,
-		Startup: time.Minute, Stop: 10 * time.Second,
+		Startup: time.Minute, Settle: rapid.SampledFrom([]time.Duration{100 * time.Second, 10 * time.Hour}).Draw(t, "settle time"), Stop: 10 * time.Second,
 		Terms: fleet.Recovery{GiveUp: 6, CrashMaxSeconds: rapid.SampledFrom([]int{120, 960}).Draw(t, "longest pause")},
 	}
 	g.ask(fleet.OperationConverge)
@@ -181,6 +181,7 @@ func (g *region) promises(seen fleet.DeploymentSeen, p decide.DeploymentPlan) {
 		require.Zero(t, p.Create, "S32: %s creates in %s", p.Rule, state)
 	}
 	g.keepsHealthy(seen, p, over)
+	g.inTime(seen, p)
 	if !over {
 		_, live := runningNow(seen)
 		require.LessOrEqual(t, p.Create, max(0, seen.Target+1-live+len(p.Terminate)), "one more than the target at most")
@@ -225,6 +226,16 @@ func (g *region) keepsHealthy(seen fleet.DeploymentSeen, p decide.DeploymentPlan
 	for _, r := range seen.Replicas {
 		ends := slices.ContainsFunc(p.Terminate, func(s decide.ReplicaStep) bool { return s.ID == r.ID })
 		require.False(g.t, ends && left < seen.Target && g.unsaid(r), "%s ends %s, of which its node has still to speak", p.Rule, r.ID)
+	}
+}
+
+// inTime: what its node looks at, and may make healthy yet, is not taken for one that starts too slowly.
+func (g *region) inTime(seen fleet.DeploymentSeen, p decide.DeploymentPlan) {
+	for _, r := range seen.Replicas {
+		late := slices.ContainsFunc(p.Terminate, func(s decide.ReplicaStep) bool {
+			return s.ID == r.ID && s.Reason == fleet.ReasonStartupDeadline
+		})
+		require.False(g.t, late && seen.At.Before(r.Since.Add(seen.Startup+seen.Settle)), "%s had time until it is healthy", r.ID)
 	}
 }
 

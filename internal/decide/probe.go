@@ -48,7 +48,7 @@ func Probe(p ProbeState, check fleet.HealthCheck, ok bool, at time.Duration) Pro
 	switch {
 	case ok:
 		if !p.Begun {
-			p.Settle = max(p.Deadline, at+settleTime(check))
+			p.Settle = max(p.Deadline, at+check.SettleTime())
 		}
 		p.Passed, p.Failed, p.Begun = p.Passed+1, 0, true
 		if p.Passed >= check.HealthyThreshold {
@@ -80,16 +80,9 @@ func (p ProbeState) Resume(check fleet.HealthCheck, at time.Duration) ProbeState
 	case !p.Begun:
 		p.Deadline = max(p.Deadline, at+StartupProbeEvery+time.Duration(check.Timeout*float64(time.Second)))
 	case p.Health == fleet.HealthNotChecked && p.Settle > 0:
-		p.Settle = max(p.Settle, at+settleTime(check))
+		p.Settle = max(p.Settle, at+check.SettleTime())
 	}
 	return p
-}
-
-// settleTime is twice what the slowest straight way to an answer takes: a probe that takes longer than the
-// interval holds up the next one.
-func settleTime(check fleet.HealthCheck) time.Duration {
-	looks := 2 * (check.HealthyThreshold + check.UnhealthyThreshold)
-	return time.Duration(float64(looks) * max(check.Interval, check.Timeout) * float64(time.Second))
 }
 
 // Due is when a replica that is not healthy yet is late; 0 is never.

@@ -135,8 +135,10 @@ type DeploymentSeen struct {
 	// BeganVersion is the process version that goes with it.
 	BeganVersion int64    `json:"beganVersion"`
 	Terms        Recovery `json:"terms"`
-	// Startup is how long a replica may take to be healthy, Stop how long to end.
+	// Startup is how long a replica may take until its first success, Settle until it is healthy or not after
+	// that, Stop how long to end.
 	Startup time.Duration `json:"startup"`
+	Settle  time.Duration `json:"settle,omitempty"`
 	Stop    time.Duration `json:"stop"`
 	// Attempts counts the failed ones of this process version, and is 0 once it was available; no
 	// further one begins before NextAttempt, and only what is made from then on can fail it.

@@ -1,6 +1,9 @@
 package fleet
 
-import "cmp"
+import (
+	"cmp"
+	"time"
+)
 
 // What holds where a deployment says nothing (S21, S45, S75, S106, S107).
 const (
@@ -50,4 +53,12 @@ func (h HealthCheck) WithDefaults() HealthCheck {
 	h.UnhealthyThreshold = cmp.Or(h.UnhealthyThreshold, DefaultUnhealthyThreshold)
 	h.HealthyThreshold = cmp.Or(h.HealthyThreshold, DefaultHealthyThreshold)
 	return h
+}
+
+// SettleTime is how long it may take from the first success to an answer: twice what the slowest straight way
+// to one takes. A probe that takes longer than the interval holds up the next one.
+func (h HealthCheck) SettleTime() time.Duration {
+	h = h.WithDefaults()
+	looks := 2 * (h.HealthyThreshold + h.UnhealthyThreshold)
+	return time.Duration(float64(looks) * max(h.Interval, h.Timeout) * float64(time.Second))
 }

@@ -140,7 +140,7 @@ func (w *deploymentWork) lookAtRevision(ctx context.Context, l *looked) error {
 		return err
 	}
 	l.seen.Stopped, l.seen.Min, l.seen.Terms = l.spec.State == fleet.StateStopped, l.spec.Replicas.Min, l.spec.Recovery
-	l.seen.Startup, l.seen.Stop = l.terms.startup(), l.terms.stop()
+	l.seen.Startup, l.seen.Settle, l.seen.Stop = l.terms.startup(), l.terms.settle(), l.terms.stop()
 	return nil
 }
 

@@ -126,10 +126,13 @@ type terms struct {
 	Driver         fleet.Driver `json:"driver"`
 	StartupSeconds float64      `json:"startupSeconds"`
 	// CheckSeconds is how long it takes at most from the first success to being healthy.
-	CheckSeconds float64         `json:"checkSeconds,omitempty"`
-	StopSeconds  int             `json:"stopSeconds"`
-	Ports        []int           `json:"ports,omitempty"`
-	Resources    fleet.Resources `json:"resources"`
+	CheckSeconds float64 `json:"checkSeconds,omitempty"`
+	// SettleSeconds is how long its node waits from the first success until it is healthy or not, with the
+	// probe that says so.
+	SettleSeconds float64         `json:"settleSeconds,omitempty"`
+	StopSeconds   int             `json:"stopSeconds"`
+	Ports         []int           `json:"ports,omitempty"`
+	Resources     fleet.Resources `json:"resources"`
 }
 
 const (
@@ -150,6 +153,7 @@ func termsOf(definition []byte) (terms, error) {
 	if d.Health != nil {
 		h := d.Health.WithDefaults()
 		t.CheckSeconds = float64(h.HealthyThreshold)*max(h.Interval, h.Timeout) + h.Timeout
+		t.SettleSeconds = h.SettleTime().Seconds() + max(h.Interval, h.Timeout) + h.Timeout
 	}
 	if t.StopSeconds <= 0 {
 		t.StopSeconds = defaultStopSeconds
@@ -170,7 +174,13 @@ func termsOf(definition []byte) (terms, error) {
 
 func (t terms) startup() time.Duration { return secondsOf(t.StartupSeconds) }
 func (t terms) check() time.Duration   { return secondsOf(t.CheckSeconds) }
-func (t terms) stop() time.Duration    { return time.Duration(t.StopSeconds) * time.Second }
+func (t terms) settle() time.Duration {
+	if t.SettleSeconds == 0 { // kept by an earlier version: as with the default thresholds
+		return t.check() + 2*t.check()*(fleet.DefaultHealthyThreshold+fleet.DefaultUnhealthyThreshold)/fleet.DefaultHealthyThreshold
+	}
+	return secondsOf(t.SettleSeconds)
+}
+func (t terms) stop() time.Duration { return time.Duration(t.StopSeconds) * time.Second }
 
 // Bodies are what a spec refers to.
 func bodiesOf(spec fleet.DeploymentSpec) []fleet.Hash {

@@ -349,6 +349,45 @@ func TestDeploymentDeadlines(t *testing.T) {
 	require.Contains(t, op.Message, "awaited: 2 starting replicas")
 }
 
+// S105, X28: what a node that is back runs does not end before it has said how it is.
+func TestDeploymentNodeIsBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 1 }))
+	b.settles()
+	first := b.replicas()[0]
+	b.disconnect(first.Node)
+	b.exec(`UPDATE connections SET ended_at = now() - interval '1 minute' WHERE node = $1`, first.Node)
+	b.visits()
+	require.Equal(t, fleet.ReplicaUnhealthy, b.replica(first.ID).State)
+	require.Len(t, b.replicas(), 2)
+
+	b.connect(first.Node)
+	b.visits()
+	for _, r := range b.replicas() {
+		require.True(t, r.State.Live(), "%s is %s", r.ID, r.Reason)
+	}
+	b.tells(first.Node, healthy(first.ID))
+	b.settles()
+	require.Len(t, b.replicas(), 1)
+	require.Equal(t, fleet.ReplicaHealthy, b.replica(first.ID).State)
+}
+
+// S47, S48: the region knows how long a node may look at what it started, also of what was released before it
+// was kept.
+func TestDeploymentSettleTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) {
+		s.Process.Health = &fleet.HealthCheck{Interval: 600, Timeout: 5, HealthyThreshold: 5, UnhealthyThreshold: 1}
+	}))
+	require.Equal(t, 2*time.Hour+10*time.Minute+5*time.Second, b.seen().Settle)
+	b.exec(`UPDATE deployment_revisions SET terms = terms - 'settleSeconds'`)
+	require.Equal(t, 6*(50*time.Minute+5*time.Second), b.seen().Settle)
+	b.exec(`UPDATE deployment_revisions SET terms = terms - 'checkSeconds'`)
+	require.Zero(t, b.seen().Settle)
+}
+
 // X6: what is to be replaced one by one is counted, and how long each may take.
 func TestDeploymentLimits(t *testing.T) {
 	t.Parallel()
