@@ -310,11 +310,19 @@ func deploymentSubjects(names []string) []string {
 	return out
 }
 
-// unnamedPool refuses to delete a pool that a deployment names.
+// unnamedPool refuses to delete a pool that a deployment names, in what is written of it or in what it runs:
+// that would have no place any more.
 func unnamedPool(ctx context.Context, q *db.Queries, k fleet.ObjectKey) error {
-	n, err := q.DeclaredInPool(ctx, k.Name)
-	if err != nil || n == 0 {
+	names, err := q.NamesOfPool(ctx, k.Name)
+	if err != nil || len(names) == 0 {
 		return failed("look for uses", err)
 	}
-	return fleet.Errorf(fleet.IllegalState, "%d deployments still name %s", n, k).WithHint("delete or change them first")
+	for _, n := range names {
+		if !n.Written {
+			return fleet.Errorf(fleet.IllegalState, "%d deployments still name %s: what is released of %s does", len(names), k, n.Name).
+				WithHint("release what was written of it, or delete it, first")
+		}
+	}
+	return fleet.Errorf(fleet.IllegalState, "%d deployments still name %s, among them %s", len(names), k, names[0].Name).
+		WithHint("delete or change them first")
 }

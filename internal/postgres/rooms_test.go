@@ -126,6 +126,39 @@ func TestPlacementMoves(t *testing.T) {
 	require.Equal(t, []fleet.NodeName{nodeA, nodeA}, where(), "the pool changed")
 }
 
+// X7, X28: a pool stays as long as what a deployment runs names it, whatever was written since.
+func TestPoolOfWhatRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	racks := fleet.PoolKey("racks")
+	_, err := b.PutPool(t.Context(), writeOf(racks), fleet.PoolSpec{})
+	require.NoError(t, err)
+	inPool := asking(func(s *fleet.DeploymentSpec) { s.Placement.Pools = []fleet.PoolName{"racks"} })
+	b.putDeployment(inPool)
+	b.settles()
+	_, err = b.DeleteDeclared(t.Context(), writeOf(racks))
+	require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
+	require.ErrorContains(t, err, "among them web")
+
+	b.putDeployment(notReleased)
+	_, err = b.DeleteDeclared(t.Context(), writeOf(racks))
+	require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
+	require.ErrorContains(t, err, "what is released of web does")
+
+	_, err = b.turnDeployment(fleet.OperationDestroy)
+	require.NoError(t, err)
+	b.putDeployment(inPool)
+	b.putDeployment(notReleased)
+	b.visitDeployment(run1)
+	_, err = b.DeleteDeclared(t.Context(), writeOf(racks))
+	require.ErrorContains(t, err, "what is released of web does", "it runs once what was before it has ended")
+
+	b.settles()
+	b.putDeployment()
+	_, err = b.DeleteDeclared(t.Context(), writeOf(racks))
+	require.NoError(t, err)
+}
+
 // A deployment that fills the nodes, or has a fixed port on all that are there, can be updated.
 func TestFullDeploymentIsUpdated(t *testing.T) {
 	t.Parallel()

@@ -100,17 +100,6 @@ func (q *Queries) DeclareNext(ctx context.Context, arg DeclareNextParams) error 
 	return err
 }
 
-const declaredInPool = `-- name: DeclaredInPool :one
-SELECT count(*) FROM objects WHERE kind = 'deployment' AND scope = '' AND spec #> '{placement,pools}' ? $1::text
-`
-
-func (q *Queries) DeclaredInPool(ctx context.Context, pool string) (int64, error) {
-	row := q.db.QueryRow(ctx, declaredInPool, pool)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const deploymentsDue = `-- name: DeploymentsDue :many
 SELECT d.name FROM deployments d
 LEFT JOIN LATERAL (SELECT v.spec ->> 'state' AS wanted FROM deployment_revisions v
@@ -610,6 +599,42 @@ func (q *Queries) MoveDeployment(ctx context.Context, arg MoveDeploymentParams) 
 		arg.Name,
 	)
 	return err
+}
+
+const namesOfPool = `-- name: NamesOfPool :many
+SELECT u.name::text AS name, bool_or(u.written)::boolean AS written FROM (
+    SELECT o.name, true AS written FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.spec #> '{placement,pools}' ? $1::text
+    UNION ALL SELECT d.name, false FROM deployments d JOIN deployment_revisions v ON v.deployment = d.name
+    WHERE v.spec #> '{placement,pools}' ? $1::text
+      AND (d.state NOT IN ('DESTROYING', 'TERMINATED') AND v.revision = d.revision OR v.uid = d.next_uid AND v.revision = d.last_revision)) u
+GROUP BY u.name ORDER BY u.name
+`
+
+type NamesOfPoolRow struct {
+	Name    string
+	Written bool
+}
+
+// Who names a pool: written are those whose declaration does; the others only run, or are to run once what was
+// before them has ended, a revision that does.
+func (q *Queries) NamesOfPool(ctx context.Context, pool string) ([]NamesOfPoolRow, error) {
+	rows, err := q.db.Query(ctx, namesOfPool, pool)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NamesOfPoolRow
+	for rows.Next() {
+		var i NamesOfPoolRow
+		if err := rows.Scan(&i.Name, &i.Written); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const newestDeploymentRevision = `-- name: NewestDeploymentRevision :one

@@ -116,8 +116,15 @@ ORDER BY v.revision DESC LIMIT @max_rows;
 SELECT d.name FROM deployments d JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = d.revision
 WHERE d.state <> 'TERMINATED' AND v.spec #> '{placement,pools}' ? @pool::text ORDER BY d.name;
 
--- name: DeclaredInPool :one
-SELECT count(*) FROM objects WHERE kind = 'deployment' AND scope = '' AND spec #> '{placement,pools}' ? @pool::text;
+-- Who names a pool: written are those whose declaration does; the others only run, or are to run once what was
+-- before them has ended, a revision that does.
+-- name: NamesOfPool :many
+SELECT u.name::text AS name, bool_or(u.written)::boolean AS written FROM (
+    SELECT o.name, true AS written FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.spec #> '{placement,pools}' ? @pool::text
+    UNION ALL SELECT d.name, false FROM deployments d JOIN deployment_revisions v ON v.deployment = d.name
+    WHERE v.spec #> '{placement,pools}' ? @pool::text
+      AND (d.state NOT IN ('DESTROYING', 'TERMINATED') AND v.revision = d.revision OR v.uid = d.next_uid AND v.revision = d.last_revision)) u
+GROUP BY u.name ORDER BY u.name;
 
 -- name: EndUnreleased :exec
 UPDATE deployments SET state = @state, reason = 'deleted', message = 'it was never released', awaited = '', since = clock_timestamp(), updated_at = now()
