@@ -180,6 +180,34 @@ func TestDivided(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(cgroups.base, string(first)))
 }
 
+// X5, X28: an agent removes the cgroups that belong to nothing before it starts anything, and never later:
+// one may be of a replica that starts. What cannot be removed is no reason to run nothing.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	kept := filepath.Join(base, string(second), "in use")
+	for _, dir := range []string{filepath.Join(base, string(first)), filepath.Dir(kept)} {
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+	}
+	require.NoError(t, os.WriteFile(kept, nil, 0o600))
+	var process *Process
+	b := setup(t, func(o *Options) {
+		var ok bool
+		process, ok = o.Drivers[fleet.DriverProcess].(*Process)
+		require.True(t, ok)
+		process.cgroups = &Cgroups{base: base}
+	})
+	<-b.keeper.ready
+	require.Empty(t, b.keeper.absent)
+	require.NoDirExists(t, filepath.Join(base, string(first)))
+	require.FileExists(t, kept)
+	starts, err := process.cgroups.make(third, fleet.Resources{})
+	require.NoError(t, err)
+	_, err = process.List(t.Context())
+	require.NoError(t, err)
+	require.DirExists(t, starts)
+}
+
 // X5: nothing of a replica outlives it, whatever it did to hide and although its guardian was killed;
 // nor does its cgroup.
 func TestHidden(t *testing.T) {

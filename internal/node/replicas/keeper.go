@@ -192,6 +192,7 @@ func (k *Keeper) recover(ctx context.Context) error {
 		return err
 	}
 	found, absent := k.find(ctx)
+	k.sweep(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -222,6 +223,25 @@ func (k *Keeper) recover(ctx context.Context) error {
 		k.strangers[id] = stranger{lead: at}
 	}
 	return nil
+}
+
+// sweeper is a driver that may find more than replicas. Sweep removes what belongs to none, and is called
+// before any worker begins, never again.
+type sweeper interface {
+	Sweep(ctx context.Context) error
+}
+
+// sweep leaves what cannot be removed to the next agent: it is no reason to run nothing.
+func (k *Keeper) sweep(ctx context.Context) {
+	for name, driver := range k.opt.Drivers {
+		s, sweeps := driver.(sweeper)
+		if !sweeps {
+			continue
+		}
+		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+			k.opt.Log.Error("what earlier replicas left was not removed", "driver", name, "err", err)
+		}
+	}
 }
 
 // stranger is what a driver found and nobody remembers; unlisted says that the set does not list it either.

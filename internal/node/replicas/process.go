@@ -51,11 +51,16 @@ func (p *Process) List(ctx context.Context) ([]Found, error) {
 			all = append(all, p.note(fleet.ReplicaID(name), states[name]))
 		}
 	}
-	return all, p.sweep(ctx, names)
+	return all, nil
 }
 
-// sweep removes the cgroups of replicas of which nothing else is left.
-func (p *Process) sweep(ctx context.Context, names []fleet.InstanceName) error {
+// Sweep removes the cgroups of replicas of which nothing else is left. It kills what is in one whose start
+// is under way: it is for an agent that has not started anything yet.
+func (p *Process) Sweep(ctx context.Context) error {
+	names, err := p.runtime.Names()
+	if err != nil {
+		return err
+	}
 	ids, err := p.cgroups.ids()
 	errs := []error{err}
 	for _, id := range ids {
