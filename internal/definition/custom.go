@@ -52,8 +52,10 @@ func validateModelHealth(h *fleet.ModelHealth) error {
 		return nil
 	}
 	switch {
-	case h.Path == "" || h.Path[0] != '/':
-		return fleet.Errorf(fleet.Invalid, "a path starts with /").At(field + "/path")
+	case !fleet.ValidHealthPath(h.Path):
+		return fleet.Errorf(fleet.Invalid, "%s", fleet.NoHealthPath).At(field + "/path")
+	case !fleet.ValidHealthStatus(h.ExpectedStatusCode):
+		return fleet.Errorf(fleet.Invalid, "%d is no status that ends an answer: allowed are 200 to 599", h.ExpectedStatusCode).At(field + "/expected_status_code")
 	case !(h.Interval >= 0 && h.Interval <= maxModelSeconds):
 		return fleet.Errorf(fleet.Invalid, "allowed are up to %d seconds", maxModelSeconds).At(field + "/interval")
 	case h.MaxRetries < 0 || h.MaxRetries > 1000:

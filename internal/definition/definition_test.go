@@ -256,6 +256,10 @@ func TestGenerateRefuses(t *testing.T) {
 			m.Service.PreStartActions = []fleet.ModelAction{{Action: "run_command", Args: map[string]any{"command": "ls"}}}
 		})},
 		{"a path without /", "/modelDefinition/service/health_check/path", model(func(m *fleet.ModelDefinition) { m.Service.HealthCheck.Path = "x" })},
+		{"a path with a space", "/modelDefinition/service/health_check/path", model(func(m *fleet.ModelDefinition) { m.Service.HealthCheck.Path = "/a b" })},
+		{"a status that only announces an answer", "/modelDefinition/service/health_check/expected_status_code", model(func(m *fleet.ModelDefinition) {
+			m.Service.HealthCheck.ExpectedStatusCode = 100
+		})},
 		{"a check without a port", "/process/ports", serving(fleet.TypeProcess, "", command("x"), func(s *fleet.DeploymentSpec) { s.Process.Health = &fleet.HealthCheck{} })},
 		{"probes that overlap with the type's interval", "/process/health/timeout", serving(fleet.TypeVLLM, "m", func(s *fleet.DeploymentSpec) {
 			s.Process.Health = &fleet.HealthCheck{Timeout: 10}

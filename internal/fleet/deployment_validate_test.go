@@ -84,8 +84,12 @@ func TestValidateDeployment(t *testing.T) {
 		{"an unknown check", "/process/health/type", health(fleet.HealthCheck{Type: "exec"})},
 		{"a check of no port", "/process/health/port", health(fleet.HealthCheck{Port: "admin"})},
 		{"a path without /", "/process/health/path", health(fleet.HealthCheck{Path: "health"})},
+		{"a path with a bad escape", "/process/health/path", health(fleet.HealthCheck{Path: "/a%zz"})},
+		{"a path with a tab", "/process/health/path", health(fleet.HealthCheck{Path: "/a\tb"})},
+		{"a path with a space", "/process/health/path", health(fleet.HealthCheck{Path: "/a b"})},
 		{"an unknown method", "/process/health/method", health(fleet.HealthCheck{Method: "PUT"})},
 		{"a status that is none", "/process/health/expected_status", health(fleet.HealthCheck{ExpectedStatus: 99})},
+		{"a status that only announces an answer", "/process/health/expected_status", health(fleet.HealthCheck{ExpectedStatus: 199})},
 		{"a timeout of the interval", "/process/health/timeout", health(fleet.HealthCheck{Interval: 5, Timeout: 5})},
 		{"an interval too short", "/process/health/interval", health(fleet.HealthCheck{Interval: 0.05})},
 		{"a threshold below none", "/process/health/unhealthy_threshold", health(fleet.HealthCheck{UnhealthyThreshold: -1})},
@@ -109,6 +113,7 @@ func TestValidateDeployment(t *testing.T) {
 			p.Health = &fleet.HealthCheck{Path: "/", Interval: 0.1, ExpectedStatus: 204, Method: "HEAD", Port: "http"}
 			p.PreStart = [][]string{{"true"}}
 		}),
+		"a path with a query": health(fleet.HealthCheck{Path: "//a%20b/ä?c=%41&d=[e]", ExpectedStatus: 599}),
 	} {
 		require.NoError(t, good.Validate(), name)
 	}

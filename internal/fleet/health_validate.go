@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -31,15 +32,29 @@ func (h HealthCheck) validate(ports []ProcessPort) error {
 
 func (h HealthCheck) validateHTTP(field string) error {
 	switch {
-	case h.Path != "" && (h.Path[0] != '/' || len(h.Path) > maxHealthPath || strings.ContainsAny(h.Path, " \r\n\x00")):
-		return Errorf(Invalid, "a path starts with / and has no spaces").At(field + "/path")
+	case h.Path != "" && !ValidHealthPath(h.Path):
+		return Errorf(Invalid, "%s", NoHealthPath).At(field + "/path")
 	case h.Method != "" && !slices.Contains([]string{"GET", "HEAD", "POST"}, h.Method):
 		return Errorf(Invalid, "%.40q is no method of a check", h.Method).At(field + "/method").WithHint("one of GET, HEAD, POST")
-	case h.ExpectedStatus != 0 && (h.ExpectedStatus < 100 || h.ExpectedStatus > 599):
-		return Errorf(Invalid, "%d is no status", h.ExpectedStatus).At(field + "/expected_status").WithHint("0 takes any of 200 to 399")
+	case !ValidHealthStatus(h.ExpectedStatus):
+		return Errorf(Invalid, "%d is no status that ends an answer: allowed are 200 to 599", h.ExpectedStatus).
+			At(field + "/expected_status").WithHint("0 takes any of 200 to 399")
 	}
 	return nil
 }
+
+// NoHealthPath says what a path of a check has to be.
+const NoHealthPath = "a path starts with /, has neither spaces nor control characters, and % only before two hexadecimal digits"
+
+// ValidHealthPath says that a check can ask for a path: what makes no request would never pass.
+func ValidHealthPath(path string) bool {
+	_, err := url.Parse("http://host" + path)
+	return err == nil && strings.HasPrefix(path, "/") && len(path) <= maxHealthPath && !strings.Contains(path, " ")
+}
+
+// ValidHealthStatus says that an answer can have a status, 0 for any that is good: those below 200 only
+// announce one.
+func ValidHealthStatus(status int) bool { return status == 0 || status >= 200 && status <= 599 }
 
 func (h HealthCheck) validateNumbers(field string) error {
 	given := h

@@ -196,6 +196,19 @@ func TestExpectedStatus(t *testing.T) {
 	require.False(t, p.probe(t.Context(), &watch{address: "127.0.0.1:1", check: fleet.HealthCheck{}.WithDefaults()}), "nobody listens")
 }
 
+// S87, X19: any path that is accepted can be asked for.
+func TestHealthPaths(t *testing.T) {
+	t.Parallel()
+	program, p := newProbes(t), newProber(guardian.SinceBoot)
+	for path, valid := range map[string]bool{
+		"/": true, "//a": true, "/a%20b?c=%41&d=[e]": true, "/ä#b": true, `/a\b"c|d`: true, "/a?%zz": true,
+		"/a%zz": false, "/a\tb": false, "/a\x7f": false,
+	} {
+		require.Equal(t, valid, fleet.ValidHealthPath(path), path)
+		require.Equal(t, valid, p.probe(t.Context(), &watch{address: program.address(), check: fleet.HealthCheck{Path: path}.WithDefaults()}), path)
+	}
+}
+
 // S47, S48, S84: what answered once before its deadline is not late, however long its threshold takes;
 // neither for this agent nor for the next.
 func TestBegunInTime(t *testing.T) {
