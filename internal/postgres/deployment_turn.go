@@ -198,7 +198,7 @@ func (w *deploymentWork) destroyUnreleased(ctx context.Context, t DeploymentTurn
 }
 
 // RemoveReplica ends a replica by hand; another takes its place (S115). One that ends already is
-// left to it.
+// left to it, and one that has ended is as asked for: the answer to the first request may be lost.
 func (s *Store) RemoveReplica(ctx context.Context, in Write, id fleet.ReplicaID) error {
 	return s.tx(ctx, "remove replica "+string(id), func(q *db.Queries) error {
 		if err := lock(ctx, q, []fleet.ObjectKey{in.Key}); err != nil {
@@ -208,13 +208,17 @@ func (s *Store) RemoveReplica(ctx context.Context, in Write, id fleet.ReplicaID)
 		if err != nil {
 			return err
 		}
-		if w.row.State == string(fleet.DeploymentError) { // nothing would take its place
-			return fleet.Errorf(fleet.IllegalState, "deployment %s is given up: no other replica would take the place of %s", w.name(), id).
-				WithHint("holdfast restart deployment " + w.row.Name)
-		}
 		c := carrying{deploymentWork: w, plan: DeploymentPlan{Terminate: []ReplicaStep{{ID: id, Reason: "removed", Message: "removed by " + in.Actor}}}}
 		if err := c.hold(ctx); err != nil {
 			return err
+		}
+		over, err := w.over(ctx, id)
+		if err != nil || over {
+			return err
+		}
+		if w.row.State == string(fleet.DeploymentError) { // nothing would take its place
+			return fleet.Errorf(fleet.IllegalState, "deployment %s is given up: no other replica would take the place of %s", w.name(), id).
+				WithHint("holdfast restart deployment " + w.row.Name)
 		}
 		if _, there := c.steps[id]; !there {
 			return orNotFound(nil, "replica", string(id), "holdfast get replicas --deployment "+in.Key.Name)
@@ -227,6 +231,15 @@ func (s *Store) RemoveReplica(ctx context.Context, in Write, id fleet.ReplicaID)
 		}
 		return nil
 	})
+}
+
+// over says that a replica of it ends or has ended.
+func (w *deploymentWork) over(ctx context.Context, id fleet.ReplicaID) (bool, error) {
+	row, err := w.q.GetReplica(ctx, string(id))
+	if noRows(err) || err == nil && row.Replica.Deployment != w.row.Name {
+		return false, nil
+	}
+	return err == nil && !fleet.ReplicaState(row.Replica.State).Live(), failed("read the replica", err)
 }
 
 // endByHand ends replicas at somebody's word, and has the deployment look.

@@ -53,8 +53,10 @@ func TestReplicasReported(t *testing.T) {
 	b.settles()
 	require.Equal(t, fleet.ReplicaTerminated, b.replica(by.ID).State)
 	require.Len(t, b.replicas(), 2)
-	refused(t, fleet.NotFound, b.RemoveReplica(t.Context(), writeOf(webKey), by.ID))
+	refused(t, fleet.NotFound, b.RemoveReplica(t.Context(), writeOf(webKey), "0123456789ab"))
+	require.NoError(t, b.RemoveReplica(t.Context(), writeOf(webKey), by.ID), "the answer was lost")
 	b.exec(`UPDATE deployments SET state = 'ERROR'`) // nothing would come back
+	require.NoError(t, b.RemoveReplica(t.Context(), writeOf(webKey), by.ID))
 	refused(t, fleet.IllegalState, b.RemoveReplica(t.Context(), writeOf(webKey), b.replicas()[0].ID))
 	b.exec(`UPDATE deployments SET state = 'RUNNING'`)
 
