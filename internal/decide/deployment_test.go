@@ -293,6 +293,31 @@ func TestDeploymentFirstWave(t *testing.T) {
 	}
 }
 
+// S45, S107, X19: a first pause is as long as it is declared, later ones are no longer than the longest.
+func TestDeploymentPauses(t *testing.T) {
+	t.Parallel()
+	terms := func(r fleet.Recovery) changed { return func(s *fleet.DeploymentSeen) { s.Terms = r } }
+	dead := has(replica(1, exited, justNow))
+	provisioning := at(fleet.DeploymentProvisioning)
+	for _, c := range []struct {
+		name  string
+		seen  fleet.DeploymentSeen
+		pause time.Duration
+	}{
+		{"10 s after an attempt", deployment(provisioning, dead), 10 * time.Second},
+		{"half an hour, if that is declared", deployment(provisioning, dead, terms(fleet.Recovery{AttemptSeconds: 1800})), 30 * time.Minute},
+		{"and no more than the first by default", deployment(provisioning, dead, attempts(1, -time.Minute), terms(fleet.Recovery{AttemptSeconds: 1800})), 30 * time.Minute},
+		{"doubled where there is room", deployment(provisioning, dead, attempts(1, -time.Minute), terms(fleet.Recovery{AttemptSeconds: 1800, CrashMaxSeconds: 7200})), time.Hour},
+		{"half an hour after crashes", deployment(dead, crashes(3, -time.Minute), terms(fleet.Recovery{CrashSeconds: 1800})), 30 * time.Minute},
+		{"no longer than the longest", deployment(dead, crashes(20, -time.Minute)), 16 * time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, noon.Add(c.pause), decide.Deployment(c.seen).NextAttempt)
+		})
+	}
+}
+
 // S107, S115: how many a pause holds back.
 func TestDeploymentOwes(t *testing.T) {
 	t.Parallel()

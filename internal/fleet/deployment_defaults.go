@@ -34,7 +34,7 @@ func (r Recovery) WithDefaults() Recovery {
 		Restarts: cmp.Or(r.Restarts, d.Restarts), ResetSeconds: cmp.Or(r.ResetSeconds, d.ResetSeconds),
 		Attempts: cmp.Or(r.Attempts, d.Attempts), AttemptSeconds: cmp.Or(r.AttemptSeconds, d.AttemptSeconds),
 		Crashes: cmp.Or(r.Crashes, d.Crashes), CrashSeconds: cmp.Or(r.CrashSeconds, d.CrashSeconds),
-		CrashMaxSeconds: cmp.Or(r.CrashMaxSeconds, d.CrashMaxSeconds), GiveUp: cmp.Or(r.GiveUp, d.GiveUp),
+		CrashMaxSeconds: cmp.Or(r.CrashMaxSeconds, max(d.CrashMaxSeconds, r.AttemptSeconds, r.CrashSeconds)), GiveUp: cmp.Or(r.GiveUp, d.GiveUp),
 		LostSeconds: cmp.Or(r.LostSeconds, d.LostSeconds),
 	}
 }

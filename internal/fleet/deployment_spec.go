@@ -182,11 +182,12 @@ type Recovery struct {
 	Restarts     int `json:"restarts,omitempty"`
 	ResetSeconds int `json:"resetSeconds,omitempty"`
 	// Attempts is how often PROVISIONING is tried before ERROR (default 3), AttemptSeconds the pause
-	// after the first failure, doubled each time (default 10).
+	// after the first failure, doubled each time (default 10) up to CrashMaxSeconds.
 	Attempts       int `json:"attempts,omitempty"`
 	AttemptSeconds int `json:"attemptSeconds,omitempty"`
 	// Crashes: in RUNNING that many are replaced at once (default 3), then after CrashSeconds (30)
-	// doubled up to CrashMaxSeconds (960), until GiveUp in a row (200).
+	// doubled up to CrashMaxSeconds (960, or the longest first pause that is declared), until GiveUp in a
+	// row (200).
 	Crashes         int `json:"crashes,omitempty"`
 	CrashSeconds    int `json:"crashSeconds,omitempty"`
 	CrashMaxSeconds int `json:"crashMaxSeconds,omitempty"`

@@ -166,6 +166,20 @@ func (r Recovery) validate() error {
 				WithHint("0 is the default")
 		}
 	}
+	return r.validatePauses()
+}
+
+// validatePauses refuses a first pause that would be cut: no pause is longer than the longest.
+func (r Recovery) validatePauses() error {
+	for _, t := range []struct {
+		field string
+		value int
+	}{{"attemptSeconds", r.AttemptSeconds}, {"crashSeconds", r.CrashSeconds}} {
+		if most := r.WithDefaults().CrashMaxSeconds; t.value > most {
+			return Errorf(Invalid, "a first pause of %d seconds is longer than the longest, crashMaxSeconds, of %d", t.value, most).
+				At("/recovery/" + t.field).WithHint("declare at most that, or a longer crashMaxSeconds")
+		}
+	}
 	return nil
 }
 

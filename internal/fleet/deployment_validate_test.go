@@ -57,6 +57,8 @@ func TestValidateDeployment(t *testing.T) {
 		{"a pool twice", "/placement/pools/1", spec(func(s *fleet.DeploymentSpec) { s.Placement.Pools = []fleet.PoolName{"a", "a"} })},
 		{"a label without a name", "/placement/labels", spec(func(s *fleet.DeploymentSpec) { s.Placement.Labels = map[string]string{"": "x"} })},
 		{"negative tries", "/recovery/restarts", spec(func(s *fleet.DeploymentSpec) { s.Recovery.Restarts = -1 })},
+		{"a first pause that the longest would cut", "/recovery/attemptSeconds", spec(func(s *fleet.DeploymentSpec) { s.Recovery = fleet.Recovery{AttemptSeconds: 1800, CrashMaxSeconds: 960} })},
+		{"a pause after a crash that would be cut", "/recovery/crashSeconds", spec(func(s *fleet.DeploymentSpec) { s.Recovery = fleet.Recovery{CrashSeconds: 11, CrashMaxSeconds: 10} })},
 		{"a mark without a name", "/secretEnv/0", spec(func(s *fleet.DeploymentSpec) { s.SecretEnv = []string{""} })},
 		{"an unknown driver", "/process/driver", process(func(p *fleet.Process) { p.Driver = "vm" })},
 		{"an image of a process", "/process/image", process(func(p *fleet.Process) { p.Driver, p.Image = fleet.DriverProcess, "x" })},
@@ -142,6 +144,8 @@ func TestDeploymentDefaults(t *testing.T) {
 	r := fleet.Recovery{Attempts: 7}.WithDefaults()
 	require.Equal(t, 7, r.Attempts)
 	require.Equal(t, []int{3, 30, 960, 200}, []int{r.Crashes, r.CrashSeconds, r.CrashMaxSeconds, r.GiveUp}, "S107")
+	require.Equal(t, 1800, fleet.Recovery{AttemptSeconds: 1800}.WithDefaults().CrashMaxSeconds, "what is declared is not cut")
+	require.Equal(t, 3600, fleet.Recovery{AttemptSeconds: 1800, CrashSeconds: 3600}.WithDefaults().CrashMaxSeconds)
 }
 
 // X19
