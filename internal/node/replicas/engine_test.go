@@ -25,7 +25,8 @@ type fakeDriver struct {
 	hangs    bool  // commands before the start never end
 	refuses  error // of an image's registry
 	removed  []fleet.ReplicaID
-	refused  int // stops, while it was away
+	stuck    bool // it takes no stops
+	refused  int  // stops, while it was away or stuck
 }
 
 var _ Driver = (*fakeDriver)(nil)
@@ -141,6 +142,10 @@ func (f *fakeDriver) Stop(ctx context.Context, id fleet.ReplicaID) error {
 		return err
 	}
 	defer done()
+	if f.stuck {
+		f.refused++
+		return fleet.Errorf(fleet.Unavailable, "the engine takes no stops")
+	}
 	f.end(id)
 	return nil
 }
@@ -286,6 +291,31 @@ func TestEndsWithoutItsEngine(t *testing.T) {
 			require.Equal(t, []fleet.ReplicaID{first}, engine.removed)
 		})
 	}
+}
+
+// X5: what an agent started and could not write down, for it was killed, is ended by the next one, however
+// often its engine refuses.
+func TestLeftByAKilledAgent(t *testing.T) {
+	t.Parallel()
+	b, engine := setupEngine(t)
+	b.ask(line(first, b.defined(container())))
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	engine.is(func() { engine.end(first) })
+	b.is(first, fleet.PhaseExited, fleet.HealthNotChecked)
+	b.stop()
+	engine.is(func() { engine.there[first], engine.stuck = make(chan struct{}), true })
+	b.open(true)
+	b.eventually(func() bool {
+		engine.mu.Lock()
+		defer engine.mu.Unlock()
+		return engine.refused > 0
+	}, "it is left to run")
+	engine.is(func() { engine.stuck = false })
+	b.eventually(func() bool {
+		engine.mu.Lock()
+		defer engine.mu.Unlock()
+		return !engine.found(first).Running
+	}, "it is left to run")
 }
 
 // S54: what a machine ran before it was started again has ended, whatever its engine says later.

@@ -15,21 +15,26 @@ func (w *worker) takeOver(ctx context.Context) {
 	driver := w.driver(r)
 	switch {
 	case w.stranger:
-		for ctx.Err() == nil && !w.end(ctx, driver) {
-			pause(ctx, lookAgain)
-		}
+		w.endSurely(ctx, driver)
 	case w.unseen && driver != nil:
 		w.takeUnseen(ctx, driver)
 	case r.Phase.Over():
 		w.is(decide.ProcessOver)
 		w.gaveUp = r.Phase == fleet.PhaseFailed
 		if driver != nil { // the agent was killed between a start and its writing that down
-			w.end(ctx, driver)
+			w.endSurely(ctx, driver)
 		}
 	case w.left != nil && w.left.Running && driver != nil:
 		w.takeRunning(ctx, driver)
 	case r.Phase == fleet.PhaseRunning || r.Phase == fleet.PhaseStopping:
 		w.over(ctx, fleet.PhaseExited, w.lastExit(ctx, driver))
+	}
+}
+
+// endSurely ends what an earlier agent left, before anything else is done with the replica.
+func (w *worker) endSurely(ctx context.Context, driver Driver) {
+	for ctx.Err() == nil && !w.end(ctx, driver) {
+		pause(ctx, lookAgain)
 	}
 }
 
@@ -43,7 +48,7 @@ func (w *worker) takeUnseen(ctx context.Context, driver Driver) {
 		w.is(decide.ProcessOver)
 		w.gaveUp = r.Phase == fleet.PhaseFailed
 		w.keeper.answers(ctx, r.Driver)
-		w.end(ctx, driver)
+		w.endSurely(ctx, driver)
 	case r.Phase == fleet.PhasePreparing:
 	case r.PID == 0:
 		w.over(ctx, fleet.PhaseExited, Exit{fleet.ReasonExited, "its machine was started again"})
