@@ -74,7 +74,7 @@ func ValidateLabels(field string, labels map[string]string) error {
 	}
 	for name, value := range labels {
 		if name == "" || len(name) > maxLabelValue || len(value) > maxLabelValue {
-			return Errorf(Invalid, "label names and values have 1 to %d bytes", maxLabelValue).At(field)
+			return Errorf(Invalid, "label names have 1 to %d bytes, values up to %d", maxLabelValue, maxLabelValue).At(field)
 		}
 	}
 	return nil

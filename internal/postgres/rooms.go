@@ -245,7 +245,7 @@ func selects(spec fleet.PoolSpec, n fleet.NodeRoom) bool {
 		return false
 	}
 	for name, value := range spec.Labels {
-		if n.Labels[name] != value {
+		if has, ok := n.Labels[name]; !ok || has != value { // an empty value asks for the label as any other
 			return false
 		}
 	}

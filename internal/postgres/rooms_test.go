@@ -64,6 +64,22 @@ func TestRooms(t *testing.T) {
 	require.Equal(t, "not_connected", b.room(nodeA).Away)
 }
 
+// S94: a pool asks for its labels with the values that it names, an empty one too, as placement does.
+func TestPoolsByLabel(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.exec(`UPDATE nodes SET facts = jsonb_set(facts, '{labels}', '{"gpu": "", "rack": "1"}') WHERE name = $1`, nodeA)
+	for name, labels := range map[fleet.PoolName]map[string]string{
+		"with": {"gpu": ""}, "other": {"gpu": "h100"}, "both": {"gpu": "", "rack": "1"}, "neither": {"gpu": "", "zone": ""},
+	} {
+		_, err := b.PutPool(t.Context(), writeOf(fleet.PoolKey(name)), fleet.PoolSpec{Labels: labels})
+		require.NoError(t, err)
+	}
+	b.putDeployment()
+	require.Equal(t, []fleet.PoolName{"both", "with"}, b.room(nodeA).Pools)
+	require.Empty(t, b.room(nodeB).Pools, "it has no label gpu")
+}
+
 // A deployment runs on nodes of its own project and on shared ones, whatever it names.
 func TestRoomsOfProjects(t *testing.T) {
 	t.Parallel()
