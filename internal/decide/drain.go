@@ -54,6 +54,8 @@ const (
 	drainPolls = 20
 	// DrainMoveAgain is the rest between two tries to move the lease.
 	DrainMoveAgain = 10 * time.Second
+	// drainNames is how many names a message has.
+	drainNames = 5
 	// drainStopLimit is what a node has to stop what runs when nobody else takes it.
 	drainStopLimit = 30 * time.Second
 )
@@ -263,11 +265,14 @@ var drainRules = []struct {
 	{"peer_not_ready", func(v drainView) bool { return v.needsPlace() || v.vacant() }, func(v drainView) DrainAction {
 		return moving(DrainWait, "it waits for node "+v.peer()+" to be able to take over: enrolled, started, on the link and not cordoned")
 	}},
+	{"replicas_given_up", func(v drainView) bool { return v.holdsReplicas() && v.Live > 0 && v.GivenUp >= v.Live && !v.Force }, func(v drainView) DrainAction {
+		return failedDrain(v.withGivenUp(fmt.Sprintf("%d replicas run there and will not move", v.Live)) + "; --force ends them at the deadline")
+	}},
 	{"replicas_moving", func(v drainView) bool { return v.holdsReplicas() && v.left > 0 }, func(v drainView) DrainAction {
-		return moving(DrainWait, fmt.Sprintf("it waits for %d replicas to run elsewhere and to end here", v.Replicas))
+		return moving(DrainWait, v.withGivenUp(fmt.Sprintf("it waits for %d replicas to run elsewhere and to end here", v.Replicas)))
 	}},
 	{"replicas_not_moved", func(v drainView) bool { return v.holdsReplicas() && v.Live > 0 && !v.Force }, func(v drainView) DrainAction {
-		return failedDrain(fmt.Sprintf("%d replicas run there and had no other place in time; --force ends them", v.Live))
+		return failedDrain(v.withGivenUp(fmt.Sprintf("%d replicas run there and had no other place in time; --force ends them", v.Live)))
 	}},
 	{"evict_forced", func(v drainView) bool { return v.holdsReplicas() && v.Live > 0 && !v.run.Evicted }, func(v drainView) DrainAction {
 		return moving(DrainEvict, fmt.Sprintf("%d replicas had no other place in time and are ended: it is forced", v.Live))
@@ -314,6 +319,22 @@ var drainRules = []struct {
 	{"drained", func(drainView) bool { return true }, func(drainView) DrainAction {
 		return drained(fleet.OperationSucceeded, "the node finished what it had and closed")
 	}},
+}
+
+// withGivenUp adds what only a person can move: nothing is made of what is given up.
+func (v drainView) withGivenUp(message string) string {
+	if v.GivenUp == 0 {
+		return message
+	}
+	message += fmt.Sprintf("; %d of them of deployments that are given up", v.GivenUp)
+	for i, name := range v.GivenUpOf {
+		if i == drainNames {
+			message += fmt.Sprintf(" and %d others", len(v.GivenUpOf)-i)
+			break
+		}
+		message += []string{": ", ", "}[min(i, 1)] + string(name)
+	}
+	return message + "; restart or delete those"
 }
 
 // holdsReplicas says that replicas are to leave the node first, over its streams. Of a node whose

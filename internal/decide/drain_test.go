@@ -45,6 +45,11 @@ func drainReplicas(live int) func(*fleet.DrainSeen) {
 	return func(s *fleet.DrainSeen) { s.Replicas, s.Live = live+1, live }
 }
 
+// drainGivenUp has some of the live ones be of deployments that make nothing any more.
+func drainGivenUp(n int, of ...fleet.DeploymentName) func(*fleet.DrainSeen) {
+	return func(s *fleet.DrainSeen) { s.GivenUp, s.GivenUpOf = n, of }
+}
+
 func drainForced(s *fleet.DrainSeen) { s.Force = true }
 
 func drainConn(c fleet.DrainConnection) func(*fleet.DrainSeen) {
@@ -80,6 +85,11 @@ func TestDrain(t *testing.T) {
 
 		{"replicas_moving", drainOf(drainReplicas(2), drainConn(active)), decide.DrainRun{}, decide.DrainWait},
 		{"replicas_not_moved", drainOf(drainReplicas(2), drainLeft(now), drainConn(active)), decide.DrainRun{}, decide.DrainFinish},
+		{"replicas_moving", drainOf(drainReplicas(2), drainGivenUp(1), drainConn(active)), decide.DrainRun{}, decide.DrainWait},
+		{"replicas_given_up", drainOf(drainReplicas(2), drainGivenUp(2), drainConn(active)), decide.DrainRun{}, decide.DrainFinish},
+		{"replicas_moving", drainOf(drainReplicas(2), drainGivenUp(2), drainForced, drainConn(active)), decide.DrainRun{}, decide.DrainWait},
+		{"evict_forced", drainOf(drainReplicas(2), drainGivenUp(2), drainForced, drainLeft(now), drainConn(active)), decide.DrainRun{}, decide.DrainEvict},
+		{"move_lease", drainOf(drainReplicas(2), drainGivenUp(2), drainHolds(1), drainPeer(true), drainConn(active)), decide.DrainRun{}, decide.DrainMove},
 		{"evict_forced", drainOf(drainReplicas(2), drainForced, drainLeft(now), drainConn(active)), decide.DrainRun{}, decide.DrainEvict},
 		{"replicas_ending", drainOf(drainReplicas(2), drainForced, drainLeft(now), drainConn(active)), decide.DrainRun{Evicted: true}, decide.DrainWait},
 		{"replicas_ending", drainOf(drainReplicas(0), drainLeft(now), drainConn(active)), decide.DrainRun{}, decide.DrainWait},
@@ -179,7 +189,7 @@ func (w *drainWorld) step(d time.Duration) {
 		}
 		w.run.Moving, w.run.Stopping = false, false
 	}
-	if w.seen.Live > 0 && rapid.Bool().Draw(w.t, "a replica moves") {
+	if w.seen.Live > w.seen.GivenUp && rapid.Bool().Draw(w.t, "a replica moves") {
 		w.seen.Live--
 	}
 	if w.seen.Replicas > w.seen.Live && rapid.Bool().Draw(w.t, "a replica ends") {
@@ -246,6 +256,20 @@ func TestDrainSaysWhatItAsked(t *testing.T) {
 	require.NotContains(t, decide.Drain(drainOf(drainMove), decide.DrainRun{}).Message, "cancelled", "the lease moves on")
 }
 
+// X8: a drain says of what it waits for, or fails with, whose it is where only a person can move it.
+func TestDrainNamesWhatIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for want, seen := range map[string]fleet.DrainSeen{
+		"it waits for 3 replicas to run elsewhere and to end here; 1 of them of deployments that are given up: web; restart or delete those":                         drainOf(drainReplicas(2), drainGivenUp(1, "web")),
+		"2 replicas run there and had no other place in time; --force ends them; 1 of them of deployments that are given up: web; restart or delete those":           drainOf(drainReplicas(2), drainGivenUp(1, "web"), drainLeft(0)),
+		"2 replicas run there and will not move; 2 of them of deployments that are given up: api, web; restart or delete those; --force ends them at the deadline":   drainOf(drainReplicas(2), drainGivenUp(2, "api", "web")),
+		"2 replicas run there and will not move; 2 of them of deployments that are given up; restart or delete those; --force ends them at the deadline":             drainOf(drainReplicas(2), drainGivenUp(2)),
+		"it waits for 10 replicas to run elsewhere and to end here; 7 of them of deployments that are given up: a, b, c, d, e and 2 others; restart or delete those": drainOf(drainReplicas(9), drainGivenUp(7, "a", "b", "c", "d", "e", "f", "g")),
+	} {
+		require.Equal(t, want, decide.Drain(seen, decide.DrainRun{}).Message)
+	}
+}
+
 // X5, X6: a drain never ends later than its deadline and one step, never cuts before it, and
 // never stops what runs without being forced to, and does not succeed where nobody took it.
 func TestDrainEnds(t *testing.T) {
@@ -264,6 +288,7 @@ func TestDrainEnds(t *testing.T) {
 			})
 		}
 		w.seen.Live = rapid.IntRange(0, 2).Draw(rt, "live replicas")
+		w.seen.GivenUp = rapid.IntRange(0, w.seen.Live).Draw(rt, "that are given up")
 		w.seen.Replicas = w.seen.Live + rapid.IntRange(0, 1).Draw(rt, "ending replicas")
 		stops := 0
 		for {
@@ -272,6 +297,8 @@ func TestDrainEnds(t *testing.T) {
 			switch a.Do {
 			case decide.DrainWait:
 				require.Positive(rt, a.Wait)
+				waits := a.Rule == "replicas_moving" && w.seen.Live > 0 && !w.seen.Force
+				require.False(rt, waits && w.seen.GivenUp == w.seen.Live, "it waits for what moves no more")
 				if left := w.seen.Left(); left > 0 {
 					require.LessOrEqual(rt, a.Wait, left, "it sleeps over its deadline")
 				}
@@ -286,7 +313,7 @@ func TestDrainEnds(t *testing.T) {
 			case decide.DrainEvict:
 				require.True(rt, w.seen.Force && w.seen.Left() <= 0, "it ends replicas that could move")
 				require.False(rt, w.run.Evicted, "it ends them twice")
-				w.run.Evicted, w.seen.Live = true, 0
+				w.run.Evicted, w.seen.Live, w.seen.GivenUp = true, 0, 0
 			case decide.DrainAsk:
 				w.run.Asked = true
 				require.True(rt, w.seen.Replicas == 0 || w.seen.Left() <= 0, "it breaks before replicas have moved")
@@ -309,6 +336,9 @@ func TestDrainEnds(t *testing.T) {
 					for _, c := range w.seen.Connections {
 						require.False(rt, c.State.Live(), "it is over, and %s still works", c.ID)
 					}
+				}
+				if a.Rule == "replicas_given_up" {
+					require.True(rt, !w.seen.Force && w.seen.GivenUp == w.seen.Live, "it gives up what could move")
 				}
 				require.LessOrEqual(rt, stops, 1)
 				return

@@ -73,9 +73,13 @@ type DrainSeen struct {
 	Failover OperationID `json:"failover,omitempty"`
 	Running  int         `json:"running"` // instances there
 	// Replicas counts those there that have not ended, Live those of them that are to run on.
-	Replicas int        `json:"replicas,omitempty"`
-	Live     int        `json:"live,omitempty"`
-	Peer     *DrainPeer `json:"peer,omitempty"` // the other of its pair, nil without one
+	Replicas int `json:"replicas,omitempty"`
+	Live     int `json:"live,omitempty"`
+	// GivenUp counts those of Live that nothing will take the place of: their deployments are in ERROR.
+	// GivenUpOf are those deployments, as far as they are of the project of the node's site.
+	GivenUp   int              `json:"givenUp,omitempty"`
+	GivenUpOf []DeploymentName `json:"givenUpOf,omitempty"`
+	Peer      *DrainPeer       `json:"peer,omitempty"` // the other of its pair, nil without one
 	// Connections are the node's of this drain, ended ones too, oldest first.
 	Connections []DrainConnection `json:"connections,omitempty"`
 }

@@ -175,6 +175,9 @@ func seePlace(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 		return failed("count replicas", err)
 	}
 	out.Replicas, out.Live = int(there.Replicas), int(there.Live)
+	if err := seeGivenUp(ctx, q, out); err != nil {
+		return err
+	}
 	peers, err := q.PeersForDrain(ctx, db.PeersForDrainParams{Site: n.Site, Node: n.Name})
 	for _, p := range peers {
 		if out.Peer == nil || p.Ready {
@@ -182,6 +185,22 @@ func seePlace(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 		}
 	}
 	return failed("read the node's peers", err)
+}
+
+// seeGivenUp reads what of the node's replicas will not move by itself.
+func seeGivenUp(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
+	if out.Live == 0 {
+		return nil
+	}
+	stay, err := q.GivenUpOn(ctx, db.GivenUpOnParams{Site: string(out.Site), Node: string(out.Node)})
+	if err != nil {
+		return failed("count replicas of what is given up", err)
+	}
+	out.GivenUp = int(stay.Replicas)
+	for _, name := range stay.Deployments {
+		out.GivenUpOf = append(out.GivenUpOf, fleet.DeploymentName(name))
+	}
+	return nil
 }
 
 // seeMove reads where the site's lease is, and what the drain asked of it.

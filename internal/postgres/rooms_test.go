@@ -175,6 +175,40 @@ func TestPoolOfWhatRuns(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// X8: a drain sees which replicas will not move by themselves, and whose they are.
+func TestDrainSeesWhatIsGivenUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment()
+	b.settles()
+	b.askDrain(drainOf(nodeA, 60))
+	given := func() []any {
+		seen := b.seeDrain(nodeA)
+		return []any{seen.Live, seen.GivenUp, seen.GivenUpOf}
+	}
+	names := []fleet.DeploymentName{web}
+	require.Equal(t, []any{1, 0, []fleet.DeploymentName(nil)}, given(), "it moves")
+	b.exec(`UPDATE deployments SET state = 'ERROR'`)
+	require.Equal(t, []any{1, 1, names}, given())
+
+	for _, c := range []struct {
+		name, do, undo string
+		left           int
+	}{
+		{"one is healthy beyond its target", `UPDATE deployments SET target = 1`, `UPDATE deployments SET target = 2`, 0},
+		{"it is to begin anew", `UPDATE deployments SET began = 0`, `UPDATE deployments SET began = 1`, 0},
+		{"another version is to begin", `UPDATE deployments SET process_version = 2`, `UPDATE deployments SET process_version = 1`, 0},
+		{"it works no more, and ends", `UPDATE replicas SET state = 'UNHEALTHY'`, `UPDATE replicas SET state = 'HEALTHY'`, 0},
+		{"it is deleted", `UPDATE objects SET deleting_since = now() WHERE kind = 'deployment'`, `UPDATE objects SET deleting_since = NULL`, 0},
+		{"another project's is not named", `UPDATE deployments SET project = 'red'`, `UPDATE deployments SET project = 'default'`, 1},
+	} {
+		b.exec(c.do)
+		require.Equal(t, []any{1, c.left, []fleet.DeploymentName(nil)}, given(), c.name)
+		b.exec(c.undo)
+		require.Equal(t, []any{1, 1, names}, given(), c.name)
+	}
+}
+
 // A deployment that fills the nodes, or has a fixed port on all that are there, can be updated.
 func TestFullDeploymentIsUpdated(t *testing.T) {
 	t.Parallel()

@@ -321,6 +321,35 @@ func (q *Queries) GetNodeDrain(ctx context.Context, node string) (NodeDrain, err
 	return i, err
 }
 
+const givenUpOn = `-- name: GivenUpOn :one
+SELECT count(*) AS replicas, coalesce(array_agg(DISTINCT d.name ORDER BY d.name) FILTER (WHERE d.project = s.project), '{}')::text[] AS deployments
+FROM replicas r JOIN deployments d ON d.name = r.deployment
+LEFT JOIN objects s ON s.kind = 'site' AND s.scope = '' AND s.name = $1
+WHERE r.node = $2 AND r.ended_at IS NULL AND r.state = 'HEALTHY' AND NOT r.lost
+  AND d.state = 'ERROR' AND d.revision <= d.began AND d.process_version <= d.began_version
+  AND EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.name = d.name AND o.uid = d.uid AND o.deleting_since IS NULL)
+  AND (SELECT count(*) FROM replicas x WHERE x.deployment = d.name AND x.ended_at IS NULL AND x.state = 'HEALTHY') <= d.target
+`
+
+type GivenUpOnParams struct {
+	Site string
+	Node string
+}
+
+type GivenUpOnRow struct {
+	Replicas    int64
+	Deployments []string
+}
+
+// The replicas that do not leave a node, for their deployments make nothing and they are needed: what was
+// asked of these since is not done yet. Names are told to those who may know them.
+func (q *Queries) GivenUpOn(ctx context.Context, arg GivenUpOnParams) (GivenUpOnRow, error) {
+	row := q.db.QueryRow(ctx, givenUpOn, arg.Site, arg.Node)
+	var i GivenUpOnRow
+	err := row.Scan(&i.Replicas, &i.Deployments)
+	return i, err
+}
+
 const liveOfNode = `-- name: LiveOfNode :many
 SELECT id FROM connections WHERE node = $1 AND ended_at IS NULL
 `

@@ -53,6 +53,17 @@ RETURNING subject;
 -- name: CountRunningOn :one
 SELECT count(*) FROM node_held WHERE node = @node AND running AND NOT deleted;
 
+-- The replicas that do not leave a node, for their deployments make nothing and they are needed: what was
+-- asked of these since is not done yet. Names are told to those who may know them.
+-- name: GivenUpOn :one
+SELECT count(*) AS replicas, coalesce(array_agg(DISTINCT d.name ORDER BY d.name) FILTER (WHERE d.project = s.project), '{}')::text[] AS deployments
+FROM replicas r JOIN deployments d ON d.name = r.deployment
+LEFT JOIN objects s ON s.kind = 'site' AND s.scope = '' AND s.name = @site
+WHERE r.node = @node AND r.ended_at IS NULL AND r.state = 'HEALTHY' AND NOT r.lost
+  AND d.state = 'ERROR' AND d.revision <= d.began AND d.process_version <= d.began_version
+  AND EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.name = d.name AND o.uid = d.uid AND o.deleting_since IS NULL)
+  AND (SELECT count(*) FROM replicas x WHERE x.deployment = d.name AND x.ended_at IS NULL AND x.state = 'HEALTHY') <= d.target;
+
 -- What ended before the drain began says nothing of it. One that was asked to go later than
 -- the drain ends by now is to be asked again.
 -- name: ConnectionsOfDrain :many
