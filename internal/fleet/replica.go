@@ -127,8 +127,8 @@ type ReplicaStatus struct {
 	Message string `json:"message,omitempty"`
 	// Age is how long it has been so.
 	Age time.Duration `json:"age,omitempty"`
-	// Deployment and Revision are what the node knows of one that its set does not list; of others they
-	// are not told.
+	// Deployment and Revision are what the node knows of it, told in complete reports and of what its set
+	// does not list.
 	Deployment DeploymentName `json:"deployment,omitempty"`
 	Revision   int64          `json:"revision,omitempty"`
 }
@@ -157,8 +157,11 @@ type ReplicasReport struct {
 	// newer one may have been.
 	Connection ConnectionID `json:"connection"`
 	// Set is the one that was taken last. One of an older era says nothing of what this era listed.
-	Set      SetVersion      `json:"set"`
-	Complete bool            `json:"complete,omitempty"`
+	Set      SetVersion `json:"set"`
+	Complete bool       `json:"complete,omitempty"`
+	// Whole is set of a complete one when nothing else can be there: not before the node read a set, nor
+	// while what an earlier agent started may be hidden by a driver that does not answer.
+	Whole    bool            `json:"whole,omitempty"`
 	Replicas []ReplicaStatus `json:"replicas"`
 }
 
@@ -211,8 +214,9 @@ type NodeReplica struct {
 type NodeReplicas struct {
 	Era     int64 `json:"era"`
 	Version int64 `json:"version"`
-	// Count is how many lines the region wrote: one that was cut short is not acted upon.
-	Count    int           `json:"count"`
+	// Count is how many lines the region wrote: a set that was cut short is not acted upon. Nil is of a
+	// region before it counted them.
+	Count    *int          `json:"count,omitempty"`
 	Replicas []NodeReplica `json:"replicas"`
 }
 

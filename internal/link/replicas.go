@@ -82,6 +82,7 @@ func (s *Server) writeReport(ctx context.Context, report fleet.ReplicasReport) (
 func reportOf(c *connection, in *nodev1.ReplicasReport) (fleet.ReplicasReport, error) {
 	out := fleet.ReplicasReport{
 		Node: c.node, Connection: c.id, Set: fleet.SetVersion{Era: in.GetSetEra(), Number: in.GetSetVersion()}, Complete: in.GetComplete(),
+		Whole: in.GetComplete() && in.GetWhole(),
 	}
 	if c.node == "" {
 		return out, fleet.Errorf(fleet.Denied, "only nodes have replicas")

@@ -39,8 +39,12 @@ func (c *collection) deployments(ctx context.Context) error {
 		func() (int64, error) {
 			return c.q.CollectDeployments(ctx, db.CollectDeploymentsParams{OlderSeconds: c.keep.Operations.Seconds(), MaxRows: collectRows})
 		},
-		func() (int64, error) { return c.q.CollectTombstones(ctx, collectRows) },
-		func() (int64, error) { return c.q.CollectOrphanReplicas(ctx, collectRows) },
+		func() (int64, error) {
+			return c.q.CollectTombstones(ctx, db.CollectTombstonesParams{OlderSeconds: c.keep.Operations.Seconds(), MaxRows: collectRows})
+		},
+		func() (int64, error) {
+			return c.q.CollectOrphanReplicas(ctx, db.CollectOrphanReplicasParams{OlderSeconds: c.keep.Operations.Seconds(), MaxRows: collectRows})
+		},
 		func() (int64, error) { return c.q.CollectNodeSets(ctx, collectRows) },
 	} {
 		n, err := take()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -41,7 +40,7 @@ func (s *Store) ReplicasReported(ctx context.Context, r fleet.ReplicasReport, ju
 func (s *Store) NodeStopped(ctx context.Context, id fleet.ConnectionID, identity string, judge ReplicaJudge) ([]string, error) {
 	var wake []string
 	err := s.deregister(ctx, id, identity, func(q *db.Queries, node string) (err error) {
-		wake, err = (&reporting{q: q, report: fleet.ReplicasReport{Node: fleet.NodeName(node)}, judge: judge}).stopped(ctx)
+		wake, err = (&reporting{q: q, report: fleet.ReplicasReport{Node: fleet.NodeName(node)}, judge: judge, all: true}).stopped(ctx)
 		return err
 	})
 	return wake, err
@@ -55,6 +54,7 @@ type reporting struct {
 	q       *db.Queries
 	report  fleet.ReplicasReport
 	judge   ReplicaJudge
+	all     bool  // of a node that ended all, and says of none that it was told to
 	held    int64 // the number of the set that the node has, 0 when it is of an older era
 	said    db.ReportReplicasParams
 	lost    []string
@@ -116,7 +116,8 @@ func (r *reporting) holds(ctx context.Context) error {
 	return failed("read the region", err)
 }
 
-// stopped is the word of a node that nothing of its replicas runs any more.
+// stopped is the word of a node that nothing of its replicas runs any more. It remembers them: what has
+// ended is named to it when it is back.
 func (r *reporting) stopped(ctx context.Context) ([]string, error) {
 	r.history, r.wake = map[declaration]*lines{}, map[string]bool{}
 	rows, err := r.q.LockReplicasOfNode(ctx, db.LockReplicasOfNodeParams{Node: string(r.report.Node), Every: true, Ids: []string{}})
@@ -134,10 +135,6 @@ func (r *reporting) stopped(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-	}
-	r.report.Complete, r.held = true, math.MaxInt64
-	if err := r.confirm(ctx, nil); err != nil {
-		return nil, err
 	}
 	err = r.keep(ctx, nil)
 	return slices.Sorted(maps.Keys(r.wake)), err
@@ -194,7 +191,7 @@ func (r *reporting) take(row db.Replica, said fleet.ReplicaStatus) error {
 	}
 	if state == fleet.ReplicaTerminated {
 		r.ended = true
-		if said.Phase != fleet.PhaseStopped { // it ended by itself before it was told to
+		if r.all || said.Phase != fleet.PhaseStopped { // it was not told to end, and may be started again
 			r.buried = append(r.buried, row.ID)
 		}
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -16,19 +17,19 @@ func (r *reporting) confirm(ctx context.Context, live map[string]bool) error {
 			stopped = append(stopped, string(x.ID))
 		}
 	}
-	if len(stopped) == 0 && !r.report.Complete {
+	if len(stopped) == 0 && !r.report.Whole {
 		return nil
 	}
 	node := string(r.report.Node)
 	n, err := r.q.ConfirmTombstones(ctx, db.ConfirmTombstonesParams{
-		Node: node, Stopped: stopped, Complete: r.report.Complete, Held: r.held, Said: said,
+		Node: node, Stopped: stopped, Whole: r.report.Whole, Held: r.held, Said: said,
 	})
 	if err != nil {
 		return failed("take for ended what the node says has", err)
 	}
 	r.ended = r.ended || n > 0 // what the node may forget leaves its set
 	return failed("forget orphans", r.q.ForgetOrphanReplicas(ctx, db.ForgetOrphanReplicasParams{
-		Node: node, Stopped: stopped, Complete: r.report.Complete, Said: said,
+		Node: node, Stopped: stopped, Whole: r.report.Whole, Said: said,
 	}))
 }
 
@@ -62,7 +63,7 @@ func (r *reporting) unlisted(ctx context.Context, live map[string]bool) (db.Bury
 		switch do, why := r.judge.Unlisted(seen, room > 0); do {
 		case fleet.AbsenceWait:
 			wait.Ids, wait.Reasons = append(wait.Ids, row.ID), append(wait.Reasons, why)
-			wait.Deployments, wait.Revisions = append(wait.Deployments, string(x.Deployment)), append(wait.Revisions, x.Revision)
+			wait.Deployments, wait.Revisions = append(wait.Deployments, cmp.Or(row.Deployment, string(x.Deployment))), append(wait.Revisions, x.Revision)
 		case fleet.AbsenceDrop:
 			bury.Ids, bury.Deployments = append(bury.Ids, row.ID), append(bury.Deployments, row.Deployment)
 			if !seen.Over {

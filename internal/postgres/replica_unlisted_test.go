@@ -16,7 +16,7 @@ func (b *bench) named(n fleet.NodeName) map[fleet.ReplicaID]bool {
 	b.t.Helper()
 	set, err := b.NodeReplicas(b.ctx(), n)
 	require.NoError(b.t, err)
-	require.Len(b.t, set.Replicas, set.Count)
+	require.Len(b.t, set.Replicas, *set.Count)
 	out := map[fleet.ReplicaID]bool{}
 	for _, r := range set.Replicas {
 		out[r.ID] = r.Run
@@ -30,7 +30,7 @@ func (b *bench) complete(n fleet.NodeName, said ...fleet.ReplicaStatus) {
 	set, err := b.NodeReplicas(b.ctx(), n)
 	require.NoError(b.t, err)
 	b.reports(fleet.ReplicasReport{
-		Node: n, Set: fleet.SetVersion{Era: set.Era, Number: set.Version}, Complete: true, Replicas: said,
+		Node: n, Set: fleet.SetVersion{Era: set.Era, Number: set.Version}, Complete: true, Whole: true, Replicas: said,
 	})
 }
 
@@ -115,7 +115,7 @@ func TestTombstones(t *testing.T) {
 		b, id := lateEnd(t)
 		set, err := b.NodeReplicas(b.ctx(), nodeA)
 		require.NoError(t, err)
-		r := fleet.ReplicasReport{Node: nodeA, Complete: true}
+		r := fleet.ReplicasReport{Node: nodeA, Complete: true, Whole: true}
 		for _, older := range []fleet.SetVersion{{Era: set.Era, Number: set.Version - 1}, {Era: set.Era - 1, Number: set.Version}} {
 			r.Set = older
 			if older.Era == 0 {
@@ -125,30 +125,65 @@ func TestTombstones(t *testing.T) {
 			b.reports(r)
 			require.Contains(t, b.named(nodeA), id, "by set %s it may not know of it", r.Set)
 		}
+		b.reports(fleet.ReplicasReport{Node: nodeA, Complete: true, Set: fleet.SetVersion{Era: 2, Number: set.Version}})
+		require.Contains(t, b.named(nodeA), id, "what an earlier agent left may be hidden still")
 		b.complete(nodeA)
 		require.Empty(t, b.named(nodeA))
 	})
 
-	t.Run("go with a node that ended all that it ran", func(t *testing.T) {
+	t.Run("are given to a node that ended all that it ran, for what it means to run again", func(t *testing.T) {
 		t.Parallel()
-		b, _ := lateEnd(t)
+		b := setup(t)
+		b.connect(nodeB)
 		connection := b.connect(nodeA)
+		b.putDeployment()
+		b.settles()
+		id := b.on(nodeA)[0].ID
 		b.tells(nodeA, ghost("00000000000a"))
-		require.Len(t, b.orphanReplicas(nodeA), 1)
+		b.exec(`UPDATE replicas SET state = 'TERMINATING', stop_by = now() WHERE id = $1`, id) // which its node did not hear
 		_, err := b.NodeStopped(b.ctx(), connection, "node:"+string(nodeA), judgeReplica)
 		require.NoError(t, err)
-		require.Empty(t, b.named(nodeA))
-		require.Empty(t, b.orphanReplicas(nodeA))
+		require.Equal(t, fleet.ReplicaTerminated, b.replica(id).State)
+		require.Equal(t, map[fleet.ReplicaID]bool{id: false}, b.named(nodeA))
+		require.Len(t, b.orphanReplicas(nodeA), 1)
 	})
 
-	t.Run("go with a node that comes back as another", func(t *testing.T) {
+	t.Run("are given for what was to run on a node that ended it, when that is replaced", func(t *testing.T) {
 		t.Parallel()
-		b, _ := lateEnd(t)
-		b.tells(nodeA, ghost("00000000000a"))
-		b.exec(`UPDATE nodes SET revoked_at = now() WHERE name = $1`, nodeA)
-		b.collect(fleet.CollectDeployments)
-		require.Empty(t, b.named(nodeA))
-		require.Empty(t, b.orphanReplicas(nodeA))
+		b := setup(t)
+		b.connect(nodeB)
+		connection := b.connect(nodeA)
+		b.putDeployment()
+		b.settles()
+		id := b.on(nodeA)[0].ID
+		_, err := b.NodeStopped(b.ctx(), connection, "node:"+string(nodeA), judgeReplica)
+		require.NoError(t, err)
+		b.visits()
+		require.Equal(t, fleet.ReplicaTerminated, b.replica(id).State)
+		require.Equal(t, map[fleet.ReplicaID]bool{id: false}, b.named(nodeA), "its node may start it again by itself")
+	})
+
+	t.Run("are kept for a node that was revoked or removed, as long as records are", func(t *testing.T) {
+		t.Parallel()
+		for _, gone := range []string{"revoked_at", "removed_at"} {
+			b := setup(t).deployable()
+			b.putDeployment()
+			b.settles()
+			id := b.on(nodeA)[0].ID
+			b.exec(`UPDATE nodes SET `+gone+` = now() WHERE name = $1`, nodeA)
+			b.disconnect(nodeA)
+			b.visits()
+			require.Equal(t, fleet.ReplicaTerminated, b.replica(id).State)
+			b.tells(nodeA, ghost("00000000000a"))
+			b.collect(fleet.CollectDeployments)
+			require.Contains(t, b.named(nodeA), id)
+			require.Len(t, b.orphanReplicas(nodeA), 1)
+			b.exec(`UPDATE replica_tombstones SET since = since - interval '10 years'`)
+			b.exec(`UPDATE orphan_replicas SET since = since - interval '10 years'`)
+			b.collect(fleet.CollectDeployments)
+			require.Empty(t, b.named(nodeA))
+			require.Empty(t, b.orphanReplicas(nodeA))
+		}
 	})
 
 	t.Run("are as many as a set has room for, those that are to run come first", func(t *testing.T) {
@@ -219,12 +254,18 @@ func TestUnlistedReplicas(t *testing.T) {
 	t.Run("that the region never knew wait, and end when an operator says so", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t).deployable()
-		for range 2 { // and are listed once
+		bare := ghost(one)
+		bare.Deployment, bare.Revision = "", 0
+		b.tells(nodeA, bare) // what was told first knew less
+		for range 2 {        // and are listed once
 			b.complete(nodeA, ghost(one), ghost(two))
 			require.Equal(t, map[fleet.ReplicaID]string{one: fleet.OrphanNeverKnown, two: fleet.OrphanNeverKnown}, b.orphanReplicas(nodeA))
 			require.Empty(t, b.named(nodeA))
 		}
-		list, err := b.ListOrphans(b.ctx(), nodeA, "replica/"+string(one), 1)
+		list, err := b.ListOrphans(b.ctx(), nodeA, "", 1)
+		require.NoError(t, err)
+		require.Equal(t, []any{one, fleet.DeploymentName("lost"), int64(4)}, []any{list[0].Replica, list[0].Deployment, list[0].Version.Revision})
+		list, err = b.ListOrphans(b.ctx(), nodeA, "replica/"+string(one), 1)
 		require.NoError(t, err)
 		require.Len(t, list, 1, "the second page")
 		require.Equal(t, []any{two, fleet.DeploymentName("lost"), int64(4)}, []any{list[0].Replica, list[0].Deployment, list[0].Version.Revision})
@@ -258,6 +299,8 @@ func TestUnlistedReplicas(t *testing.T) {
 		_, err = b.approveReplicas(func(in *postgres.OrphanApproval) { in.All = true })
 		require.NoError(t, err)
 		require.Equal(t, map[fleet.ReplicaID]bool{one: false}, b.named(nodeA))
+		b.reports(fleet.ReplicasReport{Node: nodeA, Complete: true})
+		require.Len(t, b.orphanReplicas(nodeA), 1, "its node may not see it yet")
 		b.complete(nodeA)
 		require.Empty(t, b.orphanReplicas(nodeA), "its node has it no more")
 		_, err = b.approveReplicas(func(in *postgres.OrphanApproval) { in.All = true })

@@ -24,7 +24,8 @@ func (s *Store) NodeReplicas(ctx context.Context, node fleet.NodeName) (fleet.No
 			Definition: hashText(r.Definition), Run: r.Live, StopSeconds: int(r.StopSeconds),
 		})
 	}
-	out.Count = len(out.Replicas)
+	count := len(out.Replicas)
+	out.Count = &count
 	return out, failed("read the replicas of a node", err)
 }
 

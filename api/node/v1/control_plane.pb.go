@@ -1085,7 +1085,10 @@ type ReplicasReport struct {
 	Complete   bool             `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
 	Replicas   []*ReplicaStatus `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"`
 	// The era of that set, 0 before one was taken.
-	SetEra        int64 `protobuf:"varint,5,opt,name=set_era,json=setEra,proto3" json:"set_era,omitempty"`
+	SetEra int64 `protobuf:"varint,5,opt,name=set_era,json=setEra,proto3" json:"set_era,omitempty"`
+	// Of a complete report: the node knows of nothing else, also of what an earlier agent left. Before a set
+	// was read, or while a driver is away, it may.
+	Whole         bool `protobuf:"varint,6,opt,name=whole,proto3" json:"whole,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1155,6 +1158,13 @@ func (x *ReplicasReport) GetSetEra() int64 {
 	return 0
 }
 
+func (x *ReplicasReport) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
 // ReplicaStatus is one replica as its node sees it.
 type ReplicaStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1173,7 +1183,7 @@ type ReplicaStatus struct {
 	Message string `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"`
 	// How long it has been so.
 	Age *durationpb.Duration `protobuf:"bytes,10,opt,name=age,proto3" json:"age,omitempty"`
-	// Told only of what the node's set does not list: what the node knows of it.
+	// Told in complete reports, and of what the node's set does not list.
 	Deployment    string `protobuf:"bytes,11,opt,name=deployment,proto3" json:"deployment,omitempty"`
 	Revision      int64  `protobuf:"varint,12,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1656,14 +1666,15 @@ const file_control_plane_proto_rawDesc = "" +
 	"\n" +
 	"ReplicaSet\x12\x10\n" +
 	"\x03era\x18\x01 \x01(\x03R\x03era\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x03R\aversion\"\xbf\x01\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\"\xd5\x01\n" +
 	"\x0eReplicasReport\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x1f\n" +
 	"\vset_version\x18\x02 \x01(\x03R\n" +
 	"setVersion\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12;\n" +
 	"\breplicas\x18\x04 \x03(\v2\x1f.holdfast.node.v1.ReplicaStatusR\breplicas\x12\x17\n" +
-	"\aset_era\x18\x05 \x01(\x03R\x06setEra\"\xae\x03\n" +
+	"\aset_era\x18\x05 \x01(\x03R\x06setEra\x12\x14\n" +
+	"\x05whole\x18\x06 \x01(\bR\x05whole\"\xae\x03\n" +
 	"\rReplicaStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x16\n" +

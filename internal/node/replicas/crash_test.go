@@ -107,7 +107,7 @@ func TestAgentKilled(t *testing.T) {
 	hash := b.defined(def)
 	o := order{
 		Dir: b.dir, Executable: b.runtime().Executable, Lifetime: os.Getpid(), Definitions: b.region.definitions,
-		Set: fleet.NodeReplicas{Era: 1, Version: 1, Count: 1, Replicas: []fleet.NodeReplica{line(first, hash)}},
+		Set: fleet.NodeReplicas{Era: 1, Version: 1, Replicas: []fleet.NodeReplica{line(first, hash)}},
 	}
 	require.NoError(t, os.MkdirAll(b.in(first, ""), 0o700))
 	sickened := false
@@ -322,13 +322,14 @@ func TestOldSet(t *testing.T) {
 		"a lower era":     func(f *fakeRegion) { f.set = fleet.NodeReplicas{Era: 1, Version: 900} },
 		"no era":          func(f *fakeRegion) { f.set = fleet.NodeReplicas{Version: 900} },
 		"twice the same": func(f *fakeRegion) {
-			f.set = fleet.NodeReplicas{Era: 2, Version: 6, Count: 2, Replicas: []fleet.NodeReplica{{ID: first}, {ID: first}}}
+			f.set = fleet.NodeReplicas{Era: 2, Version: 6, Replicas: []fleet.NodeReplica{{ID: first}, {ID: first}}}
 		},
 		"a name that is none": func(f *fakeRegion) {
-			f.set = fleet.NodeReplicas{Era: 2, Version: 6, Count: 2, Replicas: []fleet.NodeReplica{{ID: first}, {ID: "../x"}}}
+			f.set = fleet.NodeReplicas{Era: 2, Version: 6, Replicas: []fleet.NodeReplica{{ID: first}, {ID: "../x"}}}
 		},
 		"cut short": func(f *fakeRegion) {
-			f.set = fleet.NodeReplicas{Era: 2, Version: 6, Count: 2, Replicas: []fleet.NodeReplica{{ID: first}}}
+			two := 2
+			f.set = fleet.NodeReplicas{Era: 2, Version: 6, Count: &two, Replicas: []fleet.NodeReplica{{ID: first}}}
 		},
 		"no answer": func(f *fakeRegion) { f.away = true },
 	} {

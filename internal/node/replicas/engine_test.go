@@ -318,6 +318,29 @@ func TestLeftByAKilledAgent(t *testing.T) {
 	}, "it is left to run")
 }
 
+// X3, X5: a node that lost its memory says that nothing of a replica runs only once every driver was asked.
+func TestForgottenWithoutItsEngine(t *testing.T) {
+	t.Parallel()
+	b, engine := setupEngine(t)
+	b.ask(line(first, b.defined(container())))
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	b.stop()
+	b.forgets()
+	engine.is(func() { engine.away = true })
+	fetched := b.fetched()
+	b.open(true)
+	b.ask()
+	b.eventually(func() bool { return b.fetched() > fetched+1 }, "the set is not asked for")
+	b.ask(line(second, b.defined(web())))
+	b.is(second, fleet.PhaseRunning, fleet.HealthHealthy)
+	require.NotEqual(t, string(fleet.PhaseStopped), b.status(first).GetPhase())
+	engine.is(func() { engine.away = false })
+	b.is(first, fleet.PhaseStopped, fleet.HealthNotChecked)
+	engine.mu.Lock()
+	defer engine.mu.Unlock()
+	require.False(t, engine.found(first).Running)
+}
+
 // S54: what a machine ran before it was started again has ended, whatever its engine says later.
 func TestAnotherBootWithoutEngine(t *testing.T) {
 	t.Parallel()

@@ -16,6 +16,8 @@ type feed struct {
 	sequence uint64
 	// open is what the last report told, until it was acked.
 	open map[fleet.ReplicaID]bool
+	// partly says that the last complete report was none of the whole.
+	partly bool
 }
 
 func newFeed() feed {
@@ -52,9 +54,10 @@ func (k *Keeper) report(complete bool) *nodev1.ReplicasReport { //nolint:revive 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	f := &k.feed
+	complete = complete || f.partly && k.whole()
 	maps.Copy(f.dirty, f.open)
 	f.open = nil
-	report := &nodev1.ReplicasReport{SetEra: k.version.Era, SetVersion: k.version.Number, Complete: complete}
+	report := &nodev1.ReplicasReport{SetEra: k.version.Era, SetVersion: k.version.Number, Complete: complete, Whole: complete && k.whole()}
 	for _, st := range k.lines(complete) {
 		report.Replicas = append(report.Replicas, wire(st))
 	}
@@ -63,9 +66,23 @@ func (k *Keeper) report(complete bool) *nodev1.ReplicasReport { //nolint:revive 
 		f.open = nil
 		return nil
 	}
+	if complete {
+		f.partly = !report.GetWhole()
+	}
 	f.sequence++
 	report.Sequence = f.sequence
 	return report
+}
+
+// whole says that nothing is here that the node does not know of; mu is held. A node that remembers a set
+// remembers what it started: one that does not waits for all drivers.
+func (k *Keeper) whole() bool { return k.fresh && (!k.blank || len(k.absent) == 0) }
+
+// tellWhole has a complete report told again once it can be one of the whole; mu is held.
+func (k *Keeper) tellWhole() {
+	if k.feed.partly && k.whole() {
+		poke(k.feed.news)
+	}
 }
 
 // lines are what a report says: of what changed, or of all. What the set does not list comes last, and is
@@ -81,17 +98,24 @@ func (k *Keeper) lines(complete bool) []fleet.ReplicaStatus { //nolint:revive //
 		w, has := k.replicas[id]
 		switch at := k.strangers[id]; {
 		case has && w.unlisted:
-			st := w.known.status(k.opt.Address, k.opt.Now())
-			st.Deployment, st.Revision = w.known.Deployment, w.known.Revision
-			unlisted = append(unlisted, st)
+			unlisted = append(unlisted, k.line(w, true))
 		case has:
-			all = append(all, w.known.status(k.opt.Address, k.opt.Now()))
+			all = append(all, k.line(w, complete))
 		case at.unlisted:
 			unlisted = append(unlisted, at.status())
 		}
 	}
 	all = append(all, unlisted...)
 	return all[:min(len(all), fleet.MaxReportedReplicas)]
+}
+
+// line is what a report says of a replica; named says of which deployment it is.
+func (k *Keeper) line(w *worker, named bool) fleet.ReplicaStatus { //nolint:revive // what is told
+	st := w.known.status(k.opt.Address, k.opt.Now())
+	if named {
+		st.Deployment, st.Revision = w.known.Deployment, w.known.Revision
+	}
+	return st
 }
 
 // Acked says that the region has the report of that number.

@@ -80,6 +80,41 @@ func TestFeed(t *testing.T) {
 	require.Equal(t, []string{string(second)}, ids(none))
 }
 
+// X3, X28: a complete report is of the whole once a set was read, and by a node without memory once every
+// driver has answered; one that was not is told again then.
+func TestWhole(t *testing.T) {
+	t.Parallel()
+	k := fed(t)
+	close(k.ready)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	told := func() []bool {
+		r, err := k.Next(t.Context(), true)
+		require.NoError(t, err)
+		require.Equal(t, "web", r.GetReplicas()[0].GetDeployment())
+		return []bool{r.GetComplete(), r.GetWhole()}
+	}
+	require.Equal(t, []bool{true, false}, told(), "before a set was read")
+	_, err := k.Next(ctx, false)
+	require.ErrorIs(t, err, context.Canceled)
+	k.mu.Lock()
+	k.fresh, k.blank = true, true
+	k.absent[fleet.DriverDocker] = make(chan struct{})
+	k.mu.Unlock()
+	require.Equal(t, []bool{true, false}, told(), "before its engine answered")
+	k.appeared(fleet.DriverDocker, nil)
+	again, err := k.Next(t.Context(), false)
+	require.NoError(t, err)
+	require.True(t, again.GetComplete() && again.GetWhole(), "it is told by itself")
+	_, err = k.Next(ctx, false)
+	require.ErrorIs(t, err, context.Canceled, "once")
+
+	k.mu.Lock()
+	k.blank, k.absent[fleet.DriverDocker] = false, make(chan struct{})
+	k.mu.Unlock()
+	require.Equal(t, []bool{true, true}, told(), "what it started it remembers")
+}
+
 // X10: whatever a message holds, it can be sent and stored.
 func TestSentence(t *testing.T) {
 	t.Parallel()

@@ -84,7 +84,9 @@ type Keeper struct {
 	writing sync.Mutex
 
 	mu        sync.Mutex
-	fresh     bool // a set was read by this agent
+	fresh     bool // a set was read by this agent, since strangers came last
+	came      int  // counts strangers that came late
+	blank     bool // there was no memory of any set when the agent started
 	replicas  map[fleet.ReplicaID]*worker
 	strangers map[fleet.ReplicaID]stranger
 	absent    map[fleet.Driver]chan struct{} // drivers that did not answer yet; closed when one does
@@ -201,7 +203,7 @@ func (k *Keeper) recover(ctx context.Context) error {
 	for name := range absent {
 		k.absent[name] = make(chan struct{})
 	}
-	k.version, k.quiet = version, k.opt.Now()
+	k.version, k.blank, k.quiet = version, version == (fleet.SetVersion{}), k.opt.Now()
 	for _, row := range rows {
 		r, err := recall(row, k.opt.Boot, k.opt.Now())
 		if err != nil {

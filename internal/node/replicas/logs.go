@@ -60,7 +60,8 @@ func (k *Keeper) shipRound(ctx context.Context, name fleet.Driver) error {
 	k.mu.Lock()
 	var ids []fleet.ReplicaID
 	for _, id := range slices.Sorted(maps.Keys(k.replicas)) {
-		if k.shipper(k.replicas[id].known) == name {
+		// The region keeps nothing of what it did not ask for: that stays here until it is judged.
+		if w := k.replicas[id]; k.shipper(w.known) == name && !w.unlisted {
 			ids = append(ids, id)
 		}
 	}

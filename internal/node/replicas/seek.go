@@ -38,8 +38,10 @@ func (k *Keeper) appeared(name fleet.Driver, found []Found) {
 	for _, f := range found {
 		if _, has := k.replicas[f.ID]; !has {
 			k.strangers[f.ID], k.fresh = stranger{lead: lead{f, name}}, false
+			k.came++
 		}
 	}
+	k.tellWhole()
 	poke(k.told)
 }
 

@@ -109,11 +109,11 @@ func (k *Keeper) fetch(ctx context.Context) (behind bool, err error) {
 
 // checkSet refuses what is no set, and one that is cut short.
 func checkSet(set fleet.NodeReplicas) error {
-	if set.Era < 1 || set.Version < 0 || set.Count > fleet.MaxNodeReplicas {
+	if set.Era < 1 || set.Version < 0 || len(set.Replicas) > fleet.MaxNodeReplicas {
 		return fleet.Errorf(fleet.Communication, "what the region answered is no set of replicas")
 	}
-	if len(set.Replicas) != set.Count {
-		return fleet.Errorf(fleet.Communication, "the region's set of replicas has %d lines of %d", len(set.Replicas), set.Count)
+	if set.Count != nil && len(set.Replicas) != *set.Count {
+		return fleet.Errorf(fleet.Communication, "the region's set of replicas has %d lines of %d", len(set.Replicas), *set.Count)
 	}
 	seen := make(map[fleet.ReplicaID]bool, len(set.Replicas))
 	for _, r := range set.Replicas {
@@ -132,7 +132,7 @@ func (k *Keeper) take(ctx context.Context, set fleet.NodeReplicas) error {
 	defer k.writing.Unlock()
 	at := fleet.SetVersion{Era: set.Era, Number: set.Version}
 	k.mu.Lock()
-	had := k.version
+	had, came := k.version, k.came
 	changed, unlisted := k.changes(set)
 	k.mu.Unlock()
 	if had.Newer(at) {
@@ -152,12 +152,13 @@ func (k *Keeper) take(ctx context.Context, set fleet.NodeReplicas) error {
 	k.opt.Failpoint("after_replica_set")
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.version, k.fresh = at, true
+	k.version, k.fresh = at, k.came == came
 	needed := make(map[fleet.Hash]bool, len(k.replicas))
 	for _, r := range changed {
 		k.adopt(ctx, r)
 	}
 	k.leave(unlisted)
+	k.tellWhole()
 	for _, w := range k.replicas {
 		needed[w.known.Definition] = true
 	}
@@ -247,8 +248,8 @@ func (k *Keeper) adopt(ctx context.Context, r known) {
 	w, has := k.replicas[r.ID]
 	if !has {
 		w = k.add(r)
-		if _, stranger := k.strangers[r.ID]; stranger {
-			w.stranger = true
+		if at, stranger := k.strangers[r.ID]; stranger {
+			w.stranger, w.known.Driver = true, at.driver // it may have come since the set was looked at
 			delete(k.strangers, r.ID)
 		}
 		k.begin(ctx, w)

@@ -356,14 +356,16 @@ func (b *bench) says(lines ...fleet.NodeReplica) {
 func (f *fakeRegion) list(lines []fleet.NodeReplica) {
 	f.set.Version++
 	f.set.Replicas = slices.Clone(lines)
-	f.set.Count = len(lines)
 }
 
 // answer is the set with the tombstones; mu is held.
 func (f *fakeRegion) answer() fleet.NodeReplicas {
 	set := f.set
 	set.Replicas = slices.Concat(set.Replicas, f.ends)
-	set.Count += len(f.ends)
+	if set.Count == nil {
+		count := len(set.Replicas)
+		set.Count = &count
+	}
 	return set
 }
 

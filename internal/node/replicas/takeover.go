@@ -18,6 +18,8 @@ func (w *worker) takeOver(ctx context.Context) {
 		w.endSurely(ctx, driver)
 	case w.unseen && driver != nil:
 		w.takeUnseen(ctx, driver)
+	case driver == nil && !r.Run && w.keeper.forgot():
+		w.endAnywhere(ctx)
 	case r.Phase.Over():
 		w.is(decide.ProcessOver)
 		w.gaveUp = r.Phase == fleet.PhaseFailed
@@ -29,6 +31,21 @@ func (w *worker) takeOver(ctx context.Context) {
 	case r.Phase == fleet.PhaseRunning || r.Phase == fleet.PhaseStopping:
 		w.over(ctx, fleet.PhaseExited, w.lastExit(ctx, driver))
 	}
+}
+
+// endAnywhere ends what a node without memory is told to end by name: any driver may have it.
+func (w *worker) endAnywhere(ctx context.Context) {
+	for name, driver := range w.keeper.opt.Drivers {
+		w.keeper.answers(ctx, name)
+		w.endSurely(ctx, driver)
+	}
+}
+
+// forgot says that the agent started without memory of any set.
+func (k *Keeper) forgot() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.blank
 }
 
 // endSurely ends what an earlier agent left, before anything else is done with the replica.

@@ -245,6 +245,7 @@ DELETE FROM node_sets WHERE node = ANY(ARRAY(
     SELECT s.node FROM node_sets s JOIN nodes n ON n.name = s.node
     WHERE (n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL)
       AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.node = s.node AND r.ended_at IS NULL OFFSET 0)
+      AND NOT EXISTS (SELECT 1 FROM replica_tombstones t WHERE t.node = s.node OFFSET 0)
     LIMIT $1 FOR UPDATE OF s SKIP LOCKED))
 `
 
@@ -281,11 +282,16 @@ func (q *Queries) CollectOperations(ctx context.Context, arg CollectOperationsPa
 const collectOrphanReplicas = `-- name: CollectOrphanReplicas :execrows
 DELETE FROM orphan_replicas WHERE (node, replica) IN (
     SELECT o.node, o.replica FROM orphan_replicas o JOIN nodes n ON n.name = o.node
-    WHERE n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL LIMIT $1 FOR UPDATE OF o SKIP LOCKED)
+    WHERE (n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL) AND o.since < now() - make_interval(secs => $1::float8) LIMIT $2 FOR UPDATE OF o SKIP LOCKED)
 `
 
-func (q *Queries) CollectOrphanReplicas(ctx context.Context, maxRows int32) (int64, error) {
-	result, err := q.db.Exec(ctx, collectOrphanReplicas, maxRows)
+type CollectOrphanReplicasParams struct {
+	OlderSeconds float64
+	MaxRows      int32
+}
+
+func (q *Queries) CollectOrphanReplicas(ctx context.Context, arg CollectOrphanReplicasParams) (int64, error) {
+	result, err := q.db.Exec(ctx, collectOrphanReplicas, arg.OlderSeconds, arg.MaxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -394,12 +400,17 @@ func (q *Queries) CollectRevisions(ctx context.Context, arg CollectRevisionsPara
 const collectTombstones = `-- name: CollectTombstones :execrows
 DELETE FROM replica_tombstones WHERE (node, replica) IN (
     SELECT t.node, t.replica FROM replica_tombstones t JOIN nodes n ON n.name = t.node
-    WHERE n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL LIMIT $1 FOR UPDATE OF t SKIP LOCKED)
+    WHERE (n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL) AND t.since < now() - make_interval(secs => $1::float8) LIMIT $2 FOR UPDATE OF t SKIP LOCKED)
 `
 
-// What nodes were to end that do not come back as they were: what they have then is looked at anew.
-func (q *Queries) CollectTombstones(ctx context.Context, maxRows int32) (int64, error) {
-	result, err := q.db.Exec(ctx, collectTombstones, maxRows)
+type CollectTombstonesParams struct {
+	OlderSeconds float64
+	MaxRows      int32
+}
+
+// What nodes were to end that have not come back for long: what they have then is looked at anew.
+func (q *Queries) CollectTombstones(ctx context.Context, arg CollectTombstonesParams) (int64, error) {
+	result, err := q.db.Exec(ctx, collectTombstones, arg.OlderSeconds, arg.MaxRows)
 	if err != nil {
 		return 0, err
 	}

@@ -30,15 +30,16 @@ const buryReplicas = `-- name: BuryReplicas :exec
 
 INSERT INTO replica_tombstones (node, replica, deployment, stop_seconds, listed)
 SELECT r.node, r.id, r.deployment, r.stop_seconds, s.version
-FROM replicas r JOIN nodes n ON n.name = r.node JOIN node_sets s ON s.node = r.node
-WHERE r.id = ANY($1::text[]) AND NOT r.lost AND r.phase <> 'stopped' AND n.removed_at IS NULL AND n.revoked_at IS NULL
+FROM replicas r JOIN node_sets s ON s.node = r.node
+WHERE r.id = ANY($1::text[]) AND NOT r.lost
 ORDER BY r.id
 ON CONFLICT (node, replica) DO UPDATE SET listed = excluded.listed
 `
 
 // What a node is told to end by name although its row has ended, and what a node has that nobody
 // told it to run. Rows are locked in the order of replicas' ids; the node's set comes after them.
-// Of what ends without its node's word that nothing of it runs. A node that is gone is told nothing.
+// Of what ends without its node's word that it ended it as it was told. One that is removed or revoked
+// may come back.
 func (q *Queries) BuryReplicas(ctx context.Context, ids []string) error {
 	_, err := q.db.Exec(ctx, buryReplicas, ids)
 	return err
@@ -80,20 +81,20 @@ DELETE FROM replica_tombstones x WHERE x.node = $1 AND x.replica = ANY(ARRAY(
 `
 
 type ConfirmTombstonesParams struct {
-	Node     string
-	Stopped  []string
-	Complete bool
-	Held     int64
-	Said     []string
+	Node    string
+	Stopped []string
+	Whole   bool
+	Held    int64
+	Said    []string
 }
 
-// Nothing of them runs, by the node's word. By a complete report that is all that it does not name; of
+// Nothing of them runs, by the node's word. By a report of the whole that is all that it does not name; of
 // what was named to it later than the set that it had, it says nothing.
 func (q *Queries) ConfirmTombstones(ctx context.Context, arg ConfirmTombstonesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, confirmTombstones,
 		arg.Node,
 		arg.Stopped,
-		arg.Complete,
+		arg.Whole,
 		arg.Held,
 		arg.Said,
 	)
@@ -111,17 +112,17 @@ DELETE FROM orphan_replicas x WHERE x.node = $1 AND x.replica = ANY(ARRAY(
 `
 
 type ForgetOrphanReplicasParams struct {
-	Node     string
-	Stopped  []string
-	Complete bool
-	Said     []string
+	Node    string
+	Stopped []string
+	Whole   bool
+	Said    []string
 }
 
 func (q *Queries) ForgetOrphanReplicas(ctx context.Context, arg ForgetOrphanReplicasParams) error {
 	_, err := q.db.Exec(ctx, forgetOrphanReplicas,
 		arg.Node,
 		arg.Stopped,
-		arg.Complete,
+		arg.Whole,
 		arg.Said,
 	)
 	return err
@@ -133,7 +134,8 @@ SELECT $1, u.id, u.deployment, u.revision, u.reason
 FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS deployment, unnest($4::bigint[]) AS revision,
              unnest($5::text[]) AS reason) u
 ORDER BY u.id
-ON CONFLICT (node, replica) DO NOTHING
+ON CONFLICT (node, replica) DO UPDATE SET deployment = excluded.deployment, revision = excluded.revision
+WHERE orphan_replicas.deployment = '' AND excluded.deployment <> ''
 `
 
 type ListOrphanReplicasParams struct {

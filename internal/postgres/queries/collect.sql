@@ -210,16 +210,16 @@ WITH gone AS (DELETE FROM deployments WHERE name = ANY(ARRAY(
 INSERT INTO deployment_numbers SELECT name, last_revision, process_version FROM gone
 ON CONFLICT (name) DO UPDATE SET last_revision = excluded.last_revision, process_version = excluded.process_version;
 
--- What nodes were to end that do not come back as they were: what they have then is looked at anew.
+-- What nodes were to end that have not come back for long: what they have then is looked at anew.
 -- name: CollectTombstones :execrows
 DELETE FROM replica_tombstones WHERE (node, replica) IN (
     SELECT t.node, t.replica FROM replica_tombstones t JOIN nodes n ON n.name = t.node
-    WHERE n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL LIMIT @max_rows FOR UPDATE OF t SKIP LOCKED);
+    WHERE (n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL) AND t.since < now() - make_interval(secs => @older_seconds::float8) LIMIT @max_rows FOR UPDATE OF t SKIP LOCKED);
 
 -- name: CollectOrphanReplicas :execrows
 DELETE FROM orphan_replicas WHERE (node, replica) IN (
     SELECT o.node, o.replica FROM orphan_replicas o JOIN nodes n ON n.name = o.node
-    WHERE n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL LIMIT @max_rows FOR UPDATE OF o SKIP LOCKED);
+    WHERE (n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL) AND o.since < now() - make_interval(secs => @older_seconds::float8) LIMIT @max_rows FOR UPDATE OF o SKIP LOCKED);
 
 -- Sets of nodes that do not come back as they were. Another set of theirs has a higher number.
 -- name: CollectNodeSets :execrows
@@ -227,4 +227,5 @@ DELETE FROM node_sets WHERE node = ANY(ARRAY(
     SELECT s.node FROM node_sets s JOIN nodes n ON n.name = s.node
     WHERE (n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL)
       AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.node = s.node AND r.ended_at IS NULL OFFSET 0)
+      AND NOT EXISTS (SELECT 1 FROM replica_tombstones t WHERE t.node = s.node OFFSET 0)
     LIMIT @max_rows FOR UPDATE OF s SKIP LOCKED));

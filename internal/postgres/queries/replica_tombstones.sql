@@ -1,12 +1,13 @@
 -- What a node is told to end by name although its row has ended, and what a node has that nobody
 -- told it to run. Rows are locked in the order of replicas' ids; the node's set comes after them.
 
--- Of what ends without its node's word that nothing of it runs. A node that is gone is told nothing.
+-- Of what ends without its node's word that it ended it as it was told. One that is removed or revoked
+-- may come back.
 -- name: BuryReplicas :exec
 INSERT INTO replica_tombstones (node, replica, deployment, stop_seconds, listed)
 SELECT r.node, r.id, r.deployment, r.stop_seconds, s.version
-FROM replicas r JOIN nodes n ON n.name = r.node JOIN node_sets s ON s.node = r.node
-WHERE r.id = ANY(@ids::text[]) AND NOT r.lost AND r.phase <> 'stopped' AND n.removed_at IS NULL AND n.revoked_at IS NULL
+FROM replicas r JOIN node_sets s ON s.node = r.node
+WHERE r.id = ANY(@ids::text[]) AND NOT r.lost
 ORDER BY r.id
 ON CONFLICT (node, replica) DO UPDATE SET listed = excluded.listed;
 
@@ -29,19 +30,19 @@ LEFT JOIN orphan_replicas o ON o.node = @node AND o.replica = u.id
 LEFT JOIN replicas r ON r.id = u.id AND r.node = @node
 ORDER BY u.id;
 
--- Nothing of them runs, by the node's word. By a complete report that is all that it does not name; of
+-- Nothing of them runs, by the node's word. By a report of the whole that is all that it does not name; of
 -- what was named to it later than the set that it had, it says nothing.
 -- name: ConfirmTombstones :execrows
 DELETE FROM replica_tombstones x WHERE x.node = @node AND x.replica = ANY(ARRAY(
     SELECT t.replica FROM replica_tombstones t
     WHERE t.node = @node AND (t.replica = ANY(@stopped::text[])
-        OR @complete::boolean AND t.listed <= @held::bigint AND NOT (t.replica = ANY(@said::text[])))
+        OR @whole::boolean AND t.listed <= @held::bigint AND NOT (t.replica = ANY(@said::text[])))
     ORDER BY t.replica FOR UPDATE));
 
 -- name: ForgetOrphanReplicas :exec
 DELETE FROM orphan_replicas x WHERE x.node = @node AND x.replica = ANY(ARRAY(
     SELECT o.replica FROM orphan_replicas o
-    WHERE o.node = @node AND (o.replica = ANY(@stopped::text[]) OR @complete::boolean AND NOT (o.replica = ANY(@said::text[])))
+    WHERE o.node = @node AND (o.replica = ANY(@stopped::text[]) OR @whole::boolean AND NOT (o.replica = ANY(@said::text[])))
     ORDER BY o.replica FOR UPDATE));
 
 -- name: ListOrphanReplicas :exec
@@ -50,7 +51,8 @@ SELECT @node, u.id, u.deployment, u.revision, u.reason
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@deployments::text[]) AS deployment, unnest(@revisions::bigint[]) AS revision,
              unnest(@reasons::text[]) AS reason) u
 ORDER BY u.id
-ON CONFLICT (node, replica) DO NOTHING;
+ON CONFLICT (node, replica) DO UPDATE SET deployment = excluded.deployment, revision = excluded.revision
+WHERE orphan_replicas.deployment = '' AND excluded.deployment <> '';
 
 -- Held against a report that lists or forgets them meanwhile.
 -- name: LockOrphanReplicas :many
