@@ -104,8 +104,14 @@ func TestReplicas(t *testing.T) {
 		require.Equal(t, fleet.ReplicaTerminating, into[Replica](t, a).State)
 		require.Equal(t, "deployment.web", r.wakes()[wakes])
 		require.Equal(t, 2, deploymentStatusOf(t, r.deployment(webPath)).Target, "S115: another takes its place")
-		for _, path := range []string{webPath + "/replicas/ffffffffffff", "/api/v1/deployments/other/replicas/" + one, webPath + "/replicas/" + old} {
+		for _, path := range []string{webPath + "/replicas/ffffffffffff", "/api/v1/deployments/other/replicas/" + one} {
 			require.Equal(t, http.StatusNotFound, r.call(r.operator, http.MethodDelete, path, nil).status, path)
+		}
+		r.sql(`UPDATE replicas SET state = 'TERMINATED', ended_at = now() WHERE id = '` + one + `'`) // its answer was lost
+		for _, ended := range []string{one, old} {
+			a = r.call(r.operator, http.MethodDelete, webPath+"/replicas/"+ended, nil)
+			require.Equal(t, http.StatusOK, a.status, "X13: %s", a.body)
+			require.Equal(t, fleet.ReplicaTerminated, into[Replica](t, a).State)
 		}
 		decisions := into[List[Decision]](t, r.get(webPath+"/decisions"))
 		require.Equal(t, "removed", decisions.Items[0].Reason)

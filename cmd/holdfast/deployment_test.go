@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	replica1 = "0123456789ab"
-	replica2 = "1123456789ab"
+	replica1     = "0123456789ab"
+	replica2     = "1123456789ab"
+	replicaEnded = "2123456789ab"
 )
 
 func until() *time.Time { t := testNow.Add(time.Minute); return &t }
@@ -66,6 +67,8 @@ func deploymentRegion(t *testing.T) *fakeRegion {
 			reply(w, 200, webReplicas()[0])
 		case "DELETE deployments/web/replicas/" + replica1:
 			reply(w, 200, webReplicas()[0])
+		case "DELETE deployments/web/replicas/" + replicaEnded:
+			reply(w, 200, api.Replica{ID: replicaEnded, Deployment: "web", State: fleet.ReplicaTerminated})
 		case "DELETE deployments/web/replicas/" + replica2, "GET deployments/ghost/logs":
 			refuse(w, 404, fleet.NotFound, "it does not exist", "")
 		case "GET deployments/web/decisions":
@@ -285,6 +288,7 @@ func TestDeploymentTables(t *testing.T) {
 		r := deploymentRegion(t)
 		s := newShell(t, r)
 		require.Equal(t, "replica/web/"+replica1+" delete accepted, another takes its place\n", s.ok("delete", "replica", "web/"+replica1).stdout)
+		require.Equal(t, "replica/web/"+replicaEnded+" delete accepted, it has ended\n", s.ok("delete", "replica", "web/"+replicaEnded).stdout)
 		require.Equal(t, exitNotFound, s.run("delete", "replica", "web/"+replica2, "-o", "json").code)
 		require.Contains(t, s.ok("delete", "replica", "web/"+replica1, "-o", "yaml").stdout, "node: plant-1-a")
 		s.ok("delete", "deployment", "web")

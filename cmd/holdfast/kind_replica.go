@@ -124,7 +124,7 @@ func (c *cli) deleteReplicas(ctx context.Context, names []string, f *mutationFla
 		}
 		v.items = append(v.items, c.replicaItem(r))
 		if c.flags.output == formatTable {
-			fmt.Fprintf(c.stdout, "replica/%s delete accepted%s\n", name, deletedReplicaText(f))
+			fmt.Fprintf(c.stdout, "replica/%s delete accepted%s\n", name, deletedReplicaText(f, r))
 		}
 	}
 	if c.flags.output != formatTable && len(v.items) > 0 {
@@ -136,9 +136,12 @@ func (c *cli) deleteReplicas(ctx context.Context, names []string, f *mutationFla
 	return c.reportAll(errs)
 }
 
-func deletedReplicaText(f *mutationFlags) string {
-	if f.dryRun {
+func deletedReplicaText(f *mutationFlags, r api.Replica) string {
+	switch {
+	case f.dryRun:
 		return " (dry run, nothing was changed)"
+	case r.State == fleet.ReplicaTerminated:
+		return ", it has ended"
 	}
 	return ", another takes its place"
 }
