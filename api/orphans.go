@@ -36,7 +36,7 @@ func (s *server) listOrphans(ctx context.Context, in *listOrphansInput) (*orphan
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.store.ListOrphans(ctx, n.Name, after, in.Limit+1)
+	rows, err := s.store.ListOrphans(ctx, postgres.OrphanFilter{Node: n.Name, Project: callOf(ctx).project}, after, in.Limit+1)
 	if err != nil {
 		return nil, err
 	}

@@ -165,7 +165,7 @@ type reconcileStore interface {
 	AskReconcile(ctx context.Context, in postgres.ReconcileRequest) (postgres.Operation, error)
 	AskReconciles(ctx context.Context, in postgres.ReconcileRequest) ([]postgres.Operation, error)
 	ListReconciles(ctx context.Context, node fleet.NodeName, limit int32) ([]postgres.Reconcile, error)
-	ListOrphans(ctx context.Context, node fleet.NodeName, after string, limit int32) ([]postgres.Orphan, error)
+	ListOrphans(ctx context.Context, of postgres.OrphanFilter, after string, limit int32) ([]postgres.Orphan, error)
 	ApproveOrphans(ctx context.Context, in postgres.OrphanApproval) (*postgres.Operation, error)
 }
 

@@ -280,6 +280,9 @@ var drainRules = []struct {
 	{"replicas_ending", func(v drainView) bool { return v.holdsReplicas() && v.left > -drainStopLimit }, func(v drainView) DrainAction {
 		return moving(DrainWait, fmt.Sprintf("it waits for %d replicas to end", v.Replicas))
 	}},
+	{"orphans_run", func(v drainView) bool { return v.Orphans > 0 && len(v.unasked()) > 0 && !v.Force }, func(v drainView) DrainAction {
+		return failedDrain(fmt.Sprintf("%d replicas that the region does not know run there: holdfast orphans list %s; --force leaves them", v.Orphans, v.Node))
+	}},
 	{"ask", func(v drainView) bool { return len(v.unasked()) > 0 }, func(v drainView) DrainAction {
 		a := draining(DrainAsk, "its connection is asked to finish what it has")
 		a.Connections = v.unasked()

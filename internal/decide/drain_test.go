@@ -45,6 +45,9 @@ func drainReplicas(live int) func(*fleet.DrainSeen) {
 	return func(s *fleet.DrainSeen) { s.Replicas, s.Live = live+1, live }
 }
 
+// drainOrphans has replicas run that the region does not know.
+func drainOrphans(s *fleet.DrainSeen) { s.Orphans = 2 }
+
 // drainGivenUp has some of the live ones be of deployments that make nothing any more.
 func drainGivenUp(n int, of ...fleet.DeploymentName) func(*fleet.DrainSeen) {
 	return func(s *fleet.DrainSeen) { s.GivenUp, s.GivenUpOf = n, of }
@@ -95,6 +98,10 @@ func TestDrain(t *testing.T) {
 		{"replicas_ending", drainOf(drainReplicas(0), drainLeft(now), drainConn(active)), decide.DrainRun{}, decide.DrainWait},
 		{"ask", drainOf(drainReplicas(2), drainForced, drainLeft(-time.Minute), drainConn(active)), decide.DrainRun{Evicted: true}, decide.DrainAsk},
 
+		{"orphans_run", drainOf(drainOrphans, drainConn(active)), decide.DrainRun{}, decide.DrainFinish}, // X28
+		{"replicas_moving", drainOf(drainOrphans, drainReplicas(2), drainConn(active)), decide.DrainRun{}, decide.DrainWait},
+		{"ask", drainOf(drainOrphans, drainForced, drainConn(active)), decide.DrainRun{}, decide.DrainAsk},
+		{"not_connected", drainOf(drainOrphans), decide.DrainRun{}, decide.DrainFinish},
 		{"no_other_place", drainOf(drainHolds(1), drainConn(active)), decide.DrainRun{}, decide.DrainFinish},
 		{"move_lease", drainOf(drainHolds(1), drainPeer(true), drainConn(active)), decide.DrainRun{}, decide.DrainMove},
 		{"move_lease", drainOf(drainHolds(1), drainPeer(true), drainForced), decide.DrainRun{}, decide.DrainMove},

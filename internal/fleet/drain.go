@@ -79,7 +79,9 @@ type DrainSeen struct {
 	// GivenUpOf are those deployments, as far as they are of the project of the node's site.
 	GivenUp   int              `json:"givenUp,omitempty"`
 	GivenUpOf []DeploymentName `json:"givenUpOf,omitempty"`
-	Peer      *DrainPeer       `json:"peer,omitempty"` // the other of its pair, nil without one
+	// Orphans counts replicas that run there and that an operator has not let go.
+	Orphans int        `json:"orphans,omitempty"`
+	Peer    *DrainPeer `json:"peer,omitempty"` // the other of its pair, nil without one
 	// Connections are the node's of this drain, ended ones too, oldest first.
 	Connections []DrainConnection `json:"connections,omitempty"`
 }

@@ -178,6 +178,11 @@ func seePlace(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 	if err := seeGivenUp(ctx, q, out); err != nil {
 		return err
 	}
+	orphans, err := q.CountOrphanReplicasOn(ctx, n.Name)
+	if err != nil {
+		return failed("count orphans", err)
+	}
+	out.Orphans = int(orphans)
 	peers, err := q.PeersForDrain(ctx, db.PeersForDrainParams{Site: n.Site, Node: n.Name})
 	for _, p := range peers {
 		if out.Peer == nil || p.Ready {

@@ -296,7 +296,7 @@ func extra(name fleet.InstanceName, revision int64) fleet.Extra {
 
 func (b *bench) orphans(node fleet.NodeName) map[fleet.InstanceName]string {
 	b.t.Helper()
-	list, err := b.ListOrphans(b.ctx(), node, "", 100)
+	list, err := b.ListOrphans(b.ctx(), postgres.OrphanFilter{Node: node}, "", 100)
 	require.NoError(b.t, err)
 	out := map[fleet.InstanceName]string{}
 	for _, o := range list {

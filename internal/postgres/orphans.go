@@ -157,10 +157,17 @@ func (o Orphan) Ref() string {
 	return string(o.Instance)
 }
 
+// OrphanFilter says whose orphans are listed: on a node, and of replicas those of a project's deployments,
+// all for "".
+type OrphanFilter struct {
+	Node    fleet.NodeName
+	Project fleet.ProjectName
+}
+
 // ListOrphans pages through what waits on a node: instances by name, then replicas. After is the Ref
 // of the last one of the page before.
-func (s *Store) ListOrphans(ctx context.Context, node fleet.NodeName, after string, limit int32) ([]Orphan, error) {
-	p := db.ListOrphansParams{Node: string(node), AfterKind: orphanInstance, After: after, MaxRows: limit}
+func (s *Store) ListOrphans(ctx context.Context, of OrphanFilter, after string, limit int32) ([]Orphan, error) {
+	p := db.ListOrphansParams{Node: string(of.Node), Project: string(of.Project), AfterKind: orphanInstance, After: after, MaxRows: limit}
 	if id, is := strings.CutPrefix(after, orphanReplica+"/"); is {
 		p.AfterKind, p.After = orphanReplica, id
 	}
@@ -168,7 +175,7 @@ func (s *Store) ListOrphans(ctx context.Context, node fleet.NodeName, after stri
 	out := make([]Orphan, len(rows))
 	for i, r := range rows {
 		out[i] = Orphan{
-			Node: node, Deployment: fleet.DeploymentName(r.Deployment), Site: fleet.SiteName(r.Site),
+			Node: of.Node, Deployment: fleet.DeploymentName(r.Deployment), Site: fleet.SiteName(r.Site),
 			Version: fleet.Version{Era: r.Era, Revision: r.Revision}, Hash: hashText(r.Hash), Reason: r.Reason,
 			Since: r.Since, ApprovedAt: r.ApprovedAt,
 		}

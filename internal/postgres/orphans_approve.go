@@ -80,7 +80,9 @@ func (a *approving) approve(ctx context.Context) error {
 	if err != nil {
 		return failed("read what is listed", err)
 	}
-	replicas, err := a.q.LockOrphanReplicas(ctx, db.LockOrphanReplicasParams{Node: a.node.Name, Every: a.All, Ids: texts(a.Replicas)})
+	replicas, err := a.q.LockOrphanReplicas(ctx, db.LockOrphanReplicasParams{
+		Node: a.node.Name, Every: a.All, Ids: texts(a.Replicas), Project: string(a.Project),
+	})
 	if err != nil {
 		return failed("read what is listed", err)
 	}

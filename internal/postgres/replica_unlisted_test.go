@@ -43,7 +43,7 @@ func (b *bench) reports(r fleet.ReplicasReport) {
 // orphanReplicas are those that wait on a node, with why.
 func (b *bench) orphanReplicas(n fleet.NodeName) map[fleet.ReplicaID]string {
 	b.t.Helper()
-	list, err := b.ListOrphans(b.ctx(), n, "", 100)
+	list, err := b.ListOrphans(b.ctx(), postgres.OrphanFilter{Node: n}, "", 100)
 	require.NoError(b.t, err)
 	out := map[fleet.ReplicaID]string{}
 	for _, o := range list {
@@ -237,7 +237,7 @@ func TestTombstones(t *testing.T) {
 func (b *bench) approveReplicas(edits ...func(*postgres.OrphanApproval)) (*postgres.Operation, error) {
 	b.t.Helper()
 	in := postgres.OrphanApproval{
-		ReconcileRequest: postgres.ReconcileRequest{Node: nodeA, Project: project, Actor: "ann", Limit: time.Minute}, Why: "ticket 4711",
+		ReconcileRequest: postgres.ReconcileRequest{Node: nodeA, Actor: "ann", Limit: time.Minute}, Why: "ticket 4711",
 	}
 	for _, edit := range edits {
 		edit(&in)
@@ -262,10 +262,10 @@ func TestUnlistedReplicas(t *testing.T) {
 			require.Equal(t, map[fleet.ReplicaID]string{one: fleet.OrphanNeverKnown, two: fleet.OrphanNeverKnown}, b.orphanReplicas(nodeA))
 			require.Empty(t, b.named(nodeA))
 		}
-		list, err := b.ListOrphans(b.ctx(), nodeA, "", 1)
+		list, err := b.ListOrphans(b.ctx(), postgres.OrphanFilter{Node: nodeA}, "", 1)
 		require.NoError(t, err)
 		require.Equal(t, []any{one, fleet.DeploymentName("lost"), int64(4)}, []any{list[0].Replica, list[0].Deployment, list[0].Version.Revision})
-		list, err = b.ListOrphans(b.ctx(), nodeA, "replica/"+string(one), 1)
+		list, err = b.ListOrphans(b.ctx(), postgres.OrphanFilter{Node: nodeA}, "replica/"+string(one), 1)
 		require.NoError(t, err)
 		require.Len(t, list, 1, "the second page")
 		require.Equal(t, []any{two, fleet.DeploymentName("lost"), int64(4)}, []any{list[0].Replica, list[0].Deployment, list[0].Version.Revision})
@@ -305,6 +305,26 @@ func TestUnlistedReplicas(t *testing.T) {
 		require.Empty(t, b.orphanReplicas(nodeA), "its node has it no more")
 		_, err = b.approveReplicas(func(in *postgres.OrphanApproval) { in.All = true })
 		refused(t, fleet.IllegalState, err)
+	})
+
+	t.Run("are shown to a project, and ended by it, where they are of its own deployments", func(t *testing.T) { // X17
+		t.Parallel()
+		b := setup(t).deployable()
+		b.putDeployment()
+		own := ghost(one)
+		own.Deployment = web
+		b.tells(nodeA, own, ghost(two))
+		list, err := b.ListOrphans(b.ctx(), postgres.OrphanFilter{Node: nodeA, Project: project}, "", 10)
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		require.Equal(t, one, list[0].Replica)
+		as := func(in *postgres.OrphanApproval) { in.Project = project }
+		_, err = b.approveReplicas(as, func(in *postgres.OrphanApproval) { in.Replicas = []fleet.ReplicaID{two} })
+		refused(t, fleet.NotFound, err)
+		_, err = b.approveReplicas(as, func(in *postgres.OrphanApproval) { in.All = true })
+		require.NoError(t, err)
+		require.Contains(t, b.named(nodeA), one)
+		require.NotContains(t, b.named(nodeA), two)
 	})
 
 	t.Run("of another node are no live ones here", func(t *testing.T) {

@@ -209,6 +209,20 @@ func TestDrainSeesWhatIsGivenUp(t *testing.T) {
 	}
 }
 
+// X28: a drain sees what runs there that the region does not know, until an operator let it go.
+func TestDrainSeesOrphans(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.askDrain(drainOf(nodeA, 60))
+	require.Zero(t, b.seeDrain(nodeA).Orphans)
+	b.tells(nodeA, ghost("00000000000a"), ghost("00000000000b"))
+	b.tells(nodeB, ghost("00000000000c"))
+	require.Equal(t, 2, b.seeDrain(nodeA).Orphans)
+	_, err := b.approveReplicas(func(in *postgres.OrphanApproval) { in.Replicas = []fleet.ReplicaID{"00000000000a"} })
+	require.NoError(t, err)
+	require.Equal(t, 1, b.seeDrain(nodeA).Orphans)
+}
+
 // A deployment that fills the nodes, or has a fixed port on all that are there, can be updated.
 func TestFullDeploymentIsUpdated(t *testing.T) {
 	t.Parallel()

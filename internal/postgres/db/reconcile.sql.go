@@ -572,13 +572,15 @@ FROM (
     FROM orphans o WHERE o.node = $1
     UNION ALL
     SELECT 'replica', r.replica, r.deployment, '', 0, r.revision, NULL, r.reason, r.since, r.approved_by, r.approved_at
-    FROM orphan_replicas r WHERE r.node = $1) u
-WHERE (u.kind, u.name) > ($2::text, $3::text)
-ORDER BY u.kind, u.name LIMIT $4
+    FROM orphan_replicas r WHERE r.node = $1
+      AND ($2::text = '' OR EXISTS (SELECT 1 FROM deployments d WHERE d.name = r.deployment AND d.project = $2))) u
+WHERE (u.kind, u.name) > ($3::text, $4::text)
+ORDER BY u.kind, u.name LIMIT $5
 `
 
 type ListOrphansParams struct {
 	Node      string
+	Project   string
 	AfterKind string
 	After     string
 	MaxRows   int32
@@ -598,10 +600,12 @@ type ListOrphansRow struct {
 	ApprovedAt *time.Time
 }
 
-// Of both kinds, instances first.
+// Of both kinds, instances first. A project sees the replicas of its own deployments only, also on nodes
+// that are for all.
 func (q *Queries) ListOrphans(ctx context.Context, arg ListOrphansParams) ([]ListOrphansRow, error) {
 	rows, err := q.db.Query(ctx, listOrphans,
 		arg.Node,
+		arg.Project,
 		arg.AfterKind,
 		arg.After,
 		arg.MaxRows,

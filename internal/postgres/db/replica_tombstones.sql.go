@@ -104,6 +104,17 @@ func (q *Queries) ConfirmTombstones(ctx context.Context, arg ConfirmTombstonesPa
 	return result.RowsAffected(), nil
 }
 
+const countOrphanReplicasOn = `-- name: CountOrphanReplicasOn :one
+SELECT count(*) FROM orphan_replicas WHERE node = $1 AND approved_at IS NULL
+`
+
+func (q *Queries) CountOrphanReplicasOn(ctx context.Context, node string) (int64, error) {
+	row := q.db.QueryRow(ctx, countOrphanReplicasOn, node)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const forgetOrphanReplicas = `-- name: ForgetOrphanReplicas :exec
 DELETE FROM orphan_replicas x WHERE x.node = $1 AND x.replica = ANY(ARRAY(
     SELECT o.replica FROM orphan_replicas o
@@ -158,18 +169,26 @@ func (q *Queries) ListOrphanReplicas(ctx context.Context, arg ListOrphanReplicas
 }
 
 const lockOrphanReplicas = `-- name: LockOrphanReplicas :many
-SELECT node, replica, deployment, revision, reason, since, approved_by, approved_at FROM orphan_replicas WHERE node = $1 AND ($2::boolean OR replica = ANY($3::text[])) ORDER BY replica FOR UPDATE
+SELECT node, replica, deployment, revision, reason, since, approved_by, approved_at FROM orphan_replicas o WHERE o.node = $1 AND ($2::boolean OR o.replica = ANY($3::text[]))
+  AND ($4::text = '' OR EXISTS (SELECT 1 FROM deployments d WHERE d.name = o.deployment AND d.project = $4))
+ORDER BY o.replica FOR UPDATE
 `
 
 type LockOrphanReplicasParams struct {
-	Node  string
-	Every bool
-	Ids   []string
+	Node    string
+	Every   bool
+	Ids     []string
+	Project string
 }
 
 // Held against a report that lists or forgets them meanwhile.
 func (q *Queries) LockOrphanReplicas(ctx context.Context, arg LockOrphanReplicasParams) ([]OrphanReplica, error) {
-	rows, err := q.db.Query(ctx, lockOrphanReplicas, arg.Node, arg.Every, arg.Ids)
+	rows, err := q.db.Query(ctx, lockOrphanReplicas,
+		arg.Node,
+		arg.Every,
+		arg.Ids,
+		arg.Project,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,9 @@ WHERE orphan_replicas.deployment = '' AND excluded.deployment <> '';
 
 -- Held against a report that lists or forgets them meanwhile.
 -- name: LockOrphanReplicas :many
-SELECT * FROM orphan_replicas WHERE node = @node AND (@every::boolean OR replica = ANY(@ids::text[])) ORDER BY replica FOR UPDATE;
+SELECT * FROM orphan_replicas o WHERE o.node = @node AND (@every::boolean OR o.replica = ANY(@ids::text[]))
+  AND (@project::text = '' OR EXISTS (SELECT 1 FROM deployments d WHERE d.name = o.deployment AND d.project = @project))
+ORDER BY o.replica FOR UPDATE;
 
 -- name: ApproveOrphanReplicas :exec
 UPDATE orphan_replicas SET approved_by = @actor, approved_at = now()
@@ -69,3 +71,6 @@ SELECT u.replica::text AS replica, u.node::text AS node, u.reason::text AS reaso
     UNION ALL
     SELECT o.replica, o.node, o.reason, o.since FROM orphan_replicas o WHERE o.deployment = @deployment AND o.approved_at IS NULL) u
 ORDER BY u.since DESC, u.replica LIMIT @max_rows;
+
+-- name: CountOrphanReplicasOn :one
+SELECT count(*) FROM orphan_replicas WHERE node = @node AND approved_at IS NULL;
