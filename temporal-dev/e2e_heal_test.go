@@ -274,6 +274,10 @@ func TestE2ERestoredReplicas(t *testing.T) {
 	s.orphansAre(t, unknown)
 	_, err := postgres.RaiseEra(t.Context(), s.database, "local")
 	require.NoError(t, err)
+	left, err := s.api.Explain(t.Context(), kept.name)
+	require.NoError(t, err)
+	require.Len(t, left.Uncounted, 1)
+	require.Equal(t, fleet.OrphanNeverKnown, left.Uncounted[0].Reason)
 	requireSucceeded(t, kept.ended(t, kept.scale(t, 1).ID)) // which nodes carry out: they have taken a set of the new era
 	one := pidsByID(kept.healthy(t, 1))
 	requireSucceeded(t, kept.ended(t, kept.scale(t, 2).ID))
@@ -314,6 +318,9 @@ func (s *stack) orphansAre(t *testing.T, want map[fleet.ReplicaID]int) {
 				return err
 			}
 			for _, o := range list.Items {
+				if o.Deployment == "" {
+					return fmt.Errorf("%w: nobody knows what %s is", errNotYet, o.Replica)
+				}
 				got[fleet.ReplicaID(o.Replica)] = want[fleet.ReplicaID(o.Replica)]
 			}
 		}

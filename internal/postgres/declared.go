@@ -259,13 +259,16 @@ func unused(ctx context.Context, q *db.Queries, k fleet.ObjectKey) error {
 	var err error
 	switch k.Kind {
 	case fleet.KindSite:
+		if err := emptyOfReplicas(ctx, q, k); err != nil {
+			return err
+		}
 		n, err = q.CountObjectsIn(ctx, db.CountObjectsInParams{Kind: string(fleet.KindInstance), Scope: k.Name})
 	case fleet.KindTemplate:
 		n, err = q.InstancesOfTemplate(ctx, k.Name)
 	case fleet.KindFleet:
 		return notUnderWay(ctx, q, k)
 	case fleet.KindPool:
-		return unnamedPool(ctx, q, k)
+		return unnamed(ctx, q, "pools", k)
 	case fleet.KindDeployment:
 		return fleet.Errorf(fleet.Invalid, "%s ends with its replicas", k).WithHint("destroy it")
 	case fleet.KindProject, fleet.KindInstance:
@@ -274,4 +277,18 @@ func unused(ctx context.Context, q *db.Queries, k fleet.ObjectKey) error {
 		return failed("look for uses", err)
 	}
 	return fleet.Errorf(fleet.IllegalState, "%d instances still use %s", n, k).WithHint("delete or change them first")
+}
+
+// emptyOfReplicas refuses to delete a site that deployments name, or whose nodes run replicas: what ran
+// there would end before it runs elsewhere. Nodes that were revoked run none that count.
+func emptyOfReplicas(ctx context.Context, q *db.Queries, site fleet.ObjectKey) error {
+	if err := unnamed(ctx, q, "sites", site); err != nil {
+		return err
+	}
+	n, err := q.CountReplicasAt(ctx, site.Name)
+	if err != nil || n == 0 {
+		return failed("count the replicas of a site", err)
+	}
+	return fleet.Errorf(fleet.IllegalState, "%d replicas run on nodes of %s", n, site).
+		WithHint("drain its nodes first; one that is gone for good: holdfast node revoke NODE")
 }

@@ -186,8 +186,11 @@ func (r *reporting) take(row db.Replica, said fleet.ReplicaStatus) error {
 		r.line(row, line)
 		state, failedNow = to, failedNow || on == fleet.ReplicaFailed && said.Reason != fleet.ReasonNodeStopped
 	}
-	if over := said.Phase.Over(); string(state) != row.State || over && !fleet.ReplicaPhase(row.Phase).Over() {
-		r.wakes(row) // what is unhealthy and then given up is in no other state, and is not waited for any more
+	// What is unhealthy and then given up is in no other state, and is not waited for any more; nor is the word
+	// of a node that is back.
+	over, again := said.Phase.Over() && !fleet.ReplicaPhase(row.Phase).Over(), state == fleet.ReplicaUnhealthy && said.Reason != row.Reason
+	if string(state) != row.State || over || again {
+		r.wakes(row)
 	}
 	if state == fleet.ReplicaTerminated {
 		r.ended = true

@@ -23,16 +23,19 @@ func TestReportWakes(t *testing.T) {
 		what   string
 		phase  fleet.ReplicaPhase
 		health fleet.ReplicaHealth
+		reason string
 		wakes  bool
 	}{
-		{"it runs", fleet.PhaseRunning, fleet.HealthNotChecked, false},
-		{"it is healthy", fleet.PhaseRunning, fleet.HealthHealthy, true},
-		{"it is still", fleet.PhaseRunning, fleet.HealthHealthy, false},
-		{"its probes fail, its node restarts it", fleet.PhaseRunning, fleet.HealthUnhealthy, true},
-		{"its node gave it up: another is to be made", fleet.PhaseFailed, fleet.HealthUnhealthy, true},
-		{"that is known", fleet.PhaseFailed, fleet.HealthUnhealthy, false},
+		{"it runs", fleet.PhaseRunning, fleet.HealthNotChecked, "", false},
+		{"it is healthy", fleet.PhaseRunning, fleet.HealthHealthy, "", true},
+		{"it is still", fleet.PhaseRunning, fleet.HealthHealthy, "", false},
+		{"its probes fail, its node restarts it", fleet.PhaseRunning, fleet.HealthUnhealthy, "", true},
+		{"it says why", fleet.PhaseRunning, fleet.HealthUnhealthy, fleet.ReasonProbesFailed, true},
+		{"that is known too", fleet.PhaseRunning, fleet.HealthUnhealthy, fleet.ReasonProbesFailed, false},
+		{"its node gave it up: another is to be made", fleet.PhaseFailed, fleet.HealthUnhealthy, fleet.ReasonProbesFailed, true},
+		{"that is known", fleet.PhaseFailed, fleet.HealthUnhealthy, fleet.ReasonProbesFailed, false},
 	} {
-		wake := b.tells(fleet.NodeName(all[0].Node), fleet.ReplicaStatus{ID: all[0].ID, Phase: row.phase, Health: row.health})
+		wake := b.tells(fleet.NodeName(all[0].Node), fleet.ReplicaStatus{ID: all[0].ID, Phase: row.phase, Health: row.health, Reason: row.reason})
 		require.Equal(t, row.wakes, len(wake) == 1, "%s: %v", row.what, wake)
 	}
 }

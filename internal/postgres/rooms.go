@@ -310,10 +310,10 @@ func deploymentSubjects(names []string) []string {
 	return out
 }
 
-// unnamedPool refuses to delete a pool that a deployment names, in what is written of it or in what it runs:
-// that would have no place any more.
-func unnamedPool(ctx context.Context, q *db.Queries, k fleet.ObjectKey) error {
-	names, err := q.NamesOfPool(ctx, k.Name)
+// unnamed refuses to delete a pool or a site that a deployment's placement names (list: pools or sites), in
+// what is written of it or in what it runs: that would have no place any more.
+func unnamed(ctx context.Context, q *db.Queries, list string, k fleet.ObjectKey) error {
+	names, err := q.NamesOfPlacement(ctx, db.NamesOfPlacementParams{List: list, Name: k.Name})
 	if err != nil || len(names) == 0 {
 		return failed("look for uses", err)
 	}

@@ -175,6 +175,28 @@ func TestPoolOfWhatRuns(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// X28: a site stays as long as a deployment names it, or replicas run there.
+func TestSiteOfWhatRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	site := fleet.ObjectKey{Kind: fleet.KindSite, Name: string(plant)}
+	refuses := func(why string) {
+		t.Helper()
+		_, err := b.DeleteDeclared(t.Context(), writeOf(site))
+		refused(t, fleet.IllegalState, err)
+		require.ErrorContains(t, err, why)
+	}
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Placement.Sites = []fleet.SiteName{plant} }))
+	b.settles()
+	refuses("among them web")
+	b.putDeployment()
+	b.settles()
+	refuses("2 replicas run on nodes of site/plant")
+	b.exec(`UPDATE nodes SET revoked_at = now()`)
+	_, err := b.DeleteDeclared(t.Context(), writeOf(site))
+	require.NoError(t, err)
+}
+
 // X8: a drain sees which replicas will not move by themselves, and whose they are.
 func TestDrainSeesWhatIsGivenUp(t *testing.T) {
 	t.Parallel()

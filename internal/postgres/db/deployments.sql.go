@@ -75,6 +75,19 @@ func (q *Queries) CountDeployments(ctx context.Context) (int64, error) {
 	return count, err
 }
 
+const countReplicasAt = `-- name: CountReplicasAt :one
+SELECT count(*) FROM nodes n JOIN replicas r ON r.node = n.name AND r.ended_at IS NULL
+WHERE n.site = $1 AND n.removed_at IS NULL AND n.revoked_at IS NULL
+`
+
+// Replicas on nodes that are there.
+func (q *Queries) CountReplicasAt(ctx context.Context, site string) (int64, error) {
+	row := q.db.QueryRow(ctx, countReplicasAt, site)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const countUntold = `-- name: CountUntold :one
 SELECT count(*) FROM operations WHERE subject = $1 AND state <> 'running' AND door_run <> '' AND NOT door_told
 `
@@ -601,31 +614,36 @@ func (q *Queries) MoveDeployment(ctx context.Context, arg MoveDeploymentParams) 
 	return err
 }
 
-const namesOfPool = `-- name: NamesOfPool :many
+const namesOfPlacement = `-- name: NamesOfPlacement :many
 SELECT u.name::text AS name, bool_or(u.written)::boolean AS written FROM (
-    SELECT o.name, true AS written FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.spec #> '{placement,pools}' ? $1::text
+    SELECT o.name, true AS written FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.spec #> ARRAY['placement', $1::text] ? $2::text
     UNION ALL SELECT d.name, false FROM deployments d JOIN deployment_revisions v ON v.deployment = d.name
-    WHERE v.spec #> '{placement,pools}' ? $1::text
+    WHERE v.spec #> ARRAY['placement', $1::text] ? $2::text
       AND (d.state NOT IN ('DESTROYING', 'TERMINATED') AND v.revision = d.revision OR v.uid = d.next_uid AND v.revision = d.last_revision)) u
 GROUP BY u.name ORDER BY u.name
 `
 
-type NamesOfPoolRow struct {
+type NamesOfPlacementParams struct {
+	List string
+	Name string
+}
+
+type NamesOfPlacementRow struct {
 	Name    string
 	Written bool
 }
 
-// Who names a pool: written are those whose declaration does; the others only run, or are to run once what was
-// before them has ended, a revision that does.
-func (q *Queries) NamesOfPool(ctx context.Context, pool string) ([]NamesOfPoolRow, error) {
-	rows, err := q.db.Query(ctx, namesOfPool, pool)
+// Whose placement names a pool or a site (list: pools or sites): written are those whose declaration does; the
+// others only run, or are to run once what was before them has ended, a revision that does.
+func (q *Queries) NamesOfPlacement(ctx context.Context, arg NamesOfPlacementParams) ([]NamesOfPlacementRow, error) {
+	rows, err := q.db.Query(ctx, namesOfPlacement, arg.List, arg.Name)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []NamesOfPoolRow
+	var items []NamesOfPlacementRow
 	for rows.Next() {
-		var i NamesOfPoolRow
+		var i NamesOfPlacementRow
 		if err := rows.Scan(&i.Name, &i.Written); err != nil {
 			return nil, err
 		}

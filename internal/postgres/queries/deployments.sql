@@ -116,15 +116,20 @@ ORDER BY v.revision DESC LIMIT @max_rows;
 SELECT d.name FROM deployments d JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = d.revision
 WHERE d.state <> 'TERMINATED' AND v.spec #> '{placement,pools}' ? @pool::text ORDER BY d.name;
 
--- Who names a pool: written are those whose declaration does; the others only run, or are to run once what was
--- before them has ended, a revision that does.
--- name: NamesOfPool :many
+-- Whose placement names a pool or a site (list: pools or sites): written are those whose declaration does; the
+-- others only run, or are to run once what was before them has ended, a revision that does.
+-- name: NamesOfPlacement :many
 SELECT u.name::text AS name, bool_or(u.written)::boolean AS written FROM (
-    SELECT o.name, true AS written FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.spec #> '{placement,pools}' ? @pool::text
+    SELECT o.name, true AS written FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.spec #> ARRAY['placement', @list::text] ? @name::text
     UNION ALL SELECT d.name, false FROM deployments d JOIN deployment_revisions v ON v.deployment = d.name
-    WHERE v.spec #> '{placement,pools}' ? @pool::text
+    WHERE v.spec #> ARRAY['placement', @list::text] ? @name::text
       AND (d.state NOT IN ('DESTROYING', 'TERMINATED') AND v.revision = d.revision OR v.uid = d.next_uid AND v.revision = d.last_revision)) u
 GROUP BY u.name ORDER BY u.name;
+
+-- Replicas on nodes that are there.
+-- name: CountReplicasAt :one
+SELECT count(*) FROM nodes n JOIN replicas r ON r.node = n.name AND r.ended_at IS NULL
+WHERE n.site = @site AND n.removed_at IS NULL AND n.revoked_at IS NULL;
 
 -- name: EndUnreleased :exec
 UPDATE deployments SET state = @state, reason = 'deleted', message = 'it was never released', awaited = '', since = clock_timestamp(), updated_at = now()
