@@ -44,7 +44,7 @@ func (s *server) listOrphans(ctx context.Context, in *listOrphansInput) (*orphan
 	out := &orphansOutput{Body: List[Orphan]{Items: make([]Orphan, len(cut.Items)), Next: cut.Next}}
 	for i, o := range cut.Items {
 		out.Body.Items[i] = Orphan{
-			Instance: string(o.Instance), Replica: string(o.Replica), Deployment: string(o.Deployment), Revision: o.Version.Revision, Era: o.Version.Era, RevisionHash: o.Hash,
+			Instance: string(o.Instance), Replica: string(o.Replica), Deployment: string(o.Deployment), Phase: o.Phase, Revision: o.Version.Revision, Era: o.Version.Era, RevisionHash: o.Hash,
 			Reason: o.Reason, Since: o.Since, ApprovedBy: o.ApprovedBy, ApprovedAt: o.ApprovedAt,
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 )
 
-var orphanHeader = []string{"ORPHAN", "DEPLOYMENT", "REVISION", "ERA", "HASH", "REASON", "SINCE", "APPROVED"}
+var orphanHeader = []string{"ORPHAN", "DEPLOYMENT", "PHASE", "REVISION", "ERA", "HASH", "REASON", "SINCE", "APPROVED"}
 
 func (c *cli) orphanItem(node string, o api.Orphan) item {
 	approved := ""
@@ -19,7 +19,7 @@ func (c *cli) orphanItem(node string, o api.Orphan) item {
 	}
 	ref := orphanRef(o)
 	return item{name: "orphan/" + node + "/" + ref, value: o, cells: []string{
-		ref, o.Deployment, number(o.Revision), number(o.Era), short(o.RevisionHash), o.Reason, c.ago(o.Since), approved,
+		ref, o.Deployment, string(o.Phase), number(o.Revision), number(o.Era), short(o.RevisionHash), o.Reason, c.ago(o.Since), approved,
 	}}
 }
 

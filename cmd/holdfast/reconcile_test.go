@@ -120,7 +120,7 @@ func TestReconcile(t *testing.T) {
 		}}}, postgres.ReplicaJudge{Unlisted: decide.UnlistedReplica, Cap: decide.DropCap})
 		require.NoError(t, err)
 		require.Equal(t, "orphan/plant-1-b/ghost-2\norphan/plant-1-b/replica/0a1b2c3d4e5f\n", s.ok("orphans", "list", "plant-1-b", "-o", "name").stdout)
-		require.Regexp(t, `replica/0a1b2c3d4e5f +web +3 .* never_known`, s.ok("orphans", "list", "plant-1-b").stdout)
+		require.Regexp(t, `replica/0a1b2c3d4e5f +web +running +3 .* never_known`, s.ok("orphans", "list", "plant-1-b").stdout)
 		require.Contains(t, s.ok("__complete", "orphans", "approve", "plant-1-b", "").stdout, "replica/0a1b2c3d4e5f")
 		require.Equal(t, exitUsage, s.run("orphans", "approve", "plant-1-b", "replica/web-1").code)
 		require.Equal(t, "node/plant-1-b orphans approved\n", s.ok("orphans", "approve", "plant-1-b", "replica/0a1b2c3d4e5f").stdout)

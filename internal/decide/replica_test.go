@@ -107,6 +107,12 @@ func TestReplica(t *testing.T) {
 	}{
 		{"prepares first", here(is2(decide.ProcessNone)), decide.ReplicaAction{Rule: "prepare", Do: decide.DoPrepare}},
 		{"waits while it prepares", here(is2(decide.ProcessPreparing)), decide.ReplicaAction{Rule: "preparing", Do: decide.DoRest, Until: 31 * time.Minute}},
+		{"tries again what took too long to prepare while the region is away", here(is2(decide.ProcessPreparing), func(h *decide.ReplicaHere) {
+			h.Since, h.Away = -decide.PrepareLimit, time.Hour
+		}), decide.ReplicaAction{Rule: "prepared_late", Do: decide.DoStop, Restart: true, Reason: decide.ReasonPrepareLimit}},
+		{"gives it up once the region is there to make another", here(is2(decide.ProcessPreparing), func(h *decide.ReplicaHere) {
+			h.Since = -decide.PrepareLimit
+		}), decide.ReplicaAction{Rule: "preparing_too_long", Do: decide.DoGiveUp, Reason: decide.ReasonPrepareLimit}},
 		{"starts", here(is2(decide.ProcessPrepared)), decide.ReplicaAction{Rule: "start", Do: decide.DoStart}},
 		{"gives up what cannot start", here(is2(decide.ProcessBroken), func(h *decide.ReplicaHere) { h.Reason = fleet.ReasonNoImage }), decide.ReplicaAction{Rule: "broken", Do: decide.DoGiveUp, Reason: fleet.ReasonNoImage}},
 		{"lets it run", here(), decide.ReplicaAction{Rule: "running", Do: decide.DoRest}},

@@ -134,6 +134,7 @@ type Orphan struct {
 	Instance   fleet.InstanceName // "" for a replica
 	Replica    fleet.ReplicaID    // "" for an instance
 	Deployment fleet.DeploymentName
+	Phase      fleet.ReplicaPhase // of a replica, by its node's last word
 	Site       fleet.SiteName
 	Version    fleet.Version
 	Hash       fleet.Hash
@@ -175,7 +176,7 @@ func (s *Store) ListOrphans(ctx context.Context, of OrphanFilter, after string, 
 	out := make([]Orphan, len(rows))
 	for i, r := range rows {
 		out[i] = Orphan{
-			Node: of.Node, Deployment: fleet.DeploymentName(r.Deployment), Site: fleet.SiteName(r.Site),
+			Node: of.Node, Deployment: fleet.DeploymentName(r.Deployment), Phase: fleet.ReplicaPhase(r.Phase), Site: fleet.SiteName(r.Site),
 			Version: fleet.Version{Era: r.Era, Revision: r.Revision}, Hash: hashText(r.Hash), Reason: r.Reason,
 			Since: r.Since, ApprovedAt: r.ApprovedAt,
 		}

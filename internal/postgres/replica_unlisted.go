@@ -62,7 +62,7 @@ func (r *reporting) unlisted(ctx context.Context, live map[string]bool) (db.Bury
 		seen := fleet.UnlistedSeen{Named: row.Named, Listed: row.Listed, Ended: row.Ended, Over: x.Phase.Over()}
 		switch do, why := r.judge.Unlisted(seen, room > 0); do {
 		case fleet.AbsenceWait:
-			wait.Ids, wait.Reasons = append(wait.Ids, row.ID), append(wait.Reasons, why)
+			wait.Ids, wait.Reasons, wait.Phases = append(wait.Ids, row.ID), append(wait.Reasons, why), append(wait.Phases, string(x.Phase))
 			wait.Deployments, wait.Revisions = append(wait.Deployments, cmp.Or(row.Deployment, string(x.Deployment))), append(wait.Revisions, x.Revision)
 		case fleet.AbsenceDrop:
 			bury.Ids, bury.Deployments = append(bury.Ids, row.ID), append(bury.Deployments, row.Deployment)

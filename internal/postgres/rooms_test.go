@@ -243,6 +243,9 @@ func TestDrainSeesOrphans(t *testing.T) {
 	_, err := b.approveReplicas(func(in *postgres.OrphanApproval) { in.Replicas = []fleet.ReplicaID{"00000000000a"} })
 	require.NoError(t, err)
 	require.Equal(t, 1, b.seeDrain(nodeA).Orphans)
+	b.tells(nodeA, exited("00000000000b"))
+	require.Zero(t, b.seeDrain(nodeA).Orphans, "nothing of it runs")
+	require.Len(t, b.orphanReplicas(nodeA), 2, "it stays listed: it left files there")
 }
 
 // A deployment that fills the nodes, or has a fixed port on all that are there, can be updated.

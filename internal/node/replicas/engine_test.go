@@ -318,7 +318,8 @@ func TestLeftByAKilledAgent(t *testing.T) {
 	}, "it is left to run")
 }
 
-// X3, X5: a node that lost its memory says that nothing of a replica runs only once every driver was asked.
+// X3, X5, X6: a node that lost its memory ends what it is told to where it can look, waits for no engine that
+// may never come, and tells what that has when it does.
 func TestForgottenWithoutItsEngine(t *testing.T) {
 	t.Parallel()
 	b, engine := setupEngine(t)
@@ -327,14 +328,13 @@ func TestForgottenWithoutItsEngine(t *testing.T) {
 	b.stop()
 	b.forgets()
 	engine.is(func() { engine.away = true })
-	fetched := b.fetched()
 	b.open(true)
 	b.ask()
-	b.eventually(func() bool { return b.fetched() > fetched+1 }, "the set is not asked for")
-	b.ask(line(second, b.defined(web())))
-	b.is(second, fleet.PhaseRunning, fleet.HealthHealthy)
-	require.NotEqual(t, string(fleet.PhaseStopped), b.status(first).GetPhase())
+	b.is(first, fleet.PhaseStopped, fleet.HealthNotChecked)
 	engine.is(func() { engine.away = false })
+	st := b.is(first, fleet.PhaseRunning, fleet.HealthNotChecked)
+	require.Equal(t, "its node does not remember it", st.GetMessage())
+	b.ask(fleet.NodeReplica{ID: first})
 	b.is(first, fleet.PhaseStopped, fleet.HealthNotChecked)
 	engine.mu.Lock()
 	defer engine.mu.Unlock()
@@ -393,7 +393,8 @@ func TestPreparedForEachStart(t *testing.T) {
 	require.Greater(t, engine.prepared, 2)
 }
 
-// S121, X6, X8: commands that hang before a start of the node's own are given up as those before the first.
+// S54, S121, X6, X8: commands that hang before a start of the node's own are ended as those before the first,
+// and tried again for as long as the region is away; it is given up when that is back.
 func TestHangsBeforeAnotherStart(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
@@ -404,15 +405,22 @@ func TestHangsBeforeAnotherStart(t *testing.T) {
 	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 	b.keeper.Lost()
 	engine.is(func() { engine.hangs = true; engine.end(first) })
-	b.eventually(func() bool {
-		engine.mu.Lock()
-		defer engine.mu.Unlock()
-		return engine.prepared > 1
-	}, "it is not made ready again")
-	later.Store(int64(decide.PrepareLimit))
+	prepared := func(times int) {
+		t.Helper()
+		b.eventually(func() bool {
+			engine.mu.Lock()
+			defer engine.mu.Unlock()
+			return engine.prepared > times
+		}, "it is not made ready again")
+	}
+	prepared(1)
+	later.Add(int64(decide.PrepareLimit))
+	prepared(2)
+	require.EqualValues(t, 2, b.status(first).GetRestarts())
+	b.keeper.Heard()
+	later.Add(int64(decide.PrepareLimit))
 	st := b.is(first, fleet.PhaseFailed, fleet.HealthNotChecked)
 	require.Equal(t, decide.ReasonPrepareLimit, st.GetReason())
-	require.Equal(t, uint32(1), st.GetRestarts())
 	engine.is(func() { require.False(t, engine.found(first).Running) })
 }
 

@@ -149,8 +149,11 @@ func (k *Keeper) clear(ctx context.Context, id fleet.ReplicaID) error {
 	k.ports.drop(id)
 	k.gpus.drop(id)
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	delete(k.replicas, id)
-	k.mu.Unlock()
+	if _, is := k.strangers[id]; is {
+		k.anew()
+	}
 	return nil
 }
 

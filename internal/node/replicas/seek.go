@@ -36,12 +36,20 @@ func (k *Keeper) appeared(name fleet.Driver, found []Found) {
 	defer k.mu.Unlock()
 	delete(k.absent, name)
 	for _, f := range found {
-		if _, has := k.replicas[f.ID]; !has {
-			k.strangers[f.ID], k.fresh = stranger{lead: lead{f, name}}, false
-			k.came++
+		// One that was told to have ended, for it was not seen, is a stranger once it is forgotten.
+		if w, has := k.replicas[f.ID]; !has || w.known.Driver == "" && !w.known.Run {
+			k.strangers[f.ID] = stranger{lead: lead{f, name}}
+			k.anew()
 		}
 	}
 	k.tellWhole()
+	poke(k.told)
+}
+
+// anew has the whole set read again, for strangers that it may not list; mu is held.
+func (k *Keeper) anew() {
+	k.fresh = false
+	k.came++
 	poke(k.told)
 }
 

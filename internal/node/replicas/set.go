@@ -194,7 +194,7 @@ func (k *Keeper) changes(set fleet.NodeReplicas) (changed []known, unlisted []fl
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(k.strangers)) {
-		if !listed[id] {
+		if _, has := k.replicas[id]; !has && !listed[id] {
 			unlisted = append(unlisted, id)
 		}
 	}

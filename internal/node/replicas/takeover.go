@@ -33,12 +33,21 @@ func (w *worker) takeOver(ctx context.Context) {
 	}
 }
 
-// endAnywhere ends what a node without memory is told to end by name: any driver may have it.
+// endAnywhere ends what a node without memory is told to end by name: any driver may have it. What one has
+// that does not answer yet is told as a stranger's when it does.
 func (w *worker) endAnywhere(ctx context.Context) {
 	for name, driver := range w.keeper.opt.Drivers {
-		w.keeper.answers(ctx, name)
-		w.endSurely(ctx, driver)
+		if w.keeper.there(name) {
+			w.endSurely(ctx, driver)
+		}
 	}
+}
+
+// there says that a driver has answered.
+func (k *Keeper) there(name fleet.Driver) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.absent[name] == nil
 }
 
 // forgot says that the agent started without memory of any set.

@@ -463,6 +463,7 @@ type OrphanReplica struct {
 	Replica    string
 	Deployment string
 	Revision   int64
+	Phase      string
 	Reason     string
 	Since      time.Time
 	ApprovedBy *string

@@ -565,13 +565,13 @@ func (q *Queries) ListOrphan(ctx context.Context, arg ListOrphanParams) error {
 }
 
 const listOrphans = `-- name: ListOrphans :many
-SELECT u.kind::text AS kind, u.name::text AS name, u.deployment::text AS deployment, u.site::text AS site, u.era::bigint AS era,
+SELECT u.kind::text AS kind, u.name::text AS name, u.deployment::text AS deployment, u.phase::text AS phase, u.site::text AS site, u.era::bigint AS era,
        u.revision::bigint AS revision, u.hash, u.reason::text AS reason, u.since::timestamptz AS since, u.approved_by, u.approved_at
 FROM (
-    SELECT 'instance' AS kind, o.name, '' AS deployment, o.site, o.era, o.revision, o.hash, o.reason, o.since, o.approved_by, o.approved_at
+    SELECT 'instance' AS kind, o.name, '' AS deployment, '' AS phase, o.site, o.era, o.revision, o.hash, o.reason, o.since, o.approved_by, o.approved_at
     FROM orphans o WHERE o.node = $1
     UNION ALL
-    SELECT 'replica', r.replica, r.deployment, '', 0, r.revision, NULL, r.reason, r.since, r.approved_by, r.approved_at
+    SELECT 'replica', r.replica, r.deployment, r.phase, '', 0, r.revision, NULL, r.reason, r.since, r.approved_by, r.approved_at
     FROM orphan_replicas r WHERE r.node = $1
       AND ($2::text = '' OR EXISTS (SELECT 1 FROM deployments d WHERE d.name = r.deployment AND d.project = $2))) u
 WHERE (u.kind, u.name) > ($3::text, $4::text)
@@ -590,6 +590,7 @@ type ListOrphansRow struct {
 	Kind       string
 	Name       string
 	Deployment string
+	Phase      string
 	Site       string
 	Era        int64
 	Revision   int64
@@ -621,6 +622,7 @@ func (q *Queries) ListOrphans(ctx context.Context, arg ListOrphansParams) ([]Lis
 			&i.Kind,
 			&i.Name,
 			&i.Deployment,
+			&i.Phase,
 			&i.Site,
 			&i.Era,
 			&i.Revision,

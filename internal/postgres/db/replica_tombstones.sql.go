@@ -105,9 +105,10 @@ func (q *Queries) ConfirmTombstones(ctx context.Context, arg ConfirmTombstonesPa
 }
 
 const countOrphanReplicasOn = `-- name: CountOrphanReplicasOn :one
-SELECT count(*) FROM orphan_replicas WHERE node = $1 AND approved_at IS NULL
+SELECT count(*) FROM orphan_replicas WHERE node = $1 AND approved_at IS NULL AND phase NOT IN ('exited', 'failed', 'stopped')
 `
 
+// Those that run, by their node's last word.
 func (q *Queries) CountOrphanReplicasOn(ctx context.Context, node string) (int64, error) {
 	row := q.db.QueryRow(ctx, countOrphanReplicasOn, node)
 	var count int64
@@ -140,13 +141,14 @@ func (q *Queries) ForgetOrphanReplicas(ctx context.Context, arg ForgetOrphanRepl
 }
 
 const listOrphanReplicas = `-- name: ListOrphanReplicas :exec
-INSERT INTO orphan_replicas (node, replica, deployment, revision, reason)
-SELECT $1, u.id, u.deployment, u.revision, u.reason
+INSERT INTO orphan_replicas AS o (node, replica, deployment, revision, phase, reason)
+SELECT $1, u.id, u.deployment, u.revision, u.phase, u.reason
 FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS deployment, unnest($4::bigint[]) AS revision,
-             unnest($5::text[]) AS reason) u
+             unnest($5::text[]) AS phase, unnest($6::text[]) AS reason) u
 ORDER BY u.id
-ON CONFLICT (node, replica) DO UPDATE SET deployment = excluded.deployment, revision = excluded.revision
-WHERE orphan_replicas.deployment = '' AND excluded.deployment <> ''
+ON CONFLICT (node, replica) DO UPDATE SET phase = excluded.phase,
+    deployment = CASE WHEN o.deployment = '' THEN excluded.deployment ELSE o.deployment END,
+    revision = CASE WHEN o.deployment = '' THEN excluded.revision ELSE o.revision END
 `
 
 type ListOrphanReplicasParams struct {
@@ -154,6 +156,7 @@ type ListOrphanReplicasParams struct {
 	Ids         []string
 	Deployments []string
 	Revisions   []int64
+	Phases      []string
 	Reasons     []string
 }
 
@@ -163,13 +166,14 @@ func (q *Queries) ListOrphanReplicas(ctx context.Context, arg ListOrphanReplicas
 		arg.Ids,
 		arg.Deployments,
 		arg.Revisions,
+		arg.Phases,
 		arg.Reasons,
 	)
 	return err
 }
 
 const lockOrphanReplicas = `-- name: LockOrphanReplicas :many
-SELECT node, replica, deployment, revision, reason, since, approved_by, approved_at FROM orphan_replicas o WHERE o.node = $1 AND ($2::boolean OR o.replica = ANY($3::text[]))
+SELECT node, replica, deployment, revision, phase, reason, since, approved_by, approved_at FROM orphan_replicas o WHERE o.node = $1 AND ($2::boolean OR o.replica = ANY($3::text[]))
   AND ($4::text = '' OR EXISTS (SELECT 1 FROM deployments d WHERE d.name = o.deployment AND d.project = $4))
 ORDER BY o.replica FOR UPDATE
 `
@@ -201,6 +205,7 @@ func (q *Queries) LockOrphanReplicas(ctx context.Context, arg LockOrphanReplicas
 			&i.Replica,
 			&i.Deployment,
 			&i.Revision,
+			&i.Phase,
 			&i.Reason,
 			&i.Since,
 			&i.ApprovedBy,
@@ -270,9 +275,12 @@ func (q *Queries) SeeUnlisted(ctx context.Context, arg SeeUnlistedParams) ([]See
 
 const uncountedReplicas = `-- name: UncountedReplicas :many
 SELECT u.replica::text AS replica, u.node::text AS node, u.reason::text AS reason, u.since::timestamptz AS since FROM (
-    SELECT t.replica, t.node, 'told_to_end' AS reason, t.since FROM replica_tombstones t WHERE t.deployment = $1
+    SELECT t.replica, t.node, 'told_to_end' AS reason, t.since FROM replica_tombstones t
+    WHERE t.deployment = $1 AND NOT EXISTS (
+        SELECT 1 FROM replicas r WHERE r.id = t.replica AND r.phase IN ('exited', 'failed', 'stopped') OFFSET 0)
     UNION ALL
-    SELECT o.replica, o.node, o.reason, o.since FROM orphan_replicas o WHERE o.deployment = $1 AND o.approved_at IS NULL) u
+    SELECT o.replica, o.node, o.reason, o.since FROM orphan_replicas o
+    WHERE o.deployment = $1 AND o.approved_at IS NULL AND o.phase NOT IN ('exited', 'failed', 'stopped')) u
 ORDER BY u.since DESC, u.replica LIMIT $2
 `
 
@@ -288,7 +296,8 @@ type UncountedReplicasRow struct {
 	Since   time.Time
 }
 
-// What may run of a deployment and counts no more. Deployments are few that have any.
+// What may run of a deployment and counts no more. Deployments are few that have any. Of what its node said
+// that it ended, the tombstone is only for the case that the node starts it again.
 func (q *Queries) UncountedReplicas(ctx context.Context, arg UncountedReplicasParams) ([]UncountedReplicasRow, error) {
 	rows, err := q.db.Query(ctx, uncountedReplicas, arg.Deployment, arg.MaxRows)
 	if err != nil {

@@ -17,6 +17,7 @@ CREATE TABLE orphan_replicas (
     replica     text        NOT NULL CHECK (replica ~ '^[0-9a-f]{12}$'),
     deployment  text        NOT NULL, -- that its node knows it by, '' when it knows none
     revision    bigint      NOT NULL,
+    phase       text        NOT NULL, -- that its node told last
     reason      text        NOT NULL CHECK (reason IN ('never_known', 'over_cap')),
     since       timestamptz NOT NULL DEFAULT now(),
     approved_by text,

@@ -146,13 +146,13 @@ DELETE FROM orphans WHERE node = @node AND name = @name;
 -- Of both kinds, instances first. A project sees the replicas of its own deployments only, also on nodes
 -- that are for all.
 -- name: ListOrphans :many
-SELECT u.kind::text AS kind, u.name::text AS name, u.deployment::text AS deployment, u.site::text AS site, u.era::bigint AS era,
+SELECT u.kind::text AS kind, u.name::text AS name, u.deployment::text AS deployment, u.phase::text AS phase, u.site::text AS site, u.era::bigint AS era,
        u.revision::bigint AS revision, u.hash, u.reason::text AS reason, u.since::timestamptz AS since, u.approved_by, u.approved_at
 FROM (
-    SELECT 'instance' AS kind, o.name, '' AS deployment, o.site, o.era, o.revision, o.hash, o.reason, o.since, o.approved_by, o.approved_at
+    SELECT 'instance' AS kind, o.name, '' AS deployment, '' AS phase, o.site, o.era, o.revision, o.hash, o.reason, o.since, o.approved_by, o.approved_at
     FROM orphans o WHERE o.node = @node
     UNION ALL
-    SELECT 'replica', r.replica, r.deployment, '', 0, r.revision, NULL, r.reason, r.since, r.approved_by, r.approved_at
+    SELECT 'replica', r.replica, r.deployment, r.phase, '', 0, r.revision, NULL, r.reason, r.since, r.approved_by, r.approved_at
     FROM orphan_replicas r WHERE r.node = @node
       AND (@project::text = '' OR EXISTS (SELECT 1 FROM deployments d WHERE d.name = r.deployment AND d.project = @project))) u
 WHERE (u.kind, u.name) > (@after_kind::text, @after::text)

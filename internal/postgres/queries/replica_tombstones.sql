@@ -46,13 +46,14 @@ DELETE FROM orphan_replicas x WHERE x.node = @node AND x.replica = ANY(ARRAY(
     ORDER BY o.replica FOR UPDATE));
 
 -- name: ListOrphanReplicas :exec
-INSERT INTO orphan_replicas (node, replica, deployment, revision, reason)
-SELECT @node, u.id, u.deployment, u.revision, u.reason
+INSERT INTO orphan_replicas AS o (node, replica, deployment, revision, phase, reason)
+SELECT @node, u.id, u.deployment, u.revision, u.phase, u.reason
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@deployments::text[]) AS deployment, unnest(@revisions::bigint[]) AS revision,
-             unnest(@reasons::text[]) AS reason) u
+             unnest(@phases::text[]) AS phase, unnest(@reasons::text[]) AS reason) u
 ORDER BY u.id
-ON CONFLICT (node, replica) DO UPDATE SET deployment = excluded.deployment, revision = excluded.revision
-WHERE orphan_replicas.deployment = '' AND excluded.deployment <> '';
+ON CONFLICT (node, replica) DO UPDATE SET phase = excluded.phase,
+    deployment = CASE WHEN o.deployment = '' THEN excluded.deployment ELSE o.deployment END,
+    revision = CASE WHEN o.deployment = '' THEN excluded.revision ELSE o.revision END;
 
 -- Held against a report that lists or forgets them meanwhile.
 -- name: LockOrphanReplicas :many
@@ -64,13 +65,18 @@ ORDER BY o.replica FOR UPDATE;
 UPDATE orphan_replicas SET approved_by = @actor, approved_at = now()
 WHERE node = @node AND approved_at IS NULL AND replica = ANY(@ids::text[]);
 
--- What may run of a deployment and counts no more. Deployments are few that have any.
+-- What may run of a deployment and counts no more. Deployments are few that have any. Of what its node said
+-- that it ended, the tombstone is only for the case that the node starts it again.
 -- name: UncountedReplicas :many
 SELECT u.replica::text AS replica, u.node::text AS node, u.reason::text AS reason, u.since::timestamptz AS since FROM (
-    SELECT t.replica, t.node, 'told_to_end' AS reason, t.since FROM replica_tombstones t WHERE t.deployment = @deployment
+    SELECT t.replica, t.node, 'told_to_end' AS reason, t.since FROM replica_tombstones t
+    WHERE t.deployment = @deployment AND NOT EXISTS (
+        SELECT 1 FROM replicas r WHERE r.id = t.replica AND r.phase IN ('exited', 'failed', 'stopped') OFFSET 0)
     UNION ALL
-    SELECT o.replica, o.node, o.reason, o.since FROM orphan_replicas o WHERE o.deployment = @deployment AND o.approved_at IS NULL) u
+    SELECT o.replica, o.node, o.reason, o.since FROM orphan_replicas o
+    WHERE o.deployment = @deployment AND o.approved_at IS NULL AND o.phase NOT IN ('exited', 'failed', 'stopped')) u
 ORDER BY u.since DESC, u.replica LIMIT @max_rows;
 
+-- Those that run, by their node's last word.
 -- name: CountOrphanReplicasOn :one
-SELECT count(*) FROM orphan_replicas WHERE node = @node AND approved_at IS NULL;
+SELECT count(*) FROM orphan_replicas WHERE node = @node AND approved_at IS NULL AND phase NOT IN ('exited', 'failed', 'stopped');
