@@ -305,7 +305,6 @@ func TestExplain(t *testing.T) {
 		r.sql(`INSERT INTO orphan_replicas (node, replica, deployment, revision, phase, reason) VALUES
 			('plant-1-b', 'bbbbbbbbbbbb', 'web', 1, 'running', 'never_known'), ('plant-1-b', 'cccccccccccc', 'other', 1, 'running', 'never_known'),
 			('plant-1-b', 'dddddddddddd', 'web', 1, 'exited', 'never_known')`)
-		r.sql(`INSERT INTO replica_tombstones VALUES ('plant-1-a', '` + old + `', 'web', 5, 1)`) // its node said that it ended
 		left := into[Explanation](t, r.get(webPath+"/explain")).Uncounted
 		require.Len(t, left, 2)
 		require.Equal(t, []any{"plant-1-b", "never_known", "holdfast orphans approve plant-1-b replica/bbbbbbbbbbbb"}, []any{left[0].Node, left[0].Reason, left[0].Hint})

@@ -59,6 +59,8 @@ type ReplicaHere struct {
 	Probe ProbeState    `json:"probe"`
 	// Reason is why Process is over or broken.
 	Reason string `json:"reason,omitempty"`
+	// Started says that a driver runs something of it, if only what comes before the program.
+	Started bool `json:"started,omitempty"`
 	// Again says that a stop is for a restart: its probes failed, or its first success was late.
 	Again bool `json:"again,omitempty"`
 	// Restarts counts those after failed probes, which are bounded by Terms.Restarts; Alone those
@@ -112,7 +114,8 @@ var replicaRules = []struct {
 	{"given_up", func(c hereCase) bool { return c.GaveUp }, step(DoRest)},
 	{"prepare", is(ProcessNone), step(DoPrepare)},
 	{"preparing_too_long", func(c hereCase) bool { return c.Process == ProcessPreparing && c.past(PrepareLimit) && c.Away == 0 }, giveUp(ReasonPrepareLimit)},
-	{"prepared_late", func(c hereCase) bool { return c.Process == ProcessPreparing && c.past(PrepareLimit) }, stopForRestart(ReasonPrepareLimit)},
+	{"prepared_late", func(c hereCase) bool { return c.Process == ProcessPreparing && c.past(PrepareLimit) && c.Started }, stopForRestart(ReasonPrepareLimit)},
+	{"prepare_again", func(c hereCase) bool { return c.Process == ProcessPreparing && c.past(PrepareLimit) }, step(DoPrepare)},
 	{"preparing", is(ProcessPreparing), func(c hereCase) ReplicaAction { return restUntil(c.Since + PrepareLimit) }},
 	{"start", is(ProcessPrepared), step(DoStart)},
 	{"broken", is(ProcessBroken), func(c hereCase) ReplicaAction { return ReplicaAction{Do: DoGiveUp, Reason: c.Reason} }},

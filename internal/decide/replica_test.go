@@ -109,6 +109,9 @@ func TestReplica(t *testing.T) {
 		{"waits while it prepares", here(is2(decide.ProcessPreparing)), decide.ReplicaAction{Rule: "preparing", Do: decide.DoRest, Until: 31 * time.Minute}},
 		{"tries again what took too long to prepare while the region is away", here(is2(decide.ProcessPreparing), func(h *decide.ReplicaHere) {
 			h.Since, h.Away = -decide.PrepareLimit, time.Hour
+		}), decide.ReplicaAction{Rule: "prepare_again", Do: decide.DoPrepare}},
+		{"ends first what its driver runs of it", here(is2(decide.ProcessPreparing), func(h *decide.ReplicaHere) {
+			h.Since, h.Away, h.Started = -decide.PrepareLimit, time.Hour, true
 		}), decide.ReplicaAction{Rule: "prepared_late", Do: decide.DoStop, Restart: true, Reason: decide.ReasonPrepareLimit}},
 		{"gives it up once the region is there to make another", here(is2(decide.ProcessPreparing), func(h *decide.ReplicaHere) {
 			h.Since = -decide.PrepareLimit

@@ -127,6 +127,8 @@ func (w *worker) start(agent context.Context, a decide.ReplicaAction) {
 		k.Phase, k.Health, k.Probe = fleet.PhasePreparing, fleet.HealthNotChecked, decide.ProbeState{}
 		switch {
 		case !a.Restart:
+		case w.again && k.Reason == decide.ReasonPrepareLimit: // no probe failed
+			k.Restarts++
 		case w.again:
 			k.Restarts, k.Used = k.Restarts+1, k.Used+1
 		default: // it ended, and there is no region to say what is to be done

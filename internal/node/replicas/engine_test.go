@@ -319,8 +319,36 @@ func TestLeftByAKilledAgent(t *testing.T) {
 }
 
 // X3, X5, X6: a node that lost its memory ends what it is told to where it can look, waits for no engine that
-// may never come, and tells what that has when it does.
+// may never come, and ends there what that has when it does; others it tells, and when they end.
 func TestForgottenWithoutItsEngine(t *testing.T) {
+	t.Parallel()
+	b, engine := setupEngine(t)
+	c := b.defined(container())
+	b.ask(line(first, c), line(second, c))
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	b.is(second, fleet.PhaseRunning, fleet.HealthHealthy)
+	b.stop()
+	b.forgets()
+	engine.is(func() { engine.away = true })
+	b.open(true)
+	b.says(fleet.NodeReplica{ID: first})
+	b.is(first, fleet.PhaseStopped, fleet.HealthNotChecked)
+	b.says()
+	b.gone(first)
+	engine.is(func() { engine.away = false })
+	st := b.is(second, fleet.PhaseRunning, fleet.HealthNotChecked)
+	require.Equal(t, "its node does not remember it", st.GetMessage())
+	b.eventually(func() bool {
+		engine.mu.Lock()
+		defer engine.mu.Unlock()
+		return !engine.found(first).Running
+	}, "what was told to end runs on")
+	engine.is(func() { engine.end(second) })
+	b.is(second, fleet.PhaseExited, fleet.HealthNotChecked)
+}
+
+// X3, X5: what an agent told to have ended that did not see it is ended by the next one that does.
+func TestEndedUnseenByAnEarlierAgent(t *testing.T) {
 	t.Parallel()
 	b, engine := setupEngine(t)
 	b.ask(line(first, b.defined(container())))
@@ -329,16 +357,19 @@ func TestForgottenWithoutItsEngine(t *testing.T) {
 	b.forgets()
 	engine.is(func() { engine.away = true })
 	b.open(true)
-	b.ask()
+	b.says(fleet.NodeReplica{ID: first})
 	b.is(first, fleet.PhaseStopped, fleet.HealthNotChecked)
+	b.stop()
 	engine.is(func() { engine.away = false })
-	st := b.is(first, fleet.PhaseRunning, fleet.HealthNotChecked)
-	require.Equal(t, "its node does not remember it", st.GetMessage())
-	b.ask(fleet.NodeReplica{ID: first})
-	b.is(first, fleet.PhaseStopped, fleet.HealthNotChecked)
-	engine.mu.Lock()
-	defer engine.mu.Unlock()
-	require.False(t, engine.found(first).Running)
+	b.open(true)
+	b.eventually(func() bool {
+		engine.mu.Lock()
+		defer engine.mu.Unlock()
+		return !engine.found(first).Running
+	}, "it runs on")
+	b.says()
+	b.gone(first)
+	require.Equal(t, []fleet.ReplicaID{first}, engine.removed)
 }
 
 // S54: what a machine ran before it was started again has ended, whatever its engine says later.
@@ -416,7 +447,7 @@ func TestHangsBeforeAnotherStart(t *testing.T) {
 	prepared(1)
 	later.Add(int64(decide.PrepareLimit))
 	prepared(2)
-	require.EqualValues(t, 2, b.status(first).GetRestarts())
+	require.EqualValues(t, 1, b.status(first).GetRestarts())
 	b.keeper.Heard()
 	later.Add(int64(decide.PrepareLimit))
 	st := b.is(first, fleet.PhaseFailed, fleet.HealthNotChecked)

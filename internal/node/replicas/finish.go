@@ -151,7 +151,10 @@ func (k *Keeper) clear(ctx context.Context, id fleet.ReplicaID) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.replicas, id)
-	if _, is := k.strangers[id]; is {
+	switch at, is := k.strangers[id]; {
+	case is && at.driver == r.Driver:
+		delete(k.strangers, id) // its driver removed it
+	case is:
 		k.anew()
 	}
 	return nil

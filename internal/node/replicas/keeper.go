@@ -89,6 +89,7 @@ type Keeper struct {
 	blank     bool // there was no memory of any set when the agent started
 	replicas  map[fleet.ReplicaID]*worker
 	strangers map[fleet.ReplicaID]stranger
+	ends      map[fleet.ReplicaID]bool       // told to end, and a driver that may have them did not answer
 	absent    map[fleet.Driver]chan struct{} // drivers that did not answer yet; closed when one does
 	version   fleet.SetVersion               // of the set that was taken last
 	newest    fleet.SetVersion               // that anybody spoke of
@@ -118,7 +119,7 @@ func New(opt Options) *Keeper {
 	return &Keeper{
 		opt: opt, definitions: &definitions{dir: filepath.Join(opt.Dir, "definitions"), region: opt.Region},
 		ports: newPorts(), gpus: newGPUs(opt.GPUs), prober: newProber(opt.Now), starts: make(chan struct{}, maxStarts), told: make(chan struct{}, 1),
-		ship: ship, ready: make(chan struct{}), replicas: map[fleet.ReplicaID]*worker{}, strangers: map[fleet.ReplicaID]stranger{},
+		ship: ship, ready: make(chan struct{}), replicas: map[fleet.ReplicaID]*worker{}, strangers: map[fleet.ReplicaID]stranger{}, ends: map[fleet.ReplicaID]bool{},
 		absent: map[fleet.Driver]chan struct{}{},
 		feed:   newFeed(),
 	}
@@ -216,6 +217,9 @@ func (k *Keeper) recover(ctx context.Context) error {
 		w := k.add(r)
 		if at, is := found[r.ID]; is {
 			w.left = &at
+			if r.Driver == "" { // it was told to end by an agent that did not see it
+				w.stranger, w.known.Driver = true, at.driver
+			}
 			delete(found, r.ID)
 		}
 		_, w.unseen = absent[r.Driver]

@@ -48,6 +48,7 @@ func (k *Keeper) sample(ctx context.Context, driver Driver) error {
 	defer every.Stop()
 	var s samples
 	for {
+		k.lookAtStrangers(ctx, driver)
 		used, err := driver.Usage(ctx)
 		for some := range slices.Chunk(s.next(k.opt.Now(), used), fleet.MaxNodeReplicas) {
 			err = errors.Join(err, k.opt.Region.ReplicaSamples(ctx, some))
@@ -60,5 +61,30 @@ func (k *Keeper) sample(ctx context.Context, driver Driver) error {
 			return ctx.Err()
 		case <-every.C:
 		}
+	}
+}
+
+// lookAtStrangers tells of strangers that have ended, or run again: no worker does.
+func (k *Keeper) lookAtStrangers(ctx context.Context, driver Driver) {
+	k.mu.Lock()
+	var ids []fleet.ReplicaID
+	for id, at := range k.strangers {
+		if k.opt.Drivers[at.driver] == driver {
+			ids = append(ids, id)
+		}
+	}
+	k.mu.Unlock()
+	for _, id := range ids {
+		found, err := driver.Look(ctx, id)
+		if err != nil {
+			return // it is looked at again
+		}
+		k.mu.Lock()
+		if at, is := k.strangers[id]; is && at.Running != found.Running {
+			at.Running, at.PID = found.Running, found.PID
+			k.strangers[id] = at
+			k.feed.changed(id)
+		}
+		k.mu.Unlock()
 	}
 }

@@ -34,13 +34,16 @@ func (w *worker) takeOver(ctx context.Context) {
 }
 
 // endAnywhere ends what a node without memory is told to end by name: any driver may have it. What one has
-// that does not answer yet is told as a stranger's when it does.
+// that does not answer yet is ended when it does.
 func (w *worker) endAnywhere(ctx context.Context) {
 	for name, driver := range w.keeper.opt.Drivers {
 		if w.keeper.there(name) {
 			w.endSurely(ctx, driver)
 		}
 	}
+	w.keeper.mu.Lock()
+	defer w.keeper.mu.Unlock()
+	w.keeper.ends[w.id] = len(w.keeper.absent) > 0
 }
 
 // there says that a driver has answered.

@@ -150,7 +150,7 @@ func (w *worker) next() decide.ReplicaAction {
 	}
 	k.mu.Unlock()
 	here := decide.ReplicaHere{
-		Run: r.Run, Process: w.process, Since: w.since, Probe: w.probed(), Reason: w.ending.Reason, Again: w.again,
+		Run: r.Run, Process: w.process, Since: w.since, Probe: w.probed(), Reason: w.ending.Reason, Started: w.exited != nil, Again: w.again,
 		Restarts: r.Used, Alone: r.Alone, GaveUp: w.gaveUp, Stop: time.Duration(r.StopSeconds) * time.Second, Refused: w.refused, Away: away,
 	}
 	if w.def != nil {

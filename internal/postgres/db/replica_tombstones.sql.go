@@ -275,9 +275,7 @@ func (q *Queries) SeeUnlisted(ctx context.Context, arg SeeUnlistedParams) ([]See
 
 const uncountedReplicas = `-- name: UncountedReplicas :many
 SELECT u.replica::text AS replica, u.node::text AS node, u.reason::text AS reason, u.since::timestamptz AS since FROM (
-    SELECT t.replica, t.node, 'told_to_end' AS reason, t.since FROM replica_tombstones t
-    WHERE t.deployment = $1 AND NOT EXISTS (
-        SELECT 1 FROM replicas r WHERE r.id = t.replica AND r.phase IN ('exited', 'failed', 'stopped') OFFSET 0)
+    SELECT t.replica, t.node, 'told_to_end' AS reason, t.since FROM replica_tombstones t WHERE t.deployment = $1
     UNION ALL
     SELECT o.replica, o.node, o.reason, o.since FROM orphan_replicas o
     WHERE o.deployment = $1 AND o.approved_at IS NULL AND o.phase NOT IN ('exited', 'failed', 'stopped')) u
@@ -296,8 +294,7 @@ type UncountedReplicasRow struct {
 	Since   time.Time
 }
 
-// What may run of a deployment and counts no more. Deployments are few that have any. Of what its node said
-// that it ended, the tombstone is only for the case that the node starts it again.
+// What may run of a deployment and counts no more. Deployments are few that have any.
 func (q *Queries) UncountedReplicas(ctx context.Context, arg UncountedReplicasParams) ([]UncountedReplicasRow, error) {
 	rows, err := q.db.Query(ctx, uncountedReplicas, arg.Deployment, arg.MaxRows)
 	if err != nil {

@@ -65,13 +65,10 @@ ORDER BY o.replica FOR UPDATE;
 UPDATE orphan_replicas SET approved_by = @actor, approved_at = now()
 WHERE node = @node AND approved_at IS NULL AND replica = ANY(@ids::text[]);
 
--- What may run of a deployment and counts no more. Deployments are few that have any. Of what its node said
--- that it ended, the tombstone is only for the case that the node starts it again.
+-- What may run of a deployment and counts no more. Deployments are few that have any.
 -- name: UncountedReplicas :many
 SELECT u.replica::text AS replica, u.node::text AS node, u.reason::text AS reason, u.since::timestamptz AS since FROM (
-    SELECT t.replica, t.node, 'told_to_end' AS reason, t.since FROM replica_tombstones t
-    WHERE t.deployment = @deployment AND NOT EXISTS (
-        SELECT 1 FROM replicas r WHERE r.id = t.replica AND r.phase IN ('exited', 'failed', 'stopped') OFFSET 0)
+    SELECT t.replica, t.node, 'told_to_end' AS reason, t.since FROM replica_tombstones t WHERE t.deployment = @deployment
     UNION ALL
     SELECT o.replica, o.node, o.reason, o.since FROM orphan_replicas o
     WHERE o.deployment = @deployment AND o.approved_at IS NULL AND o.phase NOT IN ('exited', 'failed', 'stopped')) u
