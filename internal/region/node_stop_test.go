@@ -29,6 +29,10 @@ func (*oneReplica) List(context.Context) ([]replicas.Found, error) {
 	return []replicas.Found{{ID: leftReplica, Running: true, PID: 7}}, nil
 }
 
+func (*oneReplica) Look(_ context.Context, id fleet.ReplicaID) (replicas.Found, error) {
+	return replicas.Found{ID: id, Running: true, PID: 7}, nil
+}
+
 func (*oneReplica) Usage(context.Context) (map[fleet.ReplicaID]replicas.Usage, error) {
 	return nil, nil
 }
