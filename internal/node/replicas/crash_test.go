@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -307,11 +308,15 @@ func TestUnlistedInABoundedReport(t *testing.T) {
 		k.strangers[id] = stranger{unlisted: true, lead: lead{Found: Found{ID: id, Running: true, PID: 9}}}
 	}
 	k.strangers[third] = stranger{} // of which no set was read
+	k.strangers[second] = stranger{unlisted: true}
 	report, err := k.Next(t.Context(), true)
 	require.NoError(t, err)
 	require.Len(t, report.GetReplicas(), fleet.MaxReportedReplicas)
 	require.Equal(t, string(second), report.GetReplicas()[0].GetId())
 	require.NotContains(t, ids(report), string(third))
+	told := ids(report)
+	slices.Sort(told)
+	require.Len(t, slices.Compact(told), fleet.MaxReportedReplicas, "the region refuses a report with one twice")
 }
 
 // X3, X5: a set that is older than one that was taken ends nothing, nor one that is not whole, nor does one that is not to be had.

@@ -92,6 +92,7 @@ func (k *Keeper) lines(complete bool) []fleet.ReplicaStatus { //nolint:revive //
 	if complete {
 		ids = slices.AppendSeq(slices.Collect(maps.Keys(k.replicas)), maps.Keys(k.strangers))
 		slices.Sort(ids)
+		ids = slices.Compact(ids) // one may be both, until it is forgotten
 	}
 	var all, unlisted []fleet.ReplicaStatus
 	for _, id := range ids {
