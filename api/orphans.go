@@ -91,6 +91,9 @@ func (a OrphanApproval) wanted() (postgres.OrphanApproval, error) {
 	if err := checkTexts(nil, a.Reason); err != nil || a.All {
 		return out, err
 	}
+	if n := len(a.Replicas); n > fleet.MaxReportedReplicas {
+		return out, fleet.Errorf(fleet.Invalid, "%d replicas at once, allowed are %d", n, fleet.MaxReportedReplicas).At("/replicas")
+	}
 	for _, n := range a.Instances {
 		out.Instances = append(out.Instances, fleet.InstanceName(n))
 	}
@@ -101,10 +104,7 @@ func (a OrphanApproval) wanted() (postgres.OrphanApproval, error) {
 		}
 		out.Replicas = append(out.Replicas, fleet.ReplicaID(id))
 	}
-	switch {
-	case len(out.Replicas) > fleet.MaxReportedReplicas:
-		return out, fleet.Errorf(fleet.Invalid, "%d replicas at once, allowed are %d", len(out.Replicas), fleet.MaxReportedReplicas).At("/replicas")
-	case len(out.Instances) == 0:
+	if len(out.Instances) == 0 {
 		return out, nil
 	}
 	return out, checkNames(len(out.Instances), func(i int) fleet.InstanceName { return out.Instances[i] })

@@ -24,7 +24,8 @@ type Explanation struct {
 }
 
 // Uncounted is a replica that may run on a node although it counts towards nothing: its node is told to end
-// it (it may have started it again, also after it said that it ended) and has not answered that, or it waits for an operator, as an orphan of its node.
+// it and has not answered that (it may have started it again after it said that it ended), or it waits for
+// an operator, as an orphan of its node.
 type Uncounted struct {
 	ID     fleet.ReplicaID `json:"id"`
 	Node   string          `json:"node"`
