@@ -1,6 +1,8 @@
 package replicas
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,7 +105,8 @@ func envOf(p fleet.Process, names map[string]string) []string {
 
 // writeFiles puts a replica's files below its directory. Whoever a container runs as may read them; on
 // the machine the node's own directory above keeps everybody out. The root keeps every path in it, also
-// where a replica made links in its directory before.
+// where a replica made links in its directory before. Nothing that it left is opened: to open a FIFO may
+// take for ever.
 func writeFiles(dir string, files []fleet.ProcessFile) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // see below
 		return fleet.Errorf(fleet.Unavailable, "make the replica's directory: %w", err)
@@ -115,12 +118,55 @@ func writeFiles(dir string, files []fleet.ProcessFile) error {
 	defer root.Close() //nolint:errcheck // nothing is written through it any more
 	for _, file := range files {
 		path := filepath.Clean(file.Path)
-		if err := root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := makeDirs(root, filepath.Dir(path)); err != nil {
 			return fleet.Errorf(fleet.ApplyFailed, "make the directory of %s: %w", file.Path, err)
 		}
-		if err := root.WriteFile(path, []byte(file.Content), 0o644); err != nil {
+		if err := replaceFile(root, path, file.Content); err != nil {
 			return fleet.Errorf(fleet.ApplyFailed, "write %s: %w", file.Path, err)
 		}
 	}
 	return nil
+}
+
+// makeDirs makes the directories of a path; anything else but a link to one makes room for them.
+func makeDirs(root *os.Root, path string) error {
+	for i := range len(path) {
+		if path[i] == filepath.Separator {
+			if err := makeDir(root, path[:i]); err != nil {
+				return err
+			}
+		}
+	}
+	return makeDir(root, path)
+}
+
+func makeDir(root *os.Root, path string) error {
+	is, err := root.Lstat(path)
+	switch {
+	case err == nil && is.IsDir():
+		return nil
+	case err == nil && is.Mode()&fs.ModeSymlink != 0:
+		return root.MkdirAll(path, 0o755)
+	case err == nil:
+		err = root.Remove(path)
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	return root.Mkdir(path, 0o755)
+}
+
+// replaceFile writes a file that is a new one, whatever was there.
+func replaceFile(root *os.Root, path, content string) error {
+	if err := root.RemoveAll(path); err != nil {
+		return err
+	}
+	file, err := root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(content)
+	return errors.Join(err, file.Close())
 }

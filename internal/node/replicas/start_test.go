@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -234,6 +235,67 @@ func TestWriteFiles(t *testing.T) {
 		require.NoError(t, os.MkdirAll(dir, 0o700))
 		require.NoError(t, os.Symlink(t.TempDir(), filepath.Join(dir, "link")))
 		require.Error(t, writeFiles(dir, []fleet.ProcessFile{{Path: path, Content: "x"}}), path)
+	}
+}
+
+// X6, X11: whatever a replica left where its files are to be, they are written anew at once, and nothing
+// else is.
+func TestWriteFilesOverWhatIsThere(t *testing.T) {
+	t.Parallel()
+	in := func(dir string) string { return filepath.Join(dir, "conf", "x") }
+	for name, leave := range map[string]func(dir, other string) error{
+		"nothing":       func(string, string) error { return nil },
+		"an older file": func(dir, _ string) error { return os.WriteFile(in(dir), []byte("something longer"), 0o400) },
+		"a FIFO":        func(dir, _ string) error { return syscall.Mkfifo(in(dir), 0o600) },
+		"a link":        func(dir, other string) error { return os.Symlink(other, in(dir)) },
+		"a link to a FIFO": func(dir, _ string) error {
+			return errors.Join(syscall.Mkfifo(in(dir)+"y", 0o600), os.Symlink("xy", in(dir)))
+		},
+		"a link to nothing": func(dir, _ string) error { return os.Symlink("nothing", in(dir)) },
+		"a directory":       func(dir, _ string) error { return os.MkdirAll(filepath.Join(in(dir), "deep"), 0o700) },
+		"a socket": func(dir, _ string) error {
+			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: in(dir)})
+			if err != nil {
+				return err
+			}
+			l.SetUnlinkOnClose(false)
+			return l.Close()
+		},
+		"a file for its directory": func(dir, other string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, "conf")), os.Link(other, filepath.Join(dir, "conf")))
+		},
+		"a FIFO for its directory": func(dir, _ string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, "conf")), syscall.Mkfifo(filepath.Join(dir, "conf"), 0o600))
+		},
+		"a link for its directory": func(dir, _ string) error {
+			return errors.Join(os.Rename(filepath.Join(dir, "conf"), filepath.Join(dir, "other")), os.Symlink("other", filepath.Join(dir, "conf")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			other := filepath.Join(t.TempDir(), "other")
+			require.NoError(t, os.WriteFile(other, []byte("theirs"), 0o600))
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "conf"), 0o700))
+			require.NoError(t, leave(dir, other))
+			written := make(chan error, 1)
+			go func() { written <- writeFiles(dir, []fleet.ProcessFile{{Path: "conf/x", Content: "ours"}}) }()
+			select {
+			case err := <-written:
+				require.NoError(t, err)
+			case <-time.After(patience):
+				t.Fatal("it waits for what the replica left")
+			}
+			is, err := os.Lstat(in(dir))
+			require.NoError(t, err)
+			require.True(t, is.Mode().IsRegular())
+			body, err := os.ReadFile(in(dir))
+			require.NoError(t, err)
+			require.Equal(t, "ours", string(body))
+			body, err = os.ReadFile(other)
+			require.NoError(t, err)
+			require.Equal(t, "theirs", string(body))
+		})
 	}
 }
 
