@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -194,6 +195,47 @@ func TestExpectedStatus(t *testing.T) {
 		require.Equal(t, c.ok, p.probe(t.Context(), w), "%+v", c)
 	}
 	require.False(t, p.probe(t.Context(), &watch{address: "127.0.0.1:1", check: fleet.HealthCheck{}.WithDefaults()}), "nobody listens")
+}
+
+// S76, S79, X21: what a port answers without an end is read no further than a head may be, and is a failure.
+func TestEndlessAnswers(t *testing.T) {
+	t.Parallel()
+	const most = 64 << 20 // more than lies between a program and who reads no more
+	for name, row := range map[string]struct {
+		begins, goesOn string
+		ok             bool
+	}{
+		"an answer with a long body":     {"HTTP/1.1 200 OK\r\n\r\n", "x", true},
+		"a line that does not end":       {"HTTP/1.1 200 ", "x", false},
+		"a header line that does not":    {"HTTP/1.1 200 OK\r\nX: ", "x", false},
+		"header lines that do not":       {"HTTP/1.1 200 OK\r\n", "X: y\r\n", false},
+		"announcements of an answer":     {"", "HTTP/1.1 103 Early Hints\r\n\r\n", false},
+		"no answer, but something of it": {"\r\n", "\r\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			port, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = port.Close() })
+			sent := make(chan int, 1)
+			go func() {
+				n := 0
+				defer func() { sent <- n }()
+				conn, err := port.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close() //nolint:errcheck // a test
+				_, err = conn.Write([]byte(row.begins))
+				for piece := []byte(strings.Repeat(row.goesOn, 1<<14)); err == nil && n < most; n += len(piece) {
+					_, err = conn.Write(piece)
+				}
+			}()
+			w := &watch{address: port.Addr().String(), check: fleet.HealthCheck{}.WithDefaults()}
+			require.Equal(t, row.ok, newProber(guardian.SinceBoot).probe(t.Context(), w))
+			require.Less(t, <-sent, most)
+		})
+	}
 }
 
 // S87, X19: any path that is accepted can be asked for.

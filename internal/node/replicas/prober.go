@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -148,8 +149,12 @@ func (p *prober) probe(ctx context.Context, w *watch) bool {
 	return err == nil && status >= http.StatusOK && status < http.StatusBadRequest
 }
 
-// answerBuffer is for the head of an answer; what else it says does not matter.
-const answerBuffer = 1 << 10
+// answerBuffer is for the head of an answer; what else it says does not matter. A head longer than answerLimit
+// is none: the port may stream bytes without an end.
+const (
+	answerBuffer = 1 << 10
+	answerLimit  = 64 << 10
+)
 
 // ask makes one request on a connection of its own, which is what a client of the replica needs too.
 // A client with a pool would cost twice as much.
@@ -163,7 +168,7 @@ func ask(ctx context.Context, conn net.Conn, w *watch) (status int, err error) {
 	if err := req.Write(conn); err != nil {
 		return 0, fleet.Errorf(fleet.Communication, "send a probe: %w", err)
 	}
-	head := bufio.NewReaderSize(conn, answerBuffer)
+	head := bufio.NewReaderSize(io.LimitReader(conn, answerLimit), answerBuffer)
 	for status < http.StatusOK { // others only announce the answer
 		resp, err := http.ReadResponse(head, req)
 		if err != nil {
