@@ -223,4 +223,18 @@ func (d *service) nodeLost(t *testing.T) {
 	})
 	d.order(t, "start", node)
 	d.elsewhere(t, node)
+	d.confirmed(t)
+}
+
+// confirmed waits until nodes said that nothing runs of what they were told to end: before that nobody knows
+// how a restart, stop or destroy ends (X4).
+func (d *service) confirmed(t *testing.T) {
+	t.Helper()
+	waitFor(t, "nothing uncounted may run", func(ctx context.Context) error {
+		e, err := d.api.Explain(ctx, d.name)
+		if err == nil && len(e.Uncounted) > 0 {
+			err = fmt.Errorf("%w: %+v", errNotYet, e.Uncounted)
+		}
+		return err
+	})
 }

@@ -98,6 +98,7 @@ func (d *service) restartedWhile(t *testing.T, happens func(op api.Operation, be
 		require.NotContains(t, before, r.ID)
 	}
 	d.alone(t, after)
+	d.confirmed(t)
 }
 
 // alone checks that of all processes that ever were those of the replicas live, and no others, and

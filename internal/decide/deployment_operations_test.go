@@ -1,6 +1,8 @@
 package decide_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +17,10 @@ func asks(op fleet.DeploymentOperation) changed {
 		op.ID = "op"
 		s.Operations = []fleet.DeploymentOperation{op}
 	}
+}
+
+func unconfirmed(all ...fleet.UnconfirmedNode) changed {
+	return func(s *fleet.DeploymentSeen) { s.Unconfirmed = all }
 }
 
 // X4, X6, X7, S42: how operations end, and which run on.
@@ -80,6 +86,80 @@ func TestDeploymentOperations(t *testing.T) {
 			}
 		})
 	}
+}
+
+// X4: stop, destroy and restart succeed only when the nodes said that what is to end has; a release does so
+// whatever nodes that are not heard do.
+func TestDeploymentConfirms(t *testing.T) {
+	t.Parallel()
+	stop := fleet.DeploymentOperation{Kind: fleet.OperationConverge, ProcessVersion: 1}
+	restart := fleet.DeploymentOperation{Kind: fleet.OperationRestart, ProcessVersion: 2}
+	release := fleet.DeploymentOperation{Kind: fleet.OperationConverge, ProcessVersion: 2}
+	destroy := fleet.DeploymentOperation{Kind: fleet.OperationDestroy}
+	destroying, pending := at(fleet.DeploymentDestroying), at(fleet.DeploymentPending)
+	newer := func(change ...changed) changed {
+		return func(s *fleet.DeploymentSeen) {
+			released(1, 2)(s)
+			began(1, 2)(s)
+			for _, f := range change {
+				f(s)
+			}
+		}
+	}
+	fine := replica(2, version(2))
+	late := func(change ...change) fleet.ReplicaSeen { return replica(1, append(change, ending(-time.Second))...) }
+	open := unconfirmed(fleet.UnconfirmedNode{Node: "n7", ProcessVersion: 1})
+	const runs fleet.OperationState = ""
+	const succeeded, unknown = fleet.OperationSucceeded, fleet.OperationUnknown
+	for _, c := range []struct {
+		name  string
+		seen  fleet.DeploymentSeen
+		state fleet.OperationState
+		nodes string
+	}{
+		{"a stop waits for its node", deployment(asks(stop), pending, stopped, has(replica(1, ending(time.Second), unheard(time.Hour)))), runs, ""},
+		{"a stop whose node is not heard in time", deployment(asks(stop), pending, stopped, has(late(unheard(time.Hour)))), unknown, "n1"},
+		{"a stop whose node does not say it", deployment(asks(stop), pending, stopped, has(late())), unknown, "n1"},
+		{"a stop whose node said it", deployment(asks(stop), pending, stopped, has(late(exited, ending(-time.Second)))), succeeded, ""},
+		{"a stop whose node has it no more", deployment(asks(stop), pending, stopped, has(late(lost))), succeeded, ""},
+		{"a stop of what a lost node had before", deployment(asks(stop), pending, stopped, open), unknown, "n7"},
+		{"a restart while it is stopped", deployment(asks(fleet.DeploymentOperation{Kind: fleet.OperationRestart, ProcessVersion: 1}), pending, stopped, open), unknown, "n7"},
+		{"a destroy whose node was removed", deployment(asks(destroy), destroying, deleting, has(replica(1, ending(time.Hour), gone))), unknown, "n1"},
+		{"a destroy whose nodes are not heard", deployment(asks(destroy), destroying, deleting, open, has(late(unheard(time.Hour)), replica(3, ending(-time.Second)))), unknown, "n1, n3, n7"},
+		{"a restart waits for the end of the old one", deployment(asks(restart), newer(target(1, 1), has(fine, replica(1, ending(time.Second))))), runs, ""},
+		{"a restart waits for a lost node", deployment(asks(restart), newer(target(1, 1), has(fine, replica(1, unheard(time.Hour))))), runs, ""},
+		{"a restart waits for a lost node that is told", deployment(asks(restart), newer(target(1, 1), has(fine, replica(1, ending(time.Second), unheard(time.Hour))))), runs, ""},
+		{"a restart whose node is lost for too long", deployment(asks(restart), newer(target(1, 1), has(fine, late(unheard(time.Hour))))), unknown, "n1"},
+		{"a restart after which a new one was lost", deployment(asks(restart), newer(target(1, 1), has(fine), unconfirmed(fleet.UnconfirmedNode{Node: "n7", ProcessVersion: 2}))), succeeded, ""},
+		{"a restart of what a lost node had before", deployment(asks(restart), newer(target(1, 1), has(fine), open)), unknown, "n7"},
+		{"a release waits for the end of the old one", deployment(asks(release), newer(target(1, 1), has(fine, replica(1, ending(time.Second))))), runs, ""},
+		{"a release waits for no lost node", deployment(asks(release), newer(open, target(1, 1), has(fine, replica(1, ending(time.Second), unheard(time.Hour))))), succeeded, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := decide.Deployment(c.seen)
+			if c.state == runs {
+				require.Empty(t, p.Finish)
+				require.False(t, p.Done)
+				return
+			}
+			require.Len(t, p.Finish, 1)
+			require.Equal(t, c.state, p.Finish[0].State, p.Finish[0].Reason)
+			if c.state == unknown {
+				require.Equal(t, "not_confirmed", p.Finish[0].Reason)
+				require.True(t, strings.HasSuffix(p.Finish[0].Message, ": "+c.nodes), p.Finish[0].Message)
+			}
+			if c.seen.Deleting {
+				require.Contains(t, p.Events, fleet.DeploymentGone, "it ends all the same")
+			}
+		})
+	}
+	var many []fleet.UnconfirmedNode
+	for i := range 12 {
+		many = append(many, fleet.UnconfirmedNode{Node: fleet.NodeName(fmt.Sprintf("n%02d", i))})
+	}
+	p := decide.Deployment(deployment(asks(destroy), destroying, deleting, unconfirmed(many...)))
+	require.True(t, strings.HasSuffix(p.Finish[0].Message, "n09 and 2 more"), p.Finish[0].Message)
 }
 
 // S112, S130, X8, X18: the three conditions, each with a reason.

@@ -25,7 +25,9 @@ func (g *region) work() {
 	for _, r := range g.all {
 		n := g.node(r.Node)
 		switch {
-		case n.gone || !n.unheard.IsZero() || r.State == fleet.ReplicaTerminated:
+		case n.gone || !n.unheard.IsZero():
+		case r.State == fleet.ReplicaTerminated:
+			delete(g.unsaids, r.ID)
 		case r.State == fleet.ReplicaTerminating:
 			g.say(r, wordStopped)
 		case r.Phase.Over():

@@ -32,6 +32,7 @@ type region struct {
 	all     []*fleet.ReplicaSeen
 	ops     []fleet.DeploymentOperation
 	ended   map[fleet.OperationID]fleet.OperationState
+	unsaids map[fleet.ReplicaID]fleet.UnconfirmedNode // that ended without their nodes' word
 	ports   []int
 	cores   float64 // of each node; each replica takes one
 	fails   bool    // the program never gets healthy, and exits
@@ -43,7 +44,7 @@ type region struct {
 }
 
 func newRegion(t *rapid.T) *region {
-	g := &region{t: t, now: noon, began: noon, ended: map[fleet.OperationID]fleet.OperationState{}}
+	g := &region{t: t, now: noon, began: noon, ended: map[fleet.OperationID]fleet.OperationState{}, unsaids: map[fleet.ReplicaID]fleet.UnconfirmedNode{}}
 	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
 		g.nodes = append(g.nodes, &worldNode{name: fleet.NodeName(fmt.Sprint("node-", i)), site: fleet.SiteName(fmt.Sprint("site-", i%2))})
 	}
@@ -81,6 +82,11 @@ func (g *region) node(name fleet.NodeName) *worldNode {
 func (g *region) look() fleet.DeploymentSeen {
 	s := g.seen
 	s.At, s.Operations = g.now, slices.Clone(g.ops)
+	for _, r := range g.all {
+		if n, is := g.unsaids[r.ID]; is {
+			s.Unconfirmed = append(s.Unconfirmed, n)
+		}
+	}
 	for _, n := range g.nodes {
 		s.Nodes = append(s.Nodes, fleet.NodeRoom{Node: n.name, Site: n.site})
 	}
@@ -182,6 +188,7 @@ func (g *region) promises(seen fleet.DeploymentSeen, p decide.DeploymentPlan) {
 	}
 	g.keepsHealthy(seen, p, over)
 	g.inTime(seen, p)
+	g.knows(seen, p)
 	if !over {
 		_, live := runningNow(seen)
 		require.LessOrEqual(t, p.Create, max(0, seen.Target+1-live+len(p.Terminate)), "one more than the target at most")
@@ -239,6 +246,24 @@ func (g *region) inTime(seen fleet.DeploymentSeen, p decide.DeploymentPlan) {
 	}
 }
 
+// knows: a stop, a restart or a destroy succeeds when nothing older may run, for all that nodes said, and is
+// unknown only when something may.
+func (g *region) knows(seen fleet.DeploymentSeen, p decide.DeploymentPlan) {
+	for _, f := range p.Finish {
+		op := seen.Operations[slices.IndexFunc(seen.Operations, func(o fleet.DeploymentOperation) bool { return o.ID == f.ID })]
+		stops := f.Reason == "stopped" || f.Reason == "destroyed"
+		if f.State != fleet.OperationUnknown && !stops && (f.Reason != "converged" || op.Kind != fleet.OperationRestart) {
+			continue
+		}
+		all := seen.Stopped || op.Kind == fleet.OperationDestroy
+		may := slices.ContainsFunc(seen.Unconfirmed, func(n fleet.UnconfirmedNode) bool { return all || n.ProcessVersion < op.ProcessVersion })
+		for _, r := range seen.Replicas {
+			may = may || (all || r.ProcessVersion < op.ProcessVersion) && !r.Phase.Over() && !r.Lost
+		}
+		require.Equal(g.t, f.State == fleet.OperationUnknown, may, "%s ends as %s", op.Kind, f.Reason)
+	}
+}
+
 // unsaid: it may be healthy for all that anybody knows, for its node came back a moment ago.
 func (g *region) unsaid(r fleet.ReplicaSeen) bool {
 	dead := r.Lost || r.Gone || r.Phase.Over()
@@ -260,6 +285,7 @@ func (g *region) carryOut(p decide.DeploymentPlan, nodes []fleet.NodeName) {
 		}
 		if e == fleet.DeploymentRedeclared {
 			g.seen.Deleting, g.seen.Redeclared, g.seen.Stopped, g.removed = false, false, false, false
+			clear(g.unsaids) // they are of the declaration before
 		}
 	}
 	g.seen.Reason, g.seen.Message, g.seen.Attempts, g.seen.Crashes = p.Rule, p.Message, p.Attempts, p.Crashes
@@ -269,6 +295,11 @@ func (g *region) carryOut(p decide.DeploymentPlan, nodes []fleet.NodeName) {
 	}
 	for _, s := range p.End {
 		g.move(s.ID, fleet.ReplicaEnded)
+		for _, r := range g.all {
+			if r.ID == s.ID && !r.Phase.Over() && !r.Lost {
+				g.unsaids[r.ID] = fleet.UnconfirmedNode{Node: r.Node, ProcessVersion: r.ProcessVersion}
+			}
+		}
 	}
 	for _, s := range p.Fail {
 		g.move(s.ID, fleet.ReplicaFailed)

@@ -156,6 +156,15 @@ type DeploymentSeen struct {
 	Nodes     []NodeRoom    `json:"nodes,omitempty"`
 	// Operations are those that run.
 	Operations []DeploymentOperation `json:"operations,omitempty"`
+	// Unconfirmed are nodes that have not said yet that nothing runs of what has ended there without their
+	// word. They are looked at for operations.
+	Unconfirmed []UnconfirmedNode `json:"unconfirmed,omitempty"`
+}
+
+// UnconfirmedNode may run on what has ended; ProcessVersion is the earliest of it.
+type UnconfirmedNode struct {
+	Node           NodeName `json:"node"`
+	ProcessVersion int64    `json:"processVersion"`
 }
 
 // DeploymentOperation is an open operation of a deployment.

@@ -112,8 +112,21 @@ func (w *deploymentWork) look(ctx context.Context) (looked, error) {
 	if s.Nodes, err = readNodes(ctx, w.q, w.name(), s.Placement); err != nil {
 		return l, err
 	}
-	s.Operations, err = w.operations(ctx)
+	if s.Operations, err = w.operations(ctx); err != nil || len(s.Operations) == 0 {
+		return l, err
+	}
+	s.Unconfirmed, err = w.unconfirmed(ctx)
 	return l, err
+}
+
+// unconfirmed are the nodes that may run something of this declaration that has ended; only operations ask.
+func (w *deploymentWork) unconfirmed(ctx context.Context) ([]fleet.UnconfirmedNode, error) {
+	rows, err := w.q.UnconfirmedNodes(ctx, db.UnconfirmedNodesParams{Deployment: w.row.Name, Uid: w.row.Uid})
+	out := make([]fleet.UnconfirmedNode, len(rows))
+	for i, r := range rows {
+		out[i] = fleet.UnconfirmedNode{Node: fleet.NodeName(r.Node), ProcessVersion: r.ProcessVersion}
+	}
+	return out, failed("read what nodes have still to end", err)
 }
 
 func timeOf(t *time.Time) time.Time {

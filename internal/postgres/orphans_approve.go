@@ -138,6 +138,7 @@ func (a *approving) replicas(ctx context.Context, listed []db.OrphanReplica) err
 	for _, o := range listed {
 		if o.ApprovedAt == nil {
 			bury.Ids, bury.Deployments = append(bury.Ids, o.Replica), append(bury.Deployments, o.Deployment)
+			bury.Phases = append(bury.Phases, o.Phase)
 			a.told = append(a.told, approvedOrphan{Replica: o.Replica, Deployment: o.Deployment, Revision: o.Revision, Reason: o.Reason})
 		}
 	}

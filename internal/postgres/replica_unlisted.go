@@ -66,6 +66,7 @@ func (r *reporting) unlisted(ctx context.Context, live map[string]bool) (db.Bury
 			wait.Deployments, wait.Revisions = append(wait.Deployments, cmp.Or(row.Deployment, string(x.Deployment))), append(wait.Revisions, x.Revision)
 		case fleet.AbsenceDrop:
 			bury.Ids, bury.Deployments = append(bury.Ids, row.ID), append(bury.Deployments, row.Deployment)
+			bury.Phases = append(bury.Phases, string(x.Phase))
 			if !seen.Over {
 				room--
 				r.cameBack(row)

@@ -608,12 +608,15 @@ type ReplicaSample struct {
 }
 
 type ReplicaTombstone struct {
-	Node        string
-	Replica     string
-	Deployment  string
-	StopSeconds int32
-	Listed      int64
-	Since       time.Time
+	Node           string
+	Replica        string
+	Deployment     string
+	StopSeconds    int32
+	Listed         int64
+	Since          time.Time
+	Uid            *string
+	ProcessVersion int64
+	Ended          bool
 }
 
 type Revision struct {

@@ -28,8 +28,8 @@ func (q *Queries) ApproveOrphanReplicas(ctx context.Context, arg ApproveOrphanRe
 
 const buryReplicas = `-- name: BuryReplicas :exec
 
-INSERT INTO replica_tombstones (node, replica, deployment, stop_seconds, listed)
-SELECT r.node, r.id, r.deployment, r.stop_seconds, s.version
+INSERT INTO replica_tombstones (node, replica, deployment, stop_seconds, listed, uid, process_version, ended)
+SELECT r.node, r.id, r.deployment, r.stop_seconds, s.version, r.uid, r.process_version, r.phase IN ('exited', 'failed', 'stopped')
 FROM replicas r JOIN node_sets s ON s.node = r.node
 WHERE r.id = ANY($1::text[]) AND NOT r.lost
 ORDER BY r.id
@@ -46,9 +46,10 @@ func (q *Queries) BuryReplicas(ctx context.Context, ids []string) error {
 }
 
 const buryUnlisted = `-- name: BuryUnlisted :exec
-INSERT INTO replica_tombstones (node, replica, deployment, stop_seconds, listed)
-SELECT $1, u.id, u.deployment, coalesce(r.stop_seconds, 0), $2
-FROM (SELECT unnest($3::text[]) AS id, unnest($4::text[]) AS deployment) u
+INSERT INTO replica_tombstones (node, replica, deployment, stop_seconds, listed, uid, process_version, ended)
+SELECT $1, u.id, u.deployment, coalesce(r.stop_seconds, 0), $2, r.uid, coalesce(r.process_version, 0),
+       u.phase IN ('exited', 'failed', 'stopped')
+FROM (SELECT unnest($3::text[]) AS id, unnest($4::text[]) AS deployment, unnest($5::text[]) AS phase) u
 LEFT JOIN replicas r ON r.id = u.id AND r.node = $1
 ORDER BY u.id
 ON CONFLICT (node, replica) DO NOTHING
@@ -59,6 +60,7 @@ type BuryUnlistedParams struct {
 	Listed      int64
 	Ids         []string
 	Deployments []string
+	Phases      []string
 }
 
 // By a node's word, or an operator's, of what has no live row there. Stop is 0 where the node knows it.
@@ -68,6 +70,7 @@ func (q *Queries) BuryUnlisted(ctx context.Context, arg BuryUnlistedParams) erro
 		arg.Listed,
 		arg.Ids,
 		arg.Deployments,
+		arg.Phases,
 	)
 	return err
 }
@@ -263,6 +266,42 @@ func (q *Queries) SeeUnlisted(ctx context.Context, arg SeeUnlistedParams) ([]See
 			&i.Deployment,
 			&i.Uid,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const unconfirmedNodes = `-- name: UnconfirmedNodes :many
+SELECT t.node, min(t.process_version)::bigint AS process_version FROM replica_tombstones t
+WHERE t.deployment = $1 AND t.uid = $2::uuid AND NOT t.ended GROUP BY t.node ORDER BY t.node
+`
+
+type UnconfirmedNodesParams struct {
+	Deployment string
+	Uid        string
+}
+
+type UnconfirmedNodesRow struct {
+	Node           string
+	ProcessVersion int64
+}
+
+// The nodes that were told to end some of a declaration, and have not said yet that nothing of it runs.
+func (q *Queries) UnconfirmedNodes(ctx context.Context, arg UnconfirmedNodesParams) ([]UnconfirmedNodesRow, error) {
+	rows, err := q.db.Query(ctx, unconfirmedNodes, arg.Deployment, arg.Uid)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UnconfirmedNodesRow
+	for rows.Next() {
+		var i UnconfirmedNodesRow
+		if err := rows.Scan(&i.Node, &i.ProcessVersion); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

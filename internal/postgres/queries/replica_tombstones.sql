@@ -4,8 +4,8 @@
 -- Of what ends without its node's word that it ended it as it was told. One that is removed or revoked
 -- may come back.
 -- name: BuryReplicas :exec
-INSERT INTO replica_tombstones (node, replica, deployment, stop_seconds, listed)
-SELECT r.node, r.id, r.deployment, r.stop_seconds, s.version
+INSERT INTO replica_tombstones (node, replica, deployment, stop_seconds, listed, uid, process_version, ended)
+SELECT r.node, r.id, r.deployment, r.stop_seconds, s.version, r.uid, r.process_version, r.phase IN ('exited', 'failed', 'stopped')
 FROM replicas r JOIN node_sets s ON s.node = r.node
 WHERE r.id = ANY(@ids::text[]) AND NOT r.lost
 ORDER BY r.id
@@ -13,9 +13,10 @@ ON CONFLICT (node, replica) DO UPDATE SET listed = excluded.listed;
 
 -- By a node's word, or an operator's, of what has no live row there. Stop is 0 where the node knows it.
 -- name: BuryUnlisted :exec
-INSERT INTO replica_tombstones (node, replica, deployment, stop_seconds, listed)
-SELECT @node, u.id, u.deployment, coalesce(r.stop_seconds, 0), @listed
-FROM (SELECT unnest(@ids::text[]) AS id, unnest(@deployments::text[]) AS deployment) u
+INSERT INTO replica_tombstones (node, replica, deployment, stop_seconds, listed, uid, process_version, ended)
+SELECT @node, u.id, u.deployment, coalesce(r.stop_seconds, 0), @listed, r.uid, coalesce(r.process_version, 0),
+       u.phase IN ('exited', 'failed', 'stopped')
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@deployments::text[]) AS deployment, unnest(@phases::text[]) AS phase) u
 LEFT JOIN replicas r ON r.id = u.id AND r.node = @node
 ORDER BY u.id
 ON CONFLICT (node, replica) DO NOTHING;
@@ -64,6 +65,11 @@ ORDER BY o.replica FOR UPDATE;
 -- name: ApproveOrphanReplicas :exec
 UPDATE orphan_replicas SET approved_by = @actor, approved_at = now()
 WHERE node = @node AND approved_at IS NULL AND replica = ANY(@ids::text[]);
+
+-- The nodes that were told to end some of a declaration, and have not said yet that nothing of it runs.
+-- name: UnconfirmedNodes :many
+SELECT t.node, min(t.process_version)::bigint AS process_version FROM replica_tombstones t
+WHERE t.deployment = @deployment AND t.uid = @uid::uuid AND NOT t.ended GROUP BY t.node ORDER BY t.node;
 
 -- What may run of a deployment and counts no more. Deployments are few that have any.
 -- name: UncountedReplicas :many
