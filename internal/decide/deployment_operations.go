@@ -26,6 +26,7 @@ var operationRules = []struct {
 	{"superseded", func(o operationCase) bool { return o.op.Stale }, fleet.OperationSuperseded, say("something else was asked for since")},
 	{"deleted", overtaken, fleet.OperationSuperseded, say("the deployment is being deleted")},
 	{"redeclared", revived, fleet.OperationSuperseded, say("it was declared again")},
+	{"stopped", scalesStopped, fleet.OperationSuperseded, say("it was declared stopped since")},
 	{reasonNotConfirmed, unlessConfirmed(hasStopped), fleet.OperationUnknown, sayUnconfirmed},
 	{"stopped", hasStopped, fleet.OperationSucceeded, say("it is stopped, and nothing of it runs")},
 	{"given_up", givenUp, fleet.OperationFailed, func(o operationCase) string { return o.c.plan.Message }},
@@ -86,6 +87,11 @@ func overtaken(o operationCase) bool {
 func revived(o operationCase) bool {
 	over := o.c.state == fleet.DeploymentDestroying || o.c.state == fleet.DeploymentTerminated
 	return o.ends() && !over && !o.c.v.Deleting
+}
+
+// scalesStopped: as many were to run, and nothing is (S42).
+func scalesStopped(o operationCase) bool {
+	return o.op.Kind == fleet.OperationScale && o.c.v.Stopped
 }
 
 func hasStopped(o operationCase) bool {

@@ -58,6 +58,8 @@ func TestDeploymentOperations(t *testing.T) {
 		{"waits for the end of what is too much", deployment(asks(scale), target(2, 1), has(running, replica(2), replica(3, ending(time.Second)))), runs, ""},
 		{"stopped", deployment(asks(converge), at(fleet.DeploymentPending), stopped), fleet.OperationSucceeded, "stopped"},
 		{"stops", deployment(asks(converge), stopped, has(running)), runs, ""},
+		{"scaled, and stopped since", deployment(asks(scale), stopped, has(running, replica(2))), fleet.OperationSuperseded, "stopped"},
+		{"scaled, and has stopped since", deployment(asks(scale), at(fleet.DeploymentPending), stopped), fleet.OperationSuperseded, "stopped"},
 		{"given up", deployment(asks(converge), at(fleet.DeploymentError), target(1, 1)), fleet.OperationFailed, "given_up"},
 		{"given up in this very visit", deployment(asks(converge), at(fleet.DeploymentProvisioning), attempts(2, -time.Minute), has(replica(1, exited, justNow))), fleet.OperationFailed, "given_up"},
 		{"cancelled", deployment(with(converge, cancelled), has(starting)), fleet.OperationCancelled, "cancelled"},

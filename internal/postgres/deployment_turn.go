@@ -104,7 +104,7 @@ func (w *deploymentWork) convergeAgain(ctx context.Context, _ DeploymentTurn, _ 
 	return failed("begin anew", w.q.BeginDeploymentAnew(ctx, w.row.Name))
 }
 
-// scale sets the target, within the bounds of what was released (S28).
+// scale sets the target of what is to run, within the bounds of what was released (S28, S42).
 func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *deploymentOperation) error {
 	if t.Replicas == nil {
 		return fleet.Errorf(fleet.Invalid, "to how many replicas?").At("/replicas")
@@ -116,6 +116,10 @@ func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *deploym
 	spec, err := specOfRevision(&r)
 	if err != nil {
 		return err
+	}
+	if spec.State == fleet.StateStopped {
+		return fleet.Errorf(fleet.IllegalState, "deployment %s is stopped: nothing of it is to run", w.row.Name).
+			WithHint(`a PUT with "state": "started" starts it with the target that it had; scale it then`)
 	}
 	n, bounds := *t.Replicas, spec.Replicas
 	if n < bounds.Min || n > bounds.Max {

@@ -234,6 +234,30 @@ func TestDeploymentHistoryOfOneProject(t *testing.T) {
 	require.Zero(t, scan[int](b, `SELECT count(*) FROM deployment_history WHERE project = ''`))
 }
 
+// S42: of what is stopped nothing can be scaled; the target stays as it was.
+func TestDeploymentScaleStopped(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	stop := asking(func(s *fleet.DeploymentSpec) { s.State = fleet.StateStopped })
+	b.putDeployment()
+	open, err := b.turnDeployment(fleet.OperationScale, to(3))
+	require.NoError(t, err)
+	b.putDeployment(stop)
+	b.settles()
+	require.Equal(t, "superseded stopped", b.endedAs(open.Operation))
+	_, err = b.turnDeployment(fleet.OperationScale, to(4))
+	refused(t, fleet.IllegalState, err)
+	require.ErrorContains(t, err, "is stopped")
+	b.putDeployment(stop, notReleased)
+	_, err = b.turnDeployment(fleet.OperationScale, to(4))
+	refused(t, fleet.IllegalState, err)
+	b.putDeployment()
+	require.Equal(t, 3, b.settles().Healthy)
+	_, err = b.turnDeployment(fleet.OperationScale, to(4))
+	require.NoError(t, err)
+	require.Equal(t, 4, b.settles().Healthy)
+}
+
 // S107: each crash in a row counts, so that the fourth waits.
 func TestDeploymentCrashesAreCounted(t *testing.T) {
 	t.Parallel()
