@@ -196,7 +196,7 @@ type OperationTerms struct {
 	// Replace is how many replicas there are to be replaced, one by one.
 	Replace int
 	// Startup is how long a replica may take until its first success, Check until it is healthy after
-	// that, Stop to end.
+	// that, Stop to end, of any revision that runs.
 	Startup, Check, Stop time.Duration
 }
 

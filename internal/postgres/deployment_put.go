@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -249,7 +250,7 @@ func (w *deploymentWork) open(ctx context.Context, o deploymentOperation) (*Oper
 	return &out, putOutbox(ctx, w.q, w.subject())
 }
 
-// operationTerms says what an operation has to wait for.
+// operationTerms says what an operation has to wait for: also for the end of what earlier revisions made.
 func (w *deploymentWork) operationTerms(ctx context.Context, o deploymentOperation) (fleet.OperationTerms, error) {
 	out := fleet.OperationTerms{Kind: o.kind}
 	if o.revision == 0 {
@@ -264,12 +265,12 @@ func (w *deploymentWork) operationTerms(ctx context.Context, o deploymentOperati
 		return out, err
 	}
 	out.Startup, out.Check, out.Stop = t.startup(), t.check(), t.stop()
-	p := db.CountOlderReplicasParams{Deployment: w.row.Name, ProcessVersion: o.processVersion}
+	p := db.OlderReplicasParams{Deployment: w.row.Name, ProcessVersion: o.processVersion}
 	if o.kind == fleet.OperationConverge { // what an earlier revision placed may have to move
 		p.Revision = o.revision
 	}
-	older, err := w.q.CountOlderReplicas(ctx, p)
-	out.Replace = int(older)
+	older, err := w.q.OlderReplicas(ctx, p)
+	out.Replace, out.Stop = int(older.Older), max(out.Stop, time.Duration(older.StopSeconds)*time.Second)
 	return out, failed("count what is to be replaced", err)
 }
 

@@ -444,6 +444,17 @@ func TestDeploymentLimits(t *testing.T) {
 	b.settles()
 	put("two", func(s *fleet.DeploymentSpec) { s.Placement.Labels = map[string]string{"rack": string(nodeB)} })
 	require.Equal(t, 4, asked.Replace, "all may have to move")
+
+	b.settles()
+	slow := func(s *fleet.DeploymentSpec) { s.Process.StopSeconds = 3600 }
+	b.putDeployment(asking(slow))
+	b.settles()
+	put("three")
+	require.Equal(t, time.Hour, asked.Stop, "what runs still takes that long")
+	b.exec(`UPDATE replicas SET state = 'TERMINATING', stop_by = now() + interval '1 hour' WHERE ended_at IS NULL`)
+	_, err = b.turnDeployment(fleet.OperationDestroy, func(t *postgres.DeploymentTurn) { t.Limit = note })
+	require.NoError(t, err)
+	require.Equal(t, time.Hour, asked.Stop)
 }
 
 // S47, S49, S84: each start of a replica has its own time.

@@ -11,24 +11,6 @@ import (
 	"time"
 )
 
-const countOlderReplicas = `-- name: CountOlderReplicas :one
-SELECT count(*) FROM replicas WHERE deployment = $1 AND ended_at IS NULL AND state <> 'TERMINATING'
-  AND (process_version < $2 OR revision < $3)
-`
-
-type CountOlderReplicasParams struct {
-	Deployment     string
-	ProcessVersion int64
-	Revision       int64
-}
-
-func (q *Queries) CountOlderReplicas(ctx context.Context, arg CountOlderReplicasParams) (int64, error) {
-	row := q.db.QueryRow(ctx, countOlderReplicas, arg.Deployment, arg.ProcessVersion, arg.Revision)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const countReplicaStates = `-- name: CountReplicaStates :many
 SELECT state, count(*) AS count FROM replicas WHERE ended_at IS NULL GROUP BY state
 `
@@ -806,6 +788,31 @@ func (q *Queries) OldOnNodes(ctx context.Context, deployment string) ([]OldOnNod
 		return nil, err
 	}
 	return items, nil
+}
+
+const olderReplicas = `-- name: OlderReplicas :one
+SELECT count(*) FILTER (WHERE state <> 'TERMINATING' AND (process_version < $1 OR revision < $2)) AS older,
+       coalesce(max(stop_seconds), 0)::integer AS stop_seconds
+FROM replicas WHERE deployment = $3 AND ended_at IS NULL
+`
+
+type OlderReplicasParams struct {
+	ProcessVersion int64
+	Revision       int64
+	Deployment     string
+}
+
+type OlderReplicasRow struct {
+	Older       int64
+	StopSeconds int32
+}
+
+// How many are to be replaced, and how long the slowest of all that are there may take to end.
+func (q *Queries) OlderReplicas(ctx context.Context, arg OlderReplicasParams) (OlderReplicasRow, error) {
+	row := q.db.QueryRow(ctx, olderReplicas, arg.ProcessVersion, arg.Revision, arg.Deployment)
+	var i OlderReplicasRow
+	err := row.Scan(&i.Older, &i.StopSeconds)
+	return i, err
 }
 
 const ownOnNodes = `-- name: OwnOnNodes :many

@@ -255,9 +255,11 @@ SELECT state, count(*) AS count FROM replicas WHERE ended_at IS NULL GROUP BY st
 -- name: CountReplicasOn :one
 SELECT count(*) AS replicas, count(*) FILTER (WHERE state <> 'TERMINATING') AS live FROM replicas WHERE node = @node AND ended_at IS NULL;
 
--- name: CountOlderReplicas :one
-SELECT count(*) FROM replicas WHERE deployment = @deployment AND ended_at IS NULL AND state <> 'TERMINATING'
-  AND (process_version < @process_version OR revision < @revision);
+-- How many are to be replaced, and how long the slowest of all that are there may take to end.
+-- name: OlderReplicas :one
+SELECT count(*) FILTER (WHERE state <> 'TERMINATING' AND (process_version < @process_version OR revision < @revision)) AS older,
+       coalesce(max(stop_seconds), 0)::integer AS stop_seconds
+FROM replicas WHERE deployment = @deployment AND ended_at IS NULL;
 
 -- name: LiveReplicasOn :many
 SELECT id, deployment FROM replicas WHERE node = @node AND ended_at IS NULL AND state <> 'TERMINATING' ORDER BY deployment, id;
