@@ -17,6 +17,7 @@ const (
 	cliOK       = 0
 	cliUsage    = 2
 	cliMissing  = 4
+	cliDenied   = 5
 	cliConflict = 6
 	cliFailed   = 7
 	cliAway     = 10

@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,12 +20,16 @@ func (c *cli) newServerCommand() *cobra.Command {
 		Use: "server", Short: "Run a server of a region: API and workers", Args: cobra.NoArgs,
 		Long: `Run a server of a region. It is stateless and runs in any number beside one Postgres
 and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin token.
---ca, --client-cert and --client-key are for calls to executors that speak TLS.`,
+--ca, --client-cert and --client-key are for calls to executors that speak TLS; what Temporal is
+spoken to with has flags of its own, --temporal-…`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if cfg.Roles, err = region.ParseRoles(roles); err != nil {
 				return err
 			}
 			if err := c.linkEnv(cmd, &cfg.Timing.Link); err != nil {
+				return err
+			}
+			if cfg.Temporal.TLS, err = c.boolEnv(cmd, temporalTLSFlag, envTemporalTLS); err != nil {
 				return err
 			}
 			cfg.Executors = c.certFiles()
@@ -54,7 +59,7 @@ and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin
 	f.DurationVar(&cfg.Timing.Collect, "collect-interval", cfg.Timing.Collect, "how often what nobody needs any more is collected")
 	linkFlags(cmd, &cfg.Timing.Link)
 	keepFlags(cmd, &cfg.Timing.Keep)
-	c.temporalFlags(cmd, &cfg.TemporalAddress, &cfg.TemporalNamespace)
+	c.temporalFlags(cmd, &cfg)
 	return cmd
 }
 
@@ -127,10 +132,35 @@ func keepFlags(cmd *cobra.Command, keep *fleet.Retention) {
 	f.DurationVar(&keep.Events, "keep-events", keep.Events, "how far back a watch of events can be resumed")
 }
 
-// temporalFlags are those of every process that speaks to Temporal.
-func (c *cli) temporalFlags(cmd *cobra.Command, address, namespace *string) {
-	cmd.Flags().StringVar(address, "temporal-address", c.orEnv("HOLDFAST_TEMPORAL_ADDRESS", "127.0.0.1:7233"), "Temporal frontend")
-	cmd.Flags().StringVar(namespace, "temporal-namespace", c.orEnv("HOLDFAST_TEMPORAL_NAMESPACE", "holdfast"), "Temporal namespace")
+const (
+	temporalTLSFlag = "temporal-tls"
+	envTemporalTLS  = "HOLDFAST_TEMPORAL_TLS"
+)
+
+// temporalFlags say where Temporal is, how it is spoken to, and as whom.
+func (c *cli) temporalFlags(cmd *cobra.Command, cfg *region.ServerConfig) {
+	f, access := cmd.Flags(), &cfg.Temporal
+	f.StringVar(&cfg.TemporalAddress, "temporal-address", c.orEnv("HOLDFAST_TEMPORAL_ADDRESS", "127.0.0.1:7233"), "Temporal frontend")
+	f.StringVar(&cfg.TemporalNamespace, "temporal-namespace", c.orEnv("HOLDFAST_TEMPORAL_NAMESPACE", "holdfast"), "Temporal namespace")
+	f.Bool(temporalTLSFlag, false, "speak TLS to Temporal (or "+envTemporalTLS+"=true)")
+	f.StringVar(&access.Files.CA, "temporal-tls-ca", c.env("HOLDFAST_TEMPORAL_TLS_CA"), "authorities (PEM) that sign Temporal's certificate (default the system's)")
+	f.StringVar(&access.Files.Cert, "temporal-tls-cert", c.env("HOLDFAST_TEMPORAL_TLS_CERT"), "certificate (PEM) to show to Temporal (mTLS), read again for each connection")
+	f.StringVar(&access.Files.Key, "temporal-tls-key", c.env("HOLDFAST_TEMPORAL_TLS_KEY"), "its key")
+	f.StringVar(&access.ServerName, "temporal-tls-server-name", c.env("HOLDFAST_TEMPORAL_TLS_SERVER_NAME"), "name in Temporal's certificate (default the host of --temporal-address)")
+	f.StringVar(&access.APIKeyFile, "temporal-api-key-file", c.env("HOLDFAST_TEMPORAL_API_KEY_FILE"), "file with the API key of Temporal Cloud, read again when it changes")
+}
+
+// boolEnv is a flag, or what the environment says where the command line leaves it out.
+func (c *cli) boolEnv(cmd *cobra.Command, flag, env string) (bool, error) {
+	text, source := c.env(env), cmd.Flag(flag)
+	if text == "" || source.Changed {
+		return strconv.ParseBool(source.Value.String())
+	}
+	on, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, fleet.Errorf(fleet.Invalid, "%s is neither true nor false: %.40q", env, text).WithHint("set it to true or false, or leave it out")
+	}
+	return on, nil
 }
 
 func (c *cli) orEnv(name, fallback string) string {

@@ -2,12 +2,14 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
 // C52, C53, C54, C70: the environment names of the terms of the link; a flag goes before them.
@@ -46,4 +48,41 @@ func TestLinkEnvironment(t *testing.T) {
 	require.Equal(t, fleet.DefaultLinkTiming().HeartbeatEvery, got.HeartbeatEvery, "what a person says is not changed")
 	_, err = read(map[string]string{"HOLDFAST_PROVIDER_CONTROL_PLANE_TIMEOUT": "soon"})
 	require.Equal(t, fleet.Invalid, fleet.KindOf(err))
+}
+
+// C87: what Temporal is spoken to with comes from flags, and what they leave out from the
+// environment; what does not go together is refused before anything else is done.
+func TestTemporalSettings(t *testing.T) {
+	t.Parallel()
+	ca := testkit.NewAuthority(t)
+	cert, _ := ca.Issue(filepath.Join(t.TempDir(), "server"))
+	key := write(t, "key", "s3cret")
+	for name, row := range map[string]struct {
+		env   map[string]string
+		args  []string
+		wrong string
+	}{
+		"an authority without TLS":           {nil, []string{"--temporal-tls-ca", ca.File}, "give --temporal-tls as well, or leave out --temporal-tls-ca"},
+		"the same from the environment":      {map[string]string{"HOLDFAST_TEMPORAL_TLS_CA": ca.File}, nil, "give --temporal-tls as well, or leave out --temporal-tls-ca"},
+		"a name without TLS":                 {map[string]string{"HOLDFAST_TEMPORAL_TLS_SERVER_NAME": "temporal"}, nil, "leave out --temporal-tls-server-name"},
+		"a key without TLS":                  {map[string]string{"HOLDFAST_TEMPORAL_API_KEY_FILE": key}, nil, "a key is sent over TLS alone"},
+		"TLS that is taken back":             {map[string]string{"HOLDFAST_TEMPORAL_TLS": "true", "HOLDFAST_TEMPORAL_API_KEY_FILE": key}, []string{"--temporal-tls=false"}, "a key is sent over TLS alone"},
+		"a certificate without its key":      {map[string]string{"HOLDFAST_TEMPORAL_TLS": "1", "HOLDFAST_TEMPORAL_TLS_CERT": cert}, nil, "--temporal-tls-cert and --temporal-tls-key go together"},
+		"a key without its certificate":      {map[string]string{"HOLDFAST_TEMPORAL_TLS": "1", "HOLDFAST_TEMPORAL_TLS_KEY": key}, nil, "give both, or neither"},
+		"TLS that is neither on nor off":     {map[string]string{"HOLDFAST_TEMPORAL_TLS": "yes"}, nil, "set it to true or false, or leave it out"},
+		"a file that is missing":             {nil, []string{"--temporal-tls", "--temporal-api-key-file", "missing"}, "give a file that holds the key and nothing else"},
+		"a flag goes before the environment": {map[string]string{"HOLDFAST_TEMPORAL_TLS": "yes"}, []string{"--temporal-tls", "--temporal-tls-ca", "missing"}, "read --temporal-tls-ca"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShell(t, nil)
+			for name, value := range row.env {
+				s.env[name] = value
+			}
+			got := s.run(append([]string{"server"}, row.args...)...)
+			require.Equal(t, exitUsage, got.code, got.stderr)
+			require.Contains(t, got.stderr, row.wrong)
+			require.NotContains(t, got.stderr, "s3cret")
+		})
+	}
 }

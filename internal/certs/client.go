@@ -14,16 +14,23 @@ type ClientFiles struct {
 	Pair
 }
 
+// clientFlags are what a caller's files are named where they are given.
+type clientFlags struct{ ca, cert, key string }
+
 // Client makes the configuration of a caller. What it shows of itself is read anew for each
 // connection.
 func Client(files ClientFiles) (*tls.Config, error) {
-	if err := files.check("--client-cert", "--client-key"); err != nil {
+	return files.client(clientFlags{"--ca", "--client-cert", "--client-key"})
+}
+
+func (files ClientFiles) client(named clientFlags) (*tls.Config, error) {
+	if err := files.check(named.cert, named.key); err != nil {
 		return nil, err
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if files.CA != "" {
 		var err error
-		if c.RootCAs, err = pool("--ca", files.CA); err != nil {
+		if c.RootCAs, err = pool(named.ca, files.CA); err != nil {
 			return nil, err
 		}
 	}

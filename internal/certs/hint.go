@@ -31,11 +31,16 @@ var told = []struct {
 	{"certificate required", clientCert},
 	{"bad certificate", clientCert},
 	{"unknown certificate authority", clientCert},
+	{"unknown certificate", clientCert},
+	{"unsupported certificate", clientCert},
+	{"revoked certificate", clientCert},
 	{"HTTP request to an HTTPS server", tlsServer},
 	{"error reading server preface", tlsServer},
 	{"certificate is valid for", serverName},
+	{"certificate is not valid for any names", serverName},
 	{"doesn't contain any IP SANs", serverName},
 	{"certificate has expired or is not yet valid", expired},
+	{"expired certificate", expired}, // the caller's
 }
 
 func causeOf(err error) cause {

@@ -2,6 +2,7 @@ package certs_test
 
 import (
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/certs"
+	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -103,6 +105,19 @@ func TestHints(t *testing.T) {
 	require.Contains(t, certs.PeerHint(err), "start this node with --client-cert")
 	require.Contains(t, certs.ExecutorHint(err), "start the region's servers with --client-cert")
 	require.Empty(t, certs.PeerHint(nil))
+	require.NoError(t, certs.TemporalError("temporal:7233", nil))
+	require.Equal(t, net.ErrClosed, certs.TemporalError("temporal:7233", net.ErrClosed))
+	for text, kind := range map[string]fleet.Kind{
+		"remote error: tls: revoked certificate":                            fleet.Unauthenticated,
+		"remote error: tls: unknown certificate":                            fleet.Unauthenticated,
+		"remote error: tls: expired certificate":                            fleet.Unavailable,
+		"x509: certificate has expired or is not yet valid: current time":   fleet.Unavailable,
+		"x509: certificate is not valid for any names, but wanted to match": fleet.Invalid,
+	} {
+		err := certs.TemporalError("temporal:7233", errors.New(text))
+		require.Equal(t, kind, fleet.KindOf(err), text)
+		require.ErrorContains(t, err, "reach Temporal at temporal:7233: "+text)
+	}
 	require.Empty(t, certs.ExecutorHint(net.ErrClosed))
 }
 

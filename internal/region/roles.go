@@ -75,6 +75,8 @@ func (s *server) startRoles(ctx context.Context, group *errgroup.Group) error {
 	}
 	if s.cfg.Roles.Has(RoleWorker) {
 		group.Go(func() error { return s.work(ctx) })
+	} else { // it serves meanwhile, and ends only if it is refused
+		group.Go(func() error { return insist(ctx, s.log, "temporal", s.reach) })
 	}
 	return nil
 }

@@ -38,6 +38,8 @@ import (
 type ServerConfig struct {
 	Region, DatabaseURL                string
 	TemporalAddress, TemporalNamespace string
+	// Temporal says how that address is spoken to.
+	Temporal TemporalAccess
 	// Listen is host:port; PublicURL is where nodes reach it (default http://Listen).
 	Listen, PublicURL string
 	// Link is host:port of the link; "" serves none.
@@ -146,6 +148,10 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if s.tls, err = certs.Server(cfg.TLS, time.Now, log); err != nil {
 		return nil, err
 	}
+	access, err := cfg.Temporal.open(time.Now, log)
+	if err != nil {
+		return nil, err
+	}
 	if s.cfg.PublicURL == "" {
 		s.cfg.PublicURL = "http://" + cfg.Listen
 		if s.tls != nil {
@@ -170,7 +176,7 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if s.tracer, err = newTracer(ctx, cfg.TraceEndpoint, "holdfast-server"); err != nil {
 		return nil, err
 	}
-	if s.temporal, err = dial(cfg.TemporalAddress, cfg.TemporalNamespace, "server."+s.id[:8], s.tracer, log); err != nil {
+	if s.temporal, err = s.dial(access); err != nil {
 		return nil, err
 	}
 	s.flows = &workflows.Client{Temporal: s.temporal, Limits: cfg.Timing.Delivery, Take: cfg.Timing.Link.HeartbeatTimeout}
@@ -326,7 +332,7 @@ func (s *server) serveHTTP(ctx context.Context, l net.Listener, handler http.Han
 // work runs the worker of this server, once Temporal answers.
 func (s *server) work(ctx context.Context) error {
 	err := insist(ctx, s.log, "temporal", func(ctx context.Context) error {
-		return prepare(ctx, s.temporal, s.cfg.TemporalNamespace, s.cfg.Timing)
+		return s.cfg.unreached(prepare(ctx, s.temporal, s.cfg.TemporalNamespace, s.cfg.Timing))
 	})
 	if err != nil {
 		return err

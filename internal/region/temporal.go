@@ -11,9 +11,7 @@ import (
 	"os"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/operatorservice/v1"
-	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
@@ -25,9 +23,11 @@ import (
 
 const tryAgain = 500 * time.Millisecond
 
-// insist repeats a call until it succeeds or the context ends; what it waits for is said once.
+// insist repeats a call until it succeeds or the context ends; what it waits for is said once, and
+// again when there is something else to do about it.
 func insist(ctx context.Context, log *slog.Logger, what string, call func(context.Context) error) error {
-	for said := false; ; said = true {
+	said, hint := false, ""
+	for {
 		err := call(ctx)
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
@@ -35,8 +35,9 @@ func insist(ctx context.Context, log *slog.Logger, what string, call func(contex
 		if !fleet.KindOf(err).Retryable() {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		if !said {
+		if todo := hintOf(err); !said || todo != hint {
 			log.WarnContext(ctx, "waiting", "for", what, "error", err)
+			said, hint = true, todo
 		}
 		timer := time.NewTimer(tryAgain)
 		select {
@@ -46,6 +47,14 @@ func insist(ctx context.Context, log *slog.Logger, what string, call func(contex
 		case <-timer.C:
 		}
 	}
+}
+
+func hintOf(err error) string {
+	var known *fleet.Error
+	if errors.As(err, &known) {
+		return known.Hint
+	}
+	return ""
 }
 
 // startWorker starts a worker, a new one for each try: the SDK keeps the first failure of a
@@ -59,15 +68,16 @@ func startWorker(ctx context.Context, log *slog.Logger, what string, fresh func(
 	return w, err
 }
 
-// dial makes a client that connects when it is first used.
-func dial(address, namespace, identity string, t *tracer, log *slog.Logger) (client.Client, error) {
-	traced, err := t.workflows()
+// dial makes a client that connects when it is first used. Nodes' calls go by its connection too.
+func (s *server) dial(access temporalAccess) (client.Client, error) {
+	traced, err := s.tracer.workflows()
 	if err != nil {
 		return nil, err
 	}
 	c, err := client.NewLazyClient(client.Options{
-		HostPort: address, Namespace: namespace, Identity: identity,
-		Logger: sdklog.NewStructuredLogger(log.With("from", "temporal")), Interceptors: traced,
+		HostPort: s.cfg.TemporalAddress, Namespace: s.cfg.TemporalNamespace, Identity: "server." + s.id[:8],
+		Logger: sdklog.NewStructuredLogger(s.log.With("from", "temporal")), Interceptors: traced,
+		Credentials: access.credentials, ConnectionOptions: client.ConnectionOptions{TLS: access.tls},
 	})
 	if err != nil {
 		return nil, fleet.Errorf(fleet.Invalid, "make a Temporal client: %w", err)
@@ -75,22 +85,17 @@ func dial(address, namespace, identity string, t *tracer, log *slog.Logger) (cli
 	return c, nil
 }
 
+// reach asks Temporal for the namespace.
+func (s *server) reach(ctx context.Context) error {
+	_, err := s.temporal.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: s.cfg.TemporalNamespace})
+	return s.cfg.unreached(err)
+}
+
 // prepare registers what a namespace needs before the first workflow: the search
 // attributes and the schedules.
 func prepare(ctx context.Context, c client.Client, namespace string, t Timing) error {
-	attributes := map[string]enumspb.IndexedValueType{}
-	for _, name := range []string{
-		workflows.AttributeSite, workflows.AttributeNode, workflows.AttributeInstance, workflows.AttributeDeployment,
-		workflows.AttributePhase, workflows.AttributeOutcome,
-	} {
-		attributes[name] = enumspb.INDEXED_VALUE_TYPE_KEYWORD
-	}
-	_, err := c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
-		SearchAttributes: attributes, Namespace: namespace,
-	})
-	var exists *serviceerror.AlreadyExists
-	if err != nil && !errors.As(err, &exists) {
-		return fmt.Errorf("register search attributes: %w", err)
+	if err := addAttributes(ctx, c, namespace); err != nil {
+		return err
 	}
 	for _, d := range []duty{
 		{id: workflows.SchedulePurge, workflow: workflows.TypePurgePending, every: t.Purge},

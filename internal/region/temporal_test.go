@@ -1,13 +1,17 @@
 package region
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/worker"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // fakeWorker keeps the answer of its first start, as the SDK's does.
@@ -17,6 +21,30 @@ type fakeWorker struct {
 }
 
 func (f *fakeWorker) Start() error { return f.start }
+
+func TestInsist(t *testing.T) {
+	t.Parallel()
+	t.Run("says again what it waits for when there is something else to do about it", func(t *testing.T) {
+		t.Parallel()
+		var said bytes.Buffer
+		away := fleet.Errorf(fleet.Unavailable, "away")
+		answers := []error{away, away, away.WithHint("renew it"), away.WithHint("renew it"), nil}
+		require.NoError(t, insist(t.Context(), slog.New(slog.NewTextHandler(&said, nil)), "temporal", func(context.Context) error {
+			next := answers[0]
+			answers = answers[1:]
+			return next
+		}))
+		require.Equal(t, 2, strings.Count(said.String(), "waiting"), said.String())
+		require.Equal(t, 1, strings.Count(said.String(), "renew it"), said.String())
+	})
+	t.Run("ends with what waiting does not mend", func(t *testing.T) {
+		t.Parallel()
+		err := insist(t.Context(), slog.New(slog.DiscardHandler), "temporal", func(context.Context) error {
+			return fleet.Errorf(fleet.Denied, "no")
+		})
+		require.Equal(t, fleet.Denied, fleet.KindOf(err))
+	})
+}
 
 func TestStartWorker(t *testing.T) {
 	t.Parallel()

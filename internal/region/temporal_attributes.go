@@ -1,0 +1,66 @@
+package region
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/workflows"
+)
+
+// attributes are what workflows are searched by, each a Keyword.
+func attributes() []string {
+	return []string{
+		workflows.AttributeSite, workflows.AttributeNode, workflows.AttributeInstance, workflows.AttributeDeployment,
+		workflows.AttributePhase, workflows.AttributeOutcome,
+	}
+}
+
+// addAttributes registers search attributes. Who may only use a namespace, as at Temporal Cloud,
+// may not register any: then it is enough that somebody has.
+func addAttributes(ctx context.Context, c client.Client, namespace string) error {
+	all := map[string]enumspb.IndexedValueType{}
+	for _, name := range attributes() {
+		all[name] = enumspb.INDEXED_VALUE_TYPE_KEYWORD
+	}
+	_, err := c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{SearchAttributes: all, Namespace: namespace})
+	if err == nil || errors.As(err, new(*serviceerror.AlreadyExists)) {
+		return nil
+	}
+	missing, asked := missingAttributes(ctx, c, namespace)
+	switch {
+	case asked != nil: // nothing of the namespace may be used, or nobody answers
+		return asked
+	case len(missing) == 0:
+		return nil
+	case errors.As(err, new(*serviceerror.PermissionDenied)) || errors.As(err, new(*serviceerror.Unimplemented)):
+		names := strings.Join(missing, ", ")
+		return fleet.Errorf(fleet.Precondition, "the Temporal namespace %s has no search attributes %s, and this server may not register them: %w", namespace, names, err).
+			WithHint("have them registered as Keyword by who may: temporal operator search-attribute create, at Temporal Cloud tcld namespace search-attributes add")
+	}
+	return fmt.Errorf("register search attributes: %w", err)
+}
+
+// missingAttributes counts workflows by each attribute: Temporal refuses a query by one that it
+// does not know.
+func missingAttributes(ctx context.Context, c client.Client, namespace string) (missing []string, err error) {
+	for _, name := range attributes() {
+		_, err := c.WorkflowService().CountWorkflowExecutions(ctx, &workflowservice.CountWorkflowExecutionsRequest{
+			Namespace: namespace, Query: name + ` = "none"`,
+		})
+		if errors.As(err, new(*serviceerror.InvalidArgument)) {
+			missing = append(missing, name)
+		} else if err != nil {
+			return nil, fmt.Errorf("look for the search attribute %s: %w", name, err)
+		}
+	}
+	return missing, nil
+}
