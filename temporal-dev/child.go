@@ -27,6 +27,9 @@ const (
 	childGuardian = "guardian" // started by nodes, not by the supervisor
 )
 
+// dockerVariable is where the machine's engine listens, as docker knows it.
+const dockerVariable = "DOCKER_HOST"
+
 // serverInput and nodeInput are a child's whole configuration. It travels over the child's
 // standard input, because it holds secrets, which arguments and environment show to others.
 type serverInput struct {
@@ -57,7 +60,7 @@ type nodeInput struct {
 func (in nodeInput) config() region.NodeConfig {
 	return region.NodeConfig{
 		Node: in.Node, Site: in.Site, API: in.API, Link: in.Link + os.Getenv(linksVariable), Peer: in.Peer,
-		Data: in.Data, JoinToken: in.Join, Executable: in.Program, LifetimePID: in.Supervisor, StopInstances: true,
+		Docker: os.Getenv(dockerVariable), Data: in.Data, JoinToken: in.Join, Executable: in.Program, LifetimePID: in.Supervisor, StopInstances: true,
 		Timing: in.Pace.timing(), Failpoint: failpoints(in.Node), TraceEndpoint: os.Getenv(traceVariable),
 		TLS: in.TLS, PeerTLS: in.PeerTLS,
 	}

@@ -23,14 +23,16 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// webProgram is the program of testdata/web, built once.
+// webProgram is the program of testdata/web, built once, which needs nothing but itself.
 var webProgram = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "holdfast-web-*") // all tests use it: the system takes it away
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, "web")
-	if said, err := exec.Command("go", "build", "-o", path, "./testdata/web").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-o", path, "./testdata/web")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, said)
 	}
 	return path, nil

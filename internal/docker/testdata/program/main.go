@@ -1,0 +1,88 @@
+// Command program is what containers run in tests: it does what its first argument says.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	exitFailed = 1
+	patience   = 5 * time.Second
+	piece      = 1 << 20 // bytes
+	readable   = 0o644
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		os.Exit(exitFailed)
+	}
+	if err := run(os.Args[1], os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(exitFailed)
+	}
+}
+
+func run(what string, args []string) error {
+	switch what {
+	case "serve": // the files of its directory, until it is asked to stop
+		return serve()
+	case "stubborn": // does not heed that
+		signal.Ignore(syscall.SIGTERM)
+		return serve()
+	case "print": // a text so often
+		n, err := strconv.Atoi(args[0])
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stdout.WriteString(strings.Repeat(args[1], n)); err != nil {
+			return err
+		}
+		return serve()
+	case "exit": // with a code
+		code, err := strconv.Atoi(args[0])
+		if err != nil {
+			return err
+		}
+		fmt.Println("it ends with", code)
+		os.Exit(code)
+	case "hoard": // memory
+		for all := [][]byte{}; ; {
+			all = append(all, bytes.Repeat([]byte{1}, piece))
+		}
+	case "write": // a file
+		return os.WriteFile(args[0], []byte(args[1]), readable)
+	}
+	return fmt.Errorf("%q is nothing that it does", what)
+}
+
+func serve() error {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGINT)
+	if !signal.Ignored(syscall.SIGTERM) {
+		signal.Notify(stop, syscall.SIGTERM)
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort("", os.Getenv("PORT")))
+	if err != nil {
+		return err
+	}
+	failed := make(chan error, 1)
+	go func() {
+		failed <- (&http.Server{Handler: http.FileServer(http.Dir("/holdfast")), ReadHeaderTimeout: patience}).Serve(l)
+	}()
+	select {
+	case err := <-failed:
+		return err
+	case <-stop:
+		fmt.Println("asked to stop")
+		return nil
+	}
+}
