@@ -45,13 +45,35 @@ type DoorRequest struct {
 	Deployment fleet.DeploymentName `json:"deployment,omitempty"`
 	Replicas   *int                 `json:"replicas,omitempty"`
 	// Module, its input and how long it may take, instead of an instance.
-	Module   string          `json:"module,omitempty"`
-	Input    json.RawMessage `json:"input,omitempty"`
-	Seconds  int             `json:"seconds,omitempty"`
-	Force    bool            `json:"force,omitempty"`   // of a failover to Node
-	DrainOf  fleet.NodeName  `json:"drainOf,omitempty"` // whose drain asks for a failover
-	Workflow string          `json:"workflow"`
-	Run      string          `json:"run"`
+	Module  string          `json:"module,omitempty"`
+	Input   json.RawMessage `json:"input,omitempty"`
+	Seconds int             `json:"seconds,omitempty"`
+	Force   bool            `json:"force,omitempty"`   // of a failover to Node
+	DrainOf fleet.NodeName  `json:"drainOf,omitempty"` // whose drain asks for a failover
+	// Foreign is set of a door under a workflow id that the region gives to a run of another subject.
+	Foreign  bool   `json:"foreign,omitempty"`
+	Workflow string `json:"workflow"`
+	Run      string `json:"run"`
+}
+
+// Subject is the entity that serves what is asked for, "" of an execution: each has a new one.
+func (r DoorRequest) Subject() string {
+	switch r.Kind {
+	case fleet.OperationReconcile:
+		return fleet.NodeSubject(r.Node)
+	case fleet.OperationDrain:
+		return fleet.DrainSubject(r.Node)
+	case fleet.OperationFailover:
+		return fleet.SiteSubject(r.Site)
+	case fleet.OperationFleet:
+		return fleet.FleetSubject(r.Fleet)
+	case fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy:
+		return fleet.DeploymentSubject(r.Deployment)
+	case fleet.OperationExecute:
+		return ""
+	case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
+	}
+	return fleet.InstanceSubject(r.Site, r.Instance)
 }
 
 // OperationView is an operation as a door sees it.
@@ -69,6 +91,9 @@ func (d *Doors) Request(ctx context.Context, in DoorRequest) (OperationView, err
 	}
 	info := activity.GetInfo(ctx).WorkflowExecution
 	in.Workflow, in.Run = info.ID, info.RunID
+	if in.Foreign { // here and not in the workflow, whose histories stay as they are
+		return OperationView{}, fail(ctx, in.foreign())
+	}
 	by, err := d.Starts.StartedBy(ctx, in.Workflow, in.Run)
 	if err != nil {
 		return OperationView{}, fail(ctx, err)
@@ -86,6 +111,15 @@ func (d *Doors) Wake(ctx context.Context, subject string) error {
 func (d *Doors) Look(ctx context.Context, id fleet.OperationID) (OperationView, error) {
 	v, err := d.Requests.Operation(ctx, id)
 	return v, fail(ctx, err)
+}
+
+// foreign refuses a door that would get the wakes of another entity (X23).
+func (r DoorRequest) foreign() error {
+	allowed := "any id that begins with no kind of object and a dot"
+	if own := r.Subject(); own != "" {
+		allowed += ", or " + own
+	}
+	return fleet.Errorf(fleet.Invalid, "the workflow id %.200s is that of another entity; allowed is %s", r.Workflow, allowed)
 }
 
 func (r DoorRequest) validate() error {

@@ -25,6 +25,8 @@ var doors *activities.Doors
 // door writes a request, wakes the entity and waits for the operation. Under the entity's
 // own id it becomes that entity. Its death loses only the waiter.
 func door(ctx workflow.Context, req activities.DoorRequest) (DoorResult, error) {
+	id := workflow.GetInfo(ctx).WorkflowExecution.ID
+	req.Foreign = regionID(id) && id != req.Subject()
 	ended := workflow.GetSignalChannel(ctx, SignalOperationEnded)
 	local := workflow.WithLocalActivityOptions(ctx, storeOptions())
 	var op activities.OperationView
@@ -32,7 +34,7 @@ func door(ctx workflow.Context, req activities.DoorRequest) (DoorResult, error) 
 		return DoorResult{}, err
 	}
 	workflow.SetCurrentDetails(ctx, "operation "+string(op.Operation)+", served by workflow "+op.Subject)
-	if workflow.GetInfo(ctx).WorkflowExecution.ID == op.Subject {
+	if id == op.Subject {
 		drain(workflow.GetSignalChannel(ctx, SignalWake))
 		return DoorResult{}, become(ctx, req)
 	}

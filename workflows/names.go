@@ -2,7 +2,7 @@
 //
 // Entities (Instance) serve all open operations of one object and end when there is
 // nothing left to do. Doors (DeployInstance, SetInstanceState, …) are started by people
-// under any workflow id: they write a request, wake the entity and wait for its operation.
+// under any workflow id that is not another entity's: they write a request, wake the entity and wait for its operation.
 package workflows
 
 import (
@@ -133,4 +133,19 @@ func ParseInstanceSubject(subject string) (fleet.SiteName, fleet.InstanceName, b
 		return "", "", false
 	}
 	return fleet.SiteName(parts[1]), fleet.InstanceName(parts[2]), true
+}
+
+// regionID says that the region wakes or starts a run of its own under a workflow id.
+func regionID(id string) bool {
+	_, node := ParseNodeSubject(id)
+	_, drain := ParseDrainSubject(id)
+	_, site := ParseSiteSubject(id)
+	_, change := ParseFleetSubject(id)
+	_, deployment := ParseDeploymentSubject(id)
+	_, execution := ParseExecutionSubject(id)
+	_, _, instance := ParseInstanceSubject(id)
+	at, deliver := strings.CutPrefix(id, DeliverSiteID(""))
+	deliver = deliver && at != "" && !strings.Contains(at, ".")
+	wave := strings.HasPrefix(id, fleet.FleetSubject("")) && strings.Count(id, ".") == 4
+	return node || drain || site || change || deployment || execution || instance || deliver || wave
 }
