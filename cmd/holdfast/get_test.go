@@ -153,13 +153,14 @@ func TestLogs(t *testing.T) {
 		r.logs = []api.LogChunk{{Node: "plant-1-a", Offset: 0, Data: "one\n"}}
 		out, stop := newShell(t, r).follow("logs", "plant-1/press-7", "--follow")
 		out.await(t, "one\n")
-		r.mu.Lock()
-		r.logs = []api.LogChunk{
-			{Node: "plant-1-a", Offset: 0, Data: "one\n"},
-			{Node: "plant-1-a", Offset: 4, Data: "two\n"},
-			{Node: "plant-1-b", Offset: 0, Data: "three\n"},
+		write := func(c api.LogChunk) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.logs = append(r.logs, c)
 		}
-		r.mu.Unlock()
+		write(api.LogChunk{Node: "plant-1-a", Offset: 4, Data: "two\n"})
+		out.await(t, "two\n") // a round may have passed this node before it wrote
+		write(api.LogChunk{Node: "plant-1-b", Offset: 0, Data: "three\n"})
 		out.await(t, "three\n")
 		require.Equal(t, exitOK, stop())
 		require.Equal(t, "one\ntwo\n\n==> plant-1-b <==\nthree\n", out.String())
