@@ -158,19 +158,6 @@ func (w *PlaceRequest) say(o obstacle, room fleet.NodeRoom) string {
 	return ""
 }
 
-func list[T any](all []T) string {
-	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(all)), ", "), "[]")
-}
-
-func labelList(labels map[string]string) string {
-	var out []string
-	for name, value := range labels {
-		out = append(out, name+"="+value)
-	}
-	slices.Sort(out)
-	return strings.Join(out, ", ")
-}
-
 func cores(n float64) string {
 	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", max(0, n)), "0"), ".")
 }

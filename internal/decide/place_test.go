@@ -3,8 +3,10 @@ package decide_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -137,6 +139,42 @@ func TestPlace(t *testing.T) {
 			require.Equal(t, c.reason, got.Reason, got.Message)
 			require.Contains(t, got.Message, c.says)
 		})
+	}
+}
+
+// X9, X19: what is said of a placement that names a lot is kept, and sent through workflows: it is cut.
+func TestPlaceSaysLittle(t *testing.T) {
+	t.Parallel()
+	many := func(w *decide.PlaceRequest) {
+		w.Spec.Labels = map[string]string{}
+		for i := range 256 {
+			w.Spec.Sites = append(w.Spec.Sites, fleet.SiteName(fmt.Sprintf("%063d", i)))
+			w.Spec.Pools = append(w.Spec.Pools, fleet.PoolName(fmt.Sprintf("%063d", i)))
+			w.Spec.Modules = append(w.Spec.Modules, strings.Repeat("ä", 127)+fmt.Sprint(i))
+			w.Spec.Labels[fmt.Sprint(i)] = strings.Repeat("ö", 128)
+		}
+	}
+	first := fleet.PoolName(fmt.Sprintf("%063d", 0))
+	labelled := func(r *fleet.NodeRoom) { r.Labels = want(1, many).Spec.Labels }
+	site := string(first)
+	rooms := []fleet.NodeRoom{
+		room("a1", "z"), room("a2", site), room("a3", site, inPool(first)), room("a4", site, inPool(first), labelled),
+	}
+	got := decide.Place(want(1, many), rooms)
+	require.Equal(t, decide.NoNode, got.Reason)
+	require.Contains(t, got.Message, "1 of other sites than "+site+", ")
+	for _, list := range []string{"pools", "labels", "modules"} {
+		require.Regexp(t, list+" [^…]+…? … and 25[3-5] more", got.Message)
+	}
+	require.Less(t, len(got.Message), 1280)
+	require.True(t, utf8.ValidString(got.Message))
+	require.Regexp(t, "^no node is in the pools .{1,200} … and 253 more$", decide.Place(want(1, many), rooms[:2]).Message)
+	for _, r := range rooms {
+		_, says := decide.Refused(want(1, many), r)
+		require.Less(t, len(says), 320)
+	}
+	for _, all := range [][]fleet.PoolName{{"a"}, {"a", "b"}} {
+		require.Contains(t, decide.Place(want(1, pools(all...)), rooms).Message, "the pools "+strings.ReplaceAll(strings.Trim(fmt.Sprint(all), "[]"), " ", ", "))
 	}
 }
 

@@ -17,6 +17,7 @@ const (
 	maxModelBytes    = 4096
 	maxTerm          = 7 * 24 * 3600
 	maxTries         = 10_000
+	maxPlaces        = 256 // of each of the lists of a placement
 )
 
 // The bounds of a deployment that names none (S21).
@@ -120,6 +121,15 @@ func (p PlacementSpec) validate() error {
 	default:
 		return Errorf(Invalid, "%.40q is no spread", p.Spread).At("/placement/spread").WithHint("one of sites, nodes, none")
 	}
+	for _, l := range []struct {
+		field string
+		names int
+	}{{"/placement/sites", len(p.Sites)}, {"/placement/pools", len(p.Pools)}, {"/placement/modules", len(p.Modules)}} {
+		if l.names > maxPlaces {
+			return Errorf(Invalid, "%d names, allowed are %d", l.names, maxPlaces).At(l.field).
+				WithHint("labels of nodes, and pools that select by them, name many at once")
+		}
+	}
 	if err := validateNames("/placement/sites", p.Sites); err != nil {
 		return err
 	}
@@ -135,13 +145,15 @@ func (p PlacementSpec) validate() error {
 }
 
 func validateNames[T ~string](field string, names []T) error {
+	seen := make(map[T]bool, len(names))
 	for i, n := range names {
 		if err := ValidateName(field+"/"+strconv.Itoa(i), string(n)); err != nil {
 			return err
 		}
-		if slices.Contains(names[:i], n) {
+		if seen[n] {
 			return Errorf(Invalid, "%s stands here twice", n).At(field + "/" + strconv.Itoa(i))
 		}
+		seen[n] = true
 	}
 	return nil
 }

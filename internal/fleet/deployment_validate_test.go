@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// S75 to S87, S108, S109, S111, X19: each refusal names the place in the spec.
+// S75 to S87, S108, S109, S111, X9, X19: each refusal names the place in the spec.
 func TestValidateDeployment(t *testing.T) {
 	t.Parallel()
 	spec := func(change func(*fleet.DeploymentSpec)) fleet.DeploymentSpec {
@@ -55,6 +56,9 @@ func TestValidateDeployment(t *testing.T) {
 		{"an unknown spread", "/placement/spread", spec(func(s *fleet.DeploymentSpec) { s.Placement.Spread = "racks" })},
 		{"a site that is no name", "/placement/sites/1", spec(func(s *fleet.DeploymentSpec) { s.Placement.Sites = []fleet.SiteName{"a", "A"} })},
 		{"a pool twice", "/placement/pools/1", spec(func(s *fleet.DeploymentSpec) { s.Placement.Pools = []fleet.PoolName{"a", "a"} })},
+		{"more sites than a sentence could say", "/placement/sites", spec(func(s *fleet.DeploymentSpec) { s.Placement.Sites = make([]fleet.SiteName, 257) })},
+		{"more pools than that", "/placement/pools", spec(func(s *fleet.DeploymentSpec) { s.Placement.Pools = make([]fleet.PoolName, 257) })},
+		{"more modules than that", "/placement/modules", spec(func(s *fleet.DeploymentSpec) { s.Placement.Modules = make([]string, 257) })},
 		{"a label without a name", "/placement/labels", spec(func(s *fleet.DeploymentSpec) { s.Placement.Labels = map[string]string{"": "x"} })},
 		{"negative tries", "/recovery/restarts", spec(func(s *fleet.DeploymentSpec) { s.Recovery.Restarts = -1 })},
 		{"a first pause that the longest would cut", "/recovery/attemptSeconds", spec(func(s *fleet.DeploymentSpec) { s.Recovery = fleet.Recovery{AttemptSeconds: 1800, CrashMaxSeconds: 960} })},
@@ -109,6 +113,11 @@ func TestValidateDeployment(t *testing.T) {
 		"the least":   spec(func(*fleet.DeploymentSpec) {}),
 		"scaled to 0": bounds(0, 5, 0),
 		"the most":    bounds(1000, 1000, 1000),
+		"as many sites as may be": spec(func(s *fleet.DeploymentSpec) {
+			for i := range 256 {
+				s.Placement.Sites = append(s.Placement.Sites, fleet.SiteName("s"+strconv.Itoa(i)))
+			}
+		}),
 		"all of it": process(func(p *fleet.Process) {
 			p.Files = []fleet.ProcessFile{{Path: "conf/a.conf"}, {Path: "conf/b.conf"}, {Path: "..a"}}
 			p.Env, p.StopSeconds, p.Startup = map[string]string{"A": "b", "PORT_ADMIN": "1"}, 3600, &fleet.Startup{Deadline: 86400}

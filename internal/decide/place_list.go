@@ -1,0 +1,47 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxListed bounds a list in a sentence, in bytes: with all of its lists a sentence has about 1 KB. It
+// is kept with the deployment, and goes into the history of whoever asks (X9).
+const maxListed = 200
+
+// list says as many as fit, and how many more there are.
+func list[T any](all []T) string {
+	var out strings.Builder
+	for i, one := range all {
+		word := fmt.Sprint(one)
+		if i == 0 {
+			word = cutTo(word, maxListed)
+		} else if word = ", " + word; out.Len()+len(word) > maxListed {
+			return fmt.Sprintf("%s … and %d more", out.String(), len(all)-i)
+		}
+		out.WriteString(word)
+	}
+	return out.String()
+}
+
+func labelList(labels map[string]string) string {
+	var out []string
+	for name, value := range labels {
+		out = append(out, name+"="+value)
+	}
+	slices.Sort(out)
+	return list(out)
+}
+
+// cutTo cuts between characters.
+func cutTo(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
+}
