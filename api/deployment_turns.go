@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -13,8 +12,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
-
-func placeField(list string, i int) string { return list + "/" + strconv.Itoa(i) }
 
 type turnDeploymentInput struct {
 	NameParam

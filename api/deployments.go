@@ -150,43 +150,17 @@ func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw
 // placeable refuses sites and pools that do not exist for the caller, or are of another project: they
 // would leave the deployment without a place.
 func (s *server) placeable(ctx context.Context, project fleet.ProjectName, p fleet.PlacementSpec) error {
-	return eachPlace(p, func(key fleet.ObjectKey, field string) error {
+	return p.Each(func(key fleet.ObjectKey, field string) error {
 		if err := fleet.ValidateName(field, key.Name); err != nil {
 			return err
 		}
 		o, err := s.store.GetObject(ctx, key)
 		if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).uses(o.Project) {
-			return noPlace(key, field)
+			return fleet.NoPlace(key, field)
 		}
 		if err == nil && !project.Uses(o.Project) {
-			return otherProject(key, field, project)
+			return fleet.OtherPlace(key, field, project)
 		}
 		return err
 	})
-}
-
-// otherProject refuses what the caller sees, and what is not for deployments of the project.
-func otherProject(key fleet.ObjectKey, field string, project fleet.ProjectName) error {
-	return fleet.Errorf(fleet.Invalid, "%s %s is not for deployments of project %s", key.Kind, key.Name, project).At(field).
-		WithHint("name what is of the same project, or of project default")
-}
-
-func noPlace(key fleet.ObjectKey, field string) error {
-	return fleet.Errorf(fleet.NotFound, "there is no %s %s", key.Kind, key.Name).At(field).
-		WithHint("declare it first: PUT /api/v1/" + string(key.Kind) + "s/" + key.Name)
-}
-
-// eachPlace walks the objects that a placement refers to, with their places in a spec.
-func eachPlace(p fleet.PlacementSpec, do func(key fleet.ObjectKey, field string) error) error {
-	for i, site := range p.Sites {
-		if err := do(siteKey(string(site)), placeField("/placement/sites", i)); err != nil {
-			return err
-		}
-	}
-	for i, pool := range p.Pools {
-		if err := do(fleet.PoolKey(pool), placeField("/placement/pools", i)); err != nil {
-			return err
-		}
-	}
-	return nil
 }

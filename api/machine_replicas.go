@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strconv"
 
 	"github.com/go-chi/chi/v5"
 
@@ -113,7 +114,7 @@ func (s *server) nodeReplicaSamples(w http.ResponseWriter, r *http.Request) erro
 	all := make([]postgres.ReplicaSample, len(in.Samples))
 	for i, one := range in.Samples {
 		if !fleet.ValidReplicaID(string(one.ID)) || one.CPU < 0 || math.IsInf(one.CPU, 0) || one.Memory < 0 {
-			return fleet.Errorf(fleet.Invalid, "this is no sample of a replica").At(placeField("/samples", i))
+			return fleet.Errorf(fleet.Invalid, "this is no sample of a replica").At("/samples/" + strconv.Itoa(i))
 		}
 		all[i] = postgres.ReplicaSample{ID: one.ID, CPU: one.CPU, Memory: one.Memory}
 	}

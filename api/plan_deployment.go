@@ -53,7 +53,7 @@ func (p *planned) readDeployment(spec []byte) error {
 // places are the objects that the placement of a deployment refers to.
 func (d plannedDeployment) places() []fleet.ObjectKey {
 	var out []fleet.ObjectKey
-	_ = eachPlace(d.made.spec.Placement, func(key fleet.ObjectKey, _ string) error {
+	_ = d.made.spec.Placement.Each(func(key fleet.ObjectKey, _ string) error {
 		out = append(out, key)
 		return nil
 	})
@@ -89,13 +89,13 @@ const viewedAtOnce = 1000
 
 // decideDeployment looks whether there are the sites and pools, in the request or as they stand.
 func (p *planner) decideDeployment(_ context.Context, o *planned) error {
-	err := eachPlace(o.deployment.made.spec.Placement, func(key fleet.ObjectKey, field string) error {
+	err := o.deployment.made.spec.Placement.Each(func(key fleet.ObjectKey, field string) error {
 		ref, err := p.refer(key, "/spec"+field)
 		if err == nil && !p.caller.uses(ref.project) {
-			err = noPlace(key, "/spec"+field)
+			err = fleet.NoPlace(key, "/spec"+field)
 		}
 		if err == nil && !o.project.Uses(ref.project) {
-			err = otherProject(key, "/spec"+field, o.project)
+			err = fleet.OtherPlace(key, "/spec"+field, o.project)
 		}
 		return err
 	})

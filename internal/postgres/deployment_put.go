@@ -21,6 +21,9 @@ func (s *Store) PutDeployment(ctx context.Context, p DeploymentPut) (Started, er
 			out.Operation = op
 			return err
 		}
+		if err := placesOf(ctx, q, p); err != nil {
+			return err
+		}
 		if err := hold(ctx, q, append(bodiesOf(p.Spec), p.Definition.Hash)...); err != nil {
 			return err
 		}
@@ -37,15 +40,39 @@ func (s *Store) PutDeployment(ctx context.Context, p DeploymentPut) (Started, er
 		}
 		out.Operation, err = w.release(ctx, p)
 		return err
-	})
+	}, p.places()...)
 	return out, err
 }
 
+func (p DeploymentPut) places() (keys []fleet.ObjectKey) {
+	_ = p.Spec.Placement.Each(func(key fleet.ObjectKey, _ string) error {
+		keys = append(keys, key)
+		return nil
+	})
+	return keys
+}
+
+// placesOf looks again, under their locks, whether there is what the placement names.
+func placesOf(ctx context.Context, q *db.Queries, p DeploymentPut) error {
+	return p.Spec.Placement.Each(func(key fleet.ObjectKey, field string) error {
+		o, err := find(ctx, q, key)
+		switch {
+		case err != nil:
+			return err
+		case o == nil || o.DeletingSince != nil:
+			return fleet.NoPlace(key, field)
+		case !p.Project.Uses(o.Project):
+			return fleet.OtherPlace(key, field, p.Project)
+		}
+		return nil
+	})
+}
+
 // changeDeployment runs one mutation of a deployment under its lock, once per idempotency key.
-func (s *Store) changeDeployment(ctx context.Context, w Write, out *Started, f func(q *db.Queries) error) error {
+func (s *Store) changeDeployment(ctx context.Context, w Write, out *Started, f func(q *db.Queries) error, shared ...fleet.ObjectKey) error {
 	return s.tx(ctx, "change "+w.Key.String(), func(q *db.Queries) error {
 		*out = Started{}
-		if err := lock(ctx, q, []fleet.ObjectKey{w.Key}); err != nil {
+		if err := lock(ctx, q, []fleet.ObjectKey{w.Key}, shared...); err != nil {
 			return err
 		}
 		again, err := s.replayed(ctx, q, w, out)

@@ -337,3 +337,46 @@ func TestDrainMovesReplicas(t *testing.T) {
 	b.settles()
 	require.Len(t, b.replicas(), 2)
 }
+
+// X23: what a deployment names is there when it is written, whatever is deleted at the same time.
+func TestPlacesOfWhatIsWritten(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	racks := fleet.PoolKey("racks")
+	inPool := asking(func(s *fleet.DeploymentSpec) { s.Placement.Pools = []fleet.PoolName{"racks"} })
+	for field, edit := range map[string]func(*postgres.DeploymentPut){
+		"/placement/pools/0": inPool,
+		"/placement/sites/1": asking(func(s *fleet.DeploymentSpec) { s.Placement.Sites = []fleet.SiteName{plant, "gone"} }),
+	} {
+		_, err := b.PutDeployment(t.Context(), b.deploymentPut(edit))
+		var e *fleet.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, []any{fleet.NotFound, field}, []any{e.Kind, e.Field}, e.Error())
+	}
+	w := writeOf(racks)
+	w.Project = "red"
+	_, err := b.PutPool(t.Context(), w, fleet.PoolSpec{})
+	require.NoError(t, err)
+	_, err = b.PutDeployment(t.Context(), b.deploymentPut(inPool))
+	refused(t, fleet.Invalid, err)
+	_, err = b.DeleteDeclared(t.Context(), w)
+	require.NoError(t, err)
+
+	for round := range 20 {
+		_, err := b.PutPool(t.Context(), writeOf(racks), fleet.PoolSpec{})
+		require.NoError(t, err)
+		puts := []postgres.DeploymentPut{b.deploymentPut(inPool), b.deploymentPut(inPool, ofName("api"))}
+		require.NoError(t, atOnce(3, func(i int) error {
+			if i < len(puts) {
+				_, err := b.PutDeployment(t.Context(), puts[i])
+				return allowed(err)
+			}
+			_, err := b.DeleteDeclared(t.Context(), writeOf(racks))
+			return allowed(err)
+		}))
+		require.Zero(t, scan[int](b, `SELECT count(*) FROM objects d WHERE d.kind = 'deployment' AND d.spec #> '{placement,pools}' ? 'racks'
+			AND NOT EXISTS (SELECT 1 FROM objects p WHERE p.kind = 'pool' AND p.name = 'racks')`), "round %d", round)
+		b.putDeployment()
+		b.putDeployment(ofName("api"))
+	}
+}
