@@ -109,10 +109,7 @@ func (s *server) startTurn(ctx context.Context, t postgres.DeploymentTurn, o fle
 			return postgres.Started{}, err
 		}
 		if p != nil {
-			started, err := s.store.PutDeployment(ctx, *p)
-			if err != nil || started.Operation != nil {
-				return started, err
-			}
+			return s.store.PutDeployment(ctx, *p)
 		}
 	}
 	return s.store.TurnDeployment(ctx, t)
@@ -138,6 +135,6 @@ func (s *server) unreleasedDeployment(ctx context.Context, t postgres.Deployment
 	w := t.Write
 	w.Project, w.Labels, w.IfMatch = o.Project, o.Labels, cmp.Or(t.IfMatch, o.ResourceVersion)
 	p := made.put(w)
-	p.Deploy, p.Reason, p.Limit, p.Door = true, t.Reason, t.Limit, t.Door
+	p.Deploy, p.Converge, p.Reason, p.Limit, p.Door = true, true, t.Reason, t.Limit, t.Door
 	return &p, nil
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -150,6 +151,25 @@ func TestDeployments(t *testing.T) {
 		require.NotEmpty(t, revisions.Items[0].Definition)
 	})
 
+	t.Run("have one operation of two deploys at once", func(t *testing.T) { // X7, X20
+		t.Parallel()
+		var before raced
+		r := setup(t, func(d *Deps) { before.Store, d.Store = d.Store, &before })
+		r.put(webPath+"?deploy=false", web)
+		deploy := func(key string) *Operation {
+			a := r.call(r.operator, http.MethodPost, webPath+"/deploy", nil, "Idempotency-Key", key)
+			require.Equal(t, http.StatusAccepted, a.status, string(a.body))
+			return into[Accepted](t, a).Operation
+		}
+		var first *Operation
+		before.once = func() { first = deploy("one") }
+		second := deploy("two")
+		require.NotNil(t, first)
+		require.Equal(t, first.ID, second.ID, "it is under way")
+		require.Equal(t, first.ID, deploy("two").ID, "the key is that of the same operation")
+		require.Len(t, into[List[Operation]](t, r.get("/api/v1/operations?deployment=web")).Items, 1)
+	})
+
 	t.Run("stay as they are when what was only written cannot be generated any more", func(t *testing.T) { // S35, X19
 		t.Parallel()
 		r := setup(t)
@@ -173,6 +193,21 @@ func TestDeployments(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, r.get(webPath).status)
 		require.Empty(t, r.wakes())
 	})
+}
+
+// raced has something happen once after a look at deployments.
+type raced struct {
+	Store
+	once func()
+}
+
+func (r *raced) ViewDeployments(ctx context.Context, names ...string) (map[string]postgres.DeploymentView, error) {
+	views, err := r.Store.ViewDeployments(ctx, names...)
+	if do := r.once; do != nil {
+		r.once = nil
+		do()
+	}
+	return views, err
 }
 
 // S42, S104, S113: and X18, a restart and a scale are their own operations.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -38,8 +39,10 @@ func (s *Store) PutDeployment(ctx context.Context, p DeploymentPut) (Started, er
 		if err := w.declare(ctx); err != nil || !p.Deploy {
 			return err
 		}
-		out.Operation, err = w.release(ctx, p)
-		return err
+		if out.Operation, err = w.release(ctx, p); err != nil || out.Operation != nil || !p.Converge {
+			return err
+		}
+		return w.follow(ctx, p, &out)
 	}, p.places()...)
 	return out, err
 }
@@ -199,6 +202,33 @@ func (w *deploymentWork) release(ctx context.Context, p DeploymentPut) (*Operati
 		return nil, failed("store the revision", err)
 	}
 	return w.released(ctx, p, r)
+}
+
+// follow answers with the operation of what another request has released in the meantime, and converges
+// anew when that has ended. A door waits for its own.
+func (w *deploymentWork) follow(ctx context.Context, p DeploymentPut, out *Started) (err error) {
+	if p.Door.Run == "" {
+		if out.Operation, err = w.releasing(ctx); err != nil || out.Operation != nil {
+			return err
+		}
+	}
+	return w.turn(ctx, DeploymentTurn{Write: p.Write, Kind: fleet.OperationConverge, Reason: p.Reason, Door: p.Door, Limit: p.Limit}, out)
+}
+
+// releasing is the operation that waits for the newest revision, nil when none does.
+func (w *deploymentWork) releasing(ctx context.Context) (*Operation, error) {
+	rows, err := w.q.SeeDeploymentOperations(ctx, w.subject())
+	if err != nil {
+		return nil, failed("read the operations", err)
+	}
+	for _, r := range slices.Backward(rows) {
+		if r.Revision == w.row.LastRevision && fleet.OperationKind(r.Kind) == fleet.OperationConverge && !r.CancelRequested {
+			row, err := w.q.GetOperation(ctx, r.ID)
+			o := operationOf(row)
+			return &o, failed("read operation", err)
+		}
+	}
+	return nil, nil
 }
 
 // terms reads what is kept beside the revision from the definition.

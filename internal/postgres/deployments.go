@@ -15,9 +15,11 @@ type DeploymentPut struct {
 	Spec       fleet.DeploymentSpec
 	Definition fleet.Content
 	Deploy     bool
-	Reason     string
-	Door       Door
-	Limit      OperationLimit
+	// Converge asks for an operation also where nothing is to be released, as a deploy does.
+	Converge bool
+	Reason   string
+	Door     Door
+	Limit    OperationLimit
 }
 
 // OperationLimit decides how long an operation on a deployment may take.

@@ -475,3 +475,46 @@ func TestReplicaStartedAnew(t *testing.T) {
 	require.Equal(t, fleet.ReplicaStarting, b.replica(r.ID).State)
 	require.WithinDuration(t, time.Now(), b.replica(r.ID).Since, time.Minute)
 }
+
+// X7, X20: a deploy of what another deploy has just released follows that, or converges anew.
+func TestDeployOfWhatIsReleased(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	deploy := func(edits ...func(*postgres.DeploymentPut)) (postgres.Started, error) {
+		p := b.deploymentPut(edits...)
+		p.Converge = true
+		return b.PutDeployment(t.Context(), p)
+	}
+	same := func(want fleet.OperationID, edits ...func(*postgres.DeploymentPut)) {
+		t.Helper()
+		out, err := deploy(edits...)
+		require.NoError(t, err)
+		require.Equal(t, want, out.Operation.ID)
+	}
+	keyed := keyedAs("k")
+	b.putDeployment(notReleased)
+	first, err := deploy()
+	require.NoError(t, err)
+	same(first.Operation.ID, keyed)
+	b.settles()
+	same(first.Operation.ID, keyed)
+	again, err := deploy()
+	require.NoError(t, err)
+	require.NotEqual(t, first.Operation.ID, again.Operation.ID)
+	require.Equal(t, fleet.OperationConverge, again.Operation.Kind)
+	door := postgres.Door{Workflow: "door", Run: "run"}
+	own, err := deploy(func(p *postgres.DeploymentPut) { p.Door = door })
+	require.NoError(t, err)
+	require.NotEqual(t, again.Operation.ID, own.Operation.ID, "a door is told of its own")
+
+	_, err = b.turnDeployment(fleet.OperationDestroy)
+	require.NoError(t, err)
+	next := b.putDeployment()
+	same(next.Operation.ID, keyedAs("other"))
+	require.True(t, b.settles().Done)
+	require.Equal(t, fleet.OperationSucceeded, b.operation(next.Operation.ID).State)
+}
+
+func keyedAs(key string) func(*postgres.DeploymentPut) {
+	return func(p *postgres.DeploymentPut) { p.Idempotency = postgres.Idempotency{Key: key, Hash: []byte("h")} }
+}
