@@ -62,13 +62,16 @@ func (s *server) turnDeployment(ctx context.Context, kind fleet.OperationKind, i
 	if t.Write, err = s.write(ctx, key, in.MutationParams, raw); err != nil {
 		return nil, err
 	}
-	o, err := s.visible(ctx, key)
+	o, missing := s.visible(ctx, key)
 	// A repeat of a delete that succeeded finds no object, and is the store's to answer.
-	if err != nil && (kind != fleet.OperationDestroy || in.IdempotencyKey == "" || callOf(ctx).project != "") {
-		return nil, err
+	if missing != nil && (kind != fleet.OperationDestroy || in.IdempotencyKey == "") {
+		return nil, missing
 	}
-	var started postgres.Started
-	if started, err = s.startTurn(ctx, t, o); err != nil {
+	started, err := s.startTurn(ctx, t, o)
+	if fleet.KindOf(err) == fleet.NotFound && missing != nil {
+		return nil, missing
+	}
+	if err != nil {
 		return nil, err
 	}
 	return s.startedOutput(ctx, started, in.MutationParams), nil

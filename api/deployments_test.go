@@ -294,11 +294,41 @@ func TestDeploymentTurns(t *testing.T) {
 		for _, verb := range []string{"deploy", "restart"} {
 			require.Equal(t, http.StatusNotFound, r.call(blue, http.MethodPost, webPath+"/"+verb, nil).status)
 		}
-		require.Equal(t, http.StatusNotFound, r.call(blue, http.MethodDelete, webPath, nil).status)
+		for _, headers := range [][]string{nil, {"Idempotency-Key", "k"}} {
+			a := r.call(blue, http.MethodDelete, webPath, nil, headers...)
+			require.Equal(t, http.StatusNotFound, a.status)
+			require.Equal(t, "this token sees only its own project", a.problem(t).Hint)
+		}
 		for header, value := range map[string]string{"If-None-Match": `"7"`, "If-Match": `x`} {
 			require.Equal(t, header, r.call(red, http.MethodPut, webPath, web, header, value).problem(t).Field)
 		}
 		require.Equal(t, http.StatusBadRequest, r.call(red, http.MethodPut, webPath, web, "If-None-Match", "*", "If-Match", "*").status)
+	})
+
+	t.Run("delete again, with its key, is answered as before", func(t *testing.T) { // X13
+		t.Parallel()
+		r := setup(t)
+		r.put("/api/v1/projects/red", `{}`)
+		for key, token := range map[string]string{"of all": r.operator, "of red": r.token("operator", "red")} {
+			a := r.call(token, http.MethodPut, webPath+"?deploy=false", web)
+			require.Equal(t, http.StatusOK, a.status, string(a.body))
+			first := r.call(token, http.MethodDelete, webPath, nil, "Idempotency-Key", key)
+			require.Equal(t, http.StatusOK, first.status, string(first.body))
+			again := r.call(token, http.MethodDelete, webPath, nil, "Idempotency-Key", key)
+			require.Equal(t, http.StatusOK, again.status, string(again.body))
+			require.Equal(t, http.StatusNotFound, r.call(token, http.MethodDelete, webPath, nil, "Idempotency-Key", "other "+key).status)
+
+			r.put(webPath, web) // by another, in project default
+			again = r.call(token, http.MethodDelete, webPath, nil, "Idempotency-Key", key)
+			require.Equal(t, http.StatusOK, again.status, string(again.body))
+			if token != r.operator {
+				require.Nil(t, into[Accepted](t, again).Object, "another project's")
+			}
+			r.sql(`DELETE FROM objects WHERE kind = 'deployment'`)
+			r.sql(`DELETE FROM operations`)
+			r.sql(`DELETE FROM deployment_revisions`)
+			r.sql(`DELETE FROM deployments`)
+		}
 	})
 
 	t.Run("are not for viewers", func(t *testing.T) {

@@ -287,6 +287,14 @@ type deploymentOperation struct {
 
 // open writes an operation and the outbox row that wakes the entity.
 func (w *deploymentWork) open(ctx context.Context, o deploymentOperation) (*Operation, error) {
+	out, err := w.insert(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return out, putOutbox(ctx, w.q, w.subject())
+}
+
+func (w *deploymentWork) insert(ctx context.Context, o deploymentOperation) (*Operation, error) {
 	id, err := NewID()
 	if err != nil {
 		return nil, err
@@ -304,7 +312,7 @@ func (w *deploymentWork) open(ctx context.Context, o deploymentOperation) (*Oper
 		return nil, failed("open the operation", err)
 	}
 	out := operationOf(row)
-	return &out, putOutbox(ctx, w.q, w.subject())
+	return &out, nil
 }
 
 // operationTerms says what an operation has to wait for: also for the end of what earlier revisions made.

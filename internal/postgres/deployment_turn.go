@@ -10,7 +10,7 @@ import (
 
 // TurnDeployment carries a DeploymentTurn out in one transaction. A door that asks twice is
 // answered with its operation. Of a deployment that was never released the deletion ends at once,
-// and starts no operation.
+// and starts no operation; a door's has ended when it is answered.
 func (s *Store) TurnDeployment(ctx context.Context, t DeploymentTurn) (Started, error) {
 	var out Started
 	err := s.changeDeployment(ctx, t.Write, &out, func(q *db.Queries) error {
@@ -198,7 +198,30 @@ func (w *deploymentWork) destroyUnreleased(ctx context.Context, t DeploymentTurn
 		return failed("end the deployment", err)
 	}
 	line := historyLine{from: w.row.State, to: string(state), reason: "deleted", message: "it was never released", actor: t.Actor}
-	return w.write(ctx, w.row.Uid, line)
+	if err := w.write(ctx, w.row.Uid, line); err != nil || t.Door.Run == "" {
+		return err
+	}
+	return w.tellOfEnd(ctx, t, out)
+}
+
+// tellOfEnd answers a door with an operation that has ended: the door finds it when it asks again, and
+// is told by the answer (X13).
+func (w *deploymentWork) tellOfEnd(ctx context.Context, t DeploymentTurn, out *Started) error {
+	op, err := w.insert(ctx, deploymentOperation{kind: t.Kind, limit: t.Limit, door: t.Door})
+	if err != nil {
+		return err
+	}
+	id := string(op.ID)
+	if err := w.q.EndOperationsEach(ctx, db.EndOperationsEachParams{
+		Ids: []string{id}, States: []string{string(fleet.OperationSucceeded)}, Reasons: []string{"destroyed"}, Messages: []string{"it was never released"},
+	}); err != nil {
+		return failed("end the operation", err)
+	}
+	if err := w.q.DoorTold(ctx, id); err != nil {
+		return failed("note that the door is told", err)
+	}
+	out.Operation, err = operationOfDoor(ctx, w.q, t.Door)
+	return err
 }
 
 // RemoveReplica ends a replica by hand; another takes its place (S115). One that ends already is

@@ -518,3 +518,29 @@ func TestDeployOfWhatIsReleased(t *testing.T) {
 func keyedAs(key string) func(*postgres.DeploymentPut) {
 	return func(p *postgres.DeploymentPut) { p.Idempotency = postgres.Idempotency{Key: key, Hash: []byte("h")} }
 }
+
+// X13: the door that deletes what was never released finds its operation when it asks again.
+func TestDoorOfUnreleased(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(notReleased)
+	byDoor := func(d *postgres.DeploymentTurn) { d.Door = postgres.Door{Workflow: "door", Run: "run"} }
+	first, err := b.turnDeployment(fleet.OperationDestroy, byDoor)
+	require.NoError(t, err)
+	require.Equal(t, []any{fleet.OperationSucceeded, "destroyed"}, []any{first.Operation.State, first.Operation.Reason})
+	require.NotNil(t, first.Operation.EndedAt)
+	again, err := b.turnDeployment(fleet.OperationDestroy, byDoor)
+	require.NoError(t, err)
+	require.Equal(t, first.Operation.ID, again.Operation.ID)
+	require.Equal(t, fleet.DeploymentTerminated, b.viewed().State)
+	untold, err := b.UntoldDoors(t.Context(), "", 10)
+	require.NoError(t, err)
+	require.Empty(t, untold, "the answer told it")
+	require.True(t, b.visitDeployment(run1).Done)
+
+	b.putDeployment()
+	again, err = b.turnDeployment(fleet.OperationDestroy, byDoor)
+	require.NoError(t, err)
+	require.Equal(t, first.Operation.ID, again.Operation.ID)
+	require.Equal(t, fleet.DeploymentPending, b.viewed().State, "another of the name is not for that door")
+}

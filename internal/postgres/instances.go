@@ -113,8 +113,14 @@ func (s *Store) replayed(ctx context.Context, q *db.Queries, w Write, out *Start
 	if !bytes.Equal(row.RequestHash, w.Idempotency.Hash) {
 		return false, otherRequest()
 	}
-	if out.After, err = find(ctx, q, w.Key); err != nil || row.OperationID == "" {
+	if out.After, err = find(ctx, q, w.Key); err != nil {
 		return true, err
+	}
+	if out.After != nil && w.Project != "" && out.After.Project != w.Project { // another's, which took the name since
+		out.After = nil
+	}
+	if row.OperationID == "" {
+		return true, nil
 	}
 	op, err := q.GetOperation(ctx, row.OperationID)
 	if err != nil {

@@ -88,8 +88,5 @@ func (r *requests) deployment(ctx context.Context, in activities.DoorRequest, by
 	if err != nil {
 		return activities.OperationView{}, err
 	}
-	if out.Operation == nil { // nothing was ever released: the deletion is done
-		return activities.OperationView{OperationEnd: fleet.OperationEnd{State: fleet.OperationSucceeded}}, nil
-	}
 	return r.view(ctx, *out.Operation)
 }
