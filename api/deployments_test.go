@@ -275,6 +275,23 @@ func TestDeploymentTurns(t *testing.T) {
 		}
 	})
 
+	t.Run("read the same when they are only written again, after their end", func(t *testing.T) { // X18
+		t.Parallel()
+		r := setup(t)
+		written := func() DeploymentStatus {
+			r.put(webPath+"?deploy=false", web)
+			s := deploymentStatusOf(t, r.deployment(webPath))
+			require.NotNil(t, s.Since)
+			s.Since = nil
+			return s
+		}
+		first := written()
+		require.Equal(t, []any{fleet.DeploymentPending, "not_released", 3}, []any{first.State, first.Reason, len(first.Conditions)})
+		r.call(r.operator, http.MethodDelete, webPath, nil)
+		require.Equal(t, http.StatusNotFound, r.get(webPath).status)
+		require.Equal(t, first, written())
+	})
+
 	t.Run("keep a name with its project, and to whom it is new", func(t *testing.T) {
 		t.Parallel()
 		r := setup(t)

@@ -687,7 +687,7 @@ func (q *Queries) NewestDeploymentRevision(ctx context.Context, arg NewestDeploy
 const redeclareDeployment = `-- name: RedeclareDeployment :one
 UPDATE deployments SET uid = $1, next_uid = NULL, project = $2, revision = $3, process_version = $4,
     target = $5, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, owed = 0, wake_at = NULL,
-    state = $6, reason = 'redeclared', message = '', awaited = '', conditions = '[]', since = clock_timestamp(), updated_at = now()
+    state = $6, reason = CASE WHEN $3::bigint = 0 THEN '' ELSE 'redeclared' END, message = '', awaited = '', conditions = '[]', since = clock_timestamp(), updated_at = now()
 WHERE name = $7
 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed
 `
@@ -702,6 +702,7 @@ type RedeclareDeploymentParams struct {
 	Name           string
 }
 
+// What was only written reads as when it is written for the first time.
 func (q *Queries) RedeclareDeployment(ctx context.Context, arg RedeclareDeploymentParams) (Deployment, error) {
 	row := q.db.QueryRow(ctx, redeclareDeployment,
 		arg.Uid,

@@ -52,10 +52,11 @@ UPDATE deployments SET state = @state, reason = @reason, message = @message, awa
                       THEN now() ELSE updated_at END
 WHERE name = @name;
 
+-- What was only written reads as when it is written for the first time.
 -- name: RedeclareDeployment :one
 UPDATE deployments SET uid = @uid, next_uid = NULL, project = @project, revision = @revision, process_version = @process_version,
     target = @target, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, owed = 0, wake_at = NULL,
-    state = @state, reason = 'redeclared', message = '', awaited = '', conditions = '[]', since = clock_timestamp(), updated_at = now()
+    state = @state, reason = CASE WHEN @revision::bigint = 0 THEN '' ELSE 'redeclared' END, message = '', awaited = '', conditions = '[]', since = clock_timestamp(), updated_at = now()
 WHERE name = @name
 RETURNING *;
 
