@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -120,6 +121,9 @@ func (l listed) before() bool { return l.Labels[labelBefore] != "" }
 // runs says that the engine has not ended it.
 func (l listed) runs() bool { return l.State != "exited" && l.State != "dead" && l.State != "created" }
 
+// maxList bounds a list: a line of it holds a whole command, and all labels of an image.
+const maxList = 64 << 20
+
 // list gives the containers that have a label, ended ones too.
 func (e *engine) list(ctx context.Context, label, value string) ([]listed, error) {
 	filters, err := json.Marshal(map[string][]string{"label": {label + "=" + value}})
@@ -128,7 +132,7 @@ func (e *engine) list(ctx context.Context, label, value string) ([]listed, error
 	}
 	var all []listed
 	return all, e.call(ctx, request{
-		method: http.MethodGet, path: "/containers/json", query: url.Values{"all": {"1"}, "filters": {string(filters)}},
+		method: http.MethodGet, path: "/containers/json", query: url.Values{"all": {"1"}, "filters": {string(filters)}}, most: maxList,
 	}, &all)
 }
 
@@ -141,6 +145,7 @@ type inspected struct {
 		ExitCode  int
 		OOMKilled bool
 		Error     string
+		StartedAt string
 	}
 	Config struct {
 		Labels      map[string]string
@@ -161,14 +166,24 @@ func (e *engine) do(ctx context.Context, id, verb string, query url.Values) erro
 // stopMargin is how much longer than a container's own time an engine may take to stop it.
 const stopMargin = 10 * time.Second
 
-// stop has the engine take the time of the container, which it was made with.
-func (e *engine) stop(ctx context.Context, id string) error {
-	c, err := e.inspect(ctx, id)
+// stop has the engine end a container politely, and by force after a time, in whole seconds.
+func (e *engine) stop(ctx context.Context, id string, within time.Duration) error {
+	seconds := int(math.Ceil(max(within, 0).Seconds()))
+	return e.call(ctx, request{
+		method: http.MethodPost, path: "/containers/" + id + "/stop", limit: time.Duration(seconds)*time.Second + stopMargin,
+		query: url.Values{"t": {strconv.Itoa(seconds)}},
+	}, nil)
+}
+
+// kill ends a container by force, and returns when it has ended.
+func (e *engine) kill(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, stopMargin)
+	defer cancel()
+	err := e.do(ctx, id, "kill", url.Values{"signal": {"SIGKILL"}})
 	if err != nil {
 		return err
 	}
-	limit := time.Duration(c.Config.StopTimeout)*time.Second + stopMargin
-	return e.call(ctx, request{method: http.MethodPost, path: "/containers/" + id + "/stop", limit: limit}, nil)
+	return e.wait(ctx, id)
 }
 
 func (e *engine) create(ctx context.Context, name string, c create) (id string, err error) {

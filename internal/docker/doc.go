@@ -10,9 +10,15 @@
 // /holdfast; its working directory is the image's own. Commands before the start run in containers of
 // their own, before each start of the program; the output of one that fails is the replica's.
 //
-// Output has no offsets in the engine. The driver counts bytes from that of the container's first one
-// (a label) on, and goes on by time from what was taken in last, which it keeps in a file for the next
-// agent. Where the engine has rotated away what was not read yet, some is skipped, and counted as such.
+// Output has no offsets in the engine. The driver counts bytes: each container goes on where the one before
+// it was left, and is read on by time from what was taken in last, which is kept in a file for the next
+// agent. Pieces that come with an earlier time than what was read are told apart by their number; engines
+// before API version 1.43 give them only together with what they belong to. Where the engine has rotated
+// away what was not read yet, or cannot read it, some is skipped, and counted as such. A container that
+// prints nothing is asked for its last piece only, and one that has ended for nothing more.
+//
+// A container has its own time to stop since it was first told to, however often the engine was away
+// meanwhile, and is killed when it is asked again after that.
 //
 // The version of the API is agreed on with the engine. Every call but a wait has its time, after which
 // the engine counts as away; it may come back, and be another one then.

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/node/replicas"
 )
 
@@ -20,6 +21,11 @@ type Driver struct {
 	dir     string // of the files that say how far output was read
 	reading sync.Mutex
 	tails   map[fleet.ReplicaID]*tail
+	kept    map[fleet.ReplicaID]savedTail // what the files say
+
+	now      func() time.Duration
+	stopping sync.Mutex
+	stops    map[string]time.Duration // when a container was first told to stop, by its id
 }
 
 var _ replicas.Driver = (*Driver)(nil)
@@ -31,7 +37,10 @@ func New(node fleet.NodeName, host, dir string) (*Driver, error) {
 		host = DefaultHost
 	}
 	e, err := newEngine(host)
-	return &Driver{node: node, engine: e, dir: dir, tails: map[fleet.ReplicaID]*tail{}}, err
+	return &Driver{
+		node: node, engine: e, dir: dir, tails: map[fleet.ReplicaID]*tail{}, kept: map[fleet.ReplicaID]savedTail{},
+		now: guardian.SinceBoot, stops: map[string]time.Duration{},
+	}, err
 }
 
 // Answers says whether the engine is there.
@@ -145,7 +154,28 @@ func (d *Driver) Start(ctx context.Context, l replicas.Launch) (replicas.Found, 
 		}
 		return replicas.Found{}, notStarted(err)
 	}
-	return d.Look(ctx, l.ID)
+	return d.settled(ctx, l)
+}
+
+// settle is how long a program without probes must live to count as running.
+const settle = 200 * time.Millisecond
+
+// settled looks whether what was started runs.
+func (d *Driver) settled(ctx context.Context, l replicas.Launch) (replicas.Found, error) {
+	if l.Process.Health == nil || l.Process.Health.Type == fleet.HealthNone {
+		within, cancel := context.WithTimeout(ctx, settle)
+		_ = d.engine.wait(within, nameOf(l.ID)) // what became of it is looked at next
+		cancel()
+	}
+	found, err := d.Look(ctx, l.ID)
+	if err != nil || found.Running {
+		return found, err
+	}
+	exit, err := d.Await(ctx, l.ID)
+	if err != nil || exit.Reason == "" {
+		return found, err
+	}
+	return found, &replicas.Failure{Reason: exit.Reason, Err: fleet.Errorf(fleet.ApplyFailed, "%s", exit.Message)}
 }
 
 // container gives the container of a launch: the one that is there, if it is the same.
@@ -219,21 +249,35 @@ func (d *Driver) Stop(ctx context.Context, id fleet.ReplicaID) error {
 	return errors.Join(errs...)
 }
 
+// stop gives a container its own time since it was first told to stop, however often its engine was away
+// meanwhile; asked again after that, it ends it by force.
 func (d *Driver) stop(ctx context.Context, id string) error {
-	err := d.engine.stop(ctx, id)
-	if err == nil || absent(err) || ctx.Err() != nil {
+	c, err := d.engine.inspect(ctx, id)
+	if err == nil {
+		began, limit := d.toldToStop(id), time.Duration(c.Config.StopTimeout)*time.Second
+		if left := limit - (d.now() - began); left > 0 || limit == 0 {
+			err = d.engine.stop(ctx, id, left)
+		} else {
+			err = d.engine.kill(ctx, id)
+		}
+	}
+	if err != nil && !absent(err) {
 		return err
 	}
-	within, cancel := context.WithTimeout(ctx, stopMargin)
-	defer cancel()
-	killed := d.engine.do(within, id, "kill", url.Values{"signal": {"SIGKILL"}})
-	if killed == nil {
-		killed = d.engine.wait(within, id)
+	d.stopping.Lock()
+	defer d.stopping.Unlock()
+	delete(d.stops, id)
+	return nil
+}
+
+// toldToStop says when a container was first told to.
+func (d *Driver) toldToStop(id string) time.Duration {
+	d.stopping.Lock()
+	defer d.stopping.Unlock()
+	if _, told := d.stops[id]; !told {
+		d.stops[id] = d.now()
 	}
-	if killed == nil || absent(killed) {
-		return nil
-	}
-	return errors.Join(err, killed)
+	return d.stops[id]
 }
 
 // Remove deletes the replica's containers with their output.

@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -158,7 +159,7 @@ func TestLife(t *testing.T) {
 
 	require.NoError(t, d.Stop(t.Context(), web))
 	require.NoError(t, d.Stop(t.Context(), web))
-	require.Equal(t, []string{"SIGTERM"}, c.signals)
+	require.Equal(t, []string{"SIGTERM 7"}, c.signals)
 	found, err = d.List(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []replicas.Found{{ID: web}}, found, "its output is kept")
@@ -186,16 +187,46 @@ func TestEntrypoint(t *testing.T) {
 	}
 }
 
-// S53: what the engine does not stop is killed.
+// S53, X5: a container has its own time since it was first told to stop, however often its engine failed
+// meanwhile, and is killed then.
 func TestStuck(t *testing.T) {
 	t.Parallel()
 	d, f := setup(t)
+	at := time.Minute
+	d.now = func() time.Duration { return at }
 	started(t, d, launch())
 	f.stuck = true
-	require.NoError(t, d.Stop(t.Context(), web))
-	require.Equal(t, []string{"SIGTERM", "SIGKILL"}, f.containers[name].signals)
-	f.containers[name].state, f.broken = "running", "/kill"
+	require.Error(t, d.Stop(t.Context(), web))
+	at += 4200 * time.Millisecond
+	require.Error(t, d.Stop(t.Context(), web))
+	require.Equal(t, []string{"SIGTERM 7", "SIGTERM 3"}, f.containers[name].signals)
+	at += 2800 * time.Millisecond
+	f.broken = "/kill"
 	require.Error(t, d.Stop(t.Context(), web), "it is tried again")
+	f.broken = ""
+	require.NoError(t, d.Stop(t.Context(), web))
+	require.Equal(t, "SIGKILL", f.containers[name].signals[2])
+	require.Empty(t, d.stops)
+	f.stuck = false
+	started(t, d, launch())
+	require.NoError(t, d.Stop(t.Context(), web))
+	require.Equal(t, "SIGTERM 7", f.containers[name].signals[3], "the next start has all its time")
+}
+
+// S47, S40: what ends at once has never run.
+func TestEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	d, f := setup(t)
+	f.exits["serve"] = 3
+	for _, check := range []*fleet.HealthCheck{nil, {Type: fleet.HealthHTTP}} {
+		l := launch(func(l *replicas.Launch) { l.Process.Health = check })
+		require.NoError(t, d.Prepare(t.Context(), l))
+		_, err := d.Start(t.Context(), l)
+		var failure *replicas.Failure
+		require.ErrorAs(t, err, &failure)
+		require.Equal(t, fleet.ReasonExited, failure.Reason)
+		require.EqualError(t, failure, "it ended by itself: exit code 3")
+	}
 }
 
 // S17: an exit is told by the engine at once, with what it knows of it.
@@ -451,7 +482,8 @@ func TestOutputIsRotated(t *testing.T) {
 		for r.read(d, 8) {
 		}
 		f.rotate(name, 500)
-		require.NoError(t, d.forget(web))
+		require.NoError(t, os.WriteFile(d.tailFile(web), nil, 0o600)) // a power cut
+		d = next(t, d, f)
 		require.False(t, r.read(d, 8))
 		f.prints(name, lines(2000, 2001)...)
 		require.True(t, r.read(d, 1))
@@ -465,4 +497,129 @@ func TestOutputIsRotated(t *testing.T) {
 		}
 		require.Equal(t, 3, f.requests["logs"], "256 KiB, the rest of 520 kB, and the end")
 	})
+}
+
+// X27: parts of a long line have the time of the first one, whatever was printed beside them: each is given
+// once, while the container runs and after, by one agent and the next.
+func TestOutputOfTwoStreams(t *testing.T) {
+	t.Parallel()
+	for what, filters := range map[string]bool{"engines before 24": true, "engines of today": false} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			d, f := setup(t)
+			f.filters = filters
+			started(t, d, launch())
+			r := &reader{t: t, at: 40}
+			want := ""
+			for at := range int64(3) {
+				f.printsAt(name, 10*at, "progress 1 ")
+				f.printsAt(name, 10*at+5, "a line\n")
+				f.printsAt(name, 10*at, "progress 2 ")
+				f.printsAt(name, 10*at, "progress 3 ")
+				want += "progress 1 a line\nprogress 2 progress 3 "
+				for range 3 {
+					for r.read(d, 8) {
+					}
+					d = next(t, d, f)
+				}
+				require.Equal(t, want, r.got.String())
+			}
+			f.printsAt(name, 20, "progress 4 ")
+			if !filters { // others lose what comes so late
+				want += "progress 4 "
+			}
+			require.NoError(t, d.Stop(t.Context(), web))
+			for r.read(d, 8) {
+			}
+			require.Equal(t, want, r.got.String())
+			require.False(t, r.read(d, 8), "nothing comes again")
+			require.Zero(t, r.skipped)
+		})
+	}
+}
+
+// X27, S31: an engine that cannot read what it kept to its end says so; what can be read is, and no more is
+// waited for.
+func TestOutputIsCorrupt(t *testing.T) {
+	t.Parallel()
+	d, f := setup(t)
+	started(t, d, launch())
+	f.prints(name, "one\n", "two\n")
+	f.corrupt = true
+	r := &reader{t: t, at: 40}
+	for r.read(d, 8) {
+	}
+	require.Equal(t, "one\ntwo\n", r.got.String())
+	require.Positive(t, r.skipped)
+}
+
+// X27, S121: each container goes on where the one before was left, whatever that printed after this one was made.
+func TestOutputOfOneContainerAndTheNext(t *testing.T) {
+	t.Parallel()
+	d, f := setup(t)
+	l := launch(func(l *replicas.Launch) { l.Process.PreStart = [][]string{{"fetch"}, {"fail"}} })
+	f.exits["fail"] = 7
+	prepared := make(chan error, 1)
+	go func() { prepared <- d.Prepare(t.Context(), l) }()
+	before := name + "-before"
+	require.Eventually(t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.requests["wait"] > 0
+	}, 30*time.Second, time.Millisecond)
+	f.prints(before, "much of the first, which is long\n")
+	r := &reader{t: t, at: 40}
+	for r.read(d, 8) {
+	}
+	f.mu.Lock()
+	f.containers[before].end(0)
+	f.mu.Unlock()
+	require.Error(t, <-prepared)
+	f.prints(before, "no such model\n")
+	for r.read(d, 8) {
+	}
+	l.Process.PreStart = nil
+	started(t, d, l)
+	f.prints(name, "up\n")
+	for r.read(next(t, d, f), 8) {
+	}
+	require.Equal(t, "much of the first, which is long\nno such model\nup\n", r.got.String())
+	l.Ports[0].Port, l.OutputFrom = 20124, r.at-2 // a piece was under way when it was asked
+	require.NoError(t, d.Stop(t.Context(), web))
+	started(t, d, l)
+	f.prints(name, "up again\n")
+	for r.read(d, 8) {
+	}
+	require.True(t, strings.HasSuffix(r.got.String(), "up\nup again\n"), r.got.String())
+}
+
+// X11, S88: a container that prints nothing costs its engine a look at its last piece, and one that has ended
+// nothing.
+func TestQuietOutput(t *testing.T) {
+	t.Parallel()
+	d, f := setup(t)
+	started(t, d, launch())
+	f.prints(name, lines(0, 2)...)
+	r := &reader{t: t, at: 40}
+	for r.read(d, 8) {
+	}
+	whole := f.requests["logs"]
+	for range 10 {
+		require.False(t, r.read(d, 8))
+	}
+	require.Equal(t, whole, f.requests["logs"]-f.requests["tail"])
+	f.prints(name, lines(2, 4)...)
+	require.True(t, r.read(d, 1))
+	require.NoError(t, d.Stop(t.Context(), web))
+	require.False(t, r.read(d, 8))
+	asked := f.requests["logs"]
+	for range 10 {
+		require.False(t, r.read(d, 8))
+	}
+	require.Equal(t, asked, f.requests["logs"])
+	started(t, d, launch())
+	f.prints(name, lines(4, 6)...)
+	for r.read(d, 8) {
+	}
+	require.Equal(t, strings.Join(lines(0, 6), ""), r.got.String())
 }

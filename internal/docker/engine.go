@@ -20,7 +20,7 @@ import (
 // DefaultHost is where an engine listens unless it is told otherwise.
 const DefaultHost = "unix:///var/run/docker.sock"
 
-// maxAnswer bounds what is read of one answer that is not output.
+// maxAnswer bounds what is read of one answer that is not output, unless it is said.
 const maxAnswer = 4 << 20
 
 // How long an engine may take for a call: for one that reads, one that has it do something, and one
@@ -54,12 +54,14 @@ func newEngine(host string) (*engine, error) {
 	}}}, nil
 }
 
-// request is one call; body is sent as JSON. Limit is the engine's own unless it is said.
+// request is one call; body is sent as JSON. Limit is the engine's own unless it is said, and so is most,
+// the bytes that are read of the answer.
 type request struct {
 	method, path string
 	query        url.Values
 	body         any
 	limit        time.Duration
+	most         int64
 }
 
 // open makes a call and gives its answer; an answer that is no success is an error of its kind.
@@ -115,7 +117,7 @@ func (e *engine) call(ctx context.Context, r request, into any) error {
 	if into == nil {
 		return nil
 	}
-	if err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(into); err != nil {
+	if err := json.NewDecoder(io.LimitReader(body, cmp.Or(r.most, maxAnswer))).Decode(into); err != nil {
 		return fleet.Errorf(fleet.Unavailable, "read the engine's answer: %w", err)
 	}
 	return nil

@@ -40,6 +40,8 @@ type fakeEngine struct {
 	broken     string         // path that is answered 500
 	stuck      bool           // stops do not help
 	hung       bool           // nothing is answered
+	filters    bool           // output is filtered piece by piece, as engines before 24 do
+	corrupt    bool           // it cannot read its own files to their end
 	// The versions of the API that it speaks; every other is refused.
 	oldest, newest apiVersion
 }
@@ -64,6 +66,7 @@ type fakeContainer struct {
 	id, name, state string
 	code            int
 	oom             bool
+	starts          int
 	ended           chan struct{}
 	output          []piece
 	signals         []string
@@ -243,7 +246,7 @@ func (f *fakeEngine) list(w http.ResponseWriter, r *http.Request) {
 
 func (f *fakeEngine) inspect(w http.ResponseWriter, _ *http.Request, c *fakeContainer) {
 	var is inspected
-	is.ID, is.Config.Labels = c.id, c.Labels
+	is.ID, is.Config.Labels, is.Config.StopTimeout, is.State.StartedAt = c.id, c.Labels, c.StopTimeout, strconv.Itoa(c.starts)
 	is.State.Running, is.State.ExitCode, is.State.OOMKilled = c.state == "running", c.code, c.oom
 	if is.State.Running {
 		is.State.Pid = 4711
@@ -262,7 +265,7 @@ func (f *fakeEngine) start(w http.ResponseWriter, _ *http.Request, c *fakeContai
 		refuse(w, http.StatusNotFound, "executable file not found")
 		return
 	}
-	c.state, c.ended = "running", make(chan struct{})
+	c.state, c.ended, c.starts = "running", make(chan struct{}), c.starts+1
 	if code, ends := f.exits[program]; ends {
 		c.end(code)
 	}
@@ -277,8 +280,8 @@ func (c *fakeContainer) end(code int) {
 	}
 }
 
-func (f *fakeEngine) stop(w http.ResponseWriter, _ *http.Request, c *fakeContainer) {
-	c.signals = append(c.signals, "SIGTERM")
+func (f *fakeEngine) stop(w http.ResponseWriter, r *http.Request, c *fakeContainer) {
+	c.signals = append(c.signals, "SIGTERM "+r.URL.Query().Get("t"))
 	if f.stuck {
 		refuse(w, http.StatusInternalServerError, "it did not stop")
 		return
@@ -319,16 +322,32 @@ func (f *fakeEngine) logs(w http.ResponseWriter, r *http.Request, c *fakeContain
 		require.NoError(f.t, err)
 		since = time.Unix(s, n)
 	}
-	for _, p := range c.output {
+	output := c.output
+	if text := r.URL.Query().Get("tail"); text != "" {
+		n, err := strconv.Atoi(text)
+		require.NoError(f.t, err)
+		output = output[max(len(output)-n, 0):]
+		f.requests["tail"]++
+	}
+	for _, p := range output {
 		if p.at.Before(since) {
 			continue
 		}
-		raw := []byte(p.at.Format(time.RFC3339Nano) + " " + p.text)
-		header := make([]byte, 8)
-		header[0] = 1
-		binary.BigEndian.PutUint32(header[4:], uint32(len(raw)))
-		_, _ = w.Write(bytes.Join([][]byte{header, raw}, nil))
+		if !f.filters {
+			since = time.Time{}
+		}
+		frameOf(w, 1, p.at.Format(time.RFC3339Nano)+" "+p.text)
 	}
+	if f.corrupt {
+		frameOf(w, 3, "Error grabbing logs: unexpected EOF")
+	}
+}
+
+func frameOf(w io.Writer, stream byte, text string) {
+	header := make([]byte, 8)
+	header[0] = stream
+	binary.BigEndian.PutUint32(header[4:], uint32(len(text)))
+	_, _ = w.Write(bytes.Join([][]byte{header, []byte(text)}, nil))
 }
 
 func (f *fakeEngine) stats(w http.ResponseWriter, _ *http.Request, _ *fakeContainer) {
@@ -347,6 +366,14 @@ func (f *fakeEngine) rotate(name string, keep int) {
 	defer f.mu.Unlock()
 	c := f.containers[name]
 	c.output = c.output[max(len(c.output)-keep, 0):]
+}
+
+// printsAt has a container print something that it began at a time.
+func (f *fakeEngine) printsAt(name string, at int64, text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.containers[name]
+	c.output = append(c.output, piece{time.Unix(1700000000+at, 0).UTC(), text})
 }
 
 // prints has a container print something.

@@ -42,24 +42,54 @@ func (d *Driver) Output(ctx context.Context, id fleet.ReplicaID, from int64) (gu
 	if err != nil {
 		return none, err
 	}
-	if !t.holds(from) {
-		if err := d.engine.readInto(ctx, t, from); err != nil {
-			delete(d.tails, id)
+	if t.holds(from) || t.ended == c.State.StartedAt {
+		return t.output(from), nil
+	}
+	if t.quiet && c.State.Running {
+		if more, err := d.engine.more(ctx, t); err != nil || !more {
 			return none, err
 		}
 	}
+	if err := d.engine.readInto(ctx, t, from); err != nil {
+		delete(d.tails, id)
+		return none, err
+	}
+	t.quiet = !t.holds(from)
+	if t.quiet && !c.State.Running {
+		t.ended = c.State.StartedAt
+	}
 	return t.output(from), nil
+}
+
+// more asks for the last piece alone, which costs an engine little, whether there are newer ones than were
+// read. Those of the same time wait for one, or for the end.
+func (e *engine) more(ctx context.Context, t *tail) (bool, error) {
+	ctx, cancel := limited(ctx, outputLimit)
+	defer cancel()
+	body, err := e.logs(ctx, t.container, url.Values{"tail": {"1"}})
+	if err != nil {
+		return false, err
+	}
+	defer body.Close()
+	at, _, err := frame(body)
+	if errors.Is(err, io.EOF) {
+		return false, nil
+	}
+	if err != nil {
+		return true, nil //nolint:nilerr // reading on says what it is
+	}
+	return at.After(t.marks[len(t.marks)-1].At), nil
 }
 
 // readInto reads on from the mark of a tail.
 func (e *engine) readInto(ctx context.Context, t *tail, from int64) error {
 	ctx, cancel := limited(ctx, outputLimit)
 	defer cancel()
-	query := url.Values{"stdout": {"1"}, "stderr": {"1"}, "timestamps": {"1"}}
+	query := url.Values{}
 	if at := t.marks[0].At; !at.IsZero() {
 		query.Set("since", strconv.FormatInt(at.Unix(), 10)+"."+pad(at.Nanosecond()))
 	}
-	body, err := e.open(ctx, request{method: http.MethodGet, path: "/containers/" + t.container + "/logs", query: query})
+	body, err := e.logs(ctx, t.container, query)
 	if err != nil {
 		return err
 	}
@@ -67,13 +97,27 @@ func (e *engine) readInto(ctx context.Context, t *tail, from int64) error {
 	return t.read(body, from)
 }
 
+// logs opens the output of a container, with its times.
+func (e *engine) logs(ctx context.Context, id string, query url.Values) (io.ReadCloser, error) {
+	for _, name := range []string{"stdout", "stderr", "timestamps"} {
+		query.Set(name, "1")
+	}
+	return e.open(ctx, request{method: http.MethodGet, path: "/containers/" + id + "/logs", query: query})
+}
+
 func pad(nanoseconds int) string {
 	digits := strconv.Itoa(nanoseconds)
 	return strings.Repeat("0", 9-len(digits)) + digits
 }
 
-// frame reads one piece of the engine's stream: a header of 8 bytes that ends in the length, the
-// time and a space, and what was printed.
+// errCut is the engine's own word in the stream that it cannot read what it kept.
+var errCut = errors.New("the engine cannot read on")
+
+// engineErrors is the stream of a piece that the engine says of itself.
+const engineErrors = 3
+
+// frame reads one piece of the engine's stream: a header of 8 bytes that begins with the stream and ends in
+// the length, the time and a space, and what was printed.
 func frame(body io.Reader) (at time.Time, text []byte, err error) {
 	header := make([]byte, 8)
 	if _, err := io.ReadFull(body, header); err != nil {
@@ -89,6 +133,9 @@ func frame(body io.Reader) (at time.Time, text []byte, err error) {
 	raw := make([]byte, size)
 	if _, err := io.ReadFull(body, raw); err != nil {
 		return at, nil, fleet.Errorf(fleet.Unavailable, "read the engine's output: %w", err)
+	}
+	if header[0] == engineErrors {
+		return at, nil, errCut
 	}
 	stamp, text, _ := bytes.Cut(raw, []byte(" "))
 	if at, err = time.Parse(time.RFC3339Nano, string(stamp)); err != nil {

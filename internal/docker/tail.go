@@ -16,65 +16,96 @@ import (
 )
 
 // mark is a place between two pieces of a container's output: its offset, the latest time of the pieces
-// before it, and how many of those have that time (the parts of one long line do).
+// before it, how many of those have that time, and how many came after the first of these with an earlier
+// one. Engines give all parts of a long line the time of the first, whatever the other output of the program
+// said meanwhile, and those from API version 1.43 on give all that lies behind the first piece of a time.
 type mark struct {
 	Offset int64     `json:"offset"`
 	At     time.Time `json:"at"`
 	Same   int       `json:"same"`
+	Late   int       `json:"late,omitempty"`
 }
 
-// next is the mark behind one more piece. What the program writes to its two outputs at once may be a
-// little out of order.
+// next is the mark behind one more piece.
 func (m mark) next(offset int64, at time.Time) mark {
 	switch {
 	case at.After(m.At):
-		return mark{offset, at, 1}
+		return mark{Offset: offset, At: at, Same: 1}
 	case at.Equal(m.At):
-		return mark{offset, at, m.Same + 1}
+		m.Same++
+	default:
+		m.Late++
 	}
-	return mark{offset, m.At, m.Same}
+	m.Offset = offset
+	return m
 }
 
 // tail is the output of one container from its first mark on, as far as it was read.
 type tail struct {
 	container string
+	base      int64 // the offset of the container's first byte
 	// marks begin with the last one that is not behind what is asked for, which is kept in a file: what
 	// lies before it was taken in for good.
 	marks []mark
-	kept  mark
 	// data is what was read from start on.
 	data  []byte
 	start int64
 	// gap says that output was rotated away before data; nobody knows how much.
 	gap bool
+	// quiet says that there was nothing more when it was last read, ended the start of a program that has
+	// ended and of which that is so.
+	quiet bool
+	ended string
+}
+
+func newTail(container string, base int64) *tail {
+	return &tail{container: container, base: base, marks: []mark{{Offset: base}}}
 }
 
 // savedTail is the file of a tail.
 type savedTail struct {
 	Container string `json:"container"`
+	Base      int64  `json:"base"`
 	mark
 }
 
-// tailOf is the tail of a container for an offset; d.reading is held. One of an earlier agent goes on
-// from the mark in its file, any other from the container's first byte.
+// tailOf is the tail of a container for an offset; d.reading is held.
 func (d *Driver) tailOf(id fleet.ReplicaID, c inspected, from int64) (*tail, error) {
 	t, has := d.tails[id]
-	if !has || t.container != c.ID || t.marks[0].Offset > from {
-		first, _ := strconv.ParseInt(c.Config.Labels[labelOutput], 10, 64) // 0 as for one that has no label
-		t = &tail{container: c.ID, marks: []mark{{Offset: first}}}
-		if saved, err := d.savedTail(id); err == nil && saved.Container == c.ID && saved.Offset <= from {
-			t.marks[0], t.kept = saved.mark, saved.mark
-		}
-		d.tails[id] = t
+	switch {
+	case !has || t.container != c.ID:
+		t = d.beginTail(id, c, from)
+	case t.marks[0].Offset > from: // it is asked for again
+		t = newTail(c.ID, t.base)
 	}
+	d.tails[id] = t
 	t.trim(from)
-	if t.marks[0] != t.kept {
-		if err := d.saveTail(id, savedTail{t.container, t.marks[0]}); err != nil {
+	if at := (savedTail{t.container, t.base, t.marks[0]}); at != d.kept[id] {
+		if err := d.saveTail(id, at); err != nil {
 			return nil, err
 		}
-		t.kept = t.marks[0]
+		d.kept[id] = at
 	}
 	return t, nil
+}
+
+// beginTail begins with a container. One that an earlier agent read goes on from the mark in its file. One
+// that nobody has read yet begins where the one before it was left, whatever that printed after this one was
+// made. Where the file is garbled, it is read from the offset that it was made for.
+func (d *Driver) beginTail(id fleet.ReplicaID, c inspected, from int64) *tail {
+	saved, err := d.savedTail(id)
+	made, _ := strconv.ParseInt(c.Config.Labels[labelOutput], 10, 64) // 0 as for one that has no label
+	switch {
+	case err == nil && saved.Container == c.ID:
+		t := newTail(c.ID, max(saved.Base, made))
+		if saved.Offset <= from {
+			t.marks[0] = saved.mark
+		}
+		return t
+	case err == nil || errors.Is(err, fs.ErrNotExist):
+		return newTail(c.ID, from)
+	}
+	return newTail(c.ID, made)
 }
 
 // trim forgets what was taken in.
@@ -109,11 +140,15 @@ func (t *tail) output(from int64) guardian.Output {
 // which the engine gives again. Where they are missing it has rotated them away, and perhaps more: the
 // count goes on from what was asked for.
 func (t *tail) read(body io.Reader, from int64) error {
-	last, again := t.marks[0], t.marks[0].Same
+	last := t.marks[0]
+	again := last
 	t.marks, t.data, t.start = t.marks[:1], nil, from
 	for len(t.data) < maxRead {
 		at, text, err := frame(body)
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, errCut) {
+			t.gap = true
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, errCut) {
 			if last.Offset < from { // an earlier agent read more than there is
 				t.gap, last.Offset = true, from
 				t.marks = []mark{last}
@@ -124,11 +159,14 @@ func (t *tail) read(body io.Reader, from int64) error {
 			return err
 		}
 		switch {
-		case again > 0 && at.Equal(last.At):
-			again--
+		case again.Same > 0 && at.Equal(again.At):
+			again.Same--
 			continue
-		case again > 0:
-			t.gap, again, last.Offset = true, 0, from
+		case again.Late > 0 && at.Before(again.At):
+			again.Late--
+			continue
+		case again.Same > 0:
+			t.gap, again, last.Offset = true, mark{}, from
 		}
 		end := last.Offset + int64(len(text))
 		t.data = append(t.data, text[min(max(from-last.Offset, 0), int64(len(text))):]...)
@@ -174,6 +212,7 @@ func (d *Driver) forget(id fleet.ReplicaID) error {
 	d.reading.Lock()
 	defer d.reading.Unlock()
 	delete(d.tails, id)
+	delete(d.kept, id)
 	if err := os.Remove(d.tailFile(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fleet.Errorf(fleet.Unavailable, "forget how far output was read: %w", err)
 	}

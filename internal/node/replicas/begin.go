@@ -113,7 +113,7 @@ func (w *worker) failed(ctx context.Context, err error) {
 	case "":
 		w.tried = err.Error()
 		w.say(ctx, func(k *known) { k.Message = "not started yet, it is tried again: " + w.tried })
-	case fleet.ReasonExited:
+	case fleet.ReasonExited, fleet.ReasonOutOfMemory:
 		w.over(ctx, fleet.PhaseExited, Exit{reason, err.Error()})
 	default:
 		w.ending = Exit{reason, err.Error()}

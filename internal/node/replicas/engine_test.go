@@ -347,6 +347,20 @@ func TestForgottenWithoutItsEngine(t *testing.T) {
 	b.is(second, fleet.PhaseExited, fleet.HealthNotChecked)
 }
 
+// S17: what ends while it is started has exited, whatever ended it.
+func TestEndsWhileItStarts(t *testing.T) {
+	t.Parallel()
+	for _, reason := range []string{fleet.ReasonExited, fleet.ReasonOutOfMemory} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			b, engine := setupEngine(t)
+			engine.refuses = &Failure{Reason: reason, Err: fleet.Errorf(fleet.ApplyFailed, "it ended")}
+			b.ask(line(first, b.defined(container())))
+			require.Equal(t, reason, b.is(first, fleet.PhaseExited, fleet.HealthNotChecked).GetReason())
+		})
+	}
+}
+
 // X3, X5: what an agent told to have ended that did not see it is ended by the next one that does.
 func TestEndedUnseenByAnEarlierAgent(t *testing.T) {
 	t.Parallel()
