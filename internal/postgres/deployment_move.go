@@ -30,7 +30,12 @@ func (c *carrying) move(ctx context.Context) error {
 	if before.State == p.State && before.Reason == p.Reason && sameJSON(before.Conditions, conditions) {
 		return nil
 	}
-	return c.announce(ctx, p)
+	if c.object == nil || c.gone && c.object.DeletingSince != nil { // its end was said
+		return nil
+	}
+	now := c.row
+	now.Reason, now.Message, now.Conditions = p.Reason, p.Message, p.Conditions
+	return c.announce(ctx, now, regionActor)
 }
 
 func orNull(t time.Time) *time.Time {
@@ -94,20 +99,18 @@ func (c *carrying) redeclareAfter(ctx context.Context) error {
 	return nil
 }
 
-// announce writes the status event of a deployment as it stands now.
-func (c *carrying) announce(ctx context.Context, p db.MoveDeploymentParams) error {
-	if c.object == nil || c.gone && c.object.DeletingSince != nil { // its end was said
-		return nil
-	}
+// announce writes the status event of a deployment as it stands now (X17).
+func (w *deploymentWork) announce(ctx context.Context, now db.Deployment, actor string) error {
 	after, err := json.Marshal(map[string]any{
-		"state": p.State, "reason": p.Reason, "message": p.Message, "revision": c.row.Revision, "target": c.row.Target, "conditions": p.Conditions,
+		"state": now.State, "reason": now.Reason, "message": now.Message, "revision": now.Revision, "processVersion": now.ProcessVersion,
+		"target": now.Target, "conditions": now.Conditions,
 	})
 	if err != nil {
 		return failed("write the status event", err)
 	}
-	return failed("append event", c.q.AppendStatusEvent(ctx, db.AppendStatusEventParams{
-		Type: "status", Kind: string(fleet.KindDeployment), Project: c.row.Project, Name: c.row.Name, Uid: c.row.Uid,
-		Generation: c.object.Generation, Actor: regionActor, After: after,
+	return failed("append event", w.q.AppendStatusEvent(ctx, db.AppendStatusEventParams{
+		Type: "status", Kind: string(fleet.KindDeployment), Project: now.Project, Name: now.Name, Uid: now.Uid,
+		Generation: w.object.Generation, Actor: actor, After: after,
 	}))
 }
 

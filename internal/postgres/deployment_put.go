@@ -260,7 +260,13 @@ func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.Ins
 		return nil, failed("release the revision", err)
 	}
 	line := historyLine{reason: "released", message: releaseMessage(r.Revision, p.Reason), actor: p.Actor}
-	if err := w.write(ctx, r.Uid, line); err != nil {
+	if now := w.row; now.Uid == r.Uid {
+		now.Revision, now.ProcessVersion, now.Target = r.Revision, r.ProcessVersion, waveNumber(target)
+		err = w.turned(ctx, now, line)
+	} else { // it waits for the end of the one before
+		err = w.write(ctx, r.Uid, line)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return w.open(ctx, deploymentOperation{

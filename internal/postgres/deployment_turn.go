@@ -130,7 +130,10 @@ func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *deploym
 	if err := w.q.ScaleDeployment(ctx, db.ScaleDeploymentParams{Target: waveNumber(n), Name: w.row.Name}); err != nil {
 		return failed("set the target", err)
 	}
-	return w.write(ctx, w.row.Uid, historyLine{reason: "scaled", message: withReason(fmt.Sprintf("from %d to %d replicas", w.row.Target, n), t.Reason), actor: t.Actor})
+	line := historyLine{reason: "scaled", message: withReason(fmt.Sprintf("from %d to %d replicas", w.row.Target, n), t.Reason), actor: t.Actor}
+	now := w.row
+	now.Target = waveNumber(n)
+	return w.turned(ctx, now, line)
 }
 
 func withReason(what, why string) string {
@@ -147,7 +150,17 @@ func (w *deploymentWork) restart(ctx context.Context, t DeploymentTurn, o *deplo
 		return failed("raise the process version", err)
 	}
 	o.processVersion = version
-	return w.write(ctx, w.row.Uid, historyLine{reason: "restarted", message: withReason(fmt.Sprintf("process version %d", version), t.Reason), actor: t.Actor})
+	now := w.row
+	now.ProcessVersion = version
+	return w.turned(ctx, now, historyLine{reason: "restarted", message: withReason(fmt.Sprintf("process version %d", version), t.Reason), actor: t.Actor})
+}
+
+// turned tells of what is wanted from now on: no visit may find anything else changed (X17).
+func (w *deploymentWork) turned(ctx context.Context, now db.Deployment, line historyLine) error {
+	if err := w.write(ctx, now.Uid, line); err != nil {
+		return err
+	}
+	return w.announce(ctx, now, line.actor)
 }
 
 // destroy marks the declaration; it goes when nothing of it runs any more. One that waits for the

@@ -1,6 +1,8 @@
 package postgres_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -232,6 +234,48 @@ func TestDeploymentHistoryOfOneProject(t *testing.T) {
 	require.NotContains(t, b.actors(), "red")
 
 	require.Zero(t, scan[int](b, `SELECT count(*) FROM deployment_history WHERE project = ''`))
+}
+
+// X17, X24: the feed tells each new target, revision and process version with the write that made it, also of
+// what no visit moves.
+func TestDeploymentStatusEvents(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	told := func() (all []string) {
+		b.t.Helper()
+		for _, e := range b.feed(postgres.Cursor{}) {
+			if e.Type != "status" || e.Key.Kind != fleet.KindDeployment {
+				continue
+			}
+			var after struct {
+				State, Reason                    string
+				Revision, ProcessVersion, Target int
+			}
+			require.NoError(t, json.Unmarshal(e.After, &after))
+			all = append(all, fmt.Sprintf("%s %s r%d p%d of %d by %s", after.State, after.Reason, after.Revision, after.ProcessVersion, after.Target, e.Actor))
+		}
+		return all
+	}
+	b.putDeployment()
+	b.settles()
+	before := len(told())
+	_, err := b.turnDeployment(fleet.OperationScale, to(3))
+	require.NoError(t, err)
+	_, err = b.turnDeployment(fleet.OperationScale, to(2)) // before anybody looked
+	require.NoError(t, err)
+	_, err = b.turnDeployment(fleet.OperationRestart)
+	require.NoError(t, err)
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Replicas.Max = 4 }))
+	by := writeOf(webKey).Actor
+	require.Equal(t, []string{
+		"RUNNING available r1 p1 of 3 by " + by, "RUNNING available r1 p1 of 2 by " + by,
+		"RUNNING available r1 p2 of 2 by " + by, "RUNNING available r2 p2 of 2 by " + by,
+	}, told()[before:])
+	b.settles()
+	last := told()
+	require.Equal(t, "RUNNING converged r2 p2 of 2 by region", last[len(last)-1])
+	b.settles()
+	require.Equal(t, last, told(), "nothing changed")
 }
 
 // S42: of what is stopped nothing can be scaled; the target stays as it was.
