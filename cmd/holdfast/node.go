@@ -16,10 +16,10 @@ func (c *cli) newNodeCommand() *cobra.Command {
 		Long: `Run the agent of a machine. It enrols once with a join token (HOLDFAST_JOIN_TOKEN), and
 from then on restarts from its own store, also while the region is away. The instances that
 it runs outlive it, until the node's lease on its site ends: it is active while it holds that, by
-the votes of the pair and the region. Replicas of deployments outlive it too, and need no lease. Under
-systemd set KillMode=process, so that a restart of the agent leaves all of them running, and
-Delegate=yes with DelegateSubgroup=agent (systemd 254 or later), so that replicas that are processes
-get the limits that they ask for; without the two they run without limits.`,
+the votes of the pair and the region. Replicas of deployments outlive it too, and need no lease. For
+systemd there is a unit in examples/systemd: KillMode=process, so that a restart of the agent leaves
+all of them running, and Delegate=yes with DelegateSubgroup=agent (systemd 254 or later), so that
+replicas that are processes get the limits that they ask for; without the two they run without limits.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := gone.check(cmd); err != nil {
 				return err
