@@ -44,6 +44,9 @@ func (w *worker) prepare(ctx context.Context) {
 			return
 		}
 		w.failed(ctx, err)
+		if ctx.Err() != nil {
+			break
+		}
 		if w.process != decide.ProcessPreparing || w.next().Do != decide.DoRest {
 			return
 		}
@@ -93,9 +96,13 @@ func (w *worker) ready(ctx context.Context) error {
 		if l.OutputFrom, err = w.keeper.opt.Store.ReplicaLogOffset(ctx, w.id); err != nil {
 			return err
 		}
+		if err := driver.Stop(ctx, w.id); err != nil { // those of an earlier agent
+			return err
+		}
 		if err := writeFiles(l.Dir, l.Process.Files); err != nil {
 			return err
 		}
+		w.note(ctx, func(k *known) { k.Asked = true })
 	}
 	err = driver.Prepare(ctx, l)
 	if w.fresh = err == nil; w.fresh {
@@ -190,9 +197,9 @@ func (w *worker) launchNow(ctx context.Context) (Found, error) {
 	if len(w.def.Ports) > 0 {
 		first = w.def.Ports[0].Name
 	}
-	// Written first: the next agent is to know where it listens, and on what it computes, if this one is
-	// killed now.
-	w.say(ctx, func(k *known) { k.Ports, k.First, k.GPUs = at, first, gpus })
+	// Written first: the next agent is to know that it may run, where it listens, and on what it computes, if
+	// this one is killed now.
+	w.say(ctx, func(k *known) { k.Asked, k.Ports, k.First, k.GPUs = true, at, first, gpus })
 	l := w.launch(w.now(), *w.def)
 	if l.OutputFrom, err = k.opt.Store.ReplicaLogOffset(ctx, w.id); err != nil {
 		return Found{}, err

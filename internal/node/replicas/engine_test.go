@@ -27,6 +27,7 @@ type fakeDriver struct {
 	removed  []fleet.ReplicaID
 	stuck    bool // it takes no stops
 	refused  int  // stops, while it was away or stuck
+	freezes  bool // in the middle of a start, and takes no stops from then on
 }
 
 var _ Driver = (*fakeDriver)(nil)
@@ -103,8 +104,14 @@ func (f *fakeDriver) Start(ctx context.Context, l Launch) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	defer done()
 	f.there[l.ID] = make(chan struct{})
+	if f.freezes {
+		f.stuck = true
+		done()
+		<-ctx.Done()
+		return Found{}, ctx.Err()
+	}
+	defer done()
 	return f.found(l.ID), nil
 }
 

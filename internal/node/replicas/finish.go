@@ -86,21 +86,29 @@ func (w *worker) givenUp(reason string) Exit {
 	return Exit{reason, text}
 }
 
-// giveUp leaves a replica that cannot be kept running here to the region.
+// giveUp leaves a replica that cannot be kept running here to the region. What may run ends before that
+// is told.
 func (w *worker) giveUp(ctx context.Context, reason string) {
 	w.gaveUp = true
-	if w.process == decide.ProcessBroken {
-		w.over(ctx, fleet.PhaseFailed, w.ending)
-		return
+	if w.process != decide.ProcessBroken {
+		w.ending = w.givenUp(reason)
 	}
-	w.ending = w.givenUp(reason)
-	if w.exited == nil { // it was never started
+	switch {
+	case w.exited != nil:
+	case w.mayRun():
+		w.is(decide.ProcessPreparing)
+	default: // it was never started
 		w.over(ctx, fleet.PhaseFailed, w.ending)
 	}
 }
 
-// forget says that nothing runs of what is not to run, and is done when the region knows that.
+// forget says that nothing runs of what is not to run, and is done when the region knows that. What may run
+// is ended first: its start failed in the middle, or an agent was killed there.
 func (w *worker) forget(ctx context.Context) bool {
+	if w.mayRun() {
+		w.is(decide.ProcessPreparing)
+		return false
+	}
 	r := w.now()
 	if r.Phase != fleet.PhaseStopped {
 		w.over(ctx, fleet.PhaseStopped, Exit{})

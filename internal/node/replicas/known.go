@@ -23,6 +23,8 @@ type known struct {
 	Driver fleet.Driver `json:"driver,omitempty"`
 	// Gone says that it was to end, and that the set does not list it any more: nothing of it is to stay.
 	Gone bool `json:"gone,omitempty"`
+	// Asked says that its driver was asked to run something of it, and that nobody saw the end of that.
+	Asked bool `json:"asked,omitempty"`
 
 	Phase    fleet.ReplicaPhase  `json:"phase"`
 	Health   fleet.ReplicaHealth `json:"health"`
@@ -55,7 +57,7 @@ func (r known) row() (sqlite.Replica, error) {
 	return sqlite.Replica{ID: r.ID, Known: raw}, nil
 }
 
-// recall reads a line of the store. The clock of another boot says nothing.
+// recall reads a line of the store. The clock of another boot says nothing, and nothing of it runs.
 func recall(row sqlite.Replica, boot string, now time.Duration) (known, error) {
 	var r known
 	if err := json.Unmarshal(row.Known, &r); err != nil {
@@ -63,7 +65,7 @@ func recall(row sqlite.Replica, boot string, now time.Duration) (known, error) {
 	}
 	r.ID = row.ID
 	if r.Boot != boot {
-		r.Boot, r.Since, r.Probe, r.PID = boot, now, decide.ProbeState{}, 0
+		r.Boot, r.Since, r.Probe, r.PID, r.Asked = boot, now, decide.ProbeState{}, 0, false
 	}
 	return r, nil
 }

@@ -28,6 +28,7 @@ func (w *worker) takeOver(ctx context.Context) {
 		}
 	case w.left != nil && w.left.Running && driver != nil:
 		w.takeRunning(ctx, driver)
+	case r.Phase == fleet.PhaseStopping && w.mayRun(): // if only what comes before its start
 	case r.Phase == fleet.PhaseRunning || r.Phase == fleet.PhaseStopping:
 		w.over(ctx, fleet.PhaseExited, w.lastExit(ctx, driver))
 	}
@@ -78,7 +79,7 @@ func (w *worker) takeUnseen(ctx context.Context, driver Driver) {
 		w.gaveUp = r.Phase == fleet.PhaseFailed
 		w.keeper.answers(ctx, r.Driver)
 		w.endSurely(ctx, driver)
-	case r.Phase == fleet.PhasePreparing:
+	case r.Phase == fleet.PhasePreparing || r.PID == 0 && r.Asked: // its driver ends it, before a start or for good
 	case r.PID == 0:
 		w.over(ctx, fleet.PhaseExited, Exit{fleet.ReasonExited, "its machine was started again"})
 	default:

@@ -259,9 +259,15 @@ func (w *worker) over(ctx context.Context, phase fleet.ReplicaPhase, exit Exit) 
 	w.is(decide.ProcessOver)
 	w.setProbe(decide.ProbeState{})
 	w.say(ctx, func(k *known) {
-		k.Phase, k.Health, k.Probe, k.PID = phase, fleet.HealthNotChecked, decide.ProbeState{}, 0
+		k.Phase, k.Health, k.Probe, k.PID, k.Asked = phase, fleet.HealthNotChecked, decide.ProbeState{}, 0, false
 		k.Reason, k.Message = exit.Reason, exit.Message
 	})
+}
+
+// mayRun says that its driver may run something of it, though nobody sees it.
+func (w *worker) mayRun() bool {
+	r := w.now()
+	return r.Asked && w.driver(r) != nil
 }
 
 // driver is that of a replica, nil before that is known.
