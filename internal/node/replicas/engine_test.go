@@ -27,6 +27,7 @@ type fakeDriver struct {
 	removed  []fleet.ReplicaID
 	stuck    bool // it takes no stops
 	refused  int  // stops, while it was away or stuck
+	read     int  // how often output was asked for
 	freezes  bool // in the middle of a start, and takes no stops from then on
 }
 
@@ -179,6 +180,7 @@ func (f *fakeDriver) Remove(ctx context.Context, id fleet.ReplicaID) error {
 func (f *fakeDriver) Output(ctx context.Context, _ fleet.ReplicaID, from int64) (guardian.Output, error) {
 	done, err := f.call(ctx)
 	if err == nil {
+		f.read++
 		done()
 	}
 	return guardian.Output{Offset: from, Next: from}, err
@@ -423,6 +425,31 @@ func TestEngineHoldsUpNobody(t *testing.T) {
 		return sampled && b.region.logs[second] != ""
 	}, "a process is held up by the engine")
 	engine.is(func() { engine.hung = false })
+}
+
+// X23, X27: the output of a replica is sent by one goroutine alone, also of one whose driver comes to be known
+// in the middle of a round.
+func TestOneShipper(t *testing.T) {
+	t.Parallel()
+	b, engine := setupEngine(t, func(o *Options) { o.Enrolled = make(chan struct{}) }) // it ships nothing by itself
+	k := b.keeper
+	<-k.ready
+	k.mu.Lock()
+	w := k.add(known{NodeReplica: line(first, ""), Phase: fleet.PhasePreparing})
+	require.Equal(t, fleet.DriverProcess, k.shipper(w.known))
+	w.known.Driver = fleet.DriverDocker
+	k.mu.Unlock()
+	require.NoError(t, k.shipOne(t.Context(), fleet.DriverProcess, first))
+	require.False(t, w.located)
+	engine.is(func() { require.Zero(t, engine.read) })
+	require.NoError(t, k.shipOne(t.Context(), fleet.DriverDocker, first))
+	require.True(t, w.located)
+	engine.is(func() { require.Equal(t, 1, engine.read) })
+
+	w.cleared = true
+	require.NoError(t, k.shipOne(t.Context(), fleet.DriverDocker, first))
+	require.NoError(t, k.clear(t.Context(), first), "it is gone already")
+	engine.is(func() { require.Equal(t, []fleet.ReplicaID{first}, engine.removed) })
 }
 
 // S121: the commands before a start run before each one, also where the node starts it by itself.

@@ -134,7 +134,11 @@ func (k *Keeper) clearing(id fleet.ReplicaID) {
 // clear removes all that is left of a replica.
 func (k *Keeper) clear(ctx context.Context, id fleet.ReplicaID) error {
 	k.mu.Lock()
-	w := k.replicas[id]
+	w, has := k.replicas[id]
+	if !has {
+		k.mu.Unlock()
+		return nil
+	}
 	r := w.known
 	k.mu.Unlock()
 	var errs []error

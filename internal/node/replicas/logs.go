@@ -68,7 +68,7 @@ func (k *Keeper) shipRound(ctx context.Context, name fleet.Driver) error {
 	k.mu.Unlock()
 	var errs []error
 	for _, id := range ids {
-		err := k.shipOne(ctx, id)
+		err := k.shipOne(ctx, name, id)
 		errs = append(errs, err)
 		if fleet.KindOf(err) == fleet.Communication {
 			break // the region is away: the others would not get through either
@@ -78,11 +78,11 @@ func (k *Keeper) shipRound(ctx context.Context, name fleet.Driver) error {
 }
 
 // shipOne sends a part of what is new of one. What is gone leaves the machine once all of it is
-// sent, or the region wants none of it.
-func (k *Keeper) shipOne(ctx context.Context, id fleet.ReplicaID) error {
+// sent, or the region wants none of it. One whose driver came to be known meanwhile is another round's.
+func (k *Keeper) shipOne(ctx context.Context, name fleet.Driver, id fleet.ReplicaID) error {
 	k.mu.Lock()
 	w, has := k.replicas[id]
-	if !has {
+	if !has || k.shipper(w.known) != name {
 		k.mu.Unlock()
 		return nil
 	}
