@@ -16,7 +16,7 @@ type feed struct {
 	sequence uint64
 	// open is what the last report told, until it was acked.
 	open map[fleet.ReplicaID]bool
-	// partly says that the last complete report was none of the whole.
+	// partly says that the last complete report was none of the whole, or too long to be complete.
 	partly bool
 }
 
@@ -49,22 +49,30 @@ func (k *Keeper) Next(ctx context.Context, complete bool) (*nodev1.ReplicasRepor
 	}
 }
 
-// report is nil when there is nothing to tell. What was told before and not acked is told again.
+// report is nil when there is nothing to tell. What was told before and not acked is told again. What one
+// message does not hold is told in the next: a complete report without it would have the region take it for
+// lost.
 func (k *Keeper) report(complete bool) *nodev1.ReplicasReport { //nolint:revive // the word of the protocol
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	f := &k.feed
-	complete = complete || f.partly && k.whole()
 	maps.Copy(f.dirty, f.open)
 	f.open = nil
-	report := &nodev1.ReplicasReport{SetEra: k.version.Era, SetVersion: k.version.Number, Complete: complete, Whole: complete && k.whole()}
-	for _, st := range k.lines(complete) {
+	complete = complete || f.partly && k.whole() && len(k.all()) <= fleet.MaxReportedReplicas
+	lines, cut := k.lines(complete)
+	report := &nodev1.ReplicasReport{SetEra: k.version.Era, SetVersion: k.version.Number, Complete: complete && len(cut) == 0}
+	report.Whole = report.GetComplete() && k.whole()
+	for _, st := range lines {
 		report.Replicas = append(report.Replicas, wire(st))
 	}
 	f.open, f.dirty = f.dirty, map[fleet.ReplicaID]bool{}
 	if len(report.GetReplicas()) == 0 && !complete {
 		f.open = nil
 		return nil
+	}
+	for _, st := range cut {
+		delete(f.open, st.ID)
+		f.dirty[st.ID] = true
 	}
 	if complete {
 		f.partly = !report.GetWhole()
@@ -85,19 +93,37 @@ func (k *Keeper) tellWhole() {
 	}
 }
 
-// lines are what a report says: of what changed, or of all. What the set does not list comes last, and is
-// left out of what is too long; of a stranger nothing is said before a set was read that does not list it.
-func (k *Keeper) lines(complete bool) []fleet.ReplicaStatus { //nolint:revive // the word of the protocol
+// all are what a complete report says something of. Of what has ended and was told, and is left for its output
+// alone, it says nothing: the region does not ask for that.
+func (k *Keeper) all() []fleet.ReplicaID {
+	var ids []fleet.ReplicaID
+	for id, w := range k.replicas {
+		if r := w.known; !r.Gone || r.Phase != fleet.PhaseStopped || k.feed.dirty[id] {
+			ids = append(ids, id)
+		}
+	}
+	for id, at := range k.strangers {
+		if at.unlisted {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids) // one may be both, until it is forgotten
+}
+
+// lines are what a report says: of what changed, or of all, and what is cut off it since it is too long. What
+// the set does not list comes last; of a stranger nothing is said before a set was read that does not list it.
+func (k *Keeper) lines(complete bool) (told, cut []fleet.ReplicaStatus) { //nolint:revive // the word of the protocol
 	ids := slices.Sorted(maps.Keys(k.feed.dirty))
 	if complete {
-		ids = slices.AppendSeq(slices.Collect(maps.Keys(k.replicas)), maps.Keys(k.strangers))
-		slices.Sort(ids)
-		ids = slices.Compact(ids) // one may be both, until it is forgotten
+		ids = k.all()
 	}
-	var all, unlisted []fleet.ReplicaStatus
+	var all, unlisted, gone []fleet.ReplicaStatus
 	for _, id := range ids {
 		w, has := k.replicas[id]
 		switch at := k.strangers[id]; {
+		case has && w.known.Gone:
+			gone = append(gone, k.line(w, complete))
 		case has && w.unlisted:
 			unlisted = append(unlisted, k.line(w, true))
 		case has:
@@ -106,8 +132,9 @@ func (k *Keeper) lines(complete bool) []fleet.ReplicaStatus { //nolint:revive //
 			unlisted = append(unlisted, at.status())
 		}
 	}
-	all = append(all, unlisted...)
-	return all[:min(len(all), fleet.MaxReportedReplicas)]
+	all = slices.Concat(all, unlisted, gone)
+	n := min(len(all), fleet.MaxReportedReplicas)
+	return all[:n], all[n:]
 }
 
 // line is what a report says of a replica; named says of which deployment it is.

@@ -2,6 +2,8 @@ package replicas
 
 import (
 	"context"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -10,6 +12,7 @@ import (
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/sqlite"
 	"github.com/holdfast-io/holdfast/provider"
 )
 
@@ -113,6 +116,105 @@ func TestWhole(t *testing.T) {
 	k.blank, k.absent[fleet.DriverDocker] = false, make(chan struct{})
 	k.mu.Unlock()
 	require.Equal(t, []bool{true, true}, told(), "what it started it remembers")
+}
+
+// many adds replicas that nobody works for, and that are to be told.
+func many(k *Keeper, n int, change func(*known)) []fleet.ReplicaID {
+	all := make([]fleet.ReplicaID, n)
+	for i := range all {
+		all[i] = fleet.ReplicaID(fmt.Sprintf("%012x", i))
+		r := known{NodeReplica: line(all[i], ""), Phase: fleet.PhaseRunning, Health: fleet.HealthHealthy, PID: 7}
+		change(&r)
+		k.add(r)
+		k.feed.changed(all[i])
+	}
+	return all
+}
+
+// soon gives a context for what is to be there at once.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// X3, X10, X28: more than a report may hold is told in several, of which none is complete: nobody is to take what
+// is not in one for lost. Once one holds all it is told by itself.
+func TestCutReport(t *testing.T) {
+	t.Parallel()
+	k := fed(t)
+	close(k.ready)
+	k.fresh = true
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "node.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	k.opt.Store = store
+	const over = 3
+	gone := many(k, fleet.MaxReportedReplicas-2+over, func(r *known) { r.Gone = true })
+	told := map[string]bool{}
+	next := func(complete bool) *nodev1.ReplicasReport {
+		r, err := k.Next(soon(t), complete)
+		require.NoError(t, err)
+		for _, id := range ids(r) {
+			told[id] = true
+		}
+		return r
+	}
+	for range 2 { // the stream breaks before the ack
+		report := next(true)
+		require.Equal(t, []any{false, false, fleet.MaxReportedReplicas}, []any{report.GetComplete(), report.GetWhole(), len(ids(report))})
+		require.Equal(t, []string{string(first), string(second)}, ids(report)[:2], "first what is not gone")
+		k.Acked(report.GetSequence() + 1)
+	}
+	k.Acked(k.feed.sequence)
+	rest := next(false)
+	require.Equal(t, []any{false, false, over}, []any{rest.GetComplete(), rest.GetWhole(), len(ids(rest))})
+	require.Len(t, told, fleet.MaxReportedReplicas+over)
+	k.Acked(rest.GetSequence())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = k.Next(ctx, false)
+	require.ErrorIs(t, err, context.Canceled, "there are still too many")
+
+	for _, id := range gone[:over] {
+		require.NoError(t, k.clear(t.Context(), id))
+	}
+	all := next(false)
+	require.Equal(t, []any{true, true, fleet.MaxReportedReplicas}, []any{all.GetComplete(), all.GetWhole(), len(ids(all))})
+	k.Acked(all.GetSequence())
+	_, err = k.Next(ctx, false)
+	require.ErrorIs(t, err, context.Canceled, "once")
+
+	for _, w := range k.replicas {
+		w.known.Gone = false
+	}
+	many(k, over, func(*known) {}) // instead of those that are gone, and all at once
+	for id := range k.replicas {
+		k.feed.changed(id)
+	}
+	most := next(false)
+	require.Len(t, ids(most), fleet.MaxReportedReplicas)
+	k.Acked(most.GetSequence())
+	require.Len(t, ids(next(false)), over, "what changed and was cut off is told next")
+}
+
+// X3, X27: what has ended, and is here for its output alone, is no part of a complete report once it was told.
+func TestGoneIsToldOnce(t *testing.T) {
+	t.Parallel()
+	k := fed(t)
+	close(k.ready)
+	k.fresh = true
+	many(k, 2*fleet.MaxReportedReplicas, func(r *known) { r.Gone, r.Phase = true, fleet.PhaseStopped })
+	for range 2 {
+		report, err := k.Next(soon(t), false)
+		require.NoError(t, err)
+		require.Len(t, ids(report), fleet.MaxReportedReplicas)
+		k.Acked(report.GetSequence())
+	}
+	report, err := k.Next(soon(t), true)
+	require.NoError(t, err)
+	require.Equal(t, []any{true, true, []string{string(first), string(second)}}, []any{report.GetComplete(), report.GetWhole(), ids(report)})
 }
 
 // X10: whatever a message holds, it can be sent and stored.

@@ -163,6 +163,7 @@ func (k *Keeper) clear(ctx context.Context, id fleet.ReplicaID) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.replicas, id)
+	k.tellWhole() // of fewer one report may hold all
 	switch at, is := k.strangers[id]; {
 	case is && at.driver == r.Driver:
 		delete(k.strangers, id) // its driver removed it
