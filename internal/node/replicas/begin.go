@@ -166,11 +166,12 @@ func (w *worker) start(agent context.Context, a decide.ReplicaAction) {
 	}
 }
 
-// startOne waits for one of the start slots.
+// startOne waits for one of its driver's start slots.
 func (w *worker) startOne(ctx context.Context) (Found, error) {
+	starts := w.keeper.starts[w.now().Driver] // an engine that hangs in all of its own holds up no process
 	select {
-	case w.keeper.starts <- struct{}{}:
-		defer func() { <-w.keeper.starts }()
+	case starts <- struct{}{}:
+		defer func() { <-starts }()
 		found, err := w.launchNow(ctx)
 		w.fresh = err != nil
 		return found, err

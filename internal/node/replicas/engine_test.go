@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
@@ -28,7 +30,7 @@ type fakeDriver struct {
 	stuck    bool // it takes no stops
 	refused  int  // stops, while it was away or stuck
 	read     int  // how often output was asked for
-	freezes  bool // in the middle of a start, and takes no stops from then on
+	freezes  bool // in the middle of a start, and takes no stop of that
 }
 
 var _ Driver = (*fakeDriver)(nil)
@@ -107,7 +109,6 @@ func (f *fakeDriver) Start(ctx context.Context, l Launch) (Found, error) {
 	}
 	f.there[l.ID] = make(chan struct{})
 	if f.freezes {
-		f.stuck = true
 		done()
 		<-ctx.Done()
 		return Found{}, ctx.Err()
@@ -150,7 +151,7 @@ func (f *fakeDriver) Stop(ctx context.Context, id fleet.ReplicaID) error {
 		return err
 	}
 	defer done()
-	if f.stuck {
+	if _, has := f.there[id]; f.stuck || f.freezes && has {
 		f.refused++
 		return fleet.Errorf(fleet.Unavailable, "the engine takes no stops")
 	}
@@ -425,6 +426,52 @@ func TestEngineHoldsUpNobody(t *testing.T) {
 		return sampled && b.region.logs[second] != ""
 	}, "a process is held up by the engine")
 	engine.is(func() { engine.hung = false })
+}
+
+// X5: however many containers an engine hangs with, processes start.
+func TestEngineHangsInStarts(t *testing.T) {
+	t.Parallel()
+	b, engine := setupEngine(t)
+	engine.is(func() { engine.freezes = true })
+	c := b.defined(container())
+	var lines []fleet.NodeReplica
+	for i := range maxStarts + 2 {
+		lines = append(lines, line(fleet.ReplicaID(fmt.Sprintf("%012x", i)), c))
+	}
+	b.ask(lines...)
+	b.eventually(func() bool {
+		engine.mu.Lock()
+		defer engine.mu.Unlock()
+		return len(engine.there) == maxStarts
+	}, "they are not started")
+	b.ask(append(lines, line(first, b.defined(web())))...)
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	engine.is(func() { require.Len(t, engine.there, maxStarts) })
+}
+
+// X5, S19, S53: an engine that hangs keeps an agent neither from taking its processes over nor from ending them.
+func TestEngineHangsForTheNextAgent(t *testing.T) {
+	t.Parallel()
+	b, engine := setupEngine(t)
+	b.ask(line(first, b.defined(container())), line(second, b.defined(web())))
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	pid := b.is(second, fleet.PhaseRunning, fleet.HealthHealthy).GetPid()
+	b.stop()
+	engine.is(func() { engine.hung = true })
+	b.mu.Lock()
+	b.statuses, b.seen = map[fleet.ReplicaID]*nodev1.ReplicaStatus{}, map[fleet.ReplicaID][]string{}
+	b.mu.Unlock()
+	b.open(true)
+	require.Equal(t, pid, b.is(second, fleet.PhaseRunning, fleet.HealthHealthy).GetPid())
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	b.stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- b.keeper.StopAll(ctx) }()
+	b.eventually(func() bool { return !alive(pid) }, "the process waits for the engine")
+	cancel()
+	require.Error(t, <-stopped, "nobody knows what the engine runs")
 }
 
 // X23, X27: the output of a replica is sent by one goroutine alone, also of one whose driver comes to be known

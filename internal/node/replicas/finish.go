@@ -175,27 +175,41 @@ func (k *Keeper) clear(ctx context.Context, id fleet.ReplicaID) error {
 
 // StopAll ends all replicas of the node, at once; Run has ended. They stay known, as ended.
 func (k *Keeper) StopAll(ctx context.Context) error {
-	found, absent := k.find(ctx)
+	results := make(chan error, len(k.opt.Drivers))
+	for name, driver := range k.opt.Drivers { // none waits for another
+		go func() { results <- k.stopThose(ctx, name, driver) }()
+	}
+	var errs []error
+	for range k.opt.Drivers {
+		errs = append(errs, <-results)
+	}
+	return errors.Join(errs...)
+}
+
+// stopThose ends all replicas of one driver.
+func (k *Keeper) stopThose(ctx context.Context, name fleet.Driver, driver Driver) error {
+	found, err := driver.List(ctx)
+	if err != nil {
+		if k.there(name) || k.mayRun(name) { // it was there, now or for an earlier agent
+			return err
+		}
+		return nil
+	}
 	results := make(chan error, len(found))
-	for id, at := range found {
-		go func() { results <- k.opt.Drivers[at.driver].Stop(ctx, id) }()
+	for _, f := range found {
+		go func() { results <- driver.Stop(ctx, f.ID) }()
 	}
 	var errs []error
 	for range found {
 		errs = append(errs, <-results)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for name, err := range absent {
-		if k.absent[name] == nil || k.mayRun(name) { // it was there, now or for an earlier agent
-			errs = append(errs, err)
-		}
-	}
 	return errors.Join(errs...)
 }
 
-// mayRun says that replicas of a driver are not known to have ended; mu is held.
+// mayRun says that replicas of a driver are not known to have ended.
 func (k *Keeper) mayRun(name fleet.Driver) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for _, w := range k.replicas {
 		if w.known.Driver == name && !w.known.Phase.Over() {
 			return true

@@ -75,7 +75,7 @@ type Keeper struct {
 	ports       *ports
 	gpus        *gpus
 	prober      *prober
-	starts      chan struct{}
+	starts      map[fleet.Driver]chan struct{} // holds an item for each replica that starts
 	ship        map[fleet.Driver]chan struct{} // has an item when a replica of the driver is gone
 	told        chan struct{}                  // has an item when the set is to be asked for
 	ready       chan struct{}                  // closed when the drivers were asked what there is
@@ -100,8 +100,12 @@ type Keeper struct {
 	workers sync.WaitGroup
 }
 
-// maxStarts is how many replicas start at once on a node: more would make all of them slow.
+// maxStarts is how many replicas of a driver start at once on a node: more would make all of them slow.
 const maxStarts = 8
+
+// findLimit is how long a node that starts waits for what an engine has, once it knows which processes run: an
+// engine that hangs is asked again later.
+const findLimit = 2 * time.Second
 
 // New makes a keeper that does nothing before Run.
 func New(opt Options) *Keeper {
@@ -112,13 +116,13 @@ func New(opt Options) *Keeper {
 	if opt.Failpoint == nil {
 		opt.Failpoint = func(string) {}
 	}
-	ship := map[fleet.Driver]chan struct{}{fleet.DriverProcess: make(chan struct{}, 1)}
+	ship, starts := map[fleet.Driver]chan struct{}{fleet.DriverProcess: make(chan struct{}, 1)}, map[fleet.Driver]chan struct{}{}
 	for name := range opt.Drivers {
-		ship[name] = make(chan struct{}, 1)
+		ship[name], starts[name] = make(chan struct{}, 1), make(chan struct{}, maxStarts)
 	}
 	return &Keeper{
 		opt: opt, definitions: &definitions{dir: filepath.Join(opt.Dir, "definitions"), region: opt.Region},
-		ports: newPorts(), gpus: newGPUs(opt.GPUs), prober: newProber(opt.Now), starts: make(chan struct{}, maxStarts), told: make(chan struct{}, 1),
+		ports: newPorts(), gpus: newGPUs(opt.GPUs), prober: newProber(opt.Now), starts: starts, told: make(chan struct{}, 1),
 		ship: ship, ready: make(chan struct{}), replicas: map[fleet.ReplicaID]*worker{}, strangers: map[fleet.ReplicaID]stranger{}, ends: map[fleet.ReplicaID]bool{},
 		absent: map[fleet.Driver]chan struct{}{},
 		feed:   newFeed(),
@@ -222,7 +226,7 @@ func (k *Keeper) recover(ctx context.Context) error {
 			}
 			delete(found, r.ID)
 		}
-		_, w.unseen = absent[r.Driver]
+		w.unseen = absent[r.Driver]
 		k.begin(ctx, w)
 	}
 	for id, at := range found {
@@ -271,21 +275,43 @@ type lead struct {
 	driver fleet.Driver
 }
 
-// find asks every driver what there is; absent are those that gave no answer, and why.
-func (k *Keeper) find(ctx context.Context) (all map[fleet.ReplicaID]lead, absent map[fleet.Driver]error) {
-	all, absent = map[fleet.ReplicaID]lead{}, map[fleet.Driver]error{}
-	for _, name := range []fleet.Driver{fleet.DriverProcess, fleet.DriverDocker} {
-		driver, has := k.opt.Drivers[name]
-		if !has {
-			continue
-		}
-		found, err := driver.List(ctx)
-		if err != nil {
-			absent[name] = err
-			continue
-		}
-		for _, f := range found {
-			all[f.ID] = lead{f, name}
+// answer is what a driver says that there is, or why it does not.
+type answer struct {
+	driver fleet.Driver
+	found  []Found
+	err    error
+}
+
+// find asks all drivers at once what there is; absent are those that gave no answer. Processes are not held
+// up for long by an engine that hangs.
+func (k *Keeper) find(ctx context.Context) (all map[fleet.ReplicaID]lead, absent map[fleet.Driver]bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan answer, len(k.opt.Drivers))
+	all, absent = map[fleet.ReplicaID]lead{}, map[fleet.Driver]bool{}
+	for name, driver := range k.opt.Drivers {
+		absent[name] = true
+		k.workers.Go(func() {
+			found, err := driver.List(ctx)
+			answers <- answer{name, found, err}
+		})
+	}
+	var late <-chan time.Time
+	for range k.opt.Drivers {
+		select {
+		case <-late:
+			return all, absent
+		case a := <-answers:
+			if a.driver == fleet.DriverProcess {
+				late = time.After(findLimit)
+			}
+			if a.err != nil {
+				continue
+			}
+			delete(absent, a.driver)
+			for _, f := range a.found {
+				all[f.ID] = lead{f, a.driver}
+			}
 		}
 	}
 	return all, absent

@@ -100,7 +100,7 @@ func TestEndsWhatMayRun(t *testing.T) {
 			b.is(first, fleet.PhaseStopping, fleet.HealthNotChecked)
 			b.asked(engine)
 			require.Equal(t, string(fleet.PhaseStopping), b.status(first).GetPhase())
-			engine.is(func() { engine.away, engine.stuck = false, false })
+			engine.is(func() { engine.away, engine.stuck, engine.freezes = false, false, false })
 			b.gone(first)
 			require.Equal(t, []fleet.ReplicaID{first}, engine.removed)
 		})
