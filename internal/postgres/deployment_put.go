@@ -105,9 +105,16 @@ type deploymentWork struct {
 func workOn(ctx context.Context, q *db.Queries, o *fleet.Object, actor string) (*deploymentWork, error) {
 	row, err := q.LockDeployment(ctx, o.Name)
 	if noRows(err) {
+		if err := forgetTombstones(ctx, q, o.Name); err != nil {
+			return nil, err
+		}
 		row, err = q.InsertDeployment(ctx, db.InsertDeploymentParams{Name: o.Name, Uid: o.UID, Project: string(o.Project)})
 	}
 	return &deploymentWork{q: q, row: row, object: o, actor: actor}, failed("lock the deployment", err)
+}
+
+func forgetTombstones(ctx context.Context, q *db.Queries, name string) error {
+	return failed("forget whose replicas end", q.ForgetTombstonesOf(ctx, name))
 }
 
 func (w *deploymentWork) name() fleet.DeploymentName { return fleet.DeploymentName(w.row.Name) }
@@ -140,6 +147,9 @@ func (w *deploymentWork) redeclare(ctx context.Context) error {
 	if w.row.Project != string(w.object.Project) { // what became of another project's is not shown
 		if err := w.q.ForgetDeployment(ctx, db.ForgetDeploymentParams{Name: w.row.Name, Project: string(w.object.Project)}); err != nil {
 			return failed("forget what was", err)
+		}
+		if err := forgetTombstones(ctx, w.q, w.row.Name); err != nil {
+			return err
 		}
 	}
 	p := db.RedeclareDeploymentParams{

@@ -133,11 +133,11 @@ func (a *approving) instances(ctx context.Context, names []string) error {
 }
 
 // replicas approves, and names them to the node as those that it is to end.
-func (a *approving) replicas(ctx context.Context, listed []db.OrphanReplica) error {
+func (a *approving) replicas(ctx context.Context, listed []db.LockOrphanReplicasRow) error {
 	bury := db.BuryUnlistedParams{Node: a.node.Name}
 	for _, o := range listed {
 		if o.ApprovedAt == nil {
-			bury.Ids, bury.Deployments = append(bury.Ids, o.Replica), append(bury.Deployments, o.Deployment)
+			bury.Ids, bury.Deployments = append(bury.Ids, o.Replica), append(bury.Deployments, o.KnownOf)
 			bury.Phases = append(bury.Phases, o.Phase)
 			a.told = append(a.told, approvedOrphan{Replica: o.Replica, Deployment: o.Deployment, Revision: o.Revision, Reason: o.Reason})
 		}
@@ -163,7 +163,7 @@ func (a *approving) replicas(ctx context.Context, listed []db.OrphanReplica) err
 const namesTold = 10
 
 // allListed refuses what does not wait there, by name.
-func (a *approving) allListed(instances []string, replicas []db.OrphanReplica) error {
+func (a *approving) allListed(instances []string, replicas []db.LockOrphanReplicasRow) error {
 	hint := "holdfast orphans list " + a.node.Name
 	if a.All {
 		if len(instances)+len(replicas) > 0 {

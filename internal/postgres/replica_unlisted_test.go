@@ -327,6 +327,56 @@ func TestUnlistedReplicas(t *testing.T) {
 		require.NotContains(t, b.named(nodeA), two)
 	})
 
+	t.Run("of a name that is another project's by now are not shown as theirs", func(t *testing.T) { // X10, X17
+		t.Parallel()
+		b, told := lateEnd(t)
+		b.connect(nodeA)
+		left := ghost(one)
+		left.Deployment, left.Revision = web, 1
+		b.tells(nodeA, left, healthy(told))
+		uncounted := func() (ids []fleet.ReplicaID) {
+			all, err := b.UncountedReplicas(b.ctx(), web, 10)
+			require.NoError(t, err)
+			for _, u := range all {
+				ids = append(ids, u.ID)
+			}
+			return ids
+		}
+		listed := func(of fleet.ProjectName) int {
+			all, err := b.ListOrphans(b.ctx(), postgres.OrphanFilter{Node: nodeA, Project: of}, "", 10)
+			require.NoError(t, err)
+			return len(all)
+		}
+		require.ElementsMatch(t, []fleet.ReplicaID{told, one}, uncounted())
+		require.Equal(t, 1, listed(project))
+
+		b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 0 }))
+		_, err := b.turnDeployment(fleet.OperationDestroy)
+		require.NoError(t, err)
+		for range 5 {
+			b.visits()
+			b.obey(nodeB)
+			b.tells(nodeA, left)
+			b.exec(`UPDATE replicas SET stop_by = now() - interval '1 s' WHERE state = 'TERMINATING'`)
+		}
+		require.Equal(t, fleet.DeploymentTerminated, b.viewed().State)
+		b.putDeployment(func(p *postgres.DeploymentPut) { p.Project = "blue" })
+		b.tells(nodeA, left, healthy(told))
+		require.Empty(t, uncounted())
+		require.Equal(t, []int{0, 1}, []int{listed("blue"), listed("")})
+		_, err = b.approveReplicas(func(in *postgres.OrphanApproval) { in.All = true })
+		require.NoError(t, err)
+		require.Contains(t, b.named(nodeA), one)
+		require.Contains(t, b.named(nodeA), told, "it goes on ending")
+		require.Empty(t, uncounted())
+
+		newer := ghost(two)
+		newer.Deployment, newer.Revision = web, 99
+		b.tells(nodeA, newer)
+		require.Equal(t, []fleet.ReplicaID{two}, uncounted(), "made since the backup: it is theirs")
+		require.Equal(t, 1, listed("blue"))
+	})
+
 	t.Run("of another node are no live ones here", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t).deployable()

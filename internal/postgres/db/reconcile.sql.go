@@ -573,7 +573,7 @@ FROM (
     UNION ALL
     SELECT 'replica', r.replica, r.deployment, r.phase, '', 0, r.revision, NULL, r.reason, r.since, r.approved_by, r.approved_at
     FROM orphan_replicas r WHERE r.node = $1
-      AND ($2::text = '' OR EXISTS (SELECT 1 FROM deployments d WHERE d.name = r.deployment AND d.project = $2))) u
+      AND ($2::text = '' OR replica_project(r.deployment, r.revision) = $2)) u
 WHERE (u.kind, u.name) > ($3::text, $4::text)
 ORDER BY u.kind, u.name LIMIT $5
 `

@@ -143,6 +143,18 @@ func (q *Queries) ForgetOrphanReplicas(ctx context.Context, arg ForgetOrphanRepl
 	return err
 }
 
+const forgetTombstonesOf = `-- name: ForgetTombstonesOf :exec
+UPDATE replica_tombstones x SET deployment = '' WHERE (x.node, x.replica) IN (
+    SELECT t.node, t.replica FROM replica_tombstones t WHERE t.deployment = $1 ORDER BY t.replica FOR UPDATE)
+`
+
+// The name is another project's now, or nobody knows whose it was: what ends goes on ending, and is shown to
+// nobody as theirs.
+func (q *Queries) ForgetTombstonesOf(ctx context.Context, deployment string) error {
+	_, err := q.db.Exec(ctx, forgetTombstonesOf, deployment)
+	return err
+}
+
 const listOrphanReplicas = `-- name: ListOrphanReplicas :exec
 INSERT INTO orphan_replicas AS o (node, replica, deployment, revision, phase, reason)
 SELECT $1, u.id, u.deployment, u.revision, u.phase, u.reason
@@ -176,8 +188,10 @@ func (q *Queries) ListOrphanReplicas(ctx context.Context, arg ListOrphanReplicas
 }
 
 const lockOrphanReplicas = `-- name: LockOrphanReplicas :many
-SELECT node, replica, deployment, revision, phase, reason, since, approved_by, approved_at FROM orphan_replicas o WHERE o.node = $1 AND ($2::boolean OR o.replica = ANY($3::text[]))
-  AND ($4::text = '' OR EXISTS (SELECT 1 FROM deployments d WHERE d.name = o.deployment AND d.project = $4))
+SELECT o.node, o.replica, o.deployment, o.revision, o.phase, o.reason, o.since, o.approved_by, o.approved_at, (CASE WHEN replica_project(o.deployment, o.revision) IS NULL AND EXISTS (SELECT 1 FROM deployments d WHERE d.name = o.deployment)
+                  THEN '' ELSE o.deployment END)::text AS known_of
+FROM orphan_replicas o WHERE o.node = $1 AND ($2::boolean OR o.replica = ANY($3::text[]))
+  AND ($4::text = '' OR replica_project(o.deployment, o.revision) = $4)
 ORDER BY o.replica FOR UPDATE
 `
 
@@ -188,8 +202,21 @@ type LockOrphanReplicasParams struct {
 	Project string
 }
 
+type LockOrphanReplicasRow struct {
+	Node       string
+	Replica    string
+	Deployment string
+	Revision   int64
+	Phase      string
+	Reason     string
+	Since      time.Time
+	ApprovedBy *string
+	ApprovedAt *time.Time
+	KnownOf    string
+}
+
 // Held against a report that lists or forgets them meanwhile.
-func (q *Queries) LockOrphanReplicas(ctx context.Context, arg LockOrphanReplicasParams) ([]OrphanReplica, error) {
+func (q *Queries) LockOrphanReplicas(ctx context.Context, arg LockOrphanReplicasParams) ([]LockOrphanReplicasRow, error) {
 	rows, err := q.db.Query(ctx, lockOrphanReplicas,
 		arg.Node,
 		arg.Every,
@@ -200,9 +227,9 @@ func (q *Queries) LockOrphanReplicas(ctx context.Context, arg LockOrphanReplicas
 		return nil, err
 	}
 	defer rows.Close()
-	var items []OrphanReplica
+	var items []LockOrphanReplicasRow
 	for rows.Next() {
-		var i OrphanReplica
+		var i LockOrphanReplicasRow
 		if err := rows.Scan(
 			&i.Node,
 			&i.Replica,
@@ -213,6 +240,7 @@ func (q *Queries) LockOrphanReplicas(ctx context.Context, arg LockOrphanReplicas
 			&i.Since,
 			&i.ApprovedBy,
 			&i.ApprovedAt,
+			&i.KnownOf,
 		); err != nil {
 			return nil, err
 		}
@@ -317,7 +345,8 @@ SELECT u.replica::text AS replica, u.node::text AS node, u.reason::text AS reaso
     SELECT t.replica, t.node, 'told_to_end' AS reason, t.since FROM replica_tombstones t WHERE t.deployment = $1
     UNION ALL
     SELECT o.replica, o.node, o.reason, o.since FROM orphan_replicas o
-    WHERE o.deployment = $1 AND o.approved_at IS NULL AND o.phase NOT IN ('exited', 'failed', 'stopped')) u
+    WHERE o.deployment = $1 AND o.approved_at IS NULL AND o.phase NOT IN ('exited', 'failed', 'stopped')
+      AND replica_project(o.deployment, o.revision) IS NOT NULL) u
 ORDER BY u.since DESC, u.replica LIMIT $2
 `
 

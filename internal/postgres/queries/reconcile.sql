@@ -154,7 +154,7 @@ FROM (
     UNION ALL
     SELECT 'replica', r.replica, r.deployment, r.phase, '', 0, r.revision, NULL, r.reason, r.since, r.approved_by, r.approved_at
     FROM orphan_replicas r WHERE r.node = @node
-      AND (@project::text = '' OR EXISTS (SELECT 1 FROM deployments d WHERE d.name = r.deployment AND d.project = @project))) u
+      AND (@project::text = '' OR replica_project(r.deployment, r.revision) = @project)) u
 WHERE (u.kind, u.name) > (@after_kind::text, @after::text)
 ORDER BY u.kind, u.name LIMIT @max_rows;
 

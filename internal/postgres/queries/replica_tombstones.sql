@@ -58,9 +58,17 @@ ON CONFLICT (node, replica) DO UPDATE SET phase = excluded.phase,
 
 -- Held against a report that lists or forgets them meanwhile.
 -- name: LockOrphanReplicas :many
-SELECT * FROM orphan_replicas o WHERE o.node = @node AND (@every::boolean OR o.replica = ANY(@ids::text[]))
-  AND (@project::text = '' OR EXISTS (SELECT 1 FROM deployments d WHERE d.name = o.deployment AND d.project = @project))
+SELECT o.*, (CASE WHEN replica_project(o.deployment, o.revision) IS NULL AND EXISTS (SELECT 1 FROM deployments d WHERE d.name = o.deployment)
+                  THEN '' ELSE o.deployment END)::text AS known_of
+FROM orphan_replicas o WHERE o.node = @node AND (@every::boolean OR o.replica = ANY(@ids::text[]))
+  AND (@project::text = '' OR replica_project(o.deployment, o.revision) = @project)
 ORDER BY o.replica FOR UPDATE;
+
+-- The name is another project's now, or nobody knows whose it was: what ends goes on ending, and is shown to
+-- nobody as theirs.
+-- name: ForgetTombstonesOf :exec
+UPDATE replica_tombstones x SET deployment = '' WHERE (x.node, x.replica) IN (
+    SELECT t.node, t.replica FROM replica_tombstones t WHERE t.deployment = @deployment ORDER BY t.replica FOR UPDATE);
 
 -- name: ApproveOrphanReplicas :exec
 UPDATE orphan_replicas SET approved_by = @actor, approved_at = now()
@@ -77,7 +85,8 @@ SELECT u.replica::text AS replica, u.node::text AS node, u.reason::text AS reaso
     SELECT t.replica, t.node, 'told_to_end' AS reason, t.since FROM replica_tombstones t WHERE t.deployment = @deployment
     UNION ALL
     SELECT o.replica, o.node, o.reason, o.since FROM orphan_replicas o
-    WHERE o.deployment = @deployment AND o.approved_at IS NULL AND o.phase NOT IN ('exited', 'failed', 'stopped')) u
+    WHERE o.deployment = @deployment AND o.approved_at IS NULL AND o.phase NOT IN ('exited', 'failed', 'stopped')
+      AND replica_project(o.deployment, o.revision) IS NOT NULL) u
 ORDER BY u.since DESC, u.replica LIMIT @max_rows;
 
 -- Those that run, by their node's last word.
