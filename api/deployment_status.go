@@ -43,7 +43,7 @@ func (s *server) deploymentStatus(name string, v postgres.DeploymentView) Deploy
 	if status.State == "" || v.Revision == 0 && v.Reason == "" { // nobody has visited it
 		status.State, status.Reason = fleet.DeploymentPending, "not_released"
 		status.Message = "it was written without being released: deploy it"
-		status.Conditions = decide.NotReleased()
+		status.Conditions, _ = fleet.ConditionsSince(nil, decide.NotReleased(), v.Since)
 	}
 	if status.Conditions == nil {
 		status.Conditions = []fleet.DeploymentCondition{}

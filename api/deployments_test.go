@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -282,6 +283,10 @@ func TestDeploymentTurns(t *testing.T) {
 			r.put(webPath+"?deploy=false", web)
 			s := deploymentStatusOf(t, r.deployment(webPath))
 			require.NotNil(t, s.Since)
+			for i := range s.Conditions {
+				require.WithinDuration(t, *s.Since, s.Conditions[i].Since, 0)
+				s.Conditions[i].Since = time.Time{}
+			}
 			s.Since = nil
 			return s
 		}

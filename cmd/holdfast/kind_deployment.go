@@ -157,9 +157,9 @@ func replicasText(n api.ReplicaTotals) string {
 }
 
 func conditionsTable(conditions []fleet.DeploymentCondition) *table {
-	t := newTable([]string{"CONDITION", "STATUS", "REASON", "MESSAGE"})
+	t := newTable([]string{"CONDITION", "STATUS", "REASON", "MESSAGE", "SINCE"})
 	for _, d := range conditions {
-		t.add([]string{d.Type, string(d.Status), d.Reason, d.Message})
+		t.add([]string{d.Type, string(d.Status), d.Reason, d.Message, stamp(d.Since)})
 	}
 	return t
 }

@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // DeploymentName names a deployment: a DNS label, unique in a region.
 type DeploymentName string
@@ -216,4 +219,23 @@ type DeploymentCondition struct {
 	Status  ConditionStatus `json:"status"`
 	Reason  string          `json:"reason"`
 	Message string          `json:"message,omitempty"`
+	// Since is when the status changed; zero where that is not known.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// ConditionsSince dates conditions: one whose status stays keeps its time, the others are of now. It says
+// whether anything but the time is another.
+func ConditionsSince(was, conditions []DeploymentCondition, now time.Time) (dated []DeploymentCondition, changed bool) {
+	dated = slices.Clone(conditions)
+	changed = len(was) != len(conditions)
+	for i := range dated {
+		c := &dated[i]
+		c.Since = now
+		at := slices.IndexFunc(was, func(w DeploymentCondition) bool { return w.Type == c.Type && w.Status == c.Status })
+		if at >= 0 && !was[at].Since.IsZero() {
+			c.Since = was[at].Since
+		}
+		changed = changed || at < 0 || was[at].Reason != c.Reason || was[at].Message != c.Message
+	}
+	return dated, changed
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -172,5 +173,31 @@ func TestValidatePool(t *testing.T) {
 		var e *fleet.Error
 		require.ErrorAs(t, s.Validate(), &e)
 		require.Equal(t, field, e.Field)
+	}
+}
+
+// X18
+func TestConditionsSince(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	before := now.Add(-time.Hour)
+	is := func(status fleet.ConditionStatus, reason string, since time.Time) []fleet.DeploymentCondition {
+		return []fleet.DeploymentCondition{{Type: "available", Status: status, Reason: reason, Since: since}}
+	}
+	for _, c := range []struct {
+		name    string
+		was     []fleet.DeploymentCondition
+		since   time.Time
+		changed bool
+	}{
+		{"one that stays keeps its time", is("true", "enough", before), before, false},
+		{"so does one of another reason", is("true", "scaled", before), before, true},
+		{"another status is of now", is("false", "enough", before), now, true},
+		{"the first is of now", nil, now, true},
+		{"one without a time gets one, and that is no change", is("true", "enough", time.Time{}), now, false},
+	} {
+		dated, changed := fleet.ConditionsSince(c.was, is("true", "enough", time.Time{}), now)
+		require.Equal(t, is("true", "enough", c.since), dated, c.name)
+		require.Equal(t, c.changed, changed, c.name)
 	}
 }

@@ -15,9 +15,9 @@ func (c *carrying) move(ctx context.Context) error {
 	if err := c.through(ctx); err != nil {
 		return err
 	}
-	conditions, err := json.Marshal(c.plan.Conditions)
+	conditions, changed, err := c.conditions(before.Conditions)
 	if err != nil {
-		return failed("write the conditions", err)
+		return err
 	}
 	p := db.MoveDeploymentParams{
 		Name: c.row.Name, State: c.row.State, Reason: c.plan.Rule, Message: c.plan.Message, Awaited: c.plan.Awaited,
@@ -27,7 +27,7 @@ func (c *carrying) move(ctx context.Context) error {
 	if err := c.q.MoveDeployment(ctx, p); err != nil {
 		return failed("move the deployment", err)
 	}
-	if before.State == p.State && before.Reason == p.Reason && sameJSON(before.Conditions, conditions) {
+	if before.State == p.State && before.Reason == p.Reason && !changed {
 		return nil
 	}
 	if c.object == nil || c.gone && c.object.DeletingSince != nil { // its end was said
@@ -36,6 +36,17 @@ func (c *carrying) move(ctx context.Context) error {
 	now := c.row
 	now.Reason, now.Message, now.Conditions = p.Reason, p.Message, p.Conditions
 	return c.announce(ctx, now, regionActor)
+}
+
+// conditions dates those of the plan by those that were, and says whether they changed.
+func (c *carrying) conditions(before json.RawMessage) (out json.RawMessage, changed bool, err error) {
+	var was []fleet.DeploymentCondition
+	if err := json.Unmarshal(before, &was); err != nil {
+		return nil, false, failed("read the conditions", err)
+	}
+	dated, changed := fleet.ConditionsSince(was, c.plan.Conditions, c.seen.At.UTC())
+	out, err = json.Marshal(dated)
+	return out, changed, failed("write the conditions", err)
 }
 
 func orNull(t time.Time) *time.Time {

@@ -588,3 +588,46 @@ func TestDoorOfUnreleased(t *testing.T) {
 	require.Equal(t, first.Operation.ID, again.Operation.ID)
 	require.Equal(t, fleet.DeploymentPending, b.viewed().State, "another of the name is not for that door")
 }
+
+// X18: conditions say since when their status holds, and that alone is no change.
+func TestDeploymentConditionsSince(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	conditions := func() map[string]fleet.DeploymentCondition {
+		out := map[string]fleet.DeploymentCondition{}
+		for _, c := range b.viewed().Conditions {
+			require.WithinDuration(t, time.Now(), c.Since, time.Minute)
+			out[c.Type] = c
+		}
+		return out
+	}
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Replicas.Initial, s.Replicas.Min = 1, 1 }))
+	b.visits()
+	first := conditions()
+	require.Equal(t, fleet.ConditionFalse, first[decide.ConditionAvailable].Status)
+	b.settles()
+	b.visits()
+	running := conditions()
+	require.Greater(t, running[decide.ConditionAvailable].Since, first[decide.ConditionAvailable].Since)
+
+	counts := func() []any {
+		return []any{scan[int](b, `SELECT count(*) FROM events`), b.viewed().Updated}
+	}
+	before := counts()
+	b.visits()
+	require.Equal(t, running, conditions())
+	b.exec(`UPDATE deployments SET conditions = (SELECT jsonb_agg(c - 'since') FROM jsonb_array_elements(conditions) c)`)
+	b.visits()
+	require.Equal(t, before[0], counts()[0], "of before a condition had a time")
+	require.Len(t, conditions(), 3)
+	before = counts()
+	b.visits()
+	require.Equal(t, before, counts())
+
+	_, err := b.turnDeployment(fleet.OperationScale, to(2)) // another reason, the same status
+	require.NoError(t, err)
+	available := conditions()[decide.ConditionAvailable]
+	b.visits()
+	require.Equal(t, available.Since, conditions()[decide.ConditionAvailable].Since)
+	require.NotEqual(t, before[0], counts()[0])
+}
