@@ -9,9 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
+
+// unfinished is how the name begins of a file that is being written.
+const unfinished = "new-"
 
 // definitions keeps what the region generated, by hash, in a directory of the node.
 type definitions struct {
@@ -76,7 +80,7 @@ func (d *definitions) write(hash fleet.Hash, body []byte) error {
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return fleet.Errorf(fleet.Unavailable, "make the directory of definitions: %w", err)
 	}
-	file, err := os.CreateTemp(d.dir, "new-")
+	file, err := os.CreateTemp(d.dir, unfinished)
 	if err != nil {
 		return fleet.Errorf(fleet.Unavailable, "keep a definition: %w", err)
 	}
@@ -84,10 +88,25 @@ func (d *definitions) write(hash fleet.Hash, body []byte) error {
 	if err = errors.Join(err, file.Close()); err == nil {
 		err = os.Rename(file.Name(), d.path(hash))
 	}
-	if err != nil {
-		return fleet.Errorf(fleet.Unavailable, "keep a definition: %w", err)
+	if err != nil { // it is tried again, with a file of another name: a full disk is not to fill up
+		return fleet.Errorf(fleet.Unavailable, "keep a definition: %w", errors.Join(err, os.Remove(file.Name())))
 	}
 	return nil
+}
+
+// sweep removes what agents that were killed had not finished to write; nothing is being written meanwhile.
+func (d *definitions) sweep() error {
+	entries, err := os.ReadDir(d.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), unfinished) {
+			errs = append(errs, os.Remove(filepath.Join(d.dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // retain removes what no replica needs any more.

@@ -243,6 +243,9 @@ type sweeper interface {
 
 // sweep leaves what cannot be removed to the next agent: it is no reason to run nothing.
 func (k *Keeper) sweep(ctx context.Context) {
+	if err := k.definitions.sweep(); err != nil {
+		k.opt.Log.Error("what earlier agents had not finished to write was not removed", "err", err)
+	}
 	for name, driver := range k.opt.Drivers {
 		s, sweeps := driver.(sweeper)
 		if !sweeps {

@@ -205,6 +205,29 @@ func TestOutputOutlivesReplica(t *testing.T) {
 	require.True(t, said("last words")())
 }
 
+// S31: a definition that cannot be kept, for the disk may be full, leaves nothing behind, however often it is tried.
+func TestDefinitionThatCannotBeKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	d := b.keeper.definitions
+	hash := b.defined(web())
+	require.NoError(t, os.MkdirAll(filepath.Join(d.path(hash), "in the way"), 0o700))
+	for range 3 {
+		_, err := d.get(t.Context(), hash)
+		require.Equal(t, fleet.Unavailable, fleet.KindOf(err))
+	}
+	left, err := os.ReadDir(d.dir)
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+
+	b.stop()
+	cut := filepath.Join(d.dir, unfinished+"by an agent that was killed")
+	require.NoError(t, os.WriteFile(cut, nil, 0o600))
+	b.open(true)
+	<-b.keeper.ready
+	require.NoFileExists(t, cut)
+}
+
 func TestExpand(t *testing.T) {
 	t.Parallel()
 	names := map[string]string{"PORT": "80", "HOLDFAST_NODE": "a"}
