@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
 func applied(a Applied) string {
@@ -256,7 +257,8 @@ func TestApplyInPart(t *testing.T) {
 // N107: 10,000 objects, first none of which changes, then all. How long that takes is bench's.
 func TestPlanOfTenThousand(t *testing.T) {
 	t.Parallel()
-	const count, sites = 10_000, 10
+	const sites = 10
+	count := testkit.Many(10_000)
 	r := setup(t)
 	filler := strings.Repeat("x", 40)
 	var all []string

@@ -87,6 +87,7 @@ func TestInstances(t *testing.T) {
 	first := one.run(options(one.address, one.token, with))
 	second := other.run(options(other.address, other.token, with)) // with the same Executor
 	id, kept := one.active("p", ""), other.active("p", "")
+	other.eventually("it knows that it is", func() bool { return second.Status().State == provider.Active })
 	one.stop()
 	one.eventually("it knows", func() bool { return first.Status().State == provider.Disconnected })
 	require.Equal(t, provider.Active, second.Status().State)
