@@ -122,7 +122,17 @@ func takeCgroups(dir, name string) (*Cgroups, error) {
 
 // enable has the cgroups below one bounded.
 func enable(dir string) error {
-	return control(filepath.Join(dir, "cgroup.subtree_control"), "+"+strings.Join(controllers, " +"))
+	return occupied(control(filepath.Join(dir, "cgroup.subtree_control"), "+"+strings.Join(controllers, " +")))
+}
+
+// occupied says what to do where processes keep a cgroup from being divided: they are of an agent of
+// before the unit was delegated.
+func occupied(err error) error {
+	if !errors.Is(err, unix.EBUSY) {
+		return err
+	}
+	return fleet.Errorf(fleet.Precondition, "what runs since before the cgroup was delegated is still in it: %w", err).
+		WithHint("once it has ended, restart the agent; systemctl stop and then systemctl kill of its unit end all of it")
 }
 
 // control writes to one of the kernel's files.

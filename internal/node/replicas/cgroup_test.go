@@ -136,6 +136,18 @@ func TestLimits(t *testing.T) {
 	require.NoError(t, none.remove(t.Context(), first))
 }
 
+// X8: it says what to do where something of before the delegation is in the way.
+func TestOccupied(t *testing.T) {
+	t.Parallel()
+	err := occupied(control(filepath.Join(t.TempDir(), "missing", "cgroup.subtree_control"), "+cpu"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NotContains(t, err.Error(), "systemctl")
+	err = occupied(fleet.Errorf(fleet.Precondition, "set cgroup.subtree_control: %w", &os.PathError{Op: "write", Path: "x", Err: unix.EBUSY}))
+	require.ErrorIs(t, err, unix.EBUSY)
+	require.ErrorContains(t, err, "systemctl stop")
+	require.NoError(t, occupied(nil))
+}
+
 // realCgroups are cgroups of this machine, without limits, or nil where it has none for this process.
 func realCgroups(t *testing.T) *Cgroups {
 	t.Helper()
