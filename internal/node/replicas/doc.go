@@ -21,8 +21,10 @@
 //   - the agent is killed: replicas run on; the next agent finds them by their drivers, and what
 //     they were by its store, with their ports, restarts and health.
 //   - a guardian is killed: its replica dies with it and is reported as exited.
-//   - the store is lost: what runs and nobody remembers is left alone until a set was read whole,
-//     then it is ended, and started anew where the set has it.
+//   - the store is lost: what runs and nobody remembers is left alone until a set was read whole. It is
+//     started anew where the set has it, ended where the set says so, and else runs on and is told.
+//   - an engine is away or hangs: its own replicas wait for it, and no others. None of them is said to have
+//     ended while it may run (known.Asked).
 //   - the machine restarts: every replica is reported as exited.
 //
 // Nothing of a replica that is in the set no more stays: its process, its directory and its row go
