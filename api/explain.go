@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -56,7 +57,8 @@ type explaining struct {
 	s      *server
 	name   fleet.DeploymentName
 	view   postgres.DeploymentView
-	spec   *fleet.DeploymentSpec // nil of one that has ended
+	spec   *fleet.DeploymentSpec // what is judged: what was released, or declared where nothing was; nil of one that has ended
+	ends   bool                  // nothing of it is to run
 	failed []postgres.Replica    // newest first
 	// unplaced says why there is no place for the replicas that are missing, "" when there is.
 	unplaced, unplacedMessage string
@@ -72,22 +74,42 @@ func (x *explaining) declared(ctx context.Context) error {
 		return err
 	}
 	x.out.Project = string(o.Project)
-	x.spec = &fleet.DeploymentSpec{}
-	if err := json.Unmarshal(o.Spec, x.spec); err != nil {
-		return fleet.Errorf(fleet.Internal, "read the spec of %s: %w", o.ObjectKey, err)
+	generation, err := x.judged(ctx, o)
+	if err != nil {
+		return err
 	}
+	x.ends = o.DeletingSince != nil || x.view.UID != "" && x.view.UID != o.UID || x.spec.State == fleet.StateStopped
 	spec := x.spec.WithDefaults()
 	runs := x.defined(ctx, spec)
 	short := ExplainedSpec{
 		Type: spec.Type, Driver: driverOf(runs), Image: runs.Image, Command: runs.Argv(), Model: spec.Model,
 		Ports: runs.Ports, Health: runs.Health, Resources: totalOf(spec.Resources), Replicas: spec.Replicas,
-		Placement: DeploymentPlacement(spec.Placement), State: spec.State, Recovery: spec.Recovery.WithDefaults(), Generation: o.Generation,
+		Placement: DeploymentPlacement(spec.Placement), State: spec.State, Recovery: spec.Recovery.WithDefaults(), Generation: generation,
 	}
 	if runs.Startup != nil {
 		short.StartupSeconds = runs.Startup.Deadline
 	}
 	x.out.Spec = &short
 	return nil
+}
+
+// judged reads the spec of what is released, by which the region acts: of what was written since, nothing
+// follows yet. It gives the generation.
+func (x *explaining) judged(ctx context.Context, o fleet.Object) (int64, error) {
+	next := postgres.Place{ID: strconv.FormatInt(x.view.Revision+1, 10)}
+	rows, err := x.s.store.ListDeploymentRevisions(ctx, x.name, next, 1)
+	if err != nil {
+		return 0, err
+	}
+	if x.view.Revision > 0 && len(rows) > 0 && rows[0].Revision == x.view.Revision {
+		x.spec = &rows[0].Spec
+		return rows[0].Generation, nil
+	}
+	x.spec = &fleet.DeploymentSpec{}
+	if err := json.Unmarshal(o.Spec, x.spec); err != nil {
+		return 0, fleet.Errorf(fleet.Internal, "read the spec of %s: %w", o.ObjectKey, err)
+	}
+	return o.Generation, nil
 }
 
 // defined is what was released, with what its type gives; of what was not, what is declared.

@@ -95,7 +95,7 @@ func (x *explaining) said() []word {
 		all = append(all, word{c.Reason, c.Message})
 	}
 	for _, r := range x.failed {
-		if r.ProcessVersion == x.view.ProcessVersion { // what failed before says nothing of what runs now
+		if !x.ends && r.ProcessVersion == x.view.ProcessVersion { // what failed before says nothing of what runs now
 			all = append(all, word{r.Reason, r.Message})
 		}
 	}

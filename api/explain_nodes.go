@@ -25,7 +25,7 @@ func (x *explaining) room(ctx context.Context) error {
 	want := placeRequest(spec)
 	want.Project = fleet.ProjectName(x.out.Project)
 	n := totalsOf(x.view)
-	if want.Count = n.Desired - n.Healthy - n.Starting - n.Unhealthy - n.Degraded; want.Count > 0 {
+	if want.Count = n.Desired - n.Healthy - n.Starting - n.Unhealthy - n.Degraded; want.Count > 0 && !x.ends {
 		placed := decide.Place(want, rooms)
 		x.unplaced, x.unplacedMessage = placed.Reason, placed.Message
 	}

@@ -217,6 +217,41 @@ func causesOf(e Explanation) []string {
 	return out
 }
 
+// S94, S95: what was only written keeps nothing from running, nor does what is to end.
+func TestExplainReleased(t *testing.T) {
+	t.Parallel()
+	r := running(t)
+	r.linked()
+	r.sql(`UPDATE nodes SET facts = '{"resources":{"cpu":4,"memory":1073741824},"drivers":["process"]}'`)
+	r.sql(`UPDATE replicas SET state = 'TERMINATED', ended_at = now() WHERE id <> '` + old + `'`) // all are missing
+	explained := func() Explanation {
+		t.Helper()
+		a := r.get(webPath + "/explain")
+		require.Equal(t, http.StatusOK, a.status, string(a.body))
+		return into[Explanation](t, a)
+	}
+	released := explained()
+	require.Equal(t, []string{CauseProgram}, causesOf(released))
+	for _, written := range []string{
+		strings.Replace(web, `"cpu":0.5`, `"cpu":64`, 1),
+		strings.Replace(web, `"replicas"`, `"placement":{"labels":{"disk":"ssd"}}, "replicas"`, 1),
+		strings.Replace(web, `"replicas"`, `"state":"stopped", "replicas"`, 1),
+	} {
+		r.put(webPath+"?deploy=false", written)
+		e := explained()
+		require.Equal(t, released.Causes, e.Causes, written)
+		require.Equal(t, released.Spec, e.Spec)
+		require.Equal(t, released.Nodes, e.Nodes)
+	}
+
+	r.put(webPath, strings.Replace(web, `"cpu":0.5`, `"cpu":64`, 1))
+	r.sql(`UPDATE deployments SET conditions = '[]'`)
+	require.Equal(t, []string{CauseNoResources}, causesOf(explained()))
+	require.InDelta(t, 64, explained().Spec.Resources.CPU, 1e-9)
+	r.call(r.operator, http.MethodDelete, webPath, nil)
+	require.Empty(t, causesOf(explained()), "nothing is to run")
+}
+
 // S94, S95, X8
 func TestExplain(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ type Explanation struct {
 	Name      string           `json:"name"`
 	Project   string           `json:"project"`
 	Status    DeploymentStatus `json:"status"`
-	Spec      *ExplainedSpec   `json:"spec,omitempty" doc:"missing of a deployment that has ended"`
+	Spec      *ExplainedSpec   `json:"spec,omitempty" doc:"what is released of it, declared where nothing is; missing of a deployment that has ended"`
 	Causes    []Cause          `json:"causes" doc:"what keeps it from running as declared, the weightiest first"`
 	Replicas  []Replica        `json:"replicas" doc:"that live"`
 	Ended     []Replica        `json:"ended" doc:"the last ones that ended, newest first"`
@@ -34,7 +34,8 @@ type Uncounted struct {
 	Hint   string          `json:"hint,omitempty" doc:"what to do"`
 }
 
-// ExplainedSpec is the declaration in short.
+// ExplainedSpec is in short what is released of a declaration, which is of an earlier generation than what was
+// only written since.
 type ExplainedSpec struct {
 	Type           fleet.DeploymentType `json:"type"`
 	Driver         fleet.Driver         `json:"driver"`

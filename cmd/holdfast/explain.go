@@ -45,7 +45,7 @@ func (c *cli) explained(e api.Explanation) error {
 	fmt.Fprintf(c.stdout, "Deployment %s of project %s\n", clean(e.Name), clean(e.Project))
 	c.describeStanding(e.Status)
 	c.explainCauses(e.Causes)
-	c.explainSpec(e.Spec)
+	c.explainSpec(e)
 	for _, t := range []struct {
 		title string
 		table *table
@@ -88,10 +88,14 @@ func (c *cli) explainCauses(causes []api.Cause) {
 	}
 }
 
-// explainSpec writes the declaration in short.
-func (c *cli) explainSpec(s *api.ExplainedSpec) {
+// explainSpec writes in short what is released, or declared.
+func (c *cli) explainSpec(e api.Explanation) {
+	s, title := e.Spec, "Declared"
 	if s == nil {
 		return
+	}
+	if e.Status.Revision > 0 {
+		title = "Released"
 	}
 	health := "none"
 	if s.Health != nil {
@@ -104,7 +108,7 @@ func (c *cli) explainSpec(s *api.ExplainedSpec) {
 			ports[i] = fmt.Sprintf("%s:%d", p.Name, p.Port)
 		}
 	}
-	fmt.Fprintln(c.stdout, "\nDeclared:")
+	fmt.Fprintf(c.stdout, "\n%s (generation %d):\n", title, s.Generation)
 	for _, l := range [][2]string{
 		{"Runs", fmt.Sprintf("%s by %s, %s", s.Type, s.Driver, s.State)},
 		{"Image", s.Image},
