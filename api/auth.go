@@ -41,6 +41,8 @@ var (
 	forViewers   = access{least: roleViewer}
 	forOperators = access{least: roleOperator}
 	forAdmins    = access{least: roleAdmin, region: true}
+	// forAdminsOfAny also lets administrators of one project in, to what is theirs.
+	forAdminsOfAny = access{least: roleAdmin}
 )
 
 // caller is who sent a request.
@@ -61,10 +63,15 @@ func (c caller) may(a access) error {
 		}
 	}
 	if a.region && c.project != "" {
-		return fleet.Errorf(fleet.Denied, "this token is bound to project %s", c.project).
-			WithHint("this concerns the whole region: use a token without a project")
+		return c.bound()
 	}
 	return nil
+}
+
+// bound refuses what a token of one project does not reach.
+func (c caller) bound() error {
+	return fleet.Errorf(fleet.Denied, "this token is bound to project %s", c.project).
+		WithHint("this concerns the whole region: use a token without a project")
 }
 
 // sees says whether objects of a project exist for this caller.

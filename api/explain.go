@@ -174,6 +174,9 @@ func (x *explaining) left(ctx context.Context) error {
 		u := Uncounted{ID: r.ID, Node: string(r.Node), Reason: r.Reason, Since: r.Since}
 		if r.Reason == fleet.OrphanNeverKnown || r.Reason == fleet.OrphanOverCap {
 			u.Hint = "holdfast orphans approve " + u.Node + " replica/" + string(r.ID)
+			if _, _, err := x.s.visibleNode(ctx, u.Node); err != nil {
+				u.Hint = "its node is not of this project; who sees all: " + u.Hint
+			}
 		}
 		x.out.Uncounted = append(x.out.Uncounted, u)
 	}

@@ -23,7 +23,7 @@ func (s *server) mountOrphans() {
 	register(s, forViewers, list, s.listOrphans)
 	approve := endpoint(http.MethodPost, "/api/v1/nodes/{name}/orphans/approve", "approve-orphans", "Let a node drop orphans as it holds them now")
 	approve.DefaultStatus = http.StatusAccepted
-	register(s, forAdmins, approve, s.approveOrphans)
+	register(s, forAdminsOfAny, approve, s.approveOrphans)
 	takes[OrphanApproval](s, approve)
 }
 
@@ -52,7 +52,7 @@ func (s *server) listOrphans(ctx context.Context, in *listOrphansInput) (*orphan
 }
 
 // approveOrphans lets go by name what is listed (N86): an operator's word for what one pass
-// may not drop by itself.
+// may not drop by itself. Who is bound to a project lets go replicas of its deployments only.
 func (s *server) approveOrphans(ctx context.Context, in *askReconcileInput) (*acceptedOutput, error) {
 	n, _, err := s.visibleNode(ctx, in.Name)
 	if err != nil {
@@ -66,6 +66,9 @@ func (s *server) approveOrphans(ctx context.Context, in *askReconcileInput) (*ac
 	req, err := put.wanted()
 	if err != nil {
 		return nil, err
+	}
+	if c := callOf(ctx); c.project != "" && len(req.Instances) > 0 {
+		return nil, c.bound()
 	}
 	if req.ReconcileRequest, err = s.ask(ctx, in.AskParams, raw); err != nil {
 		return nil, err

@@ -175,6 +175,42 @@ func TestOrphans(t *testing.T) {
 		require.NotNil(t, into[Accepted](t, r.call(r.admin, http.MethodPost, orphansB+"/approve", `{"all":true}`)).Operation)
 	})
 
+	t.Run("are let go by an administrator of a project where they are replicas of its deployments", func(t *testing.T) { // X17
+		t.Parallel()
+		r, _ := orphaned(t)
+		r.put(webPath, web)
+		says := func(id, deployment string) fleet.ReplicaStatus {
+			return fleet.ReplicaStatus{
+				ID: fleet.ReplicaID(id), Phase: fleet.PhaseRunning, Health: fleet.HealthHealthy, Deployment: fleet.DeploymentName(deployment), Revision: 1,
+			}
+		}
+		_, err := r.store.ReplicasReported(t.Context(), fleet.ReplicasReport{Node: "plant-1-b", Replicas: []fleet.ReplicaStatus{
+			says("0a1b2c3d4e5f", "web"), says("0a1b2c3d4e60", "other"),
+		}}, postgres.ReplicaJudge{Unlisted: decide.UnlistedReplica, Cap: decide.DropCap})
+		require.NoError(t, err)
+		own, other := r.token("admin", "default"), r.token("admin", "red")
+		approve := func(token, body string, status int) {
+			t.Helper()
+			a := r.call(token, http.MethodPost, orphansB+"/approve", body)
+			require.Equal(t, status, a.status, string(a.body))
+		}
+		approve(other, `{"all":true}`, 404)
+		approve(r.token("operator", "default"), `{"all":true}`, 403)
+		approve(own, `{"instances":["ghost-1"]}`, 403)
+		approve(own, `{"instances":["ghost-1"],"replicas":["0a1b2c3d4e5f"]}`, 403)
+		approve(own, `{"replicas":["0a1b2c3d4e60"]}`, 404)
+		require.Empty(t, r.approvedNames())
+		hint := into[Explanation](t, r.call(own, http.MethodGet, webPath+"/explain", nil)).Uncounted[0].Hint
+		require.Equal(t, "holdfast orphans approve plant-1-b replica/0a1b2c3d4e5f", hint)
+		approve(own, `{"all":true}`, 200)
+		approved := r.approvedNames()
+		require.Len(t, approved, 1)
+		require.True(t, strings.HasPrefix(approved[0], " by "), "no instance: %s", approved)
+		set, err := r.store.NodeReplicas(t.Context(), "plant-1-b")
+		require.NoError(t, err)
+		require.Equal(t, []fleet.NodeReplica{{ID: "0a1b2c3d4e5f", Deployment: "web"}}, set.Replicas)
+	})
+
 	t.Run("many are approved in bounded events", func(t *testing.T) {
 		t.Parallel()
 		r, _ := orphaned(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // OrphanApproval lets a node drop what waits there, as it is held now: what is named, or all that is
-// listed. Why goes into the audit trail.
+// listed. With a Project these are the replicas of its deployments. Why goes into the audit trail.
 type OrphanApproval struct {
 	ReconcileRequest
 	All       bool
@@ -76,7 +76,8 @@ func (a *approving) operations() []Operation {
 }
 
 func (a *approving) approve(ctx context.Context) error {
-	instances, err := a.q.LockOrphans(ctx, db.LockOrphansParams{Node: a.node.Name, Every: a.All, Names: texts(a.Instances)})
+	every := a.All && a.Project == "" // instances are let go by who sees all
+	instances, err := a.q.LockOrphans(ctx, db.LockOrphansParams{Node: a.node.Name, Every: every, Names: texts(a.Instances)})
 	if err != nil {
 		return failed("read what is listed", err)
 	}
