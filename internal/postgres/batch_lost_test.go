@@ -226,7 +226,7 @@ func TestBatchesAtOnce(t *testing.T) {
 				return single(n)
 			}
 			for range 10 {
-				if _, err := b.EndOverdue(t.Context(), 10); err != nil {
+				if _, _, err := b.EndOverdue(t.Context(), 10); err != nil {
 					return err
 				}
 				if _, err := b.Purge(t.Context(), 100); err != nil {

@@ -42,9 +42,9 @@ func (s *Store) OpenDeploymentOperations(ctx context.Context, after string, olde
 }
 
 // CloseDeploymentOperations fails what a workflow run served that a person ended; what was asked
-// of the deployment stays so, and goes on with the next visit.
-func (s *Store) CloseDeploymentOperations(ctx context.Context, o OpenEntity, reason string) error {
-	return s.closeOperations(ctx, o, reason)
+// of the deployment stays so, and goes on with the next visit. It gives what it ended.
+func (s *Store) CloseDeploymentOperations(ctx context.Context, o OpenEntity, reason string) ([]OperationEnded, error) {
+	return s.closeEach(ctx, o, reason)
 }
 
 // CountRuntime counts deployments, and replicas that have not ended, by state.

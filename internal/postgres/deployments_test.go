@@ -369,7 +369,9 @@ func TestDeploymentDoors(t *testing.T) {
 	_, err = b.turnDeployment(fleet.OperationRestart)
 	require.NoError(t, err)
 	b.visits()
-	require.NoError(t, b.CloseDeploymentOperations(t.Context(), postgres.OpenEntity{Subject: webSub, Run: run1}, "workflow_terminated"))
+	closed, err := b.CloseDeploymentOperations(t.Context(), postgres.OpenEntity{Subject: webSub, Run: run1}, "workflow_terminated")
+	require.NoError(t, err)
+	require.Equal(t, []postgres.OperationEnded{{Kind: fleet.OperationRestart, State: fleet.OperationFailed, Reason: "workflow_terminated"}}, closed, "S93")
 	b.settles()
 	require.Equal(t, "restart failed", b.deploymentOperations()[2])
 
@@ -398,7 +400,7 @@ func TestDeploymentDeadlines(t *testing.T) {
 	b.exec(`UPDATE operations SET deadline_at = now() + interval '1 s'`)
 	require.WithinDuration(t, time.Now(), b.visits().Next, 5*time.Second, "its entity looks then")
 	b.exec(`UPDATE operations SET deadline_at = now() - interval '1 s'`)
-	n, err := b.EndOverdue(t.Context(), 10)
+	n, _, err := b.EndOverdue(t.Context(), 10)
 	require.NoError(t, err)
 	require.Zero(t, n, "it is its entity's")
 	b.visits()
@@ -409,9 +411,10 @@ func TestDeploymentDeadlines(t *testing.T) {
 	second, err := b.turnDeployment(fleet.OperationRestart)
 	require.NoError(t, err)
 	b.exec(`UPDATE operations SET deadline_at = now() - interval '2 minutes' WHERE state = 'running'`)
-	n, err = b.EndOverdue(t.Context(), 10)
+	n, ended, err := b.EndOverdue(t.Context(), 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
+	require.Equal(t, []postgres.OperationEnded{{Kind: fleet.OperationRestart, State: fleet.OperationFailed, Reason: "deadline"}}, ended, "S93")
 	op = b.operation(second.Operation.ID)
 	require.Equal(t, []any{fleet.OperationFailed, "deadline"}, []any{op.State, op.Reason})
 	require.Contains(t, op.Message, "awaited: 2 starting replicas")
@@ -630,4 +633,33 @@ func TestDeploymentConditionsSince(t *testing.T) {
 	b.visits()
 	require.Equal(t, available.Since, conditions()[decide.ConditionAvailable].Since)
 	require.NotEqual(t, before[0], counts()[0])
+}
+
+// S93: what moved replicas is told once it is written, also by the last word of a node.
+func TestReplicaEventsAreTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.connect(nodeB)
+	connection := b.connect(nodeA)
+	b.putDeployment()
+	b.visits()
+	var moved []fleet.ReplicaEvent
+	judge := judgeReplica
+	judge.Moved = func(all []fleet.ReplicaEvent) { moved = append(moved, all...) }
+	said := fleet.ReplicasReport{Node: nodeA, Replicas: []fleet.ReplicaStatus{healthy(b.on(nodeA)[0].ID)}}
+
+	refusing := judge
+	refusing.Reported = func(fleet.ReplicaSeen, fleet.ReplicaStatus) []fleet.ReplicaEvent {
+		return []fleet.ReplicaEvent{fleet.ReplicaPassed, "no event"}
+	}
+	_, err := b.ReplicasReported(t.Context(), said, refusing)
+	refused(t, fleet.IllegalState, err)
+	require.Empty(t, moved)
+	_, err = b.ReplicasReported(t.Context(), said, judge)
+	require.NoError(t, err)
+	require.Equal(t, []fleet.ReplicaEvent{fleet.ReplicaPassed}, moved)
+	_, err = b.NodeStopped(t.Context(), connection, "node:"+string(nodeA), judge)
+	require.NoError(t, err)
+	require.Len(t, moved, 2)
+	require.Equal(t, fleet.ReplicaFailed, moved[1])
 }

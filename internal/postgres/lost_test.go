@@ -141,7 +141,7 @@ func TestEndOverdue(t *testing.T) {
 		late := b.put(`{"a":1}`).Operation
 		b.exec("UPDATE operations SET deadline_at = now() - interval '1 s' WHERE name <> 'n0'")
 		for _, want := range []int{2, 2, 1, 0} {
-			n, err := b.EndOverdue(t.Context(), 2)
+			n, _, err := b.EndOverdue(t.Context(), 2)
 			require.NoError(t, err)
 			require.Equal(t, want, n)
 		}
@@ -159,7 +159,7 @@ func TestEndOverdue(t *testing.T) {
 		op := b.put(`{"a":1}`).Operation
 		b.deploy("1")
 		b.exec("UPDATE operations SET deadline_at = now() - interval '1 s'")
-		n, err := b.EndOverdue(t.Context(), 10)
+		n, _, err := b.EndOverdue(t.Context(), 10)
 		require.NoError(t, err)
 		require.Zero(t, n)
 		require.Equal(t, fleet.OperationSucceeded, b.operation(op.ID).State)

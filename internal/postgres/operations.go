@@ -309,11 +309,12 @@ func loseDelivery(ctx context.Context, q *db.Queries, key fleet.ObjectKey, reaso
 // entityLate is how long past its deadline an operation on a deployment is left to its entity.
 const entityLate = time.Minute
 
-// EndOverdue fails the operations whose deadline passed, whatever became of their workflow.
-func (s *Store) EndOverdue(ctx context.Context, limit int32) (int, error) {
+// EndOverdue fails the operations whose deadline passed, whatever became of their workflow. It gives
+// how many, and of them those on deployments, also of a run that fails later.
+func (s *Store) EndOverdue(ctx context.Context, limit int32) (count int, ofDeployments []OperationEnded, err error) {
 	rows, err := s.q.OverdueOperations(ctx, db.OverdueOperationsParams{EntitySeconds: entityLate.Seconds(), MaxRows: limit})
 	if err != nil {
-		return 0, failed("list overdue operations", err)
+		return 0, nil, failed("list overdue operations", err)
 	}
 	for _, r := range rows {
 		p := db.EndOperationParams{
@@ -323,15 +324,19 @@ func (s *Store) EndOverdue(ctx context.Context, limit int32) (int, error) {
 		if r.OfDeployment {
 			p.Message = fleet.LateDeployment(r.Message, r.Awaited)
 		}
-		err := s.tx(ctx, "end overdue operation", func(q *db.Queries) error {
-			if _, err := q.EndOperation(ctx, p); err != nil {
+		var ended int64
+		err := s.tx(ctx, "end overdue operation", func(q *db.Queries) (err error) {
+			if ended, err = q.EndOperation(ctx, p); err != nil {
 				return err
 			}
 			return q.NotifyOperation(ctx, r.ID)
 		})
 		if err != nil {
-			return 0, err
+			return 0, ofDeployments, err
+		}
+		if ended > 0 && r.OfDeployment { // its visit may have come first
+			ofDeployments = append(ofDeployments, OperationEnded{Kind: fleet.OperationKind(r.Kind), State: fleet.OperationFailed, Reason: p.Reason})
 		}
 	}
-	return len(rows), nil
+	return len(rows), ofDeployments, nil
 }

@@ -222,10 +222,23 @@ func (s *Store) CloseNodeOperations(ctx context.Context, o OpenEntity, reason st
 }
 
 func (s *Store) closeOperations(ctx context.Context, o OpenEntity, reason string) error {
-	return s.tx(ctx, "close lost operations", func(q *db.Queries) error {
-		return failed("end operations", q.CloseEntityOperations(ctx, db.CloseEntityOperationsParams{
+	_, err := s.closeEach(ctx, o, reason)
+	return err
+}
+
+// closeEach gives what it ended.
+func (s *Store) closeEach(ctx context.Context, o OpenEntity, reason string) ([]OperationEnded, error) {
+	var out []OperationEnded
+	err := s.tx(ctx, "close lost operations", func(q *db.Queries) error {
+		rows, err := q.CloseEntityOperations(ctx, db.CloseEntityOperationsParams{
 			Subject: o.Subject, Run: o.Run, State: string(fleet.OperationFailed), Reason: reason,
 			Message: "its workflow run " + o.Run + " is gone",
-		}))
+		})
+		out = make([]OperationEnded, len(rows))
+		for i, r := range rows {
+			out[i] = OperationEnded{Kind: fleet.OperationKind(r.Kind), State: fleet.OperationFailed, Reason: reason}
+		}
+		return failed("end operations", err)
 	})
+	return out, err
 }

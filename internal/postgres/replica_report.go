@@ -19,6 +19,8 @@ type ReplicaJudge struct {
 	Unlisted func(seen fleet.UnlistedSeen, room bool) (fleet.AbsenceDo, string)
 	// Cap is how many of them one pass may end where so many live.
 	Cap func(live int) int
+	// Moved is told once it is written what moved them; nil for nobody.
+	Moved func([]fleet.ReplicaEvent)
 }
 
 // ReplicasReported writes down what a node says of its replicas, and gives the subjects that have
@@ -27,11 +29,21 @@ type ReplicaJudge struct {
 // was to end has ended. A report by a connection that has ended is gone: a later one may have said more.
 func (s *Store) ReplicasReported(ctx context.Context, r fleet.ReplicasReport, judge ReplicaJudge) ([]string, error) {
 	var wake []string
+	var last *reporting // of the transaction that was committed
 	err := s.tx(ctx, "report of node "+string(r.Node), func(q *db.Queries) (err error) {
-		wake, err = (&reporting{q: q, report: r, judge: judge}).write(ctx)
+		last = &reporting{q: q, report: r, judge: judge}
+		wake, err = last.write(ctx)
 		return err
 	})
+	last.tell(err)
 	return wake, err
+}
+
+// tell says what moved replicas, if it was written.
+func (r *reporting) tell(err error) {
+	if err == nil && r != nil && r.judge.Moved != nil {
+		r.judge.Moved(r.moved)
+	}
 }
 
 // NodeStopped is DeregisterConnection of a node that ended all of its replicas: what was to run there has
@@ -39,10 +51,13 @@ func (s *Store) ReplicasReported(ctx context.Context, r fleet.ReplicasReport, ju
 // have something to decide by it.
 func (s *Store) NodeStopped(ctx context.Context, id fleet.ConnectionID, identity string, judge ReplicaJudge) ([]string, error) {
 	var wake []string
+	var last *reporting
 	err := s.deregister(ctx, id, identity, func(q *db.Queries, node string) (err error) {
-		wake, err = (&reporting{q: q, report: fleet.ReplicasReport{Node: fleet.NodeName(node)}, judge: judge, all: true}).stopped(ctx)
+		last = &reporting{q: q, report: fleet.ReplicasReport{Node: fleet.NodeName(node)}, judge: judge, all: true}
+		wake, err = last.stopped(ctx)
 		return err
 	})
+	last.tell(err)
 	return wake, err
 }
 
@@ -62,6 +77,7 @@ type reporting struct {
 	buried  []string // ended by another word than that nothing of it runs
 	history map[declaration]*lines
 	wake    map[string]bool
+	moved   []fleet.ReplicaEvent
 }
 
 // declaration is whose history a line belongs to.
@@ -175,6 +191,7 @@ func (r *reporting) wakes(row db.Replica) {
 func (r *reporting) take(row db.Replica, said fleet.ReplicaStatus) error {
 	state, failedNow := fleet.ReplicaState(row.State), false
 	for _, on := range r.judge.Reported(seenOf(row), said) {
+		r.moved = append(r.moved, on)
 		to, err := state.Next(on)
 		if err != nil {
 			return err

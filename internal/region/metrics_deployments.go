@@ -33,8 +33,11 @@ func newSaid() *prometheus.CounterVec {
 }
 
 // visited counts the operations that a visit ended.
-func (m *metrics) visited(v postgres.DeploymentVisited) {
-	for _, f := range v.Ended {
+func (m *metrics) visited(v postgres.DeploymentVisited) { m.closed(v.Ended) }
+
+// closed counts operations on deployments that ended.
+func (m *metrics) closed(all []postgres.OperationEnded) {
+	for _, f := range all {
 		m.turned.WithLabelValues(string(f.Kind), string(f.State), f.Reason).Inc()
 	}
 }
@@ -47,15 +50,20 @@ type countedReplicas struct {
 
 // ReplicasReported writes a report down.
 func (c countedReplicas) ReplicasReported(ctx context.Context, r fleet.ReplicasReport, judge postgres.ReplicaJudge) ([]string, error) {
-	decide := judge.Reported
-	judge.Reported = func(seen fleet.ReplicaSeen, said fleet.ReplicaStatus) []fleet.ReplicaEvent {
-		events := decide(seen, said)
-		for _, on := range events {
-			c.said.WithLabelValues(string(on)).Inc()
-		}
-		return events
-	}
+	judge.Moved = c.count
 	return c.Store.ReplicasReported(ctx, r, judge)
+}
+
+// NodeStopped writes down the last word of a node.
+func (c countedReplicas) NodeStopped(ctx context.Context, id fleet.ConnectionID, identity string, judge postgres.ReplicaJudge) ([]string, error) {
+	judge.Moved = c.count
+	return c.Store.NodeStopped(ctx, id, identity, judge)
+}
+
+func (c countedReplicas) count(events []fleet.ReplicaEvent) {
+	for _, on := range events {
+		c.said.WithLabelValues(string(on)).Inc()
+	}
 }
 
 // collectDeployments reads how many there are; when the store does not answer, that is missing.

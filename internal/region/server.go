@@ -394,7 +394,7 @@ func (s *server) activities() workers.Server {
 			Collector: s.store, Keep: s.cfg.Timing.Keep, Now: time.Now, Collected: s.metrics.removed,
 			Nodes:      &nodeSweep{store: s.store, full: s.cfg.Timing.Compare, settle: 2 * s.cfg.Timing.Nodes, lost: lostAfter},
 			Failbacks:  &failbackSweep{store: s.store, flows: s.again, stable: s.cfg.Timing.Failback, limit: s.cfg.Timing.Failover, log: s.log},
-			Operations: &operationsSweep{store: s.store, flows: s.flows, entities: s.again, doors: doors, stranded: s.cfg.Timing.Stranded},
+			Operations: &operationsSweep{store: s.store, flows: s.flows, entities: s.again, doors: doors, stranded: s.cfg.Timing.Stranded, closed: s.metrics.closed},
 		},
 	}
 }

@@ -18,6 +18,7 @@ type operationsSweep struct {
 	entities *waker
 	doors    *tellers
 	stranded time.Duration
+	closed   func([]postgres.OperationEnded) // is told of what was asked of deployments
 }
 
 const (
@@ -56,7 +57,7 @@ func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (act
 		{s.store.OpenNodeOperations, s.store.CloseNodeOperations},
 		{s.store.OpenDrainOperations, s.store.CloseDrainOperations},
 		{s.store.OpenFleetOperations, s.store.CloseFleetOperations},
-		{s.store.OpenDeploymentOperations, s.store.CloseDeploymentOperations},
+		{s.store.OpenDeploymentOperations, s.closeDeployment},
 		{s.store.OpenExecutions, s.store.CloseExecution},
 		{s.store.OpenSiteOperations, s.store.CloseSiteOperations},
 	} {
@@ -64,7 +65,9 @@ func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (act
 			return out, err
 		}
 	}
-	if out.Overdue, err = s.store.EndOverdue(ctx, sweepPage); err != nil {
+	overdue, ended, err := s.store.EndOverdue(ctx, sweepPage)
+	s.closed(ended)
+	if out.Overdue = overdue; err != nil {
 		return out, err
 	}
 	out.Told, err = s.doors.tell(ctx, "")
@@ -122,6 +125,14 @@ func (s *operationsSweep) instance(o postgres.OpenSubject) suspect {
 type entities struct {
 	open  func(ctx context.Context, after string, older time.Duration, limit int32) ([]postgres.OpenEntity, error)
 	close func(ctx context.Context, o postgres.OpenEntity, reason string) error
+}
+
+func (s *operationsSweep) closeDeployment(ctx context.Context, o postgres.OpenEntity, reason string) error {
+	ended, err := s.store.CloseDeploymentOperations(ctx, o, reason)
+	if err == nil {
+		s.closed(ended)
+	}
+	return err
 }
 
 // entity looks at all entities of one sort.

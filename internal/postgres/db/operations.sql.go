@@ -471,7 +471,7 @@ func (q *Queries) OperationByDoor(ctx context.Context, arg OperationByDoorParams
 }
 
 const overdueOperations = `-- name: OverdueOperations :many
-SELECT o.id, coalesce(d.message, '')::text AS message, coalesce(d.awaited, '')::text AS awaited, (d.name IS NOT NULL)::boolean AS of_deployment
+SELECT o.id, o.kind, coalesce(d.message, '')::text AS message, coalesce(d.awaited, '')::text AS awaited, (d.name IS NOT NULL)::boolean AS of_deployment
 FROM operations o
 LEFT JOIN deployments d ON d.name = o.name AND o.kind IN ('converge', 'scale', 'restart', 'destroy')
 WHERE o.state = 'running' AND o.deadline_at < now() - make_interval(secs => CASE WHEN d.name IS NULL THEN 0 ELSE $1::float8 END)
@@ -485,6 +485,7 @@ type OverdueOperationsParams struct {
 
 type OverdueOperationsRow struct {
 	ID           string
+	Kind         string
 	Message      string
 	Awaited      string
 	OfDeployment bool
@@ -503,6 +504,7 @@ func (q *Queries) OverdueOperations(ctx context.Context, arg OverdueOperationsPa
 		var i OverdueOperationsRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.Kind,
 			&i.Message,
 			&i.Awaited,
 			&i.OfDeployment,

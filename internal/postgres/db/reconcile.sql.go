@@ -86,12 +86,12 @@ func (q *Queries) BuryUnknown(ctx context.Context, arg BuryUnknownParams) (int64
 	return last_revision, err
 }
 
-const closeEntityOperations = `-- name: CloseEntityOperations :exec
+const closeEntityOperations = `-- name: CloseEntityOperations :many
 WITH ended AS (
 UPDATE operations SET state = $1, reason = $2, message = $3, ended_at = now()
 WHERE subject = $4 AND state = 'running' AND entity_run = $5
-RETURNING id)
-SELECT pg_notify('holdfast_operation', e.id) FROM ended e
+RETURNING id, kind)
+SELECT e.kind, pg_notify('holdfast_operation', e.id)::text AS told FROM ended e
 `
 
 type CloseEntityOperationsParams struct {
@@ -102,15 +102,35 @@ type CloseEntityOperationsParams struct {
 	Run     string
 }
 
-func (q *Queries) CloseEntityOperations(ctx context.Context, arg CloseEntityOperationsParams) error {
-	_, err := q.db.Exec(ctx, closeEntityOperations,
+type CloseEntityOperationsRow struct {
+	Kind string
+	Told string
+}
+
+func (q *Queries) CloseEntityOperations(ctx context.Context, arg CloseEntityOperationsParams) ([]CloseEntityOperationsRow, error) {
+	rows, err := q.db.Query(ctx, closeEntityOperations,
 		arg.State,
 		arg.Reason,
 		arg.Message,
 		arg.Subject,
 		arg.Run,
 	)
-	return err
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CloseEntityOperationsRow
+	for rows.Next() {
+		var i CloseEntityOperationsRow
+		if err := rows.Scan(&i.Kind, &i.Told); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const confirmReported = `-- name: ConfirmReported :exec

@@ -83,7 +83,7 @@ SELECT coalesce((SELECT nullif(s.project, '') FROM subjects s WHERE s.site = @si
 -- Those on deployments are ended by their entities, which know what was awaited; they are given
 -- some time for that. What they said last is there for when they do not.
 -- name: OverdueOperations :many
-SELECT o.id, coalesce(d.message, '')::text AS message, coalesce(d.awaited, '')::text AS awaited, (d.name IS NOT NULL)::boolean AS of_deployment
+SELECT o.id, o.kind, coalesce(d.message, '')::text AS message, coalesce(d.awaited, '')::text AS awaited, (d.name IS NOT NULL)::boolean AS of_deployment
 FROM operations o
 LEFT JOIN deployments d ON d.name = o.name AND o.kind IN ('converge', 'scale', 'restart', 'destroy')
 WHERE o.state = 'running' AND o.deadline_at < now() - make_interval(secs => CASE WHEN d.name IS NULL THEN 0 ELSE @entity_seconds::float8 END)

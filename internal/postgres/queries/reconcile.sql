@@ -196,12 +196,12 @@ SELECT DISTINCT e.subject, e.entity_run FROM (
 WHERE starts_with(e.subject, @prefix::text) AND e.subject > @after::text
 ORDER BY e.subject, e.entity_run LIMIT @max_rows;
 
--- name: CloseEntityOperations :exec
+-- name: CloseEntityOperations :many
 WITH ended AS (
 UPDATE operations SET state = @state, reason = @reason, message = @message, ended_at = now()
 WHERE subject = @subject AND state = 'running' AND entity_run = @run
-RETURNING id)
-SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
+RETURNING id, kind)
+SELECT e.kind, pg_notify('holdfast_operation', e.id)::text AS told FROM ended e;
 
 -- name: BeingReconciled :one
 SELECT EXISTS (SELECT 1 FROM reconciles WHERE node = @node AND state = 'running' AND expires_at > now());
