@@ -305,11 +305,11 @@ func (b *bench) orphans(node fleet.NodeName) map[fleet.InstanceName]string {
 	return out
 }
 
-// approve lets node b drop what waits there: those named, or all.
+// approve lets node b drop what waits there: those named, or all. It is by who sees all: instances are let go by no other.
 func (b *bench) approve(names ...fleet.InstanceName) {
 	b.t.Helper()
 	_, err := b.ApproveOrphans(b.ctx(), postgres.OrphanApproval{
-		ReconcileRequest: postgres.ReconcileRequest{Node: nodeB, Project: project, Actor: "ann", Limit: time.Minute}, All: len(names) == 0, Instances: names,
+		ReconcileRequest: postgres.ReconcileRequest{Node: nodeB, Actor: "ann", Limit: time.Minute}, All: len(names) == 0, Instances: names,
 	})
 	require.NoError(b.t, err)
 }
