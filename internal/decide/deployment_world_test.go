@@ -252,6 +252,9 @@ func (g *region) knows(seen fleet.DeploymentSeen, p decide.DeploymentPlan) {
 	for _, f := range p.Finish {
 		op := seen.Operations[slices.IndexFunc(seen.Operations, func(o fleet.DeploymentOperation) bool { return o.ID == f.ID })]
 		stops := f.Reason == "stopped" || f.Reason == "destroyed"
+		if f.State == fleet.OperationSuperseded { // a scale, by a stop: it says nothing of what runs
+			continue
+		}
 		if f.State != fleet.OperationUnknown && !stops && (f.Reason != "converged" || op.Kind != fleet.OperationRestart) {
 			continue
 		}

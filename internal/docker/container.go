@@ -118,8 +118,9 @@ func (l listed) replica() fleet.ReplicaID { return fleet.ReplicaID(l.Labels[labe
 
 func (l listed) before() bool { return l.Labels[labelBefore] != "" }
 
-// runs says that the engine has not ended it.
-func (l listed) runs() bool { return l.State != "exited" && l.State != "dead" && l.State != "created" }
+// over says that it has ended, runs that it was started and has not.
+func (l listed) over() bool { return l.State == "exited" || l.State == "dead" }
+func (l listed) runs() bool { return !l.over() && l.State != "created" }
 
 // maxList bounds a list: a line of it holds a whole command, and all labels of an image.
 const maxList = 64 << 20

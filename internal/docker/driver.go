@@ -154,6 +154,7 @@ func (d *Driver) Start(ctx context.Context, l replicas.Launch) (replicas.Found, 
 		}
 		return replicas.Found{}, notStarted(err)
 	}
+	d.hasStopped(id)
 	return d.settled(ctx, l)
 }
 
@@ -230,7 +231,8 @@ func (d *Driver) Await(ctx context.Context, id fleet.ReplicaID) (replicas.Exit, 
 	return replicas.Exit{Reason: fleet.ReasonExited, Message: fmt.Sprintf("it ended by itself: exit code %d", c.State.ExitCode)}, nil
 }
 
-// Stop has the engine stop the replica's containers: politely, after its own time by force.
+// Stop has the engine stop the replica's containers: politely, after its own time by force. One that is
+// created only may be about to start: the engine says that it runs not before it does.
 func (d *Driver) Stop(ctx context.Context, id fleet.ReplicaID) error {
 	all, err := d.engine.list(ctx, labelReplica, string(id))
 	if err != nil {
@@ -239,7 +241,8 @@ func (d *Driver) Stop(ctx context.Context, id fleet.ReplicaID) error {
 	var errs []error
 	for _, c := range all {
 		switch {
-		case !c.runs():
+		case c.over():
+			d.hasStopped(c.ID)
 		case c.before(): // nobody waits for it any more
 			errs = append(errs, d.engine.remove(ctx, c.ID))
 		default:
@@ -264,10 +267,15 @@ func (d *Driver) stop(ctx context.Context, id string) error {
 	if err != nil && !absent(err) {
 		return err
 	}
+	d.hasStopped(id)
+	return nil
+}
+
+// hasStopped has the next stop of a container, which may be started again, begin anew.
+func (d *Driver) hasStopped(id string) {
 	d.stopping.Lock()
 	defer d.stopping.Unlock()
 	delete(d.stops, id)
-	return nil
 }
 
 // toldToStop says when a container was first told to.

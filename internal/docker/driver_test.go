@@ -211,6 +211,31 @@ func TestStuck(t *testing.T) {
 	started(t, d, launch())
 	require.NoError(t, d.Stop(t.Context(), web))
 	require.Equal(t, "SIGTERM 7", f.containers[name].signals[3], "the next start has all its time")
+
+	started(t, d, launch())
+	f.stuck = true
+	require.Error(t, d.Stop(t.Context(), web))
+	f.mu.Lock()
+	f.containers[name].end(0)
+	f.stuck = false
+	f.mu.Unlock()
+	require.NoError(t, d.Stop(t.Context(), web))
+	at += time.Hour
+	started(t, d, launch())
+	require.NoError(t, d.Stop(t.Context(), web))
+	require.Equal(t, "SIGTERM 7", f.containers[name].signals[5], "also after a stop that nobody took and that came true")
+}
+
+// X28, S53: what is created only may be about to start: the engine is asked to stop it.
+func TestStopsWhatIsCreated(t *testing.T) {
+	t.Parallel()
+	d, f := setup(t)
+	started(t, d, launch())
+	f.mu.Lock()
+	f.containers[name].state = "created" // as an engine says until a start is through
+	f.mu.Unlock()
+	require.NoError(t, d.Stop(t.Context(), web))
+	require.Equal(t, []string{"SIGTERM 7"}, f.containers[name].signals)
 }
 
 // S47, S40: what ends at once has never run.
@@ -547,10 +572,40 @@ func TestOutputIsCorrupt(t *testing.T) {
 	f.prints(name, "one\n", "two\n")
 	f.corrupt = true
 	r := &reader{t: t, at: 40}
-	for r.read(d, 8) {
-	}
+	require.True(t, r.read(d, 1))
 	require.Equal(t, "one\ntwo\n", r.got.String())
 	require.Positive(t, r.skipped)
+	_, err := d.Output(t.Context(), web, r.at)
+	require.True(t, fleet.KindOf(err).Retryable(), "it may have been at something else: %v", err)
+	f.prints(name, "three\n")
+	f.corrupt = false
+	require.True(t, r.read(d, 1))
+	require.Equal(t, "one\ntwo\nthree\n", r.got.String())
+
+	f.corrupt = true
+	require.NoError(t, d.Stop(t.Context(), web))
+	for range maxCuts {
+		_, err := d.Output(t.Context(), web, r.at)
+		require.Error(t, err)
+	}
+	require.False(t, r.read(d, 1), "what is gone for good holds up nothing")
+}
+
+// X27: a clock that is set back holds up no output.
+func TestOutputAfterTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	d, f := setup(t)
+	started(t, d, launch())
+	f.printsAt(name, 3600, "before\n")
+	r := &reader{t: t, at: 40}
+	for range 3 {
+		for r.read(d, 8) {
+		}
+	}
+	f.printsAt(name, 0, "after\n")
+	for r.read(d, 8) {
+	}
+	require.Equal(t, "before\nafter\n", r.got.String())
 }
 
 // X27, S121: each container goes on where the one before was left, whatever that printed after this one was made.

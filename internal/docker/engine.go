@@ -99,6 +99,9 @@ func (e *engine) send(ctx context.Context, r request) (*http.Response, error) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := e.http.Do(req)
+	if failed := (*url.Error)(nil); errors.As(err, &failed) {
+		err = failed.Err // what was asked says nothing to people
+	}
 	if err != nil {
 		return nil, fleet.Errorf(fleet.Unavailable, "reach the engine: %w", err)
 	}

@@ -45,40 +45,53 @@ func (d *Driver) Output(ctx context.Context, id fleet.ReplicaID, from int64) (gu
 	if t.holds(from) || t.ended == c.State.StartedAt {
 		return t.output(from), nil
 	}
+	newest := t.last
 	if t.quiet && c.State.Running {
-		if more, err := d.engine.more(ctx, t); err != nil || !more {
+		if newest, err = d.engine.newest(ctx, t); err != nil || newest.Equal(t.last) {
 			return none, err
 		}
 	}
-	if err := d.engine.readInto(ctx, t, from); err != nil {
+	err = d.engine.readInto(ctx, t, from)
+	switch {
+	case errors.Is(err, errCut) && t.cuts < maxCuts: // it may have been at something else
+		t.cuts++
+		return none, fleet.Errorf(fleet.Unavailable, "%w what it kept", err)
+	case err != nil && !errors.Is(err, errCut):
 		delete(d.tails, id)
 		return none, err
 	}
-	t.quiet = !t.holds(from)
+	if t.quiet = !t.holds(from); t.quiet {
+		t.last = newest // what does not belong to what is new is not read for again
+	} else {
+		t.cuts = 0
+	}
 	if t.quiet && !c.State.Running {
 		t.ended = c.State.StartedAt
 	}
 	return t.output(from), nil
 }
 
-// more asks for the last piece alone, which costs an engine little, whether there are newer ones than were
-// read. Those of the same time wait for one, or for the end.
-func (e *engine) more(ctx context.Context, t *tail) (bool, error) {
+// maxCuts is how often in a row an engine may say that it cannot read what it kept before that is believed.
+const maxCuts = 5
+
+// newest is the time of the last piece alone, which costs an engine little: where it is the one that was
+// read last, there is no more. Pieces of the same time wait for another, or for the end.
+func (e *engine) newest(ctx context.Context, t *tail) (time.Time, error) {
 	ctx, cancel := limited(ctx, outputLimit)
 	defer cancel()
 	body, err := e.logs(ctx, t.container, url.Values{"tail": {"1"}})
 	if err != nil {
-		return false, err
+		return time.Time{}, err
 	}
 	defer body.Close()
 	at, _, err := frame(body)
-	if errors.Is(err, io.EOF) {
-		return false, nil
+	switch {
+	case errors.Is(err, io.EOF):
+		return t.last, nil
+	case errors.Is(err, errCut): // reading all says more
+		return time.Time{}, nil
 	}
-	if err != nil {
-		return true, nil //nolint:nilerr // reading on says what it is
-	}
-	return at.After(t.marks[len(t.marks)-1].At), nil
+	return at, err
 }
 
 // readInto reads on from the mark of a tail.

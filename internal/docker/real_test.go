@@ -157,6 +157,9 @@ func (o *onEngine) removed() {
 func TestRealEngine(t *testing.T) {
 	t.Parallel()
 	e := startEngine(t, "")
+	version, err := on(t, e, 99).engine.ping(t.Context())
+	require.NoError(t, err)
+	t.Logf("its API has version %s", version)
 	t.Run("on it", func(t *testing.T) {
 		for i, one := range []struct {
 			name string

@@ -52,10 +52,13 @@ type tail struct {
 	start int64
 	// gap says that output was rotated away before data; nobody knows how much.
 	gap bool
-	// quiet says that there was nothing more when it was last read, ended the start of a program that has
-	// ended and of which that is so.
+	// quiet says that there was nothing more when it was last read, last the time of the piece that was the
+	// last one then, ended the start of a program that has ended and of which that is so.
 	quiet bool
+	last  time.Time
 	ended string
+	// cuts counts how often in a row the engine could not read what it kept.
+	cuts int
 }
 
 func newTail(container string, base int64) *tail {
@@ -146,9 +149,12 @@ func (t *tail) read(body io.Reader, from int64) error {
 	for len(t.data) < maxRead {
 		at, text, err := frame(body)
 		if errors.Is(err, errCut) {
-			t.gap = true
+			if t.gap = true; len(t.data) == 0 {
+				return err
+			}
+			return nil
 		}
-		if errors.Is(err, io.EOF) || errors.Is(err, errCut) {
+		if errors.Is(err, io.EOF) {
 			if last.Offset < from { // an earlier agent read more than there is
 				t.gap, last.Offset = true, from
 				t.marks = []mark{last}
@@ -158,6 +164,7 @@ func (t *tail) read(body io.Reader, from int64) error {
 		if err != nil {
 			return err
 		}
+		t.last = at
 		switch {
 		case again.Same > 0 && at.Equal(again.At):
 			again.Same--

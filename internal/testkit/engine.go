@@ -42,12 +42,13 @@ type Engine struct {
 const engineGuard = `
 dir=$1 flags=$2 bridge=hf$$
 mount --make-rprivate /
+echo '{}' >"$dir/daemon.json" # not the machine's own
 ip link add name $bridge type bridge
 ip address add 10.213.$(( $$ % 250 )).1/24 dev $bridge
 ip link set dev $bridge up
 containerd --root "$dir/root" --state "$dir/state" --address "$dir/containerd" & below=$!
 start() { dockerd -H "unix://$dir/sock" --containerd "$dir/containerd" --data-root "$dir/data" --exec-root "$dir/run" -p "$dir/pid" \
-  --bridge $bridge --storage-driver vfs --iptables=false --ip6tables=false --ip-masq=false $flags & pid=$!; }
+  --config-file "$dir/daemon.json" --bridge $bridge --ip-forward=false --storage-driver vfs --iptables=false --ip6tables=false --ip-masq=false $flags & pid=$!; }
 start
 while read -r word; do
   case $word in

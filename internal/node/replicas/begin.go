@@ -121,6 +121,7 @@ func (w *worker) failed(ctx context.Context, err error) {
 		w.tried = err.Error()
 		w.say(ctx, func(k *known) { k.Message = "not started yet, it is tried again: " + w.tried })
 	case fleet.ReasonExited, fleet.ReasonOutOfMemory:
+		w.fresh = false // its next start has its commands before it again
 		w.over(ctx, fleet.PhaseExited, Exit{reason, err.Error()})
 	default:
 		w.ending = Exit{reason, err.Error()}

@@ -31,6 +31,7 @@ type fakeDriver struct {
 	refused  int  // stops, while it was away or stuck
 	read     int  // how often output was asked for
 	freezes  bool // in the middle of a start, and takes no stop of that
+	falls    int  // so many programs end while they are started
 }
 
 var _ Driver = (*fakeDriver)(nil)
@@ -108,6 +109,12 @@ func (f *fakeDriver) Start(ctx context.Context, l Launch) (Found, error) {
 		return Found{}, err
 	}
 	f.there[l.ID] = make(chan struct{})
+	if f.falls > 0 {
+		defer done()
+		f.falls--
+		close(f.there[l.ID])
+		return Found{ID: l.ID}, &Failure{fleet.ReasonExited, fleet.Errorf(fleet.ApplyFailed, "it ended at once")}
+	}
 	if f.freezes {
 		done()
 		<-ctx.Done()
@@ -371,6 +378,21 @@ func TestEndsWhileItStarts(t *testing.T) {
 	}
 }
 
+// X8: what cannot be ended says why.
+func TestNotStoppedSaysWhy(t *testing.T) {
+	t.Parallel()
+	b, engine := setupEngine(t)
+	b.ask(line(first, b.defined(container())))
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	engine.is(func() { engine.away = true })
+	b.ask()
+	b.eventually(func() bool {
+		return b.status(first).GetMessage() == "it was not stopped, it is tried again: the engine is away"
+	}, "it does not say why")
+	engine.is(func() { engine.away = false })
+	b.gone(first)
+}
+
 // X3, X5: what an agent told to have ended that did not see it is ended by the next one that does.
 func TestEndedUnseenByAnEarlierAgent(t *testing.T) {
 	t.Parallel()
@@ -517,6 +539,15 @@ func TestPreparedForEachStart(t *testing.T) {
 	engine.is(func() { engine.broken = false })
 	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 	require.Greater(t, engine.prepared, 2)
+
+	before := engine.prepared
+	engine.is(func() { engine.falls = 1; engine.end(first) })
+	b.eventually(func() bool {
+		engine.mu.Lock()
+		defer engine.mu.Unlock()
+		return engine.falls == 0 && engine.found(first).Running
+	}, "it is not started again")
+	require.Equal(t, before+2, engine.prepared, "also after a program that ended while it was started")
 }
 
 // S54, S121, X6, X8: commands that hang before a start of the node's own are ended as those before the first,

@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -158,8 +160,12 @@ func makeDir(root *os.Root, path string) error {
 	return root.Mkdir(path, 0o755)
 }
 
-// replaceFile writes a file that is a new one, whatever was there.
+// replaceFile writes a file that is a new one, whatever was there, unless it is as it should be: what made it
+// ready may have given it an owner.
 func replaceFile(root *os.Root, path, content string) error {
+	if holds(root, path, content) {
+		return nil
+	}
 	if err := root.RemoveAll(path); err != nil {
 		return err
 	}
@@ -169,4 +175,22 @@ func replaceFile(root *os.Root, path, content string) error {
 	}
 	_, err = file.WriteString(content)
 	return errors.Join(err, file.Close())
+}
+
+// holds says that a path is a file of that content, and nothing else. It opens nothing that would wait.
+func holds(root *os.Root, path, content string) bool {
+	is, err := root.Lstat(path)
+	if err != nil || !is.Mode().IsRegular() || is.Size() != int64(len(content)) {
+		return false
+	}
+	if st, ok := is.Sys().(*syscall.Stat_t); !ok || st.Nlink != 1 {
+		return false
+	}
+	file, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	has, err := io.ReadAll(io.LimitReader(file, is.Size()+1))
+	return err == nil && string(has) == content
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -46,6 +47,9 @@ func (w *worker) end(ctx context.Context, driver Driver) bool {
 	if err := driver.Stop(ctx, w.id); err != nil {
 		if ctx.Err() == nil && w.refused == 0 {
 			w.keeper.opt.Log.Error("a replica was not stopped, it is tried again", "replica", w.id, "err", err)
+			w.say(ctx, func(k *known) {
+				k.Message = strings.TrimPrefix(k.Message+"; ", "; ") + "it was not stopped, it is tried again: " + err.Error()
+			})
 		}
 		w.refused = w.keeper.opt.Now()
 		return false
@@ -197,7 +201,14 @@ func (k *Keeper) stopThose(ctx context.Context, name fleet.Driver, driver Driver
 	}
 	results := make(chan error, len(found))
 	for _, f := range found {
-		go func() { results <- driver.Stop(ctx, f.ID) }()
+		go func() {
+			err := driver.Stop(ctx, f.ID)
+			for err != nil && ctx.Err() == nil {
+				pause(ctx, lookAgain)
+				err = driver.Stop(ctx, f.ID)
+			}
+			results <- err
+		}()
 	}
 	var errs []error
 	for range found {

@@ -380,3 +380,21 @@ func TestPorts(t *testing.T) {
 	require.NoError(t, err)
 	require.NotZero(t, at["http"])
 }
+
+// S121: what its commands before the start made of a file is left: its owner and mode.
+func TestFilesAsTheyShouldBe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	files := []fleet.ProcessFile{{Path: "key", Content: "ours"}}
+	require.NoError(t, writeFiles(dir, files))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "key"), 0o600))
+	require.NoError(t, writeFiles(dir, files))
+	is, err := os.Lstat(filepath.Join(dir, "key"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), is.Mode())
+	files[0].Content = "mine"
+	require.NoError(t, writeFiles(dir, files))
+	has, err := os.ReadFile(filepath.Join(dir, "key"))
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(has))
+}
