@@ -19,6 +19,8 @@ const (
 	patience   = 5 * time.Second
 	piece      = 1 << 20 // bytes
 	readable   = 0o644
+	longer     = 20_000 // than what an engine takes at once of a line
+	moment     = 100 * time.Millisecond
 )
 
 func main() {
@@ -45,6 +47,15 @@ func run(what string, args []string) error {
 		}
 		if _, err := os.Stdout.WriteString(strings.Repeat(args[1], n)); err != nil {
 			return err
+		}
+		return serve()
+	case "tangle": // lines of one output with the parts of a long one of the other
+		for range 10 {
+			fmt.Fprint(os.Stderr, strings.Repeat("#", longer))
+			time.Sleep(moment)
+			fmt.Println("a line")
+			time.Sleep(moment)
+			fmt.Fprintln(os.Stderr, strings.Repeat("#", longer))
 		}
 		return serve()
 	case "exit": // with a code
