@@ -153,7 +153,7 @@ func (o operationCase) unconfirmed() []fleet.NodeName {
 	}
 	var nodes []fleet.NodeName
 	for _, n := range o.c.v.Unconfirmed {
-		if may(n.ProcessVersion) {
+		if may(n.ProcessVersion) && !o.writtenOff(n) {
 			nodes = append(nodes, n.Node)
 		}
 	}
@@ -164,6 +164,11 @@ func (o operationCase) unconfirmed() []fleet.NodeName {
 	}
 	slices.Sort(nodes)
 	return slices.Compact(nodes)
+}
+
+// writtenOff: who asked knew by an operator's word that the node is gone for good.
+func (o operationCase) writtenOff(n fleet.UnconfirmedNode) bool {
+	return !n.Gone.IsZero() && n.Gone.Before(o.op.Opened)
 }
 
 // unconfirmedTold bounds the names in one message.

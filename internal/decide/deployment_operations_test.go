@@ -111,6 +111,11 @@ func TestDeploymentConfirms(t *testing.T) {
 	fine := replica(2, version(2))
 	late := func(change ...change) fleet.ReplicaSeen { return replica(1, append(change, ending(-time.Second))...) }
 	open := unconfirmed(fleet.UnconfirmedNode{Node: "n7", ProcessVersion: 1})
+	gone7 := unconfirmed(fleet.UnconfirmedNode{Node: "n7", ProcessVersion: 1, Gone: noon.Add(-time.Hour)})
+	opened := func(o fleet.DeploymentOperation, ago time.Duration) changed {
+		o.Opened = noon.Add(-ago)
+		return asks(o)
+	}
 	const runs fleet.OperationState = ""
 	const succeeded, unknown = fleet.OperationSucceeded, fleet.OperationUnknown
 	for _, c := range []struct {
@@ -125,6 +130,10 @@ func TestDeploymentConfirms(t *testing.T) {
 		{"a stop whose node said it", deployment(asks(stop), pending, stopped, has(late(exited, ending(-time.Second)))), succeeded, ""},
 		{"a stop whose node has it no more", deployment(asks(stop), pending, stopped, has(late(lost))), succeeded, ""},
 		{"a stop of what a lost node had before", deployment(asks(stop), pending, stopped, open), unknown, "n7"},
+		{"a stop of what a node had that was given up before", deployment(opened(stop, time.Minute), pending, stopped, gone7), succeeded, ""},
+		{"a stop during which a node was given up", deployment(opened(stop, 2*time.Hour), pending, stopped, gone7), unknown, "n7"},
+		{"a restart of what a node had that was given up before", deployment(opened(restart, time.Minute), newer(target(1, 1), has(fine), gone7)), succeeded, ""},
+		{"a destroy of what a node had that was given up before", deployment(opened(destroy, time.Minute), destroying, deleting, gone7), succeeded, ""},
 		{"a restart while it is stopped", deployment(asks(fleet.DeploymentOperation{Kind: fleet.OperationRestart, ProcessVersion: 1}), pending, stopped, open), unknown, "n7"},
 		{"a destroy whose node was removed", deployment(asks(destroy), destroying, deleting, has(replica(1, ending(time.Hour), gone))), unknown, "n1"},
 		{"a destroy whose nodes are not heard", deployment(asks(destroy), destroying, deleting, open, has(late(unheard(time.Hour)), replica(3, ending(-time.Second)))), unknown, "n1, n3, n7"},

@@ -168,6 +168,8 @@ type DeploymentSeen struct {
 type UnconfirmedNode struct {
 	Node           NodeName `json:"node"`
 	ProcessVersion int64    `json:"processVersion"`
+	// Gone is since when the node is removed or revoked; zero when it is not.
+	Gone time.Time `json:"gone,omitzero"`
 }
 
 // DeploymentOperation is an open operation of a deployment.
@@ -178,6 +180,8 @@ type DeploymentOperation struct {
 	ProcessVersion int64 `json:"processVersion,omitempty"`
 	Target         int   `json:"target,omitempty"`
 	Cancelled      bool  `json:"cancelled,omitempty"`
+	// Opened is when it was asked for.
+	Opened time.Time `json:"opened,omitzero"`
 	// Deadline is when it fails if it has not ended; zero when it may take any time.
 	Deadline time.Time `json:"deadline,omitzero"`
 	// Stale says that a later request took its place: another release, another target.

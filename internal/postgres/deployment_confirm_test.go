@@ -96,6 +96,26 @@ func TestDeploymentConfirms(t *testing.T) {
 		require.Equal(t, "succeeded converged", restart())
 	})
 
+	t.Run("until an operator gives the node up, but for what is open then", func(t *testing.T) {
+		t.Parallel()
+		for name, giveUp := range map[string]func(*bench){
+			"revoked": func(b *bench) { require.NoError(t, b.RevokeNode(t.Context(), nodeA)) },
+			"removed": func(b *bench) { b.exec(`UPDATE nodes SET removed_at = now() WHERE name = $1`, nodeA) },
+		} {
+			b := cutOff(t)
+			before := b.putDeployment(stop)
+			b.visits()
+			b.obey(nodeB)
+			giveUp(b)
+			b.visits()
+			require.Equal(t, unknown, b.endedAs(before.Operation), name)
+			out, err := b.turnDeployment(fleet.OperationDestroy)
+			require.NoError(t, err)
+			b.late()
+			require.Equal(t, "succeeded destroyed", b.endedAs(out.Operation), name)
+		}
+	})
+
 	t.Run("but not of what its node said has exited, and may only start again", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t).deployable()

@@ -124,9 +124,17 @@ func (w *deploymentWork) unconfirmed(ctx context.Context) ([]fleet.UnconfirmedNo
 	rows, err := w.q.UnconfirmedNodes(ctx, db.UnconfirmedNodesParams{Deployment: w.row.Name, Uid: w.row.Uid})
 	out := make([]fleet.UnconfirmedNode, len(rows))
 	for i, r := range rows {
-		out[i] = fleet.UnconfirmedNode{Node: fleet.NodeName(r.Node), ProcessVersion: r.ProcessVersion}
+		out[i] = fleet.UnconfirmedNode{Node: fleet.NodeName(r.Node), ProcessVersion: r.ProcessVersion, Gone: goneSince(r.RemovedAt, r.RevokedAt)}
 	}
 	return out, failed("read what nodes have still to end", err)
+}
+
+// goneSince is when a node was first taken for gone for good.
+func goneSince(removed, revoked *time.Time) time.Time {
+	if removed == nil || revoked != nil && revoked.Before(*removed) {
+		return timeOf(revoked)
+	}
+	return *removed
 }
 
 func timeOf(t *time.Time) time.Time {
@@ -200,7 +208,7 @@ func (w *deploymentWork) operations(ctx context.Context) ([]fleet.DeploymentOper
 	for i, r := range rows {
 		out[i] = fleet.DeploymentOperation{
 			ID: fleet.OperationID(r.ID), Kind: fleet.OperationKind(r.Kind), ProcessVersion: r.ProcessVersion, Target: int(r.Target),
-			Cancelled: r.CancelRequested, Deadline: r.DeadlineAt, Stale: w.stale(r, wanted),
+			Cancelled: r.CancelRequested, Opened: r.CreatedAt, Deadline: r.DeadlineAt, Stale: w.stale(r, wanted),
 		}
 	}
 	return out, nil

@@ -796,7 +796,7 @@ func (q *Queries) ScaleDeployment(ctx context.Context, arg ScaleDeploymentParams
 }
 
 const seeDeploymentOperations = `-- name: SeeDeploymentOperations :many
-SELECT id, kind, revision, process_version, target, cancel_requested, deadline_at FROM operations
+SELECT id, kind, revision, process_version, target, cancel_requested, created_at, deadline_at FROM operations
 WHERE subject = $1 AND state = 'running' ORDER BY created_at, id
 `
 
@@ -807,6 +807,7 @@ type SeeDeploymentOperationsRow struct {
 	ProcessVersion  int64
 	Target          int32
 	CancelRequested bool
+	CreatedAt       time.Time
 	DeadlineAt      time.Time
 }
 
@@ -826,6 +827,7 @@ func (q *Queries) SeeDeploymentOperations(ctx context.Context, subject string) (
 			&i.ProcessVersion,
 			&i.Target,
 			&i.CancelRequested,
+			&i.CreatedAt,
 			&i.DeadlineAt,
 		); err != nil {
 			return nil, err

@@ -305,8 +305,9 @@ func (q *Queries) SeeUnlisted(ctx context.Context, arg SeeUnlistedParams) ([]See
 }
 
 const unconfirmedNodes = `-- name: UnconfirmedNodes :many
-SELECT t.node, min(t.process_version)::bigint AS process_version FROM replica_tombstones t
-WHERE t.deployment = $1 AND t.uid = $2::uuid AND NOT t.ended GROUP BY t.node ORDER BY t.node
+SELECT t.node, min(t.process_version)::bigint AS process_version, n.removed_at, n.revoked_at
+FROM replica_tombstones t JOIN nodes n ON n.name = t.node
+WHERE t.deployment = $1 AND t.uid = $2::uuid AND NOT t.ended GROUP BY t.node, n.removed_at, n.revoked_at ORDER BY t.node
 `
 
 type UnconfirmedNodesParams struct {
@@ -317,6 +318,8 @@ type UnconfirmedNodesParams struct {
 type UnconfirmedNodesRow struct {
 	Node           string
 	ProcessVersion int64
+	RemovedAt      *time.Time
+	RevokedAt      *time.Time
 }
 
 // The nodes that were told to end some of a declaration, and have not said yet that nothing of it runs.
@@ -329,7 +332,12 @@ func (q *Queries) UnconfirmedNodes(ctx context.Context, arg UnconfirmedNodesPara
 	var items []UnconfirmedNodesRow
 	for rows.Next() {
 		var i UnconfirmedNodesRow
-		if err := rows.Scan(&i.Node, &i.ProcessVersion); err != nil {
+		if err := rows.Scan(
+			&i.Node,
+			&i.ProcessVersion,
+			&i.RemovedAt,
+			&i.RevokedAt,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -66,7 +66,7 @@ WITH r AS (DELETE FROM deployment_revisions v WHERE v.deployment = @name AND v.p
 DELETE FROM replicas x WHERE x.deployment = @name AND x.ended_at IS NOT NULL;
 
 -- name: SeeDeploymentOperations :many
-SELECT id, kind, revision, process_version, target, cancel_requested, deadline_at FROM operations
+SELECT id, kind, revision, process_version, target, cancel_requested, created_at, deadline_at FROM operations
 WHERE subject = @subject AND state = 'running' ORDER BY created_at, id;
 
 -- name: CountUntold :one

@@ -76,8 +76,9 @@ WHERE node = @node AND approved_at IS NULL AND replica = ANY(@ids::text[]);
 
 -- The nodes that were told to end some of a declaration, and have not said yet that nothing of it runs.
 -- name: UnconfirmedNodes :many
-SELECT t.node, min(t.process_version)::bigint AS process_version FROM replica_tombstones t
-WHERE t.deployment = @deployment AND t.uid = @uid::uuid AND NOT t.ended GROUP BY t.node ORDER BY t.node;
+SELECT t.node, min(t.process_version)::bigint AS process_version, n.removed_at, n.revoked_at
+FROM replica_tombstones t JOIN nodes n ON n.name = t.node
+WHERE t.deployment = @deployment AND t.uid = @uid::uuid AND NOT t.ended GROUP BY t.node, n.removed_at, n.revoked_at ORDER BY t.node;
 
 -- What may run of a deployment and counts no more. Deployments are few that have any.
 -- name: UncountedReplicas :many
