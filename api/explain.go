@@ -169,7 +169,8 @@ func (x *explaining) living(ctx context.Context) ([]postgres.Replica, error) {
 
 // left reads what may run and counts no more.
 func (x *explaining) left(ctx context.Context) error {
-	all, err := x.s.store.UncountedReplicas(ctx, x.name, explainedLeft)
+	f := postgres.UncountedFilter{Deployment: x.name, Every: callOf(ctx).project == ""}
+	all, err := x.s.store.UncountedReplicas(ctx, f, explainedLeft)
 	for _, r := range all {
 		u := Uncounted{ID: r.ID, Node: string(r.Node), Reason: r.Reason, Since: r.Since}
 		if r.Reason == fleet.OrphanNeverKnown || r.Reason == fleet.OrphanOverCap {

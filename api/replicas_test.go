@@ -398,6 +398,14 @@ func TestExplainOfProjects(t *testing.T) {
 	require.Contains(t, nodes, "plant-2-a other_project")
 	require.Len(t, nodes, 4)
 
+	r.sql(`UPDATE deployments SET last_revision = 9`) // X28: whose revision 5 was nobody can say any more
+	r.sql(`INSERT INTO orphan_replicas (node, replica, deployment, revision, phase, reason) VALUES
+		('plant-3-a', 'bbbbbbbbbbbb', 'web', 5, 'running', 'never_known')`)
+	_, e = seen(red)
+	require.Empty(t, e.Uncounted)
+	_, e = seen(r.admin)
+	require.Len(t, e.Uncounted, 1)
+
 	placed := func(site string) string {
 		return strings.Replace(web, "{", `{"placement":{"sites":["`+site+`"]},`, 1)
 	}

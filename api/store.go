@@ -52,7 +52,7 @@ type deploymentStore interface {
 type replicaStore interface {
 	ListReplicas(ctx context.Context, f postgres.ReplicaFilter, after string, limit int32) ([]postgres.Replica, error)
 	// UncountedReplicas gives what may run of a deployment and counts no more, newest first.
-	UncountedReplicas(ctx context.Context, name fleet.DeploymentName, limit int32) ([]postgres.UncountedReplica, error)
+	UncountedReplicas(ctx context.Context, f postgres.UncountedFilter, limit int32) ([]postgres.UncountedReplica, error)
 	// LastEndedReplicas gives those of a deployment that ended last, newest first.
 	LastEndedReplicas(ctx context.Context, name fleet.DeploymentName, limit int32) ([]postgres.Replica, error)
 	GetReplica(ctx context.Context, id fleet.ReplicaID) (postgres.Replica, error)

@@ -140,6 +140,15 @@ func TestCollectDeployments(t *testing.T) {
 		require.NoError(t, b.RemoveReplica(t.Context(), writeOf(webKey), b.replicas()[0].ID))
 		b.settles()
 	}
+	left := ghost("00000000000a") // X28: it goes on being shown to those whose it is
+	left.Deployment, left.Revision = web, scan[int64](b, `SELECT min(revision) + 1 FROM deployment_revisions`)
+	b.tells(nodeA, left)
+	waits := func() int {
+		list, err := b.ListOrphans(b.ctx(), postgres.OrphanFilter{Node: nodeA, Project: project}, "", 10)
+		require.NoError(t, err)
+		return len(list)
+	}
+	require.Equal(t, 1, waits())
 	counts := func() []int {
 		return []int{
 			scan[int](b, `SELECT count(*) FROM replicas WHERE ended_at IS NOT NULL`), scan[int](b, `SELECT count(*) FROM deployment_revisions`),
@@ -160,8 +169,12 @@ func TestCollectDeployments(t *testing.T) {
 	b.exec(`UPDATE deployment_revisions SET created_at = created_at - interval '2 days'`)
 	b.exec(`UPDATE bodies SET used_at = now() - interval '2 days'`)
 	all()
-	require.Equal(t, []int{10, 10, 0}, counts(), "the newest stay")
+	require.Equal(t, []int{10, 11, 0}, counts(), "the newest stay, and what an orphan runs")
 	require.Len(t, b.replicas(), 2)
+	require.Equal(t, 1, waits())
+	b.tells(nodeA, stopped(left.ID))
+	all()
+	require.Equal(t, []int{10, 10, 0}, counts())
 
 	_, err = b.turnDeployment(fleet.OperationDestroy)
 	require.NoError(t, err)

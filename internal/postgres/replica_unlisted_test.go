@@ -334,8 +334,9 @@ func TestUnlistedReplicas(t *testing.T) {
 		left := ghost(one)
 		left.Deployment, left.Revision = web, 1
 		b.tells(nodeA, left, healthy(told))
+		every := false
 		uncounted := func() (ids []fleet.ReplicaID) {
-			all, err := b.UncountedReplicas(b.ctx(), web, 10)
+			all, err := b.UncountedReplicas(b.ctx(), postgres.UncountedFilter{Deployment: web, Every: every}, 10)
 			require.NoError(t, err)
 			for _, u := range all {
 				ids = append(ids, u.ID)
@@ -364,6 +365,9 @@ func TestUnlistedReplicas(t *testing.T) {
 		b.tells(nodeA, left, healthy(told))
 		require.Empty(t, uncounted())
 		require.Equal(t, []int{0, 1}, []int{listed("blue"), listed("")})
+		every = true // X28
+		require.Equal(t, []fleet.ReplicaID{one}, uncounted(), "who sees all is told")
+		every = false
 		_, err = b.approveReplicas(func(in *postgres.OrphanApproval) { in.All = true })
 		require.NoError(t, err)
 		require.Contains(t, b.named(nodeA), one)

@@ -205,9 +205,15 @@ type UncountedReplica struct {
 	Since  time.Time
 }
 
+// UncountedFilter names a deployment. Every adds what is known by its name and nobody can say whose it is.
+type UncountedFilter struct {
+	Deployment fleet.DeploymentName
+	Every      bool
+}
+
 // UncountedReplicas gives those of a deployment, newest first.
-func (s *Store) UncountedReplicas(ctx context.Context, name fleet.DeploymentName, limit int32) ([]UncountedReplica, error) {
-	rows, err := s.q.UncountedReplicas(ctx, db.UncountedReplicasParams{Deployment: string(name), MaxRows: limit})
+func (s *Store) UncountedReplicas(ctx context.Context, f UncountedFilter, limit int32) ([]UncountedReplica, error) {
+	rows, err := s.q.UncountedReplicas(ctx, db.UncountedReplicasParams{Deployment: string(f.Deployment), Every: f.Every, MaxRows: limit})
 	out := make([]UncountedReplica, len(rows))
 	for i, r := range rows {
 		out[i] = UncountedReplica{fleet.ReplicaID(r.Replica), fleet.NodeName(r.Node), r.Reason, r.Since}

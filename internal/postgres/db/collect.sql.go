@@ -193,6 +193,7 @@ DELETE FROM deployment_revisions WHERE ctid = ANY(ARRAY(
         WHERE v.deployment = d.name AND v.revision <> d.revision AND v.revision <= d.last_revision - $1::bigint
           AND v.created_at < now() - make_interval(secs => $2::float8)
           AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.deployment = v.deployment AND r.ended_at IS NULL AND r.revision = v.revision OFFSET 0)
+          AND NOT EXISTS (SELECT 1 FROM orphan_replicas x WHERE x.deployment = v.deployment AND x.revision = v.revision OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'deployment.' || v.deployment AND o.revision = v.revision
                           AND o.state = 'running' OFFSET 0)
         ORDER BY v.revision LIMIT $3) c
@@ -205,6 +206,7 @@ type CollectDeploymentRevisionsParams struct {
 	MaxRows      int32
 }
 
+// A replica that waits for an operator is shown to those whose revision it runs.
 func (q *Queries) CollectDeploymentRevisions(ctx context.Context, arg CollectDeploymentRevisionsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, collectDeploymentRevisions, arg.Keep, arg.OlderSeconds, arg.MaxRows)
 	if err != nil {

@@ -359,12 +359,13 @@ SELECT u.replica::text AS replica, u.node::text AS node, u.reason::text AS reaso
     UNION ALL
     SELECT o.replica, o.node, o.reason, o.since FROM orphan_replicas o
     WHERE o.deployment = $1 AND o.approved_at IS NULL AND o.phase NOT IN ('exited', 'failed', 'stopped')
-      AND replica_project(o.deployment, o.revision) IS NOT NULL) u
-ORDER BY u.since DESC, u.replica LIMIT $2
+      AND ($2::boolean OR replica_project(o.deployment, o.revision) IS NOT NULL)) u
+ORDER BY u.since DESC, u.replica LIMIT $3
 `
 
 type UncountedReplicasParams struct {
 	Deployment string
+	Every      bool
 	MaxRows    int32
 }
 
@@ -376,8 +377,9 @@ type UncountedReplicasRow struct {
 }
 
 // What may run of a deployment and counts no more. Deployments are few that have any.
+// Those of which nobody can say whose they are only who sees all is to see.
 func (q *Queries) UncountedReplicas(ctx context.Context, arg UncountedReplicasParams) ([]UncountedReplicasRow, error) {
-	rows, err := q.db.Query(ctx, uncountedReplicas, arg.Deployment, arg.MaxRows)
+	rows, err := q.db.Query(ctx, uncountedReplicas, arg.Deployment, arg.Every, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}

@@ -173,6 +173,7 @@ DELETE FROM replica_samples WHERE replica = ANY(ARRAY(
     SELECT s.replica FROM replica_samples s
     WHERE NOT EXISTS (SELECT 1 FROM replicas r WHERE r.id = s.replica AND r.ended_at IS NULL OFFSET 0) LIMIT @max_rows));
 
+-- A replica that waits for an operator is shown to those whose revision it runs.
 -- name: CollectDeploymentRevisions :execrows
 DELETE FROM deployment_revisions WHERE ctid = ANY(ARRAY(
     SELECT c.ctid FROM deployments d
@@ -181,6 +182,7 @@ DELETE FROM deployment_revisions WHERE ctid = ANY(ARRAY(
         WHERE v.deployment = d.name AND v.revision <> d.revision AND v.revision <= d.last_revision - @keep::bigint
           AND v.created_at < now() - make_interval(secs => @older_seconds::float8)
           AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.deployment = v.deployment AND r.ended_at IS NULL AND r.revision = v.revision OFFSET 0)
+          AND NOT EXISTS (SELECT 1 FROM orphan_replicas x WHERE x.deployment = v.deployment AND x.revision = v.revision OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'deployment.' || v.deployment AND o.revision = v.revision
                           AND o.state = 'running' OFFSET 0)
         ORDER BY v.revision LIMIT @max_rows) c

@@ -86,13 +86,14 @@ WHERE t.deployment = @deployment AND coalesce(t.uid, r.uid) = @uid::uuid
 GROUP BY t.node, n.removed_at, n.revoked_at ORDER BY t.node;
 
 -- What may run of a deployment and counts no more. Deployments are few that have any.
+-- Those of which nobody can say whose they are only who sees all is to see.
 -- name: UncountedReplicas :many
 SELECT u.replica::text AS replica, u.node::text AS node, u.reason::text AS reason, u.since::timestamptz AS since FROM (
     SELECT t.replica, t.node, 'told_to_end' AS reason, t.since FROM replica_tombstones t WHERE t.deployment = @deployment
     UNION ALL
     SELECT o.replica, o.node, o.reason, o.since FROM orphan_replicas o
     WHERE o.deployment = @deployment AND o.approved_at IS NULL AND o.phase NOT IN ('exited', 'failed', 'stopped')
-      AND replica_project(o.deployment, o.revision) IS NOT NULL) u
+      AND (@every::boolean OR replica_project(o.deployment, o.revision) IS NOT NULL)) u
 ORDER BY u.since DESC, u.replica LIMIT @max_rows;
 
 -- Those that run, by their node's last word.
