@@ -15,7 +15,7 @@ func (c *carrying) move(ctx context.Context) error {
 	if err := c.through(ctx); err != nil {
 		return err
 	}
-	conditions, changed, err := c.conditions(before.Conditions)
+	conditions, changed, err := c.conditions(c.row.Conditions) // none of a new declaration
 	if err != nil {
 		return err
 	}
@@ -96,12 +96,11 @@ func (c *carrying) redeclareAfter(ctx context.Context) error {
 	if c.object == nil || c.object.DeletingSince != nil {
 		return fleet.Errorf(fleet.IllegalState, "nothing was declared after deployment %s", c.row.Name)
 	}
-	conditions, project := c.row.Conditions, c.row.Project
+	project := c.row.Project
 	c.row.State = string(fleet.DeploymentTerminated)
 	if err := c.redeclare(ctx); err != nil {
 		return err
 	}
-	c.row.Conditions = conditions
 	if c.row.Project != project {
 		c.history = lines{}
 	}

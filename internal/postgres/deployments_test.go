@@ -635,6 +635,30 @@ func TestDeploymentConditionsSince(t *testing.T) {
 	require.NotEqual(t, before[0], counts()[0])
 }
 
+// X18: what is declared anew while its predecessor ends holds nothing since before it was declared.
+func TestConditionsOfNewDeclaration(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment()
+	b.settles()
+	_, err := b.turnDeployment(fleet.OperationDestroy)
+	require.NoError(t, err)
+	b.visits()
+	first := b.viewed()
+	require.Equal(t, fleet.DeploymentDestroying, first.State)
+	b.exec(`UPDATE deployments SET conditions = (SELECT jsonb_agg(c || '{"since": "2020-01-01T00:00:00Z"}') FROM jsonb_array_elements(conditions) c)`)
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.State = fleet.StateStopped })) // it is degraded as little
+	b.obey(nodeA)
+	b.obey(nodeB)
+	b.visits()
+	v := b.viewed()
+	require.NotEqual(t, first.UID, v.UID)
+	require.Len(t, v.Conditions, 3)
+	for _, c := range v.Conditions {
+		require.WithinDuration(t, time.Now(), c.Since, time.Minute, c.Type)
+	}
+}
+
 // S93: what moved replicas is told once it is written, also by the last word of a node.
 func TestReplicaEventsAreTold(t *testing.T) {
 	t.Parallel()
