@@ -227,8 +227,8 @@ type DeploymentCondition struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// ConditionsSince dates conditions: one whose status stays keeps its time, the others are of now. It says
-// whether anything but the time is another.
+// ConditionsSince dates conditions: one whose status stays keeps its time, or that there is none, as of
+// before conditions had any; the others are of now. It says whether anything but the time is another.
 func ConditionsSince(was, conditions []DeploymentCondition, now time.Time) (dated []DeploymentCondition, changed bool) {
 	dated = slices.Clone(conditions)
 	changed = len(was) != len(conditions)
@@ -236,7 +236,7 @@ func ConditionsSince(was, conditions []DeploymentCondition, now time.Time) (date
 		c := &dated[i]
 		c.Since = now
 		at := slices.IndexFunc(was, func(w DeploymentCondition) bool { return w.Type == c.Type && w.Status == c.Status })
-		if at >= 0 && !was[at].Since.IsZero() {
+		if at >= 0 {
 			c.Since = was[at].Since
 		}
 		changed = changed || at < 0 || was[at].Reason != c.Reason || was[at].Message != c.Message

@@ -176,7 +176,7 @@ func TestValidatePool(t *testing.T) {
 	}
 }
 
-// X18
+// X18, X26
 func TestConditionsSince(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -194,7 +194,7 @@ func TestConditionsSince(t *testing.T) {
 		{"so does one of another reason", is("true", "scaled", before), before, true},
 		{"another status is of now", is("false", "enough", before), now, true},
 		{"the first is of now", nil, now, true},
-		{"one without a time gets one, and that is no change", is("true", "enough", time.Time{}), now, false},
+		{"none is made up for one without a time", is("true", "enough", time.Time{}), time.Time{}, false},
 	} {
 		dated, changed := fleet.ConditionsSince(c.was, is("true", "enough", time.Time{}), now)
 		require.Equal(t, is("true", "enough", c.since), dated, c.name)

@@ -619,19 +619,23 @@ func TestDeploymentConditionsSince(t *testing.T) {
 	before := counts()
 	b.visits()
 	require.Equal(t, running, conditions())
+	require.Equal(t, before[0], counts()[0])
 	b.exec(`UPDATE deployments SET conditions = (SELECT jsonb_agg(c - 'since') FROM jsonb_array_elements(conditions) c)`)
-	b.visits()
-	require.Equal(t, before[0], counts()[0], "of before a condition had a time")
-	require.Len(t, conditions(), 3)
 	before = counts()
 	b.visits()
 	require.Equal(t, before, counts())
+	require.Len(t, b.viewed().Conditions, 3)
+	for _, c := range b.viewed().Conditions {
+		require.Zero(t, c.Since, "of before a condition had a time")
+	}
 
+	b.exec(`UPDATE deployments SET conditions = (SELECT jsonb_agg(c || '{"since": "2026-01-02T03:04:05Z"}') FROM jsonb_array_elements(conditions) c)`)
 	_, err := b.turnDeployment(fleet.OperationScale, to(2)) // another reason, the same status
 	require.NoError(t, err)
-	available := conditions()[decide.ConditionAvailable]
+	available := b.viewed().Conditions[0]
+	require.Equal(t, decide.ConditionAvailable, available.Type)
 	b.visits()
-	require.Equal(t, available.Since, conditions()[decide.ConditionAvailable].Since)
+	require.Equal(t, available.Since, b.viewed().Conditions[0].Since)
 	require.NotEqual(t, before[0], counts()[0])
 }
 
