@@ -54,3 +54,12 @@ func TemporalError(address string, err error) error {
 	}
 	return fleet.Errorf(temporalKinds[why], "reach Temporal at %s: %w", address, err).WithHint(temporalHints[why])
 }
+
+// TemporalTLSError is TemporalError of a call over TLS: closed once TLS stands, it lacks no TLS.
+func TemporalTLSError(address string, err error) error {
+	if causeOf(err) != tlsServer {
+		return TemporalError(address, err)
+	}
+	return fleet.Errorf(fleet.Unavailable, "reach Temporal at %s: %w", address, err).
+		WithHint("the connection was closed after TLS: is Temporal up behind that address?")
+}

@@ -95,5 +95,8 @@ func (c ServerConfig) unreached(err error) error {
 	case codes.PermissionDenied:
 		return fleet.Errorf(fleet.Denied, "Temporal at %s refuses this server: %w", c.TemporalAddress, err).WithHint(hint)
 	}
+	if c.Temporal.TLS {
+		return certs.TemporalTLSError(c.TemporalAddress, err)
+	}
 	return certs.TemporalError(c.TemporalAddress, err)
 }

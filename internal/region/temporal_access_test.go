@@ -330,6 +330,37 @@ func TestTemporalRenewed(t *testing.T) {
 	require.NotEqual(t, before, shown)
 }
 
+// C87: who speaks TLS is not told to where Temporal is away behind what ends TLS.
+func TestTemporalAwayBehindTLS(t *testing.T) {
+	t.Parallel()
+	ca := testkit.NewAuthority(t)
+	files := certs.ServerFiles{}
+	files.Cert, files.Key = ca.Issue(filepath.Join(t.TempDir(), "temporal"))
+	conf, err := certs.Server(files, time.Now, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	conf.NextProtos = []string{"h2"}
+	l, err := tls.Listen("tcp", "127.0.0.1:0", conf)
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.(*tls.Conn).Handshake()
+			_ = c.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	s := caller(t, &upstream{address: l.Addr().String()}, TemporalAccess{TLS: true, Files: certs.ClientFiles{CA: ca.File}}, time.Now)
+	err = reached(t, s)
+	require.Equal(t, fleet.Unavailable, fleet.KindOf(err), "%v", err)
+	require.Contains(t, hintOf(err), "is Temporal up behind that address?")
+	require.NotContains(t, hintOf(err), "--temporal-tls")
+}
+
 // Who may not register search attributes goes on where somebody has.
 func TestAddAttributes(t *testing.T) {
 	t.Parallel()
