@@ -68,21 +68,12 @@ func timeOrNil(t time.Time) *time.Time {
 	return &t
 }
 
-// isOfDeployment says that an operation is of a deployment.
-func isOfDeployment(kind fleet.OperationKind) bool {
-	switch kind { //nolint:exhaustive // all other kinds are of something else
-	case fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy:
-		return true
-	}
-	return false
-}
-
 // fillDeployments says of the operations of deployments how far these are, and why those that
 // run still do (X8).
 func (s *server) fillDeployments(ctx context.Context, rows []postgres.Operation, views []Operation) error {
 	var names []string
 	for _, o := range rows {
-		if isOfDeployment(o.Kind) && !o.State.Ended() {
+		if o.Kind.OfDeployment() && !o.State.Ended() {
 			names = append(names, string(o.Deployment))
 		}
 	}
@@ -95,7 +86,7 @@ func (s *server) fillDeployments(ctx context.Context, rows []postgres.Operation,
 	}
 	for i, o := range rows {
 		v, known := all[string(o.Deployment)]
-		if !isOfDeployment(o.Kind) || o.State.Ended() || !known {
+		if !o.Kind.OfDeployment() || o.State.Ended() || !known {
 			continue
 		}
 		views[i].Replicas = &DeploymentProgress{

@@ -187,7 +187,7 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 		return err
 	}
 	for i, o := range rows {
-		if o.Kind == fleet.OperationFleet || isOfDeployment(o.Kind) {
+		if o.Kind == fleet.OperationFleet || o.Kind.OfDeployment() {
 			continue
 		}
 		views[i].Progress = withHeld(progressOf(targets[string(o.Delivery)]), held[string(o.Delivery)])

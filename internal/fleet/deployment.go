@@ -25,6 +25,15 @@ const (
 	OperationDestroy  OperationKind = "destroy"
 )
 
+// OfDeployment says that an operation of the kind is of a deployment.
+func (k OperationKind) OfDeployment() bool {
+	switch k { //nolint:exhaustive // all other kinds are of something else
+	case OperationConverge, OperationScale, OperationRestart, OperationDestroy:
+		return true
+	}
+	return false
+}
+
 // DeploymentSubject is the id of a deployment's entity workflow, and the name by which its
 // outbox rows and operations know it.
 func DeploymentSubject(name DeploymentName) string { return "deployment." + string(name) }

@@ -418,6 +418,13 @@ func TestDeploymentDeadlines(t *testing.T) {
 	op = b.operation(second.Operation.ID)
 	require.Equal(t, []any{fleet.OperationFailed, "deadline"}, []any{op.State, op.Reason})
 	require.Contains(t, op.Message, "awaited: 2 starting replicas")
+
+	_, err = b.turnDeployment(fleet.OperationRestart)
+	require.NoError(t, err)
+	b.exec(`UPDATE operations SET deadline_at = now() - interval '1 s', name = 'gone' WHERE state = 'running'`)
+	_, ended, err = b.EndOverdue(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, ended, 1, "S93, also where no row tells of its deployment")
 }
 
 // S105, X28: what a node that is back runs does not end before it has said how it is.
@@ -566,7 +573,7 @@ func keyedAs(key string) func(*postgres.DeploymentPut) {
 	return func(p *postgres.DeploymentPut) { p.Idempotency = postgres.Idempotency{Key: key, Hash: []byte("h")} }
 }
 
-// X13: the door that deletes what was never released finds its operation when it asks again.
+// X13, S93: the door that deletes what was never released finds its operation when it asks again.
 func TestDoorOfUnreleased(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable()
@@ -575,10 +582,12 @@ func TestDoorOfUnreleased(t *testing.T) {
 	first, err := b.turnDeployment(fleet.OperationDestroy, byDoor)
 	require.NoError(t, err)
 	require.Equal(t, []any{fleet.OperationSucceeded, "destroyed"}, []any{first.Operation.State, first.Operation.Reason})
+	require.True(t, first.Changed, "so its end is counted, once")
 	require.NotNil(t, first.Operation.EndedAt)
 	again, err := b.turnDeployment(fleet.OperationDestroy, byDoor)
 	require.NoError(t, err)
 	require.Equal(t, first.Operation.ID, again.Operation.ID)
+	require.False(t, again.Changed)
 	require.Equal(t, fleet.DeploymentTerminated, b.viewed().State)
 	untold, err := b.UntoldDoors(t.Context(), "", 10)
 	require.NoError(t, err)

@@ -334,8 +334,9 @@ func (s *Store) EndOverdue(ctx context.Context, limit int32) (count int, ofDeplo
 		if err != nil {
 			return 0, ofDeployments, err
 		}
-		if ended > 0 && r.OfDeployment { // its visit may have come first
-			ofDeployments = append(ofDeployments, OperationEnded{Kind: fleet.OperationKind(r.Kind), State: fleet.OperationFailed, Reason: p.Reason})
+		kind := fleet.OperationKind(r.Kind)
+		if ended > 0 && kind.OfDeployment() { // its visit may have come first
+			ofDeployments = append(ofDeployments, OperationEnded{Kind: kind, State: fleet.OperationFailed, Reason: p.Reason})
 		}
 	}
 	return len(rows), ofDeployments, nil

@@ -88,5 +88,9 @@ func (r *requests) deployment(ctx context.Context, in activities.DoorRequest, by
 	if err != nil {
 		return activities.OperationView{}, err
 	}
-	return r.view(ctx, *out.Operation)
+	op := *out.Operation
+	if out.Changed && op.State.Ended() { // no visit ends it, and a repeat changes nothing
+		r.closed([]postgres.OperationEnded{{Kind: op.Kind, State: op.State, Reason: op.Reason}})
+	}
+	return r.view(ctx, op)
 }

@@ -20,6 +20,7 @@ type requests struct {
 	modules inputChecker
 	// failover is the limit of one.
 	failover time.Duration
+	closed   func([]postgres.OperationEnded) // is told of what was asked of deployments
 }
 
 // unreleased releases a spec that was written with ?deploy=false.

@@ -1,11 +1,13 @@
 package region
 
 import (
+	"context"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -38,4 +40,37 @@ func TestDeploymentMetrics(t *testing.T) {
 	require.Equal(t, map[string]float64{
 		"scale deadline failed ": 2, "restart workflow_terminated failed ": 1, "failed ": 2, "passed ": 1,
 	}, got)
+}
+
+// asked is a TurnDeployment whose answer is known.
+type asked struct {
+	unreleased
+	out postgres.Started
+}
+
+func (a asked) TurnDeployment(context.Context, postgres.DeploymentTurn) (postgres.Started, error) {
+	return a.out, nil
+}
+
+// S93: what has ended when its door is answered is counted there, once.
+func TestDoorsEndIsCounted(t *testing.T) {
+	t.Parallel()
+	done := postgres.Operation{ID: "o", Kind: fleet.OperationDestroy, State: fleet.OperationSucceeded, Reason: "destroyed"}
+	running := postgres.Operation{ID: "o", Kind: fleet.OperationDestroy, State: fleet.OperationRunning}
+	first := postgres.Written{Changed: true}
+	for name, row := range map[string]struct {
+		out  postgres.Started
+		want []postgres.OperationEnded
+	}{
+		"it ended at once":    {postgres.Started{Written: first, Operation: &done}, []postgres.OperationEnded{{Kind: done.Kind, State: done.State, Reason: done.Reason}}},
+		"the door asks again": {postgres.Started{Operation: &done}, nil},
+		"a visit ends it":     {postgres.Started{Written: first, Operation: &running}, nil},
+	} {
+		var told []postgres.OperationEnded
+		r := &requests{specs: asked{out: row.out}, closed: func(all []postgres.OperationEnded) { told = append(told, all...) }}
+		v, err := r.Request(t.Context(), activities.DoorRequest{Kind: fleet.OperationDestroy, Deployment: "web"}, "door")
+		require.NoError(t, err, name)
+		require.Equal(t, row.out.Operation.State, v.State, name)
+		require.Equal(t, row.want, told, name)
+	}
 }

@@ -367,7 +367,7 @@ func (s *server) activities() workers.Server {
 			Ended: s.metrics.ended,
 		},
 		Doors: &activities.Doors{
-			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit(), modules: s.modules, failover: s.cfg.Timing.Failover}, Entities: s.flows, Starts: s.flows,
+			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit(), modules: s.modules, failover: s.cfg.Timing.Failover, closed: s.metrics.closed}, Entities: s.flows, Starts: s.flows,
 		},
 		Reconciles: &activities.Reconciles{
 			Store: s.store, Passes: s.store, Entities: s.again, Doors: doors, Nodes: nodes, Tokens: tokens{s.cfg.Timing.TokenBytes},
