@@ -258,7 +258,7 @@ func (d *Driver) stop(ctx context.Context, id string) error {
 	c, err := d.engine.inspect(ctx, id)
 	if err == nil {
 		began, limit := d.toldToStop(id), time.Duration(c.Config.StopTimeout)*time.Second
-		if left := limit - (d.now() - began); left > 0 || limit == 0 {
+		if left := limit - (d.now() - began); left > 0 || limit == 0 || !c.State.Running { // what does not run is not killed
 			err = d.engine.stop(ctx, id, left)
 		} else {
 			err = d.engine.kill(ctx, id)

@@ -234,8 +234,14 @@ func TestStopsWhatIsCreated(t *testing.T) {
 	f.mu.Lock()
 	f.containers[name].state = "created" // as an engine says until a start is through
 	f.mu.Unlock()
+	f.stuck = true
+	at := time.Minute
+	d.now = func() time.Duration { return at }
+	require.Error(t, d.Stop(t.Context(), web))
+	at += time.Hour
+	f.stuck = false
 	require.NoError(t, d.Stop(t.Context(), web))
-	require.Equal(t, []string{"SIGTERM 7"}, f.containers[name].signals)
+	require.Equal(t, []string{"SIGTERM 7", "SIGTERM 0"}, f.containers[name].signals, "an engine kills nothing that does not run")
 }
 
 // S47, S40: what ends at once has never run.
@@ -581,6 +587,7 @@ func TestOutputIsCorrupt(t *testing.T) {
 	f.corrupt = false
 	require.True(t, r.read(d, 1))
 	require.Equal(t, "one\ntwo\nthree\n", r.got.String())
+	require.EqualValues(t, 1, r.skipped, "only what may be missing counts")
 
 	f.corrupt = true
 	require.NoError(t, d.Stop(t.Context(), web))

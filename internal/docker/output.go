@@ -45,7 +45,7 @@ func (d *Driver) Output(ctx context.Context, id fleet.ReplicaID, from int64) (gu
 	if t.holds(from) || t.ended == c.State.StartedAt {
 		return t.output(from), nil
 	}
-	newest := t.last
+	newest, gap := t.last, t.gap
 	if t.quiet && c.State.Running {
 		if newest, err = d.engine.newest(ctx, t); err != nil || newest.Equal(t.last) {
 			return none, err
@@ -54,7 +54,7 @@ func (d *Driver) Output(ctx context.Context, id fleet.ReplicaID, from int64) (gu
 	err = d.engine.readInto(ctx, t, from)
 	switch {
 	case errors.Is(err, errCut) && t.cuts < maxCuts: // it may have been at something else
-		t.cuts++
+		t.cuts, t.gap = t.cuts+1, gap
 		return none, fleet.Errorf(fleet.Unavailable, "%w what it kept", err)
 	case err != nil && !errors.Is(err, errCut):
 		delete(d.tails, id)

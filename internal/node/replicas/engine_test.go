@@ -3,6 +3,7 @@ package replicas
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -386,11 +387,32 @@ func TestNotStoppedSaysWhy(t *testing.T) {
 	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 	engine.is(func() { engine.away = true })
 	b.ask()
-	b.eventually(func() bool {
-		return b.status(first).GetMessage() == "it was not stopped, it is tried again: the engine is away"
-	}, "it does not say why")
+	says := func() {
+		t.Helper()
+		b.eventually(func() bool { return b.status(first).GetMessage() == notStopped+"the engine is away" }, "it does not say why")
+	}
+	says()
+	b.stop()
+	b.mu.Lock()
+	b.statuses[first] = nil
+	b.mu.Unlock()
+	b.open(true)
+	says()
 	engine.is(func() { engine.away = false })
 	b.gone(first)
+}
+
+// X8: what is said of a stop that was not taken is over with it.
+func TestNotStoppedIsOver(t *testing.T) {
+	t.Parallel()
+	b, engine := setupEngine(t)
+	b.ask(line(first, b.defined(container())))
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	engine.is(func() { engine.stuck = true })
+	b.says(fleet.NodeReplica{ID: first})
+	b.eventually(func() bool { return strings.Contains(b.status(first).GetMessage(), notStopped) }, "it does not say why")
+	engine.is(func() { engine.stuck = false })
+	require.Empty(t, b.is(first, fleet.PhaseStopped, fleet.HealthNotChecked).GetMessage())
 }
 
 // X3, X5: what an agent told to have ended that did not see it is ended by the next one that does.
@@ -539,15 +561,24 @@ func TestPreparedForEachStart(t *testing.T) {
 	engine.is(func() { engine.broken = false })
 	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 	require.Greater(t, engine.prepared, 2)
+}
 
-	before := engine.prepared
+// S121: also after a program that ended while it was started.
+func TestPreparedAfterWhatEndedAtOnce(t *testing.T) {
+	t.Parallel()
+	b, engine := setupEngine(t)
+	b.ask(line(first, b.defined(container(func(d *fleet.Definition) { d.PreStart = [][]string{{"fetch"}} }))))
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	b.keeper.Lost()
 	engine.is(func() { engine.falls = 1; engine.end(first) })
 	b.eventually(func() bool {
 		engine.mu.Lock()
 		defer engine.mu.Unlock()
 		return engine.falls == 0 && engine.found(first).Running
 	}, "it is not started again")
-	require.Equal(t, before+2, engine.prepared, "also after a program that ended while it was started")
+	engine.mu.Lock()
+	defer engine.mu.Unlock()
+	require.Equal(t, 3, engine.prepared)
 }
 
 // S54, S121, X6, X8: commands that hang before a start of the node's own are ended as those before the first,

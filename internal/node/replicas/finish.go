@@ -47,20 +47,40 @@ func (w *worker) end(ctx context.Context, driver Driver) bool {
 	if err := driver.Stop(ctx, w.id); err != nil {
 		if ctx.Err() == nil && w.refused == 0 {
 			w.keeper.opt.Log.Error("a replica was not stopped, it is tried again", "replica", w.id, "err", err)
-			w.say(ctx, func(k *known) {
-				k.Message = strings.TrimPrefix(k.Message+"; ", "; ") + "it was not stopped, it is tried again: " + err.Error()
-			})
+		}
+		if ctx.Err() == nil {
+			w.sayNotStopped(ctx, err.Error())
 		}
 		w.refused = w.keeper.opt.Now()
 		return false
 	}
 	w.refused = 0
+	w.sayNotStopped(ctx, "")
 	if w.exited != nil {
 		w.unwatch()
 		w.exited = nil
 	}
 	w.setProbe(decide.ProbeState{})
 	return true
+}
+
+// notStopped begins what is said of a stop that was not taken, at the end of a message.
+const notStopped = "it was not stopped, it is tried again: "
+
+// sayNotStopped says why a replica runs on that is to end, once, or with "" that it does no more.
+func (w *worker) sayNotStopped(ctx context.Context, why string) {
+	r := w.now()
+	text, _, said := strings.Cut(r.Message, notStopped)
+	if said == (why != "") || r.Phase.Over() {
+		return
+	}
+	if text = strings.TrimSuffix(text, "; "); why != "" && text != "" {
+		text += "; "
+	}
+	if why != "" {
+		text += notStopped + why
+	}
+	w.say(ctx, func(k *known) { k.Message = text })
 }
 
 func messageOf(reason string) string {
@@ -203,8 +223,10 @@ func (k *Keeper) stopThose(ctx context.Context, name fleet.Driver, driver Driver
 	for _, f := range found {
 		go func() {
 			err := driver.Stop(ctx, f.ID)
-			for err != nil && ctx.Err() == nil {
-				pause(ctx, lookAgain)
+			for err != nil {
+				if pause(ctx, lookAgain); ctx.Err() != nil {
+					break
+				}
 				err = driver.Stop(ctx, f.ID)
 			}
 			results <- err
