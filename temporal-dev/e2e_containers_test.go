@@ -55,7 +55,9 @@ func TestE2EContainers(t *testing.T) {
 	t.Run("a node drained", d.containersMove)
 	t.Run("an image that is not to be had", s.noImage)
 	d.destroy(t)
-	require.Empty(t, e.Containers(t, "holdfast.node"))
+	waitFor(t, "nothing is left of them, once their last word is sent", func(context.Context) error {
+		return unless(len(e.Containers(t, "holdfast.node")) == 0)
+	})
 	requireSmall(t, s.histories(t))
 }
 
