@@ -15,8 +15,8 @@
 // agent. Pieces that come with an earlier time than what was read are told apart by their number; engines
 // before API version 1.43 give them only together with what they belong to. Where the engine has rotated
 // away what was not read yet, or cannot read it, some is skipped, and counted as such unless nothing of the
-// container was read before. A container that
-// prints nothing is asked for its last piece only, and one that has ended for nothing more.
+// container was read before. A container that prints nothing is asked for its last piece only, and one that
+// has ended for nothing more.
 //
 // A container has its own time to stop since it was first told to, however often the engine was away
 // meanwhile, and is killed when it is asked again after that.

@@ -232,7 +232,7 @@ func (d *Driver) Await(ctx context.Context, id fleet.ReplicaID) (replicas.Exit, 
 }
 
 // Stop has the engine stop the replica's containers: politely, after its own time by force. One that is
-// created only may be about to start: the engine says that it runs not before it does.
+// only created may be about to start: the engine does not say that it runs before it does.
 func (d *Driver) Stop(ctx context.Context, id fleet.ReplicaID) error {
 	all, err := d.engine.list(ctx, labelReplica, string(id))
 	if err != nil {
