@@ -116,11 +116,14 @@ func (s *stack) pending(ctx context.Context) ([]pendingOf, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[pendingOf])
 }
 
-// N16, N17, N18, N50, N52, N53, X1, X7, X23
+// N16, N17, N18, N50, N52, N53, X1, X7, X23, X25
 func TestE2EStorm(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, 1, "--fast=false") // with --fast a node that is busy for 10 s counts as not there
 	const site = "plant-1"
+	live, err := s.count(t.Context(), `SELECT count(*) FROM servers`)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, live, "a server that is ready has said so: its runs would be taken for stranded")
 	s.watchOrder(t, pair(site)...)
 	stop := s.watchPending(t)
 	all := s.storm(t, site)

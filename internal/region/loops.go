@@ -54,7 +54,7 @@ func (s *server) beat(ctx context.Context) error {
 	defer func() {
 		gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		if err := s.store.ServerGone(gone, s.id); err != nil {
+		if err := s.presence.gone(gone); err != nil {
 			s.log.Warn("this server is forgotten later", "error", err)
 		}
 	}()
@@ -62,10 +62,10 @@ func (s *server) beat(ctx context.Context) error {
 		if !s.serving.Load() {
 			return nil
 		}
-		if err := s.store.ServerSeen(ctx, s.id, s.cfg.Build); err != nil {
+		if err := s.presence.seen(ctx); err != nil {
 			return err
 		}
-		live, err := s.store.LiveBuilds(ctx, max(3*s.cfg.Timing.ServerSeen, s.cfg.Timing.Stranded).Seconds())
+		live, err := s.presence.live(ctx)
 		if err != nil {
 			return err
 		}

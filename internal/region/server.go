@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/lease/boottime"
 	"github.com/holdfast-io/holdfast/internal/link"
 	"github.com/holdfast-io/holdfast/internal/link/executors"
 	"github.com/holdfast-io/holdfast/internal/link/leases"
@@ -93,6 +94,7 @@ type server struct {
 	narrow      *tasks.Server
 	modules     *executors.Pool
 	votes       *leases.Service
+	presence    *presence
 }
 
 // RunServer migrates the database and serves until the context ends.
@@ -182,6 +184,7 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	s.flows = &workflows.Client{Temporal: s.temporal, Limits: cfg.Timing.Delivery, Take: cfg.Timing.Link.HeartbeatTimeout}
 	s.again = &waker{s.store, s.flows, s.tracer}
 	s.ends = postgres.NewEnds(s.store)
+	s.presence = newPresence(s.store, s.id, s.cfg, boottime.Now)
 	if err := s.measure(); err != nil {
 		return nil, err
 	}
@@ -345,6 +348,9 @@ func (s *server) work(ctx context.Context) error {
 	}
 	defer w.Stop()
 	err = insist(ctx, s.log, "the worker's version", func(ctx context.Context) error {
+		if err := s.presence.seen(ctx); err != nil {
+			return err
+		}
 		return becomeCurrent(ctx, s.temporal, s.cfg.Build)
 	})
 	if err != nil {
@@ -394,7 +400,7 @@ func (s *server) activities() workers.Server {
 			Collector: s.store, Keep: s.cfg.Timing.Keep, Now: time.Now, Collected: s.metrics.removed,
 			Nodes:      &nodeSweep{store: s.store, full: s.cfg.Timing.Compare, settle: 2 * s.cfg.Timing.Nodes, lost: lostAfter},
 			Failbacks:  &failbackSweep{store: s.store, flows: s.again, stable: s.cfg.Timing.Failback, limit: s.cfg.Timing.Failover, log: s.log},
-			Operations: &operationsSweep{store: s.store, flows: s.flows, entities: s.again, doors: doors, stranded: s.cfg.Timing.Stranded, closed: s.metrics.closed},
+			Operations: &operationsSweep{store: s.store, flows: s.flows, entities: s.again, doors: doors, live: s.presence.live, closed: s.metrics.closed},
 		},
 	}
 }

@@ -17,8 +17,8 @@ type operationsSweep struct {
 	flows    *workflows.Client
 	entities *waker
 	doors    *tellers
-	stranded time.Duration
-	closed   func([]postgres.OperationEnded) // is told of what was asked of deployments
+	live     func(context.Context) ([]string, error) // the builds with a worker
+	closed   func([]postgres.OperationEnded)         // is told of what was asked of deployments
 }
 
 const (
@@ -29,7 +29,7 @@ const (
 // SweepOperations looks at every subject with something under way, once.
 func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (activities.SweptOperations, error) {
 	var out activities.SweptOperations
-	live, err := s.store.LiveBuilds(ctx, s.stranded.Seconds())
+	live, err := s.live(ctx)
 	if err != nil {
 		return out, err
 	}
