@@ -17,7 +17,7 @@ import (
 func (r *region) onLink(node fleet.NodeName, inFlight int) fleet.ConnectionID {
 	r.t.Helper()
 	ctx := r.t.Context()
-	require.NoError(r.t, r.store.LinkServerSeen(ctx, "server-1"))
+	require.NoError(r.t, r.store.LinkServerSeen(ctx, "server-1", time.Minute))
 	identity := "node:" + string(node)
 	reg, err := r.store.RegisterConnection(ctx, fleet.Registration{Identity: identity, Node: node, Provider: fleet.ProviderName(node), Protocol: 1}, "server-1")
 	require.NoError(r.t, err)

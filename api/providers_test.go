@@ -17,7 +17,7 @@ import (
 func (r *region) connection(provider fleet.ProviderName) string {
 	r.t.Helper()
 	const server = "server-1"
-	require.NoError(r.t, r.store.LinkServerSeen(r.t.Context(), server))
+	require.NoError(r.t, r.store.LinkServerSeen(r.t.Context(), server, time.Minute))
 	made, err := r.store.RegisterConnection(r.t.Context(), fleet.Registration{
 		Identity: "token:x", Provider: provider, Namespace: fleet.ModuleNamespace("acme." + string(provider)), Group: "g", Executor: "10.0.0.7:9091",
 		Protocol: 1, Modules: []fleet.ModuleOffer{{Name: "detect"}},

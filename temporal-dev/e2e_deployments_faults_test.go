@@ -160,6 +160,32 @@ func (d *service) nodeDrained(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// regionAway: a region that was away itself for longer than a node may be, stopped cleanly or killed, takes no
+// node for lost when it is back: the same processes go on.
+func (d *service) regionAway(t *testing.T) {
+	before := pidsByID(d.healthy(t, 3))
+	d.order(t, "stop", serverName)
+	waitFor(t, "the region is away for longer than lostSeconds", func(ctx context.Context) error {
+		n, err := d.count(ctx, `SELECT count(*) FROM connections WHERE ended_at IS NULL OR ended_at > now() - make_interval(secs => $1)`,
+			d.put.Recovery.LostSeconds+1)
+		if err == nil && n > 0 {
+			err = errNotYet
+		}
+		return err
+	})
+	d.order(t, "start", serverName)
+	waitFor(t, "its nodes are back, and it was looked at since", func(ctx context.Context) error {
+		n, err := d.count(ctx, `SELECT count(*) FROM deployments d WHERE d.name = $1 AND NOT EXISTS (
+			SELECT 1 FROM replicas r JOIN replica_nodes n ON n.name = r.node
+			WHERE r.deployment = d.name AND r.ended_at IS NULL AND (NOT n.heard OR n.heard_since > d.seen_at))`, string(d.name))
+		if err == nil && n == 0 {
+			err = errNotYet
+		}
+		return err
+	})
+	require.Equal(t, before, pidsByID(d.healthy(t, 3)), d.decisions(t))
+}
+
 // nodeCutOff: what the region does not hear of for too long runs elsewhere; when the node is heard
 // again it ends what it still ran (S130).
 func (d *service) nodeCutOff(t *testing.T) {

@@ -21,8 +21,7 @@ import (
 func TestE2ERestoredReplicas(t *testing.T) {
 	t.Parallel()
 	s := startStack(t, 1)
-	patient := func(p *api.DeploymentPut) { p.Recovery.LostSeconds = 600 } // the region is away twice
-	kept, late := newService(t, s, "kept", 2, patient), newService(t, s, "late", 1, patient)
+	kept, late := newService(t, s, "kept", 2), newService(t, s, "late", 1)
 	known := pidsByID(kept.deploy(t))
 	restore := s.backup(t)
 	requireSucceeded(t, kept.ended(t, kept.scale(t, 3).ID))

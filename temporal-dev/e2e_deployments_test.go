@@ -39,6 +39,7 @@ func TestE2EDeployments(t *testing.T) {
 	t.Run("guardian killed", d.guardianKilled)
 	t.Run("killed while it scales", d.regionKilled)
 	t.Run("node drained", d.nodeDrained)
+	t.Run("region away", d.regionAway)
 	d.put.Recovery.LostSeconds = lost
 	requireSucceeded(t, d.ended(t, d.declare(t).ID))
 	t.Run("node cut off", d.nodeCutOff)

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,7 +23,7 @@ const drainedServer = "server-1"
 
 func (d drainedNode) connects() fleet.ConnectionID {
 	d.Helper()
-	require.NoError(d, d.LinkServerSeen(d.Context(), drainedServer))
+	require.NoError(d, d.LinkServerSeen(d.Context(), drainedServer, time.Minute))
 	reg, err := d.RegisterConnection(d.Context(), fleet.Registration{Identity: "node:plant-1-b", Node: "plant-1-b", Provider: "plant-1-b", Protocol: 1}, drainedServer)
 	require.NoError(d, err)
 	_, err = d.OpenConnection(d.Context(), reg.ID, "node:plant-1-b", drainedServer)
@@ -126,7 +127,7 @@ func TestDrainNode(t *testing.T) {
 func TestDrainProviderDeadline(t *testing.T) {
 	t.Parallel()
 	s, store := newRealRegion(t)
-	require.NoError(t, store.LinkServerSeen(t.Context(), drainedServer))
+	require.NoError(t, store.LinkServerSeen(t.Context(), drainedServer, time.Minute))
 	reg, err := store.RegisterConnection(t.Context(), fleet.Registration{Identity: "token:1", Provider: "cam", Protocol: 1}, drainedServer)
 	require.NoError(t, err)
 	_, err = store.OpenConnection(t.Context(), reg.ID, "token:1", drainedServer)

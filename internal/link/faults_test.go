@@ -164,11 +164,11 @@ type mortal struct {
 
 var errDead = fleet.Errorf(fleet.Unavailable, "no database")
 
-func (m *mortal) LinkServerSeen(ctx context.Context, id string) error {
+func (m *mortal) LinkServerSeen(ctx context.Context, id string, silence time.Duration) error {
 	if m.dead.Load() {
 		return errDead
 	}
-	return m.Store.LinkServerSeen(ctx, id)
+	return m.Store.LinkServerSeen(ctx, id, silence)
 }
 
 func (m *mortal) LinkServers(ctx context.Context) ([]postgres.LinkServer, error) {

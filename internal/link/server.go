@@ -126,7 +126,7 @@ func (s *Server) Registrar() grpc.ServiceRegistrar { return s.grpc }
 
 // Serve works until the context ends. Streams end then, so that their providers go elsewhere.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	if err := s.o.Store.LinkServerSeen(ctx, s.o.ID); err != nil { // nothing registers at an unknown server
+	if err := s.o.Store.LinkServerSeen(ctx, s.o.ID, s.o.Timing.HeartbeatTimeout); err != nil { // nothing registers at an unknown server
 		_ = l.Close() // the error before says more
 		if ctx.Err() != nil {
 			return nil

@@ -48,7 +48,7 @@ type connectionStore interface {
 }
 
 type serverStore interface {
-	LinkServerSeen(ctx context.Context, id string) error
+	LinkServerSeen(ctx context.Context, id string, silence time.Duration) error
 	LinkServerGone(ctx context.Context, id string) error
 	LinkServers(ctx context.Context) ([]postgres.LinkServer, error)
 	SweepLinkServer(ctx context.Context, gone postgres.LinkServer) (postgres.SweptServer, error)

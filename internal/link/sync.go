@@ -53,7 +53,7 @@ func (s *Server) hurry() {
 func (s *Server) syncOnce(ctx context.Context) error {
 	ctx, cancel := within(ctx)
 	defer cancel()
-	if err := s.o.Store.LinkServerSeen(ctx, s.o.ID); err != nil {
+	if err := s.o.Store.LinkServerSeen(ctx, s.o.ID, s.o.Timing.HeartbeatTimeout); err != nil {
 		return err
 	}
 	if err := s.o.Store.RecordHeartbeats(ctx, s.o.ID, s.heartbeats()); err != nil {

@@ -24,7 +24,14 @@ func (b *bench) deployable() *bench {
 	for _, n := range []fleet.NodeName{nodeA, nodeB} {
 		b.connect(n)
 	}
+	b.linkSince("1 day")
 	return b
+}
+
+// linkSince lets the link have been there for so long.
+func (b *bench) linkSince(ago string) {
+	b.t.Helper()
+	b.exec(`UPDATE link_servers SET since = now() - $1::interval`, ago)
 }
 
 // connect opens a stream of a node.

@@ -451,6 +451,82 @@ func TestDeploymentNodeIsBack(t *testing.T) {
 	require.Equal(t, fleet.ReplicaHealthy, b.replica(first.ID).State)
 }
 
+// S17, S105, X4: a node is lost by its own silence, not by the region's: while it had no server to speak to,
+// nobody could hear it.
+func TestDeploymentRegionWasAway(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]func(b *bench){
+		"its servers are gone, and others go on": func(b *bench) {
+			require.NoError(b.t, b.LinkServerGone(b.ctx(), linkServer))
+		},
+		"its server has just begun": func(b *bench) {
+			require.NoError(b.t, b.LinkServerGone(b.ctx(), linkServer))
+			require.NoError(b.t, b.LinkServerSeen(b.ctx(), "another", time.Minute))
+		},
+		"its server is silent": func(b *bench) {
+			b.exec(`UPDATE link_servers SET seen_at = now() - interval '2 minutes'`)
+		},
+		"its server was silent, and is back": func(b *bench) {
+			b.exec(`UPDATE link_servers SET seen_at = now() - interval '2 minutes'`)
+			require.NoError(b.t, b.LinkServerSeen(b.ctx(), linkServer, time.Minute))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t).deployable()
+			b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 2 }))
+			b.settles()
+			for _, n := range []fleet.NodeName{nodeA, nodeB} {
+				b.disconnect(n)
+			}
+			b.exec(`UPDATE connections SET ended_at = now() - interval '1 hour'`)
+			away(b)
+			require.False(t, b.visits().Done)
+			for _, r := range b.replicas() {
+				require.Equal(t, fleet.ReplicaHealthy, r.State)
+			}
+			require.Len(t, b.replicas(), 2)
+
+			require.NoError(t, b.LinkServerSeen(b.ctx(), linkServer, time.Minute))
+			b.linkSince("61 seconds") // 30 s to come back, and lostSeconds
+			b.visits()
+			for _, r := range b.replicas() {
+				require.Equal(t, fleet.ReplicaUnhealthy, r.State, "they were missed for longer than lostSeconds")
+			}
+		})
+	}
+	t.Run("one of two servers is new", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t).deployable()
+		b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 2 }))
+		b.settles()
+		b.disconnect(nodeA)
+		b.exec(`UPDATE connections SET ended_at = now() - interval '31 seconds' WHERE node = $1`, nodeA)
+		require.NoError(t, b.LinkServerSeen(b.ctx(), "another", time.Minute))
+		require.NoError(t, b.LinkServerSeen(b.ctx(), linkServer, time.Minute))
+		b.visits()
+		lost := 0
+		for _, r := range b.replicas() {
+			if r.State == fleet.ReplicaUnhealthy {
+				require.Equal(t, nodeA, r.Node)
+				lost++
+			}
+		}
+		require.Equal(t, 1, lost)
+	})
+	t.Run("nobody looks at what cannot be known", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t).deployable()
+		b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 2 }))
+		b.settles()
+		require.Empty(t, b.dueDeployments())
+		b.disconnect(nodeA)
+		require.NotEmpty(t, b.dueDeployments())
+		require.NoError(t, b.LinkServerGone(b.ctx(), linkServer))
+		require.Empty(t, b.dueDeployments())
+	})
+}
+
 // S47, S48: the region knows how long a node may look at what it started, also of what was released before it
 // was kept.
 func TestDeploymentSettleTime(t *testing.T) {

@@ -17,7 +17,7 @@ const drainServer = "server-1"
 // linked has a node live on the link, with an open stream.
 func (b *bench) linked(node fleet.NodeName) fleet.ConnectionID {
 	b.t.Helper()
-	require.NoError(b.t, b.LinkServerSeen(b.ctx(), drainServer))
+	require.NoError(b.t, b.LinkServerSeen(b.ctx(), drainServer, time.Minute))
 	identity := "node:" + string(node)
 	reg, err := b.RegisterConnection(b.ctx(), fleet.Registration{
 		Identity: identity, Node: node, Provider: fleet.ProviderName(node), Protocol: 1,
@@ -383,7 +383,7 @@ func TestEndDrainCancelsItsMove(t *testing.T) {
 func TestCordonKeepsAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, b.LinkServerSeen(t.Context(), drainServer))
+	require.NoError(t, b.LinkServerSeen(t.Context(), drainServer, time.Minute))
 	identity := "node:" + string(nodeB)
 	reg, err := b.RegisterConnection(t.Context(), fleet.Registration{
 		Identity: identity, Node: nodeB, Provider: "vision", Namespace: "acme", Executor: "10.0.0.7:1", Protocol: 1,

@@ -140,9 +140,10 @@ type LinkServer struct {
 	SeenAt time.Time
 }
 
-// LinkServerSeen says that a server lives.
-func (s *Store) LinkServerSeen(ctx context.Context, id string) error {
-	return failed("say that this server lives", s.q.LinkServerSeen(ctx, id))
+// LinkServerSeen says that a server lives, and for how long it may be silent before nodes are taken to
+// have had nobody to speak to.
+func (s *Store) LinkServerSeen(ctx context.Context, id string, silence time.Duration) error {
+	return failed("say that this server lives", s.q.LinkServerSeen(ctx, db.LinkServerSeenParams{ID: id, SilenceSeconds: silence.Seconds()}))
 }
 
 // LinkServers lists all there are.

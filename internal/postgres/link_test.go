@@ -19,7 +19,7 @@ const linkServer = "link-server"
 
 func (b *bench) registers(provider fleet.ProviderName, change ...func(*fleet.Registration)) (fleet.ConnectionID, error) {
 	b.t.Helper()
-	require.NoError(b.t, b.LinkServerSeen(b.ctx(), linkServer))
+	require.NoError(b.t, b.LinkServerSeen(b.ctx(), linkServer, time.Minute))
 	r := fleet.Registration{
 		Identity: "token:a", Provider: provider, Namespace: "acme", Executor: "a:1", Protocol: 1,
 		Modules: []fleet.ModuleOffer{{Name: "b"}, {Name: "a"}},
@@ -114,7 +114,7 @@ func TestModuleNamespaceOwnership(t *testing.T) {
 func TestModuleNamespaceIsClaimedOnce(t *testing.T) {
 	t.Parallel()
 	b := bare(t)
-	require.NoError(t, b.LinkServerSeen(b.ctx(), linkServer))
+	require.NoError(t, b.LinkServerSeen(b.ctx(), linkServer, time.Minute))
 	const at = 12
 	won := make(chan int, at)
 	_ = atOnce(at, func(i int) error {
@@ -144,7 +144,7 @@ func TestSweepLinkServer(t *testing.T) {
 		return all[0]
 	}
 	seen := server()
-	require.NoError(t, b.LinkServerSeen(b.ctx(), linkServer))
+	require.NoError(t, b.LinkServerSeen(b.ctx(), linkServer, time.Minute))
 	swept, err := b.SweepLinkServer(b.ctx(), seen)
 	require.NoError(t, err)
 	require.Zero(t, swept)
@@ -247,7 +247,7 @@ func TestRegisterConnectionsTogether(t *testing.T) {
 		return out
 	}
 	for _, b := range []*bench{together, apart} {
-		require.NoError(t, b.LinkServerSeen(b.ctx(), linkServer))
+		require.NoError(t, b.LinkServerSeen(b.ctx(), linkServer, time.Minute))
 	}
 	refusals, taken := 0, 0
 	for range 40 {

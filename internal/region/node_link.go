@@ -13,6 +13,10 @@ import (
 	"github.com/holdfast-io/holdfast/provider"
 )
 
+// linkBack is the longest pause before a node tries again to reach its region: what it runs is given up not long
+// after the region is there again (link_there, of the database).
+const linkBack = 15 * time.Second
+
 // linkRefused is the pause after the region refused the node: until an operator acts, or the
 // clocks agree again.
 const linkRefused = 30 * time.Second
@@ -65,7 +69,7 @@ func (n *nodeLink) run(ctx context.Context) error {
 		Token: func(context.Context) (string, error) {
 			return n.agent.Key().Sign(identity.LinkAudience, time.Now())
 		},
-		MaxReconnectAttempts: -1, Rejoin: true, PeerAddress: n.cfg.Peer, OnSite: n.onSite,
+		MaxReconnectAttempts: -1, Backoff: provider.Backoff{Max: linkBack}, Rejoin: true, PeerAddress: n.cfg.Peer, OnSite: n.onSite,
 		OnWake: n.gate.Wake, OnState: n.onState,
 	}
 	if n.replicas != nil {

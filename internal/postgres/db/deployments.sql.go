@@ -120,7 +120,7 @@ LEFT JOIN LATERAL (SELECT v.spec ->> 'state' AS wanted FROM deployment_revisions
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE r.state <> 'TERMINATING') AS live,
            coalesce(bool_or(r.state = 'TERMINATING' AND r.stop_by < now() OR r.lost OR n.leaves OR n.gone), false) AS wrong,
-           coalesce(bool_or(NOT n.heard AND r.state <> 'TERMINATING' AND n.unheard > d.seen_at - interval '1 minute'), false) AS unheard
+           coalesce(bool_or(NOT n.heard AND r.state <> 'TERMINATING' AND n.unheard > d.seen_at - interval '1 minute' AND n.unheard < now()), false) AS unheard
     FROM replicas r
     JOIN LATERAL (SELECT x.heard, x.unheard, x.leaves, x.gone FROM replica_nodes x WHERE x.name = r.node OFFSET 0) n ON true
     WHERE r.deployment = d.name AND r.ended_at IS NULL OFFSET 0) c

@@ -507,11 +507,19 @@ func (q *Queries) LinkServerIsKnown(ctx context.Context, id string) (bool, error
 }
 
 const linkServerSeen = `-- name: LinkServerSeen :exec
-INSERT INTO link_servers (id) VALUES ($1) ON CONFLICT (id) DO UPDATE SET seen_at = now()
+INSERT INTO link_servers AS l (id, silence_seconds) VALUES ($1, $2)
+ON CONFLICT (id) DO UPDATE SET seen_at = now(), silence_seconds = excluded.silence_seconds,
+    since = CASE WHEN l.seen_at > now() - make_interval(secs => excluded.silence_seconds) THEN l.since ELSE now() END
 `
 
-func (q *Queries) LinkServerSeen(ctx context.Context, id string) error {
-	_, err := q.db.Exec(ctx, linkServerSeen, id)
+type LinkServerSeenParams struct {
+	ID             string
+	SilenceSeconds float64
+}
+
+// One that was silent for too long begins anew: meanwhile nodes had nobody to speak to.
+func (q *Queries) LinkServerSeen(ctx context.Context, arg LinkServerSeenParams) error {
+	_, err := q.db.Exec(ctx, linkServerSeen, arg.ID, arg.SilenceSeconds)
 	return err
 }
 

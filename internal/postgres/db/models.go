@@ -323,8 +323,14 @@ type JoinToken struct {
 }
 
 type LinkServer struct {
-	ID     string
-	SeenAt time.Time
+	ID             string
+	SeenAt         time.Time
+	Since          time.Time
+	SilenceSeconds float64
+}
+
+type LinkThere struct {
+	Since time.Time
 }
 
 type Module struct {

@@ -1299,8 +1299,8 @@ taken AS (
 SELECT n.name, n.site, coalesce(o.project, '')::text AS project, n.facts, n.cordoned_at, (s.node IS NOT NULL)::boolean AS connected, coalesce(s.asked, false)::boolean AS asked,
        (d.node IS NOT NULL)::boolean AS draining, coalesce(t.replicas, 0)::bigint AS replicas, coalesce(t.cpu, 0)::float8 AS cpu,
        coalesce(t.memory, 0)::bigint AS memory, coalesce(t.gpus, 0)::bigint AS gpus,
-       coalesce(CASE WHEN s.node IS NULL THEN (SELECT max(c.ended_at) FROM connections c WHERE c.node = n.name AND c.ended_at IS NOT NULL) END,
-                'epoch')::timestamptz AS unheard
+       coalesce(CASE WHEN s.node IS NULL THEN greatest((SELECT l.since FROM link_there l),
+           (SELECT max(c.ended_at) FROM connections c WHERE c.node = n.name AND c.ended_at IS NOT NULL)) END, 'epoch')::timestamptz AS unheard
 FROM nodes n
 LEFT JOIN objects o ON o.kind = 'site' AND o.scope = '' AND o.name = n.site
 LEFT JOIN streams s ON s.node = n.name

@@ -120,8 +120,11 @@ ORDER BY id LIMIT @max_rows;
 -- name: ModulesOf :many
 SELECT connection, name FROM modules WHERE connection = ANY(@connections::text[]) ORDER BY connection, name;
 
+-- One that was silent for too long begins anew: meanwhile nodes had nobody to speak to.
 -- name: LinkServerSeen :exec
-INSERT INTO link_servers (id) VALUES (@id) ON CONFLICT (id) DO UPDATE SET seen_at = now();
+INSERT INTO link_servers AS l (id, silence_seconds) VALUES (@id, @silence_seconds)
+ON CONFLICT (id) DO UPDATE SET seen_at = now(), silence_seconds = excluded.silence_seconds,
+    since = CASE WHEN l.seen_at > now() - make_interval(secs => excluded.silence_seconds) THEN l.since ELSE now() END;
 
 -- name: ForgetLinkServer :exec
 DELETE FROM link_servers WHERE id = @id;

@@ -1,0 +1,26 @@
+-- Since when a server of the link has lived without a gap, and for how long it may be silent. Where none could
+-- be reached, no node is missed: what runs there is not given up because the region itself was away.
+ALTER TABLE link_servers
+    ADD COLUMN since timestamptz NOT NULL DEFAULT now(),
+    ADD COLUMN silence_seconds float8 NOT NULL DEFAULT 30;
+
+-- Since when every node that is there has had a server to speak to, and the time to come back to it (it tries at
+-- least every 15 s, for 10 s each time); now() or later where that is not so yet.
+CREATE VIEW link_there AS
+SELECT coalesce(min(l.since) FILTER (WHERE l.seen_at > now() - make_interval(secs => l.silence_seconds)) + interval '30 seconds', now())::timestamptz AS since
+FROM link_servers l;
+
+CREATE OR REPLACE VIEW replica_nodes AS
+SELECT n.name, h.heard,
+       CASE WHEN h.heard THEN 'epoch'::timestamptz
+            ELSE greatest((SELECT l.since FROM link_there l),
+                          coalesce((SELECT max(c.ended_at) FROM connections c WHERE c.node = n.name AND c.ended_at IS NOT NULL),
+                                   n.seen_at, n.enrolled_at)) END::timestamptz AS unheard,
+       (n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL
+        OR EXISTS (SELECT 1 FROM node_drains d WHERE d.node = n.name
+                   AND (d.ended_at IS NULL OR d.asked_at >= n.cordoned_at AND d.rule <> 'nobody_waits') OFFSET 0))::boolean AS leaves,
+       (n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL)::boolean AS gone,
+       coalesce(h.since, 'epoch'::timestamptz)::timestamptz AS heard_since
+FROM nodes n
+CROSS JOIN LATERAL (SELECT count(*) > 0 AS heard, max(c.active_at) AS since FROM connections c
+                    WHERE c.node = n.name AND c.ended_at IS NULL AND c.state IN ('Active', 'Draining') OFFSET 0) h;
