@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // Options are what a link works with.
@@ -53,7 +54,7 @@ type Server struct {
 	metrics *metrics
 	base    time.Time // of the monotonic clock
 	look    chan struct{}
-	watch   *serverWatch
+	watch   *decide.Watch[postgres.LinkServer]
 	leaving atomic.Bool
 
 	mu    sync.RWMutex
@@ -101,7 +102,7 @@ func New(o Options) (*Server, error) {
 		base: o.Now(), look: make(chan struct{}, 1), held: map[fleet.ConnectionID]*connection{}, nodes: map[fleet.NodeName]*connection{},
 		moves: newMoves(), turns: newWaiting[fleet.NodeName](), wakes: newWaiting[string](),
 	}
-	s.watch = newServerWatch(o.Timing.HeartbeatTimeout)
+	s.watch = decide.NewWatch[postgres.LinkServer](o.Timing.HeartbeatTimeout)
 	s.crowds = s.newCrowds()
 	var err error
 	if s.metrics, err = newMetrics(o.Metrics, s); err != nil {

@@ -3,44 +3,7 @@ package link
 import (
 	"context"
 	"time"
-
-	"github.com/holdfast-io/holdfast/internal/postgres"
 )
-
-// serverWatch times the other servers on this one's clock: their word in the database is a
-// counter to it, never a time. When it could not look itself, all are timed anew, so that a
-// database that was away makes nobody lapse.
-type serverWatch struct {
-	limit  time.Duration
-	since  map[postgres.LinkServer]int64
-	looked int64
-}
-
-func newServerWatch(limit time.Duration) *serverWatch {
-	return &serverWatch{limit: limit, since: map[postgres.LinkServer]int64{}}
-}
-
-// lapsed gives those that have said nothing for longer than the limit.
-func (w *serverWatch) lapsed(all []postgres.LinkServer, now int64) []postgres.LinkServer {
-	if time.Duration(now-w.looked) > w.limit/2 {
-		clear(w.since)
-	}
-	w.looked = now
-	var out []postgres.LinkServer
-	next := make(map[postgres.LinkServer]int64, len(all))
-	for _, server := range all {
-		since, known := w.since[server]
-		if !known {
-			since = now
-		}
-		next[server] = since
-		if time.Duration(now-since) > w.limit {
-			out = append(out, server)
-		}
-	}
-	w.since = next
-	return out
-}
 
 // sweep ends the connections of servers that are gone.
 func (s *Server) sweep(ctx context.Context) error {
@@ -65,7 +28,7 @@ func (s *Server) sweepOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, gone := range s.watch.lapsed(all, s.clock()) {
+	for _, gone := range s.watch.Lapsed(all, time.Duration(s.clock())) {
 		if gone.ID == s.o.ID {
 			continue
 		}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
@@ -45,15 +46,30 @@ func (s *Store) ServerSeen(ctx context.Context, id, build string) error {
 	return failed("write server", s.q.ServerSeen(ctx, db.ServerSeenParams{ID: id, BuildID: build}))
 }
 
-// ServerGone takes a server that stops, and those that were lost long ago.
+// ServerGone takes a server that stops.
 func (s *Store) ServerGone(ctx context.Context, id string) error {
 	return failed("remove server", s.q.ServerGone(ctx, id))
 }
 
-// LiveBuilds are the builds whose workers were seen within some seconds.
-func (s *Store) LiveBuilds(ctx context.Context, seconds float64) ([]string, error) {
-	builds, err := s.q.BuildsSeenSince(ctx, seconds)
-	return builds, failed("list builds", err)
+// Server is one that has a worker, by what it said last.
+type Server struct {
+	ID, Build string
+	SeenAt    time.Time // when it said so, by the clock of the database: to tell one word from the next
+}
+
+// Servers are all that did not say that they end, and were not forgotten.
+func (s *Store) Servers(ctx context.Context) ([]Server, error) {
+	rows, err := s.q.Servers(ctx)
+	out := make([]Server, len(rows))
+	for i, r := range rows {
+		out[i] = Server{r.ID, r.BuildID, r.SeenAt}
+	}
+	return out, failed("list servers", err)
+}
+
+// ForgetServer takes one that has said nothing since.
+func (s *Store) ForgetServer(ctx context.Context, gone Server) error {
+	return failed("forget server", s.q.ForgetServer(ctx, db.ForgetServerParams{ID: gone.ID, SeenAt: gone.SeenAt}))
 }
 
 // PurgeOnce is Purge with one count.

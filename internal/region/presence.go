@@ -2,6 +2,7 @@ package region
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,45 +15,31 @@ import (
 type presence struct {
 	store     *postgres.Store
 	id, build string
-	silence   decide.Silence
 	clock     func() (lease.Instant, error)
 
 	mu    sync.Mutex
-	beats decide.Beats
+	watch *decide.Watch[postgres.Server]
 }
 
 func newPresence(store *postgres.Store, id string, cfg ServerConfig, clock func() (lease.Instant, error)) *presence {
 	t := cfg.Timing
 	return &presence{
 		store: store, id: id, build: cfg.Build, clock: clock,
-		silence: decide.Silence{Every: t.ServerSeen, Gone: max(3*t.ServerSeen, t.Stranded)},
+		watch: decide.NewWatch[postgres.Server](max(3*t.ServerSeen, t.Stranded)),
 	}
 }
 
 // seen says that this server lives. A worker does before its build becomes the one that new
 // workflows go to: nobody may take them for stranded.
 func (p *presence) seen(ctx context.Context) error {
-	if err := p.store.ServerSeen(ctx, p.id, p.build); err != nil {
-		return err
-	}
-	now, err := p.clock()
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.beats = p.silence.Beat(p.beats, time.Duration(now))
-	return nil
+	return p.store.ServerSeen(ctx, p.id, p.build)
 }
 
-// remembered is for how long the database remembers a server that only fell silent.
-const remembered = 24 * time.Hour
-
-// live are the builds with a worker. As long as this server cannot tell who is gone, all count
-// that did not say so themselves. It judges by the time after the answer, which may have taken
-// as long as anything else.
+// live are the builds with a worker, this one's among them. Servers that lapsed are forgotten.
 func (p *presence) live(ctx context.Context) ([]string, error) {
-	builds, err := p.store.LiveBuilds(ctx, p.silence.Gone.Seconds())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all, err := p.store.Servers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -60,13 +47,19 @@ func (p *presence) live(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.mu.Lock()
-	sure := p.silence.CanTell(p.beats, time.Duration(now))
-	p.mu.Unlock()
-	if sure {
-		return builds, nil
+	lapsed := p.watch.Lapsed(all, time.Duration(now))
+	builds := []string{p.build}
+	for _, s := range all {
+		switch {
+		case slices.Contains(lapsed, s):
+			if err := p.store.ForgetServer(ctx, s); err != nil {
+				return nil, err
+			}
+		case !slices.Contains(builds, s.Build):
+			builds = append(builds, s.Build)
+		}
 	}
-	return p.store.LiveBuilds(ctx, remembered.Seconds())
+	return builds, nil
 }
 
 // gone says that this server ends.

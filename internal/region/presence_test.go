@@ -16,6 +16,9 @@ import (
 func TestPresence(t *testing.T) {
 	t.Parallel()
 	database, ctx := testkit.DatabaseURL(t), t.Context()
+	pool, err := pgxpool.New(ctx, database)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
 	store, err := postgres.Open(ctx, database, testkit.Region)
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
@@ -31,25 +34,34 @@ func TestPresence(t *testing.T) {
 		require.NoError(t, err)
 		require.ElementsMatch(t, want, got)
 	}
-	requireLive()
+	requireLive("new") // whoever asks has a worker
 	require.NoError(t, this.seen(ctx))
-	requireLive("new")
 	require.NoError(t, other.seen(ctx))
 	requireLive("new", "old")
-	pool, err := pgxpool.New(ctx, database)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	_, err = pool.Exec(ctx, "UPDATE servers SET seen_at = seen_at - interval '10 min' WHERE id = 'other'")
-	require.NoError(t, err)
-	requireLive("new", "old") // it fell silent, and this one cannot tell yet
-	for range 3 {
-		now += this.silence.Every
-		require.NoError(t, this.seen(ctx))
+	const beat = 10 * time.Second
+	beats := func(n int) {
+		for range n {
+			now += beat
+			require.NoError(t, this.seen(ctx))
+			_, err := this.live(ctx)
+			require.NoError(t, err)
+		}
 	}
-	requireLive("new")
+	_, err = pool.Exec(ctx, "UPDATE servers SET seen_at = seen_at - interval '1 hour'") // its clock jumped
+	require.NoError(t, err)
+	beats(1)
+	requireLive("new", "old")
+	beats(1)
 	now += time.Minute // the database was away, or this process paused
 	requireLive("new", "old")
-	require.NoError(t, this.seen(ctx))
+	beats(2)
+	requireLive("new", "old")
+	require.NoError(t, other.seen(ctx))
+	beats(4)
+	requireLive("new", "old")
+	beats(1)
+	requireLive("new")
+	require.NoError(t, other.seen(ctx))
 	requireLive("new", "old")
 	require.NoError(t, other.gone(ctx))
 	requireLive("new")

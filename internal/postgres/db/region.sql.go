@@ -10,36 +10,26 @@ import (
 	"time"
 )
 
-const buildsSeenSince = `-- name: BuildsSeenSince :many
-SELECT DISTINCT build_id FROM servers WHERE seen_at > now() - make_interval(secs => $1::float8)
-`
-
-func (q *Queries) BuildsSeenSince(ctx context.Context, seconds float64) ([]string, error) {
-	rows, err := q.db.Query(ctx, buildsSeenSince, seconds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var build_id string
-		if err := rows.Scan(&build_id); err != nil {
-			return nil, err
-		}
-		items = append(items, build_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const commitLater = `-- name: CommitLater :exec
 SELECT set_config('synchronous_commit', 'off', true)
 `
 
 func (q *Queries) CommitLater(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, commitLater)
+	return err
+}
+
+const forgetServer = `-- name: ForgetServer :exec
+DELETE FROM servers WHERE id = $1 AND seen_at = $2
+`
+
+type ForgetServerParams struct {
+	ID     string
+	SeenAt time.Time
+}
+
+func (q *Queries) ForgetServer(ctx context.Context, arg ForgetServerParams) error {
+	_, err := q.db.Exec(ctx, forgetServer, arg.ID, arg.SeenAt)
 	return err
 }
 
@@ -126,7 +116,7 @@ func (q *Queries) RaiseEra(ctx context.Context, arg RaiseEraParams) (Region, err
 }
 
 const serverGone = `-- name: ServerGone :exec
-DELETE FROM servers WHERE id = $1 OR seen_at < now() - interval '1 day'
+DELETE FROM servers WHERE id = $1
 `
 
 func (q *Queries) ServerGone(ctx context.Context, id string) error {
@@ -147,6 +137,36 @@ type ServerSeenParams struct {
 func (q *Queries) ServerSeen(ctx context.Context, arg ServerSeenParams) error {
 	_, err := q.db.Exec(ctx, serverSeen, arg.ID, arg.BuildID)
 	return err
+}
+
+const servers = `-- name: Servers :many
+SELECT id, build_id, seen_at FROM servers
+`
+
+type ServersRow struct {
+	ID      string
+	BuildID string
+	SeenAt  time.Time
+}
+
+func (q *Queries) Servers(ctx context.Context) ([]ServersRow, error) {
+	rows, err := q.db.Query(ctx, servers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ServersRow
+	for rows.Next() {
+		var i ServersRow
+		if err := rows.Scan(&i.ID, &i.BuildID, &i.SeenAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const stopEvents = `-- name: StopEvents :exec

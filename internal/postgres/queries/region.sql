@@ -20,10 +20,13 @@ INSERT INTO servers (id, build_id) VALUES (@id, @build_id)
 ON CONFLICT (id) DO UPDATE SET seen_at = now();
 
 -- name: ServerGone :exec
-DELETE FROM servers WHERE id = @id OR seen_at < now() - interval '1 day';
+DELETE FROM servers WHERE id = @id;
 
--- name: BuildsSeenSince :many
-SELECT DISTINCT build_id FROM servers WHERE seen_at > now() - make_interval(secs => @seconds::float8);
+-- name: ForgetServer :exec
+DELETE FROM servers WHERE id = @id AND seen_at = @seen_at;
+
+-- name: Servers :many
+SELECT id, build_id, seen_at FROM servers;
 
 -- name: CommitLater :exec
 SELECT set_config('synchronous_commit', 'off', true);
