@@ -94,16 +94,30 @@ func (c *deploymentCase) endLive(reason, message string) {
 func (c *deploymentCase) endEnding() int {
 	left := 0
 	for _, r := range c.v.ending {
-		reason, message := goneFor(r, c.v.At)
+		by := goneBy(r)
+		reason, message := goneFor(r, c.v.At, by)
 		if reason == "" || !c.step(&c.plan.End, ReplicaStep{r.ID, reason, message}) {
 			left++
-			c.next(r.StopBy)
+			c.next(by)
 		}
 	}
 	return left
 }
 
-func goneFor(r fleet.ReplicaSeen, now time.Time) (reason, message string) {
+// goneBy is when one that ends is taken for gone although its node has not said so. A node that had no server
+// to speak to has until it is missed, and one that has just come back, the time to end it.
+func goneBy(r fleet.ReplicaSeen) time.Time {
+	by := r.StopBy
+	if heard := r.HeardSince.Add(r.Stop + stopMargin); !r.HeardSince.IsZero() && heard.After(by) {
+		by = heard
+	}
+	if r.Unheard.After(by) {
+		by = r.Unheard
+	}
+	return by
+}
+
+func goneFor(r fleet.ReplicaSeen, now, by time.Time) (reason, message string) {
 	switch {
 	case r.Gone:
 		return ReasonNodeLost, fmt.Sprintf("node %s is no part of the region any more", r.Node)
@@ -111,7 +125,7 @@ func goneFor(r fleet.ReplicaSeen, now time.Time) (reason, message string) {
 		return cmp.Or(r.Reason, ReasonStopped), fmt.Sprintf("node %s said that it ended", r.Node)
 	case r.Lost:
 		return ReasonLost, fmt.Sprintf("node %s has it no more", r.Node)
-	case now.Before(r.StopBy):
+	case now.Before(by):
 		return "", ""
 	case !r.Unheard.IsZero():
 		return ReasonNodeLost, fmt.Sprintf("node %s is not connected; it ends it when it comes back", r.Node)

@@ -111,6 +111,7 @@ func TestDeploymentMovesMeanwhile(t *testing.T) {
 	require.NoError(t, err)
 	b.visits()
 	b.exec(`UPDATE replicas SET stop_by = now() - interval '1 s' WHERE state = 'TERMINATING'`)
+	b.exec(`UPDATE connections SET active_at = now() - interval '1 hour'`) // its node had the time to say so
 	last := b.visitWhile(func() { b.obey(nodeA) })
 	require.Equal(t, fleet.DeploymentTerminated, last.State)
 	require.Empty(t, b.replicas())

@@ -527,6 +527,82 @@ func TestDeploymentRegionWasAway(t *testing.T) {
 	})
 }
 
+// S53, X4: what was to end while the region was away is not taken for gone before its node could say so.
+func TestDeploymentEndsOverAnAbsence(t *testing.T) {
+	t.Parallel()
+	ends := func(t *testing.T) (*bench, fleet.ReplicaID) {
+		b := setup(t).deployable()
+		b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 1 }))
+		b.settles()
+		_, err := b.turnDeployment(fleet.OperationDestroy)
+		require.NoError(t, err)
+		b.visits()
+		one := b.replicas()[0]
+		require.Equal(t, fleet.ReplicaTerminating, one.State)
+		b.disconnect(one.Node)
+		b.exec(`UPDATE connections SET ended_at = now() - interval '10 minutes' WHERE ended_at IS NOT NULL`)
+		b.exec(`UPDATE replicas SET stop_by = now() - interval '9 minutes'`)
+		return b, one.ID
+	}
+	t.Run("its node is back, and says so", func(t *testing.T) {
+		t.Parallel()
+		b, id := ends(t)
+		b.linkSince("1 second")
+		require.False(t, b.visits().Done)
+		require.Equal(t, fleet.ReplicaTerminating, b.replica(id).State)
+		b.connect(b.replica(id).Node)
+		b.visits()
+		require.Equal(t, fleet.ReplicaTerminating, b.replica(id).State, "it has just come back")
+		b.obey(b.replica(id).Node)
+		b.settles()
+		require.Empty(t, b.replicas())
+		require.NotContains(t, []string{"node_lost", "stop_deadline"}, b.replica(id).Reason)
+	})
+	t.Run("no server is there", func(t *testing.T) {
+		t.Parallel()
+		b, id := ends(t)
+		require.NoError(t, b.LinkServerGone(b.ctx(), linkServer))
+		b.visits()
+		require.Equal(t, fleet.ReplicaTerminating, b.replica(id).State)
+	})
+	t.Run("its node does not come", func(t *testing.T) {
+		t.Parallel()
+		b, id := ends(t)
+		b.linkSince("31 seconds")
+		b.visits()
+		require.Equal(t, "node_lost", b.replica(id).Reason)
+	})
+	t.Run("its node is back, and never says so", func(t *testing.T) {
+		t.Parallel()
+		b, id := ends(t)
+		b.connect(b.replica(id).Node)
+		b.exec(`UPDATE connections SET active_at = now() - interval '5 minutes' WHERE ended_at IS NULL`)
+		b.visits()
+		require.Equal(t, "stop_deadline", b.replica(id).Reason)
+	})
+}
+
+// S48, S114: deadlines by which a node has to say something begin anew when the region is back, also for one
+// whose stream is not known to have broken.
+func TestDeploymentDeadlinesOverAnAbsence(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 1 }))
+	b.settles()
+	one := b.replicas()[0]
+	b.exec(`UPDATE replicas SET state = 'UNHEALTHY', since = now() - interval '1 hour'`)
+	b.exec(`UPDATE connections SET active_at = now() - interval '2 hours'`)
+	b.exec(`UPDATE link_servers SET seen_at = now() - interval '50 minutes'`)
+	b.visits()
+	require.Equal(t, fleet.ReplicaUnhealthy, b.replica(one.ID).State, "its server is silent")
+	require.NoError(t, b.LinkServerSeen(b.ctx(), linkServer, time.Minute)) // its streams outlived the absence
+	b.visits()
+	require.Equal(t, fleet.ReplicaUnhealthy, b.replica(one.ID).State, "it had nobody to tell")
+	b.linkSince("1 hour")
+	b.visits()
+	require.Equal(t, fleet.ReplicaTerminating, b.replica(one.ID).State)
+}
+
 // S47, S48: the region knows how long a node may look at what it started, also of what was released before it
 // was kept.
 func TestDeploymentSettleTime(t *testing.T) {

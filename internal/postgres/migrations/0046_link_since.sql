@@ -5,11 +5,13 @@ ALTER TABLE link_servers
     ADD COLUMN silence_seconds float8 NOT NULL DEFAULT 30;
 
 -- Since when every node that is there has had a server to speak to, and the time to come back to it (it tries at
--- least every 15 s, for 10 s each time); now() or later where that is not so yet.
+-- least every 15 s, for 10 s each time); later than now() where that is not so yet.
 CREATE VIEW link_there AS
-SELECT coalesce(min(l.since) FILTER (WHERE l.seen_at > now() - make_interval(secs => l.silence_seconds)) + interval '30 seconds', now())::timestamptz AS since
+SELECT (coalesce(min(l.since) FILTER (WHERE l.seen_at > now() - make_interval(secs => l.silence_seconds)), now()) + interval '30 seconds')::timestamptz AS since
 FROM link_servers l;
 
+-- A node is heard by a server that lives, and since that one hears: deadlines by which nodes have to say something
+-- begin anew after the region was away.
 CREATE OR REPLACE VIEW replica_nodes AS
 SELECT n.name, h.heard,
        CASE WHEN h.heard THEN 'epoch'::timestamptz
@@ -22,5 +24,6 @@ SELECT n.name, h.heard,
        (n.removed_at IS NOT NULL OR n.revoked_at IS NOT NULL)::boolean AS gone,
        coalesce(h.since, 'epoch'::timestamptz)::timestamptz AS heard_since
 FROM nodes n
-CROSS JOIN LATERAL (SELECT count(*) > 0 AS heard, max(c.active_at) AS since FROM connections c
+CROSS JOIN LATERAL (SELECT count(*) > 0 AS heard, max(greatest(c.active_at, l.since)) AS since
+                    FROM connections c JOIN link_servers l ON l.id = c.server AND l.seen_at > now() - make_interval(secs => l.silence_seconds)
                     WHERE c.node = n.name AND c.ended_at IS NULL AND c.state IN ('Active', 'Draining') OFFSET 0) h;
