@@ -105,6 +105,7 @@ func (f *failoverSite) look(ctx workflow.Context) error {
 		f.hangUp()
 		f.run = decide.FailoverRun{Operation: f.seen.Operation}
 	}
+	f.run = f.run.Watched(f.seen)
 	f.next = decide.Failover(f.seen, f.run)
 	workflow.SetCurrentDetails(ctx, "**"+f.next.Rule+"**: site "+string(f.site)+" to "+string(f.seen.To)+". "+f.next.Message)
 	return nil
@@ -176,7 +177,7 @@ func (f *failoverSite) wait(ctx workflow.Context) error {
 // answered remembers what a node said.
 func (f *failoverSite) answered(ctx workflow.Context) {
 	t := f.talk
-	f.talk, f.run.InFlight, f.run.Waits = nil, false, 0
+	f.talk, f.run = nil, f.run.Answered()
 	a := &decide.NodeAnswer{Node: t.action.Node}
 	var err error
 	if t.action.Do == decide.FailoverHandOver {

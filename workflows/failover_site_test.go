@@ -181,6 +181,68 @@ func TestFailoverSite(t *testing.T) {
 		require.Equal(t, []string{"the target comes", "hand over", "take over", "end succeeded"}, l.did)
 	})
 
+	const ttl = 15 * time.Second
+	// renews has the region hear the holder until then.
+	renews := func(env *testsuite.TestWorkflowEnvironment, l *leased, from, until time.Duration) {
+		for at := from; at < until; at += 5 * time.Second {
+			env.RegisterDelayedCallback(func() { l.mu.Lock(); l.seen.Counter++; l.mu.Unlock() }, at)
+		}
+	}
+	t.Run("asks a holder again that renews: the region was away, not the holder", func(t *testing.T) { // X5, X6
+		t.Parallel()
+		env, l := newLeased(t)
+		l.seen.TTL, l.seen.There = ttl, env.Now().Add(-time.Hour)
+		released, asked := l.handOver, 0
+		l.handOver = func() (fleet.HandOverResult, error) {
+			if asked++; asked == 1 {
+				return away()
+			}
+			return released()
+		}
+		renews(env, l, 3*time.Second, time.Minute)
+		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		require.NoError(t, env.GetWorkflowError())
+		require.Equal(t, []string{"hand over", "hand over", "take over", "end succeeded"}, l.did)
+		require.Contains(t, l.notes, "holder_not_reached", "who waits says why")
+	})
+
+	t.Run("has the votes wait for a holder that stopped to renew", func(t *testing.T) {
+		t.Parallel()
+		env, l := newLeased(t)
+		l.seen.TTL, l.seen.There, l.handOver = ttl, env.Now().Add(-time.Hour), away
+		began := env.Now()
+		l.takeOver = func(cmd fleet.TakeOverCommand) (fleet.TakeOverResult, error) {
+			require.Less(t, env.Now().Sub(began), ttl+5*time.Second)
+			return l.holds(cmd)
+		}
+		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		require.NoError(t, env.GetWorkflowError())
+		require.Equal(t, []string{"hand over", "aim b", "take over by force", "end succeeded"}, l.did)
+	})
+
+	t.Run("ends by its deadline when a holder that renews is never reached", func(t *testing.T) { // X6
+		t.Parallel()
+		env, l := newLeased(t)
+		l.seen.TTL, l.seen.There, l.handOver = ttl, env.Now().Add(-time.Hour), away
+		renews(env, l, 0, 2*time.Minute)
+		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		require.NoError(t, env.GetWorkflowError())
+		require.NotContains(t, l.did, "aim b")
+		require.Equal(t, "deadline", l.end[0].Reason)
+		require.Contains(t, l.end[0].Message, "may be running: --force does not ask it")
+	})
+
+	t.Run("asks a holder when it is back on the link of a region that was away", func(t *testing.T) {
+		t.Parallel()
+		env, l := newLeased(t)
+		l.seen.TTL, l.seen.There, l.seen.HolderAway = ttl, env.Now().Add(20*time.Second), true
+		env.RegisterDelayedCallback(func() { l.do("the holder comes", func() { l.seen.HolderAway = false }) }, 10*time.Second)
+		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		require.NoError(t, env.GetWorkflowError())
+		require.Equal(t, []string{"the holder comes", "hand over", "take over", "end succeeded"}, l.did)
+		require.Contains(t, l.notes, "holder_not_there", "who waits says why")
+	})
+
 	t.Run("is cancelled while a node is asked, and withdraws its aim", func(t *testing.T) {
 		t.Parallel()
 		env, l := newLeased(t)

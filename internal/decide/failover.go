@@ -43,6 +43,28 @@ type FailoverRun struct {
 	TakeOver  *NodeAnswer       `json:"takeOver,omitempty"`
 	Waits     int               `json:"waits,omitempty"` // since the target answered
 	Aimed     bool              `json:"aimed,omitempty"` // once: an aim ends by itself
+	// Epoch and Counter are the lease's at the last look, Moved when they were last seen to change.
+	Epoch   int64     `json:"epoch,omitempty"`
+	Counter int64     `json:"counter,omitempty"`
+	Moved   time.Time `json:"moved,omitzero"`
+	Looks   int       `json:"looks,omitempty"`   // since a node answered
+	Renewed bool      `json:"renewed,omitempty"` // seen by those
+}
+
+// Watched notes whether the lease was renewed since the look before.
+func (r FailoverRun) Watched(seen fleet.FailoverSeen) FailoverRun {
+	if r.Moved.IsZero() || r.Epoch != seen.Epoch || r.Counter != seen.Counter {
+		r.Epoch, r.Counter, r.Moved = seen.Epoch, seen.Counter, seen.At
+		r.Renewed = r.Renewed || r.Looks > 0
+	}
+	r.Looks++
+	return r
+}
+
+// Answered begins anew after a node answered.
+func (r FailoverRun) Answered() FailoverRun {
+	r.InFlight, r.Waits, r.Looks, r.Renewed = false, 0, 0, false
+	return r
 }
 
 // NodeAnswer is what a node said, or why it said nothing.
@@ -85,7 +107,9 @@ var failoverRules = []struct {
 	{"target_not_there", targetAway, awaitTarget},
 	{"deadline", failoverOverdue, failoverFails},
 	{"node_asked", nodeAsked, waitForNode},
+	{"holder_not_there", holderAway, awaitHolder},
 	{"hand_over", shouldHandOver, askToHandOver},
+	{"holder_not_reached", holderLives, awaitRenewal},
 	{"not_released", holderRefused, failoverRefused},
 	{"aim", shouldAim, aimVote},
 	{"take_over", shouldTakeOver, askTarget},
@@ -146,8 +170,33 @@ func targetGone(c failoverCase) bool {
 // targetAway: nobody stops what runs for a node that could not take it.
 func targetAway(c failoverCase) bool { return c.seen.Away && !c.run.InFlight && shouldHandOver(c) }
 
+// holderAway: the region itself was away, and the holder has not had the time to come back.
+func holderAway(c failoverCase) bool {
+	return c.seen.HolderAway && c.seen.At.Before(c.seen.There) && shouldHandOver(c)
+}
+
 func shouldHandOver(c failoverCase) bool {
-	return !c.seen.Force && !c.seen.Released && c.run.HandOver == nil
+	return !c.seen.Force && !c.seen.Released && (c.run.HandOver == nil || askHolderAgain(c))
+}
+
+// askHolderAgain: it renews, so that it can be reached by now. A vote that is lost hears no renewals.
+func askHolderAgain(c failoverCase) bool {
+	return holderLives(c) && (c.run.Renewed || c.seen.Lost && c.run.Waits >= askAgain)
+}
+
+// holderLives says that the holder, which did not answer, may be there: what it was asked and what it
+// answers go through the region, which may have been away itself. It is gone when nodes had the time
+// to come back, and nobody has renewed for a TTL since.
+func holderLives(c failoverCase) bool {
+	h := c.run.HandOver
+	if h == nil || !h.NotThere || c.seen.Force || c.seen.Released || c.seen.TTL <= 0 {
+		return false
+	}
+	since := c.run.Moved
+	if c.seen.There.After(since) {
+		since = c.seen.There
+	}
+	return c.seen.Lost || c.seen.At.Before(since.Add(c.seen.TTL))
 }
 
 func holderRefused(c failoverCase) bool {
@@ -155,9 +204,9 @@ func holderRefused(c failoverCase) bool {
 	return !c.seen.Force && !c.seen.Released && h != nil && !h.Done && !h.NotThere
 }
 
-// forced: the holder is not asked, or could not be.
+// forced: the holder is not asked, or is gone.
 func (c failoverCase) forced() bool {
-	return c.seen.Force || c.run.HandOver != nil && c.run.HandOver.NotThere
+	return c.seen.Force || c.run.HandOver != nil && c.run.HandOver.NotThere && !holderLives(c)
 }
 
 func shouldAim(c failoverCase) bool {
@@ -177,6 +226,8 @@ const (
 	failoverSlow = 2 * time.Second
 	// askAgain is how many waits pass before a target that said no is asked again.
 	askAgain = 4
+	// renewalLooks is how often a lease is looked at in its TTL, to see whether it is renewed.
+	renewalLooks = 8
 )
 
 func failoverEnds(failoverCase) FailoverAction { return FailoverAction{Do: FailoverNothing} }
@@ -227,8 +278,12 @@ func awaitTarget(c failoverCase) FailoverAction {
 	}
 	if failoverOverdue(c) {
 		a.Do, a.Wait, a.State = FailoverFinish, 0, fleet.OperationFailed
-		a.Message = fmt.Sprintf("node %s was not on the link, so nothing was stopped: %s holds the lease at epoch %d; "+
-			"start it (holdfast describe node %s), and ask again", c.seen.To, c.holder(), c.seen.Epoch, c.seen.To)
+		so := "nothing was stopped"
+		if c.run.HandOver != nil {
+			so = "the holder, which " + c.run.HandOver.text() + ", was not asked again"
+		}
+		a.Message = fmt.Sprintf("node %s was not on the link, so %s: %s holds the lease at epoch %d; "+
+			"start it (holdfast describe node %s), and ask again", c.seen.To, so, c.holder(), c.seen.Epoch, c.seen.To)
 	}
 	return a
 }
@@ -236,7 +291,11 @@ func awaitTarget(c failoverCase) FailoverAction {
 func failoverFails(c failoverCase) FailoverAction {
 	said := []string{fmt.Sprintf("node %s %s", c.seen.To, c.run.TakeOver.text())}
 	if !c.seen.Force {
-		said = append(said, "the holder "+c.run.HandOver.text())
+		holder := "the holder " + c.run.HandOver.text()
+		if holderLives(c) {
+			holder += ", and may be running: --force does not ask it"
+		}
+		said = append(said, holder)
 	}
 	region := fmt.Sprintf("the region has %s on record at epoch %d", c.holder(), c.seen.Epoch)
 	if c.seen.Lost {
@@ -266,6 +325,23 @@ func askToHandOver(c failoverCase) FailoverAction {
 	return FailoverAction{
 		Do: FailoverHandOver, Node: c.seen.Holder, Limit: c.left() / 2, Reason: "hand_over",
 		Message: fmt.Sprintf("it waits for node %s to stop what runs and to give the lease back", c.seen.Holder),
+	}
+}
+
+func awaitHolder(c failoverCase) FailoverAction {
+	return FailoverAction{
+		Do: FailoverWait, Wait: min(failoverSlow, c.left()), Reason: "holder_not_there",
+		Message: fmt.Sprintf("the region was away: it waits for node %s to come back to the link, to be asked to hand over", c.seen.Holder),
+	}
+}
+
+// awaitRenewal looks often enough to see one of a lease that is short.
+func awaitRenewal(c failoverCase) FailoverAction {
+	wait := min(max(c.seen.TTL/renewalLooks, failoverPoll), failoverSlow)
+	return FailoverAction{
+		Do: FailoverWait, Wait: min(wait, c.left()), Reason: "holder_not_reached",
+		Message: fmt.Sprintf("node %s %s; it is asked again when it renews its lease, and taken for gone when it does not",
+			c.seen.Holder, c.run.HandOver.text()),
 	}
 }
 

@@ -34,6 +34,17 @@ func TestFailover(t *testing.T) {
 	away := &decide.NodeAnswer{Node: "a", NotThere: true, Reason: "timeout"}
 	holds := &decide.NodeAnswer{Node: "b", Done: true, Epoch: 7}
 	not := &decide.NodeAnswer{Node: "b", Reason: "held"}
+	at := failoverSeen().At
+	// voted is a lease that the region hears of, whose nodes could be there for an hour.
+	voted := func(edits ...func(*seen)) func(*seen) {
+		return func(s *seen) {
+			s.TTL, s.Counter, s.There = 15*time.Second, 9, s.At.Add(-time.Hour)
+			for _, edit := range edits {
+				edit(s)
+			}
+		}
+	}
+	here, lost := func(s *seen) { s.There = s.At.Add(time.Second) }, func(s *seen) { s.Lost = true }
 	for _, c := range []struct {
 		name string
 		edit func(*seen)
@@ -56,6 +67,22 @@ func TestFailover(t *testing.T) {
 		{"the holder released to its peer, the region knows later", func(*seen) {}, run{HandOver: released}, "take_over", decide.FailoverTakeOver},
 		{"the holder would not", func(*seen) {}, run{HandOver: &decide.NodeAnswer{Node: "a", Reason: "still stopping"}}, "not_released", decide.FailoverFinish},
 		{"the holder is away", func(*seen) {}, run{HandOver: away}, "aim", decide.FailoverAim},
+		{"the holder did not answer and renewed a moment ago", voted(), run{HandOver: away, Moved: at.Add(-14 * time.Second)}, "holder_not_reached", decide.FailoverWait},
+		{"the holder did not answer and renews: it is asked again", voted(), run{HandOver: away, Moved: at, Renewed: true}, "hand_over", decide.FailoverHandOver},
+		{"the holder did not answer and is asked again while it renews", voted(), run{HandOver: away, Moved: at, Renewed: true, InFlight: true}, "node_asked", decide.FailoverWait},
+		{"the holder renewed, and stopped to", voted(), run{HandOver: away, Moved: at.Add(-15 * time.Second), Renewed: true}, "aim", decide.FailoverAim},
+		{"nobody could have heard the holder renew", voted(here), run{HandOver: away, Moved: at.Add(-time.Hour)}, "holder_not_reached", decide.FailoverWait},
+		{"the region was there to hear the holder renew", voted(func(s *seen) { s.There = s.At.Add(-15 * time.Second) }), run{HandOver: away, Moved: at.Add(-time.Hour)}, "aim", decide.FailoverAim},
+		{"a vote that is lost hears nobody renew", voted(lost), run{HandOver: away, Moved: at.Add(-time.Hour)}, "holder_not_reached", decide.FailoverWait},
+		{"and has the holder asked again", voted(lost), run{HandOver: away, Moved: at.Add(-time.Hour), Waits: 4}, "hand_over", decide.FailoverHandOver},
+		{"the holder renews, and the target is away by now", voted(func(s *seen) { s.Away = true }), run{HandOver: away, Moved: at, Renewed: true}, "target_not_there", decide.FailoverWait},
+		{"the holder renews until it is too late", voted(func(s *seen) { s.Deadline = s.At }), run{HandOver: away, Moved: at, Renewed: true}, "deadline", decide.FailoverFinish},
+		{"the holder renews, and it is forced", voted(func(s *seen) { s.Force = true }), run{HandOver: away, Moved: at, Renewed: true}, "aim", decide.FailoverAim},
+		{"the holder released while it could not answer", voted(func(s *seen) { s.Released = true }), run{HandOver: away, Moved: at, Renewed: true}, "take_over", decide.FailoverTakeOver},
+		{"the region was away, and the holder is not back yet", voted(here, func(s *seen) { s.HolderAway = true }), run{}, "holder_not_there", decide.FailoverWait},
+		{"the region was away, and the holder is back", voted(here), run{}, "hand_over", decide.FailoverHandOver},
+		{"the holder is off the link, and could be there", voted(func(s *seen) { s.HolderAway = true }), run{}, "hand_over", decide.FailoverHandOver},
+		{"the holder is off the link until it is too late", voted(here, func(s *seen) { s.HolderAway, s.Deadline = true, s.At }), run{}, "deadline", decide.FailoverFinish},
 		{"the vote is aimed", func(s *seen) { s.Target = "b" }, run{HandOver: away}, "take_over", decide.FailoverTakeOver},
 		{"forced", func(s *seen) { s.Force = true }, run{}, "aim", decide.FailoverAim},
 		{"forced, the region's vote is lost", func(s *seen) { s.Force, s.Lost = true, true }, run{}, "take_over", decide.FailoverTakeOver},
@@ -92,7 +119,32 @@ func TestFailover(t *testing.T) {
 		got = decide.Failover(failoverSeen(func(s *seen) { s.Deadline, s.Away = s.At, true }), run{})
 		require.Equal(t, "node b was not on the link, so nothing was stopped: a holds the lease at epoch 6; "+
 			"start it (holdfast describe node b), and ask again", got.Message)
+		got = decide.Failover(failoverSeen(voted(func(s *seen) { s.Deadline, s.Away = s.At, true })), run{HandOver: away, Moved: at, Renewed: true})
+		require.Equal(t, "node b was not on the link, so the holder, which was not reached: timeout, was not asked again: a holds the lease at epoch 6; "+
+			"start it (holdfast describe node b), and ask again", got.Message)
+		got = decide.Failover(failoverSeen(voted(func(s *seen) { s.Deadline = s.At })), run{HandOver: away, Moved: at})
+		require.Equal(t, "node b was not asked; the holder was not reached: timeout, and may be running: --force does not ask it; "+
+			"the region has a on record at epoch 6", got.Message)
 	})
+}
+
+// X5: a renewal counts from the second look after a node answered; what came before may be older than its silence.
+func TestFailoverWatches(t *testing.T) {
+	t.Parallel()
+	at := func(second int64, counter int64) fleet.FailoverSeen {
+		return failoverSeen(func(s *fleet.FailoverSeen) { s.At, s.Counter = time.Unix(second, 0), counter })
+	}
+	r := decide.FailoverRun{}.Watched(at(1, 5)).Watched(at(2, 6))
+	require.Equal(t, time.Unix(2, 0), r.Moved)
+	r = r.Answered().Watched(at(3, 7))
+	require.Equal(t, time.Unix(3, 0), r.Moved)
+	require.False(t, r.Renewed, "it may have been before")
+	r = r.Watched(at(4, 7))
+	require.Equal(t, time.Unix(3, 0), r.Moved)
+	require.False(t, r.Renewed)
+	r = r.Watched(at(5, 8)).Watched(at(6, 8))
+	require.True(t, r.Renewed)
+	require.False(t, r.Answered().Watched(at(7, 8)).Renewed)
 }
 
 // X8, X21: whatever is seen, the record is only written where nobody votes, what waits says
@@ -111,14 +163,16 @@ func TestFailoverAlways(t *testing.T) {
 		flag := func(n string) bool { return rapid.Bool().Draw(t, n) }
 		s := failoverSeen(func(s *fleet.FailoverSeen) {
 			s.Force, s.Cancelled, s.Released, s.Lost = flag("force"), flag("cancelled"), flag("released"), flag("lost")
-			s.Away = flag("away")
+			s.Away, s.HolderAway = flag("away"), flag("holder away")
+			s.TTL, s.There = time.Duration(rapid.IntRange(0, 1).Draw(t, "ttl"))*15*time.Second, s.At.Add(time.Duration(rapid.IntRange(-60, 0).Draw(t, "there"))*time.Second)
 			s.Holder, s.Target, s.To = name.Draw(t, "holder"), name.Draw(t, "target"), name.Draw(t, "to")
 			s.Deadline = s.At.Add(time.Duration(rapid.IntRange(-5, 60).Draw(t, "left")) * time.Second)
 		})
-		aimed := flag("aimed")
+		aimed, moved := flag("aimed"), s.At.Add(-time.Duration(rapid.IntRange(0, 60).Draw(t, "moved"))*time.Second)
+		heard := s.TTL > 0 && (s.At.Sub(moved) < s.TTL || s.At.Sub(s.There) < s.TTL)
 		a := decide.Failover(s, decide.FailoverRun{
 			InFlight: flag("in flight"), HandOver: answer.Draw(t, "hand over"), TakeOver: answer.Draw(t, "take over"),
-			Waits: rapid.IntRange(0, 9).Draw(t, "waits"), Aimed: aimed,
+			Waits: rapid.IntRange(0, 9).Draw(t, "waits"), Aimed: aimed, Moved: moved, Renewed: flag("renewed"),
 		})
 		require.NotEmpty(t, a.Rule)
 		switch a.Do {
@@ -132,7 +186,9 @@ func TestFailoverAlways(t *testing.T) {
 		case decide.FailoverHandOver, decide.FailoverTakeOver:
 			require.Positive(t, a.Limit)
 			require.False(t, a.Do == decide.FailoverHandOver && s.Away, "it stops what runs for nobody")
+			require.False(t, a.Forced && heard && !s.Force && !s.Released, "it takes the lease of a holder that may be there")
 		case decide.FailoverAim:
+			require.False(t, heard && !s.Force, "it has the votes wait for a holder that may be there")
 			require.Empty(t, s.Target)
 			require.False(t, aimed, "it aims twice")
 		case decide.FailoverWithdraw:

@@ -47,6 +47,12 @@ type FailoverSeen struct {
 	Target    NodeName    `json:"target,omitempty"` // that the region's vote waits for
 	Lost      bool        `json:"lost,omitempty"`
 	Voters    []NodeName  `json:"voters,omitempty"`
+	// Counter moves whenever the region hears the holder renew, for a lease of TTL; 0 where none voted.
+	Counter int64         `json:"counter,omitempty"`
+	TTL     time.Duration `json:"ttl,omitempty"`
+	// HolderAway: the holder is not on the link. There is when nodes that are there have come back to it.
+	HolderAway bool      `json:"holderAway,omitempty"`
+	There      time.Time `json:"there,omitzero"`
 }
 
 // FailoverEnd ends what was asked of a site's lease towards one node.

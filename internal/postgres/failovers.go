@@ -169,9 +169,24 @@ func seeLease(ctx context.Context, q *db.Queries, site fleet.SiteName, out *flee
 	v := voteOf(db.VotesRow(row))
 	out.Holder, out.Epoch, out.Released = fleet.NodeName(row.Holder), row.Epoch, row.Released
 	out.Target, out.Lost, out.Voters = v.Vote.Target, v.Vote.Lost, v.Pair
+	out.Counter, out.TTL = v.Vote.Counter, v.Vote.TTL
 	there, err := q.NodeOnLink(ctx, new(string(out.To)))
+	if err != nil {
+		return failed("look for the target's connection", err)
+	}
 	out.Away = !there
-	return failed("look for the target's connection", err)
+	return seeHolder(ctx, q, out)
+}
+
+// seeHolder reads whether the holder can be spoken to, or could not be yet. One that drains can.
+func seeHolder(ctx context.Context, q *db.Queries, out *fleet.FailoverSeen) error {
+	there, err := q.NodeHasStream(ctx, new(string(out.Holder)))
+	if err != nil {
+		return failed("look for the holder's connection", err)
+	}
+	out.HolderAway = !there
+	out.There, err = q.LinkThere(ctx)
+	return failed("read since when the link is there", err)
 }
 
 // EndFailover ends what was asked towards one node; the same end again changes nothing.

@@ -292,6 +292,32 @@ func TestAskFailover(t *testing.T) {
 		require.Empty(t, look(b).Operation)
 	})
 
+	t.Run("sees whether the holder can be there, and whether it renews", func(t *testing.T) { // X5
+		t.Parallel()
+		b := setup(t)
+		b.move(nodeA)
+		_, err := ask(b)
+		require.NoError(t, err)
+		before := look(b)
+		require.True(t, before.HolderAway)
+		require.False(t, before.There.Before(before.At), "there is no server that it could speak to")
+		require.Positive(t, before.TTL)
+		b.cast(func(v *postgres.Vote) { v.Counter++ })
+		require.Equal(t, before.Counter+1, look(b).Counter)
+
+		id := b.linked(nodeA)
+		b.linkSince("40 seconds")
+		now := look(b)
+		require.False(t, now.HolderAway)
+		require.InDelta(t, 10, now.At.Sub(now.There).Seconds(), 5)
+		b.askDrain(drainOf(nodeA, 600))
+		require.NoError(t, b.AskConnections(t.Context(), nodeA, []fleet.ConnectionID{id}))
+		require.NoError(t, b.MoveConnections(t.Context(), drainServer, postgres.ConnectionMoves{Acked: map[fleet.ConnectionID]int{id: 0}}))
+		require.False(t, look(b).HolderAway, "one that drains can be asked")
+		b.ends(id, fleet.StreamClosed)
+		require.True(t, look(b).HolderAway)
+	})
+
 	t.Run("the newest word counts", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

@@ -106,6 +106,7 @@ type Keeper struct {
 	releases  map[fleet.NodeName]bool // sent and not answered
 	trouble   trouble                 // with the peer, until it answers
 	waiting   []func(now lease.Instant) (done bool)
+	handOvers map[chan<- fleet.HandOverResult]bool // asked for and not over
 }
 
 type event func(now lease.Instant)
@@ -145,6 +146,7 @@ func Open(opt Options) (*Keeper, error) {
 	k := &Keeper{
 		opt: opt, boot: boot, events: make(chan event, 64), ended: make(chan struct{}),
 		answers: map[fleet.NodeName]lease.Reason{}, releases: map[fleet.NodeName]bool{},
+		handOvers: map[chan<- fleet.HandOverResult]bool{},
 	}
 	k.hand = newHand(k)
 	k.keys = newAcquaintance(k.peerKey)

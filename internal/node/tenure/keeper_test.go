@@ -33,6 +33,7 @@ import (
 type fakeTenant struct {
 	floor  int64
 	onOwed func(ctx context.Context) error
+	onStop func(ctx context.Context) error
 
 	mu    sync.Mutex
 	lease guardian.Lease
@@ -72,9 +73,22 @@ func (f *fakeTenant) Adopt(_ context.Context, role fleet.Role, epoch int64, _ fl
 	return nil
 }
 
+func (f *fakeTenant) Stop(ctx context.Context) error {
+	f.note("stop")
+	if f.onStop != nil {
+		return f.onStop(ctx)
+	}
+	return nil
+}
+
 func (f *fakeTenant) Settle()                              { f.note("settle") }
-func (f *fakeTenant) Stop(context.Context) error           { f.note("stop"); return nil }
 func (f *fakeTenant) Floor(context.Context) (int64, error) { return f.floor, nil }
+
+func (f *fakeTenant) all() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.steps)
+}
 
 func (f *fakeTenant) seen() (guardian.Lease, fleet.Role, int64) {
 	f.mu.Lock()
@@ -291,6 +305,35 @@ func TestKeeper(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, out.Released)
 		require.False(t, k.MayRun())
+	})
+	t.Run("a hand-over that is asked for again goes on when the first is cut short", func(t *testing.T) { // X5, X13
+		t.Parallel()
+		k := newKept(t).steady()
+		stopped := make(chan struct{})
+		k.tenant.onStop = func(ctx context.Context) error {
+			select {
+			case <-stopped:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		k.start()
+		k.tell(alone)
+		k.eventually("it may run", k.MayRun)
+		first := make(chan fleet.HandOverResult, 1)
+		go func() {
+			out, _ := k.HandOver(context.WithoutCancel(t.Context()), fleet.HandOverCommand{Site: site, DeadlineSeconds: 2})
+			first <- out
+			close(stopped)
+		}()
+		k.eventually("it stops", func() bool { return slices.Contains(k.tenant.all(), "stop") })
+		settled := len(k.tenant.all())
+		out, err := k.HandOver(t.Context(), fleet.HandOverCommand{Site: site, DeadlineSeconds: 30})
+		require.NoError(t, err)
+		require.True(t, out.Released)
+		require.Equal(t, "deadline", (<-first).Reason)
+		require.NotContains(t, k.tenant.all()[settled:], "settle", "what was stopped is not started again")
 	})
 	t.Run("a worker has no part in it, and no deadline", func(t *testing.T) {
 		t.Parallel()

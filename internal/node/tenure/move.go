@@ -19,7 +19,8 @@ const (
 )
 
 // HandOver stops what runs and gives the lease back, so that the peer can take it at once. It
-// returns when the voters that can be reached know, and is called off when that takes too long.
+// returns when the voters that can be reached know, and is called off when that takes too long, unless
+// it was asked for again meanwhile.
 func (k *Keeper) HandOver(ctx context.Context, cmd fleet.HandOverCommand) (fleet.HandOverResult, error) {
 	if err := k.mine(cmd.Site); err != nil {
 		return fleet.HandOverResult{}, err
@@ -39,7 +40,8 @@ func (k *Keeper) HandOver(ctx context.Context, cmd fleet.HandOverCommand) (fleet
 	}
 	called := make(chan fleet.HandOverResult, 1)
 	err := k.post(context.WithoutCancel(ctx), func(now lease.Instant) {
-		if k.seated && k.candidate.Role() == lease.Releasing {
+		delete(k.handOvers, out)
+		if k.seated && k.candidate.Role() == lease.Releasing && len(k.handOvers) == 0 {
 			k.candidate = k.candidate.Stand(now)
 		}
 		_, holds := k.candidate.Holding(now)
@@ -70,6 +72,7 @@ func (k *Keeper) beginHandOver(ctx context.Context, now lease.Instant, cmd fleet
 		c, acts := k.candidate.HandOver(now)
 		k.carry(c, acts, now)
 	}
+	k.handOvers[out] = true
 	var patience lease.Instant
 	k.waiting = append(k.waiting, func(now lease.Instant) bool {
 		if _, holds := k.candidate.Holding(now); holds {
@@ -82,6 +85,7 @@ func (k *Keeper) beginHandOver(ctx context.Context, now lease.Instant, cmd fleet
 			return false
 		}
 		clear(k.releases)
+		delete(k.handOvers, out)
 		out <- fleet.HandOverResult{Released: true, Epoch: t.Epoch} // there is room for one
 		return true
 	})

@@ -379,6 +379,17 @@ func (q *Queries) LeaseView(ctx context.Context, site string) (LeaseViewRow, err
 	return i, err
 }
 
+const linkThere = `-- name: LinkThere :one
+SELECT since FROM link_there
+`
+
+func (q *Queries) LinkThere(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, linkThere)
+	var since time.Time
+	err := row.Scan(&since)
+	return since, err
+}
+
 const loseVotes = `-- name: LoseVotes :exec
 UPDATE site_leases SET lost = true, promised_to = ''
 `
@@ -423,6 +434,17 @@ func (q *Queries) NewestFailover(ctx context.Context, subject string) (Operation
 		&i.DrainOf,
 	)
 	return i, err
+}
+
+const nodeHasStream = `-- name: NodeHasStream :one
+SELECT EXISTS (SELECT 1 FROM connections WHERE node = $1 AND ended_at IS NULL AND state IN ('Active', 'Draining'))
+`
+
+func (q *Queries) NodeHasStream(ctx context.Context, node *string) (bool, error) {
+	row := q.db.QueryRow(ctx, nodeHasStream, node)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const nodeOnLink = `-- name: NodeOnLink :one

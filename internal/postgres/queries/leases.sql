@@ -92,6 +92,12 @@ SELECT * FROM operations WHERE subject = @subject AND state = 'running' ORDER BY
 -- name: NodeOnLink :one
 SELECT EXISTS (SELECT 1 FROM connections WHERE node = @node AND ended_at IS NULL AND state = 'Active');
 
+-- name: NodeHasStream :one
+SELECT EXISTS (SELECT 1 FROM connections WHERE node = @node AND ended_at IS NULL AND state IN ('Active', 'Draining'));
+
+-- name: LinkThere :one
+SELECT since FROM link_there;
+
 -- Why those of a site still wait (X8).
 -- name: NoteFailover :exec
 UPDATE operations SET reason = @reason, message = @message
