@@ -125,7 +125,9 @@ type Candidate struct {
 	asked   bool        // to stand, though it may be cordoned
 	named   [seats]bool // who said, since this process started, that another holds by its vote
 	started Instant
+	ticked  Instant
 	heard   [seats]stamp // when the last answered request was sent
+	unheard [seats]stamp // when the first after it was, since the process is there
 	refused stamp        // when the last was sent that a voter would not look at
 	nonces  [seats]int64
 }
@@ -133,7 +135,7 @@ type Candidate struct {
 // NewCandidate begins from what is durable. A holder whose agent restarted goes on holding
 // while its deadline runs, and else first ends what still runs.
 func NewCandidate(cfg Config, claim Claim, now Instant) (Candidate, []Action) {
-	c := Candidate{cfg: cfg, claim: claim, started: now, renewAt: now, bidAt: now, aside: now}
+	c := Candidate{cfg: cfg, claim: claim, started: now, ticked: now, renewAt: now, bidAt: now, aside: now}
 	if claim.Refused {
 		c.refused.raise(now)
 	}
@@ -151,7 +153,7 @@ func NewCandidate(cfg Config, claim Claim, now Instant) (Candidate, []Action) {
 	if claim.Unbounded {
 		return c, []Action{c.hold(DoUnbounded)}
 	}
-	if next, acts := c.settle(now); len(acts) > 0 { // there is no time left to ask first
+	if next, acts := c.goOn(now); len(acts) > 0 { // there is no time left to ask first
 		return next, acts
 	}
 	return c, []Action{c.hold(DoStart)}

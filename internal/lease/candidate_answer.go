@@ -56,6 +56,9 @@ func (c Candidate) note(seat int, s Send, a Answer) Candidate {
 	if h := &c.heard[seat]; !h.set || h.at < s.At {
 		*h = stamp{true, s.At}
 	}
+	if s.At >= c.unheard[seat].at {
+		c.unheard[seat] = stamp{}
+	}
 	c.nonces[seat] = a.Nonce
 	c.highest = max(c.highest, a.Vote.Promised)
 	c.named[seat] = c.named[seat] || !a.Vote.vacant() && a.Vote.Holder != c.cfg.Self
@@ -128,7 +131,7 @@ func (c Candidate) advance(now Instant) (Candidate, []Action) {
 	if next.call == Grant {
 		c.claim.Counter++
 	}
-	return c, c.sendAll(next.call, next.epoch, now, nil)
+	return c.sendAll(next.call, next.epoch, now, nil)
 }
 
 // granted counts an answer to a grant: of the bid, which may win it, or of the tenure.

@@ -8,6 +8,13 @@ import (
 func (c Candidate) Tick(now Instant, random float64) (Candidate, []Action) {
 	c.random = random
 	c, acts := c.settle(now)
+	switch {
+	case now.Sub(c.ticked) > c.cfg.Interval:
+		c = c.wake(now)
+	case len(acts) == 0:
+		c, acts = c.goOn(now)
+	}
+	c.ticked = now
 	if c.parting.claim.Epoch != 0 && now >= c.parting.next {
 		c, acts = c.sendParting(now, acts)
 	}
@@ -25,20 +32,35 @@ func (c Candidate) Tick(now Instant, random float64) (Candidate, []Action) {
 
 // settle ends what time has ended, before anything else is decided.
 func (c Candidate) settle(now Instant) (Candidate, []Action) {
-	run := c.cfg.OnIsolation == IsolationRun && c.claim.Epoch != 0 && c.isolated(now)
-	switch {
-	case c.claim.Unbounded:
-		return c, nil
-	case run && !c.releasing:
-		c.held, c.claim.Unbounded, c.claim.Boot, c.bid = true, true, c.cfg.Boot, bid{}
-		c.lapsed, c.parting = Claim{}, parting{}
-		return c, []Action{{Do: DoPersist}, c.hold(DoUnbounded)}
-	case c.held && now >= c.claim.Deadline:
+	if c.held && !c.claim.Unbounded && now >= c.claim.Deadline {
 		c.lapsed = c.claim
 		return c.lose()
 	}
 	return c, nil
 }
+
+// wake notes that the process was away, paused or with its whole machine: what it did not hear
+// meanwhile it did not ask for. It asks with this tick, and is isolated with a later one.
+func (c Candidate) wake(now Instant) Candidate {
+	c.unheard = [seats]stamp{}
+	if c.claim.Refused {
+		c.refused.raise(now)
+	}
+	return c
+}
+
+// goOn takes the deadline off at a site that says run, when the node is isolated.
+func (c Candidate) goOn(now Instant) (Candidate, []Action) {
+	if c.claim.Unbounded || c.releasing || !c.runs() || !c.isolated(now) {
+		return c, nil
+	}
+	c.held, c.claim.Unbounded, c.claim.Boot, c.bid = true, true, c.cfg.Boot, bid{}
+	c.lapsed, c.parting = Claim{}, parting{}
+	return c, []Action{{Do: DoPersist}, c.hold(DoUnbounded)}
+}
+
+// runs says that this is a last holder that goes on when it is isolated.
+func (c Candidate) runs() bool { return c.cfg.OnIsolation == IsolationRun && c.claim.Epoch != 0 }
 
 // lose ends the tenure. The claim stays: this node was the last holder.
 func (c Candidate) lose() (Candidate, []Action) {
@@ -53,8 +75,9 @@ func (c Candidate) lose() (Candidate, []Action) {
 
 // isolated: neither peer nor region answered what was sent in half a TTL. That is early: nobody
 // else can hold before the deadline, so one that is taken off before it and answered in time has
-// changed nothing, and a quarter of a TTL later guardians may begin to stop what runs. Who has
-// heard nobody since it started, and may be about to start something, waits two thirds.
+// changed nothing, and a quarter of a TTL later guardians may begin to stop what runs. Who holds
+// nothing, and may be about to start something, waits two thirds after a question that nobody
+// answered: it may have been told to wait, and asks rarely then.
 //
 // Who was refused is there to whoever refused it, and stops in time. It waits two TTLs for the next
 // word: by then its own vote has gone to another that holds, and told it.
@@ -63,11 +86,12 @@ func (c Candidate) isolated(now Instant) bool {
 		return false
 	}
 	for seat := 1; seat < seats; seat++ {
-		last, limit := c.started, 2*c.cfg.TTL/3
-		if c.heard[seat].set {
-			last, limit = c.heard[seat].at, c.cfg.TTL/2
+		h, u := c.heard[seat], c.unheard[seat]
+		silent := u.set && now.Sub(u.at) >= 2*c.cfg.TTL/3
+		if c.held {
+			silent = !h.set || now.Sub(h.at) >= c.cfg.TTL/2
 		}
-		if c.voter(seat) != "" && now.Sub(last) < limit {
+		if !silent {
 			return false
 		}
 	}
@@ -77,7 +101,7 @@ func (c Candidate) isolated(now Instant) bool {
 func (c Candidate) renew(now Instant, acts []Action) (Candidate, []Action) {
 	c.claim.Counter++
 	c.renewAt = now.Add(c.cfg.Interval)
-	return c, c.sendAll(Grant, c.claim.Epoch, now, acts)
+	return c.sendAll(Grant, c.claim.Epoch, now, acts)
 }
 
 // wants says whether to begin a bid: nobody else may be better off, and a holder bids only
@@ -95,7 +119,7 @@ func (c Candidate) wants(now Instant) bool {
 func (c Candidate) startBid(now Instant, acts []Action) (Candidate, []Action) {
 	c.tries++
 	c.bid = bid{call: Ask, number: c.tries, until: now.Add(c.cfg.Interval), fresh: true}
-	return c, c.sendAll(Ask, 0, now, acts)
+	return c.sendAll(Ask, 0, now, acts)
 }
 
 // giveUp ends a bid that did not win. The next waits at least as long as the voters said, and
@@ -139,16 +163,19 @@ func (c Candidate) sendParting(now Instant, acts []Action) (Candidate, []Action)
 	return c, acts
 }
 
-func (c Candidate) sendAll(call Call, epoch int64, now Instant, acts []Action) []Action {
+func (c Candidate) sendAll(call Call, epoch int64, now Instant, acts []Action) (Candidate, []Action) {
 	for seat := range seats {
 		if c.voter(seat) == "" {
 			continue
+		}
+		if !c.unheard[seat].set {
+			c.unheard[seat] = stamp{true, now}
 		}
 		act := c.send(seat, call, now)
 		act.Send.Request.Epoch = epoch
 		acts = append(acts, act)
 	}
-	return acts
+	return c, acts
 }
 
 // send makes a request. Of a bid, the counter is the number of the try.

@@ -55,7 +55,7 @@ func (m *model) canon(w world) world {
 		}
 		c := m.cands.get(w.cands[seat])
 		if !m.run { // they are read for onIsolation: run alone, but for when it started
-			c.heard, c.refused = [seats]stamp{}, stamp{}
+			c.heard, c.unheard, c.refused, c.ticked = [seats]stamp{}, [seats]stamp{}, stamp{}, 0
 			if w.now >= c.started.Add(c.cfg.Yield) {
 				c.started = 0
 			}
@@ -68,9 +68,14 @@ func (m *model) canon(w world) world {
 		}
 		for i := range seats {
 			c.grants[i] = c.grants[i].canon(w.now.Add(-c.cfg.TTL))
+			c.heard[i] = c.heard[i].canon(w.now.Add(-c.cfg.TTL))
+			c.unheard[i].at = max(c.unheard[i].at, w.now.Add(-c.cfg.TTL))
 			c.bid.grants[i] = c.bid.grants[i].canon(w.now.Add(-c.cfg.TTL))
 		}
 		c.bidAt, c.renewAt, c.aside = max(c.bidAt, w.now), max(c.renewAt, w.now), max(c.aside, w.now)
+		if w.woke[seat] = max(w.woke[seat], w.now.Add(-c.cfg.TTL)); !m.run {
+			w.woke[seat] = 0
+		}
 		w.cands[seat] = m.cands.id(c)
 		if w.guards[seat].until <= w.now && !w.guards[seat].unbounded {
 			w.guards[seat] = guard{}
@@ -212,6 +217,9 @@ func (m *model) advance(w *world, sleeper int) {
 	w.late = 0
 	for seat := range 3 {
 		w.paused[seat] = seat == sleeper
+	}
+	if m.run && 0 <= sleeper && sleeper < 2 {
+		w.gone[sleeper] = true
 	}
 	m.tick(w)
 }

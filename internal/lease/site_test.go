@@ -112,6 +112,44 @@ func TestModelRevokedRun(t *testing.T) {
 	require.NotEmpty(t, e.broken)
 }
 
+// X21: at a site that says run, a pause is no isolation: what was over when the agent woke starts
+// only after it has asked. Without a cut there are never two actives.
+func TestModelPausedRun(t *testing.T) {
+	t.Parallel()
+	for _, h := range []struct {
+		name string
+		of   map[fault]int8
+	}{
+		{"paused", map[fault]int8{pause: 3}},
+		{"paused, and hears late", map[fault]int8{pause: 2, delay: 1}},
+		{"paused, and given back when it ran out", map[fault]int8{pause: 2, ending: 1}},
+		{"paused, and cut off", map[fault]int8{pause: 2, cut: 1}}, // asked after it was, in any case
+	} {
+		t.Run(h.name, func(t *testing.T) {
+			t.Parallel()
+			hunt := func(bad misuse) (e *explorer, followed int) {
+				all := rules{ttl: 3, until: 8 - slower, run: true, bad: bad, budget: budget(h.of)}
+				e = explore(all, func(m *model, w world) {
+					if w.active(0) && w.active(1) && m.budget[cut] == 0 { // without an end or with one
+						m.fail("two actives, and everybody is there")
+					}
+					if w.active(1) {
+						followed++
+					}
+				})
+				return e, followed
+			}
+			e, followed := hunt(misuse{})
+			t.Logf("%d worlds, the other took over in %d", len(e.seen), followed)
+			require.Empty(t, e.broken, e.trace)
+			require.False(t, e.capped)
+			require.Positive(t, followed)
+			e, _ = hunt(misuse{name: "a pause is taken for silence", asleep: true})
+			require.NotEmpty(t, e.broken)
+		})
+	}
+}
+
 // X21: one that runs on because it was isolated ends with the first refusal, and does not begin
 // again between two of them.
 func TestRevokedRunEnds(t *testing.T) {

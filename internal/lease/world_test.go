@@ -50,6 +50,7 @@ type misuse struct {
 	lateRun   bool // what runs is told its deadline one beat too late
 	earlyEnd  bool // a holder gives back what it may lose, while it still runs
 	unheard   bool // a refusal is taken for silence
+	asleep    bool // a pause is taken for silence
 }
 
 type rules struct {
@@ -89,7 +90,9 @@ type world struct {
 	guards  [2]guard
 	lives   [3]int8
 	paused  [3]bool
-	links   uint8 // those that are cut, by the seat that they leave out
+	gone    [2]bool    // it has not ticked since it was paused; kept for onIsolation: run, as is
+	woke    [2]Instant // when it started or ticked again
+	links   uint8      // those that are cut, by the seat that they leave out
 	deaf    [3]bool
 	void    bool // the key of node a
 	stops   [2]bool
@@ -177,6 +180,9 @@ func (m *model) boot(w *world, seat int) {
 	if seat == 2 {
 		return
 	}
+	if m.run {
+		w.gone[seat], w.woke[seat] = false, w.now
+	}
 	c, acts := NewCandidate(m.config(seat), m.claims.get(w.claims[seat]), w.now)
 	w.cands[seat] = m.cands.id(c)
 	m.do(w, seat, acts)
@@ -212,6 +218,7 @@ func (m *model) do(w *world, seat int, acts []Action) {
 		case DoSend:
 			acts = append(acts, m.send(w, seat, act.Send)...)
 		case DoStart, DoExtend, DoUnbounded:
+			m.asked(w, seat, act)
 			w.guards[seat] = guard{act.Epoch, act.Until, act.Do == DoUnbounded}
 			if m.bad.lateRun {
 				w.guards[seat].until += beat
@@ -223,6 +230,18 @@ func (m *model) do(w *world, seat int, acts []Action) {
 		case DoLost:
 			w.guards[seat], w.stops[seat], w.ends[seat] = guard{}, false, c.Lapsed()
 		}
+	}
+}
+
+// asked holds against what runs without an end that its node asked before, since it woke: where
+// the time of what ran is over, for two thirds of a TTL.
+func (m *model) asked(w *world, seat int, act Action) {
+	switch {
+	case act.Do != DoUnbounded:
+	case w.gone[seat]:
+		m.fail("%s takes the deadline off, and has not asked since it woke", seatNames[seat])
+	case !w.active(seat) && w.now.Sub(w.woke[seat]) < 2*m.span().Sub(0)/3:
+		m.fail("%s goes on with what was over, and has hardly asked since it woke", seatNames[seat])
 	}
 }
 
@@ -367,9 +386,16 @@ func (m *model) tick(w *world) {
 			continue
 		}
 		random := float64(seat) * 0.9
-		c, acts := m.cands.get(w.cands[seat]).Tick(w.now, random)
+		c := m.cands.get(w.cands[seat])
+		if m.bad.asleep {
+			c.ticked = w.now
+		}
+		c, acts := c.Tick(w.now, random)
 		w.cands[seat] = m.cands.id(c)
 		m.do(w, seat, acts)
+		if w.gone[seat] {
+			w.gone[seat], w.woke[seat] = false, w.now
+		}
 	}
 }
 
