@@ -56,6 +56,8 @@ const (
 	DrainMoveAgain = 10 * time.Second
 	// drainNames is how many names a message has.
 	drainNames = 5
+	// nodeBackIn is how long a node that lost the link may need to come back to it (docs/link.md).
+	nodeBackIn = 30 * time.Second
 	// drainStopLimit is what a node has to stop what runs when nobody else takes it.
 	drainStopLimit = 30 * time.Second
 )
@@ -137,7 +139,20 @@ func viewDrain(seen fleet.DrainSeen, run DrainRun) drainView {
 	for _, p := range providers {
 		v.fold(of[p])
 	}
+	for _, c := range seen.Before {
+		v.lost = v.lost || !doneBy(c.Reason) && v.At.Before(backBy(seen, c))
+	}
 	return v
+}
+
+// backBy is when a node that was lost before its drain would be back: it may be at work all the while,
+// and when the region was away itself nobody could hear of it.
+func backBy(seen fleet.DrainSeen, c fleet.DrainConnection) time.Time {
+	by := c.EndedAt.Add(nodeBackIn)
+	if seen.There.After(by) {
+		return seen.There
+	}
+	return by
 }
 
 func (v *drainView) fold(all []fleet.DrainConnection) {

@@ -60,6 +60,14 @@ func drainConn(c fleet.DrainConnection) func(*fleet.DrainSeen) {
 	return func(s *fleet.DrainSeen) { s.Connections = append(s.Connections, c) }
 }
 
+// drainBefore has the node's connection have ended before the drain; nodes that are there could be on the link since.
+func drainBefore(on fleet.ConnectionEvent, ago, there time.Duration) func(*fleet.DrainSeen) {
+	return func(s *fleet.DrainSeen) {
+		s.There = s.At.Add(-there)
+		s.Before = []fleet.DrainConnection{{ID: "0", Provider: "plant-a", State: fleet.ConnectionDisconnected, Reason: on, EndedAt: s.At.Add(-ago)}}
+	}
+}
+
 // X5, X8, C12, C13, C24, C66, C67
 func TestDrain(t *testing.T) {
 	t.Parallel()
@@ -133,6 +141,18 @@ func TestDrain(t *testing.T) {
 		{"ack", drainOf(drainHolds(1), drainPeer(true), drainConn(asked)), asking, decide.DrainWait},
 
 		{"not_connected", drainOf(), decide.DrainRun{}, decide.DrainFinish},
+		// The region was away, or the node's server: the node may be at work, and on its way back.
+		{"lost", drainOf(drainBefore(fleet.ServerLapsed, time.Hour, -time.Second)), decide.DrainRun{}, decide.DrainWait},
+		{"lost", drainOf(drainBefore(fleet.StreamFailed, time.Hour, -time.Second)), decide.DrainRun{}, decide.DrainWait},
+		{"lost", drainOf(drainBefore(fleet.ServerLapsed, 29*time.Second, time.Hour)), decide.DrainRun{}, decide.DrainWait},
+		{"lost", drainOf(drainBefore(fleet.HeartbeatLapsed, 29*time.Second, time.Hour)), decide.DrainRun{}, decide.DrainWait},
+		{"lost", drainOf(drainBefore(fleet.ServerLapsed, time.Hour, -time.Second), drainReplicas(-1)), decide.DrainRun{}, decide.DrainWait},
+		{"ask", drainOf(drainBefore(fleet.ServerLapsed, time.Hour, -time.Second), drainConn(active)), decide.DrainRun{}, decide.DrainAsk},
+		{"not_heard_again", drainOf(drainBefore(fleet.ServerLapsed, time.Hour, -time.Second), drainLeft(now)), decide.DrainRun{}, decide.DrainFinish},
+		{"not_connected", drainOf(drainBefore(fleet.ServerLapsed, time.Hour, 0)), decide.DrainRun{}, decide.DrainFinish},
+		{"not_connected", drainOf(drainBefore(fleet.ServerLapsed, 30*time.Second, time.Hour)), decide.DrainRun{}, decide.DrainFinish},
+		{"not_connected", drainOf(drainBefore(fleet.StreamClosed, time.Second, -time.Second)), decide.DrainRun{}, decide.DrainFinish},
+		{"not_connected", drainOf(drainBefore(fleet.Revoked, time.Second, -time.Second)), decide.DrainRun{}, decide.DrainFinish},
 		{"ask", drainOf(drainConn(active)), decide.DrainRun{}, decide.DrainAsk},
 		{"ask", drainOf(drainConn(later)), asking, decide.DrainAsk},
 		{"stream", drainOf(drainConn(registered)), decide.DrainRun{}, decide.DrainWait},

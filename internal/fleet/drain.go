@@ -84,6 +84,10 @@ type DrainSeen struct {
 	Peer    *DrainPeer `json:"peer,omitempty"` // the other of its pair, nil without one
 	// Connections are the node's of this drain, ended ones too, oldest first.
 	Connections []DrainConnection `json:"connections,omitempty"`
+	// Before are the node's last ones where they ended before this drain. There is when nodes that are
+	// there have come back to the link.
+	Before []DrainConnection `json:"before,omitempty"`
+	There  time.Time         `json:"there,omitzero"`
 }
 
 // Left is the time until the deadline.
@@ -105,6 +109,7 @@ type DrainConnection struct {
 	InFlight int             `json:"inFlight"`
 	Asked    bool            `json:"asked,omitempty"`
 	Acked    bool            `json:"acked,omitempty"`
+	EndedAt  time.Time       `json:"endedAt,omitzero"` // of one before the drain
 }
 
 // DrainEnd closes the drain of a node, and what asked for it. It is for the operations up to

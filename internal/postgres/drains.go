@@ -148,6 +148,9 @@ func seeDrain(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 	if err := seeMove(ctx, q, out); err != nil {
 		return err
 	}
+	if err := seeBefore(ctx, q, out); err != nil {
+		return err
+	}
 	rows, err := q.ConnectionsOfDrain(ctx, &d.Node)
 	for _, c := range rows {
 		out.Connections = append(out.Connections, fleet.DrainConnection{
@@ -156,6 +159,21 @@ func seeDrain(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 		})
 	}
 	return failed("read the node's connections", err)
+}
+
+// seeBefore reads how the node was connected before, and whether it could be again.
+func seeBefore(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) (err error) {
+	if out.There, err = q.LinkThere(ctx); err != nil {
+		return failed("read since when the link is there", err)
+	}
+	rows, err := q.ConnectionsBeforeDrain(ctx, new(string(out.Node)))
+	for _, c := range rows {
+		out.Before = append(out.Before, fleet.DrainConnection{
+			ID: fleet.ConnectionID(c.ID), Provider: fleet.ProviderName(c.Provider), State: fleet.ConnectionState(c.State),
+			Reason: fleet.ConnectionEvent(c.Reason), EndedAt: c.EndedAt,
+		})
+	}
+	return failed("read the node's connections of before", err)
 }
 
 // seePlace reads what the node runs, and where else that could run.

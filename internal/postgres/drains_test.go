@@ -267,6 +267,59 @@ func TestDrainConnections(t *testing.T) {
 	})
 }
 
+// X5: a node whose connection the region's own stop ended is not taken for gone before it could be back.
+func TestDrainAfterRegionWasAway(t *testing.T) {
+	t.Parallel()
+	rule := func(b *bench) string { return decide.Drain(b.seeDrain(nodeB), decide.DrainRun{}).Rule }
+	away := func(t *testing.T) *bench {
+		b := setup(t)
+		b.linked(nodeB)
+		require.NoError(t, b.LinkServerGone(t.Context(), drainServer))
+		b.exec("UPDATE connections SET ended_at = now() - interval '1 hour'")
+		return b
+	}
+	t.Run("it waits for the node, and asks its new connection", func(t *testing.T) {
+		t.Parallel()
+		b := away(t)
+		require.NoError(t, b.LinkServerSeen(t.Context(), drainServer, time.Minute))
+		b.askDrain(drainOf(nodeB, 600))
+		require.Equal(t, "lost", rule(b))
+		id := b.linked(nodeB)
+		a := decide.Drain(b.seeDrain(nodeB), decide.DrainRun{})
+		require.Equal(t, "ask", a.Rule)
+		require.Equal(t, []fleet.ConnectionID{id}, a.Connections)
+		require.Empty(t, b.seeDrain(nodeB).Before)
+	})
+	t.Run("it waits while no server is there", func(t *testing.T) {
+		t.Parallel()
+		b := away(t)
+		b.askDrain(drainOf(nodeB, 600))
+		require.Equal(t, "lost", rule(b))
+	})
+	t.Run("a node that did not come back is gone", func(t *testing.T) {
+		t.Parallel()
+		b := away(t)
+		require.NoError(t, b.LinkServerSeen(t.Context(), drainServer, time.Minute))
+		b.linkSince("31 seconds")
+		b.askDrain(drainOf(nodeB, 600))
+		require.Equal(t, "not_connected", rule(b))
+	})
+	t.Run("a node that left by itself is gone", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.linked(nodeB)
+		b.ends(b.linked(nodeB), fleet.StreamClosed)
+		b.askDrain(drainOf(nodeB, 600))
+		require.Equal(t, "not_connected", rule(b))
+	})
+	t.Run("a node that never was on the link is not waited for", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.askDrain(drainOf(nodeB, 600))
+		require.Equal(t, "not_connected", rule(b))
+	})
+}
+
 // C25, X5: what people see while it runs.
 func TestNodeDrains(t *testing.T) {
 	t.Parallel()

@@ -105,6 +105,48 @@ func (q *Queries) CancelFailoversOfDrain(ctx context.Context, node string) ([]st
 	return items, nil
 }
 
+const connectionsBeforeDrain = `-- name: ConnectionsBeforeDrain :many
+SELECT x.id, x.provider, x.state, x.reason, x.ended_at::timestamptz AS ended_at
+FROM (SELECT DISTINCT ON (c.provider) c.id, c.provider, c.state, c.reason, c.ended_at FROM connections c
+      WHERE c.node = $1 ORDER BY c.provider, c.registered_at DESC, c.id DESC) x
+JOIN node_drains d ON d.node = $1 AND x.ended_at < d.asked_at
+`
+
+type ConnectionsBeforeDrainRow struct {
+	ID       string
+	Provider string
+	State    string
+	Reason   string
+	EndedAt  time.Time
+}
+
+// The last one of each provider, where it ended before the drain began.
+func (q *Queries) ConnectionsBeforeDrain(ctx context.Context, node *string) ([]ConnectionsBeforeDrainRow, error) {
+	rows, err := q.db.Query(ctx, connectionsBeforeDrain, node)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ConnectionsBeforeDrainRow
+	for rows.Next() {
+		var i ConnectionsBeforeDrainRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Provider,
+			&i.State,
+			&i.Reason,
+			&i.EndedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const connectionsOfDrain = `-- name: ConnectionsOfDrain :many
 SELECT c.id, c.provider, c.state, c.reason, c.in_flight,
        coalesce(c.drain_asked_at IS NOT NULL AND (c.ended_at IS NOT NULL OR c.drain_deadline <= d.deadline), false)::boolean AS asked,

@@ -74,6 +74,13 @@ FROM connections c JOIN node_drains d ON d.node = c.node
 WHERE c.node = @node AND (c.ended_at IS NULL OR c.ended_at >= d.asked_at)
 ORDER BY c.registered_at, c.id;
 
+-- The last one of each provider, where it ended before the drain began.
+-- name: ConnectionsBeforeDrain :many
+SELECT x.id, x.provider, x.state, x.reason, x.ended_at::timestamptz AS ended_at
+FROM (SELECT DISTINCT ON (c.provider) c.id, c.provider, c.state, c.reason, c.ended_at FROM connections c
+      WHERE c.node = @node ORDER BY c.provider, c.registered_at DESC, c.id DESC) x
+JOIN node_drains d ON d.node = @node AND x.ended_at < d.asked_at;
+
 -- name: AskConnectionsOfDrain :many
 UPDATE connections c SET
     drain_reason = CASE WHEN c.drain_asked_at IS NULL THEN d.reason ELSE c.drain_reason END,
