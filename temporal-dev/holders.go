@@ -16,9 +16,13 @@ import (
 
 const (
 	holdersTimeout = time.Minute
-	// startsWithin is for what runs to be seen running; a command that cannot start is shown as such.
+	// startsWithin is for what runs to be seen running, once somebody holds the lease; a command
+	// that cannot start is shown as such.
 	startsWithin = 10 * time.Second
 )
+
+// startsWithin has room for a lease that was lost, or is left of an earlier run, to run out and be won.
+func (p pace) startsWithin() time.Duration { return startsWithin + 2*p.timing().Link.HeartbeatTimeout }
 
 // instanceView is what the table needs of an instance.
 type instanceView struct {
@@ -92,9 +96,9 @@ func (i instanceView) starts() error {
 	return nil
 }
 
-// awaitHolders waits until every instance is held alike by its nodes, and then a moment for what
+// awaitHolders waits until every instance is held alike by its nodes, and then a while for what
 // starts with its node's lease. It gives what it saw last, also with an error.
-func (c *apiClient) awaitHolders(ctx context.Context, sites []fleet.SiteName) ([]instanceView, error) {
+func (c *apiClient) awaitHolders(ctx context.Context, sites []fleet.SiteName, starts time.Duration) ([]instanceView, error) {
 	var seen []instanceView
 	until := func(so func(instanceView) error) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -113,7 +117,7 @@ func (c *apiClient) awaitHolders(ctx context.Context, sites []fleet.SiteName) ([
 	}
 	err := pollErr(ctx, holdersTimeout, until(instanceView.whole))
 	if err == nil {
-		_ = pollErr(ctx, startsWithin, until(instanceView.starts)) // the table says which do not
+		_ = pollErr(ctx, starts, until(instanceView.starts)) // the table says which do not
 	}
 	return seen, err
 }

@@ -83,7 +83,7 @@ func (l *laptop) deliver(ctx context.Context, sites []fleet.SiteName) error {
 	if err := l.dir.writeState(known); err != nil {
 		return fmt.Errorf("remember the deliveries: %w", err)
 	}
-	seen, wrong := l.api.awaitHolders(ctx, sites)
+	seen, wrong := l.api.awaitHolders(ctx, sites, l.opts.pace.startsWithin())
 	if wrong == nil {
 		l.say("%d instances are held alike by both nodes of their site after %s", len(seen), seconds(time.Since(began)))
 	}

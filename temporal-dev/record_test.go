@@ -41,7 +41,7 @@ func TestRecordHistories(t *testing.T) {
 	t.Parallel()
 	realOnly(t)
 	data := t.TempDir()
-	doc, _ := upRegion(t, data)
+	doc, _ := upRegion(t, data, 1)
 	c, err := client.Dial(client.Options{HostPort: doc.Temporal, Namespace: doc.Namespace, Identity: starter, Logger: noLog{}})
 	require.NoError(t, err)
 	defer c.Close()
