@@ -59,9 +59,10 @@ func TestE2EFetch(t *testing.T) {
 			if i == 2 {
 				name = active
 			}
+			letGo := s.hold(t, active, "during_fetch")
 			op, hash := st.offer(t, byte(i))
 			before := s.fetching(t, active, hash)
-			s.kill(t, name)
+			s.killThen(t, name, letGo)
 			requireSucceeded(t, s.ended(t, op.ID))
 			s.held(t, st.key, string(hash))
 			got, err := s.count(t.Context(), `SELECT fetched FROM delivery_nodes d JOIN operations o USING (delivery_id)

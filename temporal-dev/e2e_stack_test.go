@@ -253,8 +253,15 @@ func (s *stack) order(t *testing.T, verb, name string) {
 // kill is kill -9 of a child; it returns when the supervisor has started another.
 func (s *stack) kill(t *testing.T, name string) {
 	t.Helper()
+	s.killThen(t, name, func() {})
+}
+
+// killThen does something as soon as the child is killed.
+func (s *stack) killThen(t *testing.T, name string, then func()) {
+	t.Helper()
 	before := s.pid(t, name)
 	kill9(t, before)
+	then()
 	waitFor(t, name+" is started again", func(context.Context) error {
 		if s.pid(t, name) == before {
 			return errNotYet
