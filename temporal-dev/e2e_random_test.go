@@ -22,7 +22,8 @@ const (
 	// seedVariable repeats a random sequence that failed; without it each run draws another.
 	seedVariable = "HOLDFAST_E2E_SEED"
 	randomSteps  = 25
-	// randomHeals is how long a site may differ once all is up again.
+	// randomHeals is how long a site differs at most once all is up again, on a machine that has
+	// time; e2ePatience is for one that has not.
 	randomHeals = 45 * time.Second
 	randomSite  = "plant-1"
 	randomNames = 6 // two of them run a command
