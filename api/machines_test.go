@@ -31,10 +31,14 @@ func TestEnrolment(t *testing.T) {
 		return r.call("", http.MethodPost, "/api/internal/nodes/enrol", in).status
 	}
 
-	t.Run("takes a join token once", func(t *testing.T) {
-		in := enrolment(t, key, join())
+	t.Run("takes a join token once, and once more from the same key, whose answer was lost", func(t *testing.T) {
+		token := join()
+		in := enrolment(t, key, token)
 		require.Equal(t, http.StatusOK, enrol(in))
-		require.Equal(t, http.StatusUnauthorized, enrol(in))
+		require.Equal(t, http.StatusOK, enrol(in))
+		other, err := identity.Generate("plant-1-a")
+		require.NoError(t, err)
+		require.Equal(t, http.StatusUnauthorized, enrol(enrolment(t, other, token)))
 	})
 
 	t.Run("refuses what is not in order, and keeps the token", func(t *testing.T) {

@@ -280,7 +280,8 @@ func (a *Agent) enrol(ctx context.Context) error {
 			return err
 		}
 	}
-	// The key is marked last: a kill before it enrols once more, with the same key.
+	// The key is marked last: a kill before it enrols once more, with the same key, as does a lost
+	// answer. The region takes the same join token for that.
 	if err := a.Store.SetRegion(ctx, at.Region); err != nil {
 		return err
 	}

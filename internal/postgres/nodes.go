@@ -96,32 +96,13 @@ type Welcome struct {
 	First bool `json:"first,omitempty"`
 }
 
-// Enrol uses a join token once. Enrolling again replaces the keys, which revokes the old.
+// Enrol uses a join token once; the same token with the same keys is told the same again, for
+// an answer may get lost. Enrolling again replaces the keys, which revokes the old.
 func (s *Store) Enrol(ctx context.Context, e Enrolment) (Welcome, error) {
 	var out Welcome
 	err := s.tx(ctx, "enrol the node", func(q *db.Queries) error {
-		t, err := q.UseJoinToken(ctx, e.JoinTokenHash)
-		if noRows(err) || err == nil && (t.Node != string(e.Node) || t.Site != string(e.Site)) {
-			return fleet.Errorf(fleet.Unauthenticated, "this join token is not good for node %s of site %s", e.Node, e.Site).
-				WithHint("a token is good once, for one node, for a time: holdfast join-token create")
-		}
+		first, err := enrol(ctx, q, e)
 		if err != nil {
-			return err
-		}
-		first, err := q.FirstEnrolment(ctx, db.FirstEnrolmentParams{SigningKey: e.SigningKey, Name: string(e.Node)})
-		if err != nil && !noRows(err) {
-			return err
-		}
-		n, err := q.EnrolNode(ctx, db.EnrolNodeParams{
-			SigningKey: e.SigningKey, SealingKey: e.SealingKey, Name: string(e.Node), Site: string(e.Site),
-		})
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return orNotFound(nil, "node", string(e.Node), "declare it in its site first")
-		}
-		if err := tellSite(ctx, q, string(e.Site)); err != nil {
 			return err
 		}
 		out, err = s.welcome(ctx, q, e.Node)
@@ -129,6 +110,50 @@ func (s *Store) Enrol(ctx context.Context, e Enrolment) (Welcome, error) {
 		return err
 	})
 	return out, err
+}
+
+// enrol says whether no other key was ever enrolled under the node's name.
+func enrol(ctx context.Context, q *db.Queries, e Enrolment) (first bool, err error) {
+	t, err := q.UseJoinToken(ctx, e.JoinTokenHash)
+	if noRows(err) {
+		return enrolledBy(ctx, q, e)
+	}
+	if err != nil {
+		return false, err
+	}
+	if t.Node != string(e.Node) || t.Site != string(e.Site) {
+		return false, notGoodFor(e)
+	}
+	first, err = q.FirstEnrolment(ctx, db.FirstEnrolmentParams{SigningKey: e.SigningKey, Name: string(e.Node)})
+	if err != nil && !noRows(err) {
+		return false, err
+	}
+	n, err := q.EnrolNode(ctx, db.EnrolNodeParams{
+		SigningKey: e.SigningKey, SealingKey: e.SealingKey, Name: string(e.Node), Site: string(e.Site),
+	})
+	if err != nil {
+		return false, err
+	}
+	if n == 0 {
+		return false, orNotFound(nil, "node", string(e.Node), "declare it in its site first")
+	}
+	return first, tellSite(ctx, q, string(e.Site))
+}
+
+// enrolledBy answers an enrolment that took place, and changes nothing.
+func enrolledBy(ctx context.Context, q *db.Queries, e Enrolment) (first bool, err error) {
+	first, err = q.EnrolledBy(ctx, db.EnrolledByParams{
+		Hash: e.JoinTokenHash, Node: string(e.Node), Site: string(e.Site), SigningKey: e.SigningKey, SealingKey: e.SealingKey,
+	})
+	if noRows(err) {
+		return false, notGoodFor(e)
+	}
+	return first, err
+}
+
+func notGoodFor(e Enrolment) error {
+	return fleet.Errorf(fleet.Unauthenticated, "this join token is not good for node %s of site %s", e.Node, e.Site).
+		WithHint("a token is good once, for one node, for a time: holdfast join-token create")
 }
 
 func (s *Store) welcome(ctx context.Context, q *db.Queries, name fleet.NodeName) (Welcome, error) {

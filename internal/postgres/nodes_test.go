@@ -34,8 +34,86 @@ func TestEnrol(t *testing.T) {
 		require.Equal(t, postgres.Welcome{Region: "test", Role: fleet.RoleActive, Epoch: 1, First: true}, w)
 		require.Equal(t, e.SigningKey, b.node(nodeA).SigningKey)
 		require.NotNil(t, b.node(nodeA).EnrolledAt)
+		e.SigningKey = append([]byte{9}, e.SigningKey[1:]...)
 		_, err = b.Enrol(t.Context(), e)
 		refused(t, fleet.Unauthenticated, err)
+	})
+
+	t.Run("says the same again to the same token and keys, and to nothing else", func(t *testing.T) {
+		t.Parallel()
+		b := bare(t)
+		b.putSite(plant, nodeA, nodeB)
+		e := b.joinToken(nodeA, "secret")
+		told, err := b.Enrol(t.Context(), e)
+		require.NoError(t, err)
+		before := b.node(nodeA)
+		again := func(edits ...func(*postgres.Enrolment)) error {
+			mine := e
+			for _, edit := range edits {
+				edit(&mine)
+			}
+			w, err := b.Enrol(t.Context(), mine)
+			if err == nil {
+				require.Equal(t, told, w)
+			}
+			return err
+		}
+		for range 2 {
+			require.NoError(t, again())
+		}
+		other := append([]byte{9}, e.SigningKey[1:]...)
+		for _, edit := range []func(*postgres.Enrolment){
+			func(e *postgres.Enrolment) { e.JoinTokenHash = make([]byte, 32) },
+			func(e *postgres.Enrolment) { e.Node = nodeB },
+			func(e *postgres.Enrolment) { e.Site = "elsewhere" },
+			func(e *postgres.Enrolment) { e.SigningKey = other },
+			func(e *postgres.Enrolment) { e.SealingKey = other },
+		} {
+			refused(t, fleet.Unauthenticated, again(edit))
+		}
+		require.Equal(t, before, b.node(nodeA))
+		b.exec("UPDATE join_tokens SET expires_at = now() - interval '1 s'")
+		refused(t, fleet.Unauthenticated, again())
+		b.exec("UPDATE join_tokens SET expires_at = now() + interval '1 h'")
+		require.NoError(t, again())
+		require.NoError(t, b.RevokeNode(t.Context(), nodeA))
+		refused(t, fleet.Unauthenticated, again())
+	})
+
+	t.Run("says nothing to a token whose key was replaced, also not to the new key", func(t *testing.T) {
+		t.Parallel()
+		b := bare(t)
+		b.putSite(plant, nodeA, nodeB)
+		old, newer := b.joinToken(nodeA, "old"), b.joinToken(nodeA, "newer")
+		for _, e := range []postgres.Enrolment{old, newer} {
+			_, err := b.Enrol(t.Context(), e)
+			require.NoError(t, err)
+		}
+		_, err := b.Enrol(t.Context(), old)
+		refused(t, fleet.Unauthenticated, err)
+		mixed := newer
+		mixed.JoinTokenHash = old.JoinTokenHash
+		_, err = b.Enrol(t.Context(), mixed)
+		refused(t, fleet.Unauthenticated, err)
+		require.Equal(t, newer.SigningKey, b.node(nodeA).SigningKey)
+	})
+
+	t.Run("knows that another key voted before, also when the answer was lost", func(t *testing.T) { // X21
+		t.Parallel()
+		b := bare(t)
+		b.putSite(plant, nodeA, nodeB)
+		b.enrol(nodeA)
+		second := b.joinToken(nodeA, "after the disk died")
+		for range 2 {
+			w, err := b.Enrol(t.Context(), second)
+			require.NoError(t, err)
+			require.False(t, w.First)
+		}
+		third := b.joinToken(nodeA, "another token for the same key")
+		third.SigningKey, third.SealingKey = second.SigningKey, second.SealingKey
+		w, err := b.Enrol(t.Context(), third)
+		require.NoError(t, err)
+		require.False(t, w.First)
 	})
 
 	t.Run("knows that another key voted before, also one that was taken back", func(t *testing.T) { // X21

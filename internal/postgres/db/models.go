@@ -365,6 +365,7 @@ type Node struct {
 	NextSealingKey  []byte
 	RotatedAt       *time.Time
 	Facts           json.RawMessage
+	FirstSigningKey []byte
 }
 
 type NodeDrain struct {

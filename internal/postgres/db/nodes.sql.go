@@ -83,6 +83,7 @@ func (q *Queries) DropLease(ctx context.Context, site string) error {
 
 const enrolNode = `-- name: EnrolNode :execrows
 UPDATE nodes SET signing_key = $1, sealing_key = $2, enrolled_at = now(), revoked_at = NULL,
+    first_signing_key = CASE WHEN enrolled_at IS NULL THEN $1 ELSE first_signing_key END,
     rotation_asked_at = NULL, next_signing_key = NULL, next_sealing_key = NULL, rotated_at = NULL
 WHERE name = $3 AND site = $4 AND removed_at IS NULL
 `
@@ -105,6 +106,36 @@ func (q *Queries) EnrolNode(ctx context.Context, arg EnrolNodeParams) (int64, er
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const enrolledBy = `-- name: EnrolledBy :one
+SELECT coalesce(n.first_signing_key = n.signing_key, false)::boolean AS first
+FROM join_tokens t JOIN nodes n ON n.name = t.node AND n.site = t.site AND n.enrolled_at = t.used_at
+WHERE t.hash = $1 AND t.expires_at > now() AND t.node = $2 AND t.site = $3
+  AND n.signing_key = $4 AND n.sealing_key = $5 AND n.revoked_at IS NULL AND n.removed_at IS NULL
+`
+
+type EnrolledByParams struct {
+	Hash       []byte
+	Node       string
+	Site       string
+	SigningKey []byte
+	SealingKey []byte
+}
+
+// What an enrolment said whose answer was lost: the node comes once more, with the same token and keys. Nothing
+// else is as it was then: not another key since, nor a revoked one.
+func (q *Queries) EnrolledBy(ctx context.Context, arg EnrolledByParams) (bool, error) {
+	row := q.db.QueryRow(ctx, enrolledBy,
+		arg.Hash,
+		arg.Node,
+		arg.Site,
+		arg.SigningKey,
+		arg.SealingKey,
+	)
+	var first bool
+	err := row.Scan(&first)
+	return first, err
 }
 
 const expectedOfNode = `-- name: ExpectedOfNode :many
@@ -139,7 +170,7 @@ func (q *Queries) ExpectedOfNode(ctx context.Context, arg ExpectedOfNodeParams) 
 }
 
 const firstEnrolment = `-- name: FirstEnrolment :one
-SELECT (enrolled_at IS NULL OR coalesce(signing_key = $1, false))::boolean AS first
+SELECT (enrolled_at IS NULL OR coalesce(signing_key = $1 AND first_signing_key = $1, false))::boolean AS first
 FROM nodes WHERE name = $2 FOR UPDATE
 `
 
@@ -196,7 +227,7 @@ func (q *Queries) GetLease(ctx context.Context, site string) (SiteLease, error) 
 }
 
 const getNode = `-- name: GetNode :one
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, counters, counted_at, rotation_asked_at, next_signing_key, next_sealing_key, rotated_at, facts FROM nodes WHERE name = $1
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, counters, counted_at, rotation_asked_at, next_signing_key, next_sealing_key, rotated_at, facts, first_signing_key FROM nodes WHERE name = $1
 `
 
 func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
@@ -225,6 +256,7 @@ func (q *Queries) GetNode(ctx context.Context, name string) (Node, error) {
 		&i.NextSealingKey,
 		&i.RotatedAt,
 		&i.Facts,
+		&i.FirstSigningKey,
 	)
 	return i, err
 }
@@ -488,7 +520,7 @@ func (q *Queries) ListJoinTokens(ctx context.Context, arg ListJoinTokensParams) 
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, n.cordoned_at, n.cordon_reason, n.peer_address, n.counters, n.counted_at, n.rotation_asked_at, n.next_signing_key, n.next_sealing_key, n.rotated_at, n.facts, coalesce(l.epoch, 0)::bigint AS epoch,
+SELECT n.name, n.site, n.role, n.signing_key, n.sealing_key, n.enrolled_at, n.revoked_at, n.seen_at, n.start_id, n.started_at, n.removed_at, n.starting_at, n.cordoned_at, n.cordon_reason, n.peer_address, n.counters, n.counted_at, n.rotation_asked_at, n.next_signing_key, n.next_sealing_key, n.rotated_at, n.facts, n.first_signing_key, coalesce(l.epoch, 0)::bigint AS epoch,
        (SELECT count(*) FROM node_held h WHERE h.node = n.name AND NOT h.deleted) AS instances,
        (SELECT count(*) FROM owed o WHERE o.node = n.name) AS owed,
        (SELECT count(*) FROM waiting_orphans x WHERE x.node = n.name) AS orphans,
@@ -531,6 +563,7 @@ type ListNodesRow struct {
 	NextSealingKey  []byte
 	RotatedAt       *time.Time
 	Facts           json.RawMessage
+	FirstSigningKey []byte
 	Epoch           int64
 	Instances       int64
 	Owed            int64
@@ -579,6 +612,7 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 			&i.NextSealingKey,
 			&i.RotatedAt,
 			&i.Facts,
+			&i.FirstSigningKey,
 			&i.Epoch,
 			&i.Instances,
 			&i.Owed,
@@ -714,7 +748,7 @@ func (q *Queries) OfferKey(ctx context.Context, arg OfferKeyParams) (int64, erro
 }
 
 const pairNodes = `-- name: PairNodes :many
-SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, counters, counted_at, rotation_asked_at, next_signing_key, next_sealing_key, rotated_at, facts FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' ORDER BY name
+SELECT name, site, role, signing_key, sealing_key, enrolled_at, revoked_at, seen_at, start_id, started_at, removed_at, starting_at, cordoned_at, cordon_reason, peer_address, counters, counted_at, rotation_asked_at, next_signing_key, next_sealing_key, rotated_at, facts, first_signing_key FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' ORDER BY name
 `
 
 // The nodes of a site that hold instances.
@@ -750,6 +784,7 @@ func (q *Queries) PairNodes(ctx context.Context, site string) ([]Node, error) {
 			&i.NextSealingKey,
 			&i.RotatedAt,
 			&i.Facts,
+			&i.FirstSigningKey,
 		); err != nil {
 			return nil, err
 		}

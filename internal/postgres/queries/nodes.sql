@@ -29,11 +29,12 @@ SELECT * FROM nodes WHERE site = @site AND removed_at IS NULL AND role <> 'worke
 
 -- Whether no other key was ever enrolled under the name, which has not voted then.
 -- name: FirstEnrolment :one
-SELECT (enrolled_at IS NULL OR coalesce(signing_key = @signing_key, false))::boolean AS first
+SELECT (enrolled_at IS NULL OR coalesce(signing_key = @signing_key AND first_signing_key = @signing_key, false))::boolean AS first
 FROM nodes WHERE name = @name FOR UPDATE;
 
 -- name: EnrolNode :execrows
 UPDATE nodes SET signing_key = @signing_key, sealing_key = @sealing_key, enrolled_at = now(), revoked_at = NULL,
+    first_signing_key = CASE WHEN enrolled_at IS NULL THEN @signing_key ELSE first_signing_key END,
     rotation_asked_at = NULL, next_signing_key = NULL, next_sealing_key = NULL, rotated_at = NULL
 WHERE name = @name AND site = @site AND removed_at IS NULL;
 
@@ -85,6 +86,14 @@ VALUES (@id, @hash, @site, @node, @created_by, now() + make_interval(secs => @se
 UPDATE join_tokens SET used_at = now()
 WHERE hash = @hash AND used_at IS NULL AND expires_at > now()
 RETURNING *;
+
+-- What an enrolment said whose answer was lost: the node comes once more, with the same token and keys. Nothing
+-- else is as it was then: not another key since, nor a revoked one.
+-- name: EnrolledBy :one
+SELECT coalesce(n.first_signing_key = n.signing_key, false)::boolean AS first
+FROM join_tokens t JOIN nodes n ON n.name = t.node AND n.site = t.site AND n.enrolled_at = t.used_at
+WHERE t.hash = @hash AND t.expires_at > now() AND t.node = @node AND t.site = @site
+  AND n.signing_key = @signing_key AND n.sealing_key = @sealing_key AND n.revoked_at IS NULL AND n.removed_at IS NULL;
 
 -- name: ListJoinTokens :many
 SELECT * FROM join_tokens WHERE (created_at, id) < (@before_at::timestamptz, @before_id::text)
