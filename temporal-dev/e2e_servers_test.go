@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -63,14 +65,20 @@ func (st *story) through(a another) *story {
 	return &moved
 }
 
-// buildOf is the build to which the open run of an entity is pinned.
-func (st *story) buildOf(t *testing.T) string {
+// buildOf is the build to which a run is pinned, once its first task is done.
+func (s *stack) buildOf(t *testing.T, run *commonpb.WorkflowExecution) (build string) {
 	t.Helper()
-	d, err := st.temporal.DescribeWorkflowExecution(t.Context(), &workflowservice.DescribeWorkflowExecutionRequest{
-		Namespace: temporalNamespace, Execution: &commonpb.WorkflowExecution{WorkflowId: st.entity()},
+	waitFor(t, run.GetWorkflowId()+" is pinned", func(ctx context.Context) error {
+		d, err := s.temporal.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+			Namespace: temporalNamespace, Execution: run,
+		})
+		build = d.GetWorkflowExecutionInfo().GetVersioningInfo().GetDeploymentVersion().GetBuildId()
+		if err == nil && build == "" {
+			err = errNotYet
+		}
+		return err
 	})
-	require.NoError(t, err)
-	return d.GetWorkflowExecutionInfo().GetVersioningInfo().GetDeploymentVersion().GetBuildId()
+	return build
 }
 
 // N31, N62, X23, X25, X26
@@ -106,7 +114,8 @@ func TestE2EServers(t *testing.T) {
 		letGo := s.hold(t, s.holder(t, "plant-1"), "before_fetch")
 		first, hash := st.release(t)
 		st.underWay(t, first)
-		old := st.buildOf(t)
+		entity := &commonpb.WorkflowExecution{WorkflowId: st.entity()}
+		old := s.buildOf(t, entity)
 		rebuilt := s.serve(t, "rebuilt")
 		s.order(t, "stop", serverName) // nothing serves the old build any more
 		letGo()
@@ -117,8 +126,8 @@ func TestE2EServers(t *testing.T) {
 		t.Logf("ended as %s %s", ended.State, ended.Reason)
 		over.good(t, hash)
 		second, hash := over.release(t)
-		require.NotEqual(t, old, st.buildOf(t))
 		requireSucceeded(t, over.ended(t, second.ID))
+		require.NotEqual(t, old, s.buildOf(t, entity))
 		over.good(t, hash)
 		s.order(t, "start", serverName)
 		rebuilt.stop()
@@ -126,6 +135,15 @@ func TestE2EServers(t *testing.T) {
 		requireSucceeded(t, s.ended(t, third.ID))
 		st.good(t, hash)
 		s.asleep(t)
+	})
+	t.Run("a rebuilt one goes on with a scheduled run that the other began", func(t *testing.T) {
+		begun, letGo := s.syncing(t)
+		s.order(t, "stop", serverName)
+		letGo()
+		rebuilt := s.serve(t, "rebuilt")
+		require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, s.closed(t, begun))
+		s.order(t, "start", serverName)
+		rebuilt.stop()
 	})
 	t.Run("a rebuilt one runs a fleet change again that was put after the other was gone", func(t *testing.T) {
 		f := newField(t, s, "replaced", 4, fieldOptions{}, "plant-1")
@@ -144,4 +162,33 @@ func TestE2EServers(t *testing.T) {
 		rebuilt.stop()
 		s.asleep(t)
 	})
+}
+
+// syncing has the schedule begin a look at the deployments that lasts until it is let go.
+func (s *stack) syncing(t *testing.T) (run *commonpb.WorkflowExecution, letGo func()) {
+	t.Helper()
+	held, err := s.pg.Begin(t.Context())
+	require.NoError(t, err)
+	letGo = func() { _ = held.Rollback(context.WithoutCancel(t.Context())) }
+	t.Cleanup(letGo)
+	_, err = held.Exec(t.Context(), `LOCK TABLE deployments IN ACCESS EXCLUSIVE MODE`)
+	require.NoError(t, err)
+	waitFor(t, "a look at the deployments has begun", func(ctx context.Context) error {
+		var waits int64
+		waits, err = s.count(ctx, `SELECT count(*) FROM pg_locks WHERE relation = 'deployments'::regclass AND NOT granted`)
+		if err != nil || waits == 0 {
+			return errors.Join(err, errNotYet)
+		}
+		found, err := s.temporal.ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: temporalNamespace, Query: `WorkflowType = 'SyncRuntime' AND ExecutionStatus = 'Running'`,
+		})
+		if err == nil && len(found.GetExecutions()) == 0 {
+			err = errNotYet
+		}
+		if err == nil {
+			run = found.GetExecutions()[0].GetExecution()
+		}
+		return err
+	})
+	return run, letGo
 }

@@ -60,7 +60,21 @@ func Workflows() map[string]any {
 	}
 }
 
-// NewServer makes the worker of a server: workflows pinned to its build, and its activities.
+// versioning says which build goes on with a run: the one that began it, except of the scheduled
+// duties. Such a run outlives its build, and goes on with the one that took over: else the
+// schedule would skip its ticks until the run times out. So each is one activity and has to stay
+// so, or to replay what builds before it recorded (TestReplay).
+func versioning(name string) workflow.VersioningBehavior {
+	switch name {
+	case workflows.TypePurgePending, workflows.TypeSweepOperations, workflows.TypeSweepNodes,
+		workflows.TypeCollectGarbage, workflows.TypeSyncRuntime:
+		return workflow.VersioningBehaviorAutoUpgrade
+	}
+	return workflow.VersioningBehaviorPinned
+}
+
+// NewServer makes the worker of a server: its activities, and workflows, which are pinned to its
+// build unless they are scheduled.
 func NewServer(c client.Client, build, identity string, s Server) worker.Worker {
 	w := worker.New(c, workflows.QueueServers, worker.Options{
 		Identity: identity,
@@ -73,7 +87,7 @@ func NewServer(c client.Client, build, identity string, s Server) worker.Worker 
 		StickyScheduleToStartTimeout: 2 * time.Second,
 	})
 	for name, f := range Workflows() {
-		w.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
+		w.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name, VersioningBehavior: versioning(name)})
 	}
 	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Drains, s.Failovers, s.Fleets, s.Deployments, s.Batches, s.Sweeps, s.Modules} {
 		w.RegisterActivity(a)
