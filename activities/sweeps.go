@@ -61,6 +61,8 @@ type SweptOperations struct {
 	Closed  int `json:"closed"`
 	Overdue int `json:"overdue"`
 	Told    int `json:"told"`
+
+	Stranded int `json:"stranded,omitempty"` // runs that were at no operation
 }
 
 const (

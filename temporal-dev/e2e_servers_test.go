@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -162,6 +164,9 @@ func TestE2EServers(t *testing.T) {
 		rebuilt.stop()
 		s.asleep(t)
 	})
+	t.Run("a rebuilt one ends a door that waits, and goes on with an entity at which nobody asked for anything", func(t *testing.T) {
+		s.waitersMove(t)
+	})
 }
 
 // syncing has the schedule begin a look at the deployments that lasts until it is let go.
@@ -191,4 +196,59 @@ func (s *stack) syncing(t *testing.T) (run *commonpb.WorkflowExecution, letGo fu
 		return err
 	})
 	return run, letGo
+}
+
+// waitersMove: a door that its region tells no more, and an entity at which nobody asked for
+// anything, both of a build that goes. X25
+func (s *stack) waitersMove(t *testing.T) {
+	st := newStory(t, s, "plant-1", "waited")
+	hash := st.witness.starts(t)[0].hash
+	active, standby := s.holder(t, "plant-1"), "plant-1-b"
+	if active == standby {
+		standby = "plant-1-a"
+	}
+	letGo := s.hold(t, active, "before_reply")
+	door := s.door(t, "waits-"+rand.Text(), "DeployInstance", st.input(), 0)
+	var op string
+	waitFor(t, "the door's operation is under way", func(ctx context.Context) error {
+		return s.pg.QueryRow(ctx, `SELECT id FROM operations WHERE door_run = $1 AND entity_run <> ''`, door.GetRunId()).Scan(&op)
+	})
+	s.order(t, "stop", standby) // it takes no comparison
+	entity := s.compare(t, standby)
+	require.Equal(t, s.buildOf(t, door), s.buildOf(t, entity))
+	s.order(t, "stop", serverName)
+	s.order(t, "start", standby)
+	rebuilt := s.serve(t, "moved")
+	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, s.closed(t, door))
+	events := s.events(t, door)
+	require.Contains(t, events[len(events)-1].GetWorkflowExecutionTerminatedEventAttributes().GetReason(), op)
+	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, s.closed(t, entity))
+	waitFor(t, "another run compares the node", func(context.Context) error {
+		if s.buildOf(t, &commonpb.WorkflowExecution{WorkflowId: entity.GetWorkflowId()}) != "moved" {
+			return errNotYet
+		}
+		return nil
+	})
+	letGo()
+	over := st.through(rebuilt)
+	requireSucceeded(t, over.ended(t, op))
+	over.good(t, hash)
+	s.order(t, "start", serverName)
+	rebuilt.stop()
+	s.asleep(t)
+}
+
+// compare has the entity of a node compare it, as the schedule does.
+func (s *stack) compare(t *testing.T, node string) *commonpb.WorkflowExecution {
+	t.Helper()
+	id := "node." + node
+	started, err := s.temporal.SignalWithStartWorkflowExecution(t.Context(), &workflowservice.SignalWithStartWorkflowExecutionRequest{
+		Namespace: temporalNamespace, WorkflowId: id, RequestId: rand.Text(), SignalName: "wake",
+		WorkflowType: &commonpb.WorkflowType{Name: "ReconcileNode"}, TaskQueue: &taskqueuepb.TaskQueue{Name: "holdfast"},
+		Input: &commonpb.Payloads{Payloads: []*commonpb.Payload{{
+			Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte(`{"node":"` + node + `","reason":"schedule"}`),
+		}}},
+	})
+	require.NoError(t, err)
+	return &commonpb.WorkflowExecution{WorkflowId: id, RunId: started.GetRunId()}
 }

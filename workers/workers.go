@@ -16,7 +16,7 @@ import (
 )
 
 // Deployment is the name under which the servers' workers are versioned.
-const Deployment = "holdfast"
+const Deployment = workflows.VersionedAs
 
 // Server are the activities of a server process.
 type Server struct {

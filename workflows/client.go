@@ -3,16 +3,13 @@ package workflows
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -175,72 +172,6 @@ func (c *Client) StartedBy(ctx context.Context, workflow, run string) (string, e
 		return "", unavailable("read who started the workflow", err)
 	}
 	return first.GetWorkflowExecutionStartedEventAttributes().GetIdentity(), nil
-}
-
-// RunState says how a run stands; live are the builds that have a worker.
-func (c *Client) RunState(ctx context.Context, workflow, run string, live []string) (decide.RunState, error) {
-	if run == "" {
-		return decide.RunUnserved, nil
-	}
-	d, err := c.Temporal.DescribeWorkflowExecution(ctx, workflow, run)
-	var gone *serviceerror.NotFound
-	if errors.As(err, &gone) {
-		return decide.RunMissing, nil
-	}
-	if err != nil {
-		return "", unavailable("look at the workflow", err)
-	}
-	return stateOf(d.GetWorkflowExecutionInfo(), live), nil
-}
-
-// StrandedRun gives the newest run of a workflow if no worker can go on with it, else "". An
-// operation that such a run should take is taken by none.
-func (c *Client) StrandedRun(ctx context.Context, workflow string, live []string) (string, error) {
-	d, err := c.Temporal.DescribeWorkflowExecution(ctx, workflow, "")
-	var gone *serviceerror.NotFound
-	if errors.As(err, &gone) {
-		return "", nil
-	}
-	if err != nil {
-		return "", unavailable("look at the workflow", err)
-	}
-	if info := d.GetWorkflowExecutionInfo(); stateOf(info, live) == decide.RunStranded {
-		return info.GetExecution().GetRunId(), nil
-	}
-	return "", nil
-}
-
-func stateOf(info *workflowpb.WorkflowExecutionInfo, live []string) decide.RunState {
-	switch info.GetStatus() {
-	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
-		return decide.RunTerminated
-	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
-		return decide.RunTimedOut
-	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:
-		return decide.RunFailed
-	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
-		return decide.RunCompleted
-	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_UNSPECIFIED,
-		enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED:
-	}
-	build := info.GetVersioningInfo().GetDeploymentVersion().GetBuildId()
-	if build == "" {
-		return decide.RunOpen
-	}
-	if slices.Contains(live, build) {
-		return decide.RunOpen
-	}
-	return decide.RunStranded
-}
-
-// EndStranded terminates a run that no worker can go on with.
-func (c *Client) EndStranded(ctx context.Context, workflow, run string) error {
-	err := c.Temporal.TerminateWorkflow(ctx, workflow, run, "stranded: no worker of its version")
-	var gone *serviceerror.NotFound
-	if errors.As(err, &gone) {
-		return nil
-	}
-	return unavailable("end the stranded run", err)
 }
 
 func unavailable(doing string, err error) error {

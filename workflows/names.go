@@ -12,6 +12,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
+// VersionedAs is the name under which the servers' workers are versioned.
+const VersionedAs = "holdfast"
+
 // Task queues.
 const (
 	QueueServers = "holdfast"
@@ -135,8 +138,8 @@ func ParseInstanceSubject(subject string) (fleet.SiteName, fleet.InstanceName, b
 	return fleet.SiteName(parts[1]), fleet.InstanceName(parts[2]), true
 }
 
-// regionID says that the region wakes or starts a run of its own under a workflow id.
-func regionID(id string) bool {
+// IsSubject says that a workflow id is an entity's, which may be woken.
+func IsSubject(id string) bool {
 	_, node := ParseNodeSubject(id)
 	_, drain := ParseDrainSubject(id)
 	_, site := ParseSiteSubject(id)
@@ -144,8 +147,18 @@ func regionID(id string) bool {
 	_, deployment := ParseDeploymentSubject(id)
 	_, execution := ParseExecutionSubject(id)
 	_, _, instance := ParseInstanceSubject(id)
-	at, deliver := strings.CutPrefix(id, DeliverSiteID(""))
-	deliver = deliver && at != "" && !strings.Contains(at, ".")
+	return node || drain || site || change || deployment || execution || instance
+}
+
+// ParseDeliverSite reads the id of the run that delivers what waits at a site.
+func ParseDeliverSite(id string) (fleet.SiteName, bool) {
+	site, is := strings.CutPrefix(id, DeliverSiteID(""))
+	return fleet.SiteName(site), is && site != "" && !strings.Contains(site, ".")
+}
+
+// regionID says that the region wakes or starts a run of its own under a workflow id.
+func regionID(id string) bool {
+	_, deliver := ParseDeliverSite(id)
 	wave := strings.HasPrefix(id, fleet.FleetSubject("")) && strings.Count(id, ".") == 4
-	return node || drain || site || change || deployment || execution || instance || deliver || wave
+	return IsSubject(id) || deliver || wave
 }

@@ -189,6 +189,11 @@ func endOperations(ctx context.Context, q *db.Queries, subject string, e ending)
 	}))
 }
 
+// OperationOfDoor is what a door asked for, nil when that is nothing of its own.
+func (s *Store) OperationOfDoor(ctx context.Context, d Door) (*Operation, error) {
+	return operationOfDoor(ctx, s.q, d)
+}
+
 // UntoldDoors lists ended operations whose door has not been told; subject "" is all.
 func (s *Store) UntoldDoors(ctx context.Context, subject string, limit int32) ([]Operation, error) {
 	rows, err := s.q.UntoldDoors(ctx, db.UntoldDoorsParams{Subject: subject, MaxRows: limit})

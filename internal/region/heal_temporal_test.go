@@ -57,6 +57,20 @@ func (t *healTemporal) DescribeWorkflowExecution(_ context.Context, _, run strin
 	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: status}}, nil
 }
 
+// ListWorkflow finds nothing: no run is pinned to any build.
+func (t *healTemporal) ListWorkflow(context.Context, *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	return &workflowservice.ListWorkflowExecutionsResponse{}, nil
+}
+
+// GetWorkflowHistory has no reason to read: whoever ended a run was a person.
+func (t *healTemporal) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) client.HistoryEventIterator {
+	return noEvents{}
+}
+
+type noEvents struct{ client.HistoryEventIterator }
+
+func (noEvents) HasNext() bool { return false }
+
 // healEntity is one run of an entity: queued, or at work in an environment of its own.
 type healEntity struct {
 	world   *healWorld

@@ -29,10 +29,8 @@ const (
 // SweepOperations looks at every subject with something under way, once.
 func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (activities.SweptOperations, error) {
 	var out activities.SweptOperations
-	live, err := s.live(ctx)
-	if err != nil {
-		return out, err
-	}
+	known := &builds{read: s.live}
+	live := known.serve
 	var after postgres.OpenSubject
 	for {
 		page, err := s.store.OpenSubjects(ctx, after, sweepOlder, sweepPage)
@@ -70,8 +68,10 @@ func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (act
 	if out.Overdue = overdue; err != nil {
 		return out, err
 	}
-	out.Told, err = s.doors.tell(ctx, "")
-	return out, err
+	if out.Told, err = s.doors.tell(ctx, ""); err != nil {
+		return out, err
+	}
+	return out, s.stranded(ctx, known, beat, &out)
 }
 
 // suspect is something under way, and the run that spoke for it last. Lose closes what the
@@ -81,7 +81,7 @@ type suspect struct {
 	lose         func(ctx context.Context, end fleet.OperationState, reason string) error
 }
 
-func (s *operationsSweep) look(ctx context.Context, of suspect, live []string, out *activities.SweptOperations) error {
+func (s *operationsSweep) look(ctx context.Context, of suspect, live workflows.Live, out *activities.SweptOperations) error {
 	out.Looked++
 	state, err := s.flows.RunState(ctx, of.subject, of.run, live)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *operationsSweep) look(ctx context.Context, of suspect, live []string, o
 		}
 	}
 	if state == decide.RunStranded || state == decide.RunUnserved && stranded != "" {
-		if err := s.flows.EndStranded(ctx, of.subject, stranded); err != nil {
+		if err := s.flows.EndStranded(ctx, of.subject, stranded, ""); err != nil {
 			return err
 		}
 	}
@@ -136,7 +136,7 @@ func (s *operationsSweep) closeDeployment(ctx context.Context, o postgres.OpenEn
 }
 
 // entity looks at all entities of one sort.
-func (s *operationsSweep) entity(ctx context.Context, all entities, live []string, beat func(), out *activities.SweptOperations) error {
+func (s *operationsSweep) entity(ctx context.Context, all entities, live workflows.Live, beat func(), out *activities.SweptOperations) error {
 	after := ""
 	for {
 		open, err := all.open(ctx, after, sweepOlder, sweepPage)
@@ -164,7 +164,7 @@ func (s *operationsSweep) entity(ctx context.Context, all entities, live []strin
 
 // batches gives up those whose workflow is gone, or whose deadline passed: their deliveries
 // are settled as any others (N98).
-func (s *operationsSweep) batches(ctx context.Context, live []string, beat func(), out *activities.SweptOperations) error {
+func (s *operationsSweep) batches(ctx context.Context, live workflows.Live, beat func(), out *activities.SweptOperations) error {
 	var after postgres.Place
 	for {
 		open, err := s.store.OpenBatches(ctx, after, sweepOlder, sweepPage)
@@ -184,7 +184,7 @@ func (s *operationsSweep) batches(ctx context.Context, live []string, beat func(
 	}
 }
 
-func (s *operationsSweep) batch(ctx context.Context, b postgres.OpenBatch, live []string, out *activities.SweptOperations) error {
+func (s *operationsSweep) batch(ctx context.Context, b postgres.OpenBatch, live workflows.Live, out *activities.SweptOperations) error {
 	out.Looked++
 	state, err := s.flows.RunState(ctx, b.Workflow, b.Run, live)
 	if err != nil {
@@ -197,7 +197,7 @@ func (s *operationsSweep) batch(ctx context.Context, b postgres.OpenBatch, live 
 	case decide.LostOperation(state) == decide.LostKeep:
 		return nil
 	case state == decide.RunStranded:
-		if err := s.flows.EndStranded(ctx, b.Workflow, b.Run); err != nil {
+		if err := s.flows.EndStranded(ctx, b.Workflow, b.Run, ""); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,92 @@
+package region
+
+import (
+	"context"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/activities"
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/workflows"
+)
+
+// builds are those that have a worker, as far as one sweep knows.
+type builds struct {
+	read  func(context.Context) ([]string, error)
+	known []string
+}
+
+// serve says whether a build has a worker. One that is not known may have come since.
+func (b *builds) serve(ctx context.Context, build string) (_ bool, err error) {
+	if slices.Contains(b.known, build) {
+		return true, nil
+	}
+	b.known, err = b.read(ctx)
+	return slices.Contains(b.known, build), err
+}
+
+// strandedAtOnce is how many runs one sweep ends; the next goes on.
+const strandedAtOnce = 1000
+
+// stranded ends the open runs that no worker can go on with and that serve no operation: doors
+// that wait for one, and entities that wait by the clock. Those go on in a new run.
+func (s *operationsSweep) stranded(ctx context.Context, live *builds, beat func(), out *activities.SweptOperations) (err error) {
+	if live.known, err = live.read(ctx); err != nil {
+		return err
+	}
+	var page []byte
+	for {
+		runs, next, err := s.flows.PinnedElsewhere(ctx, live.known, page)
+		if err != nil {
+			return err
+		}
+		for _, run := range runs {
+			if out.Stranded == strandedAtOnce {
+				return nil
+			}
+			if err := s.endStranded(ctx, run, live.serve, out); err != nil {
+				return err
+			}
+			beat()
+		}
+		if page = next; len(page) == 0 {
+			return nil
+		}
+	}
+}
+
+func (s *operationsSweep) endStranded(ctx context.Context, of workflows.OpenRun, live workflows.Live, out *activities.SweptOperations) error {
+	state, err := s.flows.RunState(ctx, of.Workflow, of.Run, live)
+	if err != nil || state != decide.RunStranded {
+		return err
+	}
+	asked, err := s.store.OperationOfDoor(ctx, postgres.Door{Workflow: of.Workflow, Run: of.Run})
+	if err != nil {
+		return err
+	}
+	if err := s.flows.EndStranded(ctx, of.Workflow, of.Run, lastWord(asked)); err != nil {
+		return err
+	}
+	out.Stranded++
+	if site, is := workflows.ParseDeliverSite(of.Workflow); is {
+		return s.flows.DeliverSite(ctx, site)
+	}
+	if workflows.IsSubject(of.Workflow) {
+		return s.entities.Wake(ctx, of.Workflow)
+	}
+	return nil
+}
+
+// lastWord is for who waits for a door that is ended: what it asked for, nil for a run that is no
+// door, went on or goes on without it.
+func lastWord(asked *postgres.Operation) string {
+	switch {
+	case asked == nil:
+		return ""
+	case !asked.State.Ended():
+		return "; its operation goes on: holdfast get operation " + string(asked.ID)
+	case asked.Reason == "":
+		return "; its operation " + string(asked.ID) + " ended: " + string(asked.State)
+	}
+	return "; its operation " + string(asked.ID) + " ended: " + string(asked.State) + ", " + asked.Reason
+}
