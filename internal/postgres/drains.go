@@ -11,6 +11,9 @@ import (
 // drainRoom is what an operation has beyond the deadline of its drain, to be cut off and closed.
 const drainRoom = 2 * time.Minute
 
+// drainLeast is what a drain has at least to move what runs, after the region was away and its nodes are back.
+const drainLeast = 30 * time.Second
+
 // DrainRequest asks for the drain of a node. Project is the caller's, "" for one who sees all.
 type DrainRequest struct {
 	Node        fleet.NodeName
@@ -126,6 +129,10 @@ func (s *Store) SeeDrain(ctx context.Context, in DrainLook) (fleet.DrainSeen, er
 }
 
 func seeDrain(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
+	more := db.GiveDrainTimeParams{Node: string(out.Node), Seconds: drainLeast.Seconds(), Room: drainRoom.Seconds()}
+	if err := q.GiveDrainTime(ctx, more); err != nil {
+		return failed("give the drain time", err)
+	}
 	d, err := q.GetNodeDrain(ctx, string(out.Node))
 	if noRows(err) || err == nil && d.EndedAt != nil {
 		return nil

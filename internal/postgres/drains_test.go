@@ -152,6 +152,7 @@ func TestAskNodeDrain(t *testing.T) {
 	t.Run("joins the drain that runs: the earlier deadline counts", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
+		require.NoError(t, b.LinkServerSeen(t.Context(), drainServer, time.Minute))
 		first := b.askDrain(drainOf(nodeB, 60))
 		seen := b.seeDrain(nodeB)
 		later := b.askDrain(drainOf(nodeB, 600))
@@ -317,6 +318,80 @@ func TestDrainAfterRegionWasAway(t *testing.T) {
 		b := setup(t)
 		b.askDrain(drainOf(nodeB, 600))
 		require.Equal(t, "not_connected", rule(b))
+	})
+}
+
+// X5, X6: a drain whose deadline passed while the region was away has time to move what runs when it is back.
+func TestDrainOutlivesItsRegion(t *testing.T) {
+	t.Parallel()
+	// forced is the drain of a node that runs something, whose deadline passed.
+	forced := func(t *testing.T) (*bench, postgres.Operation) {
+		b := setup(t)
+		b.move(nodeA)
+		require.NoError(t, b.NodeReady(t.Context(), nodeB, "start-1"))
+		b.linked(nodeA)
+		b.linked(nodeB)
+		op := b.askDrain(drainOf(nodeA, 300, func(d *postgres.DrainRequest) { d.Order.Force = true }))
+		b.exec("UPDATE node_drains SET asked_at = asked_at - interval '1 hour', deadline = deadline - interval '1 hour'")
+		b.exec("UPDATE operations SET created_at = created_at - interval '1 hour', deadline_at = deadline_at - interval '1 hour'")
+		return b, op
+	}
+	look := func(b *bench) (decide.DrainAction, time.Duration) {
+		seen := b.seeDrain(nodeA)
+		seen.Running = 1
+		return decide.Drain(seen, decide.DrainRun{}), seen.Left()
+	}
+	overdue := func(b *bench) int {
+		n, _, err := b.EndOverdue(b.ctx(), 10)
+		require.NoError(b.t, err)
+		return n
+	}
+	t.Run("the region is back: it moves what runs, and nothing is stopped", func(t *testing.T) {
+		t.Parallel()
+		b, op := forced(t)
+		b.linkSince("1 second")
+		require.Zero(t, overdue(b), "its entity is to look first")
+		a, left := look(b)
+		require.Equal(t, "move_lease", a.Rule)
+		require.InDelta(t, 59, left.Seconds(), 5)
+		b.linkSince("1 day")
+		require.Zero(t, overdue(b), "its operation has as much time")
+		require.Equal(t, fleet.OperationRunning, b.operation(op.ID).State)
+	})
+	t.Run("and has no more time than that", func(t *testing.T) {
+		t.Parallel()
+		b, _ := forced(t)
+		b.linkSince("61 seconds")
+		a, _ := look(b)
+		require.Equal(t, "stop_forced", a.Rule)
+	})
+	t.Run("the region was there all the time", func(t *testing.T) {
+		t.Parallel()
+		b, _ := forced(t)
+		b.linkSince("1 day")
+		a, _ := look(b)
+		require.Equal(t, "stop_forced", a.Rule)
+		require.Equal(t, 1, overdue(b))
+	})
+	t.Run("it was asked for when the region was back", func(t *testing.T) {
+		t.Parallel()
+		b, _ := forced(t)
+		b.linkSince("1 second")
+		b.exec("UPDATE node_drains SET asked_at = now(), deadline = now() + interval '10 seconds'")
+		_, left := look(b)
+		require.LessOrEqual(t, left, 10*time.Second)
+	})
+	t.Run("nobody can speak to a node: nothing is stopped, and it ends", func(t *testing.T) {
+		t.Parallel()
+		b, op := forced(t)
+		require.NoError(t, b.LinkServerGone(t.Context(), drainServer))
+		a, left := look(b)
+		require.Equal(t, decide.DrainWait, a.Do)
+		require.Positive(t, left)
+		require.Equal(t, 1, overdue(b))
+		require.Equal(t, fleet.OperationFailed, b.operation(op.ID).State)
+		a, _ = look(b)
+		require.Equal(t, "nobody_waits", a.Rule)
 	})
 }
 

@@ -363,6 +363,32 @@ func (q *Queries) GetNodeDrain(ctx context.Context, node string) (NodeDrain, err
 	return i, err
 }
 
+const giveDrainTime = `-- name: GiveDrainTime :exec
+WITH given AS (
+    UPDATE node_drains d SET deadline = l.since + make_interval(secs => $2::float8)
+    FROM link_there l
+    WHERE d.node = $3 AND d.ended_at IS NULL AND d.deadline < l.since + make_interval(secs => $2::float8)
+      AND d.asked_at < l.since - interval '30 seconds'
+    RETURNING d.node, d.deadline)
+UPDATE operations o SET deadline_at = g.deadline + make_interval(secs => $1::float8)
+FROM given g
+WHERE o.subject = 'drain.' || g.node AND o.state = 'running' AND o.deadline_at < g.deadline + make_interval(secs => $1::float8)
+  AND EXISTS (SELECT 1 FROM link_servers l WHERE l.seen_at > now() - make_interval(secs => l.silence_seconds))
+`
+
+type GiveDrainTimeParams struct {
+	Room    float64
+	Seconds float64
+	Node    string
+}
+
+// Where the region went away in mid-drain (it is back 30 s before link_there), it has some time once its nodes could
+// be back. As long as nobody is there to speak to them the operations go by their own deadline.
+func (q *Queries) GiveDrainTime(ctx context.Context, arg GiveDrainTimeParams) error {
+	_, err := q.db.Exec(ctx, giveDrainTime, arg.Room, arg.Seconds, arg.Node)
+	return err
+}
+
 const givenUpOn = `-- name: GivenUpOn :one
 SELECT count(*) AS replicas, coalesce(array_agg(DISTINCT d.name ORDER BY d.name) FILTER (WHERE d.project = s.project), '{}')::text[] AS deployments
 FROM replicas r JOIN deployments d ON d.name = r.deployment

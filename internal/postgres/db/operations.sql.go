@@ -475,6 +475,8 @@ SELECT o.id, o.kind, coalesce(d.message, '')::text AS message, coalesce(d.awaite
 FROM operations o
 LEFT JOIN deployments d ON d.name = o.name AND o.kind IN ('converge', 'scale', 'restart', 'destroy')
 WHERE o.state = 'running' AND o.deadline_at < now() - make_interval(secs => CASE WHEN d.name IS NULL THEN 0 ELSE $1::float8 END)
+  AND NOT (o.kind = 'drain' AND (SELECT l.since + make_interval(secs => $1::float8) > now() FROM link_there l)
+           AND EXISTS (SELECT 1 FROM link_servers l WHERE l.seen_at > now() - make_interval(secs => l.silence_seconds)))
 ORDER BY o.deadline_at LIMIT $2
 `
 
@@ -492,7 +494,7 @@ type OverdueOperationsRow struct {
 }
 
 // Those on deployments are ended by their entities, which know what was awaited; they are given
-// some time for that. What they said last is there for when they do not.
+// some time for that. What they said last is there for when they do not. A drain has time when the region is back.
 func (q *Queries) OverdueOperations(ctx context.Context, arg OverdueOperationsParams) ([]OverdueOperationsRow, error) {
 	rows, err := q.db.Query(ctx, overdueOperations, arg.EntitySeconds, arg.MaxRows)
 	if err != nil {

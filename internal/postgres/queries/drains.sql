@@ -22,6 +22,20 @@ ON CONFLICT (node) DO UPDATE SET
     deadline = CASE WHEN d.ended_at IS NULL THEN least(d.deadline, excluded.deadline) ELSE excluded.deadline END,
     ended_at = NULL;
 
+-- Where the region went away in mid-drain (it is back 30 s before link_there), it has some time once its nodes could
+-- be back. As long as nobody is there to speak to them the operations go by their own deadline.
+-- name: GiveDrainTime :exec
+WITH given AS (
+    UPDATE node_drains d SET deadline = l.since + make_interval(secs => @seconds::float8)
+    FROM link_there l
+    WHERE d.node = @node AND d.ended_at IS NULL AND d.deadline < l.since + make_interval(secs => @seconds::float8)
+      AND d.asked_at < l.since - interval '30 seconds'
+    RETURNING d.node, d.deadline)
+UPDATE operations o SET deadline_at = g.deadline + make_interval(secs => @room::float8)
+FROM given g
+WHERE o.subject = 'drain.' || g.node AND o.state = 'running' AND o.deadline_at < g.deadline + make_interval(secs => @room::float8)
+  AND EXISTS (SELECT 1 FROM link_servers l WHERE l.seen_at > now() - make_interval(secs => l.silence_seconds));
+
 -- name: GetNodeDrain :one
 SELECT * FROM node_drains WHERE node = @node;
 

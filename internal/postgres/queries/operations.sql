@@ -81,12 +81,14 @@ SELECT coalesce((SELECT nullif(s.project, '') FROM subjects s WHERE s.site = @si
                  ORDER BY o.created_at DESC LIMIT 1), '')::text AS project;
 
 -- Those on deployments are ended by their entities, which know what was awaited; they are given
--- some time for that. What they said last is there for when they do not.
+-- some time for that. What they said last is there for when they do not. A drain has time when the region is back.
 -- name: OverdueOperations :many
 SELECT o.id, o.kind, coalesce(d.message, '')::text AS message, coalesce(d.awaited, '')::text AS awaited, (d.name IS NOT NULL)::boolean AS of_deployment
 FROM operations o
 LEFT JOIN deployments d ON d.name = o.name AND o.kind IN ('converge', 'scale', 'restart', 'destroy')
 WHERE o.state = 'running' AND o.deadline_at < now() - make_interval(secs => CASE WHEN d.name IS NULL THEN 0 ELSE @entity_seconds::float8 END)
+  AND NOT (o.kind = 'drain' AND (SELECT l.since + make_interval(secs => @entity_seconds::float8) > now() FROM link_there l)
+           AND EXISTS (SELECT 1 FROM link_servers l WHERE l.seen_at > now() - make_interval(secs => l.silence_seconds)))
 ORDER BY o.deadline_at LIMIT @max_rows;
 
 -- name: NotifyOperation :exec
