@@ -138,6 +138,12 @@ func tellNode(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepare, t
 	if err := q.ExtendPendingMany(ctx, extend); err != nil {
 		return failed("extend the pending rows", err)
 	}
+	offer := db.OfferPendingManyParams{
+		Deadline: b.DeadlineAt, Seconds: extend.SpareSeconds, Ids: tell.ids, Open: string(fleet.DeliveryOpen),
+	}
+	if err := q.OfferPendingMany(ctx, offer); err != nil {
+		return failed("offer the pending rows", err)
+	}
 	return failed("write the fetch token", q.PutFetchToken(ctx, db.PutFetchTokenParams{
 		DeploymentID: b.ID, Node: string(in.Node), Hash: in.TokenHash, Seconds: max(in.TTL, time.Until(b.DeadlineAt)).Seconds(),
 	}))

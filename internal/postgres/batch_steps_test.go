@@ -113,6 +113,31 @@ func TestPrepareBatch(t *testing.T) {
 		_, err := b.PrepareBatch(t.Context(), postgres.BatchPrepare{ID: batchID(77), Node: nodeA, Tries: 3})
 		refused(t, fleet.NotFound, err)
 	})
+
+	t.Run("offers again what was purged meanwhile, and no more", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		id, names := b.started(3)
+		b.tell(id, nodeA)
+		items := b.items(id, nodeA)
+		require.NoError(t, b.RecordBatch(t.Context(), id, nodeA, []fleet.BatchResult{
+			taken(items[0]), refusedBy(items[1], fleet.Communication), refusedBy(items[2], fleet.Stale),
+		}))
+		b.exec("UPDATE pending SET expires_at = now() - interval '1 s' WHERE name <> $1", names[2])
+		some, err := b.Purge(t.Context(), 10)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, some.Pending)
+		second := b.tell(id, nodeA)
+		require.Equal(t, 2, second.Command.Count)
+		require.EqualValues(t, 2, scan[int64](b, "SELECT count(*) FROM pending WHERE expires_at > now() + interval '1 min'"))
+		for _, item := range b.items(id, nodeA) {
+			require.False(t, item.Gone, item.Instance)
+		}
+		b.dead(fleet.DeliveryID(items[0].DeploymentID))
+		found, err := b.Fetchable(t.Context(), items[1].DeploymentID)
+		require.NoError(t, err)
+		require.Equal(t, items[1].Revision.Content, found.Content)
+	})
 }
 
 // N91

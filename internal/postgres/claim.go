@@ -150,8 +150,8 @@ func (w *walk) fillDelivery(ctx context.Context, p fleet.Prepare, out *fleet.Pre
 			return false, err
 		}
 	}
-	if err := w.q.ExtendPending(ctx, db.ExtendPendingParams{DeploymentID: d.ID, Seconds: p.TTL.Seconds()}); err != nil {
-		return false, failed("extend the pending row", err)
+	if err := w.q.OfferPending(ctx, db.OfferPendingParams{DeploymentID: d.ID, Seconds: p.TTL.Seconds()}); err != nil {
+		return false, failed("offer the pending row", err)
 	}
 	out.Deadline = d.DeadlineAt
 	return w.fillCommand(ctx, p, d.ID, d.Revision, out)

@@ -199,6 +199,28 @@ func TestPendingExpiry(t *testing.T) {
 		require.Greater(t, time.Until(expiry(b)), 4*minute)
 	})
 
+	t.Run("comes back with a new notify, when it was purged meanwhile", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		d := b.claim(run1, "1")
+		b.notify(d.ID, nodeA, "early")
+		before, err := b.Fetchable(t.Context(), string(d.ID))
+		require.NoError(t, err)
+		b.expire(d.ID)
+		some, err := b.Purge(t.Context(), 10)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, some.Pending)
+		require.NoError(t, b.Progress(t.Context(), nodeA, string(d.ID), 1, 100, minute))
+		b.dead(d.ID)
+		b.notify(d.ID, nodeA, "late")
+		after, err := b.Fetchable(t.Context(), string(d.ID))
+		require.NoError(t, err)
+		require.Equal(t, before.Content, after.Content)
+		require.Greater(t, time.Until(expiry(b)), 4*minute)
+		require.True(t, scan[bool](b, "SELECT p.revision_hash = r.body_hash FROM pending p JOIN revisions r USING (site, name, revision)"))
+	})
+
 	t.Run("of an ended delivery stays ended", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

@@ -1301,6 +1301,33 @@ func (q *Queries) ObjectsOfSite(ctx context.Context, arg ObjectsOfSiteParams) ([
 	return items, nil
 }
 
+const offerPendingMany = `-- name: OfferPendingMany :exec
+INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
+SELECT d.id, d.site, d.name, d.revision, r.body_hash, least($1::timestamptz, now() + make_interval(secs => $2::float8))
+FROM deliveries d
+JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
+WHERE d.id = ANY($3::text[]) AND d.state = $4::text
+  AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.deployment_id = d.id OFFSET 0)
+`
+
+type OfferPendingManyParams struct {
+	Deadline time.Time
+	Seconds  float64
+	Ids      []string
+	Open     string
+}
+
+// Those whose row was purged, after the others were extended: what is being purged is gone by then.
+func (q *Queries) OfferPendingMany(ctx context.Context, arg OfferPendingManyParams) error {
+	_, err := q.db.Exec(ctx, offerPendingMany,
+		arg.Deadline,
+		arg.Seconds,
+		arg.Ids,
+		arg.Open,
+	)
+	return err
+}
+
 const openBatches = `-- name: OpenBatches :many
 SELECT id, site, fleet, workflow_id, run_id, created_at, (deadline_at < now())::boolean AS overdue FROM batches
 WHERE state = 'open' AND (created_at, id) > ($1::timestamptz, $2::text)

@@ -568,6 +568,25 @@ func (q *Queries) NotifyTarget(ctx context.Context, arg NotifyTargetParams) erro
 	return err
 }
 
+const offerPending = `-- name: OfferPending :exec
+INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
+SELECT d.id, d.site, d.name, d.revision, r.body_hash, least(d.deadline_at, now() + make_interval(secs => $1::float8))
+FROM deliveries d JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
+WHERE d.id = $2 AND d.state = 'open'
+ON CONFLICT (deployment_id) DO UPDATE SET expires_at = greatest(pending.expires_at, excluded.expires_at)
+`
+
+type OfferPendingParams struct {
+	Seconds      float64
+	DeploymentID string
+}
+
+// What a node is told of it can fetch, also where the row expired and was purged since.
+func (q *Queries) OfferPending(ctx context.Context, arg OfferPendingParams) error {
+	_, err := q.db.Exec(ctx, offerPending, arg.Seconds, arg.DeploymentID)
+	return err
+}
+
 const openDelivery = `-- name: OpenDelivery :one
 SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id FROM deliveries WHERE site = $1 AND name = $2 AND state = 'open'
 `

@@ -199,6 +199,15 @@ UPDATE pending p SET expires_at = least(@deadline::timestamptz, now() + make_int
 WHERE p.deployment_id = ANY(@ids::text[])
   AND extract(epoch FROM least(@deadline::timestamptz, now() + make_interval(secs => @seconds::float8)) - p.expires_at) > 0;
 
+-- Those whose row was purged, after the others were extended: what is being purged is gone by then.
+-- name: OfferPendingMany :exec
+INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
+SELECT d.id, d.site, d.name, d.revision, r.body_hash, least(@deadline::timestamptz, now() + make_interval(secs => @seconds::float8))
+FROM deliveries d
+JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
+WHERE d.id = ANY(@ids::text[]) AND d.state = @open::text
+  AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.deployment_id = d.id OFFSET 0);
+
 -- name: PutFetchToken :exec
 INSERT INTO fetch_tokens (deployment_id, node, hash, expires_at)
 VALUES (@deployment_id, @node, @hash, now() + make_interval(secs => @seconds::float8)) ON CONFLICT DO NOTHING;

@@ -50,6 +50,14 @@ DELETE FROM pending WHERE deployment_id = @deployment_id;
 UPDATE pending p SET expires_at = greatest(p.expires_at, least(d.deadline_at, now() + make_interval(secs => @seconds::float8)))
 FROM deliveries d WHERE d.id = p.deployment_id AND p.deployment_id = @deployment_id;
 
+-- What a node is told of it can fetch, also where the row expired and was purged since.
+-- name: OfferPending :exec
+INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
+SELECT d.id, d.site, d.name, d.revision, r.body_hash, least(d.deadline_at, now() + make_interval(secs => @seconds::float8))
+FROM deliveries d JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
+WHERE d.id = @deployment_id AND d.state = 'open'
+ON CONFLICT (deployment_id) DO UPDATE SET expires_at = greatest(pending.expires_at, excluded.expires_at);
+
 -- name: PurgePending :many
 DELETE FROM pending WHERE deployment_id IN (
     SELECT p.deployment_id FROM pending p WHERE p.expires_at < now() ORDER BY p.expires_at LIMIT @max_rows FOR UPDATE SKIP LOCKED)
