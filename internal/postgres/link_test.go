@@ -328,3 +328,52 @@ func TestHeartbeatsDoNotWait(t *testing.T) {
 		require.Equal(t, want, c.InFlight)
 	}
 }
+
+// C59: a connection ends when its node has another key since, whatever the clock of the database
+// says: it may have been set back.
+func TestHeldConnectionsByKey(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change string
+		want   bool
+	}{
+		"nothing": {"UPDATE nodes SET seen_at = now() WHERE name = $1", false},
+		"the clock is set back after it enrolled, or rotated its key": {
+			"UPDATE nodes SET enrolled_at = now() + interval '1 h', rotated_at = now() + interval '1 h' WHERE name = $1", false,
+		},
+		"it has another key": {"UPDATE nodes SET signing_key = decode(repeat('02', 32), 'hex') WHERE name = $1", true},
+		"it has another key, and the clock was set back meanwhile": {
+			"UPDATE nodes SET signing_key = decode(repeat('02', 32), 'hex'), enrolled_at = now() - interval '1 h' WHERE name = $1", true,
+		},
+		"its key was revoked": {"UPDATE nodes SET revoked_at = now() WHERE name = $1", true},
+		"it was removed":      {"UPDATE nodes SET removed_at = now() WHERE name = $1", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.exec("UPDATE nodes SET signing_key = decode(repeat('01', 32), 'hex'), enrolled_at = now() - interval '1 min' WHERE name = $1", nodeA)
+			id := b.linked(nodeA)
+			b.exec(c.change, nodeA)
+			held, err := b.HeldConnections(t.Context(), drainServer)
+			require.NoError(t, err)
+			require.Contains(t, held, id)
+			require.Equal(t, c.want, held[id].Revoked)
+		})
+	}
+	t.Run("one of a server of before goes by the times", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.exec("UPDATE nodes SET signing_key = decode(repeat('01', 32), 'hex'), enrolled_at = now() - interval '1 min' WHERE name = $1", nodeA)
+		id := b.linked(nodeA)
+		for _, c := range []struct {
+			enrolled string
+			want     bool
+		}{{"now() - interval '1 min'", false}, {"now()", true}} {
+			b.exec("UPDATE connections SET signed_by = NULL")
+			b.exec("UPDATE nodes SET enrolled_at = "+c.enrolled+" WHERE name = $1", nodeA)
+			held, err := b.HeldConnections(t.Context(), drainServer)
+			require.NoError(t, err)
+			require.Equal(t, c.want, held[id].Revoked)
+		}
+	})
+}

@@ -44,7 +44,7 @@ UPDATE connections SET
     drain_asked_at = coalesce(drain_asked_at, now()),
     drain_deadline = least(drain_deadline, now() + make_interval(secs => $2::float8))
 WHERE id = $3 AND ended_at IS NULL AND state IN ('Active', 'Draining')
-RETURNING id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at, executor_tls, executor_server_name
+RETURNING id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at, executor_tls, executor_server_name, signed_by
 `
 
 type AskDrainParams struct {
@@ -79,6 +79,7 @@ func (q *Queries) AskDrain(ctx context.Context, arg AskDrainParams) (Connection,
 		&i.EndedAt,
 		&i.ExecutorTls,
 		&i.ExecutorServerName,
+		&i.SignedBy,
 	)
 	return i, err
 }
@@ -312,7 +313,7 @@ func (q *Queries) ForgetLinkServer(ctx context.Context, id string) error {
 }
 
 const getConnection = `-- name: GetConnection :one
-SELECT id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at, executor_tls, executor_server_name FROM connections WHERE id = $1
+SELECT id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at, executor_tls, executor_server_name, signed_by FROM connections WHERE id = $1
 `
 
 func (q *Queries) GetConnection(ctx context.Context, id string) (Connection, error) {
@@ -341,6 +342,7 @@ func (q *Queries) GetConnection(ctx context.Context, id string) (Connection, err
 		&i.EndedAt,
 		&i.ExecutorTls,
 		&i.ExecutorServerName,
+		&i.SignedBy,
 	)
 	return i, err
 }
@@ -351,7 +353,8 @@ SELECT c.id, c.state, c.drain_reason, (c.drain_asked_at IS NOT NULL)::boolean AS
        extract(epoch FROM now() - c.registered_at)::float8 AS age,
        CASE WHEN c.node IS NOT NULL
             THEN NOT EXISTS (SELECT 1 FROM nodes n WHERE n.name = c.node AND n.revoked_at IS NULL AND n.removed_at IS NULL
-                             AND greatest(n.enrolled_at, n.rotated_at) <= c.registered_at OFFSET 0)
+                             AND CASE WHEN c.signed_by IS NULL THEN greatest(n.enrolled_at, n.rotated_at) <= c.registered_at
+                                      ELSE n.signing_key = c.signed_by END OFFSET 0)
             ELSE NOT EXISTS (SELECT 1 FROM api_tokens t WHERE t.id = substr(c.identity, 7) AND t.revoked_at IS NULL
                              AND (t.expires_at IS NULL OR t.expires_at > now()) OFFSET 0)
        END::boolean AS revoked
@@ -369,7 +372,7 @@ type HeldConnectionsRow struct {
 }
 
 // What a server holds, and what others want of it. A key or token that was taken back, or a
-// node that enrolled anew or rotated its key since, ends what it opened.
+// node that has another key since, ends what it opened.
 func (q *Queries) HeldConnections(ctx context.Context, server string) ([]HeldConnectionsRow, error) {
 	rows, err := q.db.Query(ctx, heldConnections, server)
 	if err != nil {
@@ -399,9 +402,9 @@ func (q *Queries) HeldConnections(ctx context.Context, server string) ([]HeldCon
 }
 
 const insertConnections = `-- name: InsertConnections :exec
-INSERT INTO connections (id, state, identity, node, provider, module_namespace, group_id, executor, executor_tls, executor_server_name, protocol, server)
+INSERT INTO connections (id, state, identity, node, provider, module_namespace, group_id, executor, executor_tls, executor_server_name, protocol, server, signed_by)
 SELECT u.id, 'Registered', u.identity, nullif(u.node, ''), u.provider, u.module_namespace, u.group_id, u.executor, u.executor_tls,
-       u.executor_server_name, u.protocol, $1
+       u.executor_server_name, u.protocol, $1, (SELECT n.signing_key FROM nodes n WHERE n.name = u.node)
 FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS identity, unnest($4::text[]) AS node,
              unnest($5::text[]) AS provider, unnest($6::text[]) AS module_namespace,
              unnest($7::text[]) AS group_id, unnest($8::text[]) AS executor, unnest($9::boolean[]) AS executor_tls,
@@ -558,7 +561,7 @@ func (q *Queries) LinkServers(ctx context.Context) ([]LinkServersRow, error) {
 }
 
 const listConnections = `-- name: ListConnections :many
-SELECT id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at, executor_tls, executor_server_name FROM connections
+SELECT id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at, executor_tls, executor_server_name, signed_by FROM connections
 WHERE ended_at IS NULL AND id > $1::text AND ($2::text = '' OR id = $2)
 ORDER BY id LIMIT $3
 `
@@ -601,6 +604,7 @@ func (q *Queries) ListConnections(ctx context.Context, arg ListConnectionsParams
 			&i.EndedAt,
 			&i.ExecutorTls,
 			&i.ExecutorServerName,
+			&i.SignedBy,
 		); err != nil {
 			return nil, err
 		}
@@ -655,7 +659,7 @@ func (q *Queries) ListRefusals(ctx context.Context, arg ListRefusalsParams) ([]R
 const liveOfNamespaces = `-- name: LiveOfNamespaces :many
 SELECT c.id, c.identity, c.provider, c.module_namespace, c.group_id
 FROM (SELECT unnest($1::text[]) AS namespace) u
-JOIN LATERAL (SELECT x.id, x.state, x.reason, x.identity, x.node, x.provider, x.module_namespace, x.group_id, x.executor, x.protocol, x.server, x.registered_at, x.active_at, x.heartbeat_at, x.in_flight, x.drain_reason, x.drain_asked_at, x.drain_deadline, x.drain_acked_at, x.ended_at, x.executor_tls, x.executor_server_name FROM connections x
+JOIN LATERAL (SELECT x.id, x.state, x.reason, x.identity, x.node, x.provider, x.module_namespace, x.group_id, x.executor, x.protocol, x.server, x.registered_at, x.active_at, x.heartbeat_at, x.in_flight, x.drain_reason, x.drain_asked_at, x.drain_deadline, x.drain_acked_at, x.ended_at, x.executor_tls, x.executor_server_name, x.signed_by FROM connections x
               WHERE x.module_namespace = u.namespace AND x.module_namespace <> '' AND x.ended_at IS NULL LIMIT $2::integer) c ON true
 `
 
@@ -918,7 +922,7 @@ WITH held AS (
     ORDER BY c.id FOR NO KEY UPDATE OF c)
 UPDATE connections c SET state = 'Active', active_at = now(), heartbeat_at = now(), server = $1
 FROM held WHERE c.id = held.id
-RETURNING c.id, c.state, c.reason, c.identity, c.node, c.provider, c.module_namespace, c.group_id, c.executor, c.protocol, c.server, c.registered_at, c.active_at, c.heartbeat_at, c.in_flight, c.drain_reason, c.drain_asked_at, c.drain_deadline, c.drain_acked_at, c.ended_at, c.executor_tls, c.executor_server_name
+RETURNING c.id, c.state, c.reason, c.identity, c.node, c.provider, c.module_namespace, c.group_id, c.executor, c.protocol, c.server, c.registered_at, c.active_at, c.heartbeat_at, c.in_flight, c.drain_reason, c.drain_asked_at, c.drain_deadline, c.drain_acked_at, c.ended_at, c.executor_tls, c.executor_server_name, c.signed_by
 `
 
 type OpenConnectionsParams struct {
@@ -965,6 +969,7 @@ func (q *Queries) OpenConnections(ctx context.Context, arg OpenConnectionsParams
 			&i.EndedAt,
 			&i.ExecutorTls,
 			&i.ExecutorServerName,
+			&i.SignedBy,
 		); err != nil {
 			return nil, err
 		}

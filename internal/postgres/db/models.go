@@ -92,6 +92,7 @@ type Connection struct {
 	EndedAt            *time.Time
 	ExecutorTls        bool
 	ExecutorServerName string
+	SignedBy           []byte
 }
 
 type Delivery struct {

@@ -24,9 +24,9 @@ FROM held WHERE c.id = held.id
 RETURNING c.id, c.identity, c.provider, c.server;
 
 -- name: InsertConnections :exec
-INSERT INTO connections (id, state, identity, node, provider, module_namespace, group_id, executor, executor_tls, executor_server_name, protocol, server)
+INSERT INTO connections (id, state, identity, node, provider, module_namespace, group_id, executor, executor_tls, executor_server_name, protocol, server, signed_by)
 SELECT u.id, 'Registered', u.identity, nullif(u.node, ''), u.provider, u.module_namespace, u.group_id, u.executor, u.executor_tls,
-       u.executor_server_name, u.protocol, @server
+       u.executor_server_name, u.protocol, @server, (SELECT n.signing_key FROM nodes n WHERE n.name = u.node)
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@identities::text[]) AS identity, unnest(@nodes::text[]) AS node,
              unnest(@providers::text[]) AS provider, unnest(@namespaces::text[]) AS module_namespace,
              unnest(@groups::text[]) AS group_id, unnest(@executors::text[]) AS executor, unnest(@executor_tls::boolean[]) AS executor_tls,
@@ -88,14 +88,15 @@ UPDATE connections c SET heartbeat_at = now() - make_interval(secs => heard.age)
 FROM heard WHERE c.id = heard.id;
 
 -- What a server holds, and what others want of it. A key or token that was taken back, or a
--- node that enrolled anew or rotated its key since, ends what it opened.
+-- node that has another key since, ends what it opened.
 -- name: HeldConnections :many
 SELECT c.id, c.state, c.drain_reason, (c.drain_asked_at IS NOT NULL)::boolean AS drain_asked,
        coalesce(extract(epoch FROM c.drain_deadline - now()), 0)::float8 AS drain_left,
        extract(epoch FROM now() - c.registered_at)::float8 AS age,
        CASE WHEN c.node IS NOT NULL
             THEN NOT EXISTS (SELECT 1 FROM nodes n WHERE n.name = c.node AND n.revoked_at IS NULL AND n.removed_at IS NULL
-                             AND greatest(n.enrolled_at, n.rotated_at) <= c.registered_at OFFSET 0)
+                             AND CASE WHEN c.signed_by IS NULL THEN greatest(n.enrolled_at, n.rotated_at) <= c.registered_at
+                                      ELSE n.signing_key = c.signed_by END OFFSET 0)
             ELSE NOT EXISTS (SELECT 1 FROM api_tokens t WHERE t.id = substr(c.identity, 7) AND t.revoked_at IS NULL
                              AND (t.expires_at IS NULL OR t.expires_at > now()) OFFSET 0)
        END::boolean AS revoked
