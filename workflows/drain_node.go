@@ -118,7 +118,7 @@ func (d *drainNode) look(ctx workflow.Context) error {
 		d.kept = KeptDrain{Began: d.seen.Began}
 	}
 	before := d.next
-	d.next = decide.Drain(d.seen, d.kept.Run)
+	d.next = decide.Drain(d.seen, d.run(ctx))
 	workflow.SetCurrentDetails(ctx, "**"+d.next.Rule+"**: node "+string(d.node)+". "+d.next.Message)
 	if d.next.Do == before.Do && d.next.Do != decide.DrainWait { // the row did not follow
 		if err := workflow.Sleep(ctx, storeGap); err != nil {
@@ -129,6 +129,16 @@ func (d *drainNode) look(ctx workflow.Context) error {
 		return nil
 	}
 	return workflow.UpsertTypedSearchAttributes(ctx, phaseKey.ValueSet(string(d.next.Phase)))
+}
+
+// run is what is remembered, as the database times it. Again was noted by Temporal's clock, and
+// counts by that where the two differ by more than a rest.
+func (d *drainNode) run(ctx workflow.Context) decide.DrainRun {
+	run := d.kept.Run
+	if ahead := workflow.Now(ctx).Sub(d.seen.At); ahead.Abs() > decide.DrainMoveAgain && !run.Again.IsZero() {
+		run.Again = run.Again.Add(-ahead)
+	}
+	return run
 }
 
 func (d *drainNode) act(ctx workflow.Context) error {

@@ -219,6 +219,33 @@ func TestDrainNode(t *testing.T) {
 		require.Contains(t, e.notes, "move_lease_again")
 	})
 
+	t.Run("asks again after a rest, however the database's clock differs from Temporal's", func(t *testing.T) {
+		t.Parallel()
+		for _, ahead := range []time.Duration{0, -time.Hour, time.Hour} {
+			e := &emptied{work: works, seen: fleet.DrainSeen{
+				Connections: linked(1), Holds: true, Running: 3, Peer: &fleet.DrainPeer{Node: "plant-1-b", Ready: true},
+			}}
+			var tries []time.Time
+			env := newDrain(t, e, func(ctx workflow.Context, _ fleet.NodeName) error {
+				tries = append(tries, workflow.Now(ctx))
+				if len(tries) < 3 {
+					return temporal.NewNonRetryableApplicationError("the peer votes no", "failed", nil)
+				}
+				e.change(func(s *fleet.DrainSeen) { s.Holds, s.Running = false, 0 })
+				return nil
+			}, noStop)
+			e.now = func() time.Time { return env.Now().Add(ahead) }
+			e.seen.Began, e.seen.Deadline = e.now(), e.now().Add(time.Minute)
+			require.Equal(t, "drained", drainEnded(t, env, e).Reason, ahead)
+			require.Len(t, tries, 3, ahead)
+			for i := range 2 {
+				rest := tries[i+1].Sub(tries[i])
+				require.GreaterOrEqual(t, rest, 10*time.Second, ahead)
+				require.Less(t, rest, 20*time.Second, ahead)
+			}
+		}
+	})
+
 	t.Run("does not end well when the peer never takes what was given back", func(t *testing.T) { // X5, X6
 		t.Parallel()
 		for forced, want := range map[bool][]any{
