@@ -85,6 +85,17 @@ func (p ProbeState) Resume(check fleet.HealthCheck, at time.Duration) ProbeState
 	return p
 }
 
+// Delay moves on, by a time in which nobody could probe, until when a replica has to come to an answer.
+func (p ProbeState) Delay(by time.Duration) ProbeState {
+	switch {
+	case !p.Begun:
+		p.Deadline += by
+	case p.Health == fleet.HealthNotChecked && p.Settle > 0:
+		p.Settle += by
+	}
+	return p
+}
+
 // Due is when a replica that is not healthy yet is late; 0 is never.
 func (p ProbeState) Due() time.Duration {
 	switch {

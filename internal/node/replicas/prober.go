@@ -19,6 +19,13 @@ import (
 // all that are due within it.
 const together = 20 * time.Millisecond
 
+// attends is how often the prober looks, at least, while a replica is to come to an answer. What it comes
+// late by more than away the agent was not there for, paused or with its machine.
+const (
+	attends = time.Second
+	away    = time.Second
+)
+
 // prober begins the probes of all replicas of the node, from one goroutine, each in one of its own.
 // No replica is probed twice at once.
 type prober struct {
@@ -29,6 +36,7 @@ type prober struct {
 	mu      sync.Mutex
 	watched map[fleet.ReplicaID]*watch
 	sleeps  time.Duration // until when run does
+	looked  time.Duration
 }
 
 // watch is one replica that is probed. All but its state never changes.
@@ -39,6 +47,7 @@ type watch struct {
 	changed func(decide.ProbeState)
 	state   decide.ProbeState
 	flying  bool
+	seen    bool // by a look of the prober
 }
 
 func newProber(now func() time.Duration) *prober {
@@ -49,7 +58,8 @@ func newProber(now func() time.Duration) *prober {
 }
 
 // watch begins to probe a replica, at once; what was probed under its id before is not any more.
-// changed is told of each transition, of the first success and of what is late, in order, and must not wait.
+// changed is told of each transition, of the first success, of what is late and of a deadline that moved, in
+// order, and must not wait.
 func (p *prober) watch(w *watch) {
 	p.mu.Lock()
 	p.watched[w.id] = w
@@ -90,8 +100,12 @@ func (p *prober) due() (due []*watch, next time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
+	p.catchUp(now)
 	next = time.Hour
 	for _, w := range p.watched {
+		if w.seen = true; w.state.Due() > 0 {
+			next = min(next, attends)
+		}
 		switch {
 		case w.flying:
 		case w.state.Next <= now:
@@ -106,6 +120,23 @@ func (p *prober) due() (due []*watch, next time.Duration) {
 	return due, next
 }
 
+// catchUp gives back the time that the agent was not there for, to what is to come to an answer: it may not
+// have run either, and nobody heard it.
+func (p *prober) catchUp(now time.Duration) {
+	missed := now - p.looked
+	p.looked = now
+	if now-p.sleeps <= away {
+		return
+	}
+	p.sleeps = now
+	for _, w := range p.watched {
+		if is := w.state.Delay(missed); w.seen && is != w.state {
+			w.state = is
+			w.changed(is)
+		}
+	}
+}
+
 // try makes one probe and takes its result in.
 func (p *prober) try(ctx context.Context, w *watch) {
 	began := p.now()
@@ -118,6 +149,7 @@ func (p *prober) try(ctx context.Context, w *watch) {
 		p.mu.Unlock()
 		return
 	}
+	p.catchUp(p.now()) // it may have begun before run looked again
 	was := w.state
 	w.state, w.flying = decide.Probe(was, w.check, ok, began), false
 	is := w.state

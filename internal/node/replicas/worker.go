@@ -228,15 +228,15 @@ func (w *worker) ended(ctx context.Context, exit Exit) {
 	w.over(ctx, fleet.PhaseExited, exit)
 }
 
-// heed takes in what the probes say. The first success is written down before it makes a transition:
-// the next agent is not to take what began for late.
+// heed takes in what the probes say. The first success is written down before it makes a transition, and so is
+// a deadline that moved: the next agent is not to take what is in time for late.
 func (w *worker) heed(ctx context.Context) {
 	p, r := w.probed(), w.now()
 	switch {
 	case r.Phase != fleet.PhaseRunning || p.Health == "":
 		return
 	case p.Health == r.Health:
-		if p.Begun && !r.Probe.Begun {
+		if p.Begun && !r.Probe.Begun || p.Due() > r.Probe.Due() {
 			w.note(ctx, func(k *known) { k.Probe = p })
 		}
 		return
