@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	nodekeys "github.com/holdfast-io/holdfast/internal/identity"
 )
 
 const nodesReadyTimeout = time.Minute
@@ -47,14 +45,15 @@ func (c *apiClient) declareSite(ctx context.Context, site fleet.SiteName) error 
 	return nil
 }
 
-// joinToken gives a node that has no key yet a token to enrol with, else "".
+// joinToken gives a node that is not enrolled yet a token to enrol with, else "". It has a key
+// long before: what ended between the two enrols at its next start.
 func (c *apiClient) joinToken(ctx context.Context, d *dataDir, site fleet.SiteName, node fleet.NodeName) (string, error) {
-	_, err := os.Stat(d.file("nodes", string(node), "node.key"))
-	if err == nil {
-		return "", nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	key, err := nodekeys.Load(d.file("nodes", string(node), "node.key"))
+	if err != nil && fleet.KindOf(err) != fleet.NotFound {
 		return "", fmt.Errorf("look for the key of %s: %w", node, err)
+	}
+	if err == nil && key.Region() != "" {
+		return "", nil
 	}
 	request := struct {
 		Site fleet.SiteName `json:"site"`
