@@ -122,12 +122,12 @@ func (p *process) await(ctx context.Context, wanted func(v processView) bool) er
 func (p *process) start(ctx context.Context) error {
 	p.orders.Lock()
 	defer p.orders.Unlock()
+	p.update(func(v *processView) { v.Wanted = !v.closed })
+	if err := p.await(ctx, func(v processView) bool { return v.Running || v.closed }); err != nil {
+		return fmt.Errorf("wait until %s runs: %w", p.spec.name, err)
+	}
 	if p.snapshot().closed {
 		return fleet.Errorf(fleet.IllegalState, "the region is stopping")
-	}
-	p.update(func(v *processView) { v.Wanted = true })
-	if err := p.await(ctx, func(v processView) bool { return v.Running }); err != nil {
-		return fmt.Errorf("wait until %s runs: %w", p.spec.name, err)
 	}
 	return nil
 }
@@ -146,7 +146,8 @@ func (p *process) stop(ctx context.Context) error {
 	return nil
 }
 
-// close stops the child for good. With hurry it is killed at once.
+// close stops the child for good: who waits for its start is told so at once, and nobody starts
+// it behind that. With hurry it is killed at once.
 func (p *process) close(hurry <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -157,8 +158,8 @@ func (p *process) close(hurry <-chan struct{}) {
 		case <-ctx.Done():
 		}
 	}()
-	_ = p.stop(ctx) // cannot fail: the context outlives it
 	p.update(func(v *processView) { v.closed = true })
+	_ = p.stop(ctx) // cannot fail: the context outlives it
 	<-p.ended
 }
 
@@ -176,7 +177,7 @@ func (p *process) run() {
 		ctx, cancel := context.WithCancel(context.Background())
 		p.mu.Lock()
 		p.cancel = cancel
-		p.view.active = p.view.Wanted
+		p.view.active = p.view.Wanted && !p.view.closed
 		now := p.view
 		p.mu.Unlock()
 		switch {

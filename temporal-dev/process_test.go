@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // shellSpec runs a line of shell; stop ends it with SIGTERM and little patience.
@@ -102,6 +104,49 @@ func TestProcess(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "node\nserver\ndb\n", string(text))
 		require.Error(t, s.start(t.Context(), "db"))
+	})
+	t.Run("is closed at once, also while somebody waits for its start", func(t *testing.T) {
+		t.Parallel()
+		s, _ := newTestSupervisor(t)
+		sp, asked := shellSpec(t, "a", sleeper), make(chan struct{}, 1)
+		sp.command = func(ctx context.Context) (*exec.Cmd, error) {
+			asked <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		p := s.add(sp)
+		ctx, cancel := context.WithTimeout(t.Context(), testPatience)
+		defer cancel()
+		started := make(chan error, 1)
+		go func() { started <- p.start(ctx) }()
+		<-asked
+		go s.close(nil)
+		require.Equal(t, fleet.IllegalState, fleet.KindOf(<-started))
+		<-p.ended
+	})
+	t.Run("is not started again while its close waits for its end", func(t *testing.T) {
+		t.Parallel()
+		s, _ := newTestSupervisor(t)
+		may := filepath.Join(t.TempDir(), "may-end")
+		sp := shellSpec(t, "a", "trap 'echo ending; while [ ! -e "+may+" ]; do sleep 0.01; done; exit' TERM; echo up; while :; do sleep 0.01; done")
+		sp.end[0].wait = testPatience
+		says := func(what string) {
+			eventually(t, what, func() bool { log, _ := os.ReadFile(sp.log); return strings.Contains(string(log), what) })
+		}
+		p := s.add(sp)
+		require.NoError(t, p.start(t.Context()))
+		says("up")
+		go s.close(nil)
+		says("ending")
+		require.True(t, p.snapshot().closed, "no order that waits for this one is carried out")
+		ctx, cancel := context.WithTimeout(t.Context(), testPatience)
+		defer cancel()
+		started := make(chan error, 1)
+		go func() { started <- p.start(ctx) }()
+		require.NoError(t, os.WriteFile(may, nil, 0o600))
+		require.Equal(t, fleet.IllegalState, fleet.KindOf(<-started))
+		<-p.ended
+		require.Equal(t, 1, p.snapshot().Starts)
 	})
 	t.Run("that never gets ready is given up with the end of its log", func(t *testing.T) {
 		t.Parallel()
