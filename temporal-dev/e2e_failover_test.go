@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // failover makes a node its site's active one, and waits until it is.
@@ -202,4 +203,54 @@ func (s *stack) startTwice(t *testing.T, site, node string) string {
 	said, err := cmd.CombinedOutput()
 	require.Error(t, err, "%s", said)
 	return string(said)
+}
+
+// patientScript stops when it is let go, and says so; one that is killed does not.
+const patientScript = `echo started >> "$SAID"
+trap 'echo stopping >> "$SAID"; until [ -e "$SAID.go" ]; do sleep 0.1; done; echo ended >> "$SAID"; exit 0' TERM
+while :; do sleep 0.1; done`
+
+// X5, X6, N60: a server that restarts while the holder stops what runs makes no forced hand-over of a graceful one.
+func TestE2EFailoverOutlastsServer(t *testing.T) {
+	t.Parallel()
+	s := startWith(t, 1, lasting(rotateLease))
+	const site = "plant-1"
+	said := filepath.Join(t.TempDir(), "said")
+	says := func(what string) {
+		t.Helper()
+		eventually(t, "it says "+what, func() bool {
+			text, _ := os.ReadFile(said)
+			return strings.Contains(string(text), what)
+		})
+	}
+	op := s.put(t, instanceKey(site, "patient"), api.InstancePut{Config: []byte(`{}`), Run: &fleet.Run{
+		Command: []string{"/bin/sh", "-c", patientScript}, Env: map[string]string{"SAID": said}, StopSeconds: 120,
+	}})
+	requireSucceeded(t, s.ended(t, op.ID))
+	says("started")
+	next := s.standby(t, site)
+	move := s.askFailover(t, site, next)
+	says("stopping")
+	s.order(t, "stop", serverName)
+	eventually(t, "Temporal gives the holder's answer up", func() bool { return s.timedOut(t, "site."+site) })
+	s.order(t, "start", serverName)
+	eventually(t, "the holder is asked again", func() bool { return s.asked(t, "site."+site)["HandOver"] > 1 })
+	require.NoError(t, os.WriteFile(said+".go", nil, 0o600))
+	requireSucceeded(t, s.ended(t, move.ID))
+	says("ended")
+	require.Equal(t, next, s.holder(t, site))
+	require.Zero(t, s.asked(t, "site."+site)["AimVote"], "nobody was forced")
+}
+
+// timedOut says whether a workflow waited in vain for an activity.
+func (s *stack) timedOut(t *testing.T, workflow string) bool {
+	t.Helper()
+	for _, run := range s.histories(t) {
+		for _, e := range run.events {
+			if run.id == workflow && e.GetActivityTaskTimedOutEventAttributes() != nil {
+				return true
+			}
+		}
+	}
+	return false
 }
