@@ -85,8 +85,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// migrate applies what is missing. A schema one step ahead is served (a node may be rolled
-// back by one version); one further ahead is refused.
+// migrate applies what is missing. A schema that is ahead is served where it says that who knows
+// this one may use it (a node may be rolled back by one version), and else refused.
 func (s *Store) migrate(ctx context.Context) error {
 	names, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
@@ -97,9 +97,15 @@ func (s *Store) migrate(ctx context.Context) error {
 	if err := s.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
 		return fail("read schema version", err)
 	}
-	if have > len(names)+1 {
-		return fleet.Errorf(fleet.IllegalState, "the node store has schema %d, this version knows %d", have, len(names)).
-			WithHint("run the newer version again")
+	if have > len(names) {
+		from, err := s.q.GetUsableFrom(ctx)
+		if err != nil {
+			return fail("read who may use the node store", err)
+		}
+		if from > int64(len(names)) {
+			return fleet.Errorf(fleet.IllegalState, "the node store has schema %d, usable from %d on; this version knows %d", have, from, len(names)).
+				WithHint("run the newer version again")
+		}
 	}
 	for n := have; n < len(names); n++ {
 		if err := s.migrateOne(ctx, names[n], n+1); err != nil {

@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
+	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -123,18 +125,50 @@ func TestOpen(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	})
-	t.Run("serves a schema one step ahead and refuses one further ahead", func(t *testing.T) {
+	// X26
+	for name, c := range map[string]struct {
+		ahead, from int // of what this version knows
+		want        fleet.Kind
+	}{
+		"serves a schema one step ahead that it may use":         {1, 0, ""},
+		"serves one several steps ahead, of one release":         {3, 0, ""},
+		"serves one whose release before also knew more":         {3, -1, ""},
+		"refuses one step ahead that only who knows it may use":  {1, 1, fleet.IllegalState},
+		"refuses several ahead, of which it may use the first":   {3, 2, fleet.IllegalState},
+		"knows its own schema, whatever that one says of others": {0, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, path := setup(t)
+			known := len(steps(t))
+			_, err := s.db.Exec(fmt.Sprintf("UPDATE usable SET from_schema = %d; PRAGMA user_version = %d", known+c.from, known+c.ahead))
+			require.NoError(t, err)
+			require.NoError(t, s.Close())
+			s, err = Open(t.Context(), path)
+			if c.want != "" {
+				require.Equal(t, c.want, fleet.KindOf(err))
+				return
+			}
+			require.NoError(t, err)
+			require.NoError(t, s.Close())
+		})
+	}
+	t.Run("is told by each migration who may use it", func(t *testing.T) {
 		t.Parallel()
-		s, path := setup(t)
-		_, err := s.db.Exec("PRAGMA user_version = 7")
-		require.NoError(t, err)
-		s = reopen(t, s, path)
-		_, err = s.db.Exec("PRAGMA user_version = 8")
-		require.NoError(t, err)
-		require.NoError(t, s.Close())
-		_, err = Open(t.Context(), path)
-		require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
+		for _, step := range steps(t)[7:] {
+			script, err := migrations.ReadFile(step)
+			require.NoError(t, err)
+			require.Regexp(t, `(?m)^UPDATE usable SET from_schema = max\(from_schema, \d+\);$`, string(script), step)
+		}
 	})
+}
+
+// steps are the migrations in their order.
+func steps(t *testing.T) []string {
+	t.Helper()
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	require.NoError(t, err)
+	return names
 }
 
 // X26

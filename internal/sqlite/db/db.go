@@ -102,6 +102,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.getSlotsStmt, err = db.PrepareContext(ctx, getSlots); err != nil {
 		return nil, fmt.Errorf("error preparing query GetSlots: %w", err)
 	}
+	if q.getUsableFromStmt, err = db.PrepareContext(ctx, getUsableFrom); err != nil {
+		return nil, fmt.Errorf("error preparing query GetUsableFrom: %w", err)
+	}
 	if q.holdBackStmt, err = db.PrepareContext(ctx, holdBack); err != nil {
 		return nil, fmt.Errorf("error preparing query HoldBack: %w", err)
 	}
@@ -321,6 +324,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing getSlotsStmt: %w", cerr)
 		}
 	}
+	if q.getUsableFromStmt != nil {
+		if cerr := q.getUsableFromStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getUsableFromStmt: %w", cerr)
+		}
+	}
 	if q.holdBackStmt != nil {
 		if cerr := q.holdBackStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing holdBackStmt: %w", cerr)
@@ -526,6 +534,7 @@ type Queries struct {
 	getReplicaLogOffsetStmt   *sql.Stmt
 	getReplicaSetStmt         *sql.Stmt
 	getSlotsStmt              *sql.Stmt
+	getUsableFromStmt         *sql.Stmt
 	holdBackStmt              *sql.Stmt
 	instancesOfStmt           *sql.Stmt
 	letGoStmt                 *sql.Stmt
@@ -586,6 +595,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getReplicaLogOffsetStmt:   q.getReplicaLogOffsetStmt,
 		getReplicaSetStmt:         q.getReplicaSetStmt,
 		getSlotsStmt:              q.getSlotsStmt,
+		getUsableFromStmt:         q.getUsableFromStmt,
 		holdBackStmt:              q.holdBackStmt,
 		instancesOfStmt:           q.instancesOfStmt,
 		letGoStmt:                 q.letGoStmt,

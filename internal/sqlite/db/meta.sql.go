@@ -102,6 +102,17 @@ func (q *Queries) GetMeta(ctx context.Context) (GetMetaRow, error) {
 	return i, err
 }
 
+const getUsableFrom = `-- name: GetUsableFrom :one
+SELECT from_schema FROM usable
+`
+
+func (q *Queries) GetUsableFrom(ctx context.Context) (int64, error) {
+	row := q.queryRow(ctx, q.getUsableFromStmt, getUsableFrom)
+	var from_schema int64
+	err := row.Scan(&from_schema)
+	return from_schema, err
+}
+
 const seeExpectedSet = `-- name: SeeExpectedSet :exec
 UPDATE expected_set SET seen_era = ?1, seen_number = ?2
 WHERE id = 1 AND (seen_era < ?1 OR seen_era = ?1 AND seen_number < ?2)

@@ -25,3 +25,6 @@ WHERE id = 1 AND (seen_era < @era OR seen_era = @era AND seen_number < @number);
 
 -- name: CleanExpectedSet :exec
 UPDATE expected_set SET clean_era = @era, clean_number = @number WHERE id = 1;
+
+-- name: GetUsableFrom :one
+SELECT from_schema FROM usable;
