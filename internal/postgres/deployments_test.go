@@ -514,6 +514,47 @@ func TestDeploymentRegionWasAway(t *testing.T) {
 		}
 		require.Equal(t, 1, lost)
 	})
+	t.Run("one of two servers is silent, and has not been swept", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t).deployable()
+		b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 2 }))
+		b.settles()
+		for _, n := range []fleet.NodeName{nodeA, nodeB} { // long ago
+			b.disconnect(n)
+			b.exec(`UPDATE connections SET ended_at = now() - interval '1 hour' WHERE ended_at IS NOT NULL`)
+			b.connect(n)
+		}
+		require.NoError(t, b.LinkServerSeen(b.ctx(), "another", time.Minute))
+		b.linkSince("1 day")
+		b.exec(`UPDATE link_servers SET seen_at = now() - interval '2 minutes' WHERE id = $1`, linkServer)
+		require.Empty(t, b.dueDeployments())
+		b.visits()
+		for _, r := range b.replicas() {
+			require.Equal(t, fleet.ReplicaHealthy, r.State)
+		}
+		require.Len(t, b.replicas(), 2)
+		require.NoError(t, b.LinkServerGone(b.ctx(), linkServer)) // it is swept
+		b.visits()
+		require.Len(t, b.replicas(), 2)
+		b.exec(`UPDATE connections SET ended_at = now() - interval '31 seconds'`)
+		b.visits()
+		for _, r := range b.replicas() {
+			require.Equal(t, fleet.ReplicaUnhealthy, r.State)
+		}
+	})
+	t.Run("the database's clock was set back", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t).deployable()
+		b.exec(`UPDATE link_servers SET since = now() + interval '1 hour', seen_at = now() + interval '1 hour'`)
+		b.exec(`UPDATE connections SET active_at = now() + interval '1 hour'`)
+		require.NoError(t, b.LinkServerSeen(b.ctx(), linkServer, time.Minute))
+		for _, look := range []string{
+			`SELECT count(*) FROM link_there WHERE since > now() + interval '31 seconds'`,
+			`SELECT count(*) FROM replica_nodes WHERE heard_since > now() OR NOT heard`,
+		} {
+			require.Zero(t, scan[int](b, look), look)
+		}
+	})
 	t.Run("nobody looks at what cannot be known", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t).deployable()

@@ -512,7 +512,7 @@ func (q *Queries) LinkServerIsKnown(ctx context.Context, id string) (bool, error
 const linkServerSeen = `-- name: LinkServerSeen :exec
 INSERT INTO link_servers AS l (id, silence_seconds) VALUES ($1, $2)
 ON CONFLICT (id) DO UPDATE SET seen_at = now(), silence_seconds = excluded.silence_seconds,
-    since = CASE WHEN l.seen_at > now() - make_interval(secs => excluded.silence_seconds) THEN l.since ELSE now() END
+    since = CASE WHEN l.seen_at > now() - make_interval(secs => excluded.silence_seconds) THEN least(l.since, now()) ELSE now() END
 `
 
 type LinkServerSeenParams struct {

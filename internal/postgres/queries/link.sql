@@ -125,7 +125,7 @@ SELECT connection, name FROM modules WHERE connection = ANY(@connections::text[]
 -- name: LinkServerSeen :exec
 INSERT INTO link_servers AS l (id, silence_seconds) VALUES (@id, @silence_seconds)
 ON CONFLICT (id) DO UPDATE SET seen_at = now(), silence_seconds = excluded.silence_seconds,
-    since = CASE WHEN l.seen_at > now() - make_interval(secs => excluded.silence_seconds) THEN l.since ELSE now() END;
+    since = CASE WHEN l.seen_at > now() - make_interval(secs => excluded.silence_seconds) THEN least(l.since, now()) ELSE now() END;
 
 -- name: ForgetLinkServer :exec
 DELETE FROM link_servers WHERE id = @id;
