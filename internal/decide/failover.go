@@ -109,6 +109,7 @@ var failoverRules = []struct {
 	{"node_asked", nodeAsked, waitForNode},
 	{"holder_not_there", holderAway, awaitHolder},
 	{"hand_over", shouldHandOver, askToHandOver},
+	{"take_over_unseen", mayHoldUnseen, askTargetOnce},
 	{"holder_not_reached", holderLives, awaitRenewal},
 	{"not_released", holderRefused, failoverRefused},
 	{"aim", shouldAim, aimVote},
@@ -156,6 +157,12 @@ func nodeAsked(c failoverCase) bool       { return c.run.InFlight }
 // movedUnseen: the target holds by the other votes; the region's is lost and says nothing.
 func movedUnseen(c failoverCase) bool {
 	return c.seen.Lost && c.run.TakeOver != nil && c.run.TakeOver.Done
+}
+
+// mayHoldUnseen: the holder on record does not answer, and the region's vote, which is lost, cannot tell
+// whether another holds by now. To be asked forces nobody.
+func mayHoldUnseen(c failoverCase) bool {
+	return c.seen.Lost && holderLives(c) && c.run.TakeOver == nil
 }
 
 func targetGone(c failoverCase) bool {
@@ -357,6 +364,13 @@ func askTarget(c failoverCase) FailoverAction {
 		Do: FailoverTakeOver, Node: c.seen.To, Forced: c.forced() && !c.seen.Released, Limit: c.left(), Reason: "take_over",
 		Message: fmt.Sprintf("it waits for node %s to be granted the lease", c.seen.To),
 	}
+}
+
+// askTargetOnce leaves time to ask the holder again.
+func askTargetOnce(c failoverCase) FailoverAction {
+	a := askTarget(c)
+	a.Limit = min(a.Limit, c.seen.TTL)
+	return a
 }
 
 func waitForVotes(c failoverCase) FailoverAction {
