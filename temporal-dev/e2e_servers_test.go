@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
@@ -167,6 +168,9 @@ func TestE2EServers(t *testing.T) {
 	t.Run("a rebuilt one ends a door that waits, and goes on with an entity at which nobody asked for anything", func(t *testing.T) {
 		s.waitersMove(t)
 	})
+	t.Run("one whose servers fall over and over leaves the region to the other", func(t *testing.T) {
+		s.servesOn(t)
+	})
 }
 
 // syncing has the schedule begin a look at the deployments that lasts until it is let go.
@@ -251,4 +255,76 @@ func (s *stack) compare(t *testing.T, node string) *commonpb.WorkflowExecution {
 	})
 	require.NoError(t, err)
 	return &commonpb.WorkflowExecution{WorkflowId: id, RunId: started.GetRunId()}
+}
+
+// servesOn: a new build of which every server falls soon, and starts again. X26
+func (s *stack) servesOn(t *testing.T) {
+	st := newStory(t, s, "plant-1", "served")
+	first, _ := st.release(t)
+	old := s.buildOf(t, &commonpb.WorkflowExecution{WorkflowId: st.entity()})
+	requireSucceeded(t, s.ended(t, first.ID))
+	fallen := s.serve(t, "falls")
+	s.goTo(t, "falls")
+	letLie := s.fall(t, "falls")
+	fallen.stop()
+	s.goTo(t, old)
+	again := s.serve(t, "falls")
+	op, hash := st.release(t)
+	requireSucceeded(t, s.ended(t, op.ID))
+	st.good(t, hash)
+	s.goTo(t, old) // the new one does not take what its build could not hold
+	letLie()
+	s.order(t, "stop", serverName)
+	over := st.through(again) // but what nobody else holds
+	op, hash = over.release(t)
+	requireSucceeded(t, over.ended(t, op.ID))
+	over.good(t, hash)
+	s.goTo(t, "falls")
+	s.order(t, "start", serverName)
+	again.stop()
+	s.asleep(t)
+}
+
+// goTo waits until a run that begins from now on goes to a build. Who asks Temporal itself for the
+// current build is soon told to ask less.
+func (s *stack) goTo(t *testing.T, build string) {
+	t.Helper()
+	query := `WorkflowType = 'SyncRuntime' AND TemporalWorkerDeploymentVersion = 'holdfast:` + build + `' AND StartTime > '` +
+		time.Now().UTC().Format(time.RFC3339Nano) + `'`
+	waitFor(t, "new workflows go to "+build, func(ctx context.Context) error {
+		found, err := s.temporal.ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{Namespace: temporalNamespace, Query: query})
+		if err == nil && len(found.GetExecutions()) == 0 {
+			err = errNotYet
+		}
+		return err
+	})
+}
+
+// fall leaves what a server of a build leaves that falls without a word, again and again until
+// it is let lie.
+func (s *stack) fall(t *testing.T, build string) (letLie func()) {
+	t.Helper()
+	const again = time.Second
+	falls := func(ctx context.Context) error {
+		_, err := s.pg.Exec(ctx, `INSERT INTO servers (id, build_id) VALUES ($1, $2)`, rand.Text(), build)
+		return err
+	}
+	require.NoError(t, falls(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(again); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+				_ = falls(ctx) // the next one does
+			}
+		}
+	}()
+	letLie = func() { cancel(); <-done }
+	t.Cleanup(letLie)
+	return letLie
 }

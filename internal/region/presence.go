@@ -17,15 +17,25 @@ type presence struct {
 	id, build string
 	clock     func() (lease.Instant, error)
 
-	mu    sync.Mutex
-	watch *decide.Watch[postgres.Server]
+	mu     sync.Mutex
+	limit  time.Duration // after which a server that says nothing lapses
+	watch  *decide.Watch[postgres.Server]
+	spoke  map[string]speech // by the id of the server
+	fallen map[string]bool   // builds of which one lapsed, and none has proved steady since
+}
+
+// speech is when a server was first heard, and when it said something new last.
+type speech struct {
+	first, last time.Duration
+	word        time.Time
 }
 
 func newPresence(store *postgres.Store, id string, cfg ServerConfig, clock func() (lease.Instant, error)) *presence {
 	t := cfg.Timing
+	limit := max(3*t.ServerSeen, t.Stranded)
 	return &presence{
-		store: store, id: id, build: cfg.Build, clock: clock,
-		watch: decide.NewWatch[postgres.Server](max(3*t.ServerSeen, t.Stranded)),
+		store: store, id: id, build: cfg.Build, clock: clock, limit: limit,
+		watch: decide.NewWatch[postgres.Server](limit), spoke: map[string]speech{}, fallen: map[string]bool{},
 	}
 }
 
@@ -48,6 +58,7 @@ func (p *presence) live(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	lapsed := p.watch.Lapsed(all, time.Duration(now))
+	p.judge(all, lapsed, time.Duration(now))
 	builds := []string{p.build}
 	for _, s := range all {
 		switch {
@@ -60,6 +71,44 @@ func (p *presence) live(ctx context.Context) ([]string, error) {
 		}
 	}
 	return builds, nil
+}
+
+// judge finds the builds whose servers fall over and over: each start of one is a new server,
+// and while the last has not lapsed the next is there.
+func (p *presence) judge(all, lapsed []postgres.Server, now time.Duration) {
+	spoke := make(map[string]speech, len(all))
+	for _, s := range all {
+		w, known := p.spoke[s.ID]
+		if !known {
+			w.first = now
+		}
+		if !known || !w.word.Equal(s.SeenAt) {
+			w.last, w.word = now, s.SeenAt
+		}
+		spoke[s.ID] = w
+		if slices.Contains(lapsed, s) {
+			p.fallen[s.Build] = true
+		}
+	}
+	p.spoke = spoke
+	for _, s := range all {
+		if w := spoke[s.ID]; w.last-w.first >= p.limit/2 && !slices.Contains(lapsed, s) {
+			delete(p.fallen, s.Build)
+		}
+	}
+}
+
+// falls says that a build has servers which fall without a word, and none that stays.
+func (p *presence) falls(build string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fallen[build]
+}
+
+// alone says that no other server of this build is there, nor was until it said that it ends.
+func (p *presence) alone(ctx context.Context) (bool, error) {
+	all, err := p.store.Servers(ctx)
+	return !slices.ContainsFunc(all, func(s postgres.Server) bool { return s.Build == p.build && s.ID != p.id }), err
 }
 
 // gone says that this server ends.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/worker"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/activities"
@@ -329,37 +328,6 @@ func (s *server) serveHTTP(ctx context.Context, l net.Listener, handler http.Han
 		}
 		return nil
 	})
-	return group.Wait()
-}
-
-// work runs the worker of this server, once Temporal answers.
-func (s *server) work(ctx context.Context) error {
-	err := insist(ctx, s.log, "temporal", func(ctx context.Context) error {
-		return s.cfg.unreached(prepare(ctx, s.temporal, s.cfg.TemporalNamespace, s.cfg.Timing))
-	})
-	if err != nil {
-		return err
-	}
-	w, err := startWorker(ctx, s.log, "the worker", func() worker.Worker {
-		return workers.NewServer(s.temporal, s.cfg.Build, "server."+s.id[:8], s.activities())
-	})
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	err = insist(ctx, s.log, "the worker's version", func(ctx context.Context) error {
-		if err := s.presence.seen(ctx); err != nil {
-			return err
-		}
-		return becomeCurrent(ctx, s.temporal, s.cfg.Build)
-	})
-	if err != nil {
-		return err
-	}
-	s.serving.Store(true)
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.shards(ctx, s.nodeShards()) })
-	group.Go(func() error { return s.shards(ctx, s.runtimeShards()) })
 	return group.Wait()
 }
 

@@ -17,7 +17,6 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/workers"
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
@@ -107,31 +106,6 @@ func prepare(ctx context.Context, c client.Client, namespace string, t Timing) e
 		}
 	}
 	return nil
-}
-
-// becomeCurrent routes new workflows to this build. A door that a plain client starts has
-// no version of its own and goes where this points.
-func becomeCurrent(ctx context.Context, c client.Client, build string) error {
-	handle := c.WorkerDeploymentClient().GetHandle(workers.Deployment)
-	_, err := handle.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{
-		BuildID: build, IgnoreMissingTaskQueues: true,
-	})
-	if err != nil {
-		return fmt.Errorf("make build %s current: %w", build, err)
-	}
-	return nil
-}
-
-// currentBuild is where new workflows go now, "" when nowhere.
-func currentBuild(ctx context.Context, c client.Client) (string, error) {
-	d, err := c.WorkerDeploymentClient().GetHandle(workers.Deployment).Describe(ctx, client.WorkerDeploymentDescribeOptions{})
-	if err != nil {
-		return "", fmt.Errorf("read the current build: %w", err)
-	}
-	if v := d.Info.RoutingConfig.CurrentVersion; v != nil {
-		return v.BuildID, nil
-	}
-	return "", nil
 }
 
 // BuildID names the running program by its own bytes: a rebuilt server is another build.
