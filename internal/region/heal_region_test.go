@@ -69,7 +69,8 @@ func openHealRegion(t *testing.T) *healRegion {
 	r.work = activities.Reconciles{
 		Store: store, Passes: store, Entities: again, Doors: doors, Tokens: sealing, BaseURL: healURL, TokenLife: workflows.DefaultPendingTTL,
 	}
-	r.sweep = &operationsSweep{store: store, flows: flows, entities: again, doors: doors, live: func(context.Context) ([]string, error) { return nil, nil }, closed: func([]postgres.OperationEnded) {}}
+	none := func(context.Context) ([]string, error) { return nil, nil }
+	r.sweep = &operationsSweep{store: store, flows: flows, entities: again, doors: doors, live: none, lately: none, closed: func([]postgres.OperationEnded) {}}
 	limits := compose.DefaultLimits()
 	r.handler, err = api.New(api.Deps{
 		Store: store, Waker: healCrowd{r, flows}, Waves: decide.Waves, NodeStarted: r.server.nodeStarted, Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent},

@@ -20,8 +20,9 @@ type presence struct {
 	mu     sync.Mutex
 	limit  time.Duration // after which a server that says nothing lapses
 	watch  *decide.Watch[postgres.Server]
-	spoke  map[string]speech // by the id of the server
-	fallen map[string]bool   // builds of which one lapsed, and none has proved steady since
+	spoke  map[string]speech        // by the id of the server
+	fallen map[string]bool          // builds of which one lapsed, and none has proved steady since
+	had    map[string]time.Duration // when a build had a worker last
 }
 
 // speech is when a server was first heard, and when it said something new last.
@@ -35,7 +36,7 @@ func newPresence(store *postgres.Store, id string, cfg ServerConfig, clock func(
 	limit := max(3*t.ServerSeen, t.Stranded)
 	return &presence{
 		store: store, id: id, build: cfg.Build, clock: clock, limit: limit,
-		watch: decide.NewWatch[postgres.Server](limit), spoke: map[string]speech{}, fallen: map[string]bool{},
+		watch: decide.NewWatch[postgres.Server](limit), spoke: map[string]speech{}, fallen: map[string]bool{}, had: map[string]time.Duration{},
 	}
 }
 
@@ -68,6 +69,31 @@ func (p *presence) live(ctx context.Context) ([]string, error) {
 			}
 		case !slices.Contains(builds, s.Build):
 			builds = append(builds, s.Build)
+			p.had[s.Build] = time.Duration(now)
+		}
+	}
+	return builds, nil
+}
+
+// lately are the live builds and those that were a moment ago: one whose only server is restarted
+// is not given up for that.
+func (p *presence) lately(ctx context.Context) ([]string, error) {
+	builds, err := p.live(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, err := p.clock()
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for build, at := range p.had {
+		switch {
+		case time.Duration(now)-at > p.limit:
+			delete(p.had, build)
+		case !slices.Contains(builds, build):
+			builds = append(builds, build)
 		}
 	}
 	return builds, nil

@@ -66,6 +66,13 @@ func TestPresence(t *testing.T) {
 	requireLive("new", "old")
 	require.NoError(t, other.gone(ctx))
 	requireLive("new")
+	lately, err := this.lately(ctx)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"new", "old"}, lately, "it may be about to come back")
+	beats(4)
+	lately, err = this.lately(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []string{"new"}, lately)
 }
 
 // X26: a build of which each server falls soon after its start is there whenever somebody looks,

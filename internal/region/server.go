@@ -366,9 +366,12 @@ func (s *server) activities() workers.Server {
 		Sweeps: &activities.Sweeps{
 			Purger: s.store, Starter: s.flows,
 			Collector: s.store, Keep: s.cfg.Timing.Keep, Now: time.Now, Collected: s.metrics.removed,
-			Nodes:      &nodeSweep{store: s.store, full: s.cfg.Timing.Compare, settle: 2 * s.cfg.Timing.Nodes, lost: lostAfter},
-			Failbacks:  &failbackSweep{store: s.store, flows: s.again, stable: s.cfg.Timing.Failback, limit: s.cfg.Timing.Failover, log: s.log},
-			Operations: &operationsSweep{store: s.store, flows: s.flows, entities: s.again, doors: doors, live: s.presence.live, closed: s.metrics.closed},
+			Nodes:     &nodeSweep{store: s.store, full: s.cfg.Timing.Compare, settle: 2 * s.cfg.Timing.Nodes, lost: lostAfter},
+			Failbacks: &failbackSweep{store: s.store, flows: s.again, stable: s.cfg.Timing.Failback, limit: s.cfg.Timing.Failover, log: s.log},
+			Operations: &operationsSweep{
+				store: s.store, flows: s.flows, entities: s.again, doors: doors, closed: s.metrics.closed,
+				live: s.presence.live, lately: s.presence.lately,
+			},
 		},
 	}
 }

@@ -18,6 +18,7 @@ type operationsSweep struct {
 	entities *waker
 	doors    *tellers
 	live     func(context.Context) ([]string, error) // the builds with a worker
+	lately   func(context.Context) ([]string, error) // and those that had one a moment ago
 	closed   func([]postgres.OperationEnded)         // is told of what was asked of deployments
 }
 
@@ -71,7 +72,7 @@ func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (act
 	if out.Told, err = s.doors.tell(ctx, ""); err != nil {
 		return out, err
 	}
-	return out, s.stranded(ctx, known, beat, &out)
+	return out, s.stranded(ctx, &builds{read: s.lately}, beat, &out)
 }
 
 // suspect is something under way, and the run that spoke for it last. Lose closes what the
