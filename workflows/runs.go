@@ -64,10 +64,11 @@ func (c *Client) look(ctx context.Context, workflow, run string, live Live) (dec
 // unserved says that an open run is pinned to a build without a worker.
 func unserved(ctx context.Context, info *workflowpb.WorkflowExecutionInfo, live Live) (bool, error) {
 	v := info.GetVersioningInfo()
-	if v.GetBehavior() != enumspb.VERSIONING_BEHAVIOR_PINNED {
+	build := v.GetDeploymentVersion().GetBuildId()
+	if v.GetBehavior() != enumspb.VERSIONING_BEHAVIOR_PINNED || build == "" { // nobody knows which
 		return false, nil
 	}
-	lives, err := live(ctx, v.GetDeploymentVersion().GetBuildId())
+	lives, err := live(ctx, build)
 	return err == nil && !lives, err
 }
 

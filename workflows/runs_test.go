@@ -75,6 +75,7 @@ func TestRunState(t *testing.T) {
 		"its build has a worker":                        {runOf("new", pinned, open), decide.RunOpen},
 		"its build has none":                            {runOf("old", pinned, open), decide.RunStranded},
 		"its build has none, and any other goes on":     {runOf("old", moves, open), decide.RunOpen},
+		"its build is not known":                        {runOf("", pinned, open), decide.RunOpen},
 		"nobody has begun it":                           {runOf("", enumspb.VERSIONING_BEHAVIOR_UNSPECIFIED, open), decide.RunOpen},
 		"a person ended it, and its build has a worker": {runOf("new", pinned, ended), decide.RunTerminated},
 		"a person ended it, and its build has none":     {runOf("old", pinned, ended), decide.RunTerminated},
