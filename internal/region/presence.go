@@ -17,18 +17,11 @@ type presence struct {
 	id, build string
 	clock     func() (lease.Instant, error)
 
-	mu     sync.Mutex
-	limit  time.Duration // after which a server that says nothing lapses
-	watch  *decide.Watch[postgres.Server]
-	spoke  map[string]speech        // by the id of the server
-	fallen map[string]bool          // builds of which one lapsed, and none has proved steady since
-	had    map[string]time.Duration // when a build had a worker last
-}
-
-// speech is when a server was first heard, and when it said something new last.
-type speech struct {
-	first, last time.Duration
-	word        time.Time
+	mu      sync.Mutex
+	limit   time.Duration // after which a server that says nothing lapses
+	watch   *decide.Watch[decide.Server]
+	falling *decide.Falling
+	had     map[string]time.Duration // when a build had a worker last
 }
 
 func newPresence(store *postgres.Store, id string, cfg ServerConfig, clock func() (lease.Instant, error)) *presence {
@@ -36,7 +29,7 @@ func newPresence(store *postgres.Store, id string, cfg ServerConfig, clock func(
 	limit := max(3*t.ServerSeen, t.Stranded)
 	return &presence{
 		store: store, id: id, build: cfg.Build, clock: clock, limit: limit,
-		watch: decide.NewWatch[postgres.Server](limit), spoke: map[string]speech{}, fallen: map[string]bool{}, had: map[string]time.Duration{},
+		watch: decide.NewWatch[decide.Server](limit), falling: decide.NewFalling(limit), had: map[string]time.Duration{},
 	}
 }
 
@@ -50,7 +43,7 @@ func (p *presence) seen(ctx context.Context) error {
 func (p *presence) live(ctx context.Context) ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all, err := p.store.Servers(ctx)
+	rows, err := p.store.Servers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -58,13 +51,17 @@ func (p *presence) live(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	all := make([]decide.Server, len(rows))
+	for i, r := range rows {
+		all[i] = decide.Server(r)
+	}
 	lapsed := p.watch.Lapsed(all, time.Duration(now))
-	p.judge(all, lapsed, time.Duration(now))
+	p.falling.Look(all, lapsed, time.Duration(now))
 	builds := []string{p.build}
 	for _, s := range all {
 		switch {
 		case slices.Contains(lapsed, s):
-			if err := p.store.ForgetServer(ctx, s); err != nil {
+			if err := p.store.ForgetServer(ctx, postgres.Server(s)); err != nil {
 				return nil, err
 			}
 		case !slices.Contains(builds, s.Build):
@@ -99,36 +96,11 @@ func (p *presence) lately(ctx context.Context) ([]string, error) {
 	return builds, nil
 }
 
-// judge finds the builds whose servers fall over and over: each start of one is a new server,
-// and while the last has not lapsed the next is there.
-func (p *presence) judge(all, lapsed []postgres.Server, now time.Duration) {
-	spoke := make(map[string]speech, len(all))
-	for _, s := range all {
-		w, known := p.spoke[s.ID]
-		if !known {
-			w.first = now
-		}
-		if !known || !w.word.Equal(s.SeenAt) {
-			w.last, w.word = now, s.SeenAt
-		}
-		spoke[s.ID] = w
-		if slices.Contains(lapsed, s) {
-			p.fallen[s.Build] = true
-		}
-	}
-	p.spoke = spoke
-	for _, s := range all {
-		if w := spoke[s.ID]; w.last-w.first >= p.limit/2 && !slices.Contains(lapsed, s) {
-			delete(p.fallen, s.Build)
-		}
-	}
-}
-
 // falls says that a build has servers which fall without a word, and none that stays.
 func (p *presence) falls(build string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.fallen[build]
+	return p.falling.Falls(build)
 }
 
 // alone says that no other server of this build is there, nor was until it said that it ends.
