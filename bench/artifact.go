@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -16,20 +15,18 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	_ "modernc.org/sqlite" // the yardstick's database, as the node's
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 const (
-	artifactSize   = 300 << 20
-	artifactRounds = 2
-	chunkSize      = 1 << 20
-	artifactLimit  = 0.4
+	artifactSize  = 300 << 20
+	chunkSize     = 1 << 20
+	artifactLimit = 0.4
 )
 
-// measureArtifact takes turns: the yardstick, an artifact, the yardstick, an artifact.
+// measureArtifact brings an artifact to both nodes of a site.
 func measureArtifact(ctx context.Context, l *lab) ([]figure, error) {
 	r, err := l.start(ctx, "--empty")
 	if err != nil {
@@ -37,26 +34,18 @@ func measureArtifact(ctx context.Context, l *lab) ([]figure, error) {
 	}
 	defer r.stop()
 	fetch, how := fetcher()
-	var ours, plain time.Duration
-	w := l.watch()
-	for round := range artifactRounds {
+	rate := func(d time.Duration) float64 { return artifactSize / megabyte / d.Seconds() }
+	s, err := l.inTurn(ctx, func(ctx context.Context, _ int) (float64, error) {
+		took, err := l.deliverArtifact(ctx, r, instanceKey(0))
+		return rate(took), err
+	}, func(ctx context.Context, _ int) (float64, error) {
 		took, err := l.plainly(ctx, fetch)
-		if err != nil {
-			return nil, err
-		}
-		d, err := l.deliverArtifact(ctx, r, instanceKey(0))
-		if err != nil {
-			return nil, err
-		}
-		l.say("  round %d: artifact on both nodes in %s, plainly in %s", round+1, millis(d), millis(took))
-		ours, plain = ours+d, plain+took
-	}
-	f := atLeast("artifact: 300 MB to both nodes", plain.Seconds()/ours.Seconds(), artifactLimit)
-	rate := func(d time.Duration) string {
-		return fmt.Sprintf("%.1f MB/s", artifactRounds*artifactSize/megabyte/d.Seconds())
-	}
-	f.measured, f.yardstick, f.note = rate(ours), rate(plain), "yardstick fetched by "+how
-	return w.stamp([]figure{f})
+		return rate(took), err
+	})
+	return []figure{{
+		name: "artifact: 300 MB to both nodes", unit: "MB/s", series: s, limit: artifactLimit, least: true,
+		note: "yardstick fetched by " + how,
+	}}, err
 }
 
 // deliverArtifact uploads fresh bytes, and gives the time from the answer to the PUT until
@@ -164,15 +153,11 @@ func fetchHere(ctx context.Context, url, file string) error {
 
 // insert is durable at each chunk, as a transfer that can be resumed has to be.
 func insert(ctx context.Context, file, database string) error {
-	db, err := sql.Open("sqlite", "file:"+database+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	db, err := openPlain(ctx, database, "CREATE TABLE chunk (n INTEGER PRIMARY KEY, data BLOB NOT NULL)")
 	if err != nil {
 		return err
 	}
 	defer db.Close() //nolint:errcheck // every chunk is committed
-	db.SetMaxOpenConns(1)
-	if _, err := db.ExecContext(ctx, "CREATE TABLE chunk (n INTEGER PRIMARY KEY, data BLOB NOT NULL)"); err != nil {
-		return err
-	}
 	in, err := os.Open(file)
 	if err != nil {
 		return err

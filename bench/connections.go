@@ -8,11 +8,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
@@ -24,7 +26,7 @@ import (
 const (
 	connections     = 5000
 	stormShare      = 10 // one in so many
-	connectionWatch = time.Minute
+	connectionWatch = 30 * time.Second
 	stallFor        = 2 * time.Second
 	// stallWatch is longer than a heartbeat timeout: whoever lapsed by a stall has ended by then.
 	stallWatch = 18 * time.Second
@@ -62,24 +64,12 @@ func measureConnections(ctx context.Context, l *lab) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := l.watch()
-	storm, err := k.storm(ctx)
+	storm, err := k.storms(ctx, l)
 	if err != nil {
 		return nil, err
 	}
-	after, err := w.stamp([]figure{storm})
-	if err != nil {
-		return nil, err
-	}
-	w = l.watch()
 	stalls, err := k.stalls(ctx, l)
-	if err != nil {
-		return nil, err
-	}
-	if stalls, err = w.stamp(stalls); err != nil {
-		return nil, err
-	}
-	return append(append(steady, after...), stalls...), nil
+	return slices.Concat(steady, storm, stalls), err
 }
 
 func (r *region) connections(ctx context.Context) (*linkLab, tally, error) {
@@ -161,49 +151,54 @@ func (k *linkLab) steady(ctx context.Context, l *lab, arrived tally) ([]figure, 
 	if err := pause(ctx, settle); err != nil {
 		return nil, err
 	}
-	w := l.watch()
-	before, err := readStat(k.server)
-	if err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	if err := pause(ctx, connectionWatch); err != nil {
-		return nil, err
-	}
-	after, err := readStat(k.server)
-	if err != nil {
-		return nil, err
-	}
-	used := float64(after.ticks-before.ticks) / ticksPerSecond / time.Since(began).Seconds()
-	cpu := atMost(fmt.Sprintf("connections: CPU of the server, %d providers, of one core", connections), 100*used, linkCPULimit)
-	cpu.measured, cpu.unit = fmt.Sprintf("%.0f %%", cpu.value), "%"
-	cpu.note = fmt.Sprintf("all connected in %.1f s, %d at a time", arrived.Took.Seconds(), arriving)
-	highest, err := peak{pid: k.server}.above()
-	if err != nil {
-		return nil, err
-	}
-	memory := atMost("connections: memory of the server", float64(highest)/megabyte, linkMemoryLimit)
-	memory.measured, memory.unit = fmt.Sprintf("%.0f MB", memory.value), "MB"
-	memory.note = "its highest, with all roles"
-	return w.stamp([]figure{cpu, memory})
+	var memory series
+	cpu, err := l.inTurn(ctx, func(ctx context.Context, _ int) (float64, error) {
+		used, err := percents(ctx, connectionWatch, k.server)
+		if err != nil {
+			return 0, err
+		}
+		highest, err := peak{pid: k.server}.above()
+		memory.ours = append(memory.ours, float64(highest)/megabyte)
+		return used[0], err
+	}, loopPercent)
+	return []figure{
+		{
+			name: fmt.Sprintf("connections: CPU of the server, %d providers, of one core", connections), unit: "%", series: cpu,
+			by: byValue, limit: linkCPULimit, note: fmt.Sprintf("all connected in %.1f s, %d at a time", arrived.Took.Seconds(), arriving),
+		},
+		{
+			name: "connections: memory of the server", unit: "MB", series: memory, by: byValue, limit: linkMemoryLimit,
+			note: "its highest, with all roles",
+		},
+	}, err
+}
+
+func (k *linkLab) storms(ctx context.Context, l *lab) ([]figure, error) {
+	var beside []float64
+	s, err := l.inTurn(ctx, func(ctx context.Context, _ int) (float64, error) {
+		back, slowest, err := k.storm(ctx)
+		beside = append(beside, slowest.Seconds())
+		return back.Seconds(), err
+	}, loopSeconds)
+	return []figure{{
+		name: fmt.Sprintf("connections: %d lost at once, until all are Active again", connections/stormShare), unit: "s", series: s,
+		by: byValue, limit: stormLimit, note: fmt.Sprintf("the pause before the first attempt is 0.5 to 1.5 s of it; "+
+			"slowest registration of another identity meanwhile %s", spread(beside, "s")),
+	}}, err
 }
 
 // storm cuts some connections at once, while somebody else registers again and again.
-func (k *linkLab) storm(ctx context.Context) (figure, error) {
+func (k *linkLab) storm(ctx context.Context) (back, slowest time.Duration, err error) {
 	meanwhile, cancel := context.WithCancel(ctx)
 	defer cancel()
-	slowest := make(chan time.Duration, 1)
-	failed := make(chan error, 1)
-	go func() {
-		d, err := k.bystander(meanwhile)
-		slowest <- d
-		failed <- err
-	}()
-	back, err := k.order(fmt.Sprintf("drop %d", connections/stormShare))
+	var group errgroup.Group
+	group.Go(func() (err error) {
+		slowest, err = k.bystander(meanwhile)
+		return err
+	})
+	t, err := k.order(fmt.Sprintf("drop %d", connections/stormShare))
 	cancel()
-	f := atMost(fmt.Sprintf("connections: %d lost at once, until all are Active again", connections/stormShare), back.Took.Seconds(), stormLimit)
-	f.measured, f.unit = fmt.Sprintf("%.1f s", f.value), "s"
-	f.note = fmt.Sprintf("the pause before the first attempt is 0.5 to 1.5 s of it; slowest registration of another identity meanwhile %s", millis(<-slowest))
+	err = errors.Join(err, group.Wait())
 	var live int
 	if err == nil {
 		err = k.db.QueryRow(ctx, "SELECT count(*) FROM connections WHERE state = 'Active' AND provider LIKE 'bench-%'").Scan(&live)
@@ -211,7 +206,7 @@ func (k *linkLab) storm(ctx context.Context) (figure, error) {
 	if err == nil && live != connections {
 		err = fmt.Errorf("%d connections are Active, not %d", live, connections)
 	}
-	return f, errors.Join(err, <-failed)
+	return t.Took, slowest, err
 }
 
 // bystander is another identity that registers and leaves until the context ends; it gives how
@@ -262,8 +257,10 @@ func (k *linkLab) stalls(ctx context.Context, l *lab) ([]figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		f := atMost(fmt.Sprintf("connections: ended by a stall of %s of %.0f s", s.who, stallFor.Seconds()), float64(max(ended, int(after.Lost-before.Lost))), 0)
-		f.measured = strconv.FormatFloat(f.value, 'f', -1, 64)
+		f := figure{
+			name: fmt.Sprintf("connections: ended by a stall of %s of %.0f s", s.who, stallFor.Seconds()), by: byValue,
+			series: series{ours: []float64{float64(max(ended, int(after.Lost-before.Lost)))}},
+		}
 		if f.note, err = k.endings(ctx, began); err != nil {
 			return nil, err
 		}

@@ -21,7 +21,7 @@ import (
 const (
 	executeLimit   = 2.0 // ms above a bare call, p50
 	executeMembers = 2
-	executeRounds  = 10 // times n
+	executeTimes   = 5 // n are a round
 	executeInput   = `{"image":"0123456789abcdef","size":640,"labels":["cup","plate"],"threshold":0.5}`
 	executeSchema  = `{"type":"object","required":["image","size"],"additionalProperties":false,"properties":{
 		"image":{"type":"string","minLength":1},"size":{"type":"integer","minimum":1},
@@ -58,20 +58,22 @@ func measureExecute(ctx context.Context, l *lab) ([]figure, error) {
 	defer conn.Close() //nolint:errcheck // it was only used
 	e := executeRun{region: r, http: &http.Client{}, bare: nodev1.NewExecutorClient(conn)}
 	defer e.http.CloseIdleConnections()
-	w := l.watch()
-	if _, _, err := e.turns(ctx, l.n); err != nil { // warm
-		return nil, err
+	var all, bares []time.Duration
+	n := executeTimes * l.n
+	through, bare := typical(n, &all, timed(e.once)), typical(n, &bares, timed(e.directly))
+	for _, warm := range []turn{through, bare} {
+		if _, err := warm(ctx, 0); err != nil {
+			return nil, err
+		}
 	}
-	through, bare, err := e.turns(ctx, executeRounds*l.n)
+	s, err := l.inTurn(ctx, through, bare)
 	if err != nil {
 		return nil, err
 	}
-	above := quantile(through, 0.5) - quantile(bare, 0.5)
-	f := atMost("execute: above a bare gRPC call, p50", float64(above.Microseconds())/1000, executeLimit)
-	f.measured, f.unit = fmt.Sprintf("%.2f ms", f.value), "ms"
-	f.note = fmt.Sprintf("through the API p50 %s, p99 %s; bare p50 %.2f ms", millis(quantile(through, 0.5)), millis(quantile(through, 0.99)),
-		float64(quantile(bare, 0.5).Microseconds())/1000)
-	return w.stamp([]figure{f})
+	return []figure{{
+		name: "execute: above a bare gRPC call, p50", unit: "ms", series: s, by: byDifference, limit: executeLimit,
+		note: fmt.Sprintf("p99 %s", millis(quantile(all, 0.99))),
+	}}, nil
 }
 
 // executors serves and registers the members; the address is that of the last.
@@ -127,21 +129,11 @@ type executeRun struct {
 	bare   nodev1.ExecutorClient
 }
 
-// turns takes n calls of each, in turn.
-func (e executeRun) turns(ctx context.Context, n int) (through, bare []time.Duration, err error) {
-	for range n {
-		began := time.Now()
-		if err := e.once(ctx); err != nil {
-			return nil, nil, err
-		}
-		through = append(through, time.Since(began))
-		began = time.Now()
-		if _, err := e.bare.Execute(ctx, &nodev1.ExecuteRequest{Module: "Echo", Input: []byte(executeInput)}); err != nil {
-			return nil, nil, fmt.Errorf("call the executor: %w", err)
-		}
-		bare = append(bare, time.Since(began))
+func (e executeRun) directly(ctx context.Context) error {
+	if _, err := e.bare.Execute(ctx, &nodev1.ExecuteRequest{Module: "Echo", Input: []byte(executeInput)}); err != nil {
+		return fmt.Errorf("call the executor: %w", err)
 	}
-	return through, bare, nil
+	return nil
 }
 
 func (e executeRun) once(ctx context.Context) error {

@@ -16,39 +16,48 @@ const (
 	megabyte   = 1 << 20
 )
 
-// measureIdle looks at a region as people start it: default timing, the examples delivered.
+// measureIdle looks at regions as people start them: default timing, the examples delivered.
+// The last one is then left alone.
 func measureIdle(ctx context.Context, l *lab) ([]figure, error) {
-	w := l.watch()
-	r, err := l.start(ctx)
-	if err != nil {
-		return nil, err
+	var r *region
+	ready, err := l.inTurn(ctx, func(ctx context.Context, _ int) (float64, error) {
+		if r != nil {
+			r.stop()
+		}
+		var err error
+		if r, err = l.start(ctx); err != nil {
+			return 0, err
+		}
+		return r.readyIn.Seconds(), nil
+	}, loopSeconds)
+	if r != nil {
+		defer r.stop()
 	}
-	defer r.stop()
-	ready := atMost("idle: ready with the examples delivered", r.readyIn.Seconds(), readyLimit)
-	ready.measured, ready.unit = fmt.Sprintf("%.1f s", ready.value), "s"
-	first, err := w.stamp([]figure{ready})
 	if err != nil {
 		return nil, err
 	}
 	if err := pause(ctx, settle); err != nil {
 		return nil, err
 	}
-	w = l.watch()
-	used, took, err := l.cpuOver(ctx, idleWatch)
-	if err != nil {
-		return nil, err
-	}
-	cpu := atMost("idle: CPU of all processes, of one core", 100*used/took.Seconds(), cpuLimit)
-	cpu.measured, cpu.unit = fmt.Sprintf("%.1f %%", cpu.value), "%"
-	bytes, count, err := l.pss()
-	if err != nil {
-		return nil, err
-	}
-	pss := atMost("idle: memory of all processes (PSS)", float64(bytes)/megabyte, pssLimit)
-	pss.measured, pss.unit = fmt.Sprintf("%.0f MB", pss.value), "MB"
-	pss.note = fmt.Sprintf("%d processes", count)
-	second, err := w.stamp([]figure{cpu, pss})
-	return append(first, second...), err
+	var memory series
+	count := 0
+	cpu, err := l.inTurn(ctx, func(ctx context.Context, _ int) (float64, error) {
+		used, took, err := l.cpuOver(ctx, idleWatch)
+		if err != nil {
+			return 0, err
+		}
+		bytes, n, err := l.pss()
+		memory.ours, count = append(memory.ours, float64(bytes)/megabyte), n
+		return 100 * used / took.Seconds(), err
+	}, loopPercent)
+	return []figure{
+		{name: "idle: ready with the examples delivered", unit: "s", series: ready, by: byValue, limit: readyLimit},
+		{name: "idle: CPU of all processes, of one core", unit: "%", series: cpu, by: byValue, limit: cpuLimit},
+		{
+			name: "idle: memory of all processes (PSS)", unit: "MB", series: memory, by: byValue, limit: pssLimit,
+			note: fmt.Sprintf("%d processes", count),
+		},
+	}, err
 }
 
 // cpuOver is the CPU time that the region's processes use in a while, in seconds.

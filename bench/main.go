@@ -1,8 +1,8 @@
-// Command bench measures a region on this machine: each figure against its yardstick in the
-// same run, since absolute times say little about another machine. docs/benchmarks.md is
-// its output. It runs on Linux, in the root of the repository:
+// Command bench measures a region on this machine: each figure in turn with its yardstick, in
+// five rounds of one run, since absolute times say little about another machine. The table of
+// docs/benchmarks.md is its output. It runs on Linux, in the root of the repository:
 //
-//	go run ./bench [-only NAME,…] [-n 200] [-write] [-strict]
+//	go run ./bench [-only NAME,…] [-n 60] [-write] [-strict]
 package main
 
 import (
@@ -90,7 +90,7 @@ func parse(args []string) (options, error) {
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	only := flags.String("only", "", "measure these alone, of "+strings.Join(names, ","))
-	flags.IntVar(&o.n, "n", 200, "how many deliveries, and how many bare workflows")
+	flags.IntVar(&o.n, "n", 60, "how many deliveries, and how many bare workflows, make a round")
 	flags.BoolVar(&o.write, "write", false, "write "+reportFile)
 	flags.BoolVar(&o.strict, "strict", false, "exit with 1 when a limit is missed")
 	flags.BoolVar(&o.keep, "keep", false, "keep the regions' data and logs")
@@ -129,7 +129,11 @@ func bench(ctx context.Context, o options) (int, error) {
 			continue
 		}
 		l.say("%s …", m.name)
+		w := l.watch()
 		figures, err := m.run(ctx, l)
+		if err == nil {
+			err = w.stamp(figures)
+		}
 		if err != nil {
 			return exitFailed, fmt.Errorf("measure %s: %w", m.name, err)
 		}
@@ -138,12 +142,8 @@ func bench(ctx context.Context, o options) (int, error) {
 	r := report{machine: thisMachine(), at: began, took: time.Since(began), n: o.n, figures: all}
 	fmt.Print(r.summary())
 	if o.write {
-		older, err := os.ReadFile(reportFile)
-		if err != nil {
-			return exitFailed, fmt.Errorf("read the report: %w", err)
-		}
-		if err := os.WriteFile(reportFile, []byte(r.page(string(older))), 0o644); err != nil { //nolint:gosec // a page for everybody
-			return exitFailed, fmt.Errorf("write the report: %w", err)
+		if err := r.write(); err != nil {
+			return exitFailed, err
 		}
 	}
 	if missed := r.missed(); o.strict && len(missed) > 0 {

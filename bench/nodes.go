@@ -30,13 +30,14 @@ const (
 	nodesCrowd    = 8
 	nodesSettle   = 5 * time.Minute // until Temporal has let go of queues that nobody uses
 	nodesIdleWait = 10 * time.Minute
-	nodesWatch    = time.Minute
-	nodesWoken    = 40
+	nodesWatch    = 30 * time.Second
+	nodesWoken    = 20 // a round
 	nodesTries    = 10
 
-	nodesTemporalMB  = 500.0
-	nodesTemporalCPU = 5.0  // percent of one core
-	nodesWakeLimit   = 25.0 // ms above an awake node
+	nodesMemory      = 500.0 // MB
+	nodesTemporalCPU = 5.0   // percent of one core
+	nodesServerCPU   = 30.0  // for 2,000 streams with a heartbeat every 5 s
+	nodesWakeLimit   = 25.0  // ms above an awake node
 )
 
 // measureNodes has 2,000 nodes enrolled and connected that have nothing to do, and looks at what
@@ -240,67 +241,63 @@ func (c *idleCrowd) asking() int {
 
 // cost is what the idle nodes take from Temporal, and from the server that has their streams.
 func (c *idleCrowd) cost(ctx context.Context, l *lab) ([]figure, error) {
-	w := l.watch()
-	var all []figure
-	for _, of := range []struct {
-		process, name string
-		memory, cpu   float64
-	}{
-		{process: "temporal", name: "Temporal", memory: nodesTemporalMB, cpu: nodesTemporalCPU},
-		{process: "server", name: "the server", memory: nodesTemporalMB, cpu: nodesServerCPU},
-	} {
-		pid, err := c.pid(of.process)
+	var pids []int
+	for _, name := range []string{"temporal", "server"} {
+		pid, err := c.pid(name)
 		if err != nil {
 			return nil, err
 		}
-		before, err := readStat(pid)
-		if err != nil {
-			return nil, err
-		}
-		began := time.Now()
-		if err := pause(ctx, nodesWatch); err != nil {
-			return nil, err
-		}
-		after, err := readStat(pid)
-		if err != nil {
-			return nil, err
-		}
-		kb, err := kilobytes(pid, "status", "VmRSS")
-		if err != nil {
-			return nil, err
-		}
-		memory := atMost("nodes: memory of "+of.name+", 2,000 idle nodes", float64(kb<<10)/megabyte, of.memory)
-		memory.measured, memory.unit = fmt.Sprintf("%.0f MB", memory.value), "MB"
-		cpu := atMost("nodes: CPU of "+of.name+", of one core", float64(after.ticks-before.ticks)/time.Since(began).Seconds(), of.cpu)
-		cpu.measured, cpu.unit = fmt.Sprintf("%.1f %%", cpu.value), "%"
-		all = append(all, memory, cpu)
+		pids = append(pids, pid)
 	}
-	return w.stamp(all)
+	var temporalMemory, server, serverMemory series
+	temporal, err := l.inTurn(ctx, func(ctx context.Context, _ int) (float64, error) {
+		used, err := percents(ctx, nodesWatch, pids...)
+		if err != nil {
+			return 0, err
+		}
+		server.ours = append(server.ours, used[1])
+		for i, of := range []*series{&temporalMemory, &serverMemory} {
+			kb, err := kilobytes(pids[i], "status", "VmRSS")
+			if err != nil {
+				return 0, err
+			}
+			of.ours = append(of.ours, float64(kb<<10)/megabyte)
+		}
+		return used[0], nil
+	}, loopPercent)
+	server.plain = temporal.plain
+	return []figure{
+		{name: "nodes: memory of Temporal, 2,000 idle nodes", unit: "MB", series: temporalMemory, by: byValue, limit: nodesMemory},
+		{name: "nodes: CPU of Temporal, of one core", unit: "%", series: temporal, by: byValue, limit: nodesTemporalCPU},
+		{name: "nodes: memory of the server, 2,000 idle nodes", unit: "MB", series: serverMemory, by: byValue, limit: nodesMemory},
+		{name: "nodes: CPU of the server, of one core", unit: "%", series: server, by: byValue, limit: nodesServerCPU},
+	}, err
 }
 
-// nodesServerCPU is for 2,000 streams with a heartbeat every 5 s.
-const nodesServerCPU = 30.0
-
-// wakes compares nodes that idle, and again at once, when they are awake.
+// wakes compares some nodes that idle, and others that were compared just before and are awake.
 func (c *idleCrowd) wakes(ctx context.Context, l *lab) ([]figure, error) {
-	w := l.watch()
-	var asleep, awake []time.Duration
-	for i := range nodesWoken {
-		n := c.nodes[i*len(c.nodes)/nodesWoken]
-		for _, times := range []*[]time.Duration{&asleep, &awake} {
-			took, err := c.compared(ctx, n.name)
-			if err != nil {
-				return nil, err
+	next := 0
+	some := func(ctx context.Context, awake bool) (float64, error) {
+		var times []time.Duration
+		for range nodesWoken {
+			name := c.nodes[next*len(c.nodes)/(2*rounds*nodesWoken)].name
+			next++
+			took, err := c.compared(ctx, name)
+			if err == nil && awake {
+				took, err = c.compared(ctx, name)
 			}
-			*times = append(*times, took)
+			if err != nil {
+				return 0, err
+			}
+			times = append(times, took)
 		}
+		return inMillis(quantile(times, 0.5)), nil
 	}
-	above := quantile(asleep, 0.5) - quantile(awake, 0.5)
-	f := atMost("nodes: comparison of an idle node, above an awake one, p50", float64(above.Microseconds())/1000, nodesWakeLimit)
-	f.measured, f.unit = fmt.Sprintf("%.1f ms", f.value), "ms"
-	f.note = fmt.Sprintf("idle %s, awake %s; p95 %s and %s", millis(quantile(asleep, 0.5)), millis(quantile(awake, 0.5)),
-		millis(quantile(asleep, 0.95)), millis(quantile(awake, 0.95)))
-	return w.stamp([]figure{f})
+	s, err := l.inTurn(ctx, func(ctx context.Context, _ int) (float64, error) { return some(ctx, false) },
+		func(ctx context.Context, _ int) (float64, error) { return some(ctx, true) })
+	return []figure{{
+		name: "nodes: comparison of an idle node, above an awake one, p50", unit: "ms", series: s, by: byDifference, limit: nodesWakeLimit,
+	}}, err
 }
 
 func (c *idleCrowd) compared(ctx context.Context, name fleet.NodeName) (time.Duration, error) {

@@ -3,8 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"syscall"
-	"time"
+	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -25,8 +26,27 @@ const (
 // places: in time of the processor, for one core is what the limit speaks of. Deployments differ in
 // which nodes they want.
 func measurePlacement(ctx context.Context, l *lab) ([]figure, error) {
+	var flat series
+	slowest, err := l.inTurn(ctx, func(ctx context.Context, _ int) (float64, error) {
+		rates, err := filled(ctx)
+		if err != nil {
+			return 0, err
+		}
+		flat.ours, flat.plain = append(flat.ours, rates[placedLevels-1]), append(flat.plain, rates[0])
+		return slices.Min(rates), nil
+	}, loopRate)
+	return []figure{
+		{
+			name: "placement: 5,000 nodes, 150,000 replicas, one by one, slowest tenth", unit: "/s", series: slowest,
+			by: byValue, limit: placedRate, least: true,
+		},
+		{name: "placement: last tenth of the fleet against the first", unit: "/s", series: flat, limit: placedFlat, least: true},
+	}, err
+}
+
+// filled fills a fleet, and gives the rate of single replicas at each tenth.
+func filled(ctx context.Context) ([]float64, error) {
 	p := decide.NewPlacer(placementRooms())
-	w := l.watch()
 	var rates []float64
 	deployments := 0
 	for level := range placedLevels {
@@ -46,21 +66,12 @@ func measurePlacement(ctx context.Context, l *lab) ([]figure, error) {
 		}
 		rates = append(rates, rate)
 	}
-	least := rates[0]
-	for _, r := range rates {
-		least = min(least, r)
-	}
-	f := atLeast("placement: 5,000 nodes, 150,000 replicas, one by one, slowest tenth", least, placedRate)
-	f.measured, f.unit = fmt.Sprintf("%.0f /s", least), "/s"
-	f.note = fmt.Sprintf("first tenth %.0f /s, last tenth %.0f /s, of one core's time", rates[0], rates[placedLevels-1])
-	flat := atLeast("placement: last tenth of the fleet against the first", rates[placedLevels-1]/rates[0], placedFlat)
-	flat.measured, flat.yardstick = fmt.Sprintf("%.0f /s", rates[placedLevels-1]), fmt.Sprintf("%.0f /s", rates[0])
-	return w.stamp([]figure{f, flat})
+	return rates, nil
 }
 
 // placeSingly gives placements per second of this process's own time.
 func placeSingly(p *decide.Placer, deployments *int) (float64, error) {
-	began, err := ownTime()
+	began, err := usedTime(unix.RUSAGE_SELF)
 	if err != nil {
 		return 0, err
 	}
@@ -73,16 +84,8 @@ func placeSingly(p *decide.Placer, deployments *int) (float64, error) {
 		p.Another()
 		*deployments++
 	}
-	ended, err := ownTime()
+	ended, err := usedTime(unix.RUSAGE_SELF)
 	return placedSingly / (ended - began).Seconds(), err
-}
-
-func ownTime() (time.Duration, error) {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0, fmt.Errorf("read the time that was used: %w", err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
 func placementRooms() []fleet.NodeRoom {

@@ -14,7 +14,6 @@ const (
 	planned       = 10_000
 	plannedSites  = 10
 	plannedConfig = 4 << 10
-	planRounds    = 5
 	planLimit     = 2.0 // seconds
 	// planMemory is how many times the request a server may take for declaring and planning it.
 	planMemory = 8.0
@@ -49,39 +48,48 @@ func measurePlan(ctx context.Context, l *lab) ([]figure, error) {
 		return nil, fmt.Errorf("%d objects were not applied", applied.Failed)
 	}
 	declared := time.Since(began)
-	w := l.watch()
-	var times []time.Duration
-	above, err := peaked(peaks, func() error {
-		times, err = r.planAgain(ctx, request)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
 	size := requestSize(request)
-	f := atMost("plan: 10,000 unchanged objects", quantile(times, 0.5).Seconds(), planLimit)
-	f.measured, f.unit = fmt.Sprintf("%.2f s", f.value), "s"
-	f.note = fmt.Sprintf("slowest of %d: %.2f s; declared in %.1f s", planRounds, quantile(times, 0.99).Seconds(), declared.Seconds())
-	m := atMost("plan: memory of the server, 10,000 objects, above idle", float64(above[0])/float64(size), planMemory)
-	m.measured, m.yardstick = fmt.Sprintf("%.0f MB", float64(above[0])/megabyte), fmt.Sprintf("%.0f MB", float64(size)/megabyte)
-	return w.stamp([]figure{f, m})
+	var memory series
+	s, err := l.inTurn(ctx, func(ctx context.Context, _ int) (seconds float64, err error) {
+		above, err := peaked(peaks, func() error {
+			seconds, err = r.planAgain(ctx, request)
+			return err
+		})
+		if err == nil {
+			memory.ours, memory.plain = append(memory.ours, float64(above[0])/megabyte), append(memory.plain, float64(size)/megabyte)
+		}
+		return seconds, err
+	}, func(context.Context, int) (float64, error) { return readAndWritten(request) })
+	return []figure{
+		{
+			name: "plan: 10,000 unchanged objects", unit: "s", series: s, by: byValue, limit: planLimit,
+			note: fmt.Sprintf("declared in %.1f s", declared.Seconds()),
+		},
+		{name: "plan: memory of the server, 10,000 objects, above idle", unit: "MB", series: memory, limit: planMemory},
+	}, err
 }
 
-// planAgain takes the times of some plans of what stands.
-func (r *region) planAgain(ctx context.Context, request api.PlanRequest) ([]time.Duration, error) {
-	var times []time.Duration
-	for range planRounds {
-		began := time.Now()
-		p, err := r.api.Plan(ctx, request, api.ReleaseNone)
-		if err != nil {
-			return nil, err
-		}
-		times = append(times, time.Since(began))
-		if p.Changes || p.Summary.Unchanged != planned+plannedSites {
-			return nil, fmt.Errorf("the plan says %+v", p.Summary)
-		}
+// planAgain is how long a plan of what stands takes.
+func (r *region) planAgain(ctx context.Context, request api.PlanRequest) (float64, error) {
+	began := time.Now()
+	p, err := r.api.Plan(ctx, request, api.ReleaseNone)
+	if err == nil && (p.Changes || p.Summary.Unchanged != planned+plannedSites) {
+		err = fmt.Errorf("the plan says %+v", p.Summary)
 	}
-	return times, nil
+	return time.Since(began).Seconds(), err
+}
+
+// readAndWritten is the yardstick: the request as JSON, written and read once, by one core.
+func readAndWritten(request api.PlanRequest) (float64, error) {
+	began := time.Now()
+	text, err := json.Marshal(request)
+	if err == nil {
+		err = json.Unmarshal(text, &api.PlanRequest{})
+	}
+	if err != nil {
+		return 0, fmt.Errorf("write and read the request: %w", err)
+	}
+	return time.Since(began).Seconds(), nil
 }
 
 // manyInstances is instances of 4 KB over some sites, whose nodes nobody starts.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -95,6 +96,30 @@ func cpuOf(all map[int]stat) float64 {
 	return float64(ticks) / ticksPerSecond
 }
 
+// percents is what processes use of one core in a while.
+func percents(ctx context.Context, d time.Duration, pids ...int) ([]float64, error) {
+	began, ticks := time.Now(), make([]int64, len(pids))
+	for i, pid := range pids {
+		s, err := readStat(pid)
+		if err != nil {
+			return nil, err
+		}
+		ticks[i] = s.ticks
+	}
+	if err := pause(ctx, d); err != nil {
+		return nil, err
+	}
+	took, out := time.Since(began).Seconds(), make([]float64, len(pids))
+	for i, pid := range pids {
+		s, err := readStat(pid)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = 100 * float64(s.ticks-ticks[i]) / ticksPerSecond / took
+	}
+	return out, nil
+}
+
 // machineCPU is the time that all CPUs were busy or stolen so far, in seconds.
 func machineCPU() (float64, error) {
 	text, err := os.ReadFile("/proc/stat")
@@ -140,13 +165,13 @@ func (l *lab) othersCPU() (float64, error) {
 }
 
 // stamp notes on figures how many cores everybody else used meanwhile.
-func (w *watcher) stamp(figures []figure) ([]figure, error) {
+func (w *watcher) stamp(figures []figure) error {
 	now, err := w.lab.othersCPU()
 	cores := (now - w.others) / time.Since(w.began).Seconds()
 	for i := range figures {
 		figures[i].others = max(0, cores)
 	}
-	return figures, errors.Join(w.err, err)
+	return errors.Join(w.err, err)
 }
 
 // kilobytes reads a line such as "VmHWM:  123 kB" of a file in /proc/<pid>.

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,12 +25,11 @@ import (
 )
 
 const (
-	compared      = 10_000
-	drifted       = compared / 100
-	compareRounds = 7
-	asks          = 20
+	compared = 10_000
+	drifted  = compared / 100
+	asks     = 20
 
-	compareLimit = 50 * time.Millisecond
+	compareLimit = 50.0 // ms
 	driftLimit   = 1.2
 )
 
@@ -57,53 +57,52 @@ func measureReconcile(ctx context.Context, l *lab) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.fetches(ctx, "plant-2", compared/drifted, compared, 1); err != nil {
+	if c.store, err = openPlain(ctx, filepath.Join(l.dir, "alone.db"), plainKept); err != nil {
 		return nil, err
 	}
-	store, err := l.plainStore(ctx)
+	defer c.store.Close() //nolint:errcheck // the lab's folder goes in the end
+	if err := c.mayAsk(ctx); err != nil {
+		return nil, err
+	}
+	var times, plain []time.Duration
+	whole, err := l.inTurn(ctx, typical(asks, &times, c.asks), typical(asks, &plain, timed(c.plainAsks)))
 	if err != nil {
 		return nil, err
 	}
-	defer store.Close() //nolint:errcheck // the lab's folder goes in the end
-	w := l.watch()
-	whole, unchanged, err := c.asks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var some, small, alone []time.Duration
-	for round := range compareRounds {
-		for site, times := range map[string]*[]time.Duration{"plant-1": &some, "plant-2": &small} {
-			took, err := c.fetches(ctx, site, compared/drifted, compared, round+2)
-			if err != nil {
-				return nil, err
-			}
-			*times = append(*times, took)
-		}
-		took, err := c.plainFetches(ctx, store, "plant-1", round)
-		if err != nil {
-			return nil, err
-		}
-		alone = append(alone, took)
-	}
-	f := atMost("reconcile: expected set of 10,000, one round trip", quantile(whole, 0.5).Seconds(), compareLimit.Seconds())
-	f.measured, f.unit = millis(quantile(whole, 0.5)), "s"
-	f.note = fmt.Sprintf("unchanged since the last time: %s", millis(quantile(unchanged, 0.5)))
-	p50, p50Alone := quantile(some, 0.5), quantile(alone, 0.5)
-	d := atMost("reconcile: 10,000 instances with 1 % drift", p50.Seconds()/p50Alone.Seconds(), driftLimit)
-	d.measured, d.yardstick = millis(p50), millis(p50Alone)
-	d.note = fmt.Sprintf("a node that holds just those %d needs %s for its comparison; all 10,000 were fetched in %.1f s",
-		drifted, millis(quantile(small, 0.5)), rebuilt.Seconds())
-	return w.stamp([]figure{f, d})
+	drift, err := l.inTurn(ctx, func(ctx context.Context, round int) (float64, error) {
+		took, err := c.fetches(ctx, "plant-1", compared/drifted, compared, round+2)
+		return inMillis(took), err
+	}, c.plainFetches)
+	return []figure{
+		{
+			name: "reconcile: expected set of 10,000, one round trip", unit: "ms", series: whole, by: byValue, limit: compareLimit,
+			note: fmt.Sprintf("unchanged since the last time: %.1f ms", inMillis(quantile(c.unchanged, 0.5))),
+		},
+		{
+			name: "reconcile: 10,000 instances with 1 % drift", unit: "ms", series: drift, limit: driftLimit,
+			note: fmt.Sprintf("all 10,000 were fetched in %.1f s", rebuilt.Seconds()),
+		},
+	}, err
 }
 
 // comparison is a region whose nodes are compared.
 type comparison struct {
 	*region
-	db *pgx.Conn
+	db        *pgx.Conn
+	store     *sql.DB         // into which the yardstick writes
+	unchanged []time.Duration // until it is heard that nothing changed
 }
 
 // postgres connects to the region's database.
 func (r *region) postgres(ctx context.Context) (*pgx.Conn, error) {
+	at, err := r.postgresURL()
+	if err != nil {
+		return nil, err
+	}
+	return pgx.Connect(ctx, at)
+}
+
+func (r *region) postgresURL() (string, error) {
 	var known struct {
 		Ports map[string]int `json:"ports"`
 	}
@@ -111,18 +110,15 @@ func (r *region) postgres(ctx context.Context) (*pgx.Conn, error) {
 	if err == nil {
 		err = json.Unmarshal(text, &known)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("find the database: %w", err)
-	}
-	password, err := os.ReadFile(filepath.Join(r.dir, "postgres.password"))
-	if err != nil {
-		return nil, fmt.Errorf("find the database: %w", err)
+	password, readErr := os.ReadFile(filepath.Join(r.dir, "postgres.password"))
+	if err := errors.Join(err, readErr); err != nil {
+		return "", fmt.Errorf("find the database: %w", err)
 	}
 	at := url.URL{
 		Scheme: "postgres", User: url.UserPassword("holdfast", strings.TrimSpace(string(password))),
 		Host: "127.0.0.1:" + strconv.Itoa(known.Ports["postgres"]), Path: "/holdfast", RawQuery: "sslmode=disable",
 	}
-	return pgx.Connect(ctx, at.String())
+	return at.String(), nil
 }
 
 // fetches gives the instances of a site, by every step-th name, a revision that its active
@@ -160,31 +156,53 @@ func (c *comparison) compare(ctx context.Context, node string, fetched int) (tim
 	return time.Duration(took * float64(time.Second)), nil
 }
 
-// asks takes the times of reading the whole expected set, and of hearing that it has not changed.
-func (c *comparison) asks(ctx context.Context) (whole, unchanged []time.Duration, err error) {
-	const token = "bench"
-	hash := sha256.Sum256([]byte(token))
-	_, err = c.db.Exec(ctx, `INSERT INTO reconciles (id, node, site, reason, token_hash, run, expires_at)
+const askToken = "bench"
+
+// mayAsk makes the token by which the expected set is read.
+func (c *comparison) mayAsk(ctx context.Context) error {
+	hash := sha256.Sum256([]byte(askToken))
+	_, err := c.db.Exec(ctx, `INSERT INTO reconciles (id, node, site, reason, token_hash, run, expires_at)
 		VALUES (md5('bench'), 'bench', 'plant-1', 'bench', $1, '', now() + interval '5 minutes')`, hash[:])
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a token: %w", err)
+		return fmt.Errorf("make a token: %w", err)
 	}
-	tag := ""
-	for range asks {
-		took, next, err := c.ask(ctx, token, "", http.StatusOK)
-		if err != nil {
-			return nil, nil, err
-		}
-		whole, tag = append(whole, took), next
+	return nil
+}
+
+// asks reads the whole expected set, and then hears that it has not changed.
+func (c *comparison) asks(ctx context.Context) (time.Duration, error) {
+	took, tag, err := c.ask(ctx, askToken, "", http.StatusOK)
+	if err != nil {
+		return 0, err
 	}
-	for range asks {
-		took, _, err := c.ask(ctx, token, tag, http.StatusNotModified)
-		if err != nil {
-			return nil, nil, err
-		}
-		unchanged = append(unchanged, took)
+	again, _, err := c.ask(ctx, askToken, tag, http.StatusNotModified)
+	c.unchanged = append(c.unchanged, again)
+	return took, err
+}
+
+// plainAsks reads the same rows by the shortest statement and writes them as JSON.
+func (c *comparison) plainAsks(ctx context.Context) error {
+	type row struct {
+		Name     string `json:"name"`
+		Revision int64  `json:"revision"`
+		Hash     []byte `json:"hash"`
 	}
-	return whole, unchanged, nil
+	rows, err := c.db.Query(ctx, `SELECT p.name, p.revision, r.body_hash FROM snapshots p
+		JOIN revisions r USING (site, name, revision) WHERE p.site = 'plant-1' ORDER BY p.name`)
+	if err != nil {
+		return fmt.Errorf("read the set plainly: %w", err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[row])
+	if err == nil && len(all) != compared {
+		err = fmt.Errorf("%d rows", len(all))
+	}
+	if err == nil {
+		_, err = json.Marshal(all)
+	}
+	if err != nil {
+		return fmt.Errorf("read the set plainly: %w", err)
+	}
+	return nil
 }
 
 func (c *comparison) ask(ctx context.Context, token, tag string, status int) (time.Duration, string, error) {
@@ -212,22 +230,9 @@ func (c *comparison) ask(ctx context.Context, token, tag string, status int) (ti
 	return time.Since(began), resp.Header.Get("ETag"), nil
 }
 
-// plainStore is the SQLite file into which the yardstick writes.
-func (l *lab) plainStore(ctx context.Context) (*sql.DB, error) {
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(l.dir, "alone.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
-	if err != nil {
-		return nil, fmt.Errorf("open the yardstick's store: %w", err)
-	}
-	db.SetMaxOpenConns(1)
-	if _, err := db.ExecContext(ctx, "CREATE TABLE config (name TEXT PRIMARY KEY, body BLOB NOT NULL)"); err != nil {
-		return nil, fmt.Errorf("make the yardstick's store: %w", err)
-	}
-	return db, nil
-}
-
 // plainFetches is the yardstick: the configs that drifted, each by a ticket of its own from
 // the endpoint of single deliveries, and committed to SQLite, one after the other.
-func (c *comparison) plainFetches(ctx context.Context, store *sql.DB, site string, round int) (time.Duration, error) {
+func (c *comparison) plainFetches(ctx context.Context, round int) (float64, error) {
 	const token = "alone"
 	hash := sha256.Sum256([]byte(token))
 	rows, err := c.db.Query(ctx, `WITH t AS (
@@ -235,7 +240,7 @@ func (c *comparison) plainFetches(ctx context.Context, store *sql.DB, site strin
 		SELECT md5('alone' || $3::text || p.name), p.site, p.name, 'bench', p.revision, now() + interval '5 minutes'
 		FROM (SELECT q.* FROM snapshots q WHERE q.site = $1 AND q.revision > 1 ORDER BY q.name) p RETURNING id, name),
 		k AS (INSERT INTO fetch_tokens (deployment_id, node, hash, expires_at) SELECT id, 'bench', $2, now() + interval '5 minutes' FROM t)
-		SELECT id, name FROM t`, site, hash[:], strconv.Itoa(round))
+		SELECT id, name FROM t`, "plant-1", hash[:], strconv.Itoa(round))
 	if err != nil {
 		return 0, fmt.Errorf("make tickets: %w", err)
 	}
@@ -253,11 +258,11 @@ func (c *comparison) plainFetches(ctx context.Context, store *sql.DB, site strin
 		if err != nil {
 			return 0, err
 		}
-		if _, err := store.ExecContext(ctx, "INSERT OR REPLACE INTO config (name, body) VALUES (?, ?)", t.Name, body); err != nil {
+		if _, err := c.store.ExecContext(ctx, plainReplace, t.Name, "", body); err != nil {
 			return 0, fmt.Errorf("keep a config: %w", err)
 		}
 	}
-	return time.Since(began), nil
+	return inMillis(time.Since(began)), nil
 }
 
 func (c *comparison) config(ctx context.Context, id, token string) ([]byte, error) {

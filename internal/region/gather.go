@@ -32,20 +32,9 @@ type crowdWaker struct {
 	flows siteWaker
 	log   *slog.Logger
 
-	mu     sync.Mutex
-	about  map[fleet.SiteName]bool // a batch is about to be asked for
-	recent map[fleet.SiteName]*lastWakes
+	mu    sync.Mutex
+	about map[fleet.SiteName]bool // a batch is about to be asked for
 }
-
-// lastWakes are the times of the last few wakes at a site, in a ring.
-type lastWakes struct {
-	at   [decide.Crowd]time.Time
-	next int
-}
-
-// gatherSpan is how soon after one another wakes have to come, so that it is worth a look
-// whether many wait.
-const gatherSpan = 500 * time.Millisecond
 
 // gatherFor is how long requests are gathered before a batch is asked for.
 const gatherFor = 10 * time.Millisecond
@@ -56,37 +45,22 @@ func (c *crowdWaker) Wake(ctx context.Context, subject string) error {
 	if !is {
 		return c.flows.Wake(ctx, subject)
 	}
-	joins, busy := c.count(site)
-	if joins {
+	if c.joins(site) {
 		return nil
 	}
-	if busy {
-		if waiting, err := c.store.Waiting(ctx, site, decide.Crowd); err == nil && decide.Crowded(waiting) {
-			c.gather(ctx, site)
-			return nil
-		}
+	// What waits decides, and no clock: in a slow region requests come slowly, and it needs batches most.
+	if waiting, err := c.store.Waiting(ctx, site, decide.Crowd); err == nil && decide.Crowded(waiting) {
+		c.gather(ctx, site)
+		return nil
 	}
 	return c.flows.Wake(ctx, subject)
 }
 
-// count notes a wake. It joins a batch that is about to be asked for, and that will find what
-// was committed; busy is a site whose last wakes came soon after one another.
-func (c *crowdWaker) count(site fleet.SiteName) (joins, busy bool) {
+// joins says whether a batch of the site is about to be asked for: it will find what was committed.
+func (c *crowdWaker) joins(site fleet.SiteName) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.recent == nil {
-		c.recent, c.about = map[fleet.SiteName]*lastWakes{}, map[fleet.SiteName]bool{}
-	}
-	w := c.recent[site]
-	if w == nil {
-		w = &lastWakes{}
-		c.recent[site] = w
-	}
-	now := time.Now()
-	busy = now.Sub(w.at[w.next]) < gatherSpan
-	w.at[w.next] = now
-	w.next = (w.next + 1) % len(w.at)
-	return c.about[site], busy
+	return c.about[site]
 }
 
 func (c *crowdWaker) gather(ctx context.Context, site fleet.SiteName) {
@@ -94,6 +68,9 @@ func (c *crowdWaker) gather(ctx context.Context, site fleet.SiteName) {
 	defer c.mu.Unlock()
 	if c.about[site] {
 		return
+	}
+	if c.about == nil {
+		c.about = map[fleet.SiteName]bool{}
 	}
 	c.about[site] = true
 	ctx = context.WithoutCancel(ctx)
