@@ -169,7 +169,7 @@ func (p *parser) duplicate(id uint32) error {
 		return p.malformed(err)
 	}
 	at := p.tokens.StackPointer().AppendToken(string(name))
-	return refuseAt(at, "duplicate key: the name stands twice in its object").WithHint("keep one of the two")
+	return refuseAt(at, "duplicate key").WithHint("keep one of the two")
 }
 
 func (p *parser) malformed(err error) error {

@@ -145,11 +145,8 @@ func TestStartUnderLease(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
 		spec, w := witnessed(t, r)
-		dir := filepath.Join(r.Root, "line-7")
-		lock, err := claim(dir)
-		require.NoError(t, err)
 		require.NoError(t, r.Lease(t.Context(), Lease{Deadline: 1, TTL: testTTL}))
-		_, err = r.start(t.Context(), dir, lock, spec) // as if the lease had ended just after the agent looked
+		err := startUnasked(r, spec)
 		require.Equal(t, fleet.Stale, fleet.KindOf(err), "%v", err)
 		require.Zero(t, w.starts())
 		require.Empty(t, left(t, r))

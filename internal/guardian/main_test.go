@@ -51,6 +51,8 @@ type order struct {
 	// Runs is how long its lease runs, 0 without end; Enforce makes it keep the deadline too.
 	Runs    time.Duration
 	Enforce bool
+	// Deadline is that of its lease when Runs is 0. The agent leaves to the guardian to look at it.
+	Deadline time.Duration
 }
 
 // agent starts an instance, says so, and stays until it is killed.
@@ -68,12 +70,20 @@ func agent(arg string) int {
 	if o.Runs > 0 {
 		lease = leaseFor(o.Runs)
 	}
+	begin := func() error {
+		_, err := r.Start(context.Background(), o.Spec)
+		return err
+	}
+	if o.Deadline > 0 {
+		lease = Lease{Deadline: o.Deadline, TTL: testTTL}
+		begin = func() error { return startUnasked(r, o.Spec) }
+	}
 	if err := r.Lease(context.Background(), lease); err != nil {
 		fmt.Println(err)
 		return 1
 	}
-	if _, err := r.Start(context.Background(), o.Spec); err != nil {
-		fmt.Println(err)
+	if err := begin(); err != nil {
+		fmt.Printf("%s: %v\n", fleet.KindOf(err), err)
 		return 1
 	}
 	if o.Enforce {
@@ -81,6 +91,20 @@ func agent(arg string) int {
 	}
 	fmt.Println("started")
 	select {}
+}
+
+// startUnasked starts as if the lease had ended just after the agent looked.
+func startUnasked(r *Runtime, spec Spec) error {
+	dir, err := r.dir(spec.Instance)
+	if err != nil {
+		return err
+	}
+	lock, err := claim(dir)
+	if err != nil {
+		return err
+	}
+	_, err = r.start(context.Background(), dir, lock, spec)
+	return err
 }
 
 // exclusive is a command that notices when it runs twice at once, by a lock that the kernel

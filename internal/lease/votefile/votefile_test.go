@@ -1,11 +1,13 @@
 package votefile
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/lease"
@@ -27,8 +29,11 @@ func TestSave(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), Name)
 	require.NoError(t, Save(path, me))
-	require.NoError(t, Save(path, voted))
 	got, err := Load(path, me, Enrolled)
+	require.NoError(t, err)
+	require.Equal(t, me, got, "one that never voted")
+	require.NoError(t, Save(path, voted))
+	got, err = Load(path, me, Enrolled)
 	require.NoError(t, err)
 	require.Equal(t, voted, got)
 
@@ -38,6 +43,16 @@ func TestSave(t *testing.T) {
 	left, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
 	require.Len(t, left, 1, "no temporary file stays")
+}
+
+// X21: what was promised is synced before the promise is told. A pipe takes what is written, and cannot
+// be synced.
+func TestSaveSyncs(t *testing.T) {
+	t.Parallel()
+	out, in, err := os.Pipe()
+	require.NoError(t, err)
+	require.ErrorIs(t, writeSynced(in, []byte("x")), unix.EINVAL)
+	require.NoError(t, errors.Join(in.Close(), out.Close()))
 }
 
 // X21: a vote that cannot be read grants nothing.

@@ -96,6 +96,13 @@ func (f *fakeTenant) seen() (guardian.Lease, fleet.Role, int64) {
 	return f.lease, f.role, f.epoch
 }
 
+// taken tells the steps so far.
+func (f *fakeTenant) taken() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.steps)
+}
+
 // fakeRegion is what of a region answers a site of one node.
 type fakeRegion struct {
 	mu   sync.Mutex
@@ -223,14 +230,8 @@ func TestKeeper(t *testing.T) {
 		k.eventually("it may run", k.MayRun)
 		k.eventually("it is active", func() bool { _, role, epoch := k.tenant.seen(); return role == fleet.RoleActive && epoch == 5 })
 		k.eventually("the region is told", func() bool { k.region.mu.Lock(); defer k.region.mu.Unlock(); return k.region.told >= 5 })
-		k.eventually("it is settled", func() bool {
-			k.tenant.mu.Lock()
-			defer k.tenant.mu.Unlock()
-			return len(k.tenant.steps) >= 3
-		})
-		k.tenant.mu.Lock()
-		require.Equal(t, []string{"owed", "active", "settle"}, k.tenant.steps[:3])
-		k.tenant.mu.Unlock()
+		k.eventually("it is settled", func() bool { return len(k.tenant.taken()) >= 3 })
+		require.Equal(t, []string{"owed", "active", "settle"}, k.tenant.taken()[:3])
 		stats := k.Stats()
 		require.True(t, stats.Holds)
 		require.EqualValues(t, 5, stats.Epoch)
@@ -257,12 +258,8 @@ func TestKeeper(t *testing.T) {
 			Claim: lease.Claim{Epoch: 5, Counter: 9, Deadline: now.Add(shortTTL / 5), Boot: boot},
 		}))
 		k.start()
-		k.eventually("it is settled", func() bool {
-			k.tenant.mu.Lock()
-			defer k.tenant.mu.Unlock()
-			return slices.Contains(k.tenant.steps, "settle")
-		})
-		require.NotContains(t, k.tenant.steps, "owed", "it never lost it")
+		k.eventually("it is settled", func() bool { return slices.Contains(k.tenant.taken(), "settle") })
+		require.NotContains(t, k.tenant.taken(), "owed", "it never lost it")
 	})
 	t.Run("restarted late in its lease, the holder of a site that says run has no deadline before it runs", func(t *testing.T) {
 		t.Parallel()
@@ -349,9 +346,7 @@ func TestKeeper(t *testing.T) {
 		k.eventually("it may run", k.MayRun)
 		k.tell(worker)
 		k.eventually("it ended", func() bool { l, _, _ := k.tenant.seen(); return l == guardian.NoDeadline() && !k.MayRun() })
-		k.tenant.mu.Lock()
-		defer k.tenant.mu.Unlock()
-		require.Contains(t, k.tenant.steps, "stop")
+		require.Contains(t, k.tenant.taken(), "stop")
 	})
 	t.Run("one of two alone gets nothing, and says who answered what", func(t *testing.T) {
 		t.Parallel()
