@@ -241,7 +241,7 @@ func (s *stack) replicasWithoutRoom(t *testing.T) {
 	op := d.declare(t)
 	waitFor(t, "it says why", func(ctx context.Context) error {
 		e, err := s.api.Explain(ctx, d.name)
-		if err == nil && (len(e.Causes) == 0 || e.Causes[0].Code != "pool_misconfigured" && e.Causes[0].Code != "no_resources") {
+		if err == nil && (len(e.Causes) == 0 || e.Causes[0].Code != "pool_misconfigured") {
 			err = fmt.Errorf("%+v %+v", e.Status, e.Causes)
 		}
 		return err

@@ -29,38 +29,22 @@ func wavePerSite(sites ...string) []fleet.FleetWave {
 }
 
 // N98, N99, N100, X6, X9, X20, X23, X27
-func TestE2EFleet(t *testing.T) {
-	t.Parallel()
-	s := startStack(t, 6)
-	for n := range 6 {
-		s.watchOrder(t, pair(fmt.Sprintf("plant-%d", n+1))...)
-	}
-	t.Run("a fleet change", func(t *testing.T) {
-		t.Run("in waves", func(t *testing.T) {
-			t.Parallel()
+func (s *stack) fleetChanges(t *testing.T) {
+	together(t, []part{
+		{"in waves", func(t *testing.T) {
 			t.Run("delivers a generation of a template to 60 instances", s.fleetDelivers)
 			t.Run("stops where it fails, and resume goes on to the end", s.fleetResumes)
 			t.Run("is rolled back to the very bytes, but for what others wrote", s.fleetRollsBack)
-		})
-		t.Run("steered", func(t *testing.T) {
-			t.Parallel()
+		}},
+		{"steered", func(t *testing.T) {
 			s.fleetSteered(t)
 			t.Run("is run by any Temporal client", s.fleetDoors)
 			t.Run("leaves out what cannot be changed", s.fleetBadItems)
-		})
-		t.Run("switches when its window opens, without a download", s.fleetWindow)
-		t.Run("that is put again without windows switches without a download", s.fleetWindowLifted)
-		t.Run("waits for no standby", s.fleetStandbyOff)
+		}},
+		{"switches when its window opens, without a download", s.fleetWindow},
+		{"that is put again without windows switches without a download", s.fleetWindowLifted},
+		{"waits for no standby", s.fleetStandbyOff},
 	})
-	s.quiet(t)
-	s.asInRegion(t)
-	s.asleep(t)
-	runs := s.histories(t)
-	requireSmall(t, runs)
-	require.Empty(t, mentions(t, runs, fieldConfig), "a config is in Temporal")
-	for _, r := range runs {
-		require.NotEqual(t, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED, r.events[len(r.events)-1].GetEventType(), r.id)
-	}
 }
 
 func (s *stack) fleetDelivers(t *testing.T) {
@@ -297,6 +281,14 @@ func (s *stack) fleetBadItems(t *testing.T) {
 	gone := s.change(t, "delete", func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
 		return s.api.Delete(ctx, f.keys[2], m)
 	})
+	waitFor(t, "their own config takes over", func(ctx context.Context) error {
+		n, err := s.count(ctx, `SELECT count(*) FROM deliveries d JOIN batches b ON b.id = d.batch_id
+			WHERE b.fleet = $1 AND d.name = $2 AND d.state = 'open'`, f.name, f.keys[0].Name)
+		if err == nil && n > 0 {
+			err = errNotYet
+		}
+		return err
+	})
 	letGo()
 	for _, id := range []string{op.ID, theirs.ID, gone.ID} {
 		requireSucceeded(t, s.ended(t, id))
@@ -322,9 +314,6 @@ func (s *stack) fleetBadItems(t *testing.T) {
 	}
 	s.held(t, f.keys[5], string(artifact.SHA256))
 }
-
-// clock is a time of day of a window.
-func clock(at time.Time) string { return at.UTC().Format("15:04") }
 
 // staged checks that both nodes have the newest bodies in their stores, and that nothing has
 // switched to them.
@@ -373,11 +362,9 @@ func (f *field) requireFetched(t *testing.T, run int64, mode decide.SiteMode, so
 }
 
 func (s *stack) fleetWindow(t *testing.T) {
-	t.Parallel()
 	f := newField(t, s, "window", 6, fieldOptions{running: 2}, "plant-1")
-	const toStage = 30 * time.Second
-	opens := time.Now().Add(toStage).Truncate(time.Minute).Add(time.Minute)
-	op := f.run(t, api.FleetPut{Windows: []fleet.Window{{From: clock(opens), To: clock(opens.Add(time.Hour))}}})
+	opens, window := opening(toStage)
+	op := f.run(t, api.FleetPut{Windows: []fleet.Window{window}})
 	f.staged(t)
 	require.Less(t, time.Now(), opens, "it was staged before the window opened")
 	requireSucceeded(t, s.ended(t, op.ID))
@@ -388,10 +375,9 @@ func (s *stack) fleetWindow(t *testing.T) {
 }
 
 func (s *stack) fleetWindowLifted(t *testing.T) {
-	t.Parallel()
 	f := newField(t, s, "lifted", 6, fieldOptions{running: 2}, "plant-2")
-	opens := time.Now().Add(6 * time.Hour)
-	first := f.run(t, api.FleetPut{Windows: []fleet.Window{{From: clock(opens), To: clock(opens.Add(time.Hour))}}})
+	_, window := opening(6 * time.Hour)
+	first := f.run(t, api.FleetPut{Windows: []fleet.Window{window}})
 	f.staged(t)
 	op := f.putFleet(t, f.again(api.FleetPut{}))
 	require.Equal(t, fleet.OperationSuperseded, s.ended(t, first.ID).State)
@@ -402,7 +388,6 @@ func (s *stack) fleetWindowLifted(t *testing.T) {
 
 // fleetStandbyOff changes what needs a standby and what does not, while there is none.
 func (s *stack) fleetStandbyOff(t *testing.T) {
-	t.Parallel()
 	const site = "plant-6"
 	sync := newField(t, s, "sync", 3, fieldOptions{running: 1}, "plant-4", site)
 	async := newField(t, s, "async", 6, fieldOptions{running: 1, durability: fleet.DurabilityAsync}, site)

@@ -86,59 +86,60 @@ func (s *stack) turns(t *testing.T, site string, n int) {
 }
 
 // N54 to N57, N59, N93, N101, X3
-func TestE2EHeal(t *testing.T) {
-	t.Parallel()
-	s := startStack(t, 2)
-
-	t.Run("a standby that was off during 500 changes has them all, and nothing else is touched", func(t *testing.T) {
-		t.Parallel()
-		const site = "plant-1"
-		s.watchOrder(t, pair(site)...)
-		witness := newStory(t, s, site, "witness")
-		hash := witness.witness.starts(t)[0].hash
-		away := s.standby(t, site)
-		s.order(t, "stop", away)
-		s.turns(t, site, 500)
-		s.settledBut(t, site)
-		deliveries, err := s.count(t.Context(), `SELECT count(*) FROM deliveries WHERE site = $1`, site)
-		require.NoError(t, err)
-
-		s.order(t, "start", away)
-		s.pairEqual(t, site)
-		witness.good(t, hash)
-		require.Len(t, witness.witness.starts(t), 1, "nothing healthy was restarted")
-		again, err := s.count(t.Context(), `SELECT count(*) FROM deliveries WHERE site = $1`, site)
-		require.NoError(t, err)
-		require.Equal(t, deliveries, again, "nobody delivered again")
-		waitFor(t, "nothing is owed at "+site, func(ctx context.Context) error {
-			n, err := s.count(ctx, `SELECT count(*) FROM owed WHERE site = $1`, site)
-			if err == nil && n > 0 {
-				err = fmt.Errorf("%d", n)
-			}
-			return err
-		})
+func (s *stack) heals(t *testing.T) {
+	together(t, []part{
+		{"a standby that was off during 500 changes has them all, and nothing else is touched", func(t *testing.T) {
+			const site = "plant-6"
+			s.watchOrder(t, pair(site)...)
+			witness := newStory(t, s, site, "witness")
+			hash := witness.witness.starts(t)[0].hash
+			away := s.standby(t, site)
+			s.order(t, "stop", away)
+			s.turns(t, site, 500)
+			s.settledBut(t, site)
+			deliveries, err := s.count(t.Context(), `SELECT count(*) FROM deliveries WHERE site = $1`, site)
+			require.NoError(t, err)
+			s.order(t, "start", away)
+			s.pairEqual(t, site)
+			witness.good(t, hash)
+			require.Len(t, witness.witness.starts(t), 1, "nothing healthy was restarted")
+			again, err := s.count(t.Context(), `SELECT count(*) FROM deliveries WHERE site = $1`, site)
+			require.NoError(t, err)
+			require.Equal(t, deliveries, again, "nobody delivered again")
+			s.owesNothing(t, site)
+		}},
+		{"what was deleted while a node had an older store is dropped by its tombstone", func(t *testing.T) {
+			const site = "plant-7"
+			node := s.standby(t, site)
+			s.watchOrder(t, peerOf(site, node))
+			gone, stays := newStory(t, s, site, "gone"), newStory(t, s, site, "stays")
+			s.order(t, "stop", node)
+			older := s.copyStore(t, node)
+			s.order(t, "start", node)
+			op := s.change(t, "delete", func(ctx context.Context, m api.Mutation) (api.Accepted, error) { return s.api.Delete(ctx, gone.key, m) })
+			requireSucceeded(t, s.ended(t, op.ID))
+			s.order(t, "stop", node)
+			s.putStore(t, node, older)
+			s.order(t, "start", node)
+			s.pairEqual(t, site)
+			got, err := s.stores.current(t.Context(), node, "gone")
+			require.NoError(t, err)
+			require.Equal(t, "delete", got.action)
+			s.reported(t, node, "dropped", "1")
+			stays.good(t, stays.witness.starts(t)[0].hash)
+		}},
 	})
+}
 
-	t.Run("what was deleted while a node had an older store is dropped by its tombstone", func(t *testing.T) {
-		t.Parallel()
-		const site = "plant-2"
-		node := s.standby(t, site)
-		s.watchOrder(t, peerOf(site, node))
-		gone, stays := newStory(t, s, site, "gone"), newStory(t, s, site, "stays")
-		s.order(t, "stop", node)
-		older := s.copyStore(t, node)
-		s.order(t, "start", node)
-		op := s.change(t, "delete", func(ctx context.Context, m api.Mutation) (api.Accepted, error) { return s.api.Delete(ctx, gone.key, m) })
-		requireSucceeded(t, s.ended(t, op.ID))
-		s.order(t, "stop", node)
-		s.putStore(t, node, older)
-		s.order(t, "start", node)
-		s.pairEqual(t, site)
-		got, err := s.stores.current(t.Context(), node, "gone")
-		require.NoError(t, err)
-		require.Equal(t, "delete", got.action)
-		s.reported(t, node, "dropped", "1")
-		stays.good(t, stays.witness.starts(t)[0].hash)
+// owesNothing waits until both nodes of a site have been brought all that they missed.
+func (s *stack) owesNothing(t *testing.T, site string) {
+	t.Helper()
+	waitFor(t, "nothing is owed at "+site, func(ctx context.Context) error {
+		n, err := s.count(ctx, `SELECT count(*) FROM owed WHERE site = $1`, site)
+		if err == nil && n > 0 {
+			err = fmt.Errorf("%d", n)
+		}
+		return err
 	})
 }
 

@@ -54,9 +54,7 @@ func (s *stack) stored(t *testing.T) int64 {
 }
 
 // N22, N26, N28, N30, N91, X19
-func TestE2EBadInput(t *testing.T) {
-	t.Parallel()
-	s := startStack(t, 1)
+func (s *stack) refusesBadInput(t *testing.T) {
 	st := newStory(t, s, "plant-1", "press-7")
 	s.asleep(t)
 	before, starts := s.stored(t), st.witness.starts(t)

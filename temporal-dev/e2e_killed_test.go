@@ -52,29 +52,28 @@ func TestE2ENodeKilled(t *testing.T) {
 	t.Parallel()
 	s := startStack(t, 3)
 	roles := map[string]func(t *testing.T, site string) string{"active": s.holder, "standby": s.standby}
-	t.Run("at any step", func(t *testing.T) {
-		for _, d := range []struct {
-			site, role string
-			steps      []string
-			stops      bool
-		}{
-			{"plant-1", "active", []string{"before_fetch", "after_fetch", "before_start", "after_start"}, false},
-			{"plant-2", "active", []string{"before_switch", "after_switch", "before_reply"}, true},
-			{"plant-3", "standby", []string{"before_fetch", "after_fetch", "before_reply"}, true},
-		} {
-			node := func(t *testing.T) string { return roles[d.role](t, d.site) }
-			t.Run(d.site, func(t *testing.T) {
-				t.Parallel()
-				s.watchOrder(t, pair(d.site)...)
-				st := newStory(t, s, d.site, "press-7")
-				for _, step := range d.steps {
-					t.Run("the "+d.role+" "+step, func(t *testing.T) { st.survives(t, s.arm(t, node(t), step)) })
-				}
-				if d.stops {
-					t.Run("the "+d.role+" is stopped cleanly", func(t *testing.T) { st.stopped(t, node(t)) })
-				}
-			})
-		}
-	})
+	var parts []part
+	for _, d := range []struct {
+		site, role string
+		steps      []string
+		stops      bool
+	}{
+		{"plant-1", "active", []string{"before_fetch", "after_fetch", "before_start", "after_start"}, false},
+		{"plant-2", "active", []string{"before_switch", "after_switch", "before_reply"}, true},
+		{"plant-3", "standby", []string{"before_fetch", "after_fetch", "before_reply"}, true},
+	} {
+		node := func(t *testing.T) string { return roles[d.role](t, d.site) }
+		parts = append(parts, part{d.site, func(t *testing.T) {
+			s.watchOrder(t, pair(d.site)...)
+			st := newStory(t, s, d.site, "press-7")
+			for _, step := range d.steps {
+				t.Run("the "+d.role+" "+step, func(t *testing.T) { st.survives(t, s.arm(t, node(t), step)) })
+			}
+			if d.stops {
+				t.Run("the "+d.role+" is stopped cleanly", func(t *testing.T) { st.stopped(t, node(t)) })
+			}
+		}})
+	}
+	together(t, parts)
 	s.asleep(t)
 }

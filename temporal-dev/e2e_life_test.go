@@ -43,18 +43,16 @@ func (st *story) gone(t *testing.T) {
 }
 
 // N43, N57, N59, N78, N88, N95, N101, N102, X1, X4, X7
-func TestE2ELife(t *testing.T) {
-	t.Parallel()
-	s := startStack(t, 2)
-	t.Run("plant-1", func(t *testing.T) {
-		t.Run("a delete reaches both nodes, and the numbers go on", func(t *testing.T) {
-			t.Parallel()
-			st := newStory(t, s, "plant-1", "phoenix")
+func (s *stack) livesAndDies(t *testing.T) {
+	const site, missing = "plant-8", "plant-9"
+	together(t, []part{
+		{"a delete reaches both nodes, and the numbers go on", func(t *testing.T) {
+			st := newStory(t, s, site, "phoenix")
 			pid := st.witness.runs(t, st.witness.starts(t)[0].hash)
 			requireSucceeded(t, st.delete(t))
 			st.gone(t)
 			require.False(t, alive(pid))
-			for _, node := range pair("plant-1") {
+			for _, node := range pair(site) {
 				s.tombstone(t, node, st.key.Name, 2)
 			}
 			s.nowhere(t, st.key)
@@ -62,29 +60,26 @@ func TestE2ELife(t *testing.T) {
 			require.EqualValues(t, 3, op.Revision, "the number goes on")
 			requireSucceeded(t, s.ended(t, op.ID))
 			st.good(t, hash)
-		})
-		t.Run("a revision that does not start leaves the one before it running", func(t *testing.T) {
-			t.Parallel()
-			s.rollsBack(t, newStory(t, s, "plant-1", "faulty"))
-		})
-		t.Run("a deploy at the moment of a put brings nothing older back", func(t *testing.T) {
-			t.Parallel()
-			s.racesWithPut(t, newStory(t, s, "plant-1", "raced"))
-		})
-		t.Run("a node that was down learns of a delete", func(t *testing.T) {
-			t.Parallel()
-			st := newStory(t, s, "plant-2", "missed")
-			away := s.standby(t, "plant-2")
+		}},
+		{"a revision that does not start leaves the one before it running", func(t *testing.T) {
+			s.rollsBack(t, newStory(t, s, site, "faulty"))
+		}},
+		{"a deploy at the moment of a put brings nothing older back", func(t *testing.T) {
+			s.racesWithPut(t, newStory(t, s, site, "raced"))
+		}},
+		{"a node that was down learns of a delete", func(t *testing.T) {
+			st := newStory(t, s, missing, "missed")
+			away := s.standby(t, missing)
 			s.order(t, "stop", away)
 			ended := st.delete(t)
 			require.Equal(t, fleet.OperationFailed, ended.State, "%+v", ended)
 			require.Equal(t, "not_replicated", ended.Reason)
-			s.tombstone(t, peerOf("plant-2", away), st.key.Name, 2)
+			s.tombstone(t, peerOf(missing, away), st.key.Name, 2)
 			s.order(t, "start", away)
 			s.tombstone(t, away, st.key.Name, 2)
-			s.settled(t)
+			s.owesNothing(t, missing)
 			st.gone(t)
-		})
+		}},
 	})
 }
 
@@ -126,7 +121,7 @@ func (s *stack) rollsBack(t *testing.T, st *story) {
 	st.witness.runs(t, good)
 	st.witness.alone(t)
 	s.activeFile(t, st.key, "config.json", good)
-	for _, node := range pair("plant-1") {
+	for _, node := range pair(st.key.Scope) {
 		got, err := s.stores.current(t.Context(), node, st.key.Name)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, got.Revision, node)
@@ -168,7 +163,7 @@ func (s *stack) guardianOf(t *testing.T, node, name string) int {
 	return 0
 }
 
-// N7, N61, N64, X2, X28
+// N7, N61, N64, X2, X12, X28
 func TestE2ERestart(t *testing.T) {
 	t.Parallel()
 	s := startStack(t, 1)
@@ -192,6 +187,7 @@ func TestE2ERestart(t *testing.T) {
 		require.False(t, alive(pid))
 		hash = next
 	})
+	t.Run("a server that starts states its schedules anew", s.schedulesStated)
 	t.Run("a node starts from its store alone", func(t *testing.T) {
 		pid := st.witness.runs(t, hash)
 		node := s.holder(t, st.key.Scope)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -140,7 +141,7 @@ func TestE2EPrograms(t *testing.T) {
 	for name, p := range programs(t) {
 		parts = append(parts, part{name, func(t *testing.T) { s.livesThrough(t, name, p) }})
 	}
-	parts = append(parts, part{"two minutes to start", s.takesItsTime})
+	parts = append(parts, part{"long to start", s.takesItsTime})
 	together(t, parts)
 	for name, p := range programs(t) {
 		t.Run("drained "+name, func(t *testing.T) { s.moves(t, name, p) })
@@ -229,14 +230,17 @@ func (s *stack) moves(t *testing.T, name string, p program) {
 	require.Empty(t, d.processes(t))
 }
 
-// takesItsTime answers for the first time after two minutes: its one process is left alone until
-// then (S84).
+// slowStart is longer than a program that does not answer is let live once it is up; task faults plays two
+// minutes.
+var slowStart = flag.Duration("programs.start", 20*time.Second, "how long the slow program of TestE2EPrograms takes to start")
+
+// takesItsTime answers for the first time after long: its one process is left alone until then (S84).
 func (s *stack) takesItsTime(t *testing.T) {
 	d := newService(t, s, "loads", 1, func(put *api.DeploymentPut) {
-		put.Env["SLOW"], put.Startup = "2m", &fleet.Startup{Deadline: 300}
+		put.Env["SLOW"], put.Startup = slowStart.String(), &fleet.Startup{Deadline: 300}
 	})
 	op := d.declare(t)
-	require.NoError(t, pollErr(t.Context(), 2*e2ePatience, func(ctx context.Context) error {
+	require.NoError(t, pollErr(t.Context(), *slowStart+e2ePatience, func(ctx context.Context) error {
 		now, err := s.api.Operation(ctx, op.ID, 5*time.Second)
 		if err == nil && !now.State.Ended() {
 			err = errNotYet

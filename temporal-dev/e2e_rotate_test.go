@@ -13,11 +13,16 @@ import (
 // about whether it hears that at all.
 const rotateLease = 15 * time.Second
 
-// C87, N60: a hand-over right after the keys of a pair were changed is a graceful one: the nodes
-// hear what they are asked, and nobody has to wait for a lease to run out.
-func TestE2ERotateThenHandOver(t *testing.T) {
+func TestE2EHandOver(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, 1, lasting(rotateLease))
+	t.Run("right after the keys changed", s.rotatesThenHandsOver)
+	t.Run("while the server restarts", s.failoverOutlastsServer)
+}
+
+// C87, N60: a hand-over right after the keys of a pair were changed is a graceful one: the nodes
+// hear what they are asked, and nobody has to wait for a lease to run out.
+func (s *stack) rotatesThenHandsOver(t *testing.T) {
 	const site = "plant-1"
 	operator := newCLI(t, s)
 	for range 3 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strconv"
@@ -145,8 +146,10 @@ func TestE2EServers(t *testing.T) {
 		letGo()
 		rebuilt := s.serve(t, "rebuilt")
 		require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, s.closed(t, begun))
+		since := time.Now()
 		s.order(t, "start", serverName)
 		rebuilt.stop()
+		s.linked(t, since, pair("plant-1")...) // a fleet change does not wait for them
 	})
 	t.Run("a rebuilt one runs a fleet change again that was put after the other was gone", func(t *testing.T) {
 		f := newField(t, s, "replaced", 4, fieldOptions{}, "plant-1")
@@ -171,6 +174,20 @@ func TestE2EServers(t *testing.T) {
 	t.Run("one whose servers fall over and over leaves the region to the other", func(t *testing.T) {
 		s.servesOn(t)
 	})
+}
+
+// linked waits until nodes have streams to the region that are younger than an instant.
+func (s *stack) linked(t *testing.T, since time.Time, nodes ...string) {
+	t.Helper()
+	for _, node := range nodes {
+		waitFor(t, node+" is connected", func(ctx context.Context) error {
+			n, err := s.api.Node(ctx, node)
+			if err == nil && (n.Connection.State != fleet.ConnectionActive || n.Connection.Since.Before(since)) {
+				err = fmt.Errorf("%+v", n.Connection)
+			}
+			return err
+		})
+	}
 }
 
 // syncing has the schedule begin a look at the deployments that lasts until it is let go.

@@ -40,54 +40,52 @@ func (s *stack) whole(t *testing.T, key fleet.ObjectKey) {
 }
 
 // N9, N47, N59, N63, N89, N93, N101, N102, X4
-func TestE2EStandbyAway(t *testing.T) {
-	t.Parallel()
-	s := startStack(t, 2)
-	t.Run("a stopped standby is owed what it missed, and gets it when it starts", func(t *testing.T) {
-		t.Parallel()
-		const site = "plant-1"
-		s.watchOrder(t, pair(site)...)
-		sync := newStory(t, s, site, "sync")
-		async := newStory(t, s, site, "async")
-		away := s.standby(t, site)
-		s.order(t, "stop", away)
-		began := time.Now()
-		op, syncHash := sync.release(t)
-		ended := s.ended(t, op.ID)
-		require.Equal(t, fleet.OperationFailed, ended.State, "%+v", ended)
-		require.Equal(t, "not_replicated", ended.Reason)
-		require.Less(t, time.Since(began), e2eTiming().Delivery.Request+slack)
-		status := s.status(t, sync.key)
-		require.Equal(t, "1/2", status.Replicated)
-		require.EqualValues(t, 2, status.Revision, "deployed means that the active applied it")
-		require.EqualValues(t, 2, onNode(t, status, away).Owed)
-		require.EqualValues(t, 1, onNode(t, status, away).Revision)
-		node, err := s.api.Node(t.Context(), away)
-		require.NoError(t, err)
-		require.EqualValues(t, 1, node.Owed)
+func (s *stack) standbyAway(t *testing.T) {
+	together(t, []part{
+		{"a stopped standby is owed what it missed, and gets it when it starts", func(t *testing.T) {
+			const site = "plant-4"
+			s.watchOrder(t, pair(site)...)
+			sync := newStory(t, s, site, "sync")
+			async := newStory(t, s, site, "async")
+			away := s.standby(t, site)
+			s.order(t, "stop", away)
+			began := time.Now()
+			op, syncHash := sync.release(t)
+			ended := s.ended(t, op.ID)
+			require.Equal(t, fleet.OperationFailed, ended.State, "%+v", ended)
+			require.Equal(t, "not_replicated", ended.Reason)
+			require.Less(t, time.Since(began), e2eTiming().Delivery.Request+slack)
+			status := s.status(t, sync.key)
+			require.Equal(t, "1/2", status.Replicated)
+			require.EqualValues(t, 2, status.Revision, "deployed means that the active applied it")
+			require.EqualValues(t, 2, onNode(t, status, away).Owed)
+			require.EqualValues(t, 1, onNode(t, status, away).Revision)
+			node, err := s.api.Node(t.Context(), away)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, node.Owed)
 
-		asyncHash := async.releaseAsync(t)
-		require.Equal(t, "1/2", s.status(t, async.key).Replicated)
-		pids := []int{sync.witness.runs(t, syncHash), async.witness.runs(t, asyncHash)}
-		s.settledBut(t, site)
-		deliveries, err := s.count(t.Context(), `SELECT count(*) FROM deliveries WHERE site = $1`, site)
-		require.NoError(t, err)
+			asyncHash := async.releaseAsync(t)
+			require.Equal(t, "1/2", s.status(t, async.key).Replicated)
+			pids := []int{sync.witness.runs(t, syncHash), async.witness.runs(t, asyncHash)}
+			s.settledBut(t, site)
+			deliveries, err := s.count(t.Context(), `SELECT count(*) FROM deliveries WHERE site = $1`, site)
+			require.NoError(t, err)
 
-		s.order(t, "start", away)
-		sync.good(t, syncHash)
-		async.good(t, asyncHash)
-		s.whole(t, sync.key)
-		s.whole(t, async.key)
-		require.Equal(t, pids, []int{sync.witness.runs(t, syncHash), async.witness.runs(t, asyncHash)}, "nothing was restarted for it")
-		again, err := s.count(t.Context(), `SELECT count(*) FROM deliveries WHERE site = $1`, site)
-		require.NoError(t, err)
-		require.Equal(t, deliveries, again, "nobody delivered again")
-	})
-	t.Run("a node that was cut off and never restarted catches up by itself", func(t *testing.T) {
-		t.Parallel()
-		const site = "plant-2"
-		t.Run("the standby", func(t *testing.T) { s.cutOff(t, site, s.standby(t, site)) })
-		t.Run("the active", func(t *testing.T) { s.cutOff(t, site, s.holder(t, site)) })
+			s.order(t, "start", away)
+			sync.good(t, syncHash)
+			async.good(t, asyncHash)
+			s.whole(t, sync.key)
+			s.whole(t, async.key)
+			require.Equal(t, pids, []int{sync.witness.runs(t, syncHash), async.witness.runs(t, asyncHash)}, "nothing was restarted for it")
+			again, err := s.count(t.Context(), `SELECT count(*) FROM deliveries WHERE site = $1`, site)
+			require.NoError(t, err)
+			require.Equal(t, deliveries, again, "nobody delivered again")
+		}},
+		{"a node that was cut off and never restarted catches up by itself", func(t *testing.T) {
+			const site = "plant-5"
+			t.Run("the standby", func(t *testing.T) { s.cutOff(t, site, s.standby(t, site)) })
+			t.Run("the active", func(t *testing.T) { s.cutOff(t, site, s.holder(t, site)) })
+		}},
 	})
 }
 

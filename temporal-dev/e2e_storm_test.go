@@ -118,8 +118,7 @@ func (s *stack) pending(ctx context.Context) ([]pendingOf, error) {
 }
 
 // N16, N17, N18, N50, N52, N53, X1, X7, X23, X25
-func TestE2EStorm(t *testing.T) {
-	t.Parallel()
+func TestE2EStorm(t *testing.T) { // alone: it loads the machine as it is, and would only measure how busy others make it
 	// With --fast a node that is busy for 10 s counts as not there; a lease that is lost meanwhile is another story.
 	s := startWith(t, 1, "--fast=false", lasting(30*time.Second))
 	const site = "plant-1"

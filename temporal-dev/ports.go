@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -137,8 +138,10 @@ const (
 	portTries  = 2 * blockPorts
 )
 
-// given counts the ports that this process tried of its block.
-var given atomic.Int64
+var (
+	tried atomic.Int64 // how many ports, from the first of this process's block on
+	given sync.Map     // the ports that were tried
+)
 
 // listenBelow listens at a free port below the one given, nil without any. The children bind
 // theirs only later: a port from where the kernel takes those of outgoing connections could be
@@ -149,12 +152,13 @@ func listenBelow(port int, host string) net.Listener {
 		return nil
 	}
 	block := blockPorts * (os.Getpid() % max(1, (port-lowestPort)/blockPorts))
-	for try := range portTries {
-		free := block + int(given.Add(1)-1)%blockPorts
-		if try >= blockPorts { // it is taken, by whoever
+	for range portTries {
+		next := int(tried.Add(1) - 1)
+		free := block + next
+		if next >= blockPorts { // the block is used up
 			free = rand.IntN(port - lowestPort) //nolint:gosec // a port is no secret
 		}
-		if lowestPort+free >= port {
+		if _, again := given.LoadOrStore(free, true); again || lowestPort+free >= port {
 			continue
 		}
 		if l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(lowestPort+free))); err == nil {

@@ -15,7 +15,7 @@ func TestPorts(t *testing.T) {
 	free := func(name string) listener { return listener{name, "--" + name, "127.0.0.1:0"} }
 	t.Run("are others each time, also while nobody listens at those before", func(t *testing.T) {
 		seen := map[int]bool{}
-		for range 4 {
+		for range blockPorts {
 			chosen, err := choose([]listener{free("api"), free("web")}, nil)
 			require.NoError(t, err)
 			for _, port := range chosen.ports() {
