@@ -19,8 +19,9 @@ const uploadPath = "/api/v1/artifacts/uploads/{id}"
 
 func (s *server) mountArtifacts() {
 	post := endpoint(http.MethodPost, "/api/v1/artifacts", "upload-artifact", "Upload bytes of any size, or begin an upload that can be resumed")
-	post.Parameters = append(post.Parameters, queryParam("project", "who may refer to it"), queryParam("sha256", "what must arrive"),
-		queryParam("size", "begin a resumable upload of so many bytes"), queryParam("resumable", `"true" begins a resumable upload`))
+	post.Parameters = append(post.Parameters, queryParam("project", "who may refer to it", formatted("name")), queryParam("sha256", "what must arrive", formatted("sha256")),
+		queryParam("size", "begin a resumable upload of so many bytes", huma.Schema{Type: huma.TypeInteger, Format: "int64"}),
+		queryParam("resumable", "begin a resumable upload", huma.Schema{Type: huma.TypeBoolean}))
 	post.Responses = s.artifactAnswers("201", "202")
 	s.stream(forOperators, post, s.uploadArtifact)
 	s.takesMedia(post, "application/octet-stream", &huma.Schema{Type: huma.TypeString, Format: "binary"})
@@ -40,7 +41,7 @@ func (s *server) mountArtifacts() {
 		s.stream(forOperators, get, s.uploadState)
 	}
 	done := endpoint(http.MethodPost, uploadPath+"/complete", "complete-artifact", "Name the uploaded bytes by their SHA-256")
-	done.Parameters = append(done.Parameters, pathParam("id"), queryParam("sha256", "what must have arrived"), queryParam("project", "as in the upload"))
+	done.Parameters = append(done.Parameters, pathParam("id"), queryParam("sha256", "what must have arrived", formatted("sha256")), queryParam("project", "as in the upload", formatted("name")))
 	done.Responses = s.artifactAnswers("201")
 	s.stream(forOperators, done, s.completeArtifact)
 }
@@ -60,10 +61,6 @@ func (s *server) uploadArtifact(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	size, err := announcedSize(q.Get("size"))
-	if err != nil {
-		return err
-	}
 	project, err := s.projectOf(r.Context(), q.Get("project"))
 	if err != nil {
 		return err
@@ -76,7 +73,9 @@ func (s *server) uploadArtifact(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if size >= 0 || q.Get("resumable") == "true" || r.Header.Get("Upload-Incomplete") == "?1" {
+	size := announcedSize(q.Get("size"))
+	resumable, _ := strconv.ParseBool(q.Get("resumable")) // checked with its schema, as the size
+	if size >= 0 || resumable || r.Header.Get("Upload-Incomplete") == "?1" {
 		w.Header().Set("Location", "/api/v1/artifacts/uploads/"+upload.ID)
 		return answerUpload(w, http.StatusAccepted, Artifact{Size: max(size, 0), Upload: upload.ID, Offset: offset})
 	}
@@ -91,15 +90,12 @@ func wantedHash(text string) (fleet.Hash, error) {
 }
 
 // announcedSize is -1 when nothing was announced.
-func announcedSize(text string) (int64, error) {
-	if text == "" {
-		return -1, nil
-	}
+func announcedSize(text string) int64 {
 	size, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || size < 0 {
-		return 0, fleet.Errorf(fleet.Invalid, "this is no number of bytes").At("size")
+	if err != nil {
+		return -1
 	}
-	return size, nil
+	return size
 }
 
 // receive stores the body of a request from an offset on, in chunks that are committed one

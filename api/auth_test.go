@@ -67,6 +67,7 @@ func TestRoles(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	r.put("/api/v1/projects/red", nil)
+	r.put("/api/v1/projects/unused", nil)
 	r.site()
 	r.put(press7Path, `{"config":{}}`)
 	bound := r.token("admin", "red")
@@ -95,7 +96,7 @@ func TestRoles(t *testing.T) {
 		{"POST", "/api/v1/tokens", `{"role":"viewer"}`, []string{"admin"}},
 		{"GET", "/api/v1/join-tokens", nil, []string{"admin"}},
 		{"POST", "/api/v1/join-tokens", `{"site":"plant-1","node":"plant-1-a"}`, []string{"admin"}},
-		{"DELETE", "/api/v1/projects/red", nil, []string{"admin"}},
+		{"DELETE", "/api/v1/projects/unused", nil, []string{"admin"}},
 	} {
 		// From the least to the most, so that a change by one does not disturb the next.
 		for _, who := range []struct{ name, token string }{

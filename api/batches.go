@@ -204,7 +204,7 @@ func checkResults(results []fleet.BatchResult) error {
 
 func checkResult(at string, r fleet.BatchResult) error {
 	if !fleet.ValidID(r.DeploymentID) {
-		return fleet.Errorf(fleet.Invalid, "this is no id of a delivery").At(at + "/deploymentId")
+		return fleet.Errorf(fleet.Invalid, "invalid delivery id: want 32 hex digits").At(at + "/deploymentId")
 	}
 	if err := fleet.ValidateName(at+"/instance", string(r.Instance)); err != nil {
 		return err

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -121,7 +123,12 @@ func decode(raw []byte, into any) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return fleet.Errorf(fleet.Invalid, "there is no body").At("/").WithHint("send one JSON document")
 	}
-	return refuseJSON(raw, json.Unmarshal(raw, into, json.RejectUnknownMembers(true)))
+	return decodeBeside(nil, raw, into)
+}
+
+// decodeBeside is decode of what is left of a document beside the members of these names.
+func decodeBeside(names []string, raw []byte, into any) error {
+	return refuseJSON(raw, json.Unmarshal(raw, into, json.RejectUnknownMembers(true)), names...)
 }
 
 // envelope splits a document: members named in bodies become parts of raw, without a copy
@@ -146,7 +153,7 @@ func envelope(raw []byte, bodies map[string]*[]byte, into any) error {
 		}
 		if body, ok := bodies[name]; ok {
 			if *body != nil {
-				return fleet.Errorf(fleet.Invalid, "duplicate key: the name stands twice").At("/" + name).WithHint("keep one of the two")
+				return fleet.Errorf(fleet.Invalid, "duplicate key").At("/" + name).WithHint("keep one of the two")
 			}
 			*body = value
 			continue
@@ -169,7 +176,7 @@ func envelope(raw []byte, bodies map[string]*[]byte, into any) error {
 			*body = nil // says the same as leaving it out
 		}
 	}
-	return decode(append(rest, '}'), into)
+	return decodeBeside(slices.Sorted(maps.Keys(bodies)), append(rest, '}'), into)
 }
 
 func member(tokens *jsontext.Decoder, raw []byte) (name string, value []byte, err error) {
@@ -194,8 +201,9 @@ func appendMember(object []byte, name string, value []byte) ([]byte, error) {
 	return append(append(object, ':'), value...), err
 }
 
-// refuseJSON turns an error of the decoder into one of ours.
-func refuseJSON(raw []byte, err error) error {
+// refuseJSON turns an error of the decoder into one of ours. The names are those of members that the document
+// may have beside what was decoded.
+func refuseJSON(raw []byte, err error, names ...string) error {
 	if err == nil {
 		return nil
 	}
@@ -207,7 +215,10 @@ func refuseJSON(raw []byte, err error) error {
 			return below(strings.TrimSuffix(at, "/"), known)
 		}
 		if errors.Is(wrong.Err, json.ErrUnknownName) {
-			return fleet.Errorf(fleet.Invalid, "there is no such member").At(at).WithHint("allowed are " + membersOf(wrong.GoType))
+			if strings.Count(at, "/") > 1 {
+				names = nil
+			}
+			return fleet.Errorf(fleet.Invalid, "unknown field; %s", useOf(append(names, membersOf(wrong.GoType)...))).At(at)
 		}
 		return fleet.Errorf(fleet.Invalid, "this must be %s", wordFor(wrong.GoType)).At(at)
 	}
@@ -231,9 +242,23 @@ func cutField(at string) string {
 	return at
 }
 
-func membersOf(t reflect.Type) string {
+// useOf says which fields an object has.
+func useOf(names []string) string {
+	if len(names) == 0 {
+		return "this object has none"
+	}
+	var each []string
+	for _, n := range names { // what was split off is a field of the struct too
+		if !slices.Contains(each, n) {
+			each = append(each, n)
+		}
+	}
+	return "use " + fleet.OrList(each)
+}
+
+func membersOf(t reflect.Type) []string {
 	if t == nil || t.Kind() != reflect.Struct {
-		return "none"
+		return nil
 	}
 	var names []string
 	for _, f := range reflect.VisibleFields(t) {
@@ -242,7 +267,7 @@ func membersOf(t reflect.Type) string {
 			names = append(names, name)
 		}
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 func wordFor(t reflect.Type) string {

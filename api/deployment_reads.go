@@ -21,7 +21,7 @@ type decisionsOutput struct{ Body List[Decision] }
 
 type deploymentLogsInput struct {
 	NameParam
-	Replica string `query:"replica" maxLength:"12" doc:"only output of this replica; else of all that live"`
+	Replica string `query:"replica" maxLength:"12" format:"replica" doc:"only output of this replica; else of all that live"`
 	After   int64  `query:"after" minimum:"0" doc:"only output from this offset on, of one replica"`
 	Limit   int32  `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"at most so many pieces, shared by the replicas, at least one of each: those go on with replica and after"`
 }
@@ -68,7 +68,7 @@ func numberPlace(cursor string) (postgres.Place, error) {
 		return postgres.Place{}, err
 	}
 	if before, err := strconv.ParseInt(place, 10, 64); err != nil || before <= 0 {
-		return postgres.Place{}, badCursor()
+		return postgres.Place{}, badCursor(place)
 	}
 	return postgres.Place{ID: place}, nil
 }

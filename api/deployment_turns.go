@@ -77,6 +77,19 @@ func (s *server) turnDeployment(ctx context.Context, kind fleet.OperationKind, i
 	return s.startedOutput(ctx, started, in.MutationParams), nil
 }
 
+func checkReplicas(n *int) error {
+	var wrong *fleet.Error
+	switch {
+	case n == nil:
+		wrong = fleet.Errorf(fleet.Invalid, "replicas is required: give a whole number, 0 or more")
+	case *n < 0:
+		wrong = fleet.Errorf(fleet.Invalid, "%d replicas requested; the least is 0", *n)
+	default:
+		return nil
+	}
+	return wrong.At("/replicas").WithHint("the deployment's own bounds are replicas.min and replicas.max of its spec")
+}
+
 // readDeploymentTurn reads the body of an action; only a scale needs to have one.
 func (s *server) readDeploymentTurn(ctx context.Context, t *postgres.DeploymentTurn) (raw []byte, err error) {
 	if t.Kind != fleet.OperationScale {
@@ -87,9 +100,8 @@ func (s *server) readDeploymentTurn(ctx context.Context, t *postgres.DeploymentT
 		var in ScaleRequest
 		raw, err = s.readJSON(ctx, &in)
 		t.Reason, t.Replicas = in.Reason, in.Replicas
-		if err == nil && (in.Replicas == nil || *in.Replicas < 0) {
-			err = fleet.Errorf(fleet.Invalid, "this must be a whole number, 0 or more").At("/replicas").
-				WithHint("the deployment's own bounds are replicas.min and replicas.max of its spec")
+		if err == nil {
+			err = checkReplicas(in.Replicas)
 		}
 	}
 	if err == nil {

@@ -34,7 +34,7 @@ type putDeploymentInput struct {
 	MutationParams
 	CreateParams
 	Deploy  bool   `query:"deploy" default:"true" doc:"false writes the spec and releases nothing"`
-	Project string `query:"project" maxLength:"63" doc:"where the body names none"`
+	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
 }
 
 type listDeploymentsInput struct {

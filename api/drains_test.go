@@ -165,6 +165,7 @@ func TestDrainNode(t *testing.T) {
 	t.Run("refuses what makes no sense, and strangers", func(t *testing.T) {
 		t.Parallel()
 		r := compared(t)
+		stranger := r.token("operator", "other")
 		before := r.rows()
 		const path = "/api/v1/nodes/plant-1-b/drain"
 		for body, status := range map[string]int{
@@ -179,13 +180,11 @@ func TestDrainNode(t *testing.T) {
 			require.Equal(t, status, a.status, "%s: %s", body, a.body)
 		}
 		require.Equal(t, http.StatusForbidden, r.call(r.viewer, http.MethodPost, path, nil).status)
-		require.Equal(t, http.StatusNotFound, r.call(r.token("operator", "other"), http.MethodPost, path, nil).status)
+		require.Equal(t, http.StatusNotFound, r.call(stranger, http.MethodPost, path, nil).status)
 		require.Equal(t, http.StatusNotFound, r.call(r.operator, http.MethodPost, "/api/v1/nodes/nobody/drain", nil).status)
 		a := r.call(r.operator, http.MethodPost, path+"?dryRun=true", `{"force":true}`)
 		require.Equal(t, http.StatusOK, a.status, string(a.body))
-		after := r.rows()
-		before["api_tokens"] = after["api_tokens"]
-		require.Equal(t, before, after)
+		require.Equal(t, before, r.rows())
 		require.Nil(t, into[Node](t, r.get("/api/v1/nodes/plant-1-b")).Cordon)
 	})
 

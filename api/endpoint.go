@@ -26,8 +26,8 @@ type MutationParams struct {
 // ListParams come with every list.
 type ListParams struct {
 	Limit   int32  `query:"limit" minimum:"1" maximum:"1000" default:"100"`
-	Cursor  string `query:"cursor" maxLength:"512" doc:"next of the page before"`
-	Project string `query:"project" maxLength:"63" doc:"only what belongs to this project"`
+	Cursor  string `query:"cursor" maxLength:"512" format:"cursor" doc:"next of the page before"`
+	Project string `query:"project" maxLength:"63" format:"name" doc:"only what belongs to this project"`
 }
 
 // endpoint is one operation of the document.
@@ -46,7 +46,7 @@ func tagOf(path string) string {
 // register mounts an operation whose answer is JSON. Bodies are read by the handlers, which
 // know how large they may be.
 func register[I, O any](s *server, a access, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
-	op.Middlewares = huma.Middlewares{s.allow(a)}
+	op.Middlewares = huma.Middlewares{s.allow(a), s.checkQuery}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
@@ -86,6 +86,9 @@ func (s *server) stream(a access, op huma.Operation, handle func(w http.Response
 	s.router.Method(op.Method, op.Path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := callOf(r.Context()).may(a)
 		if err == nil {
+			err = checkQuery(&op, *r.URL)
+		}
+		if err == nil {
 			err = handle(w, r)
 		}
 		if err != nil {
@@ -94,10 +97,12 @@ func (s *server) stream(a access, op huma.Operation, handle func(w http.Response
 	}))
 }
 
-// queryParam documents a query value of a stream.
-func queryParam(name, doc string) *huma.Param {
-	return &huma.Param{Name: name, In: "query", Description: doc, Schema: &huma.Schema{Type: huma.TypeString}}
+// queryParam is a query value of a stream, which checkQuery judges by its schema.
+func queryParam(name, doc string, schema huma.Schema) *huma.Param {
+	return &huma.Param{Name: name, In: "query", Description: doc, Schema: &schema}
 }
+
+func formatted(format string) huma.Schema { return huma.Schema{Type: huma.TypeString, Format: format} }
 
 func pathParam(name string) *huma.Param {
 	return &huma.Param{Name: name, In: "path", Required: true, Schema: &huma.Schema{Type: huma.TypeString}}
@@ -199,13 +204,14 @@ func cursorOf(place string) string { return base64.RawURLEncoding.EncodeToString
 func placeOf(cursor string) (string, error) {
 	b, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil {
-		return "", badCursor()
+		return "", fleet.Errorf(fleet.Invalid, "invalid cursor %.40q: want %s", cursor, wantCursor).At("cursor")
 	}
 	return string(b), nil
 }
 
-func badCursor() error {
-	return fleet.Errorf(fleet.Invalid, "this is no cursor of this list").At("cursor").WithHint(`send "next" of the page before`)
+// badCursor refuses a place that is of no list, or of another one.
+func badCursor(place string) error {
+	return fleet.Errorf(fleet.Invalid, "invalid cursor %.40q: want %s, of the same list", cursorOf(place), wantCursor).At("cursor")
 }
 
 // page cuts a list that was asked for with one more than the limit.

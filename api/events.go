@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -25,19 +27,17 @@ const (
 func (s *server) mountEvents() {
 	op := endpoint(http.MethodGet, "/api/v1/events", "list-events",
 		"Committed changes, newest first; with Accept: text/event-stream as they happen, resumed by Last-Event-ID")
-	op.Parameters = append(op.Parameters, queryParam("limit", "1 to 1000, 100 by default"), queryParam("cursor", "next of the page before"),
-		queryParam("project", "only what belongs to this project"), queryParam("after", "stream what follows this event"))
+	least, most := 1.0, float64(eventsMost)
+	op.Parameters = append(op.Parameters,
+		queryParam("limit", "", huma.Schema{Type: huma.TypeInteger, Format: "int32", Minimum: &least, Maximum: &most, Default: eventsDefault}),
+		queryParam("cursor", "next of the page before", formatted("cursor")),
+		queryParam("project", "only what belongs to this project", formatted("name")),
+		queryParam("after", "stream what follows this event", formatted("event-id")))
 	s.stream(forViewers, op, s.events)
 }
 
 func (s *server) events(w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
-	for name := range q {
-		if name != "limit" && name != "cursor" && name != "project" && name != "after" {
-			return fleet.Errorf(fleet.Invalid, "unknown query parameter").At(cutField(name))
-		}
-	}
-	project, err := listProject(r.Context(), q.Get("project"))
+	project, err := listProject(r.Context(), r.URL.Query().Get("project"))
 	if err != nil {
 		return err
 	}
@@ -50,11 +50,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 func (s *server) listEvents(w http.ResponseWriter, r *http.Request, project fleet.ProjectName) error {
 	limit := eventsDefault
 	if text := r.URL.Query().Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > eventsMost {
-			return fleet.Errorf(fleet.Invalid, "this is no limit").At("limit").WithHint("allowed are 1 to 1000")
-		}
-		limit = n
+		limit, _ = strconv.Atoi(text) // checked with its schema
 	}
 	place, err := placeOf(r.URL.Query().Get("cursor"))
 	if err != nil {
@@ -63,7 +59,7 @@ func (s *server) listEvents(w http.ResponseWriter, r *http.Request, project flee
 	var before postgres.Cursor
 	if place != "" {
 		if before, err = postgres.ParseCursor(place); err != nil {
-			return badCursor()
+			return badCursor(place)
 		}
 	}
 	list, err := s.eventsBefore(r.Context(), before, project, limit)

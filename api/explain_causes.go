@@ -27,8 +27,8 @@ var causeRules = []struct {
 	hint  string
 }{
 	{CauseBadDefinition, []string{fleet.ReasonNoDefinition}, "correct the declaration and apply it again"},
-	{CausePoolMisconfigured, []string{decide.PoolMisconfigured}, "holdfast get pools: the pool selects no node, or its bound is reached"},
-	{CauseNoResources, []string{decide.NoNode, decide.NoRoom, decide.PortsTaken, fleet.ReasonNoDriver}, "ask for less, free a node, or widen the placement; nodes below says what is missing where"},
+	{CausePoolMisconfigured, []string{decide.PoolMisconfigured}, "none of the pools in placement.pools selects a node: holdfast get pools; name another one, or change its sites, nodes or nodeLabels"},
+	{CauseNoResources, []string{decide.NoNode, decide.NoRoom, decide.PortsTaken, fleet.ReasonNoDriver}, "ask for less, free a node, raise maxReplicas of a pool that is full, or widen the placement; nodes below says what is missing where"},
 	{CauseImage, []string{fleet.ReasonNoImage}, "check the name of the image, and that the nodes may pull it"},
 	{CausePreparation, []string{decide.ReasonPrepareLimit}, "the message says what failed last: the pull of the image, the engine, the way to the region, or preStart commands that do not end"},
 	{CauseProgram, []string{

@@ -13,7 +13,7 @@ import (
 type listFleetRunsInput struct {
 	NameParam
 	Limit  int32  `query:"limit" minimum:"1" maximum:"1000" default:"100"`
-	Cursor string `query:"cursor" maxLength:"512" doc:"next of the page before"`
+	Cursor string `query:"cursor" maxLength:"512" format:"cursor" doc:"next of the page before"`
 }
 
 type fleetRunsOutput struct{ Body List[FleetRun] }
@@ -23,7 +23,7 @@ type listFleetTargetsInput struct {
 	Run    int64  `query:"run" minimum:"0" doc:"of this run; the newest by default"`
 	State  string `query:"state" enum:"waiting,delivering,staged,succeeded,unchanged,superseded,failed"`
 	Limit  int32  `query:"limit" minimum:"1" maximum:"1000" default:"100"`
-	Cursor string `query:"cursor" maxLength:"512" doc:"next of the page before"`
+	Cursor string `query:"cursor" maxLength:"512" format:"cursor" doc:"next of the page before"`
 }
 
 type fleetTargetsOutput struct{ Body List[FleetTarget] }
@@ -50,7 +50,7 @@ func (s *server) listFleetRuns(ctx context.Context, in *listFleetRunsInput) (*fl
 	var before int64
 	if place != "" {
 		if before, err = strconv.ParseInt(place, 10, 64); err != nil || before <= 0 {
-			return nil, badCursor()
+			return nil, badCursor(place)
 		}
 	}
 	rows, err := s.store.ListFleetRuns(ctx, name, before, in.Limit+1)
@@ -116,14 +116,14 @@ func targetPlace(cursor string, f *postgres.FleetTargetFilter) error {
 	parts := strings.Split(place, " ")
 	const runSiteAndName = 3
 	if len(parts) != runSiteAndName {
-		return badCursor()
+		return badCursor(place)
 	}
 	run, err := strconv.ParseInt(parts[0], 10, 64)
 	if err != nil || run <= 0 || f.Run != 0 && f.Run != run {
-		return badCursor()
+		return badCursor(place)
 	}
 	if fleet.ValidateName("cursor", parts[1]) != nil || fleet.ValidateName("cursor", parts[2]) != nil {
-		return badCursor()
+		return badCursor(place)
 	}
 	f.Run, f.AfterSite, f.AfterName = run, fleet.SiteName(parts[1]), fleet.InstanceName(parts[2])
 	return nil

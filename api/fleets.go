@@ -16,7 +16,7 @@ type putFleetInput struct {
 	NameParam
 	MutationParams
 	Deploy  bool   `query:"deploy" default:"true" doc:"false declares the change and runs nothing"`
-	Project string `query:"project" maxLength:"63" doc:"where the body names none"`
+	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
 }
 
 type turnFleetInput struct {
@@ -143,8 +143,8 @@ func fleetSpecOf(put FleetPut, patch []byte) (fleet.FleetSpec, error) {
 				WithHint("a patch is merged over the overrides of each instance, or over its config")
 		}
 	}
-	if put.Change.TemplateGeneration < 0 {
-		return spec, fleet.Errorf(fleet.Invalid, "this is no generation of a template").At("/change/templateGeneration")
+	if err := checkGeneration("/change/templateGeneration", put.Change.TemplateGeneration); err != nil {
+		return spec, err
 	}
 	if err := spec.Validate(); err != nil {
 		return spec, err

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -22,7 +23,7 @@ type deliveriesOutput struct{ Body List[Delivery] }
 
 type logsInput struct {
 	InstanceParams
-	Node  string `query:"node" maxLength:"63" doc:"only output of this node"`
+	Node  string `query:"node" maxLength:"63" format:"name" doc:"only output of this node"`
 	After int64  `query:"after" minimum:"0" doc:"only output from this offset on"`
 	Limit int32  `query:"limit" minimum:"1" maximum:"1000" doc:"at most so many pieces"`
 }
@@ -33,7 +34,8 @@ func (s *server) mountInstanceReads() {
 	register(s, forViewers, endpoint(http.MethodGet, instancePath+"/deliveries", "list-deliveries", "The delivery history, newest first"), s.listDeliveries)
 	register(s, forViewers, endpoint(http.MethodGet, instancePath+"/logs", "get-instance-logs", "Output of the instance, oldest first"), s.readLogs)
 	op := endpoint(http.MethodGet, instancePath+"/config", "get-instance-config", "The exact bytes that are deployed; viewers see what is marked secret redacted")
-	op.Parameters = append(op.Parameters, pathParam("site"), pathParam("name"), queryParam("revision", `"deployed" (default) or "desired"`))
+	op.Parameters = append(op.Parameters, pathParam("site"), pathParam("name"),
+		queryParam("revision", "", huma.Schema{Type: huma.TypeString, Enum: []any{"deployed", "desired"}, Default: "deployed"}))
 	s.stream(forViewers, op, s.instanceConfig)
 }
 
@@ -49,7 +51,7 @@ func (s *server) listDeliveries(ctx context.Context, in *listDeliveriesInput) (*
 	var before int64
 	if place != "" {
 		if before, err = strconv.ParseInt(place, 10, 64); err != nil || before <= 0 {
-			return nil, badCursor()
+			return nil, badCursor(place)
 		}
 	}
 	rows, err := s.store.ListDeliveries(ctx, o.ObjectKey, before, in.Limit+1)
@@ -75,7 +77,7 @@ func (s *server) instanceOf(ctx context.Context, p InstanceParams) (fleet.Object
 func (s *server) deliveryView(d postgres.Delivery) Delivery {
 	return Delivery{
 		ID: string(d.ID), Attempt: d.Attempt, Revision: d.Revision.Revision, Era: d.Revision.Era, Generation: d.Generation,
-		FromRevision: d.FromRevision, Action: d.Revision.Action, RevisionHash: d.Revision.Content.Hash,
+		FromRevision: d.FromRevision, FromGeneration: d.FromGeneration, Action: d.Revision.Action, RevisionHash: d.Revision.Content.Hash,
 		State: string(d.State), Phase: d.Phase, Reason: d.Reason, Message: d.Message, SettledAs: string(d.SettledAs),
 		RequestedBy: d.RequestedBy, Why: d.Why, CreatedAt: d.CreatedAt, EndedAt: d.EndedAt, Deadline: d.Deadline,
 		Nodes: progressOf(d.Targets), Workflow: s.links.workflow(d.WorkflowID, d.RunID),
@@ -128,12 +130,8 @@ func (s *server) instanceConfig(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	revision := deployed
-	switch r.URL.Query().Get("revision") {
-	case "", "deployed":
-	case "desired":
+	if r.URL.Query().Get("revision") == "desired" {
 		revision = desired
-	default:
-		return fleet.Errorf(fleet.Invalid, "there is no such revision").At("revision").WithHint("allowed are deployed and desired")
 	}
 	if revision.Content.Hash == "" {
 		return fleet.Errorf(fleet.NotFound, "instance %s has no config here", o.Name).At("revision").

@@ -28,7 +28,7 @@ type putInstanceInput struct {
 	InstanceParams
 	MutationParams
 	Deploy  bool   `query:"deploy" default:"true" doc:"false writes the spec and releases nothing"`
-	Project string `query:"project" maxLength:"63" doc:"where the body names none"`
+	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
 }
 
 type getInstanceInput struct{ InstanceParams }
@@ -126,8 +126,16 @@ func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putIns
 }
 
 func checkTemplatePin(put InstancePut) error {
-	if put.TemplateGeneration < 0 || put.TemplateGeneration > 0 && put.Template == "" {
-		return fleet.Errorf(fleet.Invalid, "this is no generation of a template").At("/templateGeneration")
+	if put.TemplateGeneration > 0 && put.Template == "" {
+		return fleet.Errorf(fleet.Invalid, "templateGeneration %d needs a template: give template, or leave templateGeneration out", put.TemplateGeneration).At("/templateGeneration")
+	}
+	return checkGeneration("/templateGeneration", put.TemplateGeneration)
+}
+
+// checkGeneration judges the generation of a template that something is pinned to.
+func checkGeneration(field string, n int64) error {
+	if n < 0 {
+		return fleet.Errorf(fleet.Invalid, "invalid templateGeneration %d: want 1 or more, or leave it out for the newest", n).At(field)
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func (s *server) nodeReplicaLogs(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch {
 	case !fleet.ValidReplicaID(string(in.Replica)):
-		return fleet.Errorf(fleet.Invalid, "this is no id of a replica").At("/replica")
+		return fleet.Errorf(fleet.Invalid, "invalid replica id: want 12 hex digits").At("/replica")
 	case in.Offset < 0 || in.Skipped < 0:
 		return fleet.Errorf(fleet.Invalid, "offsets start at 0").At("/offset")
 	}

@@ -15,7 +15,7 @@ import (
 
 type listModulesInput struct {
 	Limit     int32  `query:"limit" minimum:"1" maximum:"1000" default:"100"`
-	Cursor    string `query:"cursor" maxLength:"512" doc:"next of the page before"`
+	Cursor    string `query:"cursor" maxLength:"512" format:"cursor" doc:"next of the page before"`
 	Namespace string `query:"namespace" maxLength:"131" doc:"only the modules of this prefix"`
 }
 

@@ -10,7 +10,7 @@ import (
 
 type listNodesInput struct {
 	ListParams
-	Site string `query:"site" maxLength:"63" doc:"only the nodes of this site"`
+	Site string `query:"site" maxLength:"63" format:"name" doc:"only the nodes of this site"`
 }
 
 type nodesOutput struct{ Body List[Node] }

@@ -15,19 +15,19 @@ import (
 
 type getOperationInput struct {
 	ID   string `path:"id"`
-	Wait string `query:"wait" doc:"answer when it ends, or after so long (at most 60s)"`
+	Wait string `query:"wait" format:"wait" doc:"answer when it ends, or after so long (at most 60s)"`
 }
 
 type operationOutput struct{ Body Operation }
 
 type listOperationsInput struct {
 	ListParams
-	Site     string `query:"site" maxLength:"63"`
-	Instance string `query:"instance" maxLength:"63"`
-	Node     string `query:"node" maxLength:"63" doc:"only comparisons and drains of this node, and failovers to it"`
-	Fleet    string `query:"fleet" maxLength:"63" doc:"only those of this fleet change"`
+	Site     string `query:"site" maxLength:"63" format:"name"`
+	Instance string `query:"instance" maxLength:"63" format:"name"`
+	Node     string `query:"node" maxLength:"63" format:"name" doc:"only comparisons and drains of this node, and failovers to it"`
+	Fleet    string `query:"fleet" maxLength:"63" format:"name" doc:"only those of this fleet change"`
 	// Deployment is that of the operation, as its answer has it.
-	Deployment string `query:"deployment" maxLength:"63" doc:"only those of this deployment"`
+	Deployment string `query:"deployment" maxLength:"63" format:"name" doc:"only those of this deployment"`
 	State      string `query:"state" enum:"running,succeeded,failed,unknown,cancelled,superseded"`
 }
 
@@ -47,10 +47,7 @@ func (s *server) mountOperations() {
 }
 
 func (s *server) getOperation(ctx context.Context, in *getOperationInput) (*operationOutput, error) {
-	wait, err := waitOf(in.Wait)
-	if err != nil {
-		return nil, err
-	}
+	wait, _ := waitOf(in.Wait) // checked by its format
 	op, err := s.awaitOperation(ctx, in.ID, wait)
 	if err != nil {
 		return nil, err
@@ -61,15 +58,13 @@ func (s *server) getOperation(ctx context.Context, in *getOperationInput) (*oper
 
 const maxWait = time.Minute
 
-func waitOf(text string) (time.Duration, error) {
+// waitOf reads how long to wait; an empty text is not at all.
+func waitOf(text string) (wait time.Duration, ok bool) {
 	if text == "" {
-		return 0, nil
+		return 0, true
 	}
 	wait, err := time.ParseDuration(text)
-	if err != nil || wait < 0 || wait > maxWait {
-		return 0, fleet.Errorf(fleet.Invalid, "this is no time to wait").At("wait").WithHint("allowed are 0s to 60s")
-	}
-	return wait, nil
+	return wait, err == nil && wait >= 0 && wait <= maxWait
 }
 
 // pollOperation is how often a wait looks by itself: announcements may be lost.
@@ -148,7 +143,7 @@ func timePlace(cursor string) (postgres.Place, error) {
 	at, id, _ := strings.Cut(place, " ")
 	t, err := time.Parse(time.RFC3339Nano, at)
 	if err != nil || !fleet.ValidID(id) {
-		return postgres.Place{}, badCursor()
+		return postgres.Place{}, badCursor(place)
 	}
 	return postgres.Place{At: t, ID: id}, nil
 }

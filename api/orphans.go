@@ -13,7 +13,7 @@ import (
 type listOrphansInput struct {
 	NameParam
 	Limit  int32  `query:"limit" minimum:"1" maximum:"1000" default:"100"`
-	Cursor string `query:"cursor" maxLength:"512" doc:"next of the page before"`
+	Cursor string `query:"cursor" maxLength:"512" format:"cursor" doc:"next of the page before"`
 }
 
 type orphansOutput struct{ Body List[Orphan] }

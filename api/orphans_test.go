@@ -128,6 +128,7 @@ func TestOrphans(t *testing.T) {
 			Operation, Why string
 		}
 		require.NoError(t, json.Unmarshal(e.After, &after))
+		require.JSONEq(t, `{"approvedOrphans":[]}`, string(e.Before))
 		require.Len(t, after.ApprovedOrphans, 3)
 		require.Equal(t, []any{"ghost-2", int64(5), "never_known"},
 			[]any{after.ApprovedOrphans[1].Instance, after.ApprovedOrphans[1].Revision, after.ApprovedOrphans[1].Reason})

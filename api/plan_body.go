@@ -23,7 +23,7 @@ const (
 // ManyParams come with a request of many objects.
 type ManyParams struct {
 	Deploy   bool   `query:"deploy" default:"true" doc:"false writes specs and releases nothing"`
-	ApplySet string `query:"applySet" maxLength:"63" doc:"where the body has no place for it, because it is YAML"`
+	ApplySet string `query:"applySet" maxLength:"63" format:"name" doc:"where the body has no place for it, because it is YAML"`
 	Prune    bool   `query:"prune" doc:"likewise"`
 	Reason   string `query:"reason" maxLength:"1024" doc:"likewise"`
 }

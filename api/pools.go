@@ -13,7 +13,7 @@ type putPoolInput struct {
 	NameParam
 	MutationParams
 	CreateParams
-	Project string `query:"project" maxLength:"63" doc:"where the body names none"`
+	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
 }
 
 func (s *server) mountPools() {

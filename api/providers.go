@@ -164,7 +164,7 @@ func (s *server) listRefusals(ctx context.Context, in *refusalsInput) (*refusals
 	before := int64(0)
 	if place != "" {
 		if before, err = strconv.ParseInt(place, 10, 64); err != nil || before <= 0 {
-			return nil, badCursor()
+			return nil, badCursor(place)
 		}
 	}
 	rows, err := s.store.ListRefusals(ctx, in.Identity, before, in.Limit+1)

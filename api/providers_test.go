@@ -56,6 +56,9 @@ func TestProviders(t *testing.T) {
 	require.Equal(t, "new version", asked.Drain.Reason)
 	require.Equal(t, "ack", asked.Drain.Waits)
 	require.WithinDuration(t, now().Add(time.Minute), asked.Drain.Deadline, 10*time.Second)
+	// C72, C84: 30 s where nothing is said.
+	brief := into[Provider](t, r.call(r.operator, http.MethodPost, "/api/v1/providers/"+two+"/drain", nil))
+	require.WithinDuration(t, now().Add(30*time.Second), brief.Drain.Deadline, 10*time.Second)
 	again := into[Provider](t, r.call(r.operator, http.MethodPost, path+"/drain", DrainRequest{DeadlineSeconds: 600}))
 	require.Equal(t, asked.Drain.Deadline, again.Drain.Deadline)
 

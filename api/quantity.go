@@ -23,9 +23,9 @@ var memoryUnits = []struct {
 	{"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}, {"Ti", 1 << 40}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"", 1},
 }
 
-func notMemory() error {
-	return fleet.Errorf(fleet.Invalid, "this is no amount of memory").
-		WithHint(`allowed are bytes, or a text with Ki, Mi, Gi, Ti, k, M, G or T, for example "512Mi"`)
+func notMemory(raw []byte) error {
+	return fleet.Errorf(fleet.Invalid, "invalid amount of memory %.40s: want bytes, or a text with Ki, Mi, Gi, Ti, k, M, G or T", raw).
+		WithHint(`for example "512Mi"`)
 }
 
 // UnmarshalJSON reads either form.
@@ -36,7 +36,7 @@ func (m *Memory) UnmarshalJSON(raw []byte) error {
 	}
 	if len(raw) > 0 && raw[0] == '"' {
 		if err := json.Unmarshal(raw, &text); err != nil {
-			return notMemory()
+			return notMemory(raw)
 		}
 	}
 	i := slices.IndexFunc(memoryUnits, func(u struct {
@@ -49,14 +49,14 @@ func (m *Memory) UnmarshalJSON(raw []byte) error {
 	unit := memoryUnits[i]
 	number := strings.TrimSuffix(text, unit.suffix)
 	if strings.Trim(number, "0123456789.") != "" {
-		return notMemory()
+		return notMemory(raw)
 	}
 	n, err := strconv.ParseFloat(number, 64)
 	if bytes := n * unit.bytes; err == nil && bytes == math.Trunc(bytes) && bytes <= 1<<53 {
 		*m = Memory(bytes)
 		return nil
 	}
-	return notMemory()
+	return notMemory(raw)
 }
 
 // Schema shows both forms.
@@ -86,8 +86,7 @@ func (c *ReplicaCounts) UnmarshalJSON(raw []byte) error {
 	if len(raw) > 0 && raw[0] != '{' {
 		n, err := strconv.Atoi(string(raw))
 		if err != nil {
-			return fleet.Errorf(fleet.Invalid, "this is no count of replicas").
-				WithHint(`allowed are a whole number, or {"min","max","initial"}`)
+			return fleet.Errorf(fleet.Invalid, "invalid count of replicas %.40s: want a whole number, or an object with min, max and initial", raw)
 		}
 		*c = Exactly(n)
 		return nil

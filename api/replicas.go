@@ -10,15 +10,15 @@ import (
 
 type listReplicasInput struct {
 	ListParams
-	Deployment string `query:"deployment" maxLength:"63" doc:"only those of this deployment"`
-	Node       string `query:"node" maxLength:"63" doc:"only those on this node"`
+	Deployment string `query:"deployment" maxLength:"63" format:"name" doc:"only those of this deployment"`
+	Node       string `query:"node" maxLength:"63" format:"name" doc:"only those on this node"`
 	Ended      bool   `query:"ended" doc:"those that have ended too, as long as they are kept"`
 }
 
 type deploymentReplicasInput struct {
 	NameParam
 	ListParams
-	Node  string `query:"node" maxLength:"63" doc:"only those on this node"`
+	Node  string `query:"node" maxLength:"63" format:"name" doc:"only those on this node"`
 	Ended bool   `query:"ended" doc:"those that have ended too, as long as they are kept"`
 }
 

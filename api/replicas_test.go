@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -209,9 +210,11 @@ func (r *region) counted(tables ...string) map[string]int {
 	return out
 }
 
-func causesOf(e Explanation) []string {
+func causesOf(e Explanation) []string { return causeCodes(e.Causes) }
+
+func causeCodes(causes []Cause) []string {
 	out := []string{}
-	for _, c := range e.Causes {
+	for _, c := range causes {
 		out = append(out, c.Code)
 	}
 	return out
@@ -368,6 +371,47 @@ func TestExplain(t *testing.T) {
 		require.NotEmpty(t, e.Ended)
 		require.Equal(t, http.StatusOK, r.get(webPath+"/decisions").status)
 		require.Equal(t, http.StatusNotFound, r.get("/api/v1/deployments/other/explain").status)
+	})
+}
+
+// S95: a pool that selects no node is told from one that is full, each with what helps.
+func TestExplainPools(t *testing.T) {
+	t.Parallel()
+	r := running(t)
+	r.linked()
+	r.sql(`UPDATE nodes SET facts = '{"resources":{"cpu":4,"memory":1073741824},"drivers":["process"]}'`)
+	r.put("/api/v1/pools/gpu", `{"nodeLabels":{"gpu":"h100"}}`)
+	r.put(webPath, strings.Replace(web, `"replicas"`, `"placement":{"pools":["gpu"]}, "replicas"`, 1))
+	r.sql(`UPDATE replicas SET state = 'TERMINATED', ended_at = coalesce(ended_at, now())`)
+	causes := func() []Cause { return into[Explanation](t, r.get(webPath+"/explain")).Causes }
+	require.Contains(t, causes(), Cause{
+		"pool_misconfigured", "pool_misconfigured", "no node is in the pools gpu",
+		"none of the pools in placement.pools selects a node: holdfast get pools; name another one, or change its sites, nodes or nodeLabels",
+	})
+
+	r.put("/api/v1/pools/gpu", `{"sites":["plant-1"],"maxReplicas":1}`)
+	require.NotContains(t, causeCodes(causes()), CausePoolMisconfigured)
+	require.NotContains(t, causeCodes(causes()), CauseNoResources, "there is room for two")
+	r.put("/api/v1/pools/gpu", `{"nodes":["plant-1-a"],"maxReplicas":1}`)
+	r.sql(`UPDATE replicas SET state = 'HEALTHY', ended_at = NULL WHERE id = '` + one + `'`)
+	full := causes()
+	require.NotContains(t, causeCodes(full), CausePoolMisconfigured, "a bound that is reached is no misconfiguration")
+	at := slices.IndexFunc(full, func(c Cause) bool { return c.Code == "no_resources" })
+	require.GreaterOrEqual(t, at, 0)
+	require.Equal(t, "no_room", full[at].Reason)
+	require.Contains(t, full[at].Message, "as many as the pool allows")
+	require.Contains(t, full[at].Hint, "raise maxReplicas of a pool that is full")
+}
+
+// S95: what a node could not make sense of.
+func TestExplainBadDefinition(t *testing.T) {
+	t.Parallel()
+	r := running(t)
+	r.linked()
+	require.NotContains(t, causesOf(into[Explanation](t, r.get(webPath+"/explain"))), CauseBadDefinition)
+	r.sql(`UPDATE replicas SET reason = 'no_definition', message = 'unknown field "drvier"', process_version = (SELECT process_version FROM deployments) WHERE id = '` + old + `'`)
+	require.Contains(t, into[Explanation](t, r.get(webPath+"/explain")).Causes, Cause{
+		"bad_definition", "no_definition", `unknown field "drvier"`, "correct the declaration and apply it again",
 	})
 }
 

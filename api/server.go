@@ -82,6 +82,8 @@ const (
 	stallLimit = 30 * time.Second
 	// readingShare is how many largest bodies may be read at once.
 	readingShare = 4
+	// seeDocument is the hint of who asks for what is not there.
+	seeDocument = "GET /openapi.json lists what there is"
 	// envelopeRoom is what a request may have around its config.
 	envelopeRoom = 1 << 20
 )
@@ -175,10 +177,11 @@ func (s *server) routes(region string) (http.Handler, error) {
 	root := chi.NewRouter()
 	root.Use(s.observe)
 	root.NotFound(func(w http.ResponseWriter, _ *http.Request) {
-		writeProblem(w, problemFor(fleet.Errorf(fleet.NotFound, "there is nothing at this path").WithHint("GET /openapi.json lists what there is")))
+		writeProblem(w, problemFor(fleet.Errorf(fleet.NotFound, "there is nothing at this path").WithHint(seeDocument)))
 	})
 	root.MethodNotAllowed(func(w http.ResponseWriter, _ *http.Request) {
 		p := newProblem(fleet.Invalid, "this path has no such method")
+		p.Hint = seeDocument
 		p.Status = http.StatusMethodNotAllowed
 		writeProblem(w, p)
 	})
@@ -235,8 +238,6 @@ func openAPI(region string) huma.Config {
 			Security: []map[string][]string{{"token": {}}},
 		},
 		Formats: map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
-		// A misspelt ?dryRun must not turn a question into a change.
-		RejectUnknownQueryParameters: true,
 	}
 }
 

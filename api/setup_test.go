@@ -138,9 +138,16 @@ func (r *region) refusals() []audit.Refusal {
 // now is the clock of the tests: connections have deadlines by it, so it is the real one.
 var now = time.Now //nolint:forbidigo // see above
 
-// token makes an API token.
+// token makes an API token, and declares its project.
 func (r *region) token(role string, project fleet.ProjectName) string {
 	r.t.Helper()
+	if project != "" {
+		w := postgres.Write{Key: fleet.ObjectKey{Kind: fleet.KindProject, Name: string(project)}, Project: project, Actor: "test"}
+		if _, err := r.store.GetObject(r.t.Context(), w.Key); err != nil {
+			_, err = r.store.PutProject(r.t.Context(), w)
+			require.NoError(r.t, err)
+		}
+	}
 	token, hash, err := identity.NewToken(32)
 	require.NoError(r.t, err)
 	_, err = r.store.AddAPIToken(r.t.Context(), postgres.APIToken{Hash: hash[:], Role: role, Project: project, Note: role, CreatedBy: "test"})

@@ -12,7 +12,7 @@ import (
 type putTemplateInput struct {
 	NameParam
 	MutationParams
-	Project string `query:"project" maxLength:"63" doc:"where the body names none"`
+	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
 }
 
 func (s *server) mountTemplates() {

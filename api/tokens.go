@@ -57,7 +57,7 @@ func (s *server) createToken(ctx context.Context, in *createInput) (*tokenOutput
 	row := postgres.APIToken{Role: req.Role, Note: req.Note, CreatedBy: callOf(ctx).actor, CreatedAt: s.now()}
 	switch {
 	case roleNames[req.Role] == roleNone && req.Role != roleProvider:
-		return nil, fleet.Errorf(fleet.Invalid, "this is no role").At("/role").WithHint("allowed are admin, operator, viewer and provider")
+		return nil, fleet.Errorf(fleet.Invalid, "unknown role %.20q; use admin, operator, viewer or provider", req.Role).At("/role")
 	case req.Seconds < 0 || req.Seconds > maxTokenLife:
 		return nil, fleet.Errorf(fleet.Invalid, "allowed are 0 to %d seconds", maxTokenLife).At("/seconds")
 	case len(req.Note) > maxNote:

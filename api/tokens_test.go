@@ -61,3 +61,14 @@ func TestTokenLists(t *testing.T) {
 		})
 	}
 }
+
+// A project is deleted only when nothing would be left to the next one of its name.
+func TestDeleteProject(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.token("operator", "red")
+	r.put("/api/v1/templates/base?project=red", `{"project":"red","base":{}}`)
+	p := r.call(r.admin, http.MethodDelete, "/api/v1/projects/red", nil).problem(t)
+	require.Equal(t, []any{http.StatusUnprocessableEntity, "project red still has 1 template, 1 token"}, []any{p.Status, p.Detail})
+	require.Contains(t, p.Hint, "holdfast token list")
+}

@@ -191,28 +191,29 @@ type WorkflowRef struct {
 }
 
 // Delivery is one line of an instance's delivery history: who, when, why, from which
-// revision to which, and how it ended.
+// generation to which, and how it ended.
 type Delivery struct {
-	ID           string         `json:"id"`
-	Attempt      int64          `json:"attempt"`
-	Revision     int64          `json:"revision"`
-	Era          int64          `json:"era"`
-	Generation   int64          `json:"generation"`
-	FromRevision int64          `json:"fromRevision"`
-	Action       fleet.Action   `json:"action"`
-	RevisionHash fleet.Hash     `json:"revisionHash,omitempty"`
-	State        string         `json:"state"`
-	Phase        string         `json:"phase"`
-	Reason       string         `json:"reason,omitempty"`
-	Message      string         `json:"message,omitempty"`
-	SettledAs    string         `json:"settledAs,omitempty"`
-	RequestedBy  string         `json:"requestedBy"`
-	Why          string         `json:"why,omitempty"`
-	CreatedAt    time.Time      `json:"createdAt"`
-	EndedAt      *time.Time     `json:"endedAt,omitempty"`
-	Deadline     time.Time      `json:"deadline"`
-	Nodes        []NodeProgress `json:"nodes"`
-	Workflow     *WorkflowRef   `json:"workflow,omitempty"`
+	ID             string         `json:"id"`
+	Attempt        int64          `json:"attempt"`
+	Revision       int64          `json:"revision"`
+	Era            int64          `json:"era"`
+	Generation     int64          `json:"generation"`
+	FromRevision   int64          `json:"fromRevision" doc:"deployed before it, 0 where nothing was"`
+	FromGeneration int64          `json:"fromGeneration" doc:"the object's generation that fromRevision was released from"`
+	Action         fleet.Action   `json:"action"`
+	RevisionHash   fleet.Hash     `json:"revisionHash,omitempty"`
+	State          string         `json:"state"`
+	Phase          string         `json:"phase"`
+	Reason         string         `json:"reason,omitempty"`
+	Message        string         `json:"message,omitempty"`
+	SettledAs      string         `json:"settledAs,omitempty"`
+	RequestedBy    string         `json:"requestedBy"`
+	Why            string         `json:"why,omitempty"`
+	CreatedAt      time.Time      `json:"createdAt"`
+	EndedAt        *time.Time     `json:"endedAt,omitempty"`
+	Deadline       time.Time      `json:"deadline"`
+	Nodes          []NodeProgress `json:"nodes"`
+	Workflow       *WorkflowRef   `json:"workflow,omitempty"`
 }
 
 // Node is how a node reads. Ready: enrolled and answered with `started` since its start.
@@ -333,8 +334,8 @@ type Event struct {
 	Generation      int64           `json:"generation"`
 	ResourceVersion string          `json:"resourceVersion"`
 	Actor           string          `json:"actor"`
-	Before          json.RawMessage `json:"before,omitempty"`
-	After           json.RawMessage `json:"after,omitempty"`
+	Before          json.RawMessage `json:"before,omitempty" doc:"what was declared, or of type status what the region knew; absent where there was nothing"`
+	After           json.RawMessage `json:"after,omitempty" doc:"the same after the change; absent where nothing is left"`
 }
 
 // LogChunk is output of an instance on one node.

@@ -11,7 +11,7 @@ import (
 type DeploymentPut struct {
 	Project string               `json:"project,omitempty"`
 	Labels  map[string]string    `json:"labels,omitempty"`
-	Type    fleet.DeploymentType `json:"type,omitempty" enum:"process,vllm,tgi,sglang,nim,max,custom" doc:"process by default, which runs command as it is"`
+	Type    fleet.DeploymentType `json:"type,omitempty" enum:"process,cmd,vllm,tgi,sglang,nim,max,custom" doc:"process by default, which runs command as it is; cmd has port 8000 unless others are declared"`
 	Driver  fleet.Driver         `json:"driver,omitempty" enum:"process,docker" doc:"docker where there is an image, else process"`
 	Image   string               `json:"image,omitempty"`
 	Command []string             `json:"command,omitempty" doc:"in a container in place of the image's ENTRYPOINT; in it, in args, env and files, ${PORT}, ${PORT_NAME} and ${HOLDFAST_…} are replaced; $$ is a dollar"`

@@ -2,23 +2,36 @@ package main
 
 import (
 	"fmt"
-	"io/fs"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// newMigrateCommand brings a database to this version's schema, or prints the SQL that
-// would, for operators who apply it by hand (N72). Servers migrate by themselves.
+// newMigrateCommand brings a database to this version's schema, or prints the SQL that would, for
+// operators who apply it by hand (N72). Servers migrate by themselves unless --migrate=never.
 func (c *cli) newMigrateCommand() *cobra.Command {
 	var url, name string
 	var show bool
 	cmd := &cobra.Command{
 		Use: "migrate", Short: "Bring a database to this version's schema", Args: cobra.NoArgs,
+		Long: `Bring a database to this version's schema.
+
+With --print nothing is changed: the SQL that is missing from the database is printed, or that of an
+empty database when --database-url is empty. The script is one transaction and records what it does:
+
+  holdfast admin migrate --print --database-url "$URL" > migrate.sql
+  psql -v ON_ERROR_STOP=1 -f migrate.sql "$URL"
+
+It refuses a database of another version, so a second run changes nothing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if show {
-				return c.printMigrations()
+				script, err := postgres.MigrationScript(cmd.Context(), url)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprint(c.stdout, script)
+				return err
 			}
 			s, err := postgres.Open(cmd.Context(), url, name)
 			if err != nil {
@@ -31,24 +44,6 @@ func (c *cli) newMigrateCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&url, "database-url", c.env("HOLDFAST_DATABASE_URL"), "Postgres of the region")
 	cmd.Flags().StringVar(&name, "region", c.orEnv("HOLDFAST_REGION", "local"), "name of the region")
-	cmd.Flags().BoolVar(&show, "print", false, "print the SQL instead, to be applied by hand")
+	cmd.Flags().BoolVar(&show, "print", false, "print the SQL that the database lacks, to be applied by hand; change nothing")
 	return cmd
-}
-
-func (c *cli) printMigrations() error {
-	files := postgres.Migrations()
-	names, err := fs.Glob(files, "migrations/*.sql")
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		text, err := fs.ReadFile(files, name)
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(c.stdout, "-- %s\n%s\n", name, text); err != nil {
-			return err
-		}
-	}
-	return nil
 }

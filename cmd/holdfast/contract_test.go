@@ -221,3 +221,30 @@ func TestDeploymentContract(t *testing.T) {
 	require.Equal(t, exitUsage, bad.code)
 	require.Contains(t, bad.stderr, "/health/timeout")
 }
+
+// X19: the region's hint is on stderr, as text and as JSON, of one object and of each of many.
+func TestHintsReachTheCommandLine(t *testing.T) {
+	t.Parallel()
+	s := newRealShell(t)
+	got := s.run("explain", "deployment", "ghost")
+	require.Equal(t, exitNotFound, got.code)
+	require.Equal(t, "error: not_found: there is no deployment ghost\n  at: deployment\n  hint: holdfast get deployments\n", got.stderr)
+
+	var p api.Problem
+	got = s.run("explain", "deployment", "ghost", "-o", "json")
+	require.Equal(t, exitNotFound, got.code)
+	require.NoError(t, json.Unmarshal([]byte(got.stderr), &p))
+	require.Equal(t, []string{"deployment", "holdfast get deployments"}, []string{p.Field, p.Hint})
+
+	got = s.run("deploy", "plant-1/ghost")
+	require.Equal(t, exitNotFound, got.code)
+	require.Contains(t, got.stderr, "\n  hint: ")
+
+	many := write(t, "many.yaml", "kind: Project\nname: red\n---\nkind: Instance\nname: a\nsite: nowhere\nspec: {config: {}}\n")
+	for _, verb := range []string{"plan", "apply"} {
+		got = s.run(verb, "-f", many)
+		require.Equal(t, exitNotFound, got.code, verb)
+		require.Contains(t, got.stderr, "error: not_found: ", verb)
+		require.Contains(t, got.stderr, "\n  hint: ", verb)
+	}
+}

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-var deliveryHeader = []string{"ID", "ATTEMPT", "ACTION", "FROM", "TO", "GENERATION", "HASH", "STATE", "REASON", "NODES", "BY", "WHY", "CREATED", "ENDED"}
+var deliveryHeader = []string{"ID", "ATTEMPT", "ACTION", "FROM", "TO", "FROM-GENERATION", "GENERATION", "HASH", "STATE", "REASON", "NODES", "BY", "WHY", "CREATED", "ENDED"}
 
 func deliveryItem(d api.Delivery) item {
 	state := d.State
@@ -19,7 +19,7 @@ func deliveryItem(d api.Delivery) item {
 		state += " (settled as " + d.SettledAs + ")"
 	}
 	return item{name: "delivery/" + d.ID, value: d, cells: []string{
-		d.ID, number(d.Attempt), string(d.Action), number(d.FromRevision), number(d.Revision), number(d.Generation),
+		d.ID, number(d.Attempt), string(d.Action), number(d.FromRevision), number(d.Revision), number(d.FromGeneration), number(d.Generation),
 		short(d.RevisionHash), state, d.Reason, nodeStates(d.Nodes), d.RequestedBy, d.Why, stamp(d.CreatedAt), stampOf(d.EndedAt),
 	}}
 }

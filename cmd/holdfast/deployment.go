@@ -59,9 +59,6 @@ func (c *cli) newScaleCommand() *cobra.Command {
 	cmd.Flags().IntVar(&replicas, "replicas", 0, "how many there are to be")
 	_ = cmd.MarkFlagRequired("replicas") // it exists
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if replicas < 0 {
-			return &usageError{fmt.Errorf("--replicas is 0 or more")}
-		}
 		return c.turnDeployments(cmd.Context(), "scale", &f, args, func(ctx context.Context, client *api.Client, name string) (api.Accepted, error) {
 			return client.ScaleDeployment(ctx, name, api.ScaleRequest{Replicas: &replicas, Reason: f.reason}, f.mutation())
 		})

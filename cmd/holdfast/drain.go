@@ -33,7 +33,7 @@ func (c *cli) newDrainProviderCommand() *cobra.Command {
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, shown to the provider")
 	cmd.Flags().DurationVar(&deadline, "deadline", deadline, "when it is cut off, from now")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := drainDeadline(deadline); err != nil {
+		if err := aSecondAtLeast("deadline", deadline); err != nil {
 			return err
 		}
 		in.DeadlineSeconds = int64(deadline.Seconds())
@@ -48,14 +48,6 @@ func (c *cli) newDrainProviderCommand() *cobra.Command {
 		return c.print(single(providerHeader, c.providerItem(p)))
 	}
 	return cmd
-}
-
-// drainDeadline refuses what would be no whole second: zero stands for the default.
-func drainDeadline(d time.Duration) error {
-	if d < time.Second {
-		return &usageError{fleet.Errorf(fleet.Invalid, "--deadline is at least 1s")}
-	}
-	return nil
 }
 
 const drainNodeLong = `Empty a node, and wait for it. The node is cordoned; where it is a site's active, its peer takes
@@ -81,7 +73,7 @@ func (c *cli) newDrainNodeCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&deadline, "deadline", deadline, "when it is cut off, from now")
 	cmd.Flags().BoolVar(&in.Force, "force", false, "stop what runs there when there is no other place for it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := drainDeadline(deadline); err != nil {
+		if err := aSecondAtLeast("deadline", deadline); err != nil {
 			return err
 		}
 		in.DeadlineSeconds = int64(deadline.Seconds())

@@ -135,7 +135,7 @@ func TestDrainProviderDeadline(t *testing.T) {
 	for _, deadline := range []string{"0s", "500ms", "-1s"} {
 		out := s.run("drain", "provider", string(reg.ID), "--deadline", deadline)
 		require.Equal(t, exitUsage, out.code, deadline)
-		require.Contains(t, out.stderr, "--deadline is at least 1s")
+		require.Contains(t, out.stderr, `invalid --deadline "`+deadline+`": want `)
 	}
 	rows, err := store.ListConnections(t.Context(), reg.ID, "", 1)
 	require.NoError(t, err)

@@ -95,12 +95,12 @@ func TestDeliveries(t *testing.T) {
 	r := newRegion(t).plant1()
 	end := testNow.Add(3 * time.Second)
 	r.deliveries = []api.Delivery{{
-		ID: op2, Attempt: 7, Revision: 4, FromRevision: 3, Generation: 2, Action: fleet.ActionDeploy, RevisionHash: hash1,
+		ID: op2, Attempt: 7, Revision: 4, FromRevision: 3, FromGeneration: 1, Generation: 2, Action: fleet.ActionDeploy, RevisionHash: hash1,
 		State: "unknown", SettledAs: "applied", Reason: "communication", RequestedBy: "token:ci", Why: "ticket 4711",
 		CreatedAt: testNow, EndedAt: &end, Nodes: []api.NodeProgress{nodeAt("plant-1-a", "applied", 1)},
 	}}
 	got := newShell(t, r).ok("deliveries", "plant-1/press-7")
-	require.Regexp(t, `\n2{32} +7 +deploy +3 +4 +2 +aaaaaaaaaaaa +unknown \(settled as applied\) +communication +`+
+	require.Regexp(t, `\n2{32} +7 +deploy +3 +4 +1 +2 +aaaaaaaaaaaa +unknown \(settled as applied\) +communication +`+
 		`plant-1-a:applied +token:ci +ticket 4711 +2026-03-01T12:00:00Z +2026-03-01T12:00:03Z\n$`, got.stdout)
 }
 

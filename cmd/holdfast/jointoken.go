@@ -38,6 +38,9 @@ func (c *cli) newJoinTokenCreateCommand() *cobra.Command {
 		if in.Site == "" || in.Node == "" {
 			return &usageError{errors.New("--site and --node say which node may enrol")}
 		}
+		if err := aSecondAtLeast("ttl", ttl); ttl != 0 && err != nil {
+			return err
+		}
 		client, err := c.connect()
 		if err != nil {
 			return err

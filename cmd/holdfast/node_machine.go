@@ -33,7 +33,7 @@ func (*labelsFlag) Type() string { return "KEY=VALUE" }
 func (l *labelsFlag) Set(text string) error {
 	key, value, ok := strings.Cut(text, "=")
 	if !ok {
-		return fleet.Errorf(fleet.Invalid, "%.80q is not KEY=VALUE", text).At("label")
+		return fleet.Errorf(fleet.Invalid, "want KEY=VALUE")
 	}
 	if err := fleet.ValidateLabels("label", map[string]string{key: value}); err != nil {
 		return err
@@ -57,6 +57,8 @@ func (b *bytesFlag) String() string {
 
 func (*bytesFlag) Type() string { return "BYTES" }
 
+var errNotBytes = fleet.Errorf(fleet.Invalid, "want bytes, or a number with Ki, Mi, Gi or Ti, for example 512Mi")
+
 // Set takes a number with Ki, Mi, Gi or Ti behind it, or nothing.
 func (b *bytesFlag) Set(text string) error {
 	number, unit := strings.TrimRight(text, "KMGTi"), int64(1)
@@ -71,11 +73,11 @@ func (b *bytesFlag) Set(text string) error {
 	case "Ti":
 		unit = 1 << 40
 	default:
-		return fleet.Errorf(fleet.Invalid, "%.40q has no unit that is known", text).At("memory").WithHint("for example 512Mi or 16Gi")
+		return errNotBytes
 	}
 	n, err := strconv.ParseFloat(number, 64)
 	if err != nil || n <= 0 || n*float64(unit) >= math.MaxInt64 {
-		return fleet.Errorf(fleet.Invalid, "%.40q is no amount of memory", text).At("memory").WithHint("for example 512Mi or 16Gi")
+		return errNotBytes
 	}
 	*b = bytesFlag(n * float64(unit))
 	return nil

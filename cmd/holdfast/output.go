@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // format is the form of what is printed.
@@ -26,7 +27,7 @@ func (f *format) String() string { return string(*f) }
 // Set takes one of the formats.
 func (f *format) Set(s string) error {
 	if !slices.Contains(formats, s) {
-		return fmt.Errorf("allowed are %s", strings.Join(formats, ", "))
+		return fmt.Errorf("want %s", fleet.OrList(formats))
 	}
 	*f = format(s)
 	return nil

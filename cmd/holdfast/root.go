@@ -40,6 +40,7 @@ func newRootCommand(c *cli) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, Args: noSubcommand, RunE: showHelp, SuggestionsMinimumDistance: 2,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return c.begin(cmd) },
 	}
+	root.SetFlagErrorFunc(flagError)
 	c.flags.output = formatTable
 	flags := root.PersistentFlags()
 	flags.VarP(&c.flags.output, "output", "o", "form of what is printed: table, json, yaml or name")
@@ -69,6 +70,9 @@ func newRootCommand(c *cli) *cobra.Command {
 // begin marks that the command line was understood, and starts the clock of --timeout.
 func (c *cli) begin(cmd *cobra.Command) error {
 	if err := cmd.ValidateRequiredFlags(); err != nil { // cobra itself looks later
+		return err
+	}
+	if err := checkNumbers(cmd); err != nil {
 		return err
 	}
 	c.started = true

@@ -16,6 +16,7 @@ import (
 func (c *cli) newServerCommand() *cobra.Command {
 	cfg := region.ServerConfig{BootstrapToken: c.env("HOLDFAST_BOOTSTRAP_TOKEN"), Timing: region.DefaultTiming()}
 	var roles []string
+	var migrate string
 	cmd := &cobra.Command{
 		Use: "server", Short: "Run a server of a region: API and workers", Args: cobra.NoArgs,
 		Long: `Run a server of a region. It is stateless and runs in any number beside one Postgres
@@ -24,6 +25,9 @@ and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin
 spoken to with has flags of its own, --temporal-…`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if cfg.Roles, err = region.ParseRoles(roles); err != nil {
+				return err
+			}
+			if cfg.Migrate, err = region.ParseMigrate(migrate); err != nil {
 				return err
 			}
 			if err := c.linkEnv(cmd, &cfg.Timing.Link); err != nil {
@@ -40,6 +44,7 @@ spoken to with has flags of its own, --temporal-…`,
 	f := cmd.Flags()
 	f.StringVar(&cfg.Region, "region", c.orEnv("HOLDFAST_REGION", "local"), "name of the region")
 	f.StringVar(&cfg.DatabaseURL, "database-url", c.env("HOLDFAST_DATABASE_URL"), "Postgres of the region")
+	f.StringVar(&migrate, "migrate", c.orEnv("HOLDFAST_MIGRATE", string(region.MigrateAuto)), "who brings the database to this version's schema: auto is this server at its start; never is an operator (holdfast admin migrate), the server only checks")
 	f.StringVar(&cfg.Listen, "listen", c.orEnv("HOLDFAST_LISTEN", "127.0.0.1:7460"), "address to serve on")
 	f.StringVar(&cfg.Link, "link", c.orEnv("HOLDFAST_LINK", defaultLink), "address to serve the link on, for providers and nodes; \"\" serves none")
 	c.tlsFlags(cmd, &cfg.TLS, "API and link")

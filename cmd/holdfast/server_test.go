@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -48,6 +49,24 @@ func TestLinkEnvironment(t *testing.T) {
 	require.Equal(t, fleet.DefaultLinkTiming().HeartbeatEvery, got.HeartbeatEvery, "what a person says is not changed")
 	_, err = read(map[string]string{"HOLDFAST_PROVIDER_CONTROL_PLANE_TIMEOUT": "soon"})
 	require.Equal(t, fleet.Invalid, fleet.KindOf(err))
+}
+
+// C72, C84: the defaults of the link's port and of a drain, which scripts and firewalls rely on.
+func TestDefaultsOfFlags(t *testing.T) {
+	t.Parallel()
+	s := newShell(t, nil)
+	c := &cli{process: s.process(os.Stdout, os.Stderr, nil)}
+	for _, row := range []struct {
+		cmd        *cobra.Command
+		flag, want string
+	}{
+		{c.newServerCommand(), "link", "127.0.0.1:9090"},
+		{c.newNodeCommand(), "link", "127.0.0.1:9090"},
+		{c.newDrainNodeCommand(), "deadline", "30s"},
+		{c.newDrainProviderCommand(), "deadline", "30s"},
+	} {
+		require.Equal(t, row.want, row.cmd.Flag(row.flag).DefValue, "%s --%s", row.cmd.CommandPath(), row.flag)
+	}
 }
 
 // C87: what Temporal is spoken to with comes from flags, and what they leave out from the

@@ -57,6 +57,9 @@ func (c *cli) newTokenCreateCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "lifetime, 0 for no end")
 	complete(cmd, "role", fixed("admin", "operator", "viewer", "provider"))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := aSecondAtLeast("ttl", ttl); ttl != 0 && err != nil {
+			return err
+		}
 		in.Project, in.Seconds = c.flags.project, int64(ttl.Seconds()) // not the context's: that would bind unasked
 		client, err := c.connect()
 		if err != nil {

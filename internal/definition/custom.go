@@ -36,7 +36,7 @@ func (custom) Validate(spec fleet.DeploymentSpec) error {
 		return fleet.Errorf(fleet.Invalid, "there is nothing to run").At(definitionField + "/service/start_command")
 	}
 	if p := d.Service.Port; p < 0 || p > 65535 {
-		return fleet.Errorf(fleet.Invalid, "%d is no port", p).At(definitionField + "/service/port")
+		return fleet.Errorf(fleet.Invalid, "invalid port %d: want 1 to 65535", p).At(definitionField + "/service/port")
 	}
 	for i, a := range d.Service.PreStartActions {
 		if _, err := commandOf(a, definitionField+"/service/pre_start_actions/"+strconv.Itoa(i)); err != nil {
@@ -98,7 +98,7 @@ func (custom) Generate(spec fleet.DeploymentSpec, section Section) (fleet.Proces
 // commandOf is the command of a step before the start.
 func commandOf(a fleet.ModelAction, field string) ([]string, error) {
 	if a.Action != runCommand {
-		return nil, fleet.Errorf(fleet.Invalid, "%.80q is not understood", a.Action).At(field + "/action").WithHint("the only one is " + runCommand)
+		return nil, fleet.Errorf(fleet.Invalid, "unknown action %.80q; use %s", a.Action, runCommand).At(field + "/action")
 	}
 	words, _ := a.Args["command"].([]any)
 	var command []string

@@ -128,6 +128,9 @@ func TestGenerate(t *testing.T) {
 		"custom":         serving(fleet.TypeCustom, "", modelDefinition(whole)),
 		"custom_least":   serving(fleet.TypeCustom, "", modelDefinition(fleet.ModelDefinition{Service: fleet.ModelService{StartCommand: []string{"serve"}, HealthCheck: &fleet.ModelHealth{Path: "/"}}})),
 		"process":        serving(fleet.TypeProcess, "", command("redis-server", "--port", "${PORT}"), func(s *fleet.DeploymentSpec) { s.Process.Ports = []fleet.ProcessPort{{Name: "redis"}} }),
+		"cmd":            serving(fleet.TypeCmd, "", command("python3", "serve.py", "${PORT}")),
+		"cmd_ports":      serving(fleet.TypeCmd, "", image("registry.example/serve:2"), func(s *fleet.DeploymentSpec) { s.Process.Ports = []fleet.ProcessPort{{Name: "api"}} }),
+		"cmd_check":      serving(fleet.TypeCmd, "", image("registry.example/serve:2"), func(s *fleet.DeploymentSpec) { s.Process.Health = &fleet.HealthCheck{Path: "/up"} }),
 		"process_image":  serving("", "", image("registry.example/web:1.4")),
 		"whole_command":  serving(fleet.TypeVLLM, "", command("/opt/serve.sh", "${PORT}")),
 		"a_dollar_stays": serving(fleet.TypeVLLM, "/models/$HOME/${PORT}"),
@@ -145,6 +148,28 @@ func TestGenerate(t *testing.T) {
 			require.NoError(t, json.Unmarshal(text, &read))
 			require.Equal(t, d, read, "a node reads what was generated")
 		})
+	}
+}
+
+// S119: the profiles' ports and checks, as they are written there.
+func TestProfiles(t *testing.T) {
+	t.Parallel()
+	for of, want := range map[fleet.DeploymentType]struct {
+		port int
+		path string
+	}{
+		fleet.TypeVLLM: {8000, "/health"}, fleet.TypeNIM: {8000, "/v1/health/ready"}, fleet.TypeTGI: {3000, "/info"},
+		fleet.TypeSGLang: {9001, "/health"}, fleet.TypeMAX: {8000, "/health"}, fleet.TypeCmd: {8000, ""},
+	} {
+		spec := serving(of, "m", image("registry.example/server:1"))
+		if want.path == "" {
+			spec.Model = ""
+		}
+		d, _, err := definition.Generate(spec, nil)
+		require.NoError(t, err, of)
+		require.Equal(t, []fleet.ProcessPort{{Name: "http", Port: want.port}}, d.Ports, of)
+		require.Equal(t, want.path, d.Health.Path, of)
+		require.Equal(t, want.path == "", d.Health.Type == fleet.HealthNone, of)
 	}
 }
 
@@ -241,6 +266,8 @@ func TestGenerateRefuses(t *testing.T) {
 		{"no model", "/model", serving(fleet.TypeVLLM, "")},
 		{"no model for TGI", "/model", serving(fleet.TypeTGI, "", args("--quantize", "awq"))},
 		{"a model of a process", "/model", serving(fleet.TypeProcess, "m", command("x"))},
+		{"a model of a cmd", "/model", serving(fleet.TypeCmd, "m", command("x"))},
+		{"a cmd without a command", "/process/command", serving(fleet.TypeCmd, "")},
 		{"options for a command", "/process/command/0", serving(fleet.TypeTGI, "m", command("--quantize", "awq"))},
 		{"nothing to run", "/process/command", serving(fleet.TypeProcess, "")},
 		{"NIM without an image", "/process/image", serving(fleet.TypeNIM, "")},

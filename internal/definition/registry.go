@@ -54,6 +54,7 @@ type Registry struct {
 func generators() map[fleet.DeploymentType]Generator {
 	return map[fleet.DeploymentType]Generator{
 		fleet.TypeProcess: process{},
+		fleet.TypeCmd:     process{},
 		fleet.TypeVLLM:    vllm{},
 		fleet.TypeTGI:     tgi{},
 		fleet.TypeSGLang:  sglang{},

@@ -26,9 +26,10 @@ type DeploymentSpec struct {
 // DeploymentType says which generator makes the definition.
 type DeploymentType string
 
-// The types; a process runs its command as it is.
+// The types; a process runs its command as it is, and a cmd too, as a server on port 8000 (S119).
 const (
 	TypeProcess DeploymentType = "process"
+	TypeCmd     DeploymentType = "cmd"
 	TypeVLLM    DeploymentType = "vllm"
 	TypeTGI     DeploymentType = "tgi"
 	TypeSGLang  DeploymentType = "sglang"
@@ -39,7 +40,7 @@ const (
 
 // DeploymentTypes lists them.
 func DeploymentTypes() []DeploymentType {
-	return []DeploymentType{TypeProcess, TypeVLLM, TypeTGI, TypeSGLang, TypeNIM, TypeMAX, TypeCustom}
+	return []DeploymentType{TypeProcess, TypeCmd, TypeVLLM, TypeTGI, TypeSGLang, TypeNIM, TypeMAX, TypeCustom}
 }
 
 // DesiredState is started or stopped.

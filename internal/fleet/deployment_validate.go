@@ -91,7 +91,7 @@ func (s DeploymentSpec) Bodies() []Hash {
 func (b ReplicaBounds) Validate() error {
 	switch {
 	case b.Max < 1 || b.Max > MaxReplicas:
-		return Errorf(Invalid, "%d replicas at most, allowed are 1 to %d", b.Max, MaxReplicas).At("/replicas/max")
+		return Errorf(Invalid, "%d replicas requested; the limit is %d, and the least 1", b.Max, MaxReplicas).At("/replicas/max")
 	case b.Min < 0 || b.Min > b.Max:
 		return Errorf(Invalid, "%d replicas at least, of %d at most", b.Min, b.Max).At("/replicas/min").
 			WithHint("min is 0 to max")
@@ -107,7 +107,7 @@ func (r Resources) validate() error {
 	case !(r.CPU >= 0 && r.CPU <= maxReplicaCPU):
 		return Errorf(Invalid, "allowed are 0 to %d cores", maxReplicaCPU).At("/resources/cpu")
 	case r.Memory < 0 || r.Memory > maxReplicaMemory:
-		return Errorf(Invalid, "%d bytes of memory cannot be had", r.Memory).At("/resources/memory").
+		return Errorf(Invalid, "%d bytes of memory requested; the limit is %d", r.Memory, int64(maxReplicaMemory)).At("/resources/memory").
 			WithHint(`bytes, or "512Mi", "4Gi"`)
 	case r.GPUs < 0 || r.GPUs > maxReplicaGPUs:
 		return Errorf(Invalid, "allowed are 0 to %d GPUs", maxReplicaGPUs).At("/resources/gpus")

@@ -215,12 +215,12 @@ func (w Window) validate(at string) error {
 	}
 	for i, d := range w.Days {
 		if _, is := weekdays[d]; !is {
-			return Errorf(Invalid, "%.20q is no day", d).At(fmt.Sprintf("%s/days/%d", at, i)).WithHint("mon, tue, wed, thu, fri, sat or sun")
+			return Errorf(Invalid, "unknown day %.20q; use mon, tue, wed, thu, fri, sat or sun", d).At(fmt.Sprintf("%s/days/%d", at, i))
 		}
 	}
 	for field, text := range map[string]string{"/from": w.From, "/to": w.To} {
 		if _, err := ParseClock(text); err != nil {
-			return Errorf(Invalid, "%.20q is no time of day", text).At(at + field).WithHint(`write it as "22:00"`)
+			return Errorf(Invalid, "invalid time of day %.20q: want HH:MM, 00:00 to 23:59", text).At(at + field)
 		}
 	}
 	return nil
@@ -230,7 +230,7 @@ func (w Window) validate(at string) error {
 func ParseClock(text string) (time.Duration, error) {
 	t, err := time.Parse("15:04", text)
 	if err != nil || len(text) != len("15:04") {
-		return 0, Errorf(Invalid, "%.20q is no time of day", text)
+		return 0, Errorf(Invalid, "invalid time of day %.20q: want HH:MM, 00:00 to 23:59", text)
 	}
 	return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute, nil
 }

@@ -85,7 +85,7 @@ func (s FleetState) Next(on FleetEvent) (FleetState, error) {
 	}
 	e := Errorf(IllegalState, "a fleet change that is %s cannot be %s", s, fleetPast[on])
 	if len(can) > 0 {
-		return s, e.WithHint("it can " + orList(can))
+		return s, e.WithHint("it can " + OrList(can))
 	}
 	return s, e
 }
@@ -112,21 +112,6 @@ func (on FleetEvent) Operation(reason string, all FleetCounts) OperationState {
 var fleetPast = map[FleetEvent]string{
 	FleetPause: "paused", FleetResume: "resumed", FleetCancel: "cancelled", FleetRetry: "retried", FleetRollback: "rolled back",
 	FleetStop: "stopped", FleetFinish: "finished", FleetSupersede: "superseded",
-}
-
-func orList(words []string) string {
-	out := ""
-	for i, w := range words {
-		switch {
-		case i == 0:
-		case i == len(words)-1:
-			out += " or "
-		default:
-			out += ", "
-		}
-		out += w
-	}
-	return out
 }
 
 // FleetTargetState is where one instance of a run stands.

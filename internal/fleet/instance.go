@@ -1,5 +1,7 @@
 package fleet
 
+import "strings"
+
 // InstanceSpec is what a person declares of an instance, bodies by hash. Exactly one of
 // Config, Template and Artifact is set.
 type InstanceSpec struct {
@@ -19,19 +21,12 @@ type InstanceSpec struct {
 
 // Validate checks what can be seen without the region's other objects.
 func (s InstanceSpec) Validate() error {
-	sources := 0
-	for _, set := range []bool{s.Config != nil, s.Template != "", s.Artifact != nil} {
-		if set {
-			sources++
-		}
+	if err := s.validateSource(); err != nil {
+		return err
 	}
 	switch {
-	case sources != 1:
-		return Errorf(Invalid, "%d sources of the config", sources).At("/").
-			WithHint(`give exactly one of "config", "template" and "artifact"`)
 	case s.Overrides != nil && s.Template == "":
-		return Errorf(Invalid, "overrides without a template").At("/overrides").
-			WithHint(`overrides are merged over a template; with "config", change the config itself`)
+		return Errorf(Invalid, "overrides need a template: give template, or change the config itself").At("/overrides")
 	case s.Artifact != nil && len(s.Secrets) > 0:
 		return Errorf(Invalid, "an artifact has no paths").At("/secrets").
 			WithHint("paths are marked in a config that is JSON")
@@ -53,6 +48,26 @@ func (s InstanceSpec) Validate() error {
 		return s.Run.Validate("/run")
 	}
 	return nil
+}
+
+// validateSource wants exactly one place where the config comes from.
+func (s InstanceSpec) validateSource() error {
+	var given []string
+	for _, source := range []struct {
+		name string
+		set  bool
+	}{{"config", s.Config != nil}, {"template", s.Template != ""}, {"artifact", s.Artifact != nil}} {
+		if source.set {
+			given = append(given, source.name)
+		}
+	}
+	switch len(given) {
+	case 0:
+		return Errorf(Invalid, "config is required: give one of config, template, artifact").At("/")
+	case 1:
+		return nil
+	}
+	return Errorf(Invalid, "%s are given at once: give one of config, template, artifact", strings.Join(given, ", ")).At("/")
 }
 
 // Bodies names what the spec refers to, which the write holds against the collection.

@@ -28,11 +28,11 @@ func (p Process) validate() error {
 	case p.Driver == DriverProcess && p.Image != "":
 		return Errorf(Invalid, "a process has no image").At(processField + "/image").WithHint(`leave out the driver, or say "docker"`)
 	case len(p.Image) > maxImage || strings.ContainsAny(p.Image, " \t\n\x00"):
-		return Errorf(Invalid, "that is no name of an image").At(processField + "/image")
+		return Errorf(Invalid, "invalid image %.80q: want its name, up to %d bytes without spaces", p.Image, maxImage).At(processField + "/image")
 	case p.StopSeconds < 0 || p.StopSeconds > maxProcessSeconds:
 		return Errorf(Invalid, "allowed are 0 to %d seconds", maxProcessSeconds).At(processField + "/stopSeconds").WithHint("0 is the default")
 	case p.SharedMemory < 0 || p.SharedMemory > maxReplicaMemory:
-		return Errorf(Invalid, "%d bytes of memory cannot be had", p.SharedMemory).At(processField + "/sharedMemory").WithHint(`bytes, or "512Mi", "4Gi"`)
+		return Errorf(Invalid, "%d bytes of shared memory requested; the limit is %d", p.SharedMemory, int64(maxReplicaMemory)).At(processField + "/sharedMemory").WithHint(`0 is the engine's default; give bytes, or "512Mi", "4Gi"`)
 	case p.Startup != nil && !(p.Startup.Deadline > 0 && p.Startup.Deadline <= maxStartup):
 		return Errorf(Invalid, "allowed are up to %d seconds, and more than 0", maxStartup).At(processField + "/startup/deadline")
 	}

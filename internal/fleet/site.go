@@ -33,7 +33,7 @@ func (s SiteSpec) Validate() error {
 	switch s.OnIsolation {
 	case "", IsolationStop, IsolationRun:
 	default:
-		return Errorf(Invalid, "%.40q is none of stop, run", s.OnIsolation).At("/onIsolation")
+		return Errorf(Invalid, "unknown onIsolation %.40q; use stop or run", s.OnIsolation).At("/onIsolation")
 	}
 	seen, roles := map[NodeName]bool{}, map[Role]int{}
 	for i, n := range s.Nodes {
@@ -47,7 +47,7 @@ func (s SiteSpec) Validate() error {
 		switch n.Role {
 		case RoleActive, RoleStandby, RoleWorker:
 		default:
-			return Errorf(Invalid, "%.40q is none of active, standby, worker", n.Role).At(at + "/role")
+			return Errorf(Invalid, "unknown role %.40q; use active, standby or worker", n.Role).At(at + "/role")
 		}
 		seen[n.Name], roles[n.Role] = true, roles[n.Role]+1
 	}

@@ -40,6 +40,7 @@ func (s *Store) EndBatch(ctx context.Context, id fleet.BatchID, judge EndJudge) 
 type itemEnd struct {
 	fleet.End
 	d       *db.Delivery
+	was     deliveryStatus
 	rev     *db.Revision
 	targets []fleet.TargetSeen
 	// Moved is set when the site has another active by now, which is owed it instead.
@@ -87,7 +88,8 @@ func (w *batchWork) judge(ctx context.Context, judge EndJudge, lease *db.SiteLea
 	out := make([]itemEnd, len(open))
 	w.judged = make(map[string]bool, len(open))
 	for i, d := range open {
-		e := itemEnd{d: d, rev: w.revisions[d.Name], targets: targets[d.ID]}
+		e := itemEnd{d: d, was: deliveryStatusOf(d), rev: w.revisions[d.Name], targets: targets[d.ID]}
+		e.was.RevisionHash = hashText(e.rev.BodyHash)
 		seen := fleet.DeliverySeen{
 			ID: fleet.DeliveryID(d.ID), Revision: revisionOf(e.rev), Node: fleet.NodeName(d.Node), Epoch: d.Epoch,
 			Since: d.CreatedAt, Deadline: d.DeadlineAt, Batch: fleet.BatchID(w.batch.ID), Targets: asApplied(e.targets),
@@ -254,15 +256,16 @@ func (w *batchWork) endOperations(ctx context.Context, ends []itemEnd) error {
 func (w *batchWork) announce(ctx context.Context, ends []itemEnd) error {
 	p := db.AppendStatusEventsParams{Site: w.batch.Site}
 	for _, e := range ends {
-		after, err := json.Marshal(map[string]any{
-			"delivery": e.Delivery, "state": e.State, "reason": e.Reason, "revision": e.rev.Revision,
-			"revisionHash": hashText(e.rev.BodyHash),
-		})
+		before, err := json.Marshal(e.was)
+		if err != nil {
+			return failed("write the status event", err)
+		}
+		after, err := json.Marshal(e.was.ended(e.End))
 		if err != nil {
 			return failed("write the status event", err)
 		}
 		p.Names, p.Generations = append(p.Names, e.d.Name), append(p.Generations, e.rev.Generation)
-		p.Afters = append(p.Afters, string(after))
+		p.Befores, p.Afters = append(p.Befores, string(before)), append(p.Afters, string(after))
 	}
 	if err := w.bury(ctx, p.Names); err != nil {
 		return err

@@ -189,13 +189,13 @@ func (b *bench) rowsOf(name fleet.InstanceName) []string {
 		UNION ALL SELECT format('owed %s %s %s %s %s', node, revision, action, due, reason) FROM owed WHERE name = $1
 		UNION ALL SELECT format('held %s %s %s %s', node, revision, high_revision, running) FROM node_held WHERE name = $1
 		UNION ALL SELECT format('pending %s', revision) FROM pending WHERE name = $1
-		UNION ALL SELECT format('delivery %s %s %s %s %s %s %s %s %s %s', attempt, revision, state, phase, reason, message, settled_as, node, epoch, from_revision)
-			FROM deliveries WHERE name = $1
+		UNION ALL SELECT format('delivery %s %s %s %s %s %s %s %s %s %s %s', attempt, revision, state, phase, reason, message, settled_as, node, epoch,
+			from_revision, from_generation) FROM deliveries WHERE name = $1
 		UNION ALL SELECT format('target %s %s %s %s %s %s %s %s', d.attempt, t.node, t.role, t.state, t.already, t.tries, t.reason, t.message)
 			FROM deliveries d JOIN delivery_nodes t ON t.delivery_id = d.id WHERE d.name = $1
 		UNION ALL SELECT format('operation %s %s %s %s %s', o.revision, o.state, o.reason, o.message, d.attempt)
 			FROM operations o LEFT JOIN deliveries d ON d.id = o.delivery_id WHERE o.name = $1
-		UNION ALL SELECT format('event %s %s %s', type, generation, after - 'delivery') FROM events WHERE name = $1) all_rows`, name)
+		UNION ALL SELECT format('event %s %s %s %s', type, generation, before - 'delivery', after - 'delivery') FROM events WHERE name = $1) all_rows`, name)
 }
 
 // settled says that what was released last is deployed, and owed to nobody.

@@ -45,6 +45,20 @@ func TestReleaseBatch(t *testing.T) {
 			AND id > 2), (SELECT count(*) FROM operations WHERE state = 'running')]`))
 	})
 
+	// N105: from which revision to which.
+	t.Run("says from which revision each delivery comes", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		names := b.instances(2)
+		b.fleetOf(1, names...)
+		b.deliver(releaseOf(batchID(1), b.changeTo(names[0], `{"a":"one"}`)))
+		b.deliver(alone(releaseOf(batchID(2), b.changeTo(names[0], `{"a":"two"}`))))
+		b.release(alone(releaseOf(batchID(3), b.changeTo(names[0], `{"a":"never deployed"}`), b.changeTo(names[1], `{"a":"first"}`))))
+		b.release(alone(releaseOf(batchID(4), b.changeTo(names[0], `{"a":"three"}`))))
+		require.Equal(t, []string{"i000 1 from 0", "i000 2 from 1", "i000 3 from 2", "i000 4 from 2", "i001 1 from 0"},
+			scan[[]string](b, `SELECT array_agg(format('%s %s from %s', name, revision, from_revision) ORDER BY name, revision) FROM deliveries`))
+	})
+
 	t.Run("says of each that cannot be changed why, and goes on with the rest", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

@@ -117,8 +117,11 @@ func (c *collection) history(ctx context.Context, kind fleet.CollectedKind, afte
 		c.removed, err = c.q.CollectDeliveries(ctx, p)
 		return err
 	}
-	p.OlderSeconds = c.keep.Bodies.Seconds() // so long a body stays that nothing refers to
-	c.removed, err = c.q.CollectRevisions(ctx, db.CollectRevisionsParams(p))
+	c.removed, err = c.q.CollectRevisions(ctx, db.CollectRevisionsParams{
+		Keep: p.Keep, DeliveriesSeconds: p.OlderSeconds, MaxRows: p.MaxRows,
+		OlderSeconds: c.keep.Bodies.Seconds(), // so long a body stays that nothing refers to
+		AfterSite:    p.AfterSite, AfterName: p.AfterName, ToSite: p.ToSite, ToName: p.ToName,
+	})
 	return err
 }
 

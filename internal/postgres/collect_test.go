@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -218,6 +219,27 @@ func TestCollectHistories(t *testing.T) {
 		require.Equal(t, []int64{2, 3, 4, 5, 7, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30}, b.without(b.numbers("revisions"), b.running()))
 	})
 
+	// N105
+	t.Run("keeps what a kept delivery came from, and no longer", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		deploy := func(n int) {
+			b.put(fmt.Sprintf(`{"n":%d}`, n))
+			b.deploy(fmt.Sprint(n))
+			b.age("31 days")
+			b.collectAll()
+		}
+		for n := 1; n <= 11; n++ {
+			deploy(n)
+		}
+		require.EqualValues(t, 2, slices.Min(b.numbers("deliveries")))
+		require.EqualValues(t, 1, slices.Min(b.numbers("revisions")))
+		require.True(t, b.stored(`{"n":1}`))
+		deploy(12)
+		require.EqualValues(t, 3, slices.Min(b.numbers("deliveries")))
+		require.EqualValues(t, 2, slices.Min(b.numbers("revisions")))
+	})
+
 	t.Run("forgets a deleted instance but for its tombstone", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
@@ -230,11 +252,16 @@ func TestCollectHistories(t *testing.T) {
 		b.record(d, nodeA)
 		b.record(d, nodeB)
 		b.end(d, fleet.DeliverySucceeded)
+		b.exec(`UPDATE deliveries SET ended_at = ended_at - interval '31 days' WHERE id <> $1`, d.ID)
+		b.exec(`UPDATE revisions SET created_at = created_at - interval '31 days'`)
+		b.collectAll()
+		require.Equal(t, []int64{3, 4}, b.numbers("revisions"), "while its last delivery would be kept anyhow (N105)")
 		b.age("31 days")
 		b.collectAll()
 		b.age("25 hours")
 		b.collectAll()
 		require.Equal(t, []int64{4}, b.numbers("revisions"))
+		require.EqualValues(t, 3, b.delivery(d.ID).FromGeneration) // N105
 		require.Zero(t, scan[int](b, `SELECT count(*) FROM operations`))
 		require.Zero(t, scan[int](b, `SELECT count(*) FROM bodies`))
 		require.Equal(t, "4 4 true default", scan[string](b, `SELECT concat_ws(' ', last_revision, desired_revision,

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -40,14 +39,17 @@ func (s *Store) Uncordon(ctx context.Context, in CordonRequest) error {
 			return fleet.Errorf(fleet.IllegalState, "node %s is being drained", in.Node).At("name").
 				WithHint("cancel operation " + d.Newest + " first")
 		}
-		n, err := q.UncordonNode(ctx, string(in.Node))
-		if err != nil || n == 0 {
+		reason, err := q.UncordonNode(ctx, string(in.Node))
+		if noRows(err) {
+			return nil
+		}
+		if err != nil {
 			return failed("uncordon the node", err)
 		}
 		if err := tellCordon(ctx, q, in.Node, site); err != nil {
 			return err
 		}
-		return cordonEvent(ctx, q, in, site, cordoned{})
+		return cordonEvent(ctx, q, in, site, cordonChange{before: cordoned{Cordoned: true, Reason: reason}})
 	})
 }
 
@@ -79,7 +81,7 @@ func cordon(ctx context.Context, q *db.Queries, in CordonRequest, site *fleet.Ob
 	if err := tellCordon(ctx, q, in.Node, site); err != nil {
 		return err
 	}
-	return cordonEvent(ctx, q, in, site, cordoned{Cordoned: true, Reason: in.Reason})
+	return cordonEvent(ctx, q, in, site, cordonChange{after: cordoned{Cordoned: true, Reason: in.Reason}})
 }
 
 // CordonTurned is told to who listens for connections when their node is cordoned, or no more.
@@ -105,14 +107,12 @@ type cordoned struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
+type cordonChange struct{ before, after cordoned }
+
 // cordonEvent writes who turned it. A node has no uid of its own: it is that of its site.
-func cordonEvent(ctx context.Context, q *db.Queries, in CordonRequest, site *fleet.Object, c cordoned) error {
-	after, err := json.Marshal(c)
-	if err != nil {
-		return failed("write the event", err)
-	}
-	return failed("append event", q.AppendStatusEvent(ctx, db.AppendStatusEventParams{
-		Type: "status", Kind: string(KindNode), Project: string(site.Project), Scope: site.Name, Name: string(in.Node),
-		Uid: site.UID, Generation: site.Generation, Actor: in.Actor, After: after,
-	}))
+func cordonEvent(ctx context.Context, q *db.Queries, in CordonRequest, site *fleet.Object, c cordonChange) error {
+	return appendStatus(ctx, q, db.AppendEventParams{
+		Kind: string(KindNode), Project: string(site.Project), Scope: site.Name, Name: string(in.Node),
+		Uid: site.UID, Generation: site.Generation, Actor: in.Actor,
+	}, c.before, c.after)
 }

@@ -56,13 +56,6 @@ func (s *Store) declare(ctx context.Context, w Write, shared []fleet.ObjectKey, 
 	return out.Written, err
 }
 
-// PutProject declares a project, a name for now.
-func (s *Store) PutProject(ctx context.Context, w Write) (Written, error) {
-	return s.declare(ctx, w, nil, func(q *db.Queries) (Written, error) {
-		return s.write(ctx, q, w, struct{}{})
-	})
-}
-
 // PutSite declares a site and its nodes. Whom it declares active is whom the lease begins
 // with, so that instances can be released before any node ran; from then on votes move it.
 func (s *Store) PutSite(ctx context.Context, w Write, spec fleet.SiteSpec) (Written, error) {
@@ -231,7 +224,7 @@ func missingTemplate(err error, name fleet.TemplateName, field string) error {
 		WithHint("holdfast get templates")
 }
 
-// DeleteDeclared deletes an object that no node has to confirm: a project, an unused
+// DeleteDeclared deletes an object that no node has to confirm: an unused project or
 // template, a site without instances, a fleet change that is not under way.
 func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
 	return s.declare(ctx, w, nil, func(q *db.Queries) (Written, error) {
@@ -271,7 +264,9 @@ func unused(ctx context.Context, q *db.Queries, k fleet.ObjectKey) error {
 		return unnamed(ctx, q, "pools", k)
 	case fleet.KindDeployment:
 		return fleet.Errorf(fleet.Invalid, "%s ends with its replicas", k).WithHint("destroy it")
-	case fleet.KindProject, fleet.KindInstance:
+	case fleet.KindProject:
+		return unusedProject(ctx, q, k)
+	case fleet.KindInstance:
 	}
 	if err != nil || n == 0 {
 		return failed("look for uses", err)

@@ -35,7 +35,7 @@ func (c *carrying) move(ctx context.Context) error {
 	}
 	now := c.row
 	now.Reason, now.Message, now.Conditions = p.Reason, p.Message, p.Conditions
-	return c.announce(ctx, now, regionActor)
+	return c.announce(ctx, before, now, regionActor)
 }
 
 // conditions dates those of the plan by those that were, and says whether they changed.
@@ -109,19 +109,23 @@ func (c *carrying) redeclareAfter(ctx context.Context) error {
 	return nil
 }
 
-// announce writes the status event of a deployment as it stands now (X17).
-func (w *deploymentWork) announce(ctx context.Context, now db.Deployment, actor string) error {
-	after, err := json.Marshal(map[string]any{
-		"state": now.State, "reason": now.Reason, "message": now.Message, "revision": now.Revision, "processVersion": now.ProcessVersion,
-		"target": now.Target, "conditions": now.Conditions,
-	})
-	if err != nil {
-		return failed("write the status event", err)
+// announce writes the status event of a deployment (X17). What ran before another declaration of the
+// name began is no status of this one.
+func (w *deploymentWork) announce(ctx context.Context, before, now db.Deployment, actor string) error {
+	p := db.AppendEventParams{
+		Kind: string(fleet.KindDeployment), Project: now.Project, Name: now.Name, Uid: now.Uid, Generation: w.object.Generation, Actor: actor,
 	}
-	return failed("append event", w.q.AppendStatusEvent(ctx, db.AppendStatusEventParams{
-		Type: "status", Kind: string(fleet.KindDeployment), Project: now.Project, Name: now.Name, Uid: now.Uid,
-		Generation: w.object.Generation, Actor: actor, After: after,
-	}))
+	if before.Uid != now.Uid {
+		return appendStatus(ctx, w.q, p, nil, statusOfDeployment(now))
+	}
+	return appendStatus(ctx, w.q, p, statusOfDeployment(before), statusOfDeployment(now))
+}
+
+func statusOfDeployment(d db.Deployment) any {
+	return map[string]any{
+		"state": d.State, "reason": d.Reason, "message": d.Message, "revision": d.Revision, "processVersion": d.ProcessVersion,
+		"target": d.Target, "conditions": d.Conditions,
+	}
 }
 
 // finish ends operations, and tells whoever waits.

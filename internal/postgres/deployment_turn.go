@@ -160,7 +160,7 @@ func (w *deploymentWork) turned(ctx context.Context, now db.Deployment, line his
 	if err := w.write(ctx, now.Uid, line); err != nil {
 		return err
 	}
-	return w.announce(ctx, now, line.actor)
+	return w.announce(ctx, w.row, now, line.actor)
 }
 
 // destroy marks the declaration; it goes when nothing of it runs any more. One that waits for the

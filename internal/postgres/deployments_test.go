@@ -212,6 +212,8 @@ func (b *bench) actors() (all []string) {
 func TestDeploymentHistoryOfOneProject(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable()
+	b.declareProject("red")
+	b.declareProject("blue")
 	put := func(who fleet.ProjectName) {
 		b.putDeployment(func(p *postgres.DeploymentPut) { p.Project, p.Actor = who, string(who) })
 	}
@@ -232,6 +234,12 @@ func TestDeploymentHistoryOfOneProject(t *testing.T) {
 	b.settles()
 	require.Contains(t, b.actors(), "blue")
 	require.NotContains(t, b.actors(), "red")
+	destroy("blue")
+	put("blue") // begins in the visit that ends the one before
+	b.settles()
+	require.Empty(t, scan[[]string](b, `SELECT coalesce(array_agg(e.before ->> 'state'), '{}') FROM (
+		SELECT DISTINCT ON (uid) before FROM events WHERE kind = 'deployment' AND type = 'status' ORDER BY uid, seq) e
+		WHERE e.before ->> 'state' <> 'PENDING'`), "what another declaration was is no status of this one (X17)")
 
 	require.Zero(t, scan[int](b, `SELECT count(*) FROM deployment_history WHERE project = ''`))
 }
@@ -243,15 +251,22 @@ func TestDeploymentStatusEvents(t *testing.T) {
 	b := setup(t).deployable()
 	told := func() (all []string) {
 		b.t.Helper()
+		was := ""
 		for _, e := range b.feed(postgres.Cursor{}) {
 			if e.Type != "status" || e.Key.Kind != fleet.KindDeployment {
 				continue
 			}
-			var after struct {
+			var before, after struct {
 				State, Reason                    string
 				Revision, ProcessVersion, Target int
+				Conditions                       json.RawMessage
 			}
+			require.NoError(t, json.Unmarshal(e.Before, &before))
 			require.NoError(t, json.Unmarshal(e.After, &after))
+			if was != "" {
+				require.Equal(t, was, fmt.Sprint(before), "each begins where the one before ended")
+			}
+			was = fmt.Sprint(after)
 			all = append(all, fmt.Sprintf("%s %s r%d p%d of %d by %s", after.State, after.Reason, after.Revision, after.ProcessVersion, after.Target, e.Actor))
 		}
 		return all

@@ -97,6 +97,10 @@ func TestCordon(t *testing.T) {
 	require.NoError(t, b.Uncordon(t.Context(), in))
 	require.Nil(t, b.cordonOf(nodeB))
 	require.Equal(t, int64(2), events())
+	require.Equal(t, []string{ // X17
+		`{"cordoned": false} {"reason": "new disk", "cordoned": true}`,
+		`{"reason": "new disk", "cordoned": true} {"cordoned": false}`,
+	}, scan[[]string](b, "SELECT array_agg(format('%s %s', before, after) ORDER BY seq) FROM events WHERE kind = 'node'"))
 	refused(t, fleet.NotFound, b.Cordon(t.Context(), postgres.CordonRequest{Node: "nobody"}))
 }
 

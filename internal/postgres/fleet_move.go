@@ -3,7 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -47,12 +46,16 @@ func (m FleetMove) void(run db.FleetRun) bool {
 }
 
 func (f fleetWork) nextWave(ctx context.Context, run *db.FleetRun) error {
+	was, err := f.status(ctx, run)
+	if err != nil {
+		return err
+	}
 	n, err := f.q.NextFleetWave(ctx, db.NextFleetWaveParams{Fleet: run.Fleet, Run: run.Run, Wave: run.Wave})
 	if err != nil || n == 0 { // paused since, or the last one
 		return failed("begin the next wave", err)
 	}
 	run.Wave++
-	return f.announce(ctx, run)
+	return f.announce(ctx, was, run)
 }
 
 // end is void when the machine has no such arrow any more: somebody turned the run since.
@@ -61,6 +64,10 @@ func (f fleetWork) end(ctx context.Context, run *db.FleetRun, m FleetMove) error
 	if fleet.KindOf(err) == fleet.IllegalState {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	was, err := f.status(ctx, run)
 	if err != nil {
 		return err
 	}
@@ -78,7 +85,7 @@ func (f fleetWork) end(ctx context.Context, run *db.FleetRun, m FleetMove) error
 		to = fleet.FleetStopped
 	}
 	reason, message := m.said(*run, counts)
-	return f.finish(ctx, run, fleetEnding{to, m.On.Operation(m.Reason, counts.all), reason, message})
+	return f.finish(ctx, run, fleetEnding{was, to, m.On.Operation(m.Reason, counts.all), reason, message})
 }
 
 // said gives the reason and the message of an end, with what can be done next.
@@ -99,6 +106,7 @@ func (m FleetMove) said(run db.FleetRun, counts fleetCounts) (reason, message st
 
 // fleetEnding is how a run and its operations end.
 type fleetEnding struct {
+	was       *fleetStatus
 	state     fleet.FleetState
 	operation fleet.OperationState
 	reason    string
@@ -118,26 +126,38 @@ func (f fleetWork) finish(ctx context.Context, run *db.FleetRun, e fleetEnding) 
 	if err := endOperations(ctx, f.q, f.subject(), how); err != nil {
 		return err
 	}
-	return f.announce(ctx, run)
+	return f.announce(ctx, e.was, run)
+}
+
+// fleetStatus is what events tell of a fleet change: its newest run.
+type fleetStatus struct {
+	Run    int64             `json:"run"`
+	Wave   int32             `json:"wave"`
+	Waves  int32             `json:"waves"`
+	State  string            `json:"state"`
+	Reason string            `json:"reason"`
+	Counts fleet.FleetCounts `json:"counts"`
+}
+
+// status is nil where there is no run.
+func (f fleetWork) status(ctx context.Context, run *db.FleetRun) (*fleetStatus, error) {
+	if run == nil {
+		return nil, nil
+	}
+	counts, err := countFleet(ctx, f.q, run)
+	return &fleetStatus{run.Run, run.Wave, run.Waves, run.State, run.Reason, counts.all}, err
 }
 
 // announce writes the status event of a run as it stands now.
-func (f fleetWork) announce(ctx context.Context, run *db.FleetRun) error {
-	counts, err := countFleet(ctx, f.q, run)
+func (f fleetWork) announce(ctx context.Context, was *fleetStatus, run *db.FleetRun) error {
+	now, err := f.status(ctx, run)
 	if err != nil {
 		return err
 	}
-	after, err := json.Marshal(map[string]any{
-		"run": run.Run, "wave": run.Wave, "waves": run.Waves, "state": run.State, "reason": run.Reason, "counts": counts.all,
-	})
-	if err != nil {
-		return failed("write the status event", err)
-	}
-	err = f.q.AppendStatusEvent(ctx, db.AppendStatusEventParams{
-		Type: "status", Kind: string(fleet.KindFleet), Project: string(f.object.Project), Name: f.object.Name, Uid: f.object.UID,
-		Generation: run.Generation, Actor: f.actor, After: after,
-	})
-	return failed("append event", err)
+	return appendStatus(ctx, f.q, db.AppendEventParams{
+		Kind: string(fleet.KindFleet), Project: string(f.object.Project), Name: f.object.Name, Uid: f.object.UID,
+		Generation: run.Generation, Actor: f.actor,
+	}, was, now)
 }
 
 // fleetCounts are of a run, and of each of its waves.

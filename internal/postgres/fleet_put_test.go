@@ -57,6 +57,7 @@ func TestPutFleet(t *testing.T) {
 		b.put(`{"a":1}`, named("a"), red)
 		b.put(`{"a":1}`, named("b"), red, of)
 		b.put(`{"a":1}`, named("c"), of)
+		b.declareProject("else")
 		b.put(`{"a":1}`, named("d"), red, of, func(c *postgres.InstanceChange) { c.Project = "else" })
 		b.put(`{"a":1}`, named("e"), red, of, func(c *postgres.InstanceChange) { c.Key.Scope = "other" })
 		b.put(`{"a":1}`, named("f"), red, of)

@@ -115,6 +115,9 @@ func TestMoveFleet(t *testing.T) {
 		require.JSONEq(t, `{"run":1,"wave":1,"waves":1,"state":"succeeded","reason":"with_failures","counts":{"total":2,"waiting":0,
 			"delivering":0,"staged":0,"succeeded":1,"unchanged":0,"superseded":0,"failed":1}}`,
 			scan[string](b, `SELECT after::text FROM events WHERE kind = 'fleet' AND type = 'status' ORDER BY seq DESC LIMIT 1`))
+		require.JSONEq(t, `{"run":1,"wave":1,"waves":1,"state":"running","reason":"","counts":{"total":2,"waiting":0,
+			"delivering":0,"staged":0,"succeeded":1,"unchanged":0,"superseded":0,"failed":1}}`,
+			scan[string](b, `SELECT before::text FROM events WHERE kind = 'fleet' AND type = 'status' ORDER BY seq DESC LIMIT 1`)) // X17
 	})
 
 	t.Run("stops, says what can be done, and leaves nothing under way", func(t *testing.T) {

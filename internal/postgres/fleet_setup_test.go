@@ -188,9 +188,13 @@ func (b *bench) noFleet() {
 	}
 }
 
-// fleetEvents lists the status events as "run wave state reason".
+// fleetEvents lists the status events as "run wave state reason". Each begins where the one before
+// ended (X17), but for what was delivered in between.
 func (b *bench) fleetEvents() []string {
 	b.t.Helper()
+	require.Zero(b.t, scan[int](b, `SELECT count(*) FROM (
+		SELECT before, lag(after) OVER (PARTITION BY name ORDER BY seq) AS was FROM events WHERE kind = 'fleet' AND type = 'status') e
+		WHERE before - 'counts' IS DISTINCT FROM was - 'counts'`))
 	return scan[[]string](b, `SELECT coalesce(array_agg(trim(format('%s %s %s %s', after ->> 'run', after ->> 'wave', after ->> 'state',
 		after ->> 'reason')) ORDER BY seq), '{}') FROM events WHERE kind = 'fleet' AND type = 'status'`)
 }

@@ -39,12 +39,16 @@ func (f fleetWork) start(ctx context.Context, live *db.FleetRun) (*Operation, er
 	if err := f.q.InsertFleetTargets(ctx, p); err != nil {
 		return nil, failed("write the targets", err)
 	}
-	return f.begin(ctx, run)
+	was, err := f.status(ctx, live)
+	if err != nil {
+		return nil, err
+	}
+	return f.begin(ctx, was, run)
 }
 
 // begin opens the operation of a run that has just been written or reopened.
-func (f fleetWork) begin(ctx context.Context, run *db.FleetRun) (*Operation, error) {
-	if err := f.announce(ctx, run); err != nil {
+func (f fleetWork) begin(ctx context.Context, was *fleetStatus, run *db.FleetRun) (*Operation, error) {
+	if err := f.announce(ctx, was, run); err != nil {
 		return nil, err
 	}
 	spec, err := specOf(run)
@@ -112,8 +116,12 @@ func (f fleetWork) supersede(ctx context.Context, run *db.FleetRun) error {
 	if err != nil {
 		return err
 	}
+	was, err := f.status(ctx, run)
+	if err != nil {
+		return err
+	}
 	message := fmt.Sprintf("%s started another run", f.actor)
-	return f.finish(ctx, run, fleetEnding{to, fleet.OperationSuperseded, "superseded", message})
+	return f.finish(ctx, run, fleetEnding{was, to, fleet.OperationSuperseded, "superseded", message})
 }
 
 // open writes an operation that waits for a run, and the outbox row that wakes the entity.

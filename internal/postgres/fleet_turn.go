@@ -116,6 +116,10 @@ func (f fleetWork) resume(ctx context.Context, run *db.FleetRun, to fleet.FleetS
 		}
 		return f.join(ctx, run)
 	}
+	was, err := f.status(ctx, run)
+	if err != nil {
+		return nil, err
+	}
 	again := db.RetryFleetTargetsParams{Fleet: run.Fleet, Run: run.Run, FromWave: run.Wave, ToWave: run.Wave}
 	if _, err := f.q.RetryFleetTargets(ctx, again); err != nil {
 		return nil, failed("put back what failed", err)
@@ -123,7 +127,7 @@ func (f fleetWork) resume(ctx context.Context, run *db.FleetRun, to fleet.FleetS
 	if err := f.q.ForgetFleetRetries(ctx, db.ForgetFleetRetriesParams{Fleet: run.Fleet, Run: run.Run}); err != nil {
 		return nil, failed("let all targets go on", err)
 	}
-	return f.reopen(ctx, run, db.ReopenFleetRunParams{Wave: run.Wave, UntilWave: run.Waves})
+	return f.reopen(ctx, was, run, db.ReopenFleetRunParams{Wave: run.Wave, UntilWave: run.Waves})
 }
 
 // retry tries those again that failed, up to where the run had come, and no others.
@@ -131,6 +135,10 @@ func (f fleetWork) retry(ctx context.Context, run *db.FleetRun) (*Operation, err
 	until := run.Wave
 	if run.Retrying { // a retry that stopped on its way back to where the run had come
 		until = run.UntilWave
+	}
+	was, err := f.status(ctx, run)
+	if err != nil {
+		return nil, err
 	}
 	again := db.RetryFleetTargetsParams{Fleet: run.Fleet, Run: run.Run, FromWave: 1, ToWave: until}
 	first, err := f.q.RetryFleetTargets(ctx, again)
@@ -144,10 +152,10 @@ func (f fleetWork) retry(ctx context.Context, run *db.FleetRun) (*Operation, err
 		}
 		return nil, e
 	}
-	return f.reopen(ctx, run, db.ReopenFleetRunParams{Wave: first, UntilWave: until, Retrying: true})
+	return f.reopen(ctx, was, run, db.ReopenFleetRunParams{Wave: first, UntilWave: until, Retrying: true})
 }
 
-func (f fleetWork) reopen(ctx context.Context, run *db.FleetRun, p db.ReopenFleetRunParams) (*Operation, error) {
+func (f fleetWork) reopen(ctx context.Context, was *fleetStatus, run *db.FleetRun, p db.ReopenFleetRunParams) (*Operation, error) {
 	spec, err := specOf(run)
 	if err != nil {
 		return nil, err
@@ -157,7 +165,7 @@ func (f fleetWork) reopen(ctx context.Context, run *db.FleetRun, p db.ReopenFlee
 	if err != nil {
 		return nil, failed("let the run go on", err)
 	}
-	return f.begin(ctx, &again)
+	return f.begin(ctx, was, &again)
 }
 
 // cancel asks the entity for the end of a run that is under way; one that stopped ends here.
@@ -184,6 +192,10 @@ func (f fleetWork) rollback(ctx context.Context, run *db.FleetRun, to fleet.Flee
 	if err := f.set(ctx, run, to, "rolled_back"); err != nil {
 		return nil, err
 	}
+	was, err := f.status(ctx, run)
+	if err != nil {
+		return nil, err
+	}
 	spec.Waves, spec.ErrorThreshold, spec.SuccessThreshold = nil, 100, 0
 	back, err := f.insert(ctx, spec, 1, db.InsertFleetRunParams{Generation: run.Generation, RollbackOf: run.Run})
 	if err != nil {
@@ -197,11 +209,15 @@ func (f fleetWork) rollback(ctx context.Context, run *db.FleetRun, to fleet.Flee
 	if n == 0 {
 		return nil, fleet.Errorf(fleet.IllegalState, "run %d changed no instance", run.Run).WithHint("there is nothing to take back")
 	}
-	return f.begin(ctx, back)
+	return f.begin(ctx, was, back)
 }
 
 // set moves a run as a person asked, and wakes its entity.
 func (f fleetWork) set(ctx context.Context, run *db.FleetRun, to fleet.FleetState, reason string) error {
+	was, err := f.status(ctx, run)
+	if err != nil {
+		return err
+	}
 	after, err := f.q.TurnFleetRun(ctx, db.TurnFleetRunParams{
 		Fleet: run.Fleet, Run: run.Run, State: string(to), FromState: run.State, Reason: reason, Message: f.why,
 		Cancel: run.CancelRequested,
@@ -210,7 +226,7 @@ func (f fleetWork) set(ctx context.Context, run *db.FleetRun, to fleet.FleetStat
 		return failed("turn the run", err)
 	}
 	*run = after
-	if err := f.announce(ctx, run); err != nil {
+	if err := f.announce(ctx, was, run); err != nil {
 		return err
 	}
 	return putOutbox(ctx, f.q, f.subject())

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"math"
 	"slices"
 	"time"
@@ -254,18 +253,9 @@ func leaseEvent(ctx context.Context, q *db.Queries, site *fleet.Object, was *db.
 	if err != nil {
 		return failed("read the lease", err)
 	}
-	before, err := json.Marshal(leaseState(was))
-	if err != nil {
-		return failed("write the event", err)
-	}
-	after, err := json.Marshal(leaseState(&now))
-	if err != nil {
-		return failed("write the event", err)
-	}
-	return failed("append event", q.AppendEvent(ctx, db.AppendEventParams{
-		Type: "status", Kind: string(site.Kind), Project: string(site.Project), Name: site.Name, Uid: site.UID,
-		Generation: site.Generation, Actor: actor, Before: before, After: after,
-	}))
+	return appendStatus(ctx, q, db.AppendEventParams{
+		Kind: string(site.Kind), Project: string(site.Project), Name: site.Name, Uid: site.UID, Generation: site.Generation, Actor: actor,
+	}, leaseState(was), leaseState(&now))
 }
 
 func leaseState(l *db.SiteLease) fleet.LeaseState {

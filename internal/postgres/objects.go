@@ -147,6 +147,11 @@ func (s *Store) syncing() (json.RawMessage, error) {
 }
 
 func (s *Store) create(ctx context.Context, q *db.Queries, w Write, spec json.RawMessage) (Written, error) {
+	if w.Key.Kind != fleet.KindProject {
+		if err := keepProject(ctx, q, w.Project); err != nil {
+			return Written{}, err
+		}
+	}
 	syncing, labels, err := s.parts(w)
 	if err != nil {
 		return Written{}, err
@@ -255,6 +260,25 @@ func appendEvent(ctx context.Context, q *db.Queries, kind, actor string, before,
 	})
 	after.ResourceVersion = seq
 	return failed("append event", err)
+}
+
+// appendStatus writes to the feed what the region knew of an object before and what it knows after
+// (X17); p names the object and who changed it. before is nil where nothing was known.
+func appendStatus(ctx context.Context, q *db.Queries, p db.AppendEventParams, before, after any) error {
+	p.Type = "status"
+	for _, side := range []struct {
+		of   any
+		into *json.RawMessage
+	}{{before, &p.Before}, {after, &p.After}} {
+		b, err := json.Marshal(side.of)
+		if err != nil {
+			return failed("write the status event", err)
+		}
+		if string(b) != "null" {
+			*side.into = b
+		}
+	}
+	return failed("append event", q.AppendEvent(ctx, p))
 }
 
 // declared is the part of an object that a person declares, as events show it.

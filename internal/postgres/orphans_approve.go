@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -218,20 +217,17 @@ type approvedOrphan struct {
 // event writes who let what go: the rows are gone once the node has dropped them. A node has no uid
 // of its own; the event carries that of the site which declares it.
 func (a *approving) event(ctx context.Context, page []approvedOrphan) error {
-	told := struct {
+	type approval struct {
 		Approved  []approvedOrphan  `json:"approvedOrphans"`
 		Operation fleet.OperationID `json:"operation,omitempty"`
 		Why       string            `json:"why,omitempty"`
-	}{Approved: page, Why: a.Why}
+	}
+	after := approval{Approved: page, Why: a.Why}
 	if a.operation != nil {
-		told.Operation = a.operation.ID
+		after.Operation = a.operation.ID
 	}
-	after, err := json.Marshal(told)
-	if err != nil {
-		return failed("write the event", err)
-	}
-	return failed("append event", a.q.AppendStatusEvent(ctx, db.AppendStatusEventParams{
-		Type: "status", Kind: string(KindNode), Project: string(a.site.Project), Scope: a.site.Name, Name: a.node.Name,
-		Uid: a.site.UID, Generation: a.site.Generation, Actor: a.Actor, After: after,
-	}))
+	return appendStatus(ctx, a.q, db.AppendEventParams{
+		Kind: string(KindNode), Project: string(a.site.Project), Scope: a.site.Name, Name: a.node.Name,
+		Uid: a.site.UID, Generation: a.site.Generation, Actor: a.Actor,
+	}, approval{Approved: []approvedOrphan{}}, after) // of these none was approved before
 }

@@ -12,24 +12,25 @@ import (
 
 // Delivery is one attempt, with what each node made of it.
 type Delivery struct {
-	ID           fleet.DeliveryID
-	Attempt      int64
-	Revision     fleet.Revision
-	Generation   int64
-	FromRevision int64
-	State        fleet.DeliveryState
-	Phase        string
-	Reason       string
-	Message      string
-	SettledAs    fleet.Settlement
-	RequestedBy  string
-	Why          string
-	WorkflowID   string
-	RunID        string
-	CreatedAt    time.Time
-	Deadline     time.Time
-	EndedAt      *time.Time
-	Targets      []Target
+	ID         fleet.DeliveryID
+	Attempt    int64
+	Revision   fleet.Revision
+	Generation int64
+	// From… are what was deployed before, 0 where nothing was.
+	FromRevision, FromGeneration int64
+	State                        fleet.DeliveryState
+	Phase                        string
+	Reason                       string
+	Message                      string
+	SettledAs                    fleet.Settlement
+	RequestedBy                  string
+	Why                          string
+	WorkflowID                   string
+	RunID                        string
+	CreatedAt                    time.Time
+	Deadline                     time.Time
+	EndedAt                      *time.Time
+	Targets                      []Target
 }
 
 // Target is one node of a delivery.
@@ -65,7 +66,7 @@ func (s *Store) ListDeliveries(ctx context.Context, k fleet.ObjectKey, before in
 
 func deliveryOf(r db.ListDeliveriesRow) Delivery {
 	d := Delivery{
-		ID: fleet.DeliveryID(r.ID), Attempt: r.Attempt, Generation: r.Generation, FromRevision: r.FromRevision,
+		ID: fleet.DeliveryID(r.ID), Attempt: r.Attempt, Generation: r.Generation, FromRevision: r.FromRevision, FromGeneration: r.CameFrom,
 		Revision: fleet.Revision{
 			Version: fleet.Version{Era: r.Era, Revision: r.Revision}, Action: fleet.Action(r.Action),
 			Content: fleet.Content{Hash: hashText(r.BodyHash)},

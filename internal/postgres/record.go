@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/internal/audit"
@@ -223,6 +222,7 @@ func (w *walk) end(ctx context.Context, e fleet.End) error {
 	if err != nil || d.State != string(fleet.DeliveryOpen) {
 		return err
 	}
+	was := deliveryStatusOf(d)
 	if err := w.endDelivery(ctx, e, d); err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (w *walk) end(ctx context.Context, e fleet.End) error {
 	if err := endOperations(ctx, w.q, e.Name(), how); err != nil {
 		return err
 	}
-	return w.finish(ctx, e, d)
+	return w.finish(ctx, e, was)
 }
 
 func (w *walk) endDelivery(ctx context.Context, e fleet.End, d *db.Delivery) error {
@@ -326,7 +326,7 @@ func (w *walk) oweActive(ctx context.Context, e fleet.End, d *db.Delivery, t fle
 }
 
 // finish writes the status event, or removes an object whose delete the active confirmed.
-func (w *walk) finish(ctx context.Context, e fleet.End, d *db.Delivery) error {
+func (w *walk) finish(ctx context.Context, e fleet.End, was deliveryStatus) error {
 	snap, err := w.deployed(ctx)
 	if err != nil {
 		return err
@@ -340,11 +340,33 @@ func (w *walk) finish(ctx context.Context, e fleet.End, d *db.Delivery) error {
 	if err != nil || o == nil {
 		return err
 	}
-	rev, err := w.revision(ctx, d.Revision)
+	rev, err := w.revision(ctx, was.Revision)
 	if err != nil {
 		return err
 	}
-	return statusEvent(ctx, w.q, o, e, rev)
+	p := db.AppendEventParams{
+		Kind: string(o.Kind), Project: string(o.Project), Scope: o.Scope, Name: o.Name, Uid: o.UID, Generation: rev.Generation, Actor: regionActor,
+	}
+	was.RevisionHash = hashText(rev.BodyHash)
+	return appendStatus(ctx, w.q, p, was, was.ended(e))
+}
+
+// deliveryStatus is what events tell of an instance: the delivery that ended.
+type deliveryStatus struct {
+	Delivery     fleet.DeliveryID    `json:"delivery"`
+	State        fleet.DeliveryState `json:"state"`
+	Reason       string              `json:"reason"`
+	Revision     int64               `json:"revision"`
+	RevisionHash fleet.Hash          `json:"revisionHash"`
+}
+
+func deliveryStatusOf(d *db.Delivery) deliveryStatus {
+	return deliveryStatus{Delivery: fleet.DeliveryID(d.ID), State: fleet.DeliveryState(d.State), Reason: d.Reason, Revision: d.Revision}
+}
+
+func (s deliveryStatus) ended(e fleet.End) deliveryStatus {
+	s.State, s.Reason = e.State, e.Reason
+	return s
 }
 
 // bury removes an object whose delete is deployed and still wanted, and leaves the tombstone;
@@ -370,19 +392,4 @@ func bury(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (bool, error) {
 		return false, nil
 	}
 	return true, remove(ctx, q, snap.CreatedBy, o)
-}
-
-func statusEvent(ctx context.Context, q *db.Queries, o *fleet.Object, e fleet.End, rev *db.Revision) error {
-	after, err := json.Marshal(map[string]any{
-		"delivery": e.Delivery, "state": e.State, "reason": e.Reason, "revision": rev.Revision,
-		"revisionHash": hashText(rev.BodyHash),
-	})
-	if err != nil {
-		return failed("write the status event", err)
-	}
-	err = q.AppendStatusEvent(ctx, db.AppendStatusEventParams{
-		Type: "status", Kind: string(o.Kind), Project: string(o.Project), Scope: o.Scope, Name: o.Name, Uid: o.UID,
-		Generation: rev.Generation, Actor: "region", After: after,
-	})
-	return failed("append event", err)
 }

@@ -361,6 +361,7 @@ func TestUnlistedReplicas(t *testing.T) {
 			b.exec(`UPDATE replicas SET stop_by = now() - interval '1 s' WHERE state = 'TERMINATING'`)
 		}
 		require.Equal(t, fleet.DeploymentTerminated, b.viewed().State)
+		b.declareProject("blue")
 		b.putDeployment(func(p *postgres.DeploymentPut) { p.Project = "blue" })
 		b.tells(nodeA, left, healthy(told))
 		require.Empty(t, uncounted())

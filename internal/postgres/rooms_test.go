@@ -84,6 +84,7 @@ func TestPoolsByLabel(t *testing.T) {
 func TestRoomsOfProjects(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable()
+	b.declareProject("red")
 	w := writeOf(fleet.ObjectKey{Kind: fleet.KindSite, Name: "plant-red"})
 	w.Project = "red"
 	_, err := b.PutSite(t.Context(), w, twoNodes("red-a", "red-b"))
@@ -353,6 +354,7 @@ func TestPlacesOfWhatIsWritten(t *testing.T) {
 		require.ErrorAs(t, err, &e)
 		require.Equal(t, []any{fleet.NotFound, field}, []any{e.Kind, e.Field}, e.Error())
 	}
+	b.declareProject("red")
 	w := writeOf(racks)
 	w.Project = "red"
 	_, err := b.PutPool(t.Context(), w, fleet.PoolSpec{})

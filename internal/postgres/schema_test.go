@@ -7,12 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
-	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
 var literal = regexp.MustCompile(`'([A-Za-z_]*)'::text`)
@@ -94,48 +92,6 @@ func TestConstraints(t *testing.T) {
 		_, err := b.raw.Exec(t.Context(), sql)
 		require.Error(t, err, what)
 	}
-}
-
-// N72
-func TestMigrations(t *testing.T) {
-	t.Parallel()
-
-	files, err := fs.Glob(postgres.Migrations(), "migrations/*.sql")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-
-	t.Run("run once, however often and by however many at once", func(t *testing.T) {
-		t.Parallel()
-		b := bare(t)
-		virgin := "virgin_" + scan[string](b, "SELECT current_database()")
-		b.exec("CREATE DATABASE " + virgin + " TEMPLATE template0")
-		url := strings.Replace(b.url, strings.TrimPrefix(virgin, "virgin_"), virgin, 1)
-		open := func(int) error {
-			s, err := postgres.Open(t.Context(), url, testkit.Region)
-			if err == nil {
-				s.Close()
-			}
-			return err
-		}
-		require.NoError(t, atOnce(8, open))
-		require.NoError(t, open(0))
-		conn, err := pgx.Connect(t.Context(), url)
-		require.NoError(t, err)
-		var names []string
-		require.NoError(t, conn.QueryRow(t.Context(), "SELECT array_agg(name ORDER BY name) FROM schema_migrations").Scan(&names))
-		require.Equal(t, files, names)
-		require.NoError(t, conn.Close(t.Context()))
-		b.exec("DROP DATABASE " + virgin + " WITH (FORCE)")
-	})
-
-	t.Run("are recorded by name", func(t *testing.T) {
-		t.Parallel()
-		b := bare(t)
-		require.Equal(t, files, scan[[]string](b, "SELECT array_agg(name ORDER BY name) FROM schema_migrations"))
-		b.exec("DELETE FROM schema_migrations WHERE name = $1", files[0])
-		refused(t, fleet.Internal, b.reopen(testkit.Region))
-		require.Equal(t, len(files)-1, scan[int](b, "SELECT count(*) FROM schema_migrations"), "a migration that fails leaves nothing")
-	})
 }
 
 // X26: what the migration of the names told nodes to end, that they had said is over, waits for no other word.

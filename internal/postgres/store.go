@@ -29,7 +29,17 @@ type Store struct {
 // changed system identifier or timeline means a restored backup, which is refused until
 // `holdfast admin raise-era`.
 func Open(ctx context.Context, url, region string) (*Store, error) {
-	s, err := connect(ctx, url, region)
+	return open(ctx, url, region, migrate)
+}
+
+// OpenMigrated opens a database that an operator migrates: Precondition unless it has the schema
+// of this version.
+func OpenMigrated(ctx context.Context, url, region string) (*Store, error) {
+	return open(ctx, url, region, checkMigrated)
+}
+
+func open(ctx context.Context, url, region string, prepare func(context.Context, *pgxpool.Pool) error) (*Store, error) {
+	s, err := connect(ctx, url, region, prepare)
 	if err != nil {
 		return nil, err
 	}
@@ -42,10 +52,14 @@ func Open(ctx context.Context, url, region string) (*Store, error) {
 
 const maxConns = 24
 
-func connect(ctx context.Context, url, region string) (*Store, error) {
+func badURL() error {
+	return fleet.Errorf(fleet.Invalid, "the database URL cannot be read").At("database-url")
+}
+
+func connect(ctx context.Context, url, region string, prepare func(context.Context, *pgxpool.Pool) error) (*Store, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, fleet.Errorf(fleet.Invalid, "the database URL cannot be read").At("database-url")
+		return nil, badURL()
 	}
 	cfg.MaxConns = max(cfg.MaxConns, maxConns)
 	cfg.ConnConfig.RuntimeParams["application_name"] = "holdfast"
@@ -59,7 +73,7 @@ func connect(ctx context.Context, url, region string) (*Store, error) {
 	if err != nil {
 		return nil, failed("connect to postgres", err)
 	}
-	if err := migrate(ctx, pool); err != nil {
+	if err := prepare(ctx, pool); err != nil {
 		pool.Close()
 		return nil, err
 	}
@@ -141,7 +155,7 @@ func (s *Store) identity(ctx context.Context) (string, int32, error) {
 
 // RaiseEra starts a new era: what nodes hold of an older one counts as older.
 func RaiseEra(ctx context.Context, url, region string) (Region, error) {
-	s, err := connect(ctx, url, region)
+	s, err := connect(ctx, url, region, migrate)
 	if err != nil {
 		return Region{}, err
 	}

@@ -47,8 +47,18 @@ func (s *Store) AddAPIToken(ctx context.Context, t APIToken) (APIToken, error) {
 	for _, n := range t.Namespaces {
 		p.ModuleNamespaces = append(p.ModuleNamespaces, string(n))
 	}
-	row, err := s.q.InsertAPIToken(ctx, p)
-	return apiTokenOf(row), failed("store the token", err)
+	var row db.ApiToken
+	err = s.tx(ctx, "store the token", func(q *db.Queries) error {
+		if t.Project != "" {
+			if err := keepProject(ctx, q, t.Project); err != nil {
+				return err
+			}
+		}
+		var err error
+		row, err = q.InsertAPIToken(ctx, p)
+		return err
+	})
+	return apiTokenOf(row), err
 }
 
 // APITokenByHash finds a token that is neither expired nor revoked.

@@ -3,6 +3,7 @@ package region
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -18,31 +19,81 @@ import (
 // sweepLimit ends a scheduled run whose worker is gone, so that it blocks no later one.
 const sweepLimit = 3 * time.Minute
 
-// duty is a periodic sweep: one schedule, which skips a tick while the one before runs and
-// makes up for none that was missed (X12).
+// catchUp is how late a tick may still be made up for: the least that Temporal takes. The next one comes
+// anyhow, and what was missed is counted (X12).
+const catchUp = 10 * time.Second
+
+// duty is a periodic sweep: one schedule, which skips a tick while the one before runs and makes up for none
+// that was missed (X12).
 type duty struct {
-	id, workflow  string
-	args          []any
-	every, offset time.Duration
+	id, workflow, note string
+	args               []any
+	every, offset      time.Duration
 }
 
-// schedule creates the schedule, or gives the one that is there this interval and input.
-func (d duty) schedule(ctx context.Context, c client.Client) error {
-	spec := client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: d.every, Offset: d.offset}}}
-	action := &client.ScheduleWorkflowAction{
-		ID: d.id, Workflow: d.workflow, Args: d.args, TaskQueue: workflows.QueueServers, WorkflowExecutionTimeout: sweepLimit,
+// lane is a kind of duties. Each has seconds of its own, so that no two kinds fire at once.
+type lane int
+
+const (
+	laneCollection lane = iota
+	lanePurge
+	laneOperations
+	laneNodes
+	laneRuntime
+	lanes = 5
+)
+
+// at is when in the interval the schedule of a shard fires: at the lane's own one of every five seconds, with
+// kinds and shards spread over the interval. Shards share a second where there are more than a fifth of the
+// interval's seconds. Temporal knows whole seconds only.
+func (l lane) at(every time.Duration, shard, shards int) time.Duration {
+	every = max(every, time.Second)
+	turns := max(int(every/(lanes*time.Second)), 1)
+	first := turns * (2*int(l) + 1) / (2 * lanes)
+	turn := (first + shard*turns/shards) % turns
+	return time.Duration(turn*lanes+int(l)) * time.Second % every
+}
+
+// duties are those that are not sharded.
+func duties(t Timing) []duty {
+	return []duty{
+		{id: workflows.SchedulePurge, workflow: workflows.TypePurgePending, note: keptBy, every: t.Purge, offset: lanePurge.at(t.Purge, 0, 1)},
+		{id: workflows.ScheduleOperations, workflow: workflows.TypeSweepOperations, note: keptBy, every: t.Sweep, offset: laneOperations.at(t.Sweep, 0, 1)},
+		{id: workflows.ScheduleCollection, workflow: workflows.TypeCollectGarbage, note: keptBy, every: t.Collect, offset: laneCollection.at(t.Collect, 0, 1)},
 	}
+}
+
+// keptBy is the note of each schedule, for who wants to change one by hand.
+const keptBy = "kept by holdfast server, which states it anew whenever it starts"
+
+// stated is all that a schedule says.
+func (d duty) stated() client.Schedule {
+	return client.Schedule{
+		Spec: &client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: d.every, Offset: d.offset}}},
+		Action: &client.ScheduleWorkflowAction{
+			ID: d.id, Workflow: d.workflow, Args: d.args, TaskQueue: workflows.QueueServers, WorkflowExecutionTimeout: sweepLimit,
+		},
+		Policy: &client.SchedulePolicies{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: catchUp},
+		State:  &client.ScheduleState{Note: d.note},
+	}
+}
+
+// schedule creates the schedule, or has the one that is there say all that a new one would.
+func (d duty) schedule(ctx context.Context, c client.Client) error {
+	want := d.stated()
 	_, err := c.ScheduleClient().Create(ctx, client.ScheduleOptions{
-		ID: d.id, Spec: spec, Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: d.every, Action: action,
+		ID: d.id, Spec: *want.Spec, Overlap: want.Policy.Overlap, CatchupWindow: want.Policy.CatchupWindow, Action: want.Action, Note: d.note,
 	})
 	if !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
 		return err
 	}
 	return c.ScheduleClient().GetHandle(ctx, d.id).Update(ctx, client.ScheduleUpdateOptions{
 		DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
-			in.Description.Schedule.Spec.Intervals = spec.Intervals
-			in.Description.Schedule.Action = action
-			return &client.ScheduleUpdate{Schedule: &in.Description.Schedule}, nil
+			next := d.stated()
+			if is := in.Description.Schedule.State; is != nil && is.Paused {
+				next.State = is // an operator's, with the reason
+			}
+			return &client.ScheduleUpdate{Schedule: &next}, nil
 		},
 	})
 }
@@ -56,16 +107,17 @@ const shardLook = time.Minute
 // sharded is a duty that is split by how many there are of what it looks at.
 type sharded struct {
 	doing string
+	lane  lane
 	every time.Duration
 	count func(ctx context.Context) (int, error)
 	id    func(shard int) string
-	duty  func(shard, shards int) duty // without id, interval and offset
+	duty  func(shard, shards int) duty // without id, note, interval and offset
 	have  *atomic.Int64
 }
 
 func (s *server) nodeShards() sharded {
 	return sharded{
-		doing: "keep the schedules of the nodes", every: s.cfg.Timing.Nodes, count: s.store.CountPairNodes, id: workflows.ScheduleNodes,
+		doing: "keep the schedules of the nodes", lane: laneNodes, every: s.cfg.Timing.Nodes, count: s.store.CountPairNodes, id: workflows.ScheduleNodes,
 		duty: func(shard, shards int) duty {
 			return duty{workflow: workflows.TypeSweepNodes, args: []any{workflows.SweepNodesInput{Shard: shard, Shards: shards}}}
 		},
@@ -75,7 +127,7 @@ func (s *server) nodeShards() sharded {
 
 func (s *server) runtimeShards() sharded {
 	return sharded{
-		doing: "keep the schedules of the deployments", every: s.cfg.Timing.Runtime, count: s.store.CountDeployments, id: workflows.ScheduleRuntime,
+		doing: "keep the schedules of the deployments", lane: laneRuntime, every: s.cfg.Timing.Runtime, count: s.store.CountDeployments, id: workflows.ScheduleRuntime,
 		duty: func(shard, shards int) duty {
 			return duty{workflow: workflows.TypeSyncRuntime, args: []any{workflows.SyncRuntimeInput{Shard: shard, Shards: shards}}}
 		},
@@ -83,7 +135,19 @@ func (s *server) runtimeShards() sharded {
 	}
 }
 
-// shards keeps one schedule for each shard, each with its own offset.
+// duties are those of the shards of so many objects, each with its own offset.
+func (of sharded) duties(objects int) []duty {
+	all := make([]duty, max(1, (objects+perShard-1)/perShard))
+	for shard := range all {
+		d := of.duty(shard, len(all))
+		d.id, d.every, d.offset = of.id(shard), of.every, of.lane.at(of.every, shard, len(all))
+		d.note = fmt.Sprintf("shard %d of %d; %s", shard, len(all), keptBy)
+		all[shard] = d
+	}
+	return all
+}
+
+// shards keeps one schedule for each shard.
 func (s *server) shards(ctx context.Context, of sharded) error {
 	have := 0
 	return s.every(ctx, shardLook, of.doing, func(ctx context.Context) error {
@@ -91,24 +155,27 @@ func (s *server) shards(ctx context.Context, of sharded) error {
 		if err != nil {
 			return err
 		}
-		want := max(1, (n+perShard-1)/perShard)
-		if want == have {
+		want := of.duties(n)
+		if len(want) == have {
 			return nil
 		}
-		for shard := range want {
-			d := of.duty(shard, want)
-			d.id, d.every, d.offset = of.id(shard), of.every, of.every*time.Duration(shard)/time.Duration(want)
-			if err := d.schedule(ctx, s.temporal); err != nil {
-				return err
-			}
-		}
-		if err := s.dropShards(ctx, of.id, want); err != nil {
+		if err := s.keepShards(ctx, of, want); err != nil {
 			return err
 		}
-		have = want
-		of.have.Store(int64(want))
+		have = len(want)
+		of.have.Store(int64(have))
 		return nil
 	})
+}
+
+// keepShards has a schedule for each shard, and none for those that are no more.
+func (s *server) keepShards(ctx context.Context, of sharded, want []duty) error {
+	for _, d := range want {
+		if err := d.schedule(ctx, s.temporal); err != nil {
+			return err
+		}
+	}
+	return s.dropShards(ctx, of.id, len(want))
 }
 
 // dropShards ends the schedules of shards that are no more.

@@ -36,7 +36,9 @@ import (
 
 // ServerConfig is all that a server process needs.
 type ServerConfig struct {
-	Region, DatabaseURL                string
+	Region, DatabaseURL string
+	// Migrate says who migrates the database; "" is MigrateAuto.
+	Migrate                            Migrate
 	TemporalAddress, TemporalNamespace string
 	// Temporal says how that address is spoken to.
 	Temporal TemporalAccess
@@ -96,7 +98,7 @@ type server struct {
 	presence    *presence
 }
 
-// RunServer migrates the database and serves until the context ends.
+// RunServer opens the database, migrated, and serves until the context ends.
 func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 	if err := cfg.Timing.Keep.Validate(); err != nil {
 		return err
@@ -167,11 +169,7 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 			return nil, err
 		}
 	}
-	err = insist(ctx, log, "postgres", func(ctx context.Context) (err error) {
-		s.store, err = postgres.Open(ctx, cfg.DatabaseURL, cfg.Region)
-		return err
-	})
-	if err != nil {
+	if err := s.openStore(ctx); err != nil {
 		return nil, err
 	}
 	if s.tracer, err = newTracer(ctx, cfg.TraceEndpoint, "holdfast-server"); err != nil {

@@ -17,7 +17,6 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/workflows"
 )
 
 const tryAgain = 500 * time.Millisecond
@@ -96,11 +95,7 @@ func prepare(ctx context.Context, c client.Client, namespace string, t Timing) e
 	if err := addAttributes(ctx, c, namespace); err != nil {
 		return err
 	}
-	for _, d := range []duty{
-		{id: workflows.SchedulePurge, workflow: workflows.TypePurgePending, every: t.Purge},
-		{id: workflows.ScheduleOperations, workflow: workflows.TypeSweepOperations, every: t.Sweep},
-		{id: workflows.ScheduleCollection, workflow: workflows.TypeCollectGarbage, every: t.Collect},
-	} {
+	for _, d := range duties(t) {
 		if err := d.schedule(ctx, c); err != nil {
 			return err
 		}

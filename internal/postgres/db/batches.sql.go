@@ -26,16 +26,17 @@ func (q *Queries) AllowBodies(ctx context.Context, arg AllowBodiesParams) error 
 }
 
 const appendStatusEvents = `-- name: AppendStatusEvents :exec
-INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, after)
-SELECT r.era, 'status', o.kind, o.project, o.scope, o.name, o.uid, k.generation, 'region', k.after
+INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
+SELECT r.era, 'status', o.kind, o.project, o.scope, o.name, o.uid, k.generation, 'region', k.before, k.after
 FROM region r CROSS JOIN (SELECT unnest($1::text[]) AS name, unnest($2::bigint[]) AS generation,
-                                 unnest($3::text[])::jsonb AS after) k
-JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since FROM objects x WHERE x.kind = 'instance' AND x.scope = $4 AND x.name = k.name OFFSET 0) o ON true
+                                 unnest($3::text[])::jsonb AS before, unnest($4::text[])::jsonb AS after) k
+JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since FROM objects x WHERE x.kind = 'instance' AND x.scope = $5 AND x.name = k.name OFFSET 0) o ON true
 `
 
 type AppendStatusEventsParams struct {
 	Names       []string
 	Generations []int64
+	Befores     []string
 	Afters      []string
 	Site        string
 }
@@ -44,6 +45,7 @@ func (q *Queries) AppendStatusEvents(ctx context.Context, arg AppendStatusEvents
 	_, err := q.db.Exec(ctx, appendStatusEvents,
 		arg.Names,
 		arg.Generations,
+		arg.Befores,
 		arg.Afters,
 		arg.Site,
 	)
@@ -331,7 +333,7 @@ func (q *Queries) DeletedNames(ctx context.Context, arg DeletedNamesParams) ([]s
 }
 
 const deliveriesOfBatch = `-- name: DeliveriesOfBatch :many
-SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id FROM deliveries WHERE batch_id = $1 AND batch_id <> '' ORDER BY name
+SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id, from_generation FROM deliveries WHERE batch_id = $1 AND batch_id <> '' ORDER BY name
 `
 
 func (q *Queries) DeliveriesOfBatch(ctx context.Context, batchID string) ([]Delivery, error) {
@@ -365,6 +367,7 @@ func (q *Queries) DeliveriesOfBatch(ctx context.Context, batchID string) ([]Deli
 			&i.DeadlineAt,
 			&i.EndedAt,
 			&i.BatchID,
+			&i.FromGeneration,
 		); err != nil {
 			return nil, err
 		}
@@ -591,9 +594,10 @@ func (q *Queries) InsertBatch(ctx context.Context, arg InsertBatchParams) error 
 }
 
 const insertDeliveries = `-- name: InsertDeliveries :exec
-INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase,
+INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, from_generation, state, phase,
                         requested_by, workflow_id, run_id, deadline_at, batch_id)
-SELECT k.id, $1, k.name, k.revision, k.attempt, $2 || '/' || k.name, $3, $4, k.from_revision, 'open', $5,
+SELECT k.id, $1, k.name, k.revision, k.attempt, $2 || '/' || k.name, $3, $4, k.from_revision,
+       coalesce((SELECT r.generation FROM revisions r WHERE r.site = $1 AND r.name = k.name AND r.revision = k.from_revision), 0), 'open', $5,
        k.requested_by, $6, $7, now() + make_interval(secs => $8::float8), $2
 FROM (SELECT unnest($9::text[]) AS id, unnest($10::text[]) AS name, unnest($11::bigint[]) AS revision,
              unnest($12::bigint[]) AS attempt, unnest($13::bigint[]) AS from_revision,

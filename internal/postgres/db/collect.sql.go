@@ -363,35 +363,42 @@ DELETE FROM revisions WHERE ctid = ANY(ARRAY(
           AND NOT EXISTS (SELECT 1 FROM node_held h WHERE h.site = r.site AND h.name = r.name AND h.revision = r.revision OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM snapshot_tickets t WHERE t.site = r.site AND t.name = r.name AND t.revision = r.revision OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.site = r.site AND d.name = r.name AND d.revision = r.revision OFFSET 0)
+          AND (r.site, r.name, r.revision) NOT IN (
+              SELECT d.site, d.name, d.from_revision FROM subjects x JOIN deliveries d ON d.site = x.site AND d.name = x.name
+              WHERE (x.site, x.name) > ($3::text, $4::text) AND (x.site, x.name) <= ($5::text, $6::text)
+                AND NOT (x.deleted AND d.ended_at < now() - make_interval(secs => $7::float8)))
           AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'instance.' || r.site || '.' || r.name
                           AND o.revision = r.revision AND o.state = 'running' OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'instance.' || r.site || '.' || r.name
                           AND o.revision = r.revision AND o.state <> 'running' AND o.door_run <> '' AND NOT o.door_told OFFSET 0)
-        ORDER BY r.revision LIMIT $3 FOR UPDATE SKIP LOCKED) c
-    WHERE (s.site, s.name) > ($4::text, $5::text) AND (s.site, s.name) <= ($6::text, $7::text)
-    LIMIT $3))
+        ORDER BY r.revision LIMIT $8 FOR UPDATE SKIP LOCKED) c
+    WHERE (s.site, s.name) > ($3::text, $4::text) AND (s.site, s.name) <= ($5::text, $6::text)
+    LIMIT $8))
 `
 
 type CollectRevisionsParams struct {
-	Keep         int64
-	OlderSeconds float64
-	MaxRows      int32
-	AfterSite    string
-	AfterName    string
-	ToSite       string
-	ToName       string
+	Keep              int64
+	OlderSeconds      float64
+	AfterSite         string
+	AfterName         string
+	ToSite            string
+	ToName            string
+	DeliveriesSeconds float64
+	MaxRows           int32
 }
 
-// A revision that a node holds is kept too, for what its progress says of it.
+// A revision that a node holds is kept too, for what its progress says of it; and one that a kept
+// delivery came from, but for the delete that a tombstone is known by: it says the generation.
 func (q *Queries) CollectRevisions(ctx context.Context, arg CollectRevisionsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, collectRevisions,
 		arg.Keep,
 		arg.OlderSeconds,
-		arg.MaxRows,
 		arg.AfterSite,
 		arg.AfterName,
 		arg.ToSite,
 		arg.ToName,
+		arg.DeliveriesSeconds,
+		arg.MaxRows,
 	)
 	if err != nil {
 		return 0, err

@@ -56,7 +56,7 @@ func (q *Queries) DeletePendingOf(ctx context.Context, arg DeletePendingOfParams
 }
 
 const deliveryByClaim = `-- name: DeliveryByClaim :one
-SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id FROM deliveries WHERE claim = $1 AND batch_id = ''
+SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id, from_generation FROM deliveries WHERE claim = $1 AND batch_id = ''
 `
 
 func (q *Queries) DeliveryByClaim(ctx context.Context, claim string) (Delivery, error) {
@@ -84,6 +84,7 @@ func (q *Queries) DeliveryByClaim(ctx context.Context, claim string) (Delivery, 
 		&i.DeadlineAt,
 		&i.EndedAt,
 		&i.BatchID,
+		&i.FromGeneration,
 	)
 	return i, err
 }
@@ -187,7 +188,7 @@ func (q *Queries) ExtendPending(ctx context.Context, arg ExtendPendingParams) er
 }
 
 const getDelivery = `-- name: GetDelivery :one
-SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id FROM deliveries WHERE id = $1
+SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id, from_generation FROM deliveries WHERE id = $1
 `
 
 func (q *Queries) GetDelivery(ctx context.Context, id string) (Delivery, error) {
@@ -215,16 +216,18 @@ func (q *Queries) GetDelivery(ctx context.Context, id string) (Delivery, error) 
 		&i.DeadlineAt,
 		&i.EndedAt,
 		&i.BatchID,
+		&i.FromGeneration,
 	)
 	return i, err
 }
 
 const insertDelivery = `-- name: InsertDelivery :one
-INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase,
+INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, from_generation, state, phase,
                         requested_by, workflow_id, run_id, deadline_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open', 'persisted',
-        $10, $11, $12, now() + make_interval(secs => $13::float8))
-RETURNING id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
+        coalesce((SELECT r.generation FROM revisions r WHERE r.site = $2 AND r.name = $3 AND r.revision = $9), 0),
+        'open', 'persisted', $10, $11, $12, now() + make_interval(secs => $13::float8))
+RETURNING id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id, from_generation
 `
 
 type InsertDeliveryParams struct {
@@ -282,6 +285,7 @@ func (q *Queries) InsertDelivery(ctx context.Context, arg InsertDeliveryParams) 
 		&i.DeadlineAt,
 		&i.EndedAt,
 		&i.BatchID,
+		&i.FromGeneration,
 	)
 	return i, err
 }
@@ -387,8 +391,10 @@ func (q *Queries) InsertTicket(ctx context.Context, arg InsertTicketParams) erro
 }
 
 const listDeliveries = `-- name: ListDeliveries :many
-SELECT d.id, d.site, d.name, d.revision, d.attempt, d.claim, d.node, d.epoch, d.from_revision, d.state, d.phase, d.reason, d.message, d.settled_as, d.requested_by, d.workflow_id, d.run_id, d.created_at, d.deadline_at, d.ended_at, d.batch_id, r.era, r.generation, r.action, r.body_hash, r.reason AS why
+SELECT d.id, d.site, d.name, d.revision, d.attempt, d.claim, d.node, d.epoch, d.from_revision, d.state, d.phase, d.reason, d.message, d.settled_as, d.requested_by, d.workflow_id, d.run_id, d.created_at, d.deadline_at, d.ended_at, d.batch_id, d.from_generation, r.era, r.generation, r.action, r.body_hash, r.reason AS why,
+       greatest(d.from_generation, coalesce(f.generation, 0))::bigint AS came_from
 FROM deliveries d JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
+LEFT JOIN revisions f ON f.site = d.site AND f.name = d.name AND f.revision = d.from_revision
 WHERE d.site = $1 AND d.name = $2 AND d.attempt < $3
 ORDER BY d.attempt DESC LIMIT $4
 `
@@ -401,34 +407,37 @@ type ListDeliveriesParams struct {
 }
 
 type ListDeliveriesRow struct {
-	ID           string
-	Site         string
-	Name         string
-	Revision     int64
-	Attempt      int64
-	Claim        string
-	Node         string
-	Epoch        int64
-	FromRevision int64
-	State        string
-	Phase        string
-	Reason       string
-	Message      string
-	SettledAs    *string
-	RequestedBy  string
-	WorkflowID   string
-	RunID        string
-	CreatedAt    time.Time
-	DeadlineAt   time.Time
-	EndedAt      *time.Time
-	BatchID      string
-	Era          int64
-	Generation   int64
-	Action       string
-	BodyHash     []byte
-	Why          string
+	ID             string
+	Site           string
+	Name           string
+	Revision       int64
+	Attempt        int64
+	Claim          string
+	Node           string
+	Epoch          int64
+	FromRevision   int64
+	State          string
+	Phase          string
+	Reason         string
+	Message        string
+	SettledAs      *string
+	RequestedBy    string
+	WorkflowID     string
+	RunID          string
+	CreatedAt      time.Time
+	DeadlineAt     time.Time
+	EndedAt        *time.Time
+	BatchID        string
+	FromGeneration int64
+	Era            int64
+	Generation     int64
+	Action         string
+	BodyHash       []byte
+	Why            string
+	CameFrom       int64
 }
 
+// What a server of an earlier version wrote says which revision it came from, and no generation.
 func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) ([]ListDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, listDeliveries,
 		arg.Site,
@@ -465,11 +474,13 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 			&i.DeadlineAt,
 			&i.EndedAt,
 			&i.BatchID,
+			&i.FromGeneration,
 			&i.Era,
 			&i.Generation,
 			&i.Action,
 			&i.BodyHash,
 			&i.Why,
+			&i.CameFrom,
 		); err != nil {
 			return nil, err
 		}
@@ -482,7 +493,7 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 }
 
 const lockDelivery = `-- name: LockDelivery :one
-SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id FROM deliveries WHERE id = $1 FOR UPDATE
+SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id, from_generation FROM deliveries WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockDelivery(ctx context.Context, id string) (Delivery, error) {
@@ -510,6 +521,7 @@ func (q *Queries) LockDelivery(ctx context.Context, id string) (Delivery, error)
 		&i.DeadlineAt,
 		&i.EndedAt,
 		&i.BatchID,
+		&i.FromGeneration,
 	)
 	return i, err
 }
@@ -588,7 +600,7 @@ func (q *Queries) OfferPending(ctx context.Context, arg OfferPendingParams) erro
 }
 
 const openDelivery = `-- name: OpenDelivery :one
-SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id FROM deliveries WHERE site = $1 AND name = $2 AND state = 'open'
+SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id, from_generation FROM deliveries WHERE site = $1 AND name = $2 AND state = 'open'
 `
 
 type OpenDeliveryParams struct {
@@ -621,6 +633,7 @@ func (q *Queries) OpenDelivery(ctx context.Context, arg OpenDeliveryParams) (Del
 		&i.DeadlineAt,
 		&i.EndedAt,
 		&i.BatchID,
+		&i.FromGeneration,
 	)
 	return i, err
 }

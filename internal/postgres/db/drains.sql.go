@@ -545,14 +545,16 @@ func (q *Queries) PeersForDrain(ctx context.Context, arg PeersForDrainParams) ([
 	return items, nil
 }
 
-const uncordonNode = `-- name: UncordonNode :execrows
-UPDATE nodes SET cordoned_at = NULL, cordon_reason = '' WHERE name = $1 AND cordoned_at IS NOT NULL
+const uncordonNode = `-- name: UncordonNode :one
+WITH was AS (SELECT x.name, x.cordon_reason FROM nodes x WHERE x.name = $1 AND x.cordoned_at IS NOT NULL FOR UPDATE)
+UPDATE nodes n SET cordoned_at = NULL, cordon_reason = '' FROM was WHERE n.name = was.name
+RETURNING was.cordon_reason
 `
 
-func (q *Queries) UncordonNode(ctx context.Context, name string) (int64, error) {
-	result, err := q.db.Exec(ctx, uncordonNode, name)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+// Gives the reason that it was cordoned for.
+func (q *Queries) UncordonNode(ctx context.Context, name string) (string, error) {
+	row := q.db.QueryRow(ctx, uncordonNode, name)
+	var cordon_reason string
+	err := row.Scan(&cordon_reason)
+	return cordon_reason, err
 }

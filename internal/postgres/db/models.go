@@ -96,27 +96,28 @@ type Connection struct {
 }
 
 type Delivery struct {
-	ID           string
-	Site         string
-	Name         string
-	Revision     int64
-	Attempt      int64
-	Claim        string
-	Node         string
-	Epoch        int64
-	FromRevision int64
-	State        string
-	Phase        string
-	Reason       string
-	Message      string
-	SettledAs    *string
-	RequestedBy  string
-	WorkflowID   string
-	RunID        string
-	CreatedAt    time.Time
-	DeadlineAt   time.Time
-	EndedAt      *time.Time
-	BatchID      string
+	ID             string
+	Site           string
+	Name           string
+	Revision       int64
+	Attempt        int64
+	Claim          string
+	Node           string
+	Epoch          int64
+	FromRevision   int64
+	State          string
+	Phase          string
+	Reason         string
+	Message        string
+	SettledAs      *string
+	RequestedBy    string
+	WorkflowID     string
+	RunID          string
+	CreatedAt      time.Time
+	DeadlineAt     time.Time
+	EndedAt        *time.Time
+	BatchID        string
+	FromGeneration int64
 }
 
 type DeliveryNode struct {

@@ -88,38 +88,6 @@ func (q *Queries) AppendEvent(ctx context.Context, arg AppendEventParams) error 
 	return err
 }
 
-const appendStatusEvent = `-- name: AppendStatusEvent :exec
-INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, after)
-SELECT r.era, $1, $2, $3, $4, $5, $6, $7, $8, $9 FROM region r
-`
-
-type AppendStatusEventParams struct {
-	Type       string
-	Kind       string
-	Project    string
-	Scope      string
-	Name       string
-	Uid        string
-	Generation int64
-	Actor      string
-	After      json.RawMessage
-}
-
-func (q *Queries) AppendStatusEvent(ctx context.Context, arg AppendStatusEventParams) error {
-	_, err := q.db.Exec(ctx, appendStatusEvent,
-		arg.Type,
-		arg.Kind,
-		arg.Project,
-		arg.Scope,
-		arg.Name,
-		arg.Uid,
-		arg.Generation,
-		arg.Actor,
-		arg.After,
-	)
-	return err
-}
-
 const countObjectsIn = `-- name: CountObjectsIn :one
 SELECT count(*) FROM objects WHERE kind = $1 AND scope = $2
 `
@@ -684,6 +652,40 @@ func (q *Queries) UpdateObject(ctx context.Context, arg UpdateObjectParams) (Obj
 		&i.DeletingSince,
 	)
 	return i, err
+}
+
+const usesOfProject = `-- name: UsesOfProject :many
+SELECT o.kind, count(*) AS uses FROM objects o WHERE o.project = $1 AND o.kind <> 'project' GROUP BY o.kind
+UNION ALL
+SELECT 'token', count(*) FROM api_tokens t
+WHERE t.project = $1 AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now()) HAVING count(*) > 0
+ORDER BY 1
+`
+
+type UsesOfProjectRow struct {
+	Kind string
+	Uses int64
+}
+
+// What belongs to a project, by kind, and the tokens that are bound to it and still good.
+func (q *Queries) UsesOfProject(ctx context.Context, project string) ([]UsesOfProjectRow, error) {
+	rows, err := q.db.Query(ctx, usesOfProject, project)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UsesOfProjectRow
+	for rows.Next() {
+		var i UsesOfProjectRow
+		if err := rows.Scan(&i.Kind, &i.Uses); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const waitingOutbox = `-- name: WaitingOutbox :many

@@ -134,9 +134,10 @@ FROM (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM operations x WHERE x.subject =
 WHERE o.ctid = k.place AND o.state = @running::text AND o.revision <= k.revision;
 
 -- name: InsertDeliveries :exec
-INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase,
+INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, from_generation, state, phase,
                         requested_by, workflow_id, run_id, deadline_at, batch_id)
-SELECT k.id, @site, k.name, k.revision, k.attempt, @batch_id || '/' || k.name, @node, @epoch, k.from_revision, 'open', @phase,
+SELECT k.id, @site, k.name, k.revision, k.attempt, @batch_id || '/' || k.name, @node, @epoch, k.from_revision,
+       coalesce((SELECT r.generation FROM revisions r WHERE r.site = @site AND r.name = k.name AND r.revision = k.from_revision), 0), 'open', @phase,
        k.requested_by, @workflow_id, @run_id, now() + make_interval(secs => @seconds::float8), @batch_id
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision,
              unnest(@attempts::bigint[]) AS attempt, unnest(@from_revisions::bigint[]) AS from_revision,
@@ -352,10 +353,10 @@ JOIN LATERAL (SELECT x.name, x.action FROM snapshots x WHERE x.site = @site AND 
 ORDER BY p.name;
 
 -- name: AppendStatusEvents :exec
-INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, after)
-SELECT r.era, 'status', o.kind, o.project, o.scope, o.name, o.uid, k.generation, 'region', k.after
+INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
+SELECT r.era, 'status', o.kind, o.project, o.scope, o.name, o.uid, k.generation, 'region', k.before, k.after
 FROM region r CROSS JOIN (SELECT unnest(@names::text[]) AS name, unnest(@generations::bigint[]) AS generation,
-                                 unnest(@afters::text[])::jsonb AS after) k
+                                 unnest(@befores::text[])::jsonb AS before, unnest(@afters::text[])::jsonb AS after) k
 JOIN LATERAL (SELECT x.* FROM objects x WHERE x.kind = 'instance' AND x.scope = @site AND x.name = k.name OFFSET 0) o ON true;
 
 -- name: PutOutboxMany :exec

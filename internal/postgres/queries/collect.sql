@@ -97,7 +97,8 @@ DELETE FROM deliveries WHERE id = ANY(ARRAY(
     WHERE (s.site, s.name) > (@after_site::text, @after_name::text) AND (s.site, s.name) <= (@to_site::text, @to_name::text)
     LIMIT @max_rows));
 
--- A revision that a node holds is kept too, for what its progress says of it.
+-- A revision that a node holds is kept too, for what its progress says of it; and one that a kept
+-- delivery came from, but for the delete that a tombstone is known by: it says the generation.
 -- name: CollectRevisions :execrows
 DELETE FROM revisions WHERE ctid = ANY(ARRAY(
     SELECT c.ctid FROM subjects s
@@ -111,6 +112,10 @@ DELETE FROM revisions WHERE ctid = ANY(ARRAY(
           AND NOT EXISTS (SELECT 1 FROM node_held h WHERE h.site = r.site AND h.name = r.name AND h.revision = r.revision OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM snapshot_tickets t WHERE t.site = r.site AND t.name = r.name AND t.revision = r.revision OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.site = r.site AND d.name = r.name AND d.revision = r.revision OFFSET 0)
+          AND (r.site, r.name, r.revision) NOT IN (
+              SELECT d.site, d.name, d.from_revision FROM subjects x JOIN deliveries d ON d.site = x.site AND d.name = x.name
+              WHERE (x.site, x.name) > (@after_site::text, @after_name::text) AND (x.site, x.name) <= (@to_site::text, @to_name::text)
+                AND NOT (x.deleted AND d.ended_at < now() - make_interval(secs => @deliveries_seconds::float8)))
           AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'instance.' || r.site || '.' || r.name
                           AND o.revision = r.revision AND o.state = 'running' OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'instance.' || r.site || '.' || r.name

@@ -11,10 +11,11 @@ SELECT * FROM deliveries WHERE id = @id FOR UPDATE;
 SELECT * FROM deliveries WHERE site = @site AND name = @name AND state = 'open';
 
 -- name: InsertDelivery :one
-INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase,
+INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, from_generation, state, phase,
                         requested_by, workflow_id, run_id, deadline_at)
-VALUES (@id, @site, @name, @revision, @attempt, @claim, @node, @epoch, @from_revision, 'open', 'persisted',
-        @requested_by, @workflow_id, @run_id, now() + make_interval(secs => @seconds::float8))
+VALUES (@id, @site, @name, @revision, @attempt, @claim, @node, @epoch, @from_revision,
+        coalesce((SELECT r.generation FROM revisions r WHERE r.site = @site AND r.name = @name AND r.revision = @from_revision), 0),
+        'open', 'persisted', @requested_by, @workflow_id, @run_id, now() + make_interval(secs => @seconds::float8))
 RETURNING *;
 
 -- name: EndDelivery :exec
@@ -138,9 +139,12 @@ UPDATE deliveries SET settled_as = NULL WHERE id = (
       AND d.state NOT IN ('open', 'succeeded', 'staged') AND d.settled_as = 'not_applied'
     ORDER BY d.attempt DESC LIMIT 1);
 
+-- What a server of an earlier version wrote says which revision it came from, and no generation.
 -- name: ListDeliveries :many
-SELECT d.*, r.era, r.generation, r.action, r.body_hash, r.reason AS why
+SELECT d.*, r.era, r.generation, r.action, r.body_hash, r.reason AS why,
+       greatest(d.from_generation, coalesce(f.generation, 0))::bigint AS came_from
 FROM deliveries d JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
+LEFT JOIN revisions f ON f.site = d.site AND f.name = d.name AND f.revision = d.from_revision
 WHERE d.site = @site AND d.name = @name AND d.attempt < @before_attempt
 ORDER BY d.attempt DESC LIMIT @max_rows;
 

@@ -1,8 +1,11 @@
 -- name: CordonNode :execrows
 UPDATE nodes SET cordoned_at = now(), cordon_reason = @reason WHERE name = @name AND cordoned_at IS NULL;
 
--- name: UncordonNode :execrows
-UPDATE nodes SET cordoned_at = NULL, cordon_reason = '' WHERE name = @name AND cordoned_at IS NOT NULL;
+-- Gives the reason that it was cordoned for.
+-- name: UncordonNode :one
+WITH was AS (SELECT x.name, x.cordon_reason FROM nodes x WHERE x.name = @name AND x.cordoned_at IS NOT NULL FOR UPDATE)
+UPDATE nodes n SET cordoned_at = NULL, cordon_reason = '' FROM was WHERE n.name = was.name
+RETURNING was.cordon_reason;
 
 -- name: LiveOfNode :many
 SELECT id FROM connections WHERE node = @node AND ended_at IS NULL;

@@ -30,6 +30,14 @@ RETURNING *;
 -- name: DeleteObject :exec
 DELETE FROM objects WHERE kind = @kind AND scope = @scope AND name = @name;
 
+-- What belongs to a project, by kind, and the tokens that are bound to it and still good.
+-- name: UsesOfProject :many
+SELECT o.kind, count(*) AS uses FROM objects o WHERE o.project = @project AND o.kind <> 'project' GROUP BY o.kind
+UNION ALL
+SELECT 'token', count(*) FROM api_tokens t
+WHERE t.project = @project AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now()) HAVING count(*) > 0
+ORDER BY 1;
+
 -- name: NewUID :one
 SELECT gen_random_uuid()::uuid AS uid;
 
@@ -47,10 +55,6 @@ WITH appended AS (
 UPDATE objects o SET resource_version = a.seq FROM appended a
 WHERE o.kind = @kind AND o.scope = @scope AND o.name = @name
 RETURNING a.seq;
-
--- name: AppendStatusEvent :exec
-INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, after)
-SELECT r.era, @type, @kind, @project, @scope, @name, @uid, @generation, @actor, @after FROM region r;
 
 -- Nothing at all when some of what follows the cursor has been collected.
 -- name: ReadFeed :many
