@@ -57,7 +57,8 @@ func TestFalling(t *testing.T) {
 			{at: 2 * limit, all: []decide.Server{server("1", "new", 1)}, lapsed: []decide.Server{server("1", "new", 1)}, falls: true},
 		}},
 		{"what it said before it was forgotten does not count", []look{
-			{at: 0, all: []decide.Server{first}}, {at: 1},
+			{at: 0, all: []decide.Server{first}},
+			{at: 1},
 			{at: limit, all: []decide.Server{server("1", "new", 3)}, lapsed: []decide.Server{server("1", "new", 3)}, falls: true},
 			{at: limit + 1, all: []decide.Server{server("1", "new", 4)}, falls: true},
 		}},

@@ -163,48 +163,58 @@ func TestPlaceExplains(t *testing.T) {
 		says   string
 	}{
 		{
-			"the most cores, wherever they come", []fleet.NodeRoom{room("a1", "a", with(1, 0, 0)), room("a2", "a", with(3, 0, 0)), room("a3", "a", with(2, 0, 0))},
+			"the most cores, wherever they come",
+			[]fleet.NodeRoom{room("a1", "a", with(1, 0, 0)), room("a2", "a", with(3, 0, 0)), room("a3", "a", with(2, 0, 0))},
 			want(1, cpu(5)), decide.NoRoom, "3 of 3 nodes match, and none has room: 3 with less than 5 cores free (most is 3 on a2)",
 		},
 		{
-			"the first of equals", []fleet.NodeRoom{room("a1", "a"), room("a2", "a")},
+			"the first of equals",
+			[]fleet.NodeRoom{room("a1", "a"), room("a2", "a")},
 			want(1, cpu(5)), decide.NoRoom, "2 of 2 nodes match, and none has room: 2 with less than 5 cores free (most is 4 on a1)",
 		},
 		{
-			"the most memory", []fleet.NodeRoom{room("a1", "a", with(9, 1<<10, 0)), room("a2", "a", with(1, 3<<20, 0)), room("a3", "a", with(5, 1023, 0))},
+			"the most memory",
+			[]fleet.NodeRoom{room("a1", "a", with(9, 1<<10, 0)), room("a2", "a", with(1, 3<<20, 0)), room("a3", "a", with(5, 1023, 0))},
 			want(1, memory(1<<30)), decide.NoRoom, "3 of 3 nodes match, and none has room: 3 with less than 1Gi memory free (most is 3Mi on a2)",
 		},
 		{
-			"the most GPUs", []fleet.NodeRoom{room("a1", "a", with(9, 9, 1)), room("a2", "a", with(1, 1, 3)), room("a3", "a", with(5, 5, 2))},
+			"the most GPUs",
+			[]fleet.NodeRoom{room("a1", "a", with(9, 9, 1)), room("a2", "a", with(1, 1, 3)), room("a3", "a", with(5, 5, 2))},
 			want(1, gpus(4)), decide.NoRoom, "3 of 3 nodes match, and none has room: 3 with fewer than 4 GPUs free (most is 3 on a2)",
 		},
 		{
-			"fewer than none are none", []fleet.NodeRoom{room("a1", "a", func(r *fleet.NodeRoom) { r.Taken = fleet.Resources{CPU: 5, Memory: 9 << 30, GPUs: 1} })},
+			"fewer than none are none",
+			[]fleet.NodeRoom{room("a1", "a", func(r *fleet.NodeRoom) { r.Taken = fleet.Resources{CPU: 5, Memory: 9 << 30, GPUs: 1} })},
 			want(1, gpus(1)), decide.NoRoom, "1 of 1 nodes match, and none has room: 1 with fewer than 1 GPUs free (most is 0 on a1)",
 		},
 		{
-			"small numbers of bytes", []fleet.NodeRoom{room("a1", "a", with(9, 1023, 0)), room("a2", "a", with(9, 500, 0))},
+			"small numbers of bytes",
+			[]fleet.NodeRoom{room("a1", "a", with(9, 1023, 0)), room("a2", "a", with(9, 500, 0))},
 			want(1, memory(1<<10)), decide.NoRoom, "2 of 2 nodes match, and none has room: 2 with less than 1Ki memory free (most is 1023 bytes on a1)",
 		},
 		{
-			"each by what it lacks", []fleet.NodeRoom{
+			"each by what it lacks",
+			[]fleet.NodeRoom{
 				room("a1", "a", away("cordoned")), room("a2", "a", away("cordoned")), room("a3", "a", port(80)), room("a4", "a", taken(4)), room("b1", "b"),
 			},
 			want(1, fixed(80), cpu(1), func(w *decide.PlaceRequest) { w.Spec.Sites = []fleet.SiteName{"a"} }), decide.NoRoom,
 			"4 of 5 nodes match, and none has room: 2 away (cordoned), 1 with one of the ports 80 in use, 1 with less than 1 cores free (most is 0 on a4)",
 		},
 		{
-			"ports, beside who is away", []fleet.NodeRoom{room("a1", "a", away("cordoned")), room("a3", "a", port(80))},
+			"ports, beside who is away",
+			[]fleet.NodeRoom{room("a1", "a", away("cordoned")), room("a3", "a", port(80))},
 			want(1, fixed(80)), decide.PortsTaken, "2 of 2 nodes match, and none has room: 1 away (cordoned), 1 with one of the ports 80 in use",
 		},
 		{
-			"what does not match", []fleet.NodeRoom{room("b1", "b", of("red")), room("a1", "a", of("default")), room("a2", "a", of("blue"))},
+			"what does not match",
+			[]fleet.NodeRoom{room("b1", "b", of("red")), room("a1", "a", of("default")), room("a2", "a", of("blue"))},
 			want(1, forProject("red"), func(w *decide.PlaceRequest) {
 				w.Spec.Sites, w.Spec.Modules = []fleet.SiteName{"a"}, []string{"m"}
 			}), decide.NoNode, "none of 2 nodes matches: 1 of other sites than a, 1 without one of the modules m",
 		},
 		{
-			"in the pool, without the label", []fleet.NodeRoom{room("a1", "a", inPool("p")), room("a2", "a")},
+			"in the pool, without the label",
+			[]fleet.NodeRoom{room("a1", "a", inPool("p")), room("a2", "a")},
 			want(1, pools("p"), func(w *decide.PlaceRequest) { w.Spec.Labels = map[string]string{"disk": "ssd"} }), decide.NoNode,
 			"none of 2 nodes matches: 1 in none of the pools p, 1 without the labels disk=ssd",
 		},
