@@ -211,8 +211,9 @@ func (s *stack) lostWorkflows(t *testing.T, site string) {
 			require.NoError(t, err)
 		}
 		letGo()
-		ends := s.operationsEnd(t, st.key)
-		require.Equal(t, 2, ends["succeeded "], "%v", ends)
+		ends := s.operationsEnd(t, st.key) // also those opened after their door had timed out
+		require.Len(t, ends, 1, "%v", ends)
+		require.GreaterOrEqual(t, ends["succeeded "], 2, "%v", ends)
 		st.good(t, hash)
 	})
 	t.Run("an entity that times out, for it was started as a door", func(t *testing.T) {
