@@ -17,7 +17,7 @@ const (
 	// zonesVariable is where Go looks for time zones first.
 	zonesVariable = "ZONEINFO"
 	// toStage is the time that a busy machine gets to stage a few instances before a window opens.
-	toStage = 20 * time.Second
+	toStage = 45 * time.Second
 )
 
 // zones makes a folder of time zones that are 0 to 59 seconds ahead of UTC. The times of a window are
