@@ -58,6 +58,7 @@ func TestDeploymentOperations(t *testing.T) {
 		{"waits for the end of what is too much", deployment(asks(scale), target(2, 1), has(running, replica(2), replica(3, ending(time.Second)))), runs, ""},
 		{"stopped", deployment(asks(converge), at(fleet.DeploymentPending), stopped), fleet.OperationSucceeded, "stopped"},
 		{"stops", deployment(asks(converge), stopped, has(running)), runs, ""},
+		{"its end was taken back", deployment(asks(destroy), has(running)), fleet.OperationSuperseded, "redeclared"},
 		{"scaled, and stopped since", deployment(asks(scale), stopped, has(running, replica(2))), fleet.OperationSuperseded, "stopped"},
 		{"scaled, and has stopped since", deployment(asks(scale), at(fleet.DeploymentPending), stopped), fleet.OperationSuperseded, "stopped"},
 		{"given up", deployment(asks(converge), at(fleet.DeploymentError), target(1, 1)), fleet.OperationFailed, "given_up"},
@@ -171,6 +172,8 @@ func TestDeploymentConfirms(t *testing.T) {
 	}
 	p := decide.Deployment(deployment(asks(destroy), destroying, deleting, unconfirmed(many...)))
 	require.True(t, strings.HasSuffix(p.Finish[0].Message, "n09 and 2 more"), p.Finish[0].Message)
+	p = decide.Deployment(deployment(asks(destroy), destroying, deleting, unconfirmed(many[:10]...)))
+	require.True(t, strings.HasSuffix(p.Finish[0].Message, "n08, n09"), p.Finish[0].Message)
 }
 
 // S112, S130, X8, X18: the three conditions, each with a reason.
@@ -190,6 +193,7 @@ func TestDeploymentConditions(t *testing.T) {
 		{"all is well", deployment(has(replica(1))), condition{yes, "enough_healthy"}, condition{no, "converged"}, condition{no, "as_declared"}},
 		{"all are unhealthy", deployment(has(replica(1, bad), replica(2, bad))), condition{no, "too_few_healthy"}, condition{no, "unhealthy"}, condition{yes, "unhealthy"}},
 		{"one is unhealthy", deployment(has(replica(1), replica(2, bad))), condition{yes, "enough_healthy"}, condition{no, "unhealthy"}, condition{yes, "unhealthy"}},
+		{"enough, with those on lost nodes", deployment(target(3, 3), has(replica(1), replica(2, unheard(time.Minute)), replica(3, unheard(time.Minute)))), condition{unknown, "nodes_not_heard"}, condition{yes, "too_few"}, condition{yes, "nodes_not_heard"}},
 		{"it is scaled to none", deployment(), condition{yes, "scaled_to_zero"}, condition{no, "converged"}, condition{no, "nothing_to_run"}},
 		{"it begins", deployment(fresh, target(1, 1)), condition{no, "too_few_healthy"}, condition{yes, "begin"}, condition{yes, "too_few"}},
 		{"it is stopped", deployment(stopped, at(fleet.DeploymentPending)), condition{no, "stopped"}, condition{no, "stopped"}, condition{no, "nothing_to_run"}},
@@ -208,6 +212,8 @@ func TestDeploymentConditions(t *testing.T) {
 			require.Equal(t, []condition{c.available, c.moves, c.worn}, got)
 		})
 	}
+	one := decide.Deployment(deployment(has(replica(1), replica(2, bad), replica(3, state(fleet.ReplicaStarting)))))
+	require.Equal(t, "1 replica is unhealthy", one.Conditions[2].Message)
 }
 
 // X8, S107: what is waited for, until when; and pages of large steps.

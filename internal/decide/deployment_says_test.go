@@ -37,6 +37,8 @@ func TestDeploymentSays(t *testing.T) {
 		{"one is replaced", deployment(has(replica(1, leave), replica(2))), "2 of 2 replicas are healthy, 1 of them to be replaced", "1 starting replicas", 0, 0, time.Time{}, false},
 		{"a node is not heard", deployment(has(replica(1), replica(2, unheard(time.Second)))), "2 of 2 replicas are healthy", "the nodes of 1 replicas", 0, 0, time.Time{}, false},
 		{"a node is lost", deployment(target(2, 1), has(replica(1), replica(2, unheard(time.Minute)))), "1 of 2 replicas are healthy, 1 on nodes that are not heard", "1 starting replicas, the nodes of 1 replicas", 0, 0, time.Time{}, false},
+		{"one has ended", deployment(target(1, 1), has(replica(1), replica(2, ending(-time.Minute)))), "1 of 1 replicas are healthy", "", 0, 0, time.Time{}, false},
+		{"two nodes are back", deployment(target(1, 1), has(replica(1, back(time.Second)), replica(2, version(0), back(time.Second)))), "0 of 1 replicas are healthy", "the word of nodes that are back on 2 replicas", 0, 0, time.Time{}, false},
 		{"a node is back", deployment(target(1, 1), has(replica(1, back(time.Second)), replica(2, starting))), "0 of 1 replicas are healthy", "1 starting replicas, the word of nodes that are back on 1 replicas", 0, 0, time.Time{}, false},
 
 		{"an attempt fails", deployment(provisioning, failedOnce), "attempt 1 of 3 failed: " + died + "; the next is in 10s", "the next attempt at 2026-01-01T12:00:10Z, the end of 1 replicas", 1, 0, in(10 * time.Second), true},
@@ -61,6 +63,7 @@ func TestDeploymentSays(t *testing.T) {
 		{"it is stopped", deployment(stopped, attempts(1, time.Minute), crashes(2, time.Minute), has(replica(1))), "it is declared stopped", "the end of 1 replicas", 0, 0, time.Time{}, false},
 		{"nothing was released", deployment(pending, released(0, 0)), "nothing of it was released", "", 0, 0, time.Time{}, false},
 		{"it is deleted", deployment(deleting, attempts(1, time.Minute), crashes(2, time.Minute), has(replica(1), replica(2))), "2 replicas are still to end", "the end of 2 replicas", 0, 0, time.Time{}, false},
+		{"some of each kind", deployment(deleting, has(replica(1), replica(2, version(0)), replica(3, version(0), starting), replica(4, exited), replica(5, unheard(time.Minute)))), "5 replicas are still to end", "the end of 5 replicas, the nodes of 1 replicas", 0, 0, time.Time{}, true},
 		{"one is left", deployment(at(fleet.DeploymentDestroying), deleting, has(replica(1, ending(time.Second)))), "1 replica is still to end", "the end of 1 replicas", 0, 0, time.Time{}, false},
 		{"nothing is left", deployment(at(fleet.DeploymentDestroying), deleting), "nothing of it runs", "", 0, 0, time.Time{}, false},
 		{"nothing is left of what is declared again", deployment(at(fleet.DeploymentDestroying), deleting, again), "nothing of it runs", "", 0, 0, time.Time{}, true},
@@ -77,4 +80,35 @@ func TestDeploymentSays(t *testing.T) {
 			require.Equal(t, c.more, p.More)
 		})
 	}
+}
+
+// S53, S107, X6: when a deployment is looked at again.
+func TestDeploymentLooksAgain(t *testing.T) {
+	t.Parallel()
+	full := target(decide.MaxPerVisit, 1)
+	for _, c := range []struct {
+		name string
+		seen fleet.DeploymentSeen
+		next time.Time
+		more bool
+	}{
+		{"all is well", deployment(has(replica(1))), time.Time{}, false},
+		{"one is told to end", deployment(target(1, 1), has(replica(1), replica(2))), noon.Add(40 * time.Second), false},
+		{"one that ends has the time to say so", deployment(target(1, 1), has(replica(1), replica(2, ending(-time.Second), heardSince(15*time.Second)))), noon.Add(25 * time.Second), false},
+		{"all are made in one visit", deployment(full), noon.Add(2 * time.Minute), false},
+		{"a pause that holds nothing back", deployment(crashes(4, time.Minute), has(replica(1, justNow))), noon.Add(599 * time.Second), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := decide.Deployment(c.seen)
+			require.Equal(t, c.next, p.Next)
+			require.Equal(t, c.more, p.More)
+		})
+	}
+	t.Run("one on a lost node ends once enough work", func(t *testing.T) {
+		t.Parallel()
+		p := decide.Deployment(deployment(target(2, 1), has(replica(1), replica(2, version(0)), replica(3, unheard(time.Minute)))))
+		require.Equal(t, "3", ids(p.Terminate))
+		require.Empty(t, p.Fail)
+	})
 }

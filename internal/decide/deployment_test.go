@@ -507,6 +507,12 @@ func TestConditionsNow(t *testing.T) {
 	require.Equal(t, []string{"available unknown nodes_not_heard", "progressing false converged", "degraded true nodes_not_heard", "nodes_not_heard"},
 		said(decide.ReplicasNow{Unheard: 2, Need: 1}))
 	require.Len(t, decide.ConditionsNow(nil, decide.ReplicasNow{Unheard: 1}), 1)
+	require.Len(t, decide.ConditionsNow(p.Conditions[:1], decide.ReplicasNow{Unheard: 1}), 2)
+	require.Len(t, decide.ConditionsNow(p.Conditions[2:], decide.ReplicasNow{Unheard: 1}), 1)
+	for n, want := range map[int]string{1: "1 replica is on a node that is not heard", 2: "2 replicas are on nodes that are not heard"} {
+		_, message := decide.WhyNow(p.Rule, p.Message, decide.ReplicasNow{Unheard: n})
+		require.Equal(t, want, message)
+	}
 	reason, message := decide.WhyNow(decide.ReasonNotHeard, "2 of 2 replicas are healthy", decide.ReplicasNow{Unheard: 1})
 	require.Equal(t, decide.ReasonNotHeard, reason, "the last visit saw it too")
 	require.Contains(t, message, "not heard")

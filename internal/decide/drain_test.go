@@ -318,7 +318,8 @@ func TestDrainEnds(t *testing.T) {
 		w.seen.GivenUp = rapid.IntRange(0, w.seen.Live).Draw(rt, "that are given up")
 		w.seen.Replicas = w.seen.Live + rapid.IntRange(0, 1).Draw(rt, "ending replicas")
 		stops := 0
-		for {
+		for steps := 0; ; steps++ {
+			require.Less(rt, steps, 10_000, "it never ends: %+v", w.seen)
 			require.LessOrEqual(rt, w.seen.At.Sub(w.seen.Deadline), stop, "it goes on after its deadline: %+v", w.seen)
 			a := decide.Drain(w.seen, w.run)
 			switch a.Do {
@@ -374,4 +375,19 @@ func TestDrainEnds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// X5, X6: it looks again in a twentieth of what is left, and gives what ends no more than its time.
+func TestDrainLooksAgain(t *testing.T) {
+	t.Parallel()
+	for left, wait := range map[time.Duration]time.Duration{
+		500 * time.Millisecond: 500 * time.Millisecond, 10 * time.Second: time.Second, time.Minute: 3 * time.Second, time.Hour: 15 * time.Second,
+	} {
+		require.Equal(t, wait, decide.Drain(drainOf(drainReplicas(1), drainLeft(left)), decide.DrainRun{}).Wait, left)
+	}
+	ends := func(over time.Duration) string {
+		return decide.Drain(drainOf(drainReplicas(0), drainForced, drainLeft(-over)), decide.DrainRun{}).Rule
+	}
+	require.Equal(t, "replicas_ending", ends(30*time.Second-1))
+	require.NotEqual(t, "replicas_ending", ends(30*time.Second))
 }

@@ -243,3 +243,22 @@ func TestRegionMends(t *testing.T) {
 	require.True(t, decide.RegionMends(decide.ReconcilePass{Failure: "unavailable"}, false))
 	require.True(t, decide.RegionMends(decide.ReconcilePass{Report: fleet.ReconcileReport{Ahead: 1}}, false))
 }
+
+// N57, X3: what is there beside the set.
+func TestExtraHeld(t *testing.T) {
+	t.Parallel()
+	one := fleet.Version{Era: 1, Revision: 1}
+	for name, c := range map[string]struct {
+		held fleet.Held
+		want bool
+	}{
+		"held":                        {fleet.Held{Known: true, Revision: fleet.Revision{Version: one, Action: fleet.ActionDeploy}}, true},
+		"a tombstone":                 {fleet.Held{Known: true, Revision: fleet.Revision{Version: one, Action: fleet.ActionDelete}}, false},
+		"tried and never applied":     {fleet.Held{Known: true}, false},
+		"runs without a row":          {fleet.Held{Running: true}, true},
+		"neither known nor running":   {fleet.Held{}, false},
+		"a tombstone that still runs": {fleet.Held{Known: true, Running: true, Revision: fleet.Revision{Version: one, Action: fleet.ActionDelete}}, false},
+	} {
+		require.Equal(t, c.want, decide.ExtraHeld(c.held), name)
+	}
+}

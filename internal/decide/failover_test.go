@@ -113,6 +113,16 @@ func TestFailover(t *testing.T) {
 			require.Equal(t, c.do, got.Do)
 		})
 	}
+	t.Run("leaves time for what is to follow, and looks often enough", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, 30*time.Second, decide.Failover(failoverSeen(), run{}).Limit, "half of it is the target's")
+		require.Equal(t, 1875*time.Millisecond, decide.Failover(failoverSeen(voted()), run{HandOver: away, Moved: at}).Wait, "an eighth of a lease")
+		voting := run{HandOver: released, TakeOver: holds}
+		voting.Waits = 4
+		require.Equal(t, 250*time.Millisecond, decide.Failover(failoverSeen(), voting).Wait)
+		voting.Waits = 5
+		require.Equal(t, 2*time.Second, decide.Failover(failoverSeen(), voting).Wait)
+	})
 	t.Run("says what each answered", func(t *testing.T) {
 		t.Parallel()
 		got := decide.Failover(failoverSeen(func(s *seen) { s.Deadline, s.Lost = s.At, true }), run{HandOver: away, TakeOver: not})
@@ -205,14 +215,14 @@ func TestFailoverAlways(t *testing.T) {
 func TestFailback(t *testing.T) {
 	t.Parallel()
 	const stable = 10 * time.Minute
-	good := fleet.Failback{Site: "s", Node: "a", Holder: "b", Ready: true, Level: true, Unseen: time.Second, Up: stable, Held: stable}
+	good := fleet.Failback{Site: "s", Node: "a", Holder: "b", Ready: true, Level: true, Unseen: 30 * time.Second, Up: stable, Held: stable}
 	for reason, edit := range map[string]func(*fleet.Failback){
 		"failback":   func(*fleet.Failback) {},
 		"holds":      func(f *fleet.Failback) { f.Holder = "a" },
 		"under_way":  func(f *fleet.Failback) { f.UnderWay = true },
 		"unsettled":  func(f *fleet.Failback) { f.Unsettled = true },
 		"not_ready":  func(f *fleet.Failback) { f.Ready = false },
-		"not_there":  func(f *fleet.Failback) { f.Unseen = time.Minute },
+		"not_there":  func(f *fleet.Failback) { f.Unseen = 30*time.Second + 1 },
 		"not_stable": func(f *fleet.Failback) { f.Up = stable - 1 },
 		"behind":     func(f *fleet.Failback) { f.Level = false },
 	} {

@@ -125,10 +125,10 @@ func FleetGoesOn(state fleet.FleetState, cancelled bool, wave fleet.FleetCounts,
 	return state == fleet.FleetRunning && !cancelled && !tooManyFailed(fleetCase{seen: seen})
 }
 
-// untried are those of the wave that a retry leaves to a resume: they speak for no threshold.
+// untried are those of a wave that is over that a retry leaves to a resume: they speak for no threshold.
 func untried(c fleetCase) int {
 	n := c.seen.Counts
-	return n.Total - n.Good() - n.Failed - n.Waiting - n.Delivering - n.Staged
+	return n.Total - n.Good() - n.Failed
 }
 
 func tooFewGood(c fleetCase) bool {

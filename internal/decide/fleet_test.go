@@ -135,6 +135,32 @@ func TestFleet(t *testing.T) {
 		require.Equal(t, "window", a.Rule)
 		require.Equal(t, opens, a.Until)
 	})
+	t.Run("begins nowhere without work", func(t *testing.T) {
+		t.Parallel()
+		idle := seenAs(func(s *fleet.FleetSeen) { s.Sites = append(s.Sites, fleet.FleetSiteSeen{Site: "idle"}) })
+		a := decide.Fleet(aFleet(idle, waiting("a", 1)))
+		require.Equal(t, []decide.SiteBegin{{Site: "a", Mode: decide.SiteDeliver}}, a.Sites)
+	})
+	t.Run("waits for no window of a site that has fetched nothing", func(t *testing.T) {
+		t.Parallel()
+		opens := seenAs(func(s *fleet.FleetSeen) { s.Sites[0].Closed, s.Sites[0].Opens = true, fleetNow.Add(time.Minute) })
+		require.Equal(t, fleetNow.Add(time.Hour), decide.Fleet(aFleet(waiting("a", 1), opens, busy("a"))).Until)
+	})
+	t.Run("says what a retry left", func(t *testing.T) {
+		t.Parallel()
+		a := decide.Fleet(aFleet(last, seenAs(func(s *fleet.FleetSeen) { s.Counts.Succeeded = 2 })))
+		require.Equal(t, "those that had failed were tried again; 8 instances wait for a resume", a.Message)
+		a = decide.Fleet(aFleet(seenAs(func(s *fleet.FleetSeen) { s.Until = 2 })))
+		require.Equal(t, "those that had failed were tried again; resume goes on with wave 3 of 3", a.Message)
+	})
+	t.Run("goes on in the middle of a site only while it runs", func(t *testing.T) {
+		t.Parallel()
+		good, bad := fleet.FleetCounts{Total: 10, Failed: 2}, fleet.FleetCounts{Total: 10, Failed: 3}
+		require.True(t, decide.FleetGoesOn(fleet.FleetRunning, false, good, 20))
+		require.False(t, decide.FleetGoesOn(fleet.FleetRunning, false, bad, 20))
+		require.False(t, decide.FleetGoesOn(fleet.FleetRunning, true, good, 20))
+		require.False(t, decide.FleetGoesOn(fleet.FleetPaused, false, good, 20))
+	})
 	t.Run("waits for the window that opens first", func(t *testing.T) {
 		t.Parallel()
 		a := decide.Fleet(aFleet(stagedAt("a", fleetNow.Add(time.Minute)), stagedAt("b", fleetNow.Add(30*time.Second))))

@@ -27,6 +27,7 @@ func TestInstanceTries(t *testing.T) {
 		{"the standby once more", applied, failed, 5, decide.DoNotify},
 		{"the standby no more", applied, failed, 1, decide.DoEnd},
 		{"a standby whose answer was lost", applied, unknown, 1, decide.DoNotify},
+		{"a standby whose answers were lost", applied, fleet.TargetSeen{State: fleet.TargetUnknown, Tries: 1}, 1, decide.DoEnd},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -61,4 +62,25 @@ func TestInstanceWaits(t *testing.T) {
 			require.Equal(t, c.wait, a.Wait)
 		})
 	}
+}
+
+// N44, X8: who is told why it failed, and where nothing is asked for, nobody waits for an active node.
+func TestInstanceSays(t *testing.T) {
+	t.Parallel()
+	says := func(reason fleet.Kind) string {
+		s := seen(open(2, missed(reason, 1), is(fleet.TargetWaiting)))
+		return decide.EndOfDelivery(*s.Open, fleet.DurabilitySync).Message
+	}
+	require.Equal(t, "node a did not hold the site's lease: it stays owed to the one that does", says(fleet.Stale))
+	require.Equal(t, "node a: communication", says(fleet.Communication))
+	nobody := func(s *fleet.InstanceSeen) { s.Holder = "" }
+	require.Equal(t, "nothing_to_do", decide.Instance(seen(nobody), decide.InstanceRun{}, noon).Rule)
+	require.Equal(t, "no_active_node", decide.Instance(seen(nobody, asked(1)), decide.InstanceRun{}, noon).Rule)
+}
+
+// ADR 0004: how many have to wait at a site to share a run.
+func TestCrowded(t *testing.T) {
+	t.Parallel()
+	require.False(t, decide.Crowded(decide.Crowd-1))
+	require.True(t, decide.Crowded(decide.Crowd))
 }

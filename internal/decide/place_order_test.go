@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -251,4 +252,44 @@ func TestPlaceWaitsForWhoMayBeBack(t *testing.T) {
 	} {
 		require.Equal(t, yields, decide.Place(memory, []fleet.NodeRoom{full(given)}).Yield != nil, given)
 	}
+}
+
+// S94, S95: the edges of what fits, and of what is said of it.
+func TestPlaceEdges(t *testing.T) {
+	t.Parallel()
+	ask := func(r fleet.Resources) decide.PlaceRequest {
+		return want(1, func(w *decide.PlaceRequest) { w.Resources = r })
+	}
+	offers := func(node string, total, used fleet.Resources) fleet.NodeRoom {
+		return room(node, "a", func(r *fleet.NodeRoom) { r.Total, r.Taken = total, used })
+	}
+	refused := func(w decide.PlaceRequest, r fleet.NodeRoom) string {
+		_, message := decide.Refused(w, r)
+		return message
+	}
+	require.Empty(t, refused(ask(fleet.Resources{CPU: 1e-6}), offers("n", fleet.Resources{}, fleet.Resources{})), "the error of adding fractions")
+	require.Empty(t, refused(ask(fleet.Resources{}), offers("n", fleet.Resources{GPUs: 1}, fleet.Resources{GPUs: 2})), "who asks for none needs none")
+	require.Contains(t, refused(ask(fleet.Resources{Memory: 3 << 30}), offers("n", fleet.Resources{Memory: 4 << 30}, fleet.Resources{Memory: 2 << 30})), "2Gi of 4Gi memory is free, 3Gi is asked for")
+
+	memory := []fleet.NodeRoom{offers("a1", fleet.Resources{Memory: 2 << 30}, fleet.Resources{}), offers("a2", fleet.Resources{Memory: 2 << 30}, fleet.Resources{})}
+	require.Contains(t, decide.Place(ask(fleet.Resources{Memory: 4 << 30}), memory).Message, "most is 2Gi on a1")
+	cards := []fleet.NodeRoom{offers("a1", fleet.Resources{GPUs: 1}, fleet.Resources{}), offers("a2", fleet.Resources{GPUs: 1}, fleet.Resources{})}
+	require.Contains(t, decide.Place(ask(fleet.Resources{GPUs: 2}), cards).Message, "most is 1 on a1")
+
+	ssd := func(w *decide.PlaceRequest) { w.Spec.Labels = map[string]string{"disk": "ssd"} }
+	spread := []fleet.NodeRoom{room("a1", "a", own(2)), room("a2", "a", label("disk", "ssd")), room("b1", "b", own(1), label("disk", "ssd")), room("b2", "b", label("disk", "ssd"))}
+	require.Equal(t, []fleet.NodeName{"a2"}, decide.Place(want(1, ssd), spread).Nodes, "what leaves its site does not count there")
+
+	named := func(names ...string) string {
+		return decide.Place(want(1, func(w *decide.PlaceRequest) {
+			for _, name := range names {
+				w.Spec.Pools = append(w.Spec.Pools, fleet.PoolName(name))
+			}
+		}), []fleet.NodeRoom{room("a1", "a")}).Message
+	}
+	x := strings.Repeat("x", 98)
+	require.True(t, strings.HasSuffix(named(x, x+"yz"), "yz"), "two hundred bytes are told")
+	require.True(t, strings.HasSuffix(named(x, x+"xyz"), "x … and 1 more"))
+	require.True(t, strings.HasSuffix(named(x+x+"abcd"), "abcd"))
+	require.True(t, strings.HasSuffix(named(x+x+"abcü"), "abc…"), "not in the middle of a character")
 }

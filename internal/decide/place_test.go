@@ -238,12 +238,15 @@ func TestPlanIsPlaced(t *testing.T) {
 	require.Equal(t, decide.ReasonOldFirst, yields.Rule)
 	require.Equal(t, "2", ids(yields.Terminate))
 	require.Contains(t, yields.Message, "on node n2")
+	require.Equal(t, noon.Add(40*time.Second), yields.Next, "it has 10 s to stop, and its node as long as any to say so")
 	short := deployment(released(2, 2), began(2, 2), target(3, 1), has(replica(1), replica(2)))
 	require.Equal(t, "2", ids(decide.Deployment(short).Placed(short, noRoom).Terminate), "also where there was no room for all before")
 	for _, waits := range []fleet.ReplicaSeen{replica(3, version(2), state(fleet.ReplicaStarting)), replica(3, ending(time.Second)), replica(3, version(2), unheard(time.Second))} {
 		busy := deployment(released(2, 2), began(2, 2), target(4, 1), has(replica(1), replica(2), waits))
 		require.Empty(t, decide.Deployment(busy).Placed(busy, noRoom).Terminate, "one at a time: %s", waits.State)
 	}
+	both := deployment(released(2, 2), began(2, 2), target(4, 1), has(replica(1), replica(2), replica(3, exited), replica(4, ending(time.Second))))
+	require.Equal(t, "3", ids(decide.Deployment(both).Placed(both, noRoom).Terminate), "one ends, and one is told to")
 
 	more := deployment(target(3, 1), has(replica(1)))
 	require.Empty(t, decide.Deployment(more).Placed(more, noRoom).Terminate, "nothing is to be replaced")

@@ -46,6 +46,22 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// S84, S130: since when it is as it is, and how long one that was not looked at may take.
+func TestProbeTimes(t *testing.T) {
+	t.Parallel()
+	check := fleet.HealthCheck{HealthyThreshold: 2, Timeout: 4}
+	p := decide.StartProbes(check, time.Minute, 0)
+	require.Equal(t, time.Hour+100*time.Millisecond+4*time.Second, p.Resume(check, time.Hour).Deadline)
+	p = decide.Probe(p, check, true, time.Second)
+	require.Zero(t, p.Since)
+	p = decide.Probe(p, check, true, 2*time.Second)
+	require.Equal(t, 2*time.Second, p.Since)
+	p = decide.Probe(p, check, true, 3*time.Second)
+	require.Equal(t, 2*time.Second, p.Since)
+	earlier := decide.ProbeState{Health: fleet.HealthNotChecked, Begun: true}
+	require.Zero(t, earlier.Delay(time.Hour).Due(), "an agent of before said nothing of it")
+}
+
 // S84: a slow starter has its deadline, and one that succeeded once has none.
 func TestProbeDeadline(t *testing.T) {
 	t.Parallel()

@@ -28,6 +28,7 @@ func TestWatch(t *testing.T) {
 		"silent for longer":               {[]int{100, 110, 120, 131}, true},
 		"it was not looked at meanwhile":  {[]int{100, 110, 126, 136}, false},
 		"and is silent on":                {[]int{100, 110, 126, 136, 146, 157}, true},
+		"looked at as seldom as may be":   {[]int{100, 115, 130, 145}, true},
 		"back after long":                 {[]int{100, 900}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

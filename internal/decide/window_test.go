@@ -59,6 +59,7 @@ func TestWindowAt(t *testing.T) {
 		{"and closed on time after it", []fleet.Window{there(night, berlin)}, "2026-03-29T02:00:00Z", "2026-03-29T20:00:00Z"},
 		{"over the hour that comes twice", []fleet.Window{there(night, berlin)}, "2026-10-25T02:59:00Z", ""}, // 03:59 there
 		{"and closed on time after that", []fleet.Window{there(night, berlin)}, "2026-10-25T03:00:00Z", "2026-10-25T21:00:00Z"},
+		{"one of a day that the clocks skip opens a week later", []fleet.Window{{From: "02:15", To: "03:00", Days: []string{"sun"}, Zone: berlin}}, "2026-03-28T12:00:00Z", "2026-04-05T00:15:00Z"},
 		{"one that the clocks skip does not open", []fleet.Window{{From: "02:15", To: "03:00", Zone: berlin}}, "2026-03-29T00:59:00Z", "2026-03-30T00:15:00Z"},
 		{"an unknown zone never opens", []fleet.Window{there(day, "No/Where")}, "2026-03-02T12:00:00Z", "never"},
 	} {
