@@ -1,12 +1,12 @@
 package link_test
 
 import (
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -81,18 +81,23 @@ func TestMany(t *testing.T) { // alone: in a process that is kept busy the serve
 		return n
 	}
 	lapsed := func() int { return count("SELECT count(*) FROM connections WHERE reason = 'heartbeat_lapsed'") }
-	if !assert.Eventually(t, func() bool { return lapsed() >= many/2 }, 3*time.Minute, 100*time.Millisecond) {
-		rows, err := r.pool.Query(t.Context(), "SELECT state, reason, count(*) FROM connections GROUP BY 1, 2")
+	require.Eventually(t, func() bool { return lapsed() >= many/2 }, 3*time.Minute, 100*time.Millisecond, "%s", ends(func() string {
+		rows, err := r.pool.Query(t.Context(), "SELECT state || ' ' || reason || ': ' || count(*) FROM connections GROUP BY state, reason")
 		require.NoError(t, err)
-		all, err := pgx.CollectRows(rows, pgx.RowToMap)
+		all, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		require.NoError(t, err)
-		require.Fail(t, "these are", "%v", all)
-	}
+		return strings.Join(all, ", ")
+	}))
 	require.Equal(t, many/2, lapsed())
 	require.Equal(t, many/2, count("SELECT count(*) FROM connections WHERE state = 'Active'"))
 	close(stop)
 	wg.Wait()
 }
+
+// ends says what became of connections, when somebody asks.
+type ends func() string
+
+func (f ends) String() string { return f() }
 
 func heartbeatOf(id string) *nodev1.ConnectRequest {
 	return &nodev1.ConnectRequest{Message: &nodev1.ConnectRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{ConnectionId: id, ProtocolVersion: 1}}}
