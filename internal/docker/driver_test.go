@@ -156,6 +156,10 @@ func TestLife(t *testing.T) {
 	used, err := d.Usage(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[fleet.ReplicaID]replicas.Usage{web: {CPU: 2.5, Memory: 8000}}, used)
+	c.unmeasured = true
+	used, err = d.Usage(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, used, "an engine that has not measured it yet says nothing")
 
 	require.NoError(t, d.Stop(t.Context(), web))
 	require.NoError(t, d.Stop(t.Context(), web))

@@ -66,6 +66,7 @@ type fakeContainer struct {
 	id, name, state string
 	code            int
 	oom             bool
+	unmeasured      bool
 	starts          int
 	ended           chan struct{}
 	output          []piece
@@ -350,7 +351,10 @@ func frameOf(w io.Writer, stream byte, text string) {
 	_, _ = w.Write(bytes.Join([][]byte{header, []byte(text)}, nil))
 }
 
-func (f *fakeEngine) stats(w http.ResponseWriter, _ *http.Request, _ *fakeContainer) {
+func (f *fakeEngine) stats(w http.ResponseWriter, _ *http.Request, c *fakeContainer) {
+	if c.unmeasured {
+		return // an empty answer
+	}
 	_, _ = io.WriteString(w, `{"cpu_stats":{"cpu_usage":{"total_usage":2500000000}},"memory_stats":{"usage":9000,"stats":{"inactive_file":1000}}}`)
 }
 

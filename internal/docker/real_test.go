@@ -168,6 +168,7 @@ func TestRealEngine(t *testing.T) {
 			{"a life", (*onEngine).life},
 			{"stubborn", (*onEngine).stubborn},
 			{"what cannot run", (*onEngine).cannotRun},
+			{"what takes too much memory", (*onEngine).hoards},
 			{"commands before the start", (*onEngine).before},
 			{"a port that is taken", (*onEngine).portTaken},
 			{"ended by somebody", func(o *onEngine) { o.endedBySomebody() }},
@@ -190,10 +191,10 @@ func (o *onEngine) life() {
 	found, err := o.List(ctx)
 	require.NoError(o.t, err)
 	require.Contains(o.t, found, first)
-	used, err := o.Usage(ctx)
-	require.NoError(o.t, err)
-	require.Positive(o.t, used[o.id].Memory)
-	require.Positive(o.t, used[o.id].CPU)
+	o.eventually(func() bool {
+		used, err := o.Usage(ctx)
+		return err == nil && used[o.id].Memory > 0 && used[o.id].CPU > 0
+	}, "its use is not measured")
 
 	require.NoError(o.t, o.Stop(ctx, o.id))
 	require.NoError(o.t, o.Stop(ctx, o.id), "it is safe to repeat")
@@ -240,9 +241,6 @@ func (o *onEngine) cannotRun() {
 		change                func(*replicas.Launch)
 	}{
 		{"ends", fleet.ReasonExited, "exit code 3", func(l *replicas.Launch) { l.Process.Args = []string{"exit", "3"} }},
-		{"takes too much memory", fleet.ReasonOutOfMemory, "more memory than it may have", func(l *replicas.Launch) {
-			l.Process.Args, l.Resources.Memory = []string{"hoard"}, 64<<20
-		}},
 		{"has no program", fleet.ReasonExited, "exit code 127", func(l *replicas.Launch) { l.Process.Command = []string{"/none"} }},
 		{"less memory than an engine gives", fleet.ReasonNotStarted, "6MB", func(l *replicas.Launch) { l.Resources.Memory = 1 << 20 }},
 		{"more CPU than there is", fleet.ReasonNotStarted, "CPUs", func(l *replicas.Launch) { l.Resources.CPU = 10_000 }},
@@ -260,6 +258,22 @@ func (o *onEngine) cannotRun() {
 		}
 		o.removed()
 	}
+}
+
+// hoards lets it run first: an engine may miss that the kernel killed what has only just started.
+func (o *onEngine) hoards() {
+	l := o.launch("hoard")
+	l.Resources.Memory = 64 << 20
+	o.start(l)
+	o.serves()
+	client := &http.Client{Timeout: patience}
+	_, err := client.Get("http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(o.port)) + "/hoard") //nolint:noctx,bodyclose // it has its time, and no answer comes
+	require.Error(o.t, err)
+	exit, err := o.Await(o.t.Context(), o.id)
+	require.NoError(o.t, err)
+	require.Equal(o.t, fleet.ReasonOutOfMemory, exit.Reason, exit.Message)
+	require.Contains(o.t, exit.Message, "more memory than it may have")
+	o.removed()
 }
 
 func (o *onEngine) before() {

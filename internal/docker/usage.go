@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 
@@ -41,7 +42,10 @@ func (d *Driver) Usage(ctx context.Context) (map[fleet.ReplicaID]replicas.Usage,
 		err := d.engine.call(ctx, request{
 			method: http.MethodGet, path: "/containers/" + c.ID + "/stats", query: url.Values{"stream": {"0"}, "one-shot": {"1"}},
 		}, &s)
-		if err != nil && !absent(err) {
+		switch {
+		case absent(err), errors.Is(err, io.EOF): // it has just ended, or the engine has not measured it yet and says nothing
+			continue
+		case err != nil:
 			errs = append(errs, err)
 			continue
 		}

@@ -65,10 +65,13 @@ func run(what string, args []string) error {
 		}
 		fmt.Println("it ends with", code)
 		os.Exit(code)
-	case "hoard": // memory
-		for all := [][]byte{}; ; {
-			all = append(all, bytes.Repeat([]byte{1}, piece))
-		}
+	case "hoard": // memory, once somebody asks for it
+		http.HandleFunc("/hoard", func(http.ResponseWriter, *http.Request) {
+			for all := [][]byte{}; ; {
+				all = append(all, bytes.Repeat([]byte{1}, piece))
+			}
+		})
+		return serve()
 	case "write": // a file
 		return os.WriteFile(args[0], []byte(args[1]), readable)
 	}
@@ -85,10 +88,9 @@ func serve() error {
 	if err != nil {
 		return err
 	}
+	http.Handle("/", http.FileServer(http.Dir("/holdfast")))
 	failed := make(chan error, 1)
-	go func() {
-		failed <- (&http.Server{Handler: http.FileServer(http.Dir("/holdfast")), ReadHeaderTimeout: patience}).Serve(l)
-	}()
+	go func() { failed <- (&http.Server{ReadHeaderTimeout: patience}).Serve(l) }()
 	select {
 	case err := <-failed:
 		return err
