@@ -152,6 +152,15 @@ type inspected struct {
 		Labels      map[string]string
 		StopTimeout int
 	}
+	HostConfig struct{ Memory int64 }
+}
+
+// exitKilled is the exit code of what was ended by SIGKILL: 128 and the signal's number.
+const exitKilled = 137
+
+// perhapsOOM says that the kernel may have ended it for its memory, whatever the engine knows.
+func (c inspected) perhapsOOM() bool {
+	return !c.State.Running && c.State.ExitCode == exitKilled && c.HostConfig.Memory > 0
 }
 
 func (e *engine) inspect(ctx context.Context, id string) (inspected, error) {

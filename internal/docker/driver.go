@@ -23,6 +23,7 @@ type Driver struct {
 	tails   map[fleet.ReplicaID]*tail
 	kept    map[fleet.ReplicaID]savedTail // what the files say
 
+	oomDelay time.Duration // how much later than an exit the engine may learn that it was for memory
 	now      func() time.Duration
 	stopping sync.Mutex
 	stops    map[string]time.Duration // when a container was first told to stop, by its id
@@ -39,7 +40,7 @@ func New(node fleet.NodeName, host, dir string) (*Driver, error) {
 	e, err := newEngine(host)
 	return &Driver{
 		node: node, engine: e, dir: dir, tails: map[fleet.ReplicaID]*tail{}, kept: map[fleet.ReplicaID]savedTail{},
-		now: guardian.SinceBoot, stops: map[string]time.Duration{},
+		oomDelay: time.Second, now: guardian.SinceBoot, stops: map[string]time.Duration{},
 	}, err
 }
 
@@ -219,7 +220,7 @@ func (d *Driver) Await(ctx context.Context, id fleet.ReplicaID) (replicas.Exit, 
 	if err != nil {
 		return replicas.Exit{}, err
 	}
-	c, err := d.engine.inspect(ctx, nameOf(id))
+	c, err := d.ended(ctx, id)
 	switch {
 	case absent(err):
 		return replicas.Exit{}, nil
@@ -227,8 +228,32 @@ func (d *Driver) Await(ctx context.Context, id fleet.ReplicaID) (replicas.Exit, 
 		return replicas.Exit{}, err
 	case c.State.OOMKilled:
 		return replicas.Exit{Reason: fleet.ReasonOutOfMemory, Message: "it took more memory than it may have"}, nil
+	case c.perhapsOOM():
+		return replicas.Exit{Reason: fleet.ReasonExited, Message: fmt.Sprintf(
+			"it was killed: exit code %d; the engine does not say by whom: perhaps it took more memory than it may have", c.State.ExitCode)}, nil
 	}
 	return replicas.Exit{Reason: fleet.ReasonExited, Message: fmt.Sprintf("it ended by itself: exit code %d", c.State.ExitCode)}, nil
+}
+
+// ended says how a container ended. An engine hears of an exit and of its cause, memory, on two ways: the
+// second may be the slower one.
+func (d *Driver) ended(ctx context.Context, id fleet.ReplicaID) (inspected, error) {
+	late := time.After(d.oomDelay)
+	look := time.NewTicker(max(d.oomDelay/10, time.Millisecond))
+	defer look.Stop()
+	for {
+		c, err := d.engine.inspect(ctx, nameOf(id))
+		if err != nil || c.State.OOMKilled || !c.perhapsOOM() {
+			return c, err
+		}
+		select {
+		case <-look.C:
+		case <-late:
+			return c, nil
+		case <-ctx.Done():
+			return c, context.Cause(ctx)
+		}
+	}
 }
 
 // Stop has the engine stop the replica's containers: politely, after its own time by force. One that is

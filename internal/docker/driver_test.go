@@ -267,25 +267,36 @@ func TestEndsAtOnce(t *testing.T) {
 // S17: an exit is told by the engine at once, with what it knows of it.
 func TestAwait(t *testing.T) {
 	t.Parallel()
+	const anyMemory = 0
 	for what, c := range map[string]struct {
-		code int
-		oom  bool
-		want replicas.Exit
+		code   int
+		oom    bool
+		looks  int
+		memory int64
+		want   replicas.Exit
 	}{
-		"an exit":       {3, false, replicas.Exit{Reason: fleet.ReasonExited, Message: "it ended by itself: exit code 3"}},
-		"out of memory": {137, true, replicas.Exit{Reason: fleet.ReasonOutOfMemory, Message: "it took more memory than it may have"}},
+		"an exit":                   {3, false, 0, 64 << 20, replicas.Exit{Reason: fleet.ReasonExited, Message: "it ended by itself: exit code 3"}},
+		"out of memory":             {137, true, 0, 64 << 20, replicas.Exit{Reason: fleet.ReasonOutOfMemory, Message: "it took more memory than it may have"}},
+		"out of memory, heard late": {137, true, 2, 64 << 20, replicas.Exit{Reason: fleet.ReasonOutOfMemory, Message: "it took more memory than it may have"}},
+		"killed, nobody says why": {137, false, 0, 64 << 20, replicas.Exit{
+			Reason: fleet.ReasonExited, Message: "it was killed: exit code 137; the engine does not say by whom: perhaps it took more memory than it may have",
+		}},
+		"killed, with all memory": {137, false, 0, anyMemory, replicas.Exit{Reason: fleet.ReasonExited, Message: "it ended by itself: exit code 137"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			d, f := setup(t)
-			started(t, d, launch())
+			if !c.oom {
+				d.oomDelay = 10 * time.Millisecond // nothing comes
+			}
+			started(t, d, launch(func(l *replicas.Launch) { l.Resources.Memory = c.memory }))
 			exits := make(chan replicas.Exit, 1)
 			go func() {
 				exit, _ := d.Await(context.Background(), web)
 				exits <- exit
 			}()
 			f.mu.Lock()
-			f.containers[name].oom = c.oom
+			f.containers[name].oom, f.containers[name].oomLooks = c.oom, c.looks
 			f.containers[name].end(c.code)
 			f.mu.Unlock()
 			require.Equal(t, c.want, <-exits)

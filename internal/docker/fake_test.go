@@ -66,6 +66,7 @@ type fakeContainer struct {
 	id, name, state string
 	code            int
 	oom             bool
+	oomLooks        int // at its end before it is known
 	unmeasured      bool
 	starts          int
 	ended           chan struct{}
@@ -248,9 +249,12 @@ func (f *fakeEngine) list(w http.ResponseWriter, r *http.Request) {
 func (f *fakeEngine) inspect(w http.ResponseWriter, _ *http.Request, c *fakeContainer) {
 	var is inspected
 	is.ID, is.Config.Labels, is.Config.StopTimeout, is.State.StartedAt = c.id, c.Labels, c.StopTimeout, strconv.Itoa(c.starts)
-	is.State.Running, is.State.ExitCode, is.State.OOMKilled = c.state == "running", c.code, c.oom
+	is.State.Running, is.State.ExitCode, is.HostConfig.Memory = c.state == "running", c.code, c.HostConfig.Memory
 	if is.State.Running {
 		is.State.Pid = 4711
+	} else {
+		c.oomLooks--
+		is.State.OOMKilled = c.oom && c.oomLooks < 0
 	}
 	answer(w, http.StatusOK, is)
 }
