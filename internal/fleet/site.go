@@ -96,6 +96,9 @@ type LeaseState struct {
 	Released bool     `json:"released,omitempty"`
 }
 
+// MaxEpochJump is how far above what is known an epoch may be that a node tells of (lease.MaxJump).
+const MaxEpochJump = 1 << 20
+
 // Membership is what a node needs to know of its site, also while the region is away.
 type Membership struct {
 	Site         SiteName

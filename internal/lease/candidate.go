@@ -24,6 +24,8 @@ type Config struct {
 	TTL    time.Duration
 	// Interval is the heartbeat's: at most a third of the TTL.
 	Interval time.Duration
+	// Jump is MaxJump unless it is set.
+	Jump int64
 	// Yield is how long after its start this node lets another be the first holder, where it
 	// met none: of a new site, or of one that gave its lease back; zero for the declared active,
 	// and where that one is cordoned.
@@ -116,6 +118,7 @@ type Candidate struct {
 	tries   int64
 	bidAt   Instant // not before
 	highest int64   // epoch that any voter promised
+	known   int64   // epoch that the region told of
 	random  float64
 
 	parting parting

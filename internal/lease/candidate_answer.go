@@ -1,6 +1,9 @@
 package lease
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Answered takes in the answer to a Send of this process. A request without an answer needs
 // no call, and an answer that comes late, twice or out of order does no harm.
@@ -10,6 +13,7 @@ func (c Candidate) Answered(s Send, a Answer, now Instant) (Candidate, []Action)
 	if seat < 0 {
 		return c, acts
 	}
+	a = c.credible(seat, a)
 	c = c.note(seat, s, a)
 	var more []Action
 	switch s.Call {
@@ -23,6 +27,19 @@ func (c Candidate) Answered(s Send, a Answer, now Instant) (Candidate, []Action)
 	acts = append(acts, more...)
 	c, more = c.meet(seat, a, now)
 	return c, append(acts, more...)
+}
+
+// credible makes a no of an answer with numbers that cannot be true: a peer's are at most so far above
+// what the region told (see MaxJump).
+func (c Candidate) credible(seat int, a Answer) Answer {
+	most := int64(Most)
+	if own := seat == 0; !own && a.Voter != Region {
+		most = c.known + cmp.Or(c.cfg.Jump, MaxJump)/2
+	}
+	if a.Vote.top() > most {
+		return Answer{Voter: a.Voter, Reason: BadRequest}
+	}
+	return a
 }
 
 // Refused takes in that a voter was reached, and takes nothing from this node: its key is void
@@ -61,6 +78,12 @@ func (c Candidate) note(seat int, s Send, a Answer) Candidate {
 	}
 	c.nonces[seat] = a.Nonce
 	c.highest = max(c.highest, a.Vote.Promised)
+	switch {
+	case seat == 0:
+		c.known = max(c.known, a.Vote.Known)
+	case a.Voter == Region:
+		c.known = max(c.known, a.Vote.top())
+	}
 	c.named[seat] = c.named[seat] || !a.Vote.vacant() && a.Vote.Holder != c.cfg.Self
 	return c
 }
@@ -148,7 +171,7 @@ func (c Candidate) granted(seat int, s Send, a Answer, now Instant) (Candidate, 
 	case a.Granted:
 		c.grants[seat].raise(s.At)
 		return c.extend(now)
-	case a.Reason == Behind && a.Vote.Counter >= c.claim.Counter: // it counted on before this process began
+	case a.Reason == Behind && a.Vote.Counter >= c.claim.Counter && seat == 0: // it counted on before this process began
 		c.claim.Counter, c.renewAt = a.Vote.Counter, now
 	case a.Reason == Outbid:
 		c.outbid = true

@@ -56,6 +56,16 @@ type Standing struct {
 	Counter  int64          `json:"counter,omitempty"` // of the holder's last renewal
 	TTL      time.Duration  `json:"ttl,omitempty"`     // that the holder counts on
 	Lost     bool           `json:"lost,omitempty"`
+	// Known is the highest epoch that a node's region told it of. It does not travel.
+	Known int64 `json:"-"`
+}
+
+// top is the highest epoch in it, Most+1 where a number is impossible.
+func (s Standing) top() int64 {
+	if s.Promised < 0 || s.Epoch < 0 || s.Counter < 0 || s.Counter > Most || s.TTL < 0 {
+		return Most + 1
+	}
+	return max(s.Promised, s.Epoch)
 }
 
 // vacant says that nobody holds by this vote: it was never granted, or was given back. A holder

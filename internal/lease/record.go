@@ -6,9 +6,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// MaxJump is how far above all that a voter knows an epoch may be. Epochs rise by one, so
-// only nonsense is further away, and it would use the numbers up.
-const MaxJump = 1 << 20
+// MaxJump is how far above what is known an epoch may be that a node tells of. Epochs rise by one, so
+// only nonsense is further away, and it would use the numbers up. The region takes so much above what
+// it promised, a node half of it above what the region last said: however often a stolen key is used,
+// what an honest node has taken in is never too much for its region.
+const MaxJump = fleet.MaxEpochJump
+
+// Most bounds every epoch and counter, so that what is added to one stays a number.
+const Most = 1 << 62
 
 // Record is a voter's durable half. The zero value is the vote of a site that never had a
 // lease; use Joining for a voter whose site may have had one.
@@ -52,6 +57,7 @@ func (r Record) Force(floor int64) Record {
 // Valid says whether the record can be one that a voter wrote.
 func (r Record) Valid() bool {
 	ordered := 0 <= r.Epoch && r.Epoch <= r.Promised && r.Counter >= 0 && r.TTL >= 0
+	ordered = ordered && r.Promised <= Most && r.Counter <= Most
 	held := r.Holder == "" || r.Epoch > 0 && r.TTL > 0
 	return ordered && held && (r.PromisedTo == "" || r.Promised > 0)
 }

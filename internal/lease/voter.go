@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -16,6 +17,10 @@ type VoterConfig struct {
 	// Late is the gap between two ticks from which on the process counts as paused; the TTL
 	// when it is zero.
 	Late time.Duration
+	// Known is the highest epoch that the region told this node of.
+	Known int64
+	// Jump is MaxJump unless it is set.
+	Jump int64
 	// Nonce is random, not zero, and new with each start of the process.
 	Nonce int64
 }
@@ -30,11 +35,12 @@ type Voter struct {
 	aimed  Instant // when it learned of the target
 	heard  [2]bool // of the others, since a TTL has passed after a loss
 	sum    Record  // what they said
+	known  int64   // of the region, by its own word
 }
 
 // Start begins a voter from what is durable.
 func Start(cfg VoterConfig, r Record, now Instant) Voter {
-	v := Voter{cfg: cfg, record: r, seen: now, ticked: now, aimed: now}
+	v := Voter{cfg: cfg, record: r, seen: now, ticked: now, aimed: now, known: cfg.Known}
 	v.opens = now.Add(v.patience())
 	if r == (Record{}) {
 		v.opens = now // it never answered anybody: there is nothing to wait out
@@ -44,6 +50,24 @@ func Start(cfg VoterConfig, r Record, now Instant) Voter {
 
 // Record is what must be durable before anybody hears of it.
 func (v Voter) Record() Record { return v.record }
+
+// Known is VoterConfig.Known of the next start. Losing it makes this voter stricter.
+func (v Voter) Known() int64 { return v.known }
+
+// takes says whether the numbers that somebody tells can be true. A node's own candidate has judged what
+// it heard, and the region is believed.
+func (v Voter) takes(from fleet.NodeName, top int64) bool {
+	switch jump := cmp.Or(v.cfg.Jump, MaxJump); {
+	case top > Most:
+		return false
+	case from == v.cfg.Name, from == Region:
+		return true
+	case v.cfg.Name == Region:
+		return top <= v.record.Promised+jump
+	default:
+		return top <= v.known+jump/2
+	}
+}
 
 // See takes in what is durable now, where several processes share one record: each times on
 // its own clock how long the counter has been still.

@@ -19,7 +19,7 @@ func (v Voter) Handle(call Call, q Request, now Instant) (Voter, Answer, bool) {
 		case Grant:
 			v, reason = v.grant(q, now)
 		case Release:
-			v, reason = v.release(q)
+			v, reason = v.release(q, now)
 		default:
 			reason = BadRequest
 		}
@@ -31,6 +31,7 @@ func (v Voter) answer(reason Reason, now Instant) Answer {
 	a := Answer{
 		Voter: v.cfg.Name, Granted: reason == Granted, Reason: reason, Vote: v.record.Standing(), Wait: v.wait(now),
 	}
+	a.Vote.Known = v.known
 	if v.record.Lost && now >= v.opens {
 		a.Nonce = v.cfg.Nonce
 	}
@@ -42,7 +43,7 @@ func (v Voter) refuse(q Request) Reason {
 	switch {
 	case q.Site != v.cfg.Site || !v.votesOn(q.Candidate):
 		return NotAVoter
-	case q.Epoch < 0 || q.Epoch > v.record.Promised+MaxJump && !v.record.Lost || q.Counter < 0 || q.TTL < time.Nanosecond:
+	case q.Epoch < 0 || !v.takes(q.Candidate, q.Epoch) && !v.record.Lost || q.Counter < 0 || q.Counter > Most || q.TTL < time.Nanosecond:
 		return BadRequest
 	case q.TTL > v.cfg.TTL:
 		return TTLTooLong
@@ -91,8 +92,9 @@ func (v Voter) grant(q Request, now Instant) (Voter, Reason) {
 }
 
 // release frees the lease at once. The epoch is spent: a Grant of it that was under way
-// would else bring back a holder that has stopped.
-func (v Voter) release(q Request) (Voter, Reason) {
+// would else bring back a holder that has stopped. One above all that this voter promised takes
+// what a promise takes: it would else depose the holder on record.
+func (v Voter) release(q Request, now Instant) (Voter, Reason) {
 	r := &v.record
 	switch {
 	case r.Lost:
@@ -101,6 +103,8 @@ func (v Voter) release(q Request) (Voter, Reason) {
 		return v, HolderMoved
 	case r.holds(q.Candidate, q.Epoch) && q.Counter <= r.Counter:
 		return v, Behind
+	case q.Epoch > r.Promised && v.judge(q.Candidate, now) != Granted:
+		return v, HolderMoved
 	}
 	if r.holds(q.Candidate, q.Epoch) {
 		r.Holder, r.Counter = "", q.Counter

@@ -10,7 +10,13 @@ import "github.com/holdfast-io/holdfast/internal/fleet"
 // Hear takes in the answer of another voter to a request that this voter's own node sent at
 // the given instant. It says whether the record changed.
 func (v Voter) Hear(a Answer, sent, now Instant) (Voter, bool) {
-	if a.Reason == NotAVoter || sent < v.opens || now < sent {
+	if a.Reason == NotAVoter || now < sent {
+		return v, false
+	}
+	if top := a.Vote.top(); a.Voter == Region && v.cfg.Name != Region && top <= Most {
+		v.known = max(v.known, top)
+	}
+	if sent < v.opens {
 		return v, false
 	}
 	was := v.record
@@ -27,8 +33,11 @@ func (v Voter) hearRequest(q Request, now Instant) Voter {
 }
 
 func (v Voter) hear(from fleet.NodeName, s Standing, now Instant) Voter {
-	if !v.record.Lost || s.Lost || from == "" {
+	if !v.record.Lost || s.Lost || from == "" || !v.takes(from, s.top()) {
 		return v
+	}
+	if s.TTL = min(s.TTL, v.cfg.TTL); s.TTL == 0 { // what was granted ended before this is heard
+		s.Holder = ""
 	}
 	for i, other := range v.cfg.Others {
 		if other == from {

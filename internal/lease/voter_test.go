@@ -60,6 +60,14 @@ func TestVoter(t *testing.T) {
 		{"a grant above all promises", Record{Promised: 4, PromisedTo: "a"}, ttl, Grant, q("b", 5, 1), Granted},
 		{"an epoch before the record began", Record{}.Above(4), ttl, Grant, q("b", 4, 1), Outbid},
 		{"a release by another", heldByA, 0, Release, q("b", 4, 11), HolderMoved},
+		{"a release above all promises by who does not hold", heldByA, 0, Release, q("b", 5, 1), HolderMoved},
+		{"by who was promised an epoch, below the holder's", Record{Promised: 5, PromisedTo: "b", Holder: "a", Epoch: 4, Counter: 10, TTL: ttl}, 0, Release, q("b", 6, 1), HolderMoved},
+		{"by who would be granted it", heldByA, ttl, Release, q("b", 5, 1), Granted},
+		{"by the holder", heldByA, 0, Release, q("a", 5, 1), Granted},
+		{"a counter that nothing could follow", heldByA, 0, Grant, q("a", 4, Most+1), BadRequest},
+		{"the last counter", heldByA, 0, Grant, q("a", 4, Most), Granted},
+		{"an epoch as far away as may be", heldByA, ttl, Promise, q("b", 4+MaxJump, 0), Granted},
+		{"an epoch further away", heldByA, ttl, Promise, q("b", 4+MaxJump+1, 0), BadRequest},
 		{"a lost vote", Joining(), 5 * ttl, Grant, q("a", 4, 1), Lost},
 		{"a lost vote that is released", Joining(), 5 * ttl, Release, q("a", 4, 1), Lost},
 		{"another site", heldByA, 0, Grant, Request{Site: "x", Candidate: "a", Epoch: 4, Counter: 11, TTL: ttl}, NotAVoter},
@@ -240,6 +248,12 @@ func TestHear(t *testing.T) {
 		"by itself":                           {said("a", Granted, theirs), ttl, ttl, false},
 		"by who lost its own":                 {said("b", Granted, Standing{Lost: true}), ttl, ttl, false},
 		"by nobody":                           {said("", Granted, theirs), ttl, ttl, false},
+		"with an epoch that cannot be":        {said("b", Granted, Standing{Promised: MaxJump/2 + 1}), ttl, ttl, false},
+		"with a holder's that cannot be":      {said("b", Granted, Standing{Promised: 6, Holder: "a", Epoch: MaxJump/2 + 1, Counter: 3, TTL: ttl}), ttl, ttl, false},
+		"with a counter that cannot be":       {said("b", Granted, Standing{Promised: 6, Holder: "a", Epoch: 5, Counter: Most + 1, TTL: ttl}), ttl, ttl, false},
+		"with a negative number":              {said("b", Granted, Standing{Promised: 6, Holder: "a", Epoch: 5, Counter: -1, TTL: ttl}), ttl, ttl, false},
+		"with a negative TTL":                 {said("b", Granted, Standing{Promised: 6, Holder: "a", Epoch: 5, Counter: 3, TTL: -1}), ttl, ttl, false},
+		"with more TTL than anybody grants":   {said("b", Granted, Standing{Promised: 6, Holder: "a", Epoch: 5, Counter: 3, TTL: math.MaxInt64}), ttl, ttl, true},
 	} {
 		v := steady(Start(own, Joining(), 0), 0, ttl)
 		v, changed := v.Hear(c.a, at(c.sent), at(c.now))
@@ -255,4 +269,35 @@ func TestHear(t *testing.T) {
 	v, changed := Start(own, heldByA, 0).Hear(said("b", Granted, theirs), at(ttl), at(ttl))
 	require.False(t, changed, "a vote that is not lost has its own record")
 	require.Equal(t, heldByA, v.Record())
+}
+
+// X20, X21: a node's vote takes of its peer what is near the region's word, whatever the peer said before; of
+// its own candidate it takes what that has judged.
+func TestVoterOfANode(t *testing.T) {
+	t.Parallel()
+	own := VoterConfig{Site: "s", Name: "a", Others: others(0), TTL: ttl, Known: 4}
+	v := steady(Start(own, Record{Promised: 4}, 0), 0, ttl)
+	far := q("b", 4+MaxJump/2, 0)
+	next, a, _ := v.Handle(Promise, far, at(ttl))
+	require.Equal(t, Granted, a.Reason)
+	far.Epoch++
+	_, a, changed := next.Handle(Promise, far, at(ttl))
+	require.Equal(t, BadRequest, a.Reason, "not again as far")
+	require.False(t, changed)
+	_, a, _ = next.Handle(Promise, q("a", 4+MaxJump/2+1, 0), at(ttl))
+	require.Equal(t, Granted, a.Reason)
+	_, a, _ = next.Handle(Promise, q("a", Most+1, 0), at(ttl))
+	require.Equal(t, BadRequest, a.Reason)
+
+	heard := func(by fleet.NodeName, promised int64) Voter {
+		v, _ := next.Hear(Answer{Voter: by, Reason: Held, Vote: Standing{Promised: promised}}, at(ttl), at(ttl))
+		return v
+	}
+	require.EqualValues(t, 4, heard("b", 9).Known(), "a peer's word")
+	require.EqualValues(t, 4, heard(Region, Most+1).Known())
+	require.EqualValues(t, 4, heard(Region, 3).Known())
+	v = heard(Region, 5)
+	require.EqualValues(t, 5, v.Known())
+	_, a, _ = v.Handle(Promise, far, at(ttl))
+	require.Equal(t, Granted, a.Reason)
 }

@@ -63,6 +63,8 @@ type rules struct {
 	run     bool // onIsolation
 	asyncMe bool // a node's calls of its own voter take the network's time too
 	bad     misuse
+	stolen  bool  // the key of node b: nothing of it runs, and whoever has the key says what it likes
+	jump    int64 // MaxJump
 }
 
 type packet struct {
@@ -89,6 +91,7 @@ type world struct {
 	claims  [2]int32
 	guards  [2]guard
 	lives   [3]int8
+	knowns  [3]int64
 	paused  [3]bool
 	gone    [2]bool    // it has not ticked since it was paused; kept for onIsolation: run, as is
 	woke    [2]Instant // when it started or ticked again
@@ -152,7 +155,9 @@ func (m *model) begin() world {
 		}
 	}
 	for seat := range m.seats() {
-		m.boot(&w, seat)
+		if !m.gone(seat) {
+			m.boot(&w, seat)
+		}
 	}
 	m.tick(&w)
 	return w
@@ -166,9 +171,12 @@ func (m *model) seats() int {
 	return 3
 }
 
+// gone says that nothing honest runs there.
+func (m *model) gone(seat int) bool { return m.stolen && seat == 1 }
+
 func (m *model) boot(w *world, seat int) {
 	w.lives[seat]++
-	cfg := VoterConfig{Site: "s", Name: seatNames[seat], TTL: time.Duration(m.span()), Nonce: int64(w.lives[seat])*10 + int64(seat)}
+	cfg := VoterConfig{Site: "s", Name: seatNames[seat], TTL: time.Duration(m.span()), Jump: m.jump, Known: w.knowns[seat], Nonce: int64(w.lives[seat])*10 + int64(seat)}
 	if !m.single {
 		cfg.Others = others(seat)
 	}
@@ -190,7 +198,7 @@ func (m *model) boot(w *world, seat int) {
 
 func (m *model) config(seat int) Config {
 	cfg := Config{
-		Site: "s", Self: seatNames[seat], TTL: time.Duration(m.span()), Interval: beat, Boot: "boot", OnIsolation: IsolationStop,
+		Site: "s", Self: seatNames[seat], TTL: time.Duration(m.span()), Interval: beat, Boot: "boot", OnIsolation: IsolationStop, Jump: m.jump,
 	}
 	if seat == 1 && !m.rivals {
 		cfg.Yield = time.Duration(max(m.yield, 1) * beat)
@@ -262,7 +270,7 @@ func (m *model) send(w *world, seat int, s Send) []Action {
 	s.Request.Vote = m.voters.get(w.voters[seat]).Record().Standing()
 	to := slices.Index(seatNames[:], s.To)
 	linked := to == seat || w.links&(1<<(3-seat-to)) == 0
-	if s.Call == Ask && linked && !w.paused[to] && !m.asyncMe { // promises nothing: its order matters little
+	if s.Call == Ask && linked && !w.paused[to] && !m.asyncMe && !m.gone(to) { // promises nothing: its order matters little
 		if w.deaf[to] && to != seat {
 			return nil
 		}
@@ -302,7 +310,7 @@ func (m *model) keep(w *world, seat int, v Voter, changed bool) {
 	if !v.record.Valid() {
 		m.fail("voter %s keeps an impossible record", seatNames[seat])
 	}
-	w.voters[seat] = m.voters.id(v)
+	w.voters[seat], w.knowns[seat] = m.voters.id(v), v.Known()
 	if changed && !m.bad.lateDisk {
 		w.disks[seat] = m.records.id(v.Record())
 	}
@@ -376,7 +384,7 @@ func (m *model) arrive(w *world, p packet) {
 // tick lets every process that is awake do what is due.
 func (m *model) tick(w *world) {
 	for seat := range m.seats() {
-		if w.paused[seat] {
+		if w.paused[seat] || m.gone(seat) {
 			continue
 		}
 		v, changed := m.voters.get(w.voters[seat]).Tick(w.now)

@@ -161,12 +161,8 @@ func (s *Store) FollowVote(ctx context.Context, site fleet.SiteName, node fleet.
 		if declared == nil || before == nil {
 			return orNotFound(nil, "site", string(site), "holdfast get sites")
 		}
-		pair, err := q.PairNodes(ctx, string(site))
-		if err != nil {
-			return failed("read the nodes", err)
-		}
-		if alone := len(pair) == 1 && pair[0].Name == string(node); !alone && !joins(before, node) {
-			return fleet.Errorf(fleet.Denied, "node %s does not decide alone at site %s", node, site)
+		if err := mayTell(ctx, q, before, node, epoch); err != nil {
+			return err
 		}
 		if before.Epoch == epoch && before.Holder == string(node) && before.Counter > 0 && !before.Lost {
 			return nil
@@ -184,6 +180,22 @@ func (s *Store) FollowVote(ctx context.Context, site fleet.SiteName, node fleet.
 		}
 		return leaseEvent(ctx, q, declared, before, "node:"+string(node))
 	})
+}
+
+// mayTell refuses who does not decide alone, and an epoch that would use the numbers up.
+func mayTell(ctx context.Context, q *db.Queries, l *db.SiteLease, node fleet.NodeName, epoch int64) error {
+	pair, err := q.PairNodes(ctx, l.Site)
+	if err != nil {
+		return failed("read the nodes", err)
+	}
+	if alone := len(pair) == 1 && pair[0].Name == string(node); !alone && !joins(l, node) {
+		return fleet.Errorf(fleet.Denied, "node %s does not decide alone at site %s", node, l.Site)
+	}
+	if epoch <= l.Promised+fleet.MaxEpochJump {
+		return nil
+	}
+	return fleet.Errorf(fleet.Invalid, "epoch %d is far above %d, which site %s has", epoch, l.Promised, l.Site).At("epoch").
+		WithHint("epochs rise by one: if its node's votes are damaged, run holdfast admin reset-votes " + l.Site)
 }
 
 // ForceVote makes good a lost vote of the region by an operator's word, who vouches that no epoch

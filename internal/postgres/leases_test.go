@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"encoding/json"
+	"math"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -226,6 +227,8 @@ func TestFollowVote(t *testing.T) {
 	require.NoError(t, b.FollowVote(t.Context(), plant, nodeA, 5, ttl))
 	require.NoError(t, b.FollowVote(t.Context(), plant, nodeA, 5, ttl), "already so")
 	refused(t, fleet.Precondition, b.FollowVote(t.Context(), plant, nodeA, 4, ttl))
+	refused(t, fleet.Invalid, b.FollowVote(t.Context(), plant, nodeA, 5+fleet.MaxEpochJump+1, ttl))
+	refused(t, fleet.Invalid, b.FollowVote(t.Context(), plant, nodeA, math.MaxInt64, ttl))
 	require.Equal(t, "plant-a 5 5", scan[string](b, "SELECT format('%s %s %s', holder, epoch, promised) FROM site_leases"))
 	require.False(t, b.vote().Vote.Unvoted())
 

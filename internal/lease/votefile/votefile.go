@@ -3,6 +3,7 @@
 package votefile
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -25,6 +26,8 @@ type State struct {
 	Node   fleet.NodeName `json:"node"`
 	Record lease.Record   `json:"record"`
 	Claim  lease.Claim    `json:"claim"`
+	// Known is the highest epoch that the region told of; losing it is safe.
+	Known int64 `json:"known"`
 }
 
 // file is the JSON of votes.json. The sum tells a file that was changed or half written from
@@ -75,7 +78,10 @@ func parse(raw []byte) (State, bool) {
 	if json.Unmarshal(raw, &f) != nil || f.Sum != sum(f.State) || json.Unmarshal(f.State, &s) != nil {
 		return State{}, false
 	}
-	return s, s.Record.Valid() && s.Claim.Epoch >= 0 && s.Claim.Counter >= 0
+	if !bytes.Contains(f.State, []byte(`"known":`)) { // written before there was a bound
+		s.Known = s.Record.Promised
+	}
+	return s, s.Record.Valid() && s.Claim.Epoch >= 0 && s.Claim.Counter >= 0 && s.Known >= 0
 }
 
 func sum(state []byte) string {

@@ -3,6 +3,7 @@ package leases
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -107,8 +108,11 @@ func (s *Service) Tell(ctx context.Context, in *nodev1.TellRequest) (*nodev1.Tel
 	ctx, cancel := context.WithTimeout(ctx, storeLimit)
 	defer cancel()
 	err := s.o.Store.FollowVote(ctx, fleet.SiteName(in.GetSite()), who, in.GetEpoch(), s.o.Timing.HeartbeatTimeout)
-	if fleet.KindOf(err) == fleet.Denied && err != nil {
+	switch fleet.KindOf(err) { //nolint:exhaustive // what an honest node does not get
+	case fleet.Denied:
 		s.o.Refuse(ctx, "not_alone", "Tell "+in.GetSite())
+	case fleet.Invalid:
+		s.o.Refuse(ctx, "bad_epoch", "Tell "+in.GetSite()+" "+strconv.FormatInt(in.GetEpoch(), 10))
 	}
 	if err != nil {
 		return nil, s.o.Status(err)

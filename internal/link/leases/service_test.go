@@ -2,6 +2,7 @@ package leases_test
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -327,4 +328,8 @@ func TestVoteOverTheWire(t *testing.T) {
 	_, err = a.Tell(t.Context(), &nodev1.TellRequest{Site: string(plant), Epoch: 7})
 	require.NoError(t, err)
 	require.EqualValues(t, 7, w.record().Epoch)
+	_, err = a.Tell(t.Context(), &nodev1.TellRequest{Site: string(plant), Epoch: math.MaxInt64 - 1})
+	require.Equal(t, codes.InvalidArgument, status.Code(err))
+	require.EqualValues(t, 7, w.record().Promised)
+	require.Contains(t, w.refusals(), "bad_epoch")
 }

@@ -50,7 +50,7 @@ func (k *Keeper) open(now lease.Instant, at seat, isolation lease.Isolation) err
 	if err != nil {
 		return err
 	}
-	vote := lease.VoterConfig{Site: cfg.Site, Name: cfg.Self, Others: cfg.Others, TTL: cfg.TTL}
+	vote := lease.VoterConfig{Site: cfg.Site, Name: cfg.Self, Others: cfg.Others, TTL: cfg.TTL, Known: state.Known}
 	if vote.Nonce, err = nonce(); err != nil {
 		return fleet.Errorf(fleet.Internal, "make a nonce: %w", err)
 	}
@@ -122,7 +122,7 @@ func (k *Keeper) keep(v lease.Voter) bool {
 }
 
 func (k *Keeper) save(r lease.Record, c lease.Claim) bool {
-	err := votefile.Save(k.votes(), votefile.State{Site: k.opt.Site, Node: k.opt.Node, Record: r, Claim: c})
+	err := votefile.Save(k.votes(), votefile.State{Site: k.opt.Site, Node: k.opt.Node, Record: r, Claim: c, Known: k.voter.Known()})
 	if err != nil {
 		k.opt.Log.Error("the votes cannot be written: nothing is granted", "err", err)
 		k.broken = true
@@ -208,6 +208,11 @@ func (k *Keeper) send(s lease.Send, now lease.Instant) {
 			if s.To != lease.Region {
 				k.trouble = trouble{}
 			}
+			if s.To != lease.Region && k.seat.peer.newest() == nil { // it is told who holds, and not believed
+				k.answers[s.To] = revoked
+				delete(k.releases, s.To)
+				return
+			}
 			k.answered(s, answer, now)
 		})
 	})
@@ -217,6 +222,7 @@ func (k *Keeper) send(s lease.Send, now lease.Instant) {
 const (
 	notReached lease.Reason = "not_reached"
 	refused    lease.Reason = "refused"
+	revoked    lease.Reason = "revoked" // or not enrolled yet: its answers do not count
 )
 
 // unanswered takes in that a call came to nothing. Who was refused has reached the voter: its key
@@ -285,13 +291,15 @@ func (k *Keeper) answered(s lease.Send, a lease.Answer, now lease.Instant) {
 	if s.To != k.opt.Node {
 		v, _ := k.voter.Hear(a, s.At, now)
 		k.keep(v)
+	}
+	if s.To == lease.Region { // who holds by the word of the peer alone may be anybody
 		k.hear(a.Vote)
 	}
 	c, acts := k.candidate.Answered(s, a, now)
 	k.carry(c, acts, now)
 }
 
-// listen learns from this node's own vote who else holds.
+// listen learns from this node's own vote who else holds; the region says it too.
 func (k *Keeper) listen() {
 	if k.seated {
 		k.hear(k.voter.Record().Standing())
