@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/lease"
 	"github.com/holdfast-io/holdfast/internal/node"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -32,13 +33,18 @@ func (f *forceFlags) add(cmd *cobra.Command) {
 
 // confirm asks on the terminal.
 func (f *forceFlags) confirm(c *cli, what string) error {
-	if f.epoch < 1 {
-		return &usageError{fmt.Errorf("--epoch is the highest epoch that was given, at least 1")}
+	if f.epoch < 1 || f.epoch > lease.Most {
+		return &usageError{fmt.Errorf("--epoch is the highest epoch that was given, from 1 to %d", int64(lease.Most))}
 	}
-	if f.yes {
+	return c.confirm(f.yes, fmt.Sprintf("Force %s: nobody was ever given an epoch above %d?", what, f.epoch))
+}
+
+// confirm asks on the terminal, unless --yes was given.
+func (c *cli) confirm(yes bool, question string) error {
+	if yes {
 		return nil
 	}
-	fmt.Fprintf(c.stderr, "Force %s: nobody was ever given an epoch above %d? Type yes: ", what, f.epoch)
+	fmt.Fprintf(c.stderr, "%s Type yes: ", question)
 	said, _ := bufio.NewReader(c.stdin).ReadString('\n') // without a line nothing is confirmed
 	if strings.TrimSpace(said) != "yes" {
 		return fleet.Errorf(fleet.Invalid, "it was not confirmed, and nothing was changed").WithHint("--yes answers for scripts")

@@ -106,6 +106,8 @@ type Membership struct {
 	Members      []Member
 	OnIsolation  Isolation
 	AutoFailback bool
+	// Resets is the number of the last reset of the votes by an operator, ResetEpoch the epoch that it set.
+	Resets, ResetEpoch int64
 	// Mark is another whenever anything above it is.
 	Mark string
 }

@@ -97,4 +97,6 @@ type Answer struct {
 	Wait time.Duration `json:"wait"`
 	// Nonce is set while a lost vote waits to hear the others.
 	Nonce int64 `json:"nonce,omitempty"`
+	// Resets is the number of the last reset that the region's voter knows.
+	Resets int64 `json:"resets,omitempty"`
 }

@@ -40,9 +40,32 @@ func Joining() Record { return Record{Lost: true} }
 // Above returns the record with all epochs up to floor counted as given. It guards against
 // what was before the record began, such as epochs that the node's store has seen.
 func (r Record) Above(floor int64) Record {
-	if floor > r.Promised {
+	if floor = min(floor, Most); floor > r.Promised {
 		r.Promised, r.PromisedTo = floor, ""
 	}
+	return r
+}
+
+// Far says that no vote takes an epoch where floor is the highest known. A reset lowers such numbers.
+func Far(epoch, floor int64) bool { return epoch > floor+MaxJump/2 }
+
+// longestReset bounds the TTL that a record keeps over a reset: a forged one must not block the vote.
+const longestReset = time.Minute
+
+// Reset is the record after an operator reset the site's epochs to floor. A promise that others can
+// follow stays; a far one is dropped together with the holder. The voter that starts with this record
+// waits a TTL before it favors a node, so every lease that it granted has ended by then.
+func (r Record) Reset(floor int64) Record {
+	if !Far(r.Promised, floor) {
+		return r.Above(floor)
+	}
+	return Record{Promised: floor, Epoch: floor, TTL: min(r.TTL, longestReset), Lost: r.Lost}
+}
+
+// Bounded lowers numbers above Most to Most. Such a record was written before there was a bound; no
+// voter can follow it, but it is not lost.
+func (r Record) Bounded() Record {
+	r.Promised, r.Epoch, r.Counter = min(r.Promised, Most), min(r.Epoch, Most), min(r.Counter, Most)
 	return r
 }
 

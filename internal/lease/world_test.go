@@ -65,6 +65,7 @@ type rules struct {
 	bad     misuse
 	stolen  bool  // the key of node b: nothing of it runs, and whoever has the key says what it likes
 	jump    int64 // MaxJump
+	resets  bool  // epochs fall
 }
 
 type packet struct {
@@ -256,7 +257,7 @@ func (m *model) asked(w *world, seat int, act Action) {
 // epoch holds every tenure against all that were before it.
 func (m *model) epoch(w *world, seat int, act Action) {
 	switch {
-	case act.Do == DoUnbounded:
+	case act.Do == DoUnbounded, m.resets:
 	case act.Epoch < w.highest:
 		m.fail("%s holds epoch %d after %d was held", seatNames[seat], act.Epoch, w.highest)
 	case act.Epoch == w.highest && w.holder != int8(seat):

@@ -186,6 +186,7 @@ func (a *Agent) Figures() map[string]int64 {
 	}
 	all["lease_epoch"], all["lease_left_ms"] = s.Epoch, s.Left.Milliseconds()
 	all["lease_renewals_refused"], all["lease_lapses"] = s.Refused, s.Lapses
+	all["lease_resets"], all["lease_reset_from"] = s.Resets, s.ResetFrom
 	return all
 }
 
@@ -305,7 +306,11 @@ func (a *Agent) adopt(ctx context.Context, at Placement) error {
 	if at.Role == fleet.RoleActive && a.opt.MayRun != nil && !a.opt.MayRun() {
 		return nil // it is when it holds the lease, and adopts that by itself
 	}
-	return a.Applier.Adopt(ctx, sqlite.Right{Role: at.Role, Epoch: at.Epoch}, "")
+	err := a.Applier.Adopt(ctx, sqlite.Right{Role: at.Role, Epoch: at.Epoch}, "")
+	if fleet.KindOf(err) == fleet.Stale { // read before a reset of the votes: the next answer has the epoch
+		return nil
+	}
+	return err
 }
 
 // insist repeats a call until it is answered. A refusal is an answer: repeating it would

@@ -248,7 +248,7 @@ func (a *Applier) Adopt(ctx context.Context, right sqlite.Right, holder fleet.No
 	if right.Role == fleet.RoleActive && !a.opt.MayRun() {
 		return stale(audit.NoLease, "active at epoch %d: this node does not hold the lease of its site", right.Epoch)
 	}
-	return a.adopt(ctx, right, holder)
+	return a.adopted(a.opt.Store.AdoptTold(ctx, right, holder))
 }
 
 // adoptFor is Adopt for an action that comes with a right; one that is stale is counted and
@@ -267,9 +267,13 @@ func (a *Applier) countStale(action string, err error) error {
 	return err
 }
 
-// adopt takes a role at a higher epoch. A change of role is carried out by Run.
+// adopt takes a role at a higher epoch, which the votes decided.
 func (a *Applier) adopt(ctx context.Context, right sqlite.Right, holder fleet.NodeName) error {
-	before, after, err := a.opt.Store.Adopt(ctx, right, holder)
+	return a.adopted(a.opt.Store.Adopt(ctx, right, holder))
+}
+
+// adopted notes a change of role, which Run carries out.
+func (a *Applier) adopted(before, after sqlite.Meta, err error) error {
 	if err != nil {
 		return err
 	}

@@ -143,6 +143,11 @@ func (t tenant) Adopt(ctx context.Context, role fleet.Role, epoch int64, holder 
 // Settle compares what runs with what should.
 func (t tenant) Settle() { t.a.Applier.Settle() }
 
+// Reset lowers the far epochs of the store.
+func (t tenant) Reset(ctx context.Context, number, epoch int64) (from int64, err error) {
+	return t.a.Store.ResetEpochs(ctx, number, epoch)
+}
+
 // Floor is the highest epoch that the node has seen.
 func (t tenant) Floor(ctx context.Context) (int64, error) {
 	meta, err := t.a.Store.Meta(ctx)

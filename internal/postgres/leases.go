@@ -28,6 +28,8 @@ type SiteVote struct {
 	Site fleet.SiteName
 	Vote Vote
 	Pair []fleet.NodeName
+	// Resets is the number of the last reset by an operator.
+	Resets int64
 }
 
 // Unvoted says that nobody ever called for this vote: its epoch was given by declaring.
@@ -55,7 +57,7 @@ func (s *Store) VoteOf(ctx context.Context, site fleet.SiteName) (SiteVote, erro
 }
 
 func voteOf(r db.VotesRow) SiteVote {
-	out := SiteVote{Site: fleet.SiteName(r.Site), Vote: Vote{
+	out := SiteVote{Site: fleet.SiteName(r.Site), Resets: r.Resets, Vote: Vote{
 		Promised: r.Promised, PromisedTo: fleet.NodeName(r.PromisedTo), Holder: fleet.NodeName(r.Holder), Epoch: r.Epoch,
 		Counter: r.Counter, TTL: time.Duration(math.Round(r.TtlSeconds*1e6)) * time.Microsecond,
 		Target: fleet.NodeName(r.Target), Lost: r.Lost,
@@ -191,7 +193,7 @@ func mayTell(ctx context.Context, q *db.Queries, l *db.SiteLease, node fleet.Nod
 	if alone := len(pair) == 1 && pair[0].Name == string(node); !alone && !joins(l, node) {
 		return fleet.Errorf(fleet.Denied, "node %s does not decide alone at site %s", node, l.Site)
 	}
-	if epoch <= l.Promised+fleet.MaxEpochJump {
+	if epoch-fleet.MaxEpochJump <= l.Promised {
 		return nil
 	}
 	return fleet.Errorf(fleet.Invalid, "epoch %d is far above %d, which site %s has", epoch, l.Promised, l.Site).At("epoch").

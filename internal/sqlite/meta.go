@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/sqlite/db"
@@ -19,6 +20,7 @@ type Meta struct {
 	Holder      fleet.NodeName // of the lease at Epoch, as far as the node was told
 	Region      string
 	LastStartID string
+	Resets      int64 // the number of the last reset of the site's votes that the store followed
 }
 
 // Meta is what the node knows about itself; only this process writes it, so it is read once.
@@ -38,7 +40,7 @@ func (s *Store) metaLocked(ctx context.Context) (Meta, error) {
 	}
 	s.meta = &Meta{
 		Right:  Right{Role: fleet.Role(row.Role), Epoch: row.Epoch},
-		Holder: fleet.NodeName(row.Holder), Region: row.Region, LastStartID: row.StartID,
+		Holder: fleet.NodeName(row.Holder), Region: row.Region, LastStartID: row.StartID, Resets: row.Resets,
 	}
 	return *s.meta, nil
 }
@@ -48,6 +50,25 @@ func (s *Store) metaLocked(ctx context.Context) (Meta, error) {
 func (s *Store) Adopt(ctx context.Context, right Right, holder fleet.NodeName) (before, after Meta, err error) {
 	s.metaMu.Lock()
 	defer s.metaMu.Unlock()
+	return s.adoptLocked(ctx, right, holder)
+}
+
+// AdoptTold is Adopt by the word of a command or of an answer of the region. After a reset of the
+// site's votes it rejects a far epoch: the word may be from before the reset.
+func (s *Store) AdoptTold(ctx context.Context, right Right, holder fleet.NodeName) (before, after Meta, err error) {
+	s.metaMu.Lock()
+	defer s.metaMu.Unlock()
+	before, err = s.metaLocked(ctx)
+	if err == nil && before.Resets > 0 && right.Epoch > before.Epoch+fleet.MaxEpochJump {
+		err = fleet.Errorf(fleet.Stale, "epoch %d is far above %d: it is from before the votes were reset", right.Epoch, before.Epoch)
+	}
+	if err != nil {
+		return before, before, err
+	}
+	return s.adoptLocked(ctx, right, holder)
+}
+
+func (s *Store) adoptLocked(ctx context.Context, right Right, holder fleet.NodeName) (before, after Meta, err error) {
 	if before, err = s.metaLocked(ctx); err != nil || !before.below(right) {
 		return before, before, err
 	}
@@ -64,6 +85,30 @@ func (s *Store) Adopt(ctx context.Context, right Right, holder fleet.NodeName) (
 // below is what the statement checks too: the file decides.
 func (m Meta) below(right Right) bool {
 	return m.Epoch < right.Epoch || m.Role == "" && m.Epoch == right.Epoch
+}
+
+// ResetEpochs follows a reset of the site's votes to an epoch, once per number: epochs that no vote takes
+// any more are lowered to it. It returns the node's epoch before the last reset.
+func (s *Store) ResetEpochs(ctx context.Context, number, epoch int64) (from int64, err error) {
+	s.metaMu.Lock()
+	defer s.metaMu.Unlock()
+	s.meta = nil
+	far := epoch + fleet.MaxEpochJump/2
+	err = s.write(ctx, "reset epochs", func(ctx context.Context, q *db.Queries) error {
+		n, err := q.ResetMeta(ctx, db.ResetMetaParams{Epoch: epoch, Far: far, Number: number})
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			instances := q.ResetInstances(ctx, db.ResetInstancesParams{Epoch: epoch, Far: far})
+			if err := errors.Join(instances, q.ResetSlots(ctx, db.ResetSlotsParams{Epoch: epoch, Far: far})); err != nil {
+				return err
+			}
+		}
+		from, err = q.GetResetFrom(ctx)
+		return err
+	})
+	return from, err
 }
 
 // SetRegion records which region enrolled the node.

@@ -202,7 +202,9 @@ type VoteResponse struct {
 	Wait  *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
 	Nonce int64                `protobuf:"varint,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	// Between the nodes of a pair: the newest signing key of the caller that the voter takes.
-	KnowsKey      []byte `protobuf:"bytes,7,opt,name=knows_key,json=knowsKey,proto3" json:"knows_key,omitempty"`
+	KnowsKey []byte `protobuf:"bytes,7,opt,name=knows_key,json=knowsKey,proto3" json:"knows_key,omitempty"`
+	// Of the region: the number of the last reset of the votes that this server knows.
+	Resets        int64 `protobuf:"varint,8,opt,name=resets,proto3" json:"resets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -284,6 +286,13 @@ func (x *VoteResponse) GetKnowsKey() []byte {
 		return x.KnowsKey
 	}
 	return nil
+}
+
+func (x *VoteResponse) GetResets() int64 {
+	if x != nil {
+		return x.Resets
+	}
+	return 0
 }
 
 // Standing is a voter's record as others hear of it.
@@ -467,8 +476,11 @@ type Site struct {
 	Generation int64     `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	Members    []*Member `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`
 	// stop or run.
-	OnIsolation   string `protobuf:"bytes,4,opt,name=on_isolation,json=onIsolation,proto3" json:"on_isolation,omitempty"`
-	AutoFailback  bool   `protobuf:"varint,5,opt,name=auto_failback,json=autoFailback,proto3" json:"auto_failback,omitempty"`
+	OnIsolation  string `protobuf:"bytes,4,opt,name=on_isolation,json=onIsolation,proto3" json:"on_isolation,omitempty"`
+	AutoFailback bool   `protobuf:"varint,5,opt,name=auto_failback,json=autoFailback,proto3" json:"auto_failback,omitempty"`
+	// The number of the last reset of the votes by an operator, and the epoch that it set.
+	Resets        int64 `protobuf:"varint,6,opt,name=resets,proto3" json:"resets,omitempty"`
+	ResetEpoch    int64 `protobuf:"varint,7,opt,name=reset_epoch,json=resetEpoch,proto3" json:"reset_epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -536,6 +548,20 @@ func (x *Site) GetAutoFailback() bool {
 		return x.AutoFailback
 	}
 	return false
+}
+
+func (x *Site) GetResets() int64 {
+	if x != nil {
+		return x.Resets
+	}
+	return 0
+}
+
+func (x *Site) GetResetEpoch() int64 {
+	if x != nil {
+		return x.ResetEpoch
+	}
+	return 0
 }
 
 // Member is one node of a site.
@@ -642,7 +668,7 @@ const file_leases_proto_rawDesc = "" +
 	"\x03ttl\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x14\n" +
 	"\x05nonce\x18\a \x01(\x03R\x05nonce\x12.\n" +
 	"\x04vote\x18\b \x01(\v2\x1a.holdfast.node.v1.StandingR\x04vote\x12\x1b\n" +
-	"\tknows_key\x18\t \x01(\fR\bknowsKey\"\xe8\x01\n" +
+	"\tknows_key\x18\t \x01(\fR\bknowsKey\"\x80\x02\n" +
 	"\fVoteResponse\x12\x14\n" +
 	"\x05voter\x18\x01 \x01(\tR\x05voter\x12\x18\n" +
 	"\agranted\x18\x02 \x01(\bR\agranted\x12\x16\n" +
@@ -650,7 +676,8 @@ const file_leases_proto_rawDesc = "" +
 	"\x04vote\x18\x04 \x01(\v2\x1a.holdfast.node.v1.StandingR\x04vote\x12-\n" +
 	"\x04wait\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x14\n" +
 	"\x05nonce\x18\x06 \x01(\x03R\x05nonce\x12\x1b\n" +
-	"\tknows_key\x18\a \x01(\fR\bknowsKey\"\xaf\x01\n" +
+	"\tknows_key\x18\a \x01(\fR\bknowsKey\x12\x16\n" +
+	"\x06resets\x18\b \x01(\x03R\x06resets\"\xaf\x01\n" +
 	"\bStanding\x12\x1a\n" +
 	"\bpromised\x18\x01 \x01(\x03R\bpromised\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\tR\x06holder\x12\x14\n" +
@@ -661,7 +688,7 @@ const file_leases_proto_rawDesc = "" +
 	"\vTellRequest\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\"\x0e\n" +
-	"\fTellResponse\"\xb6\x01\n" +
+	"\fTellResponse\"\xef\x01\n" +
 	"\x04Site\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
@@ -669,7 +696,10 @@ const file_leases_proto_rawDesc = "" +
 	"generation\x122\n" +
 	"\amembers\x18\x03 \x03(\v2\x18.holdfast.node.v1.MemberR\amembers\x12!\n" +
 	"\fon_isolation\x18\x04 \x01(\tR\vonIsolation\x12#\n" +
-	"\rauto_failback\x18\x05 \x01(\bR\fautoFailback\"\xba\x01\n" +
+	"\rauto_failback\x18\x05 \x01(\bR\fautoFailback\x12\x16\n" +
+	"\x06resets\x18\x06 \x01(\x03R\x06resets\x12\x1f\n" +
+	"\vreset_epoch\x18\a \x01(\x03R\n" +
+	"resetEpoch\"\xba\x01\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12!\n" +

@@ -28,6 +28,9 @@ type State struct {
 	Claim  lease.Claim    `json:"claim"`
 	// Known is the highest epoch that the region told of; losing it is safe.
 	Known int64 `json:"known"`
+	// Resets is the number of the last reset that this vote followed, ResetFrom what it had promised before.
+	Resets    int64 `json:"resets,omitempty"`
+	ResetFrom int64 `json:"resetFrom,omitempty"`
 }
 
 // file is the JSON of votes.json. The sum tells a file that was changed or half written from
@@ -78,10 +81,11 @@ func parse(raw []byte) (State, bool) {
 	if json.Unmarshal(raw, &f) != nil || f.Sum != sum(f.State) || json.Unmarshal(f.State, &s) != nil {
 		return State{}, false
 	}
+	s.Record = s.Record.Bounded()
 	if !bytes.Contains(f.State, []byte(`"known":`)) { // written before there was a bound
 		s.Known = s.Record.Promised
 	}
-	return s, s.Record.Valid() && s.Claim.Epoch >= 0 && s.Claim.Counter >= 0 && s.Known >= 0
+	return s, s.Record.Valid() && s.Claim.Epoch >= 0 && s.Claim.Counter >= 0 && s.Known >= 0 && s.Resets >= 0
 }
 
 func sum(state []byte) string {

@@ -15,6 +15,7 @@ type booth struct {
 	key   chan struct{} // one inside
 	voter lease.Voter
 	pair  []fleet.NodeName // nil before it was seen
+	reset int64            // the last one by an operator that was seen
 	past  bool             // the row that was read last was older than what was written here
 }
 
@@ -46,13 +47,13 @@ func (b *booth) leave() { <-b.key }
 // votes says whether the region has a vote at all: a node on its own decides alone.
 func (b *booth) votes() bool { return len(b.pair) == 2 }
 
-// see takes in what is durable now. Clocks begin anew when the voter does not know the site
-// yet, when its nodes are others, and when the vote came back after a loss: another server may
-// have made it good, and this one timed nothing meanwhile.
+// see takes in what is durable now. Clocks begin anew when the voter does not know the site yet, when
+// its nodes are others, after a reset by an operator, and when the vote came back after a loss: another
+// server may have made it good, and this one timed nothing meanwhile.
 func (b *booth) see(row postgres.SiteVote, cfg lease.VoterConfig, now lease.Instant) {
 	record := lease.Record(row.Vote)
-	again := b.pair == nil || !slices.Equal(b.pair, row.Pair) || b.voter.Record().Lost && !record.Lost
-	b.pair = row.Pair
+	again := b.pair == nil || !slices.Equal(b.pair, row.Pair) || b.voter.Record().Lost && !record.Lost || b.reset != row.Resets
+	b.pair, b.reset = row.Pair, row.Resets
 	if !again {
 		b.voter = b.voter.See(record, now)
 		return

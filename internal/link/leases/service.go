@@ -131,6 +131,7 @@ func (s *Service) vote(ctx context.Context, call lease.Call, q lease.Request) (l
 		return s.change(ctx, b, "node:"+string(q.Candidate), func(v lease.Voter, now lease.Instant) (lease.Voter, bool) {
 			v, a, changed := v.Handle(call, q, now)
 			answer, stranger = a, a.Reason == lease.NotAVoter
+			answer.Resets = b.reset
 			return v, changed
 		})
 	})

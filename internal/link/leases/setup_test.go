@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -39,6 +40,7 @@ type world struct {
 	t       *testing.T
 	url     string
 	store   *postgres.Store
+	raw     *pgxpool.Pool
 	now     atomic.Int64
 	nonce   atomic.Int64
 	refused struct {
@@ -54,6 +56,9 @@ func newWorld(t *testing.T) *world {
 	w.store, err = postgres.Open(t.Context(), w.url, testkit.Region)
 	require.NoError(t, err)
 	t.Cleanup(w.store.Close)
+	w.raw, err = pgxpool.New(t.Context(), w.url)
+	require.NoError(t, err)
+	t.Cleanup(w.raw.Close)
 	w.now.Store(int64(time.Hour))
 	w.declare(plant, nodeA, nodeB)
 	return w

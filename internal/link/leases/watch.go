@@ -107,8 +107,8 @@ func (s *Service) tickVote(ctx context.Context, b *booth) {
 // older says that the row was read before what this server has written since: to see it
 // would begin the clocks anew for nothing. Twice in a row it is what the database was restored to.
 func older(row postgres.SiteVote, b *booth) bool {
-	if b.pair == nil {
-		return false
+	if b.pair == nil || b.reset != row.Resets {
+		return b.pair != nil && row.Resets < b.reset
 	}
 	r := b.voter.Record()
 	return row.Vote.Epoch < r.Epoch || row.Vote.Epoch == r.Epoch && row.Vote.Counter < r.Counter

@@ -40,7 +40,7 @@ func duration(d *durationpb.Duration) time.Duration {
 
 func responseOf(a lease.Answer) *nodev1.VoteResponse {
 	return &nodev1.VoteResponse{
-		Voter: string(a.Voter), Granted: a.Granted, Reason: string(a.Reason), Wait: durationpb.New(a.Wait), Nonce: a.Nonce,
+		Voter: string(a.Voter), Granted: a.Granted, Reason: string(a.Reason), Wait: durationpb.New(a.Wait), Nonce: a.Nonce, Resets: a.Resets,
 		Vote: &nodev1.Standing{
 			Promised: a.Vote.Promised, Holder: string(a.Vote.Holder), Epoch: a.Vote.Epoch, Counter: a.Vote.Counter,
 			Ttl: durationpb.New(a.Vote.TTL), Lost: a.Vote.Lost,

@@ -22,32 +22,38 @@ func (k *Keeper) sit(now lease.Instant, site *Site) error {
 	}
 	at := site.seat(k.opt.Node)
 	if !at.votes {
-		return nil // who holds leaves first: see after
+		return k.lower(site) // who holds leaves first: see after
 	}
 	k.peer.At(at.peer.PeerAddress, PeerAudience(at.peer.Node))
-	if k.seated && at.others() == k.seat.others() {
+	if k.seated && at.others() == k.seat.others() && site.Resets <= k.resets.Load() {
 		k.seat = at
 		k.config.OnIsolation, k.config.Cordoned, k.config.Yield = site.OnIsolation, at.cordoned, k.yields(at)
 		c, acts := k.candidate.Configure(k.config, now)
 		k.carry(c, acts, now)
 		return nil
 	}
-	err := k.open(now, at, site.OnIsolation)
+	err := k.open(now, at, site)
 	k.broken = err != nil // tried again with the next tick
 	return err
 }
 
 // open begins voter and candidate from what is durable.
-func (k *Keeper) open(now lease.Instant, at seat, isolation lease.Isolation) error {
+func (k *Keeper) open(now lease.Instant, at seat, site *Site) error {
 	cfg := lease.Config{
 		Site: k.opt.Site, Self: k.opt.Node, Others: at.others(), TTL: k.opt.TTL, Interval: k.opt.Interval,
-		Boot: k.boot, OnIsolation: isolation, Cordoned: at.cordoned, Yield: k.yields(at),
+		Boot: k.boot, OnIsolation: site.OnIsolation, Cordoned: at.cordoned, Yield: k.yields(at),
 	}
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
 	state, err := k.load()
 	if err != nil {
+		return err
+	}
+	if state, err = k.reset(state, site); err != nil {
+		return err
+	}
+	if err := k.lower(site); err != nil {
 		return err
 	}
 	vote := lease.VoterConfig{Site: cfg.Site, Name: cfg.Self, Others: cfg.Others, TTL: cfg.TTL, Known: state.Known}
@@ -63,7 +69,7 @@ func (k *Keeper) open(now lease.Instant, at seat, isolation lease.Isolation) err
 	c, acts := lease.NewCandidate(cfg, state.Claim, now)
 	k.seat, k.seated, k.broken, k.config = at, true, false, cfg
 	k.life++
-	k.voter, k.candidate, k.durable = v, c, state.Record
+	k.voter, k.candidate, k.durable, k.follows = v, c, state.Record, follows{state.Resets, state.ResetFrom}
 	if !k.keep(v) {
 		return fleet.Errorf(fleet.Internal, "the votes cannot be written")
 	}
@@ -96,7 +102,7 @@ func (k *Keeper) reopen(now lease.Instant) {
 	if site == nil || !site.seat(k.opt.Node).votes {
 		return
 	}
-	k.broken = k.open(now, site.seat(k.opt.Node), site.OnIsolation) != nil
+	k.broken = k.open(now, site.seat(k.opt.Node), site) != nil
 }
 
 // leave gives a lease back before the node's vote goes.
@@ -122,7 +128,9 @@ func (k *Keeper) keep(v lease.Voter) bool {
 }
 
 func (k *Keeper) save(r lease.Record, c lease.Claim) bool {
-	err := votefile.Save(k.votes(), votefile.State{Site: k.opt.Site, Node: k.opt.Node, Record: r, Claim: c, Known: k.voter.Known()})
+	err := votefile.Save(k.votes(), votefile.State{
+		Site: k.opt.Site, Node: k.opt.Node, Record: r, Claim: c, Known: k.voter.Known(), Resets: k.follows.reset, ResetFrom: k.follows.from,
+	})
 	if err != nil {
 		k.opt.Log.Error("the votes cannot be written: nothing is granted", "err", err)
 		k.broken = true
@@ -207,6 +215,10 @@ func (k *Keeper) send(s lease.Send, now lease.Instant) {
 			}
 			if s.To != lease.Region {
 				k.trouble = trouble{}
+			} else if answer.Resets < k.resets.Load() { // its numbers are those from before the reset
+				k.answers[s.To] = notReset
+				delete(k.releases, s.To)
+				return
 			}
 			if s.To != lease.Region && k.seat.peer.newest() == nil { // it is told who holds, and not believed
 				k.answers[s.To] = revoked
@@ -222,7 +234,8 @@ func (k *Keeper) send(s lease.Send, now lease.Instant) {
 const (
 	notReached lease.Reason = "not_reached"
 	refused    lease.Reason = "refused"
-	revoked    lease.Reason = "revoked" // or not enrolled yet: its answers do not count
+	revoked    lease.Reason = "revoked"   // or not enrolled yet: its answers do not count
+	notReset   lease.Reason = "not_reset" // the server has not seen the reset yet that this node followed
 )
 
 // unanswered takes in that a call came to nothing. Who was refused has reached the voter: its key
@@ -314,9 +327,10 @@ func (k *Keeper) hear(s lease.Standing) {
 
 // desire is what should be, in the words of the hand.
 func (k *Keeper) desire(now lease.Instant) desire {
-	d := desire{lapses: k.lapses, elsewhere: k.foreign}
+	d := desire{lapses: k.lapses, resets: k.resets.Load(), elsewhere: k.foreign}
 	if site := k.site.Load(); site != nil && !k.seated {
-		d.idle = site.seat(k.opt.Node).member
+		at := site.seat(k.opt.Node)
+		d.idle = at.member && !at.votes
 	}
 	if !k.seated {
 		return d

@@ -21,6 +21,7 @@ type desire struct {
 	patient   bool // it takes the deadline off when it is isolated
 	epoch     int64
 	until     lease.Instant
+	resets    int64 // the last reset: epochs that were adopted before it do not count
 	lapses    int64 // how often the right ended: what ran before one ends with it
 	lapsed    bool  // the last time by its deadline, and the voters are to hear when nothing runs
 	elsewhere elsewhere
@@ -41,6 +42,7 @@ type hand struct {
 	lapses   int64
 	epoch    int64 // adopted as the active
 	standby  int64 // adopted as the standby
+	resets   int64
 	said     guardian.Lease
 	stopping *stopping
 	ending   *stopping // after a lease ran out
@@ -76,7 +78,7 @@ func (h *hand) latest() desire {
 // being asked or started.
 func (h *hand) resume(ctx context.Context) error {
 	d := h.latest()
-	h.lapses = d.lapses
+	h.lapses, h.resets = d.lapses, d.resets
 	if !d.holding {
 		return h.end(ctx, d)
 	}
@@ -105,6 +107,9 @@ func (h *hand) run(ctx context.Context) {
 }
 
 func (h *hand) follow(ctx context.Context, d desire) error {
+	if d.resets != h.resets {
+		h.epoch, h.standby, h.resets = 0, 0, d.resets
+	}
 	if d.lapses != h.lapses { // what ran under the former right ends, whatever came since
 		if err := h.end(ctx, d); err != nil {
 			return err
@@ -159,7 +164,7 @@ func (h *hand) other(ctx context.Context, d desire) error {
 	if d.elsewhere.epoch <= max(h.standby, h.epoch) {
 		return nil
 	}
-	if err := h.k.opt.Tenant.Adopt(ctx, fleet.RoleStandby, d.elsewhere.epoch, d.elsewhere.holder); err != nil {
+	if err := h.adopt(ctx, d, fleet.RoleStandby, d.elsewhere); err != nil {
 		return err
 	}
 	h.standby = d.elsewhere.epoch
@@ -203,11 +208,21 @@ func (h *hand) hold(ctx context.Context, d desire) error {
 	if d.epoch <= h.epoch {
 		return nil
 	}
-	if err := h.k.opt.Tenant.Adopt(ctx, fleet.RoleActive, d.epoch, h.k.opt.Node); err != nil {
+	if err := h.adopt(ctx, d, fleet.RoleActive, elsewhere{h.k.opt.Node, d.epoch}); err != nil {
 		return err
 	}
 	h.epoch = d.epoch
 	return nil
+}
+
+// adopt has the store take an epoch, unless the epochs were reset since: then what should be comes again.
+func (h *hand) adopt(ctx context.Context, d desire, role fleet.Role, to elsewhere) error {
+	h.k.epochs.Lock()
+	defer h.k.epochs.Unlock()
+	if d.resets != h.k.resets.Load() {
+		return nil
+	}
+	return h.k.opt.Tenant.Adopt(ctx, role, to.epoch, to.holder)
 }
 
 // late says that so little is left of the time that guardians were told of that they start

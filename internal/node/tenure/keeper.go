@@ -41,6 +41,8 @@ type Tenant interface {
 	Settle()
 	// Stop ends all that runs, gracefully, and returns when nothing does.
 	Stop(ctx context.Context) error
+	// Reset lowers the far epochs of the node's store, once per number, and returns the highest epoch before it.
+	Reset(ctx context.Context, number, epoch int64) (from int64, err error)
 	// Floor is the highest epoch that the node's store has seen.
 	Floor(ctx context.Context) (int64, error)
 }
@@ -81,6 +83,9 @@ type Keeper struct {
 
 	stats atomic.Pointer[Stats]
 
+	epochs sync.Mutex   // the hand adopts, or a reset lowers
+	resets atomic.Int64 // the number of the last reset that the store followed
+
 	peer   *Remote
 	keys   *acquaintance
 	events chan event
@@ -100,6 +105,8 @@ type Keeper struct {
 	expired   int64 // tenures
 	refused   int64 // renewals
 	config    lease.Config
+	follows   follows // of the vote
+	resetFrom int64   // of the store
 	foreign   elsewhere
 	owesTell  tale
 	answers   map[fleet.NodeName]lease.Reason
@@ -110,6 +117,9 @@ type Keeper struct {
 }
 
 type event func(now lease.Instant)
+
+// follows is the last reset that the vote followed, and what it had promised before.
+type follows struct{ reset, from int64 }
 
 // right is what MayRun goes by.
 type right struct {
@@ -311,8 +321,9 @@ func (k *Keeper) MayRun() bool {
 
 // Raise tells of an epoch that was given: this node's vote goes to higher ones only.
 func (k *Keeper) Raise(epoch int64) {
+	read := k.resets.Load()
 	k.hint(func(now lease.Instant) {
-		if r := k.voter.Record(); k.seated && epoch > r.Promised {
+		if r := k.voter.Record(); k.seated && epoch > r.Promised && read == k.resets.Load() {
 			k.keep(k.voter.See(r.Above(epoch), now))
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -34,6 +35,10 @@ type fakeTenant struct {
 	floor  int64
 	onOwed func(ctx context.Context) error
 	onStop func(ctx context.Context) error
+	// onReset may have a reset of the store fail.
+	onReset func() error
+
+	resets, resetFrom int64
 
 	mu    sync.Mutex
 	lease guardian.Lease
@@ -68,7 +73,7 @@ func (f *fakeTenant) Owed(ctx context.Context) error {
 func (f *fakeTenant) Adopt(_ context.Context, role fleet.Role, epoch int64, _ fleet.NodeName) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.role, f.epoch = role, epoch
+	f.role, f.epoch, f.floor = role, epoch, max(f.floor, epoch)
 	f.steps = append(f.steps, string(role))
 	return nil
 }
@@ -81,8 +86,31 @@ func (f *fakeTenant) Stop(ctx context.Context) error {
 	return nil
 }
 
-func (f *fakeTenant) Settle()                              { f.note("settle") }
-func (f *fakeTenant) Floor(context.Context) (int64, error) { return f.floor, nil }
+func (f *fakeTenant) Settle() { f.note("settle") }
+
+func (f *fakeTenant) Reset(_ context.Context, number, epoch int64) (int64, error) {
+	f.note(fmt.Sprintf("reset %d to %d", number, epoch))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.onReset != nil {
+		if err := f.onReset(); err != nil {
+			return 0, err
+		}
+	}
+	if number > f.resets {
+		f.resets, f.resetFrom = number, f.floor
+		if lease.Far(f.floor, epoch) {
+			f.floor = epoch
+		}
+	}
+	return f.resetFrom, nil
+}
+
+func (f *fakeTenant) Floor(context.Context) (int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.floor, nil
+}
 
 func (f *fakeTenant) all() []string {
 	f.mu.Lock()
@@ -105,12 +133,19 @@ func (f *fakeTenant) taken() []string {
 
 // fakeRegion is what of a region answers a site of one node.
 type fakeRegion struct {
+	vote func(lease.Call, lease.Request) lease.Answer // nil is away
+
 	mu   sync.Mutex
 	told int64
 }
 
-func (*fakeRegion) Vote(context.Context, lease.Call, lease.Request) (lease.Answer, error) {
-	return lease.Answer{}, fleet.Errorf(fleet.Unavailable, "away")
+func (f *fakeRegion) Vote(_ context.Context, call lease.Call, q lease.Request) (lease.Answer, error) {
+	if f.vote == nil {
+		return lease.Answer{}, fleet.Errorf(fleet.Unavailable, "away")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.vote(call, q), nil
 }
 
 func (f *fakeRegion) Tell(_ context.Context, _ fleet.SiteName, epoch int64) error {

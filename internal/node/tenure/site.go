@@ -23,6 +23,9 @@ type Site struct {
 	Generation  int64           `json:"generation"`
 	Members     []Member        `json:"members"`
 	OnIsolation lease.Isolation `json:"onIsolation"`
+	// Resets is the number of the last reset of the votes by an operator, ResetEpoch the epoch that it set.
+	Resets     int64 `json:"resets,omitempty"`
+	ResetEpoch int64 `json:"resetEpoch,omitempty"`
 }
 
 // Member is one node of a site.
@@ -59,6 +62,7 @@ func (m Member) newest() ed25519.PublicKey {
 // SiteOf reads what the region sent.
 func SiteOf(in *nodev1.Site) (Site, error) {
 	s := Site{Name: fleet.SiteName(in.GetName()), Generation: in.GetGeneration(), OnIsolation: lease.Isolation(in.GetOnIsolation())}
+	s.Resets, s.ResetEpoch = in.GetResets(), in.GetResetEpoch()
 	if s.OnIsolation == "" {
 		s.OnIsolation = lease.IsolationStop
 	}
@@ -77,6 +81,9 @@ func (s Site) validate() error {
 	}
 	if s.OnIsolation != lease.IsolationStop && s.OnIsolation != lease.IsolationRun {
 		return fleet.Errorf(fleet.Invalid, "%.20q is none of stop, run", s.OnIsolation).At("/onIsolation")
+	}
+	if s.Resets < 0 || s.ResetEpoch < 0 || s.ResetEpoch > lease.Most {
+		return fleet.Errorf(fleet.Invalid, "invalid reset %d to epoch %d: want numbers from 0 to %d", s.Resets, s.ResetEpoch, int64(lease.Most)).At("/resets")
 	}
 	if len(s.voters()) > 2 {
 		return fleet.Errorf(fleet.Invalid, "site %s has %d nodes that may be active", s.Name, len(s.voters())).At("/members")

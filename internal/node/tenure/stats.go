@@ -14,6 +14,8 @@ type Stats struct {
 	Left time.Duration
 	// Refused counts renewals that a voter did not grant, Lapses the tenures that ended.
 	Refused, Lapses int64
+	// Resets is the number of the last reset that the node followed, ResetFrom its highest epoch before.
+	Resets, ResetFrom int64
 }
 
 // Stats are as of now.
@@ -34,7 +36,7 @@ func (k *Keeper) Stats() Stats {
 
 // publish is the loop's half of Stats.
 func (k *Keeper) publish() {
-	s := Stats{Refused: k.refused, Lapses: k.expired}
+	s := Stats{Refused: k.refused, Lapses: k.expired, Resets: k.resets.Load(), ResetFrom: max(k.resetFrom, k.follows.from)}
 	if k.seated {
 		s.Epoch = k.candidate.Claim().Epoch
 	}

@@ -42,7 +42,7 @@ func wireRequest(call lease.Call, q lease.Request) *nodev1.VoteRequest {
 func answerOf(in *nodev1.VoteResponse) lease.Answer {
 	return lease.Answer{
 		Voter: fleet.NodeName(in.GetVoter()), Granted: in.GetGranted(), Reason: lease.Reason(in.GetReason()),
-		Vote: standingOf(in.GetVote()), Wait: span(in.GetWait()), Nonce: in.GetNonce(),
+		Vote: standingOf(in.GetVote()), Wait: span(in.GetWait()), Nonce: in.GetNonce(), Resets: in.GetResets(),
 	}
 }
 

@@ -11,6 +11,27 @@ import (
 	"time"
 )
 
+const believedEpoch = `-- name: BelievedEpoch :one
+SELECT greatest(1, (SELECT max(d.epoch) FROM deliveries d WHERE d.site = l.site AND d.epoch < $1::bigint),
+                   (SELECT max(n.epoch) FROM snapshots n WHERE n.site = l.site AND n.epoch < $1::bigint),
+                   CASE WHEN l.epoch < $1::bigint THEN l.epoch END,
+                   CASE WHEN l.promised < $1::bigint THEN l.promised END)::bigint AS epoch
+FROM site_leases l WHERE l.site = $2 AND NOT l.dropped
+`
+
+type BelievedEpochParams struct {
+	Far  int64
+	Site string
+}
+
+// The highest epoch of a site below @far: of the lease, of what was delivered, or of what is deployed.
+func (q *Queries) BelievedEpoch(ctx context.Context, arg BelievedEpochParams) (int64, error) {
+	row := q.db.QueryRow(ctx, believedEpoch, arg.Far, arg.Site)
+	var epoch int64
+	err := row.Scan(&epoch)
+	return epoch, err
+}
+
 const castVote = `-- name: CastVote :execrows
 UPDATE site_leases l SET
     promised = $1, promised_to = $2, epoch = $3, counter = $4,
@@ -194,7 +215,7 @@ func (q *Queries) Failbacks(ctx context.Context, arg FailbacksParams) ([]Failbac
 }
 
 const findLease = `-- name: FindLease :one
-SELECT site, holder, epoch, dropped, promised, promised_to, counter, ttl, released, target, lost, granted_at FROM site_leases WHERE site = $1
+SELECT site, holder, epoch, dropped, promised, promised_to, counter, ttl, released, target, lost, granted_at, resets, reset_epoch FROM site_leases WHERE site = $1
 `
 
 // Also of a site that was deleted.
@@ -214,6 +235,8 @@ func (q *Queries) FindLease(ctx context.Context, site string) (SiteLease, error)
 		&i.Target,
 		&i.Lost,
 		&i.GrantedAt,
+		&i.Resets,
+		&i.ResetEpoch,
 	)
 	return i, err
 }
@@ -459,6 +482,48 @@ func (q *Queries) NodeOnLink(ctx context.Context, node *string) (bool, error) {
 	return exists, err
 }
 
+const nodesReset = `-- name: NodesReset :many
+SELECT name, (revoked_at IS NOT NULL)::boolean AS revoked, (enrolled_at IS NOT NULL)::boolean AS enrolled,
+       coalesce((counters ->> 'lease_resets')::bigint, 0)::bigint AS resets,
+       coalesce((counters ->> 'lease_reset_from')::bigint, 0)::bigint AS reset_from
+FROM nodes WHERE site = $1 AND removed_at IS NULL ORDER BY name
+`
+
+type NodesResetRow struct {
+	Name      string
+	Revoked   bool
+	Enrolled  bool
+	Resets    int64
+	ResetFrom int64
+}
+
+// What the nodes of a site reported of the last reset that they followed.
+func (q *Queries) NodesReset(ctx context.Context, site string) ([]NodesResetRow, error) {
+	rows, err := q.db.Query(ctx, nodesReset, site)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NodesResetRow
+	for rows.Next() {
+		var i NodesResetRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Revoked,
+			&i.Enrolled,
+			&i.Resets,
+			&i.ResetFrom,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const noteFailover = `-- name: NoteFailover :exec
 UPDATE operations SET reason = $1, message = $2
 WHERE subject = $3 AND state = 'running' AND name = $4 AND (reason <> $1 OR message <> $2)
@@ -554,6 +619,28 @@ func (q *Queries) RenewVotes(ctx context.Context, arg RenewVotesParams) ([]strin
 	return items, nil
 }
 
+const resetVote = `-- name: ResetVote :one
+UPDATE site_leases SET epoch = $1, promised = $1, promised_to = (CASE WHEN lost THEN promised_to ELSE '' END), counter = 1,
+    ttl = least(ttl, interval '1 minute'), released = true, target = '', reset_epoch = $1,
+    resets = greatest(resets, (SELECT r.era << 20 FROM region r)) + 1
+WHERE site = $2 AND NOT dropped RETURNING resets
+`
+
+type ResetVoteParams struct {
+	Epoch int64
+	Site  string
+}
+
+// The vote counts as cast, so servers wait a TTL before they favor a node. One that was lost stays so: it may
+// wait for the word of a node that decides alone. What a restored database counts is above what it counted
+// before, by its era.
+func (q *Queries) ResetVote(ctx context.Context, arg ResetVoteParams) (int64, error) {
+	row := q.db.QueryRow(ctx, resetVote, arg.Epoch, arg.Site)
+	var resets int64
+	err := row.Scan(&resets)
+	return resets, err
+}
+
 const supersedeFailovers = `-- name: SupersedeFailovers :exec
 WITH ended AS (
 UPDATE operations SET state = 'superseded', reason = 'superseded', message = $1, ended_at = now()
@@ -576,7 +663,7 @@ func (q *Queries) SupersedeFailovers(ctx context.Context, arg SupersedeFailovers
 
 const voteOf = `-- name: VoteOf :one
 SELECT l.site, l.holder, l.epoch, l.promised, l.promised_to, l.counter,
-       extract(epoch FROM l.ttl)::float8 AS ttl_seconds, l.released, l.target, l.lost,
+       extract(epoch FROM l.ttl)::float8 AS ttl_seconds, l.released, l.target, l.lost, l.resets,
        ARRAY(SELECT x.name FROM nodes x WHERE x.site = l.site AND x.removed_at IS NULL AND x.role <> 'worker' ORDER BY x.name)::text[] AS pair
 FROM site_leases l WHERE l.site = $1 AND NOT l.dropped
 `
@@ -592,6 +679,7 @@ type VoteOfRow struct {
 	Released   bool
 	Target     string
 	Lost       bool
+	Resets     int64
 	Pair       []string
 }
 
@@ -609,6 +697,7 @@ func (q *Queries) VoteOf(ctx context.Context, site string) (VoteOfRow, error) {
 		&i.Released,
 		&i.Target,
 		&i.Lost,
+		&i.Resets,
 		&i.Pair,
 	)
 	return i, err
@@ -616,7 +705,7 @@ func (q *Queries) VoteOf(ctx context.Context, site string) (VoteOfRow, error) {
 
 const votes = `-- name: Votes :many
 SELECT l.site, l.holder, l.epoch, l.promised, l.promised_to, l.counter,
-       extract(epoch FROM l.ttl)::float8 AS ttl_seconds, l.released, l.target, l.lost, n.pair
+       extract(epoch FROM l.ttl)::float8 AS ttl_seconds, l.released, l.target, l.lost, l.resets, n.pair
 FROM site_leases l
 JOIN (SELECT x.site, array_agg(x.name ORDER BY x.name)::text[] AS pair FROM nodes x
       WHERE x.removed_at IS NULL AND x.role <> 'worker' GROUP BY x.site) n ON n.site = l.site
@@ -634,6 +723,7 @@ type VotesRow struct {
 	Released   bool
 	Target     string
 	Lost       bool
+	Resets     int64
 	Pair       []string
 }
 
@@ -659,6 +749,7 @@ func (q *Queries) Votes(ctx context.Context) ([]VotesRow, error) {
 			&i.Released,
 			&i.Target,
 			&i.Lost,
+			&i.Resets,
 			&i.Pair,
 		); err != nil {
 			return nil, err

@@ -1105,8 +1105,10 @@ func (q *Queries) SetPeerAddresses(ctx context.Context, arg SetPeerAddressesPara
 }
 
 const sitesByNode = `-- name: SitesByNode :many
-SELECT n.name, n.site, m.mark::text AS mark, coalesce(o.generation, 0)::bigint AS generation, o.spec
+SELECT n.name, n.site, m.mark::text AS mark, coalesce(o.generation, 0)::bigint AS generation, o.spec,
+       coalesce(l.resets, 0)::bigint AS resets, coalesce(l.reset_epoch, 0)::bigint AS reset_epoch
 FROM nodes n
+LEFT JOIN site_leases l ON l.site = n.site
 CROSS JOIN LATERAL (SELECT s.mark FROM site_marks s WHERE s.site = n.site OFFSET 0) m
 LEFT JOIN LATERAL (SELECT x.generation, x.spec FROM objects x WHERE x.kind = 'site' AND x.scope = '' AND x.name = n.site OFFSET 0) o ON true
 WHERE n.name = ANY($1::text[])
@@ -1118,6 +1120,8 @@ type SitesByNodeRow struct {
 	Mark       string
 	Generation int64
 	Spec       json.RawMessage
+	Resets     int64
+	ResetEpoch int64
 }
 
 func (q *Queries) SitesByNode(ctx context.Context, names []string) ([]SitesByNodeRow, error) {
@@ -1135,6 +1139,8 @@ func (q *Queries) SitesByNode(ctx context.Context, names []string) ([]SitesByNod
 			&i.Mark,
 			&i.Generation,
 			&i.Spec,
+			&i.Resets,
+			&i.ResetEpoch,
 		); err != nil {
 			return nil, err
 		}

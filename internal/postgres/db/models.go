@@ -668,6 +668,8 @@ type SiteLease struct {
 	Target     string
 	Lost       bool
 	GrantedAt  time.Time
+	Resets     int64
+	ResetEpoch int64
 }
 
 type SiteMark struct {

@@ -203,7 +203,7 @@ func (q *Queries) ForgetHeldBeforeStart(ctx context.Context, arg ForgetHeldBefor
 }
 
 const getLease = `-- name: GetLease :one
-SELECT site, holder, epoch, dropped, promised, promised_to, counter, ttl, released, target, lost, granted_at FROM site_leases WHERE site = $1 AND NOT dropped
+SELECT site, holder, epoch, dropped, promised, promised_to, counter, ttl, released, target, lost, granted_at, resets, reset_epoch FROM site_leases WHERE site = $1 AND NOT dropped
 `
 
 func (q *Queries) GetLease(ctx context.Context, site string) (SiteLease, error) {
@@ -222,6 +222,8 @@ func (q *Queries) GetLease(ctx context.Context, site string) (SiteLease, error) 
 		&i.Target,
 		&i.Lost,
 		&i.GrantedAt,
+		&i.Resets,
+		&i.ResetEpoch,
 	)
 	return i, err
 }
@@ -658,7 +660,7 @@ func (q *Queries) LiveConnectionsOfNode(ctx context.Context, node string) ([]str
 }
 
 const lockLease = `-- name: LockLease :one
-SELECT site, holder, epoch, dropped, promised, promised_to, counter, ttl, released, target, lost, granted_at FROM site_leases WHERE site = $1 AND NOT dropped FOR SHARE
+SELECT site, holder, epoch, dropped, promised, promised_to, counter, ttl, released, target, lost, granted_at, resets, reset_epoch FROM site_leases WHERE site = $1 AND NOT dropped FOR SHARE
 `
 
 func (q *Queries) LockLease(ctx context.Context, site string) (SiteLease, error) {
@@ -677,6 +679,8 @@ func (q *Queries) LockLease(ctx context.Context, site string) (SiteLease, error)
 		&i.Target,
 		&i.Lost,
 		&i.GrantedAt,
+		&i.Resets,
+		&i.ResetEpoch,
 	)
 	return i, err
 }

@@ -2,7 +2,7 @@
 -- before a TTL was granted.
 -- name: Votes :many
 SELECT l.site, l.holder, l.epoch, l.promised, l.promised_to, l.counter,
-       extract(epoch FROM l.ttl)::float8 AS ttl_seconds, l.released, l.target, l.lost, n.pair
+       extract(epoch FROM l.ttl)::float8 AS ttl_seconds, l.released, l.target, l.lost, l.resets, n.pair
 FROM site_leases l
 JOIN (SELECT x.site, array_agg(x.name ORDER BY x.name)::text[] AS pair FROM nodes x
       WHERE x.removed_at IS NULL AND x.role <> 'worker' GROUP BY x.site) n ON n.site = l.site
@@ -10,7 +10,7 @@ WHERE NOT l.dropped;
 
 -- name: VoteOf :one
 SELECT l.site, l.holder, l.epoch, l.promised, l.promised_to, l.counter,
-       extract(epoch FROM l.ttl)::float8 AS ttl_seconds, l.released, l.target, l.lost,
+       extract(epoch FROM l.ttl)::float8 AS ttl_seconds, l.released, l.target, l.lost, l.resets,
        ARRAY(SELECT x.name FROM nodes x WHERE x.site = l.site AND x.removed_at IS NULL AND x.role <> 'worker' ORDER BY x.name)::text[] AS pair
 FROM site_leases l WHERE l.site = @site AND NOT l.dropped;
 
@@ -65,6 +65,30 @@ UPDATE site_leases SET lost = true, promised_to = @node WHERE site = @site;
 -- name: ForceVote :execrows
 UPDATE site_leases SET lost = false, promised = greatest(promised, epoch, @floor), promised_to = '', target = '', counter = greatest(counter, 1)
 WHERE site = @site AND lost AND NOT dropped;
+
+-- The highest epoch of a site below @far: of the lease, of what was delivered, or of what is deployed.
+-- name: BelievedEpoch :one
+SELECT greatest(1, (SELECT max(d.epoch) FROM deliveries d WHERE d.site = l.site AND d.epoch < @far::bigint),
+                   (SELECT max(n.epoch) FROM snapshots n WHERE n.site = l.site AND n.epoch < @far::bigint),
+                   CASE WHEN l.epoch < @far::bigint THEN l.epoch END,
+                   CASE WHEN l.promised < @far::bigint THEN l.promised END)::bigint AS epoch
+FROM site_leases l WHERE l.site = @site AND NOT l.dropped;
+
+-- The vote counts as cast, so servers wait a TTL before they favor a node. One that was lost stays so: it may
+-- wait for the word of a node that decides alone. What a restored database counts is above what it counted
+-- before, by its era.
+-- name: ResetVote :one
+UPDATE site_leases SET epoch = @epoch, promised = @epoch, promised_to = (CASE WHEN lost THEN promised_to ELSE '' END), counter = 1,
+    ttl = least(ttl, interval '1 minute'), released = true, target = '', reset_epoch = @epoch,
+    resets = greatest(resets, (SELECT r.era << 20 FROM region r)) + 1
+WHERE site = @site AND NOT dropped RETURNING resets;
+
+-- What the nodes of a site reported of the last reset that they followed.
+-- name: NodesReset :many
+SELECT name, (revoked_at IS NOT NULL)::boolean AS revoked, (enrolled_at IS NOT NULL)::boolean AS enrolled,
+       coalesce((counters ->> 'lease_resets')::bigint, 0)::bigint AS resets,
+       coalesce((counters ->> 'lease_reset_from')::bigint, 0)::bigint AS reset_from
+FROM nodes WHERE site = @site AND removed_at IS NULL ORDER BY name;
 
 -- name: LoseVotes :exec
 UPDATE site_leases SET lost = true, promised_to = '';

@@ -188,8 +188,10 @@ CROSS JOIN LATERAL (SELECT s.mark FROM site_marks s WHERE s.site = n.site OFFSET
 WHERE c.server = @server AND c.ended_at IS NULL AND c.node IS NOT NULL;
 
 -- name: SitesByNode :many
-SELECT n.name, n.site, m.mark::text AS mark, coalesce(o.generation, 0)::bigint AS generation, o.spec
+SELECT n.name, n.site, m.mark::text AS mark, coalesce(o.generation, 0)::bigint AS generation, o.spec,
+       coalesce(l.resets, 0)::bigint AS resets, coalesce(l.reset_epoch, 0)::bigint AS reset_epoch
 FROM nodes n
+LEFT JOIN site_leases l ON l.site = n.site
 CROSS JOIN LATERAL (SELECT s.mark FROM site_marks s WHERE s.site = n.site OFFSET 0) m
 LEFT JOIN LATERAL (SELECT x.generation, x.spec FROM objects x WHERE x.kind = 'site' AND x.scope = '' AND x.name = n.site OFFSET 0) o ON true
 WHERE n.name = ANY(@names::text[]);

@@ -99,6 +99,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.getReplicaSetStmt, err = db.PrepareContext(ctx, getReplicaSet); err != nil {
 		return nil, fmt.Errorf("error preparing query GetReplicaSet: %w", err)
 	}
+	if q.getResetFromStmt, err = db.PrepareContext(ctx, getResetFrom); err != nil {
+		return nil, fmt.Errorf("error preparing query GetResetFrom: %w", err)
+	}
 	if q.getSlotsStmt, err = db.PrepareContext(ctx, getSlots); err != nil {
 		return nil, fmt.Errorf("error preparing query GetSlots: %w", err)
 	}
@@ -161,6 +164,15 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.renumberCurrentStmt, err = db.PrepareContext(ctx, renumberCurrent); err != nil {
 		return nil, fmt.Errorf("error preparing query RenumberCurrent: %w", err)
+	}
+	if q.resetInstancesStmt, err = db.PrepareContext(ctx, resetInstances); err != nil {
+		return nil, fmt.Errorf("error preparing query ResetInstances: %w", err)
+	}
+	if q.resetMetaStmt, err = db.PrepareContext(ctx, resetMeta); err != nil {
+		return nil, fmt.Errorf("error preparing query ResetMeta: %w", err)
+	}
+	if q.resetSlotsStmt, err = db.PrepareContext(ctx, resetSlots); err != nil {
+		return nil, fmt.Errorf("error preparing query ResetSlots: %w", err)
 	}
 	if q.reuseContentStmt, err = db.PrepareContext(ctx, reuseContent); err != nil {
 		return nil, fmt.Errorf("error preparing query ReuseContent: %w", err)
@@ -319,6 +331,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing getReplicaSetStmt: %w", cerr)
 		}
 	}
+	if q.getResetFromStmt != nil {
+		if cerr := q.getResetFromStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getResetFromStmt: %w", cerr)
+		}
+	}
 	if q.getSlotsStmt != nil {
 		if cerr := q.getSlotsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getSlotsStmt: %w", cerr)
@@ -422,6 +439,21 @@ func (q *Queries) Close() error {
 	if q.renumberCurrentStmt != nil {
 		if cerr := q.renumberCurrentStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing renumberCurrentStmt: %w", cerr)
+		}
+	}
+	if q.resetInstancesStmt != nil {
+		if cerr := q.resetInstancesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing resetInstancesStmt: %w", cerr)
+		}
+	}
+	if q.resetMetaStmt != nil {
+		if cerr := q.resetMetaStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing resetMetaStmt: %w", cerr)
+		}
+	}
+	if q.resetSlotsStmt != nil {
+		if cerr := q.resetSlotsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing resetSlotsStmt: %w", cerr)
 		}
 	}
 	if q.reuseContentStmt != nil {
@@ -533,6 +565,7 @@ type Queries struct {
 	getMetaStmt               *sql.Stmt
 	getReplicaLogOffsetStmt   *sql.Stmt
 	getReplicaSetStmt         *sql.Stmt
+	getResetFromStmt          *sql.Stmt
 	getSlotsStmt              *sql.Stmt
 	getUsableFromStmt         *sql.Stmt
 	holdBackStmt              *sql.Stmt
@@ -554,6 +587,9 @@ type Queries struct {
 	raiseHighWaterStmt        *sql.Stmt
 	raiseReplicaSetStmt       *sql.Stmt
 	renumberCurrentStmt       *sql.Stmt
+	resetInstancesStmt        *sql.Stmt
+	resetMetaStmt             *sql.Stmt
+	resetSlotsStmt            *sql.Stmt
 	reuseContentStmt          *sql.Stmt
 	seeExpectedSetStmt        *sql.Stmt
 	setAsideStmt              *sql.Stmt
@@ -594,6 +630,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getMetaStmt:               q.getMetaStmt,
 		getReplicaLogOffsetStmt:   q.getReplicaLogOffsetStmt,
 		getReplicaSetStmt:         q.getReplicaSetStmt,
+		getResetFromStmt:          q.getResetFromStmt,
 		getSlotsStmt:              q.getSlotsStmt,
 		getUsableFromStmt:         q.getUsableFromStmt,
 		holdBackStmt:              q.holdBackStmt,
@@ -615,6 +652,9 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		raiseHighWaterStmt:        q.raiseHighWaterStmt,
 		raiseReplicaSetStmt:       q.raiseReplicaSetStmt,
 		renumberCurrentStmt:       q.renumberCurrentStmt,
+		resetInstancesStmt:        q.resetInstancesStmt,
+		resetMetaStmt:             q.resetMetaStmt,
+		resetSlotsStmt:            q.resetSlotsStmt,
 		reuseContentStmt:          q.reuseContentStmt,
 		seeExpectedSetStmt:        q.seeExpectedSetStmt,
 		setAsideStmt:              q.setAsideStmt,

@@ -78,7 +78,7 @@ func (q *Queries) GetExpectedSet(ctx context.Context) (ExpectedSet, error) {
 }
 
 const getMeta = `-- name: GetMeta :one
-SELECT region, role, epoch, holder, start_id FROM meta WHERE id = 1
+SELECT region, role, epoch, holder, start_id, resets FROM meta WHERE id = 1
 `
 
 type GetMetaRow struct {
@@ -87,6 +87,7 @@ type GetMetaRow struct {
 	Epoch   int64
 	Holder  string
 	StartID string
+	Resets  int64
 }
 
 func (q *Queries) GetMeta(ctx context.Context) (GetMetaRow, error) {
@@ -98,8 +99,20 @@ func (q *Queries) GetMeta(ctx context.Context) (GetMetaRow, error) {
 		&i.Epoch,
 		&i.Holder,
 		&i.StartID,
+		&i.Resets,
 	)
 	return i, err
+}
+
+const getResetFrom = `-- name: GetResetFrom :one
+SELECT reset_from FROM meta WHERE id = 1
+`
+
+func (q *Queries) GetResetFrom(ctx context.Context) (int64, error) {
+	row := q.queryRow(ctx, q.getResetFromStmt, getResetFrom)
+	var reset_from int64
+	err := row.Scan(&reset_from)
+	return reset_from, err
 }
 
 const getUsableFrom = `-- name: GetUsableFrom :one
@@ -111,6 +124,56 @@ func (q *Queries) GetUsableFrom(ctx context.Context) (int64, error) {
 	var from_schema int64
 	err := row.Scan(&from_schema)
 	return from_schema, err
+}
+
+const resetInstances = `-- name: ResetInstances :exec
+UPDATE instances SET epoch = ?1 WHERE epoch > CAST(?2 AS INTEGER)
+`
+
+type ResetInstancesParams struct {
+	Epoch int64
+	Far   int64
+}
+
+func (q *Queries) ResetInstances(ctx context.Context, arg ResetInstancesParams) error {
+	_, err := q.exec(ctx, q.resetInstancesStmt, resetInstances, arg.Epoch, arg.Far)
+	return err
+}
+
+const resetMeta = `-- name: ResetMeta :execrows
+UPDATE meta SET reset_from = epoch,
+    epoch = CASE WHEN epoch > CAST(?1 AS INTEGER) THEN CAST(?2 AS INTEGER) ELSE epoch END,
+    resets = ?3
+WHERE id = 1 AND resets < ?3
+`
+
+type ResetMetaParams struct {
+	Far    int64
+	Epoch  int64
+	Number int64
+}
+
+// Once per number. Only far epochs are lowered.
+func (q *Queries) ResetMeta(ctx context.Context, arg ResetMetaParams) (int64, error) {
+	result, err := q.exec(ctx, q.resetMetaStmt, resetMeta, arg.Far, arg.Epoch, arg.Number)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+const resetSlots = `-- name: ResetSlots :exec
+UPDATE slots SET epoch = ?1 WHERE epoch > CAST(?2 AS INTEGER)
+`
+
+type ResetSlotsParams struct {
+	Epoch int64
+	Far   int64
+}
+
+func (q *Queries) ResetSlots(ctx context.Context, arg ResetSlotsParams) error {
+	_, err := q.exec(ctx, q.resetSlotsStmt, resetSlots, arg.Epoch, arg.Far)
+	return err
 }
 
 const seeExpectedSet = `-- name: SeeExpectedSet :exec

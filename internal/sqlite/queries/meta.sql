@@ -1,10 +1,26 @@
 -- name: GetMeta :one
-SELECT region, role, epoch, holder, start_id FROM meta WHERE id = 1;
+SELECT region, role, epoch, holder, start_id, resets FROM meta WHERE id = 1;
 
 -- name: AdoptEpoch :execrows
 -- An epoch only rises.
 UPDATE meta SET role = sqlc.arg(role), epoch = sqlc.arg(epoch), holder = sqlc.arg(holder)
 WHERE id = 1 AND (epoch < sqlc.arg(epoch) OR (role = '' AND epoch = sqlc.arg(epoch)));
+
+-- name: ResetMeta :execrows
+-- Once per number. Only far epochs are lowered.
+UPDATE meta SET reset_from = epoch,
+    epoch = CASE WHEN epoch > CAST(sqlc.arg(far) AS INTEGER) THEN CAST(sqlc.arg(epoch) AS INTEGER) ELSE epoch END,
+    resets = sqlc.arg(number)
+WHERE id = 1 AND resets < sqlc.arg(number);
+
+-- name: ResetInstances :exec
+UPDATE instances SET epoch = sqlc.arg(epoch) WHERE epoch > CAST(sqlc.arg(far) AS INTEGER);
+
+-- name: ResetSlots :exec
+UPDATE slots SET epoch = sqlc.arg(epoch) WHERE epoch > CAST(sqlc.arg(far) AS INTEGER);
+
+-- name: GetResetFrom :one
+SELECT reset_from FROM meta WHERE id = 1;
 
 -- name: SetRegion :exec
 UPDATE meta SET region = sqlc.arg(region) WHERE id = 1;
