@@ -41,3 +41,23 @@ func TestHeldBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, rows)
 }
+
+// X4: of many names each is held back, and each let go.
+func TestHeldBackMany(t *testing.T) {
+	t.Parallel()
+	s, _ := setup(t)
+	data, c := body(10, 1)
+	back := map[fleet.InstanceName]fleet.Version{}
+	for _, name := range []string{"a", "b", "c"} {
+		commit(t, s, of(name, attempt(1, c)), data)
+		back[fleet.InstanceName(name)] = fleet.Version{Era: 1, Revision: 2}
+	}
+	require.NoError(t, s.HoldBack(t.Context(), back))
+	got, err := s.HeldBack(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, back, got)
+	require.NoError(t, s.LetGo(t.Context(), []fleet.InstanceName{"a", "b"}))
+	got, err = s.HeldBack(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[fleet.InstanceName]fleet.Version{"c": {Era: 1, Revision: 2}}, got)
+}

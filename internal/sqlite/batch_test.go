@@ -88,10 +88,7 @@ func TestCommitBatch(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, refused[0])
 		for _, there := range []bool{true, false} {
-			for more := true; more; {
-				more, err = s.Collect(t.Context())
-				require.NoError(t, err)
-			}
+			collectAll(t, s)
 			sizes, err := s.CompleteContents(t.Context(), []fleet.Hash{oneContent.Hash, twoContent.Hash})
 			require.NoError(t, err)
 			_, is := sizes[oneContent.Hash]
@@ -104,11 +101,7 @@ func TestCommitBatch(t *testing.T) {
 		t.Parallel()
 		s, _ := setup(t)
 		there := func() bool {
-			for more := true; more; {
-				var err error
-				more, err = s.Collect(t.Context())
-				require.NoError(t, err)
-			}
+			collectAll(t, s)
 			sizes, err := s.CompleteContents(t.Context(), []fleet.Hash{twoContent.Hash})
 			require.NoError(t, err)
 			_, is := sizes[twoContent.Hash]
@@ -156,6 +149,20 @@ func TestCommitBatch(t *testing.T) {
 		short.Size--
 		_, err = Whole(short, one)
 		require.Equal(t, fleet.HashMismatch, fleet.KindOf(err))
+	})
+	t.Run("a step that fails half done is refused alone, and leaves no mark", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		commit(t, s, attempt(1, oneContent), one)
+		refused, err := s.CommitBatch(t.Context(), []Step{{Attempt: attempt(2, twoContent), Turn: TurnRenumber}})
+		require.NoError(t, err)
+		require.Equal(t, fleet.Stale, fleet.KindOf(refused[0]))
+		refused, err = s.CommitBatch(t.Context(), []Step{{Attempt: attempt(2, oneContent), Turn: TurnRenumber + 1}})
+		require.NoError(t, err)
+		require.ErrorContains(t, refused[0], "turn 4")
+		in := held(t, s)
+		require.EqualValues(t, 1, in.HighWater.Version.Revision)
+		require.EqualValues(t, 1, number(in.Current))
 	})
 	t.Run("of nothing is nothing", func(t *testing.T) {
 		t.Parallel()
@@ -220,6 +227,24 @@ func TestCommitBatchIsManyCommits(t *testing.T) {
 // N98
 func TestRecentReads(t *testing.T) {
 	t.Parallel()
+	t.Run("are kept of as many as a batch may have, and of no more", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		names, hashes := make([]fleet.InstanceName, fleet.MaxBatchItems+1), make([]fleet.Hash, fleet.MaxBatchItems+1)
+		for i := range names {
+			names[i], hashes[i] = fleet.InstanceName(fmt.Sprint("press-", i)), fleet.Hash(fmt.Sprint(i))
+		}
+		for _, c := range []struct {
+			many int
+			kept bool
+		}{{len(names), false}, {len(names) - 1, true}} {
+			require.Len(t, heldBy(t, s, names[:c.many]...), c.many)
+			_, err := s.CompleteContents(t.Context(), hashes[:c.many])
+			require.NoError(t, err)
+			require.Equal(t, c.kept, s.recent.held.of != nil)
+			require.Equal(t, c.kept, s.recent.hashes != nil)
+		}
+	})
 	t.Run("never outlive a commit", func(t *testing.T) {
 		t.Parallel()
 		s, _ := setup(t)

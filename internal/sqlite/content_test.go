@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -76,6 +77,79 @@ func TestWholeBody(t *testing.T) {
 		require.Zero(t, other.Received())
 	})
 }
+
+// N94, N96: what an upload may not do, to the byte.
+func TestStagingBounds(t *testing.T) {
+	t.Parallel()
+	big, cBig := body(MaxChunk+1, 1)
+	data, c := body(10, 2)
+	t.Run("a chunk is at most MaxChunk, and no chunk is none", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		st, err := s.OpenStaging(t.Context(), cBig)
+		require.NoError(t, err)
+		require.Equal(t, fleet.HashMismatch, fleet.KindOf(st.Append(t.Context(), big)))
+		require.NoError(t, st.Append(t.Context(), nil))
+		require.NoError(t, st.Append(t.Context(), big[:MaxChunk]))
+		require.Equal(t, fleet.HashMismatch, fleet.KindOf(st.Append(t.Context(), big[:2])), "one byte too many")
+		require.NoError(t, st.Append(t.Context(), big[MaxChunk:]))
+		require.NoError(t, st.Seal(t.Context()))
+		require.NoError(t, st.Seal(t.Context()), "twice is once")
+	})
+	t.Run("what was given up meanwhile is not completed", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		st, err := s.OpenStaging(t.Context(), c)
+		require.NoError(t, err)
+		require.NoError(t, st.Append(t.Context(), data[:4]))
+		require.NoError(t, st.Append(t.Context(), data[4:]))
+		_, err = s.Collect(t.Context()) // no name wants it
+		require.NoError(t, err)
+		require.Equal(t, fleet.Stale, fleet.KindOf(st.Seal(t.Context())))
+		require.False(t, st.Complete())
+	})
+	t.Run("a part is resumed where it was given up and begun again", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		st, err := s.OpenStaging(t.Context(), c)
+		require.NoError(t, err)
+		require.NoError(t, st.Append(t.Context(), data[:4]))
+		require.NoError(t, st.Restart(t.Context()))
+		require.Zero(t, st.Received())
+		require.Zero(t, contents(t, s))
+		require.NoError(t, st.Append(t.Context(), data[:6]))
+		again, err := s.OpenStaging(t.Context(), c)
+		require.NoError(t, err)
+		require.EqualValues(t, 6, again.Received())
+	})
+	t.Run("a body that lost bytes is not copied short", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		st, err := s.OpenStaging(t.Context(), c)
+		require.NoError(t, err)
+		for i := range data {
+			require.NoError(t, st.Append(t.Context(), data[i:i+1]))
+		}
+		require.NoError(t, st.Seal(t.Context()))
+		require.Equal(t, data, read(t, s, c))
+		_, err = s.db.Exec("DELETE FROM chunks WHERE position = 5")
+		require.NoError(t, err)
+		var out bytes.Buffer
+		require.ErrorContains(t, s.WriteContent(t.Context(), c, &out), "a chunk at 5 is missing")
+		require.Equal(t, data[:5], out.Bytes())
+	})
+	t.Run("a reader that fails ends the copy", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		commit(t, s, attempt(1, c), data)
+		require.ErrorIs(t, s.WriteContent(t.Context(), c, broken{}), io.ErrClosedPipe)
+	})
+}
+
+// broken takes nothing.
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 func contents(t *testing.T, s *Store) (n int) {
 	t.Helper()

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -78,5 +79,42 @@ func TestReuse(t *testing.T) {
 		take(t, s, step{name: "a", n: 3, seed: 2})
 		holds(t, s, "a", 2, 1)
 		require.Equal(t, 3, contents(t, s))
+	})
+	t.Run("of bodies as large as is reused, and of no empty or larger ones", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		n := int64(0)
+		for _, c := range []struct {
+			first, third int
+			left         int // bodies after three revisions of one name
+		}{{maxReused, maxReused, 2}, {maxReused + 1, maxReused, 3}, {maxReused, maxReused + 1, 3}, {0, 10, 3}, {10, 0, 3}} {
+			name := fmt.Sprintf("press-%d-%d", c.first, c.third)
+			before := contents(t, s)
+			for i, size := range []int{c.first, 20, c.third} {
+				n++
+				data, content := body(size, uint64(n))
+				refused, err := s.CommitBatch(t.Context(), []Step{{Attempt: whole(t, of(name, attempt(int64(i+1), content)), data)}})
+				require.NoError(t, err)
+				require.NoError(t, refused[0], name)
+				require.Equal(t, data, append([]byte{}, read(t, s, content)...), name)
+			}
+			require.Equal(t, c.left, contents(t, s)-before, name)
+			collectAll(t, s)
+		}
+	})
+	t.Run("fails where a body has lost its bytes, and changes nothing", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		take(t, s, step{name: "a", n: 1, seed: 1})
+		take(t, s, step{name: "a", n: 2, seed: 2})
+		_, lost := body(1001, 1)
+		_, err := s.db.Exec("DELETE FROM chunks WHERE content_id = (SELECT id FROM contents WHERE hash = ?)", string(lost.Hash))
+		require.NoError(t, err)
+		data, c := body(1003, 3)
+		refused, err := s.CommitBatch(t.Context(), []Step{{Attempt: whole(t, of("a", attempt(3, c)), data)}})
+		require.NoError(t, err)
+		require.Equal(t, fleet.Internal, fleet.KindOf(refused[0]))
+		require.ErrorContains(t, refused[0], "has no chunk")
+		require.EqualValues(t, 2, number(heldBy(t, s, "a")["a"].Current))
 	})
 }

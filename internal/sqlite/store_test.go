@@ -59,8 +59,9 @@ func fill(t *testing.T, s *Store, data []byte, c fleet.Content) *Staging {
 	t.Helper()
 	st, err := s.OpenStaging(t.Context(), c)
 	require.NoError(t, err)
-	for !st.Complete() && st.Received() < c.Size {
-		require.NoError(t, st.Append(t.Context(), data[st.Received():min(st.Received()+MaxChunk, c.Size)]))
+	for at := st.Received(); at < c.Size; at += MaxChunk {
+		require.Equal(t, at, st.Received())
+		require.NoError(t, st.Append(t.Context(), data[at:min(at+MaxChunk, c.Size)]))
 	}
 	require.NoError(t, st.Seal(t.Context()))
 	require.True(t, st.Complete())
@@ -216,6 +217,17 @@ func TestMigrateKeepsSlots(t *testing.T) {
 
 func TestMeta(t *testing.T) {
 	t.Parallel()
+	t.Run("a node without a role takes one at its own epoch", func(t *testing.T) {
+		t.Parallel()
+		s := reopen(t, nil, filepath.Join(t.TempDir(), "node.db"))
+		standby := Right{fleet.RoleStandby, 0}
+		_, after, err := s.Adopt(t.Context(), standby, "plant-1-a")
+		require.NoError(t, err)
+		require.Equal(t, standby, after.Right)
+		_, after, err = s.Adopt(t.Context(), Right{fleet.RoleActive, 0}, "plant-1-a")
+		require.NoError(t, err)
+		require.Equal(t, standby, after.Right, "and no other one")
+	})
 	s, path := setup(t)
 	require.NoError(t, s.SetRegion(t.Context(), "eu-1"))
 	require.NoError(t, s.SetStartID(t.Context(), "start-1"))
@@ -248,7 +260,8 @@ func TestStagingResumes(t *testing.T) {
 			require.Equal(t, at, st.Received())
 			require.False(t, st.Complete())
 			require.NoError(t, st.Append(t.Context(), data[at:min(at+MaxChunk, c.Size)]))
-			at = st.Received()
+			at = min(at+MaxChunk, c.Size)
+			require.Equal(t, at, st.Received())
 			more, err := s.Collect(t.Context()) // must not take what is being fetched
 			require.NoError(t, err)
 			require.False(t, more)
@@ -463,12 +476,7 @@ func TestCollect(t *testing.T) {
 		require.NoError(t, s.Accept(t.Context(), attempt(3, cNever)))
 		commit(t, s, deletion(4), nil)
 		before := pages(t, s)
-		steps := 0
-		for more = true; more; steps++ {
-			more, err = s.Collect(t.Context())
-			require.NoError(t, err)
-		}
-		require.Equal(t, 2, steps)
+		require.Equal(t, 2, collectAll(t, s))
 		require.Less(t, pages(t, s), before/10)
 		var left int
 		require.NoError(t, s.db.QueryRow("SELECT (SELECT count(*) FROM contents) + (SELECT count(*) FROM chunks)").Scan(&left))
@@ -502,14 +510,53 @@ func TestCollect(t *testing.T) {
 		require.False(t, st.Complete())
 		require.Zero(t, st.Received())
 		commit(t, s, attempt(3, cBig), big)
-		for more = true; more; {
-			more, err = s.Collect(t.Context())
-			require.NoError(t, err)
-		}
+		collectAll(t, s)
 		var out bytes.Buffer
 		require.NoError(t, s.WriteContent(t.Context(), cBig, &out))
 		require.Equal(t, big, out.Bytes())
 	})
+}
+
+// N98: as much free space as the next bodies need stays in the file, and no page more is given back.
+func TestSlack(t *testing.T) {
+	t.Parallel()
+	s, _ := setup(t)
+	free := func() (n int) {
+		require.NoError(t, s.db.QueryRow("PRAGMA freelist_count").Scan(&n))
+		return n
+	}
+	drops := func() { // about a page
+		_, err := s.db.Exec("DELETE FROM ballast WHERE rowid = (SELECT min(rowid) FROM ballast)")
+		require.NoError(t, err)
+	}
+	_, err := s.db.Exec("CREATE TABLE ballast (page BLOB)")
+	require.NoError(t, err)
+	_, err = s.db.Exec("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400) INSERT INTO ballast SELECT zeroblob(3000) FROM n")
+	require.NoError(t, err)
+	for free() < slackPages {
+		drops()
+	}
+	require.Equal(t, slackPages, free())
+	require.NoError(t, s.vacuum(t.Context()))
+	require.Equal(t, slackPages, free())
+	for free() == slackPages {
+		drops()
+	}
+	require.NoError(t, s.vacuum(t.Context()))
+	require.Zero(t, free())
+}
+
+// collectAll collects until nothing is left, and gives how many steps that took.
+func collectAll(t *testing.T, s *Store) int {
+	t.Helper()
+	for steps := 1; ; steps++ {
+		more, err := s.Collect(t.Context())
+		require.NoError(t, err)
+		if !more {
+			return steps
+		}
+		require.Less(t, steps, 100, "it has no end")
+	}
 }
 
 func pages(t *testing.T, s *Store) int {
