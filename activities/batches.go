@@ -42,12 +42,13 @@ type Batches struct {
 	Gatherer gatherer
 	Store    batchStore
 	Tokens   TokenMaker
+	Signer   Signer
 	// Nodes wakes those that are about to be told; nil where none idles.
 	Nodes nodeWaker
 	// Doors is told when a batch has ended that served what people asked for.
 	Doors doorTeller
 	Log   *slog.Logger
-	// FetchBaseURL is where nodes fetch from (N35, N66).
+	// FetchBaseURL is where the region says that nodes fetch from (N35); they go to their own --api.
 	FetchBaseURL string
 	Build        string
 	// Failpoint is for tests, nil in production: it is called before and after each step.
@@ -160,15 +161,15 @@ func (b *Batches) NextBatch(ctx context.Context, in NextBatch) (BatchNext, error
 	if err != nil {
 		return BatchNext{}, fail(ctx, err)
 	}
-	if first == nil {
+	if first == nil || len(made.Nodes) == 0 {
 		return b.begin(ctx, made, PrepareBatch{ID: in.ID(), Tries: in.Tries, TTL: in.TTL})
 	}
 	b.failpoint("after_batch")
 	out := BatchNext{BatchMade: made, ID: in.ID()}
-	if out.Command, err = b.seal(&first.Command, first.SealingKey, token); err != nil {
+	if out.Command, err = b.seal(ctx, made.Nodes[0], first, token); err != nil {
 		return out, fail(ctx, err)
 	}
-	return out, fail(ctx, wakeNodes(ctx, b.Nodes, made.Nodes[:min(1, len(made.Nodes))]...))
+	return out, fail(ctx, wakeNodes(ctx, b.Nodes, made.Nodes[0]))
 }
 
 // GatherBatch is NextBatch of what waits at a site.
@@ -211,18 +212,22 @@ func (b *Batches) prepare(ctx context.Context, in PrepareBatch) (*fleet.BatchCom
 		return nil, err
 	}
 	b.failpoint("after_batch_prepare")
-	if cmd, err = b.seal(cmd, key, token); err != nil {
+	if cmd, err = b.seal(ctx, in.Node, &BatchNotify{*cmd, key}, token); err != nil {
 		return nil, err
 	}
 	return cmd, wakeNodes(ctx, b.Nodes, in.Node)
 }
 
 // seal: a token leaves this process only sealed (N104).
-func (b *Batches) seal(cmd *fleet.BatchCommand, key []byte, token string) (*fleet.BatchCommand, error) {
-	var err error
-	cmd.CentralFetchBaseURL = b.FetchBaseURL
-	cmd.FetchToken, err = b.Tokens.Seal(key, token)
-	return cmd, err
+func (b *Batches) seal(ctx context.Context, node fleet.NodeName, n *BatchNotify, token string) (*fleet.BatchCommand, error) {
+	sealed, err := b.Tokens.Seal(n.SealingKey, token)
+	if err != nil {
+		return nil, err
+	}
+	cmd := n.Command
+	cmd.FetchToken, cmd.CentralFetchBaseURL = sealed, b.FetchBaseURL
+	cmd.Signed, err = b.Signer.Sign(ctx, node, cmd)
+	return &cmd, err
 }
 
 // MissBatch writes down why a node's word is missing.

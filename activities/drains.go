@@ -20,9 +20,10 @@ type drainStore interface {
 
 // Drains are the steps of DrainNode.
 type Drains struct {
-	Store drainStore
-	Doors doorTeller
-	Build string
+	Store  drainStore
+	Doors  doorTeller
+	Signer Signer
+	Build  string
 }
 
 // SeeDrain is a look at the drain of a node, with what the last look came to.
@@ -46,6 +47,9 @@ func (d *Drains) SeeDrain(ctx context.Context, in SeeDrain) (fleet.DrainSeen, er
 		return fleet.DrainSeen{}, fail(ctx, err)
 	}
 	seen, err := d.Store.SeeNodeDrain(ctx, in, d.Build)
+	if err == nil && seen.Operation != "" && seen.Force && seen.Holds {
+		seen.Signed, err = d.Signer.Sign(ctx, in.Node, fleet.HandOverCommand{Site: seen.Site})
+	}
 	return seen, fail(ctx, err)
 }
 

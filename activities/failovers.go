@@ -20,9 +20,10 @@ type aimer interface {
 
 // Failovers are the steps of FailoverSite in the region.
 type Failovers struct {
-	Store failoverStore
-	Votes aimer
-	Doors doorTeller
+	Store  failoverStore
+	Votes  aimer
+	Doors  doorTeller
+	Signer Signer
 	// Nodes wakes those that may be asked next; nil where none idles.
 	Nodes nodeWaker
 	Build string
@@ -50,7 +51,28 @@ func (f *Failovers) SeeFailover(ctx context.Context, in SeeFailover) (fleet.Fail
 	if err != nil || seen.Operation == "" {
 		return seen, fail(ctx, err)
 	}
+	if seen.Signed, err = f.sign(ctx, in.Site, seen); err != nil {
+		return seen, fail(ctx, err)
+	}
 	return seen, fail(ctx, wakeNodes(ctx, f.Nodes, seen.Holder, seen.To))
+}
+
+// sign gives the word for each that the workflow may ask next.
+func (f *Failovers) sign(ctx context.Context, site fleet.SiteName, seen fleet.FailoverSeen) (out fleet.FailoverSigned, err error) {
+	for _, ask := range []struct {
+		into *fleet.Signature
+		node fleet.NodeName
+		cmd  fleet.Command
+	}{
+		{&out.HandOver, seen.Holder, fleet.HandOverCommand{Site: site, To: seen.To}},
+		{&out.TakeOver, seen.To, fleet.TakeOverCommand{Site: site}},
+		{&out.Forced, seen.To, fleet.TakeOverCommand{Site: site, Forced: true}},
+	} {
+		if *ask.into, err = f.Signer.Sign(ctx, ask.node, ask.cmd); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
 }
 
 // FailoverTarget names a node that a site's lease is to go to.

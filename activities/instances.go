@@ -34,10 +34,11 @@ type TokenMaker interface {
 type Instances struct {
 	Store  subjectStore
 	Tokens TokenMaker
+	Signer Signer
 	Doors  doorTeller
 	// Nodes wakes those that are about to be told or asked; nil where none idles.
 	Nodes nodeWaker
-	// FetchBaseURL is where nodes fetch from (N35, N66).
+	// FetchBaseURL is where the region says that nodes fetch from (N35); they go to their own --api.
 	FetchBaseURL string
 	Build        string
 	Log          *slog.Logger
@@ -103,7 +104,7 @@ func (i *Instances) Visit(ctx context.Context, in Visit) (Visited, error) {
 	}
 	out := Visited{Seen: w.Seen, Next: p.last, Steps: p.names(w.Steps), Run: p.run}
 	if w.Prepared != nil {
-		if out.Command, err = i.seal(w.Prepared, token); err != nil {
+		if out.Command, err = i.seal(ctx, w.Prepared, token); err != nil {
 			return Visited{}, fail(ctx, err)
 		}
 	}
@@ -114,14 +115,15 @@ func (i *Instances) Visit(ctx context.Context, in Visit) (Visited, error) {
 	return out, nil
 }
 
-func (i *Instances) seal(p *fleet.Prepared, token string) (*fleet.RefreshDeploymentCommand, error) {
+func (i *Instances) seal(ctx context.Context, p *fleet.Prepared, token string) (*fleet.RefreshDeploymentCommand, error) {
 	sealed, err := i.Tokens.Seal(p.SealingKey, token)
 	if err != nil {
 		return nil, err
 	}
 	cmd := p.Command
 	cmd.FetchToken, cmd.CentralFetchBaseURL = sealed, i.FetchBaseURL
-	return &cmd, nil
+	cmd.Signed, err = i.Signer.Sign(ctx, p.Node, cmd)
+	return &cmd, err
 }
 
 // announce says what ended, to those who measure and to doors that wait. It is a hurry

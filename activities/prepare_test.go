@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ func (s *openStore) Walk(_ context.Context, _ fleet.Subject, first fleet.Step, n
 	step, _ := next(seen, 1)
 	s.steps = []fleet.Step{first, step}
 	return fleet.Walked{Seen: seen, Steps: s.steps, Prepared: &fleet.Prepared{
+		Node:       "plant-1-a",
 		SealingKey: []byte("key of a"), Command: fleet.RefreshDeploymentCommand{
 			DeploymentID: "d1", Site: "plant-1", Instance: "press-7", Role: fleet.RoleActive, Epoch: 3,
 			Revision: fleet.Revision{
@@ -42,13 +44,17 @@ func (oneToken) Seal(key []byte, token string) (string, error) {
 	return "sealed(" + string(key) + ", " + string(rune(len(token)+'0')) + " bytes)", nil
 }
 
+func (oneToken) Sign(_ context.Context, node fleet.NodeName, cmd fleet.Command) (fleet.Signature, error) {
+	return fleet.Signature{Node: node, Value: []byte(strings.Join(cmd.Terms(), " "))}, nil
+}
+
 // N4, N19, N34, N35, N69, N77, N104, X9: the notify carries ids, numbers, who, when, where to
 // fetch and a sealed token, whatever the size of the config; the store sees only a hash.
 func TestVisitPrepares(t *testing.T) {
 	t.Parallel()
 	store := &openStore{}
 	nodes := &wokenNodes{}
-	i := &Instances{Store: store, Tokens: oneToken{}, Nodes: nodes, FetchBaseURL: "http://region:7460"}
+	i := &Instances{Store: store, Tokens: oneToken{}, Signer: oneToken{}, Nodes: nodes, FetchBaseURL: "http://region:7460"}
 	out, err := i.Visit(t.Context(), Visit{})
 	require.Equal(t, []fleet.NodeName{"plant-1-a"}, nodes.all, "it may idle")
 	require.NoError(t, err)
@@ -58,6 +64,8 @@ func TestVisitPrepares(t *testing.T) {
 	cmd := out.Command
 	require.Equal(t, "http://region:7460", cmd.CentralFetchBaseURL)
 	require.Contains(t, cmd.FetchToken, "sealed(key of a")
+	require.Equal(t, fleet.NodeName("plant-1-a"), cmd.Signed.Node)
+	require.Contains(t, string(cmd.Signed.Value), cmd.FetchToken, "it is signed as it is sent")
 
 	body, err := json.Marshal(cmd)
 	require.NoError(t, err)

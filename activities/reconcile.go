@@ -36,9 +36,10 @@ type Reconciles struct {
 	Entities waker
 	Doors    doorTeller
 	Tokens   TokenMaker
+	Signer   Signer
 	// Nodes wakes the one that is about to be told; nil where none idles.
 	Nodes nodeWaker
-	// BaseURL is where nodes fetch from, TokenLife how long a token lives without use.
+	// BaseURL is where the region says that nodes fetch from, TokenLife how long a token lives without use.
 	BaseURL   string
 	TokenLife time.Duration
 	Build     string
@@ -86,6 +87,9 @@ func (r *Reconciles) Begin(ctx context.Context, in BeginReconcile) (BegunReconci
 	}
 	out.Command.BaseURL = r.BaseURL
 	if out.Command.Token, err = r.Tokens.Seal(begun.SealingKey, token); err != nil {
+		return out, fail(ctx, err)
+	}
+	if out.Command.Signed, err = r.Signer.Sign(ctx, in.Node, *out.Command); err != nil {
 		return out, fail(ctx, err)
 	}
 	return out, fail(ctx, wakeNodes(ctx, r.Nodes, in.Node))

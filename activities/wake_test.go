@@ -62,7 +62,7 @@ func TestWhoIsToldIsWoken(t *testing.T) {
 	pass := onePass{By: time.Unix(1, 0), Command: &fleet.ReconcileCommand{}}
 	batch := oneBatch{&fleet.BatchCommand{}}
 	batches := func(w *wokenNodes, store oneBatch) *Batches {
-		return &Batches{Maker: store, Gatherer: store, Store: store, Tokens: oneToken{}, Nodes: w}
+		return &Batches{Maker: store, Gatherer: store, Store: store, Tokens: oneToken{}, Signer: oneToken{}, Nodes: w}
 	}
 	for _, row := range []struct {
 		name  string
@@ -70,12 +70,12 @@ func TestWhoIsToldIsWoken(t *testing.T) {
 		woken []fleet.NodeName
 	}{
 		{"a failover's holder and target", func(ctx context.Context, w *wokenNodes) error {
-			f := &Failovers{Store: oneFailover{Operation: "op", Holder: "a", To: "b"}, Nodes: w}
+			f := &Failovers{Store: oneFailover{Operation: "op", Holder: "a", To: "b"}, Signer: oneToken{}, Nodes: w}
 			_, err := f.SeeFailover(ctx, SeeFailover{Site: "plant-1"})
 			return err
 		}, []fleet.NodeName{"a", "b"}},
 		{"a node that is compared", func(ctx context.Context, w *wokenNodes) error {
-			_, err := (&Reconciles{Passes: pass, Tokens: oneToken{}, Nodes: w}).Begin(ctx, BeginReconcile{Node: "a"})
+			_, err := (&Reconciles{Passes: pass, Tokens: oneToken{}, Signer: oneToken{}, Nodes: w}).Begin(ctx, BeginReconcile{Node: "a"})
 			return err
 		}, []fleet.NodeName{"a"}},
 		{"the active of a fleet's batch", func(ctx context.Context, w *wokenNodes) error {
@@ -104,7 +104,7 @@ func TestWhoIsToldIsWoken(t *testing.T) {
 		w := &wokenNodes{}
 		_, err := (&Failovers{Store: oneFailover{}, Nodes: w}).SeeFailover(t.Context(), SeeFailover{Site: "plant-1"})
 		require.NoError(t, err)
-		_, err = (&Reconciles{Passes: onePass{}, Tokens: oneToken{}, Nodes: w}).Begin(t.Context(), BeginReconcile{Node: "a"})
+		_, err = (&Reconciles{Passes: onePass{}, Tokens: oneToken{}, Signer: oneToken{}, Nodes: w}).Begin(t.Context(), BeginReconcile{Node: "a"})
 		require.NoError(t, err)
 		_, err = batches(w, oneBatch{}).PrepareBatch(t.Context(), PrepareBatch{Node: "a"})
 		require.NoError(t, err)

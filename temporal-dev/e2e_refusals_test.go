@@ -7,10 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/worker"
-	"go.temporal.io/sdk/workflow"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -20,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	keys "github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/node/tenure"
 )
 
@@ -60,7 +57,7 @@ func (s *stack) peerRefuses(t *testing.T, node, peer string) {
 	s.listed(t, peer, "peer", "node:"+node, "not_the_candidate", "Vote for")
 }
 
-// staleAction has a Temporal client tell a node to delete an instance, by the right that its
+// staleAction has a node told to delete an instance by the region's word, but by the right that its
 // site had before it failed over and back.
 func (s *stack) staleAction(t *testing.T, st *story, node, peer string) {
 	var epoch int64
@@ -69,25 +66,12 @@ func (s *stack) staleAction(t *testing.T, st *story, node, peer string) {
 	s.failover(t, "plant-1", node)
 	op, hash := st.release(t)
 	requireSucceeded(t, st.ended(t, op.ID))
-	c, err := client.Dial(client.Options{HostPort: s.doc.Temporal, Namespace: s.doc.Namespace, Identity: starter, Logger: noLog{}})
-	require.NoError(t, err)
-	defer c.Close()
-	const queue = "somebody"
-	w := worker.New(c, queue, worker.Options{})
-	w.RegisterWorkflowWithOptions(func(ctx workflow.Context, cmd fleet.RefreshDeploymentCommand) error {
-		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-			TaskQueue: "node." + node, StartToCloseTimeout: time.Minute, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-		})
-		return workflow.ExecuteActivity(ctx, "RefreshDeployment", cmd).Get(ctx, nil)
-	}, workflow.RegisterOptions{Name: "Stale"})
-	require.NoError(t, w.Start())
-	defer w.Stop()
-	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: queue}, "Stale", fleet.RefreshDeploymentCommand{
+	cmd := fleet.RefreshDeploymentCommand{
 		DeploymentID: strings.Repeat("a", 32), Site: "plant-1", Instance: fleet.InstanceName(st.key.Name), Role: fleet.RoleActive, Epoch: epoch,
 		Revision: fleet.Revision{Version: fleet.Version{Era: 1, Revision: 1000}, Action: fleet.ActionDelete},
-	})
-	require.NoError(t, err)
-	require.ErrorContains(t, run.Get(t.Context(), nil), "stale_epoch")
+	}
+	cmd.Signed = keys.SignCommand(s.signingKey(t), fleet.NodeName(node), cmd, time.Now().Add(time.Minute))
+	require.ErrorContains(t, order(t, s.orders(t), node, "RefreshDeployment", cmd), "stale_epoch")
 	s.listed(t, node, "node", "region", "stale_epoch", "deliver "+st.key.Name+" 1.1000 as active at epoch")
 	waitFor(t, "it is counted", func(ctx context.Context) error {
 		n, err := s.api.Node(ctx, node)

@@ -62,7 +62,7 @@ func TestDeliverSite(t *testing.T) {
 		for name, w := range workers.Workflows() {
 			env.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: name})
 		}
-		env.RegisterActivity(&activities.Batches{Gatherer: g, Store: g, Tokens: silent{}, Doors: silent{}})
+		env.RegisterActivity(&activities.Batches{Gatherer: g, Store: g, Tokens: silent{}, Signer: silent{}, Doors: silent{}})
 		env.RegisterActivityWithOptions(g.RefreshBatch, activity.RegisterOptions{Name: "RefreshBatch"})
 		return env
 	}

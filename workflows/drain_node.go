@@ -201,7 +201,7 @@ func (d *drainNode) stop(ctx workflow.Context) {
 	d.hangUp()
 	ctx, cancel := workflow.WithCancel(ctx)
 	ctx = workflow.WithActivityOptions(ctx, leaseOptions(d.node, d.next.Limit/2, d.next.Limit/2))
-	in := fleet.HandOverCommand{Site: d.seen.Site, DeadlineSeconds: int64(d.next.Limit / 2 / time.Second)}
+	in := fleet.HandOverCommand{Site: d.seen.Site, DeadlineSeconds: int64(d.next.Limit / 2 / time.Second), Signed: d.seen.Signed}
 	answer := workflow.ExecuteActivity(ctx, nodes.HandOver, in)
 	d.kept.Run.Stopping = true
 	d.talk = &drainTalk{answer: answer, cancel: cancel, heard: func(err error) {

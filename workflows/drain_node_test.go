@@ -122,7 +122,7 @@ func newDrain(t *testing.T, e *emptied, moves failover, stop func() (bool, error
 		require.Equal(t, []string{"plant-1", "plant-1-a"}, []string{in["site"], in["drainOf"]})
 		return workflows.DoorResult{}, moves(ctx, fleet.NodeName(in["to"]))
 	}, workflow.RegisterOptions{Name: "FailoverSite"})
-	env.RegisterActivity(&activities.Drains{Store: e, Doors: silent{}})
+	env.RegisterActivity(&activities.Drains{Store: e, Signer: silent{}, Doors: silent{}})
 	env.RegisterActivityWithOptions(func(_ context.Context, in map[string]any) (map[string]any, error) {
 		require.Equal(t, []any{"plant-1", ""}, []any{in["site"], in["to"]})
 		released, err := stop()

@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -149,8 +150,11 @@ func (r *region) end(s *fleet.InstanceSeen, e fleet.End) {
 // silent makes tokens without secrets and tells no doors.
 type silent struct{}
 
-func (silent) New() (string, []byte, error)            { return "t", []byte("h"), nil }
-func (silent) Seal([]byte, string) (string, error)     { return "sealed", nil }
+func (silent) New() (string, []byte, error)        { return "t", []byte("h"), nil }
+func (silent) Seal([]byte, string) (string, error) { return "sealed", nil }
+func (silent) Sign(_ context.Context, node fleet.NodeName, cmd fleet.Command) (fleet.Signature, error) {
+	return fleet.Signature{Node: node, Value: []byte(strings.Join(cmd.Terms(), " "))}, nil
+}
 func (silent) TellDoors(context.Context, string) error { return nil }
 func (silent) Wake(context.Context, string) error      { return nil }
 func (silent) StartedBy(context.Context, string, string) (string, error) {
@@ -202,7 +206,7 @@ func newEnv(t *testing.T, nodes nodeApplier, requests fakeRequests) *bench {
 	for name, f := range workers.Workflows() {
 		env.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
 	}
-	env.RegisterActivity(&activities.Instances{Store: b.region, Tokens: silent{}, Doors: silent{}, Log: slog.New(slog.DiscardHandler)})
+	env.RegisterActivity(&activities.Instances{Store: b.region, Tokens: silent{}, Signer: silent{}, Doors: silent{}, Log: slog.New(slog.DiscardHandler)})
 	env.RegisterActivity(&activities.Doors{Requests: requests, Entities: silent{}, Starts: silent{}})
 	node := &activities.Node{Applier: nodes}
 	env.RegisterActivityWithOptions(node.RefreshDeployment, activity.RegisterOptions{Name: "RefreshDeployment"})

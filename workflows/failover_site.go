@@ -121,11 +121,19 @@ func (f *failoverSite) act(ctx workflow.Context) error {
 		return insist(ctx, failovers.AimVote, activities.FailoverTarget{Site: f.site}, nil)
 	case decide.FailoverHandOver:
 		limit := wholeSeconds(f.next.Limit)
-		f.ask(ctx, limit, nodes.HandOver, fleet.HandOverCommand{Site: f.site, To: f.seen.To, DeadlineSeconds: int64(limit / time.Second)})
+		f.ask(ctx, limit, nodes.HandOver, fleet.HandOverCommand{
+			Site: f.site, To: f.seen.To, DeadlineSeconds: int64(limit / time.Second), Signed: f.seen.Signed.HandOver,
+		})
 		return nil
 	case decide.FailoverTakeOver:
 		limit := wholeSeconds(f.next.Limit)
-		f.ask(ctx, limit, nodes.TakeOver, fleet.TakeOverCommand{Site: f.site, Forced: f.next.Forced, DeadlineSeconds: int64(limit / time.Second)})
+		signed := f.seen.Signed.TakeOver
+		if f.next.Forced {
+			signed = f.seen.Signed.Forced
+		}
+		f.ask(ctx, limit, nodes.TakeOver, fleet.TakeOverCommand{
+			Site: f.site, Forced: f.next.Forced, DeadlineSeconds: int64(limit / time.Second), Signed: signed,
+		})
 		return nil
 	case decide.FailoverWait:
 		return f.wait(ctx)

@@ -98,7 +98,7 @@ func newLeased(t *testing.T) (*testsuite.TestWorkflowEnvironment, *leased) {
 	for name, f := range workers.Workflows() {
 		env.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
 	}
-	env.RegisterActivity(&activities.Failovers{Store: l, Votes: l, Doors: silent{}})
+	env.RegisterActivity(&activities.Failovers{Store: l, Votes: l, Signer: silent{}, Doors: silent{}})
 	env.RegisterActivity(&activities.Instances{Log: slog.New(slog.DiscardHandler)})
 	env.RegisterActivity(&activities.Doors{
 		Requests: fakeRequests{subject: "site.plant-1", first: fleet.OperationRunning, last: fleet.OperationSucceeded},

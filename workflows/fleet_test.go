@@ -219,7 +219,7 @@ func fleetEnv(t *testing.T, f *toyFleet) *testsuite.TestWorkflowEnvironment {
 		env.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: name})
 	}
 	env.RegisterActivity(&activities.Fleets{Store: f, Doors: silent{}, Log: slog.New(slog.DiscardHandler)})
-	env.RegisterActivity(&activities.Batches{Maker: f, Store: f, Tokens: silent{}, Doors: silent{}})
+	env.RegisterActivity(&activities.Batches{Maker: f, Store: f, Tokens: silent{}, Signer: silent{}, Doors: silent{}})
 	env.RegisterActivityWithOptions(f.RefreshBatch, activity.RegisterOptions{Name: "RefreshBatch"})
 	return env
 }

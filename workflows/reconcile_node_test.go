@@ -102,7 +102,7 @@ func newComparison(t *testing.T) (*testsuite.TestWorkflowEnvironment, *compared)
 	for name, f := range workers.Workflows() {
 		env.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
 	}
-	env.RegisterActivity(&activities.Reconciles{Store: c, Passes: c, Entities: silent{}, Doors: silent{}, Tokens: silent{}})
+	env.RegisterActivity(&activities.Reconciles{Store: c, Passes: c, Entities: silent{}, Doors: silent{}, Tokens: silent{}, Signer: silent{}})
 	env.RegisterActivity(&activities.Instances{Log: slog.New(slog.DiscardHandler)})
 	env.RegisterActivity(&activities.Doors{
 		Requests: fakeRequests{subject: "node.plant-1-b", first: fleet.OperationRunning, last: fleet.OperationSucceeded},

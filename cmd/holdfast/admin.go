@@ -10,7 +10,8 @@ import (
 
 // newAdminCommand holds what is done to a region's database itself.
 func (c *cli) newAdminCommand() *cobra.Command {
-	return newGroup("admin", "Look after a region's database", c.newRaiseEraCommand(), c.newMigrateCommand(), c.newAdminForceVoteCommand(), c.newResetVotesCommand())
+	return newGroup("admin", "Look after a region's database", c.newRaiseEraCommand(), c.newMigrateCommand(),
+		c.newAdminForceVoteCommand(), c.newResetVotesCommand(), c.newRotateSigningKeyCommand())
 }
 
 func (c *cli) newRaiseEraCommand() *cobra.Command {

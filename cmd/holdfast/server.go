@@ -51,7 +51,7 @@ spoken to with has flags of its own, --temporal-…`,
 	f.StringVar(&cfg.Metrics, "metrics", c.env("HOLDFAST_METRICS"), "address to serve /metrics, /healthz and /readyz on, also without the role api")
 	f.StringVar(&cfg.Definitions, "definitions", c.env("HOLDFAST_DEFINITIONS"), "directory of settings (vllm.json, …) over those that types of deployments have")
 	f.StringSliceVar(&roles, "roles", nil, "what this process does: api, worker, link (default all)")
-	f.StringVar(&cfg.PublicURL, "public-url", c.env("HOLDFAST_PUBLIC_URL"), "where nodes reach it (default --listen, as http:// or https://)")
+	f.StringVar(&cfg.PublicURL, "public-url", c.env("HOLDFAST_PUBLIC_URL"), "where the API is reached, as commands show it (default --listen, as http:// or https://)")
 	f.StringVar(&cfg.WebURL, "web-url", c.env("HOLDFAST_WEB_URL"), "Temporal Web, for links")
 	f.StringVar(&cfg.TraceEndpoint, "trace-endpoint", c.env("OTEL_EXPORTER_OTLP_ENDPOINT"), "send traces there, OTLP over HTTP")
 	f.IntVar(&cfg.Timing.TokenBytes, "fetch-token-bytes", cfg.Timing.TokenBytes, "length of fetch tokens")

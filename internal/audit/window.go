@@ -31,6 +31,9 @@ const (
 // FromRegion is who tells a node to deliver, and who refuses where no node does.
 const FromRegion = "region"
 
+// FromNobody is who tells a node what the region has not signed.
+const FromNobody = "?"
+
 // The reasons of nodes: a stale action, by the rule that refused it, and a vote's caller.
 const (
 	StaleEpoch      = "stale_epoch"
@@ -40,17 +43,23 @@ const (
 	NotTheCandidate = "not_the_candidate"
 	Unauthenticated = "unauthenticated"
 	TLS             = "tls"
+	// Of commands that came by Temporal without the region's word for them.
+	Unsigned     = "unsigned"
+	BadSignature = "bad_signature" // altered, or signed by another
+	OtherNode    = "other_node"    // signed for another node
+	Expired      = "expired"
+	Replayed     = "replayed"
 )
 
 // reasons are those that a region knows of nodes; others are of a newer one.
-var reasons = []string{StaleEpoch, WrongRole, OlderRevision, NoLease, NotTheCandidate, Unauthenticated, TLS}
+var reasons = []string{StaleEpoch, WrongRole, OlderRevision, NoLease, NotTheCandidate, Unauthenticated, TLS, Unsigned, BadSignature, OtherNode, Expired, Replayed}
 
-// NodeSays tells whether a node may say this of itself: of deliveries that its region asked
-// for, and of who called at its peer's door, as far as that is an identity of a node.
+// NodeSays tells whether a node may say this of itself: of deliveries that its region, or somebody
+// in its place, asked for, and of who called at its peer's door, as far as that is an identity of a node.
 func NodeSays(r Refusal) bool {
 	switch r.Door {
 	case DoorNode:
-		return r.Identity == FromRegion
+		return r.Identity == FromRegion || r.Identity == FromNobody
 	case DoorPeer:
 		who := strings.TrimPrefix(r.Identity, "?")
 		node, named := strings.CutPrefix(who, "node:")

@@ -43,6 +43,8 @@ type BatchCommand struct {
 	FetchToken string `json:"fetchToken"`
 	// IdleTimeout is how long the node may go without progress before it gives up.
 	IdleTimeout time.Duration `json:"idleTimeout"`
+	// Signed is the region's word for it, without which a node does not act on a task.
+	Signed Signature `json:"signed,omitzero"`
 }
 
 // BatchItem is one delivery of a batch, as the node reads it.

@@ -88,6 +88,8 @@ type DrainSeen struct {
 	// there have come back to the link.
 	Before []DrainConnection `json:"before,omitempty"`
 	There  time.Time         `json:"there,omitzero"`
+	// Signed is the word for stopping what runs there, where the drain is forced to.
+	Signed Signature `json:"signed,omitzero"`
 }
 
 // Left is the time until the deadline.

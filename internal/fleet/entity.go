@@ -43,6 +43,7 @@ type Prepare struct {
 
 // Prepared is a notify without its token, and the X25519 key to seal the token to.
 type Prepared struct {
+	Node       NodeName
 	Command    RefreshDeploymentCommand
 	SealingKey []byte
 	Deadline   time.Time

@@ -66,6 +66,8 @@ type ReconcileCommand struct {
 	// BaseURL is where the set and what it lists are fetched.
 	BaseURL string `json:"baseUrl"`
 	Token   string `json:"token"`
+	// Signed is the region's word for it, without which a node does not act on a task.
+	Signed Signature `json:"signed,omitzero"`
 }
 
 // ReconcileReport is what came of one comparison. Only numbers and a word reach Temporal;

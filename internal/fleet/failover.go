@@ -7,6 +7,8 @@ type HandOverCommand struct {
 	Site            SiteName `json:"site"`
 	To              NodeName `json:"to"`
 	DeadlineSeconds int64    `json:"deadlineSeconds"`
+	// Signed is the region's word for it, without which a node does not act on a task.
+	Signed Signature `json:"signed,omitzero"`
 }
 
 // HandOverResult says whether the lease was given back, or why not. One that the node does
@@ -23,6 +25,8 @@ type TakeOverCommand struct {
 	Site            SiteName `json:"site"`
 	Forced          bool     `json:"forced"`
 	DeadlineSeconds int64    `json:"deadlineSeconds"`
+	// Signed is the region's word for it, without which a node does not act on a task.
+	Signed Signature `json:"signed,omitzero"`
 }
 
 // TakeOverResult is the epoch by which the node holds the lease, 0 with a reason when it does not.
@@ -53,6 +57,16 @@ type FailoverSeen struct {
 	// HolderAway: the holder is not on the link. There is when nodes that are there have come back to it.
 	HolderAway bool      `json:"holderAway,omitempty"`
 	There      time.Time `json:"there,omitzero"`
+	// Signed is what nodes may be asked for this operation.
+	Signed FailoverSigned `json:"signed,omitzero"`
+}
+
+// FailoverSigned are the region's words for what a failover asks: of its holder, and of the node
+// that it goes to.
+type FailoverSigned struct {
+	HandOver Signature `json:"handOver,omitzero"`
+	TakeOver Signature `json:"takeOver,omitzero"`
+	Forced   Signature `json:"forced,omitzero"`
 }
 
 // FailoverEnd ends what was asked of a site's lease towards one node.

@@ -29,6 +29,8 @@ type RefreshDeploymentCommand struct {
 	FetchToken string `json:"fetchToken,omitempty"`
 	// IdleTimeout is how long the node may go without progress before it gives up.
 	IdleTimeout time.Duration `json:"idleTimeout"`
+	// Signed is the region's word for it, without which a node does not act on a task.
+	Signed Signature `json:"signed,omitzero"`
 }
 
 // Held is what a node's store holds of one instance: the truth that settles what the

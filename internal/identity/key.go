@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/crypto/curve25519"
 	"golang.org/x/crypto/nacl/box"
@@ -28,6 +29,8 @@ type Key struct {
 	half
 	next    *half     // offered to the region, or about to be
 	retired *[32]byte // sealing key of before the last change
+	// commands are the region's public keys: what they did not sign, the node does not act on.
+	commands []ed25519.PublicKey
 }
 
 // half is what a change of the key replaces.
@@ -43,6 +46,8 @@ type keyFile struct {
 	halfFile
 	Next    *halfFile `json:"next,omitempty"`
 	Retired []byte    `json:"retired,omitempty"`
+	// Commands are public, and here because the file is the node's to write alone.
+	Commands [][]byte `json:"commands,omitempty"`
 }
 
 // halfFile has the Ed25519 seed and the X25519 private key, both base64.
@@ -104,7 +109,7 @@ func parse(path string, raw []byte) (Key, error) {
 	if len(f.Retired) == 32 {
 		k.retired = (*[32]byte)(f.Retired)
 	}
-	return k, nil
+	return k.Commanded(f.Commands), nil
 }
 
 func (f halfFile) whole() bool { return len(f.Signing) == ed25519.SeedSize && len(f.Sealing) == 32 }
@@ -126,6 +131,9 @@ func (k Key) Save(path string) error {
 	}
 	if k.retired != nil {
 		f.Retired = k.retired[:]
+	}
+	for _, key := range k.commands {
+		f.Commands = append(f.Commands, key)
 	}
 	raw, err := json.Marshal(f)
 	if err != nil {
@@ -171,6 +179,28 @@ func (k Key) Region() string { return k.region }
 
 // Enrolled gives the key as it is after a region took it.
 func (k Key) Enrolled(region string) Key { k.region = region; return k }
+
+// CommandKeys are the public keys of the region that signs this node's commands.
+func (k Key) CommandKeys() []ed25519.PublicKey { return k.commands }
+
+// Commanded gives the key with other public keys of the region; what is no key is left out.
+func (k Key) Commanded(keys [][]byte) Key {
+	k.commands = nil
+	for _, key := range keys {
+		if len(key) == ed25519.PublicKeySize {
+			k.commands = append(k.commands, key)
+		}
+	}
+	return k
+}
+
+// CommandedAs gives the key with another's public keys of the region.
+func (k Key) CommandedAs(other Key) Key { k.commands = other.commands; return k }
+
+// SameCommands says that two keys take the same commands.
+func (k Key) SameCommands(other Key) bool {
+	return slices.EqualFunc(k.commands, other.commands, func(a, b ed25519.PublicKey) bool { return a.Equal(b) })
+}
 
 // SigningPublic is the half that verifies this node's tokens.
 func (h half) SigningPublic() ed25519.PublicKey {

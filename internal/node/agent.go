@@ -86,6 +86,8 @@ type Agent struct {
 	rotateAsked  atomic.Bool
 	rotateResume time.Time // not before it
 
+	tasks *Tasks
+
 	mu      sync.Mutex
 	key     identity.Key // as in its file
 	signing identity.Key // by which the node signs: its next half, once the region has taken it
@@ -140,6 +142,7 @@ func openLocked(ctx context.Context, opt AgentOptions) (*Agent, error) {
 		BaseEnv: opt.BaseEnv, MayRun: a.opt.MayRun, Failpoint: opt.Failpoint, SettleEvery: opt.SettleEvery,
 		Changed: a.news.changed, Fetched: a.news.fetched, Answered: a.news.answered, Told: a.news.tell, Telling: a.news.tells, Refused: func(r audit.Refusal) { a.refusals.add(r) },
 	})
+	a.tasks = &Tasks{agent: a, used: map[string]time.Time{}}
 	return a, nil
 }
 
@@ -293,6 +296,9 @@ func (a *Agent) enrol(ctx context.Context) error {
 }
 
 func (a *Agent) adopt(ctx context.Context, at Placement) error {
+	if err := a.learn(at.CommandKeys); err != nil {
+		return err
+	}
 	if at.RotateKey {
 		a.rotateAsked.Store(true)
 		poke(a.news.wake)

@@ -53,6 +53,9 @@ type Placement struct {
 	// First is set when this is the first enrolment of the name, with whatever key: it has not
 	// voted yet.
 	First bool `json:"first,omitempty"`
+	// CommandKeys are the public keys by which the region may sign commands. Regions of a version
+	// that signs none leave them out.
+	CommandKeys [][]byte `json:"commandKeys,omitempty"`
 }
 
 // StartedPage is one page of what a node holds when it starts.

@@ -6,7 +6,7 @@ import "sync/atomic"
 type Counters struct {
 	Applied, Already, StaleRefused, Conflicts atomic.Int64
 	FetchedBytes, Resumed, HashMismatch       atomic.Int64
-	ApplyFailed                               atomic.Int64
+	ApplyFailed, CommandsRefused              atomic.Int64
 }
 
 // Snapshot gives every counter by its metric's name.
@@ -15,6 +15,7 @@ func (c *Counters) Snapshot() map[string]int64 {
 		"applied": c.Applied.Load(), "already": c.Already.Load(), "apply_failed": c.ApplyFailed.Load(),
 		"stale_refused": c.StaleRefused.Load(), "conflicts": c.Conflicts.Load(),
 		"fetched_bytes": c.FetchedBytes.Load(), "resumed": c.Resumed.Load(), "hash_mismatch": c.HashMismatch.Load(),
+		"commands_refused": c.CommandsRefused.Load(),
 	}
 }
 

@@ -186,14 +186,32 @@ func (a *Agent) saved() identity.Key {
 	return a.key
 }
 
-// save puts a key in its file; the node signs by it from then on.
+// save puts a key in its file; the node signs by it from then on. What the region signs by is
+// learn's to change.
 func (a *Agent) save(key identity.Key) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	key = key.CommandedAs(a.key)
 	if err := key.Save(filepath.Join(a.opt.Dir, "node.key")); err != nil {
 		return err
 	}
 	a.key, a.signing = key, key
+	return nil
+}
+
+// learn keeps the public keys by which the region says that it signs commands.
+func (a *Agent) learn(keys [][]byte) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := a.key.Commanded(keys)
+	if len(key.CommandKeys()) == 0 || key.SameCommands(a.key) {
+		return nil
+	}
+	if err := key.Save(filepath.Join(a.opt.Dir, "node.key")); err != nil {
+		return err
+	}
+	a.key = key
+	a.opt.Log.Info("learnt by which keys the region signs commands", "keys", len(keys))
 	return nil
 }
 

@@ -120,7 +120,7 @@ func (w *walk) prepare(ctx context.Context, p fleet.Prepare) error {
 	if err != nil || lease == nil {
 		return err
 	}
-	out := &fleet.Prepared{SealingKey: node.SealingKey, Command: fleet.RefreshDeploymentCommand{
+	out := &fleet.Prepared{Node: p.Node, SealingKey: node.SealingKey, Command: fleet.RefreshDeploymentCommand{
 		Site: p.Site, Instance: p.Instance, Role: roleOf(node, lease.Holder), Epoch: lease.Epoch, Timestamp: time.Now().UTC(),
 	}}
 	fill := w.fillDelivery

@@ -94,6 +94,8 @@ type Welcome struct {
 	RotateKey bool `json:"rotateKey,omitempty"`
 	// First says that no other key was ever enrolled under this name: it has not voted yet.
 	First bool `json:"first,omitempty"`
+	// CommandKeys are the public keys by which the region may sign commands.
+	CommandKeys [][]byte `json:"commandKeys,omitempty"`
 }
 
 // Enrol uses a join token once; the same token with the same keys is told the same again, for
@@ -165,7 +167,13 @@ func (s *Store) welcome(ctx context.Context, q *db.Queries, name fleet.NodeName)
 	if err != nil && !noRows(err) {
 		return Welcome{}, failed("read the lease", err)
 	}
-	return Welcome{Region: s.region, Role: roleOf(n, lease.Holder), Epoch: max(lease.Epoch, 1), RotateKey: n.RotationAskedAt != nil}, nil
+	keys, err := q.VerifyingKeys(ctx)
+	if err != nil {
+		return Welcome{}, failed("read the signing keys", err)
+	}
+	return Welcome{
+		Region: s.region, Role: roleOf(n, lease.Holder), Epoch: max(lease.Epoch, 1), RotateKey: n.RotationAskedAt != nil, CommandKeys: keys,
+	}, nil
 }
 
 // roleOf is what a node is now: who holds the lease is active, and nobody else.

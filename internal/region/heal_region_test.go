@@ -64,10 +64,10 @@ func openHealRegion(t *testing.T) *healRegion {
 	r.server = &server{store: store, flows: flows, log: log, cfg: ServerConfig{Timing: DefaultTiming()}}
 	again := &waker{store: store, flows: flows}
 	doors := &tellers{store: store, flows: flows}
-	sealing := tokens{32}
-	r.visits = activities.Instances{Store: store, Tokens: sealing, Doors: doors, FetchBaseURL: healURL, Log: log}
+	sealing, signs := tokens{32}, &signer{read: store.SigningKey, now: healNow}
+	r.visits = activities.Instances{Store: store, Tokens: sealing, Signer: signs, Doors: doors, FetchBaseURL: healURL, Log: log}
 	r.work = activities.Reconciles{
-		Store: store, Passes: store, Entities: again, Doors: doors, Tokens: sealing, BaseURL: healURL, TokenLife: workflows.DefaultPendingTTL,
+		Store: store, Passes: store, Entities: again, Doors: doors, Tokens: sealing, Signer: signs, BaseURL: healURL, TokenLife: workflows.DefaultPendingTTL,
 	}
 	none := func(context.Context) ([]string, error) { return nil, nil }
 	r.sweep = &operationsSweep{store: store, flows: flows, entities: again, doors: doors, live: none, lately: none, closed: func([]postgres.OperationEnded) {}}
@@ -81,7 +81,7 @@ func openHealRegion(t *testing.T) *healRegion {
 	r.fleets = activities.Fleets{Store: &healWindows{fleetSteps{store}, r}, Doors: doors, Log: log}
 	r.batches = activities.Batches{
 		Maker: &batchMaker{store, r.handler}, Gatherer: &siteGatherer{store, again}, Store: &batchSteps{store},
-		Tokens: sealing, Doors: doors, Log: log, FetchBaseURL: healURL,
+		Tokens: sealing, Signer: signs, Doors: doors, Log: log, FetchBaseURL: healURL,
 	}
 	var hash [32]byte
 	r.admin, hash, err = identity.NewToken(32)

@@ -123,7 +123,11 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	}
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return agent.Run(cfg.whileLeaving(ctx, running, agent, log)) })
-	tasks := &activities.Node{Applier: agent.Applier, Batches: agent.Applier, Reconciler: agent, Leases: agent.Leases}
+	asked := agent.Tasks()
+	tasks := &activities.Node{Applier: asked, Batches: asked, Reconciler: asked}
+	if agent.Leases != nil {
+		tasks.Leases = asked
+	}
 	gate := idle.New(time.Now, func() bool { return tasks.InFlight() > 0 })
 	group.Go(func() error { return (&nodeWorker{cfg, agent, tasks, gate, traces, serving, log}).run(running) })
 	group.Go(func() error {

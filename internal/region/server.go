@@ -188,6 +188,9 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if err := s.bootstrap(ctx); err != nil {
 		return nil, err
 	}
+	if _, err := s.store.SigningKey(ctx); err != nil { // made before a node could ask for it
+		return nil, err
+	}
 	if s.handler, err = s.api(ctx.Done()); err != nil {
 		return nil, err
 	}
@@ -332,9 +335,10 @@ func (s *server) serveHTTP(ctx context.Context, l net.Listener, handler http.Han
 func (s *server) activities() workers.Server {
 	doors := &tellers{store: s.store, flows: s.flows}
 	nodes := newNodeWaker(s.store, s.cfg.Timing.Link.Idle, time.Now)
+	signs := &signer{read: s.store.SigningKey, now: time.Now}
 	return workers.Server{
 		Instances: &activities.Instances{
-			Store: s.store, Tokens: tokens{s.cfg.Timing.TokenBytes}, Doors: doors, Nodes: nodes,
+			Store: s.store, Tokens: tokens{s.cfg.Timing.TokenBytes}, Signer: signs, Doors: doors, Nodes: nodes,
 			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Log: s.log, Failpoint: s.cfg.Failpoint,
 			Ended: s.metrics.ended,
 		},
@@ -342,13 +346,13 @@ func (s *server) activities() workers.Server {
 			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit(), modules: s.modules, failover: s.cfg.Timing.Failover, closed: s.metrics.closed}, Entities: s.flows, Starts: s.flows,
 		},
 		Reconciles: &activities.Reconciles{
-			Store: s.store, Passes: s.store, Entities: s.again, Doors: doors, Nodes: nodes, Tokens: tokens{s.cfg.Timing.TokenBytes},
+			Store: s.store, Passes: s.store, Entities: s.again, Doors: doors, Nodes: nodes, Tokens: tokens{s.cfg.Timing.TokenBytes}, Signer: signs,
 			BaseURL: s.cfg.PublicURL, TokenLife: s.cfg.Timing.Delivery.PendingTTL, Build: s.cfg.Build,
 			Ended: s.metrics.reconciled,
 		},
-		Drains: &activities.Drains{Store: &drainSteps{s.store}, Doors: doors, Build: s.cfg.Build},
+		Drains: &activities.Drains{Store: &drainSteps{s.store}, Doors: doors, Signer: signs, Build: s.cfg.Build},
 		Failovers: &activities.Failovers{
-			Store: &failoverSteps{s.store}, Votes: s.votes, Doors: doors, Nodes: nodes, Build: s.cfg.Build, Ended: s.metrics.failedOver,
+			Store: &failoverSteps{s.store}, Votes: s.votes, Doors: doors, Signer: signs, Nodes: nodes, Build: s.cfg.Build, Ended: s.metrics.failedOver,
 		},
 		Deployments: &activities.Deployments{
 			Store: &deploymentSteps{store: s.store, settle: s.cfg.Timing.Runtime / 2, done: s.metrics.visited},
@@ -357,7 +361,7 @@ func (s *server) activities() workers.Server {
 		Fleets: &activities.Fleets{Store: &fleetSteps{s.store}, Doors: doors, Build: s.cfg.Build, Log: s.log},
 		Batches: &activities.Batches{
 			Maker: &batchMaker{s.store, s.handler}, Gatherer: &siteGatherer{s.store, s.again}, Store: &batchSteps{s.store}, Tokens: tokens{s.cfg.Timing.TokenBytes},
-			Doors: doors, Nodes: nodes, Log: s.log,
+			Signer: signs, Doors: doors, Nodes: nodes, Log: s.log,
 			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Failpoint: s.cfg.Failpoint,
 		},
 		Modules: &activities.Modules{Store: executionSteps{s.store}, Executor: s.modules, Doors: doors, Build: s.cfg.Build},

@@ -655,6 +655,14 @@ type Server struct {
 	SeenAt    time.Time
 }
 
+type SigningKey struct {
+	Number    int64
+	Seed      []byte
+	Public    []byte
+	UseAt     time.Time
+	RetiredAt *time.Time
+}
+
 type SiteLease struct {
 	Site       string
 	Holder     string

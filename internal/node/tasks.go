@@ -1,0 +1,182 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/audit"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/identity"
+)
+
+// Tasks carries out what tasks of Temporal ask of the node. Whoever may write to Temporal can make
+// one, so each is acted on once, only with the region's signature, and fetches from the node's own
+// --api whatever it says (docs/node-access.md).
+type Tasks struct {
+	agent *Agent
+
+	asking sync.Mutex // one question for the region's keys at a time
+	asked  time.Time
+
+	mu   sync.Mutex
+	used map[string]time.Time // signatures that were acted on, until they expire
+	tidy time.Time            // when expired ones are next forgotten
+}
+
+// Tasks are what tasks of Temporal reach.
+func (a *Agent) Tasks() *Tasks { return a.tasks }
+
+// Apply carries out one notify.
+func (t *Tasks) Apply(ctx context.Context, cmd fleet.RefreshDeploymentCommand, progress func(phase string, done, total int64)) (fleet.DeploymentStatusResponse, error) {
+	r := cmd.Revision
+	what := fmt.Sprintf("deliver %s %d.%d as %s at epoch %d", cmd.Instance, r.Era, r.Version.Revision, cmd.Role, cmd.Epoch)
+	if err := t.admit(ctx, cmd, cmd.Signed, what); err != nil {
+		return fleet.DeploymentStatusResponse{}, err
+	}
+	cmd.CentralFetchBaseURL = t.agent.opt.API
+	return t.agent.Applier.Apply(ctx, cmd, progress)
+}
+
+// Held reads the node's store: it is no command.
+func (t *Tasks) Held(ctx context.Context, name fleet.InstanceName) (fleet.Held, error) {
+	return t.agent.Applier.Held(ctx, name)
+}
+
+// ApplyBatch carries out many deliveries.
+func (t *Tasks) ApplyBatch(ctx context.Context, cmd fleet.BatchCommand, progress func(phase string, done, total int64)) (fleet.BatchOutcome, error) {
+	what := fmt.Sprintf("batch %s of %d as %s at epoch %d", cmd.BatchID, cmd.Count, cmd.Role, cmd.Epoch)
+	if err := t.admit(ctx, cmd, cmd.Signed, what); err != nil {
+		return fleet.BatchOutcome{}, err
+	}
+	cmd.CentralFetchBaseURL = t.agent.opt.API
+	return t.agent.Applier.ApplyBatch(ctx, cmd, progress)
+}
+
+// Reconcile compares the node with its site's expected set.
+func (t *Tasks) Reconcile(ctx context.Context, cmd fleet.ReconcileCommand) (fleet.ReconcileReport, error) {
+	if err := t.admit(ctx, cmd, cmd.Signed, fmt.Sprintf("compare as %s at epoch %d", cmd.Role, cmd.Epoch)); err != nil {
+		return fleet.ReconcileReport{}, err
+	}
+	cmd.BaseURL = t.agent.opt.API
+	return t.agent.Reconcile(ctx, cmd)
+}
+
+// HandOver gives the site's lease back.
+func (t *Tasks) HandOver(ctx context.Context, cmd fleet.HandOverCommand) (fleet.HandOverResult, error) {
+	if err := t.admit(ctx, cmd, cmd.Signed, "hand over to "+string(cmd.To)); err != nil {
+		return fleet.HandOverResult{}, err
+	}
+	return t.agent.Leases.HandOver(ctx, cmd)
+}
+
+// TakeOver stands for the site's lease.
+func (t *Tasks) TakeOver(ctx context.Context, cmd fleet.TakeOverCommand) (fleet.TakeOverResult, error) {
+	if err := t.admit(ctx, cmd, cmd.Signed, "take over"); err != nil {
+		return fleet.TakeOverResult{}, err
+	}
+	return t.agent.Leases.TakeOver(ctx, cmd)
+}
+
+// admit refuses a command that the region did not sign for this node, or that was acted on before.
+func (t *Tasks) admit(ctx context.Context, cmd fleet.Command, s fleet.Signature, what string) error {
+	err := t.check(ctx, cmd, s)
+	var reason refusedBy
+	if errors.As(err, &reason) {
+		t.agent.counters.CommandsRefused.Add(1)
+		t.agent.opt.Log.Warn("refused a command", "reason", string(reason), "command", what)
+		t.agent.refusals.add(audit.Refusal{Door: audit.DoorNode, Identity: audit.FromNobody, Reason: string(reason), What: what})
+	}
+	return err
+}
+
+// refusedBy is the reason for which a command was refused, as the region lists it.
+type refusedBy string
+
+func (r refusedBy) Error() string { return string(r) }
+
+func (t *Tasks) check(ctx context.Context, cmd fleet.Command, s fleet.Signature) error {
+	now := t.agent.opt.Now()
+	switch {
+	case len(s.Value) == 0:
+		return refuse(audit.Unsigned, "the region did not sign this command").
+			WithHint("ask the region by its API, its CLI or a door; upgrade servers before their nodes")
+	case s.Node != t.agent.opt.Node:
+		return refuse(audit.OtherNode, "this command was signed for node %s", s.Node)
+	}
+	if err := t.verify(ctx, cmd, s); err != nil {
+		return err
+	}
+	if !now.Before(s.Expires) {
+		return refuse(audit.Expired, "this command expired at %s, and it is %s", s.Expires.Format(time.RFC3339), now.UTC().Format(time.RFC3339)).
+			WithHint("if it was made just now, the clock of this node or of the region is wrong")
+	}
+	if !t.use(s, now) {
+		return refuse(audit.Replayed, "this command was acted on before")
+	}
+	return nil
+}
+
+// refuse is of the transient class: what the region did ask for is asked again, by a new signature.
+func refuse(reason refusedBy, format string, args ...any) *fleet.Error {
+	return &fleet.Error{Kind: fleet.Communication, Message: string(reason) + ": " + fmt.Sprintf(format, args...), Err: reason}
+}
+
+// verify asks the region for its keys when those that the node knows did not sign a command: it
+// may have changed them while the node was away, or been restored from a backup.
+func (t *Tasks) verify(ctx context.Context, cmd fleet.Command, s fleet.Signature) error {
+	key := t.agent.saved()
+	if identity.VerifyCommand(key.CommandKeys(), cmd, s) {
+		return nil
+	}
+	if err := t.ask(ctx, key); err != nil {
+		return err
+	}
+	if identity.VerifyCommand(t.agent.saved().CommandKeys(), cmd, s) {
+		return nil
+	}
+	return refuse(audit.BadSignature, "no key of the region signed this command")
+}
+
+// askEvery bounds how often made-up commands have the region asked.
+const askEvery = time.Second
+
+// ask has the region say by which keys it signs, unless they are others than these by now.
+func (t *Tasks) ask(ctx context.Context, than identity.Key) error {
+	t.asking.Lock()
+	defer t.asking.Unlock()
+	if !t.agent.saved().SameCommands(than) {
+		return nil
+	}
+	now := t.agent.opt.Now()
+	if now.Sub(t.asked).Abs() < askEvery {
+		return nil
+	}
+	at, err := t.agent.client.Report(ctx, Report{Instances: []fleet.NodeInstance{}, Progress: []DeliveryProgress{}})
+	if err != nil {
+		return communication("ask by which keys the region signs: %w", err)
+	}
+	t.asked = now
+	return t.agent.adopt(ctx, at)
+}
+
+// tidyEvery is how often expired signatures are forgotten.
+const tidyEvery = time.Minute
+
+// use says that a command was not acted on before.
+func (t *Tasks) use(s fleet.Signature, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, is := t.used[string(s.Value)]; is {
+		return false
+	}
+	if !now.Before(t.tidy) {
+		maps.DeleteFunc(t.used, func(_ string, expires time.Time) bool { return !now.Before(expires) })
+		t.tidy = now.Add(tidyEvery)
+	}
+	t.used[string(s.Value)] = s.Expires
+	return true
+}
