@@ -1,7 +1,8 @@
 package sqlite
 
 import (
-	"io"
+	"context"
+	"database/sql"
 	"strings"
 	"testing"
 
@@ -106,7 +107,7 @@ func TestClosedStore(t *testing.T) {
 		"Instances": fails(s.Instances(ctx)), "InstancesOf": fails(s.InstancesOf(ctx, []fleet.InstanceName{name})),
 		"Uneasy": fails(s.Uneasy(ctx, nil)), "HasContent": fails(s.HasContent(ctx, c.Hash)),
 		"CompleteContents": fails(s.CompleteContents(ctx, []fleet.Hash{c.Hash})), "OpenStaging": fails(s.OpenStaging(ctx, c)),
-		"WriteContent": s.WriteContent(ctx, c, io.Discard), "Append": part.Append(ctx, data[:1]), "Restart": part.Restart(ctx),
+		"Append": part.Append(ctx, data[:1]), "Restart": part.Restart(ctx),
 		"Collect": fails(s.Collect(ctx)), "LogOffset": fails(s.LogOffset(ctx, name)), "SetLogOffset": s.SetLogOffset(ctx, name, 1),
 		"Replicas": fails(s.Replicas(ctx)), "ReplicaSet": fails(s.ReplicaSet(ctx)), "ReplicaLogOffset": fails(s.ReplicaLogOffset(ctx, "aaaaaaaaaaaa")),
 		"SeenSet": fails(s.SeenSet(ctx)), "SetRegion": s.SetRegion(ctx, "eu-1"), "Accept": s.Accept(ctx, attempt(2, c)),
@@ -117,4 +118,18 @@ func TestClosedStore(t *testing.T) {
 	_, _, err = s.Adopt(ctx, Right{fleet.RoleStandby, 9}, "")
 	require.ErrorContains(t, err, "closed")
 	require.Equal(t, int64(2), part.Received(), "what failed counts for nothing")
+}
+
+// N95: where not even the way back works, as on a full disk, the error says both.
+func TestBrokenRollback(t *testing.T) {
+	t.Parallel()
+	s, _ := setup(t)
+	err := s.tx(t.Context(), "test", nil, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "ROLLBACK")
+		require.NoError(t, err)
+		return fleet.Errorf(fleet.Stale, "what went wrong")
+	})
+	require.Equal(t, fleet.Stale, fleet.KindOf(err))
+	require.ErrorContains(t, err, "what went wrong")
+	require.ErrorContains(t, err, "cannot rollback")
 }

@@ -103,8 +103,7 @@ func TestStagingBounds(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, st.Append(t.Context(), data[:4]))
 		require.NoError(t, st.Append(t.Context(), data[4:]))
-		_, err = s.Collect(t.Context()) // no name wants it
-		require.NoError(t, err)
+		collect(t, s) // no name wants it
 		require.Equal(t, fleet.Stale, fleet.KindOf(st.Seal(t.Context())))
 		require.False(t, st.Complete())
 	})
@@ -137,6 +136,26 @@ func TestStagingBounds(t *testing.T) {
 		var out bytes.Buffer
 		require.ErrorContains(t, s.WriteContent(t.Context(), c, &out), "a chunk at 5 is missing")
 		require.Equal(t, data[:5], out.Bytes())
+	})
+	t.Run("a body is there when it is whole", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		has := func() bool {
+			is, err := s.HasContent(t.Context(), c.Hash)
+			require.NoError(t, err)
+			return is
+		}
+		require.False(t, has())
+		st, err := s.OpenStaging(t.Context(), c)
+		require.NoError(t, err)
+		require.NoError(t, st.Append(t.Context(), data[:4]))
+		require.NoError(t, st.Append(t.Context(), data[4:]))
+		require.False(t, has(), "it is not verified yet")
+		require.NoError(t, s.Accept(t.Context(), attempt(1, c)))
+		require.Equal(t, fleet.IllegalState, fleet.KindOf(s.Stage(t.Context(), attempt(1, c))))
+		require.NoError(t, st.Seal(t.Context()))
+		require.True(t, has())
+		require.NoError(t, s.Stage(t.Context(), attempt(1, c)))
 	})
 	t.Run("a reader that fails ends the copy", func(t *testing.T) {
 		t.Parallel()

@@ -121,6 +121,9 @@ func TestOpen(t *testing.T) {
 			require.NoError(t, s.db.QueryRow("PRAGMA "+pragma).Scan(&got))
 			require.Equal(t, want, got, pragma)
 		}
+		var schema int
+		require.NoError(t, s.db.QueryRow("PRAGMA user_version").Scan(&schema))
+		require.Len(t, steps(t), schema)
 		require.Equal(t, 1, s.db.Stats().MaxOpenConnections)
 		info, err := os.Stat(path)
 		require.NoError(t, err)
@@ -262,9 +265,7 @@ func TestStagingResumes(t *testing.T) {
 			require.NoError(t, st.Append(t.Context(), data[at:min(at+MaxChunk, c.Size)]))
 			at = min(at+MaxChunk, c.Size)
 			require.Equal(t, at, st.Received())
-			more, err := s.Collect(t.Context()) // must not take what is being fetched
-			require.NoError(t, err)
-			require.False(t, more)
+			require.False(t, collect(t, s), "what is being fetched stays")
 			s = reopen(t, s, path)
 		}
 		fill(t, s, data, c)
@@ -470,9 +471,7 @@ func TestCollect(t *testing.T) {
 		_, cNever := body(10, 3)
 		commit(t, s, attempt(1, cBig), big)
 		commit(t, s, attempt(2, cSmall), small)
-		more, err := s.Collect(t.Context())
-		require.NoError(t, err)
-		require.False(t, more, "the previous revision is needed")
+		require.False(t, collect(t, s), "the previous revision is needed")
 		require.NoError(t, s.Accept(t.Context(), attempt(3, cNever)))
 		commit(t, s, deletion(4), nil)
 		before := pages(t, s)
@@ -490,9 +489,7 @@ func TestCollect(t *testing.T) {
 			commit(t, s, attempt(int64(i+1), c), data)
 		}
 		before := pages(t, s)
-		more, err := s.Collect(t.Context())
-		require.NoError(t, err)
-		require.False(t, more)
+		require.False(t, collect(t, s))
 		require.Equal(t, 2, contents(t, s), "current and previous")
 		require.Equal(t, before, pages(t, s))
 	})
@@ -502,9 +499,7 @@ func TestCollect(t *testing.T) {
 		big, cBig := body(12*MaxChunk, 1)
 		commit(t, s, attempt(1, cBig), big)
 		commit(t, s, deletion(2), nil)
-		more, err := s.Collect(t.Context())
-		require.NoError(t, err)
-		require.True(t, more)
+		require.True(t, collect(t, s))
 		st, err := s.OpenStaging(t.Context(), cBig)
 		require.NoError(t, err)
 		require.False(t, st.Complete())
@@ -543,6 +538,7 @@ func TestSlack(t *testing.T) {
 		drops()
 	}
 	require.NoError(t, s.vacuum(t.Context()))
+	require.Zero(t, s.db.Stats().InUse)
 	require.Zero(t, free())
 }
 
@@ -550,13 +546,19 @@ func TestSlack(t *testing.T) {
 func collectAll(t *testing.T, s *Store) int {
 	t.Helper()
 	for steps := 1; ; steps++ {
-		more, err := s.Collect(t.Context())
-		require.NoError(t, err)
-		if !more {
+		if !collect(t, s) {
 			return steps
 		}
 		require.Less(t, steps, 100, "it has no end")
 	}
+}
+
+func collect(t *testing.T, s *Store) bool {
+	t.Helper()
+	more, err := s.Collect(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, s.db.Stats().InUse, "the only connection is kept: whatever comes next would wait for ever")
+	return more
 }
 
 func pages(t *testing.T, s *Store) int {
