@@ -47,7 +47,7 @@ var (
 
 // caller is who sent a request.
 type caller struct {
-	actor    string // as events and operations name it
+	actor    string // as events and operations name it; no two tokens share one
 	identity string // as refusals name it
 	role     role
 	project  fleet.ProjectName // "" is every project
@@ -144,6 +144,17 @@ func (s *server) allow(a access) func(huma.Context, func(huma.Context)) {
 	}
 }
 
+// only is allow for a handler outside of the document.
+func (s *server) only(a access, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := callOf(r.Context()).may(a); err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // tokenLife is how long a revoked token may still work on a server that did not revoke it.
 const (
 	tokenLife      = 5 * time.Second
@@ -201,12 +212,11 @@ func (t *tokenCache) forget() {
 	clear(t.known)
 }
 
-const shortID = 8
-
-// actorOf names a token for people, and unmistakably: notes need not be unique.
+// actorOf names a token to people by its note, and exactly by its id: notes need not be unique, and ids that
+// are made within a minute begin alike.
 func actorOf(id, note string) string {
 	if note == "" {
 		return "token:" + id
 	}
-	return note + "@" + id[:min(shortID, len(id))]
+	return note + "@" + id
 }

@@ -57,7 +57,7 @@ func TestAuthentication(t *testing.T) {
 	})
 
 	t.Run("asks nobody who looks after the server", func(t *testing.T) {
-		for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.json"} {
+		for _, path := range []string{"/healthz", "/readyz", "/openapi.json"} {
 			require.Equal(t, http.StatusOK, r.call("", http.MethodGet, path, nil).status, path)
 		}
 	})
@@ -83,6 +83,7 @@ func TestRoles(t *testing.T) {
 		{"GET", "/api/v1/nodes", nil, []string{"viewer", "operator", "admin", "bound"}},
 		{"GET", "/api/v1/operations", nil, []string{"viewer", "operator", "admin", "bound"}},
 		{"GET", "/api/v1/events", nil, []string{"viewer", "operator", "admin", "bound"}},
+		{"GET", "/metrics", nil, []string{"viewer", "operator", "admin"}},
 		{"GET", press7Path, nil, []string{"viewer", "operator", "admin"}},
 		{"GET", press7Path + "/config?revision=desired", nil, []string{"viewer", "operator", "admin"}},
 		{"PUT", press7Path, `{"config":{}}`, []string{"operator", "admin"}},

@@ -88,7 +88,7 @@ func TestBodyMistakes(t *testing.T) {
 		{"PUT", "/api/v1/templates/press", `{"bsae":{}}`, "/bsae", "unknown field; use base, project, labels, compositions or secrets"},
 		{"PUT", "/api/v1/sites/plant-2", `{"nodes":[{"name":"a","role":"boss"}]}`, "/nodes/0/role", `unknown role "boss"; use active, standby or worker`},
 		{"PUT", "/api/v1/sites/plant-2", `{"nodes":[],"onIsolation":"wait"}`, "/onIsolation", `unknown onIsolation "wait"; use stop or run`},
-		{"PUT", webPath, `{"image":"a b"}`, "/image", `invalid image "a b": want its name, up to 512 bytes without spaces`},
+		{"PUT", webPath, `{"image":"a b"}`, "/image", `invalid image "a b": want [HOST[:PORT]/]NAME[:TAG][@DIGEST], up to 512 bytes`},
 		{"PUT", webPath, `{"command":["x"],"resources":{"memory":"9Pi"}}`, "/resources/memory", `invalid amount of memory "9Pi": want bytes, or a text with Ki, Mi, Gi, Ti, k, M, G or T`},
 		{"PUT", webPath, `{"command":["x"],"resources":{"memory":"9000T"}}`, "/resources/memory", "9000000000000000 bytes of memory requested; the limit is 1125899906842624"},
 		{"PUT", webPath, `{"command":["x"],"replicas":"many"}`, "/replicas", `invalid count of replicas "many": want a whole number, or an object with min, max and initial`},

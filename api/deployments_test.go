@@ -319,7 +319,7 @@ func TestDeploymentTurns(t *testing.T) {
 		for _, headers := range [][]string{nil, {"Idempotency-Key", "k"}} {
 			a := r.call(blue, http.MethodDelete, webPath, nil, headers...)
 			require.Equal(t, http.StatusNotFound, a.status)
-			require.Equal(t, "this token sees only its own project", a.problem(t).Hint)
+			require.Equal(t, "holdfast get deployments", a.problem(t).Hint)
 		}
 		for header, value := range map[string]string{"If-None-Match": `"7"`, "If-Match": `x`} {
 			require.Equal(t, header, r.call(red, http.MethodPut, webPath, web, header, value).problem(t).Field)

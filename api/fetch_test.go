@@ -74,7 +74,7 @@ func TestFetchTokens(t *testing.T) {
 // metric reads one line of /metrics.
 func (r *region) metric(line string) float64 {
 	r.t.Helper()
-	_, rest, found := strings.Cut(string(r.call("", http.MethodGet, "/metrics", nil).body), "\n"+line+" ")
+	_, rest, found := strings.Cut(string(r.call(r.viewer, http.MethodGet, "/metrics", nil).body), "\n"+line+" ")
 	require.True(r.t, found, line)
 	text, _, _ := strings.Cut(rest, "\n")
 	v, err := strconv.ParseFloat(text, 64)

@@ -63,6 +63,11 @@ func (s *server) turn(ctx context.Context, kind fleet.OperationKind, in *turnInp
 		}
 	}
 	started, err := s.store.TurnInstance(ctx, t)
+	if fleet.KindOf(err) == fleet.NotFound {
+		if _, missing := s.visible(ctx, key); missing != nil { // says nothing of the site
+			err = missing
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -63,10 +63,16 @@ func (s *server) listInstances(ctx context.Context, in *listInstancesInput) (*ob
 	if err := fleet.ValidateName("site", in.Site); err != nil {
 		return nil, err
 	}
-	if _, err := s.store.GetObject(ctx, fleet.ObjectKey{Kind: fleet.KindSite, Name: in.Site}); err != nil {
+	key := fleet.ObjectKey{Kind: fleet.KindSite, Name: in.Site}
+	site, err := s.store.GetObject(ctx, key)
+	if err != nil {
 		return nil, err
 	}
-	return s.listObjects(ctx, fleet.InstanceKey(fleet.SiteName(in.Site), ""), in.ListParams, s.instanceStatuses)
+	out, err := s.listObjects(ctx, fleet.InstanceKey(fleet.SiteName(in.Site), ""), in.ListParams, s.instanceStatuses)
+	if err == nil && len(out.Body.Items) == 0 && !callOf(ctx).uses(site.Project) {
+		return nil, fleet.NoObject(key) // a site that the caller may not use, and has nothing at
+	}
+	return out, err
 }
 
 func (s *server) putInstance(ctx context.Context, in *putInstanceInput) (out *acceptedOutput, err error) {

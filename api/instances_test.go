@@ -216,7 +216,7 @@ func TestAChangeSurvivesALostWake(t *testing.T) {
 // panicky fails where no error is expected.
 type panicky struct{ Store }
 
-func (panicky) ListNodes(context.Context, fleet.SiteName, fleet.NodeName, string, int32) ([]postgres.Node, error) {
+func (panicky) ListNodes(context.Context, postgres.NodeFilter, string, int32) ([]postgres.Node, error) {
 	var none []postgres.Node
 	return none[:1], nil
 }

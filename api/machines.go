@@ -113,7 +113,7 @@ func (s *server) node(r *http.Request) (postgres.Node, error) {
 		return found, err
 	}
 	claims, err := identity.VerifyByAny(identity.RegionAudience, token, func(name fleet.NodeName) ([]ed25519.PublicKey, error) {
-		rows, err := s.store.ListNodes(r.Context(), "", name, "", 1)
+		rows, err := s.store.ListNodes(r.Context(), postgres.NodeFilter{Name: name}, "", 1)
 		if err != nil {
 			return nil, err
 		}

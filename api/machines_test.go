@@ -218,7 +218,7 @@ func TestTheLogHoldsNoSecret(t *testing.T) {
 	r.call(r.admin, http.MethodPut, press7Path, `{"config":"hunter2","enabled":"hunter2"}`)
 
 	text := r.log.String()
-	metrics := string(r.call("", http.MethodGet, "/metrics", nil).body)
+	metrics := string(r.call(r.viewer, http.MethodGet, "/metrics", nil).body)
 	require.Contains(t, text, "/api/internal/deployments/{id}/config")
 	require.Contains(t, metrics, `holdfast_http_requests_total{method="GET",route="/api/internal/deployments/{id}/config",status="200"} 1`)
 	for _, secret := range []string{

@@ -59,7 +59,7 @@ func (s *server) listNodes(ctx context.Context, in *listNodesInput) (*nodesOutpu
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.store.ListNodes(ctx, fleet.SiteName(in.Site), "", after, in.Limit+1)
+	rows, err := s.store.ListNodes(ctx, postgres.NodeFilter{Site: fleet.SiteName(in.Site), Project: project}, after, in.Limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -69,17 +69,15 @@ func (s *server) listNodes(ctx context.Context, in *listNodesInput) (*nodesOutpu
 		return nil, err
 	}
 	out := &nodesOutput{Body: List[Node]{Items: []Node{}, Next: cut.Next}}
-	sites := sitesSeen{s: s, project: project, known: map[fleet.SiteName]siteSeen{}}
+	sites := sitesSeen{s: s, known: map[fleet.SiteName]siteSeen{}}
 	for _, n := range cut.Items {
 		site, err := sites.get(ctx, n.Site)
 		if err != nil {
 			return nil, err
 		}
-		if site.visible {
-			view := nodeView(n, site.holder)
-			showDrain(&view, n, drains)
-			out.Body.Items = append(out.Body.Items, view)
-		}
+		view := nodeView(n, site.holder)
+		showDrain(&view, n, drains)
+		out.Body.Items = append(out.Body.Items, view)
 	}
 	return out, nil
 }
@@ -110,7 +108,7 @@ func (s *server) visibleNode(ctx context.Context, name string) (postgres.Node, s
 		return postgres.Node{}, siteSeen{}, err
 	}
 	missing := fleet.Errorf(fleet.NotFound, "there is no node %s", name).At("name").WithHint("declare it in its site: PUT /api/v1/sites/SITE")
-	rows, err := s.store.ListNodes(ctx, "", fleet.NodeName(name), "", 1)
+	rows, err := s.store.ListNodes(ctx, postgres.NodeFilter{Name: fleet.NodeName(name)}, "", 1)
 	if err == nil && len(rows) == 0 {
 		err = missing
 	}

@@ -86,8 +86,7 @@ func (s *server) visible(ctx context.Context, key fleet.ObjectKey) (fleet.Object
 	}
 	o, err := s.store.GetObject(ctx, key)
 	if err == nil && !callOf(ctx).sees(o.Project) {
-		return fleet.Object{}, fleet.Errorf(fleet.NotFound, "there is no %s %s", key.Kind, key.Name).At(string(key.Kind)).
-			WithHint("this token sees only its own project")
+		return fleet.Object{}, fleet.NoObject(key)
 	}
 	return o, err
 }

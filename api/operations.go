@@ -99,12 +99,12 @@ func (s *server) awaitOperation(ctx context.Context, id string, wait time.Durati
 
 // operation reads an operation that the caller may see.
 func (s *server) operation(ctx context.Context, id string) (postgres.Operation, error) {
-	missing := fleet.Errorf(fleet.NotFound, "there is no operation %.64q", id).At("id")
+	missing := fleet.Errorf(fleet.NotFound, "there is no operation %.64q", id).At("operation").WithHint("holdfast operations")
 	if !fleet.ValidID(id) {
 		return postgres.Operation{}, missing
 	}
 	op, err := s.store.GetOperation(ctx, fleet.OperationID(id))
-	if err == nil && !callOf(ctx).sees(op.Project) {
+	if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).sees(op.Project) {
 		return postgres.Operation{}, missing
 	}
 	return op, err

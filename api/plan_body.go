@@ -58,7 +58,7 @@ func (s *server) withMany(ctx context.Context, in ManyParams, f func(r *planRequ
 // anything else is asked for one.
 func (s *server) readYAML(ctx context.Context, raw []byte, in ManyParams) (*planRequest, error) {
 	var text []byte
-	err := s.flatten.Do(ctx, yamlWeight*int64(len(raw)), func() (err error) {
+	err := s.flatten.Do(ctx, yamlWeight*int64(len(raw))+split.AliasRoom, func() (err error) {
 		text, err = fromYAML(raw, s.planLimit())
 		return err
 	})

@@ -96,7 +96,7 @@ func (s *server) replica(ctx context.Context, id string) (postgres.Replica, erro
 		return postgres.Replica{}, missing
 	}
 	r, err := s.store.GetReplica(ctx, fleet.ReplicaID(id))
-	if err == nil && !callOf(ctx).sees(r.Project) {
+	if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).sees(r.Project) {
 		return postgres.Replica{}, missing
 	}
 	return r, err

@@ -187,9 +187,9 @@ func (s *server) routes(region string) (http.Handler, error) {
 	})
 	root.Get("/healthz", s.healthz)
 	root.Get("/readyz", s.readyz)
-	root.Method(http.MethodGet, "/metrics", s.metrics.handler())
 
 	s.router = root.With(s.authenticate)
+	s.router.Method(http.MethodGet, "/metrics", s.only(forRegionViewers, s.metrics.handler()))
 	s.api = humachi.New(s.router, openAPI(region))
 	s.mountObjects()
 	s.mountInstances()

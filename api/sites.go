@@ -81,7 +81,7 @@ func (s *server) siteStatus(ctx context.Context, o fleet.Object) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := s.store.ListNodes(ctx, site, "", "", maxSiteNodes)
+	nodes, err := s.store.ListNodes(ctx, postgres.NodeFilter{Site: site}, "", maxSiteNodes)
 	if err != nil {
 		return nil, err
 	}

@@ -138,7 +138,7 @@ type keyStore interface {
 }
 
 type nodeStore interface {
-	ListNodes(ctx context.Context, site fleet.SiteName, name fleet.NodeName, after string, limit int32) ([]postgres.Node, error)
+	ListNodes(ctx context.Context, f postgres.NodeFilter, after string, limit int32) ([]postgres.Node, error)
 	Enrol(ctx context.Context, e postgres.Enrolment) (postgres.Welcome, error)
 	HeldBy(ctx context.Context, r postgres.NodeReport) (postgres.Welcome, error)
 	NodeReady(ctx context.Context, node fleet.NodeName, startID string) error

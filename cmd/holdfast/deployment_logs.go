@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"time"
@@ -33,6 +34,7 @@ func (c *cli) deploymentLogs(ctx context.Context, name string, f logFlags) error
 		return err // that there is no such deployment is told, and not that it has no replica
 	}
 	l := c.newReplicaLogReader(client, name, id)
+	l.out = c.programs(f.raw)
 	if id != "" {
 		l.offsets[id] = f.after
 	}
@@ -40,7 +42,7 @@ func (c *cli) deploymentLogs(ctx context.Context, name string, f logFlags) error
 }
 
 func (c *cli) newReplicaLogReader(client *api.Client, name string, only fleet.ReplicaID) *replicaLogReader {
-	return &replicaLogReader{cli: c, client: client, name: name, only: only, offsets: map[fleet.ReplicaID]int64{}, ended: map[fleet.ReplicaID]time.Time{}, past: map[fleet.ReplicaID]bool{}}
+	return &replicaLogReader{cli: c, client: client, name: name, only: only, out: c.programs(false), offsets: map[fleet.ReplicaID]int64{}, ended: map[fleet.ReplicaID]time.Time{}, past: map[fleet.ReplicaID]bool{}}
 }
 
 // lastWords is how long one that lives no more is read on: its node sends output every few seconds, and
@@ -54,6 +56,7 @@ type replicaLogReader struct {
 	client  *api.Client
 	name    string
 	only    fleet.ReplicaID // "" for all that live
+	out     io.Writer
 	offsets map[fleet.ReplicaID]int64
 	ended   map[fleet.ReplicaID]time.Time // since when they live no more
 	past    map[fleet.ReplicaID]bool      // seen to have ended
@@ -183,13 +186,14 @@ func (l *replicaLogReader) write(chunk api.ReplicaLogChunk) (bool, error) {
 		return true, writeLine(l.stdout, chunk) // a line of JSON is YAML too
 	}
 	if l.last != chunk.Replica && l.only == "" {
+		gap := ""
 		if l.last != "" {
-			fmt.Fprintln(l.stdout)
+			gap = "\n"
 		}
-		fmt.Fprintf(l.stdout, "==> replica %s on %s <==\n", clean(string(chunk.Replica)), clean(chunk.Node))
+		heading(l.out, "%s==> replica %s on %s <==\n", gap, clean(string(chunk.Replica)), clean(chunk.Node))
 	}
 	l.last = chunk.Replica
-	if _, err := l.stdout.Write(data[seen:]); err != nil {
+	if _, err := l.out.Write(data[seen:]); err != nil {
 		return true, fmt.Errorf("write logs: %w", err)
 	}
 	return true, nil

@@ -132,7 +132,7 @@ func (c *cli) writeOutput(output []byte) error {
 	if c.flags.output == formatJSON {
 		return writeJSON(c.stdout, json.RawMessage(output))
 	}
-	fmt.Fprintln(c.stdout, string(output))
+	fmt.Fprintln(c.programs(false), string(output))
 	return nil
 }
 

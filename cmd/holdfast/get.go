@@ -90,7 +90,7 @@ func qualified(k kind, names []string, site string) ([]string, error) {
 	return full, nil
 }
 
-// getConfig writes bytes as they are, whatever -o says: they are what the nodes hold.
+// getConfig writes bytes as they are, whatever -o says: they are what the nodes hold. A terminal gets what it can show.
 func (c *cli) getConfig(ctx context.Context, names []string, site string) error {
 	if len(names) != 1 {
 		return &usageError{errors.New("get config takes one SITE/NAME")}
@@ -103,7 +103,7 @@ func (c *cli) getConfig(ctx context.Context, names []string, site string) error 
 	if err != nil {
 		return err
 	}
-	if _, err := client.Config(ctx, key, c.stdout); err != nil {
+	if _, err := client.Config(ctx, key, c.programs(false)); err != nil {
 		return fmt.Errorf("read config of %s: %w", key, err)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,7 @@ import (
 type logFlags struct {
 	site, node, replica string
 	after               int64
-	follow              bool
+	follow, raw         bool
 }
 
 func (c *cli) newLogsCommand() *cobra.Command {
@@ -31,6 +32,7 @@ func (c *cli) newLogsCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.replica, "replica", "", "of a deployment: only of this replica, whether it lives or has ended")
 	cmd.Flags().Int64Var(&f.after, "after", 0, "only behind this offset (with --node or --replica)")
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with what is written from now on, on whichever node")
+	cmd.Flags().BoolVar(&f.raw, "raw", false, "on a terminal too, write control characters as they are: the program then steers the terminal")
 	c.addSiteFlag(cmd, &f.site)
 	complete(cmd, "node", c.completeObjects("node"))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -51,7 +53,7 @@ func (c *cli) newLogsCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		l := &logReader{cli: c, client: client, key: key, offsets: map[string]int64{f.node: f.after}}
+		l := &logReader{cli: c, client: client, key: key, out: c.programs(f.raw), offsets: map[string]int64{f.node: f.after}}
 		return l.run(cmd.Context(), f)
 	}
 	return cmd
@@ -69,6 +71,7 @@ type logReader struct {
 	*cli
 	client  *api.Client
 	key     fleet.ObjectKey
+	out     io.Writer
 	offsets map[string]int64 // behind what was written, per node
 	last    string           // the node that wrote last
 }
@@ -158,10 +161,10 @@ func (l *logReader) writeChunk(node string, offset int64, data []byte) error {
 		return writeLine(l.stdout, chunk) // a line of JSON is YAML too
 	}
 	if l.last != "" && l.last != node {
-		fmt.Fprintf(l.stdout, "\n==> %s <==\n", clean(node))
+		heading(l.out, "\n==> %s <==\n", clean(node))
 	}
 	l.last = node
-	if _, err := l.stdout.Write(data); err != nil {
+	if _, err := l.out.Write(data); err != nil {
 		return fmt.Errorf("write logs: %w", err)
 	}
 	return nil

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -64,6 +65,9 @@ func run(ctx context.Context, p process) int {
 	return exitCodeOf(err)
 }
 
+// unknownWidth is that of a terminal that does not know its own, as a serial line.
+const unknownWidth = 80
+
 func terminalWidth(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -73,5 +77,5 @@ func terminalWidth(w io.Writer) int {
 	if err != nil {
 		return 0
 	}
-	return width
+	return cmp.Or(width, unknownWidth)
 }

@@ -123,8 +123,8 @@ func (r *Registry) refuseOthers(overrides fs.FS) error {
 // check looks at a section as far as it says something by itself.
 func (s Section) check() error {
 	for field, name := range map[string]string{"/modelEnv": s.ModelEnv, "/portEnv": s.PortEnv} {
-		if strings.ContainsAny(name, "=\x00") {
-			return fleet.Errorf(fleet.Invalid, "%.40q is no name of the environment", name).At(field)
+		if name != "" && !fleet.ValidEnvName(name) {
+			return fleet.Errorf(fleet.Invalid, "invalid environment name %.40q", name).At(field).WithHint(fleet.EnvHint)
 		}
 	}
 	if h := s.Health; h != nil {

@@ -75,7 +75,7 @@ func containerOf(l replicas.Launch) create {
 		ExposedPorts: map[string]struct{}{},
 		Labels: map[string]string{
 			labelReplica: string(l.ID), labelNode: string(l.Node), labelDefinition: string(l.Definition), labelPorts: portsText(l.Ports),
-			labelOutput: strconv.FormatInt(l.OutputFrom, 10),
+			labelOutput: strconv.FormatInt(l.OutputFrom, 10), labelGPUs: "", labelBefore: "", // or they are the image's
 		},
 		HostConfig: hostConfig{
 			Binds: []string{l.Dir + ":" + replicas.ContainerDir}, PortBindings: map[string][]portBinding{},

@@ -16,6 +16,7 @@ import (
 // keeps the order of its fields and all digits of its numbers, and every refusal has a line.
 func YAML(file, dir string, data []byte) ([]Document, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	room := AliasRoom + aliasFactor*len(data)
 	var all []Document
 	for {
 		var node yaml.Node
@@ -29,7 +30,7 @@ func YAML(file, dir string, data []byte) ([]Document, error) {
 		if len(node.Content) == 0 || node.Content[0].ShortTag() == "!!null" {
 			continue // nothing between two separators
 		}
-		w := yamlWriter{}
+		w := yamlWriter{room: &room}
 		if err := w.value(node.Content[0], 0); err != nil {
 			return all, fmt.Errorf("%s:%w", file, err)
 		}
@@ -39,14 +40,27 @@ func YAML(file, dir string, data []byte) ([]Document, error) {
 
 const (
 	maxYAMLDepth = 256
-	// maxYAMLNodes stops aliases that multiply.
-	maxYAMLNodes = 8_000_000
+	// AliasRoom bounds what aliases and merges may add to a text, in bytes; a longer text may add aliasFactor
+	// times its length more. Aliases of aliases multiply: without a bound, 1 KB of text makes gigabytes.
+	AliasRoom   = 4 << 20
+	aliasFactor = 16
+	// aliasedValue is what a repeated value costs beside its text.
+	aliasedValue = 16
 )
 
 // yamlWriter writes nodes as JSON.
 type yamlWriter struct {
-	out   bytes.Buffer
-	nodes int
+	out     bytes.Buffer
+	room    *int // what aliases may still add, in all documents
+	aliases int  // that are being written
+}
+
+// repeat takes the room of a value that is written once more.
+func (w *yamlWriter) repeat(n *yaml.Node) error {
+	if *w.room -= aliasedValue + len(n.Value); *w.room < 0 {
+		return at(n, "aliases and merges repeat too much of the text: write it out, or declare a template")
+	}
+	return nil
 }
 
 // at is an error with its line, which the file name goes before.
@@ -55,15 +69,19 @@ func at(n *yaml.Node, format string, args ...any) error {
 }
 
 func (w *yamlWriter) value(n *yaml.Node, depth int) error {
-	w.nodes++
-	if depth > maxYAMLDepth || w.nodes > maxYAMLNodes {
-		return at(n, "nested deeper than %d, or more than %d values", maxYAMLDepth, maxYAMLNodes)
+	if depth > maxYAMLDepth {
+		return at(n, "nested deeper than %d", maxYAMLDepth)
+	}
+	if w.aliases > 0 {
+		if err := w.repeat(n); err != nil {
+			return err
+		}
 	}
 	switch n.Kind {
 	case yaml.AliasNode:
-		return w.value(n.Alias, depth+1)
+		return w.again(n.Alias, depth+1)
 	case yaml.MappingNode:
-		fields, err := fieldsOf(n, depth)
+		fields, err := w.fieldsOf(n, depth)
 		if err != nil {
 			return err
 		}
@@ -85,11 +103,21 @@ func (w *yamlWriter) value(n *yaml.Node, depth int) error {
 	return w.scalar(n)
 }
 
-// field is a key of a mapping and what it holds.
-type field struct{ key, value *yaml.Node }
+// again writes a value that stands elsewhere.
+func (w *yamlWriter) again(n *yaml.Node, depth int) error {
+	w.aliases++
+	defer func() { w.aliases-- }()
+	return w.value(n, depth)
+}
+
+// field is a key of a mapping and what it holds; merged says that it stands in another mapping.
+type field struct {
+	key, value *yaml.Node
+	merged     bool
+}
 
 // fieldsOf lists the fields of a mapping; those merged in by "<<" give way to its own.
-func fieldsOf(n *yaml.Node, depth int) ([]field, error) {
+func (w *yamlWriter) fieldsOf(n *yaml.Node, depth int) ([]field, error) {
 	if depth > maxYAMLDepth {
 		return nil, at(n, "nested deeper than %d", maxYAMLDepth)
 	}
@@ -101,7 +129,7 @@ func fieldsOf(n *yaml.Node, depth int) ([]field, error) {
 			return nil, at(key, "a key that is no text")
 		}
 		if key.ShortTag() == "!!merge" {
-			more, err := mergedFields(value, depth+1)
+			more, err := w.mergedFields(value, depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -112,30 +140,39 @@ func fieldsOf(n *yaml.Node, depth int) ([]field, error) {
 			return nil, at(key, "key %q stands here twice", key.Value)
 		}
 		seen[key.Value] = true
-		own = append(own, field{key, value})
+		own = append(own, field{key: key, value: value})
 	}
 	for _, f := range merged {
 		if !seen[f.key.Value] {
-			seen[f.key.Value] = true
+			seen[f.key.Value], f.merged = true, true
 			own = append(own, f)
 		}
 	}
 	return own, nil
 }
 
-func mergedFields(n *yaml.Node, depth int) ([]field, error) {
+func (w *yamlWriter) mergedFields(n *yaml.Node, depth int) ([]field, error) {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
+	if err := w.repeat(n); err != nil {
+		return nil, err
+	}
 	if n.Kind == yaml.MappingNode {
-		return fieldsOf(n, depth)
+		all, err := w.fieldsOf(n, depth)
+		for _, f := range all {
+			if err := w.repeat(f.key); err != nil {
+				return nil, err
+			}
+		}
+		return all, err
 	}
 	if n.Kind != yaml.SequenceNode || depth > maxYAMLDepth {
 		return nil, at(n, "<< takes a mapping or a list of mappings")
 	}
 	var all []field
 	for _, item := range n.Content {
-		more, err := mergedFields(item, depth+1)
+		more, err := w.mergedFields(item, depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -154,7 +191,11 @@ func (w *yamlWriter) object(fields []field, depth int) error {
 			return err
 		}
 		w.out.WriteByte(':')
-		if err := w.value(f.value, depth+1); err != nil {
+		write := w.value
+		if f.merged {
+			write = w.again
+		}
+		if err := write(f.value, depth+1); err != nil {
 			return err
 		}
 	}

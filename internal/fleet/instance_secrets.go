@@ -41,8 +41,8 @@ func validateSecretEnv(names []string) error {
 		return err
 	}
 	for i, name := range names {
-		if name == "" || strings.ContainsAny(name, "=\x00") {
-			return Errorf(Invalid, "environment names are not empty and hold no '=' and no NUL").At("/secretEnv/" + strconv.Itoa(i))
+		if err := validateEnvName("/secretEnv/"+strconv.Itoa(i), name); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -17,6 +17,13 @@ func (p PlacementSpec) Each(do func(key ObjectKey, field string) error) error {
 	return nil
 }
 
+// NoObject says that an object does not exist, or does not exist for the caller: the two read the same, so
+// that nobody learns of another project's names.
+func NoObject(key ObjectKey) error {
+	return Errorf(NotFound, "there is no %s %s", key.Kind, key.Name).At(string(key.Kind)).
+		WithHint("holdfast get " + string(key.Kind) + "s")
+}
+
 // NoPlace refuses a site or pool that is not there.
 func NoPlace(key ObjectKey, field string) error {
 	return Errorf(NotFound, "there is no %s %s", key.Kind, key.Name).At(field).

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,11 @@ const (
 	maxImage          = 512
 )
 
+// imageName is the grammar of engines. It becomes a part of paths of the engine's API: nothing in it may lead elsewhere.
+var imageName = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?/|\[[0-9a-fA-F:]+\](:[0-9]{1,5})?/)?` +
+	`[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*` +
+	`(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$`)
+
 const processField = "/process"
 
 // validate checks what is declared of a process; whether a command or an image is needed is its
@@ -27,8 +33,8 @@ func (p Process) validate() error {
 		return Errorf(Invalid, "%.40q is no driver", p.Driver).At(processField + "/driver").WithHint("one of process, docker")
 	case p.Driver == DriverProcess && p.Image != "":
 		return Errorf(Invalid, "a process has no image").At(processField + "/image").WithHint(`leave out the driver, or say "docker"`)
-	case len(p.Image) > maxImage || strings.ContainsAny(p.Image, " \t\n\x00"):
-		return Errorf(Invalid, "invalid image %.80q: want its name, up to %d bytes without spaces", p.Image, maxImage).At(processField + "/image")
+	case p.Image != "" && (len(p.Image) > maxImage || !imageName.MatchString(p.Image)):
+		return Errorf(Invalid, "invalid image %.80q: want [HOST[:PORT]/]NAME[:TAG][@DIGEST], up to %d bytes", p.Image, maxImage).At(processField + "/image")
 	case p.StopSeconds < 0 || p.StopSeconds > maxProcessSeconds:
 		return Errorf(Invalid, "allowed are 0 to %d seconds", maxProcessSeconds).At(processField + "/stopSeconds").WithHint("0 is the default")
 	case p.SharedMemory < 0 || p.SharedMemory > maxReplicaMemory:
@@ -90,13 +96,10 @@ func validateArgs(field string, args []string) error {
 }
 
 func (p Process) validateEnv() error {
-	for name, value := range p.Env {
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return Errorf(Invalid, "environment names are not empty and hold no '=' and no NUL").At(processField + "/env")
-		}
-		if strings.HasPrefix(name, "HOLDFAST_") {
-			return Errorf(Invalid, "names that start with HOLDFAST_ are set by the node").At(processField + "/env")
-		}
+	if err := validateEnv(processField+"/env", p.Env); err != nil {
+		return err
+	}
+	for name := range p.Env {
 		if len(p.Ports) > 0 && name == "PORT" || p.portEnv(name) {
 			return Errorf(Invalid, "%s is set by the node, for the port of that name", name).At(processField + "/env").
 				WithHint("give the port in ports")

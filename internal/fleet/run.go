@@ -48,13 +48,8 @@ func (r Run) Validate(field string) error {
 			return Errorf(Invalid, "a NUL byte cannot be passed to a command").At(field + "/command")
 		}
 	}
-	for name, value := range r.Env {
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return Errorf(Invalid, "environment names are not empty and hold no '=' and no NUL").At(field + "/env")
-		}
-		if strings.HasPrefix(name, "HOLDFAST_") {
-			return Errorf(Invalid, "names that start with HOLDFAST_ are set by the node").At(field + "/env")
-		}
+	if err := validateEnv(field+"/env", r.Env); err != nil {
+		return err
 	}
 	if r.Signal == "" {
 		return nil

@@ -62,7 +62,7 @@ func (r *region) drainsTo(rule string) decide.DrainAction {
 
 func (r *region) isCordoned() bool {
 	r.t.Helper()
-	rows, err := r.store.ListNodes(r.t.Context(), "", drained, "", 1)
+	rows, err := r.store.ListNodes(r.t.Context(), postgres.NodeFilter{Name: drained}, "", 1)
 	require.NoError(r.t, err)
 	return rows[0].CordonedAt != nil
 }

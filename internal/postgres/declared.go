@@ -12,8 +12,11 @@ import (
 // GetObject reads one declared object.
 func (s *Store) GetObject(ctx context.Context, k fleet.ObjectKey) (fleet.Object, error) {
 	o, err := find(ctx, s.q, k)
-	if err != nil || o == nil {
-		return fleet.Object{}, orNotFound(err, string(k.Kind), k.Name, "holdfast get "+string(k.Kind)+"s")
+	if err == nil && o == nil {
+		err = fleet.NoObject(k)
+	}
+	if err != nil {
+		return fleet.Object{}, err
 	}
 	return *o, nil
 }

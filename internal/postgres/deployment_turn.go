@@ -44,13 +44,9 @@ func operationOfDoor(ctx context.Context, q *db.Queries, d Door) (*Operation, er
 
 // declaredDeployment locks the deployment that a write is about, as the write saw it.
 func declaredDeployment(ctx context.Context, q *db.Queries, w Write) (*deploymentWork, error) {
-	const hint = "holdfast get deployments"
 	o, err := find(ctx, q, w.Key)
-	if err != nil || o == nil {
-		return nil, orNotFound(err, "deployment", w.Key.Name, hint)
-	}
-	if w.Project != "" && o.Project != w.Project {
-		return nil, orNotFound(nil, "deployment", w.Key.Name, "it belongs to another project")
+	if err != nil || o == nil || w.Project != "" && o.Project != w.Project {
+		return nil, orNotFound(err, "deployment", w.Key.Name, "holdfast get deployments")
 	}
 	if err := checkMatch(w, o); err != nil {
 		return nil, err

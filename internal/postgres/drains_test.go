@@ -58,7 +58,7 @@ func (b *bench) seeDrain(node fleet.NodeName) fleet.DrainSeen {
 
 func (b *bench) cordonOf(node fleet.NodeName) *time.Time {
 	b.t.Helper()
-	rows, err := b.ListNodes(b.ctx(), "", node, "", 1)
+	rows, err := b.ListNodes(b.ctx(), postgres.NodeFilter{Name: node}, "", 1)
 	require.NoError(b.t, err)
 	require.Len(b.t, rows, 1)
 	return rows[0].CordonedAt

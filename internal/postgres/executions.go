@@ -31,7 +31,7 @@ type ExecutionRequest struct {
 // that asks twice is answered with its operation, and so is a key.
 func (s *Store) AskExecution(ctx context.Context, in ExecutionRequest) (Operation, error) {
 	var out Operation
-	asked := ReconcileRequest{Actor: in.Actor, Door: in.Door, Idempotency: in.Idempotency}
+	asked := ReconcileRequest{Project: in.Project, Actor: in.Actor, Door: in.Door, Idempotency: in.Idempotency}
 	err := s.tx(ctx, "ask for an execution", func(q *db.Queries) error {
 		before, err := askedBefore(ctx, q, asked)
 		if err != nil {

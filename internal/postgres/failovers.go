@@ -33,7 +33,7 @@ func (s *Store) AskFailover(ctx context.Context, in FailoverRequest) (Operation,
 		if err != nil {
 			return err
 		}
-		same := ReconcileRequest{Door: in.Door, Actor: in.Actor, Idempotency: in.Idempotency}
+		same := ReconcileRequest{Project: in.Project, Door: in.Door, Actor: in.Actor, Idempotency: in.Idempotency}
 		before, err := askedBefore(ctx, q, same)
 		if err != nil {
 			return err

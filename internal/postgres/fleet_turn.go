@@ -26,11 +26,8 @@ func (s *Store) TurnFleet(ctx context.Context, t FleetTurn) (Started, error) {
 			}
 		}
 		o, err := find(ctx, q, t.Key)
-		if err != nil || o == nil {
+		if err != nil || o == nil || t.Project != "" && o.Project != t.Project {
 			return orNotFound(err, "fleet", t.Key.Name, "holdfast get fleets")
-		}
-		if t.Project != "" && o.Project != t.Project {
-			return orNotFound(nil, "fleet", t.Key.Name, "it belongs to another project")
 		}
 		if err := checkMatch(t.Write, o); err != nil {
 			return err

@@ -53,6 +53,19 @@ func TestIdempotencyKey(t *testing.T) {
 		require.NotEqual(t, first.Operation.ID, second.Operation.ID)
 	})
 
+	t.Run("answers nobody of another project, whoever the caller is taken for", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.put(`{"a":1}`)
+		turn := turnOf(fleet.OperationEnable)
+		turn.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte("h")}
+		_, err := b.TurnInstance(t.Context(), turn)
+		require.NoError(t, err)
+		turn.Project = "another"
+		_, err = b.TurnInstance(t.Context(), turn)
+		refused(t, fleet.Conflict, err)
+	})
+
 	t.Run("is not used up by a refusal or a dry run", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

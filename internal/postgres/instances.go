@@ -127,8 +127,16 @@ func (s *Store) replayed(ctx context.Context, q *db.Queries, w Write, out *Start
 		return true, failed("read operation", err)
 	}
 	o := operationOf(op)
+	if !repeats(w.Project, o) {
+		return false, otherRequest()
+	}
 	out.Operation = &o
 	return true, nil
+}
+
+// repeats says whether a caller of a project, "" for every project, may be answered with the operation of a key.
+func repeats(project fleet.ProjectName, o Operation) bool {
+	return project == "" || o.Project == project
 }
 
 func remember(ctx context.Context, q *db.Queries, w Write, out *Started) error {

@@ -40,9 +40,18 @@ type NodeConnection struct {
 	InFlight int
 }
 
-// ListNodes pages through the nodes by name; site and name narrow the list.
-func (s *Store) ListNodes(ctx context.Context, site fleet.SiteName, name fleet.NodeName, after string, limit int32) ([]Node, error) {
-	rows, err := s.q.ListNodes(ctx, db.ListNodesParams{After: after, Site: string(site), Name: string(name), MaxRows: limit})
+// NodeFilter narrows a list of nodes; its zero value lists all. Project is that of their sites.
+type NodeFilter struct {
+	Site    fleet.SiteName
+	Name    fleet.NodeName
+	Project fleet.ProjectName
+}
+
+// ListNodes pages through the nodes by name.
+func (s *Store) ListNodes(ctx context.Context, f NodeFilter, after string, limit int32) ([]Node, error) {
+	rows, err := s.q.ListNodes(ctx, db.ListNodesParams{
+		After: after, Site: string(f.Site), Name: string(f.Name), Project: string(f.Project), MaxRows: limit,
+	})
 	out := make([]Node, len(rows))
 	for i, r := range rows {
 		out[i] = Node{

@@ -14,7 +14,7 @@ import (
 
 func (b *bench) node(name fleet.NodeName) postgres.Node {
 	b.t.Helper()
-	list, err := b.ListNodes(b.ctx(), "", name, "", 10)
+	list, err := b.ListNodes(b.ctx(), postgres.NodeFilter{Name: name}, "", 10)
 	require.NoError(b.t, err)
 	require.Len(b.t, list, 1)
 	return list[0]

@@ -118,8 +118,8 @@ func (s *Store) write(ctx context.Context, q *db.Queries, w Write, spec any) (Wr
 		return s.create(ctx, q, w, body)
 	}
 	if before.Project != w.Project {
-		return Written{}, fleet.Errorf(fleet.Conflict, "%s belongs to project %s", w.Key, before.Project).
-			At("project").WithHint("the project of an object never changes; delete and re-create it")
+		return Written{}, fleet.Errorf(fleet.Conflict, "%s is of another project", w.Key).At("project").
+			WithHint("choose another name; the project of an object never changes: delete and re-create it")
 	}
 	return s.update(ctx, q, w, before, body)
 }

@@ -137,7 +137,9 @@ func askedBefore(ctx context.Context, q *db.Queries, in ReconcileRequest) ([]Ope
 	rows, err := q.GetOperations(ctx, strings.Fields(row.OperationID))
 	out := make([]Operation, len(rows))
 	for i, r := range rows {
-		out[i] = operationOf(r)
+		if out[i] = operationOf(r); !repeats(in.Project, out[i]) {
+			return nil, otherRequest()
+		}
 	}
 	return out, failed("read operations", err)
 }

@@ -27,11 +27,8 @@ func (s *Store) TurnInstance(ctx context.Context, t InstanceTurn) (Started, erro
 			}
 		}
 		o, err := find(ctx, q, t.Key)
-		if err != nil || o == nil {
+		if err != nil || o == nil || t.Project != "" && o.Project != t.Project {
 			return orNotFound(err, "instance", t.Key.Scope+"/"+t.Key.Name, "holdfast get instances --site "+t.Key.Scope)
-		}
-		if t.Project != "" && o.Project != t.Project {
-			return orNotFound(nil, "instance", t.Key.Scope+"/"+t.Key.Name, "it belongs to another project")
 		}
 		if err := checkMatch(t.Write, o); err != nil {
 			return err

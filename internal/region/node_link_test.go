@@ -58,7 +58,7 @@ func TestNodeLink(t *testing.T) {
 	store, db, who := enrolledNode(t)
 	address, stop := serveLink(t, store, "127.0.0.1:0")
 	node := func() *postgres.NodeConnection {
-		list, err := store.ListNodes(context.Background(), "", "plant-1-a", "", 1)
+		list, err := store.ListNodes(context.Background(), postgres.NodeFilter{Name: "plant-1-a"}, "", 1)
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		return list[0].Connection

@@ -532,13 +532,15 @@ FROM nodes n LEFT JOIN site_leases l ON l.site = n.site
     LEFT JOIN connections c ON c.node = n.name AND c.provider = n.name AND c.ended_at IS NULL
 WHERE n.removed_at IS NULL AND n.name > $1::text AND ($2::text = '' OR n.site = $2)
   AND ($3::text = '' OR n.name = $3)
-ORDER BY n.name LIMIT $4
+  AND ($4::text = '' OR EXISTS (SELECT FROM objects s WHERE s.kind = 'site' AND s.scope = '' AND s.name = n.site AND s.project = $4))
+ORDER BY n.name LIMIT $5
 `
 
 type ListNodesParams struct {
 	After   string
 	Site    string
 	Name    string
+	Project string
 	MaxRows int32
 }
 
@@ -582,6 +584,7 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 		arg.After,
 		arg.Site,
 		arg.Name,
+		arg.Project,
 		arg.MaxRows,
 	)
 	if err != nil {

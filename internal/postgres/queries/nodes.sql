@@ -21,6 +21,7 @@ FROM nodes n LEFT JOIN site_leases l ON l.site = n.site
     LEFT JOIN connections c ON c.node = n.name AND c.provider = n.name AND c.ended_at IS NULL
 WHERE n.removed_at IS NULL AND n.name > @after::text AND (@site::text = '' OR n.site = @site)
   AND (@name::text = '' OR n.name = @name)
+  AND (@project::text = '' OR EXISTS (SELECT FROM objects s WHERE s.kind = 'site' AND s.scope = '' AND s.name = n.site AND s.project = @project))
 ORDER BY n.name LIMIT @max_rows;
 
 -- The nodes of a site that hold instances.
