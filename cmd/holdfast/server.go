@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +16,7 @@ import (
 // newServerCommand runs a server: API, worker and relay of one region.
 func (c *cli) newServerCommand() *cobra.Command {
 	cfg := region.ServerConfig{BootstrapToken: c.env("HOLDFAST_BOOTSTRAP_TOKEN"), Timing: region.DefaultTiming()}
-	var roles []string
+	var roles, networks []string
 	var migrate string
 	cmd := &cobra.Command{
 		Use: "server", Short: "Run a server of a region: API and workers", Args: cobra.NoArgs,
@@ -28,6 +29,9 @@ spoken to with has flags of its own, --temporal-…`,
 				return err
 			}
 			if cfg.Migrate, err = region.ParseMigrate(migrate); err != nil {
+				return err
+			}
+			if cfg.ExecutorNetworks, err = fleet.ParseExecutorNetworks(networks); err != nil {
 				return err
 			}
 			if err := c.linkEnv(cmd, &cfg.Timing.Link); err != nil {
@@ -50,6 +54,7 @@ spoken to with has flags of its own, --temporal-…`,
 	c.tlsFlags(cmd, &cfg.TLS, "API and link")
 	f.StringVar(&cfg.Metrics, "metrics", c.env("HOLDFAST_METRICS"), "address to serve /metrics, /healthz and /readyz on, also without the role api")
 	f.StringVar(&cfg.Definitions, "definitions", c.env("HOLDFAST_DEFINITIONS"), "directory of settings (vllm.json, …) over those that types of deployments have")
+	f.StringSliceVar(&networks, "executor-network", strings.FieldsFunc(c.env("HOLDFAST_EXECUTOR_NETWORKS"), func(r rune) bool { return r == ',' }), "networks (10.0.0.0/8) where executors may be beside the address that their provider registers from")
 	f.StringSliceVar(&roles, "roles", nil, "what this process does: api, worker, link (default all)")
 	f.StringVar(&cfg.PublicURL, "public-url", c.env("HOLDFAST_PUBLIC_URL"), "where the API is reached, as commands show it (default --listen, as http:// or https://)")
 	f.StringVar(&cfg.WebURL, "web-url", c.env("HOLDFAST_WEB_URL"), "Temporal Web, for links")

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"net/netip"
 	"strings"
 	"time"
 )
@@ -50,6 +51,7 @@ type ModuleMember struct {
 	Group        GroupID
 	Executor     string
 	ExecutorTLS  ExecutorTLS
+	Caller       netip.Addr // that it registered from; zero where that is not known
 	State        ConnectionState
 	Drains       bool // it was asked to drain: nothing new is sent there (C68)
 	Cordoned     bool // its node is: nothing new is sent there

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"net"
+	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -61,8 +62,10 @@ type Registration struct {
 	Group       GroupID
 	Executor    string
 	ExecutorTLS ExecutorTLS
-	Protocol    uint32
-	Modules     []ModuleOffer
+	// Caller is the address that it registers from; zero where that is not known.
+	Caller   netip.Addr
+	Protocol uint32
+	Modules  []ModuleOffer
 }
 
 var (

@@ -301,6 +301,7 @@ func TestRegisterIsRefused(t *testing.T) {
 		"reserved":            {offer(func(in *nodev1.RegisterRequest) { in.ModuleNamespace = "stdlib.text" }), codes.PermissionDenied, "reserved"},
 		"not granted":         {offer(func(in *nodev1.RegisterRequest) { in.ModuleNamespace = "acmeother" }), codes.PermissionDenied, "not granted"},
 		"a scheme":            {offer(func(in *nodev1.RegisterRequest) { in.ExecutorAddress = "http://a:1" }), codes.InvalidArgument, "executorAddress"},
+		"another's executor":  {offer(func(in *nodev1.RegisterRequest) { in.ExecutorAddress = "169.254.169.254:80" }), codes.PermissionDenied, "is not the one that its provider registered from"},
 		"solo into a group":   {offer(), codes.Aborted, "belongs to group g"},
 		"another group":       {offer(grouped("h")), codes.Aborted, "belongs to group g"},
 		"fewer modules":       {set(func(in *nodev1.RegisterRequest) { in.Modules = in.Modules[:1] }), codes.Aborted, "other modules"},

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"strings"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -81,7 +84,7 @@ func (s *Server) admit(ctx context.Context, in *nodev1.RegisterRequest) (fleet.R
 	r := fleet.Registration{
 		Identity: who.Name, Node: who.Node, Provider: fleet.ProviderName(in.GetProvider()),
 		PeerAddress: in.GetPeerAddress(), Namespace: fleet.ModuleNamespace(in.GetModuleNamespace()), Group: fleet.GroupID(in.GetGroupId()), Executor: in.GetExecutorAddress(),
-		ExecutorTLS: fleet.ExecutorTLS{On: in.GetExecutorTls() != nil, ServerName: in.GetExecutorTls().GetServerName()},
+		Caller: callerOf(ctx), ExecutorTLS: fleet.ExecutorTLS{On: in.GetExecutorTls() != nil, ServerName: in.GetExecutorTls().GetServerName()},
 	}
 	if in.GetNodeFacts() != nil {
 		r.Facts = factsOf(in.GetNodeFacts())
@@ -102,6 +105,12 @@ func (s *Server) admit(ctx context.Context, in *nodev1.RegisterRequest) (fleet.R
 		}
 		return r, err
 	}
+	if host, _, err := net.SplitHostPort(r.Executor); err == nil {
+		if err := s.o.Executors.AllowHost(r.Caller, host); err != nil {
+			s.refuse(ctx, "executor_address", r.Executor)
+			return r, err
+		}
+	}
 	if r.Node == "" && in.GetNodeFacts() != nil {
 		return r, fleet.Errorf(fleet.Invalid, "only nodes have facts").At("nodeFacts")
 	}
@@ -118,6 +127,19 @@ func (s *Server) admit(ctx context.Context, in *nodev1.RegisterRequest) (fleet.R
 			WithHint("holdfast token create --role provider --module-namespace " + string(r.Namespace))
 	}
 	return r, nil
+}
+
+// callerOf is the address that a call comes from.
+func callerOf(ctx context.Context) netip.Addr {
+	from, ok := peer.FromContext(ctx)
+	if !ok {
+		return netip.Addr{}
+	}
+	at, err := netip.ParseAddrPort(from.Addr.String())
+	if err != nil {
+		return netip.Addr{} // it came by no network
+	}
+	return at.Addr().Unmap()
 }
 
 func factsOf(in *nodev1.NodeFacts) fleet.NodeFacts {

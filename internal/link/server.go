@@ -34,6 +34,8 @@ type Options struct {
 	// CheckSchema refuses a JSON schema that is not well formed; nil takes any text.
 	CheckSchema func(schema string) error
 	Metrics     *prometheus.Registry
+	// Executors are the networks where executors may be beside their provider's own address.
+	Executors fleet.ExecutorNetworks
 	// TaskLife is how long a task may wait for its node, 2 minutes unless it is set.
 	TaskLife time.Duration
 	// Replicas is what servers keep of nodes' replicas; nil takes no report and tells of no set.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -142,6 +143,7 @@ func (r *region) serve(timing fleet.LinkTiming, change ...func(*link.Options)) *
 	require.NoError(r.t, err)
 	o := link.Options{
 		Store: r.store, ID: id, Timing: timing, Now: now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: prometheus.NewRegistry(),
+		Executors: fleet.ExecutorNetworks{netip.MustParsePrefix("10.0.0.0/8")}, // where offer has its executor
 	}
 	audited, err := audit.NewLog(r.store, o.Log, now, o.Metrics)
 	require.NoError(r.t, err)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"maps"
+	"net/netip"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -157,6 +158,7 @@ func insertConnections(ctx context.Context, q *db.Queries, all []fleet.Registrat
 		p.Identities, p.Providers, p.Nodes = append(p.Identities, r.Identity), append(p.Providers, string(r.Provider)), append(p.Nodes, string(r.Node))
 		p.Namespaces, p.Groups = append(p.Namespaces, string(r.Namespace)), append(p.Groups, string(r.Group))
 		p.ExecutorTls, p.ExecutorServerNames = append(p.ExecutorTls, r.ExecutorTLS.On), append(p.ExecutorServerNames, r.ExecutorTLS.ServerName)
+		p.Callers = append(p.Callers, callerText(r.Caller))
 		p.Executors, p.Protocols = append(p.Executors, r.Executor), append(p.Protocols, int32(r.Protocol)) //nolint:gosec // negotiated: a small number
 		for _, o := range r.Modules {
 			m.Connections, m.Namespaces = append(m.Connections, ids[i]), append(m.Namespaces, string(r.Namespace))
@@ -168,6 +170,14 @@ func insertConnections(ctx context.Context, q *db.Queries, all []fleet.Registrat
 		return failed("write the connections", err)
 	}
 	return failed("write the modules", q.InsertModules(ctx, m))
+}
+
+// callerText is "" for nobody known.
+func callerText(ip netip.Addr) string {
+	if !ip.IsValid() {
+		return ""
+	}
+	return ip.Unmap().WithZone("").String()
 }
 
 // DeregisterConnection ends one connection for its provider, and only that one. An ended one

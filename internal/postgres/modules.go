@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -66,6 +67,7 @@ func memberOf(r db.MembersOfModulesRow) fleet.ModuleMember {
 		State: fleet.ConnectionState(r.State), Drains: r.DrainAskedAt != nil, Cordoned: r.Cordoned, Description: r.Description,
 		InputSchema: r.InputSchema, OutputSchema: r.OutputSchema, Registered: r.RegisteredAt,
 	}
+	m.Caller, _ = netip.ParseAddr(r.Caller) // "" is nobody known
 	if r.Node != nil {
 		m.Node = fleet.NodeName(*r.Node)
 	}

@@ -54,8 +54,8 @@ func (e executionSteps) ServeExecution(ctx context.Context, in activities.BeginE
 }
 
 // newExecutors makes the pool of this server, with its metric.
-func newExecutors(store *postgres.Store, r *prometheus.Registry, files certs.ClientFiles) (*executors.Pool, error) {
-	security, err := certs.Client(files)
+func newExecutors(store *postgres.Store, r *prometheus.Registry, cfg ServerConfig) (*executors.Pool, error) {
+	security, err := certs.Client(cfg.Executors)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func newExecutors(store *postgres.Store, r *prometheus.Registry, files certs.Cli
 	if err := r.Register(took); err != nil {
 		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
 	}
-	return executors.New(executors.Options{Directory: store, Now: time.Now, TLS: certs.Named(security), Hint: certs.ExecutorHint, Done: func(kind fleet.Kind, d time.Duration) {
+	return executors.New(executors.Options{Directory: store, Now: time.Now, Networks: cfg.ExecutorNetworks, TLS: certs.Named(security), Hint: certs.ExecutorHint, Done: func(kind fleet.Kind, d time.Duration) {
 		outcome := string(kind)
 		if kind == "" {
 			outcome = "ok"

@@ -50,6 +50,8 @@ type ServerConfig struct {
 	TLS certs.ServerFiles
 	// Executors are what the region trusts, and shows, where a provider's executor speaks TLS.
 	Executors certs.ClientFiles
+	// ExecutorNetworks are where executors are dialled beside the address that their provider registered from.
+	ExecutorNetworks fleet.ExecutorNetworks
 	// Definitions is a directory of settings that are merged over the embedded ones of each type of
 	// deployment; "" has none.
 	Definitions string
@@ -209,7 +211,7 @@ func (s *server) measure() (err error) {
 		return fleet.Errorf(fleet.Internal, "register metrics: %w", err)
 	}
 	s.store.OnRefusal(s.refusals.Refuse)
-	if s.modules, err = newExecutors(s.store, s.registry, s.cfg.Executors); err != nil {
+	if s.modules, err = newExecutors(s.store, s.registry, s.cfg); err != nil {
 		return err
 	}
 	s.ticks = &ticks{temporal: s.temporal}

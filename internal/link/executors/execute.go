@@ -173,7 +173,7 @@ func (p *Pool) judge(ctx context.Context, of fleet.ModuleRef, m fleet.ModuleMemb
 	case codes.Unavailable:
 		if t.answered.Load() || !t.sent.Load() {
 			return &tryAnother{fleet.Errorf(fleet.Unavailable, "provider %s could not be reached, or does not take %s now", m.Provider, of).
-				WithHint(cmp.Or(p.o.Hint(st.Err()), "send it again later"))}
+				WithHint(cmp.Or(fleet.ExecutorHint(st.Err()), p.o.Hint(st.Err()), "send it again later"))}
 		}
 		return &tryAnother{broken(of, m)}
 	case codes.Canceled, codes.Aborted:

@@ -3,6 +3,8 @@ package executors
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -459,4 +461,48 @@ func TestStaleLookup(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Greater(t, w.lookups, before+1, "nobody listens: each looks for itself")
+}
+
+// C78: an executor is dialled only where its provider registered from, or in a network that is allowed; a name counts by
+// what it resolves to.
+func TestDialsOnlyItsProvider(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		host, caller, network string
+		reached               bool
+	}{
+		"its own address":            {"127.0.0.1", "127.0.0.1", "", true},
+		"its own, as IPv6 writes it": {"127.0.0.1", "::ffff:127.0.0.1", "", true},
+		"a name of its own":          {"localhost", "127.0.0.1", "", true},
+		"another's":                  {"127.0.0.1", "192.0.2.1", "", false},
+		"a name of another":          {"localhost", "192.0.2.1", "", false},
+		"in an allowed network":      {"127.0.0.1", "192.0.2.1", "127.0.0.0/8", true},
+		"beside the allowed network": {"127.0.0.1", "192.0.2.1", "10.0.0.0/8", false},
+		"of an earlier version":      {"127.0.0.1", "", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t, func(o *Options) {
+				if row.network != "" {
+					o.Networks = fleet.ExecutorNetworks{netip.MustParsePrefix(row.network)}
+				}
+			})
+			p := w.provider("a", echo)
+			_, port, err := net.SplitHostPort(p.member.Executor)
+			require.NoError(t, err)
+			p.member.Executor = net.JoinHostPort(row.host, port)
+			p.member.Caller, _ = netip.ParseAddr(row.caller)
+			w.offers(p, detect)
+			_, err = w.execute(`{}`)
+			if row.reached {
+				require.NoError(t, err)
+				return
+			}
+			refused(t, fleet.Unavailable, err, "could not be reached")
+			var says *fleet.Error
+			require.ErrorAs(t, err, &says)
+			require.Contains(t, says.Hint, "--executor-network")
+			require.Zero(t, p.dials.Load())
+		})
+	}
 }

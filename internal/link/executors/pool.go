@@ -4,7 +4,10 @@ import (
 	"container/list"
 	"context"
 	"crypto/tls"
+	"net"
+	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -43,6 +46,8 @@ type Options struct {
 	// TLS makes the credentials for executors that speak it, for one whose certificate is for a
 	// name ("": the address's host); nil trusts the system's authorities and shows nothing.
 	TLS func(serverName string) credentials.TransportCredentials
+	// Networks are where executors are dialled beside the address that their provider registered from.
+	Networks fleet.ExecutorNetworks
 	// Hint says what to do about an error of TLS, "" about another; nil says nothing.
 	Hint func(error) string
 }
@@ -99,9 +104,10 @@ func New(o Options) *Pool {
 type place struct {
 	address string
 	tls     fleet.ExecutorTLS
+	caller  netip.Addr // of its provider
 }
 
-func placeOf(m fleet.ModuleMember) place { return place{m.Executor, m.ExecutorTLS} }
+func placeOf(m fleet.ModuleMember) place { return place{m.Executor, m.ExecutorTLS, m.Caller} }
 
 // line is the gRPC connection to one executor.
 type line struct {
@@ -139,7 +145,20 @@ func (p *Pool) dial(at place) (*grpc.ClientConn, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(answerRoom)),
 		grpc.WithDisableServiceConfig(), grpc.WithStatsHandler(traces{}),
 		grpc.WithNoProxy(), // executors are where they say, or nowhere
+		grpc.WithContextDialer(p.dialer(at)),
 	)
+}
+
+// dialer connects to a place only where its address, once it is resolved, is one that its provider may name.
+func (p *Pool) dialer(at place) func(context.Context, string) (net.Conn, error) {
+	d := net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		return p.o.Networks.Allow(at.caller, to.Addr())
+	}}
+	return func(ctx context.Context, address string) (net.Conn, error) { return d.DialContext(ctx, "tcp", address) }
 }
 
 // Add lets executions go to a registration's executor; again is harmless.

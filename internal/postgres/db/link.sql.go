@@ -44,7 +44,7 @@ UPDATE connections SET
     drain_asked_at = coalesce(drain_asked_at, now()),
     drain_deadline = least(drain_deadline, now() + make_interval(secs => $2::float8))
 WHERE id = $3 AND ended_at IS NULL AND state IN ('Active', 'Draining')
-RETURNING id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at, executor_tls, executor_server_name, signed_by
+RETURNING id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at, executor_tls, executor_server_name, signed_by, caller
 `
 
 type AskDrainParams struct {
@@ -80,6 +80,7 @@ func (q *Queries) AskDrain(ctx context.Context, arg AskDrainParams) (Connection,
 		&i.ExecutorTls,
 		&i.ExecutorServerName,
 		&i.SignedBy,
+		&i.Caller,
 	)
 	return i, err
 }
@@ -313,7 +314,7 @@ func (q *Queries) ForgetLinkServer(ctx context.Context, id string) error {
 }
 
 const getConnection = `-- name: GetConnection :one
-SELECT id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at, executor_tls, executor_server_name, signed_by FROM connections WHERE id = $1
+SELECT id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at, executor_tls, executor_server_name, signed_by, caller FROM connections WHERE id = $1
 `
 
 func (q *Queries) GetConnection(ctx context.Context, id string) (Connection, error) {
@@ -343,6 +344,7 @@ func (q *Queries) GetConnection(ctx context.Context, id string) (Connection, err
 		&i.ExecutorTls,
 		&i.ExecutorServerName,
 		&i.SignedBy,
+		&i.Caller,
 	)
 	return i, err
 }
@@ -402,13 +404,13 @@ func (q *Queries) HeldConnections(ctx context.Context, server string) ([]HeldCon
 }
 
 const insertConnections = `-- name: InsertConnections :exec
-INSERT INTO connections (id, state, identity, node, provider, module_namespace, group_id, executor, executor_tls, executor_server_name, protocol, server, signed_by)
+INSERT INTO connections (id, state, identity, node, provider, module_namespace, group_id, executor, executor_tls, executor_server_name, protocol, server, signed_by, caller)
 SELECT u.id, 'Registered', u.identity, nullif(u.node, ''), u.provider, u.module_namespace, u.group_id, u.executor, u.executor_tls,
-       u.executor_server_name, u.protocol, $1, (SELECT n.signing_key FROM nodes n WHERE n.name = u.node)
+       u.executor_server_name, u.protocol, $1, (SELECT n.signing_key FROM nodes n WHERE n.name = u.node), nullif(u.caller, '')::inet
 FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS identity, unnest($4::text[]) AS node,
              unnest($5::text[]) AS provider, unnest($6::text[]) AS module_namespace,
              unnest($7::text[]) AS group_id, unnest($8::text[]) AS executor, unnest($9::boolean[]) AS executor_tls,
-             unnest($10::text[]) AS executor_server_name, unnest($11::integer[]) AS protocol) u
+             unnest($10::text[]) AS executor_server_name, unnest($11::integer[]) AS protocol, unnest($12::text[]) AS caller) u
 `
 
 type InsertConnectionsParams struct {
@@ -423,6 +425,7 @@ type InsertConnectionsParams struct {
 	ExecutorTls         []bool
 	ExecutorServerNames []string
 	Protocols           []int32
+	Callers             []string
 }
 
 func (q *Queries) InsertConnections(ctx context.Context, arg InsertConnectionsParams) error {
@@ -438,6 +441,7 @@ func (q *Queries) InsertConnections(ctx context.Context, arg InsertConnectionsPa
 		arg.ExecutorTls,
 		arg.ExecutorServerNames,
 		arg.Protocols,
+		arg.Callers,
 	)
 	return err
 }
@@ -561,7 +565,7 @@ func (q *Queries) LinkServers(ctx context.Context) ([]LinkServersRow, error) {
 }
 
 const listConnections = `-- name: ListConnections :many
-SELECT id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at, executor_tls, executor_server_name, signed_by FROM connections
+SELECT id, state, reason, identity, node, provider, module_namespace, group_id, executor, protocol, server, registered_at, active_at, heartbeat_at, in_flight, drain_reason, drain_asked_at, drain_deadline, drain_acked_at, ended_at, executor_tls, executor_server_name, signed_by, caller FROM connections
 WHERE ended_at IS NULL AND id > $1::text AND ($2::text = '' OR id = $2)
 ORDER BY id LIMIT $3
 `
@@ -605,6 +609,7 @@ func (q *Queries) ListConnections(ctx context.Context, arg ListConnectionsParams
 			&i.ExecutorTls,
 			&i.ExecutorServerName,
 			&i.SignedBy,
+			&i.Caller,
 		); err != nil {
 			return nil, err
 		}
@@ -659,7 +664,7 @@ func (q *Queries) ListRefusals(ctx context.Context, arg ListRefusalsParams) ([]R
 const liveOfNamespaces = `-- name: LiveOfNamespaces :many
 SELECT c.id, c.identity, c.provider, c.module_namespace, c.group_id
 FROM (SELECT unnest($1::text[]) AS namespace) u
-JOIN LATERAL (SELECT x.id, x.state, x.reason, x.identity, x.node, x.provider, x.module_namespace, x.group_id, x.executor, x.protocol, x.server, x.registered_at, x.active_at, x.heartbeat_at, x.in_flight, x.drain_reason, x.drain_asked_at, x.drain_deadline, x.drain_acked_at, x.ended_at, x.executor_tls, x.executor_server_name, x.signed_by FROM connections x
+JOIN LATERAL (SELECT x.id, x.state, x.reason, x.identity, x.node, x.provider, x.module_namespace, x.group_id, x.executor, x.protocol, x.server, x.registered_at, x.active_at, x.heartbeat_at, x.in_flight, x.drain_reason, x.drain_asked_at, x.drain_deadline, x.drain_acked_at, x.ended_at, x.executor_tls, x.executor_server_name, x.signed_by, x.caller FROM connections x
               WHERE x.module_namespace = u.namespace AND x.module_namespace <> '' AND x.ended_at IS NULL LIMIT $2::integer) c ON true
 `
 
@@ -922,7 +927,7 @@ WITH held AS (
     ORDER BY c.id FOR NO KEY UPDATE OF c)
 UPDATE connections c SET state = 'Active', active_at = now(), heartbeat_at = now(), server = $1
 FROM held WHERE c.id = held.id
-RETURNING c.id, c.state, c.reason, c.identity, c.node, c.provider, c.module_namespace, c.group_id, c.executor, c.protocol, c.server, c.registered_at, c.active_at, c.heartbeat_at, c.in_flight, c.drain_reason, c.drain_asked_at, c.drain_deadline, c.drain_acked_at, c.ended_at, c.executor_tls, c.executor_server_name, c.signed_by
+RETURNING c.id, c.state, c.reason, c.identity, c.node, c.provider, c.module_namespace, c.group_id, c.executor, c.protocol, c.server, c.registered_at, c.active_at, c.heartbeat_at, c.in_flight, c.drain_reason, c.drain_asked_at, c.drain_deadline, c.drain_acked_at, c.ended_at, c.executor_tls, c.executor_server_name, c.signed_by, c.caller
 `
 
 type OpenConnectionsParams struct {
@@ -970,6 +975,7 @@ func (q *Queries) OpenConnections(ctx context.Context, arg OpenConnectionsParams
 			&i.ExecutorTls,
 			&i.ExecutorServerName,
 			&i.SignedBy,
+			&i.Caller,
 		); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ package db
 
 import (
 	"encoding/json"
+	"net/netip"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -93,6 +94,7 @@ type Connection struct {
 	ExecutorTls        bool
 	ExecutorServerName string
 	SignedBy           []byte
+	Caller             *netip.Addr
 }
 
 type Delivery struct {

@@ -10,10 +10,10 @@ ORDER BY m.module_namespace, m.name LIMIT @max_rows;
 SELECT o.module_namespace, o.name, o.description, o.same,
        (CASE WHEN o.same THEN '' ELSE o.input_schema END)::text AS input_schema,
        (CASE WHEN o.same THEN '' ELSE o.output_schema END)::text AS output_schema,
-       o.id, o.provider, o.node, o.group_id, o.executor, o.executor_tls, o.executor_server_name, o.state, o.drain_asked_at, o.registered_at, o.cordoned
+       o.id, o.provider, o.node, o.group_id, o.executor, o.executor_tls, o.executor_server_name, o.caller, o.state, o.drain_asked_at, o.registered_at, o.cordoned
 FROM (
     SELECT m.module_namespace, m.name, m.description, m.input_schema, m.output_schema,
-           c.id, c.provider, c.node, c.group_id, c.executor, c.executor_tls, c.executor_server_name, c.state, c.drain_asked_at, c.registered_at,
+           c.id, c.provider, c.node, c.group_id, c.executor, c.executor_tls, c.executor_server_name, coalesce(host(c.caller), '')::text AS caller, c.state, c.drain_asked_at, c.registered_at,
            EXISTS (SELECT 1 FROM nodes n WHERE n.name = c.node AND n.cordoned_at IS NOT NULL OFFSET 0) AS cordoned,
            coalesce(m.input_schema = lag(m.input_schema) OVER newest AND m.output_schema = lag(m.output_schema) OVER newest, false)::boolean AS same
     FROM modules m JOIN connections c ON c.id = m.connection
