@@ -155,7 +155,7 @@ func (a *applying) putInstanceOf(ctx context.Context, o *planned, w postgres.Wri
 		c.Reason = a.r.head.Reason
 	}
 	var err error
-	if c.RunJSON, c.RunHash, err = runSection(c.Spec.Run); err != nil {
+	if c.RunJSON, c.RunHash, err = runSection(c.Spec.Run, c.Project); err != nil {
 		return nil, err
 	}
 	if err := a.fillContent(ctx, &c, o.doc); err != nil {

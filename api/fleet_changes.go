@@ -125,7 +125,7 @@ func (c *fleetComposer) prepareSpec(ctx context.Context, next *fleetComposing) e
 	case c.change.Template != "":
 		spec.TemplateGeneration = c.change.TemplateGeneration
 	}
-	if err := c.prepareRun(next.change); err != nil {
+	if err := c.prepareRun(next); err != nil {
 		return err
 	}
 	for _, doc := range []*fleet.Content{spec.Config, spec.Overrides, c.change.Patch} {
@@ -151,7 +151,8 @@ func (c *fleetComposer) prepareSpec(ctx context.Context, next *fleetComposing) e
 }
 
 // prepareRun makes equal run sections once.
-func (c *fleetComposer) prepareRun(change *postgres.BatchChange) error {
+func (c *fleetComposer) prepareRun(next *fleetComposing) error {
+	change := next.change
 	if change.Spec.Run == nil {
 		return nil
 	}
@@ -159,12 +160,13 @@ func (c *fleetComposer) prepareRun(change *postgres.BatchChange) error {
 	if err != nil {
 		return fleet.Errorf(fleet.Invalid, "the run section cannot be written: %w", err).At("/run")
 	}
-	made, known := c.runs[string(value)]
+	key := string(next.project) + " " + string(value)
+	made, known := c.runs[key]
 	if !known {
-		if made.text, made.hash, err = runSection(change.Spec.Run); err != nil {
+		if made.text, made.hash, err = runSection(change.Spec.Run, next.project); err != nil {
 			return err
 		}
-		c.runs[string(value)] = made
+		c.runs[key] = made
 	}
 	change.RunJSON, change.RunHash = made.text, made.hash
 	return nil

@@ -108,7 +108,7 @@ func (s *server) unreleased(ctx context.Context, t postgres.InstanceTurn) (*post
 	if err := json.Unmarshal(o.Spec, &c.Spec); err != nil {
 		return nil, fleet.Errorf(fleet.Internal, "read the spec of %s: %w", t.Key, err)
 	}
-	if c.RunJSON, c.RunHash, err = runSection(c.Spec.Run); err != nil {
+	if c.RunJSON, c.RunHash, err = runSection(c.Spec.Run, c.Project); err != nil {
 		return nil, err
 	}
 	return c, s.resolve(ctx, c)

@@ -125,7 +125,7 @@ func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putIns
 	if err := checkTemplatePin(put); err != nil {
 		return c, err
 	}
-	if c.RunJSON, c.RunHash, err = runSection(c.Spec.Run); err != nil {
+	if c.RunJSON, c.RunHash, err = runSection(c.Spec.Run, c.Project); err != nil {
 		return c, err
 	}
 	return c, s.fillContent(ctx, &c, doc)
@@ -262,11 +262,11 @@ func checkTexts(labels map[string]string, reason string) error {
 }
 
 // runSection is a run section in the form that its hash is of.
-func runSection(run *fleet.Run) (json.RawMessage, fleet.Hash, error) {
+func runSection(run *fleet.Run, project fleet.ProjectName) (json.RawMessage, fleet.Hash, error) {
 	if run == nil {
 		return nil, "", nil
 	}
-	text, err := json.Marshal(run)
+	text, err := json.Marshal(fleet.RunSection{Run: *run, Project: project})
 	if err != nil {
 		return nil, "", fleet.Errorf(fleet.Invalid, "the run section cannot be written: %w", err).At("/run")
 	}

@@ -160,7 +160,7 @@ func nodeView(n postgres.Node, holder fleet.NodeName) Node {
 		Enrolled: enrolled, Revoked: n.RevokedAt != nil,
 		Ready:     enrolled && n.StartedAt != nil && !n.StartedAt.Before(*n.EnrolledAt),
 		Instances: n.Instances, Owed: n.Owed, Orphans: n.Orphans, Counters: n.Counters, SeenAt: n.SeenAt, StartedAt: n.StartedAt, EnrolledAt: n.EnrolledAt,
-		Connection: connectionView(n.Connection), Key: keyView(n),
+		Connection: connectionView(n.Connection), Key: keyView(n), Isolation: string(n.Separation),
 	}
 }
 

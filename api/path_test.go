@@ -51,7 +51,7 @@ func TestAPathFromSiteToConfig(t *testing.T) {
 	require.Equal(t, `{"a":[1,2.5,"ü"],"b":1}`, string(config.body))
 	require.Equal(t, quoted(string(compose.HashOf(config.body))), config.header.Get("ETag"))
 	run := r.call(f.token, http.MethodGet, f.path+"/run", nil)
-	require.Equal(t, `{"command":["/bin/press"],"stopSeconds":0.5}`, string(run.body))
+	require.Equal(t, `{"command":["/bin/press"],"project":"default","stopSeconds":0.5}`, string(run.body))
 
 	op := into[Operation](t, r.get("/api/v1/operations/"+accepted.Operation.ID))
 	require.Equal(t, string(f.id), op.Delivery)

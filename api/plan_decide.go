@@ -232,7 +232,7 @@ func (p *planner) decideInstance(ctx context.Context, o *planned) error {
 		o.content = fleet.Content{Kind: fleet.ContentArtifact, Hash: o.put.Artifact, Size: size}
 		o.spec.Artifact = &o.content
 	}
-	if _, o.runHash, err = runSection(o.spec.Run); err != nil {
+	if _, o.runHash, err = runSection(o.spec.Run, o.project); err != nil {
 		return err
 	}
 	return o.settle(o.spec)

@@ -290,7 +290,7 @@ func (p *planned) readInstance(spec []byte) error {
 	if err := p.spec.Validate(); err != nil {
 		return err
 	}
-	_, _, err := runSection(p.spec.Run)
+	_, _, err := runSection(p.spec.Run, p.project)
 	return err
 }
 

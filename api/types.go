@@ -230,6 +230,7 @@ type Node struct {
 	Instances int64      `json:"instances"`
 	Owed      int64      `json:"owed"`
 	Orphans   int64      `json:"orphans"`
+	Isolation string     `json:"isolation,omitempty" doc:"uid: it runs each project's commands as a user of their own; none: it runs those of its site's project only; missing: it never told"`
 	// Connection is the node's on the link.
 	Connection NodeConnection `json:"connection"`
 	// Key is missing while no region knows one.

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/node/isolation"
 	"github.com/holdfast-io/holdfast/internal/region"
 )
 
@@ -55,6 +56,8 @@ type nodeInput struct {
 	Pace                                             pace
 	TLS                                              certs.ClientFiles
 	PeerTLS                                          certs.ServerFiles
+	NoIsolation                                      bool
+	UIDs                                             isolation.Range
 }
 
 func (in nodeInput) config() region.NodeConfig {
@@ -62,7 +65,7 @@ func (in nodeInput) config() region.NodeConfig {
 		Node: in.Node, Site: in.Site, API: in.API, Link: in.Link + os.Getenv(linksVariable), Peer: in.Peer,
 		Docker: os.Getenv(dockerVariable), Data: in.Data, JoinToken: in.Join, Executable: in.Program, LifetimePID: in.Supervisor, StopInstances: true,
 		Timing: in.Pace.timing(), Failpoint: failpoints(in.Node), TraceEndpoint: os.Getenv(traceVariable),
-		TLS: in.TLS, PeerTLS: in.PeerTLS,
+		TLS: in.TLS, PeerTLS: in.PeerTLS, NoIsolation: in.NoIsolation, UIDs: in.UIDs,
 	}
 }
 

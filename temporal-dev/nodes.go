@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/node/isolation"
 )
 
 // startNodes declares the sites, starts their nodes and waits until the region sees them.
@@ -20,7 +21,7 @@ func (l *laptop) startNodes(ctx context.Context, sites []fleet.SiteName) error {
 			return err
 		}
 		for _, n := range laptopSite(site).Nodes {
-			if err := l.startNode(ctx, site, n.Name); err != nil {
+			if err := l.startNode(ctx, site, n.Name, uidsOf(len(nodes))); err != nil {
 				return err
 			}
 			nodes = append(nodes, n.Name)
@@ -33,7 +34,16 @@ func (l *laptop) startNodes(ctx context.Context, sites []fleet.SiteName) error {
 	return nil
 }
 
-func (l *laptop) startNode(ctx context.Context, site fleet.SiteName, node fleet.NodeName) error {
+// uidsPerNode is how many projects may have commands on a node of the laptop.
+const uidsPerNode = 1024
+
+// uidsOf gives the nodes of one machine ranges of their own: a project of one must not be the user of another's.
+func uidsOf(node int) isolation.Range {
+	first := isolation.DefaultRange().First + node*uidsPerNode
+	return isolation.Range{First: first, Last: first + uidsPerNode - 1}
+}
+
+func (l *laptop) startNode(ctx context.Context, site fleet.SiteName, node fleet.NodeName, uids isolation.Range) error {
 	data := l.dir.file("nodes", string(node))
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return fmt.Errorf("make the directory of %s: %w", node, err)
@@ -51,7 +61,7 @@ func (l *laptop) startNode(ctx context.Context, site fleet.SiteName, node fleet.
 		return at.move(nodeInput{
 			Node: string(node), Site: string(site), API: l.apiURL(), Link: l.addrs.dial(addrLink), Peer: l.addrs.dial(addrPeer(node)),
 			Data: data, Join: join, Program: l.self, Supervisor: os.Getpid(), Pace: l.opts.pace,
-			TLS: l.authority.calls(own), PeerTLS: l.authority.serves(own),
+			TLS: l.authority.calls(own), PeerTLS: l.authority.serves(own), NoIsolation: l.opts.noIsolation, UIDs: uids,
 		}), nil
 	}
 	p := l.supervisor.add(at.within(l.childSpec(rankNode, string(node), []string{childNode, string(node)}, input)))

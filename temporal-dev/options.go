@@ -7,6 +7,8 @@ import (
 	"io"
 	"path/filepath"
 	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 const (
@@ -22,7 +24,7 @@ const (
 // options are the flags of a region on a laptop.
 type options struct {
 	once, empty        bool
-	tls                bool
+	tls, noIsolation   bool
 	pace               pace
 	data, definitions  string
 	api, temporal, web string
@@ -39,6 +41,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&o.pace.Fast, "fast", false, "1 s heartbeats, 3 s timeouts, 5 s sweeps")
 	flags.DurationVar(&o.pace.HeartbeatTimeout, heartbeatFlag, 0, "after which silence a node counts as gone, and a lease as lost (0 is 15s, and 3s with --fast; heartbeats come three times as often): longer is for a busy machine")
 	flags.BoolVar(&o.tls, "tls", false, "speak TLS, with certificates on both sides that are made in the data directory")
+	flags.Func("isolation", "as at a node: uid (if this is root) or none (default uid)", o.isolate)
 	flags.StringVar(&o.data, "data", defaultData, "where everything is kept")
 	flags.StringVar(&o.definitions, "definitions", "", "directory of settings (vllm.json, …) over those that types of deployments have")
 	flags.StringVar(&o.api, "api", "127.0.0.1:7460", "address of the API; port 0 picks a free one")
@@ -63,6 +66,15 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		}
 	}
 	return o, nil
+}
+
+func (o *options) isolate(text string) error {
+	switch fleet.Separation(text) {
+	case fleet.SeparationUID, fleet.SeparationNone:
+		o.noIsolation = fleet.Separation(text) == fleet.SeparationNone
+		return nil
+	}
+	return fmt.Errorf("unknown isolation %.20q; use uid or none", text)
 }
 
 func (o options) check(rest []string) error {

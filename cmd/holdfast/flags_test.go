@@ -13,6 +13,7 @@ import (
 // ownWants are those of our own types of flags.
 var ownWants = map[string]string{
 	"FORMAT": "table, json, yaml or name", "KEY=VALUE": "KEY=VALUE", "BYTES": "bytes, or a number with Ki, Mi, Gi or Ti, for example 512Mi",
+	"uid|none": "uid or none", "FIRST-LAST": "FIRST-LAST, both from 1 to 2147483647",
 }
 
 // X19: each flag of each command is refused with its name, what was given and what is allowed.

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 )
 
-var nodeHeader = []string{"NAME", "SITE", "ROLE", "EPOCH", "ENROLLED", "READY", "INSTANCES", "OWED", "ORPHANS", "SEEN", "LINK", "SINCE", "IN FLIGHT", "KEY"}
+var nodeHeader = []string{"NAME", "SITE", "ROLE", "EPOCH", "ENROLLED", "READY", "INSTANCES", "OWED", "ORPHANS", "SEEN", "LINK", "SINCE", "IN FLIGHT", "KEY", "ISOLATION"}
 
 func (c *cli) nodeItem(n api.Node) item {
 	enrolled := yesNo(n.Enrolled)
@@ -16,7 +16,7 @@ func (c *cli) nodeItem(n api.Node) item {
 	return item{name: "node/" + n.Name, value: n, cells: []string{
 		n.Name, n.Site, string(n.Role), number(n.Epoch), enrolled, readyText(n),
 		number(n.Instances), number(n.Owed), number(n.Orphans), c.agoOf(n.SeenAt),
-		string(n.Connection.State), c.agoOf(n.Connection.Since), number(int64(n.Connection.InFlight)), c.keyText(n.Key),
+		string(n.Connection.State), c.agoOf(n.Connection.Since), number(int64(n.Connection.InFlight)), c.keyText(n.Key), n.Isolation,
 	}}
 }
 

@@ -46,6 +46,7 @@ replicas that are processes get the limits that they ask for; without the two th
 	f.DurationVar(&cfg.Timing.ReadIdle, "fetch-timeout", cfg.Timing.ReadIdle, "cut and resume a download that stalls this long")
 	f.DurationVar(&cfg.Timing.Owed, "owed-limit", cfg.Timing.Owed,
 		"how long a new active asks the region for deletes and disables that it missed, before it starts instances")
+	isolationFlags(cmd, &cfg)
 	machineFlags(cmd, &cfg.Machine)
 	f.StringVar(&cfg.Docker, "docker", c.env("DOCKER_HOST"), "address of the engine that runs containers, by default unix:///var/run/docker.sock where one answers there")
 	gone.declare(cmd)

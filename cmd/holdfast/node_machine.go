@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/node/isolation"
 	"github.com/holdfast-io/holdfast/internal/region"
 )
 
@@ -20,6 +21,39 @@ func machineFlags(cmd *cobra.Command, m *region.NodeMachine) {
 	f.Var((*bytesFlag)(&m.Memory), "memory", "memory that replicas may have, bytes or 16Gi, all of the machine's by default")
 	f.IntVar(&m.GPUs, "gpus", m.GPUs, "graphics processors that replicas may have, those of the machine by default (-1)")
 	f.StringVar(&m.Address, "address", "", "host at which others reach the replicas, by default that of the way to the region")
+}
+
+// isolationFlags say how commands of projects are kept apart.
+func isolationFlags(cmd *cobra.Command, cfg *region.NodeConfig) {
+	cfg.UIDs = isolation.DefaultRange()
+	f := cmd.Flags()
+	f.Var((*isolationFlag)(&cfg.NoIsolation), "isolation", "uid runs the commands of each project as a user of its own, which needs root; none runs them as the agent's user, and refuses those of other projects than the site's")
+	f.Var(&cfg.UIDs, "uid-range", "uids of projects; two agents of one machine need ranges of their own")
+}
+
+// isolationFlag is true for none.
+type isolationFlag bool
+
+func (i *isolationFlag) String() string {
+	if *i {
+		return string(fleet.SeparationNone)
+	}
+	return string(fleet.SeparationUID)
+}
+
+func (*isolationFlag) Type() string { return "uid|none" }
+
+// Set takes uid or none.
+func (i *isolationFlag) Set(text string) error {
+	switch fleet.Separation(text) {
+	case fleet.SeparationUID:
+		*i = false
+	case fleet.SeparationNone:
+		*i = true
+	default:
+		return fleet.Errorf(fleet.Invalid, "want uid or none")
+	}
+	return nil
 }
 
 // labelsFlag takes KEY=VALUE, as often as it is given; a value may hold a comma.

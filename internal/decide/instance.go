@@ -286,7 +286,8 @@ func passes(t fleet.TargetSeen) bool {
 	case fleet.Stale:
 		return !t.Ahead
 	case fleet.Invalid, fleet.Unauthenticated, fleet.Denied, fleet.NotFound, fleet.Conflict, fleet.IllegalState,
-		fleet.Precondition, fleet.TooLarge, fleet.RateLimited, fleet.HashMismatch, fleet.ApplyFailed, fleet.Gone, fleet.Internal:
+		fleet.Precondition, fleet.TooLarge, fleet.RateLimited, fleet.HashMismatch, fleet.ApplyFailed, fleet.Gone,
+		fleet.IsolationMissing, fleet.Internal:
 	}
 	return false
 }

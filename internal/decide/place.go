@@ -38,9 +38,11 @@ const (
 	NoNode            = "no_node"            // no node matches, or none of them is there
 	PoolMisconfigured = "pool_misconfigured" // no node is in the pools that are named
 	PortsTaken        = "ports_taken"        // nodes that match have one of its fixed ports in use
+	// IsolationMissing: nodes match but for keeping its project's processes from others.
+	IsolationMissing = string(fleet.IsolationMissing)
 )
 
-var noRoomReasons = []string{NoRoom, NoNode, PoolMisconfigured, PortsTaken}
+var noRoomReasons = []string{NoRoom, NoNode, PoolMisconfigured, PortsTaken, IsolationMissing}
 
 // Place finds nodes for replicas, with the least of what is unwanted first: a node where this
 // deployment failed lately more than once, a site and a node that have more of it than others (as

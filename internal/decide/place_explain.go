@@ -86,6 +86,8 @@ func (e *explanation) reason(want *PlaceRequest) string {
 	switch {
 	case len(want.Spec.Pools) > 0 && e.inPool == 0:
 		return PoolMisconfigured
+	case e.matching == 0 && e.count[notIsolated] > 0:
+		return IsolationMissing
 	case e.matching == e.count[isAway]:
 		return NoNode
 	case e.matching == e.count[isAway]+e.count[portTaken]:
@@ -117,6 +119,7 @@ func (e *explanation) mismatches(want *PlaceRequest) []string {
 		{otherLabels, "without the labels " + labelList(want.Spec.Labels)},
 		{noModule, "without one of the modules " + list(want.Spec.Modules)},
 		{noDriver, "without the driver " + string(want.Driver)},
+		{notIsolated, "that run processes of their site's project only (they do not keep projects apart)"},
 	} {
 		if n := e.count[m.of]; n > 0 {
 			out = append(out, fmt.Sprintf("%d %s", n, m.words))

@@ -21,6 +21,7 @@ const (
 	otherLabels
 	noModule
 	noDriver
+	notIsolated
 	isAway
 	poolFull
 	portTaken
@@ -34,7 +35,7 @@ func (o obstacle) matches() bool { return o == fits || o >= isAway }
 
 // obstacleWords are the stable words for people, by obstacle.
 var obstacleWords = [...]string{
-	"", "other_project", "other_site", "other_pool", "other_labels", "no_module", "no_driver", "", "pool_full", PortsTaken, "no_cpu", "no_memory", "no_gpu",
+	"", "other_project", "other_site", "other_pool", "other_labels", "no_module", "no_driver", IsolationMissing, "", "pool_full", PortsTaken, "no_cpu", "no_memory", "no_gpu",
 }
 
 // Refused says why a node does not take one more of what is wanted: a stable word and a sentence,
@@ -85,6 +86,8 @@ func (w *PlaceRequest) mismatch(room *fleet.NodeRoom) obstacle {
 		return noModule
 	case w.Driver != "" && !slices.Contains(room.Drivers, w.Driver):
 		return noDriver
+	case w.Driver == fleet.DriverProcess && !room.Separation.Admits(w.Project, room.Project):
+		return notIsolated
 	}
 	return fits
 }
@@ -144,6 +147,8 @@ func (w *PlaceRequest) say(o obstacle, room fleet.NodeRoom) string {
 		return "it offers not all of the modules " + list(w.Spec.Modules)
 	case noDriver:
 		return fmt.Sprintf("it has no driver %s", w.Driver)
+	case notIsolated:
+		return "it runs processes of its site's project only: it does not keep projects apart"
 	case poolFull:
 		return "as many run there as its pool allows"
 	case portTaken:

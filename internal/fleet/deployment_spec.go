@@ -253,6 +253,8 @@ type NodeFacts struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	Drivers   []Driver          `json:"drivers,omitempty"`
 	Resources Resources         `json:"resources"`
+	// Separation says whether it keeps commands of several projects apart; "" is of a node of before it told.
+	Separation Separation `json:"isolation,omitempty"`
 }
 
 // NodeRoom is a node as placement looks at it.
@@ -264,6 +266,8 @@ type NodeRoom struct {
 	Pools   []PoolName        `json:"pools,omitempty"`
 	Modules []string          `json:"modules,omitempty"`
 	Drivers []Driver          `json:"drivers,omitempty"`
+	// Separation is as the node told it.
+	Separation Separation `json:"isolation,omitempty"`
 	// Total is what the machine has, Taken what replicas that are there, TERMINATING ones too, ask for.
 	Total Resources `json:"total"`
 	Taken Resources `json:"taken"`

@@ -27,14 +27,16 @@ const (
 	Communication   Kind = "communication"
 	Unavailable     Kind = "unavailable"
 	Gone            Kind = "gone"
-	Internal        Kind = "internal"
+	// IsolationMissing: a node that cannot keep projects apart is asked to run a command of another project than its site's.
+	IsolationMissing Kind = "isolation_missing"
+	Internal         Kind = "internal"
 )
 
 // Kinds lists every kind; the maps at the edges are tested against it.
 func Kinds() []Kind {
 	return []Kind{
 		Invalid, Unauthenticated, Denied, NotFound, Conflict, IllegalState, Precondition, TooLarge,
-		RateLimited, Stale, HashMismatch, ApplyFailed, Communication, Unavailable, Gone, Internal,
+		RateLimited, Stale, HashMismatch, ApplyFailed, Communication, Unavailable, Gone, IsolationMissing, Internal,
 	}
 }
 
@@ -44,7 +46,7 @@ func (k Kind) Retryable() bool {
 	case Communication, RateLimited, Unavailable, Internal:
 		return true
 	case Invalid, Unauthenticated, Denied, NotFound, Conflict, IllegalState, Precondition, TooLarge,
-		Stale, HashMismatch, ApplyFailed, Gone:
+		Stale, HashMismatch, ApplyFailed, Gone, IsolationMissing:
 		return false
 	}
 	return true

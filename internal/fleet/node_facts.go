@@ -35,6 +35,11 @@ func (f NodeFacts) Validate() error {
 			return err
 		}
 	}
+	if f.Separation != "" {
+		if err := ValidateName("nodeFacts/isolation", string(f.Separation)); err != nil {
+			return err
+		}
+	}
 	r := f.Resources
 	if math.IsNaN(r.CPU) || r.CPU < 0 || r.CPU > maxCores || r.Memory < 0 || r.Memory > maxMemory || r.GPUs < 0 || r.GPUs > maxGPUs {
 		return Errorf(Invalid, "no machine has %g cores, %d bytes and %d GPUs", r.CPU, r.Memory, r.GPUs).At("nodeFacts")

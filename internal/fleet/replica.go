@@ -147,6 +147,8 @@ const (
 	ReasonPortTaken       = "port_taken"
 	ReasonGPUTaken        = "gpu_taken"
 	ReasonNodeStopped     = "node_stopped" // its node was stopped, and ended it
+	// ReasonIsolationMissing: the node cannot keep the commands of its project from others.
+	ReasonIsolationMissing = string(IsolationMissing)
 )
 
 // ReplicasReport is what a node says of its replicas: what changed, or all (Complete), by a set
@@ -207,6 +209,8 @@ type NodeReplica struct {
 	Run bool `json:"run"`
 	// StopSeconds is the time between the polite and the forced stop: of this very revision.
 	StopSeconds int `json:"stopSeconds"`
+	// Project is that of the deployment, "" from a region of before it told.
+	Project ProjectName `json:"project,omitempty"`
 }
 
 // NodeReplicas is the set of one node: all that it is to run, and by name what it is to end. What it

@@ -26,6 +26,14 @@ type Run struct {
 	StopSeconds float64 `json:"stopSeconds,omitempty"`
 }
 
+// RunSection is a run section as nodes get it: what was declared, and whose it is. The region sets the project,
+// and the revision's run hash covers it.
+type RunSection struct {
+	Run
+	// Project is "" in sections of before there was one.
+	Project ProjectName `json:"project,omitempty"`
+}
+
 // RunSignals are the signals that a run section may name.
 func RunSignals() []string { return []string{"SIGHUP", "SIGUSR1", "SIGUSR2"} }
 

@@ -102,6 +102,7 @@ const MaxEpochJump = 1 << 20
 // Membership is what a node needs to know of its site, also while the region is away.
 type Membership struct {
 	Site         SiteName
+	Project      ProjectName
 	Generation   int64 // of the declaration
 	Members      []Member
 	OnIsolation  Isolation

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // execute runs the command of the spec with nothing but what the spec says.
@@ -23,6 +25,11 @@ func (s *supervisor) execute() (started process, err error) {
 		return process{}, fmt.Errorf("open standard input: %w", err)
 	}
 	defer func() { err = errors.Join(err, null.Close()) }()
+	if s.launch.on() { // /dev/stdout and /dev/stderr are opened anew by some
+		if err := unix.Fchown(int(s.output.in.Fd()), s.launch.UID, s.launch.UID); err != nil {
+			return process{}, fmt.Errorf("hand over the output: %w", err)
+		}
+	}
 	started, err = s.family.start(program, command, &syscall.ProcAttr{
 		Dir:   s.launch.Dir,
 		Env:   env,

@@ -18,7 +18,8 @@ type family struct {
 	// changed has an item when the leader ended or the last process of the family did.
 	changed chan struct{}
 	// cgroup is the directory in which leaders start, "" for the guardian's own.
-	cgroup string
+	cgroup   string
+	confined Confinement
 
 	mu     sync.Mutex
 	forked *sync.Cond
@@ -34,20 +35,24 @@ type job struct {
 	done  chan<- error
 }
 
-func newFamily(cgroup string) (*family, error) {
+func newFamily(of Spec) (*family, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become subreaper: %w", err)
 	}
-	f := &family{jobs: make(chan job), changed: make(chan struct{}, 1), cgroup: cgroup, none: true}
+	f := &family{jobs: make(chan job), changed: make(chan struct{}, 1), cgroup: of.Cgroup, confined: of.Confinement, none: true}
 	f.forked = sync.NewCond(&f.mu)
-	go f.fork()
+	entered := make(chan error, 1)
+	go f.fork(of.Dir, entered)
+	if err := <-entered; err != nil {
+		return nil, err
+	}
 	go f.reap()
 	return f, nil
 }
 
 // start runs a command as the new leader and returns once it has been executed.
 func (f *family) start(argv0 string, argv []string, attr *syscall.ProcAttr) (process, error) {
-	attr.Sys = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	attr.Sys = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: f.confined.credential()}
 	if f.cgroup != "" {
 		group, err := os.Open(f.cgroup)
 		if err != nil {
@@ -71,9 +76,14 @@ func (f *family) start(argv0 string, argv []string, attr *syscall.ProcAttr) (pro
 }
 
 // fork is one thread for the life of the guardian: the parent-death signal is sent when the
-// thread that forked ends, not when the process does.
-func (f *family) fork() {
+// thread that forked ends, not when the process does. What confines the commands is of this thread too.
+func (f *family) fork(dir string, entered chan<- error) {
 	runtime.LockOSThread()
+	err := f.confined.enter(dir)
+	entered <- err
+	if err != nil {
+		return
+	}
 	for j := range f.jobs {
 		f.mu.Lock()
 		pid, err := syscall.ForkExec(j.argv0, j.argv, j.attr) //nolint:gosec // to run what a user declared is the purpose

@@ -146,7 +146,7 @@ func prepare(ctx context.Context, dir string, log *slog.Logger) (*supervisor, er
 	if s.tenure, err = newTenure(dir, s.launch, log); err != nil {
 		return nil, err
 	}
-	if s.family, err = newFamily(s.launch.Cgroup); err != nil {
+	if s.family, err = newFamily(s.launch.Spec); err != nil {
 		return nil, err
 	}
 	s.output, err = openOutput(dir, s.launch.OutputLimit, s.launch.OutputFrom)

@@ -28,6 +28,7 @@ type Spec struct {
 	// Dir is the working directory of the command.
 	Dir    string `json:"dir"`
 	Labels Labels `json:"labels"`
+	Confinement
 	// Once has the guardian end when its command does, after it has killed what that left: the
 	// exit stays on record (Ended, ReasonExited) until the name is started, stopped or removed.
 	Once bool `json:"once,omitempty"`
@@ -118,12 +119,26 @@ func (s Spec) validate() error {
 	if !filepath.IsAbs(s.Dir) {
 		return fleet.Errorf(fleet.Invalid, "the working directory is not an absolute path").At("/dir")
 	}
+	if err := s.Confinement.validate(s.Dir); err != nil {
+		return err
+	}
 	for i, command := range s.PreStart {
 		if err := (fleet.Run{Command: command}).Validate(fmt.Sprintf("/preStart/%d", i)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Home gives a base environment in which HOME is the working directory, where the commands run as a user of their own:
+// that has no other home.
+func (s Spec) Home(base []string) []string {
+	env := slices.Clone(base)
+	if !s.on() {
+		return env
+	}
+	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "HOME=") })
+	return append(env, "HOME="+s.Dir)
 }
 
 // environment is the command's whole environment. Names with HOLDFAST_ in a run section

@@ -42,6 +42,8 @@ type Status struct {
 	// Leased says that the guardian enforces the lease too; one that an agent of before the
 	// lease started does not, and is left to the agent.
 	Leased bool `json:"leased,omitempty"`
+	// UID is the user of the command, 0 for that of the guardian.
+	UID int `json:"uid,omitempty"`
 	// Since is when Running last changed.
 	Since       time.Time `json:"since"`
 	Guardian    Health    `json:"guardian"`

@@ -82,7 +82,7 @@ func (s *Server) tellAll(ctx context.Context, nodes []*connection) error {
 
 func siteMessage(m fleet.Membership) *nodev1.Site {
 	out := &nodev1.Site{
-		Name: string(m.Site), Generation: m.Generation, OnIsolation: string(m.OnIsolation), AutoFailback: m.AutoFailback,
+		Name: string(m.Site), Project: string(m.Project), Generation: m.Generation, OnIsolation: string(m.OnIsolation), AutoFailback: m.AutoFailback,
 		Resets: m.Resets, ResetEpoch: m.ResetEpoch,
 	}
 	for _, n := range m.Members {

@@ -137,7 +137,8 @@ func (s *Server) turnAway(stream connectStream, err error) error {
 			reason = e.Message
 		}
 	case fleet.Invalid, fleet.Unauthenticated, fleet.Conflict, fleet.IllegalState, fleet.Precondition, fleet.TooLarge,
-		fleet.RateLimited, fleet.Stale, fleet.HashMismatch, fleet.ApplyFailed, fleet.Communication, fleet.Unavailable, fleet.Internal:
+		fleet.RateLimited, fleet.Stale, fleet.HashMismatch, fleet.ApplyFailed, fleet.Communication, fleet.Unavailable,
+		fleet.IsolationMissing, fleet.Internal:
 		return StatusOf(err)
 	}
 	return StatusOf(stream.Send(again(reason)))

@@ -53,7 +53,9 @@ type AgentOptions struct {
 	// Outputs is where logs come from; nil ships none.
 	Outputs outputs
 	// HTTP is for tests; the default is NewHTTPClient.
-	HTTP      *http.Client
+	HTTP *http.Client
+	// Isolation is asked how commands of projects are kept apart; nil runs all as the agent's user.
+	Isolation confiner
 	BaseEnv   []string
 	MayRun    func() bool
 	Failpoint func(name string)
@@ -138,8 +140,8 @@ func openLocked(ctx context.Context, opt AgentOptions) (*Agent, error) {
 	a.client = &Client{API: opt.API, HTTP: opt.HTTP, Key: a.Key, Now: opt.Now}
 	a.Applier = NewApplier(ApplierOptions{
 		Site: opt.Site, Node: opt.Node, Dir: opt.Dir, Store: store, Runtime: opt.Runtime, Log: opt.Log, Keys: keyring{a},
-		Fetcher: &Fetcher{Client: opt.HTTP, ReadIdle: opt.ReadIdle, Counters: a.counters, Log: opt.Log},
-		BaseEnv: opt.BaseEnv, MayRun: a.opt.MayRun, Failpoint: opt.Failpoint, SettleEvery: opt.SettleEvery,
+		Fetcher:   &Fetcher{Client: opt.HTTP, ReadIdle: opt.ReadIdle, Counters: a.counters, Log: opt.Log},
+		Isolation: opt.Isolation, BaseEnv: opt.BaseEnv, MayRun: a.opt.MayRun, Failpoint: opt.Failpoint, SettleEvery: opt.SettleEvery,
 		Changed: a.news.changed, Fetched: a.news.fetched, Answered: a.news.answered, Told: a.news.tell, Telling: a.news.tells, Refused: func(r audit.Refusal) { a.refusals.add(r) },
 	})
 	a.tasks = &Tasks{agent: a, used: map[string]time.Time{}}
@@ -191,6 +193,14 @@ func (a *Agent) Figures() map[string]int64 {
 	all["lease_renewals_refused"], all["lease_lapses"] = s.Refused, s.Lapses
 	all["lease_resets"], all["lease_reset_from"] = s.Resets, s.ResetFrom
 	return all
+}
+
+// SiteProject is the project of the node's site, "" before the region told.
+func (a *Agent) SiteProject() fleet.ProjectName {
+	if a.Leases == nil {
+		return ""
+	}
+	return a.Leases.SiteProject()
 }
 
 // Counters are the node's counters.

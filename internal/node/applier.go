@@ -31,6 +31,11 @@ type runtime interface {
 	Signal(ctx context.Context, name fleet.InstanceName, sig string, labels guardian.Labels) error
 }
 
+// confiner says how the commands of a project are kept from others; isolation_missing where the node may not run them.
+type confiner interface {
+	User(project fleet.ProjectName) (guardian.Confinement, error)
+}
+
 // opener opens the tokens that are sealed to this node.
 type opener interface {
 	Open(sealed string) (string, error)
@@ -57,6 +62,8 @@ type ApplierOptions struct {
 	Runtime runtime
 	Log     *slog.Logger
 
+	// Isolation is asked before a command starts; nil runs all as the agent's user.
+	Isolation confiner
 	// BaseEnv is the environment of commands besides the HOLDFAST_ variables.
 	BaseEnv []string
 	// MayRun says whether the node holds its lease; nil is always. Without it nothing runs.

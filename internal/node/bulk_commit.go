@@ -136,7 +136,15 @@ func (b *bulk) quiet(t *taking) (bool, error) {
 	if cur.Deleted() {
 		return true, nil
 	}
-	return b.files.matches(t.cmd.Instance, cur.Content)
+	return b.files.matches(t.cmd.Instance, cur.Content, userOf(t.seen))
+}
+
+// userOf is the user of what runs, 0 where nothing does.
+func userOf(seen *guardian.Status) int {
+	if seen == nil {
+		return 0
+	}
+	return seen.UID
 }
 
 // prepare writes the config of an active beside its place.
@@ -144,12 +152,12 @@ func (b *bulk) prepare(ctx context.Context, t *taking) error {
 	if b.right.Role != fleet.RoleActive || t.step != stepApply || t.deletes() {
 		return nil
 	}
-	right, err := b.files.matches(t.cmd.Instance, t.want())
+	right, err := b.files.matches(t.cmd.Instance, t.want(), 0)
 	if err != nil || right {
 		return err
 	}
 	if t.body == nil {
-		t.draft, err = b.files.prepare(ctx, t.cmd.Instance, t.want())
+		t.draft, err = b.files.prepare(ctx, t.cmd.Instance, t.want(), 0)
 		return err
 	}
 	t.draft, err = b.files.redraft(t.cmd.Instance, t.want(), t.data)

@@ -132,8 +132,8 @@ func (f *Fetcher) FetchRun(ctx context.Context, req FetchRequest, want fleet.Has
 	return body, nil
 }
 
-func parseRun(body []byte) (fleet.Run, error) {
-	var run fleet.Run
+func parseRun(body []byte) (fleet.RunSection, error) {
+	var run fleet.RunSection
 	if err := json.Unmarshal(body, &run); err != nil {
 		return run, fleet.Errorf(fleet.Invalid, "the run section is not valid JSON").At("/run")
 	}

@@ -258,7 +258,7 @@ func (a *Applier) patience(ctx context.Context, name fleet.InstanceName) time.Du
 // of the revision keeps its kind: it was overtaken, or its caller gave up, for whatever cause.
 func applyFailed(ctx context.Context, err error) error {
 	kind := fleet.KindOf(err)
-	if err == nil || ctx.Err() != nil || kind == fleet.Stale || kind == fleet.ApplyFailed {
+	if err == nil || ctx.Err() != nil || kind == fleet.Stale || kind == fleet.ApplyFailed || kind == fleet.IsolationMissing {
 		return err
 	}
 	return fleet.Errorf(fleet.ApplyFailed, "apply failed: %w", err)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -66,12 +67,12 @@ type draft struct {
 }
 
 // prepare writes a config beside its place, so that only a rename is left to do between the
-// stop of the old process and the start of the new one.
-func (p *projection) prepare(ctx context.Context, name fleet.InstanceName, c fleet.Content) (*draft, error) {
-	return p.draft(name, c, func(w io.Writer) error { return p.store.WriteContent(ctx, c, w) })
+// stop of the old process and the start of the new one. The file is the user's, uid 0 the agent's.
+func (p *projection) prepare(ctx context.Context, name fleet.InstanceName, c fleet.Content, uid int) (*draft, error) {
+	return p.draft(name, c, uid, func(w io.Writer) error { return p.store.WriteContent(ctx, c, w) })
 }
 
-func (p *projection) draft(name fleet.InstanceName, c fleet.Content, write func(io.Writer) error) (*draft, error) {
+func (p *projection) draft(name fleet.InstanceName, c fleet.Content, uid int, write func(io.Writer) error) (*draft, error) {
 	if err := os.MkdirAll(p.dir(name), 0o700); err != nil {
 		return nil, fmt.Errorf("make instance directory: %w", err)
 	}
@@ -80,7 +81,11 @@ func (p *projection) draft(name fleet.InstanceName, c fleet.Content, write func(
 		return nil, fmt.Errorf("create config: %w", err)
 	}
 	d := &draft{p: p, name: name, content: c, temp: tmp.Name()}
-	if err := errors.Join(write(tmp), tmp.Close()); err != nil {
+	err = write(tmp)
+	if uid != 0 && err == nil {
+		err = tmp.Chown(uid, uid) // of the open file: its user may have put another in its place by now
+	}
+	if err := errors.Join(err, tmp.Close()); err != nil {
 		return nil, errors.Join(fmt.Errorf("write config: %w", err), d.drop())
 	}
 	return d, nil
@@ -108,20 +113,20 @@ func otherKind(kind fleet.ContentKind) fleet.ContentKind {
 func (d *draft) drop() error { return removeFile(d.temp) }
 
 // ensure derives the config again when it is missing or different.
-func (p *projection) ensure(ctx context.Context, name fleet.InstanceName, c fleet.Content) error {
-	right, err := p.matches(name, c)
+func (p *projection) ensure(ctx context.Context, name fleet.InstanceName, c fleet.Content, uid int) error {
+	right, err := p.matches(name, c, uid)
 	if err != nil || right {
 		return err
 	}
-	d, err := p.prepare(ctx, name, c)
+	d, err := p.prepare(ctx, name, c, uid)
 	if err != nil {
 		return err
 	}
 	return d.place()
 }
 
-// matches says whether the file holds exactly the content, and is the only one.
-func (p *projection) matches(name fleet.InstanceName, c fleet.Content) (bool, error) {
+// matches says whether the file holds exactly the content, is the user's, and is the only one.
+func (p *projection) matches(name fleet.InstanceName, c fleet.Content, uid int) (bool, error) {
 	path := p.path(name, c.Kind)
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -130,7 +135,7 @@ func (p *projection) matches(name fleet.InstanceName, c fleet.Content) (bool, er
 	if err != nil {
 		return false, fmt.Errorf("look at config: %w", err)
 	}
-	if info.Size() != c.Size || !info.Mode().IsRegular() {
+	if info.Size() != c.Size || !info.Mode().IsRegular() || !ownedBy(info, uid) {
 		return false, nil
 	}
 	if known := p.lastSeen(name); known.looks(path, info) {
@@ -144,6 +149,15 @@ func (p *projection) matches(name fleet.InstanceName, c fleet.Content) (bool, er
 		return false, err
 	}
 	return true, p.remember(name, c)
+}
+
+// ownedBy says whether a file is a user's, uid 0 the agent's.
+func ownedBy(info fs.FileInfo, uid int) bool {
+	if uid == 0 {
+		uid = os.Geteuid()
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == uid
 }
 
 // asSeen says whether the file still looks as it did when it was seen to hold the content.
@@ -229,7 +243,8 @@ func removeFile(path string) error {
 }
 
 func hashFile(path string) (_ fleet.Hash, err error) {
-	file, err := os.Open(path) //nolint:gosec // below the node's own directory
+	// Whoever runs in the directory may have put a link or a FIFO there since it was looked at.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) //nolint:gosec // below the node's own directory
 	if err != nil {
 		return "", fmt.Errorf("open config: %w", err)
 	}

@@ -39,7 +39,7 @@ func (p *projection) redraft(name fleet.InstanceName, c fleet.Content, data []by
 
 // open opens the spare file, or makes one where there is none that may be written over.
 func (d *draft) open() (fd int, size int64, err error) {
-	const how = unix.O_WRONLY | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	const how = unix.O_WRONLY | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC // a FIFO would wait
 	fd, err = openFile(d.temp, how)
 	if errors.Is(err, unix.ENOENT) {
 		if err := os.MkdirAll(d.p.dir(d.name), 0o700); err != nil {

@@ -36,7 +36,7 @@ func TestSwap(t *testing.T) {
 		write(m, 4, "three")
 		require.True(t, os.SameFile(two, fileID(t, config)))
 		require.True(t, os.SameFile(one, fileID(t, spare)))
-		right, err := m.files.matches(press, m.items[0].Revision.Content)
+		right, err := m.files.matches(press, m.items[0].Revision.Content, 0)
 		require.NoError(t, err)
 		require.True(t, right)
 	})

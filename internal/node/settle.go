@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/node/isolation"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
@@ -211,12 +212,13 @@ func (a *Applier) bring(ctx context.Context, name fleet.InstanceName, slot sqlit
 		if err := a.stop(ctx, name); err != nil || slot.Deleted() {
 			return err
 		}
-		return a.files.ensure(ctx, name, slot.Content)
+		return a.files.ensure(ctx, name, slot.Content, 0)
 	}
-	run, err := parseRun(slot.Run)
+	section, err := parseRun(slot.Run)
 	if err != nil {
 		return err
 	}
+	run := section.Run
 	seen, err := a.look(ctx, name)
 	if err != nil {
 		return err
@@ -229,18 +231,23 @@ func (a *Applier) bring(ctx context.Context, name fleet.InstanceName, slot sqlit
 	want.Epoch = meta.Epoch // a process keeps the epoch that it is started with
 	switch {
 	case live(seen) && runs(seen, slot) && (seen.Running || seen.Labels.Version == slot.Version):
-		return a.files.ensure(ctx, name, slot.Content)
+		return a.files.ensure(ctx, name, slot.Content, seen.UID) // it keeps the user that it was started as
 	case live(seen) && seen.Labels.RunHash == slot.RunHash && run.OnChange == fleet.OnChangeSignal:
-		if told, err := a.signal(ctx, name, slot, guardian.Spec{Run: run, Labels: want}); told || err != nil {
+		if told, err := a.signal(ctx, slot, guardian.Spec{Instance: name, Run: run, Labels: want, Confinement: guardian.Confinement{UID: seen.UID}}); told || err != nil {
 			return err
 		}
 	}
-	return a.restart(ctx, seen, slot, guardian.Spec{Instance: name, Run: run, Labels: want})
+	confined, err := a.confinement(section.Project)
+	if err != nil {
+		return err
+	}
+	return a.restart(ctx, seen, slot, guardian.Spec{Instance: name, Run: run, Labels: want, Confinement: confined})
 }
 
 // signal tells a running command of its new config. One that cannot be told is restarted.
-func (a *Applier) signal(ctx context.Context, name fleet.InstanceName, slot sqlite.Slot, spec guardian.Spec) (told bool, err error) {
-	if err := a.files.ensure(ctx, name, slot.Content); err != nil {
+func (a *Applier) signal(ctx context.Context, slot sqlite.Slot, spec guardian.Spec) (told bool, err error) {
+	name := spec.Instance
+	if err := a.files.ensure(ctx, name, slot.Content, spec.UID); err != nil {
 		return false, err
 	}
 	sig := spec.Run.Signal
@@ -260,12 +267,12 @@ func (a *Applier) signal(ctx context.Context, name fleet.InstanceName, slot sqli
 func (a *Applier) restart(ctx context.Context, seen *guardian.Status, slot sqlite.Slot, spec guardian.Spec) error {
 	name := spec.Instance
 	place := func() error { return nil }
-	right, err := a.files.matches(name, slot.Content)
+	right, err := a.files.matches(name, slot.Content, spec.UID)
 	if err != nil {
 		return err
 	}
 	if !right {
-		d, err := a.files.prepare(ctx, name, slot.Content)
+		d, err := a.files.prepare(ctx, name, slot.Content, spec.UID)
 		if err != nil {
 			return err
 		}
@@ -285,7 +292,10 @@ func (a *Applier) restart(ctx context.Context, seen *guardian.Status, slot sqlit
 		return err
 	}
 	spec.Dir = a.files.dir(name)
-	spec.Env = a.environment(name, slot, spec.Labels.Epoch)
+	if err := isolation.Give(spec.Dir, spec.UID); err != nil {
+		return err
+	}
+	spec.Env = a.environment(slot, spec)
 	if _, err := a.opt.Runtime.Start(ctx, spec); err != nil {
 		return fmt.Errorf("start instance: %w", err)
 	}
@@ -293,11 +303,19 @@ func (a *Applier) restart(ctx context.Context, seen *guardian.Status, slot sqlit
 	return nil
 }
 
-func (a *Applier) environment(name fleet.InstanceName, slot sqlite.Slot, epoch int64) []string {
-	env := append([]string(nil), a.opt.BaseEnv...)
+// confinement is that of the commands of a project.
+func (a *Applier) confinement(project fleet.ProjectName) (guardian.Confinement, error) {
+	if a.opt.Isolation == nil {
+		return guardian.Confinement{}, nil
+	}
+	return a.opt.Isolation.User(project)
+}
+
+func (a *Applier) environment(slot sqlite.Slot, spec guardian.Spec) []string {
+	env := spec.Home(a.opt.BaseEnv)
 	return append(env,
-		"HOLDFAST_INSTANCE="+string(name), "HOLDFAST_NODE="+string(a.opt.Node), "HOLDFAST_SITE="+string(a.opt.Site),
-		"HOLDFAST_EPOCH="+strconv.FormatInt(epoch, 10), "HOLDFAST_CONFIG="+a.files.path(name, slot.Content.Kind))
+		"HOLDFAST_INSTANCE="+string(spec.Instance), "HOLDFAST_NODE="+string(a.opt.Node), "HOLDFAST_SITE="+string(a.opt.Site),
+		"HOLDFAST_EPOCH="+strconv.FormatInt(spec.Labels.Epoch, 10), "HOLDFAST_CONFIG="+a.files.path(spec.Instance, slot.Content.Kind))
 }
 
 // stop ends whatever has the name; what died without having stopped everything counts too.

@@ -90,7 +90,7 @@ func (f *fakeRuntime) Start(ctx context.Context, spec guardian.Spec) (guardian.S
 		return guardian.Status{}, fleet.Errorf(fleet.Conflict, "instance %s has a guardian already", spec.Instance)
 	}
 	f.note("start %s %d", spec.Instance, spec.Labels.Version.Revision)
-	st := guardian.Status{Instance: spec.Instance, Labels: spec.Labels, Running: true, Guardian: guardian.Live}
+	st := guardian.Status{Instance: spec.Instance, Labels: spec.Labels, Running: true, Guardian: guardian.Live, UID: spec.UID}
 	f.running[spec.Instance], f.specs[spec.Instance] = st, spec
 	return st, nil
 }

@@ -183,7 +183,31 @@ func (s *Store) checkReferences(ctx context.Context, q *db.Queries, c InstanceCh
 			return failed("read artifact", err)
 		}
 	}
+	if err := mayRunCommand(ctx, q, c); err != nil {
+		return err
+	}
 	return hold(ctx, q, append(c.Spec.Bodies(), c.Content.Hash)...)
+}
+
+// mayRunCommand refuses a command at another project's site, which is a shared one, unless each node that may run it
+// keeps projects apart. Nodes refuse it too: they may have changed since.
+func mayRunCommand(ctx context.Context, q *db.Queries, c InstanceChange) error {
+	if c.Spec.Run == nil {
+		return nil
+	}
+	site, err := find(ctx, q, fleet.ObjectKey{Kind: fleet.KindSite, Name: c.Key.Scope})
+	if err != nil || site == nil || fleet.SeparationNone.Admits(c.Project, site.Project) {
+		return err
+	}
+	open, err := q.UnseparatedNodes(ctx, db.UnseparatedNodesParams{Site: c.Key.Scope, Uid: string(fleet.SeparationUID)})
+	if err != nil {
+		return failed("read how the site's nodes keep projects apart", err)
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	return fleet.Errorf(fleet.IsolationMissing, "isolation_missing: site %s is shared, and node %s does not keep the commands of projects apart", c.Key.Scope, open[0]).
+		At("/run").WithHint("leave out run, use a deployment with an image, or use a site of project " + string(c.Project))
 }
 
 // InstanceTurn asks for enable, disable, delete, deploy or rollback of an instance. Door

@@ -39,7 +39,10 @@ func (s *Store) MembershipsOf(ctx context.Context, nodes []fleet.NodeName) (map[
 	}
 	out := make(map[fleet.NodeName]fleet.Membership, len(rows))
 	for _, r := range rows {
-		m := fleet.Membership{Site: fleet.SiteName(r.Site), Mark: r.Mark, Generation: r.Generation, Members: members[r.Site], Resets: r.Resets, ResetEpoch: r.ResetEpoch}
+		m := fleet.Membership{
+			Site: fleet.SiteName(r.Site), Project: fleet.ProjectName(r.Project), Mark: r.Mark, Generation: r.Generation, Members: members[r.Site],
+			Resets: r.Resets, ResetEpoch: r.ResetEpoch,
+		}
 		if r.Spec != nil {
 			var spec fleet.SiteSpec
 			if err := json.Unmarshal(r.Spec, &spec); err != nil {

@@ -29,6 +29,7 @@ type Node struct {
 	CordonedAt *time.Time
 	// CordonReason is why no new work goes there.
 	CordonReason string
+	Separation   fleet.Separation // as it told when it registered last
 	Connection   *NodeConnection
 }
 
@@ -67,6 +68,11 @@ func (s *Store) ListNodes(ctx context.Context, f NodeFilter, after string, limit
 		if err := json.Unmarshal(r.Counters, &out[i].Counters); err != nil {
 			return nil, failed("read what a node counted", err)
 		}
+		var facts fleet.NodeFacts
+		if err := json.Unmarshal(r.Facts, &facts); err != nil {
+			return nil, failed("read the facts of node "+r.Name, err)
+		}
+		out[i].Separation = facts.Separation
 	}
 	return out, failed("list nodes", err)
 }

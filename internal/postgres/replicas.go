@@ -21,7 +21,7 @@ func (s *Store) NodeReplicas(ctx context.Context, node fleet.NodeName) (fleet.No
 	for _, r := range rows {
 		out.Replicas = append(out.Replicas, fleet.NodeReplica{
 			ID: fleet.ReplicaID(r.ID), Deployment: fleet.DeploymentName(r.Deployment), Revision: r.Revision, ProcessVersion: r.ProcessVersion,
-			Definition: hashText(r.Definition), Run: r.Live, StopSeconds: int(r.StopSeconds),
+			Definition: hashText(r.Definition), Run: r.Live, StopSeconds: int(r.StopSeconds), Project: fleet.ProjectName(r.Project),
 		})
 	}
 	count := len(out.Replicas)

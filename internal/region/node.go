@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/link/idle"
 	"github.com/holdfast-io/holdfast/internal/node"
+	"github.com/holdfast-io/holdfast/internal/node/isolation"
 )
 
 // NodeConfig is all that a node process needs.
@@ -44,6 +45,9 @@ type NodeConfig struct {
 	// StopInstances stops the instances and replicas on a clean stop of the node, and gives its
 	// lease back.
 	StopInstances bool
+	// NoIsolation runs commands as the agent's user; UIDs is the range of those of projects else.
+	NoIsolation bool
+	UIDs        isolation.Range
 	// Machine is what the region places replicas by.
 	Machine NodeMachine
 	// Docker is the address of the machine's engine, "" for docker.DefaultHost if one is there.
@@ -104,20 +108,28 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	}
 	defer traces.close(ctx)
 	serving := make(chan struct{})
+	apart := isolation.New(isolation.Options{Dir: filepath.Dir(runtime.Root), Off: cfg.NoIsolation, Range: cfg.UIDs})
 	vote := &regionVote{cfg: cfg, log: log}
 	defer vote.close()
 	agent, err := node.Open(ctx, node.AgentOptions{
 		Node: fleet.NodeName(cfg.Node), Site: fleet.SiteName(cfg.Site), Dir: cfg.Data, API: cfg.API, Runtime: runtime,
 		Tenancy: runtime, Outputs: runtime, Log: log, Now: time.Now, JoinToken: cfg.JoinToken, Failpoint: cfg.Failpoint,
 		ReadIdle: cfg.Timing.ReadIdle, ReportEvery: cfg.Timing.Report, BaseEnv: baseEnvironment(),
-		HTTP: traces.calling(node.NewHTTPClient(cfg.security)), Serving: serving, Lease: vote.options(),
+		HTTP: traces.calling(node.NewHTTPClient(cfg.security)), Serving: serving, Lease: vote.options(), Isolation: apart,
 	})
 	if err != nil {
 		return err
 	}
 	vote.of(agent)
 	defer agent.Close() //nolint:errcheck // nothing is written any more
-	replicas, err := newNodeReplicas(ctx, cfg, agent, runtime, log)
+	apart.Site = agent.SiteProject
+	if err := apart.Begin(); err != nil {
+		return err
+	}
+	if why := apart.Why(); why != "" {
+		log.Warn("commands run as the agent's user, so those of other projects than the site's are refused", "why", why)
+	}
+	replicas, err := newNodeReplicas(ctx, cfg, agent, runtime, apart, log)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/node"
+	"github.com/holdfast-io/holdfast/internal/node/isolation"
 	"github.com/holdfast-io/holdfast/internal/node/replicas"
 )
 
@@ -58,7 +59,7 @@ func (f *nodeFacts) answers(driver fleet.Driver) {
 	f.changed = make(chan struct{})
 }
 
-func newNodeReplicas(ctx context.Context, cfg NodeConfig, agent *node.Agent, instances *guardian.Runtime, log *slog.Logger) (*nodeReplicas, error) {
+func newNodeReplicas(ctx context.Context, cfg NodeConfig, agent *node.Agent, instances *guardian.Runtime, apart *isolation.Isolation, log *slog.Logger) (*nodeReplicas, error) {
 	boot, err := guardian.BootID()
 	if err != nil {
 		return nil, err
@@ -68,12 +69,13 @@ func newNodeReplicas(ctx context.Context, cfg NodeConfig, agent *node.Agent, ins
 		Root: filepath.Join(dir, "run"), Executable: instances.Executable, LifetimePID: instances.LifetimePID, Unleased: true, Log: log,
 	}
 	machine := cfg.Machine.detect(cfg.API)
+	machine.separation = apart.Separation()
 	cgroups, err := replicas.FindCgroups("holdfast-" + cfg.Node)
 	if err != nil {
 		log.Info("replicas that are processes run without limits", "why", err)
 	}
 	facts := newNodeFacts(machine, fleet.DriverProcess)
-	drivers := map[fleet.Driver]replicas.Driver{fleet.DriverProcess: replicas.NewProcess(runtime, cgroups)}
+	drivers := map[fleet.Driver]replicas.Driver{fleet.DriverProcess: replicas.NewProcess(runtime, cgroups, apart)}
 	engine, err := docker.New(fleet.NodeName(cfg.Node), cfg.Docker, filepath.Join(dir, "engine"))
 	if err != nil {
 		log.Warn("no containers run here", "why", err)

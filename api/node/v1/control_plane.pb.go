@@ -150,10 +150,12 @@ type NodeFacts struct {
 	Address string            `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
 	Labels  map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// process, docker.
-	Drivers       []string `protobuf:"bytes,3,rep,name=drivers,proto3" json:"drivers,omitempty"`
-	Cpu           float64  `protobuf:"fixed64,4,opt,name=cpu,proto3" json:"cpu,omitempty"`      // cores
-	Memory        int64    `protobuf:"varint,5,opt,name=memory,proto3" json:"memory,omitempty"` // bytes
-	Gpus          int32    `protobuf:"varint,6,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	Drivers []string `protobuf:"bytes,3,rep,name=drivers,proto3" json:"drivers,omitempty"`
+	Cpu     float64  `protobuf:"fixed64,4,opt,name=cpu,proto3" json:"cpu,omitempty"`      // cores
+	Memory  int64    `protobuf:"varint,5,opt,name=memory,proto3" json:"memory,omitempty"` // bytes
+	Gpus    int32    `protobuf:"varint,6,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	// Whether commands of several projects are kept apart: uid or none; "" of a node of before it told.
+	Isolation     string `protobuf:"bytes,7,opt,name=isolation,proto3" json:"isolation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -228,6 +230,13 @@ func (x *NodeFacts) GetGpus() int32 {
 		return x.Gpus
 	}
 	return 0
+}
+
+func (x *NodeFacts) GetIsolation() string {
+	if x != nil {
+		return x.Isolation
+	}
+	return ""
 }
 
 // ExecutorTLS says how the region knows an executor by its certificate.
@@ -1600,14 +1609,15 @@ const file_control_plane_proto_rawDesc = "" +
 	"\fpeer_address\x18\a \x01(\tR\vpeerAddress\x12@\n" +
 	"\fexecutor_tls\x18\b \x01(\v2\x1d.holdfast.node.v1.ExecutorTLSR\vexecutorTls\x12:\n" +
 	"\n" +
-	"node_facts\x18\t \x01(\v2\x1b.holdfast.node.v1.NodeFactsR\tnodeFacts\"\xf9\x01\n" +
+	"node_facts\x18\t \x01(\v2\x1b.holdfast.node.v1.NodeFactsR\tnodeFacts\"\x97\x02\n" +
 	"\tNodeFacts\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12?\n" +
 	"\x06labels\x18\x02 \x03(\v2'.holdfast.node.v1.NodeFacts.LabelsEntryR\x06labels\x12\x18\n" +
 	"\adrivers\x18\x03 \x03(\tR\adrivers\x12\x10\n" +
 	"\x03cpu\x18\x04 \x01(\x01R\x03cpu\x12\x16\n" +
 	"\x06memory\x18\x05 \x01(\x03R\x06memory\x12\x12\n" +
-	"\x04gpus\x18\x06 \x01(\x05R\x04gpus\x1a9\n" +
+	"\x04gpus\x18\x06 \x01(\x05R\x04gpus\x12\x1c\n" +
+	"\tisolation\x18\a \x01(\tR\tisolation\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\".\n" +

@@ -479,8 +479,10 @@ type Site struct {
 	OnIsolation  string `protobuf:"bytes,4,opt,name=on_isolation,json=onIsolation,proto3" json:"on_isolation,omitempty"`
 	AutoFailback bool   `protobuf:"varint,5,opt,name=auto_failback,json=autoFailback,proto3" json:"auto_failback,omitempty"`
 	// The number of the last reset of the votes by an operator, and the epoch that it set.
-	Resets        int64 `protobuf:"varint,6,opt,name=resets,proto3" json:"resets,omitempty"`
-	ResetEpoch    int64 `protobuf:"varint,7,opt,name=reset_epoch,json=resetEpoch,proto3" json:"reset_epoch,omitempty"`
+	Resets     int64 `protobuf:"varint,6,opt,name=resets,proto3" json:"resets,omitempty"`
+	ResetEpoch int64 `protobuf:"varint,7,opt,name=reset_epoch,json=resetEpoch,proto3" json:"reset_epoch,omitempty"`
+	// The project of its declaration: of others a node runs commands only where it keeps projects apart.
+	Project       string `protobuf:"bytes,8,opt,name=project,proto3" json:"project,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -562,6 +564,13 @@ func (x *Site) GetResetEpoch() int64 {
 		return x.ResetEpoch
 	}
 	return 0
+}
+
+func (x *Site) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
 }
 
 // Member is one node of a site.
@@ -688,7 +697,7 @@ const file_leases_proto_rawDesc = "" +
 	"\vTellRequest\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\"\x0e\n" +
-	"\fTellResponse\"\xef\x01\n" +
+	"\fTellResponse\"\x89\x02\n" +
 	"\x04Site\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
@@ -699,7 +708,8 @@ const file_leases_proto_rawDesc = "" +
 	"\rauto_failback\x18\x05 \x01(\bR\fautoFailback\x12\x16\n" +
 	"\x06resets\x18\x06 \x01(\x03R\x06resets\x12\x1f\n" +
 	"\vreset_epoch\x18\a \x01(\x03R\n" +
-	"resetEpoch\"\xba\x01\n" +
+	"resetEpoch\x12\x18\n" +
+	"\aproject\x18\b \x01(\tR\aproject\"\xba\x01\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12!\n" +

@@ -218,7 +218,7 @@ func (w *worker) launchNow(ctx context.Context) (Found, error) {
 func (w *worker) launch(r known, def fleet.Definition) Launch {
 	k, dir := w.keeper, w.dir()
 	l := Launch{
-		ID: w.id, Node: k.opt.Node, Definition: r.Definition, Epoch: r.ProcessVersion, Resources: def.Resources, Base: k.opt.BaseEnv,
+		ID: w.id, Node: k.opt.Node, Definition: r.Definition, Project: r.Project, Epoch: r.ProcessVersion, Resources: def.Resources, Base: k.opt.BaseEnv,
 		Dir: dir, GPUs: r.GPUs,
 	}
 	config := ""

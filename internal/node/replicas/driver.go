@@ -42,6 +42,7 @@ type Launch struct {
 	ID         fleet.ReplicaID
 	Node       fleet.NodeName
 	Definition fleet.Hash
+	Project    fleet.ProjectName
 	Epoch      int64
 	// Process has its names replaced. Its Env and Files are not for the driver: Env below is the
 	// whole environment, and the files are in Dir.

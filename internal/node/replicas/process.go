@@ -9,13 +9,15 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/node/isolation"
 )
 
 // Process runs replicas as processes of this machine, each under a guardian of its own, which knows
 // no lease and starts nothing again.
 type Process struct {
-	runtime *guardian.Runtime
-	cgroups *Cgroups
+	runtime  *guardian.Runtime
+	cgroups  *Cgroups
+	confines confiner
 
 	mu        sync.Mutex
 	guardians map[fleet.ReplicaID]int // whose command runs
@@ -23,10 +25,15 @@ type Process struct {
 
 var _ Driver = (*Process)(nil)
 
+// confiner says how the commands of a project are kept from others; isolation_missing where the node may not run them.
+type confiner interface {
+	User(project fleet.ProjectName) (guardian.Confinement, error)
+}
+
 // NewProcess makes the driver of a runtime whose guardians are bound by no lease. Without cgroups
-// replicas have no limits.
-func NewProcess(runtime *guardian.Runtime, cgroups *Cgroups) *Process {
-	return &Process{runtime: runtime, cgroups: cgroups, guardians: map[fleet.ReplicaID]int{}}
+// replicas have no limits, without a confiner they run as the agent's user.
+func NewProcess(runtime *guardian.Runtime, cgroups *Cgroups, confines confiner) *Process {
+	return &Process{runtime: runtime, cgroups: cgroups, confines: confines, guardians: map[fleet.ReplicaID]int{}}
 }
 
 func nameOf(id fleet.ReplicaID) fleet.InstanceName { return fleet.InstanceName(id) }
@@ -97,14 +104,17 @@ const (
 func (p *Process) Start(ctx context.Context, l Launch) (Found, error) {
 	spec := guardian.Spec{
 		Instance: nameOf(l.ID), Once: true, PreStart: l.Process.PreStart, Dir: l.Dir, OutputFrom: l.OutputFrom,
-		Env:    environment(l.Base, l.Env),
 		Labels: guardian.Labels{Hash: l.Definition, Epoch: l.Epoch},
 		Run:    fleet.Run{Command: l.Process.Argv(), StartSeconds: notLonger, StopSeconds: float64(l.Process.StopSeconds)},
 	}
 	if l.Process.Health == nil || l.Process.Health.Type == fleet.HealthNone {
 		spec.Run.StartSeconds = settle
 	}
-	var err error
+	err := p.confine(&spec, l)
+	if err != nil {
+		return Found{}, err
+	}
+	spec.Env = environment(spec.Home(l.Base), l.Env)
 	if spec.Cgroup, err = p.cgroups.make(l.ID, l.Resources); err != nil {
 		return Found{}, errors.Join(err, p.cgroups.remove(ctx, l.ID))
 	}
@@ -113,6 +123,24 @@ func (p *Process) Start(ctx context.Context, l Launch) (Found, error) {
 		return Found{}, errors.Join(notStarted(st, err), p.cgroups.remove(context.WithoutCancel(ctx), l.ID))
 	}
 	return p.note(l.ID, st), nil
+}
+
+// confine has a replica run as the user of its project, whose its directory becomes.
+func (p *Process) confine(spec *guardian.Spec, l Launch) (err error) {
+	if p.confines == nil {
+		return nil
+	}
+	if spec.Confinement, err = p.confines.User(l.Project); err != nil {
+		if fleet.KindOf(err) == fleet.IsolationMissing {
+			err = &Failure{fleet.ReasonIsolationMissing, err}
+		}
+		return err
+	}
+	files := make([]string, len(l.Process.Files))
+	for i, f := range l.Process.Files {
+		files[i] = f.Path
+	}
+	return isolation.Give(l.Dir, spec.UID, files...)
 }
 
 // notStarted tells a program that could not be run from one that ended soon.

@@ -222,7 +222,7 @@ func (b *bench) runtime() *guardian.Runtime {
 func options(dir string, runtime *guardian.Runtime) Options {
 	return Options{
 		Node: "plant-1-a", Site: "plant-1", Dir: filepath.Join(dir, "replicas"), Address: "127.0.0.1",
-		Drivers: map[fleet.Driver]Driver{fleet.DriverProcess: NewProcess(runtime, nil)}, Now: guardian.SinceBoot, Boot: "this boot",
+		Drivers: map[fleet.Driver]Driver{fleet.DriverProcess: NewProcess(runtime, nil, nil)}, Now: guardian.SinceBoot, Boot: "this boot",
 		Log: runtime.Log, BaseEnv: []string{"PATH=" + env("PATH")},
 		LogEvery: 20 * time.Millisecond, SampleEvery: 50 * time.Millisecond,
 	}

@@ -277,6 +277,14 @@ func (k *Keeper) after(now lease.Instant) {
 	k.waiting = left
 }
 
+// SiteProject is the project of the site, "" before the region told.
+func (k *Keeper) SiteProject() fleet.ProjectName {
+	if s := k.site.Load(); s != nil {
+		return s.Project
+	}
+	return ""
+}
+
 // SetSite takes in what the region says of the site; what is older is left out.
 func (k *Keeper) SetSite(ctx context.Context, s Site) error {
 	if err := s.validate(); err != nil {

@@ -19,10 +19,12 @@ const SiteFile = "site.json"
 
 // Site is what the region last told of the node's site.
 type Site struct {
-	Name        fleet.SiteName  `json:"name"`
-	Generation  int64           `json:"generation"`
-	Members     []Member        `json:"members"`
-	OnIsolation lease.Isolation `json:"onIsolation"`
+	Name fleet.SiteName `json:"name"`
+	// Project is "" where the region did not tell it.
+	Project     fleet.ProjectName `json:"project,omitempty"`
+	Generation  int64             `json:"generation"`
+	Members     []Member          `json:"members"`
+	OnIsolation lease.Isolation   `json:"onIsolation"`
 	// Resets is the number of the last reset of the votes by an operator, ResetEpoch the epoch that it set.
 	Resets     int64 `json:"resets,omitempty"`
 	ResetEpoch int64 `json:"resetEpoch,omitempty"`
@@ -61,8 +63,10 @@ func (m Member) newest() ed25519.PublicKey {
 
 // SiteOf reads what the region sent.
 func SiteOf(in *nodev1.Site) (Site, error) {
-	s := Site{Name: fleet.SiteName(in.GetName()), Generation: in.GetGeneration(), OnIsolation: lease.Isolation(in.GetOnIsolation())}
-	s.Resets, s.ResetEpoch = in.GetResets(), in.GetResetEpoch()
+	s := Site{
+		Name: fleet.SiteName(in.GetName()), Project: fleet.ProjectName(in.GetProject()), Generation: in.GetGeneration(),
+		OnIsolation: lease.Isolation(in.GetOnIsolation()), Resets: in.GetResets(), ResetEpoch: in.GetResetEpoch(),
+	}
 	if s.OnIsolation == "" {
 		s.OnIsolation = lease.IsolationStop
 	}

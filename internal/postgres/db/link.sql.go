@@ -1111,12 +1111,12 @@ func (q *Queries) SetPeerAddresses(ctx context.Context, arg SetPeerAddressesPara
 }
 
 const sitesByNode = `-- name: SitesByNode :many
-SELECT n.name, n.site, m.mark::text AS mark, coalesce(o.generation, 0)::bigint AS generation, o.spec,
+SELECT n.name, n.site, m.mark::text AS mark, coalesce(o.generation, 0)::bigint AS generation, coalesce(o.project, '')::text AS project, o.spec,
        coalesce(l.resets, 0)::bigint AS resets, coalesce(l.reset_epoch, 0)::bigint AS reset_epoch
 FROM nodes n
 LEFT JOIN site_leases l ON l.site = n.site
 CROSS JOIN LATERAL (SELECT s.mark FROM site_marks s WHERE s.site = n.site OFFSET 0) m
-LEFT JOIN LATERAL (SELECT x.generation, x.spec FROM objects x WHERE x.kind = 'site' AND x.scope = '' AND x.name = n.site OFFSET 0) o ON true
+LEFT JOIN LATERAL (SELECT x.generation, x.project, x.spec FROM objects x WHERE x.kind = 'site' AND x.scope = '' AND x.name = n.site OFFSET 0) o ON true
 WHERE n.name = ANY($1::text[])
 `
 
@@ -1125,6 +1125,7 @@ type SitesByNodeRow struct {
 	Site       string
 	Mark       string
 	Generation int64
+	Project    string
 	Spec       json.RawMessage
 	Resets     int64
 	ResetEpoch int64
@@ -1144,6 +1145,7 @@ func (q *Queries) SitesByNode(ctx context.Context, names []string) ([]SitesByNod
 			&i.Site,
 			&i.Mark,
 			&i.Generation,
+			&i.Project,
 			&i.Spec,
 			&i.Resets,
 			&i.ResetEpoch,
@@ -1165,4 +1167,37 @@ SELECT pg_notify('holdfast_link', $1::text)
 func (q *Queries) TellLink(ctx context.Context, payload string) error {
 	_, err := q.db.Exec(ctx, tellLink, payload)
 	return err
+}
+
+const unseparatedNodes = `-- name: UnseparatedNodes :many
+SELECT n.name FROM nodes n
+WHERE n.site = $1 AND n.role <> 'worker' AND n.enrolled_at IS NOT NULL AND n.removed_at IS NULL AND n.revoked_at IS NULL
+  AND coalesce(n.facts ->> 'isolation', '') <> $2::text
+ORDER BY n.name LIMIT 1
+`
+
+type UnseparatedNodesParams struct {
+	Site string
+	Uid  string
+}
+
+// Those that may be active. A node that never told counts: it is of before there was a way to.
+func (q *Queries) UnseparatedNodes(ctx context.Context, arg UnseparatedNodesParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, unseparatedNodes, arg.Site, arg.Uid)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

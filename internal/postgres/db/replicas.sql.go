@@ -603,12 +603,12 @@ func (q *Queries) NodeHasDefinition(ctx context.Context, arg NodeHasDefinitionPa
 }
 
 const nodeReplicas = `-- name: NodeReplicas :many
-SELECT u.id, u.deployment, u.revision, u.process_version, u.definition, u.live, u.stop_seconds FROM (
+SELECT u.id, u.deployment, u.revision, u.process_version, u.definition, u.live, u.stop_seconds, u.project FROM (
     SELECT r.id, r.deployment, r.revision, r.process_version, r.definition, (r.state <> 'TERMINATING')::boolean AS live, r.stop_seconds,
-           0 AS last, r.created_at AS at
-    FROM replicas r WHERE r.node = $1 AND r.ended_at IS NULL
+           coalesce(d.project, '')::text AS project, 0 AS last, r.created_at AS at
+    FROM replicas r LEFT JOIN deployments d ON d.name = r.deployment WHERE r.node = $1 AND r.ended_at IS NULL
     UNION ALL
-    SELECT t.replica, t.deployment, 0, 0, ''::bytea, false, t.stop_seconds, 1, t.since
+    SELECT t.replica, t.deployment, 0, 0, ''::bytea, false, t.stop_seconds, '', 1, t.since
     FROM replica_tombstones t WHERE t.node = $1) u
 ORDER BY u.last, u.at, u.id LIMIT $2
 `
@@ -626,6 +626,7 @@ type NodeReplicasRow struct {
 	Definition     []byte
 	Live           bool
 	StopSeconds    int32
+	Project        string
 }
 
 // The number comes first: what changes meanwhile has a higher one, and is fetched again. What has ended
@@ -647,6 +648,7 @@ func (q *Queries) NodeReplicas(ctx context.Context, arg NodeReplicasParams) ([]N
 			&i.Definition,
 			&i.Live,
 			&i.StopSeconds,
+			&i.Project,
 		); err != nil {
 			return nil, err
 		}

@@ -188,13 +188,20 @@ CROSS JOIN LATERAL (SELECT s.mark FROM site_marks s WHERE s.site = n.site OFFSET
 WHERE c.server = @server AND c.ended_at IS NULL AND c.node IS NOT NULL;
 
 -- name: SitesByNode :many
-SELECT n.name, n.site, m.mark::text AS mark, coalesce(o.generation, 0)::bigint AS generation, o.spec,
+SELECT n.name, n.site, m.mark::text AS mark, coalesce(o.generation, 0)::bigint AS generation, coalesce(o.project, '')::text AS project, o.spec,
        coalesce(l.resets, 0)::bigint AS resets, coalesce(l.reset_epoch, 0)::bigint AS reset_epoch
 FROM nodes n
 LEFT JOIN site_leases l ON l.site = n.site
 CROSS JOIN LATERAL (SELECT s.mark FROM site_marks s WHERE s.site = n.site OFFSET 0) m
-LEFT JOIN LATERAL (SELECT x.generation, x.spec FROM objects x WHERE x.kind = 'site' AND x.scope = '' AND x.name = n.site OFFSET 0) o ON true
+LEFT JOIN LATERAL (SELECT x.generation, x.project, x.spec FROM objects x WHERE x.kind = 'site' AND x.scope = '' AND x.name = n.site OFFSET 0) o ON true
 WHERE n.name = ANY(@names::text[]);
+
+-- Those that may be active. A node that never told counts: it is of before there was a way to.
+-- name: UnseparatedNodes :many
+SELECT n.name FROM nodes n
+WHERE n.site = @site AND n.role <> 'worker' AND n.enrolled_at IS NOT NULL AND n.removed_at IS NULL AND n.revoked_at IS NULL
+  AND coalesce(n.facts ->> 'isolation', '') <> @uid::text
+ORDER BY n.name LIMIT 1;
 
 -- name: MembersOfSites :many
 SELECT site, name, role, peer_address, coalesce(CASE WHEN revoked_at IS NULL THEN signing_key END, ''::bytea)::bytea AS signing_key,

@@ -64,12 +64,12 @@ SELECT g.era, coalesce(s.version, 0)::bigint AS version FROM region g LEFT JOIN 
 -- The number comes first: what changes meanwhile has a higher one, and is fetched again. What has ended
 -- and is still named comes last: what a set has no room for is named once the node has ended others.
 -- name: NodeReplicas :many
-SELECT u.id, u.deployment, u.revision, u.process_version, u.definition, u.live, u.stop_seconds FROM (
+SELECT u.id, u.deployment, u.revision, u.process_version, u.definition, u.live, u.stop_seconds, u.project FROM (
     SELECT r.id, r.deployment, r.revision, r.process_version, r.definition, (r.state <> 'TERMINATING')::boolean AS live, r.stop_seconds,
-           0 AS last, r.created_at AS at
-    FROM replicas r WHERE r.node = @node AND r.ended_at IS NULL
+           coalesce(d.project, '')::text AS project, 0 AS last, r.created_at AS at
+    FROM replicas r LEFT JOIN deployments d ON d.name = r.deployment WHERE r.node = @node AND r.ended_at IS NULL
     UNION ALL
-    SELECT t.replica, t.deployment, 0, 0, ''::bytea, false, t.stop_seconds, 1, t.since
+    SELECT t.replica, t.deployment, 0, 0, ''::bytea, false, t.stop_seconds, '', 1, t.since
     FROM replica_tombstones t WHERE t.node = @node) u
 ORDER BY u.last, u.at, u.id LIMIT @max_rows;
 

@@ -1,0 +1,68 @@
+package isolation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// File is the name of the record, beside node.key.
+const File = "uids.json"
+
+// record is its content.
+type record struct {
+	UIDs map[fleet.ProjectName]int `json:"uids"`
+}
+
+func (i *Isolation) load() error {
+	path := filepath.Join(i.opt.Dir, File)
+	raw, err := os.ReadFile(path) //nolint:gosec // in the node's own directory
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read which uid is whose: %w", err)
+	}
+	var r record
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return fleet.Errorf(fleet.IllegalState, "%s is damaged: %w", path, err).
+			WithHint("restore it; or stop all of the node's commands, remove the directories of its instances and replicas, and then the file")
+	}
+	for project, uid := range r.UIDs {
+		if uid <= 0 || i.taken[uid] {
+			return fleet.Errorf(fleet.IllegalState, "%s gives uid %d to project %s, and to root or another project", path, uid, project)
+		}
+		i.uids[project], i.taken[uid] = uid, true
+	}
+	return nil
+}
+
+// save replaces the file whole or not at all, and durably; mu is held.
+func (i *Isolation) save() error {
+	raw, err := json.Marshal(record{UIDs: i.uids})
+	if err != nil {
+		return fmt.Errorf("encode which uid is whose: %w", err)
+	}
+	tmp, err := os.CreateTemp(i.opt.Dir, ".uids-*") // CreateTemp gives mode 0600
+	if err != nil {
+		return fmt.Errorf("create %s: %w", File, err)
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }() // gone after the rename
+	_, err = tmp.Write(raw)
+	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", File, err)
+	}
+	if err := os.Rename(tmp.Name(), filepath.Join(i.opt.Dir, File)); err != nil {
+		return fmt.Errorf("put %s in place: %w", File, err)
+	}
+	dir, err := os.Open(i.opt.Dir)
+	if err != nil {
+		return fmt.Errorf("open the directory of %s: %w", File, err)
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
