@@ -36,7 +36,7 @@ func TestCommandsOfOthers(t *testing.T) {
 	says(nodeB, "uid")
 	require.NoError(t, put(inRed, named("r1"), running("/bin/true")))
 
-	list, err := b.ListNodes(b.ctx(), "", nodeB, "", 1)
+	list, err := b.ListNodes(b.ctx(), postgres.NodeFilter{Name: nodeB}, "", 1)
 	require.NoError(t, err)
 	require.Equal(t, fleet.SeparationUID, list[0].Separation)
 	of, err := b.MembershipsOf(b.ctx(), []fleet.NodeName{nodeA})
