@@ -305,7 +305,7 @@ func onTerminal(t *testing.T, c cli, args ...string) string {
 	t.Helper()
 	main, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	require.NoError(t, err)
-	defer main.Close()
+	defer func() { _ = main.Close() }()
 	fd := int(main.Fd())
 	require.NoError(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
 	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
@@ -335,10 +335,10 @@ func (l leaks) executors(t *testing.T) {
 	provider := l.admin.as(t, `{"role":"provider","moduleNamespaces":["acme.elsewhere"]}`)
 	conn, err := grpc.NewClient(l.admin.doc.Link, grpc.WithTransportCredentials(credentials.NewTLS(l.admin.security(t))), grpc.WithPerRPCCredentials(bearerOf(provider.token)))
 	require.NoError(t, err)
-	defer conn.Close()
-	inside, err := net.Listen("tcp", "127.0.0.2:0") // another address of this machine stands for another machine
+	defer func() { _ = conn.Close() }()
+	inside, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.2:0") // another address of this machine stands for another machine
 	require.NoError(t, err)
-	defer inside.Close()
+	defer func() { _ = inside.Close() }()
 	touched := make(chan struct{}, 1)
 	go func() {
 		for {
@@ -459,7 +459,7 @@ func (l leaks) refusedLink(t *testing.T, c credentials.TransportCredentials) {
 	t.Helper()
 	conn, err := grpc.NewClient(l.admin.doc.Link, grpc.WithTransportCredentials(c))
 	require.NoError(t, err)
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+l.admin.token)
 	_, err = nodev1.NewControlPlaneClient(conn).Register(ctx, &nodev1.RegisterRequest{Provider: "x", ProtocolVersion: 1})
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
