@@ -385,6 +385,7 @@ func TestDrainLooksAgain(t *testing.T) {
 	} {
 		require.Equal(t, wait, decide.Drain(drainOf(drainReplicas(1), drainLeft(left)), decide.DrainRun{}).Wait, left)
 	}
+	require.Equal(t, 10*time.Second, decide.DrainMoveAgain, "between two tries to move the lease")
 	ends := func(over time.Duration) string {
 		return decide.Drain(drainOf(drainReplicas(0), drainForced, drainLeft(-over)), decide.DrainRun{}).Rule
 	}

@@ -135,6 +135,11 @@ func TestFleet(t *testing.T) {
 		require.Equal(t, "window", a.Rule)
 		require.Equal(t, opens, a.Until)
 	})
+	t.Run("looks again soon when the batches of a run before are under way", func(t *testing.T) {
+		t.Parallel()
+		a := decide.Fleet(aFleet(seenAs(func(s *fleet.FleetSeen) { s.Counts.Delivering = 1 })))
+		require.Equal(t, fleetNow.Add(5*time.Second), a.Until)
+	})
 	t.Run("begins nowhere without work", func(t *testing.T) {
 		t.Parallel()
 		idle := seenAs(func(s *fleet.FleetSeen) { s.Sites = append(s.Sites, fleet.FleetSiteSeen{Site: "idle"}) })

@@ -14,6 +14,7 @@ const idleTerm = 30 * time.Second
 func TestNodePoll(t *testing.T) {
 	t.Parallel()
 	long := time.Hour
+	require.Equal(t, 30*time.Second, askAtOnce)
 	for _, row := range []struct {
 		name string
 		seen PollSeen

@@ -52,6 +52,8 @@ func TestLinkTiming(t *testing.T) {
 	require.Equal(t, 15*time.Second, fleet.DefaultLinkTiming().HeartbeatTimeout)
 	require.Equal(t, 30*time.Second, fleet.DefaultLinkTiming().StreamRequired)
 	require.Equal(t, 30*time.Second, fleet.DefaultLinkTiming().Report)
+	require.Equal(t, 5*time.Second, fleet.DefaultLinkTiming().DrainAck)
+	require.Equal(t, 30*time.Second, fleet.DefaultLinkTiming().Idle)
 	require.NoError(t, fleet.DefaultLinkTiming().Validate())
 	slow := fleet.DefaultLinkTiming()
 	slow.HeartbeatEvery = slow.HeartbeatTimeout / 2

@@ -345,6 +345,7 @@ var hunts = []struct {
 // X21, N60: whatever is lost, late, twice, paused, killed or wiped, there are never two
 // actives, epochs rise, and when it is over somebody is active again.
 func TestModel(t *testing.T) {
+	hunt(t)
 	for _, h := range hunts {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()

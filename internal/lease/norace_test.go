@@ -1,4 +1,4 @@
-//go:build !race && !mutate
+//go:build !race
 
 package lease
 

@@ -1,8 +1,7 @@
-//go:build race || mutate
+//go:build race
 
 package lease
 
 // slower is how many beats less are explored under the race detector, which has nothing to
-// find in code without goroutines and takes its time, and when mutants are hunted, of which
-// each pays for it.
+// find in code without goroutines and takes its time.
 const slower = 2

@@ -8,6 +8,7 @@ import (
 
 // X21: a single-node site is its own majority, and takes a new epoch when it was down.
 func TestModelSingleNode(t *testing.T) {
+	hunt(t)
 	t.Parallel()
 	e := explore(rules{ttl: 3, until: 8, single: true, budget: budget(map[fault]int8{
 		crash: 2, pause: 2, wipe: 1, handing: 1, ending: 1,
@@ -24,6 +25,7 @@ func TestModelSingleNode(t *testing.T) {
 // X21: what onIsolation: run gives up is exactly this: two may be active, and only while one
 // of them, a last holder, hears nobody. Bounded tenures keep the whole promise among them.
 func TestModelIsolatedRun(t *testing.T) {
+	hunt(t)
 	t.Parallel()
 	both, never := 0, 0
 	e := explore(rules{ttl: 3, until: 7 - slower, run: true, budget: budget(map[fault]int8{cut: 2, crash: 1, ending: 1})}, func(m *model, w world) {
@@ -90,6 +92,7 @@ func TestIsolatedRunEnds(t *testing.T) {
 // X21: of a site that says run, who is refused by whom it reaches is not isolated: it stops in
 // time, and the other takes over. Without a cut there are never two actives.
 func TestModelRevokedRun(t *testing.T) {
+	hunt(t)
 	t.Parallel()
 	hunt := func(bad misuse) (e *explorer, followed int) {
 		all := rules{ttl: 3, until: 9 - slower, run: true, bad: bad, budget: budget(map[fault]int8{revoking: 1, crash: 1, ending: 1})}
@@ -115,6 +118,7 @@ func TestModelRevokedRun(t *testing.T) {
 // X21: at a site that says run, a pause is no isolation: what was over when the agent woke starts
 // only after it has asked. Without a cut there are never two actives.
 func TestModelPausedRun(t *testing.T) {
+	hunt(t)
 	t.Parallel()
 	for _, h := range []struct {
 		name string

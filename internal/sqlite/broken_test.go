@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/sqlite/db"
 )
 
 // breaks makes one kind of statement fail from now on, as a damaged file would.
@@ -132,4 +133,20 @@ func TestBrokenRollback(t *testing.T) {
 	require.Equal(t, fleet.Stale, fleet.KindOf(err))
 	require.ErrorContains(t, err, "what went wrong")
 	require.ErrorContains(t, err, "cannot rollback")
+}
+
+// N95: a panic in a transaction that somebody recovers, as a worker does of an activity, leaves the store usable.
+func TestPanicGivesBack(t *testing.T) {
+	t.Parallel()
+	s, _ := setup(t)
+	require.Panics(t, func() {
+		_ = s.write(t.Context(), "test", func(ctx context.Context, q *db.Queries) error {
+			require.NoError(t, q.SetRegion(ctx, "half"))
+			panic("a defect") //nolint:forbidigo // what the test is about
+		})
+	})
+	require.Zero(t, s.db.Stats().InUse, "the only connection")
+	meta, err := s.Meta(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, meta.Region)
 }

@@ -140,6 +140,7 @@ func (s *Store) tx(ctx context.Context, verb string, opt *sql.TxOptions, do func
 	if err != nil {
 		return fail(verb, err)
 	}
+	defer func() { _ = tx.Rollback() }() // a panic that a caller recovers must not keep the only connection
 	if err := do(ctx, tx); err != nil {
 		if undo := tx.Rollback(); undo != nil && !errors.Is(undo, sql.ErrTxDone) {
 			err = errors.Join(err, undo)
