@@ -237,6 +237,13 @@ func (a *temporalWriter) rotated(t *testing.T, st *story, node string) {
 	second := a.signingKey(t)
 	rotate("--stolen")
 	delivers()
+	waitFor(t, "the node learned that the old keys are void", func(context.Context) error {
+		key, err := keys.Load(filepath.Join(a.data, "nodes", node, "node.key"))
+		if err == nil && key.CommandKeys()[0].Equal(second.Public()) {
+			return errNotYet
+		}
+		return err
+	})
 	for _, stolen := range []ed25519.PrivateKey{first, second} {
 		cmd := a.malicious(t, st, node)
 		cmd.Signed = keys.SignCommand(stolen, fleet.NodeName(node), cmd, time.Now().Add(time.Minute))
