@@ -36,14 +36,14 @@ func (f *forceFlags) confirm(c *cli, what string) error {
 	if f.epoch < 1 || f.epoch > lease.Most {
 		return &usageError{fmt.Errorf("--epoch is the highest epoch that was given, from 1 to %d", int64(lease.Most))}
 	}
-	return c.confirm(f.yes, fmt.Sprintf("Force %s: nobody was ever given an epoch above %d?", what, f.epoch))
-}
-
-// confirm asks on the terminal, unless --yes was given.
-func (c *cli) confirm(yes bool, question string) error {
-	if yes {
+	if f.yes {
 		return nil
 	}
+	return c.confirm(fmt.Sprintf("Force %s: nobody was ever given an epoch above %d?", what, f.epoch))
+}
+
+// confirm asks on the terminal.
+func (c *cli) confirm(question string) error {
 	fmt.Fprintf(c.stderr, "%s Type yes: ", question)
 	said, _ := bufio.NewReader(c.stdin).ReadString('\n') // without a line nothing is confirmed
 	if strings.TrimSpace(said) != "yes" {

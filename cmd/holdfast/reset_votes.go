@@ -75,8 +75,10 @@ func (c *cli) resetVotes(ctx context.Context, site string, f resetFlags) error {
 	if f.epoch > lease.Most {
 		return &usageError{fmt.Errorf("invalid --epoch %d: want at most %d", f.epoch, int64(lease.Most))}
 	}
-	if err := c.confirm(f.yes, fmt.Sprintf("Reset the votes of site %s? Its instances may stop for two heartbeat timeouts.", site)); err != nil {
-		return err
+	if !f.yes {
+		if err := c.confirm(fmt.Sprintf("Reset the votes of site %s? Its instances may stop for two heartbeat timeouts.", site)); err != nil {
+			return err
+		}
 	}
 	s, err := postgres.Open(ctx, f.url, f.region)
 	if err != nil {
