@@ -159,14 +159,14 @@ func setuidPrograms(t *testing.T) string {
 	dir, err := os.MkdirTemp("/var/tmp", "holdfast-setuid-*")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // to be found is the purpose
+	require.NoError(t, os.Chmod(dir, 0o755))
 	id, err := exec.LookPath("id")
 	require.NoError(t, err)
 	program, err := os.ReadFile(id)
 	require.NoError(t, err)
 	path := filepath.Join(dir, "id")
-	require.NoError(t, os.WriteFile(path, program, 0o755))                //nolint:gosec // as above
-	require.NoError(t, os.Chmod(path, 0o755|os.ModeSetuid|os.ModeSetgid)) //nolint:gosec // as above
+	require.NoError(t, os.WriteFile(path, program, 0o755))               
+	require.NoError(t, os.Chmod(path, 0o755|os.ModeSetuid|os.ModeSetgid))
 	said, err := (&exec.Cmd{Path: path, Args: []string{"id", "-u"}, SysProcAttr: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}}).Output()
 	require.NoError(t, err)
 	require.Equal(t, "0\n", string(said), "the program gives root to others")
