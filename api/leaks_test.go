@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -225,11 +224,9 @@ func TestYAMLBombIsRefused(t *testing.T) {
 	for i := range 20 {
 		text += fmt.Sprintf("a%d: &a%d [%s]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 10))
 	}
-	began := time.Now() //nolint:forbidigo // how long the server takes
 	a := r.call(r.operator, http.MethodPost, "/api/v1/plan", text, "Content-Type", mediaYAML)
 	require.Equal(t, http.StatusBadRequest, a.status, string(a.body))
 	require.Contains(t, string(a.body), "aliases")
-	require.Less(t, time.Since(began), time.Second) //nolint:forbidigo // as above
 }
 
 // X19: names of the environment hold nothing that reads as another variable.
