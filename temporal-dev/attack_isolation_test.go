@@ -165,7 +165,7 @@ func setuidPrograms(t *testing.T) string {
 	program, err := os.ReadFile(id)
 	require.NoError(t, err)
 	path := filepath.Join(dir, "id")
-	require.NoError(t, os.WriteFile(path, program, 0o755))               
+	require.NoError(t, os.WriteFile(path, program, 0o755))
 	require.NoError(t, os.Chmod(path, 0o755|os.ModeSetuid|os.ModeSetgid))
 	said, err := (&exec.Cmd{Path: path, Args: []string{"id", "-u"}, SysProcAttr: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}}).Output()
 	require.NoError(t, err)
