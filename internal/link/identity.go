@@ -60,7 +60,7 @@ type gate struct {
 // the token of each later call is checked when its message is here. gRPC reads nothing else of the
 // connection meanwhile.
 func (g *gate) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
-	stranger := callerOf(ctx)
+	stranger := strangerOf(ctx)
 	if stranger.Known() {
 		return ctx, nil
 	}
@@ -74,8 +74,8 @@ func (g *gate) tap(ctx context.Context, info *tap.Info) (context.Context, error)
 	return context.WithValue(ctx, identityKey{}, who), nil
 }
 
-// callerOf gives the connection that a call came by.
-func callerOf(ctx context.Context) *strangers.Stranger {
+// strangerOf gives the connection that a call came by.
+func strangerOf(ctx context.Context) *strangers.Stranger {
 	if p, ok := peer.FromContext(ctx); ok {
 		return strangers.At(p.Addr)
 	}
@@ -89,7 +89,7 @@ func (g *gate) admitted(ctx context.Context, method string) (Identity, error) {
 	}
 	who, err := g.enter(ctx, method)
 	if fleet.KindOf(err) == fleet.Unauthenticated && err != nil {
-		callerOf(ctx).Doubt()
+		strangerOf(ctx).Doubt()
 	}
 	return who, err
 }
