@@ -41,6 +41,7 @@ func (b *bench) connect(n fleet.NodeName) fleet.ConnectionID {
 		r.Node, r.Namespace, r.Modules, r.Executor = n, "", nil, ""
 		r.Facts = fleet.NodeFacts{
 			Drivers: []fleet.Driver{fleet.DriverProcess}, Labels: map[string]string{"rack": string(n)}, Resources: fleet.Resources{CPU: 4, Memory: 1000},
+			Separation: fleet.SeparationUID,
 		}
 	})
 }
