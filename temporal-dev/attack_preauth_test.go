@@ -149,7 +149,7 @@ func (s *stack) halfSent(t *testing.T, count int, head string, announced, sent i
 	for range count {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", to)
 		require.NoError(t, err)
-		defer func() { _ = conn.Close() }()
+		t.Cleanup(func() { _ = conn.Close() })
 		open = append(open, conn)
 	}
 	var all sync.WaitGroup
@@ -202,7 +202,7 @@ func (s *stack) slowSenders(t *testing.T) {
 	for range senders {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", to)
 		require.NoError(t, err)
-		defer func() { _ = conn.Close() }()
+		t.Cleanup(func() { _ = conn.Close() })
 		_, err = fmt.Fprintf(conn, "PUT /api/v1/sites/plant-1/instances/slow HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", slow, largest)
 		require.NoError(t, err)
 		_, err = io.CopyN(conn, zeros{}, 256<<10)

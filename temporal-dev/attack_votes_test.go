@@ -205,7 +205,7 @@ func (s *stack) attackAnswers(t *testing.T) {
 	nodev1.RegisterLeasesServer(server, f)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	t.Cleanup(func() { server.Stop(); <-served })
+	t.Cleanup(func() { server.Stop(); require.NoError(t, <-served) })
 	answered := func() {
 		t.Helper()
 		until := f.calls.Load() + 12 // each of its answers, to whatever is asked
