@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"sync"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 )
 
 // Tasks carries out what tasks of Temporal ask of the node. Whoever may write to Temporal can make
-// one, so each is acted on once, only with the region's signature, and fetches from the node's own
-// --api whatever it says (docs/node-access.md).
+// one, so each is acted on once, only with the region's signature, and fetches only from the host of
+// the node's own --api, whatever it says (docs/node-access.md).
 type Tasks struct {
 	agent *Agent
 
@@ -37,7 +38,7 @@ func (t *Tasks) Apply(ctx context.Context, cmd fleet.RefreshDeploymentCommand, p
 	if err := t.admit(ctx, cmd, cmd.Signed, what); err != nil {
 		return fleet.DeploymentStatusResponse{}, err
 	}
-	cmd.CentralFetchBaseURL = t.agent.opt.API
+	cmd.CentralFetchBaseURL = t.base(cmd.CentralFetchBaseURL)
 	return t.agent.Applier.Apply(ctx, cmd, progress)
 }
 
@@ -52,7 +53,7 @@ func (t *Tasks) ApplyBatch(ctx context.Context, cmd fleet.BatchCommand, progress
 	if err := t.admit(ctx, cmd, cmd.Signed, what); err != nil {
 		return fleet.BatchOutcome{}, err
 	}
-	cmd.CentralFetchBaseURL = t.agent.opt.API
+	cmd.CentralFetchBaseURL = t.base(cmd.CentralFetchBaseURL)
 	return t.agent.Applier.ApplyBatch(ctx, cmd, progress)
 }
 
@@ -61,7 +62,7 @@ func (t *Tasks) Reconcile(ctx context.Context, cmd fleet.ReconcileCommand) (flee
 	if err := t.admit(ctx, cmd, cmd.Signed, fmt.Sprintf("compare as %s at epoch %d", cmd.Role, cmd.Epoch)); err != nil {
 		return fleet.ReconcileReport{}, err
 	}
-	cmd.BaseURL = t.agent.opt.API
+	cmd.BaseURL = t.base(cmd.BaseURL)
 	return t.agent.Reconcile(ctx, cmd)
 }
 
@@ -79,6 +80,20 @@ func (t *Tasks) TakeOver(ctx context.Context, cmd fleet.TakeOverCommand) (fleet.
 		return fleet.TakeOverResult{}, err
 	}
 	return t.agent.Leases.TakeOver(ctx, cmd)
+}
+
+// base is where the node fetches from: the server that the region named, if it is on the host of --api, so that a
+// second server on that host goes on for one that does not answer; else --api.
+func (t *Tasks) base(named string) string {
+	own, err := url.Parse(t.agent.opt.API)
+	if err != nil {
+		return t.agent.opt.API
+	}
+	at, err := url.Parse(named)
+	if err != nil || at.Scheme != own.Scheme || at.User != nil || at.Hostname() != own.Hostname() {
+		return t.agent.opt.API
+	}
+	return named
 }
 
 // admit refuses a command that the region did not sign for this node, or that was acted on before.
