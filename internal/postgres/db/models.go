@@ -313,7 +313,6 @@ type InstanceLog struct {
 	LogOffset  int64
 	Data       []byte
 	ReceivedAt time.Time
-	NodeOffset *int64
 }
 
 type JoinToken struct {
@@ -597,11 +596,10 @@ type Replica struct {
 }
 
 type ReplicaLog struct {
-	Replica    string
-	LogOffset  int64
-	Data       []byte
-	At         time.Time
-	NodeOffset *int64
+	Replica   string
+	LogOffset int64
+	Data      []byte
+	At        time.Time
 }
 
 type ReplicaNode struct {
