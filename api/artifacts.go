@@ -101,7 +101,13 @@ func announcedSize(text string) int64 {
 // receive stores the body of a request from an offset on, in chunks that are committed one
 // by one, and says where the upload stands then.
 func (s *server) receive(w http.ResponseWriter, r *http.Request, id string, offset int64) (int64, error) {
-	body := &rollingReader{from: r.Body, w: http.NewResponseController(w), now: s.now, stall: s.stall}
+	hash := callOf(r.Context()).hash
+	memory := s.uploading.begin(string(hash[:]))
+	defer memory.end()
+	if err := memory.grow(r.Context(), postgres.ChunkSize); err != nil {
+		return offset, err
+	}
+	body := s.rollingBody(w, r)
 	offset, err := s.store.AppendUpload(r.Context(), id, offset, &chunked{from: body}, true)
 	return offset, errors.Join(err, body.settle())
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
 // role orders what tokens may do: each may all that those below it may.
@@ -116,6 +117,7 @@ func (s *server) authenticate(next http.Handler) http.Handler {
 			s.refuse(w, r, err)
 			return
 		}
+		strangers.Of(r.Context()).Admit()
 		c := &call{caller: who, w: w}
 		c.r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 		next.ServeHTTP(w, c.r)
@@ -157,7 +159,7 @@ func (s *server) only(a access, next http.Handler) http.Handler {
 
 // tokenLife is how long a revoked token may still work on a server that did not revoke it.
 const (
-	tokenLife      = 5 * time.Second
+	tokenLife      = 500 * time.Millisecond
 	maxCachedToken = 4096
 )
 

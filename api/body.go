@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -20,31 +21,29 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// smallBody is what a request may hold without waiting for its share of the memory.
+// smallBody is the limit of requests that bring no config.
 const smallBody = 1 << 20
 
-// withBody reads the body of a request whole and hands it to f. Large ones wait for their
-// share, so that memory stays bounded however many are sent at once.
+const (
+	// firstPiece is what a body takes without a reservation, and grownBy how many times more is
+	// reserved each time when that is full.
+	firstPiece = 64 << 10
+	grownBy    = 4
+	// slowest is how many bytes a second a body comes at, at least, on the whole.
+	slowest = 16 << 10
+)
+
+// withBody reads the body of a request whole and hands it to f. Memory stays bounded however many
+// are sent at once, and however slowly.
 func (s *server) withBody(ctx context.Context, limit int64, f func(raw []byte) error) error {
 	c := callOf(ctx)
-	size := c.r.ContentLength
-	if size < 0 {
-		size = limit // not announced
+	memory := s.reading.begin(string(c.hash[:]))
+	defer memory.end()
+	raw, err := s.readBody(c.w, c.r, limit, memory)
+	if err != nil {
+		return err
 	}
-	if size > limit {
-		return bodyTooLarge(limit)
-	}
-	read := func() error {
-		raw, err := s.readBody(c.w, c.r, limit)
-		if err != nil {
-			return err
-		}
-		return f(raw)
-	}
-	if size <= smallBody {
-		return read()
-	}
-	return s.reading.Do(ctx, size, read)
+	return f(raw)
 }
 
 func bodyTooLarge(limit int64) error {
@@ -52,38 +51,74 @@ func bodyTooLarge(limit int64) error {
 		WithHint("upload large content as an artifact")
 }
 
-func (s *server) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	body := &rollingReader{from: r.Body, w: http.NewResponseController(w), now: s.now, stall: s.stall}
-	buf := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), limit)+bytes.MinRead))
-	n, err := buf.ReadFrom(io.LimitReader(body, limit+1))
-	if err == nil {
-		err = body.settle()
-	}
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, fleet.Errorf(fleet.Invalid, "the body stalled after %d bytes", n).WithHint("send it again")
-	case err != nil:
-		return nil, fleet.Errorf(fleet.Invalid, "the body broke off after %d bytes", n).WithHint("send it again")
-	case n > limit:
+// readBody reads a body whole. What it takes is reserved until memory ends.
+func (s *server) readBody(w http.ResponseWriter, r *http.Request, limit int64, memory *held) ([]byte, error) {
+	if r.ContentLength > limit {
 		return nil, bodyTooLarge(limit)
 	}
-	return buf.Bytes(), nil
+	body := s.rollingBody(w, r)
+	body.slowest = slowest
+	most := limit + 1 // one byte more shows that it is too long, or at its end
+	if r.ContentLength >= 0 {
+		most = r.ContentLength + 1
+	}
+	raw := make([]byte, 0, min(firstPiece, most))
+	for {
+		if len(raw) == cap(raw) {
+			more := min(grownBy*int64(cap(raw)), most)
+			waits := s.now()
+			if err := memory.grow(r.Context(), more-int64(cap(raw))); err != nil {
+				return nil, err
+			}
+			body.began = body.began.Add(s.now().Sub(waits)) // that was not the sender's time
+			raw = append(make([]byte, 0, more), raw...)
+		}
+		n, err := body.Read(raw[len(raw):cap(raw)])
+		raw = raw[:len(raw)+n]
+		switch {
+		case int64(len(raw)) > limit:
+			return nil, bodyTooLarge(limit)
+		case errors.Is(err, io.EOF):
+			return raw, body.settle()
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil, fleet.Errorf(fleet.Invalid, "the body stalled after %d bytes", len(raw)).
+				WithHint(fmt.Sprintf("send it again, at %d bytes a second or more", slowest))
+		case err != nil:
+			return nil, fleet.Errorf(fleet.Invalid, "the body broke off after %d bytes", len(raw)).WithHint("send it again")
+		}
+	}
 }
 
-// rollingReader gives each read of a body its own deadline: a slow sender may take as long
-// as it needs, one that stalls is cut.
+// rollingReader gives each read of a body its own deadline: one that stalls is cut, and one that is
+// slower than slowest on the whole.
 type rollingReader struct {
-	from  io.Reader
-	w     *http.ResponseController
-	now   func() time.Time
-	stall time.Duration
+	from    io.Reader
+	w       *http.ResponseController
+	now     func() time.Time
+	stall   time.Duration
+	slowest int64 // bytes a second; 0 is as slow as it likes
+	began   time.Time
+	read    int64
+}
+
+func (s *server) rollingBody(w http.ResponseWriter, r *http.Request) *rollingReader {
+	return &rollingReader{from: r.Body, w: http.NewResponseController(w), now: s.now, stall: s.stall, began: s.now()}
 }
 
 func (r *rollingReader) Read(p []byte) (int, error) {
-	if err := r.deadline(r.now().Add(r.stall)); err != nil {
+	until := r.now().Add(r.stall)
+	if r.slowest > 0 {
+		due := r.began.Add(r.stall + time.Duration(r.read)*time.Second/time.Duration(r.slowest))
+		if due.Before(until) {
+			until = due
+		}
+	}
+	if err := r.deadline(until); err != nil {
 		return 0, err
 	}
-	return r.from.Read(p)
+	n, err := r.from.Read(p)
+	r.read += int64(n)
+	return n, err
 }
 
 // settle takes the deadline away, which would else cut the answer's connection.

@@ -121,14 +121,19 @@ func (s *server) streamEvents(w http.ResponseWriter, r *http.Request, project fl
 	if err != nil {
 		return err
 	}
+	ctx, end, err := s.streams.begin(r.Context(), callOf(r.Context()).hash)
+	if err != nil {
+		return err
+	}
+	defer end()
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies pass each event on at once
 	w.WriteHeader(http.StatusOK)
-	f := &feed{s: s, out: s.rolling(w, func(int) {}), at: at, project: project, hash: callOf(r.Context()).hash}
-	if err := f.run(r.Context()); err != nil && r.Context().Err() == nil {
+	f := &feed{s: s, out: s.rolling(w, func(int) {}), at: at, project: project}
+	if err := f.run(ctx); err != nil && r.Context().Err() == nil {
 		s.log.Info("event stream ended", "err", err)
 	}
 	return nil
@@ -155,7 +160,6 @@ type feed struct {
 	out     *rollingWriter
 	at      postgres.Cursor
 	project fleet.ProjectName
-	hash    [32]byte
 }
 
 func (f *feed) run(ctx context.Context) error {
@@ -182,7 +186,7 @@ func (f *feed) run(ctx context.Context) error {
 			return nil // the client resumes at another server
 		case <-idle.C:
 		case <-alive.C:
-			if err := f.still(ctx); err != nil {
+			if err := f.write([]byte(": still here\n\n")); err != nil {
 				return err
 			}
 		}
@@ -213,14 +217,6 @@ func (f *feed) send(ctx context.Context) (full bool, err error) {
 		err = f.write(text.Bytes())
 	}
 	return len(rows) == eventsBatch, err
-}
-
-// still keeps the connection open, as long as the token is good.
-func (f *feed) still(ctx context.Context) error {
-	if _, err := f.s.tokens.find(ctx, f.hash); err != nil {
-		return err
-	}
-	return f.write([]byte(": still here\n\n"))
 }
 
 func (f *feed) write(text []byte) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
 // pass finds the comparison whose token a request carries (N86: only an authenticated set
@@ -26,6 +27,9 @@ func (s *server) pass(r *http.Request) (postgres.ReconcilePass, error) {
 	pass, err := s.store.ReconcileOf(r.Context(), hash[:], s.pendingTTL)
 	if err == nil && string(pass.Site) != chi.URLParam(r, "site") {
 		err = fleet.Errorf(fleet.Unauthenticated, "this token is of another site")
+	}
+	if err == nil {
+		strangers.Of(r.Context()).Admit()
 	}
 	return pass, err
 }

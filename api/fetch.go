@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
 // What a fetch can be refused for, as /metrics counts it.
@@ -64,6 +65,7 @@ func (s *server) opens(r *http.Request, tokens []postgres.FetchToken) (fleet.Nod
 		s.metrics.fetchNo.WithLabelValues(refusedToken).Inc()
 		return "", err
 	}
+	strangers.Of(r.Context()).Admit()
 	return node, nil
 }
 

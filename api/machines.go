@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
 // noTime says that a body has no modification time: its ETag is its hash.
@@ -39,7 +40,7 @@ func (s *server) mountMachines(root chi.Router) {
 	root.Post("/api/internal/sites/{site}/tickets", machine(s.tickets))
 	root.Post("/api/internal/sites/{site}/confirm-absent", machine(s.confirmAbsent))
 	root.Post("/api/internal/sites/{site}/reconciled", machine(s.reconciled))
-	root.Post("/api/internal/nodes/enrol", machine(s.enrol))
+	root.Post("/api/internal/nodes/enrol", open(machine(s.enrol)))
 	root.Post("/api/internal/nodes/{node}/started", machine(s.nodeStartedCall))
 	root.Post("/api/internal/nodes/{node}/owed", machine(s.nodeOwed))
 	root.Post("/api/internal/nodes/{node}/reports", machine(s.nodeReports))
@@ -54,10 +55,9 @@ func (s *server) mountMachines(root chi.Router) {
 // readWire reads what a node sends. Members that this version does not know are skipped: a
 // node may be one version ahead.
 func (s *server) readWire(w http.ResponseWriter, r *http.Request, into any) error {
-	if r.ContentLength > wireLimit {
-		return bodyTooLarge(wireLimit)
-	}
-	raw, err := s.readBody(w, r, wireLimit)
+	memory := s.reading.begin(machineOf(r))
+	defer memory.end()
+	raw, err := s.readBody(w, r, wireLimit, memory)
 	if err != nil {
 		return err
 	}
@@ -65,6 +65,15 @@ func (s *server) readWire(w http.ResponseWriter, r *http.Request, into any) erro
 }
 
 const wireLimit = 1 << 20
+
+// machineOf is whose share of the memory a node's request takes: the node's, or that of its token.
+func machineOf(r *http.Request) string {
+	if node := chi.URLParam(r, "node"); node != "" {
+		return "node:" + node
+	}
+	hash := identity.HashToken(r.Header.Get("Authorization"))
+	return string(hash[:])
+}
 
 type enrolRequest struct {
 	JoinToken  string         `json:"joinToken"`
@@ -77,7 +86,11 @@ type enrolRequest struct {
 // enrol takes the public keys of a node that holds a join token.
 func (s *server) enrol(w http.ResponseWriter, r *http.Request) error {
 	var in enrolRequest
-	if err := s.readWire(w, r, &in); err != nil {
+	raw, err := s.readEnrolment(w, r)
+	if err != nil {
+		return err
+	}
+	if err := refuseJSON(raw, json.Unmarshal(raw, &in)); err != nil {
 		return err
 	}
 	if err := fleet.ValidateName("/node", string(in.Node)); err != nil {
@@ -132,8 +145,10 @@ func (s *server) node(r *http.Request) (postgres.Node, error) {
 	}
 	if err != nil {
 		s.log.Info("node token refused", "node", chi.URLParam(r, "node"), "err", err)
+		return found, err
 	}
-	return found, err
+	strangers.Of(r.Context()).Admit()
+	return found, nil
 }
 
 type startedRequest struct {

@@ -75,6 +75,11 @@ func (s *server) awaitOperation(ctx context.Context, id string, wait time.Durati
 	if err != nil || op.State.Ended() || wait == 0 {
 		return op, err
 	}
+	ctx, end, err := s.waits.begin(ctx, callOf(ctx).hash)
+	if err != nil {
+		return op, err
+	}
+	defer end()
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	poll := time.NewTicker(pollOperation)
@@ -92,7 +97,7 @@ func (s *server) awaitOperation(ctx context.Context, id string, wait time.Durati
 		case <-s.stopping:
 			return seen, nil
 		case <-ctx.Done():
-			return seen, nil
+			return seen, endedBy(ctx)
 		}
 	}
 }

@@ -99,7 +99,11 @@ func writeProblem(w http.ResponseWriter, p *Problem) {
 
 // refuse answers with the problem of an error, and logs what the caller is not told.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	writeProblem(w, s.problem(r, err))
+	p := s.problem(r, err)
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("Connection", "close")
+	}
+	writeProblem(w, p)
 }
 
 func (s *server) problem(r *http.Request, err error) *Problem {

@@ -26,6 +26,7 @@ func (s *server) observe(next http.Handler) http.Handler {
 			if failure != nil {
 				s.recovered(out, r, failure)
 			}
+			s.dismiss(out, r)
 			took := s.now().Sub(began)
 			route := routeOf(r)
 			status := max(out.Status(), http.StatusOK) // 0 when nothing was written

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
 // Waker wakes an entity after a commit; it may be called often and for nothing.
@@ -80,8 +81,14 @@ type Deps struct {
 const (
 	// stallLimit is how long one read or write of a body may take before the peer is cut.
 	stallLimit = 30 * time.Second
-	// readingShare is how many largest bodies may be read at once.
-	readingShare = 4
+	// readingTotal is how many largest bodies there is memory for at once, and readingShare how many
+	// of one caller.
+	readingTotal = 4
+	readingShare = 2
+	// maxUploads are the uploads of artifacts at once, each with a chunk in memory, and uploadShare
+	// those of one caller.
+	maxUploads  = 128
+	uploadShare = 32
 	// seeDocument is the hint of who asks for what is not there.
 	seeDocument = "GET /openapi.json lists what there is"
 	// envelopeRoom is what a request may have around its config.
@@ -98,7 +105,7 @@ type server struct {
 	executor    Executor
 	definitions *definition.Registry
 	flatten     *compose.Budget
-	reading     *compose.Budget
+	reading     *reading
 	packed      *packed
 	limits      compose.Limits
 	links       links
@@ -111,6 +118,10 @@ type server struct {
 	ready       func(ctx context.Context) error
 	metrics     *metrics
 	tokens      *tokenCache
+	enrolling   *strangers.Limit
+	streams     *vigil
+	waits       *vigil
+	uploading   *reading
 	stall       time.Duration
 	idlePoll    time.Duration // of an event stream
 	keepAlive   time.Duration
@@ -166,9 +177,11 @@ func newServer(d Deps) (*server, error) {
 	return &server{
 		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, absence: d.Absence, waves: d.Waves, executor: d.Executor,
 		definitions: d.Definitions, flatten: d.Flatten, limits: d.Limits,
-		packed: newPacked(), reading: compose.NewBudget(readingShare * (d.Limits.MaxBytes + envelopeRoom)),
+		packed: newPacked(), reading: newReading(readingTotal*(d.Limits.MaxBytes+envelopeRoom), readingShare*(d.Limits.MaxBytes+envelopeRoom), stallLimit),
 		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),
 		now: d.Now, log: d.Log, ends: d.OperationEnds, ready: d.Ready, metrics: m, tokens: newTokenCache(d.Store, d.Now),
+		enrolling: strangers.NewLimit(maxEnrolments, enrolmentTime), streams: newVigil(d.Store, "event streams", maxEventStreams),
+		waits: newVigil(d.Store, "waits", maxWaits), uploading: newReading(maxUploads*postgres.ChunkSize, uploadShare*postgres.ChunkSize, stallLimit),
 		stall: stallLimit, idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping, refused: d.Refused,
 	}, nil
 }
@@ -176,17 +189,17 @@ func newServer(d Deps) (*server, error) {
 func (s *server) routes(region string) (http.Handler, error) {
 	root := chi.NewRouter()
 	root.Use(s.observe)
-	root.NotFound(func(w http.ResponseWriter, _ *http.Request) {
+	root.NotFound(open(func(w http.ResponseWriter, _ *http.Request) {
 		writeProblem(w, problemFor(fleet.Errorf(fleet.NotFound, "there is nothing at this path").WithHint(seeDocument)))
-	})
-	root.MethodNotAllowed(func(w http.ResponseWriter, _ *http.Request) {
+	}))
+	root.MethodNotAllowed(open(func(w http.ResponseWriter, _ *http.Request) {
 		p := newProblem(fleet.Invalid, "this path has no such method")
 		p.Hint = seeDocument
 		p.Status = http.StatusMethodNotAllowed
 		writeProblem(w, p)
-	})
-	root.Get("/healthz", s.healthz)
-	root.Get("/readyz", s.readyz)
+	}))
+	root.Get("/healthz", open(s.healthz))
+	root.Get("/readyz", open(s.readyz))
 
 	s.router = root.With(s.authenticate)
 	s.router.Method(http.MethodGet, "/metrics", s.only(forRegionViewers, s.metrics.handler()))
@@ -215,10 +228,10 @@ func (s *server) routes(region string) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write the OpenAPI document: %w", err)
 	}
-	root.Get("/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+	root.Get("/openapi.json", open(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
 		_, _ = w.Write(document) // the client is gone when this fails
-	})
+	}))
 	return root, nil
 }
 

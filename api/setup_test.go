@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/strangers"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -119,7 +120,10 @@ func setup(t *testing.T, change ...func(*Deps)) *region {
 	r.server.idlePoll = 5 * time.Millisecond
 	handler, err := r.server.routes(d.Region)
 	require.NoError(t, err)
-	web := httptest.NewServer(handler)
+	web := httptest.NewUnstartedServer(handler)
+	web.Listener = strangers.NewLimit(1000, time.Minute).Listen(web.Listener)
+	web.Config.ConnContext = strangers.With
+	web.Start()
 	t.Cleanup(web.Close)
 	r.url = web.URL
 	r.admin, r.operator, r.viewer = r.token("admin", ""), r.token("operator", ""), r.token("viewer", "")

@@ -177,6 +177,7 @@ type failoverStore interface {
 type tokenStore interface {
 	AddAPIToken(ctx context.Context, t postgres.APIToken) (postgres.APIToken, error)
 	APITokenByHash(ctx context.Context, hash []byte) (postgres.APIToken, error)
+	APITokensByHash(ctx context.Context, hashes [][]byte) (map[string]postgres.APIToken, error)
 	ListAPITokens(ctx context.Context, project fleet.ProjectName, after postgres.Place, limit int32) ([]postgres.APIToken, error)
 	RevokeAPIToken(ctx context.Context, id string) error
 	AddJoinToken(ctx context.Context, t postgres.JoinToken, life time.Duration) (postgres.JoinToken, error)

@@ -162,8 +162,13 @@ func (s *server) revokeToken(ctx context.Context, in *revokeInput) (*struct{}, e
 	if in.DryRun {
 		return nil, nil
 	}
-	defer s.tokens.forget()
-	return nil, s.store.RevokeAPIToken(ctx, in.ID)
+	if err := s.store.RevokeAPIToken(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	s.tokens.forget()
+	s.streams.check()
+	s.waits.check()
+	return nil, nil
 }
 
 func (s *server) createJoinToken(ctx context.Context, in *createInput) (*tokenOutput, error) {

@@ -38,6 +38,7 @@ func measurements() []measurement {
 		{"fleet", measureFleet},
 		{"execute", measureExecute},
 		{"connections", measureConnections},
+		{"strangers", measureStrangers},
 		{"placement", measurePlacement},
 		{"deployments", measureDeployments},
 	}
@@ -63,6 +64,13 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == providersMode {
 		if err := runProviders(ctx, os.Args[2:], os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "bench: providers:", err)
+			os.Exit(exitFailed)
+		}
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == strangersMode {
+		if err := runStrangers(ctx, os.Args[2:], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: strangers:", err)
 			os.Exit(exitFailed)
 		}
 		return

@@ -8,11 +8,14 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
 
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
 // Identity is who a call has proven to come from. The zero value is nobody.
@@ -52,8 +55,47 @@ type gate struct {
 	refuse func(audit.Refusal)
 }
 
+// tap runs when the headers of a call are here, before any of its message is read. A connection has
+// nothing read or kept of it before its first call has shown a valid token; it is then admitted, and
+// the token of each later call is checked when its message is here. gRPC reads nothing else of the
+// connection meanwhile.
+func (g *gate) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	stranger := strangerOf(ctx)
+	if stranger.Known() {
+		return ctx, nil
+	}
+	soon, cancel := within(ctx)
+	defer cancel()
+	who, err := g.enter(soon, info.FullMethodName)
+	if err != nil {
+		return ctx, StatusOf(err)
+	}
+	stranger.Admit()
+	return context.WithValue(ctx, identityKey{}, who), nil
+}
+
+// strangerOf gives the connection that a call came by.
+func strangerOf(ctx context.Context) *strangers.Stranger {
+	if p, ok := peer.FromContext(ctx); ok {
+		return strangers.At(p.Addr)
+	}
+	return nil
+}
+
+// admitted gives who calls: as tap found, or as the token of this call says.
+func (g *gate) admitted(ctx context.Context, method string) (Identity, error) {
+	if who := IdentityOf(ctx); who.Name != "" {
+		return who, nil
+	}
+	who, err := g.enter(ctx, method)
+	if fleet.KindOf(err) == fleet.Unauthenticated && err != nil {
+		strangerOf(ctx).Doubt()
+	}
+	return who, err
+}
+
 func (g *gate) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	who, err := g.enter(ctx, info.FullMethod)
+	who, err := g.admitted(ctx, info.FullMethod)
 	if err != nil {
 		return nil, StatusOf(err)
 	}
@@ -61,7 +103,7 @@ func (g *gate) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, n
 }
 
 func (g *gate) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	who, err := g.enter(ss.Context(), info.FullMethod)
+	who, err := g.admitted(ss.Context(), info.FullMethod)
 	if err != nil {
 		return StatusOf(err)
 	}

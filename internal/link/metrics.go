@@ -47,6 +47,7 @@ func newMetrics(r *prometheus.Registry, s *Server) (*metrics, error) {
 		}
 	}
 	all = append(all, s.crowds.metrics(m.batches)...)
+	all = append(all, s.strangers.Metrics(DoorLink)...)
 	for _, c := range all {
 		if err := r.Register(c); err != nil {
 			return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)

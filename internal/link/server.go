@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
 // Options are what a link works with.
@@ -66,7 +67,8 @@ type Server struct {
 	turns *waiting[fleet.NodeName] // nodes that came or went
 	wakes *waiting[string]         // subjects to wake
 
-	crowds *crowds
+	crowds    *crowds
+	strangers *strangers.Limit
 }
 
 const (
@@ -80,6 +82,14 @@ const (
 	readBuffer  = 2 << 10
 	writeBuffer = 8 << 10
 	firstWindow = 64 << 10
+
+	// What a connection may cost before a call of it has shown a valid token, and afterwards
+	// (docs/limits.md).
+	maxStrangers = 1000
+	strangerLife = 10 * time.Second
+	maxHeaders   = 16 << 10
+	maxMessage   = 4 << 20 // a registration may have many schemas
+	maxStreams   = 512
 )
 
 // New makes a server; its other services are added to Registrar before it serves.
@@ -102,7 +112,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		o: o, limits: decide.LinkLimits{LinkTiming: o.Timing, Send: min(sendLimit, o.Timing.HeartbeatTimeout)},
 		base: o.Now(), look: make(chan struct{}, 1), held: map[fleet.ConnectionID]*connection{}, nodes: map[fleet.NodeName]*connection{},
-		moves: newMoves(), turns: newWaiting[fleet.NodeName](), wakes: newWaiting[string](),
+		strangers: strangers.NewLimit(maxStrangers, strangerLife), moves: newMoves(), turns: newWaiting[fleet.NodeName](), wakes: newWaiting[string](),
 	}
 	s.watch = decide.NewWatch[postgres.LinkServer](o.Timing.HeartbeatTimeout)
 	s.crowds = s.newCrowds()
@@ -112,7 +122,8 @@ func New(o Options) (*Server, error) {
 	}
 	g := &gate{store: o.Store, crowds: s.crowds, now: o.Now, refuse: o.Refuse}
 	s.grpc = grpc.NewServer(append([]grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(g.unary), grpc.ChainStreamInterceptor(g.stream),
+		grpc.InTapHandle(g.tap), grpc.ChainUnaryInterceptor(g.unary), grpc.ChainStreamInterceptor(g.stream),
+		grpc.ConnectionTimeout(strangerLife), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams),
 		// Streams have their heartbeats, which decide first; this finds half-open connections of
 		// all other calls.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * o.Timing.HeartbeatEvery, Timeout: o.Timing.HeartbeatTimeout}),
@@ -140,7 +151,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer stopLoops()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		if err := s.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		if err := s.grpc.Serve(s.strangers.Listen(l)); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			return fmt.Errorf("serve the link: %w", err)
 		}
 		return nil

@@ -328,6 +328,9 @@ func (a *Agent) shipSome(ctx context.Context, name fleet.InstanceName) (more boo
 			break
 		}
 	}
+	if fleet.KindOf(err) == fleet.NotFound { // the region does not know the instance yet, or not any more
+		return false, nil
+	}
 	return more, err
 }
 

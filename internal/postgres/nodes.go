@@ -364,21 +364,6 @@ func (s *Store) Progress(ctx context.Context, node fleet.NodeName, id string, fe
 	return failed("extend the pending row", s.q.ExtendPending(ctx, db.ExtendPendingParams{DeploymentID: id, Seconds: ttl.Seconds()}))
 }
 
-// logKeep is how much output of an instance is kept per node.
-const logKeep = 1 << 20
-
-// AppendLog keeps the newest output of an instance, bounded per node (X27).
-func (s *Store) AppendLog(ctx context.Context, node Node, name fleet.InstanceName, offset int64, data []byte) error {
-	return s.tx(ctx, "store output", func(q *db.Queries) error {
-		site := string(node.Site)
-		err := q.InsertLog(ctx, db.InsertLogParams{Site: site, Name: string(name), Node: string(node.Name), LogOffset: offset, Data: data})
-		if err != nil {
-			return err
-		}
-		return q.TrimLogs(ctx, db.TrimLogsParams{Site: site, Name: string(name), Node: string(node.Name), KeepBytes: logKeep})
-	})
-}
-
 // LogChunk is a piece of output.
 type LogChunk struct {
 	Node   fleet.NodeName

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -389,23 +390,80 @@ func TestNodeStart(t *testing.T) {
 	})
 }
 
-// X27
+// X27, X21
 func TestLogs(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	const piece, pieces = 64 << 10, 40
-	at := int64(0)
-	for range pieces {
-		require.NoError(t, b.AppendLog(t.Context(), b.node(nodeA), press, at, bodyBytes(piece)))
-		require.NoError(t, b.AppendLog(t.Context(), b.node(nodeA), press, at, bodyBytes(piece)), "sent again")
-		at += piece
+	const piece, keep = 64 << 10, int64(1 << 20)
+	running := func(t *testing.T) (b *bench, add func(offset int64, data []byte) error, text func() string) {
+		t.Helper()
+		b = setup(t)
+		b.put(`{"a":1}`)
+		b.deploy("1")
+		on := b.node(nodeA)
+		add = func(offset int64, data []byte) error { return b.AppendLog(t.Context(), on, press, offset, data) }
+		return b, add, func() (all string) {
+			chunks, err := b.ReadLogs(t.Context(), plant, press, nodeA, 0)
+			require.NoError(t, err)
+			for _, c := range chunks {
+				all += string(c.Data)
+			}
+			return all
+		}
 	}
-	kept := scan[int64](b, "SELECT sum(length(data)) FROM instance_logs")
-	require.LessOrEqual(t, kept, int64(1<<20+piece))
-	require.GreaterOrEqual(t, kept, int64(1<<20))
-	chunks, err := b.ReadLogs(t.Context(), plant, press, nodeA, at-piece)
-	require.NoError(t, err)
-	require.Equal(t, []postgres.LogChunk{{Node: nodeA, Offset: at - piece, Data: bodyBytes(piece)}}, chunks)
+	t.Run("the newest of it is kept, each piece once", func(t *testing.T) {
+		t.Parallel()
+		b, add, _ := running(t)
+		at := int64(0)
+		for range 40 {
+			require.NoError(t, add(at, bodyBytes(piece)))
+			require.NoError(t, add(at, bodyBytes(piece)), "sent again")
+			at += piece
+		}
+		require.Equal(t, keep, scan[int64](b, "SELECT sum(length(data)) FROM instance_logs"))
+		chunks, err := b.ReadLogs(t.Context(), plant, press, nodeA, at-piece)
+		require.NoError(t, err)
+		require.Equal(t, []postgres.LogChunk{{Node: nodeA, Offset: at - piece, Data: bodyBytes(piece)}}, chunks)
+	})
+	t.Run("a piece that comes again and is longer adds what is new", func(t *testing.T) {
+		t.Parallel()
+		_, add, text := running(t)
+		require.NoError(t, add(5, []byte("one ")))
+		require.NoError(t, add(5, []byte("one two ")))
+		require.NoError(t, add(7, []byte("e two ")))
+		require.NoError(t, add(13, []byte("three")))
+		require.Equal(t, "one two three", text())
+	})
+	t.Run("what overlaps is bounded by its bytes", func(t *testing.T) {
+		t.Parallel()
+		b, add, _ := running(t)
+		for i := range int64(40) {
+			data := bodyBytes(piece)
+			data[0] = byte(i)
+			require.NoError(t, add(i, data))
+		}
+		require.LessOrEqual(t, scan[int64](b, "SELECT sum(length(data)) FROM instance_logs"), keep)
+	})
+	t.Run("a jump removes nothing, and what comes at the true offset is kept", func(t *testing.T) {
+		t.Parallel()
+		_, add, text := running(t)
+		require.NoError(t, add(0, []byte("true ")))
+		refused(t, fleet.Invalid, add(math.MaxInt64, []byte("x")))
+		refused(t, fleet.Invalid, add(-1, []byte("x")))
+		require.NoError(t, add(1<<53, []byte("forged ")))
+		require.NoError(t, add(5, []byte("words ")))
+		require.NoError(t, add(0, []byte("again ")), "a program that was removed counts from 0")
+		require.NoError(t, add(6, []byte("and on")))
+		require.Equal(t, "true forged words again and on", text())
+	})
+	t.Run("nothing is kept of what the node does not hold", func(t *testing.T) {
+		t.Parallel()
+		b, _, _ := running(t)
+		refused(t, fleet.NotFound, b.AppendLog(t.Context(), b.node(nodeA), "ghost", 0, []byte("x")))
+		said := reportOf(nodeA, "", map[fleet.InstanceName]fleet.Revision{"ghost": {}})
+		_, _ = b.HeldBy(t.Context(), said)
+		refused(t, fleet.NotFound, b.AppendLog(t.Context(), b.node(nodeA), "ghost", 0, []byte("x")))
+		require.Zero(t, scan[int64](b, "SELECT count(*) FROM instance_logs"))
+	})
 }
 
 func TestAPITokens(t *testing.T) {

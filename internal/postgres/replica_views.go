@@ -131,29 +131,11 @@ func replicaOf(r db.Replica, project string, heard bool) (Replica, error) { //no
 	return out, failed("read the ports of replica "+r.ID, json.Unmarshal(r.Ports, &out.Ports))
 }
 
-// replicaLogKept is what is kept of a replica's output, in bytes.
-const replicaLogKept = 1 << 20
-
 // ReplicaLogPiece is a piece of a replica's output, at its offset in all of it.
 type ReplicaLogPiece struct {
 	Offset int64
 	Data   []byte
 	At     time.Time
-}
-
-// AppendReplicaLog keeps a piece of the output of a replica of a node; of a piece that comes twice
-// the longer one. Of what is no replica of the node nothing is kept.
-func (s *Store) AppendReplicaLog(ctx context.Context, node fleet.NodeName, id fleet.ReplicaID, offset int64, data []byte) error {
-	return s.tx(ctx, "keep output", func(q *db.Queries) error {
-		if err := q.CommitLater(ctx); err != nil {
-			return err
-		}
-		n, err := q.InsertReplicaLog(ctx, db.InsertReplicaLogParams{Replica: string(id), Node: string(node), LogOffset: offset, Data: data})
-		if err != nil || n == 0 {
-			return err
-		}
-		return q.TrimReplicaLog(ctx, db.TrimReplicaLogParams{Replica: string(id), KeepBytes: replicaLogKept})
-	})
 }
 
 // ReadReplicaLogs reads what is kept of a replica's output from an offset on.

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"bytes"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -96,17 +97,18 @@ func TestReplicaOutputAndSamples(t *testing.T) {
 	require.NoError(t, b.AppendReplicaLog(t.Context(), nodeA, r.ID, 0, piece[:10]))
 	require.NoError(t, b.AppendReplicaLog(t.Context(), nodeA, r.ID, 0, piece), "the longer one stays")
 	require.NoError(t, b.AppendReplicaLog(t.Context(), nodeA, r.ID, 0, piece[:5]))
-	require.NoError(t, b.AppendReplicaLog(t.Context(), nodeB, r.ID, 1<<19, piece), "another node's")
+	refused(t, fleet.NotFound, b.AppendReplicaLog(t.Context(), nodeB, r.ID, 1<<19, piece))
 	pieces, err := b.ReadReplicaLogs(t.Context(), r.ID, 7, 10)
 	require.NoError(t, err)
-	require.Len(t, pieces, 1)
-	require.Len(t, pieces[0].Data, 1<<19)
+	require.Len(t, pieces, 2)
+	require.Len(t, append(pieces[0].Data, pieces[1].Data...), 1<<19)
 	for i := range int64(4) {
 		require.NoError(t, b.AppendReplicaLog(t.Context(), nodeA, r.ID, i<<19, piece))
 	}
 	pieces, err = b.ReadReplicaLogs(t.Context(), r.ID, 0, 10)
 	require.NoError(t, err)
-	require.Len(t, pieces, 3, "a megabyte before the last")
+	require.Len(t, pieces, 2, "a megabyte in all")
+	refused(t, fleet.Invalid, b.AppendReplicaLog(t.Context(), nodeA, r.ID, math.MaxInt64, piece))
 
 	samples := []postgres.ReplicaSample{{ID: r.ID, CPU: 0.5, Memory: 7}, {ID: "0123456789ab", CPU: 1}}
 	require.NoError(t, b.ReplicaSampled(t.Context(), nodeA, samples))

@@ -30,6 +30,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/link/leases"
 	"github.com/holdfast-io/holdfast/internal/link/tasks"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/strangers"
 	"github.com/holdfast-io/holdfast/workers"
 	"github.com/holdfast-io/holdfast/workflows"
 )
@@ -284,14 +285,19 @@ func (s *server) ready(ctx context.Context) error {
 }
 
 const (
-	headerLimit = 10 * time.Second
-	idleLimit   = 2 * time.Minute
-	stopLimit   = 5 * time.Second
+	// maxStrangers are the connections of one listener that have shown no valid token yet, and
+	// strangerLife is how long each may stay (docs/limits.md).
+	maxStrangers = 1000
+	strangerLife = 10 * time.Second
+	maxHeaders   = 16 << 10
+	headerLimit  = 10 * time.Second
+	idleLimit    = 2 * time.Minute
+	stopLimit    = 5 * time.Second
 )
 
 func (s *server) serve(ctx context.Context, l net.Listener) error {
 	s.log.Info("serving", "address", l.Addr().String(), "region", s.cfg.Region, "build", s.cfg.Build)
-	return s.serveHTTP(ctx, l, s.tracer.serving(s.handler), s.tls)
+	return s.serveHTTP(ctx, l, api.DoorHTTP, s.tracer.serving(s.handler), s.tls)
 }
 
 // serveProbes serves what watches a process, of any role. It speaks TLS where the other
@@ -302,12 +308,23 @@ func (s *server) serveProbes(ctx context.Context, l net.Listener) error {
 		return errors.Join(err, l.Close())
 	}
 	s.log.Info("serving metrics", "address", l.Addr().String())
-	return s.serveHTTP(ctx, l, s.handler.Probes(), security)
+	return s.serveHTTP(ctx, l, doorProbes, s.handler.Probes(), security)
 }
 
-func (s *server) serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, security *tls.Config) error {
+// doorProbes is the listener for what watches a process, in its metrics.
+const doorProbes = "probes"
+
+func (s *server) serveHTTP(ctx context.Context, l net.Listener, door string, handler http.Handler, security *tls.Config) error {
+	limit := strangers.NewLimit(maxStrangers, strangerLife)
+	for _, m := range limit.Metrics(door) {
+		if err := s.registry.Register(m); err != nil {
+			return errors.Join(fleet.Errorf(fleet.Internal, "register metrics: %w", err), l.Close())
+		}
+	}
+	l = limit.Listen(l)
 	h := &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit,
+		Handler: handler, ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeaders,
+		ConnContext: strangers.With,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		TLSConfig:   security, ErrorLog: certs.ErrorLog(api.DoorHTTP, s.log, s.refusals.Refuse),
 	}

@@ -313,6 +313,7 @@ type InstanceLog struct {
 	LogOffset  int64
 	Data       []byte
 	ReceivedAt time.Time
+	NodeOffset *int64
 }
 
 type JoinToken struct {
@@ -596,10 +597,11 @@ type Replica struct {
 }
 
 type ReplicaLog struct {
-	Replica   string
-	LogOffset int64
-	Data      []byte
-	At        time.Time
+	Replica    string
+	LogOffset  int64
+	Data       []byte
+	At         time.Time
+	NodeOffset *int64
 }
 
 type ReplicaNode struct {

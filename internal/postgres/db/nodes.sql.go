@@ -327,6 +327,27 @@ func (q *Queries) HeldByNode(ctx context.Context, arg HeldByNodeParams) ([]NodeH
 	return items, nil
 }
 
+const holdsInstance = `-- name: HoldsInstance :one
+SELECT (EXISTS (SELECT 1 FROM node_held h JOIN subjects s ON s.site = h.site AND s.name = h.name
+                WHERE h.site = $1 AND h.name = $2 AND h.node = $3 AND h.high_revision > 0 AND s.last_revision > 0)
+     OR EXISTS (SELECT 1 FROM delivery_nodes t JOIN deliveries d ON d.id = t.delivery_id
+                WHERE d.site = $1 AND d.name = $2 AND t.node = $3 AND d.state = 'open'))::boolean AS holds
+`
+
+type HoldsInstanceParams struct {
+	Site string
+	Name string
+	Node string
+}
+
+// Says whether a node holds an instance, or is being given it.
+func (q *Queries) HoldsInstance(ctx context.Context, arg HoldsInstanceParams) (bool, error) {
+	row := q.db.QueryRow(ctx, holdsInstance, arg.Site, arg.Name, arg.Node)
+	var holds bool
+	err := row.Scan(&holds)
+	return holds, err
+}
+
 const insertAPIToken = `-- name: InsertAPIToken :one
 INSERT INTO api_tokens (id, hash, role, project, note, created_by, expires_at, module_namespaces)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8::text[])
@@ -409,16 +430,16 @@ func (q *Queries) InsertJoinToken(ctx context.Context, arg InsertJoinTokenParams
 }
 
 const insertLog = `-- name: InsertLog :exec
-INSERT INTO instance_logs (site, name, node, log_offset, data) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT DO NOTHING
+INSERT INTO instance_logs (site, name, node, log_offset, node_offset, data) VALUES ($1, $2, $3, $4, $5, $6)
 `
 
 type InsertLogParams struct {
-	Site      string
-	Name      string
-	Node      string
-	LogOffset int64
-	Data      []byte
+	Site       string
+	Name       string
+	Node       string
+	LogOffset  int64
+	NodeOffset *int64
+	Data       []byte
 }
 
 func (q *Queries) InsertLog(ctx context.Context, arg InsertLogParams) error {
@@ -427,9 +448,33 @@ func (q *Queries) InsertLog(ctx context.Context, arg InsertLogParams) error {
 		arg.Name,
 		arg.Node,
 		arg.LogOffset,
+		arg.NodeOffset,
 		arg.Data,
 	)
 	return err
+}
+
+const lastLog = `-- name: LastLog :one
+SELECT log_offset, length(data)::bigint AS size FROM instance_logs
+WHERE site = $1 AND name = $2 AND node = $3 ORDER BY log_offset DESC LIMIT 1
+`
+
+type LastLogParams struct {
+	Site string
+	Name string
+	Node string
+}
+
+type LastLogRow struct {
+	LogOffset int64
+	Size      int64
+}
+
+func (q *Queries) LastLog(ctx context.Context, arg LastLogParams) (LastLogRow, error) {
+	row := q.db.QueryRow(ctx, lastLog, arg.Site, arg.Name, arg.Node)
+	var i LastLogRow
+	err := row.Scan(&i.LogOffset, &i.Size)
+	return i, err
 }
 
 const listAPITokens = `-- name: ListAPITokens :many
@@ -688,6 +733,39 @@ func (q *Queries) LockLease(ctx context.Context, site string) (SiteLease, error)
 	return i, err
 }
 
+const logWith = `-- name: LogWith :one
+SELECT log_offset, coalesce(node_offset, log_offset)::bigint AS node_offset, data FROM instance_logs
+WHERE site = $1 AND name = $2 AND node = $3
+  AND coalesce(node_offset, log_offset) <= $4::bigint AND coalesce(node_offset, log_offset) + length(data) > $4::bigint
+ORDER BY log_offset DESC LIMIT 1
+`
+
+type LogWithParams struct {
+	Site     string
+	Name     string
+	Node     string
+	AtOffset int64
+}
+
+type LogWithRow struct {
+	LogOffset  int64
+	NodeOffset int64
+	Data       []byte
+}
+
+// The newest piece that has what a node counts as this offset.
+func (q *Queries) LogWith(ctx context.Context, arg LogWithParams) (LogWithRow, error) {
+	row := q.db.QueryRow(ctx, logWith,
+		arg.Site,
+		arg.Name,
+		arg.Node,
+		arg.AtOffset,
+	)
+	var i LogWithRow
+	err := row.Scan(&i.LogOffset, &i.NodeOffset, &i.Data)
+	return i, err
+}
+
 const nodeSeen = `-- name: NodeSeen :exec
 UPDATE nodes SET seen_at = now() WHERE name = $1
 `
@@ -892,8 +970,10 @@ func (q *Queries) RevokeNode(ctx context.Context, name string) (int64, error) {
 }
 
 const trimLogs = `-- name: TrimLogs :exec
-DELETE FROM instance_logs l WHERE l.site = $1 AND l.name = $2 AND l.node = $3
-  AND l.log_offset < (SELECT max(m.log_offset) FROM instance_logs m WHERE m.site = $1 AND m.name = $2 AND m.node = $3) - $4::bigint
+DELETE FROM instance_logs l
+USING (SELECT m.log_offset, sum(length(m.data)) OVER (ORDER BY m.log_offset DESC) AS newer
+       FROM instance_logs m WHERE m.site = $1 AND m.name = $2 AND m.node = $3) k
+WHERE l.site = $1 AND l.name = $2 AND l.node = $3 AND l.log_offset = k.log_offset AND k.newer > $4::bigint
 `
 
 type TrimLogsParams struct {

@@ -218,30 +218,41 @@ func (q *Queries) HoldNodeSet(ctx context.Context, arg HoldNodeSetParams) error 
 	return err
 }
 
-const insertReplicaLog = `-- name: InsertReplicaLog :execrows
-INSERT INTO replica_logs AS l (replica, log_offset, data)
-SELECT r.id, $1, $2 FROM replicas r WHERE r.id = $3 AND r.node = $4
-ON CONFLICT (replica, log_offset) DO UPDATE SET data = excluded.data WHERE length(excluded.data) > length(l.data)
+const holdsReplica = `-- name: HoldsReplica :one
+SELECT EXISTS (SELECT 1 FROM replicas r WHERE r.id = $1 AND r.node = $2)::boolean AS holds
+`
+
+type HoldsReplicaParams struct {
+	Replica string
+	Node    string
+}
+
+func (q *Queries) HoldsReplica(ctx context.Context, arg HoldsReplicaParams) (bool, error) {
+	row := q.db.QueryRow(ctx, holdsReplica, arg.Replica, arg.Node)
+	var holds bool
+	err := row.Scan(&holds)
+	return holds, err
+}
+
+const insertReplicaLog = `-- name: InsertReplicaLog :exec
+INSERT INTO replica_logs (replica, log_offset, node_offset, data) VALUES ($1, $2, $3, $4)
 `
 
 type InsertReplicaLogParams struct {
-	LogOffset int64
-	Data      []byte
-	Replica   string
-	Node      string
+	Replica    string
+	LogOffset  int64
+	NodeOffset *int64
+	Data       []byte
 }
 
-func (q *Queries) InsertReplicaLog(ctx context.Context, arg InsertReplicaLogParams) (int64, error) {
-	result, err := q.db.Exec(ctx, insertReplicaLog,
-		arg.LogOffset,
-		arg.Data,
+func (q *Queries) InsertReplicaLog(ctx context.Context, arg InsertReplicaLogParams) error {
+	_, err := q.db.Exec(ctx, insertReplicaLog,
 		arg.Replica,
-		arg.Node,
+		arg.LogOffset,
+		arg.NodeOffset,
+		arg.Data,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	return err
 }
 
 const insertReplicas = `-- name: InsertReplicas :exec
@@ -380,6 +391,23 @@ func (q *Queries) LastEndedReplicas(ctx context.Context, arg LastEndedReplicasPa
 		return nil, err
 	}
 	return items, nil
+}
+
+const lastReplicaLog = `-- name: LastReplicaLog :one
+SELECT log_offset, length(data)::bigint AS size FROM replica_logs
+WHERE replica = $1 ORDER BY log_offset DESC LIMIT 1
+`
+
+type LastReplicaLogRow struct {
+	LogOffset int64
+	Size      int64
+}
+
+func (q *Queries) LastReplicaLog(ctx context.Context, replica string) (LastReplicaLogRow, error) {
+	row := q.db.QueryRow(ctx, lastReplicaLog, replica)
+	var i LastReplicaLogRow
+	err := row.Scan(&i.LogOffset, &i.Size)
+	return i, err
 }
 
 const liveReplicasOn = `-- name: LiveReplicasOn :many
@@ -1134,6 +1162,32 @@ func (q *Queries) ReplicaIDsOfNode(ctx context.Context, arg ReplicaIDsOfNodePara
 	return items, nil
 }
 
+const replicaLogWith = `-- name: ReplicaLogWith :one
+SELECT log_offset, coalesce(node_offset, log_offset)::bigint AS node_offset, data FROM replica_logs
+WHERE replica = $1
+  AND coalesce(node_offset, log_offset) <= $2::bigint AND coalesce(node_offset, log_offset) + length(data) > $2::bigint
+ORDER BY log_offset DESC LIMIT 1
+`
+
+type ReplicaLogWithParams struct {
+	Replica  string
+	AtOffset int64
+}
+
+type ReplicaLogWithRow struct {
+	LogOffset  int64
+	NodeOffset int64
+	Data       []byte
+}
+
+// The newest piece that has what a node counts as this offset.
+func (q *Queries) ReplicaLogWith(ctx context.Context, arg ReplicaLogWithParams) (ReplicaLogWithRow, error) {
+	row := q.db.QueryRow(ctx, replicaLogWith, arg.Replica, arg.AtOffset)
+	var i ReplicaLogWithRow
+	err := row.Scan(&i.LogOffset, &i.NodeOffset, &i.Data)
+	return i, err
+}
+
 const replicaSamples = `-- name: ReplicaSamples :many
 SELECT s.replica, s.cpu, s.memory, s.at FROM replica_samples s JOIN replicas r ON r.id = s.replica WHERE r.deployment = $1 AND r.ended_at IS NULL
 `
@@ -1616,8 +1670,10 @@ func (q *Queries) TerminateReplicas(ctx context.Context, arg TerminateReplicasPa
 }
 
 const trimReplicaLog = `-- name: TrimReplicaLog :exec
-DELETE FROM replica_logs l WHERE l.replica = $1
-  AND l.log_offset < (SELECT max(m.log_offset) FROM replica_logs m WHERE m.replica = $1) - $2::bigint
+DELETE FROM replica_logs l
+USING (SELECT m.log_offset, sum(length(m.data)) OVER (ORDER BY m.log_offset DESC) AS newer
+       FROM replica_logs m WHERE m.replica = $1) k
+WHERE l.replica = $1 AND l.log_offset = k.log_offset AND k.newer > $2::bigint
 `
 
 type TrimReplicaLogParams struct {

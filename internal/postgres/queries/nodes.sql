@@ -119,13 +119,32 @@ ORDER BY created_at DESC, id DESC LIMIT @max_rows;
 -- name: RevokeAPIToken :execrows
 UPDATE api_tokens SET revoked_at = now() WHERE id = @id AND revoked_at IS NULL;
 
+-- Says whether a node holds an instance, or is being given it.
+-- name: HoldsInstance :one
+SELECT (EXISTS (SELECT 1 FROM node_held h JOIN subjects s ON s.site = h.site AND s.name = h.name
+                WHERE h.site = @site AND h.name = @name AND h.node = @node AND h.high_revision > 0 AND s.last_revision > 0)
+     OR EXISTS (SELECT 1 FROM delivery_nodes t JOIN deliveries d ON d.id = t.delivery_id
+                WHERE d.site = @site AND d.name = @name AND t.node = @node AND d.state = 'open'))::boolean AS holds;
+
+-- name: LastLog :one
+SELECT log_offset, length(data)::bigint AS size FROM instance_logs
+WHERE site = @site AND name = @name AND node = @node ORDER BY log_offset DESC LIMIT 1;
+
+-- The newest piece that has what a node counts as this offset.
+-- name: LogWith :one
+SELECT log_offset, coalesce(node_offset, log_offset)::bigint AS node_offset, data FROM instance_logs
+WHERE site = @site AND name = @name AND node = @node
+  AND coalesce(node_offset, log_offset) <= @at_offset::bigint AND coalesce(node_offset, log_offset) + length(data) > @at_offset::bigint
+ORDER BY log_offset DESC LIMIT 1;
+
 -- name: InsertLog :exec
-INSERT INTO instance_logs (site, name, node, log_offset, data) VALUES (@site, @name, @node, @log_offset, @data)
-ON CONFLICT DO NOTHING;
+INSERT INTO instance_logs (site, name, node, log_offset, node_offset, data) VALUES (@site, @name, @node, @log_offset, @node_offset, @data);
 
 -- name: TrimLogs :exec
-DELETE FROM instance_logs l WHERE l.site = @site AND l.name = @name AND l.node = @node
-  AND l.log_offset < (SELECT max(m.log_offset) FROM instance_logs m WHERE m.site = @site AND m.name = @name AND m.node = @node) - @keep_bytes::bigint;
+DELETE FROM instance_logs l
+USING (SELECT m.log_offset, sum(length(m.data)) OVER (ORDER BY m.log_offset DESC) AS newer
+       FROM instance_logs m WHERE m.site = @site AND m.name = @name AND m.node = @node) k
+WHERE l.site = @site AND l.name = @name AND l.node = @node AND l.log_offset = k.log_offset AND k.newer > @keep_bytes::bigint;
 
 -- name: ReadLogs :many
 SELECT node, log_offset, data FROM instance_logs

@@ -223,14 +223,28 @@ FROM replicas r JOIN deployments d ON d.name = r.deployment
 LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
 WHERE r.id = @id;
 
--- name: InsertReplicaLog :execrows
-INSERT INTO replica_logs AS l (replica, log_offset, data)
-SELECT r.id, @log_offset, @data FROM replicas r WHERE r.id = @replica AND r.node = @node
-ON CONFLICT (replica, log_offset) DO UPDATE SET data = excluded.data WHERE length(excluded.data) > length(l.data);
+-- name: HoldsReplica :one
+SELECT EXISTS (SELECT 1 FROM replicas r WHERE r.id = @replica AND r.node = @node)::boolean AS holds;
+
+-- name: LastReplicaLog :one
+SELECT log_offset, length(data)::bigint AS size FROM replica_logs
+WHERE replica = @replica ORDER BY log_offset DESC LIMIT 1;
+
+-- The newest piece that has what a node counts as this offset.
+-- name: ReplicaLogWith :one
+SELECT log_offset, coalesce(node_offset, log_offset)::bigint AS node_offset, data FROM replica_logs
+WHERE replica = @replica
+  AND coalesce(node_offset, log_offset) <= @at_offset::bigint AND coalesce(node_offset, log_offset) + length(data) > @at_offset::bigint
+ORDER BY log_offset DESC LIMIT 1;
+
+-- name: InsertReplicaLog :exec
+INSERT INTO replica_logs (replica, log_offset, node_offset, data) VALUES (@replica, @log_offset, @node_offset, @data);
 
 -- name: TrimReplicaLog :exec
-DELETE FROM replica_logs l WHERE l.replica = @replica
-  AND l.log_offset < (SELECT max(m.log_offset) FROM replica_logs m WHERE m.replica = @replica) - @keep_bytes::bigint;
+DELETE FROM replica_logs l
+USING (SELECT m.log_offset, sum(length(m.data)) OVER (ORDER BY m.log_offset DESC) AS newer
+       FROM replica_logs m WHERE m.replica = @replica) k
+WHERE l.replica = @replica AND l.log_offset = k.log_offset AND k.newer > @keep_bytes::bigint;
 
 -- name: ReadReplicaLogs :many
 SELECT log_offset, data, at FROM replica_logs WHERE replica = @replica AND log_offset + length(data) > @from_offset::bigint

@@ -1,0 +1,83 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/strangers"
+)
+
+// What a caller without a token may cost (docs/limits.md).
+const (
+	// maxEnrolment is many times what a join token, two names and two keys take.
+	maxEnrolment  = 4 << 10
+	enrolmentTime = 10 * time.Second
+	maxEnrolments = 64
+	// drainTime is how long a known caller may take to send what no handler read of its request.
+	drainTime = 5 * time.Second
+)
+
+// past is a deadline that is over.
+var past = time.Unix(1, 0)
+
+// open is for what needs no token. A caller without one is answered, and its connection closed.
+func open(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !strangers.Of(r.Context()).Known() {
+			w.Header().Set("Connection", "close")
+		}
+		next(w, r)
+	}
+}
+
+// dismiss ends a request whose body may not have been read: the server would wait for the rest of it.
+// That of a caller whose connection is closed is not waited for.
+func (s *server) dismiss(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 {
+		return
+	}
+	until := past
+	if w.Header().Get("Connection") != "close" {
+		until = s.now().Add(drainTime)
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(until) // where it is not supported, nothing waits either
+}
+
+// readEnrolment reads the body of a caller that has shown nothing yet: all of it is here in time, or
+// it is refused. When too many send one at once, the one that began first is cut.
+func (s *server) readEnrolment(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength > maxEnrolment {
+		return nil, bodyTooLarge(maxEnrolment)
+	}
+	control := http.NewResponseController(w)
+	var mu sync.Mutex
+	over := false
+	place := s.enrolling.Enter(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over { // a controller is not used after its request
+			_ = control.SetReadDeadline(past)
+		}
+	})
+	defer func() {
+		place.Leave()
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+	}()
+	raw, err := io.ReadAll(io.LimitReader(r.Body, maxEnrolment+1))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, fleet.Errorf(fleet.Unavailable, "the body was not here in time; the limit is %s", enrolmentTime).WithHint("send it again")
+	case err != nil:
+		return nil, fleet.Errorf(fleet.Invalid, "the body broke off after %d bytes", len(raw)).WithHint("send it again")
+	case len(raw) > maxEnrolment:
+		return nil, bodyTooLarge(maxEnrolment)
+	}
+	return raw, nil
+}
