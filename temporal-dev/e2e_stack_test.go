@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -147,6 +148,23 @@ func (s *stack) dump(t *testing.T) {
 		all, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		t.Logf("%s: %v\n%s", table, err, strings.Join(all, "\n"))
 	}
+	s.stacks(t)
+}
+
+// stacks ends the server of a test that failed, and shows what each goroutine of it waited for.
+func (s *stack) stacks(t *testing.T) {
+	t.Helper()
+	doc := s.dev(t)
+	at := slices.IndexFunc(doc.Processes, func(p devProcess) bool { return p.Name == serverName && p.Running })
+	if at < 0 {
+		return
+	}
+	pid := doc.Processes[at].PID
+	_ = syscall.Kill(pid, syscall.SIGQUIT)
+	_ = pollErr(context.Background(), testPatience, func(context.Context) error { return unless(!alive(pid)) })
+	text, err := os.ReadFile(filepath.Join(s.data, "logs", serverName+".log"))
+	_, last, found := strings.Cut(string(text), "SIGQUIT: quit")
+	t.Logf("the goroutines of the server: %t, %v\n%s", found, err, last[:min(len(last), 256<<10)])
 }
 
 // e2eData is a folder that goes with the test, unless a person wants to look at it.
