@@ -21,12 +21,14 @@ func (s *server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := s.now()
 		out := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		body := &bodyRead{ReadCloser: r.Body}
+		r.Body = body
 		defer func() {
 			failure := recover()
 			if failure != nil {
 				s.recovered(out, r, failure)
 			}
-			s.dismiss(out, r)
+			s.dismiss(out, r, body)
 			took := s.now().Sub(began)
 			route := routeOf(r)
 			status := max(out.Status(), http.StatusOK) // 0 when nothing was written

@@ -35,10 +35,24 @@ func open(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// dismiss ends a request whose body may not have been read: the server would wait for the rest of it.
-// That of a caller whose connection is closed is not waited for.
-func (s *server) dismiss(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength == 0 {
+// bodyRead knows whether a body was read to its end.
+type bodyRead struct {
+	io.ReadCloser
+	whole bool
+}
+
+func (b *bodyRead) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.whole = b.whole || errors.Is(err, io.EOF)
+	return n, err //nolint:wrapcheck // io.EOF is compared with ==
+}
+
+// dismiss ends a request whose body was not read to its end: the server would wait for the rest of it.
+// That of a caller whose connection is closed is not waited for. A body that was read to its end gets no
+// deadline: net/http already reads on for the next request then, and would end the context of the
+// connection, but not the connection, when a deadline passes meanwhile.
+func (s *server) dismiss(w http.ResponseWriter, r *http.Request, body *bodyRead) {
+	if r.ContentLength == 0 || body.whole {
 		return
 	}
 	until := past
