@@ -144,11 +144,14 @@ func (c *chunked) fill() {
 		n += read
 	}
 	c.rest = c.chunk[:n]
-	if c.err != nil && c.err != io.EOF { //nolint:errorlint // an end that is wrapped is none
+	if c.err == nil || c.err == io.EOF { //nolint:errorlint // an end that is wrapped is none
+		return
+	}
+	if n < len(c.chunk) {
+		c.rest = nil
+	}
+	if !errors.As(c.err, new(*fleet.Error)) { // else the caller is refused
 		c.err = fleet.Errorf(fleet.Communication, "the upload broke off").WithHint("go on from the offset that GET answers")
-		if n < len(c.chunk) {
-			c.rest = nil
-		}
 	}
 }
 

@@ -91,6 +91,8 @@ type call struct {
 	caller
 	w http.ResponseWriter
 	r *http.Request
+	// still is unauthenticated when what let the request in was taken back since; nil for what needs no token.
+	still func(context.Context) error
 }
 
 type callKey struct{}
@@ -101,6 +103,12 @@ func callOf(ctx context.Context) *call {
 	if !ok {
 		return &call{} // may nothing
 	}
+	return c
+}
+
+func newCall(w http.ResponseWriter, r *http.Request) *call {
+	c := &call{w: w}
+	c.r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	return c
 }
 
@@ -118,8 +126,11 @@ func (s *server) authenticate(next http.Handler) http.Handler {
 			return
 		}
 		strangers.Of(r.Context()).Admit()
-		c := &call{caller: who, w: w}
-		c.r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+		c := newCall(w, r)
+		c.caller, c.still = who, func(ctx context.Context) error {
+			_, err := s.tokens.find(ctx, who.hash)
+			return err
+		}
 		next.ServeHTTP(w, c.r)
 	})
 }

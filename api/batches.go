@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -31,6 +32,13 @@ func (s *server) batch(r *http.Request) (fleet.BatchID, fleet.NodeName, error) {
 		return "", "", err
 	}
 	node, err := s.opens(r, tokens)
+	callOf(r.Context()).still = func(ctx context.Context) error {
+		tokens, err := s.store.BatchTokens(ctx, fleet.BatchID(id))
+		if err == nil {
+			_, err = s.opens(r, tokens)
+		}
+		return err
+	}
 	return fleet.BatchID(id), node, err
 }
 

@@ -80,6 +80,8 @@ func (s *server) readBody(w http.ResponseWriter, r *http.Request, limit int64, m
 			return nil, bodyTooLarge(limit)
 		case errors.Is(err, io.EOF):
 			return raw, body.settle()
+		case errors.As(err, new(*fleet.Error)):
+			return nil, err
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return nil, fleet.Errorf(fleet.Invalid, "the body stalled after %d bytes", len(raw)).
 				WithHint(fmt.Sprintf("send it again, at %d bytes a second or more", slowest))
@@ -90,9 +92,11 @@ func (s *server) readBody(w http.ResponseWriter, r *http.Request, limit int64, m
 }
 
 // rollingReader gives each read of a body its own deadline: one that stalls is cut, and one that is
-// slower than slowest on the whole.
+// slower than slowest on the whole. What lasts is refused once the token that let it in is void.
 type rollingReader struct {
 	from    io.Reader
+	still   func() error
+	checked time.Time
 	w       *http.ResponseController
 	now     func() time.Time
 	stall   time.Duration
@@ -102,7 +106,12 @@ type rollingReader struct {
 }
 
 func (s *server) rollingBody(w http.ResponseWriter, r *http.Request) *rollingReader {
-	return &rollingReader{from: r.Body, w: http.NewResponseController(w), now: s.now, stall: s.stall, began: s.now()}
+	now := s.now()
+	out := &rollingReader{from: r.Body, w: http.NewResponseController(w), now: s.now, stall: s.stall, began: now, checked: now}
+	if still := callOf(r.Context()).still; still != nil {
+		out.still = func() error { return still(r.Context()) }
+	}
+	return out
 }
 
 func (r *rollingReader) Read(p []byte) (int, error) {
@@ -118,6 +127,12 @@ func (r *rollingReader) Read(p []byte) (int, error) {
 	}
 	n, err := r.from.Read(p)
 	r.read += int64(n)
+	if now := r.now(); r.still != nil && now.Sub(r.checked) >= tokenLife {
+		if void := r.still(); void != nil {
+			return 0, void
+		}
+		r.checked = now
+	}
 	return n, err
 }
 

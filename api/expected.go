@@ -29,6 +29,10 @@ func (s *server) pass(r *http.Request) (postgres.ReconcilePass, error) {
 		err = fleet.Errorf(fleet.Unauthenticated, "this token is of another site")
 	}
 	if err == nil {
+		callOf(r.Context()).still = func(ctx context.Context) error {
+			_, err := s.store.ReconcileOf(ctx, hash[:], s.pendingTTL)
+			return err
+		}
 		strangers.Of(r.Context()).Admit()
 	}
 	return pass, err

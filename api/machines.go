@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -23,8 +24,9 @@ var noTime time.Time
 func (s *server) mountMachines(root chi.Router) {
 	machine := func(handle func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			if err := handle(w, r); err != nil {
-				s.refuse(w, r, err)
+			c := newCall(w, r)
+			if err := handle(w, c.r); err != nil {
+				s.refuse(w, c.r, err)
 			}
 		}
 	}
@@ -147,8 +149,21 @@ func (s *server) node(r *http.Request) (postgres.Node, error) {
 		s.log.Info("node token refused", "node", chi.URLParam(r, "node"), "err", err)
 		return found, err
 	}
+	callOf(r.Context()).still = func(ctx context.Context) error { return s.speaks(ctx, claims) }
 	strangers.Of(r.Context()).Admit()
 	return found, nil
+}
+
+// speaks says that a key is still its node's.
+func (s *server) speaks(ctx context.Context, by identity.Claims) error {
+	keys, err := s.store.NodeKeys(ctx, by.Node)
+	if err != nil && fleet.KindOf(err) != fleet.NotFound {
+		return err
+	}
+	if !slices.ContainsFunc(keys, func(k ed25519.PublicKey) bool { return k.Equal(by.Key) }) {
+		return fleet.Errorf(fleet.Unauthenticated, "the key of node %s was changed or revoked", by.Node)
+	}
+	return nil
 }
 
 type startedRequest struct {

@@ -21,13 +21,25 @@ import (
 const soon = 10 * time.Second
 
 // half sends a request whose body of 1 MB never comes whole, and gives its connection.
-func (r *region) half(method, path, token string, length int) net.Conn {
+func (r *region) half(method, path, token string, length int, headers ...string) net.Conn {
 	r.t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(r.t.Context(), "tcp", strings.TrimPrefix(r.url, "http://"))
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { _ = conn.Close() })
-	_, err = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n{\"", method, path, token, length)
+	_, err = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n%s\r\n{\"", method, path, token, length, strings.Join(headers, ""))
 	require.NoError(r.t, err)
+	return conn
+}
+
+// begun is half of a request whose body the server reads by now.
+func (r *region) begun(method, path, token string, length int) net.Conn {
+	r.t.Helper()
+	conn := r.half(method, path, token, length, "Expect: 100-continue\r\n")
+	reads := "HTTP/1.1 100 Continue\r\n\r\n"
+	said := make([]byte, len(reads))
+	_, err := io.ReadFull(conn, said)
+	require.NoError(r.t, err)
+	require.Equal(r.t, reads, string(said))
 	return conn
 }
 
@@ -81,6 +93,52 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
+// trickles sends bytes until it is answered, and gives the status.
+func trickles(t *testing.T, conn net.Conn) int {
+	t.Helper()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				if _, err := conn.Write([]byte(" ")); err != nil {
+					return
+				}
+			}
+		}
+	}()
+	require.NoError(t, conn.SetReadDeadline(now().Add(soon)))
+	a, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	require.NoError(t, a.Body.Close())
+	return a.StatusCode
+}
+
+// X10: a body is refused once what let it in was taken back, however slowly it comes.
+func TestBodiesEndWithTheirToken(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.site()
+	key := r.enrolled("plant-1-a")
+	open := map[string]net.Conn{
+		"a change":  r.begun(http.MethodPut, press7Path, r.operator, 1<<20),
+		"an upload": r.begun(http.MethodPost, "/api/v1/artifacts", r.operator, 1<<20),
+		"a report":  r.begun(http.MethodPost, "/api/internal/nodes/plant-1-a/reports", r.signed(key), 1<<20),
+	}
+	still := r.begun(http.MethodPut, press7Path, r.admin, 100)
+	r.sql(`UPDATE api_tokens SET revoked_at = now() WHERE role = 'operator'`)
+	require.NoError(t, r.store.RevokeNode(t.Context(), "plant-1-a"))
+	for what, conn := range open {
+		require.Equal(t, http.StatusUnauthorized, trickles(t, conn), what)
+	}
+	require.Equal(t, http.StatusBadRequest, trickles(t, still), "it is whole, and no JSON")
+}
+
 // N97
 func TestReading(t *testing.T) {
 	t.Parallel()
@@ -102,26 +160,7 @@ func TestReading(t *testing.T) {
 		r.site()
 		r.server.stall = 100 * time.Millisecond
 		conn := r.half(http.MethodPut, press7Path, r.operator, 1<<20)
-		stop := make(chan struct{})
-		defer close(stop)
-		go func() { // a byte in time for each read, and still too few
-			tick := time.NewTicker(10 * time.Millisecond)
-			defer tick.Stop()
-			for {
-				select {
-				case <-stop:
-					return
-				case <-tick.C:
-					if _, err := conn.Write([]byte("x")); err != nil {
-						return
-					}
-				}
-			}
-		}()
-		require.NoError(t, conn.SetReadDeadline(now().Add(soon)))
-		a, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		require.NoError(t, err)
-		require.Equal(t, http.StatusBadRequest, a.StatusCode)
+		require.Equal(t, http.StatusBadRequest, trickles(t, conn)) // a byte in time for each read, and still too few
 	})
 	t.Run("no caller has more than its share, and the first of all always goes on", func(t *testing.T) {
 		t.Parallel()

@@ -25,8 +25,9 @@ import (
 
 // another is one more server of the region, in this process.
 type another struct {
-	api  *api.Client
-	stop func()
+	api     *api.Client
+	address string
+	stop    func()
 }
 
 // serve starts a server of a build; "" is the build of the region's own server.
@@ -58,7 +59,7 @@ func (s *stack) serve(t *testing.T, build string) another {
 	waitFor(t, "the other server is ready", func(ctx context.Context) error { return answers(ctx, "http://"+address+"/readyz") })
 	c, err := api.NewClient("http://"+address, s.doc.Token)
 	require.NoError(t, err)
-	return another{c, stop}
+	return another{c, "http://" + address, stop}
 }
 
 // through has a story speak to another server.

@@ -53,6 +53,8 @@ type Registration struct {
 	// Identity is who has proven to register: "node:NAME" or "token:ID".
 	Identity string
 	Node     NodeName // "" for a provider that is no node
+	// Key is the node's public signing key that proved it, in base64: the connection ends with it.
+	Key string
 	// PeerAddress is where the node of a pair takes votes for its peer: host:port.
 	PeerAddress string
 	// Facts are what a node tells of its machine; zero runs no replicas.

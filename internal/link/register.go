@@ -82,7 +82,7 @@ func (s *Server) register(ctx context.Context, in *nodev1.RegisterRequest) (*nod
 func (s *Server) admit(ctx context.Context, in *nodev1.RegisterRequest) (fleet.Registration, error) {
 	who := IdentityOf(ctx)
 	r := fleet.Registration{
-		Identity: who.Name, Node: who.Node, Provider: fleet.ProviderName(in.GetProvider()),
+		Identity: who.Name, Node: who.Node, Key: who.Key, Provider: fleet.ProviderName(in.GetProvider()),
 		PeerAddress: in.GetPeerAddress(), Namespace: fleet.ModuleNamespace(in.GetModuleNamespace()), Group: fleet.GroupID(in.GetGroupId()), Executor: in.GetExecutorAddress(),
 		Caller: callerOf(ctx), ExecutorTLS: fleet.ExecutorTLS{On: in.GetExecutorTls() != nil, ServerName: in.GetExecutorTls().GetServerName()},
 	}

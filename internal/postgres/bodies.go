@@ -198,6 +198,10 @@ func readEnd(err error) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil
 	}
+	var known *fleet.Error // the sender is refused
+	if errors.As(err, &known) {
+		return known
+	}
 	return fleet.Errorf(fleet.Communication, "the upload broke off").WithHint("go on from the offset that GET answers")
 }
 

@@ -15,12 +15,15 @@ import (
 const drainServer = "server-1"
 
 // linked has a node live on the link, with an open stream.
-func (b *bench) linked(node fleet.NodeName) fleet.ConnectionID {
+func (b *bench) linked(node fleet.NodeName) fleet.ConnectionID { return b.linkedBy(node, "") }
+
+// linkedBy has the node's connection opened by a key.
+func (b *bench) linkedBy(node fleet.NodeName, key string) fleet.ConnectionID {
 	b.t.Helper()
 	require.NoError(b.t, b.LinkServerSeen(b.ctx(), drainServer, time.Minute))
 	identity := "node:" + string(node)
 	reg, err := b.RegisterConnection(b.ctx(), fleet.Registration{
-		Identity: identity, Node: node, Provider: fleet.ProviderName(node), Protocol: 1,
+		Identity: identity, Node: node, Key: key, Provider: fleet.ProviderName(node), Protocol: 1,
 	}, drainServer)
 	require.NoError(b.t, err)
 	_, err = b.OpenConnection(b.ctx(), reg.ID, identity, drainServer)

@@ -158,7 +158,7 @@ func insertConnections(ctx context.Context, q *db.Queries, all []fleet.Registrat
 		p.Identities, p.Providers, p.Nodes = append(p.Identities, r.Identity), append(p.Providers, string(r.Provider)), append(p.Nodes, string(r.Node))
 		p.Namespaces, p.Groups = append(p.Namespaces, string(r.Namespace)), append(p.Groups, string(r.Group))
 		p.ExecutorTls, p.ExecutorServerNames = append(p.ExecutorTls, r.ExecutorTLS.On), append(p.ExecutorServerNames, r.ExecutorTLS.ServerName)
-		p.Callers = append(p.Callers, callerText(r.Caller))
+		p.Callers, p.SignedBy = append(p.Callers, callerText(r.Caller)), append(p.SignedBy, r.Key)
 		p.Executors, p.Protocols = append(p.Executors, r.Executor), append(p.Protocols, int32(r.Protocol)) //nolint:gosec // negotiated: a small number
 		for _, o := range r.Modules {
 			m.Connections, m.Namespaces = append(m.Connections, ids[i]), append(m.Namespaces, string(r.Namespace))

@@ -1,7 +1,10 @@
 package postgres_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/ed25519"
+	"encoding/base64"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -329,6 +332,11 @@ func TestHeartbeatsDoNotWait(t *testing.T) {
 	}
 }
 
+// public is a public key of one byte, as registrations have it.
+func public(b byte) string {
+	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, ed25519.PublicKeySize))
+}
+
 // C59: a connection ends when its node has another key since, whatever the clock of the database
 // says: it may have been set back.
 func TestHeldConnectionsByKey(t *testing.T) {
@@ -352,7 +360,7 @@ func TestHeldConnectionsByKey(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			b.exec("UPDATE nodes SET signing_key = decode(repeat('01', 32), 'hex'), enrolled_at = now() - interval '1 min' WHERE name = $1", nodeA)
-			id := b.linked(nodeA)
+			id := b.linkedBy(nodeA, public(1))
 			b.exec(c.change, nodeA)
 			held, err := b.HeldConnections(t.Context(), drainServer)
 			require.NoError(t, err)
@@ -360,6 +368,15 @@ func TestHeldConnectionsByKey(t *testing.T) {
 			require.Equal(t, c.want, held[id].Revoked)
 		})
 	}
+	t.Run("the key was changed while it registered", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.exec("UPDATE nodes SET signing_key = decode(repeat('02', 32), 'hex'), enrolled_at = now() - interval '1 min' WHERE name = $1", nodeA)
+		id := b.linkedBy(nodeA, public(1))
+		held, err := b.HeldConnections(t.Context(), drainServer)
+		require.NoError(t, err)
+		require.True(t, held[id].Revoked)
+	})
 	t.Run("one of a server of before goes by the times", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

@@ -406,11 +406,12 @@ func (q *Queries) HeldConnections(ctx context.Context, server string) ([]HeldCon
 const insertConnections = `-- name: InsertConnections :exec
 INSERT INTO connections (id, state, identity, node, provider, module_namespace, group_id, executor, executor_tls, executor_server_name, protocol, server, signed_by, caller)
 SELECT u.id, 'Registered', u.identity, nullif(u.node, ''), u.provider, u.module_namespace, u.group_id, u.executor, u.executor_tls,
-       u.executor_server_name, u.protocol, $1, (SELECT n.signing_key FROM nodes n WHERE n.name = u.node), nullif(u.caller, '')::inet
+       u.executor_server_name, u.protocol, $1, decode(nullif(u.signed_by, ''), 'base64'), nullif(u.caller, '')::inet
 FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS identity, unnest($4::text[]) AS node,
              unnest($5::text[]) AS provider, unnest($6::text[]) AS module_namespace,
              unnest($7::text[]) AS group_id, unnest($8::text[]) AS executor, unnest($9::boolean[]) AS executor_tls,
-             unnest($10::text[]) AS executor_server_name, unnest($11::integer[]) AS protocol, unnest($12::text[]) AS caller) u
+             unnest($10::text[]) AS executor_server_name, unnest($11::integer[]) AS protocol, unnest($12::text[]) AS signed_by,
+             unnest($13::text[]) AS caller) u
 `
 
 type InsertConnectionsParams struct {
@@ -425,6 +426,7 @@ type InsertConnectionsParams struct {
 	ExecutorTls         []bool
 	ExecutorServerNames []string
 	Protocols           []int32
+	SignedBy            []string
 	Callers             []string
 }
 
@@ -441,6 +443,7 @@ func (q *Queries) InsertConnections(ctx context.Context, arg InsertConnectionsPa
 		arg.ExecutorTls,
 		arg.ExecutorServerNames,
 		arg.Protocols,
+		arg.SignedBy,
 		arg.Callers,
 	)
 	return err

@@ -26,11 +26,12 @@ RETURNING c.id, c.identity, c.provider, c.server;
 -- name: InsertConnections :exec
 INSERT INTO connections (id, state, identity, node, provider, module_namespace, group_id, executor, executor_tls, executor_server_name, protocol, server, signed_by, caller)
 SELECT u.id, 'Registered', u.identity, nullif(u.node, ''), u.provider, u.module_namespace, u.group_id, u.executor, u.executor_tls,
-       u.executor_server_name, u.protocol, @server, (SELECT n.signing_key FROM nodes n WHERE n.name = u.node), nullif(u.caller, '')::inet
+       u.executor_server_name, u.protocol, @server, decode(nullif(u.signed_by, ''), 'base64'), nullif(u.caller, '')::inet
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@identities::text[]) AS identity, unnest(@nodes::text[]) AS node,
              unnest(@providers::text[]) AS provider, unnest(@namespaces::text[]) AS module_namespace,
              unnest(@groups::text[]) AS group_id, unnest(@executors::text[]) AS executor, unnest(@executor_tls::boolean[]) AS executor_tls,
-             unnest(@executor_server_names::text[]) AS executor_server_name, unnest(@protocols::integer[]) AS protocol, unnest(@callers::text[]) AS caller) u;
+             unnest(@executor_server_names::text[]) AS executor_server_name, unnest(@protocols::integer[]) AS protocol, unnest(@signed_by::text[]) AS signed_by,
+             unnest(@callers::text[]) AS caller) u;
 
 -- name: InsertModules :exec
 INSERT INTO modules (connection, module_namespace, name, description, input_schema, output_schema)
