@@ -6,20 +6,24 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -45,11 +49,13 @@ const (
 // stays, and the site works again within a minute of the revocation.
 func TestAttackVotes(t *testing.T) {
 	t.Parallel()
-	s := startStack(t, 3)
+	s := startStack(t, 5)
 	together(t, []part{
-		{"releases above the promise", s.attackReleases}, // plant-1
-		{"forged answers", s.attackAnswers},              // plant-2
-		{"forged numbers everywhere", s.attackReset},     // plant-3
+		{"releases above the promise", s.attackReleases},             // plant-1
+		{"forged answers", s.attackAnswers},                          // plant-2
+		{"forged numbers everywhere", s.attackReset},                 // plant-3
+		{"a word while the active stands still", s.attackTellPaused}, // plant-4
+		{"an address of something else", func(t *testing.T) { s.attackAddress(t, "plant-5") }},
 	})
 }
 
@@ -66,17 +72,37 @@ func (s *stack) lease(ctx context.Context, site string) (l leaseRow, err error) 
 	return l, err
 }
 
+// peerAddress is where the region says that a node takes votes.
+func (s *stack) peerAddress(t *testing.T, node string) (address string) {
+	t.Helper()
+	require.NoError(t, s.pg.QueryRow(t.Context(), `SELECT peer_address FROM nodes WHERE name = $1`, node).Scan(&address))
+	return address
+}
+
+// agreed is the lease of a site once the standby granted it too: before, the active may raise its epoch.
+func (s *stack) agreed(t *testing.T, site string) (l leaseRow) {
+	t.Helper()
+	waitFor(t, "both nodes of "+site+" agree", func(ctx context.Context) (err error) {
+		if l, err = s.lease(ctx, site); err != nil || !l.held {
+			return errors.Join(err, errNotYet)
+		}
+		node := peerOf(site, l.holder)
+		state, err := votefile.Load(filepath.Join(s.data, "nodes", node, votefile.Name),
+			votefile.State{Site: fleet.SiteName(site), Node: fleet.NodeName(node)}, votefile.Enrolled)
+		if err == nil && (string(state.Record.Holder) != l.holder || state.Record.Epoch != l.epoch) {
+			err = errNotYet
+		}
+		return err
+	})
+	return l
+}
+
 // voters are the two that a standby may ask beside its own: the region and the active node.
 func (s *stack) voters(t *testing.T, thief, active string) map[string]nodev1.LeasesClient {
 	t.Helper()
-	var address string
-	require.NoError(t, s.pg.QueryRow(t.Context(), `SELECT peer_address FROM nodes WHERE name = $1`, active).Scan(&address))
-	peer := s.steal(t, thief, tenure.PeerAudience(fleet.NodeName(active)))
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(peer))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
 	return map[string]nodev1.LeasesClient{
-		"region": nodev1.NewLeasesClient(s.steal(t, thief, keys.LinkAudience).link), active: nodev1.NewLeasesClient(conn),
+		"region": nodev1.NewLeasesClient(s.steal(t, thief, keys.LinkAudience).link),
+		active:   nodev1.NewLeasesClient(s.dial(t, s.peerAddress(t, active), s.steal(t, thief, tenure.PeerAudience(fleet.NodeName(active))))),
 	}
 }
 
@@ -158,16 +184,95 @@ func (s *stack) attackTell(t *testing.T, site string, was leaseRow) {
 		require.Equal(t, codes.InvalidArgument, status.Code(err), "%d: %v", epoch, err)
 	}
 	s.written(t, "leases", "node:"+was.holder, "bad_epoch", "Tell "+site+" %")
-	var now leaseRow
+	now := s.alone(t, site)
+	require.Equal(t, was.holder, now.holder)
+	require.Less(t, now.promised, int64(soundEpoch))
+	s.sound(t, site, was.holder)
+}
+
+// attackTellPaused has who stole the standby's key tell the region an epoch while the active stands still, as
+// only a site's only node may: when the two are a pair, and when the vote waits for the word of the one that
+// decided alone. docs/lease.md
+func (s *stack) attackTellPaused(t *testing.T) {
+	const site = "plant-4"
+	was := s.agreed(t, site)
+	thief := peerOf(site, was.holder)
+	s.order(t, "stop", thief)
+	voter := nodev1.NewLeasesClient(s.steal(t, thief, keys.LinkAudience).link)
+	tells := func() {
+		t.Helper()
+		before, err := s.lease(t.Context(), site)
+		require.NoError(t, err)
+		for _, epoch := range []int64{before.epoch, before.epoch + 1, before.epoch + lease.MaxJump, lease.Most, forgedEpoch} {
+			_, err := voter.Tell(t.Context(), &nodev1.TellRequest{Site: site, Epoch: epoch})
+			require.Equal(t, codes.PermissionDenied, status.Code(err), "%d: %v", epoch, err)
+		}
+		s.written(t, "leases", "node:"+thief, "not_alone", "Tell "+site)
+		after, err := s.lease(t.Context(), site)
+		require.NoError(t, err)
+		require.Equal(t, before, after)
+	}
+	counter := func(ctx context.Context) (n int64, lost bool, err error) {
+		err = s.pg.QueryRow(ctx, `SELECT counter, lost FROM site_leases WHERE site = $1`, site).Scan(&n, &lost)
+		return n, lost, err
+	}
+	goesOn := func(holders ...string) {
+		t.Helper()
+		before, _, err := counter(t.Context())
+		require.NoError(t, err)
+		s.signal(t, was.holder, syscall.SIGCONT)
+		waitFor(t, "the active goes on", func(ctx context.Context) error {
+			n, lost, err := counter(ctx)
+			if err == nil && (lost || n == before) {
+				err = fmt.Errorf("the counter is %d, it was %d; lost: %t", n, before, lost)
+			}
+			return err
+		})
+		now, err := s.lease(t.Context(), site)
+		require.NoError(t, err)
+		require.Contains(t, holders, now.holder)
+		require.Less(t, now.promised, int64(soundEpoch))
+		s.sound(t, site, was.holder)
+	}
+	both := api.SitePut{Nodes: []api.SiteNode{{Name: was.holder, Role: fleet.RoleActive}, {Name: thief, Role: fleet.RoleStandby}}}
+
+	s.signal(t, was.holder, syscall.SIGSTOP)
+	paused := time.Now()
+	eventually(t, "the lease ran out", func() bool { return time.Since(paused) > e2eLease })
+	tells()
+	goesOn(was.holder)
+
+	_, err := s.api.PutSite(t.Context(), site, api.SitePut{Nodes: both.Nodes[:1]}, api.Mutation{})
+	require.NoError(t, err)
+	waitFor(t, "the node knows that it is alone", func(context.Context) error {
+		var known tenure.Site
+		err := readJSON(filepath.Join(s.data, "nodes", was.holder, tenure.SiteFile), &known)
+		if err == nil && len(known.Members) != 1 {
+			err = errNotYet
+		}
+		return err
+	})
+	s.signal(t, was.holder, syscall.SIGSTOP)
+	_, err = s.api.PutSite(t.Context(), site, both, api.Mutation{})
+	require.NoError(t, err)
+	tells()
+	_, lost, err := counter(t.Context())
+	require.NoError(t, err)
+	require.True(t, lost, "the vote waits for the word of the one that decided alone, or for both")
+	s.order(t, "start", thief)
+	goesOn(pair(site)...)
+}
+
+// alone waits until the region heard the epoch of a site's only node.
+func (s *stack) alone(t *testing.T, site string) (now leaseRow) {
+	t.Helper()
 	waitFor(t, "the node decides alone", func(ctx context.Context) (err error) {
 		if now, err = s.lease(ctx, site); err == nil && !now.held {
 			err = errNotYet
 		}
 		return err
 	})
-	require.Equal(t, was.holder, now.holder)
-	require.Less(t, now.promised, int64(soundEpoch))
-	s.sound(t, site, was.holder)
+	return now
 }
 
 // forger answers votes as the peer of a node, by numbers that nobody could follow.
@@ -175,9 +280,28 @@ type forger struct {
 	nodev1.UnimplementedLeasesServer
 	name  string
 	calls atomic.Int64
+	token atomic.Value // that the last call came with
 }
 
-func (f *forger) Vote(_ context.Context, in *nodev1.VoteRequest) (*nodev1.VoteResponse, error) {
+// forge stands in for a node, with a certificate where the region speaks TLS.
+func (s *stack) forge(t *testing.T, at net.Listener, node string) *forger {
+	t.Helper()
+	var options []grpc.ServerOption
+	if s.doc.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(s.serves(t, s.authority(t), node))))
+	}
+	f := &forger{name: node}
+	server := grpc.NewServer(options...)
+	nodev1.RegisterLeasesServer(server, f)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(at) }()
+	t.Cleanup(func() { server.Stop(); require.NoError(t, <-served) })
+	return f
+}
+
+func (f *forger) Vote(ctx context.Context, in *nodev1.VoteRequest) (*nodev1.VoteResponse, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	f.token.Store(strings.TrimPrefix(strings.Join(md.Get("authorization"), " "), "Bearer "))
 	n := f.calls.Add(1)
 	numbers := []int64{forgedEpoch, lease.Most, lease.MaxJump}
 	forged := numbers[n%3]
@@ -191,21 +315,14 @@ func (f *forger) Vote(_ context.Context, in *nodev1.VoteRequest) (*nodev1.VoteRe
 // its store for ever. Then it takes the lease of a node that is down, by ever higher epochs.
 func (s *stack) attackAnswers(t *testing.T) {
 	const site = "plant-2"
-	was, err := s.lease(t.Context(), site)
-	require.NoError(t, err)
+	was := s.agreed(t, site)
 	thief := peerOf(site, was.holder)
-	var address string
-	require.NoError(t, s.pg.QueryRow(t.Context(), `SELECT peer_address FROM nodes WHERE name = $1`, thief).Scan(&address))
+	address := s.peerAddress(t, thief)
 	voters := s.voters(t, thief, was.holder)
 	s.order(t, "stop", thief)
 	listener, err := net.Listen("tcp", address) //nolint:noctx // on this machine
 	require.NoError(t, err)
-	f := &forger{name: thief}
-	server := grpc.NewServer()
-	nodev1.RegisterLeasesServer(server, f)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	t.Cleanup(func() { server.Stop(); require.NoError(t, <-served) })
+	f := s.forge(t, listener, thief)
 	answered := func() {
 		t.Helper()
 		until := f.calls.Load() + 12 // each of its answers, to whatever is asked

@@ -21,6 +21,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -55,11 +56,22 @@ func (s *stack) steal(t *testing.T, node, audience string) *thief {
 	key, err := keys.Load(filepath.Join(s.data, "nodes", node, "node.key"))
 	require.NoError(t, err)
 	th := &thief{key: key, audience: audience}
-	th.link, err = grpc.NewClient(s.doc.Link, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(th))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = th.link.Close() })
+	th.link = s.dial(t, s.doc.Link, th)
 	th.temporal = workflowservice.NewWorkflowServiceClient(th.link)
 	return th
+}
+
+// dial connects as a thief does: over TLS with a certificate that is good, where the region speaks TLS.
+func (s *stack) dial(t *testing.T, address string, th *thief) *grpc.ClientConn {
+	t.Helper()
+	secure := insecure.NewCredentials()
+	if s.doc.TLS != nil {
+		secure = credentials.NewTLS(s.security(t))
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(secure), grpc.WithPerRPCCredentials(th))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 // poll asks for a task of a node's queue.

@@ -24,7 +24,7 @@ func (k *Keeper) sit(now lease.Instant, site *Site) error {
 	if !at.votes {
 		return k.lower(site) // who holds leaves first: see after
 	}
-	k.peer.At(at.peer.PeerAddress, PeerAudience(at.peer.Node))
+	k.peer.At(peerTarget(at.peer.PeerAddress), PeerAudience(at.peer.Node))
 	if k.seated && at.others() == k.seat.others() && site.Resets <= k.resets.Load() {
 		k.seat = at
 		k.config.OnIsolation, k.config.Cordoned, k.config.Yield = site.OnIsolation, at.cordoned, k.yields(at)

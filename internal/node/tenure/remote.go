@@ -195,6 +195,14 @@ func (r *Remote) options() []grpc.DialOption {
 	return all
 }
 
+// peerTarget has a peer's address be a host and a port: "unix:1" would else be a file.
+func peerTarget(address string) string {
+	if address == "" {
+		return ""
+	}
+	return "dns:///" + address
+}
+
 const peerPrefix = "holdfast-peer:"
 
 // PeerAudience is whom a token speaks to that one node of a pair shows to the other.
