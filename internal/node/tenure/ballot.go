@@ -69,6 +69,7 @@ func (k *Keeper) open(now lease.Instant, at seat, site *Site) error {
 	c, acts := lease.NewCandidate(cfg, state.Claim, now)
 	k.seat, k.seated, k.broken, k.config = at, true, false, cfg
 	k.life++
+	k.owesTell.told = 0
 	k.voter, k.candidate, k.durable, k.follows = v, c, state.Record, follows{state.Resets, state.ResetFrom}
 	if !k.keep(v) {
 		return fleet.Errorf(fleet.Internal, "the votes cannot be written")
@@ -353,10 +354,12 @@ type tale struct {
 	next    lease.Instant
 }
 
-// tell says to the region which epoch a site of one node has.
+// tell says to the region which epoch a site of one node has. It says so once more when the site has a second
+// node: the region's vote is lost until then.
 func (k *Keeper) tell(now lease.Instant) {
 	t, holds := lease.Tenure{}, false
-	if k.seated && k.seat.peer.Node == "" && k.opt.Region != nil {
+	alone := k.seat.peer.Node == ""
+	if k.seated && (alone || k.answers[lease.Region] == lease.Lost) && k.opt.Region != nil {
 		t, holds = k.candidate.Holding(now)
 	}
 	if !holds || t.Epoch == k.owesTell.told || k.owesTell.telling || now < k.owesTell.next {
@@ -370,7 +373,7 @@ func (k *Keeper) tell(now lease.Instant) {
 		err := k.opt.Region.Tell(ctx, k.opt.Site, t.Epoch)
 		_ = k.post(running, func(lease.Instant) {
 			k.owesTell.telling = false
-			if err == nil {
+			if err == nil || !alone && status.Code(err) == codes.PermissionDenied { // it waits for both nodes' votes
 				k.owesTell.told = t.Epoch
 			}
 		})
