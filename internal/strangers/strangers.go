@@ -6,6 +6,8 @@ package strangers
 import (
 	"container/list"
 	"context"
+	"errors"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -144,25 +146,79 @@ func (l *Limit) Metrics(door string) []prometheus.Collector {
 	}
 }
 
-// Listen has each connection of a listener be a stranger until it is admitted. When the listener is
-// closed, its strangers are cut: a server that stops does not wait for them.
-func (l *Limit) Listen(on net.Listener) net.Listener { return &listener{on, l} }
+// firstBytes is what a connection has to send before anything but a few bytes is kept for it: no request
+// is shorter, and neither is the first message of TLS or of HTTP/2.
+const firstBytes = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+
+// Listen has each connection of a listener be a stranger until it is admitted. One that has not sent
+// firstBytes yet is not handed on. When the listener is closed, its strangers are cut: a server that
+// stops does not wait for them.
+func (l *Limit) Listen(on net.Listener) net.Listener {
+	out := &listener{Listener: on, limit: l, came: make(chan arrival), ended: make(chan struct{})}
+	go out.accept()
+	return out
+}
 
 type listener struct {
 	net.Listener
 	limit *Limit
+	came  chan arrival
+	ended chan struct{}
+	once  sync.Once
+}
+
+type arrival struct {
+	conn net.Conn
+	err  error
+}
+
+func (l *listener) accept() {
+	for {
+		raw, err := l.Listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			l.end()
+			return
+		case err != nil:
+			l.hand(arrival{err: err})
+		default:
+			c := &conn{Conn: raw, stranger: l.limit.Enter(func() { cutConn(raw) })}
+			go l.await(c)
+		}
+	}
+}
+
+// await hands on a connection that has sent its first bytes.
+func (l *listener) await(c *conn) {
+	c.first = make([]byte, firstBytes)
+	if _, err := io.ReadFull(c.Conn, c.first); err != nil || !l.hand(arrival{conn: c}) {
+		_ = c.Close() // it was only begun
+	}
+}
+
+func (l *listener) hand(a arrival) bool {
+	select {
+	case l.came <- a:
+		return true
+	case <-l.ended:
+		return false
+	}
 }
 
 func (l *listener) Accept() (net.Conn, error) {
-	raw, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	select {
+	case a := <-l.came:
+		return a.conn, a.err
+	case <-l.ended:
+		return nil, net.ErrClosed
 	}
-	return &conn{raw, l.limit.Enter(func() { cutConn(raw) })}, nil
 }
+
+func (l *listener) end() { l.once.Do(func() { close(l.ended) }) }
 
 func (l *listener) Close() error {
 	l.limit.Close()
+	l.end()
 	return l.Listener.Close()
 }
 
@@ -178,6 +234,16 @@ func cutConn(raw net.Conn) {
 type conn struct {
 	net.Conn
 	stranger *Stranger
+	first    []byte // that were read before it was handed on
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	if len(c.first) > 0 {
+		n := copy(p, c.first)
+		c.first = c.first[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p) //nolint:wrapcheck // it is the connection's own
 }
 
 func (c *conn) Close() error {

@@ -14,6 +14,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// greeting is what a connection begins with here; it is longer than what is read of it before anybody sees it.
+const greeting = "GET / HTTP/1.1\r\nHost: region\r\n\r\n"
+
 // listening gives a limited listener, and a way to connect.
 func listening(t *testing.T, l *Limit) (accept func() net.Conn, dial func() net.Conn) {
 	t.Helper()
@@ -25,12 +28,18 @@ func listening(t *testing.T, l *Limit) (accept func() net.Conn, dial func() net.
 		c, err := on.Accept()
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
+		began := make([]byte, len(greeting))
+		_, err = io.ReadFull(c, began)
+		require.NoError(t, err)
+		require.Equal(t, greeting, string(began))
 		return c
 	}
 	dial = func() net.Conn {
 		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", raw.Addr().String())
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
+		_, err = io.WriteString(c, greeting)
+		require.NoError(t, err)
 		return c
 	}
 	return accept, dial
@@ -92,6 +101,30 @@ func TestLimit(t *testing.T) {
 		s.Doubt()
 		require.False(t, s.Known())
 	})
+	t.Run("one that has sent less than any request is not handed on, and takes its place like others", func(t *testing.T) {
+		t.Parallel()
+		l := NewLimit(1, time.Hour)
+		raw, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		on := l.Listen(raw)
+		defer func() { _ = on.Close() }()
+		short, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", raw.Addr().String())
+		require.NoError(t, err)
+		defer func() { _ = short.Close() }()
+		_, err = io.WriteString(short, greeting[:firstBytes-1])
+		require.NoError(t, err)
+		whole, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", raw.Addr().String())
+		require.NoError(t, err)
+		defer func() { _ = whole.Close() }()
+		_, err = io.WriteString(whole, greeting)
+		require.NoError(t, err)
+		came, err := on.Accept()
+		require.NoError(t, err)
+		require.Equal(t, whole.LocalAddr().String(), came.RemoteAddr().String())
+		gone(t, short)
+		here, _, evicted := l.Counts()
+		require.Equal(t, []int64{1, 1}, []int64{int64(here), evicted})
+	})
 	t.Run("a listener that closes waits for no stranger", func(t *testing.T) {
 		t.Parallel()
 		l := NewLimit(8, time.Hour)
@@ -101,6 +134,8 @@ func TestLimit(t *testing.T) {
 		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", raw.Addr().String())
 		require.NoError(t, err)
 		defer func() { _ = c.Close() }()
+		_, err = io.WriteString(c, greeting)
+		require.NoError(t, err)
 		_, err = on.Accept()
 		require.NoError(t, err)
 		require.NoError(t, on.Close())
