@@ -59,7 +59,7 @@ type temporalWriter struct {
 
 func newTemporalWriter(t *testing.T, s *stack) *temporalWriter {
 	t.Helper()
-	a := &temporalWriter{stack: s, marker: filepath.Join(t.TempDir(), "it-ran")}
+	a := &temporalWriter{stack: s, marker: filepath.Join(ground(t), "it-ran")}
 	a.away = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.calls.Add(1)
 		if strings.HasSuffix(r.URL.Path, "/run") {
@@ -93,9 +93,13 @@ func (s *stack) orders(t *testing.T) client.Client {
 
 const ordersQueue = "somebody"
 
-// order gives a node an activity, and waits for what came of it.
-func order(t *testing.T, c client.Client, node, activity string, in any) error {
+// command gives a node an activity, and waits for what came of it.
+// A node that idles asks for none, and only the region can wake it: whoever attacks waits until it does.
+func (s *stack) command(t *testing.T, c client.Client, node, activity string, in any) error {
 	t.Helper()
+	_, err := s.pg.Exec(t.Context(), `INSERT INTO wakes (node, number, at) VALUES ($1, 1, clock_timestamp())
+		ON CONFLICT (node) DO UPDATE SET number = wakes.number + 1, at = excluded.at`, node)
+	require.NoError(t, err)
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: ordersQueue}, "Order", node, activity, in)
 	require.NoError(t, err)
 	return run.Get(t.Context(), nil)
@@ -104,7 +108,7 @@ func order(t *testing.T, c client.Client, node, activity string, in any) error {
 // refuses gives a node an activity that it refuses, counts and lists.
 func (a *temporalWriter) refuses(t *testing.T, node, activity, reason string, in any) {
 	t.Helper()
-	require.ErrorContains(t, order(t, a.client, node, activity, in), reason, activity)
+	require.ErrorContains(t, a.command(t, a.client, node, activity, in), reason, activity)
 	a.listed(t, node, "node", "?", reason, "")
 }
 
@@ -194,6 +198,8 @@ func (a *temporalWriter) altered(t *testing.T, st *story, node, peer string) {
 }
 
 func (a *temporalWriter) replayed(t *testing.T, st *story, node string) {
+	op, _ := st.release(t) // the newest may have expired by now
+	requireSucceeded(t, st.ended(t, op.ID))
 	old := a.newest(t, st, node)
 	a.refuses(t, node, "RefreshDeployment", "replayed", old)
 	op, hash := st.release(t)
@@ -202,7 +208,7 @@ func (a *temporalWriter) replayed(t *testing.T, st *story, node string) {
 	a.refuses(t, node, "RefreshDeployment", "replayed", a.newest(t, st, node))
 	a.kill(t, node)
 	a.holder(t, "plant-1")
-	require.Error(t, order(t, a.client, node, "RefreshDeployment", old), "a number below what it holds, or a right that has passed")
+	require.Error(t, a.command(t, a.client, node, "RefreshDeployment", old), "a number below what it holds, or a right that has passed")
 	st.good(t, hash)
 }
 

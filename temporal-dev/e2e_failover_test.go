@@ -213,7 +213,7 @@ func (s *stack) failoverOutlastsServer(t *testing.T) {
 	const site = "plant-1"
 	require.False(t, s.timedOut(t, "site."+site))
 	before := s.asked(t, "site."+site)
-	said := filepath.Join(t.TempDir(), "said")
+	said := filepath.Join(ground(t), "said")
 	says := func(what string) {
 		t.Helper()
 		eventually(t, "it says "+what, func() bool {

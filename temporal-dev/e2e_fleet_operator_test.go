@@ -43,7 +43,7 @@ type byCLI struct {
 // fleetByCLI: the first command of the field does not start with version 2 until it is mended.
 func (s *stack) fleetByCLI(t *testing.T) {
 	const site = "plant-7"
-	mended := filepath.Join(t.TempDir(), "mended")
+	mended := filepath.Join(ground(t), "mended")
 	f := declareField(t, s, "cli", 6, fieldOptions{running: 1, broken: mended}, site)
 	requireSucceeded(t, s.ended(t, f.run(t, api.FleetPut{}).ID))
 	c := byCLI{f, newCLI(t, s), site}

@@ -149,7 +149,7 @@ func (f *field) breakThird(t *testing.T) {
 // version 2 until the file is there.
 func breakable(t *testing.T, s *stack, name string) (*field, string) {
 	t.Helper()
-	mended := filepath.Join(t.TempDir(), "mended")
+	mended := filepath.Join(ground(t), "mended")
 	f := declareField(t, s, name, 2, fieldOptions{}, "plant-1", "plant-2", "plant-4")
 	third := declareField(t, s, name, 3, fieldOptions{running: 2, broken: mended}, "plant-3")
 	f.keys = append(f.keys, third.keys...)

@@ -54,7 +54,7 @@ http {
 // programs are replicas of three kinds: with a generated configuration, without HTTP, and a script.
 func programs(t *testing.T) map[string]program {
 	t.Helper()
-	sick := t.TempDir()
+	sick := ground(t)
 	fetched := func(path string) func(*testing.T, api.Replica) {
 		return func(t *testing.T, r api.Replica) {
 			out, err := http.Get("http://" + r.Endpoint + path) //nolint:noctx // it listens on this machine
@@ -84,7 +84,7 @@ func programs(t *testing.T) map[string]program {
 			},
 		},
 		"python": {
-			command: []string{"python3", "-m", "http.server", "${PORT}"},
+			command: []string{"/usr/bin/python3", "-m", "http.server", "${PORT}"},
 			files:   []api.DeploymentFile{{Path: "health", Content: "well"}},
 			health:  probe(),
 			sicken: func(_ *testing.T, d *service, r api.Replica) {

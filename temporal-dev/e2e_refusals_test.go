@@ -71,7 +71,7 @@ func (s *stack) staleAction(t *testing.T, st *story, node, peer string) {
 		Revision: fleet.Revision{Version: fleet.Version{Era: 1, Revision: 1000}, Action: fleet.ActionDelete},
 	}
 	cmd.Signed = keys.SignCommand(s.signingKey(t), fleet.NodeName(node), cmd, time.Now().Add(time.Minute))
-	require.ErrorContains(t, order(t, s.orders(t), node, "RefreshDeployment", cmd), "stale_epoch")
+	require.ErrorContains(t, s.command(t, s.orders(t), node, "RefreshDeployment", cmd), "stale_epoch")
 	s.listed(t, node, "node", "region", "stale_epoch", "deliver "+st.key.Name+" 1.1000 as active at epoch")
 	waitFor(t, "it is counted", func(ctx context.Context) error {
 		n, err := s.api.Node(ctx, node)

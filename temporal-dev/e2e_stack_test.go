@@ -100,7 +100,7 @@ func launchAt(t *testing.T, data string, sites int, env ...string) *stack {
 	t.Helper()
 	s := &stack{data: filepath.Join(data, "region"), failpoints: filepath.Join(data, "failpoints"), said: &transcript{}}
 	require.NoError(t, os.MkdirAll(s.failpoints, 0o700))
-	args := append([]string{asProgram, "--data", s.data, "--empty", "--sites", strconv.Itoa(sites), "--isolation=none"}, freeFlags...) // what tests run writes where the test reads
+	args := append([]string{asProgram, "--data", s.data, "--empty", "--sites", strconv.Itoa(sites)}, freeFlags...)
 	for len(env) > 0 && strings.HasPrefix(env[0], "--") {
 		args, env = append(args, env[0]), env[1:]
 	}

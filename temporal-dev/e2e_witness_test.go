@@ -20,15 +20,26 @@ type witness struct {
 	path string
 }
 
-const witnessScript = `exec 9>>"$WITNESS.lock"
+const witnessScript = `umask 0
+exec 9>>"$WITNESS.lock"
 flock -n 9 || { echo "DOUBLE $$" >>"$WITNESS"; exit 1; }
 set -- $(sha256sum <"$HOLDFAST_CONFIG")
 echo "$$ $HOLDFAST_NODE $HOLDFAST_EPOCH $1" >>"$WITNESS"
 exec sleep 1000000`
 
+// ground is a directory in which programs under any uid may write.
+func ground(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "holdfast-ground-*") // that of the test is in one that only its user may enter
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // that is what it is for
+	return dir
+}
+
 func newWitness(t *testing.T) *witness {
 	t.Helper()
-	return &witness{path: filepath.Join(t.TempDir(), "witness")}
+	return &witness{path: filepath.Join(ground(t), "witness")}
 }
 
 // run is the command; it counts as started after some seconds.

@@ -29,6 +29,9 @@ var webProgram = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the uids of all projects run it
+		return "", err
+	}
 	path := filepath.Join(dir, "web")
 	build := exec.Command("go", "build", "-o", path, "./testdata/web")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -60,7 +63,7 @@ func newService(t *testing.T, s *stack, name string, replicas int, change ...fun
 	t.Helper()
 	program, err := webProgram()
 	require.NoError(t, err)
-	d := &service{stack: s, name: name, ledger: t.TempDir()}
+	d := &service{stack: s, name: name, ledger: ground(t)}
 	least, most := min(replicas, 1), 20
 	d.put = api.DeploymentPut{
 		Command: []string{program}, Env: map[string]string{"LEDGER": d.ledger, "SLOW": "0s", "GREETING": "hello"},
