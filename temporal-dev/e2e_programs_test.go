@@ -31,8 +31,7 @@ type program struct {
 	works   func(t *testing.T, r api.Replica)
 }
 
-const nginxConfig = `user root;
-daemon off;
+const nginxConfig = `daemon off;
 worker_processes 2;
 pid nginx.pid;
 error_log stderr;
