@@ -231,7 +231,8 @@ func (s *stack) attackAddress(t *testing.T, site string) {
 	for _, address := range []string{"unix:/run/x:1", "http://10.0.0.1:80", "10.0.0.1", "10.0.0.1:0", "a b:1", "@:1"} {
 		require.Equal(t, codes.InvalidArgument, status.Code(moves(address)), address)
 	}
-	const number = "47462"
+	_, number, err := net.SplitHostPort(newTrap(t, "").Addr().String()) // nobody else has it
+	require.NoError(t, err)
 	file, err := net.Listen("unix", "@"+number) //nolint:noctx // on this machine
 	require.NoError(t, err)
 	defer func() { _ = file.Close() }()

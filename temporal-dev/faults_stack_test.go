@@ -93,7 +93,8 @@ func buildWitness(t *testing.T) string {
 // folder makes one for a witness; it goes with the test.
 func folder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(t.TempDir(), "runs")
+	dir, err := os.MkdirTemp(ground(t), "runs")
 	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // programs under any uid write there
 	return dir
 }
