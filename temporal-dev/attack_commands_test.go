@@ -27,7 +27,7 @@ import (
 // asked for. X10, X13, X21, N104
 func TestAttackCommands(t *testing.T) {
 	t.Parallel()
-	s := startStack(t, 1)
+	s := startWith(t, 1, isolated)
 	const node, peer = "plant-1-a", "plant-1-b"
 	st := newStory(t, s, "plant-1", "press-7")
 	a := newTemporalWriter(t, s)

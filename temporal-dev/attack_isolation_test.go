@@ -63,7 +63,7 @@ type intruded struct {
 // X10, X19, X21: a token of one project reaches nothing of another, on the machines too.
 func TestAttackIsolation(t *testing.T) {
 	t.Parallel()
-	s := startWith(t, 1)
+	s := startWith(t, 1, isolated)
 	a := &intruded{stack: s, node: s.holder(t, "plant-1")}
 	for _, project := range []string{"red", "blue", "green"} {
 		s.declareProject(t, project)

@@ -33,7 +33,7 @@ import (
 // S14, S15, S17, S49, S53, S106, S110, S130, X2, X5, X6
 func TestE2EDeploymentNodeFalls(t *testing.T) {
 	t.Parallel()
-	s := startStack(t, 2)
+	s := startWith(t, 2, isolated)
 	d := newService(t, s, "stepped", 2)
 	d.deploy(t)
 	for _, step := range []string{
@@ -56,7 +56,7 @@ func TestE2EDeploymentNodeFalls(t *testing.T) {
 // S13, S14, S15, S16, S18, S34, S36, X2, X6, X11, X13, X23
 func TestE2EDeploymentServerFalls(t *testing.T) {
 	t.Parallel()
-	s := startStack(t, 2)
+	s := startWith(t, 2, isolated)
 	d := newService(t, s, "stepped", 2)
 	d.deploy(t)
 	t.Run("the server is killed before a visit", func(t *testing.T) {

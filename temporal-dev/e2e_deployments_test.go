@@ -20,7 +20,7 @@ import (
 // S13 to S19, S31 to S56, S75 to S84, S94, S105 to S107, S110 to S115, S121, S130, S135, X1 to X8, X25
 func TestE2EDeployments(t *testing.T) {
 	t.Parallel()
-	s := startStack(t, 2)
+	s := startWith(t, 2, isolated)
 	together(t, []part{
 		{"life", s.replicasLive},
 		{"replaced one by one", s.replicasReplaced},

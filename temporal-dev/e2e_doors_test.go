@@ -58,8 +58,9 @@ func (s *stack) closed(t *testing.T, of *commonpb.WorkflowExecution) enumspb.Wor
 // result waits for a door that completes, and reads what it answered.
 func (s *stack) result(t *testing.T, of *commonpb.WorkflowExecution) workflows.DoorResult {
 	t.Helper()
-	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, s.closed(t, of))
+	status := s.closed(t, of)
 	events := s.events(t, of)
+	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, status, "%v", events[len(events)-1])
 	var r workflows.DoorResult
 	last := events[len(events)-1].GetWorkflowExecutionCompletedEventAttributes()
 	require.NoError(t, json.Unmarshal(last.GetResult().GetPayloads()[0].GetData(), &r))

@@ -135,7 +135,7 @@ func (d *service) processes(t *testing.T) (out []string) {
 // programs that know nothing of it.
 func TestE2EPrograms(t *testing.T) {
 	t.Parallel()
-	s := startStack(t, 2)
+	s := startWith(t, 2, isolated)
 	var parts []part
 	for name, p := range programs(t) {
 		parts = append(parts, part{name, func(t *testing.T) { s.livesThrough(t, name, p) }})

@@ -96,11 +96,14 @@ func launchStack(t *testing.T, sites int, env ...string) *stack {
 	return launchAt(t, e2eData(t), sites, append([]string{lasting(e2eLease)}, env...)...)
 }
 
+// isolated has nodes run each project's programs under its own uid, as they do for users.
+const isolated = "--isolation=uid"
+
 func launchAt(t *testing.T, data string, sites int, env ...string) *stack {
 	t.Helper()
 	s := &stack{data: filepath.Join(data, "region"), failpoints: filepath.Join(data, "failpoints"), said: &transcript{}}
 	require.NoError(t, os.MkdirAll(s.failpoints, 0o700))
-	args := append([]string{asProgram, "--data", s.data, "--empty", "--sites", strconv.Itoa(sites)}, freeFlags...)
+	args := append([]string{asProgram, "--data", s.data, "--empty", "--sites", strconv.Itoa(sites), "--isolation=none"}, freeFlags...) // those that run programs of users isolate them
 	for len(env) > 0 && strings.HasPrefix(env[0], "--") {
 		args, env = append(args, env[0]), env[1:]
 	}
