@@ -33,7 +33,7 @@ func ground(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "holdfast-ground-*") // that of the test is in one that only its user may enter
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // that is what it is for
+	require.NoError(t, os.Chmod(dir, 0o777))
 	return dir
 }
 

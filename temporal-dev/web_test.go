@@ -29,7 +29,7 @@ var webProgram = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the uids of all projects run it
+	if err := os.Chmod(dir, 0o755); err != nil { // the uids of all projects run it
 		return "", err
 	}
 	path := filepath.Join(dir, "web")
