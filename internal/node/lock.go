@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,7 +21,7 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the node's lock: %w", err)
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	err = flock(f)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		defer f.Close() //nolint:errcheck // nothing was written
 		return nil, heldBy(f, dir)
@@ -35,6 +36,30 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("lock the node's directory: %w", err), f.Close())
 	}
 	return f, nil
+}
+
+const (
+	letGo    = time.Second
+	lockEach = 10 * time.Millisecond
+)
+
+// flock locks a file. A program that is just being started holds what its parent has let go of, for a moment:
+// that is waited for.
+func flock(f *os.File) error {
+	over, each := time.NewTimer(letGo), time.NewTicker(lockEach)
+	defer over.Stop()
+	defer each.Stop()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return err //nolint:wrapcheck // lockDir does
+		}
+		select {
+		case <-each.C:
+		case <-over.C:
+			return err //nolint:wrapcheck // lockDir does
+		}
+	}
 }
 
 func heldBy(lock *os.File, dir string) error {
