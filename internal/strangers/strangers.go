@@ -146,9 +146,9 @@ func (l *Limit) Metrics(door string) []prometheus.Collector {
 	}
 }
 
-// firstBytes is what a connection has to send before anything but a few bytes is kept for it: no request
-// is shorter, and neither is the first message of TLS or of HTTP/2.
-const firstBytes = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+// firstBytes is what a connection has to send before anything but a few bytes is kept for it: no request has
+// a shorter first line, and the first messages of TLS and of HTTP/2 are longer.
+const firstBytes = len("GET / HTTP/1.0\r\n")
 
 // Listen has each connection of a listener be a stranger until it is admitted. One that has not sent
 // firstBytes yet is not handed on. When the listener is closed, its strangers are cut: a server that

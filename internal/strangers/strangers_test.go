@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// greeting is what a connection begins with here; it is longer than what is read of it before anybody sees it.
-const greeting = "GET / HTTP/1.1\r\nHost: region\r\n\r\n"
+// greeting is what a connection begins with here: the shortest request that there is.
+const greeting = "GET / HTTP/1.0\r\n\r\n"
 
 // listening gives a limited listener, and a way to connect.
 func listening(t *testing.T, l *Limit) (accept func() net.Conn, dial func() net.Conn) {
