@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -10,16 +9,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/holdfast-io/holdfast/internal/dirlock"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 const (
 	markerFile = "holdfast-dev.json" // names a directory as temporal-dev's
-	lockFile   = "lock"
+	lockFile   = dirlock.File
 	stateFile  = "state.json"
 	dataFormat = 1
 )
@@ -93,30 +92,15 @@ func foreign(path, why string) error {
 		WithHint("name an empty or a new directory with --data")
 }
 
-// lockDir takes the lock that ends with this process, however it ends.
+// lockDir has a directory be this region's.
 func lockDir(path string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open the lock: %w", err)
+	f, err := dirlock.Take(path)
+	var held *dirlock.HeldError
+	if errors.As(err, &held) {
+		return nil, fleet.Errorf(fleet.Conflict, "a region is already running on %s (process %s)", path, held.Process).
+			WithHint("stop it, or name another directory with --data")
 	}
-	taken := func() bool { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil }
-	// A program that is just being started holds what its parent has let go of, for a moment.
-	if poll(context.Background(), letGo, func() bool { return !taken() }) != nil {
-		holder, _ := os.ReadFile(f.Name())
-		_ = f.Close()
-		return nil, fleet.Errorf(fleet.Conflict, "a region is already running on %s (process %s)", path,
-			strings.TrimSpace(string(holder))).WithHint("stop it, or name another directory with --data")
-	}
-	if err := errors.Join(f.Truncate(0), writeAt(f, strconv.Itoa(os.Getpid())+"\n")); err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("write the lock: %w", err)
-	}
-	return f, nil
-}
-
-func writeAt(f *os.File, text string) error {
-	_, err := f.WriteAt([]byte(text), 0)
-	return err
+	return f, err
 }
 
 func (d *dataDir) file(parts ...string) string {

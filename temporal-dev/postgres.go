@@ -253,3 +253,8 @@ func (db *database) ready(ctx context.Context) error {
 	}
 	return nil
 }
+
+func writeAt(f *os.File, text string) error {
+	_, err := f.WriteAt([]byte(text), 0)
+	return err
+}
