@@ -34,7 +34,7 @@ const (
 	strangersFor    = time.Minute
 	strangerReturns = 5 * time.Second // after the server closed its connection
 	strangerWrites  = time.Second     // a byte of a slow one
-	strangersArrive = strangerReturns // all of them: they come evenly
+	strangersArrive = 2 * time.Second // all of them
 	spareFiles      = 500
 	honestPause     = 10 * time.Millisecond // between two calls of one honest caller
 
