@@ -383,6 +383,25 @@ func TestKeeper(t *testing.T) {
 		k.eventually("it ended", func() bool { l, _, _ := k.tenant.seen(); return l == guardian.NoDeadline() && !k.MayRun() })
 		require.Contains(t, k.tenant.taken(), "stop")
 	})
+	t.Run("one that decided alone tells its epoch again when a second node is declared: until then the region's vote is lost", func(t *testing.T) {
+		t.Parallel()
+		k := newKept(t).steady()
+		k.region.vote = func(_ lease.Call, q lease.Request) lease.Answer {
+			return lease.Answer{Voter: lease.Region, Reason: lease.Lost, Nonce: q.Nonce}
+		}
+		told := func(epoch int64) bool {
+			k.region.mu.Lock()
+			defer k.region.mu.Unlock()
+			return k.region.told == epoch
+		}
+		k.start().tell(alone)
+		k.eventually("the region knows", func() bool { return told(5) })
+		k.region.mu.Lock()
+		k.region.told = 0
+		k.region.mu.Unlock()
+		k.tell(alone, other) // which is not up
+		k.eventually("the region is told again", func() bool { return told(5) })
+	})
 	t.Run("one of two alone gets nothing, and says who answered what", func(t *testing.T) {
 		t.Parallel()
 		k := newKept(t).start()
