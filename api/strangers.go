@@ -49,8 +49,8 @@ func (b *bodyRead) Read(p []byte) (int, error) {
 
 // dismiss ends a request whose body was not read to its end: the server would wait for the rest of it.
 // That of a caller whose connection is closed is not waited for. A body that was read to its end gets no
-// deadline: net/http already reads on for the next request then, and would end the context of the
-// connection, but not the connection, when a deadline passes meanwhile.
+// deadline: net/http then reads the connection in the background, for the next request. If a deadline passed
+// there, net/http would cancel the context of the connection and go on serving it: each further request would fail.
 func (s *server) dismiss(w http.ResponseWriter, r *http.Request, body *bodyRead) {
 	if r.ContentLength == 0 || body.whole {
 		return
@@ -66,7 +66,7 @@ func (s *server) dismiss(w http.ResponseWriter, r *http.Request, body *bodyRead)
 // it is refused. When too many send one at once, the one that began first is cut.
 func (s *server) readEnrolment(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxEnrolment {
-		return nil, bodyTooLarge(maxEnrolment)
+		return nil, enrolmentTooLarge()
 	}
 	control := http.NewResponseController(w)
 	var mu sync.Mutex
@@ -91,7 +91,12 @@ func (s *server) readEnrolment(w http.ResponseWriter, r *http.Request) ([]byte, 
 	case err != nil:
 		return nil, fleet.Errorf(fleet.Invalid, "the body broke off after %d bytes", len(raw)).WithHint("send it again")
 	case len(raw) > maxEnrolment:
-		return nil, bodyTooLarge(maxEnrolment)
+		return nil, enrolmentTooLarge()
 	}
 	return raw, nil
+}
+
+func enrolmentTooLarge() error {
+	return fleet.Errorf(fleet.TooLarge, "an enrolment has at most %d bytes", maxEnrolment).
+		WithHint("send the join token, the names and the public keys of one node, as holdfast node does")
 }

@@ -82,8 +82,8 @@ func (t *Tasks) TakeOver(ctx context.Context, cmd fleet.TakeOverCommand) (fleet.
 	return t.agent.Leases.TakeOver(ctx, cmd)
 }
 
-// base is where the node fetches from: the server that the region named, if it is on the host of --api, so that a
-// second server on that host goes on for one that does not answer; else --api.
+// base is where the node fetches from: the server that the region named, if it is on the host of --api, and else
+// --api. So a second server on that host can continue what one that does not answer began.
 func (t *Tasks) base(named string) string {
 	own, err := url.Parse(t.agent.opt.API)
 	if err != nil {

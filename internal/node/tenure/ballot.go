@@ -354,8 +354,8 @@ type tale struct {
 	next    lease.Instant
 }
 
-// tell says to the region which epoch a site of one node has. It says so once more when the site has a second
-// node: the region's vote is lost until then.
+// tell tells the region the epoch of a site with one node. It repeats that after a second node was declared, as
+// the region's vote is lost until it hears the epoch.
 func (k *Keeper) tell(now lease.Instant) {
 	t, holds := lease.Tenure{}, false
 	alone := k.seat.peer.Node == ""
