@@ -76,14 +76,6 @@ func TestE2EDeploymentServerFalls(t *testing.T) {
 	requireSmall(t, s.histories(t))
 }
 
-// unless is nil when something is so.
-func unless(so bool) error {
-	if so {
-		return nil
-	}
-	return errNotYet
-}
-
 // restartedWhile restarts all replicas while something happens, and checks how it ends.
 func (d *service) restartedWhile(t *testing.T, happens func(op api.Operation, before []fleet.ReplicaID)) {
 	t.Helper()

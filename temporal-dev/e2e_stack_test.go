@@ -336,6 +336,14 @@ func together(t *testing.T, parts []part) {
 	group.Wait()
 }
 
+// unless is nil when something is so.
+func unless(so bool) error {
+	if so {
+		return nil
+	}
+	return errNotYet
+}
+
 // waitFor asks until there is no error.
 func waitFor(t *testing.T, what string, try func(context.Context) error) {
 	t.Helper()
