@@ -23,6 +23,14 @@ const starter = "somebody@laptop"
 // door is a start as tctl and temporal send it: one JSON payload, no headers, no version.
 func (s *stack) door(t *testing.T, id, kind, input string, limit time.Duration) *commonpb.WorkflowExecution {
 	t.Helper()
+	started, err := s.tryDoor(t.Context(), id, kind, input, limit)
+	require.NoError(t, err)
+	return started
+}
+
+func (s *stack) tryDoor(
+	ctx context.Context, id, kind, input string, limit time.Duration,
+) (*commonpb.WorkflowExecution, error) {
 	request := &workflowservice.StartWorkflowExecutionRequest{
 		Namespace: temporalNamespace, WorkflowId: id, RequestId: rand.Text(), Identity: starter,
 		WorkflowType: &commonpb.WorkflowType{Name: kind}, TaskQueue: &taskqueuepb.TaskQueue{Name: "holdfast"},
@@ -33,9 +41,8 @@ func (s *stack) door(t *testing.T, id, kind, input string, limit time.Duration) 
 	if limit > 0 {
 		request.WorkflowExecutionTimeout = durationpb.New(limit)
 	}
-	started, err := s.temporal.StartWorkflowExecution(t.Context(), request)
-	require.NoError(t, err)
-	return &commonpb.WorkflowExecution{WorkflowId: id, RunId: started.GetRunId()}
+	started, err := s.temporal.StartWorkflowExecution(ctx, request)
+	return &commonpb.WorkflowExecution{WorkflowId: id, RunId: started.GetRunId()}, err
 }
 
 // closed waits for the end of a run.
@@ -107,11 +114,17 @@ func (st *story) input() string {
 
 func (st *story) entity() string { return "instance." + st.key.Scope + "." + st.key.Name }
 
-// ownDoor starts a door under the id of the entity, which must have ended for that.
+// ownDoor starts a door under the id of the entity, as soon as no run of the entity has it: a
+// wake may start one after another.
 func (st *story) ownDoor(t *testing.T, limit time.Duration) *commonpb.WorkflowExecution {
 	t.Helper()
-	st.closed(t, &commonpb.WorkflowExecution{WorkflowId: st.entity()})
-	return st.door(t, st.entity(), "DeployInstance", st.input(), limit)
+	var door *commonpb.WorkflowExecution
+	waitFor(t, "a door takes the id "+st.entity(), func(ctx context.Context) error {
+		var err error
+		door, err = st.tryDoor(ctx, st.entity(), "DeployInstance", st.input(), limit)
+		return err
+	})
+	return door
 }
 
 // N88, N93, X20, X23
