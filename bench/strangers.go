@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -32,7 +33,7 @@ const (
 
 	strangers       = 10_000
 	strangersFor    = time.Minute
-	strangerReturns = 5 * time.Second // after the server closed its connection
+	strangerReturns = 5 * time.Second // at the mean, after the server closed its connection
 	strangerWrites  = time.Second     // a byte of a slow one
 	strangersArrive = 2 * time.Second // all of them
 	spareFiles      = 500
@@ -103,7 +104,7 @@ func runStrangers(ctx context.Context, args []string, in io.Reader, out io.Write
 			_ = pause(ctx, strangersArrive*time.Duration(i)/time.Duration(n))
 			for ctx.Err() == nil {
 				kinds[i%len(kinds)].stay(ctx, &t)
-				_ = pause(ctx, strangerReturns)
+				_ = pause(ctx, rand.N(2*strangerReturns)) //nolint:gosec // a herd without a common beat
 			}
 		})
 	}
