@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -40,27 +41,40 @@ const (
 type deployments struct {
 	*region
 	program string
+	ledger  string // where programs of any user leave files
 	db      *pgx.Conn
+}
+
+// startDeployments starts a region of two sites for them.
+func (l *lab) startDeployments(ctx context.Context, flags ...string) (d *deployments, end func(), err error) {
+	d = &deployments{program: filepath.Join(l.dir, "web"), ledger: filepath.Join(l.dir, "ledger")}
+	if said, err := exec.CommandContext(ctx, "go", "build", "-C", "temporal-dev", "-o", d.program, "./testdata/web").CombinedOutput(); err != nil {
+		return nil, nil, fmt.Errorf("build a program: %w: %s", err, said)
+	}
+	if err := errors.Join(os.Chmod(l.dir, 0o711), os.MkdirAll(d.ledger, 0o700), os.Chmod(d.ledger, 0o777|os.ModeSticky)); err != nil {
+		return nil, nil, fmt.Errorf("make a folder for programs under a uid: %w", err)
+	}
+	if d.region, err = l.start(ctx, append([]string{"--empty", "--sites", "2"}, flags...)...); err != nil {
+		return nil, nil, err
+	}
+	if d.db, err = d.postgres(ctx); err != nil {
+		d.stop()
+		return nil, nil, err
+	}
+	return d, func() {
+		_ = d.db.Close(context.WithoutCancel(ctx)) // it was only read
+		d.stop()
+	}, nil
 }
 
 // measureDeployments times one replica from its PUT until it is healthy, and from its kill until that is
 // known and another is; then it counts what 1,000 deployments that have nothing to do cost.
 func measureDeployments(ctx context.Context, l *lab) ([]figure, error) {
-	program := filepath.Join(l.dir, "web")
-	if said, err := exec.CommandContext(ctx, "go", "build", "-C", "temporal-dev", "-o", program, "./testdata/web").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build a program: %w: %s", err, said)
-	}
-	r, err := l.start(ctx, "--empty", "--sites", "2")
+	d, end, err := l.startDeployments(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer r.stop()
-	db, err := r.postgres(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer db.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it was only read
-	d := &deployments{region: r, program: program, db: db}
+	defer end()
 	healthy, err := l.inTurn(ctx, d.deployed, d.plainly)
 	if err != nil {
 		return nil, err
@@ -109,7 +123,7 @@ func (d *deployments) answers(ctx context.Context) error {
 		return fmt.Errorf("find a port: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, d.program)
-	cmd.Env = []string{"SLOW=0s", "LEDGER=" + d.dir, "PORT=" + port}
+	cmd.Env = []string{"SLOW=0s", "LEDGER=" + d.ledger, "PORT=" + port}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the program: %w", err)
 	}
@@ -137,7 +151,7 @@ func (d *deployments) answers(ctx context.Context) error {
 // put declares a deployment of n replicas.
 func (d *deployments) put(ctx context.Context, name string, n int) error {
 	_, err := d.api.PutDeployment(ctx, name, api.DeploymentPut{
-		Command: []string{d.program}, Env: map[string]string{"SLOW": "0s", "LEDGER": d.dir}, Ports: []fleet.ProcessPort{{Name: "http"}},
+		Command: []string{d.program}, Env: map[string]string{"SLOW": "0s", "LEDGER": d.ledger}, Ports: []fleet.ProcessPort{{Name: "http"}},
 		Health:   &fleet.HealthCheck{Type: fleet.HealthHTTP, Path: "/health", Interval: 1, Timeout: 0.5, HealthyThreshold: 1, UnhealthyThreshold: 2},
 		Replicas: api.Exactly(n), StopSeconds: 1,
 	}, api.Mutation{})
@@ -148,20 +162,27 @@ func (d *deployments) put(ctx context.Context, name string, n int) error {
 func (d *deployments) deployed(ctx context.Context, round int) (float64, error) {
 	slowest := time.Duration(0)
 	for i := range deployTimes {
-		name := fmt.Sprintf("quick-%d-%d", round, i)
-		began := time.Now()
-		if err := d.put(ctx, name, 1); err != nil {
+		took, err := d.begin(ctx, fmt.Sprintf("quick-%d-%d", round, i))
+		if err != nil {
 			return 0, err
 		}
-		if _, err := d.until(ctx, name, "HEALTHY", ""); err != nil {
-			return 0, err
-		}
-		slowest = max(slowest, time.Since(began))
-		if _, err := d.api.Delete(ctx, fleet.DeploymentKey(fleet.DeploymentName(name)), api.Mutation{}); err != nil {
-			return 0, err
-		}
+		slowest = max(slowest, took)
 	}
 	return inMillis(slowest), nil
+}
+
+// begin times a deployment from its PUT until it is healthy, and deletes it.
+func (d *deployments) begin(ctx context.Context, name string) (time.Duration, error) {
+	began := time.Now()
+	if err := d.put(ctx, name, 1); err != nil {
+		return 0, err
+	}
+	if _, err := d.until(ctx, name, "HEALTHY", ""); err != nil {
+		return 0, err
+	}
+	took := time.Since(began)
+	_, err := d.api.Delete(ctx, fleet.DeploymentKey(fleet.DeploymentName(name)), api.Mutation{})
+	return took, err
 }
 
 // benchReplica is a replica that is looked for.

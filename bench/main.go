@@ -41,6 +41,7 @@ func measurements() []measurement {
 		{"strangers", measureStrangers},
 		{"placement", measurePlacement},
 		{"deployments", measureDeployments},
+		{"isolation", measureIsolation},
 	}
 }
 
