@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/testkit"
+	"github.com/holdfast-io/holdfast/internal/testkit/sized"
 )
 
 func applied(a Applied) string {
@@ -258,7 +258,7 @@ func TestApplyInPart(t *testing.T) {
 func TestPlanOfTenThousand(t *testing.T) {
 	t.Parallel()
 	const sites = 10
-	count := testkit.Many(10_000)
+	count := sized.Many(10_000)
 	r := setup(t)
 	filler := strings.Repeat("x", 40)
 	var all []string

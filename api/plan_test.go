@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/testkit/sized"
 )
 
 const (
@@ -343,7 +344,7 @@ func TestPlanOfYAML(t *testing.T) {
 	require.Equal(t, compose.HashOf([]byte(`{"a":16}`)), p.Objects[1].Hash)
 	a = r.call(r.admin, http.MethodPost, applyPath, "kind: [", "Content-Type", "application/yaml")
 	require.Equal(t, http.StatusBadRequest, a.status, string(a.body))
-	aliases := "kind: Template\nname: t\nspec:\n  base:\n    a: &a [" + strings.Repeat("x,", 500_000) + "x]\n    b: [" + strings.Repeat("*a,", 100) + "*a]\n"
+	aliases := "kind: Template\nname: t\nspec:\n  base:\n    a: &a [" + strings.Repeat("x,", sized.Many(500_000)) + "x]\n    b: [" + strings.Repeat("*a,", 100) + "*a]\n"
 	a = r.call(r.admin, http.MethodPost, planPath, aliases, "Content-Type", "application/yaml")
 	require.Contains(t, []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge}, a.status)
 	a = r.call(r.admin, http.MethodPost, planPath, strings.Repeat("#", maxYAML+1), "Content-Type", "application/yaml")

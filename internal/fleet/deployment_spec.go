@@ -253,7 +253,7 @@ type NodeFacts struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	Drivers   []Driver          `json:"drivers,omitempty"`
 	Resources Resources         `json:"resources"`
-	// Separation says whether it keeps commands of several projects apart; "" is of a node of before it told.
+	// Separation says whether it keeps commands of several projects apart.
 	Separation Separation `json:"isolation,omitempty"`
 }
 

@@ -176,7 +176,7 @@ func TestValidatePool(t *testing.T) {
 	}
 }
 
-// X18, X26
+// X18
 func TestConditionsSince(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

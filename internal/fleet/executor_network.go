@@ -27,11 +27,11 @@ func ParseExecutorNetworks(texts []string) (ExecutorNetworks, error) {
 	return all, nil
 }
 
-// Allow refuses an address that is neither the caller's nor in one of the networks. The zero caller is unknown, as
-// that of a provider that registered at a server of an earlier version, and may be anywhere.
+// Allow refuses an address that is neither the caller's nor in one of the networks. The zero caller has no
+// address of its own.
 func (n ExecutorNetworks) Allow(caller, ip netip.Addr) error {
 	caller, ip = plainIP(caller), plainIP(ip)
-	if !caller.IsValid() || ip == caller || slices.ContainsFunc(n, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+	if ip == caller || slices.ContainsFunc(n, func(p netip.Prefix) bool { return p.Contains(ip) }) {
 		return nil
 	}
 	return Errorf(Denied, "the executor's address %s %s", ip, notTheCallers).At("executorAddress").WithHint(executorHint)

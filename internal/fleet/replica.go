@@ -209,8 +209,8 @@ type NodeReplica struct {
 	Run bool `json:"run"`
 	// StopSeconds is the time between the polite and the forced stop: of this very revision.
 	StopSeconds int `json:"stopSeconds"`
-	// Project is that of the deployment, "" from a region of before it told.
-	Project ProjectName `json:"project,omitempty"`
+	// Project is that of the deployment.
+	Project ProjectName `json:"project"`
 }
 
 // NodeReplicas is the set of one node: all that it is to run, and by name what it is to end. What it
@@ -218,9 +218,8 @@ type NodeReplica struct {
 type NodeReplicas struct {
 	Era     int64 `json:"era"`
 	Version int64 `json:"version"`
-	// Count is how many lines the region wrote: a set that was cut short is not acted upon. Nil is of a
-	// region before it counted them.
-	Count    *int          `json:"count,omitempty"`
+	// Count is how many lines the region wrote: a set that was cut short is not acted upon.
+	Count    int           `json:"count"`
 	Replicas []NodeReplica `json:"replicas"`
 }
 

@@ -30,8 +30,7 @@ type Run struct {
 // and the revision's run hash covers it.
 type RunSection struct {
 	Run
-	// Project is "" in sections of before there was one.
-	Project ProjectName `json:"project,omitempty"`
+	Project ProjectName `json:"project"`
 }
 
 // RunSignals are the signals that a run section may name.

@@ -11,9 +11,9 @@ const (
 )
 
 // Admits says whether a node may run commands of a project at a site of a project: of the site's own always, of
-// others only where it keeps them apart. A project that nobody told is of before there was one.
+// others only where it keeps them apart.
 func (s Separation) Admits(project, site ProjectName) bool {
-	return s == SeparationUID || project == "" || project == site
+	return s == SeparationUID || project == site
 }
 
 // NoSeparation refuses a command of a project that a node may not run.

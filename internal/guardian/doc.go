@@ -32,12 +32,12 @@
 // and whose guardian is then killed by SIGKILL, escapes; cgroups would close that hole and are
 // not used.
 //
-// The lease. ROOT/node.lease holds one line: boot id, deadline on CLOCK_BOOTTIME, TTL,
-// checksum; and a second one that says whether the graceful stop is to begin late. One file, because a renewal then costs one write of some 40 µs however many
+// The lease. ROOT/node.lease holds one line: boot id, deadline on CLOCK_BOOTTIME, TTL, whether the
+// graceful stop begins late, checksum. One file, because a renewal then costs one write of some 40 µs however many
 // guardians there are: each reads it only when by what it read last it would have to stop (200
 // guardians on a TTL of 15 s renewed every second: 0.7 % of a core; without a deadline nothing
 // measurable). A deadline that is drawn nearer is told to them over their sockets. It is a
-// write of whole lines and not a mapped word: a kill cannot halve it, the checksum shows
+// write of a whole line and not a mapped word: a kill cannot halve it, the checksum shows
 // every other half, and a truncated file is an error instead of a SIGBUS. What is missing,
 // garbled or of another boot is no right to run. When what ends is in decide.LeaseEnd.
 //
@@ -46,8 +46,7 @@
 // A guardian looks at the lease before every event, so one that wakes up late kills first. An
 // instance that was stopped for the lease is started again by its guardian if a renewal came
 // before the deadline, else its guardian ends and the agent starts it (Ended, lease_ended)
-// with the epoch of then. A guardian that an agent of before the lease started knows no
-// deadline (Status.Leased is false) and keeps running; the agent alone ends it in time.
+// with the epoch of then.
 //
 // Failures:
 //   - agent killed: the guardian goes on; the next agent finds it by List.

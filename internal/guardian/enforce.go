@@ -42,16 +42,15 @@ func (r *Runtime) enforce() time.Duration {
 	r.enforcing.mu.Lock()
 	defer r.enforcing.mu.Unlock()
 	l, err := r.lease()
-	which := everyWard
 	if errors.Is(err, errNoRight) {
-		err, which = nil, leasedWard
+		err = nil // the zero lease has ended
 	}
 	if now, force := SinceBoot(), l.end(0).Force; err == nil && now < force {
 		return min(force, now+checkEvery)
 	}
 	clean := false
 	if err == nil {
-		clean, err = r.endAll(which)
+		clean, err = r.endAll()
 	}
 	switch {
 	case err != nil:
@@ -69,16 +68,10 @@ type ward struct {
 	state state
 }
 
-func everyWard(state) bool { return true }
-
-// leasedWard leaves out what an agent of before the lease started, as long as no agent has
-// said anything of a lease.
-func leasedWard(st state) bool { return st.Status.Leased }
-
 // endAll kills everything of all guardians, those first, and is clean when nothing was left.
 // It reads the process table once for all of them: time is short.
-func (r *Runtime) endAll(which func(state) bool) (clean bool, err error) {
-	wards, err := r.wards(which)
+func (r *Runtime) endAll() (clean bool, err error) {
+	wards, err := r.wards()
 	if len(wards) == 0 {
 		return err == nil, err
 	}
@@ -100,7 +93,7 @@ func (r *Runtime) endAll(which func(state) bool) (clean bool, err error) {
 	return true, errors.Join(errs...)
 }
 
-func (r *Runtime) wards(which func(state) bool) ([]ward, error) {
+func (r *Runtime) wards() ([]ward, error) {
 	names, err := r.Names()
 	if err != nil {
 		return nil, err
@@ -114,7 +107,7 @@ func (r *Runtime) wards(which func(state) bool) ([]ward, error) {
 	for _, name := range names {
 		dir := filepath.Join(r.Root, string(name))
 		st, err := readState(dir)
-		if err == nil && st.BootID == boot && !st.Stopped && which(st) {
+		if err == nil && st.BootID == boot && !st.Stopped {
 			wards = append(wards, ward{dir, st})
 		}
 		errs = append(errs, err)

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-io/holdfast/internal/decide"
 )
 
 // X21: whichever of agent and guardian is paused or killed, nothing runs at the deadline.
@@ -92,20 +91,6 @@ func TestNothingOutlivesTheLease(t *testing.T) {
 		enforced(t, r)
 		status(t, r, Ended)
 		require.Less(t, w.last(), lease.end(0).Gone)
-	})
-	t.Run("one without a lease of an earlier agent's is ended by the agent", func(t *testing.T) {
-		t.Parallel()
-		r := setup(t)
-		enforced(t, r)
-		spec, w := witnessed(t, r)
-		st := startBefore(t, r, spec)
-		require.False(t, st.Leased)
-		lease := leaseFor(span)
-		require.NoError(t, r.Lease(t.Context(), lease))
-		w.goesOn(SinceBoot())
-		require.Equal(t, ReasonLeaseEnded, status(t, r, Ended).Reason)
-		require.Less(t, w.last(), lease.end(0).Gone)
-		cleared(t, r)
 	})
 	t.Run("an earlier deadline and the first after none are kept too", func(t *testing.T) {
 		t.Parallel()
@@ -316,34 +301,4 @@ func TestRenew(t *testing.T) {
 			require.Empty(t, listed)
 		}
 	})
-}
-
-// X26: guardians of before the lease run on under an agent that says nothing of it yet.
-func TestGuardianOfBefore(t *testing.T) {
-	t.Parallel()
-	r := setup(t)
-	require.NoError(t, os.Remove(filepath.Join(r.Root, leaseFile)))
-	st := startBefore(t, r, shell(t, "exec sleep 1000"))
-	require.Equal(t, decide.NoDeadline, r.enforce(), "nothing is to be killed")
-	require.NoError(t, r.Lease(t.Context(), NoDeadline()))
-	require.Less(t, r.enforce(), SinceBoot()+2*checkEvery)
-	seen := status(t, r, Live)
-	require.Equal(t, st, seen)
-	require.NoError(t, r.Stop(t.Context(), "line-7"))
-}
-
-// startBefore starts an instance as an agent of before the lease did.
-func startBefore(t *testing.T, r *Runtime, spec Spec) Status {
-	t.Helper()
-	dir := filepath.Join(r.Root, string(spec.Instance))
-	lock, err := claim(dir)
-	require.NoError(t, err)
-	require.NoError(t, writeJSON(filepath.Join(dir, specFile), launch{Spec: spec}))
-	g, err := r.spawn(dir, lock)
-	require.NoError(t, err)
-	require.NoError(t, lock.Close())
-	answer, err := g.outcome(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, answer.err())
-	return answer.Status
 }

@@ -68,48 +68,30 @@ func (l Lease) end(grace time.Duration) decide.LeaseEnd {
 var errNoRight = errors.New("no lease")
 
 const (
-	leaseFormat = "holdfast-lease 1 %36s %019d %019d"
-	leaseSize   = 17 + 36 + 1 + 19 + 1 + 19 + 1 + 8 + 1
+	leaseFormat = "holdfast-lease 1 %36s %019d %019d %7s"
+	leaseSize   = 17 + 36 + 1 + 19 + 1 + 19 + 1 + 7 + 1 + 8 + 1
+
+	hurried = "hurried"
+	patient = "patient"
 )
-
-// whole is the file: the line that every guardian reads, and a second one that those of before it
-// leave out. What says anything else there is not patient.
-func (l Lease) whole(boot string) []byte {
-	line := l.encode(boot)
-	return append(line, l.temper(line)...)
-}
-
-const temperSize = 7 + 1 + 8 + 1
-
-func (l Lease) temper(line []byte) string {
-	word := "hurried"
-	if l.Patient {
-		word = "patient"
-	}
-	return fmt.Sprintf("%s %08x\n", word, crc32.ChecksumIEEE(append([]byte(word), line...)))
-}
-
-func parseWhole(file []byte, boot string) (Lease, error) {
-	line, second := file[:min(len(file), leaseSize)], file[min(len(file), leaseSize):]
-	l, err := parseLease(line, boot)
-	if err == nil {
-		l.Patient = string(second) == Lease{Patient: true}.temper(line)
-	}
-	return l, err
-}
 
 // encode gives one line of leaseSize bytes that ends in the checksum of the rest.
 func (l Lease) encode(boot string) []byte {
-	line := fmt.Sprintf(leaseFormat, boot, int64(l.Deadline), int64(l.TTL))
+	temper := hurried
+	if l.Patient {
+		temper = patient
+	}
+	line := fmt.Sprintf(leaseFormat, boot, int64(l.Deadline), int64(l.TTL), temper)
 	return fmt.Appendf(nil, "%s %08x\n", line, crc32.ChecksumIEEE([]byte(line)))
 }
 
 func parseLease(line []byte, boot string) (Lease, error) {
 	var l Lease
-	var of string
-	if _, err := fmt.Sscanf(string(line), leaseFormat, &of, (*int64)(&l.Deadline), (*int64)(&l.TTL)); err != nil {
+	var of, temper string
+	if _, err := fmt.Sscanf(string(line), leaseFormat, &of, (*int64)(&l.Deadline), (*int64)(&l.TTL), &temper); err != nil {
 		return Lease{}, fmt.Errorf("%w: garbled", errNoRight)
 	}
+	l.Patient = temper == patient
 	switch {
 	case string(l.encode(of)) != string(line) || l.validate() != nil:
 		return Lease{}, fmt.Errorf("%w: garbled", errNoRight)
@@ -127,7 +109,7 @@ func readLease(root, boot string) (l Lease, err error) {
 		if line, err = readWhole(filepath.Join(root, leaseFile)); err != nil {
 			return Lease{}, err
 		}
-		if l, err = parseWhole(line, boot); err == nil {
+		if l, err = parseLease(line, boot); err == nil {
 			return l, nil
 		}
 	}
@@ -143,7 +125,7 @@ func readWhole(path string) (line []byte, err error) {
 		return nil, fmt.Errorf("open lease: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	line = make([]byte, leaseSize+temperSize)
+	line = make([]byte, leaseSize)
 	n, err := file.ReadAt(line, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read lease: %w", err)
@@ -151,29 +133,29 @@ func readWhole(path string) (line []byte, err error) {
 	return line[:n], nil
 }
 
-// writeLease overwrites the lines in one system call, which a kill does not cut. The first one
+// writeLease overwrites the line in one system call, which a kill does not cut. The first one
 // is renamed into place. Nothing is synced: a lease means nothing after the next boot.
 func writeLease(root, boot string, l Lease) (err error) {
 	path := filepath.Join(root, leaseFile)
 	file, err := os.OpenFile(path, os.O_WRONLY, 0) //nolint:gosec // in the runtime's root
 	if errors.Is(err, fs.ErrNotExist) {
-		return createLease(path, l.whole(boot))
+		return createLease(path, l.encode(boot))
 	}
 	if err != nil {
 		return fmt.Errorf("open lease: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if _, err := file.WriteAt(l.whole(boot), 0); err != nil {
+	if _, err := file.WriteAt(l.encode(boot), 0); err != nil {
 		return fmt.Errorf("write lease: %w", err)
 	}
 	return nil
 }
 
-func createLease(path string, lines []byte) error {
+func createLease(path string, line []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make run directory: %w", err)
 	}
-	if err := os.WriteFile(path+".new", lines, 0o600); err != nil {
+	if err := os.WriteFile(path+".new", line, 0o600); err != nil {
 		return fmt.Errorf("write lease: %w", err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {

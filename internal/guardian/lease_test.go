@@ -60,18 +60,7 @@ func TestReadLease(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			deadlines := rapid.OneOf(rapid.Int64Range(0, math.MaxInt64), rapid.Just(int64(math.MaxInt64)))
 			l := Lease{Deadline: time.Duration(deadlines.Draw(t, "deadline")), TTL: time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(t, "ttl"))}
-			patient := l
-			patient.Patient = rapid.Bool().Draw(t, "patient")
-			lines := patient.whole(someBoot)
-			whole, err := parseWhole(lines, someBoot)
-			require.NoError(t, err)
-			require.Equal(t, patient, whole)
-			lines[rapid.IntRange(leaseSize, len(lines)-1).Draw(t, "beyond")] ^= rapid.ByteRange(1, 255).Draw(t, "flips")
-			for _, second := range [][]byte{lines, lines[:leaseSize], lines[:leaseSize+3]} {
-				whole, err = parseWhole(second, someBoot)
-				require.NoError(t, err, "a guardian of before reads the first line alone, and an agent of then writes it")
-				require.Equal(t, l, whole)
-			}
+			l.Patient = rapid.Bool().Draw(t, "patient")
 			line := l.encode(someBoot)
 			require.Len(t, line, leaseSize)
 			got, err := parseLease(line, someBoot)
@@ -139,7 +128,7 @@ func TestStartUnderLease(t *testing.T) {
 		}
 		require.NoDirExists(t, filepath.Join(r.Root, "line-7"))
 		require.NoError(t, r.Lease(t.Context(), NoDeadline()))
-		require.True(t, start(t, r, spec).Leased)
+		start(t, r, spec)
 	})
 	t.Run("is refused by the guardian too", func(t *testing.T) {
 		t.Parallel()

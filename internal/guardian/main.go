@@ -136,7 +136,6 @@ func prepare(ctx context.Context, dir string, log *slog.Logger) (*supervisor, er
 	if s.state, err = old.succeed(dir); err != nil {
 		return nil, err
 	}
-	s.state.Status.Leased = s.launch.Leased // what enforces the lease reads it, whatever comes of this start
 	if err := writeJSON(filepath.Join(dir, stateFile), s.state); err != nil {
 		return nil, err
 	}

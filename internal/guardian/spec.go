@@ -77,7 +77,7 @@ type launch struct {
 	Spec
 	Backoff     Backoff `json:"backoff"`
 	OutputLimit int64   `json:"outputLimit"`
-	// Leased binds the guardian to the lease file; agents of before it do not ask for that.
+	// Leased binds the guardian to the lease file.
 	Leased bool `json:"leased,omitempty"`
 }
 

@@ -39,9 +39,6 @@ type Status struct {
 	Reason string `json:"reason,omitempty"`
 	// Preparing says that a command of Spec.PreStart runs, and not yet that of the instance.
 	Preparing bool `json:"preparing,omitempty"`
-	// Leased says that the guardian enforces the lease too; one that an agent of before the
-	// lease started does not, and is left to the agent.
-	Leased bool `json:"leased,omitempty"`
 	// UID is the user of the command, 0 for that of the guardian.
 	UID int `json:"uid,omitempty"`
 	// Since is when Running last changed.

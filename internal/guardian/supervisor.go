@@ -72,7 +72,7 @@ func (s *supervisor) guard(ctx context.Context) error {
 	s.timer = time.NewTimer(s.launch.startWindow())
 	s.state.Status = Status{
 		Instance: s.launch.Instance, Labels: s.launch.Labels, Since: s.now(),
-		Guardian: Live, GuardianPID: os.Getpid(), Leased: s.launch.Leased, UID: s.launch.UID,
+		Guardian: Live, GuardianPID: os.Getpid(), UID: s.launch.UID,
 	}
 	s.serving = &server{dir: s.dir, calls: s.calls, ended: s.ended, now: s.now, conns: map[net.Conn]bool{}}
 	if err := s.serving.serve(); err != nil {

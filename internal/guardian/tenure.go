@@ -21,7 +21,7 @@ type tenure struct {
 	due time.Duration
 }
 
-// newTenure is nil for an instance that was started without a lease, by an agent of before it.
+// newTenure is nil for what runs without a lease.
 func newTenure(dir string, asked launch, log *slog.Logger) (*tenure, error) {
 	if !asked.Leased {
 		return nil, nil

@@ -99,7 +99,7 @@ func (d *bodiesFetch) attempt(ctx context.Context, tick func()) (gained bool, er
 	defer func() { _ = resp.Body.Close() }() // cutting it is the point
 	switch resp.StatusCode {
 	case http.StatusOK:
-	case http.StatusNotFound, http.StatusMethodNotAllowed:
+	case http.StatusNotFound:
 		return false, fleet.Errorf(fleet.NotFound, "the region no longer offers these bodies")
 	default:
 		return false, refusal(resp.StatusCode)

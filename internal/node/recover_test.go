@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/testkit/sized"
 )
 
 var points = []string{
@@ -217,9 +218,11 @@ func TestApplyProperties(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.rt.onStart = startFails("bad")
-	round := 0
+	round, rounds := 0, sized.Many(100)
 	rapid.Check(t, func(rt *rapid.T) {
-		round++
+		if round++; round > rounds {
+			return
+		}
 		name := fleet.InstanceName("i" + string(hashOf([]byte{byte(round), byte(round >> 8)}))[:12])
 		plan := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "bad", "off", "gone"}), 5, 5).Draw(rt, "revisions")
 		var h history

@@ -116,36 +116,6 @@ func TestDeploymentConfirms(t *testing.T) {
 		}
 	})
 
-	t.Run("also of what a server of the version before had it told to end", func(t *testing.T) { // X26
-		t.Parallel()
-		b, id := lateEnd(t)
-		b.exec(`DELETE FROM replica_tombstones`)
-		b.exec(`INSERT INTO replica_tombstones (node, replica, deployment, stop_seconds, listed, since)
-			SELECT node, id, deployment, stop_seconds, listed, ended_at FROM replicas WHERE id = $1`, id)
-		for range 10 {
-			b.visits()
-			b.obey(nodeB)
-		}
-		restart := func() string {
-			out, err := b.turnDeployment(fleet.OperationRestart)
-			require.NoError(t, err)
-			for range 10 {
-				b.visits()
-				b.obey(nodeB)
-			}
-			return b.endedAs(out.Operation)
-		}
-		require.Equal(t, unknown, restart())
-		b.exec(`UPDATE replicas SET process_version = 99 WHERE id = $1`, id)
-		require.Equal(t, "succeeded converged", restart(), "it is no older one")
-		b.exec(`UPDATE replicas SET phase = 'exited' WHERE id = $1`, id)
-		out := b.putDeployment(stop)
-		b.visits()
-		b.obey(nodeB)
-		b.visits()
-		require.Equal(t, "succeeded stopped", b.endedAs(out.Operation), "its node had said it")
-	})
-
 	t.Run("but not of what its node said has exited, and may only start again", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t).deployable()

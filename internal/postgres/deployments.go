@@ -176,13 +176,8 @@ func termsOf(definition []byte) (terms, error) {
 
 func (t terms) startup() time.Duration { return secondsOf(t.StartupSeconds) }
 func (t terms) check() time.Duration   { return secondsOf(t.CheckSeconds) }
-func (t terms) settle() time.Duration {
-	if t.SettleSeconds == 0 { // kept by an earlier version: as with the default thresholds
-		return t.check() + 2*t.check()*(fleet.DefaultHealthyThreshold+fleet.DefaultUnhealthyThreshold)/fleet.DefaultHealthyThreshold
-	}
-	return secondsOf(t.SettleSeconds)
-}
-func (t terms) stop() time.Duration { return time.Duration(t.StopSeconds) * time.Second }
+func (t terms) settle() time.Duration  { return secondsOf(t.SettleSeconds) }
+func (t terms) stop() time.Duration    { return time.Duration(t.StopSeconds) * time.Second }
 
 // Bodies are what a spec refers to.
 func bodiesOf(spec fleet.DeploymentSpec) []fleet.Hash {

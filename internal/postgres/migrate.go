@@ -2,11 +2,12 @@ package postgres
 
 import (
 	"context"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -23,26 +24,44 @@ var migrations embed.FS
 const (
 	migrateLock = 7_460_001 // one migrator at a time, region-wide
 	tableExists = `SELECT to_regclass('schema_migrations') IS NOT NULL`
-	createTable = `CREATE TABLE IF NOT EXISTS schema_migrations (name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())`
-	appliedSQL  = `SELECT name FROM schema_migrations ORDER BY name COLLATE "C"`
-	recordSQL   = `INSERT INTO schema_migrations (name) VALUES ($1) ON CONFLICT DO NOTHING`
+	createTable = `CREATE TABLE IF NOT EXISTS schema_migrations (name text PRIMARY KEY, sha256 text NOT NULL, at timestamptz NOT NULL DEFAULT now())`
+	appliedSQL  = `SELECT name, sha256 FROM schema_migrations ORDER BY name COLLATE "C"`
+	recordSQL   = `INSERT INTO schema_migrations (name, sha256) VALUES ($1, $2) ON CONFLICT DO NOTHING`
 	identitySQL = `SELECT s.system_identifier::text, c.timeline_id FROM pg_control_system() s, pg_control_checkpoint() c`
 )
 
-// Migrations gives the schema's files in order.
-func Migrations() fs.FS { return migrations }
+// current is the schema of this version.
+var current = schema{migrations}
+
+// schema is what numbered files make of an empty database.
+type schema struct{ files fs.FS }
+
+// migration is one file of it: its path, and the SHA-256 of its text in hex.
+type migration struct{ name, sum, sql string }
+
+// all gives the migrations in their order.
+func (s schema) all() ([]migration, error) {
+	names, err := fs.Glob(s.files, "migrations/*.sql")
+	if err != nil {
+		return nil, failed("list migrations", err)
+	}
+	out := make([]migration, len(names))
+	for i, name := range names {
+		sql, err := fs.ReadFile(s.files, name)
+		if err != nil {
+			return nil, failed("read migration "+name, err)
+		}
+		sum := sha256.Sum256(sql)
+		out[i] = migration{name: name, sum: hex.EncodeToString(sum[:]), sql: string(sql)}
+	}
+	return out, nil
+}
 
 // version says how far a database has been migrated: the last of its migrations ("" of an empty
 // database), and those that it lacks.
 type version struct {
 	last    string
-	missing []string
-}
-
-// newest is the version that this binary knows.
-func newest() (version, error) {
-	names, err := fs.Glob(migrations, "migrations/*.sql")
-	return version{missing: names}, failed("list migrations", err)
+	missing []migration
 }
 
 func (v version) String() string {
@@ -61,9 +80,11 @@ type reader interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// versionOf changes nothing, so that whoever may only read and write rows can ask too.
-func versionOf(ctx context.Context, db reader) (version, error) {
-	v, err := newest()
+// version changes nothing, so that whoever may only read and write rows can ask too. A database that the
+// migrations of this version did not make is refused: theirs were recorded without a checksum, or with another.
+func (s schema) version(ctx context.Context, db reader) (version, error) {
+	all, err := s.all()
+	v := version{missing: all}
 	if err != nil {
 		return v, err
 	}
@@ -75,17 +96,42 @@ func versionOf(ctx context.Context, db reader) (version, error) {
 	if err != nil {
 		return v, failed("read the version of the database", err)
 	}
-	applied, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if len(applied) > 0 {
-		v.last = applied[len(applied)-1]
+	applied := map[string]string{}
+	var name, sum string
+	_, err = pgx.ForEachRow(rows, []any{&name, &sum}, func() error {
+		applied[name], v.last = sum, name
+		return nil
+	})
+	if noColumn(err) {
+		return v, errForeignSchema
 	}
-	v.missing = slices.DeleteFunc(v.missing, func(name string) bool { return slices.Contains(applied, name) })
-	return v, failed("read the version of the database", err)
+	if err != nil {
+		return v, failed("read the version of the database", err)
+	}
+	v.missing = nil
+	for _, m := range all {
+		switch sum, is := applied[m.name]; {
+		case !is:
+			v.missing = append(v.missing, m)
+		case sum != m.sum:
+			return v, errForeignSchema
+		}
+	}
+	return v, nil
 }
 
-// migrate brings a database to this binary's version, in one transaction.
-func migrate(ctx context.Context, pool *pgxpool.Pool) error {
-	v, err := versionOf(ctx, pool)
+var errForeignSchema = fleet.Errorf(fleet.Precondition, "the database has the schema of another build of Holdfast, which no release has made; nothing was changed").
+	WithHint("use an empty database, or the build that made this one")
+
+// noColumn says that a table is there and lacks what was asked for.
+func noColumn(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "42703"
+}
+
+// migrate brings a database to this version, in one transaction.
+func (s schema) migrate(ctx context.Context, pool *pgxpool.Pool) error {
+	v, err := s.version(ctx, pool)
 	if err != nil || len(v.missing) == 0 {
 		return err
 	}
@@ -96,8 +142,8 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 		if _, err := tx.Exec(ctx, createTable); err != nil {
 			return err
 		}
-		for _, name := range v.missing {
-			if err := apply(ctx, tx, name); err != nil {
+		for _, m := range v.missing {
+			if err := m.apply(ctx, tx); err != nil {
 				return err
 			}
 		}
@@ -107,26 +153,22 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 }
 
 // apply passes over what another migrator has applied since.
-func apply(ctx context.Context, tx pgx.Tx, name string) error {
-	tag, err := tx.Exec(ctx, recordSQL, name)
+func (m migration) apply(ctx context.Context, tx pgx.Tx) error {
+	tag, err := tx.Exec(ctx, recordSQL, m.name, m.sum)
 	if err != nil || tag.RowsAffected() == 0 {
 		return err
 	}
-	sql, err := migrations.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	_, err = tx.Exec(ctx, string(sql))
+	_, err = tx.Exec(ctx, m.sql)
 	return err
 }
 
 // checkMigrated is for databases that an operator migrates (N72).
-func checkMigrated(ctx context.Context, pool *pgxpool.Pool) error {
-	v, err := versionOf(ctx, pool)
+func (s schema) checkMigrated(ctx context.Context, pool *pgxpool.Pool) error {
+	v, err := s.version(ctx, pool)
 	if err != nil || len(v.missing) == 0 {
 		return err
 	}
-	needs := v.missing[len(v.missing)-1]
+	needs := v.missing[len(v.missing)-1].name
 	return fleet.Errorf(fleet.Precondition, "the database is %s, this version needs %s", v, label(needs)).
 		WithHint("run holdfast admin migrate, or with psql what holdfast admin migrate --print prints")
 }

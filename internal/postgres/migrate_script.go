@@ -30,9 +30,14 @@ END $migrate$;
 // MigrationScript is the SQL that brings a database to this version and records it, for operators
 // who apply it by hand (N72): what the database lacks, or all where the URL is "".
 func MigrationScript(ctx context.Context, url string) (string, error) {
-	v, err := newest()
+	return current.script(ctx, url)
+}
+
+func (s schema) script(ctx context.Context, url string) (string, error) {
+	all, err := s.all()
+	v := version{missing: all}
 	if err == nil && url != "" {
-		v, err = versionAt(ctx, url)
+		v, err = s.versionAt(ctx, url)
 	}
 	if err != nil {
 		return "", err
@@ -41,20 +46,16 @@ func MigrationScript(ctx context.Context, url string) (string, error) {
 		return "-- Nothing to do: the database is " + v.String() + ".\n", nil
 	}
 	var out strings.Builder
-	to := label(v.missing[len(v.missing)-1])
+	to := label(v.missing[len(v.missing)-1].name)
 	fmt.Fprintf(&out, scriptHead, v, to, migrateLock, createTable, v.last)
-	for _, name := range v.missing {
-		sql, err := migrations.ReadFile(name)
-		if err != nil {
-			return "", failed("read migration "+name, err)
-		}
-		fmt.Fprintf(&out, "\n-- %s\nINSERT INTO schema_migrations (name) VALUES ('%s');\n%s", label(name), name, sql)
+	for _, m := range v.missing {
+		fmt.Fprintf(&out, "\n-- %s\nINSERT INTO schema_migrations (name, sha256) VALUES ('%s', '%s');\n%s", label(m.name), m.name, m.sum, m.sql)
 	}
 	out.WriteString("\nCOMMIT;\n")
 	return out.String(), nil
 }
 
-func versionAt(ctx context.Context, url string) (version, error) {
+func (s schema) versionAt(ctx context.Context, url string) (version, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
 		return version{}, badURL()
@@ -64,5 +65,5 @@ func versionAt(ctx context.Context, url string) (version, error) {
 		return version{}, failed("connect to postgres", err)
 	}
 	defer func() { _ = conn.Close(ctx) }() // only read
-	return versionOf(ctx, conn)
+	return s.version(ctx, conn)
 }

@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"io/fs"
 	"strings"
 	"testing"
 
@@ -44,9 +43,11 @@ func recorded(t *testing.T, conn *pgx.Conn) []string {
 func TestMigrations(t *testing.T) {
 	t.Parallel()
 
-	files, err := fs.Glob(postgres.Migrations(), "migrations/*.sql")
+	files, err := postgres.Migrations()
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
+	next, err := postgres.LaterMigrations()
+	require.NoError(t, err)
 
 	t.Run("run once, however often and by however many at once", func(t *testing.T) {
 		t.Parallel()
@@ -63,41 +64,103 @@ func TestMigrations(t *testing.T) {
 		require.Equal(t, files, recorded(t, conn))
 	})
 
-	t.Run("are recorded by name", func(t *testing.T) {
+	t.Run("of the next version are added, and the one before serves on (X26)", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		s, err := postgres.OpenLater(t.Context(), b.url, testkit.Region)
+		require.NoError(t, err)
+		s.Close()
+		require.Equal(t, 7, scan[int](b, "SELECT DISTINCT made FROM nodes"), "what was there is kept")
+		require.Equal(t, next, scan[[]string](b, "SELECT array_agg(name ORDER BY name) FROM schema_migrations"))
+		require.NoError(t, b.reopen(testkit.Region))
+		b.put(`{"a":1}`)
+	})
+
+	t.Run("that fail leave nothing", func(t *testing.T) {
 		t.Parallel()
 		b := bare(t)
+		b.exec("ALTER TABLE nodes ADD COLUMN made text")
+		_, err := postgres.OpenLater(t.Context(), b.url, testkit.Region)
+		refused(t, fleet.Internal, err)
 		require.Equal(t, files, scan[[]string](b, "SELECT array_agg(name ORDER BY name) FROM schema_migrations"))
-		b.exec("DELETE FROM schema_migrations WHERE name = $1", files[0])
-		refused(t, fleet.Internal, b.reopen(testkit.Region))
-		require.Equal(t, len(files)-1, scan[int](b, "SELECT count(*) FROM schema_migrations"), "a migration that fails leaves nothing")
 	})
 }
+
+// N72: a database that no release has made is refused, whatever its migrations are called.
+func TestForeignSchema(t *testing.T) {
+	t.Parallel()
+	files, err := postgres.Migrations()
+	require.NoError(t, err)
+	for what, make := range map[string]string{
+		"recorded without a checksum": "CREATE TABLE schema_migrations (name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now()); INSERT INTO schema_migrations (name) VALUES ('" + files[0] + "')",
+		"recorded with another one": "CREATE TABLE schema_migrations (name text PRIMARY KEY, sha256 text NOT NULL, at timestamptz NOT NULL DEFAULT now()); " +
+			"INSERT INTO schema_migrations (name, sha256) VALUES ('" + files[0] + "', '" + strings.Repeat("0", 64) + "')",
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			url, conn := virgin(t)
+			_, err := conn.Exec(t.Context(), make)
+			require.NoError(t, err)
+			for _, open := range []func(context.Context, string, string) (*postgres.Store, error){postgres.Open, postgres.OpenMigrated} {
+				_, err := open(t.Context(), url, testkit.Region)
+				refused(t, fleet.Precondition, err)
+				require.ErrorContains(t, err, "which no release has made")
+			}
+			_, err = postgres.MigrationScript(t.Context(), url)
+			refused(t, fleet.Precondition, err)
+			_, err = postgres.RaiseEra(t.Context(), url, testkit.Region)
+			refused(t, fleet.Precondition, err)
+			var tables int
+			require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").Scan(&tables))
+			require.Equal(t, 1, tables, "nothing was changed")
+			require.Equal(t, files[:1], recorded(t, conn))
+		})
+	}
+}
+
+type openStore = func(ctx context.Context, url, region string) (*postgres.Store, error)
 
 // N72: what is printed brings a database from where it is to this version, and records it.
 func TestMigrationScript(t *testing.T) {
 	t.Parallel()
 
-	files, err := fs.Glob(postgres.Migrations(), "migrations/*.sql")
+	files, err := postgres.Migrations()
+	require.NoError(t, err)
+	next, err := postgres.LaterMigrations()
 	require.NoError(t, err)
 
-	for what, done := range map[string]int{"an empty database": 0, "an older version": len(files) / 2, "the version before": len(files) - 1} {
+	for what, c := range map[string]struct {
+		before  bool // it has the schema of this version
+		script  func(ctx context.Context, url string) (string, error)
+		open    []openStore // the first does not migrate
+		becomes []string
+	}{
+		"an empty database":                      {false, postgres.MigrationScript, []openStore{postgres.OpenMigrated, postgres.Open}, files},
+		"an empty database, of the next version": {false, postgres.LaterScript, []openStore{postgres.OpenLaterMigrated, postgres.OpenMigrated, postgres.OpenLater}, next},
+		"the version before":                     {true, postgres.LaterScript, []openStore{postgres.OpenLaterMigrated, postgres.OpenMigrated, postgres.OpenLater}, next},
+	} {
 		t.Run("of "+what, func(t *testing.T) {
 			t.Parallel()
 			url, conn := virgin(t)
 			ctx := t.Context()
-			migrateTo(t, conn, files[:done])
-			_, err := postgres.OpenMigrated(ctx, url, testkit.Region)
+			if c.before {
+				script, err := postgres.MigrationScript(ctx, url)
+				require.NoError(t, err)
+				_, err = conn.Exec(ctx, script)
+				require.NoError(t, err)
+			}
+			_, err := c.open[0](ctx, url, testkit.Region)
 			refused(t, fleet.Precondition, err)
-			require.ErrorContains(t, err, "this version needs "+strings.TrimSuffix(strings.TrimPrefix(files[len(files)-1], "migrations/"), ".sql"))
+			require.ErrorContains(t, err, "this version needs "+strings.TrimSuffix(strings.TrimPrefix(c.becomes[len(c.becomes)-1], "migrations/"), ".sql"))
 
-			script, err := postgres.MigrationScript(ctx, url)
+			script, err := c.script(ctx, url)
 			require.NoError(t, err)
 			_, err = conn.Exec(ctx, script)
 			require.NoError(t, err)
-			require.Equal(t, files, recorded(t, conn))
-			for _, open := range []func(context.Context, string, string) (*postgres.Store, error){postgres.OpenMigrated, postgres.Open} {
+			require.Equal(t, c.becomes, recorded(t, conn))
+			for _, open := range c.open {
 				s, err := open(ctx, url, testkit.Region)
-				require.NoError(t, err)
+				require.NoError(t, err, "the version before serves it too (X26)")
 				s.Close()
 			}
 
@@ -105,51 +168,30 @@ func TestMigrationScript(t *testing.T) {
 			require.ErrorContains(t, err, "this script is for a database that is")
 			_, err = conn.Exec(ctx, "ROLLBACK") // as psql does with the script's COMMIT
 			require.NoError(t, err)
-			require.Equal(t, files, recorded(t, conn), "a second run changes nothing")
-			again, err := postgres.MigrationScript(ctx, url)
+			require.Equal(t, c.becomes, recorded(t, conn), "a second run changes nothing")
+			again, err := c.script(ctx, url)
 			require.NoError(t, err)
 			require.Regexp(t, "^-- Nothing to do.*\n$", again)
-
-			_, err = conn.Exec(ctx, "INSERT INTO schema_migrations (name) VALUES ('migrations/9999_later.sql')")
-			require.NoError(t, err)
-			s, err := postgres.OpenMigrated(ctx, url, testkit.Region)
-			require.NoError(t, err, "the next version migrated it (X26)")
-			s.Close()
 		})
 	}
 
 	t.Run("without a database is that of an empty one", func(t *testing.T) {
 		t.Parallel()
 		url, conn := virgin(t)
-		script, err := postgres.MigrationScript(t.Context(), "")
+		script, err := postgres.LaterScript(t.Context(), "")
 		require.NoError(t, err)
-		empty, err := postgres.MigrationScript(t.Context(), url)
+		empty, err := postgres.LaterScript(t.Context(), url)
 		require.NoError(t, err)
 		require.Equal(t, empty, script)
 
-		migrateTo(t, conn, files[:1])
+		first, err := postgres.MigrationScript(t.Context(), "")
+		require.NoError(t, err)
+		_, err = conn.Exec(t.Context(), first)
+		require.NoError(t, err)
 		_, err = conn.Exec(t.Context(), script)
 		require.ErrorContains(t, err, "this script is for a database that is empty")
 		_, err = conn.Exec(t.Context(), "ROLLBACK")
 		require.NoError(t, err)
-		require.Equal(t, files[:1], recorded(t, conn))
+		require.Equal(t, files, recorded(t, conn))
 	})
-}
-
-// migrateTo does what a release that had these files did.
-func migrateTo(t *testing.T, conn *pgx.Conn, files []string) {
-	t.Helper()
-	if len(files) == 0 {
-		return
-	}
-	_, err := conn.Exec(t.Context(), "CREATE TABLE schema_migrations (name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())")
-	require.NoError(t, err)
-	for _, name := range files {
-		sql, err := fs.ReadFile(postgres.Migrations(), name)
-		require.NoError(t, err)
-		_, err = conn.Exec(t.Context(), string(sql))
-		require.NoError(t, err, name)
-		_, err = conn.Exec(t.Context(), "INSERT INTO schema_migrations (name) VALUES ($1)", name)
-		require.NoError(t, err)
-	}
 }

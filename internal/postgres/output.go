@@ -108,7 +108,7 @@ func (s *Store) AppendLog(ctx context.Context, node Node, name fleet.InstanceNam
 				return r.LogOffset, r.NodeOffset, r.Data, err
 			},
 			put: func(at, nodeAt int64, data []byte) error {
-				return q.InsertLog(ctx, db.InsertLogParams{Site: site, Name: instance, Node: on, LogOffset: at, NodeOffset: &nodeAt, Data: data})
+				return q.InsertLog(ctx, db.InsertLogParams{Site: site, Name: instance, Node: on, LogOffset: at, NodeOffset: nodeAt, Data: data})
 			},
 			trim: func() error {
 				return q.TrimLogs(ctx, db.TrimLogsParams{Site: site, Name: instance, Node: on, KeepBytes: logKeep})
@@ -140,7 +140,7 @@ func (s *Store) AppendReplicaLog(ctx context.Context, node fleet.NodeName, id fl
 				return r.LogOffset, r.NodeOffset, r.Data, err
 			},
 			put: func(at, nodeAt int64, data []byte) error {
-				return q.InsertReplicaLog(ctx, db.InsertReplicaLogParams{Replica: string(id), LogOffset: at, NodeOffset: &nodeAt, Data: data})
+				return q.InsertReplicaLog(ctx, db.InsertReplicaLogParams{Replica: string(id), LogOffset: at, NodeOffset: nodeAt, Data: data})
 			},
 			trim: func() error {
 				return q.TrimReplicaLog(ctx, db.TrimReplicaLogParams{Replica: string(id), KeepBytes: logKeep})

@@ -66,7 +66,7 @@ func (s *Store) ListDeliveries(ctx context.Context, k fleet.ObjectKey, before in
 
 func deliveryOf(r db.ListDeliveriesRow) Delivery {
 	d := Delivery{
-		ID: fleet.DeliveryID(r.ID), Attempt: r.Attempt, Generation: r.Generation, FromRevision: r.FromRevision, FromGeneration: r.CameFrom,
+		ID: fleet.DeliveryID(r.ID), Attempt: r.Attempt, Generation: r.Generation, FromRevision: r.FromRevision, FromGeneration: r.FromGeneration,
 		Revision: fleet.Revision{
 			Version: fleet.Version{Era: r.Era, Revision: r.Revision}, Action: fleet.Action(r.Action),
 			Content: fleet.Content{Hash: hashText(r.BodyHash)},

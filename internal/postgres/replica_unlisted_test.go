@@ -16,7 +16,7 @@ func (b *bench) named(n fleet.NodeName) map[fleet.ReplicaID]bool {
 	b.t.Helper()
 	set, err := b.NodeReplicas(b.ctx(), n)
 	require.NoError(b.t, err)
-	require.Len(b.t, set.Replicas, *set.Count)
+	require.Len(b.t, set.Replicas, set.Count)
 	out := map[fleet.ReplicaID]bool{}
 	for _, r := range set.Replicas {
 		out[r.ID] = r.Run

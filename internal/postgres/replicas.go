@@ -24,8 +24,7 @@ func (s *Store) NodeReplicas(ctx context.Context, node fleet.NodeName) (fleet.No
 			Definition: hashText(r.Definition), Run: r.Live, StopSeconds: int(r.StopSeconds), Project: fleet.ProjectName(r.Project),
 		})
 	}
-	count := len(out.Replicas)
-	out.Count = &count
+	out.Count = len(out.Replicas)
 	return out, failed("read the replicas of a node", err)
 }
 

@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"fmt"
-	"io/fs"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 var literal = regexp.MustCompile(`'([A-Za-z_]*)'::text`)
@@ -91,34 +89,6 @@ func TestConstraints(t *testing.T) {
 	} {
 		_, err := b.raw.Exec(t.Context(), sql)
 		require.Error(t, err, what)
-	}
-}
-
-// X26: what the migration of the names told nodes to end, that they had said is over, waits for no other word.
-func TestMigrationOfNames(t *testing.T) {
-	t.Parallel()
-	const at = `(SELECT at FROM schema_migrations WHERE name = 'migrations/0042_replica_tombstones.sql')`
-	for name, c := range map[string]struct {
-		phase fleet.ReplicaPhase
-		since string
-		ended bool
-	}{
-		"that had exited":                         {fleet.PhaseExited, at, true},
-		"that had failed":                         {fleet.PhaseFailed, at, true},
-		"that ran, for all that was said":         {fleet.PhaseRunning, at, false},
-		"that had exited, and was there again":    {fleet.PhaseExited, at + ` + interval '1 s'`, false},
-		"of which its node never said what it is": {"", at, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b, id := lateEnd(t)
-			b.exec(`UPDATE replicas SET phase = $2, ended_at = `+at+` - interval '1 hour' WHERE id = $1`, id, c.phase)
-			b.exec(`UPDATE replica_tombstones SET ended = false, since = `+c.since+` WHERE replica = $1`, id)
-			sql, err := fs.ReadFile(postgres.Migrations(), "migrations/0045_said_before_names.sql")
-			require.NoError(t, err)
-			b.exec(string(sql))
-			require.Equal(t, c.ended, scan[bool](b, `SELECT ended FROM replica_tombstones WHERE replica = $1`, id))
-		})
 	}
 }
 

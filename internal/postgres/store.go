@@ -29,13 +29,13 @@ type Store struct {
 // changed system identifier or timeline means a restored backup, which is refused until
 // `holdfast admin raise-era`.
 func Open(ctx context.Context, url, region string) (*Store, error) {
-	return open(ctx, url, region, migrate)
+	return open(ctx, url, region, current.migrate)
 }
 
 // OpenMigrated opens a database that an operator migrates: Precondition unless it has the schema
 // of this version.
 func OpenMigrated(ctx context.Context, url, region string) (*Store, error) {
-	return open(ctx, url, region, checkMigrated)
+	return open(ctx, url, region, current.checkMigrated)
 }
 
 func open(ctx context.Context, url, region string, prepare func(context.Context, *pgxpool.Pool) error) (*Store, error) {
@@ -155,7 +155,7 @@ func (s *Store) identity(ctx context.Context) (string, int32, error) {
 
 // RaiseEra starts a new era: what nodes hold of an older one counts as older.
 func RaiseEra(ctx context.Context, url, region string) (Region, error) {
-	s, err := connect(ctx, url, region, migrate)
+	s, err := connect(ctx, url, region, current.migrate)
 	if err != nil {
 		return Region{}, err
 	}

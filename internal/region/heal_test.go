@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/holdfast-io/holdfast/internal/testkit/sized"
 )
 
 // healRuns is small enough for every change; thousands are for the night: -heal.runs=5000.
@@ -19,7 +21,7 @@ var healRuns = flag.Int("heal.runs", 30, "random histories of TestHeals; -rapid.
 // meanwhile happens inside its activities and requests, drawn from the step's seed.
 func TestHeals(t *testing.T) {
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue { // nobody else here draws
-		require.NoError(t, checks.Value.Set(strconv.Itoa(*healRuns)))
+		require.NoError(t, checks.Value.Set(strconv.Itoa(sized.Many(*healRuns))))
 	}
 	t.Parallel()
 	region, ctx := openHealRegion(t), t.Context()

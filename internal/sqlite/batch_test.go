@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/testkit/sized"
 )
 
 func of(name string, a Attempt) Attempt {
@@ -182,9 +183,11 @@ func TestCommitBatchIsManyCommits(t *testing.T) {
 	}
 	together, _ := setup(t)
 	apart, _ := setup(t)
-	history := 0
+	history, histories := 0, sized.Many(100)
 	rapid.Check(t, func(r *rapid.T) {
-		history++
+		if history++; history > histories {
+			return
+		}
 		names := make([]fleet.InstanceName, 3)
 		for i := range names {
 			names[i] = fleet.InstanceName(fmt.Sprintf("press-%d-%d", history, i))

@@ -48,7 +48,9 @@ var settings = url.Values{
 
 // Open opens or creates the store. The file is readable by its owner only, since configs
 // may hold secrets.
-func Open(ctx context.Context, path string) (*Store, error) {
+func Open(ctx context.Context, path string) (*Store, error) { return open(ctx, path, migrations) }
+
+func open(ctx context.Context, path string, files fs.FS) (*Store, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("locate node store: %w", err)
@@ -67,7 +69,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	}
 	conn.SetMaxOpenConns(1) // one writer, and no reader that holds up a checkpoint
 	s := &Store{db: conn, q: db.New(conn)}
-	if err := s.migrate(ctx); err != nil {
+	if err := s.migrate(ctx, files); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	// Half of a small transaction would be the parsing of its statements.
@@ -86,16 +88,22 @@ func (s *Store) Close() error {
 }
 
 // migrate applies what is missing. A schema that is ahead is served where it says that who knows
-// this one may use it (a node may be rolled back by one version), and else refused.
-func (s *Store) migrate(ctx context.Context) error {
-	names, err := fs.Glob(migrations, "migrations/*.sql")
+// this one may use it (a node may be rolled back by one version), and else refused. So is one that the
+// migrations of no release have made: it does not carry their application id.
+func (s *Store) migrate(ctx context.Context, files fs.FS) error {
+	names, err := fs.Glob(files, "migrations/*.sql")
 	if err != nil {
 		return fmt.Errorf("list migrations: %w", err)
 	}
 	sort.Strings(names)
 	var have int
-	if err := s.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
+	var application int64
+	if err := s.db.QueryRowContext(ctx, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id").Scan(&have, &application); err != nil {
 		return fail("read schema version", err)
+	}
+	if have > 0 && application != applicationID {
+		return fleet.Errorf(fleet.IllegalState, "the node store has the schema of another build of Holdfast, which no release has made; nothing was changed").
+			WithHint("enroll the node anew with an empty data directory, or run the build that made this one")
 	}
 	if have > len(names) {
 		from, err := s.q.GetUsableFrom(ctx)
@@ -108,15 +116,18 @@ func (s *Store) migrate(ctx context.Context) error {
 		}
 	}
 	for n := have; n < len(names); n++ {
-		if err := s.migrateOne(ctx, names[n], n+1); err != nil {
+		if err := s.migrateOne(ctx, files, names[n], n+1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) migrateOne(ctx context.Context, name string, version int) error {
-	script, err := migrations.ReadFile(name)
+// applicationID is in the header of each store ("Hold" in ASCII); migrations/0001_init.sql writes it.
+const applicationID = 0x486f6c64
+
+func (s *Store) migrateOne(ctx context.Context, files fs.FS, name string, version int) error {
+	script, err := fs.ReadFile(files, name)
 	if err != nil {
 		return fmt.Errorf("read migration: %w", err)
 	}

@@ -333,8 +333,7 @@ func TestOldSet(t *testing.T) {
 			f.set = fleet.NodeReplicas{Era: 2, Version: 6, Replicas: []fleet.NodeReplica{{ID: first}, {ID: "../x"}}}
 		},
 		"cut short": func(f *fakeRegion) {
-			two := 2
-			f.set = fleet.NodeReplicas{Era: 2, Version: 6, Count: &two, Replicas: []fleet.NodeReplica{{ID: first}}}
+			f.set = fleet.NodeReplicas{Era: 2, Version: 6, Count: 2, Replicas: []fleet.NodeReplica{{ID: first}}}
 		},
 		"no answer": func(f *fakeRegion) { f.away = true },
 	} {

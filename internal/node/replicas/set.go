@@ -112,8 +112,8 @@ func checkSet(set fleet.NodeReplicas) error {
 	if set.Era < 1 || set.Version < 0 || len(set.Replicas) > fleet.MaxNodeReplicas {
 		return fleet.Errorf(fleet.Communication, "what the region answered is no set of replicas")
 	}
-	if set.Count != nil && len(set.Replicas) != *set.Count {
-		return fleet.Errorf(fleet.Communication, "the region's set of replicas has %d lines of %d", len(set.Replicas), *set.Count)
+	if len(set.Replicas) != set.Count {
+		return fleet.Errorf(fleet.Communication, "the region's set of replicas has %d lines of %d", len(set.Replicas), set.Count)
 	}
 	seen := make(map[fleet.ReplicaID]bool, len(set.Replicas))
 	for _, r := range set.Replicas {

@@ -362,9 +362,8 @@ func (f *fakeRegion) list(lines []fleet.NodeReplica) {
 func (f *fakeRegion) answer() fleet.NodeReplicas {
 	set := f.set
 	set.Replicas = slices.Concat(set.Replicas, f.ends)
-	if set.Count == nil {
-		count := len(set.Replicas)
-		set.Count = &count
+	if set.Count == 0 {
+		set.Count = len(set.Replicas)
 	}
 	return set
 }

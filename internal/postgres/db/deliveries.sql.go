@@ -391,10 +391,8 @@ func (q *Queries) InsertTicket(ctx context.Context, arg InsertTicketParams) erro
 }
 
 const listDeliveries = `-- name: ListDeliveries :many
-SELECT d.id, d.site, d.name, d.revision, d.attempt, d.claim, d.node, d.epoch, d.from_revision, d.state, d.phase, d.reason, d.message, d.settled_as, d.requested_by, d.workflow_id, d.run_id, d.created_at, d.deadline_at, d.ended_at, d.batch_id, d.from_generation, r.era, r.generation, r.action, r.body_hash, r.reason AS why,
-       greatest(d.from_generation, coalesce(f.generation, 0))::bigint AS came_from
+SELECT d.id, d.site, d.name, d.revision, d.attempt, d.claim, d.node, d.epoch, d.from_revision, d.state, d.phase, d.reason, d.message, d.settled_as, d.requested_by, d.workflow_id, d.run_id, d.created_at, d.deadline_at, d.ended_at, d.batch_id, d.from_generation, r.era, r.generation, r.action, r.body_hash, r.reason AS why
 FROM deliveries d JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
-LEFT JOIN revisions f ON f.site = d.site AND f.name = d.name AND f.revision = d.from_revision
 WHERE d.site = $1 AND d.name = $2 AND d.attempt < $3
 ORDER BY d.attempt DESC LIMIT $4
 `
@@ -434,10 +432,8 @@ type ListDeliveriesRow struct {
 	Action         string
 	BodyHash       []byte
 	Why            string
-	CameFrom       int64
 }
 
-// What a server of an earlier version wrote says which revision it came from, and no generation.
 func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) ([]ListDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, listDeliveries,
 		arg.Site,
@@ -480,7 +476,6 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 			&i.Action,
 			&i.BodyHash,
 			&i.Why,
-			&i.CameFrom,
 		); err != nil {
 			return nil, err
 		}

@@ -313,7 +313,7 @@ type InstanceLog struct {
 	LogOffset  int64
 	Data       []byte
 	ReceivedAt time.Time
-	NodeOffset *int64
+	NodeOffset int64
 }
 
 type JoinToken struct {
@@ -601,7 +601,7 @@ type ReplicaLog struct {
 	LogOffset  int64
 	Data       []byte
 	At         time.Time
-	NodeOffset *int64
+	NodeOffset int64
 }
 
 type ReplicaNode struct {

@@ -438,7 +438,7 @@ type InsertLogParams struct {
 	Name       string
 	Node       string
 	LogOffset  int64
-	NodeOffset *int64
+	NodeOffset int64
 	Data       []byte
 }
 
@@ -734,9 +734,9 @@ func (q *Queries) LockLease(ctx context.Context, site string) (SiteLease, error)
 }
 
 const logWith = `-- name: LogWith :one
-SELECT log_offset, coalesce(node_offset, log_offset)::bigint AS node_offset, data FROM instance_logs
+SELECT log_offset, node_offset, data FROM instance_logs
 WHERE site = $1 AND name = $2 AND node = $3
-  AND coalesce(node_offset, log_offset) <= $4::bigint AND coalesce(node_offset, log_offset) + length(data) > $4::bigint
+  AND node_offset <= $4::bigint AND node_offset + length(data) > $4::bigint
 ORDER BY log_offset DESC LIMIT 1
 `
 

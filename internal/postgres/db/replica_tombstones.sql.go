@@ -305,12 +305,9 @@ func (q *Queries) SeeUnlisted(ctx context.Context, arg SeeUnlistedParams) ([]See
 }
 
 const unconfirmedNodes = `-- name: UnconfirmedNodes :many
-SELECT t.node, min(CASE WHEN t.uid IS NULL THEN r.process_version ELSE t.process_version END)::bigint AS process_version,
-       n.removed_at, n.revoked_at
+SELECT t.node, min(t.process_version)::bigint AS process_version, n.removed_at, n.revoked_at
 FROM replica_tombstones t JOIN nodes n ON n.name = t.node
-LEFT JOIN replicas r ON r.id = t.replica AND r.node = t.node
-WHERE t.deployment = $1 AND coalesce(t.uid, r.uid) = $2::uuid
-  AND NOT (t.ended OR t.uid IS NULL AND r.phase IN ('exited', 'failed', 'stopped') AND t.since <= r.ended_at)
+WHERE t.deployment = $1 AND t.uid = $2::uuid AND NOT t.ended
 GROUP BY t.node, n.removed_at, n.revoked_at ORDER BY t.node
 `
 
@@ -326,8 +323,7 @@ type UnconfirmedNodesRow struct {
 	RevokedAt      *time.Time
 }
 
-// The nodes that were told to end some of a declaration, and have not said yet that nothing of it runs. Where
-// a server of the version before wrote it, as during an upgrade, the replica says what it is of.
+// The nodes that were told to end some of a declaration, and have not said yet that nothing of it runs.
 func (q *Queries) UnconfirmedNodes(ctx context.Context, arg UnconfirmedNodesParams) ([]UnconfirmedNodesRow, error) {
 	rows, err := q.db.Query(ctx, unconfirmedNodes, arg.Deployment, arg.Uid)
 	if err != nil {

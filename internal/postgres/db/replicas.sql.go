@@ -241,7 +241,7 @@ INSERT INTO replica_logs (replica, log_offset, node_offset, data) VALUES ($1, $2
 type InsertReplicaLogParams struct {
 	Replica    string
 	LogOffset  int64
-	NodeOffset *int64
+	NodeOffset int64
 	Data       []byte
 }
 
@@ -1163,9 +1163,9 @@ func (q *Queries) ReplicaIDsOfNode(ctx context.Context, arg ReplicaIDsOfNodePara
 }
 
 const replicaLogWith = `-- name: ReplicaLogWith :one
-SELECT log_offset, coalesce(node_offset, log_offset)::bigint AS node_offset, data FROM replica_logs
+SELECT log_offset, node_offset, data FROM replica_logs
 WHERE replica = $1
-  AND coalesce(node_offset, log_offset) <= $2::bigint AND coalesce(node_offset, log_offset) + length(data) > $2::bigint
+  AND node_offset <= $2::bigint AND node_offset + length(data) > $2::bigint
 ORDER BY log_offset DESC LIMIT 1
 `
 

@@ -120,12 +120,10 @@ func (q *Queries) HeldOfInstances(ctx context.Context, arg HeldOfInstancesParams
 }
 
 const lastDeliveries = `-- name: LastDeliveries :many
-SELECT d.id, d.site, d.name, d.revision, d.attempt, d.claim, d.node, d.epoch, d.from_revision, d.state, d.phase, d.reason, d.message, d.settled_as, d.requested_by, d.workflow_id, d.run_id, d.created_at, d.deadline_at, d.ended_at, d.batch_id, d.from_generation, r.era, r.generation, r.action, r.body_hash, r.reason AS why,
-       greatest(d.from_generation, coalesce(f.generation, 0))::bigint AS came_from
+SELECT d.id, d.site, d.name, d.revision, d.attempt, d.claim, d.node, d.epoch, d.from_revision, d.state, d.phase, d.reason, d.message, d.settled_as, d.requested_by, d.workflow_id, d.run_id, d.created_at, d.deadline_at, d.ended_at, d.batch_id, d.from_generation, r.era, r.generation, r.action, r.body_hash, r.reason AS why
 FROM subjects s
 JOIN deliveries d ON d.site = s.site AND d.name = s.name AND d.attempt = s.attempts
 JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
-LEFT JOIN revisions f ON f.site = d.site AND f.name = d.name AND f.revision = d.from_revision
 WHERE s.site = $1 AND s.name = ANY($2::text[])
 `
 
@@ -162,7 +160,6 @@ type LastDeliveriesRow struct {
 	Action         string
 	BodyHash       []byte
 	Why            string
-	CameFrom       int64
 }
 
 // The newest attempt is the one that its subject counted last.
@@ -203,7 +200,6 @@ func (q *Queries) LastDeliveries(ctx context.Context, arg LastDeliveriesParams) 
 			&i.Action,
 			&i.BodyHash,
 			&i.Why,
-			&i.CameFrom,
 		); err != nil {
 			return nil, err
 		}

@@ -139,12 +139,9 @@ UPDATE deliveries SET settled_as = NULL WHERE id = (
       AND d.state NOT IN ('open', 'succeeded', 'staged') AND d.settled_as = 'not_applied'
     ORDER BY d.attempt DESC LIMIT 1);
 
--- What a server of an earlier version wrote says which revision it came from, and no generation.
 -- name: ListDeliveries :many
-SELECT d.*, r.era, r.generation, r.action, r.body_hash, r.reason AS why,
-       greatest(d.from_generation, coalesce(f.generation, 0))::bigint AS came_from
+SELECT d.*, r.era, r.generation, r.action, r.body_hash, r.reason AS why
 FROM deliveries d JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
-LEFT JOIN revisions f ON f.site = d.site AND f.name = d.name AND f.revision = d.from_revision
 WHERE d.site = @site AND d.name = @name AND d.attempt < @before_attempt
 ORDER BY d.attempt DESC LIMIT @max_rows;
 

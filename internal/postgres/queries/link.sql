@@ -96,8 +96,7 @@ SELECT c.id, c.state, c.drain_reason, (c.drain_asked_at IS NOT NULL)::boolean AS
        extract(epoch FROM now() - c.registered_at)::float8 AS age,
        CASE WHEN c.node IS NOT NULL
             THEN NOT EXISTS (SELECT 1 FROM nodes n WHERE n.name = c.node AND n.revoked_at IS NULL AND n.removed_at IS NULL
-                             AND CASE WHEN c.signed_by IS NULL THEN greatest(n.enrolled_at, n.rotated_at) <= c.registered_at
-                                      ELSE n.signing_key = c.signed_by END OFFSET 0)
+                             AND n.signing_key = c.signed_by OFFSET 0)
             ELSE NOT EXISTS (SELECT 1 FROM api_tokens t WHERE t.id = substr(c.identity, 7) AND t.revoked_at IS NULL
                              AND (t.expires_at IS NULL OR t.expires_at > now()) OFFSET 0)
        END::boolean AS revoked

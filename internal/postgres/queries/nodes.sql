@@ -132,9 +132,9 @@ WHERE site = @site AND name = @name AND node = @node ORDER BY log_offset DESC LI
 
 -- The newest piece that has what a node counts as this offset.
 -- name: LogWith :one
-SELECT log_offset, coalesce(node_offset, log_offset)::bigint AS node_offset, data FROM instance_logs
+SELECT log_offset, node_offset, data FROM instance_logs
 WHERE site = @site AND name = @name AND node = @node
-  AND coalesce(node_offset, log_offset) <= @at_offset::bigint AND coalesce(node_offset, log_offset) + length(data) > @at_offset::bigint
+  AND node_offset <= @at_offset::bigint AND node_offset + length(data) > @at_offset::bigint
 ORDER BY log_offset DESC LIMIT 1;
 
 -- name: InsertLog :exec

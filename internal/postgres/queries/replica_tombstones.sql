@@ -74,15 +74,11 @@ UPDATE replica_tombstones x SET deployment = '' WHERE (x.node, x.replica) IN (
 UPDATE orphan_replicas SET approved_by = @actor, approved_at = now()
 WHERE node = @node AND approved_at IS NULL AND replica = ANY(@ids::text[]);
 
--- The nodes that were told to end some of a declaration, and have not said yet that nothing of it runs. Where
--- a server of the version before wrote it, as during an upgrade, the replica says what it is of.
+-- The nodes that were told to end some of a declaration, and have not said yet that nothing of it runs.
 -- name: UnconfirmedNodes :many
-SELECT t.node, min(CASE WHEN t.uid IS NULL THEN r.process_version ELSE t.process_version END)::bigint AS process_version,
-       n.removed_at, n.revoked_at
+SELECT t.node, min(t.process_version)::bigint AS process_version, n.removed_at, n.revoked_at
 FROM replica_tombstones t JOIN nodes n ON n.name = t.node
-LEFT JOIN replicas r ON r.id = t.replica AND r.node = t.node
-WHERE t.deployment = @deployment AND coalesce(t.uid, r.uid) = @uid::uuid
-  AND NOT (t.ended OR t.uid IS NULL AND r.phase IN ('exited', 'failed', 'stopped') AND t.since <= r.ended_at)
+WHERE t.deployment = @deployment AND t.uid = @uid::uuid AND NOT t.ended
 GROUP BY t.node, n.removed_at, n.revoked_at ORDER BY t.node;
 
 -- What may run of a deployment and counts no more. Deployments are few that have any.

@@ -232,9 +232,9 @@ WHERE replica = @replica ORDER BY log_offset DESC LIMIT 1;
 
 -- The newest piece that has what a node counts as this offset.
 -- name: ReplicaLogWith :one
-SELECT log_offset, coalesce(node_offset, log_offset)::bigint AS node_offset, data FROM replica_logs
+SELECT log_offset, node_offset, data FROM replica_logs
 WHERE replica = @replica
-  AND coalesce(node_offset, log_offset) <= @at_offset::bigint AND coalesce(node_offset, log_offset) + length(data) > @at_offset::bigint
+  AND node_offset <= @at_offset::bigint AND node_offset + length(data) > @at_offset::bigint
 ORDER BY log_offset DESC LIMIT 1;
 
 -- name: InsertReplicaLog :exec

@@ -24,12 +24,10 @@ ORDER BY n.role, n.name;
 
 -- The newest attempt is the one that its subject counted last.
 -- name: LastDeliveries :many
-SELECT d.*, r.era, r.generation, r.action, r.body_hash, r.reason AS why,
-       greatest(d.from_generation, coalesce(f.generation, 0))::bigint AS came_from
+SELECT d.*, r.era, r.generation, r.action, r.body_hash, r.reason AS why
 FROM subjects s
 JOIN deliveries d ON d.site = s.site AND d.name = s.name AND d.attempt = s.attempts
 JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
-LEFT JOIN revisions f ON f.site = d.site AND f.name = d.name AND f.revision = d.from_revision
 WHERE s.site = @site AND s.name = ANY(@names::text[]);
 
 -- What the nodes of some deliveries hold now, which may be a newer revision.

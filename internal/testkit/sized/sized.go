@@ -1,4 +1,5 @@
-package testkit
+// Package sized has tests do less under the race detector.
+package sized
 
 // Many is n, or a tenth of it under the race detector, which makes what is done n times ten times slower and
 // sees its races among fewer.
