@@ -92,9 +92,6 @@ func of(p fleet.ProjectName) func(*fleet.NodeRoom) {
 // mixed is a node that keeps no projects apart.
 func mixed(r *fleet.NodeRoom) { r.Separation = fleet.SeparationNone }
 
-// untold is one of before there was a way to tell.
-func untold(r *fleet.NodeRoom) { r.Separation = "" }
-
 func inDocker(w *decide.PlaceRequest) { w.Driver = fleet.DriverDocker }
 func hasDocker(r *fleet.NodeRoom)     { r.Drivers = append(r.Drivers, fleet.DriverDocker) }
 
@@ -134,8 +131,8 @@ func TestPlace(t *testing.T) {
 		{"no node with the module", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Spec.Modules = []string{"acme.vision.detect"} }), nil, decide.NoNode, "1 without one of the modules acme.vision.detect"},
 		{"no node with the driver", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Driver = fleet.DriverDocker }), nil, decide.NoNode, "1 without the driver docker"},
 		{"on shared nodes and its project's own", []fleet.NodeRoom{room("a1", "a", of("blue")), room("b1", "b", of("red")), room("c1", "c", of("default"))}, want(3, forProject("red")), []fleet.NodeName{"b1", "c1", "b1"}, "", ""},
-		{"not where projects are not kept apart", []fleet.NodeRoom{room("a1", "a", of("default"), mixed), room("b1", "b", of("default"), untold), room("c1", "c", of("default"))}, want(2, forProject("red")), []fleet.NodeName{"c1", "c1"}, "", ""},
-		{"but on its own, and those of before projects", []fleet.NodeRoom{room("a1", "a", of("red"), mixed)}, want(1, forProject("red")), []fleet.NodeName{"a1"}, "", ""},
+		{"not where projects are not kept apart", []fleet.NodeRoom{room("a1", "a", of("default"), mixed), room("c1", "c", of("default"))}, want(2, forProject("red")), []fleet.NodeName{"c1", "c1"}, "", ""},
+		{"but on its own", []fleet.NodeRoom{room("a1", "a", of("red"), mixed)}, want(1, forProject("red")), []fleet.NodeName{"a1"}, "", ""},
 		{"and in a container", []fleet.NodeRoom{room("a1", "a", of("default"), mixed, hasDocker)}, want(1, forProject("red"), inDocker), []fleet.NodeName{"a1"}, "", ""},
 		{"or says that no node keeps them apart", []fleet.NodeRoom{room("a1", "a", of("default"), mixed), room("b1", "b", of("blue"))}, want(1, forProject("red")), nil, decide.IsolationMissing, "none of 1 nodes matches: 1 that run processes of their site's project only (they do not keep projects apart)"},
 		{"never on another project's, nor a word of them", []fleet.NodeRoom{room("a1", "a", of("blue"))}, want(1, forProject("red")), nil, decide.NoNode, "the region has no node of its project"},

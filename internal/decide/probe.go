@@ -79,7 +79,7 @@ func (p ProbeState) Resume(check fleet.HealthCheck, at time.Duration) ProbeState
 	switch {
 	case !p.Begun:
 		p.Deadline = max(p.Deadline, at+StartupProbeEvery+time.Duration(check.Timeout*float64(time.Second)))
-	case p.Health == fleet.HealthNotChecked && p.Settle > 0:
+	case p.Health == fleet.HealthNotChecked:
 		p.Settle = max(p.Settle, at+check.SettleTime())
 	}
 	return p
@@ -90,7 +90,7 @@ func (p ProbeState) Delay(by time.Duration) ProbeState {
 	switch {
 	case !p.Begun:
 		p.Deadline += by
-	case p.Health == fleet.HealthNotChecked && p.Settle > 0:
+	case p.Health == fleet.HealthNotChecked:
 		p.Settle += by
 	}
 	return p

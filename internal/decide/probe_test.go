@@ -58,8 +58,6 @@ func TestProbeTimes(t *testing.T) {
 	require.Equal(t, 2*time.Second, p.Since)
 	p = decide.Probe(p, check, true, 3*time.Second)
 	require.Equal(t, 2*time.Second, p.Since)
-	earlier := decide.ProbeState{Health: fleet.HealthNotChecked, Begun: true}
-	require.Zero(t, earlier.Delay(time.Hour).Due(), "an agent of before said nothing of it")
 }
 
 // S84: a slow starter has its deadline, and one that succeeded once has none.
@@ -117,8 +115,6 @@ func TestProbeSettles(t *testing.T) {
 	check.Timeout = 4
 	patient := decide.Probe(decide.StartProbes(check, time.Second, time.Second), check, true, time.Second)
 	require.Equal(t, 41*time.Second, patient.Due(), "a look may take longer than the interval")
-	earlier := decide.ProbeState{Health: fleet.HealthNotChecked, Begun: true, Deadline: time.Second}
-	require.False(t, decide.Probe(earlier.Resume(check, time.Second), check, false, time.Hour).Late(), "an agent of before said nothing of it")
 }
 
 // S77, S78, S83: health is what the thresholds make of the last results in a row, whatever came

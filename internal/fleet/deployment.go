@@ -232,12 +232,12 @@ type DeploymentCondition struct {
 	Status  ConditionStatus `json:"status"`
 	Reason  string          `json:"reason"`
 	Message string          `json:"message,omitempty"`
-	// Since is when the status changed; zero where that is not known.
-	Since time.Time `json:"since,omitzero"`
+	// Since is when the status changed.
+	Since time.Time `json:"since"`
 }
 
-// ConditionsSince dates conditions: one whose status stays keeps its time, or that there is none, as of
-// before conditions had any; the others are of now. It says whether anything but the time is another.
+// ConditionsSince dates conditions: one whose status stays keeps its time, the others are of now. It says
+// whether anything but the time is another.
 func ConditionsSince(was, conditions []DeploymentCondition, now time.Time) (dated []DeploymentCondition, changed bool) {
 	dated = slices.Clone(conditions)
 	changed = len(was) != len(conditions)

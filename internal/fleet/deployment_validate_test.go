@@ -194,7 +194,6 @@ func TestConditionsSince(t *testing.T) {
 		{"so does one of another reason", is("true", "scaled", before), before, true},
 		{"another status is of now", is("false", "enough", before), now, true},
 		{"the first is of now", nil, now, true},
-		{"none is made up for one without a time", is("true", "enough", time.Time{}), time.Time{}, false},
 	} {
 		dated, changed := fleet.ConditionsSince(c.was, is("true", "enough", time.Time{}), now)
 		require.Equal(t, is("true", "enough", c.since), dated, c.name)

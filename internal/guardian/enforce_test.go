@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
 )
 
 // X21: whichever of agent and guardian is paused or killed, nothing runs at the deadline.

@@ -92,16 +92,15 @@ func (s schema) version(ctx context.Context, db reader) (version, error) {
 	if err := db.QueryRow(ctx, tableExists).Scan(&exists); err != nil || !exists {
 		return v, failed("read the version of the database", err)
 	}
-	rows, err := db.Query(ctx, appliedSQL)
-	if err != nil {
-		return v, failed("read the version of the database", err)
-	}
 	applied := map[string]string{}
 	var name, sum string
-	_, err = pgx.ForEachRow(rows, []any{&name, &sum}, func() error {
-		applied[name], v.last = sum, name
-		return nil
-	})
+	rows, err := db.Query(ctx, appliedSQL)
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, []any{&name, &sum}, func() error {
+			applied[name], v.last = sum, name
+			return nil
+		})
+	}
 	if noColumn(err) {
 		return v, errForeignSchema
 	}

@@ -84,7 +84,7 @@ func TestUIDs(t *testing.T) {
 	})
 }
 
-// X10: without uids a node runs the commands of its site's project, and of before there were projects.
+// X10: without uids a node runs the commands of its site's project alone.
 func TestNoIsolation(t *testing.T) {
 	t.Parallel()
 	i := isolation.New(isolation.Options{Dir: t.TempDir(), Off: true})
@@ -92,9 +92,7 @@ func TestNoIsolation(t *testing.T) {
 	require.Contains(t, i.Why(), "--isolation=none")
 	require.Equal(t, fleet.SeparationNone, i.Separation())
 	i.Site = func() fleet.ProjectName { return fleet.DefaultProject }
-	for _, project := range []fleet.ProjectName{fleet.DefaultProject, ""} {
-		require.Zero(t, uidOf(t, i, project))
-	}
+	require.Zero(t, uidOf(t, i, fleet.DefaultProject))
 	_, err := i.User("red")
 	require.Equal(t, fleet.IsolationMissing, fleet.KindOf(err))
 }
