@@ -51,7 +51,7 @@ func (l *lab) startDeployments(ctx context.Context, flags ...string) (d *deploym
 	if said, err := exec.CommandContext(ctx, "go", "build", "-C", "temporal-dev", "-o", d.program, "./testdata/web").CombinedOutput(); err != nil {
 		return nil, nil, fmt.Errorf("build a program: %w: %s", err, said)
 	}
-	if err := errors.Join(os.Chmod(l.dir, 0o711), os.MkdirAll(d.ledger, 0o700), os.Chmod(d.ledger, 0o777|os.ModeSticky)); err != nil {
+	if err := errors.Join(os.Chmod(l.dir, 0o711), os.MkdirAll(d.ledger, 0o700), os.Chmod(d.ledger, 0o777|os.ModeSticky)); err != nil { //nolint:gosec // other users run and write there
 		return nil, nil, fmt.Errorf("make a folder for programs under a uid: %w", err)
 	}
 	if d.region, err = l.start(ctx, append([]string{"--empty", "--sites", "2"}, flags...)...); err != nil {

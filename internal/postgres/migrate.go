@@ -94,13 +94,11 @@ func (s schema) version(ctx context.Context, db reader) (version, error) {
 	}
 	applied := map[string]string{}
 	var name, sum string
-	rows, err := db.Query(ctx, appliedSQL)
-	if err == nil {
-		_, err = pgx.ForEachRow(rows, []any{&name, &sum}, func() error {
-			applied[name], v.last = sum, name
-			return nil
-		})
-	}
+	rows, _ := db.Query(ctx, appliedSQL) //nolint:rowserrcheck // ForEachRow gives its error
+	_, err = pgx.ForEachRow(rows, []any{&name, &sum}, func() error {
+		applied[name], v.last = sum, name
+		return nil
+	})
 	if noColumn(err) {
 		return v, errForeignSchema
 	}
