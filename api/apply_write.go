@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/internal/compose"
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -179,7 +178,7 @@ func (a *applying) remove(ctx context.Context, o *planned, w postgres.Write) (*a
 		started, err = a.store.TurnInstance(ctx, postgres.InstanceTurn{Write: w, Kind: fleet.OperationDelete, Reason: a.r.head.Reason, Limit: a.limit})
 	case fleet.KindDeployment:
 		started, err = a.store.TurnDeployment(ctx, postgres.DeploymentTurn{
-			Write: w, Kind: fleet.OperationDestroy, Reason: a.r.head.Reason, Limit: decide.OperationLimit,
+			Write: w, Kind: fleet.OperationDestroy, Reason: a.r.head.Reason,
 		})
 	case fleet.KindProject, fleet.KindSite, fleet.KindPool, fleet.KindTemplate, fleet.KindFleet:
 		written, err := a.store.DeleteDeclared(ctx, w)

@@ -11,16 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // X19: each field of each body is refused with its place and what is allowed there, and so is one that the
 // body does not have.
 func TestBodiesSayWhatIsAllowed(t *testing.T) {
 	t.Parallel()
-	r := setup(t, func(d *Deps) {
-		d.Waves = func(fleet.FleetSpec, []postgres.FleetMember) ([]int, int) { return nil, 1 }
-	})
+	r := setup(t)
 	r.site()
 	r.put(press7Path, `{"config":{}}`)
 	r.put("/api/v1/sites/plant-1/instances/some", `{"config":{}}`)

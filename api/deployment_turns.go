@@ -8,7 +8,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -54,7 +53,7 @@ func (s *server) turnDeployment(ctx context.Context, kind fleet.OperationKind, i
 	if err := fleet.ValidateName("name", in.Name); err != nil {
 		return nil, err
 	}
-	t := postgres.DeploymentTurn{Kind: kind, Limit: decide.OperationLimit}
+	t := postgres.DeploymentTurn{Kind: kind}
 	raw, err := s.readDeploymentTurn(ctx, &t)
 	if err != nil {
 		return nil, err
@@ -150,6 +149,6 @@ func (s *server) unreleasedDeployment(ctx context.Context, t postgres.Deployment
 	w := t.Write
 	w.Project, w.Labels, w.IfMatch = o.Project, o.Labels, cmp.Or(t.IfMatch, o.ResourceVersion)
 	p := made.put(w)
-	p.Deploy, p.Converge, p.Reason, p.Limit, p.Door = true, true, t.Reason, t.Limit, t.Door
+	p.Deploy, p.Converge, p.Reason, p.Door = true, true, t.Reason, t.Door
 	return &p, nil
 }

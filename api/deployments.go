@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -143,7 +142,7 @@ func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw
 		return postgres.DeploymentPut{}, err
 	}
 	p := made.put(w)
-	p.Deploy, p.Reason, p.Limit = in.Deploy, put.Reason, decide.OperationLimit
+	p.Deploy, p.Reason = in.Deploy, put.Reason
 	return p, s.keepDeployment(ctx, w.Project, made)
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -555,7 +554,7 @@ func TestDeploymentDoors(t *testing.T) {
 	h := &Handler{s: r.server}
 	turn := func(kind fleet.OperationKind, run string) (postgres.Started, error) {
 		return h.TurnDeployment(t.Context(), postgres.DeploymentTurn{
-			Write: postgres.Write{Key: deploymentKey("web"), Actor: "ann"}, Kind: kind, Door: postgres.Door{Workflow: "w", Run: run}, Limit: decide.OperationLimit,
+			Write: postgres.Write{Key: deploymentKey("web"), Actor: "ann"}, Kind: kind, Door: postgres.Door{Workflow: "w", Run: run},
 		})
 	}
 	one, err := turn(fleet.OperationConverge, "1")
@@ -575,7 +574,7 @@ func TestDeploymentDoors(t *testing.T) {
 	_, err = turn(fleet.OperationConverge, "4")
 	require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
 	_, err = h.TurnDeployment(t.Context(), postgres.DeploymentTurn{
-		Write: postgres.Write{Key: deploymentKey("nobody"), Actor: "ann"}, Kind: fleet.OperationConverge, Limit: decide.OperationLimit,
+		Write: postgres.Write{Key: deploymentKey("nobody"), Actor: "ann"}, Kind: fleet.OperationConverge,
 	})
 	require.Equal(t, fleet.NotFound, fleet.KindOf(err))
 }

@@ -179,7 +179,7 @@ func (s *server) confirmAbsent(w http.ResponseWriter, r *http.Request) error {
 	if err := checkExtras(in.Instances); err != nil {
 		return err
 	}
-	answer, err := s.store.ConfirmAbsent(r.Context(), pass, in.Instances, s.absence)
+	answer, err := s.store.ConfirmAbsent(r.Context(), pass, in.Instances)
 	if err != nil {
 		return err
 	}

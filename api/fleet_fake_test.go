@@ -158,7 +158,6 @@ func withFleets(t *testing.T) (*region, *fleetFake) {
 	f := &fleetFake{objects: map[string]fleet.Object{}}
 	r := setup(t, func(d *Deps) {
 		f.Store, d.Store = d.Store, f
-		d.Waves = func(fleet.FleetSpec, []postgres.FleetMember) ([]int, int) { return nil, 1 }
 	})
 	f.started = func(w postgres.Write) (postgres.Started, error) {
 		o := f.declared(t, w.Key.Name, defaultProject)

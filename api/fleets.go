@@ -81,10 +81,7 @@ func (s *server) putFleet(ctx context.Context, in *putFleetInput) (out *accepted
 // fleetFrom makes the store's change of a request: everything is checked before its patch is
 // stored, and that before the transaction begins.
 func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (postgres.FleetPut, error) {
-	p := postgres.FleetPut{Start: in.Deploy, Assign: s.waves}
-	if s.waves == nil {
-		return p, noWaves()
-	}
+	p := postgres.FleetPut{Start: in.Deploy}
 	put := FleetPut{Project: in.Project}
 	patch, err := readFleet(raw, &put)
 	if err != nil {
@@ -108,11 +105,6 @@ func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (
 		return p, err
 	}
 	return p, s.fillPatch(ctx, &p, patch)
-}
-
-// noWaves is what a server says that was made without Deps.Waves.
-func noWaves() error {
-	return fleet.Errorf(fleet.Internal, "the API needs Waves to run fleet changes")
 }
 
 // readFleet splits a request; the patch may be large, and is given as it was sent.
@@ -208,10 +200,7 @@ func (s *server) turnFleet(ctx context.Context, on fleet.FleetEvent, in *turnFle
 	if err := checkTexts(nil, request.Reason); err != nil {
 		return nil, err
 	}
-	if s.waves == nil {
-		return nil, noWaves()
-	}
-	t := postgres.FleetTurn{On: on, Reason: request.Reason, Assign: s.waves}
+	t := postgres.FleetTurn{On: on, Reason: request.Reason}
 	if t.Write, err = s.write(ctx, key, in.MutationParams, raw); err != nil {
 		return nil, err
 	}

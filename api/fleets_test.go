@@ -43,7 +43,6 @@ func TestPutFleet(t *testing.T) {
 		p := f.puts[len(f.puts)-1]
 		require.True(t, p.Start)
 		require.Equal(t, "faster", p.Reason)
-		require.NotNil(t, p.Assign)
 		require.EqualValues(t, 7, p.IfMatch)
 		require.Equal(t, "k", p.Idempotency.Key)
 		require.Equal(t, map[string]string{"team": "a"}, p.Labels)
@@ -153,7 +152,6 @@ func TestFleetVerbs(t *testing.T) {
 			turn := f.turns[0]
 			require.Equal(t, c.on, turn.On)
 			require.Equal(t, "because", turn.Reason)
-			require.NotNil(t, turn.Assign)
 			require.EqualValues(t, 42, turn.IfMatch)
 			require.Equal(t, "k", turn.Idempotency.Key)
 			require.Equal(t, http.StatusAccepted, r.call(r.operator, http.MethodPost, speedUp+"/"+c.verb, nil).status, "no body is needed")
@@ -405,12 +403,4 @@ func TestListOperationsOfAFleetChange(t *testing.T) {
 		require.Len(t, ops, 1)
 		require.Equal(t, c.kind, ops[0].Kind)
 	}
-}
-
-func TestFleetChangesNeedWaves(t *testing.T) {
-	t.Parallel()
-	r := setup(t)
-	a := r.call(r.operator, http.MethodPut, speedUp, `{"change":{"patch":{}}}`)
-	require.Equal(t, http.StatusInternalServerError, a.status)
-	require.Contains(t, r.log.String(), "the API needs Waves")
 }

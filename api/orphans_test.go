@@ -10,14 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 const orphansB = "/api/v1/nodes/plant-1-b/orphans"
-
-var judge = postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent}
 
 func extra(name string, revision int64) fleet.Extra {
 	return fleet.Extra{
@@ -30,7 +27,7 @@ func orphaned(t *testing.T) (*region, postgres.ReconcilePass) {
 	t.Helper()
 	r := compared(t)
 	pass, _ := r.begin(1, "start")
-	answer, err := r.store.ConfirmAbsent(t.Context(), pass, []fleet.Extra{extra("ghost-1", 4), extra("ghost-2", 5), extra("ghost-3", 6)}, judge)
+	answer, err := r.store.ConfirmAbsent(t.Context(), pass, []fleet.Extra{extra("ghost-1", 4), extra("ghost-2", 5), extra("ghost-3", 6)})
 	require.NoError(t, err)
 	require.Len(t, answer.Wait, 3)
 	return r, pass
@@ -39,7 +36,7 @@ func orphaned(t *testing.T) (*region, postgres.ReconcilePass) {
 // dropped says what a comparison may drop now.
 func (r *region) dropped(pass postgres.ReconcilePass, extras ...fleet.Extra) []string {
 	r.t.Helper()
-	answer, err := r.store.ConfirmAbsent(r.t.Context(), pass, extras, judge)
+	answer, err := r.store.ConfirmAbsent(r.t.Context(), pass, extras)
 	require.NoError(r.t, err)
 	names := []string{}
 	for _, d := range answer.Drop {
@@ -156,7 +153,7 @@ func TestOrphans(t *testing.T) {
 		r, _ := orphaned(t)
 		_, err := r.store.ReplicasReported(t.Context(), fleet.ReplicasReport{Node: "plant-1-b", Replicas: []fleet.ReplicaStatus{{
 			ID: "0a1b2c3d4e5f", Phase: fleet.PhaseRunning, Health: fleet.HealthHealthy, Deployment: "web", Revision: 3,
-		}}}, postgres.ReplicaJudge{Unlisted: decide.UnlistedReplica, Cap: decide.DropCap})
+		}}})
 		require.NoError(t, err)
 		first := into[List[Orphan]](t, r.get(orphansB+"?limit=3"))
 		rest := into[List[Orphan]](t, r.get(orphansB+"?limit=3&cursor="+first.Next))
@@ -187,7 +184,7 @@ func TestOrphans(t *testing.T) {
 		}
 		_, err := r.store.ReplicasReported(t.Context(), fleet.ReplicasReport{Node: "plant-1-b", Replicas: []fleet.ReplicaStatus{
 			says("0a1b2c3d4e5f", "web"), says("0a1b2c3d4e60", "other"),
-		}}, postgres.ReplicaJudge{Unlisted: decide.UnlistedReplica, Cap: decide.DropCap})
+		}})
 		require.NoError(t, err)
 		own, other := r.token("admin", "default"), r.token("admin", "red")
 		approve := func(token, body string, status int) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -112,7 +111,7 @@ func (a *applying) putDeploymentOf(ctx context.Context, o *planned, w postgres.W
 		return nil, err
 	}
 	p := made.put(w)
-	p.Deploy, p.Reason, p.Limit = a.r.deploy, cmp.Or(o.deployment.reason, a.r.head.Reason), decide.OperationLimit
+	p.Deploy, p.Reason = a.r.deploy, cmp.Or(o.deployment.reason, a.r.head.Reason)
 	started, err := a.store.PutDeployment(ctx, p)
 	if err != nil {
 		return nil, err

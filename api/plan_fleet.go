@@ -59,10 +59,7 @@ func (p *planner) decideFleet(ctx context.Context, o *planned) error {
 }
 
 func (a *applying) putFleetOf(ctx context.Context, o *planned, w postgres.Write) (*acceptedOutput, error) {
-	if a.waves == nil {
-		return nil, noWaves()
-	}
-	p := postgres.FleetPut{Write: w, Spec: o.fleet.spec, Start: o.releases, Reason: o.fleet.put.Reason, Assign: a.waves}
+	p := postgres.FleetPut{Write: w, Spec: o.fleet.spec, Start: o.releases, Reason: o.fleet.put.Reason}
 	if p.Reason == "" {
 		p.Reason = a.r.head.Reason
 	}

@@ -30,7 +30,6 @@ func TestPlanOfFleetChanges(t *testing.T) {
 		require.Equal(t, "press create, speed-up create fleet", applied(a))
 		put := f.puts[0]
 		require.True(t, put.Start)
-		require.NotNil(t, put.Assign)
 		require.EqualValues(t, 1, put.Spec.Change.TemplateGeneration)
 		require.Equal(t, contentOfText([]byte(`{"b":1}`)), *put.Spec.Change.Patch)
 		_, err := r.store.OpenBody(t.Context(), put.Spec.Change.Patch.Hash)

@@ -40,10 +40,6 @@ type Deps struct {
 	Waker Waker
 	// NodeStarted is called when a node has said all that it holds since its start.
 	NodeStarted func(ctx context.Context, node fleet.NodeName) error
-	// Absence decides what becomes of what a node holds and its site does not expect.
-	Absence postgres.AbsenceJudge
-	// Waves orders the instances of a fleet change.
-	Waves postgres.WaveAssigner
 	// Executor runs modules; nil runs none.
 	Executor Executor
 	// Definitions make what replicas run; nil is by the embedded settings.
@@ -100,8 +96,6 @@ type server struct {
 	store       Store
 	waker       Waker
 	nodeStarted func(ctx context.Context, node fleet.NodeName) error
-	absence     postgres.AbsenceJudge
-	waves       postgres.WaveAssigner
 	executor    Executor
 	definitions *definition.Registry
 	flatten     *compose.Budget
@@ -146,9 +140,6 @@ func newServer(d Deps) (*server, error) {
 	if d.Store == nil || d.Waker == nil || d.NodeStarted == nil || d.Flatten == nil || d.Now == nil || d.Log == nil {
 		return nil, fleet.Errorf(fleet.Internal, "the API needs Store, Waker, NodeStarted, Flatten, Now and Log")
 	}
-	if d.Absence.Cap == nil || d.Absence.Absent == nil {
-		return nil, fleet.Errorf(fleet.Internal, "the API needs Absence")
-	}
 	if d.PendingTTL <= 0 || d.OperationLimit <= 0 {
 		return nil, fleet.Errorf(fleet.Invalid, "the pending TTL and the operation limit must be positive")
 	}
@@ -175,7 +166,7 @@ func newServer(d Deps) (*server, error) {
 		return nil, err
 	}
 	return &server{
-		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, absence: d.Absence, waves: d.Waves, executor: d.Executor,
+		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, executor: d.Executor,
 		definitions: d.Definitions, flatten: d.Flatten, limits: d.Limits,
 		packed: newPacked(), reading: newReading(readingTotal*(d.Limits.MaxBytes+envelopeRoom), readingShare*(d.Limits.MaxBytes+envelopeRoom), stallLimit),
 		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),

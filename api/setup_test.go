@@ -19,7 +19,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/compose"
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -102,8 +101,7 @@ func setup(t *testing.T, change ...func(*Deps)) *region {
 			r.started = append(r.started, node)
 			return nil
 		},
-		Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent},
-		Region:  "test", WebURL: "http://web.test", TemporalNamespace: "holdfast",
+		Region: "test", WebURL: "http://web.test", TemporalNamespace: "holdfast",
 		PendingTTL: 5 * time.Minute, OperationLimit: time.Minute,
 		Refused: func(said audit.Refusal) {
 			r.mu.Lock()

@@ -160,7 +160,7 @@ type reconcileStore interface {
 	ExpectedSet(ctx context.Context, site fleet.SiteName) (fleet.ExpectedSet, error)
 	MakeTickets(ctx context.Context, in postgres.TicketRequest) (postgres.Tickets, error)
 	SeeStops(ctx context.Context, site fleet.SiteName, names []fleet.InstanceName) ([]fleet.StopSeen, error)
-	ConfirmAbsent(ctx context.Context, pass postgres.ReconcilePass, extras []fleet.Extra, judge postgres.AbsenceJudge) (fleet.Absence, error)
+	ConfirmAbsent(ctx context.Context, pass postgres.ReconcilePass, extras []fleet.Extra) (fleet.Absence, error)
 	ReportReconcile(ctx context.Context, pass postgres.ReconcilePass, report fleet.ReconcileReport) error
 	AskReconcile(ctx context.Context, in postgres.ReconcileRequest) (postgres.Operation, error)
 	AskReconciles(ctx context.Context, in postgres.ReconcileRequest) ([]postgres.Operation, error)

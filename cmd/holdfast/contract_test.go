@@ -15,7 +15,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -49,7 +48,6 @@ func shellOn(t *testing.T, store *postgres.Store, executor api.Executor) *shell 
 	limits := compose.DefaultLimits()
 	handler, err := api.New(api.Deps{
 		Store: store, Waker: wakeNobody{}, NodeStarted: func(context.Context, fleet.NodeName) error { return nil },
-		Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent},
 		Flatten: compose.NewBudget(2 * int64(limits.MaxBytes)), Limits: limits, Region: testkit.Region,
 		PendingTTL: time.Minute, OperationLimit: time.Minute, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Executor: executor,

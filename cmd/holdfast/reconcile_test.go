@@ -44,7 +44,7 @@ func (c *comparedNode) compare(report fleet.ReconcileReport, extras ...fleet.Ext
 	require.NoError(c, err)
 	pass, err := c.ReconcileOf(c.Context(), []byte(id), time.Minute)
 	require.NoError(c, err)
-	answer, err := c.ConfirmAbsent(c.Context(), pass, extras, postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent})
+	answer, err := c.ConfirmAbsent(c.Context(), pass, extras)
 	require.NoError(c, err)
 	report.Set, report.Waiting, report.Dropped = fleet.SetVersion{Era: 1}, len(answer.Wait), len(answer.Drop)
 	for _, d := range answer.Wait {
@@ -117,7 +117,7 @@ func TestReconcile(t *testing.T) {
 	t.Run("lists replicas that nobody knows after the instances, and approves them", func(t *testing.T) { // X3, X28
 		_, err := node.ReplicasReported(t.Context(), fleet.ReplicasReport{Node: "plant-1-b", Replicas: []fleet.ReplicaStatus{{
 			ID: "0a1b2c3d4e5f", Phase: fleet.PhaseRunning, Health: fleet.HealthHealthy, Deployment: "web", Revision: 3,
-		}}}, postgres.ReplicaJudge{Unlisted: decide.UnlistedReplica, Cap: decide.DropCap})
+		}}})
 		require.NoError(t, err)
 		require.Equal(t, "orphan/plant-1-b/ghost-2\norphan/plant-1-b/replica/0a1b2c3d4e5f\n", s.ok("orphans", "list", "plant-1-b", "-o", "name").stdout)
 		require.Regexp(t, `replica/0a1b2c3d4e5f +web +running +3 .* never_known`, s.ok("orphans", "list", "plant-1-b").stdout)

@@ -30,7 +30,7 @@ const stopMargin = 30 * time.Second
 // deploymentCase makes the plan of one visit. What is to end is bounded by MaxPerVisit.
 type deploymentCase struct {
 	v     deploymentView
-	plan  DeploymentPlan
+	plan  fleet.DeploymentPlan
 	state fleet.DeploymentState
 	// left is how many steps more this visit may take.
 	left int
@@ -39,7 +39,7 @@ type deploymentCase struct {
 }
 
 func newDeploymentCase(v deploymentView) *deploymentCase {
-	return &deploymentCase{v: v, state: v.State, left: MaxPerVisit, plan: DeploymentPlan{
+	return &deploymentCase{v: v, state: v.State, left: MaxPerVisit, plan: fleet.DeploymentPlan{
 		Attempts: v.Attempts, Crashes: v.Crashes, NextAttempt: v.NextAttempt, Owed: v.Owed, Began: v.Began, BeganVersion: v.BeganVersion,
 	}}
 }
@@ -61,7 +61,7 @@ func (c *deploymentCase) next(at time.Time) {
 }
 
 // step takes one of the steps of this visit, or leaves it for the next.
-func (c *deploymentCase) step(to *[]ReplicaStep, s ReplicaStep) bool {
+func (c *deploymentCase) step(to *[]fleet.ReplicaStep, s fleet.ReplicaStep) bool {
 	if c.left == 0 {
 		c.plan.More = true
 		return false
@@ -72,7 +72,7 @@ func (c *deploymentCase) step(to *[]ReplicaStep, s ReplicaStep) bool {
 }
 
 func (c *deploymentCase) terminate(r fleet.ReplicaSeen, reason, message string) {
-	if c.step(&c.plan.Terminate, ReplicaStep{r.ID, reason, message}) {
+	if c.step(&c.plan.Terminate, fleet.ReplicaStep{ID: r.ID, Reason: reason, Message: message}) {
 		c.made = true
 		c.next(c.v.At.Add(r.Stop + stopMargin))
 		// Nobody will say once more that it ended.
@@ -96,7 +96,7 @@ func (c *deploymentCase) endEnding() int {
 	for _, r := range c.v.ending {
 		by := goneBy(r)
 		reason, message := goneFor(r, c.v.At, by)
-		if reason == "" || !c.step(&c.plan.End, ReplicaStep{r.ID, reason, message}) {
+		if reason == "" || !c.step(&c.plan.End, fleet.ReplicaStep{ID: r.ID, Reason: reason, Message: message}) {
 			left++
 			c.next(by)
 		}
@@ -214,7 +214,7 @@ func (c *deploymentCase) replaced(r fleet.ReplicaSeen) {
 func (c *deploymentCase) failAway() {
 	for _, r := range c.v.away {
 		if r.State != fleet.ReplicaUnhealthy {
-			c.step(&c.plan.Fail, ReplicaStep{r.ID, ReasonNodeLost, fmt.Sprintf("node %s is not heard", r.Node)})
+			c.step(&c.plan.Fail, fleet.ReplicaStep{ID: r.ID, Reason: ReasonNodeLost, Message: fmt.Sprintf("node %s is not heard", r.Node)})
 		}
 	}
 }

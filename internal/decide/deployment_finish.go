@@ -11,7 +11,7 @@ import (
 
 // finished adds what follows from the steps: how operations end, the conditions, what is waited for
 // and until when.
-func (c *deploymentCase) finished() DeploymentPlan {
+func (c *deploymentCase) finished() fleet.DeploymentPlan {
 	c.finishOperations()
 	c.plan.Conditions = []fleet.DeploymentCondition{c.available(), c.progressing(), c.degraded()}
 	c.waitForReplicas()

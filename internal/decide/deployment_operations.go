@@ -50,14 +50,14 @@ func (c *deploymentCase) finishOperations() {
 	}
 }
 
-func (c *deploymentCase) finish(op fleet.DeploymentOperation) (OperationFinish, bool) {
+func (c *deploymentCase) finish(op fleet.DeploymentOperation) (fleet.OperationFinish, bool) {
 	o := operationCase{c, op}
 	for _, r := range operationRules {
 		if r.when(o) {
-			return OperationFinish{ID: op.ID, State: r.state, Reason: r.reason, Message: r.say(o)}, true
+			return fleet.OperationFinish{ID: op.ID, State: r.state, Reason: r.reason, Message: r.say(o)}, true
 		}
 	}
-	return OperationFinish{}, false
+	return fleet.OperationFinish{}, false
 }
 
 func say(s string) func(operationCase) string { return func(operationCase) string { return s } }
@@ -133,7 +133,7 @@ func (o operationCase) olderRuns() bool {
 
 // endsNow says that this visit takes a replica for gone.
 func (c *deploymentCase) endsNow(r fleet.ReplicaSeen) bool {
-	return slices.ContainsFunc(c.plan.End, func(s ReplicaStep) bool { return s.ID == r.ID })
+	return slices.ContainsFunc(c.plan.End, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
 }
 
 func (v deploymentView) misplacedRuns() bool {

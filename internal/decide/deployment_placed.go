@@ -16,11 +16,11 @@ const RoomAgain = 15 * time.Second
 // ReasonOldFirst ends a replica before its replacement starts, because no other node could take it.
 const ReasonOldFirst = "old_before_new"
 
-// Placed is the plan with what became of its placement: it says what is missing, and looks again.
+// WithPlaces is the plan with what became of its placement: it says what is missing, and looks again.
 // Where the only room is what one of those to be replaced leaves, that ends first, unless something
 // ends anyway or the last new one is not healthy yet. The plan is to be carried out afterwards, with Create
 // replicas on got.Nodes.
-func (p DeploymentPlan) Placed(seen fleet.DeploymentSeen, got Placed) DeploymentPlan {
+func WithPlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) fleet.DeploymentPlan {
 	if p.Create == 0 || got.Missing == 0 {
 		return p
 	}
@@ -31,7 +31,7 @@ func (p DeploymentPlan) Placed(seen fleet.DeploymentSeen, got Placed) Deployment
 		p.Next = again
 	}
 	if old, found := v.yields(got.Yield); found && p.Create == 0 && len(p.Terminate)+len(v.ending) == 0 && len(heard(v.good)) == len(v.good) {
-		return p.oldFirst(old, seen.At)
+		return oldFirst(p, old, seen.At)
 	}
 	if p.Create == 0 && len(v.good) == 0 {
 		p.Events = slices.DeleteFunc(p.Events, func(e fleet.DeploymentEvent) bool { return e == fleet.DeploymentBegun })
@@ -91,10 +91,10 @@ func (v deploymentView) yields(ids []fleet.ReplicaID) (fleet.ReplicaSeen, bool) 
 	return fleet.ReplicaSeen{}, false
 }
 
-func (p DeploymentPlan) oldFirst(old fleet.ReplicaSeen, now time.Time) DeploymentPlan {
+func oldFirst(p fleet.DeploymentPlan, old fleet.ReplicaSeen, now time.Time) fleet.DeploymentPlan {
 	p.Rule = ReasonOldFirst
 	p.Message = fmt.Sprintf("replica %s ends before its replacement starts: that takes its place on node %s, and there is no other room", old.ID, old.Node)
-	p.Terminate = []ReplicaStep{{old.ID, ReasonOldFirst, p.Message}}
+	p.Terminate = []fleet.ReplicaStep{{ID: old.ID, Reason: ReasonOldFirst, Message: p.Message}}
 	p.Awaited = "the end of replica " + string(old.ID)
 	p.Next = now.Add(old.Stop + stopMargin)
 	return p

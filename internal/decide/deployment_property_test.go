@@ -164,7 +164,7 @@ func (g *region) rounds(t *rapid.T) {
 }
 
 // noPlace says that the deployment waits for a node, which nobody here will bring.
-func noPlace(p decide.DeploymentPlan) bool {
+func noPlace(p fleet.DeploymentPlan) bool {
 	switch p.Rule {
 	case decide.NoRoom, decide.NoNode, decide.PortsTaken:
 		return true

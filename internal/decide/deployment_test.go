@@ -112,7 +112,7 @@ func crashes(n int, next time.Duration) changed {
 func owes(n int) changed { return func(s *fleet.DeploymentSeen) { s.Owed = n } }
 
 // ids are the last digits of the replicas.
-func ids(steps []decide.ReplicaStep) string {
+func ids(steps []fleet.ReplicaStep) string {
 	s := ""
 	for _, x := range steps {
 		s += string(x.ID[11:])

@@ -39,7 +39,7 @@ type region struct {
 	sick    bool    // what is started now exits, what ran before runs on
 	made    int
 	removed bool // the declaration is gone
-	last    decide.DeploymentPlan
+	last    fleet.DeploymentPlan
 	began   time.Time // of the last transaction: rows that moved bear it
 }
 
@@ -136,7 +136,7 @@ func (g *region) rooms() []fleet.NodeRoom {
 const waited = 50 * time.Millisecond
 
 // visit looks, decides and acts once.
-func (g *region) visit() decide.DeploymentPlan {
+func (g *region) visit() fleet.DeploymentPlan {
 	g.began, g.now = g.now, g.now.Add(waited)
 	seen := g.look()
 	plan := decide.Deployment(seen)
@@ -147,7 +147,7 @@ func (g *region) visit() decide.DeploymentPlan {
 			Count: plan.Create, Driver: fleet.DriverProcess, Resources: fleet.Resources{CPU: 1}, Ports: g.ports,
 			LostBefore: g.now.Add(-30 * time.Second), Spec: g.seen.Placement,
 		}, g.rooms())
-		plan = plan.Placed(seen, placed)
+		plan = decide.WithPlaces(plan, seen, placed)
 	}
 	g.promises(seen, plan)
 	g.carryOut(plan, placed.Nodes)
@@ -170,7 +170,7 @@ func runningNow(seen fleet.DeploymentSeen) (healthy, live int) {
 }
 
 // promises are what holds of every plan.
-func (g *region) promises(seen fleet.DeploymentSeen, p decide.DeploymentPlan) {
+func (g *region) promises(seen fleet.DeploymentSeen, p fleet.DeploymentPlan) {
 	t := g.t
 	require.NotEmpty(t, p.Rule)
 	require.Len(t, p.Conditions, 3)
@@ -218,7 +218,7 @@ func (g *region) toReplace(r fleet.ReplicaSeen) bool {
 }
 
 // keepsHealthy: what is ended leaves as many healthy as are to run, or as there were.
-func (g *region) keepsHealthy(seen fleet.DeploymentSeen, p decide.DeploymentPlan, over bool) {
+func (g *region) keepsHealthy(seen fleet.DeploymentSeen, p fleet.DeploymentPlan, over bool) {
 	if over || p.Rule == decide.ReasonOldFirst {
 		require.True(g.t, over || len(p.Terminate) == 1 && p.Create == 0, "one at a time ends before its replacement")
 		return
@@ -226,20 +226,20 @@ func (g *region) keepsHealthy(seen fleet.DeploymentSeen, p decide.DeploymentPlan
 	before, _ := runningNow(seen)
 	after := seen
 	after.Replicas = slices.DeleteFunc(slices.Clone(seen.Replicas), func(r fleet.ReplicaSeen) bool {
-		return slices.ContainsFunc(p.Terminate, func(s decide.ReplicaStep) bool { return s.ID == r.ID })
+		return slices.ContainsFunc(p.Terminate, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
 	})
 	left, _ := runningNow(after)
 	require.GreaterOrEqual(g.t, left, min(seen.Target, before), "%s ends too many: %s", p.Rule, ids(p.Terminate))
 	for _, r := range seen.Replicas {
-		ends := slices.ContainsFunc(p.Terminate, func(s decide.ReplicaStep) bool { return s.ID == r.ID })
+		ends := slices.ContainsFunc(p.Terminate, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
 		require.False(g.t, ends && left < seen.Target && g.unsaid(r), "%s ends %s, of which its node has still to speak", p.Rule, r.ID)
 	}
 }
 
 // inTime: what its node looks at, and may make healthy yet, is not taken for one that starts too slowly.
-func (g *region) inTime(seen fleet.DeploymentSeen, p decide.DeploymentPlan) {
+func (g *region) inTime(seen fleet.DeploymentSeen, p fleet.DeploymentPlan) {
 	for _, r := range seen.Replicas {
-		late := slices.ContainsFunc(p.Terminate, func(s decide.ReplicaStep) bool {
+		late := slices.ContainsFunc(p.Terminate, func(s fleet.ReplicaStep) bool {
 			return s.ID == r.ID && s.Reason == fleet.ReasonStartupDeadline
 		})
 		require.False(g.t, late && seen.At.Before(r.Since.Add(seen.Startup+seen.Settle)), "%s had time until it is healthy", r.ID)
@@ -248,7 +248,7 @@ func (g *region) inTime(seen fleet.DeploymentSeen, p decide.DeploymentPlan) {
 
 // knows: a stop, a restart or a destroy succeeds when nothing older may run, for all that nodes said, and is
 // unknown only when something may.
-func (g *region) knows(seen fleet.DeploymentSeen, p decide.DeploymentPlan) {
+func (g *region) knows(seen fleet.DeploymentSeen, p fleet.DeploymentPlan) {
 	for _, f := range p.Finish {
 		op := seen.Operations[slices.IndexFunc(seen.Operations, func(o fleet.DeploymentOperation) bool { return o.ID == f.ID })]
 		stops := f.Reason == "stopped" || f.Reason == "destroyed"
@@ -280,7 +280,7 @@ func (g *region) back(n *worldNode) {
 	}
 }
 
-func (g *region) carryOut(p decide.DeploymentPlan, nodes []fleet.NodeName) {
+func (g *region) carryOut(p fleet.DeploymentPlan, nodes []fleet.NodeName) {
 	for _, e := range p.Events {
 		g.seen.State, _ = g.seen.State.Next(e)
 		if e == fleet.DeploymentGone {

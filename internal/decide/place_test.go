@@ -236,7 +236,7 @@ func TestPlanIsPlaced(t *testing.T) {
 	update := deployment(released(2, 2), began(2, 2), has(replica(1), replica(2)))
 	noRoom := decide.Placed{Missing: 1, Reason: decide.PortsTaken, Message: "what is missing"}
 
-	waits := decide.Deployment(update).Placed(update, noRoom)
+	waits := decide.WithPlaces(decide.Deployment(update), update, noRoom)
 	require.Equal(t, decide.PortsTaken, waits.Rule)
 	require.Equal(t, noon.Add(15*time.Second), waits.Next)
 	require.Empty(t, waits.Terminate)
@@ -244,28 +244,28 @@ func TestPlanIsPlaced(t *testing.T) {
 	require.False(t, waits.Done)
 
 	noRoom.Yield = []fleet.ReplicaID{replica(2).ID}
-	yields := decide.Deployment(update).Placed(update, noRoom)
+	yields := decide.WithPlaces(decide.Deployment(update), update, noRoom)
 	require.Equal(t, decide.ReasonOldFirst, yields.Rule)
 	require.Equal(t, "2", ids(yields.Terminate))
 	require.Contains(t, yields.Message, "on node n2")
 	require.Equal(t, noon.Add(40*time.Second), yields.Next, "it has 10 s to stop, and its node as long as any to say so")
 	short := deployment(released(2, 2), began(2, 2), target(3, 1), has(replica(1), replica(2)))
-	require.Equal(t, "2", ids(decide.Deployment(short).Placed(short, noRoom).Terminate), "also where there was no room for all before")
+	require.Equal(t, "2", ids(decide.WithPlaces(decide.Deployment(short), short, noRoom).Terminate), "also where there was no room for all before")
 	for _, waits := range []fleet.ReplicaSeen{replica(3, version(2), state(fleet.ReplicaStarting)), replica(3, ending(time.Second)), replica(3, version(2), unheard(time.Second))} {
 		busy := deployment(released(2, 2), began(2, 2), target(4, 1), has(replica(1), replica(2), waits))
-		require.Empty(t, decide.Deployment(busy).Placed(busy, noRoom).Terminate, "one at a time: %s", waits.State)
+		require.Empty(t, decide.WithPlaces(decide.Deployment(busy), busy, noRoom).Terminate, "one at a time: %s", waits.State)
 	}
 	both := deployment(released(2, 2), began(2, 2), target(4, 1), has(replica(1), replica(2), replica(3, exited), replica(4, ending(time.Second))))
-	require.Equal(t, "3", ids(decide.Deployment(both).Placed(both, noRoom).Terminate), "one ends, and one is told to")
+	require.Equal(t, "3", ids(decide.WithPlaces(decide.Deployment(both), both, noRoom).Terminate), "one ends, and one is told to")
 
 	more := deployment(target(3, 1), has(replica(1)))
-	require.Empty(t, decide.Deployment(more).Placed(more, noRoom).Terminate, "nothing is to be replaced")
+	require.Empty(t, decide.WithPlaces(decide.Deployment(more), more, noRoom).Terminate, "nothing is to be replaced")
 
 	first := deployment(fresh, target(2, 1))
-	plan := decide.Deployment(first).Placed(first, decide.Placed{Missing: 2, Reason: decide.NoRoom, Message: "x"})
+	plan := decide.WithPlaces(decide.Deployment(first), first, decide.Placed{Missing: 2, Reason: decide.NoRoom, Message: "x"})
 	require.Empty(t, plan.Events, "nothing is begun")
 	require.Zero(t, plan.Create)
-	plan = decide.Deployment(first).Placed(first, decide.Placed{Nodes: []fleet.NodeName{"a"}, Missing: 1, Reason: decide.NoRoom, Message: "x"})
+	plan = decide.WithPlaces(decide.Deployment(first), first, decide.Placed{Nodes: []fleet.NodeName{"a"}, Missing: 1, Reason: decide.NoRoom, Message: "x"})
 	require.Equal(t, []fleet.DeploymentEvent{fleet.DeploymentBegun}, plan.Events)
 	require.Equal(t, 1, plan.Create)
 }

@@ -28,10 +28,10 @@ func ParseExecutorNetworks(texts []string) (ExecutorNetworks, error) {
 }
 
 // Allow refuses an address that is neither the caller's nor in one of the networks. The zero caller has no
-// address of its own.
+// address, as on a Unix socket, and may be anywhere.
 func (n ExecutorNetworks) Allow(caller, ip netip.Addr) error {
 	caller, ip = plainIP(caller), plainIP(ip)
-	if ip == caller || slices.ContainsFunc(n, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+	if !caller.IsValid() || ip == caller || slices.ContainsFunc(n, func(p netip.Prefix) bool { return p.Contains(ip) }) {
 		return nil
 	}
 	return Errorf(Denied, "the executor's address %s %s", ip, notTheCallers).At("executorAddress").WithHint(executorHint)

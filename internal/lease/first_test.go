@@ -26,15 +26,15 @@ func TestModelDeclaredFirst(t *testing.T) {
 	} {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
-			held, until := 0, max(1, h.until-slower)
-			e := explore(rules{ttl: 3, until: until, yield: 6, asyncMe: true, budget: budget(h.of)}, func(m *model, w world) {
+			held := 0
+			e := explore(rules{ttl: 3, until: h.until, yield: 6, asyncMe: true, budget: budget(h.of)}, func(m *model, w world) {
 				if w.highest > 0 {
 					held++
 				}
 				if w.highest > 0 && w.holder == 1 {
 					m.fail("b was declared standby, and holds epoch %d", w.highest)
 				}
-				if len(h.of) == 0 && w.now == Instant(until)*beat && slower == 0 && !w.active(0) {
+				if len(h.of) == 0 && w.now == Instant(h.until)*beat && !w.active(0) {
 					m.fail("nobody holds at the end")
 				}
 			})

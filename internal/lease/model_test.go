@@ -350,7 +350,7 @@ func TestModel(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
 			worlds, calmed := 0, 0
-			e := explore(rules{ttl: h.ttl, until: h.until - slower + *bound, budget: budget(h.of), rivals: h.rivals}, func(m *model, w world) {
+			e := explore(rules{ttl: h.ttl, until: h.until + *bound, budget: budget(h.of), rivals: h.rivals}, func(m *model, w world) {
 				if worlds++; worlds%97 != 0 {
 					return
 				}

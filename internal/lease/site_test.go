@@ -28,7 +28,7 @@ func TestModelIsolatedRun(t *testing.T) {
 	hunt(t)
 	t.Parallel()
 	both, never := 0, 0
-	e := explore(rules{ttl: 3, until: 7 - slower, run: true, budget: budget(map[fault]int8{cut: 2, crash: 1, ending: 1})}, func(m *model, w world) {
+	e := explore(rules{ttl: 3, until: 7, run: true, budget: budget(map[fault]int8{cut: 2, crash: 1, ending: 1})}, func(m *model, w world) {
 		for seat := range 2 {
 			c := m.cands.get(w.cands[seat])
 			if !w.guards[seat].unbounded {
@@ -95,7 +95,7 @@ func TestModelRevokedRun(t *testing.T) {
 	hunt(t)
 	t.Parallel()
 	hunt := func(bad misuse) (e *explorer, followed int) {
-		all := rules{ttl: 3, until: 9 - slower, run: true, bad: bad, budget: budget(map[fault]int8{revoking: 1, crash: 1, ending: 1})}
+		all := rules{ttl: 3, until: 9, run: true, bad: bad, budget: budget(map[fault]int8{revoking: 1, crash: 1, ending: 1})}
 		e = explore(all, func(m *model, w world) {
 			if w.active(0) && w.active(1) { // without an end or with one
 				m.fail("two actives, and everybody is there")
@@ -132,7 +132,7 @@ func TestModelPausedRun(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
 			hunt := func(bad misuse) (e *explorer, followed int) {
-				all := rules{ttl: 3, until: 8 - slower, run: true, bad: bad, budget: budget(h.of)}
+				all := rules{ttl: 3, until: 8, run: true, bad: bad, budget: budget(h.of)}
 				e = explore(all, func(m *model, w world) {
 					if w.active(0) && w.active(1) && m.budget[cut] == 0 { // without an end or with one
 						m.fail("two actives, and everybody is there")

@@ -249,7 +249,7 @@ func (s *Server) deregister(ctx context.Context, id fleet.ConnectionID, replicas
 	if !replicasEnded || s.o.Replicas == nil {
 		return s.o.Store.DeregisterConnection(ctx, id, IdentityOf(ctx).Name)
 	}
-	subjects, err := s.o.Replicas.NodeStopped(ctx, id, IdentityOf(ctx).Name, replicaJudge())
-	s.wakes.add(subjects)
+	heard, err := s.o.Replicas.NodeStopped(ctx, id, IdentityOf(ctx).Name)
+	s.wakes.add(heard.Wake)
 	return err
 }

@@ -76,7 +76,8 @@ func (s *Server) keepReport(ctx context.Context, c *connection, sequence uint64,
 func (s *Server) writeReport(ctx context.Context, report fleet.ReplicasReport) ([]string, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
-	return s.o.Replicas.ReplicasReported(ctx, report, replicaJudge())
+	heard, err := s.o.Replicas.ReplicasReported(ctx, report)
+	return heard.Wake, err
 }
 
 func reportOf(c *connection, in *nodev1.ReplicasReport) (fleet.ReplicasReport, error) {

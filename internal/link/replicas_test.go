@@ -50,23 +50,23 @@ func (l *ledger) with(o *link.Options) {
 }
 
 func (l *ledger) ReplicasReported(
-	_ context.Context, r fleet.ReplicasReport, _ postgres.ReplicaJudge,
-) ([]string, error) {
+	_ context.Context, r fleet.ReplicasReport,
+) (postgres.ReplicasHeard, error) {
 	if l.take != nil {
 		if err := l.take(r); err != nil {
-			return nil, err
+			return postgres.ReplicasHeard{}, err
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reports = append(l.reports, r)
-	return []string{"deployment.web"}, nil
+	return postgres.ReplicasHeard{Wake: []string{"deployment.web"}}, nil
 }
 
 func (l *ledger) NodeStopped(
-	ctx context.Context, id fleet.ConnectionID, identity string, _ postgres.ReplicaJudge,
-) ([]string, error) {
-	return []string{"stopped." + identity}, l.region.store.DeregisterConnection(ctx, id, identity)
+	ctx context.Context, id fleet.ConnectionID, identity string,
+) (postgres.ReplicasHeard, error) {
+	return postgres.ReplicasHeard{Wake: []string{"stopped." + identity}}, l.region.store.DeregisterConnection(ctx, id, identity)
 }
 
 func (l *ledger) NodeSetVersion(_ context.Context, node fleet.NodeName) (era, version int64, err error) {

@@ -56,12 +56,11 @@ type serverStore interface {
 
 // ReplicaStore is what the link needs of replicas. Errors are *fleet.Error.
 type ReplicaStore interface {
-	// ReplicasReported is durable when it returns; it gives the subjects to wake. It may be repeated.
+	// ReplicasReported is durable when it returns. It may be repeated.
 	// It is gone when the report's connection has ended: a later one may have said more.
-	ReplicasReported(ctx context.Context, r fleet.ReplicasReport, judge postgres.ReplicaJudge) ([]string, error)
-	// NodeStopped deregisters a connection whose node ended all of its replicas, and gives the subjects to
-	// wake. It may be repeated.
-	NodeStopped(ctx context.Context, id fleet.ConnectionID, identity string, judge postgres.ReplicaJudge) ([]string, error)
+	ReplicasReported(ctx context.Context, r fleet.ReplicasReport) (postgres.ReplicasHeard, error)
+	// NodeStopped deregisters a connection whose node ended all of its replicas. It may be repeated.
+	NodeStopped(ctx context.Context, id fleet.ConnectionID, identity string) (postgres.ReplicasHeard, error)
 	// NodeSetVersion is which version of its set a node should have, 0 for one that never had any;
 	// NodeSetVersions those of the nodes whose streams a server holds.
 	NodeSetVersion(ctx context.Context, node fleet.NodeName) (era, version int64, err error)

@@ -153,7 +153,7 @@ func (x *benchmark) batch(n int) {
 		x.serve(id, node)
 	}
 	x.timed("end", func() error {
-		ended, err := x.s.EndBatch(x.Context(), id, endOfDelivery)
+		ended, err := x.s.EndBatch(x.Context(), id)
 		require.Equal(x, fleet.MaxBatchItems, ended.Succeeded)
 		return err
 	})

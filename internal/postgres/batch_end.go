@@ -4,18 +4,19 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// EndBatch ends every delivery of a batch that is open, as judge says, with the operations
+// EndBatch ends every delivery of a batch that is open, with the operations
 // that it served, what is owed, its event and its target. An ended batch stays as it ended.
-func (s *Store) EndBatch(ctx context.Context, id fleet.BatchID, judge EndJudge) (BatchEnded, error) {
+func (s *Store) EndBatch(ctx context.Context, id fleet.BatchID) (BatchEnded, error) {
 	var out BatchEnded
 	err := s.inBatch(ctx, "end", id, func(w *batchWork) error {
 		out = BatchEnded{}
 		if w.batch.State == batchOpen {
-			if err := w.end(ctx, judge); err != nil {
+			if err := w.end(ctx); err != nil {
 				return err
 			}
 		}
@@ -47,12 +48,12 @@ type itemEnd struct {
 	Moved bool
 }
 
-func (w *batchWork) end(ctx context.Context, judge EndJudge) error {
+func (w *batchWork) end(ctx context.Context) error {
 	lease, err := w.lease(ctx)
 	if err != nil {
 		return err
 	}
-	ends, err := w.judge(ctx, judge, lease)
+	ends, err := w.judge(ctx, lease)
 	if err != nil {
 		return err
 	}
@@ -71,8 +72,8 @@ func (w *batchWork) end(ctx context.Context, judge EndJudge) error {
 	return w.close(ctx, batchEnded, "")
 }
 
-// judge asks how each open delivery ends.
-func (w *batchWork) judge(ctx context.Context, judge EndJudge, lease *db.SiteLease) ([]itemEnd, error) {
+// judge says how each open delivery ends.
+func (w *batchWork) judge(ctx context.Context, lease *db.SiteLease) ([]itemEnd, error) {
 	targets, err := w.targets(ctx)
 	if err != nil {
 		return nil, err
@@ -94,7 +95,7 @@ func (w *batchWork) judge(ctx context.Context, judge EndJudge, lease *db.SiteLea
 			ID: fleet.DeliveryID(d.ID), Revision: revisionOf(e.rev), Node: fleet.NodeName(d.Node), Epoch: d.Epoch,
 			Since: d.CreatedAt, Deadline: d.DeadlineAt, Batch: fleet.BatchID(w.batch.ID), Targets: asApplied(e.targets),
 		}
-		e.End = judge(seen, fleet.Durability(e.rev.Durability))
+		e.End = decide.EndOfDelivery(seen, fleet.Durability(e.rev.Durability))
 		e.Message = bounded(e.Message)
 		e.Subject, e.Delivery = w.subject(d.Name), seen.ID
 		if e.State == fleet.DeliverySucceeded && stagedOnly(e.targets) {

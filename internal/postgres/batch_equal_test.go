@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -110,7 +111,7 @@ func (w *walked) end() {
 	if seen.Open == nil {
 		return
 	}
-	e := endOfDelivery(*seen.Open, fleet.Durability(scan[string](w.bench,
+	e := decide.EndOfDelivery(*seen.Open, fleet.Durability(scan[string](w.bench,
 		"SELECT durability FROM revisions WHERE name = $1 AND revision = $2", w.of.Instance, seen.Open.Revision.Version.Revision)))
 	e.Subject, e.Delivery = w.of, seen.Open.ID
 	_, err = w.End(w.ctx(), e)

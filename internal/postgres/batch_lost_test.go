@@ -261,7 +261,7 @@ func (b *bench) serveBatch(r postgres.BatchRelease) error {
 			return err
 		}
 	}
-	_, err = b.EndBatch(b.ctx(), r.ID, endOfDelivery)
+	_, err = b.EndBatch(b.ctx(), r.ID)
 	return err
 }
 

@@ -9,12 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
-
-var endOfDelivery = decide.EndOfDelivery
 
 const rollout = fleet.FleetName("rollout")
 
@@ -140,7 +137,7 @@ func (b *bench) apply(id fleet.BatchID, node fleet.NodeName) {
 
 func (b *bench) endBatch(id fleet.BatchID) postgres.BatchEnded {
 	b.t.Helper()
-	out, err := b.EndBatch(b.ctx(), id, endOfDelivery)
+	out, err := b.EndBatch(b.ctx(), id)
 	require.NoError(b.t, err)
 	return out
 }

@@ -79,10 +79,6 @@ type BatchMiss struct {
 	Message string
 }
 
-// EndJudge says how a delivery ends, from what its nodes made of it and how durable it has
-// to be; only State, Operation, Reason, Message and Owe are read.
-type EndJudge func(open fleet.DeliverySeen, durability fleet.Durability) fleet.End
-
 // BatchEnded counts how the items of a batch ended.
 type BatchEnded struct {
 	Succeeded int `json:"succeeded"`

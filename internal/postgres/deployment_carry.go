@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
@@ -20,13 +21,17 @@ const looksPerVisit = 5
 
 // visit sees, decides and acts. Reports go on meanwhile: when they moved what the plan is about, it
 // looks and decides anew. Each time more rows are locked, so that soon nothing moves any more.
-func (w *deploymentWork) visit(ctx context.Context, judge DeploymentJudge) (DeploymentVisited, error) {
+func (w *deploymentWork) visit(ctx context.Context) (DeploymentVisited, error) {
 	for range looksPerVisit {
 		l, err := w.look(ctx)
 		if err != nil {
 			return DeploymentVisited{}, err
 		}
-		c := carrying{deploymentWork: w, looked: l, plan: judge.Decide(l.seen), judge: judge}
+		decided := decide.Deployment(l.seen)
+		if w.looked != nil {
+			w.looked(w.name())
+		}
+		c := carrying{deploymentWork: w, looked: l, decided: decided, plan: decided}
 		current, err := c.prepare(ctx)
 		if err != nil {
 			return DeploymentVisited{}, err
@@ -46,8 +51,8 @@ func (w *deploymentWork) visit(ctx context.Context, judge DeploymentJudge) (Depl
 type carrying struct {
 	*deploymentWork
 	looked
-	plan     DeploymentPlan
-	judge    DeploymentJudge
+	decided  fleet.DeploymentPlan
+	plan     fleet.DeploymentPlan // with its places
 	created  []newReplica
 	steps    map[fleet.ReplicaID]db.LockReplicasRow // those that are to be moved, as they are now
 	versions map[string]int64                       // of the sets that change
@@ -126,14 +131,13 @@ func (c *carrying) choose(ctx context.Context, count int) (nodeRooms, []fleet.No
 	if err != nil {
 		return rooms, nil, err
 	}
-	wish := PlaceWish{
+	got := decide.Place(decide.PlaceRequest{
 		Count: count, Project: fleet.ProjectName(c.row.Project), Spec: c.spec.Placement, Resources: c.looked.terms.Resources,
 		Driver: c.looked.terms.Driver, Ports: c.looked.terms.Ports,
 		LostBefore: c.seen.At.Add(-time.Duration(c.seen.Terms.WithDefaults().LostSeconds) * time.Second),
-	}
-	plan, nodes := c.judge.Place(wish, rooms.all)
-	c.plan = plan
-	return rooms, nodes, nil
+	}, decide.Spread(c.seen, rooms.all))
+	c.plan = decide.WithPlaces(c.decided, c.seen, got)
+	return rooms, got.Nodes, nil
 }
 
 func newReplicaID() (string, error) {
@@ -145,9 +149,9 @@ func newReplicaID() (string, error) {
 }
 
 // moved are the replicas that the plan moves.
-func (p DeploymentPlan) moved() []string {
+func (c *carrying) moved() []string {
 	var ids []string
-	for _, all := range [][]ReplicaStep{p.Fail, p.End, p.Terminate} {
+	for _, all := range [][]fleet.ReplicaStep{c.plan.Fail, c.plan.End, c.plan.Terminate} {
 		for _, s := range all {
 			ids = append(ids, string(s.ID))
 		}
@@ -159,7 +163,7 @@ func (p DeploymentPlan) moved() []string {
 // hold locks the replicas to be moved, those that have not ended.
 func (c *carrying) hold(ctx context.Context) error {
 	c.steps = map[fleet.ReplicaID]db.LockReplicasRow{}
-	ids := c.plan.moved()
+	ids := c.moved()
 	if len(ids) == 0 {
 		return nil
 	}
@@ -173,7 +177,7 @@ func (c *carrying) hold(ctx context.Context) error {
 // asSeen says whether the replicas that are held, and how their nodes are, are as the plan was made
 // of: a node may have come back, and its report been written, since the look.
 func (c *carrying) asSeen(ctx context.Context) (bool, error) {
-	ids := c.plan.moved()
+	ids := c.moved()
 	if len(ids) == 0 {
 		return true, nil
 	}
@@ -199,7 +203,7 @@ func (c *carrying) raise(ctx context.Context) error {
 	for _, r := range c.created {
 		nodes = append(nodes, r.node)
 	}
-	for _, all := range [][]ReplicaStep{c.plan.End, c.plan.Terminate} {
+	for _, all := range [][]fleet.ReplicaStep{c.plan.End, c.plan.Terminate} {
 		for _, s := range all {
 			if r, there := c.steps[s.ID]; there {
 				nodes = append(nodes, r.Node)
@@ -265,7 +269,7 @@ func ifAny(m replicaMoves, do func() error) error {
 }
 
 // moving gives those of some steps that their machine allows now, and writes them down.
-func (c *carrying) moving(steps []ReplicaStep, on fleet.ReplicaEvent) replicaMoves {
+func (c *carrying) moving(steps []fleet.ReplicaStep, on fleet.ReplicaEvent) replicaMoves {
 	var m replicaMoves
 	for _, s := range steps {
 		r, there := c.steps[s.ID]

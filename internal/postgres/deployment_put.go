@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
@@ -99,6 +100,7 @@ type deploymentWork struct {
 	object  *fleet.Object // nil when it is not declared any more
 	actor   string
 	placing *placingTurn // of a visit
+	looked  func(fleet.DeploymentName)
 }
 
 // workOn locks the row of a declared deployment, which its first declaration makes.
@@ -222,7 +224,7 @@ func (w *deploymentWork) follow(ctx context.Context, p DeploymentPut, out *Start
 			return err
 		}
 	}
-	return w.turn(ctx, DeploymentTurn{Write: p.Write, Kind: fleet.OperationConverge, Reason: p.Reason, Door: p.Door, Limit: p.Limit}, out)
+	return w.turn(ctx, DeploymentTurn{Write: p.Write, Kind: fleet.OperationConverge, Reason: p.Reason, Door: p.Door}, out)
 }
 
 // releasing is the operation that waits for the newest revision, nil when none does.
@@ -280,7 +282,7 @@ func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.Ins
 		return nil, err
 	}
 	return w.open(ctx, deploymentOperation{
-		kind: fleet.OperationConverge, revision: r.Revision, processVersion: r.ProcessVersion, target: target, limit: p.Limit, door: p.Door,
+		kind: fleet.OperationConverge, revision: r.Revision, processVersion: r.ProcessVersion, target: target, door: p.Door,
 	})
 }
 
@@ -297,7 +299,6 @@ type deploymentOperation struct {
 	revision       int64
 	processVersion int64
 	target         int
-	limit          OperationLimit
 	door           Door
 }
 
@@ -321,7 +322,7 @@ func (w *deploymentWork) insert(ctx context.Context, o deploymentOperation) (*Op
 	}
 	row, err := w.q.InsertDeploymentOperation(ctx, db.InsertDeploymentOperationParams{
 		ID: id, Kind: string(o.kind), Name: w.row.Name, Subject: w.subject(), Revision: o.revision, Project: string(w.object.Project),
-		RequestedBy: w.actor, DoorWorkflow: o.door.Workflow, DoorRun: o.door.Run, Seconds: o.limit(t).Seconds(),
+		RequestedBy: w.actor, DoorWorkflow: o.door.Workflow, DoorRun: o.door.Run, Seconds: decide.OperationLimit(t).Seconds(),
 		ProcessVersion: o.processVersion, Target: waveNumber(o.target),
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,7 @@ import (
 
 // visitAs is one look of the entity of any deployment.
 func (b *bench) visitAs(name fleet.DeploymentName, run string) error {
-	_, err := b.VisitDeployment(b.t.Context(), postgres.DeploymentVisit{Deployment: name, Run: run, Build: "build-1", Judge: newJudge()})
+	_, err := b.VisitDeployment(b.t.Context(), postgres.DeploymentVisit{Deployment: name, Run: run, Build: "build-1"})
 	return err
 }
 
@@ -60,27 +61,15 @@ func TestDeploymentVisitsAtOnce(t *testing.T) {
 	require.Empty(t, b.replicas())
 }
 
-// meanwhile is a judge that has something happen between the look and what is done about it, once.
-type meanwhile struct {
-	postgres.DeploymentJudge
-	do func()
-}
-
-func (m *meanwhile) Decide(seen fleet.DeploymentSeen) postgres.DeploymentPlan {
-	plan := m.DeploymentJudge.Decide(seen)
-	if do := m.do; do != nil {
-		m.do = nil
-		do()
-	}
-	return plan
-}
-
+// visitWhile has something happen between what a visit sees and what it does about it, once.
 func (b *bench) visitWhile(do func()) postgres.DeploymentVisited {
 	b.t.Helper()
-	judge := &meanwhile{newJudge(), do}
-	out, err := b.VisitDeployment(b.ctx(), postgres.DeploymentVisit{Deployment: web, Run: run1, Build: "build-1", Judge: judge})
+	var once sync.Once
+	b.WhenLooked(func(fleet.DeploymentName) { once.Do(do) })
+	defer b.WhenLooked(nil)
+	out, err := b.VisitDeployment(b.ctx(), postgres.DeploymentVisit{Deployment: web, Run: run1, Build: "build-1"})
 	require.NoError(b.t, err)
-	require.Nil(b.t, judge.do)
+	once.Do(func() { require.Fail(b.t, "the visit did not look") })
 	return out
 }
 
@@ -144,7 +133,7 @@ func allowed(err error) error {
 
 func (c *chaos) turn(kind fleet.OperationKind, n int) error {
 	_, err := c.TurnDeployment(c.t.Context(), postgres.DeploymentTurn{
-		Write: writeOf(fleet.DeploymentKey(c.name)), Kind: kind, Replicas: &n, Limit: anHour,
+		Write: writeOf(fleet.DeploymentKey(c.name)), Kind: kind, Replicas: &n,
 	})
 	return allowed(err)
 }
@@ -164,7 +153,7 @@ func (c *chaos) node(n fleet.NodeName, fails bool) error {
 			r.Replicas = append(r.Replicas, healthy(x.ID))
 		}
 	}
-	_, err = c.ReplicasReported(c.t.Context(), r, judgeReplica)
+	_, err = c.ReplicasReported(c.t.Context(), r)
 	return err
 }
 
@@ -256,17 +245,6 @@ func TestDeploymentChaos(t *testing.T) {
 	})
 }
 
-// decided tells that a visit has looked.
-type decided struct {
-	postgres.DeploymentJudge
-	tell func()
-}
-
-func (d *decided) Decide(seen fleet.DeploymentSeen) postgres.DeploymentPlan {
-	d.tell()
-	return d.DeploymentJudge.Decide(seen)
-}
-
 // X12: however many deployments want nodes at once, they wait without the connections that others need;
 // and one that has no room holds up nobody.
 func TestDeploymentsWaitForNodes(t *testing.T) {
@@ -285,24 +263,28 @@ func TestDeploymentsWaitForNodes(t *testing.T) {
 	choosing, err := b.HoldPlacement(ctx)
 	require.NoError(t, err)
 	defer func() { _ = choosing() }() // also when this fails
-	looked := make(chan int, 2*many)
+	looked := make(chan fleet.DeploymentName, 2*many)
+	b.WhenLooked(func(name fleet.DeploymentName) {
+		if name != web {
+			looked <- name
+		}
+	})
 	all := make(chan error, 1)
 	go func() {
 		all <- atOnce(many, func(i int) error {
-			judge := &decided{newJudge(), func() { looked <- i }}
-			_, err := b.VisitDeployment(ctx, postgres.DeploymentVisit{Deployment: name(i), Run: run1, Build: "build-1", Judge: judge})
+			_, err := b.VisitDeployment(ctx, postgres.DeploymentVisit{Deployment: name(i), Run: run1, Build: "build-1"})
 			return err
 		})
 	}()
-	for seen := map[int]bool{}; len(seen) < many; {
+	for seen := map[fleet.DeploymentName]bool{}; len(seen) < many; {
 		select {
-		case i := <-looked:
-			seen[i] = true
+		case name := <-looked:
+			seen[name] = true
 		case <-ctx.Done():
 			require.Fail(t, "visits that wait hold all connections")
 		}
 	}
-	_, err = b.VisitDeployment(ctx, postgres.DeploymentVisit{Deployment: web, Run: run1, Build: "build-1", Judge: newJudge()})
+	_, err = b.VisitDeployment(ctx, postgres.DeploymentVisit{Deployment: web, Run: run1, Build: "build-1"})
 	require.NoError(t, err, "there is no room, and that takes no turn")
 	require.NoError(t, choosing())
 	require.NoError(t, <-all)

@@ -76,7 +76,7 @@ func anHour(fleet.OperationTerms) time.Duration { return time.Hour }
 // deploymentPut is a PUT of the deployment web; edits come after the defaults.
 func (b *bench) deploymentPut(edits ...func(*postgres.DeploymentPut)) postgres.DeploymentPut {
 	b.t.Helper()
-	p := postgres.DeploymentPut{Write: writeOf(webKey), Spec: webSpec(2), Deploy: true, Reason: "because", Limit: anHour}
+	p := postgres.DeploymentPut{Write: writeOf(webKey), Spec: webSpec(2), Deploy: true, Reason: "because"}
 	for _, edit := range edits {
 		edit(&p)
 	}
@@ -111,7 +111,7 @@ func notReleased(p *postgres.DeploymentPut) { p.Deploy = false }
 
 func (b *bench) turnDeployment(kind fleet.OperationKind, edits ...func(*postgres.DeploymentTurn)) (postgres.Started, error) {
 	b.t.Helper()
-	t := postgres.DeploymentTurn{Write: writeOf(webKey), Kind: kind, Limit: anHour}
+	t := postgres.DeploymentTurn{Write: writeOf(webKey), Kind: kind}
 	for _, edit := range edits {
 		edit(&t)
 	}
@@ -125,7 +125,7 @@ func to(n int) func(*postgres.DeploymentTurn) {
 // visit is one look of the entity.
 func (b *bench) visitDeployment(run string) postgres.DeploymentVisited {
 	b.t.Helper()
-	out, err := b.VisitDeployment(b.ctx(), postgres.DeploymentVisit{Deployment: web, Run: run, Build: "build-1", Judge: newJudge()})
+	out, err := b.VisitDeployment(b.ctx(), postgres.DeploymentVisit{Deployment: web, Run: run, Build: "build-1"})
 	require.NoError(b.t, err)
 	return out
 }
@@ -143,9 +143,9 @@ func (b *bench) visits() postgres.DeploymentVisited {
 // report has a node say what it has, all or only what is given.
 func (b *bench) tells(n fleet.NodeName, said ...fleet.ReplicaStatus) []string {
 	b.t.Helper()
-	wake, err := b.ReplicasReported(b.ctx(), fleet.ReplicasReport{Node: n, Replicas: said}, judgeReplica)
+	heard, err := b.ReplicasReported(b.ctx(), fleet.ReplicasReport{Node: n, Replicas: said})
 	require.NoError(b.t, err)
-	return wake
+	return heard.Wake
 }
 
 // obey has a node do what its set says, and tell so: what is to run is healthy, the rest is gone.
@@ -159,9 +159,9 @@ func (b *bench) obey(n fleet.NodeName) []string {
 			r.Replicas = append(r.Replicas, healthy(x.ID))
 		}
 	}
-	wake, err := b.ReplicasReported(b.ctx(), r, judgeReplica)
+	heard, err := b.ReplicasReported(b.ctx(), r)
 	require.NoError(b.t, err)
-	return wake
+	return heard.Wake
 }
 
 func healthy(id fleet.ReplicaID) fleet.ReplicaStatus {

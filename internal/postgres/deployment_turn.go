@@ -62,7 +62,7 @@ func (w *deploymentWork) turn(ctx context.Context, t DeploymentTurn, out *Starte
 		return err
 	}
 	o := deploymentOperation{
-		kind: t.Kind, revision: w.row.Revision, processVersion: w.row.ProcessVersion, target: int(w.row.Target), limit: t.Limit, door: t.Door,
+		kind: t.Kind, revision: w.row.Revision, processVersion: w.row.ProcessVersion, target: int(w.row.Target), door: t.Door,
 	}
 	do := map[fleet.OperationKind]func(context.Context, DeploymentTurn, *deploymentOperation) error{
 		fleet.OperationConverge: w.convergeAgain, fleet.OperationScale: w.scale, fleet.OperationRestart: w.restart,
@@ -184,7 +184,7 @@ func (w *deploymentWork) destroy(ctx context.Context, t DeploymentTurn, out *Sta
 		}
 	}
 	out.Operation, err = w.open(ctx, deploymentOperation{
-		kind: t.Kind, revision: w.row.Revision, processVersion: w.row.ProcessVersion, limit: t.Limit, door: t.Door,
+		kind: t.Kind, revision: w.row.Revision, processVersion: w.row.ProcessVersion, door: t.Door,
 	})
 	return err
 }
@@ -216,7 +216,7 @@ func (w *deploymentWork) destroyUnreleased(ctx context.Context, t DeploymentTurn
 // tellOfEnd answers a door with an operation that has ended: the door finds it when it asks again, and
 // is told by the answer (X13).
 func (w *deploymentWork) tellOfEnd(ctx context.Context, t DeploymentTurn, out *Started) error {
-	op, err := w.insert(ctx, deploymentOperation{kind: t.Kind, limit: t.Limit, door: t.Door})
+	op, err := w.insert(ctx, deploymentOperation{kind: t.Kind, door: t.Door})
 	if err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func (s *Store) RemoveReplica(ctx context.Context, in Write, id fleet.ReplicaID)
 		if err != nil {
 			return err
 		}
-		c := carrying{deploymentWork: w, plan: DeploymentPlan{Terminate: []ReplicaStep{{ID: id, Reason: "removed", Message: "removed by " + in.Actor}}}}
+		c := carrying{deploymentWork: w, plan: fleet.DeploymentPlan{Terminate: []fleet.ReplicaStep{{ID: id, Reason: "removed", Message: "removed by " + in.Actor}}}}
 		if err := c.hold(ctx); err != nil {
 			return err
 		}

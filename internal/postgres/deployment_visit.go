@@ -47,8 +47,8 @@ func (s *Store) visitOnce(ctx context.Context, v DeploymentVisit, turn *placingT
 		if err := q.AttachDeploymentRun(ctx, db.AttachDeploymentRunParams{Run: v.Run, Name: w.row.Name}); err != nil {
 			return failed("attach the run", err)
 		}
-		w.placing = turn
-		out, err = w.visit(ctx, v.Judge)
+		w.placing, w.looked = turn, s.looked
+		out, err = w.visit(ctx)
 		return err
 	})
 	return out, err

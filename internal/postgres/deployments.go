@@ -19,11 +19,7 @@ type DeploymentPut struct {
 	Converge bool
 	Reason   string
 	Door     Door
-	Limit    OperationLimit
 }
-
-// OperationLimit decides how long an operation on a deployment may take.
-type OperationLimit = func(fleet.OperationTerms) time.Duration
 
 // DeploymentTurn asks something of a deployment: converge, scale (to Replicas), restart or destroy.
 type DeploymentTurn struct {
@@ -32,72 +28,12 @@ type DeploymentTurn struct {
 	Replicas *int
 	Reason   string
 	Door     Door
-	Limit    OperationLimit
-}
-
-// DeploymentPlan is what was decided of a deployment, to be carried out in the transaction in
-// which it was seen. Its fields are those of the decision.
-type DeploymentPlan struct {
-	Rule, Message string
-	Events        []fleet.DeploymentEvent
-	Create        int
-	Scarce        bool
-	Terminate     []ReplicaStep
-	End           []ReplicaStep
-	Fail          []ReplicaStep
-	Attempts      int
-	Crashes       int
-	NextAttempt   time.Time
-	Owed          int
-	Began         int64
-	BeganVersion  int64
-	Finish        []OperationFinish
-	Conditions    []fleet.DeploymentCondition
-	Awaited       string
-	Next          time.Time
-	More          bool
-	Done          bool
-}
-
-// ReplicaStep moves one replica, and says why.
-type ReplicaStep struct {
-	ID              fleet.ReplicaID
-	Reason, Message string
-}
-
-// OperationFinish ends one operation.
-type OperationFinish struct {
-	ID              fleet.OperationID
-	State           fleet.OperationState
-	Reason, Message string
-}
-
-// PlaceWish is what replicas need of the nodes that they are placed on.
-type PlaceWish struct {
-	Count     int
-	Project   fleet.ProjectName
-	Spec      fleet.PlacementSpec
-	Resources fleet.Resources
-	Driver    fleet.Driver
-	Ports     []int
-	// LostBefore parts nodes that may be back soon from those that have been away for too long.
-	LostBefore time.Time
-}
-
-// DeploymentJudge decides about one visit, from nothing but what it is given. It is asked anew when
-// the transaction is run again.
-type DeploymentJudge interface {
-	Decide(seen fleet.DeploymentSeen) DeploymentPlan
-	// Place chooses nodes for what the plan creates, a node for each replica that has one, and gives
-	// the plan as it is with them.
-	Place(wish PlaceWish, rooms []fleet.NodeRoom) (DeploymentPlan, []fleet.NodeName)
 }
 
 // DeploymentVisit is one look of an entity at its deployment, by a workflow run of a build.
 type DeploymentVisit struct {
 	Deployment fleet.DeploymentName
 	Run, Build string
-	Judge      DeploymentJudge
 }
 
 // DeploymentVisited is what a visit came to.

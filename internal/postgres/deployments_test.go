@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -358,7 +359,7 @@ func TestDeploymentDoors(t *testing.T) {
 	refused(t, fleet.IllegalState, err)
 	b.putDeployment()
 	door := func(t *postgres.DeploymentTurn) {
-		t.Door, t.Limit = postgres.Door{Workflow: "w", Run: "r"}, decide.OperationLimit
+		t.Door = postgres.Door{Workflow: "w", Run: "r"}
 	}
 	one, err := b.turnDeployment(fleet.OperationConverge, door)
 	require.NoError(t, err)
@@ -673,45 +674,48 @@ func TestDeploymentSettleTime(t *testing.T) {
 func TestDeploymentLimits(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable()
-	var asked fleet.OperationTerms
-	note := func(terms fleet.OperationTerms) time.Duration { asked = terms; return time.Hour }
-	put := func(command string, more ...func(*fleet.DeploymentSpec)) {
-		b.putDeployment(func(p *postgres.DeploymentPut) { p.Limit = note }, asking(func(s *fleet.DeploymentSpec) {
+	limited := func(op *postgres.Operation, terms fleet.OperationTerms) {
+		t.Helper()
+		require.WithinDuration(t, op.CreatedAt.Add(decide.OperationLimit(terms)), op.Deadline, time.Second)
+	}
+	put := func(command string, more ...func(*fleet.DeploymentSpec)) *postgres.Operation {
+		return b.putDeployment(asking(func(s *fleet.DeploymentSpec) {
 			for _, edit := range more {
 				edit(s)
 			}
 			s.Replicas.Initial, s.Process.Command, s.Process.StopSeconds = 3, []string{command}, 20
 			s.Process.Startup, s.Process.Health = &fleet.Startup{Deadline: 120}, &fleet.HealthCheck{Interval: 10, Timeout: 5, HealthyThreshold: 2}
-		}))
+		})).Operation
 	}
-	put("one")
-	require.Equal(t, fleet.OperationTerms{Kind: fleet.OperationConverge, Startup: 2 * time.Minute, Check: 25 * time.Second, Stop: 20 * time.Second}, asked)
+	terms := func(kind fleet.OperationKind, replace int) fleet.OperationTerms {
+		return fleet.OperationTerms{Kind: kind, Replace: replace, Startup: 2 * time.Minute, Check: 25 * time.Second, Stop: 20 * time.Second}
+	}
+	limited(put("one"), terms(fleet.OperationConverge, 0))
 	b.settles()
-	put("two")
-	require.Equal(t, 3, asked.Replace)
+	limited(put("two"), terms(fleet.OperationConverge, 3))
 	b.settles()
-	out, err := b.turnDeployment(fleet.OperationRestart, func(t *postgres.DeploymentTurn) { t.Limit = note })
+	out, err := b.turnDeployment(fleet.OperationRestart)
 	require.NoError(t, err)
-	require.Equal(t, 3, asked.Replace)
-	require.WithinDuration(t, time.Now().Add(time.Hour), out.Operation.Deadline, time.Minute)
+	limited(out.Operation, terms(fleet.OperationRestart, 3))
 	b.settles()
-	_, err = b.turnDeployment(fleet.OperationScale, to(4), func(t *postgres.DeploymentTurn) { t.Limit = note })
+	out, err = b.turnDeployment(fleet.OperationScale, to(4))
 	require.NoError(t, err)
-	require.Equal(t, []any{fleet.OperationScale, 0}, []any{asked.Kind, asked.Replace})
+	limited(out.Operation, terms(fleet.OperationScale, 0))
 	b.settles()
-	put("two", func(s *fleet.DeploymentSpec) { s.Placement.Labels = map[string]string{"rack": string(nodeB)} })
-	require.Equal(t, 4, asked.Replace, "all may have to move")
+	moved := put("two", func(s *fleet.DeploymentSpec) { s.Placement.Labels = map[string]string{"rack": string(nodeB)} })
+	limited(moved, terms(fleet.OperationConverge, 4)) // all may have to move
 
 	b.settles()
 	slow := func(s *fleet.DeploymentSpec) { s.Process.StopSeconds = 3600 }
 	b.putDeployment(asking(slow))
 	b.settles()
-	put("three")
-	require.Equal(t, time.Hour, asked.Stop, "what runs still takes that long")
+	long := terms(fleet.OperationConverge, 4)
+	long.Stop = time.Hour
+	limited(put("three"), long) // what runs still takes that long
 	b.exec(`UPDATE replicas SET state = 'TERMINATING', stop_by = now() + interval '1 hour' WHERE ended_at IS NULL`)
-	_, err = b.turnDeployment(fleet.OperationDestroy, func(t *postgres.DeploymentTurn) { t.Limit = note })
+	out, err = b.turnDeployment(fleet.OperationDestroy)
 	require.NoError(t, err)
-	require.Equal(t, time.Hour, asked.Stop)
+	limited(out.Operation, fleet.OperationTerms{Kind: fleet.OperationDestroy, Stop: time.Hour})
 }
 
 // S47, S49, S84: each start of a replica has its own time.
@@ -875,23 +879,17 @@ func TestReplicaEventsAreTold(t *testing.T) {
 	connection := b.connect(nodeA)
 	b.putDeployment()
 	b.visits()
-	var moved []fleet.ReplicaEvent
-	judge := judgeReplica
-	judge.Moved = func(all []fleet.ReplicaEvent) { moved = append(moved, all...) }
 	said := fleet.ReplicasReport{Node: nodeA, Replicas: []fleet.ReplicaStatus{healthy(b.on(nodeA)[0].ID)}}
 
-	refusing := judge
-	refusing.Reported = func(fleet.ReplicaSeen, fleet.ReplicaStatus) []fleet.ReplicaEvent {
-		return []fleet.ReplicaEvent{fleet.ReplicaPassed, "no event"}
-	}
-	_, err := b.ReplicasReported(t.Context(), said, refusing)
-	refused(t, fleet.IllegalState, err)
-	require.Empty(t, moved)
-	_, err = b.ReplicasReported(t.Context(), said, judge)
+	late := said
+	late.Connection = fleet.ConnectionID(strings.Repeat("0", 32))
+	heard, err := b.ReplicasReported(t.Context(), late)
+	refused(t, fleet.Gone, err)
+	require.Empty(t, heard)
+	heard, err = b.ReplicasReported(t.Context(), said)
 	require.NoError(t, err)
-	require.Equal(t, []fleet.ReplicaEvent{fleet.ReplicaPassed}, moved)
-	_, err = b.NodeStopped(t.Context(), connection, "node:"+string(nodeA), judge)
+	require.Equal(t, []fleet.ReplicaEvent{fleet.ReplicaPassed}, heard.Moved)
+	heard, err = b.NodeStopped(t.Context(), connection, "node:"+string(nodeA))
 	require.NoError(t, err)
-	require.Len(t, moved, 2)
-	require.Equal(t, fleet.ReplicaFailed, moved[1])
+	require.Equal(t, []fleet.ReplicaEvent{fleet.ReplicaFailed}, heard.Moved)
 }

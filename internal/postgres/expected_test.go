@@ -288,8 +288,6 @@ func TestNodesToReconcile(t *testing.T) {
 	require.Equal(t, map[fleet.NodeName]int{nodeA: 1, nodeB: 1}, seen, "each node is in one shard")
 }
 
-var judge = postgres.AbsenceJudge{Cap: func(int) int { return 2 }, Absent: decide.Absent}
-
 func extra(name fleet.InstanceName, revision int64) fleet.Extra {
 	return fleet.Extra{Instance: name, Version: fleet.Version{Era: 1, Revision: revision}, Hash: jsonOf("x").Hash}
 }
@@ -322,8 +320,8 @@ func TestConfirmAbsent(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		var extras []fleet.Extra
-		for i := range 4 {
-			name := fmt.Sprintf("n%d", i)
+		for i := range 12 {
+			name := fmt.Sprintf("n%02d", i)
 			b.put(`{"a":1}`, named(name))
 			b.exec(`INSERT INTO revisions (site, name, revision, era, action, enabled, durability, generation, spec, created_by)
 				VALUES ('plant', $1, 2, 1, 'delete', false, 'sync', 1, '{}', 'ann')`, name)
@@ -332,28 +330,28 @@ func TestConfirmAbsent(t *testing.T) {
 			extras = append(extras, extra(fleet.InstanceName(name), 1))
 		}
 		_, pass := b.begin(nodeB, "1", "one")
-		first, err := b.ConfirmAbsent(t.Context(), pass, extras[:1], judge)
+		first, err := b.ConfirmAbsent(t.Context(), pass, extras[:1])
 		require.NoError(t, err)
-		rest, err := b.ConfirmAbsent(t.Context(), pass, extras[1:], judge)
+		rest, err := b.ConfirmAbsent(t.Context(), pass, extras[1:])
 		require.NoError(t, err)
 		require.Len(t, first.Drop, 1)
-		require.Len(t, rest.Drop, 1, "the cap is of the pass, not of the call")
+		require.Len(t, rest.Drop, decide.DropCap(0)-1, "the cap is of the pass, not of the call")
 		require.Equal(t, fleet.Revision{Version: fleet.Version{Era: 1, Revision: 2}, Action: fleet.ActionDelete}, first.Drop[0].Revision)
-		require.Equal(t, map[fleet.InstanceName]string{"n2": fleet.OrphanOverCap, "n3": fleet.OrphanOverCap}, b.orphans(nodeB))
+		require.Equal(t, map[fleet.InstanceName]string{"n10": fleet.OrphanOverCap, "n11": fleet.OrphanOverCap}, b.orphans(nodeB))
 
-		require.NoError(t, b.ReportReconcile(t.Context(), pass, fleet.ReconcileReport{Dropped: 2, Waiting: 2}))
+		require.NoError(t, b.ReportReconcile(t.Context(), pass, fleet.ReconcileReport{Dropped: 10, Waiting: 2}))
 		_, second := b.begin(nodeB, "2", "two")
-		again, err := b.ConfirmAbsent(t.Context(), second, extras[2:], judge)
+		again, err := b.ConfirmAbsent(t.Context(), second, extras[10:])
 		require.NoError(t, err)
 		require.Empty(t, again.Drop, "what waits for an operator does not go pass by pass")
 
-		b.approve("n3")
+		b.approve("n11")
 		_, third := b.begin(nodeB, "3", "three")
-		last, err := b.ConfirmAbsent(t.Context(), third, extras[2:], judge)
+		last, err := b.ConfirmAbsent(t.Context(), third, extras[10:])
 		require.NoError(t, err)
 		require.Len(t, last.Drop, 1)
-		require.Equal(t, fleet.InstanceName("n3"), last.Drop[0].Instance)
-		require.Equal(t, []fleet.Differs{{Instance: "n2", Why: fleet.OrphanOverCap}}, last.Wait)
+		require.Equal(t, fleet.InstanceName("n11"), last.Drop[0].Instance)
+		require.Equal(t, []fleet.Differs{{Instance: "n10", Why: fleet.OrphanOverCap}}, last.Wait)
 
 		_, fourth := b.begin(nodeB, "4", "four")
 		require.NoError(t, b.ReportReconcile(t.Context(), fourth, fleet.ReconcileReport{}))
@@ -364,7 +362,7 @@ func TestConfirmAbsent(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		_, pass := b.begin(nodeB, "1", "one")
-		_, err := b.ConfirmAbsent(t.Context(), pass, []fleet.Extra{extra("stray", 3)}, judge)
+		_, err := b.ConfirmAbsent(t.Context(), pass, []fleet.Extra{extra("stray", 3)})
 		require.NoError(t, err)
 		_, later := b.begin(nodeB, "2", "two")
 		require.NoError(t, b.ReportReconcile(t.Context(), later, fleet.ReconcileReport{Refused: decide.SetOlder}))
@@ -376,7 +374,7 @@ func TestConfirmAbsent(t *testing.T) {
 		b := setup(t)
 		_, pass := b.begin(nodeB, "1", "one")
 		ask := func(held int64) fleet.Absence {
-			out, err := b.ConfirmAbsent(t.Context(), pass, []fleet.Extra{extra("stray", held)}, judge)
+			out, err := b.ConfirmAbsent(t.Context(), pass, []fleet.Extra{extra("stray", held)})
 			require.NoError(t, err)
 			return out
 		}
@@ -397,7 +395,7 @@ func TestConfirmAbsent(t *testing.T) {
 		_, pass := b.begin(nodeB, "1", "one")
 		why := func() string {
 			t.Helper()
-			out, err := b.ConfirmAbsent(t.Context(), pass, []fleet.Extra{extra(press, 1)}, judge)
+			out, err := b.ConfirmAbsent(t.Context(), pass, []fleet.Extra{extra(press, 1)})
 			require.NoError(t, err)
 			require.Len(t, out.Keep, 1)
 			return out.Keep[0].Why

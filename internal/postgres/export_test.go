@@ -23,6 +23,9 @@ func (s *Store) HoldPlacement(ctx context.Context) (release func() error, err er
 	return func() error { return tx.Rollback(ctx) }, lock(ctx, db.New(tx), []fleet.ObjectKey{placementKey})
 }
 
+// WhenLooked has a function called between what each visit of a deployment sees and what it does.
+func (s *Store) WhenLooked(do func(fleet.DeploymentName)) { s.looked = do }
+
 // CountQueries has a store's reads counted from here on.
 func (s *Store) CountQueries() *atomic.Int64 {
 	c := &counted{DBTX: s.pool}

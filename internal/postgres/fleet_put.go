@@ -28,7 +28,7 @@ func (s *Store) PutFleet(ctx context.Context, p FleetPut) (Started, error) {
 		if out.Written, err = s.write(ctx, q, p.Write, spec); err != nil || !p.Start {
 			return err
 		}
-		f := fleetWork{q: q, object: out.After, actor: p.Actor, why: p.Reason, assign: p.Assign}
+		f := fleetWork{q: q, object: out.After, actor: p.Actor, why: p.Reason}
 		out.Operation, err = f.declared(ctx)
 		return err
 	})
@@ -88,7 +88,6 @@ type fleetWork struct {
 	actor  string
 	why    string // in a person's words
 	door   Door
-	assign WaveAssigner
 }
 
 func (f fleetWork) name() fleet.FleetName { return fleet.FleetName(f.object.Name) }

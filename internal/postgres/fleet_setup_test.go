@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -25,7 +24,7 @@ func (b *bench) fleetPut(edits ...func(*postgres.FleetPut)) postgres.FleetPut {
 	_, err := b.PutBody(b.ctx(), project, []byte(`{"patch":1}`))
 	require.NoError(b.t, err)
 	p := postgres.FleetPut{
-		Write: writeOf(bumpKey), Start: true, Assign: decide.Waves,
+		Write: writeOf(bumpKey), Start: true,
 		Spec: fleet.FleetSpec{Change: fleet.FleetChange{Patch: &patch}}.WithDefaults(),
 	}
 	for _, edit := range edits {
@@ -73,7 +72,7 @@ func (b *bench) selectableMany(n int) {
 }
 
 func fleetTurn(on fleet.FleetEvent, edits ...func(*postgres.FleetTurn)) postgres.FleetTurn {
-	t := postgres.FleetTurn{Write: writeOf(bumpKey), On: on, Assign: decide.Waves}
+	t := postgres.FleetTurn{Write: writeOf(bumpKey), On: on}
 	for _, edit := range edits {
 		edit(&t)
 	}

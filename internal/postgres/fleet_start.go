@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
@@ -26,7 +27,7 @@ func (f fleetWork) start(ctx context.Context, live *db.FleetRun) (*Operation, er
 	if err != nil {
 		return nil, err
 	}
-	waves, count := f.assign(spec, members)
+	waves, count := decide.Waves(spec, members)
 	run, err := f.insert(ctx, spec, count, db.InsertFleetRunParams{Generation: f.object.Generation})
 	if err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ func (s *Store) TurnFleet(ctx context.Context, t FleetTurn) (Started, error) {
 			return err
 		}
 		out.Written = Written{Before: o, After: o}
-		f := fleetWork{q: q, object: o, actor: t.Actor, why: t.Reason, door: t.Door, assign: t.Assign}
+		f := fleetWork{q: q, object: o, actor: t.Actor, why: t.Reason, door: t.Door}
 		out.Operation, err = f.turn(ctx, t.On)
 		return err
 	})

@@ -13,12 +13,7 @@ type FleetPut struct {
 	Spec   fleet.FleetSpec
 	Start  bool
 	Reason string
-	Assign WaveAssigner
 }
-
-// WaveAssigner gives the wave (from 1) of each selected instance, which are in the order of
-// site and name, and the number of waves.
-type WaveAssigner func(spec fleet.FleetSpec, selected []FleetMember) (waves []int, count int)
 
 // FleetMember is a selected instance.
 type FleetMember = fleet.FleetMember
@@ -30,7 +25,6 @@ type FleetTurn struct {
 	On     fleet.FleetEvent
 	Reason string
 	Door   Door
-	Assign WaveAssigner
 }
 
 // FleetVisit is the entity's look at its change: it attaches the run, takes over the

@@ -5,31 +5,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// AbsenceJudge decides what becomes of what a node holds and its site does not expect.
-type AbsenceJudge struct {
-	// Cap is how many one pass may drop at a site that expects so many.
-	Cap func(expected int) int
-	// Absent decides about one; room is whether the pass may drop one more.
-	Absent func(seen fleet.AbsenceSeen, room bool) (fleet.AbsenceDo, string)
-}
-
 // ConfirmAbsent answers a node by name what is to become of its extra instances (X3). Each
 // is judged under its object's lock, so that nothing is released under the name meanwhile.
-func (s *Store) ConfirmAbsent(ctx context.Context, pass ReconcilePass, extras []fleet.Extra, judge AbsenceJudge) (fleet.Absence, error) {
+func (s *Store) ConfirmAbsent(ctx context.Context, pass ReconcilePass, extras []fleet.Extra) (fleet.Absence, error) {
 	out := fleet.Absence{Drop: []fleet.RefreshDeploymentCommand{}, Wait: []fleet.Differs{}, Keep: []fleet.Differs{}}
 	deployed, err := s.q.CountDeployed(ctx, string(pass.Site))
 	if err != nil {
 		return out, failed("count what is deployed", err)
 	}
-	limit := judge.Cap(int(deployed))
+	limit := decide.DropCap(int(deployed))
 	for _, e := range extras {
 		var one fleet.Absence
 		err := s.tx(ctx, "confirm that "+string(e.Instance)+" is absent", func(q *db.Queries) (err error) {
-			one, err = s.confirmAbsent(ctx, q, absence{pass, e, judge, limit})
+			one, err = s.confirmAbsent(ctx, q, absence{pass, e, limit})
 			return err
 		})
 		if err != nil {
@@ -44,7 +37,6 @@ func (s *Store) ConfirmAbsent(ctx context.Context, pass ReconcilePass, extras []
 type absence struct {
 	ReconcilePass
 	fleet.Extra
-	judge AbsenceJudge
 	limit int
 }
 
@@ -61,7 +53,7 @@ func (s *Store) confirmAbsent(ctx context.Context, q *db.Queries, a absence) (fl
 	if err != nil {
 		return none, failed("look for the name", err)
 	}
-	do, why := a.judge.Absent(absenceSeen(row, a.Version), int(pass.Drops) < a.limit)
+	do, why := decide.Absent(absenceSeen(row, a.Version), int(pass.Drops) < a.limit)
 	because := []fleet.Differs{{Instance: a.Instance, Why: why}}
 	switch do {
 	case fleet.AbsenceWait:

@@ -7,58 +7,51 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// ReplicaJudge decides about replicas of which a node said something.
-type ReplicaJudge struct {
-	// Reported says what moves a live one.
-	Reported func(fleet.ReplicaSeen, fleet.ReplicaStatus) []fleet.ReplicaEvent
-	// Unlisted decides about one that is no live one there; room is whether the pass may end one more.
-	Unlisted func(seen fleet.UnlistedSeen, room bool) (fleet.AbsenceDo, string)
-	// Cap is how many of them one pass may end where so many live.
-	Cap func(live int) int
-	// Moved is told once it is written what moved them; nil for nobody.
-	Moved func([]fleet.ReplicaEvent)
+// ReplicasHeard is what a node's word came to.
+type ReplicasHeard struct {
+	Wake  []string // the subjects that have something to decide by it
+	Moved []fleet.ReplicaEvent
 }
 
-// ReplicasReported writes down what a node says of its replicas, and gives the subjects that have
-// something to decide by it. What is no live one there is ended by its tombstone, or waits for an
-// operator (X3). What a complete report lacks, although the node had it in a set, is lost there; what
-// was to end has ended. A report by a connection that has ended is gone: a later one may have said more.
-func (s *Store) ReplicasReported(ctx context.Context, r fleet.ReplicasReport, judge ReplicaJudge) ([]string, error) {
-	var wake []string
-	var last *reporting // of the transaction that was committed
+// ReplicasReported writes down what a node says of its replicas. What is no live one there is ended by its
+// tombstone, or waits for an operator (X3). What a complete report lacks, although the node had it in a set,
+// is lost there; what was to end has ended. A report by a connection that has ended is gone: a later one may
+// have said more.
+func (s *Store) ReplicasReported(ctx context.Context, r fleet.ReplicasReport) (ReplicasHeard, error) {
+	var out ReplicasHeard
 	err := s.tx(ctx, "report of node "+string(r.Node), func(q *db.Queries) (err error) {
-		last = &reporting{q: q, report: r, judge: judge}
-		wake, err = last.write(ctx)
+		report := &reporting{q: q, report: r}
+		out.Wake, err = report.write(ctx)
+		out.Moved = report.moved
 		return err
 	})
-	last.tell(err)
-	return wake, err
-}
-
-// tell says what moved replicas, if it was written.
-func (r *reporting) tell(err error) {
-	if err == nil && r != nil && r.judge.Moved != nil {
-		r.judge.Moved(r.moved)
-	}
+	return heard(out, err)
 }
 
 // NodeStopped is DeregisterConnection of a node that ended all of its replicas: what was to run there has
-// failed as soon as its node is away, so that none is placed there again. It gives the subjects that
-// have something to decide by it.
-func (s *Store) NodeStopped(ctx context.Context, id fleet.ConnectionID, identity string, judge ReplicaJudge) ([]string, error) {
-	var wake []string
-	var last *reporting
+// failed as soon as its node is away, so that none is placed there again.
+func (s *Store) NodeStopped(ctx context.Context, id fleet.ConnectionID, identity string) (ReplicasHeard, error) {
+	var out ReplicasHeard
 	err := s.deregister(ctx, id, identity, func(q *db.Queries, node string) (err error) {
-		last = &reporting{q: q, report: fleet.ReplicasReport{Node: fleet.NodeName(node)}, judge: judge, all: true}
-		wake, err = last.stopped(ctx)
+		report := &reporting{q: q, report: fleet.ReplicasReport{Node: fleet.NodeName(node)}, all: true}
+		out.Wake, err = report.stopped(ctx)
+		out.Moved = report.moved
 		return err
 	})
-	last.tell(err)
-	return wake, err
+	return heard(out, err)
+}
+
+// heard is nothing when it was not written.
+func heard(out ReplicasHeard, err error) (ReplicasHeard, error) {
+	if err != nil {
+		return ReplicasHeard{}, err
+	}
+	return out, nil
 }
 
 // nodeActor is who did what a line's node says.
@@ -68,7 +61,6 @@ const nodeActor = "node"
 type reporting struct {
 	q       *db.Queries
 	report  fleet.ReplicasReport
-	judge   ReplicaJudge
 	all     bool  // of a node that ended all, and says of none that it was told to
 	held    int64 // the number of the set that the node has, 0 when it is of an older era
 	said    db.ReportReplicasParams
@@ -190,7 +182,7 @@ func (r *reporting) wakes(row db.Replica) {
 // take moves one replica by what its node says.
 func (r *reporting) take(row db.Replica, said fleet.ReplicaStatus) error {
 	state, failedNow := fleet.ReplicaState(row.State), false
-	for _, on := range r.judge.Reported(seenOf(row), said) {
+	for _, on := range decide.ReplicaReported(seenOf(row), said) {
 		r.moved = append(r.moved, on)
 		to, err := state.Next(on)
 		if err != nil {

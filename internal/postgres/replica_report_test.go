@@ -110,13 +110,13 @@ func TestNodeStopped(t *testing.T) {
 	b.exec(`UPDATE replicas SET state = 'TERMINATING', stop_by = now() WHERE id = $1`, all[0].ID)
 	b.exec(`UPDATE replicas SET state = 'UNHEALTHY', phase = 'exited', reason = 'exited' WHERE id = $1`, all[1].ID)
 
-	wake, err := b.NodeStopped(b.ctx(), id, "node:"+string(nodeB), judgeReplica)
+	heard, err := b.NodeStopped(b.ctx(), id, "node:"+string(nodeB))
 	require.Equal(t, fleet.Denied, fleet.KindOf(err))
-	require.Empty(t, wake)
+	require.Empty(t, heard)
 	for _, woken := range [][]string{{webSub}, nil} {
-		wake, err = b.NodeStopped(b.ctx(), id, "node:"+string(nodeA), judgeReplica)
+		heard, err = b.NodeStopped(b.ctx(), id, "node:"+string(nodeA))
 		require.NoError(t, err)
-		require.Equal(t, woken, wake)
+		require.Equal(t, woken, heard.Wake)
 		connection, err := b.GetConnection(b.ctx(), id)
 		require.NoError(t, err)
 		require.Equal(t, fleet.Deregistered, connection.Reason)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
@@ -56,11 +57,11 @@ func (r *reporting) unlisted(ctx context.Context, live map[string]bool) (db.Bury
 	if err != nil {
 		return bury, failed("count the replicas of a node", err)
 	}
-	room := r.judge.Cap(int(here.Live))
+	room := decide.DropCap(int(here.Live))
 	for _, row := range rows {
 		x := said[row.ID]
 		seen := fleet.UnlistedSeen{Named: row.Named, Listed: row.Listed, Ended: row.Ended, Over: x.Phase.Over()}
-		switch do, why := r.judge.Unlisted(seen, room > 0); do {
+		switch do, why := decide.UnlistedReplica(seen, room > 0); do {
 		case fleet.AbsenceWait:
 			wait.Ids, wait.Reasons, wait.Phases = append(wait.Ids, row.ID), append(wait.Reasons, why), append(wait.Phases, string(x.Phase))
 			wait.Deployments, wait.Revisions = append(wait.Deployments, cmp.Or(row.Deployment, string(x.Deployment))), append(wait.Revisions, x.Revision)

@@ -36,7 +36,7 @@ func (b *bench) complete(n fleet.NodeName, said ...fleet.ReplicaStatus) {
 
 func (b *bench) reports(r fleet.ReplicasReport) {
 	b.t.Helper()
-	_, err := b.ReplicasReported(b.ctx(), r, judgeReplica)
+	_, err := b.ReplicasReported(b.ctx(), r)
 	require.NoError(b.t, err)
 }
 
@@ -141,7 +141,7 @@ func TestTombstones(t *testing.T) {
 		id := b.on(nodeA)[0].ID
 		b.tells(nodeA, ghost("00000000000a"))
 		b.exec(`UPDATE replicas SET state = 'TERMINATING', stop_by = now() WHERE id = $1`, id) // which its node did not hear
-		_, err := b.NodeStopped(b.ctx(), connection, "node:"+string(nodeA), judgeReplica)
+		_, err := b.NodeStopped(b.ctx(), connection, "node:"+string(nodeA))
 		require.NoError(t, err)
 		require.Equal(t, fleet.ReplicaTerminated, b.replica(id).State)
 		require.Equal(t, map[fleet.ReplicaID]bool{id: false}, b.named(nodeA))
@@ -156,7 +156,7 @@ func TestTombstones(t *testing.T) {
 		b.putDeployment()
 		b.settles()
 		id := b.on(nodeA)[0].ID
-		_, err := b.NodeStopped(b.ctx(), connection, "node:"+string(nodeA), judgeReplica)
+		_, err := b.NodeStopped(b.ctx(), connection, "node:"+string(nodeA))
 		require.NoError(t, err)
 		b.visits()
 		require.Equal(t, fleet.ReplicaTerminated, b.replica(id).State)

@@ -72,10 +72,10 @@ func (s *Store) EvictReplicas(ctx context.Context, node fleet.NodeName) error {
 	if err != nil {
 		return failed("read the replicas of a node", err)
 	}
-	of := map[fleet.DeploymentName][]ReplicaStep{}
+	of := map[fleet.DeploymentName][]fleet.ReplicaStep{}
 	for _, r := range rows {
 		name := fleet.DeploymentName(r.Deployment)
-		of[name] = append(of[name], ReplicaStep{ID: fleet.ReplicaID(r.ID), Reason: "drained", Message: "its node was emptied by force"})
+		of[name] = append(of[name], fleet.ReplicaStep{ID: fleet.ReplicaID(r.ID), Reason: "drained", Message: "its node was emptied by force"})
 	}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		if err := s.terminateReplicas(ctx, name, of[name]); err != nil {
@@ -86,7 +86,7 @@ func (s *Store) EvictReplicas(ctx context.Context, node fleet.NodeName) error {
 }
 
 // terminateReplicas ends replicas of one deployment that it did not choose itself.
-func (s *Store) terminateReplicas(ctx context.Context, name fleet.DeploymentName, steps []ReplicaStep) error {
+func (s *Store) terminateReplicas(ctx context.Context, name fleet.DeploymentName, steps []fleet.ReplicaStep) error {
 	return s.tx(ctx, "end replicas of "+string(name), func(q *db.Queries) error {
 		if err := lock(ctx, q, []fleet.ObjectKey{fleet.DeploymentKey(name)}); err != nil {
 			return err
@@ -95,7 +95,7 @@ func (s *Store) terminateReplicas(ctx context.Context, name fleet.DeploymentName
 		if err != nil || w == nil {
 			return err
 		}
-		c := carrying{deploymentWork: w, plan: DeploymentPlan{Terminate: steps}}
+		c := carrying{deploymentWork: w, plan: fleet.DeploymentPlan{Terminate: steps}}
 		if err := c.hold(ctx); err != nil {
 			return err
 		}

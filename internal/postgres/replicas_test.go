@@ -63,20 +63,20 @@ func TestReplicasReported(t *testing.T) {
 
 	gone := b.connect(nodeA) // a report of a connection that has ended says nothing
 	b.connect(nodeA)
-	_, err := b.ReplicasReported(t.Context(), fleet.ReplicasReport{Node: nodeA, Connection: gone, Complete: true, Set: fleet.SetVersion{Number: 1 << 60}}, judgeReplica)
+	_, err := b.ReplicasReported(t.Context(), fleet.ReplicasReport{Node: nodeA, Connection: gone, Complete: true, Set: fleet.SetVersion{Number: 1 << 60}})
 	refused(t, fleet.Gone, err)
 
 	lost := b.replicas()[0] // a complete report that lacks one
 	set, err := b.NodeReplicas(t.Context(), lost.Node)
 	require.NoError(t, err)
 	empty := fleet.ReplicasReport{Node: lost.Node, Complete: true, Set: fleet.SetVersion{Number: set.Version - 1<<20}}
-	wake, err := b.ReplicasReported(t.Context(), empty, judgeReplica)
+	heard, err := b.ReplicasReported(t.Context(), empty)
 	require.NoError(t, err)
-	require.Empty(t, wake, "it may not know of it yet")
+	require.Empty(t, heard.Wake, "it may not know of it yet")
 	empty.Set.Number = set.Version
-	wake, err = b.ReplicasReported(t.Context(), empty, judgeReplica)
+	heard, err = b.ReplicasReported(t.Context(), empty)
 	require.NoError(t, err)
-	require.Equal(t, []string{webSub}, wake)
+	require.Equal(t, []string{webSub}, heard.Wake)
 	require.True(t, b.replica(lost.ID).Lost)
 	b.settles()
 	require.Equal(t, fleet.ReplicaTerminated, b.replica(lost.ID).State)

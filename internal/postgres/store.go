@@ -23,6 +23,8 @@ type Store struct {
 	refused func(audit.Refusal)
 	// placing bounds the visits that choose nodes.
 	placing chan struct{}
+	// looked, where a test sets it, is called between what a visit of a deployment sees and what it does.
+	looked func(fleet.DeploymentName)
 }
 
 // Open connects, migrates, and checks that this is the database that the region knows: a

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/activities"
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/workflows"
@@ -119,7 +118,7 @@ func (d *drainSteps) SeeNodeDrain(ctx context.Context, in activities.SeeDrain, b
 func (r *requests) fleet(ctx context.Context, in activities.DoorRequest, by string) (activities.OperationView, error) {
 	out, err := r.store.TurnFleet(ctx, postgres.FleetTurn{
 		Write: postgres.Write{Key: fleet.ObjectKey{Kind: fleet.KindFleet, Name: string(in.Fleet)}, Actor: by},
-		Door:  postgres.Door{Workflow: in.Workflow, Run: in.Run}, Assign: decide.Waves,
+		Door:  postgres.Door{Workflow: in.Workflow, Run: in.Run},
 	})
 	if err != nil {
 		return activities.OperationView{}, err

@@ -150,6 +150,6 @@ func (b *batchSteps) Miss(ctx context.Context, in activities.MissBatch) error {
 
 // End ends what is left of a batch.
 func (b *batchSteps) End(ctx context.Context, id fleet.BatchID) (activities.BatchEnd, error) {
-	end, err := b.store.EndBatch(ctx, id, decide.EndOfDelivery)
+	end, err := b.store.EndBatch(ctx, id)
 	return activities.BatchEnd{Succeeded: end.Succeeded, Failed: end.Failed, Staged: end.Staged}, err
 }

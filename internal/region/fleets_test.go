@@ -37,9 +37,9 @@ func openFleetSteps(t *testing.T) (*fleetSteps, postgres.FleetTurn) {
 	require.NoError(t, err)
 	write := postgres.Write{Key: fleet.FleetKey(fleetChange), Project: "default", Actor: "ann"}
 	spec := fleet.FleetSpec{Change: fleet.FleetChange{Patch: &fleet.Content{Kind: fleet.ContentJSON, Hash: hash, Size: int64(len(patch))}}}.WithDefaults()
-	_, err = store.PutFleet(t.Context(), postgres.FleetPut{Write: write, Spec: spec, Assign: decide.Waves})
+	_, err = store.PutFleet(t.Context(), postgres.FleetPut{Write: write, Spec: spec})
 	require.NoError(t, err)
-	return &fleetSteps{store}, postgres.FleetTurn{Write: write, Assign: decide.Waves}
+	return &fleetSteps{store}, postgres.FleetTurn{Write: write}
 }
 
 // N99, X2
@@ -140,6 +140,6 @@ func (f *fleetSteps) rewindow(t *testing.T, turn postgres.FleetTurn, w fleet.Win
 	var spec fleet.FleetSpec
 	require.NoError(t, json.Unmarshal(o.Spec, &spec))
 	spec.Windows = []fleet.Window{w}
-	_, err = f.store.PutFleet(t.Context(), postgres.FleetPut{Write: turn.Write, Spec: spec, Assign: decide.Waves})
+	_, err = f.store.PutFleet(t.Context(), postgres.FleetPut{Write: turn.Write, Spec: spec})
 	require.NoError(t, err)
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -73,7 +72,7 @@ func openHealRegion(t *testing.T) *healRegion {
 	r.sweep = &operationsSweep{store: store, flows: flows, entities: again, doors: doors, live: none, lately: none, closed: func([]postgres.OperationEnded) {}}
 	limits := compose.DefaultLimits()
 	r.handler, err = api.New(api.Deps{
-		Store: store, Waker: healCrowd{r, flows}, Waves: decide.Waves, NodeStarted: r.server.nodeStarted, Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent},
+		Store: store, Waker: healCrowd{r, flows}, NodeStarted: r.server.nodeStarted,
 		Flatten: compose.NewBudget(int64(limits.MaxBytes)), Limits: limits, Region: testkit.Region,
 		PendingTTL: workflows.DefaultPendingTTL, OperationLimit: r.server.operationLimit(), Now: healNow, Log: log,
 	})

@@ -49,15 +49,17 @@ type countedReplicas struct {
 }
 
 // ReplicasReported writes a report down.
-func (c countedReplicas) ReplicasReported(ctx context.Context, r fleet.ReplicasReport, judge postgres.ReplicaJudge) ([]string, error) {
-	judge.Moved = c.count
-	return c.Store.ReplicasReported(ctx, r, judge)
+func (c countedReplicas) ReplicasReported(ctx context.Context, r fleet.ReplicasReport) (postgres.ReplicasHeard, error) {
+	heard, err := c.Store.ReplicasReported(ctx, r)
+	c.count(heard.Moved)
+	return heard, err
 }
 
 // NodeStopped writes down the last word of a node.
-func (c countedReplicas) NodeStopped(ctx context.Context, id fleet.ConnectionID, identity string, judge postgres.ReplicaJudge) ([]string, error) {
-	judge.Moved = c.count
-	return c.Store.NodeStopped(ctx, id, identity, judge)
+func (c countedReplicas) NodeStopped(ctx context.Context, id fleet.ConnectionID, identity string) (postgres.ReplicasHeard, error) {
+	heard, err := c.Store.NodeStopped(ctx, id, identity)
+	c.count(heard.Moved)
+	return heard, err
 }
 
 func (c countedReplicas) count(events []fleet.ReplicaEvent) {

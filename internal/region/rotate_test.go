@@ -20,7 +20,6 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/compose"
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -55,7 +54,7 @@ func newKeyWorld(t *testing.T) *keyWorld {
 	w := &keyWorld{t: t, store: store, dir: t.TempDir(), refused: make(chan string, 100)}
 	limits := compose.DefaultLimits()
 	handler, err := api.New(api.Deps{
-		Store: store, Waker: noWaker{}, Absence: postgres.AbsenceJudge{Cap: decide.DropCap, Absent: decide.Absent}, NodeStarted: func(context.Context, fleet.NodeName) error { return nil }, Flatten: compose.NewBudget(int64(limits.MaxBytes)), Limits: limits,
+		Store: store, Waker: noWaker{}, NodeStarted: func(context.Context, fleet.NodeName) error { return nil }, Flatten: compose.NewBudget(int64(limits.MaxBytes)), Limits: limits,
 		Region: testkit.Region, PendingTTL: time.Minute, OperationLimit: time.Minute, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Refused: func(r audit.Refusal) { w.refused <- r.Reason },
 	})

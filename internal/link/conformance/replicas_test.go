@@ -267,7 +267,7 @@ func TestReplicas(t *testing.T) {
 		_, err := r.store.ReplicasReported(t.Context(), fleet.ReplicasReport{
 			Node: replicaNode, Connection: fleet.ConnectionID(before), Set: fleet.SetVersion{Number: 7},
 			Replicas: []fleet.ReplicaStatus{{ID: oneReplica, Phase: fleet.PhaseExited, Health: fleet.HealthUnhealthy}},
-		}, postgres.ReplicaJudge{})
+		})
 		require.Equal(t, fleet.Gone, fleet.KindOf(err), "%v", err)
 	})
 }
