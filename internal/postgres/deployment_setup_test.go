@@ -71,8 +71,6 @@ func webSpec(replicas int) fleet.DeploymentSpec {
 	}
 }
 
-func anHour(fleet.OperationTerms) time.Duration { return time.Hour }
-
 // deploymentPut is a PUT of the deployment web; edits come after the defaults.
 func (b *bench) deploymentPut(edits ...func(*postgres.DeploymentPut)) postgres.DeploymentPut {
 	b.t.Helper()
