@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"encoding/json"
 	"slices"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
