@@ -17,7 +17,7 @@ import (
 type batchMaker interface {
 	// Next prepares the notify of the active with the batch, where that can be told; nil else,
 	// and when the batch was made before.
-	Next(ctx context.Context, in NextBatch, tokenHash []byte) (BatchMade, *BatchNotify, error)
+	Next(ctx context.Context, in NextBatch, tokenHash []byte) (BatchMade, *fleet.BatchNotify, error)
 }
 
 // gatherer claims a delivery for each instance of a site that waits and may travel in a
@@ -29,11 +29,10 @@ type gatherer interface {
 
 // batchStore takes a batch from step to step; each may be taken twice.
 type batchStore interface {
-	// PrepareBatch gives the notify of one node without its token and address, and the key to seal
-	// the token to; nil when the node has nothing to be told of.
-	Prepare(ctx context.Context, in PrepareBatch, tokenHash []byte) (*fleet.BatchCommand, []byte, error)
-	Miss(ctx context.Context, in MissBatch) error
-	End(ctx context.Context, id fleet.BatchID) (BatchEnd, error)
+	// PrepareBatch gives the notify of one node, nil when the node has nothing to fetch.
+	PrepareBatch(ctx context.Context, in fleet.BatchPrepare) (*fleet.BatchNotify, error)
+	MissBatch(ctx context.Context, in fleet.BatchMiss) error
+	EndBatch(ctx context.Context, id fleet.BatchID) (fleet.BatchEnded, error)
 }
 
 // Batches is what the delivery to a site does at the store, as local activities.
@@ -106,13 +105,6 @@ type BatchMade struct {
 	Nodes   []fleet.NodeName `json:"nodes,omitempty"` // to be told, the active first
 }
 
-// BatchNotify is the notify of a node without its token and address, and the key to seal the
-// token to.
-type BatchNotify struct {
-	Command    fleet.BatchCommand
-	SealingKey []byte
-}
-
 // BatchNext is the next batch, with the notify of its active node.
 type BatchNext struct {
 	BatchMade
@@ -120,33 +112,9 @@ type BatchNext struct {
 	Command *fleet.BatchCommand `json:"command,omitempty"`
 }
 
-// PrepareBatch asks for the notify of one node.
-type PrepareBatch struct {
-	ID    fleet.BatchID  `json:"id"`
-	Node  fleet.NodeName `json:"node"`
-	Tries int            `json:"tries"`
-	TTL   time.Duration  `json:"ttl"`
-}
-
 // PreparedBatch is the notify of a node, nil when it has nothing to be told of.
 type PreparedBatch struct {
 	Command *fleet.BatchCommand `json:"command,omitempty"`
-}
-
-// MissBatch says that a node brought no word of what it was told.
-type MissBatch struct {
-	ID      fleet.BatchID     `json:"id"`
-	Node    fleet.NodeName    `json:"node"`
-	State   fleet.TargetState `json:"state"`
-	Reason  fleet.Kind        `json:"reason"`
-	Message string            `json:"message,omitempty"`
-}
-
-// BatchEnd counts how the items of a batch ended.
-type BatchEnd struct {
-	Succeeded int `json:"succeeded"`
-	Failed    int `json:"failed"`
-	Staged    int `json:"staged"`
 }
 
 // NextBatch persists the next batch before anybody is told of it (N21), with the notify of its
@@ -162,7 +130,7 @@ func (b *Batches) NextBatch(ctx context.Context, in NextBatch) (BatchNext, error
 		return BatchNext{}, fail(ctx, err)
 	}
 	if first == nil || len(made.Nodes) == 0 {
-		return b.begin(ctx, made, PrepareBatch{ID: in.ID(), Tries: in.Tries, TTL: in.TTL})
+		return b.begin(ctx, made, fleet.BatchPrepare{ID: in.ID(), Tries: in.Tries, TTL: in.TTL})
 	}
 	b.failpoint("after_batch")
 	out := BatchNext{BatchMade: made, ID: in.ID()}
@@ -180,10 +148,10 @@ func (b *Batches) GatherBatch(ctx context.Context, in GatherBatch) (BatchNext, e
 	if err != nil {
 		return BatchNext{}, fail(ctx, err)
 	}
-	return b.begin(ctx, made, PrepareBatch{ID: in.ID(), Tries: in.Tries, TTL: in.TTL})
+	return b.begin(ctx, made, fleet.BatchPrepare{ID: in.ID(), Tries: in.Tries, TTL: in.TTL})
 }
 
-func (b *Batches) begin(ctx context.Context, made BatchMade, first PrepareBatch) (BatchNext, error) {
+func (b *Batches) begin(ctx context.Context, made BatchMade, first fleet.BatchPrepare) (BatchNext, error) {
 	b.failpoint("after_batch")
 	out := BatchNext{BatchMade: made, ID: first.ID}
 	if len(made.Nodes) == 0 {
@@ -196,30 +164,32 @@ func (b *Batches) begin(ctx context.Context, made BatchMade, first PrepareBatch)
 }
 
 // PrepareBatch makes the notify of one node.
-func (b *Batches) PrepareBatch(ctx context.Context, in PrepareBatch) (PreparedBatch, error) {
+func (b *Batches) PrepareBatch(ctx context.Context, in fleet.BatchPrepare) (PreparedBatch, error) {
 	cmd, err := b.prepare(ctx, in)
 	return PreparedBatch{cmd}, fail(ctx, err)
 }
 
-func (b *Batches) prepare(ctx context.Context, in PrepareBatch) (*fleet.BatchCommand, error) {
+func (b *Batches) prepare(ctx context.Context, in fleet.BatchPrepare) (*fleet.BatchCommand, error) {
 	token, hash, err := b.Tokens.New()
 	if err != nil {
 		return nil, err
 	}
 	b.failpoint("before_batch_prepare")
-	cmd, key, err := b.Store.Prepare(ctx, in, hash)
-	if err != nil || cmd == nil {
+	in.TokenHash = hash
+	notify, err := b.Store.PrepareBatch(ctx, in)
+	if err != nil || notify == nil {
 		return nil, err
 	}
 	b.failpoint("after_batch_prepare")
-	if cmd, err = b.seal(ctx, in.Node, &BatchNotify{*cmd, key}, token); err != nil {
+	cmd, err := b.seal(ctx, in.Node, notify, token)
+	if err != nil {
 		return nil, err
 	}
 	return cmd, wakeNodes(ctx, b.Nodes, in.Node)
 }
 
 // seal: a token leaves this process only sealed (N104).
-func (b *Batches) seal(ctx context.Context, node fleet.NodeName, n *BatchNotify, token string) (*fleet.BatchCommand, error) {
+func (b *Batches) seal(ctx context.Context, node fleet.NodeName, n *fleet.BatchNotify, token string) (*fleet.BatchCommand, error) {
 	sealed, err := b.Tokens.Seal(n.SealingKey, token)
 	if err != nil {
 		return nil, err
@@ -231,15 +201,15 @@ func (b *Batches) seal(ctx context.Context, node fleet.NodeName, n *BatchNotify,
 }
 
 // MissBatch writes down why a node's word is missing.
-func (b *Batches) MissBatch(ctx context.Context, in MissBatch) error {
-	return fail(ctx, b.Store.Miss(ctx, in))
+func (b *Batches) MissBatch(ctx context.Context, in fleet.BatchMiss) error {
+	return fail(ctx, b.Store.MissBatch(ctx, in))
 }
 
 // EndBatch ends every delivery of the batch that is still open. Doors that this does not
 // reach are told by the operations sweep.
-func (b *Batches) EndBatch(ctx context.Context, id fleet.BatchID) (BatchEnd, error) {
+func (b *Batches) EndBatch(ctx context.Context, id fleet.BatchID) (fleet.BatchEnded, error) {
 	b.failpoint("before_batch_end")
-	end, err := b.Store.End(ctx, id)
+	end, err := b.Store.EndBatch(ctx, id)
 	b.failpoint("after_batch_end")
 	if err != nil {
 		return end, fail(ctx, err)

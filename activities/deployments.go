@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"go.temporal.io/sdk/activity"
 
@@ -14,7 +13,7 @@ import (
 type deploymentStore interface {
 	// Visit attaches the entity's run, takes over what was asked for, looks at the deployment,
 	// decides and carries it out, in one step that may be repeated.
-	Visit(ctx context.Context, in VisitDeployment) (DeploymentVisited, error)
+	Visit(ctx context.Context, in fleet.DeploymentVisit) (fleet.DeploymentVisited, error)
 	// Due gives a page of the deployments of a shard that have something to do, by name.
 	Due(ctx context.Context, shard, shards int, after string, limit int32) ([]fleet.DeploymentName, error)
 }
@@ -31,34 +30,10 @@ type Deployments struct {
 	Failpoint func(name string)
 }
 
-// VisitDeployment is one look of the entity whose run is Run.
-type VisitDeployment struct {
-	Deployment fleet.DeploymentName `json:"deployment"`
-	Run        string               `json:"run"`
-	Build      string               `json:"build,omitempty"`
-}
-
-// DeploymentVisited is what a visit came to.
-type DeploymentVisited struct {
-	State    fleet.DeploymentState `json:"state,omitempty"`
-	Rule     string                `json:"rule,omitempty"`
-	Message  string                `json:"message,omitempty"`
-	Awaited  string                `json:"awaited,omitempty"`
-	Replicas int                   `json:"replicas,omitempty"`
-	Healthy  int                   `json:"healthy,omitempty"`
-	// At is the database's time of the visit, Next when to look again, zero: when woken.
-	At   time.Time `json:"at"`
-	Next time.Time `json:"next,omitzero"`
-	More bool      `json:"more,omitempty"` // look again at once
-	Done bool      `json:"done,omitempty"` // nothing is left to do
-	// Untold says that doors wait for word.
-	Untold int `json:"-"`
-}
-
 // VisitDeployment looks, decides and acts, and tells the doors of what ended.
-func (d *Deployments) VisitDeployment(ctx context.Context, in VisitDeployment) (DeploymentVisited, error) {
+func (d *Deployments) VisitDeployment(ctx context.Context, in fleet.DeploymentVisit) (fleet.DeploymentVisited, error) {
 	if err := fleet.ValidateName("/deployment", string(in.Deployment)); err != nil {
-		return DeploymentVisited{}, fail(ctx, err)
+		return fleet.DeploymentVisited{}, fail(ctx, err)
 	}
 	in.Build = d.Build
 	d.failpoint("before_visit")

@@ -8,7 +8,7 @@ import (
 
 // drainStore keeps the drains of nodes. Each step may be taken twice.
 type drainStore interface {
-	SeeNodeDrain(ctx context.Context, in SeeDrain, build string) (fleet.DrainSeen, error)
+	SeeDrain(ctx context.Context, in fleet.DrainLook) (fleet.DrainSeen, error)
 	// AskConnections asks those that still live to drain by the drain's deadline.
 	AskConnections(ctx context.Context, node fleet.NodeName, ids []fleet.ConnectionID) error
 	// EvictReplicas ends all replicas of a node, whether they run elsewhere or not.
@@ -26,15 +26,6 @@ type Drains struct {
 	Build  string
 }
 
-// SeeDrain is a look at the drain of a node, with what the last look came to.
-type SeeDrain struct {
-	Node    fleet.NodeName   `json:"node"`
-	Run     string           `json:"run"`
-	Phase   fleet.DrainPhase `json:"phase,omitempty"`
-	Rule    string           `json:"rule,omitempty"`
-	Message string           `json:"message,omitempty"`
-}
-
 // DrainConnections are connections of a node.
 type DrainConnections struct {
 	Node fleet.NodeName       `json:"node"`
@@ -42,11 +33,12 @@ type DrainConnections struct {
 }
 
 // SeeDrain takes over what asks for the drain of a node, and reads how far it is.
-func (d *Drains) SeeDrain(ctx context.Context, in SeeDrain) (fleet.DrainSeen, error) {
+func (d *Drains) SeeDrain(ctx context.Context, in fleet.DrainLook) (fleet.DrainSeen, error) {
 	if err := fleet.ValidateName("/node", string(in.Node)); err != nil {
 		return fleet.DrainSeen{}, fail(ctx, err)
 	}
-	seen, err := d.Store.SeeNodeDrain(ctx, in, d.Build)
+	in.Build = d.Build
+	seen, err := d.Store.SeeDrain(ctx, in)
 	if err == nil && seen.Operation != "" && seen.Force && seen.Holds {
 		seen.Signed, err = d.Signer.Sign(ctx, in.Node, fleet.HandOverCommand{Site: seen.Site})
 	}

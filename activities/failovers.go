@@ -9,7 +9,7 @@ import (
 // failoverStore knows what is asked of a site's lease; each call may be repeated.
 type failoverStore interface {
 	// SeeFailover takes over what is asked, and notes why it waited since the look before.
-	SeeFailover(ctx context.Context, in SeeFailover) (fleet.FailoverSeen, error)
+	SeeFailover(ctx context.Context, in fleet.FailoverLook) (fleet.FailoverSeen, error)
 	EndFailover(ctx context.Context, e fleet.FailoverEnd) error
 }
 
@@ -31,18 +31,8 @@ type Failovers struct {
 	Ended func(end fleet.FailoverEnd)
 }
 
-// SeeFailover is one look of a site's entity, and why what it serves waits.
-type SeeFailover struct {
-	Site    fleet.SiteName `json:"site"`
-	Run     string         `json:"run"`
-	Build   string         `json:"build,omitempty"`
-	To      fleet.NodeName `json:"to,omitempty"`
-	Reason  string         `json:"reason,omitempty"`
-	Message string         `json:"message,omitempty"`
-}
-
 // SeeFailover reads what is asked of a site's lease, and where the lease is.
-func (f *Failovers) SeeFailover(ctx context.Context, in SeeFailover) (fleet.FailoverSeen, error) {
+func (f *Failovers) SeeFailover(ctx context.Context, in fleet.FailoverLook) (fleet.FailoverSeen, error) {
 	if err := fleet.ValidateName("/site", string(in.Site)); err != nil {
 		return fleet.FailoverSeen{}, fail(ctx, err)
 	}

@@ -26,7 +26,7 @@ func (w *wokenNodes) WakeNodes(_ context.Context, nodes ...fleet.NodeName) error
 
 type oneFailover fleet.FailoverSeen
 
-func (f oneFailover) SeeFailover(context.Context, SeeFailover) (fleet.FailoverSeen, error) {
+func (f oneFailover) SeeFailover(context.Context, fleet.FailoverLook) (fleet.FailoverSeen, error) {
 	return fleet.FailoverSeen(f), nil
 }
 func (oneFailover) MoveUnvoted(context.Context, fleet.SiteName, fleet.NodeName) error { return nil }
@@ -41,17 +41,22 @@ func (onePass) EndReconcile(context.Context, fleet.ReconcileEnd) error { return 
 
 type oneBatch struct{ command *fleet.BatchCommand }
 
-func (b oneBatch) Prepare(context.Context, PrepareBatch, []byte) (*fleet.BatchCommand, []byte, error) {
-	return b.command, []byte("key"), nil
+func (b oneBatch) PrepareBatch(context.Context, fleet.BatchPrepare) (*fleet.BatchNotify, error) {
+	if b.command == nil {
+		return nil, nil
+	}
+	return &fleet.BatchNotify{Command: *b.command, SealingKey: []byte("key")}, nil
 }
-func (oneBatch) Miss(context.Context, MissBatch) error                  { return nil }
-func (oneBatch) End(context.Context, fleet.BatchID) (BatchEnd, error)   { return BatchEnd{}, nil }
+func (oneBatch) MissBatch(context.Context, fleet.BatchMiss) error { return nil }
+func (oneBatch) EndBatch(context.Context, fleet.BatchID) (fleet.BatchEnded, error) {
+	return fleet.BatchEnded{}, nil
+}
 func (oneBatch) Gather(context.Context, GatherBatch) (BatchMade, error) { return twoNodes, nil }
-func (b oneBatch) Next(context.Context, NextBatch, []byte) (BatchMade, *BatchNotify, error) {
+func (b oneBatch) Next(context.Context, NextBatch, []byte) (BatchMade, *fleet.BatchNotify, error) {
 	if b.command == nil {
 		return BatchMade{}, nil, nil
 	}
-	return twoNodes, &BatchNotify{Command: *b.command}, nil
+	return twoNodes, &fleet.BatchNotify{Command: *b.command}, nil
 }
 
 var twoNodes = BatchMade{Claimed: 1, Nodes: []fleet.NodeName{"a", "b"}}
@@ -71,7 +76,7 @@ func TestWhoIsToldIsWoken(t *testing.T) {
 	}{
 		{"a failover's holder and target", func(ctx context.Context, w *wokenNodes) error {
 			f := &Failovers{Store: oneFailover{Operation: "op", Holder: "a", To: "b"}, Signer: oneToken{}, Nodes: w}
-			_, err := f.SeeFailover(ctx, SeeFailover{Site: "plant-1"})
+			_, err := f.SeeFailover(ctx, fleet.FailoverLook{Site: "plant-1"})
 			return err
 		}, []fleet.NodeName{"a", "b"}},
 		{"a node that is compared", func(ctx context.Context, w *wokenNodes) error {
@@ -87,7 +92,7 @@ func TestWhoIsToldIsWoken(t *testing.T) {
 			return err
 		}, []fleet.NodeName{"a"}},
 		{"the standby of a batch", func(ctx context.Context, w *wokenNodes) error {
-			_, err := batches(w, batch).PrepareBatch(ctx, PrepareBatch{Node: "b"})
+			_, err := batches(w, batch).PrepareBatch(ctx, fleet.BatchPrepare{Node: "b"})
 			return err
 		}, []fleet.NodeName{"b"}},
 	} {
@@ -102,11 +107,11 @@ func TestWhoIsToldIsWoken(t *testing.T) {
 	t.Run("nobody, where nobody is told", func(t *testing.T) {
 		t.Parallel()
 		w := &wokenNodes{}
-		_, err := (&Failovers{Store: oneFailover{}, Nodes: w}).SeeFailover(t.Context(), SeeFailover{Site: "plant-1"})
+		_, err := (&Failovers{Store: oneFailover{}, Nodes: w}).SeeFailover(t.Context(), fleet.FailoverLook{Site: "plant-1"})
 		require.NoError(t, err)
 		_, err = (&Reconciles{Passes: onePass{}, Tokens: oneToken{}, Signer: oneToken{}, Nodes: w}).Begin(t.Context(), BeginReconcile{Node: "a"})
 		require.NoError(t, err)
-		_, err = batches(w, oneBatch{}).PrepareBatch(t.Context(), PrepareBatch{Node: "a"})
+		_, err = batches(w, oneBatch{}).PrepareBatch(t.Context(), fleet.BatchPrepare{Node: "a"})
 		require.NoError(t, err)
 		require.Empty(t, w.all)
 	})

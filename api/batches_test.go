@@ -143,7 +143,7 @@ func TestBatchItemsHaveTheRunSectionsThatTheirHashesAreOf(t *testing.T) {
 	require.Equal(t, len(targets), out.Claimed)
 	token, hash, err := identity.NewToken(32)
 	require.NoError(t, err)
-	told, err := r.store.PrepareBatch(t.Context(), postgres.BatchPrepare{ID: liveBatch, Node: out.Nodes[0], Tries: 3, TTL: time.Minute, TokenHash: hash[:]})
+	told, err := r.store.PrepareBatch(t.Context(), fleet.BatchPrepare{ID: liveBatch, Node: out.Nodes[0], Tries: 3, TTL: time.Minute, TokenHash: hash[:]})
 	require.NoError(t, err)
 	got := into[struct{ Items []fleet.BatchItem }](t, r.call(token, http.MethodGet, batchPath+"/items", nil)).Items
 	require.Equal(t, told.Command.Digest, fleet.BatchDigest(got))

@@ -33,7 +33,7 @@ func (r *region) drainsOn(node fleet.NodeName) decide.DrainAction {
 	ctx := r.t.Context()
 	var a decide.DrainAction
 	for {
-		look := postgres.DrainLook{Node: node, Run: "run-1", Build: "b1"}
+		look := fleet.DrainLook{Node: node, Run: "run-1", Build: "b1"}
 		if a.Do == decide.DrainWait {
 			look.Phase, look.Rule, look.Message = a.Phase, a.Rule, a.Message
 		}

@@ -23,8 +23,8 @@ func newBatchTalk(limits DeliveryLimits) *batchTalk {
 }
 
 // deliver tells the nodes of one batch, the active first, and ends it.
-func (b *batchTalk) deliver(ctx workflow.Context, batch activities.BatchNext) (activities.BatchEnd, error) {
-	var end activities.BatchEnd
+func (b *batchTalk) deliver(ctx workflow.Context, batch activities.BatchNext) (fleet.BatchEnded, error) {
+	var end fleet.BatchEnded
 	command := batch.Command
 	for i, node := range batch.Nodes {
 		if i > 0 {
@@ -89,14 +89,14 @@ func (b *batchTalk) miss(ctx workflow.Context, id fleet.BatchID, node fleet.Node
 	if kind == fleet.Unavailable {
 		b.absent[node] = true
 	}
-	in := activities.MissBatch{ID: id, Node: node, State: state, Reason: kind, Message: message}
+	in := fleet.BatchMiss{ID: id, Node: node, State: state, Reason: kind, Message: message}
 	return insist(ctx, batches.MissBatch, in, nil)
 }
 
 // prepare gives the next notify of a node, nil when there is nothing left to tell it.
 func (b *batchTalk) prepare(ctx workflow.Context, id fleet.BatchID, node fleet.NodeName) (*fleet.BatchCommand, error) {
 	var out activities.PreparedBatch
-	in := activities.PrepareBatch{ID: id, Node: node, Tries: b.limits.Tries, TTL: b.limits.PendingTTL}
+	in := fleet.BatchPrepare{ID: id, Node: node, Tries: b.limits.Tries, TTL: b.limits.PendingTTL}
 	err := insist(ctx, batches.PrepareBatch, in, &out)
 	return out.Command, err
 }

@@ -38,15 +38,15 @@ func (g *gathered) Gather(context.Context, activities.GatherBatch) (activities.B
 	return activities.BatchMade{Looked: n, Claimed: n, Nodes: []fleet.NodeName{"a", "b"}}, nil
 }
 
-func (g *gathered) Prepare(_ context.Context, in activities.PrepareBatch, _ []byte) (*fleet.BatchCommand, []byte, error) {
-	return &fleet.BatchCommand{BatchID: in.ID, Count: 1}, nil, nil
+func (g *gathered) PrepareBatch(_ context.Context, in fleet.BatchPrepare) (*fleet.BatchNotify, error) {
+	return &fleet.BatchNotify{Command: fleet.BatchCommand{BatchID: in.ID, Count: 1}}, nil
 }
 
-func (g *gathered) Miss(context.Context, activities.MissBatch) error { return nil }
+func (g *gathered) MissBatch(context.Context, fleet.BatchMiss) error { return nil }
 
-func (g *gathered) End(context.Context, fleet.BatchID) (activities.BatchEnd, error) {
+func (g *gathered) EndBatch(context.Context, fleet.BatchID) (fleet.BatchEnded, error) {
 	g.ended++
-	return activities.BatchEnd{Succeeded: 1}, nil
+	return fleet.BatchEnded{Succeeded: 1}, nil
 }
 
 func (g *gathered) RefreshBatch(context.Context, fleet.BatchCommand) (fleet.BatchOutcome, error) {

@@ -19,7 +19,7 @@ type DeploymentInput struct {
 // DeploymentStatus answers the status query: how the deployment stood at the last visit, and why
 // the entity waits (X8).
 type DeploymentStatus struct {
-	activities.DeploymentVisited
+	fleet.DeploymentVisited
 	Visits int `json:"visits"`
 }
 
@@ -65,8 +65,8 @@ type deployment struct {
 // visit drains the signals first: what they announced is in what is seen after them.
 func (d *deployment) visit(ctx workflow.Context) error {
 	drain(d.wake)
-	in := activities.VisitDeployment{Deployment: d.in.Deployment, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID}
-	d.status.DeploymentVisited = activities.DeploymentVisited{}
+	in := fleet.DeploymentVisit{Deployment: d.in.Deployment, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID}
+	d.status.DeploymentVisited = fleet.DeploymentVisited{}
 	if err := insist(ctx, deployments.VisitDeployment, in, &d.status.DeploymentVisited); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ import (
 type visits struct {
 	mu     sync.Mutex
 	now    func() time.Time
-	line   []activities.DeploymentVisited
+	line   []fleet.DeploymentVisited
 	wait   []time.Duration // from each visit to Next, 0 for none
 	runs   []string
 	times  []time.Duration // of the visits, since the first
@@ -37,12 +37,12 @@ type visits struct {
 	during func(n int) // what happens while visit n is made
 }
 
-func (v *visits) Visit(_ context.Context, in activities.VisitDeployment) (activities.DeploymentVisited, error) {
+func (v *visits) Visit(_ context.Context, in fleet.DeploymentVisit) (fleet.DeploymentVisited, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.away > 0 {
 		v.away--
-		return activities.DeploymentVisited{}, fleet.Errorf(fleet.Unavailable, "the database is away")
+		return fleet.DeploymentVisited{}, fleet.Errorf(fleet.Unavailable, "the database is away")
 	}
 	at := v.now()
 	if len(v.runs) == 0 {
@@ -94,9 +94,9 @@ func newDeployment(t *testing.T, v *visits) *testsuite.TestWorkflowEnvironment {
 }
 
 var (
-	visitMore    = activities.DeploymentVisited{State: fleet.DeploymentPending, Rule: "begin", More: true}
-	visitWaits   = activities.DeploymentVisited{State: fleet.DeploymentProvisioning, Rule: "provisioning", Replicas: 2, Awaited: "its replicas"}
-	visitDone    = activities.DeploymentVisited{State: fleet.DeploymentRunning, Rule: "converged", Replicas: 2, Healthy: 2, Done: true, Untold: 1}
+	visitMore    = fleet.DeploymentVisited{State: fleet.DeploymentPending, Rule: "begin", More: true}
+	visitWaits   = fleet.DeploymentVisited{State: fleet.DeploymentProvisioning, Rule: "provisioning", Replicas: 2, Awaited: "its replicas"}
+	visitDone    = fleet.DeploymentVisited{State: fleet.DeploymentRunning, Rule: "converged", Replicas: 2, Healthy: 2, Done: true, Untold: 1}
 	deploymentIn = workflows.DeploymentInput{Deployment: "web"}
 )
 
@@ -105,7 +105,7 @@ func TestDeployment(t *testing.T) {
 
 	t.Run("looks again at once, waits to be woken, and ends", func(t *testing.T) { // S19, X6, X8
 		t.Parallel()
-		v := &visits{line: []activities.DeploymentVisited{visitMore, visitWaits, visitDone}, away: 2}
+		v := &visits{line: []fleet.DeploymentVisited{visitMore, visitWaits, visitDone}, away: 2}
 		env := newDeployment(t, v)
 		env.RegisterDelayedCallback(func() {
 			out, err := env.QueryWorkflow(workflows.QueryStatus)
@@ -125,7 +125,7 @@ func TestDeployment(t *testing.T) {
 
 	t.Run("sleeps no longer than the plan says", func(t *testing.T) {
 		t.Parallel()
-		v := &visits{line: []activities.DeploymentVisited{visitWaits, visitDone}, wait: []time.Duration{16 * time.Minute}}
+		v := &visits{line: []fleet.DeploymentVisited{visitWaits, visitDone}, wait: []time.Duration{16 * time.Minute}}
 		env := newDeployment(t, v)
 		env.ExecuteWorkflow(workflows.TypeDeployment, deploymentIn)
 		require.NoError(t, env.GetWorkflowError())
@@ -136,7 +136,7 @@ func TestDeployment(t *testing.T) {
 
 	t.Run("goes on when it is woken while it would end", func(t *testing.T) { // X1
 		t.Parallel()
-		v := &visits{line: []activities.DeploymentVisited{visitDone, visitDone}}
+		v := &visits{line: []fleet.DeploymentVisited{visitDone, visitDone}}
 		env := newDeployment(t, v)
 		v.during = func(n int) {
 			if n == 1 {
@@ -150,7 +150,7 @@ func TestDeployment(t *testing.T) {
 
 	t.Run("ends with what no repetition mends", func(t *testing.T) { // X19
 		t.Parallel()
-		env := newDeployment(t, &visits{line: []activities.DeploymentVisited{visitDone}})
+		env := newDeployment(t, &visits{line: []fleet.DeploymentVisited{visitDone}})
 		env.ExecuteWorkflow(workflows.TypeDeployment, workflows.DeploymentInput{Deployment: "Web 1"})
 		var refused *temporal.ApplicationError
 		require.ErrorAs(t, env.GetWorkflowError(), &refused)

@@ -101,7 +101,7 @@ var phaseKey = temporal.NewSearchAttributeKeyKeyword(AttributePhase)
 // look drains the signals first: what they announced is in what is read after them.
 func (d *drainNode) look(ctx workflow.Context) error {
 	drain(d.wake)
-	in := activities.SeeDrain{Node: d.node, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID}
+	in := fleet.DrainLook{Node: d.node, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID}
 	if d.next.Do == decide.DrainWait {
 		in.Phase, in.Rule, in.Message = d.next.Phase, d.next.Rule, d.next.Message
 		d.noted = d.next.Rule

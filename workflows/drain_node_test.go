@@ -33,7 +33,7 @@ type emptied struct {
 	waits time.Duration
 }
 
-func (e *emptied) SeeNodeDrain(_ context.Context, in activities.SeeDrain, _ string) (fleet.DrainSeen, error) {
+func (e *emptied) SeeDrain(_ context.Context, in fleet.DrainLook) (fleet.DrainSeen, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.away > 0 {

@@ -93,7 +93,7 @@ type leaseTalk struct {
 // look drains the signals first: what they announced is in what is read after them.
 func (f *failoverSite) look(ctx workflow.Context) error {
 	drain(f.wake)
-	in := activities.SeeFailover{Site: f.site, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID}
+	in := fleet.FailoverLook{Site: f.site, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID}
 	if f.seen.Operation != "" && f.next.Do != decide.FailoverFinish {
 		in.To, in.Reason, in.Message = f.seen.To, f.next.Reason, f.next.Message
 	}

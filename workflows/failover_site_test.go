@@ -39,7 +39,7 @@ func (l *leased) do(what string, f func()) {
 	f()
 }
 
-func (l *leased) SeeFailover(_ context.Context, in activities.SeeFailover) (fleet.FailoverSeen, error) {
+func (l *leased) SeeFailover(_ context.Context, in fleet.FailoverLook) (fleet.FailoverSeen, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if in.Reason != "" {

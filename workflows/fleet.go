@@ -89,7 +89,7 @@ func (f *fleetEntity) full(ctx workflow.Context) bool {
 // look drains the signals first: what they announced is in what is read after them.
 func (f *fleetEntity) look(ctx workflow.Context) error {
 	f.woken()
-	in := activities.SeeFleet{Fleet: f.in.Fleet, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID}
+	in := fleet.FleetVisit{Fleet: f.in.Fleet, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID}
 	f.seen = fleet.FleetSeen{}
 	if err := insist(ctx, fleets.SeeFleet, in, &f.seen); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (f *fleetEntity) doubtful() bool {
 
 func (f *fleetEntity) move(ctx workflow.Context, on fleet.FleetEvent) error {
 	f.failed, f.broken = map[fleet.SiteName]int{}, ""
-	return insist(ctx, fleets.MoveFleet, activities.MoveFleet{
+	return insist(ctx, fleets.MoveFleet, fleet.FleetMove{
 		Fleet: f.in.Fleet, Run: f.seen.Run, Wave: f.seen.Wave, Turn: f.seen.Turn,
 		On: on, Reason: f.next.Reason, Message: f.next.Message,
 	}, nil)

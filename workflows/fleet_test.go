@@ -36,8 +36,8 @@ type toyFleet struct {
 	seen    fleet.FleetSeen
 	targets []*toyTarget
 	batches map[fleet.BatchID][]*toyTarget
-	moves   []activities.MoveFleet
-	misses  []activities.MissBatch
+	moves   []fleet.FleetMove
+	misses  []fleet.BatchMiss
 	modes   []decide.SiteMode
 	told    map[fleet.BatchID]int // how often the active was told
 	bad     map[fleet.SiteName]bool
@@ -75,7 +75,7 @@ func (f *toyFleet) count(state fleet.FleetTargetState) int {
 	return n
 }
 
-func (f *toyFleet) See(context.Context, activities.SeeFleet) (fleet.FleetSeen, error) {
+func (f *toyFleet) SeeFleet(context.Context, fleet.FleetVisit) (fleet.FleetSeen, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.seen
@@ -121,7 +121,7 @@ func (f *toyFleet) add(s *fleet.FleetSeen, t *toyTarget) {
 	}
 }
 
-func (f *toyFleet) Move(_ context.Context, m activities.MoveFleet) error {
+func (f *toyFleet) MoveFleet(_ context.Context, m fleet.FleetMove) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.moves = append(f.moves, m)
@@ -134,7 +134,7 @@ func (f *toyFleet) Move(_ context.Context, m activities.MoveFleet) error {
 	return err
 }
 
-func (f *toyFleet) Next(_ context.Context, in activities.NextBatch, _ []byte) (activities.BatchMade, *activities.BatchNotify, error) {
+func (f *toyFleet) Next(_ context.Context, in activities.NextBatch, _ []byte) (activities.BatchMade, *fleet.BatchNotify, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.broken {
@@ -161,41 +161,41 @@ func (f *toyFleet) Next(_ context.Context, in activities.NextBatch, _ []byte) (a
 	return activities.BatchMade{}, nil, nil
 }
 
-func (f *toyFleet) Prepare(_ context.Context, in activities.PrepareBatch, _ []byte) (*fleet.BatchCommand, []byte, error) {
+func (f *toyFleet) PrepareBatch(_ context.Context, in fleet.BatchPrepare) (*fleet.BatchNotify, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.bad[f.batches[in.ID][0].site] && in.Node == "b" {
-		return nil, nil, nil // the active did not apply it
+		return nil, nil // the active did not apply it
 	}
 	if in.Node == "a" {
 		if f.told[in.ID]++; f.told[in.ID] > in.Tries {
-			return nil, nil, nil
+			return nil, nil
 		}
 	}
-	return &fleet.BatchCommand{BatchID: in.ID, Site: f.batches[in.ID][0].site, Count: 1, Stage: f.modes[len(f.modes)-1] == decide.SiteStage}, nil, nil
+	return &fleet.BatchNotify{Command: fleet.BatchCommand{BatchID: in.ID, Site: f.batches[in.ID][0].site, Count: 1, Stage: f.modes[len(f.modes)-1] == decide.SiteStage}}, nil
 }
 
-func (f *toyFleet) Miss(_ context.Context, in activities.MissBatch) error {
+func (f *toyFleet) MissBatch(_ context.Context, in fleet.BatchMiss) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.misses = append(f.misses, in)
 	return nil
 }
 
-func (f *toyFleet) End(_ context.Context, id fleet.BatchID) (activities.BatchEnd, error) {
+func (f *toyFleet) EndBatch(_ context.Context, id fleet.BatchID) (fleet.BatchEnded, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t := f.batches[id][0]
 	switch {
 	case f.bad[t.site]:
 		t.state = fleet.FleetTargetFailed
-		return activities.BatchEnd{Failed: 1}, nil
+		return fleet.BatchEnded{Failed: 1}, nil
 	case f.modes[len(f.modes)-1] == decide.SiteStage:
 		t.state = fleet.FleetTargetStaged
-		return activities.BatchEnd{Staged: 1}, nil
+		return fleet.BatchEnded{Staged: 1}, nil
 	}
 	t.state = fleet.FleetTargetSucceeded
-	return activities.BatchEnd{Succeeded: 1}, nil
+	return fleet.BatchEnded{Succeeded: 1}, nil
 }
 
 // RefreshBatch is what the nodes do.

@@ -40,7 +40,7 @@ func (d drainedNode) works(id fleet.ConnectionID, inFlight int) {
 
 func (d drainedNode) steps() {
 	d.Helper()
-	look := postgres.DrainLook{Node: "plant-1-b", Run: "run-1"}
+	look := fleet.DrainLook{Node: "plant-1-b", Run: "run-1"}
 	for range 10 {
 		seen, err := d.SeeDrain(d.Context(), look)
 		require.NoError(d, err)

@@ -38,7 +38,7 @@ func (r *region) askNodeDrain(limit time.Duration) fleet.OperationID {
 // drainStep is a step of the drain's entity.
 func (r *region) drainStep() decide.DrainAction {
 	r.t.Helper()
-	seen, err := r.store.SeeDrain(r.t.Context(), postgres.DrainLook{Node: drained, Run: "run-1"})
+	seen, err := r.store.SeeDrain(r.t.Context(), fleet.DrainLook{Node: drained, Run: "run-1"})
 	require.NoError(r.t, err)
 	a := decide.Drain(seen, decide.DrainRun{})
 	switch a.Do {

@@ -158,7 +158,7 @@ func (x *benchmark) batch(n int) {
 		return err
 	})
 	x.timed("see", func() error {
-		_, _, err := x.s.SeeFleet(x.Context(), postgres.FleetVisit{Fleet: rollout, Run: "run-1", Build: "build"})
+		_, err := x.s.SeeFleet(x.Context(), fleet.FleetVisit{Fleet: rollout, Run: "run-1", Build: "build"})
 		return err
 	})
 }
@@ -189,7 +189,7 @@ var benchText = strings.Repeat("a config of some size. ", 4096/23)
 func (x *benchmark) serve(id fleet.BatchID, node fleet.NodeName) {
 	x.timed("prepare", func() error {
 		token := jsonOf(string(id) + string(node)).Hash
-		told, err := x.s.PrepareBatch(x.Context(), postgres.BatchPrepare{
+		told, err := x.s.PrepareBatch(x.Context(), fleet.BatchPrepare{
 			ID: id, Node: node, Tries: 3, TTL: 5 * minute, TokenHash: []byte(token)[:32],
 		})
 		require.NotNil(x, told)

@@ -11,10 +11,10 @@ import (
 
 // EndBatch ends every delivery of a batch that is open, with the operations
 // that it served, what is owed, its event and its target. An ended batch stays as it ended.
-func (s *Store) EndBatch(ctx context.Context, id fleet.BatchID) (BatchEnded, error) {
-	var out BatchEnded
+func (s *Store) EndBatch(ctx context.Context, id fleet.BatchID) (fleet.BatchEnded, error) {
+	var out fleet.BatchEnded
 	err := s.inBatch(ctx, "end", id, func(w *batchWork) error {
-		out = BatchEnded{}
+		out = fleet.BatchEnded{}
 		if w.batch.State == batchOpen {
 			if err := w.end(ctx); err != nil {
 				return err

@@ -164,7 +164,7 @@ func (w *batched) took(node fleet.NodeName) {
 func (w *batched) refused(node fleet.NodeName, kind fleet.Kind) { w.say(node, refusedBy(w.last, kind)) }
 
 func (w *batched) silent(node fleet.NodeName) {
-	require.NoError(w.t, w.MissBatch(w.ctx(), postgres.BatchMiss{
+	require.NoError(w.t, w.MissBatch(w.ctx(), fleet.BatchMiss{
 		ID: w.id, Node: node, State: fleet.TargetUnknown, Reason: fleet.Communication, Message: "node says communication",
 	}))
 }

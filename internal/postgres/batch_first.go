@@ -52,7 +52,7 @@ func (r *batchRelease) readEras(ctx context.Context) error {
 }
 
 // notify is nil when the active was not told.
-func (r *batchRelease) notify() *BatchPrepared {
+func (r *batchRelease) notify() *fleet.BatchNotify {
 	if r.told == nil {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (r *batchRelease) notify() *BatchPrepared {
 	for i, c := range r.claims {
 		items[i] = c.item()
 	}
-	return &BatchPrepared{SealingKey: r.told.SealingKey, Command: fleet.BatchCommand{
+	return &fleet.BatchNotify{SealingKey: r.told.SealingKey, Command: fleet.BatchCommand{
 		BatchID: r.in.ID, Site: r.in.Site, Role: roleOf(*r.told, r.lease.Holder), Epoch: r.lease.Epoch,
 		Count: len(items), Digest: fleet.BatchDigest(items), Stage: r.in.Stage, DeployedBy: r.in.Actor, Timestamp: time.Now().UTC(),
 	}}

@@ -50,7 +50,7 @@ func TestLoseBatch(t *testing.T) {
 			wakes, err := b.WaitingWakes(t.Context(), 0, 10)
 			require.NoError(t, err)
 			require.Len(t, wakes, 2)
-			require.Equal(t, postgres.BatchEnded{Failed: 2}, b.endBatch(id), "it stays lost")
+			require.Equal(t, fleet.BatchEnded{Failed: 2}, b.endBatch(id), "it stays lost")
 			out := b.deliver(releaseOf(batchID(2), postgres.BatchChange{Instance: names[0], Generation: 2, Revision: 1}))
 			if at == len(steps) {
 				require.Zero(t, out.Succeeded, "nothing is left to do")
@@ -247,7 +247,7 @@ func (b *bench) serveBatch(r postgres.BatchRelease) error {
 		return err
 	}
 	for _, node := range out.Nodes {
-		_, err := b.PrepareBatch(b.ctx(), postgres.BatchPrepare{
+		_, err := b.PrepareBatch(b.ctx(), fleet.BatchPrepare{
 			ID: r.ID, Node: node, Tries: 3, TTL: minute, TokenHash: []byte(jsonOf(string(r.ID) + string(node)).Hash)[:32],
 		})
 		if err != nil {
@@ -298,7 +298,7 @@ func TestBatch500(t *testing.T) {
 	id, names := b.started(fleet.MaxBatchItems)
 	b.apply(id, nodeA)
 	b.apply(id, nodeB)
-	require.Equal(t, postgres.BatchEnded{Succeeded: len(names)}, b.endBatch(id))
+	require.Equal(t, fleet.BatchEnded{Succeeded: len(names)}, b.endBatch(id))
 	require.EqualValues(t, len(names), scan[int64](b, "SELECT count(*) FROM fleet_targets WHERE state = 'succeeded'"))
 	require.EqualValues(t, 2*len(names), scan[int64](b, "SELECT count(*) FROM events WHERE kind = 'instance' AND type IN ('updated', 'status')"))
 }

@@ -12,8 +12,8 @@ import (
 // PrepareBatch makes the notify of one node: it re-reads who holds the lease, marks what the
 // node is told of, and writes the token's hash, bound to the node. It is nil when there is
 // nothing to tell, or the world has moved since the batch was claimed.
-func (s *Store) PrepareBatch(ctx context.Context, in BatchPrepare) (*BatchPrepared, error) {
-	var out *BatchPrepared
+func (s *Store) PrepareBatch(ctx context.Context, in fleet.BatchPrepare) (*fleet.BatchNotify, error) {
+	var out *fleet.BatchNotify
 	err := s.tx(ctx, "prepare batch "+string(in.ID), func(q *db.Queries) error {
 		out = nil
 		b, err := q.GetBatch(ctx, string(in.ID))
@@ -57,7 +57,7 @@ type telling struct {
 	last  int64    // the notify before
 }
 
-func toTell(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepare) (telling, error) {
+func toTell(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrepare) (telling, error) {
 	var out telling
 	rows, err := q.ItemsToTell(ctx, db.ItemsToTellParams{
 		Node: string(in.Node), BatchID: b.ID, Tries: int32(in.Tries), //nolint:gosec // a handful
@@ -80,7 +80,7 @@ func toTell(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepare) (te
 	return out, failed("read what is to be told", err)
 }
 
-func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepare) (*BatchPrepared, error) {
+func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrepare) (*fleet.BatchNotify, error) {
 	tell, err := toTell(ctx, q, b, in)
 	if err != nil || len(tell.ids) == 0 {
 		return nil, err
@@ -102,7 +102,7 @@ func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepar
 	if err := tellNode(ctx, q, b, in, tell); err != nil {
 		return nil, err
 	}
-	return &BatchPrepared{SealingKey: node.SealingKey, Command: fleet.BatchCommand{
+	return &fleet.BatchNotify{SealingKey: node.SealingKey, Command: fleet.BatchCommand{
 		BatchID: in.ID, Site: fleet.SiteName(b.Site), Role: roleOf(node, lease.Holder), Epoch: b.Epoch,
 		Count: len(tell.items), Digest: fleet.BatchDigest(tell.items), Stage: b.Stage, DeployedBy: b.Actor, Timestamp: time.Now().UTC(),
 	}}, nil
@@ -123,7 +123,7 @@ func missAll(ctx context.Context, q *db.Queries, node fleet.NodeName, ids []stri
 }
 
 // tellNode marks what the node is told of, which is then just what it will be handed.
-func tellNode(ctx context.Context, q *db.Queries, b db.Batch, in BatchPrepare, tell telling) error {
+func tellNode(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrepare, tell telling) error {
 	if err := q.TellTargets(ctx, db.TellTargetsParams{Notice: tell.last + 1, Ids: tell.ids, Node: string(in.Node)}); err != nil {
 		return failed("mark the targets as notified", err)
 	}

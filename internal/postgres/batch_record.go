@@ -294,7 +294,7 @@ func (w *batchWork) settleOlder(ctx context.Context, node fleet.NodeName, result
 }
 
 // MissBatch says of what a node was told and did not answer why: some or all of a notify.
-func (s *Store) MissBatch(ctx context.Context, in BatchMiss) error {
+func (s *Store) MissBatch(ctx context.Context, in fleet.BatchMiss) error {
 	return s.tx(ctx, "miss batch "+string(in.ID), func(q *db.Queries) error {
 		b, err := q.GetBatch(ctx, string(in.ID))
 		if err != nil {

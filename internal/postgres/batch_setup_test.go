@@ -91,10 +91,10 @@ func (b *bench) changes(names []fleet.InstanceName, to string, edits ...func(*po
 	return out
 }
 
-func (b *bench) tell(id fleet.BatchID, node fleet.NodeName) *postgres.BatchPrepared {
+func (b *bench) tell(id fleet.BatchID, node fleet.NodeName) *fleet.BatchNotify {
 	b.t.Helper()
 	sum := sha256.Sum256(fmt.Append(nil, id, node, time.Now()))
-	out, err := b.PrepareBatch(b.ctx(), postgres.BatchPrepare{ID: id, Node: node, Tries: 3, TTL: 5 * minute, TokenHash: sum[:]})
+	out, err := b.PrepareBatch(b.ctx(), fleet.BatchPrepare{ID: id, Node: node, Tries: 3, TTL: 5 * minute, TokenHash: sum[:]})
 	require.NoError(b.t, err)
 	return out
 }
@@ -135,7 +135,7 @@ func (b *bench) apply(id fleet.BatchID, node fleet.NodeName) {
 	require.NoError(b.t, b.RecordBatch(b.ctx(), id, node, takenAll(b.items(id, node))))
 }
 
-func (b *bench) endBatch(id fleet.BatchID) postgres.BatchEnded {
+func (b *bench) endBatch(id fleet.BatchID) fleet.BatchEnded {
 	b.t.Helper()
 	out, err := b.EndBatch(b.ctx(), id)
 	require.NoError(b.t, err)
@@ -143,7 +143,7 @@ func (b *bench) endBatch(id fleet.BatchID) postgres.BatchEnded {
 }
 
 // deliver takes a batch all the way.
-func (b *bench) deliver(r postgres.BatchRelease) postgres.BatchEnded {
+func (b *bench) deliver(r postgres.BatchRelease) fleet.BatchEnded {
 	b.t.Helper()
 	for _, node := range b.release(r).Nodes {
 		b.apply(r.ID, node)

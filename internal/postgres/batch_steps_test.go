@@ -110,7 +110,7 @@ func TestPrepareBatch(t *testing.T) {
 		b.tell(id, nodeA)
 		require.Equal(t, "notified", scan[string](b, "SELECT phase FROM deliveries WHERE name = $1", names[0]))
 		require.True(t, scan[bool](b, "SELECT expires_at > now() + interval '1 min' FROM pending"))
-		_, err := b.PrepareBatch(t.Context(), postgres.BatchPrepare{ID: batchID(77), Node: nodeA, Tries: 3})
+		_, err := b.PrepareBatch(t.Context(), fleet.BatchPrepare{ID: batchID(77), Node: nodeA, Tries: 3})
 		refused(t, fleet.NotFound, err)
 	})
 
@@ -149,7 +149,7 @@ func TestBatchFetch(t *testing.T) {
 		b := setup(t)
 		id, _ := b.started(2)
 		sum := sha256.Sum256([]byte("token"))
-		_, err := b.PrepareBatch(t.Context(), postgres.BatchPrepare{ID: id, Node: nodeA, Tries: 3, TTL: minute, TokenHash: sum[:]})
+		_, err := b.PrepareBatch(t.Context(), fleet.BatchPrepare{ID: id, Node: nodeA, Tries: 3, TTL: minute, TokenHash: sum[:]})
 		require.NoError(t, err)
 		tokens, err := b.BatchTokens(t.Context(), id)
 		require.NoError(t, err)
@@ -278,7 +278,7 @@ func TestRecordBatch(t *testing.T) {
 		results[3].Reason, results[3].Message = "made up", "a\x00b"
 		require.NoError(t, b.RecordBatch(t.Context(), id, nodeA, results))
 		b.apply(id, nodeB)
-		require.Equal(t, postgres.BatchEnded{Succeeded: 3, Failed: 2}, b.endBatch(id))
+		require.Equal(t, fleet.BatchEnded{Succeeded: 3, Failed: 2}, b.endBatch(id))
 		require.Equal(t, "failed 1 0 1 hash_mismatch", b.target(names[2]))
 		require.Equal(t, "failed 1 0 1 internal", b.target(names[3]))
 		require.Equal(t, "succeeded 1 0 1 ", b.target(names[4]))
@@ -359,7 +359,7 @@ func TestStagedBatch(t *testing.T) {
 			}
 		}
 		for range 2 {
-			require.Equal(b.t, postgres.BatchEnded{Staged: len(names)}, b.endBatch(batchID(1)))
+			require.Equal(b.t, fleet.BatchEnded{Staged: len(names)}, b.endBatch(batchID(1)))
 		}
 	}
 
@@ -408,7 +408,7 @@ func TestStagedBatch(t *testing.T) {
 		require.NoError(t, b.RecordBatch(t.Context(), batchID(1), nodeA, []fleet.BatchResult{
 			refusedBy(items[0], fleet.Communication), stagedBy(items[1]),
 		}))
-		require.Equal(t, postgres.BatchEnded{Failed: 3}, b.endBatch(batchID(1)))
+		require.Equal(t, fleet.BatchEnded{Failed: 3}, b.endBatch(batchID(1)))
 		require.Equal(t, "failed 1 0 1 communication", b.target(names[0]))
 		require.Equal(t, "failed 1 0 1 not_replicated", b.target(names[1]))
 		require.Equal(t, "failed 1 0 1 no_answer", b.target(names[2]))

@@ -50,38 +50,5 @@ type BatchReleased struct {
 	Nodes []fleet.NodeName
 	// Notify is of the active; nil when none was asked for, or the node cannot be told, or the
 	// release is repeated.
-	Notify *BatchPrepared
-}
-
-// BatchPrepare asks for the notify of one node. It names the items that the node has not
-// applied and that it was told of less than Tries times; a standby's are those that the
-// active applied.
-type BatchPrepare struct {
-	ID        fleet.BatchID
-	Node      fleet.NodeName
-	Tries     int
-	TTL       time.Duration
-	TokenHash []byte
-}
-
-// BatchPrepared is a notify without its token, and the key to seal the token to.
-type BatchPrepared struct {
-	Command    fleet.BatchCommand
-	SealingKey []byte
-}
-
-// BatchMiss is a notify of a batch that brought no word of some or all items.
-type BatchMiss struct {
-	ID      fleet.BatchID
-	Node    fleet.NodeName
-	State   fleet.TargetState
-	Reason  fleet.Kind
-	Message string
-}
-
-// BatchEnded counts how the items of a batch ended.
-type BatchEnded struct {
-	Succeeded int `json:"succeeded"`
-	Failed    int `json:"failed"`
-	Staged    int `json:"staged"`
+	Notify *fleet.BatchNotify
 }

@@ -21,11 +21,11 @@ const looksPerVisit = 5
 
 // visit sees, decides and acts. Reports go on meanwhile: when they moved what the plan is about, it
 // looks and decides anew. Each time more rows are locked, so that soon nothing moves any more.
-func (w *deploymentWork) visit(ctx context.Context) (DeploymentVisited, error) {
+func (w *deploymentWork) visit(ctx context.Context) (fleet.DeploymentVisited, error) {
 	for range looksPerVisit {
 		l, err := w.look(ctx)
 		if err != nil {
-			return DeploymentVisited{}, err
+			return fleet.DeploymentVisited{}, err
 		}
 		decided := decide.Deployment(l.seen)
 		if w.looked != nil {
@@ -34,17 +34,17 @@ func (w *deploymentWork) visit(ctx context.Context) (DeploymentVisited, error) {
 		c := carrying{deploymentWork: w, looked: l, decided: decided, plan: decided}
 		current, err := c.prepare(ctx)
 		if err != nil {
-			return DeploymentVisited{}, err
+			return fleet.DeploymentVisited{}, err
 		}
 		if !current {
 			continue
 		}
 		if err := c.carry(ctx); err != nil {
-			return DeploymentVisited{}, err
+			return fleet.DeploymentVisited{}, err
 		}
 		return c.result(ctx)
 	}
-	return DeploymentVisited{}, fleet.Errorf(fleet.Unavailable, "what runs of deployment %s moves all the time; it is looked at again", w.row.Name)
+	return fleet.DeploymentVisited{}, fleet.Errorf(fleet.Unavailable, "what runs of deployment %s moves all the time; it is looked at again", w.row.Name)
 }
 
 // carrying is a plan that is being carried out.

@@ -141,8 +141,8 @@ func (c *carrying) finish(ctx context.Context) error {
 	return failed("end operations", c.q.EndOperationsEach(ctx, p))
 }
 
-func (c *carrying) result(ctx context.Context) (DeploymentVisited, error) {
-	out := DeploymentVisited{
+func (c *carrying) result(ctx context.Context) (fleet.DeploymentVisited, error) {
+	out := fleet.DeploymentVisited{
 		State: fleet.DeploymentState(c.row.State), Rule: c.plan.Rule, Message: c.plan.Message, Awaited: c.plan.Awaited,
 		At: c.seen.At, Next: c.plan.Next, More: c.plan.More, Done: c.plan.Done, Ended: c.ended(),
 	}
@@ -165,14 +165,14 @@ func (c *carrying) result(ctx context.Context) (DeploymentVisited, error) {
 }
 
 // ended says what kind of operations ended.
-func (c *carrying) ended() []OperationEnded {
+func (c *carrying) ended() []fleet.OperationEnded {
 	kinds := map[fleet.OperationID]fleet.OperationKind{}
 	for _, o := range c.seen.Operations {
 		kinds[o.ID] = o.Kind
 	}
-	out := make([]OperationEnded, len(c.plan.Finish))
+	out := make([]fleet.OperationEnded, len(c.plan.Finish))
 	for i, f := range c.plan.Finish {
-		out[i] = OperationEnded{Kind: kinds[f.ID], State: f.State, Reason: f.Reason}
+		out[i] = fleet.OperationEnded{Kind: kinds[f.ID], State: f.State, Reason: f.Reason}
 	}
 	return out
 }

@@ -15,7 +15,7 @@ import (
 
 // visitAs is one look of the entity of any deployment.
 func (b *bench) visitAs(name fleet.DeploymentName, run string) error {
-	_, err := b.VisitDeployment(b.t.Context(), postgres.DeploymentVisit{Deployment: name, Run: run, Build: "build-1"})
+	_, err := b.VisitDeployment(b.t.Context(), fleet.DeploymentVisit{Deployment: name, Run: run, Build: "build-1"})
 	return err
 }
 
@@ -62,12 +62,12 @@ func TestDeploymentVisitsAtOnce(t *testing.T) {
 }
 
 // visitWhile has something happen between what a visit sees and what it does about it, once.
-func (b *bench) visitWhile(do func()) postgres.DeploymentVisited {
+func (b *bench) visitWhile(do func()) fleet.DeploymentVisited {
 	b.t.Helper()
 	var once sync.Once
 	b.WhenLooked(func(fleet.DeploymentName) { once.Do(do) })
 	defer b.WhenLooked(nil)
-	out, err := b.VisitDeployment(b.ctx(), postgres.DeploymentVisit{Deployment: web, Run: run1, Build: "build-1"})
+	out, err := b.VisitDeployment(b.ctx(), fleet.DeploymentVisit{Deployment: web, Run: run1, Build: "build-1"})
 	require.NoError(b.t, err)
 	once.Do(func() { require.Fail(b.t, "the visit did not look") })
 	return out
@@ -272,7 +272,7 @@ func TestDeploymentsWaitForNodes(t *testing.T) {
 	all := make(chan error, 1)
 	go func() {
 		all <- atOnce(many, func(i int) error {
-			_, err := b.VisitDeployment(ctx, postgres.DeploymentVisit{Deployment: name(i), Run: run1, Build: "build-1"})
+			_, err := b.VisitDeployment(ctx, fleet.DeploymentVisit{Deployment: name(i), Run: run1, Build: "build-1"})
 			return err
 		})
 	}()
@@ -284,7 +284,7 @@ func TestDeploymentsWaitForNodes(t *testing.T) {
 			require.Fail(t, "visits that wait hold all connections")
 		}
 	}
-	_, err = b.VisitDeployment(ctx, postgres.DeploymentVisit{Deployment: web, Run: run1, Build: "build-1"})
+	_, err = b.VisitDeployment(ctx, fleet.DeploymentVisit{Deployment: web, Run: run1, Build: "build-1"})
 	require.NoError(t, err, "there is no room, and that takes no turn")
 	require.NoError(t, choosing())
 	require.NoError(t, <-all)

@@ -120,15 +120,15 @@ func to(n int) func(*postgres.DeploymentTurn) {
 }
 
 // visit is one look of the entity.
-func (b *bench) visitDeployment(run string) postgres.DeploymentVisited {
+func (b *bench) visitDeployment(run string) fleet.DeploymentVisited {
 	b.t.Helper()
-	out, err := b.VisitDeployment(b.ctx(), postgres.DeploymentVisit{Deployment: web, Run: run, Build: "build-1"})
+	out, err := b.VisitDeployment(b.ctx(), fleet.DeploymentVisit{Deployment: web, Run: run, Build: "build-1"})
 	require.NoError(b.t, err)
 	return out
 }
 
 // visits looks until there is no more to be looked at at once.
-func (b *bench) visits() postgres.DeploymentVisited {
+func (b *bench) visits() fleet.DeploymentVisited {
 	b.t.Helper()
 	for {
 		if out := b.visitDeployment(run1); !out.More {
@@ -170,7 +170,7 @@ func exited(id fleet.ReplicaID) fleet.ReplicaStatus {
 }
 
 // settles has entity and nodes go on until the entity is done.
-func (b *bench) settles() postgres.DeploymentVisited {
+func (b *bench) settles() fleet.DeploymentVisited {
 	b.t.Helper()
 	for range 30 {
 		out := b.visits()
@@ -181,7 +181,7 @@ func (b *bench) settles() postgres.DeploymentVisited {
 		b.obey(nodeB)
 	}
 	require.Fail(b.t, "it does not settle")
-	return postgres.DeploymentVisited{}
+	return fleet.DeploymentVisited{}
 }
 
 // replicas lists those that have not ended, by id.

@@ -43,7 +43,7 @@ func (s *Store) OpenDeploymentOperations(ctx context.Context, after string, olde
 
 // CloseDeploymentOperations fails what a workflow run served that a person ended; what was asked
 // of the deployment stays so, and goes on with the next visit. It gives what it ended.
-func (s *Store) CloseDeploymentOperations(ctx context.Context, o OpenEntity, reason string) ([]OperationEnded, error) {
+func (s *Store) CloseDeploymentOperations(ctx context.Context, o OpenEntity, reason string) ([]fleet.OperationEnded, error) {
 	return s.closeEach(ctx, o, reason)
 }
 

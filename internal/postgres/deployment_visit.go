@@ -13,24 +13,24 @@ import (
 // transaction that holds the deployment's row: of two servers that do so at once the second sees
 // what the first did. It makes the workflow run the deployment's current one, and takes its
 // operations and outbox rows. A deployment that nobody knows is done.
-func (s *Store) VisitDeployment(ctx context.Context, v DeploymentVisit) (DeploymentVisited, error) {
+func (s *Store) VisitDeployment(ctx context.Context, v fleet.DeploymentVisit) (fleet.DeploymentVisited, error) {
 	turn := &placingTurn{queue: s.placing}
 	defer turn.leave()
 	out, err := s.visitOnce(ctx, v, turn)
 	if errors.Is(err, errNoTurn) {
 		if err := turn.wait(ctx); err != nil {
-			return DeploymentVisited{}, err
+			return fleet.DeploymentVisited{}, err
 		}
 		return s.visitOnce(ctx, v, turn)
 	}
 	return out, err
 }
 
-func (s *Store) visitOnce(ctx context.Context, v DeploymentVisit, turn *placingTurn) (DeploymentVisited, error) {
-	var out DeploymentVisited
+func (s *Store) visitOnce(ctx context.Context, v fleet.DeploymentVisit, turn *placingTurn) (fleet.DeploymentVisited, error) {
+	var out fleet.DeploymentVisited
 	subject := fleet.DeploymentSubject(v.Deployment)
 	err := s.tx(ctx, "visit "+subject, func(q *db.Queries) error {
-		out = DeploymentVisited{Done: true}
+		out = fleet.DeploymentVisited{Done: true}
 		if err := lock(ctx, q, []fleet.ObjectKey{fleet.DeploymentKey(v.Deployment)}); err != nil {
 			return err
 		}

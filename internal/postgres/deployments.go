@@ -30,35 +30,6 @@ type DeploymentTurn struct {
 	Door     Door
 }
 
-// DeploymentVisit is one look of an entity at its deployment, by a workflow run of a build.
-type DeploymentVisit struct {
-	Deployment fleet.DeploymentName
-	Run, Build string
-}
-
-// DeploymentVisited is what a visit came to.
-type DeploymentVisited struct {
-	State fleet.DeploymentState
-	// Rule, Message and Awaited say why, and what for.
-	Rule, Message, Awaited string
-	// At is the database's time of the visit; Next, unless it is zero, when to look again.
-	At, Next time.Time
-	More     bool // look again at once
-	Done     bool // nothing is left to do
-	// Replicas counts the live ones, Healthy those that are.
-	Replicas, Healthy int
-	// Untold counts the ended operations whose doors wait for word.
-	Untold int
-	Ended  []OperationEnded
-}
-
-// OperationEnded is an operation that a visit ended.
-type OperationEnded struct {
-	Kind   fleet.OperationKind
-	State  fleet.OperationState
-	Reason string
-}
-
 // terms are what is kept beside a revision of its definition.
 type terms struct {
 	Driver         fleet.Driver `json:"driver"`

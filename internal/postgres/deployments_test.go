@@ -387,7 +387,7 @@ func TestDeploymentDoors(t *testing.T) {
 	b.visits()
 	closed, err := b.CloseDeploymentOperations(t.Context(), postgres.OpenEntity{Subject: webSub, Run: run1}, "workflow_terminated")
 	require.NoError(t, err)
-	require.Equal(t, []postgres.OperationEnded{{Kind: fleet.OperationRestart, State: fleet.OperationFailed, Reason: "workflow_terminated"}}, closed, "S93")
+	require.Equal(t, []fleet.OperationEnded{{Kind: fleet.OperationRestart, State: fleet.OperationFailed, Reason: "workflow_terminated"}}, closed, "S93")
 	b.settles()
 	require.Equal(t, "restart failed", b.deploymentOperations()[2])
 
@@ -430,7 +430,7 @@ func TestDeploymentDeadlines(t *testing.T) {
 	n, ended, err := b.EndOverdue(t.Context(), 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.Equal(t, []postgres.OperationEnded{{Kind: fleet.OperationRestart, State: fleet.OperationFailed, Reason: "deadline"}}, ended, "S93")
+	require.Equal(t, []fleet.OperationEnded{{Kind: fleet.OperationRestart, State: fleet.OperationFailed, Reason: "deadline"}}, ended, "S93")
 	op = b.operation(second.Operation.ID)
 	require.Equal(t, []any{fleet.OperationFailed, "deadline"}, []any{op.State, op.Reason})
 	require.Contains(t, op.Message, "awaited: 2 starting replicas")

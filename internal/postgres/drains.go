@@ -95,18 +95,9 @@ func openDrain(ctx context.Context, q *db.Queries, in DrainRequest, n db.Node, s
 	return operationOf(row), putOutboxMany(ctx, q, append(deploymentSubjects(deployments), subject))
 }
 
-// DrainLook is a look of a drain's entity. Phase, Rule and Message say what it found at its
-// last one, nothing at the first.
-type DrainLook struct {
-	Node          fleet.NodeName
-	Run, Build    string
-	Phase         fleet.DrainPhase
-	Rule, Message string
-}
-
 // SeeDrain takes over what asks for the drain of a node, notes why it waits, and reads how far
 // the node is. Without a drain nothing is wanted.
-func (s *Store) SeeDrain(ctx context.Context, in DrainLook) (fleet.DrainSeen, error) {
+func (s *Store) SeeDrain(ctx context.Context, in fleet.DrainLook) (fleet.DrainSeen, error) {
 	var out fleet.DrainSeen
 	err := s.tx(ctx, "look at the drain of "+string(in.Node), func(q *db.Queries) error {
 		out = fleet.DrainSeen{Node: in.Node}

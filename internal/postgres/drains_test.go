@@ -54,7 +54,7 @@ func (b *bench) askDrain(in postgres.DrainRequest) postgres.Operation {
 
 func (b *bench) seeDrain(node fleet.NodeName) fleet.DrainSeen {
 	b.t.Helper()
-	seen, err := b.SeeDrain(b.ctx(), postgres.DrainLook{Node: node, Run: run1, Build: "b1"})
+	seen, err := b.SeeDrain(b.ctx(), fleet.DrainLook{Node: node, Run: run1, Build: "b1"})
 	require.NoError(b.t, err)
 	return seen
 }
@@ -422,7 +422,7 @@ func TestNodeDrains(t *testing.T) {
 	require.NoError(t, b.Cordon(t.Context(), postgres.CordonRequest{Node: nodeB}))
 	require.False(t, b.seeDrain(nodeA).Peer.Ready, "a cordoned node takes over nothing")
 
-	_, err := b.SeeDrain(t.Context(), postgres.DrainLook{Node: nodeA, Run: run1, Phase: fleet.DrainDraining, Rule: "in_flight", Message: "it waits"})
+	_, err := b.SeeDrain(t.Context(), fleet.DrainLook{Node: nodeA, Run: run1, Phase: fleet.DrainDraining, Rule: "in_flight", Message: "it waits"})
 	require.NoError(t, err)
 	require.NoError(t, b.RecordHeartbeats(t.Context(), drainServer, []postgres.Heartbeat{{ID: id, InFlight: 7}}))
 	all, err := b.NodeDrains(t.Context(), nodeA, nodeB)

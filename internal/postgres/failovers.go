@@ -109,20 +109,9 @@ func openFailover(ctx context.Context, q *db.Queries, in FailoverRequest, projec
 	return operationOf(row), putOutbox(ctx, q, subject)
 }
 
-// FailoverLook is a look of a site's entity. Reason and Message say why what it served at its
-// last look, towards To, still waits.
-type FailoverLook struct {
-	Site    fleet.SiteName
-	Run     string
-	Build   string
-	To      fleet.NodeName
-	Reason  string
-	Message string
-}
-
 // SeeFailover takes over what is asked of a site's lease, notes why it waits, and reads where
 // the lease is.
-func (s *Store) SeeFailover(ctx context.Context, in FailoverLook) (fleet.FailoverSeen, error) {
+func (s *Store) SeeFailover(ctx context.Context, in fleet.FailoverLook) (fleet.FailoverSeen, error) {
 	var out fleet.FailoverSeen
 	subject := fleet.SiteSubject(in.Site)
 	err := s.tx(ctx, "look at the lease of "+string(in.Site), func(q *db.Queries) error {

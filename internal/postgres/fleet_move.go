@@ -14,7 +14,7 @@ const regionActor = "region"
 
 // MoveFleet takes a run a step on. What was decided before somebody else moved it, and the
 // same step again, change nothing.
-func (s *Store) MoveFleet(ctx context.Context, m FleetMove) error {
+func (s *Store) MoveFleet(ctx context.Context, m fleet.FleetMove) error {
 	if m.On != "" && !m.On.Ends() {
 		return fleet.Errorf(fleet.Invalid, "%.40q is no step of a fleet change", m.On)
 	}
@@ -26,7 +26,7 @@ func (s *Store) MoveFleet(ctx context.Context, m FleetMove) error {
 		if noRows(err) {
 			return orNotFound(nil, "run", fmt.Sprintf("%d of fleet change %s", m.Run, m.Fleet), "holdfast get fleets")
 		}
-		if err != nil || m.void(run) {
+		if err != nil || void(m, run) {
 			return failed("lock the run", err)
 		}
 		o, err := find(ctx, q, fleet.FleetKey(m.Fleet))
@@ -41,7 +41,8 @@ func (s *Store) MoveFleet(ctx context.Context, m FleetMove) error {
 	})
 }
 
-func (m FleetMove) void(run db.FleetRun) bool {
+// void says that the run is past a move.
+func void(m fleet.FleetMove, run db.FleetRun) bool {
 	return !fleet.FleetState(run.State).Live() || m.Wave != 0 && m.Wave != int(run.Wave) || m.Turn != 0 && m.Turn != run.Turn
 }
 
@@ -59,7 +60,7 @@ func (f fleetWork) nextWave(ctx context.Context, run *db.FleetRun) error {
 }
 
 // end is void when the machine has no such arrow any more: somebody turned the run since.
-func (f fleetWork) end(ctx context.Context, run *db.FleetRun, m FleetMove) error {
+func (f fleetWork) end(ctx context.Context, run *db.FleetRun, m fleet.FleetMove) error {
 	to, err := fleet.FleetState(run.State).Next(m.On)
 	if fleet.KindOf(err) == fleet.IllegalState {
 		return nil
@@ -84,12 +85,12 @@ func (f fleetWork) end(ctx context.Context, run *db.FleetRun, m FleetMove) error
 		m.Message = fmt.Sprintf("those that had failed were tried again; %d instances wait for a resume", counts.all.Waiting)
 		to = fleet.FleetStopped
 	}
-	reason, message := m.said(*run, counts)
+	reason, message := saidOf(m, *run, counts)
 	return f.finish(ctx, run, fleetEnding{was, to, m.On.Operation(m.Reason, counts.all), reason, message})
 }
 
-// said gives the reason and the message of an end, with what can be done next.
-func (m FleetMove) said(run db.FleetRun, counts fleetCounts) (reason, message string) {
+// saidOf gives the reason and the message of an end, with what can be done next.
+func saidOf(m fleet.FleetMove, run db.FleetRun, counts fleetCounts) (reason, message string) {
 	wave, all := counts.waves[int(run.Wave)], counts.all
 	switch {
 	case m.On == fleet.FleetStop:

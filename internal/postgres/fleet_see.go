@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
@@ -13,7 +14,7 @@ import (
 // SeeFleet makes the workflow run the newest run's current one, takes the operations and the
 // outbox rows of the fleet change, and reads all that the decision looks at in one query.
 // Whether a site is closed is for who can read time zones, by the windows.
-func (s *Store) SeeFleet(ctx context.Context, v FleetVisit) (fleet.FleetSeen, []fleet.Window, error) {
+func (s *Store) SeeFleet(ctx context.Context, v fleet.FleetVisit) (fleet.FleetSeen, error) {
 	var seen fleet.FleetSeen
 	var windows []fleet.Window
 	subject := fleet.FleetSubject(v.Fleet)
@@ -37,7 +38,12 @@ func (s *Store) SeeFleet(ctx context.Context, v FleetVisit) (fleet.FleetSeen, []
 		}
 		return failed("read the run", errors.Join(json.Unmarshal(row.Seen, &seen), json.Unmarshal(row.Windows, &windows)))
 	})
-	return seen, windows, err
+	for i, at := range seen.Sites {
+		if open, opens := decide.WindowAt(windows, at.Site, seen.At, time.LoadLocation); !open {
+			seen.Sites[i].Closed, seen.Sites[i].Opens = true, opens
+		}
+	}
+	return seen, err
 }
 
 // Now is what the database's clock shows: windows open and close by it, whichever server asks.

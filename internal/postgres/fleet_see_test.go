@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -37,15 +38,18 @@ func TestSeeFleet(t *testing.T) {
 		for i, state := range fleet.FleetTargetStates() {
 			b.bringTargets(1, state, fmt.Sprintf("i%d", i+1))
 		}
-		seen, windows, err := b.SeeFleet(t.Context(), postgres.FleetVisit{Fleet: bump, Run: run2, Build: "build-2"})
+		seen, err := b.SeeFleet(t.Context(), fleet.FleetVisit{Fleet: bump, Run: run2, Build: "build-2"})
 		require.NoError(t, err)
-		require.Equal(t, []fleet.Window{window}, windows)
 		require.Equal(t, fleet.FleetCounts{
 			Total: 7, Waiting: 1, Delivering: 1, Staged: 1, Succeeded: 1, Unchanged: 1, Superseded: 1, Failed: 1,
 		}, seen.Counts)
 		require.Equal(t, []float64{87.5, 12.5}, []float64{seen.SuccessThreshold, seen.ErrorThreshold})
 		require.Equal(t, []int{3, 7, 1}, []int{seen.SitesAtOnce, seen.BatchSize, seen.Asked})
-		require.Equal(t, []fleet.FleetSiteSeen{{Site: plant, Waiting: 1, Staged: 1}}, seen.Sites)
+		site := fleet.FleetSiteSeen{Site: plant, Waiting: 1, Staged: 1}
+		if open, opens := decide.WindowAt([]fleet.Window{window}, plant, seen.At, time.LoadLocation); !open {
+			site.Closed, site.Opens = true, opens
+		}
+		require.Equal(t, []fleet.FleetSiteSeen{site}, seen.Sites)
 		require.Equal(t, run2, scan[string](b, `SELECT entity_run FROM fleet_runs`))
 		require.Equal(t, run2, scan[string](b, `SELECT entity_run FROM operations WHERE kind = 'fleet'`))
 		require.Zero(t, b.fleetOutbox())
@@ -75,8 +79,8 @@ func TestSeeFleet(t *testing.T) {
 // N99, X13
 func TestMoveFleet(t *testing.T) {
 	t.Parallel()
-	move := func(on fleet.FleetEvent, wave int) postgres.FleetMove {
-		return postgres.FleetMove{Fleet: bump, Run: 1, On: on, Wave: wave}
+	move := func(on fleet.FleetEvent, wave int) fleet.FleetMove {
+		return fleet.FleetMove{Fleet: bump, Run: 1, On: on, Wave: wave}
 	}
 
 	t.Run("goes from wave to wave, once each", func(t *testing.T) {
@@ -168,7 +172,7 @@ func TestMoveFleet(t *testing.T) {
 		b.selectable(1)
 		b.putFleet()
 		refused(t, fleet.Invalid, b.MoveFleet(t.Context(), move(fleet.FleetPause, 1)))
-		refused(t, fleet.NotFound, b.MoveFleet(t.Context(), postgres.FleetMove{Fleet: bump, Run: 7}))
+		refused(t, fleet.NotFound, b.MoveFleet(t.Context(), fleet.FleetMove{Fleet: bump, Run: 7}))
 	})
 }
 

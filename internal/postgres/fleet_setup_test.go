@@ -92,7 +92,7 @@ func (b *bench) turnFleet(on fleet.FleetEvent, edits ...func(*postgres.FleetTurn
 
 func (b *bench) seeFleet() fleet.FleetSeen {
 	b.t.Helper()
-	seen, _, err := b.SeeFleet(b.ctx(), postgres.FleetVisit{Fleet: bump, Run: run1, Build: "build-1"})
+	seen, err := b.SeeFleet(b.ctx(), fleet.FleetVisit{Fleet: bump, Run: run1, Build: "build-1"})
 	require.NoError(b.t, err)
 	return seen
 }
@@ -105,10 +105,10 @@ func (b *bench) fleetRun(run int64) postgres.FleetRun {
 }
 
 // moveFleet takes the newest run a step on, from the wave that it is in.
-func (b *bench) moveFleet(on fleet.FleetEvent, edits ...func(*postgres.FleetMove)) {
+func (b *bench) moveFleet(on fleet.FleetEvent, edits ...func(*fleet.FleetMove)) {
 	b.t.Helper()
 	seen := b.seeFleet()
-	m := postgres.FleetMove{Fleet: bump, Run: seen.Run, On: on, Wave: seen.Wave, Turn: seen.Turn}
+	m := fleet.FleetMove{Fleet: bump, Run: seen.Run, On: on, Wave: seen.Wave, Turn: seen.Turn}
 	for _, edit := range edits {
 		edit(&m)
 	}
@@ -131,7 +131,7 @@ func (b *bench) stoppedIn2() {
 	b.bringTargets(1, fleet.FleetTargetSucceeded)
 	b.moveFleet("")
 	b.bringTargets(2, fleet.FleetTargetFailed)
-	b.moveFleet(fleet.FleetStop, func(m *postgres.FleetMove) { m.Reason = "error_threshold" })
+	b.moveFleet(fleet.FleetStop, func(m *fleet.FleetMove) { m.Reason = "error_threshold" })
 }
 
 // fleetTargets lists the targets of a run as "name wave state".

@@ -31,7 +31,7 @@ func TestTurnFleet(t *testing.T) {
 		require.Equal(t, "lunch", run.Message)
 		require.Equal(t, "paused", run.Reason)
 		require.Empty(t, b.targetsPage(1, fleet.FleetTargetWaiting), "nothing more begins")
-		require.NoError(t, b.MoveFleet(t.Context(), postgres.FleetMove{Fleet: bump, Run: 1, Wave: 1}))
+		require.NoError(t, b.MoveFleet(t.Context(), fleet.FleetMove{Fleet: bump, Run: 1, Wave: 1}))
 		require.Equal(t, 1, b.fleetRun(0).Wave)
 		require.Equal(t, op.ID, b.turnFleet(fleet.FleetResume).Operation.ID)
 		require.Equal(t, "i1 i2", instancesOf(b.targetsPage(1, fleet.FleetTargetWaiting)))

@@ -27,25 +27,6 @@ type FleetTurn struct {
 	Door   Door
 }
 
-// FleetVisit is the entity's look at its change: it attaches the run, takes over the
-// operations and the outbox rows.
-type FleetVisit struct {
-	Fleet fleet.FleetName
-	Run   string // the workflow's
-	Build string
-}
-
-// FleetMove is a step of the entity: the next wave (On ""), stop, finish or cancel.
-type FleetMove struct {
-	Fleet   fleet.FleetName
-	Run     int64
-	On      fleet.FleetEvent
-	Wave    int   // that it moves on from; another by now changes nothing
-	Turn    int64 // of the look; a person's turn since voids what was decided by it. 0 is not compared
-	Reason  string
-	Message string
-}
-
 // FleetPage asks for the next targets of a site in a wave.
 type FleetPage struct {
 	Fleet fleet.FleetName

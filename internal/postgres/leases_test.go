@@ -253,8 +253,8 @@ func TestAskFailover(t *testing.T) {
 	to := func(n fleet.NodeName) func(*postgres.FailoverRequest) {
 		return func(r *postgres.FailoverRequest) { r.To = n }
 	}
-	look := func(b *bench, edits ...func(*postgres.FailoverLook)) fleet.FailoverSeen {
-		in := postgres.FailoverLook{Site: plant, Run: run1, Build: "build-1"}
+	look := func(b *bench, edits ...func(*fleet.FailoverLook)) fleet.FailoverSeen {
+		in := fleet.FailoverLook{Site: plant, Run: run1, Build: "build-1"}
 		for _, edit := range edits {
 			edit(&in)
 		}
@@ -272,7 +272,7 @@ func TestAskFailover(t *testing.T) {
 		require.Equal(t, nodeB, op.Node)
 		require.True(t, op.Forced)
 		require.Equal(t, "site.plant", op.Subject)
-		seen := look(b, func(l *postgres.FailoverLook) { l.To, l.Reason, l.Message = nodeB, "forced", "it waits" })
+		seen := look(b, func(l *fleet.FailoverLook) { l.To, l.Reason, l.Message = nodeB, "forced", "it waits" })
 		require.Equal(t, op.ID, seen.Operation)
 		require.True(t, seen.Force)
 		require.Equal(t, []any{nodeA, int64(2), nodeB}, []any{seen.Holder, seen.Epoch, seen.To})

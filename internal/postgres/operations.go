@@ -316,7 +316,7 @@ const entityLate = time.Minute
 
 // EndOverdue fails the operations whose deadline passed, whatever became of their workflow. It gives
 // how many, and of them those on deployments, also of a run that fails later.
-func (s *Store) EndOverdue(ctx context.Context, limit int32) (count int, ofDeployments []OperationEnded, err error) {
+func (s *Store) EndOverdue(ctx context.Context, limit int32) (count int, ofDeployments []fleet.OperationEnded, err error) {
 	rows, err := s.q.OverdueOperations(ctx, db.OverdueOperationsParams{EntitySeconds: entityLate.Seconds(), MaxRows: limit})
 	if err != nil {
 		return 0, nil, failed("list overdue operations", err)
@@ -341,7 +341,7 @@ func (s *Store) EndOverdue(ctx context.Context, limit int32) (count int, ofDeplo
 		}
 		kind := fleet.OperationKind(r.Kind)
 		if ended > 0 && kind.OfDeployment() { // its visit may have come first
-			ofDeployments = append(ofDeployments, OperationEnded{Kind: kind, State: fleet.OperationFailed, Reason: p.Reason})
+			ofDeployments = append(ofDeployments, fleet.OperationEnded{Kind: kind, State: fleet.OperationFailed, Reason: p.Reason})
 		}
 	}
 	return len(rows), ofDeployments, nil

@@ -227,16 +227,16 @@ func (s *Store) closeOperations(ctx context.Context, o OpenEntity, reason string
 }
 
 // closeEach gives what it ended.
-func (s *Store) closeEach(ctx context.Context, o OpenEntity, reason string) ([]OperationEnded, error) {
-	var out []OperationEnded
+func (s *Store) closeEach(ctx context.Context, o OpenEntity, reason string) ([]fleet.OperationEnded, error) {
+	var out []fleet.OperationEnded
 	err := s.tx(ctx, "close lost operations", func(q *db.Queries) error {
 		rows, err := q.CloseEntityOperations(ctx, db.CloseEntityOperationsParams{
 			Subject: o.Subject, Run: o.Run, State: string(fleet.OperationFailed), Reason: reason,
 			Message: "its workflow run " + o.Run + " is gone",
 		})
-		out = make([]OperationEnded, len(rows))
+		out = make([]fleet.OperationEnded, len(rows))
 		for i, r := range rows {
-			out[i] = OperationEnded{Kind: fleet.OperationKind(r.Kind), State: fleet.OperationFailed, Reason: reason}
+			out[i] = fleet.OperationEnded{Kind: fleet.OperationKind(r.Kind), State: fleet.OperationFailed, Reason: reason}
 		}
 		return failed("end operations", err)
 	})

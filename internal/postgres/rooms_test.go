@@ -307,7 +307,7 @@ func TestDrainMovesReplicas(t *testing.T) {
 		require.NoError(t, err)
 	}
 	look := func() fleet.DrainSeen {
-		seen, err := b.SeeDrain(t.Context(), postgres.DrainLook{Node: nodeA, Run: run1})
+		seen, err := b.SeeDrain(t.Context(), fleet.DrainLook{Node: nodeA, Run: run1})
 		require.NoError(t, err)
 		return seen
 	}

@@ -13,20 +13,16 @@ import (
 type deploymentSteps struct {
 	store  *postgres.Store
 	settle time.Duration // what was visited within it is left alone by the sweep
-	done   func(postgres.DeploymentVisited)
+	done   func(fleet.DeploymentVisited)
 }
 
 // Visit looks, decides and acts in one transaction.
-func (d *deploymentSteps) Visit(ctx context.Context, in activities.VisitDeployment) (activities.DeploymentVisited, error) {
-	out, err := d.store.VisitDeployment(ctx, postgres.DeploymentVisit{Deployment: in.Deployment, Run: in.Run, Build: in.Build})
-	if err != nil {
-		return activities.DeploymentVisited{}, err
+func (d *deploymentSteps) Visit(ctx context.Context, in fleet.DeploymentVisit) (fleet.DeploymentVisited, error) {
+	out, err := d.store.VisitDeployment(ctx, in)
+	if err == nil {
+		d.done(out)
 	}
-	d.done(out)
-	return activities.DeploymentVisited{
-		State: out.State, Rule: out.Rule, Message: out.Message, Awaited: out.Awaited, Replicas: out.Replicas, Healthy: out.Healthy,
-		At: out.At, Next: out.Next, More: out.More, Done: out.Done, Untold: out.Untold,
-	}, nil
+	return out, err
 }
 
 // Due gives a page of a shard.
@@ -45,7 +41,7 @@ func (r *requests) deployment(ctx context.Context, in activities.DoorRequest, by
 	}
 	op := *out.Operation
 	if out.Changed && op.State.Ended() { // no visit ends it, and a repeat changes nothing
-		r.closed([]postgres.OperationEnded{{Kind: op.Kind, State: op.State, Reason: op.Reason}})
+		r.closed([]fleet.OperationEnded{{Kind: op.Kind, State: op.State, Reason: op.Reason}})
 	}
 	return r.view(ctx, op)
 }

@@ -19,7 +19,7 @@ type requests struct {
 	modules inputChecker
 	// failover is the limit of one.
 	failover time.Duration
-	closed   func([]postgres.OperationEnded) // is told of what was asked of deployments
+	closed   func([]fleet.OperationEnded) // is told of what was asked of deployments
 }
 
 // unreleased releases a spec that was written with ?deploy=false.
@@ -102,16 +102,6 @@ func (r *requests) drain(ctx context.Context, in activities.DoorRequest, by stri
 		return activities.OperationView{}, err
 	}
 	return r.view(ctx, op)
-}
-
-// drainSteps carries out what the workflow of a drain decided.
-type drainSteps struct{ *postgres.Store }
-
-// SeeNodeDrain is a look of the entity.
-func (d *drainSteps) SeeNodeDrain(ctx context.Context, in activities.SeeDrain, build string) (fleet.DrainSeen, error) {
-	return d.SeeDrain(ctx, postgres.DrainLook{
-		Node: in.Node, Run: in.Run, Build: build, Phase: in.Phase, Rule: in.Rule, Message: in.Message,
-	})
 }
 
 // fleet runs a declared fleet change, or joins the run that is under way.

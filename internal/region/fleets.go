@@ -10,30 +10,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// fleetSteps are the steps of a fleet change at the store.
-type fleetSteps struct{ store *postgres.Store }
-
-// See looks at a change, and at the windows of its sites.
-func (f *fleetSteps) See(ctx context.Context, in activities.SeeFleet) (fleet.FleetSeen, error) {
-	seen, windows, err := f.store.SeeFleet(ctx, postgres.FleetVisit{Fleet: in.Fleet, Run: in.Run, Build: in.Build})
-	if err != nil || len(windows) == 0 {
-		return seen, err
-	}
-	for i, s := range seen.Sites {
-		if open, opens := decide.WindowAt(windows, s.Site, seen.At, time.LoadLocation); !open {
-			seen.Sites[i].Closed, seen.Sites[i].Opens = true, opens
-		}
-	}
-	return seen, nil
-}
-
-// Move takes a run one step on.
-func (f *fleetSteps) Move(ctx context.Context, in activities.MoveFleet) error {
-	return f.store.MoveFleet(ctx, postgres.FleetMove{
-		Fleet: in.Fleet, Run: in.Run, On: in.On, Wave: in.Wave, Turn: in.Turn, Reason: in.Reason, Message: in.Message,
-	})
-}
-
 // composer makes the new content of many instances.
 type composer interface {
 	FleetChanges(ctx context.Context, spec fleet.FleetSpec, targets []postgres.FleetTarget) ([]postgres.BatchChange, error)
@@ -49,7 +25,7 @@ type batchMaker struct {
 const composedAtOnce = 100
 
 // Next writes the next batch of a site, unless its change does not go on.
-func (b *batchMaker) Next(ctx context.Context, in activities.NextBatch, tokenHash []byte) (activities.BatchMade, *activities.BatchNotify, error) {
+func (b *batchMaker) Next(ctx context.Context, in activities.NextBatch, tokenHash []byte) (activities.BatchMade, *fleet.BatchNotify, error) {
 	made, err := b.store.FindBatch(ctx, in.ID())
 	if err != nil || made != nil { // as it was made the first time
 		return batchMade(in.Size, made), nil, err
@@ -85,10 +61,7 @@ func (b *batchMaker) Next(ctx context.Context, in activities.NextBatch, tokenHas
 	})
 	out := batchMade(len(changes), &released)
 	out.Last = len(changes) == all
-	if released.Notify == nil {
-		return out, nil, err
-	}
-	return out, &activities.BatchNotify{Command: released.Notify.Command, SealingKey: released.Notify.SealingKey}, err
+	return out, released.Notify, err
 }
 
 // mayGoOn looks at the site's window by the clock that the entity looks by.
@@ -129,27 +102,4 @@ func (b *batchMaker) compose(ctx context.Context, spec fleet.FleetSpec, targets 
 		targets = targets[n:]
 	}
 	return out, nil
-}
-
-// batchSteps take a batch from step to step.
-type batchSteps struct{ store *postgres.Store }
-
-// Prepare makes the notify of one node.
-func (b *batchSteps) Prepare(ctx context.Context, in activities.PrepareBatch, tokenHash []byte) (*fleet.BatchCommand, []byte, error) {
-	p, err := b.store.PrepareBatch(ctx, postgres.BatchPrepare{ID: in.ID, Node: in.Node, Tries: in.Tries, TTL: in.TTL, TokenHash: tokenHash})
-	if err != nil || p == nil {
-		return nil, nil, err
-	}
-	return &p.Command, p.SealingKey, nil
-}
-
-// Miss writes down that a node gave no word.
-func (b *batchSteps) Miss(ctx context.Context, in activities.MissBatch) error {
-	return b.store.MissBatch(ctx, postgres.BatchMiss{ID: in.ID, Node: in.Node, State: in.State, Reason: in.Reason, Message: in.Message})
-}
-
-// End ends what is left of a batch.
-func (b *batchSteps) End(ctx context.Context, id fleet.BatchID) (activities.BatchEnd, error) {
-	end, err := b.store.EndBatch(ctx, id)
-	return activities.BatchEnd{Succeeded: end.Succeeded, Failed: end.Failed, Staged: end.Staged}, err
 }

@@ -20,7 +20,7 @@ const fleetChange = fleet.FleetName("press-v7")
 
 // openFleetSteps are the steps at a store with a fleet change that has not run yet; it asks
 // for a run.
-func openFleetSteps(t *testing.T) (*fleetSteps, postgres.FleetTurn) {
+func openFleetSteps(t *testing.T) (*postgres.Store, postgres.FleetTurn) {
 	t.Helper()
 	database := testkit.DatabaseURL(t)
 	store, err := postgres.Open(t.Context(), database, testkit.Region)
@@ -39,7 +39,7 @@ func openFleetSteps(t *testing.T) (*fleetSteps, postgres.FleetTurn) {
 	spec := fleet.FleetSpec{Change: fleet.FleetChange{Patch: &fleet.Content{Kind: fleet.ContentJSON, Hash: hash, Size: int64(len(patch))}}}.WithDefaults()
 	_, err = store.PutFleet(t.Context(), postgres.FleetPut{Write: write, Spec: spec})
 	require.NoError(t, err)
-	return &fleetSteps{store}, postgres.FleetTurn{Write: write}
+	return store, postgres.FleetTurn{Write: write}
 }
 
 // N99, X2
@@ -50,20 +50,20 @@ func TestFleetSteps(t *testing.T) {
 		steps, turn := openFleetSteps(t)
 		turned := func(on fleet.FleetEvent) fleet.FleetSeen {
 			turn.On = on
-			_, err := steps.store.TurnFleet(t.Context(), turn)
+			_, err := steps.TurnFleet(t.Context(), turn)
 			require.NoError(t, err)
-			seen, err := steps.See(t.Context(), activities.SeeFleet{Fleet: fleetChange, Run: "run", Build: "build"})
+			seen, err := steps.SeeFleet(t.Context(), fleet.FleetVisit{Fleet: fleetChange, Run: "run", Build: "build"})
 			require.NoError(t, err)
 			require.Equal(t, fleet.FleetRunning, seen.State)
 			return seen
 		}
 		seen := turned("")
-		stop := activities.MoveFleet{Fleet: fleetChange, Run: seen.Run, Wave: seen.Wave, Turn: seen.Turn, On: fleet.FleetStop, Reason: "deadline"}
-		require.NoError(t, steps.Move(t.Context(), stop))
+		stop := fleet.FleetMove{Fleet: fleetChange, Run: seen.Run, Wave: seen.Wave, Turn: seen.Turn, On: fleet.FleetStop, Reason: "deadline"}
+		require.NoError(t, steps.MoveFleet(t.Context(), stop))
 		resumed := turned(fleet.FleetResume)
 		require.Greater(t, resumed.Turn, seen.Turn)
-		require.NoError(t, steps.Move(t.Context(), stop))
-		run, err := steps.store.GetFleetRun(t.Context(), fleetChange, seen.Run)
+		require.NoError(t, steps.MoveFleet(t.Context(), stop))
+		run, err := steps.GetFleetRun(t.Context(), fleetChange, seen.Run)
 		require.NoError(t, err)
 		require.Equal(t, fleet.FleetRunning, run.State)
 	})
@@ -101,13 +101,13 @@ func TestBatchMakerWindows(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
 			steps, turn := openFleetSteps(t)
-			now, err := steps.store.Now(t.Context())
+			now, err := steps.Now(t.Context())
 			require.NoError(t, err)
-			steps.rewindow(t, turn, window(now, c.from, c.from+hour, c.sites...))
-			_, err = steps.store.TurnFleet(t.Context(), turn)
+			rewindow(t, steps, turn, window(now, c.from, c.from+hour, c.sites...))
+			_, err = steps.TurnFleet(t.Context(), turn)
 			require.NoError(t, err)
 			composed := 0
-			maker := &batchMaker{steps.store, composerFunc(func(targets []postgres.FleetTarget) []postgres.BatchChange {
+			maker := &batchMaker{steps, composerFunc(func(targets []postgres.FleetTarget) []postgres.BatchChange {
 				composed += len(targets)
 				return []postgres.BatchChange{{Instance: "press-7", Generation: 1, Refused: fleet.Errorf(fleet.Invalid, "it cannot be")}}
 			})}
@@ -117,7 +117,7 @@ func TestBatchMakerWindows(t *testing.T) {
 			}, nil)
 			require.NoError(t, err)
 			require.Equal(t, c.closed, made.Closed)
-			seen, err := steps.See(t.Context(), activities.SeeFleet{Fleet: fleetChange, Run: "run", Build: "build"})
+			seen, err := steps.SeeFleet(t.Context(), fleet.FleetVisit{Fleet: fleetChange, Run: "run", Build: "build"})
 			require.NoError(t, err)
 			if !c.closed {
 				require.Equal(t, 1, composed)
@@ -133,13 +133,13 @@ func TestBatchMakerWindows(t *testing.T) {
 }
 
 // rewindow declares the change with a window.
-func (f *fleetSteps) rewindow(t *testing.T, turn postgres.FleetTurn, w fleet.Window) {
+func rewindow(t *testing.T, store *postgres.Store, turn postgres.FleetTurn, w fleet.Window) {
 	t.Helper()
-	o, err := f.store.GetObject(t.Context(), turn.Key)
+	o, err := store.GetObject(t.Context(), turn.Key)
 	require.NoError(t, err)
 	var spec fleet.FleetSpec
 	require.NoError(t, json.Unmarshal(o.Spec, &spec))
 	spec.Windows = []fleet.Window{w}
-	_, err = f.store.PutFleet(t.Context(), postgres.FleetPut{Write: turn.Write, Spec: spec})
+	_, err = store.PutFleet(t.Context(), postgres.FleetPut{Write: turn.Write, Spec: spec})
 	require.NoError(t, err)
 }

@@ -34,14 +34,14 @@ func (e *healEntity) registerBatches(env *testsuite.TestWorkflowEnvironment) {
 		err = e.served("next batch to "+string(in.Mode), func() error { out, err = work.NextBatch(context.WithoutCancel(ctx), in); return err })
 		return out, err
 	})
-	as("PrepareBatch", func(ctx context.Context, in activities.PrepareBatch) (out activities.PreparedBatch, err error) {
+	as("PrepareBatch", func(ctx context.Context, in fleet.BatchPrepare) (out activities.PreparedBatch, err error) {
 		err = e.served("prepare "+string(in.Node), func() error { out, err = work.PrepareBatch(context.WithoutCancel(ctx), in); return err })
 		return out, err
 	})
-	as("MissBatch", func(ctx context.Context, in activities.MissBatch) error {
+	as("MissBatch", func(ctx context.Context, in fleet.BatchMiss) error {
 		return e.served(fmt.Sprintf("miss %s: %s", in.Node, in.Reason), func() error { return work.MissBatch(ctx, in) })
 	})
-	as("EndBatch", func(ctx context.Context, id fleet.BatchID) (out activities.BatchEnd, err error) {
+	as("EndBatch", func(ctx context.Context, id fleet.BatchID) (out fleet.BatchEnded, err error) {
 		err = e.served("end", func() error { out, err = work.EndBatch(context.WithoutCancel(ctx), id); return err })
 		e.world.say("ended: %s %+v", e.subject, out)
 		return out, err

@@ -10,9 +10,9 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
@@ -35,7 +35,7 @@ func healChild(ctx workflow.Context, in workflows.FleetSiteInput) error {
 func (e *healEntity) registerFleets(env *testsuite.TestWorkflowEnvironment) {
 	as := registrar(env)
 	as("SeeFleet", e.seeFleet)
-	as("MoveFleet", func(ctx context.Context, in activities.MoveFleet) error {
+	as("MoveFleet", func(ctx context.Context, in fleet.FleetMove) error {
 		return e.served("move on "+string(in.On)+" "+in.Reason, func() error {
 			e.failpoint("before_move")
 			e.delivers(false)
@@ -47,7 +47,7 @@ func (e *healEntity) registerFleets(env *testsuite.TestWorkflowEnvironment) {
 
 // seeFleet is a look. Where it ends in a wait for what only others bring, the run is put aside
 // until it is woken, or time has passed: a test environment would skip a day.
-func (e *healEntity) seeFleet(ctx context.Context, in activities.SeeFleet) (out fleet.FleetSeen, err error) {
+func (e *healEntity) seeFleet(ctx context.Context, in fleet.FleetVisit) (out fleet.FleetSeen, err error) {
 	w := e.world
 	in.Run = e.run
 	signals, busy := e.looks()
@@ -160,13 +160,13 @@ func (w *healWorld) unpark() {
 
 // healWindows are the windows of all sites: they open and close as it is drawn.
 type healWindows struct {
-	fleetSteps
+	*postgres.Store
 	region *healRegion
 }
 
-// See is a look in which sites may be outside of their windows.
-func (f *healWindows) See(ctx context.Context, in activities.SeeFleet) (fleet.FleetSeen, error) {
-	seen, err := f.fleetSteps.See(ctx, in)
+// SeeFleet is a look in which sites may be outside of their windows.
+func (f *healWindows) SeeFleet(ctx context.Context, in fleet.FleetVisit) (fleet.FleetSeen, error) {
+	seen, err := f.Store.SeeFleet(ctx, in)
 	if f.region.now.shut {
 		for i := range seen.Sites {
 			seen.Sites[i].Closed, seen.Sites[i].Opens = true, seen.At.Add(time.Hour)

@@ -69,7 +69,7 @@ func openHealRegion(t *testing.T) *healRegion {
 		Store: store, Passes: store, Entities: again, Doors: doors, Tokens: sealing, Signer: signs, BaseURL: healURL, TokenLife: workflows.DefaultPendingTTL,
 	}
 	none := func(context.Context) ([]string, error) { return nil, nil }
-	r.sweep = &operationsSweep{store: store, flows: flows, entities: again, doors: doors, live: none, lately: none, closed: func([]postgres.OperationEnded) {}}
+	r.sweep = &operationsSweep{store: store, flows: flows, entities: again, doors: doors, live: none, lately: none, closed: func([]fleet.OperationEnded) {}}
 	limits := compose.DefaultLimits()
 	r.handler, err = api.New(api.Deps{
 		Store: store, Waker: healCrowd{r, flows}, NodeStarted: r.server.nodeStarted,
@@ -77,9 +77,9 @@ func openHealRegion(t *testing.T) *healRegion {
 		PendingTTL: workflows.DefaultPendingTTL, OperationLimit: r.server.operationLimit(), Now: healNow, Log: log,
 	})
 	require.NoError(t, err)
-	r.fleets = activities.Fleets{Store: &healWindows{fleetSteps{store}, r}, Doors: doors, Log: log}
+	r.fleets = activities.Fleets{Store: &healWindows{store, r}, Doors: doors, Log: log}
 	r.batches = activities.Batches{
-		Maker: &batchMaker{store, r.handler}, Gatherer: &siteGatherer{store, again}, Store: &batchSteps{store},
+		Maker: &batchMaker{store, r.handler}, Gatherer: &siteGatherer{store, again}, Store: store,
 		Tokens: sealing, Signer: signs, Doors: doors, Log: log, FetchBaseURL: healURL,
 	}
 	var hash [32]byte

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/holdfast-io/holdfast/activities"
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/decide"
@@ -38,19 +37,6 @@ func (s *server) openVotes() error {
 	}
 	nodev1.RegisterLeasesServer(s.link.Registrar(), s.votes)
 	return nil
-}
-
-// failoverSteps gives activities the store in their words.
-type failoverSteps struct{ store *postgres.Store }
-
-// SeeFailover is a look of a site's entity.
-func (f *failoverSteps) SeeFailover(ctx context.Context, in activities.SeeFailover) (fleet.FailoverSeen, error) {
-	return f.store.SeeFailover(ctx, postgres.FailoverLook(in))
-}
-
-// EndFailover ends what was asked towards a node.
-func (f *failoverSteps) EndFailover(ctx context.Context, e fleet.FailoverEnd) error {
-	return f.store.EndFailover(ctx, e)
 }
 
 // failbackSweep hands leases back to declared actives that are there again.

@@ -33,10 +33,10 @@ func newSaid() *prometheus.CounterVec {
 }
 
 // visited counts the operations that a visit ended.
-func (m *metrics) visited(v postgres.DeploymentVisited) { m.closed(v.Ended) }
+func (m *metrics) visited(v fleet.DeploymentVisited) { m.closed(v.Ended) }
 
 // closed counts operations on deployments that ended.
-func (m *metrics) closed(all []postgres.OperationEnded) {
+func (m *metrics) closed(all []fleet.OperationEnded) {
 	for _, f := range all {
 		m.turned.WithLabelValues(string(f.Kind), string(f.State), f.Reason).Inc()
 	}

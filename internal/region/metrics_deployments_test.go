@@ -18,9 +18,9 @@ func TestDeploymentMetrics(t *testing.T) {
 	m := &metrics{turned: newTurned(), said: newSaid()}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.turned, m.said)
-	late := postgres.OperationEnded{Kind: fleet.OperationScale, State: fleet.OperationFailed, Reason: "deadline"}
-	m.visited(postgres.DeploymentVisited{Ended: []postgres.OperationEnded{late}})
-	m.closed([]postgres.OperationEnded{late, {Kind: fleet.OperationRestart, State: fleet.OperationFailed, Reason: "workflow_terminated"}})
+	late := fleet.OperationEnded{Kind: fleet.OperationScale, State: fleet.OperationFailed, Reason: "deadline"}
+	m.visited(fleet.DeploymentVisited{Ended: []fleet.OperationEnded{late}})
+	m.closed([]fleet.OperationEnded{late, {Kind: fleet.OperationRestart, State: fleet.OperationFailed, Reason: "workflow_terminated"}})
 	countedReplicas{said: m.said}.count([]fleet.ReplicaEvent{fleet.ReplicaFailed, fleet.ReplicaFailed, fleet.ReplicaPassed})
 
 	families, err := registry.Gather()
@@ -60,14 +60,14 @@ func TestDoorsEndIsCounted(t *testing.T) {
 	first := postgres.Written{Changed: true}
 	for name, row := range map[string]struct {
 		out  postgres.Started
-		want []postgres.OperationEnded
+		want []fleet.OperationEnded
 	}{
-		"it ended at once":    {postgres.Started{Written: first, Operation: &done}, []postgres.OperationEnded{{Kind: done.Kind, State: done.State, Reason: done.Reason}}},
+		"it ended at once":    {postgres.Started{Written: first, Operation: &done}, []fleet.OperationEnded{{Kind: done.Kind, State: done.State, Reason: done.Reason}}},
 		"the door asks again": {postgres.Started{Operation: &done}, nil},
 		"a visit ends it":     {postgres.Started{Written: first, Operation: &running}, nil},
 	} {
-		var told []postgres.OperationEnded
-		r := &requests{specs: asked{out: row.out}, closed: func(all []postgres.OperationEnded) { told = append(told, all...) }}
+		var told []fleet.OperationEnded
+		r := &requests{specs: asked{out: row.out}, closed: func(all []fleet.OperationEnded) { told = append(told, all...) }}
 		v, err := r.Request(t.Context(), activities.DoorRequest{Kind: fleet.OperationDestroy, Deployment: "web"}, "door")
 		require.NoError(t, err, name)
 		require.Equal(t, row.out.Operation.State, v.State, name)

@@ -368,17 +368,17 @@ func (s *server) activities() workers.Server {
 			BaseURL: s.cfg.PublicURL, TokenLife: s.cfg.Timing.Delivery.PendingTTL, Build: s.cfg.Build,
 			Ended: s.metrics.reconciled,
 		},
-		Drains: &activities.Drains{Store: &drainSteps{s.store}, Doors: doors, Signer: signs, Build: s.cfg.Build},
+		Drains: &activities.Drains{Store: s.store, Doors: doors, Signer: signs, Build: s.cfg.Build},
 		Failovers: &activities.Failovers{
-			Store: &failoverSteps{s.store}, Votes: s.votes, Doors: doors, Signer: signs, Nodes: nodes, Build: s.cfg.Build, Ended: s.metrics.failedOver,
+			Store: s.store, Votes: s.votes, Doors: doors, Signer: signs, Nodes: nodes, Build: s.cfg.Build, Ended: s.metrics.failedOver,
 		},
 		Deployments: &activities.Deployments{
 			Store: &deploymentSteps{store: s.store, settle: s.cfg.Timing.Runtime / 2, done: s.metrics.visited},
 			Doors: doors, Entities: s.again, Build: s.cfg.Build, Log: s.log, Failpoint: s.cfg.Failpoint,
 		},
-		Fleets: &activities.Fleets{Store: &fleetSteps{s.store}, Doors: doors, Build: s.cfg.Build, Log: s.log},
+		Fleets: &activities.Fleets{Store: s.store, Doors: doors, Build: s.cfg.Build, Log: s.log},
 		Batches: &activities.Batches{
-			Maker: &batchMaker{s.store, s.handler}, Gatherer: &siteGatherer{s.store, s.again}, Store: &batchSteps{s.store}, Tokens: tokens{s.cfg.Timing.TokenBytes},
+			Maker: &batchMaker{s.store, s.handler}, Gatherer: &siteGatherer{s.store, s.again}, Store: s.store, Tokens: tokens{s.cfg.Timing.TokenBytes},
 			Signer: signs, Doors: doors, Nodes: nodes, Log: s.log,
 			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Failpoint: s.cfg.Failpoint,
 		},

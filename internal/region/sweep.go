@@ -19,7 +19,7 @@ type operationsSweep struct {
 	doors    *tellers
 	live     func(context.Context) ([]string, error) // the builds with a worker
 	lately   func(context.Context) ([]string, error) // and those that had one a moment ago
-	closed   func([]postgres.OperationEnded)         // is told of what was asked of deployments
+	closed   func([]fleet.OperationEnded)            // is told of what was asked of deployments
 }
 
 const (

@@ -1,0 +1,114 @@
+package fleet
+
+import "time"
+
+// What entities ask of the store, step by step, and what it came to. Run and Build are the workflow run's, and
+// the build that it runs on.
+
+// FleetVisit is one look of a fleet change's entity: it attaches the run, and takes over the operations and the
+// outbox rows.
+type FleetVisit struct {
+	Fleet FleetName `json:"fleet"`
+	Run   string    `json:"run"`
+	Build string    `json:"build,omitempty"`
+}
+
+// FleetMove takes run number Run of a fleet change one step on from Wave: to the next wave (On ""), or to its
+// end. It changes nothing once the run is in another wave, or a person turned it after Turn; 0 is not compared.
+type FleetMove struct {
+	Fleet   FleetName  `json:"fleet"`
+	Run     int64      `json:"run"`
+	Wave    int        `json:"wave"`
+	Turn    int64      `json:"turn,omitempty"`
+	On      FleetEvent `json:"on,omitempty"`
+	Reason  string     `json:"reason,omitempty"`
+	Message string     `json:"message,omitempty"`
+}
+
+// BatchPrepare asks for the notify of one node. It names the items that the node has not applied and was sent
+// less than Tries times; a standby's are those that the active applied.
+type BatchPrepare struct {
+	ID        BatchID       `json:"id"`
+	Node      NodeName      `json:"node"`
+	Tries     int           `json:"tries"`
+	TTL       time.Duration `json:"ttl"`
+	TokenHash []byte        `json:"-"`
+}
+
+// BatchNotify is the notify of a node without its token and address, and the key to seal the token to.
+type BatchNotify struct {
+	Command    BatchCommand
+	SealingKey []byte
+}
+
+// BatchMiss says that a node did not confirm some or all items of a batch.
+type BatchMiss struct {
+	ID      BatchID     `json:"id"`
+	Node    NodeName    `json:"node"`
+	State   TargetState `json:"state"`
+	Reason  Kind        `json:"reason"`
+	Message string      `json:"message,omitempty"`
+}
+
+// BatchEnded counts how the items of a batch ended.
+type BatchEnded struct {
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"`
+	Staged    int `json:"staged"`
+}
+
+// DrainLook is one look of a drain's entity. Phase, Rule and Message say what its last look found, nothing at
+// the first.
+type DrainLook struct {
+	Node    NodeName   `json:"node"`
+	Run     string     `json:"run"`
+	Build   string     `json:"build,omitempty"`
+	Phase   DrainPhase `json:"phase,omitempty"`
+	Rule    string     `json:"rule,omitempty"`
+	Message string     `json:"message,omitempty"`
+}
+
+// FailoverLook is one look of a site's entity. Reason and Message say why what it served at its last look,
+// towards To, still waits.
+type FailoverLook struct {
+	Site    SiteName `json:"site"`
+	Run     string   `json:"run"`
+	Build   string   `json:"build,omitempty"`
+	To      NodeName `json:"to,omitempty"`
+	Reason  string   `json:"reason,omitempty"`
+	Message string   `json:"message,omitempty"`
+}
+
+// DeploymentVisit is one look of a deployment's entity.
+type DeploymentVisit struct {
+	Deployment DeploymentName `json:"deployment"`
+	Run        string         `json:"run"`
+	Build      string         `json:"build,omitempty"`
+}
+
+// DeploymentVisited is what a visit came to.
+type DeploymentVisited struct {
+	State DeploymentState `json:"state,omitempty"`
+	// Rule, Message and Awaited say why, and what the deployment waits for.
+	Rule    string `json:"rule,omitempty"`
+	Message string `json:"message,omitempty"`
+	Awaited string `json:"awaited,omitempty"`
+	// Replicas counts the live ones, Healthy the healthy ones.
+	Replicas int `json:"replicas,omitempty"`
+	Healthy  int `json:"healthy,omitempty"`
+	// At is the database's time of the visit; Next is when to look again, zero for not before a wake.
+	At   time.Time `json:"at"`
+	Next time.Time `json:"next,omitzero"`
+	More bool      `json:"more,omitempty"` // look again at once
+	Done bool      `json:"done,omitempty"` // nothing is left to do
+	// Untold counts the ended operations whose doors were not notified yet, Ended those that this visit ended.
+	Untold int              `json:"-"`
+	Ended  []OperationEnded `json:"-"`
+}
+
+// OperationEnded is an operation that a visit ended.
+type OperationEnded struct {
+	Kind   OperationKind
+	State  OperationState
+	Reason string
+}
