@@ -2,8 +2,8 @@ package postgres
 
 import (
 	"context"
-	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
@@ -51,24 +51,18 @@ func (s *Store) ServerGone(ctx context.Context, id string) error {
 	return failed("remove server", s.q.ServerGone(ctx, id))
 }
 
-// Server is one that has a worker, by what it said last.
-type Server struct {
-	ID, Build string
-	SeenAt    time.Time // when it said so, by the clock of the database: to tell one word from the next
-}
-
 // Servers are all that did not say that they end, and were not forgotten.
-func (s *Store) Servers(ctx context.Context) ([]Server, error) {
+func (s *Store) Servers(ctx context.Context) ([]decide.Server, error) {
 	rows, err := s.q.Servers(ctx)
-	out := make([]Server, len(rows))
+	out := make([]decide.Server, len(rows))
 	for i, r := range rows {
-		out[i] = Server{r.ID, r.BuildID, r.SeenAt}
+		out[i] = decide.Server{ID: r.ID, Build: r.BuildID, SeenAt: r.SeenAt}
 	}
 	return out, failed("list servers", err)
 }
 
 // ForgetServer takes one that has said nothing since.
-func (s *Store) ForgetServer(ctx context.Context, gone Server) error {
+func (s *Store) ForgetServer(ctx context.Context, gone decide.Server) error {
 	return failed("forget server", s.q.ForgetServer(ctx, db.ForgetServerParams{ID: gone.ID, SeenAt: gone.SeenAt}))
 }
 

@@ -43,7 +43,7 @@ func (p *presence) seen(ctx context.Context) error {
 func (p *presence) live(ctx context.Context) ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	rows, err := p.store.Servers(ctx)
+	all, err := p.store.Servers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -51,17 +51,13 @@ func (p *presence) live(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]decide.Server, len(rows))
-	for i, r := range rows {
-		all[i] = decide.Server(r)
-	}
 	lapsed := p.watch.Lapsed(all, time.Duration(now))
 	p.falling.Look(all, lapsed, time.Duration(now))
 	builds := []string{p.build}
 	for _, s := range all {
 		switch {
 		case slices.Contains(lapsed, s):
-			if err := p.store.ForgetServer(ctx, postgres.Server(s)); err != nil {
+			if err := p.store.ForgetServer(ctx, s); err != nil {
 				return nil, err
 			}
 		case !slices.Contains(builds, s.Build):
@@ -106,7 +102,7 @@ func (p *presence) falls(build string) bool {
 // alone says that no other server of this build is there, nor was until it said that it ends.
 func (p *presence) alone(ctx context.Context) (bool, error) {
 	all, err := p.store.Servers(ctx)
-	return !slices.ContainsFunc(all, func(s postgres.Server) bool { return s.Build == p.build && s.ID != p.id }), err
+	return !slices.ContainsFunc(all, func(s decide.Server) bool { return s.Build == p.build && s.ID != p.id }), err
 }
 
 // gone says that this server ends.
