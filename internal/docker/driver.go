@@ -227,10 +227,10 @@ func (d *Driver) Await(ctx context.Context, id fleet.ReplicaID) (replicas.Exit, 
 	case err != nil:
 		return replicas.Exit{}, err
 	case c.State.OOMKilled:
-		return replicas.Exit{Reason: fleet.ReasonOutOfMemory, Message: "it took more memory than it may have"}, nil
+		return replicas.Exit{Reason: fleet.ReasonOutOfMemory, Message: "it exceeded its memory limit"}, nil
 	case c.perhapsOOM():
 		return replicas.Exit{Reason: fleet.ReasonExited, Message: fmt.Sprintf(
-			"it was killed: exit code %d; the engine does not say by whom: perhaps it took more memory than it may have", c.State.ExitCode)}, nil
+			"it was killed: exit code %d; the engine does not say by whom: perhaps it exceeded its memory limit", c.State.ExitCode)}, nil
 	}
 	return replicas.Exit{Reason: fleet.ReasonExited, Message: fmt.Sprintf("it ended by itself: exit code %d", c.State.ExitCode)}, nil
 }

@@ -276,10 +276,10 @@ func TestAwait(t *testing.T) {
 		want   replicas.Exit
 	}{
 		"an exit":                   {3, false, 0, 64 << 20, replicas.Exit{Reason: fleet.ReasonExited, Message: "it ended by itself: exit code 3"}},
-		"out of memory":             {137, true, 0, 64 << 20, replicas.Exit{Reason: fleet.ReasonOutOfMemory, Message: "it took more memory than it may have"}},
-		"out of memory, heard late": {137, true, 2, 64 << 20, replicas.Exit{Reason: fleet.ReasonOutOfMemory, Message: "it took more memory than it may have"}},
+		"out of memory":             {137, true, 0, 64 << 20, replicas.Exit{Reason: fleet.ReasonOutOfMemory, Message: "it exceeded its memory limit"}},
+		"out of memory, heard late": {137, true, 2, 64 << 20, replicas.Exit{Reason: fleet.ReasonOutOfMemory, Message: "it exceeded its memory limit"}},
 		"killed, nobody says why": {137, false, 0, 64 << 20, replicas.Exit{
-			Reason: fleet.ReasonExited, Message: "it was killed: exit code 137; the engine does not say by whom: perhaps it took more memory than it may have",
+			Reason: fleet.ReasonExited, Message: "it was killed: exit code 137; the engine does not say by whom: perhaps it exceeded its memory limit",
 		}},
 		"killed, with all memory": {137, false, 0, anyMemory, replicas.Exit{Reason: fleet.ReasonExited, Message: "it ended by itself: exit code 137"}},
 	} {

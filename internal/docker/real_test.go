@@ -271,7 +271,7 @@ func (o *onEngine) hoards() {
 	require.Error(o.t, err)
 	exit, err := o.Await(o.t.Context(), o.id)
 	require.NoError(o.t, err)
-	require.Contains(o.t, exit.Message, "it took more memory than it may have")
+	require.Contains(o.t, exit.Message, "it exceeded its memory limit")
 	has, err := o.engine.inspect(o.t.Context(), nameOf(o.id))
 	require.NoError(o.t, err)
 	require.Equal(o.t, has.State.OOMKilled, exit.Reason == fleet.ReasonOutOfMemory, "%s: %s", exit.Reason, exit.Message)

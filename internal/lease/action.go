@@ -2,28 +2,28 @@ package lease
 
 import "github.com/holdfast-io/holdfast/internal/fleet"
 
-// Do is what the node has to do now. Actions are carried out in their order.
+// Do is one action of the node. The node carries actions out in their order.
 type Do string
 
 // The actions.
 const (
-	// DoPersist makes the claim durable (Candidate.Claim) before what follows.
+	// DoPersist makes the claim (Candidate.Claim) durable before the next actions.
 	DoPersist Do = "persist"
-	// DoSend sends Send, and brings its answer to Candidate.Answered.
+	// DoSend sends Send, and passes its answer to Candidate.Answered.
 	DoSend Do = "send"
-	// DoStart says that the node is active, with Epoch, until Until; Unbounded says the same
-	// without an end, which only isolated nodes of sites that say run are told.
+	// DoStart: the node is active, with Epoch, until Until. DoUnbounded: it is active without a deadline; only
+	// isolated nodes of sites with onIsolation run get it.
 	DoStart     Do = "start"
 	DoUnbounded Do = "unbounded"
 	// DoExtend moves the deadline of what runs to Until. Epoch may have risen.
 	DoExtend Do = "extend"
-	// DoStop asks for a stop by Until at the latest, and then for Candidate.Stopped.
+	// DoStop requests a stop by Until at the latest, and then a call of Candidate.Stopped.
 	DoStop Do = "stop"
-	// DoLost says that the lease has ended: what still runs is killed now.
+	// DoLost: the lease has ended, and what still runs is killed now.
 	DoLost Do = "lost"
 )
 
-// Action is one thing to do.
+// Action is one action with its values.
 type Action struct {
 	Do    Do
 	Epoch int64
@@ -31,8 +31,8 @@ type Action struct {
 	Send  Send
 }
 
-// Send is one request to one voter, which may be the node's own. At is when the candidate
-// decided to send; the transport keeps it and puts nothing but Request on the wire.
+// Send is one request to one voter, which may be the node's own. At is when the candidate decided to send it;
+// the transport keeps At and sends only Request.
 type Send struct {
 	To      fleet.NodeName
 	Call    Call
@@ -40,7 +40,7 @@ type Send struct {
 	At      Instant
 }
 
-// Role is what a node is doing about the lease.
+// Role is a node's state in the lease protocol.
 type Role string
 
 // The roles.
@@ -48,6 +48,6 @@ const (
 	Idle      Role = "idle"
 	Asking    Role = "asking"
 	Promising Role = "promising" // collects promises, and then grants
-	Holding   Role = "holding"   // also while it asks for a higher epoch
+	Holding   Role = "holding"   // also while it bids for a higher epoch
 	Releasing Role = "releasing" // holds, and stops what runs
 )

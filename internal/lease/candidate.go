@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Isolation is what a last holder does when it reaches neither peer nor region.
+// Isolation is what a last holder does when it reaches neither the peer nor the region.
 type Isolation string
 
 // The settings of onIsolation.
@@ -15,48 +15,48 @@ const (
 	IsolationRun  Isolation = "run"
 )
 
-// Config is what a candidate is told at its start.
+// Config configures a candidate at its start.
 type Config struct {
 	Site fleet.SiteName
 	Self fleet.NodeName
-	// Others are the site's other voters: the peer and Region, "" where there is none.
+	// Others are the site's other voters: the peer and Region, "" for a missing one.
 	Others [2]fleet.NodeName
 	TTL    time.Duration
-	// Interval is the heartbeat's: at most a third of the TTL.
+	// Interval is the heartbeat interval: at most a third of the TTL.
 	Interval time.Duration
 	// Jump is MaxJump unless it is set.
 	Jump int64
-	// Yield is how long after its start this node lets another be the first holder, where it
-	// met none: of a new site, or of one that gave its lease back; zero for the declared active,
-	// and where that one is cordoned.
+	// Yield is how long after its start this node lets the other be the first holder, while it knows of no earlier
+	// holder: in a new site, or after a release. It is zero for the declared active, and where the declared active
+	// is cordoned.
 	Yield time.Duration
-	// Boot is the boot id; a deadline of another boot means nothing.
+	// Boot is the boot id; a deadline of another boot is void.
 	Boot        string
 	OnIsolation Isolation
-	// Cordoned: nothing new is to come to this node.
+	// Cordoned: the node gets nothing new.
 	Cordoned bool
 }
 
-// Validate refuses what would make a lease unsafe or useless.
+// Validate returns an error for settings that would make a lease unsafe or useless.
 func (c Config) Validate() error {
 	switch {
 	case c.Site == "" || c.Self == "" || c.Self == Region || c.Self == c.Others[0] || c.Self == c.Others[1]:
-		return fleet.Errorf(fleet.Invalid, "a candidate needs a site and a name of its own")
+		return fleet.Errorf(fleet.Invalid, "site and a unique name are required for a candidate")
 	case c.Others[0] == c.Others[1] && c.Others[0] != "":
-		return fleet.Errorf(fleet.Invalid, "voter %s stands here twice", c.Others[0])
+		return fleet.Errorf(fleet.Invalid, "duplicate voter %s", c.Others[0])
 	case (c.Others[0] == "") != (c.Others[1] == ""):
-		return fleet.Errorf(fleet.Invalid, "a site has one voter or three: with two, each could stop the other")
+		return fleet.Errorf(fleet.Invalid, "two voters for one site: want one or three, because with two each could block the other")
 	case c.Interval <= 0 || c.TTL < 3*c.Interval:
-		return fleet.Errorf(fleet.Invalid, "heartbeats every %s are too rare for a lease of %s", c.Interval, c.TTL).
-			WithHint("three of them must fit into it")
+		return fleet.Errorf(fleet.Invalid, "heartbeat interval %s is too long for a lease of %s", c.Interval, c.TTL).
+			WithHint("make the interval at most a third of the lease")
 	case c.OnIsolation != IsolationStop && c.OnIsolation != IsolationRun:
-		return fleet.Errorf(fleet.Invalid, "%.20q is none of stop, run", c.OnIsolation).At("/onIsolation")
+		return fleet.Errorf(fleet.Invalid, "unknown isolation setting %.20q; use stop or run", c.OnIsolation).At("/onIsolation")
 	}
 	return nil
 }
 
-// Claim is a candidate's durable half: the last tenure of this node, as long as it knows of
-// no later one. Losing it costs an epoch and nothing else.
+// Claim is a candidate's durable state: the last tenure of this node, until it knows of a later one. Losing it
+// costs one epoch and nothing else.
 type Claim struct {
 	Epoch    int64   `json:"epoch"` // 0: this node was not the last holder
 	Counter  int64   `json:"counter,omitempty"`
@@ -64,15 +64,15 @@ type Claim struct {
 	Boot     string  `json:"boot,omitempty"`
 	// Unbounded: what runs has no deadline, because the node is isolated.
 	Unbounded bool `json:"unbounded,omitempty"`
-	// Refused: a voter that was reached took nothing from this node since a majority last did.
+	// Refused: a voter refused this node since a majority last granted it the lease.
 	Refused bool `json:"refused,omitempty"`
 }
 
-// Tenure is what a node may act on now.
+// Tenure is what the node may rely on now.
 type Tenure struct {
 	Epoch int64
 	Until Instant
-	// Unbounded: it is isolated, its site says run, and another node may be active too.
+	// Unbounded: the node is isolated at a site with onIsolation run, and another node may be active too.
 	Unbounded bool
 }
 
@@ -81,97 +81,97 @@ type stamp struct {
 	at  Instant
 }
 
-// voters have fixed seats: 0 is the node's own, 1 and 2 are Config.Others.
+// Voters have fixed seats: 0 is the node's own, 1 and 2 are Config.Others.
 const seats = 3
 
-// bid is a try to win an epoch: ask, promise, grant, each within an interval.
+// bid is an attempt to win an epoch: ask, promise, grant, each within an interval.
 type bid struct {
-	call    Call // "" when there is none
+	call    Call // "" without a bid
 	epoch   int64
-	number  int64 // which try; answers to an earlier one do not count
+	number  int64 // number of the attempt; answers to an earlier one do not count
 	until   Instant
 	yes, no [seats]bool
-	free    Instant // when the last of those who said no may say yes
+	free    Instant // when the last voter that said no may say yes
 	grants  [seats]stamp
-	fresh   bool // by the votes of those who said yes nobody holds
+	fresh   bool // the voters that said yes know of no holder
 }
 
-// parting tells the voters of a release until they have heard it.
+// parting sends a release to the voters until they have received it.
 type parting struct {
 	claim Claim
 	next  Instant
-	until Instant // who has not heard it by then has seen the counter still
+	until Instant // a voter without it by then has seen the counter unchanged for the TTL
 	told  [seats]bool
 }
 
-// Candidate is a node's side: what it holds, and how it tries to.
+// Candidate is a node's side of the protocol: what it holds, and how it tries to win it.
 type Candidate struct {
 	cfg       Config
-	claim     Claim // while held, the tenure; else the last one
+	claim     Claim // while held the current tenure, else the last one
 	held      bool
 	releasing bool
 	grants    [seats]stamp // of claim.Epoch: when the last granted request was sent
-	outbid    bool         // a voter wants a higher epoch for its vote
+	outbid    bool         // a voter requires a higher epoch for its vote
 	renewAt   Instant
 
 	bid     bid
 	tries   int64
-	bidAt   Instant // not before
-	highest int64   // epoch that any voter promised
-	known   int64   // epoch that the region told of
+	bidAt   Instant // the earliest time of the next bid
+	highest int64   // the highest epoch that any voter promised
+	known   int64   // the epoch that the region reported
 	random  float64
 
 	parting parting
-	lapsed  Claim       // its tenure ended by the deadline, and the voters were not told yet
-	aside   Instant     // until then it lets another take
-	freed   Instant     // until then it asks on, for the voters hear of a release one by one; 0 before the first
-	asked   bool        // to stand, though it may be cordoned
-	named   [seats]bool // who said, since this process started, that another holds by its vote
+	lapsed  Claim       // its tenure ended by the deadline, and the voters do not know yet
+	aside   Instant     // until then it lets another node win
+	freed   Instant     // until then it asks again, because voters learn of a release one by one; 0 before the first
+	asked   bool        // it was asked to stand, though it may be cordoned
+	named   [seats]bool // voters that named another holder since this process started
 	started Instant
 	ticked  Instant
 	heard   [seats]stamp // when the last answered request was sent
-	unheard [seats]stamp // when the first after it was, since the process is there
-	refused stamp        // when the last was sent that a voter would not look at
+	unheard [seats]stamp // when the first request after it was sent, in this process
+	refused stamp        // when the last request was sent that a voter refused
 	nonces  [seats]int64
 }
 
-// NewCandidate begins from what is durable. A holder whose agent restarted goes on holding
-// while its deadline runs, and else first ends what still runs.
+// NewCandidate starts from the durable claim. A holder whose agent restarted keeps the lease while its deadline
+// has not passed; after that it first ends what still runs.
 func NewCandidate(cfg Config, claim Claim, now Instant) (Candidate, []Action) {
 	c := Candidate{cfg: cfg, claim: claim, started: now, ticked: now, renewAt: now, bidAt: now, aside: now}
 	if claim.Refused {
 		c.refused.raise(now)
 	}
-	// A deadline too far ahead is none that this node can have been given.
+	// This node cannot have been given a deadline too far ahead.
 	runs := now < claim.Deadline && claim.Deadline <= now.Add(cfg.TTL)
 	runs = runs || claim.Unbounded && cfg.OnIsolation == IsolationRun
 	if claim.Epoch == 0 || claim.Boot != cfg.Boot || !runs {
 		c.claim.Unbounded = false
-		return c, []Action{c.hold(DoLost)} // what a former agent left running without an end
+		return c, []Action{c.hold(DoLost)} // a former agent's processes that run without a deadline
 	}
 	c.held = true
-	for i := 1; i < seats; i++ { // when a majority was heard last
+	for i := 1; i < seats; i++ { // the last time that a majority answered
 		c.heard[i] = stamp{true, claim.Deadline.Add(-cfg.TTL)}
 	}
 	if claim.Unbounded {
 		return c, []Action{c.hold(DoUnbounded)}
 	}
-	if next, acts := c.goOn(now); len(acts) > 0 { // there is no time left to ask first
+	if next, acts := c.goOn(now); len(acts) > 0 { // no time is left to ask first
 		return next, acts
 	}
 	return c, []Action{c.hold(DoStart)}
 }
 
-// Claim is what must be durable when an action says persist.
+// Claim must be durable after an action DoPersist.
 func (c Candidate) Claim() Claim { return c.claim }
 
-// Holding says what the node may act on at this instant.
+// Holding gives the tenure that the node may rely on at this instant.
 func (c Candidate) Holding(now Instant) (Tenure, bool) {
 	t := Tenure{Epoch: c.claim.Epoch, Until: c.claim.Deadline, Unbounded: c.claim.Unbounded}
 	return t, c.held && (c.claim.Unbounded || now < c.claim.Deadline)
 }
 
-// Role says what the node is doing about the lease.
+// Role is the node's state in the lease protocol.
 func (c Candidate) Role() Role {
 	switch {
 	case c.held && c.releasing:

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Answered takes in the answer to a Send of this process. A request without an answer needs
-// no call, and an answer that comes late, twice or out of order does no harm.
+// Answered handles the answer to a Send of this process. A request without an answer needs no call. Late,
+// repeated or reordered answers do no harm.
 func (c Candidate) Answered(s Send, a Answer, now Instant) (Candidate, []Action) {
 	c, acts := c.settle(now)
 	seat := c.seatOf(s, a)
@@ -29,8 +29,8 @@ func (c Candidate) Answered(s Send, a Answer, now Instant) (Candidate, []Action)
 	return c, append(acts, more...)
 }
 
-// credible makes a no of an answer with numbers that cannot be true: a peer's are at most so far above
-// what the region told (see MaxJump).
+// credible turns an answer with impossible numbers into a refusal: a peer's numbers may exceed what the region
+// reported only by a limit (see MaxJump).
 func (c Candidate) credible(seat int, a Answer) Answer {
 	most := int64(Most)
 	if own := seat == 0; !own && a.Voter != Region {
@@ -42,9 +42,9 @@ func (c Candidate) credible(seat int, a Answer) Answer {
 	return a
 }
 
-// Refused takes in that a voter was reached, and takes nothing from this node: its key is void
-// there. That is no vote, and tells of none; but who is refused is not isolated, and the others
-// may make another active.
+// Refused handles that a voter was reached and refused this node, because its key is void there. That counts as
+// no vote and says nothing about other votes. But a refused node is not isolated, and the other voters may make
+// another node active.
 func (c Candidate) Refused(s Send, now Instant) (Candidate, []Action) {
 	c, acts := c.settle(now)
 	seat := c.seatOf(s, Answer{Voter: s.To})
@@ -52,7 +52,7 @@ func (c Candidate) Refused(s Send, now Instant) (Candidate, []Action) {
 		return c, acts
 	}
 	c.refused.raise(s.At)
-	if c.claim.Epoch != 0 && !c.claim.Refused { // a restart is not to forget it
+	if c.claim.Epoch != 0 && !c.claim.Refused { // a restart must remember it
 		c.claim.Refused = true
 		acts = append(acts, Action{Do: DoPersist})
 	}
@@ -88,8 +88,8 @@ func (c Candidate) note(seat int, s Send, a Answer) Candidate {
 	return c
 }
 
-// meet learns from an answer that another held after this node, or is to, and that a node is
-// no longer isolated: then its deadline holds again, moved by this answer or long past.
+// meet learns from an answer that another node held after this one or may be about to, and that this node is no
+// longer isolated. Then its deadline holds again; this answer moves it, or it has long passed.
 func (c Candidate) meet(seat int, a Answer, now Instant) (Candidate, []Action) {
 	later := a.Vote.Epoch > c.claim.Epoch && a.Vote.Holder != c.cfg.Self
 	taking := a.Reason == Withheld || c.claim.Unbounded && a.Reason == Outbid
@@ -130,7 +130,7 @@ func (c Candidate) counted(seat int, s Send, a Answer, now Instant) (Candidate, 
 	case count(b.no) > c.voters()-c.majority():
 		return c.giveUp(now), nil
 	case count(b.yes) < c.majority():
-		if b.call == Ask && count(b.yes)+count(b.no) >= c.majority() { // who is left may never answer
+		if b.call == Ask && count(b.yes)+count(b.no) >= c.majority() { // the remaining voter may never answer
 			b.until = min(b.until, now.Add(c.soon()))
 		}
 		return c, nil
@@ -140,11 +140,11 @@ func (c Candidate) counted(seat int, s Send, a Answer, now Instant) (Candidate, 
 	return c.advance(now)
 }
 
-// met says whether another held since this process started: its release was heard, or two voters
-// named it. One alone may have granted it what the others are only about to.
+// met tells whether another node held since this process started: a voter reported its release, or two voters
+// named it. One voter is not enough: it may have granted first what the others have not granted yet.
 func (c Candidate) met() bool { return c.freed != 0 || count(c.named) >= c.majority() }
 
-// advance goes from a majority's yes to the next call.
+// advance makes the next call after a majority said yes.
 func (c Candidate) advance(now Instant) (Candidate, []Action) {
 	next := bid{call: Promise, epoch: c.highest + 1, number: c.bid.number, until: now.Add(c.cfg.Interval)}
 	if c.bid.call == Promise {
@@ -157,7 +157,7 @@ func (c Candidate) advance(now Instant) (Candidate, []Action) {
 	return c.sendAll(next.call, next.epoch, now, nil)
 }
 
-// granted counts an answer to a grant: of the bid, which may win it, or of the tenure.
+// granted counts an answer to a grant, of the bid, which may win by it, or of the tenure.
 func (c Candidate) granted(seat int, s Send, a Answer, now Instant) (Candidate, []Action) {
 	switch epoch := s.Request.Epoch; {
 	case c.bid.call == Grant && epoch == c.bid.epoch:
@@ -171,7 +171,7 @@ func (c Candidate) granted(seat int, s Send, a Answer, now Instant) (Candidate, 
 	case a.Granted:
 		c.grants[seat].raise(s.At)
 		return c.extend(now)
-	case a.Reason == Behind && a.Vote.Counter >= c.claim.Counter && seat == 0: // it counted on before this process began
+	case a.Reason == Behind && a.Vote.Counter >= c.claim.Counter && seat == 0: // the vote's counter rose before this process started
 		c.claim.Counter, c.renewAt = a.Vote.Counter, now
 	case a.Reason == Outbid:
 		c.outbid = true
@@ -179,8 +179,8 @@ func (c Candidate) granted(seat int, s Send, a Answer, now Instant) (Candidate, 
 	return c, nil
 }
 
-// win begins a tenure, or raises the epoch of the one that runs: what an older epoch won
-// stands until its own deadline.
+// win starts a tenure, or raises the epoch of the current one: what an older epoch won stays valid until its
+// own deadline.
 func (c Candidate) win(now Instant) (Candidate, []Action) {
 	until, ok := c.deadline(c.bid.grants)
 	if !ok || now >= until {
@@ -207,8 +207,8 @@ func (c Candidate) extend(now Instant) (Candidate, []Action) {
 	return c, []Action{{Do: DoPersist}, c.hold(DoExtend)}
 }
 
-// deadline counts from when the requests that won were sent: each voter that granted one
-// waits a TTL from when it came in, which was later.
+// deadline counts from when the winning requests were sent: each voter that granted one waits a TTL from when
+// it received it, which was later.
 func (c Candidate) deadline(grants [seats]stamp) (Instant, bool) {
 	var at []Instant
 	for _, g := range grants {

@@ -30,7 +30,7 @@ func (c Candidate) Tick(now Instant, random float64) (Candidate, []Action) {
 	return c, acts
 }
 
-// settle ends what time has ended, before anything else is decided.
+// settle ends what has expired, before any other decision.
 func (c Candidate) settle(now Instant) (Candidate, []Action) {
 	if c.held && !c.claim.Unbounded && now >= c.claim.Deadline {
 		c.lapsed = c.claim
@@ -39,8 +39,8 @@ func (c Candidate) settle(now Instant) (Candidate, []Action) {
 	return c, nil
 }
 
-// wake notes that the process was away, paused or with its whole machine: what it did not hear
-// meanwhile it did not ask for. It asks with this tick, and is isolated with a later one.
+// wake handles that the process or its whole machine was paused: missing answers from that time mean nothing.
+// It asks with this tick, and counts as isolated at a later one at the earliest.
 func (c Candidate) wake(now Instant) Candidate {
 	c.unheard = [seats]stamp{}
 	if c.claim.Refused {
@@ -49,7 +49,7 @@ func (c Candidate) wake(now Instant) Candidate {
 	return c
 }
 
-// goOn takes the deadline off at a site that says run, when the node is isolated.
+// goOn removes the deadline when the node is isolated at a site with onIsolation run.
 func (c Candidate) goOn(now Instant) (Candidate, []Action) {
 	if c.claim.Unbounded || c.releasing || !c.runs() || !c.isolated(now) {
 		return c, nil
@@ -59,7 +59,7 @@ func (c Candidate) goOn(now Instant) (Candidate, []Action) {
 	return c, []Action{{Do: DoPersist}, c.hold(DoUnbounded)}
 }
 
-// runs says that this is a last holder that goes on when it is isolated.
+// runs tells whether this last holder keeps running when it is isolated.
 func (c Candidate) runs() bool { return c.cfg.OnIsolation == IsolationRun && c.claim.Epoch != 0 }
 
 // lose ends the tenure. The claim stays: this node was the last holder.
@@ -73,14 +73,15 @@ func (c Candidate) lose() (Candidate, []Action) {
 	return c, acts
 }
 
-// isolated: neither peer nor region answered what was sent in half a TTL. That is early: nobody
-// else can hold before the deadline, so one that is taken off before it and answered in time has
-// changed nothing, and a quarter of a TTL later guardians may begin to stop what runs. Who holds
-// nothing, and may be about to start something, waits two thirds after a question that nobody
+// isolated tells whether neither the peer nor the region has answered for half a TTL. That is early enough: no
+// other node can hold before the deadline, so removing it before it passes and then getting an answer in time
+// changes nothing; a quarter of a TTL later guardians may begin to stop what runs. A node that holds nothing,
+// and may be about to start something, waits two thirds of a TTL after an unanswered question: it asks rarely
+// when a voter made it wait.
 // answered: it may have been told to wait, and asks rarely then.
 //
-// Who was refused is there to whoever refused it, and stops in time. It waits two TTLs for the next
-// word: by then its own vote has gone to another that holds, and told it.
+// A node that a voter refused is not isolated, and stops in time. It waits two TTLs for the next answer: by
+// then its own vote has granted another node the lease, and so it knows.
 func (c Candidate) isolated(now Instant) bool {
 	if c.refused.set && now.Sub(c.refused.at) < 2*c.cfg.TTL {
 		return false
@@ -104,8 +105,8 @@ func (c Candidate) renew(now Instant, acts []Action) (Candidate, []Action) {
 	return c.sendAll(Grant, c.claim.Epoch, now, acts)
 }
 
-// wants says whether to begin a bid: nobody else may be better off, and a holder bids only
-// for a higher epoch.
+// wants tells whether to start a bid: not while another node has a better claim, and as holder only for a
+// higher epoch.
 func (c Candidate) wants(now Instant) bool {
 	if c.bid.call != "" || now < c.bidAt || c.claim.Unbounded {
 		return false
@@ -122,15 +123,16 @@ func (c Candidate) startBid(now Instant, acts []Action) (Candidate, []Action) {
 	return c.sendAll(Ask, 0, now, acts)
 }
 
-// giveUp ends a bid that did not win. The next waits at least as long as the voters said, and
-// after a promise that the other may have crossed a while more, so that they part.
+// giveUp ends a bid that did not win. The next one waits at least as long as the voters require; after a
+// promise that a rival's bid may have crossed, it waits a random time more, so that the two do not collide
+// again.
 func (c Candidate) giveUp(now Instant) Candidate {
 	least := c.cfg.Interval / 2
 	if c.bid.call == Ask {
 		least = c.soon()
 	}
 	next := max(now.Add(least), min(c.bid.free, now.Add(c.cfg.TTL)))
-	if now < c.freed { // what a voter said before it heard of the release is over
+	if now < c.freed { // answers from before the voter knew of the release are out of date
 		next = now.Add(least / 2)
 	}
 	c.bid = bid{}
@@ -138,15 +140,15 @@ func (c Candidate) giveUp(now Instant) Candidate {
 	return c
 }
 
-// yield gives a bid up that could have won, until the other had its time: whoever waits for longer
-// because of one voter would leave the site without a holder.
+// yield gives up a bid that could have won, to give the other node its time. It waits no longer than that: one
+// voter's answer must not leave the site without a holder.
 func (c Candidate) yield(now Instant) Candidate {
 	c = c.giveUp(now)
 	c.bidAt = min(c.bidAt, max(c.started.Add(c.cfg.Yield), now.Add(c.soon())))
 	return c
 }
 
-// soon is the least time from one question to the next: nothing is promised by either.
+// soon is the shortest pause between two questions: neither promises anything.
 func (c Candidate) soon() time.Duration { return max(c.cfg.Interval/4, 1) }
 
 func (c Candidate) sendParting(now Instant, acts []Action) (Candidate, []Action) {
@@ -178,7 +180,7 @@ func (c Candidate) sendAll(call Call, epoch int64, now Instant, acts []Action) (
 	return c, acts
 }
 
-// send makes a request. Of a bid, the counter is the number of the try.
+// send makes a request. In a bid, the counter is the number of the attempt.
 func (c Candidate) send(seat int, call Call, now Instant) Action {
 	q := Request{
 		Site: c.cfg.Site, Candidate: c.cfg.Self, Epoch: c.claim.Epoch, Counter: c.claim.Counter,

@@ -7,21 +7,20 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// VoterConfig says whose vote it is.
+// VoterConfig configures a voter.
 type VoterConfig struct {
 	Site fleet.SiteName
 	Name fleet.NodeName
-	// Others are the site's other voters, "" where there is none.
+	// Others are the site's other voters, "" for a missing one.
 	Others [2]fleet.NodeName
 	TTL    time.Duration
-	// Late is the gap between two ticks from which on the process counts as paused; the TTL
-	// when it is zero.
+	// Late is the gap between two ticks from which on the process counts as paused; zero means the TTL.
 	Late time.Duration
-	// Known is the highest epoch that the region told this node of.
+	// Known is the highest epoch that the region reported to this node.
 	Known int64
 	// Jump is MaxJump unless it is set.
 	Jump int64
-	// Nonce is random, not zero, and new with each start of the process.
+	// Nonce is random, not zero, and new at each start of the process.
 	Nonce int64
 }
 
@@ -29,33 +28,33 @@ type VoterConfig struct {
 type Voter struct {
 	cfg    VoterConfig
 	record Record
-	seen   Instant // when this process saw (holder, epoch, counter) change last
-	opens  Instant // from when on it favours another than the holder on record
+	seen   Instant // when this process last saw (holder, epoch, counter) change
+	opens  Instant // from when on it favors a node other than the holder on record
 	ticked Instant
 	aimed  Instant // when it learned of the target
-	heard  [2]bool // of the others, since a TTL has passed after a loss
-	sum    Record  // what they said
-	known  int64   // of the region, by its own word
+	heard  [2]bool // the others that answered, since a TTL passed after a loss
+	sum    Record  // what they answered
+	known  int64   // the epoch that the region itself reported
 }
 
-// Start begins a voter from what is durable.
+// Start starts a voter from its durable record.
 func Start(cfg VoterConfig, r Record, now Instant) Voter {
 	v := Voter{cfg: cfg, record: r, seen: now, ticked: now, aimed: now, known: cfg.Known}
 	v.opens = now.Add(v.patience())
 	if r == (Record{}) {
-		v.opens = now // it never answered anybody: there is nothing to wait out
+		v.opens = now // it never answered: there is nothing to wait for
 	}
 	return v
 }
 
-// Record is what must be durable before anybody hears of it.
+// Record must be durable before any other process learns of it.
 func (v Voter) Record() Record { return v.record }
 
 // Known is VoterConfig.Known of the next start. Losing it makes this voter stricter.
 func (v Voter) Known() int64 { return v.known }
 
-// takes says whether the numbers that somebody tells can be true. A node's own candidate has judged what
-// it heard, and the region is believed.
+// takes tells whether another voter's numbers can be true. A node's own candidate has checked what it received,
+// and the region is trusted.
 func (v Voter) takes(from fleet.NodeName, top int64) bool {
 	switch jump := cmp.Or(v.cfg.Jump, MaxJump); {
 	case top > Most:
@@ -69,8 +68,8 @@ func (v Voter) takes(from fleet.NodeName, top int64) bool {
 	}
 }
 
-// See takes in what is durable now, where several processes share one record: each times on
-// its own clock how long the counter has been still.
+// See applies the durable record where several processes share one: each measures on its own clock how long the
+// counter has been unchanged.
 func (v Voter) See(r Record, now Instant) Voter {
 	was := v.record
 	v = v.awake(now)
@@ -80,7 +79,7 @@ func (v Voter) See(r Record, now Instant) Voter {
 	if r.Target != was.Target {
 		v.aimed = now
 	}
-	if r.Lost && !was.Lost { // lost again: what was heard is of the time before
+	if r.Lost && !was.Lost { // lost again: earlier answers do not count
 		v.opens, v.heard, v.sum = now.Add(v.cfg.TTL), [2]bool{}, Record{}
 		v.cfg.Nonce++
 	}
@@ -88,7 +87,7 @@ func (v Voter) See(r Record, now Instant) Voter {
 	return v
 }
 
-// Tick is called on a steady beat, well below the TTL. It says whether the record changed.
+// Tick must be called regularly, well within the TTL. It reports whether the record changed.
 func (v Voter) Tick(now Instant) (Voter, bool) {
 	v = v.awake(now)
 	v.ticked = now
@@ -100,9 +99,9 @@ func (v Voter) Tick(now Instant) (Voter, bool) {
 	return v, v.record != was
 }
 
-// Aim begins a forced hand-over: from now on this voter favours the target only, so that the
-// holder runs out. It ends when the target was granted the lease, with an empty target, or
-// after three TTLs, lest a dead target leave the site without an active node.
+// Aim starts a forced hand-over: from now on this voter favors only the target, so that the holder's lease
+// ends. It ends when the target was granted the lease, with an empty target, or after three TTLs, so that a
+// dead target cannot leave the site without an active node.
 func (v Voter) Aim(target fleet.NodeName, now Instant) (Voter, bool) {
 	if target != "" && !v.votesOn(target) {
 		return v, false
@@ -124,7 +123,7 @@ func (v Voter) awake(now Instant) Voter {
 	return v
 }
 
-// judge says whether this voter favours the candidate now.
+// judge decides whether this voter favors the candidate now.
 func (v Voter) judge(c fleet.NodeName, now Instant) Reason {
 	r := v.record
 	switch {
@@ -142,8 +141,7 @@ func (v Voter) judge(c fleet.NodeName, now Instant) Reason {
 	return Granted
 }
 
-// patience is how long the holder may count on the last grant: a TTL that was lowered since
-// does not shorten it.
+// patience is how long the holder may rely on the last grant: lowering the TTL later does not shorten it.
 func (v Voter) patience() time.Duration { return max(v.cfg.TTL, v.record.TTL) }
 
 func (v Voter) aiming(now Instant) bool {

@@ -2,9 +2,9 @@ package lease
 
 import "time"
 
-// Handle answers one call of a candidate. The caller persists the record when it changed,
-// and then answers; a record that several processes share is written on condition that it is
-// still what it was, and else seen and handled again.
+// Handle answers one call of a candidate. The caller persists the record if it changed, and then answers. It
+// writes a record that several processes share only if it is unchanged; otherwise it calls See and Handle
+// again.
 func (v Voter) Handle(call Call, q Request, now Instant) (Voter, Answer, bool) {
 	v = v.awake(now)
 	was := v.record
@@ -38,7 +38,7 @@ func (v Voter) answer(reason Reason, now Instant) Answer {
 	return a
 }
 
-// refuse keeps out what no candidate of this site sends.
+// refuse rejects requests that no candidate of this site sends.
 func (v Voter) refuse(q Request) Reason {
 	switch {
 	case q.Site != v.cfg.Site || !v.votesOn(q.Candidate):
@@ -51,7 +51,7 @@ func (v Voter) refuse(q Request) Reason {
 	return Granted
 }
 
-// promise binds this voter's epoch to one candidate; the same promise may be asked for twice.
+// promise binds this voter's epoch to one candidate; the candidate may repeat the call.
 func (v Voter) promise(q Request, now Instant) (Voter, Reason) {
 	if reason := v.judge(q.Candidate, now); reason != Granted {
 		return v, reason
@@ -64,8 +64,8 @@ func (v Voter) promise(q Request, now Instant) (Voter, Reason) {
 	return v, Granted
 }
 
-// grant gives or renews the lease. An epoch above all that this voter promised needs no
-// promise of its own: who asks has those of a majority, so nobody else has that epoch.
+// grant gives or renews the lease. An epoch above all that this voter promised needs no promise of this voter:
+// the candidate has those of a majority, so no other node has that epoch.
 func (v Voter) grant(q Request, now Instant) (Voter, Reason) {
 	if reason := v.judge(q.Candidate, now); reason != Granted {
 		return v, reason
@@ -91,9 +91,9 @@ func (v Voter) grant(q Request, now Instant) (Voter, Reason) {
 	return v, Granted
 }
 
-// release frees the lease at once. The epoch is spent: a Grant of it that was under way
-// would else bring back a holder that has stopped. One above all that this voter promised takes
-// what a promise takes: it would else depose the holder on record.
+// release frees the lease at once. Its epoch is used up: a Grant of it under way would otherwise bring back a
+// holder that has stopped. Releasing an epoch above all that this voter promised has the conditions of a
+// promise: it would otherwise depose the holder on record.
 func (v Voter) release(q Request, now Instant) (Voter, Reason) {
 	r := &v.record
 	switch {

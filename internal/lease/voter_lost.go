@@ -2,13 +2,12 @@ package lease
 
 import "github.com/holdfast-io/holdfast/internal/fleet"
 
-// A lost vote comes back when a TTL has passed, which outlasts every lease that it may have
-// granted, and it has then heard both others, who know every epoch that it helped to give.
-// What they say counts only if they said it after that TTL: one that was heard earlier may
-// have granted since, together with the vote that is lost.
+// A lost vote is restored once a TTL has passed, which outlasts every lease that it may have granted, and both
+// other voters have answered after that; together they know every epoch that it helped to give. An earlier
+// answer does not count: that voter may have granted a lease since, together with the lost vote.
 
-// Hear takes in the answer of another voter to a request that this voter's own node sent at
-// the given instant. It says whether the record changed.
+// Hear handles the answer of another voter to a request that this voter's own node sent at the given instant.
+// It reports whether the record changed.
 func (v Voter) Hear(a Answer, sent, now Instant) (Voter, bool) {
 	if a.Reason == NotAVoter || now < sent {
 		return v, false
@@ -24,7 +23,7 @@ func (v Voter) Hear(a Answer, sent, now Instant) (Voter, bool) {
 	return v, v.record != was
 }
 
-// hearRequest hears what came with a request, if it was sent after this life's nonce was told.
+// hearRequest uses the vote in a request that was sent after this process gave out its nonce.
 func (v Voter) hearRequest(q Request, now Instant) Voter {
 	if q.Nonce == 0 || q.Nonce != v.cfg.Nonce || now < v.opens {
 		return v
@@ -36,7 +35,7 @@ func (v Voter) hear(from fleet.NodeName, s Standing, now Instant) Voter {
 	if !v.record.Lost || s.Lost || from == "" || !v.takes(from, s.top()) {
 		return v
 	}
-	if s.TTL = min(s.TTL, v.cfg.TTL); s.TTL == 0 { // what was granted ended before this is heard
+	if s.TTL = min(s.TTL, v.cfg.TTL); s.TTL == 0 { // that grant ended before this answer arrived
 		s.Holder = ""
 	}
 	for i, other := range v.cfg.Others {
@@ -48,8 +47,7 @@ func (v Voter) hear(from fleet.NodeName, s Standing, now Instant) Voter {
 	return v.recover(now)
 }
 
-// recover makes the vote good once there is nobody left to hear. It times whom it now has on
-// record anew.
+// recover restores the vote once all other voters were heard. The holder then on record gets a full TTL.
 func (v Voter) recover(now Instant) Voter {
 	if !v.record.Lost || now < v.opens {
 		return v

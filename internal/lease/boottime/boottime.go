@@ -1,4 +1,4 @@
-// Package boottime reads the clock that leases are timed on: monotonic, and counting while
+// Package boottime reads the clock that times leases: monotonic, and running while
 // the machine is suspended.
 package boottime
 
@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/lease"
 )
 
-// Now reads CLOCK_BOOTTIME. Without it no lease can be kept, so the error is for the start.
+// Now reads CLOCK_BOOTTIME. A node cannot keep a lease without it, so it must not start after an error.
 func Now() (lease.Instant, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
@@ -21,7 +21,7 @@ func Now() (lease.Instant, error) {
 	return lease.Instant(t.Nano()), nil
 }
 
-// Boot names this boot of the machine: instants of another one mean nothing.
+// Boot is the id of this boot of the machine: instants of another boot are void.
 func Boot() (string, error) {
 	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

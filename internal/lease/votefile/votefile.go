@@ -1,5 +1,5 @@
-// Package votefile keeps a node's vote and claim in votes.json, beside node.key and not in
-// node.db: a store that is rebuilt must not forget what the node promised.
+// Package votefile stores a node's vote and claim in votes.json, beside node.key and not in node.db: when the
+// store is rebuilt, the node must not forget its promises.
 package votefile
 
 import (
@@ -17,40 +17,39 @@ import (
 	"github.com/holdfast-io/holdfast/internal/lease"
 )
 
-// Name is the file's.
+// Name is the name of the file.
 const Name = "votes.json"
 
-// State is what a node keeps durably about its site's lease.
+// State is a node's durable state of its site's lease.
 type State struct {
 	Site   fleet.SiteName `json:"site"`
 	Node   fleet.NodeName `json:"node"`
 	Record lease.Record   `json:"record"`
 	Claim  lease.Claim    `json:"claim"`
-	// Known is the highest epoch that the region told of; losing it is safe.
+	// Known is the highest epoch that the region reported; losing it is safe.
 	Known int64 `json:"known"`
-	// Resets is the number of the last reset that this vote followed, ResetFrom what it had promised before.
+	// Resets is the number of the last reset that this vote followed, ResetFrom the highest epoch promised before.
 	Resets    int64 `json:"resets,omitempty"`
 	ResetFrom int64 `json:"resetFrom,omitempty"`
 }
 
-// file is the JSON of votes.json. The sum tells a file that was changed or half written from
-// one that says what the node wrote.
+// file is the JSON of votes.json. The sum detects a file that was changed or written only in part.
 type file struct {
 	State json.RawMessage `json:"state"`
 	Sum   string          `json:"sum"`
 }
 
-// Past says what is known of the node before it looks for its file.
+// Past is what is known about the node's earlier votes before it looks for its file.
 type Past string
 
-// The pasts. A name that was enrolled before, with whatever key, may have voted.
+// The pasts. A name that was enrolled before, with any key, may have voted.
 const (
 	First    Past = "first"    // this is the first enrolment of the name: it never voted
 	Enrolled Past = "enrolled" // it may have voted: without a file its vote is lost
 )
 
-// Load reads the state of one node of one site. A file that is missing (unless this is the
-// node's first start), damaged, or of another node, gives a lost vote and the reason why.
+// Load reads the state of one node of one site. If the file is missing (unless this is the node's first start),
+// damaged, or of another node, it returns a lost vote and the reason.
 func Load(path string, of State, past Past) (State, error) {
 	raw, err := os.ReadFile(path) //nolint:gosec // the path is the node's own configuration
 	if errors.Is(err, fs.ErrNotExist) && past == First {
@@ -58,9 +57,9 @@ func Load(path string, of State, past Past) (State, error) {
 	}
 	lost := State{Site: of.Site, Node: of.Node, Record: lease.Joining()}
 	if errors.Is(err, fs.ErrNotExist) {
-		return lost, fleet.Errorf(fleet.Gone, "no votes at %s, and this node may have voted", path).WithHint(hint)
+		return lost, fleet.Errorf(fleet.Gone, "votes not found at %s, and this node may have voted", path).WithHint(hint)
 	}
-	if err != nil { // perhaps it is there: who cannot read it must not write over it
+	if err != nil { // it may exist: a file that cannot be read must not be overwritten
 		return State{}, fmt.Errorf("read votes: %w", err)
 	}
 	s, ok := parse(raw)
@@ -68,12 +67,12 @@ func Load(path string, of State, past Past) (State, error) {
 		return lost, fleet.Errorf(fleet.Gone, "votes in %s are damaged", path).WithHint(hint)
 	}
 	if s.Site != of.Site || s.Node != of.Node {
-		return lost, fleet.Errorf(fleet.Gone, "votes in %s are those of node %s of site %s", path, s.Node, s.Site).WithHint(hint)
+		return lost, fleet.Errorf(fleet.Gone, "votes in %s belong to node %s of site %s", path, s.Node, s.Site).WithHint(hint)
 	}
 	return s, nil
 }
 
-const hint = "the vote comes back when a TTL has passed and both other voters were heard, or an operator forces it"
+const hint = "the vote comes back after a TTL, once both other voters have answered, or when an operator forces it"
 
 func parse(raw []byte) (State, bool) {
 	var f file
@@ -82,7 +81,7 @@ func parse(raw []byte) (State, bool) {
 		return State{}, false
 	}
 	s.Record = s.Record.Bounded()
-	if !bytes.Contains(f.State, []byte(`"known":`)) { // written before there was a bound
+	if !bytes.Contains(f.State, []byte(`"known":`)) { // written before numbers were bounded
 		s.Known = s.Record.Promised
 	}
 	return s, s.Record.Valid() && s.Claim.Epoch >= 0 && s.Claim.Counter >= 0 && s.Known >= 0 && s.Resets >= 0
@@ -93,8 +92,8 @@ func sum(state []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// Save makes the state durable, whole or not at all. After an error it is not known which of
-// the two is on the disk: the caller votes no more until it has loaded it again.
+// Save makes the state durable, all or nothing. After an error, either state may be on the disk: the caller
+// must load it again before it votes.
 func Save(path string, s State) error {
 	state, err := json.Marshal(s)
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// Give makes a directory its user's alone, with all in it where it was another's, else with the named paths below it
-// and the directories on the way to them. 0 is the agent's user. Nothing may run in it meanwhile.
+// Give makes a user the only owner of a directory: with all in it if another user owned it, else with the named
+// paths below it and the directories on the way to them. Uid 0 is the agent's user. Nothing may run in the
+// directory during the call.
 func Give(dir string, uid int, paths ...string) error {
 	if uid == 0 {
 		uid = os.Geteuid()
@@ -34,7 +35,7 @@ func Give(dir string, uid int, paths ...string) error {
 	return nil
 }
 
-// giveAll gives the directory itself last: one that was given in part is given again.
+// giveAll changes the directory itself last: after a failure halfway, all is changed again.
 func giveAll(root *os.Root, uid int) error {
 	err := fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || path == "." {
@@ -59,7 +60,7 @@ func giveSome(root *os.Root, uid int, paths []string) error {
 	return nil
 }
 
-// give leaves out what has a second name: that may be a file of somebody else.
+// give leaves out files with a second link: they may belong to another user.
 func give(root *os.Root, path string, uid int) error {
 	info, err := root.Lstat(path)
 	if err != nil {

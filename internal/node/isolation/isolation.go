@@ -14,67 +14,68 @@ import (
 	"github.com/holdfast-io/holdfast/internal/guardian"
 )
 
-// Range is uids, First to Last.
+// Range is the uids from First to Last.
 type Range struct{ First, Last int }
 
-// DefaultRange lies where systemd's table of uids has nothing (1879048192 to 2147483647), and above what shadow hands
-// out as subordinate uids (to 600100000), so that no login user, service or container has one of it.
+// DefaultRange is unused in systemd's table of uids (1879048192 to 2147483647), and above shadow's subordinate
+// uids (to 600100000), so no login user, service or container has one of them.
 func DefaultRange() Range { return Range{First: 2_000_000_000, Last: 2_000_065_535} }
 
-// maxUID is the highest that a signed 32-bit number holds; some programs go wrong above.
+// maxUID is the highest signed 32-bit number; some programs fail above it.
 const maxUID = 1<<31 - 1
 
 // String is the range as the flag reads it: FIRST-LAST.
 func (r Range) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
 
-// Set reads what String wrote.
+// Set parses the format of String.
 func (r *Range) Set(text string) error {
 	first, last, _ := strings.Cut(text, "-")
 	a, errA := strconv.Atoi(first)
 	b, errB := strconv.Atoi(last)
 	if errA != nil || errB != nil || a < 1 || b < a || b > maxUID {
-		return fleet.Errorf(fleet.Invalid, "want FIRST-LAST, both from 1 to %d", maxUID)
+		return fleet.Errorf(fleet.Invalid, "invalid range: want FIRST-LAST, both from 1 to %d", maxUID)
 	}
 	*r = Range{a, b}
 	return nil
 }
 
-// Type is what the help calls it.
+// Type is the name of the type in the help.
 func (*Range) Type() string { return "FIRST-LAST" }
 
 // Options configure Isolation.
 type Options struct {
-	// Dir is the node's data directory, absolute. Commands see nothing of it but their working directories.
+	// Dir is the node's data directory, absolute. Commands see only their working directories of it.
 	Dir string
-	// Off has commands run as the agent's user.
+	// Off runs all commands as the agent's user.
 	Off bool
-	// Range is DefaultRange where it is zero.
+	// Range is DefaultRange if it is zero.
 	Range Range
 }
 
-// Isolation says as whom the commands of projects run.
+// Isolation decides as which user the commands of a project run.
 type Isolation struct {
-	// Site gives the project of the node's site, "" before the region told; set before the node runs anything.
+	// Site gives the project of the node's site, "" before the region sent it; set it before the node runs
+	// anything.
 	Site func() fleet.ProjectName
 
 	opt Options
-	why string // there is none
+	why string // why commands are not isolated, "" if they are
 
 	mu    sync.Mutex
 	uids  map[fleet.ProjectName]int
-	taken map[int]bool // given out, or found to own something
+	taken map[int]bool // in use, or found to own something
 }
 
-// New makes an Isolation that knows nothing before Begin.
+// New makes an Isolation; call Begin before use.
 func New(opt Options) *Isolation {
 	if opt.Range == (Range{}) {
 		opt.Range = DefaultRange()
 	}
-	return &Isolation{opt: opt, why: "the agent has not begun", uids: map[fleet.ProjectName]int{}, taken: map[int]bool{}}
+	return &Isolation{opt: opt, why: "the agent has not started", uids: map[fleet.ProjectName]int{}, taken: map[int]bool{}}
 }
 
-// Begin finds out whether the machine lets commands run apart, and reads which uid is whose. The caller holds the lock
-// of the data directory.
+// Begin checks whether the machine allows isolation, and reads the map of uids. The caller holds the lock of
+// the data directory.
 func (i *Isolation) Begin() error {
 	if i.why = i.obstacle(); i.why != "" {
 		return nil
@@ -82,7 +83,7 @@ func (i *Isolation) Begin() error {
 	return errors.Join(i.load(), i.foundOwners())
 }
 
-// Separation is what the node tells of it.
+// Separation is what the node reports about its isolation.
 func (i *Isolation) Separation() fleet.Separation {
 	if i.why == "" {
 		return fleet.SeparationUID
@@ -90,10 +91,10 @@ func (i *Isolation) Separation() fleet.Separation {
 	return fleet.SeparationNone
 }
 
-// Why says why there is none, "" where there is.
+// Why is the reason why commands are not isolated, "" if they are.
 func (i *Isolation) Why() string { return i.why }
 
-// User says how the commands of a project are confined. They are refused where the node may not run them.
+// User gives the confinement of a project's commands, or an error where the node may not run them.
 func (i *Isolation) User(project fleet.ProjectName) (guardian.Confinement, error) {
 	if i.why != "" {
 		if !fleet.SeparationNone.Admits(project, i.Site()) {
@@ -105,7 +106,7 @@ func (i *Isolation) User(project fleet.ProjectName) (guardian.Confinement, error
 	return guardian.Confinement{UID: uid, Hide: i.opt.Dir}, err
 }
 
-// uid gives a project's own, which is written down before anybody uses it.
+// uid gives a project's uid, and stores it before use.
 func (i *Isolation) uid(project fleet.ProjectName) (int, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -124,11 +125,11 @@ func (i *Isolation) uid(project fleet.ProjectName) (int, error) {
 		i.taken[uid] = true
 		return uid, nil
 	}
-	return 0, fleet.Errorf(fleet.IsolationMissing, "isolation_missing: each of the %d uids of --uid-range %s is of another project",
-		i.opt.Range.Last-i.opt.Range.First+1, i.opt.Range).WithHint("give the agent a wider range")
+	return 0, fleet.Errorf(fleet.IsolationMissing, "isolation_missing: all %d uids of --uid-range %s are used by other projects",
+		i.opt.Range.Last-i.opt.Range.First+1, i.opt.Range).WithHint("start the agent with a wider --uid-range")
 }
 
-// foundOwners takes in which uids own what lies in the node's directories, whatever uids.json says.
+// foundOwners adds the uids that own something in the node's directories, whatever uids.json contains.
 func (i *Isolation) foundOwners() error {
 	for _, dir := range []string{"instances", "replicas"} {
 		found, err := filepath.Glob(filepath.Join(i.opt.Dir, dir, "*"))
@@ -156,21 +157,21 @@ func ownerOf(path string) (int, bool) {
 	return int(st.Uid), true
 }
 
-// obstacle says why commands cannot run apart here, "" when they can.
+// obstacle is the reason why commands cannot be isolated here, "" if they can.
 func (i *Isolation) obstacle() string {
 	switch {
 	case i.opt.Off:
-		return "it is turned off (--isolation=none)"
+		return "isolation is turned off (--isolation=none)"
 	case os.Geteuid() != 0:
 		return "the agent is not root"
 	}
 	if err := i.probe(); err != nil {
-		return "the machine does not let it: " + err.Error()
+		return "the machine does not allow it: " + err.Error()
 	}
 	return ""
 }
 
-// probe tries it with the range's last uid, which is given out last.
+// probe tests isolation with the range's last uid, which is used last.
 func (i *Isolation) probe() (err error) {
 	dir, err := os.MkdirTemp(i.opt.Dir, "probe-")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // File is the name of the record, beside node.key.
 const File = "uids.json"
 
-// record is its content.
+// record is the content of the file.
 type record struct {
 	UIDs map[fleet.ProjectName]int `json:"uids"`
 }
@@ -26,27 +26,27 @@ func (i *Isolation) load() error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read which uid is whose: %w", err)
+		return fmt.Errorf("read the uids of projects: %w", err)
 	}
 	var r record
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return fleet.Errorf(fleet.IllegalState, "%s is damaged: %w", path, err).
-			WithHint("restore it; or stop all of the node's commands, remove the directories of its instances and replicas, and then the file")
+			WithHint("restore the file; or stop all commands of the node, remove the directories of its instances and replicas, then the file")
 	}
 	for project, uid := range r.UIDs {
 		if uid <= 0 || i.taken[uid] {
-			return fleet.Errorf(fleet.IllegalState, "%s gives uid %d to project %s, and to root or another project", path, uid, project)
+			return fleet.Errorf(fleet.IllegalState, "%s gives uid %d to project %s, but root or another project has it too", path, uid, project)
 		}
 		i.uids[project], i.taken[uid] = uid, true
 	}
 	return nil
 }
 
-// save replaces the file whole or not at all, and durably; mu is held.
+// save replaces the file atomically and durably; mu is held.
 func (i *Isolation) save() error {
 	raw, err := json.Marshal(record{UIDs: i.uids})
 	if err != nil {
-		return fmt.Errorf("encode which uid is whose: %w", err)
+		return fmt.Errorf("encode the uids of projects: %w", err)
 	}
 	tmp, err := os.CreateTemp(i.opt.Dir, ".uids-*") // CreateTemp gives mode 0600
 	if err != nil {

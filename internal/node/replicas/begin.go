@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// The pauses after a failure that may pass.
+// The pauses between attempts after a failure that a retry may fix.
 const (
 	firstPause = 500 * time.Millisecond
 	lastPause  = 15 * time.Second
@@ -26,8 +26,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// prepare has all there that a start needs, and holds no start slot meanwhile. What may pass is
-// tried again for as long as it may take, and what hangs is ended then: it is given up next.
+// prepare fetches all that a start needs, without a start slot. It retries failures that may pass, up to the
+// time limit; at that limit it also cancels a step that hangs, and the caller gives up.
 func (w *worker) prepare(ctx context.Context) {
 	w.is(decide.ProcessPreparing)
 	ctx, done := w.interruptible(ctx)
@@ -57,8 +57,8 @@ func (w *worker) prepare(ctx context.Context) {
 	}
 }
 
-// within gives a context that ends at an instant of the agent's clock, which counts suspend, or with the
-// other one, which has to end.
+// within gives a context that ends at an instant of the agent's clock, which counts suspend, or with its
+// parent. The parent must end.
 func (w *worker) within(ctx context.Context, until time.Duration) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w.keeper.workers.Go(func() {
@@ -70,8 +70,8 @@ func (w *worker) within(ctx context.Context, until time.Duration) context.Contex
 	return ctx
 }
 
-// errTooLong is why something is ended that was to have a replica ready.
-var errTooLong = fleet.Errorf(fleet.Unavailable, "it took longer than it may")
+// errTooLong is the cause when a replica was not ready in time.
+var errTooLong = fleet.Errorf(fleet.Unavailable, "the time limit is over")
 
 func (w *worker) ready(ctx context.Context) error {
 	r := w.now()
@@ -86,7 +86,7 @@ func (w *worker) ready(ctx context.Context) error {
 	}
 	driver, has := w.keeper.opt.Drivers[name]
 	if !has {
-		return &Failure{fleet.ReasonNoDriver, fleet.Errorf(fleet.Precondition, "this node has no driver %s", name)}
+		return &Failure{fleet.ReasonNoDriver, fleet.Errorf(fleet.Precondition, "this node has no driver %q", name)}
 	}
 	if r.Driver != name {
 		w.say(ctx, func(k *known) { k.Driver = name })
@@ -96,7 +96,7 @@ func (w *worker) ready(ctx context.Context) error {
 		if l.OutputFrom, err = w.keeper.opt.Store.ReplicaLogOffset(ctx, w.id); err != nil {
 			return err
 		}
-		if err := driver.Stop(ctx, w.id); err != nil { // those of an earlier agent
+		if err := driver.Stop(ctx, w.id); err != nil { // commands of an earlier agent
 			return err
 		}
 		if err := writeFiles(l.Dir, l.Process.Files); err != nil {
@@ -111,17 +111,17 @@ func (w *worker) ready(ctx context.Context) error {
 	return err
 }
 
-// failed ends a replica for a failure of its own, and says of any other what it is.
+// failed ends a replica for a failure of its own; any other error is reported and retried.
 func (w *worker) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
-		return // it is not to run any more, or the agent ends
+		return // it must not run any more, or the agent ends
 	}
 	switch reason := failure(err); reason {
 	case "":
 		w.tried = err.Error()
-		w.say(ctx, func(k *known) { k.Message = "not started yet, it is tried again: " + w.tried })
+		w.say(ctx, func(k *known) { k.Message = "not started yet, the agent retries: " + w.tried })
 	case fleet.ReasonExited, fleet.ReasonOutOfMemory:
-		w.fresh = false // its next start has its commands before it again
+		w.fresh = false // before its next start its commands run again
 		w.over(ctx, fleet.PhaseExited, Exit{reason, err.Error()})
 	default:
 		w.ending = Exit{reason, err.Error()}
@@ -129,7 +129,7 @@ func (w *worker) failed(ctx context.Context, err error) {
 	}
 }
 
-// start starts the program, one of few at a time.
+// start starts the program. Few replicas start at the same time.
 func (w *worker) start(agent context.Context, a decide.ReplicaAction) {
 	w.say(agent, func(k *known) {
 		k.Phase, k.Health, k.Probe = fleet.PhasePreparing, fleet.HealthNotChecked, decide.ProbeState{}
@@ -139,12 +139,12 @@ func (w *worker) start(agent context.Context, a decide.ReplicaAction) {
 			k.Restarts++
 		case w.again:
 			k.Restarts, k.Used = k.Restarts+1, k.Used+1
-		default: // it ended, and there is no region to say what is to be done
+		default: // it ended, and no region is connected that decides what to do
 			k.Restarts, k.Alone = k.Restarts+1, k.Alone+1
 		}
 	})
 	w.again = false
-	if !w.fresh { // each start has its commands before it
+	if !w.fresh { // its commands run before each start
 		if w.prepare(agent); w.process != decide.ProcessPrepared {
 			return
 		}
@@ -167,9 +167,9 @@ func (w *worker) start(agent context.Context, a decide.ReplicaAction) {
 	}
 }
 
-// startOne waits for one of its driver's start slots.
+// startOne waits for a start slot of its driver.
 func (w *worker) startOne(ctx context.Context) (Found, error) {
-	starts := w.keeper.starts[w.now().Driver] // an engine that hangs in all of its own holds up no process
+	starts := w.keeper.starts[w.now().Driver] // an engine that hangs in all its slots delays no process
 	select {
 	case starts <- struct{}{}:
 		defer func() { <-starts }()
@@ -199,8 +199,8 @@ func (w *worker) launchNow(ctx context.Context) (Found, error) {
 	if len(w.def.Ports) > 0 {
 		first = w.def.Ports[0].Name
 	}
-	// Written first: the next agent is to know that it may run, where it listens, and on what it computes, if
-	// this one is killed now.
+	// Written first: if this agent is killed now, the next one must know that the replica may run, on which ports
+	// and on which GPUs.
 	w.say(ctx, func(k *known) { k.Asked, k.Ports, k.First, k.GPUs = true, at, first, gpus })
 	l := w.launch(w.now(), *w.def)
 	if l.OutputFrom, err = k.opt.Store.ReplicaLogOffset(ctx, w.id); err != nil {
@@ -239,7 +239,7 @@ func (w *worker) launch(r known, def fleet.Definition) Launch {
 	return l
 }
 
-// began looks whether the program itself runs by now, after the commands before it.
+// began checks whether the program itself runs now, after its commands.
 func (w *worker) began(ctx context.Context) {
 	found, err := w.driver(w.now()).Look(ctx, w.id)
 	if err == nil && found.Running && !found.Preparing && w.def != nil {
@@ -247,7 +247,7 @@ func (w *worker) began(ctx context.Context) {
 	}
 }
 
-// running takes in that the program runs, and has it probed.
+// running records that the program runs, and starts its probes.
 func (w *worker) running(ctx context.Context, found Found) {
 	w.is(decide.ProcessRunning)
 	p := w.startProbes()
@@ -264,7 +264,7 @@ func (w *worker) startProbes() decide.ProbeState {
 	return decide.StartProbes(check, limit, w.keeper.opt.Now())
 }
 
-// watchExit tells once when nothing of the replica runs any more.
+// watchExit sends the exit once, when nothing of the replica runs any more.
 func (w *worker) watchExit(ctx context.Context, driver Driver) {
 	exited, ended := make(chan Exit, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
@@ -283,14 +283,14 @@ func (w *worker) watchExit(ctx context.Context, driver Driver) {
 				return
 			}
 			if ctx.Err() == nil && failures == 0 {
-				w.keeper.opt.Log.Error("the end of a replica is not seen, it is tried on", "replica", w.id, "err", err)
+				w.keeper.opt.Log.Error("wait for the end of a replica, retrying", "replica", w.id, "err", err)
 			}
 			pause(ctx, lookAgain)
 		}
 	})
 }
 
-// watch has the replica probed from what is known of it on.
+// watch starts the probes of a replica from a known probe state.
 func (w *worker) watch(p decide.ProbeState) {
 	check, port := checkOf(*w.def)
 	w.setProbe(p)
@@ -307,8 +307,8 @@ func (w *worker) watch(p decide.ProbeState) {
 	})
 }
 
-// checkOf is a definition's health check with its defaults (S75), and the port that it is for. What
-// listens on no port is not probed.
+// checkOf gives a definition's health check with its defaults (S75), and its port. A replica without ports is
+// not probed.
 func checkOf(def fleet.Definition) (check fleet.HealthCheck, port string) {
 	if def.Health == nil || def.Health.Type == fleet.HealthNone || len(def.Ports) == 0 {
 		return fleet.HealthCheck{Type: fleet.HealthNone}, ""

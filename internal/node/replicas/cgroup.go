@@ -17,16 +17,16 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Cgroups gives each replica that is a process a cgroup (version 2) of its own, with the limits that
-// it asks for. A nil one gives none.
+// Cgroups gives each replica that is a process its own cgroup (version 2), with the limits of its definition. A
+// nil Cgroups gives none.
 type Cgroups struct {
-	base string // the directory in which those of replicas are
+	base string // the parent directory of the replicas' cgroups
 }
 
 var controllers = []string{"cpu", "memory"}
 
-// FindCgroups takes a part of the cgroup of this process under a name. It fails, and says why, where
-// the machine does not let it: replicas run without limits then.
+// FindCgroups finds a delegated part of this process's cgroup and makes a directory of that name in it. It
+// returns an error where the machine does not allow that; replicas then run without limits.
 func FindCgroups(name string) (*Cgroups, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -47,7 +47,7 @@ func FindCgroups(name string) (*Cgroups, error) {
 	return takeCgroups(dir, name)
 }
 
-// ownCgroup is the directory of this process's cgroup, by the two files of /proc/self.
+// ownCgroup gives the directory of this process's cgroup, from the two files of /proc/self.
 func ownCgroup(mounts, own string) (string, error) {
 	var at string
 	for line := range strings.Lines(own) {
@@ -63,16 +63,16 @@ func ownCgroup(mounts, own string) (string, error) {
 		}
 		below, err := filepath.Rel(fields[3], at)
 		if at == "" || err != nil || strings.HasPrefix(below, "..") {
-			return "", fleet.Errorf(fleet.Precondition, "the cgroup of this process is not to be seen from here")
+			return "", fleet.Errorf(fleet.Precondition, "the cgroup of this process is not visible here")
 		}
 		return filepath.Join(fields[4], below), nil
 	}
 	return "", fleet.Errorf(fleet.Precondition, "the machine has no cgroups of version 2")
 }
 
-// divisible is the cgroup in which this process may make others that the kernel bounds. What is divided
-// may hold no processes, the root aside, and whoever starts the agent again puts it where this one is:
-// so it is not its own that is divided but the delegated one around it.
+// divisible gives the cgroup below which this process may make others with limits. Apart from the root, a
+// cgroup with children must hold no processes, and the service manager puts a restarted agent back into this
+// process's cgroup. So the result is the delegated cgroup around it.
 func divisible(own string, delegated func(dir string) bool) (string, error) {
 	if _, err := os.Stat(filepath.Join(own, "cgroup.type")); errors.Is(err, fs.ErrNotExist) {
 		return own, nil // only the root has no type
@@ -80,12 +80,12 @@ func divisible(own string, delegated func(dir string) bool) (string, error) {
 	if around := filepath.Dir(own); delegated(around) {
 		return around, nil
 	}
-	return "", fleet.Errorf(fleet.Precondition, "the cgroup of this process is in none that is its own to divide").
+	return "", fleet.Errorf(fleet.Precondition, "the cgroup of this process is not in a delegated cgroup").
 		WithHint("under systemd 254 or later set Delegate=yes and DelegateSubgroup=agent in its unit")
 }
 
-// delegated says that systemd left a cgroup to the unit that it is of. Kernels before 5.6 have only the
-// name that root alone can read.
+// delegated tells whether systemd delegated a cgroup to its unit. Kernels before 5.6 have only the attribute
+// name that only root can read.
 func delegated(dir string) bool {
 	for _, name := range []string{"user.delegate", "trusted.delegate"} {
 		value := make([]byte, 8)
@@ -96,7 +96,7 @@ func delegated(dir string) bool {
 	return false
 }
 
-// takeCgroups makes a directory for those of replicas below a cgroup, which may bound them.
+// takeCgroups makes the directory for the replicas' cgroups, with the controllers for their limits.
 func takeCgroups(dir, name string) (*Cgroups, error) {
 	has, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers")) //nolint:gosec // of the kernel
 	if err != nil {
@@ -104,7 +104,7 @@ func takeCgroups(dir, name string) (*Cgroups, error) {
 	}
 	for _, c := range controllers {
 		if !slices.Contains(strings.Fields(string(has)), c) {
-			return nil, fleet.Errorf(fleet.Precondition, "the cgroup has no controller for %s", c)
+			return nil, fleet.Errorf(fleet.Precondition, "the cgroup has no controller %q", c)
 		}
 	}
 	if err := enable(dir); err != nil {
@@ -120,19 +120,19 @@ func takeCgroups(dir, name string) (*Cgroups, error) {
 	return &Cgroups{base: base}, nil
 }
 
-// enable has the cgroups below one bounded.
+// enable turns on the controllers for the cgroups below a directory.
 func enable(dir string) error {
 	return occupied(control(filepath.Join(dir, "cgroup.subtree_control"), "+"+strings.Join(controllers, " +")))
 }
 
-// occupied says what to do where processes keep a cgroup from being divided: they are of an agent of
-// before the unit was delegated.
+// occupied adds advice where processes in the cgroup block the controllers: they were started before systemd
+// delegated the unit.
 func occupied(err error) error {
 	if !errors.Is(err, unix.EBUSY) {
 		return err
 	}
-	return fleet.Errorf(fleet.Precondition, "what runs since before the cgroup was delegated is still in it: %w", err).
-		WithHint("once it has ended, restart the agent; systemctl stop and then systemctl kill of its unit end all of it")
+	return fleet.Errorf(fleet.Precondition, "processes from before the delegation are still in the cgroup: %w", err).
+		WithHint("end them with systemctl stop and then systemctl kill of the unit, then restart the agent")
 }
 
 // control writes to one of the kernel's files.
@@ -143,14 +143,14 @@ func control(path, text string) error {
 	return nil
 }
 
-// cpuPeriod is over which time the use of processors is bounded, cpuLeast the least of it that the
-// kernel takes for a bound, in microseconds.
+// cpuPeriod is the period of the CPU limit; cpuLeast is the smallest limit that the kernel accepts, in
+// microseconds.
 const (
 	cpuPeriod = 100_000
 	cpuLeast  = 1_000
 )
 
-// make gives the cgroup of a replica with its limits, "" where there are none to be had.
+// make creates the cgroup of a replica with its limits, and gives its directory, "" without cgroups.
 func (c *Cgroups) make(id fleet.ReplicaID, r fleet.Resources) (string, error) {
 	if c == nil {
 		return "", nil
@@ -170,7 +170,7 @@ func (c *Cgroups) make(id fleet.ReplicaID, r fleet.Resources) (string, error) {
 	return dir, errors.Join(errs...)
 }
 
-// killed says that the kernel killed something of the replica for its memory.
+// killed tells whether the kernel killed something of the replica because of its memory limit.
 func (c *Cgroups) killed(id fleet.ReplicaID) bool {
 	if c == nil {
 		return false
@@ -179,25 +179,25 @@ func (c *Cgroups) killed(id fleet.ReplicaID) bool {
 	return err == nil && figure(string(events), "oom_kill") > 0
 }
 
-// figure is the number behind a name in one of the kernel's files, 0 without one.
+// figure gives the number after a name in one of the kernel's files, 0 without one.
 func figure(text, name string) int64 {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64) // 0 as said
+			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64) // 0 if it is not a number
 			return n
 		}
 	}
 	return 0
 }
 
-// emptied is how long killed processes may take to leave a cgroup.
+// emptied is how long killed processes have to leave a cgroup.
 const (
 	emptied    = 5 * time.Second
 	emptyAgain = 10 * time.Millisecond
 )
 
-// remove kills what is left in the cgroup of a replica, whoever its parent is and whatever it did to
-// hide, and deletes it with those that the replica made in it.
+// remove kills all processes in the cgroup of a replica, whatever their parent, and deletes it with the cgroups
+// that the replica made in it.
 func (c *Cgroups) remove(ctx context.Context, id fleet.ReplicaID) error {
 	if c == nil {
 		return nil
@@ -217,12 +217,12 @@ func (c *Cgroups) remove(ctx context.Context, id fleet.ReplicaID) error {
 			return err
 		}
 		if pause(ctx, emptyAgain); ctx.Err() != nil {
-			return fleet.Errorf(fleet.Unavailable, "something is left in the replica's cgroup: %w", ctx.Err())
+			return fleet.Errorf(fleet.Unavailable, "the replica's cgroup still has processes: %w", ctx.Err())
 		}
 	}
 }
 
-// removeTree deletes a cgroup, those below it first: the kernel deletes none that has others.
+// removeTree deletes a cgroup, children first: the kernel deletes no cgroup that has children.
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -126,7 +126,7 @@ func TestLimits(t *testing.T) {
 	require.True(t, c.killed(first))
 
 	_, err = takeCgroups(tree(t, "cpu pids\n"), "holdfast-a")
-	require.ErrorContains(t, err, "no controller for memory")
+	require.ErrorContains(t, err, `no controller "memory"`)
 	_, err = takeCgroups("/no/such/cgroup", "holdfast-a")
 	require.Equal(t, fleet.Precondition, fleet.KindOf(err))
 	var none *Cgroups

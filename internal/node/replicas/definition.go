@@ -14,16 +14,16 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// unfinished is how the name begins of a file that is being written.
+// unfinished is the prefix of files that are being written.
 const unfinished = "new-"
 
-// definitions keeps what the region generated, by hash, in a directory of the node.
+// definitions stores the definitions of the region by hash, in a directory of the node.
 type definitions struct {
 	dir    string
 	region region
 }
 
-// get reads a definition, from the region if it is not here yet. What is not to be had for good is a
+// get reads a definition, from the region if it is not stored here. If a retry cannot help, the error is a
 // Failure.
 func (d *definitions) get(ctx context.Context, hash fleet.Hash) (fleet.Definition, error) {
 	if err := fleet.ValidateHash("/definition", hash); err != nil {
@@ -39,7 +39,7 @@ func (d *definitions) get(ctx context.Context, hash fleet.Hash) (fleet.Definitio
 	case err != nil:
 		return fleet.Definition{}, noDefinition(err)
 	case hashOf(body) != hash:
-		return fleet.Definition{}, noDefinition(fleet.Errorf(fleet.HashMismatch, "the region sent another definition than %s", hash))
+		return fleet.Definition{}, noDefinition(fleet.Errorf(fleet.HashMismatch, "the region sent a definition whose hash is not %s", hash))
 	}
 	def, err := parse(body)
 	if err != nil {
@@ -52,7 +52,7 @@ func noDefinition(err error) error { return &Failure{fleet.ReasonNoDefinition, e
 
 func parse(body []byte) (def fleet.Definition, err error) {
 	if err := json.Unmarshal(body, &def); err != nil {
-		return def, noDefinition(fleet.Errorf(fleet.Invalid, "the definition is not understood: %w", err))
+		return def, noDefinition(fleet.Errorf(fleet.Invalid, "invalid definition: %w", err))
 	}
 	return def, nil
 }
@@ -64,14 +64,14 @@ func hashOf(body []byte) fleet.Hash {
 
 func (d *definitions) path(hash fleet.Hash) string { return filepath.Join(d.dir, string(hash)) }
 
-// read gives only what has the hash: a power cut may have left anything.
+// read returns an error if the content does not match the hash: a power cut may have damaged the file.
 func (d *definitions) read(hash fleet.Hash) (fleet.Definition, error) {
 	body, err := os.ReadFile(d.path(hash))
 	if err != nil {
-		return fleet.Definition{}, fleet.Errorf(fleet.NotFound, "definition %s is not here: %w", hash, err)
+		return fleet.Definition{}, fleet.Errorf(fleet.NotFound, "definition %s not found on this node: %w", hash, err)
 	}
 	if hashOf(body) != hash {
-		return fleet.Definition{}, fleet.Errorf(fleet.HashMismatch, "the file of definition %s holds something else", hash)
+		return fleet.Definition{}, fleet.Errorf(fleet.HashMismatch, "the file of definition %s has other content", hash)
 	}
 	return parse(body)
 }
@@ -88,13 +88,13 @@ func (d *definitions) write(hash fleet.Hash, body []byte) error {
 	if err = errors.Join(err, file.Close()); err == nil {
 		err = os.Rename(file.Name(), d.path(hash))
 	}
-	if err != nil { // it is tried again, with a file of another name: a full disk is not to fill up
+	if err != nil { // the retry writes a file of another name: this one must not fill up the disk
 		return fleet.Errorf(fleet.Unavailable, "keep a definition: %w", errors.Join(err, os.Remove(file.Name())))
 	}
 	return nil
 }
 
-// sweep removes what agents that were killed had not finished to write; nothing is being written meanwhile.
+// sweep removes the unfinished files of agents that were killed; it runs before anything is written.
 func (d *definitions) sweep() error {
 	entries, err := os.ReadDir(d.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -109,7 +109,7 @@ func (d *definitions) sweep() error {
 	return errors.Join(errs...)
 }
 
-// retain removes what no replica needs any more.
+// retain removes the definitions that no replica needs any more.
 func (d *definitions) retain(needed map[fleet.Hash]bool) error {
 	entries, err := os.ReadDir(d.dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -451,7 +451,7 @@ func TestAnotherBootWithoutEngine(t *testing.T) {
 	engine.is(func() { engine.away = true; engine.end(first) })
 	boot = "the next boot"
 	b.open(true)
-	require.Equal(t, "its machine was started again", b.is(first, fleet.PhaseExited, fleet.HealthNotChecked).GetMessage())
+	require.Equal(t, "its machine was restarted", b.is(first, fleet.PhaseExited, fleet.HealthNotChecked).GetMessage())
 }
 
 // X5, X27: an engine that hangs or is away keeps nobody else's output and samples from the region.

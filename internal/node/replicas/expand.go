@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// names are what a replica finds in its environment beside its own, and what is replaced in its
-// command, environment and files.
+// names are the node's variables in a replica's environment; they also replace ${NAME} in its command,
+// environment and files.
 func (k *Keeper) names(r known, def fleet.Definition, config string) map[string]string {
 	names := map[string]string{
 		"HOLDFAST_DEPLOYMENT": string(r.Deployment), "HOLDFAST_REPLICA": string(r.ID), "HOLDFAST_NODE": string(k.opt.Node),
@@ -25,7 +25,7 @@ func (k *Keeper) names(r known, def fleet.Definition, config string) map[string]
 	if config != "" {
 		names["HOLDFAST_CONFIG"] = config
 	}
-	if len(r.GPUs) > 0 && r.Driver != fleet.DriverDocker { // what is in a container has no others
+	if len(r.GPUs) > 0 && r.Driver != fleet.DriverDocker { // a container has no other GPUs
 		names["CUDA_VISIBLE_DEVICES"], names["CUDA_DEVICE_ORDER"] = visible(r.GPUs), "PCI_BUS_ID"
 	}
 	for i, port := range def.Ports {
@@ -38,8 +38,8 @@ func (k *Keeper) names(r known, def fleet.Definition, config string) map[string]
 	return names
 }
 
-// expand replaces ${NAME} by what has that name, and $$ by a dollar. All else stays: it may mean
-// something to the program.
+// expand replaces ${NAME} by the value of that name, and $$ by a dollar. Everything else stays: it may have a
+// meaning for the program.
 func expand(text string, names map[string]string) string {
 	var out strings.Builder
 	for {
@@ -64,7 +64,7 @@ func expand(text string, names map[string]string) string {
 	}
 }
 
-// expanded is a process with its names replaced.
+// expanded gives a process with its names replaced.
 func expanded(p fleet.Process, names map[string]string) fleet.Process {
 	all := func(in []string) []string {
 		out := make([]string, len(in))
@@ -90,7 +90,7 @@ func expanded(p fleet.Process, names map[string]string) fleet.Process {
 	return p
 }
 
-// envOf is what a replica finds in its environment: its own, and the node's word last.
+// envOf is a replica's environment: its own variables, then the node's, which win.
 func envOf(p fleet.Process, names map[string]string) []string {
 	env := make([]string, 0, len(p.Env)+len(names))
 	for name, value := range p.Env {
@@ -105,10 +105,10 @@ func envOf(p fleet.Process, names map[string]string) []string {
 	return env
 }
 
-// writeFiles puts a replica's files below its directory. Whoever a container runs as may read them; on
-// the machine the node's own directory above keeps everybody out. The root keeps every path in it, also
-// where a replica made links in its directory before. Nothing that it left is opened: to open a FIFO may
-// take for ever.
+// writeFiles writes a replica's files below its directory. All users may read them, so a container can run as
+// any user; on the machine the node's own directory above keeps other users out. The root keeps every path
+// below it, also where a replica made links in its directory. It opens no file that the replica left: opening a
+// FIFO may block forever.
 func writeFiles(dir string, files []fleet.ProcessFile) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // see below
 		return fleet.Errorf(fleet.Unavailable, "make the replica's directory: %w", err)
@@ -130,7 +130,7 @@ func writeFiles(dir string, files []fleet.ProcessFile) error {
 	return nil
 }
 
-// makeDirs makes the directories of a path; anything else but a link to one makes room for them.
+// makeDirs makes the directories of a path, and replaces whatever is neither a directory nor a link to one.
 func makeDirs(root *os.Root, path string) error {
 	for i := range len(path) {
 		if path[i] == filepath.Separator {
@@ -160,8 +160,8 @@ func makeDir(root *os.Root, path string) error {
 	return root.Mkdir(path, 0o755)
 }
 
-// replaceFile writes a file that is a new one, whatever was there, unless it is as it should be: what made it
-// ready may have given it an owner.
+// replaceFile writes a new file in place of whatever exists, except a file that already has this content: a
+// command before the program may have changed its owner.
 func replaceFile(root *os.Root, path, content string) error {
 	if holds(root, path, content) {
 		return nil
@@ -177,7 +177,7 @@ func replaceFile(root *os.Root, path, content string) error {
 	return errors.Join(err, file.Close())
 }
 
-// holds says that a path is a file of that content, and nothing else. It opens nothing that would wait.
+// holds tells whether a path is a regular file of that content. It opens nothing that could block.
 func holds(root *os.Root, path, content string) bool {
 	is, err := root.Lstat(path)
 	if err != nil || !is.Mode().IsRegular() || is.Size() != int64(len(content)) {
@@ -190,7 +190,7 @@ func holds(root *os.Root, path, content string) bool {
 	if err != nil {
 		return false
 	}
-	defer file.Close() //nolint:errcheck // it was only read
+	defer file.Close() //nolint:errcheck // only read
 	has, err := io.ReadAll(io.LimitReader(file, is.Size()+1))
 	return err == nil && string(has) == content
 }

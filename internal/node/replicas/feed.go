@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// feed is what the region was not told yet. Keeper.mu guards it.
+// feed is what the node still has to report to the region. Keeper.mu guards it.
 type feed struct {
-	news     chan struct{} // has an item when there may be something
+	news     chan struct{} // has an item when there may be something to report
 	dirty    map[fleet.ReplicaID]bool
 	sequence uint64
-	// open is what the last report told, until it was acked.
+	// open are the replicas of the last report, until the region acks it.
 	open map[fleet.ReplicaID]bool
-	// partly says that the last complete report was none of the whole, or too long to be complete.
+	// partly is set when the last complete report could not cover the whole, or was too long.
 	partly bool
 }
 
@@ -29,8 +29,8 @@ func (f *feed) changed(id fleet.ReplicaID) {
 	poke(f.news)
 }
 
-// Next waits for something to tell. A complete report waits until the node knows what it has: what
-// is not in one is lost to the region.
+// Next waits for the next report. A complete report waits until the node knows all its replicas: the region
+// takes a replica that it lacks as lost.
 func (k *Keeper) Next(ctx context.Context, complete bool) (*nodev1.ReplicasReport, error) {
 	select {
 	case <-ctx.Done():
@@ -49,9 +49,8 @@ func (k *Keeper) Next(ctx context.Context, complete bool) (*nodev1.ReplicasRepor
 	}
 }
 
-// report is nil when there is nothing to tell. What was told before and not acked is told again. What one
-// message does not hold is told in the next: a complete report without it would have the region take it for
-// lost.
+// report is nil when there is nothing to report. It repeats what was reported and not acked. What does not fit
+// into one message is in the next: in a complete report a missing replica would count as lost.
 func (k *Keeper) report(complete bool) *nodev1.ReplicasReport { //nolint:revive // the word of the protocol
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -82,19 +81,19 @@ func (k *Keeper) report(complete bool) *nodev1.ReplicasReport { //nolint:revive 
 	return report
 }
 
-// whole says that nothing is here that the node does not know of; mu is held. A node that remembers a set
-// remembers what it started: one that does not waits for all drivers.
+// whole tells whether the node knows every replica here; mu is held. A node that remembers a set remembers what
+// it started; one that does not waits for all drivers.
 func (k *Keeper) whole() bool { return k.fresh && (!k.blank || len(k.absent) == 0) }
 
-// tellWhole has a complete report told again once it can be one of the whole; mu is held.
+// tellWhole sends the complete report again once it can cover the whole; mu is held.
 func (k *Keeper) tellWhole() {
 	if k.feed.partly && k.whole() {
 		poke(k.feed.news)
 	}
 }
 
-// all are what a complete report says something of. Of what has ended and was told, and is left for its output
-// alone, it says nothing: the region does not ask for that.
+// all are the replicas in a complete report. It leaves out those that ended, were reported as ended and only
+// wait for their output: the region does not expect them.
 func (k *Keeper) all() []fleet.ReplicaID {
 	var ids []fleet.ReplicaID
 	for id, w := range k.replicas {
@@ -108,11 +107,12 @@ func (k *Keeper) all() []fleet.ReplicaID {
 		}
 	}
 	slices.Sort(ids)
-	return slices.Compact(ids) // one may be both, until it is forgotten
+	return slices.Compact(ids) // an id may be in both, until the replica is removed
 }
 
-// lines are what a report says: of what changed, or of all, and what is cut off it since it is too long. What
-// the set does not list comes last; of a stranger nothing is said before a set was read that does not list it.
+// lines gives the lines of a report, of changed or of all replicas, and the replicas cut from it because of its
+// size. Replicas that the set does not list come last. A stranger is reported only after a set was read that
+// does not list it.
 func (k *Keeper) lines(complete bool) (told, cut []fleet.ReplicaStatus) { //nolint:revive // the word of the protocol
 	ids := slices.Sorted(maps.Keys(k.feed.dirty))
 	if complete {
@@ -137,7 +137,7 @@ func (k *Keeper) lines(complete bool) (told, cut []fleet.ReplicaStatus) { //noli
 	return all[:n], all[n:]
 }
 
-// line is what a report says of a replica; named says of which deployment it is.
+// line is a replica's line in a report; with named it includes the deployment.
 func (k *Keeper) line(w *worker, named bool) fleet.ReplicaStatus { //nolint:revive // what is told
 	st := w.known.status(k.opt.Address, k.opt.Now())
 	if named {
@@ -146,7 +146,7 @@ func (k *Keeper) line(w *worker, named bool) fleet.ReplicaStatus { //nolint:revi
 	return st
 }
 
-// Acked says that the region has the report of that number.
+// Acked records that the region has received the report of that number.
 func (k *Keeper) Acked(sequence uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

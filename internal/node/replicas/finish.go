@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// stop ends what runs: for good, or to start it anew.
+// stop ends what runs, for good or for a restart.
 func (w *worker) stop(ctx context.Context, a decide.ReplicaAction) {
 	r := w.now()
 	w.again = w.again || a.Restart
@@ -23,7 +23,7 @@ func (w *worker) stop(ctx context.Context, a decide.ReplicaAction) {
 	switch {
 	case a.Do == decide.DoKill:
 		w.is(decide.ProcessKilled)
-	case w.process != decide.ProcessStopping: // a stop that is tried again began with the first
+	case w.process != decide.ProcessStopping: // a retry counts from the first attempt
 		w.is(decide.ProcessStopping)
 	}
 	w.keeper.opt.Failpoint("before_replica_stop")
@@ -41,12 +41,12 @@ func (w *worker) stop(ctx context.Context, a decide.ReplicaAction) {
 	}
 }
 
-// end ends what runs, whatever it is, and says whether it did; it is asked for again otherwise.
+// end ends what runs, whatever it is, and tells whether that worked; if not, the worker retries it.
 func (w *worker) end(ctx context.Context, driver Driver) bool {
 	w.keeper.prober.forget(w.id)
 	if err := driver.Stop(ctx, w.id); err != nil {
 		if ctx.Err() == nil && w.refused == 0 {
-			w.keeper.opt.Log.Error("a replica was not stopped, it is tried again", "replica", w.id, "err", err)
+			w.keeper.opt.Log.Error("stop a replica, retrying", "replica", w.id, "err", err)
 		}
 		if ctx.Err() == nil {
 			w.sayNotStopped(ctx, err.Error())
@@ -64,10 +64,10 @@ func (w *worker) end(ctx context.Context, driver Driver) bool {
 	return true
 }
 
-// notStopped begins what is said of a stop that was not taken, at the end of a message.
-const notStopped = "it was not stopped, it is tried again: "
+// notStopped starts the part of a message about a failed stop.
+const notStopped = "stop failed, the agent retries: "
 
-// sayNotStopped says why a replica runs on that is to end, once, or with "" that it does no more.
+// sayNotStopped adds to the message, once, why a stop failed; "" removes it.
 func (w *worker) sayNotStopped(ctx context.Context, why string) {
 	r := w.now()
 	text, _, said := strings.Cut(r.Message, notStopped)
@@ -97,7 +97,7 @@ func messageOf(reason string) string {
 	return ""
 }
 
-// givenUp is the last word of a replica: one that was never ready says what kept it.
+// givenUp is the last exit of a replica; for one that was never ready it includes what failed.
 func (w *worker) givenUp(reason string) Exit {
 	text := messageOf(reason)
 	switch {
@@ -110,8 +110,8 @@ func (w *worker) givenUp(reason string) Exit {
 	return Exit{reason, text}
 }
 
-// giveUp leaves a replica that cannot be kept running here to the region. What may run ends before that
-// is told.
+// giveUp ends a replica that cannot be kept running here and leaves it to the region. Whatever may run ends
+// before that is reported.
 func (w *worker) giveUp(ctx context.Context, reason string) {
 	w.gaveUp = true
 	if w.process != decide.ProcessBroken {
@@ -121,13 +121,13 @@ func (w *worker) giveUp(ctx context.Context, reason string) {
 	case w.exited != nil:
 	case w.mayRun():
 		w.is(decide.ProcessPreparing)
-	default: // it was never started
+	default: // it never started
 		w.over(ctx, fleet.PhaseFailed, w.ending)
 	}
 }
 
-// forget says that nothing runs of what is not to run, and is done when the region knows that. What may run
-// is ended first: its start failed in the middle, or an agent was killed there.
+// forget makes sure that nothing runs of a replica that must not run, and is done when the region knows that.
+// What may still run is ended first: a start may have failed halfway, or an agent was killed during it.
 func (w *worker) forget(ctx context.Context) bool {
 	if w.mayRun() {
 		w.is(decide.ProcessPreparing)
@@ -145,7 +145,7 @@ func (w *worker) forget(ctx context.Context) bool {
 	return false
 }
 
-// clearing leaves a replica to the shipping of its output, which removes it behind the last byte.
+// clearing leaves a replica to shipLogs, which removes it after the last byte of its output.
 func (k *Keeper) clearing(id fleet.ReplicaID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -155,7 +155,7 @@ func (k *Keeper) clearing(id fleet.ReplicaID) {
 	}
 }
 
-// clear removes all that is left of a replica.
+// clear removes everything of a replica.
 func (k *Keeper) clear(ctx context.Context, id fleet.ReplicaID) error {
 	k.mu.Lock()
 	w, has := k.replicas[id]
@@ -170,7 +170,7 @@ func (k *Keeper) clear(ctx context.Context, id fleet.ReplicaID) error {
 	case driver != nil:
 		errs = append(errs, driver.Remove(ctx, id))
 	case r.Driver != "":
-		errs = append(errs, fleet.Errorf(fleet.Precondition, "this node has no driver %s any more", r.Driver))
+		errs = append(errs, fleet.Errorf(fleet.Precondition, "this node has no driver %q any more", r.Driver))
 	}
 	if err := os.RemoveAll(w.dir()); err != nil {
 		errs = append(errs, fleet.Errorf(fleet.Unavailable, "remove the replica's directory: %w", err))
@@ -187,7 +187,7 @@ func (k *Keeper) clear(ctx context.Context, id fleet.ReplicaID) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.replicas, id)
-	k.tellWhole() // of fewer one report may hold all
+	k.tellWhole() // with fewer replicas, one report may hold all
 	switch at, is := k.strangers[id]; {
 	case is && at.driver == r.Driver:
 		delete(k.strangers, id) // its driver removed it
@@ -197,10 +197,10 @@ func (k *Keeper) clear(ctx context.Context, id fleet.ReplicaID) error {
 	return nil
 }
 
-// StopAll ends all replicas of the node, at once; Run has ended. They stay known, as ended.
+// StopAll ends all replicas of the node at once, after Run has ended. The store keeps them as ended.
 func (k *Keeper) StopAll(ctx context.Context) error {
 	results := make(chan error, len(k.opt.Drivers))
-	for name, driver := range k.opt.Drivers { // none waits for another
+	for name, driver := range k.opt.Drivers { // all drivers at the same time
 		go func() { results <- k.stopThose(ctx, name, driver) }()
 	}
 	var errs []error
@@ -214,7 +214,7 @@ func (k *Keeper) StopAll(ctx context.Context) error {
 func (k *Keeper) stopThose(ctx context.Context, name fleet.Driver, driver Driver) error {
 	found, err := driver.List(ctx)
 	if err != nil {
-		if k.there(name) || k.mayRun(name) { // it was there, now or for an earlier agent
+		if k.there(name) || k.mayRun(name) { // the driver answers, now or to an earlier agent
 			return err
 		}
 		return nil
@@ -239,7 +239,7 @@ func (k *Keeper) stopThose(ctx context.Context, name fleet.Driver, driver Driver
 	return errors.Join(errs...)
 }
 
-// mayRun says that replicas of a driver are not known to have ended.
+// mayRun tells whether replicas of a driver may still run.
 func (k *Keeper) mayRun(name fleet.Driver) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -9,16 +9,16 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// gpus knows which replica has which of the machine's GPUs. They are numbered from 0, as their maker's
-// tools do.
+// gpus records which replica has which of the machine's GPUs. They are numbered from 0, as in the vendor's
+// tools.
 type gpus struct {
 	mu    sync.Mutex
-	taken []fleet.ReplicaID // by number, "" where nobody has it
+	taken []fleet.ReplicaID // by number, "" for a free one
 }
 
 func newGPUs(count int) *gpus { return &gpus{taken: make([]fleet.ReplicaID, max(count, 0))} }
 
-// keep notes the GPUs of a replica of an earlier agent. Those that the machine has no more are nobody's.
+// keep records the GPUs of a replica of an earlier agent; it ignores those that the machine no longer has.
 func (g *gpus) keep(id fleet.ReplicaID, at []int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -29,7 +29,7 @@ func (g *gpus) keep(id fleet.ReplicaID, at []int) {
 	}
 }
 
-// drop lets the GPUs of a replica go.
+// drop frees the GPUs of a replica.
 func (g *gpus) drop(id fleet.ReplicaID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -44,8 +44,8 @@ func (g *gpus) dropped(id fleet.ReplicaID) {
 	}
 }
 
-// choose gives a replica as many as it asks for: those that it had before while they are free, else the
-// lowest.
+// choose gives a replica as many GPUs as it requests: those that it had before while they are free, else the
+// lowest free ones.
 func (g *gpus) choose(id fleet.ReplicaID, count int, had []int) ([]int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -70,7 +70,7 @@ func (g *gpus) choose(id fleet.ReplicaID, count int, had []int) ([]int, error) {
 	return at, nil
 }
 
-// visible is a list of GPUs as their makers' libraries take it.
+// visible is a list of GPUs in the form that the vendors' libraries read.
 func visible(at []int) string {
 	numbers := make([]string, len(at))
 	for i, n := range at {

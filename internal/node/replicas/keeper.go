@@ -13,17 +13,16 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
-// region is what the node asks of its region over HTTP. Errors say by their kind whether the call
-// may succeed later.
+// region is the node's HTTP calls to its region. The kind of an error tells whether a retry may succeed.
 type region interface {
-	// NodeReplicas reads the node's set; unchanged says that it still is the one of have.
+	// NodeReplicas reads the node's set; unchanged means that have is still the current version.
 	NodeReplicas(ctx context.Context, have fleet.SetVersion) (set fleet.NodeReplicas, unchanged bool, err error)
 	ReplicaDefinition(ctx context.Context, hash fleet.Hash) ([]byte, error)
 	ReplicaLog(ctx context.Context, l LogPiece) error
 	ReplicaSamples(ctx context.Context, all []Sample) error
 }
 
-// store is what the node remembers.
+// store is what the node remembers across agents.
 type store interface {
 	Replicas(ctx context.Context) ([]sqlite.Replica, error)
 	PutReplica(ctx context.Context, r sqlite.Replica) error
@@ -38,76 +37,76 @@ type store interface {
 type Options struct {
 	Node fleet.NodeName
 	Site fleet.SiteName
-	// Dir holds a directory for each replica, and those of the drivers.
+	// Dir holds a directory for each replica, and the drivers' directories.
 	Dir string
-	// Address is where others reach what listens here, and where replicas are probed.
+	// Address is where others reach the replicas, and where the node probes them.
 	Address string
 	Region  region
 	Store   store
 	Drivers map[fleet.Driver]Driver
-	// GPUs is how many the machine has for replicas.
+	// GPUs is the number of GPUs for replicas.
 	GPUs int
-	// Now is CLOCK_BOOTTIME; Boot names the boot whose it is.
+	// Now is CLOCK_BOOTTIME; Boot is the id of this boot.
 	Now  func() time.Duration
 	Boot string
 	Log  *slog.Logger
 
-	// BaseEnv is what every program finds in its environment.
+	// BaseEnv is in the environment of every program.
 	BaseEnv []string
-	// Enrolled is closed when the region knows the node; nil is at once.
+	// Enrolled is closed once the region knows the node; nil means at once.
 	Enrolled <-chan struct{}
 
-	// FetchEvery is how often the set is asked for though nobody said that it changed (30 s),
-	// LogEvery and SampleEvery how often output (2 s) and samples (10 s) are sent.
+	// FetchEvery is how often the node reads the set without a notice of a change (30 s), LogEvery and SampleEvery
+	// how often it sends output (2 s) and samples (10 s).
 	FetchEvery, LogEvery, SampleEvery time.Duration
-	// SeekEvery is how often a driver is asked that did not answer at the start (5 s), OnDriver is told
-	// once it does; nil tells nobody.
+	// SeekEvery is how often the node retries a driver that did not answer at the start (5 s). OnDriver is called
+	// once it answers; nil is allowed.
 	SeekEvery time.Duration
 	OnDriver  func(fleet.Driver)
 	// Failpoint is for tests: it is called with the name of each step.
 	Failpoint func(name string)
 }
 
-// Keeper keeps the node's replicas as its newest set says.
+// Keeper keeps the node's replicas as its newest set lists them.
 type Keeper struct {
 	opt         Options
 	definitions *definitions
 	ports       *ports
 	gpus        *gpus
 	prober      *prober
-	starts      map[fleet.Driver]chan struct{} // holds an item for each replica that starts
-	ship        map[fleet.Driver]chan struct{} // has an item when a replica of the driver is gone
-	told        chan struct{}                  // has an item when the set is to be asked for
-	ready       chan struct{}                  // closed when the drivers were asked what there is
+	starts      map[fleet.Driver]chan struct{} // one item per replica that starts
+	ship        map[fleet.Driver]chan struct{} // has an item when a replica of the driver is to be removed
+	told        chan struct{}                  // has an item when the set should be read
+	ready       chan struct{}                  // closed once the drivers were listed
 
-	// writing is held while what is known goes from memory to the store; it comes before mu.
+	// writing is held while known replicas go from memory to the store; lock it before mu.
 	writing sync.Mutex
 
 	mu        sync.Mutex
-	fresh     bool // a set was read by this agent, since strangers came last
-	came      int  // counts strangers that came late
-	blank     bool // there was no memory of any set when the agent started
+	fresh     bool // this agent has read a set since strangers last appeared
+	came      int  // counts how often strangers appeared late
+	blank     bool // the store had no set when the agent started
 	replicas  map[fleet.ReplicaID]*worker
 	strangers map[fleet.ReplicaID]stranger
-	ends      map[fleet.ReplicaID]bool       // told to end, and a driver that may have them did not answer
-	absent    map[fleet.Driver]chan struct{} // drivers that did not answer yet; closed when one does
-	version   fleet.SetVersion               // of the set that was taken last
-	newest    fleet.SetVersion               // that anybody spoke of
-	heard     bool                           // there is a stream to the region
-	quiet     time.Duration                  // since when there is none
+	ends      map[fleet.ReplicaID]bool       // to be ended, while a driver that may have them does not answer
+	absent    map[fleet.Driver]chan struct{} // drivers that have not answered yet; closed when one does
+	version   fleet.SetVersion               // of the set that is followed
+	newest    fleet.SetVersion               // the newest version that any notice named
+	heard     bool                           // a stream to the region is open
+	quiet     time.Duration                  // when the last stream ended
 	feed      feed
 
 	workers sync.WaitGroup
 }
 
-// maxStarts is how many replicas of a driver start at once on a node: more would make all of them slow.
+// maxStarts is how many replicas of a driver start at once on a node: more would slow all of them down.
 const maxStarts = 8
 
-// findLimit is how long a node that starts waits for what an engine has, once it knows which processes run: an
-// engine that hangs is asked again later.
+// findLimit is how long a starting node waits for an engine's list, once it knows its processes. The node asks
+// an engine that hangs again later.
 const findLimit = 2 * time.Second
 
-// New makes a keeper that does nothing before Run.
+// New makes a keeper; it does nothing before Run.
 func New(opt Options) *Keeper {
 	opt.FetchEvery = orDefault(opt.FetchEvery, 30*time.Second)
 	opt.LogEvery = orDefault(opt.LogEvery, 2*time.Second)
@@ -136,8 +135,8 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// Run takes over what earlier agents left and keeps replicas until the context ends. It needs the
-// region for nothing that it knows already. Replicas outlive it; StopAll ends them.
+// Run takes over what earlier agents left, and keeps the replicas until the context ends. It needs no region
+// for what it already knows. Replicas outlive it; StopAll ends them.
 func (k *Keeper) Run(ctx context.Context) error {
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -148,7 +147,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		for _, loop := range []func(context.Context) error{k.prober.run, k.follow} {
 			group.Go(func() error { return loop(running) })
 		}
-		// One that hangs holds up nothing of the others.
+		// A driver that hangs delays none of the others.
 		for name, driver := range k.opt.Drivers {
 			group.Go(func() error { return k.sample(running, driver) })
 			group.Go(func() error { return k.seek(running, name, driver) })
@@ -166,15 +165,14 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return err
 }
 
-// Heard says that there is a stream to the region.
+// Heard records that a stream to the region is open.
 func (k *Keeper) Heard() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.heard = true
 }
 
-// Lost says that there is no stream to the region: what exits from now on is the node's to start
-// again.
+// Lost records that no stream to the region is open: from now on the node itself restarts what exits.
 func (k *Keeper) Lost() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -187,8 +185,7 @@ func (k *Keeper) Lost() {
 	}
 }
 
-// recover matches what the store remembers with what the drivers find. One that does not answer yet
-// is asked later.
+// recover matches the store with what the drivers find. It retries later the drivers that do not answer yet.
 func (k *Keeper) recover(ctx context.Context) error {
 	rows, err := k.opt.Store.Replicas(ctx)
 	if err != nil {
@@ -221,7 +218,7 @@ func (k *Keeper) recover(ctx context.Context) error {
 		w := k.add(r)
 		if at, is := found[r.ID]; is {
 			w.left = &at
-			if r.Driver == "" { // it was told to end by an agent that did not see it
+			if r.Driver == "" { // an earlier agent was to end it, and did not find it
 				w.stranger, w.known.Driver = true, at.driver
 			}
 			delete(found, r.ID)
@@ -235,16 +232,16 @@ func (k *Keeper) recover(ctx context.Context) error {
 	return nil
 }
 
-// sweeper is a driver that may find more than replicas. Sweep removes what belongs to none, and is called
-// before any worker begins, never again.
+// sweeper is a driver that may find more than replicas. Sweep removes what belongs to no replica; it is called
+// once, before any worker starts.
 type sweeper interface {
 	Sweep(ctx context.Context) error
 }
 
-// sweep leaves what cannot be removed to the next agent: it is no reason to run nothing.
+// sweep leaves to the next agent what it cannot remove; the node still starts.
 func (k *Keeper) sweep(ctx context.Context) {
 	if err := k.definitions.sweep(); err != nil {
-		k.opt.Log.Error("what earlier agents had not finished to write was not removed", "err", err)
+		k.opt.Log.Error("remove unfinished files of earlier agents", "err", err)
 	}
 	for name, driver := range k.opt.Drivers {
 		s, sweeps := driver.(sweeper)
@@ -252,18 +249,19 @@ func (k *Keeper) sweep(ctx context.Context) {
 			continue
 		}
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			k.opt.Log.Error("what earlier replicas left was not removed", "driver", name, "err", err)
+			k.opt.Log.Error("remove leftovers of earlier replicas", "driver", name, "err", err)
 		}
 	}
 }
 
-// stranger is what a driver found and nobody remembers; unlisted says that the set does not list it either.
+// stranger is a replica that a driver found and the store does not know; unlisted is set when the set does not
+// list it either.
 type stranger struct {
 	lead
 	unlisted bool
 }
 
-// status is what the region is told of it.
+// status is its line in a report.
 func (s stranger) status() fleet.ReplicaStatus {
 	st := fleet.ReplicaStatus{ID: s.ID, Phase: fleet.PhaseExited, Health: fleet.HealthNotChecked, Message: "its node does not remember it"}
 	if s.Running {
@@ -272,21 +270,21 @@ func (s stranger) status() fleet.ReplicaStatus {
 	return st
 }
 
-// lead is what a driver found, and which one.
+// lead is what a driver found, with the driver's name.
 type lead struct {
 	Found
 	driver fleet.Driver
 }
 
-// answer is what a driver says that there is, or why it does not.
+// answer is a driver's list of replicas, or its error.
 type answer struct {
 	driver fleet.Driver
 	found  []Found
 	err    error
 }
 
-// find asks all drivers at once what there is; absent are those that gave no answer. Processes are not held
-// up for long by an engine that hangs.
+// find lists the replicas of all drivers at once; absent are the drivers that gave no answer. An engine that
+// hangs delays processes only a little.
 func (k *Keeper) find(ctx context.Context) (all map[fleet.ReplicaID]lead, absent map[fleet.Driver]bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -320,14 +318,14 @@ func (k *Keeper) find(ctx context.Context) (all map[fleet.ReplicaID]lead, absent
 	return all, absent
 }
 
-// add makes the worker of a replica; mu is held.
+// add creates the worker of a replica; mu is held.
 func (k *Keeper) add(r known) *worker {
 	w := &worker{keeper: k, id: r.ID, known: r, wake: make(chan struct{}, 1)}
 	k.replicas[r.ID] = w
 	return w
 }
 
-// begin lets a worker work.
+// begin starts a worker.
 func (k *Keeper) begin(ctx context.Context, w *worker) {
 	k.workers.Go(func() { w.run(ctx) })
 }

@@ -16,14 +16,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
-// known is what the node remembers of one replica: a row of its store. Instants are by the clock of
-// the boot that Boot names.
+// known is what the node remembers of one replica: a row of its store. Its times are of the boot in Boot.
 type known struct {
 	fleet.NodeReplica
 	Driver fleet.Driver `json:"driver,omitempty"`
-	// Gone says that it was to end, and that the set does not list it any more: nothing of it is to stay.
+	// Gone is set when it was to end and the set no longer lists it: everything of it is removed.
 	Gone bool `json:"gone,omitempty"`
-	// Asked says that its driver was asked to run something of it, and that nobody saw the end of that.
+	// Asked is set once its driver was asked to run something of it, until its end is seen.
 	Asked bool `json:"asked,omitempty"`
 
 	Phase    fleet.ReplicaPhase  `json:"phase"`
@@ -34,21 +33,20 @@ type known struct {
 	PID      int                 `json:"pid,omitempty"`
 	Ports    map[string]int      `json:"ports,omitempty"`
 	First    string              `json:"first,omitempty"` // the name of its first port
-	GPUs     []int               `json:"gpus,omitempty"`  // the numbers of those that it has
+	GPUs     []int               `json:"gpus,omitempty"`  // the numbers of its GPUs
 
-	// Used counts the restarts after failed probes since it was last healthy for long, Alone those
-	// after exits while the region was away.
+	// Used counts restarts after failed probes since it was last healthy for long, Alone those after exits while
+	// the region was unreachable.
 	Used  int `json:"used,omitempty"`
 	Alone int `json:"alone,omitempty"`
 
 	Boot string `json:"boot"`
-	// Since is when phase or health last changed, Probe what its probes said then or at their first
-	// success after.
+	// Since is when phase or health last changed, Probe the probe state then or at the first success after.
 	Since time.Duration     `json:"since"`
 	Probe decide.ProbeState `json:"probe"`
 }
 
-// row is its line in the store.
+// row is its row in the store.
 func (r known) row() (sqlite.Replica, error) {
 	raw, err := json.Marshal(r)
 	if err != nil {
@@ -57,11 +55,11 @@ func (r known) row() (sqlite.Replica, error) {
 	return sqlite.Replica{ID: r.ID, Known: raw}, nil
 }
 
-// recall reads a line of the store. The clock of another boot says nothing, and nothing of it runs.
+// recall reads a row of the store. After a reboot its times are void, and nothing of it runs.
 func recall(row sqlite.Replica, boot string, now time.Duration) (known, error) {
 	var r known
 	if err := json.Unmarshal(row.Known, &r); err != nil {
-		return r, fleet.Errorf(fleet.Internal, "what is known of replica %s is not understood: %w", row.ID, err)
+		return r, fleet.Errorf(fleet.Internal, "decode the stored state of replica %s: %w", row.ID, err)
 	}
 	r.ID = row.ID
 	if r.Boot != boot {
@@ -70,7 +68,7 @@ func recall(row sqlite.Replica, boot string, now time.Duration) (known, error) {
 	return r, nil
 }
 
-// status is what the region is told.
+// status is its line in a report.
 func (r known) status(address string, now time.Duration) fleet.ReplicaStatus {
 	st := fleet.ReplicaStatus{
 		ID: r.ID, Phase: r.Phase, Health: r.Health, Restarts: r.Restarts, Ports: maps.Clone(r.Ports),
@@ -85,10 +83,10 @@ func (r known) status(address string, now time.Duration) fleet.ReplicaStatus {
 	return st
 }
 
-// maxMessage bounds what the region is told in words, in bytes.
+// maxMessage bounds a message to the region, in bytes.
 const maxMessage = 512
 
-// sentence is a message as it can travel and be stored: it may hold the name of a file.
+// sentence makes a text valid for messages and the store: it may contain any file name.
 func sentence(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' {

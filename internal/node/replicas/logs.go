@@ -18,14 +18,14 @@ type LogPiece struct {
 	Skipped int64           `json:"skipped"`
 }
 
-// maxPiece is what one request carries, and piecesPerRound how many one replica may send in a
-// round, so that one talkative replica leaves room for the others.
+// maxPiece bounds one request, piecesPerRound what one replica sends in a round, so that one with much output
+// leaves room for the others.
 const (
 	maxPiece       = 64 << 10
 	piecesPerRound = 8
 )
 
-// shipper is the driver with whose replicas the output of one is sent: its own, if it has one.
+// shipper is the driver whose loop sends the output of a replica: its own, if it has one.
 func (k *Keeper) shipper(r known) fleet.Driver {
 	if _, has := k.opt.Drivers[r.Driver]; has {
 		return r.Driver
@@ -33,8 +33,8 @@ func (k *Keeper) shipper(r known) fleet.Driver {
 	return fleet.DriverProcess
 }
 
-// shipLogs sends what the replicas of one driver print, from where it stopped, and removes those that
-// are gone once their last word is sent.
+// shipLogs sends the output of one driver's replicas, from the last offset, and removes replicas that ended for
+// good once all their output was sent.
 func (k *Keeper) shipLogs(ctx context.Context, name fleet.Driver) error {
 	if err := k.enrolled(ctx); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (k *Keeper) shipLogs(ctx context.Context, name fleet.Driver) error {
 	for failed := false; ; {
 		err := k.shipRound(ctx, name)
 		if err != nil && !failed && ctx.Err() == nil {
-			k.opt.Log.Warn("output of replicas was not sent, it is tried on", "err", err)
+			k.opt.Log.Warn("send output of replicas, retrying", "err", err)
 		}
 		failed = err != nil
 		select {
@@ -60,7 +60,7 @@ func (k *Keeper) shipRound(ctx context.Context, name fleet.Driver) error {
 	k.mu.Lock()
 	var ids []fleet.ReplicaID
 	for _, id := range slices.Sorted(maps.Keys(k.replicas)) {
-		// The region keeps nothing of what it did not ask for: that stays here until it is judged.
+		// The region stores no output of replicas that it does not know: it stays here until an operator decides.
 		if w := k.replicas[id]; k.shipper(w.known) == name && !w.unlisted {
 			ids = append(ids, id)
 		}
@@ -71,14 +71,15 @@ func (k *Keeper) shipRound(ctx context.Context, name fleet.Driver) error {
 		err := k.shipOne(ctx, name, id)
 		errs = append(errs, err)
 		if fleet.KindOf(err) == fleet.Communication {
-			break // the region is away: the others would not get through either
+			break // the region is unreachable: the others would fail too
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// shipOne sends a part of what is new of one. What is gone leaves the machine once all of it is
-// sent, or the region wants none of it. One whose driver came to be known meanwhile is another round's.
+// shipOne sends part of the new output of one replica. A replica that ended for good is removed once all of it
+// is sent, or the region does not want it. If its driver became known only now, another driver's round sends
+// it.
 func (k *Keeper) shipOne(ctx context.Context, name fleet.Driver, id fleet.ReplicaID) error {
 	k.mu.Lock()
 	w, has := k.replicas[id]
@@ -107,8 +108,8 @@ func (k *Keeper) shipOne(ctx context.Context, name fleet.Driver, id fleet.Replic
 	return nil
 }
 
-// shipPiece sends the next piece and records how far it got only then: a piece may arrive twice,
-// under the same offset, and none is left out.
+// shipPiece sends the next piece, and records the offset only then: a piece may arrive twice under the same
+// offset, but none is skipped.
 func (w *worker) shipPiece(ctx context.Context, driver Driver) (more bool, err error) {
 	k := w.keeper
 	if !w.located {

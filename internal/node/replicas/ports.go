@@ -11,15 +11,15 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Ports are chosen below those that the kernel gives to outgoing connections, which would else take
-// one between the choice and the program's listening.
+// Ports are chosen below the kernel's range for outgoing connections, so that no connection takes one before
+// the program listens.
 const (
 	firstPort = 20000
 	lastPort  = 32767
 	tryPorts  = 200
 )
 
-// ports knows which ports the node's replicas have.
+// ports records which replica has which ports.
 type ports struct {
 	listen func(network, address string) (net.Listener, error)
 
@@ -29,7 +29,7 @@ type ports struct {
 
 func newPorts() *ports { return &ports{listen: net.Listen, taken: map[int]fleet.ReplicaID{}} }
 
-// keep notes the ports of a replica of an earlier agent.
+// keep records the ports of a replica of an earlier agent.
 func (p *ports) keep(id fleet.ReplicaID, at map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,7 +38,7 @@ func (p *ports) keep(id fleet.ReplicaID, at map[string]int) {
 	}
 }
 
-// drop lets the ports of a replica go.
+// drop frees the ports of a replica.
 func (p *ports) drop(id fleet.ReplicaID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,8 +49,8 @@ func (p *ports) drop(id fleet.ReplicaID) {
 	}
 }
 
-// choose gives a replica its ports: the fixed ones, and free ones where none is asked for. Those
-// that it had before stay while they are free, so that its endpoint does.
+// choose gives a replica its ports: fixed ones as requested, others free ones. Ports that it had before stay
+// while they are free, so its endpoint stays too.
 func (p *ports) choose(id fleet.ReplicaID, want []fleet.ProcessPort, had map[string]int) (map[string]int, error) {
 	p.drop(id)
 	p.mu.Lock()
@@ -87,13 +87,13 @@ func (p *ports) one(want fleet.ProcessPort, had int) (int, error) {
 	return 0, &Failure{fleet.ReasonPortTaken, fleet.Errorf(fleet.Conflict, "no free port was found for %s between %d and %d", want.Name, firstPort, lastPort)}
 }
 
-// free says whether a program could listen there: on any address, since nobody says on which it will.
+// free tells whether a program could listen on a port: on every address, since the program's choice is unknown.
 func (p *ports) free(port int) bool {
 	if _, taken := p.taken[port]; taken {
 		return false
 	}
 	listener, err := p.listen("tcp", ":"+strconv.Itoa(port))
-	if err != nil { // a port that the agent may not listen at may be one for the program
+	if err != nil { // the program may listen on a port that the agent may not
 		return !errors.Is(err, syscall.EADDRINUSE)
 	}
 	return listener.Close() == nil

@@ -15,19 +15,19 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// together is how far probes are put off to be begun with others: one wake-up of the machine for
-// all that are due within it.
+// together is how far a probe may be delayed to start with others: one wake-up of the machine for all probes
+// due within it.
 const together = 20 * time.Millisecond
 
-// attends is how often the prober looks, at least, while a replica is to come to an answer. What it comes
-// late by more than away the agent was not there for, paused or with its machine.
+// attends is the longest pause of the prober while a replica is starting or on trial. A delay of more than away
+// means that the agent did not run: it was paused, or the machine suspended.
 const (
 	attends = time.Second
 	away    = time.Second
 )
 
-// prober begins the probes of all replicas of the node, from one goroutine, each in one of its own.
-// No replica is probed twice at once.
+// prober starts the probes of all replicas of the node from one goroutine, each in its own goroutine. No
+// replica is probed twice at once.
 type prober struct {
 	now    func() time.Duration
 	dialer *net.Dialer
@@ -35,11 +35,11 @@ type prober struct {
 
 	mu      sync.Mutex
 	watched map[fleet.ReplicaID]*watch
-	sleeps  time.Duration // until when run does
+	sleeps  time.Duration // when run wakes up
 	looked  time.Duration
 }
 
-// watch is one replica that is probed. All but its state never changes.
+// watch is one replica under probes. Only its state changes.
 type watch struct {
 	id      fleet.ReplicaID
 	check   fleet.HealthCheck
@@ -47,7 +47,7 @@ type watch struct {
 	changed func(decide.ProbeState)
 	state   decide.ProbeState
 	flying  bool
-	seen    bool // by a look of the prober
+	seen    bool // the prober has checked it once
 }
 
 func newProber(now func() time.Duration) *prober {
@@ -57,9 +57,8 @@ func newProber(now func() time.Duration) *prober {
 	}
 }
 
-// watch begins to probe a replica, at once; what was probed under its id before is not any more.
-// changed is told of each transition, of the first success, of what is late and of a deadline that moved, in
-// order, and must not wait.
+// watch starts the probes of a replica at once, and ends earlier ones under its id. changed is called for each
+// transition, the first success, lateness and a moved deadline, in order; it must not block.
 func (p *prober) watch(w *watch) {
 	p.mu.Lock()
 	p.watched[w.id] = w
@@ -67,14 +66,14 @@ func (p *prober) watch(w *watch) {
 	poke(p.wake)
 }
 
-// forget ends the probes of a replica; one that is under way says nothing any more.
+// forget ends the probes of a replica; a probe under way has no effect any more.
 func (p *prober) forget(id fleet.ReplicaID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.watched, id)
 }
 
-// run begins probes when they are due.
+// run starts probes when they are due.
 func (p *prober) run(ctx context.Context) error {
 	var flying sync.WaitGroup
 	defer flying.Wait()
@@ -95,7 +94,7 @@ func (p *prober) run(ctx context.Context) error {
 	}
 }
 
-// due takes what is due, and says in how long to look again.
+// due gives the probes that are due, and how long to wait for the next.
 func (p *prober) due() (due []*watch, next time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,8 +119,8 @@ func (p *prober) due() (due []*watch, next time.Duration) {
 	return due, next
 }
 
-// catchUp gives back the time that the agent was not there for, to what is to come to an answer: it may not
-// have run either, and nobody heard it.
+// catchUp adds the time in which the agent did not run to the deadlines of replicas: they may not have run
+// either, and no probe was made.
 func (p *prober) catchUp(now time.Duration) {
 	missed := now - p.looked
 	p.looked = now
@@ -137,7 +136,7 @@ func (p *prober) catchUp(now time.Duration) {
 	}
 }
 
-// try makes one probe and takes its result in.
+// try makes one probe and applies its result.
 func (p *prober) try(ctx context.Context, w *watch) {
 	began := p.now()
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(w.check.Timeout*float64(time.Second)))
@@ -145,11 +144,11 @@ func (p *prober) try(ctx context.Context, w *watch) {
 	canceled := errors.Is(ctx.Err(), context.Canceled)
 	cancel()
 	p.mu.Lock()
-	if p.watched[w.id] != w || canceled { // the agent ends: that says nothing of the replica
+	if p.watched[w.id] != w || canceled { // the agent ends, which means nothing for the replica
 		p.mu.Unlock()
 		return
 	}
-	p.catchUp(p.now()) // it may have begun before run looked again
+	p.catchUp(p.now()) // it may be due before run wakes up
 	was := w.state
 	w.state, w.flying = decide.Probe(was, w.check, ok, began), false
 	is := w.state
@@ -162,17 +161,17 @@ func (p *prober) try(ctx context.Context, w *watch) {
 	p.mu.Unlock()
 }
 
-// probe says whether the replica answered as it should.
+// probe tells whether the replica answered as its health check requires.
 func (p *prober) probe(ctx context.Context, w *watch) bool {
 	conn, err := p.dialer.DialContext(ctx, "tcp", w.address)
 	if err != nil {
 		return false
 	}
-	defer conn.Close() //nolint:errcheck // what it said was read
+	defer conn.Close() //nolint:errcheck // its answer was read
 	if w.check.Type == fleet.HealthTCP {
 		return true
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // ends what waits below
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // ends a blocked read or write
 	defer stop()
 	status, err := ask(ctx, conn, w)
 	if w.check.ExpectedStatus != 0 {
@@ -181,15 +180,15 @@ func (p *prober) probe(ctx context.Context, w *watch) bool {
 	return err == nil && status >= http.StatusOK && status < http.StatusBadRequest
 }
 
-// answerBuffer is for the head of an answer; what else it says does not matter. A head longer than answerLimit
-// is none: the port may stream bytes without an end.
+// answerBuffer is for the head of an answer; the rest does not matter. A head above answerLimit counts as no
+// answer: the port may stream bytes without end.
 const (
 	answerBuffer = 1 << 10
 	answerLimit  = 64 << 10
 )
 
-// ask makes one request on a connection of its own, which is what a client of the replica needs too.
-// A client with a pool would cost twice as much.
+// ask makes one request on its own connection, as a client of the replica would. A client with a pool would
+// cost twice as much.
 func ask(ctx context.Context, conn net.Conn, w *watch) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, w.check.Method, "http://"+w.address+"/"+strings.TrimPrefix(w.check.Path, "/"), http.NoBody)
 	if err != nil {
@@ -201,7 +200,7 @@ func ask(ctx context.Context, conn net.Conn, w *watch) (status int, err error) {
 		return 0, fleet.Errorf(fleet.Communication, "send a probe: %w", err)
 	}
 	head := bufio.NewReaderSize(io.LimitReader(conn, answerLimit), answerBuffer)
-	for status < http.StatusOK { // others only announce the answer
+	for status < http.StatusOK { // 1xx only announce the answer
 		resp, err := http.ReadResponse(head, req)
 		if err != nil {
 			return 0, fleet.Errorf(fleet.Communication, "read the answer to a probe: %w", err)

@@ -12,26 +12,26 @@ import (
 	"github.com/holdfast-io/holdfast/internal/node/isolation"
 )
 
-// Process runs replicas as processes of this machine, each under a guardian of its own, which knows
-// no lease and starts nothing again.
+// Process runs replicas as processes of this machine. Each has its own guardian, which is bound to no lease and
+// restarts nothing.
 type Process struct {
 	runtime  *guardian.Runtime
 	cgroups  *Cgroups
 	confines confiner
 
 	mu        sync.Mutex
-	guardians map[fleet.ReplicaID]int // whose command runs
+	guardians map[fleet.ReplicaID]int // of replicas whose command runs
 }
 
 var _ Driver = (*Process)(nil)
 
-// confiner says how the commands of a project are kept from others; isolation_missing where the node may not run them.
+// confiner gives the isolation of a project's commands; isolation_missing where the node may not run them.
 type confiner interface {
 	User(project fleet.ProjectName) (guardian.Confinement, error)
 }
 
-// NewProcess makes the driver of a runtime whose guardians are bound by no lease. Without cgroups
-// replicas have no limits, without a confiner they run as the agent's user.
+// NewProcess makes the driver of a runtime whose guardians are bound to no lease. Without cgroups replicas have
+// no limits; without a confiner they run as the agent's user.
 func NewProcess(runtime *guardian.Runtime, cgroups *Cgroups, confines confiner) *Process {
 	return &Process{runtime: runtime, cgroups: cgroups, confines: confines, guardians: map[fleet.ReplicaID]int{}}
 }
@@ -61,8 +61,8 @@ func (p *Process) List(ctx context.Context) ([]Found, error) {
 	return all, nil
 }
 
-// Sweep removes the cgroups of replicas of which nothing else is left. It kills what is in one whose start
-// is under way: it is for an agent that has not started anything yet.
+// Sweep removes the cgroups of replicas of which nothing else is left. It kills processes in them, also of a
+// start under way: call it before the first start.
 func (p *Process) Sweep(ctx context.Context) error {
 	names, err := p.runtime.Names()
 	if err != nil {
@@ -78,8 +78,8 @@ func (p *Process) Sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// note remembers whose program runs under its guardian. One that is paused, or slow to answer, guards
-// it all the same; what a dead one has left does not run as it should.
+// note records which guardian runs the program. A guardian that is paused, or slow to answer, still guards it;
+// without its guardian a program does not count as running.
 func (p *Process) note(id fleet.ReplicaID, st guardian.Status) Found {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +91,7 @@ func (p *Process) note(id fleet.ReplicaID, st guardian.Status) Found {
 	return Found{ID: id, Running: true, PID: st.PID, Preparing: st.Preparing}
 }
 
-// Prepare has nothing to do: a program is on the machine or it is not.
+// Prepare does nothing: a program needs no preparation.
 func (*Process) Prepare(context.Context, Launch) error { return nil }
 
 // settle is how long a program without probes must live to count as running.
@@ -125,7 +125,7 @@ func (p *Process) Start(ctx context.Context, l Launch) (Found, error) {
 	return p.note(l.ID, st), nil
 }
 
-// confine has a replica run as the user of its project, whose its directory becomes.
+// confine runs a replica as its project's user, who becomes the owner of its directory.
 func (p *Process) confine(spec *guardian.Spec, l Launch) (err error) {
 	if p.confines == nil {
 		return nil
@@ -143,7 +143,7 @@ func (p *Process) confine(spec *guardian.Spec, l Launch) (err error) {
 	return isolation.Give(l.Dir, spec.UID, files...)
 }
 
-// notStarted tells a program that could not be run from one that ended soon.
+// notStarted distinguishes a program that could not run from one that ended soon.
 func notStarted(st guardian.Status, err error) error {
 	how, never := strings.CutPrefix(st.LastExit, "not started: ")
 	switch {
@@ -155,7 +155,7 @@ func notStarted(st guardian.Status, err error) error {
 	return err
 }
 
-// environment lets later entries take the place of earlier ones.
+// environment lets later entries override earlier ones.
 func environment(base, env []string) []string {
 	all := slices.Clone(base)
 	for _, entry := range env {
@@ -175,7 +175,7 @@ func (p *Process) Look(ctx context.Context, id fleet.ReplicaID) (Found, error) {
 	return p.note(id, st), nil
 }
 
-// Await is told by the kernel of a guardian's end, and then kills what a killed one left.
+// Await waits for the guardian's end through the kernel, and then kills what a killed guardian left.
 func (p *Process) Await(ctx context.Context, id fleet.ReplicaID) (Exit, error) {
 	if err := p.runtime.Await(ctx, nameOf(id)); err != nil {
 		return Exit{}, err
@@ -192,18 +192,18 @@ func (p *Process) Await(ctx context.Context, id fleet.ReplicaID) (Exit, error) {
 	case guardian.Dead:
 		err = p.Stop(ctx, id)
 	case guardian.Live, guardian.Hung:
-		return Exit{}, fleet.Errorf(fleet.Conflict, "somebody else started replica %s meanwhile", id)
+		return Exit{}, fleet.Errorf(fleet.Conflict, "replica %s was started by another process", id)
 	}
 	switch {
 	case starved:
-		return Exit{Reason: fleet.ReasonOutOfMemory, Message: "it took more memory than it may have: " + st.LastExit}, err
+		return Exit{Reason: fleet.ReasonOutOfMemory, Message: "it exceeded its memory limit: " + st.LastExit}, err
 	case st.Guardian == guardian.Dead:
 		return Exit{Reason: fleet.ReasonExited, Message: "its guardian was killed, and it with it"}, err
 	}
 	return Exit{Reason: fleet.ReasonExited, Message: "it ended by itself: " + st.LastExit}, err
 }
 
-// Stop ends the command by its guardian, or without it.
+// Stop ends the command through its guardian, or directly.
 func (p *Process) Stop(ctx context.Context, id fleet.ReplicaID) error {
 	err := p.runtime.Stop(ctx, nameOf(id))
 	if err == nil {
@@ -218,12 +218,12 @@ func (p *Process) Remove(ctx context.Context, id fleet.ReplicaID) error {
 	return errors.Join(p.Stop(ctx, id), p.runtime.Remove(ctx, nameOf(id)))
 }
 
-// Output reads what the guardian kept.
+// Output reads the output that the guardian stored.
 func (p *Process) Output(_ context.Context, id fleet.ReplicaID, from int64) (guardian.Output, error) {
 	return p.runtime.ReadOutput(nameOf(id), from)
 }
 
-// Usage reads the process table once for all.
+// Usage reads the process table once for all replicas.
 func (p *Process) Usage(context.Context) (map[fleet.ReplicaID]Usage, error) {
 	p.mu.Lock()
 	pids := make([]int, 0, len(p.guardians))

@@ -10,21 +10,21 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Sample is what a replica takes of its node.
+// Sample is the resources that a replica uses.
 type Sample struct {
 	ID fleet.ReplicaID `json:"id"`
-	// CPU is cores, on the average since the sample before; Memory is bytes.
+	// CPU is in cores, averaged since the previous sample; Memory is in bytes.
 	CPU    float64 `json:"cpu"`
 	Memory int64   `json:"memory"`
 }
 
-// samples makes rates of what the drivers measure.
+// samples computes rates from the drivers' measurements.
 type samples struct {
 	at   time.Duration
 	last map[fleet.ReplicaID]Usage
 }
 
-// next is empty of what was not measured before: a rate takes two.
+// next leaves out replicas that were not measured before: a rate needs two measurements.
 func (s *samples) next(now time.Duration, used map[fleet.ReplicaID]Usage) []Sample {
 	var all []Sample
 	span := (now - s.at).Seconds()
@@ -38,8 +38,8 @@ func (s *samples) next(now time.Duration, used map[fleet.ReplicaID]Usage) []Samp
 	return all
 }
 
-// sample measures all replicas of one driver together, now and then. A sample that does not get through is not
-// repeated: the next one says more.
+// sample measures all replicas of one driver periodically. It does not repeat a sample that was not sent: the
+// next one has newer values.
 func (k *Keeper) sample(ctx context.Context, driver Driver) error {
 	if err := k.enrolled(ctx); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (k *Keeper) sample(ctx context.Context, driver Driver) error {
 			err = errors.Join(err, k.opt.Region.ReplicaSamples(ctx, some))
 		}
 		if err != nil && ctx.Err() == nil && !fleet.KindOf(err).Retryable() {
-			k.opt.Log.Warn("what replicas use was not told", "err", err)
+			k.opt.Log.Warn("send the usage of replicas", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -64,7 +64,7 @@ func (k *Keeper) sample(ctx context.Context, driver Driver) error {
 	}
 }
 
-// lookAtStrangers tells of strangers that have ended, or run again: no worker does.
+// lookAtStrangers reports strangers that ended or run again; they have no worker.
 func (k *Keeper) lookAtStrangers(ctx context.Context, driver Driver) {
 	k.mu.Lock()
 	var ids []fleet.ReplicaID
@@ -77,7 +77,7 @@ func (k *Keeper) lookAtStrangers(ctx context.Context, driver Driver) {
 	for _, id := range ids {
 		found, err := driver.Look(ctx, id)
 		if err != nil {
-			return // it is looked at again
+			return // the next round retries
 		}
 		k.mu.Lock()
 		if at, is := k.strangers[id]; is && at.Running != found.Running {

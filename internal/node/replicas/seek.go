@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// seek asks a driver that did not answer at the start until it does: an engine may start after its
-// node's agent, or be away for a while.
+// seek retries a driver that did not answer at the start until it answers: an engine may start after its node's
+// agent, or be down for a while.
 func (k *Keeper) seek(ctx context.Context, name fleet.Driver, driver Driver) error {
 	k.mu.Lock()
 	answers := k.absent[name]
@@ -29,8 +29,8 @@ func (k *Keeper) seek(ctx context.Context, name fleet.Driver, driver Driver) err
 	return nil
 }
 
-// appeared takes in what a driver found late, and gives what was told to end before. What nobody remembers
-// waits for the set, which is read whole again: it may have been taken already.
+// appeared adds what a driver found late, and gives the replicas that should already have ended. Strangers wait
+// for the set, which is read again as a whole: it may have been applied already.
 func (k *Keeper) appeared(name fleet.Driver, found []Found) (unseen []fleet.ReplicaID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -40,7 +40,7 @@ func (k *Keeper) appeared(name fleet.Driver, found []Found) (unseen []fleet.Repl
 		switch {
 		case k.ends[f.ID]:
 			unseen = append(unseen, f.ID)
-		case !has || w.known.Driver == "": // a stranger also once its worker has forgotten it
+		case !has || w.known.Driver == "": // a stranger, also once its worker has removed it
 			k.strangers[f.ID] = stranger{lead: lead{f, name}}
 			k.anew()
 		}
@@ -50,7 +50,7 @@ func (k *Keeper) appeared(name fleet.Driver, found []Found) (unseen []fleet.Repl
 	return unseen
 }
 
-// endUnseen ends what was named as to end before its driver answered.
+// endUnseen ends replicas that were to end before their driver answered.
 func (k *Keeper) endUnseen(ctx context.Context, driver Driver, ids []fleet.ReplicaID) {
 	for _, id := range ids {
 		k.workers.Go(func() {
@@ -62,21 +62,21 @@ func (k *Keeper) endUnseen(ctx context.Context, driver Driver, ids []fleet.Repli
 				if err == nil {
 					return
 				}
-				k.opt.Log.Error("a replica that was told to end was not, it is tried again", "replica", id, "err", err)
+				k.opt.Log.Error("stop a replica that is to end, retrying", "replica", id, "err", err)
 				pause(ctx, lookAgain)
 			}
 		})
 	}
 }
 
-// anew has the whole set read again, for strangers that it may not list; mu is held.
+// anew reads the whole set again, for strangers that it may not list; mu is held.
 func (k *Keeper) anew() {
 	k.fresh = false
 	k.came++
 	poke(k.told)
 }
 
-// answers waits until a driver has answered once.
+// answers waits for a driver's first answer.
 func (k *Keeper) answers(ctx context.Context, name fleet.Driver) {
 	k.mu.Lock()
 	wait, absent := k.absent[name]

@@ -10,13 +10,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
-// The pauses after a set that could not be fetched.
+// The pauses between attempts to read the set.
 const (
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 10 * time.Second
 )
 
-// OnReplicaSet says that the region has a set of that number for the node.
+// OnReplicaSet notifies the keeper of the version of the node's set at the region.
 func (k *Keeper) OnReplicaSet(era, version int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -29,12 +29,11 @@ func (k *Keeper) OnReplicaSet(era, version int64) {
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // one is waiting there
+	default: // one is queued already
 	}
 }
 
-// follow asks for the set when it is told to, and now and then. What cannot be fetched changes
-// nothing and is asked for again.
+// follow reads the set after a notice, and periodically. A failed read changes nothing and is retried.
 func (k *Keeper) follow(ctx context.Context) error {
 	if err := k.enrolled(ctx); err != nil {
 		return err
@@ -49,7 +48,7 @@ func (k *Keeper) follow(ctx context.Context) error {
 		case err != nil:
 			failures++
 			if failures == 1 || !fleet.KindOf(err).Retryable() {
-				k.opt.Log.Warn("the node's set of replicas was not read, what runs stays as it is", "err", err)
+				k.opt.Log.Warn("read the node's set of replicas; replicas stay as they are", "err", err)
 			}
 		case behind:
 			failures++
@@ -82,11 +81,11 @@ func (k *Keeper) enrolled(ctx context.Context) error {
 	}
 }
 
-// fetch takes the set of now; behind says that somebody spoke of a newer one.
+// fetch reads and applies the current set; behind means that a notice named a newer one.
 func (k *Keeper) fetch(ctx context.Context) (behind bool, err error) {
 	k.mu.Lock()
 	have := k.version
-	if !k.fresh { // the store may have missed something of the last one
+	if !k.fresh { // the last set may not be in the store completely
 		have = fleet.SetVersion{}
 	}
 	k.mu.Unlock()
@@ -107,26 +106,26 @@ func (k *Keeper) fetch(ctx context.Context) (behind bool, err error) {
 	return k.newest.Newer(k.version), nil
 }
 
-// checkSet refuses what is no set, and one that is cut short.
+// checkSet returns an error for a set that is invalid or cut short.
 func checkSet(set fleet.NodeReplicas) error {
 	if set.Era < 1 || set.Version < 0 || len(set.Replicas) > fleet.MaxNodeReplicas {
-		return fleet.Errorf(fleet.Communication, "what the region answered is no set of replicas")
+		return fleet.Errorf(fleet.Communication, "the region's answer is not a set of replicas")
 	}
 	if len(set.Replicas) != set.Count {
-		return fleet.Errorf(fleet.Communication, "the region's set of replicas has %d lines of %d", len(set.Replicas), set.Count)
+		return fleet.Errorf(fleet.Communication, "the region's set of replicas is cut short: %d of %d lines", len(set.Replicas), set.Count)
 	}
 	seen := make(map[fleet.ReplicaID]bool, len(set.Replicas))
 	for _, r := range set.Replicas {
 		if !fleet.ValidReplicaID(string(r.ID)) || seen[r.ID] {
-			return fleet.Errorf(fleet.Communication, "the region's set of replicas is garbled")
+			return fleet.Errorf(fleet.Communication, "the region's set of replicas is invalid")
 		}
 		seen[r.ID] = true
 	}
 	return nil
 }
 
-// take makes a set the one that is followed, and writes that down before anything is done. An older
-// one than was taken changes nothing: it may lack what was begun since.
+// take makes a set the current one, and stores it before anything is done. An older set changes nothing: it may
+// lack replicas that started since.
 func (k *Keeper) take(ctx context.Context, set fleet.NodeReplicas) error {
 	k.writing.Lock()
 	defer k.writing.Unlock()
@@ -136,7 +135,7 @@ func (k *Keeper) take(ctx context.Context, set fleet.NodeReplicas) error {
 	changed, unlisted := k.changes(set)
 	k.mu.Unlock()
 	if had.Newer(at) {
-		k.opt.Log.Warn("the region gave an older set of replicas than before", "had", had.String(), "got", at.String())
+		k.opt.Log.Warn("the region sent an older set of replicas than before", "had", had.String(), "got", at.String())
 		return nil
 	}
 	rows := make([]sqlite.Replica, len(changed))
@@ -165,9 +164,9 @@ func (k *Keeper) take(ctx context.Context, set fleet.NodeReplicas) error {
 	return k.definitions.retain(needed)
 }
 
-// changes are the replicas of which the set says something new, in order, and those that run here and
-// that it does not list; mu is held. Only by name does anything end (X3): of what was to end, the region
-// knows that it did when the set lists it no more.
+// changes gives, in order, the replicas that the set changes, and those that run here and are not in it; mu is
+// held. Only the set's word ends a replica, by name (X3). If one that was to end is no longer listed, the
+// region knows that it ended.
 func (k *Keeper) changes(set fleet.NodeReplicas) (changed []known, unlisted []fleet.ReplicaID) {
 	listed := make(map[fleet.ReplicaID]bool, len(set.Replicas))
 	for _, line := range set.Replicas {
@@ -201,7 +200,7 @@ func (k *Keeper) changes(set fleet.NodeReplicas) (changed []known, unlisted []fl
 	return changed, unlisted
 }
 
-// told is what is known of a replica after the region's word: one that is to end stays what it is.
+// told is the replica's line after a set's line for it; for one that is to end it changes only the stop time.
 func (r known) told(line fleet.NodeReplica) fleet.NodeReplica {
 	if line.Run {
 		return line
@@ -213,8 +212,8 @@ func (r known) told(line fleet.NodeReplica) fleet.NodeReplica {
 	return out
 }
 
-// leave lets run what the set does not list, and has the region told, which ends it by name or has an
-// operator judge (X3, X28); mu is held.
+// leave keeps replicas running that the set does not list, and reports them; the region ends them by name, or
+// an operator decides (X3, X28); mu is held.
 func (k *Keeper) leave(unlisted []fleet.ReplicaID) {
 	n := 0
 	for _, id := range unlisted {
@@ -230,12 +229,12 @@ func (k *Keeper) leave(unlisted []fleet.ReplicaID) {
 		k.feed.changed(id)
 	}
 	if n > 0 {
-		k.opt.Log.Warn("replicas run here that the region's set does not list: they run on, and the region is told", "replicas", n)
+		k.opt.Log.Warn("replicas run here that the region's set does not list; they keep running and are reported", "replicas", n)
 	}
 }
 
-// first is what is known of a replica when it is first heard of. One that a driver found is ended
-// before anything of it is started: nobody remembers with what it was.
+// first is the state of a replica that the node meets first in a set. One that a driver found is ended before a
+// new start: its ports, GPUs and definition are unknown.
 func (k *Keeper) first(line fleet.NodeReplica) known {
 	return known{
 		NodeReplica: line, Driver: k.strangers[line.ID].driver, Phase: fleet.PhasePreparing, Health: fleet.HealthNotChecked,
@@ -243,13 +242,13 @@ func (k *Keeper) first(line fleet.NodeReplica) known {
 	}
 }
 
-// adopt has what changed carried out; mu is held.
+// adopt applies a change of a replica; mu is held.
 func (k *Keeper) adopt(ctx context.Context, r known) {
 	w, has := k.replicas[r.ID]
 	if !has {
 		w = k.add(r)
 		if at, stranger := k.strangers[r.ID]; stranger {
-			w.stranger, w.known.Driver = true, at.driver // it may have come since the set was looked at
+			w.stranger, w.known.Driver = true, at.driver // it may have appeared after the set was compared
 			delete(k.strangers, r.ID)
 		}
 		k.begin(ctx, w)

@@ -71,7 +71,7 @@ func TestNeverReady(t *testing.T) {
 		says  string
 		hangs bool
 	}{
-		"commands before the start of a container that hang": {container(), late + "command 1 before the start has not ended: it took longer than it may", true},
+		"commands before the start of a container that hang": {container(), late + "command 1 before the start has not ended: the time limit is over", true},
 		"a registry that refuses":                            {container(), late + "pull the image: unauthorized to read web:1", false},
 		"commands before the start that hang": {
 			web(func(d *fleet.Definition) { d.PreStart = [][]string{{"sleep", "1000"}} }),

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// takeOver begins with what an earlier agent left, if one did.
+// takeOver starts from what an earlier agent left, if anything.
 func (w *worker) takeOver(ctx context.Context) {
 	r := w.now()
 	driver := w.driver(r)
@@ -23,19 +23,19 @@ func (w *worker) takeOver(ctx context.Context) {
 	case r.Phase.Over():
 		w.is(decide.ProcessOver)
 		w.gaveUp = r.Phase == fleet.PhaseFailed
-		if driver != nil { // the agent was killed between a start and its writing that down
+		if driver != nil { // the agent was killed after a start, before it stored that
 			w.endSurely(ctx, driver)
 		}
 	case w.left != nil && w.left.Running && driver != nil:
 		w.takeRunning(ctx, driver)
-	case r.Phase == fleet.PhaseStopping && w.mayRun(): // if only what comes before its start
+	case r.Phase == fleet.PhaseStopping && w.mayRun(): // also if only a command before its start runs
 	case r.Phase == fleet.PhaseRunning || r.Phase == fleet.PhaseStopping:
 		w.over(ctx, fleet.PhaseExited, w.lastExit(ctx, driver))
 	}
 }
 
-// endAnywhere ends what a node without memory is told to end by name: any driver may have it. What one has
-// that does not answer yet is ended when it does.
+// endAnywhere ends a replica that the set ends by name on a node without memory: any driver may have it. A
+// driver that does not answer yet ends it when it does.
 func (w *worker) endAnywhere(ctx context.Context) {
 	for name, driver := range w.keeper.opt.Drivers {
 		if w.keeper.there(name) {
@@ -47,30 +47,30 @@ func (w *worker) endAnywhere(ctx context.Context) {
 	w.keeper.ends[w.id] = len(w.keeper.absent) > 0
 }
 
-// there says that a driver has answered.
+// there tells whether a driver has answered.
 func (k *Keeper) there(name fleet.Driver) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.absent[name] == nil
 }
 
-// forgot says that the agent started without memory of any set.
+// forgot tells whether the agent started without a stored set.
 func (k *Keeper) forgot() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.blank
 }
 
-// endSurely ends what an earlier agent left, before anything else is done with the replica.
+// endSurely ends what an earlier agent left, before any other step of the replica.
 func (w *worker) endSurely(ctx context.Context, driver Driver) {
 	for ctx.Err() == nil && !w.end(ctx, driver) {
 		pause(ctx, lookAgain)
 	}
 }
 
-// takeUnseen begins with one of which nobody can tell what became of it: its driver does not answer.
-// What ran is taken for running, and probed; the driver tells of its end once it can. Nothing outlives
-// the boot of its machine, which the number of its process belongs to.
+// takeUnseen starts from a replica whose state is unknown, because its driver does not answer. If it ran, it
+// counts as running and is probed; the driver reports its end once it can. Nothing outlives the boot of its
+// machine, to which its process id belongs.
 func (w *worker) takeUnseen(ctx context.Context, driver Driver) {
 	r := w.now()
 	switch {
@@ -81,15 +81,15 @@ func (w *worker) takeUnseen(ctx context.Context, driver Driver) {
 		w.endSurely(ctx, driver)
 	case r.Phase == fleet.PhasePreparing || r.PID == 0 && r.Asked: // its driver ends it, before a start or for good
 	case r.PID == 0:
-		w.over(ctx, fleet.PhaseExited, Exit{fleet.ReasonExited, "its machine was started again"})
+		w.over(ctx, fleet.PhaseExited, Exit{fleet.ReasonExited, "its machine was restarted"})
 	default:
 		w.left = &lead{Found{ID: w.id, Running: true, PID: r.PID}, r.Driver}
 		w.takeRunning(ctx, driver)
 	}
 }
 
-// takeRunning goes on with what runs as if the agent had never been away: with its restarts, its
-// health, and a start that began when it did.
+// takeRunning continues with a running replica as if the agent had run all the time: with its restarts, its
+// health, and the original time of its start.
 func (w *worker) takeRunning(ctx context.Context, driver Driver) {
 	w.watchExit(ctx, driver)
 	if w.left.Preparing || w.now().Phase == fleet.PhasePreparing {
@@ -100,9 +100,9 @@ func (w *worker) takeRunning(ctx context.Context, driver Driver) {
 	w.lookAgain(ctx)
 }
 
-// lastExit says how something ended that no agent saw.
+// lastExit gives the exit of a replica that ended while no agent ran.
 func (w *worker) lastExit(ctx context.Context, driver Driver) Exit {
-	unseen := Exit{fleet.ReasonExited, "it ended while no agent was there"}
+	unseen := Exit{fleet.ReasonExited, "it ended while no agent was running"}
 	if w.left == nil || driver == nil {
 		return unseen
 	}
@@ -110,21 +110,21 @@ func (w *worker) lastExit(ctx context.Context, driver Driver) Exit {
 	defer cancel()
 	exit, err := driver.Await(within, w.id)
 	switch {
-	case err != nil: // what ran has ended, and what guards it does not say so
+	case err != nil: // the program has ended, and its guardian does not answer
 		w.end(ctx, driver)
-		return Exit{fleet.ReasonExited, "it ended while no agent was there, and its guardian was ended now: it did not answer"}
+		return Exit{fleet.ReasonExited, "it ended while no agent was running, and its guardian was killed because it did not answer"}
 	case exit.Reason == "":
 		return unseen
 	}
 	return exit
 }
 
-// load has the definition of what runs already; probes go on with what they knew.
+// load reads the definition of a running replica; probes continue from their stored state.
 func (w *worker) load(ctx context.Context) {
 	r := w.now()
 	def, err := w.keeper.definitions.get(ctx, r.Definition)
 	if err != nil {
-		w.keeper.opt.Log.Warn("what runs is not probed: its definition is not to be had", "replica", w.id, "err", err)
+		w.keeper.opt.Log.Warn("a running replica is not probed: its definition is not available", "replica", w.id, "err", err)
 		return
 	}
 	w.def = &def
@@ -132,10 +132,10 @@ func (w *worker) load(ctx context.Context) {
 		return
 	}
 	p := r.Probe
-	if p == (decide.ProbeState{}) { // nothing was said of it yet
+	if p == (decide.ProbeState{}) { // no probe was recorded yet
 		p = w.startProbes()
 	}
-	// Not those of all at once, now and every time from now on.
+	// Spread the probes, so that not all run at the same moment from now on.
 	check, _ := checkOf(def)
 	spread := min(time.Duration(check.Interval*float64(time.Second)), takeOverSpread)
 	p = p.Resume(check, w.keeper.opt.Now())
@@ -143,5 +143,5 @@ func (w *worker) load(ctx context.Context) {
 	w.watch(p)
 }
 
-// takeOverSpread is over how long the first probes of what runs already are spread.
+// takeOverSpread is the time over which the first probes of running replicas are spread.
 const takeOverSpread = time.Second

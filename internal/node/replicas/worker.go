@@ -11,45 +11,45 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// worker keeps one replica. It does one thing after the other, and looks anew after each.
+// worker keeps one replica. It does one thing at a time, and decides again after each.
 type worker struct {
 	keeper *Keeper
 	id     fleet.ReplicaID
 	wake   chan struct{}
 
-	// Keeper.mu guards known, unlisted: that the set does not list what is to run, and cleared: that
-	// nothing of it is to stay, and its worker has ended.
+	// Keeper.mu guards known, unlisted (it should run, but the set does not list it) and cleared (all of it is to
+	// be removed, and its worker has ended).
 	known             known
 	unlisted, cleared bool
-	// sent is how far its output was sent, once that is located; it belongs to shipLogs.
+	// sent is the offset up to which its output was sent, once located; it belongs to shipLogs.
 	sent    int64
 	located bool
 
-	// left is what a driver found of it when the agent started; unseen that its driver did not answer,
-	// stranger that nobody remembers what it was.
+	// left is what a driver found of it when the agent started; unseen is set if its driver did not answer,
+	// stranger if the store does not know it.
 	left             *lead
 	unseen, stranger bool
 
 	def     *fleet.Definition
-	fresh   bool // it was made ready, and not started since
+	fresh   bool // it is prepared, and was not started since
 	process decide.ReplicaProcess
-	since   time.Duration // of process
-	ending  Exit          // why it is to end, or has
-	tried   string        // how the last try to have it ready failed, "" once it was
-	again   bool          // a stop is for a restart
-	refused time.Duration // when its driver last did not take a stop, 0 once one was taken
+	since   time.Duration // when process changed
+	ending  Exit          // why it ends, or has ended
+	tried   string        // the error of the last attempt to prepare it, "" after a success
+	again   bool          // the stop is for a restart
+	refused time.Duration // when its driver last failed to stop it, 0 after a success
 	gaveUp  bool
-	exited  <-chan Exit // of what runs, nil when nothing does
-	unwatch func()      // ends the waiting for that
+	exited  <-chan Exit // of what runs, nil when nothing runs
+	unwatch func()      // ends that wait
 
 	mu     sync.Mutex
-	probe  decide.ProbeState // the newest that the prober told
+	probe  decide.ProbeState // the newest state from the prober
 	cancel context.CancelFunc
 }
 
 func (w *worker) poke() { poke(w.wake) }
 
-// interrupt ends what is done to start the replica.
+// interrupt cancels a preparation or start.
 func (w *worker) interrupt() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,7 +58,7 @@ func (w *worker) interrupt() {
 	}
 }
 
-// interruptible gives a context that ends when the replica is not to run any more.
+// interruptible gives a context that ends when the replica must not run any more.
 func (w *worker) interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	w.mu.Lock()
@@ -70,15 +70,15 @@ func (w *worker) interruptible(ctx context.Context) (context.Context, context.Ca
 	return ctx, cancel
 }
 
-// now is what is known.
+// now is the current state.
 func (w *worker) now() known {
 	w.keeper.mu.Lock()
 	defer w.keeper.mu.Unlock()
 	return w.known
 }
 
-// say changes what is known, writes it down and has it told. What could not be written is told all
-// the same: the next agent will find out by itself.
+// say changes the state, stores it and reports it. It reports also what it could not store: the next agent will
+// find out by itself.
 func (w *worker) say(ctx context.Context, change func(*known)) {
 	k := w.keeper
 	w.note(ctx, change)
@@ -87,7 +87,7 @@ func (w *worker) say(ctx context.Context, change func(*known)) {
 	k.feed.changed(w.id)
 }
 
-// note changes what is known and writes it down, and tells nobody.
+// note changes the state and stores it, without a report.
 func (w *worker) note(ctx context.Context, change func(*known)) {
 	k := w.keeper
 	k.mu.Lock()
@@ -98,11 +98,11 @@ func (w *worker) note(ctx context.Context, change func(*known)) {
 	}
 	k.mu.Unlock()
 	if err := w.write(context.WithoutCancel(ctx)); err != nil {
-		k.opt.Log.Error("what is known of a replica was not written", "replica", w.id, "err", err)
+		k.opt.Log.Error("store the state of a replica", "replica", w.id, "err", err)
 	}
 }
 
-// write keeps what is known for the next agent.
+// write stores the state for the next agent.
 func (w *worker) write(ctx context.Context) error {
 	w.keeper.writing.Lock()
 	defer w.keeper.writing.Unlock()
@@ -113,10 +113,10 @@ func (w *worker) write(ctx context.Context) error {
 	return w.keeper.opt.Store.PutReplica(ctx, row)
 }
 
-// is moves the process on.
+// is sets the state of the process.
 func (w *worker) is(p decide.ReplicaProcess) { w.process, w.since = p, w.keeper.opt.Now() }
 
-// run keeps the replica until nothing of it is to stay, or the context ends.
+// run keeps the replica until all of it is to be removed, or the context ends.
 func (w *worker) run(ctx context.Context) {
 	w.takeOver(ctx)
 	for ctx.Err() == nil {
@@ -140,7 +140,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// next is what is to be done now.
+// next decides the next step.
 func (w *worker) next() decide.ReplicaAction {
 	k := w.keeper
 	k.mu.Lock()
@@ -156,7 +156,7 @@ func (w *worker) next() decide.ReplicaAction {
 	if w.def != nil {
 		here.Terms = w.def.Recovery
 	} else {
-		here.Probe.Begun = true // what is not probed is not late
+		here.Probe.Begun = true // a replica without probes is not late
 	}
 	return decide.Replica(here, k.opt.Now())
 }
@@ -173,11 +173,11 @@ func (w *worker) setProbe(p decide.ProbeState) {
 	w.probe = p
 }
 
-// lookAgain is how soon a replica is looked at of which nobody tells: one that is not probed since its
-// definition is not here, and one whose first commands run.
+// lookAgain is the pause between looks at a replica that sends no events: one without probes because its
+// definition is missing, and one whose first commands run.
 const lookAgain = time.Second
 
-// rest returns when something has changed, or an instant has come.
+// rest returns on a change, or at a given instant.
 func (w *worker) rest(ctx context.Context, a decide.ReplicaAction) {
 	if a.Anew {
 		w.say(ctx, func(k *known) { k.Used, k.Alone = 0, 0 })
@@ -203,7 +203,7 @@ func (w *worker) rest(ctx context.Context, a decide.ReplicaAction) {
 	}
 }
 
-// lookAgain sees to what nobody tells.
+// lookAgain checks for changes that send no event.
 func (w *worker) lookAgain(ctx context.Context) {
 	if w.exited == nil {
 		return
@@ -216,20 +216,20 @@ func (w *worker) lookAgain(ctx context.Context) {
 	}
 }
 
-// ended takes in that nothing runs any more.
+// ended records that nothing runs any more.
 func (w *worker) ended(ctx context.Context, exit Exit) {
 	if ctx.Err() != nil {
 		return
 	}
 	w.exited = nil
 	if exit.Reason == "" {
-		exit = Exit{fleet.ReasonExited, "somebody ended it on its machine"}
+		exit = Exit{fleet.ReasonExited, "it was ended on its machine from outside"}
 	}
 	w.over(ctx, fleet.PhaseExited, exit)
 }
 
-// heed takes in what the probes say. The first success is written down before it makes a transition, and so is
-// a deadline that moved: the next agent is not to take what is in time for late.
+// heed applies the probes' results. It stores the first success and a moved deadline before any transition: the
+// next agent must not treat as late what is in time.
 func (w *worker) heed(ctx context.Context) {
 	p, r := w.probed(), w.now()
 	switch {
@@ -250,8 +250,8 @@ func (w *worker) heed(ctx context.Context) {
 	})
 }
 
-// over takes in that nothing of it runs. Its ports and GPUs are free before anybody is told: the region
-// may give them to another at once.
+// over records that nothing of it runs. It frees ports and GPUs before the report: the region may give them to
+// another replica at once.
 func (w *worker) over(ctx context.Context, phase fleet.ReplicaPhase, exit Exit) {
 	w.keeper.prober.forget(w.id)
 	w.keeper.ports.drop(w.id)
@@ -264,18 +264,18 @@ func (w *worker) over(ctx context.Context, phase fleet.ReplicaPhase, exit Exit) 
 	})
 }
 
-// mayRun says that its driver may run something of it, though nobody sees it.
+// mayRun tells whether its driver may still run something of it, though no exit was seen.
 func (w *worker) mayRun() bool {
 	r := w.now()
 	return r.Asked && w.driver(r) != nil
 }
 
-// driver is that of a replica, nil before that is known.
+// driver is the replica's driver, nil before it is known.
 func (w *worker) driver(r known) Driver { return w.keeper.opt.Drivers[r.Driver] }
 
 func (w *worker) dir() string { return filepath.Join(w.keeper.opt.Dir, string(w.id)) }
 
-// failure is the reason of an error that is the replica's own, "" for one that may pass.
+// failure is the reason of an error that is the replica's own, "" for one that a retry may fix.
 func failure(err error) string {
 	var f *Failure
 	switch kind := fleet.KindOf(err); {
