@@ -177,7 +177,7 @@ func TestE2ETemporalTLS(t *testing.T) {
 			"the system's authorities":       {slices.Concat(secure, shows, sends), cliUsage, "hint: give the authority that signed Temporal's certificate: --temporal-tls-ca FILE"},
 			"another authority":              {slices.Concat(secure, shows, sends, []string{"--temporal-tls-ca", next.File}), cliUsage, "--temporal-tls-ca FILE"},
 			"another authority, API alone":   {slices.Concat(secure, shows, sends, []string{"--temporal-tls-ca", next.File, "--roles", "api"}), cliUsage, "--temporal-tls-ca FILE"},
-			"no certificate":                 {slices.Concat(secure, trusts, sends), cliDenied, "hint: Temporal wants a client certificate by an authority that it trusts: give --temporal-tls-cert and --temporal-tls-key"},
+			"no certificate":                 {slices.Concat(secure, trusts, sends), cliDenied, "hint: Temporal requires a client certificate of an authority that it trusts: give --temporal-tls-cert and --temporal-tls-key"},
 			"no key":                         {slices.Concat(secure, trusts, shows), cliDenied, "give --temporal-api-key-file"},
 			"another key":                    {slices.Concat(secure, trusts, shows, []string{"--temporal-api-key-file", wrong}), cliDenied, "is the key in the file of --temporal-api-key-file valid"},
 			"a Temporal without TLS":         {[]string{"--temporal-tls", "--temporal-address", s.doc.Temporal}, cliUsage, "leave out --temporal-tls"},

@@ -10,19 +10,19 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// caller is the TLS of a gRPC client. A server that wants another certificate says so after the
-// client's handshake, when that writes already: what a broken connection still has to say is
-// told in place of the write that failed.
+// caller is the TLS of a gRPC client. A server that requires another certificate reports that after the
+// client's handshake, when the client writes already. So a failed write returns the server's reason instead of
+// its own error.
 type caller struct {
 	credentials.TransportCredentials
 }
 
-// Caller makes a gRPC client's credentials.
+// Caller makes the credentials of a gRPC client.
 func Caller(conf *tls.Config) credentials.TransportCredentials {
 	return caller{credentials.NewTLS(conf)}
 }
 
-// Named makes those for servers whose certificates are for a name; "" is the address's host.
+// Named makes credentials for servers whose certificates are for a name; "" is the address's host.
 func Named(conf *tls.Config) func(serverName string) credentials.TransportCredentials {
 	return func(serverName string) credentials.TransportCredentials {
 		named := conf.Clone()
@@ -31,7 +31,7 @@ func Named(conf *tls.Config) func(serverName string) credentials.TransportCreden
 	}
 }
 
-// ClientHandshake is TLS's.
+// ClientHandshake does the TLS handshake.
 func (c caller) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	if err != nil {
@@ -40,14 +40,14 @@ func (c caller) ClientHandshake(ctx context.Context, authority string, raw net.C
 	return &explaining{conn}, info, nil
 }
 
-// Clone is another of the same.
+// Clone returns an equal value.
 func (c caller) Clone() credentials.TransportCredentials {
 	return caller{c.TransportCredentials.Clone()}
 }
 
 type explaining struct{ net.Conn }
 
-// Write gives the other side's reason when it fails because that has gone.
+// Write returns the other side's reason if it fails because that side has closed the connection.
 func (e *explaining) Write(b []byte) (int, error) {
 	n, err := e.Conn.Write(b)
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {

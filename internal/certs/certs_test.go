@@ -94,7 +94,7 @@ func TestServer(t *testing.T) {
 		same, err := b.meet(trust)
 		require.NoError(t, err)
 		require.Equal(t, first, same)
-		require.Contains(t, b.log.String(), "the new TLS files are not used")
+		require.Contains(t, b.log.String(), "load the new TLS files")
 
 		require.NoError(t, os.Remove(b.files.Key))
 		b.later()
@@ -107,7 +107,7 @@ func TestServer(t *testing.T) {
 		renewed, err := b.meet(trust)
 		require.NoError(t, err)
 		require.NotEqual(t, first, renewed)
-		require.Contains(t, b.log.String(), "the new TLS files are used")
+		require.Contains(t, b.log.String(), "loaded the new TLS files")
 	})
 	t.Run("wants a certificate by its authority, and takes a new authority", func(t *testing.T) {
 		t.Parallel()

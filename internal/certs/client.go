@@ -7,18 +7,17 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// ClientFiles are a caller's: the authorities that it trusts instead of the system's, and what
-// it shows of itself where that is asked for.
+// ClientFiles are a caller's files: the authorities that it trusts instead of the system's, and its client
+// certificate.
 type ClientFiles struct {
 	CA string
 	Pair
 }
 
-// clientFlags are what a caller's files are named where they are given.
+// clientFlags are the flags of a caller's files.
 type clientFlags struct{ ca, cert, key string }
 
-// Client makes the configuration of a caller. What it shows of itself is read anew for each
-// connection.
+// Client makes the configuration of a caller. It reads the client certificate again for each connection.
 func Client(files ClientFiles) (*tls.Config, error) {
 	return files.client(clientFlags{"--ca", "--client-cert", "--client-key"})
 }
@@ -44,17 +43,17 @@ func (files ClientFiles) client(named clientFlags) (*tls.Config, error) {
 	return c, nil
 }
 
-// Secure says whether an address is one of TLS.
+// Secure tells whether an address uses TLS.
 func Secure(address string) bool { return strings.HasPrefix(strings.ToLower(address), "https://") }
 
-// For is Client for a region's address: nil where that is plain HTTP, which files contradict.
+// For is Client for a region's address: nil for plain HTTP, which allows no files.
 func For(address string, files ClientFiles) (*tls.Config, error) {
 	if Secure(address) {
 		return Client(files)
 	}
 	if files != (ClientFiles{}) {
-		return nil, fleet.Errorf(fleet.Invalid, "certificates were given, and the address %.200q is not https://", address).At("tls").
+		return nil, fleet.Errorf(fleet.Invalid, "address %.200q must start with https:// if certificates are given", address).At("tls").
 			WithHint("give the address with https://, or leave out --ca, --client-cert and --client-key")
 	}
-	return nil, nil //nolint:nilnil // nil is what a plain connection has
+	return nil, nil //nolint:nilnil // nil means a plain connection
 }

@@ -1,5 +1,5 @@
-// Package certs makes the TLS configurations of both sides from files. A server's are read
-// again when they change, so that a certificate is renewed without a restart.
+// Package certs makes the TLS configurations of both sides from files. A server reads its files again when they
+// change, so a certificate is renewed without a restart.
 package certs
 
 import (
@@ -15,7 +15,7 @@ type Pair struct{ Cert, Key string }
 
 func (p Pair) check(certFlag, keyFlag string) error {
 	if (p.Cert == "") != (p.Key == "") {
-		return fleet.Errorf(fleet.Invalid, "%s and %s go together", certFlag, keyFlag).At("tls").WithHint("give both, or neither")
+		return fleet.Errorf(fleet.Invalid, "%s and %s are required together", certFlag, keyFlag).At("tls").WithHint("give both, or neither")
 	}
 	return nil
 }
@@ -24,7 +24,7 @@ func (p Pair) load() (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(p.Cert, p.Key)
 	if err != nil {
 		return nil, fleet.Errorf(fleet.Invalid, "read the certificate %s with the key %s: %w", p.Cert, p.Key, err).At("tls").
-			WithHint("both are files in PEM, and the key is the certificate's")
+			WithHint("give PEM files, with the key of that certificate")
 	}
 	return &pair, nil
 }

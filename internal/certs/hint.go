@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// cause is why a connection over TLS did not come about.
+// cause is why a TLS connection failed.
 type cause int
 
 const (
@@ -19,8 +19,7 @@ const (
 	expired
 )
 
-// what the text of an error says where no type does: of a message by the other side, or of gRPC,
-// which keeps only the text.
+// told identifies errors without a type: alerts of the other side, or errors of gRPC, which keeps only the text.
 var told = []struct {
 	text  string
 	cause cause
@@ -67,32 +66,32 @@ const hintExpired = "renew the certificate, and check the clocks of both machine
 
 var regionHints = map[cause]string{
 	authority:   "give the authority that signed the region's certificate: --ca FILE or HOLDFAST_CA",
-	plainServer: "that port does not speak TLS: use an http:// address, or start the server with --tls-cert and --tls-key",
-	clientCert:  "the region wants a client certificate by its --tls-client-ca: give --client-cert and --client-key",
-	tlsServer:   "that port speaks TLS: use an https:// address, and --ca FILE if its authority is not the system's",
+	plainServer: "that port does not use TLS: use an http:// address, or start the server with --tls-cert and --tls-key",
+	clientCert:  "the region requires a client certificate (--tls-client-ca): give --client-cert and --client-key",
+	tlsServer:   "that port uses TLS: use an https:// address, and --ca FILE if its authority is not the system's",
 	serverName:  "use an address that the certificate names, or renew it with this one",
 	expired:     hintExpired,
 }
 
 var peerHints = map[cause]string{
 	authority:   "give this node the authority that signed the peer's certificate: --ca FILE or HOLDFAST_CA",
-	plainServer: "the peer speaks in the clear: start it with --tls-cert and --tls-key as well",
-	clientCert:  "the peer wants a certificate by its --tls-client-ca: start this node with --client-cert and --client-key",
-	tlsServer:   "nobody answers there in the clear: if the peer speaks TLS, start this node with --tls-cert, --tls-key and --ca FILE as well",
-	serverName:  "the peer's certificate has to name the host of its --peer address: renew it with that host, or change --peer",
+	plainServer: "the peer does not use TLS: start it with --tls-cert and --tls-key as well",
+	clientCert:  "the peer requires a client certificate (--tls-client-ca): start this node with --client-cert and --client-key",
+	tlsServer:   "the peer does not answer without TLS: if it uses TLS, start this node with --tls-cert, --tls-key and --ca FILE as well",
+	serverName:  "the peer's certificate must name the host of its --peer address: renew it with that host, or change --peer",
 	expired:     hintExpired,
 }
 
 var executorHints = map[cause]string{
 	authority:   "start the region's servers with --ca FILE of the authority that signed the executor's certificate",
-	plainServer: "the executor speaks in the clear: give it its certificate, or register it without TLS",
-	clientCert:  "the executor wants a client certificate: start the region's servers with --client-cert and --client-key",
-	tlsServer:   "if the executor speaks TLS, its provider has to say so when it registers",
-	serverName:  "the executor's certificate has to name the host of its address, or the server name that its provider registers",
+	plainServer: "the executor does not use TLS: give it its certificate, or register it without TLS",
+	clientCert:  "the executor requires a client certificate: start the region's servers with --client-cert and --client-key",
+	tlsServer:   "if the executor uses TLS, its provider must register it with TLS",
+	serverName:  "the executor's certificate must name the host of its address, or the server name that its provider registers",
 	expired:     hintExpired,
 }
 
-// Hint says what to do about an error of a connection to the region, "" when TLS is not its cause.
+// Hint is the advice for an error of a connection to the region, "" if TLS is not its cause.
 func Hint(err error) string { return regionHints[causeOf(err)] }
 
 // PeerHint is Hint for a node's connection to its peer.

@@ -15,8 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/audit"
 )
 
-// toldCaller is what a listener learns of a caller that it refused, or that refused it, and what
-// to do about that.
+// toldCaller are the errors of refused handshakes, on either side, with a text and a hint.
 var toldCaller = []struct{ text, what, hint string }{
 	{"first record does not look like a TLS handshake", "it speaks in the clear", "the caller speaks in the clear: have it speak TLS"},
 	{"client sent an HTTP request to an HTTPS server", "it speaks in the clear", "the caller speaks in the clear: have it speak TLS"},
@@ -25,10 +24,10 @@ var toldCaller = []struct{ text, what, hint string }{
 	{"failed to verify certificate", "its certificate is not by this authority, or has expired", "the caller's certificate is not by --tls-client-ca, or has expired: give it another"},
 }
 
-// sayAgain is the least pause between two lines about the same mistake: callers try again often.
+// sayAgain is the shortest pause between two log lines about the same mistake: callers retry often.
 const sayAgain = time.Minute
 
-// listener is the TLS of a gRPC server, which by itself says nothing of who it refused.
+// listener is the TLS of a gRPC server, which by itself logs no refused caller.
 type listener struct {
 	credentials.TransportCredentials
 	door string
@@ -40,15 +39,15 @@ type listener struct {
 	said map[string]time.Time // by hint
 }
 
-// Listener makes a gRPC server's credentials. Callers that it refuses are logged, with what to
-// do, and told of each time; door says where.
+// Listener makes the credentials of a gRPC server. It logs callers that it refuses, with a hint, and calls told
+// for each; door names the listener.
 func Listener(conf *tls.Config, door string, now func() time.Time, log *slog.Logger, told func(audit.Refusal)) credentials.TransportCredentials {
 	return &listener{
 		TransportCredentials: credentials.NewTLS(conf), door: door, log: log, now: now, told: told, mu: &sync.Mutex{}, said: map[string]time.Time{},
 	}
 }
 
-// ServerHandshake tells of a caller that was refused.
+// ServerHandshake reports a refused caller.
 func (l *listener) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := l.TransportCredentials.ServerHandshake(c)
 	if err != nil {
@@ -57,14 +56,14 @@ func (l *listener) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, 
 	return secure, info, err
 }
 
-// Clone shares what was said.
+// Clone shares the record of log lines.
 func (l *listener) Clone() credentials.TransportCredentials {
 	other := *l
 	other.TransportCredentials = l.TransportCredentials.Clone()
 	return &other
 }
 
-// host is an address without its port, which is another with each call.
+// host is an address without its port, which differs with each call.
 func host(from string) string {
 	name, _, err := net.SplitHostPort(from)
 	if err != nil {
@@ -93,10 +92,10 @@ func (l *listener) tell(from net.Addr, err error) {
 	l.log.Debug("a connection ended before it was secure", "door", l.door, "from", from.String(), "err", err) // a probe of the port
 }
 
-// handshakeFailed is how net/http begins its line about a caller that it refused.
+// handshakeFailed is the start of net/http's line about a refused caller.
 const handshakeFailed = "http: TLS handshake error from "
 
-// ErrorLog is the log of an HTTP server, which says there who it refused.
+// ErrorLog is the log of an HTTP server, which reports refused callers there.
 func ErrorLog(door string, log *slog.Logger, told func(audit.Refusal)) *stdlog.Logger {
 	lines := slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	return stdlog.New(errorLog{lines.Writer(), door, told}, "", 0)

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// ServerFiles are a server's. The zero value is no TLS; with a ClientCA callers have to show
-// a certificate by it.
+// ServerFiles are a server's files. The zero value is no TLS; with a ClientCA callers need a certificate of
+// that authority.
 type ServerFiles struct {
 	Pair
 	ClientCA string
 }
 
-// On says whether the server speaks TLS.
+// On tells whether the server uses TLS.
 func (f ServerFiles) On() bool { return f != ServerFiles{} }
 
-// lookEvery is how often files are looked at, at most: handshakes may be many.
+// lookEvery is the shortest pause between two checks of the files: handshakes may be many.
 const lookEvery = time.Second
 
-// server keeps the newest files that were good.
+// server keeps the newest valid files.
 type server struct {
 	files ServerFiles
 	log   *slog.Logger
@@ -33,17 +33,17 @@ type server struct {
 	looked time.Time
 }
 
-// stamp tells one content of a file from another.
+// stamp distinguishes contents of a file.
 type stamp struct {
 	size int64
 	at   time.Time
 }
 
-// Server makes the configuration of a listener, nil without TLS. Files that cannot be read
-// now are an error; later ones leave the last good ones in use, and are logged.
+// Server makes the configuration of a listener, nil without TLS. Files that cannot be read now are an error;
+// after that, invalid files are logged and the last valid ones stay in use.
 func Server(files ServerFiles, now func() time.Time, log *slog.Logger) (*tls.Config, error) {
 	if !files.On() {
-		return nil, nil //nolint:nilnil // nil is what a listener without TLS has
+		return nil, nil //nolint:nilnil // nil means a listener without TLS
 	}
 	if err := files.check("--tls-cert", "--tls-key"); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (s *server) read() (*tls.Config, error) {
 	return c, nil
 }
 
-// current looks at the files before it gives the configuration of a connection.
+// current checks the files before it returns the configuration for a connection.
 func (s *server) current() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,8 +84,8 @@ func (s *server) current() *tls.Config {
 	return s.good
 }
 
-// look reads files that changed. A pair that is half replaced does not match: it is tried
-// again when the other half comes.
+// look reads files that changed. A pair that is half replaced does not match; look retries when the other half
+// has changed.
 func (s *server) look() {
 	seen := s.files.stamps()
 	if seen == s.seen {
@@ -94,11 +94,11 @@ func (s *server) look() {
 	s.seen = seen
 	fresh, err := s.read()
 	if err != nil {
-		s.log.Error("the new TLS files are not used", "cert", s.files.Cert, "error", err)
+		s.log.Error("load the new TLS files; the old ones stay in use", "cert", s.files.Cert, "error", err)
 		return
 	}
 	s.good = fresh
-	s.log.Info("the new TLS files are used", "cert", s.files.Cert)
+	s.log.Info("loaded the new TLS files", "cert", s.files.Cert)
 }
 
 func (f ServerFiles) stamps() [3]stamp {

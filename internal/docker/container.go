@@ -14,24 +14,24 @@ import (
 	"github.com/holdfast-io/holdfast/internal/node/replicas"
 )
 
-// The labels by which containers are found again.
+// The labels that identify containers.
 const (
 	labelReplica    = "holdfast.replica"
 	labelNode       = "holdfast.node"
 	labelDefinition = "holdfast.definition"
 	labelPorts      = "holdfast.ports"
 	labelGPUs       = "holdfast.gpus"
-	labelOutput     = "holdfast.output" // the offset of the first byte that it prints
-	labelBefore     = "holdfast.before" // of one that runs a command before the start
+	labelOutput     = "holdfast.output" // the offset of its first byte of output
+	labelBefore     = "holdfast.before" // of a container for a command before the start
 )
 
-// What an engine keeps of a container's output: bounded, and some of it when it rotates.
+// The limits of the output that an engine keeps of a container; rotation drops part of it.
 const (
 	logSize  = "4m"
 	logFiles = "2"
 )
 
-// create is the body of a container's creation, as far as it is used.
+// create is the body of a container's creation, the fields in use.
 type create struct {
 	Image        string              `json:"Image"`
 	Cmd          []string            `json:"Cmd,omitempty"`
@@ -75,7 +75,7 @@ func containerOf(l replicas.Launch) create {
 		ExposedPorts: map[string]struct{}{},
 		Labels: map[string]string{
 			labelReplica: string(l.ID), labelNode: string(l.Node), labelDefinition: string(l.Definition), labelPorts: portsText(l.Ports),
-			labelOutput: strconv.FormatInt(l.OutputFrom, 10), labelGPUs: "", labelBefore: "", // or they are the image's
+			labelOutput: strconv.FormatInt(l.OutputFrom, 10), labelGPUs: "", labelBefore: "", // else an image's labels would apply
 		},
 		HostConfig: hostConfig{
 			Binds: []string{l.Dir + ":" + replicas.ContainerDir}, PortBindings: map[string][]portBinding{},
@@ -107,7 +107,7 @@ func portsText(ports []fleet.ProcessPort) string {
 	return text
 }
 
-// listed is a line of the engine's list.
+// listed is a row of the engine's list.
 type listed struct {
 	ID     string            `json:"Id"`
 	Labels map[string]string `json:"Labels"`
@@ -118,14 +118,14 @@ func (l listed) replica() fleet.ReplicaID { return fleet.ReplicaID(l.Labels[labe
 
 func (l listed) before() bool { return l.Labels[labelBefore] != "" }
 
-// over says that it has ended, runs that it was started and has not.
+// over: it has ended. runs: it was started and has not ended.
 func (l listed) over() bool { return l.State == "exited" || l.State == "dead" }
 func (l listed) runs() bool { return !l.over() && l.State != "created" }
 
-// maxList bounds a list: a line of it holds a whole command, and all labels of an image.
+// maxList bounds a list: a row has a whole command, and all labels of an image.
 const maxList = 64 << 20
 
-// list gives the containers that have a label, ended ones too.
+// list gives the containers that have a label, also ended ones.
 func (e *engine) list(ctx context.Context, label, value string) ([]listed, error) {
 	filters, err := json.Marshal(map[string][]string{"label": {label + "=" + value}})
 	if err != nil {
@@ -137,7 +137,7 @@ func (e *engine) list(ctx context.Context, label, value string) ([]listed, error
 	}, &all)
 }
 
-// inspected is what the engine says of one container.
+// inspected is the engine's state of one container.
 type inspected struct {
 	ID    string `json:"Id"`
 	State struct {
@@ -155,10 +155,10 @@ type inspected struct {
 	HostConfig struct{ Memory int64 }
 }
 
-// exitKilled is the exit code of what was ended by SIGKILL: 128 and the signal's number.
+// exitKilled is the exit code after SIGKILL: 128 and the signal's number.
 const exitKilled = 137
 
-// perhapsOOM says that the kernel may have ended it for its memory, whatever the engine knows.
+// perhapsOOM tells whether the kernel may have ended it because of its memory, whatever the engine knows.
 func (c inspected) perhapsOOM() bool {
 	return !c.State.Running && c.State.ExitCode == exitKilled && c.HostConfig.Memory > 0
 }
@@ -173,10 +173,10 @@ func (e *engine) do(ctx context.Context, id, verb string, query url.Values) erro
 	return e.call(ctx, request{method: http.MethodPost, path: "/containers/" + id + "/" + verb, query: query, limit: doLimit}, nil)
 }
 
-// stopMargin is how much longer than a container's own time an engine may take to stop it.
+// stopMargin is how much longer than a container's stop time an engine may take to stop it.
 const stopMargin = 10 * time.Second
 
-// stop has the engine end a container politely, and by force after a time, in whole seconds.
+// stop makes the engine stop a container, by force after a time, in whole seconds.
 func (e *engine) stop(ctx context.Context, id string, within time.Duration) error {
 	seconds := int(math.Ceil(max(within, 0).Seconds()))
 	return e.call(ctx, request{
@@ -204,7 +204,7 @@ func (e *engine) create(ctx context.Context, name string, c create) (id string, 
 	return made.ID, err
 }
 
-// remove deletes a container, whatever it does, and its anonymous volumes.
+// remove deletes a container in any state, with its anonymous volumes.
 func (e *engine) remove(ctx context.Context, id string) error {
 	err := e.call(ctx, request{
 		method: http.MethodDelete, path: "/containers/" + id, query: url.Values{"force": {"1"}, "v": {"1"}}, limit: doLimit,

@@ -18,21 +18,20 @@ type Driver struct {
 	node   fleet.NodeName
 	engine *engine
 
-	dir     string // of the files that say how far output was read
+	dir     string // of the files with the position of output
 	reading sync.Mutex
 	tails   map[fleet.ReplicaID]*tail
-	kept    map[fleet.ReplicaID]savedTail // what the files say
+	kept    map[fleet.ReplicaID]savedTail // the content of the files
 
-	oomDelay time.Duration // how much later than an exit the engine may learn that it was for memory
+	oomDelay time.Duration // how much later than an exit the engine may learn that memory was the cause
 	now      func() time.Duration
 	stopping sync.Mutex
-	stops    map[string]time.Duration // when a container was first told to stop, by its id
+	stops    map[string]time.Duration // when a stop of a container was first requested, by its id
 }
 
 var _ replicas.Driver = (*Driver)(nil)
 
-// New makes a driver for the engine at host, which is "" for DefaultHost; dir is for what it remembers.
-// It speaks to nobody.
+// New makes a driver for the engine at host, "" for DefaultHost; dir is for its files. It makes no call.
 func New(node fleet.NodeName, host, dir string) (*Driver, error) {
 	if host == "" {
 		host = DefaultHost
@@ -44,7 +43,7 @@ func New(node fleet.NodeName, host, dir string) (*Driver, error) {
 	}, err
 }
 
-// Answers says whether the engine is there.
+// Answers returns an error if the engine does not answer.
 func (d *Driver) Answers(ctx context.Context) error {
 	_, err := d.engine.ping(ctx)
 	return err
@@ -84,7 +83,7 @@ func (d *Driver) List(ctx context.Context) ([]replicas.Found, error) {
 	return list, nil
 }
 
-// Look asks the engine for one.
+// Look asks the engine about one replica.
 func (d *Driver) Look(ctx context.Context, id fleet.ReplicaID) (replicas.Found, error) {
 	c, err := d.engine.inspect(ctx, nameOf(id))
 	if absent(err) {
@@ -93,7 +92,7 @@ func (d *Driver) Look(ctx context.Context, id fleet.ReplicaID) (replicas.Found, 
 	return replicas.Found{ID: id, Running: c.State.Running, PID: c.State.Pid}, err
 }
 
-// Prepare pulls the image if it is not there, and runs the commands before the start.
+// Prepare pulls the image if it is missing, and runs the commands before the start.
 func (d *Driver) Prepare(ctx context.Context, l replicas.Launch) error {
 	if err := d.engine.pull(ctx, l.Process.Image); err != nil {
 		return err
@@ -106,8 +105,8 @@ func (d *Driver) Prepare(ctx context.Context, l replicas.Launch) error {
 	return nil
 }
 
-// before runs one command in a container of its own, of which nothing is left unless it fails: then
-// its output is kept until the next one.
+// before runs one command in its own container, and removes that unless the command fails: then its output
+// stays until the next one.
 func (d *Driver) before(ctx context.Context, l replicas.Launch, i int, command []string) (err error) {
 	name := beforeOf(l.ID)
 	if err := d.engine.remove(ctx, name); err != nil {
@@ -143,7 +142,7 @@ func (d *Driver) before(ctx context.Context, l replicas.Launch, i int, command [
 	return err
 }
 
-// Start starts the container of a replica, which is made first unless it is there as it should be.
+// Start starts the container of a replica; it creates one unless a matching one exists.
 func (d *Driver) Start(ctx context.Context, l replicas.Launch) (replicas.Found, error) {
 	id, err := d.container(ctx, l)
 	if err != nil {
@@ -162,11 +161,11 @@ func (d *Driver) Start(ctx context.Context, l replicas.Launch) (replicas.Found, 
 // settle is how long a program without probes must live to count as running.
 const settle = 200 * time.Millisecond
 
-// settled looks whether what was started runs.
+// settled checks whether the started container runs.
 func (d *Driver) settled(ctx context.Context, l replicas.Launch) (replicas.Found, error) {
 	if l.Process.Health == nil || l.Process.Health.Type == fleet.HealthNone {
 		within, cancel := context.WithTimeout(ctx, settle)
-		_ = d.engine.wait(within, nameOf(l.ID)) // what became of it is looked at next
+		_ = d.engine.wait(within, nameOf(l.ID)) // its state is checked next
 		cancel()
 	}
 	found, err := d.Look(ctx, l.ID)
@@ -180,7 +179,7 @@ func (d *Driver) settled(ctx context.Context, l replicas.Launch) (replicas.Found
 	return found, &replicas.Failure{Reason: exit.Reason, Err: fleet.Errorf(fleet.ApplyFailed, "%s", exit.Message)}
 }
 
-// container gives the container of a launch: the one that is there, if it is the same.
+// container gives the container of a launch: the existing one, if it matches.
 func (d *Driver) container(ctx context.Context, l replicas.Launch) (string, error) {
 	want := containerOf(l)
 	has, err := d.engine.inspect(ctx, nameOf(l.ID))
@@ -202,16 +201,16 @@ func (d *Driver) container(ctx context.Context, l replicas.Launch) (string, erro
 	return id, notStarted(err)
 }
 
-// notStarted tells a replica that the engine cannot run from an engine that is away.
+// notStarted distinguishes a replica that the engine cannot run from an unreachable engine.
 func notStarted(err error) error {
-	switch fleet.KindOf(err) { //nolint:exhaustive // the engine's word on the replica; anything else may pass
+	switch fleet.KindOf(err) { //nolint:exhaustive // these are about the replica; a retry may fix others
 	case fleet.Invalid, fleet.NotFound:
 		return &replicas.Failure{Reason: fleet.ReasonNotStarted, Err: err}
 	}
 	return err
 }
 
-// Await waits with the engine.
+// Await waits through the engine.
 func (d *Driver) Await(ctx context.Context, id fleet.ReplicaID) (replicas.Exit, error) {
 	err := d.engine.wait(ctx, nameOf(id))
 	if absent(err) {
@@ -235,8 +234,8 @@ func (d *Driver) Await(ctx context.Context, id fleet.ReplicaID) (replicas.Exit, 
 	return replicas.Exit{Reason: fleet.ReasonExited, Message: fmt.Sprintf("it ended by itself: exit code %d", c.State.ExitCode)}, nil
 }
 
-// ended says how a container ended. An engine hears of an exit and of its cause, memory, on two ways: the
-// second may be the slower one.
+// ended gives how a container ended. An engine learns of an exit and of memory as its cause in two ways: the
+// second may be slower.
 func (d *Driver) ended(ctx context.Context, id fleet.ReplicaID) (inspected, error) {
 	late := time.After(d.oomDelay)
 	look := time.NewTicker(max(d.oomDelay/10, time.Millisecond))
@@ -256,8 +255,8 @@ func (d *Driver) ended(ctx context.Context, id fleet.ReplicaID) (inspected, erro
 	}
 }
 
-// Stop has the engine stop the replica's containers: politely, after its own time by force. One that is
-// only created may be about to start: the engine does not say that it runs before it does.
+// Stop makes the engine stop the replica's containers, by force after the stop time. A container that is only
+// created may be about to start: the engine reports it as running only afterwards.
 func (d *Driver) Stop(ctx context.Context, id fleet.ReplicaID) error {
 	all, err := d.engine.list(ctx, labelReplica, string(id))
 	if err != nil {
@@ -268,7 +267,7 @@ func (d *Driver) Stop(ctx context.Context, id fleet.ReplicaID) error {
 		switch {
 		case c.over():
 			d.hasStopped(c.ID)
-		case c.before(): // nobody waits for it any more
+		case c.before(): // no caller waits for it any more
 			errs = append(errs, d.engine.remove(ctx, c.ID))
 		default:
 			errs = append(errs, d.stop(ctx, c.ID))
@@ -277,13 +276,13 @@ func (d *Driver) Stop(ctx context.Context, id fleet.ReplicaID) error {
 	return errors.Join(errs...)
 }
 
-// stop gives a container its own time since it was first told to stop, however often its engine was away
-// meanwhile; asked again after that, it ends it by force.
+// stop gives a container its stop time since the first request, however often the engine was unreachable; the
+// next request after it ends the container by force.
 func (d *Driver) stop(ctx context.Context, id string) error {
 	c, err := d.engine.inspect(ctx, id)
 	if err == nil {
 		began, limit := d.toldToStop(id), time.Duration(c.Config.StopTimeout)*time.Second
-		if left := limit - (d.now() - began); left > 0 || limit == 0 || !c.State.Running { // what does not run is not killed
+		if left := limit - (d.now() - began); left > 0 || limit == 0 || !c.State.Running { // do not kill what does not run
 			err = d.engine.stop(ctx, id, left)
 		} else {
 			err = d.engine.kill(ctx, id)
@@ -296,14 +295,14 @@ func (d *Driver) stop(ctx context.Context, id string) error {
 	return nil
 }
 
-// hasStopped has the next stop of a container, which may be started again, begin anew.
+// hasStopped resets the stop time of a container, which may be started again.
 func (d *Driver) hasStopped(id string) {
 	d.stopping.Lock()
 	defer d.stopping.Unlock()
 	delete(d.stops, id)
 }
 
-// toldToStop says when a container was first told to.
+// toldToStop is when a stop of a container was first requested.
 func (d *Driver) toldToStop(id string) time.Duration {
 	d.stopping.Lock()
 	defer d.stopping.Unlock()

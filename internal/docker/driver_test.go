@@ -87,7 +87,7 @@ func TestVersion(t *testing.T) {
 			f.oldest, f.newest = c.oldest, c.newest
 			_, err := d.List(t.Context())
 			if c.spoken == (apiVersion{}) {
-				require.ErrorContains(t, err, "1.41 or a newer one")
+				require.ErrorContains(t, err, "1.41 or newer is required")
 				require.Equal(t, fleet.Unavailable, fleet.KindOf(d.Answers(t.Context())))
 				return
 			}

@@ -17,14 +17,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// DefaultHost is where an engine listens unless it is told otherwise.
+// DefaultHost is the default address of an engine.
 const DefaultHost = "unix:///var/run/docker.sock"
 
-// maxAnswer bounds what is read of one answer that is not output, unless it is said.
+// maxAnswer bounds an answer that is not output, unless a request sets another limit.
 const maxAnswer = 4 << 20
 
-// How long an engine may take for a call: for one that reads, one that has it do something, and one
-// that reads output. A wait and the pull of an image have no such time.
+// The time limits of calls: of reads, of actions, and of reads of output. A wait and the pull of an image have
+// none of these.
 const (
 	readLimit   = 10 * time.Second
 	doLimit     = time.Minute
@@ -35,17 +35,17 @@ const (
 // engine calls the Engine API.
 type engine struct {
 	http  *http.Client
-	limit time.Duration // of calls that name none
+	limit time.Duration // of calls without their own
 
 	mu      sync.Mutex
-	version apiVersion // that was agreed on, zero before
+	version apiVersion // the negotiated version, zero before
 }
 
-// newEngine speaks to a unix socket; other ways to an engine have no owner on this machine.
+// newEngine uses a unix socket; an engine elsewhere does not run on this machine.
 func newEngine(host string) (*engine, error) {
 	path, unix := strings.CutPrefix(host, "unix://")
 	if !unix || path == "" {
-		return nil, fleet.Errorf(fleet.Invalid, "%.80q is not the address of an engine on this machine", host).
+		return nil, fleet.Errorf(fleet.Invalid, "invalid engine address %.80q: want a unix socket of this machine", host).
 			At("docker").WithHint("for example " + DefaultHost)
 	}
 	dialer := &net.Dialer{}
@@ -54,8 +54,8 @@ func newEngine(host string) (*engine, error) {
 	}}}, nil
 }
 
-// request is one call; body is sent as JSON. Limit is the engine's own unless it is said, and so is most,
-// the bytes that are read of the answer.
+// request is one call; body is sent as JSON. A zero limit is the engine's; most is the limit of the answer in
+// bytes, with a default too.
 type request struct {
 	method, path string
 	query        url.Values
@@ -64,7 +64,7 @@ type request struct {
 	most         int64
 }
 
-// open makes a call and gives its answer; an answer that is no success is an error of its kind.
+// open makes a call and gives its answer; an unsuccessful answer is an error of its kind.
 func (e *engine) open(ctx context.Context, r request) (io.ReadCloser, error) {
 	version, err := e.agreed(ctx)
 	if err != nil {
@@ -81,14 +81,14 @@ func (e *engine) open(ctx context.Context, r request) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// send makes one request, whatever the answer. An engine that is away is unavailable, as a region
-// is not that does not answer: that has a word of its own.
+// send makes one request, and accepts any answer. An unreachable engine is unavailable, unlike a region that
+// does not answer, which has its own kind.
 func (e *engine) send(ctx context.Context, r request) (*http.Response, error) {
 	var body io.Reader = http.NoBody
 	if r.body != nil {
 		raw, err := json.Marshal(r.body)
 		if err != nil {
-			return nil, fleet.Errorf(fleet.Internal, "encode what the engine is asked: %w", err)
+			return nil, fleet.Errorf(fleet.Internal, "encode the request to the engine: %w", err)
 		}
 		body = bytes.NewReader(raw)
 	}
@@ -100,7 +100,7 @@ func (e *engine) send(ctx context.Context, r request) (*http.Response, error) {
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := e.http.Do(req)
 	if failed := (*url.Error)(nil); errors.As(err, &failed) {
-		err = failed.Err // what was asked says nothing to people
+		err = failed.Err // the URL is of no use to people
 	}
 	if err != nil {
 		return nil, fleet.Errorf(fleet.Unavailable, "reach the engine: %w", err)
@@ -108,7 +108,7 @@ func (e *engine) send(ctx context.Context, r request) (*http.Response, error) {
 	return resp, nil
 }
 
-// call makes a call and reads its answer into something, unless that is nil.
+// call makes a call and decodes its answer, unless into is nil.
 func (e *engine) call(ctx context.Context, r request, into any) error {
 	ctx, cancel := limited(ctx, cmp.Or(r.limit, e.limit))
 	defer cancel()
@@ -133,12 +133,12 @@ func limited(ctx context.Context, limit time.Duration) (context.Context, context
 	return context.WithTimeoutCause(ctx, limit, fleet.Errorf(fleet.Unavailable, "the engine took longer than %s", limit))
 }
 
-// refusal is what the engine says of its own; its messages hold no output of programs.
+// refusal makes an error of the engine's message; its messages contain no output of programs.
 func (e *engine) refusal(resp *http.Response) error {
 	var said struct {
 		Message string `json:"message"`
 	}
-	_ = json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&said) // its status says enough
+	_ = json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&said) // the status is enough
 	kind := fleet.Unavailable
 	switch resp.StatusCode {
 	case http.StatusNotFound:
@@ -147,7 +147,7 @@ func (e *engine) refusal(resp *http.Response) error {
 		kind = fleet.Conflict
 	case http.StatusBadRequest:
 		kind = fleet.Invalid
-		if strings.Contains(said.Message, "client version") { // it is another engine than the one that was asked
+		if strings.Contains(said.Message, "client version") { // the engine was replaced by another one
 			kind = fleet.Unavailable
 			e.agree(apiVersion{})
 		}
@@ -155,5 +155,5 @@ func (e *engine) refusal(resp *http.Response) error {
 	return fleet.Errorf(kind, "the engine answered %d: %.300s", resp.StatusCode, said.Message)
 }
 
-// absent says that what was asked about is not there.
+// absent tells whether the object of a call was not found.
 func absent(err error) bool { return fleet.KindOf(err) == fleet.NotFound }

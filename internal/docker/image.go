@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/node/replicas"
 )
 
-// pull has an image there; one that is there already is not asked for again.
+// pull makes sure that an image is present; it does not pull a present one again.
 func (e *engine) pull(ctx context.Context, image string) error {
 	err := e.call(ctx, request{method: http.MethodGet, path: "/images/" + image + "/json"}, nil)
 	if !absent(err) {
@@ -24,7 +24,7 @@ func (e *engine) pull(ctx context.Context, image string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silent := time.AfterFunc(pullSilence, func() {
-		cancel(fleet.Errorf(fleet.Unavailable, "the engine said nothing of the image for %s", pullSilence))
+		cancel(fleet.Errorf(fleet.Unavailable, "pull the image: no progress for %s", pullSilence))
 	})
 	defer silent.Stop()
 	body, err := e.open(ctx, request{method: http.MethodPost, path: "/images/create", query: url.Values{"fromImage": {name}, "tag": {tag}}})
@@ -35,10 +35,10 @@ func (e *engine) pull(ctx context.Context, image string) error {
 	return progress(body, func() { silent.Reset(pullSilence) })
 }
 
-// pullSilence is how long an engine may say nothing of an image that it pulls.
+// pullSilence is how long an engine may report no progress of a pull.
 const pullSilence = 5 * time.Minute
 
-// progress reads a pull to its end: the engine answers 200 first, and says later that it failed.
+// progress reads a pull to its end: the engine answers 200 first, and reports a failure later.
 func progress(body io.Reader, moved func()) error {
 	lines := json.NewDecoder(body)
 	for {
@@ -70,8 +70,8 @@ func noImage(err error) error {
 	return err
 }
 
-// reference splits an image's name from its tag or digest. A colon before the last slash is that of
-// a registry's port.
+// reference splits an image's name from its tag or digest. A colon before the last slash belongs to the port of
+// a registry.
 func reference(image string) (name, tag string) {
 	if name, digest, ok := strings.Cut(image, "@"); ok {
 		return name, digest

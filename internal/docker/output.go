@@ -16,14 +16,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/guardian"
 )
 
-// maxRead bounds what one request for output gives, maxFrame one piece that the engine sends.
+// maxRead bounds the output of one request, maxFrame one piece from the engine.
 const (
 	maxRead  = 256 << 10
 	maxFrame = 1 << 20
 )
 
-// Output reads what a replica printed from an offset on. Of one that has no container yet, it is what
-// its last command before the start printed, if that failed.
+// Output reads a replica's output from an offset. For a replica without a container it is the output of its
+// last command before the start, if that failed.
 func (d *Driver) Output(ctx context.Context, id fleet.ReplicaID, from int64) (guardian.Output, error) {
 	none := guardian.Output{Offset: from, Next: from}
 	c, err := d.engine.inspect(ctx, nameOf(id))
@@ -53,7 +53,7 @@ func (d *Driver) Output(ctx context.Context, id fleet.ReplicaID, from int64) (gu
 	}
 	err = d.engine.readInto(ctx, t, from)
 	switch {
-	case errors.Is(err, errCut) && t.cuts < maxCuts: // it may have been at something else
+	case errors.Is(err, errCut) && t.cuts < maxCuts: // it may have been busy
 		t.cuts, t.gap = t.cuts+1, gap
 		return none, fleet.Errorf(fleet.Unavailable, "%w what it kept", err)
 	case err != nil && !errors.Is(err, errCut):
@@ -61,7 +61,7 @@ func (d *Driver) Output(ctx context.Context, id fleet.ReplicaID, from int64) (gu
 		return none, err
 	}
 	if t.quiet = !t.holds(from); t.quiet {
-		t.last = newest // what does not belong to what is new is not read for again
+		t.last = newest // pieces before it are not read again
 	} else {
 		t.cuts = 0
 	}
@@ -71,11 +71,12 @@ func (d *Driver) Output(ctx context.Context, id fleet.ReplicaID, from int64) (gu
 	return t.output(from), nil
 }
 
-// maxCuts is how often in a row an engine may say that it cannot read what it kept before that is believed.
+// maxCuts is how often in a row an engine may report that it cannot read its output before the driver believes
+// it.
 const maxCuts = 5
 
-// newest is the time of the last piece alone, which costs an engine little: where it is the one that was
-// read last, there is no more. Pieces of the same time wait for another, or for the end.
+// newest reads only the time of the last piece, which costs an engine little: if that piece was read last,
+// there is no more. Further pieces of the same time are read with the next one, or at the end.
 func (e *engine) newest(ctx context.Context, t *tail) (time.Time, error) {
 	ctx, cancel := limited(ctx, outputLimit)
 	defer cancel()
@@ -88,13 +89,13 @@ func (e *engine) newest(ctx context.Context, t *tail) (time.Time, error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		return t.last, nil
-	case errors.Is(err, errCut): // reading all says more
+	case errors.Is(err, errCut): // reading everything gives more details
 		return time.Time{}, nil
 	}
 	return at, err
 }
 
-// readInto reads on from the mark of a tail.
+// readInto continues from the mark of a tail.
 func (e *engine) readInto(ctx context.Context, t *tail, from int64) error {
 	ctx, cancel := limited(ctx, outputLimit)
 	defer cancel()
@@ -123,14 +124,14 @@ func pad(nanoseconds int) string {
 	return strings.Repeat("0", 9-len(digits)) + digits
 }
 
-// errCut is the engine's own word in the stream that it cannot read what it kept.
-var errCut = errors.New("the engine cannot read on")
+// errCut: the engine reported in the stream that it cannot read its output.
+var errCut = errors.New("the engine cannot read further")
 
-// engineErrors is the stream of a piece that the engine says of itself.
+// engineErrors is the stream of the engine's own messages.
 const engineErrors = 3
 
-// frame reads one piece of the engine's stream: a header of 8 bytes that begins with the stream and ends in
-// the length, the time and a space, and what was printed.
+// frame reads one piece of the engine's stream: a header of 8 bytes, with the stream first and the length last;
+// then the time, a space, and the output.
 func frame(body io.Reader) (at time.Time, text []byte, err error) {
 	header := make([]byte, 8)
 	if _, err := io.ReadFull(body, header); err != nil {
@@ -141,7 +142,7 @@ func frame(body io.Reader) (at time.Time, text []byte, err error) {
 	}
 	size := binary.BigEndian.Uint32(header[4:])
 	if size > maxFrame {
-		return at, nil, fleet.Errorf(fleet.Unavailable, "a piece of output of %d bytes", size)
+		return at, nil, fleet.Errorf(fleet.Unavailable, "read the engine's output: a piece has %d bytes", size)
 	}
 	raw := make([]byte, size)
 	if _, err := io.ReadFull(body, raw); err != nil {
@@ -152,7 +153,7 @@ func frame(body io.Reader) (at time.Time, text []byte, err error) {
 	}
 	stamp, text, _ := bytes.Cut(raw, []byte(" "))
 	if at, err = time.Parse(time.RFC3339Nano, string(stamp)); err != nil {
-		return at, nil, fleet.Errorf(fleet.Unavailable, "a piece of output without its time")
+		return at, nil, fleet.Errorf(fleet.Unavailable, "read the engine's output: a piece has no time")
 	}
 	return at, text, nil
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/holdfast-io/holdfast/internal/guardian"
 )
 
-// mark is a place between two pieces of a container's output: its offset, the latest time of the pieces
-// before it, how many of those have that time, and how many came after the first of these with an earlier
-// one. Engines give all parts of a long line the time of the first, whatever the other output of the program
-// said meanwhile, and those from API version 1.43 on give all that lies behind the first piece of a time.
+// mark is a place between two pieces of a container's output: its offset, the latest time of the pieces before
+// it, how many of those have that time, and how many came after the first of these with an earlier time.
+// Engines give all parts of a long line the time of its first part, whatever else the program printed in
+// between; from API version 1.43 on they return everything after the first piece of a given time.
 type mark struct {
 	Offset int64     `json:"offset"`
 	At     time.Time `json:"at"`
@@ -26,7 +26,7 @@ type mark struct {
 	Late   int       `json:"late,omitempty"`
 }
 
-// next is the mark behind one more piece.
+// next is the mark after one more piece.
 func (m mark) next(offset int64, at time.Time) mark {
 	switch {
 	case at.After(m.At):
@@ -44,20 +44,20 @@ func (m mark) next(offset int64, at time.Time) mark {
 type tail struct {
 	container string
 	base      int64 // the offset of the container's first byte
-	// marks begin with the last one that is not behind what is asked for, which is kept in a file: what
-	// lies before it was taken in for good.
+	// marks start with the last one at or before the requested offset, which is stored in a file: everything
+	// before it was sent for good.
 	marks []mark
 	// data is what was read from start on.
 	data  []byte
 	start int64
-	// gap says that output was rotated away before data; nobody knows how much.
+	// gap: output of unknown length was rotated away before data.
 	gap bool
-	// quiet says that there was nothing more when it was last read, last the time of the piece that was the
-	// last one then, ended the start of a program that has ended and of which that is so.
+	// quiet: the last read found nothing more. last is the time of the last piece then, ended the start time of a
+	// program that has ended and has no more output.
 	quiet bool
 	last  time.Time
 	ended string
-	// cuts counts how often in a row the engine could not read what it kept.
+	// cuts counts how often in a row the engine could not read its output.
 	cuts int
 }
 
@@ -78,7 +78,7 @@ func (d *Driver) tailOf(id fleet.ReplicaID, c inspected, from int64) (*tail, err
 	switch {
 	case !has || t.container != c.ID:
 		t = d.beginTail(id, c, from)
-	case t.marks[0].Offset > from: // it is asked for again
+	case t.marks[0].Offset > from: // it is requested again
 		t = newTail(c.ID, t.base)
 	}
 	d.tails[id] = t
@@ -92,12 +92,12 @@ func (d *Driver) tailOf(id fleet.ReplicaID, c inspected, from int64) (*tail, err
 	return t, nil
 }
 
-// beginTail begins with a container. One that an earlier agent read goes on from the mark in its file. One
-// that nobody has read yet begins where the one before it was left, whatever that printed after this one was
-// made. Where the file is garbled, it is read from the offset that it was made for.
+// beginTail starts with a container. One that an earlier agent read continues from the mark in its file. One
+// that was never read starts at the offset where the one before it ended, whatever that printed after this one
+// was created. If the file is damaged, it is read from the offset in its label.
 func (d *Driver) beginTail(id fleet.ReplicaID, c inspected, from int64) *tail {
 	saved, err := d.savedTail(id)
-	made, _ := strconv.ParseInt(c.Config.Labels[labelOutput], 10, 64) // 0 as for one that has no label
+	made, _ := strconv.ParseInt(c.Config.Labels[labelOutput], 10, 64) // 0 without a label
 	switch {
 	case err == nil && saved.Container == c.ID:
 		t := newTail(c.ID, max(saved.Base, made))
@@ -111,7 +111,7 @@ func (d *Driver) beginTail(id fleet.ReplicaID, c inspected, from int64) *tail {
 	return newTail(c.ID, made)
 }
 
-// trim forgets what was taken in.
+// trim drops what was sent.
 func (t *tail) trim(from int64) {
 	at := 0
 	for at+1 < len(t.marks) && t.marks[at+1].Offset <= from {
@@ -124,7 +124,7 @@ func (t *tail) trim(from int64) {
 	}
 }
 
-// holds says that there is something of an offset.
+// holds tells whether data has something of an offset.
 func (t *tail) holds(from int64) bool { return t.data != nil && from >= t.start }
 
 func (t *tail) output(from int64) guardian.Output {
@@ -139,9 +139,9 @@ func (t *tail) output(from int64) guardian.Output {
 	return out
 }
 
-// read takes whole pieces until there is enough from an offset on. The first are those up to the mark,
-// which the engine gives again. Where they are missing it has rotated them away, and perhaps more: the
-// count goes on from what was asked for.
+// read reads whole pieces until there is enough from an offset on. The first are those up to the mark, which
+// the engine returns again. If they are missing the engine has rotated them away, and perhaps more: the count
+// continues from the requested offset.
 func (t *tail) read(body io.Reader, from int64) error {
 	last := t.marks[0]
 	again := last
@@ -155,7 +155,7 @@ func (t *tail) read(body io.Reader, from int64) error {
 			return nil
 		}
 		if errors.Is(err, io.EOF) {
-			if last.Offset < from { // an earlier agent read more than there is
+			if last.Offset < from { // an earlier agent read more than exists
 				t.gap, last.Offset = true, from
 				t.marks = []mark{last}
 			}
@@ -196,7 +196,7 @@ func (d *Driver) savedTail(id fleet.ReplicaID) (s savedTail, err error) {
 	return s, err
 }
 
-// saveTail replaces the file at once. One that a power cut garbles is none.
+// saveTail replaces the file atomically. A file that a power cut damaged is ignored.
 func (d *Driver) saveTail(id fleet.ReplicaID, s savedTail) error {
 	raw, err := json.Marshal(s)
 	if err == nil {
@@ -209,19 +209,19 @@ func (d *Driver) saveTail(id fleet.ReplicaID, s savedTail) error {
 		err = os.Rename(d.tailFile(id)+".new", d.tailFile(id))
 	}
 	if err != nil {
-		return fleet.Errorf(fleet.Unavailable, "keep how far output was read: %w", err)
+		return fleet.Errorf(fleet.Unavailable, "store the position of output: %w", err)
 	}
 	return nil
 }
 
-// forget drops what is known of a replica's output.
+// forget drops the state of a replica's output.
 func (d *Driver) forget(id fleet.ReplicaID) error {
 	d.reading.Lock()
 	defer d.reading.Unlock()
 	delete(d.tails, id)
 	delete(d.kept, id)
 	if err := os.Remove(d.tailFile(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fleet.Errorf(fleet.Unavailable, "forget how far output was read: %w", err)
+		return fleet.Errorf(fleet.Unavailable, "remove the position of output: %w", err)
 	}
 	return nil
 }

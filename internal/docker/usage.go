@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/node/replicas"
 )
 
-// stats are what the engine measures, as far as it is used.
+// stats are the engine's measurements, the fields in use.
 type stats struct {
 	CPU struct {
 		Usage struct {
@@ -26,7 +26,7 @@ type stats struct {
 	} `json:"memory_stats"`
 }
 
-// Usage asks for the figures of each container that runs.
+// Usage reads the measurements of each running container.
 func (d *Driver) Usage(ctx context.Context) (map[fleet.ReplicaID]replicas.Usage, error) {
 	all, err := d.engine.list(ctx, labelNode, string(d.node))
 	if err != nil {
@@ -43,13 +43,13 @@ func (d *Driver) Usage(ctx context.Context) (map[fleet.ReplicaID]replicas.Usage,
 			method: http.MethodGet, path: "/containers/" + c.ID + "/stats", query: url.Values{"stream": {"0"}, "one-shot": {"1"}},
 		}, &s)
 		switch {
-		case absent(err), errors.Is(err, io.EOF): // it has just ended, or the engine has not measured it yet and says nothing
+		case absent(err), errors.Is(err, io.EOF): // it has just ended, or the engine has no measurement yet and sends nothing
 			continue
 		case err != nil:
 			errs = append(errs, err)
 			continue
 		}
-		// What files keep in memory is given back when it is needed.
+		// Memory of cached files is freed when it is needed.
 		used[c.replica()] = replicas.Usage{CPU: float64(s.CPU.Usage.Total) / 1e9, Memory: max(s.Memory.Usage-s.Memory.Stats.InactiveFile, 0)}
 	}
 	return used, errors.Join(errs...)

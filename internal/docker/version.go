@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// apiVersion is one of the Engine API: 1.44.
+// apiVersion is a version of the Engine API, for example 1.44.
 type apiVersion struct{ major, minor int }
 
-// The versions that are spoken: of engines from 2020 on, of which those of today refuse the oldest.
+// The supported versions: of engines from 2020 on; today's engines refuse the oldest.
 var oldest, newest = apiVersion{1, 41}, apiVersion{1, 52}
 
 func (v apiVersion) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
@@ -31,13 +31,13 @@ func parseVersion(text string) (apiVersion, error) {
 	v.major, errs[0] = strconv.Atoi(major)
 	v.minor, errs[1] = strconv.Atoi(minor)
 	if errs[0] != nil || errs[1] != nil {
-		return v, fleet.Errorf(fleet.Unavailable, "%.20q is no version of the Engine API", text)
+		return v, fleet.Errorf(fleet.Unavailable, "invalid version %.20q of the Engine API", text)
 	}
 	return v, nil
 }
 
-// agreed is the newest version that both sides speak. The engine says its own to whoever asks without
-// one, and refuses every call of a version that it does not speak.
+// agreed is the newest version that both sides support. The engine reports its own in calls without a version,
+// and refuses every call of a version that it does not support.
 func (e *engine) agreed(ctx context.Context) (apiVersion, error) {
 	e.mu.Lock()
 	v := e.version
@@ -48,7 +48,7 @@ func (e *engine) agreed(ctx context.Context) (apiVersion, error) {
 	return e.ping(ctx)
 }
 
-// ping asks the engine whether it is there, and for its version.
+// ping checks that the engine answers, and reads its version.
 func (e *engine) ping(ctx context.Context) (apiVersion, error) {
 	ctx, cancel := limited(ctx, e.limit)
 	defer cancel()
@@ -67,7 +67,7 @@ func (e *engine) ping(ctx context.Context) (apiVersion, error) {
 		return v, err
 	}
 	if v.compare(oldest) < 0 {
-		return v, fleet.Errorf(fleet.Unavailable, "the engine speaks version %s of its API, needed is %s or a newer one", v, oldest)
+		return v, fleet.Errorf(fleet.Unavailable, "the engine has version %s of its API; %s or newer is required", v, oldest)
 	}
 	if v.compare(newest) > 0 {
 		v = newest

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm rings at an instant of SinceBoot; a Go timer would sleep through a suspend.
+// alarm fires at an instant of SinceBoot; a Go timer would not count a suspend.
 type alarm struct {
 	file *os.File
 	fd   int // of file; File.Fd would make it blocking
@@ -38,12 +38,12 @@ func (a *alarm) ring() {
 		}
 		select {
 		case a.rang <- struct{}{}:
-		default: // one is waiting there
+		default: // one is queued already
 		}
 	}
 }
 
-// set replaces what was set before; an instant that has passed rings at once.
+// set replaces the earlier instant; one that has passed fires at once.
 func (a *alarm) set(at time.Duration) error {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(1, int64(at)))} // 0 would disarm it
 	if err := unix.TimerfdSettime(a.fd, unix.TFD_TIMER_ABSTIME, &spec, nil); err != nil {

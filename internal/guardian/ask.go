@@ -24,7 +24,7 @@ func ask(ctx context.Context, dir string, req request) (answer response, err err
 		return response{}, fmt.Errorf("reach guardian: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // ends what waits below
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // ends the calls below
 	defer stop()
 	if err := json.NewEncoder(conn).Encode(req); err != nil {
 		return response{}, fmt.Errorf("ask guardian: %w", err)

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Await returns when the guardian of a name has ended, however it did, and at once where there is
-// none; Status says what became of its command. It is told by the kernel and polls nothing.
+// Await returns when the guardian of a name has ended, in any way, and at once without one; Status has the
+// result of its command. The kernel reports the end: nothing is polled.
 func (r *Runtime) Await(ctx context.Context, name fleet.InstanceName) error {
 	dir, err := r.dir(name)
 	if err != nil {
@@ -20,7 +20,7 @@ func (r *Runtime) Await(ctx context.Context, name fleet.InstanceName) error {
 		return err
 	}
 	if boot, err := bootID(); err != nil || st.BootID != boot {
-		return err // pids of another boot mean nothing
+		return err // pids of another boot are void
 	}
 	guardian, err := st.Guardian.open()
 	if errors.Is(err, errGone) {
@@ -35,5 +35,5 @@ func (r *Runtime) Await(ctx context.Context, name fleet.InstanceName) error {
 	return nil
 }
 
-// BootID names this boot of the machine: SinceBoot counts within it.
+// BootID is the id of this boot of the machine, within which SinceBoot counts.
 func BootID() (string, error) { return bootID() }

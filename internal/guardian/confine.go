@@ -13,11 +13,11 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Confinement keeps commands from what is not theirs. The zero one runs them as the guardian's user.
+// Confinement isolates commands from the rest of the machine. The zero value runs them as the guardian's user.
 type Confinement struct {
 	// UID is the user and the only group of the commands; 0 is the guardian's own.
 	UID int `json:"uid,omitempty"`
-	// Hide is a directory above the working directory, of which they see nothing else.
+	// Hide is a directory above the working directory; the commands see only the working directory of it.
 	Hide string `json:"hide,omitempty"`
 }
 
@@ -28,12 +28,12 @@ func (c Confinement) validate(dir string) error {
 		return nil
 	}
 	if below, err := filepath.Rel(c.Hide, dir); !filepath.IsAbs(c.Hide) || err != nil || !filepath.IsLocal(below) || below == "." {
-		return fleet.Errorf(fleet.Invalid, "the working directory is not below what is hidden").At("/hide")
+		return fleet.Errorf(fleet.Invalid, "the working directory is not below the hidden directory").At("/hide")
 	}
 	return nil
 }
 
-// credential is nil where the commands run as the guardian's user. The kernel clears a parent-death signal when a
+// credential is nil if the commands run as the guardian's user. The kernel clears a parent-death signal when a
 // process changes its user; syscall.ForkExec sets it after that.
 func (c Confinement) credential() *syscall.Credential {
 	if !c.on() {
@@ -42,10 +42,10 @@ func (c Confinement) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(c.UID), Gid: uint32(c.UID)} //nolint:gosec // positive, and below 2^32
 }
 
-// enter confines the calling thread and what it forks: no program gains privileges, and of what is hidden only the
-// working directory is left, in a mount namespace of their own. The thread must be locked, and end with its
-// goroutine. Directories above that other users cannot pass are hidden too, so the working directory and the config
-// in it are reached by their paths wherever the node's data lies.
+// enter confines the calling thread and its children: no program gains privileges, and only the working
+// directory of Hide stays visible, in a mount namespace of their own. The thread must be locked, and end with
+// its goroutine. enter also hides directories above that other users cannot pass, so the paths of the working
+// directory and of its config work wherever the node's data is.
 func (c Confinement) enter(dir string) error {
 	if !c.on() {
 		return nil
@@ -56,15 +56,15 @@ func (c Confinement) enter(dir string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)
 	}
-	// What the machine mounts later is seen, nothing of this is seen outside.
+	// Later mounts of the machine stay visible here; mounts made here are not visible outside.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("separate the mounts: %w", err)
 	}
 	return showOnly(c.Hide, dir)
 }
 
-// showOnly covers a directory and puts the one below it that stays back in its place. It is opened first, in the new
-// namespace: the kernel binds nothing of another.
+// showOnly covers a directory and binds the one below it, dir, back into its place. It opens dir first, in the
+// new namespace, because the kernel binds nothing from another one.
 func showOnly(hide, dir string) error {
 	cover, err := closedTo(hide)
 	if err != nil {
@@ -92,8 +92,8 @@ func showOnly(hide, dir string) error {
 	return nil
 }
 
-// closedTo is the first directory on the way to one, itself included, that other users cannot pass; itself if there
-// is none.
+// closedTo is the first directory on the path, dir included, that other users cannot pass; dir if there is
+// none.
 func closedTo(dir string) (string, error) {
 	first := dir
 	for at := dir; at != "/"; at = filepath.Dir(at) {
@@ -108,9 +108,9 @@ func closedTo(dir string) (string, error) {
 	return first, nil
 }
 
-// Probe says why commands cannot be confined on this machine, nil when they can: it confines a thread of this
-// process, which then reads a file of dir as the user, and may not read one of what is hidden. Nothing else should
-// run as that user.
+// Probe returns why commands cannot be confined on this machine, nil if they can. It confines a thread of this
+// process, which must then be able to read file in dir as the user, but not secret. Nothing else should run as
+// that user.
 func Probe(c Confinement, dir, file, secret string) error {
 	done := make(chan error, 1)
 	go func() {
@@ -124,7 +124,7 @@ func (c Confinement) probe(dir, file, secret string) error {
 	if err := c.enter(dir); err != nil {
 		return err
 	}
-	// By hand, for this thread alone.
+	// With raw system calls, for this thread alone.
 	for _, call := range []struct {
 		number  uintptr
 		a, b, c uintptr
@@ -141,7 +141,7 @@ func (c Confinement) probe(dir, file, secret string) error {
 		return fmt.Errorf("as user %d: %w", c.UID, err)
 	}
 	if _, err := os.ReadFile(secret); err == nil { //nolint:gosec // the caller's
-		return errors.New("what is hidden can be read")
+		return errors.New("hidden files can be read")
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 )
 
-// Enforce kills, whatever became of the guardians, what still runs when the lease is about to
-// end: see decide.LeaseEnd. It returns when the context ends.
+// Enforce kills, whatever happened to the guardians, what still runs when the lease is about to end: see
+// decide.LeaseEnd. It returns when the context ends.
 func (r *Runtime) Enforce(ctx context.Context) (err error) {
 	alarm, err := newAlarm()
 	if err != nil {
@@ -34,10 +34,10 @@ func (r *Runtime) Enforce(ctx context.Context) (err error) {
 	}
 }
 
-// checkEvery is how soon the agent sees that the file was spoilt.
+// checkEvery is how soon the agent notices a damaged lease file.
 const checkEvery = time.Second
 
-// enforce does what is due and says when to look again.
+// enforce does what is due and returns when to check again.
 func (r *Runtime) enforce() time.Duration {
 	r.enforcing.mu.Lock()
 	defer r.enforcing.mu.Unlock()
@@ -54,28 +54,28 @@ func (r *Runtime) enforce() time.Duration {
 	}
 	switch {
 	case err != nil:
-		r.log().Error("lease not enforced, trying again", "err", err)
+		r.log().Error("enforce the lease, retrying", "err", err)
 		return SinceBoot() + checkEvery/10
-	case !clean: // at once, and seldom when something hangs in the kernel
+	case !clean: // at once, but rarely if a process hangs in the kernel
 		return SinceBoot() + min(time.Duration(r.enforcing.passes)*again/4, checkEvery)
 	}
 	return decide.NoDeadline // nothing runs, and nothing starts before the next Lease
 }
 
-// ward is an instance of which something may run.
+// ward is an instance that may have running processes.
 type ward struct {
 	dir   string
 	state state
 }
 
-// endAll kills everything of all guardians, those first, and is clean when nothing was left.
-// It reads the process table once for all of them: time is short.
+// endAll kills all guardians and then their processes; clean means that nothing was left. It reads the process
+// table once for all of them: time is short.
 func (r *Runtime) endAll() (clean bool, err error) {
 	wards, err := r.wards()
 	if len(wards) == 0 {
 		return err == nil, err
 	}
-	errs := []error{err} // one that cannot be read must not save the others
+	errs := []error{err} // an instance that cannot be read must not save the others
 	table, err := processes()
 	if err != nil {
 		return false, errors.Join(append(errs, err)...)
@@ -83,7 +83,7 @@ func (r *Runtime) endAll() (clean bool, err error) {
 	killed, err := killBelongings(table, wards)
 	if errs = append(errs, err); killed > 0 {
 		if r.enforcing.passes++; r.enforcing.passes == 1 {
-			r.log().Warn("the lease ends: killed what its guardians did not stop", "instances", len(wards), "processes", killed)
+			r.log().Warn("the lease ends; killed processes that guardians did not stop", "instances", len(wards), "processes", killed)
 		}
 		return false, errors.Join(errs...)
 	}
@@ -115,8 +115,8 @@ func (r *Runtime) wards() ([]ward, error) {
 	return wards, errors.Join(errs...)
 }
 
-// killBelongings kills the guardians and all below them, which is quick, and then looks for
-// what dead ones left, which means to read environments.
+// killBelongings kills the guardians and all below them, which is fast, and then searches for what dead
+// guardians left, by reading environments.
 func killBelongings(table []entry, wards []ward) (killed int, err error) {
 	guardians := make(map[process]bool, len(wards))
 	states := make([]state, len(wards))
@@ -144,7 +144,7 @@ func killBelongings(table []entry, wards []ward) (killed int, err error) {
 	return len(found) + len(left), errors.Join(errs...)
 }
 
-// end writes down that nothing is left, unless somebody else is at it.
+// end records that nothing is left, unless another process has the lock.
 func (w ward) end() error {
 	lock, err := takeLock(w.dir)
 	if errors.Is(err, errTaken) || errors.Is(err, fs.ErrNotExist) {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// execute runs the command of the spec with nothing but what the spec says.
+// execute runs the command with only what the spec gives it.
 func (s *supervisor) execute() (started process, err error) {
 	env := s.launch.environment(s.state.Cookie)
 	command := s.launch.command(s.step)
@@ -25,7 +25,7 @@ func (s *supervisor) execute() (started process, err error) {
 		return process{}, fmt.Errorf("open standard input: %w", err)
 	}
 	defer func() { err = errors.Join(err, null.Close()) }()
-	if s.launch.on() { // /dev/stdout and /dev/stderr are opened anew by some
+	if s.launch.on() { // some programs open /dev/stdout and /dev/stderr again
 		if err := unix.Fchown(int(s.output.in.Fd()), s.launch.UID, s.launch.UID); err != nil {
 			return process{}, fmt.Errorf("hand over the output: %w", err)
 		}
@@ -41,8 +41,7 @@ func (s *supervisor) execute() (started process, err error) {
 	return started, nil
 }
 
-// explain finds out whether the program or the working directory is what is missing; the
-// kernel's answer is the same.
+// explain finds out whether the program or the working directory is missing; the kernel's error is the same.
 func (s *supervisor) explain(program string, err error) error {
 	if info, dirErr := os.Stat(s.launch.Dir); dirErr != nil || !info.IsDir() {
 		return fmt.Errorf("working directory %s: %w", s.launch.Dir, err)
@@ -50,7 +49,7 @@ func (s *supervisor) explain(program string, err error) error {
 	return fmt.Errorf("execute %s: %w", program, err)
 }
 
-// findProgram looks along the command's own PATH, not the guardian's.
+// findProgram searches the command's own PATH, not the guardian's.
 func findProgram(name, path string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil

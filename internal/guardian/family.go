@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// family is all that runs below this process: the command, the leader of its own group,
-// and every descendant of it. The process is a child subreaper, so orphans stay in it.
+// family is all that runs below this process: the command, which leads its own group, and all its descendants.
+// The process is a child subreaper, so orphans stay in the family.
 type family struct {
 	jobs chan job
-	// changed has an item when the leader ended or the last process of the family did.
+	// changed has an item when the leader or the last process of the family ended.
 	changed chan struct{}
-	// cgroup is the directory in which leaders start, "" for the guardian's own.
+	// cgroup is the directory of the cgroup for leaders, "" for the guardian's own.
 	cgroup   string
 	confined Confinement
 
@@ -75,8 +75,8 @@ func (f *family) start(argv0 string, argv []string, attr *syscall.ProcAttr) (pro
 	return e.process, err
 }
 
-// fork is one thread for the life of the guardian: the parent-death signal is sent when the
-// thread that forked ends, not when the process does. What confines the commands is of this thread too.
+// fork is one thread for the life of the guardian: the parent-death signal is sent when the thread that forked
+// ends, not when the process does. The confinement of commands belongs to this thread too.
 func (f *family) fork(dir string, entered chan<- error) {
 	runtime.LockOSThread()
 	err := f.confined.enter(dir)
@@ -96,8 +96,8 @@ func (f *family) fork(dir string, entered chan<- error) {
 	}
 }
 
-// reap collects children as they end. It only looks before it holds the lock: with the
-// lock held, a child cannot be collected, and so its pid is safe to signal.
+// reap collects children as they end. Before it takes the lock it only checks: while another holds the lock, no
+// child can be collected, so its pid is safe to signal.
 func (f *family) reap() {
 	for {
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT|unix.WALL, nil)
@@ -115,7 +115,7 @@ func (f *family) reap() {
 	}
 }
 
-// collect says whether something changed that the supervisor waits for.
+// collect tells whether there is a change that the supervisor waits for.
 func (f *family) collect() bool {
 	changed := false
 	for {
@@ -137,11 +137,11 @@ func (f *family) collect() bool {
 func (f *family) notify() {
 	select {
 	case f.changed <- struct{}{}:
-	default: // one is waiting there
+	default: // one is queued already
 	}
 }
 
-// exitSuccess is how a command ends that did what it was to do.
+// exitSuccess is the exit of a command that succeeded.
 const exitSuccess = "exit code 0"
 
 func describe(status unix.WaitStatus) string {
@@ -169,7 +169,7 @@ func (f *family) empty() bool {
 	return f.none
 }
 
-// signalLeader reaches the command alone: its children may not handle the signal.
+// signalLeader signals the command alone: its children may not handle the signal.
 func (f *family) signalLeader(sig unix.Signal) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -182,7 +182,7 @@ func (f *family) signalLeader(sig unix.Signal) error {
 	return nil
 }
 
-// signalAll reaches the group at once, and one by one whoever left it.
+// signalAll signals the group at once, and then each process that left it.
 func (f *family) signalAll(sig unix.Signal) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

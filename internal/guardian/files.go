@@ -17,34 +17,34 @@ const (
 	specFile   = "spec.json"
 	stateFile  = "state.json"
 	socketFile = "guardian.sock"
-	logFile    = "guardian.log" // what the guardian itself has to say, from its last start on
+	logFile    = "guardian.log" // the guardian's own log, since its last start
 )
 
-// process names a process for ever within one boot: a pid alone may be used again.
+// process identifies a process within one boot: a pid alone may be used again.
 type process struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since boot, field 22 of /proc/PID/stat
 }
 
-// state is the content of state.json: enough to find everything that a guardian started
-// after it was killed.
+// state is the content of state.json: enough to find everything that a guardian started after the guardian was
+// killed.
 type state struct {
 	BootID   string  `json:"bootId"`
 	Cookie   string  `json:"cookie"`
 	Guardian process `json:"guardian"`
-	// From is the start of the first guardian since the instance was last stopped cleanly:
-	// nothing older belongs to it.
+	// From is the start of the first guardian since the instance was last stopped cleanly: nothing older belongs
+	// to the instance.
 	From uint64 `json:"from"`
 	// Command is the last process started, the leader of its group; Session its session.
 	Command process `json:"command"`
 	Session int     `json:"session"`
-	// Stopped says that nothing was left when this was written.
+	// Stopped is set if nothing was left when this was written.
 	Stopped bool   `json:"stopped"`
 	Status  Status `json:"status"`
 }
 
-// readState gives the zero state when there is none. One that cannot be parsed (a power cut
-// may do that) still says what can be known: the cookie, and that something may be left.
+// readState gives the zero state without a file. For a file that cannot be parsed (after a power cut) it gives
+// what is still known: the cookie, and that something may be left.
 func readState(dir string) (state, error) {
 	var st state
 	err := readJSON(filepath.Join(dir, stateFile), &st)
@@ -59,8 +59,7 @@ func readState(dir string) (state, error) {
 	return state{BootID: boot, Cookie: cookie}, errors.Join(bootErr, cookieErr)
 }
 
-// cookieOf names a run directory on this machine in a way that survives the loss of every
-// file in it.
+// cookieOf identifies a run directory on this machine, even after the loss of every file in it.
 func cookieOf(dir string) (string, error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(dir, &stat); err != nil {
@@ -69,7 +68,7 @@ func cookieOf(dir string) (string, error) {
 	return fmt.Sprintf("%x-%x", stat.Dev, stat.Ino), nil
 }
 
-var errGarbled = errors.New("not the expected JSON")
+var errGarbled = errors.New("invalid JSON")
 
 func readJSON(path string, into any) error {
 	data, err := os.ReadFile(path) //nolint:gosec // a path below the runtime's root
@@ -82,8 +81,8 @@ func readJSON(path string, into any) error {
 	return nil
 }
 
-// writeJSON replaces a file in one step. Only one process writes a run directory (the
-// holder of its lock), so a fixed temporary name is enough.
+// writeJSON replaces a file atomically. Only the holder of the lock writes a run directory, so a fixed
+// temporary name is enough.
 func writeJSON(path string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// enforcing is the agent's half of keeping the deadline.
+// enforcing is the agent's part in enforcing the deadline.
 type enforcing struct {
-	// mu is held while the lease is written and while what runs without one is killed, so
-	// that nothing which a new lease allowed is killed for the old one.
+	// mu is held while the lease is written and while processes without a lease are killed, so that nothing is
+	// killed for the old lease that the new one allows.
 	mu   sync.Mutex
 	boot string
 	last *Lease // as this Runtime wrote it
-	// passes counts those that found something since the lease was written.
+	// passes counts the passes that found something since the lease was written.
 	passes int
 	once   sync.Once
 	news   chan struct{} // has an item when the lease was written
@@ -31,7 +31,7 @@ func (e *enforcing) changed() chan struct{} {
 	return e.news
 }
 
-// lease reads what is written; mu is held.
+// lease reads the current lease; mu is held.
 func (r *Runtime) lease() (Lease, error) {
 	boot, err := r.bootID()
 	if err != nil {
@@ -51,11 +51,10 @@ func (r *Runtime) bootID() (string, error) {
 	return r.enforcing.boot, nil
 }
 
-// Lease says until when all guardians may run; before the first call after a boot nothing may
-// be started. A renewal is one small write, which guardians read when they would have to stop.
-// A deadline that is nearer than the last one, and the first of this Runtime, are told to each
-// guardian before Lease returns; one that does not answer within a second is left to Enforce.
-// The deadline outlives the agent: until its first call the last one's is in force.
+// Lease sets until when all guardians may run; before the first call after a boot nothing may start. A renewal
+// is one small write, which guardians read when they would have to stop. Lease sends an earlier deadline, and
+// the first one of this Runtime, to each guardian before it returns; a guardian that does not answer within a
+// second is left to Enforce. The deadline outlives the agent: it is valid until the next agent's first call.
 func (r *Runtime) Lease(ctx context.Context, l Lease) error {
 	if err := l.validate(); err != nil {
 		return err
@@ -82,19 +81,18 @@ func (r *Runtime) writeLease(l Lease) (nearer bool, err error) {
 	e.last, e.passes = &l, 0
 	select {
 	case e.changed() <- struct{}{}:
-	default: // one is waiting there
+	default: // one is queued already
 	}
 	return nearer, nil
 }
 
-// tellLimit bounds how long guardians that hang keep a Lease waiting; tellers how many are
-// told at once.
+// tellLimit bounds how long hung guardians delay Lease; tellers is how many are called at once.
 const (
 	tellLimit = time.Second
 	tellers   = 64
 )
 
-// tellAll makes every guardian look. It fails only when it cannot know whom to tell.
+// tellAll makes every guardian check the lease. It fails only if it cannot list them.
 func (r *Runtime) tellAll(ctx context.Context) error {
 	names, err := r.Names()
 	if err != nil {
@@ -107,7 +105,7 @@ func (r *Runtime) tellAll(ctx context.Context) error {
 	for _, name := range names {
 		group.Go(func() error {
 			r.tell(ctx, filepath.Join(r.Root, string(name)))
-			return nil // what cannot be told has ended, or is ended by Enforce
+			return nil // a guardian that cannot be reached has ended, or Enforce ends it
 		})
 	}
 	return group.Wait()
@@ -119,11 +117,11 @@ func (r *Runtime) tell(ctx context.Context, dir string) {
 		_, err = ask(ctx, dir, request{Op: opLease})
 	}
 	if err != nil {
-		r.log().Warn("guardian not told of the lease", "dir", dir, "err", err)
+		r.log().Warn("send the lease to a guardian", "dir", dir, "err", err)
 	}
 }
 
-// mayStart refuses what would have to be stopped at once.
+// mayStart refuses an instance that would have to stop at once.
 func (r *Runtime) mayStart(spec Spec) error {
 	r.enforcing.mu.Lock()
 	defer r.enforcing.mu.Unlock()
@@ -135,5 +133,5 @@ func (r *Runtime) mayStart(spec Spec) error {
 }
 
 func errLeaseEnded() error {
-	return fleet.Errorf(fleet.Stale, "the node's right to run instances has ended").WithHint("it starts them when it has the lease again")
+	return fleet.Errorf(fleet.Stale, "the node's right to run instances has ended").WithHint("the node starts them when it has the lease again")
 }

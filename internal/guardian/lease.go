@@ -17,41 +17,41 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// leaseFile lies in the root; the dot keeps it apart from the directories of instances.
+// leaseFile is in the root; the dot keeps it apart from the directories of instances.
 const leaseFile = "node.lease"
 
-// lookEvery is how often a guardian reads the lease though nothing is due: it sleeps over
-// renewals, and is told of a deadline that was drawn nearer. What this finds is a file that
-// was spoilt, and what an agent that was killed could not tell.
+// lookEvery is how often a guardian reads the lease though nothing is due: it does not wake for renewals, and
+// the agent reports an earlier deadline. This finds a damaged file, and a change that a killed agent could not
+// report.
 const lookEvery = 30 * time.Second
 
-// Lease is the right of a node to run what its guardians guard.
+// Lease is a node's right to run the commands of its guardians.
 type Lease struct {
 	// Deadline is an instant of SinceBoot, decide.NoDeadline for none.
 	Deadline time.Duration
 	// TTL is how far a renewal moves the deadline; it bounds how early a stop begins.
 	TTL time.Duration
-	// Patient leaves a graceful stop as long as can be: the node takes the deadline off when it is
-	// isolated, so one that comes near says that its agent is only just back.
+	// Patient delays a graceful stop as long as possible: the node removes the deadline when it is isolated, so a
+	// near deadline means that its agent has just restarted.
 	Patient bool
 }
 
-// NoDeadline lets instances run until they are told otherwise.
+// NoDeadline lets instances run until a later lease ends them.
 func NoDeadline() Lease { return Lease{Deadline: decide.NoDeadline} }
 
-// SinceBoot reads CLOCK_BOOTTIME, the clock of deadlines: it counts suspend and is the same
-// for every process of a boot.
+// SinceBoot reads CLOCK_BOOTTIME, the clock of deadlines: it counts suspend and is the same for every process
+// of a boot.
 func SinceBoot() time.Duration {
 	var at unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &at); err != nil {
-		return math.MaxInt64 - 1 // documented to be impossible; every deadline has passed then
+		return math.MaxInt64 - 1 // documented as impossible; every deadline has passed then
 	}
 	return time.Duration(at.Nano())
 }
 
 func (l Lease) validate() error {
 	if l.Deadline < 0 || l.TTL < 0 || l.TTL == 0 && l.Deadline != decide.NoDeadline {
-		return fleet.Errorf(fleet.Invalid, "a deadline is after the boot and has a TTL")
+		return fleet.Errorf(fleet.Invalid, "invalid lease: want a deadline after the boot, and a TTL")
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (l Lease) end(grace time.Duration) decide.LeaseEnd {
 	return end
 }
 
-// errNoRight says that there is no lease of this boot, or that what stands there is none.
+// errNoRight: there is no valid lease of this boot.
 var errNoRight = errors.New("no lease")
 
 const (
@@ -75,7 +75,7 @@ const (
 	patient = "patient"
 )
 
-// encode gives one line of leaseSize bytes that ends in the checksum of the rest.
+// encode gives one line of leaseSize bytes, which ends in the checksum of the rest.
 func (l Lease) encode(boot string) []byte {
 	temper := hurried
 	if l.Patient {
@@ -96,15 +96,15 @@ func parseLease(line []byte, boot string) (Lease, error) {
 	case string(l.encode(of)) != string(line) || l.validate() != nil:
 		return Lease{}, fmt.Errorf("%w: garbled", errNoRight)
 	case of != boot:
-		return Lease{}, fmt.Errorf("%w: of another boot", errNoRight)
+		return Lease{}, fmt.Errorf("%w: lease of another boot", errNoRight)
 	}
 	return l, nil
 }
 
-// readLease gives errNoRight where there is no valid lease of this boot; any other error says
-// nothing about the lease.
+// readLease returns errNoRight without a valid lease of this boot; any other error means nothing about the
+// lease.
 func readLease(root, boot string) (l Lease, err error) {
-	for range 3 { // a read beside a write may see half of it, once
+	for range 3 { // a read during a write may get half of it, once
 		var line []byte
 		if line, err = readWhole(filepath.Join(root, leaseFile)); err != nil {
 			return Lease{}, err
@@ -119,7 +119,7 @@ func readLease(root, boot string) (l Lease, err error) {
 func readWhole(path string) (line []byte, err error) {
 	file, err := os.Open(path) //nolint:gosec // in the runtime's root
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: no file", errNoRight)
+		return nil, fmt.Errorf("%w: lease file not found", errNoRight)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open lease: %w", err)
@@ -133,8 +133,8 @@ func readWhole(path string) (line []byte, err error) {
 	return line[:n], nil
 }
 
-// writeLease overwrites the line in one system call, which a kill does not cut. The first one
-// is renamed into place. Nothing is synced: a lease means nothing after the next boot.
+// writeLease overwrites the line in one system call, which a kill does not cut. The first one is renamed into
+// place. Nothing is synced: a lease is void after the next boot.
 func writeLease(root, boot string, l Lease) (err error) {
 	path := filepath.Join(root, leaseFile)
 	file, err := os.OpenFile(path, os.O_WRONLY, 0) //nolint:gosec // in the runtime's root

@@ -10,12 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sweepLimit is how long killed processes may take to go, which is long only for one that
-// hangs in the kernel.
+// sweepLimit is how long killed processes may take to end; only one that hangs in the kernel takes long.
 const sweepLimit = 10 * time.Second
 
-// sweep kills what a dead guardian left behind and returns when it is gone. The caller
-// holds the lock, so nobody adds to it.
+// sweep kills what a dead guardian left and returns when it is gone. The caller holds the lock, so no process
+// adds to it.
 func sweep(ctx context.Context, st state) error {
 	boot, err := bootID()
 	if err != nil {
@@ -41,8 +40,8 @@ func sweep(ctx context.Context, st state) error {
 	}
 }
 
-// leftovers are the processes of dead guardians: see the package comment. Each environment
-// is read once, however many guardians are asked about.
+// leftovers are the processes of dead guardians: see the package comment. Each environment is read once for all
+// guardians.
 func leftovers(table []entry, states ...state) []entry {
 	var roots []int
 	var left []entry
@@ -56,11 +55,11 @@ func leftovers(table []entry, states ...state) []entry {
 	return append(left, descendants(table, roots...)...)
 }
 
-// lost is what is known of the processes that dead guardians may have left.
+// lost identifies the processes that dead guardians may have left.
 type lost struct {
 	commands map[process]bool
-	groups   map[int]state    // by a number that can still mean the command's group
-	cookies  map[string]state // by what its processes carry
+	groups   map[int]state    // by a number that can still be the command's group
+	cookies  map[string]state // by the value that its processes carry
 	oldest   uint64
 }
 
@@ -74,7 +73,7 @@ func remains(table []entry, states []state) lost {
 	}
 	for _, st := range states {
 		l.commands[st.Command], l.oldest = true, min(l.oldest, st.From)
-		if st.Cookie != "" { // else everything that carries none were its
+		if st.Cookie != "" { // else every process without a value would match
 			l.cookies[st.Cookie] = st
 		}
 		if st.groupLives(starts) {
@@ -86,7 +85,7 @@ func remains(table []entry, states []state) lost {
 
 func (l lost) include(e entry) bool {
 	if e.Start < l.oldest {
-		return false // too old to be one; spares reading every environment of the machine
+		return false // too old; this avoids reading every environment of the machine
 	}
 	if st, ok := l.groups[e.Group]; ok && e.Session == st.Session && e.Start >= st.From || l.commands[e.process] {
 		return true
@@ -95,9 +94,8 @@ func (l lost) include(e entry) bool {
 	return ok && e.Start >= st.From
 }
 
-// groupLives says whether the number of the command's group can still mean that group. The
-// kernel gives no pid away that is a living group's number, so a newer process of that pid
-// proves that the group is gone.
+// groupLives tells whether the number of the command's group can still be that group. The kernel reuses no pid
+// that is the number of a living group, so a newer process of that pid proves that the group is gone.
 func (st state) groupLives(starts map[int]uint64) bool {
 	start, taken := starts[st.Command.PID]
 	return st.Command.PID > 0 && (!taken || start == st.Command.Start)

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errTaken says that another process holds the lock of a run directory.
+// errTaken: another process holds the lock of a run directory.
 var errTaken = errors.New("the lock is held")
 
-// takeLock locks a run directory until the file, and every copy of it in a child, is
-// closed. It gives errTaken when it is held and fs.ErrNotExist without such a directory.
+// takeLock locks a run directory until the file, and every copy of it in a child, is closed. It returns
+// errTaken if another process holds the lock, and fs.ErrNotExist without such a directory.
 func takeLock(dir string) (*os.File, error) {
 	path := filepath.Join(dir, lockFile)
 	for {
@@ -35,8 +35,8 @@ func takeLock(dir string) (*os.File, error) {
 	}
 }
 
-// lockOpened locks an open lock file, which may be locked by this very description already.
-// It is not current when the directory was removed meanwhile: that lock guards nothing.
+// lockOpened locks an open lock file, which this description may have locked already. current is false if the
+// directory was removed in between: that lock protects nothing.
 func lockOpened(file *os.File, path string) (current bool, err error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK}
 	err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &lock)
@@ -69,7 +69,7 @@ func unlock(file *os.File) error {
 	return nil
 }
 
-// lockHeld asks without taking, so that looking never makes a start fail.
+// lockHeld checks without taking, so that a check never makes a start fail.
 func lockHeld(dir string) (bool, error) {
 	file, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR, 0) //nolint:gosec // below the runtime's root
 	if errors.Is(err, fs.ErrNotExist) {

@@ -38,8 +38,8 @@ type options struct {
 	lifetimePID int
 }
 
-// Main is the whole life of a guardian process: `guardian --dir DIR [--lifetime-pid N]`.
-// It gives the process's exit code.
+// Main is the whole life of a guardian process: `guardian --dir DIR [--lifetime-pid N]`. It returns the exit
+// code of the process.
 func Main(ctx context.Context, args []string) int {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: fleet.LogDetail}))
 	var opts options
@@ -52,8 +52,8 @@ func Main(ctx context.Context, args []string) int {
 		log.Error("usage: guardian --dir DIR [--lifetime-pid N], DIR absolute")
 		return ExitUsage
 	}
-	// A handler, and not to ignore them: a command inherits what is ignored, also what the
-	// agent's parent ignored (nohup), and could then not be signalled on a change.
+	// A handler, instead of ignoring them: a command inherits ignored signals, also those that the agent's parent
+	// ignored (nohup), and could then not be signalled on a change.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGQUIT)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -70,7 +70,7 @@ func Main(ctx context.Context, args []string) int {
 	return ExitFailed
 }
 
-// guard holds the lock from before it looks at anything until nothing is left.
+// guard holds the lock from before its first check until nothing is left.
 func guard(ctx context.Context, opts options, log *slog.Logger) error {
 	if err := keepToSelf(); err != nil {
 		return err
@@ -95,8 +95,8 @@ func guard(ctx context.Context, opts options, log *slog.Logger) error {
 	return s.guard(ctx)
 }
 
-// keepToSelf makes the command inherit no descriptor but its own three: not the lock, and
-// nothing that the agent was given by whoever started it.
+// keepToSelf makes the command inherit only its own three descriptors: not the lock, and none that the agent
+// inherited.
 func keepToSelf() error {
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -122,7 +122,7 @@ func (o options) lock() (*os.File, error) {
 	return file, err
 }
 
-// prepare reads what is asked for and makes sure that nothing of an earlier guardian runs.
+// prepare reads the spec and makes sure that nothing of an earlier guardian runs.
 func prepare(ctx context.Context, dir string, log *slog.Logger) (*supervisor, error) {
 	s := &supervisor{dir: dir, log: log, now: time.Now, calls: make(chan call), ended: make(chan struct{})}
 	if err := readJSON(filepath.Join(dir, specFile), &s.launch); err != nil {
@@ -152,7 +152,7 @@ func prepare(ctx context.Context, dir string, log *slog.Logger) (*supervisor, er
 	return s, err
 }
 
-// succeed makes this process the guardian, while what the last one left is still on record.
+// succeed records this process as the guardian, while the leftovers of the last one are still on record.
 func (st state) succeed(dir string) (state, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -183,13 +183,13 @@ func within(ctx context.Context, pid int, log *slog.Logger) (context.Context, co
 	go func() {
 		defer cancel()
 		if err := h.wait(ctx); err != nil && ctx.Err() == nil {
-			log.Error("stopping, the process to live with cannot be watched", "err", err)
+			log.Error("stopping: watch the process to live with", "err", err)
 		}
 	}()
 	return ctx, cancel, nil
 }
 
-// readiness is the pipe on which the agent waits for the outcome of a start.
+// readiness is the pipe on which the agent waits for the result of a start.
 type readiness struct{ pipe *os.File }
 
 func (o options) ready() *readiness {
@@ -199,7 +199,7 @@ func (o options) ready() *readiness {
 	return &readiness{pipe: os.NewFile(uintptr(o.readyFD), "ready")}
 }
 
-// say answers once. An agent that has gone meanwhile is no failure: the next one asks.
+// say answers once. If the agent has ended, that is no error: the next agent asks.
 func (r *readiness) say(answer response) error {
 	if r.pipe == nil {
 		return nil

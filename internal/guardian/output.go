@@ -15,14 +15,14 @@ import (
 
 const (
 	outputPrefix, outputSuffix = "output.", ".log"
-	outputLink                 = "output.log" // to the segment that is being written
+	outputLink                 = "output.log" // to the current segment
 	outputSegments             = 2
 	defaultOutputLimit         = 1 << 20
 	drainLimit                 = time.Second
 )
 
-// segment is one file of output. Its name carries the logical offset of its first byte, so
-// that readers need no second file that could disagree with it.
+// segment is one file of output. Its name has the logical offset of its first byte, so that readers need no
+// second file that could disagree with it.
 type segment struct {
 	path string
 	base int64
@@ -55,7 +55,7 @@ func segments(dir string) ([]segment, error) {
 	return found, nil
 }
 
-// output takes what a command and its children print and keeps the last of it.
+// output stores the newest output of a command and its children.
 type output struct {
 	dir   string
 	limit int64 // of one segment
@@ -66,11 +66,11 @@ type output struct {
 	in      *os.File // what the command writes to; stays open over restarts
 	out     *os.File
 	dropped int64 // bytes that could not be written
-	err     error // the last failure to write
+	err     error // the last error of a write
 	done    chan struct{}
 }
 
-// openOutput goes on behind what a directory keeps, or at an offset where it keeps nothing.
+// openOutput continues the output in a directory, or starts at an offset in an empty one.
 func openOutput(dir string, limit, from int64) (*output, error) {
 	o := &output{dir: dir, limit: limit, base: max(from, 0), done: make(chan struct{})}
 	if o.limit <= 0 {
@@ -86,7 +86,7 @@ func openOutput(dir string, limit, from int64) (*output, error) {
 	if err := o.open(); err != nil {
 		return nil, err
 	}
-	// Not os.Pipe: the command must get a blocking end, and only ours is polled.
+	// Not os.Pipe: the command must get a blocking end, and only the guardian's is polled.
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("make output pipe: %w", err)
@@ -99,8 +99,7 @@ func openOutput(dir string, limit, from int64) (*output, error) {
 	return o, nil
 }
 
-// copy never stops reading before the end: output that cannot be kept is dropped, since a
-// full disk must not block the command.
+// copy reads until the end: it drops output that it cannot store, since a full disk must not block the command.
 func (o *output) copy() {
 	defer close(o.done)
 	buf := make([]byte, 32<<10)
@@ -134,7 +133,7 @@ func (o *output) write(data []byte) error {
 	return nil
 }
 
-// rotate begins the next segment and removes the oldest ones.
+// rotate starts the next segment and removes the oldest ones.
 func (o *output) rotate() error {
 	last := *o
 	o.base, o.size = o.base+o.size, 0
@@ -148,11 +147,11 @@ func (o *output) rotate() error {
 	for i := 0; i < len(found)-outputSegments; i++ {
 		errs = append(errs, os.Remove(found[i].path))
 	}
-	o.err = errors.Join(append(errs, o.err)...) // nothing is lost by these
+	o.err = errors.Join(append(errs, o.err)...) // these lose no output
 	return nil
 }
 
-// open opens the segment at base and points the link for people at it.
+// open opens the segment at base and sets the link for people to it.
 func (o *output) open() error {
 	name := fmt.Sprintf("%s%020d%s", outputPrefix, o.base, outputSuffix)
 	file, err := os.OpenFile(filepath.Join(o.dir, name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600) //nolint:gosec // below the runtime's root
@@ -170,8 +169,8 @@ func (o *output) open() error {
 	return nil
 }
 
-// close keeps what is still in the pipe. Everything that wrote to it is dead; the deadline
-// is for a copy of it that was passed to a process outside of the family.
+// close stores what is still in the pipe. Everything that wrote to it is dead; the deadline is for a copy that
+// was passed to a process outside of the family.
 func (o *output) close(now time.Time) error {
 	errs := []error{o.in.Close(), o.out.SetReadDeadline(now.Add(drainLimit))}
 	<-o.done

@@ -10,21 +10,21 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// maxRead bounds what one ReadOutput gives.
+// maxRead bounds the result of one ReadOutput.
 const maxRead = 256 << 10
 
-// Output is a piece of what a command printed. Offsets count all bytes that were ever kept,
-// over rotations, restarts and guardians, until Remove.
+// Output is a piece of a command's output. Offsets count all bytes ever stored, over rotations, restarts and
+// guardians, until Remove.
 type Output struct {
 	Data []byte
-	// Offset is that of Data's first byte, Next the one to ask for next.
+	// Offset is that of Data's first byte, Next the offset of the next read.
 	Offset, Next int64
-	// Skipped is how many bytes from the asked offset on were rotated away unread.
+	// Skipped is how many bytes from the requested offset on were rotated away unread.
 	Skipped int64
 }
 
-// ReadOutput gives up to 256 KiB of output from an offset on; Data is empty at the end. An
-// offset beyond the end means that the output was removed since: it is read from its start.
+// ReadOutput gives up to 256 KiB of output from an offset; Data is empty at the end. An offset beyond the end
+// means that the output was removed since: it is read from its start.
 func (r *Runtime) ReadOutput(name fleet.InstanceName, offset int64) (Output, error) {
 	dir, err := r.dir(name)
 	if err != nil {
@@ -33,7 +33,7 @@ func (r *Runtime) ReadOutput(name fleet.InstanceName, offset int64) (Output, err
 	for {
 		out, err := readOutput(dir, max(offset, 0))
 		if errors.Is(err, errRotated) {
-			continue // the writer is faster by a whole file at most a few times
+			continue // the writer rotates a whole file faster at most a few times
 		}
 		if err != nil {
 			return Output{}, fmt.Errorf("read output of %s: %w", name, err)

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// handle refers to one process and to no other, also after its pid is used again.
+// handle refers to one process and no other, also after its pid is reused.
 type handle struct {
 	file *os.File
 	fd   int // of file; File.Fd would make it blocking, and wait needs the poller
 }
 
-// errGone says that a process had ended.
+// errGone: the process has ended.
 var errGone = errors.New("no such process")
 
-// openPID gives a handle of whatever has the pid now.
+// openPID gives a handle of the process that has the pid now.
 func openPID(pid int) (*handle, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -34,8 +34,8 @@ func openPID(pid int) (*handle, error) {
 	return &handle{file: os.NewFile(uintptr(fd), "pidfd"), fd: fd}, nil
 }
 
-// open gives errGone when the process ended, or its pid is another's now. The start time is
-// read after the handle is open, so what is compared is what the handle refers to.
+// open returns errGone if the process ended, or another process has its pid now. It reads the start time after
+// it opened the handle, so it compares the process of the handle.
 func (p process) open() (*handle, error) {
 	if p.PID <= 0 {
 		return nil, errGone
@@ -54,7 +54,7 @@ func (p process) open() (*handle, error) {
 	return h, nil
 }
 
-// signal delivers a signal; to a process that has ended it is nothing.
+// signal sends a signal; it does nothing if the process has ended.
 func (p process) signal(sig unix.Signal) error {
 	h, err := p.open()
 	if errors.Is(err, errGone) {

@@ -12,12 +12,12 @@ import (
 	"syscall"
 )
 
-// entry is one line of the process table.
+// entry is one row of the process table.
 type entry struct {
 	process
 	Parent, Group, Session int
-	// Zombie: every thread is dead and only the parent has not asked yet. The main thread
-	// alone may end earlier, and then says so in the same way.
+	// Zombie: every thread has ended and only the parent has not waited yet. If only the main thread ended, the
+	// state looks the same.
 	Zombie bool
 }
 
@@ -29,7 +29,7 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(id)), nil
 }
 
-// processes reads the table. Processes that end while it is read are left out.
+// processes reads the table. It leaves out processes that end while it reads.
 func processes() ([]entry, error) {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -56,7 +56,7 @@ func processes() ([]entry, error) {
 	return table, nil
 }
 
-// readProcess is not ok when there is no such process.
+// readProcess returns false if there is no such process.
 func readProcess(pid int) (entry, bool, error) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
@@ -69,8 +69,8 @@ func readProcess(pid int) (entry, bool, error) {
 	return e, err == nil, err
 }
 
-// parseStat reads proc(5) stat. The second field, the program's name, may hold anything,
-// so fields are counted from the last parenthesis.
+// parseStat reads proc(5) stat. The second field, the program's name, may contain anything, so fields are
+// counted from the last parenthesis.
 func parseStat(pid int, stat []byte) (entry, error) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
@@ -95,7 +95,7 @@ func parseStat(pid int, stat []byte) (entry, error) {
 	}, nil
 }
 
-// descendants gives the living processes below one of the roots, and not the roots.
+// descendants gives the living processes below the roots, without the roots.
 func descendants(table []entry, roots ...int) []entry {
 	children := make(map[int][]entry, len(table))
 	for _, e := range table {
@@ -121,8 +121,8 @@ func descendants(table []entry, roots ...int) []entry {
 	return found
 }
 
-// carried is the value of a variable that a process was started with, "" without one and of
-// a process that cannot be read (ended, or another user's).
+// carried is the value of a variable in a process's initial environment, "" without one, and for a process that
+// cannot be read (ended, or of another user).
 func carried(pid int, name string) string {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {

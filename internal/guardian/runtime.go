@@ -19,21 +19,20 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Runtime is an agent's view of the guardians of one node. Its methods may be called at
-// once, also by several agents; what is decided about one name is decided by its lock.
+// Runtime is an agent's view of the guardians of one node. Its methods may be called concurrently, also by
+// several agents; the lock of a name orders decisions about it.
 type Runtime struct {
-	// Root holds a run directory for each instance. Its file system must be local.
+	// Root has a run directory for each instance. Its file system must be local.
 	Root string
 	// Executable is the program that calls Main when its first argument is Command.
 	Executable string
-	// LifetimePID makes guardians stop when that process ends; 0 lets them outlive everybody.
+	// LifetimePID makes guardians stop when that process ends; with 0 they outlive all others.
 	LifetimePID int
-	// Unleased guards without a lease: neither Start nor the guardians ask for one.
+	// Unleased runs without a lease: neither Start nor the guardians check one.
 	Unleased bool
-	// AnswerTimeout is how long a guardian may take to answer before it counts as hung
-	// (default 3 s).
+	// AnswerTimeout is how long a guardian may take to answer before it counts as hung (default 3 s).
 	AnswerTimeout time.Duration
-	// Backoff and OutputLimit (of one of two files, default 1 MiB) are handed to the guardians.
+	// Backoff and OutputLimit (of one of two files, default 1 MiB) are passed to the guardians.
 	Backoff     Backoff
 	OutputLimit int64
 	Log         *slog.Logger
@@ -43,20 +42,19 @@ type Runtime struct {
 
 const (
 	defaultAnswer = 3 * time.Second
-	// lookAgain is for the moments in which a guardian holds its lock but does not listen
-	// yet, or no more: nothing announces their end.
+	// lookAgain is the pause while a guardian holds its lock but does not listen yet, or no longer: no event
+	// announces the end of that.
 	lookAgain = 5 * time.Millisecond
 	listers   = 16
 )
 
-// errHung says that somebody holds the lock and does not answer, errNone that nobody holds it.
+// errHung: a process holds the lock and does not answer. errNone: no process holds it.
 var (
 	errHung = errors.New("the guardian does not answer")
 	errNone = errors.New("no guardian")
 )
 
-// Names lists the instances that have a directory here, in order: those that run, or ran and
-// may have output left.
+// Names lists the instances that have a directory here, in order: they run, or ran and may have output left.
 func (r *Runtime) Names() ([]fleet.InstanceName, error) {
 	entries, err := os.ReadDir(r.Root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,10 +72,10 @@ func (r *Runtime) Names() ([]fleet.InstanceName, error) {
 	return names, nil
 }
 
-// List gives every guardian that lives or hangs, and those that died without having stopped
-// their instance (Dead: something of it may still run, so it must be stopped or started) or
-// stopped it because the lease or its only command ended (Ended, until it is stopped or started).
-// Directories of instances that were stopped are left out. The order is by name.
+// List gives every guardian that lives or hangs. It also gives those that died without stopping their instance
+// (Dead: something of it may still run, so stop or start it), and those that stopped it because the lease or
+// its only command ended (Ended, until it is stopped or started). It leaves out directories of stopped
+// instances. The order is by name.
 func (r *Runtime) List(ctx context.Context) ([]Status, error) {
 	names, err := r.Names()
 	if err != nil {
@@ -105,7 +103,7 @@ func (r *Runtime) List(ctx context.Context) ([]Status, error) {
 	return found, nil
 }
 
-// Status gives one line of List; it is not ok where List has none.
+// Status gives the status of one instance; ok is false if List has none.
 func (r *Runtime) Status(ctx context.Context, name fleet.InstanceName) (Status, bool, error) {
 	dir, err := r.dir(name)
 	if err != nil {
@@ -129,7 +127,7 @@ func (r *Runtime) Status(ctx context.Context, name fleet.InstanceName) (Status, 
 	return last.dead()
 }
 
-// hung is what can be said of a guardian that says nothing.
+// hung is the status of a guardian that does not answer.
 func (st state) hung() (Status, bool, error) {
 	seen := st.Status
 	seen.Guardian = Hung
@@ -140,7 +138,7 @@ func (st state) hung() (Status, bool, error) {
 	return seen, true, err
 }
 
-// dead is what can be said when there is no guardian; nothing when all of it was stopped as asked.
+// dead is the status without a guardian; not ok if all of it was stopped on request.
 func (st state) dead() (Status, bool, error) {
 	boot, err := bootID()
 	seen := st.Status
@@ -151,7 +149,7 @@ func (st state) dead() (Status, bool, error) {
 	return seen, err == nil && st.BootID == boot && (!st.Stopped || seen.Reason != ""), err
 }
 
-// probe asks for the status and tells hung from none.
+// probe asks for the status, and distinguishes a hung guardian from none.
 func (r *Runtime) probe(ctx context.Context, dir string) (Status, error) {
 	outer := ctx
 	ctx, cancel := context.WithTimeout(ctx, r.answerTimeout())
@@ -182,8 +180,8 @@ func (r *Runtime) probe(ctx context.Context, dir string) (Status, error) {
 	}
 }
 
-// ours says that the asking failed for a reason that is not the guardian's, who must not
-// be taken for hung because of it.
+// ours tells whether a request failed for a reason that is not the guardian's; the guardian must not count as
+// hung then.
 func ours(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, fs.ErrPermission)
 }
@@ -202,7 +200,7 @@ func (r *Runtime) log() *slog.Logger {
 	return r.Log
 }
 
-// dir is the absolute run directory of a name, which must not lead anywhere else.
+// dir is the absolute run directory of a name; the name must not lead anywhere else.
 func (r *Runtime) dir(name fleet.InstanceName) (string, error) {
 	if err := fleet.ValidateName("/instance", string(name)); err != nil {
 		return "", err

@@ -30,8 +30,7 @@ type server struct {
 	wg     sync.WaitGroup
 }
 
-// serve listens in the run directory; the caller holds its lock, so a socket that is there
-// already is a dead guardian's.
+// serve listens in the run directory; the caller holds its lock, so an existing socket is a dead guardian's.
 func (s *server) serve() error {
 	if err := s.unlink(); err != nil {
 		return err
@@ -43,13 +42,13 @@ func (s *server) serve() error {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	s.listener.SetUnlinkOnClose(false) // its address means nothing any more, see withSocket
+	s.listener.SetUnlinkOnClose(false) // its address is not valid later, see withSocket
 	s.wg.Go(s.accept)
 	return nil
 }
 
-// withSocket gives a short name for the socket of a directory whose path may be longer than
-// the 108 bytes of a socket address: the way there through an open descriptor.
+// withSocket gives a short name for the socket of a directory, through an open descriptor: the path may be
+// longer than the 108 bytes of a socket address.
 func withSocket(dir string, use func(*net.UnixAddr) error) error {
 	opened, err := os.Open(dir) //nolint:gosec // below the runtime's root
 	if err != nil {
@@ -73,7 +72,7 @@ func (s *server) accept() {
 			return
 		}
 		if err != nil {
-			select { // out of descriptors or aborted by the peer; the listener is whole
+			select { // out of descriptors or aborted by the peer; the listener still works
 			case <-time.After(again):
 				continue
 			case <-s.ended:
@@ -90,15 +89,15 @@ func (s *server) add(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		_ = conn.Close() // nothing was said on it
+		_ = conn.Close() // nothing was sent on it
 		return false
 	}
 	s.conns[conn] = true
 	return true
 }
 
-// converse answers the requests of one connection in order. A peer that breaks off or talks
-// nonsense loses its connection, which is all that it can be told.
+// converse answers the requests of one connection in order. It closes the connection of a peer that disconnects
+// or sends invalid data.
 func (s *server) converse(conn net.Conn) {
 	defer func() {
 		_ = conn.Close() // every answer was written or has failed
@@ -106,7 +105,7 @@ func (s *server) converse(conn net.Conn) {
 		delete(s.conns, conn)
 		s.mu.Unlock()
 	}()
-	// One request may not fill the memory; the limit starts anew with each.
+	// One request must not fill the memory; the limit starts again with each.
 	limited := &io.LimitedReader{R: conn, N: maxMessage}
 	decoder, encoder := json.NewDecoder(limited), json.NewEncoder(conn)
 	for {
@@ -141,9 +140,9 @@ func (s *server) write(conn net.Conn, encoder *json.Encoder, r response) error {
 	return errors.Join(conn.SetWriteDeadline(s.now().Add(answerLimit)), encoder.Encode(r))
 }
 
-// close waits until every answer was written; connections that only listen are cut.
+// close waits until every answer was written; it cuts connections that only listen.
 func (s *server) close() {
-	_ = s.listener.Close() // nothing to save of it
+	_ = s.listener.Close() // nothing to save
 	s.mu.Lock()
 	s.closed = true
 	for conn := range s.conns {

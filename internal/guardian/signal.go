@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Signal delivers a signal to the running command (SIGHUP when sig is "") and stores what
-// it runs with from now on. While a crashed command waits for its restart there is nothing
-// to signal, and the labels alone are stored: it will read the new config.
+// Signal sends a signal to the running command (SIGHUP when sig is "") and stores its labels from now on. While
+// a crashed command waits for its restart, there is nothing to signal, and only the labels are stored: it will
+// read the new config.
 func (r *Runtime) Signal(ctx context.Context, name fleet.InstanceName, sig string, labels Labels) error {
 	dir, err := r.dir(name)
 	if err != nil {
@@ -21,7 +21,7 @@ func (r *Runtime) Signal(ctx context.Context, name fleet.InstanceName, sig strin
 		sig = "SIGHUP"
 	}
 	if !slices.Contains(fleet.RunSignals(), sig) {
-		return fleet.Errorf(fleet.Invalid, "allowed are %s", strings.Join(fleet.RunSignals(), ", ")).At("/signal")
+		return fleet.Errorf(fleet.Invalid, "unknown signal; use one of %s", strings.Join(fleet.RunSignals(), ", ")).At("/signal")
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.answerTimeout())
 	defer cancel()
@@ -33,7 +33,7 @@ func (r *Runtime) Signal(ctx context.Context, name fleet.InstanceName, sig strin
 		return nil
 	}
 	if held, lockErr := lockHeld(dir); lockErr == nil && !held {
-		return fleet.Errorf(fleet.NotFound, "signal %s: no guardian of that name runs", name)
+		return fleet.Errorf(fleet.NotFound, "signal %s: no guardian of the instance is running", name)
 	}
 	return fleet.Errorf(fleet.Unavailable, "signal %s: %w", name, err)
 }

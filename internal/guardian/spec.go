@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Labels say what a running process was started or last signalled with.
+// Labels are what a running process was started or last signalled with.
 type Labels struct {
 	Version fleet.Version `json:"version"`
 	Hash    fleet.Hash    `json:"hash"`
@@ -22,29 +22,29 @@ type Labels struct {
 type Spec struct {
 	Instance fleet.InstanceName `json:"instance"`
 	Run      fleet.Run          `json:"run"`
-	// Env is the complete base environment of the command (PATH, HOME, LANG and the
-	// HOLDFAST_ variables); nothing of the agent's or guardian's own reaches it.
+	// Env is the complete base environment of the command (PATH, HOME, LANG and the HOLDFAST_ variables); it
+	// inherits nothing from the agent or the guardian.
 	Env []string `json:"env"`
 	// Dir is the working directory of the command.
 	Dir    string `json:"dir"`
 	Labels Labels `json:"labels"`
 	Confinement
-	// Once has the guardian end when its command does, after it has killed what that left: the
-	// exit stays on record (Ended, ReasonExited) until the name is started, stopped or removed.
+	// Once ends the guardian when its command ends, after it has killed what that left. The exit stays on record
+	// (Ended, ReasonExited) until the name is started, stopped or removed.
 	Once bool `json:"once,omitempty"`
-	// PreStart are commands that run before Run.Command, one after the other; it starts when each
-	// ended with exit code 0. One that does not counts as the exit of the command.
+	// PreStart are commands that run before Run.Command, one after the other; it starts when each ended with exit
+	// code 0. Any other exit counts as the exit of the command.
 	PreStart [][]string `json:"preStart,omitempty"`
-	// Cgroup is the directory of a cgroup of version 2 in which the commands start, "" for that
-	// of the guardian. Whoever made it removes it.
+	// Cgroup is the directory of a version 2 cgroup in which the commands start, "" for the guardian's. Its
+	// creator removes it.
 	Cgroup string `json:"cgroup,omitempty"`
-	// OutputFrom is the offset of the first byte of output where none is kept: that of a
-	// removed instance goes on, because whoever has read it knows the bytes by their offset.
+	// OutputFrom is the offset of the first byte of output if none is stored: offsets continue after an instance
+	// was removed, because its readers know the bytes by their offset.
 	OutputFrom int64 `json:"outputFrom,omitempty"`
 }
 
-// Backoff is the delay before a command that exited by itself is started again: First,
-// doubled with each exit up to Max, and First again once the command lived for Reset.
+// Backoff is the delay before a command that exited by itself is started again: First, doubled with each exit
+// up to Max, and First again once the command lived for Reset.
 type Backoff struct {
 	First time.Duration `json:"first"`
 	Max   time.Duration `json:"max"`
@@ -86,11 +86,11 @@ const (
 	defaultStop  = 10 * time.Second
 	// cookieVar marks every process of an instance, see the package comment.
 	cookieVar = "HOLDFAST_GUARDIAN"
-	// fallbackPath finds programs for a command whose environment has no PATH.
+	// fallbackPath finds programs for a command without PATH in its environment.
 	fallbackPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// command is one of those before the start, or behind them the command itself.
+// command is a PreStart command, or after them the command itself.
 func (s Spec) command(step int) []string {
 	if step < len(s.PreStart) {
 		return s.PreStart[step]
@@ -117,7 +117,7 @@ func (s Spec) validate() error {
 		return err
 	}
 	if !filepath.IsAbs(s.Dir) {
-		return fleet.Errorf(fleet.Invalid, "the working directory is not an absolute path").At("/dir")
+		return fleet.Errorf(fleet.Invalid, "invalid working directory: want an absolute path").At("/dir")
 	}
 	if err := s.Confinement.validate(s.Dir); err != nil {
 		return err
@@ -130,8 +130,8 @@ func (s Spec) validate() error {
 	return nil
 }
 
-// Home gives a base environment in which HOME is the working directory, where the commands run as a user of their own:
-// that has no other home.
+// Home gives a base environment in which HOME is the working directory, if the commands run as their own user,
+// which has no other home.
 func (s Spec) Home(base []string) []string {
 	env := slices.Clone(base)
 	if !s.on() {
@@ -141,8 +141,8 @@ func (s Spec) Home(base []string) []string {
 	return append(env, "HOME="+s.Dir)
 }
 
-// environment is the command's whole environment. Names with HOLDFAST_ in a run section
-// are refused by its Validate; dropping them here keeps the node's word last all the same.
+// environment is the command's whole environment. Validate refuses names with HOLDFAST_ in a run section;
+// dropping them here makes sure that the node's values win.
 func (s Spec) environment(cookie string) []string {
 	env := slices.Clone(s.Env)
 	for name, value := range s.Run.Env {

@@ -17,12 +17,11 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Start starts an instance under a new guardian and returns once the command has lived for
-// Run.StartSeconds. While anybody holds the name it is refused (conflict). A command that
-// ends earlier, or a context that does, leaves nothing running; the first is apply_failed
-// with the exit code as the reason. Without a lease that runs for longer it is refused
-// (stale), here and by the guardian itself. The process from which it is called should live on as
-// the guardian's parent or end: a guardian that ends is collected by a goroutine.
+// Start starts an instance under a new guardian and returns once the command has lived for Run.StartSeconds. It
+// fails with conflict while another guardian has the name. If the command ends earlier, or the context does,
+// nothing stays running; an early exit is apply_failed with the exit code as the reason. Without a lease that
+// lasts long enough it fails with stale, here and in the guardian itself. The calling process should live on as
+// the guardian's parent, or end: a goroutine waits for the guardian's end.
 func (r *Runtime) Start(ctx context.Context, spec Spec) (Status, error) {
 	if err := spec.validate(); err != nil {
 		return Status{}, err
@@ -38,7 +37,7 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (Status, error) {
 	}
 	lock, err := claim(dir)
 	if errors.Is(err, errTaken) {
-		return Status{}, fleet.Errorf(fleet.Conflict, "instance %s has a guardian already", spec.Instance)
+		return Status{}, fleet.Errorf(fleet.Conflict, "instance %s already has a guardian", spec.Instance)
 	}
 	if err != nil {
 		return Status{}, fmt.Errorf("start %s: %w", spec.Instance, err)
@@ -50,7 +49,7 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (Status, error) {
 	return st, nil
 }
 
-// claim locks the run directory of a name, which a Remove may take away meanwhile.
+// claim locks the run directory of a name, which a concurrent Remove may delete.
 func claim(dir string) (*os.File, error) {
 	for {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -70,7 +69,7 @@ func (r *Runtime) start(ctx context.Context, dir string, lock *os.File, spec Spe
 		return Status{}, errors.Join(err, lock.Close())
 	}
 	g, err := r.spawn(dir, lock)
-	// From here on the guardian holds the lock alone: it is free when that one ends.
+	// From here on only the guardian holds the lock: it is free when the guardian ends.
 	if err = errors.Join(err, lock.Close()); err != nil {
 		return Status{}, err
 	}
@@ -78,22 +77,22 @@ func (r *Runtime) start(ctx context.Context, dir string, lock *os.File, spec Spe
 	if err == nil && answer.Kind == "" {
 		return answer.Status, nil
 	}
-	if err == nil { // refused: it is on its way out
+	if err == nil { // refused: it is about to end
 		return answer.Status, errors.Join(answer.err(), g.ended(ctx), abandon(ctx, dir))
 	}
-	// It did not say what became of the start: make sure that nothing did.
+	// The guardian gave no result of the start: make sure that nothing runs.
 	killErr := g.cmd.Process.Kill()
 	if errors.Is(killErr, os.ErrProcessDone) {
 		killErr = nil
 	}
 	code := <-g.exited
 	if ctx.Err() == nil {
-		err = fleet.Errorf(fleet.Internal, "its guardian ended without an answer (%s), see %s", code, logFile)
+		err = fleet.Errorf(fleet.Internal, "its guardian ended without an answer (%s); see %s", code, logFile)
 	}
 	return Status{}, errors.Join(err, killErr, abandon(context.WithoutCancel(ctx), dir))
 }
 
-// ended waits for a guardian that has said its last word.
+// ended waits for the end of a guardian that has answered.
 func (g *spawned) ended(ctx context.Context) error {
 	select {
 	case <-g.exited:
@@ -103,8 +102,8 @@ func (g *spawned) ended(ctx context.Context) error {
 	}
 }
 
-// abandon kills what a start left, unless somebody else has the name by now: their guardian
-// has done that, and is not ours to stop.
+// abandon kills what a start left, unless another guardian has the name by now: it has done that, and is not
+// ours to stop.
 func abandon(ctx context.Context, dir string) error {
 	lock, err := takeLock(dir)
 	if errors.Is(err, errTaken) || errors.Is(err, fs.ErrNotExist) {
@@ -120,11 +119,11 @@ func abandon(ctx context.Context, dir string) error {
 type spawned struct {
 	cmd    *exec.Cmd
 	ready  *os.File
-	exited chan string // how, once
+	exited chan string // how it ended, once
 }
 
-// spawn runs the guardian in a session of its own, with an empty environment, the lock as
-// descriptor 3 and the ready pipe as 4.
+// spawn runs the guardian in its own session, with an empty environment, the lock as descriptor 3 and the ready
+// pipe as 4.
 func (r *Runtime) spawn(dir string, lock *os.File) (_ *spawned, err error) {
 	path := filepath.Join(dir, logFile)
 	log, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600) //nolint:gosec // below the runtime's root
@@ -153,11 +152,11 @@ func (r *Runtime) spawn(dir string, lock *os.File) (_ *spawned, err error) {
 	return g, nil
 }
 
-// collect ends with the guardian, which may be with this process. It waits in the poller
-// first: the wait system call would keep one thread for each instance.
+// collect ends with the guardian, or with this process. It first waits in the poller: the wait system call
+// would keep one thread for each instance.
 func (g *spawned) collect() {
 	if h, err := openPID(g.cmd.Process.Pid); err == nil {
-		_ = h.wait(context.Background()) // without it only the thread is not saved
+		_ = h.wait(context.Background()) // without it, only no thread is saved
 		_ = h.close()
 	}
 	if err := g.cmd.Wait(); err != nil {
@@ -167,7 +166,7 @@ func (g *spawned) collect() {
 	g.exited <- g.cmd.ProcessState.String()
 }
 
-// outcome waits for what the guardian says of its start.
+// outcome waits for the guardian's result of the start.
 func (g *spawned) outcome(ctx context.Context) (answer response, err error) {
 	defer func() { err = errors.Join(err, g.ready.Close()) }()
 	stop := context.AfterFunc(ctx, func() { _ = g.ready.SetReadDeadline(time.Unix(1, 0)) }) // ends the read below

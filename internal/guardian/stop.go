@@ -14,13 +14,12 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// killMargin is how long after the grace a guardian may take until everything is gone.
+// killMargin is how long after the grace a guardian may take until everything has ended.
 const killMargin = 5 * time.Second
 
-// Stop ends an instance and returns when nothing of it is left, neither process nor
-// guardian; it is nil when there was nothing. A guardian that hangs or has died gets no
-// grace for its command: everything is killed. When the context ends earlier the guardian
-// goes on stopping.
+// Stop ends an instance and returns when neither processes nor guardian are left; nil if there was nothing. If
+// the guardian hangs or has died, the command gets no grace: everything is killed. When the context ends
+// earlier, the guardian continues to stop.
 func (r *Runtime) Stop(ctx context.Context, name fleet.InstanceName) error {
 	dir, err := r.dir(name)
 	if err != nil {
@@ -48,15 +47,14 @@ func (r *Runtime) stop(ctx context.Context, dir string) error {
 	case errors.Is(err, fs.ErrNotExist): // no directory
 		return nil
 	case errors.Is(err, errTaken):
-		return fleet.Errorf(fleet.Conflict, "it is being started or stopped by somebody else")
+		return fleet.Errorf(fleet.Conflict, "another process is starting or stopping it")
 	case err != nil:
 		return err
 	}
 	return errors.Join(cleanUp(ctx, dir), lock.Close())
 }
 
-// stopGuardian is done when a guardian stopped everything itself; otherwise there is none
-// any more.
+// stopGuardian is done if a guardian stopped everything itself; otherwise no guardian is left.
 func (r *Runtime) stopGuardian(ctx context.Context, dir string) (done bool, err error) {
 	st, err := r.probe(ctx, dir)
 	switch {
@@ -70,14 +68,14 @@ func (r *Runtime) stopGuardian(ctx context.Context, dir string) (done bool, err 
 		return false, err
 	}
 	held, lockErr := lockHeld(dir)
-	if lockErr != nil || !held { // it ended meanwhile, stopped by somebody else or killed
+	if lockErr != nil || !held { // another process stopped or killed it
 		return false, lockErr
 	}
 	r.log().Warn("killing a guardian that did not stop", "dir", dir, "err", err)
 	return false, killGuardian(ctx, dir)
 }
 
-// stopLive asks for the stop and waits for the guardian itself to end.
+// stopLive requests the stop and waits for the end of the guardian itself.
 func stopLive(ctx context.Context, dir string, st Status) error {
 	guardian, err := openPID(st.GuardianPID)
 	if err != nil {
@@ -100,8 +98,8 @@ func stopLive(ctx context.Context, dir string, st Status) error {
 	return errors.Join(err, guardian.close())
 }
 
-// killGuardian kills whoever state.json says is the guardian, and waits for its end. Its
-// command dies with it; cleanUp sees to the rest.
+// killGuardian kills the guardian named in state.json, and waits for its end. Its command dies with it; cleanUp
+// handles the rest.
 func killGuardian(ctx context.Context, dir string) error {
 	st, err := readState(dir)
 	if err != nil {
@@ -109,8 +107,8 @@ func killGuardian(ctx context.Context, dir string) error {
 	}
 	guardian, err := st.Guardian.open()
 	if errors.Is(err, errGone) {
-		return fleet.Errorf(fleet.Unavailable, "its lock is held by an unknown process").
-			WithHint("find who has " + lockFile + " open")
+		return fleet.Errorf(fleet.Unavailable, "an unknown process holds its lock").
+			WithHint("end the process that has " + lockFile + " open")
 	}
 	if err != nil {
 		return err
@@ -142,7 +140,7 @@ func cleanUp(ctx context.Context, dir string) error {
 	return st.settle(dir, "")
 }
 
-// settle writes, for a dead guardian, that nothing of its instance is left and why.
+// settle records, for a dead guardian, that nothing of its instance is left, and the reason.
 func (st state) settle(dir, reason string) error {
 	st.Stopped, st.Status.Running, st.Status.PID, st.Status.Reason = true, false, 0, reason
 	if err := os.Remove(filepath.Join(dir, socketFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -151,8 +149,8 @@ func (st state) settle(dir, reason string) error {
 	return writeJSON(filepath.Join(dir, stateFile), st)
 }
 
-// Remove deletes the run directory of an instance, output included. It is refused
-// (conflict) while a guardian lives, and nil when there is no such directory.
+// Remove deletes the run directory of an instance, output included. It fails with conflict while a guardian
+// lives; nil without a directory.
 func (r *Runtime) Remove(ctx context.Context, name fleet.InstanceName) error {
 	dir, err := r.dir(name)
 	if err != nil {
@@ -163,7 +161,7 @@ func (r *Runtime) Remove(ctx context.Context, name fleet.InstanceName) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, errTaken):
-		return fleet.Errorf(fleet.Conflict, "instance %s has a guardian", name)
+		return fleet.Errorf(fleet.Conflict, "instance %s still has a guardian", name)
 	case err != nil:
 		return fmt.Errorf("remove %s: %w", name, err)
 	}

@@ -15,18 +15,18 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// phase is where a guardian is in its life; the sketch is in the package comment.
+// phase is a guardian's state; the diagram is in the package comment.
 type phase string
 
 const (
 	starting phase = "starting" // the first process has not lived long enough yet
 	running  phase = "running"
-	waiting  phase = "waiting" // for the back-off and for what the last process left
+	waiting  phase = "waiting" // for the back-off and the end of what the last process left
 	stopping phase = "stopping"
 	ended    phase = "ended"
 )
 
-// again is how soon killed processes are killed again: one that forks fast may have missed.
+// again is how soon killed processes are killed again: a kill may miss one that forks fast.
 const again = 20 * time.Millisecond
 
 // supervisor is one loop over events; all of its fields belong to that loop.
@@ -42,18 +42,18 @@ type supervisor struct {
 
 	state   state
 	phase   phase
-	step    int // of PreStart that runs, its length for the command itself
+	step    int // the PreStart command that runs, its length for the command itself
 	timer   *time.Timer
 	since   time.Time     // start of the process, with its monotonic reading
 	backoff time.Duration // the last one
 	kill    bool          // stopping: the grace is over
-	until   time.Time     // stopping: when it is
+	until   time.Time     // stopping: when the grace ends
 	failure string        // why the start failed
 	denied  bool          // starting: the lease did not allow it
 
-	tenure  *tenure       // nil: no lease
+	tenure  *tenure       // nil without a lease
 	lapses  time.Duration // the deadline for which it was stopped
-	forGood bool          // no renewal brings it back
+	forGood bool          // no renewal restarts it
 
 	calls   chan call
 	stops   []call // answered at the end
@@ -89,7 +89,7 @@ func (s *supervisor) guard(ctx context.Context) error {
 			s.onFamily()
 		case <-s.timer.C:
 			was := s.phase
-			if s.heed(); s.phase == was { // else it was set for what is no more
+			if s.heed(); s.phase == was { // else the timer was for an earlier phase
 				s.onTimer()
 			}
 		case c := <-s.calls:
@@ -113,7 +113,7 @@ func (s *supervisor) begin() {
 	s.proceed()
 }
 
-// proceed starts what is next of the commands before it, or the command itself.
+// proceed starts the next PreStart command, or the command itself.
 func (s *supervisor) proceed() {
 	s.since = s.now()
 	started, err := s.execute()
@@ -130,17 +130,17 @@ func (s *supervisor) proceed() {
 
 func session() int {
 	sid, err := unix.Getsid(0)
-	if err != nil { // documented to be impossible for the caller itself
+	if err != nil { // documented as impossible for the calling process
 		return os.Getpid()
 	}
 	return sid
 }
 
-// save keeps the state for whoever comes after this process. Failing to is no reason to end
-// a running instance: the cookie and the guardian were written before anything started.
+// save stores the state for the next guardian or agent. An error does not end a running instance: the cookie
+// and the guardian were written before anything started.
 func (s *supervisor) save() {
 	if err := writeJSON(filepath.Join(s.dir, stateFile), s.state); err != nil {
-		s.log.Error("state not written", "err", err)
+		s.log.Error("write the state", "err", err)
 	}
 }
 
@@ -153,7 +153,7 @@ func (s *supervisor) onFamily() {
 	}
 }
 
-// settled comes when nothing of a stopped command is left.
+// settled runs when nothing of a stopped command is left.
 func (s *supervisor) settled() {
 	if !s.resumes() {
 		s.phase = ended
@@ -185,7 +185,7 @@ func (s *supervisor) onExit(how string) {
 			s.stop(0)
 			break
 		}
-		s.signalAll(unix.SIGKILL) // what the process left must not run beside the next one
+		s.signalAll(unix.SIGKILL) // what the process left must not run next to the next one
 		s.backoff = s.launch.Backoff.next(s.backoff, s.now().Sub(s.since))
 		s.phase = waiting
 		s.timer.Reset(s.backoff)
@@ -199,7 +199,7 @@ func (s *supervisor) onTimer() {
 	case starting:
 		s.phase = running
 		if err := s.ready.say(response{Status: s.state.Status}); err != nil {
-			s.log.Error("start not reported", "err", err)
+			s.log.Error("report the start", "err", err)
 		}
 	case waiting:
 		if !s.family.empty() {
@@ -242,15 +242,15 @@ func (s *supervisor) onCall(c call) {
 	}
 }
 
-// signal tells the process of a change, then remembers it: a crash between the two makes
-// the agent tell it again, the other order would lose the change.
+// signal signals the process first, then stores the labels: after a crash in between the agent repeats the
+// signal; the other order would lose the change.
 func (s *supervisor) signal(r request) error {
 	if s.phase == stopping || s.phase == ended {
 		return fleet.Errorf(fleet.IllegalState, "the instance is being stopped")
 	}
 	sig := unix.SignalNum(r.Signal)
 	if sig == 0 {
-		return fleet.Errorf(fleet.Invalid, "%.40q is no signal", r.Signal)
+		return fleet.Errorf(fleet.Invalid, "unknown signal %.40q", r.Signal)
 	}
 	if err := s.family.signalLeader(sig); err != nil {
 		return err
@@ -279,7 +279,7 @@ func (s *supervisor) stop(grace time.Duration) {
 		return
 	}
 	s.signalAll(unix.SIGTERM)
-	s.signalAll(unix.SIGCONT) // a stopped process would not see the SIGTERM
+	s.signalAll(unix.SIGCONT) // a stopped process would not handle the SIGTERM
 }
 
 // killAll is repeated until nothing is left.
@@ -291,12 +291,12 @@ func (s *supervisor) killAll() {
 
 func (s *supervisor) signalAll(sig unix.Signal) {
 	if err := s.family.signalAll(sig); err != nil {
-		s.log.Error("processes not signalled", "signal", unix.SignalName(sig), "err", err)
+		s.log.Error("signal processes", "signal", unix.SignalName(sig), "err", err)
 	}
 }
 
-// finish gives the name free before it answers, so that whoever was told of the end can
-// start the instance again at once.
+// finish frees the name before it answers, so that a caller can start the instance again as soon as it has the
+// answer.
 func (s *supervisor) finish() error {
 	if err := s.output.close(s.now()); err != nil {
 		s.log.Error("output incomplete", "err", err)
@@ -309,10 +309,10 @@ func (s *supervisor) finish() error {
 	}
 	s.save()
 	if err := s.serving.unlink(); err != nil {
-		s.log.Error("socket not removed", "err", err)
+		s.log.Error("remove the socket", "err", err)
 	}
-	if err := unlock(s.lock); err != nil { // it ends with the process all the same
-		s.log.Error("lock not released", "err", err)
+	if err := unlock(s.lock); err != nil { // it ends with the process in any case
+		s.log.Error("release the lock", "err", err)
 	}
 	for _, c := range s.stops {
 		c.answer <- response{Status: *st}
@@ -322,8 +322,8 @@ func (s *supervisor) finish() error {
 	return s.outcome()
 }
 
-// outcome is an error only when the start failed; saying so is harmless later, since the
-// ready pipe answers once.
+// outcome is an error only if the start failed; reporting it later is harmless, since the ready pipe answers
+// once.
 func (s *supervisor) outcome() error {
 	if s.failure != "" {
 		err := s.startError()

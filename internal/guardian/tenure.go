@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 )
 
-// tenure is what a guardian knows of the lease under which it runs its command.
+// tenure is the lease under which a guardian runs its command.
 type tenure struct {
 	root, boot string
 	grace      time.Duration
@@ -17,11 +17,11 @@ type tenure struct {
 	log        *slog.Logger
 
 	lease Lease
-	// due is when to look again: nothing is before it.
+	// due is when to check again: nothing is due before it.
 	due time.Duration
 }
 
-// newTenure is nil for what runs without a lease.
+// newTenure is nil without a lease.
 func newTenure(dir string, asked launch, log *slog.Logger) (*tenure, error) {
 	if !asked.Leased {
 		return nil, nil
@@ -37,35 +37,34 @@ func newTenure(dir string, asked launch, log *slog.Logger) (*tenure, error) {
 	return &tenure{root: filepath.Dir(dir), boot: boot, grace: asked.stopGrace(), alarm: alarm, log: log}, nil
 }
 
-// look reads the lease and says what is due. What cannot be read now leaves what was read
-// last in force; what is no lease ends everything.
+// look reads the lease and decides what is due. After a read error the last lease stays in force; an invalid
+// lease ends everything.
 func (t *tenure) look() (decide.LeaseStep, decide.LeaseEnd) {
 	lease, err := readLease(t.root, t.boot)
 	switch {
 	case err == nil:
 		t.lease = lease
 	case errors.Is(err, errNoRight):
-		t.log.Error("the right to run is gone", "err", err)
+		t.log.Error("no valid lease", "err", err)
 		t.lease = Lease{}
 	default:
-		t.log.Error("lease not read", "err", err)
+		t.log.Error("read the lease", "err", err)
 	}
 	now, end := SinceBoot(), t.lease.end(t.grace)
 	t.due = min(end.Next(now), now+lookEvery)
 	if err := t.alarm.set(t.due); err != nil {
-		t.log.Error("the deadline is watched at each event only", "err", err)
+		t.log.Error("set the timer; the deadline is checked at events only", "err", err)
 	}
 	return end.Step(now), end
 }
 
-// ReasonLeaseEnded is the reason of an instance that was stopped because the lease of its
-// node ended.
+// ReasonLeaseEnded is the reason of an instance that was stopped because the lease of its node ended.
 const ReasonLeaseEnded = "lease_ended"
 
-// ReasonExited is the reason of what ended by itself and is not started again by its guardian.
+// ReasonExited is the reason of a command that ended by itself and that its guardian does not restart.
 const ReasonExited = "exited"
 
-// rings is when to look, nil without a lease.
+// rings is when to check, nil without a lease.
 func (t *tenure) rings() <-chan struct{} {
 	if t == nil {
 		return nil
@@ -73,8 +72,8 @@ func (t *tenure) rings() <-chan struct{} {
 	return t.alarm.rang
 }
 
-// heed comes before every event, because a guardian that was paused over the deadline has
-// many waiting: it must kill before it does anything else. It costs a clock reading.
+// heed runs before every event, because a guardian that was paused past the deadline has many events waiting:
+// it must kill before it does anything else. It costs a clock reading.
 func (s *supervisor) heed() {
 	if s.tenure == nil || s.phase == ended || SinceBoot() < s.tenure.due {
 		return
@@ -82,8 +81,8 @@ func (s *supervisor) heed() {
 	s.look()
 }
 
-// look ends the command when the lease says so. A command that was being stopped stays so:
-// whether it runs again is decided when nothing of it is left.
+// look ends the command when the lease requires it. A command that is already stopping keeps stopping: whether
+// it runs again is decided when nothing of it is left.
 func (s *supervisor) look() decide.LeaseStep {
 	step, end := s.tenure.look()
 	if step == decide.LeaseRun {
@@ -106,12 +105,11 @@ func (s *supervisor) look() decide.LeaseStep {
 	return step
 }
 
-// mayBegin says whether the command may be started now, by a fresh look.
+// mayBegin tells whether the command may start now, by a fresh check.
 func (s *supervisor) mayBegin() bool { return s.tenure == nil || s.look() == decide.LeaseRun }
 
-// resumes says whether a command that was stopped for the lease runs again: when a renewal
-// came before the deadline for which it was stopped. Over a gap only the agent starts it, with
-// the epoch that it has then.
+// resumes tells whether a command that was stopped for the lease runs again: if a renewal came before the
+// deadline for which it was stopped. After a gap only the agent starts it, with its epoch of that time.
 func (s *supervisor) resumes() bool {
 	if s.state.Status.Reason != ReasonLeaseEnded || s.forGood || SinceBoot() >= s.lapses {
 		return false

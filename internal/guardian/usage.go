@@ -6,19 +6,19 @@ import (
 	"strconv"
 )
 
-// Usage is what the processes below a guardian take.
+// Usage is the resources that the processes below a guardian use.
 type Usage struct {
-	// CPU is the time that they used so far in seconds, those included that have ended.
+	// CPU is their CPU time so far in seconds, including ended ones.
 	CPU float64
-	// Memory is what they have resident, in bytes; what they share counts for each.
+	// Memory is their resident memory, in bytes; shared memory counts for each.
 	Memory int64
 }
 
 // ticks per second in /proc, which Linux has fixed for programs.
 const ticks = 100
 
-// UsageBelow measures what runs below each of some guardians, by one look at the process table.
-// Those that have ended are left out.
+// UsageBelow measures what runs below each of the guardians, in one read of the process table. It leaves out
+// guardians that have ended.
 func UsageBelow(guardians []int) (map[int]Usage, error) {
 	if len(guardians) == 0 {
 		return nil, nil
@@ -37,7 +37,7 @@ func UsageBelow(guardians []int) (map[int]Usage, error) {
 		if !ok {
 			continue
 		}
-		sum := Usage{CPU: own.reaped} // of what the guardian itself does, nothing counts
+		sum := Usage{CPU: own.reaped} // the guardian's own use does not count
 		for next := children[guardian]; len(next) > 0; next = next[1:] {
 			if u, ok := usageOf(next[0]); ok {
 				sum.CPU += u.own + u.reaped
@@ -50,8 +50,7 @@ func UsageBelow(guardians []int) (map[int]Usage, error) {
 	return all, nil
 }
 
-// spent is what /proc/PID/stat says of one process: its own time and that of children that it
-// has waited for.
+// spent is /proc/PID/stat of one process: its own time and that of the children that it has waited for.
 type spent struct {
 	own, reaped float64
 	memory      int64
@@ -59,7 +58,7 @@ type spent struct {
 
 func usageOf(pid int) (spent, bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil { // it has ended meanwhile
+	if err != nil { // it has ended
 		return spent{}, false
 	}
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])

@@ -20,12 +20,12 @@ const maxMessage = 64 << 10
 
 type request struct {
 	Op           string  `json:"op"`
-	GraceSeconds float64 `json:"graceSeconds,omitempty"` // 0: as the spec says
+	GraceSeconds float64 `json:"graceSeconds,omitempty"` // 0: as in the spec
 	Signal       string  `json:"signal,omitempty"`
 	Labels       Labels  `json:"labels"`
 }
 
-// response is the answer to a request, and what the guardian says once on the ready pipe.
+// response is the answer to a request, and the guardian's one message on the ready pipe.
 type response struct {
 	Status Status     `json:"status"`
 	Kind   fleet.Kind `json:"kind,omitempty"` // "" is success

@@ -78,7 +78,6 @@ func (c Candidate) lose() (Candidate, []Action) {
 // changes nothing; a quarter of a TTL later guardians may begin to stop what runs. A node that holds nothing,
 // and may be about to start something, waits two thirds of a TTL after an unanswered question: it asks rarely
 // when a voter made it wait.
-// answered: it may have been told to wait, and asks rarely then.
 //
 // A node that a voter refused is not isolated, and stops in time. It waits two TTLs for the next answer: by
 // then its own vote has granted another node the lease, and so it knows.

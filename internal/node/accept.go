@@ -5,24 +5,24 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
-// step is what a node does about a command.
+// step is what a node does with a command.
 type step string
 
 const (
 	stepRefuse   step = "refuse"
 	stepConflict step = "conflict"
-	stepConfirm  step = "confirm"  // it is held already
+	stepConfirm  step = "confirm"  // the node holds it already
 	stepRenumber step = "renumber" // only the number is new
 	stepApply    step = "apply"
 )
 
-// verdict is the rule that matched first and what follows from it.
+// verdict is the rule that matched first, and its step.
 type verdict struct {
 	Rule string
 	Step step
 }
 
-// err is the refusal that a verdict stands for, nil when it is none.
+// err is the refusal of a verdict, nil if it accepts.
 func (v verdict) err(c fleet.RefreshDeploymentCommand, held sqlite.Instance, meta sqlite.Meta) error {
 	switch v.Step {
 	case stepRefuse:
@@ -30,7 +30,7 @@ func (v verdict) err(c fleet.RefreshDeploymentCommand, held sqlite.Instance, met
 			c.Revision.Era, c.Revision.Version.Revision, c.Role, c.Epoch,
 			held.HighWater.Era, held.HighWater.Version.Revision, meta.Role, meta.Epoch)
 	case stepConflict:
-		return fleet.Errorf(fleet.Conflict, "%s: revision %d.%d came before with other content", v.Rule,
+		return fleet.Errorf(fleet.Conflict, "%s: revision %d.%d arrived before with other content", v.Rule,
 			c.Revision.Era, c.Revision.Version.Revision).
 			WithHint("the region's database may have been restored: run holdfast admin raise-era")
 	case stepConfirm, stepRenumber, stepApply:
@@ -45,8 +45,8 @@ type acceptRule struct {
 	then step
 }
 
-// acceptRules are ordered, the first match wins. A duplicate of what is current comes before
-// the comparison with the high-water mark: it changes nothing, whatever failed since.
+// acceptRules are ordered, the first match wins. A duplicate of the current revision comes before the
+// comparison with the high-water mark: it changes nothing, whatever failed since.
 var acceptRules = []acceptRule{
 	{"stale_epoch", epochLower, stepRefuse},
 	{"wrong_role", roleDiffers, stepRefuse},
@@ -57,8 +57,8 @@ var acceptRules = []acceptRule{
 	{"newer_revision", always, stepApply},
 }
 
-// accept decides about a command from what the node holds. A command with a higher epoch
-// than the node knows carries its new role; equal numbers that failed may be tried again.
+// accept decides about a command from what the node holds. A command with a higher epoch than the node's brings
+// its new role; a revision that failed may be retried under the same number.
 func accept(c fleet.RefreshDeploymentCommand, held sqlite.Instance, meta sqlite.Meta) verdict {
 	for _, r := range acceptRules {
 		if r.when(c, held, meta) {
@@ -94,14 +94,14 @@ func currentIsSame(c fleet.RefreshDeploymentCommand, held sqlite.Instance, _ sql
 
 func always(fleet.RefreshDeploymentCommand, sqlite.Instance, sqlite.Meta) bool { return true }
 
-// check refuses a command that could not be carried out whatever the node holds.
+// check refuses a command that the node could never carry out, whatever it holds.
 func check(c fleet.RefreshDeploymentCommand) error {
 	if err := fleet.ValidateName("/instance", string(c.Instance)); err != nil {
 		return err
 	}
 	r := c.Revision
 	if r.Era < 0 || r.Version.Revision < 1 {
-		return fleet.Errorf(fleet.Invalid, "a revision's number starts at 1").At("/revision")
+		return fleet.Errorf(fleet.Invalid, "invalid revision number: want 1 or more").At("/revision")
 	}
 	if err := checkRole(c.Role); err != nil {
 		return err
@@ -109,13 +109,13 @@ func check(c fleet.RefreshDeploymentCommand) error {
 	switch r.Action {
 	case fleet.ActionDelete:
 		if r.Content.Hash != "" || r.RunHash != "" || r.Enabled {
-			return fleet.Errorf(fleet.Invalid, "a delete has no content").At("/revision")
+			return fleet.Errorf(fleet.Invalid, "content is not allowed for a delete").At("/revision")
 		}
 		return nil
 	case fleet.ActionDeploy, fleet.ActionEnable, fleet.ActionDisable:
 		return checkContent(c)
 	}
-	return fleet.Errorf(fleet.Invalid, "%.20q is no action", r.Action).At("/revision/action")
+	return fleet.Errorf(fleet.Invalid, "unknown action %.20q; use deploy, enable, disable or delete", r.Action).At("/revision/action")
 }
 
 func checkRole(role fleet.Role) error {
@@ -123,7 +123,7 @@ func checkRole(role fleet.Role) error {
 	case fleet.RoleActive, fleet.RoleStandby, fleet.RoleWorker:
 		return nil
 	}
-	return fleet.Errorf(fleet.Invalid, "%.20q is no role", role).At("/role")
+	return fleet.Errorf(fleet.Invalid, "unknown role %.20q; use active, standby or worker", role).At("/role")
 }
 
 func checkContent(c fleet.RefreshDeploymentCommand) error {
@@ -137,10 +137,10 @@ func checkContent(c fleet.RefreshDeploymentCommand) error {
 		}
 	}
 	if r.Content.Size < 0 {
-		return fleet.Errorf(fleet.Invalid, "a size is not negative").At("/revision/content/size")
+		return fleet.Errorf(fleet.Invalid, "invalid size: want 0 or more").At("/revision/content/size")
 	}
 	if r.Content.Kind != fleet.ContentJSON && r.Content.Kind != fleet.ContentArtifact {
-		return fleet.Errorf(fleet.Invalid, "%.20q is no kind of content", r.Content.Kind).At("/revision/content/kind")
+		return fleet.Errorf(fleet.Invalid, "unknown kind of content %.20q; use json or artifact", r.Content.Kind).At("/revision/content/kind")
 	}
 	return nil
 }

@@ -23,51 +23,49 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
-// outputs reads what instances print.
+// outputs reads the output of instances.
 type outputs interface {
-	// Names lists those that may have printed something.
+	// Names lists instances that may have output.
 	Names() ([]fleet.InstanceName, error)
 	ReadOutput(name fleet.InstanceName, offset int64) (guardian.Output, error)
 }
 
-// AgentOptions configure a node. Those of the first group must be set.
+// AgentOptions configure a node. The first group is required.
 type AgentOptions struct {
 	Node    fleet.NodeName
 	Site    fleet.SiteName
-	Dir     string // lock, node.key, node.db and instances/ lie in it
+	Dir     string // holds the lock, node.key, node.db and instances/
 	API     string
 	Runtime runtime
 	Log     *slog.Logger
 	Now     func() time.Time
 
-	// JoinToken enrols a key that no region knows yet; not needed afterwards.
+	// JoinToken enrols a key that no region knows yet; after that it is not needed.
 	JoinToken string
-	// Serving is closed when the node takes deliveries: the region counts on it only from
-	// then on. nil holds nothing back.
+	// Serving is closed once the node takes deliveries; only then does it tell the region so. nil means at once.
 	Serving <-chan struct{}
-	// Tenancy is told of the lease and ends what runs with it; nil is a runtime without deadlines.
+	// Tenancy gets the lease and ends what runs when it ends; nil is a runtime without deadlines.
 	Tenancy tenancy
-	// Lease has the node vote and stand for its site's lease, by which alone it runs anything
-	// then; nil is a node that always may, for tests.
+	// Lease makes the node vote and stand for its site's lease; then it runs instances only while it holds it.
+	// nil, for tests, is a node that may always run them.
 	Lease *LeaseOptions
-	// Outputs is where logs come from; nil ships none.
+	// Outputs is the source of logs; nil sends none.
 	Outputs outputs
 	// HTTP is for tests; the default is NewHTTPClient.
 	HTTP *http.Client
-	// Isolation is asked how commands of projects are kept apart; nil runs all as the agent's user.
+	// Isolation separates the commands of projects; nil runs all as the agent's user.
 	Isolation confiner
 	BaseEnv   []string
 	MayRun    func() bool
 	Failpoint func(name string)
-	// ReadIdle, SettleEvery and ReportEvery (the least pause between two reports, 2 s),
-	// LogEvery (2 s) and Retry (the first pause after the region was not reached, 500 ms)
-	// have defaults.
+	// ReadIdle, SettleEvery and ReportEvery (the shortest pause between two reports, 2 s), LogEvery (2 s) and
+	// Retry (the first pause after a failed call to the region, 500 ms) have defaults.
 	ReadIdle, SettleEvery, ReportEvery, LogEvery, Retry time.Duration
 }
 
-// Agent is a node's inner half: key, store, applier, and what it tells the region.
+// Agent is the inner half of a node: key, store, applier, and reports to the region.
 type Agent struct {
-	// Applier carries out deliveries. It is ready once Run has closed Ready.
+	// Applier carries out deliveries. It is ready once Ready is closed.
 	Applier *Applier
 	Store   *sqlite.Store
 	// Leases is the node's part in its site's lease, nil without AgentOptions.Lease.
@@ -82,21 +80,20 @@ type Agent struct {
 	enrolled chan struct{}
 	news     *news
 
-	asking    keyedLocks // one question about what is owed at a time
+	asking    keyedLocks // one request about owed deletes and disables at a time
 	comparing keyedLocks // one comparison with the expected set at a time
 
 	rotateAsked  atomic.Bool
-	rotateResume time.Time // not before it
+	rotateResume time.Time // the earliest time
 
 	tasks *Tasks
 
 	mu      sync.Mutex
 	key     identity.Key // as in its file
-	signing identity.Key // by which the node signs: its next half, once the region has taken it
+	signing identity.Key // the key that the node signs by: its next half, once the region has accepted it
 }
 
-// Open takes the directory for this process, loads or makes the key and opens the store; it
-// speaks to nobody.
+// Open locks the directory for this process, loads or makes the key and opens the store; it uses no network.
 func Open(ctx context.Context, opt AgentOptions) (*Agent, error) {
 	dir, err := filepath.Abs(opt.Dir)
 	if err != nil {
@@ -160,25 +157,25 @@ func loadKey(opt AgentOptions) (identity.Key, error) {
 		return key, err
 	}
 	if key.Node() != opt.Node {
-		return key, fleet.Errorf(fleet.IllegalState, "%s is the key of node %s", path, key.Node()).
-			WithHint("start the node under its own name, or in another directory")
+		return key, fleet.Errorf(fleet.IllegalState, "%s has the key of node %s", path, key.Node()).
+			WithHint("start the node under that name, or use another directory")
 	}
 	return key, nil
 }
 
-// keyring reads the key at the moment of use.
+// keyring reads the key when it is used.
 type keyring struct{ a *Agent }
 
 func (k keyring) Open(sealed string) (string, error) { return k.a.saved().Open(sealed) }
 
-// Key is the node's key as it is now.
+// Key is the node's current key.
 func (a *Agent) Key() identity.Key {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.signing
 }
 
-// Figures are the node's counters and, of its lease, what people watch.
+// Figures are the node's counters and the main values of its lease.
 func (a *Agent) Figures() map[string]int64 {
 	all := a.counters.Snapshot()
 	if a.Leases == nil {
@@ -195,7 +192,7 @@ func (a *Agent) Figures() map[string]int64 {
 	return all
 }
 
-// SiteProject is the project of the node's site, "" before the region told.
+// SiteProject is the project of the node's site, "" before the region sent it.
 func (a *Agent) SiteProject() fleet.ProjectName {
 	if a.Leases == nil {
 		return ""
@@ -203,29 +200,29 @@ func (a *Agent) SiteProject() fleet.ProjectName {
 	return a.Leases.SiteProject()
 }
 
-// Counters are the node's counters.
+// Counters gives the node's counters.
 func (a *Agent) Counters() *Counters { return a.counters }
 
-// Ready is closed when the store has been recovered: from then on Apply may be called.
+// Ready is closed once the store is recovered: from then on Apply may be called.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// Enrolled is closed when a region knows the node's key.
+// Enrolled is closed once a region knows the node's key.
 func (a *Agent) Enrolled() <-chan struct{} { return a.enrolled }
 
-// Region is how the node calls its region.
+// Region is the node's client of its region.
 func (a *Agent) Region() *Client { return a.client }
 
-// Close closes the store and lets go of the directory; Run must have ended.
+// Close closes the store and unlocks the directory; call it after Run has ended.
 func (a *Agent) Close() error { return errors.Join(a.Store.Close(), a.lock.Close()) }
 
-// Run recovers the node and keeps it until the context ends. What runs never waits for the
-// region: only enrolling, reports and logs do.
+// Run recovers the node and keeps it going until the context ends. Only enrolment, reports and logs wait for
+// the region; instances never do.
 func (a *Agent) Run(ctx context.Context) error {
 	if err := a.grant(ctx); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.enforce(ctx) }) // also while what runs is recovered
+	group.Go(func() error { return a.enforce(ctx) }) // also during recovery
 	group.Go(func() error { return a.stand(ctx) })
 	group.Go(func() error { return a.work(ctx) })
 	err := group.Wait()
@@ -254,8 +251,7 @@ func (a *Agent) work(ctx context.Context) error {
 	return group.Wait()
 }
 
-// join enrols the node if no region knows its key and, once it takes deliveries, tells the
-// region what it holds.
+// join enrols the node if no region knows its key and, once the node takes deliveries, reports what it holds.
 func (a *Agent) join(ctx context.Context) error {
 	if err := a.enrol(ctx); err != nil {
 		return err
@@ -294,8 +290,8 @@ func (a *Agent) enrol(ctx context.Context) error {
 			return err
 		}
 	}
-	// The key is marked last: a kill before it enrols once more, with the same key, as does a lost
-	// answer. The region takes the same join token for that.
+	// The key is marked last: after a kill before that, or a lost answer, the node enrols again with the same key.
+	// The region accepts the same join token for that.
 	if err := a.Store.SetRegion(ctx, at.Region); err != nil {
 		return err
 	}
@@ -320,17 +316,16 @@ func (a *Agent) adopt(ctx context.Context, at Placement) error {
 		a.Leases.Told(at.Epoch)
 	}
 	if at.Role == fleet.RoleActive && a.opt.MayRun != nil && !a.opt.MayRun() {
-		return nil // it is when it holds the lease, and adopts that by itself
+		return nil // it is set once the node holds the lease, which adopts the role itself
 	}
 	err := a.Applier.Adopt(ctx, sqlite.Right{Role: at.Role, Epoch: at.Epoch}, "")
-	if fleet.KindOf(err) == fleet.Stale { // read before a reset of the votes: the next answer has the epoch
+	if fleet.KindOf(err) == fleet.Stale { // read before a reset of the votes: the next answer has the new epoch
 		return nil
 	}
 	return err
 }
 
-// insist repeats a call until it is answered. A refusal is an answer: repeating it would
-// not change it.
+// insist retries a call until the region answers. A refusal is an answer: a retry would not change it.
 func (a *Agent) insist(ctx context.Context, what string, call func() error) error {
 	first := orDefault(a.opt.Retry, 500*time.Millisecond)
 	for failed := 0; ; failed++ {
@@ -342,7 +337,7 @@ func (a *Agent) insist(ctx context.Context, what string, call func() error) erro
 			return ctx.Err()
 		}
 		if failed == 0 {
-			a.opt.Log.Warn("the region is not reached, trying on", "what", what, "err", err)
+			a.opt.Log.Warn("reach the region, retrying", "what", what, "err", err)
 		}
 		wait := first << min(failed, 6)
 		if err := pause(ctx, wait/2+rand.N(wait)); err != nil { //nolint:gosec // jitter is no secret

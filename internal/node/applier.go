@@ -14,83 +14,82 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
-// runtime runs instances. One name never runs twice: Start refuses while anybody has it.
+// runtime runs instances. No name ever runs twice: Start fails while a guardian has it.
 type runtime interface {
-	// List gives every guardian, also those that died without having stopped their instance.
+	// List gives every guardian, also one that died without stopping its instance.
 	List(ctx context.Context) ([]guardian.Status, error)
-	// Status gives one line of List; it is not ok where List has none.
+	// Status gives the status of one instance; ok is false if List has none.
 	Status(ctx context.Context, name fleet.InstanceName) (guardian.Status, bool, error)
-	// Start returns once the command counts as started; one that dies before is apply_failed.
+	// Start returns once the command counts as started; an earlier exit is apply_failed.
 	Start(ctx context.Context, spec guardian.Spec) (guardian.Status, error)
-	// Stop returns when nothing of the name is left; nil when there was nothing.
+	// Stop returns when nothing of the name is left, nil also if nothing was there.
 	Stop(ctx context.Context, name fleet.InstanceName) error
-	// Remove deletes what is left of a name that was stopped, output included; nil when there
-	// was nothing.
+	// Remove deletes what is left of a stopped name, including its output; nil also if nothing was there.
 	Remove(ctx context.Context, name fleet.InstanceName) error
-	// Signal delivers a signal and stores the labels that the command runs with from now on.
+	// Signal sends a signal and stores the labels that the command has from now on.
 	Signal(ctx context.Context, name fleet.InstanceName, sig string, labels guardian.Labels) error
 }
 
-// confiner says how the commands of a project are kept from others; isolation_missing where the node may not run them.
+// confiner gives the isolation of a project's commands; isolation_missing where the node may not run them.
 type confiner interface {
 	User(project fleet.ProjectName) (guardian.Confinement, error)
 }
 
-// opener opens the tokens that are sealed to this node.
+// opener opens tokens that are sealed for this node.
 type opener interface {
 	Open(sealed string) (string, error)
 }
 
-// Phases of a delivery, as progress names them.
+// The phases of a delivery, as progress reports them.
 const (
 	PhaseFetching  = "fetching"
 	PhaseStarting  = "starting"
 	PhaseSwitching = "switching"
 )
 
-// Progress is how far a delivery got on this node.
+// Progress reports how far a delivery is on this node.
 type Progress func(phase string, done, total int64)
 
-// ApplierOptions are what an Applier works with. All but the last group must be set.
+// ApplierOptions configure an Applier. All but the last group are required.
 type ApplierOptions struct {
 	Site    fleet.SiteName
 	Node    fleet.NodeName
-	Dir     string // instances/<name>/ is created below it; absolute
+	Dir     string // parent of instances/<name>/; absolute
 	Store   *sqlite.Store
 	Fetcher *Fetcher
 	Keys    opener
 	Runtime runtime
 	Log     *slog.Logger
 
-	// Isolation is asked before a command starts; nil runs all as the agent's user.
+	// Isolation is called before a command starts; nil runs all as the agent's user.
 	Isolation confiner
 	// BaseEnv is the environment of commands besides the HOLDFAST_ variables.
 	BaseEnv []string
-	// MayRun says whether the node holds its lease; nil is always. Without it nothing runs.
+	// MayRun tells whether the node holds its lease; nil means always. Without the lease nothing runs.
 	MayRun func() bool
-	// Changed is told of every instance whose state may have changed.
+	// Changed is called for every instance whose state may have changed.
 	Changed func(name fleet.InstanceName)
-	// Fetched is told of bytes that arrived.
+	// Fetched is called when bytes arrive.
 	Fetched func(deployment string, done, total int64)
-	// Told is told of what the region has heard already, so that it is not said twice.
+	// Told is called with what the region already knows, so that no report repeats it.
 	Told func([]fleet.NodeInstance)
-	// Telling is told of names whose outcome goes to the region with the results of a batch, and
-	// gives what says that it has gone, or will not.
+	// Telling is called with names whose outcome the region gets in the results of a batch. It returns a function
+	// to call once they are sent, or will not be.
 	Telling func([]fleet.InstanceName) (done func())
-	// Answered is told of a delivery whose success is about to be answered, bytes and all.
+	// Answered is called before the success of a delivery is answered.
 	Answered func(deployment string)
-	// Refused is told of what was refused as stale.
+	// Refused is called for each action that was refused as stale.
 	Refused func(audit.Refusal)
 	// Failpoint is called at named places of Apply; tests kill the process there.
 	Failpoint func(name string)
-	// SettleEvery is the pause of the sweep that makes reality match the store (default 10 s).
+	// SettleEvery is the interval of the sweep that compares what runs with the store (default 10 s).
 	SettleEvery time.Duration
-	// CollectEvery is how long what nothing refers to may stay, so that many deliveries share
-	// one collection (default 5 s).
+	// CollectEvery is how long unreferenced content may stay, so that many deliveries share one collection
+	// (default 5 s).
 	CollectEvery time.Duration
 }
 
-// Applier carries out deliveries, and keeps what runs equal to what the store says.
+// Applier carries out deliveries, and makes what runs match the store.
 type Applier struct {
 	opt      ApplierOptions
 	counters *Counters
@@ -102,10 +101,10 @@ type Applier struct {
 
 	mu      sync.Mutex
 	reasons map[fleet.InstanceName]string
-	stopped map[fleet.InstanceName]fleet.Version // what the region has deleted or disabled by now
+	stopped map[fleet.InstanceName]fleet.Version // what the region has already deleted or disabled
 }
 
-// NewApplier makes an applier; Recover comes before the first Apply.
+// NewApplier makes an applier; call Recover before the first Apply.
 func NewApplier(opt ApplierOptions) *Applier {
 	if opt.MayRun == nil {
 		opt.MayRun = func() bool { return true }
@@ -141,13 +140,13 @@ func NewApplier(opt ApplierOptions) *Applier {
 	}
 }
 
-// Apply carries out one notify. It may be called twice with the same command, also at once:
-// the second waits for the first or finds it done.
+// Apply carries out one notify. Calls may repeat a command, also concurrently: the second waits for the first
+// or finds it done.
 func (a *Applier) Apply(ctx context.Context, cmd fleet.RefreshDeploymentCommand, progress func(phase string, done, total int64)) (fleet.DeploymentStatusResponse, error) {
 	return a.applyWith(ctx, cmd, nil, progress)
 }
 
-// applyWith is Apply for who may have the run section already, verified.
+// applyWith is Apply for callers that may have the verified run section already.
 func (a *Applier) applyWith(ctx context.Context, cmd fleet.RefreshDeploymentCommand, run []byte, progress Progress) (fleet.DeploymentStatusResponse, error) {
 	var none fleet.DeploymentStatusResponse
 	if err := a.checkFor(cmd); err != nil {
@@ -156,7 +155,7 @@ func (a *Applier) applyWith(ctx context.Context, cmd fleet.RefreshDeploymentComm
 	if progress == nil {
 		progress = func(string, int64, int64) {}
 	}
-	// A refusal must not disturb what runs, so it comes before the name is asked for.
+	// A refusal must not disturb what runs, so it comes before the lane is entered.
 	if err := a.admit(ctx, cmd); err != nil {
 		return none, err
 	}
@@ -178,7 +177,7 @@ func (a *Applier) applyWith(ctx context.Context, cmd fleet.RefreshDeploymentComm
 	return resp, a.count(cmd, err)
 }
 
-// checkFor is check, and that the command is for this node.
+// checkFor is check, and verifies that the command is for this node.
 func (a *Applier) checkFor(cmd fleet.RefreshDeploymentCommand) error {
 	if err := check(cmd); err != nil {
 		return err
@@ -189,7 +188,7 @@ func (a *Applier) checkFor(cmd fleet.RefreshDeploymentCommand) error {
 	return nil
 }
 
-// admit learns the epoch that a command carries and refuses one that is stale already.
+// admit adopts the epoch of a command and refuses a stale command.
 func (a *Applier) admit(ctx context.Context, cmd fleet.RefreshDeploymentCommand) error {
 	if err := a.Adopt(ctx, sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch}, ""); err != nil {
 		return a.count(cmd, err)
@@ -198,7 +197,7 @@ func (a *Applier) admit(ctx context.Context, cmd fleet.RefreshDeploymentCommand)
 	return a.count(cmd, err)
 }
 
-// decision is a verdict with what it was made from.
+// decision is a verdict with its inputs.
 type decision struct {
 	verdict
 	held sqlite.Instance
@@ -218,7 +217,7 @@ func (a *Applier) decide(ctx context.Context, cmd fleet.RefreshDeploymentCommand
 	return decision{v, held, meta}, err
 }
 
-// judge is accept, with an alarm where one revision has two contents.
+// judge is accept, and logs an alarm if one revision has two contents.
 func (a *Applier) judge(cmd fleet.RefreshDeploymentCommand, held sqlite.Instance, meta sqlite.Meta) (verdict, error) {
 	v := accept(cmd, held, meta)
 	if v.Step == stepConflict {
@@ -229,7 +228,7 @@ func (a *Applier) judge(cmd fleet.RefreshDeploymentCommand, held sqlite.Instance
 	return v, v.err(cmd, held, meta)
 }
 
-// count books how a command ended, once.
+// count counts how a command ended, once.
 func (a *Applier) count(cmd fleet.RefreshDeploymentCommand, err error) error {
 	log := a.opt.Log.With("instance", cmd.Instance, "era", cmd.Revision.Era,
 		"revision", cmd.Revision.Version.Revision, "epoch", cmd.Epoch)
@@ -241,16 +240,16 @@ func (a *Applier) count(cmd fleet.RefreshDeploymentCommand, err error) error {
 		a.refused(fmt.Sprintf("deliver %s %d.%d as %s at epoch %d", cmd.Instance, cmd.Revision.Era, cmd.Revision.Version.Revision, cmd.Role, cmd.Epoch), err)
 	case fleet.KindOf(err) == fleet.ApplyFailed:
 		a.counters.ApplyFailed.Add(1)
-		log.Warn("apply failed, the previous revision stays", "err", err)
+		log.Warn("apply failed; the previous revision stays", "err", err)
 	default:
-		// Temporal is told the kind of an internal error and no more, so it is said here.
+		// Temporal gets only the kind of an internal error, so the log has the rest.
 		log.Warn("not applied", "kind", fleet.KindOf(err), "err", err)
 	}
 	return err
 }
 
-// Adopt takes a role at a higher epoch, from a command or the region. Nobody's word makes a
-// node active: only the lease does.
+// Adopt takes a role at a higher epoch, from a command or the region. Only the lease makes a node active, so a
+// role of active without it is refused.
 func (a *Applier) Adopt(ctx context.Context, right sqlite.Right, holder fleet.NodeName) error {
 	if right.Role == fleet.RoleActive && !a.opt.MayRun() {
 		return stale(audit.NoLease, "active at epoch %d: this node does not hold the lease of its site", right.Epoch)
@@ -258,13 +257,12 @@ func (a *Applier) Adopt(ctx context.Context, right sqlite.Right, holder fleet.No
 	return a.adopted(a.opt.Store.AdoptTold(ctx, right, holder))
 }
 
-// adoptFor is Adopt for an action that comes with a right; one that is stale is counted and
-// told of.
+// adoptFor is Adopt for an action that carries a right; a stale one is counted and reported.
 func (a *Applier) adoptFor(ctx context.Context, right sqlite.Right, action string) error {
 	return a.countStale(action, a.Adopt(ctx, right, ""))
 }
 
-// countStale counts an action that was refused as stale, and has the region told of it.
+// countStale counts an action that was refused as stale, and reports it to the region.
 func (a *Applier) countStale(action string, err error) error {
 	if fleet.KindOf(err) == fleet.Stale {
 		a.counters.StaleRefused.Add(1)
@@ -274,12 +272,12 @@ func (a *Applier) countStale(action string, err error) error {
 	return err
 }
 
-// adopt takes a role at a higher epoch, which the votes decided.
+// adopt takes the role and epoch that the votes decided.
 func (a *Applier) adopt(ctx context.Context, right sqlite.Right, holder fleet.NodeName) error {
 	return a.adopted(a.opt.Store.Adopt(ctx, right, holder))
 }
 
-// adopted notes a change of role, which Run carries out.
+// adopted records a change of role; Run then applies it.
 func (a *Applier) adopted(before, after sqlite.Meta, err error) error {
 	if err != nil {
 		return err
@@ -291,22 +289,21 @@ func (a *Applier) adopted(before, after sqlite.Meta, err error) error {
 	return nil
 }
 
-// Settle asks Run to compare everything with the store now, for example when the lease was
-// won or lost.
+// Settle makes Run compare everything with the store now, for example after the lease was won or lost.
 func (a *Applier) Settle() { poke(a.settle) }
 
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // one is waiting already, and will see this too
+	default: // one is queued, and will see this too
 	}
 }
 
-// wholeEvery is how many ticks pass between two that look at every name: in between only those
-// are looked at that can change by themselves.
+// wholeEvery is how many ticks pass between two checks of every name; other ticks check only names that can
+// change by themselves.
 const wholeEvery = 6
 
-// Run settles when asked and on a schedule, and collects what nothing refers to.
+// Run settles on request and on a schedule, and removes unreferenced content.
 func (a *Applier) Run(ctx context.Context) error {
 	tick := time.NewTicker(orDefault(a.opt.SettleEvery, 10*time.Second))
 	defer tick.Stop()
@@ -336,8 +333,8 @@ func (a *Applier) Run(ctx context.Context) error {
 	}
 }
 
-// collect removes one bounded part, and says when the next is due, so that a settle can come
-// between; never when nothing is left.
+// collect removes one limited part, and gives when to remove the next, so that a settle can run in between; nil
+// when nothing is left.
 func (a *Applier) collect(ctx context.Context) <-chan time.Time {
 	more, err := a.opt.Store.Collect(ctx)
 	if err != nil && ctx.Err() == nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
-// ApplyBatch carries out many deliveries of one site (N98). What becomes of each goes to the
-// region by HTTP; an error is one of the whole batch. It may be called again with the same
-// command: what was done is answered as already done. Progress may be called at once.
+// ApplyBatch carries out many deliveries of one site (N98). The region gets the result of each by HTTP; an
+// error is about the whole batch. Repeating a command is safe: what was done is answered as already done.
+// Progress may be called concurrently.
 func (a *Applier) ApplyBatch(ctx context.Context, cmd fleet.BatchCommand, progress func(phase string, done, total int64)) (fleet.BatchOutcome, error) {
 	var none fleet.BatchOutcome
 	if progress == nil {
@@ -37,7 +37,7 @@ func (a *Applier) ApplyBatch(ctx context.Context, cmd fleet.BatchCommand, progre
 	err = b.carryAndTell(ctx, client)
 	told()
 	if err != nil {
-		a.opt.Changed("") // the region hears of what was done by a report
+		a.opt.Changed("") // a report tells the region what was done
 		return none, err
 	}
 	return b.outcome(), nil
@@ -59,8 +59,7 @@ func (b *bulk) carryAndTell(ctx context.Context, client *batchClient) error {
 	return nil
 }
 
-// admitBatch learns the epoch that a batch carries, and refuses one that is not for this node
-// or that is stale.
+// admitBatch adopts the epoch of a batch, and refuses a batch that is stale or not for this node.
 func (a *Applier) admitBatch(ctx context.Context, cmd fleet.BatchCommand) error {
 	if err := checkBatch(cmd); err != nil {
 		return err
@@ -76,7 +75,7 @@ func (a *Applier) admitBatch(ctx context.Context, cmd fleet.BatchCommand) error 
 	return a.countStale(fmt.Sprintf("batch %s of %d as %s at epoch %d", cmd.BatchID, cmd.Count, cmd.Role, cmd.Epoch), err)
 }
 
-// hasRight refuses what is for another right than the node has.
+// hasRight refuses an action for a right that the node does not have.
 func (a *Applier) hasRight(ctx context.Context, right sqlite.Right) error {
 	meta, err := a.opt.Store.Meta(ctx)
 	if err == nil && meta.Right != right {
@@ -87,16 +86,16 @@ func (a *Applier) hasRight(ctx context.Context, right sqlite.Right) error {
 
 func checkBatch(cmd fleet.BatchCommand) error {
 	if !fleet.ValidID(string(cmd.BatchID)) {
-		return fleet.Errorf(fleet.Invalid, "not an id of 32 hex digits").At("/batchId")
+		return fleet.Errorf(fleet.Invalid, "invalid batch id: want 32 hex digits").At("/batchId")
 	}
 	if cmd.Count < 1 || cmd.Count > fleet.MaxBatchItems {
-		return fleet.Errorf(fleet.Invalid, "%d deliveries in one batch", cmd.Count).At("/count").
-			WithHint(fmt.Sprintf("1 to %d", fleet.MaxBatchItems))
+		return fleet.Errorf(fleet.Invalid, "invalid count %d", cmd.Count).At("/count").
+			WithHint(fmt.Sprintf("a batch has 1 to %d deliveries", fleet.MaxBatchItems))
 	}
 	return checkRole(cmd.Role)
 }
 
-// bulkOf makes a delivery of each item, as its own notify would have made it.
+// bulkOf makes a delivery of each item, the same as its own notify would make.
 func (a *Applier) bulkOf(cmd fleet.BatchCommand, items []fleet.BatchItem) *bulk {
 	b := &bulk{Applier: a, right: sqlite.Right{Role: cmd.Role, Epoch: cmd.Epoch}, stage: cmd.Stage}
 	for _, item := range items {
@@ -113,7 +112,7 @@ func (a *Applier) bulkOf(cmd fleet.BatchCommand, items []fleet.BatchItem) *bulk 
 	return b
 }
 
-// results is what the region is told, and what it need not be told again.
+// results gives the results for the region, and the instances that reports need not repeat.
 func (b *bulk) results(ctx context.Context) ([]fleet.BatchResult, []fleet.NodeInstance, error) {
 	if err := b.holdings(ctx); err != nil {
 		return nil, nil, err
@@ -130,14 +129,14 @@ func (b *bulk) results(ctx context.Context) ([]fleet.BatchResult, []fleet.NodeIn
 			continue
 		}
 		b.opt.Answered(p.cmd.DeploymentID)
-		if !p.alone { // what runs has more to say
+		if !p.alone { // what runs has more to report
 			known = append(known, fleet.NodeInstance{Instance: p.cmd.Instance, Held: p.resp.Held})
 		}
 	}
 	return all, known, nil
 }
 
-// holdings reads what the node holds of those that do not say so themselves.
+// holdings reads what the node holds of pieces without a report of their own.
 func (b *bulk) holdings(ctx context.Context) error {
 	var quiet []*piece
 	for _, p := range b.pieces {
@@ -155,7 +154,7 @@ func (b *bulk) holdings(ctx context.Context) error {
 	return nil
 }
 
-// messageOf is what may be said of an error outside of this node: no cause, and not much.
+// messageOf is the text of an error for other machines: without its cause, and short.
 func messageOf(err error) string {
 	var known *fleet.Error
 	if !errors.As(err, &known) {

@@ -16,18 +16,18 @@ import (
 const (
 	// maxItemBytes is far more than an item needs besides its run section.
 	maxItemBytes = 4 << 10
-	// maxReported is how many results one request carries.
+	// maxReported is the number of results in one request.
 	maxReported = fleet.MaxBatchItems
 )
 
-// batchClient speaks to the region about one batch, with its token.
+// batchClient calls the region about one batch, with its token.
 type batchClient struct {
 	fetcher *Fetcher
 	cmd     fleet.BatchCommand
 	token   string
 }
 
-// items reads what is in the batch. Items that are not those that were announced are none.
+// items reads the items of the batch. It returns an error if they are not the announced ones.
 func (c *batchClient) items(ctx context.Context) ([]fleet.BatchItem, error) {
 	var out struct {
 		Items []fleet.BatchItem `json:"items"`
@@ -51,7 +51,7 @@ func (c *batchClient) items(ctx context.Context) ([]fleet.BatchItem, error) {
 		return nil, err
 	}
 	if len(out.Items) != c.cmd.Count || fleet.BatchDigest(out.Items) != c.cmd.Digest {
-		return nil, communication("the batch has other items than were announced")
+		return nil, communication("the batch's items differ from the announced ones")
 	}
 	names := make(map[fleet.InstanceName]bool, len(out.Items))
 	for _, item := range out.Items {
@@ -73,7 +73,7 @@ func tickReader(r io.Reader, tick func()) io.Reader {
 	})
 }
 
-// bodies asks for bodies in one stream.
+// bodies fetches bodies in one stream.
 func (c *batchClient) bodies(ctx context.Context, want map[fleet.Hash]int64, take func(fleet.Hash, []byte)) (int64, error) {
 	wire, err := c.fetcher.FetchBodies(ctx, BodiesRequest{c.request(), c.path("bodies")}, want, take)
 	if fleet.KindOf(err) == fleet.NotFound {
@@ -82,7 +82,7 @@ func (c *batchClient) bodies(ctx context.Context, want map[fleet.Hash]int64, tak
 	return wire, err
 }
 
-// results tells the region what became of the items.
+// results sends the results of the items to the region.
 func (c *batchClient) results(ctx context.Context, all []fleet.BatchResult) error {
 	for len(all) > 0 {
 		page := all[:min(maxReported, len(all))]
@@ -109,13 +109,13 @@ func (c *batchClient) path(tail string) string {
 	return strings.TrimRight(c.cmd.CentralFetchBaseURL, "/") + "/api/internal/batches/" + string(c.cmd.BatchID) + "/" + tail
 }
 
-// call makes one request, and cuts one that gives nothing for too long.
+// call makes one request, and cancels it if nothing arrives for too long.
 func (c *batchClient) call(ctx context.Context, method, tail string, body []byte, read func(*http.Response) error) error {
 	ctx, stall := newStall(ctx, orDefault(c.fetcher.ReadIdle, defaultReadIdle))
 	defer stall.stop()
 	r, err := http.NewRequestWithContext(ctx, method, c.path(tail), bytes.NewReader(body))
 	if err != nil {
-		return fleet.Errorf(fleet.Invalid, "the fetch base URL is not one").At("/centralFetchBaseUrl")
+		return fleet.Errorf(fleet.Invalid, "invalid fetch base URL").At("/centralFetchBaseUrl")
 	}
 	r.Header.Set("Authorization", "Bearer "+c.token)
 	r.Header.Set("Accept-Encoding", "zstd, gzip")
@@ -126,7 +126,7 @@ func (c *batchClient) call(ctx context.Context, method, tail string, body []byte
 	if err != nil {
 		return again("reach the region: %w", stall.explain(err))
 	}
-	defer func() { _ = resp.Body.Close() }() // read as far as it matters
+	defer func() { _ = resp.Body.Close() }() // read as far as needed
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNoContent {
 		return refusal(resp.StatusCode)
 	}

@@ -17,21 +17,21 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// bodyHead is what stands before each body of a stream: 32 bytes of SHA-256, and 8 of length.
+// bodyHead precedes each body of a stream: 32 bytes of SHA-256, and 8 of length.
 const bodyHead = 32 + 8
 
-// bodyStream reads bodies that travel in one answer, one after the other.
+// bodyStream reads several bodies from one answer.
 type bodyStream struct {
 	from io.Reader
 	left int64 // bytes of bodies that may still come
 }
 
-// next gives the next body under the name that the region gave it; io.EOF after the last. What
-// is cut short may be asked for again; what makes no sense is communication.
+// next gives the next body and the hash that the region announced for it; io.EOF after the last. After a cut a
+// retry may help; invalid data is a communication error.
 func (s *bodyStream) next() (fleet.Hash, []byte, error) {
 	var head [bodyHead]byte
 	if _, err := io.ReadFull(s.from, head[:]); errors.Is(err, io.EOF) {
-		return "", nil, io.EOF // ReadFull says so only before the first byte
+		return "", nil, io.EOF // ReadFull gives EOF only before the first byte
 	} else if err != nil {
 		return "", nil, again("read bodies: %w", err)
 	}
@@ -48,7 +48,7 @@ func (s *bodyStream) next() (fleet.Hash, []byte, error) {
 	return hash, data, nil
 }
 
-// noEOF: an end in the middle is none.
+// noEOF replaces io.EOF: an end in the middle of a body is unexpected.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -56,26 +56,25 @@ func noEOF(err error) error {
 	return err
 }
 
-// BodiesRequest says where to ask for many bodies at once, and with which token.
+// BodiesRequest says where to fetch many bodies at once, and with which token.
 type BodiesRequest struct {
 	FetchRequest // without an address
 	URL          string
 }
 
-// bodiesFetch is one FetchBodies over as many attempts as it takes.
+// bodiesFetch is one FetchBodies over all its attempts.
 type bodiesFetch struct {
 	fetcher *Fetcher
 	req     BodiesRequest
-	want    map[fleet.Hash]int64 // with their sizes; what came is taken out
+	want    map[fleet.Hash]int64 // with their sizes; received ones are removed
 	most    int64
 	take    func(hash fleet.Hash, data []byte)
 	wire    int64
-	plain   bool // a compressed answer could not be read: ask for none again
+	plain   bool // a compressed answer could not be read: request plain ones from now on
 }
 
-// FetchBodies hands over each body as it comes, unverified and at most once; what the region
-// leaves out stays in want. It says how many bytes came over the wire. An endpoint that is not
-// there is not_found.
+// FetchBodies passes on each body as it comes, unverified and at most once; what the region leaves out stays in
+// want. It returns the number of bytes on the wire. A missing endpoint is not_found.
 func (f *Fetcher) FetchBodies(ctx context.Context, req BodiesRequest, want map[fleet.Hash]int64, take func(hash fleet.Hash, data []byte)) (int64, error) {
 	d := &bodiesFetch{fetcher: f, req: req, want: want, take: take, most: fleet.MaxBatchBytes}
 	for _, size := range want {
@@ -96,7 +95,7 @@ func (d *bodiesFetch) attempt(ctx context.Context, tick func()) (gained bool, er
 	if err != nil {
 		return false, again("reach the region: %w", stall.explain(err))
 	}
-	defer func() { _ = resp.Body.Close() }() // cutting it is the point
+	defer func() { _ = resp.Body.Close() }() // cutting it is intended
 	switch resp.StatusCode {
 	case http.StatusOK:
 	case http.StatusNotFound:
@@ -133,7 +132,7 @@ func (d *bodiesFetch) ask(ctx context.Context) (*http.Request, error) {
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, d.req.URL, bytes.NewReader(raw))
 	if err != nil {
-		return nil, fleet.Errorf(fleet.Invalid, "the fetch base URL is not one").At("/centralFetchBaseUrl")
+		return nil, fleet.Errorf(fleet.Invalid, "invalid fetch base URL").At("/centralFetchBaseUrl")
 	}
 	r.Header.Set("Authorization", "Bearer "+d.req.Token)
 	r.Header.Set("Content-Type", "application/json")
@@ -144,7 +143,7 @@ func (d *bodiesFetch) ask(ctx context.Context) (*http.Request, error) {
 	return r, nil
 }
 
-// read takes what comes until the stream ends.
+// read reads bodies until the stream ends.
 func (d *bodiesFetch) read(resp *http.Response, tick func()) error {
 	if kind := resp.Header.Get("Content-Type"); !strings.HasPrefix(kind, bodiesType) {
 		return communication("fetch bodies: the region answered with %.40q", kind)
@@ -164,7 +163,7 @@ func (d *bodiesFetch) read(resp *http.Response, tick func()) error {
 			return err
 		}
 		if _, asked := d.want[hash]; !asked {
-			return communication("fetch bodies: the region sent a body that was not asked for")
+			return communication("fetch bodies: the region sent a body that was not requested")
 		}
 		delete(d.want, hash)
 		tick()

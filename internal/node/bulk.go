@@ -13,22 +13,22 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
-// alones bounds how many pieces go their own way at once.
+// alones bounds how many pieces are carried out alone at once.
 const alones = 8
 
-// piece is one of many deliveries that travel together. It is done when it was applied,
-// refused or failed; until then the next stage takes it.
+// piece is one of many deliveries that travel together. It is done when it was applied, refused or failed;
+// until then the next stage handles it.
 type piece struct {
 	cmd fleet.RefreshDeploymentCommand
 	run []byte // the run section; verified once decided
 
 	step  step
-	data  []byte          // the body, of those that came
+	data  []byte          // the body, if the stream brought it
 	body  *sqlite.Staging // data, verified
-	alone bool            // it needs what Apply does: something to start, stop or wait for
+	alone bool            // it needs Apply: something to start, stop or wait for
 
 	done   bool
-	booked bool // by Apply
+	booked bool // counted by Apply
 	resp   fleet.DeploymentStatusResponse
 	staged bool
 	err    error
@@ -40,14 +40,14 @@ func (p *piece) want() fleet.Content { return p.cmd.Revision.Content }
 
 func (p *piece) deletes() bool { return p.cmd.Revision.Action == fleet.ActionDelete }
 
-// bulk brings many deliveries under one right, each of another name: bodies in one stream,
-// slots in one transaction. Each stands for itself (N98).
+// bulk carries out many deliveries under one right, each of another name: bodies in one stream, slots in one
+// transaction. Each succeeds or fails on its own (N98).
 type bulk struct {
 	*Applier
 	right  sqlite.Right
 	stage  bool // fetch and keep only (N100)
 	pieces []*piece
-	// bodies hands over those that it can get, and takes them out of want.
+	// bodies passes on the bodies that it can get, and removes them from want.
 	bodies   func(ctx context.Context, want map[fleet.Hash]int64, take func(fleet.Hash, []byte)) (wire int64, err error)
 	progress Progress
 
@@ -55,7 +55,7 @@ type bulk struct {
 	wire   int64
 }
 
-// carry brings every piece to its end. An error is that of all that are not done.
+// carry finishes every piece. An error applies to all pieces that are not done.
 func (b *bulk) carry(ctx context.Context) error {
 	if err := b.decide(ctx); err != nil {
 		return err
@@ -86,13 +86,13 @@ func (b *bulk) book(p *piece) {
 	switch {
 	case p.booked:
 	case p.err != nil:
-		_ = b.count(p.cmd, p.err) // what it was given
+		_ = b.count(p.cmd, p.err) // it returns the same error
 	case !p.staged:
 		b.counters.outcome(p.resp.Already).Add(1)
 	}
 }
 
-// open are the pieces that are not done.
+// open gives the pieces that are not done.
 func (b *bulk) open() []*piece {
 	var open []*piece
 	for _, p := range b.pieces {
@@ -103,7 +103,7 @@ func (b *bulk) open() []*piece {
 	return open
 }
 
-// decide refuses what can be refused before anything is fetched.
+// decide refuses before the fetch what can be refused.
 func (b *bulk) decide(ctx context.Context) error {
 	for _, p := range b.open() {
 		if err := b.checkFor(p.cmd); err != nil {
@@ -142,7 +142,7 @@ func namesOf(pieces []*piece) []fleet.InstanceName {
 	return names
 }
 
-// verdict is what is to be done about a piece, as things are.
+// verdict decides about a piece in the current state.
 func (b *bulk) verdict(ctx context.Context, p *piece, held sqlite.Instance) error {
 	meta, err := b.opt.Store.Meta(ctx)
 	if err != nil {
@@ -156,8 +156,7 @@ func (b *bulk) verdict(ctx context.Context, p *piece, held sqlite.Instance) erro
 	return err
 }
 
-// takeRun verifies the run section that came with a piece, or takes one that is there. One
-// that is neither is fetched by Apply.
+// takeRun verifies the run section that came with a piece, or uses a stored one. Otherwise Apply fetches it.
 func (b *bulk) takeRun(p *piece, held sqlite.Instance) error {
 	want := p.cmd.Revision.RunHash
 	if want == "" {
@@ -171,13 +170,13 @@ func (b *bulk) takeRun(p *piece, held sqlite.Instance) error {
 	}
 	sum := sha256.Sum256(p.run)
 	if got := fleet.Hash(hex.EncodeToString(sum[:])); got != want {
-		return fleet.Errorf(fleet.HashMismatch, "the run section has hash %s, wanted is %s", got, want)
+		return fleet.Errorf(fleet.HashMismatch, "the run section has hash %s; expected %s", got, want)
 	}
 	_, err := parseRun(p.run)
 	return err
 }
 
-// lacking are the bodies that must be fetched in the stream, with their sizes.
+// lacking gives the bodies that must be fetched in the stream, with their sizes.
 func (b *bulk) lacking(ctx context.Context) (map[fleet.Hash]int64, error) {
 	hashes := make([]fleet.Hash, 0, len(b.pieces))
 	for _, p := range b.open() {
@@ -211,8 +210,8 @@ func differs(sizes map[fleet.Hash]int64, c fleet.Content) bool {
 	return is && size != c.Size
 }
 
-// rounds cuts the open pieces so that what one round holds in memory is bounded. Pieces that
-// share a body share a round.
+// rounds splits the open pieces so that one round holds a limited amount of memory. Pieces with the same body
+// are in the same round.
 func (b *bulk) rounds(lacking map[fleet.Hash]int64) [][]*piece {
 	var all [][]*piece
 	var bytes int64
@@ -234,7 +233,7 @@ func (b *bulk) rounds(lacking map[fleet.Hash]int64) [][]*piece {
 	return all
 }
 
-// fetch brings the bodies of a round. One that did not come fails those who need it.
+// fetch gets the bodies of a round. A missing one fails the pieces that need it.
 func (b *bulk) fetch(ctx context.Context, round []*piece, lacking map[fleet.Hash]int64) {
 	want, need := map[fleet.Hash]int64{}, map[fleet.Hash][]*piece{}
 	for _, p := range round {
@@ -253,7 +252,7 @@ func (b *bulk) fetch(ctx context.Context, round []*piece, lacking map[fleet.Hash
 	})
 	b.wire += wire
 	if err == nil {
-		err = fleet.Errorf(fleet.NotFound, "the region left the body out")
+		err = fleet.Errorf(fleet.NotFound, "the region did not send the body")
 	}
 	for hash := range want {
 		for _, p := range need[hash] {
@@ -262,7 +261,7 @@ func (b *bulk) fetch(ctx context.Context, round []*piece, lacking map[fleet.Hash
 	}
 }
 
-// arrived verifies a body for those who need it (N94).
+// arrived verifies a body for the pieces that need it (N94).
 func (b *bulk) arrived(need []*piece, data []byte) {
 	body, err := sqlite.Whole(need[0].want(), data)
 	if err != nil {
@@ -274,14 +273,14 @@ func (b *bulk) arrived(need []*piece, data []byte) {
 			continue
 		}
 		p.data, p.body = data, body
-		if i == 0 { // the others found it there
+		if i == 0 { // the others found it stored
 			p.resp.Fetched = int64(len(data))
 		}
 	}
 }
 
-// apart carries out what cannot be done together, some at a time. What the stream brought of
-// it is in the store by now.
+// apart carries out alone, several at a time, what cannot be done together. Their bodies from the stream are in
+// the store by now.
 func (b *bulk) apart(ctx context.Context) {
 	var group errgroup.Group
 	group.SetLimit(alones)
@@ -303,10 +302,10 @@ func (b *bulk) apart(ctx context.Context) {
 			return nil
 		})
 	}
-	_ = group.Wait() // each has its own error
+	_ = group.Wait() // each piece has its own error
 }
 
-// keep fetches what is too large for the stream, for a later switch.
+// keep fetches a body that is too large for the stream, for a later switch.
 func (b *bulk) keep(ctx context.Context, p *piece) (int64, error) {
 	if err := b.opt.Store.SetAside(ctx, attemptOf(p.cmd)); err != nil {
 		return 0, err

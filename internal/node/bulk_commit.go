@@ -9,18 +9,18 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
-// taking is a piece whose name is taken, until it is left.
+// taking is a piece that has its lane, until it leaves it.
 type taking struct {
 	*piece
 	job   *job
 	ctx   context.Context //nolint:containedctx // of the job
 	held  sqlite.Instance
 	seen  *guardian.Status
-	draft *draft // of a config file that is to change
+	draft *draft // of a config file that will change
 }
 
-// commit puts a round into the store in one transaction. What is quiet becomes current; of
-// what is not, and of what is only staged, the body is kept for whoever switches.
+// commit stores a round in one transaction. Quiet pieces become current; of the others, and of staged ones, it
+// stores the body for the later switch.
 func (b *bulk) commit(ctx context.Context, round []*piece) {
 	if b.stage {
 		b.keepAll(ctx, round)
@@ -38,8 +38,8 @@ func (b *bulk) commit(ctx context.Context, round []*piece) {
 	}
 }
 
-// enter takes the names that are free. Whoever is at work on one with a newer revision wins;
-// for what else is at work Apply waits, and nothing here does.
+// enter takes the lanes that are free. A worker with a newer revision of a name wins; Apply, not this function,
+// waits for other workers.
 func (b *bulk) enter(ctx context.Context, round []*piece) []*taking {
 	var together []*piece
 	var cmds []*fleet.RefreshDeploymentCommand
@@ -62,7 +62,7 @@ func (b *bulk) enter(ctx context.Context, round []*piece) []*taking {
 	return taken
 }
 
-// weigh decides again, now that nobody else touches the names, and tells what is quiet.
+// weigh decides again, now that no other worker touches the names, and announces what is quiet.
 func (b *bulk) weigh(ctx context.Context, taken []*taking) {
 	names := make([]fleet.InstanceName, len(taken))
 	for i, t := range taken {
@@ -88,7 +88,7 @@ func (b *bulk) weigh(ctx context.Context, taken []*taking) {
 		if err == nil && quiet {
 			err = b.prepare(ctx, t)
 		}
-		// Apply meets the same error, and puts back what was there.
+		// Apply meets the same error, and restores the previous state.
 		t.alone = err != nil || !quiet
 	}
 }
@@ -99,7 +99,7 @@ func failAll(taken []*taking, err error) {
 	}
 }
 
-// seen is what has a guardian, asked for once.
+// seen lists all guardians once.
 func (a *Applier) seen(ctx context.Context) (map[fleet.InstanceName]*guardian.Status, error) {
 	list, err := a.opt.Runtime.List(ctx)
 	if err != nil {
@@ -112,8 +112,8 @@ func (a *Applier) seen(ctx context.Context) (map[fleet.InstanceName]*guardian.St
 	return seen, nil
 }
 
-// quiet says that nothing is to be started, stopped or settled: the store is all that
-// changes, and on the active a file.
+// quiet tells whether nothing has to be started, stopped or settled: only the store changes, and on the active
+// node a file.
 func (b *bulk) quiet(t *taking) (bool, error) {
 	switch {
 	case t.held.Staged != nil:
@@ -125,7 +125,7 @@ func (b *bulk) quiet(t *taking) (bool, error) {
 	case t.step == stepApply:
 		return t.seen == nil && !needsProcess(sqlite.Slot{Revision: t.cmd.Revision, Run: t.run}), nil
 	}
-	cur := *t.held.Current // it is confirmed, or gets a number
+	cur := *t.held.Current // it is confirmed, or renumbered
 	if needsProcess(cur) {
 		if !live(t.seen) || !t.seen.Running || !runs(t.seen, cur) {
 			return false, nil
@@ -139,7 +139,7 @@ func (b *bulk) quiet(t *taking) (bool, error) {
 	return b.files.matches(t.cmd.Instance, cur.Content, userOf(t.seen))
 }
 
-// userOf is the user of what runs, 0 where nothing does.
+// userOf is the user of the running command, 0 if none runs.
 func userOf(seen *guardian.Status) int {
 	if seen == nil {
 		return 0
@@ -147,7 +147,7 @@ func userOf(seen *guardian.Status) int {
 	return seen.UID
 }
 
-// prepare writes the config of an active beside its place.
+// prepare writes the config of an active instance beside its place.
 func (b *bulk) prepare(ctx context.Context, t *taking) error {
 	if b.right.Role != fleet.RoleActive || t.step != stepApply || t.deletes() {
 		return nil
@@ -164,20 +164,20 @@ func (b *bulk) prepare(ctx context.Context, t *taking) error {
 	return err
 }
 
-// move is a step of the transaction with what follows from it.
+// move is a step of the transaction and what to do after it.
 type move struct {
 	*piece
 	sqlite.Step
 	then func()
 }
 
-// switches are the steps of what is quiet. Nothing is left to do of what is confirmed.
+// switches gives the steps of quiet pieces. A confirmed piece needs none.
 func (b *bulk) switches(taken []*taking) []move {
 	var moves []move
 	lost := b.right.Role == fleet.RoleActive && !b.opt.MayRun()
 	for _, t := range taken {
 		if err := t.ctx.Err(); err != nil && !t.done {
-			t.fail(err) // leave says why
+			t.fail(err) // leave handles the error
 		}
 		if lost && !t.done && !t.alone {
 			t.fail(stale(audit.NoLease, "the node lost the lease of its site"))
@@ -213,7 +213,7 @@ func (p *piece) applied(held fleet.Held, already bool) {
 	p.done, p.resp.Held, p.resp.Already = true, held, already
 }
 
-// keeps are the steps of what goes on alone, with the bodies that the stream brought of it.
+// keeps gives the steps of pieces that continue alone, with their bodies from the stream.
 func keeps(round []*piece) []move {
 	var moves []move
 	for _, p := range round {
@@ -230,7 +230,7 @@ func (p *piece) kept(how sqlite.Turn, then func()) move {
 	return move{p, sqlite.Step{Attempt: attempt, Turn: how}, then}
 }
 
-// write is the transaction. A body that was there, and was collected since, is fetched alone.
+// write runs the transaction. A stored body that was collected since is fetched alone.
 func (b *bulk) write(ctx context.Context, moves []move) {
 	steps := make([]sqlite.Step, len(moves))
 	for i, m := range moves {
@@ -251,8 +251,8 @@ func (b *bulk) write(ctx context.Context, moves []move) {
 	}
 }
 
-// project puts the config of what was switched in its place. The switch is made, so what goes
-// wrong here is no failure of it: the sweep does it again.
+// project puts the configs of switched pieces in place. The switch is already made, so an error here does not
+// fail it: the sweep retries.
 func (b *bulk) project(t *taking) {
 	switched := t.done && t.err == nil && t.step == stepApply
 	var err error
@@ -266,14 +266,14 @@ func (b *bulk) project(t *taking) {
 	}
 	switch {
 	case err != nil:
-		b.opt.Log.Warn("a config file is left to the sweep", "instance", t.cmd.Instance, "err", err)
+		b.opt.Log.Warn("put a config file in place; the sweep retries", "instance", t.cmd.Instance, "err", err)
 		b.blame(t.cmd.Instance, err)
 	case switched:
 		b.forgive(t.cmd.Instance)
 	}
 }
 
-// leave frees a name. What goes on alone is no answer to whoever joined.
+// leave frees a lane. For a piece that continues alone, jobs that joined get no answer from here.
 func (b *bulk) leave(t *taking) {
 	if t.done {
 		t.resp, t.err = b.lanes.leave(t.cmd.Instance, t.job, t.resp, t.err)
@@ -283,8 +283,7 @@ func (b *bulk) leave(t *taking) {
 	_, _ = b.lanes.leave(t.cmd.Instance, t.job, t.resp, context.Canceled) // Apply finds out what is newer
 }
 
-// keepAll sets a round aside for a later switch, and accepts nothing: what the node is owed
-// until then is older.
+// keepAll stores a round for a later switch, and accepts nothing: the node is owed older revisions until then.
 func (b *bulk) keepAll(ctx context.Context, round []*piece) {
 	var moves []move
 	var bare []*piece
@@ -304,7 +303,7 @@ func (b *bulk) keepAll(ctx context.Context, round []*piece) {
 	b.recall(ctx, bare)
 }
 
-// recall looks again for the bodies that were there before they were set aside.
+// recall fetches again bodies that were stored, and were collected before they could be kept.
 func (b *bulk) recall(ctx context.Context, bare []*piece) {
 	hashes := make([]fleet.Hash, len(bare))
 	for i, p := range bare {

@@ -19,14 +19,13 @@ import (
 )
 
 const (
-	// maxAnswer bounds what a node reads of the region's small answers.
+	// maxAnswer bounds the small answers of the region.
 	maxAnswer = 4 << 20
 	// callTimeout bounds one small request.
 	callTimeout = 30 * time.Second
 )
 
-// Client speaks a node's side of the region's machine endpoints: everything small or bulky
-// that goes up. Configs come down through Fetcher.
+// Client calls the region's machine endpoints for nodes: small requests and uploads. Fetcher downloads configs.
 type Client struct {
 	API  string // for example http://region:8080
 	HTTP *http.Client
@@ -43,18 +42,17 @@ type EnrolRequest struct {
 	SealingKey string         `json:"sealingKey"` // X25519, base64
 }
 
-// Placement is what the region answers about a node: where it is and what it may do.
+// Placement is the region's answer about a node: its place and its rights.
 type Placement struct {
 	Region string     `json:"region,omitempty"`
 	Role   fleet.Role `json:"role"`
 	Epoch  int64      `json:"epoch"`
-	// RotateKey asks for a new key.
+	// RotateKey requests a new key.
 	RotateKey bool `json:"rotateKey,omitempty"`
-	// First is set when this is the first enrolment of the name, with whatever key: it has not
-	// voted yet.
+	// First is set at the first enrolment of the name, with any key: it has not voted yet.
 	First bool `json:"first,omitempty"`
-	// CommandKeys are the public keys by which the region may sign commands. Regions of a version
-	// that signs none leave them out.
+	// CommandKeys are the public keys by which the region may sign commands. Older regions, which sign none, omit
+	// them.
 	CommandKeys [][]byte `json:"commandKeys,omitempty"`
 }
 
@@ -76,14 +74,13 @@ type DeliveryProgress struct {
 type Report struct {
 	Instances []fleet.NodeInstance `json:"instances"`
 	Progress  []DeliveryProgress   `json:"progress"`
-	// Counters go with a report that says no more than that the node lives.
+	// Counters go with a report that only shows that the node lives.
 	Counters map[string]int64 `json:"counters,omitempty"`
-	// Refusals are what the node refused since it said so last. Regions of a version that does
-	// not know them leave them out.
+	// Refusals are the node's refusals since its last report of them. Older regions omit them.
 	Refusals []Refusal `json:"refusals,omitempty"`
 }
 
-// Refusal is one that the node made.
+// Refusal is one refusal by the node.
 type Refusal struct {
 	audit.Refusal
 	AgeMS int64 `json:"ageMs"`
@@ -97,7 +94,7 @@ type LogPiece struct {
 	Skipped  int64              `json:"skipped"`
 }
 
-// Enrol makes the key known. A refusal says what to do about it.
+// Enrol registers the node's key. The hint of a refusal tells what to do.
 func (c *Client) Enrol(ctx context.Context, joinToken string, site fleet.SiteName) (Placement, error) {
 	var at Placement
 	key := c.Key()
@@ -110,7 +107,7 @@ func (c *Client) Enrol(ctx context.Context, joinToken string, site fleet.SiteNam
 		SigningKey: identity.EncodePublic(key.SigningPublic()), SealingKey: identity.EncodePublic(sealing[:]),
 	}, &at)
 	if err == nil && at.Region == "" {
-		err = fleet.Errorf(fleet.Unavailable, "the region did not say its name")
+		err = fleet.Errorf(fleet.Unavailable, "the region did not send its name")
 	}
 	return at, enrolHint(key.Node(), err)
 }
@@ -120,9 +117,9 @@ func enrolHint(node fleet.NodeName, err error) error {
 	if !errors.As(err, &known) {
 		return err
 	}
-	switch known.Kind { //nolint:exhaustive // only these two have advice of their own
+	switch known.Kind { //nolint:exhaustive // only these two have their own hint
 	case fleet.Unauthenticated:
-		return fmt.Errorf("enrol node: %w", known.WithHint("the join token is wrong, used or expired: make a new one with holdfast join-token create"))
+		return fmt.Errorf("enrol node: %w", known.WithHint("the join token is wrong, used or expired; make a new one with holdfast join-token create"))
 	case fleet.Conflict:
 		return fmt.Errorf("enrol node: %w", known.WithHint("a node "+string(node)+" with another key is enrolled: revoke it with holdfast node revoke "+string(node)+", or give back its node.key"))
 	}
@@ -135,8 +132,8 @@ func (c *Client) Started(ctx context.Context, page StartedPage) (Placement, erro
 	return at, c.signed(ctx, "started", page, &at)
 }
 
-// Report sends what changed. The answer says what the node is now: a role that moved while
-// the node was not delivered anything reaches it so.
+// Report sends what changed. The answer has the node's current role, also if it changed without a delivery to
+// the node.
 func (c *Client) Report(ctx context.Context, r Report) (Placement, error) {
 	var at Placement
 	return at, c.signed(ctx, "reports", r, &at)
@@ -145,8 +142,8 @@ func (c *Client) Report(ctx context.Context, r Report) (Placement, error) {
 // Log sends a piece of output.
 func (c *Client) Log(ctx context.Context, l LogPiece) error { return c.signed(ctx, "logs", l, nil) }
 
-// signed sends a call by the node's key. When that was changed meanwhile the refusal says
-// nothing, and the new key is tried.
+// signed sends a call signed by the node's key. If the key changed during the call, a refusal means nothing,
+// and signed retries with the new key.
 func (c *Client) signed(ctx context.Context, tail string, body, into any) error {
 	key := c.Key()
 	err := c.signedBy(ctx, key, tail, body, into)
@@ -173,7 +170,7 @@ func (c *Client) post(ctx context.Context, path, token string, body, into any) e
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(c.API, "/")+path, bytes.NewReader(raw))
 	if err != nil {
-		return fleet.Errorf(fleet.Invalid, "the region's address is not a URL")
+		return fleet.Errorf(fleet.Invalid, "invalid region address: want a URL")
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if token != "" {
@@ -183,11 +180,11 @@ func (c *Client) post(ctx context.Context, path, token string, body, into any) e
 	if err != nil {
 		return fleet.Errorf(fleet.Communication, "reach the region: %w", err).WithHint(certs.Hint(err))
 	}
-	defer func() { _ = resp.Body.Close() }() // read as far as it matters
+	defer func() { _ = resp.Body.Close() }() // read as far as needed
 	return c.answer(resp, into)
 }
 
-// answer reads a reply; of a refusal only the status, which is all that the kinds need.
+// answer reads an answer; of a refusal it reads only the status, which determines the kind.
 func (c *Client) answer(resp *http.Response, into any) error {
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
@@ -200,7 +197,7 @@ func (c *Client) answer(resp *http.Response, into any) error {
 		return nil
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return fleet.Errorf(fleet.Communication, "the region's answer is not what was expected: %w", err)
+		return fleet.Errorf(fleet.Communication, "decode the region's answer: %w", err)
 	}
 	return nil
 }

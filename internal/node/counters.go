@@ -2,14 +2,14 @@ package node
 
 import "sync/atomic"
 
-// Counters are what a node counts of its deliveries, for metrics. The zero value is ready.
+// Counters count the node's deliveries, for metrics. The zero value is ready.
 type Counters struct {
 	Applied, Already, StaleRefused, Conflicts atomic.Int64
 	FetchedBytes, Resumed, HashMismatch       atomic.Int64
 	ApplyFailed, CommandsRefused              atomic.Int64
 }
 
-// Snapshot gives every counter by its metric's name.
+// Snapshot gives every counter by the name of its metric.
 func (c *Counters) Snapshot() map[string]int64 {
 	return map[string]int64{
 		"applied": c.Applied.Load(), "already": c.Already.Load(), "apply_failed": c.ApplyFailed.Load(),

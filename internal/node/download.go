@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// download is one body over as many attempts as it takes.
+// download is one body over all its attempts.
 type download struct {
 	fetcher  *Fetcher
 	req      FetchRequest
@@ -26,14 +26,14 @@ type download struct {
 	buf   []byte // read and not yet committed
 	best  int64  // the furthest position ever reached
 	wire  int64  // bytes read from connections, before decompression
-	plain bool   // a compressed answer could not be read: ask for none again
+	plain bool   // a compressed answer could not be read: request plain ones from now on
 }
 
-// attempt is one request. It gained when it got further than any before it.
+// attempt makes one request. It gained if it got further than all before it.
 func (d *download) attempt(ctx context.Context, tick func()) (gained bool, err error) {
 	size := d.req.Want.Size
 	if d.to.Received() == size {
-		return true, nil // everything arrived before an earlier crash, only Seal is missing
+		return true, nil // everything arrived before an earlier crash; only Seal is missing
 	}
 	before := d.best
 	reqCtx, stall := newStall(ctx, orDefault(d.fetcher.ReadIdle, defaultReadIdle))
@@ -46,7 +46,7 @@ func (d *download) attempt(ctx context.Context, tick func()) (gained bool, err e
 	if err != nil {
 		return false, again("reach the region: %w", stall.explain(err))
 	}
-	defer func() { _ = resp.Body.Close() }() // cutting it is the point
+	defer func() { _ = resp.Body.Close() }() // cutting it is intended
 	if err := d.begin(ctx, resp); err != nil {
 		return false, err
 	}
@@ -65,7 +65,7 @@ func (d *download) attempt(ctx context.Context, tick func()) (gained bool, err e
 	return d.best > before, d.judge(resp, stall.explain(err))
 }
 
-// ask makes the request: compressed while nothing is there, else the rest by range.
+// ask makes the request: compressed while nothing was received, else the rest by range.
 func (d *download) ask(ctx context.Context) (*http.Request, error) {
 	r, err := d.fetcher.request(ctx, d.req, "config")
 	if err != nil {
@@ -73,7 +73,7 @@ func (d *download) ask(ctx context.Context) (*http.Request, error) {
 	}
 	switch at := d.to.Received(); {
 	case at > 0:
-		// Offsets count bytes of the identity coding, and If-Range takes only its ETag.
+		// Offsets count bytes of the identity coding, and If-Range requires its ETag.
 		r.Header.Set("Accept-Encoding", "identity")
 		r.Header.Set("Range", fmt.Sprintf("bytes=%d-", at))
 		r.Header.Set("If-Range", strconv.Quote(string(d.req.Want.Hash)))
@@ -85,7 +85,7 @@ func (d *download) ask(ctx context.Context) (*http.Request, error) {
 	return r, nil
 }
 
-// begin makes the sink stand where the answer begins.
+// begin moves the sink to where the answer starts.
 func (d *download) begin(ctx context.Context, resp *http.Response) error {
 	at := d.to.Received()
 	switch resp.StatusCode {
@@ -96,12 +96,12 @@ func (d *download) begin(ctx context.Context, resp *http.Response) error {
 		return d.to.Restart(ctx) // the server could not, or would not, continue
 	case http.StatusPartialContent:
 		if !strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", at)) {
-			return communication("fetch config: the region sent another range than asked for")
+			return communication("fetch config: the region sent another range than requested")
 		}
 		d.fetcher.Counters.Resumed.Add(1)
 		return nil
 	case http.StatusRequestedRangeNotSatisfiable:
-		// Only a body that is shorter than announced ends before what we have.
+		// Only a body shorter than announced ends before the current position.
 		return errors.Join(d.mismatch(), d.to.Restart(ctx))
 	}
 	return refusal(resp.StatusCode)
@@ -111,7 +111,7 @@ func (d *download) mismatch() error {
 	return fleet.Errorf(fleet.HashMismatch, "the body of %s does not have %d bytes", d.req.Want.Hash, d.req.Want.Size)
 }
 
-// decode undoes the content coding with bounded memory.
+// decode decodes the content coding with bounded memory.
 func (d *download) decode(resp *http.Response, wire io.Reader) (io.Reader, func(), error) {
 	switch coding := resp.Header.Get("Content-Encoding"); {
 	case coding == "" || coding == "identity":
@@ -132,10 +132,10 @@ func (d *download) decode(resp *http.Response, wire io.Reader) (io.Reader, func(
 		}
 		return r, func() { _ = r.Close() }, nil // only its checksum error, which the hash covers
 	}
-	return nil, nil, communication("fetch config: the region used a coding that was not asked for")
+	return nil, nil, communication("fetch config: the region used a coding that was not requested")
 }
 
-// decoders keep what a decoder allocates, which is more than most configs are long.
+// decoders keeps the memory of decoders, which is more than most configs.
 var decoders sync.Pool
 
 func borrowDecoder(wire io.Reader) (*zstd.Decoder, error) {
@@ -147,12 +147,12 @@ func borrowDecoder(wire io.Reader) (*zstd.Decoder, error) {
 }
 
 func giveBack(r *zstd.Decoder) {
-	if r.Reset(nil) == nil { // it must not hold on to the connection
+	if r.Reset(nil) == nil { // it must not keep the connection
 		decoders.Put(r)
 	}
 }
 
-// copy commits whole chunks, and at the end, also a broken one, what is left of the last.
+// copy commits whole chunks, and at the end, also after an error, the rest of the last one.
 func (d *download) copy(ctx context.Context, body io.Reader, tick func()) error {
 	d.buf = d.buf[:0]
 	for {
@@ -168,7 +168,7 @@ func (d *download) copy(ctx context.Context, body io.Reader, tick func()) error 
 			return errors.Join(d.mismatch(), d.to.Restart(ctx))
 		}
 		if len(d.buf) == cap(d.buf) || readErr != nil {
-			// A cancelled context must not undo what arrived before it.
+			// A cancelled context must not lose what arrived before.
 			if err := d.to.Append(context.WithoutCancel(ctx), d.buf); err != nil {
 				return err
 			}
@@ -184,7 +184,7 @@ func (d *download) copy(ctx context.Context, body io.Reader, tick func()) error 
 	}
 }
 
-// tail checks that the body ends where it should.
+// tail checks that the body ends at its announced size.
 func (d *download) tail(ctx context.Context, body io.Reader) error {
 	if d.to.Received() < d.req.Want.Size {
 		return again("read config: the body ended at %d of %d bytes", d.to.Received(), d.req.Want.Size)
@@ -196,7 +196,7 @@ func (d *download) tail(ctx context.Context, body io.Reader) error {
 	return nil
 }
 
-// judge asks for the identity coding from now on when a compressed answer brought nothing.
+// judge requests the identity coding from now on if a compressed answer gained nothing.
 func (d *download) judge(resp *http.Response, err error) error {
 	if err == nil {
 		return nil

@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// wholeSize is up to where a body is held in memory and stored in one commit. A kill
-	// loses all of it, which is no more than the 1 MiB that may be fetched twice.
+	// wholeSize is the limit below which a body is kept in memory and stored in one commit. A kill loses all of
+	// it, which is within the 1 MiB that may be fetched twice.
 	wholeSize = sqlite.MaxChunk
-	// chunkSize is what one commit carries of a longer body. With what the socket may hold
-	// unread (receiveBuffer) it stays below the same 1 MiB.
+	// chunkSize is one commit of a longer body. With the unread bytes in the socket (receiveBuffer) it stays below
+	// the same 1 MiB.
 	chunkSize     = 512 << 10
 	receiveBuffer = 128 << 10 // the kernel doubles it
 
@@ -36,12 +36,12 @@ const (
 	maxWindow = 8 << 20
 )
 
-// Fetcher downloads bodies over HTTP into a sink, and resumes what breaks.
+// Fetcher downloads bodies over HTTP into a sink, and resumes after interruptions.
 type Fetcher struct {
 	Client *http.Client
-	// ReadIdle is how long a connection may give nothing before it is cut (default 10 s).
+	// ReadIdle is how long a connection may be silent before it is cut (default 10 s).
 	ReadIdle time.Duration
-	// Attempts is how many in a row may bring nothing new (default 8).
+	// Attempts is how many attempts in a row may gain nothing (default 8).
 	Attempts int
 	// Backoff is the first pause between attempts, doubled up to 32 times it (default 200 ms).
 	Backoff  time.Duration
@@ -55,24 +55,24 @@ type FetchRequest struct {
 	DeploymentID string
 	Token        string
 	Want         fleet.Content
-	// IdleTimeout ends the fetch when nothing new came for so long (default 120 s).
+	// IdleTimeout ends the fetch when nothing new arrived for that time (default 120 s).
 	IdleTimeout time.Duration
 }
 
-// sink takes a body in order. What Append took is durable, except a whole body at once: that
-// is kept, data itself, for the one who stores it.
+// sink receives a body in order. Appended data is durable, except a body appended as a whole: the sink keeps
+// data itself, and the caller stores it.
 type sink interface {
 	Received() int64
 	Append(ctx context.Context, data []byte) error
-	// Restart forgets what was received.
+	// Restart drops what was received.
 	Restart(ctx context.Context) error
-	// Seal verifies the whole; a mismatch discards it and is hash_mismatch.
+	// Seal verifies the whole body; a mismatch discards it and is hash_mismatch.
 	Seal(ctx context.Context) error
 }
 
-// NewHTTPClient makes the client of a node's bulk traffic: no redirects, which could carry
-// a token elsewhere, no transparent decompression, and a small receive buffer. security is
-// what https:// is spoken with; nil trusts the system.
+// NewHTTPClient makes the client of a node's bulk traffic: no redirects, which could carry a token elsewhere,
+// no transparent decompression, and a small receive buffer. security configures https://; nil trusts the
+// system's certificates.
 func NewHTTPClient(security *tls.Config) *http.Client {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Client{
@@ -91,8 +91,8 @@ func NewHTTPClient(security *tls.Config) *http.Client {
 	}
 }
 
-// Fetch brings the sink from what it has to the whole verified body, and says how many
-// bytes came over the wire. The token is in a header only, and in no error.
+// Fetch completes and verifies the body in the sink, and returns the number of bytes on the wire. The token is
+// in a header only, and in no error.
 func (f *Fetcher) Fetch(ctx context.Context, req FetchRequest, to sink, progress func(done int64)) (int64, error) {
 	size := req.Want.Size
 	if size > wholeSize {
@@ -111,7 +111,7 @@ func (f *Fetcher) Fetch(ctx context.Context, req FetchRequest, to sink, progress
 	return d.wire, err
 }
 
-// FetchRun fetches a revision's run section and verifies it against its hash.
+// FetchRun fetches a revision's run section and verifies its hash.
 func (f *Fetcher) FetchRun(ctx context.Context, req FetchRequest, want fleet.Hash) ([]byte, error) {
 	var body []byte
 	err := f.retry(ctx, req, "run", func(ctx context.Context, tick func()) (gained bool, err error) {
@@ -124,7 +124,7 @@ func (f *Fetcher) FetchRun(ctx context.Context, req FetchRequest, want fleet.Has
 	sum := sha256.Sum256(body)
 	if got := fleet.Hash(hex.EncodeToString(sum[:])); got != want {
 		f.Counters.HashMismatch.Add(1)
-		return nil, fleet.Errorf(fleet.HashMismatch, "the run section has hash %s, wanted is %s", got, want)
+		return nil, fleet.Errorf(fleet.HashMismatch, "the run section has hash %s; expected %s", got, want)
 	}
 	if _, err := parseRun(body); err != nil {
 		return nil, err
@@ -140,13 +140,13 @@ func parseRun(body []byte) (fleet.RunSection, error) {
 	return run, run.Validate("/run")
 }
 
-// retry repeats an attempt until it ends, fails for good, or brought nothing new for too
-// many attempts or too long.
+// retry repeats an attempt until it succeeds, fails for good, or gains nothing in too many attempts or for too
+// long.
 func (f *Fetcher) retry(ctx context.Context, req FetchRequest, what string, attempt func(ctx context.Context, tick func()) (gained bool, err error)) error {
 	idle := orDefault(req.IdleTimeout, 120*time.Second)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// This watch sees only bytes that are new; the read-idle one sees any.
+	// This watch counts only new bytes; the read-idle one counts any.
 	watch := time.AfterFunc(idle, func() {
 		cancel(communication("fetch %s: no progress in %s", what, idle))
 	})
@@ -172,14 +172,14 @@ func (f *Fetcher) retry(ctx context.Context, req FetchRequest, what string, atte
 		if failed >= most {
 			return communication("fetch %s: %d attempts in a row without progress: %v", what, failed, err)
 		}
-		f.Log.Info("fetch is interrupted", "what", what, "deployment", req.DeploymentID, "err", err)
+		f.Log.Info("fetch interrupted, retrying", "what", what, "deployment", req.DeploymentID, "err", err)
 		if err := f.pause(ctx, failed); err != nil {
 			return err
 		}
 	}
 }
 
-// pause waits longer with each failure, with jitter so that nodes do not come in step.
+// pause waits longer with each failure, with jitter so that nodes do not retry in step.
 func (f *Fetcher) pause(ctx context.Context, failed int) error {
 	first := orDefault(f.Backoff, 200*time.Millisecond)
 	wait := first << min(failed-1, 5)
@@ -193,21 +193,20 @@ func (f *Fetcher) pause(ctx context.Context, failed int) error {
 	}
 }
 
-// errAgain marks what a further attempt may get over.
+// errAgain marks an error that another attempt may fix.
 var errAgain = errors.New("interrupted")
 
 func again(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", errAgain, fmt.Errorf(format, args...))
 }
 
-// communication is the transient class of N41: the region reacts to its prefix by asking
-// what the node holds.
+// communication makes a transient error (N41): by its prefix the region knows to ask what the node holds.
 func communication(format string, args ...any) error {
 	return fleet.Errorf(fleet.Communication, "Communication failure: "+format, args...)
 }
 
-// refusal maps an answer that is no body to an error. The answer's own text is left out: it
-// is not ours to repeat.
+// refusal maps the status of an answer without a body to an error. It leaves out the answer's text, which comes
+// from outside.
 func refusal(status int) error {
 	switch {
 	case status == http.StatusNotFound:
@@ -222,12 +221,12 @@ func refusal(status int) error {
 
 func (f *Fetcher) request(ctx context.Context, req FetchRequest, tail string) (*http.Request, error) {
 	if !fleet.ValidID(req.DeploymentID) {
-		return nil, fleet.Errorf(fleet.Invalid, "not an id of 32 hex digits").At("/deploymentId")
+		return nil, fleet.Errorf(fleet.Invalid, "invalid deployment id: want 32 hex digits").At("/deploymentId")
 	}
 	url := strings.TrimRight(req.BaseURL, "/") + "/api/internal/deployments/" + req.DeploymentID + "/" + tail
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, fleet.Errorf(fleet.Invalid, "the fetch base URL is not one").At("/centralFetchBaseUrl")
+		return nil, fleet.Errorf(fleet.Invalid, "invalid fetch base URL").At("/centralFetchBaseUrl")
 	}
 	r.Header.Set("Authorization", "Bearer "+req.Token)
 	return r, nil
@@ -245,7 +244,7 @@ func (f *Fetcher) small(ctx context.Context, req FetchRequest, tick func()) (bod
 	if err != nil {
 		return nil, again("reach the region: %w", stall.explain(err))
 	}
-	defer func() { _ = resp.Body.Close() }() // nothing to lose in a read body
+	defer func() { _ = resp.Body.Close() }() // a body that was read has nothing to lose
 	if resp.StatusCode != http.StatusOK {
 		return nil, refusal(resp.StatusCode)
 	}

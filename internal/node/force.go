@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/node/tenure"
 )
 
-// ForceVote makes good the lost vote of the node that owns a directory and does not run now. It
-// gives the node's name, and the highest epoch that it grants nobody any more.
+// ForceVote restores the lost vote of the node of a directory; the node must not run. It returns the node's
+// name, and the highest epoch that the vote will not grant again.
 func ForceVote(dir string, site fleet.SiteName, floor int64) (of fleet.NodeName, promised int64, err error) {
 	key, err := identity.Load(filepath.Join(dir, "node.key"))
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
-// Reasons why an enabled instance does not run, where there is no error that says it.
+// Reasons why an enabled instance does not run, where no error explains it.
 const (
 	ReasonNotRunning = "not_running"
-	// ReasonUnknownGuardian is something that runs under a name that the store does not know.
+	// ReasonUnknownGuardian: something runs under a name that is not in the store.
 	ReasonUnknownGuardian = "unknown_guardian"
 )
 
-// Held says what the node holds of one name: the truth that settles an unknown delivery.
+// Held gives what the node holds of one name; it settles deliveries with an unknown outcome.
 func (a *Applier) Held(ctx context.Context, name fleet.InstanceName) (fleet.Held, error) {
 	in, err := a.opt.Store.Instance(ctx, name)
 	if err != nil {
@@ -31,7 +31,7 @@ func (a *Applier) Held(ctx context.Context, name fleet.InstanceName) (fleet.Held
 	return heldOf(in, seen), nil
 }
 
-// heldOf says what the node holds of some names, in their order.
+// heldOf gives what the node holds of some names, in their order.
 func (a *Applier) heldOf(ctx context.Context, names []fleet.InstanceName) ([]fleet.NodeInstance, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -64,7 +64,7 @@ func heldOf(in sqlite.Instance, seen *guardian.Status) fleet.Held {
 	return h
 }
 
-// Instances is the whole store, tombstones included, and after it what runs without a row.
+// Instances gives the whole store, including tombstones, and then what runs without a row.
 func (a *Applier) Instances(ctx context.Context) ([]fleet.NodeInstance, error) {
 	meta, err := a.opt.Store.Meta(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *Applier) Instances(ctx context.Context) ([]fleet.NodeInstance, error) {
 	return all, nil
 }
 
-// standing is what a comparison looks at: what the store holds, and what runs without a row.
+// standing gives the input of a comparison: the store, and what runs without a row.
 func (a *Applier) standing(ctx context.Context) (map[fleet.InstanceName]fleet.Held, error) {
 	all, err := a.opt.Store.HeldAll(ctx)
 	if err != nil {
@@ -141,7 +141,7 @@ func (a *Applier) reason(in sqlite.Instance, seen *guardian.Status, meta sqlite.
 	return ReasonNotRunning
 }
 
-// maxReason keeps a report small, whatever a program says of its failure.
+// maxReason keeps a report small, whatever a program reports as its failure.
 const maxReason = 300
 
 func (a *Applier) blame(name fleet.InstanceName, err error) {
@@ -155,7 +155,7 @@ func (a *Applier) blame(name fleet.InstanceName, err error) {
 	}
 }
 
-// blamed says whether something failed under the name when it was last looked at.
+// blamed tells whether the last check of the name failed.
 func (a *Applier) blamed(name fleet.InstanceName) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

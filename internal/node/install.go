@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
-// restoreTimeout bounds the way back besides the stop and start times of the instance.
+// restoreTimeout bounds a restore, in addition to the stop and start times of the instance.
 const restoreTimeout = 30 * time.Second
 
-// carryOut does what the verdict says. The caller has the instance's lane.
+// carryOut applies the verdict. The caller has the instance's lane.
 func (a *Applier) carryOut(ctx context.Context, cmd fleet.RefreshDeploymentCommand, run []byte, progress Progress) (fleet.DeploymentStatusResponse, error) {
 	var resp fleet.DeploymentStatusResponse
 	d, err := a.decide(ctx, cmd)
@@ -35,7 +35,7 @@ func (a *Applier) carryOut(ctx context.Context, cmd fleet.RefreshDeploymentComma
 		if err = a.opt.Store.Renumber(ctx, attempt); err == nil {
 			err = a.confirm(ctx, cmd.Instance)
 		}
-	case stepApply, stepRefuse, stepConflict: // refusals came back as errors above
+	case stepApply, stepRefuse, stepConflict: // refusals returned as errors above
 		resp.Fetched, err = a.install(ctx, cmd, attempt, d.held, progress)
 	}
 	if err != nil {
@@ -46,12 +46,12 @@ func (a *Applier) carryOut(ctx context.Context, cmd fleet.RefreshDeploymentComma
 	return resp, err
 }
 
-// confirm makes sure that what is held also runs, without touching what does.
+// confirm makes sure that the current revision also runs, without touching what already does.
 func (a *Applier) confirm(ctx context.Context, name fleet.InstanceName) error {
 	return applyFailed(ctx, a.settleOne(ctx, name))
 }
 
-// install brings a new revision from acceptance to the switch.
+// install takes a new revision from acceptance to the switch.
 func (a *Applier) install(ctx context.Context, cmd fleet.RefreshDeploymentCommand, attempt sqlite.Attempt, held sqlite.Instance, progress Progress) (fetched int64, err error) {
 	if err := a.opt.Store.Accept(ctx, attempt); err != nil {
 		return 0, err
@@ -71,11 +71,11 @@ func (a *Applier) install(ctx context.Context, cmd fleet.RefreshDeploymentComman
 	return fetched, a.settleOne(ctx, cmd.Instance) // stops what it still ran as the active
 }
 
-// persist puts a revision and its body into the slot: staged, or on a standby, which starts
-// nothing, current at once.
+// persist stores a revision and its body in a slot: staged, or on a standby, which starts nothing, directly
+// current.
 func (a *Applier) persist(ctx context.Context, cmd fleet.RefreshDeploymentCommand, attempt sqlite.Attempt, progress Progress) (fetched int64, err error) {
 	if cmd.Revision.Action != fleet.ActionDelete {
-		// Two instances may want one body, and the second must find it stored.
+		// If two instances want one body, the second must find it stored.
 		unlock, err := a.bodies.lock(ctx, string(cmd.Revision.Content.Hash))
 		if err != nil {
 			return 0, err
@@ -95,7 +95,7 @@ func (a *Applier) persist(ctx context.Context, cmd fleet.RefreshDeploymentComman
 	return fetched, a.opt.Store.Stage(ctx, attempt)
 }
 
-// obtain brings a body to where it can be stored, downloading what is missing of it.
+// obtain makes a body ready to store, and downloads what is missing of it.
 func (a *Applier) obtain(ctx context.Context, cmd fleet.RefreshDeploymentCommand, progress Progress) (*sqlite.Staging, int64, error) {
 	want := cmd.Revision.Content
 	staging, err := a.opt.Store.OpenStaging(ctx, want)
@@ -127,7 +127,7 @@ func (a *Applier) fetchRequest(cmd fleet.RefreshDeploymentCommand) (FetchRequest
 	}, nil
 }
 
-// runSection takes the run section from any slot that has it, else fetches it.
+// runSection uses the run section of any slot that has it, else fetches it.
 func (a *Applier) runSection(ctx context.Context, cmd fleet.RefreshDeploymentCommand, held sqlite.Instance) ([]byte, error) {
 	if cmd.Revision.RunHash == "" {
 		return nil, nil
@@ -142,7 +142,7 @@ func (a *Applier) runSection(ctx context.Context, cmd fleet.RefreshDeploymentCom
 	return a.opt.Fetcher.FetchRun(ctx, req, cmd.Revision.RunHash)
 }
 
-// heldRun is a run section that some slot has, nil when none does.
+// heldRun is a stored run section with that hash, nil without one.
 func heldRun(held sqlite.Instance, want fleet.Hash) []byte {
 	for _, slot := range []*sqlite.Slot{held.Current, held.Staged, held.Previous} {
 		if slot != nil && slot.RunHash == want {
@@ -158,8 +158,8 @@ func attemptOf(cmd fleet.RefreshDeploymentCommand) sqlite.Attempt {
 	}
 }
 
-// switchOver starts a staged revision beside the store's current one and then switches.
-// Whatever goes wrong in between, the current one is put back.
+// switchOver starts a staged revision next to the store's current one and then switches. After an error in
+// between it restores the current one.
 func (a *Applier) switchOver(ctx context.Context, attempt sqlite.Attempt, progress Progress) error {
 	a.opt.Failpoint("before_start")
 	progress(PhaseStarting, 0, 0)
@@ -177,15 +177,15 @@ func (a *Applier) switchOver(ctx context.Context, attempt sqlite.Attempt, progre
 	a.opt.Failpoint("after_switch")
 	a.forgive(attempt.Instance)
 	if slot.Deleted() {
-		// The switch is made, so this is no failure of it: the sweep removes it again.
+		// The switch is already made, so this error does not fail it: the sweep removes the file.
 		if err := a.files.remove(attempt.Instance); err != nil {
-			a.opt.Log.Warn("the config of a deleted instance is left to the sweep", "instance", attempt.Instance, "err", err)
+			a.opt.Log.Warn("remove the config of a deleted instance; the sweep retries", "instance", attempt.Instance, "err", err)
 		}
 	}
 	return nil
 }
 
-// promote checks the lease once more: the start may have taken long.
+// promote checks the lease again: the start may have taken long.
 func (a *Applier) promote(ctx context.Context, attempt sqlite.Attempt) error {
 	if !a.opt.MayRun() {
 		return stale(audit.NoLease, "the node lost the lease of its site")
@@ -193,14 +193,14 @@ func (a *Applier) promote(ctx context.Context, attempt sqlite.Attempt) error {
 	return a.opt.Store.Promote(ctx, attempt)
 }
 
-// restore puts the current revision back and running after a failed or cancelled switch. It
-// does not end with the caller's context: half a switch must not be left behind.
+// restore makes the current revision current and running again after a failed or cancelled switch. It does not
+// end with the caller's context: no half-done switch may stay.
 func (a *Applier) restore(ctx context.Context, attempt sqlite.Attempt, cause error) error {
 	cause = applyFailed(ctx, cause)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout+a.patience(ctx, attempt.Instance))
 	defer cancel()
 	if held, err := a.opt.Store.Instance(ctx, attempt.Instance); err == nil && holds(held, attempt) {
-		return nil // the switch was committed, only its answer was lost
+		return nil // the switch was committed; only its answer was lost
 	}
 	err := a.retreat(ctx, attempt)
 	if err == nil {
@@ -217,8 +217,8 @@ func holds(held sqlite.Instance, attempt sqlite.Attempt) bool {
 	return held.Current != nil && held.Current.Version == attempt.Revision.Version
 }
 
-// retreat stops what the attempt started before it forgets it: a kill in between must find
-// either the staged revision, or nothing running of it.
+// retreat stops what the attempt started before it removes the staged revision: after a kill in between, either
+// the staged revision is still there or nothing of it runs.
 func (a *Applier) retreat(ctx context.Context, attempt sqlite.Attempt) error {
 	held, err := a.opt.Store.Instance(ctx, attempt.Instance)
 	if err != nil {
@@ -254,8 +254,8 @@ func (a *Applier) patience(ctx context.Context, name fleet.InstanceName) time.Du
 	return time.Duration((run.StartSeconds + run.StopSeconds) * float64(time.Second))
 }
 
-// applyFailed is the plain deployment error of N43: no prefix, and a reason. What is no fault
-// of the revision keeps its kind: it was overtaken, or its caller gave up, for whatever cause.
+// applyFailed makes the deployment error of N43: no prefix, and a reason. An error that is not the revision's
+// fault keeps its kind: a newer command overtook it, or its caller gave up.
 func applyFailed(ctx context.Context, err error) error {
 	kind := fleet.KindOf(err)
 	if err == nil || ctx.Err() != nil || kind == fleet.Stale || kind == fleet.ApplyFailed || kind == fleet.IsolationMissing {

@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// lanes let one worker at a time work on a name. A newer revision pre-empts an older one.
+// lanes allow one worker at a time for a name. A newer revision pre-empts an older one.
 type lanes struct {
 	mu   sync.Mutex
 	busy map[fleet.InstanceName]*job
 }
 
-// job is the worker of a name. A settling job has no command and is never pre-empted: it is
-// short, and what comes after it needs its result.
+// job is the worker of a name. A settling job has no command and is never pre-empted: it is short, and the next
+// job needs its result.
 type job struct {
 	cmd    *fleet.RefreshDeploymentCommand
 	cancel context.CancelFunc
@@ -24,15 +24,15 @@ type job struct {
 	done   chan struct{}
 
 	// Written under the lanes' lock before done is closed.
-	overruled string // why it was cancelled, when not by its own caller
-	abandoned bool   // its own caller gave up; the error may be any that the caller chose
+	overruled string // why it was cancelled, if not by its own caller
+	abandoned bool   // its own caller gave up; err may be any error of the caller
 	resp      fleet.DeploymentStatusResponse
 	err       error
 }
 
-// enter waits for the name and takes it, with a context that ends when it is pre-empted.
-// When the same revision is being applied already, it waits for that and returns it finished,
-// without a context, if it is an answer to this command too.
+// enter waits for the name and takes it, with a context that ends when the job is pre-empted. If the same
+// revision is being applied already, it waits and returns that finished job without a context, provided that
+// its result answers this command too.
 func (l *lanes) enter(ctx context.Context, name fleet.InstanceName, cmd *fleet.RefreshDeploymentCommand) (*job, context.Context, error) {
 	for {
 		l.mu.Lock()
@@ -52,25 +52,24 @@ func (l *lanes) enter(ctx context.Context, name fleet.InstanceName, cmd *fleet.R
 			return nil, nil, ctx.Err()
 		case <-running.done:
 		}
-		// What is good serves both. A failure is that of one attempt: its caller gave up, or its
-		// delivery is closed, while this one's is open.
+		// A success answers both commands. A failure may be of one attempt only: its caller gave up, or its delivery
+		// is closed while this one is open.
 		if joins && (running.err == nil || !running.abandoned && running.cmd.DeploymentID == cmd.DeploymentID) {
 			return running, nil, nil
 		}
 	}
 }
 
-// entry is what came of asking for a name without waiting: taken with a job, refused with an
-// error, or neither while somebody is at it.
+// entry is the result of an attempt to take a name without waiting: a job, an error, or neither while another
+// job has it.
 type entry struct {
 	job *job
 	ctx context.Context //nolint:containedctx // of the job
 	err error
 }
 
-// enterAll takes those of many names that are free, all at one moment. It waits for none, so
-// that many who ask at once never wait for each other; what it finds at work it meets as
-// enter does.
+// enterAll takes those of many names that are free, all at one moment. It does not wait, so concurrent calls
+// cannot block each other; it treats a running job as enter does.
 func (l *lanes) enterAll(ctx context.Context, cmds []*fleet.RefreshDeploymentCommand) []entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +84,7 @@ func (l *lanes) enterAll(ctx context.Context, cmds []*fleet.RefreshDeploymentCom
 	return all
 }
 
-// take claims a free name. The caller has the lock.
+// take takes a free name. The caller has the lock.
 func (l *lanes) take(ctx context.Context, name fleet.InstanceName, cmd *fleet.RefreshDeploymentCommand) (*job, context.Context) {
 	if l.busy == nil {
 		l.busy = map[fleet.InstanceName]*job{}
@@ -96,8 +95,8 @@ func (l *lanes) take(ctx context.Context, name fleet.InstanceName, cmd *fleet.Re
 	return mine, jobCtx
 }
 
-// meet says how a command relates to what runs: it joins it, waits for it (having cancelled
-// it when newer), or is refused.
+// meet decides how a command relates to a running job: it joins it, waits for it (and cancels it if newer), or
+// is refused.
 func (j *job) meet(cmd *fleet.RefreshDeploymentCommand) (joins bool, err error) {
 	if cmd == nil || j.cmd == nil {
 		return false, nil
@@ -111,7 +110,7 @@ func (j *job) meet(cmd *fleet.RefreshDeploymentCommand) (joins bool, err error) 
 		return false, stale(audit.OlderRevision, "revision %d at epoch %d is being applied",
 			j.cmd.Revision.Version.Revision, j.cmd.Epoch)
 	case order == 0 && !cmd.Revision.Same(j.cmd.Revision):
-		return false, nil // it will be told of the conflict when the name is free
+		return false, nil // the conflict is detected once the name is free
 	case order == 0 && cmd.Epoch == j.cmd.Epoch && cmd.Role == j.cmd.Role:
 		return true, nil
 	}
@@ -135,8 +134,8 @@ func (l *lanes) revoke(passed func(*fleet.RefreshDeploymentCommand) bool) {
 	}
 }
 
-// enterIdle takes a name for settling. It waits for what is ending; a command that goes on
-// keeps its name, and settles it itself.
+// enterIdle takes a name for settling. It waits for a job that is ending; a command that continues keeps its
+// name, and settles it itself.
 func (l *lanes) enterIdle(ctx context.Context, name fleet.InstanceName) (*job, context.Context, bool) {
 	for {
 		l.mu.Lock()
@@ -159,7 +158,7 @@ func (l *lanes) enterIdle(ctx context.Context, name fleet.InstanceName) (*job, c
 	}
 }
 
-// leave frees the name and hands the result to whoever joined.
+// leave frees the name and passes the result to the jobs that joined.
 func (l *lanes) leave(name fleet.InstanceName, j *job, resp fleet.DeploymentStatusResponse, err error) (fleet.DeploymentStatusResponse, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,13 +173,13 @@ func (l *lanes) leave(name fleet.InstanceName, j *job, resp fleet.DeploymentStat
 	return resp, err
 }
 
-// keyedLocks let one holder at a time work on a key.
+// keyedLocks allow one holder per key.
 type keyedLocks struct {
 	mu   sync.Mutex
 	held map[string]chan struct{}
 }
 
-// lock waits for the key; the function that it returns frees it.
+// lock waits for the key; the returned function unlocks it.
 func (k *keyedLocks) lock(ctx context.Context, key string) (func(), error) {
 	for {
 		k.mu.Lock()

@@ -12,12 +12,12 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// askOwed asks the region which of the instances that this node is about to start were deleted
-// or disabled while it was away, and takes that in before anything is started. What cannot be
-// taken in in time is held back until it has come by its own delivery, or the region takes it back.
+// askOwed asks the region which of the instances that this node is about to start were deleted or disabled
+// while it did not run, and applies that before any start. What it cannot apply in time does not start until
+// its own delivery arrives, or the region withdraws it.
 func (a *Agent) askOwed(ctx context.Context) error {
 	if a.Key().Region() == "" {
-		return nil // nothing was ever delivered to it
+		return nil // nothing was ever delivered to this node
 	}
 	done, err := a.asking.lock(ctx, "")
 	if err != nil {
@@ -29,7 +29,7 @@ func (a *Agent) askOwed(ctx context.Context) error {
 		return err
 	}
 	var owed []fleet.RefreshDeploymentCommand
-	for _, page := range pages(starts, fleet.MaxComparedNames) { // what is fetched takes the time that is left then
+	for _, page := range pages(starts, fleet.MaxComparedNames) { // later fetches get the time that is left
 		err = a.insist(ctx, "ask for owed deletes and disables", func() error {
 			more, err := a.askFor(ctx, page, false)
 			owed = append(owed, more...)
@@ -43,7 +43,7 @@ func (a *Agent) askOwed(ctx context.Context) error {
 	return cmp.Or(err, ctx.Err())
 }
 
-// starts are the instances that the node would start.
+// starts gives the instances that the node would start.
 func (a *Agent) starts(ctx context.Context) ([]fleet.Extra, error) {
 	all, err := a.Store.Instances(ctx)
 	var starts []fleet.Extra
@@ -55,8 +55,8 @@ func (a *Agent) starts(ctx context.Context) ([]fleet.Extra, error) {
 	return starts, err
 }
 
-// askFor asks about some names, and gives what must not start. What is not in the answer may,
-// whatever was said before.
+// askFor asks about some names, and gives those that must not start. A name that is not in the answer may
+// start, whatever an earlier answer was.
 func (a *Agent) askFor(ctx context.Context, page []fleet.Extra, again bool) ([]fleet.RefreshDeploymentCommand, error) {
 	owed, err := a.client.Owed(ctx, page, again)
 	if err != nil {
@@ -77,11 +77,11 @@ func (a *Agent) askFor(ctx context.Context, page []fleet.Extra, again bool) ([]f
 	return owed, nil
 }
 
-// askAgainLimit bounds askAgain: who is to be active must not wait for it.
+// askAgainLimit bounds askAgain: a node that becomes active must not wait for it.
 const askAgainLimit = time.Second
 
-// askAgain asks about what is held back: a disable that was only asked for may have been
-// cancelled, and nothing is delivered then that would say so. It fetches nothing.
+// askAgain asks again about instances that are held back: a disable may have been cancelled, and no delivery
+// reports that. It fetches nothing.
 func (a *Agent) askAgain(ctx context.Context) {
 	if !a.Applier.holdsBack() {
 		return
@@ -91,7 +91,7 @@ func (a *Agent) askAgain(ctx context.Context) {
 	err := a.askHeldBack(ctx)
 	a.Applier.Settle()
 	if err != nil && !errors.Is(err, context.Canceled) {
-		a.opt.Log.Warn("ask whether what is held back may start", "err", err)
+		a.opt.Log.Warn("ask the region whether held-back instances may start", "err", err)
 	}
 }
 
@@ -113,24 +113,24 @@ func (a *Agent) askHeldBack(ctx context.Context) error {
 	return nil
 }
 
-// refrainAll takes in what is held back.
+// refrainAll applies what is held back.
 func (a *Agent) refrainAll(ctx context.Context, owed []fleet.RefreshDeploymentCommand) {
 	var group errgroup.Group
 	group.SetLimit(fetchers)
 	for _, cmd := range owed {
 		group.Go(func() error {
 			if err := a.Applier.refrain(ctx, cmd); err != nil {
-				a.opt.Log.Warn("an owed delete or disable is left to its delivery; until then the instance does not start",
+				a.opt.Log.Warn("apply an owed delete or disable; the instance does not start until its delivery arrives",
 					"instance", cmd.Instance, "err", err)
 			}
-			return nil // one that fails must not keep the others from being taken in
+			return nil // one failure must not stop the others
 		})
 	}
 	_ = group.Wait() // no error is ever returned
 }
 
-// Owed asks which of what a node would start is deleted or disabled by now, in revisions above
-// those that it holds; again only whether, not how to fetch it.
+// Owed asks which of the instances that a node would start are deleted or disabled by now, in revisions above
+// those that it holds. With again it asks only for the fact, not how to fetch them.
 func (c *Client) Owed(ctx context.Context, starts []fleet.Extra, again bool) ([]fleet.RefreshDeploymentCommand, error) {
 	var out struct {
 		Commands []fleet.RefreshDeploymentCommand `json:"commands"`
@@ -145,14 +145,14 @@ func (c *Client) Owed(ctx context.Context, starts []fleet.Extra, again bool) ([]
 	for i, cmd := range out.Commands {
 		held, is := asked[cmd.Instance]
 		if !is || cmd.Revision.Enabled || !cmd.Revision.Version.Newer(held) {
-			return nil, fleet.Errorf(fleet.Communication, "the region answered what was not asked for")
+			return nil, fleet.Errorf(fleet.Communication, "the region's answer names an instance that was not requested")
 		}
 		out.Commands[i].CentralFetchBaseURL = c.API
 	}
 	return out.Commands, nil
 }
 
-// holdBack keeps older revisions of some names from being started, also by a later agent.
+// holdBack keeps older revisions of some names from starting, also under a later agent.
 func (a *Applier) holdBack(ctx context.Context, owed []fleet.RefreshDeploymentCommand) {
 	if len(owed) == 0 {
 		return
@@ -163,11 +163,11 @@ func (a *Applier) holdBack(ctx context.Context, owed []fleet.RefreshDeploymentCo
 	}
 	a.bar(names)
 	if err := a.opt.Store.HoldBack(context.WithoutCancel(ctx), names); err != nil {
-		a.opt.Log.Warn("what is held back is not remembered beyond this agent", "count", len(names), "err", err)
+		a.opt.Log.Warn("store which instances are held back", "count", len(names), "err", err)
 	}
 }
 
-// remember takes up what an earlier agent held back.
+// remember loads what an earlier agent held back.
 func (a *Applier) remember(ctx context.Context) error {
 	names, err := a.opt.Store.HeldBack(ctx)
 	if err != nil {
@@ -175,7 +175,7 @@ func (a *Applier) remember(ctx context.Context) error {
 	}
 	a.bar(names)
 	if err := a.opt.Store.ForgetHeldBack(ctx); err != nil {
-		a.opt.Log.Warn("what was held back is forgotten later", "err", err)
+		a.opt.Log.Warn("remove stored entries of held-back instances, retrying later", "err", err)
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (a *Applier) bar(names map[fleet.InstanceName]fleet.Version) {
 	}
 }
 
-// letGo has names start again.
+// letGo allows names to start again.
 func (a *Applier) letGo(ctx context.Context, free []fleet.InstanceName) {
 	a.mu.Lock()
 	free = slices.DeleteFunc(free, func(name fleet.InstanceName) bool { _, held := a.stopped[name]; return !held })
@@ -202,9 +202,9 @@ func (a *Applier) letGo(ctx context.Context, free []fleet.InstanceName) {
 	if len(free) == 0 {
 		return
 	}
-	a.opt.Log.Info("the region does not delete or disable these after all", "count", len(free), "first", free[0])
+	a.opt.Log.Info("the region cancelled deletes or disables", "count", len(free), "first", free[0])
 	if err := a.opt.Store.LetGo(context.WithoutCancel(ctx), free); err != nil {
-		a.opt.Log.Warn("what may start is not remembered beyond this agent", "count", len(free), "err", err)
+		a.opt.Log.Warn("store which instances may start again", "count", len(free), "err", err)
 	}
 }
 
@@ -214,7 +214,7 @@ func (a *Applier) holdsBack() bool {
 	return len(a.stopped) > 0
 }
 
-// onlyHeldBack gives those of some starts that are held back; nothing else needs to be.
+// onlyHeldBack gives those of some starts that are held back; only those need a question.
 func (a *Applier) onlyHeldBack(starts []fleet.Extra) []fleet.Extra {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -230,7 +230,7 @@ func (a *Applier) onlyHeldBack(starts []fleet.Extra) []fleet.Extra {
 	return starts
 }
 
-// heldBack says that the region has deleted or disabled a name since the revision that is held.
+// heldBack tells whether the region has deleted or disabled a name since the held revision.
 func (a *Applier) heldBack(name fleet.InstanceName, cur fleet.Version) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -242,11 +242,11 @@ func (a *Applier) heldBack(name fleet.InstanceName, cur fleet.Version) bool {
 	return is
 }
 
-// refrain takes in a delete or a disable while the node may not run anything yet.
+// refrain applies a delete or a disable while the node may not run anything yet.
 func (a *Applier) refrain(ctx context.Context, cmd fleet.RefreshDeploymentCommand) error {
 	j, jobCtx, free := a.lanes.enterIdle(ctx, cmd.Instance)
 	if !free {
-		return fleet.Errorf(fleet.Unavailable, "instance %s is being worked on", cmd.Instance)
+		return fleet.Errorf(fleet.Unavailable, "instance %s is busy with another operation", cmd.Instance)
 	}
 	err := a.takeIn(jobCtx, cmd)
 	_, err = a.lanes.leave(cmd.Instance, j, fleet.DeploymentStatusResponse{}, err)
@@ -254,8 +254,7 @@ func (a *Applier) refrain(ctx context.Context, cmd fleet.RefreshDeploymentComman
 	return err
 }
 
-// takeIn makes it current at once, as a standby does, under the right that the node has. The
-// caller has the lane.
+// takeIn makes a revision current at once, as on a standby, under the node's right. The caller has the lane.
 func (a *Applier) takeIn(ctx context.Context, cmd fleet.RefreshDeploymentCommand) error {
 	meta, err := a.opt.Store.Meta(ctx)
 	if err != nil {
@@ -273,13 +272,13 @@ func (a *Applier) takeIn(ctx context.Context, cmd fleet.RefreshDeploymentCommand
 	if d.Step == stepRenumber {
 		err = a.opt.Store.Renumber(ctx, attempt)
 	}
-	if d.Step == stepRenumber || d.Step == stepConfirm { // a delivery may have been quicker
+	if d.Step == stepRenumber || d.Step == stepConfirm { // a delivery may have been faster
 		return errors.Join(err, a.settleOne(ctx, cmd.Instance))
 	}
 	if cmd.Revision.Action != fleet.ActionDelete && cmd.FetchToken == "" {
 		return fleet.Errorf(fleet.Unavailable, "its content comes with its delivery")
 	}
-	cmd.Role = fleet.RoleStandby // nothing of it is to be started
+	cmd.Role = fleet.RoleStandby // nothing of it may start
 	_, err = a.install(ctx, cmd, attempt, d.held, func(string, int64, int64) {})
 	return err
 }

@@ -79,7 +79,7 @@ func TestOwed(t *testing.T) {
 		require.Equal(t, []string{start}, e.rt.said())
 		all, err := e.Instances(t.Context())
 		require.NoError(t, err)
-		require.Contains(t, all[1].Reason, "deleted or disabled while this node was away")
+		require.Contains(t, all[1].Reason, "deleted or disabled while this node was disconnected")
 		e.restart()
 		require.NoError(t, e.settleAll(t.Context()))
 		require.Empty(t, e.rt.said(), "nor does a later agent start it that cannot ask")

@@ -18,9 +18,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
-// projection keeps the config files of an active node equal to its store. It syncs nothing:
-// a process has verified nothing when it starts, so what a power cut left is compared by its
-// hash, and derived again, before anything is started with it.
+// projection keeps the config files of an active node equal to its store. It syncs nothing: a new process
+// verifies each file by its hash before it starts anything with it, and derives it again if a power cut damaged
+// it.
 type projection struct {
 	root  string // holds a directory per instance
 	store *sqlite.Store
@@ -29,7 +29,7 @@ type projection struct {
 	verified map[fleet.InstanceName]stamp
 }
 
-// stamp is a file that was seen to be right; while it looks the same it is not read again.
+// stamp describes a file with verified content; it is not read again while it looks the same.
 type stamp struct {
 	hash    fleet.Hash
 	path    string
@@ -57,7 +57,7 @@ func fileName(kind fleet.ContentKind) string {
 	return "config.json"
 }
 
-// draft is a config file that is complete beside its place.
+// draft is a complete config file beside its place.
 type draft struct {
 	p       *projection
 	name    fleet.InstanceName
@@ -66,8 +66,8 @@ type draft struct {
 	changed time.Time // of a redraft
 }
 
-// prepare writes a config beside its place, so that only a rename is left to do between the
-// stop of the old process and the start of the new one. The file is the user's, uid 0 the agent's.
+// prepare writes a config beside its place, so that only a rename is left between the stop of the old process
+// and the start of the new one. The user owns the file; uid 0 is the agent's user.
 func (p *projection) prepare(ctx context.Context, name fleet.InstanceName, c fleet.Content, uid int) (*draft, error) {
 	return p.draft(name, c, uid, func(w io.Writer) error { return p.store.WriteContent(ctx, c, w) })
 }
@@ -83,7 +83,7 @@ func (p *projection) draft(name fleet.InstanceName, c fleet.Content, uid int, wr
 	d := &draft{p: p, name: name, content: c, temp: tmp.Name()}
 	err = write(tmp)
 	if uid != 0 && err == nil {
-		err = tmp.Chown(uid, uid) // of the open file: its user may have put another in its place by now
+		err = tmp.Chown(uid, uid) // of the open file: its user may have replaced the path
 	}
 	if err := errors.Join(err, tmp.Close()); err != nil {
 		return nil, errors.Join(fmt.Errorf("write config: %w", err), d.drop())
@@ -91,7 +91,7 @@ func (p *projection) draft(name fleet.InstanceName, c fleet.Content, uid int, wr
 	return d, nil
 }
 
-// place renames the config into its place; the file of the other kind goes.
+// place renames the config into its place, and removes the file of the other kind.
 func (d *draft) place() error {
 	path := d.p.path(d.name, d.content.Kind)
 	if err := os.Rename(d.temp, path); err != nil {
@@ -112,7 +112,7 @@ func otherKind(kind fleet.ContentKind) fleet.ContentKind {
 
 func (d *draft) drop() error { return removeFile(d.temp) }
 
-// ensure derives the config again when it is missing or different.
+// ensure derives the config again if it is missing or different.
 func (p *projection) ensure(ctx context.Context, name fleet.InstanceName, c fleet.Content, uid int) error {
 	right, err := p.matches(name, c, uid)
 	if err != nil || right {
@@ -125,7 +125,7 @@ func (p *projection) ensure(ctx context.Context, name fleet.InstanceName, c flee
 	return d.place()
 }
 
-// matches says whether the file holds exactly the content, is the user's, and is the only one.
+// matches tells whether the file has exactly the content, belongs to the user, and is the only one.
 func (p *projection) matches(name fleet.InstanceName, c fleet.Content, uid int) (bool, error) {
 	path := p.path(name, c.Kind)
 	info, err := os.Lstat(path)
@@ -142,7 +142,7 @@ func (p *projection) matches(name fleet.InstanceName, c fleet.Content, uid int) 
 		return known.hash == c.Hash, nil
 	}
 	if other, err := os.Lstat(p.path(name, otherKind(c.Kind))); err == nil && other.Mode().IsRegular() {
-		return false, nil // its removal was lost with the power
+		return false, nil // a power cut undid its removal
 	}
 	got, err := hashFile(path)
 	if err != nil || got != c.Hash {
@@ -151,7 +151,7 @@ func (p *projection) matches(name fleet.InstanceName, c fleet.Content, uid int) 
 	return true, p.remember(name, c)
 }
 
-// ownedBy says whether a file is a user's, uid 0 the agent's.
+// ownedBy tells whether a file belongs to a user; uid 0 is the agent's user.
 func ownedBy(info fs.FileInfo, uid int) bool {
 	if uid == 0 {
 		uid = os.Geteuid()
@@ -160,7 +160,7 @@ func ownedBy(info fs.FileInfo, uid int) bool {
 	return ok && int(st.Uid) == uid
 }
 
-// asSeen says whether the file still looks as it did when it was seen to hold the content.
+// asSeen tells whether the file still looks as it did when its content was verified.
 func (p *projection) asSeen(name fleet.InstanceName, c fleet.Content) bool {
 	known, path := p.lastSeen(name), p.path(name, c.Kind)
 	if known.hash != c.Hash {
@@ -170,7 +170,7 @@ func (p *projection) asSeen(name fleet.InstanceName, c fleet.Content) bool {
 	return err == nil && info.Mode().IsRegular() && known.looks(path, info)
 }
 
-// none says whether there is no directory of a name.
+// none tells whether a name has no directory.
 func (p *projection) none(name fleet.InstanceName) bool {
 	_, err := os.Lstat(p.dir(name))
 	return errors.Is(err, fs.ErrNotExist)
@@ -191,7 +191,7 @@ func (p *projection) remember(name fleet.InstanceName, c fleet.Content) error {
 	return nil
 }
 
-// remove takes an instance's config away. What else lies in its directory stays.
+// remove deletes an instance's config. Other files in its directory stay.
 func (p *projection) remove(name fleet.InstanceName) error {
 	p.mu.Lock()
 	delete(p.verified, name)
@@ -202,11 +202,11 @@ func (p *projection) remove(name fleet.InstanceName) error {
 	); err != nil {
 		return err
 	}
-	_ = os.Remove(p.dir(name)) // succeeds only when it is empty, which is what is meant
+	_ = os.Remove(p.dir(name)) // succeeds only if it is empty, as intended
 	return nil
 }
 
-// tidy removes what a kill left half written. The caller holds the instance's lane.
+// tidy removes files that a kill left unfinished. The caller has the instance's lane.
 func (p *projection) tidy(name fleet.InstanceName) error {
 	left, err := filepath.Glob(filepath.Join(p.dir(name), tempPattern))
 	if err != nil {
@@ -219,8 +219,8 @@ func (p *projection) tidy(name fleet.InstanceName) error {
 	return errors.Join(errs...)
 }
 
-// tidyAll is tidy of every directory, also of those that nothing was accepted for. It comes
-// before the first delivery.
+// tidyAll is tidy for every directory, also of names without an accepted delivery. It runs before the first
+// delivery.
 func (p *projection) tidyAll() error {
 	left, err := filepath.Glob(filepath.Join(p.root, "*", tempPattern))
 	spare, other := filepath.Glob(filepath.Join(p.root, "*", spareFile))
@@ -230,7 +230,7 @@ func (p *projection) tidyAll() error {
 	var errs []error
 	for _, path := range append(left, spare...) {
 		errs = append(errs, removeFile(path))
-		_ = os.Remove(filepath.Dir(path)) // succeeds only when it is empty, which is what is meant
+		_ = os.Remove(filepath.Dir(path)) // succeeds only if it is empty, as intended
 	}
 	return errors.Join(errs...)
 }
@@ -243,7 +243,7 @@ func removeFile(path string) error {
 }
 
 func hashFile(path string) (_ fleet.Hash, err error) {
-	// Whoever runs in the directory may have put a link or a FIFO there since it was looked at.
+	// The directory's user may have put a link or a FIFO there since the last check.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) //nolint:gosec // below the node's own directory
 	if err != nil {
 		return "", fmt.Errorf("open config: %w", err)

@@ -12,18 +12,18 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// A batch replaces hundreds of small files at once. To make and free a file for each costs a
-// file system many times what the bytes cost, so that the two files of an instance take turns:
-// the config that was replaced is what the next batch writes over.
+// A batch replaces hundreds of small files at once. Creating and freeing a file costs a file system many times
+// what the bytes cost. So an instance has two files that take turns: the next batch overwrites the config that
+// was replaced.
 const (
 	spareFile = ".config.spare"
-	// maxSpare bounds what is kept of an instance for that.
+	// maxSpare bounds the spare file of an instance.
 	maxSpare = 64 << 10
 
 	configMode = 0o600
 )
 
-// redraft is prepare of a body in memory for an instance that runs nothing.
+// redraft is prepare for a body in memory, of an instance that runs nothing.
 func (p *projection) redraft(name fleet.InstanceName, c fleet.Content, data []byte) (*draft, error) {
 	d := &draft{p: p, name: name, content: c, temp: filepath.Join(p.dir(name), spareFile)}
 	fd, size, err := d.open()
@@ -37,9 +37,9 @@ func (p *projection) redraft(name fleet.InstanceName, c fleet.Content, data []by
 	return d, nil
 }
 
-// open opens the spare file, or makes one where there is none that may be written over.
+// open opens the spare file, or creates one if it may not be overwritten.
 func (d *draft) open() (fd int, size int64, err error) {
-	const how = unix.O_WRONLY | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC // a FIFO would wait
+	const how = unix.O_WRONLY | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC // opening a FIFO would block
 	fd, err = openFile(d.temp, how)
 	if errors.Is(err, unix.ENOENT) {
 		if err := os.MkdirAll(d.p.dir(d.name), 0o700); err != nil {
@@ -67,9 +67,9 @@ func openFile(path string, how int) (fd int, err error) {
 	return fd, err
 }
 
-// nobodysElse says whether a file may be written over: who read it as the config may have it
-// open still, or have linked to it, and must not see it change. The lease is granted only to
-// who alone has it open, and ends with fd.
+// nobodysElse tells whether a file may be overwritten: a reader of the old config may still have it open, or
+// have linked to it, and must not see it change. The kernel grants the file lease only if no other process has
+// the file open; it ends with fd.
 func nobodysElse(fd int) (size int64, free bool) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -83,8 +83,8 @@ func nobodysElse(fd int) (size int64, free bool) {
 	return st.Size, err == nil
 }
 
-// overwrite gives when the file was changed, as a look at it will tell. It truncates last and
-// only when it must, so that the blocks of the file stay its own.
+// overwrite returns the modification time of the file. It truncates last and only if necessary, so that the
+// file keeps its blocks.
 func overwrite(fd int, size int64, data []byte) (time.Time, error) {
 	for at := 0; at < len(data); {
 		n, err := unix.Pwrite(fd, data[at:], int64(at))
@@ -103,7 +103,7 @@ func overwrite(fd int, size int64, data []byte) (time.Time, error) {
 	return time.Unix(st.Mtim.Unix()), err
 }
 
-// swap is place for a redraft: what had the place becomes the spare, if it is known and small.
+// swap is place for a redraft: the replaced file becomes the spare, if it is known and small.
 func (d *draft) swap() error {
 	path := d.p.path(d.name, d.content.Kind)
 	before := d.p.lastSeen(d.name)
@@ -111,7 +111,7 @@ func (d *draft) swap() error {
 		return d.place()
 	}
 	if err := unix.Renameat2(unix.AT_FDCWD, d.temp, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE); err != nil {
-		return d.place() // somebody removed the config, or this file system cannot
+		return d.place() // the config was removed, or this file system has no exchange
 	}
 	d.p.mu.Lock()
 	defer d.p.mu.Unlock()

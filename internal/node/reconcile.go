@@ -14,18 +14,18 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
-// fetchers bounds how many instances a comparison brings at once.
+// fetchers bounds how many instances a comparison fetches at once.
 const fetchers = 8
 
-// What one request of a comparison names: many of those whose bodies then come in one stream.
+// The number of names in one request of a comparison: many if their bodies come in one stream.
 const (
 	namesAtOnce   = 100
 	ticketsAtOnce = fleet.MaxComparedNames
 )
 
-// Reconcile compares the node with its site's expected set: what is missing or stale it
-// fetches, what the region confirms absent by name it drops, and the rest it leaves alone
-// (N54 to N57, N86, X3). Deliveries go on meanwhile; whoever has the higher number wins.
+// Reconcile compares the node with its site's expected set: it fetches what is missing or stale, drops what the
+// region confirms absent by name, and leaves the rest alone (N54 to N57, N86, X3). Deliveries continue during a
+// comparison; the higher number wins.
 func (a *Agent) Reconcile(ctx context.Context, cmd fleet.ReconcileCommand) (fleet.ReconcileReport, error) {
 	if cmd.Site != a.opt.Site {
 		return fleet.ReconcileReport{}, fleet.Errorf(fleet.Invalid, "this node belongs to site %s", a.opt.Site).At("/site")
@@ -45,7 +45,7 @@ func (a *Agent) Reconcile(ctx context.Context, cmd fleet.ReconcileCommand) (flee
 	defer done()
 	r := &reconcile{agent: a, site: &siteClient{a.client, cmd.BaseURL, cmd.Site, token}}
 	if err := r.run(ctx); err != nil {
-		a.news.changed("") // of what was brought before it ended
+		a.news.changed("") // also if it ended early: of what it fetched before
 		return r.report, err
 	}
 	return r.report, r.tell(ctx)
@@ -64,7 +64,7 @@ type reconcile struct {
 	mu      sync.Mutex
 	report  fleet.ReconcileReport
 	touched []fleet.InstanceName
-	cut     int // of the last page, for want of an answer
+	cut     int // of the last page, because of a missing answer
 
 	single bool // the region has no stream of bodies
 }
@@ -75,7 +75,7 @@ func (r *reconcile) run(ctx context.Context) error {
 		return err
 	}
 	r.compare()
-	// Not clean from here on, until this comparison says so.
+	// Not clean from here on, until this comparison succeeds.
 	if err := r.agent.Store.CleanSet(ctx, fleet.SetVersion{}); err != nil {
 		return err
 	}
@@ -88,8 +88,8 @@ func (r *reconcile) run(ctx context.Context) error {
 	return r.dropAll(ctx)
 }
 
-// observe reads the set and, meanwhile, the store: what is delivered in between is ordered
-// by its number when it comes to applying. It says whether there is anything to do.
+// observe reads the set and the store at the same time: revisions delivered in between are ordered by their
+// number when they are applied. It tells whether there is anything to do.
 func (r *reconcile) observe(ctx context.Context) (bool, error) {
 	var err error
 	if r.seen, err = r.agent.Store.SeenSet(ctx); err != nil {
@@ -122,7 +122,7 @@ func (r *reconcile) observe(ctx context.Context) (bool, error) {
 	return r.report.Refused == "", nil
 }
 
-// compare sorts the names by what is to be done about them.
+// compare sorts the names by the action that they need.
 func (r *reconcile) compare() {
 	listed := make(map[fleet.InstanceName]bool, len(r.set.Instances))
 	for _, e := range r.set.Instances {
@@ -149,7 +149,7 @@ func (r *reconcile) compare() {
 	slices.SortFunc(r.extras, func(x, y fleet.Extra) int { return strings.Compare(string(x.Instance), string(y.Instance)) })
 }
 
-// fetchAll brings what is missing or stale, page by page; one that fails stops no other.
+// fetchAll fetches what is missing or stale, page by page; one failure does not stop the others.
 func (r *reconcile) fetchAll(ctx context.Context) error {
 	for _, names := range pages(r.fetch, ticketsAtOnce) {
 		commands, err := r.site.tickets(ctx, names)
@@ -162,14 +162,14 @@ func (r *reconcile) fetchAll(ctx context.Context) error {
 			return err
 		}
 		if len(commands) > 0 && r.cut == len(commands) {
-			return fleet.Errorf(fleet.Communication, "nothing can be fetched from the region")
+			return fleet.Errorf(fleet.Communication, "fetch from the region: all fetches failed")
 		}
 	}
 	return nil
 }
 
-// bring carries out a page with one stream and one transaction, or one by one where the
-// region is of a version that has no stream (X26).
+// bring carries out a page with one stream and one transaction, or one by one if the region's version has no
+// stream (X26).
 func (r *reconcile) bring(ctx context.Context, commands []fleet.RefreshDeploymentCommand) error {
 	fetched := func(rep *fleet.ReconcileReport) { rep.Fetched++ }
 	if r.single || len(commands) == 0 {
@@ -206,7 +206,7 @@ func (r *reconcile) bodies(ctx context.Context, want map[fleet.Hash]int64, take 
 	return wire, err
 }
 
-// movedOn leaves alone what got no ticket: a delivery of it began after the set was read.
+// movedOn leaves alone names without a ticket: a delivery of them started after the set was read.
 func (r *reconcile) movedOn(names []fleet.InstanceName, commands []fleet.RefreshDeploymentCommand) {
 	has := make(map[fleet.InstanceName]bool, len(commands))
 	for _, cmd := range commands {
@@ -220,7 +220,7 @@ func (r *reconcile) movedOn(names []fleet.InstanceName, commands []fleet.Refresh
 	}
 }
 
-// dropAll drops what the region confirms absent, and lists what it does not.
+// dropAll drops what the region confirms absent, and lists what it does not confirm.
 func (r *reconcile) dropAll(ctx context.Context) error {
 	for _, extras := range pages(r.extras, namesAtOnce) {
 		answer, err := r.site.confirmAbsent(ctx, extras)
@@ -255,7 +255,7 @@ func (r *reconcile) applyAll(ctx context.Context, commands []fleet.RefreshDeploy
 	return group.Wait()
 }
 
-// note books how one name ended.
+// note counts how one name ended.
 func (r *reconcile) note(name fleet.InstanceName, err error, done func(*fleet.ReconcileReport)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -271,8 +271,8 @@ func (r *reconcile) note(name fleet.InstanceName, err error, done func(*fleet.Re
 	r.report.Differ(name, string(fleet.KindOf(err)))
 }
 
-// tell reports what changed, and then what came of it all, so that the region never hears of
-// an end before it knows what the node holds.
+// tell reports what changed, and then the result of the comparison, so that the region never gets the result
+// before it knows what the node holds.
 func (r *reconcile) tell(ctx context.Context) error {
 	for _, names := range pages(r.touched, pageSize) {
 		if err := r.agent.reportSome(ctx, names); err != nil {
@@ -288,7 +288,7 @@ func (r *reconcile) tell(ctx context.Context) error {
 	return r.agent.Store.CleanSet(ctx, r.set.Version)
 }
 
-// pages cuts a list into what one request carries.
+// pages splits a list into parts for one request each.
 func pages[T any](all []T, most int) [][]T {
 	var out [][]T
 	for len(all) > 0 {

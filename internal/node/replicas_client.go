@@ -18,8 +18,8 @@ import (
 // maxDefinition bounds one definition.
 const maxDefinition = 1 << 20
 
-// NodeReplicas reads the node's set of replicas; unchanged says that it still is the one of have.
-// What is cut short, or came without its version, is an error, never a shorter set.
+// NodeReplicas reads the node's set of replicas; unchanged means that have is still the current version. An
+// answer that is cut short, or has no version, is an error, never a shorter set.
 func (c *Client) NodeReplicas(ctx context.Context, have fleet.SetVersion) (set fleet.NodeReplicas, unchanged bool, err error) {
 	tag := ""
 	if have != (fleet.SetVersion{}) {
@@ -30,7 +30,7 @@ func (c *Client) NodeReplicas(ctx context.Context, have fleet.SetVersion) (set f
 		return set, err == nil, err
 	}
 	if err := json.Unmarshal(body, &set); err != nil {
-		return set, false, fleet.Errorf(fleet.Communication, "the set of replicas cannot be read: %w", err)
+		return set, false, fleet.Errorf(fleet.Communication, "read the set of replicas: %w", err)
 	}
 	if at := (fleet.SetVersion{Era: set.Era, Number: set.Version}); strings.TrimPrefix(answered, "W/") != strconv.Quote(at.String()) {
 		return set, false, fleet.Errorf(fleet.Communication, "the set of replicas came without its version")
@@ -49,15 +49,15 @@ func (c *Client) ReplicaLog(ctx context.Context, l replicas.LogPiece) error {
 	return c.signed(ctx, "replica-logs", l, nil)
 }
 
-// ReplicaSamples sends what replicas take of the node.
+// ReplicaSamples sends the resource usage of replicas.
 func (c *Client) ReplicaSamples(ctx context.Context, all []replicas.Sample) error {
 	return c.signed(ctx, "replica-samples", struct {
 		Samples []replicas.Sample `json:"samples"`
 	}{all}, nil)
 }
 
-// read gets something of the node's own; the body is nil when it is what the tag names. Like signed
-// it tries a key that was changed meanwhile.
+// read gets a resource of the node; the body is nil if it still has the tag. Like signed, it retries with a key
+// that changed during the call.
 func (c *Client) read(ctx context.Context, tail, tag string, limit int64) (body []byte, answered string, err error) {
 	key := c.Key()
 	body, answered, err = c.readBy(ctx, key, request{tail, tag, limit})
@@ -82,7 +82,7 @@ func (c *Client) readBy(ctx context.Context, key identity.Key, r request) (body 
 	at := strings.TrimRight(c.API, "/") + "/api/internal/nodes/" + url.PathEscape(string(key.Node())) + "/" + r.tail
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, http.NoBody)
 	if err != nil {
-		return nil, "", fleet.Errorf(fleet.Invalid, "the region's address is not a URL")
+		return nil, "", fleet.Errorf(fleet.Invalid, "invalid region address: want a URL")
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	if r.tag != "" {
@@ -92,7 +92,7 @@ func (c *Client) readBy(ctx context.Context, key identity.Key, r request) (body 
 	if err != nil {
 		return nil, "", fleet.Errorf(fleet.Communication, "reach the region: %w", err).WithHint(certs.Hint(err))
 	}
-	defer func() { _ = resp.Body.Close() }() // read as far as it matters
+	defer func() { _ = resp.Body.Close() }() // read as far as needed
 	switch {
 	case resp.StatusCode == http.StatusNotModified && r.tag != "":
 		return nil, r.tag, nil

@@ -16,18 +16,17 @@ import (
 // pageSize is how many instances one request carries.
 const pageSize = 500
 
-// lookEvery is how often a report is made without being asked for: a crash of an instance
-// announces itself to nobody.
+// lookEvery is how often a report is made without an event: no event announces the crash of an instance.
 const lookEvery = 5
 
-// news collects what the region has not been told yet.
+// news collects what the region does not know yet.
 type news struct {
 	wake chan struct{}
 
 	mu    sync.Mutex
 	bytes map[string]DeliveryProgress
-	told  []fleet.NodeInstance // elsewhere, since the last report
-	// Of a batch that is under way: how many of them tell of a name with their results.
+	told  []fleet.NodeInstance // sent in other calls since the last report
+	// Of batches under way: how many of them report a name in their results.
 	telling map[fleet.InstanceName]int
 }
 
@@ -37,14 +36,14 @@ func newNews() *news {
 
 func (n *news) changed(fleet.InstanceName) { poke(n.wake) }
 
-// tell notes what the region has heard otherwise.
+// tell records what the region learned from other calls.
 func (n *news) tell(held []fleet.NodeInstance) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.told = append(n.told, held...)
 }
 
-// tells leaves names to the results of a batch, until the function that it returns is called.
+// tells leaves names to the results of a batch, until the returned function is called.
 func (n *news) tells(names []fleet.InstanceName) (done func()) {
 	count := func(by int) {
 		n.mu.Lock()
@@ -59,15 +58,15 @@ func (n *news) tells(names []fleet.InstanceName) (done func()) {
 	return func() { count(-1) }
 }
 
-// left are the names that a report leaves to others.
+// left are the names that a report leaves to batches.
 func (n *news) left() map[fleet.InstanceName]int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return maps.Clone(n.telling)
 }
 
-// heard adds that to what was told in reports. Should it be older than a report, more is said
-// than need be, and never less.
+// heard adds that to what was reported. If it is older than a report, the next report repeats something, but
+// never omits anything.
 func (n *news) heard(told map[fleet.InstanceName]fleet.NodeInstance) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -84,14 +83,14 @@ func (n *news) fetched(deployment string, done, total int64) {
 	poke(n.wake)
 }
 
-// answered drops what the answer to the notify says too.
+// answered drops what the answer to the notify contains too.
 func (n *news) answered(deployment string) {
 	n.mu.Lock()
 	delete(n.bytes, deployment)
 	n.mu.Unlock()
 }
 
-// take hands out what was collected, in order.
+// take gives what was collected, in order.
 func (n *news) take() []DeliveryProgress {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,7 +102,7 @@ func (n *news) take() []DeliveryProgress {
 	return all
 }
 
-// back returns what could not be sent, except where something newer came.
+// back returns what could not be sent, unless something newer came.
 func (n *news) back(unsent []DeliveryProgress) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -114,9 +113,8 @@ func (n *news) back(unsent []DeliveryProgress) {
 	}
 }
 
-// started tells the region all that the node holds, in pages, until every page is answered.
-// A refusal is logged and tried again rarely: what runs must go on, and an operator may mend
-// it on the region's side.
+// started reports all that the node holds, in pages, until every page is answered. It logs a refusal and
+// retries rarely: instances must keep running, and an operator may fix the cause at the region.
 func (a *Agent) started(ctx context.Context) error {
 	id, _, err := identity.NewToken(16)
 	if err != nil {
@@ -137,7 +135,7 @@ func (a *Agent) started(ctx context.Context) error {
 	}
 }
 
-// startHint says what to do about a refusal.
+// startHint gives the hint for a refusal.
 func startHint(err error) string {
 	if fleet.KindOf(err) == fleet.Precondition {
 		return "this node holds more than the region ever gave out: if the region was restored from a backup, run holdfast admin raise-era"
@@ -165,7 +163,7 @@ func (a *Agent) sendStarted(ctx context.Context, id string) error {
 	return a.adopt(ctx, at)
 }
 
-// report sends what changed, at most once per ReportEvery. It stays owed until it is taken.
+// report sends what changed, at most once per ReportEvery, and retries until the region accepts it.
 func (a *Agent) report(ctx context.Context) error {
 	every := orDefault(a.opt.ReportEvery, 2*time.Second)
 	look := time.NewTicker(lookEvery * every)
@@ -180,7 +178,7 @@ func (a *Agent) report(ctx context.Context) error {
 		case <-a.news.wake:
 		case <-look.C:
 			ticked = true
-			alive = true // the region serves what it owes to nodes that it hears
+			alive = true // the region delivers to nodes that report
 		}
 		if err := a.rotateIfAsked(ctx); err != nil {
 			return err
@@ -199,8 +197,8 @@ func (a *Agent) report(ctx context.Context) error {
 	}
 }
 
-// letCompare waits a while for a comparison to end: it reports what it changes by itself, and
-// to read all that the node holds would only hold it up.
+// letCompare waits a while for a comparison to end: it reports its own changes, and reading all that the node
+// holds would only delay it.
 func (a *Agent) letCompare(ctx context.Context, most time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -209,11 +207,10 @@ func (a *Agent) letCompare(ctx context.Context, most time.Duration) {
 	}
 }
 
-// sendReport compares with what was told before, so that nothing is said twice. With alive
-// set it says at least that the node lives.
+// sendReport sends only what differs from earlier reports. With alive set it sends a report in any case.
 func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]fleet.NodeInstance, alive *bool) error {
 	progress := a.news.take()
-	left := a.news.left() // before what was told: a batch that ends in between is heard of
+	left := a.news.left() // before the rest: it covers a batch that ends in between
 	a.news.heard(told)
 	all, err := a.Applier.Instances(ctx)
 	if err != nil {
@@ -250,7 +247,7 @@ func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]flee
 	return a.tellRefusals(ctx)
 }
 
-// reportSome tells the region at once what the node holds of some names.
+// reportSome reports at once what the node holds of some names.
 func (a *Agent) reportSome(ctx context.Context, names []fleet.InstanceName) error {
 	page, err := a.Applier.heldOf(ctx, names)
 	if err != nil {
@@ -264,15 +261,15 @@ func (a *Agent) reportSome(ctx context.Context, names []fleet.InstanceName) erro
 	return a.adopt(ctx, at)
 }
 
-// maxLogPiece is what one request carries, and logsPerRound how many one instance may send
-// in a round, so that one talkative instance leaves room for the others.
+// maxLogPiece is the size of one request, and logsPerRound how many one instance may send in a round, so that
+// one with much output leaves room for the others.
 const (
 	maxLogPiece  = 64 << 10
 	logsPerRound = 8
 )
 
-// shipLogs sends what instances print, from where it stopped. Output that was rotated away
-// before it could be sent is counted, not waited for.
+// shipLogs sends the output of instances from the last offset. Output that was rotated away before it was sent
+// is counted, not waited for.
 func (a *Agent) shipLogs(ctx context.Context) error {
 	if a.opt.Outputs == nil {
 		return nil
@@ -288,10 +285,10 @@ func (a *Agent) shipLogs(ctx context.Context) error {
 	}
 }
 
-// shipRound sends a part of what is new of each instance. What was deleted leaves the machine
-// once all of it is sent; cleared remembers those.
+// shipRound sends part of the new output of each instance. A deleted instance is removed from the machine once
+// all of it is sent; cleared records those.
 func (a *Agent) shipRound(ctx context.Context, cleared map[fleet.InstanceName]fleet.Version) error {
-	names, err := a.opt.Outputs.Names() // few of many: most instances are a config and no command
+	names, err := a.opt.Outputs.Names() // few of many: most instances have a config and no command
 	if err != nil {
 		return fmt.Errorf("look for output: %w", err)
 	}
@@ -313,7 +310,7 @@ func (a *Agent) shipRound(ctx context.Context, cleared map[fleet.InstanceName]fl
 			errs = append(errs, err)
 		}
 		if err != nil && fleet.KindOf(err) == fleet.Communication {
-			break // the others would not get through either
+			break // the others would fail too
 		}
 		if err == nil && !more && gone {
 			cleared[in.Name] = in.Current.Version
@@ -328,14 +325,14 @@ func (a *Agent) shipSome(ctx context.Context, name fleet.InstanceName) (more boo
 			break
 		}
 	}
-	if fleet.KindOf(err) == fleet.NotFound { // the region does not know the instance yet, or not any more
+	if fleet.KindOf(err) == fleet.NotFound { // the region does not know the instance yet, or no longer
 		return false, nil
 	}
 	return more, err
 }
 
-// shipPiece sends the next piece and records how far it got only then: a piece may arrive
-// twice, under the same offset, and none is left out.
+// shipPiece sends the next piece, and records the offset only then: a piece may arrive twice under the same
+// offset, but none is skipped.
 func (a *Agent) shipPiece(ctx context.Context, name fleet.InstanceName) (more bool, err error) {
 	at, err := a.Store.LogOffset(ctx, name)
 	if err != nil {

@@ -9,22 +9,22 @@ import (
 	"github.com/holdfast-io/holdfast/internal/identity"
 )
 
-// What a rotation has done, for tests that kill the node there.
+// The steps of a rotation, for tests that kill the node there.
 const (
 	failRotateSaved     = "rotate.saved"     // both keys are in the file, the region knows the old one
 	failRotateOffered   = "rotate.offered"   // the region knows both
-	failRotateUsed      = "rotate.used"      // the region knows the new one only
+	failRotateUsed      = "rotate.used"      // the region knows only the new one
 	failRotateConfirmed = "rotate.confirmed" // so does the file
 )
 
-// KeyOffer are a node's new public halves, in base64.
+// KeyOffer has a node's new public keys, in base64.
 type KeyOffer struct {
 	SigningKey string `json:"signingKey"`
 	SealingKey string `json:"sealingKey"`
 }
 
-// OfferKey sends the public halves of a new key in a request that is signed by another, or by
-// itself. Confirmed says that the region knows no other any more.
+// OfferKey sends the public halves of a new key in a request that is signed by another key, or by itself.
+// Confirmed means that the region knows no other key any more.
 func (c *Client) OfferKey(ctx context.Context, offered, signer identity.Key) (confirmed bool, err error) {
 	sealing, err := offered.SealingPublic()
 	if err != nil {
@@ -40,14 +40,14 @@ func (c *Client) OfferKey(ctx context.Context, offered, signer identity.Key) (co
 }
 
 const (
-	// resumeLimit is how long a change that was left half way may hold up the node's start.
+	// resumeLimit is how long an unfinished rotation may delay the node's start.
 	resumeLimit = 5 * time.Second
-	// refusedRotation is the pause after a change was refused.
+	// refusedRotation is the pause after a refused rotation.
 	refusedRotation = time.Minute
 )
 
-// resumeRotation ends a change that a kill left half way, before the node speaks by a key that
-// may be void. What needs no region waits only a little for it.
+// resumeRotation finishes a rotation that a kill interrupted, before the node uses a key that may be void. It
+// waits only a limited time for the region.
 func (a *Agent) resumeRotation(ctx context.Context) error {
 	if !a.saved().Changing() {
 		close(a.enrolled)
@@ -63,7 +63,7 @@ func (a *Agent) resumeRotation(ctx context.Context) error {
 	return nil
 }
 
-// rotateIfAsked changes the key when the region asked for it, or a change was refused before.
+// rotateIfAsked changes the key when the region requested it, or an earlier change was refused.
 func (a *Agent) rotateIfAsked(ctx context.Context) error {
 	if !a.rotateAsked.Load() && !a.saved().Changing() || a.opt.Now().Before(a.rotateResume) {
 		return nil
@@ -71,12 +71,11 @@ func (a *Agent) rotateIfAsked(ctx context.Context) error {
 	return a.rotate(ctx)
 }
 
-// rotate brings the change of the key to its end, from wherever it was left. After a refusal
-// the node goes on by the key that it has.
+// rotate finishes the change of the key from any step. After a refusal the node keeps its key.
 func (a *Agent) rotate(ctx context.Context) error {
 	a.rotateAsked.Store(false)
 	err := a.change(ctx)
-	if fleet.KindOf(err) == fleet.Unauthenticated { // the offer was taken back before its use
+	if fleet.KindOf(err) == fleet.Unauthenticated { // the offer was withdrawn before its use
 		err = a.change(ctx)
 	}
 	switch {
@@ -84,27 +83,27 @@ func (a *Agent) rotate(ctx context.Context) error {
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case fleet.KindOf(err) == fleet.Denied: // by who knows the old key, and was never offered another
+	case fleet.KindOf(err) == fleet.Denied: // the region knows the old key, and was never offered another
 		return a.save(a.saved().Unchanged())
 	}
 	a.signBy(a.saved())
 	a.rotateResume = a.opt.Now().Add(refusedRotation)
-	a.opt.Log.Error("the key of this node was not changed", "err", err, "hint", rotateHint(err))
+	a.opt.Log.Error("change the key of this node", "err", err, "hint", rotateHint(err))
 	return nil
 }
 
 func rotateHint(err error) string {
-	switch fleet.KindOf(err) { //nolint:exhaustive // the others have no advice of their own
+	switch fleet.KindOf(err) { //nolint:exhaustive // the others have no hint
 	case fleet.Conflict:
-		return "the region was offered another new key: if this node was set back, run holdfast node rotate-key again, else revoke it"
+		return "the region has an offer of another new key: if this node was restored from a backup, run holdfast node rotate-key again, else revoke the node"
 	case fleet.Unauthenticated:
 		return "the region knows neither key of this node: remove node.key and enrol it with a join token"
 	}
-	return "it is tried again when the region asks"
+	return "the node retries when the region requests it again"
 }
 
-// change is safe to repeat after a kill at any point: each step is either not done yet, or
-// answered as the first time.
+// change is safe to repeat after a kill at any point: each step is either not done yet, or gets the same answer
+// as the first time.
 func (a *Agent) change(ctx context.Context) error {
 	resumed := a.saved().Changing()
 	key, err := a.saved().Renewed()
@@ -115,7 +114,7 @@ func (a *Agent) change(ctx context.Context) error {
 		return err
 	}
 	a.reached(failRotateSaved)
-	if resumed { // the region may have seen it used already
+	if resumed { // the region may already have seen it used
 		confirmed, err := a.offer(ctx, key.Next(), key.Next())
 		if err == nil && confirmed {
 			return a.confirm(key)
@@ -131,7 +130,7 @@ func (a *Agent) change(ctx context.Context) error {
 	if err := a.introduce(ctx, key.Next()); err != nil {
 		return err
 	}
-	a.signBy(key.Next()) // calls that are under way by the old key are sent again by the new one
+	a.signBy(key.Next()) // calls under way with the old key are sent again with the new one
 	confirmed, err := a.offer(ctx, key.Next(), key.Next())
 	if err == nil && !confirmed {
 		err = fleet.Errorf(fleet.Communication, "the region did not confirm the new key")
@@ -142,13 +141,12 @@ func (a *Agent) change(ctx context.Context) error {
 	return a.confirm(key)
 }
 
-// introduceTTLs is how long a peer that is away may hold a change of the key up. One that is there
-// hears of it with the region's next look at its connections, and says so with the next vote: a
-// heartbeat each, of which three make a TTL, so on a busy machine one TTL is not enough.
+// introduceTTLs is how long an unreachable peer may delay a change of the key. A reachable peer learns of the
+// key when the region next checks its connections, and confirms it with the next vote: a heartbeat each. A TTL
+// is three heartbeats, so on a busy machine one TTL is not enough.
 const introduceTTLs = 3
 
-// introduce waits until the peer has heard of a key from the region, so that no vote by it is
-// refused.
+// introduce waits until the peer knows a key from the region, so that it refuses no vote by it.
 func (a *Agent) introduce(ctx context.Context, key identity.Key) error {
 	if a.Leases == nil {
 		return nil
@@ -156,7 +154,7 @@ func (a *Agent) introduce(ctx context.Context, key identity.Key) error {
 	limited, cancel := context.WithTimeout(ctx, introduceTTLs*a.opt.Lease.TTL)
 	defer cancel()
 	if err := a.Leases.PeerTakes(limited, key.SigningPublic()); err != nil && ctx.Err() == nil {
-		a.opt.Log.Warn("the peer does not take the new key yet: it refuses votes until the region has told it")
+		a.opt.Log.Warn("the peer does not accept the new key yet; it refuses votes until it has the key from the region")
 	}
 	return ctx.Err()
 }
@@ -179,15 +177,14 @@ func (a *Agent) confirm(key identity.Key) error {
 	return nil
 }
 
-// saved is the key as it is in its file.
+// saved is the key in its file.
 func (a *Agent) saved() identity.Key {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.key
 }
 
-// save puts a key in its file; the node signs by it from then on. What the region signs by is
-// learn's to change.
+// save writes a key to its file; the node signs by it from then on. learn changes the region's keys.
 func (a *Agent) save(key identity.Key) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -199,7 +196,7 @@ func (a *Agent) save(key identity.Key) error {
 	return nil
 }
 
-// learn keeps the public keys by which the region says that it signs commands.
+// learn stores the public keys by which the region signs commands.
 func (a *Agent) learn(keys [][]byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -211,7 +208,7 @@ func (a *Agent) learn(keys [][]byte) error {
 		return err
 	}
 	a.key = key
-	a.opt.Log.Info("learnt by which keys the region signs commands", "keys", len(keys))
+	a.opt.Log.Info("stored the region's keys for commands", "keys", len(keys))
 	return nil
 }
 

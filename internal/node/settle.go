@@ -18,8 +18,8 @@ import (
 // settlers bounds how many instances are started or stopped at once.
 const settlers = 8
 
-// Recover settles what a kill left half done, and brings back what should run. It needs
-// neither the region nor a peer. What cannot be started is reported, and tried again by Run.
+// Recover settles what a kill left half done, and starts what should run. It needs neither the region nor a
+// peer. What cannot be started is reported, and Run retries it.
 func (a *Applier) Recover(ctx context.Context) error {
 	if err := a.remember(ctx); err != nil {
 		return fmt.Errorf("recover instances: %w", err)
@@ -36,8 +36,8 @@ func (a *Applier) settleAll(ctx context.Context) error {
 	return a.settleSome(ctx, a.opt.Store.Instances)
 }
 
-// settleSome compares some names of the store and of the runtime. A name that is being worked
-// on with a valid right is left to its worker; work under a right that has passed is ended.
+// settleSome compares some names of the store and of the runtime. It leaves a name to its worker if that has a
+// valid right, and ends work under an outdated right.
 func (a *Applier) settleSome(ctx context.Context, held listing) error {
 	meta, err := a.opt.Store.Meta(ctx)
 	if err != nil {
@@ -55,23 +55,22 @@ func (a *Applier) settleSome(ctx context.Context, held listing) error {
 	for _, name := range names {
 		group.Go(func() error {
 			a.settleIdle(ctx, name)
-			return nil // one that fails must not stop the others; it has its reason
+			return nil // one failure must not stop the others; its reason is recorded
 		})
 	}
 	return group.Wait()
 }
 
-// listing reads instances of the store, in the order of their names.
+// listing reads instances of the store, ordered by name.
 type listing func(context.Context) ([]sqlite.Instance, error)
 
-// uneasy are those that may be otherwise than they should be without anybody having asked for
-// anything, and those that failed when they were last looked at.
+// uneasy lists instances that may need work without a request, and those whose last check failed.
 func (a *Applier) uneasy(ctx context.Context) ([]sqlite.Instance, error) {
 	return a.opt.Store.Uneasy(ctx, a.allBlamed())
 }
 
-// names are those of a listing that are not plainly at rest, what has a reason not to be as it
-// should, and guardians that the store does not know or that should not be there.
+// names gives the names of a listing that are not at rest, those whose last check failed, and guardians that
+// the store does not know or that should not exist.
 func (a *Applier) names(ctx context.Context, meta sqlite.Meta, list listing) ([]fleet.InstanceName, error) {
 	held, err := list(ctx)
 	if err != nil {
@@ -99,8 +98,8 @@ func (a *Applier) names(ctx context.Context, meta sqlite.Meta, list listing) ([]
 	return names, nil
 }
 
-// atRest says of a name that runs nothing that all of it is as conform would leave it, by one
-// look at its file: most of thousands are, each time. What is in doubt is not.
+// atRest tells, by one look at the file of a name that runs nothing, whether conform would change nothing. This
+// holds for most of thousands of names each time. When in doubt the answer is false.
 func (a *Applier) atRest(in sqlite.Instance, meta sqlite.Meta) bool {
 	cur := in.Current
 	switch {
@@ -144,9 +143,8 @@ func (a *Applier) settleOne(ctx context.Context, name fleet.InstanceName) error 
 	return nil
 }
 
-// resolve ends a half-done switch: forward when the staged revision is already what runs (or
-// has nothing to run, which cannot fail), else back. A right that has passed goes back too:
-// what the site holds is decided under the new one.
+// resolve ends a half-done switch: forward if the staged revision already runs (or has nothing to run, which
+// cannot fail), else back. Under an outdated right it goes back too: the new right decides what the site holds.
 func (a *Applier) resolve(ctx context.Context, name fleet.InstanceName, meta sqlite.Meta) (sqlite.Instance, error) {
 	held, err := a.opt.Store.Instance(ctx, name)
 	if err != nil || held.Staged == nil {
@@ -171,12 +169,12 @@ func (a *Applier) resolve(ctx context.Context, name fleet.InstanceName, meta sql
 	return a.opt.Store.Instance(ctx, name)
 }
 
-// conform starts, stops and projects what the current slot asks of a node in this role.
+// conform starts, stops and projects the current slot as the node's role requires.
 func (a *Applier) conform(ctx context.Context, held sqlite.Instance, meta sqlite.Meta) error {
 	cur := held.Current
 	switch {
 	case meta.Role == "":
-		return nil // a lost store: nothing is known yet, and nothing is touched
+		return nil // a lost store: nothing is known yet, and nothing is changed
 	case meta.Role != fleet.RoleActive, cur.Deleted():
 		return errors.Join(a.stop(ctx, held.Name), a.files.remove(held.Name))
 	case !a.opt.MayRun():
@@ -184,18 +182,17 @@ func (a *Applier) conform(ctx context.Context, held sqlite.Instance, meta sqlite
 	case cur == nil:
 		return nil // a guardian of an unknown name is kept until the region answers
 	case a.heldBack(held.Name, cur.Version):
-		stale := fleet.Errorf(fleet.Stale, "revision %d was deleted or disabled while this node was away", cur.Version.Revision)
+		stale := fleet.Errorf(fleet.Stale, "revision %d was deleted or disabled while this node was disconnected", cur.Version.Revision)
 		return errors.Join(a.stop(ctx, held.Name), stale)
 	}
 	return a.bring(ctx, held.Name, *cur)
 }
 
-// clear takes the runtime's directory of a deleted instance away. One that is being worked on
-// is left for the next time.
+// clear removes the runtime's directory of a deleted instance. A busy one is retried later.
 func (a *Applier) clear(ctx context.Context, name fleet.InstanceName) error {
 	j, jobCtx, ok := a.lanes.enterIdle(ctx, name)
 	if !ok {
-		return fleet.Errorf(fleet.Unavailable, "instance %s is being worked on", name)
+		return fleet.Errorf(fleet.Unavailable, "instance %s is busy with another operation", name)
 	}
 	held, err := a.opt.Store.Instance(jobCtx, name)
 	if err == nil && held.Current.Deleted() && held.Staged == nil {
@@ -205,8 +202,8 @@ func (a *Applier) clear(ctx context.Context, name fleet.InstanceName) error {
 	return err
 }
 
-// bring makes an instance run a revision, with as little disturbance as it allows: none when
-// it runs it already, a signal when that is how it learns of changes, else a restart.
+// bring makes an instance run a revision with the least disturbance: none if it runs it already, a signal if
+// that is how it learns of changes, else a restart.
 func (a *Applier) bring(ctx context.Context, name fleet.InstanceName, slot sqlite.Slot) error {
 	if !needsProcess(slot) {
 		if err := a.stop(ctx, name); err != nil || slot.Deleted() {
@@ -228,7 +225,7 @@ func (a *Applier) bring(ctx context.Context, name fleet.InstanceName, slot sqlit
 		return err
 	}
 	want := labels(slot)
-	want.Epoch = meta.Epoch // a process keeps the epoch that it is started with
+	want.Epoch = meta.Epoch // a process keeps the epoch that it was started with
 	switch {
 	case live(seen) && runs(seen, slot) && (seen.Running || seen.Labels.Version == slot.Version):
 		return a.files.ensure(ctx, name, slot.Content, seen.UID) // it keeps the user that it was started as
@@ -244,7 +241,7 @@ func (a *Applier) bring(ctx context.Context, name fleet.InstanceName, slot sqlit
 	return a.restart(ctx, seen, slot, guardian.Spec{Instance: name, Run: run, Labels: want, Confinement: confined})
 }
 
-// signal tells a running command of its new config. One that cannot be told is restarted.
+// signal notifies a running command of its new config. A command that cannot be notified is restarted.
 func (a *Applier) signal(ctx context.Context, slot sqlite.Slot, spec guardian.Spec) (told bool, err error) {
 	name := spec.Instance
 	if err := a.files.ensure(ctx, name, slot.Content, spec.UID); err != nil {
@@ -262,8 +259,8 @@ func (a *Applier) signal(ctx context.Context, slot sqlite.Slot, spec guardian.Sp
 	return false, nil
 }
 
-// restart stops what was seen under the name before the new config gets its place, so that no
-// process sees a config that is not its own, and never two run.
+// restart stops what runs under the name before the new config is put in place, so that no process reads
+// another revision's config, and never two run.
 func (a *Applier) restart(ctx context.Context, seen *guardian.Status, slot sqlite.Slot, spec guardian.Spec) error {
 	name := spec.Instance
 	place := func() error { return nil }
@@ -276,7 +273,7 @@ func (a *Applier) restart(ctx context.Context, seen *guardian.Status, slot sqlit
 		if err != nil {
 			return err
 		}
-		defer func() { _ = d.drop() }() // gone already when it was placed
+		defer func() { _ = d.drop() }() // a no-op once it was placed
 		place = d.place
 	}
 	if err := a.end(ctx, name, seen); err != nil {
@@ -303,7 +300,7 @@ func (a *Applier) restart(ctx context.Context, seen *guardian.Status, slot sqlit
 	return nil
 }
 
-// confinement is that of the commands of a project.
+// confinement is the confinement of a project's commands.
 func (a *Applier) confinement(project fleet.ProjectName) (guardian.Confinement, error) {
 	if a.opt.Isolation == nil {
 		return guardian.Confinement{}, nil
@@ -318,7 +315,7 @@ func (a *Applier) environment(slot sqlite.Slot, spec guardian.Spec) []string {
 		"HOLDFAST_EPOCH="+strconv.FormatInt(spec.Labels.Epoch, 10), "HOLDFAST_CONFIG="+a.files.path(spec.Instance, slot.Content.Kind))
 }
 
-// stop ends whatever has the name; what died without having stopped everything counts too.
+// stop ends whatever has the name, also the processes of a dead guardian.
 func (a *Applier) stop(ctx context.Context, name fleet.InstanceName) error {
 	seen, err := a.look(ctx, name)
 	if err != nil {
@@ -338,7 +335,7 @@ func (a *Applier) end(ctx context.Context, name fleet.InstanceName, seen *guardi
 	return nil
 }
 
-// look asks the runtime about one name; nil when nothing has it.
+// look asks the runtime about one name; nil if nothing has it.
 func (a *Applier) look(ctx context.Context, name fleet.InstanceName) (*guardian.Status, error) {
 	st, ok, err := a.opt.Runtime.Status(ctx, name)
 	if err != nil {
@@ -354,7 +351,7 @@ func needsProcess(s sqlite.Slot) bool { return s.Enabled && len(s.Run) > 0 }
 
 func live(seen *guardian.Status) bool { return seen != nil && seen.Guardian == guardian.Live }
 
-// runs compares by content: a revision that only got a new number was not restarted for it.
+// runs compares by content: a renumbered revision was not restarted.
 func runs(seen *guardian.Status, s sqlite.Slot) bool {
 	return seen.Labels.Hash == s.Content.Hash && seen.Labels.RunHash == s.RunHash && needsProcess(s)
 }

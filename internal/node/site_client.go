@@ -16,8 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// siteClient speaks to a site's part of the machine endpoints, with the token of one
-// comparison.
+// siteClient calls the machine endpoints of a site, with the token of one comparison.
 type siteClient struct {
 	client *Client
 	base   string
@@ -28,14 +27,14 @@ type siteClient struct {
 // maxSet bounds an expected set: more than a hundred thousand lines.
 const maxSet = 64 << 20
 
-// expected reads the site's expected set; unchanged is set when it still is at the version
-// of the last clean comparison. What is cut short is an error, never a shorter set.
+// expected reads the site's expected set; unchanged is set if its version is still that of the last clean
+// comparison. An answer that is cut short is an error, never a shorter set.
 func (c *siteClient) expected(ctx context.Context, clean fleet.SetVersion) (set fleet.ExpectedSet, unchanged bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.path("deployments"), http.NoBody)
 	if err != nil {
-		return set, false, fleet.Errorf(fleet.Invalid, "the region's address is not a URL")
+		return set, false, fleet.Errorf(fleet.Invalid, "invalid region address: want a URL")
 	}
 	req.Header.Set("Authorization", "Bearer "+c.token)
 	req.Header.Set("Accept-Encoding", "zstd, gzip")
@@ -46,7 +45,7 @@ func (c *siteClient) expected(ctx context.Context, clean fleet.SetVersion) (set 
 	if err != nil {
 		return set, false, fleet.Errorf(fleet.Communication, "reach the region: %w", err)
 	}
-	defer func() { _ = resp.Body.Close() }() // read as far as it matters
+	defer func() { _ = resp.Body.Close() }() // read as far as needed
 	if resp.StatusCode == http.StatusNotModified && clean != (fleet.SetVersion{}) {
 		set.Version, err = fleet.ParseSetVersion(resp.Header.Get(fleet.HeaderSetVersion))
 		return set, err == nil && set.Version == clean, err
@@ -73,12 +72,12 @@ func readSet(resp *http.Response, set *fleet.ExpectedSet) error {
 	defer done()
 	limited := &io.LimitedReader{R: body, N: maxSet}
 	if err := json.UnmarshalRead(limited, &set.Instances); err != nil {
-		return fleet.Errorf(fleet.Communication, "the expected set cannot be read: %w", err)
+		return fleet.Errorf(fleet.Communication, "read the expected set: %w", err)
 	}
 	return nil
 }
 
-// plainBody undoes the content coding of an answer.
+// plainBody decodes the content coding of an answer.
 func plainBody(resp *http.Response) (io.Reader, func(), error) {
 	switch coding := resp.Header.Get("Content-Encoding"); coding {
 	case "", "identity":
@@ -96,11 +95,11 @@ func plainBody(resp *http.Response) (io.Reader, func(), error) {
 		}
 		return r, func() { _ = r.Close() }, nil // its checksum was compared at the end of the body
 	default:
-		return nil, nil, fleet.Errorf(fleet.Communication, "the region used the coding %.20q, which was not asked for", coding)
+		return nil, nil, fleet.Errorf(fleet.Communication, "the region used the coding %.20q, which was not requested", coding)
 	}
 }
 
-// tickets asks for the means to fetch what is deployed of some instances.
+// tickets requests what the node needs to fetch the deployed revisions of some instances.
 func (c *siteClient) tickets(ctx context.Context, names []fleet.InstanceName) ([]fleet.RefreshDeploymentCommand, error) {
 	var out struct {
 		Commands []fleet.RefreshDeploymentCommand `json:"commands"`
@@ -112,15 +111,15 @@ func (c *siteClient) tickets(ctx context.Context, names []fleet.InstanceName) ([
 	}
 	for i, cmd := range out.Commands {
 		if !asked[cmd.Instance] || cmd.Revision.Action == fleet.ActionDelete {
-			return nil, errors.Join(err, fleet.Errorf(fleet.Communication, "the region gave a ticket that was not asked for"))
+			return nil, errors.Join(err, fleet.Errorf(fleet.Communication, "the region sent a ticket that was not requested"))
 		}
 		out.Commands[i].CentralFetchBaseURL = c.base
 	}
 	return out.Commands, err
 }
 
-// confirmAbsent asks by name what becomes of what the set does not list. Nothing is dropped
-// that was not asked for, and nothing otherwise than by a delete.
+// confirmAbsent asks by name about instances that the set does not list. Only an instance in the request can be
+// dropped, and only by a delete.
 func (c *siteClient) confirmAbsent(ctx context.Context, extras []fleet.Extra) (fleet.Absence, error) {
 	var out fleet.Absence
 	if err := c.post(ctx, "confirm-absent", map[string]any{"instances": extras}, &out); err != nil {
@@ -133,13 +132,13 @@ func (c *siteClient) confirmAbsent(ctx context.Context, extras []fleet.Extra) (f
 	for _, cmd := range out.Drop {
 		held, is := asked[cmd.Instance]
 		if !is || cmd.Revision.Action != fleet.ActionDelete || !cmd.Revision.Version.Newer(held) {
-			return fleet.Absence{}, fleet.Errorf(fleet.Communication, "the region let go of what was not asked for")
+			return fleet.Absence{}, fleet.Errorf(fleet.Communication, "the region confirmed an instance absent that was not in the request")
 		}
 	}
 	return out, nil
 }
 
-// reconciled says what came of the comparison.
+// reconciled sends the result of the comparison.
 func (c *siteClient) reconciled(ctx context.Context, report fleet.ReconcileReport) error {
 	return c.post(ctx, "reconciled", report, nil)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// staleBy is the reason for which an action was refused as stale, as the region lists it.
+// staleBy is the reason why an action was refused as stale, as the region lists it.
 type staleBy string
 
 func (s staleBy) Error() string { return string(s) }
@@ -20,8 +20,8 @@ func stale(reason staleBy, format string, args ...any) error {
 	return &fleet.Error{Kind: fleet.Stale, Message: fmt.Sprintf(format, args...), Err: reason}
 }
 
-// refused has the region told of an action that was refused as stale (X21). What ended because
-// the region itself has something newer by now has no reason, and is only counted.
+// refused reports to the region an action that was refused as stale (X21). What the region itself has replaced
+// by something newer has no reason, and is only counted.
 func (a *Applier) refused(action string, err error) {
 	var reason staleBy
 	if errors.As(err, &reason) {
@@ -29,14 +29,14 @@ func (a *Applier) refused(action string, err error) {
 	}
 }
 
-// refusals are what the region is still to be told of.
+// refusals are the refusals still to be reported to the region.
 type refusals struct {
 	*audit.Window
 	now  func() time.Time
 	wake chan struct{}
 }
 
-// add takes note of one, and says whether it gets a row of its own.
+// add adds a refusal, and tells whether it gets its own row.
 func (r refusals) add(one audit.Refusal) bool {
 	row := r.Add(one)
 	if row {
@@ -45,11 +45,11 @@ func (r refusals) add(one audit.Refusal) bool {
 	return row
 }
 
-// refusalsPage is how many go in one call.
+// refusalsPage is how many refusals one call carries.
 const refusalsPage = 100
 
-// tellRefusals tells the region. It is no part of another report: what the region does not
-// take of it is logged and forgotten, and keeps nothing else from being told.
+// tellRefusals sends them to the region, apart from other reports. What the region does not accept is logged
+// and dropped, so that it blocks nothing else.
 func (a *Agent) tellRefusals(ctx context.Context) error {
 	left := a.refusals.Take()
 	for len(left) > 0 {
@@ -64,7 +64,7 @@ func (a *Agent) tellRefusals(ctx context.Context) error {
 			left = left[len(page):]
 			err = a.adopt(ctx, at)
 		case kind == fleet.Invalid || kind == fleet.TooLarge:
-			a.opt.Log.Warn("the region does not take what this node refused, it is in this log only", "count", len(page), "err", err)
+			a.opt.Log.Warn("report refusals to the region; they are only in this log", "count", len(page), "err", err)
 			left, err = left[len(page):], nil
 		}
 		if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// stall cuts a connection that gives nothing for too long, headers included. It guards one
-// attempt; the timer runs from the start and again from each read that brought something.
+// stall cuts a connection that is silent for too long, also before its headers. It guards one attempt; the
+// timer restarts with each read that returned data.
 type stall struct {
 	after  time.Duration
 	timer  *time.Timer
@@ -31,7 +31,7 @@ func (s *stall) stop() {
 	s.cancel(nil)
 }
 
-// explain prefers the reason for the cut over the "context canceled" that it shows as.
+// explain replaces the "context canceled" of a cut by its reason.
 func (s *stall) explain(err error) error {
 	if cause := s.cause(); err != nil && errors.Is(cause, errStalled) {
 		return cause
@@ -39,8 +39,7 @@ func (s *stall) explain(err error) error {
 	return err
 }
 
-// watch gives a reader that winds the timer up, and calls each for every read that brought
-// something.
+// watch gives a reader that restarts the timer and calls each for every read that returned data.
 func (s *stall) watch(r io.Reader, each func()) io.Reader {
 	return readFunc(func(p []byte) (int, error) {
 		n, err := r.Read(p)

@@ -14,21 +14,21 @@ import (
 	"github.com/holdfast-io/holdfast/internal/identity"
 )
 
-// Tasks carries out what tasks of Temporal ask of the node. Whoever may write to Temporal can make
-// one, so each is acted on once, only with the region's signature, and fetches only from the host of
-// the node's own --api, whatever it says (docs/node-access.md).
+// Tasks carries out tasks of Temporal on the node. Anyone with write access to Temporal can create one. So the
+// node acts on each only once and only with the region's signature, and fetches only from the host of its own
+// --api, whatever the task names (docs/node-access.md).
 type Tasks struct {
 	agent *Agent
 
-	asking sync.Mutex // one question for the region's keys at a time
+	asking sync.Mutex // one request for the region's keys at a time
 	asked  time.Time
 
 	mu   sync.Mutex
 	used map[string]time.Time // signatures that were acted on, until they expire
-	tidy time.Time            // when expired ones are next forgotten
+	tidy time.Time            // when expired ones are next removed
 }
 
-// Tasks are what tasks of Temporal reach.
+// Tasks gives the handlers of Temporal tasks.
 func (a *Agent) Tasks() *Tasks { return a.tasks }
 
 // Apply carries out one notify.
@@ -42,7 +42,7 @@ func (t *Tasks) Apply(ctx context.Context, cmd fleet.RefreshDeploymentCommand, p
 	return t.agent.Applier.Apply(ctx, cmd, progress)
 }
 
-// Held reads the node's store: it is no command.
+// Held reads the node's store: it changes nothing, and needs no signature.
 func (t *Tasks) Held(ctx context.Context, name fleet.InstanceName) (fleet.Held, error) {
 	return t.agent.Applier.Held(ctx, name)
 }
@@ -66,7 +66,7 @@ func (t *Tasks) Reconcile(ctx context.Context, cmd fleet.ReconcileCommand) (flee
 	return t.agent.Reconcile(ctx, cmd)
 }
 
-// HandOver gives the site's lease back.
+// HandOver releases the site's lease.
 func (t *Tasks) HandOver(ctx context.Context, cmd fleet.HandOverCommand) (fleet.HandOverResult, error) {
 	if err := t.admit(ctx, cmd, cmd.Signed, "hand over to "+string(cmd.To)); err != nil {
 		return fleet.HandOverResult{}, err
@@ -82,8 +82,8 @@ func (t *Tasks) TakeOver(ctx context.Context, cmd fleet.TakeOverCommand) (fleet.
 	return t.agent.Leases.TakeOver(ctx, cmd)
 }
 
-// base is where the node fetches from: the server that the region named, if it is on the host of --api, and else
-// --api. So a second server on that host can continue what one that does not answer began.
+// base is where the node fetches from: the server that the region named if it is on the host of --api, else
+// --api. So a second server on that host can continue for one that does not answer.
 func (t *Tasks) base(named string) string {
 	own, err := url.Parse(t.agent.opt.API)
 	if err != nil {
@@ -108,7 +108,7 @@ func (t *Tasks) admit(ctx context.Context, cmd fleet.Command, s fleet.Signature,
 	return err
 }
 
-// refusedBy is the reason for which a command was refused, as the region lists it.
+// refusedBy is the reason why a command was refused, as the region lists it.
 type refusedBy string
 
 func (r refusedBy) Error() string { return string(r) }
@@ -118,7 +118,7 @@ func (t *Tasks) check(ctx context.Context, cmd fleet.Command, s fleet.Signature)
 	switch {
 	case len(s.Value) == 0:
 		return refuse(audit.Unsigned, "the region did not sign this command").
-			WithHint("ask the region by its API, its CLI or a door; upgrade servers before their nodes")
+			WithHint("use the region's API, its CLI or a door; upgrade servers before their nodes")
 	case s.Node != t.agent.opt.Node:
 		return refuse(audit.OtherNode, "this command was signed for node %s", s.Node)
 	}
@@ -127,7 +127,7 @@ func (t *Tasks) check(ctx context.Context, cmd fleet.Command, s fleet.Signature)
 	}
 	if !now.Before(s.Expires) {
 		return refuse(audit.Expired, "this command expired at %s, and it is %s", s.Expires.Format(time.RFC3339), now.UTC().Format(time.RFC3339)).
-			WithHint("if it was made just now, the clock of this node or of the region is wrong")
+			WithHint("if it was just sent, the clock of this node or of the region is wrong")
 	}
 	if !t.use(s, now) {
 		return refuse(audit.Replayed, "this command was acted on before")
@@ -135,13 +135,13 @@ func (t *Tasks) check(ctx context.Context, cmd fleet.Command, s fleet.Signature)
 	return nil
 }
 
-// refuse is of the transient class: what the region did ask for is asked again, by a new signature.
+// refuse makes a transient error: the region repeats a command that it really sent, with a new signature.
 func refuse(reason refusedBy, format string, args ...any) *fleet.Error {
 	return &fleet.Error{Kind: fleet.Communication, Message: string(reason) + ": " + fmt.Sprintf(format, args...), Err: reason}
 }
 
-// verify asks the region for its keys when those that the node knows did not sign a command: it
-// may have changed them while the node was away, or been restored from a backup.
+// verify asks the region for its keys if none of the known ones signed a command: the region may have changed
+// them while the node was disconnected, or been restored from a backup.
 func (t *Tasks) verify(ctx context.Context, cmd fleet.Command, s fleet.Signature) error {
 	key := t.agent.saved()
 	if identity.VerifyCommand(key.CommandKeys(), cmd, s) {
@@ -156,10 +156,10 @@ func (t *Tasks) verify(ctx context.Context, cmd fleet.Command, s fleet.Signature
 	return refuse(audit.BadSignature, "no key of the region signed this command")
 }
 
-// askEvery bounds how often made-up commands have the region asked.
+// askEvery bounds how often forged commands cause a request to the region.
 const askEvery = time.Second
 
-// ask has the region say by which keys it signs, unless they are others than these by now.
+// ask gets the keys by which the region signs, unless they have changed already.
 func (t *Tasks) ask(ctx context.Context, than identity.Key) error {
 	t.asking.Lock()
 	defer t.asking.Unlock()
@@ -172,16 +172,16 @@ func (t *Tasks) ask(ctx context.Context, than identity.Key) error {
 	}
 	at, err := t.agent.client.Report(ctx, Report{Instances: []fleet.NodeInstance{}, Progress: []DeliveryProgress{}})
 	if err != nil {
-		return communication("ask by which keys the region signs: %w", err)
+		return communication("read the region's keys for commands: %w", err)
 	}
 	t.asked = now
 	return t.agent.adopt(ctx, at)
 }
 
-// tidyEvery is how often expired signatures are forgotten.
+// tidyEvery is how often expired signatures are removed.
 const tidyEvery = time.Minute
 
-// use says that a command was not acted on before.
+// use tells whether a command was not acted on before, and records it.
 func (t *Tasks) use(s fleet.Signature, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,28 +18,28 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
-// tenancy is the runtime as the keeper of the deadline of all that it runs.
+// tenancy is the runtime as the owner of the deadline of all that it runs.
 type tenancy interface {
-	// Lease says until when everything may run. Nothing starts before the first call, and what
-	// was said last outlives the agent.
+	// Lease sets until when everything may run. Nothing starts before the first call; the last value outlives the
+	// agent.
 	Lease(ctx context.Context, l guardian.Lease) error
-	// Enforce kills, until the context ends, what runs on when that time is over.
+	// Enforce kills, until the context ends, what still runs after that time.
 	Enforce(ctx context.Context) error
 }
 
-// LeaseOptions are a node's part in its site's lease.
+// LeaseOptions configure a node's part in its site's lease.
 type LeaseOptions struct {
 	// TTL is the link's heartbeat timeout, Interval how often heartbeats are sent.
 	TTL, Interval time.Duration
 	// Region is the region's vote.
 	Region tenure.Region
-	// Peer is host:port where the peer calls; "" for a node that has none.
+	// Peer is host:port where the peer calls; "" for a node without a peer.
 	Peer string
-	// PeerServed and PeerDialled are the TLS of the two nodes' votes; nil are in the clear.
+	// PeerServed and PeerDialled are the TLS settings of the votes between the two nodes; nil is plain text.
 	PeerServed  *tls.Config
 	PeerDialled credentials.TransportCredentials
-	// OwedLimit bounds how long a new active asks the region for deletes and disables that it
-	// missed, before it starts anything; 2 s.
+	// OwedLimit bounds how long a new active asks the region for missed deletes and disables before it starts
+	// anything; 2 s.
 	OwedLimit time.Duration
 }
 
@@ -63,7 +63,7 @@ func (a *Agent) openLease() (err error) {
 	return err
 }
 
-// grant comes before anything is started: from here on what runs has the end that it should.
+// grant runs before anything starts: from here on everything that runs has its deadline.
 func (a *Agent) grant(ctx context.Context) error {
 	if a.Leases != nil {
 		return a.Leases.Begin(ctx)
@@ -78,7 +78,7 @@ func (a *Agent) enforce(ctx context.Context) error {
 	return a.opt.Tenancy.Enforce(ctx)
 }
 
-// stand votes, stands and answers the peer until the context ends.
+// stand votes, stands for the lease and answers the peer until the context ends.
 func (a *Agent) stand(ctx context.Context) error {
 	if a.Leases == nil {
 		return nil
@@ -91,8 +91,8 @@ func (a *Agent) stand(ctx context.Context) error {
 	return errors.Join(err, <-served)
 }
 
-// servePeer keeps the peer's door open. Without it the node has the region's vote, so what
-// keeps the port taken must not end the agent.
+// servePeer keeps the peer's port open. Without it the node has the region's vote, so a port that is in use
+// must not end the agent.
 func (a *Agent) servePeer(ctx context.Context) error {
 	if a.opt.Lease.Peer == "" {
 		return nil
@@ -105,12 +105,12 @@ func (a *Agent) servePeer(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		a.opt.Log.Error("the peer is not served, trying again", "at", a.opt.Lease.Peer, "err", err)
-		_ = pause(ctx, a.opt.Lease.Interval) // the next round sees that the context ended
+		a.opt.Log.Error("serve the peer, retrying", "at", a.opt.Lease.Peer, "err", err)
+		_ = pause(ctx, a.opt.Lease.Interval) // the next round notices that the context ended
 	}
 }
 
-// tenant is what the lease moves of this node.
+// tenant connects the lease to this node.
 type tenant struct{ a *Agent }
 
 var _ tenure.Tenant = tenant{}
@@ -123,11 +123,11 @@ func (t tenant) Lease(ctx context.Context, l guardian.Lease) error {
 	return t.a.opt.Tenancy.Lease(ctx, l)
 }
 
-// Owed takes in the deletes and disables that the node missed.
+// Owed applies the deletes and disables that the node missed.
 func (t tenant) Owed(ctx context.Context) error { return t.a.askOwed(ctx) }
 
-// Adopt takes what the votes decided. Should the store know a higher epoch, the votes are to
-// learn of it, and the lease is won anew above it.
+// Adopt applies what the votes decided. If the store knows a higher epoch, the votes must learn it, and the
+// lease is won again above it.
 func (t tenant) Adopt(ctx context.Context, role fleet.Role, epoch int64, holder fleet.NodeName) error {
 	want := sqlite.Right{Role: role, Epoch: epoch}
 	if err := t.a.Applier.adopt(ctx, want, holder); err != nil {
@@ -140,10 +140,10 @@ func (t tenant) Adopt(ctx context.Context, role fleet.Role, epoch int64, holder 
 	return err
 }
 
-// Settle compares what runs with what should.
+// Settle compares what runs with what should run.
 func (t tenant) Settle() { t.a.Applier.Settle() }
 
-// Reset lowers the far epochs of the store.
+// Reset lowers epochs of the store that are too far ahead.
 func (t tenant) Reset(ctx context.Context, number, epoch int64) (from int64, err error) {
 	return t.a.Store.ResetEpochs(ctx, number, epoch)
 }
@@ -154,11 +154,11 @@ func (t tenant) Floor(ctx context.Context) (int64, error) {
 	return meta.Epoch, err
 }
 
-// stopAgain is the pause between two looks at what is still being stopped.
+// stopAgain is the pause between two checks of what is still stopping.
 const stopAgain = 20 * time.Millisecond
 
-// Stop ends what runs; the node may not run anything when it is called. Work that is under
-// way is ended first, and what it started with it.
+// Stop ends what runs; call it only when the node may not run anything. It first ends work under way, with all
+// that it started.
 func (t tenant) Stop(ctx context.Context) error {
 	for {
 		if err := t.a.Applier.settleAll(ctx); err != nil {

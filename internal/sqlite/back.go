@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite/db"
 )
 
-// HoldBack remembers that the region has deleted or disabled some names by these versions.
+// HoldBack records that the region has deleted or disabled some names in these versions.
 func (s *Store) HoldBack(ctx context.Context, names map[fleet.InstanceName]fleet.Version) error {
 	return s.write(ctx, "hold back", func(ctx context.Context, q *db.Queries) error {
 		for name, v := range names {
@@ -19,7 +19,7 @@ func (s *Store) HoldBack(ctx context.Context, names map[fleet.InstanceName]fleet
 	})
 }
 
-// LetGo forgets some names: the region says that they may start after all.
+// LetGo removes the records of some names: the region allows them to start after all.
 func (s *Store) LetGo(ctx context.Context, names []fleet.InstanceName) error {
 	return s.write(ctx, "let go", func(ctx context.Context, q *db.Queries) error {
 		for _, name := range names {
@@ -31,7 +31,7 @@ func (s *Store) LetGo(ctx context.Context, names []fleet.InstanceName) error {
 	})
 }
 
-// HeldBack gives those of which the node still holds an older revision.
+// HeldBack gives the names of which the node still holds an older revision.
 func (s *Store) HeldBack(ctx context.Context) (map[fleet.InstanceName]fleet.Version, error) {
 	rows, err := s.q.ListHeldBack(ctx)
 	out := make(map[fleet.InstanceName]fleet.Version, len(rows))
@@ -41,7 +41,7 @@ func (s *Store) HeldBack(ctx context.Context) (map[fleet.InstanceName]fleet.Vers
 	return out, fail("read what is held back", err)
 }
 
-// ForgetHeldBack forgets the others.
+// ForgetHeldBack removes the other records.
 func (s *Store) ForgetHeldBack(ctx context.Context) error {
 	return fail("forget what was held back", s.q.ForgetHeldBack(ctx))
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite/db"
 )
 
-// Turn is how far CommitBatch takes one attempt.
+// Turn is what CommitBatch does with one attempt.
 type Turn int
 
 const (
 	// TurnCommit accepts it and makes it current, as Accept and Commit do.
 	TurnCommit Turn = iota
-	// TurnKeep accepts it and stores its body, and leaves the slots to whoever switches later:
-	// the high-water mark keeps the body until then. Without a body it is Accept.
+	// TurnKeep accepts it and stores its body, but leaves the slots to the later switch: until then the high-water
+	// mark keeps the body. Without a body it is Accept.
 	TurnKeep
 	// TurnSetAside stores its body for a later switch, as SetAside does, and accepts nothing.
 	TurnSetAside
-	// TurnRenumber gives what is current its number, as Renumber does.
+	// TurnRenumber gives the current revision a new number, as Renumber does.
 	TurnRenumber
 )
 
@@ -34,24 +34,24 @@ type Step struct {
 	Turn Turn
 }
 
-// Whole is the body of an Attempt that is in memory, verified.
+// Whole is the verified body of an Attempt in memory.
 func Whole(want fleet.Content, data []byte) (*Staging, error) {
 	sum := sha256.New()
-	_, _ = sum.Write(data) // a hash takes everything
+	_, _ = sum.Write(data) // a hash accepts everything
 	if got := fleet.Hash(hex.EncodeToString(sum.Sum(nil))); got != want.Hash || int64(len(data)) != want.Size {
-		return nil, fleet.Errorf(fleet.HashMismatch, "the body has hash %s and %d bytes, wanted is %s with %d",
+		return nil, fleet.Errorf(fleet.HashMismatch, "the body has hash %s and %d bytes; expected %s and %d",
 			got, len(data), want.Hash, want.Size)
 	}
 	return &Staging{want: want, received: want.Size, complete: true, sum: sum, whole: data}, nil
 }
 
-// CommitBatch takes many attempts, each of another name, in one transaction. Each stands for
-// itself: one that is refused or fails leaves nothing, and has its error at its place.
+// CommitBatch commits many attempts, each of another name, in one transaction. Each succeeds or fails on its
+// own: a refused or failed one leaves nothing, and its error is at its index.
 func (s *Store) CommitBatch(ctx context.Context, steps []Step) ([]error, error) {
 	if len(steps) == 0 {
 		return nil, nil
 	}
-	// Savepoints double the cost of a step, and hardly any needs one.
+	// Savepoints double the cost of a step, and few steps need one.
 	refused, err := s.commitBatch(ctx, steps, (*batch).bare)
 	if errors.Is(err, errHalf) {
 		refused, err = s.commitBatch(ctx, steps, (*batch).saved)
@@ -59,10 +59,10 @@ func (s *Store) CommitBatch(ctx context.Context, steps []Step) ([]error, error) 
 	return refused, err
 }
 
-// errHalf says that a step failed after it had written something.
-var errHalf = errors.New("a step of the batch is half done")
+// errHalf: a step failed after it had written something.
+var errHalf = errors.New("a step of the batch failed halfway")
 
-// takeStep takes one step, or refuses it. The second error is that of the whole batch.
+// takeStep commits one step, or refuses it. The second error is of the whole batch.
 type takeStep func(*batch, context.Context, Step) (refused, err error)
 
 func (s *Store) commitBatch(ctx context.Context, steps []Step, take takeStep) ([]error, error) {
@@ -90,7 +90,7 @@ type batch struct {
 	recent *recent
 	held   holdings // before the batch
 	taken  map[fleet.InstanceName]bool
-	bodies map[fleet.Hash]bool // that the file has, or a part of
+	bodies map[fleet.Hash]bool // that the file has, or part of
 	wanted map[fleet.Hash]bool // by a step
 	rights map[Right]error
 }
@@ -114,7 +114,7 @@ func (b *batch) read(ctx context.Context, steps []Step) error {
 	return err
 }
 
-// bare takes a step that refuses, if it does, before it has changed anything.
+// bare commits a step whose refusal, if any, comes before its first change.
 func (b *batch) bare(ctx context.Context, step Step) (refused, err error) {
 	if err := b.accept(ctx, step); err != nil {
 		return fail("commit revision", err), nil
@@ -125,7 +125,7 @@ func (b *batch) bare(ctx context.Context, step Step) (refused, err error) {
 	return nil, nil
 }
 
-// saved takes a step inside a savepoint.
+// saved commits a step inside a savepoint.
 func (b *batch) saved(ctx context.Context, step Step) (refused, err error) {
 	if _, err := b.tx.ExecContext(ctx, "SAVEPOINT step"); err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (b *batch) saved(ctx context.Context, step Step) (refused, err error) {
 	}
 	if refused != nil {
 		refused = fail("commit revision", refused)
-		if _, err := b.tx.ExecContext(ctx, "ROLLBACK TO step"); err != nil { // a full disk took back all of it
+		if _, err := b.tx.ExecContext(ctx, "ROLLBACK TO step"); err != nil { // a full disk rolled back all of it
 			return nil, errors.Join(refused, err)
 		}
 	}
@@ -146,7 +146,7 @@ func (b *batch) saved(ctx context.Context, step Step) (refused, err error) {
 // accept is the first write of a step: it raises the high-water mark, or sets aside.
 func (b *batch) accept(ctx context.Context, step Step) error {
 	if b.taken[step.Instance] {
-		return fleet.Errorf(fleet.Invalid, "instance %s is in the batch twice", step.Instance)
+		return fleet.Errorf(fleet.Invalid, "duplicate instance %s in the batch", step.Instance)
 	}
 	b.taken[step.Instance] = true
 	if err := b.holding(ctx, step.Right); err != nil {
@@ -158,7 +158,7 @@ func (b *batch) accept(ctx context.Context, step Step) error {
 	return raiseHeld(ctx, b.q, step.Attempt)
 }
 
-// holding asks once for each right: the transaction has the lock of the writer.
+// holding checks each right once: the transaction has the writer's lock.
 func (b *batch) holding(ctx context.Context, right Right) error {
 	err, asked := b.rights[right]
 	if !asked {
@@ -181,10 +181,10 @@ func (b *batch) do(ctx context.Context, step Step) error {
 	case TurnCommit:
 		return b.commit(ctx, step.Attempt, b.held.of[step.Instance])
 	}
-	return fleet.Errorf(fleet.Internal, "turn %d of a batch is none", step.Turn)
+	return fleet.Errorf(fleet.Internal, "unknown turn %d of a batch", step.Turn)
 }
 
-// commit is what stage and promote come to when nothing happens in between.
+// commit is stage and promote without anything in between.
 func (b *batch) commit(ctx context.Context, a Attempt, in Instance) error {
 	var content sql.NullInt64
 	var err error
@@ -210,8 +210,8 @@ func (b *batch) commit(ctx context.Context, a Attempt, in Instance) error {
 	return b.q.AddSlot(ctx, db.AddSlotParams(slotOf(a, current, content)))
 }
 
-// makeRoom is the makeRoom of a switch, without what would find nothing. It gives the previous
-// revision when that had to go.
+// makeRoom is the makeRoom of a switch, without steps that would find nothing. It returns the previous revision
+// if that was removed.
 func (b *batch) makeRoom(ctx context.Context, a Attempt, in Instance) (gone *Slot, err error) {
 	deleted := a.Revision.Action == fleet.ActionDelete
 	keeps := in.Current != nil && !deleted && !in.Current.Deleted()
@@ -236,13 +236,11 @@ func (b *batch) drop(ctx context.Context, name fleet.InstanceName, slot string) 
 	return b.q.DropSlot(ctx, db.DropSlotParams{Instance: string(name), Slot: slot})
 }
 
-// maxReused bounds the bodies that are written over: what is larger is many pages, which
-// Collect gives back.
+// maxReused bounds the bodies that are overwritten: a larger one has many pages, which Collect frees.
 const maxReused = 64 << 10
 
-// replace is store, in the place of the body that a slot had which is gone, if nothing else has
-// it and no step of the batch wants it: what Collect would have to look for and take out of
-// every tree need not be put there anew.
+// replace is store in place of the body of a removed slot, if nothing else uses that body and no step of the
+// batch needs it. This saves Collect the search for it and its removal from every tree.
 func (b *batch) replace(ctx context.Context, gone *Slot, body *Staging) (sql.NullInt64, error) {
 	if gone == nil || !reusable(gone.Content.Size) || !reusable(int64(len(body.whole))) ||
 		b.wanted[gone.Content.Hash] || b.bodies[body.want.Hash] {
@@ -272,9 +270,9 @@ func (b *batch) replace(ctx context.Context, gone *Slot, body *Staging) (sql.Nul
 
 func reusable(size int64) bool { return size > 0 && size <= maxReused }
 
-// store puts a body where the file lacks it, and gives its number.
+// store stores a body that the file lacks, and returns its number.
 func (b *batch) store(ctx context.Context, body *Staging) (sql.NullInt64, error) {
-	if b.bodies[body.want.Hash] { // or another step of this batch brought it
+	if b.bodies[body.want.Hash] { // or another step of this batch stored it
 		if err := body.put(ctx, b.q); err != nil {
 			return sql.NullInt64{}, err
 		}
@@ -288,12 +286,12 @@ func (b *batch) store(ctx context.Context, body *Staging) (sql.NullInt64, error)
 	if err == nil && len(body.whole) > 0 {
 		err = b.q.AddChunk(ctx, db.AddChunkParams{ContentID: id, Data: body.whole})
 	}
-	b.bodies[body.want.Hash] = true // put looks again, should this be taken back
+	b.bodies[body.want.Hash] = true // put checks again if this is rolled back
 	return sql.NullInt64{Int64: id, Valid: true}, err
 }
 
-// InstancesOf reads some names at one moment; those that were never heard of are there as
-// zero Instances with their names. There may be more in the map, which must not be changed.
+// InstancesOf reads some names at one moment; unknown names are zero Instances with their names. The map may
+// have more entries, and must not be changed.
 func (s *Store) InstancesOf(ctx context.Context, names []fleet.InstanceName) (map[fleet.InstanceName]Instance, error) {
 	all := s.recent.instancesKnown(names)
 	if all.of != nil {
@@ -341,7 +339,7 @@ func instancesOf(ctx context.Context, q *db.Queries, names []fleet.InstanceName)
 	return holdings{all, ids}, nil
 }
 
-// CompleteContents says which bodies are there, with their sizes; it may name others too.
+// CompleteContents gives the complete bodies among hashes, with their sizes; it may include others.
 func (s *Store) CompleteContents(ctx context.Context, hashes []fleet.Hash) (map[fleet.Hash]int64, error) {
 	var rows []db.ContentsOfRow
 	err := s.read(ctx, "look for contents", func(ctx context.Context, q *db.Queries) (err error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite/db"
 )
 
-// What bounds one step of Collect, and with it how long other writers wait.
+// The limits of one step of Collect, and so of how long other writers wait.
 const (
 	collectChunks = 256
 	collectBytes  = 8 << 20
@@ -18,8 +18,8 @@ const (
 // slackPages are free pages that stay in the file for the next body (1 MiB).
 const slackPages = 256
 
-// Collect removes a bounded part of what nothing refers to, gives the space back to the
-// file system, and says whether there is more to do.
+// Collect removes a limited part of what is unreferenced, frees the space in the file system, and tells whether
+// there is more to do.
 func (s *Store) Collect(ctx context.Context) (more bool, err error) {
 	err = s.write(ctx, "collect contents", func(ctx context.Context, q *db.Queries) error {
 		if err := q.ForgetSetAside(ctx); err != nil {
@@ -46,8 +46,7 @@ func (s *Store) Collect(ctx context.Context) (more bool, err error) {
 	return more, s.vacuum(ctx)
 }
 
-// vacuum gives back at most what one step freed. Each row that the pragma yields is one
-// page, so it must be read to its end.
+// vacuum frees at most what one step removed. Each row of the pragma is one page, so vacuum reads to the end.
 func (s *Store) vacuum(ctx context.Context) error {
 	var free int
 	if err := s.db.QueryRowContext(ctx, "PRAGMA freelist_count").Scan(&free); err != nil {
@@ -65,7 +64,7 @@ func (s *Store) vacuum(ctx context.Context) error {
 	return fail("give back space", errors.Join(rows.Err(), rows.Close()))
 }
 
-// LogOffset is how far an instance's output was shipped; 0 when never.
+// LogOffset is the offset up to which an instance's output was sent; 0 before the first.
 func (s *Store) LogOffset(ctx context.Context, name fleet.InstanceName) (int64, error) {
 	at, err := s.q.GetLogOffset(ctx, string(name))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -74,7 +73,7 @@ func (s *Store) LogOffset(ctx context.Context, name fleet.InstanceName) (int64, 
 	return at, fail("read log offset", err)
 }
 
-// SetLogOffset records how far an instance's output was shipped.
+// SetLogOffset records the offset up to which an instance's output was sent.
 func (s *Store) SetLogOffset(ctx context.Context, name fleet.InstanceName, at int64) error {
 	return fail("record log offset", s.q.SetLogOffset(ctx, db.SetLogOffsetParams{
 		Instance: string(name), Position: at,

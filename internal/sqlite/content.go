@@ -15,10 +15,10 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite/db"
 )
 
-// MaxChunk is the most that one transaction carries, and the most that a kill can lose.
+// MaxChunk is the limit of one transaction, and of what a kill can lose.
 const MaxChunk = 1 << 20
 
-// Staging is a body on its way in. One at a time per hash.
+// Staging is a body that is being received. One at a time per hash.
 type Staging struct {
 	store    *Store
 	want     fleet.Content
@@ -29,7 +29,7 @@ type Staging struct {
 	whole    []byte // all of a body that came in one piece, until a slot refers to it
 }
 
-// OpenStaging begins a body, or goes on where an earlier download of it stopped.
+// OpenStaging starts a body, or continues where an earlier download of it stopped.
 func (s *Store) OpenStaging(ctx context.Context, want fleet.Content) (*Staging, error) {
 	st := &Staging{store: s, want: want, sum: sha256.New()}
 	row, err := s.q.GetContent(ctx, nullable(want.Hash))
@@ -44,7 +44,7 @@ func (s *Store) OpenStaging(ctx context.Context, want fleet.Content) (*Staging, 
 		return nil, fleet.Errorf(fleet.HashMismatch, "content %s has %d bytes, not %d", want.Hash, row.Size, want.Size)
 	}
 	st.id = row.ID
-	return st, st.Restart(ctx) // a part under another size proves nothing
+	return st, st.Restart(ctx) // a part of a body with another size proves nothing
 }
 
 func (st *Staging) resume(row db.Content) (err error) {
@@ -53,14 +53,14 @@ func (st *Staging) resume(row db.Content) (err error) {
 	return err
 }
 
-// Received is how many bytes are there.
+// Received is the number of bytes received.
 func (st *Staging) Received() int64 { return st.received }
 
-// Complete says that the whole body is there and verified.
+// Complete tells whether the whole body is stored and verified.
 func (st *Staging) Complete() bool { return st.complete }
 
-// Append commits the next chunk together with the hash state that covers it. A whole body in
-// one piece is kept instead, data itself: it becomes durable with the slot that refers to it.
+// Append commits the next chunk together with its hash state. It keeps a whole body in one piece in memory
+// instead, data itself: that becomes durable with the slot that refers to it.
 func (st *Staging) Append(ctx context.Context, data []byte) error {
 	if len(data) == 0 {
 		return nil
@@ -68,7 +68,7 @@ func (st *Staging) Append(ctx context.Context, data []byte) error {
 	if len(data) > MaxChunk || st.received+int64(len(data)) > st.want.Size {
 		return fleet.Errorf(fleet.HashMismatch, "content %s is longer than its %d bytes", st.want.Hash, st.want.Size)
 	}
-	// The state in memory must not run ahead of the file when the commit fails.
+	// The state in memory must not be ahead of the file when the commit fails.
 	before, err := marshal(st.sum)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (st *Staging) commit(ctx context.Context, data []byte) error {
 	return err
 }
 
-// begin makes the row that parts of a body belong to.
+// begin creates the row of the parts of a body.
 func (st *Staging) begin(ctx context.Context, q *db.Queries) (int64, error) {
 	fresh, err := marshal(sha256.New())
 	if err != nil {
@@ -128,13 +128,13 @@ func (st *Staging) begin(ctx context.Context, q *db.Queries) (int64, error) {
 		Hash: nullable(st.want.Hash), Size: st.want.Size, ShaState: fresh,
 	})
 	if errors.Is(err, sql.ErrNoRows) {
-		return 0, st.givenUp() // another staging of it began meanwhile
+		return 0, st.givenUp() // another staging of it started
 	}
 	return id, err
 }
 
 func (st *Staging) givenUp() error {
-	return fleet.Errorf(fleet.Stale, "the staging of %s was given up meanwhile", st.want.Hash)
+	return fleet.Errorf(fleet.Stale, "the staging of %s was replaced by another", st.want.Hash)
 }
 
 // Seal verifies the whole body. One with another hash is discarded and changes nothing.
@@ -146,7 +146,7 @@ func (st *Staging) Seal(ctx context.Context) error {
 		return fleet.Errorf(fleet.IllegalState, "content %s has %d of %d bytes", st.want.Hash, st.received, st.want.Size)
 	}
 	if got := fleet.Hash(hex.EncodeToString(st.sum.Sum(nil))); got != st.want.Hash {
-		mismatch := fleet.Errorf(fleet.HashMismatch, "the body has hash %s, wanted is %s", got, st.want.Hash)
+		mismatch := fleet.Errorf(fleet.HashMismatch, "the body has hash %s; expected %s", got, st.want.Hash)
 		return errors.Join(mismatch, st.Restart(ctx))
 	}
 	if st.id == 0 {
@@ -164,8 +164,7 @@ func (st *Staging) Seal(ctx context.Context) error {
 	return err
 }
 
-// put stores a verified body that the file does not have yet, in the transaction of the slot
-// that refers to it.
+// put stores a verified body that the file lacks, in the transaction of the slot that refers to it.
 func (st *Staging) put(ctx context.Context, q *db.Queries) error {
 	if st == nil || st.id != 0 || !st.complete {
 		return nil
@@ -174,7 +173,7 @@ func (st *Staging) put(ctx context.Context, q *db.Queries) error {
 	if err == nil && row.Complete == 1 || err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	if err := q.Discard(ctx, nullable(st.want.Hash)); err != nil { // a part that another began
+	if err := q.Discard(ctx, nullable(st.want.Hash)); err != nil { // a part of another staging
 		return err
 	}
 	state, err := marshal(st.sum)
@@ -188,7 +187,7 @@ func (st *Staging) put(ctx context.Context, q *db.Queries) error {
 	return q.AddChunk(ctx, db.AddChunkParams{ContentID: id, Data: st.whole})
 }
 
-// Restart forgets what was received, ready for the first byte again; Collect removes it.
+// Restart drops what was received and starts at the first byte again; Collect removes the rest.
 func (st *Staging) Restart(ctx context.Context) error {
 	if st.id != 0 {
 		if err := st.store.write(ctx, "restart staging", func(ctx context.Context, q *db.Queries) error {
@@ -202,7 +201,7 @@ func (st *Staging) Restart(ctx context.Context) error {
 	return nil
 }
 
-// HasContent says whether a body is complete.
+// HasContent tells whether a body is complete.
 func (s *Store) HasContent(ctx context.Context, h fleet.Hash) (bool, error) {
 	row, err := s.q.GetContent(ctx, nullable(h))
 	if errors.Is(err, sql.ErrNoRows) {

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite/db"
 )
 
-// HeldAll says what the store holds of every name, in order, tombstones included: what a
-// comparison needs, at a fraction of what Instances takes. Running is not the store's to say.
+// HeldAll gives what the store holds of every name, in order, including tombstones: the input of a comparison,
+// at a fraction of the cost of Instances. It does not tell what runs.
 func (s *Store) HeldAll(ctx context.Context) ([]fleet.NodeInstance, error) {
 	var all []fleet.NodeInstance
 	err := s.read(ctx, "list what is held", func(ctx context.Context, q *db.Queries) error {
@@ -21,7 +21,7 @@ func (s *Store) HeldAll(ctx context.Context) ([]fleet.NodeInstance, error) {
 			return err
 		}
 		all = make([]fleet.NodeInstance, len(marks))
-		next := 0 // both are in the order of names, and each slot has its mark
+		next := 0 // both are ordered by name, and each slot has its mark
 		for i, m := range marks {
 			high := fleet.Version{Era: m.HighEra, Revision: m.HighRevision}
 			all[i] = fleet.NodeInstance{

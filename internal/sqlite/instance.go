@@ -20,27 +20,27 @@ const (
 // Slot is one revision that a node holds, with its content complete.
 type Slot struct {
 	fleet.Revision
-	Run   []byte // the run section as it was fetched; empty when the revision has none
+	Run   []byte // the run section as fetched; empty if the revision has none
 	Epoch int64  // at which it was accepted
 }
 
-// Deleted says that the slot is a tombstone.
+// Deleted tells whether the slot is a tombstone.
 func (s *Slot) Deleted() bool { return s != nil && s.Action == fleet.ActionDelete }
 
 // Instance is all that a node holds of one name.
 type Instance struct {
 	Name      fleet.InstanceName
-	HighWater fleet.Revision // the highest ever accepted, also when it failed
+	HighWater fleet.Revision // the highest ever accepted, also if it failed
 	Epoch     int64          // the highest at which one was accepted
 	Staged    *Slot
 	Current   *Slot
 	Previous  *Slot
 }
 
-// Known says whether the node ever accepted anything under the name.
+// Known tells whether the node ever accepted anything under the name.
 func (i Instance) Known() bool { return !i.HighWater.IsZero() }
 
-// Instance reads one name; one that was never heard of is the zero Instance with its name.
+// Instance reads one name; an unknown one is the zero Instance with its name.
 func (s *Store) Instance(ctx context.Context, name fleet.InstanceName) (Instance, error) {
 	in := Instance{Name: name}
 	err := s.read(ctx, "read instance", func(ctx context.Context, q *db.Queries) error { // row and slots of one moment
@@ -64,7 +64,7 @@ func (s *Store) Instance(ctx context.Context, name fleet.InstanceName) (Instance
 	return in, err
 }
 
-// Instances reads every name, in order, tombstones included.
+// Instances reads every name, in order, including tombstones.
 func (s *Store) Instances(ctx context.Context) ([]Instance, error) {
 	var all []Instance
 	err := s.read(ctx, "list instances", func(ctx context.Context, q *db.Queries) error {
@@ -89,8 +89,8 @@ func (s *Store) Instances(ctx context.Context) ([]Instance, error) {
 	return all, err
 }
 
-// Uneasy reads those that a crash, or half a switch, may have left otherwise than they should
-// be, and those of some names that there are, in the order of their names.
+// Uneasy reads instances that a crash or an unfinished switch may have left in a wrong state, and those of some
+// names, ordered by name.
 func (s *Store) Uneasy(ctx context.Context, also []fleet.InstanceName) ([]Instance, error) {
 	if also == nil {
 		also = []fleet.InstanceName{}

@@ -17,13 +17,13 @@ type Right struct {
 // Meta is what the node knows about itself.
 type Meta struct {
 	Right
-	Holder      fleet.NodeName // of the lease at Epoch, as far as the node was told
+	Holder      fleet.NodeName // of the lease at Epoch, as far as the node knows
 	Region      string
 	LastStartID string
 	Resets      int64 // the number of the last reset of the site's votes that the store followed
 }
 
-// Meta is what the node knows about itself; only this process writes it, so it is read once.
+// Meta gives what the node knows about itself; only this process writes it, so it is read once.
 func (s *Store) Meta(ctx context.Context) (Meta, error) {
 	s.metaMu.Lock()
 	defer s.metaMu.Unlock()
@@ -45,16 +45,16 @@ func (s *Store) metaLocked(ctx context.Context) (Meta, error) {
 	return *s.meta, nil
 }
 
-// Adopt takes a role at a higher epoch and says whether it did; an epoch that is not higher
-// changes nothing. Before and after let the caller see a change of role.
+// Adopt takes a role at a higher epoch; an epoch that is not higher changes nothing. From before and after the
+// caller sees a change of role.
 func (s *Store) Adopt(ctx context.Context, right Right, holder fleet.NodeName) (before, after Meta, err error) {
 	s.metaMu.Lock()
 	defer s.metaMu.Unlock()
 	return s.adoptLocked(ctx, right, holder)
 }
 
-// AdoptTold is Adopt by the word of a command or of an answer of the region. After a reset of the
-// site's votes it rejects a far epoch: the word may be from before the reset.
+// AdoptTold is Adopt for an epoch from a command or an answer of the region. After a reset of the site's votes
+// it rejects an epoch that is too far ahead: it may be from before the reset.
 func (s *Store) AdoptTold(ctx context.Context, right Right, holder fleet.NodeName) (before, after Meta, err error) {
 	s.metaMu.Lock()
 	defer s.metaMu.Unlock()
@@ -72,7 +72,7 @@ func (s *Store) adoptLocked(ctx context.Context, right Right, holder fleet.NodeN
 	if before, err = s.metaLocked(ctx); err != nil || !before.below(right) {
 		return before, before, err
 	}
-	s.meta = nil // also when the write fails: it may have been committed
+	s.meta = nil // also if the write fails: it may have been committed
 	if _, err := s.q.AdoptEpoch(ctx, db.AdoptEpochParams{
 		Role: string(right.Role), Epoch: right.Epoch, Holder: string(holder),
 	}); err != nil {
@@ -82,13 +82,13 @@ func (s *Store) adoptLocked(ctx context.Context, right Right, holder fleet.NodeN
 	return before, after, err
 }
 
-// below is what the statement checks too: the file decides.
+// below is checked by the statement too: the file decides.
 func (m Meta) below(right Right) bool {
 	return m.Epoch < right.Epoch || m.Role == "" && m.Epoch == right.Epoch
 }
 
-// ResetEpochs follows a reset of the site's votes to an epoch, once per number: epochs that no vote takes
-// any more are lowered to it. It returns the node's epoch before the last reset.
+// ResetEpochs follows a reset of the site's votes to an epoch, once per number: it lowers epochs that no vote
+// accepts any more to it. It returns the node's epoch before the last reset.
 func (s *Store) ResetEpochs(ctx context.Context, number, epoch int64) (from int64, err error) {
 	s.metaMu.Lock()
 	defer s.metaMu.Unlock()
@@ -119,7 +119,7 @@ func (s *Store) SetRegion(ctx context.Context, region string) error {
 	return fail("record region", s.q.SetRegion(ctx, region))
 }
 
-// SetStartID records the start that the region is being told of.
+// SetStartID records the start that the node reports to the region.
 func (s *Store) SetStartID(ctx context.Context, id string) error {
 	s.metaMu.Lock()
 	defer s.metaMu.Unlock()

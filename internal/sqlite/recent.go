@@ -8,19 +8,19 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite/db"
 )
 
-// recent is what was last read of many names and of many bodies: a batch looks three times,
-// and hardly ever has anybody written in between. Nobody else has the file open for writing,
-// so that it holds until this Store commits something.
+// recent caches the last read of many names and of many bodies: a batch reads three times, and there is rarely
+// a write in between. No other process writes the file, so the cache is valid until this Store commits
+// something.
 type recent struct {
 	mu     sync.Mutex
 	writes int // commits so far
 	held   holdings
-	hashes map[fleet.Hash]bool // that were looked for
+	hashes map[fleet.Hash]bool // that were read
 	bodies []db.ContentsOfRow
 }
 
-// forget is called before a commit, by who has the only connection: whoever reads after it
-// waits for the commit.
+// forget must be called before a commit, by the holder of the only connection: later readers wait for the
+// commit.
 func (r *recent) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -28,7 +28,7 @@ func (r *recent) forget() {
 	r.held, r.hashes, r.bodies = holdings{}, nil, nil
 }
 
-// instances reads some names, in a transaction of q, or more. What it gives must not be changed.
+// instances reads some names, or more, in a transaction of q. The result must not be changed.
 func (r *recent) instances(ctx context.Context, q *db.Queries, names []fleet.InstanceName) (holdings, error) {
 	if held := r.instancesKnown(names); held.of != nil {
 		return held, nil
@@ -54,7 +54,7 @@ func (r *recent) instancesKnown(names []fleet.InstanceName) holdings {
 	return r.held
 }
 
-// contents is instances for bodies, whose rows may be of more than was asked for.
+// contents is instances for bodies; it may return more rows than requested.
 func (r *recent) contents(ctx context.Context, q *db.Queries, hashes []fleet.Hash) ([]db.ContentsOfRow, error) {
 	if rows, known := r.contentsKnown(hashes); known {
 		return rows, nil

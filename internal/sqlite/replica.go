@@ -9,13 +9,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite/db"
 )
 
-// Replica is a row of what the node knows of its replicas; Known is its keeper's JSON.
+// Replica is a row of the node's state of its replicas; Known is the keeper's JSON.
 type Replica struct {
 	ID    fleet.ReplicaID
 	Known []byte
 }
 
-// Replicas lists them, by id.
+// Replicas lists them, ordered by id.
 func (s *Store) Replicas(ctx context.Context) ([]Replica, error) {
 	rows, err := s.q.ListReplicas(ctx)
 	if err != nil {
@@ -28,23 +28,23 @@ func (s *Store) Replicas(ctx context.Context) ([]Replica, error) {
 	return all, nil
 }
 
-// PutReplica writes what is known of one; how far its output was sent stays.
+// PutReplica writes the state of one; the offset of its output stays.
 func (s *Store) PutReplica(ctx context.Context, r Replica) error {
 	return fail("write replica", s.q.PutReplica(ctx, db.PutReplicaParams{ID: string(r.ID), Known: r.Known}))
 }
 
-// DropReplica forgets one.
+// DropReplica removes one.
 func (s *Store) DropReplica(ctx context.Context, id fleet.ReplicaID) error {
 	return fail("drop replica", s.q.DropReplica(ctx, string(id)))
 }
 
-// ReplicaSet is the newest set of replicas that was taken, zero before the first.
+// ReplicaSet is the version of the newest set of replicas that was stored, zero before the first.
 func (s *Store) ReplicaSet(ctx context.Context) (fleet.SetVersion, error) {
 	row, err := s.q.GetReplicaSet(ctx)
 	return fleet.SetVersion{Era: row.Era, Number: row.Version}, fail("read set of replicas", err)
 }
 
-// TakeReplicaSet writes what a set changed together with its number, which never falls.
+// TakeReplicaSet writes the changes of a set together with its version, which never falls.
 func (s *Store) TakeReplicaSet(ctx context.Context, at fleet.SetVersion, changed []Replica) error {
 	return s.write(ctx, "take set of replicas", func(ctx context.Context, q *db.Queries) error {
 		for _, r := range changed {
@@ -56,7 +56,7 @@ func (s *Store) TakeReplicaSet(ctx context.Context, at fleet.SetVersion, changed
 	})
 }
 
-// ReplicaLogOffset is how far the output of a replica was sent, 0 for one that is not known.
+// ReplicaLogOffset is the offset up to which the output of a replica was sent, 0 for an unknown one.
 func (s *Store) ReplicaLogOffset(ctx context.Context, id fleet.ReplicaID) (int64, error) {
 	at, err := s.q.GetReplicaLogOffset(ctx, string(id))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -65,7 +65,7 @@ func (s *Store) ReplicaLogOffset(ctx context.Context, id fleet.ReplicaID) (int64
 	return at, fail("read log offset", err)
 }
 
-// SetReplicaLogOffset records how far the output of a replica was sent.
+// SetReplicaLogOffset records the offset up to which the output of a replica was sent.
 func (s *Store) SetReplicaLogOffset(ctx context.Context, id fleet.ReplicaID, at int64) error {
 	return fail("record log offset", s.q.SetReplicaLogOffset(ctx, db.SetReplicaLogOffsetParams{ID: string(id), Position: at}))
 }

@@ -34,20 +34,19 @@ type Store struct {
 	recent recent
 }
 
-// settings apply to every connection. auto_vacuum comes before anything that writes the
-// file's header; it cannot be changed afterwards.
+// settings apply to every connection. auto_vacuum precedes every write of the file's header; it cannot be
+// changed afterwards.
 var settings = url.Values{
 	"_pragma": {
 		"auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)",
 		"foreign_keys(ON)", "secure_delete(OFF)", "cache_size(-8192)",
-		// A batch writes more than the default of 1000 pages, and the next many of the same again.
+		// A batch writes more than the default of 1000 pages, and the next batch as many again.
 		"wal_autocheckpoint(4000)",
 	},
 	"_txlock": {"immediate"},
 }
 
-// Open opens or creates the store. The file is readable by its owner only, since configs
-// may hold secrets.
+// Open opens or creates the store. Only its owner can read the file, since configs may contain secrets.
 func Open(ctx context.Context, path string) (*Store, error) { return open(ctx, path, migrations) }
 
 func open(ctx context.Context, path string, files fs.FS) (*Store, error) {
@@ -67,19 +66,19 @@ func open(ctx context.Context, path string, files fs.FS) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open node store: %w", err)
 	}
-	conn.SetMaxOpenConns(1) // one writer, and no reader that holds up a checkpoint
+	conn.SetMaxOpenConns(1) // one writer, and no reader that delays a checkpoint
 	s := &Store{db: conn, q: db.New(conn)}
 	if err := s.migrate(ctx, files); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	// Half of a small transaction would be the parsing of its statements.
+	// Parsing its statements would be half the cost of a small transaction.
 	if s.q, err = db.Prepare(ctx, conn); err != nil {
 		return nil, errors.Join(fail("prepare statements", err), conn.Close())
 	}
 	return s, nil
 }
 
-// Close waits for what runs and closes the file.
+// Close waits for running calls and closes the file.
 func (s *Store) Close() error {
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("close node store: %w", err)
@@ -87,9 +86,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// migrate applies what is missing. A schema that is ahead is served where it says that who knows
-// this one may use it (a node may be rolled back by one version), and else refused. So is one that the
-// migrations of no release have made: it does not carry their application id.
+// migrate applies missing migrations. It accepts a newer schema if that declares itself usable by this version
+// (a node may be rolled back by one version), and otherwise refuses it. It also refuses a schema without the
+// application id, which the migrations of no release made.
 func (s *Store) migrate(ctx context.Context, files fs.FS) error {
 	names, err := fs.Glob(files, "migrations/*.sql")
 	if err != nil {
@@ -103,7 +102,7 @@ func (s *Store) migrate(ctx context.Context, files fs.FS) error {
 	}
 	if have > 0 && application != applicationID {
 		return fleet.Errorf(fleet.IllegalState, "the node store has the schema of another build of Holdfast, which no release has made; nothing was changed").
-			WithHint("enroll the node anew with an empty data directory, or run the build that made this one")
+			WithHint("enroll the node again with an empty data directory, or run the build that made this one")
 	}
 	if have > len(names) {
 		from, err := s.q.GetUsableFrom(ctx)
@@ -140,8 +139,8 @@ func (s *Store) migrateOne(ctx context.Context, files fs.FS, name string, versio
 	})
 }
 
-// tx runs one transaction; verb names it in errors. It is short, so its caller's end does not
-// cut it: to watch for that costs a goroutine per statement.
+// tx runs one transaction; verb names it in errors. It is short, so the end of the caller's context does not
+// cancel it: watching for that costs a goroutine per statement.
 func (s *Store) tx(ctx context.Context, verb string, opt *sql.TxOptions, do func(context.Context, *sql.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return fail(verb, err)
@@ -164,19 +163,19 @@ func (s *Store) tx(ctx context.Context, verb string, opt *sql.TxOptions, do func
 	return fail(verb, tx.Commit())
 }
 
-// write is tx for those that need only the queries.
+// write is tx for callers that need only the queries.
 func (s *Store) write(ctx context.Context, verb string, do func(context.Context, *db.Queries) error) error {
 	return s.tx(ctx, verb, nil, func(ctx context.Context, tx *sql.Tx) error { return do(ctx, s.q.WithTx(tx)) })
 }
 
-// read is write without the lock of the writer.
+// read is write without the writer's lock.
 func (s *Store) read(ctx context.Context, verb string, do func(context.Context, *db.Queries) error) error {
 	return s.tx(ctx, verb, &sql.TxOptions{ReadOnly: true}, func(ctx context.Context, tx *sql.Tx) error {
 		return do(ctx, s.q.WithTx(tx))
 	})
 }
 
-// fail is the one place where driver errors become kinds, by code.
+// fail is the one place where driver errors get their kinds, by code.
 func fail(verb string, err error) error {
 	if err == nil {
 		return nil

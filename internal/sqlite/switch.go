@@ -14,19 +14,19 @@ type Attempt struct {
 	Instance fleet.InstanceName
 	Revision fleet.Revision
 	Right    Right
-	Run      []byte // the run section; empty when the revision has none
-	// Body is what Stage and Commit store with the slot; nil when the content is there already.
+	Run      []byte // the run section; empty if the revision has none
+	// Body is what Stage and Commit store with the slot; nil if the content is already stored.
 	Body *Staging
 }
 
-// Accept raises the high-water mark before anything is fetched: from here on nothing older
-// is taken, however this attempt ends. The same revision may be accepted again.
+// Accept raises the high-water mark before anything is fetched: from here on no older revision is accepted,
+// however this attempt ends. The same revision may be accepted again.
 func (s *Store) Accept(ctx context.Context, a Attempt) error {
 	return s.write(ctx, "accept revision", func(ctx context.Context, q *db.Queries) error { return raise(ctx, q, a) })
 }
 
-// SetAside has the content of a revision kept for a later switch, from before it is fetched.
-// It accepts nothing: older revisions are still taken. The newest of a name stays.
+// SetAside keeps the content of a revision for a later switch; call it before the fetch. It accepts nothing:
+// older revisions are still accepted. The newest of a name stays.
 func (s *Store) SetAside(ctx context.Context, a Attempt) error {
 	return s.write(ctx, "set revision aside", func(ctx context.Context, q *db.Queries) error {
 		if err := holding(ctx, q, a.Right); err != nil {
@@ -51,8 +51,8 @@ func notNewest(a Attempt) error {
 	return fleet.Errorf(fleet.Stale, "revision %d of %s is not the newest", a.Revision.Version.Revision, a.Instance)
 }
 
-// Stage puts an accepted revision beside the current one. Its content must be complete, in
-// the store or in Body.
+// Stage puts an accepted revision next to the current one. Its content must be complete, in the store or in
+// Body.
 func (s *Store) Stage(ctx context.Context, a Attempt) error {
 	return s.write(ctx, "stage revision", func(ctx context.Context, q *db.Queries) error { return stage(ctx, q, a) })
 }
@@ -62,7 +62,7 @@ func (s *Store) Promote(ctx context.Context, a Attempt) error {
 	return s.write(ctx, "switch revision", func(ctx context.Context, q *db.Queries) error { return promote(ctx, q, a) })
 }
 
-// Commit is Stage and Promote in one step, for what needs nothing started in between.
+// Commit is Stage and Promote in one step, for a revision that needs no start in between.
 func (s *Store) Commit(ctx context.Context, a Attempt) error {
 	return s.write(ctx, "commit revision", func(ctx context.Context, q *db.Queries) error {
 		if err := stage(ctx, q, a); err != nil {
@@ -72,15 +72,15 @@ func (s *Store) Commit(ctx context.Context, a Attempt) error {
 	})
 }
 
-// Unstage forgets what was staged; the high-water mark stays.
+// Unstage removes the staged revision; the high-water mark stays.
 func (s *Store) Unstage(ctx context.Context, name fleet.InstanceName) error {
 	return s.write(ctx, "drop staged revision", func(ctx context.Context, q *db.Queries) error {
 		return q.DropSlot(ctx, db.DropSlotParams{Instance: string(name), Slot: staged})
 	})
 }
 
-// Renumber gives the current revision a higher number and the high-water mark with it; the
-// content stays as it is. What was staged is older than that and goes.
+// Renumber gives the current revision and the high-water mark a higher number; the content stays the same. A
+// staged revision is older than that and is removed.
 func (s *Store) Renumber(ctx context.Context, a Attempt) error {
 	return s.write(ctx, "renumber revision", func(ctx context.Context, q *db.Queries) error {
 		if err := raise(ctx, q, a); err != nil {
@@ -100,7 +100,7 @@ func renumber(ctx context.Context, q *db.Queries, a Attempt) error {
 		Epoch: a.Right.Epoch, Instance: string(a.Instance), Hash: string(r.Content.Hash), RunHash: string(r.RunHash),
 	})
 	if err == nil && n == 0 {
-		return fleet.Errorf(fleet.Stale, "the current revision of %s is another by now", a.Instance)
+		return fleet.Errorf(fleet.Stale, "the current revision of %s has changed", a.Instance)
 	}
 	return err
 }
@@ -112,7 +112,7 @@ func raise(ctx context.Context, q *db.Queries, a Attempt) error {
 	return raiseHeld(ctx, q, a)
 }
 
-// raiseHeld is raise for who has seen that the right is held.
+// raiseHeld is raise for callers that have checked the right.
 func raiseHeld(ctx context.Context, q *db.Queries, a Attempt) error {
 	r := a.Revision
 	n, err := q.RaiseHighWater(ctx, db.RaiseHighWaterParams{
@@ -125,7 +125,7 @@ func raiseHeld(ctx context.Context, q *db.Queries, a Attempt) error {
 	return err
 }
 
-// holding refuses a commit by a node that learned of a higher epoch meanwhile.
+// holding refuses a commit by a node that has learned of a higher epoch.
 func holding(ctx context.Context, q *db.Queries, right Right) error {
 	n, err := q.CountHolding(ctx, db.CountHoldingParams{Epoch: right.Epoch, Role: string(right.Role)})
 	if err == nil && n == 0 {
@@ -192,7 +192,7 @@ func promote(ctx context.Context, q *db.Queries, a Attempt) error {
 		in.put(row)
 	}
 	if in.Staged == nil || in.Staged.Version != a.Revision.Version {
-		return fleet.Errorf(fleet.Stale, "revision %d of %s is not staged any more", a.Revision.Version.Revision, a.Instance)
+		return fleet.Errorf(fleet.Stale, "revision %d of %s is no longer staged", a.Revision.Version.Revision, a.Instance)
 	}
 	if err := makeRoom(ctx, q, a.Instance, in); err != nil {
 		return err
@@ -201,9 +201,9 @@ func promote(ctx context.Context, q *db.Queries, a Attempt) error {
 	return err
 }
 
-// makeRoom decides what becomes of the current revision. It moves to previous, except that a
-// tombstone leaves nothing, a deleted one keeps nothing, and a mere change of number or of
-// enabled leaves the previous content where it is: that is what a rollback would want.
+// makeRoom decides what happens to the current revision. It moves to previous, with these exceptions: a
+// tombstone leaves nothing, a deleted one keeps nothing, and a change of only number or enabled leaves the
+// previous content in place, because a rollback needs it.
 func makeRoom(ctx context.Context, q *db.Queries, name fleet.InstanceName, in Instance) error {
 	drop := func(slot string) error {
 		return q.DropSlot(ctx, db.DropSlotParams{Instance: string(name), Slot: slot})

@@ -14,15 +14,15 @@ import (
 	"github.com/holdfast-io/holdfast/internal/lease/votefile"
 )
 
-// sit takes the node's place among its site's voters, or another one than before. A place
-// that stays the same goes on as it is.
+// sit takes the node's place among its site's voters, or changes it. Nothing changes if the place stays the
+// same.
 func (k *Keeper) sit(now lease.Instant, site *Site) error {
 	if site == nil {
 		return nil
 	}
 	at := site.seat(k.opt.Node)
 	if !at.votes {
-		return k.lower(site) // who holds leaves first: see after
+		return k.lower(site) // a holder leaves first: see after
 	}
 	k.peer.At(peerTarget(at.peer.PeerAddress), PeerAudience(at.peer.Node))
 	if k.seated && at.others() == k.seat.others() && site.Resets <= k.resets.Load() {
@@ -33,11 +33,11 @@ func (k *Keeper) sit(now lease.Instant, site *Site) error {
 		return nil
 	}
 	err := k.open(now, at, site)
-	k.broken = err != nil // tried again with the next tick
+	k.broken = err != nil // retried with the next tick
 	return err
 }
 
-// open begins voter and candidate from what is durable.
+// open starts voter and candidate from what is durable.
 func (k *Keeper) open(now lease.Instant, at seat, site *Site) error {
 	cfg := lease.Config{
 		Site: k.opt.Site, Self: k.opt.Node, Others: at.others(), TTL: k.opt.TTL, Interval: k.opt.Interval,
@@ -72,13 +72,13 @@ func (k *Keeper) open(now lease.Instant, at seat, site *Site) error {
 	k.owesTell.told = 0
 	k.voter, k.candidate, k.durable, k.follows = v, c, state.Record, follows{state.Resets, state.ResetFrom}
 	if !k.keep(v) {
-		return fleet.Errorf(fleet.Internal, "the votes cannot be written")
+		return fleet.Errorf(fleet.Internal, "write the votes: see the log")
 	}
 	k.carry(c, acts, now)
 	return nil
 }
 
-// yields is how long the node lets its peer be the first holder: one that is cordoned does not stand.
+// yields is how long the node lets its peer be the first holder; a cordoned peer does not stand.
 func (k *Keeper) yields(at seat) time.Duration {
 	if at.first || at.peer.Cordoned {
 		return 0
@@ -97,7 +97,7 @@ func (k *Keeper) load() (votefile.State, error) {
 	return state, err
 }
 
-// reopen begins again from what the disk says, after it was not known.
+// reopen starts again from the disk, after its content was unknown.
 func (k *Keeper) reopen(now lease.Instant) {
 	site := k.site.Load()
 	if site == nil || !site.seat(k.opt.Node).votes {
@@ -106,7 +106,7 @@ func (k *Keeper) reopen(now lease.Instant) {
 	k.broken = k.open(now, site.seat(k.opt.Node), site) != nil
 }
 
-// leave gives a lease back before the node's vote goes.
+// leave releases a lease before the node loses its vote.
 func (k *Keeper) leave(now lease.Instant, site *Site) {
 	if k.candidate.Role() == lease.Holding {
 		c, acts := k.candidate.HandOver(now)
@@ -133,7 +133,7 @@ func (k *Keeper) save(r lease.Record, c lease.Claim) bool {
 		Site: k.opt.Site, Node: k.opt.Node, Record: r, Claim: c, Known: k.voter.Known(), Resets: k.follows.reset, ResetFrom: k.follows.from,
 	})
 	if err != nil {
-		k.opt.Log.Error("the votes cannot be written: nothing is granted", "err", err)
+		k.opt.Log.Error("write the votes; nothing is granted", "err", err)
 		k.broken = true
 		return false
 	}
@@ -148,16 +148,16 @@ func (k *Keeper) handle(call lease.Call, q lease.Request, now lease.Instant) (le
 	}
 	v, answer, _ := k.voter.Handle(call, q, now)
 	if !k.keep(v) {
-		return lease.Answer{}, fleet.Errorf(fleet.Unavailable, "the vote cannot be written")
+		return lease.Answer{}, fleet.Errorf(fleet.Unavailable, "write the vote: see the log")
 	}
 	if call == lease.Release && answer.Granted {
-		k.candidate = k.candidate.Freed(now) // one that was waiting for the holder need not any more
+		k.candidate = k.candidate.Freed(now) // it need not wait for the former holder any more
 	}
 	return answer, nil
 }
 
-// carry takes over a candidate, once what must be is durable, and sends what it wants sent.
-// What runs is the hand's, which is told the state and not the steps.
+// carry applies a candidate's new state, after what must be durable is, and sends its messages. The hand
+// controls what runs; it gets states, not steps.
 func (k *Keeper) carry(c lease.Candidate, acts []lease.Action, now lease.Instant) {
 	for _, a := range acts {
 		if a.Do == lease.DoPersist && (k.broken || !k.save(k.voter.Record(), c.Claim())) {
@@ -184,8 +184,8 @@ func (k *Keeper) carry(c lease.Candidate, acts []lease.Action, now lease.Instant
 	}
 }
 
-// send asks a voter. The node's own answers at once; for another a goroutine waits, no longer
-// than its answer is worth.
+// send calls a voter. The node's own voter answers at once; for another, a goroutine waits only as long as the
+// answer is useful.
 func (k *Keeper) send(s lease.Send, now lease.Instant) {
 	s.Request.Vote = k.voter.Record().Standing()
 	if s.Call == lease.Release {
@@ -206,7 +206,7 @@ func (k *Keeper) send(s lease.Send, now lease.Instant) {
 		ctx, cancel := context.WithTimeout(running, 2*k.opt.Interval)
 		defer cancel()
 		answer, err := voter.Vote(ctx, s.Call, s.Request)
-		_ = k.post(running, func(now lease.Instant) { // without it the answer is as lost as on its way
+		_ = k.post(running, func(now lease.Instant) { // if the loop does not take the answer, it counts as lost
 			if life != k.life {
 				return
 			}
@@ -216,12 +216,12 @@ func (k *Keeper) send(s lease.Send, now lease.Instant) {
 			}
 			if s.To != lease.Region {
 				k.trouble = trouble{}
-			} else if answer.Resets < k.resets.Load() { // its numbers are those from before the reset
+			} else if answer.Resets < k.resets.Load() { // its numbers are from before the reset
 				k.answers[s.To] = notReset
 				delete(k.releases, s.To)
 				return
 			}
-			if s.To != lease.Region && k.seat.peer.newest() == nil { // it is told who holds, and not believed
+			if s.To != lease.Region && k.seat.peer.newest() == nil { // the holder is reported, but not believed
 				k.answers[s.To] = revoked
 				delete(k.releases, s.To)
 				return
@@ -231,16 +231,16 @@ func (k *Keeper) send(s lease.Send, now lease.Instant) {
 	})
 }
 
-// What a voter's last word is called that gave no answer.
+// The last reason of a voter without an answer.
 const (
 	notReached lease.Reason = "not_reached"
 	refused    lease.Reason = "refused"
 	revoked    lease.Reason = "revoked"   // or not enrolled yet: its answers do not count
-	notReset   lease.Reason = "not_reset" // the server has not seen the reset yet that this node followed
+	notReset   lease.Reason = "not_reset" // the server does not know the reset yet that this node followed
 )
 
-// unanswered takes in that a call came to nothing. Who was refused has reached the voter: its key
-// is void there, which is no vote, but no isolation either.
+// unanswered handles a call without an answer. A refusal came from a voter that was reached: this node's key is
+// void there. That is no vote, but the node is not isolated either.
 func (k *Keeper) unanswered(s lease.Send, err error, now lease.Instant) {
 	k.opt.Log.Debug("a voter did not answer", "voter", s.To, "call", s.Call, "err", err)
 	k.complain(s.To, err)
@@ -249,24 +249,23 @@ func (k *Keeper) unanswered(s lease.Send, err error, now lease.Instant) {
 		return
 	}
 	if k.answers[s.To] != refused {
-		k.opt.Log.Warn("a voter refuses this node: is its key revoked, or its clock wrong?", "voter", s.To, "err", err)
+		k.opt.Log.Warn("a voter refuses this node; check whether its key is revoked or its clock wrong", "voter", s.To, "err", err)
 	}
 	k.answers[s.To] = refused
 	c, acts := k.candidate.Refused(s, now)
 	k.carry(c, acts, now)
 }
 
-// trouble is what keeps the peer from answering, as far as TLS is the cause.
+// trouble is the TLS problem that keeps the peer from answering.
 type trouble struct {
 	hint  string
 	times int // in a row
 }
 
-// troubleCounts is how often it takes the same trouble: a peer that is killed may look like
-// that once.
+// troubleCounts is after how many equal failures it is logged: a peer that is killed may cause one.
 const troubleCounts = 3
 
-// complain says once what is wrong with the TLS of the two nodes; votes are tried on.
+// complain logs once what is wrong with the TLS of the two nodes; votes are retried.
 func (k *Keeper) complain(voter fleet.NodeName, err error) {
 	if voter == lease.Region {
 		return
@@ -277,7 +276,7 @@ func (k *Keeper) complain(voter fleet.NodeName, err error) {
 	}
 	k.trouble.times++
 	if hint != "" && k.trouble.times == troubleCounts {
-		k.opt.Log.Error("the peer gives no vote", "peer", voter, "at", k.seat.peer.PeerAddress, "err", err, "hint", hint)
+		k.opt.Log.Error("the peer does not answer votes", "peer", voter, "at", k.seat.peer.PeerAddress, "err", err, "hint", hint)
 	}
 }
 
@@ -295,7 +294,7 @@ func (k *Keeper) voterOf(name fleet.NodeName) interface {
 
 func (k *Keeper) answered(s lease.Send, a lease.Answer, now lease.Instant) {
 	if a.Voter != s.To {
-		return // an answer of somebody else
+		return // an answer of another voter
 	}
 	k.answers[s.To] = a.Reason
 	k.countRefused(s, a)
@@ -306,14 +305,14 @@ func (k *Keeper) answered(s lease.Send, a lease.Answer, now lease.Instant) {
 		v, _ := k.voter.Hear(a, s.At, now)
 		k.keep(v)
 	}
-	if s.To == lease.Region { // who holds by the word of the peer alone may be anybody
+	if s.To == lease.Region { // a peer's word alone does not prove who holds
 		k.hear(a.Vote)
 	}
 	c, acts := k.candidate.Answered(s, a, now)
 	k.carry(c, acts, now)
 }
 
-// listen learns from this node's own vote who else holds; the region says it too.
+// listen learns from this node's own vote which other node holds; the region reports it too.
 func (k *Keeper) listen() {
 	if k.seated {
 		k.hear(k.voter.Record().Standing())
@@ -326,7 +325,7 @@ func (k *Keeper) hear(s lease.Standing) {
 	}
 }
 
-// desire is what should be, in the words of the hand.
+// desire is the desired state for the hand.
 func (k *Keeper) desire(now lease.Instant) desire {
 	d := desire{lapses: k.lapses, resets: k.resets.Load(), elsewhere: k.foreign}
 	if site := k.site.Load(); site != nil && !k.seated {
@@ -347,15 +346,15 @@ func (k *Keeper) desire(now lease.Instant) desire {
 	return d
 }
 
-// tale is what the region knows of a site that decides alone.
+// tale is what the region knows of a site with one voter.
 type tale struct {
 	told    int64
 	telling bool
 	next    lease.Instant
 }
 
-// tell tells the region the epoch of a site with one node. It repeats that after a second node was declared, as
-// the region's vote is lost until it hears the epoch.
+// tell reports the epoch of a site with one node to the region. It repeats that after a second node was
+// declared, because the region's vote is lost until it gets the epoch.
 func (k *Keeper) tell(now lease.Instant) {
 	t, holds := lease.Tenure{}, false
 	alone := k.seat.peer.Node == ""
@@ -373,7 +372,7 @@ func (k *Keeper) tell(now lease.Instant) {
 		err := k.opt.Region.Tell(ctx, k.opt.Site, t.Epoch)
 		_ = k.post(running, func(lease.Instant) {
 			k.owesTell.telling = false
-			if err == nil || !alone && status.Code(err) == codes.PermissionDenied { // it waits for both nodes' votes
+			if err == nil || !alone && status.Code(err) == codes.PermissionDenied { // the region waits for both nodes' votes
 				k.owesTell.told = t.Epoch
 			}
 		})

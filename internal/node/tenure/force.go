@@ -8,15 +8,15 @@ import (
 	"github.com/holdfast-io/holdfast/internal/lease/votefile"
 )
 
-// ForceVote makes good a node's lost vote by an operator's word, who vouches that no epoch above
-// floor was given. The node must not be running. A node that finds its vote lost writes that
-// down when it starts, so that only what says so of itself is forced.
+// ForceVote restores a node's lost vote on the word of an operator, who guarantees that no epoch above floor
+// was given. The node must not be running. A node that finds its vote lost records that when it starts; only a
+// vote with that record is forced.
 func ForceVote(dir string, site fleet.SiteName, node fleet.NodeName, floor int64) (lease.Record, error) {
 	path := filepath.Join(dir, votefile.Name)
 	state, err := votefile.Load(path, votefile.State{Site: site, Node: node}, votefile.Enrolled)
 	switch {
 	case fleet.KindOf(err) == fleet.Gone:
-		return lease.Record{}, fleet.Errorf(fleet.IllegalState, "%w", err).WithHint("start the node once: it writes down that its vote is lost")
+		return lease.Record{}, fleet.Errorf(fleet.IllegalState, "%w", err).WithHint("start the node once; it records that its vote is lost")
 	case err != nil:
 		return lease.Record{}, err
 	case !state.Record.Lost:

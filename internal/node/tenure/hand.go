@@ -12,23 +12,23 @@ import (
 	"github.com/holdfast-io/holdfast/internal/lease"
 )
 
-// desire is what should be now.
+// desire is the desired state now.
 type desire struct {
 	idle      bool // a member without a vote: its guardians have no deadline
 	holding   bool
 	releasing bool
 	unbounded bool
-	patient   bool // it takes the deadline off when it is isolated
+	patient   bool // it removes the deadline when it is isolated
 	epoch     int64
 	until     lease.Instant
 	resets    int64 // the last reset: epochs that were adopted before it do not count
-	lapses    int64 // how often the right ended: what ran before one ends with it
-	lapsed    bool  // the last time by its deadline, and the voters are to hear when nothing runs
+	lapses    int64 // how often the right ended: what ran before the end stops
+	lapsed    bool  // the last end was by the deadline, and the voters must learn when nothing runs
 	elsewhere elsewhere
 }
 
-// hand makes guardians and agent follow. It is told states, not steps, so one that is slow
-// misses only what is over.
+// hand makes guardians and agent follow the desired state. It gets states, not steps, so a slow hand misses
+// only outdated ones.
 type hand struct {
 	k    *Keeper
 	wake chan struct{}
@@ -36,8 +36,8 @@ type hand struct {
 	mu     sync.Mutex
 	wanted desire
 
-	// What follows belongs to the goroutine of run.
-	began    bool // something was said to the guardians
+	// The fields below belong to the goroutine of run.
+	began    bool // the guardians have the lease in said
 	active   bool
 	lapses   int64
 	epoch    int64 // adopted as the active
@@ -45,12 +45,12 @@ type hand struct {
 	resets   int64
 	said     guardian.Lease
 	stopping *stopping
-	ending   *stopping // after a lease ran out
+	ending   *stopping // after a lease expired
 }
 
 func newHand(k *Keeper) *hand { return &hand{k: k, wake: make(chan struct{}, 1)} }
 
-// want replaces what should be.
+// want sets the desired state.
 func (h *hand) want(d desire) {
 	h.mu.Lock()
 	changed := h.wanted != d
@@ -64,7 +64,7 @@ func (h *hand) want(d desire) {
 func (h *hand) poke() {
 	select {
 	case h.wake <- struct{}{}:
-	default: // one is waiting, and will see this too
+	default: // one is queued, and will see this too
 	}
 }
 
@@ -74,8 +74,8 @@ func (h *hand) latest() desire {
 	return h.wanted
 }
 
-// resume makes it so at the node's start: a tenure that still runs goes on without anything
-// being asked or started.
+// resume applies the state at the node's start: a tenure that is still valid continues without a question to
+// the region and without a start.
 func (h *hand) resume(ctx context.Context) error {
 	d := h.latest()
 	h.lapses, h.resets = d.lapses, d.resets
@@ -86,7 +86,7 @@ func (h *hand) resume(ctx context.Context) error {
 	return h.hold(ctx, d)
 }
 
-// run follows until the context ends; what did not work is tried again.
+// run follows the desired state until the context ends, and retries after errors.
 func (h *hand) run(ctx context.Context) {
 	defer func() { callOff(&h.stopping); callOff(&h.ending) }()
 	pause := h.k.opt.Interval / ticksPerInterval
@@ -100,7 +100,7 @@ func (h *hand) run(ctx context.Context) {
 		}
 		again = nil
 		if err := h.follow(ctx, h.latest()); err != nil && ctx.Err() == nil {
-			h.k.opt.Log.Error("what runs does not follow the lease, trying on", "err", err)
+			h.k.opt.Log.Error("apply the lease to what runs, retrying", "err", err)
 			again = time.After(pause)
 		}
 	}
@@ -129,7 +129,7 @@ func (h *hand) follow(ctx context.Context, d desire) error {
 		return h.release(ctx, d)
 	}
 	callOff(&h.ending)
-	if h.stopping != nil { // the hand-over was called off
+	if h.stopping != nil { // the hand-over was cancelled
 		callOff(&h.stopping)
 		h.active = true
 		defer h.k.opt.Tenant.Settle()
@@ -140,7 +140,7 @@ func (h *hand) follow(ctx context.Context, d desire) error {
 	return h.hold(ctx, d)
 }
 
-// end takes the right to run away: guardians kill what is left.
+// end ends the right to run: guardians kill what is left.
 func (h *hand) end(ctx context.Context, d desire) error {
 	callOff(&h.stopping)
 	h.k.held.Store(nil)
@@ -159,7 +159,7 @@ func (h *hand) end(ctx context.Context, d desire) error {
 	return nil
 }
 
-// other adopts that another node is active.
+// other records that another node is active.
 func (h *hand) other(ctx context.Context, d desire) error {
 	if d.elsewhere.epoch <= max(h.standby, h.epoch) {
 		return nil
@@ -171,7 +171,7 @@ func (h *hand) other(ctx context.Context, d desire) error {
 	return nil
 }
 
-// take begins to be active. Nothing runs before what is owed was asked for.
+// take makes this node active. Nothing runs before the request for owed deletes and disables.
 func (h *hand) take(ctx context.Context, d desire) error {
 	if err := h.say(ctx, h.leaseOf(d)); err != nil {
 		return err
@@ -180,9 +180,9 @@ func (h *hand) take(ctx context.Context, d desire) error {
 	err := h.k.opt.Tenant.Owed(limited)
 	cancel()
 	if err != nil && ctx.Err() == nil {
-		h.k.opt.Log.Warn("what the region owes was not learnt before instances start", "err", err)
+		h.k.opt.Log.Warn("ask the region for owed deletes and disables before instances start", "err", err)
 	}
-	d = h.latest() // asking took a while
+	d = h.latest() // the request took a while
 	if !d.holding || d.releasing || d.lapses != h.lapses {
 		h.poke()
 		return nil
@@ -202,7 +202,7 @@ func (h *hand) hold(ctx context.Context, d desire) error {
 		return err
 	}
 	if late && h.active {
-		defer h.k.opt.Tenant.Settle() // what was refused a start meanwhile
+		defer h.k.opt.Tenant.Settle() // start what was refused in the last quarter of the TTL
 	}
 	h.k.held.Store(&right{until: d.until, unbounded: d.unbounded})
 	if d.epoch <= h.epoch {
@@ -215,7 +215,7 @@ func (h *hand) hold(ctx context.Context, d desire) error {
 	return nil
 }
 
-// adopt has the store take an epoch, unless the epochs were reset since: then what should be comes again.
+// adopt stores an epoch, unless the epochs were reset since: then a new desired state follows.
 func (h *hand) adopt(ctx context.Context, d desire, role fleet.Role, to elsewhere) error {
 	h.k.epochs.Lock()
 	defer h.k.epochs.Unlock()
@@ -225,8 +225,8 @@ func (h *hand) adopt(ctx context.Context, d desire, role fleet.Role, to elsewher
 	return h.k.opt.Tenant.Adopt(ctx, role, to.epoch, to.holder)
 }
 
-// late says that so little is left of the time that guardians were told of that they start
-// nothing any more: the stop of an instance begins at most a quarter of the TTL before its end.
+// late tells whether the guardians' deadline is so near that they start nothing any more: the stop of an
+// instance begins at most a quarter of the TTL before it.
 func (h *hand) late() bool {
 	now, err := h.k.opt.Clock()
 	return err == nil && h.began && time.Duration(now) > h.said.Deadline-h.said.TTL/4
@@ -239,7 +239,7 @@ func (h *hand) leaseOf(d desire) guardian.Lease {
 	return guardian.Lease{Deadline: time.Duration(d.until), TTL: h.k.opt.TTL, Patient: d.patient}
 }
 
-// say tells the guardians what is new.
+// say sends a changed lease to the guardians.
 func (h *hand) say(ctx context.Context, l guardian.Lease) error {
 	if h.began && l == h.said {
 		return nil
@@ -252,4 +252,4 @@ func (h *hand) say(ctx context.Context, l guardian.Lease) error {
 	return nil
 }
 
-var errSay = errors.New("the guardians were not told until when they may run")
+var errSay = errors.New("send the deadline to the guardians")

@@ -7,14 +7,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/lease"
 )
 
-// stopping is a stop under way: the graceful one of a hand-over, or the look whether all that ran
-// under a lease that ran out has ended.
+// stopping is a stop under way: the graceful one of a hand-over, or the check that all that ran under an
+// expired lease has ended.
 type stopping struct {
 	cancel context.CancelFunc
 	done   chan error
 }
 
-// release stops what runs while the deadline still moves on, and then says so to the loop.
+// release stops what runs while the deadline still moves, and then notifies the loop.
 func (h *hand) release(ctx context.Context, d desire) error {
 	h.k.held.Store(nil)
 	if h.stopping == nil {
@@ -29,9 +29,9 @@ func (h *hand) release(ctx context.Context, d desire) error {
 	h.stopping.cancel()
 	h.stopping = nil
 	if stopped != nil {
-		return stopped // and begin anew
+		return stopped // and start again
 	}
-	// What was just being started ends too: from here on the guardians start nothing.
+	// A start under way ends too: from here on the guardians start nothing.
 	if err := h.say(ctx, guardian.Lease{TTL: h.k.opt.TTL}); err != nil {
 		return err
 	}
@@ -42,12 +42,12 @@ func (h *hand) release(ctx context.Context, d desire) error {
 	return h.k.post(ctx, func(now lease.Instant) {
 		c, acts := h.k.candidate.Stopped(now)
 		h.k.carry(c, acts, now)
-		h.poke() // if it could not be written
+		h.poke() // in case it could not be written
 	})
 }
 
-// ended says to the loop when nothing runs any more of a tenure that ran out: the guardians were
-// told, and killed what there was; this sees that they did.
+// ended notifies the loop when nothing runs any more of an expired tenure: the guardians had the deadline and
+// killed what ran; this checks that.
 func (h *hand) ended(ctx context.Context, d desire) error {
 	if !d.lapsed {
 		callOff(&h.ending)
@@ -65,11 +65,11 @@ func (h *hand) ended(ctx context.Context, d desire) error {
 	h.ending.cancel()
 	h.ending = nil
 	if stopped != nil {
-		return stopped // and look anew
+		return stopped // and check again
 	}
 	return h.k.post(ctx, func(now lease.Instant) {
 		if h.k.lapses != d.lapses {
-			return // it held again since
+			return // it has held the lease again since
 		}
 		c, acts := h.k.candidate.Ended(now)
 		h.k.carry(c, acts, now)
@@ -86,12 +86,12 @@ func (h *hand) stop(ctx context.Context) *stopping {
 	return s
 }
 
-// callOff ends a stop under way, and waits for it.
+// callOff cancels a stop under way, and waits for it.
 func callOff(s **stopping) {
 	if *s == nil {
 		return
 	}
 	(*s).cancel()
-	<-(*s).done //nolint:errcheck // whatever came of it: it does not count any more
+	<-(*s).done //nolint:errcheck // its result does not count any more
 	*s = nil
 }

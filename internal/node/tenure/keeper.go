@@ -22,48 +22,47 @@ import (
 	"github.com/holdfast-io/holdfast/internal/lease/votefile"
 )
 
-// Region is the vote of the region, and who is told of a site of one node.
+// Region is the region's vote, and receives the epoch of a site with one node.
 type Region interface {
 	Vote(ctx context.Context, call lease.Call, q lease.Request) (lease.Answer, error)
 	Tell(ctx context.Context, site fleet.SiteName, epoch int64) error
 }
 
-// Tenant is the rest of the node: what a tenure is for. Its methods may take long and may be
-// repeated.
+// Tenant is the rest of the node, which the tenure controls. Its methods may take long and may be repeated.
 type Tenant interface {
 	// Lease moves the deadline of all that runs.
 	Lease(ctx context.Context, l guardian.Lease) error
-	// Owed does what must be done before a new active starts anything; it is given up in time.
+	// Owed does what must precede the first start of a new active; it has a time limit.
 	Owed(ctx context.Context) error
-	// Adopt takes a role at an epoch; one that is not higher changes nothing.
+	// Adopt takes a role at an epoch; an epoch that is not higher changes nothing.
 	Adopt(ctx context.Context, role fleet.Role, epoch int64, holder fleet.NodeName) error
-	// Settle has what runs compared with what should, soon.
+	// Settle requests a comparison of what runs with what should run.
 	Settle()
 	// Stop ends all that runs, gracefully, and returns when nothing does.
 	Stop(ctx context.Context) error
-	// Reset lowers the far epochs of the node's store, once per number, and returns the highest epoch before it.
+	// Reset lowers epochs of the node's store that are too far ahead, once per number, and returns the highest
+	// epoch before it.
 	Reset(ctx context.Context, number, epoch int64) (from int64, err error)
 	// Floor is the highest epoch that the node's store has seen.
 	Floor(ctx context.Context) (int64, error)
 }
 
-// Options configure a Keeper. Those of the last group have defaults.
+// Options configure a Keeper. The last group has defaults.
 type Options struct {
 	Site fleet.SiteName
 	Node fleet.NodeName
-	Dir  string // votes.json and site.json lie in it
-	// Timing are the terms of the link: the lease's TTL is the heartbeats' timeout.
+	Dir  string // directory of votes.json and site.json
+	// Timing has the terms of the link: the lease's TTL is the timeout of heartbeats.
 	TTL, Interval time.Duration
 	Key           func() identity.Key
 	Tenant        Tenant
-	Region        Region // nil is away for ever
+	Region        Region // nil is a region that is never reached
 	Log           *slog.Logger
-	// Served is how the peer speaks to this node, Dialled how this node speaks to it; nil are in
-	// the clear.
+	// Served is the TLS of calls from the peer, Dialled of calls to it; nil is plain text.
 	Served, Dialled credentials.TransportCredentials
 
-	// Refused hears of calls by who may not make them, and says whether that is worth a line in
-	// the log: a flood is not. nil has all of them logged.
+	// Refused gets calls from callers without the right, and tells whether to log the call: a flood is not logged.
+	// nil logs all of them.
 	Refused func(audit.Refusal) (row bool)
 
 	// OwedLimit bounds Tenant.Owed, 2 s.
@@ -83,7 +82,7 @@ type Keeper struct {
 
 	stats atomic.Pointer[Stats]
 
-	epochs sync.Mutex   // the hand adopts, or a reset lowers
+	epochs sync.Mutex   // held while the hand adopts, or a reset lowers
 	resets atomic.Int64 // the number of the last reset that the store followed
 
 	peer   *Remote
@@ -92,15 +91,15 @@ type Keeper struct {
 	ended  chan struct{} // closed when the loop has ended
 	calls  sync.WaitGroup
 
-	// What follows belongs to the loop.
+	// The fields below belong to the loop.
 	ctx       context.Context //nolint:containedctx // of the calls that the loop starts
 	seat      seat
-	seated    bool // there is a voter, and a candidate
+	seated    bool // there is a voter and a candidate
 	voter     lease.Voter
 	candidate lease.Candidate
 	life      int64 // of the candidate: answers to a former one do not count
 	durable   lease.Record
-	broken    bool // what is on the disk is not known
+	broken    bool // the content of the disk is unknown
 	lapses    int64
 	expired   int64 // tenures
 	refused   int64 // renewals
@@ -113,7 +112,7 @@ type Keeper struct {
 	releases  map[fleet.NodeName]bool // sent and not answered
 	trouble   trouble                 // with the peer, until it answers
 	waiting   []func(now lease.Instant) (done bool)
-	handOvers map[chan<- fleet.HandOverResult]bool // asked for and not over
+	handOvers map[chan<- fleet.HandOverResult]bool // requested and not finished
 }
 
 type event func(now lease.Instant)
@@ -121,21 +120,21 @@ type event func(now lease.Instant)
 // follows is the last reset that the vote followed, and what it had promised before.
 type follows struct{ reset, from int64 }
 
-// right is what MayRun goes by.
+// right is the basis of MayRun.
 type right struct {
 	until     lease.Instant
 	unbounded bool
 }
 
-// elsewhere is the highest tenure of another node that this one heard of.
+// elsewhere is the highest tenure of another node that this one knows.
 type elsewhere struct {
 	holder fleet.NodeName
 	epoch  int64
 }
 
-var errEnded = fleet.Errorf(fleet.Unavailable, "the node stops")
+var errEnded = fleet.Errorf(fleet.Unavailable, "the node is stopping")
 
-// Open reads what is durable. Begin comes before anything of the node is started.
+// Open reads what is durable. Call Begin before anything of the node starts.
 func Open(opt Options) (*Keeper, error) {
 	if opt.Clock == nil {
 		opt.Clock = boottime.Now
@@ -169,19 +168,19 @@ func Open(opt Options) (*Keeper, error) {
 	return k, nil
 }
 
-// Joined notes that the region enrolled this name for the first time: it has not voted yet.
-// Without it a node that has no votes.json counts as one that lost its vote.
+// Joined records that the region enrolled this name for the first time: it has not voted yet. Without it, a
+// node without votes.json counts as one that lost its vote.
 func Joined(dir string, site fleet.SiteName, node fleet.NodeName) error {
 	path := filepath.Join(dir, votefile.Name)
 	of := votefile.State{Site: site, Node: node}
 	state, err := votefile.Load(path, of, votefile.First)
 	if err != nil || state != of {
-		return nil //nolint:nilerr // there is a file: what it says counts
+		return nil //nolint:nilerr // a file exists, and counts
 	}
 	return votefile.Save(path, of)
 }
 
-// Begin takes up a tenure that still runs, or makes sure that nothing runs without one.
+// Begin resumes a tenure that is still valid, or makes sure that nothing runs without one.
 func (k *Keeper) Begin(ctx context.Context) error {
 	now, err := k.opt.Clock()
 	if err != nil {
@@ -195,7 +194,7 @@ func (k *Keeper) Begin(ctx context.Context) error {
 	return k.hand.resume(ctx)
 }
 
-// Run votes and stands until the context ends; what it holds stays held until its deadline.
+// Run votes and stands until the context ends; the node's lease stays held until its deadline.
 func (k *Keeper) Run(ctx context.Context) error {
 	defer k.peer.Close()
 	ctx, cancel := context.WithCancel(ctx)
@@ -211,7 +210,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return err
 }
 
-// ticksPerInterval is how finely time is looked at: a failover waits for a tick.
+// ticksPerInterval is the resolution of time: a failover waits for a tick.
 const ticksPerInterval = 8
 
 func (k *Keeper) loop(ctx context.Context) error {
@@ -234,7 +233,7 @@ func (k *Keeper) loop(ctx context.Context) error {
 	}
 }
 
-// post has the loop do something.
+// post runs a function in the loop.
 func (k *Keeper) post(ctx context.Context, f event) error {
 	select {
 	case k.events <- f:
@@ -259,7 +258,7 @@ func (k *Keeper) tick(now lease.Instant) {
 	k.carry(c, acts, now)
 }
 
-// after each event the hand is told what should be, and who waits is looked after.
+// after runs after each event: it gives the hand the desired state, and serves callers that wait.
 func (k *Keeper) after(now lease.Instant) {
 	k.listen()
 	if site := k.site.Load(); site != nil && k.seated && !site.seat(k.opt.Node).votes {
@@ -277,7 +276,7 @@ func (k *Keeper) after(now lease.Instant) {
 	k.waiting = left
 }
 
-// SiteProject is the project of the site, "" before the region told.
+// SiteProject is the project of the site, "" before the region sent it.
 func (k *Keeper) SiteProject() fleet.ProjectName {
 	if s := k.site.Load(); s != nil {
 		return s.Project
@@ -285,7 +284,7 @@ func (k *Keeper) SiteProject() fleet.ProjectName {
 	return ""
 }
 
-// SetSite takes in what the region says of the site; what is older is left out.
+// SetSite applies what the region reports about the site; it ignores older reports.
 func (k *Keeper) SetSite(ctx context.Context, s Site) error {
 	if err := s.validate(); err != nil {
 		return err
@@ -317,7 +316,7 @@ func (k *Keeper) takeSite(now lease.Instant, s Site) error {
 	return k.sit(now, &s)
 }
 
-// MayRun says whether the node holds its site's lease, with time enough left to start something.
+// MayRun tells whether the node holds its site's lease, with enough time left to start something.
 func (k *Keeper) MayRun() bool {
 	r := k.held.Load()
 	if r == nil {
@@ -327,7 +326,7 @@ func (k *Keeper) MayRun() bool {
 	return err == nil && (r.unbounded || now < r.until.Add(-k.opt.TTL/8))
 }
 
-// Raise tells of an epoch that was given: this node's vote goes to higher ones only.
+// Raise reports an epoch that was given: this node's vote goes only to higher ones.
 func (k *Keeper) Raise(epoch int64) {
 	read := k.resets.Load()
 	k.hint(func(now lease.Instant) {
@@ -337,8 +336,8 @@ func (k *Keeper) Raise(epoch int64) {
 	})
 }
 
-// Told is Raise as long as this vote was never cast: a region gives epochs by itself until its
-// nodes vote. Later ones it has from the votes, and who holds one is to keep it.
+// Told is Raise while this vote was never cast: a region gives epochs by itself until its nodes vote. Later
+// epochs come from the votes, and their holder must be able to keep them.
 func (k *Keeper) Told(epoch int64) {
 	k.hint(func(now lease.Instant) {
 		if r := k.voter.Record(); k.seated && r.Epoch == 0 && r.PromisedTo == "" && epoch > r.Promised {
@@ -347,7 +346,7 @@ func (k *Keeper) Told(epoch int64) {
 	})
 }
 
-// hint is left out when the loop is busy: it is said again.
+// hint drops the event if the loop is busy: it is repeated.
 func (k *Keeper) hint(f event) {
 	select {
 	case k.events <- f:

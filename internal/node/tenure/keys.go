@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// acquaintance is what the two nodes of a pair know of each other's keys. Each says with every
-// vote which key of the other it takes, so that a new one is first used when it is known. The
-// methods of a nil one do nothing.
+// acquaintance is what the two nodes of a pair know of each other's keys. With every vote, each names the key
+// of the other that it accepts, so a new key is first used when it is known. Methods of a nil acquaintance do
+// nothing.
 type acquaintance struct {
-	known func() ed25519.PublicKey // the peer's newest, as the region told of it
+	known func() ed25519.PublicKey // the peer's newest, from the region
 
 	mu    sync.Mutex
-	takes ed25519.PublicKey // this node's newest, as the peer said
+	takes ed25519.PublicKey // this node's newest, as the peer reported
 	said  chan struct{}     // closed when takes changes
 }
 
@@ -43,7 +43,7 @@ func (a *acquaintance) hear(key []byte) {
 	a.said = make(chan struct{})
 }
 
-// await returns when the peer takes a key.
+// await returns when the peer accepts a key.
 func (a *acquaintance) await(ctx context.Context, key ed25519.PublicKey) error {
 	for {
 		a.mu.Lock()
@@ -60,8 +60,7 @@ func (a *acquaintance) await(ctx context.Context, key ed25519.PublicKey) error {
 	}
 }
 
-// PeerTakes returns when the peer takes this node's votes by a key, at once where there is no
-// peer that could.
+// PeerTakes returns when the peer accepts this node's votes by a key, at once without a peer.
 func (k *Keeper) PeerTakes(ctx context.Context, key ed25519.PublicKey) error {
 	site := k.site.Load()
 	if site == nil {
@@ -73,7 +72,7 @@ func (k *Keeper) PeerTakes(ctx context.Context, key ed25519.PublicKey) error {
 	return k.keys.await(ctx, key)
 }
 
-// peerKey is the newest key of the peer that this node takes.
+// peerKey is the newest key of the peer that this node accepts.
 func (k *Keeper) peerKey() ed25519.PublicKey {
 	if site := k.site.Load(); site != nil {
 		return site.seat(k.opt.Node).peer.newest()

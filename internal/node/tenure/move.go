@@ -11,16 +11,16 @@ import (
 	"github.com/holdfast-io/holdfast/internal/lease"
 )
 
-// Reasons of a hand-over or take-over that came to nothing.
+// Reasons of a hand-over or take-over that failed.
 const (
 	reasonNoPart  = "no_part" // this node does not vote, so it never holds
 	reasonNobody  = "not_a_voter"
 	reasonOverdue = "deadline"
 )
 
-// HandOver stops what runs and gives the lease back, so that the peer can take it at once. It
-// returns when the voters that can be reached know, and is called off when that takes too long, unless
-// it was asked for again meanwhile.
+// HandOver stops what runs and releases the lease, so that the peer can win it at once. It returns when the
+// reachable voters know. If that takes too long it cancels the hand-over, unless another call has requested it
+// since.
 func (k *Keeper) HandOver(ctx context.Context, cmd fleet.HandOverCommand) (fleet.HandOverResult, error) {
 	if err := k.mine(cmd.Site); err != nil {
 		return fleet.HandOverResult{}, err
@@ -64,7 +64,7 @@ func (k *Keeper) beginHandOver(ctx context.Context, now lease.Instant, cmd fleet
 		return
 	}
 	t, holds := k.candidate.Holding(now)
-	if holds && cmd.To != "" && cmd.To != k.seat.peer.Node { // to nobody: a drain without another place
+	if holds && cmd.To != "" && cmd.To != k.seat.peer.Node { // without a target: a drain without another place
 		out <- fleet.HandOverResult{Epoch: t.Epoch, Reason: reasonNobody}
 		return
 	}
@@ -76,7 +76,7 @@ func (k *Keeper) beginHandOver(ctx context.Context, now lease.Instant, cmd fleet
 	var patience lease.Instant
 	k.waiting = append(k.waiting, func(now lease.Instant) bool {
 		if _, holds := k.candidate.Holding(now); holds {
-			return ctx.Err() != nil // it was called off
+			return ctx.Err() != nil // it was cancelled
 		}
 		if patience == 0 {
 			patience = now.Add(k.opt.Interval)
@@ -86,13 +86,13 @@ func (k *Keeper) beginHandOver(ctx context.Context, now lease.Instant, cmd fleet
 		}
 		clear(k.releases)
 		delete(k.handOvers, out)
-		out <- fleet.HandOverResult{Released: true, Epoch: t.Epoch} // there is room for one
+		out <- fleet.HandOverResult{Released: true, Epoch: t.Epoch} // the channel has room for one
 		return true
 	})
 }
 
-// TakeOver stands for the lease at once, and returns when the node holds it or not in time.
-// Forced, its own vote favours nobody else meanwhile.
+// TakeOver stands for the lease at once, and returns when the node holds it, or at its deadline. When forced,
+// the node's own vote favors no other node during the call.
 func (k *Keeper) TakeOver(ctx context.Context, cmd fleet.TakeOverCommand) (fleet.TakeOverResult, error) {
 	if err := k.mine(cmd.Site); err != nil {
 		return fleet.TakeOverResult{}, err
@@ -138,11 +138,11 @@ func (k *Keeper) beginTakeOver(ctx context.Context, now lease.Instant, cmd fleet
 	})
 }
 
-// stand has the candidate ask now: one that was told to wait would ask when it was told to.
+// stand makes the candidate ask now, although a voter may have made it wait.
 func (k *Keeper) stand(now lease.Instant) {
 	k.candidate = k.candidate.Stand(now)
 	if _, holds := k.candidate.Holding(now); holds {
-		return // a hand-over that was called off
+		return // a hand-over that was cancelled
 	}
 	cfg := k.config
 	cfg.Yield = 0
@@ -152,7 +152,7 @@ func (k *Keeper) stand(now lease.Instant) {
 	k.tick(now)
 }
 
-// why says what each voter answered last.
+// why gives the last answer of each voter.
 func (k *Keeper) why() string {
 	said := make([]string, 0, len(k.answers))
 	for voter, reason := range k.answers {
@@ -172,7 +172,7 @@ func (k *Keeper) mine(site fleet.SiteName) error {
 	return nil
 }
 
-// longestMove bounds what is asked for without a deadline.
+// longestMove bounds a request without a deadline.
 const longestMove = time.Minute
 
 func within(ctx context.Context, seconds int64) (context.Context, context.CancelFunc) {

@@ -22,19 +22,19 @@ import (
 	"github.com/holdfast-io/holdfast/internal/lease"
 )
 
-// peerMessage is far above what a vote takes.
+// peerMessage is far above the size of a vote.
 const peerMessage = 64 << 10
 
 // peerStreams is how many calls one connection may have at once.
 const peerStreams = 64
 
-// booth is the Leases service of a node, for its peer and nobody else.
+// booth is the Leases service of a node, for its peer only.
 type booth struct {
 	nodev1.UnimplementedLeasesServer
 	k *Keeper
 }
 
-// Serve takes the peer's calls until the context ends.
+// Serve answers the peer's calls until the context ends.
 func (k *Keeper) Serve(ctx context.Context, l net.Listener) error {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(peerMessage), grpc.MaxConcurrentStreams(peerStreams), grpc.ConnectionTimeout(2 * k.opt.TTL),
@@ -63,19 +63,19 @@ func (b *booth) Vote(ctx context.Context, in *nodev1.VoteRequest) (*nodev1.VoteR
 	q := requestOf(in)
 	if q.Candidate != who {
 		b.k.refuse("node:"+string(who), audit.NotTheCandidate, "Vote for "+strconv.Quote(string(q.Candidate[:min(len(q.Candidate), audit.MaxText)])), nil)
-		return nil, status.Error(codes.PermissionDenied, "who calls is not the candidate")
+		return nil, status.Error(codes.PermissionDenied, "the caller is not the candidate")
 	}
 	b.k.keys.hear(in.GetKnowsKey())
 	answer, err := b.k.vote(ctx, callOf(in.GetCall()), q)
 	if err != nil {
-		return nil, status.Error(codes.Unavailable, "no vote can be cast now")
+		return nil, status.Error(codes.Unavailable, "this node cannot vote now")
 	}
 	out := wireAnswer(answer)
 	out.KnowsKey = b.k.keys.knows()
 	return out, nil
 }
 
-// caller proves who calls: the peer, by the key that the region told of.
+// caller authenticates the caller: the peer, by its key from the region.
 func (k *Keeper) caller(ctx context.Context) (fleet.NodeName, error) {
 	site := k.site.Load()
 	if site == nil {
@@ -104,14 +104,14 @@ func (k *Keeper) caller(ctx context.Context) (fleet.NodeName, error) {
 	return claims.Node, nil
 }
 
-// refuse has it written down that a call was refused, and why in the log only.
+// refuse records that a call was refused; only the log gets the cause.
 func (k *Keeper) refuse(who, reason, what string, why error) {
 	if k.opt.Refused(audit.Refusal{Door: audit.DoorPeer, Identity: who, Reason: reason, What: what}) {
 		k.opt.Log.Warn("refused", "door", audit.DoorPeer, "identity", who, "reason", reason, "what", what, "err", why)
 	}
 }
 
-// vote has the loop cast this node's vote, and answers when it is durable.
+// vote casts this node's vote in the loop, and answers when it is durable.
 func (k *Keeper) vote(ctx context.Context, call lease.Call, q lease.Request) (lease.Answer, error) {
 	type result struct {
 		answer lease.Answer

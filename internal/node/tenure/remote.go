@@ -24,25 +24,25 @@ import (
 // tokenAge is how long a token is used: well below its life, for a clock that is behind.
 const tokenAge = identity.MaxLifetime / 2
 
-// Remote is a voter over the wire, dialled when it is first called. A call that ran into its
-// deadline drops the connection: it may be half open, and its next answer may be minutes away.
+// Remote is a voter on another machine, dialled at the first call. A call that reached its deadline drops the
+// connection: it may be half open, and its next answer may take minutes.
 //
-// A holder keeps a second connection, on which only a release is ever sent. Where what the voter
-// sends no longer arrives, neither do its acknowledgements: after one request TCP sends nothing new
-// on a connection, and no other can be opened. One that has been silent still carries its first.
+// A holder keeps a second connection, on which it sends only a release. If a voter's packets no longer arrive,
+// neither do its acknowledgements: after one request TCP sends nothing new on a connection, and no new
+// connection can be opened. A silent connection can still send its first request.
 type Remote struct {
 	Key  func() identity.Key
 	Wall func() time.Time
 	// Redial bounds the pause between attempts to connect.
 	Redial time.Duration
-	// TLS is what to trust; nil speaks in the clear.
+	// TLS configures trust; nil is plain text.
 	TLS credentials.TransportCredentials
-	// keys, of a peer, has what each side says of the other's keys; nil says nothing.
+	// keys, for a peer, exchanges which keys each side accepts; nil sends nothing.
 	keys *acquaintance
 
 	mu      sync.Mutex
 	address string
-	aud     string // whom tokens are made for
+	aud     string // the audience of tokens
 	conn    *grpc.ClientConn
 	spare   *grpc.ClientConn
 	token   string
@@ -50,7 +50,7 @@ type Remote struct {
 	of      string // the key that signed it
 }
 
-// At says where the voter is, and for whom tokens are made; another place ends the connection.
+// At sets the voter's address and the audience of tokens; a new address ends the connection.
 func (r *Remote) At(address, audience string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,13 +70,13 @@ func (r *Remote) Close() {
 func (r *Remote) hangUp() {
 	for _, conn := range []**grpc.ClientConn{&r.conn, &r.spare} {
 		if *conn != nil {
-			_ = (*conn).Close() // nothing that is owed travels on it
+			_ = (*conn).Close() // nothing that must arrive is on it
 			*conn = nil
 		}
 	}
 }
 
-// Vote asks for a vote.
+// Vote calls the voter.
 func (r *Remote) Vote(ctx context.Context, call lease.Call, q lease.Request) (lease.Answer, error) {
 	var out *nodev1.VoteResponse
 	in := wireRequest(call, q)
@@ -95,7 +95,7 @@ func (r *Remote) Vote(ctx context.Context, call lease.Call, q lease.Request) (le
 	return answerOf(out), nil
 }
 
-// Tell says what a site of one node decided.
+// Tell reports what a site of one node decided.
 func (r *Remote) Tell(ctx context.Context, site fleet.SiteName, epoch int64) error {
 	return r.call(ctx, func(ctx context.Context, c nodev1.LeasesClient) error {
 		_, err := c.Tell(ctx, &nodev1.TellRequest{Site: string(site), Epoch: epoch})
@@ -131,21 +131,21 @@ func (r *Remote) drop(conn *grpc.ClientConn) {
 	default:
 		return
 	}
-	_ = conn.Close() // nothing that is owed travels on it
+	_ = conn.Close() // nothing that must arrive is on it
 }
 
-// prepare has the second connection ready.
+// prepare opens the second connection.
 func (r *Remote) prepare() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.spare == nil {
 		conn, err := grpc.NewClient(r.address, r.options()...)
 		if err != nil {
-			return // what is called says so
+			return // the next call returns the error
 		}
 		r.spare = conn
 	}
-	r.spare.Connect() // nothing where it stands
+	r.spare.Connect() // a no-op once it is connected
 }
 
 func (r *Remote) open(call lease.Call) (*grpc.ClientConn, string, error) {
@@ -161,7 +161,7 @@ func (r *Remote) open(call lease.Call) (*grpc.ClientConn, string, error) {
 		r.token, r.made, r.of = token, now, of
 	}
 	if r.address == "" {
-		return nil, "", fleet.Errorf(fleet.Unavailable, "nobody said yet where this voter is")
+		return nil, "", fleet.Errorf(fleet.Unavailable, "the address of this voter is not known yet")
 	}
 	if r.conn == nil {
 		conn, err := grpc.NewClient(r.address, r.options()...)
@@ -195,7 +195,7 @@ func (r *Remote) options() []grpc.DialOption {
 	return all
 }
 
-// peerTarget has a peer's address be a host and a port: "unix:1" would else be a file.
+// peerTarget reads a peer's address as host and port: "unix:1" would otherwise be a file.
 func peerTarget(address string) string {
 	if address == "" {
 		return ""
@@ -205,5 +205,5 @@ func peerTarget(address string) string {
 
 const peerPrefix = "holdfast-peer:"
 
-// PeerAudience is whom a token speaks to that one node of a pair shows to the other.
+// PeerAudience is the audience of a token that one node of a pair shows to the other.
 func PeerAudience(target fleet.NodeName) string { return peerPrefix + string(target) }

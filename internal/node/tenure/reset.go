@@ -5,14 +5,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/lease/votefile"
 )
 
-// After an attack an operator resets a site's epochs (holdfast admin reset-votes). The region's vote is
-// reset first. A node follows once per number, also if it was away or was killed in between:
+// After an attack an operator resets a site's epochs (holdfast admin reset-votes). The region's vote is reset
+// first. A node follows once per number, also if it was disconnected, or was killed in between:
 //
 //	site.json   has the number and the epoch of the last reset
 //	votes.json  is reset if its number is lower; a claim on a far epoch ends, and with it what runs
 //	node.db     is reset if its number is lower
 //
-// The vote then waits a TTL, like after a restart. Every lease that it granted has ended by then.
+// The vote then waits a TTL, as after a restart. Every lease that it granted has ended by then.
 
 // reset brings the votes up to the site's last reset.
 func (k *Keeper) reset(state votefile.State, site *Site) (votefile.State, error) {

@@ -181,7 +181,7 @@ func TestPeerTLS(t *testing.T) {
 		t.Parallel()
 		a, b := newDuo(t, func(a, _ *half) { secure(t, testkit.NewAuthority(t), a) })
 		a.says("the caller speaks in the clear: have it speak TLS")
-		a.says("the peer speaks in the clear: start it with --tls-cert and --tls-key as well")
+		a.says("the peer does not use TLS: start it with --tls-cert and --tls-key as well")
 		b.says("if the peer speaks TLS, start this node with --tls-cert, --tls-key and --ca FILE as well")
 		require.False(t, a.MayRun() || b.MayRun())
 	})
@@ -193,7 +193,7 @@ func TestPeerTLS(t *testing.T) {
 			b.role, a.role = a.role, b.role
 		})
 		a.says("the caller shows no certificate: give it --client-cert and --client-key")
-		b.says("the peer wants a certificate by its --tls-client-ca: start this node with --client-cert and --client-key")
+		b.says("the peer requires a client certificate (--tls-client-ca): start this node with --client-cert and --client-key")
 	})
 	t.Run("a peer by another authority is not trusted, and both say what to do", func(t *testing.T) {
 		t.Parallel()

@@ -14,18 +14,18 @@ import (
 	"github.com/holdfast-io/holdfast/internal/lease"
 )
 
-// SiteFile is the name of what a node keeps of its site, beside node.key and not in node.db.
+// SiteFile is the name of the file with a node's site, beside node.key and not in node.db.
 const SiteFile = "site.json"
 
-// Site is what the region last told of the node's site.
+// Site is the region's last report about the node's site.
 type Site struct {
 	Name fleet.SiteName `json:"name"`
-	// Project is "" where the region did not tell it.
+	// Project is "" if the region did not send it.
 	Project     fleet.ProjectName `json:"project,omitempty"`
 	Generation  int64             `json:"generation"`
 	Members     []Member          `json:"members"`
 	OnIsolation lease.Isolation   `json:"onIsolation"`
-	// Resets is the number of the last reset of the votes by an operator, ResetEpoch the epoch that it set.
+	// Resets is the number of the operator's last reset of the votes, ResetEpoch the epoch that it set.
 	Resets     int64 `json:"resets,omitempty"`
 	ResetEpoch int64 `json:"resetEpoch,omitempty"`
 }
@@ -36,12 +36,12 @@ type Member struct {
 	Role        fleet.Role        `json:"role"` // as declared
 	PeerAddress string            `json:"peerAddress,omitempty"`
 	SigningKey  ed25519.PublicKey `json:"signingKey,omitempty"`
-	// NextSigningKey is what it changes to; either is taken until the region says otherwise.
+	// NextSigningKey replaces it; both are accepted until the region reports the end of the change.
 	NextSigningKey ed25519.PublicKey `json:"nextSigningKey,omitempty"`
 	Cordoned       bool              `json:"cordoned,omitempty"`
 }
 
-// keys are those that a member may sign by, the newest last.
+// keys are the keys by which a member may sign, the newest last.
 func (m Member) keys() []ed25519.PublicKey {
 	var all []ed25519.PublicKey
 	for _, key := range []ed25519.PublicKey{m.SigningKey, m.NextSigningKey} {
@@ -61,7 +61,7 @@ func (m Member) newest() ed25519.PublicKey {
 	return all[len(all)-1]
 }
 
-// SiteOf reads what the region sent.
+// SiteOf reads the region's message.
 func SiteOf(in *nodev1.Site) (Site, error) {
 	s := Site{
 		Name: fleet.SiteName(in.GetName()), Project: fleet.ProjectName(in.GetProject()), Generation: in.GetGeneration(),
@@ -84,13 +84,13 @@ func (s Site) validate() error {
 		return err
 	}
 	if s.OnIsolation != lease.IsolationStop && s.OnIsolation != lease.IsolationRun {
-		return fleet.Errorf(fleet.Invalid, "%.20q is none of stop, run", s.OnIsolation).At("/onIsolation")
+		return fleet.Errorf(fleet.Invalid, "unknown isolation setting %.20q; use stop or run", s.OnIsolation).At("/onIsolation")
 	}
 	if s.Resets < 0 || s.ResetEpoch < 0 || s.ResetEpoch > lease.Most {
 		return fleet.Errorf(fleet.Invalid, "invalid reset %d to epoch %d: want numbers from 0 to %d", s.Resets, s.ResetEpoch, int64(lease.Most)).At("/resets")
 	}
 	if len(s.voters()) > 2 {
-		return fleet.Errorf(fleet.Invalid, "site %s has %d nodes that may be active", s.Name, len(s.voters())).At("/members")
+		return fleet.Errorf(fleet.Invalid, "site %s has %d nodes that may be active; the limit is 2", s.Name, len(s.voters())).At("/members")
 	}
 	for _, m := range s.Members {
 		if err := fleet.ValidateName("/members/node", string(m.Node)); err != nil {
@@ -98,7 +98,7 @@ func (s Site) validate() error {
 		}
 		for _, key := range []ed25519.PublicKey{m.SigningKey, m.NextSigningKey} {
 			if len(key) != 0 && len(key) != ed25519.PublicKeySize {
-				return fleet.Errorf(fleet.Invalid, "the key of %s is none", m.Node).At("/members/signingKey")
+				return fleet.Errorf(fleet.Invalid, "invalid signing key of node %s", m.Node).At("/members/signingKey")
 			}
 		}
 	}
@@ -118,7 +118,7 @@ func (s Site) voters() []Member {
 
 // seat is a node's place among the voters of its site.
 type seat struct {
-	votes    bool // false for a worker, and for who is no member any more
+	votes    bool // false for a worker, and for a node that is no longer a member
 	first    bool // declared active
 	cordoned bool
 	peer     Member
@@ -140,7 +140,7 @@ func (s Site) seat(self fleet.NodeName) seat {
 	return at
 }
 
-// Paired says that a node votes together with another one.
+// Paired tells whether a node votes together with another one.
 func (s Site) Paired(node fleet.NodeName) bool {
 	at := s.seat(node)
 	return at.votes && at.peer.Node != ""
@@ -154,14 +154,14 @@ func (a seat) others() [2]fleet.NodeName {
 	return [2]fleet.NodeName{a.peer.Node, lease.Region}
 }
 
-// loadSite gives nil without a file. One that is damaged counts as missing: the region tells it again.
+// loadSite returns nil without a file. A damaged file counts as missing: the region sends the site again.
 func loadSite(path string, name fleet.SiteName) (*Site, error) {
 	raw, err := os.ReadFile(path) //nolint:gosec // in the node's own directory
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what is known of the site: %w", err)
+		return nil, fmt.Errorf("read the site: %w", err)
 	}
 	var s Site
 	if json.Unmarshal(raw, &s) != nil || s.validate() != nil || s.Name != name {
@@ -170,7 +170,7 @@ func loadSite(path string, name fleet.SiteName) (*Site, error) {
 	return &s, nil
 }
 
-// save replaces the file whole or not at all.
+// save replaces the file atomically.
 func (s Site) save(path string) error {
 	raw, err := json.Marshal(s)
 	if err != nil {

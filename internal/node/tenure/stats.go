@@ -6,10 +6,10 @@ import (
 	"github.com/holdfast-io/holdfast/internal/lease"
 )
 
-// Stats are what an operator sees of a node's lease.
+// Stats are an operator's view of a node's lease.
 type Stats struct {
 	Holds bool
-	Epoch int64 // that it holds by, or held by last
+	Epoch int64 // of the current or the last tenure
 	// Left is the time to the deadline, zero without one.
 	Left time.Duration
 	// Refused counts renewals that a voter did not grant, Lapses the tenures that ended.
@@ -18,7 +18,7 @@ type Stats struct {
 	Resets, ResetFrom int64
 }
 
-// Stats are as of now.
+// Stats gives the current values.
 func (k *Keeper) Stats() Stats {
 	var out Stats
 	if s := k.stats.Load(); s != nil {
@@ -34,7 +34,7 @@ func (k *Keeper) Stats() Stats {
 	return out
 }
 
-// publish is the loop's half of Stats.
+// publish stores the loop's part of Stats.
 func (k *Keeper) publish() {
 	s := Stats{Refused: k.refused, Lapses: k.expired, Resets: k.resets.Load(), ResetFrom: max(k.resetFrom, k.follows.from)}
 	if k.seated {
@@ -43,7 +43,7 @@ func (k *Keeper) publish() {
 	k.stats.Store(&s)
 }
 
-// countRefused counts an answer that does not renew what is held.
+// countRefused counts an answer that does not renew the lease.
 func (k *Keeper) countRefused(s lease.Send, a lease.Answer) {
 	if s.Call == lease.Grant && !a.Granted && k.candidate.Role() == lease.Holding && s.Request.Epoch == k.candidate.Claim().Epoch {
 		k.refused++

@@ -15,7 +15,7 @@ var wireCalls = map[lease.Call]nodev1.Call{
 	lease.Grant: nodev1.Call_CALL_GRANT, lease.Release: nodev1.Call_CALL_RELEASE,
 }
 
-// callOf gives "" for what is no call; a voter refuses that.
+// callOf returns "" for an unknown call, which a voter refuses.
 func callOf(in nodev1.Call) lease.Call {
 	for call, wire := range wireCalls {
 		if wire == in {
