@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// State is where an InstanceConnection stands.
+// State is the state of an InstanceConnection.
 type State string
 
-// An InstanceConnection begins Connecting, and ends Closed.
+// An InstanceConnection starts Connecting, and ends Closed.
 const (
 	Connecting   State = "Connecting"   // it registers and opens its stream
 	Active       State = "Active"       // the region answers its heartbeats
-	Draining     State = "Draining"     // it finishes what it has
+	Draining     State = "Draining"     // it finishes its current work
 	Disconnected State = "Disconnected" // it waits for the next attempt
-	Closed       State = "Closed"       // Run has ended, or never began
+	Closed       State = "Closed"       // Run has ended, or was never called
 )
 
-// Status is what OnState and InstanceConnection.Status tell.
+// Status is passed to OnState and returned by InstanceConnection.Status.
 type Status struct {
 	State State
 	Since time.Time
-	// ConnectionID is the region's name for this connection while there is one.
+	// ConnectionID is the region's id of the current connection, if any.
 	ConnectionID string
-	// Rejected are the modules that the region did not take.
+	// Rejected are the modules that the region did not accept.
 	Rejected []Rejection
-	// IdleAfter is for nodes: how long one goes on asking for tasks after the last one, or after a
-	// wake; 0 where the region wakes nobody.
+	// IdleAfter is for nodes: how long a node keeps polling for tasks after the last one, or after a wake; 0 if
+	// the region sends no wakes.
 	IdleAfter time.Duration
-	// Failures counts the attempts in a row that failed, Err says how the last one ended.
+	// Failures counts the failed attempts in a row, Err is the error of the last one.
 	Failures int
 	Err      error
 }
 
-// Rejection is why the region did not take a module.
+// Rejection is why the region did not accept a module.
 type Rejection struct{ Module, Reason, Message string }
 
 // InstanceConnection keeps a provider connected to one server instance.
@@ -50,7 +50,7 @@ type InstanceConnection struct {
 	busy   bool
 }
 
-// New checks the options; nothing is dialled before Run.
+// New checks the options; it connects only in Run.
 func New(opt Options) (*InstanceConnection, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
@@ -59,20 +59,19 @@ func New(opt Options) (*InstanceConnection, error) {
 	return &InstanceConnection{opt: opt, lane: &lane{extra: opt.InFlight}, wait: wait, status: Status{State: Closed}}, nil
 }
 
-// Status tells where the connection stands.
+// Status gives the current state of the connection.
 func (c *InstanceConnection) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.status
 }
 
-// Run connects and stays connected. It returns nil when the context ended, after telling the
-// region so (executions at work go on: end the Executor afterwards), and an error when
-// there is no point in going on: a DrainedError, a RefusedError, ErrReplaced or ErrUnreachable.
-// It may be called again, but not twice at a time.
+// Run connects and stays connected. When the context ends it deregisters and returns nil; executions under way
+// continue, so end the Executor afterwards. It returns an error when a retry is useless: a DrainedError, a
+// RefusedError, ErrReplaced or ErrUnreachable. It may be called again, but only one call at a time.
 func (c *InstanceConnection) Run(ctx context.Context) error {
 	if !c.begin() {
-		return errors.New("provider: Run is called already")
+		return errors.New("provider: Run is already running")
 	}
 	told := newNotices(c.opt)
 	defer told.close()
@@ -96,10 +95,10 @@ func (c *InstanceConnection) begin() bool {
 	return true
 }
 
-// keep makes one attempt after the other until next says to stop.
+// keep makes one attempt after the other until next decides to stop.
 func (c *InstanceConnection) keep(ctx context.Context, told *notices) error {
 	failures := 0
-	var unheard time.Time // when an attempt last was, zero once that has shown
+	var unheard time.Time // when an attempt last had an unanswered registration; zero once its effect was seen
 	for ctx.Err() == nil {
 		c.set(told, Status{State: Connecting, Failures: failures})
 		s := &session{opt: c.opt, lane: c.lane, told: told, report: func(st Status) { c.set(told, st) }}
@@ -117,7 +116,7 @@ func (c *InstanceConnection) keep(ctx context.Context, told *notices) error {
 			return after.done
 		}
 		failures = after.failures
-		c.opt.Logger.Warn("the connection to the region ended, trying again",
+		c.opt.Logger.Warn("the connection to the region ended, retrying",
 			"address", c.opt.Address, "after", after.pause, "failures", failures, "err", end.err)
 		c.set(told, Status{State: Disconnected, Failures: failures, Err: end.err})
 		c.wait(ctx, after.pause)

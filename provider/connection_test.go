@@ -320,9 +320,9 @@ func TestReconnect(t *testing.T) {
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	for code, remedy := range map[codes.Code]string{
-		codes.Unauthenticated: "check the token", codes.PermissionDenied: "an operator grants",
-		codes.InvalidArgument: "correct the options", codes.Unimplemented: "not a region's link",
-		codes.FailedPrecondition: "not spoken there",
+		codes.Unauthenticated: "check the token", codes.PermissionDenied: "ask an operator to grant",
+		codes.InvalidArgument: "correct the options", codes.Unimplemented: "is a region's link",
+		codes.FailedPrecondition: "does not support the protocol version",
 	} {
 		t.Run(fmt.Sprintf("%s ends Run when registering", code), func(t *testing.T) {
 			t.Parallel()

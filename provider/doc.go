@@ -1,8 +1,6 @@
-// Package provider connects a program to a Holdfast region, so that the region can call what
-// the program offers.
+// Package provider connects a program to a Holdfast region, so that the region can call the program's modules.
 //
-// A provider registers, keeps one stream open that says it is alive, and serves executions of
-// its modules:
+// A provider registers, keeps one stream open for heartbeats, and serves executions of its modules:
 //
 //	executor, err := provider.NewExecutor(provider.ExecutorOptions{Modules: modules})
 //	link, err := provider.New(provider.Options{
@@ -12,8 +10,8 @@
 //	go executor.Serve(ctx, listener)
 //	err = link.Run(ctx)
 //
-// One InstanceConnection is a connection to one server instance; a program that serves several
-// regions has one for each, which may share an Executor. Each reconnects on its own:
+// One InstanceConnection is a connection to one server instance. A program that serves several regions has one
+// for each; they may share an Executor. Each reconnects on its own:
 //
 //	              ┌────────────── lost, or not reached: wait 1 s to 60 s ─────────────┐
 //	              ▼                                                                   │
@@ -22,7 +20,7 @@
 //	     │  open stream  │                  or the deadline                           │
 //	     └───────────────┴────────────────────────────────▶ Disconnected ─────────────┘
 //
-// Each registration is a new connection with a new id; nothing revives an old one. The
-// region counts a connection as lost when it has heard nothing for its timeout (15 s), and so
-// does this package when heartbeats are not answered for as long.
+// Each registration is a new connection with a new id; an old id is never used again. The region counts a
+// connection as lost when it has received nothing for its timeout (15 s), and so does this package when
+// heartbeats are not answered for as long.
 package provider

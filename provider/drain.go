@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// lookEvery is how soon the end of the work is seen.
+	// lookEvery is how soon the end of the work is noticed.
 	lookEvery = 50 * time.Millisecond
-	// drainGrace is what cancelled work may still take after the deadline.
+	// drainGrace is how long cancelled work may still take after the deadline.
 	drainGrace = time.Second
-	// longestDrain bounds what a region may ask for.
+	// longestDrain bounds the drain time that a region may set.
 	longestDrain = 24 * time.Hour
 )
 
-// draining is a drain under way. The zero pointer is none.
+// draining is a drain under way. A nil pointer means no drain.
 type draining struct {
 	Drain
 	look *time.Ticker
@@ -29,8 +29,8 @@ func (d *draining) looks() <-chan time.Time {
 	return d.look.C
 }
 
-// takeDrain stops new executions before it answers (C25): the count in the ack only falls.
-// A request that is repeated is answered again; the earlier deadline stands.
+// takeDrain stops new executions before it answers (C25): the count in the ack only falls. It answers a
+// repeated request again; the earlier deadline stays.
 func (s *session) takeDrain(ctx context.Context, request *nodev1.DrainRequest) error {
 	ms := min(max(request.GetDeadlineMs(), 0), longestDrain.Milliseconds())
 	deadline := time.Now().Add(time.Duration(ms) * time.Millisecond)
@@ -52,8 +52,8 @@ func (s *session) takeDrain(ctx context.Context, request *nodev1.DrainRequest) e
 	})
 }
 
-// look closes the stream when the work is done (C27). While it is not, the region ends the
-// connection at the deadline; this side does when the region does not.
+// look closes the stream when the work is done (C27). If it is not done by the deadline, the region ends the
+// connection; this side does if the region does not.
 func (s *session) look(ctx context.Context) error {
 	if s.lane.inFlight() > 0 {
 		if s.overdue() {
@@ -79,7 +79,7 @@ func (s *session) look(ctx context.Context) error {
 	}
 }
 
-// overdue cancels the work at the deadline, and says when it had its time for that too.
+// overdue cancels the work at the deadline, and tells when the grace after that is over too.
 func (s *session) overdue() bool {
 	late := time.Since(s.drain.Deadline)
 	if late >= 0 {
@@ -88,8 +88,8 @@ func (s *session) overdue() bool {
 	return late > drainGrace
 }
 
-// settle waits for the work of a drained connection, whose stream may have ended for any
-// reason: what the region asked for holds.
+// settle waits for the work of a drained connection, whose stream may have ended for any reason: the region's
+// drain stays valid.
 func (s *session) settle(ctx context.Context) error {
 	defer s.drain.look.Stop()
 	for s.lane.inFlight() > 0 && !s.overdue() {

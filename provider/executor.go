@@ -21,22 +21,22 @@ import (
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 )
 
-// Defaults of what ExecutorOptions leaves out.
+// Defaults of ExecutorOptions.
 const (
 	DefaultMaxInFlight = 64
 	DefaultShutdown    = 30 * time.Second
 )
 
-// Handler runs one execution of a module: JSON in, JSON out. The context ends with the call's
-// deadline, and at the deadline of a drain. An error made by the package
-// google.golang.org/grpc/status keeps its code; any other is the module's own failure.
+// Handler runs one execution of a module: JSON in, JSON out. The context ends with the call's deadline, and at
+// the deadline of a drain. A status error of google.golang.org/grpc/status keeps its code; any other error is
+// the module's own failure.
 type Handler func(ctx context.Context, input []byte) ([]byte, error)
 
-// Module is one thing that the region can ask for.
+// Module is one function that the region can call.
 type Module struct {
 	// Name is a letter, then up to 62 letters, digits and '_'.
 	Name, Description string
-	// InputSchema and OutputSchema are JSON schemas (2020-12); "" takes anything.
+	// InputSchema and OutputSchema are JSON schemas (2020-12); "" accepts anything.
 	InputSchema, OutputSchema string
 	Handle                    Handler
 }
@@ -44,21 +44,21 @@ type Module struct {
 // ExecutorOptions configure an Executor.
 type ExecutorOptions struct {
 	Modules []Module
-	// MaxInFlight is how many executions run at a time, 64. The region hands what is too much to
-	// another provider of the group.
+	// MaxInFlight is how many executions run at a time, 64 by default. The region sends further ones to another
+	// provider of the group.
 	MaxInFlight int
-	// TLS proves the executor to the region, whose servers trust the authority that they were
-	// given by --ca; nil is plaintext. To let in nobody but the region, ask for a certificate in
-	// it. Options.ExecutorServerName says for which name the certificate is.
+	// TLS authenticates the executor to the region, whose servers trust the authority in their --ca; nil is
+	// plaintext. To accept only calls of the region, require a client certificate in it.
+	// Options.ExecutorServerName is the name in the certificate.
 	TLS *tls.Config
-	// Shutdown is how long executions may go on when Serve ends, 30 s.
+	// Shutdown is how long executions may continue when Serve ends, 30 s by default.
 	Shutdown time.Duration
-	// Logger hears of panics; nil is silent.
+	// Logger gets panics; nil is silent.
 	Logger *slog.Logger
 }
 
-// Executor runs modules for the region. It takes executions that name a live connection of one
-// of the InstanceConnections that it was given to.
+// Executor runs modules for the region. It accepts executions that name a live connection of one of its
+// InstanceConnections.
 type Executor struct {
 	nodev1.UnimplementedExecutorServer
 
@@ -79,7 +79,7 @@ func NewExecutor(opt ExecutorOptions) (*Executor, error) {
 		opt.Shutdown = DefaultShutdown
 	}
 	if opt.MaxInFlight < 0 || opt.Shutdown < 0 {
-		return nil, errors.New("provider: MaxInFlight or Shutdown is negative")
+		return nil, errors.New("provider: MaxInFlight and Shutdown must not be negative")
 	}
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
@@ -88,18 +88,17 @@ func NewExecutor(opt ExecutorOptions) (*Executor, error) {
 	e := &Executor{opt: opt, handlers: map[string]Handler{}, slots: make(chan struct{}, opt.MaxInFlight)}
 	for _, m := range opt.Modules {
 		if m.Name == "" || m.Handle == nil {
-			return nil, fmt.Errorf("provider: module %q has no name or no handler", m.Name)
+			return nil, fmt.Errorf("provider: module %q needs a name and a handler", m.Name)
 		}
 		if e.handlers[m.Name] != nil {
-			return nil, fmt.Errorf("provider: module %q is there twice", m.Name)
+			return nil, fmt.Errorf("provider: duplicate module %q", m.Name)
 		}
 		e.handlers[m.Name] = m.Handle
 	}
 	return e, nil
 }
 
-// attach lets in the executions of a lane until the function that it returns is called. A nil
-// Executor has none.
+// attach accepts the executions of a lane until the returned function is called. A nil Executor has none.
 func (e *Executor) attach(l *lane) func() {
 	if e == nil {
 		return func() {}
@@ -114,8 +113,8 @@ func (e *Executor) attach(l *lane) func() {
 	}
 }
 
-// security is how the region is to speak to this executor; nil is in the clear. A server name
-// that is given stands for TLS too: what is before the executor may speak it.
+// security tells the region how to call this executor; nil is plaintext. A given server name means TLS too: a
+// proxy in front of the executor may provide it.
 func (e *Executor) security(serverName string) *nodev1.ExecutorTLS {
 	if e == nil || e.opt.TLS == nil && serverName == "" {
 		return nil
@@ -123,7 +122,7 @@ func (e *Executor) security(serverName string) *nodev1.ExecutorTLS {
 	return &nodev1.ExecutorTLS{ServerName: serverName}
 }
 
-// offers are the modules as they are registered; a nil Executor has none.
+// offers are the modules in the form of a registration; a nil Executor has none.
 func (e *Executor) offers() []*nodev1.Module {
 	if e == nil {
 		return nil
@@ -137,8 +136,8 @@ func (e *Executor) offers() []*nodev1.Module {
 	return offers
 }
 
-// Serve takes executions on the listener until the context ends; then those at work have their
-// time to finish. It returns nil in that case.
+// Serve accepts executions on the listener until the context ends; then it gives running ones time to finish
+// and returns nil.
 func (e *Executor) Serve(ctx context.Context, listener net.Listener) error {
 	options := []grpc.ServerOption{
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: DefaultHeartbeatTimeout}),
@@ -165,21 +164,21 @@ func (e *Executor) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// Execute serves the protocol; the region calls it.
+// Execute implements the protocol; the region calls it.
 func (e *Executor) Execute(ctx context.Context, request *nodev1.ExecuteRequest) (*nodev1.ExecuteResponse, error) {
 	handle := e.handlers[request.GetModule()]
 	if handle == nil {
-		return nil, status.Errorf(codes.Unimplemented, "there is no module %.80q", request.GetModule())
+		return nil, status.Errorf(codes.Unimplemented, "module %.80q not found", request.GetModule())
 	}
 	select {
 	case e.slots <- struct{}{}:
 		defer func() { <-e.slots }()
 	default:
-		return nil, status.Errorf(codes.ResourceExhausted, "%d executions are at work", e.opt.MaxInFlight)
+		return nil, status.Errorf(codes.ResourceExhausted, "%d executions are running, which is the limit", e.opt.MaxInFlight)
 	}
 	ctx, leave, ok := e.enter(ctx, request.GetConnectionId())
 	if !ok {
-		return nil, status.Error(codes.Unavailable, "the connection has ended, drains, or is not of this provider")
+		return nil, status.Error(codes.Unavailable, "the connection has ended, is draining, or belongs to another provider")
 	}
 	defer leave()
 	output, err := e.guarded(ctx, request, handle)
@@ -201,7 +200,7 @@ func (e *Executor) enter(ctx context.Context, id string) (context.Context, func(
 	return nil, nil, false
 }
 
-// guarded makes a panic the failure of one execution.
+// guarded turns a panic into the failure of one execution.
 func (e *Executor) guarded(ctx context.Context, request *nodev1.ExecuteRequest, handle Handler) (output []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {

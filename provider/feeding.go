@@ -7,32 +7,32 @@ import (
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 )
 
-// ReplicaFeed has what a node tells of its replicas. It is asked by one stream at a time, and told
-// of acks by the same; what was not acked when a stream ended is told again on the next one.
+// ReplicaFeed gives a node's reports about its replicas. One stream at a time reads it and acks its reports;
+// reports not acked when a stream ends are repeated on the next one.
 type ReplicaFeed interface {
-	// Next waits until there is something to tell: all replicas when complete is asked for, which is
-	// once at the beginning of each stream and may be none at all, else those that changed. The feed
-	// numbers its reports, each higher than the one before; it does not change one that it gave. The
-	// context ends with the stream; any other error ends the stream.
+	// Next waits for the next report. With complete, which is set once at the start of each stream, the report has
+	// all replicas, and may be empty; otherwise it has those that changed. The feed numbers its reports, each
+	// higher than the one before, and does not change a report that it returned. The context ends with the stream;
+	// any other error ends the stream.
 	Next(ctx context.Context, complete bool) (*nodev1.ReplicasReport, error)
-	// Acked says that the region has the report, durably. It does not wait.
+	// Acked tells the feed that the region has stored the report durably. It does not block.
 	Acked(sequence uint64)
 }
 
-// feeding hands the reports of a feed to one stream, each when the one before was acked. The zero
-// pointer hands out none.
+// feeding passes the reports of a feed to one stream, each after the ack of the one before. A nil pointer
+// passes none.
 type feeding struct {
 	feed    ReplicaFeed
 	reports chan *nodev1.ReplicasReport
 	acks    chan struct{}
 	failed  chan error
-	waits   uint64 // the number that is to be acked
-	open    bool   // one is
+	waits   uint64 // the number of the expected ack
+	open    bool   // an ack is expected
 	stop    context.CancelFunc
 	ended   chan struct{}
 }
 
-// newFeeding asks for the first report; end it.
+// newFeeding requests the first report; call end at last.
 func newFeeding(ctx context.Context, feed ReplicaFeed) *feeding {
 	if feed == nil {
 		return nil
@@ -51,7 +51,7 @@ func (f *feeding) run(ctx context.Context) {
 	for complete := true; ; complete = false {
 		report, err := f.feed.Next(ctx, complete)
 		if err != nil {
-			f.failed <- fmt.Errorf("ask for what became of replicas: %w", err)
+			f.failed <- fmt.Errorf("read a report about replicas: %w", err)
 			return
 		}
 		select {
@@ -67,7 +67,7 @@ func (f *feeding) run(ctx context.Context) {
 	}
 }
 
-// end waits until the feed is not asked any more.
+// end waits until the feed is no longer in use.
 func (f *feeding) end() {
 	if f == nil {
 		return
@@ -90,7 +90,7 @@ func (f *feeding) failure() <-chan error {
 	return f.failed
 }
 
-// acked takes the ack that is waited for; any other says nothing.
+// acked handles the expected ack, and ignores any other.
 func (f *feeding) acked(sequence uint64) {
 	if f == nil || !f.open || sequence != f.waits {
 		return

@@ -9,16 +9,15 @@ import (
 // errDrainDeadline is why the work of a drained connection is cancelled.
 var errDrainDeadline = errors.New("the drain's deadline has passed")
 
-// lane is the work of one InstanceConnection: which connection id may bring more, and how much
-// there is.
+// lane is the work of one InstanceConnection: which connection id may start more, and how much is running.
 type lane struct {
-	extra func() int // work beside the Executor's; may be nil
+	extra func() int // work besides the Executor's; may be nil
 
 	mu     sync.Mutex
-	id     string // of the live connection, "" while there is none
-	closed bool   // drained: what there is goes on, nothing more begins
+	id     string // of the live connection, "" without one
+	closed bool   // drained: current work continues, nothing new starts
 	work   int
-	ctx    context.Context // of the work, that of earlier connections included; a drain cancels it
+	ctx    context.Context // of the work, also of earlier connections; a drain cancels it
 	stop   context.CancelCauseFunc
 }
 
@@ -31,7 +30,7 @@ func (l *lane) open(id string) {
 	}
 }
 
-// close ends the connection; its work goes on and counts.
+// close ends the connection; its work continues and counts.
 func (l *lane) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,8 +59,8 @@ func (l *lane) inFlight() int {
 	return l.work + extra
 }
 
-// enter counts one more piece of work, with a context that a drain's deadline cancels too.
-// It fails when the connection has ended or drains.
+// enter adds one piece of work, with a context that a drain's deadline cancels too. It fails when the
+// connection has ended or drains.
 func (l *lane) enter(ctx context.Context, id string) (context.Context, func(), bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// live sends heartbeats and takes what the region says until either side ends it.
+// live sends heartbeats and handles the region's messages until either side ends the stream.
 func (s *session) live(ctx context.Context) error {
 	heartbeat := time.NewTicker(s.interval)
 	defer heartbeat.Stop()
@@ -44,7 +44,7 @@ func (s *session) live(ctx context.Context) error {
 	}
 }
 
-// lastWord is what the region said, if a send found the stream closed.
+// lastWord is the region's error, if a send found the stream closed.
 func (s *session) lastWord(ctx context.Context, err error) error {
 	if !errors.Is(err, io.EOF) {
 		return err
@@ -75,19 +75,18 @@ func (s *session) beat(ctx context.Context) error {
 	return err
 }
 
-// watch sets the watchdog for when the region is to be taken for lost.
+// watch sets the watchdog for the time at which the region counts as lost.
 func (s *session) watch() {
 	s.watchdog.Reset(time.Until(s.lost(s.answered, s.unanswered)))
 }
 
-// bark ends a connection whose heartbeats are not answered (C21). One that drains is held by its
-// deadline (C69).
+// bark ends a connection whose heartbeats are not answered (C21). While it drains, its deadline applies (C69).
 func (s *session) bark() error {
 	if s.drain != nil {
 		return nil
 	}
 	if time.Since(s.lost(s.answered, s.unanswered)) > s.timeout/3 {
-		// This process was paused, which says nothing about the server: answers may be waiting.
+		// This process was paused, which means nothing about the server: answers may be waiting.
 		s.answered = time.Now()
 		s.watch()
 		return nil

@@ -10,17 +10,17 @@ import (
 type ending struct {
 	err   error
 	lived bool // it was active: a heartbeat was answered (C42)
-	// unheard: it registered and had no answer. The region may write that yet, and replace by it what
-	// registered next.
+	// unheard: it registered and got no answer. The region may still store that registration, and replace a later
+	// one with it.
 	unheard bool
-	late    bool // that is what may have replaced it
+	late    bool // such a registration may have replaced it
 }
 
-// lateRegister is how long after an attempt that is unheard its registration may take effect: the
-// region gives up writing it after 5 s.
+// lateRegister is how long after an unanswered attempt its registration may take effect: the region gives up
+// storing it after 5 s.
 const lateRegister = 15 * time.Second
 
-// step is what follows: Run returns done, or goes on after a pause.
+// step is what follows: Run returns done, or continues after a pause.
 type step struct {
 	stop     bool
 	done     error
@@ -28,7 +28,7 @@ type step struct {
 	pause    time.Duration
 }
 
-// next decides about an ending, in this order; first match wins.
+// next decides what follows an ending; the first matching rule wins.
 func (o Options) next(end ending, failures int, chance float64) step {
 	if end.lived {
 		failures = 0
@@ -49,7 +49,7 @@ func (o Options) next(end ending, failures int, chance float64) step {
 		}
 		return step{pause: o.Backoff.pause(1, chance)}
 	case end.lived && errors.As(end.err, &again):
-		// At once, but not everybody that a server forgot in the same moment.
+		// Soon, but not all providers that a server forgot in the same moment.
 		return step{pause: time.Duration(chance * float64(o.Backoff.Initial) / 2)}
 	case end.lived:
 		return step{pause: o.Backoff.pause(1, chance)}

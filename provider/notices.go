@@ -6,8 +6,7 @@ import (
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 )
 
-// notices carry what happens to the callbacks. Those who tell never wait: of each kind the
-// newest is kept.
+// notices pass events to the callbacks. Sending one never blocks: the newest of each kind is kept.
 type notices struct {
 	opt   Options
 	more  chan struct{}
@@ -76,7 +75,7 @@ func (n *notices) put(change func(*news)) {
 	n.mu.Unlock()
 	select {
 	case n.more <- struct{}{}:
-	default: // it will look
+	default: // one is queued
 	}
 }
 
@@ -86,14 +85,14 @@ func (n *notices) drain(d Drain)            { n.put(func(w *news) { w.drain = &d
 func (n *notices) wake()                    { n.put(func(w *news) { w.wake = true }) }
 func (n *notices) set(s *nodev1.ReplicaSet) { n.put(func(w *news) { w.set = s }) }
 
-// site tells of a node's site; most registrations are of no node and carry none.
+// site passes on a node's site; most registrations are not of a node and have none.
 func (n *notices) site(s *nodev1.Site) {
 	if s != nil {
 		n.put(func(w *news) { w.site = s })
 	}
 }
 
-// close tells what is left and waits for the callback that is at work.
+// close passes on what is left and waits for the running callback.
 func (n *notices) close() {
 	n.mu.Lock()
 	n.closing = true

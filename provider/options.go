@@ -13,7 +13,7 @@ import (
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 )
 
-// Defaults of what Options leaves out.
+// Defaults of Options.
 const (
 	DefaultHeartbeatInterval    = 5 * time.Second
 	DefaultHeartbeatTimeout     = 15 * time.Second
@@ -22,77 +22,76 @@ const (
 	defaultExecutorPort         = "9091"
 )
 
-// Options say where to connect, as whom, and with what. Address, Name and Token must be set.
+// Options configure an InstanceConnection. Address, Name and Token are required.
 type Options struct {
-	// Address of the region's link, host:port, or a gRPC target of several (scheme:///…), of
-	// which any will do.
+	// Address of the region's link, host:port, or a gRPC target of several (scheme:///…), any of which works.
 	Address string
-	// Name tells apart the providers of one identity: a DNS label.
+	// Name distinguishes the providers of one identity: a DNS label.
 	Name string
-	// Token is asked for before every call, so that it may be signed anew each time.
+	// Token is called before every call, so that it can be signed each time.
 	Token func(ctx context.Context) (string, error)
 	// TLS is used unless Insecure is set; nil means the system's certificates.
 	TLS      *tls.Config
 	Insecure bool
 
-	// ModuleNamespace is the prefix of the modules' names, Group what providers that share it
-	// have in common, ExecutorAddress where the region reaches the Executor. All three stay
-	// empty for a provider without modules. An address without a port has 9091.
+	// ModuleNamespace is the prefix of the modules' names, Group is common to providers that share it,
+	// ExecutorAddress is where the region calls the Executor. A provider without modules leaves all three empty.
+	// The default port of an address is 9091.
 	ModuleNamespace, Group, ExecutorAddress string
 	// Executor has the modules.
 	Executor *Executor
-	// ExecutorServerName is the name that the certificate at ExecutorAddress is for, its host by
-	// default. The region speaks TLS to an Executor that has TLS, and wherever this is set.
+	// ExecutorServerName is the name in the certificate at ExecutorAddress, its host by default. The region uses
+	// TLS for an Executor that has TLS, and whenever this is set.
 	ExecutorServerName string
-	// InFlight counts work beside the Executor's, which a drain has to wait for as well.
+	// InFlight counts work besides the Executor's; a drain waits for it too.
 	InFlight func() int
 
 	// PeerAddress is for nodes: host:port at which the other node of the pair reaches this one.
 	PeerAddress string
-	// NodeFacts is for nodes that run replicas: what the region places them by.
+	// NodeFacts is for nodes that run replicas: the facts that the region uses for placement.
 	NodeFacts *nodev1.NodeFacts
-	// Replicas is for the same nodes: what became of their replicas. Nil tells nothing.
+	// Replicas is for the same nodes: the reports about their replicas. nil reports nothing.
 	Replicas ReplicaFeed
-	// ReplicasEnded is asked when the node closes: whether nothing of its replicas runs any more, so
-	// that the region need not wait for it. Nil is no.
+	// ReplicasEnded is called when the node closes: it tells whether none of its replicas runs any more, so that
+	// the region need not wait for it. nil means no.
 	ReplicasEnded func() bool
 
-	// HeartbeatInterval and HeartbeatTimeout are the region's unless they are set. The interval
-	// is at most a third of the timeout, which is also how long any send may take.
+	// HeartbeatInterval and HeartbeatTimeout are the region's unless they are set. The interval is at most a third
+	// of the timeout, which also bounds every send.
 	HeartbeatInterval, HeartbeatTimeout time.Duration
-	// CallTimeout bounds registering and deregistering, 10 s.
+	// CallTimeout bounds registering and deregistering, 10 s by default.
 	CallTimeout time.Duration
 	// Backoff are the pauses between attempts.
 	Backoff Backoff
-	// MaxReconnectAttempts is after how many failures in a row Run gives up with
-	// ErrUnreachable. 0 means 10, a negative number never.
+	// MaxReconnectAttempts is after how many failures in a row Run gives up with ErrUnreachable. 0 means 10, a
+	// negative number never.
 	MaxReconnectAttempts int
 	// Rejoin registers again after a drain; otherwise Run returns a DrainedError.
 	Rejoin bool
 
-	// The callbacks run one at a time in a goroutine of their own: a slow one holds up nothing
-	// but the others, and then misses all but the newest of its kind.
+	// The callbacks run one at a time in their own goroutine: a slow one delays only the others, and then gets
+	// only the newest event of its kind.
 
-	// OnDrain tells that the region asked to finish what there is and to start nothing new, and once
-	// more when it leaves less time than it said.
+	// OnDrain is called when the region requests to finish current work and to start nothing new, and again if it
+	// shortens the deadline.
 	OnDrain func(Drain)
-	// OnWake tells that there is work to ask for.
+	// OnWake is called when there is work to poll for.
 	OnWake func()
-	// OnReport has the modules that the region takes for active, without their prefix.
+	// OnReport gets the modules that the region counts as active, without their prefix.
 	OnReport func(modules []string)
-	// OnSite is for nodes: what the region says of the node's site.
+	// OnSite is for nodes: it gets the region's data about the node's site.
 	OnSite func(*nodev1.Site)
-	// OnReplicaSet is for nodes that run replicas: which version of its set the node should have. It
-	// is told after each stream opened, too.
+	// OnReplicaSet is for nodes that run replicas: it gets the version of the set that the node should have, also
+	// after each stream opened.
 	OnReplicaSet func(era, version int64)
-	// OnState tells where the connection stands.
+	// OnState gets each new state of the connection.
 	OnState func(Status)
 
-	// Logger hears of losses and refusals; nil is silent.
+	// Logger gets losses and refusals; nil is silent.
 	Logger *slog.Logger
 }
 
-// Drain is what the region asked for.
+// Drain is the region's request for a drain.
 type Drain struct {
 	Reason string
 	// Deadline is when the region cuts the connection, whatever is in flight.
@@ -103,17 +102,17 @@ func (o Options) withDefaults() (Options, error) {
 	host, port, err := net.SplitHostPort(firstOf(o.Address))
 	switch {
 	case err != nil || host == "" || port == "":
-		return o, fmt.Errorf("provider: Address %q is not host:port", o.Address)
+		return o, fmt.Errorf("provider: invalid Address %q: want host:port", o.Address)
 	case o.Name == "":
-		return o, errors.New("provider: Name is empty")
+		return o, errors.New("provider: Name is required")
 	case o.Token == nil:
-		return o, errors.New("provider: Token is nil")
+		return o, errors.New("provider: Token is required")
 	case o.Executor != nil && (o.ModuleNamespace == "" || o.ExecutorAddress == ""):
 		return o, errors.New("provider: an Executor needs ModuleNamespace and ExecutorAddress")
 	case o.Executor == nil && (o.ModuleNamespace != "" || o.Group != "" || o.ExecutorAddress != "" || o.ExecutorServerName != ""):
 		return o, errors.New("provider: ModuleNamespace, Group, ExecutorAddress and ExecutorServerName need an Executor")
 	case o.HeartbeatInterval < 0 || o.HeartbeatTimeout < 0 || o.CallTimeout < 0:
-		return o, errors.New("provider: a negative duration")
+		return o, errors.New("provider: durations must not be negative")
 	}
 	if o.ExecutorAddress != "" && !strings.Contains(o.ExecutorAddress, ":") {
 		o.ExecutorAddress = net.JoinHostPort(o.ExecutorAddress, defaultExecutorPort)
@@ -133,7 +132,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// terms of one connection are what the region answered, unless the options say otherwise.
+// terms of one connection are the region's, unless the options set others.
 type terms struct{ interval, timeout time.Duration }
 
 func (o Options) terms(answer *nodev1.RegisterResponse) terms {
@@ -145,13 +144,14 @@ func (o Options) terms(answer *nodev1.RegisterResponse) terms {
 	return t
 }
 
-// regionLooks is how often the region looks who is silent: it knows of a loss that much after the timeout.
+// regionLooks is how often the region checks for silent providers: it detects a loss that much after the
+// timeout.
 const regionLooks = time.Second
 
-// lost is when the region is taken for lost that last answered then, and has not answered a heartbeat
-// since: as soon as the region itself takes a silent provider for lost on average, so that a link which
-// is cut in one direction alone is known within the timeout and a second too. A heartbeat that was late
-// itself, in a process that was paused, has half of the timeout for its answer.
+// lost is when the region counts as lost, from its last answer and the oldest unanswered heartbeat. That is as
+// soon as the region itself detects a silent provider on average, so a link that is cut in one direction only
+// is also detected within the timeout and a second. If this process was paused and sent the heartbeat late, the
+// answer has half of the timeout.
 func (t terms) lost(answered, unanswered time.Time) time.Time {
 	at := answered.Add(t.timeout + min(t.interval, regionLooks)/2)
 	if late := unanswered.Add(t.timeout / 2); late.After(at) {
@@ -169,13 +169,13 @@ func first(choices ...time.Duration) time.Duration {
 	return 0
 }
 
-// Backoff are the pauses between attempts to connect: doubled with each failure, and begun
-// anew after a connection that lived.
+// Backoff are the pauses between attempts to connect: doubled with each failure, and reset after a connection
+// that was active.
 type Backoff struct {
 	Initial time.Duration // 1 s
 	Max     time.Duration // 60 s
-	// Jitter spreads each pause over that part of itself to either side, so that those who lost
-	// one server do not all return in the same moment: 0.5, at most 1.
+	// Jitter spreads each pause by that part of itself to either side, so that providers that lost one server do
+	// not all return at once: 0.5 by default, at most 1.
 	Jitter float64
 }
 
@@ -190,18 +190,17 @@ func (b Backoff) withDefaults() (Backoff, error) {
 		b.Jitter = 0.5
 	}
 	if b.Initial < 0 || b.Max < b.Initial || b.Jitter < 0 || b.Jitter > 1 {
-		return b, fmt.Errorf("provider: a backoff from %s to %s with jitter %g", b.Initial, b.Max, b.Jitter)
+		return b, fmt.Errorf("provider: invalid Backoff from %s to %s with jitter %g", b.Initial, b.Max, b.Jitter)
 	}
 	return b, nil
 }
 
-// pause is the wait before the next attempt after so many failures in a row; chance is from
-// 0 to 1.
+// pause is the wait before the next attempt after so many failures in a row; chance is from 0 to 1.
 func (b Backoff) pause(failures int, chance float64) time.Duration {
 	d := b.Initial
 	for n := 1; n < failures && d < b.Max; n++ {
 		d *= 2
-		if d <= 0 { // overflown
+		if d <= 0 { // overflow
 			d = b.Max
 		}
 	}

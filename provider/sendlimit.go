@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// lastSend is what a send that is under way may still take when the program closes. Cut at once, a
-// stream looks broken to the region before it hears that it was closed (C62).
+// lastSend is how long a send under way may still take when the program closes. If it were cut at once, the
+// stream would look broken to the region before the region gets the deregistration (C62).
 const lastSend = time.Second
 
-// sendLimit cuts a stream whose send takes too long, and none whose send has returned.
+// sendLimit cuts a stream whose send takes too long; a send that has returned is never cut.
 type sendLimit struct {
 	cut      func(error)
 	deadline time.Time
 
 	mu      sync.Mutex
 	timer   *time.Timer
-	why     error // what a cut is for
+	why     error // the reason of a cut
 	over    bool
 	reached error // nil: nothing was cut
 }
@@ -50,7 +50,7 @@ func (l *sendLimit) reach() {
 	l.cut(l.why)
 }
 
-// end says that the send has returned, and for what the stream was cut before.
+// end marks the send as returned, and gives the reason if the stream was cut before.
 func (l *sendLimit) end() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

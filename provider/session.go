@@ -18,15 +18,15 @@ import (
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 )
 
-// protocolVersion is the highest that this package speaks.
+// protocolVersion is the highest that this package supports.
 const protocolVersion = 1
 
-// keepaliveEvery is the least that gRPC allows. Heartbeats are more frequent, so pings are
-// sent only when nothing else arrives any more.
+// keepaliveEvery is the minimum that gRPC allows. Heartbeats are more frequent, so pings are sent only when
+// nothing else arrives any more.
 const keepaliveEvery = 10 * time.Second
 
-// session is one attempt: a new transport, a new registration, one stream. Its fields belong
-// to the goroutine that calls run.
+// session is one attempt: a new transport, a new registration, one stream. Its fields belong to the goroutine
+// that calls run.
 type session struct {
 	opt    Options
 	lane   *lane
@@ -37,7 +37,7 @@ type session struct {
 	stream  nodev1.ControlPlane_ConnectClient
 	cut     context.CancelCauseFunc // ends the stream at once
 	in      chan *nodev1.ConnectResponse
-	over    chan error // the reader's last word
+	over    chan error // the reader's error
 	status  Status
 	version uint32
 	terms
@@ -45,15 +45,15 @@ type session struct {
 	lived      bool
 	watchdog   *time.Timer
 	answered   time.Time // when the last answer to a heartbeat came, or the stream was opened
-	unanswered time.Time // when the oldest heartbeat since was sent; zero when there is none
+	unanswered time.Time // when the oldest heartbeat since was sent; zero without one
 	drain      *draining
 	feeding    *feeding
 }
 
-// run makes the attempt and stays with it until it ends.
+// run makes the attempt and continues until the connection ends.
 func (s *session) run(ctx context.Context) ending {
-	// A transport of its own: gRPC's would wait on its own terms before it dials again, and
-	// would go on with a connection of which only one half is open.
+	// Its own transport: gRPC's would wait on its own terms before it dials again, and would keep a half-open
+	// connection.
 	transport := newTransport(s.security())
 	conn, err := grpc.NewClient(s.opt.Address, s.dialOptions(transport)...)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *session) run(ctx context.Context) ending {
 		err = s.live(ctx)
 	}
 	if ctx.Err() != nil {
-		s.deregister(ctx) // before the stream goes, which would look like a failure (C62)
+		s.deregister(ctx) // before the stream ends, which would look like a failure (C62)
 		err = errClosed
 	}
 	if silent := (*silenceError)(nil); errors.As(err, &silent) {
@@ -109,8 +109,8 @@ func (s *session) dialOptions(security credentials.TransportCredentials) []grpc.
 	}
 }
 
-// authorized adds a token made for this call. It is not left to gRPC's credentials: they
-// report a token that could not be made as one that was refused.
+// authorized adds a token made for this call. gRPC's credentials would report a token that could not be made as
+// a refused one.
 func (s *session) authorized(ctx context.Context) (context.Context, error) {
 	token, err := s.opt.Token(ctx)
 	if err != nil {
@@ -142,14 +142,14 @@ func (s *session) register(ctx context.Context) error {
 	for _, m := range answer.GetModules() {
 		if !m.GetAccepted() {
 			s.status.Rejected = append(s.status.Rejected, Rejection{m.GetName(), m.GetReason(), m.GetMessage()})
-			s.opt.Logger.Error("the region did not take a module", "module", m.GetName(), "reason", m.GetReason(), "message", m.GetMessage())
+			s.opt.Logger.Error("the region rejected a module", "module", m.GetName(), "reason", m.GetReason(), "message", m.GetMessage())
 		}
 	}
 	return nil
 }
 
-// open opens the stream and says whose it is. The stream outlives the caller's context, so
-// that an orderly end can be said on it.
+// open opens the stream and sends the connection's id. The stream outlives the caller's context, so that an
+// orderly end can be sent on it.
 func (s *session) open(ctx context.Context) error {
 	streamCtx, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	s.cut = cut
@@ -174,7 +174,7 @@ func (s *session) open(ctx context.Context) error {
 	return s.beat(ctx)
 }
 
-// read hands on what arrives until the stream ends.
+// read passes on messages until the stream ends.
 func (s *session) read(ctx context.Context) {
 	for {
 		m, err := s.stream.Recv()
@@ -201,8 +201,8 @@ func streamError(ctx context.Context, err error) error {
 	return streamRefusal(err)
 }
 
-// send bounds one send; whatever blocks it, the stream is cut when the timeout has passed, or soon
-// after the caller's context ended.
+// send bounds one send; whatever blocks it, the stream is cut after the timeout, or soon after the caller's
+// context ended.
 func (s *session) send(ctx context.Context, what string, call func() error) error {
 	late := &silenceError{what: what, wait: s.timeout}
 	limit := newSendLimit(s.timeout, func(err error) { s.cut(err) }, late)
@@ -215,8 +215,7 @@ func (s *session) send(ctx context.Context, what string, call func() error) erro
 	return err
 }
 
-// deregister tells the region that this connection ends; when that fails the region finds
-// out by itself.
+// deregister reports the end of this connection to the region; if that fails the region detects it by itself.
 func (s *session) deregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.opt.CallTimeout, s.timeout))
 	defer cancel()
@@ -228,6 +227,6 @@ func (s *session) deregister(ctx context.Context) {
 		})
 	}
 	if err != nil {
-		s.opt.Logger.Warn("the region was not told that this provider closes", "err", err)
+		s.opt.Logger.Warn("deregister this provider", "err", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// transport remembers the TCP connections below a gRPC transport, so that they can be reset.
+// transport records the TCP connections below a gRPC transport, so that they can be reset.
 type transport struct {
 	credentials.TransportCredentials
 	conns *conns
@@ -28,17 +28,16 @@ func (t *transport) ClientHandshake(ctx context.Context, authority string, raw n
 	t.conns.mu.Lock()
 	t.conns.all = append(t.conns.all, raw)
 	t.conns.mu.Unlock()
-	return t.TransportCredentials.ClientHandshake(ctx, authority, raw) //nolint:wrapcheck // gRPC looks at it
+	return t.TransportCredentials.ClientHandshake(ctx, authority, raw) //nolint:wrapcheck // gRPC inspects the error
 }
 
-// Clone shares what is remembered.
+// Clone shares the record.
 func (t *transport) Clone() credentials.TransportCredentials {
 	return &transport{t.TransportCredentials.Clone(), t.conns}
 }
 
-// reset drops the connections without a word that would have to be answered: where only the way back is
-// cut, the region hears of it at once, and not when it has waited for heartbeats that TCP holds back
-// behind what nobody acknowledges.
+// reset drops the connections without waiting for an answer: if only the way back is cut, the region learns of
+// it at once, and not after a wait for heartbeats that TCP holds back behind unacknowledged data.
 func (t *transport) reset() {
 	t.conns.mu.Lock()
 	defer t.conns.mu.Unlock()

@@ -118,9 +118,9 @@ func TestE2ETLS(t *testing.T) {
 			c.PeerTLS = certs.ServerFiles{}
 			c.Data = filepath.Join(s.data, "nodes", b)
 		})
-		waitFor(t, "the node says so", func(context.Context) error { return s.logSays(a, "the caller speaks in the clear") })
-		plain.says(t, "if the peer speaks TLS, start this node with --tls-cert")
-		waitFor(t, "the node says so", func(context.Context) error { return s.logSays(a, "the peer speaks in the clear") })
+		waitFor(t, "the node says so", func(context.Context) error { return s.logSays(a, "the caller does not use TLS") })
+		plain.says(t, "if it uses TLS, start this node with --tls-cert")
+		waitFor(t, "the node says so", func(context.Context) error { return s.logSays(a, "the peer does not use TLS") })
 		plain.end(t)
 		s.order(t, "start", b)
 	})
@@ -239,7 +239,7 @@ func (s *secured) refuses(t *testing.T) {
 	n.end(t)
 	plain := strings.Replace(s.doc.API, "https:", "http:", 1)
 	_, said = nobody.call(t, cliUsage, "get", "nodes", "--address", plain)
-	require.Contains(t, said, "that port speaks TLS")
+	require.Contains(t, said, "that port uses TLS")
 }
 
 // foreignNode is a node in this process, started by other settings than the region's own.

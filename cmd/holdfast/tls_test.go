@@ -39,9 +39,9 @@ func TestTLS(t *testing.T) {
 	s.env[envCA] = ca.File
 	s.ok("get", "nodes")
 	s.env[envAddress] = strings.Replace(secure.URL, "https:", "http:", 1)
-	require.Contains(t, s.run("get", "nodes").stderr, "that port speaks TLS")
+	require.Contains(t, s.run("get", "nodes").stderr, "that port uses TLS")
 	s.env[envAddress] = strings.Replace(r.server.URL, "http:", "https:", 1)
-	require.Contains(t, s.run("get", "nodes").stderr, "does not speak TLS")
+	require.Contains(t, s.run("get", "nodes").stderr, "does not use TLS")
 	s.env[envAddress] = r.server.URL
 	s.ok("get", "nodes")
 	require.Equal(t, exitUsage, s.run("get", "nodes", "--ca", ca.File).code)

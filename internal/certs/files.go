@@ -15,7 +15,7 @@ type Pair struct{ Cert, Key string }
 
 func (p Pair) check(certFlag, keyFlag string) error {
 	if (p.Cert == "") != (p.Key == "") {
-		return fleet.Errorf(fleet.Invalid, "%s and %s are required together", certFlag, keyFlag).At("tls").WithHint("give both, or neither")
+		return fleet.Errorf(fleet.Invalid, "%s and %s must be given together", certFlag, keyFlag).At("tls").WithHint("give both, or neither")
 	}
 	return nil
 }

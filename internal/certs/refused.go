@@ -17,11 +17,11 @@ import (
 
 // toldCaller are the errors of refused handshakes, on either side, with a text and a hint.
 var toldCaller = []struct{ text, what, hint string }{
-	{"first record does not look like a TLS handshake", "it speaks in the clear", "the caller speaks in the clear: have it speak TLS"},
-	{"client sent an HTTP request to an HTTPS server", "it speaks in the clear", "the caller speaks in the clear: have it speak TLS"},
-	{"client didn't provide a certificate", "it shows no certificate", "the caller shows no certificate: give it --client-cert and --client-key"},
-	{"remote error: tls: ", "it does not take this certificate", "the caller does not take this certificate: give it the authority by --ca, and an address that the certificate names"},
-	{"failed to verify certificate", "its certificate is not by this authority, or has expired", "the caller's certificate is not by --tls-client-ca, or has expired: give it another"},
+	{"first record does not look like a TLS handshake", "it does not use TLS", "the caller does not use TLS: configure it to use TLS"},
+	{"client sent an HTTP request to an HTTPS server", "it does not use TLS", "the caller does not use TLS: configure it to use TLS"},
+	{"client didn't provide a certificate", "it sends no certificate", "the caller sends no certificate: start it with --client-cert and --client-key"},
+	{"remote error: tls: ", "it rejects this certificate", "the caller rejects this certificate: give it the authority with --ca, and an address that the certificate names"},
+	{"failed to verify certificate", "its certificate is not of this authority, or has expired", "the caller's certificate is not of --tls-client-ca, or has expired: give it another"},
 }
 
 // sayAgain is the shortest pause between two log lines about the same mistake: callers retry often.

@@ -65,10 +65,10 @@ func TestListener(t *testing.T) {
 		as   func(net.Conn)
 		hint string
 	}{
-		{func(c net.Conn) { _, _ = c.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")) }, "the caller speaks in the clear"},
-		{secure(must(certs.Client(certs.ClientFiles{CA: b.ca.File}))), "the caller shows no certificate"},
-		{secure(shown(stranger)), "is not by --tls-client-ca"},
-		{secure(must(certs.Client(certs.ClientFiles{CA: stranger.File}))), "the caller does not take this certificate"},
+		{func(c net.Conn) { _, _ = c.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")) }, "the caller does not use TLS"},
+		{secure(must(certs.Client(certs.ClientFiles{CA: b.ca.File}))), "the caller sends no certificate"},
+		{secure(shown(stranger)), "is not of --tls-client-ca"},
+		{secure(must(certs.Client(certs.ClientFiles{CA: stranger.File}))), "the caller rejects this certificate"},
 	} {
 		for range 2 {
 			require.Error(t, knock(row.as), row.hint)
@@ -76,7 +76,7 @@ func TestListener(t *testing.T) {
 		require.Equal(t, 1, strings.Count(b.log.String(), row.hint), "%s\n%s", row.hint, b.log.String())
 	}
 	require.Len(t, told, 8, "each time")
-	require.Equal(t, audit.Refusal{Door: "peer", Reason: audit.TLS, What: "it speaks in the clear, from 127.0.0.1"}, told[0])
+	require.Equal(t, audit.Refusal{Door: "peer", Reason: audit.TLS, What: "it does not use TLS, from 127.0.0.1"}, told[0])
 	said := b.log.Len()
 	require.Error(t, knock(func(net.Conn) {}))
 	require.Equal(t, said, b.log.Len(), "a probe of the port is nobody's mistake")
@@ -139,7 +139,7 @@ func TestErrorLog(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusBadRequest, res.StatusCode)
 	require.NoError(t, res.Body.Close())
-	require.Equal(t, audit.Refusal{Door: "http", Reason: audit.TLS, What: "it speaks in the clear, from 127.0.0.1"}, <-told)
+	require.Equal(t, audit.Refusal{Door: "http", Reason: audit.TLS, What: "it does not use TLS, from 127.0.0.1"}, <-told)
 	conf := must(certs.Client(certs.ClientFiles{CA: b.ca.File}))
 	conf.ServerName = "localhost"
 	c, err := tls.Dial("tcp", l.Addr().String(), conf)
@@ -149,6 +149,6 @@ func TestErrorLog(t *testing.T) {
 	require.Error(t, err)
 	require.NoError(t, h.Shutdown(t.Context()))
 	require.ErrorIs(t, <-ended, http.ErrServerClosed)
-	require.Equal(t, audit.Refusal{Door: "http", Reason: audit.TLS, What: "it shows no certificate, from 127.0.0.1"}, <-told)
+	require.Equal(t, audit.Refusal{Door: "http", Reason: audit.TLS, What: "it sends no certificate, from 127.0.0.1"}, <-told)
 	require.Equal(t, 2, strings.Count(lines.String(), "TLS handshake error"))
 }

@@ -62,14 +62,14 @@ func TestTemporalAccess(t *testing.T) {
 		"a certificate without TLS":                       {TemporalAccess{Files: own}, "or leave out --temporal-tls-ca, --temporal-tls-cert, --temporal-tls-key)"},
 		"a name without TLS":                              {TemporalAccess{ServerName: "temporal"}, "give --temporal-tls as well"},
 		"a key without TLS":                               {TemporalAccess{APIKeyFile: key}, "a key is sent over TLS alone (give --temporal-tls as well, or leave out --temporal-api-key-file)"},
-		"a certificate without its key":                   {TemporalAccess{TLS: true, Files: certs.ClientFiles{Pair: certs.Pair{Cert: own.Cert}}}, "--temporal-tls-cert and --temporal-tls-key go together (give both, or neither)"},
-		"a key without its certificate":                   {TemporalAccess{TLS: true, Files: certs.ClientFiles{Pair: certs.Pair{Key: own.Key}}}, "go together"},
-		"a key of another certificate":                    {TemporalAccess{TLS: true, Files: foreign}, "the key is the certificate's"},
+		"a certificate without its key":                   {TemporalAccess{TLS: true, Files: certs.ClientFiles{Pair: certs.Pair{Cert: own.Cert}}}, "--temporal-tls-cert and --temporal-tls-key must be given together (give both, or neither)"},
+		"a key without its certificate":                   {TemporalAccess{TLS: true, Files: certs.ClientFiles{Pair: certs.Pair{Key: own.Key}}}, "must be given together"},
+		"a key of another certificate":                    {TemporalAccess{TLS: true, Files: foreign}, "with the key of that certificate"},
 		"a certificate that is not there":                 {TemporalAccess{TLS: true, Files: certs.ClientFiles{Pair: certs.Pair{Cert: "missing.pem", Key: own.Key}}}, "missing.pem"},
 		"an authority that is not there":                  {TemporalAccess{TLS: true, Files: certs.ClientFiles{CA: "missing.pem"}}, "read --temporal-tls-ca: open missing.pem"},
 		"an authority that is none":                       {TemporalAccess{TLS: true, Files: certs.ClientFiles{CA: key}}, "give a file of certificates in PEM"},
 		"a name with a port":                              {TemporalAccess{TLS: true, ServerName: "temporal:7233"}, "without a port"},
-		"a name that is a URL":                            {TemporalAccess{TLS: true, ServerName: "https://temporal"}, "give the name alone"},
+		"a name that is a URL":                            {TemporalAccess{TLS: true, ServerName: "https://temporal"}, "give the name as in the certificate"},
 		"a key file that is not there":                    {TemporalAccess{TLS: true, APIKeyFile: "missing.key"}, "read --temporal-api-key-file: open missing.key"},
 		"a key file that is a directory":                  {TemporalAccess{TLS: true, APIKeyFile: t.TempDir()}, "read --temporal-api-key-file"},
 		"a key file that is empty":                        {TemporalAccess{TLS: true, APIKeyFile: writeFile(t, " \n")}, "is empty (give a file that holds the key and nothing else, in one line)"},
@@ -357,7 +357,7 @@ func TestTemporalAwayBehindTLS(t *testing.T) {
 	s := caller(t, &upstream{address: l.Addr().String()}, TemporalAccess{TLS: true, Files: certs.ClientFiles{CA: ca.File}}, time.Now)
 	err = reached(t, s)
 	require.Equal(t, fleet.Unavailable, fleet.KindOf(err), "%v", err)
-	require.Contains(t, hintOf(err), "is Temporal up behind that address?")
+	require.Contains(t, hintOf(err), "check that Temporal is running behind that address")
 	require.NotContains(t, hintOf(err), "--temporal-tls")
 }
 

@@ -134,7 +134,7 @@ func (st *Staging) begin(ctx context.Context, q *db.Queries) (int64, error) {
 }
 
 func (st *Staging) givenUp() error {
-	return fleet.Errorf(fleet.Stale, "the staging of %s was replaced by another", st.want.Hash)
+	return fleet.Errorf(fleet.Stale, "the staging of %s was discarded", st.want.Hash)
 }
 
 // Seal verifies the whole body. One with another hash is discarded and changes nothing.

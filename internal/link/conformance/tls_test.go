@@ -77,7 +77,7 @@ func TestExecutorTLS(t *testing.T) {
 		"by an authority that the region does not know": {security: served(""), files: certs.ClientFiles{CA: other.File}, hint: "--ca FILE"},
 		"where the region shows nothing":                {security: served(ca.File), files: certs.ClientFiles{CA: ca.File}, hint: "--client-cert"},
 		"where the region shows another's certificate":  {security: served(ca.File), files: shown(other), hint: "--client-cert"},
-		"of an executor that speaks in the clear":       {change: []func(*provider.Options){named("localhost")}, files: certs.ClientFiles{CA: ca.File}, hint: "the executor speaks in the clear"},
+		"of an executor that speaks in the clear":       {change: []func(*provider.Options){named("localhost")}, files: certs.ClientFiles{CA: ca.File}, hint: "the executor does not use TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

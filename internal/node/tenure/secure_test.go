@@ -180,9 +180,9 @@ func TestPeerTLS(t *testing.T) {
 	t.Run("a peer in the clear is refused, and both say what to do", func(t *testing.T) {
 		t.Parallel()
 		a, b := newDuo(t, func(a, _ *half) { secure(t, testkit.NewAuthority(t), a) })
-		a.says("the caller speaks in the clear: have it speak TLS")
+		a.says("the caller does not use TLS: configure it to use TLS")
 		a.says("the peer does not use TLS: start it with --tls-cert and --tls-key as well")
-		b.says("if the peer speaks TLS, start this node with --tls-cert, --tls-key and --ca FILE as well")
+		b.says("if it uses TLS, start this node with --tls-cert, --tls-key and --ca FILE as well")
 		require.False(t, a.MayRun() || b.MayRun())
 	})
 	t.Run("a peer without a client certificate is refused, and both say what to do", func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestPeerTLS(t *testing.T) {
 			b.shown.Pair = certs.Pair{}
 			b.role, a.role = a.role, b.role
 		})
-		a.says("the caller shows no certificate: give it --client-cert and --client-key")
+		a.says("the caller sends no certificate: start it with --client-cert and --client-key")
 		b.says("the peer requires a client certificate (--tls-client-ca): start this node with --client-cert and --client-key")
 	})
 	t.Run("a peer by another authority is not trusted, and both say what to do", func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestPeerTLS(t *testing.T) {
 		})
 		for _, h := range []*half{a, b} {
 			h.says("give this node the authority that signed the peer's certificate: --ca FILE or HOLDFAST_CA")
-			h.says("the caller does not take this certificate")
+			h.says("the caller rejects this certificate")
 			require.False(t, h.MayRun())
 		}
 	})
