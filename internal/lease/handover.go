@@ -72,8 +72,8 @@ func (c Candidate) Rest() Candidate {
 	return c
 }
 
-// Configure changes what an isolated last holder does, and whether the node is cordoned. It can end Yield, but
-// not start or extend it.
+// Configure changes what an isolated last holder does, and whether the node is cordoned. It can shorten
+// Yield, but not extend it.
 func (c Candidate) Configure(to Config, now Instant) (Candidate, []Action) {
 	c.cfg.OnIsolation, c.cfg.Cordoned = to.OnIsolation, to.Cordoned
 	c.cfg.Yield = min(c.cfg.Yield, to.Yield)

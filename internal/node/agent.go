@@ -316,7 +316,7 @@ func (a *Agent) adopt(ctx context.Context, at Placement) error {
 		a.Leases.Told(at.Epoch)
 	}
 	if at.Role == fleet.RoleActive && a.opt.MayRun != nil && !a.opt.MayRun() {
-		return nil // it is set once the node holds the lease, which adopts the role itself
+		return nil // the node adopts that role once it holds the lease
 	}
 	err := a.Applier.Adopt(ctx, sqlite.Right{Role: at.Role, Epoch: at.Epoch}, "")
 	if fleet.KindOf(err) == fleet.Stale { // read before a reset of the votes: the next answer has the new epoch

@@ -175,7 +175,7 @@ func (a *Applier) remember(ctx context.Context) error {
 	}
 	a.bar(names)
 	if err := a.opt.Store.ForgetHeldBack(ctx); err != nil {
-		a.opt.Log.Warn("remove stored entries of held-back instances, retrying later", "err", err)
+		a.opt.Log.Warn("remove stored entries of held-back instances; the next start retries", "err", err)
 	}
 	return nil
 }

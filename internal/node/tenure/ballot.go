@@ -221,7 +221,7 @@ func (k *Keeper) send(s lease.Send, now lease.Instant) {
 				delete(k.releases, s.To)
 				return
 			}
-			if s.To != lease.Region && k.seat.peer.newest() == nil { // the holder is reported, but not believed
+			if s.To != lease.Region && k.seat.peer.newest() == nil { // it has no valid key: its answers do not count
 				k.answers[s.To] = revoked
 				delete(k.releases, s.To)
 				return
