@@ -314,7 +314,7 @@ func TestExplain(t *testing.T) {
 		r.sql(`UPDATE replicas SET process_version = process_version + 1 WHERE id = '` + old + `'`) // it is of the new release
 		e := into[Explanation](t, r.get(webPath+"/explain"))
 		require.Equal(t, []string{CauseProgram}, causesOf(e))
-		r.sql(`UPDATE replicas SET reason = 'not_prepared', message = 'it could not be made ready to start in time: no such host' WHERE id = '` + old + `'`)
+		r.sql(`UPDATE replicas SET reason = 'not_prepared', message = 'it could not be prepared in time: no such host' WHERE id = '` + old + `'`)
 		e = into[Explanation](t, r.get(webPath+"/explain"))
 		require.Equal(t, []string{CausePreparation}, causesOf(e))
 		require.Contains(t, e.Causes[0].Message, "no such host")

@@ -55,7 +55,7 @@ func (d *Driver) Output(ctx context.Context, id fleet.ReplicaID, from int64) (gu
 	switch {
 	case errors.Is(err, errCut) && t.cuts < maxCuts: // it may have been busy
 		t.cuts, t.gap = t.cuts+1, gap
-		return none, fleet.Errorf(fleet.Unavailable, "%w what it kept", err)
+		return none, fleet.Errorf(fleet.Unavailable, "read output: %w", err)
 	case err != nil && !errors.Is(err, errCut):
 		delete(d.tails, id)
 		return none, err
@@ -125,7 +125,7 @@ func pad(nanoseconds int) string {
 }
 
 // errCut: the engine reported in the stream that it cannot read its output.
-var errCut = errors.New("the engine cannot read further")
+var errCut = errors.New("the engine cannot read the rest of its stored output")
 
 // engineErrors is the stream of the engine's own messages.
 const engineErrors = 3

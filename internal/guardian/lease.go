@@ -89,12 +89,12 @@ func parseLease(line []byte, boot string) (Lease, error) {
 	var l Lease
 	var of, temper string
 	if _, err := fmt.Sscanf(string(line), leaseFormat, &of, (*int64)(&l.Deadline), (*int64)(&l.TTL), &temper); err != nil {
-		return Lease{}, fmt.Errorf("%w: garbled", errNoRight)
+		return Lease{}, fmt.Errorf("%w: damaged lease file", errNoRight)
 	}
 	l.Patient = temper == patient
 	switch {
 	case string(l.encode(of)) != string(line) || l.validate() != nil:
-		return Lease{}, fmt.Errorf("%w: garbled", errNoRight)
+		return Lease{}, fmt.Errorf("%w: damaged lease file", errNoRight)
 	case of != boot:
 		return Lease{}, fmt.Errorf("%w: lease of another boot", errNoRight)
 	}

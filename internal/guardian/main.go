@@ -177,13 +177,13 @@ func (st state) succeed(dir string) (state, error) {
 func within(ctx context.Context, pid int, log *slog.Logger) (context.Context, context.CancelFunc, error) {
 	h, err := openPID(pid)
 	if err != nil {
-		return nil, nil, fmt.Errorf("watch the process to live with: %w", err)
+		return nil, nil, fmt.Errorf("watch the lifetime process: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer cancel()
 		if err := h.wait(ctx); err != nil && ctx.Err() == nil {
-			log.Error("stopping: watch the process to live with", "err", err)
+			log.Error("stopping: watch the lifetime process", "err", err)
 		}
 	}()
 	return ctx, cancel, nil

@@ -92,7 +92,7 @@ func messageOf(reason string) string {
 	case fleet.ReasonProbesFailed:
 		return "its probes fail"
 	case decide.ReasonPrepareLimit:
-		return "it could not be made ready to start in time"
+		return "it could not be prepared in time"
 	}
 	return ""
 }

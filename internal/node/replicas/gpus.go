@@ -59,7 +59,7 @@ func (g *gpus) choose(id fleet.ReplicaID, count int, had []int) ([]int, error) {
 		}
 	}
 	if len(free) < count {
-		return nil, &Failure{fleet.ReasonGPUTaken, fleet.Errorf(fleet.Conflict, "%d of the machine's %d GPUs are free, %d are asked for",
+		return nil, &Failure{fleet.ReasonGPUTaken, fleet.Errorf(fleet.Conflict, "%d of the machine's %d GPUs are free; %d requested",
 			len(free), len(g.taken), count)}
 	}
 	at := free[:count:count]

@@ -65,7 +65,7 @@ func TestCannotStart(t *testing.T) {
 // S94, X6, X8: what is never ready is given up, and says what kept it, in no more words than are stored.
 func TestNeverReady(t *testing.T) {
 	t.Parallel()
-	const late = "it could not be made ready to start in time: "
+	const late = "it could not be prepared in time: "
 	for name, row := range map[string]struct {
 		def   fleet.Definition
 		says  string

@@ -72,7 +72,7 @@ func (k *Keeper) open(now lease.Instant, at seat, site *Site) error {
 	k.owesTell.told = 0
 	k.voter, k.candidate, k.durable, k.follows = v, c, state.Record, follows{state.Resets, state.ResetFrom}
 	if !k.keep(v) {
-		return fleet.Errorf(fleet.Internal, "write the votes: see the log")
+		return fleet.Errorf(fleet.Internal, "the node cannot write its votes; see its log")
 	}
 	k.carry(c, acts, now)
 	return nil
@@ -148,7 +148,7 @@ func (k *Keeper) handle(call lease.Call, q lease.Request, now lease.Instant) (le
 	}
 	v, answer, _ := k.voter.Handle(call, q, now)
 	if !k.keep(v) {
-		return lease.Answer{}, fleet.Errorf(fleet.Unavailable, "write the vote: see the log")
+		return lease.Answer{}, fleet.Errorf(fleet.Unavailable, "the node cannot write its vote; see its log")
 	}
 	if call == lease.Release && answer.Granted {
 		k.candidate = k.candidate.Freed(now) // it need not wait for the former holder any more
