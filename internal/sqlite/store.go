@@ -102,7 +102,7 @@ func (s *Store) migrate(ctx context.Context, files fs.FS) error {
 	}
 	if have > 0 && application != applicationID {
 		return fleet.Errorf(fleet.IllegalState, "the node store has the schema of another build of Holdfast, which no release has made; nothing was changed").
-			WithHint("enroll the node again with an empty data directory, or run the build that made this one")
+			WithHint("enrol the node again with an empty data directory, or run the build that made this one")
 	}
 	if have > len(names) {
 		from, err := s.q.GetUsableFrom(ctx)
