@@ -34,7 +34,8 @@ type unreleased interface {
 func (r *requests) Request(ctx context.Context, in activities.DoorRequest, by string) (activities.OperationView, error) {
 	if in.Kind == fleet.OperationReconcile {
 		op, err := r.store.AskReconcile(ctx, postgres.ReconcileRequest{
-			Node: in.Node, Actor: by, Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: r.limit,
+			Request: postgres.Request{Actor: by, Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: r.limit},
+			Node:    in.Node,
 		})
 		if err != nil {
 			return activities.OperationView{}, err
@@ -46,8 +47,11 @@ func (r *requests) Request(ctx context.Context, in activities.DoorRequest, by st
 	}
 	if in.Kind == fleet.OperationFailover {
 		op, err := r.store.AskFailover(ctx, postgres.FailoverRequest{
-			Site: in.Site, To: in.Node, Force: in.Force, DrainOf: in.DrainOf, Actor: by,
-			Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: r.failover,
+			Request: postgres.Request{Actor: by, Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: r.failover},
+			Site:    in.Site,
+			To:      in.Node,
+			Force:   in.Force,
+			DrainOf: in.DrainOf,
 		})
 		if err != nil {
 			return activities.OperationView{}, err
@@ -96,7 +100,9 @@ func (r *requests) drain(ctx context.Context, in activities.DoorRequest, by stri
 		return activities.OperationView{}, err
 	}
 	op, err := r.store.AskNodeDrain(ctx, postgres.DrainRequest{
-		Node: in.Node, Order: order, Actor: by, Door: postgres.Door{Workflow: in.Workflow, Run: in.Run},
+		Request: postgres.Request{Actor: by, Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}},
+		Node:    in.Node,
+		Order:   order,
 	})
 	if err != nil {
 		return activities.OperationView{}, err

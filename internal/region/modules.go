@@ -31,8 +31,9 @@ func (r *requests) execution(ctx context.Context, in activities.DoorRequest, by 
 		return activities.OperationView{}, err
 	}
 	op, err := r.store.AskExecution(ctx, postgres.ExecutionRequest{
-		Module: module, Input: in.Input, Project: "default", Actor: by,
-		Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: fleet.ExecutionLimit(in.Seconds),
+		Request: postgres.Request{Project: "default", Actor: by, Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: fleet.ExecutionLimit(in.Seconds)},
+		Module:  module,
+		Input:   in.Input,
 	})
 	if err != nil {
 		return activities.OperationView{}, err
