@@ -133,7 +133,7 @@ func ofRelease(version int, application int64) error {
 		return nil
 	}
 	return fleet.Errorf(fleet.IllegalState, "the node store has the schema of another build of Holdfast, which no release has made; nothing was changed").
-		WithHint("enroll the node anew with an empty data directory, or run the build that made this one")
+		WithHint("enrol the node again with an empty data directory, or run the build that made this one")
 }
 
 // Where the header of an SQLite file has them, as big-endian 32 bits (sqlite.org/fileformat2.html#database_header).
