@@ -40,13 +40,11 @@ func (s *server) drainNode(ctx context.Context, in *askDrainInput) (*acceptedOut
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.write(ctx, fleet.ObjectKey{}, in.mutation(), body)
+	ask, err := s.ask(ctx, in.AskParams, body, 0) // the order sets it
 	if err != nil {
 		return nil, err
 	}
-	op, err := s.store.AskNodeDrain(ctx, postgres.DrainRequest{
-		Node: n.Name, Order: order, Project: w.Project, Actor: w.Actor, DryRun: w.DryRun, Idempotency: w.Idempotency,
-	})
+	op, err := s.store.AskNodeDrain(ctx, postgres.DrainRequest{Request: ask, Node: n.Name, Order: order})
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +79,7 @@ func (s *server) turnCordon(ctx context.Context, in *askDrainInput, reason strin
 		return nil, err
 	}
 	call := callOf(ctx)
-	if err := turn(ctx, postgres.CordonRequest{Node: n.Name, Reason: reason, Project: call.project, Actor: call.actor, DryRun: in.DryRun}); err != nil {
+	if err := turn(ctx, postgres.CordonRequest{Request: postgres.Request{Project: call.project, Actor: call.actor, DryRun: in.DryRun}, Node: n.Name, Reason: reason}); err != nil {
 		return nil, err
 	}
 	return s.getNode(ctx, &getInput{NameParam: in.NameParam})

@@ -37,13 +37,12 @@ func (s *server) failoverSite(ctx context.Context, in *failoverInput) (*accepted
 	if _, err := s.visible(ctx, fleet.ObjectKey{Kind: fleet.KindSite, Name: in.Name}); err != nil {
 		return nil, err
 	}
-	w, err := s.write(ctx, fleet.ObjectKey{}, in.mutation(), raw)
+	req, err := s.ask(ctx, in.AskParams, raw, s.failover)
 	if err != nil {
 		return nil, err
 	}
 	op, err := s.store.AskFailover(ctx, postgres.FailoverRequest{
-		Site: fleet.SiteName(in.Name), To: fleet.NodeName(body.To), Force: body.Force, Project: w.Project, Actor: w.Actor,
-		Limit: s.failover, DryRun: w.DryRun, Idempotency: w.Idempotency,
+		Request: req, Site: fleet.SiteName(in.Name), To: fleet.NodeName(body.To), Force: body.Force,
 	})
 	if err != nil {
 		return nil, err

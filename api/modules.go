@@ -201,14 +201,12 @@ func (s *server) executeLater(ctx context.Context, in *executeInput, ref fleet.M
 	if err != nil || !in.Durable {
 		return accepted(Accepted{DryRun: true}, err)
 	}
-	w, err := s.write(ctx, fleet.ObjectKey{}, in.mutation(), input)
+	ask, err := s.ask(ctx, in.AskParams, input, fleet.ExecutionLimit(in.Timeout))
 	if err != nil {
 		return nil, err
 	}
-	op, err := s.store.AskExecution(ctx, postgres.ExecutionRequest{
-		Module: ref, Input: input, Project: cmp.Or(w.Project, defaultProject), Actor: w.Actor,
-		Limit: fleet.ExecutionLimit(in.Timeout), DryRun: in.DryRun, Idempotency: w.Idempotency,
-	})
+	ask.Project = cmp.Or(ask.Project, defaultProject)
+	op, err := s.store.AskExecution(ctx, postgres.ExecutionRequest{Request: ask, Module: ref, Input: input})
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ func (s *server) approveOrphans(ctx context.Context, in *askReconcileInput) (*ac
 	if c := callOf(ctx); c.project != "" && len(req.Instances) > 0 {
 		return nil, c.bound()
 	}
-	if req.ReconcileRequest, err = s.ask(ctx, in.AskParams, raw); err != nil {
+	if req.Request, err = s.ask(ctx, in.AskParams, raw, s.limit); err != nil {
 		return nil, err
 	}
 	req.Node = n.Name

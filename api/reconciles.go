@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -46,12 +47,10 @@ func (s *server) mountReconciles() {
 	register(s, forViewers, list, s.listReconciles)
 }
 
-// ask makes the store's request of a reconcile.
-func (s *server) ask(ctx context.Context, p AskParams, body []byte) (postgres.ReconcileRequest, error) {
+// ask makes the store's request for operations; limit is theirs.
+func (s *server) ask(ctx context.Context, p AskParams, body []byte, limit time.Duration) (postgres.Request, error) {
 	w, err := s.write(ctx, fleet.ObjectKey{}, p.mutation(), body)
-	return postgres.ReconcileRequest{
-		Project: w.Project, Actor: w.Actor, Limit: s.limit, DryRun: w.DryRun, Idempotency: w.Idempotency,
-	}, err
+	return postgres.Request{Project: w.Project, Actor: w.Actor, Limit: limit, DryRun: w.DryRun, Idempotency: w.Idempotency}, err
 }
 
 func (s *server) reconcileNode(ctx context.Context, in *askReconcileInput) (*acceptedOutput, error) {
@@ -62,12 +61,11 @@ func (s *server) reconcileNode(ctx context.Context, in *askReconcileInput) (*acc
 	if n.Role == fleet.RoleWorker {
 		return nil, fleet.Errorf(fleet.IllegalState, "node %s is a worker: it holds no instances to compare", n.Name).At("name")
 	}
-	req, err := s.ask(ctx, in.AskParams, nil)
+	req, err := s.ask(ctx, in.AskParams, nil, s.limit)
 	if err != nil {
 		return nil, err
 	}
-	req.Node = n.Name
-	op, err := s.store.AskReconcile(ctx, req)
+	op, err := s.store.AskReconcile(ctx, postgres.ReconcileRequest{Request: req, Node: n.Name})
 	if err != nil {
 		return nil, err
 	}
@@ -81,12 +79,11 @@ func (s *server) reconcileSite(ctx context.Context, in *askReconcileInput) (*acc
 	if _, err := s.visible(ctx, fleet.ObjectKey{Kind: fleet.KindSite, Name: in.Name}); err != nil {
 		return nil, err
 	}
-	req, err := s.ask(ctx, in.AskParams, nil)
+	req, err := s.ask(ctx, in.AskParams, nil, s.limit)
 	if err != nil {
 		return nil, err
 	}
-	req.Site = fleet.SiteName(in.Name)
-	ops, err := s.store.AskReconciles(ctx, req)
+	ops, err := s.store.AskReconciles(ctx, postgres.ReconcileRequest{Request: req, Site: fleet.SiteName(in.Name)})
 	if err != nil {
 		return nil, err
 	}

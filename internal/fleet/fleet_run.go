@@ -218,3 +218,23 @@ type FleetSeen struct {
 	Asked  int `json:"asked,omitempty"`
 	Untold int `json:"untold,omitempty"`
 }
+
+// FleetVisit is one look of a fleet change's entity: it attaches the run, and takes over the operations and the
+// outbox rows.
+type FleetVisit struct {
+	Fleet FleetName `json:"fleet"`
+	Run   string    `json:"run"`
+	Build string    `json:"build,omitempty"`
+}
+
+// FleetMove takes run number Run of a fleet change one step on from Wave: to the next wave (On ""), or to its
+// end. It changes nothing once the run is in another wave, or a person turned it after Turn; 0 is not compared.
+type FleetMove struct {
+	Fleet   FleetName  `json:"fleet"`
+	Run     int64      `json:"run"`
+	Wave    int        `json:"wave"`
+	Turn    int64      `json:"turn,omitempty"`
+	On      FleetEvent `json:"on,omitempty"`
+	Reason  string     `json:"reason,omitempty"`
+	Message string     `json:"message,omitempty"`
+}

@@ -3,27 +3,7 @@ package fleet
 import "time"
 
 // What entities ask of the store, step by step, and what it came to. Run and Build are the workflow run's, and
-// the build that it runs on.
-
-// FleetVisit is one look of a fleet change's entity: it attaches the run, and takes over the operations and the
-// outbox rows.
-type FleetVisit struct {
-	Fleet FleetName `json:"fleet"`
-	Run   string    `json:"run"`
-	Build string    `json:"build,omitempty"`
-}
-
-// FleetMove takes run number Run of a fleet change one step on from Wave: to the next wave (On ""), or to its
-// end. It changes nothing once the run is in another wave, or a person turned it after Turn; 0 is not compared.
-type FleetMove struct {
-	Fleet   FleetName  `json:"fleet"`
-	Run     int64      `json:"run"`
-	Wave    int        `json:"wave"`
-	Turn    int64      `json:"turn,omitempty"`
-	On      FleetEvent `json:"on,omitempty"`
-	Reason  string     `json:"reason,omitempty"`
-	Message string     `json:"message,omitempty"`
-}
+// the build that it runs on (also in FleetVisit and FleetMove).
 
 // BatchPrepare asks for the notify of one node. It names the items that the node has not applied and was sent
 // less than Tries times; a standby's are those that the active applied.

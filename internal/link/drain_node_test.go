@@ -29,7 +29,9 @@ func drainedNode(t *testing.T, timing fleet.LinkTiming) (*region, *client, *live
 func (r *region) askNodeDrain(limit time.Duration) fleet.OperationID {
 	r.t.Helper()
 	op, err := r.store.AskNodeDrain(r.t.Context(), postgres.DrainRequest{
-		Node: drained, Order: fleet.DrainOrder{Reason: "new disk", DeadlineSeconds: int64(limit / time.Second)}, Actor: "test",
+		Request: postgres.Request{Actor: "test"},
+		Node:    drained,
+		Order:   fleet.DrainOrder{Reason: "new disk", DeadlineSeconds: int64(limit / time.Second)},
 	})
 	require.NoError(r.t, err)
 	return op.ID

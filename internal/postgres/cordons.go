@@ -7,18 +7,11 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// CordonRequest asks that a node is kept out of new work, or that it is let in again. Project
-// is the caller's, "" for one who sees all.
+// CordonRequest asks that a node is kept out of new work, or that it is let in again. It opens no operation.
 type CordonRequest struct {
-	Node    fleet.NodeName
-	Reason  string
-	Project fleet.ProjectName
-	Actor   string
-	DryRun  bool
-}
-
-func (in CordonRequest) asReconcile() ReconcileRequest {
-	return ReconcileRequest{Node: in.Node, Project: in.Project, Actor: in.Actor}
+	Request
+	Node   fleet.NodeName
+	Reason string
 }
 
 // Cordon keeps a node out of new work; one that is cordoned keeps its first reason.
@@ -55,13 +48,13 @@ func (s *Store) Uncordon(ctx context.Context, in CordonRequest) error {
 
 func (s *Store) turnCordon(ctx context.Context, doing string, in CordonRequest, turn func(*db.Queries, *fleet.Object) error) error {
 	return s.tx(ctx, doing, func(q *db.Queries) error {
-		ask := in.asReconcile()
-		_, site, err := lockNodes(ctx, q, ask)
+		of := ReconcileRequest{Node: in.Node}
+		_, site, err := lockNodes(ctx, q, of)
 		if err != nil {
 			return err
 		}
-		if site == nil || in.Project != "" && site.Project != in.Project {
-			return ask.missing()
+		if !in.ofSite(site) {
+			return of.missing()
 		}
 		if err := turn(q, site); err != nil {
 			return err

@@ -281,8 +281,8 @@ func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.Ins
 	if err != nil {
 		return nil, err
 	}
-	return w.open(ctx, deploymentOperation{
-		kind: fleet.OperationConverge, revision: r.Revision, processVersion: r.ProcessVersion, target: target, door: p.Door,
+	return w.open(ctx, p.Door, newOperation{
+		Kind: fleet.OperationConverge, Revision: r.Revision, ProcessVersion: r.ProcessVersion, Target: target,
 	})
 }
 
@@ -293,52 +293,32 @@ func releaseMessage(revision int64, why string) string {
 	return fmt.Sprintf("revision %d: %s", revision, why)
 }
 
-// deploymentOperation is an operation to be opened.
-type deploymentOperation struct {
-	kind           fleet.OperationKind
-	revision       int64
-	processVersion int64
-	target         int
-	door           Door
-}
-
-// open writes an operation and the outbox row that wakes the entity.
-func (w *deploymentWork) open(ctx context.Context, o deploymentOperation) (*Operation, error) {
-	out, err := w.insert(ctx, o)
+// open opens an operation, and wakes the entity.
+func (w *deploymentWork) open(ctx context.Context, door Door, o newOperation) (*Operation, error) {
+	out, err := w.insert(ctx, door, o)
 	if err != nil {
 		return nil, err
 	}
 	return out, putOutbox(ctx, w.q, w.subject())
 }
 
-func (w *deploymentWork) insert(ctx context.Context, o deploymentOperation) (*Operation, error) {
-	id, err := NewID()
-	if err != nil {
-		return nil, err
-	}
+func (w *deploymentWork) insert(ctx context.Context, door Door, o newOperation) (*Operation, error) {
 	t, err := w.operationTerms(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	row, err := w.q.InsertDeploymentOperation(ctx, db.InsertDeploymentOperationParams{
-		ID: id, Kind: string(o.kind), Name: w.row.Name, Subject: w.subject(), Revision: o.revision, Project: string(w.object.Project),
-		RequestedBy: w.actor, DoorWorkflow: o.door.Workflow, DoorRun: o.door.Run, Seconds: decide.OperationLimit(t).Seconds(),
-		ProcessVersion: o.processVersion, Target: waveNumber(o.target),
-	})
-	if err != nil {
-		return nil, failed("open the operation", err)
-	}
-	out := operationOf(row)
-	return &out, nil
+	o.Name, o.Subject, o.Project = w.row.Name, w.subject(), w.object.Project
+	out, err := insertOperation(ctx, w.q, Request{Actor: w.actor, Door: door, Limit: decide.OperationLimit(t)}, o)
+	return &out, err
 }
 
 // operationTerms says what an operation has to wait for: also for the end of what earlier revisions made.
-func (w *deploymentWork) operationTerms(ctx context.Context, o deploymentOperation) (fleet.OperationTerms, error) {
-	out := fleet.OperationTerms{Kind: o.kind}
-	if o.revision == 0 {
+func (w *deploymentWork) operationTerms(ctx context.Context, o newOperation) (fleet.OperationTerms, error) {
+	out := fleet.OperationTerms{Kind: o.Kind}
+	if o.Revision == 0 {
 		return out, nil
 	}
-	r, err := w.q.GetDeploymentRevision(ctx, db.GetDeploymentRevisionParams{Deployment: w.row.Name, Revision: o.revision})
+	r, err := w.q.GetDeploymentRevision(ctx, db.GetDeploymentRevisionParams{Deployment: w.row.Name, Revision: o.Revision})
 	if err != nil {
 		return out, failed("read the revision", err)
 	}
@@ -347,9 +327,9 @@ func (w *deploymentWork) operationTerms(ctx context.Context, o deploymentOperati
 		return out, err
 	}
 	out.Startup, out.Check, out.Stop = t.startup(), t.check(), t.stop()
-	p := db.OlderReplicasParams{Deployment: w.row.Name, ProcessVersion: o.processVersion}
-	if o.kind == fleet.OperationConverge { // what an earlier revision placed may have to move
-		p.Revision = o.revision
+	p := db.OlderReplicasParams{Deployment: w.row.Name, ProcessVersion: o.ProcessVersion}
+	if o.Kind == fleet.OperationConverge { // what an earlier revision placed may have to move
+		p.Revision = o.Revision
 	}
 	older, err := w.q.OlderReplicas(ctx, p)
 	out.Replace, out.Stop = int(older.Older), max(out.Stop, time.Duration(older.StopSeconds)*time.Second)

@@ -61,10 +61,8 @@ func (w *deploymentWork) turn(ctx context.Context, t DeploymentTurn, out *Starte
 	if err := w.mayTurn(); err != nil {
 		return err
 	}
-	o := deploymentOperation{
-		kind: t.Kind, revision: w.row.Revision, processVersion: w.row.ProcessVersion, target: int(w.row.Target), door: t.Door,
-	}
-	do := map[fleet.OperationKind]func(context.Context, DeploymentTurn, *deploymentOperation) error{
+	o := newOperation{Kind: t.Kind, Revision: w.row.Revision, ProcessVersion: w.row.ProcessVersion, Target: int(w.row.Target)}
+	do := map[fleet.OperationKind]func(context.Context, DeploymentTurn, *newOperation) error{
 		fleet.OperationConverge: w.convergeAgain, fleet.OperationScale: w.scale, fleet.OperationRestart: w.restart,
 	}[t.Kind]
 	if do == nil {
@@ -73,7 +71,7 @@ func (w *deploymentWork) turn(ctx context.Context, t DeploymentTurn, out *Starte
 	if err := do(ctx, t, &o); err != nil {
 		return err
 	}
-	out.Operation, err = w.open(ctx, o)
+	out.Operation, err = w.open(ctx, t.Door, o)
 	return err
 }
 
@@ -93,7 +91,7 @@ func (w *deploymentWork) mayTurn() error {
 }
 
 // convergeAgain lets one that was given up begin anew (S44).
-func (w *deploymentWork) convergeAgain(ctx context.Context, _ DeploymentTurn, _ *deploymentOperation) error {
+func (w *deploymentWork) convergeAgain(ctx context.Context, _ DeploymentTurn, _ *newOperation) error {
 	if fleet.DeploymentState(w.row.State) != fleet.DeploymentError {
 		return nil
 	}
@@ -101,7 +99,7 @@ func (w *deploymentWork) convergeAgain(ctx context.Context, _ DeploymentTurn, _ 
 }
 
 // scale sets the target of what is to run, within the bounds of what was released (S28, S42).
-func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *deploymentOperation) error {
+func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *newOperation) error {
 	if t.Replicas == nil {
 		return fleet.Errorf(fleet.Invalid, "to how many replicas?").At("/replicas")
 	}
@@ -122,7 +120,7 @@ func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *deploym
 		return fleet.Errorf(fleet.Invalid, "%d replicas, allowed are %d to %d", n, bounds.Min, bounds.Max).At("/replicas").
 			WithHint("change the bounds with a PUT first")
 	}
-	o.target = n
+	o.Target = n
 	if err := w.q.ScaleDeployment(ctx, db.ScaleDeploymentParams{Target: waveNumber(n), Name: w.row.Name}); err != nil {
 		return failed("set the target", err)
 	}
@@ -140,12 +138,12 @@ func withReason(what, why string) string {
 }
 
 // restart raises the process version: each replica is replaced.
-func (w *deploymentWork) restart(ctx context.Context, t DeploymentTurn, o *deploymentOperation) error {
+func (w *deploymentWork) restart(ctx context.Context, t DeploymentTurn, o *newOperation) error {
 	version, err := w.q.RestartDeployment(ctx, w.row.Name)
 	if err != nil {
 		return failed("raise the process version", err)
 	}
-	o.processVersion = version
+	o.ProcessVersion = version
 	now := w.row
 	now.ProcessVersion = version
 	return w.turned(ctx, now, historyLine{reason: "restarted", message: withReason(fmt.Sprintf("process version %d", version), t.Reason), actor: t.Actor})
@@ -183,9 +181,7 @@ func (w *deploymentWork) destroy(ctx context.Context, t DeploymentTurn, out *Sta
 			return err
 		}
 	}
-	out.Operation, err = w.open(ctx, deploymentOperation{
-		kind: t.Kind, revision: w.row.Revision, processVersion: w.row.ProcessVersion, door: t.Door,
-	})
+	out.Operation, err = w.open(ctx, t.Door, newOperation{Kind: t.Kind, Revision: w.row.Revision, ProcessVersion: w.row.ProcessVersion})
 	return err
 }
 
@@ -216,7 +212,7 @@ func (w *deploymentWork) destroyUnreleased(ctx context.Context, t DeploymentTurn
 // tellOfEnd answers a door with an operation that has ended: the door finds it when it asks again, and
 // is told by the answer (X13).
 func (w *deploymentWork) tellOfEnd(ctx context.Context, t DeploymentTurn, out *Started) error {
-	op, err := w.insert(ctx, deploymentOperation{kind: t.Kind, door: t.Door})
+	op, err := w.insert(ctx, t.Door, newOperation{Kind: t.Kind})
 	if err != nil {
 		return err
 	}

@@ -14,55 +14,30 @@ const drainRoom = 2 * time.Minute
 // drainLeast is what a drain has at least to move what runs, after the region was away and its nodes are back.
 const drainLeast = 30 * time.Second
 
-// DrainRequest asks for the drain of a node. Project is the caller's, "" for one who sees all.
+// DrainRequest asks for the drain of a node. The order's deadline sets the limit of the operation.
 type DrainRequest struct {
-	Node        fleet.NodeName
-	Order       fleet.DrainOrder
-	Project     fleet.ProjectName
-	Actor       string
-	Door        Door
-	DryRun      bool
-	Idempotency Idempotency
+	Request
+	Node  fleet.NodeName
+	Order fleet.DrainOrder
 }
 
-func (in DrainRequest) asReconcile() ReconcileRequest {
-	return ReconcileRequest{
-		Node: in.Node, Project: in.Project, Actor: in.Actor, Door: in.Door, Idempotency: in.Idempotency,
-		Limit: time.Duration(in.Order.DeadlineSeconds)*time.Second + drainRoom,
-	}
-}
-
-// AskNodeDrain cordons a node and opens an operation for its drain, with the outbox row of its
-// entity. One that drains is joined: the earlier deadline counts. A door that asks twice is
-// answered with its operation, and so is a key.
+// AskNodeDrain cordons a node and opens an operation for its drain. A drain that is under way is joined: the
+// earlier deadline counts.
 func (s *Store) AskNodeDrain(ctx context.Context, in DrainRequest) (Operation, error) {
-	var out Operation
-	ask := in.asReconcile()
-	err := s.tx(ctx, "ask for the drain of node "+string(in.Node), func(q *db.Queries) error {
-		nodes, site, err := lockNodes(ctx, q, ask)
-		if err != nil {
-			return err
+	in.Limit = time.Duration(in.Order.DeadlineSeconds)*time.Second + drainRoom
+	of := ReconcileRequest{Node: in.Node}
+	var nodes []db.Node
+	var site *fleet.Object
+	return only(s.request(ctx, "ask for the drain of node "+string(in.Node), in.Request, func(q *db.Queries) (err error) {
+		nodes, site, err = lockNodes(ctx, q, of)
+		return err
+	}, func(q *db.Queries) ([]Operation, error) {
+		if !in.ofSite(site) {
+			return nil, of.missing()
 		}
-		before, err := askedBefore(ctx, q, ask)
-		if err != nil {
-			return err
-		}
-		if len(before) > 0 {
-			out = before[0]
-			return nil
-		}
-		if site == nil || in.Project != "" && site.Project != in.Project {
-			return ask.missing()
-		}
-		if out, err = openDrain(ctx, q, in, nodes[0], site); err != nil {
-			return err
-		}
-		if in.DryRun {
-			return errRollback
-		}
-		return rememberAll(ctx, q, ask, []Operation{out})
-	})
-	return out, err
+		op, err := openDrain(ctx, q, in, nodes[0], site)
+		return []Operation{op}, err
+	}))
 }
 
 func openDrain(ctx context.Context, q *db.Queries, in DrainRequest, n db.Node, site *fleet.Object) (Operation, error) {
@@ -70,7 +45,7 @@ func openDrain(ctx context.Context, q *db.Queries, in DrainRequest, n db.Node, s
 	if err != nil {
 		return Operation{}, err
 	}
-	why := CordonRequest{Node: in.Node, Reason: in.Order.Reason, Actor: in.Actor}
+	why := CordonRequest{Request: in.Request, Node: in.Node, Reason: in.Order.Reason}
 	if err := cordon(ctx, q, why, site); err != nil {
 		return Operation{}, err
 	}
@@ -80,19 +55,16 @@ func openDrain(ctx context.Context, q *db.Queries, in DrainRequest, n db.Node, s
 	if err != nil {
 		return Operation{}, failed("write the drain", err)
 	}
-	subject := fleet.DrainSubject(in.Node)
-	row, err := q.InsertOperation(ctx, db.InsertOperationParams{
-		ID: id, Kind: string(fleet.OperationDrain), Site: n.Site, Name: n.Name, Subject: subject, Project: string(site.Project),
-		RequestedBy: in.Actor, DoorWorkflow: in.Door.Workflow, DoorRun: in.Door.Run, Seconds: in.asReconcile().Limit.Seconds(),
-	})
-	if err != nil {
-		return Operation{}, failed("open the operation", err)
-	}
 	deployments, err := q.DeploymentsOnNodes(ctx, []string{n.Name})
 	if err != nil {
 		return Operation{}, failed("read whose replicas are there", err)
 	}
-	return operationOf(row), putOutboxMany(ctx, q, append(deploymentSubjects(deployments), subject))
+	if err := putOutboxMany(ctx, q, deploymentSubjects(deployments)); err != nil {
+		return Operation{}, err
+	}
+	return openOperation(ctx, q, in.Request, newOperation{
+		ID: id, Kind: fleet.OperationDrain, Site: n.Site, Name: n.Name, Subject: fleet.DrainSubject(in.Node), Project: site.Project,
+	})
 }
 
 // SeeDrain takes over what asks for the drain of a node, notes why it waits, and reads how far

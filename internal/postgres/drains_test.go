@@ -38,7 +38,7 @@ func (b *bench) ends(id fleet.ConnectionID, on fleet.ConnectionEvent) {
 }
 
 func drainOf(node fleet.NodeName, seconds int64, edits ...func(*postgres.DrainRequest)) postgres.DrainRequest {
-	in := postgres.DrainRequest{Node: node, Order: fleet.DrainOrder{Reason: "new disk", DeadlineSeconds: seconds}, Actor: "ada"}
+	in := postgres.DrainRequest{Request: postgres.Request{Actor: "ada"}, Node: node, Order: fleet.DrainOrder{Reason: "new disk", DeadlineSeconds: seconds}}
 	for _, f := range edits {
 		f(&in)
 	}
@@ -70,7 +70,7 @@ func (b *bench) cordonOf(node fleet.NodeName) *time.Time {
 func TestCordon(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	in := postgres.CordonRequest{Node: nodeB, Reason: "new disk", Actor: "ada"}
+	in := postgres.CordonRequest{Request: postgres.Request{Actor: "ada"}, Node: nodeB, Reason: "new disk"}
 	events := func() int64 { return scan[int64](b, "SELECT count(*) FROM events WHERE kind = 'node'") }
 
 	dry := in
@@ -446,7 +446,7 @@ func TestDrainSeesItsMove(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.move(nodeA)
-	move := postgres.FailoverRequest{Site: plant, To: nodeB, Actor: "temporal:region", Limit: minute}
+	move := postgres.FailoverRequest{Request: postgres.Request{Actor: "temporal:region", Limit: minute}, Site: plant, To: nodeB}
 	release := func() { b.cast(func(v *postgres.Vote) { v.Holder = "" }) }
 	b.askDrain(drainOf(nodeA, 600))
 	see := func() []any {
@@ -487,7 +487,7 @@ func TestEndDrainCancelsItsMove(t *testing.T) {
 			b := setup(t)
 			b.move(nodeA)
 			ask := b.askDrain(drainOf(nodeA, 600))
-			move := postgres.FailoverRequest{Site: plant, To: nodeB, Actor: "ann", Limit: minute}
+			move := postgres.FailoverRequest{Request: postgres.Request{Actor: "ann", Limit: minute}, Site: plant, To: nodeB}
 			_, err := b.AskFailover(t.Context(), move)
 			require.NoError(t, err)
 			move.DrainOf = nodeA
@@ -533,7 +533,7 @@ func TestCordonKeepsAway(t *testing.T) {
 		require.Len(t, all, 1)
 		return all[0].Callable()
 	}
-	failover := postgres.FailoverRequest{Site: plant, To: nodeB, Actor: "ada", Limit: minute}
+	failover := postgres.FailoverRequest{Request: postgres.Request{Actor: "ada", Limit: minute}, Site: plant, To: nodeB}
 	require.True(t, callable())
 	member := func() fleet.Membership {
 		all, err := b.MembershipsOf(t.Context(), []fleet.NodeName{nodeA})

@@ -14,56 +14,26 @@ import (
 // executionKept is how long input and output stay after the end.
 const executionKept = 24 * time.Hour
 
-// ExecutionRequest asks for a durable execution. Project is the caller's: modules belong to
-// none, and the operation is to be seen by who asked.
+// ExecutionRequest asks for a durable execution. Modules belong to no project: the operation is seen in that of
+// the caller.
 type ExecutionRequest struct {
-	Module      fleet.ModuleRef
-	Input       []byte
-	Project     fleet.ProjectName
-	Actor       string
-	Door        Door
-	Limit       time.Duration
-	DryRun      bool
-	Idempotency Idempotency
+	Request
+	Module fleet.ModuleRef
+	Input  []byte
 }
 
-// AskExecution opens the operation of an execution, with its input and its outbox row. A door
-// that asks twice is answered with its operation, and so is a key.
+// AskExecution opens the operation of an execution, with its input.
 func (s *Store) AskExecution(ctx context.Context, in ExecutionRequest) (Operation, error) {
-	var out Operation
-	asked := ReconcileRequest{Project: in.Project, Actor: in.Actor, Door: in.Door, Idempotency: in.Idempotency}
-	err := s.tx(ctx, "ask for an execution", func(q *db.Queries) error {
-		before, err := askedBefore(ctx, q, asked)
-		if err != nil {
-			return err
-		}
-		if len(before) > 0 {
-			out = before[0]
-			return nil
-		}
-		if out, err = openExecution(ctx, q, in); err != nil {
-			return err
-		}
-		if in.DryRun {
-			return errRollback
-		}
-		return rememberAll(ctx, q, asked, []Operation{out})
-	})
-	return out, err
+	return only(s.request(ctx, "ask for an execution", in.Request, func(*db.Queries) error { return nil }, func(q *db.Queries) ([]Operation, error) {
+		op, err := openExecution(ctx, q, in)
+		return []Operation{op}, err
+	}))
 }
 
 func openExecution(ctx context.Context, q *db.Queries, in ExecutionRequest) (Operation, error) {
 	id, err := NewID()
 	if err != nil {
 		return Operation{}, err
-	}
-	subject := fleet.ExecutionSubject(fleet.OperationID(id))
-	row, err := q.InsertOperation(ctx, db.InsertOperationParams{
-		ID: id, Kind: string(fleet.OperationExecute), Name: in.Module.String(), Subject: subject, Project: string(in.Project),
-		RequestedBy: in.Actor, DoorWorkflow: in.Door.Workflow, DoorRun: in.Door.Run, Seconds: in.Limit.Seconds(),
-	})
-	if err != nil {
-		return Operation{}, failed("open the operation", err)
 	}
 	err = q.InsertExecution(ctx, db.InsertExecutionParams{
 		ID: id, Namespace: string(in.Module.Namespace), Module: string(in.Module.Name), Input: in.Input,
@@ -72,7 +42,9 @@ func openExecution(ctx context.Context, q *db.Queries, in ExecutionRequest) (Ope
 	if err != nil {
 		return Operation{}, failed("store the input", err)
 	}
-	return operationOf(row), putOutbox(ctx, q, subject)
+	return openOperation(ctx, q, in.Request, newOperation{
+		ID: id, Kind: fleet.OperationExecute, Name: in.Module.String(), Subject: fleet.ExecutionSubject(fleet.OperationID(id)), Project: in.Project,
+	})
 }
 
 func hashOf(body []byte) string {

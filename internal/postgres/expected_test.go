@@ -161,7 +161,7 @@ func TestReconcileToken(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		ask := func() postgres.Operation {
-			op, err := b.AskReconcile(t.Context(), postgres.ReconcileRequest{Node: nodeB, Project: project, Actor: "ann", Limit: time.Minute})
+			op, err := b.AskReconcile(t.Context(), postgres.ReconcileRequest{Request: postgres.Request{Project: project, Actor: "ann", Limit: time.Minute}, Node: nodeB})
 			require.NoError(t, err)
 			return op
 		}
@@ -307,7 +307,7 @@ func (b *bench) orphans(node fleet.NodeName) map[fleet.InstanceName]string {
 func (b *bench) approve(names ...fleet.InstanceName) {
 	b.t.Helper()
 	_, err := b.ApproveOrphans(b.ctx(), postgres.OrphanApproval{
-		ReconcileRequest: postgres.ReconcileRequest{Node: nodeB, Actor: "ann", Limit: time.Minute}, All: len(names) == 0, Instances: names,
+		Request: postgres.Request{Actor: "ann", Limit: time.Minute}, Node: nodeB, All: len(names) == 0, Instances: names,
 	})
 	require.NoError(b.t, err)
 }

@@ -9,56 +9,32 @@ import (
 )
 
 // FailoverRequest asks that a site's lease goes to a node, "" for the other of the pair.
-// Project is the caller's, "" for one who sees all.
 type FailoverRequest struct {
-	Site        fleet.SiteName
-	To          fleet.NodeName
-	Force       bool
-	DrainOf     fleet.NodeName // whose drain asks
-	Project     fleet.ProjectName
-	Actor       string
-	Door        Door
-	Limit       time.Duration
-	DryRun      bool
-	Idempotency Idempotency
+	Request
+	Site    fleet.SiteName
+	To      fleet.NodeName
+	Force   bool
+	DrainOf fleet.NodeName // whose drain asks
 }
 
-// AskFailover opens an operation for a failover, with the outbox row of the site's entity. A
-// door that asks twice is answered with its operation, and so is a key. What was asked
-// towards another node ends: the newest word counts.
+// AskFailover opens an operation for a failover. What was asked towards another node ends: the newest request
+// counts.
 func (s *Store) AskFailover(ctx context.Context, in FailoverRequest) (Operation, error) {
-	var out Operation
-	err := s.tx(ctx, "ask for a failover of "+string(in.Site), func(q *db.Queries) error {
-		site, lease, err := lockSiteLease(ctx, q, in.Site)
-		if err != nil {
-			return err
+	var site *fleet.Object
+	var lease *db.SiteLease
+	return only(s.request(ctx, "ask for a failover of "+string(in.Site), in.Request, func(q *db.Queries) (err error) {
+		site, lease, err = lockSiteLease(ctx, q, in.Site)
+		return err
+	}, func(q *db.Queries) (_ []Operation, err error) {
+		if !in.ofSite(site) {
+			return nil, orNotFound(nil, "site", string(in.Site), "holdfast get sites")
 		}
-		same := ReconcileRequest{Project: in.Project, Door: in.Door, Actor: in.Actor, Idempotency: in.Idempotency}
-		before, err := askedBefore(ctx, q, same)
-		if err != nil {
-			return err
+		if in.To, err = failoverTarget(ctx, q, in, lease); err != nil {
+			return nil, err
 		}
-		if len(before) > 0 {
-			out = before[0]
-			return nil
-		}
-		if site == nil || in.Project != "" && site.Project != in.Project {
-			return orNotFound(nil, "site", string(in.Site), "holdfast get sites")
-		}
-		to, err := failoverTarget(ctx, q, in, lease)
-		if err != nil {
-			return err
-		}
-		in.To = to
-		if out, err = openFailover(ctx, q, in, site.Project); err != nil {
-			return err
-		}
-		if in.DryRun {
-			return errRollback
-		}
-		return rememberAll(ctx, q, same, []Operation{out})
-	})
-	return out, err
+		op, err := openFailover(ctx, q, in, site.Project)
+		return []Operation{op}, err
+	}))
 }
 
 // failoverTarget checks that the node can be the holder, or finds the one that can.
@@ -98,15 +74,10 @@ func openFailover(ctx context.Context, q *db.Queries, in FailoverRequest, projec
 	if err := q.SupersedeFailovers(ctx, p); err != nil {
 		return Operation{}, failed("end what was asked before", err)
 	}
-	row, err := q.InsertFailover(ctx, db.InsertFailoverParams{
-		ID: id, Kind: string(fleet.OperationFailover), Site: string(in.Site), Name: string(in.To), Subject: subject, Project: string(project),
-		RequestedBy: in.Actor, DoorWorkflow: in.Door.Workflow, DoorRun: in.Door.Run, Forced: in.Force, DrainOf: string(in.DrainOf),
-		Seconds: in.Limit.Seconds(),
+	return openOperation(ctx, q, in.Request, newOperation{
+		ID: id, Kind: fleet.OperationFailover, Site: string(in.Site), Name: string(in.To), Subject: subject, Project: project,
+		Forced: in.Force, DrainOf: in.DrainOf,
 	})
-	if err != nil {
-		return Operation{}, failed("open the operation", err)
-	}
-	return operationOf(row), putOutbox(ctx, q, subject)
 }
 
 // SeeFailover takes over what is asked of a site's lease, notes why it waits, and reads where

@@ -125,19 +125,10 @@ func (f fleetWork) supersede(ctx context.Context, run *db.FleetRun) error {
 	return f.finish(ctx, run, fleetEnding{was, to, fleet.OperationSuperseded, "superseded", message})
 }
 
-// open writes an operation that waits for a run, and the outbox row that wakes the entity.
+// open opens an operation that waits for a run.
 func (f fleetWork) open(ctx context.Context, run *db.FleetRun, limit time.Duration) (*Operation, error) {
-	id, err := NewID()
-	if err != nil {
-		return nil, err
-	}
-	row, err := f.q.InsertOperation(ctx, db.InsertOperationParams{
-		ID: id, Kind: string(fleet.OperationFleet), Name: run.Fleet, Subject: f.subject(), Revision: run.Run, Project: run.Project,
-		RequestedBy: f.actor, DoorWorkflow: f.door.Workflow, DoorRun: f.door.Run, Seconds: limit.Seconds(),
+	o, err := openOperation(ctx, f.q, Request{Actor: f.actor, Door: f.door, Limit: limit}, newOperation{
+		Kind: fleet.OperationFleet, Name: run.Fleet, Subject: f.subject(), Revision: run.Run, Project: fleet.ProjectName(run.Project),
 	})
-	if err != nil {
-		return nil, failed("open the operation", err)
-	}
-	o := operationOf(row)
-	return &o, putOutbox(ctx, f.q, f.subject())
+	return &o, err
 }

@@ -362,7 +362,7 @@ func TestFleetOperations(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.selectable(1)
-		_, err := b.AskReconcile(t.Context(), postgres.ReconcileRequest{Node: nodeA, Actor: "ann", Limit: time.Hour})
+		_, err := b.AskReconcile(t.Context(), postgres.ReconcileRequest{Request: postgres.Request{Actor: "ann", Limit: time.Hour}, Node: nodeA})
 		require.NoError(t, err)
 		b.putFleet()
 		open := func() []postgres.OpenEntity {

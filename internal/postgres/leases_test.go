@@ -244,7 +244,7 @@ func TestFollowVote(t *testing.T) {
 func TestAskFailover(t *testing.T) {
 	t.Parallel()
 	ask := func(b *bench, edits ...func(*postgres.FailoverRequest)) (postgres.Operation, error) {
-		in := postgres.FailoverRequest{Site: plant, Actor: "ann", Limit: time.Hour}
+		in := postgres.FailoverRequest{Request: postgres.Request{Actor: "ann", Limit: time.Hour}, Site: plant}
 		for _, edit := range edits {
 			edit(&in)
 		}

@@ -13,7 +13,8 @@ import (
 // OrphanApproval lets a node drop what waits there, as it is held now: what is named, or all that is
 // listed. With a Project these are the replicas of its deployments. Why goes into the audit trail.
 type OrphanApproval struct {
-	ReconcileRequest
+	Request
+	Node      fleet.NodeName
 	All       bool
 	Instances []fleet.InstanceName
 	Replicas  []fleet.ReplicaID
@@ -24,54 +25,34 @@ type OrphanApproval struct {
 // next set, which names them: of replicas alone there is no operation. What is named and not listed
 // refuses the whole request; what was approved before stays so.
 func (s *Store) ApproveOrphans(ctx context.Context, in OrphanApproval) (*Operation, error) {
-	var out *Operation
-	err := s.tx(ctx, "approve orphans of "+string(in.Node), func(q *db.Queries) error {
-		out = nil
-		nodes, site, err := lockNodes(ctx, q, in.ReconcileRequest)
-		if err != nil {
-			return err
-		}
-		before, err := askedBefore(ctx, q, in.ReconcileRequest)
-		if err != nil {
-			return err
-		}
-		if before != nil {
-			if len(before) > 0 {
-				out = &before[0]
-			}
-			return nil
-		}
-		if site == nil || in.Project != "" && site.Project != in.Project {
-			return in.missing()
+	of := ReconcileRequest{Node: in.Node}
+	var nodes []db.Node
+	var site *fleet.Object
+	ops, err := s.request(ctx, "approve orphans of "+string(in.Node), in.Request, func(q *db.Queries) (err error) {
+		nodes, site, err = lockNodes(ctx, q, of)
+		return err
+	}, func(q *db.Queries) ([]Operation, error) {
+		if !in.ofSite(site) {
+			return nil, of.missing()
 		}
 		a := approving{OrphanApproval: in, q: q, node: nodes[0], site: site}
-		if err := a.approve(ctx); err != nil {
-			return err
-		}
-		out = a.operation
-		if in.DryRun {
-			return errRollback
-		}
-		return rememberAll(ctx, q, in.ReconcileRequest, a.operations())
+		err := a.approve(ctx)
+		return a.operations, err
 	})
-	return out, err
+	if err != nil || len(ops) == 0 {
+		return nil, err
+	}
+	return &ops[0], nil
 }
 
 // approving is an approval that is being carried out.
 type approving struct {
 	OrphanApproval
-	q         *db.Queries
-	node      db.Node
-	site      *fleet.Object
-	operation *Operation
-	told      []approvedOrphan
-}
-
-func (a *approving) operations() []Operation {
-	if a.operation == nil {
-		return nil
-	}
-	return []Operation{*a.operation}
+	q          *db.Queries
+	node       db.Node
+	site       *fleet.Object
+	operations []Operation
+	told       []approvedOrphan
 }
 
 func (a *approving) approve(ctx context.Context) error {
@@ -119,11 +100,11 @@ func (a *approving) instances(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	op, err := openReconcile(ctx, a.q, a.ReconcileRequest, a.node, a.site.Project)
+	op, err := openReconcile(ctx, a.q, a.Request, a.node, a.site.Project)
 	if err != nil {
 		return err
 	}
-	a.operation = &op
+	a.operations = []Operation{op}
 	approved, err := a.q.ApproveOrphans(ctx, db.ApproveOrphansParams{Node: a.node.Name, Actor: &a.Actor, Names: names})
 	slices.SortFunc(approved, func(x, y db.Orphan) int { return strings.Compare(x.Name, y.Name) })
 	for _, o := range approved {
@@ -223,8 +204,8 @@ func (a *approving) event(ctx context.Context, page []approvedOrphan) error {
 		Why       string            `json:"why,omitempty"`
 	}
 	after := approval{Approved: page, Why: a.Why}
-	if a.operation != nil {
-		after.Operation = a.operation.ID
+	for _, op := range a.operations {
+		after.Operation = op.ID
 	}
 	return appendStatus(ctx, a.q, db.AppendEventParams{
 		Kind: string(KindNode), Project: string(a.site.Project), Scope: a.site.Name, Name: a.node.Name,

@@ -1,69 +1,48 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
-	"strings"
-	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// ReconcileRequest asks for a comparison of a node, or of each node of a site's pair. Project
-// is the caller's, "" for one who sees all: the operation belongs to that of the site.
+// ReconcileRequest asks for a comparison of a node, or of each node of a site's pair. The operation belongs to
+// the project of the site.
 type ReconcileRequest struct {
-	Node        fleet.NodeName
-	Site        fleet.SiteName // instead of a node
-	Project     fleet.ProjectName
-	Actor       string
-	Door        Door
-	Limit       time.Duration
-	DryRun      bool
-	Idempotency Idempotency
+	Request
+	Node fleet.NodeName
+	Site fleet.SiteName // instead of a node
 }
 
-// AskReconcile opens an operation for the comparison of a node, with the outbox row of its
-// entity. A door that asks twice is answered with its operation, and so is a key.
+// AskReconcile opens an operation for the comparison of a node.
 func (s *Store) AskReconcile(ctx context.Context, in ReconcileRequest) (Operation, error) {
-	ops, err := s.AskReconciles(ctx, in)
-	if err != nil {
-		return Operation{}, err
-	}
-	return ops[0], nil
+	return only(s.AskReconciles(ctx, in))
 }
 
 // AskReconciles opens one operation for each node of a site's pair, all or none.
 func (s *Store) AskReconciles(ctx context.Context, in ReconcileRequest) ([]Operation, error) {
-	var out []Operation
-	err := s.tx(ctx, "ask for a reconcile", func(q *db.Queries) error {
-		out = nil
-		nodes, site, err := lockNodes(ctx, q, in)
-		if err != nil {
-			return err
+	var nodes []db.Node
+	var site *fleet.Object
+	return s.request(ctx, "ask for a reconcile", in.Request, func(q *db.Queries) (err error) {
+		nodes, site, err = lockNodes(ctx, q, in)
+		return err
+	}, func(q *db.Queries) ([]Operation, error) {
+		if !in.ofSite(site) {
+			return nil, in.missing()
 		}
-		if out, err = askedBefore(ctx, q, in); err != nil || len(out) > 0 {
-			return err
+		if len(nodes) == 0 {
+			return nil, fleet.Errorf(fleet.IllegalState, "no node of site %s holds instances", in.Site).At("site")
 		}
-		if site == nil || in.Project != "" && site.Project != in.Project {
-			return in.missing()
-		}
-		for _, n := range nodes {
-			op, err := openReconcile(ctx, q, in, n, site.Project)
-			if err != nil {
-				return err
+		out := make([]Operation, len(nodes))
+		for i, n := range nodes {
+			var err error
+			if out[i], err = openReconcile(ctx, q, in.Request, n, site.Project); err != nil {
+				return nil, err
 			}
-			out = append(out, op)
 		}
-		if len(out) == 0 {
-			return fleet.Errorf(fleet.IllegalState, "no node of site %s holds instances", in.Site).At("site")
-		}
-		if in.DryRun {
-			return errRollback
-		}
-		return rememberAll(ctx, q, in, out)
+		return out, nil
 	})
-	return out, err
 }
 
 func (in ReconcileRequest) missing() error {
@@ -112,68 +91,8 @@ func nodesOf(ctx context.Context, q *db.Queries, in ReconcileRequest) ([]db.Node
 	return []db.Node{n}, failed("read the node", err)
 }
 
-// askedBefore gives what the same door or the same key opened.
-func askedBefore(ctx context.Context, q *db.Queries, in ReconcileRequest) ([]Operation, error) {
-	if in.Door.Run != "" {
-		op, err := q.OperationByDoor(ctx, db.OperationByDoorParams{DoorWorkflow: in.Door.Workflow, DoorRun: in.Door.Run})
-		if noRows(err) {
-			return nil, nil
-		}
-		return []Operation{operationOf(op)}, failed("read the operation of a door", err)
-	}
-	if in.Idempotency.Key == "" {
-		return nil, nil
-	}
-	row, err := q.GetIdempotency(ctx, db.GetIdempotencyParams{Actor: in.Actor, Key: in.Idempotency.Key})
-	if noRows(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, failed("read idempotency key", err)
-	}
-	if !bytes.Equal(row.RequestHash, in.Idempotency.Hash) {
-		return nil, otherRequest()
-	}
-	rows, err := q.GetOperations(ctx, strings.Fields(row.OperationID))
-	out := make([]Operation, len(rows))
-	for i, r := range rows {
-		if out[i] = operationOf(r); !repeats(in.Project, out[i]) {
-			return nil, otherRequest()
-		}
-	}
-	return out, failed("read operations", err)
-}
-
-// rememberAll keeps the ids of all that one key opened.
-func rememberAll(ctx context.Context, q *db.Queries, in ReconcileRequest, ops []Operation) error {
-	if in.Idempotency.Key == "" {
-		return nil
-	}
-	ids := make([]string, len(ops))
-	for i, o := range ops {
-		ids[i] = string(o.ID)
-	}
-	n, err := q.InsertIdempotency(ctx, db.InsertIdempotencyParams{
-		Actor: in.Actor, Key: in.Idempotency.Key, RequestHash: in.Idempotency.Hash, OperationID: strings.Join(ids, " "),
+func openReconcile(ctx context.Context, q *db.Queries, in Request, n db.Node, project fleet.ProjectName) (Operation, error) {
+	return openOperation(ctx, q, in, newOperation{
+		Kind: fleet.OperationReconcile, Site: n.Site, Name: n.Name, Subject: fleet.NodeSubject(fleet.NodeName(n.Name)), Project: project,
 	})
-	if err == nil && n == 0 {
-		return keyUnderWay()
-	}
-	return failed("store idempotency key", err)
-}
-
-func openReconcile(ctx context.Context, q *db.Queries, in ReconcileRequest, n db.Node, project fleet.ProjectName) (Operation, error) {
-	id, err := NewID()
-	if err != nil {
-		return Operation{}, err
-	}
-	subject := fleet.NodeSubject(fleet.NodeName(n.Name))
-	row, err := q.InsertOperation(ctx, db.InsertOperationParams{
-		ID: id, Kind: string(fleet.OperationReconcile), Site: n.Site, Name: n.Name, Subject: subject, Project: string(project),
-		RequestedBy: in.Actor, DoorWorkflow: in.Door.Workflow, DoorRun: in.Door.Run, Seconds: in.Limit.Seconds(),
-	})
-	if err != nil {
-		return Operation{}, failed("open the operation", err)
-	}
-	return operationOf(row), putOutbox(ctx, q, subject)
 }

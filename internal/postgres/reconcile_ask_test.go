@@ -11,7 +11,7 @@ import (
 )
 
 func askOf(node fleet.NodeName) postgres.ReconcileRequest {
-	return postgres.ReconcileRequest{Node: node, Actor: "ada", Limit: minute}
+	return postgres.ReconcileRequest{Request: postgres.Request{Actor: "ada", Limit: minute}, Node: node}
 }
 
 func TestAskReconcile(t *testing.T) {

@@ -69,42 +69,17 @@ func (s *Store) release(ctx context.Context, q *db.Queries, r release, of *fleet
 	if err != nil {
 		return nil, failed("store the revision", err)
 	}
-	return s.open(ctx, q, newOperation{
-		Kind: r.Operation, Key: r.Key, Revision: number, Project: of.Project, Actor: r.Actor, Door: r.Door, Limit: r.Limit,
-	})
+	return openInstance(ctx, q, r.request(), r.Key, newOperation{Kind: r.Operation, Revision: number, Project: of.Project})
 }
 
-// newOperation is an operation to be opened.
-type newOperation struct {
-	Kind     fleet.OperationKind
-	Key      fleet.ObjectKey
-	Revision int64
-	Project  fleet.ProjectName
-	Actor    string
-	Door     Door
-	Limit    time.Duration
-}
+func (r release) request() Request { return Request{Actor: r.Actor, Door: r.Door, Limit: r.Limit} }
 
-// open writes an operation and the outbox row that wakes its entity.
-func (s *Store) open(ctx context.Context, q *db.Queries, n newOperation) (*Operation, error) {
-	subject := fleet.InstanceSubject(fleet.SiteName(n.Key.Scope), fleet.InstanceName(n.Key.Name))
-	id, err := NewID()
-	if err != nil {
-		return nil, err
-	}
-	row, err := q.InsertOperation(ctx, db.InsertOperationParams{
-		ID: id, Kind: string(n.Kind), Site: n.Key.Scope, Name: n.Key.Name, Subject: subject, Revision: n.Revision,
-		Project: string(n.Project), RequestedBy: n.Actor, DoorWorkflow: n.Door.Workflow, DoorRun: n.Door.Run,
-		Seconds: n.Limit.Seconds(),
-	})
-	if err != nil {
-		return nil, failed("open the operation", err)
-	}
-	if err := putOutbox(ctx, q, subject); err != nil {
-		return nil, err
-	}
-	o := operationOf(row)
-	return &o, nil
+// openInstance opens an operation on an instance.
+func openInstance(ctx context.Context, q *db.Queries, in Request, key fleet.ObjectKey, n newOperation) (*Operation, error) {
+	n.Site, n.Name = key.Scope, key.Name
+	n.Subject = fleet.InstanceSubject(fleet.SiteName(key.Scope), fleet.InstanceName(key.Name))
+	o, err := openOperation(ctx, q, in, n)
+	return &o, err
 }
 
 // NewID gives 32 hex digits: those of the time in ms, 12 of them, then random ones, as in a

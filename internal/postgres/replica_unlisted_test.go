@@ -237,7 +237,7 @@ func TestTombstones(t *testing.T) {
 func (b *bench) approveReplicas(edits ...func(*postgres.OrphanApproval)) (*postgres.Operation, error) {
 	b.t.Helper()
 	in := postgres.OrphanApproval{
-		ReconcileRequest: postgres.ReconcileRequest{Node: nodeA, Actor: "ann", Limit: time.Minute}, Why: "ticket 4711",
+		Request: postgres.Request{Actor: "ann", Limit: time.Minute}, Node: nodeA, Why: "ticket 4711",
 	}
 	for _, edit := range edits {
 		edit(&in)

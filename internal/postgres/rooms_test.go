@@ -58,7 +58,7 @@ func TestRooms(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{webSub}, waiting, "who names it looks again")
 
-	require.NoError(t, b.Cordon(t.Context(), postgres.CordonRequest{Node: nodeB, Actor: "ann"}))
+	require.NoError(t, b.Cordon(t.Context(), postgres.CordonRequest{Request: postgres.Request{Actor: "ann"}, Node: nodeB}))
 	require.Equal(t, "cordoned", b.room(nodeB).Away)
 	b.disconnect(nodeA)
 	require.Equal(t, "not_connected", b.room(nodeA).Away)
@@ -281,7 +281,7 @@ func TestFullDeploymentIsUpdated(t *testing.T) {
 			rests()
 			before := len(b.replicas())
 			if c.cordoned {
-				require.NoError(t, b.Cordon(t.Context(), postgres.CordonRequest{Node: nodeB, Actor: "ann"}))
+				require.NoError(t, b.Cordon(t.Context(), postgres.CordonRequest{Request: postgres.Request{Actor: "ann"}, Node: nodeB}))
 			}
 			put("two")
 			rests()
@@ -302,7 +302,9 @@ func TestDrainMovesReplicas(t *testing.T) {
 	b.exec(`DELETE FROM outbox`)
 	ask := func(force bool) {
 		_, err := b.AskNodeDrain(t.Context(), postgres.DrainRequest{
-			Node: nodeA, Actor: "ann", Order: fleet.DrainOrder{Reason: "disk", DeadlineSeconds: 60, Force: force},
+			Request: postgres.Request{Actor: "ann"},
+			Node:    nodeA,
+			Order:   fleet.DrainOrder{Reason: "disk", DeadlineSeconds: 60, Force: force},
 		})
 		require.NoError(t, err)
 	}

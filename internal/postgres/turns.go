@@ -74,7 +74,7 @@ func (s *Store) deployAgain(ctx context.Context, q *db.Queries, t InstanceTurn, 
 	if last == nil || last.Action == string(fleet.ActionDelete) {
 		return fleet.Errorf(fleet.IllegalState, "instance %s has no revision to deploy", t.Key.Name)
 	}
-	out.Operation, err = s.open(ctx, q, t.operation(last.Revision, out.After.Project))
+	out.Operation, err = t.open(ctx, q, last.Revision, out.After.Project)
 	return err
 }
 
@@ -118,7 +118,7 @@ func (s *Store) setEnabled(ctx context.Context, q *db.Queries, t InstanceTurn, l
 		return err
 	}
 	if last.Enabled == want {
-		out.Operation, err = s.open(ctx, q, t.operation(last.Revision, out.After.Project))
+		out.Operation, err = t.open(ctx, q, last.Revision, out.After.Project)
 		return err
 	}
 	r := revisionAgain(last, t)
@@ -200,15 +200,14 @@ func (s *Store) delete(ctx context.Context, q *db.Queries, t InstanceTurn, last 
 		return err
 	}
 	if last.Action == string(fleet.ActionDelete) {
-		out.Operation, err = s.open(ctx, q, t.operation(last.Revision, out.After.Project))
+		out.Operation, err = t.open(ctx, q, last.Revision, out.After.Project)
 		return err
 	}
 	out.Operation, err = s.release(ctx, q, deletionAfter(last, t), out.After)
 	return err
 }
 
-func (t InstanceTurn) operation(revision int64, project fleet.ProjectName) newOperation {
-	return newOperation{
-		Kind: t.Kind, Key: t.Key, Revision: revision, Project: project, Actor: t.Actor, Door: t.Door, Limit: t.Limit,
-	}
+func (t InstanceTurn) open(ctx context.Context, q *db.Queries, revision int64, project fleet.ProjectName) (*Operation, error) {
+	in := Request{Actor: t.Actor, Door: t.Door, Limit: t.Limit}
+	return openInstance(ctx, q, in, t.Key, newOperation{Kind: t.Kind, Revision: revision, Project: project})
 }

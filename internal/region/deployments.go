@@ -31,17 +31,12 @@ func (d *deploymentSteps) Due(ctx context.Context, shard, shards int, after stri
 }
 
 // deployment writes what a door asks of a deployment.
-func (r *requests) deployment(ctx context.Context, in activities.DoorRequest, by string) (activities.OperationView, error) {
+func (r *requests) deployment(ctx context.Context, ask postgres.Request, in activities.DoorRequest) (*postgres.Operation, error) {
 	out, err := r.specs.TurnDeployment(ctx, postgres.DeploymentTurn{
-		Write: postgres.Write{Key: fleet.DeploymentKey(in.Deployment), Actor: by}, Kind: in.Kind, Replicas: in.Replicas,
-		Door: postgres.Door{Workflow: in.Workflow, Run: in.Run},
+		Write: postgres.Write{Key: fleet.DeploymentKey(in.Deployment), Actor: ask.Actor}, Kind: in.Kind, Replicas: in.Replicas, Door: ask.Door,
 	})
-	if err != nil {
-		return activities.OperationView{}, err
-	}
-	op := *out.Operation
-	if out.Changed && op.State.Ended() { // no visit ends it, and a repeat changes nothing
+	if op := out.Operation; err == nil && out.Changed && op.State.Ended() { // no visit ends it, and a repeat changes nothing
 		r.closed([]fleet.OperationEnded{{Kind: op.Kind, State: op.State, Reason: op.Reason}})
 	}
-	return r.view(ctx, op)
+	return out.Operation, err
 }

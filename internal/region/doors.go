@@ -32,88 +32,69 @@ type unreleased interface {
 
 // Request opens the operation that a door asks for, once per door run.
 func (r *requests) Request(ctx context.Context, in activities.DoorRequest, by string) (activities.OperationView, error) {
-	if in.Kind == fleet.OperationReconcile {
-		op, err := r.store.AskReconcile(ctx, postgres.ReconcileRequest{
-			Node: in.Node, Actor: by, Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: r.limit,
-		})
-		if err != nil {
-			return activities.OperationView{}, err
-		}
-		return r.view(ctx, op)
-	}
-	if in.Kind == fleet.OperationDrain {
-		return r.drain(ctx, in, by)
-	}
-	if in.Kind == fleet.OperationFailover {
-		op, err := r.store.AskFailover(ctx, postgres.FailoverRequest{
-			Site: in.Site, To: in.Node, Force: in.Force, DrainOf: in.DrainOf, Actor: by,
-			Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: r.failover,
-		})
-		if err != nil {
-			return activities.OperationView{}, err
-		}
-		return r.view(ctx, op)
-	}
-	if in.Kind == fleet.OperationFleet {
-		return r.fleet(ctx, in, by)
-	}
-	if in.Kind == fleet.OperationExecute {
-		return r.execution(ctx, in, by)
-	}
-	if in.Deployment != "" {
-		return r.deployment(ctx, in, by)
-	}
-	key := fleet.InstanceKey(in.Site, in.Instance)
-	t := postgres.InstanceTurn{
-		Write: postgres.Write{Key: key, Actor: by}, Kind: in.Kind, Limit: r.limit,
-		Door: postgres.Door{Workflow: in.Workflow, Run: in.Run},
-	}
-	if in.Kind == fleet.OperationDeploy {
-		change, err := r.specs.Unreleased(ctx, key, by)
-		if err != nil {
-			return activities.OperationView{}, err
-		}
-		t.Unreleased = change
-	}
-	out, err := r.store.TurnInstance(ctx, t)
+	ask := postgres.Request{Actor: by, Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: r.limit}
+	op, err := r.open(ctx, ask, in)
 	if err != nil {
 		return activities.OperationView{}, err
 	}
-	if out.Operation == nil { // nothing was ever released: the delete is done
+	if op == nil { // nothing was ever released: the delete is done
 		return activities.OperationView{OperationEnd: fleet.OperationEnd{State: fleet.OperationSucceeded}}, nil
 	}
-	return r.view(ctx, *out.Operation)
+	return r.view(ctx, *op)
+}
+
+func (r *requests) open(ctx context.Context, ask postgres.Request, in activities.DoorRequest) (*postgres.Operation, error) {
+	switch in.Kind {
+	case fleet.OperationReconcile:
+		return one(r.store.AskReconcile(ctx, postgres.ReconcileRequest{Request: ask, Node: in.Node}))
+	case fleet.OperationDrain:
+		return r.drain(ctx, ask, in)
+	case fleet.OperationFailover:
+		ask.Limit = r.failover
+		return one(r.store.AskFailover(ctx, postgres.FailoverRequest{
+			Request: ask, Site: in.Site, To: in.Node, Force: in.Force, DrainOf: in.DrainOf,
+		}))
+	case fleet.OperationExecute:
+		return r.execution(ctx, ask, in)
+	case fleet.OperationFleet: // it runs what is declared, or joins the run that is under way
+		return started(r.store.TurnFleet(ctx, postgres.FleetTurn{
+			Write: postgres.Write{Key: fleet.FleetKey(in.Fleet), Actor: ask.Actor}, Door: ask.Door,
+		}))
+	case fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy:
+		return r.deployment(ctx, ask, in)
+	case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
+	}
+	return r.instance(ctx, ask, in)
+}
+
+func one(op postgres.Operation, err error) (*postgres.Operation, error) { return &op, err }
+
+func started(out postgres.Started, err error) (*postgres.Operation, error) { return out.Operation, err }
+
+func (r *requests) instance(ctx context.Context, ask postgres.Request, in activities.DoorRequest) (*postgres.Operation, error) {
+	key := fleet.InstanceKey(in.Site, in.Instance)
+	t := postgres.InstanceTurn{Write: postgres.Write{Key: key, Actor: ask.Actor}, Kind: in.Kind, Limit: ask.Limit, Door: ask.Door}
+	if in.Kind == fleet.OperationDeploy {
+		change, err := r.specs.Unreleased(ctx, key, ask.Actor)
+		if err != nil {
+			return nil, err
+		}
+		t.Unreleased = change
+	}
+	return started(r.store.TurnInstance(ctx, t))
 }
 
 // drain empties a node, or joins the drain that is under way.
-func (r *requests) drain(ctx context.Context, in activities.DoorRequest, by string) (activities.OperationView, error) {
+func (r *requests) drain(ctx context.Context, ask postgres.Request, in activities.DoorRequest) (*postgres.Operation, error) {
 	order := fleet.DrainOrder{}
 	if in.Drain != nil {
 		order = *in.Drain
 	}
-	order, err := order.Checked(by)
+	order, err := order.Checked(ask.Actor)
 	if err != nil {
-		return activities.OperationView{}, err
+		return nil, err
 	}
-	op, err := r.store.AskNodeDrain(ctx, postgres.DrainRequest{
-		Node: in.Node, Order: order, Actor: by, Door: postgres.Door{Workflow: in.Workflow, Run: in.Run},
-	})
-	if err != nil {
-		return activities.OperationView{}, err
-	}
-	return r.view(ctx, op)
-}
-
-// fleet runs a declared fleet change, or joins the run that is under way.
-func (r *requests) fleet(ctx context.Context, in activities.DoorRequest, by string) (activities.OperationView, error) {
-	out, err := r.store.TurnFleet(ctx, postgres.FleetTurn{
-		Write: postgres.Write{Key: fleet.ObjectKey{Kind: fleet.KindFleet, Name: string(in.Fleet)}, Actor: by},
-		Door:  postgres.Door{Workflow: in.Workflow, Run: in.Run},
-	})
-	if err != nil {
-		return activities.OperationView{}, err
-	}
-	return r.view(ctx, *out.Operation)
+	return one(r.store.AskNodeDrain(ctx, postgres.DrainRequest{Request: ask, Node: in.Node, Order: order}))
 }
 
 // Operation reads one operation.

@@ -172,7 +172,7 @@ func (w *healWorld) regional(s healStep) {
 		w.terminate(s.Pick)
 	case "reconcile":
 		name := w.nodes[s.Node].name
-		if _, err = w.region.store.AskReconcile(w.ctx, postgres.ReconcileRequest{Node: name, Actor: "test", Limit: time.Hour}); err == nil {
+		if _, err = w.region.store.AskReconcile(w.ctx, postgres.ReconcileRequest{Request: postgres.Request{Actor: "test", Limit: time.Hour}, Node: name}); err == nil {
 			_ = w.region.server.flows.Wake(w.ctx, fleet.NodeSubject(name)) // the outbox repeats it
 		}
 	case "sweep":

@@ -62,7 +62,7 @@ func (f *failbackSweep) FailBack(ctx context.Context, shard, shards int) (int, e
 				f.log.Debug("the lease stays", "site", b.Site, "declared", b.Node, "reason", reason)
 				continue
 			}
-			op, err := f.store.AskFailover(ctx, postgres.FailoverRequest{Site: b.Site, To: b.Node, Actor: "region", Limit: f.limit})
+			op, err := f.store.AskFailover(ctx, postgres.FailoverRequest{Request: postgres.Request{Actor: "region", Limit: f.limit}, Site: b.Site, To: b.Node})
 			if err != nil {
 				return asked, err
 			}

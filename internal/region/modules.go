@@ -19,25 +19,19 @@ type inputChecker interface {
 }
 
 // execution opens the operation of a door that executes a module.
-func (r *requests) execution(ctx context.Context, in activities.DoorRequest, by string) (activities.OperationView, error) {
+func (r *requests) execution(ctx context.Context, ask postgres.Request, in activities.DoorRequest) (*postgres.Operation, error) {
 	module, err := fleet.ParseModule("/module", in.Module)
 	if err != nil {
-		return activities.OperationView{}, err
+		return nil, err
 	}
 	if len(in.Input) == 0 {
 		in.Input = []byte("{}")
 	}
 	if err := r.modules.Check(ctx, module, in.Input); err != nil {
-		return activities.OperationView{}, err
+		return nil, err
 	}
-	op, err := r.store.AskExecution(ctx, postgres.ExecutionRequest{
-		Module: module, Input: in.Input, Project: "default", Actor: by,
-		Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: fleet.ExecutionLimit(in.Seconds),
-	})
-	if err != nil {
-		return activities.OperationView{}, err
-	}
-	return r.view(ctx, op)
+	ask.Project, ask.Limit = fleet.DefaultProject, fleet.ExecutionLimit(in.Seconds)
+	return one(r.store.AskExecution(ctx, postgres.ExecutionRequest{Request: ask, Module: module, Input: in.Input}))
 }
 
 // executionSteps are the steps of an execution at the store.

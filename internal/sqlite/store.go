@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -58,8 +60,8 @@ func open(ctx context.Context, path string, files fs.FS) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create node store: %w", err)
 	}
-	if err := file.Close(); err != nil {
-		return nil, fmt.Errorf("create node store: %w", err)
+	if err := errors.Join(checkHeader(file), file.Close()); err != nil {
+		return nil, err
 	}
 	dsn := url.URL{Scheme: "file", Path: abs, RawQuery: settings.Encode()}
 	conn, err := sql.Open("sqlite", dsn.String())
@@ -100,9 +102,8 @@ func (s *Store) migrate(ctx context.Context, files fs.FS) error {
 	if err := s.db.QueryRowContext(ctx, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id").Scan(&have, &application); err != nil {
 		return fail("read schema version", err)
 	}
-	if have > 0 && application != applicationID {
-		return fleet.Errorf(fleet.IllegalState, "the node store has the schema of another build of Holdfast, which no release has made; nothing was changed").
-			WithHint("enrol the node again with an empty data directory, or run the build that made this one")
+	if err := ofRelease(have, application); err != nil {
+		return err
 	}
 	if have > len(names) {
 		from, err := s.q.GetUsableFrom(ctx)
@@ -124,6 +125,34 @@ func (s *Store) migrate(ctx context.Context, files fs.FS) error {
 
 // applicationID is in the header of each store ("Hold" in ASCII); migrations/0001_init.sql writes it.
 const applicationID = 0x486f6c64
+
+// ofRelease returns an error for a schema that the migrations of no release made.
+func ofRelease(version int, application int64) error {
+	if version == 0 || application == applicationID {
+		return nil
+	}
+	return fleet.Errorf(fleet.IllegalState, "the node store has the schema of another build of Holdfast, which no release has made; nothing was changed").
+		WithHint("enrol the node again with an empty data directory, or run the build that made this one")
+}
+
+// Where the header of an SQLite file has them, as big-endian 32 bits (sqlite.org/fileformat2.html#database_header).
+const (
+	headerSize        = 100
+	headerVersion     = 60
+	headerApplication = 68
+)
+
+// checkHeader runs before SQLite opens the file: the settings alone would write to it.
+func checkHeader(file *os.File) error {
+	var header [headerSize]byte
+	if _, err := file.ReadAt(header[:], 0); errors.Is(err, io.EOF) {
+		return nil // it is new, or all its data is in the log beside it
+	} else if err != nil {
+		return fmt.Errorf("read node store: %w", err)
+	}
+	at := func(offset int) uint32 { return binary.BigEndian.Uint32(header[offset:]) }
+	return ofRelease(int(at(headerVersion)), int64(at(headerApplication)))
+}
 
 func (s *Store) migrateOne(ctx context.Context, files fs.FS, name string, version int) error {
 	script, err := fs.ReadFile(files, name)

@@ -195,24 +195,29 @@ func (q *Queries) GetOperations(ctx context.Context, ids []string) ([]Operation,
 }
 
 const insertOperation = `-- name: InsertOperation :one
-INSERT INTO operations (id, kind, site, name, subject, revision, project, state, requested_by, door_workflow, door_run, deadline_at)
+INSERT INTO operations (id, kind, site, name, subject, revision, project, state, requested_by, door_workflow, door_run, deadline_at,
+                        process_version, target, forced, drain_of)
 VALUES ($1, $2, $3, $4, $5, $6, $7, 'running', $8, $9, $10,
-        now() + make_interval(secs => $11::float8))
+        now() + make_interval(secs => $11::float8), $12, $13, $14, $15)
 RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of
 `
 
 type InsertOperationParams struct {
-	ID           string
-	Kind         string
-	Site         string
-	Name         string
-	Subject      string
-	Revision     int64
-	Project      string
-	RequestedBy  string
-	DoorWorkflow string
-	DoorRun      string
-	Seconds      float64
+	ID             string
+	Kind           string
+	Site           string
+	Name           string
+	Subject        string
+	Revision       int64
+	Project        string
+	RequestedBy    string
+	DoorWorkflow   string
+	DoorRun        string
+	Seconds        float64
+	ProcessVersion int64
+	Target         int32
+	Forced         bool
+	DrainOf        string
 }
 
 func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams) (Operation, error) {
@@ -228,6 +233,10 @@ func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams
 		arg.DoorWorkflow,
 		arg.DoorRun,
 		arg.Seconds,
+		arg.ProcessVersion,
+		arg.Target,
+		arg.Forced,
+		arg.DrainOf,
 	)
 	var i Operation
 	err := row.Scan(

@@ -72,13 +72,6 @@ WHERE subject = @subject AND state = 'running' ORDER BY created_at, id;
 -- name: CountUntold :one
 SELECT count(*) FROM operations WHERE subject = @subject AND state <> 'running' AND door_run <> '' AND NOT door_told;
 
--- name: InsertDeploymentOperation :one
-INSERT INTO operations (id, kind, site, name, subject, revision, project, state, requested_by, door_workflow, door_run, deadline_at,
-                        process_version, target)
-VALUES (@id, @kind, '', @name, @subject, @revision, @project, 'running', @requested_by, @door_workflow, @door_run,
-        now() + make_interval(secs => @seconds::float8), @process_version, @target)
-RETURNING *;
-
 -- name: EndOperationsEach :exec
 WITH ended AS (
     UPDATE operations o SET state = u.state, reason = u.reason, message = u.message, ended_at = now()

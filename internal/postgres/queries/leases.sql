@@ -134,12 +134,6 @@ WHERE subject = @subject AND state = 'running' AND name = @name AND (NOT @only_c
 RETURNING id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
 
--- name: InsertFailover :one
-INSERT INTO operations (id, kind, site, name, subject, project, state, requested_by, door_workflow, door_run, forced, drain_of, deadline_at)
-VALUES (@id, @kind, @site, @name, @subject, @project, 'running', @requested_by, @door_workflow, @door_run, @forced, @drain_of,
-        now() + make_interval(secs => @seconds::float8))
-RETURNING *;
-
 -- Sites whose declared active does not hold the lease though they ask for it (autoFailback).
 -- name: Failbacks :many
 SELECT o.name AS site, n.name AS node, l.holder,

@@ -1,7 +1,8 @@
 -- name: InsertOperation :one
-INSERT INTO operations (id, kind, site, name, subject, revision, project, state, requested_by, door_workflow, door_run, deadline_at)
+INSERT INTO operations (id, kind, site, name, subject, revision, project, state, requested_by, door_workflow, door_run, deadline_at,
+                        process_version, target, forced, drain_of)
 VALUES (@id, @kind, @site, @name, @subject, @revision, @project, 'running', @requested_by, @door_workflow, @door_run,
-        now() + make_interval(secs => @seconds::float8))
+        now() + make_interval(secs => @seconds::float8), @process_version, @target, @forced, @drain_of)
 RETURNING *;
 
 -- name: OperationByDoor :one
