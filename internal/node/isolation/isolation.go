@@ -33,7 +33,7 @@ func (r *Range) Set(text string) error {
 	a, errA := strconv.Atoi(first)
 	b, errB := strconv.Atoi(last)
 	if errA != nil || errB != nil || a < 1 || b < a || b > maxUID {
-		return fleet.Errorf(fleet.Invalid, "invalid range: want FIRST-LAST, both from 1 to %d", maxUID)
+		return fleet.Errorf(fleet.Invalid, "want FIRST-LAST, both from 1 to %d", maxUID)
 	}
 	*r = Range{a, b}
 	return nil
