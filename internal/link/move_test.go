@@ -9,20 +9,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/testkit/sized"
 )
 
 // C44: a connection moves by compare-and-set: of those that try the same arrow at once, one wins.
 // Chance decides how the goroutines meet, so there are many rounds; no round may have two winners.
 func TestMoveHasOneWinner(t *testing.T) {
 	t.Parallel()
-	const rounds, movers = 50_000, 2
+	const movers = 2
+	rounds := sized.Many(50_000)
 	for _, arrow := range []struct {
 		from fleet.ConnectionState
 		on   fleet.ConnectionEvent
 	}{
 		{fleet.ConnectionRegistered, fleet.StreamOpened}, {fleet.ConnectionActive, fleet.DrainAcked}, {fleet.ConnectionDraining, fleet.Deregistered},
 	} {
-		var won [rounds]atomic.Int32
+		won := make([]atomic.Int32, rounds)
 		connections := make([]*connection, rounds)
 		ready := make([]atomic.Int32, rounds)
 		for i := range connections {
