@@ -224,7 +224,7 @@ func (s *secured) refuses(t *testing.T) {
 	nobody := cli{s.operator.path, append(s.operator.env, "XDG_CONFIG_HOME="+t.TempDir())} // with nothing saved
 	for hint, files := range map[string]certs.ClientFiles{
 		"give the authority that signed the region's certificate": {CA: stranger.ca(), Pair: own.Pair},
-		"the region wants a client certificate":                   {CA: own.CA, Pair: foreign},
+		"the region requires a client certificate":                {CA: own.CA, Pair: foreign},
 	} {
 		_, said := nobody.call(t, cliAway, append([]string{"get", "nodes"}, shown(files)...)...)
 		require.Contains(t, said, hint)
