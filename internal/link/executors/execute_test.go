@@ -354,7 +354,9 @@ func TestOtherConnection(t *testing.T) {
 	require.EqualValues(t, 2, a.calls.Load())
 	b.server.Stop()
 	_, err := w.execute(`1`)
-	refused(t, fleet.Unavailable, err)
+	// The call may leave before the end of the connection arrives: then it broke off, and may have been done.
+	require.Contains(t, []fleet.Kind{fleet.Unavailable, fleet.Communication}, fleet.KindOf(err), "%v", err)
+	require.EqualValues(t, 4, b.calls.Load(), "it was not executed")
 }
 
 // A module's own error is its answer: it is never asked for again.
