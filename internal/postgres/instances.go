@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -100,18 +99,9 @@ func orNotFound(err error, kind, name, hint string) error {
 
 // replayed answers a request that was seen before from what it started then.
 func (s *Store) replayed(ctx context.Context, q *db.Queries, w Write, out *Started) (bool, error) {
-	if w.Idempotency.Key == "" {
-		return false, nil
-	}
-	row, err := q.GetIdempotency(ctx, db.GetIdempotencyParams{Actor: w.Actor, Key: w.Idempotency.Key})
-	if noRows(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, failed("read idempotency key", err)
-	}
-	if !bytes.Equal(row.RequestHash, w.Idempotency.Hash) {
-		return false, otherRequest()
+	row, err := usedKey(ctx, q, w.Actor, w.Idempotency)
+	if err != nil || row == nil {
+		return false, err
 	}
 	if out.After, err = find(ctx, q, w.Key); err != nil {
 		return true, err

@@ -107,18 +107,9 @@ func openedBefore(ctx context.Context, q *db.Queries, in Request) ([]Operation, 
 		}
 		return []Operation{operationOf(op)}, failed("read the operation of a door", err)
 	}
-	if in.Idempotency.Key == "" {
-		return nil, nil
-	}
-	row, err := q.GetIdempotency(ctx, db.GetIdempotencyParams{Actor: in.Actor, Key: in.Idempotency.Key})
-	if noRows(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, failed("read idempotency key", err)
-	}
-	if !bytes.Equal(row.RequestHash, in.Idempotency.Hash) {
-		return nil, otherRequest()
+	row, err := usedKey(ctx, q, in.Actor, in.Idempotency)
+	if err != nil || row == nil {
+		return nil, err
 	}
 	rows, err := q.GetOperations(ctx, strings.Fields(row.OperationID))
 	out := make([]Operation, len(rows))
@@ -128,6 +119,24 @@ func openedBefore(ctx context.Context, q *db.Queries, in Request) ([]Operation, 
 		}
 	}
 	return out, failed("read operations", err)
+}
+
+// usedKey is what an idempotency key was used for, nil when it is new. A key of another request is a conflict.
+func usedKey(ctx context.Context, q *db.Queries, actor string, k Idempotency) (*db.Idempotency, error) {
+	if k.Key == "" {
+		return nil, nil
+	}
+	row, err := q.GetIdempotency(ctx, db.GetIdempotencyParams{Actor: actor, Key: k.Key})
+	if noRows(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, failed("read idempotency key", err)
+	}
+	if !bytes.Equal(row.RequestHash, k.Hash) {
+		return nil, otherRequest()
+	}
+	return &row, nil
 }
 
 // rememberAll keeps the ids of all that one key opened.
