@@ -54,7 +54,7 @@ func (f *Failovers) sign(ctx context.Context, site fleet.SiteName, seen fleet.Fa
 		node fleet.NodeName
 		cmd  fleet.Command
 	}{
-		{&out.HandOver, seen.Holder, fleet.HandOverCommand{Site: site, To: seen.To}},
+		{&out.HandOver, seen.Holder, seen.HandOver(site)},
 		{&out.TakeOver, seen.To, fleet.TakeOverCommand{Site: site}},
 		{&out.Forced, seen.To, fleet.TakeOverCommand{Site: site, Forced: true}},
 	} {

@@ -36,6 +36,9 @@ func TestAttackCommands(t *testing.T) {
 	t.Run("every activity of a node is refused without a signature", func(t *testing.T) { a.unsigned(t, st, node) })
 	t.Run("a true command that was altered is refused", func(t *testing.T) { a.altered(t, st, node, peer) })
 	t.Run("a true command has no effect a second time", func(t *testing.T) { a.replayed(t, st, node) })
+	t.Run("a recorded hand-over or take-over has no effect a second time, also after a restart", func(t *testing.T) {
+		a.replaysMoves(t)
+	})
 	t.Run("a command that another key signed is refused", func(t *testing.T) {
 		_, other, err := ed25519.GenerateKey(nil)
 		require.NoError(t, err)
@@ -210,6 +213,51 @@ func (a *temporalWriter) replayed(t *testing.T, st *story, node string) {
 	a.holder(t, "plant-1")
 	require.Error(t, a.command(t, a.client, node, "RefreshDeployment", old), "a number below what it holds, or a right that has passed")
 	st.good(t, hash)
+}
+
+// replaysMoves moves the lease there and back, and then repeats to each node, restarted, what it was asked.
+func (a *temporalWriter) replaysMoves(t *testing.T) {
+	const site = "plant-1"
+	for range 2 {
+		a.failover(t, site, a.standby(t, site))
+	}
+	for range 2 {
+		holder, node := a.holder(t, site), a.standby(t, site)
+		epoch := a.epoch(t, site)
+		a.kill(t, node)
+		for _, kind := range []string{"HandOver", "TakeOver"} {
+			a.refuses(t, node, kind, "replayed", a.recorded(t, "site."+site, node, kind))
+		}
+		require.Equal(t, holder, a.holder(t, site))
+		require.Equal(t, epoch, a.epoch(t, site))
+		a.failover(t, site, node)
+	}
+}
+
+// epoch is the one at which a site's lease was granted last, as the region knows it.
+func (s *stack) epoch(t *testing.T, site string) (epoch int64) {
+	t.Helper()
+	require.NoError(t, s.pg.QueryRow(t.Context(), `SELECT epoch FROM site_leases WHERE site = $1`, site).Scan(&epoch))
+	return epoch
+}
+
+// recorded is the input of the last activity of a kind that a workflow gave to a node.
+func (a *temporalWriter) recorded(t *testing.T, workflow, node, kind string) (in json.RawMessage) {
+	t.Helper()
+	var at time.Time
+	for _, run := range a.histories(t) {
+		for _, e := range run.events {
+			scheduled := e.GetActivityTaskScheduledEventAttributes()
+			if run.id != workflow || scheduled.GetActivityType().GetName() != kind || scheduled.GetTaskQueue().GetName() != "node."+node {
+				continue
+			}
+			if when := e.GetEventTime().AsTime(); when.After(at) {
+				at, in = when, scheduled.GetInput().GetPayloads()[0].GetData()
+			}
+		}
+	}
+	require.NotEmpty(t, in, "%s of %s", kind, node)
+	return in
 }
 
 // signingKey is the key by which the region signs now; only who reads its database has it.

@@ -121,9 +121,9 @@ func (f *failoverSite) act(ctx workflow.Context) error {
 		return insist(ctx, failovers.AimVote, activities.FailoverTarget{Site: f.site}, nil)
 	case decide.FailoverHandOver:
 		limit := wholeSeconds(f.next.Limit)
-		f.ask(ctx, limit, nodes.HandOver, fleet.HandOverCommand{
-			Site: f.site, To: f.seen.To, DeadlineSeconds: int64(limit / time.Second), Signed: f.seen.Signed.HandOver,
-		})
+		cmd := f.seen.HandOver(f.site)
+		cmd.DeadlineSeconds, cmd.Signed = int64(limit/time.Second), f.seen.Signed.HandOver
+		f.ask(ctx, limit, nodes.HandOver, cmd)
 		return nil
 	case decide.FailoverTakeOver:
 		limit := wholeSeconds(f.next.Limit)

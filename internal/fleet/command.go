@@ -46,7 +46,7 @@ func (c ReconcileCommand) Terms() []string {
 
 // Terms of a hand-over.
 func (c HandOverCommand) Terms() []string {
-	return []string{"HandOver", string(c.Site), string(c.To)}
+	return []string{"HandOver", string(c.Site), string(c.To), term(c.Epoch)}
 }
 
 // Terms of a take-over.

@@ -4,9 +4,11 @@ import "time"
 
 // HandOverCommand asks the holder of a site's lease to stop what runs and to give the lease back.
 type HandOverCommand struct {
-	Site            SiteName `json:"site"`
-	To              NodeName `json:"to"`
-	DeadlineSeconds int64    `json:"deadlineSeconds"`
+	Site SiteName `json:"site"`
+	To   NodeName `json:"to"`
+	// Epoch is the lease's: the node refuses to give back another one. 0 stands for whatever it holds.
+	Epoch           int64 `json:"epoch,omitempty"`
+	DeadlineSeconds int64 `json:"deadlineSeconds"`
 	// Signed is the region's word for it, without which a node does not act on a task.
 	Signed Signature `json:"signed,omitzero"`
 }
@@ -59,6 +61,16 @@ type FailoverSeen struct {
 	There      time.Time `json:"there,omitzero"`
 	// Signed is what nodes may be asked for this operation.
 	Signed FailoverSigned `json:"signed,omitzero"`
+}
+
+// HandOver is the command that the holder gets for this operation, to be signed. While the region's vote is lost, the
+// epoch on record may be behind the holder's, so the command names none.
+func (s FailoverSeen) HandOver(site SiteName) HandOverCommand {
+	cmd := HandOverCommand{Site: site, To: s.To, Epoch: s.Epoch}
+	if s.Lost {
+		cmd.Epoch = 0
+	}
+	return cmd
 }
 
 // FailoverSigned are the region's words for what a failover asks: of its holder, and of the node

@@ -36,7 +36,7 @@ func TestCommandBytes(t *testing.T) {
 			Timestamp: now.UTC(), CentralFetchBaseURL: "http://region:7460", FetchToken: "sealed",
 		},
 		"reconcile": fleet.ReconcileCommand{ID: "1", Site: "plant-1", Role: fleet.RoleActive, Epoch: 3, BaseURL: "http://region:7460", Token: "sealed"},
-		"hand-over": fleet.HandOverCommand{Site: "plant-1", To: "plant-1-b", DeadlineSeconds: 5},
+		"hand-over": fleet.HandOverCommand{Site: "plant-1", To: "plant-1-b", Epoch: 3, DeadlineSeconds: 5},
 		"take-over": fleet.TakeOverCommand{Site: "plant-1", Forced: true, DeadlineSeconds: 5},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -68,7 +68,7 @@ func (t *Tasks) Reconcile(ctx context.Context, cmd fleet.ReconcileCommand) (flee
 
 // HandOver releases the site's lease.
 func (t *Tasks) HandOver(ctx context.Context, cmd fleet.HandOverCommand) (fleet.HandOverResult, error) {
-	if err := t.admit(ctx, cmd, cmd.Signed, "hand over to "+string(cmd.To)); err != nil {
+	if err := t.admit(ctx, cmd, cmd.Signed, fmt.Sprintf("hand over to %s at epoch %d", cmd.To, cmd.Epoch)); err != nil {
 		return fleet.HandOverResult{}, err
 	}
 	return t.agent.Leases.HandOver(ctx, cmd)
@@ -129,7 +129,11 @@ func (t *Tasks) check(ctx context.Context, cmd fleet.Command, s fleet.Signature)
 		return refuse(audit.Expired, "this command expired at %s, and it is %s", s.Expires.Format(time.RFC3339), now.UTC().Format(time.RFC3339)).
 			WithHint("if it was just sent, the clock of this node or of the region is wrong")
 	}
-	if !t.use(s, now) {
+	first, err := t.use(ctx, cmd, s, now)
+	if err != nil {
+		return err
+	}
+	if !first {
 		return refuse(audit.Replayed, "this command was acted on before")
 	}
 	return nil
@@ -182,16 +186,32 @@ func (t *Tasks) ask(ctx context.Context, than identity.Key) error {
 const tidyEvery = time.Minute
 
 // use tells whether a command was not acted on before, and records it.
-func (t *Tasks) use(s fleet.Signature, now time.Time) bool {
+func (t *Tasks) use(ctx context.Context, cmd fleet.Command, s fleet.Signature, now time.Time) (first bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, is := t.used[string(s.Value)]; is {
-		return false
+		return false, nil
+	}
+	if onceInStore(cmd) {
+		if first, err = t.agent.Store.UseCommand(ctx, s, now); err != nil || !first {
+			return false, err
+		}
 	}
 	if !now.Before(t.tidy) {
 		maps.DeleteFunc(t.used, func(_ string, expires time.Time) bool { return !now.Before(expires) })
 		t.tidy = now.Add(tidyEvery)
 	}
 	t.used[string(s.Value)] = s.Expires
-	return true
+	return true, nil
+}
+
+// onceInStore tells which commands the node's store remembers. After a restart, revision and epoch protect a
+// delivery, a batch and a comparison from a repetition. A take-over names neither, and a hand-over that has not
+// released the lease yet could be repeated at the same epoch.
+func onceInStore(cmd fleet.Command) bool {
+	switch cmd.(type) {
+	case fleet.HandOverCommand, fleet.TakeOverCommand:
+		return true
+	}
+	return false
 }

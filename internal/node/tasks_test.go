@@ -134,6 +134,23 @@ func TestTasks(t *testing.T) {
 		_, err = a.TakeOver(t.Context(), fleet.TakeOverCommand{Site: "plant-1", Forced: true, Signed: a.sign(fleet.TakeOverCommand{Site: "plant-1"})})
 		a.refuses(t, audit.BadSignature, err)
 	})
+	t.Run("a hand-over and a take-over stay used after a restart", func(t *testing.T) {
+		t.Parallel()
+		a := task(t)
+		for _, cmd := range []fleet.Command{
+			fleet.HandOverCommand{Site: "plant-1", To: "plant-1-b", Epoch: 7}, fleet.TakeOverCommand{Site: "plant-1"},
+		} {
+			s := a.sign(cmd)
+			require.NoError(t, a.admit(t.Context(), cmd, s, "the first"))
+			a.refuses(t, audit.Replayed, a.admit(t.Context(), cmd, s, "the same agent"))
+			a.now = a.now.Add(time.Second)
+			restarted := &Tasks{agent: a.expecting.agent, used: map[string]time.Time{}}
+			a.refuses(t, audit.Replayed, restarted.admit(t.Context(), cmd, s, "the next agent"))
+		}
+		a.now = a.now.Add(time.Minute)
+		again := fleet.TakeOverCommand{Site: "plant-1"}
+		require.NoError(t, a.admit(t.Context(), again, a.sign(again), "another signature"))
+	})
 	t.Run("a key that the node does not know is learnt, and kept", func(t *testing.T) {
 		t.Parallel()
 		a := task(t)

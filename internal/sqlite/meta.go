@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/sqlite/db"
@@ -125,4 +126,18 @@ func (s *Store) SetStartID(ctx context.Context, id string) error {
 	defer s.metaMu.Unlock()
 	s.meta = nil
 	return fail("record start", s.q.SetStartID(ctx, id))
+}
+
+// UseCommand records that the node acts on a signed command, until the signature expires. It returns false for one
+// that is recorded already, also by an agent that ran before this one.
+func (s *Store) UseCommand(ctx context.Context, signed fleet.Signature, now time.Time) (first bool, err error) {
+	err = s.write(ctx, "record a used command", func(ctx context.Context, q *db.Queries) error {
+		if err := q.ForgetUsedCommands(ctx, now.UnixNano()); err != nil {
+			return err
+		}
+		n, err := q.UseCommand(ctx, db.UseCommandParams{Signature: signed.Value, ExpiresAt: signed.Expires.UnixNano()})
+		first = n == 1
+		return err
+	})
+	return first, err
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -79,4 +80,27 @@ func TestResetEpochs(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, late, after.Right)
 	})
+}
+
+// X13, X21: a signed command is used once, also over a restart, and forgotten when it has expired.
+func TestUseCommand(t *testing.T) {
+	t.Parallel()
+	s, path := setup(t)
+	now := time.Unix(1_800_000_000, 0)
+	signed := fleet.Signature{Node: "plant-1-a", Expires: now.Add(time.Minute), Value: []byte("signature")}
+	use := func(signed fleet.Signature, at time.Time, want bool) {
+		t.Helper()
+		first, err := s.UseCommand(t.Context(), signed, at)
+		require.NoError(t, err)
+		require.Equal(t, want, first)
+	}
+	use(signed, now, true)
+	use(signed, now, false)
+	s = reopen(t, s, path)
+	use(signed, signed.Expires.Add(-time.Nanosecond), false)
+	other := fleet.Signature{Node: "plant-1-a", Expires: now.Add(2 * time.Minute), Value: []byte("other")}
+	use(other, signed.Expires, true)
+	var kept int
+	require.NoError(t, s.db.QueryRow(`SELECT count(*) FROM used_commands`).Scan(&kept))
+	require.Equal(t, 1, kept)
 }

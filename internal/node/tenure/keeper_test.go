@@ -338,6 +338,22 @@ func TestKeeper(t *testing.T) {
 		require.True(t, out.Released)
 		require.False(t, k.MayRun())
 	})
+	t.Run("it gives back the epoch that is named, and no other", func(t *testing.T) { // X13, X21
+		t.Parallel()
+		k := newKept(t).steady().start()
+		k.tell(alone)
+		k.eventually("it may run", k.MayRun)
+		held := k.Stats().Epoch
+		for _, other := range []int64{held - 1, held + 1} {
+			_, err := k.HandOver(t.Context(), fleet.HandOverCommand{Site: site, Epoch: other, DeadlineSeconds: 30})
+			require.Equal(t, fleet.Stale, fleet.KindOf(err))
+			require.True(t, k.MayRun())
+		}
+		out, err := k.HandOver(t.Context(), fleet.HandOverCommand{Site: site, Epoch: held, DeadlineSeconds: 30})
+		require.NoError(t, err)
+		require.True(t, out.Released)
+		require.False(t, k.MayRun())
+	})
 	t.Run("a hand-over that is asked for again goes on when the first is cut short", func(t *testing.T) { // X5, X13
 		t.Parallel()
 		k := newKept(t).steady()

@@ -16,6 +16,7 @@ const (
 	reasonNoPart  = "no_part" // this node does not vote, so it never holds
 	reasonNobody  = "not_a_voter"
 	reasonOverdue = "deadline"
+	reasonStale   = "stale_epoch" // it holds another epoch than the one that was to be given back
 )
 
 // HandOver stops what runs and releases the lease, so that the peer can win it at once. It returns when the
@@ -33,6 +34,10 @@ func (k *Keeper) HandOver(ctx context.Context, cmd fleet.HandOverCommand) (fleet
 	}
 	select {
 	case r := <-out:
+		if r.Reason == reasonStale {
+			return r, fleet.Errorf(fleet.Stale, "the node holds epoch %d of the lease, not %d", r.Epoch, cmd.Epoch).
+				WithHint("holdfast describe site "+string(cmd.Site)+" shows the epoch; ask again")
+		}
 		return r, nil
 	case <-k.ended:
 		return fleet.HandOverResult{}, errEnded
@@ -64,6 +69,10 @@ func (k *Keeper) beginHandOver(ctx context.Context, now lease.Instant, cmd fleet
 		return
 	}
 	t, holds := k.candidate.Holding(now)
+	if holds && cmd.Epoch != 0 && cmd.Epoch != t.Epoch {
+		out <- fleet.HandOverResult{Epoch: t.Epoch, Reason: reasonStale}
+		return
+	}
 	if holds && cmd.To != "" && cmd.To != k.seat.peer.Node { // without a target: a drain without another place
 		out <- fleet.HandOverResult{Epoch: t.Epoch, Reason: reasonNobody}
 		return

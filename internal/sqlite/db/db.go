@@ -78,6 +78,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.forgetSetAsideStmt, err = db.PrepareContext(ctx, forgetSetAside); err != nil {
 		return nil, fmt.Errorf("error preparing query ForgetSetAside: %w", err)
 	}
+	if q.forgetUsedCommandsStmt, err = db.PrepareContext(ctx, forgetUsedCommands); err != nil {
+		return nil, fmt.Errorf("error preparing query ForgetUsedCommands: %w", err)
+	}
 	if q.getContentStmt, err = db.PrepareContext(ctx, getContent); err != nil {
 		return nil, fmt.Errorf("error preparing query GetContent: %w", err)
 	}
@@ -201,6 +204,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.updateChunkStmt, err = db.PrepareContext(ctx, updateChunk); err != nil {
 		return nil, fmt.Errorf("error preparing query UpdateChunk: %w", err)
 	}
+	if q.useCommandStmt, err = db.PrepareContext(ctx, useCommand); err != nil {
+		return nil, fmt.Errorf("error preparing query UseCommand: %w", err)
+	}
 	return &q, nil
 }
 
@@ -294,6 +300,11 @@ func (q *Queries) Close() error {
 	if q.forgetSetAsideStmt != nil {
 		if cerr := q.forgetSetAsideStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing forgetSetAsideStmt: %w", cerr)
+		}
+	}
+	if q.forgetUsedCommandsStmt != nil {
+		if cerr := q.forgetUsedCommandsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing forgetUsedCommandsStmt: %w", cerr)
 		}
 	}
 	if q.getContentStmt != nil {
@@ -501,6 +512,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing updateChunkStmt: %w", cerr)
 		}
 	}
+	if q.useCommandStmt != nil {
+		if cerr := q.useCommandStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing useCommandStmt: %w", cerr)
+		}
+	}
 	return err
 }
 
@@ -558,6 +574,7 @@ type Queries struct {
 	dropSlotStmt              *sql.Stmt
 	forgetHeldBackStmt        *sql.Stmt
 	forgetSetAsideStmt        *sql.Stmt
+	forgetUsedCommandsStmt    *sql.Stmt
 	getContentStmt            *sql.Stmt
 	getExpectedSetStmt        *sql.Stmt
 	getInstanceStmt           *sql.Stmt
@@ -599,6 +616,7 @@ type Queries struct {
 	setStartIDStmt            *sql.Stmt
 	slotsOfStmt               *sql.Stmt
 	updateChunkStmt           *sql.Stmt
+	useCommandStmt            *sql.Stmt
 }
 
 func (q *Queries) WithTx(tx *sql.Tx) *Queries {
@@ -623,6 +641,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		dropSlotStmt:              q.dropSlotStmt,
 		forgetHeldBackStmt:        q.forgetHeldBackStmt,
 		forgetSetAsideStmt:        q.forgetSetAsideStmt,
+		forgetUsedCommandsStmt:    q.forgetUsedCommandsStmt,
 		getContentStmt:            q.getContentStmt,
 		getExpectedSetStmt:        q.getExpectedSetStmt,
 		getInstanceStmt:           q.getInstanceStmt,
@@ -664,5 +683,6 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		setStartIDStmt:            q.setStartIDStmt,
 		slotsOfStmt:               q.slotsOfStmt,
 		updateChunkStmt:           q.updateChunkStmt,
+		useCommandStmt:            q.useCommandStmt,
 	}
 }

@@ -60,6 +60,15 @@ func (q *Queries) CountHolding(ctx context.Context, arg CountHoldingParams) (int
 	return count, err
 }
 
+const forgetUsedCommands = `-- name: ForgetUsedCommands :exec
+DELETE FROM used_commands WHERE expires_at <= ?1
+`
+
+func (q *Queries) ForgetUsedCommands(ctx context.Context, now int64) error {
+	_, err := q.exec(ctx, q.forgetUsedCommandsStmt, forgetUsedCommands, now)
+	return err
+}
+
 const getExpectedSet = `-- name: GetExpectedSet :one
 SELECT id, seen_era, seen_number, clean_era, clean_number FROM expected_set WHERE id = 1
 `
@@ -207,4 +216,22 @@ UPDATE meta SET start_id = ?1 WHERE id = 1
 func (q *Queries) SetStartID(ctx context.Context, startID string) error {
 	_, err := q.exec(ctx, q.setStartIDStmt, setStartID, startID)
 	return err
+}
+
+const useCommand = `-- name: UseCommand :execrows
+INSERT INTO used_commands (signature, expires_at) VALUES (?1, ?2)
+ON CONFLICT (signature) DO NOTHING
+`
+
+type UseCommandParams struct {
+	Signature []byte
+	ExpiresAt int64
+}
+
+func (q *Queries) UseCommand(ctx context.Context, arg UseCommandParams) (int64, error) {
+	result, err := q.exec(ctx, q.useCommandStmt, useCommand, arg.Signature, arg.ExpiresAt)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }

@@ -131,6 +131,13 @@ CREATE TABLE held_back (
     revision INTEGER NOT NULL CHECK (revision >= 0)
 ) STRICT;
 
+-- Signatures of commands that were acted on, until they expire: of those that no revision and no epoch protects from
+-- a repetition after a restart.
+CREATE TABLE used_commands (
+    signature  BLOB    PRIMARY KEY,
+    expires_at INTEGER NOT NULL -- Unix time in nanoseconds
+) STRICT;
+
 -- Which agents may use this file: those that know the schema with this number, or a later one. Each migration
 -- behind this one says so itself, because a release may bring several, and the one before it must be able to come
 -- back (X26):

@@ -44,3 +44,10 @@ UPDATE expected_set SET clean_era = @era, clean_number = @number WHERE id = 1;
 
 -- name: GetUsableFrom :one
 SELECT from_schema FROM usable;
+
+-- name: ForgetUsedCommands :exec
+DELETE FROM used_commands WHERE expires_at <= sqlc.arg(now);
+
+-- name: UseCommand :execrows
+INSERT INTO used_commands (signature, expires_at) VALUES (sqlc.arg(signature), sqlc.arg(expires_at))
+ON CONFLICT (signature) DO NOTHING;
