@@ -33,47 +33,12 @@ type Doors struct {
 	Starts   starterReader
 }
 
-// DoorRequest is one thing asked for through a workflow.
+// DoorRequest is what a door requests: an operation of a kind, with the input of the door's workflow.
 type DoorRequest struct {
 	Kind     fleet.OperationKind `json:"kind"`
-	Site     fleet.SiteName      `json:"site"`
-	Instance fleet.InstanceName  `json:"instance"`
-	Node     fleet.NodeName      `json:"node,omitempty"`  // instead of an instance
-	Fleet    fleet.FleetName     `json:"fleet,omitempty"` // instead of an instance
-	Drain    *fleet.DrainOrder   `json:"drain,omitempty"` // of a node
-	// Deployment, and to how many replicas it is scaled, instead of an instance.
-	Deployment fleet.DeploymentName `json:"deployment,omitempty"`
-	Replicas   *int                 `json:"replicas,omitempty"`
-	// Module, its input and how long it may take, instead of an instance.
-	Module  string          `json:"module,omitempty"`
-	Input   json.RawMessage `json:"input,omitempty"`
-	Seconds int             `json:"seconds,omitempty"`
-	Force   bool            `json:"force,omitempty"`   // of a failover to Node
-	DrainOf fleet.NodeName  `json:"drainOf,omitempty"` // whose drain asks for a failover
-	// Foreign is set of a door under a workflow id that the region gives to a run of another subject.
-	Foreign  bool   `json:"foreign,omitempty"`
-	Workflow string `json:"workflow"`
-	Run      string `json:"run"`
-}
-
-// Subject is the entity that serves what is asked for, "" of an execution: each has a new one.
-func (r DoorRequest) Subject() string {
-	switch r.Kind {
-	case fleet.OperationReconcile:
-		return fleet.NodeSubject(r.Node)
-	case fleet.OperationDrain:
-		return fleet.DrainSubject(r.Node)
-	case fleet.OperationFailover:
-		return fleet.SiteSubject(r.Site)
-	case fleet.OperationFleet:
-		return fleet.FleetSubject(r.Fleet)
-	case fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy:
-		return fleet.DeploymentSubject(r.Deployment)
-	case fleet.OperationExecute:
-		return ""
-	case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
-	}
-	return fleet.InstanceSubject(r.Site, r.Instance)
+	Input    json.RawMessage     `json:"input"`
+	Workflow string              `json:"workflow,omitempty"`
+	Run      string              `json:"run,omitempty"`
 }
 
 // OperationView is an operation as a door sees it.
@@ -86,14 +51,8 @@ type OperationView struct {
 
 // Request writes what the door asks for, as whoever started it (temporal:<identity>).
 func (d *Doors) Request(ctx context.Context, in DoorRequest) (OperationView, error) {
-	if err := in.validate(); err != nil {
-		return OperationView{}, fail(ctx, err)
-	}
 	info := activity.GetInfo(ctx).WorkflowExecution
 	in.Workflow, in.Run = info.ID, info.RunID
-	if in.Foreign { // here and not in the workflow, whose histories stay as they are
-		return OperationView{}, fail(ctx, in.foreign())
-	}
 	by, err := d.Starts.StartedBy(ctx, in.Workflow, in.Run)
 	if err != nil {
 		return OperationView{}, fail(ctx, err)
@@ -111,39 +70,4 @@ func (d *Doors) Wake(ctx context.Context, subject string) error {
 func (d *Doors) Look(ctx context.Context, id fleet.OperationID) (OperationView, error) {
 	v, err := d.Requests.Operation(ctx, id)
 	return v, fail(ctx, err)
-}
-
-// foreign refuses a door that would get the wakes of another entity (X23).
-func (r DoorRequest) foreign() error {
-	allowed := "any id that begins with no kind of object and a dot"
-	if own := r.Subject(); own != "" {
-		allowed += ", or " + own
-	}
-	return fleet.Errorf(fleet.Invalid, "the workflow id %.200s is that of another entity; allowed is %s", r.Workflow, allowed)
-}
-
-func (r DoorRequest) validate() error {
-	switch r.Kind {
-	case fleet.OperationReconcile, fleet.OperationDrain:
-		return fleet.ValidateName("/node", string(r.Node))
-	case fleet.OperationFailover:
-		if err := fleet.ValidateName("/site", string(r.Site)); err != nil || r.Node == "" {
-			return err
-		}
-		return fleet.ValidateName("/to", string(r.Node))
-	case fleet.OperationFleet:
-		return fleet.ValidateName("/fleet", string(r.Fleet))
-	case fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy:
-		if r.Kind == fleet.OperationScale && r.Replicas == nil {
-			return fleet.Errorf(fleet.Invalid, "to how many replicas?").At("/replicas")
-		}
-		return fleet.ValidateName("/deployment", string(r.Deployment))
-	case fleet.OperationExecute:
-		return fleet.ValidExecution(r.Module, r.Input, r.Seconds)
-	case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
-	}
-	if err := fleet.ValidateName("/site", string(r.Site)); err != nil {
-		return err
-	}
-	return fleet.ValidateName("/instance", string(r.Instance))
 }

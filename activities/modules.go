@@ -48,8 +48,8 @@ type BegunExecution struct {
 // do not serve it side by side.
 func (m *Modules) BeginExecution(ctx context.Context, in BeginExecution) (BegunExecution, error) {
 	if activity.GetInfo(ctx).WorkflowExecution.ID != fleet.ExecutionSubject(in.Operation) {
-		return BegunExecution{}, fail(ctx, fleet.Errorf(fleet.Invalid, "an operation is the region's own").At("/operation").
-			WithHint("give module and input"))
+		return BegunExecution{}, fail(ctx, fleet.Errorf(fleet.Invalid, "operation %s runs under the workflow id %s only", in.Operation, fleet.ExecutionSubject(in.Operation)).
+			At("/operation").WithHint("start ExecuteModule with a module and its input"))
 	}
 	left, err := m.Store.ServeExecution(ctx, in, m.Build)
 	return BegunExecution{left.Seconds()}, fail(ctx, err)

@@ -262,8 +262,8 @@ func (s *stack) fleetDoors(t *testing.T) {
 		}
 		return nil
 	})
-	door := s.door(t, own, "DeployFleet", input, 0)
-	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, s.closed(t, door))
+	s.refused(t, s.door(t, own, "DeployFleet", input, 0))
+	require.Equal(t, fleet.OperationSucceeded, s.result(t, s.door(t, "c-"+f.name, "DeployFleet", input, 0)).State)
 	f.until(t, "succeeds", func(r api.FleetRun) bool { return r.State == fleet.FleetSucceeded })
 	f.good(t)
 }

@@ -76,32 +76,21 @@ func TestRecordHistories(t *testing.T) {
 	start("record-failback", workflows.TypeFailoverSite, workflows.FailoverSiteInput{Site: "plant-1", To: "plant-1-a"})
 	// The last: its node is cordoned from then on.
 	start("record-drain", workflows.TypeDrainNode, workflows.DrainNodeInput{Node: "plant-1-b", Reason: "recorded", DeadlineSeconds: 20})
-	keep := func(name, file string, run client.WorkflowRun) {
-		h := historyOf(ctx, t, c, run)
-		require.NotEmpty(t, h.Events, name)
-		if *record && (*recordOnly == "" || slices.Contains(strings.Split(*recordOnly, ","), name)) {
-			writeHistory(t, filepath.Join("..", "workflows", "testdata", "history", name, file+".json.gz"), h)
-		}
-	}
-	for name := range workers.Workflows() {
-		require.NotNil(t, runs[name], name)
-		keep(name, "v1", runs[name])
-	}
-	// A node's entity is of the type of its door.
-	entity := c.GetWorkflow(ctx, workflows.NodeEntity("plant-1-b"), "")
-	require.NoError(t, entity.Get(ctx, nil))
-	keep(workflows.TypeReconcileNode, "entity-v1", entity)
-	entity = c.GetWorkflow(ctx, fleet.DrainSubject("plant-1-b"), "")
-	require.NoError(t, entity.Get(ctx, nil))
-	keep(workflows.TypeDrainNode, "entity-v1", entity)
-	entity = c.GetWorkflow(ctx, fleet.SiteSubject("plant-1"), "")
-	require.NoError(t, entity.Get(ctx, nil))
-	keep(workflows.TypeFailoverSite, "entity-v1", entity)
+	runs[workflows.TypeNode] = c.GetWorkflow(ctx, fleet.NodeSubject("plant-1-b"), "")
+	runs[workflows.TypeDrain] = c.GetWorkflow(ctx, fleet.DrainSubject("plant-1-b"), "")
+	runs[workflows.TypeSite] = c.GetWorkflow(ctx, fleet.SiteSubject("plant-1"), "")
 	var executed workflows.DoorResult
 	require.NoError(t, runs[workflows.TypeExecuteModule].Get(ctx, &executed))
-	entity = c.GetWorkflow(ctx, fleet.ExecutionSubject(executed.Operation), "")
-	require.NoError(t, entity.Get(ctx, nil))
-	keep(workflows.TypeExecuteModule, "entity-v1", entity)
+	runs[workflows.TypeExecution] = c.GetWorkflow(ctx, fleet.ExecutionSubject(executed.Operation), "")
+	for name := range workers.Workflows() {
+		require.NotNil(t, runs[name], name)
+		require.NoError(t, runs[name].Get(ctx, nil), name)
+		h := historyOf(ctx, t, c, runs[name])
+		require.NotEmpty(t, h.Events, name)
+		if *record && (*recordOnly == "" || slices.Contains(strings.Split(*recordOnly, ","), name)) {
+			writeHistory(t, filepath.Join("..", "workflows", "testdata", "history", name, "v1.json.gz"), h)
+		}
+	}
 }
 
 // recordModule serves a module, and registers it as a provider would.
@@ -147,7 +136,7 @@ func recordCrowd(t *testing.T, doc devDoc, c client.Client) client.WorkflowRun {
 	t.Helper()
 	a, err := api.NewClient(doc.API, doc.Token)
 	require.NoError(t, err)
-	id, round := workflows.DeliverSiteID("plant-1"), 0
+	id, round := fleet.DeliverSubject("plant-1"), 0
 	waitFor(t, "a crowd is delivered together", func(ctx context.Context) error {
 		round++
 		var group errgroup.Group

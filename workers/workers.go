@@ -3,6 +3,7 @@
 package workers
 
 import (
+	"maps"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -34,30 +35,25 @@ type Server struct {
 
 // Workflows lists every workflow type with its function; replay tests use it too.
 func Workflows() map[string]any {
-	return map[string]any{
-		workflows.TypeInstance:         workflows.Instance,
-		workflows.TypeDeployInstance:   workflows.DeployInstance,
-		workflows.TypeSetInstanceState: workflows.SetInstanceState,
-		workflows.TypeFleet:            workflows.Fleet,
-		workflows.TypeFleetSite:        workflows.FleetSite,
-		workflows.TypeDeployFleet:      workflows.DeployFleet,
-		workflows.TypeDeliverSite:      workflows.DeliverSite,
-		workflows.TypeReconcileNode:    workflows.ReconcileNode,
-		workflows.TypeDrainNode:        workflows.DrainNode,
-		workflows.TypeFailoverSite:     workflows.FailoverSite,
-		workflows.TypePurgePending:     workflows.PurgePending,
-		workflows.TypeSweepOperations:  workflows.SweepOperations,
-		workflows.TypeSweepNodes:       workflows.SweepNodes,
-		workflows.TypeCollectGarbage:   workflows.CollectGarbage,
-		workflows.TypeExecuteModule:    workflows.ExecuteModule,
+	all := map[string]any{
+		workflows.TypeInstance:    workflows.Instance,
+		workflows.TypeDeployment:  workflows.Deployment,
+		workflows.TypeFleet:       workflows.Fleet,
+		workflows.TypeFleetSite:   workflows.FleetSite,
+		workflows.TypeNode:        workflows.Node,
+		workflows.TypeDrain:       workflows.Drain,
+		workflows.TypeSite:        workflows.Site,
+		workflows.TypeExecution:   workflows.Execution,
+		workflows.TypeDeliverSite: workflows.DeliverSite,
 
-		workflows.TypeDeployment:         workflows.Deployment,
-		workflows.TypeConvergeDeployment: workflows.ConvergeDeployment,
-		workflows.TypeScaleDeployment:    workflows.ScaleDeployment,
-		workflows.TypeRestartDeployment:  workflows.RestartDeployment,
-		workflows.TypeDestroyDeployment:  workflows.DestroyDeployment,
-		workflows.TypeSyncRuntime:        workflows.SyncRuntime,
+		workflows.TypePurgePending:    workflows.PurgePending,
+		workflows.TypeSweepOperations: workflows.SweepOperations,
+		workflows.TypeSweepNodes:      workflows.SweepNodes,
+		workflows.TypeCollectGarbage:  workflows.CollectGarbage,
+		workflows.TypeSyncRuntime:     workflows.SyncRuntime,
 	}
+	maps.Copy(all, workflows.Doors())
+	return all
 }
 
 // versioning says which build goes on with a run: the one that began it, except of the scheduled

@@ -8,7 +8,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -25,133 +24,41 @@ type Client struct {
 // taskTimeout is short, so that a workflow task held by a stopped server moves on soon.
 const taskTimeout = 5 * time.Second
 
-// Wake starts the entity of a subject, or signals it when it runs. The start comes first,
-// with its first task served by this very process: an entity that begins looks by itself.
+// Wake starts the entity of a subject, or signals it when it runs.
 func (c *Client) Wake(ctx context.Context, subject string) error {
-	if node, ok := ParseNodeSubject(subject); ok {
-		return c.StartReconcile(ctx, node, fleet.ReconcileRequest)
-	}
-	if node, ok := ParseDrainSubject(subject); ok {
-		return c.wakeDrain(ctx, node)
-	}
-	if site, ok := ParseSiteSubject(subject); ok {
-		return c.wakeSite(ctx, site)
-	}
-	if name, ok := ParseFleetSubject(subject); ok {
-		return c.wakeFleet(ctx, name)
-	}
-	if name, ok := ParseDeploymentSubject(subject); ok {
-		return c.wakeDeployment(ctx, name)
-	}
-	if id, ok := ParseExecutionSubject(subject); ok {
-		return c.startExecution(ctx, id)
-	}
-	site, instance, ok := ParseInstanceSubject(subject)
+	kind, names, ok := fleet.ParseSubject(subject)
 	if !ok {
-		return fleet.Errorf(fleet.Invalid, "%.80q is no entity", subject)
+		return fleet.Errorf(fleet.Invalid, "%.80q is not the id of an entity", subject)
 	}
-	options := client.StartWorkflowOptions{
-		ID: subject, TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
-		TypedSearchAttributes: temporal.NewSearchAttributes(
-			temporal.NewSearchAttributeKeyKeyword(AttributeSite).ValueSet(string(site)),
-			temporal.NewSearchAttributeKeyKeyword(AttributeInstance).ValueSet(string(instance)),
-		),
-	}
-	in := InstanceInput{Site: site, Instance: instance, Limits: c.Limits}
-	return c.startOrWake(ctx, options, TypeInstance, in)
+	e := entities[kind.Prefix]
+	return c.start(ctx, subject, e, names, e.input(c, names))
 }
 
-// startOrWake starts an entity, or signals the one that runs.
-func (c *Client) startOrWake(ctx context.Context, options client.StartWorkflowOptions, workflow string, in any) error {
+// StartReconcile starts the comparison of a node for a reason, or has the one that runs look again.
+func (c *Client) StartReconcile(ctx context.Context, node fleet.NodeName, reason string) error {
+	in := NodeInput{Node: node, Reason: reason}
+	return c.start(ctx, fleet.NodeSubject(node), entities[fleet.EntityNode.Prefix], []string{string(node)}, in)
+}
+
+// start first tries to start, with the first task served by this very process: an entity that begins looks by
+// itself, so that no signal is needed.
+func (c *Client) start(ctx context.Context, subject string, e entity, names []string, in any) error {
+	options := client.StartWorkflowOptions{
+		ID: subject, TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout, TypedSearchAttributes: e.listed(names),
+	}
+	if e.lasts != nil {
+		options.WorkflowRunTimeout = e.lasts(c)
+	}
 	begin := options
 	begin.EnableEagerStart, begin.WorkflowExecutionErrorWhenAlreadyStarted = true, true
 	begin.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL
-	_, err := c.Temporal.ExecuteWorkflow(ctx, begin, workflow, in)
+	_, err := c.Temporal.ExecuteWorkflow(ctx, begin, e.workflow, in)
 	var runs *serviceerror.WorkflowExecutionAlreadyStarted
 	if !errors.As(err, &runs) {
-		return unavailable("wake "+options.ID, err)
+		return unavailable("wake "+subject, err)
 	}
-	_, err = c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, workflow, in)
-	return unavailable("wake "+options.ID, err)
-}
-
-// wakeDeployment starts the entity of a deployment, or has the one that runs look again.
-func (c *Client) wakeDeployment(ctx context.Context, name fleet.DeploymentName) error {
-	options := client.StartWorkflowOptions{
-		ID: fleet.DeploymentSubject(name), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
-		TypedSearchAttributes: deploymentAttributes(name),
-	}
-	return c.startOrWake(ctx, options, TypeDeployment, DeploymentInput{Deployment: name})
-}
-
-// StartReconcile starts ReconcileNode of a node for a reason, or has the one that runs look
-// again.
-func (c *Client) StartReconcile(ctx context.Context, node fleet.NodeName, reason string) error {
-	options := client.StartWorkflowOptions{
-		ID: NodeEntity(node), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
-		TypedSearchAttributes: temporal.NewSearchAttributes(
-			temporal.NewSearchAttributeKeyKeyword(AttributeNode).ValueSet(string(node)),
-		),
-	}
-	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeReconcileNode, ReconcileNodeInput{Node: node, Reason: reason})
-	return unavailable("start the reconcile of "+string(node), err)
-}
-
-// wakeDrain starts the entity of a node's drain, or has the one that runs look again.
-func (c *Client) wakeDrain(ctx context.Context, node fleet.NodeName) error {
-	options := client.StartWorkflowOptions{
-		ID: fleet.DrainSubject(node), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
-		TypedSearchAttributes: temporal.NewSearchAttributes(
-			temporal.NewSearchAttributeKeyKeyword(AttributeNode).ValueSet(string(node)),
-		),
-	}
-	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeDrainNode, DrainNodeInput{Node: node, Serve: true})
-	return unavailable("wake "+options.ID, err)
-}
-
-// startExecution starts the run of a durable execution, unless it runs.
-func (c *Client) startExecution(ctx context.Context, id fleet.OperationID) error {
-	_, err := c.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: fleet.ExecutionSubject(id), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
-		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-	}, TypeExecuteModule, ExecuteModuleInput{Operation: id})
-	return unavailable("start execution "+string(id), err)
-}
-
-// wakeSite starts the entity of a site's lease, or has the one that runs look again.
-func (c *Client) wakeSite(ctx context.Context, site fleet.SiteName) error {
-	options := client.StartWorkflowOptions{
-		ID: fleet.SiteSubject(site), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
-		TypedSearchAttributes: temporal.NewSearchAttributes(
-			temporal.NewSearchAttributeKeyKeyword(AttributeSite).ValueSet(string(site)),
-		),
-	}
-	in := FailoverSiteInput{Site: site, Serve: true, Take: c.Take}
-	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeFailoverSite, in)
-	return unavailable("wake "+options.ID, err)
-}
-
-// wakeFleet starts the entity of a fleet change, or has the one that runs look again.
-func (c *Client) wakeFleet(ctx context.Context, name fleet.FleetName) error {
-	options := client.StartWorkflowOptions{ID: fleet.FleetSubject(name), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout}
-	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeFleet, FleetInput{Fleet: name, Limits: c.Limits})
-	return unavailable("wake "+options.ID, err)
-}
-
-// deliverSiteSpan is how many times the longest delivery one run may last: it goes on in a
-// new one after the first.
-const deliverSiteSpan = 4
-
-// DeliverSite has what waits at a site delivered in batches.
-func (c *Client) DeliverSite(ctx context.Context, site fleet.SiteName) error {
-	options := client.StartWorkflowOptions{
-		ID: DeliverSiteID(site), TaskQueue: QueueServers, WorkflowTaskTimeout: taskTimeout,
-		WorkflowRunTimeout:    deliverSiteSpan * c.Limits.orDefault().Total,
-		TypedSearchAttributes: temporal.NewSearchAttributes(temporal.NewSearchAttributeKeyKeyword(AttributeSite).ValueSet(string(site))),
-	}
-	in := DeliverSiteInput{Site: site, Limits: c.Limits}
-	_, err := c.Temporal.SignalWithStartWorkflow(ctx, options.ID, SignalWake, nil, options, TypeDeliverSite, in)
-	return unavailable("deliver at "+string(site), err)
+	_, err = c.Temporal.SignalWithStartWorkflow(ctx, subject, SignalWake, nil, options, e.workflow, in)
+	return unavailable("wake "+subject, err)
 }
 
 // OperationEnded tells a door how its operation ended. A door that is gone needs no word.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/holdfast-io/holdfast/activities"
@@ -105,9 +104,4 @@ func (d *deployment) details() string {
 		out += " It waits for " + s.Awaited + "."
 	}
 	return out
-}
-
-// deploymentAttributes are what people find a deployment's runs by.
-func deploymentAttributes(name fleet.DeploymentName) temporal.SearchAttributes {
-	return temporal.NewSearchAttributes(temporal.NewSearchAttributeKeyKeyword(AttributeDeployment).ValueSet(string(name)))
 }

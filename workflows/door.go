@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"encoding/json"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -22,22 +24,27 @@ type DoorResult struct {
 
 var doors *activities.Doors
 
-// door writes a request, wakes the entity and waits for the operation. Under the entity's
-// own id it becomes that entity. Its death loses only the waiter.
-func door(ctx workflow.Context, req activities.DoorRequest) (DoorResult, error) {
-	id := workflow.GetInfo(ctx).WorkflowExecution.ID
-	req.Foreign = regionID(id) && id != req.Subject()
+// door requests an operation, wakes its entity and waits until the operation has ended. Its death loses only the
+// waiter.
+func door(ctx workflow.Context, kind fleet.OperationKind, in doorInput) (DoorResult, error) {
+	if id := workflow.GetInfo(ctx).WorkflowExecution.ID; fleet.ReservedID(id) {
+		drain(workflow.GetSignalChannel(ctx, SignalWake)) // the outbox repeats it, as the entity did not take the row
+		return DoorResult{}, refused(errReserved(id))
+	}
+	if err := in.Validate(); err != nil {
+		return DoorResult{}, refused(err)
+	}
 	ended := workflow.GetSignalChannel(ctx, SignalOperationEnded)
 	local := workflow.WithLocalActivityOptions(ctx, storeOptions())
+	input, err := json.Marshal(in)
+	if err != nil {
+		return DoorResult{}, err
+	}
 	var op activities.OperationView
-	if err := workflow.ExecuteLocalActivity(local, doors.Request, req).Get(ctx, &op); err != nil {
+	if err := workflow.ExecuteLocalActivity(local, doors.Request, activities.DoorRequest{Kind: kind, Input: input}).Get(ctx, &op); err != nil {
 		return DoorResult{}, err
 	}
 	workflow.SetCurrentDetails(ctx, "operation "+string(op.Operation)+", served by workflow "+op.Subject)
-	if id == op.Subject {
-		drain(workflow.GetSignalChannel(ctx, SignalWake))
-		return DoorResult{}, become(ctx, req)
-	}
 	if err := workflow.ExecuteLocalActivity(local, doors.Wake, op.Subject).Get(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Warn("the outbox wakes the entity", "error", err)
 	}
@@ -47,21 +54,20 @@ func door(ctx workflow.Context, req activities.DoorRequest) (DoorResult, error) 
 	return result(op)
 }
 
-// become has a door under its entity's id go on as that entity.
-func become(ctx workflow.Context, req activities.DoorRequest) error {
-	if req.Kind == fleet.OperationDrain {
-		return workflow.NewContinueAsNewError(ctx, TypeDrainNode, DrainNodeInput{Node: req.Node, Serve: true})
+// errReserved refuses an id that an entity of the region may need.
+func errReserved(id string) error {
+	kinds := fleet.EntityKinds()
+	forms := make([]string, len(kinds))
+	for i, k := range kinds {
+		forms[i] = k.Prefix + ".…"
 	}
-	if req.Kind == fleet.OperationFailover {
-		return workflow.NewContinueAsNewError(ctx, TypeFailoverSite, FailoverSiteInput{Site: req.Site, Serve: true})
-	}
-	if req.Kind == fleet.OperationFleet {
-		return workflow.NewContinueAsNewError(ctx, TypeFleet, FleetInput{Fleet: req.Fleet})
-	}
-	if req.Deployment != "" {
-		return workflow.NewContinueAsNewError(ctx, TypeDeployment, DeploymentInput{Deployment: req.Deployment})
-	}
-	return workflow.NewContinueAsNewError(ctx, TypeInstance, InstanceInput{Site: req.Site, Instance: req.Instance})
+	return fleet.Errorf(fleet.Invalid, "the workflow id %.200q is reserved for the region, as are all of the forms %s; use another id",
+		id, strings.Join(forms, ", "))
+}
+
+// refused ends a workflow that nothing can be done for.
+func refused(err error) error {
+	return temporal.NewNonRetryableApplicationError(err.Error(), string(fleet.KindOf(err)), nil)
 }
 
 // lookEvery is how often a door looks by itself, should the word of the end be lost.

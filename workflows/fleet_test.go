@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
@@ -403,15 +402,6 @@ func TestFleetSite(t *testing.T) {
 // X20, X23
 func TestDeployFleet(t *testing.T) {
 	t.Parallel()
-	t.Run("becomes the entity under its id", func(t *testing.T) {
-		t.Parallel()
-		b := newEnv(t, nodeApplier{}, fakeRequests{subject: "fleet.press-v7", first: fleet.OperationRunning})
-		b.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "fleet.press-v7", TaskQueue: workflows.QueueServers})
-		b.ExecuteWorkflow(workflows.TypeDeployFleet, workflows.DeployFleetInput{Fleet: "press-v7"})
-		var again *workflow.ContinueAsNewError
-		require.ErrorAs(t, b.GetWorkflowError(), &again)
-		require.Equal(t, workflows.TypeFleet, again.WorkflowType.Name)
-	})
 	t.Run("refuses what is no name", func(t *testing.T) { // X19
 		t.Parallel()
 		b := newEnv(t, nodeApplier{}, fakeRequests{})

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -190,7 +189,7 @@ func TestInstanceStandby(t *testing.T) {
 	})
 }
 
-// X20, X23, X25: a door asks once, waits, and becomes the entity under the entity's id.
+// X20, X23, X25: a door asks once, and waits.
 func TestDoors(t *testing.T) {
 	t.Parallel()
 	in := workflows.DeployInstanceInput{Site: "plant-1", Instance: "press-7"}
@@ -210,15 +209,6 @@ func TestDoors(t *testing.T) {
 		b := newEnv(t, nodeApplier{}, fakeRequests{subject: "s", first: fleet.OperationRunning, last: fleet.OperationFailed})
 		b.ExecuteWorkflow(workflows.TypeDeployInstance, in)
 		require.ErrorContains(t, b.GetWorkflowError(), "failed")
-	})
-	t.Run("becomes the entity under its id", func(t *testing.T) {
-		t.Parallel()
-		b := newEnv(t, nodeApplier{}, fakeRequests{subject: "instance.plant-1.press-7", first: fleet.OperationRunning})
-		b.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "instance.plant-1.press-7", TaskQueue: workflows.QueueServers})
-		b.ExecuteWorkflow(workflows.TypeDeployInstance, in)
-		var again *workflow.ContinueAsNewError
-		require.ErrorAs(t, b.GetWorkflowError(), &again)
-		require.Equal(t, workflows.TypeInstance, again.WorkflowType.Name)
 	})
 	t.Run("refuses bad names and states", func(t *testing.T) { // X19
 		t.Parallel()

@@ -34,10 +34,6 @@ func (k OperationKind) OfDeployment() bool {
 	return false
 }
 
-// DeploymentSubject is the id of a deployment's entity workflow, and the name by which its
-// outbox rows and operations know it.
-func DeploymentSubject(name DeploymentName) string { return "deployment." + string(name) }
-
 // DeploymentKey names a deployment.
 func DeploymentKey(name DeploymentName) ObjectKey {
 	return ObjectKey{Kind: KindDeployment, Name: string(name)}

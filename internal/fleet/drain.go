@@ -2,10 +2,6 @@ package fleet
 
 import "time"
 
-// DrainSubject is the id under which a node is drained, and the name by which its outbox rows
-// and operations know it.
-func DrainSubject(node NodeName) string { return "drain." + string(node) }
-
 // DrainPhase is how far the drain of a node is.
 type DrainPhase string
 

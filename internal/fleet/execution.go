@@ -96,9 +96,6 @@ type ExecutionAnswer struct {
 	Connection ConnectionID
 }
 
-// ExecutionSubject is the id of the workflow that carries a durable execution out.
-func ExecutionSubject(id OperationID) string { return "execution." + string(id) }
-
 // ExecutionEnd is how a durable execution ended. Output and Failure stay in the region's
 // database; Reason is a stable word.
 type ExecutionEnd struct {

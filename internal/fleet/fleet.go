@@ -14,10 +14,6 @@ const KindFleet ObjectKind = "fleet"
 // OperationFleet is a fleet change that was asked for: to run, go on, try again or go back.
 const OperationFleet OperationKind = "fleet"
 
-// FleetSubject is the id of a fleet change's entity workflow, and the name by which its
-// outbox rows and operations know it.
-func FleetSubject(name FleetName) string { return "fleet." + string(name) }
-
 // FleetKey names a fleet change.
 func FleetKey(name FleetName) ObjectKey { return ObjectKey{Kind: KindFleet, Name: string(name)} }
 

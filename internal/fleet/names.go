@@ -67,17 +67,3 @@ func isLabel(s string) bool {
 	}
 	return true
 }
-
-// InstanceSubject is the id of an instance's entity workflow, and the name by which its
-// outbox rows and operations know it.
-func InstanceSubject(site SiteName, name InstanceName) string {
-	return "instance." + string(site) + "." + string(name)
-}
-
-// NodeSubject is the id under which a node is reconciled, and the name by which its outbox
-// rows and operations know it.
-func NodeSubject(node NodeName) string { return "node." + string(node) }
-
-// SiteSubject is the id under which a site's lease is moved, and the name by which its outbox
-// rows and operations know it.
-func SiteSubject(site SiteName) string { return "site." + string(site) }

@@ -34,19 +34,6 @@ func (s *Store) CountDeployments(ctx context.Context) (int, error) {
 	return int(n), failed("count deployments", err)
 }
 
-// OpenDeploymentOperations pages through the deployments that somebody waits for, by subject.
-func (s *Store) OpenDeploymentOperations(ctx context.Context, after string, older time.Duration, limit int32) ([]OpenEntity, error) {
-	return s.openEntities(ctx, db.OpenEntitiesParams{
-		Prefix: fleet.DeploymentSubject(""), After: after, OlderSeconds: older.Seconds(), MaxRows: limit,
-	})
-}
-
-// CloseDeploymentOperations fails what a workflow run served that a person ended; what was asked
-// of the deployment stays so, and goes on with the next visit. It gives what it ended.
-func (s *Store) CloseDeploymentOperations(ctx context.Context, o OpenEntity, reason string) ([]fleet.OperationEnded, error) {
-	return s.closeEach(ctx, o, reason)
-}
-
 // CountRuntime counts deployments, and replicas that have not ended, by state.
 func (s *Store) CountRuntime(ctx context.Context) (map[fleet.DeploymentState]int64, map[fleet.ReplicaState]int64, error) {
 	deployments, replicas := map[fleet.DeploymentState]int64{}, map[fleet.ReplicaState]int64{}

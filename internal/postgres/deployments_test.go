@@ -372,7 +372,7 @@ func TestDeploymentDoors(t *testing.T) {
 	_, err = b.turnDeployment(fleet.OperationScale)
 	refused(t, fleet.Invalid, err)
 
-	open, err := b.OpenDeploymentOperations(t.Context(), "", 0, 10)
+	open, err := b.OpenEntities(t.Context(), fleet.EntityDeployment, "", 0, 10)
 	require.NoError(t, err)
 	require.Equal(t, []postgres.OpenEntity{{Subject: webSub}}, open)
 	last := b.settles()
@@ -385,7 +385,7 @@ func TestDeploymentDoors(t *testing.T) {
 	_, err = b.turnDeployment(fleet.OperationRestart)
 	require.NoError(t, err)
 	b.visits()
-	closed, err := b.CloseDeploymentOperations(t.Context(), postgres.OpenEntity{Subject: webSub, Run: run1}, "workflow_terminated")
+	closed, err := b.CloseEntityOperations(t.Context(), postgres.OpenEntity{Subject: webSub, Run: run1}, "workflow_terminated")
 	require.NoError(t, err)
 	require.Equal(t, []fleet.OperationEnded{{Kind: fleet.OperationRestart, State: fleet.OperationFailed, Reason: "workflow_terminated"}}, closed, "S93")
 	b.settles()

@@ -319,15 +319,3 @@ func (s *Store) hurryDrains(ctx context.Context, connections []string) error {
 	}
 	return putOutboxMany(ctx, s.q, subjects)
 }
-
-// OpenDrainOperations pages through the nodes whose drain somebody waits for, by subject.
-func (s *Store) OpenDrainOperations(ctx context.Context, after string, older time.Duration, limit int32) ([]OpenEntity, error) {
-	return s.openEntities(ctx, db.OpenEntitiesParams{
-		Prefix: fleet.DrainSubject(""), After: after, OlderSeconds: older.Seconds(), MaxRows: limit,
-	})
-}
-
-// CloseDrainOperations fails what a run served that a person ended.
-func (s *Store) CloseDrainOperations(ctx context.Context, o OpenEntity, reason string) error {
-	return s.closeOperations(ctx, o, reason)
-}

@@ -433,10 +433,11 @@ func TestNodeDrains(t *testing.T) {
 	require.Equal(t, seen.Deadline, d.Deadline)
 
 	// X25: the run that served it was ended by a person.
-	open, err := b.OpenDrainOperations(t.Context(), "", -time.Minute, 10)
+	open, err := b.OpenEntities(t.Context(), fleet.EntityDrain, "", -time.Minute, 10)
 	require.NoError(t, err)
 	require.Equal(t, []postgres.OpenEntity{{Subject: fleet.DrainSubject(nodeA), Run: run1}}, open)
-	require.NoError(t, b.CloseDrainOperations(t.Context(), open[0], "workflow_terminated"))
+	_, err = b.CloseEntityOperations(t.Context(), open[0], "workflow_terminated")
+	require.NoError(t, err)
 	require.Equal(t, fleet.OperationFailed, b.operation(op.ID).State)
 	require.False(t, b.seeDrain(nodeA).Wanted)
 }

@@ -135,18 +135,6 @@ func (s *Store) EndExecution(ctx context.Context, e fleet.ExecutionEnd) error {
 	})
 }
 
-// OpenExecutions pages through the durable executions that have not ended, by subject.
-func (s *Store) OpenExecutions(ctx context.Context, after string, older time.Duration, limit int32) ([]OpenEntity, error) {
-	return s.openEntities(ctx, db.OpenEntitiesParams{
-		Prefix: fleet.ExecutionSubject(""), After: after, OlderSeconds: older.Seconds(), MaxRows: limit,
-	})
-}
-
-// CloseExecution fails an execution whose run a person ended.
-func (s *Store) CloseExecution(ctx context.Context, o OpenEntity, reason string) error {
-	return s.closeOperations(ctx, o, reason)
-}
-
 // DirectExecution is one that a caller waits for and that has a key: the same key again is
 // the same execution.
 type DirectExecution struct {

@@ -157,18 +157,6 @@ func (s *Store) EndFailover(ctx context.Context, e fleet.FailoverEnd) error {
 	}))
 }
 
-// OpenSiteOperations pages through the sites whose lease something was asked of, by subject.
-func (s *Store) OpenSiteOperations(ctx context.Context, after string, older time.Duration, limit int32) ([]OpenEntity, error) {
-	return s.openEntities(ctx, db.OpenEntitiesParams{
-		Prefix: fleet.SiteSubject(""), After: after, OlderSeconds: older.Seconds(), MaxRows: limit,
-	})
-}
-
-// CloseSiteOperations fails what a run served that a person ended.
-func (s *Store) CloseSiteOperations(ctx context.Context, o OpenEntity, reason string) error {
-	return s.closeOperations(ctx, o, reason)
-}
-
 // Failbacks gives one page of the sites of a shard whose lease may be due to go back, by name.
 func (s *Store) Failbacks(ctx context.Context, shard, shards int, after string, limit int32) ([]fleet.Failback, error) {
 	rows, err := s.q.Failbacks(ctx, db.FailbacksParams{After: after, Shards: int64(shards), Shard: int64(shard), MaxRows: limit})

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -110,18 +109,4 @@ func (s *Store) ListFleetTargets(ctx context.Context, f FleetTargetFilter) ([]Fl
 		}
 	}
 	return out, failed("list targets", err)
-}
-
-// OpenFleetOperations pages through the fleet changes that somebody waits for or that are
-// under way, by subject.
-func (s *Store) OpenFleetOperations(ctx context.Context, after string, older time.Duration, limit int32) ([]OpenEntity, error) {
-	return s.openEntities(ctx, db.OpenEntitiesParams{
-		Prefix: fleet.FleetSubject(""), After: after, OlderSeconds: older.Seconds(), MaxRows: limit,
-	})
-}
-
-// CloseFleetOperations fails what a workflow run served that a person ended; the run of the
-// fleet change is still declared, and goes on with the next look.
-func (s *Store) CloseFleetOperations(ctx context.Context, o OpenEntity, reason string) error {
-	return s.closeOperations(ctx, o, reason)
 }

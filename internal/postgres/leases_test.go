@@ -284,7 +284,7 @@ func TestAskFailover(t *testing.T) {
 		require.True(t, look(b).Away)
 		got := b.operation(op.ID)
 		require.Equal(t, []string{"forced", "it waits", run1}, []string{got.Reason, got.Message, got.EntityRun})
-		open, err := b.OpenSiteOperations(t.Context(), "", 0, 10)
+		open, err := b.OpenEntities(t.Context(), fleet.EntitySite, "", 0, 10)
 		require.NoError(t, err)
 		require.Equal(t, []postgres.OpenEntity{{Subject: "site.plant", Run: run1}}, open)
 		end := fleet.FailoverEnd{Site: plant, To: nodeB, State: fleet.OperationFailed, Reason: "deadline"}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -28,15 +27,4 @@ func (d *deploymentSteps) Visit(ctx context.Context, in fleet.DeploymentVisit) (
 // Due gives a page of a shard.
 func (d *deploymentSteps) Due(ctx context.Context, shard, shards int, after string, limit int32) ([]fleet.DeploymentName, error) {
 	return d.store.DeploymentsDue(ctx, postgres.DeploymentShard{Shard: shard, Shards: shards, Settle: d.settle}, after, limit)
-}
-
-// deployment writes what a door asks of a deployment.
-func (r *requests) deployment(ctx context.Context, ask postgres.Request, in activities.DoorRequest) (*postgres.Operation, error) {
-	out, err := r.specs.TurnDeployment(ctx, postgres.DeploymentTurn{
-		Write: postgres.Write{Key: fleet.DeploymentKey(in.Deployment), Actor: ask.Actor}, Kind: in.Kind, Replicas: in.Replicas, Door: ask.Door,
-	})
-	if op := out.Operation; err == nil && out.Changed && op.State.Ended() { // no visit ends it, and a repeat changes nothing
-		r.closed([]fleet.OperationEnded{{Kind: op.Kind, State: op.State, Reason: op.Reason}})
-	}
-	return out.Operation, err
 }

@@ -2,6 +2,7 @@ package region
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/holdfast-io/holdfast/activities"
@@ -17,9 +18,9 @@ type requests struct {
 	limit time.Duration
 	// modules refuses an input that no provider takes.
 	modules inputChecker
-	// failover is the limit of one.
-	failover time.Duration
-	closed   func([]fleet.OperationEnded) // is told of what was asked of deployments
+	// failoverLimit is the time that a failover has.
+	failoverLimit time.Duration
+	closed        func([]fleet.OperationEnded) // is told of what was asked of deployments
 }
 
 // unreleased releases a spec that was written with ?deploy=false.
@@ -33,7 +34,11 @@ type unreleased interface {
 // Request opens the operation that a door asks for, once per door run.
 func (r *requests) Request(ctx context.Context, in activities.DoorRequest, by string) (activities.OperationView, error) {
 	ask := postgres.Request{Actor: by, Door: postgres.Door{Workflow: in.Workflow, Run: in.Run}, Limit: r.limit}
-	op, err := r.open(ctx, ask, in)
+	open, known := r.verbs()[in.Kind]
+	if !known {
+		return activities.OperationView{}, fleet.Errorf(fleet.Invalid, "no door requests operations of the kind %q", in.Kind)
+	}
+	op, err := open(ctx, ask, in)
 	if err != nil {
 		return activities.OperationView{}, err
 	}
@@ -43,38 +48,47 @@ func (r *requests) Request(ctx context.Context, in activities.DoorRequest, by st
 	return r.view(ctx, *op)
 }
 
-func (r *requests) open(ctx context.Context, ask postgres.Request, in activities.DoorRequest) (*postgres.Operation, error) {
-	switch in.Kind {
-	case fleet.OperationReconcile:
-		return one(r.store.AskReconcile(ctx, postgres.ReconcileRequest{Request: ask, Node: in.Node}))
-	case fleet.OperationDrain:
-		return r.drain(ctx, ask, in)
-	case fleet.OperationFailover:
-		ask.Limit = r.failover
-		return one(r.store.AskFailover(ctx, postgres.FailoverRequest{
-			Request: ask, Site: in.Site, To: in.Node, Force: in.Force, DrainOf: in.DrainOf,
-		}))
-	case fleet.OperationExecute:
-		return r.execution(ctx, ask, in)
-	case fleet.OperationFleet: // it runs what is declared, or joins the run that is under way
-		return started(r.store.TurnFleet(ctx, postgres.FleetTurn{
-			Write: postgres.Write{Key: fleet.FleetKey(in.Fleet), Actor: ask.Actor}, Door: ask.Door,
-		}))
-	case fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy:
-		return r.deployment(ctx, ask, in)
-	case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
+// verb opens the operation that a door requests; nil is one that has nothing to do.
+type verb func(ctx context.Context, ask postgres.Request, in activities.DoorRequest) (*postgres.Operation, error)
+
+// verbs has a row for each kind of operation that a door requests.
+func (r *requests) verbs() map[fleet.OperationKind]verb {
+	return map[fleet.OperationKind]verb{
+		fleet.OperationDeploy:    asking(r.instance),
+		fleet.OperationEnable:    asking(r.instance),
+		fleet.OperationDisable:   asking(r.instance),
+		fleet.OperationDelete:    asking(r.instance),
+		fleet.OperationFleet:     asking(r.fleet),
+		fleet.OperationConverge:  asking(r.deployment),
+		fleet.OperationScale:     asking(r.scale),
+		fleet.OperationRestart:   asking(r.deployment),
+		fleet.OperationDestroy:   asking(r.deployment),
+		fleet.OperationReconcile: asking(r.reconcile),
+		fleet.OperationDrain:     asking(r.drain),
+		fleet.OperationFailover:  asking(r.failover),
+		fleet.OperationExecute:   asking(r.execution),
 	}
-	return r.instance(ctx, ask, in)
+}
+
+// asking reads the input of a door's workflow, which the door has validated.
+func asking[T any](open func(context.Context, postgres.Request, fleet.OperationKind, T) (*postgres.Operation, error)) verb {
+	return func(ctx context.Context, ask postgres.Request, in activities.DoorRequest) (*postgres.Operation, error) {
+		var input T
+		if err := json.Unmarshal(in.Input, &input); err != nil {
+			return nil, fleet.Errorf(fleet.Invalid, "read the input of the door: %w", err)
+		}
+		return open(ctx, ask, in.Kind, input)
+	}
 }
 
 func one(op postgres.Operation, err error) (*postgres.Operation, error) { return &op, err }
 
 func started(out postgres.Started, err error) (*postgres.Operation, error) { return out.Operation, err }
 
-func (r *requests) instance(ctx context.Context, ask postgres.Request, in activities.DoorRequest) (*postgres.Operation, error) {
+func (r *requests) instance(ctx context.Context, ask postgres.Request, kind fleet.OperationKind, in workflows.DeployInstanceInput) (*postgres.Operation, error) {
 	key := fleet.InstanceKey(in.Site, in.Instance)
-	t := postgres.InstanceTurn{Write: postgres.Write{Key: key, Actor: ask.Actor}, Kind: in.Kind, Limit: ask.Limit, Door: ask.Door}
-	if in.Kind == fleet.OperationDeploy {
+	t := postgres.InstanceTurn{Write: postgres.Write{Key: key, Actor: ask.Actor}, Kind: kind, Limit: ask.Limit, Door: ask.Door}
+	if kind == fleet.OperationDeploy {
 		change, err := r.specs.Unreleased(ctx, key, ask.Actor)
 		if err != nil {
 			return nil, err
@@ -84,17 +98,65 @@ func (r *requests) instance(ctx context.Context, ask postgres.Request, in activi
 	return started(r.store.TurnInstance(ctx, t))
 }
 
-// drain empties a node, or joins the drain that is under way.
-func (r *requests) drain(ctx context.Context, ask postgres.Request, in activities.DoorRequest) (*postgres.Operation, error) {
-	order := fleet.DrainOrder{}
-	if in.Drain != nil {
-		order = *in.Drain
+// fleet runs what is declared, or joins the run that is under way.
+func (r *requests) fleet(ctx context.Context, ask postgres.Request, _ fleet.OperationKind, in workflows.DeployFleetInput) (*postgres.Operation, error) {
+	return started(r.store.TurnFleet(ctx, postgres.FleetTurn{
+		Write: postgres.Write{Key: fleet.FleetKey(in.Fleet), Actor: ask.Actor}, Door: ask.Door,
+	}))
+}
+
+func (r *requests) deployment(ctx context.Context, ask postgres.Request, kind fleet.OperationKind, in workflows.DeploymentDoorInput) (*postgres.Operation, error) {
+	return r.turn(ctx, ask, postgres.DeploymentTurn{Write: postgres.Write{Key: fleet.DeploymentKey(in.Deployment)}, Kind: kind})
+}
+
+func (r *requests) scale(ctx context.Context, ask postgres.Request, kind fleet.OperationKind, in workflows.ScaleDeploymentInput) (*postgres.Operation, error) {
+	return r.turn(ctx, ask, postgres.DeploymentTurn{
+		Write: postgres.Write{Key: fleet.DeploymentKey(in.Deployment)}, Kind: kind, Replicas: in.Replicas,
+	})
+}
+
+func (r *requests) turn(ctx context.Context, ask postgres.Request, t postgres.DeploymentTurn) (*postgres.Operation, error) {
+	t.Actor, t.Door = ask.Actor, ask.Door
+	out, err := r.specs.TurnDeployment(ctx, t)
+	if op := out.Operation; err == nil && out.Changed && op.State.Ended() { // no visit ends it, and a repeat changes nothing
+		r.closed([]fleet.OperationEnded{{Kind: op.Kind, State: op.State, Reason: op.Reason}})
 	}
-	order, err := order.Checked(ask.Actor)
+	return out.Operation, err
+}
+
+func (r *requests) reconcile(ctx context.Context, ask postgres.Request, _ fleet.OperationKind, in workflows.ReconcileNodeInput) (*postgres.Operation, error) {
+	return one(r.store.AskReconcile(ctx, postgres.ReconcileRequest{Request: ask, Node: in.Node}))
+}
+
+// drain empties a node, or joins the drain that is under way.
+func (r *requests) drain(ctx context.Context, ask postgres.Request, _ fleet.OperationKind, in workflows.DrainNodeInput) (*postgres.Operation, error) {
+	order, err := fleet.DrainOrder{Reason: in.Reason, DeadlineSeconds: in.DeadlineSeconds, Force: in.Force}.Checked(ask.Actor)
 	if err != nil {
 		return nil, err
 	}
 	return one(r.store.AskNodeDrain(ctx, postgres.DrainRequest{Request: ask, Node: in.Node, Order: order}))
+}
+
+func (r *requests) failover(ctx context.Context, ask postgres.Request, _ fleet.OperationKind, in workflows.FailoverSiteInput) (*postgres.Operation, error) {
+	ask.Limit = r.failoverLimit
+	return one(r.store.AskFailover(ctx, postgres.FailoverRequest{
+		Request: ask, Site: in.Site, To: in.To, Force: in.Force, DrainOf: in.DrainOf,
+	}))
+}
+
+func (r *requests) execution(ctx context.Context, ask postgres.Request, _ fleet.OperationKind, in workflows.ExecuteModuleInput) (*postgres.Operation, error) {
+	module, err := fleet.ParseModule("/module", in.Module)
+	if err != nil {
+		return nil, err
+	}
+	if len(in.Input) == 0 {
+		in.Input = []byte("{}")
+	}
+	if err := r.modules.Check(ctx, module, in.Input); err != nil {
+		return nil, err
+	}
+	ask.Project, ask.Limit = fleet.DefaultProject, fleet.ExecutionLimit(in.TimeoutSeconds)
+	return one(r.store.AskExecution(ctx, postgres.ExecutionRequest{Request: ask, Module: module, Input: in.Input}))
 }
 
 // Operation reads one operation.

@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
-	"github.com/holdfast-io/holdfast/workflows"
 )
 
 // waitingStore counts what waits at a site.
@@ -21,7 +20,6 @@ type waitingStore interface {
 // siteWaker wakes one subject, or has all that waits at a site delivered together.
 type siteWaker interface {
 	Wake(ctx context.Context, subject string) error
-	DeliverSite(ctx context.Context, site fleet.SiteName) error
 }
 
 // crowdWaker wakes an instance's entity, or, where many instances of a site wait already,
@@ -41,10 +39,11 @@ const gatherFor = 10 * time.Millisecond
 
 // Wake wakes a subject.
 func (c *crowdWaker) Wake(ctx context.Context, subject string) error {
-	site, _, is := workflows.ParseInstanceSubject(subject)
-	if !is {
+	kind, names, is := fleet.ParseSubject(subject)
+	if !is || kind.Prefix != fleet.EntityInstance.Prefix {
 		return c.flows.Wake(ctx, subject)
 	}
+	site := fleet.SiteName(names[0])
 	if c.joins(site) {
 		return nil
 	}
@@ -78,7 +77,7 @@ func (c *crowdWaker) gather(ctx context.Context, site fleet.SiteName) {
 		c.mu.Lock()
 		delete(c.about, site)
 		c.mu.Unlock()
-		if err := c.flows.DeliverSite(ctx, site); err != nil {
+		if err := c.flows.Wake(ctx, fleet.DeliverSubject(site)); err != nil {
 			c.log.Warn("what waits is left to the outbox", "site", site, "error", err)
 		}
 	})

@@ -60,16 +60,15 @@ func (w *healWorld) execute(e *healEntity) {
 
 // workflow is the type that runs under the entity's id.
 func (e *healEntity) workflow() string {
-	if _, is := workflows.ParseNodeSubject(e.subject); is {
-		return workflows.TypeReconcileNode
-	}
-	if _, is := workflows.ParseFleetSubject(e.subject); is {
-		return workflows.TypeFleet
-	}
 	if _, is := e.input.(workflows.FleetSiteInput); is {
 		return workflows.TypeFleetSite
 	}
-	if e.subject == workflows.DeliverSiteID(healSite) {
+	switch kind, _, _ := fleet.ParseSubject(e.subject); kind.Prefix {
+	case fleet.EntityNode.Prefix:
+		return workflows.TypeNode
+	case fleet.EntityFleet.Prefix:
+		return workflows.TypeFleet
+	case fleet.EntityDeliver.Prefix:
 		return workflows.TypeDeliverSite
 	}
 	return workflows.TypeInstance

@@ -56,7 +56,7 @@ func (w *healWorld) crowd(s healStep) error {
 		w.changed(w.put(healInstancePath(s.Name+i), in))
 	}
 	w.gathers = false
-	return w.region.server.flows.DeliverSite(w.ctx, healSite)
+	return w.region.server.flows.Wake(w.ctx, fleet.DeliverSubject(healSite))
 }
 
 func (w *healWorld) turn(which int, verb string) {

@@ -69,7 +69,7 @@ func openHealRegion(t *testing.T) *healRegion {
 		Store: store, Passes: store, Entities: again, Doors: doors, Tokens: sealing, Signer: signs, BaseURL: healURL, TokenLife: workflows.DefaultPendingTTL,
 	}
 	none := func(context.Context) ([]string, error) { return nil, nil }
-	r.sweep = &operationsSweep{store: store, flows: flows, entities: again, doors: doors, live: none, lately: none, closed: func([]fleet.OperationEnded) {}}
+	r.sweep = &operationsSweep{store: store, flows: flows, waker: again, doors: doors, live: none, lately: none, closed: func([]fleet.OperationEnded) {}}
 	limits := compose.DefaultLimits()
 	r.handler, err = api.New(api.Deps{
 		Store: store, Waker: healCrowd{r, flows}, NodeStarted: r.server.nodeStarted,

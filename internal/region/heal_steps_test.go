@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/node"
 	"github.com/holdfast-io/holdfast/internal/postgres"
-	"github.com/holdfast-io/holdfast/workflows"
 )
 
 // healStep is one thing that happens. Seed feeds all that is drawn while it does, so that a
@@ -208,7 +207,7 @@ func (w *healWorld) regional(s healStep) {
 
 // terminate is what somebody does by hand, to a run at work rather than to one that waits.
 func (w *healWorld) terminate(pick int) {
-	subjects := []string{workflows.DeliverSiteID(healSite)}
+	subjects := []string{fleet.DeliverSubject(healSite)}
 	for i := range healNames {
 		subjects = append(subjects, fleet.InstanceSubject(healSite, fleet.InstanceName(healName(i))))
 	}

@@ -152,7 +152,7 @@ func (e *healEntity) signal(name string) {
 	case workflows.TypeFleet:
 		e.signalFleet(name)
 		return
-	case workflows.TypeReconcileNode, workflows.TypeDeliverSite:
+	case workflows.TypeNode, workflows.TypeDeliverSite:
 		e.env.SignalWorkflow(name, nil)
 		return
 	}

@@ -68,7 +68,7 @@ func TestDoorsEndIsCounted(t *testing.T) {
 	} {
 		var told []fleet.OperationEnded
 		r := &requests{specs: asked{out: row.out}, closed: func(all []fleet.OperationEnded) { told = append(told, all...) }}
-		v, err := r.Request(t.Context(), activities.DoorRequest{Kind: fleet.OperationDestroy, Deployment: "web"}, "door")
+		v, err := r.Request(t.Context(), activities.DoorRequest{Kind: fleet.OperationDestroy, Input: []byte(`{"deployment":"web"}`)}, "door")
 		require.NoError(t, err, name)
 		require.Equal(t, row.out.Operation.State, v.State, name)
 		require.Equal(t, row.want, told, name)

@@ -18,22 +18,6 @@ type inputChecker interface {
 	Check(ctx context.Context, of fleet.ModuleRef, input []byte) error
 }
 
-// execution opens the operation of a door that executes a module.
-func (r *requests) execution(ctx context.Context, ask postgres.Request, in activities.DoorRequest) (*postgres.Operation, error) {
-	module, err := fleet.ParseModule("/module", in.Module)
-	if err != nil {
-		return nil, err
-	}
-	if len(in.Input) == 0 {
-		in.Input = []byte("{}")
-	}
-	if err := r.modules.Check(ctx, module, in.Input); err != nil {
-		return nil, err
-	}
-	ask.Project, ask.Limit = fleet.DefaultProject, fleet.ExecutionLimit(in.Seconds)
-	return one(r.store.AskExecution(ctx, postgres.ExecutionRequest{Request: ask, Module: module, Input: in.Input}))
-}
-
 // executionSteps are the steps of an execution at the store.
 type executionSteps struct{ *postgres.Store }
 

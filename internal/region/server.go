@@ -361,7 +361,7 @@ func (s *server) activities() workers.Server {
 			Ended: s.metrics.ended,
 		},
 		Doors: &activities.Doors{
-			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit(), modules: s.modules, failover: s.cfg.Timing.Failover, closed: s.metrics.closed}, Entities: s.flows, Starts: s.flows,
+			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit(), modules: s.modules, failoverLimit: s.cfg.Timing.Failover, closed: s.metrics.closed}, Entities: s.flows, Starts: s.flows,
 		},
 		Reconciles: &activities.Reconciles{
 			Store: s.store, Passes: s.store, Entities: s.again, Doors: doors, Nodes: nodes, Tokens: tokens{s.cfg.Timing.TokenBytes}, Signer: signs,
@@ -389,7 +389,7 @@ func (s *server) activities() workers.Server {
 			Nodes:     &nodeSweep{store: s.store, full: s.cfg.Timing.Compare, settle: 2 * s.cfg.Timing.Nodes, lost: lostAfter},
 			Failbacks: &failbackSweep{store: s.store, flows: s.again, stable: s.cfg.Timing.Failback, limit: s.cfg.Timing.Failover, log: s.log},
 			Operations: &operationsSweep{
-				store: s.store, flows: s.flows, entities: s.again, doors: doors, closed: s.metrics.closed,
+				store: s.store, flows: s.flows, waker: s.again, doors: doors, closed: s.metrics.closed,
 				live: s.presence.live, lately: s.presence.lately,
 			},
 		},

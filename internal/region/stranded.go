@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/workflows"
 )
@@ -68,11 +69,8 @@ func (s *operationsSweep) endStranded(ctx context.Context, of workflows.OpenRun,
 		return err
 	}
 	out.Stranded++
-	if site, is := workflows.ParseDeliverSite(of.Workflow); is {
-		return s.flows.DeliverSite(ctx, site)
-	}
-	if workflows.IsSubject(of.Workflow) {
-		return s.entities.Wake(ctx, of.Workflow)
+	if _, _, is := fleet.ParseSubject(of.Workflow); is {
+		return s.waker.Wake(ctx, of.Workflow)
 	}
 	return nil
 }

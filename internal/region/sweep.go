@@ -13,13 +13,13 @@ import (
 
 // operationsSweep closes or moves what lost its workflow (X25).
 type operationsSweep struct {
-	store    *postgres.Store
-	flows    *workflows.Client
-	entities *waker
-	doors    *tellers
-	live     func(context.Context) ([]string, error) // the builds with a worker
-	lately   func(context.Context) ([]string, error) // and those that had one a moment ago
-	closed   func([]fleet.OperationEnded)            // is told of what was asked of deployments
+	store  *postgres.Store
+	flows  *workflows.Client
+	waker  *waker
+	doors  *tellers
+	live   func(context.Context) ([]string, error) // the builds with a worker
+	lately func(context.Context) ([]string, error) // and those that had one a moment ago
+	closed func([]fleet.OperationEnded)            // is told of what was asked of deployments
 }
 
 const (
@@ -52,15 +52,11 @@ func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (act
 	if err := s.batches(ctx, live, beat, &out); err != nil {
 		return out, err
 	}
-	for _, all := range []entities{
-		{s.store.OpenNodeOperations, s.store.CloseNodeOperations},
-		{s.store.OpenDrainOperations, s.store.CloseDrainOperations},
-		{s.store.OpenFleetOperations, s.store.CloseFleetOperations},
-		{s.store.OpenDeploymentOperations, s.closeDeployment},
-		{s.store.OpenExecutions, s.store.CloseExecution},
-		{s.store.OpenSiteOperations, s.store.CloseSiteOperations},
-	} {
-		if err := s.entity(ctx, all, live, beat, &out); err != nil {
+	for _, kind := range fleet.EntityKinds() {
+		if kind.Prefix == fleet.EntityInstance.Prefix { // looked at above, with what is open or owed
+			continue
+		}
+		if err := s.entities(ctx, kind, live, beat, &out); err != nil {
 			return out, err
 		}
 	}
@@ -112,7 +108,7 @@ func (s *operationsSweep) look(ctx context.Context, of suspect, live workflows.L
 	if err := of.lose(ctx, end, "workflow_"+string(state)); err != nil {
 		return err
 	}
-	return s.entities.Wake(ctx, of.subject)
+	return s.waker.Wake(ctx, of.subject)
 }
 
 func (s *operationsSweep) instance(o postgres.OpenSubject) suspect {
@@ -121,26 +117,11 @@ func (s *operationsSweep) instance(o postgres.OpenSubject) suspect {
 	}}
 }
 
-// entities are those of nodes or of fleet changes that something was asked of. Nothing has to
-// be let go of but what was asked for.
-type entities struct {
-	open  func(ctx context.Context, after string, older time.Duration, limit int32) ([]postgres.OpenEntity, error)
-	close func(ctx context.Context, o postgres.OpenEntity, reason string) error
-}
-
-func (s *operationsSweep) closeDeployment(ctx context.Context, o postgres.OpenEntity, reason string) error {
-	ended, err := s.store.CloseDeploymentOperations(ctx, o, reason)
-	if err == nil {
-		s.closed(ended)
-	}
-	return err
-}
-
-// entity looks at all entities of one sort.
-func (s *operationsSweep) entity(ctx context.Context, all entities, live workflows.Live, beat func(), out *activities.SweptOperations) error {
+// entities looks at all of one kind that serve operations.
+func (s *operationsSweep) entities(ctx context.Context, kind fleet.EntityKind, live workflows.Live, beat func(), out *activities.SweptOperations) error {
 	after := ""
 	for {
-		open, err := all.open(ctx, after, sweepOlder, sweepPage)
+		open, err := s.store.OpenEntities(ctx, kind, after, sweepOlder, sweepPage)
 		if err != nil {
 			return err
 		}
@@ -149,7 +130,11 @@ func (s *operationsSweep) entity(ctx context.Context, all entities, live workflo
 				if end == fleet.OperationRunning {
 					return nil
 				}
-				return all.close(ctx, o, reason)
+				ended, err := s.store.CloseEntityOperations(ctx, o, reason)
+				if err == nil && kind.Prefix == fleet.EntityDeployment.Prefix {
+					s.closed(ended)
+				}
+				return err
 			}}
 			if err := s.look(ctx, of, live, out); err != nil {
 				return err

@@ -36,7 +36,7 @@ func (k *Keeper) HandOver(ctx context.Context, cmd fleet.HandOverCommand) (fleet
 	case r := <-out:
 		if r.Reason == reasonStale {
 			return r, fleet.Errorf(fleet.Stale, "the node holds epoch %d of the lease, not %d", r.Epoch, cmd.Epoch).
-				WithHint("holdfast describe site "+string(cmd.Site)+" shows the epoch; ask again")
+				WithHint("holdfast describe site " + string(cmd.Site) + " shows the epoch; ask again")
 		}
 		return r, nil
 	case <-k.ended:

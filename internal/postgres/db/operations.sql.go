@@ -271,7 +271,7 @@ func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams
 
 const lastProject = `-- name: LastProject :one
 SELECT coalesce((SELECT nullif(s.project, '') FROM subjects s WHERE s.site = $1 AND s.name = $2),
-                (SELECT o.project FROM operations o WHERE o.site = $1 AND o.name = $2 AND o.kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover', 'converge', 'scale', 'restart', 'destroy')
+                (SELECT o.project FROM operations o WHERE o.site = $1 AND o.name = $2 AND starts_with(o.subject, 'instance.')
                  ORDER BY o.created_at DESC LIMIT 1), '')::text AS project
 `
 
@@ -291,7 +291,7 @@ const listOperations = `-- name: ListOperations :many
 SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations
 WHERE (created_at, id) < ($1::timestamptz, $2::text) AND ($3::text = '' OR project = $3)
   AND ($4::text = '' OR state = $4) AND ($5::text = '' OR site = $5)
-  AND ($6::text = '' OR name = $6 AND kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover', 'converge', 'scale', 'restart', 'destroy')) AND ($7::text = '' OR name = $7 AND kind IN ('reconcile', 'drain', 'failover'))
+  AND ($6::text = '' OR name = $6 AND starts_with(subject, 'instance.')) AND ($7::text = '' OR name = $7 AND kind IN ('reconcile', 'drain', 'failover'))
   AND ($8::text = '' OR name = $8 AND kind = 'fleet')
   AND ($9::text = '' OR name = $9 AND kind IN ('converge', 'scale', 'restart', 'destroy'))
 ORDER BY created_at DESC, id DESC LIMIT $10
@@ -381,7 +381,7 @@ const openSubjects = `-- name: OpenSubjects :many
 SELECT s.site, s.name, s.entity_run FROM subjects s
 WHERE (s.site, s.name) > ($1::text, $2::text) AND (s.site, s.name) IN (
     SELECT o.site, o.name FROM operations o
-    WHERE o.state = 'running' AND o.kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover', 'converge', 'scale', 'restart', 'destroy') AND o.created_at < now() - make_interval(secs => $3::float8)
+    WHERE o.state = 'running' AND starts_with(o.subject, 'instance.') AND o.created_at < now() - make_interval(secs => $3::float8)
     UNION SELECT d.site, d.name FROM deliveries d WHERE d.state = 'open'
     UNION SELECT w.site, w.name FROM owed_now w WHERE w.since < now() - make_interval(secs => $3::float8)
     UNION SELECT d.site, d.name FROM deliveries d

@@ -19,7 +19,7 @@ SELECT * FROM operations WHERE id = ANY(@ids::text[]) ORDER BY name;
 SELECT * FROM operations
 WHERE (created_at, id) < (@before_at::timestamptz, @before_id::text) AND (@project::text = '' OR project = @project)
   AND (@state::text = '' OR state = @state) AND (@site::text = '' OR site = @site)
-  AND (@name::text = '' OR name = @name AND kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover', 'converge', 'scale', 'restart', 'destroy')) AND (@node::text = '' OR name = @node AND kind IN ('reconcile', 'drain', 'failover'))
+  AND (@name::text = '' OR name = @name AND starts_with(subject, 'instance.')) AND (@node::text = '' OR name = @node AND kind IN ('reconcile', 'drain', 'failover'))
   AND (@fleet::text = '' OR name = @fleet AND kind = 'fleet')
   AND (@deployment::text = '' OR name = @deployment AND kind IN ('converge', 'scale', 'restart', 'destroy'))
 ORDER BY created_at DESC, id DESC LIMIT @max_rows;
@@ -61,7 +61,7 @@ UPDATE operations SET door_told = true WHERE id = @id;
 SELECT s.site, s.name, s.entity_run FROM subjects s
 WHERE (s.site, s.name) > (@after_site::text, @after_name::text) AND (s.site, s.name) IN (
     SELECT o.site, o.name FROM operations o
-    WHERE o.state = 'running' AND o.kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover', 'converge', 'scale', 'restart', 'destroy') AND o.created_at < now() - make_interval(secs => @older_seconds::float8)
+    WHERE o.state = 'running' AND starts_with(o.subject, 'instance.') AND o.created_at < now() - make_interval(secs => @older_seconds::float8)
     UNION SELECT d.site, d.name FROM deliveries d WHERE d.state = 'open'
     UNION SELECT w.site, w.name FROM owed_now w WHERE w.since < now() - make_interval(secs => @older_seconds::float8)
     UNION SELECT d.site, d.name FROM deliveries d
@@ -78,7 +78,7 @@ SELECT count(*) FROM operations WHERE subject = @subject AND state = 'running';
 
 -- name: LastProject :one
 SELECT coalesce((SELECT nullif(s.project, '') FROM subjects s WHERE s.site = @site AND s.name = @name),
-                (SELECT o.project FROM operations o WHERE o.site = @site AND o.name = @name AND o.kind NOT IN ('reconcile', 'fleet', 'drain', 'execute', 'failover', 'converge', 'scale', 'restart', 'destroy')
+                (SELECT o.project FROM operations o WHERE o.site = @site AND o.name = @name AND starts_with(o.subject, 'instance.')
                  ORDER BY o.created_at DESC LIMIT 1), '')::text AS project;
 
 -- Those on deployments are ended by their entities, which know what was awaited; they are given

@@ -133,7 +133,7 @@ func newDrain(t *testing.T, e *emptied, moves failover, stop func() (bool, error
 
 func drainEnded(t *testing.T, env *testsuite.TestWorkflowEnvironment, e *emptied) fleet.DrainEnd {
 	t.Helper()
-	env.ExecuteWorkflow(workflows.TypeDrainNode, workflows.DrainNodeInput{Node: "plant-1-a", Serve: true})
+	env.ExecuteWorkflow(workflows.TypeDrain, workflows.DrainInput{Node: "plant-1-a"})
 	require.True(t, env.IsWorkflowCompleted())
 	require.NoError(t, env.GetWorkflowError())
 	require.NotEmpty(t, e.ends)
@@ -378,20 +378,5 @@ func TestDrainNode(t *testing.T) {
 		end := drainEnded(t, env, e)
 		require.Len(t, e.ends, 2)
 		require.Equal(t, []any{"drained", fleet.OperationID("op-2")}, []any{end.Reason, end.Operation})
-	})
-
-	t.Run("under its own id is a door first", func(t *testing.T) { // X20
-		t.Parallel()
-		env := emptyEnv()
-		for name, f := range workers.Workflows() {
-			env.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
-		}
-		env.RegisterActivity(&activities.Doors{
-			Requests: fakeRequests{subject: "default-test-workflow-id", first: fleet.OperationRunning, last: fleet.OperationRunning}, Entities: silent{}, Starts: silent{},
-		})
-		env.ExecuteWorkflow(workflows.TypeDrainNode, workflows.DrainNodeInput{Node: "plant-1-a"})
-		var again *workflow.ContinueAsNewError
-		require.ErrorAs(t, env.GetWorkflowError(), &again)
-		require.Equal(t, workflows.TypeDrainNode, again.WorkflowType.Name)
 	})
 }

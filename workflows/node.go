@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -10,31 +11,20 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// ReconcileNodeInput names a node: {"node":"plant-1-b"}. Reason is why the region compares it
-// by itself; without one the run is a door, and asks in its starter's name.
-type ReconcileNodeInput struct {
+// NodeInput names a node, and why it is compared: what fleet.Reconcile… lists.
+type NodeInput struct {
 	Node   fleet.NodeName `json:"node"`
 	Reason string         `json:"reason,omitempty"`
 }
 
 var reconciles *activities.Reconciles
 
-// ReconcileNode has a node compare itself with what its site expects, and then does what
+// Node has a node compare itself with what its site expects, and then does what
 // only the region can: settle, number anew, and start what is owed. It drops nothing that
 // the region does not confirm absent. docs/reconcile.md draws it.
-func ReconcileNode(ctx workflow.Context, in ReconcileNodeInput) (DoorResult, error) {
+func Node(ctx workflow.Context, in NodeInput) (DoorResult, error) {
 	var res DoorResult
-	r := &reconcileNode{node: in.Node, reason: in.Reason}
-	if in.Reason == "" {
-		req := activities.DoorRequest{Kind: fleet.OperationReconcile, Node: in.Node}
-		if workflow.GetInfo(ctx).WorkflowExecution.ID != NodeEntity(in.Node) {
-			return door(ctx, req)
-		}
-		if err := insist(ctx, doors.Request, req, nil); err != nil {
-			return res, err
-		}
-		r.reason = fleet.ReconcileRequest
-	}
+	r := &reconcileNode{node: in.Node, reason: cmp.Or(in.Reason, fleet.ReconcileRequest)}
 	wake := workflow.GetSignalChannel(ctx, SignalWake)
 	for {
 		drain(wake)
@@ -45,7 +35,7 @@ func ReconcileNode(ctx workflow.Context, in ReconcileNodeInput) (DoorResult, err
 			return r.result, nil
 		}
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
-			return res, workflow.NewContinueAsNewError(ctx, TypeReconcileNode, ReconcileNodeInput{Node: in.Node, Reason: fleet.ReconcileRequest})
+			return res, workflow.NewContinueAsNewError(ctx, TypeNode, NodeInput{Node: in.Node, Reason: fleet.ReconcileRequest})
 		}
 		r.reason = fleet.ReconcileRequest
 	}

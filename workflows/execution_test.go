@@ -84,8 +84,8 @@ func (m *moduleWorld) Operation(context.Context, fleet.OperationID) (activities.
 
 const executed fleet.OperationID = "0123456789abcdef0123456789abcdef"
 
-// runModule runs ExecuteModule under an id.
-func runModule(t *testing.T, m *moduleWorld, id string, in workflows.ExecuteModuleInput) (workflows.DoorResult, error) {
+// runModule runs the door or the entity of an execution, under an id.
+func runModule(t *testing.T, m *moduleWorld, id, name string, in any) (workflows.DoorResult, error) {
 	t.Helper()
 	m.ids = map[string]bool{}
 	if m.left == 0 {
@@ -98,7 +98,7 @@ func runModule(t *testing.T, m *moduleWorld, id string, in workflows.ExecuteModu
 	}
 	env.RegisterActivity(&activities.Modules{Store: m, Executor: m, Doors: silent{}})
 	env.RegisterActivity(&activities.Doors{Requests: m, Entities: silent{}, Starts: silent{}})
-	env.ExecuteWorkflow(workflows.TypeExecuteModule, in)
+	env.ExecuteWorkflow(name, in)
 	require.True(t, env.IsWorkflowCompleted())
 	var out workflows.DoorResult
 	err := env.GetWorkflowError()
@@ -134,7 +134,7 @@ func TestExecuteModule(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := &moduleWorld{answers: row.answers}
-			out, err := runModule(t, m, fleet.ExecutionSubject(executed), workflows.ExecuteModuleInput{Operation: executed})
+			out, err := runModule(t, m, fleet.ExecutionSubject(executed), workflows.TypeExecution, workflows.ExecutionInput{Operation: executed})
 			require.NoError(t, err)
 			require.Len(t, m.ends, 1, "it ends once")
 			require.Equal(t, row.state, m.ends[0].State)
@@ -156,11 +156,11 @@ func TestExecuteModule(t *testing.T) {
 func TestExecuteModuleTwice(t *testing.T) {
 	t.Parallel()
 	m := &moduleWorld{answers: []error{nil}, ended: true}
-	_, err := runModule(t, m, fleet.ExecutionSubject(executed), workflows.ExecuteModuleInput{Operation: executed})
+	_, err := runModule(t, m, fleet.ExecutionSubject(executed), workflows.TypeExecution, workflows.ExecutionInput{Operation: executed})
 	require.NoError(t, err)
 	require.Zero(t, m.tries)
 	m.ended = false
-	_, err = runModule(t, m, "another", workflows.ExecuteModuleInput{Operation: executed})
+	_, err = runModule(t, m, "another", workflows.TypeExecution, workflows.ExecutionInput{Operation: executed})
 	var refused *temporal.ApplicationError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, string(fleet.Invalid), refused.Type())
@@ -171,17 +171,16 @@ func TestExecuteModuleTwice(t *testing.T) {
 func TestExecuteModuleDoor(t *testing.T) {
 	t.Parallel()
 	m := &moduleWorld{answers: []error{nil}}
-	out, err := runModule(t, m, "whatever", workflows.ExecuteModuleInput{Module: "acme.vision.Detect", Input: []byte(`{"a":1}`), TimeoutSeconds: 7})
+	out, err := runModule(t, m, "whatever", workflows.TypeExecuteModule, workflows.ExecuteModuleInput{Module: "acme.vision.Detect", Input: []byte(`{"a":1}`), TimeoutSeconds: 7})
 	require.NoError(t, err)
 	require.Equal(t, fleet.OperationSucceeded, out.State)
 	require.Len(t, m.requests, 1)
-	require.Equal(t, 7, m.requests[0].Seconds)
-	require.JSONEq(t, `{"a":1}`, string(m.requests[0].Input))
+	require.JSONEq(t, `{"module":"acme.vision.Detect","input":{"a":1},"timeoutSeconds":7}`, string(m.requests[0].Input))
 	for kind, in := range map[fleet.Kind]workflows.ExecuteModuleInput{
 		fleet.Invalid:  {Module: "nothing"},
 		fleet.TooLarge: {Module: "acme.Detect", Input: []byte(`"` + strings.Repeat("x", fleet.MaxDurableInput) + `"`)},
 	} {
-		_, err := runModule(t, m, "whatever", in)
+		_, err := runModule(t, m, "whatever", workflows.TypeExecuteModule, in)
 		var refused *temporal.ApplicationError
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, string(kind), refused.Type())

@@ -13,15 +13,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// DrainNodeInput names a node: {"node":"plant-1-a","reason":"new disk","deadlineSeconds":60}.
-// Force stops what runs there when there is no other place for it. A run that serves is the
-// entity of the node's drain; any other is a door.
-type DrainNodeInput struct {
-	Node            fleet.NodeName `json:"node"`
-	Reason          string         `json:"reason,omitempty"`
-	DeadlineSeconds int64          `json:"deadlineSeconds,omitempty"`
-	Force           bool           `json:"force,omitempty"`
-	Serve           bool           `json:"serve,omitempty"`
+// DrainInput names the node that is drained.
+type DrainInput struct {
+	Node fleet.NodeName `json:"node"`
 	// Kept is what the run before remembered.
 	Kept *KeptDrain `json:"kept,omitempty"`
 }
@@ -41,13 +35,9 @@ type DrainStatus struct {
 
 var drains *activities.Drains
 
-// DrainNode empties a node: it is cordoned, its site's lease goes to its peer, its connections
+// Drain empties a node: it is cordoned, its site's lease goes to its peer, its connections
 // finish what they have, and at the deadline are cut off. docs/drain.md draws it.
-func DrainNode(ctx workflow.Context, in DrainNodeInput) (DoorResult, error) {
-	if !in.Serve {
-		order := fleet.DrainOrder{Reason: in.Reason, DeadlineSeconds: in.DeadlineSeconds, Force: in.Force}
-		return door(ctx, activities.DoorRequest{Kind: fleet.OperationDrain, Node: in.Node, Drain: &order})
-	}
+func Drain(ctx workflow.Context, in DrainInput) (DoorResult, error) {
 	d := &drainNode{node: in.Node, wake: workflow.GetSignalChannel(ctx, SignalWake)}
 	if in.Kept != nil {
 		d.kept = *in.Kept
@@ -63,7 +53,7 @@ func DrainNode(ctx workflow.Context, in DrainNodeInput) (DoorResult, error) {
 			return d.result, err
 		}
 		if d.talk == nil && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
-			return DoorResult{}, workflow.NewContinueAsNewError(ctx, TypeDrainNode, DrainNodeInput{Node: in.Node, Serve: true, Kept: &d.kept})
+			return DoorResult{}, workflow.NewContinueAsNewError(ctx, TypeDrain, DrainInput{Node: in.Node, Kept: &d.kept})
 		}
 		if d.seen.Operation == "" { // no drain is open
 			if !d.wake.ReceiveAsync(nil) {

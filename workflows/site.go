@@ -10,16 +10,10 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// FailoverSiteInput names a site and the node that is to be its active, "" for the other of the
-// pair: {"site":"plant-1","to":"plant-1-b"}. Force does not ask the holder first. DrainOf is the
-// node whose drain asks. A run that serves is the site's entity; any other is a door.
-type FailoverSiteInput struct {
-	Site    fleet.SiteName `json:"site"`
-	To      fleet.NodeName `json:"to,omitempty"`
-	Force   bool           `json:"force,omitempty"`
-	DrainOf fleet.NodeName `json:"drainOf,omitempty"`
-	Serve   bool           `json:"serve,omitempty"`
-	Take    time.Duration  `json:"take,omitempty"`
+// SiteInput names a site, and how long a node may take to begin what it is asked about the lease.
+type SiteInput struct {
+	Site fleet.SiteName `json:"site"`
+	Take time.Duration  `json:"take,omitempty"`
 }
 
 // FailoverStatus answers the status query: what is seen, and why the entity waits (X8).
@@ -34,14 +28,10 @@ var failovers *activities.Failovers
 // defaultTake is how long a node may take to begin, for runs that nobody told.
 const defaultTake = 15 * time.Second
 
-// FailoverSite moves a site's lease: it asks the holder to stop and release and the target to
+// Site moves a site's lease: it asks the holder to stop and release and the target to
 // stand, or without the holder has the votes wait until it ran out. The votes decide; this
 // asks, records and follows up. docs/failover.md draws it.
-func FailoverSite(ctx workflow.Context, in FailoverSiteInput) (DoorResult, error) {
-	if !in.Serve {
-		req := activities.DoorRequest{Kind: fleet.OperationFailover, Site: in.Site, Node: in.To, Force: in.Force, DrainOf: in.DrainOf}
-		return door(ctx, req)
-	}
+func Site(ctx workflow.Context, in SiteInput) (DoorResult, error) {
 	f := &failoverSite{site: in.Site, take: in.Take, wake: workflow.GetSignalChannel(ctx, SignalWake)}
 	if f.take <= 0 {
 		f.take = defaultTake
@@ -57,7 +47,7 @@ func FailoverSite(ctx workflow.Context, in FailoverSiteInput) (DoorResult, error
 			return f.result, err
 		}
 		if f.talk == nil && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
-			return DoorResult{}, workflow.NewContinueAsNewError(ctx, TypeFailoverSite, in)
+			return DoorResult{}, workflow.NewContinueAsNewError(ctx, TypeSite, in)
 		}
 		if f.next.Do == decide.FailoverNothing {
 			if !f.wake.ReceiveAsync(nil) {

@@ -111,7 +111,7 @@ func newLeased(t *testing.T) (*testsuite.TestWorkflowEnvironment, *leased) {
 	return env, l
 }
 
-var serving = workflows.FailoverSiteInput{Site: "plant-1", Serve: true}
+var serving = workflows.SiteInput{Site: "plant-1"}
 
 // N60, X8, X21
 func TestFailoverSite(t *testing.T) {
@@ -137,7 +137,7 @@ func TestFailoverSite(t *testing.T) {
 			t.Parallel()
 			env, l := newLeased(t)
 			c.edit(l)
-			env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+			env.ExecuteWorkflow(workflows.TypeSite, serving)
 			require.NoError(t, env.GetWorkflowError())
 			require.Equal(t, c.did, l.did)
 			var res workflows.DoorResult
@@ -152,7 +152,7 @@ func TestFailoverSite(t *testing.T) {
 		l.takeOver = func(fleet.TakeOverCommand) (fleet.TakeOverResult, error) {
 			return fleet.TakeOverResult{Reason: "held"}, nil
 		}
-		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		env.ExecuteWorkflow(workflows.TypeSite, serving)
 		require.NoError(t, env.GetWorkflowError())
 		require.Greater(t, len(l.did), 4)
 		require.Equal(t, "deadline", l.end[0].Reason)
@@ -164,7 +164,7 @@ func TestFailoverSite(t *testing.T) {
 		t.Parallel()
 		env, l := newLeased(t)
 		l.seen.Away = true
-		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		env.ExecuteWorkflow(workflows.TypeSite, serving)
 		require.NoError(t, env.GetWorkflowError())
 		require.Equal(t, []string{"end failed"}, l.did)
 		require.Equal(t, "target_not_there", l.end[0].Reason)
@@ -176,7 +176,7 @@ func TestFailoverSite(t *testing.T) {
 		env, l := newLeased(t)
 		l.seen.Away = true
 		env.RegisterDelayedCallback(func() { l.do("the target comes", func() { l.seen.Away = false }) }, 20*time.Second)
-		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		env.ExecuteWorkflow(workflows.TypeSite, serving)
 		require.NoError(t, env.GetWorkflowError())
 		require.Equal(t, []string{"the target comes", "hand over", "take over", "end succeeded"}, l.did)
 	})
@@ -200,7 +200,7 @@ func TestFailoverSite(t *testing.T) {
 			return released()
 		}
 		renews(env, l, 3*time.Second, time.Minute)
-		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		env.ExecuteWorkflow(workflows.TypeSite, serving)
 		require.NoError(t, env.GetWorkflowError())
 		require.Equal(t, []string{"hand over", "hand over", "take over", "end succeeded"}, l.did)
 		require.Contains(t, l.notes, "holder_not_reached", "who waits says why")
@@ -215,7 +215,7 @@ func TestFailoverSite(t *testing.T) {
 			require.Less(t, env.Now().Sub(began), ttl+5*time.Second)
 			return l.holds(cmd)
 		}
-		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		env.ExecuteWorkflow(workflows.TypeSite, serving)
 		require.NoError(t, env.GetWorkflowError())
 		require.Equal(t, []string{"hand over", "aim b", "take over by force", "end succeeded"}, l.did)
 	})
@@ -225,7 +225,7 @@ func TestFailoverSite(t *testing.T) {
 		env, l := newLeased(t)
 		l.seen.TTL, l.seen.There, l.handOver = ttl, env.Now().Add(-time.Hour), away
 		renews(env, l, 0, 2*time.Minute)
-		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		env.ExecuteWorkflow(workflows.TypeSite, serving)
 		require.NoError(t, env.GetWorkflowError())
 		require.NotContains(t, l.did, "aim b")
 		require.Equal(t, "deadline", l.end[0].Reason)
@@ -237,7 +237,7 @@ func TestFailoverSite(t *testing.T) {
 		env, l := newLeased(t)
 		l.seen.TTL, l.seen.There, l.seen.HolderAway = ttl, env.Now().Add(20*time.Second), true
 		env.RegisterDelayedCallback(func() { l.do("the holder comes", func() { l.seen.HolderAway = false }) }, 10*time.Second)
-		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		env.ExecuteWorkflow(workflows.TypeSite, serving)
 		require.NoError(t, env.GetWorkflowError())
 		require.Equal(t, []string{"the holder comes", "hand over", "take over", "end succeeded"}, l.did)
 		require.Contains(t, l.notes, "holder_not_there", "who waits says why")
@@ -254,7 +254,7 @@ func TestFailoverSite(t *testing.T) {
 			env.SignalWorkflow(workflows.SignalWake, nil)
 			return fleet.TakeOverResult{Reason: "withheld"}, nil
 		}
-		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		env.ExecuteWorkflow(workflows.TypeSite, serving)
 		require.NoError(t, env.GetWorkflowError())
 		require.Equal(t, []string{"aim b", "take over by force", "aim ", "end cancelled"}, l.did)
 	})
@@ -267,7 +267,7 @@ func TestFailoverSite(t *testing.T) {
 		env, l := newLeased(t)
 		l.seen.Force, l.takeOver = true, off
 		env.RegisterDelayedCallback(func() { l.do("the aim ends by itself", func() { l.seen.Target = "" }) }, 20*time.Second)
-		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		env.ExecuteWorkflow(workflows.TypeSite, serving)
 		require.NoError(t, env.GetWorkflowError())
 		aims := slices.DeleteFunc(slices.Clone(l.did), func(s string) bool { return s == "take over by force" })
 		require.Equal(t, []string{"aim b", "the aim ends by itself", "end failed"}, aims)
@@ -278,7 +278,7 @@ func TestFailoverSite(t *testing.T) {
 		t.Parallel()
 		env, l := newLeased(t)
 		l.seen.Force, l.takeOver = true, off
-		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		env.ExecuteWorkflow(workflows.TypeSite, serving)
 		require.NoError(t, env.GetWorkflowError())
 		require.Equal(t, []string{"aim ", "end failed"}, l.did[len(l.did)-2:])
 	})
@@ -294,7 +294,7 @@ func TestFailoverSite(t *testing.T) {
 			env.SignalWorkflow(workflows.SignalWake, nil)
 			return fleet.TakeOverResult{Reason: "withheld"}, nil
 		}
-		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		env.ExecuteWorkflow(workflows.TypeSite, serving)
 		require.NoError(t, env.GetWorkflowError())
 		require.Equal(t, []string{"aim b", "take over by force", "aim ", "end succeeded"}, l.did)
 		require.Equal(t, fleet.NodeName("a"), l.end[0].To)
@@ -314,27 +314,17 @@ func TestFailoverSite(t *testing.T) {
 			require.Equal(t, fleet.NodeName("b"), s.Seen.To)
 			require.NotEmpty(t, s.Next.Rule)
 		}, 5*time.Second)
-		env.ExecuteWorkflow(workflows.TypeFailoverSite, serving)
+		env.ExecuteWorkflow(workflows.TypeSite, serving)
 		require.NoError(t, env.GetWorkflowError())
 	})
 }
 
-// X20, X23: under any id it is a door, which waits for the entity; under the entity's own id
-// it asks and goes on as the entity.
+// X20: the door waits for the entity, and asks no node itself.
 func TestFailoverSiteAsDoor(t *testing.T) {
 	t.Parallel()
-	for id, becomes := range map[string]bool{"anything": false, "site.plant-1": true} {
-		t.Run(id, func(t *testing.T) {
-			t.Parallel()
-			env, l := newLeased(t)
-			env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: id, TaskQueue: workflows.QueueServers})
-			env.ExecuteWorkflow(workflows.TypeFailoverSite, workflows.FailoverSiteInput{Site: "plant-1", To: "plant-1-b"})
-			if becomes {
-				require.True(t, workflow.IsContinueAsNewError(env.GetWorkflowError()))
-				return
-			}
-			require.NoError(t, env.GetWorkflowError())
-			require.Empty(t, l.did)
-		})
-	}
+	env, l := newLeased(t)
+	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "anything", TaskQueue: workflows.QueueServers})
+	env.ExecuteWorkflow(workflows.TypeFailoverSite, workflows.FailoverSiteInput{Site: "plant-1", To: "plant-1-b"})
+	require.NoError(t, env.GetWorkflowError())
+	require.Empty(t, l.did)
 }

@@ -114,7 +114,7 @@ func newComparison(t *testing.T) (*testsuite.TestWorkflowEnvironment, *compared)
 	return env, c
 }
 
-var scheduled = workflows.ReconcileNodeInput{Node: "plant-1-b", Reason: fleet.ReconcileSchedule}
+var scheduled = workflows.NodeInput{Node: "plant-1-b", Reason: fleet.ReconcileSchedule}
 
 // N54, N101, X6
 func TestReconcileNode(t *testing.T) {
@@ -124,7 +124,7 @@ func TestReconcileNode(t *testing.T) {
 		t.Parallel()
 		env, c := newComparison(t)
 		c.owed = 100
-		env.ExecuteWorkflow(workflows.TypeReconcileNode, scheduled)
+		env.ExecuteWorkflow(workflows.TypeNode, scheduled)
 		require.NoError(t, env.GetWorkflowError())
 		require.Equal(t, []string{"begin schedule", "compare", "page", "serve", "serve", "end"}, c.did)
 		require.Len(t, c.ended, 1)
@@ -137,7 +137,7 @@ func TestReconcileNode(t *testing.T) {
 		t.Parallel()
 		env, c := newComparison(t)
 		c.answers = []error{fleet.Errorf(fleet.Communication, "cut"), fleet.Errorf(fleet.Communication, "cut")}
-		env.ExecuteWorkflow(workflows.TypeReconcileNode, scheduled)
+		env.ExecuteWorkflow(workflows.TypeNode, scheduled)
 		require.NoError(t, env.GetWorkflowError())
 		require.Len(t, c.ids, 3)
 		require.Equal(t, fleet.OperationSucceeded, c.ended[0].State)
@@ -149,7 +149,7 @@ func TestReconcileNode(t *testing.T) {
 		for range 5 {
 			c.answers = append(c.answers, fleet.Errorf(fleet.Communication, "cut"))
 		}
-		env.ExecuteWorkflow(workflows.TypeReconcileNode, scheduled)
+		env.ExecuteWorkflow(workflows.TypeNode, scheduled)
 		require.NoError(t, env.GetWorkflowError())
 		require.Len(t, c.ids, 3)
 		require.Equal(t, fleet.OperationFailed, c.ended[0].State)
@@ -161,7 +161,7 @@ func TestReconcileNode(t *testing.T) {
 		t.Parallel()
 		env, c := newComparison(t)
 		c.answers = []error{fleet.Errorf(fleet.Unauthenticated, "another key")}
-		env.ExecuteWorkflow(workflows.TypeReconcileNode, scheduled)
+		env.ExecuteWorkflow(workflows.TypeNode, scheduled)
 		require.NoError(t, env.GetWorkflowError())
 		require.Len(t, c.ids, 1)
 		require.Equal(t, string(fleet.Unauthenticated), c.ended[0].Reason)
@@ -171,7 +171,7 @@ func TestReconcileNode(t *testing.T) {
 		t.Parallel()
 		env, c := newComparison(t)
 		c.why = "node_not_enrolled"
-		env.ExecuteWorkflow(workflows.TypeReconcileNode, scheduled)
+		env.ExecuteWorkflow(workflows.TypeNode, scheduled)
 		require.NoError(t, env.GetWorkflowError())
 		require.NotContains(t, c.did, "compare")
 		require.Equal(t, "node_not_enrolled", c.ended[0].Reason)
@@ -183,28 +183,29 @@ func TestReconcileNode(t *testing.T) {
 		env, c := newComparison(t)
 		c.answers = []error{fleet.Errorf(fleet.Communication, "cut")}
 		env.RegisterDelayedCallback(func() { env.SignalWorkflow(workflows.SignalWake, nil) }, time.Second)
-		env.ExecuteWorkflow(workflows.TypeReconcileNode, scheduled)
+		env.ExecuteWorkflow(workflows.TypeNode, scheduled)
 		require.NoError(t, env.GetWorkflowError())
 		require.Len(t, c.ended, 2)
 		require.Len(t, c.ids, 3)
 	})
 }
 
-// X20, X23: under any id it is a door, which waits for the entity; under the entity's own id
-// it asks and is the entity.
+// X20: the door waits for the entity, and compares nothing itself; the entity compares.
 func TestReconcileNodeAsDoor(t *testing.T) {
 	t.Parallel()
-	for id, begins := range map[string]bool{"anything": false, "node.plant-1-b": true} {
-		t.Run(id, func(t *testing.T) {
+	for name, in := range map[string]any{
+		workflows.TypeReconcileNode: workflows.ReconcileNodeInput{Node: "plant-1-b"}, workflows.TypeNode: workflows.NodeInput{Node: "plant-1-b"},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			env, c := newComparison(t)
-			env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: id, TaskQueue: workflows.QueueServers})
-			env.ExecuteWorkflow(workflows.TypeReconcileNode, workflows.ReconcileNodeInput{Node: "plant-1-b"})
+			env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "anything", TaskQueue: workflows.QueueServers})
+			env.ExecuteWorkflow(name, in)
 			require.NoError(t, env.GetWorkflowError())
 			var res workflows.DoorResult
 			require.NoError(t, env.GetWorkflowResult(&res))
 			require.Equal(t, fleet.OperationSucceeded, res.State)
-			require.Equal(t, begins, len(c.ended) == 1)
+			require.Equal(t, name == workflows.TypeNode, len(c.ended) == 1)
 		})
 	}
 }

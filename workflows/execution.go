@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"encoding/json"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -11,15 +10,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// ExecuteModuleInput names a module and what it is given:
-// {"module":"acme.vision.Detect","input":{"image":"…"}}. Who starts it so has the input in the
-// history: give it no secret. The region itself names the operation that holds the input.
-type ExecuteModuleInput struct {
-	Module         string          `json:"module,omitempty"`
-	Input          json.RawMessage `json:"input,omitempty"`
-	TimeoutSeconds int             `json:"timeoutSeconds,omitempty"`
-
-	Operation fleet.OperationID `json:"operation,omitempty"`
+// ExecutionInput names the operation, which holds the module and its input.
+type ExecutionInput struct {
+	Operation fleet.OperationID `json:"operation"`
 }
 
 // executionOptions are for one try of a module.
@@ -41,15 +34,10 @@ const (
 
 var modules *activities.Modules
 
-// ExecuteModule runs a module of a provider until it has answered, or its deadline passed. What
+// Execution runs a module of a provider until it has answered, or its deadline passed. What
 // was begun without an answer is asked again under the same execution id. docs/modules.md
 // draws it.
-func ExecuteModule(ctx workflow.Context, in ExecuteModuleInput) (DoorResult, error) {
-	if in.Operation == "" {
-		return door(ctx, activities.DoorRequest{
-			Kind: fleet.OperationExecute, Module: in.Module, Input: in.Input, Seconds: in.TimeoutSeconds,
-		})
-	}
+func Execution(ctx workflow.Context, in ExecutionInput) (DoorResult, error) {
 	e := &execution{id: in.Operation, gap: firstGap}
 	if served, err := e.begin(ctx); err != nil || !served {
 		return DoorResult{Operation: in.Operation}, err

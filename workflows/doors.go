@@ -1,0 +1,156 @@
+package workflows
+
+import (
+	"encoding/json"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Doors are the workflow types by which any Temporal client requests an operation, one row each: the type and what
+// it requests. Each waits for the operation, and fails when that fails.
+func Doors() map[string]any {
+	return map[string]any{
+		TypeDeployInstance:   requests[DeployInstanceInput](fleet.OperationDeploy), // delivers the desired revision
+		TypeSetInstanceState: SetInstanceState,
+		TypeDeployFleet:      requests[DeployFleetInput](fleet.OperationFleet), // joins a run that is under way
+		// ConvergeDeployment releases what was only written, and starts again what was given up.
+		TypeConvergeDeployment: requests[DeploymentDoorInput](fleet.OperationConverge),
+		TypeScaleDeployment:    requests[ScaleDeploymentInput](fleet.OperationScale),
+		TypeRestartDeployment:  requests[DeploymentDoorInput](fleet.OperationRestart), // new replicas before old
+		TypeDestroyDeployment:  requests[DeploymentDoorInput](fleet.OperationDestroy),
+		TypeReconcileNode:      requests[ReconcileNodeInput](fleet.OperationReconcile),
+		TypeDrainNode:          requests[DrainNodeInput](fleet.OperationDrain),
+		TypeFailoverSite:       requests[FailoverSiteInput](fleet.OperationFailover),
+		TypeExecuteModule:      requests[ExecuteModuleInput](fleet.OperationExecute),
+	}
+}
+
+// doorInput is what a person gives to a door.
+type doorInput interface {
+	// Validate refuses what no operation could be requested for.
+	Validate() error
+}
+
+// requests makes the door that requests operations of a kind.
+func requests[T doorInput](kind fleet.OperationKind) func(workflow.Context, T) (DoorResult, error) {
+	return func(ctx workflow.Context, in T) (DoorResult, error) { return door(ctx, kind, in) }
+}
+
+// DeployInstanceInput names an instance: {"site":"plant-1","instance":"press-7"}.
+type DeployInstanceInput struct {
+	Site     fleet.SiteName     `json:"site"`
+	Instance fleet.InstanceName `json:"instance"`
+}
+
+// Validate refuses names that no instance has.
+func (in DeployInstanceInput) Validate() error {
+	if err := fleet.ValidateName("/site", string(in.Site)); err != nil {
+		return err
+	}
+	return fleet.ValidateName("/instance", string(in.Instance))
+}
+
+// SetInstanceStateInput names an instance and the state it is to have: enabled, disabled
+// or deleted.
+type SetInstanceStateInput struct {
+	Site     fleet.SiteName     `json:"site"`
+	Instance fleet.InstanceName `json:"instance"`
+	State    string             `json:"state"`
+}
+
+// SetInstanceState enables, disables or deletes an instance, and waits for its nodes.
+func SetInstanceState(ctx workflow.Context, in SetInstanceStateInput) (DoorResult, error) {
+	kind, ok := map[string]fleet.OperationKind{
+		"enabled": fleet.OperationEnable, "disabled": fleet.OperationDisable, "deleted": fleet.OperationDelete,
+	}[in.State]
+	if !ok {
+		return DoorResult{}, refused(fleet.Errorf(fleet.Invalid, `state: allowed are "enabled", "disabled" and "deleted"`))
+	}
+	return door(ctx, kind, DeployInstanceInput{Site: in.Site, Instance: in.Instance})
+}
+
+// DeployFleetInput names a fleet change: {"fleet":"press-v7"}.
+type DeployFleetInput struct {
+	Fleet fleet.FleetName `json:"fleet"`
+}
+
+// Validate refuses a name that no fleet change has.
+func (in DeployFleetInput) Validate() error { return fleet.ValidateName("/fleet", string(in.Fleet)) }
+
+// DeploymentDoorInput names a deployment: {"deployment":"web"}.
+type DeploymentDoorInput struct {
+	Deployment fleet.DeploymentName `json:"deployment"`
+}
+
+// Validate refuses a name that no deployment has.
+func (in DeploymentDoorInput) Validate() error {
+	return fleet.ValidateName("/deployment", string(in.Deployment))
+}
+
+// ScaleDeploymentInput names a deployment and its new target, within its bounds: {"deployment":"web","replicas":5}.
+type ScaleDeploymentInput struct {
+	Deployment fleet.DeploymentName `json:"deployment"`
+	Replicas   *int                 `json:"replicas"`
+}
+
+// Validate refuses a scale without a target.
+func (in ScaleDeploymentInput) Validate() error {
+	if in.Replicas == nil {
+		return fleet.Errorf(fleet.Invalid, "to how many replicas?").At("/replicas")
+	}
+	return fleet.ValidateName("/deployment", string(in.Deployment))
+}
+
+// ReconcileNodeInput names a node: {"node":"plant-1-b"}.
+type ReconcileNodeInput struct {
+	Node fleet.NodeName `json:"node"`
+}
+
+// Validate refuses a name that no node has.
+func (in ReconcileNodeInput) Validate() error { return fleet.ValidateName("/node", string(in.Node)) }
+
+// DrainNodeInput names a node: {"node":"plant-1-a","reason":"new disk","deadlineSeconds":60}.
+// Force stops what runs there when there is no other place for it.
+type DrainNodeInput struct {
+	Node            fleet.NodeName `json:"node"`
+	Reason          string         `json:"reason,omitempty"`
+	DeadlineSeconds int64          `json:"deadlineSeconds,omitempty"`
+	Force           bool           `json:"force,omitempty"`
+}
+
+// Validate refuses a name that no node has.
+func (in DrainNodeInput) Validate() error { return fleet.ValidateName("/node", string(in.Node)) }
+
+// FailoverSiteInput names a site and the node that is to be its active, "" for the other of the
+// pair: {"site":"plant-1","to":"plant-1-b"}. Force does not ask the holder first. DrainOf is the
+// node whose drain asks.
+type FailoverSiteInput struct {
+	Site    fleet.SiteName `json:"site"`
+	To      fleet.NodeName `json:"to,omitempty"`
+	Force   bool           `json:"force,omitempty"`
+	DrainOf fleet.NodeName `json:"drainOf,omitempty"`
+}
+
+// Validate refuses names that no site or node has.
+func (in FailoverSiteInput) Validate() error {
+	if err := fleet.ValidateName("/site", string(in.Site)); err != nil || in.To == "" {
+		return err
+	}
+	return fleet.ValidateName("/to", string(in.To))
+}
+
+// ExecuteModuleInput names a module and what it is given:
+// {"module":"acme.vision.Detect","input":{"image":"…"}}. Who starts it so has the input in the
+// history: give it no secret.
+type ExecuteModuleInput struct {
+	Module         string          `json:"module"`
+	Input          json.RawMessage `json:"input,omitempty"`
+	TimeoutSeconds int             `json:"timeoutSeconds,omitempty"`
+}
+
+// Validate refuses a name that no module has, and an input or a time beyond the limits.
+func (in ExecuteModuleInput) Validate() error {
+	return fleet.ValidExecution(in.Module, in.Input, in.TimeoutSeconds)
+}

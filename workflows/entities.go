@@ -1,0 +1,77 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// entity says how Temporal runs the entities of one kind.
+type entity struct {
+	workflow   string
+	input      func(c *Client, names []string) any
+	attributes []string // by which runs are found, one for each name; fewer where the rest is not listed
+	lasts      func(c *Client) time.Duration
+}
+
+// deliverSiteSpan is how many times the longest delivery one run may last: it goes on in a
+// new one after the first.
+const deliverSiteSpan = 4
+
+// entities has a row for each kind of fleet.EntityKinds.
+var entities = map[string]entity{
+	fleet.EntityInstance.Prefix: {
+		workflow: TypeInstance, attributes: []string{AttributeSite, AttributeInstance},
+		input: func(c *Client, names []string) any {
+			return InstanceInput{Site: fleet.SiteName(names[0]), Instance: fleet.InstanceName(names[1]), Limits: c.Limits}
+		},
+	},
+	fleet.EntityDeployment.Prefix: {
+		workflow: TypeDeployment, attributes: []string{AttributeDeployment},
+		input: func(_ *Client, names []string) any {
+			return DeploymentInput{Deployment: fleet.DeploymentName(names[0])}
+		},
+	},
+	fleet.EntityFleet.Prefix: {
+		workflow: TypeFleet,
+		input: func(c *Client, names []string) any {
+			return FleetInput{Fleet: fleet.FleetName(names[0]), Limits: c.Limits}
+		},
+	},
+	fleet.EntityNode.Prefix: {
+		workflow: TypeNode, attributes: []string{AttributeNode},
+		input: func(_ *Client, names []string) any {
+			return NodeInput{Node: fleet.NodeName(names[0]), Reason: fleet.ReconcileRequest}
+		},
+	},
+	fleet.EntityDrain.Prefix: {
+		workflow: TypeDrain, attributes: []string{AttributeNode},
+		input: func(_ *Client, names []string) any { return DrainInput{Node: fleet.NodeName(names[0])} },
+	},
+	fleet.EntitySite.Prefix: {
+		workflow: TypeSite, attributes: []string{AttributeSite},
+		input: func(c *Client, names []string) any { return SiteInput{Site: fleet.SiteName(names[0]), Take: c.Take} },
+	},
+	fleet.EntityExecution.Prefix: {
+		workflow: TypeExecution,
+		input:    func(_ *Client, names []string) any { return ExecutionInput{Operation: fleet.OperationID(names[0])} },
+	},
+	fleet.EntityDeliver.Prefix: {
+		workflow: TypeDeliverSite, attributes: []string{AttributeSite},
+		input: func(c *Client, names []string) any {
+			return DeliverSiteInput{Site: fleet.SiteName(names[0]), Limits: c.Limits}
+		},
+		lasts: func(c *Client) time.Duration { return deliverSiteSpan * c.Limits.orDefault().Total },
+	},
+}
+
+// listed are the search attributes of a run.
+func (e entity) listed(names []string) temporal.SearchAttributes {
+	set := make([]temporal.SearchAttributeUpdate, len(e.attributes))
+	for i, a := range e.attributes {
+		set[i] = temporal.NewSearchAttributeKeyKeyword(a).ValueSet(names[i])
+	}
+	return temporal.NewSearchAttributes(set...)
+}
