@@ -266,7 +266,7 @@ func (s *stack) compare(t *testing.T, node string) *commonpb.WorkflowExecution {
 	id := "node." + node
 	started, err := s.temporal.SignalWithStartWorkflowExecution(t.Context(), &workflowservice.SignalWithStartWorkflowExecutionRequest{
 		Namespace: temporalNamespace, WorkflowId: id, RequestId: rand.Text(), SignalName: "wake",
-		WorkflowType: &commonpb.WorkflowType{Name: "ReconcileNode"}, TaskQueue: &taskqueuepb.TaskQueue{Name: "holdfast"},
+		WorkflowType: &commonpb.WorkflowType{Name: "Node"}, TaskQueue: &taskqueuepb.TaskQueue{Name: "holdfast"},
 		Input: &commonpb.Payloads{Payloads: []*commonpb.Payload{{
 			Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte(`{"node":"` + node + `","reason":"schedule"}`),
 		}}},
