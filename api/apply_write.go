@@ -128,7 +128,7 @@ func (a *applying) write(ctx context.Context, o *planned) (*acceptedOutput, erro
 
 // writeOf makes the store's write; bound to a plan it is also bound to what was planned from.
 func (a *applying) writeOf(o *planned) postgres.Write {
-	w := postgres.Write{Key: o.key, Project: o.project, Labels: o.labels, Actor: a.caller.actor}
+	w := postgres.Write{Key: o.key, Labels: o.labels, Request: postgres.Request{Project: o.project, Actor: a.caller.actor, Limit: a.limit}}
 	switch {
 	case o.action == ActionDelete || a.bound && o.now != nil:
 		w.IfMatch = o.now.ResourceVersion
@@ -149,7 +149,7 @@ func writtenOutput(written postgres.Written, err error) (*acceptedOutput, error)
 }
 
 func (a *applying) putInstanceOf(ctx context.Context, o *planned, w postgres.Write) (*acceptedOutput, error) {
-	c := postgres.InstanceChange{Write: w, Spec: o.spec, Release: a.r.deploy, Reason: o.put.Reason, Limit: a.limit}
+	c := postgres.InstanceChange{Write: w, Spec: o.spec, Release: a.r.deploy, Reason: o.put.Reason}
 	if c.Reason == "" {
 		c.Reason = a.r.head.Reason
 	}
@@ -175,7 +175,7 @@ func (a *applying) remove(ctx context.Context, o *planned, w postgres.Write) (*a
 	var err error
 	switch o.key.Kind {
 	case fleet.KindInstance:
-		started, err = a.store.TurnInstance(ctx, postgres.InstanceTurn{Write: w, Kind: fleet.OperationDelete, Reason: a.r.head.Reason, Limit: a.limit})
+		started, err = a.store.TurnInstance(ctx, postgres.InstanceTurn{Write: w, Kind: fleet.OperationDelete, Reason: a.r.head.Reason})
 	case fleet.KindDeployment:
 		started, err = a.store.TurnDeployment(ctx, postgres.DeploymentTurn{
 			Write: w, Kind: fleet.OperationDestroy, Reason: a.r.head.Reason,

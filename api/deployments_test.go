@@ -554,7 +554,7 @@ func TestDeploymentDoors(t *testing.T) {
 	h := &Handler{s: r.server}
 	turn := func(kind fleet.OperationKind, run string) (postgres.Started, error) {
 		return h.TurnDeployment(t.Context(), postgres.DeploymentTurn{
-			Write: postgres.Write{Key: deploymentKey("web"), Actor: "ann"}, Kind: kind, Door: postgres.Door{Workflow: "w", Run: run},
+			Write: postgres.Write{Request: postgres.Request{Actor: "ann", Door: postgres.Door{Workflow: "w", Run: run}}, Key: deploymentKey("web")}, Kind: kind,
 		})
 	}
 	one, err := turn(fleet.OperationConverge, "1")
@@ -574,7 +574,7 @@ func TestDeploymentDoors(t *testing.T) {
 	_, err = turn(fleet.OperationConverge, "4")
 	require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
 	_, err = h.TurnDeployment(t.Context(), postgres.DeploymentTurn{
-		Write: postgres.Write{Key: deploymentKey("nobody"), Actor: "ann"}, Kind: fleet.OperationConverge,
+		Write: postgres.Write{Request: postgres.Request{Actor: "ann"}, Key: deploymentKey("nobody")}, Kind: fleet.OperationConverge,
 	})
 	require.Equal(t, fleet.NotFound, fleet.KindOf(err))
 }

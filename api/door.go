@@ -29,7 +29,7 @@ func (h *Handler) Probes() http.Handler {
 // written so far. The caller has the operator role: who may start workflows has it.
 func (h *Handler) Unreleased(ctx context.Context, key fleet.ObjectKey, actor string) (*postgres.InstanceChange, error) {
 	return h.s.unreleased(ctx, postgres.InstanceTurn{
-		Write: postgres.Write{Key: key, Actor: actor}, Kind: fleet.OperationDeploy, Limit: h.s.limit,
+		Write: postgres.Write{Key: key, Request: postgres.Request{Actor: actor, Limit: h.s.limit}}, Kind: fleet.OperationDeploy,
 	})
 }
 

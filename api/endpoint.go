@@ -111,7 +111,7 @@ func pathParam(name string) *huma.Param {
 // write makes the store's write of a mutation.
 func (s *server) write(ctx context.Context, key fleet.ObjectKey, m MutationParams, body []byte) (postgres.Write, error) {
 	c := callOf(ctx)
-	w := postgres.Write{Key: key, Project: c.project, Actor: c.actor, DryRun: m.DryRun}
+	w := postgres.Write{Key: key, Request: postgres.Request{Project: c.project, Actor: c.actor, Limit: s.limit, DryRun: m.DryRun}}
 	var err error
 	if w.IfMatch, err = ifMatch(m.IfMatch); err != nil {
 		return w, err

@@ -386,9 +386,9 @@ func TestFleetStatus(t *testing.T) {
 func TestListOperationsOfAFleetChange(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	for id, kind := range map[string]string{"a": "fleet", "b": "deploy", "c": "reconcile"} {
+	for kind, prefix := range map[string]string{"fleet": "fleet.", "deploy": "instance.plant-1.", "reconcile": "node."} {
 		r.sql(`INSERT INTO operations (id, kind, site, name, subject, project, state, requested_by, deadline_at)
-			VALUES ($1, $2, '', 'speed-up', 'x', 'default', 'running', 'test', now())`, strings.Repeat(id, 32), kind)
+			VALUES ($1, $2, '', 'speed-up', $3, 'default', 'running', 'test', now())`, strings.Repeat(kind[:1], 32), kind, prefix+"speed-up")
 	}
 	for _, c := range []struct {
 		filter postgres.OperationFilter

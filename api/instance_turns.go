@@ -49,7 +49,7 @@ func (s *server) turn(ctx context.Context, kind fleet.OperationKind, in *turnInp
 	if err != nil {
 		return nil, err
 	}
-	t := postgres.InstanceTurn{Kind: kind, Limit: s.limit}
+	t := postgres.InstanceTurn{Kind: kind}
 	raw, err := s.readTurn(ctx, &t)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (s *server) unreleased(ctx context.Context, t postgres.InstanceTurn) (*post
 	if o.DeletingSince != nil {
 		return nil, nil // the store refuses the deploy
 	}
-	c := &postgres.InstanceChange{Write: t.Write, Release: true, Reason: t.Reason, Limit: t.Limit}
+	c := &postgres.InstanceChange{Write: t.Write, Release: true, Reason: t.Reason}
 	c.Project, c.Labels = o.Project, o.Labels
 	if err := json.Unmarshal(o.Spec, &c.Spec); err != nil {
 		return nil, fleet.Errorf(fleet.Internal, "read the spec of %s: %w", t.Key, err)

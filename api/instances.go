@@ -98,7 +98,7 @@ func (s *server) putInstance(ctx context.Context, in *putInstanceInput) (out *ac
 // changeFrom makes the store's change of a request: everything is checked, and its bodies
 // are stored, before the transaction begins.
 func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putInstanceInput, raw []byte) (postgres.InstanceChange, error) {
-	c := postgres.InstanceChange{Release: in.Deploy, Limit: s.limit}
+	c := postgres.InstanceChange{Release: in.Deploy}
 	put := InstancePut{Project: in.Project}
 	var doc documents
 	if err := envelope(raw, map[string]*[]byte{"config": &doc.config, "overrides": &doc.overrides}, &put); err != nil {

@@ -144,7 +144,7 @@ var now = time.Now //nolint:forbidigo // see above
 func (r *region) token(role string, project fleet.ProjectName) string {
 	r.t.Helper()
 	if project != "" {
-		w := postgres.Write{Key: fleet.ObjectKey{Kind: fleet.KindProject, Name: string(project)}, Project: project, Actor: "test"}
+		w := postgres.Write{Request: postgres.Request{Project: project, Actor: "test"}, Key: fleet.ObjectKey{Kind: fleet.KindProject, Name: string(project)}}
 		if _, err := r.store.GetObject(r.t.Context(), w.Key); err != nil {
 			_, err = r.store.PutProject(r.t.Context(), w)
 			require.NoError(r.t, err)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/decide"
@@ -253,16 +252,6 @@ func (s *stack) fleetDoors(t *testing.T) {
 	require.LessOrEqual(t, f.newest(t).Run, runs+2, "at most one run for each")
 
 	f.stage(t, api.FleetPut{BatchSize: 1})
-	own := "fleet." + f.name
-	waitFor(t, "the entity sleeps", func(context.Context) error {
-		for _, r := range s.histories(t) {
-			if last := r.events[len(r.events)-1]; r.id == own && last.GetEventType() != enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED {
-				return fmt.Errorf("%v", last.GetEventType())
-			}
-		}
-		return nil
-	})
-	s.refused(t, s.door(t, own, "DeployFleet", input, 0))
 	require.Equal(t, fleet.OperationSucceeded, s.result(t, s.door(t, "c-"+f.name, "DeployFleet", input, 0)).State)
 	f.until(t, "succeeds", func(r api.FleetRun) bool { return r.State == fleet.FleetSucceeded })
 	f.good(t)

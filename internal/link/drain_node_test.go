@@ -19,7 +19,7 @@ func drainedNode(t *testing.T, timing fleet.LinkTiming) (*region, *client, *live
 	t.Helper()
 	r := newRegion(t)
 	_, err := r.store.PutSite(t.Context(), postgres.Write{
-		Key: fleet.ObjectKey{Kind: fleet.KindSite, Name: "plant-1"}, Project: "default", Actor: "test",
+		Request: postgres.Request{Project: "default", Actor: "test"}, Key: fleet.ObjectKey{Kind: fleet.KindSite, Name: "plant-1"},
 	}, fleet.SiteSpec{Nodes: []fleet.SiteNode{{Name: drained, Role: fleet.RoleActive}}})
 	require.NoError(t, err)
 	c := r.dial(r.serve(timing).address, signed(r.node(drained)))

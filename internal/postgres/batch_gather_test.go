@@ -80,7 +80,7 @@ func TestGatherBatch(t *testing.T) {
 		require.Equal(t, 1, first.Claimed)
 		require.ElementsMatch(t, []string{fleet.InstanceSubject(plant, "g0"), fleet.InstanceSubject(plant, "runs")}, first.Left)
 		again, err := b.TurnInstance(t.Context(), postgres.InstanceTurn{
-			Write: postgres.Write{Key: keyOf("g1"), Actor: "ann"}, Kind: fleet.OperationDeploy, Limit: time.Hour,
+			Write: postgres.Write{Request: postgres.Request{Actor: "ann", Limit: time.Hour}, Key: keyOf("g1")}, Kind: fleet.OperationDeploy,
 		})
 		require.NoError(t, err)
 		require.Zero(t, b.gather(batchID(2)).Claimed, "the same revision is under way")
@@ -99,7 +99,7 @@ func TestGatherBatch(t *testing.T) {
 		b.endBatch(batchID(1))
 		for name, kind := range map[fleet.InstanceName]fleet.OperationKind{"g0": fleet.OperationDisable, "g1": fleet.OperationDelete} {
 			_, err := b.TurnInstance(t.Context(), postgres.InstanceTurn{
-				Write: postgres.Write{Key: keyOf(name), Actor: "ann"}, Kind: kind, Limit: time.Hour,
+				Write: postgres.Write{Request: postgres.Request{Actor: "ann", Limit: time.Hour}, Key: keyOf(name)}, Kind: kind,
 			})
 			require.NoError(t, err)
 		}

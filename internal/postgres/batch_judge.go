@@ -90,7 +90,7 @@ func (r *batchRelease) change(i *BatchChange, o *fleet.Object, want *db.Revision
 
 func (r *batchRelease) releaseOf(i *BatchChange) release {
 	return releaseOf(InstanceChange{
-		Write: Write{Key: fleet.InstanceKey(r.in.Site, i.Instance), Actor: r.in.Actor}, Spec: i.Spec, Content: i.Content,
+		Write: Write{Request: Request{Actor: r.in.Actor}, Key: fleet.InstanceKey(r.in.Site, i.Instance)}, Spec: i.Spec, Content: i.Content,
 		RunJSON: i.RunJSON, RunHash: i.RunHash, Reason: r.in.Reason,
 	})
 }

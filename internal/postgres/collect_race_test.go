@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -221,13 +220,13 @@ func (b *bench) refer(dice int, name string, content fleet.Content) (err error) 
 		k := fleet.ObjectKey{Kind: fleet.KindTemplate, Name: name}
 		_, err = b.PutTemplate(b.ctx(), writeOf(k), fleet.TemplateSpec{Base: content})
 	case 1:
-		_, err = b.TurnInstance(b.ctx(), postgres.InstanceTurn{Write: writeOf(key), Kind: fleet.OperationRollback, Revision: 1, Limit: time.Minute})
+		_, err = b.TurnInstance(b.ctx(), postgres.InstanceTurn{Write: writeOf(key), Kind: fleet.OperationRollback, Revision: 1})
 		if fleet.KindOf(err) == fleet.NotFound { // not declared yet, or that revision was collected
 			return nil
 		}
 	default:
 		_, err = b.PutInstance(b.ctx(), postgres.InstanceChange{
-			Write: writeOf(key), Content: content, Release: dice > 6, Limit: time.Minute,
+			Write: writeOf(key), Content: content, Release: dice > 6,
 			Spec: fleet.InstanceSpec{Config: &content, Enabled: true, Durability: fleet.DurabilityAsync},
 		})
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -343,9 +342,9 @@ func TestCollectOperations(t *testing.T) {
 	b.put(`{"n":1}`)
 	b.deploy("1")
 	b.put(`{"n":2}`)
-	untold, err := b.TurnInstance(b.ctx(), postgres.InstanceTurn{
-		Write: writeOf(pressKey), Kind: fleet.OperationDisable, Limit: time.Hour, Door: postgres.Door{Workflow: "door", Run: "r"},
-	})
+	byDoor := postgres.InstanceTurn{Write: writeOf(pressKey), Kind: fleet.OperationDisable}
+	byDoor.Door = postgres.Door{Workflow: "door", Run: "r"}
+	untold, err := b.TurnInstance(b.ctx(), byDoor)
 	require.NoError(t, err)
 	b.deploy("2")
 	running := b.put(`{"n":3}`)

@@ -38,23 +38,9 @@ func (s *Store) ListObjects(ctx context.Context, kind fleet.ObjectKind, scope st
 
 // declare writes an object that starts no work, once per idempotency key.
 func (s *Store) declare(ctx context.Context, w Write, shared []fleet.ObjectKey, f func(q *db.Queries) (Written, error)) (Written, error) {
-	var out Started
-	err := s.tx(ctx, "write "+w.Key.String(), func(q *db.Queries) error {
-		out = Started{}
-		if err := lock(ctx, q, []fleet.ObjectKey{w.Key}, shared...); err != nil {
-			return err
-		}
-		again, err := s.replayed(ctx, q, w, &out)
-		if err != nil || again {
-			return err
-		}
-		if out.Written, err = f(q); err != nil {
-			return err
-		}
-		if w.DryRun {
-			return errRollback
-		}
-		return remember(ctx, q, w, &out)
+	out, err := s.change(ctx, w, shared, func(q *db.Queries, out *Started) (err error) {
+		out.Written, err = f(q)
+		return err
 	})
 	return out.Written, err
 }

@@ -17,12 +17,7 @@ import (
 // released as it is, with the same definition, starts nothing. Over a delete it declares another
 // deployment of the same name, which begins when the one before has ended.
 func (s *Store) PutDeployment(ctx context.Context, p DeploymentPut) (Started, error) {
-	var out Started
-	err := s.changeDeployment(ctx, p.Write, &out, func(q *db.Queries) error {
-		if op, err := operationOfDoor(ctx, q, p.Door); err != nil || op != nil {
-			out.Operation = op
-			return err
-		}
+	return s.change(ctx, p.Write, p.places(), func(q *db.Queries, out *Started) error {
 		if err := placesOf(ctx, q, p); err != nil {
 			return err
 		}
@@ -43,9 +38,8 @@ func (s *Store) PutDeployment(ctx context.Context, p DeploymentPut) (Started, er
 		if out.Operation, err = w.release(ctx, p); err != nil || out.Operation != nil || !p.Converge {
 			return err
 		}
-		return w.follow(ctx, p, &out)
-	}, p.places()...)
-	return out, err
+		return w.follow(ctx, p, out)
+	})
 }
 
 func (p DeploymentPut) places() (keys []fleet.ObjectKey) {
@@ -69,27 +63,6 @@ func placesOf(ctx context.Context, q *db.Queries, p DeploymentPut) error {
 			return fleet.OtherPlace(key, field, p.Project)
 		}
 		return nil
-	})
-}
-
-// changeDeployment runs one mutation of a deployment under its lock, once per idempotency key.
-func (s *Store) changeDeployment(ctx context.Context, w Write, out *Started, f func(q *db.Queries) error, shared ...fleet.ObjectKey) error {
-	return s.tx(ctx, "change "+w.Key.String(), func(q *db.Queries) error {
-		*out = Started{}
-		if err := lock(ctx, q, []fleet.ObjectKey{w.Key}, shared...); err != nil {
-			return err
-		}
-		again, err := s.replayed(ctx, q, w, out)
-		if err != nil || again {
-			return err
-		}
-		if err := f(q); err != nil {
-			return err
-		}
-		if w.DryRun {
-			return errRollback
-		}
-		return remember(ctx, q, w, out)
 	})
 }
 
@@ -224,7 +197,7 @@ func (w *deploymentWork) follow(ctx context.Context, p DeploymentPut, out *Start
 			return err
 		}
 	}
-	return w.turn(ctx, DeploymentTurn{Write: p.Write, Kind: fleet.OperationConverge, Reason: p.Reason, Door: p.Door}, out)
+	return w.turn(ctx, DeploymentTurn{Write: p.Write, Kind: fleet.OperationConverge, Reason: p.Reason}, out)
 }
 
 // releasing is the operation that waits for the newest revision, nil when none does.

@@ -12,21 +12,14 @@ import (
 // answered with its operation. Of a deployment that was never released the deletion ends at once,
 // and starts no operation; a door's has ended when it is answered.
 func (s *Store) TurnDeployment(ctx context.Context, t DeploymentTurn) (Started, error) {
-	var out Started
-	err := s.changeDeployment(ctx, t.Write, &out, func(q *db.Queries) error {
-		op, err := operationOfDoor(ctx, q, t.Door)
-		if err != nil || op != nil {
-			out.Operation = op
-			return err
-		}
+	return s.change(ctx, t.Write, nil, func(q *db.Queries, out *Started) error {
 		w, err := declaredDeployment(ctx, q, t.Write)
 		if err != nil {
 			return err
 		}
 		out.Written = Written{Before: w.object, After: w.object}
-		return w.turn(ctx, t, &out)
+		return w.turn(ctx, t, out)
 	})
-	return out, err
 }
 
 // operationOfDoor is what a door asked for before, nil when it is new, or no door.

@@ -18,7 +18,6 @@ type DeploymentPut struct {
 	// Converge asks for an operation also where nothing is to be released, as a deploy does.
 	Converge bool
 	Reason   string
-	Door     Door
 }
 
 // DeploymentTurn asks something of a deployment: converge, scale (to Replicas), restart or destroy.
@@ -27,7 +26,6 @@ type DeploymentTurn struct {
 	Kind     fleet.OperationKind
 	Replicas *int
 	Reason   string
-	Door     Door
 }
 
 // terms are what is kept beside a revision of its definition.

@@ -33,7 +33,7 @@ func (s *Store) MoveFleet(ctx context.Context, m fleet.FleetMove) error {
 		if err != nil || o == nil {
 			return orNotFound(err, "fleet", string(m.Fleet), "holdfast get fleets")
 		}
-		f := fleetWork{q: q, object: o, actor: regionActor}
+		f := fleetWork{q: q, object: o, in: Request{Actor: regionActor}}
 		if m.On == "" {
 			return f.nextWave(ctx, &run)
 		}
@@ -157,7 +157,7 @@ func (f fleetWork) announce(ctx context.Context, was *fleetStatus, run *db.Fleet
 	}
 	return appendStatus(ctx, f.q, db.AppendEventParams{
 		Kind: string(fleet.KindFleet), Project: string(f.object.Project), Name: f.object.Name, Uid: f.object.UID,
-		Generation: run.Generation, Actor: f.actor,
+		Generation: run.Generation, Actor: f.in.Actor,
 	}, was, now)
 }
 

@@ -12,12 +12,11 @@ import (
 // outbox row, when its spec changed or was never run. The same spec again joins the run
 // that is under way, and changes nothing once that has ended.
 func (s *Store) PutFleet(ctx context.Context, p FleetPut) (Started, error) {
-	var out Started
 	var shared []fleet.ObjectKey
 	if p.Spec.Change.Template != "" {
 		shared = append(shared, fleet.ObjectKey{Kind: fleet.KindTemplate, Name: string(p.Spec.Change.Template)})
 	}
-	err := s.changeFleet(ctx, p.Write, shared, &out, func(q *db.Queries) error {
+	return s.change(ctx, p.Write, shared, func(q *db.Queries, out *Started) error {
 		spec, err := pinned(ctx, q, p.Spec)
 		if err != nil {
 			return err
@@ -28,31 +27,9 @@ func (s *Store) PutFleet(ctx context.Context, p FleetPut) (Started, error) {
 		if out.Written, err = s.write(ctx, q, p.Write, spec); err != nil || !p.Start {
 			return err
 		}
-		f := fleetWork{q: q, object: out.After, actor: p.Actor, why: p.Reason}
+		f := fleetWork{q: q, object: out.After, in: p.Request, why: p.Reason}
 		out.Operation, err = f.declared(ctx)
 		return err
-	})
-	return out, err
-}
-
-// changeFleet runs one mutation of a fleet change under its lock, once per idempotency key.
-func (s *Store) changeFleet(ctx context.Context, w Write, shared []fleet.ObjectKey, out *Started, f func(q *db.Queries) error) error {
-	return s.tx(ctx, "change "+w.Key.String(), func(q *db.Queries) error {
-		*out = Started{}
-		if err := lock(ctx, q, []fleet.ObjectKey{w.Key}, shared...); err != nil {
-			return err
-		}
-		again, err := s.replayed(ctx, q, w, out)
-		if err != nil || again {
-			return err
-		}
-		if err := f(q); err != nil {
-			return err
-		}
-		if w.DryRun {
-			return errRollback
-		}
-		return remember(ctx, q, w, out)
 	})
 }
 
@@ -85,9 +62,8 @@ func pinned(ctx context.Context, q *db.Queries, spec fleet.FleetSpec) (fleet.Fle
 type fleetWork struct {
 	q      *db.Queries
 	object *fleet.Object
-	actor  string
+	in     Request
 	why    string // in a person's words
-	door   Door
 }
 
 func (f fleetWork) name() fleet.FleetName { return fleet.FleetName(f.object.Name) }

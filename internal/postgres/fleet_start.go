@@ -105,7 +105,7 @@ func (f fleetWork) insert(ctx context.Context, spec fleet.FleetSpec, waves int, 
 	if err != nil {
 		return nil, failed("write the spec of a run", err)
 	}
-	p.Fleet, p.Uid, p.Project, p.RequestedBy = f.object.Name, f.object.UID, string(f.object.Project), f.actor
+	p.Fleet, p.Uid, p.Project, p.RequestedBy = f.object.Name, f.object.UID, string(f.object.Project), f.in.Actor
 	p.Spec, p.Message, p.Waves, p.Seconds = raw, f.why, waveNumber(waves), spec.Deadline().Seconds()
 	run, err := f.q.InsertFleetRun(ctx, p)
 	return &run, failed("write the run", err)
@@ -121,13 +121,13 @@ func (f fleetWork) supersede(ctx context.Context, run *db.FleetRun) error {
 	if err != nil {
 		return err
 	}
-	message := fmt.Sprintf("%s started another run", f.actor)
+	message := fmt.Sprintf("%s started another run", f.in.Actor)
 	return f.finish(ctx, run, fleetEnding{was, to, fleet.OperationSuperseded, "superseded", message})
 }
 
 // open opens an operation that waits for a run.
 func (f fleetWork) open(ctx context.Context, run *db.FleetRun, limit time.Duration) (*Operation, error) {
-	o, err := openOperation(ctx, f.q, Request{Actor: f.actor, Door: f.door, Limit: limit}, newOperation{
+	o, err := openOperation(ctx, f.q, Request{Actor: f.in.Actor, Door: f.in.Door, Limit: limit}, newOperation{
 		Kind: fleet.OperationFleet, Name: run.Fleet, Subject: f.subject(), Revision: run.Run, Project: fleet.ProjectName(run.Project),
 	})
 	return &o, err

@@ -12,19 +12,7 @@ import (
 // TurnFleet runs what is declared, or pauses, resumes, cancels, retries or rolls back the
 // newest run, in one transaction. A door that asks twice is answered with its operation.
 func (s *Store) TurnFleet(ctx context.Context, t FleetTurn) (Started, error) {
-	var out Started
-	err := s.changeFleet(ctx, t.Write, nil, &out, func(q *db.Queries) error {
-		if t.Door.Run != "" {
-			op, err := q.OperationByDoor(ctx, db.OperationByDoorParams{DoorWorkflow: t.Door.Workflow, DoorRun: t.Door.Run})
-			if err == nil {
-				o := operationOf(op)
-				out.Operation = &o
-				return nil
-			}
-			if !noRows(err) {
-				return failed("read the operation of a door", err)
-			}
-		}
+	return s.change(ctx, t.Write, nil, func(q *db.Queries, out *Started) error {
 		o, err := find(ctx, q, t.Key)
 		if err != nil || o == nil || t.Project != "" && o.Project != t.Project {
 			return orNotFound(err, "fleet", t.Key.Name, "holdfast get fleets")
@@ -33,11 +21,10 @@ func (s *Store) TurnFleet(ctx context.Context, t FleetTurn) (Started, error) {
 			return err
 		}
 		out.Written = Written{Before: o, After: o}
-		f := fleetWork{q: q, object: o, actor: t.Actor, why: t.Reason, door: t.Door}
+		f := fleetWork{q: q, object: o, in: t.Request, why: t.Reason}
 		out.Operation, err = f.turn(ctx, t.On)
 		return err
 	})
-	return out, err
 }
 
 func (f fleetWork) turn(ctx context.Context, on fleet.FleetEvent) (*Operation, error) {
@@ -85,7 +72,7 @@ func (f fleetWork) run(ctx context.Context, run *db.FleetRun) (*Operation, error
 
 // join gives a door an operation of its own, and anybody else the one that there is.
 func (f fleetWork) join(ctx context.Context, run *db.FleetRun) (*Operation, error) {
-	if f.door.Run == "" {
+	if f.in.Door.Run == "" {
 		if op, err := f.running(ctx, run); err != nil || op != nil {
 			return op, err
 		}
@@ -235,7 +222,7 @@ func cancelFleet(ctx context.Context, q *db.Queries, op Operation) error {
 	if err != nil || o == nil {
 		return orNotFound(err, "fleet", string(op.Fleet), "holdfast get fleets")
 	}
-	f := fleetWork{q: q, object: o, actor: regionActor, why: "operation " + string(op.ID) + " was cancelled"}
+	f := fleetWork{q: q, object: o, in: Request{Actor: regionActor}, why: "operation " + string(op.ID) + " was cancelled"}
 	run, err := f.newest(ctx)
 	if err != nil || run == nil || run.Run != op.Revision {
 		return err

@@ -24,7 +24,6 @@ type FleetTurn struct {
 	Write
 	On     fleet.FleetEvent
 	Reason string
-	Door   Door
 }
 
 // FleetPage asks for the next targets of a site in a wave.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -21,7 +20,6 @@ type InstanceChange struct {
 	RunHash fleet.Hash
 	Release bool
 	Reason  string
-	Limit   time.Duration // of the operation
 }
 
 // Started is what a change of an instance came to. Operation is nil when nothing had to
@@ -34,8 +32,10 @@ type Started struct {
 // PutInstance writes the spec, numbers its revision and opens the operation that brings it
 // to the nodes, with the outbox row, in one transaction (X2).
 func (s *Store) PutInstance(ctx context.Context, c InstanceChange) (Started, error) {
-	var out Started
-	err := s.change(ctx, c.Write, &out, func(q *db.Queries) error {
+	return s.change(ctx, c.Write, siteOf(c.Write), func(q *db.Queries, out *Started) error {
+		if err := onSite(ctx, q, c.Write); err != nil {
+			return err
+		}
 		if err := s.checkReferences(ctx, q, c); err != nil {
 			return err
 		}
@@ -54,40 +54,27 @@ func (s *Store) PutInstance(ctx context.Context, c InstanceChange) (Started, err
 		out.Operation, err = s.release(ctx, q, r, out.After)
 		return err
 	})
-	return out, err
 }
 
 func releaseOf(c InstanceChange) release {
 	return release{
-		Key: c.Key, Action: fleet.ActionDeploy, Content: c.Content, Run: c.RunJSON, RunHash: c.RunHash,
-		Enabled: c.Spec.Enabled, Durability: c.Spec.Durability, Actor: c.Actor, Reason: c.Reason,
-		Operation: fleet.OperationDeploy, Limit: c.Limit,
+		Request: c.Request, Key: c.Key, Action: fleet.ActionDeploy, Content: c.Content, Run: c.RunJSON, RunHash: c.RunHash,
+		Enabled: c.Spec.Enabled, Durability: c.Spec.Durability, Reason: c.Reason,
+		Operation: fleet.OperationDeploy,
 	}
 }
 
-// change runs one mutation of an instance under its locks, once per idempotency key.
-func (s *Store) change(ctx context.Context, w Write, out *Started, f func(q *db.Queries) error) error {
-	return s.tx(ctx, "change "+w.Key.String(), func(q *db.Queries) error {
-		*out = Started{}
-		site := fleet.ObjectKey{Kind: fleet.KindSite, Name: w.Key.Scope}
-		if err := lock(ctx, q, []fleet.ObjectKey{w.Key}, site); err != nil {
-			return err
-		}
-		again, err := s.replayed(ctx, q, w, out)
-		if err != nil || again {
-			return err
-		}
-		if o, err := find(ctx, q, site); err != nil || o == nil || o.DeletingSince != nil {
-			return orNotFound(err, "site", w.Key.Scope, "declare it first: PUT /api/v1/sites/"+w.Key.Scope)
-		}
-		if err := f(q); err != nil {
-			return err
-		}
-		if w.DryRun {
-			return errRollback
-		}
-		return remember(ctx, q, w, out)
-	})
+// siteOf is what a change of an instance locks too.
+func siteOf(w Write) []fleet.ObjectKey {
+	return []fleet.ObjectKey{{Kind: fleet.KindSite, Name: w.Key.Scope}}
+}
+
+// onSite refuses a change of an instance whose site is not declared.
+func onSite(ctx context.Context, q *db.Queries, w Write) error {
+	if o, err := find(ctx, q, siteOf(w)[0]); err != nil || o == nil || o.DeletingSince != nil {
+		return orNotFound(err, "site", w.Key.Scope, "declare it first: PUT /api/v1/sites/"+w.Key.Scope)
+	}
+	return nil
 }
 
 func orNotFound(err error, kind, name, hint string) error {
@@ -95,63 +82,6 @@ func orNotFound(err error, kind, name, hint string) error {
 		return err
 	}
 	return fleet.Errorf(fleet.NotFound, "there is no %s %s", kind, name).At(kind).WithHint(hint)
-}
-
-// replayed answers a request that was seen before from what it started then.
-func (s *Store) replayed(ctx context.Context, q *db.Queries, w Write, out *Started) (bool, error) {
-	row, err := usedKey(ctx, q, w.Actor, w.Idempotency)
-	if err != nil || row == nil {
-		return false, err
-	}
-	if out.After, err = find(ctx, q, w.Key); err != nil {
-		return true, err
-	}
-	if out.After != nil && w.Project != "" && out.After.Project != w.Project { // another's, which took the name since
-		out.After = nil
-	}
-	if row.OperationID == "" {
-		return true, nil
-	}
-	op, err := q.GetOperation(ctx, row.OperationID)
-	if err != nil {
-		return true, failed("read operation", err)
-	}
-	o := operationOf(op)
-	if !repeats(w.Project, o) {
-		return false, otherRequest()
-	}
-	out.Operation = &o
-	return true, nil
-}
-
-// repeats says whether a caller of a project, "" for every project, may be answered with the operation of a key.
-func repeats(project fleet.ProjectName, o Operation) bool {
-	return project == "" || o.Project == project
-}
-
-func remember(ctx context.Context, q *db.Queries, w Write, out *Started) error {
-	if w.Idempotency.Key == "" {
-		return nil
-	}
-	p := db.InsertIdempotencyParams{Actor: w.Actor, Key: w.Idempotency.Key, RequestHash: w.Idempotency.Hash}
-	if out.Operation != nil {
-		p.OperationID = string(out.Operation.ID)
-	}
-	n, err := q.InsertIdempotency(ctx, p)
-	if err == nil && n == 0 {
-		return keyUnderWay()
-	}
-	return failed("store idempotency key", err)
-}
-
-func otherRequest() error {
-	return fleet.Errorf(fleet.Conflict, "this key was used for another request").At("Idempotency-Key").
-		WithHint("use a new key for a new request")
-}
-
-func keyUnderWay() error {
-	return fleet.Errorf(fleet.Conflict, "a request with this key is under way").At("Idempotency-Key").
-		WithHint("send it again in a moment")
 }
 
 // checkReferences looks at what the spec points to, inside the transaction that writes it.
@@ -200,15 +130,12 @@ func mayRunCommand(ctx context.Context, q *db.Queries, c InstanceChange) error {
 		At("/run").WithHint("leave out run, use a deployment with an image, or use a site of project " + string(c.Project))
 }
 
-// InstanceTurn asks for enable, disable, delete, deploy or rollback of an instance. Door
-// is the workflow that asked, when it was one.
+// InstanceTurn asks for enable, disable, delete, deploy or rollback of an instance.
 type InstanceTurn struct {
 	Write
 	Kind     fleet.OperationKind
 	Revision int64 // for a rollback, 0 to find it
 	Reason   string
-	Limit    time.Duration
-	Door     Door
 	// Unreleased releases a spec that was written with ?deploy=false; nil when there is none.
 	Unreleased *InstanceChange
 }

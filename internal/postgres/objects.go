@@ -18,13 +18,10 @@ import (
 // caller saw, AnyVersion for one that exists, 0 for any or none. With DryRun everything is checked and nothing kept. A Key makes
 // the request repeatable: the same one again is answered from what the first started.
 type Write struct {
-	Key         fleet.ObjectKey
-	Project     fleet.ProjectName
-	Labels      map[string]string
-	Actor       string
-	IfMatch     int64
-	DryRun      bool
-	Idempotency Idempotency
+	Request
+	Key     fleet.ObjectKey
+	Labels  map[string]string
+	IfMatch int64
 }
 
 // AnyVersion is the IfMatch of an object that has to exist, whatever it is.

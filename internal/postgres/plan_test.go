@@ -36,7 +36,7 @@ func TestClaimPlan(t *testing.T) {
 func TestWriteOfWhatMustNotExist(t *testing.T) {
 	t.Parallel()
 	s := testkit.Store(t)
-	w := postgres.Write{Key: fleet.ObjectKey{Kind: fleet.KindProject, Name: "line"}, Project: "line", Actor: "test", IfMatch: postgres.NoVersion}
+	w := postgres.Write{Request: postgres.Request{Project: "line", Actor: "test"}, Key: fleet.ObjectKey{Kind: fleet.KindProject, Name: "line"}, IfMatch: postgres.NoVersion}
 	_, err := s.PutProject(t.Context(), w)
 	require.NoError(t, err)
 	_, err = s.PutProject(t.Context(), w)
@@ -50,7 +50,7 @@ func TestStanding(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		key := fleet.ObjectKey{Kind: fleet.KindProject, Name: name}
 		keys = append(keys, key)
-		_, err := s.PutProject(t.Context(), postgres.Write{Key: key, Project: fleet.ProjectName(name), Actor: "test", Labels: map[string]string{"holdfast.dev/apply-set": name}})
+		_, err := s.PutProject(t.Context(), postgres.Write{Request: postgres.Request{Project: fleet.ProjectName(name), Actor: "test"}, Key: key, Labels: map[string]string{"holdfast.dev/apply-set": name}})
 		require.NoError(t, err)
 	}
 	found, err := s.Standing(t.Context(), append(keys, fleet.ObjectKey{Kind: fleet.KindSite, Name: "a"}))

@@ -149,7 +149,7 @@ func (s *Store) ReleaseAgain(ctx context.Context, node fleet.NodeName, name flee
 			return false, err
 		}
 		t := InstanceTurn{
-			Write: Write{Key: key, Actor: "region"}, Kind: fleet.OperationDeploy, Limit: releaseLimit,
+			Write: Write{Request: Request{Actor: "region", Limit: releaseLimit}, Key: key}, Kind: fleet.OperationDeploy,
 			Reason: "node " + string(node) + " holds a revision that was never recorded",
 		}
 		r := revisionAgain(snap, t)

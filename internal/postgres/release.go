@@ -14,6 +14,7 @@ import (
 
 // release is one revision to be numbered.
 type release struct {
+	Request
 	Key        fleet.ObjectKey
 	Action     fleet.Action
 	Content    fleet.Content
@@ -21,19 +22,16 @@ type release struct {
 	RunHash    fleet.Hash
 	Enabled    bool
 	Durability fleet.Durability
-	Actor      string
 	Reason     string
 	Operation  fleet.OperationKind
-	Door       Door
-	Limit      time.Duration
 }
 
 // revisionAgain copies a revision under the next number.
 func revisionAgain(r *db.Revision, t InstanceTurn) release {
 	return release{
-		Key: t.Key, Action: fleet.ActionDeploy, Content: contentOf(*r), Run: r.Run, RunHash: hashText(r.RunHash),
-		Enabled: r.Enabled, Durability: fleet.Durability(r.Durability), Actor: t.Actor, Reason: t.Reason,
-		Operation: t.Kind, Door: t.Door, Limit: t.Limit,
+		Request: t.Request, Key: t.Key, Action: fleet.ActionDeploy, Content: contentOf(*r), Run: r.Run, RunHash: hashText(r.RunHash),
+		Enabled: r.Enabled, Durability: fleet.Durability(r.Durability), Reason: t.Reason,
+		Operation: t.Kind,
 	}
 }
 
@@ -69,10 +67,8 @@ func (s *Store) release(ctx context.Context, q *db.Queries, r release, of *fleet
 	if err != nil {
 		return nil, failed("store the revision", err)
 	}
-	return openInstance(ctx, q, r.request(), r.Key, newOperation{Kind: r.Operation, Revision: number, Project: of.Project})
+	return openInstance(ctx, q, r.Request, r.Key, newOperation{Kind: r.Operation, Revision: number, Project: of.Project})
 }
-
-func (r release) request() Request { return Request{Actor: r.Actor, Door: r.Door, Limit: r.Limit} }
 
 // openInstance opens an operation on an instance.
 func openInstance(ctx context.Context, q *db.Queries, in Request, key fleet.ObjectKey, n newOperation) (*Operation, error) {

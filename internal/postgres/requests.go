@@ -51,6 +51,39 @@ func (s *Store) request(
 	return out, err
 }
 
+// change writes one object under its lock and the shared locks of what it refers to, and opens at most one
+// operation on it. A repeat is answered with the object as it is, and with the operation that the first opened.
+func (s *Store) change(ctx context.Context, w Write, shared []fleet.ObjectKey, f func(*db.Queries, *Started) error) (Started, error) {
+	var out Started
+	var again bool
+	locked := func(q *db.Queries) (err error) {
+		out, again = Started{}, true
+		if err := lock(ctx, q, []fleet.ObjectKey{w.Key}, shared...); err != nil {
+			return err
+		}
+		if w.Idempotency.Key != "" {
+			out.After, err = find(ctx, q, w.Key)
+		}
+		return err
+	}
+	ops, err := s.request(ctx, "change "+w.Key.String(), w.Request, locked, func(q *db.Queries) ([]Operation, error) {
+		out, again = Started{}, false
+		if err := f(q, &out); err != nil || out.Operation == nil {
+			return nil, err
+		}
+		return []Operation{*out.Operation}, nil
+	})
+	if again {
+		if out.After != nil && w.Project != "" && out.After.Project != w.Project { // another's, which took the name since
+			out.After = nil
+		}
+		if len(ops) > 0 {
+			out.Operation = &ops[0]
+		}
+	}
+	return out, err
+}
+
 // only is the operation of a request that opens one.
 func only(ops []Operation, err error) (Operation, error) {
 	if err != nil || len(ops) == 0 {
@@ -155,4 +188,19 @@ func rememberAll(ctx context.Context, q *db.Queries, in Request, ops []Operation
 		return keyUnderWay()
 	}
 	return failed("store idempotency key", err)
+}
+
+// repeats says whether a caller of a project, "" for every project, may be answered with the operation of a key.
+func repeats(project fleet.ProjectName, o Operation) bool {
+	return project == "" || o.Project == project
+}
+
+func otherRequest() error {
+	return fleet.Errorf(fleet.Conflict, "this key was used for another request").At("Idempotency-Key").
+		WithHint("use a new key for a new request")
+}
+
+func keyUnderWay() error {
+	return fleet.Errorf(fleet.Conflict, "a request with this key is under way").At("Idempotency-Key").
+		WithHint("send it again in a moment")
 }

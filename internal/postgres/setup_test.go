@@ -152,7 +152,7 @@ func (b *bench) joinTokenAt(site fleet.SiteName, node fleet.NodeName, secret str
 }
 
 func writeOf(k fleet.ObjectKey) postgres.Write {
-	return postgres.Write{Key: k, Project: project, Actor: "ann"}
+	return postgres.Write{Request: postgres.Request{Project: project, Actor: "ann", Limit: time.Hour}, Key: k}
 }
 
 // jsonOf is a canonical body and the content that names it.
@@ -168,7 +168,7 @@ func (b *bench) change(body string, edits ...func(*postgres.InstanceChange)) pos
 	require.NoError(b.t, err)
 	content := jsonOf(body)
 	c := postgres.InstanceChange{
-		Write: writeOf(pressKey), Content: content, Release: true, Reason: "because", Limit: time.Hour,
+		Write: writeOf(pressKey), Content: content, Release: true, Reason: "because",
 		Spec: fleet.InstanceSpec{Config: &content, Enabled: true, Durability: fleet.DurabilitySync},
 	}
 	for _, edit := range edits {
@@ -223,7 +223,7 @@ func running(command string) func(*postgres.InstanceChange) {
 }
 
 func turnOf(kind fleet.OperationKind) postgres.InstanceTurn {
-	return postgres.InstanceTurn{Write: writeOf(pressKey), Kind: kind, Limit: time.Hour}
+	return postgres.InstanceTurn{Write: writeOf(pressKey), Kind: kind}
 }
 
 func (b *bench) turn(kind fleet.OperationKind) postgres.Started {

@@ -13,18 +13,9 @@ import (
 
 // TurnInstance carries an InstanceTurn out in one transaction.
 func (s *Store) TurnInstance(ctx context.Context, t InstanceTurn) (Started, error) {
-	var out Started
-	err := s.change(ctx, t.Write, &out, func(q *db.Queries) error {
-		if t.Door.Run != "" {
-			op, err := q.OperationByDoor(ctx, db.OperationByDoorParams{DoorWorkflow: t.Door.Workflow, DoorRun: t.Door.Run})
-			if err == nil {
-				o := operationOf(op)
-				out.Operation = &o
-				return nil
-			}
-			if !noRows(err) {
-				return failed("read the operation of a door", err)
-			}
+	return s.change(ctx, t.Write, siteOf(t.Write), func(q *db.Queries, out *Started) error {
+		if err := onSite(ctx, q, t.Write); err != nil {
+			return err
 		}
 		o, err := find(ctx, q, t.Key)
 		if err != nil || o == nil || t.Project != "" && o.Project != t.Project {
@@ -33,9 +24,8 @@ func (s *Store) TurnInstance(ctx context.Context, t InstanceTurn) (Started, erro
 		if err := checkMatch(t.Write, o); err != nil {
 			return err
 		}
-		return s.turn(ctx, q, t, o, &out)
+		return s.turn(ctx, q, t, o, out)
 	})
-	return out, err
 }
 
 func (s *Store) turn(ctx context.Context, q *db.Queries, t InstanceTurn, o *fleet.Object, out *Started) error {
@@ -208,6 +198,5 @@ func (s *Store) delete(ctx context.Context, q *db.Queries, t InstanceTurn, last 
 }
 
 func (t InstanceTurn) open(ctx context.Context, q *db.Queries, revision int64, project fleet.ProjectName) (*Operation, error) {
-	in := Request{Actor: t.Actor, Door: t.Door, Limit: t.Limit}
-	return openInstance(ctx, q, in, t.Key, newOperation{Kind: t.Kind, Revision: revision, Project: project})
+	return openInstance(ctx, q, t.Request, t.Key, newOperation{Kind: t.Kind, Revision: revision, Project: project})
 }

@@ -87,7 +87,7 @@ func started(out postgres.Started, err error) (*postgres.Operation, error) { ret
 
 func (r *requests) instance(ctx context.Context, ask postgres.Request, kind fleet.OperationKind, in workflows.DeployInstanceInput) (*postgres.Operation, error) {
 	key := fleet.InstanceKey(in.Site, in.Instance)
-	t := postgres.InstanceTurn{Write: postgres.Write{Key: key, Actor: ask.Actor}, Kind: kind, Limit: ask.Limit, Door: ask.Door}
+	t := postgres.InstanceTurn{Write: postgres.Write{Request: ask, Key: key}, Kind: kind}
 	if kind == fleet.OperationDeploy {
 		change, err := r.specs.Unreleased(ctx, key, ask.Actor)
 		if err != nil {
@@ -100,23 +100,20 @@ func (r *requests) instance(ctx context.Context, ask postgres.Request, kind flee
 
 // fleet runs what is declared, or joins the run that is under way.
 func (r *requests) fleet(ctx context.Context, ask postgres.Request, _ fleet.OperationKind, in workflows.DeployFleetInput) (*postgres.Operation, error) {
-	return started(r.store.TurnFleet(ctx, postgres.FleetTurn{
-		Write: postgres.Write{Key: fleet.FleetKey(in.Fleet), Actor: ask.Actor}, Door: ask.Door,
-	}))
+	return started(r.store.TurnFleet(ctx, postgres.FleetTurn{Write: postgres.Write{Request: ask, Key: fleet.FleetKey(in.Fleet)}}))
 }
 
 func (r *requests) deployment(ctx context.Context, ask postgres.Request, kind fleet.OperationKind, in workflows.DeploymentDoorInput) (*postgres.Operation, error) {
-	return r.turn(ctx, ask, postgres.DeploymentTurn{Write: postgres.Write{Key: fleet.DeploymentKey(in.Deployment)}, Kind: kind})
+	return r.turn(ctx, postgres.DeploymentTurn{Write: postgres.Write{Request: ask, Key: fleet.DeploymentKey(in.Deployment)}, Kind: kind})
 }
 
 func (r *requests) scale(ctx context.Context, ask postgres.Request, kind fleet.OperationKind, in workflows.ScaleDeploymentInput) (*postgres.Operation, error) {
-	return r.turn(ctx, ask, postgres.DeploymentTurn{
-		Write: postgres.Write{Key: fleet.DeploymentKey(in.Deployment)}, Kind: kind, Replicas: in.Replicas,
+	return r.turn(ctx, postgres.DeploymentTurn{
+		Write: postgres.Write{Request: ask, Key: fleet.DeploymentKey(in.Deployment)}, Kind: kind, Replicas: in.Replicas,
 	})
 }
 
-func (r *requests) turn(ctx context.Context, ask postgres.Request, t postgres.DeploymentTurn) (*postgres.Operation, error) {
-	t.Actor, t.Door = ask.Actor, ask.Door
+func (r *requests) turn(ctx context.Context, t postgres.DeploymentTurn) (*postgres.Operation, error) {
 	out, err := r.specs.TurnDeployment(ctx, t)
 	if op := out.Operation; err == nil && out.Changed && op.State.Ended() { // no visit ends it, and a repeat changes nothing
 		r.closed([]fleet.OperationEnded{{Kind: op.Kind, State: op.State, Reason: op.Reason}})

@@ -35,7 +35,7 @@ func openFleetSteps(t *testing.T) (*postgres.Store, postgres.FleetTurn) {
 	patch := []byte(`{"version":7}`)
 	hash, err := store.PutBody(t.Context(), "default", patch)
 	require.NoError(t, err)
-	write := postgres.Write{Key: fleet.FleetKey(fleetChange), Project: "default", Actor: "ann"}
+	write := postgres.Write{Request: postgres.Request{Project: "default", Actor: "ann"}, Key: fleet.FleetKey(fleetChange)}
 	spec := fleet.FleetSpec{Change: fleet.FleetChange{Patch: &fleet.Content{Kind: fleet.ContentJSON, Hash: hash, Size: int64(len(patch))}}}.WithDefaults()
 	_, err = store.PutFleet(t.Context(), postgres.FleetPut{Write: write, Spec: spec})
 	require.NoError(t, err)

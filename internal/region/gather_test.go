@@ -24,14 +24,13 @@ type crowdFake struct {
 func (c *crowdFake) Waiting(context.Context, fleet.SiteName, int) (int, error) { return c.waiting, nil }
 
 func (c *crowdFake) Wake(_ context.Context, subject string) error {
+	if kind, names, _ := fleet.ParseSubject(subject); kind.Prefix == fleet.EntityDeliver.Prefix {
+		c.sites <- fleet.SiteName(names[0])
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.single = append(c.single, subject)
-	return nil
-}
-
-func (c *crowdFake) DeliverSite(_ context.Context, site fleet.SiteName) error {
-	c.sites <- site
 	return nil
 }
 

@@ -291,9 +291,10 @@ const listOperations = `-- name: ListOperations :many
 SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations
 WHERE (created_at, id) < ($1::timestamptz, $2::text) AND ($3::text = '' OR project = $3)
   AND ($4::text = '' OR state = $4) AND ($5::text = '' OR site = $5)
-  AND ($6::text = '' OR name = $6 AND starts_with(subject, 'instance.')) AND ($7::text = '' OR name = $7 AND kind IN ('reconcile', 'drain', 'failover'))
-  AND ($8::text = '' OR name = $8 AND kind = 'fleet')
-  AND ($9::text = '' OR name = $9 AND kind IN ('converge', 'scale', 'restart', 'destroy'))
+  AND ($6::text = '' OR name = $6 AND starts_with(subject, 'instance.'))
+  AND ($7::text = '' OR name = $7 AND split_part(subject, '.', 1) IN ('node', 'drain', 'site'))
+  AND ($8::text = '' OR name = $8 AND starts_with(subject, 'fleet.'))
+  AND ($9::text = '' OR name = $9 AND starts_with(subject, 'deployment.'))
 ORDER BY created_at DESC, id DESC LIMIT $10
 `
 

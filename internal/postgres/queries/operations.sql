@@ -19,9 +19,10 @@ SELECT * FROM operations WHERE id = ANY(@ids::text[]) ORDER BY name;
 SELECT * FROM operations
 WHERE (created_at, id) < (@before_at::timestamptz, @before_id::text) AND (@project::text = '' OR project = @project)
   AND (@state::text = '' OR state = @state) AND (@site::text = '' OR site = @site)
-  AND (@name::text = '' OR name = @name AND starts_with(subject, 'instance.')) AND (@node::text = '' OR name = @node AND kind IN ('reconcile', 'drain', 'failover'))
-  AND (@fleet::text = '' OR name = @fleet AND kind = 'fleet')
-  AND (@deployment::text = '' OR name = @deployment AND kind IN ('converge', 'scale', 'restart', 'destroy'))
+  AND (@name::text = '' OR name = @name AND starts_with(subject, 'instance.'))
+  AND (@node::text = '' OR name = @node AND split_part(subject, '.', 1) IN ('node', 'drain', 'site'))
+  AND (@fleet::text = '' OR name = @fleet AND starts_with(subject, 'fleet.'))
+  AND (@deployment::text = '' OR name = @deployment AND starts_with(subject, 'deployment.'))
 ORDER BY created_at DESC, id DESC LIMIT @max_rows;
 
 -- name: ServeOperations :exec
