@@ -388,7 +388,7 @@ func TestListOperationsOfAFleetChange(t *testing.T) {
 	r := setup(t)
 	for kind, prefix := range map[string]string{"fleet": "fleet.", "deploy": "instance.plant-1.", "reconcile": "node."} {
 		r.sql(`INSERT INTO operations (id, kind, site, name, subject, project, state, requested_by, deadline_at)
-			VALUES ($1, $2, '', 'speed-up', $3, 'default', 'running', 'test', now())`, strings.Repeat(kind[:1], 32), kind, prefix+"speed-up")
+			VALUES ($1, $2, '', 'speed-up', $3, 'default', 'running', 'test', now())`, fmt.Sprintf("%032x", len(kind)), kind, prefix+"speed-up")
 	}
 	for _, c := range []struct {
 		filter postgres.OperationFilter
