@@ -46,6 +46,7 @@ echo '{}' >"$dir/daemon.json" # not the machine's own
 ip link add name $bridge type bridge
 ip address add 10.213.$(( $$ % 250 )).1/24 dev $bridge
 ip link set dev $bridge up
+export HTTP_PROXY=127.0.0.1:9 HTTPS_PROXY=127.0.0.1:9 # no test asks a registry
 containerd --root "$dir/root" --state "$dir/state" --address "$dir/containerd" & below=$!
 start() { dockerd -H "unix://$dir/sock" --containerd "$dir/containerd" --data-root "$dir/data" --exec-root "$dir/run" -p "$dir/pid" \
   --config-file "$dir/daemon.json" --bridge $bridge --ip-forward=false --storage-driver vfs --iptables=false --ip6tables=false --ip-masq=false $flags & pid=$!; }
