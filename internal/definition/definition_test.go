@@ -312,4 +312,8 @@ func TestDefinitionIsBounded(t *testing.T) {
 	})
 	_, _, err := definition.Generate(spec, nil)
 	require.Equal(t, fleet.Invalid, fleet.KindOf(err))
+	spec.Process.Env = nil
+	spec.Process.Files = []fleet.ProcessFile{{Path: "a", Content: strings.Repeat("\x01", definition.MaxBytes/2)}} // JSON escapes it
+	_, _, err = definition.Generate(spec, nil)
+	require.ErrorContains(t, err, "the definition has 3")
 }

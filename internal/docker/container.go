@@ -3,9 +3,11 @@ package docker
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +18,7 @@ import (
 
 // The labels that identify containers.
 const (
+	labelPrefix     = "holdfast."
 	labelReplica    = "holdfast.replica"
 	labelNode       = "holdfast.node"
 	labelDefinition = "holdfast.definition"
@@ -30,6 +33,17 @@ const (
 	logSize  = "4m"
 	logFiles = "2"
 )
+
+// maxTasks bounds the processes and threads of a container: a quarter of what the smallest machines can have
+// (kernel.pid_max).
+const maxTasks = 8192
+
+// confined is what every container loses of an engine's defaults: programs gain no privileges by set-user-ID
+// files; no raw sockets, which read and forge the traffic of other containers; no device nodes, since the machine
+// sees its directory too.
+var confined = struct{ drop, options []string }{
+	drop: []string{"NET_RAW", "MKNOD"}, options: []string{"no-new-privileges"},
+}
 
 // create is the body of a container's creation, the fields in use.
 type create struct {
@@ -50,6 +64,9 @@ type hostConfig struct {
 	Memory         int64                    `json:"Memory,omitempty"`
 	ShmSize        int64                    `json:"ShmSize,omitempty"`
 	DeviceRequests []deviceRequest          `json:"DeviceRequests,omitempty"`
+	CapDrop        []string                 `json:"CapDrop"`
+	SecurityOpt    []string                 `json:"SecurityOpt"`
+	PidsLimit      int64                    `json:"PidsLimit"`
 	RestartPolicy  restartPolicy            `json:"RestartPolicy"`
 	LogConfig      logConfig                `json:"LogConfig"`
 	Init           bool                     `json:"Init"`
@@ -71,7 +88,7 @@ type (
 // containerOf is the container of a launch.
 func containerOf(l replicas.Launch) create {
 	c := create{
-		Image: l.Process.Image, Entrypoint: l.Process.Command, Cmd: l.Process.Args, Env: l.Env, StopTimeout: l.Process.StopSeconds,
+		Image: named(l.Process.Image), Entrypoint: l.Process.Command, Cmd: l.Process.Args, Env: l.Env, StopTimeout: l.Process.StopSeconds,
 		ExposedPorts: map[string]struct{}{},
 		Labels: map[string]string{
 			labelReplica: string(l.ID), labelNode: string(l.Node), labelDefinition: string(l.Definition), labelPorts: portsText(l.Ports),
@@ -80,6 +97,7 @@ func containerOf(l replicas.Launch) create {
 		HostConfig: hostConfig{
 			Binds: []string{l.Dir + ":" + replicas.ContainerDir}, PortBindings: map[string][]portBinding{},
 			NanoCPUs: int64(l.Resources.CPU * 1e9), Memory: l.Resources.Memory, ShmSize: l.Process.SharedMemory, RestartPolicy: restartPolicy{Name: "no"}, Init: true,
+			CapDrop: confined.drop, SecurityOpt: confined.options, PidsLimit: maxTasks,
 			LogConfig: logConfig{Type: "json-file", Config: map[string]string{"max-size": logSize, "max-file": logFiles}},
 		},
 	}
@@ -107,9 +125,18 @@ func portsText(ports []fleet.ProcessPort) string {
 	return text
 }
 
+// size is what a container's command and environment have together.
+func (c create) size() (bytes int) {
+	for _, text := range slices.Concat(c.Entrypoint, c.Cmd, c.Env) {
+		bytes += len(text)
+	}
+	return bytes
+}
+
 // listed is a row of the engine's list.
 type listed struct {
 	ID     string            `json:"Id"`
+	Names  []string          `json:"Names"`
 	Labels map[string]string `json:"Labels"`
 	State  string            `json:"State"`
 }
@@ -118,23 +145,46 @@ func (l listed) replica() fleet.ReplicaID { return fleet.ReplicaID(l.Labels[labe
 
 func (l listed) before() bool { return l.Labels[labelBefore] != "" }
 
+// made tells whether a node's driver made the container. Labels alone do not show that, since an image may have
+// the same, but its name is chosen by its creator.
+func (l listed) made(node fleet.NodeName) bool {
+	name := nameOf(l.replica())
+	if l.before() {
+		name = beforeOf(l.replica())
+	}
+	return l.Labels[labelNode] == string(node) && slices.Contains(l.Names, "/"+name)
+}
+
 // over: it has ended. runs: it was started and has not ended.
 func (l listed) over() bool { return l.State == "exited" || l.State == "dead" }
 func (l listed) runs() bool { return !l.over() && l.State != "created" }
 
-// maxList bounds a list: a row has a whole command, and all labels of an image.
-const maxList = 64 << 20
-
-// list gives the containers that have a label, also ended ones.
-func (e *engine) list(ctx context.Context, label, value string) ([]listed, error) {
+// list gives the containers that have a label, also ended ones. It reads them one by one: a row has a whole
+// command, and all labels of an image.
+func (e *engine) list(ctx context.Context, label, value string) (all []listed, err error) {
 	filters, err := json.Marshal(map[string][]string{"label": {label + "=" + value}})
 	if err != nil {
 		return nil, fleet.Errorf(fleet.Internal, "encode the filter: %w", err)
 	}
-	var all []listed
-	return all, e.call(ctx, request{
-		method: http.MethodGet, path: "/containers/json", query: url.Values{"all": {"1"}, "filters": {string(filters)}}, most: maxList,
-	}, &all)
+	ctx, cancel := limited(ctx, e.limit)
+	defer cancel()
+	body, err := e.open(ctx, request{method: http.MethodGet, path: "/containers/json", query: url.Values{"all": {"1"}, "filters": {string(filters)}}})
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	rows := json.NewDecoder(body)
+	for _, err = rows.Token(); err == nil && rows.More(); {
+		var row listed
+		if err = rows.Decode(&row); err == nil {
+			maps.DeleteFunc(row.Labels, func(label, _ string) bool { return !strings.HasPrefix(label, labelPrefix) })
+			all = append(all, row)
+		}
+	}
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Unavailable, "read the engine's answer: %w", err)
+	}
+	return all, nil
 }
 
 // inspected is the engine's state of one container.
@@ -196,7 +246,11 @@ func (e *engine) kill(ctx context.Context, id string) error {
 	return e.wait(ctx, id)
 }
 
+// create makes a container. Names in its command may have become longer than what was declared.
 func (e *engine) create(ctx context.Context, name string, c create) (id string, err error) {
+	if size := c.size(); size > fleet.MaxCommandBytes {
+		return "", fleet.Errorf(fleet.Invalid, "command and environment have %d bytes; the limit is %d", size, fleet.MaxCommandBytes)
+	}
 	var made struct {
 		ID string `json:"Id"`
 	}

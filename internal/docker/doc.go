@@ -1,7 +1,8 @@
 // Package docker runs replicas as containers, over the Engine API on a unix socket.
 //
-// The engine owns what runs: a container is found again by its labels (holdfast.replica, holdfast.node),
-// outlives the agent, and keeps its output. The engine never restarts it: the node reports its exit. A restart
+// The engine owns what runs: a container is found again by its labels (holdfast.replica, holdfast.node) and its
+// name, outlives the agent, and keeps its output. One that has only the labels or only the name is another
+// program's, and is left alone. The engine never restarts it: the node reports its exit. A restart
 // starts the same container again, so that its output continues; a change of its ports needs a new container.
 //
 // Ports are published under the number that the program listens on, which is in PORT, so clients and probes

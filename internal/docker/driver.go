@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -54,9 +55,25 @@ func nameOf(id fleet.ReplicaID) string { return "holdfast-" + string(id) }
 // beforeOf is the container of a command before the start.
 func beforeOf(id fleet.ReplicaID) string { return nameOf(id) + "-before" }
 
-// List finds the node's containers by their labels.
+// list gives the containers of this driver that have a label.
+func (d *Driver) list(ctx context.Context, label, value string) ([]listed, error) {
+	all, err := d.engine.list(ctx, label, value)
+	return slices.DeleteFunc(all, func(c listed) bool { return !c.made(d.node) }), err
+}
+
+// inspect gives a replica's container by its name. One that another program made under that name is absent: it is
+// neither read nor removed, and the engine refuses to create a second one.
+func (d *Driver) inspect(ctx context.Context, id fleet.ReplicaID, name string) (inspected, error) {
+	c, err := d.engine.inspect(ctx, name)
+	if err == nil && (c.Config.Labels[labelReplica] != string(id) || c.Config.Labels[labelNode] != string(d.node)) {
+		return inspected{}, fleet.Errorf(fleet.NotFound, "the container %s is not of replica %s", name, id)
+	}
+	return c, err
+}
+
+// List finds the node's containers by their labels and names.
 func (d *Driver) List(ctx context.Context) ([]replicas.Found, error) {
-	all, err := d.engine.list(ctx, labelNode, string(d.node))
+	all, err := d.list(ctx, labelNode, string(d.node))
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +102,7 @@ func (d *Driver) List(ctx context.Context) ([]replicas.Found, error) {
 
 // Look asks the engine about one replica.
 func (d *Driver) Look(ctx context.Context, id fleet.ReplicaID) (replicas.Found, error) {
-	c, err := d.engine.inspect(ctx, nameOf(id))
+	c, err := d.inspect(ctx, id, nameOf(id))
 	if absent(err) {
 		return replicas.Found{ID: id}, nil
 	}
@@ -109,7 +126,11 @@ func (d *Driver) Prepare(ctx context.Context, l replicas.Launch) error {
 // stays until the next one.
 func (d *Driver) before(ctx context.Context, l replicas.Launch, i int, command []string) (err error) {
 	name := beforeOf(l.ID)
-	if err := d.engine.remove(ctx, name); err != nil {
+	old, err := d.inspect(ctx, l.ID, name)
+	if err == nil {
+		err = d.engine.remove(ctx, old.ID)
+	}
+	if err != nil && !absent(err) {
 		return err
 	}
 	l.Ports = nil
@@ -182,7 +203,7 @@ func (d *Driver) settled(ctx context.Context, l replicas.Launch) (replicas.Found
 // container gives the container of a launch: the existing one, if it matches.
 func (d *Driver) container(ctx context.Context, l replicas.Launch) (string, error) {
 	want := containerOf(l)
-	has, err := d.engine.inspect(ctx, nameOf(l.ID))
+	has, err := d.inspect(ctx, l.ID, nameOf(l.ID))
 	switch {
 	case err == nil && has.Config.Labels[labelDefinition] == want.Labels[labelDefinition] &&
 		has.Config.Labels[labelPorts] == want.Labels[labelPorts] && has.Config.Labels[labelGPUs] == want.Labels[labelGPUs]:
@@ -212,14 +233,17 @@ func notStarted(err error) error {
 
 // Await waits through the engine.
 func (d *Driver) Await(ctx context.Context, id fleet.ReplicaID) (replicas.Exit, error) {
-	err := d.engine.wait(ctx, nameOf(id))
+	c, err := d.inspect(ctx, id, nameOf(id))
+	if err == nil {
+		err = d.engine.wait(ctx, c.ID)
+	}
 	if absent(err) {
 		return replicas.Exit{}, nil
 	}
 	if err != nil {
 		return replicas.Exit{}, err
 	}
-	c, err := d.ended(ctx, id)
+	c, err = d.ended(ctx, id)
 	switch {
 	case absent(err):
 		return replicas.Exit{}, nil
@@ -241,7 +265,7 @@ func (d *Driver) ended(ctx context.Context, id fleet.ReplicaID) (inspected, erro
 	look := time.NewTicker(max(d.oomDelay/10, time.Millisecond))
 	defer look.Stop()
 	for {
-		c, err := d.engine.inspect(ctx, nameOf(id))
+		c, err := d.inspect(ctx, id, nameOf(id))
 		if err != nil || c.State.OOMKilled || !c.perhapsOOM() {
 			return c, err
 		}
@@ -258,7 +282,7 @@ func (d *Driver) ended(ctx context.Context, id fleet.ReplicaID) (inspected, erro
 // Stop makes the engine stop the replica's containers, by force after the stop time. A container that is only
 // created may be about to start: the engine reports it as running only afterwards.
 func (d *Driver) Stop(ctx context.Context, id fleet.ReplicaID) error {
-	all, err := d.engine.list(ctx, labelReplica, string(id))
+	all, err := d.list(ctx, labelReplica, string(id))
 	if err != nil {
 		return err
 	}
@@ -314,7 +338,7 @@ func (d *Driver) toldToStop(id string) time.Duration {
 
 // Remove deletes the replica's containers with their output.
 func (d *Driver) Remove(ctx context.Context, id fleet.ReplicaID) error {
-	all, err := d.engine.list(ctx, labelReplica, string(id))
+	all, err := d.list(ctx, labelReplica, string(id))
 	errs := []error{err}
 	for _, c := range all {
 		errs = append(errs, d.engine.remove(ctx, c.ID))

@@ -148,6 +148,7 @@ func TestLife(t *testing.T) {
 		Binds: []string{"/var/lib/holdfast/replicas/aaaaaaaaaaaa:/holdfast"}, PortBindings: map[string][]portBinding{"20123/tcp": {{"20123"}}},
 		NanoCPUs: 1_500_000_000, Memory: 1 << 30, ShmSize: 2 << 30, DeviceRequests: []deviceRequest{{[]string{"1", "3"}, [][]string{{"gpu"}}}}, RestartPolicy: restartPolicy{"no"},
 		LogConfig: logConfig{"json-file", map[string]string{"max-size": "4m", "max-file": "2"}}, Init: true,
+		CapDrop: []string{"NET_RAW", "MKNOD"}, SecurityOpt: []string{"no-new-privileges"}, PidsLimit: 8192,
 	}, c.HostConfig)
 
 	found, err := d.List(t.Context())

@@ -20,7 +20,8 @@ import (
 // DefaultHost is the default address of an engine.
 const DefaultHost = "unix:///var/run/docker.sock"
 
-// maxAnswer bounds an answer that is not output, unless a request sets another limit.
+// maxAnswer bounds an answer that is neither output nor a list. It has room for a container with the longest command,
+// which is in it twice, and the longest description of an image.
 const maxAnswer = 4 << 20
 
 // The time limits of calls: of reads, of actions, and of reads of output. A wait and the pull of an image have
@@ -54,14 +55,12 @@ func newEngine(host string) (*engine, error) {
 	}}}, nil
 }
 
-// request is one call; body is sent as JSON. A zero limit is the engine's; most is the limit of the answer in
-// bytes, with a default too.
+// request is one call; body is sent as JSON. A zero limit is the engine's.
 type request struct {
 	method, path string
 	query        url.Values
 	body         any
 	limit        time.Duration
-	most         int64
 }
 
 // open makes a call and gives its answer; an unsuccessful answer is an error of its kind.
@@ -120,7 +119,7 @@ func (e *engine) call(ctx context.Context, r request, into any) error {
 	if into == nil {
 		return nil
 	}
-	if err := json.NewDecoder(io.LimitReader(body, cmp.Or(r.most, maxAnswer))).Decode(into); err != nil {
+	if err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(into); err != nil {
 		return fleet.Errorf(fleet.Unavailable, "read the engine's answer: %w", err)
 	}
 	return nil

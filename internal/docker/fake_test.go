@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -42,9 +43,13 @@ type fakeEngine struct {
 	hung       bool           // nothing is answered
 	filters    bool           // output is filtered piece by piece, as engines before 24 do
 	corrupt    bool           // it cannot read its own files to their end
+	comment    string         // of every image
 	// The versions of the API that it speaks; every other is refused.
 	oldest, newest apiVersion
 }
+
+// imageID is that of every image.
+const imageID = "cafe0123456789"
 
 // imageConfig is what an image brings to run.
 type imageConfig struct{ Entrypoint, Cmd []string }
@@ -186,11 +191,16 @@ func (f *fakeEngine) image(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name, _ := strings.CutSuffix(r.PathValue("rest"), "/json")
-	if !f.images[name] {
+	if !f.hasImage(name) {
 		refuse(w, http.StatusNotFound, "No such image")
 		return
 	}
-	answer(w, http.StatusOK, map[string]string{})
+	answer(w, http.StatusOK, map[string]string{"Comment": f.comment})
+}
+
+// hasImage finds an image by its name, or by the first digits of its id.
+func (f *fakeEngine) hasImage(name string) bool {
+	return f.images[name] || len(f.images) > 0 && strings.HasPrefix(imageID, name)
 }
 
 func (f *fakeEngine) pull(w http.ResponseWriter, r *http.Request) {
@@ -221,7 +231,7 @@ func (f *fakeEngine) create(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusConflict, "the name is in use")
 		return
 	}
-	if !f.images[c.Image] {
+	if !f.hasImage(c.Image) {
 		refuse(w, http.StatusNotFound, "No such image")
 		return
 	}
@@ -240,7 +250,7 @@ func (f *fakeEngine) list(w http.ResponseWriter, r *http.Request) {
 	all := []listed{}
 	for _, c := range f.containers {
 		if c.Labels[label] == value {
-			all = append(all, listed{ID: c.id, Labels: c.Labels, State: c.state})
+			all = append(all, listed{ID: c.id, Names: []string{"/" + c.name}, Labels: maps.Clone(c.Labels), State: c.state})
 		}
 	}
 	answer(w, http.StatusOK, all)

@@ -14,12 +14,51 @@ import (
 	"github.com/holdfast-io/holdfast/internal/node/replicas"
 )
 
+// maxImage bounds an engine's description of an image. The image's labels and environment are in every description
+// of its containers: an answer that is too long to read would be about a container that cannot be stopped.
+const maxImage = 256 << 10
+
 // pull makes sure that an image is present; it does not pull a present one again.
 func (e *engine) pull(ctx context.Context, image string) error {
-	err := e.call(ctx, request{method: http.MethodGet, path: "/images/" + image + "/json"}, nil)
+	err := e.described(ctx, image)
 	if !absent(err) {
 		return err
 	}
+	if err := e.fetch(ctx, image); err != nil {
+		return err
+	}
+	return e.described(ctx, image)
+}
+
+// described returns an error for an image that is absent, or whose description is too long.
+func (e *engine) described(ctx context.Context, image string) error {
+	ctx, cancel := limited(ctx, e.limit)
+	defer cancel()
+	body, err := e.open(ctx, request{method: http.MethodGet, path: "/images/" + named(image) + "/json"})
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	size, err := io.Copy(io.Discard, io.LimitReader(body, maxImage+1))
+	switch {
+	case err != nil:
+		return fleet.Errorf(fleet.Unavailable, "read the engine's answer: %w", err)
+	case size > maxImage:
+		return fleet.Errorf(fleet.Invalid, "labels, environment and commands of the image have more than %d bytes", maxImage)
+	}
+	return nil
+}
+
+// named is an image by its name: without a tag or digest an engine also takes the first digits of an image's id.
+func named(image string) string {
+	if name, tag := reference(image); !strings.Contains(image, "@") {
+		return name + ":" + tag
+	}
+	return image
+}
+
+// fetch pulls an image.
+func (e *engine) fetch(ctx context.Context, image string) error {
 	name, tag := reference(image)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -26,9 +26,9 @@ const (
 // last command before the start, if that failed.
 func (d *Driver) Output(ctx context.Context, id fleet.ReplicaID, from int64) (guardian.Output, error) {
 	none := guardian.Output{Offset: from, Next: from}
-	c, err := d.engine.inspect(ctx, nameOf(id))
+	c, err := d.inspect(ctx, id, nameOf(id))
 	if absent(err) {
-		c, err = d.engine.inspect(ctx, beforeOf(id))
+		c, err = d.inspect(ctx, id, beforeOf(id))
 	}
 	if absent(err) {
 		return none, nil

@@ -28,7 +28,7 @@ type stats struct {
 
 // Usage reads the measurements of each running container.
 func (d *Driver) Usage(ctx context.Context) (map[fleet.ReplicaID]replicas.Usage, error) {
-	all, err := d.engine.list(ctx, labelNode, string(d.node))
+	all, err := d.list(ctx, labelNode, string(d.node))
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,14 @@ func TestEdgesOfDeployments(t *testing.T) {
 			}
 		})
 	}
+	passed := func(args int) error { // with 56 KiB of others
+		return process(func(p *fleet.Process) {
+			p.Command, p.Args, p.Env = []string{strings.Repeat("x", 8<<10)}, []string{strings.Repeat("x", args)}, map[string]string{"A": strings.Repeat("x", 16<<10-2)}
+			p.PreStart = [][]string{{strings.Repeat("x", 16<<10), strings.Repeat("x", 16<<10)}}
+		})
+	}
 	edges(t, []edge{
+		{"commands and environment", passed(200 << 10), passed(200<<10 + 1)},
 		{"model", spec(func(s *fleet.DeploymentSpec) { s.Model = strings.Repeat("x", 4096) }), spec(func(s *fleet.DeploymentSpec) { s.Model = strings.Repeat("x", 4097) })},
 		{"most replicas", replicas(1, 1000), replicas(1, 1001)},
 		{"one replica at most", replicas(1, 1), replicas(0, 0)},

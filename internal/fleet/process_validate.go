@@ -18,10 +18,30 @@ const (
 	maxImage          = 512
 )
 
+// MaxCommandBytes bounds what is passed to a program and to the commands before it: their arguments and the environment.
+// An engine repeats it whenever it describes a container, so it must fit into its answers.
+const MaxCommandBytes = 256 << 10
+
 // imageName is the grammar of engines. It becomes a part of paths of the engine's API: nothing in it may lead elsewhere.
-var imageName = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?/|\[[0-9a-fA-F:]+\](:[0-9]{1,5})?/)?` +
+var imageName = regexp.MustCompile(`^(` + imageHost + `(:[0-9]{1,5})?/|\[[0-9a-fA-F:]+\](:[0-9]{1,5})?/)?` +
 	`[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*` +
-	`(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$`)
+	`(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64}|@sha512:[0-9a-f]{128})?$`)
+
+const imageHost = `[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*`
+
+// validateImage refuses what is not a name. An engine also finds its images by their ids, and one image may have another
+// id on each machine.
+func validateImage(image string) error {
+	const field = processField + "/image"
+	switch {
+	case len(image) > maxImage || !imageName.MatchString(image):
+		return Errorf(Invalid, "invalid image %.80q: want [HOST[:PORT]/]NAME[:TAG][@DIGEST], up to %d bytes", image, maxImage).At(field).
+			WithHint("a digest is sha256: and 64 lowercase hex digits, or sha512: and 128")
+	case strings.HasPrefix(image, "sha256:"):
+		return Errorf(Invalid, "%.80q is the id of an image on one machine, not a name", image).At(field).WithHint("give the image by name, with @sha256:... to fix its content")
+	}
+	return nil
+}
 
 const processField = "/process"
 
@@ -33,14 +53,17 @@ func (p Process) validate() error {
 		return Errorf(Invalid, "%.40q is no driver", p.Driver).At(processField + "/driver").WithHint("one of process, docker")
 	case p.Driver == DriverProcess && p.Image != "":
 		return Errorf(Invalid, "a process has no image").At(processField + "/image").WithHint(`leave out the driver, or say "docker"`)
-	case p.Image != "" && (len(p.Image) > maxImage || !imageName.MatchString(p.Image)):
-		return Errorf(Invalid, "invalid image %.80q: want [HOST[:PORT]/]NAME[:TAG][@DIGEST], up to %d bytes", p.Image, maxImage).At(processField + "/image")
 	case p.StopSeconds < 0 || p.StopSeconds > maxProcessSeconds:
 		return Errorf(Invalid, "allowed are 0 to %d seconds", maxProcessSeconds).At(processField + "/stopSeconds").WithHint("0 is the default")
 	case p.SharedMemory < 0 || p.SharedMemory > maxReplicaMemory:
 		return Errorf(Invalid, "%d bytes of shared memory requested; the limit is %d", p.SharedMemory, int64(maxReplicaMemory)).At(processField + "/sharedMemory").WithHint(`0 is the engine's default; give bytes, or "512Mi", "4Gi"`)
 	case p.Startup != nil && !(p.Startup.Deadline > 0 && p.Startup.Deadline <= maxStartup):
 		return Errorf(Invalid, "allowed are up to %d seconds, and more than 0", maxStartup).At(processField + "/startup/deadline")
+	}
+	if p.Image != "" {
+		if err := validateImage(p.Image); err != nil {
+			return err
+		}
 	}
 	for _, check := range []func() error{p.validateCommands, p.validateEnv, p.validateFiles, p.validatePorts} {
 		if err := check(); err != nil {
@@ -64,6 +87,10 @@ func (p Process) validateCommands() error {
 	if err := validateArgs(processField+"/args", p.Args); err != nil {
 		return err
 	}
+	if size := p.commandBytes(); size > MaxCommandBytes {
+		return Errorf(Invalid, "command, args, env and preStart have %d bytes; the limit is %d", size, MaxCommandBytes).At(processField).
+			WithHint("put large values into files")
+	}
 	if len(p.PreStart) > maxPreStart {
 		return Errorf(Invalid, "%d commands, allowed are %d", len(p.PreStart), maxPreStart).At(processField + "/preStart")
 	}
@@ -77,6 +104,18 @@ func (p Process) validateCommands() error {
 		}
 	}
 	return nil
+}
+
+func (p Process) commandBytes() (size int) {
+	for _, command := range append(slices.Clone(p.PreStart), p.Command, p.Args) {
+		for _, arg := range command {
+			size += len(arg)
+		}
+	}
+	for name, value := range p.Env {
+		size += len(name) + len("=") + len(value)
+	}
+	return size
 }
 
 func validateCommand(field string, command []string) error {

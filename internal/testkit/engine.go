@@ -46,6 +46,7 @@ echo '{}' >"$dir/daemon.json" # not the machine's own
 ip link add name $bridge type bridge
 ip address add 10.213.$(( $$ % 250 )).1/24 dev $bridge
 ip link set dev $bridge up
+export HTTP_PROXY=127.0.0.1:9 HTTPS_PROXY=127.0.0.1:9 # no test asks a registry
 containerd --root "$dir/root" --state "$dir/state" --address "$dir/containerd" & below=$!
 start() { dockerd -H "unix://$dir/sock" --containerd "$dir/containerd" --data-root "$dir/data" --exec-root "$dir/run" -p "$dir/pid" \
   --config-file "$dir/daemon.json" --bridge $bridge --ip-forward=false --storage-driver vfs --iptables=false --ip6tables=false --ip-masq=false $flags & pid=$!; }
@@ -145,8 +146,8 @@ func (e *Engine) Do(t testing.TB, word string) {
 	}
 }
 
-// Image makes an image of one program that needs nothing but itself.
-func (e *Engine) Image(t testing.TB, name, tag, program string) {
+// Image makes an image of one program that needs nothing but itself; changes are lines of a Dockerfile.
+func (e *Engine) Image(t testing.TB, name, tag, program string, changes ...string) {
 	t.Helper()
 	text, err := os.ReadFile(program)
 	if err != nil {
@@ -171,7 +172,7 @@ func (e *Engine) Image(t testing.TB, name, tag, program string) {
 	if err := files.Close(); err != nil {
 		t.Fatalf("write an image: %v", err)
 	}
-	query := url.Values{"fromSrc": {"-"}, "repo": {name}, "tag": {tag}, "changes": {`ENTRYPOINT ["/program"]`}}
+	query := url.Values{"fromSrc": {"-"}, "repo": {name}, "tag": {tag}, "changes": append(changes, `ENTRYPOINT ["/program"]`)}
 	if err := e.ask(http.MethodPost, "/images/create?"+query.Encode(), &layer); err != nil {
 		t.Fatalf("make an image: %v", err)
 	}
@@ -185,13 +186,7 @@ func (e *Engine) Containers(t testing.TB, label string) []string {
 		t.Fatalf("ask for containers: %v", err)
 	}
 	var all []struct{ Names []string }
-	said, err := e.answer(http.MethodGet, "/containers/json?"+url.Values{"all": {"1"}, "filters": {string(filter)}}.Encode(), nil)
-	if err == nil {
-		err = json.Unmarshal(said, &all)
-	}
-	if err != nil {
-		t.Fatalf("ask for containers: %v", err)
-	}
+	e.Read(t, "/containers/json?"+url.Values{"all": {"1"}, "filters": {string(filter)}}.Encode(), &all)
 	var names []string
 	for _, c := range all {
 		for _, name := range c.Names {
@@ -199,6 +194,33 @@ func (e *Engine) Containers(t testing.TB, label string) []string {
 		}
 	}
 	return names
+}
+
+// Read decodes the answer to a GET.
+func (e *Engine) Read(t testing.TB, path string, into any) {
+	t.Helper()
+	said, err := e.answer(http.MethodGet, path, nil)
+	if err == nil {
+		err = json.Unmarshal(said, into)
+	}
+	if err != nil {
+		t.Fatalf("read %s of the engine: %v", path, err)
+	}
+}
+
+// Run starts a container as any program with access to the engine can.
+func (e *Engine) Run(t testing.TB, name, image string, labels map[string]string, args ...string) {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"Image": image, "Cmd": args, "Labels": labels})
+	if err == nil {
+		err = e.ask(http.MethodPost, "/containers/create?name="+name, bytes.NewReader(body))
+	}
+	if err == nil {
+		err = e.ask(http.MethodPost, "/containers/"+name+"/start", nil)
+	}
+	if err != nil {
+		t.Fatalf("run container %s: %v", name, err)
+	}
 }
 
 // Discard removes a container, whatever it does.
@@ -222,7 +244,10 @@ func (e *Engine) answer(method, path string, body io.Reader) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Content-Type", "application/x-tar")
+	req.Header.Set("Content-Type", "application/json")
+	if strings.HasPrefix(path, "/images/") {
+		req.Header.Set("Content-Type", "application/x-tar")
+	}
 	resp, err := e.http.Do(req)
 	if err != nil {
 		return nil, err
