@@ -386,9 +386,11 @@ func TestFleetStatus(t *testing.T) {
 func TestListOperationsOfAFleetChange(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	for kind, prefix := range map[string]string{"fleet": "fleet.", "deploy": "instance.plant-1.", "reconcile": "node."} {
+	for id, of := range map[string][2]string{
+		"a": {"fleet", "fleet.speed-up"}, "b": {"deploy", "instance.plant-1.speed-up"}, "c": {"reconcile", "node.speed-up"},
+	} {
 		r.sql(`INSERT INTO operations (id, kind, site, name, subject, project, state, requested_by, deadline_at)
-			VALUES ($1, $2, '', 'speed-up', $3, 'default', 'running', 'test', now())`, fmt.Sprintf("%032x", len(kind)), kind, prefix+"speed-up")
+			VALUES ($1, $2, '', 'speed-up', $3, 'default', 'running', 'test', now())`, strings.Repeat(id, 32), of[0], of[1])
 	}
 	for _, c := range []struct {
 		filter postgres.OperationFilter
