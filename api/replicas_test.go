@@ -459,6 +459,6 @@ func TestExplainOfProjects(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, a.status, "it would find no place")
 	require.Equal(t, "/placement/sites/0", a.problem(t).Field)
 	a = r.call(r.admin, http.MethodPost, planPath, `{"objects":[{"kind":"Deployment","name":"shop","spec":`+placed("plant-2")+`}]}`)
-	require.Contains(t, string(a.body), "not for deployments of project default")
+	require.Contains(t, string(a.body), "not available to deployments of project default")
 	require.Equal(t, http.StatusAccepted, r.call(red, http.MethodPut, shop, placed("plant-3")).status)
 }

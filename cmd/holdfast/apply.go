@@ -115,7 +115,7 @@ func (c *cli) readManifests(files []string, use string) ([]*manifest, error) {
 		text := strings.ReplaceAll(errors.Join(errs...).Error(), "\n", "\n  ")
 		return nil, fleet.Errorf(fleet.Invalid, "nothing was %s, because of:\n  %s", use, text)
 	case len(manifests) == 0:
-		return nil, fleet.Errorf(fleet.Invalid, "there is no manifest in %s", strings.Join(files, ", "))
+		return nil, fleet.Errorf(fleet.Invalid, "no manifest found in %s", strings.Join(files, ", "))
 	}
 	return manifests, nil
 }

@@ -127,7 +127,7 @@ func (c *cli) knownContext(name string) (contexts, error) {
 		return file, err
 	}
 	if _, known := file.Contexts[name]; !known {
-		return file, fleet.Errorf(fleet.NotFound, "there is no context %q", name).WithHint("holdfast context list")
+		return file, fleet.Errorf(fleet.NotFound, "context %q not found", name).WithHint("holdfast context list")
 	}
 	return file, nil
 }

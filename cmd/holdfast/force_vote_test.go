@@ -64,7 +64,7 @@ func TestAdminForceVote(t *testing.T) {
 	args := func(site string) []string {
 		return []string{"admin", "force-vote", site, "--database-url", url, "--region", "eu-1", "--epoch", "41", "--yes"}
 	}
-	for site, says := range map[string]string{"plant-2": "there is no site plant-2", "plant-1": "is not lost"} {
+	for site, says := range map[string]string{"plant-2": "site plant-2 not found", "plant-1": "is not lost"} {
 		got := s.run(args(site)...)
 		require.NotEqual(t, exitOK, got.code)
 		require.Contains(t, got.stderr, says)

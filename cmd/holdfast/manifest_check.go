@@ -238,7 +238,7 @@ func strictly(data []byte, into any) error {
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if name, unknown := strings.CutPrefix(text, "unknown field "); unknown {
 		if plain, err := strconv.Unquote(name); err == nil {
-			return fmt.Errorf("there is no field %q", plain)
+			return fmt.Errorf("unknown field %q", plain)
 		}
 	}
 	return errors.New(text)

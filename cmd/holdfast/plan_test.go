@@ -82,7 +82,7 @@ func TestPlan(t *testing.T) {
 		got := s.run("plan", "-f", bad, "--out", filepath.Join(t.TempDir(), "x.plan"))
 		require.Equal(t, exitNotFound, got.code)
 		require.Contains(t, got.stdout, "! instance/plant-9/a refused: not_found\n")
-		require.Contains(t, got.stderr, bad+":4: instance/plant-9/a: there is no site plant-9")
+		require.Contains(t, got.stderr, bad+":4: instance/plant-9/a: site plant-9 not found")
 		got = s.run("apply", "-f", bad, "--apply-set", "x")
 		require.Equal(t, exitNotFound, got.code)
 		require.Contains(t, got.stderr, "nothing was applied: 1 objects are refused")

@@ -57,7 +57,7 @@ func TestResetVotes(t *testing.T) {
 		{exitUsage, "invalid --epoch 9223372036854775806: want at most", "", args("plant-1", "--yes", "--epoch", strconv.Itoa(math.MaxInt64-1))},
 		{exitUsage, "site", "", args("Plant", "--yes")},
 		{exitUsage, "accepts 1 arg", "", []string{"admin", "reset-votes"}},
-		{exitNotFound, "there is no site plant-2", "", args("plant-2", "--yes")},
+		{exitNotFound, "site plant-2 not found", "", args("plant-2", "--yes")},
 	} {
 		s.stdin = c.stdin
 		got := s.run(c.args...)

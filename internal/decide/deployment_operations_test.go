@@ -85,7 +85,7 @@ func TestDeploymentOperations(t *testing.T) {
 			require.Equal(t, c.state, p.Finish[0].State)
 			require.Equal(t, c.reason, p.Finish[0].Reason)
 			if c.reason == "deadline" { // X8
-				require.Contains(t, p.Finish[0].Message, "awaited: 1 starting replicas")
+				require.Contains(t, p.Finish[0].Message, "waiting for: 1 starting replicas")
 			}
 		})
 	}

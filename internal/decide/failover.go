@@ -299,7 +299,7 @@ func failoverFails(c failoverCase) FailoverAction {
 	if !c.seen.Force {
 		holder := "the holder " + c.run.HandOver.text()
 		if holderLives(c) {
-			holder += ", and may be running: use --force to skip it"
+			holder += ", and may be running: --force does not ask it"
 		}
 		said = append(said, holder)
 	}

@@ -135,7 +135,7 @@ func TestFailover(t *testing.T) {
 		require.Equal(t, "node b was not connected, so the holder, which was not reached: timeout, was not asked again: a holds the lease at epoch 6; "+
 			"start it (see holdfast describe node b), and retry", got.Message)
 		got = decide.Failover(failoverSeen(voted(func(s *seen) { s.Deadline = s.At })), run{HandOver: away, Moved: at})
-		require.Equal(t, "node b was not asked; the holder was not reached: timeout, and may be running: use --force to skip it; "+
+		require.Equal(t, "node b was not asked; the holder was not reached: timeout, and may be running: --force does not ask it; "+
 			"the region has a on record at epoch 6", got.Message)
 	})
 }

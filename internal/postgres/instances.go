@@ -94,7 +94,7 @@ func orNotFound(err error, kind, name, hint string) error {
 	if err != nil {
 		return err
 	}
-	return fleet.Errorf(fleet.NotFound, "there is no %s %s", kind, name).At(kind).WithHint(hint)
+	return fleet.Errorf(fleet.NotFound, "%s %s not found", kind, name).At(kind).WithHint(hint)
 }
 
 // replayed answers a request that was seen before from what it started then.
