@@ -111,7 +111,7 @@ func TestDrainNode(t *testing.T) {
 		node.connects()
 		timeout := s.run("drain", "node", "plant-1-b", "--timeout", "3s")
 		require.Equal(t, exitTimeout, timeout.code, timeout.stderr)
-		require.Contains(t, timeout.stderr, "the operation goes on")
+		require.Contains(t, timeout.stderr, "the operation continues")
 		var list api.List[api.Operation]
 		require.NoError(t, json.Unmarshal([]byte(s.ok("operations", "list", "--node", "plant-1-b", "--state", "running", "-o", "json").stdout), &list))
 		require.Len(t, list.Items, 1)

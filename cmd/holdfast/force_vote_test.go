@@ -38,7 +38,7 @@ func TestNodeForceVote(t *testing.T) {
 		s.stdin = said
 		got := s.run(append(args, "--epoch", "41")...)
 		require.NotEqual(t, exitOK, got.code)
-		require.Contains(t, got.stderr, "nobody was ever given an epoch above 41?")
+		require.Contains(t, got.stderr, "is it certain that no epoch above 41 was ever granted?")
 		is(lease.Joining())
 	}
 	s.stdin = "yes\n"

@@ -64,7 +64,7 @@ func TestPlan(t *testing.T) {
 		require.NotContains(t, got.stdout, "not released")
 		staged := write(t, "staged.yaml", "kind: Instance\nname: staged\nsite: plant-1\nspec: {config: {}}\n")
 		s.ok("apply", "-f", staged, "--deploy=false")
-		require.Contains(t, s.run("plan", "-f", staged).stdout, ", declared and not released yet\n")
+		require.Contains(t, s.run("plan", "-f", staged).stdout, ", declared but not released yet\n")
 		s.ok("plan", "-f", staged, "--deploy=false")
 		got = s.run("plan", "-f", changed, "-o", "json")
 		require.Equal(t, exitChanges, got.code)
@@ -132,7 +132,7 @@ func TestApplyPlan(t *testing.T) {
 	require.NoError(t, os.WriteFile(artifact, []byte("another"), 0o600))
 	got := s.run("apply", "--plan", saved, "--wait=false")
 	require.Equal(t, exitConflict, got.code)
-	require.Contains(t, got.stderr, "is another file than was planned")
+	require.Contains(t, got.stderr, "has changed since it was planned")
 	require.NoError(t, os.WriteFile(artifact, []byte("program"), 0o600))
 	require.NoError(t, os.Remove(path), "the plan needs the manifests no more")
 
@@ -148,7 +148,7 @@ func TestApplyPlan(t *testing.T) {
 		s.ok("apply", "-f", write(t, "other.yaml", "kind: Project\nname: other"))
 		less := write(t, "less.yaml", strings.Join(strings.Split(line, "---\n")[:2], "---\n"))
 		got := s.ok("plan", "-f", less, "--apply-set", "line")
-		require.Contains(t, got.stdout, "  instance/plant-1/press-8 is of the set and not in the files; --prune would delete it\n")
+		require.Contains(t, got.stdout, "  instance/plant-1/press-8 belongs to the set and is not in the files; --prune would delete it\n")
 		require.Equal(t, exitChanges, s.run("plan", "-f", less, "--apply-set", "line", "--prune", "--out", saved).code)
 		got = s.ok("apply", "--plan", saved, "--wait=false", "-o", "json")
 		var list struct{ Items []outcome }

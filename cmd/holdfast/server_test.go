@@ -88,7 +88,7 @@ func TestTemporalSettings(t *testing.T) {
 		"TLS that is taken back":             {map[string]string{"HOLDFAST_TEMPORAL_TLS": "true", "HOLDFAST_TEMPORAL_API_KEY_FILE": key}, []string{"--temporal-tls=false"}, "a key is sent over TLS alone"},
 		"a certificate without its key":      {map[string]string{"HOLDFAST_TEMPORAL_TLS": "1", "HOLDFAST_TEMPORAL_TLS_CERT": cert}, nil, "--temporal-tls-cert and --temporal-tls-key must be given together"},
 		"a key without its certificate":      {map[string]string{"HOLDFAST_TEMPORAL_TLS": "1", "HOLDFAST_TEMPORAL_TLS_KEY": key}, nil, "give both, or neither"},
-		"TLS that is neither on nor off":     {map[string]string{"HOLDFAST_TEMPORAL_TLS": "yes"}, nil, "set it to true or false, or leave it out"},
+		"TLS that is neither on nor off":     {map[string]string{"HOLDFAST_TEMPORAL_TLS": "yes"}, nil, "set it to true or false, or omit it"},
 		"a file that is missing":             {nil, []string{"--temporal-tls", "--temporal-api-key-file", "missing"}, "give a file that holds the key and nothing else"},
 		"a flag goes before the environment": {map[string]string{"HOLDFAST_TEMPORAL_TLS": "yes"}, []string{"--temporal-tls", "--temporal-tls-ca", "missing"}, "read --temporal-tls-ca"},
 	} {
