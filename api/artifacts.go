@@ -182,7 +182,7 @@ func (s *server) appendArtifact(w http.ResponseWriter, r *http.Request) error {
 // upload finds the upload of a request; one of another project does not exist for it.
 func (s *server) upload(r *http.Request) (postgres.Upload, error) {
 	id := chi.URLParam(r, "id")
-	missing := fleet.Errorf(fleet.NotFound, "there is no upload %.64q", id).At("id").WithHint("begin one: POST /api/v1/artifacts")
+	missing := fleet.Errorf(fleet.NotFound, "upload %.64q not found", id).At("id").WithHint("begin one: POST /api/v1/artifacts")
 	if !fleet.ValidID(id) {
 		return postgres.Upload{}, missing
 	}

@@ -77,7 +77,7 @@ func TestBodyMistakes(t *testing.T) {
 	for _, c := range []struct{ method, path, body, field, detail string }{
 		{"PUT", press7Path, `{"config":null}`, "/", "config is required: " + source},
 		{"PUT", press7Path, `{}`, "/", "config is required: " + source},
-		{"PUT", press7Path, `{"config":{},"template":"press"}`, "/", "config, template are given at once: " + source},
+		{"PUT", press7Path, `{"config":{},"template":"press"}`, "/", "config, template are given together: " + source},
 		{"PUT", press7Path, `{"config":{},"overrides":{}}`, "/overrides", "overrides need a template: give template, or change the config itself"},
 		{"PUT", press7Path, `{"config":{},"templateGeneration":1}`, "/templateGeneration", "templateGeneration 1 needs a template: give template, or leave templateGeneration out"},
 		{"PUT", press7Path, `{"template":"press","templateGeneration":-1}`, "/templateGeneration", "invalid templateGeneration -1: want 1 or more, or leave it out for the newest"},

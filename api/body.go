@@ -171,7 +171,7 @@ func (s *server) readOptional(ctx context.Context, into any) (raw []byte, err er
 // with their place. Errors never quote the document.
 func decode(raw []byte, into any) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
-		return fleet.Errorf(fleet.Invalid, "there is no body").At("/").WithHint("send one JSON document")
+		return fleet.Errorf(fleet.Invalid, "the request body is empty").At("/").WithHint("send one JSON document")
 	}
 	return decodeBeside(nil, raw, into)
 }

@@ -41,7 +41,7 @@ func (s *server) mountDeploymentReads() {
 // record is kept after its end (S118).
 func (s *server) deploymentSeen(ctx context.Context, name string) (postgres.DeploymentView, error) {
 	missing := func() error {
-		return fleet.Errorf(fleet.NotFound, "there is no deployment %s", name).At("deployment").WithHint("holdfast get deployments")
+		return fleet.Errorf(fleet.NotFound, "deployment %s not found", name).At("deployment").WithHint("holdfast get deployments")
 	}
 	if err := fleet.ValidateName("name", name); err != nil {
 		return postgres.DeploymentView{}, err

@@ -103,7 +103,7 @@ func (s *server) fillDeployments(ctx context.Context, rows []postgres.Operation,
 func waitsForDeployment(o postgres.Operation, v postgres.DeploymentView) (reason, message string) {
 	switch {
 	case o.EntityRun == "":
-		return "queued", "it waits for the workflow of deployment " + string(o.Deployment)
+		return "queued", "waiting for the workflow of deployment " + string(o.Deployment)
 	case v.Awaited != "":
 		return v.Reason, v.Awaited
 	}

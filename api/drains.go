@@ -126,7 +126,7 @@ func (s *server) drainsOf(ctx context.Context, rows []postgres.Operation) (map[f
 // showDrainOperation says how far the drain is that an operation waits for (X5, X8). The
 // deadline is that of the drain, which a second one may have brought forward.
 func showDrainOperation(view *Operation, o postgres.Operation, drains map[fleet.NodeName]postgres.NodeDrain) {
-	view.Reason, view.Message = "queued", "it waits for the workflow of node "+string(o.Node)+"'s drain"
+	view.Reason, view.Message = "queued", "waiting for the workflow of node "+string(o.Node)+"'s drain"
 	d, had := drains[o.Node]
 	if !had {
 		return

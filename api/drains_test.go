@@ -113,7 +113,7 @@ func TestDrainNode(t *testing.T) {
 		seen, err := c.Operation(t.Context(), op.ID, 0)
 		require.NoError(t, err)
 		require.Equal(t, "ack", seen.Reason)
-		require.Equal(t, "it waits for the node to acknowledge the drain, 4 in flight", seen.Message)
+		require.Equal(t, "waiting for the node to acknowledge the drain, 4 in flight", seen.Message)
 		require.Equal(t, "http://web.test/namespaces/holdfast/workflows/drain.plant-1-b/run-1/history", seen.Workflow.URL)
 		n, err := c.Node(t.Context(), "plant-1-b")
 		require.NoError(t, err)

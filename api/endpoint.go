@@ -179,7 +179,7 @@ func (s *server) projectOf(ctx context.Context, declared string) (fleet.ProjectN
 	}
 	_, err := s.store.GetObject(ctx, fleet.ObjectKey{Kind: fleet.KindProject, Name: string(project)})
 	if fleet.KindOf(err) == fleet.NotFound {
-		err = fleet.Errorf(fleet.NotFound, "there is no project %s", project).At("/project").
+		err = fleet.Errorf(fleet.NotFound, "project %s not found", project).At("/project").
 			WithHint("declare it first: PUT /api/v1/projects/" + string(project))
 	}
 	return project, err

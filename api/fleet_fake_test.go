@@ -45,7 +45,7 @@ func (f *fleetFake) GetObject(ctx context.Context, k fleet.ObjectKey) (fleet.Obj
 	if o, found := f.objects[k.Name]; found {
 		return o, nil
 	}
-	return fleet.Object{}, fleet.Errorf(fleet.NotFound, "there is no fleet %s", k.Name).At("fleet")
+	return fleet.Object{}, fleet.Errorf(fleet.NotFound, "fleet %s not found", k.Name).At("fleet")
 }
 
 func (f *fleetFake) ListObjects(ctx context.Context, kind fleet.ObjectKind, scope string, project fleet.ProjectName, after string, limit int32) ([]fleet.Object, error) {

@@ -114,7 +114,7 @@ func fleetReason(r postgres.FleetRun) (reason, message string) {
 	case r.Reason != "":
 		return r.Reason, r.Message
 	case r.State == fleet.FleetRunning && r.Cancel:
-		return "cancelling", "it waits for the deliveries that are under way"
+		return "cancelling", "waiting for the deliveries that are under way"
 	case r.State == fleet.FleetRunning:
 		return "delivering", fleetProgressText(r)
 	case r.State == fleet.FleetPaused:
@@ -218,7 +218,7 @@ func (s *server) fillFleets(ctx context.Context, names []string, rows []postgres
 // waitsForFleet says why the operation of a fleet change still runs (X8).
 func waitsForFleet(o postgres.Operation, run postgres.FleetRun) (reason, message string) {
 	if o.EntityRun == "" || run.Run == 0 {
-		return "queued", "it waits for the workflow of fleet change " + string(o.Fleet) + " to begin"
+		return "queued", "waiting for the workflow of fleet change " + string(o.Fleet) + " to begin"
 	}
 	if reason, message = fleetReason(run); reason == "" {
 		return "closing", "the run has ended, the operation is being closed"

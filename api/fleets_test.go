@@ -93,7 +93,7 @@ func TestPutFleet(t *testing.T) {
 		{"a template that is missing", `{"change":{"template":"ghost"}}`, fleet.NotFound, "/change/template"},
 		{"a generation that is missing", `{"change":{"template":"press","templateGeneration":9}}`, fleet.NotFound, "/change/templateGeneration"},
 		{"a generation that cannot be", `{"change":{"template":"press","templateGeneration":-1}}`, fleet.Invalid, "/change/templateGeneration"},
-		{"a generation of no template", `{"change":{"patch":{},"templateGeneration":1}}`, fleet.Invalid, "/change/templateGeneration"},
+		{"templateGeneration needs a template", `{"change":{"patch":{},"templateGeneration":1}}`, fleet.Invalid, "/change/templateGeneration"},
 		{"a site that is no name", `{"change":{"patch":{}},"selector":{"sites":["plant-1","-"]}}`, fleet.Invalid, "/selector/sites/1"},
 		{"a label of no name", `{"change":{"patch":{}},"selector":{"labels":{"":"x"}}}`, fleet.Invalid, "/selector/labels"},
 		{"a wave of too much", `{"change":{"patch":{}},"waves":[{},{"percent":101}]}`, fleet.Invalid, "/waves/1/percent"},

@@ -28,7 +28,7 @@ func TestHintsReachTheCaller(t *testing.T) {
 		{"a handler", r.admin, "GET", "/api/v1/deployments/ghost/logs", "", "", "deployment", "holdfast get deployments"},
 		{"a header", r.admin, "PUT", press7Path, `{"config":{}}`, "latest", "If-Match", etag},
 		{"a body", r.admin, "PUT", press7Path, "", "", "/", "send one JSON document"},
-		{"a spec", r.admin, "PUT", webPath, `{"command":["x"],"ports":[{"name":"a","port":-1}]}`, "", "/ports/0/port", "0 has the node choose a free one"},
+		{"a spec", r.admin, "PUT", webPath, `{"command":["x"],"ports":[{"name":"a","port":-1}]}`, "", "/ports/0/port", "use 0 to let the node choose a free one"},
 		{"a name", r.admin, "PUT", "/api/v1/projects/No_1", "{}", "", "name", label},
 		{"a stream", r.admin, "GET", upload, "", "", "upload", "start one: POST /api/v1/artifacts"},
 		{"a role of a handler", r.viewer, "PUT", press7Path, `{"config":{}}`, "", "", "it takes the role operator"},

@@ -239,7 +239,7 @@ func (s *server) siteFor(ctx context.Context, key fleet.ObjectKey) (fleet.SiteSp
 	var spec fleet.SiteSpec
 	o, err := s.store.GetObject(ctx, fleet.ObjectKey{Kind: fleet.KindSite, Name: key.Scope})
 	if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).uses(o.Project) {
-		return spec, fleet.Errorf(fleet.NotFound, "there is no site %s", key.Scope).At("site").
+		return spec, fleet.Errorf(fleet.NotFound, "site %s not found", key.Scope).At("site").
 			WithHint("declare it first: PUT /api/v1/sites/" + key.Scope)
 	}
 	if err != nil {

@@ -259,7 +259,7 @@ func (s *server) executionOutput(ctx context.Context, in *outputInput) (*execute
 // waitsForModule says why an execution still runs (X8).
 func waitsForModule(o postgres.Operation) (reason, message string) {
 	if o.EntityRun == "" {
-		return "queued", "it waits for its workflow to begin"
+		return "queued", "waiting for its workflow to begin"
 	}
-	return "executing", "it waits for the answer of module " + o.Module
+	return "executing", "waiting for the answer of module " + o.Module
 }

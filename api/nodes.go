@@ -107,7 +107,7 @@ func (s *server) visibleNode(ctx context.Context, name string) (postgres.Node, s
 	if err := fleet.ValidateName("name", name); err != nil {
 		return postgres.Node{}, siteSeen{}, err
 	}
-	missing := fleet.Errorf(fleet.NotFound, "there is no node %s", name).At("name").WithHint("declare it in its site: PUT /api/v1/sites/SITE")
+	missing := fleet.Errorf(fleet.NotFound, "node %s not found", name).At("name").WithHint("declare it in its site: PUT /api/v1/sites/SITE")
 	rows, err := s.store.ListNodes(ctx, postgres.NodeFilter{Name: fleet.NodeName(name)}, "", 1)
 	if err == nil && len(rows) == 0 {
 		err = missing

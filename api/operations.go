@@ -104,7 +104,7 @@ func (s *server) awaitOperation(ctx context.Context, id string, wait time.Durati
 
 // operation reads an operation that the caller may see.
 func (s *server) operation(ctx context.Context, id string) (postgres.Operation, error) {
-	missing := fleet.Errorf(fleet.NotFound, "there is no operation %.64q", id).At("operation").WithHint("holdfast operations")
+	missing := fleet.Errorf(fleet.NotFound, "operation %.64q not found", id).At("operation").WithHint("holdfast operations")
 	if !fleet.ValidID(id) {
 		return postgres.Operation{}, missing
 	}
@@ -198,7 +198,7 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 		case o.Kind == fleet.OperationExecute:
 			views[i].Reason, views[i].Message = waitsForModule(o)
 		case o.Kind == fleet.OperationFailover:
-			views[i].Reason, views[i].Message = "queued", "it waits for the workflow of site "+string(o.Site)
+			views[i].Reason, views[i].Message = "queued", "waiting for the workflow of site "+string(o.Site)
 		case o.Kind == fleet.OperationReconcile:
 			views[i].Reason, views[i].Message = waitsForNode(o)
 		default:
@@ -220,7 +220,7 @@ func withHeld(nodes []NodeProgress, held map[fleet.NodeName]postgres.TargetHeld)
 // waitsFor says why an operation still runs (X8): the first node that is not done.
 func waitsFor(targets []postgres.Target) (reason, message string) {
 	if len(targets) == 0 {
-		return "queued", "it waits for its workflow to begin a delivery"
+		return "queued", "waiting for its workflow to begin a delivery"
 	}
 	for _, t := range targets {
 		switch t.State {

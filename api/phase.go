@@ -144,7 +144,7 @@ func (i instanceSeen) synced() Condition {
 	case i.gaveUp():
 		c.Reason, c.Since = cmp.Or(i.Last.Reason, string(i.Last.State)), endOf(*i.Last)
 	default:
-		c.Reason, c.Message = "pending", "it waits for its delivery to begin"
+		c.Reason, c.Message = "pending", "waiting for its delivery to begin"
 	}
 	return c
 }

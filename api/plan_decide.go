@@ -165,7 +165,7 @@ func (p *planner) decideTemplate(o *planned) error {
 			return err
 		}
 		if !p.usesTemplate(name) {
-			return fleet.Errorf(fleet.NotFound, "there is no template %s", name).At(at)
+			return fleet.Errorf(fleet.NotFound, "template %s not found", name).At(at)
 		}
 		o.template.Compositions[i].Generation = p.generationOf(name)
 	}
@@ -245,7 +245,7 @@ func (p *planner) pin(ctx context.Context, o *planned) error {
 		return err
 	}
 	if !p.usesTemplate(o.put.Template) {
-		return fleet.Errorf(fleet.NotFound, "there is no template %s", o.put.Template).At(field)
+		return fleet.Errorf(fleet.NotFound, "template %s not found", o.put.Template).At(field)
 	}
 	if o.spec.TemplateGeneration == 0 {
 		o.spec.TemplateGeneration = p.generationOf(o.put.Template)

@@ -45,7 +45,7 @@ func (p *planner) decideFleet(ctx context.Context, o *planned) error {
 			return err
 		}
 		if !p.usesTemplate(name) {
-			return fleet.Errorf(fleet.NotFound, "there is no template %s", name).At(field)
+			return fleet.Errorf(fleet.NotFound, "template %s not found", name).At(field)
 		}
 		if change.TemplateGeneration == 0 {
 			change.TemplateGeneration = p.generationOf(name)

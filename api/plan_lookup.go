@@ -180,7 +180,7 @@ func (p *planner) refer(key fleet.ObjectKey, field string) (reference, error) {
 	}
 	now, found := p.known[key]
 	if !found || now.DeletingSince != nil || !p.caller.uses(now.Project) {
-		return reference{}, fleet.Errorf(fleet.NotFound, "there is no %s %s", key.Kind, key.Name).At(field).
+		return reference{}, fleet.Errorf(fleet.NotFound, "%s %s not found", key.Kind, key.Name).At(field).
 			WithHint("declare it first, or in the same request")
 	}
 	return reference{project: now.Project}, nil
@@ -193,7 +193,7 @@ func (p *planner) siteOf(name string) (fleet.SiteSpec, error) {
 	case err != nil:
 		return fleet.SiteSpec{}, err
 	case ref.in != nil && !p.caller.uses(ref.project):
-		return fleet.SiteSpec{}, fleet.Errorf(fleet.NotFound, "there is no site %s", name).At("/site")
+		return fleet.SiteSpec{}, fleet.Errorf(fleet.NotFound, "site %s not found", name).At("/site")
 	case ref.in != nil:
 		return ref.in.site, nil
 	}

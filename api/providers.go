@@ -66,7 +66,7 @@ func (s *server) getProvider(ctx context.Context, in *providerInput) (*providerO
 }
 
 func (s *server) liveConnection(ctx context.Context, id string) (postgres.Connection, error) {
-	missing := fleet.Errorf(fleet.NotFound, "there is no live connection %.40q", id).At("connectionId").
+	missing := fleet.Errorf(fleet.NotFound, "live connection %.40q not found", id).At("connectionId").
 		WithHint("holdfast get providers; one that comes back has a new id")
 	if !fleet.ValidID(id) {
 		return postgres.Connection{}, missing
@@ -100,7 +100,7 @@ func (s *server) drainProvider(ctx context.Context, in *drainInput) (*providerOu
 	case len(req.Reason) > maxReason:
 		return nil, fleet.Errorf(fleet.Invalid, "a reason of %d bytes, allowed are %d", len(req.Reason), maxReason).At("/reason")
 	case req.Reason == "":
-		req.Reason = "asked by " + callOf(ctx).actor
+		req.Reason = "requested by " + callOf(ctx).actor
 	}
 	c, err := s.liveConnection(ctx, in.ConnectionID)
 	if err != nil {

@@ -156,7 +156,7 @@ func reconcileView(r postgres.Reconcile) Reconcile {
 // waitsForNode says why the reconcile of a node still runs (X8).
 func waitsForNode(o postgres.Operation) (reason, message string) {
 	if o.EntityRun == "" {
-		return "queued", "it waits for the workflow of node " + string(o.Node) + " to begin a comparison"
+		return "queued", "waiting for the workflow of node " + string(o.Node) + " to begin a comparison"
 	}
-	return "comparing", "it waits for node " + string(o.Node) + " to compare itself"
+	return "comparing", "waiting for node " + string(o.Node) + " to compare itself"
 }

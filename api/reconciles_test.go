@@ -74,7 +74,7 @@ func TestReconcileNode(t *testing.T) {
 		pass, begun := r.begin(1, "request")
 		seen = into[Operation](t, r.get(operations+op.ID+"?wait=1ms"))
 		require.Equal(t, "comparing", seen.Reason)
-		require.Equal(t, "it waits for node plant-1-b to compare itself", seen.Message)
+		require.Equal(t, "waiting for node plant-1-b to compare itself", seen.Message)
 		require.Equal(t, "http://web.test/namespaces/holdfast/workflows/node.plant-1-b/run-1/history", seen.Workflow.URL)
 
 		ended := make(chan reply, 1)

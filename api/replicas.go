@@ -91,7 +91,7 @@ func (s *server) getReplica(ctx context.Context, in *getReplicaInput) (*replicaO
 
 // replica reads a replica that the caller may see.
 func (s *server) replica(ctx context.Context, id string) (postgres.Replica, error) {
-	missing := fleet.Errorf(fleet.NotFound, "there is no replica %.40q", id).At("id").WithHint("holdfast get replicas")
+	missing := fleet.Errorf(fleet.NotFound, "replica %.40q not found", id).At("id").WithHint("holdfast get replicas")
 	if !fleet.ValidReplicaID(id) {
 		return postgres.Replica{}, missing
 	}

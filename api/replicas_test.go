@@ -299,7 +299,7 @@ func TestExplain(t *testing.T) {
 		r.sql(`UPDATE deployments SET state = 'RUNNING', reason = 'converged', awaited = '', wake_at = NULL,
 			conditions = '[{"type":"progressing","status":"false","reason":"converged"},{"type":"degraded","status":"false","reason":"as_declared"}]'`)
 		e := into[Explanation](t, r.get(webPath+"/explain"))
-		require.Equal(t, Cause{CauseNode, "nodes_not_heard", "2 replicas are on nodes that are not heard", "holdfast get nodes"}, e.Causes[len(e.Causes)-1])
+		require.Equal(t, Cause{CauseNode, "nodes_not_heard", "2 replicas are on nodes that are not connected", "holdfast get nodes"}, e.Causes[len(e.Causes)-1])
 		require.Equal(t, "nodes_not_heard", e.Status.Reason)
 		r.onLink("plant-1-a", 0)
 		r.onLink("plant-1-b", 0)
@@ -399,7 +399,7 @@ func TestExplainPools(t *testing.T) {
 	at := slices.IndexFunc(full, func(c Cause) bool { return c.Code == "no_resources" })
 	require.GreaterOrEqual(t, at, 0)
 	require.Equal(t, "no_room", full[at].Reason)
-	require.Contains(t, full[at].Message, "as many as the pool allows")
+	require.Contains(t, full[at].Message, "at the limit of their pool")
 	require.Contains(t, full[at].Hint, "raise maxReplicas of a pool that is full")
 }
 
@@ -459,6 +459,6 @@ func TestExplainOfProjects(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, a.status, "it would find no place")
 	require.Equal(t, "/placement/sites/0", a.problem(t).Field)
 	a = r.call(r.admin, http.MethodPost, planPath, `{"objects":[{"kind":"Deployment","name":"shop","spec":`+placed("plant-2")+`}]}`)
-	require.Contains(t, string(a.body), "not for deployments of project default")
+	require.Contains(t, string(a.body), "not available to deployments of project default")
 	require.Equal(t, http.StatusAccepted, r.call(red, http.MethodPut, shop, placed("plant-3")).status)
 }

@@ -92,7 +92,7 @@ func (s *server) usable(ctx context.Context, name fleet.TemplateName, field stri
 	}
 	o, err := s.store.GetObject(ctx, fleet.ObjectKey{Kind: fleet.KindTemplate, Name: string(name)})
 	if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).uses(o.Project) {
-		return fleet.Errorf(fleet.NotFound, "there is no template %s", name).At(field).
+		return fleet.Errorf(fleet.NotFound, "template %s not found", name).At(field).
 			WithHint("declare it first: PUT /api/v1/templates/" + string(name))
 	}
 	return err

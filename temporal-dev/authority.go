@@ -21,20 +21,20 @@ import (
 
 const (
 	tlsFolder   = "tls"
-	tlsOperator = "operator" // whose certificate people show
+	tlsOperator = "operator" // the client certificate for people
 	tlsLife     = 10 * 365 * 24 * time.Hour
 	tlsSkew     = time.Hour
 )
 
-// authority signs the certificates of a region on a laptop. It lies in the data directory and is
-// made once; what it signs is made anew with each start. A nil one is a region in the clear.
+// authority signs the certificates of a region on a laptop. It is created once, in the data directory; the
+// certificates are new at each start. A nil one is for a region without TLS.
 type authority struct {
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// openAuthority loads the authority of a data directory, or makes it.
+// openAuthority loads the authority of a data directory, or creates it.
 func openAuthority(d *dataDir) (*authority, error) {
 	a := &authority{dir: d.file(tlsFolder)}
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
@@ -88,7 +88,7 @@ func (a *authority) make() error {
 	return a.write("ca", cert, key)
 }
 
-// pair makes the certificate of one of the region's processes, or of who calls it.
+// pair makes the certificate of one of the region's processes, or of a client.
 func (a *authority) pair(name string, hosts ...string) (certs.Pair, error) {
 	if a == nil {
 		return certs.Pair{}, nil
@@ -116,7 +116,7 @@ func (a *authority) pair(name string, hosts ...string) (certs.Pair, error) {
 	return certs.Pair{Cert: a.path(name + ".pem"), Key: a.path(name + ".key")}, nil
 }
 
-// sign gives a certificate for a key by another's; by none it is its own.
+// sign signs a certificate with another one's key; without one it is self-signed.
 func sign(template, by *x509.Certificate, key, signer *ecdsa.PrivateKey) (*x509.Certificate, error) {
 	const serialBits = 120
 	var err error
@@ -149,7 +149,7 @@ func (a *authority) path(name string) string { return filepath.Join(a.dir, name)
 
 func (a *authority) ca() string { return a.path("ca.pem") }
 
-// serves are the files of a process that listens and has callers show a certificate.
+// serves are the files of a process that listens and requires client certificates.
 func (a *authority) serves(own certs.Pair) certs.ServerFiles {
 	if a == nil {
 		return certs.ServerFiles{}
@@ -157,7 +157,7 @@ func (a *authority) serves(own certs.Pair) certs.ServerFiles {
 	return certs.ServerFiles{Pair: own, ClientCA: a.ca()}
 }
 
-// calls are those of who calls one.
+// calls are the files of a client.
 func (a *authority) calls(own certs.Pair) certs.ClientFiles {
 	if a == nil {
 		return certs.ClientFiles{}

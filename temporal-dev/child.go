@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/region"
 )
 
-// The first arguments by which this program runs as one of its own children.
+// The first arguments with which this program runs as one of its own children.
 const (
 	childTemporal = "child-temporal"
 	childServer   = "child-server"
@@ -31,8 +31,8 @@ const (
 // dockerVariable is where the machine's engine listens, as docker knows it.
 const dockerVariable = "DOCKER_HOST"
 
-// serverInput and nodeInput are a child's whole configuration. It travels over the child's
-// standard input, because it holds secrets, which arguments and environment show to others.
+// serverInput and nodeInput are the whole configuration of a child. It goes over the child's standard input,
+// because it contains secrets, which arguments and environment would expose.
 type serverInput struct {
 	Database, Temporal, Listen, Link, URL, Web, Token string
 	Definitions                                       string
@@ -69,11 +69,11 @@ func (in nodeInput) config() region.NodeConfig {
 	}
 }
 
-// failpointsVariable names a folder in which tests arm where a child dies; it is theirs only.
+// failpointsVariable names a folder in which tests arm failpoints of children; only tests use it.
 const failpointsVariable = "HOLDFAST_FAILPOINTS"
 
-// linksVariable names more addresses of the link, each behind a comma, where tests start more
-// servers; it is theirs only.
+// linksVariable lists more addresses of the link, each after a comma, for tests that start more servers; only tests
+// use it.
 const linksVariable = "HOLDFAST_MORE_LINKS"
 
 // traceVariable is OpenTelemetry's own name for where traces go.
@@ -83,7 +83,7 @@ func failpoints(process string) func(string) {
 	return region.Failpoints(os.Getenv(failpointsVariable), process)
 }
 
-// pace is how soon failures show.
+// pace is how soon failures show up.
 type pace struct {
 	Fast             bool          // in seconds
 	HeartbeatTimeout time.Duration // 0 is what Fast says
@@ -102,7 +102,7 @@ func (p pace) timing() region.Timing {
 	return t
 }
 
-// childNamed says whether the arguments are those of a child.
+// childNamed reports whether the arguments are those of a child.
 func childNamed(args []string) ([]string, bool) {
 	if len(args) == 0 {
 		return nil, false
@@ -161,11 +161,10 @@ func inputOf[T any](stdin io.Reader) (T, error) {
 	return in, nil
 }
 
-// childStop is how long a child of our own may take to end before it is killed: a node
-// gives its instances 20 s.
+// childStop is how long one of our children may take to stop before it is killed: a node gives its instances 20 s.
 const childStop = 25 * time.Second
 
-// childSpec makes the spec of a child of our own. input is asked for each start.
+// childSpec makes the spec of one of our children. input is called for each start.
 func (l *laptop) childSpec(r rank, name string, args []string, input func(context.Context) (any, error)) spec {
 	return spec{
 		name: name,

@@ -15,30 +15,30 @@ import (
 )
 
 const (
-	requestTimeout = 45 * time.Second // longer than the longest wait that is asked for
+	requestTimeout = 45 * time.Second // longer than the longest requested wait
 	maxAnswer      = 8 << 20
 )
 
-// apiClient speaks to the region's HTTP API as its first administrator.
+// apiClient calls the region's HTTP API as its first administrator.
 type apiClient struct {
 	base  string
 	token string
 	http  http.Client
 }
 
-// newClient makes one; security is nil in the clear.
+// newClient makes a client; security is nil without TLS.
 func newClient(base, token string, security *tls.Config) *apiClient {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = security
 	return &apiClient{base: base, token: token, http: http.Client{Timeout: requestTimeout, Transport: transport}}
 }
 
-// ready says whether the server can serve.
+// ready reports whether the server can serve.
 func (c *apiClient) ready(ctx context.Context) error {
 	return answersTo(ctx, &c.http, c.base+"/readyz")
 }
 
-// problem is the part of application/problem+json that an operator reads.
+// problem is the part of application/problem+json that operators read.
 type problem struct {
 	Title  string `json:"title"`
 	Detail string `json:"detail"`
@@ -97,7 +97,7 @@ func refusal(method, path string, res *http.Response, text []byte) error {
 	return fleet.Errorf(kind, "%s %s: %s", method, path, detail)
 }
 
-// exists asks for an object.
+// exists reports whether an object exists.
 func (c *apiClient) exists(ctx context.Context, path string) (bool, error) {
 	err := c.call(ctx, http.MethodGet, path, nil, nil)
 	if fleet.KindOf(err) == fleet.NotFound {
@@ -106,7 +106,7 @@ func (c *apiClient) exists(ctx context.Context, path string) (bool, error) {
 	return err == nil, err
 }
 
-// operation is the durable record of one thing asked for.
+// operation is the durable record of a request.
 type operation struct {
 	ID     fleet.OperationID    `json:"id"`
 	State  fleet.OperationState `json:"state"`

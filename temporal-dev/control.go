@@ -31,8 +31,8 @@ type control struct {
 	dir        *os.File
 }
 
-// serveControl listens until close. A socket that a killed region left is replaced: the
-// caller holds the directory's lock, so nobody listens there.
+// serveControl listens until close. It replaces a socket that a killed region left: the caller holds the
+// directory's lock, so no process listens there.
 func serveControl(dir string, s *supervisor) (*control, error) {
 	if err := os.Remove(filepath.Join(dir, controlSocket)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove the old control socket: %w", err)
@@ -57,7 +57,7 @@ func serveControl(dir string, s *supervisor) (*control, error) {
 	return c, nil
 }
 
-// restrict gives the socket its mode before it has a name: nobody else ever connects.
+// restrict sets the socket's mode before it has a name, so that no other user can ever connect.
 func restrict(_, _ string, raw syscall.RawConn) error {
 	var failed error
 	err := raw.Control(func(fd uintptr) { failed = syscall.Fchmod(int(fd), socketMode) })
@@ -70,8 +70,8 @@ func shortPath(dir *os.File) string {
 	return "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + controlSocket
 }
 
-// close takes the socket away while its directory is still open: the listener removes it by
-// the directory's number, which the next file to be opened is given.
+// close removes the socket while its directory is still open. The listener removes it by the directory's number,
+// which the next opened file would get.
 func (c *control) close() {
 	_ = c.listener.Close() // http.Server closes only what it already serves
 	_ = c.http.Close()
@@ -82,7 +82,7 @@ func (c *control) list(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, c.supervisor.views())
 }
 
-// order carries out one stop or start. It goes on when the caller hangs up.
+// order performs one stop or start. It continues if the caller disconnects.
 func (c *control) order(do func(context.Context, string) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), orderTimeout)

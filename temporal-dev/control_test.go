@@ -48,7 +48,7 @@ func TestControl(t *testing.T) {
 		dir, _ := setup(t)
 		code, out := steerIt("stop", "plant-9-z", "--data", dir)
 		require.Equal(t, exitFailed, code)
-		require.Contains(t, out, `no process is called "plant-9-z" (there are plant-1-a)`)
+		require.Contains(t, out, `process "plant-9-z" not found (use one of plant-1-a)`)
 	})
 	t.Run("is for the owner only", func(t *testing.T) {
 		t.Parallel()

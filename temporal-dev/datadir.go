@@ -36,8 +36,8 @@ type dataDir struct {
 	lock *os.File
 }
 
-// openDataDir claims a directory and makes it when it is missing. It refuses one that
-// belongs to something else and one whose region is running.
+// openDataDir claims a directory and creates it if missing. It refuses a directory of another program, and one
+// whose region is running.
 func openDataDir(path string) (*dataDir, error) {
 	if err := checkOwnership(path); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func openDataDir(path string) (*dataDir, error) {
 		return nil, err
 	}
 	d := &dataDir{path: path, lock: lock}
-	// Passwords and keys live here. Postgres under another user gets its folder open.
+	// It contains passwords and keys. Postgres under another user gets its folder as an open file.
 	err = errors.Join(os.Chmod(path, 0o700), writeJSON(d.file(markerFile), ownMarker)) //nolint:gosec // a directory needs its x
 	if err != nil {
 		d.close()
@@ -59,7 +59,7 @@ func openDataDir(path string) (*dataDir, error) {
 	return d, nil
 }
 
-// checkOwnership reads only, so that a refused directory stays exactly as it was.
+// checkOwnership only reads, so that a refused directory stays exactly as it was.
 func checkOwnership(path string) error {
 	entries, err := os.ReadDir(path)
 	switch {
@@ -75,7 +75,7 @@ func checkOwnership(path string) error {
 	case errors.Is(err, fs.ErrNotExist) && onlyLock(entries):
 		return nil
 	case err != nil || m.Product != ownMarker.Product:
-		return foreign(path, "holds something else than a Holdfast region")
+		return foreign(path, "does not contain a Holdfast region")
 	case m.Format != dataFormat:
 		return foreign(path, fmt.Sprintf("was written in format %d, this program knows %d", m.Format, dataFormat))
 	}
@@ -89,16 +89,16 @@ func onlyLock(entries []fs.DirEntry) bool {
 
 func foreign(path, why string) error {
 	return fleet.Errorf(fleet.IllegalState, "%s %s; nothing in it was touched", path, why).
-		WithHint("name an empty or a new directory with --data")
+		WithHint("give an empty or a new directory with --data")
 }
 
-// lockDir has a directory be this region's.
+// lockDir locks a directory for this region.
 func lockDir(path string) (*os.File, error) {
 	f, err := dirlock.Take(path)
 	var held *dirlock.HeldError
 	if errors.As(err, &held) {
 		return nil, fleet.Errorf(fleet.Conflict, "a region is already running on %s (process %s)", path, held.Process).
-			WithHint("stop it, or name another directory with --data")
+			WithHint("stop it, or give another directory with --data")
 	}
 	return f, err
 }
@@ -114,7 +114,7 @@ func (d *dataDir) close() { _ = d.lock.Close() }
 
 const secretBytes = 24
 
-// secret gives the secret of that name, which is made once per data directory.
+// secret returns the named secret, which is created once per data directory.
 func (d *dataDir) secret(name string) (string, error) {
 	path := d.file(name)
 	text, err := os.ReadFile(path)
@@ -133,7 +133,7 @@ func (d *dataDir) secret(name string) (string, error) {
 	return s, nil
 }
 
-// state is what a second start must know of the first.
+// state is what a second start must know about the first.
 type state struct {
 	Ports map[string]int `json:"ports"`
 	// Seeded names the sites that got their examples: a second start changes nothing there.
@@ -166,7 +166,7 @@ func writeJSON(path string, v any) error {
 	return writeFile(path, append(text, '\n'))
 }
 
-// writeFile replaces a file in one step, readable by its owner only.
+// writeFile replaces a file atomically, readable only by its owner.
 func writeFile(path string, text []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

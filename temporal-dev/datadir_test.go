@@ -33,7 +33,7 @@ func TestDataDir(t *testing.T) {
 		require.NoError(t, os.Chmod(dir, 0o755))
 		_, err := openDataDir(dir)
 		require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
-		require.ErrorContains(t, err, "something else than a Holdfast region")
+		require.ErrorContains(t, err, "does not contain a Holdfast region")
 		entries, err := os.ReadDir(dir)
 		require.NoError(t, err)
 		require.Len(t, entries, 1)

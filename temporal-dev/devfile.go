@@ -2,7 +2,7 @@ package main
 
 const devFile = "dev.json"
 
-// devDoc is DIR/dev.json: where to look, for people and for programs.
+// devDoc is DIR/dev.json: the addresses, for people and programs.
 type devDoc struct {
 	Region    string       `json:"region"`
 	API       string       `json:"api"`
@@ -16,7 +16,7 @@ type devDoc struct {
 	Processes []devProcess `json:"processes"`
 }
 
-// devTLS are the files by which API and link are called.
+// devTLS are the client files for API and link.
 type devTLS struct {
 	CA   string `json:"ca"`
 	Cert string `json:"cert"`
@@ -36,7 +36,7 @@ type devProcess struct {
 	Running bool   `json:"running"`
 }
 
-// with gives the document with the processes as they are now.
+// with returns the document with the current processes.
 func (d devDoc) with(views []processView) devDoc {
 	d.Processes = make([]devProcess, 0, len(views))
 	for _, v := range views {

@@ -219,7 +219,7 @@ func TestE2ETemporalTLS(t *testing.T) {
 	for _, secret := range []string{first, second} {
 		require.NotContains(t, said.String(), secret)
 	}
-	require.Contains(t, said.String(), "the new Temporal API key is used")
+	require.Contains(t, said.String(), "using the new Temporal API key")
 }
 
 // register makes a namespace, and waits until it can be asked for what is not in it.

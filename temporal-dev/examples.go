@@ -18,13 +18,13 @@ var exampleFiles embed.FS
 
 const deliveryTimeout = 3 * time.Minute
 
-// example is one declared object to put into the region.
+// example is a declared object to put into the region.
 type example struct {
 	name string
 	spec json.RawMessage
 }
 
-// examplesIn reads one folder of examples, in the order of their names.
+// examplesIn reads one folder of examples, ordered by name.
 func examplesIn(folder string) ([]example, error) {
 	entries, err := exampleFiles.ReadDir(path.Join("examples", folder))
 	if err != nil {
@@ -41,7 +41,7 @@ func examplesIn(folder string) ([]example, error) {
 	return all, nil
 }
 
-// delivery is one example on its way.
+// delivery is one example under way.
 type delivery struct {
 	site     fleet.SiteName
 	instance string
@@ -50,7 +50,7 @@ type delivery struct {
 
 func (d delivery) String() string { return string(d.site) + "/" + d.instance }
 
-// putTemplates puts the templates that the region does not have.
+// putTemplates puts templates that the region does not have yet.
 func (c *apiClient) putTemplates(ctx context.Context) error {
 	templates, err := examplesIn("templates")
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *apiClient) putInstances(ctx context.Context, site fleet.SiteName) ([]de
 	return started, nil
 }
 
-// awaitDeliveries waits for the end of all and names those that did not succeed.
+// awaitDeliveries waits until all have ended and names those that failed.
 func (c *apiClient) awaitDeliveries(ctx context.Context, started []delivery) error {
 	ctx, cancel := context.WithTimeout(ctx, deliveryTimeout)
 	defer cancel()

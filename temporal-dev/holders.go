@@ -16,12 +16,12 @@ import (
 
 const (
 	holdersTimeout = time.Minute
-	// startsWithin is for what runs to be seen running, once somebody holds the lease; a command
-	// that cannot start is shown as such.
+	// startsWithin is how long to wait for commands to start once a node holds the lease; a command that cannot
+	// start is shown as not running.
 	startsWithin = 10 * time.Second
 )
 
-// startsWithin has room for a lease that was lost, or is left of an earlier run, to run out and be won.
+// startsWithin includes the time for a lost lease, or one of an earlier run, to expire and to be won.
 func (p pace) startsWithin() time.Duration { return startsWithin + 2*p.timing().Link.HeartbeatTimeout }
 
 // instanceView is what the table needs of an instance.
@@ -73,7 +73,7 @@ func (c *apiClient) holders(ctx context.Context, sites []fleet.SiteName) ([]inst
 	return all, nil
 }
 
-// whole says why an instance is not yet held alike by two nodes, or nothing.
+// whole reports why two nodes do not yet hold an instance alike, nil if they do.
 func (i instanceView) whole() error {
 	nodes := i.Status.Nodes
 	if len(nodes) < 2 {
@@ -87,7 +87,7 @@ func (i instanceView) whole() error {
 	return nil
 }
 
-// starts says why an instance with a command is not seen running yet, or nothing.
+// starts reports why an instance with a command does not run yet, nil if it does.
 func (i instanceView) starts() error {
 	wanted := len(i.Spec.Run) > 0 && (i.Spec.Enabled == nil || *i.Spec.Enabled)
 	if wanted && !slices.ContainsFunc(i.Status.Nodes, func(n holder) bool { return n.Running }) {
@@ -96,8 +96,8 @@ func (i instanceView) starts() error {
 	return nil
 }
 
-// awaitHolders waits until every instance is held alike by its nodes, and then a while for what
-// starts with its node's lease. It gives what it saw last, also with an error.
+// awaitHolders waits until its nodes hold every instance alike, and then a while for commands to start. It returns
+// the last state also with an error.
 func (c *apiClient) awaitHolders(ctx context.Context, sites []fleet.SiteName, starts time.Duration) ([]instanceView, error) {
 	var seen []instanceView
 	until := func(so func(instanceView) error) func(context.Context) error {

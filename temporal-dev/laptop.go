@@ -20,10 +20,10 @@ const (
 	tokenFile    = "token"
 )
 
-// output is where a region talks to its operator.
+// output is where a region writes for its operator.
 type output struct {
 	progress, trouble io.Writer
-	hurry             <-chan struct{} // closed when the operator wants no clean stop
+	hurry             <-chan struct{} // closed to skip a clean stop
 }
 
 // laptop is one running region.
@@ -35,16 +35,16 @@ type laptop struct {
 	addrs      addresses
 	token      string
 	authority  *authority  // nil in the clear
-	people     certs.Pair  // what people show
-	secure     *tls.Config // what this program speaks to the API with, nil in the clear
+	people     certs.Pair  // the client certificate for people
+	secure     *tls.Config // this program's TLS for the API, nil without TLS
 	self       string      // this program
 	supervisor *supervisor
 	api        *apiClient
 	began      time.Time
 }
 
-// runRegion starts everything, delivers the examples, and stays until the context ends
-// (with --once: until the deliveries have ended). It stops what it started.
+// runRegion starts everything, delivers the examples, and runs until the context ends (with --once: until the
+// deliveries have ended). It stops what it started.
 func runRegion(ctx context.Context, opts options, out output) error {
 	l, err := openLaptop(opts, out)
 	if err != nil {
@@ -126,7 +126,7 @@ func (l *laptop) claim() error {
 	return nil
 }
 
-// certify makes the certificates that people and this program itself show.
+// certify makes the client certificates for people and for this program.
 func (l *laptop) certify() (err error) {
 	if !l.opts.tls {
 		return nil
@@ -141,7 +141,7 @@ func (l *laptop) certify() (err error) {
 	return err
 }
 
-// apiURL is where the API is, and how it is spoken to.
+// apiURL is the URL of the API.
 func (l *laptop) apiURL() string {
 	if l.opts.tls {
 		return "https://" + l.addrs.dial(addrAPI)
@@ -165,7 +165,7 @@ func (l *laptop) bringUp(ctx context.Context) error {
 		if l.opts.once || ctx.Err() != nil {
 			return err
 		}
-		l.supervisor.trouble("%v; the region stays up, so that you can look why", err)
+		l.supervisor.trouble("%v; the region stays up for you to investigate", err)
 	}
 	l.say("the region is up after %s", seconds(time.Since(l.began)))
 	l.whereToLook()
@@ -190,7 +190,7 @@ func (l *laptop) say(format string, args ...any) {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-// phase runs a step and says how long it took.
+// phase runs a step and prints how long it took.
 func (l *laptop) phase(what string, step func() error) error {
 	began := time.Now()
 	if err := step(); err != nil {

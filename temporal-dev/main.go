@@ -1,8 +1,7 @@
-// Command temporal-dev is a whole Holdfast region on a laptop: Temporal with its Web, a
-// Postgres, the server and the nodes of two sites, each a child process that can be killed,
-// stopped and started on its own. It runs on Linux.
+// Command temporal-dev is a whole Holdfast region on a laptop: Temporal with its Web, Postgres, the server and the
+// nodes of two sites. Each is a child process that can be killed, stopped and started separately. It runs on Linux.
 //
-//	temporal-dev [flags]           starts the region and stays until it is interrupted
+//	temporal-dev [flags]           starts the region and runs until it is interrupted
 //	temporal-dev ps                lists its processes
 //	temporal-dev stop NAME         stops one and keeps it stopped
 //	temporal-dev start NAME        starts it again
@@ -44,12 +43,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case "ps", "stop", "start":
 		err = steer(verb, rest, stdout, stderr)
 	default:
-		err = usageError{fmt.Errorf("unknown command %.40q; there are ps, stop NAME and start NAME", verb)}
+		err = usageError{fmt.Errorf("unknown command %.40q; use ps, stop NAME or start NAME", verb)}
 	}
 	return exitCode(err, stderr)
 }
 
-// verbOf takes the verb from where people put it: first, or behind the data directory.
+// verbOf finds the verb, either first or after the data directory.
 func verbOf(args []string) (verb string, rest []string) {
 	at := 0
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") {
@@ -69,7 +68,7 @@ func verbOf(args []string) (verb string, rest []string) {
 	return args[at], append(slices.Clone(args[:at]), args[at+1:]...)
 }
 
-// usageError is a mistake on the command line, which has its own exit code.
+// usageError is an error on the command line, which has its own exit code.
 type usageError struct{ error }
 
 func (u usageError) Unwrap() error { return u.error }
@@ -87,7 +86,7 @@ func exitCode(err error, stderr io.Writer) int {
 	}
 }
 
-// up runs a region until it is interrupted; a second interrupt does not wait for anybody.
+// up runs a region until it is interrupted; a second interrupt skips the clean stop.
 func up(args []string, stdout, stderr io.Writer) error {
 	opts, err := parseOptions(args, stderr)
 	if err != nil {

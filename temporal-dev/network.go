@@ -8,17 +8,16 @@ import (
 	"os/exec"
 )
 
-// networkVariable names a file in which tests say where nodes are on the network; it is theirs
-// only.
+// networkVariable names a file in which tests place nodes on a network; only tests use it.
 const networkVariable = "HOLDFAST_NETWORK"
 
-// network is where the region and its nodes are; the zero value is this machine's loopback.
+// network is the network location of the region and its nodes; the zero value is this machine's loopback.
 type network struct {
 	Region string           `json:"region"` // the IP at which nodes reach it
 	Nodes  map[string]place `json:"nodes"`
 }
 
-// place is a node's own. What is empty is as for a node on the loopback.
+// place is a node's location. Empty fields are as for a node on the loopback.
 type place struct {
 	Enter []string `json:"enter"` // runs the command that follows it there
 	Peer  string   `json:"peer"`  // host:port for its votes
@@ -26,7 +25,7 @@ type place struct {
 	Link  string   `json:"link"`
 }
 
-// onNetwork puts a region where its test wants it.
+// onNetwork places a region where its test wants it.
 func onNetwork(o options) (options, error) {
 	path := os.Getenv(networkVariable)
 	if path == "" {
@@ -49,7 +48,7 @@ func (n network) inner() string {
 	return net.JoinHostPort(n.Region, "0")
 }
 
-// move puts a node's own addresses into its configuration.
+// move puts a node's addresses into its configuration.
 func (p place) move(in nodeInput) nodeInput {
 	for mine, its := range map[*string]string{&in.Peer: p.Peer, &in.API: p.API, &in.Link: p.Link} {
 		if its != "" {
@@ -59,7 +58,7 @@ func (p place) move(in nodeInput) nodeInput {
 	return in
 }
 
-// within has a child run where its node is.
+// within runs a child at its node's location.
 func (p place) within(s spec) spec {
 	if len(p.Enter) == 0 {
 		return s

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/node/isolation"
 )
 
-// startNodes declares the sites, starts their nodes and waits until the region sees them.
+// startNodes declares the sites, starts their nodes and waits until the region reports them ready.
 func (l *laptop) startNodes(ctx context.Context, sites []fleet.SiteName) error {
 	var nodes []fleet.NodeName
 	began := time.Now()
@@ -34,10 +34,10 @@ func (l *laptop) startNodes(ctx context.Context, sites []fleet.SiteName) error {
 	return nil
 }
 
-// uidsPerNode is how many projects may have commands on a node of the laptop.
+// uidsPerNode is how many projects may have commands on a node.
 const uidsPerNode = 1024
 
-// uidsOf gives the nodes of one machine ranges of their own: a project of one must not be the user of another's.
+// uidsOf gives the nodes of one machine separate ranges, so that projects on different nodes never share a user.
 func uidsOf(node int) isolation.Range {
 	first := isolation.DefaultRange().First + node*uidsPerNode
 	return isolation.Range{First: first, Last: first + uidsPerNode - 1}
@@ -70,8 +70,8 @@ func (l *laptop) startNode(ctx context.Context, site fleet.SiteName, node fleet.
 	return p.start(ctx)
 }
 
-// deliver puts the examples into the sites that never had them, and shows who holds what.
-// In a site that had them they are the operator's: changed or deleted, they stay so.
+// deliver puts the examples into sites that never had them, and shows which nodes hold what. After that they belong
+// to the operator: changed or deleted ones stay so.
 func (l *laptop) deliver(ctx context.Context, sites []fleet.SiteName) error {
 	if l.opts.empty {
 		return nil

@@ -39,16 +39,16 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&o.once, "once", false, "end after the deliveries, with an exit code")
 	flags.BoolVar(&o.empty, "empty", false, "deliver nothing")
 	flags.BoolVar(&o.pace.Fast, "fast", false, "1 s heartbeats, 3 s timeouts, 5 s sweeps")
-	flags.DurationVar(&o.pace.HeartbeatTimeout, heartbeatFlag, 0, "after which silence a node counts as gone, and a lease as lost (0 is 15s, and 3s with --fast; heartbeats come three times as often): longer is for a busy machine")
-	flags.BoolVar(&o.tls, "tls", false, "speak TLS, with certificates on both sides that are made in the data directory")
+	flags.DurationVar(&o.pace.HeartbeatTimeout, heartbeatFlag, 0, "silence after which a node counts as gone and a lease as lost (0 means 15s, or 3s with --fast; heartbeats are three times as frequent); use more on a busy machine")
+	flags.BoolVar(&o.tls, "tls", false, "use TLS, with certificates on both sides, created in the data directory")
 	flags.Func("isolation", "as at a node: uid (if this is root) or none (default uid)", o.isolate)
-	flags.StringVar(&o.data, "data", defaultData, "where everything is kept")
-	flags.StringVar(&o.definitions, "definitions", "", "directory of settings (vllm.json, …) over those that types of deployments have")
+	flags.StringVar(&o.data, "data", defaultData, "directory for all data")
+	flags.StringVar(&o.definitions, "definitions", "", "directory of settings (vllm.json, …) that override those of deployment types")
 	flags.StringVar(&o.api, "api", "127.0.0.1:7460", "address of the API; port 0 picks a free one")
 	flags.StringVar(&o.temporal, "temporal", "127.0.0.1:7233", "address of Temporal")
 	flags.StringVar(&o.web, "web", "127.0.0.1:8233", "address of Temporal Web")
-	flags.IntVar(&o.sites, "sites", defaultSites, "how many sites of two nodes")
-	flags.IntVar(&o.regions, "regions", 1, "how many regions (only 1 so far)")
+	flags.IntVar(&o.sites, "sites", defaultSites, "number of sites, with two nodes each")
+	flags.IntVar(&o.regions, "regions", 1, "number of regions (only 1 so far)")
 	if err := flags.Parse(args); err != nil {
 		return o, asUsage(err)
 	}
@@ -82,18 +82,18 @@ func (o options) check(rest []string) error {
 	case len(rest) > 0:
 		return fmt.Errorf("unexpected argument %.40q", rest[0])
 	case o.data == "":
-		return errors.New("--data: a directory is needed")
+		return errors.New("--data is required: give a directory")
 	case o.sites < 1 || o.sites > maxSites:
-		return fmt.Errorf("--sites %d: allowed are 1 to %d", o.sites, maxSites)
+		return fmt.Errorf("invalid --sites %d: want 1 to %d", o.sites, maxSites)
 	case o.regions != 1:
-		return fmt.Errorf("--regions %d: allowed is 1", o.regions)
+		return fmt.Errorf("invalid --regions %d: want 1", o.regions)
 	case o.pace.HeartbeatTimeout != 0 && (o.pace.HeartbeatTimeout < minHeartbeat || o.pace.HeartbeatTimeout > maxHeartbeat):
-		return fmt.Errorf("--%s %v: allowed are %v to %v", heartbeatFlag, o.pace.HeartbeatTimeout, minHeartbeat, maxHeartbeat)
+		return fmt.Errorf("invalid --%s %v: want %v to %v", heartbeatFlag, o.pace.HeartbeatTimeout, minHeartbeat, maxHeartbeat)
 	}
 	return nil
 }
 
-// asUsage leaves a request for help as it is: the flag package has already answered it.
+// asUsage leaves a request for help as it is, because the flag package has already answered it.
 func asUsage(err error) error {
 	if errors.Is(err, flag.ErrHelp) {
 		return err

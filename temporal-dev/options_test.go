@@ -24,9 +24,9 @@ func TestOptions(t *testing.T) {
 	t.Run("say what is allowed and end with the usage code", func(t *testing.T) {
 		t.Parallel()
 		for want, args := range map[string][]string{
-			"--regions 2: allowed is 1":                               {"--regions", "2"},
-			"--sites 0: allowed are 1 to 20":                          {"--sites", "0"},
-			"--link-heartbeat-timeout 20ms: allowed are 1s to 1h0m0s": {"--fast", "--link-heartbeat-timeout", "20ms"},
+			"invalid --regions 2: want 1":                               {"--regions", "2"},
+			"invalid --sites 0: want 1 to 20":                          {"--sites", "0"},
+			"invalid --link-heartbeat-timeout 20ms: want 1s to 1h0m0s": {"--fast", "--link-heartbeat-timeout", "20ms"},
 			`unexpected argument "now"`:                               {"--once", "now"},
 			`unknown command "go"`:                                    {"go"},
 			"usage: temporal-dev stop NAME":                           {"stop"},

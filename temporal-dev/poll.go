@@ -8,7 +8,7 @@ import (
 
 const pollInterval = 25 * time.Millisecond
 
-// poll asks until the answer is yes or the patience is over.
+// poll calls done until it is true or the patience is over.
 func poll(ctx context.Context, patience time.Duration, done func() bool) error {
 	return pollErr(ctx, patience, func(context.Context) error {
 		if done() {
@@ -24,7 +24,7 @@ func (notYet) Error() string { return "not yet" }
 
 var errNotYet error = notYet{}
 
-// pollErr asks until there is no error. Its own error names the last one.
+// pollErr tries until there is no error. Its own error includes the last one.
 func pollErr(ctx context.Context, patience time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

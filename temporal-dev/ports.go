@@ -26,11 +26,11 @@ const (
 // listener is an address that a child process will serve.
 type listener struct {
 	name string // in state.json
-	flag string // "" when the operator has no say
+	flag string // "" if not configurable
 	want string // host:port; port 0 means any free one
 }
 
-// addresses are where the children listen, the same over every restart of a child.
+// addresses are where the children listen; they stay the same when a child restarts.
 type addresses map[string]*net.TCPAddr
 
 // The names of the addresses.
@@ -65,12 +65,12 @@ func listeners(o options) []listener {
 	return all
 }
 
-// addrPeer is where a node takes votes of its peer.
+// addrPeer is where a node accepts vote requests of its peer.
 func addrPeer(node fleet.NodeName) string { return "peer-" + string(node) }
 
-// choose finds an address for each listener: the one asked for, else the one of the last
-// start if it is free, else any below those of outgoing connections. It holds all of them until the last is found, so that no
-// two get the same.
+// choose finds an address for each listener: the requested one, else that of the last start if it is free, else a
+// free one below those of outgoing connections. It holds all of them until the last is found, so that no two get
+// the same.
 func choose(wanted []listener, last map[string]int) (addresses, error) {
 	chosen := addresses{}
 	var held []net.Listener
@@ -92,7 +92,7 @@ func choose(wanted []listener, last map[string]int) (addresses, error) {
 	return chosen, nil
 }
 
-// free is 1 when any port will do.
+// free is 1 if any port will do.
 func (w listener) free() int {
 	if _, port, err := net.SplitHostPort(w.want); err == nil && port == "0" {
 		return 1
@@ -103,7 +103,7 @@ func (w listener) free() int {
 func (w listener) listen(last int) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(w.want)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("%s %.80q: an address is HOST:PORT", w.flag, w.want)}
+		return nil, usageError{fmt.Errorf("invalid %s %.80q: want HOST:PORT", w.flag, w.want)}
 	}
 	if port == "0" && last != 0 {
 		if l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(last))); err == nil {
@@ -120,7 +120,7 @@ func (w listener) listen(last int) (net.Listener, error) {
 		l, err = net.Listen("tcp", w.want)
 		return errors.Is(err, syscall.EADDRINUSE)
 	}
-	// A region that was killed a moment ago may still be letting go of it.
+	// A region that was just killed may still be releasing it.
 	if poll(context.Background(), letGo, func() bool { return !taken() }) != nil {
 		return nil, fleet.Errorf(fleet.Conflict, "%s is taken by another program", w.want).
 			WithHint("stop that program, or choose another port with " + w.flag + " " + net.JoinHostPort(host, "0"))
@@ -139,14 +139,14 @@ const (
 )
 
 var (
-	tried atomic.Int64 // how many ports, from the first of this process's block on
+	tried atomic.Int64 // number of ports tried, from the start of this process's block
 	given sync.Map     // the ports that were tried
 )
 
-// listenBelow listens at a free port below the one given, nil without any. The children bind
-// theirs only later: a port from where the kernel takes those of outgoing connections could be
-// gone by then, and so could one that another region on this machine finds free meanwhile.
-// So each process begins with a block of its own, by its number, and never twice at one port.
+// listenBelow listens at a free port below the given one, nil if there is none. The children bind their ports only
+// later. A port from the range for outgoing connections could be taken by then; so could one that another region on
+// this machine finds free at the same time. So each process starts in its own block, by its process id, and never
+// tries a port twice.
 func listenBelow(port int, host string) net.Listener {
 	if port <= lowestPort {
 		return nil
@@ -168,18 +168,18 @@ func listenBelow(port int, host string) net.Listener {
 	return nil
 }
 
-// firstOutgoing is the lowest port that an outgoing connection gets, 0 where nobody says.
+// firstOutgoing is the lowest port for outgoing connections, 0 if unknown.
 func firstOutgoing() int {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {
 		return 0
 	}
 	first := 0
-	_, _ = fmt.Sscan(string(text), &first) // what is no number says nothing
+	_, _ = fmt.Sscan(string(text), &first) // 0 if it is not a number
 	return first
 }
 
-// dial gives host:port as a client on this machine reaches it.
+// dial is host:port for clients on this machine.
 func (a addresses) dial(name string) string {
 	addr := *a[name]
 	switch {
@@ -193,7 +193,7 @@ func (a addresses) dial(name string) string {
 
 func (a addresses) url(name string) string { return "http://" + a.dial(name) }
 
-// ports gives what state.json remembers.
+// ports are what state.json stores.
 func (a addresses) ports() map[string]int {
 	ports := make(map[string]int, len(a))
 	for name, addr := range a {

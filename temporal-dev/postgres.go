@@ -30,8 +30,8 @@ const (
 	immediateShutdown = syscall.SIGQUIT // leaves recovery to the next start
 )
 
-// postgresSettings keep it durable (fsync stays on) and small: one laptop, a few clients.
-// There is no unix socket, so the length of the data directory's path does not matter.
+// postgresSettings keep it durable (fsync stays on) and small, for one laptop and a few clients. There is no unix
+// socket, so the length of the data directory's path does not matter.
 var postgresSettings = []string{
 	"unix_socket_directories=",
 	"shared_buffers=256MB",
@@ -54,7 +54,7 @@ type database struct {
 	password string
 }
 
-// openDatabase finds Postgres and makes its data directory when there is none.
+// openDatabase finds Postgres and creates its data directory if there is none.
 func openDatabase(ctx context.Context, d *dataDir, search binarySearch, listen *net.TCPAddr) (*database, error) {
 	data := d.file("postgres")
 	bin, err := search.find(ctx, data)
@@ -76,8 +76,8 @@ func openDatabase(ctx context.Context, d *dataDir, search binarySearch, listen *
 	return db, as.own(data)
 }
 
-// initialise makes the data directory beside its place and moves it there when it is whole,
-// so that an interrupted first start leaves nothing that looks finished.
+// initialise creates the data directory under another name and renames it when complete, so that an interrupted
+// first start leaves nothing that looks finished.
 func (db *database) initialise(ctx context.Context) error {
 	fresh := db.data + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
@@ -130,8 +130,8 @@ func syncAll(tree string) error {
 	return nil
 }
 
-// run prepares a tool of Postgres with its data directory handed over open: folders above
-// it may be closed to the user that Postgres runs as.
+// run prepares a Postgres tool and passes its data directory as an open file: the directories above may be closed
+// to the user that Postgres runs as.
 func (db *database) run(tool, data string, args ...string) (*exec.Cmd, error) {
 	dir, err := os.Open(data)
 	if err != nil {
@@ -147,7 +147,7 @@ func (db *database) run(tool, data string, args ...string) (*exec.Cmd, error) {
 // childFile names an extra file as the child sees it.
 func childFile(extra int) string { return "/proc/self/fd/" + strconv.Itoa(extra+3) }
 
-// passwordFile is readable by Postgres's user and has no name any more.
+// passwordFile is readable by Postgres's user and no longer has a name.
 func (db *database) passwordFile() (*os.File, error) {
 	f, err := os.CreateTemp(filepath.Dir(db.data), ".new-*")
 	if err != nil {
@@ -188,9 +188,8 @@ func (db *database) command(ctx context.Context) (*exec.Cmd, error) {
 	return db.run("postgres", db.data, args...)
 }
 
-// clearLeftover deals with the postmaster of a supervisor that was killed: it may still be
-// shutting down, or its pid may meanwhile be somebody else's, which would keep Postgres
-// from starting for ever.
+// clearLeftover handles the postmaster of a supervisor that was killed. It may still be shutting down. Or its
+// process id may now belong to another process, which would keep Postgres from ever starting.
 func (db *database) clearLeftover(ctx context.Context) error {
 	lock := filepath.Join(db.data, "postmaster.pid")
 	text, err := os.ReadFile(lock)
@@ -215,7 +214,7 @@ func (db *database) clearLeftover(ctx context.Context) error {
 	return nil
 }
 
-// servedBy says whether that process is a postmaster of this data directory: it works there.
+// servedBy reports whether that process is a postmaster of this data directory, by its working directory.
 func (db *database) servedBy(pid int) bool {
 	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
 	if err != nil {
@@ -233,7 +232,7 @@ func (db *database) url(name string) string {
 	return u.String()
 }
 
-// ready connects and makes sure that the region's database exists.
+// ready connects and creates the region's database if needed.
 func (db *database) ready(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, db.url("postgres"))
 	if err != nil {

@@ -33,14 +33,14 @@ type downloader struct {
 	repository string // "" means the library's own
 }
 
-// fetch gives the directory with the binaries of a major version (0: any).
+// fetch returns the directory with the binaries of a major version (0: any).
 func (d downloader) fetch(ctx context.Context, major int) (string, error) {
 	if major == 0 {
 		major = defaultRelease
 	}
 	version, ok := releases[major]
 	if !ok {
-		return "", fleet.Errorf(fleet.NotFound, "version %d is not offered for download", major)
+		return "", fleet.Errorf(fleet.NotFound, "version %d is not available for download", major)
 	}
 	target := filepath.Join(d.cache, string(version))
 	bin := filepath.Join(target, "bin")
@@ -58,16 +58,16 @@ func (d downloader) fetch(ctx context.Context, major int) (string, error) {
 	if err := d.unpack(ctx, version, work); err != nil {
 		return "", err
 	}
-	// Somebody else may have been faster; theirs is as good.
+	// Another process may have been faster; its copy is as good.
 	if err := os.Rename(filepath.Join(work, "tree"), target); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", fmt.Errorf("keep the download: %w", err)
 	}
 	return bin, nil
 }
 
-// unpack downloads into work/tree. The library cannot only fetch, it also runs initdb and
-// starts a server, which fails as root. So it is shown a data directory that looks
-// initialised and is not: it fetches, does not start, and what counts is what it unpacked.
+// unpack downloads into work/tree. The library cannot only fetch: it also runs initdb and starts a server, which
+// fails as root. So it gets a data directory that looks initialised but is not. It then fetches and fails to start,
+// and only the unpacked files matter.
 func (d downloader) unpack(ctx context.Context, version embeddedpostgres.PostgresVersion, work string) error {
 	tree, data := filepath.Join(work, "tree"), filepath.Join(work, "data")
 	if err := os.MkdirAll(data, 0o700); err != nil {

@@ -26,8 +26,8 @@ type binaries struct {
 
 func (b binaries) path(tool string) string { return filepath.Join(b.dir, tool) }
 
-// binarySearch says where an installation may be. The machine's own places come first;
-// fetch downloads one when they have none.
+// binarySearch defines where to look for an installation. The machine's own places come first; if they have none,
+// fetch downloads one.
 type binarySearch struct {
 	lookPath func(string) (string, error)
 	globs    []string
@@ -42,8 +42,8 @@ func machineSearch(cache string) binarySearch {
 	}
 }
 
-// find gives the newest installation, or the one that wrote the data directory when there
-// is one: another major version could not read it.
+// find returns the newest installation, or for an existing data directory the version that wrote it: another major
+// version could not read it.
 func (s binarySearch) find(ctx context.Context, dataDir string) (binaries, error) {
 	needed, err := majorOf(dataDir)
 	if err != nil {
@@ -78,12 +78,12 @@ func cannotBeHad(needed int, found []binaries, err error) error {
 			seen += fmt.Sprintf(" %d (%s)", b.major, b.dir)
 		}
 	}
-	e := fleet.Errorf(fleet.Unavailable, "no Postgres can be had: %s is needed, %s, and one could not be downloaded: %w",
+	e := fleet.Errorf(fleet.Unavailable, "no usable Postgres: %s is required, %s, and the download failed: %w",
 		want, seen, err)
-	return e.WithHint("install Postgres with the package manager, so that initdb and postgres are on the PATH")
+	return e.WithHint("install Postgres with the package manager, with initdb and postgres on the PATH")
 }
 
-// installed lists what the machine has: the PATH's first, then the newest first.
+// installed lists the machine's installations: those on the PATH first, then the newest first.
 func (s binarySearch) installed(ctx context.Context) []binaries {
 	var dirs []string
 	if path, err := s.lookPath("postgres"); err == nil {
@@ -107,7 +107,7 @@ func (s binarySearch) installed(ctx context.Context) []binaries {
 	return append(first, others...)
 }
 
-// known keeps the directories that hold a whole installation.
+// known returns the directories that contain a complete installation.
 func known(ctx context.Context, dirs []string) []binaries {
 	var found []binaries
 	for _, dir := range dirs {
@@ -123,8 +123,7 @@ func known(ctx context.Context, dirs []string) []binaries {
 
 var postgresVersion = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-// versionOf asks postgres itself and makes sure that initdb lies beside it: some packages
-// bring only one of them.
+// versionOf asks postgres itself and checks that initdb is next to it: some packages contain only one of them.
 func versionOf(ctx context.Context, dir string) (int, error) {
 	if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
 		return 0, fmt.Errorf("look for initdb: %w", err)
@@ -135,12 +134,12 @@ func versionOf(ctx context.Context, dir string) (int, error) {
 	}
 	match := postgresVersion.FindSubmatch(out)
 	if match == nil {
-		return 0, fmt.Errorf("%.80q is no version of Postgres", out)
+		return 0, fmt.Errorf("unknown Postgres version %.80q", out)
 	}
 	return strconv.Atoi(string(match[1]))
 }
 
-// majorOf gives the version that wrote a data directory, 0 when there is none yet.
+// majorOf is the version that wrote a data directory, 0 if there is none yet.
 func majorOf(dataDir string) (int, error) {
 	text, err := os.ReadFile(filepath.Join(dataDir, "PG_VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -133,7 +133,7 @@ func TestPostgresBinaries(t *testing.T) {
 		t.Parallel()
 		_, err := nowhere.find(t.Context(), t.TempDir())
 		require.Equal(t, fleet.Unavailable, fleet.KindOf(err))
-		require.ErrorContains(t, err, "no Postgres can be had: version 14 or newer is needed, none was found on this machine")
+		require.ErrorContains(t, err, "no usable Postgres: version 14 or newer is required, none was found on this machine")
 		require.ErrorContains(t, err, "no network")
 		require.ErrorContains(t, err, "install Postgres")
 	})

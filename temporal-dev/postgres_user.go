@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// identity is who Postgres thinks it is: it refuses to run as root.
+// identity is the user that Postgres runs as: it refuses to run as root.
 type identity struct {
 	attr func() *syscall.SysProcAttr
 	// owner of its files, as seen from outside.
@@ -26,9 +26,9 @@ type identity struct {
 // initdb wants one that has a name.
 var standIns = []string{"postgres", "nobody"}
 
-// chooseIdentity runs Postgres as the caller, and for root in a user namespace that maps
-// another user onto root: outside Postgres stays root and no file changes hands. Where
-// namespaces are forbidden, root becomes that other user, who then owns the files.
+// chooseIdentity runs Postgres as the caller. For root it uses a user namespace that maps another user onto root:
+// outside, Postgres stays root and no file changes owner. Where namespaces are forbidden, it runs as that other
+// user, who then owns the files.
 func chooseIdentity(ctx context.Context, bin binaries) (identity, error) {
 	uid, gid := os.Getuid(), os.Getgid()
 	if uid != 0 {
@@ -63,7 +63,7 @@ func standIn() (uid, gid int, err error) {
 			return uid, gid, nil
 		}
 	}
-	return 0, 0, fleet.Errorf(fleet.Unavailable, "Postgres does not run as root and there is no user %v to run as", standIns).
+	return 0, 0, fleet.Errorf(fleet.Unavailable, "Postgres does not run as root, and none of the users %v exists", standIns).
 		WithHint("add one of them to /etc/passwd, or run temporal-dev as another user")
 }
 
@@ -93,8 +93,8 @@ func (id identity) probe(ctx context.Context, bin binaries) error {
 
 const passOthers = 0o001
 
-// reachable says which folder above the binaries would not let another user pass. The data
-// directory is handed over open (database.run), so nothing above it matters.
+// reachable reports a directory above the binaries that another user cannot enter. The data directory is passed as
+// an open file (database.run), so the directories above it do not matter.
 func reachable(bin binaries) error {
 	for path := bin.dir; ; path = filepath.Dir(path) {
 		info, err := os.Stat(path)
@@ -102,7 +102,7 @@ func reachable(bin binaries) error {
 			return fmt.Errorf("look at the binaries: %w", err)
 		}
 		if info.Mode()&passOthers == 0 {
-			return fmt.Errorf("%s lets nobody else pass", path)
+			return fmt.Errorf("%s is closed to other users", path)
 		}
 		if path == filepath.Dir(path) {
 			return nil
@@ -110,7 +110,7 @@ func reachable(bin binaries) error {
 	}
 }
 
-// own gives a tree to the identity, when an earlier start ran under another one.
+// own gives a tree to the identity, if an earlier start ran under another one.
 func (id identity) own(tree string) error {
 	info, err := os.Stat(tree)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -126,7 +126,7 @@ func (id identity) own(tree string) error {
 		if err != nil {
 			return err
 		}
-		return os.Lchown(path, id.uid, id.gid) //nolint:gosec // Postgres is not running, and nobody else may enter
+		return os.Lchown(path, id.uid, id.gid) //nolint:gosec // Postgres is not running, and no other user may enter
 	})
 	if err != nil {
 		return fmt.Errorf("give %s to user %d: %w", tree, id.uid, err)

@@ -26,16 +26,16 @@ const (
 	rankNode
 )
 
-// spec says how one child process is made and ended.
+// spec defines how to start and stop one child process.
 type spec struct {
 	name string
 	log  string
 	rank rank
-	// command is asked for each start; it may wait for what the child needs.
+	// command is called for each start; it may wait for what the child needs.
 	command func(ctx context.Context) (*exec.Cmd, error)
-	// onParentDeath is what the child gets when the supervisor is killed.
+	// onParentDeath is the signal for the child when the supervisor is killed.
 	onParentDeath syscall.Signal
-	// end are the signals that stop it, each with its time; SIGKILL follows them.
+	// end are the signals that stop it, each with a time; SIGKILL follows them.
 	end []stopSignal
 }
 
@@ -44,8 +44,7 @@ type stopSignal struct {
 	wait   time.Duration
 }
 
-// process keeps one child running until it is told to stop, and starts it again a second
-// after it ended on its own.
+// process keeps one child running until it is stopped, and restarts it a second after it ended by itself.
 //
 //	stopped ──start──▶ wanted ──spawned──▶ running
 //	   ▲                 ▲ ▲                 │  │
@@ -53,7 +52,7 @@ type stopSignal struct {
 //	   └──────────────────stop──────────────────┘
 type process struct {
 	spec    spec
-	trouble func(format string, args ...any) // tells the operator
+	trouble func(format string, args ...any) // reports to the operator
 	changed func()                           // pid or wish changed
 	orders  sync.Mutex                       // one stop or start at a time
 
@@ -91,7 +90,7 @@ func (p *process) snapshot() processView {
 	return p.view
 }
 
-// update changes the view and wakes everybody who waits for a change.
+// update changes the view and wakes all that wait for a change.
 func (p *process) update(change func(v *processView)) {
 	p.mu.Lock()
 	change(&p.view)
@@ -101,7 +100,7 @@ func (p *process) update(change func(v *processView)) {
 	p.changed()
 }
 
-// await returns when the view is as wanted.
+// await returns once the view is as wanted.
 func (p *process) await(ctx context.Context, wanted func(v processView) bool) error {
 	for {
 		p.mu.Lock()
@@ -118,7 +117,7 @@ func (p *process) await(ctx context.Context, wanted func(v processView) bool) er
 	}
 }
 
-// start returns when the child runs; "already so" is success.
+// start returns once the child runs; an already running child is success.
 func (p *process) start(ctx context.Context) error {
 	p.orders.Lock()
 	defer p.orders.Unlock()
@@ -132,7 +131,7 @@ func (p *process) start(ctx context.Context) error {
 	return nil
 }
 
-// stop returns when the child has ended; it stays stopped until start.
+// stop returns once the child has ended; it stays stopped until start.
 func (p *process) stop(ctx context.Context) error {
 	p.orders.Lock()
 	defer p.orders.Unlock()
@@ -146,8 +145,8 @@ func (p *process) stop(ctx context.Context) error {
 	return nil
 }
 
-// close stops the child for good: who waits for its start is told so at once, and nobody starts
-// it behind that. With hurry it is killed at once.
+// close stops the child for good: a pending start returns at once, and no later one starts it. With hurry it is
+// killed at once.
 func (p *process) close(hurry <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -169,7 +168,7 @@ func (p *process) kill() {
 	}
 }
 
-// run is the life of the process, over all its starts.
+// run is the loop of the process, over all its starts.
 func (p *process) run() {
 	defer close(p.ended)
 	for {
@@ -192,8 +191,7 @@ func (p *process) run() {
 	}
 }
 
-// attempt is one start: it returns when the child has ended and, if that was not asked
-// for, a second has passed.
+// attempt is one start: it returns when the child has ended and, if that was not requested, a second has passed.
 func (p *process) attempt(ctx context.Context) {
 	err := p.live(ctx)
 	if ctx.Err() != nil {
@@ -241,7 +239,7 @@ func (p *process) live(ctx context.Context) error {
 // exit is how a child ended.
 type exit struct{ err error }
 
-// alone words an end that nobody asked for.
+// alone describes an end that was not requested.
 func (e exit) alone() error {
 	var status *exec.ExitError
 	switch {
@@ -254,10 +252,10 @@ func (e exit) alone() error {
 	}
 }
 
-// end sends the child's signals in their order, and at last the one that it cannot ignore.
+// end sends the child's signals in order, and finally SIGKILL.
 func (p *process) end(child *os.Process, ended <-chan exit) {
 	for _, s := range p.spec.end {
-		_ = child.Signal(s.signal) // it may have ended by itself meanwhile
+		_ = child.Signal(s.signal) // it may have ended by itself
 		patience := time.NewTimer(s.wait)
 		select {
 		case <-ended:

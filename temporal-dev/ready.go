@@ -21,13 +21,13 @@ import (
 
 const (
 	readyTimeout = 90 * time.Second
-	// A child that ended so often before it was ever ready will not get better by itself.
+	// A child that ended this often before it was ever ready will not recover by itself.
 	hopelessStarts = 3
 	logTail        = 2000
 )
 
-// startAndWait starts a child and returns when it answers. A child that keeps ending
-// before that is given up, with the last lines of its log.
+// startAndWait starts a child and returns once it answers. It gives up on a child that keeps ending before that,
+// and shows the last lines of its log.
 func startAndWait(ctx context.Context, p *process, ready func(context.Context) error) error {
 	ctx, enough := context.WithTimeout(ctx, readyTimeout)
 	defer enough()

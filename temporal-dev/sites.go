@@ -21,7 +21,7 @@ func siteNames(count int) []fleet.SiteName {
 	return names
 }
 
-// laptopSite is a pair: -a is active at first, -b stands by.
+// laptopSite is a pair: -a is active at first, -b is the standby.
 func laptopSite(site fleet.SiteName) fleet.SiteSpec {
 	return fleet.SiteSpec{Nodes: []fleet.SiteNode{
 		{Name: fleet.NodeName(site + "-a"), Role: fleet.RoleActive},
@@ -29,8 +29,8 @@ func laptopSite(site fleet.SiteName) fleet.SiteSpec {
 	}}
 }
 
-// declareSite declares a site that the region does not have; one that it has may have been
-// changed since, and stays as it is.
+// declareSite declares a site if the region does not have it. An existing one may have been changed, and stays as
+// it is.
 func (c *apiClient) declareSite(ctx context.Context, site fleet.SiteName) error {
 	path := "/api/v1/sites/" + string(site)
 	switch there, err := c.exists(ctx, path); {
@@ -45,8 +45,8 @@ func (c *apiClient) declareSite(ctx context.Context, site fleet.SiteName) error 
 	return nil
 }
 
-// joinToken gives a node that is not enrolled yet a token to enrol with, else "". It has a key
-// long before: what ended between the two enrols at its next start.
+// joinToken gets a token for a node that is not enrolled yet, else "". A node has a key long before it is enrolled:
+// one that ended between the two enrols at its next start.
 func (c *apiClient) joinToken(ctx context.Context, d *dataDir, site fleet.SiteName, node fleet.NodeName) (string, error) {
 	key, err := nodekeys.Load(d.file("nodes", string(node), "node.key"))
 	if err != nil && fleet.KindOf(err) != fleet.NotFound {
@@ -68,7 +68,7 @@ func (c *apiClient) joinToken(ctx context.Context, d *dataDir, site fleet.SiteNa
 	return answer.Token, nil
 }
 
-// nodesReady waits until the region sees every one of the nodes ready.
+// nodesReady waits until the region reports all of the nodes ready.
 func (c *apiClient) nodesReady(ctx context.Context, nodes []fleet.NodeName) error {
 	return pollErr(ctx, nodesReadyTimeout, func(ctx context.Context) error {
 		var list struct {

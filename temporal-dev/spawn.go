@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// forks runs every fork of this program on one thread that never ends: the kernel sends
-// the parent-death signal when the thread that forked ends, not when the process does.
+// forks runs every fork of this program on one thread that never ends, because the kernel sends the parent-death
+// signal when the thread that forked ends, not when the process does.
 var forks = sync.OnceValue(func() chan<- func() {
 	jobs := make(chan func())
 	go func() {
@@ -22,9 +22,8 @@ var forks = sync.OnceValue(func() chan<- func() {
 	return jobs
 })
 
-// spawn starts a command that gets the signal when this process ends, however it ends.
-// It has its own process group, so that Ctrl-C reaches the supervisor alone. Extra files go
-// to the child and are closed here.
+// spawn starts a command that gets the signal when this process ends, however it ends. It has its own process
+// group, so that Ctrl-C reaches only the supervisor. Extra files go to the child and are closed here.
 func spawn(cmd *exec.Cmd, onParentDeath syscall.Signal) error {
 	attr := &syscall.SysProcAttr{}
 	if cmd.SysProcAttr != nil {
@@ -44,7 +43,7 @@ func spawn(cmd *exec.Cmd, onParentDeath syscall.Signal) error {
 
 const maxLog = 16 << 20
 
-// openLog opens a child's log for appending; one that has grown large is kept once as .1.
+// openLog opens a child's log for appending; a large one is renamed to .1 first.
 func openLog(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && info.Size() > maxLog {
 		if err := os.Rename(path, path+".1"); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// steer is the other end of control: ps, stop NAME and start NAME.
+// steer is the client of control: ps, stop NAME and start NAME.
 func steer(verb string, args []string, stdout, stderr io.Writer) error {
 	name, data, err := parseSteer(verb, args, stderr)
 	if err != nil {
@@ -34,7 +34,7 @@ func steer(verb string, args []string, stdout, stderr io.Writer) error {
 	return printProcesses(stdout, views, time.Now())
 }
 
-// parseSteer takes --data before and after the name, as people type it.
+// parseSteer accepts --data before and after the name.
 func parseSteer(verb string, args []string, stderr io.Writer) (name, data string, err error) {
 	flags := flag.NewFlagSet("temporal-dev "+verb, flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -110,7 +110,7 @@ func noRegion(data string) error {
 		data = abs
 	}
 	return fleet.Errorf(fleet.Unavailable, "no region runs on %s", data).
-		WithHint("start one with temporal-dev, or name its directory with --data")
+		WithHint("start one with temporal-dev, or give its directory with --data")
 }
 
 func printProcesses(w io.Writer, views []processView, now time.Time) error {
@@ -126,7 +126,7 @@ func printProcesses(w io.Writer, views []processView, now time.Time) error {
 	return t.Flush()
 }
 
-// word is the state as people say it.
+// word is the state for people.
 func (v processView) word() string {
 	switch {
 	case v.Running && v.Wanted:

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// supervisor owns the child processes of a region. Truth: what it spawned and has not seen
-// end is running; everything else (dev.json, ps) is a view of that.
+// supervisor owns the child processes of a region. It is the source of truth: what it spawned and has not seen end
+// is running; everything else (dev.json, ps) is a view of that.
 type supervisor struct {
 	trouble func(format string, args ...any)
 
@@ -34,14 +34,14 @@ func newSupervisor(trouble io.Writer) *supervisor {
 	}
 }
 
-// onChange has the views told after each change, one call at a time.
+// onChange sets a callback for changes, one call at a time.
 func (s *supervisor) onChange(tell func([]processView)) {
 	var mu sync.Mutex
 	s.mu.Lock()
 	s.changed = func() {
 		mu.Lock()
 		defer mu.Unlock()
-		tell(s.views()) // read inside, so that the last call tells the newest
+		tell(s.views()) // read inside the lock, so that the last call gets the newest
 	}
 	s.mu.Unlock()
 	s.tell()
@@ -54,7 +54,7 @@ func (s *supervisor) tell() {
 	changed()
 }
 
-// add makes a process known, stopped at first.
+// add registers a process, stopped at first.
 func (s *supervisor) add(sp spec) *process {
 	p := newProcess(sp, s.trouble, s.tell)
 	s.mu.Lock()
@@ -87,8 +87,8 @@ func (s *supervisor) find(name string) (*process, error) {
 		}
 		names = append(names, p.spec.name)
 	}
-	return nil, fleet.Errorf(fleet.NotFound, "no process is called %.80q", name).
-		WithHint("there are " + strings.Join(names, ", "))
+	return nil, fleet.Errorf(fleet.NotFound, "process %.80q not found", name).
+		WithHint("use one of " + strings.Join(names, ", "))
 }
 
 func (s *supervisor) start(ctx context.Context, name string) error {
@@ -107,8 +107,7 @@ func (s *supervisor) stop(ctx context.Context, name string) error {
 	return p.stop(ctx)
 }
 
-// close ends the processes for good, what others need after those others. Those of one rank
-// end together.
+// close ends the processes for good, in reverse order of rank. Those of one rank end together.
 func (s *supervisor) close(hurry <-chan struct{}) {
 	for r := rankNode; r >= rankPostgres; r-- {
 		var all sync.WaitGroup

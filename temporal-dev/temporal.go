@@ -21,7 +21,7 @@ import (
 	"go.temporal.io/server/temporal"
 )
 
-// temporalStop is how long Temporal's services get to end; the store survives worse.
+// temporalStop is how long Temporal's services get to end; the store survives a kill.
 const temporalStop = 5 * time.Second
 
 // runTemporal serves Temporal and Temporal Web until the context ends.
@@ -58,8 +58,8 @@ func runTemporal(ctx context.Context, c temporalConfig) error {
 	}
 }
 
-// prepareStore makes the store beside its place and moves it there when it is whole: a
-// schema that was cut short would be taken for a finished one.
+// prepareStore creates the store under another name and renames it when complete: an incomplete schema would look
+// like a finished one.
 func (c temporalConfig) prepareStore() error {
 	final := filepath.Join(c.Dir, temporalSchema)
 	if _, err := os.Stat(final); err == nil {
@@ -72,7 +72,7 @@ func (c temporalConfig) prepareStore() error {
 		return fmt.Errorf("make room for Temporal's store: %w", err)
 	}
 	sql := fresh.sql()
-	// The plugin keeps its connection open; without a WAL the file is whole all the same.
+	// The plugin keeps its connection open; without a WAL the file is complete nevertheless.
 	sql.ConnectAttributes["journal_mode"] = "delete"
 	sql.ConnectAttributes["synchronous"] = "0" // moved into place only when whole
 	if err := setUpSchema(sql); err != nil {

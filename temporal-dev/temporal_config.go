@@ -26,7 +26,7 @@ const (
 	historyShards = 1
 )
 
-// temporalConfig is what child-temporal is told.
+// temporalConfig is the configuration of child-temporal.
 type temporalConfig struct {
 	Dir      string // holds the store
 	Frontend string // host:port
@@ -49,24 +49,24 @@ func temporalSettings() dynamicconfig.StaticClient {
 		dynamicconfig.TransferProcessorSchedulerWorkerCount.Key():   workers,
 		dynamicconfig.TimerProcessorSchedulerWorkerCount.Key():      workers,
 		dynamicconfig.VisibilityProcessorSchedulerWorkerCount.Key(): workers,
-		// A queue that narrows what it reads to a few pending workflows walks all its tasks at
-		// each poll, until the pending ones are done: a fifteenth of the processor time.
+		// A queue whose reads are limited to a few pending workflows walks all its tasks at each poll, until the
+		// pending ones are done: a fifteenth of the processor time.
 		dynamicconfig.QueueShrinkPredicateMaxPendingKeys.Key(): 0,
-		// What a queue takes is given back soon after its node idles, also where an activity queue
-		// asks its workflow queue, which has none, for versions. The idle time is above both polls.
+		// A queue releases its resources soon after its node idles, also where an activity queue asks its workflow
+		// queue, which has none, for versions. The idle time is above both polls.
 		dynamicconfig.MatchingMaxTaskQueueIdleTime.Key():       2 * time.Minute,
 		dynamicconfig.MatchingGetUserDataLongPollTimeout.Key(): time.Minute,
 		dynamicconfig.PollerHistoryTTL.Key():                   time.Minute,
 		// Caches sized for thousands of open workflows, not for a data centre.
 		dynamicconfig.HistoryCacheHostLevelMaxSize.Key():     8192,
 		dynamicconfig.EventsHostLevelCacheMaxSizeBytes.Key(): 16 << 20,
-		// What nobody has asked for in a minute is let go, also when nothing else is asked for.
+		// Release what was not used for a minute, also when there are no other requests.
 		dynamicconfig.HistoryCacheTTL.Key(): time.Minute,
 		dynamicconfig.EventsCacheTTL.Key():  time.Minute,
 		dynamicconfig.HistoryCacheBackgroundEvict.Key(): dynamicconfig.CacheBackgroundEvictSettings{
 			Enabled: true, LoopInterval: time.Minute, MaxEntryPerCall: 1024,
 		},
-		// A person who looks at Temporal Web while sweeps list workflows is not throttled.
+		// Do not throttle a person who uses Temporal Web while sweeps list workflows.
 		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(): 200,
 	}
 }
@@ -138,7 +138,7 @@ func (c temporalConfig) ports(frontend int) map[primitives.ServiceName]int {
 	}
 }
 
-// hosts tells each service where the others are, without a membership protocol.
+// hosts are the addresses of the services, without a membership protocol.
 func (c temporalConfig) hosts() map[primitives.ServiceName]static.Hosts {
 	hosts := map[primitives.ServiceName]static.Hosts{}
 	for name, port := range c.ports(0) {
@@ -148,7 +148,7 @@ func (c temporalConfig) hosts() map[primitives.ServiceName]static.Hosts {
 	return hosts
 }
 
-// frontendHost is the frontend as Temporal's own services reach it.
+// frontendHost is the frontend for Temporal's own services.
 func (c temporalConfig) frontendHost() string {
 	addr, err := net.ResolveTCPAddr("tcp", c.Frontend)
 	if err != nil {

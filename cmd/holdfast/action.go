@@ -11,65 +11,65 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// mutationFlags go with every command that changes something.
+// mutationFlags are flags of every command that changes something.
 type mutationFlags struct {
 	ifMatch, key, reason string
 	dryRun, wait         bool
-	// wanted is an end that is no failure of the command, beside success.
+	// wanted is another end besides success that does not count as a failure.
 	wanted fleet.OperationState
 }
 
 func (f *mutationFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.ifMatch, "if-match", "", "only if the object still has this ETag or resource version")
-	cmd.Flags().StringVar(&f.key, "idempotency-key", "", "key under which a repeat is the same change (default random)")
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would happen and change nothing")
+	cmd.Flags().StringVar(&f.ifMatch, "if-match", "", "proceed only if the object still has this ETag or resource version")
+	cmd.Flags().StringVar(&f.key, "idempotency-key", "", "key that makes a repeated request the same change (default random)")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would happen and change nothing")
 }
 
 func (f *mutationFlags) addWait(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait for the end of the operation")
+	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait until the operation ends")
 }
 
 func (f *mutationFlags) addReason(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why, kept in the delivery history")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, stored in the delivery history")
 }
 
 func (f *mutationFlags) mutation() api.Mutation {
 	return api.Mutation{IfMatch: api.Quoted(f.ifMatch), IdempotencyKey: f.key, DryRun: f.dryRun}
 }
 
-// target is one object to change, and how.
+// target is an object to change, and the change.
 type target struct {
 	key fleet.ObjectKey
-	at  string // where it was declared, "" on the command line
+	at  string // where it was declared, "" if on the command line
 	do  func(context.Context, *api.Client) (api.Accepted, error)
 }
 
-// outcome is what became of one target, in the shape that json and yaml print.
+// outcome is the result for one target, in the shape of json and yaml output.
 type outcome struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	Site string `json:"site,omitempty"`
-	// Of an apply of many as one request.
+	// For an apply of many objects as one request.
 	Action     string `json:"action,omitempty"`
 	Generation int64  `json:"generation,omitempty"`
 	api.Accepted
 	Problem *api.Problem `json:"problem,omitempty"`
 }
 
-// changer carries out changes one after the other, then waits for what they started.
+// changer makes changes one after the other, then waits for the operations they started.
 type changer struct {
 	*cli
 	client   *api.Client
-	verb     string // as its line reads: applied, deploy accepted
+	verb     string // for output: applied, deploy accepted
 	flags    *mutationFlags
 	outcomes []outcome
 	errs     []error
 }
 
-// change is the body of every command that changes objects.
+// change runs every command that changes objects.
 func (c *cli) change(ctx context.Context, verb string, f *mutationFlags, targets []target) error {
 	if len(targets) > 1 && (f.ifMatch != "" || f.key != "") {
-		return &usageError{errors.New("--if-match and --idempotency-key are for a single object")}
+		return &usageError{errors.New("--if-match and --idempotency-key need exactly one object")}
 	}
 	client, err := c.connect()
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *cli) change(ctx context.Context, verb string, f *mutationFlags, targets
 	ch := &changer{cli: c, client: client, verb: verb, flags: f}
 	for i, t := range targets {
 		if err := ch.start(ctx, t); hopeless(ctx, err) && i < len(targets)-1 {
-			ch.errs = append(ch.errs, fleet.Errorf(fleet.KindOf(err), "not tried: the %d after %s", len(targets)-1-i, t.key))
+			ch.errs = append(ch.errs, fleet.Errorf(fleet.KindOf(err), "skipped the %d objects after %s", len(targets)-1-i, t.key))
 			break
 		}
 	}
@@ -88,7 +88,7 @@ func (c *cli) change(ctx context.Context, verb string, f *mutationFlags, targets
 	return ch.report()
 }
 
-// start makes one change. In a table its line appears at once, not after the last one.
+// start makes one change. In table format it prints the result at once, not after the last change.
 func (ch *changer) start(ctx context.Context, t target) error {
 	accepted, err := t.do(ctx, ch.client)
 	o := outcome{Kind: string(t.key.Kind), Name: t.key.Name, Site: t.key.Scope, Accepted: accepted}
@@ -109,7 +109,7 @@ func (ch *changer) start(ctx context.Context, t target) error {
 	return err
 }
 
-// acceptedText says what a change led to.
+// acceptedText describes the effect of a change.
 func acceptedText(a api.Accepted) string {
 	text := ""
 	if a.Object != nil {
@@ -130,15 +130,15 @@ func acceptedText(a api.Accepted) string {
 	return text
 }
 
-// wouldText says what an operation would do.
+// wouldText describes what an operation would do.
 func wouldText(op api.Operation) string {
 	if op.Fleet != "" {
-		return "go on in waves"
+		return "continue in waves"
 	}
 	return clean(op.Kind)
 }
 
-// finish waits for each operation; they run at the same time, whatever is looked at first.
+// finish waits for each operation; they run concurrently, in whatever order they are checked.
 func (ch *changer) finish(ctx context.Context) {
 	for i := range ch.outcomes {
 		o := &ch.outcomes[i]
@@ -158,7 +158,7 @@ func (ch *changer) report() error {
 	for _, o := range ch.outcomes {
 		key := fleet.ObjectKey{Kind: fleet.ObjectKind(o.Kind), Scope: o.Site, Name: o.Name}
 		if ch.cli.flags.output == formatName && o.Problem != nil {
-			continue // a name on stdout says that it was done
+			continue // a name on stdout means success
 		}
 		v.items = append(v.items, item{name: key.String(), value: o})
 	}
@@ -170,7 +170,7 @@ func (ch *changer) report() error {
 	return ch.reportAll(ch.errs)
 }
 
-// hopeless says that going on with the next object would fail in the same way.
+// hopeless reports whether the next object would fail in the same way.
 func hopeless(ctx context.Context, err error) bool {
 	if err == nil {
 		return false
@@ -179,7 +179,7 @@ func hopeless(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || code == exitUnreachable || fleet.KindOf(err) == fleet.Unauthenticated
 }
 
-// locate adds to an error of the region which object, and which manifest, it speaks of.
+// locate adds the object and its manifest to an error of the region.
 func locate(err error, t target) error {
 	var e *fleet.Error
 	if !errors.As(err, &e) {

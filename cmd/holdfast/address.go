@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// instanceKey reads SITE/NAME, or NAME when --site says where.
+// instanceKey parses SITE/NAME, or NAME with --site.
 func instanceKey(arg, site string) (fleet.ObjectKey, error) {
 	scope, name, qualified := strings.Cut(arg, "/")
 	if !qualified {
@@ -15,9 +15,9 @@ func instanceKey(arg, site string) (fleet.ObjectKey, error) {
 	}
 	switch {
 	case scope == "":
-		return fleet.ObjectKey{}, &usageError{fmt.Errorf("%q does not say of which site: write SITE/NAME", arg)}
+		return fleet.ObjectKey{}, &usageError{fmt.Errorf("%q has no site: use SITE/NAME", arg)}
 	case qualified && site != "" && site != scope:
-		return fleet.ObjectKey{}, &usageError{fmt.Errorf("%q is not of site %s", arg, site)}
+		return fleet.ObjectKey{}, &usageError{fmt.Errorf("%q is not at site %s", arg, site)}
 	}
 	if err := fleet.ValidateName("site", scope); err != nil {
 		return fleet.ObjectKey{}, err
@@ -28,7 +28,7 @@ func instanceKey(arg, site string) (fleet.ObjectKey, error) {
 	return fleet.InstanceKey(fleet.SiteName(scope), fleet.InstanceName(name)), nil
 }
 
-// writerKey reads deployment/NAME, or an instance.
+// writerKey parses deployment/NAME, or an instance.
 func writerKey(arg, site string) (fleet.ObjectKey, error) {
 	name, is := strings.CutPrefix(arg, deploymentPrefix)
 	if !is || site != "" {
@@ -37,7 +37,7 @@ func writerKey(arg, site string) (fleet.ObjectKey, error) {
 	return fleet.DeploymentKey(fleet.DeploymentName(name)), fleet.ValidateName("deployment", name)
 }
 
-// subject is how people name an object: SITE/NAME for an instance, else NAME.
+// subject is an object's name for people: SITE/NAME for an instance, else NAME.
 func subject(key fleet.ObjectKey) string {
 	if key.Scope == "" {
 		return key.Name

@@ -8,19 +8,19 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// newAdminCommand holds what is done to a region's database itself.
+// newAdminCommand groups the commands that work on a region's database directly.
 func (c *cli) newAdminCommand() *cobra.Command {
-	return newGroup("admin", "Look after a region's database", c.newRaiseEraCommand(), c.newMigrateCommand(),
+	return newGroup("admin", "Maintain a region's database", c.newRaiseEraCommand(), c.newMigrateCommand(),
 		c.newAdminForceVoteCommand(), c.newResetVotesCommand(), c.newRotateSigningKeyCommand())
 }
 
 func (c *cli) newRaiseEraCommand() *cobra.Command {
 	var url, name string
 	cmd := &cobra.Command{
-		Use: "raise-era", Short: "Go on with a database that was restored or moved", Args: cobra.NoArgs,
-		Long: `Raise the era of a region after its database was restored from a backup or moved. What is
-released from then on counts as newer than all that nodes hold. Servers refuse to start on a
-restored database until this was done.`,
+		Use: "raise-era", Short: "Continue with a database that was restored or moved", Args: cobra.NoArgs,
+		Long: `Raise the era of a region after its database was restored from a backup or moved. Later
+releases then count as newer than anything that nodes hold. Servers refuse to start on a restored
+database until this is done.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := postgres.RaiseEra(cmd.Context(), url, name)
 			if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// newMigrateCommand brings a database to this version's schema, or prints the SQL that would, for
-// operators who apply it by hand (N72). Servers migrate by themselves unless --migrate=never.
+// newMigrateCommand brings a database to this version's schema, or prints the SQL for operators who apply it by
+// hand (N72). Servers migrate by themselves unless --migrate=never is set.
 func (c *cli) newMigrateCommand() *cobra.Command {
 	var url, name string
 	var show bool
@@ -17,13 +17,13 @@ func (c *cli) newMigrateCommand() *cobra.Command {
 		Use: "migrate", Short: "Bring a database to this version's schema", Args: cobra.NoArgs,
 		Long: `Bring a database to this version's schema.
 
-With --print nothing is changed: the SQL that is missing from the database is printed, or that of an
-empty database when --database-url is empty. The script is one transaction and records what it does:
+With --print it changes nothing and prints the missing SQL, or that for an empty database if
+--database-url is empty. The script is one transaction and records what it does:
 
   holdfast admin migrate --print --database-url "$URL" > migrate.sql
   psql -v ON_ERROR_STOP=1 -f migrate.sql "$URL"
 
-It refuses a database of another version, so a second run changes nothing.`,
+The script refuses a database of another version, so a second run changes nothing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if show {
 				script, err := postgres.MigrationScript(cmd.Context(), url)
@@ -38,12 +38,12 @@ It refuses a database of another version, so a second run changes nothing.`,
 				return err
 			}
 			s.Close()
-			_, err = fmt.Fprintln(c.stdout, "the schema is that of this version")
+			_, err = fmt.Fprintln(c.stdout, "the schema matches this version")
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&url, "database-url", c.env("HOLDFAST_DATABASE_URL"), "Postgres of the region")
 	cmd.Flags().StringVar(&name, "region", c.orEnv("HOLDFAST_REGION", "local"), "name of the region")
-	cmd.Flags().BoolVar(&show, "print", false, "print the SQL that the database lacks, to be applied by hand; change nothing")
+	cmd.Flags().BoolVar(&show, "print", false, "print the missing SQL, to apply it by hand; change nothing")
 	return cmd
 }

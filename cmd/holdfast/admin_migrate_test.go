@@ -31,6 +31,6 @@ func TestAdminMigrate(t *testing.T) {
 	require.Equal(t, script, s.ok("admin", "migrate", "--print", "--database-url", url).stdout, "an empty database")
 	_, err = conn.Exec(t.Context(), script)
 	require.NoError(t, err)
-	require.Contains(t, s.ok("admin", "migrate", "--database-url", url).stdout, "the schema is that of this version")
+	require.Contains(t, s.ok("admin", "migrate", "--database-url", url).stdout, "the schema matches this version")
 	require.Contains(t, s.ok("admin", "migrate", "--print", "--database-url", url).stdout, "Nothing to do")
 }

@@ -19,8 +19,8 @@ A file is YAML or JSON and holds any number of documents:
 
   kind: Instance            # or Project, Site, Pool, Template, Deployment, Fleet
   name: press-7
-  site: plant-1             # of an Instance
-  project: line-a           # "default" when it is left out
+  site: plant-1             # for an Instance
+  project: line-a           # "default" if omitted
   labels: {line: a}
   spec:                     # the body of the PUT, for example
     config: {speed: 40}     # or configFile: press.json, artifact: SHA-256, artifactFile: press.bin,
@@ -28,14 +28,14 @@ A file is YAML or JSON and holds any number of documents:
       command: [/usr/bin/press]
 
 All of them are checked before anything is applied. Then they are applied in the order
-projects, sites, pools, templates, instances, deployments, fleet changes, each with a line of its
-own; one that is refused does not stop the others. File names in a spec (also contentFile of a
+projects, sites, pools, templates, instances, deployments, fleet changes, with one line of output
+each. A rejected object does not stop the others. File names in a spec (also contentFile in a
 deployment's files) are relative to the manifest.
 
-With --apply-set the objects are labelled as one set and go to the region as one request,
-of which nothing is applied when one of them is refused; --prune then deletes what is of the
-set and not in the files. --plan FILE applies what "holdfast plan --out FILE" kept, and
-nothing when an object was written since.`
+With --apply-set the objects are labelled as one set and sent to the region as one request. If any
+of them is rejected, nothing is applied. --prune then deletes objects of the set that are not in the
+files. --plan FILE applies a plan saved by "holdfast plan --out FILE", and nothing if an object was
+written since.`
 
 func (c *cli) newApplyCommand() *cobra.Command {
 	var f mutationFlags
@@ -45,7 +45,7 @@ func (c *cli) newApplyCommand() *cobra.Command {
 		Example: "  holdfast apply -f plant-1/ --reason 'ticket 4711'\n  holdfast apply -f plant-1/ --apply-set plant-1 --prune",
 	}
 	s.add(cmd)
-	cmd.Flags().StringVar(&s.plan, "plan", "", "apply exactly what this file of holdfast plan --out says")
+	cmd.Flags().StringVar(&s.plan, "plan", "", "apply exactly the plan in this file, saved by holdfast plan --out")
 	f.add(cmd)
 	f.addWait(cmd)
 	f.addReason(cmd)
@@ -70,16 +70,16 @@ func (c *cli) newApplyCommand() *cobra.Command {
 	return cmd
 }
 
-// What is done with manifests, as a refusal of them says it.
+// What is done with manifests, for errors.
 const (
 	useApplied = "applied"
 	usePlanned = "planned"
 )
 
-// readManifests reads everything, and refuses everything when one of them is bad.
+// readManifests reads all manifests, and rejects all if one is bad.
 func (c *cli) readManifests(files []string, use string) ([]*manifest, error) {
 	if len(files) == 0 {
-		return nil, &usageError{fmt.Errorf("-f says what is %s: a file, a directory, or - for stdin", use)}
+		return nil, &usageError{fmt.Errorf("-f is required: give the file or directory to be %s, or - for stdin", use)}
 	}
 	var manifests []*manifest
 	var errs []error
@@ -94,7 +94,7 @@ func (c *cli) readManifests(files []string, use string) ([]*manifest, error) {
 		for i, m := range read {
 			err := bad[i]
 			if err == nil && seen[m.key()] != "" {
-				err = fmt.Errorf("%s: %s stands in %s already", m.at, m.key(), seen[m.key()])
+				err = fmt.Errorf("%s: %s is already declared in %s", m.at, m.key(), seen[m.key()])
 			}
 			if err != nil {
 				errs = append(errs, err)
@@ -115,12 +115,12 @@ func (c *cli) readManifests(files []string, use string) ([]*manifest, error) {
 		text := strings.ReplaceAll(errors.Join(errs...).Error(), "\n", "\n  ")
 		return nil, fleet.Errorf(fleet.Invalid, "nothing was %s, because of:\n  %s", use, text)
 	case len(manifests) == 0:
-		return nil, fleet.Errorf(fleet.Invalid, "there is no manifest in %s", strings.Join(files, ", "))
+		return nil, fleet.Errorf(fleet.Invalid, "no manifest found in %s", strings.Join(files, ", "))
 	}
 	return manifests, nil
 }
 
-// inOrder sorts manifests so that what others refer to comes first.
+// inOrder sorts manifests so that objects come after those that they refer to.
 func inOrder(manifests []*manifest) ([]*manifest, error) {
 	var sorted []*manifest
 	for _, kind := range decide.ApplyOrder() {
@@ -141,7 +141,7 @@ func inOrder(manifests []*manifest) ([]*manifest, error) {
 	return sorted, nil
 }
 
-// byComposition puts each template behind those that it is composed of.
+// byComposition sorts templates so that each comes after the templates it is composed of.
 func byComposition(templates []*manifest) ([]*manifest, error) {
 	place, parts := map[string]int{}, make([][]string, len(templates))
 	for i, m := range templates {
@@ -150,7 +150,7 @@ func byComposition(templates []*manifest) ([]*manifest, error) {
 	order, circles := decide.ByComposition(parts, func(name string) (int, bool) { i, found := place[name]; return i, found })
 	if len(circles) > 0 {
 		m := templates[circles[0].Template]
-		return nil, fmt.Errorf("%s: %s is composed of itself through other templates", m.at, m.key())
+		return nil, fmt.Errorf("%s: %s includes itself through other templates", m.at, m.key())
 	}
 	sorted := make([]*manifest, len(order))
 	for i, at := range order {
@@ -197,8 +197,8 @@ func (a *applier) apply(m *manifest) func(context.Context, *api.Client) (api.Acc
 	}
 }
 
-// applyInstance uploads the artifact first, so that the region knows what the spec names.
-// A dry run uploads nothing.
+// applyInstance uploads the artifact first, so that the region knows what the spec refers to. A dry run uploads
+// nothing.
 func (a *applier) applyInstance(ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
 	in := m.instance.InstancePut
 	in.Project, in.Reason = first(in.Project, a.cli.flags.project), first(in.Reason, a.flags.reason)

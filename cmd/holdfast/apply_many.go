@@ -15,21 +15,20 @@ type applySettings struct {
 	plan string
 }
 
-// many says whether the objects go to the region as one request.
+// many reports whether the objects go to the region as one request.
 func (s *applySettings) many() bool { return s.plan != "" || s.set != "" || s.prune }
 
 func (s *applySettings) check(f *mutationFlags) error {
 	switch {
 	case s.plan != "" && (len(s.files) > 0 || s.set != "" || s.prune || !s.deploy || f.reason != ""):
-		return &usageError{errors.New("--plan FILE says all: -f, --apply-set, --prune, --deploy and --reason go with holdfast plan")}
+		return &usageError{errors.New("--plan FILE contains everything: give -f, --apply-set, --prune, --deploy and --reason to holdfast plan")}
 	case f.ifMatch != "":
-		return &usageError{errors.New("--if-match is for a single object; bind many by holdfast plan --out and apply --plan")}
+		return &usageError{errors.New("--if-match needs exactly one object; for many use holdfast plan --out and apply --plan")}
 	}
 	return s.manySettings.check()
 }
 
-// applyMany sends all objects as one request, of which the region applies all that it
-// checked, or nothing.
+// applyMany sends all objects as one request, of which the region applies all or nothing.
 func (c *cli) applyMany(ctx context.Context, s *applySettings, f *mutationFlags) error {
 	if err := s.check(f); err != nil {
 		return err
@@ -69,12 +68,12 @@ func (c *cli) applyMany(ctx context.Context, s *applySettings, f *mutationFlags)
 	return ch.report()
 }
 
-// pastOf is how the line of an applied object reads.
+// pastOf is the verb in the line of an applied object.
 var pastOf = map[string]string{
 	api.ActionCreate: "created", api.ActionChange: "changed", api.ActionDelete: "deleted", api.ActionUnchanged: "unchanged",
 }
 
-// applied takes in what became of one object.
+// applied records the result for one object.
 func (ch *changer) applied(s *savedPlan, o api.AppliedObject) {
 	ch.outcomes = append(ch.outcomes, outcome{
 		Kind: o.Kind, Name: o.Name, Site: o.Site, Action: o.Action, Generation: o.Generation,

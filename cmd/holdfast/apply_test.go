@@ -140,7 +140,7 @@ func TestApply(t *testing.T) {
 		s.env[envToken] = "wrong"
 		got := s.run("apply", "-f", write(t, "plant.yaml", plant))
 		require.Equal(t, exitDenied, got.code)
-		require.Contains(t, got.stderr, "not tried: the 4 after project/line-a")
+		require.Contains(t, got.stderr, "skipped the 4 objects after project/line-a")
 		require.Empty(t, r.changes())
 	})
 }
@@ -150,23 +150,23 @@ func TestBadManifests(t *testing.T) {
 	t.Parallel()
 	good := "kind: Project\nname: line-a\n---\n"
 	for name, row := range map[string]struct{ text, says string }{
-		"unknown kind":     {"kind: Gadget\nname: a", ":4: gadget/a: kind \"Gadget\" is none of Project, Site, Pool, Template, Instance, Deployment and Fleet"},
-		"no kind":          {"name: a", ":4: /a: kind is missing"},
+		"unknown kind":     {"kind: Gadget\nname: a", ":4: gadget/a: unknown kind \"Gadget\"; use Project, Site, Pool, Template, Instance, Deployment or Fleet"},
+		"no kind":          {"name: a", ":4: /a: kind is required"},
 		"bad name":         {"kind: Site\nname: Plant", `:4: site/Plant: name: "Plant" is not a name`},
-		"unknown field":    {"kind: Site\nname: a\nsepc: {}", `:4: there is no field "sepc"`},
-		"unknown in spec":  {"kind: Site\nname: a\nspec: {nodez: []}", `:4: site/a: spec: there is no field "nodez"`},
+		"unknown field":    {"kind: Site\nname: a\nsepc: {}", `:4: unknown field "sepc"`},
+		"unknown in spec":  {"kind: Site\nname: a\nspec: {nodez: []}", `:4: site/a: spec: unknown field "nodez"`},
 		"wrong type":       {"kind: Site\nname: a\nspec: {nodes: 3}", ":4: site/a: spec: nodes: a number cannot be a list here"},
 		"bad role":         {"kind: Site\nname: a\nspec: {nodes: [{name: n, role: actve}]}", `:4: site/a: spec/nodes/0/role: unknown role "actve"; use active, standby or worker`},
 		"no source":        {"kind: Instance\nname: a\nsite: p\nspec: {}", ":4: instance/p/a: spec: config is required: give one of config, template, artifact"},
-		"two sources":      {"kind: Instance\nname: a\nsite: p\nspec: {config: {}, template: t}", "spec: config, template are given at once: give one of config, template, artifact"},
+		"two sources":      {"kind: Instance\nname: a\nsite: p\nspec: {config: {}, template: t}", "spec: config, template are given together: give one of config, template, artifact"},
 		"no site":          {"kind: Instance\nname: a\nspec: {config: {}}", `site: "" is not a name`},
-		"bad run":          {"kind: Instance\nname: a\nsite: p\nspec: {config: {}, run: {command: []}}", "spec/run/command: a command needs"},
+		"bad run":          {"kind: Instance\nname: a\nsite: p\nspec: {config: {}, run: {command: []}}", "spec/run/command: command is empty"},
 		"missing file":     {"kind: Instance\nname: a\nsite: p\nspec: {artifactFile: no.bin}", "spec: artifactFile: open"},
-		"labels in spec":   {"kind: Site\nname: a\nspec: {labels: {a: b}}", "project and labels stand beside spec, not in it"},
+		"labels in spec":   {"kind: Site\nname: a\nspec: {labels: {a: b}}", "spec: move project and labels out of spec, to the top level"},
 		"doubled key":      {"kind: Site\nname: a\nname: b", `:6: key "name" stands here twice`},
 		"not YAML":         {"kind: [", "not YAML: line"},
-		"declared twice":   {"kind: Project\nname: line-a", ":4: project/line-a stands in "},
-		"circle":           {"kind: Template\nname: a\nspec: {base: {}, compositions: [b]}\n---\nkind: Template\nname: b\nspec: {base: {}, compositions: [a]}", "composed of itself through other templates"},
+		"declared twice":   {"kind: Project\nname: line-a", ":4: project/line-a is already declared in "},
+		"circle":           {"kind: Template\nname: a\nspec: {base: {}, compositions: [b]}\n---\nkind: Template\nname: b\nspec: {base: {}, compositions: [a]}", "includes itself through other templates"},
 		"multiplied alias": {"kind: Template\nname: a\nspec: {base: &a {x: *a}}", "nested deeper than"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 func (c *cli) newArtifactCommand() *cobra.Command {
-	return newGroup("artifact", "Upload bytes that instances can name", c.newArtifactUploadCommand())
+	return newGroup("artifact", "Upload artifacts for instances", c.newArtifactUploadCommand())
 }
 
 var artifactHeader = []string{"SHA256", "SIZE"}
@@ -26,7 +26,7 @@ func (c *cli) newArtifactUploadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "upload FILE", Short: "Upload a file of any size; a broken connection is resumed", Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&upload, "upload", "", "go on with this upload, which an earlier try named")
+	cmd.Flags().StringVar(&upload, "upload", "", "resume this upload of an earlier attempt")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		client, err := c.connect()
 		if err != nil {
@@ -41,16 +41,16 @@ func (c *cli) newArtifactUploadCommand() *cobra.Command {
 	return cmd
 }
 
-// uploadFile sends a file and shows on stderr how far it is.
+// uploadFile sends a file and shows its progress on stderr.
 func (c *cli) uploadFile(ctx context.Context, client *api.Client, path string, in api.Upload) (api.Artifact, error) {
 	f, err := os.Open(path) //nolint:gosec // the person who runs this names the file
 	if err != nil {
 		return api.Artifact{}, &usageError{err}
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() //nolint:errcheck // only read
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = &usageError{errors.New(path + " is no regular file, so an upload could not be resumed")}
+		err = &usageError{errors.New(path + " is not a regular file, so an upload could not be resumed")}
 	}
 	if err != nil {
 		return api.Artifact{}, err
@@ -64,9 +64,9 @@ func (c *cli) uploadFile(ctx context.Context, client *api.Client, path string, i
 	return a, nil
 }
 
-// uploadProgress rewrites one line on a terminal, and says each tenth elsewhere.
+// uploadProgress rewrites one line on a terminal; elsewhere it prints a line per tenth.
 func (c *cli) uploadProgress(path string) func(sent, total int64) {
-	width, told := c.width(c.stderr), int64(-1)
+	width, printed := c.width(c.stderr), int64(-1)
 	return func(sent, total int64) {
 		line := fmt.Sprintf("%s: %s of %s", clean(path), bytesText(sent), bytesText(total))
 		step := int64(10)
@@ -81,8 +81,8 @@ func (c *cli) uploadProgress(path string) func(sent, total int64) {
 			if sent >= total {
 				fmt.Fprintln(c.stderr)
 			}
-		case step != told:
-			told = step
+		case step != printed:
+			printed = step
 			fmt.Fprintln(c.stderr, line)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// complain tells an error on stderr: what happened, where, and what to do next.
+// complain prints an error on stderr: what happened, where, and what to do next.
 func (c *cli) complain(err error) {
 	if errors.As(err, new(*reported)) {
 		return
@@ -34,7 +34,7 @@ func (c *cli) complain(err error) {
 	}
 }
 
-// problem is an error in the form of the contract, whoever found it.
+// problem is an error in the form of the API contract, from the region or from the command line.
 type problem struct{ api.Problem }
 
 // kind is the last word of the type.
@@ -55,21 +55,21 @@ func problemOf(err error) problem {
 			Kind: fleet.Invalid, Message: usage.Error(), Hint: "see holdfast --help",
 		})}
 	case errors.Is(err, context.DeadlineExceeded) && !isKnown(err):
-		return problem{ownProblem("timeout", "gave up after the time of --timeout")}
+		return problem{ownProblem("timeout", "timed out after --timeout")}
 	case errors.Is(err, context.Canceled) && !isKnown(err):
-		return problem{ownProblem("interrupted", "interrupted; what was started goes on")}
+		return problem{ownProblem("interrupted", "interrupted; operations that were started continue")}
 	}
 	return problem{api.ProblemOf(err)}
 }
 
-// ownProblem is one that only a command line has.
+// ownProblem is one that only a command line can have.
 func ownProblem(kind, detail string) api.Problem {
 	return api.Problem{Type: "holdfast:problems/" + kind, Title: kind, Detail: detail}
 }
 
 func isKnown(err error) bool { return errors.As(err, new(*fleet.Error)) }
 
-// reportAll tells errors and gives the one that stands for them: its code is the highest.
+// reportAll prints errors and returns one that stands for them, with the highest code.
 func (c *cli) reportAll(errs []error) error {
 	worst := exitOK
 	for _, err := range errs {

@@ -13,15 +13,15 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// completionTime is how long a person waits for a tab.
+// completionTime is the longest wait for a completion.
 const completionTime = 3 * time.Second
 
 type completer = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
 const noFiles = cobra.ShellCompDirectiveNoFileComp
 
-// complete gives a flag its completion. Cobra refuses only a flag that does not exist or
-// has one, which the tests of the completion would show.
+// complete gives a flag its completion. Cobra rejects only a flag that does not exist or already has one, which the
+// completion tests would show.
 func complete(cmd *cobra.Command, flag string, f completer) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, f)
 }
@@ -67,7 +67,7 @@ func (c *cli) completeWaitable(cmd *cobra.Command, args []string, prefix string)
 	return append(names, ids...), directive
 }
 
-// prefixedDeployments are deployments as they are named beside instances.
+// prefixedDeployments are deployments as named next to instances.
 func (c *cli) prefixedDeployments(ctx context.Context, prefix string) []string {
 	if !strings.HasPrefix(prefix, deploymentPrefix) && !strings.HasPrefix(deploymentPrefix, prefix) {
 		return nil
@@ -79,7 +79,7 @@ func (c *cli) prefixedDeployments(ctx context.Context, prefix string) []string {
 	return words
 }
 
-// completeKindAndNames offers a kind first, then names of it.
+// completeKindAndNames offers a kind first, then its names.
 func (c *cli) completeKindAndNames(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		word := args[0]
@@ -139,7 +139,7 @@ func (c *cli) completeProviders(cmd *cobra.Command, _ []string, _ string) ([]str
 	return ids, noFiles
 }
 
-// siteOf narrows instances to the site that was given or already typed.
+// siteOf restricts instances to the site that was given or already typed.
 func siteOf(cmd *cobra.Command, prefix string) listing {
 	in := listing{}
 	if f := cmd.Flags().Lookup("site"); f != nil {
@@ -151,7 +151,7 @@ func siteOf(cmd *cobra.Command, prefix string) listing {
 	return in
 }
 
-// namesOf lists names for a tab; a region that does not answer offers none.
+// namesOf lists names for completion; if the region does not answer, it offers none.
 func (c *cli) namesOf(ctx context.Context, word string, in listing, prefix string) []string {
 	k, err := kindOf(word)
 	if err != nil {

@@ -21,15 +21,14 @@ const (
 	envClientKey  = "HOLDFAST_CLIENT_KEY"
 )
 
-// settings say which region to speak to, and as whom.
+// settings are which region to call, and as whom.
 type settings struct {
 	address, token, project string
 	certs                   certs.ClientFiles
 }
 
-// settle takes --context, else flags and environment, else the current context. A token
-// goes only where it belongs: that of a context is never sent to another address, nor are its
-// certificates.
+// settle uses --context, else flags and environment, else the current context. A token stays with its address: a
+// context's token and certificates are never sent to another address.
 func (c *cli) settle() (settings, error) {
 	file, err := c.loadContexts()
 	if err != nil {
@@ -61,14 +60,14 @@ func (c *cli) settle() (settings, error) {
 		s.project = saved.Project
 	}
 	if s.address == "" {
-		return s, fleet.Errorf(fleet.Invalid, "no region is named").WithHint(
+		return s, fleet.Errorf(fleet.Invalid, "no region given").WithHint(
 			"set " + envAddress + " and " + envToken + ", or run: holdfast context set NAME --address URL --token -" +
-				" (a region on a laptop prints both when it starts)")
+				" (temporal-dev prints both when it starts)")
 	}
 	return s, nil
 }
 
-// connect makes the client of the region that the settings name.
+// connect makes the client of the configured region.
 func (c *cli) connect() (*api.Client, error) {
 	s, err := c.settle()
 	if err != nil {
@@ -82,7 +81,7 @@ func (c *cli) connect() (*api.Client, error) {
 	return api.NewClient(s.address, s.token, api.WithRetryNotice(c.noteRetry), api.WithTLS(security))
 }
 
-// certFiles takes flags, and what they leave out from the environment.
+// certFiles are the files from flags, with omitted ones from the environment.
 func (c *cli) certFiles() certs.ClientFiles {
 	return firstCerts([]certs.ClientFiles{c.flags.certs, c.envCerts()})
 }
@@ -91,7 +90,7 @@ func (c *cli) envCerts() certs.ClientFiles {
 	return certs.ClientFiles{CA: c.env(envCA), Pair: certs.Pair{Cert: c.env(envClientCert), Key: c.env(envClientKey)}}
 }
 
-// firstCerts takes the first authority and the first pair that are given.
+// firstCerts is the first given authority and the first given pair.
 func firstCerts(order []certs.ClientFiles) certs.ClientFiles {
 	var out certs.ClientFiles
 	for _, f := range order {
@@ -103,8 +102,8 @@ func firstCerts(order []certs.ClientFiles) certs.ClientFiles {
 	return out
 }
 
-// certsOf are the files for a saved region: flags, else with --context what was saved and then
-// the environment, without it the other way round.
+// certsOf are the files for a saved region: flags first; with --context then the saved ones and the environment,
+// without it the environment and the saved ones.
 func (c *cli) certsOf(saved savedContext) certs.ClientFiles {
 	order := []certs.ClientFiles{c.flags.certs, c.envCerts(), saved.certs()}
 	if c.flags.context != "" {
@@ -113,8 +112,8 @@ func (c *cli) certsOf(saved savedContext) certs.ClientFiles {
 	return firstCerts(order)
 }
 
-// security is what the region is spoken to with. The environment may be set for another
-// region: only flags contradict an address in the clear.
+// security is the TLS setup for calls to the region. The environment may be meant for another region, so only flags
+// conflict with a plain-text address.
 func (c *cli) security(s settings) (*tls.Config, error) {
 	if c.flags.certs == (certs.ClientFiles{}) && !certs.Secure(s.address) {
 		s.certs = certs.ClientFiles{}
@@ -122,7 +121,7 @@ func (c *cli) security(s settings) (*tls.Config, error) {
 	return certs.For(s.address, s.certs)
 }
 
-// noteRetry says why it takes long; stderr stays clean for programs.
+// noteRetry explains a delay on stderr; programs read only stdout.
 func (c *cli) noteRetry(r api.Retry) {
 	if c.flags.output == formatTable {
 		if c.picture != nil {
@@ -143,9 +142,9 @@ func (c *cli) contextsPath() string {
 	return filepath.Join(base, "holdfast", "contexts.json")
 }
 
-// warnOpen tells when others may read the tokens in a file.
+// warnOpen warns if other users may read the tokens in a file.
 func (c *cli) warnOpen(path string, info os.FileInfo) {
 	if info.Mode().Perm()&0o077 != 0 {
-		fmt.Fprintf(c.stderr, "warning: %s holds tokens and others may read it: chmod 600 it\n", path)
+		fmt.Fprintf(c.stderr, "warning: %s contains tokens and is readable by other users: run chmod 600 on it\n", path)
 	}
 }

@@ -16,18 +16,18 @@ import (
 )
 
 func (c *cli) newContextCommand() *cobra.Command {
-	return newGroup("context", "Name regions, and choose the one to speak to",
+	return newGroup("context", "Save regions by name, and choose the current one",
 		c.newContextSetCommand(), c.newContextUseCommand(), c.newContextListCommand(), c.newContextDeleteCommand())
 }
 
 func (c *cli) newContextSetCommand() *cobra.Command {
 	var token string
 	cmd := &cobra.Command{
-		Use: "set NAME --address URL [--token -] [--ca FILE]", Short: "Save a region under a name, and use it", Args: cobra.ExactArgs(1),
+		Use: "set NAME --address URL [--token -] [--ca FILE]", Short: "Save a region by name, and use it", Args: cobra.ExactArgs(1),
 		Example:           "  holdfast context set lab --address http://127.0.0.1:8080 --token - < token",
 		ValidArgsFunction: c.completeContexts,
 	}
-	cmd.Flags().StringVar(&token, "token", "", "token; - reads it from stdin, where no process list shows it")
+	cmd.Flags().StringVar(&token, "token", "", "token; - reads it from stdin, so that no process list shows it")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		file, err := c.loadContexts()
 		if err != nil {
@@ -35,7 +35,7 @@ func (c *cli) newContextSetCommand() *cobra.Command {
 		}
 		entry := file.Contexts[args[0]]
 		if c.flags.address != "" && c.flags.address != entry.Address {
-			entry = savedContext{Address: c.flags.address} // a token belongs to its address, and so do certificates
+			entry = savedContext{Address: c.flags.address} // tokens and certificates belong to an address
 		}
 		if token == "-" {
 			if token, err = readLine(c.stdin); err != nil {
@@ -44,7 +44,7 @@ func (c *cli) newContextSetCommand() *cobra.Command {
 		}
 		entry.Token, entry.Project = first(token, entry.Token), first(c.flags.project, entry.Project)
 		if entry.Address == "" {
-			return &usageError{fmt.Errorf("a new context needs --address")}
+			return &usageError{fmt.Errorf("--address is required for a new context")}
 		}
 		if err := entry.keep(c.flags.certs); err != nil {
 			return err
@@ -101,7 +101,7 @@ func (c *cli) newContextListCommand() *cobra.Command {
 
 func (c *cli) newContextDeleteCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "delete NAME", Short: "Forget a saved region and its token", Args: cobra.ExactArgs(1),
+		Use: "delete NAME", Short: "Delete a saved region and its token", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeContexts,
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, err := c.knownContext(args[0])
@@ -127,14 +127,14 @@ func (c *cli) knownContext(name string) (contexts, error) {
 		return file, err
 	}
 	if _, known := file.Contexts[name]; !known {
-		return file, fleet.Errorf(fleet.NotFound, "there is no context %q", name).WithHint("holdfast context list")
+		return file, fleet.Errorf(fleet.NotFound, "context %q not found", name).WithHint("holdfast context list")
 	}
 	return file, nil
 }
 
 var contextHeader = []string{"NAME", "CURRENT", "ADDRESS", "PROJECT", "TOKEN"}
 
-// contextItem shows a context without its secret.
+// contextItem shows a context without its secrets.
 func contextItem(file contexts, name string) item {
 	entry := file.Contexts[name]
 	shown := struct {
@@ -161,7 +161,7 @@ func readLine(r io.Reader) (string, error) {
 	return line, nil
 }
 
-// first gives the first text that is not empty.
+// first returns the first non-empty text.
 func first(texts ...string) string {
 	for _, t := range texts {
 		if t != "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// contexts is the context file: regions by name, and the one in use.
+// contexts is the context file: regions by name, and the current one.
 type contexts struct {
 	Current  string                  `json:"current,omitempty"`
 	Contexts map[string]savedContext `json:"contexts"`
@@ -24,7 +24,7 @@ type savedContext struct {
 	Address string `json:"address"`
 	Token   string `json:"token,omitempty"`
 	Project string `json:"project,omitempty"`
-	// Files of TLS, with their whole paths.
+	// TLS files, with absolute paths.
 	CA         string `json:"ca,omitempty"`
 	ClientCert string `json:"clientCert,omitempty"`
 	ClientKey  string `json:"clientKey,omitempty"`
@@ -34,7 +34,7 @@ func (s savedContext) certs() certs.ClientFiles {
 	return certs.ClientFiles{CA: s.CA, Pair: certs.Pair{Cert: s.ClientCert, Key: s.ClientKey}}
 }
 
-// keep takes over the files that are given, and leaves the others.
+// keep replaces the files that are given, and keeps the others.
 func (s *savedContext) keep(files certs.ClientFiles) error {
 	if files.Cert != "" || files.Key != "" {
 		s.ClientCert, s.ClientKey = files.Cert, files.Key
@@ -53,7 +53,7 @@ func (s *savedContext) keep(files certs.ClientFiles) error {
 	return nil
 }
 
-// loadContexts reads the context file; one that is not there is empty.
+// loadContexts reads the context file; a missing file is empty.
 func (c *cli) loadContexts() (contexts, error) {
 	file := contexts{Contexts: map[string]savedContext{}}
 	path := c.contextsPath()
@@ -70,7 +70,7 @@ func (c *cli) loadContexts() (contexts, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&file); err != nil {
-		return file, fleet.Errorf(fleet.Invalid, "%s is no context file: %w", path, err).
+		return file, fleet.Errorf(fleet.Invalid, "invalid context file %s: %w", path, err).
 			WithHint("repair or remove it; holdfast context set writes a new one")
 	}
 	if file.Contexts == nil {
@@ -79,7 +79,7 @@ func (c *cli) loadContexts() (contexts, error) {
 	return file, nil
 }
 
-// saveContexts replaces the file in one step, readable by its owner only.
+// saveContexts replaces the file atomically, readable only by its owner.
 func (c *cli) saveContexts(file contexts) error {
 	path := c.contextsPath()
 	data, err := json.MarshalIndent(file, "", "  ")

@@ -226,7 +226,7 @@ func TestHintsReachTheCommandLine(t *testing.T) {
 	s := newRealShell(t)
 	got := s.run("explain", "deployment", "ghost")
 	require.Equal(t, exitNotFound, got.code)
-	require.Equal(t, "error: not_found: there is no deployment ghost\n  at: deployment\n  hint: holdfast get deployments\n", got.stderr)
+	require.Equal(t, "error: not_found: deployment ghost not found\n  at: deployment\n  hint: holdfast get deployments\n", got.stderr)
 
 	var p api.Problem
 	got = s.run("explain", "deployment", "ghost", "-o", "json")

@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 )
 
-const cordonLong = `A cordoned node keeps what it holds and goes on with it, but no new work goes there: it takes
-over no site, and no executions of modules. A drain cordons too. It stays so, whatever
-restarts, until "holdfast uncordon".`
+const cordonLong = `A cordoned node keeps running what it has, but gets no new work: it takes over no site and gets no
+executions of modules. A drain cordons too. The node stays cordoned across all restarts, until
+"holdfast uncordon".`
 
 func (c *cli) newCordonCommand() *cobra.Command {
 	var f mutationFlags
@@ -20,7 +20,7 @@ func (c *cli) newCordonCommand() *cobra.Command {
 		Example: "  holdfast cordon plant-1-a --reason 'new disk'", ValidArgsFunction: c.completeObjects("node"),
 	}
 	f.addAsk(cmd)
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, shown with the node")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, shown with the node")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.turnNodes(cmd.Context(), args, func(ctx context.Context, client *api.Client, name string) (api.Node, error) {
 			return client.CordonNode(ctx, name, in, f.mutation())
@@ -32,7 +32,7 @@ func (c *cli) newCordonCommand() *cobra.Command {
 func (c *cli) newUncordonCommand() *cobra.Command {
 	var f mutationFlags
 	cmd := &cobra.Command{
-		Use: "uncordon NODE...", Short: "Let new work come to nodes again", Args: cobra.MinimumNArgs(1), Long: cordonLong,
+		Use: "uncordon NODE...", Short: "Allow new work on nodes again", Args: cobra.MinimumNArgs(1), Long: cordonLong,
 		Example: "  holdfast uncordon plant-1-a", ValidArgsFunction: c.completeObjects("node"),
 	}
 	f.addAsk(cmd)
@@ -44,7 +44,7 @@ func (c *cli) newUncordonCommand() *cobra.Command {
 	return cmd
 }
 
-// turnNodes asks for each node, and shows those that did as they are now.
+// turnNodes changes each node, and shows the changed ones.
 func (c *cli) turnNodes(ctx context.Context, names []string, ask func(context.Context, *api.Client, string) (api.Node, error)) error {
 	for _, name := range names {
 		if _, err := nodeKey(name); err != nil {

@@ -30,7 +30,7 @@ func (c *cli) newDeleteCommand() *cobra.Command {
 			return c.deleteReplicas(cmd.Context(), args[1:], &f)
 		}
 		if kind.object == "" {
-			return &usageError{fmt.Errorf("a %s is not declared, so it cannot be deleted", kind.name)}
+			return &usageError{fmt.Errorf("a %s is not a declared object, so it cannot be deleted", kind.name)}
 		}
 		var targets []target
 		for _, name := range args[1:] {

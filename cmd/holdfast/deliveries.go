@@ -36,7 +36,7 @@ func (c *cli) newDeliveriesCommand() *cobra.Command {
 	var site string
 	var w watchFlags
 	cmd := &cobra.Command{
-		Use: "deliveries SITE/NAME", Short: "Show who brought what to the nodes of an instance, when and why, newest first",
+		Use: "deliveries SITE/NAME", Short: "Show the deliveries of an instance: who, what, when and why, newest first",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: c.completeInstances,
 	}
 	c.addSiteFlag(cmd, &site)

@@ -9,16 +9,16 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// instanceVerb is a command that asks something of instances.
+// instanceVerb is a command on instances.
 type instanceVerb struct {
 	use, short  string
-	deployments bool // it is for them too
+	deployments bool // also works on deployments
 	do          func(context.Context, *api.Client, fleet.ObjectKey, *mutationFlags) (api.Accepted, error)
 }
 
 func (c *cli) newDeployCommand() *cobra.Command {
 	return c.newInstanceVerb(instanceVerb{
-		use: "deploy", short: "Bring the desired revision of instances to their nodes, or have deployments run what is declared",
+		use: "deploy", short: "Deliver the desired revision of instances to their nodes, or make deployments run what is declared",
 		deployments: true,
 		do: func(ctx context.Context, client *api.Client, key fleet.ObjectKey, f *mutationFlags) (api.Accepted, error) {
 			if key.Kind == fleet.KindDeployment {
@@ -60,7 +60,7 @@ func (c *cli) newInstanceVerb(verb instanceVerb) *cobra.Command {
 	return cmd
 }
 
-// instanceTargets reads all names before anything is asked for.
+// instanceTargets parses all names before any request.
 func instanceTargets(
 	args []string, site string, named func(arg, site string) (fleet.ObjectKey, error),
 	do func(context.Context, *api.Client, fleet.ObjectKey) (api.Accepted, error),
@@ -79,6 +79,6 @@ func instanceTargets(
 }
 
 func (c *cli) addSiteFlag(cmd *cobra.Command, site *string) {
-	cmd.Flags().StringVar(site, "site", "", "site of the instances that are given without one")
+	cmd.Flags().StringVar(site, "site", "", "site of instances given without one")
 	complete(cmd, "site", c.completeObjects("site"))
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// deploymentPrefix is what a deployment is named with where an instance could be meant too.
+// deploymentPrefix marks deployments where an instance could be meant too.
 const deploymentPrefix = "deployment/"
 
-// deploymentNames reads "deployment NAME...", "deployment/NAME..." or, where nothing else can
-// be meant, "NAME...".
+// deploymentNames parses "deployment NAME...", "deployment/NAME..." or, where only deployments are possible,
+// "NAME...".
 func deploymentNames(args []string) ([]fleet.ObjectKey, error) {
 	if len(args) > 1 && (strings.EqualFold(args[0], "deployment") || strings.EqualFold(args[0], "deployments")) {
 		args = args[1:]
@@ -31,15 +31,15 @@ func deploymentNames(args []string) ([]fleet.ObjectKey, error) {
 	return keys, nil
 }
 
-// deploymentOnly is deploymentNames for commands that name the kind first, as they may have
-// others one day.
+// deploymentOnly is deploymentNames for commands that require the kind first, because they may support other kinds
+// one day.
 func deploymentOnly(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 || len(args) == 1 && !strings.HasPrefix(args[0], deploymentPrefix) {
-		return fmt.Errorf("say of what: %s deployment NAME", cmd.CommandPath())
+		return fmt.Errorf("name is required: %s deployment NAME", cmd.CommandPath())
 	}
 	word := args[0]
 	if !strings.EqualFold(word, "deployment") && !strings.EqualFold(word, "deployments") && !strings.HasPrefix(word, deploymentPrefix) {
-		return fmt.Errorf("%q: %s takes deployment NAME", word, cmd.CommandPath())
+		return fmt.Errorf("invalid argument %q: want %s deployment NAME", word, cmd.CommandPath())
 	}
 	return nil
 }
@@ -48,15 +48,15 @@ func (c *cli) newScaleCommand() *cobra.Command {
 	var f mutationFlags
 	replicas := 0
 	cmd := &cobra.Command{
-		Use: "scale NAME... --replicas N", Short: "Set how many replicas deployments have", Args: cobra.MinimumNArgs(1),
-		Long: "Set how many replicas deployments have, within replicas.min and replicas.max of their specs.\n" +
-			"The count stands beside the spec: applying the spec again does not reset it.",
+		Use: "scale NAME... --replicas N", Short: "Set the number of replicas of deployments", Args: cobra.MinimumNArgs(1),
+		Long: "Set the number of replicas of deployments, within replicas.min and replicas.max of their specs.\n" +
+			"The number is not part of the spec: applying the spec again does not reset it.",
 		Example: "  holdfast scale web --replicas 5", ValidArgsFunction: c.completeObjects("deployment"),
 	}
 	f.add(cmd)
 	f.addWait(cmd)
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why, kept with the decisions")
-	cmd.Flags().IntVar(&replicas, "replicas", 0, "how many there are to be")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, stored with the decisions")
+	cmd.Flags().IntVar(&replicas, "replicas", 0, "desired number of replicas")
 	_ = cmd.MarkFlagRequired("replicas") // it exists
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.turnDeployments(cmd.Context(), "scale", &f, args, func(ctx context.Context, client *api.Client, name string) (api.Accepted, error) {
@@ -69,12 +69,12 @@ func (c *cli) newScaleCommand() *cobra.Command {
 func (c *cli) newRestartCommand() *cobra.Command {
 	var f mutationFlags
 	cmd := &cobra.Command{
-		Use: "restart deployment NAME...", Short: "Replace every replica of deployments by a new one, one by one", Args: deploymentOnly,
+		Use: "restart deployment NAME...", Short: "Replace every replica of deployments, one by one", Args: deploymentOnly,
 		Example: "  holdfast restart deployment web --reason 'new certificate'", ValidArgsFunction: c.completeDeploymentKind,
 	}
 	f.add(cmd)
 	f.addWait(cmd)
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why, kept with the decisions")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, stored with the decisions")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.turnDeployments(cmd.Context(), "restart", &f, args, func(ctx context.Context, client *api.Client, name string) (api.Accepted, error) {
 			return client.RestartDeployment(ctx, name, api.ActionRequest{Reason: f.reason}, f.mutation())
@@ -83,7 +83,7 @@ func (c *cli) newRestartCommand() *cobra.Command {
 	return cmd
 }
 
-// turnDeployments asks something of each deployment that is named.
+// turnDeployments requests a change of each named deployment.
 func (c *cli) turnDeployments(
 	ctx context.Context, verb string, f *mutationFlags, args []string, do func(context.Context, *api.Client, string) (api.Accepted, error),
 ) error {

@@ -20,18 +20,18 @@ func (c *cli) deploymentLogs(ctx context.Context, name string, f logFlags) error
 	id := fleet.ReplicaID(f.replica)
 	switch {
 	case f.replica != "" && !fleet.ValidReplicaID(f.replica):
-		return &usageError{fmt.Errorf("%q is no replica", f.replica)}
+		return &usageError{fmt.Errorf("invalid replica %q", f.replica)}
 	case f.node != "":
-		return &usageError{fmt.Errorf("--node is for instances: of a deployment, --replica says which")}
+		return &usageError{fmt.Errorf("--node works only for instances: use --replica for a deployment")}
 	case f.after != 0 && f.replica == "":
-		return &usageError{fmt.Errorf("offsets are per replica: --after needs --replica")}
+		return &usageError{fmt.Errorf("--after needs --replica: offsets are per replica")}
 	}
 	client, err := c.connect()
 	if err != nil {
 		return err
 	}
 	if _, err := client.DeploymentLogs(ctx, name, api.ReplicaLogQuery{Replica: id, After: f.after, Limit: 1}); err != nil {
-		return err // that there is no such deployment is told, and not that it has no replica
+		return err // report a missing deployment, not missing replicas
 	}
 	l := c.newReplicaLogReader(client, name, id)
 	l.out = c.programs(f.raw)
@@ -45,22 +45,22 @@ func (c *cli) newReplicaLogReader(client *api.Client, name string, only fleet.Re
 	return &replicaLogReader{cli: c, client: client, name: name, only: only, out: c.programs(false), offsets: map[fleet.ReplicaID]int64{}, ended: map[fleet.ReplicaID]time.Time{}, past: map[fleet.ReplicaID]bool{}}
 }
 
-// lastWords is how long one that lives no more is read on: its node sends output every few seconds, and
-// the last of it after the word that it ended.
+// lastWords is how long output of an ended replica is still read: its node sends output every few seconds, and the
+// last of it after the report of its end.
 const lastWords = 15 * time.Second
 
-// replicaLogReader reads the output of a deployment replica by replica, because offsets are per
-// replica; those that come while it follows are read from their start.
+// replicaLogReader reads the output of a deployment per replica, because offsets are per replica. With follow, it
+// reads new replicas from their start.
 type replicaLogReader struct {
 	*cli
 	client  *api.Client
 	name    string
-	only    fleet.ReplicaID // "" for all that live
+	only    fleet.ReplicaID // "" for all live ones
 	out     io.Writer
 	offsets map[fleet.ReplicaID]int64
-	ended   map[fleet.ReplicaID]time.Time // since when they live no more
-	past    map[fleet.ReplicaID]bool      // seen to have ended
-	last    fleet.ReplicaID               // that wrote last
+	ended   map[fleet.ReplicaID]time.Time // when they ended
+	past    map[fleet.ReplicaID]bool      // known to have ended
+	last    fleet.ReplicaID               // whose output was written last
 }
 
 func (l *replicaLogReader) run(ctx context.Context, follow bool) error { //nolint:revive // the flag as it was given
@@ -75,8 +75,7 @@ func (l *replicaLogReader) run(ctx context.Context, follow bool) error { //nolin
 	return err
 }
 
-// round writes what each replica has that was not written yet; one that lives no more is read on for a
-// while.
+// round writes the new output of each replica, and for a while that of ended ones.
 func (l *replicaLogReader) round(ctx context.Context) error {
 	if l.only != "" {
 		return l.drain(ctx, l.only)
@@ -90,7 +89,7 @@ func (l *replicaLogReader) round(ctx context.Context) error {
 			delete(l.ended, id)
 			continue
 		}
-		if err := l.drain(ctx, id); err != nil && fleet.KindOf(err) != fleet.NotFound { // or it is not kept any more
+		if err := l.drain(ctx, id); err != nil && fleet.KindOf(err) != fleet.NotFound { // or it is no longer stored
 			return err
 		}
 		if _, known := l.ended[id]; !known {
@@ -102,7 +101,7 @@ func (l *replicaLogReader) round(ctx context.Context) error {
 		}
 	}
 	for _, id := range live {
-		l.offsets[id] = max(l.offsets[id], 0) // it is known from now on
+		l.offsets[id] = max(l.offsets[id], 0) // known from now on
 		if err := l.drain(ctx, id); err != nil {
 			return err
 		}
@@ -110,9 +109,8 @@ func (l *replicaLogReader) round(ctx context.Context) error {
 	return nil
 }
 
-// live are the replicas that are read. Where none lives at first it is the one that ended last: of a
-// program that does not start, that is the one to look at. One that came and ended between two looks is
-// read as one that lives no more.
+// live are the replicas to read. If none is live at the start, it is the one that ended last, because that shows
+// why a program does not start. A replica that starts and ends between two reads is read as an ended one.
 func (l *replicaLogReader) live(ctx context.Context) (ids []fleet.ReplicaID, err error) {
 	all, err := l.replicas(ctx, api.ReplicaQuery{Deployment: l.name, Ended: true})
 	if err != nil {
@@ -136,7 +134,7 @@ func (l *replicaLogReader) live(ctx context.Context) (ids []fleet.ReplicaID, err
 		ended = ended[:min(len(ended), 1)]
 	}
 	for _, r := range ended {
-		l.offsets[r.ID] = max(l.offsets[r.ID], 0) // it is known from now on
+		l.offsets[r.ID] = max(l.offsets[r.ID], 0) // known from now on
 	}
 	return ids, nil
 }
@@ -169,7 +167,7 @@ func (l *replicaLogReader) drain(ctx context.Context, id fleet.ReplicaID) error 
 	}
 }
 
-// write prints what of a chunk was not printed before.
+// write prints the part of a chunk that was not printed before.
 func (l *replicaLogReader) write(chunk api.ReplicaLogChunk) (bool, error) {
 	data, err := chunk.Bytes()
 	if err != nil {

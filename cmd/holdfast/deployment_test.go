@@ -138,8 +138,8 @@ func TestDeploymentVerbs(t *testing.T) {
 		got := newShell(t, r).ok("scale", "web", "--replicas", "3", "--reason", "sale")
 		require.Equal(t, []string{
 			"deployment/web scale accepted, generation 1, operation " + op1,
-			"converge deployment/web: PROVISIONING, 0 of 3 healthy, 3 starting, waits for 3 replicas to be healthy until 2026-03-01T12:01:00Z, deadline 2026-03-01T13:00:00Z",
-			"converge deployment/web: PROVISIONING, 2 of 3 healthy, 1 starting, waits for replica " + replica1 + " to be healthy until 2026-03-01T12:01:00Z, deadline 2026-03-01T13:00:00Z",
+			"converge deployment/web: PROVISIONING, 0 of 3 healthy, 3 starting, waiting for 3 replicas to be healthy until 2026-03-01T12:01:00Z, deadline 2026-03-01T13:00:00Z",
+			"converge deployment/web: PROVISIONING, 2 of 3 healthy, 1 starting, waiting for replica " + replica1 + " to be healthy until 2026-03-01T12:01:00Z, deadline 2026-03-01T13:00:00Z",
 			"converge deployment/web succeeded, revision 2: 3 of 3 replicas are healthy",
 		}, strings.Split(strings.TrimSpace(got.stdout), "\n"))
 		m := r.last()
@@ -241,7 +241,7 @@ func TestDeploymentTables(t *testing.T) {
 		got := s.ok("describe", "deployment", "web").stdout
 		for _, text := range []string{
 			"State:          PROVISIONING", "Replicas:       1 of 3 healthy, 2 starting", "Waits for:      replica " + replica1 + " to be healthy, until 2026-03-01T12:01:00Z",
-			"Workflow:       http://web/deployment.web", "available", "The first 50 replicas (all: holdfast get replicas --deployment web)", "it exited with 3, it has to answer until 2026-03-01T12:01:00Z", "Last decisions", "moving to 2",
+			"Workflow:       http://web/deployment.web", "available", "The first 50 replicas (all: holdfast get replicas --deployment web)", "it exited with 3, it must be healthy by 2026-03-01T12:01:00Z", "Last decisions", "moving to 2",
 		} {
 			require.Contains(t, got, text)
 		}
@@ -258,7 +258,7 @@ func TestDeploymentTables(t *testing.T) {
 		for _, text := range []string{
 			"program (exited): it exited with 3", "-> look at its output", "Command:   /bin/x --port", "http, admin:81", "0.5 cores, 64.0 MiB, 1 GPUs", "1 to 5, at first 3",
 			"pools gpu; spread over sites", "Last output of replica " + replica1, "  | fatal: ?[31mno database", "less than 2 cores", "Waits for:      replica",
-			"it has to answer until 2026-03-01T12:01:00Z", "May run and count no more", "holdfast orphans approve plant-1-b replica/" + replica1,
+			"it must be healthy by 2026-03-01T12:01:00Z", "May still run, not counted", "holdfast orphans approve plant-1-b replica/" + replica1,
 		} {
 			require.Contains(t, got, text)
 		}
@@ -287,7 +287,7 @@ func TestDeploymentTables(t *testing.T) {
 	t.Run("delete", func(t *testing.T) { // S115
 		r := deploymentRegion(t)
 		s := newShell(t, r)
-		require.Equal(t, "replica/web/"+replica1+" delete accepted, another takes its place\n", s.ok("delete", "replica", "web/"+replica1).stdout)
+		require.Equal(t, "replica/web/"+replica1+" delete accepted, a new one replaces it\n", s.ok("delete", "replica", "web/"+replica1).stdout)
 		require.Equal(t, "replica/web/"+replicaEnded+" delete accepted, it has ended\n", s.ok("delete", "replica", "web/"+replicaEnded).stdout)
 		require.Equal(t, exitNotFound, s.run("delete", "replica", "web/"+replica2, "-o", "json").code)
 		require.Contains(t, s.ok("delete", "replica", "web/"+replica1, "-o", "yaml").stdout, "node: plant-1-a")
@@ -428,9 +428,9 @@ spec: {nodes: [plant-1-a], nodeLabels: {gpu: a100}}
 			"kind: Deployment\nname: web\nspec: {comand: [x]}":                                                         "comand",
 			"kind: Deployment\nname: web\nspec: {command: [x], resources: {memory: lots}}":                             "512Mi",
 			"kind: Deployment\nname: web\nspec: {command: [x], replicas: many}":                                        "count of replicas",
-			"kind: Deployment\nname: web\nspec: {command: [x], files: [{path: a, content: b, contentFile: web.yaml}]}": "give one of them",
+			"kind: Deployment\nname: web\nspec: {command: [x], files: [{path: a, content: b, contentFile: web.yaml}]}": "give either content or contentFile",
 			"kind: Deployment\nname: web\nspec: {command: [x], files: [{path: a, contentFile: nothing}]}":              "contentFile",
-			"kind: Deployment\nname: web\nspec: {command: [x], labels: {a: b}}":                                        "beside spec",
+			"kind: Deployment\nname: web\nspec: {command: [x], labels: {a: b}}":                                        "out of spec",
 			"kind: Pool\nname: gpu\nspec: {node: [a]}":                                                                 "node",
 		} {
 			r := deploymentRegion(t)

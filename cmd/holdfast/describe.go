@@ -85,7 +85,7 @@ func (c *cli) describe(ctx context.Context, client *api.Client, k kind, name str
 	return c.section("Status", o.Status)
 }
 
-// describeObject writes what every declared object has.
+// describeObject writes what all declared objects have.
 func (c *cli) describeObject(o api.Object, etag string) {
 	lines := [][2]string{
 		{"Kind", o.Kind},
@@ -105,11 +105,11 @@ func (c *cli) describeObject(o api.Object, etag string) {
 			fmt.Fprintf(c.stdout, "%-15s %s\n", l[0]+":", clean(l[1]))
 		}
 	}
-	// Whatever the token may see: what is described is often shown to others.
-	_ = c.section("Spec", api.RedactSpec(o.Spec)) // cannot fail to be YAML when it was JSON; a lost terminal shows below
+	// Redact regardless of the token's role: the output is often shown to other people.
+	_ = c.section("Spec", api.RedactSpec(o.Spec)) // JSON is valid YAML; a lost terminal shows below
 }
 
-// describeInstance writes where it stands on each node, and what happened last.
+// describeInstance writes its state on each node, and its last deliveries.
 func (c *cli) describeInstance(ctx context.Context, client *api.Client, key fleet.ObjectKey, o api.Object) error {
 	_, s := instanceOf(o)
 	fmt.Fprintf(c.stdout, "\nPhase:          %s (of generation %d)\n", clean(s.Phase), s.ObservedGeneration)
@@ -143,7 +143,7 @@ func (c *cli) describeInstance(ctx context.Context, client *api.Client, key flee
 	return deliveries.under(c.stdout, "Last deliveries")
 }
 
-// under writes a table below a title, and nothing when it has no line.
+// under writes a table below a title, or nothing if it is empty.
 func (t *table) under(w io.Writer, title string) error {
 	if len(t.rows) < 2 {
 		return nil
@@ -152,7 +152,7 @@ func (t *table) under(w io.Writer, title string) error {
 	return t.write(w)
 }
 
-// section writes a piece of JSON as indented YAML.
+// section writes JSON as indented YAML.
 func (c *cli) section(title string, value json.RawMessage) error {
 	if len(value) == 0 {
 		return nil

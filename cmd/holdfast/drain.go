@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-const drainLong = `Have something stop taking new work, finish what it has, and go. From the request on nothing
-new is sent to it; at the deadline it is cut off. "holdfast get providers" shows what is in
-flight and until when.`
+const drainLong = `Make a provider or node stop taking new work, finish its work, and disconnect. From the request on it
+gets no new work; at the deadline its connection is cut. "holdfast get providers" shows what is in
+flight and the deadline.`
 
 func (c *cli) newDrainCommand() *cobra.Command {
-	group := newGroup("drain", "Have a node or a provider finish what it has, and go", c.newDrainNodeCommand(), c.newDrainProviderCommand())
+	group := newGroup("drain", "Make a node or a provider finish its work and disconnect", c.newDrainNodeCommand(), c.newDrainProviderCommand())
 	group.Long = drainLong
 	return group
 }
@@ -30,8 +30,8 @@ func (c *cli) newDrainProviderCommand() *cobra.Command {
 		ValidArgsFunction: c.completeProviders,
 	}
 	f.addAsk(cmd)
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, shown to the provider")
-	cmd.Flags().DurationVar(&deadline, "deadline", deadline, "when it is cut off, from now")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, shown to the provider")
+	cmd.Flags().DurationVar(&deadline, "deadline", deadline, "time until its connection is cut")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := aSecondAtLeast("deadline", deadline); err != nil {
 			return err
@@ -50,14 +50,14 @@ func (c *cli) newDrainProviderCommand() *cobra.Command {
 	return cmd
 }
 
-const drainNodeLong = `Empty a node, and wait for it. The node is cordoned; where it is a site's active, its peer takes
-over first; then it finishes what it has and closes its connection, and is cut off at the
-deadline. A second drain joins the one that runs, and the earlier deadline counts.
+const drainNodeLong = `Empty a node, and wait for it. The node is cordoned. If it is its site's active, its peer takes over
+first. Then it finishes its work and closes its connection, which is cut at the deadline. A second
+drain joins the running one, and the earlier deadline counts.
 
-Where there is no other place for what runs, nothing is stopped and the drain fails, unless
---force is given: then it is stopped at once if the site has no other node, and else at the
-deadline. Ending the wait ends nothing; "holdfast operations cancel" ends the drain, and the
-node stays cordoned until "holdfast uncordon".`
+If there is no other place for what runs, nothing is stopped and the drain fails. With --force it is
+stopped: at once if the site has no other node, else at the deadline. Interrupting the wait does not
+end the drain; "holdfast operations cancel" does, and the node stays cordoned until
+"holdfast uncordon".`
 
 func (c *cli) newDrainNodeCommand() *cobra.Command {
 	var f mutationFlags
@@ -69,9 +69,9 @@ func (c *cli) newDrainNodeCommand() *cobra.Command {
 	}
 	f.addAsk(cmd)
 	f.addWait(cmd)
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, shown to the node and with it")
-	cmd.Flags().DurationVar(&deadline, "deadline", deadline, "when it is cut off, from now")
-	cmd.Flags().BoolVar(&in.Force, "force", false, "stop what runs there when there is no other place for it")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, shown to the node and with it")
+	cmd.Flags().DurationVar(&deadline, "deadline", deadline, "time until its connection is cut")
+	cmd.Flags().BoolVar(&in.Force, "force", false, "stop what runs there if there is no other place for it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := aSecondAtLeast("deadline", deadline); err != nil {
 			return err

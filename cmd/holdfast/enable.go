@@ -11,7 +11,7 @@ import (
 
 func (c *cli) newEnableCommand() *cobra.Command {
 	return c.newInstanceVerb(instanceVerb{
-		use: "enable", short: "Have instances run",
+		use: "enable", short: "Start instances",
 		do: func(ctx context.Context, client *api.Client, key fleet.ObjectKey, f *mutationFlags) (api.Accepted, error) {
 			return client.Enable(ctx, key, api.ActionRequest{Reason: f.reason}, f.mutation())
 		},

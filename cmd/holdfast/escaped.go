@@ -8,15 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// escaped shows what programs write on a terminal: control characters and the like are spelt out, so that no
-// program steers the terminal of who reads its output. A character that is cut waits for its rest.
+// escaped writes program output to a terminal with control characters spelled out, so that no program can control
+// the reader's terminal. It buffers an incomplete character until the rest arrives.
 type escaped struct {
 	to   io.Writer
 	rest []byte
 }
 
-// programs is where bytes that programs wrote go. A pipe gets them as they are, and so does a terminal that
-// asks for them.
+// programs is where program output goes: unchanged to a pipe, or to a terminal if requested.
 func (c *cli) programs(raw bool) io.Writer { //nolint:revive // the flag as it was given
 	if raw || c.width(c.stdout) == 0 {
 		return c.stdout
@@ -50,7 +49,7 @@ func (e *escaped) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// heading begins the output of another program.
+// heading starts the output of another program.
 func heading(to io.Writer, format string, args ...any) {
 	e, ok := to.(*escaped)
 	if ok {

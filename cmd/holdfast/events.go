@@ -23,7 +23,7 @@ func eventItem(e api.Event) item {
 	}}
 }
 
-// leaseChange says where a site's lease went; "" of any other event.
+// leaseChange describes how a site's lease moved; "" for any other event.
 func leaseChange(e api.Event) string {
 	var before, after fleet.LeaseState
 	if e.Type != "status" || e.Kind != string(fleet.KindSite) || json.Unmarshal(e.Before, &before) != nil ||
@@ -43,10 +43,10 @@ func (c *cli) newEventsCommand() *cobra.Command {
 	var w watchFlags
 	var after string
 	cmd := &cobra.Command{
-		Use: "events", Short: "Show committed changes, newest first; with --watch as they come", Args: cobra.NoArgs,
+		Use: "events", Short: "Show committed changes, newest first; with --watch as they happen", Args: cobra.NoArgs,
 	}
 	w.add(cmd, 50)
-	cmd.Flags().StringVar(&after, "after", "", "with --watch: begin behind this event, so that none is missed")
+	cmd.Flags().StringVar(&after, "after", "", "with --watch: start after this event, so that none is missed")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		client, err := c.connect()
 		if err != nil {
@@ -71,7 +71,7 @@ func (c *cli) newEventsCommand() *cobra.Command {
 	return cmd
 }
 
-// watchEvents prints changes as they come, over restarts of the region too.
+// watchEvents prints changes as they happen, and reconnects when the region restarts.
 func (c *cli) watchEvents(ctx context.Context, client *api.Client, after string) error {
 	under, last, heard := &columns{}, after, c.now()
 	for {

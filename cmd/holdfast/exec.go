@@ -18,11 +18,11 @@ import (
 
 const execLong = `Run a module of a provider with a JSON input, and write its answer to stdout.
 
-With --durable the region keeps at it, over deaths of servers and providers, until the module has
-answered or --deadline has passed; -o json then writes the operation unless it is waited for. The
-input goes as it is; give it with --input, with -f, or with "-f -" from stdin.`
+With --durable the region retries across failures of servers and providers, until the module has
+answered or --deadline has passed; -o json then prints the operation unless --wait is set. The input
+is sent as it is; give it with --input, with -f, or with "-f -" from stdin.`
 
-// execution is what exec was asked for.
+// execution are the flags of exec.
 type execution struct {
 	input, file   string
 	durable, wait bool
@@ -39,8 +39,8 @@ func (c *cli) newExecCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&e.input, "input", "", "the input, a JSON document (default {})")
 	cmd.Flags().StringVarP(&e.file, "file", "f", "", "a file with the input, - for stdin")
-	cmd.Flags().BoolVar(&e.durable, "durable", false, "have the region keep at it")
-	cmd.Flags().BoolVar(&e.wait, "wait", true, "of a durable execution: wait for its answer")
+	cmd.Flags().BoolVar(&e.durable, "durable", false, "let the region retry until it succeeds")
+	cmd.Flags().BoolVar(&e.wait, "wait", true, "for a durable execution: wait for its answer")
 	cmd.Flags().DurationVar(&e.deadline, "deadline", 0, "how long the module may take (default 30s, durable 10m)")
 	e.flags.addAsk(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -69,7 +69,7 @@ func (c *cli) newExecCommand() *cobra.Command {
 
 func (e execution) read(stdin io.Reader) ([]byte, error) {
 	if e.input != "" && e.file != "" {
-		return nil, &usageError{errors.New("give --input or --file, not both")}
+		return nil, &usageError{errors.New("give either --input or --file")}
 	}
 	input := []byte(e.input)
 	var err error
@@ -84,16 +84,16 @@ func (e execution) read(stdin io.Reader) ([]byte, error) {
 	case err != nil:
 		return nil, &usageError{fmt.Errorf("read the input: %w", err)}
 	case len(input) > fleet.MaxDirectInput:
-		return nil, &usageError{fleet.Errorf(fleet.TooLarge, "the input is longer than the %d bytes that are allowed", fleet.MaxDirectInput)}
+		return nil, &usageError{fleet.Errorf(fleet.TooLarge, "the input is too long; the limit is %d bytes", fleet.MaxDirectInput)}
 	case len(bytes.TrimSpace(input)) == 0:
 		return []byte("{}"), nil
 	case !json.Valid(input):
-		return nil, &usageError{errors.New("the input is not one JSON document")}
+		return nil, &usageError{errors.New("invalid input: want one JSON document")}
 	}
 	return input, nil
 }
 
-// execDurable starts a durable execution, and writes its answer when it is waited for.
+// execDurable starts a durable execution, and writes its answer if it waits for it.
 func (c *cli) execDurable(ctx context.Context, client *api.Client, module string, input []byte, e execution) error {
 	start := client.ExecuteDurable
 	if !e.durable { // a dry run of a direct one
@@ -124,7 +124,7 @@ func (c *cli) execDurable(ctx context.Context, client *api.Client, module string
 	return c.writeOutput(output)
 }
 
-// writeOutput writes an answer as it came, and in the form that was asked for.
+// writeOutput writes an answer unchanged, or in the requested format.
 func (c *cli) writeOutput(output []byte) error {
 	if c.flags.output == formatYAML {
 		return writeYAML(c.stdout, json.RawMessage(output))

@@ -70,7 +70,7 @@ func TestExec(t *testing.T) {
 		s.stdin = large
 		out := s.run(append([]string{"exec", "acme.vision.Detect"}, args...)...)
 		require.Equal(t, exitUsage, out.code, name)
-		require.Contains(t, out.stderr, "the input is longer than the 1048576 bytes that are allowed", name)
+		require.Contains(t, out.stderr, "the input is too long; the limit is 1048576 bytes", name)
 	}
 	s.stdin = `"` + large[2:fleet.MaxDirectInput] + `"`
 	require.Equal(t, exitOK, s.run("exec", "acme.vision.Detect", "-f", "-").code, "as much as is allowed")

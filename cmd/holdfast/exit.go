@@ -32,18 +32,18 @@ var exitMeanings = []struct {
 }{
 	{exitOK, "done"},
 	{exitError, "an error of another kind"},
-	{exitUsage, "the command line or what was given is refused"},
+	{exitUsage, "invalid command line or input"},
 	{exitChanges, "a plan found changes"},
-	{exitNotFound, "what was named does not exist, or not any more"},
+	{exitNotFound, "not found"},
 	{exitDenied, "not authenticated, or not allowed"},
 	{exitConflict, "conflict, failed precondition, or not possible in this state; superseded"},
 	{exitOperationFailed, "the operation ended as failed or cancelled"},
-	{exitUnknown, "the operation ended as unknown: nobody can say yet whether it was applied"},
-	{exitTimeout, "gave up waiting (--timeout); what was started goes on"},
-	{exitUnreachable, "the region gives no answer, or has no time: try again"},
+	{exitUnknown, "the operation ended as unknown: whether it was applied is not yet known"},
+	{exitTimeout, "timed out (--timeout); operations that were started continue"},
+	{exitUnreachable, "the region is unreachable or busy: try again"},
 }
 
-// exitOfKind gives every kind of error its code.
+// exitOfKind maps every kind of error to its code.
 var exitOfKind = map[fleet.Kind]int{
 	fleet.Invalid:          exitUsage,
 	fleet.TooLarge:         exitUsage,
@@ -64,8 +64,7 @@ var exitOfKind = map[fleet.Kind]int{
 	fleet.Internal:         exitError,
 }
 
-// exitOfState gives every state that an operation can be seen in its code; one that still
-// runs was not waited for.
+// exitOfState maps every visible state of an operation to its code; a running one was not waited for.
 var exitOfState = map[fleet.OperationState]int{
 	fleet.OperationRunning:    exitOK,
 	fleet.OperationSucceeded:  exitOK,
@@ -75,25 +74,25 @@ var exitOfState = map[fleet.OperationState]int{
 	fleet.OperationSuperseded: exitConflict,
 }
 
-// usageError is about the command line itself.
+// usageError is an error of the command line itself.
 type usageError struct{ error }
 
 func (u *usageError) Unwrap() error { return u.error }
 
-// reported stands for errors that were told already; code is that of the worst.
+// reported stands for errors that were already printed; code is that of the worst.
 type reported struct{ code int }
 
 func (r *reported) Error() string { return fmt.Sprintf("ended with code %d", r.code) }
 
-// exitCodeOf is the one place where an error becomes a code.
+// exitCodeOf is the only place where an error becomes a code.
 func exitCodeOf(err error) int {
-	var told *reported
+	var earlier *reported
 	var ended *endedBadly
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &told):
-		return told.code
+	case errors.As(err, &earlier):
+		return earlier.code
 	case errors.As(err, new(*usageError)):
 		return exitUsage
 	case errors.As(err, &ended):
@@ -109,7 +108,7 @@ func exitCodeOf(err error) int {
 	return exitError
 }
 
-// exitOfOperation takes a state that this version does not know for an error.
+// exitOfOperation treats an unknown state as an error.
 func exitOfOperation(state fleet.OperationState) int {
 	if code, known := exitOfState[state]; known {
 		return code
@@ -123,7 +122,7 @@ func newExitCodesTopic() *cobra.Command {
 	for _, e := range exitMeanings {
 		fmt.Fprintf(&text, "  %2d  %s\n", e.code, e.meaning)
 	}
-	text.WriteString("\nThe kinds of error that stand behind them (the word after \"error:\"):\n\n")
+	text.WriteString("\nThe kinds of error for each code (the word after \"error:\"):\n\n")
 	for _, e := range exitMeanings {
 		var kinds []string
 		for _, k := range fleet.Kinds() {

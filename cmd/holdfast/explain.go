@@ -9,12 +9,12 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 )
 
-const explainLong = `Say why a deployment is where it is: what is declared, what runs, what failed and what it wrote
-last, what is awaited and until when, which workflow to open, and what is free on which node.`
+const explainLong = `Explain the state of a deployment: what is declared, what runs, what failed and its last output,
+what it waits for and until when, which workflow to open, and which node has free resources.`
 
 func (c *cli) newExplainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain deployment NAME", Short: "Say why a deployment is where it is", Long: explainLong, Args: deploymentOnly,
+		Use: "explain deployment NAME", Short: "Explain the state of a deployment", Long: explainLong, Args: deploymentOnly,
 		Example: "  holdfast explain deployment web", ValidArgsFunction: c.completeDeploymentKind,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			keys, err := deploymentNames(args)
@@ -53,7 +53,7 @@ func (c *cli) explained(e api.Explanation) error {
 		{"Conditions", conditionsTable(e.Status.Conditions)},
 		{"Replicas", c.replicasTable(e.Replicas)},
 		{"Last replicas that ended", c.replicasTable(e.Ended)},
-		{"May run and count no more", c.uncountedTable(e.Uncounted)},
+		{"May still run, not counted", c.uncountedTable(e.Uncounted)},
 		{"Last decisions", decisionsTable(e.Decisions)},
 	} {
 		if err := t.table.under(c.stdout, t.title); err != nil {
@@ -88,7 +88,7 @@ func (c *cli) explainCauses(causes []api.Cause) {
 	}
 }
 
-// explainSpec writes in short what is released, or declared.
+// explainSpec summarises the released or declared spec.
 func (c *cli) explainSpec(e api.Explanation) {
 	s, title := e.Spec, "Declared"
 	if s == nil {

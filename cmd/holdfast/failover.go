@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-const failoverLong = `Make another node the active one of a site. The active node is asked to stop what runs and to
-give its lease back; when it is not there, or with --force, the votes wait until its lease has
-run out. Votes of the site's two nodes and of the region decide, so that there are never two.`
+const failoverLong = `Make another node the active one of a site. The active node is asked to stop its instances and
+release its lease. If it is unreachable, or with --force, the votes wait until its lease has expired.
+The votes of the site's two nodes and of the region decide, so there are never two active nodes.`
 
 func (c *cli) newFailoverCommand() *cobra.Command {
 	var f mutationFlags
@@ -23,7 +23,7 @@ func (c *cli) newFailoverCommand() *cobra.Command {
 	f.addAsk(cmd)
 	f.addWait(cmd)
 	cmd.Flags().StringVar(&in.To, "to", "", "the node to become active (default the other of the pair)")
-	cmd.Flags().BoolVar(&in.Force, "force", false, "do not ask the active node first: its lease runs out")
+	cmd.Flags().BoolVar(&in.Force, "force", false, "skip asking the active node: wait until its lease expires")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		key, err := objectKey(fleet.KindSite, args[0], "")
 		if err != nil {

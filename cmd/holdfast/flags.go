@@ -12,13 +12,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// flagWants says what a flag of each type takes; none takes less than 0.
+// flagWants describes the values of each flag type; none accepts less than 0.
 var flagWants = map[string]string{
 	"bool": "true or false", "int": "a whole number, 0 or more", "int64": "a whole number, 0 or more",
 	"float64": "a number, 0 or more", "duration": "a duration, for example 90s, 5m or 2h",
 }
 
-// flagError says of a flag that cannot be read what is allowed (X19).
+// flagError explains which values an unreadable flag accepts (X19).
 func flagError(cmd *cobra.Command, err error) error {
 	var wrong *pflag.InvalidValueError
 	if !errors.As(err, &wrong) {
@@ -30,7 +30,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("invalid --%s %.40q: %w", wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())
 }
 
-// checkNumbers refuses what is less than 0, but for a default that is.
+// checkNumbers rejects values below 0, unless they are the default.
 func checkNumbers(cmd *cobra.Command) error {
 	var err error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -42,7 +42,7 @@ func checkNumbers(cmd *cobra.Command) error {
 	return err
 }
 
-// aSecondAtLeast refuses what would be cut to 0 where seconds are sent.
+// aSecondAtLeast rejects what would be truncated to 0 where seconds are sent.
 func aSecondAtLeast(flag string, d time.Duration) error {
 	if d < time.Second {
 		return &usageError{fleet.Errorf(fleet.Invalid, "invalid --%s %q: want at least 1s", flag, d)}

@@ -10,21 +10,20 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-const fleetLong = `Run a declared fleet change, and steer its run.
+const fleetLong = `Run a declared fleet change, and control its run.
 
-A fleet change is declared by "holdfast apply" (kind: Fleet): what changes, of which instances,
-and in which waves. Applying it starts a run; these commands start another, pause it, go on,
-end it, try those again that failed, or take it back. "holdfast describe fleet NAME" shows
-where it stands.`
+A fleet change is declared by "holdfast apply" (kind: Fleet): what changes, in which instances, and
+in which waves. Applying it starts a run; these commands start another, pause, resume or cancel it,
+retry its failures, or roll it back. "holdfast describe fleet NAME" shows its state.`
 
-// fleetVerbs say what the commands do; the region has the same words.
+// fleetVerbs describe the commands; the region uses the same words.
 var fleetVerbs = []struct{ use, short string }{
-	{"run", "Run what is declared, or join the run that is under way"},
-	{"pause", "Begin no further deliveries; those under way end"},
-	{"resume", "Go on with a run that was paused or stopped"},
+	{"run", "Start a run, or join the one under way"},
+	{"pause", "Start no further deliveries; those under way finish"},
+	{"resume", "Resume a paused or stopped run"},
 	{"cancel", "End the run; what it changed stays changed"},
-	{"retry", "Try those instances again that failed, and no others"},
-	{"rollback", "Write again what each instance had before the run, in waves as well"},
+	{"retry", "Retry only the instances that failed"},
+	{"rollback", "Restore what each instance had before the run, also in waves"},
 }
 
 func (c *cli) newFleetCommand() *cobra.Command {
@@ -47,7 +46,7 @@ func (c *cli) newFleetVerb(verb, short string) *cobra.Command {
 	f.add(cmd)
 	f.addWait(cmd)
 	f.addReason(cmd)
-	if verb == string(fleet.FleetPause) { // its operation ends with the run, which is told to rest
+	if verb == string(fleet.FleetPause) { // its operation ends only with the run
 		cmd.Flags().Lookup("wait").DefValue, f.wait = "false", false
 	}
 	if verb == string(fleet.FleetCancel) {
@@ -83,7 +82,7 @@ func (c *cli) newFleetTargetsCommand() *cobra.Command {
 	var q api.FleetTargetQuery
 	var w watchFlags
 	cmd := &cobra.Command{
-		Use: "targets NAME", Short: "Show the instances of a run and what became of them", Args: cobra.ExactArgs(1),
+		Use: "targets NAME", Short: "Show the instances of a run and their results", Args: cobra.ExactArgs(1),
 		Example: "  holdfast fleet targets speed-up --state failed", ValidArgsFunction: c.completeObjects("fleet"),
 	}
 	cmd.Flags().Int64Var(&q.Run, "run", 0, "of this run (default the newest)")

@@ -72,7 +72,7 @@ func fleetMoment(state fleet.OperationState, run fleet.FleetState, wave int, cou
 func TestFleetVerbs(t *testing.T) {
 	t.Parallel()
 	run := func(end api.Operation) []api.Operation {
-		waiting := api.Operation{ID: op1, Kind: "fleet", Fleet: "speed-up", State: fleet.OperationRunning, Deadline: testNow.Add(time.Hour), Reason: "queued", Message: "it waits for its workflow"}
+		waiting := api.Operation{ID: op1, Kind: "fleet", Fleet: "speed-up", State: fleet.OperationRunning, Deadline: testNow.Add(time.Hour), Reason: "queued", Message: "waiting for its workflow"}
 		window := fleetMoment(fleet.OperationRunning, fleet.FleetRunning, 2, fleet.FleetCounts{Succeeded: 5, Staged: 5})
 		return []api.Operation{
 			waiting,
@@ -89,7 +89,7 @@ func TestFleetVerbs(t *testing.T) {
 		got := newShell(t, r).ok("fleet", "run", "speed-up", "--reason", "ticket 1")
 		require.Equal(t, []string{
 			"fleet/speed-up run accepted, generation 1, operation " + op1,
-			"fleet speed-up: running, it waits for its workflow, deadline 2026-03-01T13:00:00Z",
+			"fleet speed-up: running, waiting for its workflow, deadline 2026-03-01T13:00:00Z",
 			"fleet speed-up: running, wave 1 of 2, 0 of 10 instances done, 4 under way, deadline 2026-03-01T13:00:00Z",
 			"fleet speed-up: running, wave 2 of 2, 5 of 10 instances done, 5 waiting for their window, deadline 2026-03-01T13:00:00Z",
 			"fleet speed-up succeeded: wave 2 of 2, 10 of 10 instances done",
@@ -243,10 +243,10 @@ func TestApplyFleet(t *testing.T) {
 	})
 
 	for name, c := range map[string]struct{ spec, says string }{
-		"nothing to change":   {`{}`, `spec/change: a fleet change without a change`},
+		"nothing to change":   {`{}`, `spec/change: change is required`},
 		"a list for a patch":  {`{change: {patch: [1]}}`, `spec/change/patch: this must be an object`},
 		"a zone that is none": {`{change: {patch: {}}, windows: [{from: "01:00", to: "02:00", zone: Mars}]}`, `spec/windows/0/zone: "Mars" is no time zone`},
-		"a misspelt member":   {`{change: {patch: {}}, wave: []}`, `there is no field "wave"`},
+		"a misspelt member":   {`{change: {patch: {}}, wave: []}`, `unknown field "wave"`},
 	} {
 		t.Run("refuses "+name+" before it asks", func(t *testing.T) {
 			t.Parallel()

@@ -13,20 +13,20 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-const forceVoteLong = `A vote whose state was lost grants nothing until a TTL has passed and it has heard both other
-voters. Where one of those will not come back, a person replaces the hearing: with --epoch, who
-forces the vote vouches that nobody was ever given a higher epoch of this site's lease. Take the
-highest that any of them knows: "holdfast get site SITE" and "holdfast describe node NODE" show
-them. A number that is too low can make two nodes active at once. The wait of a TTL stays.`
+const forceVoteLong = `A vote whose state was lost grants nothing until a TTL has passed and it has heard from both other
+voters. If one of them will not return, an operator can replace its answer. With --epoch the operator
+guarantees that no higher epoch of this site's lease was ever granted. Use the highest epoch that any
+voter knows: "holdfast get site SITE" and "holdfast describe node NODE" show them. A number that is
+too low can make two nodes active at once. The wait of a TTL still applies.`
 
-// forceFlags are what both kinds of a forced vote take.
+// forceFlags are the flags of both kinds of forced vote.
 type forceFlags struct {
 	epoch int64
 	yes   bool
 }
 
 func (f *forceFlags) add(cmd *cobra.Command) {
-	cmd.Flags().Int64Var(&f.epoch, "epoch", 0, "the highest epoch that was ever given, as far as anybody knows")
+	cmd.Flags().Int64Var(&f.epoch, "epoch", 0, "the highest epoch ever granted, as far as known")
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask for confirmation")
 	_ = cmd.MarkFlagRequired("epoch") // the flag exists
 }
@@ -34,31 +34,31 @@ func (f *forceFlags) add(cmd *cobra.Command) {
 // confirm asks on the terminal.
 func (f *forceFlags) confirm(c *cli, what string) error {
 	if f.epoch < 1 || f.epoch > lease.Most {
-		return &usageError{fmt.Errorf("--epoch is the highest epoch that was given, from 1 to %d", int64(lease.Most))}
+		return &usageError{fmt.Errorf("invalid --epoch: want the highest epoch ever granted, from 1 to %d", int64(lease.Most))}
 	}
 	if f.yes {
 		return nil
 	}
-	return c.confirm(fmt.Sprintf("Force %s: nobody was ever given an epoch above %d?", what, f.epoch))
+	return c.confirm(fmt.Sprintf("Force %s: is it certain that no epoch above %d was ever granted?", what, f.epoch))
 }
 
 // confirm asks on the terminal.
 func (c *cli) confirm(question string) error {
 	fmt.Fprintf(c.stderr, "%s Type yes: ", question)
-	said, _ := bufio.NewReader(c.stdin).ReadString('\n') // without a line nothing is confirmed
+	said, _ := bufio.NewReader(c.stdin).ReadString('\n') // no line means no confirmation
 	if strings.TrimSpace(said) != "yes" {
-		return fleet.Errorf(fleet.Invalid, "it was not confirmed, and nothing was changed").WithHint("--yes answers for scripts")
+		return fleet.Errorf(fleet.Invalid, "not confirmed; nothing was changed").WithHint("use --yes in scripts")
 	}
 	return nil
 }
 
-// newNodeForceVoteCommand makes good a node's own lost vote, on its machine.
+// newNodeForceVoteCommand restores a node's own lost vote, on its machine.
 func (c *cli) newNodeForceVoteCommand() *cobra.Command {
 	var f forceFlags
 	var dir, site string
 	cmd := &cobra.Command{
-		Use: "force-vote", Short: "Make good a node's lost vote, on its machine", Args: cobra.NoArgs,
-		Long:    "Make good the lost vote of the node whose directory is --data. Stop the node first.\n\n" + forceVoteLong,
+		Use: "force-vote", Short: "Restore a node's lost vote, on its machine", Args: cobra.NoArgs,
+		Long:    "Restore the lost vote of the node whose directory is --data. Stop the node first.\n\n" + forceVoteLong,
 		Example: "  holdfast node force-vote --site plant-1 --epoch 41",
 		RunE: func(*cobra.Command, []string) error {
 			if err := f.confirm(c, "the vote in "+dir); err != nil {
@@ -68,7 +68,7 @@ func (c *cli) newNodeForceVoteCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.stdout, "node %s votes on epochs above %d, a TTL after it is started\n", of, promised)
+			_, err = fmt.Fprintf(c.stdout, "node %s votes on epochs above %d, a TTL after it starts\n", of, promised)
 			return err
 		},
 	}
@@ -81,13 +81,13 @@ func (c *cli) newNodeForceVoteCommand() *cobra.Command {
 	return cmd
 }
 
-// newAdminForceVoteCommand makes good the region's lost vote on a site.
+// newAdminForceVoteCommand restores the region's lost vote on a site.
 func (c *cli) newAdminForceVoteCommand() *cobra.Command {
 	var f forceFlags
 	var url, name string
 	cmd := &cobra.Command{
-		Use: "force-vote SITE", Short: "Make good a restored region's vote on a site", Args: cobra.ExactArgs(1),
-		Long: "Make good the region's vote on a site, which is lost after raise-era, or waits for the word of a\n" +
+		Use: "force-vote SITE", Short: "Restore the region's lost vote on a site", Args: cobra.ExactArgs(1),
+		Long: "Restore the region's vote on a site, which is lost after raise-era, or waits for a report of a\n" +
 			"node that decided alone.\n\n" + forceVoteLong,
 		Example: "  holdfast admin force-vote plant-1 --epoch 41",
 		RunE: func(cmd *cobra.Command, args []string) error {

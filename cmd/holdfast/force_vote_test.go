@@ -38,7 +38,7 @@ func TestNodeForceVote(t *testing.T) {
 		s.stdin = said
 		got := s.run(append(args, "--epoch", "41")...)
 		require.NotEqual(t, exitOK, got.code)
-		require.Contains(t, got.stderr, "nobody was ever given an epoch above 41?")
+		require.Contains(t, got.stderr, "is it certain that no epoch above 41 was ever granted?")
 		is(lease.Joining())
 	}
 	s.stdin = "yes\n"
@@ -64,7 +64,7 @@ func TestAdminForceVote(t *testing.T) {
 	args := func(site string) []string {
 		return []string{"admin", "force-vote", site, "--database-url", url, "--region", "eu-1", "--epoch", "41", "--yes"}
 	}
-	for site, says := range map[string]string{"plant-2": "there is no site plant-2", "plant-1": "is not lost"} {
+	for site, says := range map[string]string{"plant-2": "site plant-2 not found", "plant-1": "is not lost"} {
 		got := s.run(args(site)...)
 		require.NotEqual(t, exitOK, got.code)
 		require.Contains(t, got.stderr, says)

@@ -16,9 +16,9 @@ func (c *cli) newGetCommand() *cobra.Command {
 	var w watchFlags
 	cmd := &cobra.Command{
 		Use: "get KIND [NAME...]", Short: "Show objects, nodes and operations", Args: cobra.MinimumNArgs(1),
-		Long: "Show projects, sites, pools, templates, instances, deployments, replicas, fleets, nodes, modules or\noperations: all of them, or those named.\n\n" +
+		Long: "Show projects, sites, pools, templates, instances, deployments, replicas, fleets, nodes, modules or\noperations: all of them, or the named ones.\n\n" +
 			"\"get config SITE/NAME\" writes the exact bytes of an instance's config to stdout;\n" +
-			"with a viewer's token, what is marked secret reads \"<redacted>\".",
+			"with a viewer's token, marked secrets read \"<redacted>\".",
 		Example: "  holdfast get instances --site plant-1\n  holdfast get instance plant-1/press-7 -o yaml\n" +
 			"  holdfast get config plant-1/press-7 > config.json",
 		ValidArgsFunction: c.completeKindAndNames,
@@ -50,7 +50,7 @@ func (c *cli) newGetCommand() *cobra.Command {
 	return cmd
 }
 
-// fetching is what get was asked for.
+// fetching are the arguments and flags of get.
 type fetching struct {
 	kind
 	names []string
@@ -74,7 +74,7 @@ func (c *cli) fetch(ctx context.Context, client *api.Client, f fetching) (view, 
 	return v, nil
 }
 
-// qualified gives instances their site.
+// qualified adds the site to instances.
 func qualified(k kind, names []string, site string) ([]string, error) {
 	if k.object != fleet.KindInstance {
 		return names, nil
@@ -90,10 +90,11 @@ func qualified(k kind, names []string, site string) ([]string, error) {
 	return full, nil
 }
 
-// getConfig writes bytes as they are, whatever -o says: they are what the nodes hold. A terminal gets what it can show.
+// getConfig writes the exact bytes that the nodes hold, whatever -o is. On a terminal it escapes control
+// characters.
 func (c *cli) getConfig(ctx context.Context, names []string, site string) error {
 	if len(names) != 1 {
-		return &usageError{errors.New("get config takes one SITE/NAME")}
+		return &usageError{errors.New("give exactly one SITE/NAME to get config")}
 	}
 	key, err := instanceKey(names[0], site)
 	if err != nil {

@@ -64,7 +64,7 @@ func TestGet(t *testing.T) {
 		got := newShell(t, r).ok("get", "sites", "--limit", "1")
 		require.Contains(t, got.stdout, "plant-1")
 		require.NotContains(t, got.stdout, "plant-2")
-		require.Contains(t, got.stderr, "there is more")
+		require.Contains(t, got.stderr, "there are more")
 	})
 
 	t.Run("writes the exact bytes of a config", func(t *testing.T) {

@@ -27,7 +27,7 @@ func (c *cli) newJoinTokenCreateCommand() *cobra.Command {
 	var in api.JoinTokenRequest
 	var ttl time.Duration
 	cmd := &cobra.Command{
-		Use: "create --site SITE --node NODE", Short: "Make a token that enrols one node; it is shown once", Args: cobra.NoArgs,
+		Use: "create --site SITE --node NODE", Short: "Create a token that enrols one node; it is shown once", Args: cobra.NoArgs,
 		Example: "  holdfast join-token create --site plant-1 --node plant-1-a",
 	}
 	cmd.Flags().StringVar(&in.Site, "site", "", "site of the node")
@@ -36,7 +36,7 @@ func (c *cli) newJoinTokenCreateCommand() *cobra.Command {
 	complete(cmd, "site", c.completeObjects("site"))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if in.Site == "" || in.Node == "" {
-			return &usageError{errors.New("--site and --node say which node may enrol")}
+			return &usageError{errors.New("--site and --node are required: they name the node to enrol")}
 		}
 		if err := aSecondAtLeast("ttl", ttl); ttl != 0 && err != nil {
 			return err

@@ -34,15 +34,15 @@ func listEndedDeployments(ctx context.Context, c *cli, client *api.Client, _ fle
 	})
 }
 
-// steady says that a deployment waits for nothing.
+// steady reports whether a deployment waits for nothing.
 func steady(s api.DeploymentStatus) bool {
 	return s.State == fleet.DeploymentRunning && s.Awaited == "" && s.Replicas.Healthy == s.Replicas.Desired
 }
 
-// healthyText counts the healthy replicas of those that there are to be.
+// healthyText counts the healthy and the desired replicas.
 func healthyText(n api.ReplicaTotals) string { return fmt.Sprintf("%d/%d", n.Healthy, n.Desired) }
 
-// deploymentOf reads what this version knows of a deployment; -o json shows everything.
+// deploymentOf decodes the fields that this version knows; -o json shows everything.
 func deploymentOf(o api.Object) (fleet.DeploymentSpec, api.DeploymentStatus) {
 	var spec fleet.DeploymentSpec
 	var status api.DeploymentStatus
@@ -76,8 +76,7 @@ const (
 	describedReplicas  = 50
 )
 
-// describeDeployment writes where a deployment stands, what it waits for, its replicas, and what
-// became of it last.
+// describeDeployment writes a deployment's state, what it waits for, its replicas, and the last decisions.
 func (c *cli) describeDeployment(ctx context.Context, client *api.Client, o api.Object) error {
 	_, s := deploymentOf(o)
 	c.describeStanding(s)
@@ -102,7 +101,7 @@ func (c *cli) describeDeployment(ctx context.Context, client *api.Client, o api.
 	return decisionsTable(decisions.Items).under(c.stdout, "Last decisions (more: holdfast explain deployment "+o.Name+")")
 }
 
-// describeStanding writes the state, and what follows from it.
+// describeStanding writes the state and its consequences.
 func (c *cli) describeStanding(s api.DeploymentStatus) {
 	since := ""
 	if s.Since != nil {
@@ -148,7 +147,7 @@ func replicasText(n api.ReplicaTotals) string {
 	for _, p := range []struct {
 		count int
 		word  string
-	}{{n.Starting, "starting"}, {n.Unhealthy, "unhealthy"}, {n.Degraded, "not heard"}, {n.Terminating, "ending"}} {
+	}{{n.Starting, "starting"}, {n.Unhealthy, "unhealthy"}, {n.Degraded, "not connected"}, {n.Terminating, "ending"}} {
 		if p.count > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.count, p.word))
 		}

@@ -24,17 +24,17 @@ func fleetCells(c *cli, o api.Object) []string {
 	}
 }
 
-// fleetOf reads what this version knows of a fleet change; -o json shows everything.
+// fleetOf decodes the fields that this version knows; -o json shows everything.
 func fleetOf(o api.Object) api.FleetStatus {
 	var status api.FleetStatus
 	_ = json.Unmarshal(o.Status, &status) // an unknown shape stays empty in a table
 	return status
 }
 
-// doneText counts the instances that nothing more is done to, the failed ones among them.
+// doneText counts the finished instances, including failed ones.
 func doneText(c fleet.FleetCounts) string { return fmt.Sprintf("%d/%d", c.Good()+c.Failed, c.Total) }
 
-// fleetProgressText says how far a run is.
+// fleetProgressText describes the progress of a run.
 func fleetProgressText(p api.FleetProgress) string {
 	parts := []string{
 		fmt.Sprintf("wave %d of %d", p.Wave, p.Waves),
@@ -56,8 +56,8 @@ const (
 	describedTargets = 20
 )
 
-// describeFleet writes where the newest run stands wave by wave, what failed and why, what
-// it waits for, and the workflow to open.
+// describeFleet writes the state of the newest run per wave, what failed and why, what it waits for, and the
+// workflow to open.
 func (c *cli) describeFleet(ctx context.Context, client *api.Client, o api.Object) error {
 	s := fleetOf(o)
 	c.describeFleetRun(s)
@@ -95,7 +95,7 @@ func (c *cli) describeFleetRun(s api.FleetStatus) {
 	}
 	run := number(s.Run)
 	if s.RollbackOf > 0 {
-		run += fmt.Sprintf(", takes run %d back", s.RollbackOf)
+		run += fmt.Sprintf(", rolls back run %d", s.RollbackOf)
 	}
 	fmt.Fprintf(c.stdout, "Run:            %s\n", run)
 	fmt.Fprintf(c.stdout, "Progress:       %s\n", fleetProgressText(api.FleetProgress{Wave: s.Wave, Waves: s.Waves, Counts: s.Counts}))
@@ -107,7 +107,7 @@ func (c *cli) describeFleetRun(s api.FleetStatus) {
 	}
 }
 
-// describeFailed lists the first of those that failed.
+// describeFailed lists the first failures.
 func (c *cli) describeFailed(ctx context.Context, client *api.Client, name string, s api.FleetStatus) error {
 	if s.Counts.Failed == 0 {
 		return nil

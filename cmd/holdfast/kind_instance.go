@@ -27,7 +27,7 @@ func instanceCells(c *cli, o api.Object) []string {
 	}
 }
 
-// instanceOf reads what this version knows of an instance; -o json shows everything.
+// instanceOf decodes the fields that this version knows; -o json shows everything.
 func instanceOf(o api.Object) (fleet.InstanceSpec, api.InstanceStatus) {
 	var spec fleet.InstanceSpec
 	var status api.InstanceStatus

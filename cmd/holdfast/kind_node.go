@@ -20,7 +20,7 @@ func (c *cli) nodeItem(n api.Node) item {
 	}}
 }
 
-// keyText is how old a key is, or how far its change.
+// keyText is the age of a key, or the state of its rotation.
 func (c *cli) keyText(k *api.NodeKey) string {
 	switch {
 	case k == nil:
@@ -31,7 +31,7 @@ func (c *cli) keyText(k *api.NodeKey) string {
 	return c.agoOf(&k.Since)
 }
 
-// readyText says what keeps new work away as well.
+// readyText includes what keeps new work away.
 func readyText(n api.Node) string {
 	text := yesNo(n.Ready)
 	switch {
@@ -66,7 +66,7 @@ func oneNode(ctx context.Context, c *cli, client *api.Client, name string) (item
 	return c.nodeItem(n), err
 }
 
-// describeNode writes what a node is, its last comparison, and what differs since.
+// describeNode writes a node, its last comparisons, and what still differs.
 func (c *cli) describeNode(ctx context.Context, client *api.Client, name string) error {
 	n, err := client.Node(ctx, name)
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *cli) describeNode(ctx context.Context, client *api.Client, name string)
 
 const describedReconciles = 5
 
-// lastReported is the newest comparison of which the node said what came; nil for none.
+// lastReported is the newest comparison with a result from the node; nil for none.
 func lastReported(all []api.Reconcile) *api.Reconcile {
 	for i, r := range all {
 		if r.Counts != nil || r.Unchanged || r.Refused != "" {

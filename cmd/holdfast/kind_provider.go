@@ -51,5 +51,5 @@ func listRefusals(ctx context.Context, _ *cli, client *api.Client, in listing) (
 }
 
 func noRefusal(context.Context, *cli, *api.Client, string) (item, error) {
-	return item{}, &usageError{errors.New("refusals have no names: holdfast get refusals")}
+	return item{}, &usageError{errors.New("refusals have no names: use holdfast get refusals")}
 }

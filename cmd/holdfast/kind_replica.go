@@ -13,15 +13,14 @@ import (
 
 var replicaHeader = []string{"REPLICA", "NODE", "STATE", "HEALTH", "REVISION", "ENDPOINT", "RESTARTS", "REASON", "SINCE", "AGE"}
 
-// kindReplica is a kind that nobody declares, and that can be deleted nevertheless: another
-// takes its place.
+// kindReplica is not a declared kind, but replicas can be deleted: a new one replaces them.
 const kindReplica = "replica"
 
 func (c *cli) replicaItem(r api.Replica) item {
 	return item{name: "replica/" + replicaName(r), value: r, cells: append([]string{replicaName(r)}, c.replicaCells(r)...)}
 }
 
-// replicaName is how people name a replica.
+// replicaName is a replica's name for people.
 func replicaName(r api.Replica) string { return r.Deployment + "/" + string(r.ID) }
 
 func (c *cli) replicaCells(r api.Replica) []string {
@@ -43,12 +42,12 @@ func (c *cli) replicasTable(replicas []api.Replica) *table {
 	return t
 }
 
-// replicaMessage says by when one that starts has to answer.
+// replicaMessage adds the start-up deadline to the message of a starting replica.
 func replicaMessage(r api.Replica) string {
 	if r.StartupDeadline == nil {
 		return r.Message
 	}
-	text := "it has to answer until " + stamp(*r.StartupDeadline)
+	text := "it must be healthy by " + stamp(*r.StartupDeadline)
 	if r.Message != "" {
 		text = r.Message + ", " + text
 	}
@@ -67,14 +66,14 @@ func listReplicas(ctx context.Context, c *cli, client *api.Client, in listing) (
 	return items, next, err
 }
 
-// oneReplica reads ID, or DEPLOYMENT/ID.
+// oneReplica parses ID, or DEPLOYMENT/ID.
 func oneReplica(ctx context.Context, c *cli, client *api.Client, name string) (item, error) {
 	deployment, id, qualified := strings.Cut(name, "/")
 	if !qualified {
 		deployment, id = "", name
 	}
 	if !fleet.ValidReplicaID(id) {
-		return item{}, fleet.Errorf(fleet.Invalid, "%.80q is no replica", name).WithHint("write ID or DEPLOYMENT/ID, as holdfast get replicas shows them")
+		return item{}, fleet.Errorf(fleet.Invalid, "invalid replica %.80q", name).WithHint("use ID or DEPLOYMENT/ID, as in holdfast get replicas")
 	}
 	r, err := client.Replica(ctx, id)
 	if err == nil && qualified && r.Deployment != deployment {
@@ -83,28 +82,27 @@ func oneReplica(ctx context.Context, c *cli, client *api.Client, name string) (i
 	return c.replicaItem(r), err
 }
 
-// addReplicaFlags narrows a list of replicas.
+// addReplicaFlags adds flags that restrict a list of replicas.
 func (c *cli) addReplicaFlags(cmd *cobra.Command, in *listing) {
-	cmd.Flags().StringVar(&in.deployment, "deployment", "", "of replicas: only of this deployment")
-	cmd.Flags().StringVar(&in.node, "node", "", "of replicas: only on this node")
-	cmd.Flags().BoolVar(&in.ended, "ended", false, "of replicas: those that have ended too; of deployments: only those, as long as their record is kept")
+	cmd.Flags().StringVar(&in.deployment, "deployment", "", "for replicas: only those of this deployment")
+	cmd.Flags().StringVar(&in.node, "node", "", "for replicas: only those on this node")
+	cmd.Flags().BoolVar(&in.ended, "ended", false, "for replicas: include ended ones; for deployments: only ended ones, as long as their records are stored")
 	complete(cmd, "deployment", c.completeObjects("deployment"))
 	complete(cmd, "node", c.completeObjects("node"))
 }
 
-// deleteReplicas ends replicas, DEPLOYMENT/ID each. Nothing is waited for: what comes is another
-// replica.
+// deleteReplicas ends replicas, DEPLOYMENT/ID each. It does not wait, because a new replica replaces each.
 func (c *cli) deleteReplicas(ctx context.Context, names []string, f *mutationFlags) error {
 	if f.ifMatch != "" {
-		return &usageError{fmt.Errorf("a replica has no ETag: --if-match is for what is declared")}
+		return &usageError{fmt.Errorf("--if-match works only for declared objects: a replica has no ETag")}
 	}
 	if len(names) > 1 && f.key != "" {
-		return &usageError{fmt.Errorf("--idempotency-key is for a single replica")}
+		return &usageError{fmt.Errorf("--idempotency-key needs exactly one replica")}
 	}
 	for _, name := range names {
 		deployment, id, qualified := strings.Cut(name, "/")
 		if !qualified || !fleet.ValidReplicaID(id) {
-			return &usageError{fmt.Errorf("%q is no replica: write DEPLOYMENT/ID", name)}
+			return &usageError{fmt.Errorf("invalid replica %q: want DEPLOYMENT/ID", name)}
 		}
 		if err := fleet.ValidateName("deployment", deployment); err != nil {
 			return err
@@ -143,5 +141,5 @@ func deletedReplicaText(f *mutationFlags, r api.Replica) string {
 	case r.State == fleet.ReplicaTerminated:
 		return ", it has ended"
 	}
-	return ", another takes its place"
+	return ", a new one replaces it"
 }

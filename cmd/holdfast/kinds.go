@@ -12,20 +12,20 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// kind is something that get and describe can show.
+// kind is a kind of thing that get and describe show.
 type kind struct {
 	name, plural string
-	object       fleet.ObjectKind // "" for what nobody declares
+	object       fleet.ObjectKind // "" for what is not declared
 	header       []string
 	list         func(context.Context, *cli, *api.Client, listing) ([]item, string, error)
 	one          func(context.Context, *cli, *api.Client, string) (item, error)
 }
 
-// listing narrows a list.
+// listing restricts a list.
 type listing struct {
 	site  string
 	limit int // 0 for all
-	// Of replicas.
+	// For replicas.
 	deployment, node string
 	ended            bool
 }
@@ -48,7 +48,7 @@ func kinds() []kind {
 	}
 }
 
-// kindOf finds a kind by its name or plural, in any case.
+// kindOf finds a kind by its name or plural, ignoring case.
 func kindOf(word string) (kind, error) {
 	all := kinds()
 	i := slices.IndexFunc(all, func(k kind) bool {
@@ -61,10 +61,10 @@ func kindOf(word string) (kind, error) {
 	for i, k := range all {
 		names[i] = k.plural
 	}
-	return kind{}, &usageError{fmt.Errorf("%q is no kind; there are %s", word, strings.Join(names, ", "))}
+	return kind{}, &usageError{fmt.Errorf("unknown kind %q; use one of %s", word, strings.Join(names, ", "))}
 }
 
-// declared is a kind of declared objects; its table differs by the cells only.
+// declared is a kind of declared objects; their tables differ only in the cells.
 func declared(of fleet.ObjectKind, header []string, cells func(*cli, api.Object) []string) kind {
 	show := func(c *cli, o api.Object) item {
 		key := fleet.ObjectKey{Kind: of, Scope: o.Site, Name: o.Name}
@@ -95,7 +95,7 @@ func declared(of fleet.ObjectKind, header []string, cells func(*cli, api.Object)
 	}
 }
 
-// listObjects reads all pages; instances without a site are those of every site.
+// listObjects reads all pages; without a site it lists the instances of all sites.
 func listObjects(ctx context.Context, c *cli, client *api.Client, of fleet.ObjectKind, in listing) ([]api.Object, string, error) {
 	scopes := []string{in.site}
 	if of == fleet.KindInstance && in.site == "" {
@@ -132,10 +132,10 @@ func listObjects(ctx context.Context, c *cli, client *api.Client, of fleet.Objec
 	return all, "", nil
 }
 
-// maxPage is the most that the region gives at once.
+// maxPage is the largest page of the region.
 const maxPage = 1000
 
-// collect reads pages up to a limit; 0 reads them all.
+// collect reads pages up to a limit; 0 means all.
 func collect[T any](limit int, page func(api.Page) (api.List[T], error)) ([]T, string, error) {
 	var all []T
 	next := ""
@@ -182,7 +182,7 @@ func siteCells(c *cli, o api.Object) []string {
 	}
 }
 
-// leaseText says how a site's lease stands, and since when.
+// leaseText is the state of a site's lease, and since when.
 func (c *cli) leaseText(s api.SiteStatus) string {
 	text := "held"
 	switch {
@@ -193,7 +193,7 @@ func (c *cli) leaseText(s api.SiteStatus) string {
 	case s.Released:
 		text = "released"
 	case s.Target != "":
-		text = "waits for " + s.Target
+		text = "waiting for " + s.Target
 	case !s.Voted:
 		text = "declared"
 	}

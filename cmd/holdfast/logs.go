@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// logFlags say which output to show.
+// logFlags select the output to show.
 type logFlags struct {
 	site, node, replica string
 	after               int64
@@ -24,15 +24,15 @@ type logFlags struct {
 func (c *cli) newLogsCommand() *cobra.Command {
 	var f logFlags
 	cmd := &cobra.Command{
-		Use: "logs SITE/NAME|deployment/NAME", Short: "Show what an instance, or the replicas of a deployment, wrote", Args: cobra.ExactArgs(1),
+		Use: "logs SITE/NAME|deployment/NAME", Short: "Show the output of an instance, or of the replicas of a deployment", Args: cobra.ExactArgs(1),
 		Example:           "  holdfast logs plant-1/press-7\n  holdfast logs deployment/web --follow\n  holdfast logs deployment/web --replica 0af3c21b9d44",
 		ValidArgsFunction: c.completeWriters,
 	}
-	cmd.Flags().StringVar(&f.node, "node", "", "only of this node")
-	cmd.Flags().StringVar(&f.replica, "replica", "", "of a deployment: only of this replica, whether it lives or has ended")
-	cmd.Flags().Int64Var(&f.after, "after", 0, "only behind this offset (with --node or --replica)")
-	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with what is written from now on, on whichever node")
-	cmd.Flags().BoolVar(&f.raw, "raw", false, "on a terminal too, write control characters as they are: the program then steers the terminal")
+	cmd.Flags().StringVar(&f.node, "node", "", "only from this node")
+	cmd.Flags().StringVar(&f.replica, "replica", "", "for a deployment: only from this replica, live or ended")
+	cmd.Flags().Int64Var(&f.after, "after", 0, "only after this offset (with --node or --replica)")
+	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "keep printing new output, from any node")
+	cmd.Flags().BoolVar(&f.raw, "raw", false, "also write control characters unchanged to a terminal, which lets the program control it")
 	c.addSiteFlag(cmd, &f.site)
 	complete(cmd, "node", c.completeObjects("node"))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -40,14 +40,14 @@ func (c *cli) newLogsCommand() *cobra.Command {
 			return c.deploymentLogs(cmd.Context(), name, f)
 		}
 		if f.replica != "" {
-			return &usageError{fmt.Errorf("only deployments have replicas: logs deployment/NAME --replica ID")}
+			return &usageError{fmt.Errorf("--replica works only for deployments: use logs deployment/NAME --replica ID")}
 		}
 		key, err := instanceKey(args[0], f.site)
 		if err != nil {
 			return err
 		}
 		if f.after != 0 && f.node == "" {
-			return &usageError{fmt.Errorf("offsets are per node: --after needs --node")}
+			return &usageError{fmt.Errorf("--after needs --node: offsets are per node")}
 		}
 		client, err := c.connect()
 		if err != nil {
@@ -59,20 +59,20 @@ func (c *cli) newLogsCommand() *cobra.Command {
 	return cmd
 }
 
-// completeWriters offers instances, and deployments.
+// completeWriters offers instances and deployments.
 func (c *cli) completeWriters(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	words, directive := c.completeInstances(cmd, args, prefix)
 	return append(words, c.prefixedDeployments(cmd.Context(), prefix)...), directive
 }
 
-// logReader reads the output of an instance node by node, because offsets are per node and
-// an instance moves when its site fails over.
+// logReader reads the output of an instance per node, because offsets are per node and an instance moves when its
+// site fails over.
 type logReader struct {
 	*cli
 	client  *api.Client
 	key     fleet.ObjectKey
 	out     io.Writer
-	offsets map[string]int64 // behind what was written, per node
+	offsets map[string]int64 // end of what was written, per node
 	last    string           // the node that wrote last
 }
 
@@ -92,7 +92,7 @@ func (l *logReader) run(ctx context.Context, f logFlags) error {
 	return err
 }
 
-// nodes are those of the site that can run the instance.
+// nodes are the site's nodes that can run the instance.
 func (l *logReader) nodes(ctx context.Context, only string) ([]string, error) {
 	if only != "" {
 		return []string{only}, nil
@@ -114,7 +114,7 @@ func (l *logReader) nodes(ctx context.Context, only string) ([]string, error) {
 	return nodes, nil
 }
 
-// round writes what each node has that was not written yet.
+// round writes the new output of each node.
 func (l *logReader) round(ctx context.Context, nodes []string) error {
 	for _, node := range nodes {
 		for {
@@ -134,7 +134,7 @@ func (l *logReader) round(ctx context.Context, nodes []string) error {
 	return nil
 }
 
-// write prints chunks; what an earlier answer already held is left out.
+// write prints chunks, without what was already printed.
 func (l *logReader) write(node string, chunks []api.LogChunk) (bool, error) {
 	moved := false
 	for _, chunk := range chunks {

@@ -1,5 +1,5 @@
-// Holdfast puts configurations on machines at many sites and keeps them there: this is
-// its command line, and the program of its processes.
+// Holdfast puts configurations on machines at many sites and keeps them there. This is its command line, and the
+// program of its processes.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == guardian.Command {
-		os.Exit(guardian.Main(context.Background(), os.Args[2:])) // a small process: nothing of the CLI is set up
+		os.Exit(guardian.Main(context.Background(), os.Args[2:])) // a small process: skip the setup of the CLI
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
@@ -31,20 +31,20 @@ func main() {
 	os.Exit(code)
 }
 
-// process is all that the command line gets from outside, so that tests can stand in.
+// process is everything that the command line gets from outside, so that tests can replace it.
 type process struct {
 	args           []string
 	env            func(name string) string
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	// width is the width of the terminal behind a writer, 0 when it is none.
+	// width is the width of the terminal behind a writer, 0 if it is not a terminal.
 	width func(io.Writer) int
 	now   func() time.Time
-	// poll is how often what is watched or waited for is looked at.
+	// poll is how often to check what is watched or waited for.
 	poll time.Duration
 }
 
-// run carries out one command line and gives its exit code.
+// run executes one command line and returns its exit code.
 func run(ctx context.Context, p process) int {
 	c := &cli{process: p}
 	root := newRootCommand(c)
@@ -57,7 +57,7 @@ func run(ctx context.Context, p process) int {
 		c.cancel()
 	}
 	if err != nil && !c.started && !errors.As(err, new(*usageError)) {
-		err = &usageError{err} // cobra found the fault before any command began
+		err = &usageError{err} // cobra found the error before any command ran
 	}
 	if err != nil {
 		c.complain(err)
@@ -65,7 +65,7 @@ func run(ctx context.Context, p process) int {
 	return exitCodeOf(err)
 }
 
-// unknownWidth is that of a terminal that does not know its own, as a serial line.
+// unknownWidth is for a terminal that does not know its width, such as a serial line.
 const unknownWidth = 80
 
 func terminalWidth(w io.Writer) int {

@@ -28,27 +28,27 @@ type manifest struct {
 	Spec    json.RawMessage   `json:"spec"`
 
 	at  string // file:line
-	dir string // that file names in the spec are relative to
+	dir string // directory that file names in the spec are relative to
 
-	// One of these is what Spec was read as.
+	// Spec was decoded into one of these.
 	site     api.SitePut
 	template api.TemplatePut
 	instance instanceManifest
 	fleet    api.FleetPut
 	pool     api.PoolPut
 	deployed deploymentManifest
-	// artifactSize is of what artifactFile names.
+	// artifactSize is the size of the file named in artifactFile.
 	artifactSize int64
 }
 
-// instanceManifest adds to an instance's spec what only a command line can read.
+// instanceManifest is an instance's spec with the fields that only the command line reads.
 type instanceManifest struct {
 	api.InstancePut
 	ArtifactFile string `json:"artifactFile,omitempty"`
 	ConfigFile   string `json:"configFile,omitempty"`
 }
 
-// deploymentManifest adds to a deployment's spec what only a command line can read.
+// deploymentManifest is a deployment's spec with the fields that only the command line reads.
 type deploymentManifest struct {
 	api.DeploymentPut
 	Files []deploymentFile `json:"files,omitempty"`
@@ -67,8 +67,7 @@ func (m *manifest) key() fleet.ObjectKey {
 	return key
 }
 
-// readDocuments reads a file, all manifest files of a directory in order of their names,
-// or stdin when it is "-".
+// readDocuments reads a file, all manifest files of a directory ordered by name, or stdin if it is "-".
 func readDocuments(name string, stdin io.Reader) ([]documents.Document, error) {
 	if name == "-" {
 		data, err := io.ReadAll(stdin)
@@ -99,7 +98,7 @@ func readDocuments(name string, stdin io.Reader) ([]documents.Document, error) {
 	return slices.Concat(found...), errors.Join(errs...)
 }
 
-// onAllCores does n things that do not depend on each other.
+// onAllCores does n independent things.
 func onAllCores(n int, do func(i int)) {
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -112,7 +111,7 @@ func onAllCores(n int, do func(i int)) {
 			return nil
 		})
 	}
-	_ = group.Wait() // none gives an error
+	_ = group.Wait() // none returns an error
 }
 
 func manifestFiles(dir string) ([]string, error) {
@@ -130,7 +129,7 @@ func manifestFiles(dir string) ([]string, error) {
 		}
 	}
 	if len(files) == 0 {
-		return nil, &usageError{fmt.Errorf("%s holds no .yaml, .yml or .json file", dir)}
+		return nil, &usageError{fmt.Errorf("%s contains no .yaml, .yml or .json file", dir)}
 	}
 	return files, nil
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// readManifest reads a document strictly and checks what can be seen without the region,
-// so that a slip in the last file is found before the first one is applied.
+// readManifest decodes a document strictly and checks what it can without the region, so that an error in the last
+// file is found before the first one is applied.
 func readManifest(d documents.Document) (*manifest, error) {
 	m := &manifest{at: d.At, dir: d.Dir}
 	if err := strictly(d.Data, m); err != nil {
@@ -33,7 +33,7 @@ func readManifest(d documents.Document) (*manifest, error) {
 
 func (m *manifest) check() error {
 	if m.Kind == "" {
-		return errors.New("kind is missing; it is Project, Site, Pool, Template, Instance, Deployment or Fleet")
+		return errors.New("kind is required: use Project, Site, Pool, Template, Instance, Deployment or Fleet")
 	}
 	key := m.key()
 	if err := fleet.ValidateName("name", m.Name); err != nil {
@@ -48,7 +48,7 @@ func (m *manifest) check() error {
 		return err
 	}
 	if m.Site != "" && key.Kind != fleet.KindInstance {
-		return fmt.Errorf("site: only an Instance is of a site")
+		return fmt.Errorf("site: only an Instance has a site")
 	}
 	if len(m.Spec) == 0 {
 		m.Spec = json.RawMessage("{}")
@@ -69,12 +69,12 @@ func (m *manifest) check() error {
 	case fleet.KindDeployment:
 		return m.checkDeployment()
 	}
-	return fmt.Errorf("kind %.40q is none of Project, Site, Pool, Template, Instance, Deployment and Fleet", m.Kind)
+	return fmt.Errorf("unknown kind %.40q; use Project, Site, Pool, Template, Instance, Deployment or Fleet", m.Kind)
 }
 
 func (m *manifest) checkProject() error {
 	if m.Project != "" {
-		return errors.New("project: a Project is in no project")
+		return errors.New("project: a Project cannot belong to a project")
 	}
 	return inSpec(strictly(m.Spec, &struct{}{}))
 }
@@ -101,7 +101,7 @@ func (m *manifest) checkTemplate() error {
 		return err
 	}
 	if len(m.template.Base) == 0 {
-		return errors.New("spec: base is missing")
+		return errors.New("spec: base is required")
 	}
 	spec := fleet.TemplateSpec{Secrets: m.template.Secrets}
 	for _, name := range m.template.Compositions {
@@ -133,7 +133,7 @@ func (m *manifest) checkInstance() error {
 		spec.Artifact = &fleet.Content{Hash: in.Artifact}
 	}
 	if spec.Durability == "" {
-		spec.Durability = fleet.DurabilitySync // the region's default; only other words are refused
+		spec.Durability = fleet.DurabilitySync // the region's default
 	}
 	return inSpec(spec.Validate())
 }
@@ -148,19 +148,19 @@ func (m *manifest) checkFleet() error {
 	return inSpec(m.fleet.Check())
 }
 
-// readFiles puts what configFile and artifactFile name in the place of config and artifact.
+// readFiles replaces configFile and artifactFile with config and artifact.
 func (m *manifest) readFiles() error {
 	in := &m.instance
 	if in.ConfigFile != "" {
 		if len(in.Config) > 0 {
-			return errors.New("config and configFile: give one of them")
+			return errors.New("give either config or configFile")
 		}
 		data, err := os.ReadFile(m.path(in.ConfigFile))
 		if err != nil {
 			return fmt.Errorf("configFile: %w", err)
 		}
 		if !json.Valid(data) {
-			return fmt.Errorf("configFile: %s is not JSON; other bytes go as artifactFile", in.ConfigFile)
+			return fmt.Errorf("configFile: %s is not JSON; use artifactFile for other content", in.ConfigFile)
 		}
 		in.Config = data
 	}
@@ -168,7 +168,7 @@ func (m *manifest) readFiles() error {
 		return nil
 	}
 	if in.Artifact != "" {
-		return errors.New("artifact and artifactFile: give one of them")
+		return errors.New("give either artifact or artifactFile")
 	}
 	f, err := os.Open(m.path(in.ArtifactFile))
 	if err != nil {
@@ -179,7 +179,7 @@ func (m *manifest) readFiles() error {
 	return errors.Join(err, f.Close())
 }
 
-// path is a file name of the spec, seen from the manifest.
+// path is a file name of the spec, resolved relative to the manifest.
 func (m *manifest) path(name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -187,10 +187,10 @@ func (m *manifest) path(name string) string {
 	return filepath.Join(m.dir, name)
 }
 
-// adopt moves project and labels, which stand beside the spec, into the body of the PUT.
+// adopt copies project and labels, which are next to the spec, into the body of the PUT.
 func (m *manifest) adopt(project *string, labels *map[string]string) error {
 	if *project != "" || *labels != nil {
-		return errors.New("spec: project and labels stand beside spec, not in it")
+		return errors.New("spec: move project and labels out of spec, to the top level")
 	}
 	*project, *labels = m.Project, m.Labels
 	return nil
@@ -203,7 +203,7 @@ func content(body json.RawMessage) *fleet.Content {
 	return &fleet.Content{Kind: fleet.ContentJSON}
 }
 
-// inSpec puts "spec" before the place that an error names.
+// inSpec prefixes the place of an error with "spec".
 func inSpec(err error) error {
 	var e *fleet.Error
 	switch {
@@ -215,10 +215,10 @@ func inSpec(err error) error {
 	return fmt.Errorf("spec: %w", err)
 }
 
-// strictly decodes JSON and refuses fields that nobody would look at.
+// strictly decodes JSON and rejects unknown fields.
 func strictly(data []byte, into any) error {
-	// The faster decoder refuses at least as much; what it refuses is read again, by the one
-	// that says why, or that finds nothing wrong after all.
+	// The faster decoder rejects at least as much as the other. What it rejects is decoded again by the one that
+	// explains the error, or accepts the input after all.
 	fast := reflect.New(reflect.TypeOf(into).Elem())
 	fast.Elem().Set(reflect.ValueOf(into).Elem())
 	if jsonv2.Unmarshal(data, fast.Interface(), jsonv2.RejectUnknownMembers(true)) == nil {
@@ -238,13 +238,13 @@ func strictly(data []byte, into any) error {
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if name, unknown := strings.CutPrefix(text, "unknown field "); unknown {
 		if plain, err := strconv.Unquote(name); err == nil {
-			return fmt.Errorf("there is no field %q", plain)
+			return fmt.Errorf("unknown field %q", plain)
 		}
 	}
 	return errors.New(text)
 }
 
-// plainType says a type of Go in the words of JSON.
+// plainType is the JSON word for a type of Go.
 func plainType(kind string) string {
 	switch {
 	case kind == "struct" || kind == "map":

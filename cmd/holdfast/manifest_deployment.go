@@ -34,20 +34,20 @@ func (m *manifest) checkDeployment() error {
 	return inSpec(in.Check())
 }
 
-// readContents puts what contentFile names in the place of content.
+// readContents replaces contentFile with content.
 func (m *manifest) readContents() error {
 	in := &m.deployed
 	for i, f := range in.Files {
 		if f.ContentFile != "" {
 			if f.Content != "" {
-				return fmt.Errorf("files/%d: content and contentFile: give one of them", i)
+				return fmt.Errorf("files/%d: give either content or contentFile", i)
 			}
 			data, err := os.ReadFile(m.path(f.ContentFile))
 			if err != nil {
 				return fmt.Errorf("files/%d/contentFile: %w", i, err)
 			}
 			if !utf8.Valid(data) {
-				return errors.New("contentFile: " + f.ContentFile + " is no text")
+				return errors.New("contentFile: " + f.ContentFile + " is not a text file")
 			}
 			f.Content = string(data)
 		}
@@ -56,17 +56,17 @@ func (m *manifest) readContents() error {
 	return nil
 }
 
-// addDeployment puts in the place of file names what they stand for.
+// addDeployment replaces file names with their contents.
 func addDeployment(m *manifest, o *api.Manifest) error {
 	names := false
 	for _, f := range m.deployed.Files {
 		names = names || f.ContentFile != ""
 	}
 	if !names {
-		return nil // the spec is as the region wants it
+		return nil // the spec has the region's format
 	}
 	in := m.deployed.DeploymentPut
-	in.Project, in.Labels = "", nil // they stand beside the spec
+	in.Project, in.Labels = "", nil // they are next to the spec
 	var err error
 	if o.Spec, err = json.Marshal(in); err != nil {
 		return fmt.Errorf("%s: %w", m.at, err)

@@ -12,23 +12,23 @@ import (
 	"github.com/holdfast-io/holdfast/internal/region"
 )
 
-// machineFlags are what a node says of its machine instead of finding it out.
+// machineFlags override what a node detects about its machine.
 func machineFlags(cmd *cobra.Command, m *region.NodeMachine) {
 	m.GPUs = -1
 	f := cmd.Flags()
-	f.Var((*labelsFlag)(&m.Labels), "label", "a label by which deployments and pools select the node, KEY=VALUE; may be repeated")
-	f.Float64Var(&m.CPU, "cpu", 0, "cores that replicas may have, all of the machine's by default")
-	f.Var((*bytesFlag)(&m.Memory), "memory", "memory that replicas may have, bytes or 16Gi, all of the machine's by default")
-	f.IntVar(&m.GPUs, "gpus", m.GPUs, "graphics processors that replicas may have, those of the machine by default (-1)")
-	f.StringVar(&m.Address, "address", "", "host at which others reach the replicas, by default that of the way to the region")
+	f.Var((*labelsFlag)(&m.Labels), "label", "label for deployments and pools to select the node by, KEY=VALUE; may be repeated")
+	f.Float64Var(&m.CPU, "cpu", 0, "cores for replicas (default all of the machine's)")
+	f.Var((*bytesFlag)(&m.Memory), "memory", "memory for replicas, bytes or 16Gi (default all of the machine's)")
+	f.IntVar(&m.GPUs, "gpus", m.GPUs, "GPUs for replicas; -1 means all of the machine's")
+	f.StringVar(&m.Address, "address", "", "host at which other machines reach the replicas (default the local address of the connection to the region)")
 }
 
-// isolationFlags say how commands of projects are kept apart.
+// isolationFlags set how commands of projects are isolated.
 func isolationFlags(cmd *cobra.Command, cfg *region.NodeConfig) {
 	cfg.UIDs = isolation.DefaultRange()
 	f := cmd.Flags()
-	f.Var((*isolationFlag)(&cfg.NoIsolation), "isolation", "uid runs the commands of each project as a user of its own, which needs root; none runs them as the agent's user, and refuses those of other projects than the site's")
-	f.Var(&cfg.UIDs, "uid-range", "uids of projects; two agents of one machine need ranges of their own")
+	f.Var((*isolationFlag)(&cfg.NoIsolation), "isolation", "uid runs the commands of each project as a separate user, which needs root; none runs them as the agent's user, and rejects those of projects other than the site's")
+	f.Var(&cfg.UIDs, "uid-range", "uids for projects; two agents on one machine need separate ranges")
 }
 
 // isolationFlag is true for none.
@@ -43,7 +43,7 @@ func (i *isolationFlag) String() string {
 
 func (*isolationFlag) Type() string { return "uid|none" }
 
-// Set takes uid or none.
+// Set accepts uid or none.
 func (i *isolationFlag) Set(text string) error {
 	switch fleet.Separation(text) {
 	case fleet.SeparationUID:
@@ -56,14 +56,14 @@ func (i *isolationFlag) Set(text string) error {
 	return nil
 }
 
-// labelsFlag takes KEY=VALUE, as often as it is given; a value may hold a comma.
+// labelsFlag accepts KEY=VALUE repeatedly; a value may contain a comma.
 type labelsFlag map[string]string
 
 func (l *labelsFlag) String() string { return labelsText(*l) }
 
 func (*labelsFlag) Type() string { return "KEY=VALUE" }
 
-// Set takes one label.
+// Set adds one label.
 func (l *labelsFlag) Set(text string) error {
 	key, value, ok := strings.Cut(text, "=")
 	if !ok {
@@ -79,7 +79,7 @@ func (l *labelsFlag) Set(text string) error {
 	return nil
 }
 
-// bytesFlag takes bytes, plainly or with a unit.
+// bytesFlag accepts bytes, with or without a unit.
 type bytesFlag int64
 
 func (b *bytesFlag) String() string {
@@ -93,7 +93,7 @@ func (*bytesFlag) Type() string { return "BYTES" }
 
 var errNotBytes = fleet.Errorf(fleet.Invalid, "want bytes, or a number with Ki, Mi, Gi or Ti, for example 512Mi")
 
-// Set takes a number with Ki, Mi, Gi or Ti behind it, or nothing.
+// Set accepts a number, optionally with Ki, Mi, Gi or Ti.
 func (b *bytesFlag) Set(text string) error {
 	number, unit := strings.TrimRight(text, "KMGTi"), int64(1)
 	switch text[len(number):] {

@@ -2,18 +2,18 @@ package main
 
 import "github.com/spf13/cobra"
 
-// newNodeRevokeCommand takes a node's key back.
+// newNodeRevokeCommand revokes a node's key.
 func (c *cli) newNodeRevokeCommand() *cobra.Command {
 	var f mutationFlags
 	cmd := &cobra.Command{
-		Use: "revoke NODE", Short: "Take a node's key back", Args: cobra.ExactArgs(1),
-		Long: `Take a node's key back: for a machine that was lost, or a key that was seen. Its stream and
-its polls end, its tokens open nothing any more, and it gets no work.
+		Use: "revoke NODE", Short: "Revoke a node's key", Args: cobra.ExactArgs(1),
+		Long: `Revoke a node's key: for a machine that was lost, or a key that was exposed. The node's stream and
+polls end, its tokens are void, and it gets no work.
 
-The instances of a pair's active move to the peer: region and peer refuse its votes from then on,
-so its lease ends within a heartbeat timeout, whatever onIsolation says. Without a peer that is up
-they stop. A site's only node goes on running what it runs, as with the region away: stop the
-machine. A node comes back by enrolling anew, with a new join token.`,
+The instances of a pair's active move to the peer. Region and peer reject its votes from then on, so
+its lease ends within a heartbeat timeout, whatever onIsolation is. Without a running peer they stop.
+A site's only node keeps its instances running, as it does without its region: stop the machine. To
+bring a node back, enrol it again with a new join token.`,
 		Example: "  holdfast node revoke plant-1-a",
 	}
 	f.addAsk(cmd)

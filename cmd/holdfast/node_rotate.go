@@ -11,14 +11,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// newNodeRotateKeyCommand has a node change its key.
+// newNodeRotateKeyCommand makes a node change its key.
 func (c *cli) newNodeRotateKeyCommand() *cobra.Command {
 	var f mutationFlags
 	cmd := &cobra.Command{
-		Use: "rotate-key NODE", Short: "Have a node change its key", Args: cobra.ExactArgs(1),
-		Long: `Have a node change its key. The node makes the new one itself, at its next report; the old one
-is void once the new one was used. Deliveries go on meanwhile. A key that was stolen is better
-taken back: holdfast node revoke.`,
+		Use: "rotate-key NODE", Short: "Change a node's key", Args: cobra.ExactArgs(1),
+		Long: `Make a node change its key. The node creates the new one itself, at its next report. The old one is
+void once the new one was used. Deliveries continue. If a key was stolen, revoke it instead:
+holdfast node revoke.`,
 		Example:           "  holdfast node rotate-key plant-1-a --timeout 2m",
 		ValidArgsFunction: c.completeObjects("node"),
 	}
@@ -44,14 +44,14 @@ taken back: holdfast node revoke.`,
 	return cmd
 }
 
-// awaitKey reads the node until its key is newer than the request. Reads that fail while the
-// region is away are repeated for as long as those of an operation.
+// awaitKey polls the node until its key is newer than the request. It retries failed reads for as long as those of
+// an operation.
 func (c *cli) awaitKey(ctx context.Context, client *api.Client, asked api.Node) (api.Node, error) {
 	heard := c.now()
 	for n := asked; ; {
 		switch {
 		case n.Key == nil:
-			return n, fleet.Errorf(fleet.IllegalState, "node %s was revoked meanwhile", n.Name)
+			return n, fleet.Errorf(fleet.IllegalState, "node %s was revoked", n.Name)
 		case n.Key.Rotation == "":
 			return n, nil
 		}
@@ -68,12 +68,12 @@ func (c *cli) awaitKey(ctx context.Context, client *api.Client, asked api.Node) 
 	}
 }
 
-// stillRotating says of a wait that ended early that the change did not.
+// stillRotating adds to the error of an interrupted wait that the rotation continues.
 func stillRotating(n api.Node, err error) error {
-	e := &fleet.Error{Kind: fleet.KindOf(err), Message: err.Error(), Hint: "the change goes on: holdfast get node " + n.Name, Err: err}
+	e := &fleet.Error{Kind: fleet.KindOf(err), Message: err.Error(), Hint: "the change continues: holdfast get node " + n.Name, Err: err}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		e.Kind, e.Message = "timeout", fmt.Sprintf("gave up waiting for the new key of node %s, which is %s", n.Name, n.Key.Rotation)
+		e.Kind, e.Message = "timeout", fmt.Sprintf("timed out waiting for the new key of node %s, which is %s", n.Name, n.Key.Rotation)
 		e.Hint = "is the node running, and of this version? " + e.Hint
 	case errors.Is(err, context.Canceled):
 		e.Kind, e.Message = "interrupted", "stopped waiting for the new key of node "+n.Name

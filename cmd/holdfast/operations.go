@@ -33,7 +33,7 @@ func (c *cli) operationItem(op api.Operation) item {
 	}}
 }
 
-// fewOperations is what get shows of a history that only grows.
+// fewOperations limits what get shows of a history that only grows.
 const fewOperations = 50
 
 func listOperations(ctx context.Context, c *cli, client *api.Client, in listing) ([]item, string, error) {
@@ -61,7 +61,7 @@ func oneOperation(ctx context.Context, c *cli, client *api.Client, id string) (i
 }
 
 func (c *cli) newOperationsCommand() *cobra.Command {
-	return newGroup("operations", "What was asked for, and what became of it",
+	return newGroup("operations", "Requested operations and their results",
 		c.newOperationsListCommand(), c.newOperationsGetCommand(), c.newOperationsCancelCommand())
 }
 
@@ -70,11 +70,11 @@ func (c *cli) newOperationsListCommand() *cobra.Command {
 	var instance string
 	var w watchFlags
 	cmd := &cobra.Command{Use: "list [--instance SITE/NAME]", Short: "List operations, newest first", Args: cobra.NoArgs}
-	cmd.Flags().StringVar(&q.Site, "site", "", "only of this site")
-	cmd.Flags().StringVar(&instance, "instance", "", "only of this instance, SITE/NAME")
+	cmd.Flags().StringVar(&q.Site, "site", "", "only for this site")
+	cmd.Flags().StringVar(&instance, "instance", "", "only for this instance, SITE/NAME")
 	cmd.Flags().StringVar(&q.Node, "node", "", "only comparisons of this node")
-	cmd.Flags().StringVar(&q.Fleet, "fleet", "", "only of this fleet change")
-	cmd.Flags().StringVar(&q.Deployment, "deployment", "", "only of this deployment")
+	cmd.Flags().StringVar(&q.Fleet, "fleet", "", "only for this fleet change")
+	cmd.Flags().StringVar(&q.Deployment, "deployment", "", "only for this deployment")
 	cmd.Flags().StringVar(&q.State, "state", "", "only in this state")
 	complete(cmd, "site", c.completeObjects("site"))
 	complete(cmd, "instance", c.completeInstances)
@@ -125,10 +125,10 @@ func (c *cli) newOperationsGetCommand() *cobra.Command {
 func (c *cli) newOperationsCancelCommand() *cobra.Command {
 	var f mutationFlags
 	cmd := &cobra.Command{
-		Use: "cancel ID", Short: "Ask an operation to end; it may still end otherwise", Args: cobra.ExactArgs(1),
+		Use: "cancel ID", Short: "Cancel an operation; it may still end in another way", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeOperations,
 	}
-	cmd.Flags().StringVar(&f.key, "idempotency-key", "", "key under which a repeat is the same change (default random)")
+	cmd.Flags().StringVar(&f.key, "idempotency-key", "", "key that makes a repeated request the same change (default random)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		client, err := c.connect()
 		if err != nil {

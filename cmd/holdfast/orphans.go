@@ -23,10 +23,10 @@ func (c *cli) orphanItem(node string, o api.Orphan) item {
 	}}
 }
 
-// replicaPrefix tells the id of a replica from the name of an instance.
+// replicaPrefix distinguishes the id of a replica from the name of an instance.
 const replicaPrefix = "replica/"
 
-// orphanRef is how an orphan is named on a command line.
+// orphanRef is an orphan's name on a command line.
 func orphanRef(o api.Orphan) string {
 	if o.Replica != "" {
 		return replicaPrefix + o.Replica
@@ -35,14 +35,14 @@ func orphanRef(o api.Orphan) string {
 }
 
 func (c *cli) newOrphansCommand() *cobra.Command {
-	return newGroup("orphans", "What nodes have, nobody told them to have, and a person has to judge",
+	return newGroup("orphans", "What nodes have without a declaration, and an operator has to decide on",
 		c.newOrphansListCommand(), c.newOrphansApproveCommand())
 }
 
 func (c *cli) newOrphansListCommand() *cobra.Command {
 	var w watchFlags
 	cmd := &cobra.Command{
-		Use: "list NODE", Short: "List what waits on a node: instances by name, then replicas", Args: cobra.ExactArgs(1),
+		Use: "list NODE", Short: "List the orphans of a node: instances by name, then replicas", Args: cobra.ExactArgs(1),
 		Example: "  holdfast orphans list plant-1-b", ValidArgsFunction: c.completeObjects("node"),
 	}
 	w.add(cmd, 0)
@@ -72,25 +72,25 @@ func (c *cli) newOrphansApproveCommand() *cobra.Command {
 	var f mutationFlags
 	var in api.OrphanApproval
 	cmd := &cobra.Command{
-		Use: "approve NODE INSTANCE|replica/ID... | --all", Short: "Let a node drop them, as it holds them now", Args: cobra.MinimumNArgs(1),
-		Long: "Let a node drop orphans. Instances are dropped as it holds them now, by a comparison: what it\n" +
-			"holds in another revision by then stays and is listed again. Replicas are ended as soon as the\n" +
-			"node is there.",
+		Use: "approve NODE INSTANCE|replica/ID... | --all", Short: "Let a node drop orphans in their current revision", Args: cobra.MinimumNArgs(1),
+		Long: "Let a node drop orphans. A comparison drops instances in their current revision; one that the node\n" +
+			"holds in another revision by then stays and is listed again. Replicas end as soon as the node\n" +
+			"is connected.",
 		Example: "  holdfast orphans approve plant-1-b press-3 press-4 --reason 'line 3 was taken down'\n" +
 			"  holdfast orphans approve plant-1-b replica/0a1b2c3d4e5f",
 		ValidArgsFunction: c.completeNodeAndOrphans,
 	}
 	f.addAsk(cmd)
 	f.addWait(cmd)
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, kept in the feed")
-	cmd.Flags().BoolVar(&in.All, "all", false, "all that is listed")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, stored in the event feed")
+	cmd.Flags().BoolVar(&in.All, "all", false, "all listed ones")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		key, err := nodeKey(args[0])
 		if err != nil {
 			return err
 		}
 		if in.All == (len(args) > 1) {
-			return &usageError{errors.New("either names or --all says what is approved")}
+			return &usageError{errors.New("give either names or --all")}
 		}
 		for _, ref := range args[1:] {
 			if id, is := strings.CutPrefix(ref, replicaPrefix); is {
@@ -108,7 +108,7 @@ func (c *cli) newOrphansApproveCommand() *cobra.Command {
 	return cmd
 }
 
-// completeNodeAndOrphans offers a node first, then what waits on it.
+// completeNodeAndOrphans offers a node first, then its orphans.
 func (c *cli) completeNodeAndOrphans(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return c.namesOf(cmd.Context(), "node", listing{}, prefix), noFiles

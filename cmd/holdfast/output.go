@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// format is the form of what is printed.
+// format is an output format.
 type format string
 
 const (
@@ -21,10 +21,10 @@ const (
 
 var formats = []string{string(formatTable), string(formatJSON), string(formatYAML), string(formatName)}
 
-// String, Set and Type make it a flag that refuses other words.
+// String, Set and Type make it a flag that rejects other words.
 func (f *format) String() string { return string(*f) }
 
-// Set takes one of the formats.
+// Set accepts one of the formats.
 func (f *format) Set(s string) error {
 	if !slices.Contains(formats, s) {
 		return fmt.Errorf("want %s", fleet.OrList(formats))
@@ -33,21 +33,21 @@ func (f *format) Set(s string) error {
 	return nil
 }
 
-// Type names it in help texts.
+// Type is its name in help texts.
 func (f *format) Type() string { return "FORMAT" }
 
-// item is one thing to print, in every form.
+// item is one thing to print, in all formats.
 type item struct {
 	name  string // kind/name, for -o name
 	value any    // for json and yaml: the shape of the API
 	cells []string
 }
 
-// view is what a command prints.
+// view is the output of a command.
 type view struct {
 	header []string
 	items  []item
-	next   string // cursor of the rest, "" when this is all
+	next   string // cursor of the rest, "" if complete
 	single bool   // one thing, not a list of one
 }
 
@@ -70,7 +70,7 @@ func (v view) value() any {
 	return list
 }
 
-// print writes a view to stdout in the form that was asked for.
+// print writes a view to stdout in the requested format.
 func (c *cli) print(v view) error {
 	switch c.flags.output {
 	case formatJSON, formatYAML:
@@ -94,7 +94,7 @@ func (c *cli) print(v view) error {
 		return err
 	}
 	if v.next != "" {
-		fmt.Fprintln(c.stderr, "there is more: raise --limit")
+		fmt.Fprintln(c.stderr, "there are more: raise --limit")
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func writeJSON(w io.Writer, value any) error {
 	return nil
 }
 
-// writeLine writes JSON in one line, for streams.
+// writeLine writes JSON on one line, for streams.
 func writeLine(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)

@@ -11,21 +11,21 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-const planLong = `Say what an apply of manifest files would create, change and delete, and do nothing.
+const planLong = `Show what an apply of manifest files would create, change and delete, without changing anything.
 
-Of an instance that changes it shows the difference of its final config to what each node
-holds now; values that are marked secret are redacted. The code is 0 when nothing would
-change, 3 when something would, and another when an object is refused.
+For an instance that changes it shows how its final config differs from what each node holds now;
+marked secrets are redacted. The exit code is 0 if nothing would change, 3 if something would, and
+another one if an object is rejected.
 
---out keeps the plan in a file, and "holdfast apply --plan FILE" applies exactly it: when an
-object was written since, nothing is applied. The file holds the manifests with all that they
-refer to, secrets too; an artifact file has to be there still.
+--out saves the plan in a file, and "holdfast apply --plan FILE" applies exactly that plan: if an
+object was written since, nothing is applied. The file contains the manifests with everything that
+they refer to, including secrets. An artifact file must still exist when the plan is applied.
 
-Objects of one --apply-set carry the label ` + api.ApplySetLabel + `. With --prune those of the set
-that are not in the files are deleted; without, they are only named. Objects of another set
+Objects of one --apply-set carry the label ` + api.ApplySetLabel + `. With --prune, objects of the
+set that are not in the files are deleted; without it, they are only listed. Objects of another set
 or of none are never touched.`
 
-// manySettings go with a request of many objects.
+// manySettings are flags of requests with many objects.
 type manySettings struct {
 	files  []string
 	set    string
@@ -37,12 +37,12 @@ func (m *manySettings) add(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVarP(&m.files, "filename", "f", nil, "file, directory or - for stdin; may be repeated")
 	cmd.Flags().BoolVar(&m.deploy, "deploy", true, "deliver the instances; --deploy=false only declares them")
 	cmd.Flags().StringVar(&m.set, "apply-set", "", "label the objects as one set")
-	cmd.Flags().BoolVar(&m.prune, "prune", false, "delete what is of the set and not in the files")
+	cmd.Flags().BoolVar(&m.prune, "prune", false, "delete objects of the set that are not in the files")
 }
 
 func (m *manySettings) check() error {
 	if m.prune && m.set == "" {
-		return &usageError{errors.New("--prune needs --apply-set: it says which objects may be deleted")}
+		return &usageError{errors.New("--prune needs --apply-set, which selects the objects that may be deleted")}
 	}
 	return nil
 }
@@ -58,12 +58,12 @@ func (c *cli) newPlanCommand() *cobra.Command {
 	var m manySettings
 	var out, reason string
 	cmd := &cobra.Command{
-		Use: "plan -f FILE|DIR|-", Short: "Say what an apply would do", Long: planLong, Args: cobra.NoArgs,
+		Use: "plan -f FILE|DIR|-", Short: "Show what an apply would do", Long: planLong, Args: cobra.NoArgs,
 		Example: "  holdfast plan -f plant-1/ --apply-set plant-1 --prune --out plant-1.plan\n  holdfast apply --plan plant-1.plan",
 	}
 	m.add(cmd)
-	cmd.Flags().StringVar(&out, "out", "", "keep the plan in this file, for apply --plan")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, kept in the delivery history when the plan is applied")
+	cmd.Flags().StringVar(&out, "out", "", "save the plan in this file, for apply --plan")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, stored in the delivery history when the plan is applied")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := m.check(); err != nil {
 			return err
@@ -77,7 +77,7 @@ func (c *cli) newPlanCommand() *cobra.Command {
 	return cmd
 }
 
-// plan asks for a plan, shows it, and keeps it where that was asked for.
+// plan requests a plan, shows it, and saves it if requested.
 func (c *cli) plan(ctx context.Context, s *savedPlan, out string) error {
 	client, err := c.connect()
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *cli) plan(ctx context.Context, s *savedPlan, out string) error {
 	return nil
 }
 
-// refusals are the errors of a plan, each with the manifest that it speaks of.
+// refusals are the errors of a plan, each with its manifest.
 func (s *savedPlan) refusals(p api.Plan) []error {
 	var errs []error
 	for _, o := range p.Objects {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// savedPlan is a request of many objects with its plan, as apply --plan finds it.
+// savedPlan is a request of many objects with its plan, as saved for apply --plan.
 type savedPlan struct {
 	Request api.PlanRequest `json:"request"`
 	Release api.Release     `json:"release"`
@@ -21,14 +21,14 @@ type savedPlan struct {
 	at map[api.PlanKey]string // where each object was declared
 }
 
-// savedUpload is a file that has to be uploaded before the objects are applied.
+// savedUpload is a file to upload before the objects are applied.
 type savedUpload struct {
 	Path    string     `json:"path"`
 	Project string     `json:"project,omitempty"`
 	SHA256  fleet.Hash `json:"sha256"`
 }
 
-// request reads manifests as one request.
+// request turns manifests into one request.
 func (c *cli) request(m *manySettings, use, reason string) (*savedPlan, error) {
 	manifests, err := c.readManifests(m.files, use)
 	if err != nil {
@@ -58,13 +58,13 @@ func (c *cli) request(m *manySettings, use, reason string) (*savedPlan, error) {
 	return s, nil
 }
 
-// addInstance puts in the place of file names what they stand for.
+// addInstance replaces file names with their contents.
 func (s *savedPlan) addInstance(m *manifest, o *api.Manifest) error {
 	if m.instance.ArtifactFile == "" && m.instance.ConfigFile == "" {
-		return nil // the spec is as the region wants it
+		return nil // the spec has the region's format
 	}
 	in := m.instance.InstancePut
-	in.Project, in.Labels = "", nil // they stand beside the spec
+	in.Project, in.Labels = "", nil // they are next to the spec
 	var err error
 	if o.Spec, err = json.Marshal(in); err != nil {
 		return fmt.Errorf("%s: %w", m.at, err)
@@ -81,7 +81,7 @@ func (s *savedPlan) addInstance(m *manifest, o *api.Manifest) error {
 	return nil
 }
 
-// save writes the file for its owner alone: it holds configs as they are.
+// save writes the file readable only by its owner: it contains configs with their secrets.
 func (s *savedPlan) save(name string) error {
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -104,13 +104,13 @@ func readPlan(name string) (*savedPlan, error) {
 	}
 	s := &savedPlan{}
 	if err := json.Unmarshal(data, s); err != nil || s.Plan == nil {
-		return nil, fleet.Errorf(fleet.Invalid, "%s holds no plan", name).WithHint("make one: holdfast plan -f FILE --out " + name)
+		return nil, fleet.Errorf(fleet.Invalid, "%s contains no plan", name).WithHint("make one: holdfast plan -f FILE --out " + name)
 	}
 	s.Request.Plan = s.Plan
 	return s, nil
 }
 
-// upload brings the artifacts of the request to the region, if they are what was planned.
+// upload sends the request's artifacts to the region, if they still match the plan.
 func (s *savedPlan) upload(ctx context.Context, c *cli, client *api.Client) error {
 	done := map[savedUpload]bool{}
 	for _, u := range s.Uploads {
@@ -124,7 +124,7 @@ func (s *savedPlan) upload(ctx context.Context, c *cli, client *api.Client) erro
 			return err
 		}
 		if uploaded.SHA256 != u.SHA256 {
-			return fleet.Errorf(fleet.Precondition, "nothing was applied: %s is another file than was planned", u.Path).WithHint("plan again")
+			return fleet.Errorf(fleet.Precondition, "nothing was applied: %s has changed since it was planned", u.Path).WithHint("plan again")
 		}
 	}
 	s.Request.Artifacts = nil

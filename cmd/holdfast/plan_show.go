@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 )
 
-// marks are how a plan's lines begin, and their colours on a terminal.
+// marks are the prefixes of a plan's lines, and their colours on a terminal.
 var planMarks = map[string]struct{ mark, colour string }{
 	api.ActionCreate: {"+", "32"}, api.ActionChange: {"~", "33"}, api.ActionDelete: {"-", "31"},
 	"add": {"+", "32"}, "replace": {"~", "33"}, "remove": {"-", "31"},
@@ -15,7 +15,7 @@ var planMarks = map[string]struct{ mark, colour string }{
 
 const refusedColour = "31"
 
-// planPicture writes a plan for people: on a terminal with colours, else plain lines.
+// planPicture writes a plan for people: with colours on a terminal, else as plain lines.
 type planPicture struct {
 	*cli
 	colours bool
@@ -39,7 +39,7 @@ func (c *cli) showPlan(p api.Plan) error {
 		picture.object(o)
 	}
 	for _, k := range p.WouldPrune {
-		fmt.Fprintf(c.stdout, "  %s is of the set and not in the files; --prune would delete it\n", keyOf(k))
+		fmt.Fprintf(c.stdout, "  %s belongs to the set and is not in the files; --prune would delete it\n", keyOf(k))
 	}
 	fmt.Fprintln(c.stdout, summaryText(p.Summary))
 	return nil
@@ -62,7 +62,7 @@ func (p planPicture) object(o api.PlanObject) {
 		text += fmt.Sprintf(", config %s of %d bytes", short(o.Hash), o.Size)
 	}
 	if o.Unreleased {
-		text += ", declared and not released yet"
+		text += ", declared but not released yet"
 	}
 	p.line(0, m.mark, m.colour, clean(text))
 	if o.Declared != nil {
@@ -123,7 +123,7 @@ func (p planPicture) difference(indent int, d api.Difference) {
 
 const maxValueText = 200
 
-// valueText cuts values for people; json and yaml have them as they came.
+// valueText truncates values for people; json and yaml have them in full.
 func valueText(value []byte, size int) string {
 	if value == nil {
 		return fmt.Sprintf("(%d bytes)", size)

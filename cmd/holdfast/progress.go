@@ -10,23 +10,23 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// progress shows how far an operation is: on a terminal one line per node, rewritten in
-// place; in a pipe a line for each change worth one.
+// progress shows the progress of an operation: on a terminal one line per node, redrawn in place; in a pipe a line
+// for each relevant change.
 type progress struct {
 	out   io.Writer
 	width int // of the terminal; 0 in a pipe
 	now   func() time.Time
 	drawn int               // lines to go back over
-	told  map[string]string // per node, what was last said in a pipe
+	shown map[string]string // per node, what was last printed in a pipe
 }
 
-// newProgress shows on stdout what people read; programs find their result there alone.
+// newProgress writes to stdout for people; programs get only the result there.
 func (c *cli) newProgress() *progress {
 	out := c.stdout
 	if c.flags.output != formatTable {
 		out = c.stderr
 	}
-	return &progress{out: out, width: c.width(out), now: c.now, told: map[string]string{}}
+	return &progress{out: out, width: c.width(out), now: c.now, shown: map[string]string{}}
 }
 
 func (p *progress) show(op api.Operation) {
@@ -39,16 +39,16 @@ func (p *progress) show(op api.Operation) {
 		if op.FleetRun != nil {
 			said = fleetTenth(*op.FleetRun) + n.State + op.Reason
 		}
-		if p.told[n.Node] == said {
+		if p.shown[n.Node] == said {
 			continue
 		}
-		p.told[n.Node] = said
+		p.shown[n.Node] = said
 		fmt.Fprintf(p.out, "%s: %s, deadline %s\n", operationSubject(op), nodeText(n), stamp(op.Deadline))
 	}
 }
 
-// redraw goes back to the first line of the last picture and draws over it. A line that
-// wrapped would break the count, so each is cut to the width.
+// redraw returns to the first line of the last picture and draws over it. A wrapped line would break the count, so
+// each line is cut to the width.
 func (p *progress) redraw(op api.Operation) {
 	p.clear()
 	left := max(op.Deadline.Sub(p.now()), 0).Round(time.Second)
@@ -59,7 +59,7 @@ func (p *progress) redraw(op api.Operation) {
 	}
 }
 
-// clear removes the picture, so that the final line stands in its place.
+// clear removes the picture, so that the final line takes its place.
 func (p *progress) clear() {
 	if p.drawn > 0 {
 		fmt.Fprintf(p.out, "\x1b[%dA\x1b[J", p.drawn)
@@ -67,7 +67,7 @@ func (p *progress) clear() {
 	}
 }
 
-// nodes gives the lines to draw; an operation that no node has seen yet has one too.
+// nodes are the lines to draw; an operation without a node has one too.
 func (p *progress) nodes(op api.Operation) []api.NodeProgress {
 	if op.FleetRun != nil {
 		return []api.NodeProgress{fleetLine(op)}
@@ -84,22 +84,21 @@ func (p *progress) nodes(op api.Operation) []api.NodeProgress {
 	return op.Progress
 }
 
-// fleetLine is the line of a fleet change: its counts, and why it is not further.
+// fleetLine is the line of a fleet change: its counts, and what holds it up.
 func fleetLine(op api.Operation) api.NodeProgress {
 	line := api.NodeProgress{State: string(op.FleetRun.State), Reason: fleetProgressText(*op.FleetRun)}
-	if op.Reason != "" && op.Reason != "delivering" { // else the message says the counts once more
+	if op.Reason != "" && op.Reason != "delivering" { // otherwise the message repeats the counts
 		line.Message = first(op.Message, op.Reason)
 	}
 	return line
 }
 
-// replicasLine is the line of a deployment: how many replicas are healthy, what is awaited, and
-// until when.
+// replicasLine is the line of a deployment: how many replicas are healthy, what it waits for, and until when.
 func replicasLine(op api.Operation) api.NodeProgress {
 	p := op.Replicas
 	line := api.NodeProgress{State: string(p.State), Reason: replicasText(p.Replicas), Message: first(p.Awaited, op.Message)}
 	if p.Awaited != "" {
-		line.Message = "waits for " + p.Awaited
+		line.Message = "waiting for " + p.Awaited
 	}
 	if p.Until != nil && p.Awaited != "" {
 		line.Message += " until " + stamp(*p.Until)
@@ -107,7 +106,7 @@ func replicasLine(op api.Operation) api.NodeProgress {
 	return line
 }
 
-// tenth makes bytes a change only each tenth of the way.
+// tenth makes bytes count as a change only every tenth of the total.
 func tenth(n api.NodeProgress) string {
 	if n.Total <= 0 {
 		return ""
@@ -115,8 +114,8 @@ func tenth(n api.NodeProgress) string {
 	return number(n.Fetched * 10 / n.Total)
 }
 
-// fleetTenth makes counts a change with each tenth of the way, each wave, and the first and
-// each tenfold failure.
+// fleetTenth makes counts a change only every tenth of the total, at each wave, and at the first and each tenfold
+// failure.
 func fleetTenth(p api.FleetProgress) string {
 	done := 0
 	if p.Counts.Total > 0 {
@@ -125,7 +124,7 @@ func fleetTenth(p api.FleetProgress) string {
 	return fmt.Sprint(p.Run, p.Wave, done, len(fmt.Sprint(p.Counts.Failed)), p.Counts.Failed > 0)
 }
 
-// nodeText says where one node stands: who, phase, bytes of total, why not further.
+// nodeText is the state of one node: name, phase, bytes of total, and what holds it up.
 func nodeText(n api.NodeProgress) string {
 	parts := []string{clean(n.State)}
 	if n.Node != "" {

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-const reconcileLong = `Have nodes compare themselves with what their site should hold. A node fetches what it misses
-and drops only what the region confirms absent by name; what needs a person's word waits
-("holdfast orphans list NODE"). Nodes do so by themselves when they start, when their peer
+const reconcileLong = `Make nodes compare themselves with what their site should hold. A node fetches what it lacks and
+drops only what the region confirms absent by name; the rest waits for an operator
+("holdfast orphans list NODE"). Nodes also do this by themselves when they start, when their peer
 starts, and on a schedule.`
 
 func (c *cli) newReconcileCommand() *cobra.Command {
@@ -77,13 +77,13 @@ func (c *cli) newReconcileSiteCommand() *cobra.Command {
 	return cmd
 }
 
-// addAsk is add for what changes no object: there is no ETag to match.
+// addAsk is add for requests that change no object, so there is no ETag to match.
 func (f *mutationFlags) addAsk(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.key, "idempotency-key", "", "key under which a repeat is the same request (default random)")
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would happen and change nothing")
+	cmd.Flags().StringVar(&f.key, "idempotency-key", "", "key that makes a repeat the same request (default random)")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would happen and change nothing")
 }
 
-// kindNode is a node where objects are named; its site declares it.
+// kindNode marks nodes where objects are named; a node is declared by its site.
 const kindNode fleet.ObjectKind = "node"
 
 func nodeKey(name string) (fleet.ObjectKey, error) {

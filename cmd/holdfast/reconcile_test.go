@@ -74,7 +74,7 @@ func TestReconcile(t *testing.T) {
 
 	t.Run("asks for a comparison and waits for its end", func(t *testing.T) {
 		out, stop := s.follow("reconcile", "node", "plant-1-b")
-		out.await(t, "it waits for the workflow of node plant-1-b")
+		out.await(t, "waiting for the workflow of node plant-1-b")
 		require.Len(t, asked(), 1)
 		node.compare(fleet.ReconcileReport{Expected: 2, Equal: 2}, ghosts...)
 		out.await(t, "reconcile node/plant-1-b succeeded (orphans_wait): 2 expected, 2 equal, 0 fetched, 0 dropped, 2 wait for an operator")

@@ -13,19 +13,19 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-const resetVotesLong = `Reset the votes and epochs of a site after an attack: somebody with a stolen node key wrote epochs
-that no vote can follow. Revoke the key first: holdfast node revoke NODE.
+const resetVotesLong = `Reset the votes and epochs of a site after an attack in which a stolen node key wrote epochs that no
+vote can follow. Revoke the key first: holdfast node revoke NODE.
 
-The region's vote is reset at once. Each node resets its own votes and store when it hears of it,
-also if it was away; the command waits for the nodes that are up and prints what each had before.
-Instances stop if their node holds the lease by a far epoch, and the site has an active node again
-within two heartbeat timeouts.
+The region's vote is reset at once. Each node resets its own votes and store when it learns of the
+reset, also if it was down; the command waits for running nodes and prints what each had before.
+Instances stop if their node holds the lease by a far epoch. The site has an active node again within
+two heartbeat timeouts.
 
-The new epoch is above every epoch below 1048576 that the region knows of the site; --epoch sets
-another. Systems outside of Holdfast that compare HOLDFAST_EPOCH and saw a forged one need a reset
-of their own.`
+The new epoch is above every epoch below 1048576 that the region knows for the site; --epoch sets
+another. Systems outside Holdfast that compare HOLDFAST_EPOCH and saw a forged one need their own
+reset.`
 
-// The states of a voter in what reset-votes prints.
+// The states of a voter in the output of reset-votes.
 const (
 	voterReset    = "reset"
 	voterWaiting  = "waiting"
@@ -44,7 +44,7 @@ type nodeReset struct {
 	State string `json:"state"`
 }
 
-// resetFlags are those of reset-votes.
+// resetFlags are the flags of reset-votes.
 type resetFlags struct {
 	epoch       int64
 	yes         bool
@@ -52,7 +52,7 @@ type resetFlags struct {
 	url, region string
 }
 
-// newResetVotesCommand is the way back after an attack on a site's votes.
+// newResetVotesCommand recovers from an attack on a site's votes.
 func (c *cli) newResetVotesCommand() *cobra.Command {
 	var f resetFlags
 	cmd := &cobra.Command{
@@ -60,9 +60,9 @@ func (c *cli) newResetVotesCommand() *cobra.Command {
 		Long: resetVotesLong, Example: "  holdfast node revoke plant-1-b\n  holdfast admin reset-votes plant-1",
 		RunE: func(cmd *cobra.Command, args []string) error { return c.resetVotes(cmd.Context(), args[0], f) },
 	}
-	cmd.Flags().Int64Var(&f.epoch, "epoch", 0, "the epoch to reset to; without it, above all that the region believes")
+	cmd.Flags().Int64Var(&f.epoch, "epoch", 0, "the epoch to reset to (default above all epochs that the region believes)")
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask for confirmation")
-	cmd.Flags().DurationVar(&f.wait, "wait", 2*time.Minute, "how long to wait for the nodes; a node that is away follows when it is back")
+	cmd.Flags().DurationVar(&f.wait, "wait", 2*time.Minute, "how long to wait for the nodes; a disconnected node follows when it reconnects")
 	cmd.Flags().StringVar(&f.url, "database-url", c.env("HOLDFAST_DATABASE_URL"), "Postgres of the region")
 	cmd.Flags().StringVar(&f.region, "region", c.orEnv("HOLDFAST_REGION", "local"), "name of the region")
 	return cmd
@@ -89,9 +89,9 @@ func (c *cli) resetVotes(ctx context.Context, site string, f resetFlags) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.stderr, "the region's vote on site %s is reset from epoch %d to %d; waiting for the nodes\n", site, reset.Promised, reset.Epoch)
+	fmt.Fprintf(c.stderr, "reset the region's vote on site %s from epoch %d to %d; waiting for the nodes\n", site, reset.Promised, reset.Epoch)
 	if reset.Lost {
-		fmt.Fprintf(c.stderr, "it was lost before, and grants nothing until it has heard both nodes; holdfast admin force-vote %s replaces that\n", site)
+		fmt.Fprintf(c.stderr, "the vote was lost before, and grants nothing until it has heard from both nodes; to skip that, run holdfast admin force-vote %s\n", site)
 	}
 	nodes, err := c.nodesReset(ctx, s, reset, f.wait)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *cli) resetVotes(ctx context.Context, site string, f resetFlags) error {
 	return c.print(siteReset{reset, nodes}.view())
 }
 
-// nodesReset waits until every node that is to follow has reported that it did, or the time is up.
+// nodesReset waits until every node concerned has reported its reset, or the time is up.
 func (c *cli) nodesReset(ctx context.Context, s *postgres.Store, of postgres.VoteReset, wait time.Duration) ([]nodeReset, error) {
 	for deadline := c.now().Add(wait); ; {
 		found, err := s.NodesReset(ctx, of.Site)

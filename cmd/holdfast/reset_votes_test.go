@@ -51,13 +51,13 @@ func TestResetVotes(t *testing.T) {
 		stdin string
 		args  []string
 	}{
-		{exitUsage, "it was not confirmed, and nothing was changed", "", args("plant-1")},
+		{exitUsage, "not confirmed; nothing was changed", "", args("plant-1")},
 		{exitUsage, "Reset the votes of site plant-1?", "y\n", args("plant-1")},
 		{exitUsage, `invalid --epoch "-1": want a whole number`, "", args("plant-1", "--yes", "--epoch", "-1")},
 		{exitUsage, "invalid --epoch 9223372036854775806: want at most", "", args("plant-1", "--yes", "--epoch", strconv.Itoa(math.MaxInt64-1))},
 		{exitUsage, "site", "", args("Plant", "--yes")},
 		{exitUsage, "accepts 1 arg", "", []string{"admin", "reset-votes"}},
-		{exitNotFound, "there is no site plant-2", "", args("plant-2", "--yes")},
+		{exitNotFound, "site plant-2 not found", "", args("plant-2", "--yes")},
 	} {
 		s.stdin = c.stdin
 		got := s.run(c.args...)
@@ -69,7 +69,7 @@ func TestResetVotes(t *testing.T) {
 
 	s.stdin = "yes\n"
 	got := s.ok(args("plant-1")...) // no node is enrolled: it waits for none
-	require.Contains(t, got.stderr, "is reset from epoch 9223372036854775806 to 1025; waiting for the nodes")
+	require.Contains(t, got.stderr, "from epoch 9223372036854775806 to 1025; waiting for the nodes")
 	require.Regexp(t, `(?m)^region +reset +9223372036854775806 +1025$`, got.stdout)
 	require.Regexp(t, `(?m)^plant-1-a +not enrolled`, got.stdout)
 	require.EqualValues(t, 1025, promised())

@@ -14,12 +14,12 @@ import (
 type cli struct {
 	process
 	flags   globalFlags
-	started bool // a command began: errors from here on are not about usage
+	started bool // a command started: later errors are not about usage
 	cancel  context.CancelFunc
-	picture *progress // what is drawn on the terminal at the moment
+	picture *progress // what is currently drawn on the terminal
 }
 
-// globalFlags go with every command.
+// globalFlags are flags of every command.
 type globalFlags struct {
 	output  format
 	address string
@@ -31,25 +31,25 @@ type globalFlags struct {
 
 const rootLong = `Holdfast puts configurations and services on machines at many sites and keeps them there.
 
-The region is taken from --context, else from HOLDFAST_ADDRESS and HOLDFAST_TOKEN, else
-from the current context ("holdfast context set").`
+The region comes from --context, else from HOLDFAST_ADDRESS and HOLDFAST_TOKEN, else from the current
+context ("holdfast context set").`
 
 func newRootCommand(c *cli) *cobra.Command {
 	root := &cobra.Command{
-		Use: "holdfast", Short: "Declare what runs where, and see that it does", Long: rootLong,
+		Use: "holdfast", Short: "Declare what runs where, and keep it running", Long: rootLong,
 		SilenceErrors: true, SilenceUsage: true, Args: noSubcommand, RunE: showHelp, SuggestionsMinimumDistance: 2,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return c.begin(cmd) },
 	}
 	root.SetFlagErrorFunc(flagError)
 	c.flags.output = formatTable
 	flags := root.PersistentFlags()
-	flags.VarP(&c.flags.output, "output", "o", "form of what is printed: table, json, yaml or name")
+	flags.VarP(&c.flags.output, "output", "o", "output format: table, json, yaml or name")
 	flags.StringVar(&c.flags.address, "address", "", "address of the region")
-	flags.StringVar(&c.flags.context, "context", "", "context of the context file to use")
+	flags.StringVar(&c.flags.context, "context", "", "saved context to use")
 	flags.StringVar(&c.flags.project, "project", "", "project to list or declare in (default of the region: default)")
 	flags.DurationVar(&c.flags.timeout, "timeout", 0, "give up after this time, 0 for never")
 	flags.StringVar(&c.flags.certs.CA, "ca", "", "trust this authority (PEM file) instead of the system's (default "+envCA+")")
-	flags.StringVar(&c.flags.certs.Cert, "client-cert", "", "certificate to show to whom is called (default "+envClientCert+")")
+	flags.StringVar(&c.flags.certs.Cert, "client-cert", "", "client certificate for calls (default "+envClientCert+")")
 	flags.StringVar(&c.flags.certs.Key, "client-key", "", "its key (default "+envClientKey+")")
 	complete(root, "output", fixed(formats...))
 	complete(root, "context", c.completeContexts)
@@ -67,9 +67,9 @@ func newRootCommand(c *cli) *cobra.Command {
 	return root
 }
 
-// begin marks that the command line was understood, and starts the clock of --timeout.
+// begin marks that the command line was parsed, and starts the clock of --timeout.
 func (c *cli) begin(cmd *cobra.Command) error {
-	if err := cmd.ValidateRequiredFlags(); err != nil { // cobra itself looks later
+	if err := cmd.ValidateRequiredFlags(); err != nil { // cobra itself checks later
 		return err
 	}
 	if err := checkNumbers(cmd); err != nil {
@@ -85,7 +85,7 @@ func (c *cli) begin(cmd *cobra.Command) error {
 	return nil
 }
 
-// newGroup is a command that only holds others.
+// newGroup is a command that only has subcommands.
 func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 	group := &cobra.Command{Use: use, Short: short, Args: noSubcommand, RunE: showHelp, SuggestionsMinimumDistance: 2}
 	group.AddCommand(commands...)
@@ -94,12 +94,12 @@ func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 
 func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
-// noSubcommand refuses a word that is no command, which cobra itself does for the root only.
+// noSubcommand rejects an unknown subcommand, which cobra does only for the root.
 func noSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("%q is no command of %q", args[0], cmd.CommandPath())
+	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
 	for _, s := range cmd.SuggestionsFor(args[0]) {
 		text += fmt.Sprintf("; did you mean %q?", s)
 	}

@@ -13,17 +13,17 @@ import (
 	"github.com/holdfast-io/holdfast/internal/region"
 )
 
-// newServerCommand runs a server: API, worker and relay of one region.
+// newServerCommand runs a server of a region: API, workers and link.
 func (c *cli) newServerCommand() *cobra.Command {
 	cfg := region.ServerConfig{BootstrapToken: c.env("HOLDFAST_BOOTSTRAP_TOKEN"), Timing: region.DefaultTiming()}
 	var roles, networks []string
 	var migrate string
 	cmd := &cobra.Command{
 		Use: "server", Short: "Run a server of a region: API and workers", Args: cobra.NoArgs,
-		Long: `Run a server of a region. It is stateless and runs in any number beside one Postgres
-and one Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, when set, becomes an admin token.
---ca, --client-cert and --client-key are for calls to executors that speak TLS; what Temporal is
-spoken to with has flags of its own, --temporal-…`,
+		Long: `Run a server of a region. It is stateless; run any number of servers with one Postgres and one
+Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, if set, becomes an admin token. --ca, --client-cert and
+--client-key are for calls to executors with TLS; the connection to Temporal has its own flags,
+--temporal-…`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if cfg.Roles, err = region.ParseRoles(roles); err != nil {
 				return err
@@ -48,58 +48,58 @@ spoken to with has flags of its own, --temporal-…`,
 	f := cmd.Flags()
 	f.StringVar(&cfg.Region, "region", c.orEnv("HOLDFAST_REGION", "local"), "name of the region")
 	f.StringVar(&cfg.DatabaseURL, "database-url", c.env("HOLDFAST_DATABASE_URL"), "Postgres of the region")
-	f.StringVar(&migrate, "migrate", c.orEnv("HOLDFAST_MIGRATE", string(region.MigrateAuto)), "who brings the database to this version's schema: auto is this server at its start; never is an operator (holdfast admin migrate), the server only checks")
+	f.StringVar(&migrate, "migrate", c.orEnv("HOLDFAST_MIGRATE", string(region.MigrateAuto)), "who migrates the database to this version's schema: with auto this server, at its start; with never an operator (holdfast admin migrate), and the server only checks")
 	f.StringVar(&cfg.Listen, "listen", c.orEnv("HOLDFAST_LISTEN", "127.0.0.1:7460"), "address to serve on")
-	f.StringVar(&cfg.Link, "link", c.orEnv("HOLDFAST_LINK", defaultLink), "address to serve the link on, for providers and nodes; \"\" serves none")
+	f.StringVar(&cfg.Link, "link", c.orEnv("HOLDFAST_LINK", defaultLink), "address to serve the link on, for providers and nodes; \"\" to serve none")
 	c.tlsFlags(cmd, &cfg.TLS, "API and link")
 	f.StringVar(&cfg.Metrics, "metrics", c.env("HOLDFAST_METRICS"), "address to serve /metrics, /healthz and /readyz on, also without the role api")
-	f.StringVar(&cfg.Definitions, "definitions", c.env("HOLDFAST_DEFINITIONS"), "directory of settings (vllm.json, …) over those that types of deployments have")
-	f.StringSliceVar(&networks, "executor-network", strings.FieldsFunc(c.env("HOLDFAST_EXECUTOR_NETWORKS"), func(r rune) bool { return r == ',' }), "networks (10.0.0.0/8) where executors may be beside the address that their provider registers from")
-	f.StringSliceVar(&roles, "roles", nil, "what this process does: api, worker, link (default all)")
-	f.StringVar(&cfg.PublicURL, "public-url", c.env("HOLDFAST_PUBLIC_URL"), "where the API is reached, as commands show it (default --listen, as http:// or https://)")
-	f.StringVar(&cfg.WebURL, "web-url", c.env("HOLDFAST_WEB_URL"), "Temporal Web, for links")
-	f.StringVar(&cfg.TraceEndpoint, "trace-endpoint", c.env("OTEL_EXPORTER_OTLP_ENDPOINT"), "send traces there, OTLP over HTTP")
+	f.StringVar(&cfg.Definitions, "definitions", c.env("HOLDFAST_DEFINITIONS"), "directory of settings (vllm.json, …) that override those of deployment types")
+	f.StringSliceVar(&networks, "executor-network", strings.FieldsFunc(c.env("HOLDFAST_EXECUTOR_NETWORKS"), func(r rune) bool { return r == ',' }), "networks (10.0.0.0/8) where executors may be, besides the address that their provider registers from")
+	f.StringSliceVar(&roles, "roles", nil, "roles of this process: api, worker, link (default all)")
+	f.StringVar(&cfg.PublicURL, "public-url", c.env("HOLDFAST_PUBLIC_URL"), "URL of the API in commands to nodes (default --listen, as http:// or https://)")
+	f.StringVar(&cfg.WebURL, "web-url", c.env("HOLDFAST_WEB_URL"), "URL of Temporal Web, for links")
+	f.StringVar(&cfg.TraceEndpoint, "trace-endpoint", c.env("OTEL_EXPORTER_OTLP_ENDPOINT"), "endpoint for traces, OTLP over HTTP")
 	f.IntVar(&cfg.Timing.TokenBytes, "fetch-token-bytes", cfg.Timing.TokenBytes, "length of fetch tokens")
 	f.DurationVar(&cfg.Timing.Delivery.PendingTTL, "pending-ttl", cfg.Timing.Delivery.PendingTTL, "how long a config can be fetched without progress")
 	f.IntVar(&cfg.Timing.Delivery.Tries, "delivery-tries", cfg.Timing.Delivery.Tries, "how often a node is notified in one delivery while fetching fails")
-	f.DurationVar(&cfg.Timing.Delivery.Request, "request-timeout", cfg.Timing.Delivery.Request, "how long a node may take to take a delivery, or go without progress")
-	f.DurationVar(&cfg.Timing.Delivery.Total, "delivery-deadline", cfg.Timing.Delivery.Total, "bound of a whole delivery")
+	f.DurationVar(&cfg.Timing.Delivery.Request, "request-timeout", cfg.Timing.Delivery.Request, "how long a node may take to accept a delivery, or go without progress")
+	f.DurationVar(&cfg.Timing.Delivery.Total, "delivery-deadline", cfg.Timing.Delivery.Total, "time limit of a whole delivery")
 	f.DurationVar(&cfg.Timing.Purge, "purge-interval", cfg.Timing.Purge, "how often expired rows are purged")
-	f.DurationVar(&cfg.Timing.Sweep, "sweep-interval", cfg.Timing.Sweep, "how often lost operations are looked for")
-	f.DurationVar(&cfg.Timing.Collect, "collect-interval", cfg.Timing.Collect, "how often what nobody needs any more is collected")
+	f.DurationVar(&cfg.Timing.Sweep, "sweep-interval", cfg.Timing.Sweep, "how often to check for lost operations")
+	f.DurationVar(&cfg.Timing.Collect, "collect-interval", cfg.Timing.Collect, "how often to remove what is no longer needed")
 	linkFlags(cmd, &cfg.Timing.Link)
 	keepFlags(cmd, &cfg.Timing.Keep)
 	c.temporalFlags(cmd, &cfg)
 	return cmd
 }
 
-// tlsFlags are those of a process that listens.
+// tlsFlags are flags of a process that listens.
 func (c *cli) tlsFlags(cmd *cobra.Command, files *certs.ServerFiles, of string) {
 	f := cmd.Flags()
-	f.StringVar(&files.Cert, "tls-cert", c.env("HOLDFAST_TLS_CERT"), "certificate (PEM, with its chain) of "+of+", read again when it changes")
+	f.StringVar(&files.Cert, "tls-cert", c.env("HOLDFAST_TLS_CERT"), "certificate (PEM, with its chain) of "+of+", reloaded when it changes")
 	f.StringVar(&files.Key, "tls-key", c.env("HOLDFAST_TLS_KEY"), "its key")
-	f.StringVar(&files.ClientCA, "tls-client-ca", c.env("HOLDFAST_TLS_CLIENT_CA"), "take callers only with a certificate by this authority (mTLS)")
+	f.StringVar(&files.ClientCA, "tls-client-ca", c.env("HOLDFAST_TLS_CLIENT_CA"), "require client certificates of this authority (mTLS)")
 }
 
-// linkFlags are the terms of the link; docs/link.md says what they do.
+// linkFlags are the time limits of the link; docs/link.md explains them.
 func linkFlags(cmd *cobra.Command, link *fleet.LinkTiming) {
 	f := cmd.Flags()
 	heartbeatFlags(cmd, link)
 	f.DurationVar(&link.StreamRequired, streamFlag, link.StreamRequired, "how long a registration waits for its stream (default "+envStream+")")
-	f.DurationVar(&link.Report, "link-report", link.Report, "how often providers are told which modules are active")
-	f.DurationVar(&link.Idle, "link-idle", link.Idle, "how long nodes go on asking for tasks after the last one; 0 is all the time")
-	f.DurationVar(&link.DrainAck, "link-drain-ack", link.DrainAck, "after which a drain without an ack is asked for again")
+	f.DurationVar(&link.Report, "link-report", link.Report, "how often providers are sent their active modules")
+	f.DurationVar(&link.Idle, "link-idle", link.Idle, "how long nodes keep polling for tasks after the last one; 0 means all the time")
+	f.DurationVar(&link.DrainAck, "link-drain-ack", link.DrainAck, "how long to wait for the ack of a drain before asking again")
 }
 
-// heartbeatFlags are the same at a region's servers and its nodes: the timeout is also how long a
-// site's lease lasts.
+// heartbeatFlags must match between a region's servers and its nodes: the timeout is also how long a site's lease
+// lasts.
 func heartbeatFlags(cmd *cobra.Command, link *fleet.LinkTiming) {
 	f := cmd.Flags()
 	f.DurationVar(&link.HeartbeatEvery, everyFlag, link.HeartbeatEvery, "how often providers send a heartbeat, at most a third of the timeout")
-	f.DurationVar(&link.HeartbeatTimeout, heartbeatFlag, link.HeartbeatTimeout, "after which silence a provider is disconnected, and a lease lost (default "+envHeartbeat+")")
+	f.DurationVar(&link.HeartbeatTimeout, heartbeatFlag, link.HeartbeatTimeout, "silence after which a provider is disconnected and a lease is lost (default "+envHeartbeat+")")
 }
 
-// What the terms of the link are named, on the command line and in the environment.
+// The names of the link's settings, on the command line and in the environment.
 const (
 	everyFlag     = "link-heartbeat"
 	heartbeatFlag = "link-heartbeat-timeout"
@@ -108,8 +108,7 @@ const (
 	envStream     = "HOLDFAST_PROVIDER_CONTROL_PLANE_TIMEOUT"
 )
 
-// linkEnv takes from the environment what the command line leaves out, and fits heartbeats to the
-// timeout.
+// linkEnv reads settings omitted on the command line from the environment, and fits heartbeats to the timeout.
 func (c *cli) linkEnv(cmd *cobra.Command, link *fleet.LinkTiming) error {
 	for _, e := range []struct {
 		env, flag string
@@ -121,20 +120,20 @@ func (c *cli) linkEnv(cmd *cobra.Command, link *fleet.LinkTiming) error {
 		}
 		d, err := time.ParseDuration(text)
 		if err != nil || d <= 0 {
-			return fleet.Errorf(fleet.Invalid, "%s is no duration: %.40q", e.env, text).WithHint("for example 15s")
+			return fleet.Errorf(fleet.Invalid, "invalid %s %.40q: want a duration", e.env, text).WithHint("for example 15s")
 		}
 		*e.into = d
 	}
-	if !cmd.Flag(everyFlag).Changed { // a shorter timeout wants heartbeats more often (C70)
+	if !cmd.Flag(everyFlag).Changed { // a shorter timeout needs more frequent heartbeats (C70)
 		link.HeartbeatEvery = min(link.HeartbeatEvery, link.HeartbeatTimeout/3)
 	}
 	return nil
 }
 
-// keepFlags say what the collection leaves; docs/collection.md says why.
+// keepFlags set what the collection keeps; docs/collection.md explains why.
 func keepFlags(cmd *cobra.Command, keep *fleet.Retention) {
 	f := cmd.Flags()
-	f.DurationVar(&keep.Bodies, "keep-bodies", keep.Bodies, "how long configs and artifacts stay that nothing refers to")
+	f.DurationVar(&keep.Bodies, "keep-bodies", keep.Bodies, "how long unreferenced configs and artifacts stay")
 	f.DurationVar(&keep.Uploads, "keep-uploads", keep.Uploads, "how long an upload may go without progress")
 	f.IntVar(&keep.Newest, "keep-newest", keep.Newest, "how many revisions and deliveries of each instance always stay")
 	f.DurationVar(&keep.Deliveries, "keep-deliveries", keep.Deliveries, "how long deliveries stay after their end")
@@ -147,20 +146,20 @@ const (
 	envTemporalTLS  = "HOLDFAST_TEMPORAL_TLS"
 )
 
-// temporalFlags say where Temporal is, how it is spoken to, and as whom.
+// temporalFlags set how to connect to Temporal, and as whom.
 func (c *cli) temporalFlags(cmd *cobra.Command, cfg *region.ServerConfig) {
 	f, access := cmd.Flags(), &cfg.Temporal
 	f.StringVar(&cfg.TemporalAddress, "temporal-address", c.orEnv("HOLDFAST_TEMPORAL_ADDRESS", "127.0.0.1:7233"), "Temporal frontend")
 	f.StringVar(&cfg.TemporalNamespace, "temporal-namespace", c.orEnv("HOLDFAST_TEMPORAL_NAMESPACE", "holdfast"), "Temporal namespace")
-	f.Bool(temporalTLSFlag, false, "speak TLS to Temporal (or "+envTemporalTLS+"=true)")
+	f.Bool(temporalTLSFlag, false, "use TLS for Temporal (or "+envTemporalTLS+"=true)")
 	f.StringVar(&access.Files.CA, "temporal-tls-ca", c.env("HOLDFAST_TEMPORAL_TLS_CA"), "authorities (PEM) that sign Temporal's certificate (default the system's)")
-	f.StringVar(&access.Files.Cert, "temporal-tls-cert", c.env("HOLDFAST_TEMPORAL_TLS_CERT"), "certificate (PEM) to show to Temporal (mTLS), read again for each connection")
+	f.StringVar(&access.Files.Cert, "temporal-tls-cert", c.env("HOLDFAST_TEMPORAL_TLS_CERT"), "client certificate (PEM) for Temporal (mTLS), reloaded for each connection")
 	f.StringVar(&access.Files.Key, "temporal-tls-key", c.env("HOLDFAST_TEMPORAL_TLS_KEY"), "its key")
 	f.StringVar(&access.ServerName, "temporal-tls-server-name", c.env("HOLDFAST_TEMPORAL_TLS_SERVER_NAME"), "name in Temporal's certificate (default the host of --temporal-address)")
-	f.StringVar(&access.APIKeyFile, "temporal-api-key-file", c.env("HOLDFAST_TEMPORAL_API_KEY_FILE"), "file with the API key of Temporal Cloud, read again when it changes")
+	f.StringVar(&access.APIKeyFile, "temporal-api-key-file", c.env("HOLDFAST_TEMPORAL_API_KEY_FILE"), "file with the API key of Temporal Cloud, reloaded when it changes")
 }
 
-// boolEnv is a flag, or what the environment says where the command line leaves it out.
+// boolEnv is a flag, or the environment variable if the command line omits it.
 func (c *cli) boolEnv(cmd *cobra.Command, flag, env string) (bool, error) {
 	text, source := c.env(env), cmd.Flag(flag)
 	if text == "" || source.Changed {
@@ -168,7 +167,7 @@ func (c *cli) boolEnv(cmd *cobra.Command, flag, env string) (bool, error) {
 	}
 	on, err := strconv.ParseBool(text)
 	if err != nil {
-		return false, fleet.Errorf(fleet.Invalid, "%s is neither true nor false: %.40q", env, text).WithHint("set it to true or false, or leave it out")
+		return false, fleet.Errorf(fleet.Invalid, "invalid %s %.40q: want true or false", env, text).WithHint("set it to true or false, or omit it")
 	}
 	return on, nil
 }
@@ -180,12 +179,12 @@ func (c *cli) orEnv(name, fallback string) string {
 	return fallback
 }
 
-// log is what the long-running processes write to standard error, one JSON line each.
+// log is the log of long-running processes, on standard error, one JSON object per line.
 func (c *cli) log() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(c.stderr, &slog.HandlerOptions{ReplaceAttr: fleet.LogDetail}))
 }
 
-// logEnd logs the cause of a process's end, which the complaint of a command leaves out.
+// logEnd logs why a process ended, which the error output of a command omits.
 func logEnd(log *slog.Logger, err error) error {
 	if err != nil {
 		log.Error("ended", "err", err)

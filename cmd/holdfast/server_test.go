@@ -81,15 +81,15 @@ func TestTemporalSettings(t *testing.T) {
 		args  []string
 		wrong string
 	}{
-		"an authority without TLS":           {nil, []string{"--temporal-tls-ca", ca.File}, "give --temporal-tls as well, or leave out --temporal-tls-ca"},
-		"the same from the environment":      {map[string]string{"HOLDFAST_TEMPORAL_TLS_CA": ca.File}, nil, "give --temporal-tls as well, or leave out --temporal-tls-ca"},
+		"an authority without TLS":           {nil, []string{"--temporal-tls-ca", ca.File}, "give --temporal-tls as well, or omit --temporal-tls-ca"},
+		"the same from the environment":      {map[string]string{"HOLDFAST_TEMPORAL_TLS_CA": ca.File}, nil, "give --temporal-tls as well, or omit --temporal-tls-ca"},
 		"a name without TLS":                 {map[string]string{"HOLDFAST_TEMPORAL_TLS_SERVER_NAME": "temporal"}, nil, "leave out --temporal-tls-server-name"},
-		"a key without TLS":                  {map[string]string{"HOLDFAST_TEMPORAL_API_KEY_FILE": key}, nil, "a key is sent over TLS alone"},
-		"TLS that is taken back":             {map[string]string{"HOLDFAST_TEMPORAL_TLS": "true", "HOLDFAST_TEMPORAL_API_KEY_FILE": key}, []string{"--temporal-tls=false"}, "a key is sent over TLS alone"},
+		"a key without TLS":                  {map[string]string{"HOLDFAST_TEMPORAL_API_KEY_FILE": key}, nil, "a key is sent only over TLS"},
+		"TLS that is taken back":             {map[string]string{"HOLDFAST_TEMPORAL_TLS": "true", "HOLDFAST_TEMPORAL_API_KEY_FILE": key}, []string{"--temporal-tls=false"}, "a key is sent only over TLS"},
 		"a certificate without its key":      {map[string]string{"HOLDFAST_TEMPORAL_TLS": "1", "HOLDFAST_TEMPORAL_TLS_CERT": cert}, nil, "--temporal-tls-cert and --temporal-tls-key must be given together"},
 		"a key without its certificate":      {map[string]string{"HOLDFAST_TEMPORAL_TLS": "1", "HOLDFAST_TEMPORAL_TLS_KEY": key}, nil, "give both, or neither"},
-		"TLS that is neither on nor off":     {map[string]string{"HOLDFAST_TEMPORAL_TLS": "yes"}, nil, "set it to true or false, or leave it out"},
-		"a file that is missing":             {nil, []string{"--temporal-tls", "--temporal-api-key-file", "missing"}, "give a file that holds the key and nothing else"},
+		"TLS that is neither on nor off":     {map[string]string{"HOLDFAST_TEMPORAL_TLS": "yes"}, nil, "set it to true or false, or omit it"},
+		"a file that is missing":             {nil, []string{"--temporal-tls", "--temporal-api-key-file", "missing"}, "give a file that contains only the key"},
 		"a flag goes before the environment": {map[string]string{"HOLDFAST_TEMPORAL_TLS": "yes"}, []string{"--temporal-tls", "--temporal-tls-ca", "missing"}, "read --temporal-tls-ca"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,7 +34,7 @@ func (t *table) write(w io.Writer) error {
 	return nil
 }
 
-// columns is a table whose lines come one by one: a column widens when a cell needs it.
+// columns is a table whose lines arrive one by one: a column widens if a cell needs it.
 type columns struct{ widths []int }
 
 func (c *columns) print(w io.Writer, header, cells []string) {
@@ -64,7 +64,7 @@ func (c *columns) line(w io.Writer, cells []string) {
 	fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
 }
 
-// clean keeps what others wrote (names, reasons) from steering the terminal.
+// clean keeps foreign text (names, reasons) from controlling the terminal.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -74,7 +74,7 @@ func clean(s string) string {
 	}, strings.Join(strings.Fields(s), " "))
 }
 
-// cleanLines is clean for texts of several lines.
+// cleanLines is clean for multi-line text.
 func cleanLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
@@ -84,7 +84,7 @@ func cleanLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-func yesNo(b bool) string { //nolint:revive // a cell for a truth is its whole purpose
+func yesNo(b bool) string { //nolint:revive // formatting a bool is its whole purpose
 	if b {
 		return "yes"
 	}
@@ -93,7 +93,7 @@ func yesNo(b bool) string { //nolint:revive // a cell for a truth is its whole p
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-// short is enough of a hash to tell it from others.
+// short is enough of a hash to distinguish it.
 func short[S ~string](hash S) string {
 	if len(hash) > 12 {
 		return string(hash[:12])
@@ -101,7 +101,7 @@ func short[S ~string](hash S) string {
 	return string(hash)
 }
 
-// bytesText gives a size in the largest unit that keeps it above one.
+// bytesText is a size in the largest unit that keeps it above one.
 func bytesText(n int64) string {
 	units := []string{"KiB", "MiB", "GiB", "TiB"}
 	size, unit := float64(n), ""
@@ -114,7 +114,7 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%.1f %s", size, unit)
 }
 
-// ago gives how long something is in the past, in its two largest units or less.
+// ago is how long ago something was, in at most its two largest units.
 func (c *cli) ago(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 )
 
-// tokenNoun is one of the two kinds of token; they differ by what they are for only.
+// tokenNoun is one of the two kinds of token, which differ only in their purpose.
 type tokenNoun struct {
 	name   string
 	header []string
@@ -22,8 +22,8 @@ func (n tokenNoun) item(c *cli, t api.Token) item {
 	return item{name: n.name + "/" + t.ID, value: t, cells: n.cells(c, t)}
 }
 
-// created shows a token with its secret: in a table the secret comes first, because it is
-// shown only once and is what the command was for.
+// created shows a token with its secret. In a table the secret comes first: it is shown only once, and it is what
+// the command is for.
 func (n tokenNoun) created(c *cli, t api.Token) error {
 	it := n.item(c, t)
 	it.cells = append([]string{t.Token}, it.cells...)
@@ -47,20 +47,20 @@ func (c *cli) newTokenCreateCommand() *cobra.Command {
 	var in api.TokenRequest
 	var ttl time.Duration
 	cmd := &cobra.Command{
-		Use: "create --role ROLE", Short: "Make an API token; it is shown once", Args: cobra.NoArgs,
+		Use: "create --role ROLE", Short: "Create an API token; it is shown once", Args: cobra.NoArgs,
 		Example: "  holdfast token create --role operator --project line-a --ttl 720h --note 'ci of line a'\n" +
 			"  holdfast token create --role provider --module-namespace acme.vision",
 	}
 	cmd.Flags().StringVar(&in.Role, "role", "viewer", "admin, operator, viewer or provider")
-	cmd.Flags().StringSliceVar(&in.ModuleNamespaces, "module-namespace", nil, "what a provider may claim, with what lies below; may be repeated")
-	cmd.Flags().StringVar(&in.Note, "note", "", "what it is for")
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "lifetime, 0 for no end")
+	cmd.Flags().StringSliceVar(&in.ModuleNamespaces, "module-namespace", nil, "namespace that a provider may claim, including those below it; may be repeated")
+	cmd.Flags().StringVar(&in.Note, "note", "", "purpose of the token")
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "lifetime, 0 for unlimited")
 	complete(cmd, "role", fixed("admin", "operator", "viewer", "provider"))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := aSecondAtLeast("ttl", ttl); ttl != 0 && err != nil {
 			return err
 		}
-		in.Project, in.Seconds = c.flags.project, int64(ttl.Seconds()) // not the context's: that would bind unasked
+		in.Project, in.Seconds = c.flags.project, int64(ttl.Seconds()) // not the context's, which would restrict the token unasked
 		client, err := c.connect()
 		if err != nil {
 			return err
@@ -76,7 +76,7 @@ func (c *cli) newTokenCreateCommand() *cobra.Command {
 
 func (c *cli) newTokenListCommand(n tokenNoun) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List them, without their secrets", Args: cobra.NoArgs,
+		Use: "list", Short: "List them, without secrets", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := c.connect()
 			if err != nil {
@@ -97,7 +97,7 @@ func (c *cli) newTokenListCommand(n tokenNoun) *cobra.Command {
 
 func (c *cli) newTokenRevokeCommand(n tokenNoun) *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke ID...", Short: "End them at once", Args: cobra.MinimumNArgs(1),
+		Use: "revoke ID...", Short: "Revoke them at once", Args: cobra.MinimumNArgs(1),
 		ValidArgsFunction: c.completeTokens(n),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := c.connect()

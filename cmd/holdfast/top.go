@@ -11,15 +11,15 @@ import (
 )
 
 func (c *cli) newTopCommand() *cobra.Command {
-	return newGroup("top", "Show what deployments and replicas take of their nodes",
-		c.newTopOf("deployments", "Show what deployments take, all replicas of each together", c.topDeployments),
-		c.newTopOf("replicas", "Show what each replica takes", c.topReplicas))
+	return newGroup("top", "Show the resource usage of deployments and replicas",
+		c.newTopOf("deployments", "Show the total usage of each deployment", c.topDeployments),
+		c.newTopOf("replicas", "Show the usage of each replica", c.topReplicas))
 }
 
 func (c *cli) newTopOf(noun, short string, show func([]api.DeploymentTop) view) *cobra.Command {
 	var w watchFlags
 	cmd := &cobra.Command{
-		Use: noun + " [NAME...]", Aliases: []string{noun[:len(noun)-1]}, Short: short + ": all, or of those deployments that are named",
+		Use: noun + " [NAME...]", Aliases: []string{noun[:len(noun)-1]}, Short: short + ": all, or those of the named deployments",
 		Example: "  holdfast top " + noun + " web", ValidArgsFunction: c.completeObjects("deployment"),
 	}
 	w.addWatch(cmd)
@@ -41,7 +41,7 @@ func (c *cli) newTopOf(noun, short string, show func([]api.DeploymentTop) view) 
 	return cmd
 }
 
-// tops asks for those that are named, or for all: one of these may be deleted meanwhile.
+// tops requests the named deployments, or all; one may be deleted in the meantime.
 func (c *cli) tops(ctx context.Context, client *api.Client, named []string) ([]api.DeploymentTop, error) {
 	names := named
 	if len(named) == 0 {
@@ -98,7 +98,7 @@ func (c *cli) topReplicas(all []api.DeploymentTop) view {
 	return v
 }
 
-// replicaTop is a line of top replicas, in the shape that json and yaml print.
+// replicaTop is a line of top replicas, in the shape of json and yaml output.
 type replicaTop struct {
 	Deployment string `json:"deployment"`
 	api.ReplicaTop

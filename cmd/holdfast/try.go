@@ -16,24 +16,25 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-const tryLong = `Start one replica of a deployment's manifest to see whether it gets healthy, and delete it again.
+const tryLong = `Start one replica of a deployment's manifest to see whether it becomes healthy, and delete it again.
 
-The trial is a deployment of its own, NAME-trial-XXXX, with one replica, the label
-holdfast.dev/trial=NAME, and all else as the manifest says. Its states and its output are shown
-until the replica is healthy (0), or the trial fails or its deadline passes (7: the reason and the
-last output follow). It is deleted in each case, also on an interrupt. If this command is killed
-the trial stays: "holdfast get deployments" shows it, "holdfast delete deployment" ends it.`
+The trial is a separate deployment, NAME-trial-XXXX, with one replica and the label
+holdfast.dev/trial=NAME; everything else is as in the manifest. The command shows its states and its
+output until the replica is healthy (0), or until the trial fails or its deadline passes (7: the
+reason and the last output follow). It always deletes the trial, also on an interrupt. If this
+command is killed, the trial stays: "holdfast get deployments" shows it, "holdfast delete deployment"
+ends it.`
 
-// useTried is what is done with a manifest, as a refusal says it.
+// useTried is what is done with a manifest, for errors.
 const useTried = "tried"
 
-// trialLabel says of what deployment one is a trial.
+// trialLabel names the deployment that a trial is for.
 const trialLabel = "holdfast.dev/trial"
 
 func (c *cli) newTryCommand() *cobra.Command {
 	file := ""
 	cmd := &cobra.Command{
-		Use: "try -f FILE|-", Short: "Start one replica of a deployment's manifest, see whether it gets healthy, and delete it", Long: tryLong,
+		Use: "try -f FILE|-", Short: "Start one replica of a deployment's manifest, see whether it becomes healthy, and delete it", Long: tryLong,
 		Args: cobra.NoArgs, Example: "  holdfast try -f web.yaml --timeout 5m",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			manifests, err := c.readManifests([]string{file}, useTried)
@@ -41,7 +42,7 @@ func (c *cli) newTryCommand() *cobra.Command {
 				return err
 			}
 			if len(manifests) != 1 || manifests[0].key().Kind != fleet.KindDeployment {
-				return fleet.Errorf(fleet.Invalid, "tried is one deployment, and nothing beside it").WithHint("apply first what it refers to")
+				return fleet.Errorf(fleet.Invalid, "try accepts exactly one deployment").WithHint("apply the objects that it refers to first")
 			}
 			client, err := c.connect()
 			if err != nil {
@@ -59,7 +60,7 @@ func (c *cli) newTryCommand() *cobra.Command {
 	return cmd
 }
 
-// trialResult is what became of a trial, in the shape that json and yaml print.
+// trialResult is the result of a trial, in the shape of json and yaml output.
 type trialResult struct {
 	Name       string               `json:"name"`
 	Deployment string               `json:"deployment"`
@@ -74,7 +75,7 @@ type trialResult struct {
 	Deleted    bool                 `json:"deleted"`
 }
 
-// trial is one deployment that is made to be looked at.
+// trial is a temporary deployment.
 type trial struct {
 	*cli
 	client *api.Client
@@ -84,10 +85,10 @@ type trial struct {
 	result trialResult
 }
 
-// maxName is the longest name that there may be.
+// maxName is the longest allowed name.
 const maxName = 63
 
-// maxTrialOutput is how much of the output stands in the result.
+// maxTrialOutput limits the output in the result.
 const maxTrialOutput = 4 << 10
 
 func (c *cli) newTrial(client *api.Client, m *manifest) (*trial, error) {
@@ -109,22 +110,22 @@ func (c *cli) newTrial(client *api.Client, m *manifest) (*trial, error) {
 		Name: name, Deployment: m.Name, Replicas: []api.Replica{}, Causes: []api.Cause{},
 	}}
 	shown := *c
-	if c.flags.output != formatTable { // the result alone is printed
+	if c.flags.output != formatTable { // only the result is printed
 		shown.stdout, shown.flags.output = t.tail, formatTable
 	}
 	t.logs = shown.newReplicaLogReader(client, name, "")
 	return t, nil
 }
 
-// run starts the trial, follows it, and deletes it whatever became of it.
+// run starts the trial, follows it, and always deletes it.
 func (t *trial) run(ctx context.Context) error {
 	began := t.now()
 	err := t.follow(ctx)
 	t.result.Seconds = t.now().Sub(began).Seconds()
-	t.look(ctx)
+	t.collect(ctx)
 	gone := t.remove(ctx)
 	t.result.Deleted = gone == nil
-	return errors.Join(err, gone, t.tell())
+	return errors.Join(err, gone, t.writeResult())
 }
 
 // follow shows states and output until the operation has ended.
@@ -157,25 +158,25 @@ func (t *trial) follow(ctx context.Context) error {
 	return endOf(op)
 }
 
-// stopped says that a trial was given up before it ended.
+// stopped is the error of a trial that did not reach its end.
 func stopped(name string, err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return &fleet.Error{Kind: "timeout", Message: "gave up waiting for trial " + name, Err: err}
+		return &fleet.Error{Kind: "timeout", Message: "timed out waiting for trial " + name, Err: err}
 	case errors.Is(err, context.Canceled):
 		return &fleet.Error{Kind: "interrupted", Message: "trial " + name + " was interrupted", Err: err}
 	}
 	return err
 }
 
-// trialLimit is how long a region may take to tell of a trial, and to delete it, once it is over.
+// trialLimit is how long a region may take to report on a finished trial, and to delete it.
 const trialLimit = 30 * time.Second
 
-// lastRounds is how often output is asked for once more: a node sends it every few seconds.
+// lastRounds is how often output is read after the end: a node sends it every few seconds.
 const lastRounds = 4
 
-// look takes in what there is to say of a trial before it is deleted. What cannot be had is missing.
-func (t *trial) look(ctx context.Context) {
+// collect gathers what is known of a trial before it is deleted. Whatever cannot be read is missing.
+func (t *trial) collect(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), trialLimit)
 	defer cancel()
 	for range lastRounds {
@@ -194,8 +195,8 @@ func (t *trial) look(ctx context.Context) {
 	}
 }
 
-// remove deletes the trial, and bears a region that is away for a moment. The request that made it may
-// have got through though its answer did not.
+// remove deletes the trial, and retries while the region is briefly unreachable. The request that created it may
+// have succeeded even if its response was lost.
 func (t *trial) remove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), trialLimit)
 	defer cancel()
@@ -211,8 +212,8 @@ func (t *trial) remove(ctx context.Context) error {
 	}
 }
 
-// tell writes the result: as one object, or as a line, with the last output of a failure.
-func (t *trial) tell() error {
+// writeResult prints the result: as an object, or as a line, with the last output of a failure.
+func (t *trial) writeResult() error {
 	r := t.result
 	if t.flags.output != formatTable {
 		return t.print(single(nil, item{name: deploymentPrefix + r.Name, value: r}))
@@ -237,7 +238,7 @@ func (t *trial) tell() error {
 	return nil
 }
 
-// tailWriter keeps the last of what is written.
+// tailWriter keeps the last part of what is written.
 type tailWriter struct {
 	most int
 	text string

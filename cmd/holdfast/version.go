@@ -10,7 +10,7 @@ import (
 // release is set by the linker when a release is built.
 var release string
 
-// build says what this program was made of.
+// build describes how this program was built.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
@@ -41,7 +41,7 @@ func thisBuild() build {
 
 func (c *cli) newVersionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Say which build this is", Args: cobra.NoArgs,
+		Use: "version", Short: "Show which build this is", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b := thisBuild()
 			return c.print(single([]string{"VERSION", "REVISION", "GO", "PLATFORM"}, item{

@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-const waitLong = `Wait for the end of operations, and end with a code that says how they ended.
+const waitLong = `Wait until operations end, and exit with a code that tells how they ended.
 
-Of an instance or a deployment it is the newest operation. --timeout bounds the wait; every operation ends
-by itself at its deadline.`
+For an instance or a deployment it is the newest operation. --timeout limits the wait; every operation
+ends by itself at its deadline.`
 
 func (c *cli) newWaitCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "wait OPERATION|SITE/NAME|deployment/NAME...", Short: "Wait for the end of operations", Long: waitLong, Args: cobra.MinimumNArgs(1),
+		Use: "wait OPERATION|SITE/NAME|deployment/NAME...", Short: "Wait until operations end", Long: waitLong, Args: cobra.MinimumNArgs(1),
 		ValidArgsFunction: c.completeWaitable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := c.connect()

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// patience is how long a region may be away while something is waited for: the work goes
-// on without it, so a restart of a server ends no wait.
+// patience is how long a wait tolerates an unreachable region. The operation continues without it, so the restart
+// of a server ends no wait.
 const patience = time.Minute
 
 // endedBadly is the cause of an error about an operation that ended without success.
@@ -20,8 +20,8 @@ type endedBadly struct{ state fleet.OperationState }
 
 func (e *endedBadly) Error() string { return "the operation ended as " + string(e.state) }
 
-// await follows an operation to its end, shows how far it is, and writes the final line.
-// An end other than success is an error.
+// await follows an operation to its end, shows its progress, and writes the final line. An end other than success
+// is an error.
 func (c *cli) await(ctx context.Context, client *api.Client, op api.Operation) (api.Operation, error) {
 	p := c.newProgress()
 	c.picture = p
@@ -39,7 +39,7 @@ func (c *cli) await(ctx context.Context, client *api.Client, op api.Operation) (
 	return op, endOf(op)
 }
 
-// nextState asks again, at most once per poll interval.
+// nextState polls, at most once per interval.
 func (c *cli) nextState(ctx context.Context, client *api.Client, op api.Operation) (api.Operation, error) {
 	asked := c.now()
 	for {
@@ -61,7 +61,7 @@ func (c *cli) nextState(ctx context.Context, client *api.Client, op api.Operatio
 	}
 }
 
-// sleep waits without outliving the command.
+// sleep waits, but not longer than the command.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(max(d, 0))
 	defer timer.Stop()
@@ -73,22 +73,22 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// stillRunning says of a wait that ended early that the work did not.
+// stillRunning adds to the error of an interrupted wait that the operation continues.
 func stillRunning(op api.Operation, err error) error {
-	hint := "the operation goes on: holdfast wait " + op.ID
+	hint := "the operation continues: holdfast wait " + op.ID
 	var known *fleet.Error
 	switch {
 	case errors.As(err, &known):
 		return &fleet.Error{Kind: known.Kind, Message: known.Message, Field: known.Field, Hint: hint, Err: err}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &fleet.Error{Kind: "timeout", Message: "gave up waiting for " + operationSubject(op), Hint: hint, Err: err}
+		return &fleet.Error{Kind: "timeout", Message: "timed out waiting for " + operationSubject(op), Hint: hint, Err: err}
 	case errors.Is(err, context.Canceled):
 		return &fleet.Error{Kind: "interrupted", Message: "stopped waiting for " + operationSubject(op), Hint: hint, Err: err}
 	}
 	return err
 }
 
-// endOf is the error of an operation that ended otherwise than well.
+// endOf is the error of an operation that did not end well.
 func endOf(op api.Operation) error {
 	if exitOfOperation(op.State) == exitOK {
 		return nil
@@ -119,7 +119,7 @@ func endOf(op api.Operation) error {
 	return e
 }
 
-// finalLine names the end state, and what each node holds now: revision, generation, hash.
+// finalLine is the end state, and what each node holds now: revision, generation, hash.
 func finalLine(op api.Operation) string {
 	var line strings.Builder
 	fmt.Fprintf(&line, "%s %s", operationSubject(op), op.State)
@@ -129,7 +129,7 @@ func finalLine(op api.Operation) string {
 	if op.Revision > 0 {
 		line.WriteString(", revision " + number(op.Revision))
 	}
-	if op.Node != "" && op.State == fleet.OperationSucceeded { // the error says it otherwise
+	if op.Node != "" && op.State == fleet.OperationSucceeded { // otherwise the error contains it
 		line.WriteString(": " + clean(op.Message))
 	}
 	if op.Deployment != "" && op.Message != "" && op.State == fleet.OperationSucceeded {
@@ -144,7 +144,7 @@ func finalLine(op api.Operation) string {
 	return line.String()
 }
 
-// heldText is "" of a node that never said what it holds.
+// heldText is "" for a node that never reported what it holds.
 func heldText(n api.NodeProgress) string {
 	switch {
 	case n.Revision == 0:

@@ -155,7 +155,7 @@ func TestWaiting(t *testing.T) {
 		r.story(operation(op1, fleet.OperationRunning))
 		got := newShell(t, r).run("deploy", "plant-1/press-7", "--timeout", "2s")
 		require.Equal(t, exitTimeout, got.code, got.stderr)
-		require.Contains(t, got.stderr, "error: timeout: gave up waiting for deploy plant-1/press-7")
+		require.Contains(t, got.stderr, "error: timeout: timed out waiting for deploy plant-1/press-7")
 		require.Contains(t, got.stderr, "holdfast wait "+op1)
 	})
 

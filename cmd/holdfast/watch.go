@@ -12,22 +12,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// watchFlags go with every command that shows what can change.
+// watchFlags are flags of commands that show what can change.
 type watchFlags struct {
 	watch bool
 	limit int
 }
 
 func (w *watchFlags) addWatch(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&w.watch, "watch", "w", false, "go on and show what changes, until interrupted or --timeout")
+	cmd.Flags().BoolVarP(&w.watch, "watch", "w", false, "keep showing changes, until interrupted or --timeout")
 }
 
 func (w *watchFlags) add(cmd *cobra.Command, limit int) {
 	w.addWatch(cmd)
-	cmd.Flags().IntVar(&w.limit, "limit", limit, "show at most so many, 0 for all")
+	cmd.Flags().IntVar(&w.limit, "limit", limit, "show at most this many, 0 for all")
 }
 
-// show prints what fetch gives; with --watch it goes on with the items that change.
+// show prints what fetch returns; with --watch it then prints the items that change.
 func (c *cli) show(ctx context.Context, w watchFlags, fetch func(context.Context) (view, error)) error {
 	v, err := fetch(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *cli) show(ctx context.Context, w watchFlags, fetch func(context.Context
 	}
 }
 
-// fetchAgain bears a region that is away for a while.
+// fetchAgain tolerates an unreachable region for a while.
 func (c *cli) fetchAgain(ctx context.Context, fetch func(context.Context) (view, error)) (view, error) {
 	asked := c.now()
 	for {
@@ -66,7 +66,7 @@ func (c *cli) fetchAgain(ctx context.Context, fetch func(context.Context) (view,
 	}
 }
 
-// endOfWatch: to be interrupted is how a watch ends well.
+// endOfWatch: an interrupt is the normal end of a watch.
 func endOfWatch(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return nil
@@ -74,7 +74,7 @@ func endOfWatch(ctx context.Context, err error) error {
 	return err
 }
 
-// changes gives the items that are new or differ, and those that are gone.
+// changes returns the items that are new or differ, and those that are gone.
 func changes(seen map[string][]byte, v view) (view, error) {
 	out := view{header: v.header}
 	here := map[string]bool{}
@@ -90,7 +90,7 @@ func changes(seen map[string][]byte, v view) (view, error) {
 		seen[it.name] = data
 	}
 	for _, name := range slices.Sorted(maps.Keys(seen)) {
-		if !here[name] && v.next == "" { // on a cut list it may only have moved out of sight
+		if !here[name] && v.next == "" { // in a truncated list it may just have moved out of view
 			out.items = append(out.items, goneItem(name, seen[name]))
 			delete(seen, name)
 		}
@@ -98,7 +98,7 @@ func changes(seen map[string][]byte, v view) (view, error) {
 	return out, nil
 }
 
-// goneItem stands for what was there and is not any more.
+// goneItem stands for an item that no longer exists.
 func goneItem(name string, last json.RawMessage) item {
 	value := struct {
 		Name string          `json:"name"`

@@ -10,8 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// writeYAML writes what writeJSON would, as YAML: fields keep their order and numbers
-// their digits.
+// writeYAML writes the same as writeJSON, as YAML: fields keep their order and numbers their digits.
 func writeYAML(w io.Writer, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {

@@ -1,13 +1,13 @@
 package decide
 
-// Circle is where a template refers to one that it is itself composed of.
+// Circle is a reference from a template back to itself, directly or through other templates.
 type Circle struct {
-	Template int // its place among the templates
-	Part     int // the place of the reference among its parts
+	Template int // index of the template
+	Part     int // index of the reference in its parts
 }
 
-// ByComposition puts each template behind those that it is composed of, by their places;
-// parts are the names that each refers to, and at finds those that are among them.
+// ByComposition orders templates so that each comes after the templates it includes. Parts holds the names that
+// each template includes; at finds the index of a name, if it is one of these templates.
 func ByComposition(parts [][]string, at func(name string) (place int, found bool)) (order []int, circles []Circle) {
 	v := &compositions{parts: parts, at: at, done: make([]bool, len(parts)), under: make([]bool, len(parts))}
 	for i := range parts {
@@ -19,7 +19,7 @@ func ByComposition(parts [][]string, at func(name string) (place int, found bool
 type compositions struct {
 	parts       [][]string
 	at          func(name string) (int, bool)
-	done, under []bool // seen, and on the way from the root to here
+	done, under []bool // visited, and on the current path
 	order       []int
 	circles     []Circle
 }

@@ -4,11 +4,10 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// MaxPerVisit bounds what one visit of a deployment does: so many replicas are made at most, and so
-// many ended.
+// MaxPerVisit limits how many replicas one visit to a deployment creates, and how many it ends.
 const MaxPerVisit = 200
 
-// Deployment says what to do about a deployment, by the first rule that matches.
+// Deployment decides what to do about a deployment, by the first rule that matches.
 func Deployment(seen fleet.DeploymentSeen) fleet.DeploymentPlan {
 	v := viewDeployment(seen)
 	c := newDeploymentCase(v)
@@ -22,8 +21,7 @@ func Deployment(seen fleet.DeploymentSeen) fleet.DeploymentPlan {
 	return c.finished()
 }
 
-// deploymentRules is read from the top: what ends goes before what begins, and what failed before
-// what is missing.
+// deploymentRules apply in order: ending comes before starting, and failures come before missing replicas.
 var deploymentRules = []struct {
 	name string
 	when func(v deploymentView) bool
@@ -57,7 +55,7 @@ var deploymentRules = []struct {
 	{ruleConverged, func(deploymentView) bool { return true }, converge},
 }
 
-// ruleConverged is what a deployment rests in.
+// ruleConverged is the rule of a deployment that needs nothing.
 const ruleConverged = "converged"
 
 func in(s fleet.DeploymentState) func(deploymentView) bool {
@@ -72,7 +70,7 @@ func redeclared(v deploymentView) bool { return v.State == fleet.DeploymentTermi
 
 func notReleased(v deploymentView) bool { return v.Revision == 0 }
 
-// begins: something newer was released, and what failed before it counts no more.
+// begins: a newer revision was released, so earlier failures no longer count.
 func begins(v deploymentView) bool { return v.updated() && v.State != fleet.DeploymentRunning }
 
 func updatedWhileRunning(v deploymentView) bool { return v.updated() }
@@ -81,7 +79,8 @@ func attemptWaits(v deploymentView) bool {
 	return v.State == fleet.DeploymentPending && v.At.Before(v.NextAttempt)
 }
 
-// attemptFailed: what an earlier attempt made, and fails only now, is made anew and is no further one.
+// attemptFailed: a replica of the current attempt failed. A late failure of an earlier attempt's replica is not
+// another failed attempt.
 func attemptFailed(v deploymentView) bool {
 	return v.State == fleet.DeploymentProvisioning && v.failsAnew(v.Attempts)
 }
@@ -90,14 +89,14 @@ func attemptsUsedUp(v deploymentView) bool {
 	return attemptFailed(v) && v.Attempts+1 >= v.Terms.Attempts
 }
 
-// becomesAvailable counts only what runs the released revision (S36, S40).
+// becomesAvailable counts only replicas of the released revision (S36, S40).
 func becomesAvailable(v deploymentView) bool {
 	return v.State == fleet.DeploymentProvisioning && v.reached()
 }
 
 func crashesUsedUp(v deploymentView) bool { return v.crashed() && v.Crashes+1 >= v.Terms.GiveUp }
 
-// backsOff: there is something to be made, and a pause holds all of it back.
+// backsOff: replicas are missing or must be replaced, and a pause holds all of them back.
 func backsOff(v deploymentView) bool {
 	held := v.held()
 	return v.At.Before(v.NextAttempt) && v.wants() && v.missing() <= held && !v.replaces(len(v.stale), held)

@@ -9,32 +9,32 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// The reasons of a replica's end that the region gives.
+// Reasons that the region gives for ending a replica.
 const (
 	ReasonDeleted      = "deleted"
 	ReasonStopped      = "stopped"
 	ReasonScaledDown   = "scaled_down"
 	ReasonReplaced     = "replaced"
 	ReasonNodeLeaves   = "node_leaves"
-	ReasonMisplaced    = "misplaced" // placement does not allow its node any more
+	ReasonMisplaced    = "misplaced" // placement no longer allows its node
 	ReasonNodeLost     = "node_lost"
-	ReasonLost         = "lost"          // its node has it no more
-	ReasonNotTakenUp   = "not_taken_up"  // its node is there and said nothing of it
-	ReasonStuck        = "stuck"         // its node let its deadlines pass
-	ReasonStopDeadline = "stop_deadline" // its node did not say in time that it ended
+	ReasonLost         = "lost"          // its node no longer has it
+	ReasonNotTakenUp   = "not_taken_up"  // its node is connected and never reported it
+	ReasonStuck        = "stuck"         // its node missed the deadlines
+	ReasonStopDeadline = "stop_deadline" // its node did not report its end in time
 )
 
-// stopMargin is what a node gets beyond the stop time of a replica to end it and to say so.
+// stopMargin is what a node gets, beyond a replica's stop time, to end it and report that.
 const stopMargin = 30 * time.Second
 
-// deploymentCase makes the plan of one visit. What is to end is bounded by MaxPerVisit.
+// deploymentCase builds the plan of one visit. MaxPerVisit limits how many replicas it ends.
 type deploymentCase struct {
 	v     deploymentView
 	plan  fleet.DeploymentPlan
 	state fleet.DeploymentState
-	// left is how many steps more this visit may take.
+	// left is how many more steps this visit may add.
 	left int
-	// made says that what becomes of it is to be seen in the next visit.
+	// made is set when the next visit must check the effect of this one.
 	made bool
 }
 
@@ -44,7 +44,7 @@ func newDeploymentCase(v deploymentView) *deploymentCase {
 	}}
 }
 
-// on applies an event; one that the machine does not have is not applied.
+// on applies an event; it ignores an event that the machine does not allow in this state.
 func (c *deploymentCase) on(e fleet.DeploymentEvent) {
 	to, err := c.state.Next(e)
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *deploymentCase) next(at time.Time) {
 	}
 }
 
-// step takes one of the steps of this visit, or leaves it for the next.
+// step adds a step to this visit, or leaves it to the next when the limit is reached.
 func (c *deploymentCase) step(to *[]fleet.ReplicaStep, s fleet.ReplicaStep) bool {
 	if c.left == 0 {
 		c.plan.More = true
@@ -75,12 +75,12 @@ func (c *deploymentCase) terminate(r fleet.ReplicaSeen, reason, message string) 
 	if c.step(&c.plan.Terminate, fleet.ReplicaStep{ID: r.ID, Reason: reason, Message: message}) {
 		c.made = true
 		c.next(c.v.At.Add(r.Stop + stopMargin))
-		// Nobody will say once more that it ended.
+		// Its node will not report the end again.
 		c.plan.More = c.plan.More || r.Gone || r.Lost || r.Phase.Over()
 	}
 }
 
-// endLive ends all that runs.
+// endLive ends all live replicas.
 func (c *deploymentCase) endLive(reason, message string) {
 	for _, all := range [][]fleet.ReplicaSeen{c.v.dead, c.v.away, c.v.useless, c.v.stale, c.v.good} {
 		for _, r := range all {
@@ -89,8 +89,8 @@ func (c *deploymentCase) endLive(reason, message string) {
 	}
 }
 
-// endEnding takes those for gone whose node says that they are, will not say it any more, or did not
-// say it in time (S53). It answers how many are left.
+// endEnding records replicas as ended if their node reported it, can no longer report it, or did not report it in
+// time (S53). It returns how many are still ending.
 func (c *deploymentCase) endEnding() int {
 	left := 0
 	for _, r := range c.v.ending {
@@ -104,8 +104,8 @@ func (c *deploymentCase) endEnding() int {
 	return left
 }
 
-// goneBy is when one that ends is taken for gone although its node has not said so. A node that had no server
-// to speak to has until it is missed, and one that has just come back, the time to end it.
+// goneBy is when an ending replica counts as ended although its node has not reported it. A disconnected node has
+// until it counts as lost; one that has just reconnected gets the time to end the replica.
 func goneBy(r fleet.ReplicaSeen) time.Time {
 	by := r.StopBy
 	if heard := r.HeardSince.Add(r.Stop + stopMargin); !r.HeardSince.IsZero() && heard.After(by) {
@@ -120,20 +120,20 @@ func goneBy(r fleet.ReplicaSeen) time.Time {
 func goneFor(r fleet.ReplicaSeen, now, by time.Time) (reason, message string) {
 	switch {
 	case r.Gone:
-		return ReasonNodeLost, fmt.Sprintf("node %s is no part of the region any more", r.Node)
+		return ReasonNodeLost, fmt.Sprintf("node %s no longer belongs to the region", r.Node)
 	case r.Phase.Over():
-		return cmp.Or(r.Reason, ReasonStopped), fmt.Sprintf("node %s said that it ended", r.Node)
+		return cmp.Or(r.Reason, ReasonStopped), fmt.Sprintf("node %s reported that it ended", r.Node)
 	case r.Lost:
-		return ReasonLost, fmt.Sprintf("node %s has it no more", r.Node)
+		return ReasonLost, fmt.Sprintf("node %s no longer has it", r.Node)
 	case now.Before(by):
 		return "", ""
 	case !r.Unheard.IsZero():
-		return ReasonNodeLost, fmt.Sprintf("node %s is not connected; it ends it when it comes back", r.Node)
+		return ReasonNodeLost, fmt.Sprintf("node %s is not connected; it will end the replica when it reconnects", r.Node)
 	}
-	return ReasonStopDeadline, fmt.Sprintf("node %s did not say in time that it ended; it is not to run it", r.Node)
+	return ReasonStopDeadline, fmt.Sprintf("node %s did not report in time that it ended; it must not run there", r.Node)
 }
 
-// endDead ends what runs no more, and those to be replaced that do no work, as far as it is known.
+// endDead ends dead replicas, and non-working ones that must be replaced, unless their node has yet to report.
 func (c *deploymentCase) endDead() {
 	for _, r := range c.v.dead {
 		reason, message := diedOf(r)
@@ -151,34 +151,34 @@ func diedOf(r fleet.ReplicaSeen) (reason, message string) {
 	case r.Phase.Over():
 		return cmp.Or(r.Reason, fleet.ReasonExited), r.Message
 	case r.Lost:
-		return ReasonLost, fmt.Sprintf("node %s listed what it has, and this was not in it", r.Node)
+		return ReasonLost, fmt.Sprintf("node %s reported its replicas, and this one was not among them", r.Node)
 	case r.Gone:
-		return ReasonNodeLost, fmt.Sprintf("node %s is no part of the region any more", r.Node)
+		return ReasonNodeLost, fmt.Sprintf("node %s no longer belongs to the region", r.Node)
 	case r.Phase == "":
-		return ReasonNotTakenUp, fmt.Sprintf("node %s is connected and said nothing of it for %s", r.Node, takeUpLimit)
+		return ReasonNotTakenUp, fmt.Sprintf("node %s is connected and did not report it within %s", r.Node, takeUpLimit)
 	case r.State == fleet.ReplicaStarting && r.Phase == fleet.PhaseRunning:
-		return fleet.ReasonStartupDeadline, fmt.Sprintf("it runs on node %s since %s and was not healthy within its start-up deadline",
+		return fleet.ReasonStartupDeadline, fmt.Sprintf("it has been running on node %s since %s and was not healthy within its start-up deadline",
 			r.Node, r.Since.UTC().Format(time.RFC3339))
 	}
-	return ReasonStuck, fmt.Sprintf("node %s is connected and let its deadlines pass", r.Node)
+	return ReasonStuck, fmt.Sprintf("node %s is connected and missed its deadlines", r.Node)
 }
 
 func (v deploymentView) replacedFor(r fleet.ReplicaSeen) (reason, message string) {
 	if r.Leave {
-		return ReasonNodeLeaves, fmt.Sprintf("node %s is to be left", r.Node)
+		return ReasonNodeLeaves, fmt.Sprintf("replicas must leave node %s", r.Node)
 	}
 	if why := v.misplaced(r); why != "" && r.ProcessVersion == v.ProcessVersion {
-		return ReasonMisplaced, fmt.Sprintf("it is not to run on node %s any more: %s", r.Node, why)
+		return ReasonMisplaced, fmt.Sprintf("it may no longer run on node %s: %s", r.Node, why)
 	}
-	return ReasonReplaced, fmt.Sprintf("process version %d took the place of %d", v.ProcessVersion, r.ProcessVersion)
+	return ReasonReplaced, fmt.Sprintf("process version %d replaced %d", v.ProcessVersion, r.ProcessVersion)
 }
 
-// endSurplus ends what is too much: of the released revision in the order of victims, then of what
-// it replaces, and what is or was on lost nodes, as long as enough work without them.
+// endSurplus ends surplus replicas: first those of the released revision, in the order of victims, then those that
+// they replace, then those on lost nodes. It keeps enough healthy ones.
 func (c *deploymentCase) endSurplus() {
 	good := c.v.victims()
 	for _, r := range good[:c.v.surplus()] {
-		c.terminate(r, ReasonScaledDown, fmt.Sprintf("%d are to run", c.v.Target))
+		c.terminate(r, ReasonScaledDown, fmt.Sprintf("the target is %d", c.v.Target))
 	}
 	kept, stale := heard(good[c.v.surplus():]), heard(c.v.stale)
 	spare := max(0, len(kept)+len(stale)-c.v.Target)
@@ -200,7 +200,7 @@ func (c *deploymentCase) endSurplus() {
 		}
 	}
 	for _, r := range c.v.away {
-		c.terminate(r, ReasonNodeLost, fmt.Sprintf("node %s is not heard, and it is replaced", r.Node))
+		c.terminate(r, ReasonNodeLost, fmt.Sprintf("node %s is not connected; the replica is replaced", r.Node))
 	}
 }
 
@@ -209,19 +209,18 @@ func (c *deploymentCase) replaced(r fleet.ReplicaSeen) {
 	c.terminate(r, reason, message)
 }
 
-// failAway says of what is on lost nodes that nobody counts on it; it counts again when its node is
-// back before it is replaced.
+// failAway marks replicas on lost nodes as unhealthy. One counts again if its node reconnects before it is
+// replaced.
 func (c *deploymentCase) failAway() {
 	for _, r := range c.v.away {
 		if r.State != fleet.ReplicaUnhealthy {
-			c.step(&c.plan.Fail, fleet.ReplicaStep{ID: r.ID, Reason: ReasonNodeLost, Message: fmt.Sprintf("node %s is not heard", r.Node)})
+			c.step(&c.plan.Fail, fleet.ReplicaStep{ID: r.ID, Reason: ReasonNodeLost, Message: fmt.Sprintf("node %s is not connected", r.Node)})
 		}
 	}
 }
 
-// victims are the good ones, those to end first before others: unhealthy, starting, those on nodes that
-// are not heard, then the oldest (S16, S105). Those of which their nodes have still to speak are no victims
-// before enough are healthy.
+// victims orders the good replicas by which to end first: unhealthy, starting, on disconnected nodes, then the
+// oldest (S16, S105). Replicas that their nodes have yet to report come last until enough others are healthy.
 func (v deploymentView) victims() []fleet.ReplicaSeen {
 	enough := len(heard(v.good)) >= v.Target
 	rank := func(r fleet.ReplicaSeen) int {
@@ -245,8 +244,8 @@ func (v deploymentView) victims() []fleet.ReplicaSeen {
 	return all
 }
 
-// create fills up to the target, or makes one more where one is to be replaced and nothing else is
-// on its way: new before old, one by one. So many are held back by a pause.
+// create fills up to the target. If nothing is missing and nothing else is under way, it creates one replacement:
+// new before old, one at a time. A pause holds back as many as held.
 func (c *deploymentCase) create(held int) {
 	if n := c.v.missing() - held; n > 0 {
 		c.plan.Create = min(n, MaxPerVisit)
@@ -261,7 +260,7 @@ func (c *deploymentCase) create(held int) {
 	}
 }
 
-// surges looks at what is left once the steps of this visit are taken.
+// surges counts what remains once the steps of this visit are done.
 func (c *deploymentCase) surges(held int) bool {
 	stale := len(c.v.stale)
 	for _, s := range c.plan.Terminate {

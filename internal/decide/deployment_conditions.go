@@ -14,17 +14,17 @@ const (
 	ConditionDegraded    = "degraded"
 )
 
-// ReasonNotHeard says that something depends on nodes that are not connected.
+// ReasonNotHeard means that a condition depends on nodes that are not connected.
 const ReasonNotHeard = "nodes_not_heard"
 
-// ReplicasNow is what can be said of live replicas by those whose nodes are heard: how many are
-// healthy, how many others there are, and how many it needs.
+// ReplicasNow counts live replicas: healthy ones on connected nodes, those on disconnected nodes, and how many the
+// deployment needs.
 type ReplicasNow struct{ Healthy, Unheard, Need int }
 
 // Needed is how many healthy replicas make a deployment available.
 func Needed(target, least int) int { return min(target, max(1, least)) }
 
-// ConditionsNow are the conditions of the last visit with what nodes do not say any more (S130).
+// ConditionsNow are the conditions of the last visit, corrected for nodes that have since disconnected (S130).
 func ConditionsNow(written []fleet.DeploymentCondition, now ReplicasNow) []fleet.DeploymentCondition {
 	out := slices.Clone(written)
 	if now.Unheard == 0 {
@@ -36,7 +36,7 @@ func ConditionsNow(written []fleet.DeploymentCondition, now ReplicasNow) []fleet
 		case c.Type == ConditionDegraded && c.Status != fleet.ConditionTrue:
 			out[i] = notHeard(now.Unheard)
 		case c.Type == ConditionAvailable && c.Status == fleet.ConditionTrue && now.Healthy < now.Need:
-			out[i] = condition(c.Type, fleet.ConditionUnknown, ReasonNotHeard, fmt.Sprintf("%d are healthy and heard, %d are needed", now.Healthy, now.Need))
+			out[i] = condition(c.Type, fleet.ConditionUnknown, ReasonNotHeard, fmt.Sprintf("%d are healthy on connected nodes, %d are needed", now.Healthy, now.Need))
 		}
 		known = known || c.Type == ConditionDegraded
 	}
@@ -46,8 +46,8 @@ func ConditionsNow(written []fleet.DeploymentCondition, now ReplicasNow) []fleet
 	return out
 }
 
-// WhyNow is the reason of the last visit and its message, unless they say that all is well and some
-// are not heard.
+// WhyNow is the reason of the last visit and its message, or ReasonNotHeard if all was well then and some nodes
+// have since disconnected.
 func WhyNow(reason, message string, now ReplicasNow) (string, string) {
 	if (reason == ruleConverged || reason == ReasonNotHeard) && now.Unheard > 0 {
 		return ReasonNotHeard, notHeard(now.Unheard).Message
@@ -56,14 +56,14 @@ func WhyNow(reason, message string, now ReplicasNow) (string, string) {
 }
 
 func notHeard(n int) fleet.DeploymentCondition {
-	where := "on nodes that are not heard"
+	where := "on nodes that are not connected"
 	if n == 1 {
-		where = "on a node that is not heard"
+		where = "on a node that is not connected"
 	}
 	return condition(ConditionDegraded, fleet.ConditionTrue, ReasonNotHeard, replicasAre(n, where))
 }
 
-// NotReleased are the conditions of what was written and never released.
+// NotReleased are the conditions of a deployment that was written and never released.
 func NotReleased() []fleet.DeploymentCondition {
 	return []fleet.DeploymentCondition{
 		condition(ConditionAvailable, fleet.ConditionFalse, "not_released", ""),
@@ -72,7 +72,7 @@ func NotReleased() []fleet.DeploymentCondition {
 	}
 }
 
-// replicasAre says of some how they are.
+// replicasAre describes n replicas.
 func replicasAre(n int, how string) string {
 	if n == 1 {
 		return "1 replica is " + how
@@ -80,13 +80,13 @@ func replicasAre(n int, how string) string {
 	return fmt.Sprintf("%d replicas are %s", n, how)
 }
 
-// condition makes one; a reason is a stable word.
+// condition makes a condition; the reason is a stable word.
 func condition(of string, status fleet.ConditionStatus, reason, message string) fleet.DeploymentCondition {
 	return fleet.DeploymentCondition{Type: of, Status: status, Reason: reason, Message: message}
 }
 
-// available says whether as many are healthy as it needs (S112): unknown, when that depends on
-// nodes that are not heard (S130).
+// available is the condition whether enough replicas are healthy (S112). It is unknown when that depends on
+// disconnected nodes (S130).
 func (c *deploymentCase) available() fleet.DeploymentCondition {
 	v, heard := c.v, 0
 	for _, all := range [][]fleet.ReplicaSeen{v.good, v.stale} {
@@ -109,7 +109,7 @@ func (c *deploymentCase) available() fleet.DeploymentCondition {
 	case heard >= v.need():
 		return condition(ConditionAvailable, fleet.ConditionTrue, "enough_healthy", message)
 	case v.working()+len(v.away) >= v.need():
-		return condition(ConditionAvailable, fleet.ConditionUnknown, ReasonNotHeard, message+", some on nodes that are not heard")
+		return condition(ConditionAvailable, fleet.ConditionUnknown, ReasonNotHeard, message+", some on nodes that are not connected")
 	}
 	return condition(ConditionAvailable, fleet.ConditionFalse, "too_few_healthy", message)
 }
@@ -118,7 +118,7 @@ func (c *deploymentCase) ends() bool {
 	return c.state == fleet.DeploymentDestroying || c.state == fleet.DeploymentTerminated
 }
 
-// progressing says whether something is on its way.
+// progressing is the condition whether something is under way.
 func (c *deploymentCase) progressing() fleet.DeploymentCondition {
 	v := c.v
 	moving := c.made || len(c.plan.Events) > 0 || len(v.ending) > len(c.plan.End) || len(v.stale) > 0 || len(v.starting()) > 0
@@ -133,7 +133,7 @@ func (c *deploymentCase) progressing() fleet.DeploymentCondition {
 	return condition(ConditionProgressing, fleet.ConditionFalse, c.plan.Rule, "")
 }
 
-// degraded says whether something is not as it was declared.
+// degraded is the condition whether something differs from the declaration.
 func (c *deploymentCase) degraded() fleet.DeploymentCondition {
 	v := c.v
 	unwell := len(v.good) - v.healthy() - len(v.starting())

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// deleteNow is the end of a declaration; one that never ran is gone at once (S31, S43, S56).
+// deleteNow starts the deletion; a deployment that never ran is gone at once (S31, S43, S56).
 func deleteNow(c *deploymentCase) {
 	c.on(fleet.DeploymentDeleted)
 	destroy(c)
@@ -22,22 +22,22 @@ func destroy(c *deploymentCase) {
 		return
 	}
 	c.on(fleet.DeploymentGone)
-	c.plan.Message = "nothing of it runs"
+	c.plan.Message = "no replica runs"
 	c.plan.More = c.v.Redeclared
 }
 
 func declareAgain(c *deploymentCase) {
 	c.on(fleet.DeploymentRedeclared)
 	c.plan.Attempts, c.plan.Crashes, c.plan.NextAttempt = 0, 0, time.Time{}
-	c.plan.Message = "it was declared again, and what was before it has ended"
+	c.plan.Message = "it was declared again, and its predecessor has ended"
 	c.plan.More = true
 }
 
 func endAll(c *deploymentCase) {
-	c.endLive(ReasonDeleted, "nothing of it is to run")
+	c.endLive(ReasonDeleted, "the deployment has nothing to run")
 	c.endEnding()
 	if c.state == fleet.DeploymentPending {
-		c.plan.Message = "nothing of it was released"
+		c.plan.Message = "no revision was released"
 	}
 }
 
@@ -49,8 +49,8 @@ func stopNow(c *deploymentCase) {
 	c.plan.Message = "it is declared stopped"
 }
 
-// begin creates the first replicas (S13). After an update, what failed before counts no more. Else the
-// time of this attempt stays: only what is made from then on can fail it.
+// begin creates the first replicas (S13). After an update, earlier failures no longer count. Otherwise the time of
+// this attempt stays: only replicas created from then on can fail it.
 func begin(c *deploymentCase) {
 	if c.v.updated() {
 		if c.state != fleet.DeploymentPending {
@@ -64,12 +64,12 @@ func begin(c *deploymentCase) {
 	c.plan.More = c.plan.More || c.v.reached()
 }
 
-// mark remembers what was begun with.
+// mark remembers the revision and process version of this beginning.
 func (c *deploymentCase) mark() {
 	c.plan.Began, c.plan.BeganVersion = c.v.Revision, c.v.ProcessVersion
 }
 
-// converge makes what runs be what is to run; every rule of a deployment that lives ends here.
+// converge brings actual replicas to the desired ones; every rule of a live deployment ends here.
 func converge(c *deploymentCase) {
 	c.keepRunning()
 	c.create(c.pause())
@@ -79,8 +79,8 @@ func converge(c *deploymentCase) {
 	}
 }
 
-// pause is how many a pause holds back: no more than failed, whatever else is missing. Those whose end is
-// a step of this visit are owed from now on, the others are still seen by the next.
+// pause is how many replicas a pause holds back: as many as failed. Those that this visit ends are owed from now
+// on; the next visit still sees the others.
 func (c *deploymentCase) pause() int {
 	if !c.v.At.Before(c.plan.NextAttempt) {
 		return 0
@@ -92,7 +92,7 @@ func (c *deploymentCase) pause() int {
 	return c.v.held()
 }
 
-// keepRunning ends what is not to run, and creates nothing.
+// keepRunning ends what must not run, and creates nothing.
 func (c *deploymentCase) keepRunning() {
 	c.endDead()
 	c.endSurplus()
@@ -103,14 +103,14 @@ func (v deploymentView) live() int {
 	return len(v.good) + len(v.stale) + len(v.useless) + len(v.dead) + len(v.away)
 }
 
-// tally says how it stands in a sentence.
+// tally describes the state in a sentence.
 func (v deploymentView) tally() string {
 	s := fmt.Sprintf("%d of %d replicas are healthy", v.working(), v.Target)
 	if n := len(v.stale); n > 0 {
 		s += fmt.Sprintf(", %d of them to be replaced", n)
 	}
 	if n := len(v.away); n > 0 {
-		s += fmt.Sprintf(", %d on nodes that are not heard", n)
+		s += fmt.Sprintf(", %d on nodes that are not connected", n)
 	}
 	return s
 }
@@ -121,7 +121,7 @@ func waitForAttempt(c *deploymentCase) {
 	c.next(c.v.NextAttempt)
 }
 
-// failAttempt goes back to PENDING; each pause is twice the one before it (S37, S45).
+// failAttempt returns to PENDING; each pause is twice the one before (S37, S45).
 func failAttempt(c *deploymentCase) {
 	c.on(fleet.DeploymentAttemptFailed)
 	c.plan.Attempts++
@@ -133,7 +133,7 @@ func failAttempt(c *deploymentCase) {
 		c.plan.Attempts, c.v.Terms.Attempts, c.v.failure(), pause)
 }
 
-// failure says of what the newest died.
+// failure describes the newest failure.
 func (v deploymentView) failure() string {
 	r := v.failed()
 	if r == nil {
@@ -152,7 +152,7 @@ func giveUpAttempts(c *deploymentCase) {
 	c.plan.Attempts++
 	c.plan.NextAttempt = time.Time{}
 	c.keepRunning()
-	c.plan.Message = fmt.Sprintf("attempt %d of %d failed: %s; release something else, or restart it",
+	c.plan.Message = fmt.Sprintf("attempt %d of %d failed: %s; release another revision, or restart the deployment",
 		c.plan.Attempts, c.v.Terms.Attempts, c.v.failure())
 }
 
@@ -161,17 +161,17 @@ func giveUpCrashes(c *deploymentCase) {
 	c.plan.Crashes++
 	c.plan.NextAttempt = time.Time{}
 	c.keepRunning()
-	c.plan.Message = fmt.Sprintf("%d failed in a row: %s; what is healthy runs on; release something else, or restart it",
+	c.plan.Message = fmt.Sprintf("%d failures in a row: %s; healthy replicas keep running; release another revision, or restart the deployment",
 		c.plan.Crashes, c.v.failure())
 }
 
-// keepOn is ERROR: what is healthy runs on, nothing is created.
+// keepOn is the state ERROR: healthy replicas keep running, and none is created.
 func keepOn(c *deploymentCase) {
 	c.keepRunning()
 	c.plan.Message = c.v.Message
 }
 
-// countCrash replaces the first few at once, and later ones after a pause that doubles (S107).
+// countCrash replaces the first failures at once, and later ones after a pause that doubles (S107).
 func countCrash(c *deploymentCase) {
 	c.plan.Crashes++
 	c.plan.NextAttempt = c.v.At
@@ -182,7 +182,7 @@ func countCrash(c *deploymentCase) {
 	c.plan.Message = fmt.Sprintf("%s; %s", c.v.failure(), c.plan.Message)
 }
 
-// doubled is seconds, doubled that often, at most the other.
+// doubled doubles seconds the given number of times, up to most.
 func doubled(seconds, times, most int) time.Duration {
 	for range times {
 		if seconds >= most {
@@ -199,7 +199,7 @@ func makeAvailable(c *deploymentCase) {
 	converge(c)
 }
 
-// update begins with what was released; what works is replaced one by one.
+// update begins with the new release; working replicas are replaced one by one.
 func update(c *deploymentCase) {
 	c.on(fleet.DeploymentUpdated)
 	c.plan.Crashes, c.plan.NextAttempt = 0, time.Time{}

@@ -9,8 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// finished adds what follows from the steps: how operations end, the conditions, what is waited for
-// and until when.
+// finished completes the plan: which operations end, the conditions, what the deployment waits for and until when.
 func (c *deploymentCase) finished() fleet.DeploymentPlan {
 	c.finishOperations()
 	c.plan.Conditions = []fleet.DeploymentCondition{c.available(), c.progressing(), c.degraded()}
@@ -21,16 +20,16 @@ func (c *deploymentCase) finished() fleet.DeploymentPlan {
 	c.plan.Awaited = c.awaited()
 	changes := c.made || len(c.plan.Fail) > 0
 	if changes && c.plan.Next.IsZero() {
-		c.plan.More = true // what was changed is looked at once more
+		c.plan.More = true // check the changes in another visit
 	}
 	c.plan.Done = !changes && !c.plan.More && c.plan.Next.IsZero()
 	if c.plan.Done && c.plan.Crashes > 0 && c.state == fleet.DeploymentRunning && len(c.v.good) > 0 {
-		c.next(c.v.settlesAt()) // in ERROR they are counted until something else is released
+		c.next(c.v.settlesAt()) // in ERROR they count until a new release
 	}
 	return c.plan
 }
 
-// waitForReplicas looks again when a deadline of a replica passes without a word of its node.
+// waitForReplicas schedules the next visit for when a replica misses a deadline without a report from its node.
 func (c *deploymentCase) waitForReplicas() {
 	for _, r := range slices.Concat(c.v.good, c.v.useless) {
 		if c.v.unsaid(r) {
@@ -48,8 +47,7 @@ func (c *deploymentCase) waitForReplicas() {
 	}
 }
 
-// awaited says in words what unblocks it (X8); what was asked of the nodes in this visit is awaited
-// by the next one.
+// awaited describes what the deployment waits for (X8), including what this visit asked of the nodes.
 func (c *deploymentCase) awaited() string {
 	var words []string
 	count := func(n int, format string) {
@@ -62,13 +60,13 @@ func (c *deploymentCase) awaited() string {
 	}
 	count(len(c.v.starting())+c.plan.Create, "%d starting replicas")
 	count(len(c.v.good)-len(c.v.starting())-c.v.healthy()-c.v.unsaidOf(c.v.good), "%d unhealthy replicas")
-	count(c.v.unsaidOf(c.v.good)+c.v.unsaidOf(c.v.useless), "the word of nodes that are back on %d replicas")
+	count(c.v.unsaidOf(c.v.good)+c.v.unsaidOf(c.v.useless), "reconnected nodes to report %d replicas")
 	count(len(c.v.ending)-len(c.plan.End)+len(c.plan.Terminate), "the end of %d replicas")
-	count(c.unheard(), "the nodes of %d replicas")
+	count(c.unheard(), "the nodes of %d replicas to reconnect")
 	return strings.Join(words, ", ")
 }
 
-// unheard counts those whose nodes are not connected.
+// unheard counts replicas on disconnected nodes.
 func (c *deploymentCase) unheard() int {
 	n := len(c.v.away)
 	for _, all := range [][]fleet.ReplicaSeen{c.v.good, c.v.stale} {

@@ -13,33 +13,33 @@ type operationCase struct {
 	op fleet.DeploymentOperation
 }
 
-// operationRules say how an operation ends, first match wins; one that none matches runs on.
+// operationRules decide how an operation ends; the first match wins, and without a match it continues.
 var operationRules = []struct {
-	reason string
-	when   func(o operationCase) bool
-	state  fleet.OperationState
-	say    func(o operationCase) string
+	reason  string
+	when    func(o operationCase) bool
+	state   fleet.OperationState
+	message func(o operationCase) string
 }{
-	{"cancelled", func(o operationCase) bool { return o.op.Cancelled }, fleet.OperationCancelled, sayCancelled},
-	{reasonNotConfirmed, unlessConfirmed(destroyed), fleet.OperationUnknown, sayUnconfirmed},
-	{"destroyed", destroyed, fleet.OperationSucceeded, sayNothing},
-	{"superseded", func(o operationCase) bool { return o.op.Stale }, fleet.OperationSuperseded, say("something else was asked for since")},
-	{"deleted", overtaken, fleet.OperationSuperseded, say("the deployment is being deleted")},
-	{"redeclared", revived, fleet.OperationSuperseded, say("it was declared again")},
-	{"stopped", scalesStopped, fleet.OperationSuperseded, say("it was declared stopped since")},
-	{reasonNotConfirmed, unlessConfirmed(hasStopped), fleet.OperationUnknown, sayUnconfirmed},
-	{"stopped", hasStopped, fleet.OperationSucceeded, say("it is stopped, and nothing of it runs")},
+	{"cancelled", func(o operationCase) bool { return o.op.Cancelled }, fleet.OperationCancelled, cancelledMessage},
+	{reasonNotConfirmed, unlessConfirmed(destroyed), fleet.OperationUnknown, unconfirmedMessage},
+	{"destroyed", destroyed, fleet.OperationSucceeded, noMessage},
+	{"superseded", func(o operationCase) bool { return o.op.Stale }, fleet.OperationSuperseded, message("a newer request replaced it")},
+	{"deleted", overtaken, fleet.OperationSuperseded, message("the deployment is being deleted")},
+	{"redeclared", revived, fleet.OperationSuperseded, message("it was declared again")},
+	{"stopped", scalesStopped, fleet.OperationSuperseded, message("it has since been declared stopped")},
+	{reasonNotConfirmed, unlessConfirmed(hasStopped), fleet.OperationUnknown, unconfirmedMessage},
+	{"stopped", hasStopped, fleet.OperationSucceeded, message("it is stopped, and no replica runs")},
 	{"given_up", givenUp, fleet.OperationFailed, func(o operationCase) string { return o.c.plan.Message }},
-	{reasonNotConfirmed, unlessConfirmed(hasRestarted), fleet.OperationUnknown, sayUnconfirmed},
+	{reasonNotConfirmed, unlessConfirmed(hasRestarted), fleet.OperationUnknown, unconfirmedMessage},
 	{"converged", hasConverged, fleet.OperationSucceeded, func(o operationCase) string { return o.c.v.tally() }},
 	{"scaled", hasScaled, fleet.OperationSucceeded, func(o operationCase) string { return o.c.v.tally() }},
-	{"deadline", pastOperation, fleet.OperationFailed, sayLate},
+	{"deadline", pastOperation, fleet.OperationFailed, lateMessage},
 }
 
-// reasonNotConfirmed: all that is to end has, but some of it without the word of its node (X4).
+// reasonNotConfirmed: all replicas that had to end have ended, but some nodes did not confirm it (X4).
 const reasonNotConfirmed = "not_confirmed"
 
-// finishOperations ends what is over, and looks again at the deadlines of the rest (X6).
+// finishOperations ends operations that are over, and schedules a visit for the deadlines of the rest (X6).
 func (c *deploymentCase) finishOperations() {
 	for _, op := range c.v.Operations {
 		if f, over := c.finish(op); over {
@@ -54,21 +54,21 @@ func (c *deploymentCase) finish(op fleet.DeploymentOperation) (fleet.OperationFi
 	o := operationCase{c, op}
 	for _, r := range operationRules {
 		if r.when(o) {
-			return fleet.OperationFinish{ID: op.ID, State: r.state, Reason: r.reason, Message: r.say(o)}, true
+			return fleet.OperationFinish{ID: op.ID, State: r.state, Reason: r.reason, Message: r.message(o)}, true
 		}
 	}
 	return fleet.OperationFinish{}, false
 }
 
-func say(s string) func(operationCase) string { return func(operationCase) string { return s } }
+func message(s string) func(operationCase) string { return func(operationCase) string { return s } }
 
-func sayNothing(operationCase) string { return "" }
+func noMessage(operationCase) string { return "" }
 
-func sayCancelled(o operationCase) string {
-	return fmt.Sprintf("nobody waits for the %s any more; what was declared stays so", o.op.Kind)
+func cancelledMessage(o operationCase) string {
+	return fmt.Sprintf("the %s was cancelled; the declaration stays in force", o.op.Kind)
 }
 
-func sayLate(o operationCase) string {
+func lateMessage(o operationCase) string {
 	return fleet.LateDeployment(o.c.plan.Message, o.c.awaited())
 }
 
@@ -78,7 +78,7 @@ func destroyed(o operationCase) bool {
 	return o.ends() && o.c.state == fleet.DeploymentTerminated
 }
 
-// overtaken: what waits for a redeclared one waits on, until its predecessor is gone.
+// overtaken: operations on a redeclared deployment wait until its predecessor has ended.
 func overtaken(o operationCase) bool {
 	over := o.c.state == fleet.DeploymentDestroying || o.c.state == fleet.DeploymentTerminated
 	return !o.ends() && over && !o.c.v.Redeclared
@@ -89,7 +89,7 @@ func revived(o operationCase) bool {
 	return o.ends() && !over && !o.c.v.Deleting
 }
 
-// scalesStopped: as many were to run, and nothing is (S42).
+// scalesStopped: the deployment was stopped, so it cannot be scaled (S42).
 func scalesStopped(o operationCase) bool {
 	return o.op.Kind == fleet.OperationScale && o.c.v.Stopped
 }
@@ -105,8 +105,8 @@ func hasRestarted(o operationCase) bool { return o.restarts() && hasConverged(o)
 
 func (o operationCase) restarts() bool { return o.op.Kind == fleet.OperationRestart }
 
-// hasConverged: as many as there are to be are healthy, and nothing runs of an earlier process version,
-// or where placement does not allow it.
+// hasConverged: enough replicas are healthy, and none runs an earlier process version or where placement does not
+// allow it.
 func hasConverged(o operationCase) bool {
 	if o.op.Kind != fleet.OperationConverge && !o.restarts() {
 		return false
@@ -115,8 +115,8 @@ func hasConverged(o operationCase) bool {
 	return o.c.state == fleet.DeploymentRunning && v.ProcessVersion >= o.op.ProcessVersion && v.working() >= v.Target && !o.olderRuns() && !v.misplacedRuns()
 }
 
-// olderRuns: a restart waits also for what is on nodes that are not heard, as long as that has time to
-// end; what they run of an earlier release is repaired when they are back (X4).
+// olderRuns: a restart also waits for replicas on disconnected nodes while they have time to end. For other
+// operations the node repairs these when it reconnects (X4).
 func (o operationCase) olderRuns() bool {
 	v := o.c.v
 	all := slices.Concat(v.good, v.stale, v.useless, v.dead)
@@ -131,7 +131,7 @@ func (o operationCase) olderRuns() bool {
 	return slices.ContainsFunc(all, func(r fleet.ReplicaSeen) bool { return r.ProcessVersion < o.op.ProcessVersion })
 }
 
-// endsNow says that this visit takes a replica for gone.
+// endsNow reports whether this visit records a replica as ended.
 func (c *deploymentCase) endsNow(r fleet.ReplicaSeen) bool {
 	return slices.ContainsFunc(c.plan.End, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
 }
@@ -140,13 +140,13 @@ func (v deploymentView) misplacedRuns() bool {
 	return slices.ContainsFunc(slices.Concat(v.stale, v.useless), func(r fleet.ReplicaSeen) bool { return v.misplaced(r) != "" })
 }
 
-// unlessConfirmed: it is as the operation is to see it, but for what nodes have not said.
+// unlessConfirmed: the operation has reached its end, except that some nodes have not confirmed it.
 func unlessConfirmed(ended func(operationCase) bool) func(operationCase) bool {
 	return func(o operationCase) bool { return ended(o) && len(o.unconfirmed()) > 0 }
 }
 
-// unconfirmed are the nodes that may run on what the operation takes for ended. A restart is about what is
-// older.
+// unconfirmed are the nodes that may still run what the operation counts as ended. For a restart only older
+// versions matter.
 func (o operationCase) unconfirmed() []fleet.NodeName {
 	may := func(version int64) bool {
 		return !o.restarts() || o.c.v.Stopped || version < o.op.ProcessVersion
@@ -166,28 +166,28 @@ func (o operationCase) unconfirmed() []fleet.NodeName {
 	return slices.Compact(nodes)
 }
 
-// writtenOff: who asked knew by an operator's word that the node is gone for good.
+// writtenOff: an operator had declared the node gone before the operation was requested.
 func (o operationCase) writtenOff(n fleet.UnconfirmedNode) bool {
 	return !n.Gone.IsZero() && n.Gone.Before(o.op.Opened)
 }
 
-// unconfirmedTold bounds the names in one message.
-const unconfirmedTold = 10
+// unconfirmedListed limits the node names in one message.
+const unconfirmedListed = 10
 
-func sayUnconfirmed(o operationCase) string {
+func unconfirmedMessage(o operationCase) string {
 	nodes := o.unconfirmed()
 	var names []string
-	for _, n := range nodes[:min(len(nodes), unconfirmedTold)] {
+	for _, n := range nodes[:min(len(nodes), unconfirmedListed)] {
 		names = append(names, string(n))
 	}
-	told := strings.Join(names, ", ")
-	if more := len(nodes) - unconfirmedTold; more > 0 {
-		told += fmt.Sprintf(" and %d more", more)
+	listed := strings.Join(names, ", ")
+	if more := len(nodes) - unconfirmedListed; more > 0 {
+		listed += fmt.Sprintf(" and %d more", more)
 	}
-	return "what ended without the word of its node may run on there, until that is back and ends it: " + told
+	return "these nodes did not confirm the end and may keep running replicas until they reconnect: " + listed
 }
 
-// hasScaled: exactly as many run, all healthy, and what was too much has ended.
+// hasScaled: exactly the target number runs, all are healthy, and the surplus has ended.
 func hasScaled(o operationCase) bool {
 	v := o.c.v
 	return o.op.Kind == fleet.OperationScale && o.c.state == fleet.DeploymentRunning && v.Target == o.op.Target &&

@@ -85,7 +85,7 @@ func TestDeploymentOperations(t *testing.T) {
 			require.Equal(t, c.state, p.Finish[0].State)
 			require.Equal(t, c.reason, p.Finish[0].Reason)
 			if c.reason == "deadline" { // X8
-				require.Contains(t, p.Finish[0].Message, "awaited: 1 starting replicas")
+				require.Contains(t, p.Finish[0].Message, "waiting for: 1 starting replicas")
 			}
 		})
 	}
@@ -235,7 +235,7 @@ func TestDeploymentWaits(t *testing.T) {
 
 	away := decide.Deployment(deployment(has(replica(1, unheard(10*time.Second)))))
 	require.Equal(t, noon.Add(20*time.Second), away.Next, "30 s without a word")
-	require.Equal(t, "the nodes of 1 replicas", away.Awaited)
+	require.Equal(t, "the nodes of 1 replicas to reconnect", away.Awaited)
 
 	many := decide.Deployment(deployment(fresh, target(1000, 1)))
 	require.Equal(t, decide.MaxPerVisit, many.Create)

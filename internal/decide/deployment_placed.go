@@ -9,17 +9,16 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// RoomAgain is how long a deployment that has no room waits before it looks again by itself. The
-// sweep wakes it sooner when room appears.
+// RoomAgain is how long a deployment without room waits before it tries again by itself. The sweep wakes it sooner
+// when room appears.
 const RoomAgain = 15 * time.Second
 
-// ReasonOldFirst ends a replica before its replacement starts, because no other node could take it.
+// ReasonOldFirst ends a replica before its replacement starts, because no other node has room for it.
 const ReasonOldFirst = "old_before_new"
 
-// WithPlaces is the plan with what became of its placement: it says what is missing, and looks again.
-// Where the only room is what one of those to be replaced leaves, that ends first, unless something
-// ends anyway or the last new one is not healthy yet. The plan is to be carried out afterwards, with Create
-// replicas on got.Nodes.
+// WithPlaces adds the result of placement to the plan: what room is missing and when to try again. If the only room
+// is that of a replica to be replaced, that one ends first, unless another is ending or a new one is not healthy
+// yet. The caller then carries out the plan with Create replicas on got.Nodes.
 func WithPlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) fleet.DeploymentPlan {
 	if p.Create == 0 || got.Missing == 0 {
 		return p
@@ -48,8 +47,8 @@ func WithPlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) f
 	return p
 }
 
-// Spread counts on the nodes those of a deployment that are to stay. What runs no more, is to be
-// replaced, or is on a node that is lost takes room, and no part in how the others are spread.
+// Spread counts, for each node, the deployment's replicas that stay. Dead replicas, those to be replaced and those
+// on lost nodes take room but do not affect the spread.
 func Spread(seen fleet.DeploymentSeen, rooms []fleet.NodeRoom) []fleet.NodeRoom {
 	own := map[fleet.NodeName]int{}
 	for _, r := range viewDeployment(seen).good {
@@ -62,9 +61,8 @@ func Spread(seen fleet.DeploymentSeen, rooms []fleet.NodeRoom) []fleet.NodeRoom 
 	return rooms
 }
 
-// misplaced says why placement would not choose a live replica's node any more, "" when it would.
-// Modules come and go with their providers: they are asked of what was made before this revision,
-// and while its node is heard.
+// misplaced explains why placement would no longer choose a live replica's node; "" if it would. Modules come and
+// go with their providers, so they only matter for replicas older than this revision on connected nodes.
 func (v deploymentView) misplaced(r fleet.ReplicaSeen) string {
 	i, known := slices.BinarySearchFunc(v.Nodes, r.Node, func(n fleet.NodeRoom, name fleet.NodeName) int { return cmp.Compare(n.Node, name) })
 	if !known {
@@ -75,13 +73,13 @@ func (v deploymentView) misplaced(r fleet.ReplicaSeen) string {
 	if o == noModule && (!r.Unheard.IsZero() || r.Revision >= v.Revision) {
 		return ""
 	}
-	return want.say(o, v.Nodes[i])
+	return want.describe(o, v.Nodes[i])
 }
 
-// leaves says that a replica is to run elsewhere.
+// leaves reports whether a replica has to move elsewhere.
 func (v deploymentView) leaves(r fleet.ReplicaSeen) bool { return r.Leave || v.misplaced(r) != "" }
 
-// yields is the oldest one to be replaced of those that leave room.
+// yields is the oldest replica to be replaced among those that free room.
 func (v deploymentView) yields(ids []fleet.ReplicaID) (fleet.ReplicaSeen, bool) {
 	for _, r := range v.stale {
 		if slices.Contains(ids, r.ID) {
@@ -93,7 +91,7 @@ func (v deploymentView) yields(ids []fleet.ReplicaID) (fleet.ReplicaSeen, bool) 
 
 func oldFirst(p fleet.DeploymentPlan, old fleet.ReplicaSeen, now time.Time) fleet.DeploymentPlan {
 	p.Rule = ReasonOldFirst
-	p.Message = fmt.Sprintf("replica %s ends before its replacement starts: that takes its place on node %s, and there is no other room", old.ID, old.Node)
+	p.Message = fmt.Sprintf("replica %s ends before its replacement starts: the replacement takes its place on node %s, because no other node has room", old.ID, old.Node)
 	p.Terminate = []fleet.ReplicaStep{{ID: old.ID, Reason: ReasonOldFirst, Message: p.Message}}
 	p.Awaited = "the end of replica " + string(old.ID)
 	p.Next = now.Add(old.Stop + stopMargin)

@@ -481,7 +481,7 @@ func TestDeploymentMoves(t *testing.T) {
 		require.Empty(t, p.Finish)
 		require.Equal(t, "1", ids(p.Terminate))
 		require.Equal(t, decide.ReasonMisplaced, p.Terminate[0].Reason)
-		require.Contains(t, p.Terminate[0].Message, "it is of site plant-1")
+		require.Contains(t, p.Terminate[0].Message, "it is at site plant-1")
 		require.Len(t, decide.Deployment(deployment(in(elsewhere), released(2, 1), began(2, 1), has(replica(2)), converges)).Finish, 1)
 	})
 }
@@ -496,7 +496,7 @@ func TestConditionsNow(t *testing.T) {
 		}
 		reason, message := decide.WhyNow(p.Rule, p.Message, now)
 		if now.Unheard > 0 {
-			require.Contains(t, message, "not heard")
+			require.Contains(t, message, "not connected")
 		}
 		return append(out, reason)
 	}
@@ -509,13 +509,13 @@ func TestConditionsNow(t *testing.T) {
 	require.Len(t, decide.ConditionsNow(nil, decide.ReplicasNow{Unheard: 1}), 1)
 	require.Len(t, decide.ConditionsNow(p.Conditions[:1], decide.ReplicasNow{Unheard: 1}), 2)
 	require.Len(t, decide.ConditionsNow(p.Conditions[2:], decide.ReplicasNow{Unheard: 1}), 1)
-	for n, want := range map[int]string{1: "1 replica is on a node that is not heard", 2: "2 replicas are on nodes that are not heard"} {
+	for n, want := range map[int]string{1: "1 replica is on a node that is not connected", 2: "2 replicas are on nodes that are not connected"} {
 		_, message := decide.WhyNow(p.Rule, p.Message, decide.ReplicasNow{Unheard: n})
 		require.Equal(t, want, message)
 	}
 	reason, message := decide.WhyNow(decide.ReasonNotHeard, "2 of 2 replicas are healthy", decide.ReplicasNow{Unheard: 1})
 	require.Equal(t, decide.ReasonNotHeard, reason, "the last visit saw it too")
-	require.Contains(t, message, "not heard")
+	require.Contains(t, message, "not connected")
 	reason, message = decide.WhyNow("too_few", "why", decide.ReplicasNow{Unheard: 1})
 	require.Equal(t, []string{"too_few", "why"}, []string{reason, message})
 }

@@ -8,18 +8,21 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// How long the region waits for a node that is connected, before it takes the word of nobody: nodes
-// keep the terms of a replica themselves, on their own clocks.
+// How long the region waits for a connected node before it decides without a report. Nodes enforce a replica's time
+// limits themselves, on their own clocks.
 const (
-	takeUpLimit  = 2 * time.Minute // a node says something of a new replica
-	prepareLimit = PrepareLimit    // an image is pulled
-	stuckLimit   = 5 * time.Minute // beyond a deadline that the node keeps
+	takeUpLimit  = 2 * time.Minute // for a node to report a new replica
+	prepareLimit = PrepareLimit    // to pull an image
+	stuckLimit   = 5 * time.Minute // beyond a deadline that the node enforces
 )
 
-// deploymentView sorts the replicas that are not TERMINATED. Good ones run the released process
-// version where they may stay; stale ones are HEALTHY and are to be replaced; useless ones are to be
-// replaced and are not HEALTHY; dead ones run no more; away ones are on nodes that are lost; the
-// rest, ending, is TERMINATING. All are in the order in which they were created.
+// deploymentView sorts the replicas that are not TERMINATED, each list oldest first:
+//   - good run the released process version on a node where they may stay
+//   - stale are HEALTHY and must be replaced
+//   - useless must be replaced and are not HEALTHY
+//   - dead no longer run
+//   - away are on lost nodes
+//   - ending are TERMINATING
 type deploymentView struct {
 	fleet.DeploymentSeen
 	good, stale, useless, dead, away, ending []fleet.ReplicaSeen
@@ -62,8 +65,8 @@ func oldestFirst(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
 	return all
 }
 
-// isDead: nothing of it runs, by the word of its node; or nobody will say so any more; or its node,
-// though it is there, has let every deadline pass.
+// isDead: its node reported that it ended, the node can never report again, or the node is connected and missed
+// every deadline.
 func (v deploymentView) isDead(r fleet.ReplicaSeen) bool {
 	return r.Lost || r.Gone || r.Phase.Over() || v.overdue(r)
 }
@@ -73,9 +76,8 @@ func (v deploymentView) overdue(r fleet.ReplicaSeen) bool {
 	return !by.IsZero() && !v.At.Before(by)
 }
 
-// backstop is when a replica is taken for dead although its connected node does not say so; zero for
-// one that has no deadline. What its node was not there for does not count: it may have ended or healed
-// it meanwhile, and says so first.
+// backstop is when a replica counts as dead although its connected node has not reported it; zero if it has no
+// deadline. Time without a connection does not count: the node may have ended or healed it and reports that first.
 func (v deploymentView) backstop(r fleet.ReplicaSeen) time.Time {
 	since := r.Since
 	if r.HeardSince.After(since) {
@@ -89,12 +91,12 @@ func (v deploymentView) backstop(r fleet.ReplicaSeen) time.Time {
 	case r.Phase == "":
 		return since.Add(takeUpLimit)
 	}
-	// Since is renewed by each start: it is prepared before the first, stopped before each other.
+	// Each start renews Since: it is preceded by preparing for the first, and by a stop for the others.
 	return since.Add(prepareLimit + v.Startup + v.Settle + r.Stop + stuckLimit)
 }
 
-// unsaid: it was given up with its node, which is back and has not said yet how it is: it may well be
-// healthy. It is so for as long as a node may take to say something of a new one.
+// unsaid: the replica failed with its node, which is back but has not reported it yet; it may well be healthy. It
+// lasts for as long as a node may take to report a new replica.
 func (v deploymentView) unsaid(r fleet.ReplicaSeen) bool {
 	return r.State == fleet.ReplicaUnhealthy && r.Reason == ReasonNodeLost && r.Unheard.IsZero() && v.At.Before(saidBy(r))
 }
@@ -111,7 +113,7 @@ func (v deploymentView) unsaidOf(all []fleet.ReplicaSeen) int {
 	return n
 }
 
-// isAway: what it was is the last that was heard, too long ago.
+// isAway: its node has been disconnected for too long, so its state is only the last known one.
 func (v deploymentView) isAway(r fleet.ReplicaSeen) bool {
 	return !r.Unheard.IsZero() && !v.At.Before(v.lostAt(r))
 }
@@ -120,13 +122,12 @@ func (v deploymentView) lostAt(r fleet.ReplicaSeen) time.Time {
 	return r.Unheard.Add(time.Duration(v.Terms.LostSeconds) * time.Second)
 }
 
-// updated says that something else was released, or the same is to run anew, since it was last begun
-// with.
+// updated reports a newer release, or a request to restart the same one, since the last beginning.
 func (v deploymentView) updated() bool {
 	return v.Revision > v.Began || v.ProcessVersion > v.BeganVersion
 }
 
-// need is how many healthy ones make it available.
+// need is how many healthy replicas make it available.
 func (v deploymentView) need() int { return Needed(v.Target, v.Min) }
 
 func healthyOf(all []fleet.ReplicaSeen) int {
@@ -139,12 +140,12 @@ func healthyOf(all []fleet.ReplicaSeen) int {
 	return n
 }
 
-// healthy counts those of the released revision; working those of an earlier one, too.
+// healthy counts healthy replicas of the released revision; working also those of earlier ones.
 func (v deploymentView) healthy() int  { return healthyOf(v.good) }
 func (v deploymentView) working() int  { return v.healthy() + len(v.stale) }
 func (v deploymentView) reached() bool { return v.healthy() >= v.need() }
 
-// heard are healthy ones whose nodes are connected: only they are counted on when something ends.
+// heard are healthy replicas on connected nodes: only these count before something else is ended.
 func heard(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
 	var out []fleet.ReplicaSeen
 	for _, r := range all {
@@ -165,14 +166,14 @@ func (v deploymentView) starting() []fleet.ReplicaSeen {
 	return out
 }
 
-// missing is how many there are too few. Those to be replaced of which their nodes have still to speak are
-// none of them yet.
+// missing is how many replicas to create. It does not count replicas to be replaced that their nodes have yet to
+// report.
 func (v deploymentView) missing() int {
 	return max(0, v.Target-len(v.good)-len(v.stale)-v.unsaidOf(v.useless))
 }
 
-// surplus is how many there are too many of the released revision. Until as many as are to run are
-// healthy, those of which their nodes have still to speak are not weighed against others.
+// surplus is how many replicas of the released revision are too many. Until enough are healthy on connected nodes,
+// those that their nodes have yet to report do not count.
 func (v deploymentView) surplus() int {
 	n := len(v.good) - v.Target
 	if len(heard(v.good)) < v.Target {
@@ -181,21 +182,21 @@ func (v deploymentView) surplus() int {
 	return max(0, n)
 }
 
-// wants says that replicas are to be made: what is missing, or what takes the place of another.
+// wants reports whether replicas have to be created: missing ones or replacements.
 func (v deploymentView) wants() bool { return v.missing() > 0 || len(v.stale) > 0 }
 
-// blameless says that the end of a dead one says nothing of what it ran: its node is to be left, or was
-// stopped.
+// blameless reports whether the end of a dead replica has nothing to do with what it ran: it had to leave its node,
+// or the node was stopped.
 func (v deploymentView) blameless(r fleet.ReplicaSeen) bool {
 	return v.leaves(r) || r.Reason == fleet.ReasonNodeStopped
 }
 
-// blames says that a dead one tells of what is released.
+// blames reports whether a dead replica counts as a failure of the release.
 func (v deploymentView) blames(r fleet.ReplicaSeen) bool {
 	return r.ProcessVersion == v.ProcessVersion && !v.blameless(r)
 }
 
-// failed is the newest of the released revision that is dead.
+// failed is the newest dead replica of the released revision.
 func (v deploymentView) failed() *fleet.ReplicaSeen {
 	for i := len(v.dead) - 1; i >= 0; i-- {
 		if v.blames(v.dead[i]) {
@@ -205,7 +206,7 @@ func (v deploymentView) failed() *fleet.ReplicaSeen {
 	return nil
 }
 
-// failing counts, of some that are dead, those that tell of what is released.
+// failing counts the dead replicas that are failures of the release.
 func (v deploymentView) failing(dead []fleet.ReplicaSeen) int {
 	n := 0
 	for _, r := range dead {
@@ -216,33 +217,31 @@ func (v deploymentView) failing(dead []fleet.ReplicaSeen) int {
 	return n
 }
 
-// held is how many are not made anew while a pause lasts: those that failed in it, or before it.
+// held is how many replicas a pause holds back: those that failed during it or before it.
 func (v deploymentView) held() int { return v.Owed + v.failing(v.dead) }
 
-// replaces says that one more may be made, new before old: all others are healthy, and none is on its
-// way beyond the target. What failed counts: one that did as a replacement has no place that it
-// leaves, and stops further ones; and what is to take the place of an earlier version waits for the
-// pause.
+// replaces reports whether one more replica may be created, new before old: all others are healthy and the total
+// stays within the target. Failures count: a failed replacement blocks further ones, and replacing an earlier
+// version waits for the pause.
 func (v deploymentView) replaces(stale, held int) bool {
 	older := func(r fleet.ReplicaSeen) bool { return r.ProcessVersion != v.ProcessVersion }
 	return stale > 0 && len(heard(v.good)) == len(v.good) && len(v.good)+stale+held == v.Target &&
 		(held == 0 || !slices.ContainsFunc(v.stale, older))
 }
 
-// failsAnew says that one failed that was made since the last of so many failures was counted: its
-// predecessor failed too. A wave of failures is one.
+// failsAnew reports a failure of a replica that was created after the last counted failure. Failures of one wave
+// count once.
 func (v deploymentView) failsAnew(counted int) bool {
 	r := v.failed()
 	return r != nil && (counted == 0 || !r.CreatedAt.Before(v.NextAttempt))
 }
 
-// crashed says that a further failure in RUNNING is to be counted.
+// crashed reports whether another failure in RUNNING has to be counted.
 func (v deploymentView) crashed() bool {
 	return v.State == fleet.DeploymentRunning && v.failsAnew(v.Crashes)
 }
 
-// settled says that as many as there are to be have been healthy for so long that earlier crashes
-// count no more.
+// settled reports whether the target number has been healthy for so long that earlier crashes no longer count.
 func (v deploymentView) settled() bool {
 	return v.healthy() == len(v.good) && len(v.good) >= v.Target && !v.At.Before(v.settlesAt())
 }

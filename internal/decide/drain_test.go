@@ -272,13 +272,13 @@ func (w *drainWorld) connection(id fleet.ConnectionID) *fleet.DrainConnection {
 // the lease is under way.
 func TestDrainSaysWhatItAsked(t *testing.T) {
 	t.Parallel()
-	under := "; the failover that it asked for is cancelled (operation move): what a node was asked already it may still do, and votes decide"
+	under := "; the failover that it requested is cancelled (operation move): a node may still carry out a request it already has, and votes decide"
 	late := drainOf(drainHolds(1), drainPeer(true), drainLeft(0))
-	require.Equal(t, "its site's lease did not move in time; what runs was left running", decide.Drain(late, decide.DrainRun{}).Message)
+	require.Equal(t, "its site's lease did not move in time; the instances keep running", decide.Drain(late, decide.DrainRun{}).Message)
 	drainMove(&late)
 	require.Equal(t, "its site's lease did not move in time"+under, decide.Drain(late, decide.DrainRun{Moving: true}).Message)
 	unwanted := drainOf(drainHolds(1), drainPeer(true), drainMove, func(s *fleet.DrainSeen) { s.Wanted = false })
-	require.Equal(t, "nobody waits for it any more; the node stays cordoned"+under, decide.Drain(unwanted, decide.DrainRun{Moving: true}).Message)
+	require.Equal(t, "the drain was cancelled; the node stays cordoned"+under, decide.Drain(unwanted, decide.DrainRun{Moving: true}).Message)
 	require.Contains(t, decide.Drain(drainOf(drainVacant, drainMove, drainLeft(0)), decide.DrainRun{}).Message, under)
 	require.NotContains(t, decide.Drain(drainOf(drainMove), decide.DrainRun{}).Message, "cancelled", "the lease moves on")
 }
@@ -287,11 +287,11 @@ func TestDrainSaysWhatItAsked(t *testing.T) {
 func TestDrainNamesWhatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	for want, seen := range map[string]fleet.DrainSeen{
-		"it waits for 3 replicas to run elsewhere and to end here; 1 of them of deployments that are given up: web; restart or delete those":                         drainOf(drainReplicas(2), drainGivenUp(1, "web")),
-		"2 replicas run there and had no other place in time; --force ends them; 1 of them of deployments that are given up: web; restart or delete those":           drainOf(drainReplicas(2), drainGivenUp(1, "web"), drainLeft(0)),
-		"2 replicas run there and will not move; 2 of them of deployments that are given up: api, web; restart or delete those; --force ends them at the deadline":   drainOf(drainReplicas(2), drainGivenUp(2, "api", "web")),
-		"2 replicas run there and will not move; 2 of them of deployments that are given up; restart or delete those; --force ends them at the deadline":             drainOf(drainReplicas(2), drainGivenUp(2)),
-		"it waits for 10 replicas to run elsewhere and to end here; 7 of them of deployments that are given up: a, b, c, d, e and 2 others; restart or delete those": drainOf(drainReplicas(9), drainGivenUp(7, "a", "b", "c", "d", "e", "f", "g")),
+		"waiting for 3 replicas to start elsewhere and to end here; 1 of them belong to deployments that were given up: web; restart or delete these deployments":                                  drainOf(drainReplicas(2), drainGivenUp(1, "web")),
+		"2 replicas run on the node and found no other place in time; use --force to end them; 1 of them belong to deployments that were given up: web; restart or delete these deployments":       drainOf(drainReplicas(2), drainGivenUp(1, "web"), drainLeft(0)),
+		"2 replicas run on the node and will not move; 2 of them belong to deployments that were given up: api, web; restart or delete these deployments; use --force to end them at the deadline": drainOf(drainReplicas(2), drainGivenUp(2, "api", "web")),
+		"2 replicas run on the node and will not move; 2 of them belong to deployments that were given up; restart or delete these deployments; use --force to end them at the deadline":           drainOf(drainReplicas(2), drainGivenUp(2)),
+		"waiting for 10 replicas to start elsewhere and to end here; 7 of them belong to deployments that were given up: a, b, c, d, e and 2 others; restart or delete these deployments":          drainOf(drainReplicas(9), drainGivenUp(7, "a", "b", "c", "d", "e", "f", "g")),
 	} {
 		require.Equal(t, want, decide.Drain(seen, decide.DrainRun{}).Message)
 	}

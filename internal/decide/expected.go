@@ -7,15 +7,15 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// The reasons why a node does not act upon an expected set; they are a stable API.
+// The reasons why a node ignores an expected set; they are a stable API.
 const (
-	SetTruncated = "set_truncated" // fewer or more lines than the region counted, or one twice
-	SetOlder     = "set_older"     // than one that the node has seen
+	SetTruncated = "set_truncated" // not as many lines as the region counted, or a duplicate
+	SetOlder     = "set_older"     // than one that the node already has
 	SetEmpty     = "set_empty"     // while the node holds something
 )
 
-// RefuseSet says why a set is not to be acted upon, "" when it is (N86, X3). What comes
-// from a region that was restored, or broke off, must not take anything away.
+// RefuseSet is the reason not to act on a set, "" to act on it (N86, X3). A set that is truncated, or comes from a
+// restored region, must not remove anything.
 func RefuseSet(set fleet.ExpectedSet, seen fleet.SetVersion, holds int) string {
 	names := make(map[fleet.InstanceName]bool, len(set.Instances))
 	for _, e := range set.Instances {
@@ -32,11 +32,11 @@ func RefuseSet(set fleet.ExpectedSet, seen fleet.SetVersion, holds int) string {
 	return ""
 }
 
-// SetGap is what a node makes of one name.
+// SetGap is how one name compares with the expected set.
 type SetGap string
 
-// A name is as expected, to be fetched, left alone while it is under way, ahead of the
-// region, or extra: held and not expected.
+// The results of a comparison: as expected; to be fetched; left alone while in flight; ahead of the region; or
+// extra, which is held but not expected.
 const (
 	SetEqual SetGap = "equal"
 	SetFetch SetGap = "fetch"
@@ -45,8 +45,8 @@ const (
 	SetExtra SetGap = "extra"
 )
 
-// CompareSet compares one expected instance with what the node holds of the name. Hashes
-// say whether two are the same, never which is newer (N85, X1).
+// CompareSet compares one expected instance with what the node holds under its name. Hashes show whether two are
+// the same, never which is newer (N85, X1).
 func CompareSet(e fleet.ExpectedInstance, held fleet.Held) SetGap {
 	same := held.Known && held.Content.Hash == e.RevisionHash && held.RunHash == e.RunHash && held.Enabled == e.Enabled
 	switch {
@@ -55,13 +55,13 @@ func CompareSet(e fleet.ExpectedInstance, held fleet.Held) SetGap {
 	case e.InFlight:
 		return SetLeave
 	case held.Known && !e.Version().Newer(held.Version), held.HighWater.Newer(e.Version()):
-		return SetAhead // also one number with two contents: the region numbers it anew
+		return SetAhead // also one number with two contents: the region assigns a new one
 	}
 	return SetFetch
 }
 
-// ExtraHeld says whether a name that the set does not list is there at all: a tombstone is
-// not, nor what was tried and never applied. What runs without a row is.
+// ExtraHeld reports whether a name that the set does not list exists on the node. A tombstone does not, nor what
+// was tried and never applied. What runs without a row does.
 func ExtraHeld(held fleet.Held) bool {
 	return held.Known && !held.Version.IsZero() && held.Action != fleet.ActionDelete || !held.Known && held.Running
 }
@@ -86,8 +86,8 @@ var absenceRules = []struct {
 	{"tombstone", func(fleet.AbsenceSeen, bool) bool { return true }, fleet.AbsenceDrop},
 }
 
-// Absent decides about one name that a node holds and its site's expected set does not list
-// (X3, X28). Room is whether this pass may drop one more.
+// Absent decides about one name that a node holds and its site's expected set does not list (X3, X28). Room is
+// whether this pass may drop one more.
 func Absent(s fleet.AbsenceSeen, room bool) (fleet.AbsenceDo, string) { //nolint:revive // room is an observation
 	for _, r := range absenceRules {
 		if r.when(s, room) {
@@ -97,8 +97,8 @@ func Absent(s fleet.AbsenceSeen, room bool) (fleet.AbsenceDo, string) { //nolint
 	return fleet.AbsenceKeep, "unmatched"
 }
 
-// DropCap is how many orphans one pass of a node may drop without an operator (N86): a
-// twentieth of what its site expects, but ten at least, so that a small site heals itself.
+// DropCap is how many orphans one pass over a node may drop without an operator (N86): 5% of what its site expects,
+// but at least ten, so that a small site heals itself.
 func DropCap(expected int) int { return max(dropFloor, expected/dropShare) }
 
 const (
@@ -106,38 +106,37 @@ const (
 	dropShare = 20
 )
 
-// ReconcilePass is one comparison of a node as far as it came.
+// ReconcilePass is the result so far of comparing a node.
 type ReconcilePass struct {
 	Report fleet.ReconcileReport
-	// Failure is why the node's own comparison came to nothing, "" when it did not; Message
-	// says it to people. Tries is how often the node was asked.
+	// Failure is why the node's own comparison failed, "" if it did not; Message explains it to people. Tries is
+	// how often the node was asked.
 	Failure, Message string
 	Tries            int
-	// Woken counts the instances that were handed to their own deliveries.
+	// Woken counts the instances handed to their own deliveries.
 	Woken int
 }
 
 const (
-	// compareTries bounds how often one pass asks a node that cannot reach the region.
+	// compareTries limits how often one pass asks a node that cannot reach the region.
 	compareTries = 3
 	compareGap   = 2 * time.Second
 )
 
-// CompareAgain says whether the node is asked once more, and after which pause: only what may
-// pass by itself is tried again, 4 s and 8 s later. A node whose lease is on its way has another
-// role or epoch by then.
+// CompareAgain decides whether to ask the node once more, and after which pause. It retries only what may pass by
+// itself, after 4 s and 8 s. If the node's lease is moving, its role or epoch has changed by then.
 func CompareAgain(p ReconcilePass) (wait time.Duration, again bool) {
 	passes := p.Failure == string(fleet.Communication) || p.Failure == string(fleet.Stale)
 	return compareGap << p.Tries, passes && p.Tries < compareTries
 }
 
-// RegionMends says whether the region has something to mend: not when the node found itself
-// as expected, unless it is compared because the region's own records say otherwise.
+// RegionMends reports whether the region has something to repair. It does not if the node matched its expected set,
+// unless the region's own records require the comparison.
 func RegionMends(p ReconcilePass, recordsDrifted bool) bool {
 	return recordsDrifted || p.Failure != "" || !p.Report.Clean()
 }
 
-// ReconcileOutcome says how a comparison ended.
+// ReconcileOutcome decides how a comparison ended.
 func ReconcileOutcome(p ReconcilePass) (state fleet.OperationState, reason, message string) {
 	r := p.Report
 	switch {
@@ -146,9 +145,9 @@ func ReconcileOutcome(p ReconcilePass) (state fleet.OperationState, reason, mess
 	case p.Failure != "":
 		return fleet.OperationFailed, p.Failure, p.Message
 	case r.Refused != "":
-		return fleet.OperationFailed, r.Refused, "the node did not act upon the expected set: " + r.Refused
+		return fleet.OperationFailed, r.Refused, "the node refused the expected set: " + r.Refused
 	case r.Unchanged:
-		return fleet.OperationSucceeded, "unchanged", "nothing has changed since the node was last as expected"
+		return fleet.OperationSucceeded, "unchanged", "nothing has changed since the node last matched the expected set"
 	}
 	message = fmt.Sprintf("%d expected, %d equal, %d fetched, %d dropped", r.Expected, r.Equal, r.Fetched, r.Dropped)
 	for _, more := range []struct {

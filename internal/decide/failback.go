@@ -6,11 +6,11 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// unseenLimit is how long a node may be unheard of and still be there.
+// unseenLimit is how long ago a node may last have been seen and still count as connected.
 const unseenLimit = 30 * time.Second
 
-// Failback says whether a site's lease goes back to its declared active (autoFailback), or why
-// not. The node must be there, and have been for a while, and hold all that the holder holds.
+// Failback decides whether a site's lease returns to its declared active (autoFailback), or why not. The node must
+// be connected, stable for a while, and hold all that the holder holds.
 func Failback(f fleet.Failback, stable time.Duration) (reason string, back bool) {
 	switch {
 	case f.Node == f.Holder:
@@ -23,7 +23,7 @@ func Failback(f fleet.Failback, stable time.Duration) (reason string, back bool)
 		return "not_ready", false
 	case f.Unseen > unseenLimit:
 		return "not_there", false
-	case f.Up < stable || f.Held < stable: // a site that moves to and fro rests in between
+	case f.Up < stable || f.Held < stable: // keeps a site from moving back and forth
 		return "not_stable", false
 	case !f.Level:
 		return "behind", false

@@ -8,50 +8,50 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// FailoverDo is what the entity of a site does next.
+// FailoverDo is what a site's entity does next.
 type FailoverDo string
 
 // The steps of a failover.
 const (
 	FailoverHandOver FailoverDo = "hand_over" // ask the holder to stop and release
-	FailoverAim      FailoverDo = "aim"       // have the region's vote favour the target only
-	FailoverWithdraw FailoverDo = "withdraw"  // have it favour anybody again
-	FailoverTakeOver FailoverDo = "take_over" // ask the target to stand
+	FailoverAim      FailoverDo = "aim"       // restrict the region's vote to the target
+	FailoverWithdraw FailoverDo = "withdraw"  // lift that restriction
+	FailoverTakeOver FailoverDo = "take_over" // ask the target to claim the lease
 	FailoverWait     FailoverDo = "wait"
 	FailoverFinish   FailoverDo = "finish"
 	FailoverNothing  FailoverDo = "nothing" // the entity ends
 )
 
-// FailoverAction is one step, and the rule that chose it.
+// FailoverAction is a step, and the rule that chose it.
 type FailoverAction struct {
 	Rule    string               `json:"rule"`
 	Do      FailoverDo           `json:"do"`
 	Node    fleet.NodeName       `json:"node,omitempty"`
 	Forced  bool                 `json:"forced,omitempty"`
-	Limit   time.Duration        `json:"limit,omitempty"` // of what a node is asked for
+	Limit   time.Duration        `json:"limit,omitempty"` // how long a node has for its part
 	Wait    time.Duration        `json:"wait,omitempty"`
 	State   fleet.OperationState `json:"state,omitempty"`
 	Reason  string               `json:"reason,omitempty"`
 	Message string               `json:"message,omitempty"`
 }
 
-// FailoverRun is what the entity's run remembers of the operation that it serves.
+// FailoverRun is what the entity's run remembers of its operation.
 type FailoverRun struct {
 	Operation fleet.OperationID `json:"operation"`
-	InFlight  bool              `json:"inFlight,omitempty"` // a node was asked and has not answered
+	InFlight  bool              `json:"inFlight,omitempty"` // a request to a node has no answer yet
 	HandOver  *NodeAnswer       `json:"handOver,omitempty"`
 	TakeOver  *NodeAnswer       `json:"takeOver,omitempty"`
 	Waits     int               `json:"waits,omitempty"` // since the target answered
-	Aimed     bool              `json:"aimed,omitempty"` // once: an aim ends by itself
-	// Epoch and Counter are the lease's at the last look, Moved when they were last seen to change.
+	Aimed     bool              `json:"aimed,omitempty"` // at most once: an aim expires by itself
+	// Epoch and Counter are the lease's at the last look; Moved is when they last changed.
 	Epoch   int64     `json:"epoch,omitempty"`
 	Counter int64     `json:"counter,omitempty"`
 	Moved   time.Time `json:"moved,omitzero"`
 	Looks   int       `json:"looks,omitempty"`   // since a node answered
-	Renewed bool      `json:"renewed,omitempty"` // seen by those
+	Renewed bool      `json:"renewed,omitempty"` // a renewal was seen since then
 }
 
-// Watched notes whether the lease was renewed since the look before.
+// Watched notes whether the lease was renewed since the last look.
 func (r FailoverRun) Watched(seen fleet.FailoverSeen) FailoverRun {
 	if r.Moved.IsZero() || r.Epoch != seen.Epoch || r.Counter != seen.Counter {
 		r.Epoch, r.Counter, r.Moved = seen.Epoch, seen.Counter, seen.At
@@ -61,16 +61,16 @@ func (r FailoverRun) Watched(seen fleet.FailoverSeen) FailoverRun {
 	return r
 }
 
-// Answered begins anew after a node answered.
+// Answered resets the counts after a node answered.
 func (r FailoverRun) Answered() FailoverRun {
 	r.InFlight, r.Waits, r.Looks, r.Renewed = false, 0, 0, false
 	return r
 }
 
-// NodeAnswer is what a node said, or why it said nothing.
+// NodeAnswer is a node's answer, or why it gave none.
 type NodeAnswer struct {
 	Node     fleet.NodeName `json:"node"`
-	Done     bool           `json:"done,omitempty"` // it released, or it holds
+	Done     bool           `json:"done,omitempty"` // it released or took the lease
 	Epoch    int64          `json:"epoch,omitempty"`
 	Reason   string         `json:"reason,omitempty"`
 	NotThere bool           `json:"notThere,omitempty"`
@@ -117,11 +117,11 @@ var failoverRules = []struct {
 	{"votes_decide", failoverAlways, waitForVotes},
 }
 
-// aimWithdrawn is also the rule of whatever would end badly and leave its aim behind.
+// aimWithdrawn is also the rule for any failed ending that would leave an aim behind.
 const aimWithdrawn = "aim_withdrawn"
 
-// Failover decides the next step of moving a site's lease (N60, X21). The votes decide who
-// holds it: this only asks, records and follows up.
+// Failover decides the next step of moving a site's lease (N60, X21). The votes decide who holds it: this only
+// asks, records and follows up.
 func Failover(seen fleet.FailoverSeen, run FailoverRun) FailoverAction {
 	c := failoverCase{seen, run}
 	for _, r := range failoverRules {
@@ -143,24 +143,23 @@ func failoverAlways(failoverCase) bool      { return true }
 func nothingAsked(c failoverCase) bool      { return c.seen.Operation == "" }
 func failoverCancelled(c failoverCase) bool { return c.seen.Cancelled }
 
-// aimedElsewhere: what was asked before this left its aim, and the vote is withheld from the
-// node that this is for.
+// aimedElsewhere: an earlier operation left its aim, so the region withholds its vote from this operation's target.
 func aimedElsewhere(c failoverCase) bool { return c.aims() && c.seen.Target != c.seen.To }
 
-// aims says that the region has a vote, and favours one node only.
+// aims reports whether the region's vote is restricted to one node.
 func (c failoverCase) aims() bool { return c.seen.Target != "" && len(c.seen.Voters) > 1 }
 
 func targetHolds(c failoverCase) bool     { return c.seen.Holder == c.seen.To && !c.seen.Released }
 func failoverOverdue(c failoverCase) bool { return !c.seen.At.Before(c.seen.Deadline) }
 func nodeAsked(c failoverCase) bool       { return c.run.InFlight }
 
-// movedUnseen: the target holds by the other votes; the region's is lost and says nothing.
+// movedUnseen: the target got the lease from the other votes; the region's vote is lost and shows nothing.
 func movedUnseen(c failoverCase) bool {
 	return c.seen.Lost && c.run.TakeOver != nil && c.run.TakeOver.Done
 }
 
-// mayHoldUnseen: the holder on record does not answer, and the region's vote, which is lost, cannot tell
-// whether another holds by now. To be asked forces nobody.
+// mayHoldUnseen: the recorded holder does not answer, and the region's lost vote cannot show whether another node
+// holds the lease by now. Asking the target once forces nothing.
 func mayHoldUnseen(c failoverCase) bool {
 	return c.seen.Lost && holderLives(c) && c.run.TakeOver == nil
 }
@@ -174,10 +173,10 @@ func targetGone(c failoverCase) bool {
 	return true
 }
 
-// targetAway: nobody stops what runs for a node that could not take it.
+// targetAway: instances are not stopped for a node that could not take over.
 func targetAway(c failoverCase) bool { return c.seen.Away && !c.run.InFlight && shouldHandOver(c) }
 
-// holderAway: the region itself was away, and the holder has not had the time to come back.
+// holderAway: the region was down, and the holder has not had time to reconnect.
 func holderAway(c failoverCase) bool {
 	return c.seen.HolderAway && c.seen.At.Before(c.seen.There) && shouldHandOver(c)
 }
@@ -186,14 +185,14 @@ func shouldHandOver(c failoverCase) bool {
 	return !c.seen.Force && !c.seen.Released && (c.run.HandOver == nil || askHolderAgain(c))
 }
 
-// askHolderAgain: it renews, so that it can be reached by now. A vote that is lost hears no renewals.
+// askHolderAgain: the holder renews its lease, so it can be reached by now. A lost vote sees no renewals.
 func askHolderAgain(c failoverCase) bool {
 	return holderLives(c) && (c.run.Renewed || c.seen.Lost && c.run.Waits >= askAgain)
 }
 
-// holderLives says that the holder, which did not answer, may be there: what it was asked and what it
-// answers go through the region, which may have been away itself. It is gone when nodes had the time
-// to come back, and nobody has renewed for a TTL since.
+// holderLives reports whether the holder, which did not answer, may still run: requests and answers go through the
+// region, which may have been down. It counts as gone once nodes had time to reconnect and the lease has not been
+// renewed for a TTL.
 func holderLives(c failoverCase) bool {
 	h := c.run.HandOver
 	if h == nil || !h.NotThere || c.seen.Force || c.seen.Released || c.seen.TTL <= 0 {
@@ -211,7 +210,7 @@ func holderRefused(c failoverCase) bool {
 	return !c.seen.Force && !c.seen.Released && h != nil && !h.Done && !h.NotThere
 }
 
-// forced: the holder is not asked, or is gone.
+// forced: the holder is not asked, or it is gone.
 func (c failoverCase) forced() bool {
 	return c.seen.Force || c.run.HandOver != nil && c.run.HandOver.NotThere && !holderLives(c)
 }
@@ -220,7 +219,7 @@ func shouldAim(c failoverCase) bool {
 	return c.forced() && !c.run.Aimed && !c.seen.Released && c.seen.Target != c.seen.To && !c.seen.Lost && askNow(c)
 }
 
-// askNow says that the target is to be asked: it was not yet, or said no a while ago.
+// askNow reports whether to ask the target: it was not asked yet, or it refused a while ago.
 func askNow(c failoverCase) bool {
 	t := c.run.TakeOver
 	return t == nil || !t.Done && c.run.Waits >= askAgain
@@ -231,9 +230,9 @@ func shouldTakeOver(c failoverCase) bool { return askNow(c) }
 const (
 	failoverPoll = 250 * time.Millisecond
 	failoverSlow = 2 * time.Second
-	// askAgain is how many waits pass before a target that said no is asked again.
+	// askAgain is how many waits pass before a target that refused is asked again.
 	askAgain = 4
-	// renewalLooks is how often a lease is looked at in its TTL, to see whether it is renewed.
+	// renewalLooks is how often per TTL to check whether a lease is renewed.
 	renewalLooks = 8
 )
 
@@ -242,20 +241,20 @@ func failoverEnds(failoverCase) FailoverAction { return FailoverAction{Do: Failo
 func withdrawAim(c failoverCase) FailoverAction {
 	return FailoverAction{
 		Do:      FailoverWithdraw,
-		Message: fmt.Sprintf("the region's vote favours anybody again, not node %s only", c.seen.Target),
+		Message: fmt.Sprintf("the region's vote is no longer restricted to node %s", c.seen.Target),
 	}
 }
 
 func cancelFailover(c failoverCase) FailoverAction {
 	return FailoverAction{
 		Do: FailoverFinish, State: fleet.OperationCancelled, Reason: "cancelled",
-		Message: fmt.Sprintf("nobody waits for it any more; %s holds the lease at epoch %d, and votes decide", c.holder(), c.seen.Epoch),
+		Message: fmt.Sprintf("it was cancelled; %s holds the lease at epoch %d, and votes decide", c.holder(), c.seen.Epoch),
 	}
 }
 
 func (c failoverCase) holder() string {
 	if c.seen.Released || c.seen.Holder == "" {
-		return "nobody"
+		return "no node"
 	}
 	return string(c.seen.Holder)
 }
@@ -274,23 +273,23 @@ func failoverSucceeds(c failoverCase) FailoverAction {
 func failoverNoVoter(c failoverCase) FailoverAction {
 	return FailoverAction{
 		Do: FailoverFinish, State: fleet.OperationFailed, Reason: "not_a_voter",
-		Message: fmt.Sprintf("node %s is not of the site's pair any more", c.seen.To),
+		Message: fmt.Sprintf("node %s no longer belongs to the site's pair", c.seen.To),
 	}
 }
 
 func awaitTarget(c failoverCase) FailoverAction {
 	a := FailoverAction{
 		Do: FailoverWait, Wait: min(failoverSlow, c.left()), Reason: "target_not_there",
-		Message: fmt.Sprintf("it waits for node %s to be on the link; until then nothing is stopped", c.seen.To),
+		Message: fmt.Sprintf("waiting for node %s to connect; until then nothing is stopped", c.seen.To),
 	}
 	if failoverOverdue(c) {
 		a.Do, a.Wait, a.State = FailoverFinish, 0, fleet.OperationFailed
-		so := "nothing was stopped"
+		effect := "nothing was stopped"
 		if c.run.HandOver != nil {
-			so = "the holder, which " + c.run.HandOver.text() + ", was not asked again"
+			effect = "the holder, which " + c.run.HandOver.text() + ", was not asked again"
 		}
-		a.Message = fmt.Sprintf("node %s was not on the link, so %s: %s holds the lease at epoch %d; "+
-			"start it (holdfast describe node %s), and ask again", c.seen.To, so, c.holder(), c.seen.Epoch, c.seen.To)
+		a.Message = fmt.Sprintf("node %s was not connected, so %s: %s holds the lease at epoch %d; "+
+			"start it (see holdfast describe node %s), and retry", c.seen.To, effect, c.holder(), c.seen.Epoch, c.seen.To)
 	}
 	return a
 }
@@ -306,7 +305,7 @@ func failoverFails(c failoverCase) FailoverAction {
 	}
 	region := fmt.Sprintf("the region has %s on record at epoch %d", c.holder(), c.seen.Epoch)
 	if c.seen.Lost {
-		region += ", and its vote is lost until it has heard both nodes"
+		region += ", and its vote is lost until it has heard from both nodes"
 	}
 	return FailoverAction{
 		Do: FailoverFinish, State: fleet.OperationFailed, Reason: "deadline",
@@ -317,37 +316,37 @@ func failoverFails(c failoverCase) FailoverAction {
 func failoverRefused(c failoverCase) FailoverAction {
 	return FailoverAction{
 		Do: FailoverFinish, State: fleet.OperationFailed, Reason: "not_released",
-		Message: fmt.Sprintf("node %s did not give the lease back: %s", c.run.HandOver.Node, c.run.HandOver.Reason),
+		Message: fmt.Sprintf("node %s did not release the lease: %s", c.run.HandOver.Node, c.run.HandOver.Reason),
 	}
 }
 
 func waitForNode(c failoverCase) FailoverAction {
 	return FailoverAction{
-		Do: FailoverWait, Wait: c.left(), Message: "it waits for the answer of a node",
+		Do: FailoverWait, Wait: c.left(), Message: "waiting for a node's answer",
 	}
 }
 
-// askToHandOver leaves the target the other half of the time.
+// askToHandOver leaves the other half of the time for the target.
 func askToHandOver(c failoverCase) FailoverAction {
 	return FailoverAction{
 		Do: FailoverHandOver, Node: c.seen.Holder, Limit: c.left() / 2, Reason: "hand_over",
-		Message: fmt.Sprintf("it waits for node %s to stop what runs and to give the lease back", c.seen.Holder),
+		Message: fmt.Sprintf("waiting for node %s to stop its instances and release the lease", c.seen.Holder),
 	}
 }
 
 func awaitHolder(c failoverCase) FailoverAction {
 	return FailoverAction{
 		Do: FailoverWait, Wait: min(failoverSlow, c.left()), Reason: "holder_not_there",
-		Message: fmt.Sprintf("the region was away: it waits for node %s to come back to the link, to be asked to hand over", c.seen.Holder),
+		Message: fmt.Sprintf("the region was down: waiting for node %s to reconnect before asking it to hand over", c.seen.Holder),
 	}
 }
 
-// awaitRenewal looks often enough to see one of a lease that is short.
+// awaitRenewal checks often enough to see a renewal of a short lease.
 func awaitRenewal(c failoverCase) FailoverAction {
 	wait := min(max(c.seen.TTL/renewalLooks, failoverPoll), failoverSlow)
 	return FailoverAction{
 		Do: FailoverWait, Wait: min(wait, c.left()), Reason: "holder_not_reached",
-		Message: fmt.Sprintf("node %s %s; it is asked again when it renews its lease, and taken for gone when it does not",
+		Message: fmt.Sprintf("node %s %s; it is asked again once it renews its lease, and counts as lost if it does not",
 			c.seen.Holder, c.run.HandOver.text()),
 	}
 }
@@ -355,14 +354,14 @@ func awaitRenewal(c failoverCase) FailoverAction {
 func aimVote(c failoverCase) FailoverAction {
 	return FailoverAction{
 		Do: FailoverAim, Node: c.seen.To, Reason: "forced",
-		Message: fmt.Sprintf("the region's vote favours node %s only", c.seen.To),
+		Message: fmt.Sprintf("the region's vote is restricted to node %s", c.seen.To),
 	}
 }
 
 func askTarget(c failoverCase) FailoverAction {
 	return FailoverAction{
 		Do: FailoverTakeOver, Node: c.seen.To, Forced: c.forced() && !c.seen.Released, Limit: c.left(), Reason: "take_over",
-		Message: fmt.Sprintf("it waits for node %s to be granted the lease", c.seen.To),
+		Message: fmt.Sprintf("waiting for node %s to be granted the lease", c.seen.To),
 	}
 }
 
@@ -380,11 +379,11 @@ func waitForVotes(c failoverCase) FailoverAction {
 	}
 	return FailoverAction{
 		Do: FailoverWait, Wait: min(wait, c.left()), Reason: "votes_decide",
-		Message: fmt.Sprintf("node %s %s; it waits for the votes", c.seen.To, c.run.TakeOver.text()),
+		Message: fmt.Sprintf("node %s %s; waiting for the votes", c.seen.To, c.run.TakeOver.text()),
 	}
 }
 
-// left until the deadline; never zero, or a wait would be none.
+// left is the time until the deadline; never zero, which would mean no limit.
 func (c failoverCase) left() time.Duration {
 	return max(failoverPoll, c.seen.Deadline.Sub(c.seen.At))
 }

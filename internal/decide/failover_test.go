@@ -127,13 +127,13 @@ func TestFailover(t *testing.T) {
 		t.Parallel()
 		got := decide.Failover(failoverSeen(func(s *seen) { s.Deadline, s.Lost = s.At, true }), run{HandOver: away, TakeOver: not})
 		require.Equal(t, "node b did not: held; the holder was not reached: timeout; the region has a on record at epoch 6, "+
-			"and its vote is lost until it has heard both nodes", got.Message)
+			"and its vote is lost until it has heard from both nodes", got.Message)
 		got = decide.Failover(failoverSeen(func(s *seen) { s.Deadline, s.Away = s.At, true }), run{})
-		require.Equal(t, "node b was not on the link, so nothing was stopped: a holds the lease at epoch 6; "+
-			"start it (holdfast describe node b), and ask again", got.Message)
+		require.Equal(t, "node b was not connected, so nothing was stopped: a holds the lease at epoch 6; "+
+			"start it (see holdfast describe node b), and retry", got.Message)
 		got = decide.Failover(failoverSeen(voted(func(s *seen) { s.Deadline, s.Away = s.At, true })), run{HandOver: away, Moved: at, Renewed: true})
-		require.Equal(t, "node b was not on the link, so the holder, which was not reached: timeout, was not asked again: a holds the lease at epoch 6; "+
-			"start it (holdfast describe node b), and ask again", got.Message)
+		require.Equal(t, "node b was not connected, so the holder, which was not reached: timeout, was not asked again: a holds the lease at epoch 6; "+
+			"start it (see holdfast describe node b), and retry", got.Message)
 		got = decide.Failover(failoverSeen(voted(func(s *seen) { s.Deadline = s.At })), run{HandOver: away, Moved: at})
 		require.Equal(t, "node b was not asked; the holder was not reached: timeout, and may be running: --force does not ask it; "+
 			"the region has a on record at epoch 6", got.Message)

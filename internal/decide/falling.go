@@ -5,34 +5,34 @@ import (
 	"time"
 )
 
-// Server is one that has a worker of a build, by what it said last. SeenAt tells one word from
-// the next, and is no time to reckon with.
+// Server is a server with a worker of a build. SeenAt is its last heartbeat: it only tells heartbeats apart, and is
+// never compared with a clock.
 type Server struct {
 	ID, Build string
 	SeenAt    time.Time
 }
 
-// Falling finds the builds whose servers fall over and over: each start of one is a new server,
-// and while the last has not lapsed the next is there (X26).
+// Falling finds the builds whose servers crash again and again. Each start is a new server, and the next one starts
+// before the last one has lapsed (X26).
 type Falling struct {
 	limit  time.Duration
 	spoke  map[string]speech // by the id of the server
-	fallen map[string]bool   // builds of which one lapsed, and none has proved steady since
+	fallen map[string]bool   // builds with a lapsed server, and none steady since
 }
 
-// speech is when a server was first heard, and when it said something new last.
+// speech is when a server was first seen, and when its heartbeat last changed.
 type speech struct {
 	first, last time.Duration
 	word        time.Time
 }
 
-// NewFalling takes a server for steady that has said that it lives for half the limit, after
-// which a silent one lapses.
+// NewFalling returns a Falling that counts a server as steady once its heartbeats span half the limit. A silent
+// server lapses after the limit.
 func NewFalling(limit time.Duration) *Falling {
 	return &Falling{limit: limit, spoke: map[string]speech{}, fallen: map[string]bool{}}
 }
 
-// Look takes in all servers, and those of them that have lapsed.
+// Look records all servers, and which of them have lapsed.
 func (f *Falling) Look(all, lapsed []Server, now time.Duration) {
 	spoke := make(map[string]speech, len(all))
 	for _, s := range all {
@@ -56,5 +56,5 @@ func (f *Falling) Look(all, lapsed []Server, now time.Duration) {
 	}
 }
 
-// Falls says that a build has servers which fall without a word, and none that stays.
+// Falls reports whether the servers of a build crash and none is steady.
 func (f *Falling) Falls(build string) bool { return f.fallen[build] }

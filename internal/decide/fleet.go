@@ -8,55 +8,55 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// FleetDo is what the entity of a fleet change does next.
+// FleetDo is what a fleet change's entity does next.
 type FleetDo string
 
 // The steps of a fleet change's entity.
 const (
-	FleetDeliver FleetDo = "deliver" // begin at more sites
+	FleetDeliver FleetDo = "deliver" // start at more sites
 	FleetAdvance FleetDo = "advance" // to the next wave
 	FleetStop    FleetDo = "stop"
 	FleetFinish  FleetDo = "finish"
 	FleetCancel  FleetDo = "cancel"
-	FleetWait    FleetDo = "wait"    // for a site, for a person, or until a time
+	FleetWait    FleetDo = "wait"    // for a site, a person or a time
 	FleetNothing FleetDo = "nothing" // the entity ends
 )
 
-// SiteMode is what is done at a site: deliver and switch; only fetch, outside of its window;
-// or switch to what was fetched, once it is open (N100).
+// SiteMode is what to do at a site: deliver and switch; only fetch, while its window is closed; or switch to what
+// was fetched, once the window opens (N100).
 type SiteMode string
 
-// The three modes.
+// The modes.
 const (
 	SiteDeliver SiteMode = "deliver"
 	SiteStage   SiteMode = "stage"
 	SiteSwitch  SiteMode = "switch"
 )
 
-// SiteBegin is a site to begin at.
+// SiteBegin is a site to start at.
 type SiteBegin struct {
 	Site fleet.SiteName `json:"site"`
 	Mode SiteMode       `json:"mode"`
 }
 
-// FleetAction is one step, and the rule that chose it.
+// FleetAction is a step, and the rule that chose it.
 type FleetAction struct {
 	Rule    string
 	Do      FleetDo
 	Sites   []SiteBegin
-	Until   time.Time // of a wait, after sites were begun too; zero is until somebody wakes it
+	Until   time.Time // end of the wait, also after starting sites; zero waits for a wake
 	Reason  string
 	Message string
 }
 
-// FleetRun is what the entity's run remembers: where it is delivering, in the order of
-// names, and what broke at a site more often than it is tried.
+// FleetRun is what the entity's run remembers: the sites under way, ordered by name, and the last error of a site
+// that used up its attempts.
 type FleetRun struct {
 	InFlight []fleet.SiteName
 	Broken   string
 }
 
-// fleetPoll is how soon is looked again when somebody else's batches are under way.
+// fleetPoll is how often to check while other batches of the same instances are under way.
 const fleetPoll = 5 * time.Second
 
 type fleetCase struct {
@@ -112,20 +112,19 @@ func lastWave(c fleetCase) bool       { return c.seen.Wave >= c.seen.Waves }
 func othersLeft(c fleetCase) bool     { return untried(c) > 0 }
 func lastOfRetry(c fleetCase) bool    { return c.seen.Wave >= c.seen.Until }
 
-// tooManyFailed: the threshold is a share of the whole wave, so that a change stops as soon
-// as it cannot be kept any more.
+// tooManyFailed measures against the whole wave, so that a change stops as soon as it cannot stay within the
+// threshold.
 func tooManyFailed(c fleetCase) bool {
 	return float64(c.seen.Counts.Failed)*100 > c.seen.ErrorThreshold*float64(c.seen.Counts.Total)
 }
 
-// FleetGoesOn says whether the next batch of a wave may begin: a change also stops in the
-// middle of a site.
+// FleetGoesOn decides whether the next batch of a wave may start: a change also stops in the middle of a site.
 func FleetGoesOn(state fleet.FleetState, cancelled bool, wave fleet.FleetCounts, errorThreshold float64) bool {
 	seen := fleet.FleetSeen{State: state, Counts: wave, ErrorThreshold: errorThreshold}
 	return state == fleet.FleetRunning && !cancelled && !tooManyFailed(fleetCase{seen: seen})
 }
 
-// untried are those of a wave that is over that a retry leaves to a resume: they speak for no threshold.
+// untried counts the members of a finished wave that a retry leaves to a resume. They count for no threshold.
 func untried(c fleetCase) int {
 	n := c.seen.Counts
 	return n.Total - n.Good() - n.Failed
@@ -135,12 +134,12 @@ func tooFewGood(c fleetCase) bool {
 	return float64(c.seen.Counts.Good())*100 < c.seen.SuccessThreshold*float64(c.seen.Counts.Total)
 }
 
-// outsideWindows: all that is left has been fetched and may not be switched to yet.
+// outsideWindows: everything left has been fetched and its window is closed.
 func outsideWindows(c fleetCase) bool {
 	return c.seen.Counts.Staged > 0 && c.seen.Counts.Waiting == 0 && c.seen.Counts.Delivering == 0
 }
 
-// readySites are those to begin at now, as many as may be under way at once.
+// readySites are the sites to start at now, up to the limit of concurrent sites.
 func readySites(c fleetCase) []SiteBegin {
 	var out []SiteBegin
 	for _, s := range c.seen.Sites {
@@ -162,7 +161,7 @@ func readySites(c fleetCase) []SiteBegin {
 	return out
 }
 
-// afterSites first lets the sites end the batch that is on its way: they take no other.
+// afterSites first lets the sites finish their current batch; they start no other.
 func afterSites(then func(c fleetCase) FleetAction) func(c fleetCase) FleetAction {
 	return func(c fleetCase) FleetAction {
 		if len(c.run.InFlight) > 0 {
@@ -181,13 +180,13 @@ func cancelFleet(c fleetCase) FleetAction {
 
 func stopAtErrors(c fleetCase) FleetAction {
 	return FleetAction{Do: FleetStop, Reason: "error_threshold", Message: fmt.Sprintf(
-		"%d of %d instances failed in wave %d of %d, allowed are %g percent",
+		"%d of %d instances failed in wave %d of %d; the limit is %g percent",
 		c.seen.Counts.Failed, c.seen.Counts.Total, c.seen.Wave, c.seen.Waves, c.seen.ErrorThreshold)}
 }
 
 func stopAtSuccess(c fleetCase) FleetAction {
 	return FleetAction{Do: FleetStop, Reason: "success_threshold", Message: fmt.Sprintf(
-		"%d of %d instances succeeded in wave %d of %d, %g percent are asked for",
+		"%d of %d instances succeeded in wave %d of %d; %g percent are required",
 		c.seen.Counts.Good(), c.seen.Counts.Total, c.seen.Wave, c.seen.Waves, c.seen.SuccessThreshold)}
 }
 
@@ -203,10 +202,10 @@ func stopOverdue(c fleetCase) FleetAction {
 func stopRetried(c fleetCase) FleetAction {
 	if n := untried(c); n > 0 {
 		return FleetAction{Do: FleetStop, Reason: fleet.FleetRetried, Message: fmt.Sprintf(
-			"those that had failed were tried again; %d instances wait for a resume", n)}
+			"the failed instances were retried; %d instances wait for a resume", n)}
 	}
 	return FleetAction{Do: FleetStop, Reason: fleet.FleetRetried, Message: fmt.Sprintf(
-		"those that had failed were tried again; resume goes on with wave %d of %d", c.seen.Wave+1, c.seen.Waves)}
+		"the failed instances were retried; resume continues with wave %d of %d", c.seen.Wave+1, c.seen.Waves)}
 }
 
 func finishFleet(fleetCase) FleetAction { return FleetAction{Do: FleetFinish} }
@@ -222,7 +221,7 @@ func waitPoll(c fleetCase) FleetAction {
 	return FleetAction{Do: FleetWait, Until: c.seen.At.Add(fleetPoll)}
 }
 
-// waitWindow waits for the window that opens first, also while other sites are under way.
+// waitWindow waits for the first window to open, also while other sites are under way.
 func waitWindow(c fleetCase) FleetAction {
 	a := waitDeadline(c)
 	for _, s := range c.seen.Sites {

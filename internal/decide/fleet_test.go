@@ -154,9 +154,9 @@ func TestFleet(t *testing.T) {
 	t.Run("says what a retry left", func(t *testing.T) {
 		t.Parallel()
 		a := decide.Fleet(aFleet(last, seenAs(func(s *fleet.FleetSeen) { s.Counts.Succeeded = 2 })))
-		require.Equal(t, "those that had failed were tried again; 8 instances wait for a resume", a.Message)
+		require.Equal(t, "the failed instances were retried; 8 instances wait for a resume", a.Message)
 		a = decide.Fleet(aFleet(seenAs(func(s *fleet.FleetSeen) { s.Until = 2 })))
-		require.Equal(t, "those that had failed were tried again; resume goes on with wave 3 of 3", a.Message)
+		require.Equal(t, "the failed instances were retried; resume continues with wave 3 of 3", a.Message)
 	})
 	t.Run("goes on in the middle of a site only while it runs", func(t *testing.T) {
 		t.Parallel()

@@ -2,39 +2,37 @@ package decide
 
 import "time"
 
-// PollSeen is what a node knows when it is about to ask for tasks.
+// PollSeen is what a node knows when it decides whether to poll for tasks.
 type PollSeen struct {
-	// Idle is the region's term: how long to go on asking after the last task or wake. 0 is for
-	// ever, and what a region says that wakes nobody.
+	// Idle is the region's setting: how long to keep polling after the last task or wake. 0 means for ever; a
+	// region that cannot wake nodes sends that.
 	Idle time.Duration
-	// Quiet is how long ago the node was woken, or had a task.
+	// Quiet is how long ago the node was woken or had a task.
 	Quiet   time.Duration
 	Working bool
-	// Draining says that the region drains the node's connection: what is at work ends, nothing new comes.
+	// Draining means that the region drains the node's connection: current work finishes, no new work comes.
 	Draining bool
-	// Connected says that its stream lives, on which a wake comes; Lost is for how long it does not.
+	// Connected means that its stream is up, so a wake can arrive; Lost is how long it has been down.
 	Connected bool
 	Lost      time.Duration
 }
 
-// Poll says whether a node asks for tasks.
+// Poll is whether a node polls for tasks.
 type Poll struct {
 	Rule string
 	Ask  bool
-	// For is how long to ask, or not to ask, before this is decided again; 0 is until something
-	// happens.
+	// For is how long to poll, or not to poll, before deciding again; 0 means until something happens.
 	For time.Duration
 }
 
-// PollWoken is the rule by which a node asks because of a task or a wake.
+// PollWoken is the rule by which a node polls because of a task or a wake.
 const PollWoken = "woken"
 
 const (
-	// StreamLimit is how long a node waits for its stream before it asks without one: twice what it
-	// waits at most between two attempts, so that a server which is lost, or a storm, does not have
-	// all idle nodes ask at once.
+	// StreamLimit is how long a node waits for its stream before it polls without one. It is twice the longest wait
+	// between two attempts, so that a lost server or a storm does not make all idle nodes poll at once.
 	StreamLimit = 2 * time.Minute
-	// askAtOnce is how long a node asks before it decides anew, when that has no end of its own.
+	// askAtOnce is how long a node polls before it decides again, where no rule sets another time.
 	askAtOnce = 30 * time.Second
 )
 
@@ -52,8 +50,8 @@ var pollRules = []struct {
 	{"idle", func(PollSeen) bool { return true }, func(PollSeen) Poll { return Poll{} }},
 }
 
-// NodePoll decides whether a node asks for tasks: it rests only while it is drained, or somebody could
-// wake it.
+// NodePoll decides whether a node polls for tasks. It rests only while it is drained, or while the region can wake
+// it.
 func NodePoll(s PollSeen) Poll {
 	for _, r := range pollRules {
 		if r.when(s) {
@@ -65,6 +63,6 @@ func NodePoll(s PollSeen) Poll {
 	return Poll{Rule: "never_idles", Ask: true}
 }
 
-// SayAgain is for how long a node that was said to be wanted need not be said so again: the rest
-// of its idle time is for the wake and the task to arrive.
+// SayAgain is for how long a node that was woken need not be woken again. The rest of its idle time is for the wake
+// and the task to arrive.
 func SayAgain(idle time.Duration) time.Duration { return idle / 4 }

@@ -11,18 +11,18 @@ import (
 // InstanceDo is what an instance's entity does next.
 type InstanceDo string
 
-// The steps of an entity. Notify, Ask and Serve speak to a node, the rest to the store.
+// The steps of an entity. Notify, Ask and Serve call a node, the rest the store.
 const (
 	DoClaim   InstanceDo = "claim"   // number the next attempt of the desired revision
-	DoNotify  InstanceDo = "notify"  // tell a node of the open delivery, after Wait
+	DoNotify  InstanceDo = "notify"  // notify a node of the open delivery, after Wait
 	DoAsk     InstanceDo = "ask"     // ask a node what it holds
-	DoServe   InstanceDo = "serve"   // bring a node what it is owed, by a snapshot ticket
+	DoServe   InstanceDo = "serve"   // deliver what a node is owed, by a snapshot ticket
 	DoEnd     InstanceDo = "end"     // close the open delivery, or (without one) operations
-	DoWait    InstanceDo = "wait"    // for the node that was spoken to
+	DoWait    InstanceDo = "wait"    // for the node that was called
 	DoNothing InstanceDo = "nothing" // the entity ends
 )
 
-// InstanceAction is one step, and the rule that chose it.
+// InstanceAction is a step, and the rule that chose it.
 type InstanceAction struct {
 	Rule          string               `json:"rule"`
 	Do            InstanceDo           `json:"do"`
@@ -36,18 +36,17 @@ type InstanceAction struct {
 	OnlyCancelled bool                 `json:"onlyCancelled,omitempty"`
 }
 
-// InstanceRun is what the entity's run remembers: whom it spoke to and has no answer from,
-// how often it asked in vain since the last claim, and for whose next try it has waited.
+// InstanceRun is what the entity's run remembers: which node it called without an answer, how often it asked
+// without success since the last claim, and which node's retry it has waited for.
 type InstanceRun struct {
 	InFlight fleet.NodeName `json:"inFlight,omitempty"`
 	Asks     int            `json:"asks,omitempty"`
 	Waited   fleet.NodeName `json:"waited,omitempty"`
-	// Tries is the option of how often one node is notified in one delivery (N48, N67).
+	// Tries is how often one node is notified per delivery (N48, N67).
 	Tries int `json:"tries,omitempty"`
 }
 
-// DefaultTries is how often a node is notified in one delivery, each time with a token of
-// its own, when nobody says otherwise.
+// DefaultTries is the default for how often a node is notified per delivery, each time with a new token.
 const DefaultTries = 3
 
 func (r InstanceRun) tries() int {
@@ -133,26 +132,26 @@ func leaseMoved(c instanceCase) bool {
 	return open(c) && (c.seen.Open.Node != c.seen.Holder || c.seen.Open.Epoch != c.seen.Epoch)
 }
 
-// inBatch: whoever serves the batch ends it (N98).
+// inBatch: the run that serves the batch ends the delivery (N98).
 func inBatch(c instanceCase) bool { return open(c) && c.seen.Open.Batch != "" }
 
-// activeNext: never told, or what failed may be over in a moment.
+// activeNext: the active has not been notified yet, or its failure may pass.
 func activeNext(c instanceCase) bool { return open(c) && again(c, c.seen.Open.Active()) }
 
-// again: a node that has just given its lease back says so before the region's record does,
-// and by the next try that one may name another.
+// again: a node that has just released its lease reports so before the region's record shows it. By the next
+// attempt the record may name another node.
 func again(c instanceCase, t fleet.TargetSeen) bool {
 	return t.State == fleet.TargetWaiting ||
 		t.State == fleet.TargetFailed && brief(t) && t.Tries < c.run.tries()
 }
 
-// brief failures are those of communication, and what node and region see differently just now:
-// the lease is about to be renewed or to move. Who is ahead stays so.
+// brief failures may pass by themselves: communication, or a lease that is about to be renewed or moved, so node
+// and region still disagree. A node that is ahead stays ahead.
 func brief(t fleet.TargetSeen) bool {
 	return t.Reason == fleet.Communication || t.Reason == fleet.Stale && !t.Ahead
 }
 
-// activeLost: told, and nobody knows what it made of it.
+// activeLost: the active was notified, and its result is unknown.
 func activeLost(c instanceCase) bool {
 	return open(c) && lost(c.seen.Open.Active()) && c.run.Asks < maxAsks
 }
@@ -163,8 +162,8 @@ func lost(t fleet.TargetSeen) bool {
 
 func standbyNext(c instanceCase) bool { return nextStandby(c).Node != "" }
 
-// nextStandby is the first standby that is still to be told. One whose answer was lost is
-// told again: it holds what it holds, and says so.
+// nextStandby is the first standby that must still be notified. One whose answer was lost is notified again: that
+// is safe, since it then reports what it holds.
 func nextStandby(c instanceCase) fleet.TargetSeen {
 	if !open(c) || c.seen.Open.Active().State != fleet.TargetApplied {
 		return fleet.TargetSeen{}
@@ -177,15 +176,15 @@ func nextStandby(c instanceCase) fleet.TargetSeen {
 	return fleet.TargetSeen{}
 }
 
-// owedToActive: a node's role in the order of the debts is what was configured, not who holds
-// the lease, so the holder's may stand anywhere.
+// owedToActive: owed nodes are ordered by their configured role, not by who holds the lease, so the holder may be
+// anywhere in the list.
 func owedToActive(c instanceCase) bool {
 	return !c.seen.Desired.IsZero() && slices.ContainsFunc(c.seen.Owed, func(o fleet.OwedSeen) bool {
 		return o.Node == c.seen.Holder
 	})
 }
 
-// nextOwed is the first node to serve by a ticket: the holder gets a delivery instead.
+// nextOwed is the first node to serve by a ticket. The holder gets a delivery instead.
 func nextOwed(c instanceCase) fleet.NodeName {
 	for _, o := range c.seen.Owed {
 		if o.Node != c.seen.Holder {
@@ -203,7 +202,7 @@ func notifyActive(c instanceCase) InstanceAction { return notify(c, c.seen.Open.
 
 func notifyStandby(c instanceCase) InstanceAction { return notify(c, nextStandby(c)) }
 
-// notify again with a gap that doubles: 1 s, 2 s, or 2 s, 4 s.
+// notify waits twice as long before each retry: 1 s, 2 s, or 2 s, 4 s.
 func notify(c instanceCase, t fleet.TargetSeen) InstanceAction {
 	a := InstanceAction{Do: DoNotify, Node: t.Node}
 	if t.Tries == 0 || c.run.Waited == t.Node {
@@ -243,14 +242,13 @@ func endWithoutActive(instanceCase) InstanceAction {
 	}
 }
 
-// EndOfDelivery says how a delivery of a batch ends, as that of one alone would.
+// EndOfDelivery decides how a delivery in a batch ends; the rules are those of a single delivery.
 func EndOfDelivery(open fleet.DeliverySeen, durability fleet.Durability) fleet.End {
 	a := endByOutcome(instanceCase{seen: fleet.InstanceSeen{Open: &open, Durability: durability}})
 	return fleet.End{State: a.State, Operation: a.Operation, Reason: a.Reason, Message: a.Message, Owe: a.Owe}
 }
 
-// endByOutcome says how a delivery ends, from what its nodes made of it and how durable
-// it has to be (N102).
+// endByOutcome decides how a delivery ends, from the results of its nodes and the required durability (N102).
 func endByOutcome(c instanceCase) InstanceAction {
 	a := c.seen.Open.Active()
 	end := InstanceAction{Do: DoEnd, State: fleet.DeliveryFailed, Operation: fleet.OperationFailed, Reason: string(a.Reason)}
@@ -259,26 +257,26 @@ func endByOutcome(c instanceCase) InstanceAction {
 		return endApplied(c)
 	case fleet.TargetNotified, fleet.TargetUnknown:
 		end.State, end.Operation, end.Reason, end.Owe = fleet.DeliveryUnknown, fleet.OperationUnknown, "no_answer", true
-		end.Message = fmt.Sprintf("node %s did not say whether it applied it; it is asked again when it returns", a.Node)
+		end.Message = fmt.Sprintf("node %s did not report whether it applied the revision; it is asked again when it reconnects", a.Node)
 	case fleet.TargetFailed:
 		end.Owe = passes(a)
 		end.Message = fmt.Sprintf("node %s: %s", a.Node, a.Reason)
 		if a.Reason == fleet.Stale && !a.Ahead {
-			end.Message = fmt.Sprintf("node %s did not hold the site's lease: it stays owed to the one that does", a.Node)
+			end.Message = fmt.Sprintf("node %s did not hold the site's lease: the delivery stays owed to the holder", a.Node)
 		}
 	case fleet.TargetWaiting:
 		end.Reason, end.Owe = "deadline", true
 		end.Message = fmt.Sprintf("node %s was not reached before the deadline", a.Node)
-	case fleet.TargetStaged: // it has done all that it was asked for, and switched to nothing
+	case fleet.TargetStaged: // it fetched as asked, and switched nothing
 		end.Reason = "deadline"
-		end.Message = fmt.Sprintf("node %s fetched it, and was not told to switch before the deadline", a.Node)
+		end.Message = fmt.Sprintf("node %s fetched the revision, but the deadline passed before it was asked to switch", a.Node)
 	}
 	return end
 }
 
-// passes says whether a failure may be over by the node's return. A stale role or epoch is,
-// once node and region agree; a node that is ahead refuses this number for ever, and a debt
-// would keep the comparison (Reconcile) from releasing a higher one.
+// passes reports whether a failure may be over once the node reconnects. A stale role or epoch is, once node and
+// region agree. A node that is ahead refuses this number for ever, and owing it would keep the comparison
+// (Reconcile) from releasing a higher one.
 func passes(t fleet.TargetSeen) bool {
 	switch t.Reason {
 	case fleet.Communication, fleet.Unavailable:
@@ -299,7 +297,7 @@ func endApplied(c instanceCase) InstanceAction {
 			continue
 		}
 		end.Reason = "not_replicated"
-		end.Message = fmt.Sprintf("the active applied it, node %s has no copy yet and stays owed", t.Node)
+		end.Message = fmt.Sprintf("the active node applied it; node %s has no copy yet and is still owed one", t.Node)
 		if c.seen.Durability == fleet.DurabilitySync {
 			end.State, end.Operation = fleet.DeliveryFailed, fleet.OperationFailed
 		}
@@ -307,7 +305,7 @@ func endApplied(c instanceCase) InstanceAction {
 	return end
 }
 
-// Applied says whether what a node holds is the revision that was asked of it.
+// Applied reports whether a node holds the wanted revision.
 func Applied(held fleet.Held, want fleet.Revision) bool {
 	return held.Known && held.Version == want.Version && held.Content.Hash == want.Content.Hash
 }

@@ -71,7 +71,7 @@ func TestInstanceSays(t *testing.T) {
 		s := seen(open(2, missed(reason, 1), is(fleet.TargetWaiting)))
 		return decide.EndOfDelivery(*s.Open, fleet.DurabilitySync).Message
 	}
-	require.Equal(t, "node a did not hold the site's lease: it stays owed to the one that does", says(fleet.Stale))
+	require.Equal(t, "node a did not hold the site's lease: the delivery stays owed to the holder", says(fleet.Stale))
 	require.Equal(t, "node a: communication", says(fleet.Communication))
 	nobody := func(s *fleet.InstanceSeen) { s.Holder = "" }
 	require.Equal(t, "nothing_to_do", decide.Instance(seen(nobody), decide.InstanceRun{}, noon).Rule)

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// NoDeadline is the deadline of what may run until it is told otherwise.
+// NoDeadline is the deadline of what may run until it is stopped.
 const NoDeadline = time.Duration(math.MaxInt64)
 
 // longestMargin is enough to kill what hundreds of guardians run on a busy machine; a longer
 // TTL needs no more.
 const longestMargin = time.Second
 
-// LeaseEnd says when what runs under a lease is ended: instants on the clock of its deadline.
+// LeaseEnd is when instances under a lease are ended: instants on the clock of its deadline.
 //
 //	   Stop          Kill          Force         Gone      deadline
 //	───┼─────────────┼─────────────┼─────────────┼─────────┼──▶
@@ -20,13 +20,12 @@ const longestMargin = time.Second
 //	   stop begins   kills         kills itself
 type LeaseEnd struct{ Stop, Kill, Force, Gone time.Duration }
 
-// EndOfLease spreads the end of a lease over the time before its deadline. What runs is gone
-// a margin (a sixteenth of the TTL) before it, and both killers come a margin before that, so
-// a slow kill is still in time.
+// EndOfLease spreads the end of a lease over the time before its deadline. Instances are gone a margin (a sixteenth
+// of the TTL) before it. Both killers act a margin before that, so a slow kill is still in time.
 //
-// The graceful stop begins a grace before the kill, but never earlier than a quarter of the
-// TTL before the deadline: renewals come every third of it, so one that is lost stops nothing,
-// and a grace longer than the TTL is cut instead of keeping its instance from ever running.
+// The graceful stop begins a grace period before the kill, but never earlier than a quarter of the TTL before the
+// deadline. Renewals come every third of the TTL, so losing one stops nothing. A grace longer than that is cut, or
+// its instance could never run.
 func EndOfLease(deadline, ttl, grace time.Duration) LeaseEnd {
 	if deadline == NoDeadline {
 		return LeaseEnd{NoDeadline, NoDeadline, NoDeadline, NoDeadline}
@@ -38,25 +37,25 @@ func EndOfLease(deadline, ttl, grace time.Duration) LeaseEnd {
 	}
 }
 
-// Patient is the end of a lease whose holder takes the deadline off when it is isolated: until
-// then it may have been restarted a moment ago. The graceful stop begins a margin before the kill,
-// and no sooner; only where no agent was there for most of a TTL does it begin at all.
+// Patient is the end of a lease whose holder removes the deadline when it is isolated; the holder may just have
+// restarted. The graceful stop begins only a margin before the kill. It begins at all only if no agent ran for most
+// of a TTL.
 func (e LeaseEnd) Patient() LeaseEnd {
 	e.Stop = max(e.Stop, e.Kill-2*(e.Force-e.Kill))
 	return e
 }
 
-// LeaseStep is what a guardian does with its instance at some instant.
+// LeaseStep is what a guardian does with its instance at a given time.
 type LeaseStep string
 
-// An instance runs, is being stopped gracefully, and is then killed.
+// An instance runs, is being stopped gracefully, then is killed.
 const (
 	LeaseRun  LeaseStep = "run"
 	LeaseStop LeaseStep = "stop"
 	LeaseKill LeaseStep = "kill"
 )
 
-// Step says what is due at an instant.
+// Step is what is due at a given time.
 func (e LeaseEnd) Step(now time.Duration) LeaseStep {
 	switch {
 	case now >= e.Kill:
@@ -67,7 +66,7 @@ func (e LeaseEnd) Step(now time.Duration) LeaseStep {
 	return LeaseRun
 }
 
-// Next is the instant after now at which another step is due, NoDeadline when none is.
+// Next is when the next step is due, NoDeadline if there is none.
 func (e LeaseEnd) Next(now time.Duration) time.Duration {
 	switch e.Step(now) {
 	case LeaseRun:

@@ -6,14 +6,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// LinkSeen is a connection as the server that holds it sees it, by a monotonic clock.
+// LinkSeen is a connection as its server sees it, by a monotonic clock.
 type LinkSeen struct {
 	State fleet.ConnectionState
-	// Registered is how long ago it registered, Silent how long ago it was heard.
+	// Registered is how long ago it registered, Silent how long ago it was last heard.
 	Registered, Silent time.Duration
-	// Sending is how long one message has been on its way out, 0 for none.
+	// Sending is how long the current send has taken, 0 for none.
 	Sending time.Duration
-	Drain   *LinkDrain // nil until one was asked for
+	Drain   *LinkDrain // nil until one is requested
 }
 
 // LinkDrain is a drain under way.
@@ -22,15 +22,15 @@ type LinkDrain struct {
 	Sent time.Duration // since the provider was last asked
 }
 
-// LinkLimits are what a server goes by.
+// LinkLimits are a server's limits.
 type LinkLimits struct {
 	fleet.LinkTiming
-	Send time.Duration // what one send may take
+	Send time.Duration // limit of one send
 }
 
-// LinkTurn is what is to be done about a connection; the zero value is nothing.
+// LinkTurn is what to do about a connection; the zero value is nothing.
 type LinkTurn struct {
-	End      fleet.ConnectionEvent // "" to leave it
+	End      fleet.ConnectionEvent // "" to keep it
 	AskDrain bool
 }
 
@@ -45,9 +45,9 @@ var linkRules = []struct {
 		return s.State == fleet.ConnectionRegistered && s.Registered > l.StreamRequired
 	}, LinkTurn{End: fleet.StreamRequired}},
 	{"waits_for_stream", func(s LinkSeen, _ LinkLimits) bool { return s.State == fleet.ConnectionRegistered }, LinkTurn{}},
-	// C66: also of one that never acked (C67).
+	// C66: also for one that never acknowledged (C67).
 	{"drain_deadline", func(s LinkSeen, _ LinkLimits) bool { return s.Drain != nil && s.Drain.Left <= 0 }, LinkTurn{End: fleet.DrainDeadline}},
-	// C35, C36: only of an active one.
+	// C35, C36: only for an active one.
 	{"heartbeat_lapsed", func(s LinkSeen, l LinkLimits) bool {
 		return s.State == fleet.ConnectionActive && s.Silent > l.HeartbeatTimeout
 	}, LinkTurn{End: fleet.HeartbeatLapsed}},
@@ -59,7 +59,7 @@ var linkRules = []struct {
 	{"lives", func(LinkSeen, LinkLimits) bool { return true }, LinkTurn{}},
 }
 
-// Link says what is to be done about a connection, and by which rule.
+// Link decides what to do about a connection, and by which rule.
 func Link(seen LinkSeen, limits LinkLimits) (LinkTurn, string) {
 	for _, r := range linkRules {
 		if r.when(seen, limits) {
@@ -69,11 +69,11 @@ func Link(seen LinkSeen, limits LinkLimits) (LinkTurn, string) {
 	return LinkTurn{}, ""
 }
 
-// linkTickLate is how many intervals a tick of the monitor may come after the one before.
+// linkTickLate is how many intervals late a tick of the monitor may be.
 const linkTickLate = 2
 
-// LinkClocksRestart says that the monitor itself was away so long that what it finds says
-// nothing of the connections: they were not read meanwhile (C32 the other way round).
+// LinkClocksRestart reports that the monitor itself was paused for so long that silence proves nothing: connections
+// were not read during that time (C32 the other way round).
 func LinkClocksRestart(sinceTick, interval time.Duration) bool {
 	return sinceTick > linkTickLate*interval
 }

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// operationRoom is what an operation has beyond its replicas: an image is pulled, entities are busy.
+	// operationRoom is what an operation gets beyond its replicas' time: to pull an image, and for busy entities.
 	operationRoom = prepareLimit + stuckLimit
-	// longestOperation bounds how long anybody waits; what was asked for goes on.
+	// longestOperation limits how long an operation waits; the change itself continues.
 	longestOperation = 72 * time.Hour
 )
 
-// OperationLimit is how long an operation on a deployment may take. Replicas are made and ended
-// together, and replaced one by one, each of which may take its whole start-up.
+// OperationLimit is how long an operation on a deployment may take. Replicas are created and ended together, but
+// replaced one by one, and each replacement may take its whole start-up.
 func OperationLimit(t fleet.OperationTerms) time.Duration {
 	if t.Kind == fleet.OperationDestroy {
 		return operationRoom + t.Stop

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// OwedStops are the deletes and disables that a node takes in before it starts anything as the
-// active, by name: of each name the newest that is in force and newer than what the node holds.
+// OwedStops are the deletes and disables that a node must apply before it starts anything as the active. For each
+// name it is the newest in force that is newer than what the node holds.
 func OwedStops(seen []fleet.StopSeen, held map[fleet.InstanceName]fleet.Version) []fleet.InstanceRevision {
 	newest := map[fleet.InstanceName]fleet.InstanceRevision{}
 	for _, s := range seen {
@@ -24,8 +24,8 @@ func OwedStops(seen []fleet.StopSeen, held map[fleet.InstanceName]fleet.Version)
 	return out
 }
 
-// inForce holds for what is deployed, and for what is on its way: asked for and not ended, or owed
-// to a node. What only waits for its window is not.
+// inForce reports whether a stop is deployed or under way: requested and not ended, or owed to a node. One that
+// only waits for its window is not.
 func inForce(s fleet.StopSeen) bool {
 	return s.Deployed || !s.Staged && (s.Awaited || s.Owed)
 }

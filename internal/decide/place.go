@@ -8,22 +8,22 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// PlaceRequest is what wants room: Count replicas of one deployment, all alike.
+// PlaceRequest asks for room for Count identical replicas of one deployment.
 type PlaceRequest struct {
 	Count     int                 `json:"count"`
-	Project   fleet.ProjectName   `json:"project,omitempty"` // whose deployment it is
+	Project   fleet.ProjectName   `json:"project,omitempty"` // project of the deployment
 	Spec      fleet.PlacementSpec `json:"spec"`
 	Resources fleet.Resources     `json:"resources"`
 	Driver    fleet.Driver        `json:"driver"`
-	// Ports are its fixed ports, of which a node has each once.
+	// Ports are its fixed ports; a node has each only once.
 	Ports []int `json:"ports,omitempty"`
-	// LostBefore parts nodes that may be back soon from those that have been away for too long.
+	// LostBefore separates nodes that may reconnect soon from those disconnected for too long.
 	LostBefore time.Time `json:"lostBefore,omitzero"`
 }
 
-// Placed is where they go, one entry for each, and how many found no room. Then Reason is a stable
-// word and Message says what is missing. Yield are replicas of an earlier process version, each of which
-// leaves room for one when it ends; it is empty while a node that may be back soon might do instead.
+// Placed is the node of each replica, and how many found no room. In that case Reason is a stable word and Message
+// explains what is missing. Yield lists replicas of an earlier process version, each of which frees room for one
+// when it ends. It is empty while a matching node may reconnect soon.
 type Placed struct {
 	Nodes   []fleet.NodeName  `json:"nodes,omitempty"`
 	Missing int               `json:"missing,omitempty"`
@@ -35,25 +35,25 @@ type Placed struct {
 // Why there is no room.
 const (
 	NoRoom            = "no_room"            // nodes that match are full
-	NoNode            = "no_node"            // no node matches, or none of them is there
-	PoolMisconfigured = "pool_misconfigured" // no node is in the pools that are named
-	PortsTaken        = "ports_taken"        // nodes that match have one of its fixed ports in use
-	// IsolationMissing: nodes match but for keeping its project's processes from others.
+	NoNode            = "no_node"            // no node matches, or none that does is available
+	PoolMisconfigured = "pool_misconfigured" // no node is in the named pools
+	PortsTaken        = "ports_taken"        // matching nodes have one of its fixed ports in use
+	// IsolationMissing: nodes match, except that they do not isolate its project's processes from others.
 	IsolationMissing = string(fleet.IsolationMissing)
 )
 
 var noRoomReasons = []string{NoRoom, NoNode, PoolMisconfigured, PortsTaken, IsolationMissing}
 
-// Place finds nodes for replicas, with the least of what is unwanted first: a node where this
-// deployment failed lately more than once, a site and a node that have more of it than others (as
-// Spread says), one where it failed once, the fullest.
+// Place finds nodes for replicas. It avoids, in this order: nodes where this deployment recently failed more than
+// once, sites and nodes that have more of its replicas than others (as Spread requires), nodes where it failed
+// once, and full nodes.
 func Place(want PlaceRequest, rooms []fleet.NodeRoom) Placed {
 	p := NewPlacer(rooms)
 	p.leave(&want)
 	return p.Place(want)
 }
 
-// NewPlacer takes the nodes in any order; what is placed is taken from its own copy.
+// NewPlacer takes the nodes in any order and tracks what it places in its own copy.
 func NewPlacer(rooms []fleet.NodeRoom) *Placer {
 	p := &Placer{rooms: byName(rooms), slots: make([]slot, len(rooms)), sites: map[fleet.SiteName]int{}}
 	for i := range p.rooms {
@@ -67,8 +67,7 @@ func NewPlacer(rooms []fleet.NodeRoom) *Placer {
 	return p
 }
 
-// Placer places for one deployment after the other, without looking at the region in between. It
-// is not safe for use by several goroutines.
+// Placer places one deployment after the other without reading the region again. It is not safe for concurrent use.
 type Placer struct {
 	rooms   []fleet.NodeRoom
 	slots   []slot                 // of the rooms, in the same order
@@ -79,7 +78,7 @@ type Placer struct {
 	buffer  []candidate
 }
 
-// slot is what each placement looks at of a node, close together.
+// slot is the part of a node that each placement reads, kept compact.
 type slot struct {
 	total, taken                 fleet.Resources
 	ports                        []int
@@ -103,7 +102,7 @@ func (p *Placer) add(i int) {
 	p.slots[i].site = n
 }
 
-// leave takes what runs where nothing is wanted any more out of how the others are spread.
+// leave excludes replicas on nodes that no longer match from how the others are spread.
 func (p *Placer) leave(want *PlaceRequest) {
 	for i := range p.slots {
 		if s := &p.slots[i]; s.own > 0 && want.mismatch(&p.rooms[i]) != fits {
@@ -113,14 +112,14 @@ func (p *Placer) leave(want *PlaceRequest) {
 	}
 }
 
-// room is a node as it is now that so much was placed there.
+// room is a node including what was placed there.
 func (p *Placer) room(i int) fleet.NodeRoom {
 	r, s := p.rooms[i], &p.slots[i]
 	r.Taken, r.Ports, r.Own, r.Failing, r.Replicas = s.taken, s.ports, s.own, s.failing, s.replicas
 	return r
 }
 
-// Another goes on with a deployment that has nothing on any node yet.
+// Another starts the next deployment, which has no replicas on any node yet.
 func (p *Placer) Another() {
 	for i := range p.slots {
 		p.slots[i].own, p.slots[i].failing, p.rooms[i].Old = 0, 0, nil
@@ -128,7 +127,7 @@ func (p *Placer) Another() {
 	clear(p.siteOwn)
 }
 
-// Place takes room for what is wanted and answers where.
+// Place reserves room for the request and returns the nodes.
 func (p *Placer) Place(want PlaceRequest) Placed {
 	var placed Placed
 	if want.Count == 1 {
@@ -142,7 +141,7 @@ func (p *Placer) Place(want PlaceRequest) Placed {
 	return placed
 }
 
-// placeOne looks at each node once.
+// placeOne visits each node once.
 func (p *Placer) placeOne(want *PlaceRequest) []fleet.NodeName {
 	var best candidate
 	found, bySites := false, want.bySites()
@@ -162,7 +161,7 @@ func (p *Placer) placeOne(want *PlaceRequest) []fleet.NodeName {
 	if !found {
 		return nil
 	}
-	p.take(best.slot, want)
+	p.reserve(best.slot, want)
 	return []fleet.NodeName{p.rooms[best.slot].Node}
 }
 
@@ -174,14 +173,14 @@ func (p *Placer) placeMany(want *PlaceRequest) []fleet.NodeName {
 		if !found {
 			break
 		}
-		p.take(i, want)
+		p.reserve(i, want)
 		nodes = append(nodes, p.rooms[i].Node)
 		open.took(i)
 	}
 	return nodes
 }
 
-func (p *Placer) take(i int, want *PlaceRequest) {
+func (p *Placer) reserve(i int, want *PlaceRequest) {
 	s := &p.slots[i]
 	s.taken.CPU += want.Resources.CPU
 	s.taken.Memory += want.Resources.Memory

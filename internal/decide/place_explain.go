@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// explain says what is missing for the rest.
+// explain describes what is missing for the replicas that found no room.
 func (p *Placer) explain(want *PlaceRequest, placed *Placed) {
 	var e explanation
 	for i := range p.rooms {
@@ -20,19 +20,19 @@ func (p *Placer) explain(want *PlaceRequest, placed *Placed) {
 	}
 }
 
-// explanation counts the nodes by their obstacle, and remembers where there is most left.
+// explanation counts the nodes by obstacle, and remembers where most is free.
 type explanation struct {
 	nodes, matching, inPool int
 	count                   [noGPU + 1]int
 	most                    [noGPU + 1]fleet.NodeRoom
 	away                    []string
 	yield                   []fleet.ReplicaID
-	soon                    bool // a node that may be back soon matches
+	soon                    bool // a matching node may reconnect soon
 }
 
 func (e *explanation) add(want *PlaceRequest, room fleet.NodeRoom) {
 	o := want.obstacle(&room)
-	if o == otherProject { // for this deployment it is not there
+	if o == otherProject { // this deployment cannot see it
 		return
 	}
 	e.nodes++
@@ -58,10 +58,10 @@ func (e *explanation) add(want *PlaceRequest, room fleet.NodeRoom) {
 	}
 }
 
-// awayNotConnected is the word for a node that may come back by itself.
+// awayNotConnected is the reason of a node that may reconnect by itself.
 const awayNotConnected = "not_connected"
 
-// without is a node once one of its replicas has ended.
+// without is a node as it is once one of its replicas has ended.
 func without(room fleet.NodeRoom, old fleet.OldReplica) *fleet.NodeRoom {
 	room.Taken.CPU -= old.Resources.CPU
 	room.Taken.Memory -= old.Resources.Memory
@@ -99,7 +99,7 @@ func (e *explanation) reason(want *PlaceRequest) string {
 func (e *explanation) message(want *PlaceRequest) string {
 	switch {
 	case e.nodes == 0:
-		return "the region has no node of its project, nor a shared one"
+		return "the region has no node of its project and no shared one"
 	case len(want.Spec.Pools) > 0 && e.inPool == 0:
 		return "no node is in the pools " + list(want.Spec.Pools)
 	case e.matching == 0:
@@ -114,12 +114,12 @@ func (e *explanation) mismatches(want *PlaceRequest) []string {
 		of    obstacle
 		words string
 	}{
-		{otherSite, "of other sites than " + list(want.Spec.Sites)},
-		{otherPool, "in none of the pools " + list(want.Spec.Pools)},
+		{otherSite, "not at the sites " + list(want.Spec.Sites)},
+		{otherPool, "not in the pools " + list(want.Spec.Pools)},
 		{otherLabels, "without the labels " + labelList(want.Spec.Labels)},
 		{noModule, "without one of the modules " + list(want.Spec.Modules)},
 		{noDriver, "without the driver " + string(want.Driver)},
-		{notIsolated, "that run processes of their site's project only (they do not keep projects apart)"},
+		{notIsolated, "that run processes of their site's project only (they do not isolate projects)"},
 	} {
 		if n := e.count[m.of]; n > 0 {
 			out = append(out, fmt.Sprintf("%d %s", n, m.words))
@@ -135,8 +135,8 @@ func (e *explanation) shortages(want *PlaceRequest) []string {
 			out = append(out, fmt.Sprintf("%d %s", n, words))
 		}
 	}
-	add(isAway, "away ("+strings.Join(e.away, ", ")+")")
-	add(poolFull, "with as many as the pool allows")
+	add(isAway, "not available ("+strings.Join(e.away, ", ")+")")
+	add(poolFull, "at the limit of their pool")
 	add(portTaken, "with one of the ports "+list(want.Ports)+" in use")
 	add(noCPU, fmt.Sprintf("with less than %s cores free (most is %s on %s)", cores(want.Resources.CPU), cores(freeOf(e.most[noCPU]).CPU), e.most[noCPU].Node))
 	add(noMemory, fmt.Sprintf("with less than %s memory free (most is %s on %s)", size(want.Resources.Memory), size(freeOf(e.most[noMemory]).Memory), e.most[noMemory].Node))

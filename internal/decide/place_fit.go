@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// obstacle is why a node does not take a replica, in the order in which they are looked for: what
-// does not match at all, then what is not there now, then what is full.
+// obstacle is why a node does not take a replica, in the order of checks: first what does not match, then what is
+// not available, then what is full.
 type obstacle int
 
 const (
@@ -30,22 +30,21 @@ const (
 	noGPU
 )
 
-// matches says that the node is one of those that are wanted, whether it has room or not.
+// matches reports whether the node matches the request, with or without room.
 func (o obstacle) matches() bool { return o == fits || o >= isAway }
 
-// obstacleWords are the stable words for people, by obstacle.
+// obstacleWords are the stable reasons, by obstacle.
 var obstacleWords = [...]string{
 	"", "other_project", "other_site", "other_pool", "other_labels", "no_module", "no_driver", IsolationMissing, "", "pool_full", PortsTaken, "no_cpu", "no_memory", "no_gpu",
 }
 
-// Refused says why a node does not take one more of what is wanted: a stable word and a sentence,
-// both empty for one that would.
+// Refused is why a node does not take one more replica: a stable word and a sentence, both empty if it would.
 func Refused(want PlaceRequest, room fleet.NodeRoom) (reason, message string) {
 	o := want.obstacle(&room)
 	if o == isAway {
 		return room.Away, "nothing is placed there now: " + room.Away
 	}
-	return obstacleWords[o], want.say(o, room)
+	return obstacleWords[o], want.describe(o, room)
 }
 
 func (w *PlaceRequest) obstacle(room *fleet.NodeRoom) obstacle {
@@ -62,7 +61,7 @@ func (w *PlaceRequest) obstacle(room *fleet.NodeRoom) obstacle {
 	return w.fullness(&s)
 }
 
-// fullness is what placing changes of a node; all else of it stays.
+// fullness checks what changes as replicas are placed.
 func (w *PlaceRequest) fullness(s *slot) obstacle {
 	for _, p := range w.Ports {
 		if slices.Contains(s.ports, p) {
@@ -92,7 +91,7 @@ func (w *PlaceRequest) mismatch(room *fleet.NodeRoom) obstacle {
 	return fits
 }
 
-// hasLabels ranges over a map; the answer does not depend on the order.
+// hasLabels ranges over a map; the result does not depend on the order.
 func hasLabels(has, want map[string]string) bool {
 	for name, value := range want {
 		if got, ok := has[name]; !ok || got != value {
@@ -102,14 +101,14 @@ func hasLabels(has, want map[string]string) bool {
 	return true
 }
 
-// poolHasRoom wants one of the named pools that has the node and is not full there.
+// poolHasRoom reports whether one of the named pools contains the node and has room there.
 func (w *PlaceRequest) poolHasRoom(room *fleet.NodeRoom) bool {
 	return slices.ContainsFunc(w.Spec.Pools, func(p fleet.PoolName) bool {
 		return slices.Contains(room.Pools, p) && !slices.Contains(room.PoolFull, p)
 	})
 }
 
-// cpuGrain forgives what adding up decimal fractions gets wrong.
+// cpuGrain tolerates rounding errors in sums of decimal fractions.
 const cpuGrain = 1e-6
 
 func (w *PlaceRequest) shortage(s *slot) obstacle {
@@ -130,35 +129,35 @@ func freeOf(room fleet.NodeRoom) fleet.Resources {
 	}
 }
 
-func (w *PlaceRequest) say(o obstacle, room fleet.NodeRoom) string {
+func (w *PlaceRequest) describe(o obstacle, room fleet.NodeRoom) string {
 	free := freeOf(room)
 	switch o {
 	case fits, isAway:
 		return ""
 	case otherProject:
-		return "its site is of another project"
+		return "its site belongs to another project"
 	case otherSite:
-		return "it is of site " + string(room.Site)
+		return "it is at site " + string(room.Site)
 	case otherPool:
-		return "it is in none of the pools " + list(w.Spec.Pools)
+		return "it is not in the pools " + list(w.Spec.Pools)
 	case otherLabels:
-		return "it has not the labels " + labelList(w.Spec.Labels)
+		return "it lacks the labels " + labelList(w.Spec.Labels)
 	case noModule:
-		return "it offers not all of the modules " + list(w.Spec.Modules)
+		return "it does not offer all of the modules " + list(w.Spec.Modules)
 	case noDriver:
 		return fmt.Sprintf("it has no driver %s", w.Driver)
 	case notIsolated:
-		return "it runs processes of its site's project only: it does not keep projects apart"
+		return "it runs processes of its site's project only, because it does not isolate projects"
 	case poolFull:
-		return "as many run there as its pool allows"
+		return "its pool is at its limit there"
 	case portTaken:
-		return fmt.Sprintf("a replica there has one of the ports %s", list(w.Ports))
+		return fmt.Sprintf("another replica uses one of the ports %s", list(w.Ports))
 	case noCPU:
-		return fmt.Sprintf("%s of %s cores are free, %s are asked for", cores(free.CPU), cores(room.Total.CPU), cores(w.Resources.CPU))
+		return fmt.Sprintf("%s of %s cores are free, %s are requested", cores(free.CPU), cores(room.Total.CPU), cores(w.Resources.CPU))
 	case noMemory:
-		return fmt.Sprintf("%s of %s memory is free, %s is asked for", size(free.Memory), size(room.Total.Memory), size(w.Resources.Memory))
+		return fmt.Sprintf("%s of %s memory is free, %s is requested", size(free.Memory), size(room.Total.Memory), size(w.Resources.Memory))
 	case noGPU:
-		return fmt.Sprintf("%d of %d GPUs are free, %d are asked for", free.GPUs, room.Total.GPUs, w.Resources.GPUs)
+		return fmt.Sprintf("%d of %d GPUs are free, %d are requested", free.GPUs, room.Total.GPUs, w.Resources.GPUs)
 	}
 	return ""
 }

@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxListed bounds a list in a sentence, in bytes: with all of its lists a sentence has about 1 KB. It
-// is kept with the deployment, and goes into the history of whoever asks (X9).
+// maxListed limits a list in a sentence, in bytes: with all its lists a sentence has about 1 KB. It is stored with
+// the deployment, and recorded in the histories of workflows that read it (X9).
 const maxListed = 200
 
-// list says as many as fit, and how many more there are.
+// list writes as many as fit, and how many more there are.
 func list[T any](all []T) string {
 	var out strings.Builder
 	for i, one := range all {
@@ -35,7 +35,7 @@ func labelList(labels map[string]string) string {
 	return list(out)
 }
 
-// cutTo cuts between characters.
+// cutTo truncates between characters.
 func cutTo(s string, most int) string {
 	if len(s) <= most {
 		return s

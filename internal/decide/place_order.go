@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// candidate is a node with room and how much is unwanted of it, the weightiest first. What fails
-// often is avoided before anything is spread; a single failure only breaks ties, so that a program
-// that fails once here and there stays spread. Site is how many its site has, where that counts.
+// candidate is a node with room and its penalties, heaviest first. Frequent failures outweigh the spread; a single
+// failure only breaks ties, so that a program with occasional failures stays spread. Site counts the replicas at
+// the node's site, where that matters.
 type candidate struct {
 	avoid, site, own, failing int
 	load                      float64
@@ -18,11 +18,11 @@ type candidate struct {
 }
 
 const (
-	oftenFailing = 2 // failures of a deployment on a node that count as one step of avoiding it
+	oftenFailing = 2 // failures of a deployment on a node per step of avoidance
 	mostAvoided  = 4
 )
 
-// compare is negative for the better one. It is asked thousands of times for each placement.
+// compare is negative for the better candidate. It runs thousands of times for each placement.
 func (a *candidate) compare(b *candidate) int {
 	if n := cmp.Compare(a.avoid, b.avoid); n != 0 {
 		return n
@@ -58,14 +58,14 @@ func (p *Placer) candidate(i int, want *PlaceRequest) candidate {
 	return c
 }
 
-// selection remembers which nodes match: it stays as it is, whatever is placed.
+// selection caches which nodes match; placing replicas does not change it.
 type selection struct {
 	of    PlaceRequest
 	slots []int
 	known bool
 }
 
-// matching are the slots of the nodes that are wanted and there, those of a site together.
+// matching are the slots of matching, available nodes, grouped by site.
 func (p *Placer) matching(want *PlaceRequest) []int {
 	if p.chosen.known && sameNodes(&p.chosen.of, want) {
 		return p.chosen.slots
@@ -86,8 +86,7 @@ func sameNodes(a, b *PlaceRequest) bool {
 		slices.Equal(a.Spec.Modules, b.Spec.Modules) && maps.Equal(a.Spec.Labels, b.Spec.Labels)
 }
 
-// loadOf is how full the node would be in what is asked for, 0 to 1; where nothing is, how many
-// replicas it has.
+// loadOf is how full the node would be in the requested resources, 0 to 1; without any, its number of replicas.
 func loadOf(s *slot, ask *fleet.Resources) float64 {
 	load := -1.0
 	if ask.CPU > 0 {
@@ -105,8 +104,8 @@ func loadOf(s *slot, ask *fleet.Resources) float64 {
 	return load
 }
 
-// frontier has the nodes with room in groups, each a heap with its best node first: a group for each
-// site where replicas are spread over sites, else one for all.
+// frontier groups the nodes with room, each group a heap with the best node first. There is one group per site
+// where replicas are spread over sites, else one for all.
 type frontier struct {
 	placer *Placer
 	want   *PlaceRequest
@@ -165,7 +164,7 @@ func down(heap []candidate, i int) {
 	}
 }
 
-// best is the slot of the best node of all groups.
+// best is the slot of the best node over all groups.
 func (f *frontier) best() (int, bool) {
 	f.chosen = -1
 	for i := range f.groups {
@@ -192,7 +191,7 @@ func (f *frontier) own(g group) int {
 	return f.placer.siteOwn[g.site]
 }
 
-// took puts the chosen node where it belongs now that it has one more, or away when it is full.
+// took reorders the chosen node after it got one more replica, or removes it when it is full.
 func (f *frontier) took(i int) {
 	g := &f.groups[f.chosen]
 	if f.want.fullness(&f.placer.slots[i]) == fits {

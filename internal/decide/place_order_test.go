@@ -199,25 +199,25 @@ func TestPlaceExplains(t *testing.T) {
 				room("a1", "a", away("cordoned")), room("a2", "a", away("cordoned")), room("a3", "a", port(80)), room("a4", "a", taken(4)), room("b1", "b"),
 			},
 			want(1, fixed(80), cpu(1), func(w *decide.PlaceRequest) { w.Spec.Sites = []fleet.SiteName{"a"} }), decide.NoRoom,
-			"4 of 5 nodes match, and none has room: 2 away (cordoned), 1 with one of the ports 80 in use, 1 with less than 1 cores free (most is 0 on a4)",
+			"4 of 5 nodes match, and none has room: 2 not available (cordoned), 1 with one of the ports 80 in use, 1 with less than 1 cores free (most is 0 on a4)",
 		},
 		{
 			"ports, beside who is away",
 			[]fleet.NodeRoom{room("a1", "a", away("cordoned")), room("a3", "a", port(80))},
-			want(1, fixed(80)), decide.PortsTaken, "2 of 2 nodes match, and none has room: 1 away (cordoned), 1 with one of the ports 80 in use",
+			want(1, fixed(80)), decide.PortsTaken, "2 of 2 nodes match, and none has room: 1 not available (cordoned), 1 with one of the ports 80 in use",
 		},
 		{
 			"what does not match",
 			[]fleet.NodeRoom{room("b1", "b", of("red")), room("a1", "a", of("default")), room("a2", "a", of("blue"))},
 			want(1, forProject("red"), func(w *decide.PlaceRequest) {
 				w.Spec.Sites, w.Spec.Modules = []fleet.SiteName{"a"}, []string{"m"}
-			}), decide.NoNode, "none of 2 nodes matches: 1 of other sites than a, 1 without one of the modules m",
+			}), decide.NoNode, "none of 2 nodes matches: 1 not at the sites a, 1 without one of the modules m",
 		},
 		{
 			"in the pool, without the label",
 			[]fleet.NodeRoom{room("a1", "a", inPool("p")), room("a2", "a")},
 			want(1, pools("p"), func(w *decide.PlaceRequest) { w.Spec.Labels = map[string]string{"disk": "ssd"} }), decide.NoNode,
-			"none of 2 nodes matches: 1 in none of the pools p, 1 without the labels disk=ssd",
+			"none of 2 nodes matches: 1 not in the pools p, 1 without the labels disk=ssd",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestPlaceEdges(t *testing.T) {
 	}
 	require.Empty(t, refused(ask(fleet.Resources{CPU: 1e-6}), offers("n", fleet.Resources{}, fleet.Resources{})), "the error of adding fractions")
 	require.Empty(t, refused(ask(fleet.Resources{}), offers("n", fleet.Resources{GPUs: 1}, fleet.Resources{GPUs: 2})), "who asks for none needs none")
-	require.Contains(t, refused(ask(fleet.Resources{Memory: 3 << 30}), offers("n", fleet.Resources{Memory: 4 << 30}, fleet.Resources{Memory: 2 << 30})), "2Gi of 4Gi memory is free, 3Gi is asked for")
+	require.Contains(t, refused(ask(fleet.Resources{Memory: 3 << 30}), offers("n", fleet.Resources{Memory: 4 << 30}, fleet.Resources{Memory: 2 << 30})), "2Gi of 4Gi memory is free, 3Gi is requested")
 
 	memory := []fleet.NodeRoom{offers("a1", fleet.Resources{Memory: 2 << 30}, fleet.Resources{}), offers("a2", fleet.Resources{Memory: 2 << 30}, fleet.Resources{})}
 	require.Contains(t, decide.Place(ask(fleet.Resources{Memory: 4 << 30}), memory).Message, "most is 2Gi on a1")

@@ -122,22 +122,22 @@ func TestPlace(t *testing.T) {
 		{"a fixed port once on a node", []fleet.NodeRoom{a1, a2}, want(3, fixed(80)), []fleet.NodeName{"a1", "a2"}, decide.PortsTaken, "2 with one of the ports 80 in use"},
 		{"as many as there is room for", []fleet.NodeRoom{a1, room("a2", "a", taken(2.5))}, want(4, cpu(2)), []fleet.NodeName{"a1", "a1"}, decide.NoRoom, "2 with less than 2 cores free (most is 1.5 on a2)"},
 		{"in one of the pools", []fleet.NodeRoom{a1, room("a2", "a", inPool("gpu"))}, want(1, pools("gpu", "other")), []fleet.NodeName{"a2"}, "", ""},
-		{"not in a full pool", []fleet.NodeRoom{room("a2", "a", inPool("gpu"), full("gpu"))}, want(1, pools("gpu")), nil, decide.NoRoom, "1 with as many as the pool allows"},
+		{"not in a full pool", []fleet.NodeRoom{room("a2", "a", inPool("gpu"), full("gpu"))}, want(1, pools("gpu")), nil, decide.NoRoom, "1 at the limit of their pool"},
 		{"a full pool bounds those who name it", []fleet.NodeRoom{room("a2", "a", inPool("gpu"), full("gpu"))}, want(1), []fleet.NodeName{"a2"}, "", ""},
 		{"no node is in the pool", []fleet.NodeRoom{a1}, want(1, pools("gpu")), nil, decide.PoolMisconfigured, "no node is in the pools gpu"},
 		{"no node at all", nil, want(1), nil, decide.NoNode, "the region has no node of its project"},
 		{"no node with the labels", []fleet.NodeRoom{room("a1", "a", label("disk", "hdd"))}, want(1, func(w *decide.PlaceRequest) { w.Spec.Labels = map[string]string{"disk": "ssd"} }), nil, decide.NoNode, "1 without the labels disk=ssd"},
-		{"no node of the sites", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Spec.Sites = []fleet.SiteName{"z"} }), nil, decide.NoNode, "1 of other sites than z"},
+		{"no node of the sites", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Spec.Sites = []fleet.SiteName{"z"} }), nil, decide.NoNode, "1 not at the sites z"},
 		{"no node with the module", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Spec.Modules = []string{"acme.vision.detect"} }), nil, decide.NoNode, "1 without one of the modules acme.vision.detect"},
 		{"no node with the driver", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Driver = fleet.DriverDocker }), nil, decide.NoNode, "1 without the driver docker"},
 		{"on shared nodes and its project's own", []fleet.NodeRoom{room("a1", "a", of("blue")), room("b1", "b", of("red")), room("c1", "c", of("default"))}, want(3, forProject("red")), []fleet.NodeName{"b1", "c1", "b1"}, "", ""},
 		{"not where projects are not kept apart", []fleet.NodeRoom{room("a1", "a", of("default"), mixed), room("c1", "c", of("default"))}, want(2, forProject("red")), []fleet.NodeName{"c1", "c1"}, "", ""},
 		{"but on its own", []fleet.NodeRoom{room("a1", "a", of("red"), mixed)}, want(1, forProject("red")), []fleet.NodeName{"a1"}, "", ""},
 		{"and in a container", []fleet.NodeRoom{room("a1", "a", of("default"), mixed, hasDocker)}, want(1, forProject("red"), inDocker), []fleet.NodeName{"a1"}, "", ""},
-		{"or says that no node keeps them apart", []fleet.NodeRoom{room("a1", "a", of("default"), mixed), room("b1", "b", of("blue"))}, want(1, forProject("red")), nil, decide.IsolationMissing, "none of 1 nodes matches: 1 that run processes of their site's project only (they do not keep projects apart)"},
+		{"or says that no node keeps them apart", []fleet.NodeRoom{room("a1", "a", of("default"), mixed), room("b1", "b", of("blue"))}, want(1, forProject("red")), nil, decide.IsolationMissing, "none of 1 nodes matches: 1 that run processes of their site's project only (they do not isolate projects)"},
 		{"never on another project's, nor a word of them", []fleet.NodeRoom{room("a1", "a", of("blue"))}, want(1, forProject("red")), nil, decide.NoNode, "the region has no node of its project"},
 		{"nor in a pool that has them", []fleet.NodeRoom{room("a1", "a", of("blue"), inPool("all"))}, want(1, forProject("red"), pools("all")), nil, decide.PoolMisconfigured, ""},
-		{"nodes are away", []fleet.NodeRoom{room("a1", "a", away("cordoned")), room("a2", "a", away("not_connected"))}, want(1), nil, decide.NoNode, "2 away (cordoned, not_connected)"},
+		{"nodes are away", []fleet.NodeRoom{room("a1", "a", away("cordoned")), room("a2", "a", away("not_connected"))}, want(1), nil, decide.NoNode, "2 not available (cordoned, not_connected)"},
 		{"no memory", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Resources.Memory = 9 << 30 }), nil, decide.NoRoom, "1 with less than 9Gi memory free (most is 8Gi on a1)"},
 		{"no GPU", []fleet.NodeRoom{a1}, want(1, func(w *decide.PlaceRequest) { w.Resources.GPUs = 1 }), nil, decide.NoRoom, "1 with fewer than 1 GPUs free (most is 0 on a1)"},
 	} {
@@ -172,7 +172,7 @@ func TestPlaceSaysLittle(t *testing.T) {
 	}
 	got := decide.Place(want(1, many), rooms)
 	require.Equal(t, decide.NoNode, got.Reason)
-	require.Contains(t, got.Message, "1 of other sites than "+site+", ")
+	require.Contains(t, got.Message, "1 not at the sites "+site+", ")
 	for _, list := range []string{"pools", "labels", "modules"} {
 		require.Regexp(t, list+" [^…]+…? … and 25[3-5] more", got.Message)
 	}

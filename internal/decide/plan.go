@@ -19,8 +19,8 @@ const (
 	PlanDelete    PlanAction = "delete"
 )
 
-// PlanSeen is an object as it stands, and of an instance or deployment what was released of it last. Spec
-// is canonical, nil when it cannot be read.
+// PlanSeen is an object as stored; for an instance or deployment it includes the last release. Spec is canonical,
+// nil if it cannot be read.
 type PlanSeen struct {
 	Project            fleet.ProjectName
 	Labels             map[string]string
@@ -32,29 +32,29 @@ type PlanSeen struct {
 	ReleasedDurability fleet.Durability
 }
 
-// PlanWanted is an object as it is asked for. The last three are of an instance; Content is ""
-// while it is not known without merging.
+// PlanWanted is the requested object. The last three fields are for instances; Content is "" while it is unknown
+// without merging.
 type PlanWanted struct {
 	Key        fleet.ObjectKey
 	Project    fleet.ProjectName
 	Labels     map[string]string
 	Spec       []byte
-	Deploy     bool // what is written is delivered too
+	Deploy     bool // deliver what is written
 	Enabled    bool
 	Durability fleet.Durability
 	RunHash    fleet.Hash
 	Content    fleet.Hash
 }
 
-// PlanStep is what becomes of an object. Releases is set when a revision is released and
-// delivered, or a run of a fleet change begins; Unreleased when that alone is the change.
+// PlanStep is the result for an object. Releases is set if a revision is released and delivered, or a run of a
+// fleet change starts; Unreleased if that is the only change.
 type PlanStep struct {
 	Action               PlanAction
 	Releases, Unreleased bool
 }
 
 type planCase struct {
-	now  *PlanSeen // nil when there is none
+	now  *PlanSeen // nil if there is none
 	want PlanWanted
 }
 
@@ -69,7 +69,7 @@ var planRules = []struct {
 	{"another_spec", planAlways, PlanStep{Action: PlanChange}},
 }
 
-// Plan decides what an apply makes of one object (N107).
+// Plan decides what an apply does to one object (N107).
 func Plan(now *PlanSeen, want PlanWanted) PlanStep {
 	c := planCase{now, want}
 	for _, r := range planRules {
@@ -97,20 +97,20 @@ func (c planCase) sameSpec() bool {
 	return c.now != nil && c.now.Spec != nil && bytes.Equal(c.now.Spec, c.want.Spec)
 }
 
-// releases: a fleet change that is declared as it was is not run again, that is asked for by name.
+// releases: an unchanged fleet change does not run again; that takes an explicit request.
 func (c planCase) releases() bool {
 	switch {
 	case !c.want.Deploy:
 		return false
 	case c.ofInstance():
 		return !c.released()
-	case c.ofDeployment(): // what its definition is follows from its spec
+	case c.ofDeployment(): // its spec determines its definition
 		return planIsNew(c) || !c.sameSpec() || c.now.Released.Revision == 0 || c.now.ReleasedGeneration != c.now.Generation
 	}
 	return c.want.Key.Kind == fleet.KindFleet && (planIsNew(c) || !c.sameSpec())
 }
 
-// released says whether the newest revision is of the spec that would be written.
+// released reports whether the newest revision was made from the spec to be written.
 func (c planCase) released() bool {
 	if planIsNew(c) || !c.sameSpec() {
 		return false
@@ -121,27 +121,26 @@ func (c planCase) released() bool {
 		(c.want.Content == "" || r.Content.Hash == c.want.Content)
 }
 
-// PlanAllowed refuses what belongs to another project or to another apply set. Sees says
-// whose objects the caller may know of.
+// PlanAllowed rejects objects of another project or another apply set. Sees reports whether the caller may know of
+// a project's objects.
 func PlanAllowed(now *PlanSeen, want PlanWanted, sees func(fleet.ProjectName) bool) error {
 	if now == nil {
 		return nil
 	}
 	switch own := now.Labels[fleet.ApplySetLabel]; {
 	case now.Project != want.Project && !sees(now.Project):
-		return fleet.Errorf(fleet.Conflict, "%s is of another project", want.Key).At("/project").WithHint("choose another name")
+		return fleet.Errorf(fleet.Conflict, "%s belongs to another project", want.Key).At("/project").WithHint("choose another name")
 	case now.Project != want.Project:
 		return fleet.Errorf(fleet.Conflict, "%s belongs to project %s", want.Key, now.Project).At("/project").
 			WithHint("the project of an object never changes; delete and re-create it")
 	case own != "" && own != want.Labels[fleet.ApplySetLabel] && !now.Deleting:
 		return fleet.Errorf(fleet.Conflict, "%s belongs to apply set %.80s", want.Key, own).At("/labels").
-			WithHint("declare it with that set; to move it, take the label " + fleet.ApplySetLabel + " away with a PUT of the object first")
+			WithHint("declare it with that set; to move it, first remove the label " + fleet.ApplySetLabel + " with a PUT of the object")
 	}
 	return nil
 }
 
-// PlanGeneration is the generation that a template has once it is applied; last is the
-// highest that one of its name ever had.
+// PlanGeneration is the generation of a template once it is applied; last is the highest that its name ever had.
 func PlanGeneration(now *PlanSeen, want PlanWanted, last int64) int64 {
 	c := planCase{now, want}
 	switch {
@@ -153,8 +152,8 @@ func PlanGeneration(now *PlanSeen, want PlanWanted, last int64) int64 {
 	return now.Generation + 1
 }
 
-// PlanNodes gives the place of the first node of a site that belongs to another one, -1 when
-// there is none: by what stands, or by a site ahead of it in the request.
+// PlanNodes is the index of the first node of a site that belongs to another site, -1 if none does: by what is
+// stored, or by a site earlier in the request.
 func PlanNodes(site string, nodes []fleet.SiteNode, standing, ahead map[string]string) int {
 	return slices.IndexFunc(nodes, func(n fleet.SiteNode) bool {
 		at := standing[string(n.Name)]
@@ -162,7 +161,7 @@ func PlanNodes(site string, nodes []fleet.SiteNode, standing, ahead map[string]s
 	})
 }
 
-// ApplyOrder is the order of kinds in an apply: what others refer to comes first.
+// ApplyOrder is the order of kinds in an apply: objects come after those that they refer to.
 func ApplyOrder() []fleet.ObjectKind {
 	return []fleet.ObjectKind{
 		fleet.KindProject, fleet.KindSite, fleet.KindPool, fleet.KindTemplate, fleet.KindInstance, fleet.KindDeployment, fleet.KindFleet,

@@ -129,8 +129,8 @@ func TestPlanAllowed(t *testing.T) {
 	}{
 		{"what is not there", nil, wantsIt(), "", "", ""},
 		{"what is its own", standing(), wantsIt(), "", "", ""},
-		{"what is of a project that it may not know of", standing(red), wantsIt(), "", "/project", "of another project"},
-		{"what is of another project", standing(red), wantsIt(), "red", "/project", "belongs to project red"},
+		{"what is of a project that it may not know of", standing(red), wantsIt(), "", "/project", "belongs to another project"},
+		{"what belongs to another project", standing(red), wantsIt(), "red", "/project", "belongs to project red"},
 		{"what is of its set", standing(ours), wantsIt(ofSet("ours")), "", "", ""},
 		{"what is of another set", standing(ours), wantsIt(ofSet("theirs")), "", "/labels", "belongs to apply set ours"},
 		{"what is of a set, without one", standing(ours), wantsIt(), "", "/labels", "belongs to apply set ours"},

@@ -9,30 +9,29 @@ import (
 // StartupProbeEvery is the pause between probes until the first success.
 const StartupProbeEvery = 100 * time.Millisecond
 
-// ProbeState is what is known of a running replica's health. Times are of a monotonic clock that
-// counts suspend, since any fixed instant; a wall clock decides nothing.
+// ProbeState is the known health of a running replica. Times are from a monotonic clock that counts suspend, since
+// any fixed instant; no wall clock is used.
 type ProbeState struct {
 	Health fleet.ReplicaHealth `json:"health"`
-	// Passed and Failed count in a row; the one resets the other (S77, S78).
+	// Passed and Failed count consecutive results; each resets the other (S77, S78).
 	Passed int `json:"passed,omitempty"`
 	Failed int `json:"failed,omitempty"`
-	// Begun says that there was a success: until then failures do not count.
+	// Begun is set by the first success: until then failures do not count.
 	Begun bool `json:"begun,omitempty"`
 	// Missed is when the last probe that failed began.
 	Missed time.Duration `json:"missed,omitempty"`
-	// Deadline is when the first success is too late (S48, S84).
+	// Deadline is the latest time for the first success (S48, S84).
 	Deadline time.Duration `json:"deadline"`
-	// Settle is when it is too late to be healthy or not at all, after the first success: one that
-	// answers now and then would be neither for ever. 0 is never.
+	// Settle is the latest time, after the first success, to become healthy: a replica that answers only now and
+	// then would never become healthy or unhealthy. 0 means never.
 	Settle time.Duration `json:"settle,omitempty"`
-	// Next is when to begin the next probe. One that takes longer is never overtaken by another.
+	// Next is when to start the next probe. Probes never overlap.
 	Next time.Duration `json:"next"`
 	// Since is when Health last changed.
 	Since time.Duration `json:"since"`
 }
 
-// StartProbes begins with a process that has just started. What has no probes is healthy as long as
-// it runs.
+// StartProbes starts with a new process. Without probes it is healthy while it runs.
 func StartProbes(check fleet.HealthCheck, startup, at time.Duration) ProbeState {
 	p := ProbeState{Health: fleet.HealthNotChecked, Deadline: at + startup, Next: at, Since: at}
 	if check.Type == fleet.HealthNone {
@@ -41,7 +40,7 @@ func StartProbes(check fleet.HealthCheck, startup, at time.Duration) ProbeState 
 	return p
 }
 
-// Probe takes one result in. At is when that probe began, so that the pace does not drift.
+// Probe records one result. At is when that probe began, so that the pace does not drift.
 func Probe(p ProbeState, check fleet.HealthCheck, ok bool, at time.Duration) ProbeState {
 	check = check.WithDefaults()
 	was := p.Health
@@ -72,8 +71,8 @@ func Probe(p ProbeState, check fleet.HealthCheck, ok bool, at time.Duration) Pro
 	return p
 }
 
-// Resume goes on with probes after a time in which nobody looked: what is to come to an answer has
-// all of its time for that again, and what may have begun to answer unseen has that of a probe.
+// Resume continues probing after a pause. A replica that has not answered yet gets time for one more probe; one
+// that is settling gets its full time again.
 func (p ProbeState) Resume(check fleet.HealthCheck, at time.Duration) ProbeState {
 	check = check.WithDefaults()
 	switch {
@@ -85,7 +84,7 @@ func (p ProbeState) Resume(check fleet.HealthCheck, at time.Duration) ProbeState
 	return p
 }
 
-// Delay moves on, by a time in which nobody could probe, until when a replica has to come to an answer.
+// Delay extends the deadlines by a time in which no probe was possible.
 func (p ProbeState) Delay(by time.Duration) ProbeState {
 	switch {
 	case !p.Begun:
@@ -96,7 +95,7 @@ func (p ProbeState) Delay(by time.Duration) ProbeState {
 	return p
 }
 
-// Due is when a replica that is not healthy yet is late; 0 is never.
+// Due is when a replica that is not yet healthy is late; 0 means never.
 func (p ProbeState) Due() time.Duration {
 	switch {
 	case !p.Begun:
@@ -107,7 +106,6 @@ func (p ProbeState) Due() time.Duration {
 	return 0
 }
 
-// Late says that it was not healthy in time: the first success, or what is to follow, did not come. Only
-// a probe that began then and failed says so, never the clock: of what came to answer while the machine or
-// the agent was paused nobody has heard yet.
+// Late reports that it did not become healthy in time. Only a failed probe that began after the deadline counts,
+// never the clock: after a pause of the machine or the agent, a replica may have become healthy unnoticed.
 func (p ProbeState) Late() bool { return p.Due() > 0 && p.Missed >= p.Due() }

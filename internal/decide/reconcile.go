@@ -2,12 +2,11 @@ package decide
 
 import "github.com/holdfast-io/holdfast/internal/fleet"
 
-// NodeGap is what a node lacks of one instance, or has too much.
+// NodeGap is how a node differs from the region for one instance.
 type NodeGap string
 
-// A node is level with the region, behind it, or ahead: it took a number of which the region
-// has no record that could still settle it. Unrecorded is the active that holds just what was
-// released last, though its delivery was taken for not applied.
+// A node is level with the region, behind it, or ahead: it took a number that no record of the region can still
+// explain. Unrecorded: the active holds exactly the last release, though its delivery was recorded as not applied.
 const (
 	GapNone       NodeGap = "none"
 	GapBehind     NodeGap = "behind"
@@ -15,10 +14,9 @@ const (
 	GapUnrecorded NodeGap = "unrecorded"
 )
 
-// Reconcile compares what a node says it holds with the deployed revision. What is expected
-// to explain a higher number (a delivery that is open, unknown or owed) is left alone. A
-// node that is behind, and tried a higher number since, takes the deployed one no more; nor
-// does one that has another content under the very number.
+// Reconcile compares what a node reports with the deployed revision. It leaves a higher number alone if a delivery
+// that is open, unknown or owed explains it. A node that is behind, but has since tried a higher number, can no
+// longer take the deployed one. Neither can one with different content under the same number.
 func Reconcile(c fleet.Comparison) NodeGap {
 	ahead := c.Held.Version.Newer(c.Snapshot.Version) || c.Held.HighWater.Newer(c.Snapshot.Version) ||
 		c.Held.Known && c.Held.Version == c.Snapshot.Version && !Applied(c.Held, c.Snapshot)
@@ -28,7 +26,7 @@ func Reconcile(c fleet.Comparison) NodeGap {
 	case c.Snapshot.IsZero(), Applied(c.Held, c.Snapshot):
 		return GapNone
 	case !c.Held.Known && c.Snapshot.Action == fleet.ActionDelete:
-		return GapNone // nothing there, and nothing should be
+		return GapNone // absent, as it should be
 	case ahead && c.Expected:
 		return GapNone
 	case ahead:
@@ -37,7 +35,7 @@ func Reconcile(c fleet.Comparison) NodeGap {
 	return GapBehind
 }
 
-// unrecorded comes before any repair, which would bring back what a delete took away.
+// unrecorded comes before any repair, which would restore what a delete removed.
 func unrecorded(c fleet.Comparison) bool {
 	return c.Active && !c.Expected && c.Desired.Newer(c.Snapshot.Version) && Applied(c.Held, c.Desired)
 }
@@ -52,11 +50,11 @@ const (
 	LostClose LostRun = "close"
 )
 
-// RunState is how the run that serves an operation stands.
+// RunState is the state of the run that serves an operation.
 type RunState string
 
-// The states of a run. Unserved: no run has taken the operation yet. Stranded: it is open
-// and pinned to a build that has no worker.
+// The states of a run. Unserved: no run has taken the operation yet. Stranded: it is open and pinned to a build
+// without a worker.
 const (
 	RunUnserved   RunState = "unserved"
 	RunOpen       RunState = "open"
@@ -68,9 +66,8 @@ const (
 	RunMissing    RunState = "lost"
 )
 
-// LostOperation decides what becomes of an operation by the run that serves it (X25). A
-// run that a person ended takes its operations with it; one that the system lost hands
-// them over, for they are still wanted.
+// LostOperation decides about an operation by the run that serves it (X25). A run that a person ended closes its
+// operations; one that the system lost hands them over, because they are still wanted.
 func LostOperation(run RunState) LostRun {
 	switch run {
 	case RunOpen:

@@ -4,8 +4,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// ReplicaReported says what a node's word makes of a replica: the events in order, none when its
-// state stays. What else was said (phase, restarts, endpoint) is the store's to keep.
+// ReplicaReported turns a node's report into the replica's events, in order; none if its state stays. The store
+// keeps the rest of the report (phase, restarts, endpoint).
 func ReplicaReported(seen fleet.ReplicaSeen, said fleet.ReplicaStatus) []fleet.ReplicaEvent {
 	switch seen.State {
 	case fleet.ReplicaTerminated:
@@ -31,8 +31,8 @@ func ReplicaReported(seen fleet.ReplicaSeen, said fleet.ReplicaStatus) []fleet.R
 	return nil
 }
 
-// saidState is the state that a word speaks of, and whether the process is another one than before.
-// An agent that took a running replica over has not probed it yet: what was known stays.
+// saidState is the reported state, and whether the process is a new one. An agent that took over a running replica
+// has not probed it yet: the known state stays.
 func saidState(seen fleet.ReplicaSeen, said fleet.ReplicaStatus) (to fleet.ReplicaState, again bool) {
 	again = said.Restarts > seen.Restarts
 	switch said.Phase {

@@ -6,87 +6,86 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// ReplicaProcess is how far a node is with one replica.
+// ReplicaProcess is how far a node is with a replica.
 type ReplicaProcess string
 
-// Nothing of it runs before it runs, nor once it is over.
+// Nothing of it runs before it is started and once it is over.
 const (
-	ProcessNone      ReplicaProcess = ""          // nothing was done yet
+	ProcessNone      ReplicaProcess = ""          // nothing done yet
 	ProcessPreparing ReplicaProcess = "preparing" // its definition is fetched, its image pulled, its first commands run
 	ProcessPrepared  ReplicaProcess = "prepared"
 	ProcessRunning   ReplicaProcess = "running"
-	ProcessStopping  ReplicaProcess = "stopping" // it was told to end politely
-	ProcessKilled    ReplicaProcess = "killed"   // it was told to end at once
+	ProcessStopping  ReplicaProcess = "stopping" // a graceful stop is under way
+	ProcessKilled    ReplicaProcess = "killed"   // it is being killed
 	ProcessOver      ReplicaProcess = "over"     // it ended
 	ProcessBroken    ReplicaProcess = "broken"   // it could not be prepared or started
 )
 
-// ReplicaDo is what a node does next with one replica.
+// ReplicaDo is what a node does next with a replica.
 type ReplicaDo string
 
-// The steps of a node. GiveUp and Forget are the ends: the first while it is to run, the second
-// once it is not.
+// The steps of a node. GiveUp and Forget are final: GiveUp for a replica that should run, Forget for one that
+// should not.
 const (
 	DoPrepare ReplicaDo = "prepare"
 	DoStart   ReplicaDo = "start"
 	DoStop    ReplicaDo = "stop"
 	DoKill    ReplicaDo = "kill"
-	DoGiveUp  ReplicaDo = "give_up" // it is failed here; the region replaces it
-	DoForget  ReplicaDo = "forget"  // nothing of it is left but its report
+	DoGiveUp  ReplicaDo = "give_up" // it failed here; the region replaces it
+	DoForget  ReplicaDo = "forget"  // only its report is left
 	DoRest    ReplicaDo = "rest"
 )
 
-// ReplicaAction is one step, and the rule that chose it. Until is when to look again although
-// nothing happened, 0 when there is no such time; Restart says that a start is one after the first,
-// or that a stop is for one.
+// ReplicaAction is a step, and the rule that chose it. Until is when to check again without an event, 0 for never;
+// Restart marks a start after the first one, or a stop that a start follows.
 type ReplicaAction struct {
 	Rule    string        `json:"rule"`
 	Do      ReplicaDo     `json:"do"`
 	Reason  string        `json:"reason,omitempty"`
 	Restart bool          `json:"restart,omitempty"`
 	Until   time.Duration `json:"until,omitempty"`
-	// Anew says to forget the restarts that were counted.
+	// Anew resets the counted restarts.
 	Anew bool `json:"anew,omitempty"`
 }
 
-// ReplicaHere is a replica as its node sees it. Times are of a monotonic clock that counts suspend.
+// ReplicaHere is a replica as its node sees it. Times are from a monotonic clock that counts suspend.
 type ReplicaHere struct {
-	// Run is false for one that is to end, or is in the node's set no more.
+	// Run is false if it must end or is no longer in the node's set.
 	Run     bool           `json:"run"`
 	Process ReplicaProcess `json:"process"`
-	// Since is when Process came to be so.
+	// Since is when Process last changed.
 	Since time.Duration `json:"since"`
 	Probe ProbeState    `json:"probe"`
 	// Reason is why Process is over or broken.
 	Reason string `json:"reason,omitempty"`
-	// Started says that a driver runs something of it, if only what comes before the program.
+	// Started is set once a driver runs anything of it, even just its first commands.
 	Started bool `json:"started,omitempty"`
-	// Again says that a stop is for a restart: its probes failed, or its first success was late.
+	// Again marks a stop for a restart: its probes failed, or its first success was late.
 	Again bool `json:"again,omitempty"`
-	// Restarts counts those after failed probes, which are bounded by Terms.Restarts; Alone those
-	// after exits while the region was away.
+	// Restarts counts restarts after failed probes, limited by Terms.Restarts; Alone those after exits while the
+	// region was unreachable.
 	Restarts int `json:"restarts,omitempty"`
 	Alone    int `json:"alone,omitempty"`
-	// GaveUp says that it was given up: it ends, and stays so.
+	// GaveUp is set once it was given up: it ends and stays ended.
 	GaveUp bool           `json:"gaveUp,omitempty"`
 	Terms  fleet.Recovery `json:"terms"`
-	// Stop is the time between the polite and the forced stop: of this very revision.
+	// Stop is the time between the graceful and the forced stop of this revision.
 	Stop time.Duration `json:"stop"`
-	// Refused is when its driver last did not take a stop, 0 once one was taken: nothing is under way then.
+	// Refused is when its driver last rejected a stop, 0 once one was accepted: no stop is under way then.
 	Refused time.Duration `json:"refused,omitempty"`
-	// Away is since when the node has no stream to its region, 0 while it has one.
+	// Away is since when the node has no stream to the region, 0 while it has one.
 	Away time.Duration `json:"away,omitempty"`
 }
 
 const (
-	// AloneAfter is how long the region may be away after an exit before the node restarts by itself.
+	// AloneAfter is how long after an exit the region may be unreachable before the node restarts by itself.
 	AloneAfter            = 2 * time.Second
 	aloneLeast, aloneMost = time.Second, 30 * time.Second
 	stopAgain             = time.Second
 	killAgain             = 5 * time.Second
-	// PrepareLimit is how long a node may take to have one ready to start.
+	// PrepareLimit is how long a node may take to prepare a replica.
 	PrepareLimit = 30 * time.Minute
-	// ReasonPrepareLimit gives up what could not be prepared in that time.
+	// ReasonPrepareLimit is the reason of a replica that was not prepared in that time.
 	ReasonPrepareLimit = "not_prepared"
 )
 
@@ -95,7 +94,7 @@ type hereCase struct {
 	now time.Duration
 }
 
-// replicaRules is read from the top: what is to end first, then what failed.
+// replicaRules apply in order: first what must end, then what failed.
 var replicaRules = []struct {
 	name string
 	when func(c hereCase) bool
@@ -134,10 +133,10 @@ var replicaRules = []struct {
 	{"running", func(hereCase) bool { return true }, watch},
 }
 
-// Replica says what a node does next with one replica. Whatever ends is told so politely first; one
-// that was given up ends before its node says that it failed (S48, S49, S52, S54, S106). What is not
-// healthy in time is the region's to make anew, so also a restart that did not help; its node starts it
-// again only while the region is away.
+// Replica decides what a node does next with a replica. Every end starts with a graceful stop; one that was given
+// up ends before its node reports the failure (S48, S49, S52, S54, S106). The region replaces what is not healthy
+// in time, also after a restart that did not help. The node restarts it itself only while the region is
+// unreachable.
 func Replica(here ReplicaHere, now time.Duration) ReplicaAction {
 	here.Terms = here.Terms.WithDefaults()
 	c := hereCase{here, now}
@@ -169,7 +168,7 @@ func stopForRestart(reason string) func(hereCase) ReplicaAction {
 	return func(hereCase) ReplicaAction { return ReplicaAction{Do: DoStop, Restart: true, Reason: reason} }
 }
 
-// stopping leaves a stop its time, but one that nobody took is tried again soon.
+// stopping gives a stop its time, but soon retries one that the driver rejected.
 func stopping(c hereCase) ReplicaAction {
 	until := c.Since + c.Stop
 	if c.Refused > 0 {
@@ -178,7 +177,7 @@ func stopping(c hereCase) ReplicaAction {
 	return restUntil(until)
 }
 
-// lives says that something of it runs, or is about to.
+// lives reports whether any of it runs or is about to.
 func (c hereCase) lives() bool {
 	switch c.Process {
 	case ProcessPreparing, ProcessRunning, ProcessStopping, ProcessKilled:
@@ -193,7 +192,7 @@ func (c hereCase) late() bool                    { return c.Probe.Late() }
 func (c hereCase) unwell() bool                  { return c.Probe.Health == fleet.HealthUnhealthy }
 func (c hereCase) spent() bool                   { return c.Restarts >= c.Terms.Restarts }
 
-// unsettled says that restarts still count; they count no more once it was healthy for long enough.
+// unsettled reports whether restarts still count; they no longer do once it was healthy for long enough.
 func (c hereCase) unsettled() bool {
 	return c.Restarts+c.Alone > 0 && c.Probe.Health == fleet.HealthHealthy
 }
@@ -202,7 +201,7 @@ func (c hereCase) settles() time.Duration {
 	return c.Probe.Since + time.Duration(c.Terms.ResetSeconds)*time.Second
 }
 
-// startAlone waits for the region a little, and longer from time to time.
+// startAlone waits briefly for the region, and longer after each restart.
 func startAlone(c hereCase) ReplicaAction {
 	pause := AloneAfter
 	if c.Alone > 0 {
@@ -215,8 +214,8 @@ func startAlone(c hereCase) ReplicaAction {
 	return ReplicaAction{Do: DoStart, Restart: true}
 }
 
-// watch looks again when earlier restarts count no more. When to probe is the prober's, which also tells
-// what is late.
+// watch checks again when earlier restarts stop counting. The prober schedules probes, and with them decides what
+// is late.
 func watch(c hereCase) ReplicaAction {
 	if c.unsettled() {
 		return restUntil(c.settles())

@@ -2,7 +2,7 @@ package decide
 
 import "github.com/holdfast-io/holdfast/internal/fleet"
 
-// UnlistedNamed is the rule of a replica that its node is told to end by name already.
+// UnlistedNamed is the rule of a replica that the set already lists to end.
 const UnlistedNamed = "named"
 
 var unlistedRules = []struct {
@@ -17,10 +17,10 @@ var unlistedRules = []struct {
 	{"tombstone", func(fleet.UnlistedSeen, bool) bool { return true }, fleet.AbsenceDrop},
 }
 
-// UnlistedReplica decides about a replica that a node has and that its set does not list (X3, X28): only
-// what the region ended itself is ended again, by its tombstone, so many that run in one pass as DropCap
-// says (room). What it never knew runs on, and waits for an operator: a region that was restored from a
-// backup knows nothing of what was begun since.
+// UnlistedReplica decides about a replica that a node has and its set does not list (X3, X28). Only what the region
+// itself ended is ended again, by its tombstone, up to DropCap running ones per pass (room). What the region never
+// knew keeps running and waits for an operator: a region restored from a backup knows nothing of what started
+// since.
 func UnlistedReplica(s fleet.UnlistedSeen, room bool) (fleet.AbsenceDo, string) { //nolint:revive // room is an observation
 	for _, r := range unlistedRules {
 		if r.when(s, room) {

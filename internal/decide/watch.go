@@ -2,23 +2,22 @@ package decide
 
 import "time"
 
-// Watch times others on the clock of who looks: their word in a database is a counter to it,
-// never a time. When who looks was away itself, all are timed anew, so that a database that
-// was away, or a pause, makes nobody lapse. K is who, with the counter.
+// Watch times peers on the observer's clock: their heartbeat in a database is a counter, never a time. If the
+// observer itself was paused, it times all of them anew, so that an unreachable database or a pause makes none
+// lapse. K identifies a peer, including its counter.
 type Watch[K comparable] struct {
 	limit  time.Duration
 	since  map[K]time.Duration
 	looked time.Duration
 }
 
-// NewWatch gives a watch by which others lapse that said nothing for longer than the limit. Look
-// more often than every half of it.
+// NewWatch returns a watch by which a peer lapses after being silent for longer than the limit. Call Lapsed at
+// least every half limit.
 func NewWatch[K comparable](limit time.Duration) *Watch[K] {
 	return &Watch[K]{limit: limit, since: map[K]time.Duration{}}
 }
 
-// Lapsed gives those that have said nothing for longer than the limit. Now is read after all
-// were.
+// Lapsed returns the peers that were silent for longer than the limit. Read now after reading all.
 func (w *Watch[K]) Lapsed(all []K, now time.Duration) []K {
 	if now-w.looked > w.limit/2 {
 		clear(w.since)

@@ -7,13 +7,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Waves gives the wave (from 1) of each member, which are in the order of site and name, and
-// how many waves there are. A wave takes members of its sites until its share of them is in
-// it or an earlier one; what none takes comes in a last wave, and empty ones do not count.
+// Waves returns the wave (from 1) of each member, ordered by site and name, and the number of waves. A wave takes
+// members of its sites until its share of them is in it or an earlier one. The rest forms a last wave, and empty
+// waves do not count.
 func Waves(spec fleet.FleetSpec, members []fleet.FleetMember) (waves []int, count int) {
 	waves = make([]int, len(members))
 	for _, w := range spec.Waves {
-		if take(w, members, waves, count+1) {
+		if fillWave(w, members, waves, count+1) {
 			count++
 		}
 	}
@@ -28,8 +28,8 @@ func Waves(spec fleet.FleetSpec, members []fleet.FleetMember) (waves []int, coun
 	return waves, count
 }
 
-// take puts members into a wave, and says whether there were any.
-func take(w fleet.FleetWave, members []fleet.FleetMember, waves []int, number int) bool {
+// fillWave adds members to a wave, and reports whether it added any.
+func fillWave(w fleet.FleetWave, members []fleet.FleetMember, waves []int, number int) bool {
 	sites := map[fleet.SiteName]bool{}
 	for _, s := range w.Sites {
 		sites[s] = true
@@ -56,8 +56,7 @@ func take(w fleet.FleetWave, members []fleet.FleetMember, waves []int, number in
 	return took
 }
 
-// shareOf is a percentage of n, rounded up: at least one of any. A percentage that comes out
-// whole is not rounded up for how floats are stored.
+// shareOf is a percentage of n, rounded up, at least 1. Float errors do not round up an exact result.
 func shareOf(percent float64, n int) int {
 	share := int(math.Ceil(percent*float64(n)/100 - 1e-6))
 	return min(max(share, 1), n)

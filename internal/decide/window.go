@@ -7,12 +7,12 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// windowDays is how far ahead an opening is looked for: a week, and the day that it begins on.
+// windowDays is how far ahead to look for an opening: a week, and the day that it begins on.
 const windowDays = 8
 
-// WindowAt says whether a site may switch now (N100), and when it may next if not: zero when
-// no window opens within eight days. A site that no window names may always switch; of
-// several windows one is enough. A window in a zone that cannot be read never opens.
+// WindowAt decides whether a site may switch now (N100), and if not, when it next may: zero if no window opens
+// within eight days. A site without windows may always switch; with several windows, one open is enough. A window
+// in an unknown time zone never opens.
 func WindowAt(windows []fleet.Window, site fleet.SiteName, now time.Time, zone func(string) (*time.Location, error)) (open bool, opens time.Time) {
 	open = true
 	for _, w := range windows {
@@ -31,14 +31,14 @@ func WindowAt(windows []fleet.Window, site fleet.SiteName, now time.Time, zone f
 	return open, opens
 }
 
-// SiteMayGoOn says whether the next batch of a site may begin in a mode: what only fetches always,
-// what switches only in a window (N100), also when the site began in one.
+// SiteMayGoOn decides whether a site's next batch may start in a mode. Fetching is always allowed, switching only
+// in a window (N100), even if the site began in one.
 func SiteMayGoOn(mode SiteMode, windows []fleet.Window, site fleet.SiteName, now time.Time, zone func(string) (*time.Location, error)) bool {
 	open, _ := WindowAt(windows, site, now, zone)
 	return open || mode == SiteStage
 }
 
-// openings looks at one window, day by day of its own zone: yesterday's may still be open.
+// openings checks one window, day by day in its time zone: yesterday's may still be open.
 func openings(w fleet.Window, now time.Time, zone func(string) (*time.Location, error)) (open bool, next time.Time) {
 	name := w.Zone
 	if name == "" {
@@ -62,8 +62,8 @@ func openings(w fleet.Window, now time.Time, zone func(string) (*time.Location, 
 	return false, time.Time{}
 }
 
-// opening is when the window that begins on a day opens and closes; zero when none begins.
-// Times of day are those of the clocks there: a window that they skip does not open that day.
+// opening is when the window that begins on a day opens and closes; zero if none begins. Times are local: a window
+// that a clock change skips does not open that day.
 func opening(w fleet.Window, day time.Time, at *time.Location) (from, to time.Time) {
 	begin, errFrom := fleet.ParseClock(w.From)
 	end, errTo := fleet.ParseClock(w.To)
@@ -80,14 +80,13 @@ func opening(w fleet.Window, day time.Time, at *time.Location) (from, to time.Ti
 	return from, to
 }
 
-// clockOn is when the clocks at a place show a time of a day, or of the day after.
+// clockOn is the time at which local clocks show a time of that day, or of the day after.
 func clockOn(day time.Time, clock time.Duration, at *time.Location) time.Time {
 	minutes := int(clock / time.Minute)
 	return time.Date(day.Year(), day.Month(), day.Day(), minutes/60, minutes%60, 0, 0, at)
 }
 
-// FirstOpening is when the first of some sites' windows opens that are closed now; zero when
-// none is, or will be.
+// FirstOpening is the first opening of the windows of sites that are closed now; zero if there is none.
 func FirstOpening(windows []fleet.Window, sites []fleet.SiteName, now time.Time, zone func(string) (*time.Location, error)) time.Time {
 	var first time.Time
 	for _, site := range sites {

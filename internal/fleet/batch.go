@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// BatchID is 32 hex digits. Fetch tokens know it by the name of a deploymentId.
+// BatchID is 32 hex digits. Fetch tokens carry it as their deploymentId.
 type BatchID string
 
-// The bounds of one batch. What is larger than MaxBatchBody is fetched one by one through
-// the config endpoint, with the token of the batch.
+// Limits of a batch. Bodies larger than MaxBatchBody are fetched one by one from the config endpoint, with the
+// token of the batch.
 const (
 	MaxBatchItems = 1000
 	MaxBatchBody  = 1 << 20
-	// MaxComparedNames bounds what one request of a comparison names.
+	// MaxComparedNames limits the names in one request of a comparison.
 	MaxComparedNames = 500
-	// MaxBatchBytes bounds the bodies that travel in the stream of one batch.
+	// MaxBatchBytes limits the bodies in the stream of one batch.
 	MaxBatchBytes = 8 << 20
 )
 
-// BatchCommand is the notify of many deliveries of one site (N98): an id, how many items it
-// has and their digest. The items, their bodies and what became of them go over HTTP.
+// BatchCommand notifies a node of many deliveries at one site (N98). It carries an id, the number of items and
+// their digest. The items, their bodies and their results travel over HTTP.
 type BatchCommand struct {
 	BatchID BatchID  `json:"batchId"`
 	Site    SiteName `json:"site"`
@@ -33,7 +33,7 @@ type BatchCommand struct {
 	Count   int      `json:"count"`
 	// Digest is BatchDigest of the items.
 	Digest Hash `json:"digest"`
-	// Stage has the node fetch and keep what another delivery will switch to later (N100).
+	// Stage makes the node fetch and keep what a later delivery switches to (N100).
 	Stage      bool      `json:"stage,omitempty"`
 	DeployedBy string    `json:"deployedBy"`
 	Timestamp  time.Time `json:"timestamp"`
@@ -43,22 +43,22 @@ type BatchCommand struct {
 	FetchToken string `json:"fetchToken"`
 	// IdleTimeout is how long the node may go without progress before it gives up.
 	IdleTimeout time.Duration `json:"idleTimeout"`
-	// Signed is the region's word for it, without which a node does not act on a task.
+	// Signed is the region's signature, without which a node ignores a task.
 	Signed Signature `json:"signed,omitzero"`
 }
 
-// BatchItem is one delivery of a batch, as the node reads it.
+// BatchItem is one delivery of a batch as the node reads it.
 type BatchItem struct {
 	DeploymentID string       `json:"deploymentId"`
 	Instance     InstanceName `json:"instance"`
 	Revision     Revision     `json:"revision"`
 	// Run is the canonical run section; its SHA-256 is Revision.RunHash.
 	Run []byte `json:"run,omitempty"`
-	// Gone is set when it was superseded or cut short since: nothing is fetched for it.
+	// Gone is set if it was superseded or cut short since: the node fetches nothing for it.
 	Gone bool `json:"gone,omitempty"`
 }
 
-// BatchDigest is the SHA-256 over what the items say, in the order of their names.
+// BatchDigest is the SHA-256 over the items, ordered by name.
 func BatchDigest(items []BatchItem) Hash {
 	sorted := slices.SortedFunc(slices.Values(items), func(a, b BatchItem) int {
 		return strings.Compare(string(a.Instance), string(b.Instance))
@@ -72,20 +72,20 @@ func BatchDigest(items []BatchItem) Hash {
 	return Hash(hex.EncodeToString(sum.Sum(nil)))
 }
 
-// BatchResult is what a node made of one item: applied when Reason is "".
+// BatchResult is a node's result for one item: applied if Reason is "".
 type BatchResult struct {
 	DeploymentID string       `json:"deploymentId"`
 	Instance     InstanceName `json:"instance"`
 	Held         Held         `json:"held"`
 	Already      bool         `json:"already,omitempty"`
-	// Staged is set when it was only fetched.
+	// Staged is set if it was only fetched.
 	Staged  bool   `json:"staged,omitempty"`
 	Fetched int64  `json:"fetched,omitempty"`
 	Reason  Kind   `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// BatchOutcome is what a node tells Temporal of a batch: numbers only (X27).
+// BatchOutcome is what a node reports to Temporal about a batch: numbers only (X27).
 type BatchOutcome struct {
 	Applied int   `json:"applied"`
 	Already int   `json:"already"`

@@ -2,43 +2,43 @@ package fleet
 
 import "time"
 
-// ConnectionID names one registration of a provider: 32 hex digits, never used again.
+// ConnectionID identifies one registration of a provider: 32 hex digits, never reused.
 type ConnectionID string
 
-// ConnectionState is where a connection stands.
+// ConnectionState is the state of a connection.
 type ConnectionState string
 
 // A connection is Registered, Active or Draining, and then Disconnected for good.
 const (
-	ConnectionRegistered   ConnectionState = "Registered"   // it waits for its stream
-	ConnectionActive       ConnectionState = "Active"       // its stream is open, work is sent to it
-	ConnectionDraining     ConnectionState = "Draining"     // it finishes what it has
+	ConnectionRegistered   ConnectionState = "Registered"   // waiting for its stream
+	ConnectionActive       ConnectionState = "Active"       // its stream is open, and it gets work
+	ConnectionDraining     ConnectionState = "Draining"     // it finishes its work
 	ConnectionDisconnected ConnectionState = "Disconnected" // terminal
 )
 
-// ConnectionStates lists them; the SQL CHECK is compared with it.
+// ConnectionStates lists all states; a test compares it with the SQL CHECK.
 func ConnectionStates() []ConnectionState {
 	return []ConnectionState{ConnectionRegistered, ConnectionActive, ConnectionDraining, ConnectionDisconnected}
 }
 
-// Live says that the connection has not ended.
+// Live reports whether the connection has not ended.
 func (s ConnectionState) Live() bool { return s != ConnectionDisconnected }
 
-// ConnectionEvent moves a connection. Those that end one are the reasons that people see.
+// ConnectionEvent moves a connection. Events that end one are the reasons shown to people.
 type ConnectionEvent string
 
-// What happens to connections.
+// The events of a connection.
 const (
 	StreamOpened    ConnectionEvent = "stream_opened"
 	DrainAcked      ConnectionEvent = "drain_acked"
-	StreamRequired  ConnectionEvent = "stream_required"  // none was opened in time
+	StreamRequired  ConnectionEvent = "stream_required"  // no stream was opened in time
 	HeartbeatLapsed ConnectionEvent = "heartbeat_lapsed" // crash, partition or a long pause
 	StreamFailed    ConnectionEvent = "stream_failed"    // transport error
-	StreamClosed    ConnectionEvent = "stream_closed"    // the provider closed it: its work is done
+	StreamClosed    ConnectionEvent = "stream_closed"    // the provider closed it after finishing its work
 	DrainDeadline   ConnectionEvent = "drain_deadline"   // its work was not done in time
-	Deregistered    ConnectionEvent = "deregistered"     // the provider asked for it
+	Deregistered    ConnectionEvent = "deregistered"     // the provider deregistered
 	Replaced        ConnectionEvent = "replaced"         // the same identity registered anew
-	Revoked         ConnectionEvent = "revoked"          // its key or token was taken back
+	Revoked         ConnectionEvent = "revoked"          // its key or token was revoked
 	ServerLapsed    ConnectionEvent = "server_lapsed"    // the server that held its stream is gone
 )
 
@@ -50,9 +50,8 @@ func ConnectionEvents() []ConnectionEvent {
 	}
 }
 
-// connectionMachine has every arrow of a connection (C4 to C14). A lapsed heartbeat does not
-// end one that drains: its deadline does (C36, C66). A drain whose ack never comes ends at
-// its deadline too (C67).
+// connectionMachine has every transition of a connection (C4 to C14). A lapsed heartbeat does not end a draining
+// connection: its deadline does (C36, C66). A drain that is never acknowledged ends at its deadline too (C67).
 var connectionMachine = machine[ConnectionState, ConnectionEvent]{
 	{ConnectionRegistered, StreamOpened, ConnectionActive},
 	{ConnectionRegistered, StreamRequired, ConnectionDisconnected},
@@ -79,29 +78,28 @@ var connectionMachine = machine[ConnectionState, ConnectionEvent]{
 	{ConnectionDraining, ServerLapsed, ConnectionDisconnected},
 }
 
-// Next is the only way to move a connection; an arrow that is not there is illegal_state.
+// Next is the only way to move a connection; a missing transition is illegal_state.
 func (s ConnectionState) Next(on ConnectionEvent) (ConnectionState, error) {
 	if to, ok := connectionMachine.next(s, on); ok {
 		return to, nil
 	}
-	return s, Errorf(IllegalState, "a connection that is %s has no arrow for %s", s, on)
+	return s, Errorf(IllegalState, "a connection in state %s does not allow %s", s, on)
 }
 
-// Leaves lists the states that an event moves a connection out of.
+// Leaves lists the states from which an event moves a connection.
 func (on ConnectionEvent) Leaves() []ConnectionState { return connectionMachine.from(on) }
 
-// LinkTiming are the terms of the link.
+// LinkTiming are the time limits of the link.
 type LinkTiming struct {
 	// HeartbeatEvery is at most a third of HeartbeatTimeout (C70).
 	HeartbeatEvery, HeartbeatTimeout time.Duration
 	// StreamRequired is how long a registration waits for its stream (C53).
 	StreamRequired time.Duration
-	// Report is how often a provider is told which of its modules are active (C54).
+	// Report is how often a provider is sent the list of its active modules (C54).
 	Report time.Duration
-	// DrainAck is how long an ack of a drain may take before it is asked for again (C67).
+	// DrainAck is how long a node may take to acknowledge a drain before it is asked again (C67).
 	DrainAck time.Duration
-	// Idle is how long a node goes on asking for tasks after the last one, or after a wake; 0 has
-	// nodes ask all the time.
+	// Idle is how long a node keeps polling for tasks after the last task or wake; 0 makes nodes poll all the time.
 	Idle time.Duration
 }
 
@@ -113,26 +111,25 @@ func DefaultLinkTiming() LinkTiming {
 	}
 }
 
-// IdleLeast is the least that nodes may be told to go on asking for tasks: a task has to arrive
-// within it, at a busy region too.
+// IdleLeast is the shortest Idle: a task has to arrive within it, also in a busy region.
 const IdleLeast = time.Second
 
-// Validate wants heartbeats thrice within their timeout.
+// Validate requires at least three heartbeats per timeout.
 func (t LinkTiming) Validate() error {
 	if t.Idle != 0 && t.Idle < IdleLeast {
-		return Errorf(Invalid, "nodes that idle after %s", t.Idle).At("link-idle").WithHint("give at least 1s, or 0 for never")
+		return Errorf(Invalid, "invalid idle time %s", t.Idle).At("link-idle").WithHint("give at least 1s, or 0 for never")
 	}
 	for _, term := range []struct {
 		flag string
 		d    time.Duration
 	}{{"link-stream-timeout", t.StreamRequired}, {"link-report", t.Report}, {"link-drain-ack", t.DrainAck}} {
 		if term.d <= 0 {
-			return Errorf(Invalid, "%s of %s", term.flag, term.d).At(term.flag).WithHint("give more than 0s")
+			return Errorf(Invalid, "invalid %s %s", term.flag, term.d).At(term.flag).WithHint("give more than 0s")
 		}
 	}
 	if t.HeartbeatEvery <= 0 || 3*t.HeartbeatEvery > t.HeartbeatTimeout {
-		return Errorf(Invalid, "a heartbeat every %s with a timeout of %s", t.HeartbeatEvery, t.HeartbeatTimeout).At("link-heartbeat").
-			WithHint("the timeout is at least three heartbeats")
+		return Errorf(Invalid, "heartbeat interval %s is too long for timeout %s", t.HeartbeatEvery, t.HeartbeatTimeout).At("link-heartbeat").
+			WithHint("use an interval of at most a third of the timeout")
 	}
 	return nil
 }

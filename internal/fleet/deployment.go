@@ -11,21 +11,21 @@ type DeploymentName string
 // PoolName names a pool: a DNS label, unique in a region.
 type PoolName string
 
-// The kinds of declared objects that have to do with deployments.
+// The kinds of declared objects for deployments.
 const (
 	KindDeployment ObjectKind = "deployment"
 	KindPool       ObjectKind = "pool"
 )
 
-// What is asked of a deployment. Their operations name the deployment, and no site.
+// The operations on a deployment. They name the deployment and no site.
 const (
-	OperationConverge OperationKind = "converge" // run what was released
+	OperationConverge OperationKind = "converge" // run the released revision
 	OperationScale    OperationKind = "scale"
 	OperationRestart  OperationKind = "restart"
 	OperationDestroy  OperationKind = "destroy"
 )
 
-// OfDeployment says that an operation of the kind is of a deployment.
+// OfDeployment reports whether operations of the kind belong to a deployment.
 func (k OperationKind) OfDeployment() bool {
 	switch k { //nolint:exhaustive // all other kinds are of something else
 	case OperationConverge, OperationScale, OperationRestart, OperationDestroy:
@@ -42,20 +42,20 @@ func DeploymentKey(name DeploymentName) ObjectKey {
 // PoolKey names a pool.
 func PoolKey(name PoolName) ObjectKey { return ObjectKey{Kind: KindPool, Name: string(name)} }
 
-// DeploymentState is where a deployment stands (S33).
+// DeploymentState is the state of a deployment (S33).
 type DeploymentState string
 
-// A deployment that is to be stopped is PENDING; one that is to have no replica is RUNNING.
+// A stopped deployment is PENDING; one scaled to zero is RUNNING.
 const (
-	DeploymentPending      DeploymentState = "PENDING"      // nothing of it is begun
+	DeploymentPending      DeploymentState = "PENDING"      // not begun
 	DeploymentProvisioning DeploymentState = "PROVISIONING" // its first replicas start
-	DeploymentRunning      DeploymentState = "RUNNING"      // it had as many healthy replicas as it needs at least
+	DeploymentRunning      DeploymentState = "RUNNING"      // it has reached its minimum of healthy replicas
 	DeploymentDestroying   DeploymentState = "DESTROYING"   // its replicas end
-	DeploymentTerminated   DeploymentState = "TERMINATED"   // nothing of it is left but its record
-	DeploymentError        DeploymentState = "ERROR"        // it was given up; an update or a delete goes on
+	DeploymentTerminated   DeploymentState = "TERMINATED"   // only its record is left
+	DeploymentError        DeploymentState = "ERROR"        // given up; an update or a delete still works
 )
 
-// DeploymentStates lists them; the SQL CHECK is compared with it.
+// DeploymentStates lists all states; a test compares it with the SQL CHECK.
 func DeploymentStates() []DeploymentState {
 	return []DeploymentState{
 		DeploymentPending, DeploymentProvisioning, DeploymentRunning, DeploymentDestroying, DeploymentTerminated, DeploymentError,
@@ -65,20 +65,20 @@ func DeploymentStates() []DeploymentState {
 // DeploymentEvent moves a deployment.
 type DeploymentEvent string
 
-// What the decision about a deployment comes to, and what people ask for.
+// Events from decisions and from requests.
 const (
 	DeploymentBegun         DeploymentEvent = "begun"          // its first replicas were created
-	DeploymentAvailable     DeploymentEvent = "available"      // as many are healthy as it needs
-	DeploymentAttemptFailed DeploymentEvent = "attempt_failed" // it tries again after a while
-	DeploymentGivenUp       DeploymentEvent = "given_up"       // no attempt is left
-	DeploymentUpdated       DeploymentEvent = "updated"        // something else is to run, or the same once more
-	DeploymentStopped       DeploymentEvent = "stopped"        // nothing is to run
+	DeploymentAvailable     DeploymentEvent = "available"      // enough replicas are healthy
+	DeploymentAttemptFailed DeploymentEvent = "attempt_failed" // it retries after a pause
+	DeploymentGivenUp       DeploymentEvent = "given_up"       // no attempts are left
+	DeploymentUpdated       DeploymentEvent = "updated"        // a new release or a restart
+	DeploymentStopped       DeploymentEvent = "stopped"        // it was declared stopped
 	DeploymentDeleted       DeploymentEvent = "deleted"
 	DeploymentGone          DeploymentEvent = "gone"       // its last replica ended
 	DeploymentRedeclared    DeploymentEvent = "redeclared" // declared again after its end
 )
 
-// DeploymentEvents lists them.
+// DeploymentEvents lists all events.
 func DeploymentEvents() []DeploymentEvent {
 	return []DeploymentEvent{
 		DeploymentBegun, DeploymentAvailable, DeploymentAttemptFailed, DeploymentGivenUp, DeploymentUpdated,
@@ -86,7 +86,7 @@ func DeploymentEvents() []DeploymentEvent {
 	}
 }
 
-// deploymentMachine has every arrow of a deployment (S33 to S45).
+// deploymentMachine has every transition of a deployment (S33 to S45).
 var deploymentMachine = machine[DeploymentState, DeploymentEvent]{
 	{DeploymentPending, DeploymentBegun, DeploymentProvisioning},
 	{DeploymentPending, DeploymentGivenUp, DeploymentError},
@@ -109,71 +109,69 @@ var deploymentMachine = machine[DeploymentState, DeploymentEvent]{
 	{DeploymentTerminated, DeploymentRedeclared, DeploymentPending},
 }
 
-// Next is the only way to move a deployment; an arrow that is not there is illegal_state (S42).
+// Next is the only way to move a deployment; a missing transition is illegal_state (S42).
 func (s DeploymentState) Next(on DeploymentEvent) (DeploymentState, error) {
 	if to, ok := deploymentMachine.next(s, on); ok {
 		return to, nil
 	}
-	return s, Errorf(IllegalState, "a deployment that is %s has no arrow for %s", s, on)
+	return s, Errorf(IllegalState, "a deployment in state %s does not allow %s", s, on)
 }
 
-// DeploymentSeen is all that the decision about a deployment looks at.
+// DeploymentSeen is the whole input of the decision about a deployment.
 type DeploymentSeen struct {
-	// At is when the database looked; times are by its clock.
+	// At is when the database was read; times use its clock.
 	At      time.Time       `json:"at"`
 	Name    DeploymentName  `json:"name"`
 	State   DeploymentState `json:"state"`
 	Reason  string          `json:"reason,omitempty"`
 	Message string          `json:"message,omitempty"`
-	// Deleting says that this declaration is to end; Redeclared that another of the same name waits
-	// for that.
+	// Deleting is set when this declaration must end; Redeclared when another one of the same name waits for that.
 	Deleting   bool `json:"deleting,omitempty"`
 	Redeclared bool `json:"redeclared,omitempty"`
-	// Stopped is the declared state: nothing is to run.
+	// Stopped is set if it is declared stopped.
 	Stopped bool `json:"stopped,omitempty"`
-	// Target is how many replicas there are to be, Min how many it needs at least.
+	// Target is the desired number of replicas, Min the number it needs at least.
 	Target int `json:"target"`
 	Min    int `json:"min"`
-	// Revision is what was released last, 0 when nothing was. Replicas of another ProcessVersion
-	// are replaced.
+	// Revision is the last released one, 0 if there is none. Replicas of another ProcessVersion are replaced.
 	Revision       int64 `json:"revision"`
 	ProcessVersion int64 `json:"processVersion"`
-	// Began is the revision that was last begun with: a higher Revision is an update.
+	// Began is the revision of the last beginning: a higher Revision is an update.
 	Began int64 `json:"began"`
-	// BeganVersion is the process version that goes with it.
+	// BeganVersion is the process version of the last beginning.
 	BeganVersion int64    `json:"beganVersion"`
 	Terms        Recovery `json:"terms"`
-	// Startup is how long a replica may take until its first success, Settle until it is healthy or not after
-	// that, Stop how long to end.
+	// Startup is how long a replica may take until its first success, Settle how long after that until it is
+	// healthy or unhealthy, Stop how long it may take to end.
 	Startup time.Duration `json:"startup"`
 	Settle  time.Duration `json:"settle,omitempty"`
 	Stop    time.Duration `json:"stop"`
-	// Attempts counts the failed ones of this process version, and is 0 once it was available; no
-	// further one begins before NextAttempt, and only what is made from then on can fail it.
+	// Attempts counts failed attempts of this process version; it is 0 once the deployment was available. The next
+	// one does not start before NextAttempt, and only replicas created from then on can fail it.
 	Attempts    int       `json:"attempts,omitempty"`
 	NextAttempt time.Time `json:"nextAttempt,omitzero"`
-	// Crashes counts replicas that failed in a row in RUNNING. Owed is how many of those that failed
-	// are not made anew before NextAttempt; what is missing besides them is.
+	// Crashes counts consecutive replica failures in RUNNING. Owed is how many failed replicas are not replaced
+	// before NextAttempt; other missing ones are.
 	Crashes  int           `json:"crashes,omitempty"`
 	Owed     int           `json:"owed,omitempty"`
 	Replicas []ReplicaSeen `json:"replicas,omitempty"`
-	// Project and Placement say where replicas may run; Nodes are those of live ones, with what placement
-	// chooses by, and nothing of what they have free.
+	// Project and Placement define where replicas may run. Nodes are the nodes of live replicas, with what
+	// placement selects by, but without their free resources.
 	Project   ProjectName   `json:"project,omitempty"`
 	Placement PlacementSpec `json:"placement,omitzero"`
 	Nodes     []NodeRoom    `json:"nodes,omitempty"`
-	// Operations are those that run.
+	// Operations are the open operations.
 	Operations []DeploymentOperation `json:"operations,omitempty"`
-	// Unconfirmed are nodes that have not said yet that nothing runs of what has ended there without their
-	// word. They are looked at for operations.
+	// Unconfirmed are nodes that have yet to confirm that nothing runs of replicas that ended without their report.
+	// Operations depend on them.
 	Unconfirmed []UnconfirmedNode `json:"unconfirmed,omitempty"`
 }
 
-// UnconfirmedNode may run on what has ended; ProcessVersion is the earliest of it.
+// UnconfirmedNode may still run ended replicas; ProcessVersion is the earliest of them.
 type UnconfirmedNode struct {
 	Node           NodeName `json:"node"`
 	ProcessVersion int64    `json:"processVersion"`
-	// Gone is since when the node is removed or revoked; zero when it is not.
+	// Gone is since when the node is removed or revoked; zero if it is not.
 	Gone time.Time `json:"gone,omitzero"`
 }
 
@@ -185,37 +183,37 @@ type DeploymentOperation struct {
 	ProcessVersion int64 `json:"processVersion,omitempty"`
 	Target         int   `json:"target,omitempty"`
 	Cancelled      bool  `json:"cancelled,omitempty"`
-	// Opened is when it was asked for.
+	// Opened is when it was requested.
 	Opened time.Time `json:"opened,omitzero"`
-	// Deadline is when it fails if it has not ended; zero when it may take any time.
+	// Deadline is when it fails if it has not ended; zero means no limit.
 	Deadline time.Time `json:"deadline,omitzero"`
-	// Stale says that a later request took its place: another release, another target.
+	// Stale is set if a later request replaced it: another release or another target.
 	Stale bool `json:"stale,omitempty"`
 }
 
-// LateDeployment says why an operation on a deployment did not end in time (X8).
+// LateDeployment explains why an operation on a deployment missed its deadline (X8).
 func LateDeployment(message, awaited string) string {
-	s := "it did not come about in time: " + message
+	s := "it did not finish in time: " + message
 	if awaited != "" {
-		s += "; awaited: " + awaited
+		s += "; waiting for: " + awaited
 	}
 	return s
 }
 
-// OperationTerms is what the time is made of that an operation on a deployment may take.
+// OperationTerms is the input for the time limit of an operation on a deployment.
 type OperationTerms struct {
 	Kind OperationKind
-	// Replace is how many replicas there are to be replaced, one by one.
+	// Replace is how many replicas have to be replaced, one by one.
 	Replace int
-	// Startup is how long a replica may take until its first success, Check until it is healthy after
-	// that, Stop to end, of any revision that runs.
+	// Startup is how long a replica may take until its first success, Check how long after that until it is
+	// healthy, Stop how long to end; each is the longest of all running revisions.
 	Startup, Check, Stop time.Duration
 }
 
-// ConditionStatus is whether something holds.
+// ConditionStatus is whether a condition holds.
 type ConditionStatus string
 
-// The three answers.
+// The statuses.
 const (
 	ConditionTrue    ConditionStatus = "true"
 	ConditionFalse   ConditionStatus = "false"
@@ -228,12 +226,12 @@ type DeploymentCondition struct {
 	Status  ConditionStatus `json:"status"`
 	Reason  string          `json:"reason"`
 	Message string          `json:"message,omitempty"`
-	// Since is when the status changed.
+	// Since is when the status last changed.
 	Since time.Time `json:"since"`
 }
 
-// ConditionsSince dates conditions: one whose status stays keeps its time, the others are of now. It says
-// whether anything but the time is another.
+// ConditionsSince dates conditions: one with an unchanged status keeps its time, the others get now. It reports
+// whether anything other than the time changed.
 func ConditionsSince(was, conditions []DeploymentCondition, now time.Time) (dated []DeploymentCondition, changed bool) {
 	dated = slices.Clone(conditions)
 	changed = len(was) != len(conditions)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What holds where a deployment says nothing (S21, S45, S75, S106, S107).
+// Defaults of a deployment (S21, S45, S75, S106, S107).
 const (
 	DefaultStopSeconds = 10
 	// DefaultStartup is the deadline of a replica's first success, in seconds.
@@ -19,7 +19,7 @@ const (
 	DefaultHealthyThreshold   = 2
 )
 
-// DefaultRecovery are the terms of tries of a deployment that names none.
+// DefaultRecovery are the default terms of recovery.
 func DefaultRecovery() Recovery {
 	return Recovery{
 		Restarts: 3, ResetSeconds: 600, Attempts: 3, AttemptSeconds: 10,
@@ -27,7 +27,7 @@ func DefaultRecovery() Recovery {
 	}
 }
 
-// WithDefaults fills in what is left out.
+// WithDefaults fills in omitted values.
 func (r Recovery) WithDefaults() Recovery {
 	d := DefaultRecovery()
 	return Recovery{
@@ -39,7 +39,7 @@ func (r Recovery) WithDefaults() Recovery {
 	}
 }
 
-// WithDefaults fills in what is left out. A check of type none stays without numbers.
+// WithDefaults fills in omitted values. A check of type none stays without numbers.
 func (h HealthCheck) WithDefaults() HealthCheck {
 	h.Type = cmp.Or(h.Type, HealthHTTP)
 	if h.Type == HealthNone {
@@ -55,8 +55,8 @@ func (h HealthCheck) WithDefaults() HealthCheck {
 	return h
 }
 
-// SettleTime is how long it may take from the first success to an answer: twice what the slowest straight way
-// to one takes. A probe that takes longer than the interval holds up the next one.
+// SettleTime is how long it may take from the first success until healthy or unhealthy: twice what the slowest run
+// of equal results takes. A probe that takes longer than the interval delays the next one.
 func (h HealthCheck) SettleTime() time.Duration {
 	h = h.WithDefaults()
 	looks := 2 * (h.HealthyThreshold + h.UnhealthyThreshold)

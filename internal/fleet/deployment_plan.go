@@ -2,23 +2,23 @@ package fleet
 
 import "time"
 
-// DeploymentPlan is what is to be done about a deployment now. Rule is the stable reason.
+// DeploymentPlan is what to do about a deployment now. Rule is the stable reason.
 type DeploymentPlan struct {
 	Rule    string `json:"rule"`
 	Message string `json:"message,omitempty"`
-	// Events are applied to the state in this order (none to two).
+	// Events are applied to the state in this order (at most two).
 	Events []DeploymentEvent `json:"events,omitempty"`
-	// Create is how many replicas to make, on the nodes that Place says. What it says goes through
-	// Placed before the plan is carried out.
+	// Create is how many replicas to create, on the nodes that Place chooses. The plan goes through
+	// decide.WithPlaces before it is carried out.
 	Create int `json:"create,omitempty"`
-	// Scarce says that there was no room at the last visit.
+	// Scarce is set if there was no room at the last visit.
 	Scarce bool `json:"scarce,omitempty"`
-	// Terminate are those that become TERMINATING; End those that become TERMINATED without a word
-	// of their nodes; Fail live ones that become UNHEALTHY.
+	// Terminate are replicas that become TERMINATING; End those that become TERMINATED without a report of their
+	// nodes; Fail live ones that become UNHEALTHY.
 	Terminate []ReplicaStep `json:"terminate,omitempty"`
 	End       []ReplicaStep `json:"end,omitempty"`
 	Fail      []ReplicaStep `json:"fail,omitempty"`
-	// The counters and marks as they are to be from now on.
+	// The counters and marks from now on.
 	Attempts     int       `json:"attempts,omitempty"`
 	Crashes      int       `json:"crashes,omitempty"`
 	NextAttempt  time.Time `json:"nextAttempt,omitzero"`
@@ -28,18 +28,18 @@ type DeploymentPlan struct {
 	// Finish are operations that end.
 	Finish     []OperationFinish     `json:"finish,omitempty"`
 	Conditions []DeploymentCondition `json:"conditions,omitempty"` // always the three
-	// Awaited says what is waited for, "" when nothing is.
+	// Awaited describes what the deployment waits for, "" for nothing.
 	Awaited string `json:"awaited,omitempty"`
-	// Next is when to look again although nobody woke; zero: only when woken. With Done it is for the
-	// sweep, and the entity ends.
+	// Next is when to visit again without a wake; zero: only after a wake. With Done it is for the sweep, and the
+	// entity ends.
 	Next time.Time `json:"next,omitzero"`
-	// More says to look again at once: this was a page, or a step of two.
+	// More asks for another visit at once: this one was one page, or one step of two.
 	More bool `json:"more,omitempty"`
-	// Done says that the entity ends.
+	// Done is set if the entity ends.
 	Done bool `json:"done,omitempty"`
 }
 
-// ReplicaStep is what becomes of a replica, and why.
+// ReplicaStep is a step for a replica, and why.
 type ReplicaStep struct {
 	ID      ReplicaID `json:"id"`
 	Reason  string    `json:"reason"`

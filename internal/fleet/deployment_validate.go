@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The bounds of a deployment. Durations are seconds.
+// Limits of a deployment. Durations are in seconds.
 const (
 	MaxReplicas      = 1000
 	MaxFilesBytes    = 1 << 20 // of all files of a process together
@@ -20,14 +20,14 @@ const (
 	maxPlaces        = 256 // of each of the lists of a placement
 )
 
-// The bounds of a deployment that names none (S21).
+// The default bounds (S21).
 const (
 	DefaultMinReplicas = 1
 	DefaultMaxReplicas = 10
 )
 
-// WithDefaults fills in what is left out, except what runs: there the type speaks first, when the
-// definition is generated.
+// WithDefaults fills in omitted values, except in Process: there the type's values come first, when the definition
+// is generated.
 func (s DeploymentSpec) WithDefaults() DeploymentSpec {
 	s.Type = cmp.Or(s.Type, TypeProcess)
 	s.State = cmp.Or(s.State, StateStarted)
@@ -36,8 +36,7 @@ func (s DeploymentSpec) WithDefaults() DeploymentSpec {
 	return s
 }
 
-// withDefaults is 1 to 10 of those that say nothing; else a bound that is left out is where the
-// others allow it to be.
+// withDefaults is 1 to 10 if no bound is given; otherwise an omitted bound follows from the others.
 func (b ReplicaBounds) withDefaults() ReplicaBounds {
 	if b == (ReplicaBounds{}) {
 		return ReplicaBounds{Min: DefaultMinReplicas, Max: DefaultMaxReplicas, Initial: DefaultMinReplicas}
@@ -54,17 +53,17 @@ func (b ReplicaBounds) withDefaults() ReplicaBounds {
 // Clamp is the target count within the bounds (S28).
 func (b ReplicaBounds) Clamp(target int) int { return min(max(target, b.Min), b.Max) }
 
-// Validate checks what can be seen without the region's other objects and without the type's
-// generator. Fields are places in the spec.
+// Validate checks what does not depend on the region's other objects or the type's generator. Fields are JSON
+// pointers into the spec.
 func (s DeploymentSpec) Validate() error {
 	if !slices.Contains(DeploymentTypes(), s.Type) {
-		return Errorf(Invalid, "%.40q is no type", s.Type).At("/type").WithHint("one of " + joined(DeploymentTypes()))
+		return Errorf(Invalid, "unknown type %.40q", s.Type).At("/type").WithHint("use one of " + joined(DeploymentTypes()))
 	}
 	if s.State != StateStarted && s.State != StateStopped {
-		return Errorf(Invalid, "%.40q is neither started nor stopped", s.State).At("/state")
+		return Errorf(Invalid, "unknown state %.40q; use started or stopped", s.State).At("/state")
 	}
 	if len(s.Model) > maxModelBytes || strings.ContainsRune(s.Model, 0) {
-		return Errorf(Invalid, "a model is a name or a path of at most %d bytes", maxModelBytes).At("/model")
+		return Errorf(Invalid, "invalid model: want a name or a path of at most %d bytes", maxModelBytes).At("/model")
 	}
 	for _, check := range []func() error{
 		s.Process.validate, s.Resources.validate, s.Replicas.Validate, s.Placement.validate, s.Recovery.validate,
@@ -76,7 +75,7 @@ func (s DeploymentSpec) Validate() error {
 	return validateSecretEnv(s.SecretEnv)
 }
 
-// Bodies names what the spec refers to, which the write holds against the collection.
+// Bodies lists the bodies that the spec refers to; the write protects them from collection.
 func (s DeploymentSpec) Bodies() []Hash {
 	var out []Hash
 	for _, f := range s.Process.Files {
@@ -87,17 +86,17 @@ func (s DeploymentSpec) Bodies() []Hash {
 	return out
 }
 
-// Validate refuses bounds that contradict each other (S108).
+// Validate rejects bounds that contradict each other (S108).
 func (b ReplicaBounds) Validate() error {
 	switch {
 	case b.Max < 1 || b.Max > MaxReplicas:
 		return Errorf(Invalid, "%d replicas requested; the limit is %d, and the least 1", b.Max, MaxReplicas).At("/replicas/max")
 	case b.Min < 0 || b.Min > b.Max:
-		return Errorf(Invalid, "%d replicas at least, of %d at most", b.Min, b.Max).At("/replicas/min").
-			WithHint("min is 0 to max")
+		return Errorf(Invalid, "invalid min %d: max is %d", b.Min, b.Max).At("/replicas/min").
+			WithHint("use 0 to max")
 	case b.Initial < b.Min || b.Initial > b.Max:
-		return Errorf(Invalid, "%d replicas at first are not within %d to %d", b.Initial, b.Min, b.Max).At("/replicas/initial").
-			WithHint("initial is min to max")
+		return Errorf(Invalid, "initial %d is not within %d to %d", b.Initial, b.Min, b.Max).At("/replicas/initial").
+			WithHint("use min to max")
 	}
 	return nil
 }
@@ -105,12 +104,12 @@ func (b ReplicaBounds) Validate() error {
 func (r Resources) validate() error {
 	switch {
 	case !(r.CPU >= 0 && r.CPU <= maxReplicaCPU):
-		return Errorf(Invalid, "allowed are 0 to %d cores", maxReplicaCPU).At("/resources/cpu")
+		return Errorf(Invalid, "invalid number of cores: want 0 to %d", maxReplicaCPU).At("/resources/cpu")
 	case r.Memory < 0 || r.Memory > maxReplicaMemory:
 		return Errorf(Invalid, "%d bytes of memory requested; the limit is %d", r.Memory, int64(maxReplicaMemory)).At("/resources/memory").
-			WithHint(`bytes, or "512Mi", "4Gi"`)
+			WithHint(`use bytes, or "512Mi", "4Gi"`)
 	case r.GPUs < 0 || r.GPUs > maxReplicaGPUs:
-		return Errorf(Invalid, "allowed are 0 to %d GPUs", maxReplicaGPUs).At("/resources/gpus")
+		return Errorf(Invalid, "invalid number of GPUs: want 0 to %d", maxReplicaGPUs).At("/resources/gpus")
 	}
 	return nil
 }
@@ -119,15 +118,15 @@ func (p PlacementSpec) validate() error {
 	switch p.Spread {
 	case SpreadSites, SpreadNodes, SpreadNone:
 	default:
-		return Errorf(Invalid, "%.40q is no spread", p.Spread).At("/placement/spread").WithHint("one of sites, nodes, none")
+		return Errorf(Invalid, "unknown spread %.40q", p.Spread).At("/placement/spread").WithHint("use sites, nodes or none")
 	}
 	for _, l := range []struct {
 		field string
 		names int
 	}{{"/placement/sites", len(p.Sites)}, {"/placement/pools", len(p.Pools)}, {"/placement/modules", len(p.Modules)}} {
 		if l.names > maxPlaces {
-			return Errorf(Invalid, "%d names, allowed are %d", l.names, maxPlaces).At(l.field).
-				WithHint("labels of nodes, and pools that select by them, name many at once")
+			return Errorf(Invalid, "%d names given; the limit is %d", l.names, maxPlaces).At(l.field).
+				WithHint("select many at once by node labels, or by pools that use them")
 		}
 	}
 	if err := validateNames("/placement/sites", p.Sites); err != nil {
@@ -151,7 +150,7 @@ func validateNames[T ~string](field string, names []T) error {
 			return err
 		}
 		if seen[n] {
-			return Errorf(Invalid, "%s stands here twice", n).At(field + "/" + strconv.Itoa(i))
+			return Errorf(Invalid, "%s is given twice", n).At(field + "/" + strconv.Itoa(i))
 		}
 		seen[n] = true
 	}
@@ -175,21 +174,21 @@ func (r Recovery) validate() error {
 	} {
 		if t.value < 0 || t.value > t.most {
 			return Errorf(Invalid, "%d is not within 0 to %d", t.value, t.most).At("/recovery/" + t.field).
-				WithHint("0 is the default")
+				WithHint("use 0 for the default")
 		}
 	}
 	return r.validatePauses()
 }
 
-// validatePauses refuses a first pause that would be cut: no pause is longer than the longest.
+// validatePauses rejects a first pause above the longest one, which would cut it.
 func (r Recovery) validatePauses() error {
 	for _, t := range []struct {
 		field string
 		value int
 	}{{"attemptSeconds", r.AttemptSeconds}, {"crashSeconds", r.CrashSeconds}} {
 		if most := r.WithDefaults().CrashMaxSeconds; t.value > most {
-			return Errorf(Invalid, "a first pause of %d seconds is longer than the longest, crashMaxSeconds, of %d", t.value, most).
-				At("/recovery/" + t.field).WithHint("declare at most that, or a longer crashMaxSeconds")
+			return Errorf(Invalid, "a first pause of %d seconds exceeds crashMaxSeconds, which is %d", t.value, most).
+				At("/recovery/" + t.field).WithHint("use a shorter pause, or a longer crashMaxSeconds")
 		}
 	}
 	return nil
@@ -204,7 +203,7 @@ func (s PoolSpec) Validate() error {
 		return err
 	}
 	if s.MaxReplicas < 0 || s.MaxReplicas > MaxReplicas {
-		return Errorf(Invalid, "allowed are 0 to %d replicas on a node", MaxReplicas).At("/maxReplicas").WithHint("0 is no bound")
+		return Errorf(Invalid, "invalid number of replicas per node: want 0 to %d", MaxReplicas).At("/maxReplicas").WithHint("use 0 for no limit")
 	}
 	return ValidateLabels("/labels", s.Labels)
 }

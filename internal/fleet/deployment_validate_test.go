@@ -162,7 +162,7 @@ func TestDeploymentDefaults(t *testing.T) {
 func TestValidatePool(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, fleet.PoolSpec{Labels: map[string]string{"gpu": ""}}.Validate())
-	require.ErrorContains(t, fleet.PoolSpec{Labels: map[string]string{"": "x"}}.Validate(), "label names have 1 to 256 bytes, values up to 256")
+	require.ErrorContains(t, fleet.PoolSpec{Labels: map[string]string{"": "x"}}.Validate(), "invalid label: want a name of 1 to 256 bytes and a value of up to 256")
 	require.NoError(t, fleet.PoolSpec{Sites: []fleet.SiteName{"plant-1"}, Nodes: []fleet.NodeName{"a"}, MaxReplicas: 4}.Validate())
 	for field, s := range map[string]fleet.PoolSpec{
 		"/sites/0":     {Sites: []fleet.SiteName{"A"}},

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Detail is what logs say of an error: its text, and the causes that an Error keeps to
-// itself. Answers and workflow history never show it (X10).
+// Detail is an error as logs show it: its text, and the causes that an Error does not show. Answers and workflow
+// history never contain it (X10).
 func Detail(err error) string { return withCauses(err.Error(), err) }
 
 func withCauses(text string, err error) string {
@@ -30,7 +30,7 @@ func causesOf(err error) []error {
 	return nil
 }
 
-// LogDetail has a log handler write errors with their causes: it is a ReplaceAttr.
+// LogDetail is a ReplaceAttr that makes a log handler write errors with their causes.
 func LogDetail(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() != slog.KindAny {
 		return a

@@ -1,4 +1,3 @@
-// Package fleet holds the nouns: names and ids, what people declare, revisions and their
-// order, the states of operations and deliveries, and the kinds of errors. It imports the
-// standard library only, and everything imports it.
+// Package fleet holds the nouns: names and ids, declared objects, revisions and their order, states of operations
+// and deliveries, and error kinds. It imports only the standard library, and every other package imports it.
 package fleet

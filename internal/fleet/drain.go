@@ -2,39 +2,39 @@ package fleet
 
 import "time"
 
-// DrainPhase is how far the drain of a node is.
+// DrainPhase is the phase of a node's drain.
 type DrainPhase string
 
-// A drain first looks for another place for what runs, then drains the node's connections.
+// A drain first moves instances and replicas elsewhere, then drains the node's connections.
 const (
-	DrainMoving   DrainPhase = "moving"   // its site's lease goes to another node
-	DrainDraining DrainPhase = "draining" // its connections finish what they have
+	DrainMoving   DrainPhase = "moving"   // its site's lease moves to another node
+	DrainDraining DrainPhase = "draining" // its connections finish their work
 	DrainEnded    DrainPhase = "ended"
 )
 
-// DrainPhases lists them; the SQL CHECK is compared with it.
+// DrainPhases lists all phases; a test compares it with the SQL CHECK.
 func DrainPhases() []DrainPhase { return []DrainPhase{DrainMoving, DrainDraining, DrainEnded} }
 
-// The terms of a drain that names none, and the longest.
+// The default and the longest deadline of a drain.
 const (
 	DefaultDrain = 30 * time.Second
 	MaxDrain     = 24 * time.Hour
-	// MaxDrainReason bounds the word that the provider is told.
+	// MaxDrainReason limits the reason that the provider is sent.
 	MaxDrainReason = 1024
 )
 
-// DrainOrder is what somebody asks of a node.
+// DrainOrder is a request to drain a node.
 type DrainOrder struct {
 	Reason          string `json:"reason,omitempty"`
 	DeadlineSeconds int64  `json:"deadlineSeconds,omitempty"`
-	// Force stops what runs there when there is no other place for it.
+	// Force stops what runs there if there is no other place for it.
 	Force bool `json:"force,omitempty"`
 }
 
-// Checked fills in what was left out, and refuses what is not allowed.
+// Checked fills in omitted values and rejects invalid ones.
 func (o DrainOrder) Checked(by string) (DrainOrder, error) {
 	if o.Reason == "" {
-		o.Reason = "asked by " + by
+		o.Reason = "requested by " + by
 	}
 	if o.DeadlineSeconds == 0 {
 		o.DeadlineSeconds = int64(DefaultDrain / time.Second)
@@ -42,9 +42,9 @@ func (o DrainOrder) Checked(by string) (DrainOrder, error) {
 	most := int64(MaxDrain / time.Second)
 	switch {
 	case o.DeadlineSeconds < 0 || o.DeadlineSeconds > most:
-		return o, Errorf(Invalid, "allowed are 1 to %d seconds", most).At("/deadlineSeconds")
+		return o, Errorf(Invalid, "invalid deadline: want 1 to %d seconds", most).At("/deadlineSeconds")
 	case len(o.Reason) > MaxDrainReason:
-		return o, Errorf(Invalid, "a reason of %d bytes, allowed are %d", len(o.Reason), MaxDrainReason).At("/reason")
+		return o, Errorf(Invalid, "the reason has %d bytes; the limit is %d", len(o.Reason), MaxDrainReason).At("/reason")
 	}
 	return o, nil
 }
@@ -53,7 +53,7 @@ func (o DrainOrder) Checked(by string) (DrainOrder, error) {
 type DrainSeen struct {
 	Node NodeName `json:"node"`
 	Site SiteName `json:"site"`
-	// Operation is the newest that asked; Wanted says whether anybody still waits.
+	// Operation is the newest that requested the drain; Wanted is set while any operation waits for it.
 	Operation OperationID `json:"operation,omitempty"`
 	Wanted    bool        `json:"wanted"`
 	Reason    string      `json:"reason,omitempty"`
@@ -63,38 +63,38 @@ type DrainSeen struct {
 	At        time.Time   `json:"at"`
 	Removed   bool        `json:"removed,omitempty"` // from its site
 	Holds     bool        `json:"holds,omitempty"`   // its site's lease
-	// Vacant says that it gave the lease back when this drain asked, and that nobody holds it.
+	// Vacant is set if it released the lease for this drain, and no node has taken it.
 	Vacant bool `json:"vacant,omitempty"`
-	// Failover is what this drain asked of the lease and is under way, "" for nothing.
+	// Failover is the failover under way that this drain requested, "" for none.
 	Failover OperationID `json:"failover,omitempty"`
 	Running  int         `json:"running"` // instances there
-	// Replicas counts those there that have not ended, Live those of them that are to run on.
+	// Replicas counts its replicas that have not ended, Live those of them that should keep running.
 	Replicas int `json:"replicas,omitempty"`
 	Live     int `json:"live,omitempty"`
-	// GivenUp counts those of Live that nothing will take the place of: their deployments are in ERROR.
-	// GivenUpOf are those deployments, as far as they are of the project of the node's site.
+	// GivenUp counts those of Live that will not be replaced, because their deployments are in ERROR. GivenUpOf
+	// lists these deployments, as far as they belong to the project of the node's site.
 	GivenUp   int              `json:"givenUp,omitempty"`
 	GivenUpOf []DeploymentName `json:"givenUpOf,omitempty"`
-	// Orphans counts replicas that run there and that an operator has not let go.
+	// Orphans counts orphan replicas running there that no operator has approved for removal.
 	Orphans int        `json:"orphans,omitempty"`
 	Peer    *DrainPeer `json:"peer,omitempty"` // the other of its pair, nil without one
-	// Connections are the node's of this drain, ended ones too, oldest first.
+	// Connections are the node's connections during this drain, including ended ones, oldest first.
 	Connections []DrainConnection `json:"connections,omitempty"`
-	// Before are the node's last ones where they ended before this drain. There is when nodes that are
-	// there have come back to the link.
+	// Before are the node's last connections if they ended before this drain. There is when running nodes have had
+	// time to reconnect.
 	Before []DrainConnection `json:"before,omitempty"`
 	There  time.Time         `json:"there,omitzero"`
-	// Signed is the word for stopping what runs there, where the drain is forced to.
+	// Signed is the signature for stopping what runs there, if the drain is forced.
 	Signed Signature `json:"signed,omitzero"`
 }
 
 // Left is the time until the deadline.
 func (s DrainSeen) Left() time.Duration { return s.Deadline.Sub(s.At) }
 
-// DrainPeer is where what runs could go.
+// DrainPeer is the node that could take over.
 type DrainPeer struct {
 	Node NodeName `json:"node"`
-	// Ready says that it may hold the lease: enrolled, started, on the link and not cordoned.
+	// Ready is set if it may hold the lease: enrolled, started, connected and not cordoned.
 	Ready bool `json:"ready"`
 }
 
@@ -110,8 +110,8 @@ type DrainConnection struct {
 	EndedAt  time.Time       `json:"endedAt,omitzero"` // of one before the drain
 }
 
-// DrainEnd closes the drain of a node, and what asked for it. It is for the operations up to
-// the newest that was seen: one that came since is looked at anew.
+// DrainEnd closes the drain of a node and its operations, up to the newest one seen. Later ones are handled in
+// another drain.
 type DrainEnd struct {
 	Node      NodeName       `json:"node"`
 	Operation OperationID    `json:"operation,omitempty"`

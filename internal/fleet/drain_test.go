@@ -19,7 +19,7 @@ func TestDrainOrder(t *testing.T) {
 		order, want fleet.DrainOrder
 		wrong       string
 	}{
-		"nothing said":          {fleet.DrainOrder{}, fleet.DrainOrder{Reason: "asked by ann", DeadlineSeconds: 30}, ""},
+		"nothing said":          {fleet.DrainOrder{}, fleet.DrainOrder{Reason: "requested by ann", DeadlineSeconds: 30}, ""},
 		"all said":              {fleet.DrainOrder{Reason: "new disk", DeadlineSeconds: 1, Force: true}, fleet.DrainOrder{Reason: "new disk", DeadlineSeconds: 1, Force: true}, ""},
 		"the longest":           {fleet.DrainOrder{Reason: "x", DeadlineSeconds: longest}, fleet.DrainOrder{Reason: "x", DeadlineSeconds: longest}, ""},
 		"longer than that":      {fleet.DrainOrder{DeadlineSeconds: longest + 1}, fleet.DrainOrder{}, "/deadlineSeconds"},

@@ -2,10 +2,10 @@ package fleet
 
 import "time"
 
-// The steps of an instance's entity. Each names the run that takes it, so that one which
-// wakes late is answered as before or refused (X13, X23).
+// The steps of an instance's entity. Each names the run that takes it. A run that resumes late gets the earlier
+// answer or is refused (X13, X23).
 
-// Subject is an instance together with the entity run that speaks for it.
+// Subject is an instance together with its entity's run.
 type Subject struct {
 	Site     SiteName     `json:"site"`
 	Instance InstanceName `json:"instance"`
@@ -19,8 +19,8 @@ func (s Subject) Key() ObjectKey { return InstanceKey(s.Site, s.Instance) }
 // Name is the id of the instance's entity.
 func (s Subject) Name() string { return InstanceSubject(s.Site, s.Instance) }
 
-// Claim asks for the next attempt of a subject. Step names it within the run: the same
-// claim again is answered with the same delivery.
+// Claim requests the next attempt for a subject. Step names it within the run: repeating the same claim returns the
+// same delivery.
 type Claim struct {
 	Subject
 	Step     string        `json:"step"`
@@ -29,15 +29,15 @@ type Claim struct {
 	TTL      time.Duration `json:"ttl"`      // of the pending row (N20)
 }
 
-// Prepare asks for a notify of one node. Delivery is the open one; with Ticket set it is
-// what the node is owed instead, by a snapshot ticket of that id.
+// Prepare requests a notify of one node: for the open delivery, or with Ticket for what the node is owed, by a
+// snapshot ticket of that id.
 type Prepare struct {
 	Subject
 	Delivery DeliveryID    `json:"delivery,omitempty"`
 	Ticket   DeliveryID    `json:"ticket,omitempty"`
 	Node     NodeName      `json:"node"`
 	TTL      time.Duration `json:"ttl"`
-	// TokenHash is what the region keeps of the token.
+	// TokenHash is what the region stores of the token.
 	TokenHash []byte `json:"-"`
 }
 
@@ -49,7 +49,7 @@ type Prepared struct {
 	Deadline   time.Time
 }
 
-// Record is a node's success: of the open delivery, or of what it was owed (Delivery "").
+// Record is a node's success: for the open delivery, or for what it was owed (Delivery "").
 type Record struct {
 	Subject
 	Delivery DeliveryID               `json:"delivery,omitempty"`
@@ -57,7 +57,7 @@ type Record struct {
 	Response DeploymentStatusResponse `json:"response"`
 }
 
-// Miss is a notify that did not end in success: State is failed or unknown.
+// Miss is a notify without success: State is failed or unknown.
 type Miss struct {
 	Subject
 	Delivery DeliveryID  `json:"delivery,omitempty"`
@@ -67,15 +67,15 @@ type Miss struct {
 	Message  string      `json:"message,omitempty"`
 }
 
-// Settle is what a node says it holds when it was only asked.
+// Settle is what a node holds, reported when asked without a delivery.
 type Settle struct {
 	Subject
 	Node NodeName `json:"node"`
 	Held Held     `json:"held"`
 }
 
-// End closes the open delivery and the operations that it served. Delivery "" ends only
-// operations. Owe keeps the revision owed to the active (X4).
+// End closes the open delivery and its operations. With Delivery "" it ends only operations. Owe keeps the revision
+// owed to the active (X4).
 type End struct {
 	Subject
 	Delivery  DeliveryID     `json:"delivery,omitempty"`
@@ -86,11 +86,11 @@ type End struct {
 	Owe       bool           `json:"owe,omitempty"`
 	// Since is when the delivery was claimed.
 	Since time.Time `json:"since,omitzero"`
-	// OnlyCancelled ends just the operations whose cancellation was asked for.
+	// OnlyCancelled ends only the operations with a requested cancellation.
 	OnlyCancelled bool `json:"onlyCancelled,omitempty"`
 }
 
-// Step is one step of an entity at the store: the member that is set, none only looks.
+// Step is one step of an entity at the store: the field that is set. With none it only reads.
 type Step struct {
 	Claim   *Claim   `json:"claim,omitempty"`
 	Prepare *Prepare `json:"prepare,omitempty"`
@@ -100,7 +100,7 @@ type Step struct {
 	End     *End     `json:"end,omitempty"`
 }
 
-// Name is what logs and failpoints call the step.
+// Name is the step's name in logs and failpoints.
 func (s Step) Name() string {
 	switch {
 	case s.Claim != nil:
@@ -119,17 +119,16 @@ func (s Step) Name() string {
 	return "observe"
 }
 
-// Walked is where a walk from step to step came to: what was seen after the last, and the
-// notify when that was to prepare one.
+// Walked is the result of a walk from step to step: what was seen after the last step, and the notify if that
+// prepared one.
 type Walked struct {
 	Seen     InstanceSeen
 	Steps    []Step
 	Prepared *Prepared
 }
 
-// Comparison sets what a node says it holds of one instance against what is deployed and
-// what was released last. Expected is set while something that could explain a difference
-// is under way or owed, Active on the node that has the lease.
+// Comparison compares what a node reports of one instance with what is deployed and what was last released.
+// Expected is set while something under way or owed could explain a difference, Active on the node with the lease.
 type Comparison struct {
 	Instance InstanceName
 	Snapshot Revision

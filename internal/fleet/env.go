@@ -2,13 +2,13 @@ package fleet
 
 import "strings"
 
-// maxEnvName bounds the name of an environment variable.
+// maxEnvName limits the name of an environment variable.
 const maxEnvName = 256
 
-// EnvHint says what names of environment variables may be.
+// EnvHint describes valid names of environment variables.
 const EnvHint = "use letters, digits, '_', '.' and '-', not a digit first"
 
-// ValidEnvName says whether a name can stand in an environment and in what prints one: a newline in it would
+// ValidEnvName reports whether a name is safe in an environment and wherever one is printed: a newline in it would
 // read as another variable.
 func ValidEnvName(name string) bool {
 	if name == "" || len(name) > maxEnvName || name[0] >= '0' && name[0] <= '9' {
@@ -21,7 +21,7 @@ func isEnvRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '.' || r == '-'
 }
 
-// validateEnvName refuses what is not the name of an environment variable.
+// validateEnvName rejects invalid names of environment variables.
 func validateEnvName(field, name string) error {
 	if ValidEnvName(name) {
 		return nil
@@ -29,7 +29,7 @@ func validateEnvName(field, name string) error {
 	return Errorf(Invalid, "invalid environment name %.80q", name).At(field).WithHint(EnvHint)
 }
 
-// validateEnv checks the environment that a program is declared with.
+// validateEnv checks the declared environment of a program.
 func validateEnv(field string, env map[string]string) error {
 	for name, value := range env {
 		if err := validateEnvName(field, name); err != nil {
@@ -39,7 +39,7 @@ func validateEnv(field string, env map[string]string) error {
 			return Errorf(Invalid, "the value of %s contains a NUL byte, which no environment can hold", name).At(field)
 		}
 		if strings.HasPrefix(name, "HOLDFAST_") {
-			return Errorf(Invalid, "names that start with HOLDFAST_ are set by the node").At(field)
+			return Errorf(Invalid, "names that start with HOLDFAST_ are reserved for the node").At(field)
 		}
 	}
 	return nil

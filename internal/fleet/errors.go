@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Kind is the one error vocabulary of Holdfast: the Temporal error type, the tail of
-// the HTTP problem type, and the word that the CLI prints.
+// Kind is the error vocabulary of Holdfast: the Temporal error type, the tail of the HTTP problem type, and the
+// word that the CLI prints.
 type Kind string
 
 // The kinds. Each edge (HTTP, Temporal, CLI exit code) maps every one of them once.
@@ -27,7 +27,8 @@ const (
 	Communication   Kind = "communication"
 	Unavailable     Kind = "unavailable"
 	Gone            Kind = "gone"
-	// IsolationMissing: a node that cannot keep projects apart is asked to run a command of another project than its site's.
+	// IsolationMissing: a node that cannot isolate projects was asked to run a command of a project other than its
+	// site's.
 	IsolationMissing Kind = "isolation_missing"
 	Internal         Kind = "internal"
 )
@@ -40,7 +41,7 @@ func Kinds() []Kind {
 	}
 }
 
-// Retryable says whether the same call may succeed later without a change by the caller.
+// Retryable reports whether the same call may succeed later without a change by the caller.
 func (k Kind) Retryable() bool {
 	switch k {
 	case Communication, RateLimited, Unavailable, Internal:
@@ -52,9 +53,9 @@ func (k Kind) Retryable() bool {
 	return true
 }
 
-// Error is what every package returns when it knows what went wrong. Message says what,
-// Hint what to do next, Field where in the input (a JSON pointer or a parameter name).
-// None of them may hold a secret or a piece of a config body.
+// Error is the error of every package that knows what went wrong. Message is what is wrong, Hint what to do, Field
+// where in the input (a JSON pointer or a parameter name). None of them may contain a secret or a part of a config
+// body.
 type Error struct {
 	Kind    Kind
 	Message string
@@ -69,13 +70,13 @@ func Errorf(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// WithHint returns the error with what to do next.
+// WithHint returns a copy of the error with a hint what to do.
 func (e *Error) WithHint(hint string) *Error { c := *e; c.Hint = hint; return &c }
 
-// At returns the error with the place in the input that it speaks of.
+// At returns a copy of the error with its place in the input.
 func (e *Error) At(field string) *Error { c := *e; c.Field = field; return &c }
 
-// Error gives the message, with the place and the hint where there are any.
+// Error is the message, with its place and hint if there are any.
 func (e *Error) Error() string {
 	s := e.Message
 	if e.Field != "" {
@@ -87,10 +88,10 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// KindOf gives the kind of an error; one that says none is Internal.
+// KindOf returns the kind of an error, Internal if it has none.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {
@@ -99,7 +100,7 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
-// OrList says what is allowed: "a, b or c".
+// OrList joins alternatives: "a, b or c".
 func OrList(words []string) string {
 	last := len(words) - 1
 	if last < 1 {

@@ -9,13 +9,13 @@ import (
 // OperationExecute is a durable execution of a module.
 const OperationExecute OperationKind = "execute"
 
-// What a module may be given and give back, in bytes.
+// Limits of what a module gets and returns, in bytes.
 const (
-	// MaxDirectInput bounds the input of an execution that the caller waits for.
+	// MaxDirectInput limits the input of an execution that the caller waits for.
 	MaxDirectInput = 1 << 20
-	// MaxOutput bounds every output.
+	// MaxOutput limits every output.
 	MaxOutput = 1 << 20
-	// MaxDurableInput is less: whoever starts one by Temporal has it in the start event (X9).
+	// MaxDurableInput is lower: a caller that starts one by Temporal has the input in the start event (X9).
 	MaxDurableInput = 64 << 10
 )
 
@@ -28,16 +28,16 @@ type ModuleRef struct {
 // String is the whole name, for example acme.vision.Detect.
 func (m ModuleRef) String() string { return string(m.Namespace) + "." + string(m.Name) }
 
-// ParseModule reads a whole name: what follows the last dot is the module's own.
+// ParseModule parses a whole name: the part after the last dot is the module's own name.
 func ParseModule(field, text string) (ModuleRef, error) {
 	at := strings.LastIndexByte(text, '.')
 	if at < 0 {
-		return ModuleRef{}, Errorf(Invalid, "%.80q is no module", text).At(field).
+		return ModuleRef{}, Errorf(Invalid, "invalid module name %.80q", text).At(field).
 			WithHint("give prefix and name, for example acme.vision.Detect")
 	}
 	m := ModuleRef{ModuleNamespace(text[:at]), ModuleName(text[at+1:])}
 	if !moduleNamespace.MatchString(text[:at]) || !moduleName.MatchString(text[at+1:]) {
-		return m, Errorf(Invalid, "%.80q is no module", text).At(field).
+		return m, Errorf(Invalid, "invalid module name %.80q", text).At(field).
 			WithHint("give prefix and name, for example acme.vision.Detect")
 	}
 	return m, nil
@@ -47,32 +47,32 @@ func ParseModule(field, text string) (ModuleRef, error) {
 type ModuleMember struct {
 	Connection   ConnectionID
 	Provider     ProviderName
-	Node         NodeName // "" for a provider that is no node
+	Node         NodeName // "" if the provider is not a node
 	Group        GroupID
 	Executor     string
 	ExecutorTLS  ExecutorTLS
-	Caller       netip.Addr // that it registered from; zero where that is not known
+	Caller       netip.Addr // address it registered from; zero if unknown
 	State        ConnectionState
-	Drains       bool // it was asked to drain: nothing new is sent there (C68)
-	Cordoned     bool // its node is: nothing new is sent there
+	Drains       bool // it was asked to drain and gets no new work (C68)
+	Cordoned     bool // its node is cordoned, and it gets no new work
 	Description  string
 	InputSchema  string
 	OutputSchema string
 	Registered   time.Time
 }
 
-// Callable says that executions may be sent to it.
+// Callable reports whether executions may be sent to it.
 func (m ModuleMember) Callable() bool {
 	return m.State == ConnectionActive && !m.Drains && !m.Cordoned && m.Executor != ""
 }
 
-// Module is what a namespace offers under one name, with those that do; at least one.
+// Module is what a namespace offers under one name, with the providers that offer it; at least one.
 type Module struct {
 	ModuleRef
 	Members []ModuleMember // the newest first
 }
 
-// LastOffer is the connection that offered a module last, where none can be called.
+// LastOffer is the connection that last offered a module, when none can be called.
 type LastOffer struct {
 	Provider ProviderName
 	State    ConnectionState
@@ -82,15 +82,14 @@ type LastOffer struct {
 	Cordoned bool // its node is
 }
 
-// Execution is one thing asked of a module. ID is the same for each try of it, so that a
-// provider may know a repeat.
+// Execution is one call of a module. ID is the same for each attempt, so that a provider can detect a repeat.
 type Execution struct {
 	ID     string // 32 hex digits
 	Module ModuleRef
 	Input  []byte // JSON
 }
 
-// ExecutionAnswer is what a module gave back, and who it was.
+// ExecutionAnswer is a module's output, and the connection that gave it.
 type ExecutionAnswer struct {
 	Output     []byte
 	Connection ConnectionID
@@ -104,17 +103,17 @@ type ExecutionEnd struct {
 	Reason     string
 	Message    string
 	Output     []byte
-	Failure    string // what the module said
+	Failure    string // the module's own error
 	Connection ConnectionID
 }
 
-// The bounds of how long a durable execution may take.
+// Limits of the time of a durable execution.
 const (
 	defaultExecution = 10 * time.Minute
 	maxExecution     = time.Hour
 )
 
-// ExecutionLimit is the deadline of a durable execution, from the seconds that were asked for.
+// ExecutionLimit is the time limit of a durable execution, from the requested seconds.
 func ExecutionLimit(seconds int) time.Duration {
 	if seconds == 0 {
 		return defaultExecution
@@ -122,18 +121,18 @@ func ExecutionLimit(seconds int) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// ValidExecution refuses a durable execution that no region takes.
+// ValidExecution rejects a durable execution that no region accepts.
 func ValidExecution(module string, input []byte, seconds int) error {
 	if _, err := ParseModule("/module", module); err != nil {
 		return err
 	}
 	if len(input) > MaxDurableInput {
-		return Errorf(TooLarge, "the input is longer than %d bytes", MaxDurableInput).At("/input").
-			WithHint("give the module an address where it can fetch it")
+		return Errorf(TooLarge, "the input exceeds %d bytes", MaxDurableInput).At("/input").
+			WithHint("pass an address from which the module can fetch it")
 	}
 	if seconds < 0 || time.Duration(seconds)*time.Second > maxExecution {
-		return Errorf(Invalid, "%d seconds are no time for an execution", seconds).At("/timeoutSeconds").
-			WithHint("allowed are 1 to 3600")
+		return Errorf(Invalid, "invalid timeout %d", seconds).At("/timeoutSeconds").
+			WithHint("use 1 to 3600 seconds")
 	}
 	return nil
 }

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// ExecutorNetworks are where the region dials executors beside the address that their provider registered from.
-// Without such a bound, a provider has the region connect to whatever the region reaches.
+// ExecutorNetworks are where the region may dial executors, besides the address that their provider registered
+// from. Without this limit, a provider could make the region connect to anything it reaches.
 type ExecutorNetworks []netip.Prefix
 
-// ParseExecutorNetworks reads networks such as 10.0.0.0/8; an address alone is a network of one.
+// ParseExecutorNetworks parses networks such as 10.0.0.0/8; a single address is a network of one.
 func ParseExecutorNetworks(texts []string) (ExecutorNetworks, error) {
 	var all ExecutorNetworks
 	for _, text := range texts {
@@ -27,8 +27,8 @@ func ParseExecutorNetworks(texts []string) (ExecutorNetworks, error) {
 	return all, nil
 }
 
-// Allow refuses an address that is neither the caller's nor in one of the networks. The zero caller has no
-// address, as on a Unix socket, and may be anywhere.
+// Allow rejects an address that is neither the caller's nor in one of the networks. The zero caller has no address,
+// as on a Unix socket, and may use any.
 func (n ExecutorNetworks) Allow(caller, ip netip.Addr) error {
 	caller, ip = plainIP(caller), plainIP(ip)
 	if !caller.IsValid() || ip == caller || slices.ContainsFunc(n, func(p netip.Prefix) bool { return p.Contains(ip) }) {
@@ -42,8 +42,8 @@ const (
 	executorHint  = "register from the executor's host, or allow its network: holdfast server --executor-network CIDR"
 )
 
-// ExecutorHint says what to do where a dial was refused by Allow, "" about another error. A transport keeps no more of
-// an error than its text.
+// ExecutorHint is what to do if Allow rejected a dial, "" for other errors. It matches the text, because a
+// transport keeps nothing else of an error.
 func ExecutorHint(err error) string {
 	if err != nil && strings.Contains(err.Error(), notTheCallers) {
 		return executorHint
@@ -51,12 +51,12 @@ func ExecutorHint(err error) string {
 	return ""
 }
 
-// AllowHost is Allow where the host of an address is an IP; a name is judged by what it resolves to when it is
-// dialled.
+// AllowHost is Allow for an address whose host is an IP. A name is checked when it is dialled, by what it resolves
+// to.
 func (n ExecutorNetworks) AllowHost(caller netip.Addr, host string) error {
 	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	if err != nil {
-		return nil //nolint:nilerr // it is a name
+		return nil //nolint:nilerr // a name
 	}
 	return n.Allow(caller, ip)
 }

@@ -11,7 +11,7 @@ type FleetName string
 // KindFleet is the kind of a declared fleet change.
 const KindFleet ObjectKind = "fleet"
 
-// OperationFleet is a fleet change that was asked for: to run, go on, try again or go back.
+// OperationFleet is a request to run, resume, retry or roll back a fleet change.
 const OperationFleet OperationKind = "fleet"
 
 // FleetKey names a fleet change.
@@ -27,7 +27,7 @@ type FleetMember struct {
 type FleetSpec struct {
 	Change   FleetChange   `json:"change"`
 	Selector FleetSelector `json:"selector"`
-	// Waves are taken in order; what none names comes in a last one.
+	// Waves run in order; instances in none of them form a last one.
 	Waves []FleetWave `json:"waves,omitempty"`
 	// SuccessThreshold is the percentage of a wave's instances that must succeed before the
 	// next wave begins (default 100 less ErrorThreshold).
@@ -37,38 +37,38 @@ type FleetSpec struct {
 	ErrorThreshold float64 `json:"errorThreshold"`
 	// Windows say when sites may switch: outside of them a change is fetched and waits (N100).
 	Windows []Window `json:"windows,omitempty"`
-	// BatchSize is how many instances travel in one delivery (default and most 500).
+	// BatchSize is how many instances go in one delivery (default and limit 1000).
 	BatchSize int `json:"batchSize"`
-	// SitesAtOnce is how many sites are delivered to at the same time (default 4, most 64).
+	// SitesAtOnce is how many sites get deliveries at the same time (default 4, limit 64).
 	SitesAtOnce int `json:"sitesAtOnce"`
-	// DeadlineSeconds bounds the whole change (default one day).
+	// DeadlineSeconds limits the whole change (default one day).
 	DeadlineSeconds int64 `json:"deadlineSeconds"`
 }
 
-// FleetChange is what changes of each instance: the template generation that it pins, or a
-// merge patch (RFC 7396) of its overrides (of its config where it has no template), or both.
+// FleetChange is the change to each instance: the template generation that it pins, or a merge patch (RFC 7396) of
+// its overrides (of its config if it has no template), or both.
 type FleetChange struct {
 	Template           TemplateName `json:"template,omitempty"`
 	TemplateGeneration int64        `json:"templateGeneration,omitempty"`
 	Patch              *Content     `json:"patch,omitempty"`
 }
 
-// FleetSelector picks instances: at one of Sites (any when empty), with all Labels, and with
-// the template of the change when that names one.
+// FleetSelector picks instances: at one of Sites (any if empty), with all Labels, and with the template of the
+// change if that names one.
 type FleetSelector struct {
 	Sites  []SiteName        `json:"sites,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// FleetWave takes instances, in the order of site and name, until Percent (default 100) of
-// those selected at its Sites (default all) are in this wave or an earlier one.
+// FleetWave takes instances, ordered by site and name, until Percent (default 100) of those selected at its Sites
+// (default all) are in this wave or an earlier one.
 type FleetWave struct {
 	Sites   []SiteName `json:"sites,omitempty"`
 	Percent float64    `json:"percent,omitempty"`
 }
 
-// Window is a recurring time in which sites may switch: on Days ("mon" to "sun", default
-// all) from From to To ("22:00", over midnight when To is not later) in Zone (default UTC).
+// Window is a recurring time in which sites may switch: on Days ("mon" to "sun", default all) from From to To
+// ("22:00", past midnight if To is not later) in Zone (default UTC).
 type Window struct {
 	Sites []SiteName `json:"sites,omitempty"`
 	Days  []string   `json:"days,omitempty"`
@@ -77,7 +77,7 @@ type Window struct {
 	Zone  string     `json:"zone,omitempty"`
 }
 
-// The defaults and bounds of a FleetSpec.
+// Defaults and limits of a FleetSpec.
 const (
 	DefaultSitesAtOnce   = 4
 	MaxSitesAtOnce       = 64
@@ -88,7 +88,7 @@ const (
 	MaxFleetDeadline     = 90 * 24 * time.Hour
 )
 
-// WithDefaults fills in what was left out.
+// WithDefaults fills in omitted values.
 func (s FleetSpec) WithDefaults() FleetSpec {
 	if s.SuccessThreshold == 0 {
 		s.SuccessThreshold = 100 - s.ErrorThreshold
@@ -118,11 +118,10 @@ func (s FleetSpec) WithDefaults() FleetSpec {
 // Deadline is how long the whole change may take.
 func (s FleetSpec) Deadline() time.Duration { return time.Duration(s.DeadlineSeconds) * time.Second }
 
-// Validate checks what can be seen without the region's other objects, of a spec with its
-// defaults. Zones are for who can read them.
+// Validate checks a spec with its defaults, without the region's other objects. The caller checks time zones.
 func (s FleetSpec) Validate() error {
 	if s.Change.Template == "" && s.Change.Patch == nil {
-		return Errorf(Invalid, "a fleet change without a change").At("/change").
+		return Errorf(Invalid, "change is required").At("/change").
 			WithHint(`give "template" (with "templateGeneration"), "patch", or both`)
 	}
 	if s.Change.Template != "" {
@@ -130,7 +129,7 @@ func (s FleetSpec) Validate() error {
 			return err
 		}
 	} else if s.Change.TemplateGeneration != 0 {
-		return Errorf(Invalid, "a generation of no template").At("/change/templateGeneration").WithHint(`give "template" too`)
+		return Errorf(Invalid, "templateGeneration needs a template").At("/change/templateGeneration").WithHint(`give "template" as well`)
 	}
 	if err := validateSites("/selector/sites", s.Selector.Sites); err != nil {
 		return err
@@ -145,7 +144,7 @@ func (s FleetSpec) Validate() error {
 		return err
 	}
 	if len(s.Windows) > MaxFleetWindows {
-		return Errorf(Invalid, "%d windows, allowed are %d", len(s.Windows), MaxFleetWindows).At("/windows")
+		return Errorf(Invalid, "%d windows given; the limit is %d", len(s.Windows), MaxFleetWindows).At("/windows")
 	}
 	for i, w := range s.Windows {
 		if err := w.validate(fmt.Sprintf("/windows/%d", i)); err != nil {
@@ -157,7 +156,7 @@ func (s FleetSpec) Validate() error {
 
 func (s FleetSpec) validateWaves() error {
 	if len(s.Waves) > MaxFleetWaves {
-		return Errorf(Invalid, "%d waves, allowed are %d", len(s.Waves), MaxFleetWaves).At("/waves")
+		return Errorf(Invalid, "%d waves given; the limit is %d", len(s.Waves), MaxFleetWaves).At("/waves")
 	}
 	for i, w := range s.Waves {
 		at := fmt.Sprintf("/waves/%d", i)
@@ -165,7 +164,7 @@ func (s FleetSpec) validateWaves() error {
 			return err
 		}
 		if !(w.Percent > 0 && w.Percent <= 100) {
-			return Errorf(Invalid, "%g percent", w.Percent).At(at + "/percent").WithHint("above 0, at most 100")
+			return Errorf(Invalid, "invalid percentage %g", w.Percent).At(at + "/percent").WithHint("use more than 0, up to 100")
 		}
 	}
 	return nil
@@ -174,23 +173,23 @@ func (s FleetSpec) validateWaves() error {
 func (s FleetSpec) validateBounds() error {
 	switch {
 	case !(s.ErrorThreshold >= 0 && s.ErrorThreshold <= 100):
-		return Errorf(Invalid, "%g percent", s.ErrorThreshold).At("/errorThreshold").WithHint("0 to 100")
+		return Errorf(Invalid, "invalid percentage %g", s.ErrorThreshold).At("/errorThreshold").WithHint("use 0 to 100")
 	case !(s.SuccessThreshold >= 0 && s.SuccessThreshold <= 100):
-		return Errorf(Invalid, "%g percent", s.SuccessThreshold).At("/successThreshold").WithHint("0 to 100")
+		return Errorf(Invalid, "invalid percentage %g", s.SuccessThreshold).At("/successThreshold").WithHint("use 0 to 100")
 	case s.BatchSize < 1 || s.BatchSize > MaxBatchItems:
-		return Errorf(Invalid, "%d instances at once", s.BatchSize).At("/batchSize").WithHint(fmt.Sprintf("1 to %d", MaxBatchItems))
+		return Errorf(Invalid, "invalid batch size %d", s.BatchSize).At("/batchSize").WithHint(fmt.Sprintf("use 1 to %d", MaxBatchItems))
 	case s.SitesAtOnce < 1 || s.SitesAtOnce > MaxSitesAtOnce:
-		return Errorf(Invalid, "%d sites at once", s.SitesAtOnce).At("/sitesAtOnce").WithHint(fmt.Sprintf("1 to %d", MaxSitesAtOnce))
+		return Errorf(Invalid, "invalid number of concurrent sites %d", s.SitesAtOnce).At("/sitesAtOnce").WithHint(fmt.Sprintf("use 1 to %d", MaxSitesAtOnce))
 	case s.DeadlineSeconds < 1 || s.DeadlineSeconds > int64(MaxFleetDeadline/time.Second):
-		return Errorf(Invalid, "a deadline of %d s", s.DeadlineSeconds).At("/deadlineSeconds").
-			WithHint(fmt.Sprintf("1 to %d", int64(MaxFleetDeadline/time.Second)))
+		return Errorf(Invalid, "invalid deadline of %d s", s.DeadlineSeconds).At("/deadlineSeconds").
+			WithHint(fmt.Sprintf("use 1 to %d", int64(MaxFleetDeadline/time.Second)))
 	}
 	return nil
 }
 
 func validateSites(at string, sites []SiteName) error {
 	if len(sites) > MaxFleetSites {
-		return Errorf(Invalid, "%d sites, allowed are %d", len(sites), MaxFleetSites).At(at)
+		return Errorf(Invalid, "%d sites given; the limit is %d", len(sites), MaxFleetSites).At(at)
 	}
 	for i, site := range sites {
 		if err := ValidateName(fmt.Sprintf("%s/%d", at, i), string(site)); err != nil {
@@ -222,7 +221,7 @@ func (w Window) validate(at string) error {
 	return nil
 }
 
-// ParseClock reads "22:00" as the time since midnight.
+// ParseClock parses "22:00" as the time since midnight.
 func ParseClock(text string) (time.Duration, error) {
 	t, err := time.Parse("15:04", text)
 	if err != nil || len(text) != len("15:04") {
@@ -231,7 +230,7 @@ func ParseClock(text string) (time.Duration, error) {
 	return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute, nil
 }
 
-// On says whether the window begins on a day of the week.
+// On reports whether the window begins on a day of the week.
 func (w Window) On(day time.Weekday) bool {
 	if len(w.Days) == 0 {
 		return true
@@ -244,7 +243,7 @@ func (w Window) On(day time.Weekday) bool {
 	return false
 }
 
-// Bodies names what the spec refers to, which the write holds against the collection.
+// Bodies lists the bodies that the spec refers to; the write protects them from collection.
 func (s FleetSpec) Bodies() []Hash {
 	if s.Change.Patch == nil {
 		return nil

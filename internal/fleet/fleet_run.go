@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// FleetState is where one run of a fleet change stands.
+// FleetState is the state of one run of a fleet change.
 type FleetState string
 
-// A run is running or paused, and then in one of the four that follow. A stopped one can go
-// on; one that succeeded can try those again that failed.
+// A run is running or paused, and ends in one of the other states. A stopped one can resume; one that succeeded can
+// retry its failures.
 const (
 	FleetRunning    FleetState = "running"
 	FleetPaused     FleetState = "paused"
@@ -19,37 +19,37 @@ const (
 	FleetSuperseded FleetState = "superseded"
 )
 
-// FleetStates lists them; the SQL CHECK is compared with it.
+// FleetStates lists all states; a test compares it with the SQL CHECK.
 func FleetStates() []FleetState {
 	return []FleetState{FleetRunning, FleetPaused, FleetStopped, FleetSucceeded, FleetCancelled, FleetSuperseded}
 }
 
-// Live says that the run may still deliver by itself or once it is resumed from a pause.
+// Live reports whether the run may still deliver, now or after a pause.
 func (s FleetState) Live() bool { return s == FleetRunning || s == FleetPaused }
 
 // FleetEvent moves a run.
 type FleetEvent string
 
-// What people ask for, and what the decision comes to.
+// Events from requests and from decisions.
 const (
 	FleetPause     FleetEvent = "pause"
 	FleetResume    FleetEvent = "resume"
 	FleetCancel    FleetEvent = "cancel"
-	FleetRetry     FleetEvent = "retry"    // those that failed, and no others
-	FleetRollback  FleetEvent = "rollback" // a new run writes what was there before
+	FleetRetry     FleetEvent = "retry"    // only what failed
+	FleetRollback  FleetEvent = "rollback" // a new run restores what was there before
 	FleetStop      FleetEvent = "stop"
 	FleetFinish    FleetEvent = "finish"
-	FleetSupersede FleetEvent = "supersede" // a newer run took its place
+	FleetSupersede FleetEvent = "supersede" // a newer run replaced it
 )
 
-// FleetEvents lists them.
+// FleetEvents lists all events.
 func FleetEvents() []FleetEvent {
 	return []FleetEvent{
 		FleetPause, FleetResume, FleetCancel, FleetRetry, FleetRollback, FleetStop, FleetFinish, FleetSupersede,
 	}
 }
 
-// fleetMachine has every arrow of a run; what is not in it is refused.
+// fleetMachine has every transition of a run; all others are refused.
 var fleetMachine = machine[FleetState, FleetEvent]{
 	{FleetRunning, FleetPause, FleetPaused},
 	{FleetRunning, FleetStop, FleetStopped},
@@ -72,7 +72,7 @@ var fleetMachine = machine[FleetState, FleetEvent]{
 	{FleetCancelled, FleetSupersede, FleetSuperseded},
 }
 
-// Next is the only way to move a run; an arrow that is not there is illegal_state.
+// Next is the only way to move a run; a missing transition is illegal_state.
 func (s FleetState) Next(on FleetEvent) (FleetState, error) {
 	var can []string
 	for _, a := range fleetMachine {
@@ -90,18 +90,18 @@ func (s FleetState) Next(on FleetEvent) (FleetState, error) {
 	return s, e
 }
 
-// FleetRetried is the reason of a run that stops because a retry has come to its end.
+// FleetRetried is the reason of a run that stops at the end of a retry.
 const FleetRetried = "retried"
 
 var fleetEnds = map[FleetEvent]OperationState{
 	FleetStop: OperationFailed, FleetFinish: OperationSucceeded, FleetCancel: OperationCancelled,
 }
 
-// Ends says whether a run has ended with an event, as its entity decides it.
+// Ends reports whether an event that the entity decides ends a run.
 func (on FleetEvent) Ends() bool { return fleetEnds[on] != "" }
 
-// Operation is how the operations of a run end with it. A retry is for those that had failed:
-// it succeeds when none has any more, though the run stops where others wait.
+// Operation is how a run's operations end with it. A retry covers only what had failed: it succeeds once no failure
+// is left, even if the run stops because other instances wait.
 func (on FleetEvent) Operation(reason string, all FleetCounts) OperationState {
 	if on == FleetStop && reason == FleetRetried && all.Failed == 0 {
 		return OperationSucceeded
@@ -114,11 +114,11 @@ var fleetPast = map[FleetEvent]string{
 	FleetStop: "stopped", FleetFinish: "finished", FleetSupersede: "superseded",
 }
 
-// FleetTargetState is where one instance of a run stands.
+// FleetTargetState is the state of one instance of a run.
 type FleetTargetState string
 
-// A target waits for its batch, is delivered, perhaps staged, and then ends. Superseded: a
-// newer write of somebody else took its place; unchanged: the change changes nothing of it.
+// A target waits for its batch, is delivered, perhaps staged, and then ends. Superseded: a newer write by another
+// caller replaced it. Unchanged: the change has no effect on it.
 const (
 	FleetTargetWaiting    FleetTargetState = "waiting"
 	FleetTargetDelivering FleetTargetState = "delivering"
@@ -129,7 +129,7 @@ const (
 	FleetTargetFailed     FleetTargetState = "failed"
 )
 
-// FleetTargetStates lists them; the SQL CHECK is compared with it.
+// FleetTargetStates lists all states; a test compares it with the SQL CHECK.
 func FleetTargetStates() []FleetTargetState {
 	return []FleetTargetState{
 		FleetTargetWaiting, FleetTargetDelivering, FleetTargetStaged, FleetTargetSucceeded,
@@ -149,7 +149,7 @@ type FleetCounts struct {
 	Failed     int `json:"failed"`
 }
 
-// Add counts targets of one state.
+// Add counts n targets in a state.
 func (c *FleetCounts) Add(state FleetTargetState, n int) {
 	c.Total += n
 	switch state {
@@ -170,10 +170,10 @@ func (c *FleetCounts) Add(state FleetTargetState, n int) {
 	}
 }
 
-// Good counts those that need nothing more: whatever somebody else wrote since counts too.
+// Good counts those that need nothing more, including those that another caller has since rewritten.
 func (c FleetCounts) Good() int { return c.Succeeded + c.Unchanged + c.Superseded }
 
-// Over says that no target of the wave has anything left to do.
+// Over reports whether no target of the wave has anything left to do.
 func (c FleetCounts) Over() bool { return c.Waiting == 0 && c.Delivering == 0 && c.Staged == 0 }
 
 // FleetSiteSeen is a site with something left to do in the current wave.
@@ -186,20 +186,20 @@ type FleetSiteSeen struct {
 	Opens  time.Time `json:"opens,omitzero"`
 }
 
-// MaxFleetSitesSeen bounds the sites of one look, so that workflow history stays small.
+// MaxFleetSitesSeen limits the sites per read, so that workflow history stays small.
 const MaxFleetSitesSeen = 128
 
-// FleetSeen is all that the decision about a fleet change looks at. It is recorded in
-// workflow history, so it stays small and holds no config.
+// FleetSeen is the whole input of the decision about a fleet change. Workflow history records it, so it stays small
+// and holds no config.
 type FleetSeen struct {
-	// At is when the database looked; deadlines are by its clock.
+	// At is when the database was read; deadlines use its clock.
 	At     time.Time  `json:"at"`
-	Run    int64      `json:"run"` // 0 when the change was never run
+	Run    int64      `json:"run"` // 0 if the change never ran
 	State  FleetState `json:"state"`
 	Reason string     `json:"reason,omitempty"`
-	// Cancel is set when a person asked for the end and the run has not ended yet.
+	// Cancel is set if cancellation was requested and the run has not ended yet.
 	Cancel bool `json:"cancel,omitempty"`
-	// Turn counts what people asked for: a move that was decided before the last is void.
+	// Turn counts requests: a move that was decided before the last one is void.
 	Turn     int64     `json:"turn,omitempty"`
 	Deadline time.Time `json:"deadline"`
 	Wave     int       `json:"wave"` // the first is 1
@@ -210,16 +210,16 @@ type FleetSeen struct {
 	ErrorThreshold   float64 `json:"errorThreshold"`
 	SitesAtOnce      int     `json:"sitesAtOnce"`
 	BatchSize        int     `json:"batchSize"`
-	// Counts are of the current wave. A retry has only those of its waiting targets that failed
-	// before: those that were never tried are in Total, and wait on for a resume.
+	// Counts are for the current wave. During a retry they include, of the waiting targets, only those that failed
+	// before. Those never tried count only in Total, and wait for a resume.
 	Counts FleetCounts     `json:"counts"`
 	Sites  []FleetSiteSeen `json:"sites,omitempty"`
-	// Asked counts open operations, Untold ended ones whose door has not heard of it.
+	// Asked counts open operations, Untold ended ones whose door has not been notified.
 	Asked  int `json:"asked,omitempty"`
 	Untold int `json:"untold,omitempty"`
 }
 
-// FleetVisit is one look of a fleet change's entity: it attaches the run, and takes over the operations and the
+// FleetVisit is one visit of a fleet change's entity: it attaches the run, and takes over the operations and the
 // outbox rows.
 type FleetVisit struct {
 	Fleet FleetName `json:"fleet"`
@@ -227,8 +227,8 @@ type FleetVisit struct {
 	Build string    `json:"build,omitempty"`
 }
 
-// FleetMove takes run number Run of a fleet change one step on from Wave: to the next wave (On ""), or to its
-// end. It changes nothing once the run is in another wave, or a person turned it after Turn; 0 is not compared.
+// FleetMove moves run number Run of a fleet change on from Wave: to the next wave (On ""), or to its end. It has no
+// effect if the run is in another wave, or if a request came after Turn; Turn 0 is not compared.
 type FleetMove struct {
 	Fleet   FleetName  `json:"fleet"`
 	Run     int64      `json:"run"`

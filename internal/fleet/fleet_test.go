@@ -39,7 +39,7 @@ func TestFleetSpec(t *testing.T) {
 	longest := int64(90 * 24 * 3600)
 	var refused *fleet.Error
 	require.ErrorAs(t, spec(func(s *fleet.FleetSpec) { s.DeadlineSeconds = longest + 1 }), &refused)
-	require.Equal(t, "1 to 7776000", refused.Hint)
+	require.Equal(t, "use 1 to 7776000", refused.Hint)
 	edges(t, []edge{
 		{"a patch alone", spec(func(s *fleet.FleetSpec) { s.Change = fleet.FleetChange{Patch: &fleet.Content{}} }), spec(func(s *fleet.FleetSpec) { s.Change = fleet.FleetChange{} })},
 		{"a template alone", spec(func(*fleet.FleetSpec) {}), spec(func(s *fleet.FleetSpec) { s.Change.Template = "T" })},

@@ -12,17 +12,17 @@ const (
 	maxHealthPath               = 1024
 )
 
-// validate checks what is declared of a check, with the defaults for what is not: a probe that could
-// outlast its interval would overlap with the next (S111).
+// validate checks the declared part of a check, with defaults for the rest. A probe that outlasts its interval
+// would overlap with the next (S111).
 func (h HealthCheck) validate(ports []ProcessPort) error {
 	const field = processField + "/health"
 	switch h.Type {
 	case "", HealthHTTP, HealthTCP, HealthNone:
 	default:
-		return Errorf(Invalid, "%.40q is no type of check", h.Type).At(field + "/type").WithHint("one of http, tcp, none")
+		return Errorf(Invalid, "unknown type of check %.40q", h.Type).At(field + "/type").WithHint("use http, tcp or none")
 	}
 	if h.Port != "" && len(ports) > 0 && !slices.ContainsFunc(ports, func(p ProcessPort) bool { return p.Name == h.Port }) {
-		return Errorf(Invalid, "there is no port %.80q", h.Port).At(field + "/port").WithHint("name one of ports")
+		return Errorf(Invalid, "unknown port %.80q", h.Port).At(field + "/port").WithHint("use a name from ports")
 	}
 	if err := h.validateHTTP(field); err != nil {
 		return err
@@ -35,25 +35,25 @@ func (h HealthCheck) validateHTTP(field string) error {
 	case h.Path != "" && !ValidHealthPath(h.Path):
 		return Errorf(Invalid, "%s", NoHealthPath).At(field + "/path")
 	case h.Method != "" && !slices.Contains([]string{"GET", "HEAD", "POST"}, h.Method):
-		return Errorf(Invalid, "%.40q is no method of a check", h.Method).At(field + "/method").WithHint("one of GET, HEAD, POST")
+		return Errorf(Invalid, "invalid method %.40q", h.Method).At(field + "/method").WithHint("use GET, HEAD or POST")
 	case !ValidHealthStatus(h.ExpectedStatus):
-		return Errorf(Invalid, "%d is no status that ends an answer: allowed are 200 to 599", h.ExpectedStatus).
-			At(field + "/expected_status").WithHint("0 takes any of 200 to 399")
+		return Errorf(Invalid, "invalid status %d: want 200 to 599", h.ExpectedStatus).
+			At(field + "/expected_status").WithHint("use 0 for any of 200 to 399")
 	}
 	return nil
 }
 
-// NoHealthPath says what a path of a check has to be.
+// NoHealthPath describes a valid path of a check.
 const NoHealthPath = "a path starts with /, has neither spaces nor control characters, and % only before two hexadecimal digits"
 
-// ValidHealthPath says that a check can ask for a path: what makes no request would never pass.
+// ValidHealthPath reports whether a check can request a path: one that makes no valid request could never pass.
 func ValidHealthPath(path string) bool {
 	_, err := url.Parse("http://host" + path)
 	return err == nil && strings.HasPrefix(path, "/") && len(path) <= maxHealthPath && !strings.Contains(path, " ")
 }
 
-// ValidHealthStatus says that an answer can have a status, 0 for any that is good: those below 200 only
-// announce one.
+// ValidHealthStatus reports whether a response can have a status, 0 for any good one: those below 200 are only
+// interim.
 func ValidHealthStatus(status int) bool { return status == 0 || status >= 200 && status <= 599 }
 
 func (h HealthCheck) validateNumbers(field string) error {
@@ -62,24 +62,24 @@ func (h HealthCheck) validateNumbers(field string) error {
 	h = h.WithDefaults()
 	switch {
 	case !(h.Interval >= leastInterval && h.Interval <= mostInterval):
-		return Errorf(Invalid, "allowed are %g to %g seconds", leastInterval, mostInterval).At(field + "/interval")
+		return Errorf(Invalid, "invalid interval: want %g to %g seconds", leastInterval, mostInterval).At(field + "/interval")
 	case !(h.Timeout > 0):
-		return Errorf(Invalid, "a timeout is more than 0 seconds").At(field + "/timeout")
+		return Errorf(Invalid, "invalid timeout: want more than 0 seconds").At(field + "/timeout")
 	case given.Timeout > 0 && given.Interval > 0 && h.Timeout >= h.Interval:
-		return Errorf(Invalid, "a timeout of %g seconds is not less than the interval of %g", h.Timeout, h.Interval).At(field + "/timeout").
+		return Errorf(Invalid, "the timeout of %g seconds is not less than the interval of %g", h.Timeout, h.Interval).At(field + "/timeout").
 			WithHint("a probe that outlasts its interval would overlap with the next one")
 	case h.UnhealthyThreshold < 0 || h.UnhealthyThreshold > maxThreshold:
-		return Errorf(Invalid, "allowed are 1 to %d", maxThreshold).At(field + "/unhealthy_threshold")
+		return Errorf(Invalid, "invalid threshold: want 1 to %d", maxThreshold).At(field + "/unhealthy_threshold")
 	case h.HealthyThreshold < 0 || h.HealthyThreshold > maxThreshold:
-		return Errorf(Invalid, "allowed are 1 to %d", maxThreshold).At(field + "/healthy_threshold")
+		return Errorf(Invalid, "invalid threshold: want 1 to %d", maxThreshold).At(field + "/healthy_threshold")
 	}
 	return nil
 }
 
-// CheckProbe refuses a check that is complete, and could overlap with itself.
+// CheckProbe rejects a complete check that could overlap with itself.
 func (h HealthCheck) CheckProbe() error {
 	if h.Type != HealthNone && h.Timeout >= h.Interval {
-		return Errorf(Invalid, "a timeout of %g seconds is not less than the interval of %g", h.Timeout, h.Interval).
+		return Errorf(Invalid, "the timeout of %g seconds is not less than the interval of %g", h.Timeout, h.Interval).
 			At(processField + "/health/timeout").WithHint("a probe that outlasts its interval would overlap with the next one")
 	}
 	return nil

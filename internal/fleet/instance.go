@@ -2,8 +2,8 @@ package fleet
 
 import "strings"
 
-// InstanceSpec is what a person declares of an instance, bodies by hash. Exactly one of
-// Config, Template and Artifact is set.
+// InstanceSpec is the declaration of an instance, bodies by hash. Exactly one of Config, Template and Artifact is
+// set.
 type InstanceSpec struct {
 	Config             *Content     `json:"config,omitempty"`
 	Template           TemplateName `json:"template,omitempty"`
@@ -19,7 +19,7 @@ type InstanceSpec struct {
 	SecretEnv []string `json:"secretEnv,omitempty"`
 }
 
-// Validate checks what can be seen without the region's other objects.
+// Validate checks what does not depend on the region's other objects.
 func (s InstanceSpec) Validate() error {
 	if err := s.validateSource(); err != nil {
 		return err
@@ -28,10 +28,10 @@ func (s InstanceSpec) Validate() error {
 	case s.Overrides != nil && s.Template == "":
 		return Errorf(Invalid, "overrides need a template: give template, or change the config itself").At("/overrides")
 	case s.Artifact != nil && len(s.Secrets) > 0:
-		return Errorf(Invalid, "an artifact has no paths").At("/secrets").
-			WithHint("paths are marked in a config that is JSON")
+		return Errorf(Invalid, "an artifact cannot have secrets by path").At("/secrets").
+			WithHint("mark paths only in a JSON config")
 	case s.Durability != DurabilitySync && s.Durability != DurabilityAsync:
-		return Errorf(Invalid, "%.40q is neither sync nor async", s.Durability).At("/durability")
+		return Errorf(Invalid, "unknown durability %.40q; use sync or async", s.Durability).At("/durability")
 	}
 	if s.Template != "" {
 		if err := ValidateName("/template", string(s.Template)); err != nil {
@@ -50,7 +50,7 @@ func (s InstanceSpec) Validate() error {
 	return nil
 }
 
-// validateSource wants exactly one place where the config comes from.
+// validateSource requires exactly one source of the config.
 func (s InstanceSpec) validateSource() error {
 	var given []string
 	for _, source := range []struct {
@@ -67,10 +67,10 @@ func (s InstanceSpec) validateSource() error {
 	case 1:
 		return nil
 	}
-	return Errorf(Invalid, "%s are given at once: give one of config, template, artifact", strings.Join(given, ", ")).At("/")
+	return Errorf(Invalid, "%s are given together: give one of config, template, artifact", strings.Join(given, ", ")).At("/")
 }
 
-// Bodies names what the spec refers to, which the write holds against the collection.
+// Bodies lists the bodies that the spec refers to; the write protects them from collection.
 func (s InstanceSpec) Bodies() []Hash {
 	var out []Hash
 	for _, c := range []*Content{s.Config, s.Overrides, s.Artifact} {

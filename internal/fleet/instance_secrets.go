@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	// MaxSecrets bounds the marks of one spec.
+	// MaxSecrets limits the marks of one spec.
 	MaxSecrets = 100
-	// MaxSecretBytes bounds one mark.
+	// MaxSecretBytes limits the length of one mark.
 	MaxSecretBytes = 1024
 )
 
-// ValidateSecrets refuses what is no JSON pointer (RFC 6901). One that matches nothing is
-// allowed: the config may gain the place later.
+// ValidateSecrets rejects invalid JSON pointers (RFC 6901). One that matches nothing is allowed: the config may
+// gain the place later.
 func ValidateSecrets(field string, pointers []string) error {
 	if err := boundMarks(field, pointers); err != nil {
 		return err
 	}
 	for i, p := range pointers {
 		if !isPointer(p) {
-			return Errorf(Invalid, "this is no JSON pointer").At(field + "/" + strconv.Itoa(i)).
+			return Errorf(Invalid, "invalid JSON pointer").At(field + "/" + strconv.Itoa(i)).
 				WithHint(`write it as /db/password; in a name, ~1 stands for "/" and ~0 for "~"`)
 		}
 	}
@@ -50,19 +50,18 @@ func validateSecretEnv(names []string) error {
 
 func boundMarks(field string, marks []string) error {
 	if len(marks) > MaxSecrets {
-		return Errorf(Invalid, "%d marks, allowed are %d", len(marks), MaxSecrets).At(field).
+		return Errorf(Invalid, "%d marks given; the limit is %d", len(marks), MaxSecrets).At(field).
 			WithHint("mark an object instead of its members")
 	}
 	for i, m := range marks {
 		if len(m) > MaxSecretBytes {
-			return Errorf(Invalid, "%d bytes, allowed are %d", len(m), MaxSecretBytes).At(field + "/" + strconv.Itoa(i))
+			return Errorf(Invalid, "the mark has %d bytes; the limit is %d", len(m), MaxSecretBytes).At(field + "/" + strconv.Itoa(i))
 		}
 	}
 	return nil
 }
 
-// KeepMarks gives s the marks of another spec too: going back to an earlier spec must not
-// show what was marked since.
+// KeepMarks adds the marks of another spec: returning to an earlier spec must not reveal what was marked since.
 func (s InstanceSpec) KeepMarks(of InstanceSpec) InstanceSpec {
 	if s.Artifact == nil {
 		s.Secrets = union(s.Secrets, of.Secrets)

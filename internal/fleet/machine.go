@@ -7,7 +7,7 @@ type arrow[S, E comparable] struct {
 	to   S
 }
 
-// machine has every arrow there is; what is not in it does not happen.
+// machine has every transition; all others are refused.
 type machine[S, E comparable] []arrow[S, E]
 
 func (m machine[S, E]) next(from S, on E) (S, bool) {
@@ -19,7 +19,7 @@ func (m machine[S, E]) next(from S, on E) (S, bool) {
 	return from, false
 }
 
-// from lists the states that an event leaves.
+// from lists the states in which an event is allowed.
 func (m machine[S, E]) from(on E) []S {
 	var states []S
 	for _, a := range m {

@@ -15,14 +15,13 @@ type ModuleNamespace string
 // GroupID names the providers that share a module namespace.
 type GroupID string
 
-// ProviderName says which provider of its identity one is.
+// ProviderName tells apart the providers of one identity.
 type ProviderName string
 
-// ModuleName is a module's, without its prefix.
+// ModuleName is a module's name without its prefix.
 type ModuleName string
 
-// ModuleOffer is one module that a provider offers. Schemas are JSON schemas (2020-12), ""
-// takes anything.
+// ModuleOffer is a module that a provider offers. Schemas are JSON schemas (2020-12); "" accepts anything.
 type ModuleOffer struct {
 	Name         ModuleName `json:"name"`
 	Description  string     `json:"description,omitempty"`
@@ -30,7 +29,7 @@ type ModuleOffer struct {
 	OutputSchema string     `json:"outputSchema,omitempty"`
 }
 
-// ExecutorTLS says how an executor is spoken to; the zero value is in the clear.
+// ExecutorTLS is how to connect to an executor; the zero value is without TLS.
 type ExecutorTLS struct {
 	On bool
 	// ServerName is the name that its certificate is for; "" is the host of its address.
@@ -39,32 +38,32 @@ type ExecutorTLS struct {
 
 func (t ExecutorTLS) validate() error {
 	if len(t.ServerName) > maxServerName || strings.ContainsFunc(t.ServerName, notInName) || strings.ContainsAny(t.ServerName, ":/@") && net.ParseIP(t.ServerName) == nil {
-		return Errorf(Invalid, "%.80q is no name of a server", t.ServerName).At("executorTls/serverName").
-			WithHint("a host name or an IP address without a port, as it is in the certificate")
+		return Errorf(Invalid, "invalid server name %.80q", t.ServerName).At("executorTls/serverName").
+			WithHint("use a host name or an IP address without a port, as in the certificate")
 	}
 	return nil
 }
 
-// maxServerName is what DNS allows.
+// maxServerName is the limit of DNS.
 const maxServerName = 253
 
-// Registration is what a provider says when it registers.
+// Registration is what a provider sends to register.
 type Registration struct {
-	// Identity is who has proven to register: "node:NAME" or "token:ID".
+	// Identity is the proven identity: "node:NAME" or "token:ID".
 	Identity string
-	Node     NodeName // "" for a provider that is no node
-	// Key is the node's public signing key that proved it, in base64: the connection ends with it.
+	Node     NodeName // "" if the provider is not a node
+	// Key is the node's public signing key that proved it, in base64. The connection ends when that key does.
 	Key string
-	// PeerAddress is where the node of a pair takes votes for its peer: host:port.
+	// PeerAddress is where a paired node accepts vote requests of its peer: host:port.
 	PeerAddress string
-	// Facts are what a node tells of its machine; zero runs no replicas.
+	// Facts are about the node's machine; zero runs no replicas.
 	Facts       NodeFacts
 	Provider    ProviderName
 	Namespace   ModuleNamespace
 	Group       GroupID
 	Executor    string
 	ExecutorTLS ExecutorTLS
-	// Caller is the address that it registers from; zero where that is not known.
+	// Caller is the address it registers from; zero if unknown.
 	Caller   netip.Addr
 	Protocol uint32
 	Modules  []ModuleOffer
@@ -75,10 +74,10 @@ var (
 	moduleNamespace = regexp.MustCompile(`^[a-z][a-z0-9]{0,31}(\.[a-z][a-z0-9]{0,31}){0,3}$`)
 )
 
-// reservedNamespaces nobody may claim, nor what lies below them (C77).
+// reservedNamespaces cannot be claimed, nor anything below them (C77).
 var reservedNamespaces = []ModuleNamespace{"stdlib", "holdfast"}
 
-// Validate refuses what no region takes (C78); the modules are judged one by one.
+// Validate rejects what no region accepts (C78); the modules are checked one by one.
 func (r Registration) Validate() error {
 	if err := ValidateName("provider", string(r.Provider)); err != nil {
 		return err
@@ -110,17 +109,17 @@ func (r Registration) Validate() error {
 
 func (r Registration) withoutModules() error {
 	if len(r.Modules) > 0 || r.Group != "" {
-		return Errorf(Invalid, "modules or a group without a module namespace").At("moduleNamespace").
-			WithHint("give the prefix that the modules' names begin with")
+		return Errorf(Invalid, "modules and groups need a module namespace").At("moduleNamespace").
+			WithHint("give the prefix of the modules' names")
 	}
 	return nil
 }
 
-// Validate refuses what is no prefix, and what is reserved.
+// Validate rejects invalid and reserved namespaces.
 func (n ModuleNamespace) Validate() error {
 	if !moduleNamespace.MatchString(string(n)) {
-		return Errorf(Invalid, "%.80q is not a module namespace", n).At("moduleNamespace").
-			WithHint("one to four words of a-z and 0-9, joined by dots, for example acme.vision")
+		return Errorf(Invalid, "invalid module namespace %.80q", n).At("moduleNamespace").
+			WithHint("use one to four words of a-z and 0-9, joined by dots, for example acme.vision")
 	}
 	for _, reserved := range reservedNamespaces {
 		if n == reserved || strings.HasPrefix(string(n), string(reserved)+".") {
@@ -130,16 +129,16 @@ func (n ModuleNamespace) Validate() error {
 	return nil
 }
 
-// Validate refuses what is no module name.
+// Validate rejects invalid module names.
 func (n ModuleName) Validate() error {
 	if moduleName.MatchString(string(n)) {
 		return nil
 	}
-	return Errorf(Invalid, "%.80q is not a module name", n).At("modules").
-		WithHint("a letter, then up to 62 letters, digits and '_'")
+	return Errorf(Invalid, "invalid module name %.80q", n).At("modules").
+		WithHint("use a letter, then up to 62 letters, digits and '_'")
 }
 
-// notInName is what stands in no name of a host.
+// notInName reports whether a rune is invalid in a host name.
 func notInName(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 
 func validateAddress(field, address string) error {
@@ -148,6 +147,6 @@ func validateAddress(field, address string) error {
 	if err == nil && host != "" && !strings.ContainsAny(host, "/@") && !strings.ContainsFunc(host, notInName) && notNumber == nil && number > 0 {
 		return nil
 	}
-	return Errorf(Invalid, "%.80q is not an address", address).At(field).
-		WithHint("host:port without a scheme, for example 10.0.0.7:9091")
+	return Errorf(Invalid, "invalid address %.80q", address).At(field).
+		WithHint("use host:port without a scheme, for example 10.0.0.7:9091")
 }

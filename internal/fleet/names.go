@@ -9,22 +9,22 @@ type (
 	ProjectName  string
 )
 
-// DefaultProject is the one whose objects are shared by all.
+// DefaultProject is the project whose objects all projects share.
 const DefaultProject ProjectName = "default"
 
-// Uses says whether what is of this project may refer to what is of another, and run there.
+// Uses reports whether objects of this project may refer to objects of another, and run there.
 func (p ProjectName) Uses(other ProjectName) bool { return other == p || other == DefaultProject }
 
-// Ids that the region gives out.
+// Ids that the region assigns.
 type (
-	DeliveryID  string // 32 hex digits, the two internal endpoints call it deploymentId
+	DeliveryID  string // 32 hex digits; the two internal endpoints call it deploymentId
 	OperationID string // 32 hex digits
 	Hash        string // SHA-256 in 64 hex digits
 )
 
 const labelHint = "a name has 1 to 63 of a-z, 0-9 and '-', and starts and ends with a letter or digit"
 
-// ValidateName refuses what is no DNS label; field is the place in the input.
+// ValidateName rejects what is not a DNS label; field is the place in the input.
 func ValidateName(field, name string) error {
 	if isLabel(name) {
 		return nil
@@ -32,18 +32,18 @@ func ValidateName(field, name string) error {
 	return Errorf(Invalid, "%.80q is not a name", name).At(field).WithHint(labelHint)
 }
 
-// ValidateHash refuses what is not 64 lower-case hex digits.
+// ValidateHash rejects what is not 64 lower-case hex digits.
 func ValidateHash(field string, h Hash) error {
 	if isHex(string(h), 64) {
 		return nil
 	}
-	return Errorf(Invalid, "not a SHA-256 in 64 lower-case hex digits").At(field)
+	return Errorf(Invalid, "invalid SHA-256: want 64 lower-case hex digits").At(field)
 }
 
-// ValidID says whether s has the form of a delivery or operation id.
+// ValidID reports whether s has the form of a delivery or operation id.
 func ValidID(s string) bool { return isHex(s, 32) }
 
-// By hand, for a batch asks thousands of times.
+// isHex avoids a regular expression, because a batch calls it thousands of times.
 func isHex(s string, digits int) bool {
 	if len(s) != digits {
 		return false

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// What a node may say of its machine: more is a mistake.
+// Limits of the facts about a machine.
 const (
 	maxDrivers = 8
 	maxCores   = 1 << 16
@@ -13,22 +13,21 @@ const (
 	maxGPUs    = 1 << 10
 )
 
-// Validate refuses what is no machine. A driver that this region does not know is kept: nothing asks
-// for it.
+// Validate rejects impossible facts. It keeps an unknown driver: no deployment requests it.
 func (f NodeFacts) Validate() error {
 	if len(f.Address) > maxServerName || strings.ContainsAny(f.Address, "/@ \x00") {
-		return Errorf(Invalid, "%.80q is no host", f.Address).At("nodeFacts/address").WithHint("a host name or an IP address, without a port")
+		return Errorf(Invalid, "invalid host %.80q", f.Address).At("nodeFacts/address").WithHint("use a host name or an IP address, without a port")
 	}
 	if err := ValidateLabels("nodeFacts/labels", f.Labels); err != nil {
 		return err
 	}
 	for name, value := range f.Labels {
 		if strings.Contains(name+value, "\x00") {
-			return Errorf(Invalid, "a label with a zero byte").At("nodeFacts/labels")
+			return Errorf(Invalid, "a label contains a NUL byte").At("nodeFacts/labels")
 		}
 	}
 	if len(f.Drivers) > maxDrivers {
-		return Errorf(Invalid, "%d drivers, allowed are %d", len(f.Drivers), maxDrivers).At("nodeFacts/drivers")
+		return Errorf(Invalid, "%d drivers given; the limit is %d", len(f.Drivers), maxDrivers).At("nodeFacts/drivers")
 	}
 	for _, d := range f.Drivers {
 		if err := ValidateName("nodeFacts/drivers", string(d)); err != nil {
@@ -42,7 +41,7 @@ func (f NodeFacts) Validate() error {
 	}
 	r := f.Resources
 	if math.IsNaN(r.CPU) || r.CPU < 0 || r.CPU > maxCores || r.Memory < 0 || r.Memory > maxMemory || r.GPUs < 0 || r.GPUs > maxGPUs {
-		return Errorf(Invalid, "no machine has %g cores, %d bytes and %d GPUs", r.CPU, r.Memory, r.GPUs).At("nodeFacts")
+		return Errorf(Invalid, "implausible resources: %g cores, %d bytes and %d GPUs", r.CPU, r.Memory, r.GPUs).At("nodeFacts")
 	}
 	return nil
 }

@@ -2,18 +2,18 @@ package fleet
 
 import "time"
 
-// Role of a node in its site.
+// Role is a node's role at its site.
 type Role string
 
-// The active runs instances, the standby persists them, a worker runs replicas only.
+// The active runs instances, the standby stores them, a worker runs only replicas.
 const (
 	RoleActive  Role = "active"
 	RoleStandby Role = "standby"
 	RoleWorker  Role = "worker"
 )
 
-// RefreshDeploymentCommand is the notify of a delivery: ids, numbers and a sealed token,
-// never the config (N4, N34). It is the input of the node's activity and stays small.
+// RefreshDeploymentCommand notifies a node of a delivery: ids, numbers and a sealed token, never the config (N4,
+// N34). It is the input of the node's activity and stays small.
 type RefreshDeploymentCommand struct {
 	DeploymentID string       `json:"deploymentId"` // of the delivery, or of a snapshot ticket
 	Site         SiteName     `json:"site"`
@@ -29,33 +29,32 @@ type RefreshDeploymentCommand struct {
 	FetchToken string `json:"fetchToken,omitempty"`
 	// IdleTimeout is how long the node may go without progress before it gives up.
 	IdleTimeout time.Duration `json:"idleTimeout"`
-	// Signed is the region's word for it, without which a node does not act on a task.
+	// Signed is the region's signature, without which a node ignores a task.
 	Signed Signature `json:"signed,omitzero"`
 }
 
-// Held is what a node's store holds of one instance: the truth that settles what the
-// region does not know.
+// Held is what a node's store holds of one instance: the truth that settles what the region does not know.
 type Held struct {
 	Revision
 	// HighWater is the highest version ever accepted or tried, also when it failed.
 	HighWater Version `json:"highWater"`
-	// Known is false when the node never heard of the name.
+	// Known is false if the node never had the name.
 	Known   bool `json:"known"`
 	Running bool `json:"running"`
 }
 
 // DeploymentStatusResponse is a node's answer to a notify that it carried out.
 type DeploymentStatusResponse struct {
-	// Already is set when the node held it: nothing was downloaded or restarted (N93).
+	// Already is set if the node already held it: nothing was downloaded or restarted (N93).
 	Already bool  `json:"already"`
 	Fetched int64 `json:"fetched"` // bytes read from the wire, before decompression
 	Held    Held  `json:"held"`
 }
 
-// NodeInstance is one line of what a node says it holds, in started and in reports.
+// NodeInstance is one line of what a node reports that it holds, in started and in reports.
 type NodeInstance struct {
 	Instance InstanceName `json:"instance"`
 	Held     Held         `json:"held"`
-	// Reason says why an enabled instance does not run; "" when it does or need not.
+	// Reason is why an enabled instance does not run; "" if it runs or need not.
 	Reason string `json:"reason,omitempty"`
 }

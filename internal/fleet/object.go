@@ -16,7 +16,7 @@ const (
 	KindInstance ObjectKind = "instance"
 )
 
-// ApplySetLabel is the label of the objects that are declared, and pruned, together.
+// ApplySetLabel is the label of objects that are applied and pruned together.
 const ApplySetLabel = "holdfast.dev/apply-set"
 
 // ObjectKey names one object of a region; Scope is the site of an instance, else "".
@@ -39,8 +39,7 @@ func InstanceKey(site SiteName, name InstanceName) ObjectKey {
 	return ObjectKey{Kind: KindInstance, Scope: string(site), Name: string(name)}
 }
 
-// Object is a declared object as it is stored. The ETag is its resource version, which
-// covers the declared part only.
+// Object is a declared object as stored. Its ETag is its resource version, which covers only the declared part.
 type Object struct {
 	ObjectKey
 	UID             string
@@ -56,7 +55,7 @@ type Object struct {
 	DeletingSince   *time.Time
 }
 
-// Syncing says which region owns an object and which regions hold a copy.
+// Syncing shows which region owns an object and which regions have a copy.
 type Syncing struct {
 	OwningRegion string   `json:"owningRegion"`
 	Regions      []string `json:"regions"`
@@ -67,14 +66,14 @@ const (
 	maxLabelValue = 256
 )
 
-// ValidateLabels bounds labels, so that events and lists stay small.
+// ValidateLabels limits labels, so that events and lists stay small.
 func ValidateLabels(field string, labels map[string]string) error {
 	if len(labels) > maxLabels {
-		return Errorf(Invalid, "%d labels, allowed are %d", len(labels), maxLabels).At(field)
+		return Errorf(Invalid, "%d labels given; the limit is %d", len(labels), maxLabels).At(field)
 	}
 	for name, value := range labels {
 		if name == "" || len(name) > maxLabelValue || len(value) > maxLabelValue {
-			return Errorf(Invalid, "label names have 1 to %d bytes, values up to %d", maxLabelValue, maxLabelValue).At(field)
+			return Errorf(Invalid, "invalid label: want a name of 1 to %d bytes and a value of up to %d", maxLabelValue, maxLabelValue).At(field)
 		}
 	}
 	return nil

@@ -2,10 +2,10 @@ package fleet
 
 import "time"
 
-// OperationState is where one thing asked for stands.
+// OperationState is the state of a requested operation.
 type OperationState string
 
-// An operation ends in exactly one of the five after running.
+// An operation ends in exactly one of the states after running.
 const (
 	OperationRunning    OperationState = "running"
 	OperationSucceeded  OperationState = "succeeded"
@@ -15,7 +15,7 @@ const (
 	OperationSuperseded OperationState = "superseded"
 )
 
-// OperationStates lists them; the SQL CHECK is compared with it.
+// OperationStates lists all states; a test compares it with the SQL CHECK.
 func OperationStates() []OperationState {
 	return []OperationState{
 		OperationRunning, OperationSucceeded, OperationFailed, OperationUnknown,
@@ -23,13 +23,13 @@ func OperationStates() []OperationState {
 	}
 }
 
-// Ended says that nothing will change any more.
+// Ended reports whether the state is final.
 func (s OperationState) Ended() bool { return s != OperationRunning }
 
-// OperationKind is what was asked for.
+// OperationKind is what was requested.
 type OperationKind string
 
-// The kinds of this region's operations: on instances, on a node, and on a site's lease.
+// The kinds of operations: on instances, on a node, and on a site's lease.
 const (
 	OperationDeploy    OperationKind = "deploy"
 	OperationEnable    OperationKind = "enable"
@@ -41,16 +41,16 @@ const (
 	OperationFailover  OperationKind = "failover"
 )
 
-// Durability says when an operation on an instance succeeds.
+// Durability is when an operation on an instance succeeds.
 type Durability string
 
-// Sync: both nodes are durable. Async: the active is, the standby follows.
+// Sync: both nodes have stored it. Async: the active has, and the standby follows.
 const (
 	DurabilitySync  Durability = "sync"
 	DurabilityAsync Durability = "async"
 )
 
-// OperationEnd tells a door how its operation ended.
+// OperationEnd notifies a door how its operation ended.
 type OperationEnd struct {
 	Operation OperationID    `json:"operation"`
 	State     OperationState `json:"state"`

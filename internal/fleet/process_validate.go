@@ -22,7 +22,8 @@ const (
 // An engine repeats it whenever it describes a container, so it must fit into its answers.
 const MaxCommandBytes = 256 << 10
 
-// imageName is the grammar of engines. It becomes a part of paths of the engine's API: nothing in it may lead elsewhere.
+// imageName is the grammar of engines. The name becomes a part of paths of the engine's API, so nothing in it may
+// lead elsewhere.
 var imageName = regexp.MustCompile(`^(` + imageHost + `(:[0-9]{1,5})?/|\[[0-9a-fA-F:]+\](:[0-9]{1,5})?/)?` +
 	`[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*` +
 	`(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64}|@sha512:[0-9a-f]{128})?$`)
@@ -45,20 +46,19 @@ func validateImage(image string) error {
 
 const processField = "/process"
 
-// validate checks what is declared of a process; whether a command or an image is needed is its
-// type's to say.
+// validate checks the declared process. Its type decides whether it needs a command or an image.
 func (p Process) validate() error {
 	switch {
 	case p.Driver != "" && p.Driver != DriverProcess && p.Driver != DriverDocker:
-		return Errorf(Invalid, "%.40q is no driver", p.Driver).At(processField + "/driver").WithHint("one of process, docker")
+		return Errorf(Invalid, "unknown driver %.40q", p.Driver).At(processField + "/driver").WithHint("use process or docker")
 	case p.Driver == DriverProcess && p.Image != "":
-		return Errorf(Invalid, "a process has no image").At(processField + "/image").WithHint(`leave out the driver, or say "docker"`)
+		return Errorf(Invalid, "driver process cannot run an image").At(processField + "/image").WithHint(`omit the driver, or use "docker"`)
 	case p.StopSeconds < 0 || p.StopSeconds > maxProcessSeconds:
-		return Errorf(Invalid, "allowed are 0 to %d seconds", maxProcessSeconds).At(processField + "/stopSeconds").WithHint("0 is the default")
+		return Errorf(Invalid, "invalid stop time: want 0 to %d seconds", maxProcessSeconds).At(processField + "/stopSeconds").WithHint("use 0 for the default")
 	case p.SharedMemory < 0 || p.SharedMemory > maxReplicaMemory:
-		return Errorf(Invalid, "%d bytes of shared memory requested; the limit is %d", p.SharedMemory, int64(maxReplicaMemory)).At(processField + "/sharedMemory").WithHint(`0 is the engine's default; give bytes, or "512Mi", "4Gi"`)
+		return Errorf(Invalid, "%d bytes of shared memory requested; the limit is %d", p.SharedMemory, int64(maxReplicaMemory)).At(processField + "/sharedMemory").WithHint(`use 0 for the engine's default, or give bytes, or "512Mi", "4Gi"`)
 	case p.Startup != nil && !(p.Startup.Deadline > 0 && p.Startup.Deadline <= maxStartup):
-		return Errorf(Invalid, "allowed are up to %d seconds, and more than 0", maxStartup).At(processField + "/startup/deadline")
+		return Errorf(Invalid, "invalid start-up deadline: want more than 0 and up to %d seconds", maxStartup).At(processField + "/startup/deadline")
 	}
 	if p.Image != "" {
 		if err := validateImage(p.Image); err != nil {
@@ -81,8 +81,8 @@ func (p Process) validateCommands() error {
 		return err
 	}
 	if len(p.Command) > 0 && strings.HasPrefix(p.Command[0], "-") {
-		return Errorf(Invalid, "%.40q is an option, and no program", p.Command[0]).At(processField + "/command/0").
-			WithHint("options for the program that is there are given in args")
+		return Errorf(Invalid, "%.40q is an option, not a program", p.Command[0]).At(processField + "/command/0").
+			WithHint("give options for the image's program in args")
 	}
 	if err := validateArgs(processField+"/args", p.Args); err != nil {
 		return err
@@ -92,12 +92,12 @@ func (p Process) validateCommands() error {
 			WithHint("put large values into files")
 	}
 	if len(p.PreStart) > maxPreStart {
-		return Errorf(Invalid, "%d commands, allowed are %d", len(p.PreStart), maxPreStart).At(processField + "/preStart")
+		return Errorf(Invalid, "%d commands given; the limit is %d", len(p.PreStart), maxPreStart).At(processField + "/preStart")
 	}
 	for i, c := range p.PreStart {
 		field := processField + "/preStart/" + strconv.Itoa(i)
 		if len(c) == 0 {
-			return Errorf(Invalid, "a command needs at least its program").At(field)
+			return Errorf(Invalid, "command is empty: give at least its program").At(field)
 		}
 		if err := validateCommand(field, c); err != nil {
 			return err
@@ -120,7 +120,7 @@ func (p Process) commandBytes() (size int) {
 
 func validateCommand(field string, command []string) error {
 	if len(command) > 0 && command[0] == "" {
-		return Errorf(Invalid, "a command needs at least its program").At(field + "/0")
+		return Errorf(Invalid, "command is empty: give at least its program").At(field + "/0")
 	}
 	return validateArgs(field, command)
 }
@@ -140,14 +140,14 @@ func (p Process) validateEnv() error {
 	}
 	for name := range p.Env {
 		if len(p.Ports) > 0 && name == "PORT" || p.portEnv(name) {
-			return Errorf(Invalid, "%s is set by the node, for the port of that name", name).At(processField + "/env").
-				WithHint("give the port in ports")
+			return Errorf(Invalid, "%s is reserved for the node, which sets it for the port of that name", name).At(processField + "/env").
+				WithHint("declare the port in ports")
 		}
 	}
 	return nil
 }
 
-// PortEnv is the name in the environment of a port's number: PORT_ADMIN_UI of "admin-ui".
+// PortEnv is the environment variable for a port's number: PORT_ADMIN_UI for "admin-ui".
 func PortEnv(name string) string {
 	return "PORT_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
@@ -158,17 +158,17 @@ func (p Process) portEnv(name string) bool {
 
 func (p Process) validateFiles() error {
 	if len(p.Files) > maxFiles {
-		return Errorf(Invalid, "%d files, allowed are %d", len(p.Files), maxFiles).At(processField + "/files")
+		return Errorf(Invalid, "%d files given; the limit is %d", len(p.Files), maxFiles).At(processField + "/files")
 	}
 	seen, total := map[string]bool{}, int64(0)
 	for i, f := range p.Files {
 		field := processField + "/files/" + strconv.Itoa(i)
 		if !relative(f.Path) {
-			return Errorf(Invalid, "%.80q is no path below the replica's directory", f.Path).At(field + "/path").
-				WithHint(`a relative path without "..", for example conf/nginx.conf`)
+			return Errorf(Invalid, "invalid path %.80q: want a path below the replica's directory", f.Path).At(field + "/path").
+				WithHint(`use a relative path without "..", for example conf/nginx.conf`)
 		}
 		if seen[f.Path] {
-			return Errorf(Invalid, "the file %s stands here twice", f.Path).At(field + "/path")
+			return Errorf(Invalid, "file %s is given twice", f.Path).At(field + "/path")
 		}
 		seen[f.Path] = true
 		total += int64(len(f.Content))
@@ -179,13 +179,13 @@ func (p Process) validateFiles() error {
 	for i, f := range p.Files {
 		for dir := path.Dir(f.Path); dir != "."; dir = path.Dir(dir) {
 			if seen[dir] {
-				return Errorf(Invalid, "%s is a file, and cannot be a directory too", dir).At(processField + "/files/" + strconv.Itoa(i) + "/path")
+				return Errorf(Invalid, "%s is given as a file, so it cannot be a directory", dir).At(processField + "/files/" + strconv.Itoa(i) + "/path")
 			}
 		}
 	}
 	if total > MaxFilesBytes {
-		return Errorf(Invalid, "the files have %d bytes, allowed are %d in all", total, MaxFilesBytes).At(processField + "/files").
-			WithHint("what is larger belongs into an image, or is fetched by a preStart command")
+		return Errorf(Invalid, "the files have %d bytes; the limit for all of them is %d", total, MaxFilesBytes).At(processField + "/files").
+			WithHint("put larger files into an image, or fetch them with a preStart command")
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func relative(p string) bool {
 
 func (p Process) validatePorts() error {
 	if len(p.Ports) > maxPorts {
-		return Errorf(Invalid, "%d ports, allowed are %d", len(p.Ports), maxPorts).At(processField + "/ports")
+		return Errorf(Invalid, "%d ports given; the limit is %d", len(p.Ports), maxPorts).At(processField + "/ports")
 	}
 	names, numbers := map[string]bool{}, map[int]bool{}
 	for i, port := range p.Ports {
@@ -207,18 +207,18 @@ func (p Process) validatePorts() error {
 		}
 		switch {
 		case names[port.Name]:
-			return Errorf(Invalid, "port %s stands here twice", port.Name).At(field + "/name")
+			return Errorf(Invalid, "port %s is given twice", port.Name).At(field + "/name")
 		case port.Port < 0 || port.Port > maxPort:
-			return Errorf(Invalid, "allowed are 0 to %d", maxPort).At(field + "/port").WithHint("0 has the node choose a free one")
+			return Errorf(Invalid, "invalid port: want 0 to %d", maxPort).At(field + "/port").WithHint("use 0 to let the node choose a free one")
 		case port.Port > 0 && numbers[port.Port]:
-			return Errorf(Invalid, "port %d stands here twice", port.Port).At(field + "/port")
+			return Errorf(Invalid, "port %d is given twice", port.Port).At(field + "/port")
 		}
 		names[port.Name], numbers[port.Port] = true, true
 	}
 	return nil
 }
 
-// FixedPorts are the ports of which a node has each once.
+// FixedPorts are the ports that only one replica per node can have.
 func (p Process) FixedPorts() []int {
 	var out []int
 	for _, port := range p.Ports {

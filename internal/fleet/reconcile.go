@@ -6,12 +6,11 @@ import "time"
 const (
 	ReconcileOnStart  = "start"    // it has started
 	ReconcilePeer     = "peer"     // the other node of its pair has
-	ReconcileRequest  = "request"  // somebody asked
-	ReconcileSchedule = "schedule" // the region's records of it drifted, or it was long ago
+	ReconcileRequest  = "request"  // it was requested
+	ReconcileSchedule = "schedule" // the region's records of it drifted, or the last one is too old
 )
 
-// ReconcileStart begins one comparison of a node. The same ID again is the same one, with
-// another token.
+// ReconcileStart begins one comparison of a node. Repeating an ID continues the same comparison with another token.
 type ReconcileStart struct {
 	ID        string
 	Node      NodeName
@@ -22,9 +21,8 @@ type ReconcileStart struct {
 	TokenLife time.Duration
 }
 
-// ReconcileBegun is what a comparison starts from; Command is nil when the node cannot be
-// told, with the reason in Why. By is when the database saw it begin: what was asked for by
-// then is served by it.
+// ReconcileBegun is the start of a comparison. Command is nil if the node cannot be asked, and Why is the reason.
+// By is the database's time of the start: the comparison serves all requests up to then.
 type ReconcileBegun struct {
 	Command    *ReconcileCommand
 	SealingKey []byte
@@ -32,8 +30,7 @@ type ReconcileBegun struct {
 	By         time.Time
 }
 
-// ReconcileEnd closes a comparison, and the operations that asked for one by the time that
-// it began.
+// ReconcileEnd closes a comparison, and the operations that requested one before it began.
 type ReconcileEnd struct {
 	ID      string         `json:"id,omitempty"` // "" when none was begun
 	Node    NodeName       `json:"node"`
@@ -41,7 +38,7 @@ type ReconcileEnd struct {
 	State   OperationState `json:"state"`
 	Reason  string         `json:"reason,omitempty"`
 	Message string         `json:"message,omitempty"`
-	// What the node said came of it, for the metrics.
+	// The node's result, for the metrics.
 	Fetched int `json:"fetched,omitempty"`
 	Dropped int `json:"dropped,omitempty"`
 	Waiting int `json:"waiting,omitempty"`

@@ -6,25 +6,24 @@ import (
 	"time"
 )
 
-// What a line of a report may be long; a node cuts its messages to it.
+// Limits of a line in a report; a node truncates its messages accordingly.
 const (
 	MaxReplicaMessage  = 1000
 	maxReplicaWord     = 64
 	maxReplicaEndpoint = 300
 	maxReplicaPorts    = 32
 	maxPort            = 1<<16 - 1
-	// maxReplicaAge is the oldest that is told from older.
+	// maxReplicaAge is the highest age that is distinguished.
 	maxReplicaAge = 10 * 365 * 24 * time.Hour
 )
 
-// Validate refuses what no node of this version says: more lines than are allowed, unknown words,
-// or a replica that is there twice.
+// Validate rejects what no node of this version sends: too many lines, unknown words, or a duplicate replica.
 func (r ReplicasReport) Validate() error {
 	if len(r.Replicas) > MaxReportedReplicas {
-		return Errorf(TooLarge, "%d replicas in a report, allowed are %d", len(r.Replicas), MaxReportedReplicas).At("replicas")
+		return Errorf(TooLarge, "%d replicas in a report; the limit is %d", len(r.Replicas), MaxReportedReplicas).At("replicas")
 	}
 	if r.Set.Number < 0 || r.Set.Era < 0 {
-		return Errorf(Invalid, "set version %s", r.Set).At("setVersion")
+		return Errorf(Invalid, "invalid set version %s", r.Set).At("setVersion")
 	}
 	seen := make(map[ReplicaID]bool, len(r.Replicas))
 	for _, s := range r.Replicas {
@@ -32,47 +31,47 @@ func (r ReplicasReport) Validate() error {
 			return err
 		}
 		if seen[s.ID] {
-			return Errorf(Invalid, "replica %s is there twice", s.ID).At("replicas")
+			return Errorf(Invalid, "replica %s is listed twice", s.ID).At("replicas")
 		}
 		seen[s.ID] = true
 	}
 	return nil
 }
 
-// Validate refuses unknown words and what is too long.
+// Validate rejects unknown words and what is too long.
 func (s ReplicaStatus) Validate() error {
 	switch {
 	case !ValidReplicaID(string(s.ID)):
-		return Errorf(Invalid, "%.80q is no replica's id", s.ID).At("id").WithHint("12 hex digits")
+		return Errorf(Invalid, "invalid replica id %.80q", s.ID).At("id").WithHint("want 12 hex digits")
 	case !slices.Contains(ReplicaPhases(), s.Phase):
-		return Errorf(Invalid, "%.80q is no phase of a replica", s.Phase).At("phase")
+		return Errorf(Invalid, "unknown phase %.80q of a replica", s.Phase).At("phase")
 	case !slices.Contains(ReplicaHealths(), s.Health):
-		return Errorf(Invalid, "%.80q is no health of a replica", s.Health).At("health")
+		return Errorf(Invalid, "unknown health %.80q of a replica", s.Health).At("health")
 	case s.Deployment != "" && ValidateName("deployment", string(s.Deployment)) != nil:
-		return Errorf(Invalid, "%.80q is no name of a deployment", s.Deployment).At("deployment")
+		return Errorf(Invalid, "invalid deployment name %.80q", s.Deployment).At("deployment")
 	case s.Revision < 0:
-		return Errorf(Invalid, "revision %d of replica %s", s.Revision, s.ID).At("revision")
+		return Errorf(Invalid, "invalid revision %d of replica %s", s.Revision, s.ID).At("revision")
 	case s.Restarts < 0 || s.PID < 0 || s.Age < 0 || s.Age > maxReplicaAge:
 		return Errorf(Invalid, "a number of replica %s is out of bounds", s.ID).At("replicas")
 	case strings.Contains(s.Reason+s.Message+s.Endpoint, "\x00"):
-		return Errorf(Invalid, "a zero byte in what is said of replica %s", s.ID).At("replicas")
+		return Errorf(Invalid, "the report of replica %s contains a NUL byte", s.ID).At("replicas")
 	case len(s.Reason) > maxReplicaWord:
-		return Errorf(TooLarge, "a reason of %d bytes", len(s.Reason)).At("reason")
+		return Errorf(TooLarge, "the reason is too long: %d bytes", len(s.Reason)).At("reason")
 	case len(s.Message) > MaxReplicaMessage:
-		return Errorf(TooLarge, "a message of %d bytes, allowed are %d", len(s.Message), MaxReplicaMessage).At("message")
+		return Errorf(TooLarge, "the message has %d bytes; the limit is %d", len(s.Message), MaxReplicaMessage).At("message")
 	case len(s.Endpoint) > maxReplicaEndpoint:
-		return Errorf(TooLarge, "an endpoint of %d bytes", len(s.Endpoint)).At("endpoint")
+		return Errorf(TooLarge, "the endpoint is too long: %d bytes", len(s.Endpoint)).At("endpoint")
 	}
 	return s.validatePorts()
 }
 
 func (s ReplicaStatus) validatePorts() error {
 	if len(s.Ports) > maxReplicaPorts {
-		return Errorf(TooLarge, "%d ports, allowed are %d", len(s.Ports), maxReplicaPorts).At("ports")
+		return Errorf(TooLarge, "%d ports given; the limit is %d", len(s.Ports), maxReplicaPorts).At("ports")
 	}
 	for name, port := range s.Ports {
 		if len(name) > maxReplicaWord || strings.Contains(name, "\x00") || port <= 0 || port > maxPort {
-			return Errorf(Invalid, "%.80q is no port at %d", name, port).At("ports")
+			return Errorf(Invalid, "invalid port %.80q: %d", name, port).At("ports")
 		}
 	}
 	return nil

@@ -1,10 +1,9 @@
 package fleet
 
-// Action is what a revision asks of the nodes that get it.
+// Action is what a revision asks of its nodes.
 type Action string
 
-// The actions. Enabling and disabling raise the number with the same hash; a delete is
-// a number without a body.
+// The actions. Enabling and disabling raise the number with the same hash; a delete is a number without a body.
 const (
 	ActionDeploy  Action = "deploy"
 	ActionEnable  Action = "enable"
@@ -28,9 +27,8 @@ type Content struct {
 	Size int64       `json:"size"`
 }
 
-// Revision is one immutable, numbered content of an instance. RunHash is the SHA-256 of
-// the canonical run section ("" when it has none), so that a new command with the same
-// config is a change too.
+// Revision is one immutable, numbered content of an instance. RunHash is the SHA-256 of the canonical run section
+// ("" without one), so that a new command with the same config is also a change.
 type Revision struct {
 	Version
 	Action  Action  `json:"action"`
@@ -39,7 +37,7 @@ type Revision struct {
 	Enabled bool    `json:"enabled"`
 }
 
-// Same says whether two revisions put the same thing on a node, whatever their numbers.
+// Same reports whether two revisions put the same thing on a node, whatever their numbers.
 func (r Revision) Same(o Revision) bool {
 	return r.Content.Hash == o.Content.Hash && r.RunHash == o.RunHash &&
 		r.Enabled == o.Enabled && (r.Action == ActionDelete) == (o.Action == ActionDelete)

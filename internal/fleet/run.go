@@ -2,7 +2,7 @@ package fleet
 
 import "strings"
 
-// OnChange says how a running command learns of a new config.
+// OnChange is how a running command is notified of a new config.
 type OnChange string
 
 // A restart stops the old process before the new one starts; a signal leaves it running.
@@ -26,8 +26,8 @@ type Run struct {
 	StopSeconds float64 `json:"stopSeconds,omitempty"`
 }
 
-// RunSection is a run section as nodes get it: what was declared, and whose it is. The region sets the project,
-// and the revision's run hash covers it.
+// RunSection is a run section as nodes get it: the declaration and its project. The region sets the project, and
+// the revision's run hash covers it.
 type RunSection struct {
 	Run
 	Project ProjectName `json:"project"`
@@ -38,17 +38,17 @@ func RunSignals() []string { return []string{"SIGHUP", "SIGUSR1", "SIGUSR2"} }
 
 const maxRunSeconds = 3600
 
-// Validate refuses a run section that could not be carried out; field is its place.
+// Validate rejects a run section that cannot be carried out; field is its place in the input.
 func (r Run) Validate(field string) error {
 	switch {
 	case len(r.Command) == 0 || r.Command[0] == "":
-		return Errorf(Invalid, "a command needs at least its program").At(field + "/command")
+		return Errorf(Invalid, "command is empty: give at least its program").At(field + "/command")
 	case r.OnChange != "" && r.OnChange != OnChangeRestart && r.OnChange != OnChangeSignal:
-		return Errorf(Invalid, "%.40q is neither restart nor signal", r.OnChange).At(field + "/onChange")
+		return Errorf(Invalid, "unknown onChange %.40q; use restart or signal", r.OnChange).At(field + "/onChange")
 	case r.StartSeconds < 0 || r.StartSeconds > maxRunSeconds:
-		return Errorf(Invalid, "allowed are 0 to %d seconds", maxRunSeconds).At(field + "/startSeconds")
+		return Errorf(Invalid, "invalid start time: want 0 to %d seconds", maxRunSeconds).At(field + "/startSeconds")
 	case r.StopSeconds < 0 || r.StopSeconds > maxRunSeconds:
-		return Errorf(Invalid, "allowed are 0 to %d seconds", maxRunSeconds).At(field + "/stopSeconds")
+		return Errorf(Invalid, "invalid stop time: want 0 to %d seconds", maxRunSeconds).At(field + "/stopSeconds")
 	}
 	for _, arg := range r.Command {
 		if strings.ContainsRune(arg, 0) {
@@ -66,5 +66,5 @@ func (r Run) Validate(field string) error {
 			return nil
 		}
 	}
-	return Errorf(Invalid, "allowed are %s", strings.Join(RunSignals(), ", ")).At(field + "/signal")
+	return Errorf(Invalid, "invalid signal: want one of %s", strings.Join(RunSignals(), ", ")).At(field + "/signal")
 }

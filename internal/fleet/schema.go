@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// CompatibleSchemas says whether members of one group may have these schemas of one module (C80):
-// wherever both name the type of a value, they have one in common. So a member may be upgraded
-// while the others run, with a property more or another limit; which of them takes an input is
-// found for each execution. Texts are JSON schemas, "" takes anything.
+// CompatibleSchemas reports whether members of one group may have these schemas for one module (C80): wherever both
+// name the type of a value, they share one. So a member may be upgraded while the others run, with an added
+// property or another limit; which of them accepts an input is decided per execution. Texts are JSON schemas; ""
+// accepts anything.
 func CompatibleSchemas(a, b string) bool {
 	var x, y any
 	if a == b || json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
-		return true // "", for what is no JSON was refused before
+		return true // "", because invalid JSON was refused before
 	}
 	return compatible(x, y)
 }
@@ -41,7 +41,7 @@ func shareType(a, b any) bool {
 	return len(x) == 0 || len(y) == 0 || slices.ContainsFunc(x, func(t string) bool { return slices.Contains(y, t) })
 }
 
-// typesOf are the names in a schema's type; an integer is a number.
+// typesOf are the names in a schema's type; an integer is also a number.
 func typesOf(v any) []string {
 	var names []string
 	switch v := v.(type) {

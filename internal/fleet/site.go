@@ -2,17 +2,17 @@ package fleet
 
 import "strconv"
 
-// SiteSpec declares which nodes a site has and what each is for.
+// SiteSpec declares a site's nodes and their roles.
 type SiteSpec struct {
 	Nodes []SiteNode `json:"nodes"`
-	// OnIsolation is what the last holder of the lease does when it reaches neither its peer
-	// nor the region; "" is stop.
+	// OnIsolation is what the last holder of the lease does when it reaches neither its peer nor the region; ""
+	// means stop.
 	OnIsolation Isolation `json:"onIsolation,omitempty"`
-	// AutoFailback hands the lease back to the declared active node once it is there again.
+	// AutoFailback hands the lease back to the declared active node once it is available again.
 	AutoFailback bool `json:"autoFailback,omitempty"`
 }
 
-// Isolation says what an isolated last holder does.
+// Isolation is what an isolated last holder does.
 type Isolation string
 
 // Stop ends the instances before another node may start them. Run keeps them: such a site may
@@ -28,7 +28,7 @@ type SiteNode struct {
 	Role Role     `json:"role"`
 }
 
-// Validate wants one active, at most one standby, and no name twice.
+// Validate requires one active node, at most one standby, and unique names.
 func (s SiteSpec) Validate() error {
 	switch s.OnIsolation {
 	case "", IsolationStop, IsolationRun:
@@ -42,7 +42,7 @@ func (s SiteSpec) Validate() error {
 			return err
 		}
 		if seen[n.Name] {
-			return Errorf(Invalid, "node %s stands here twice", n.Name).At(at + "/name")
+			return Errorf(Invalid, "node %s is given twice", n.Name).At(at + "/name")
 		}
 		switch n.Role {
 		case RoleActive, RoleStandby, RoleWorker:
@@ -58,7 +58,7 @@ func (s SiteSpec) Validate() error {
 	return nil
 }
 
-// HasStandby says whether instances of the site are persisted on a second node.
+// HasStandby reports whether a second node stores the site's instances.
 func (s SiteSpec) HasStandby() bool {
 	for _, n := range s.Nodes {
 		if n.Role == RoleStandby {
@@ -68,8 +68,8 @@ func (s SiteSpec) HasStandby() bool {
 	return false
 }
 
-// Active is the declared active node: who may be first, and whom autoFailback prefers. The
-// lease says who is active now.
+// Active is the declared active node: it may be first, and autoFailback prefers it. The lease decides which node is
+// active now.
 func (s SiteSpec) Active() NodeName {
 	for _, n := range s.Nodes {
 		if n.Role == RoleActive {
@@ -79,7 +79,7 @@ func (s SiteSpec) Active() NodeName {
 	return ""
 }
 
-// Votes says whether a node has a vote at the site: workers have none.
+// Votes reports whether a node has a vote at the site: workers have none.
 func (s SiteSpec) Votes(node NodeName) bool {
 	for _, n := range s.Nodes {
 		if n.Name == node {
@@ -89,17 +89,17 @@ func (s SiteSpec) Votes(node NodeName) bool {
 	return false
 }
 
-// LeaseState is who holds a site's lease, as events show it.
+// LeaseState is the holder of a site's lease, as shown in events.
 type LeaseState struct {
 	Holder   NodeName `json:"holder"`
 	Epoch    int64    `json:"epoch"`
 	Released bool     `json:"released,omitempty"`
 }
 
-// MaxEpochJump is how far above what is known an epoch may be that a node tells of (lease.MaxJump).
+// MaxEpochJump is how far a node may report an epoch above the known one (lease.MaxJump).
 const MaxEpochJump = 1 << 20
 
-// Membership is what a node needs to know of its site, also while the region is away.
+// Membership is what a node needs to know of its site, also while it cannot reach the region.
 type Membership struct {
 	Site         SiteName
 	Project      ProjectName
@@ -109,7 +109,7 @@ type Membership struct {
 	AutoFailback bool
 	// Resets is the number of the last reset of the votes by an operator, ResetEpoch the epoch that it set.
 	Resets, ResetEpoch int64
-	// Mark is another whenever anything above it is.
+	// Mark changes whenever anything above it does.
 	Mark string
 }
 
@@ -117,9 +117,9 @@ type Membership struct {
 type Member struct {
 	Node        NodeName
 	Role        Role   // as declared
-	PeerAddress string // host:port of its votes, "" while it is not known
+	PeerAddress string // host:port of its votes, "" while unknown
 	SigningKey  []byte // Ed25519, nil before it enrolled
-	// NextSigningKey is what it changes to, nil unless it does: its peer takes either.
+	// NextSigningKey is the key it is changing to, else nil: its peer accepts either.
 	NextSigningKey []byte
 	Cordoned       bool
 }

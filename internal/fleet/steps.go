@@ -2,11 +2,11 @@ package fleet
 
 import "time"
 
-// What entities ask of the store, step by step, and what it came to. Run and Build are the workflow run's, and
-// the build that it runs on (also in FleetVisit and FleetMove).
+// The steps that entities request of the store, and their results. Run and Build are the workflow run and the build
+// that it runs on (also in FleetVisit and FleetMove).
 
-// BatchPrepare asks for the notify of one node. It names the items that the node has not applied and was sent
-// less than Tries times; a standby's are those that the active applied.
+// BatchPrepare requests the notify of one node. It covers the items that the node has not applied and was sent
+// fewer than Tries times; for a standby, those that the active applied.
 type BatchPrepare struct {
 	ID        BatchID       `json:"id"`
 	Node      NodeName      `json:"node"`
@@ -21,7 +21,7 @@ type BatchNotify struct {
 	SealingKey []byte
 }
 
-// BatchMiss says that a node did not confirm some or all items of a batch.
+// BatchMiss records that a node did not confirm some or all items of a batch.
 type BatchMiss struct {
 	ID      BatchID     `json:"id"`
 	Node    NodeName    `json:"node"`
@@ -37,8 +37,8 @@ type BatchEnded struct {
 	Staged    int `json:"staged"`
 }
 
-// DrainLook is one look of a drain's entity. Phase, Rule and Message say what its last look found, nothing at
-// the first.
+// DrainLook is one look of a drain's entity. Phase, Rule and Message are the result of its last look, empty for the
+// first.
 type DrainLook struct {
 	Node    NodeName   `json:"node"`
 	Run     string     `json:"run"`
@@ -48,8 +48,8 @@ type DrainLook struct {
 	Message string     `json:"message,omitempty"`
 }
 
-// FailoverLook is one look of a site's entity. Reason and Message say why what it served at its last look,
-// towards To, still waits.
+// FailoverLook is one look of a site's entity. Reason and Message are why the operation of its last look, towards
+// To, still waits.
 type FailoverLook struct {
 	Site    SiteName `json:"site"`
 	Run     string   `json:"run"`
@@ -59,24 +59,24 @@ type FailoverLook struct {
 	Message string   `json:"message,omitempty"`
 }
 
-// DeploymentVisit is one look of a deployment's entity.
+// DeploymentVisit is one visit of a deployment's entity.
 type DeploymentVisit struct {
 	Deployment DeploymentName `json:"deployment"`
 	Run        string         `json:"run"`
 	Build      string         `json:"build,omitempty"`
 }
 
-// DeploymentVisited is what a visit came to.
+// DeploymentVisited is the result of a visit.
 type DeploymentVisited struct {
 	State DeploymentState `json:"state,omitempty"`
-	// Rule, Message and Awaited say why, and what the deployment waits for.
+	// Rule, Message and Awaited are why, and what the deployment waits for.
 	Rule    string `json:"rule,omitempty"`
 	Message string `json:"message,omitempty"`
 	Awaited string `json:"awaited,omitempty"`
 	// Replicas counts the live ones, Healthy the healthy ones.
 	Replicas int `json:"replicas,omitempty"`
 	Healthy  int `json:"healthy,omitempty"`
-	// At is the database's time of the visit; Next is when to look again, zero for not before a wake.
+	// At is the database's time of the visit; Next is when to visit again, zero if only after a wake.
 	At   time.Time `json:"at"`
 	Next time.Time `json:"next,omitzero"`
 	More bool      `json:"more,omitempty"` // look again at once

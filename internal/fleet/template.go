@@ -2,8 +2,8 @@ package fleet
 
 import "strconv"
 
-// TemplateSpec is a base document and other templates that are merged over it in order,
-// each pinned to the generation that it had when this one was written.
+// TemplateSpec is a base document and other templates that are merged over it in order, each pinned to the
+// generation it had when this one was written.
 type TemplateSpec struct {
 	Base         Content       `json:"base"`
 	Compositions []TemplatePin `json:"compositions,omitempty"`
@@ -17,13 +17,13 @@ type TemplatePin struct {
 	Generation int64        `json:"generation"`
 }
 
-// MaxCompositions bounds how many documents one template may merge.
+// MaxCompositions limits how many templates one template may merge.
 const MaxCompositions = 32
 
-// Validate refuses names that are none, and a template that refers to itself.
+// Validate rejects invalid names, and a template that refers to itself.
 func (t TemplateSpec) Validate(self TemplateName) error {
 	if len(t.Compositions) > MaxCompositions {
-		return Errorf(Invalid, "%d compositions, allowed are %d", len(t.Compositions), MaxCompositions).At("/compositions")
+		return Errorf(Invalid, "%d compositions given; the limit is %d", len(t.Compositions), MaxCompositions).At("/compositions")
 	}
 	for i, c := range t.Compositions {
 		at := "/compositions/" + strconv.Itoa(i)
@@ -37,5 +37,5 @@ func (t TemplateSpec) Validate(self TemplateName) error {
 	return ValidateSecrets("/secrets", t.Secrets)
 }
 
-// Bodies names what the spec refers to, which the write holds against the collection.
+// Bodies lists the bodies that the spec refers to; the write protects them from collection.
 func (t TemplateSpec) Bodies() []Hash { return []Hash{t.Base.Hash} }

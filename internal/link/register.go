@@ -235,7 +235,7 @@ func (s *Server) Deregister(ctx context.Context, in *nodev1.DeregisterRequest) (
 	switch {
 	case fleet.KindOf(err) == fleet.Denied:
 		s.refuse(ctx, "not_its_connection", "Deregister")
-		err = fleet.Errorf(fleet.NotFound, "there is no connection %.80q", in.GetConnectionId())
+		err = fleet.Errorf(fleet.NotFound, "connection %.80q not found", in.GetConnectionId())
 	case err == nil:
 		if c := s.find(id); c != nil {
 			s.endedElsewhere(c, fleet.Deregistered)

@@ -34,7 +34,7 @@ func (s *Store) PrepareBatch(ctx context.Context, in fleet.BatchPrepare) (*fleet
 
 func noBatch(err error, id fleet.BatchID) error {
 	if noRows(err) {
-		return fleet.Errorf(fleet.NotFound, "there is no batch %s", id)
+		return fleet.Errorf(fleet.NotFound, "batch %s not found", id)
 	}
 	return failed("read the batch", err)
 }

@@ -209,7 +209,7 @@ func missingTemplate(err error, name fleet.TemplateName, field string) error {
 	if !noRows(err) {
 		return failed("read template "+string(name), err)
 	}
-	return fleet.Errorf(fleet.NotFound, "there is no template %s of this generation", name).At(field).
+	return fleet.Errorf(fleet.NotFound, "this generation of template %s not found", name).At(field).
 		WithHint("holdfast get templates")
 }
 

@@ -422,7 +422,7 @@ func TestDeploymentDeadlines(t *testing.T) {
 	b.visits()
 	op := b.operation(first.Operation.ID)
 	require.Equal(t, []any{fleet.OperationFailed, "deadline"}, []any{op.State, op.Reason})
-	require.Contains(t, op.Message, "awaited: 2 starting replicas")
+	require.Contains(t, op.Message, "waiting for: 2 starting replicas")
 
 	second, err := b.turnDeployment(fleet.OperationRestart)
 	require.NoError(t, err)
@@ -433,7 +433,7 @@ func TestDeploymentDeadlines(t *testing.T) {
 	require.Equal(t, []fleet.OperationEnded{{Kind: fleet.OperationRestart, State: fleet.OperationFailed, Reason: "deadline"}}, ended, "S93")
 	op = b.operation(second.Operation.ID)
 	require.Equal(t, []any{fleet.OperationFailed, "deadline"}, []any{op.State, op.Reason})
-	require.Contains(t, op.Message, "awaited: 2 starting replicas")
+	require.Contains(t, op.Message, "waiting for: 2 starting replicas")
 
 	_, err = b.turnDeployment(fleet.OperationRestart)
 	require.NoError(t, err)

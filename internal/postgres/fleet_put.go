@@ -45,7 +45,7 @@ func pinned(ctx context.Context, q *db.Queries, spec fleet.FleetSpec) (fleet.Fle
 			return spec, err
 		}
 		if o == nil {
-			return spec, fleet.Errorf(fleet.NotFound, "there is no template %s", c.Template).At("/change/template").
+			return spec, fleet.Errorf(fleet.NotFound, "template %s not found", c.Template).At("/change/template").
 				WithHint("holdfast get templates")
 		}
 		c.TemplateGeneration = o.Generation

@@ -107,7 +107,7 @@ func targetOf(r db.FleetTargetsPageRow) (FleetTarget, error) {
 func refusedTarget(r db.FleetTargetsPageRow) error {
 	switch {
 	case !r.There || r.Project != r.FleetProject:
-		return fleet.Errorf(fleet.NotFound, "there is no instance %s any more", r.Name)
+		return fleet.Errorf(fleet.NotFound, "instance %s not found", r.Name)
 	case r.Deleting:
 		return fleet.Errorf(fleet.Gone, "instance %s is being deleted", r.Name)
 	case r.Undoes == 0 || r.Revision != 0:

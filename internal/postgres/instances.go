@@ -81,7 +81,7 @@ func orNotFound(err error, kind, name, hint string) error {
 	if err != nil {
 		return err
 	}
-	return fleet.Errorf(fleet.NotFound, "there is no %s %s", kind, name).At(kind).WithHint(hint)
+	return fleet.Errorf(fleet.NotFound, "%s %s not found", kind, name).At(kind).WithHint(hint)
 }
 
 // checkReferences looks at what the spec points to, inside the transaction that writes it.

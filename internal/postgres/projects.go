@@ -30,7 +30,7 @@ func keepProject(ctx context.Context, q *db.Queries, project fleet.ProjectName) 
 	if err != nil || o != nil {
 		return err
 	}
-	return fleet.Errorf(fleet.NotFound, "there is no project %s", project).At("/project").
+	return fleet.Errorf(fleet.NotFound, "project %s not found", project).At("/project").
 		WithHint("declare it first: PUT /api/v1/projects/" + string(project))
 }
 

@@ -245,7 +245,7 @@ func TestDrainSeesOrphans(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, b.seeDrain(nodeA).Orphans)
 	b.tells(nodeA, exited("00000000000b"))
-	require.Zero(t, b.seeDrain(nodeA).Orphans, "nothing of it runs")
+	require.Zero(t, b.seeDrain(nodeA).Orphans, "no replica runs")
 	require.Len(t, b.orphanReplicas(nodeA), 2, "it stays listed: it left files there")
 }
 

@@ -155,7 +155,7 @@ func (s *Store) rollbackTarget(ctx context.Context, q *db.Queries, t InstanceTur
 	if t.Revision != 0 {
 		to, err := q.GetRevision(ctx, db.GetRevisionParams{Site: t.Key.Scope, Name: t.Key.Name, Revision: t.Revision})
 		if noRows(err) || err == nil && to.Action == string(fleet.ActionDelete) {
-			return nil, fleet.Errorf(fleet.NotFound, "there is no revision %d to go back to", t.Revision).At("/revision").
+			return nil, fleet.Errorf(fleet.NotFound, "revision %d not found", t.Revision).At("/revision").
 				WithHint("holdfast deliveries " + t.Key.Scope + "/" + t.Key.Name)
 		}
 		return &to, failed("read revision", err)

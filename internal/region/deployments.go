@@ -11,11 +11,11 @@ import (
 // deploymentSteps are the visits of deployments at the store.
 type deploymentSteps struct {
 	store  *postgres.Store
-	settle time.Duration // what was visited within it is left alone by the sweep
+	settle time.Duration // the sweep skips what was visited within it
 	done   func(fleet.DeploymentVisited)
 }
 
-// Visit looks, decides and acts in one transaction.
+// Visit reads, decides and acts in one transaction.
 func (d *deploymentSteps) Visit(ctx context.Context, in fleet.DeploymentVisit) (fleet.DeploymentVisited, error) {
 	out, err := d.store.VisitDeployment(ctx, in)
 	if err == nil {
@@ -24,7 +24,7 @@ func (d *deploymentSteps) Visit(ctx context.Context, in fleet.DeploymentVisit) (
 	return out, err
 }
 
-// Due gives a page of a shard.
+// Due returns a page of a shard.
 func (d *deploymentSteps) Due(ctx context.Context, shard, shards int, after string, limit int32) ([]fleet.DeploymentName, error) {
 	return d.store.DeploymentsDue(ctx, postgres.DeploymentShard{Shard: shard, Shards: shards, Settle: d.settle}, after, limit)
 }

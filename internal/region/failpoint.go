@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FailpointPause is what a file holds that has the process stand still, as by kill -STOP, until it is
-// sent SIGCONT.
+// FailpointPause is the content of a failpoint file that pauses the process, as by kill -STOP, until it gets
+// SIGCONT.
 const FailpointPause = "pause"
 
-// Failpoints makes a failpoint hook that kills this process where a test armed it: the
-// file <dir>/<process>.<name> is taken away, and the process dies as by kill -9, or stands
-// still where that holds FailpointPause. Where the pipe <dir>/<process>.<name>.hold is, what
-// comes there waits until the test closes it. An empty dir makes none.
+// Failpoints makes a failpoint hook that kills this process where a test armed it. The hook removes the file
+// <dir>/<process>.<name>; then the process dies as by kill -9, or pauses if the file contains FailpointPause. If
+// the pipe <dir>/<process>.<name>.hold exists, the process waits there until the test closes the pipe. With an
+// empty dir there is no hook.
 func Failpoints(dir, process string) func(name string) {
 	if dir == "" {
 		return nil
@@ -32,12 +32,12 @@ func Failpoints(dir, process string) func(name string) {
 			return
 		}
 		if string(word) == FailpointPause {
-			runtime.LockOSThread() // this thread is not to take another step
+			runtime.LockOSThread() // this thread must not take another step
 			defer runtime.UnlockOSThread()
 			_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
 			return
 		}
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // nothing is left that could fail
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // nothing left to fail
 		select {}
 	}
 }

@@ -24,10 +24,10 @@ type batchMaker struct {
 // composedAtOnce is how many instances are composed before their bytes are counted.
 const composedAtOnce = 100
 
-// Next writes the next batch of a site, unless its change does not go on.
+// Next writes the next batch of a site, unless its change has stopped.
 func (b *batchMaker) Next(ctx context.Context, in activities.NextBatch, tokenHash []byte) (activities.BatchMade, *fleet.BatchNotify, error) {
 	made, err := b.store.FindBatch(ctx, in.ID())
-	if err != nil || made != nil { // as it was made the first time
+	if err != nil || made != nil { // the same as the first time
 		return batchMade(in.Size, made), nil, err
 	}
 	run, err := b.store.GetFleetRun(ctx, in.Fleet, in.FleetRun)
@@ -64,7 +64,7 @@ func (b *batchMaker) Next(ctx context.Context, in activities.NextBatch, tokenHas
 	return out, released.Notify, err
 }
 
-// mayGoOn looks at the site's window by the clock that the entity looks by.
+// mayGoOn checks the site's window by the same clock as the entity.
 func (b *batchMaker) mayGoOn(ctx context.Context, in activities.NextBatch, windows []fleet.Window) (bool, error) {
 	if len(windows) == 0 {
 		return true, nil
@@ -80,7 +80,7 @@ func batchMade(looked int, r *postgres.BatchReleased) activities.BatchMade {
 	return activities.BatchMade{Looked: looked, Claimed: r.Claimed, Nodes: r.Nodes}
 }
 
-// compose takes as many targets as one batch may carry bytes of, and at least one part.
+// compose takes as many targets as fit into the bytes of one batch, but at least one part.
 func (b *batchMaker) compose(ctx context.Context, spec fleet.FleetSpec, targets []postgres.FleetTarget) ([]postgres.BatchChange, error) {
 	var out []postgres.BatchChange
 	var bytes int64

@@ -17,24 +17,23 @@ type waitingStore interface {
 	Waiting(ctx context.Context, site fleet.SiteName, most int) (int, error)
 }
 
-// siteWaker wakes one subject, or has all that waits at a site delivered together.
+// siteWaker wakes one subject, or has everything that waits at a site delivered in batches.
 type siteWaker interface {
 	Wake(ctx context.Context, subject string) error
 }
 
-// crowdWaker wakes an instance's entity, or, where many instances of a site wait already,
-// has them delivered together. It is a hurry only: the outbox row stays until somebody has
-// taken it.
+// crowdWaker wakes an instance's entity or, if many instances of a site are waiting, requests a batch. It only
+// speeds things up: the outbox row stays until a run has taken it.
 type crowdWaker struct {
 	store waitingStore
 	flows siteWaker
 	log   *slog.Logger
 
 	mu    sync.Mutex
-	about map[fleet.SiteName]bool // a batch is about to be asked for
+	about map[fleet.SiteName]bool // a batch is about to be requested
 }
 
-// gatherFor is how long requests are gathered before a batch is asked for.
+// gatherFor is how long requests are collected before a batch is requested.
 const gatherFor = 10 * time.Millisecond
 
 // Wake wakes a subject.
@@ -47,7 +46,8 @@ func (c *crowdWaker) Wake(ctx context.Context, subject string) error {
 	if c.joins(site) {
 		return nil
 	}
-	// What waits decides, and no clock: in a slow region requests come slowly, and it needs batches most.
+	// The number of waiting instances decides, not time: in a slow region requests arrive slowly, and it needs
+	// batches most.
 	if waiting, err := c.store.Waiting(ctx, site, decide.Crowd); err == nil && decide.Crowded(waiting) {
 		c.gather(ctx, site)
 		return nil
@@ -55,7 +55,7 @@ func (c *crowdWaker) Wake(ctx context.Context, subject string) error {
 	return c.flows.Wake(ctx, subject)
 }
 
-// joins says whether a batch of the site is about to be asked for: it will find what was committed.
+// joins reports whether a batch of the site is about to be requested: it will include what was committed.
 func (c *crowdWaker) joins(site fleet.SiteName) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +78,7 @@ func (c *crowdWaker) gather(ctx context.Context, site fleet.SiteName) {
 		delete(c.about, site)
 		c.mu.Unlock()
 		if err := c.flows.Wake(ctx, fleet.DeliverSubject(site)); err != nil {
-			c.log.Warn("what waits is left to the outbox", "site", site, "error", err)
+			c.log.Warn("gather failed; the outbox delivers what waits", "site", site, "error", err)
 		}
 	})
 }
@@ -89,7 +89,7 @@ type siteGatherer struct {
 	entities *waker
 }
 
-// Gather claims what may travel in a batch, and wakes the entities of what may not.
+// Gather claims what may travel in a batch, and wakes the entities of the rest.
 func (g *siteGatherer) Gather(ctx context.Context, in activities.GatherBatch) (activities.BatchMade, error) {
 	got, err := g.store.GatherBatch(ctx, postgres.BatchGather{
 		ID: in.ID(), Site: in.Site, Workflow: in.Workflow, Run: in.Run, Build: in.Build, Deadline: in.Total, TTL: in.TTL,

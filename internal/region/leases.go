@@ -16,15 +16,15 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// doorLeases is the votes' door in refusals.
+// doorLeases is the name of the votes' listener in refusals.
 const doorLeases = "leases"
 
-// openVotes makes this server's end of the region's votes. Every server times them, and
-// those with a link serve them.
+// openVotes makes this server's part of the region's votes. Every server times them, and those with a link serve
+// them.
 func (s *server) openVotes() error {
 	o := leases.Options{
 		Store: s.store, Timing: s.cfg.Timing.Link, Clock: boottime.Now, Now: time.Now, Log: s.log, Metrics: s.registry,
-		Nonce:  func() int64 { return 1 + rand.Int64N(1<<62) }, //nolint:gosec // it tells lives apart, and is no secret
+		Nonce:  func() int64 { return 1 + rand.Int64N(1<<62) }, //nolint:gosec // it distinguishes restarts, and is not a secret
 		Caller: func(ctx context.Context) fleet.NodeName { return link.IdentityOf(ctx).Node },
 		Status: link.StatusOf,
 		Refuse: func(ctx context.Context, reason, what string) {
@@ -39,7 +39,7 @@ func (s *server) openVotes() error {
 	return nil
 }
 
-// failbackSweep hands leases back to declared actives that are there again.
+// failbackSweep hands leases back to declared active nodes that are available again.
 type failbackSweep struct {
 	store         *postgres.Store
 	flows         *waker
@@ -47,7 +47,7 @@ type failbackSweep struct {
 	log           *slog.Logger
 }
 
-// FailBack looks at the sites of a shard once.
+// FailBack checks the sites of a shard once.
 func (f *failbackSweep) FailBack(ctx context.Context, shard, shards int) (int, error) {
 	asked, after := 0, fleet.SiteName("")
 	for {
@@ -59,7 +59,7 @@ func (f *failbackSweep) FailBack(ctx context.Context, shard, shards int) (int, e
 			after = b.Site
 			reason, back := decide.Failback(b, f.stable)
 			if !back {
-				f.log.Debug("the lease stays", "site", b.Site, "declared", b.Node, "reason", reason)
+				f.log.Debug("the lease is not handed back", "site", b.Site, "declared", b.Node, "reason", reason)
 				continue
 			}
 			op, err := f.store.AskFailover(ctx, postgres.FailoverRequest{Request: postgres.Request{Actor: "region", Limit: f.limit}, Site: b.Site, To: b.Node})

@@ -17,11 +17,11 @@ import (
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
-// openLink makes this server's end of the link, with all its services.
+// openLink makes this server's part of the link, with all its services.
 func (s *server) openLink(ctx context.Context) error {
 	if s.cfg.Link == "" || !s.cfg.Roles.Has(RoleLink) {
 		if len(s.cfg.Roles) > 0 && s.cfg.Roles.Has(RoleLink) {
-			return fleet.Errorf(fleet.Invalid, "the role link needs an address").At("link").WithHint("give --link HOST:PORT")
+			return fleet.Errorf(fleet.Invalid, "role link needs an address").At("link").WithHint("give --link HOST:PORT")
 		}
 		return nil
 	}
@@ -46,10 +46,10 @@ func (s *server) openLink(ctx context.Context) error {
 	return nil
 }
 
-// wakesAtOnce bounds what one server asks of Temporal at a time.
+// wakesAtOnce limits the concurrent wake calls of a server to Temporal.
 const wakesAtOnce = 8
 
-// wakeAll wakes all that it can; the relay and the sweeps find the rest.
+// wakeAll wakes what it can; the relay and the sweeps find the rest.
 func (s *server) wakeAll(ctx context.Context, subjects []string) error {
 	var group errgroup.Group
 	group.SetLimit(wakesAtOnce)
@@ -59,8 +59,8 @@ func (s *server) wakeAll(ctx context.Context, subjects []string) error {
 	return group.Wait()
 }
 
-// cutRevoked ends the polls of nodes that were revoked while they waited, and those by a key that
-// was changed: calls by the old one are refused, and streams end with their connections.
+// cutRevoked ends the polls of nodes that were revoked while they waited, and polls signed with a replaced key. New
+// calls with the old key are refused, and streams end with their connections.
 func (s *server) cutRevoked(ctx context.Context) error {
 	return s.every(ctx, s.cfg.Timing.Link.HeartbeatEvery, "cut revoked nodes", func(ctx context.Context) error {
 		polling := s.narrow.Polling()
@@ -82,10 +82,10 @@ func (s *server) cutRevoked(ctx context.Context) error {
 	})
 }
 
-// taskTokenSecret is the name of the secret under which task tokens are bound to nodes.
+// taskTokenSecret is the name of the secret that binds task tokens to nodes.
 const taskTokenSecret = "task_tokens"
 
-// narrowTemporal makes what nodes may use of Temporal.
+// narrowTemporal makes the part of Temporal that nodes may use.
 func (s *server) narrowTemporal(ctx context.Context) (*tasks.Server, error) {
 	secret, err := s.store.Secret(ctx, taskTokenSecret, tasks.SecretBytes)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// every calls f at an interval until the context ends; what fails is said and tried again.
+// every calls f at an interval until the context ends; it logs failures and retries.
 func (s *server) every(ctx context.Context, interval time.Duration, what string, f func(context.Context) error) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -13,7 +13,7 @@ func (s *server) every(ctx context.Context, interval time.Duration, what string,
 	for {
 		err := f(ctx)
 		if err != nil && ctx.Err() == nil && !failed {
-			s.log.WarnContext(ctx, "trying on", "what", what, "error", err)
+			s.log.WarnContext(ctx, "failed, retrying", "what", what, "error", err)
 		}
 		failed = err != nil
 		select {
@@ -26,7 +26,7 @@ func (s *server) every(ctx context.Context, interval time.Duration, what string,
 
 const relayAtOnce = 200
 
-// relay repeats the wakes that were lost between commit and call (X2).
+// relay repeats wakes that were lost between commit and call (X2).
 func (s *server) relay(ctx context.Context) error {
 	return s.every(ctx, s.cfg.Timing.Relay, "relay the outbox", func(ctx context.Context) error {
 		subjects, err := s.store.WaitingWakes(ctx, s.cfg.Timing.Relay, relayAtOnce)
@@ -42,7 +42,7 @@ func (s *server) relay(ctx context.Context) error {
 	})
 }
 
-// listen hears of ended operations; the connection is made anew when it breaks.
+// listen learns of ended operations; it reconnects when the connection breaks.
 func (s *server) listen(ctx context.Context) error {
 	return s.every(ctx, time.Second, "listen for ended operations", s.ends.Listen)
 }

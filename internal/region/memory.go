@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// collectAt is how much garbage, in percent of what lives, is gathered before it is
-// collected. What lives is a few MiB, so that Go's own 100 spends a sixth of the processor
-// on it.
+// collectAt is how much garbage may accumulate before a collection, in percent of the live heap. The live heap is a
+// few MiB, so Go's default of 100 would take a sixth of the processor.
 const collectAt = 300
 
-// SaveProcessor trades memory for processor time: the heap may grow to four times what
-// lives, until the process has limit bytes. GOGC and GOMEMLIMIT are obeyed where they are set.
+// SaveProcessor trades memory for processor time: the heap may grow to four times its live size, until the process
+// has limit bytes. GOGC and GOMEMLIMIT take precedence if they are set.
 func SaveProcessor(limit int64) {
 	if !operatorSet("GOGC") {
 		debug.SetGCPercent(collectAt)
@@ -25,15 +24,15 @@ func SaveProcessor(limit int64) {
 }
 
 const (
-	// roomAbove is what a process may grow by before it is collected, however much lives: at its
-	// limit the collector would take half the processor for ever.
+	// roomAbove is how much a process may grow before a collection, however large its live heap: at its limit the
+	// collector would take half the processor for ever.
 	roomAbove = 64 << 20
-	// roomEvery is how often the limit is looked at.
+	// roomEvery is how often the limit is checked.
 	roomEvery = 5 * time.Second
 )
 
-// keepRoom raises the limit above what lives, for example thousands of connections, and takes
-// it back, until the context ends.
+// keepRoom raises the limit above the live heap, for example for thousands of connections, and lowers it again,
+// until the context ends.
 func keepRoom(ctx context.Context, limit int64) error {
 	if operatorSet("GOMEMLIMIT") {
 		return nil
@@ -50,7 +49,7 @@ func keepRoom(ctx context.Context, limit int64) error {
 	}
 }
 
-// living is what the last collection left, with all that is no heap, such as stacks.
+// living is what the last collection left, plus non-heap memory such as stacks.
 func living() int64 {
 	const total, minus = 1, -1
 	samples := []gometrics.Sample{

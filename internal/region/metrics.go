@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// metrics are those of the mechanisms (X22): how long deliveries and comparisons take and how
-// they end, and what waits. The API adds its own.
+// metrics are the metrics of the mechanisms (X22): the duration and result of deliveries and comparisons, and
+// backlogs. The API adds its own.
 type metrics struct {
 	store     *postgres.Store
 	log       *slog.Logger
@@ -37,10 +37,10 @@ func newMetrics(r *prometheus.Registry, s *postgres.Store, log *slog.Logger) (*m
 	}, []string{"state", "reason"}), collected: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "holdfast_collected_total", Help: "Rows that the collection removed, by kind.",
 	}, []string{"kind"}), failovers: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "holdfast_failovers_total", Help: "Failovers that were asked for, by how they ended.",
+		Name: "holdfast_failovers_total", Help: "Requested failovers, by how they ended.",
 	}, []string{"state", "reason"}), turned: newTurned(), said: newSaid()}
 	for _, kind := range fleet.CollectedKinds() {
-		m.removed(kind, 0) // a kind of which nothing was removed shows too
+		m.removed(kind, 0) // also show kinds without removals
 	}
 	for _, c := range []prometheus.Collector{m.delivered, m.collected, m.failovers, m.compared.seconds, m.compared.instances, m.turned, m.said, m} {
 		if err := r.Register(c); err != nil {
@@ -64,7 +64,7 @@ func (m *metrics) failedOver(e fleet.FailoverEnd) {
 
 func (m *metrics) reconciled(e fleet.ReconcileEnd) { m.compared.ended(e, time.Now()) }
 
-// Describe names the metrics that are read from the store.
+// Describe lists the metrics that are read from the store.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	to <- backlogCount
 	to <- backlogAge
@@ -74,7 +74,7 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 
 const backlogLimit = 5 * time.Second
 
-// Collect reads the store; when it does not answer, these metrics are missing.
+// Collect reads the store; if it does not answer, these metrics are missing.
 func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), backlogLimit)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// The metrics of deployments (S93): how many there are, what was asked of them and how that ended,
-// and what nodes say of their replicas.
+// The metrics of deployments (S93): their number, requested operations and results, and what nodes report about
+// replicas.
 var (
 	deploymentCount = prometheus.NewDesc("holdfast_deployments", "Deployments by state.", []string{"state"}, nil)
 	replicaCount    = prometheus.NewDesc("holdfast_replicas", "Replicas that have not ended, by state.", []string{"state"}, nil)
@@ -18,13 +18,13 @@ var (
 
 func newTurned() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "holdfast_deployment_operations_total", Help: "What was asked of deployments (converge, scale, restart, destroy), by how it ended.",
+		Name: "holdfast_deployment_operations_total", Help: "Operations on deployments (converge, scale, restart, destroy), by how they ended.",
 	}, []string{"kind", "state", "reason"})
 }
 
 func newSaid() *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "holdfast_replica_events_total", Help: "What nodes' reports made of replicas: passed, failed, restarted, ended.",
+		Name: "holdfast_replica_events_total", Help: "Events of replicas from reports of nodes: passed, failed, restarted, ended.",
 	}, []string{"event"})
 	for _, on := range fleet.ReplicaEvents() {
 		c.WithLabelValues(string(on)).Add(0)
@@ -42,20 +42,20 @@ func (m *metrics) closed(all []fleet.OperationEnded) {
 	}
 }
 
-// countedReplicas are the store's, with what reports make of replicas counted.
+// countedReplicas is the store, with the events from reports counted.
 type countedReplicas struct {
 	*postgres.Store
 	said *prometheus.CounterVec
 }
 
-// ReplicasReported writes a report down.
+// ReplicasReported stores a report.
 func (c countedReplicas) ReplicasReported(ctx context.Context, r fleet.ReplicasReport) (postgres.ReplicasHeard, error) {
 	heard, err := c.Store.ReplicasReported(ctx, r)
 	c.count(heard.Moved)
 	return heard, err
 }
 
-// NodeStopped writes down the last word of a node.
+// NodeStopped stores the last report of a node.
 func (c countedReplicas) NodeStopped(ctx context.Context, id fleet.ConnectionID, identity string) (postgres.ReplicasHeard, error) {
 	heard, err := c.Store.NodeStopped(ctx, id, identity)
 	c.count(heard.Moved)
@@ -68,7 +68,7 @@ func (c countedReplicas) count(events []fleet.ReplicaEvent) {
 	}
 }
 
-// collectDeployments reads how many there are; when the store does not answer, that is missing.
+// collectDeployments reads the numbers; if the store does not answer, they are missing.
 func (m *metrics) collectDeployments(ctx context.Context, to chan<- prometheus.Metric) {
 	deployments, replicas, err := m.store.CountRuntime(ctx)
 	if err != nil {

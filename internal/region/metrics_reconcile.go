@@ -10,8 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// comparisons are the metrics of ReconcileNode (X22). How many orphans wait now, and since
-// when, is a backlog.
+// comparisons are the metrics of ReconcileNode (X22). Waiting orphans and their age are a backlog.
 type comparisons struct {
 	seconds   *prometheus.HistogramVec
 	instances *prometheus.CounterVec
@@ -36,7 +35,7 @@ func (c comparisons) ended(e fleet.ReconcileEnd, now time.Time) {
 	}
 }
 
-// knownReason keeps the label to words that the region knows: a node may say anything.
+// knownReason limits the label to known words, because a node may send anything.
 func knownReason(reason string) string {
 	words := []string{
 		"reconciled", "unchanged", "orphans_wait", "not_all_fetched", decide.SetTruncated, decide.SetOlder, decide.SetEmpty,

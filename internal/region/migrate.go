@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// Migrate says who brings the database to this version's schema (N72).
+// Migrate is who migrates the database to this version's schema (N72).
 type Migrate string
 
 const (
@@ -17,7 +17,7 @@ const (
 	MigrateNever Migrate = "never"
 )
 
-// ParseMigrate reads who migrates.
+// ParseMigrate parses the flag.
 func ParseMigrate(text string) (Migrate, error) {
 	switch m := Migrate(text); m {
 	case MigrateAuto, MigrateNever:
@@ -26,7 +26,7 @@ func ParseMigrate(text string) (Migrate, error) {
 	return "", fleet.Errorf(fleet.Invalid, "unknown --migrate %.40q; use auto or never", text)
 }
 
-// openStore retries while the database is not there.
+// openStore retries while the database is unavailable.
 func (s *server) openStore(ctx context.Context) error {
 	open := postgres.Open
 	if s.cfg.Migrate == MigrateNever {

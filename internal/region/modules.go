@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// inputChecker refuses an input that nobody who offers a module takes.
+// inputChecker rejects an input that no provider of a module accepts.
 type inputChecker interface {
 	Check(ctx context.Context, of fleet.ModuleRef, input []byte) error
 }
@@ -21,7 +21,7 @@ type inputChecker interface {
 // executionSteps are the steps of an execution at the store.
 type executionSteps struct{ *postgres.Store }
 
-// ServeExecution takes one over, and says how long it has left.
+// ServeExecution takes over an execution, and returns the time it has left.
 func (e executionSteps) ServeExecution(ctx context.Context, in activities.BeginExecution, build string) (time.Duration, error) {
 	op, err := e.Store.ServeExecution(ctx, in.Operation, in.Run, build)
 	if err != nil {
@@ -38,7 +38,7 @@ func newExecutors(store *postgres.Store, r *prometheus.Registry, cfg ServerConfi
 		return nil, err
 	}
 	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "holdfast_execution_seconds", Help: "Time of executions of modules, by how they ended; ok is well.",
+		Name: "holdfast_execution_seconds", Help: "Time of executions of modules, by how they ended; ok is success.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
 	}, []string{"outcome"})
 	if err := r.Register(took); err != nil {
@@ -55,8 +55,8 @@ func newExecutors(store *postgres.Store, r *prometheus.Registry, cfg ServerConfi
 
 const pruneEvery = 10 * time.Second
 
-// hearModules keeps the pool of executors up to date: what is heard of connections counts at
-// once, what was missed goes by itself.
+// hearModules keeps the pool of executors up to date: notifications of connections take effect at once, missed ones
+// expire by themselves.
 func (s *server) hearModules(ctx context.Context) error {
 	prune := time.NewTicker(pruneEvery)
 	defer prune.Stop()

@@ -26,13 +26,13 @@ type NodeConfig struct {
 	Node, Site, API string
 	// Link is host:port of the region's link, or several joined by commas.
 	Link string
-	// Peer is host:port at which the node serves its vote to the other node of its pair. Without
-	// it the pair has its region's vote alone beside each node's own, and needs that.
+	// Peer is host:port at which the node serves its vote to the other node of its pair. Without it, the pair has
+	// only the region's vote besides each node's own, and depends on it.
 	Peer string
-	// TLS is used when API is https://, for both: what to trust, and what to show. So it is for
-	// the peer, when PeerTLS is set.
+	// TLS is used if API is https://, for API and link: what to trust, and which certificate to present. It is also
+	// for the peer, if PeerTLS is set.
 	TLS certs.ClientFiles
-	// PeerTLS has the votes of the pair travel over TLS both ways, whatever API is.
+	// PeerTLS uses TLS for the votes of the pair in both directions, whatever API is.
 	PeerTLS certs.ServerFiles
 	// Data holds node.key, node.db and instances/.
 	Data string
@@ -40,17 +40,16 @@ type NodeConfig struct {
 	JoinToken string
 	// Executable is the program that runs guardians, "" for this one.
 	Executable string
-	// LifetimePID ends the instances and replicas with that process; 0 lets them outlive everybody.
+	// LifetimePID ends the instances and replicas with that process; with 0 they outlive every process.
 	LifetimePID int
-	// StopInstances stops the instances and replicas on a clean stop of the node, and gives its
-	// lease back.
+	// StopInstances stops the instances and replicas on a clean stop of the node, and releases its lease.
 	StopInstances bool
-	// NoIsolation runs commands as the agent's user; UIDs is the range of those of projects else.
+	// NoIsolation runs commands as the agent's user; otherwise UIDs is the uid range of projects.
 	NoIsolation bool
 	UIDs        isolation.Range
 	// Machine is what the region places replicas by.
 	Machine NodeMachine
-	// Docker is the address of the machine's engine, "" for docker.DefaultHost if one is there.
+	// Docker is the address of the machine's engine; "" is docker.DefaultHost if an engine answers there.
 	Docker string
 	// TraceEndpoint takes OTLP over HTTP; "" traces nothing.
 	TraceEndpoint string
@@ -68,8 +67,8 @@ func (cfg *NodeConfig) secure(log *slog.Logger) (err error) {
 	files := cfg.TLS
 	if cfg.PeerTLS.On() {
 		if cfg.Peer == "" {
-			return fleet.Errorf(fleet.Invalid, "--tls-cert is for the votes of a peer, and there is no --peer").At("tls").
-				WithHint("give --peer HOST:PORT, or leave out --tls-cert, --tls-key and --tls-client-ca")
+			return fleet.Errorf(fleet.Invalid, "--tls-cert needs --peer: it is for the votes of a peer").At("tls").
+				WithHint("give --peer HOST:PORT, or omit --tls-cert, --tls-key and --tls-client-ca")
 		}
 		served, err := certs.Server(cfg.PeerTLS, time.Now, log)
 		if err != nil {
@@ -81,18 +80,18 @@ func (cfg *NodeConfig) secure(log *slog.Logger) (err error) {
 		}
 		cfg.peerServed, cfg.peerDialled = served, certs.Caller(dialled)
 		if !certs.Secure(cfg.API) {
-			files = certs.ClientFiles{} // they are for the peer alone
+			files = certs.ClientFiles{} // they are only for the peer
 		}
 	}
 	cfg.security, err = certs.For(cfg.API, files)
 	return err
 }
 
-// nodeMemory is far above what a node needs; it bounds what the collector may leave.
+// nodeMemory is far above what a node needs; it limits what the collector may leave.
 const nodeMemory = 256 << 20
 
-// RunNode recovers the node from its store, runs what it should run, and takes deliveries
-// until the context ends. The region may be away: then only deliveries and reports wait.
+// RunNode recovers the node from its store, runs what it should run, and accepts deliveries until the context ends.
+// If the region is unreachable, only deliveries and reports wait.
 func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	SaveProcessor(nodeMemory)
 	runtime, err := nodeRuntime(cfg, log)
@@ -121,13 +120,13 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 		return err
 	}
 	vote.of(agent)
-	defer agent.Close() //nolint:errcheck // nothing is written any more
+	defer agent.Close() //nolint:errcheck // nothing is written after this
 	apart.Site = agent.SiteProject
 	if err := apart.Begin(); err != nil {
 		return err
 	}
 	if why := apart.Why(); why != "" {
-		log.Warn("commands run as the agent's user, so those of other projects than the site's are refused", "why", why)
+		log.Warn("commands run as the agent's user; commands of projects other than the site's are refused", "why", why)
 	}
 	replicas, err := newNodeReplicas(ctx, cfg, agent, runtime, apart, log)
 	if err != nil {
@@ -155,9 +154,9 @@ func RunNode(ctx context.Context, cfg NodeConfig, log *slog.Logger) error {
 	return err
 }
 
-// whileLeaving keeps an agent going whose instances end with it, until they have ended and the
-// lease is given back: the peer takes over at once then. Where they outlive it, it has nothing
-// to give back; nor has one that ends for an error, and is started again.
+// whileLeaving keeps an agent running until its instances have ended and the lease is released, if the instances
+// end with it: then the peer takes over at once. If they outlive the agent, it keeps the lease. So does an agent
+// that ends with an error and is restarted.
 func (cfg NodeConfig) whileLeaving(ctx, running context.Context, agent *node.Agent, log *slog.Logger) context.Context {
 	if !cfg.StopInstances || agent.Leases == nil {
 		return running
@@ -172,7 +171,7 @@ func (cfg NodeConfig) whileLeaving(ctx, running context.Context, agent *node.Age
 			Site: fleet.SiteName(cfg.Site), DeadlineSeconds: int64(stopAllLimit / time.Second),
 		})
 		if err != nil || !out.Released {
-			log.Warn("the lease was not given back, it runs out", "reason", out.Reason, "err", err)
+			log.Warn("the lease was not released; it will expire", "reason", out.Reason, "err", err)
 		}
 	})
 	return staying
@@ -194,18 +193,18 @@ func nodeRuntime(cfg NodeConfig, log *slog.Logger) (*guardian.Runtime, error) {
 	}, nil
 }
 
-// baseEnvironment is what every command may see of the node's own environment.
+// baseEnvironment is what commands may see of the node's own environment.
 func baseEnvironment() []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME", "LANG", "TZ"} {
-		if value, ok := os.LookupEnv(name); ok { //nolint:forbidigo // handed on to commands, never read
+		if value, ok := os.LookupEnv(name); ok { //nolint:forbidigo // passed to commands, never read
 			env = append(env, name+"="+value)
 		}
 	}
 	return env
 }
 
-// stopAllLimit is of each of two tries: one that gives the lease back, and one for what is left.
+// stopAllLimit is for each of two attempts: one that releases the lease, and one for the rest.
 const stopAllLimit = 10 * time.Second
 
 func stopAll(ctx context.Context, r *guardian.Runtime, log *slog.Logger) {

@@ -17,14 +17,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// NodeMachine is what a node says of its machine; what is left out is found out.
+// NodeMachine is what a node reports about its machine; omitted values are detected.
 type NodeMachine struct {
-	// Labels are what placement selects by.
+	// Labels are for placement.
 	Labels map[string]string
-	// CPU is cores, Memory bytes: what replicas may have of the machine.
+	// CPU is cores, Memory bytes: what replicas may use of the machine.
 	CPU    float64
 	Memory int64
-	// GPUs is negative to be found out.
+	// GPUs is detected if negative.
 	GPUs int
 	// Address is the host of replicas' endpoints.
 	Address string
@@ -32,7 +32,7 @@ type NodeMachine struct {
 	separation fleet.Separation
 }
 
-// detect fills in what nobody said.
+// detect fills in omitted values.
 func (m NodeMachine) detect(api string) NodeMachine {
 	if m.CPU <= 0 {
 		m.CPU = float64(runtime.NumCPU())
@@ -61,8 +61,8 @@ func (m NodeMachine) facts(drivers []fleet.Driver) *nodev1.NodeFacts {
 	}
 }
 
-// machineMemory is what /proc/meminfo says, 0 where nothing does: then nothing that asks for memory
-// is placed here.
+// machineMemory is the memory from /proc/meminfo, 0 if unknown: then no replica that requests memory is placed
+// here.
 func machineMemory() int64 {
 	info, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -79,14 +79,14 @@ func machineMemory() int64 {
 	return 0
 }
 
-// machineGPUs counts those of the one maker whose devices say what they are.
+// machineGPUs counts Nvidia GPUs, the only ones with recognisable devices.
 func machineGPUs() int {
 	found, _ := filepath.Glob("/dev/nvidia[0-9]*") // fails only for a bad pattern
 	return len(found)
 }
 
-// addressTowards is the address of this machine that the way to the region begins with: others of
-// the region reach it there, where networks are plain.
+// addressTowards is this machine's source address for connections to the region: in simple networks, others in the
+// region reach the machine there.
 func addressTowards(api string) string {
 	const here = "127.0.0.1"
 	at, err := url.Parse(api)

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/node/tenure"
 )
 
-// regionVote is the region's vote as a node asks for it, over the link.
+// regionVote requests the region's vote for a node, over the link.
 type regionVote struct {
 	cfg    NodeConfig
 	agent  *node.Agent
@@ -32,14 +32,14 @@ func (v *regionVote) options() *node.LeaseOptions {
 	}
 }
 
-// of says whose key signs; it comes before the agent runs.
+// of sets the agent whose key signs; it is called before the agent runs.
 func (v *regionVote) of(agent *node.Agent) {
 	v.agent = agent
 	v.remote = &tenure.Remote{Key: agent.Key, Wall: time.Now, Redial: v.cfg.Timing.Link.HeartbeatEvery / 2}
 	if v.cfg.security != nil {
 		v.remote.TLS = certs.Caller(v.cfg.security)
 	}
-	if target, err := linkTarget(v.cfg.Link); err == nil { // nodeLink says what is wrong with it
+	if target, err := linkTarget(v.cfg.Link); err == nil { // nodeLink reports the error
 		v.remote.At(target, identity.LinkAudience)
 	}
 }
@@ -50,7 +50,7 @@ func (v *regionVote) close() {
 	}
 }
 
-// Vote asks the region. Before it knows the node's key there is nobody to ask.
+// Vote asks the region for its vote. Before the region knows the node's key, it fails.
 func (v *regionVote) Vote(ctx context.Context, call lease.Call, q lease.Request) (lease.Answer, error) {
 	if err := v.known(); err != nil {
 		return lease.Answer{}, err
@@ -58,7 +58,7 @@ func (v *regionVote) Vote(ctx context.Context, call lease.Call, q lease.Request)
 	return v.remote.Vote(ctx, call, q)
 }
 
-// Tell says to the region what a site of one node decided.
+// Tell reports to the region what a site of one node decided.
 func (v *regionVote) Tell(ctx context.Context, site fleet.SiteName, epoch int64) error {
 	if err := v.known(); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (v *regionVote) known() error {
 	return nil
 }
 
-// onSite hands on what the region says of the site.
+// onSite passes on the region's description of the site.
 func (v *regionVote) onSite(ctx context.Context) func(*nodev1.Site) {
 	return func(in *nodev1.Site) {
 		site, err := tenure.SiteOf(in)
@@ -82,15 +82,15 @@ func (v *regionVote) onSite(ctx context.Context) func(*nodev1.Site) {
 			err = v.agent.Leases.SetSite(ctx, site)
 		}
 		if err != nil && ctx.Err() == nil {
-			v.log.Error("what the region says of the site is not taken", "err", err)
+			v.log.Error("the region's description of the site was rejected", "err", err)
 		}
 	}
 }
 
-// complain says what a node of a pair is without an address for the other's calls.
+// complain warns if a node of a pair has no address for the other's calls.
 func (v *regionVote) complain(site tenure.Site) {
 	if v.cfg.Peer == "" && site.Paired(v.agent.Key().Node()) {
-		v.log.Warn("the other node of the pair cannot reach this one, so the site goes on only while its region is there; give --peer HOST:PORT",
+		v.log.Warn("the other node of the pair cannot reach this one, so failover needs the region; give --peer HOST:PORT",
 			"site", site.Name)
 	}
 }

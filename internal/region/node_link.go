@@ -13,36 +13,35 @@ import (
 	"github.com/holdfast-io/holdfast/provider"
 )
 
-// linkBack is the longest pause before a node tries again to reach its region: what it runs is given up not long
-// after the region is there again (link_there, of the database).
+// linkBack is the longest pause before a node tries to reconnect. The region gives up on a node's replicas soon
+// after the region itself is back (link_there in the database).
 const linkBack = 15 * time.Second
 
-// linkRefused is the pause after the region refused the node: until an operator acts, or the
-// clocks agree again.
+// linkRefused is the pause after the region refused the node: until an operator acts, or the clocks agree again.
 const linkRefused = 30 * time.Second
 
-// nodeLink keeps a node on the region's link, as a provider under its own name. Without the
-// link the node does all that it does with it: the region only sees less of it.
+// nodeLink keeps a node connected to the region's link, as a provider under its own name. Without the link the node
+// works as before, but the region sees less of it.
 type nodeLink struct {
 	cfg      NodeConfig
 	agent    enrolled
 	inFlight func() int
 	gate     *idle.Gate
 	log      *slog.Logger
-	// onSite is told of the node's site, nil for a node that has no vote.
+	// onSite gets the node's site; nil for a node without a vote.
 	onSite func(*nodev1.Site)
-	// replicas is what the node does for deployments, nil for nothing.
+	// replicas is the node's part in deployments, nil for none.
 	replicas *nodeReplicas
 }
 
-// enrolled is who a node is: once Enrolled is closed, the region knows its key.
+// enrolled is the node's identity: once Enrolled is closed, the region knows its key.
 type enrolled interface {
 	Enrolled() <-chan struct{}
 	Key() identity.Key
 }
 
-// whileReplicas stays on the link until what is to end with the node has ended: the node's last word
-// says so, and the region need not wait for it. stopReplicas bounds that.
+// whileReplicas stays connected until the replicas that end with the node have ended: the node's last report
+// confirms it, and the region need not wait. stopReplicas limits that time.
 func (n *nodeLink) whileReplicas(ctx, running context.Context) error {
 	group, running := errgroup.WithContext(running)
 	linked, unlink := context.WithCancel(context.WithoutCancel(running))
@@ -55,7 +54,7 @@ func (n *nodeLink) whileReplicas(ctx, running context.Context) error {
 }
 
 func (n *nodeLink) run(ctx context.Context) error {
-	select { // before that, no region knows the key
+	select { // before that, the region does not know the key
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-n.agent.Enrolled():
@@ -77,7 +76,7 @@ func (n *nodeLink) run(ctx context.Context) error {
 		options.ReplicasEnded = n.replicas.ended.Load
 	}
 	for {
-		var changed <-chan struct{} // since what the node tells of its machine when it registers
+		var changed <-chan struct{} // closed when the facts of the registration change
 		if n.replicas != nil {
 			options.NodeFacts, changed = n.replicas.facts.now()
 		}
@@ -90,15 +89,15 @@ func (n *nodeLink) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if again || !n.agent.Key().Same(key) { // what the old one opened was ended
+		if again || !n.agent.Key().Same(key) { // connections of the old key were ended
 			continue
 		}
-		n.log.Error("the region does not take this node on its link", "again", linkRefused.String(), "error", err)
+		n.log.Error("the region refused this node on its link", "again", linkRefused.String(), "error", err)
 		pause(ctx, linkRefused)
 	}
 }
 
-// until runs something until it ends or something changed, and says which.
+// until runs something until it ends or something changed, and reports which.
 func until(ctx context.Context, changed <-chan struct{}, run func(context.Context) error) (again bool, err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -113,7 +112,7 @@ func until(ctx context.Context, changed <-chan struct{}, run func(context.Contex
 	}
 }
 
-// onState says whether a wake would reach the node, and whether it is to ask for anything.
+// onState updates whether a wake would reach the node, and whether it should poll.
 func (n *nodeLink) onState(st provider.Status) {
 	streams := st.State == provider.Active || st.State == provider.Draining
 	switch {

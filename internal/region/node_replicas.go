@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/node/replicas"
 )
 
-// nodeReplicas is a node's part in deployments: what it tells of its machine, and what it runs.
+// nodeReplicas is a node's part in deployments: the facts about its machine, and what it runs.
 type nodeReplicas struct {
 	keeper *replicas.Keeper
 	facts  *nodeFacts
@@ -28,20 +28,20 @@ type nodeReplicas struct {
 	log    *slog.Logger
 }
 
-// nodeFacts are what a node tells of its machine now. More drivers may come to answer.
+// nodeFacts are the current facts about a node's machine. More drivers may become available.
 type nodeFacts struct {
 	machine NodeMachine
 
 	mu      sync.Mutex
 	drivers []fleet.Driver
-	changed chan struct{} // closed when what was told is true no more
+	changed chan struct{} // closed when the facts change
 }
 
 func newNodeFacts(m NodeMachine, drivers ...fleet.Driver) *nodeFacts {
 	return &nodeFacts{machine: m, drivers: drivers, changed: make(chan struct{})}
 }
 
-// now gives the facts, and what is closed once there are others.
+// now returns the facts, and a channel that is closed when they change.
 func (f *nodeFacts) now() (*nodev1.NodeFacts, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,13 +72,13 @@ func newNodeReplicas(ctx context.Context, cfg NodeConfig, agent *node.Agent, ins
 	machine.separation = apart.Separation()
 	cgroups, err := replicas.FindCgroups("holdfast-" + cfg.Node)
 	if err != nil {
-		log.Info("replicas that are processes run without limits", "why", err)
+		log.Info("process replicas run without limits", "why", err)
 	}
 	facts := newNodeFacts(machine, fleet.DriverProcess)
 	drivers := map[fleet.Driver]replicas.Driver{fleet.DriverProcess: replicas.NewProcess(runtime, cgroups, apart)}
 	engine, err := docker.New(fleet.NodeName(cfg.Node), cfg.Docker, filepath.Join(dir, "engine"))
 	if err != nil {
-		log.Warn("no containers run here", "why", err)
+		log.Warn("containers are not available", "why", err)
 	} else {
 		drivers[fleet.DriverDocker] = engine
 		if findEngine(ctx, engine, cfg, log) {
@@ -91,7 +91,7 @@ func newNodeReplicas(ctx context.Context, cfg NodeConfig, agent *node.Agent, ins
 			Store: agent.Store, Drivers: drivers, Now: guardian.SinceBoot, Boot: boot, Log: log, BaseEnv: baseEnvironment(), GPUs: machine.GPUs,
 			Enrolled: agent.Enrolled(), Failpoint: cfg.Failpoint,
 			OnDriver: func(name fleet.Driver) {
-				log.Info("replicas of this driver run here from now on", "driver", name)
+				log.Info("driver is now available", "driver", name)
 				facts.answers(name)
 			},
 		}),
@@ -99,11 +99,11 @@ func newNodeReplicas(ctx context.Context, cfg NodeConfig, agent *node.Agent, ins
 	}, nil
 }
 
-// engineLimit is how long an engine may take to say that it is there.
+// engineLimit is how long an engine may take to answer.
 const engineLimit = 2 * time.Second
 
-// findEngine says whether the machine's engine is there. Where it is not, it is looked for until it is:
-// no container is placed here before.
+// findEngine checks whether the machine's engine answers. If not, it keeps checking: no container is placed here
+// until then.
 func findEngine(ctx context.Context, engine *docker.Driver, cfg NodeConfig, log *slog.Logger) bool {
 	within, cancel := context.WithTimeout(ctx, engineLimit)
 	defer cancel()
@@ -112,17 +112,17 @@ func findEngine(ctx context.Context, engine *docker.Driver, cfg NodeConfig, log 
 		return true
 	}
 	level := slog.LevelInfo
-	if cfg.Docker != "" { // somebody asked for it
+	if cfg.Docker != "" { // it was requested explicitly
 		level = slog.LevelWarn
 	}
-	log.Log(ctx, level, "no containers run here before an engine answers", "engine", cmp.Or(cfg.Docker, docker.DefaultHost), "why", err)
+	log.Log(ctx, level, "containers are not available until an engine answers", "engine", cmp.Or(cfg.Docker, docker.DefaultHost), "why", err)
 	return false
 }
 
-// stopReplicas is how long replicas that end with their node have for it.
+// stopReplicas limits the time to stop replicas that end with their node.
 const stopReplicas = 15 * time.Second
 
-// run keeps the replicas until the context ends; they outlive the node unless it was told otherwise.
+// run keeps the replicas running until the context ends; they outlive the node unless configured otherwise.
 func (n *nodeReplicas) run(ctx, running context.Context) error {
 	err := n.keeper.Run(running)
 	if !n.stop || ctx.Err() == nil {

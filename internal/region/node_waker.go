@@ -9,13 +9,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// wanter writes down that a node is wanted, and tells the server that has its stream.
+// wanter records that a node is wanted, and notifies the server with its stream.
 type wanter interface {
 	WantNode(ctx context.Context, node fleet.NodeName) error
 }
 
-// nodeWaker says that nodes are wanted, and says it again only when their idle time has begun to
-// run out: a delivery to a node that is at work costs nothing more.
+// nodeWaker wakes nodes, again only when part of their idle time has passed: a delivery to a busy node costs
+// nothing more.
 type nodeWaker struct {
 	store wanter
 	idle  time.Duration // 0: nodes never idle
@@ -29,7 +29,7 @@ func newNodeWaker(store wanter, idle time.Duration, now func() time.Time) *nodeW
 	return &nodeWaker{store: store, idle: idle, now: now, said: map[fleet.NodeName]time.Time{}}
 }
 
-// WakeNodes returns once whoever has the nodes' streams is told.
+// WakeNodes returns once the servers with the nodes' streams are notified.
 func (w *nodeWaker) WakeNodes(ctx context.Context, nodes ...fleet.NodeName) error {
 	if w.idle == 0 {
 		return nil
@@ -43,7 +43,7 @@ func (w *nodeWaker) WakeNodes(ctx context.Context, nodes ...fleet.NodeName) erro
 }
 
 func (w *nodeWaker) wake(ctx context.Context, node fleet.NodeName) error {
-	now := w.now() // before it is said: what is said later is not older than that
+	now := w.now() // before the notification, so that the time is never too late
 	w.mu.Lock()
 	said, before := w.said[node]
 	w.mu.Unlock()

@@ -22,8 +22,8 @@ import (
 	"github.com/holdfast-io/holdfast/workers"
 )
 
-// nodeWorker takes deliveries once the store is recovered, the region knows the node and
-// Temporal answers through the link.
+// nodeWorker polls for deliveries once the store is recovered, the region knows the node and Temporal answers
+// through the link.
 type nodeWorker struct {
 	cfg     NodeConfig
 	agent   *node.Agent
@@ -60,10 +60,10 @@ func (n *nodeWorker) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// linkAlive is how often a quiet connection is tried: the least that gRPC allows.
+// linkAlive is how often a quiet connection is probed: the shortest that gRPC allows.
 const linkAlive = 10 * time.Second
 
-// dialLink makes a client of the link's narrow Temporal, which connects when it is first used.
+// dialLink makes a client of the link's restricted Temporal, which connects on first use.
 func dialLink(cfg NodeConfig, tokens nodeTokens, gate *idle.Gate, t *tracer, log *slog.Logger) (client.Client, error) {
 	traced, err := t.workflows()
 	if err != nil {
@@ -78,10 +78,10 @@ func dialLink(cfg NodeConfig, tokens nodeTokens, gate *idle.Gate, t *tracer, log
 		Logger: sdklog.NewStructuredLogger(log.With("from", "temporal")), Interceptors: traced,
 		ConnectionOptions: client.ConnectionOptions{
 			TLS:           cfg.security,
-			KeepAliveTime: linkAlive, KeepAliveTimeout: linkAlive / 2, // a server may hang while others live
+			KeepAliveTime: linkAlive, KeepAliveTimeout: linkAlive / 2, // one server may hang while others work
 			DialOptions: []grpc.DialOption{grpc.WithPerRPCCredentials(tokens), grpc.WithChainUnaryInterceptor(gate.Unary, tokens.again)},
 		},
-		WorkerHeartbeatInterval: -1, // the stream says how the node fares
+		WorkerHeartbeatInterval: -1, // the stream reports the node's state
 	})
 	if err != nil {
 		return nil, fleet.Errorf(fleet.Invalid, "make a client of the link: %w", err)
@@ -89,7 +89,7 @@ func dialLink(cfg NodeConfig, tokens nodeTokens, gate *idle.Gate, t *tracer, log
 	return c, nil
 }
 
-// nodeTokens sign each call anew: a token that is seen on its way is worth a minute.
+// nodeTokens sign each call anew: an intercepted token is valid for a minute.
 type nodeTokens struct {
 	key func() identity.Key
 	now func() time.Time
@@ -103,11 +103,11 @@ func (t nodeTokens) GetRequestMetadata(context.Context, ...string) (map[string]s
 	return map[string]string{"authorization": "Bearer " + token}, err
 }
 
-// RequireTransportSecurity: a token is short-lived, so a network that is trusted otherwise will do.
+// RequireTransportSecurity is false: a token is short-lived, so a trusted network is enough.
 func (nodeTokens) RequireTransportSecurity() bool { return false }
 
-// again repeats a call that was refused or ended because the key changed while it was under way:
-// to a worker whose polls fail, a change of its key looks like a region that is overcharged.
+// again repeats a call that was refused or ended because the key changed meanwhile. To a worker with failing polls,
+// a key change would look like an overloaded region.
 func (t nodeTokens) again(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error { //nolint:revive // the shape of grpc.UnaryClientInterceptor
 	key := t.key()
 	err := call(ctx, method, req, reply, cc, opts...)

@@ -11,17 +11,17 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// presence says that this server lives, and which builds have a worker.
+// presence records that this server is alive, and knows which builds have a worker.
 type presence struct {
 	store     *postgres.Store
 	id, build string
 	clock     func() (lease.Instant, error)
 
 	mu      sync.Mutex
-	limit   time.Duration // after which a server that says nothing lapses
+	limit   time.Duration // after which a silent server lapses
 	watch   *decide.Watch[decide.Server]
 	falling *decide.Falling
-	had     map[string]time.Duration // when a build had a worker last
+	had     map[string]time.Duration // when a build last had a worker
 }
 
 func newPresence(store *postgres.Store, id string, cfg ServerConfig, clock func() (lease.Instant, error)) *presence {
@@ -33,13 +33,13 @@ func newPresence(store *postgres.Store, id string, cfg ServerConfig, clock func(
 	}
 }
 
-// seen says that this server lives. A worker does before its build becomes the one that new
-// workflows go to: nobody may take them for stranded.
+// seen records that this server is alive. A worker calls it before its build becomes current, so that new workflows
+// are never taken for stranded.
 func (p *presence) seen(ctx context.Context) error {
 	return p.store.ServerSeen(ctx, p.id, p.build)
 }
 
-// live are the builds with a worker, this one's among them. Servers that lapsed are forgotten.
+// live are the builds with a worker, including this one. Lapsed servers are removed.
 func (p *presence) live(ctx context.Context) ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,8 +68,8 @@ func (p *presence) live(ctx context.Context) ([]string, error) {
 	return builds, nil
 }
 
-// lately are the live builds and those that were a moment ago: one whose only server is restarted
-// is not given up for that.
+// lately are the live builds and those that had a worker a moment ago, so that a restart of a build's only server
+// does not strand its workflows.
 func (p *presence) lately(ctx context.Context) ([]string, error) {
 	builds, err := p.live(ctx)
 	if err != nil {
@@ -92,18 +92,18 @@ func (p *presence) lately(ctx context.Context) ([]string, error) {
 	return builds, nil
 }
 
-// falls says that a build has servers which fall without a word, and none that stays.
+// falls reports whether the servers of a build crash and none is steady.
 func (p *presence) falls(build string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.falling.Falls(build)
 }
 
-// alone says that no other server of this build is there, nor was until it said that it ends.
+// alone reports whether this build has no other server, and had none that did not end cleanly.
 func (p *presence) alone(ctx context.Context) (bool, error) {
 	all, err := p.store.Servers(ctx)
 	return !slices.ContainsFunc(all, func(s decide.Server) bool { return s.Build == p.build && s.ID != p.id }), err
 }
 
-// gone says that this server ends.
+// gone records that this server ends.
 func (p *presence) gone(ctx context.Context) error { return p.store.ServerGone(ctx, p.id) }

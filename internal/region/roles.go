@@ -14,26 +14,26 @@ import (
 // Role is something that a server process does.
 type Role string
 
-// The roles of a server; a process has all of them unless it is told otherwise.
+// The roles of a server; by default a process has all of them.
 const (
 	RoleAPI    Role = "api"
 	RoleWorker Role = "worker"
 	RoleLink   Role = "link"
 )
 
-// Roles are those of one process; none stands for all.
+// Roles are the roles of one process; none means all.
 type Roles []Role
 
-// Has says whether a process does something.
+// Has reports whether a process has a role.
 func (r Roles) Has(role Role) bool { return len(r) == 0 || slices.Contains(r, role) }
 
-// ParseRoles reads words.
+// ParseRoles parses the roles.
 func ParseRoles(words []string) (Roles, error) {
 	var out Roles
 	for _, w := range words {
 		role := Role(strings.TrimSpace(w))
 		if !slices.Contains([]Role{RoleAPI, RoleWorker, RoleLink}, role) {
-			return nil, fleet.Errorf(fleet.Invalid, "%.40q is no role of a server", w).At("roles").WithHint("there are api, worker and link")
+			return nil, fleet.Errorf(fleet.Invalid, "unknown role %.40q", w).At("roles").WithHint("use api, worker or link")
 		}
 		out = append(out, role)
 	}
@@ -75,7 +75,7 @@ func (s *server) startRoles(ctx context.Context, group *errgroup.Group) error {
 	}
 	if s.cfg.Roles.Has(RoleWorker) {
 		group.Go(func() error { return s.work(ctx) })
-	} else { // it serves meanwhile, and ends only if it is refused
+	} else { // serve in the background, and end only on a refusal
 		group.Go(func() error { return insist(ctx, s.log, "temporal", s.reach) })
 	}
 	return nil

@@ -16,22 +16,22 @@ import (
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
-// sweepLimit ends a scheduled run whose worker is gone, so that it blocks no later one.
+// sweepLimit ends a scheduled run whose worker is gone, so that it does not block the next one.
 const sweepLimit = 3 * time.Minute
 
-// catchUp is how late a tick may still be made up for: the least that Temporal takes. The next one comes
-// anyhow, and what was missed is counted (X12).
+// catchUp is how late a tick may still be caught up: the minimum of Temporal. The next tick comes anyway, and
+// missed ones are counted (X12).
 const catchUp = 10 * time.Second
 
-// duty is a periodic sweep: one schedule, which skips a tick while the one before runs and makes up for none
-// that was missed (X12).
+// duty is a periodic sweep: one schedule, which skips a tick while the previous one runs and does not catch up on
+// missed ones (X12).
 type duty struct {
 	id, workflow, note string
 	args               []any
 	every, offset      time.Duration
 }
 
-// lane is a kind of duties. Each has seconds of its own, so that no two kinds fire at once.
+// lane is a kind of duty. Each has its own seconds, so that no two kinds fire at once.
 type lane int
 
 const (
@@ -43,9 +43,9 @@ const (
 	lanes = 5
 )
 
-// at is when in the interval the schedule of a shard fires: at the lane's own one of every five seconds, with
-// kinds and shards spread over the interval. Shards share a second where there are more than a fifth of the
-// interval's seconds. Temporal knows whole seconds only.
+// at is when in the interval the schedule of a shard fires: in the lane's own second of every five, with kinds and
+// shards spread over the interval. Shards share a second if there are more than a fifth of the interval's seconds.
+// Temporal has a resolution of one second.
 func (l lane) at(every time.Duration, shard, shards int) time.Duration {
 	every = max(every, time.Second)
 	turns := max(int(every/(lanes*time.Second)), 1)
@@ -54,7 +54,7 @@ func (l lane) at(every time.Duration, shard, shards int) time.Duration {
 	return time.Duration(turn*lanes+int(l)) * time.Second % every
 }
 
-// duties are those that are not sharded.
+// duties are the duties without shards.
 func duties(t Timing) []duty {
 	return []duty{
 		{id: workflows.SchedulePurge, workflow: workflows.TypePurgePending, note: keptBy, every: t.Purge, offset: lanePurge.at(t.Purge, 0, 1)},
@@ -63,10 +63,10 @@ func duties(t Timing) []duty {
 	}
 }
 
-// keptBy is the note of each schedule, for who wants to change one by hand.
-const keptBy = "kept by holdfast server, which states it anew whenever it starts"
+// keptBy is the note on each schedule, for operators who want to change one by hand.
+const keptBy = "managed by holdfast server, which resets it whenever it starts"
 
-// stated is all that a schedule says.
+// stated is the full description of a schedule.
 func (d duty) stated() client.Schedule {
 	return client.Schedule{
 		Spec: &client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: d.every, Offset: d.offset}}},
@@ -78,7 +78,7 @@ func (d duty) stated() client.Schedule {
 	}
 }
 
-// schedule creates the schedule, or has the one that is there say all that a new one would.
+// schedule creates the schedule, or updates an existing one to match.
 func (d duty) schedule(ctx context.Context, c client.Client) error {
 	want := d.stated()
 	_, err := c.ScheduleClient().Create(ctx, client.ScheduleOptions{
@@ -91,20 +91,20 @@ func (d duty) schedule(ctx context.Context, c client.Client) error {
 		DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
 			next := d.stated()
 			if is := in.Description.Schedule.State; is != nil && is.Paused {
-				next.State = is // an operator's, with the reason
+				next.State = is // set by an operator, with a reason
 			}
 			return &client.ScheduleUpdate{Schedule: &next}, nil
 		},
 	})
 }
 
-// perShard is how many nodes, or deployments, one sweep looks at (X12).
+// perShard is how many nodes or deployments one sweep handles (X12).
 const perShard = 500
 
-// shardLook is how often the number of shards is looked at.
+// shardLook is how often the number of shards is checked.
 const shardLook = time.Minute
 
-// sharded is a duty that is split by how many there are of what it looks at.
+// sharded is a duty that is split by the number of its objects.
 type sharded struct {
 	doing string
 	lane  lane
@@ -135,7 +135,7 @@ func (s *server) runtimeShards() sharded {
 	}
 }
 
-// duties are those of the shards of so many objects, each with its own offset.
+// duties are those of the shards for so many objects, each with its own offset.
 func (of sharded) duties(objects int) []duty {
 	all := make([]duty, max(1, (objects+perShard-1)/perShard))
 	for shard := range all {
@@ -147,7 +147,7 @@ func (of sharded) duties(objects int) []duty {
 	return all
 }
 
-// shards keeps one schedule for each shard.
+// shards maintains one schedule for each shard.
 func (s *server) shards(ctx context.Context, of sharded) error {
 	have := 0
 	return s.every(ctx, shardLook, of.doing, func(ctx context.Context) error {
@@ -168,7 +168,7 @@ func (s *server) shards(ctx context.Context, of sharded) error {
 	})
 }
 
-// keepShards has a schedule for each shard, and none for those that are no more.
+// keepShards creates a schedule for each shard, and removes surplus ones.
 func (s *server) keepShards(ctx context.Context, of sharded, want []duty) error {
 	for _, d := range want {
 		if err := d.schedule(ctx, s.temporal); err != nil {
@@ -178,7 +178,7 @@ func (s *server) keepShards(ctx context.Context, of sharded, want []duty) error 
 	return s.dropShards(ctx, of.id, len(want))
 }
 
-// dropShards ends the schedules of shards that are no more.
+// dropShards deletes the schedules of surplus shards.
 func (s *server) dropShards(ctx context.Context, id func(int) string, from int) error {
 	for shard := from; ; shard++ {
 		err := s.temporal.ScheduleClient().GetHandle(ctx, id(shard)).Delete(ctx)
@@ -192,7 +192,7 @@ func (s *server) dropShards(ctx context.Context, id func(int) string, from int) 
 	}
 }
 
-// lateTick is how long after its time a tick counts as late.
+// lateTick is how late a tick counts as late.
 const lateTick = 5 * time.Second
 
 var scheduleTicks = prometheus.NewDesc("holdfast_schedule_ticks",
@@ -206,10 +206,10 @@ type ticks struct {
 	runtime  atomic.Int64 // of the deployments
 }
 
-// Describe names the metrics that are read from Temporal.
+// Describe lists the metrics that are read from Temporal.
 func (t *ticks) Describe(to chan<- *prometheus.Desc) { to <- scheduleTicks }
 
-// Collect reads the schedules; one that cannot be read is missing.
+// Collect reads the schedules; one that cannot be read is omitted.
 func (t *ticks) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), backlogLimit)
 	defer cancel()

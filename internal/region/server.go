@@ -37,43 +37,42 @@ import (
 // ServerConfig is all that a server process needs.
 type ServerConfig struct {
 	Region, DatabaseURL string
-	// Migrate says who migrates the database; "" is MigrateAuto.
+	// Migrate is who migrates the database; "" is MigrateAuto.
 	Migrate                            Migrate
 	TemporalAddress, TemporalNamespace string
-	// Temporal says how that address is spoken to.
+	// Temporal is how to connect to Temporal.
 	Temporal TemporalAccess
 	// Listen is host:port; PublicURL is where nodes reach it (default http://Listen).
 	Listen, PublicURL string
-	// Link is host:port of the link; "" serves none.
+	// Link is host:port of the link; with "" it is not served.
 	Link string
-	// TLS is of both listeners; the zero value serves in the clear.
+	// TLS is for both listeners; the zero value serves without TLS.
 	TLS certs.ServerFiles
-	// Executors are what the region trusts, and shows, where a provider's executor speaks TLS.
+	// Executors are the trusted authorities and the client certificate for executors with TLS.
 	Executors certs.ClientFiles
-	// ExecutorNetworks are where executors are dialled beside the address that their provider registered from.
+	// ExecutorNetworks are where executors may be dialled, besides the address that their provider registered from.
 	ExecutorNetworks fleet.ExecutorNetworks
-	// Definitions is a directory of settings that are merged over the embedded ones of each type of
-	// deployment; "" has none.
+	// Definitions is a directory of settings merged over the embedded ones of each deployment type; "" for none.
 	Definitions string
-	// Metrics is host:port of /metrics, /healthz and /readyz for processes of any role, beside
-	// the API's; "" serves none.
+	// Metrics is host:port of /metrics, /healthz and /readyz for processes of any role, besides the API's; with ""
+	// it is not served.
 	Metrics string
-	// Roles says what this process does.
+	// Roles are the roles of this process.
 	Roles Roles
-	// WebURL is Temporal Web's, for links; "" shows none.
+	// WebURL is Temporal Web's address for links; "" for no links.
 	WebURL string
-	// BootstrapToken becomes an admin token when it is set.
+	// BootstrapToken becomes an admin token if it is set.
 	BootstrapToken string
 	// Build names the workers' version; "" is BuildID().
 	Build string
-	// TraceEndpoint takes OTLP over HTTP, for example http://127.0.0.1:4318; "" traces nothing.
+	// TraceEndpoint accepts OTLP over HTTP, for example http://127.0.0.1:4318; "" for no traces.
 	TraceEndpoint string
 	// Failpoint is for tests: it is called before and after each database step.
 	Failpoint func(name string)
 	Timing    Timing
 }
 
-// server is one server process at work.
+// server is one running server process.
 type server struct {
 	cfg      ServerConfig
 	id       string
@@ -84,7 +83,7 @@ type server struct {
 	again    *waker
 	ends     *postgres.Ends
 	handler  *api.Handler
-	// definitions make what replicas run, for whoever releases.
+	// definitions generate what replicas run.
 	definitions *definition.Registry
 	tls         *tls.Config // nil in the clear
 	refusals    *audit.Log
@@ -100,7 +99,7 @@ type server struct {
 	presence    *presence
 }
 
-// RunServer opens the database, migrated, and serves until the context ends.
+// RunServer opens the database, migrates it, and serves until the context ends.
 func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 	if err := cfg.Timing.Keep.Validate(); err != nil {
 		return err
@@ -132,14 +131,14 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 	return nil
 }
 
-// audit writes down what is refused until the function that it returns is called, after all that
-// refuses has ended: what was answered must not be lost.
+// audit records refusals until the returned function is called, after everything that refuses has ended: no refusal
+// may be lost.
 func (s *server) audit(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = s.refusals.Run(ctx) // it ends by cancel alone
+		_ = s.refusals.Run(ctx) // it ends only by cancel
 	}()
 	return func() { cancel(); <-done }
 }
@@ -202,7 +201,7 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	return s, s.openVotes()
 }
 
-// measure makes what counts, and what is counted as it works.
+// measure registers the metrics.
 func (s *server) measure() (err error) {
 	if s.metrics, err = newMetrics(s.registry, s.store, s.log); err != nil {
 		return err
@@ -221,7 +220,7 @@ func (s *server) measure() (err error) {
 	return nil
 }
 
-// bootstrap lets the first administrator in.
+// bootstrap creates the token of the first administrator.
 func (s *server) bootstrap(ctx context.Context) error {
 	if s.cfg.BootstrapToken == "" {
 		return nil
@@ -231,12 +230,12 @@ func (s *server) bootstrap(ctx context.Context) error {
 	return err
 }
 
-// serverMemory is where the collector begins to work harder: above what a config of tens of
-// megabytes takes while it is flattened.
+// serverMemory is where the collector starts to work harder: above what it takes to flatten a config of tens of
+// megabytes.
 const serverMemory = 256 << 20
 
-// nodeStarted has a node that started compared, and its peers too: what they replicate may
-// have waited for it (N54).
+// nodeStarted requests a comparison of a node that started and of its peers: what they replicate may have waited
+// for it (N54).
 func (s *server) nodeStarted(ctx context.Context, node fleet.NodeName) error {
 	if err := s.flows.StartReconcile(ctx, node, fleet.ReconcileOnStart); err != nil {
 		return err
@@ -253,14 +252,14 @@ func (s *server) nodeStarted(ctx context.Context, node fleet.NodeName) error {
 	return nil
 }
 
-// operationRoom is what an operation has beyond its delivery, to be served and closed.
+// operationRoom is what an operation gets beyond its delivery, to be served and closed.
 const operationRoom = time.Minute
 
 func (s *server) operationLimit() time.Duration {
 	return s.cfg.Timing.Delivery.Total + s.cfg.Timing.Delivery.Request + operationRoom
 }
 
-// flattenShare is how many configs of the largest size may be flattened at once.
+// flattenShare is how many configs of the largest size may be flattened concurrently.
 const flattenShare = 2
 
 func (s *server) api(stopping <-chan struct{}) (*api.Handler, error) {
@@ -284,8 +283,8 @@ func (s *server) ready(ctx context.Context) error {
 }
 
 const (
-	// maxStrangers are the connections of one listener that have shown no valid token yet, and
-	// strangerLife is how long each may stay (docs/limits.md).
+	// maxStrangers limits the connections of one listener that have not yet presented a valid token, and
+	// strangerLife how long each may stay (docs/limits.md).
 	maxStrangers = 1000
 	strangerLife = 10 * time.Second
 	maxHeaders   = 16 << 10
@@ -299,8 +298,8 @@ func (s *server) serve(ctx context.Context, l net.Listener) error {
 	return s.serveHTTP(ctx, l, api.DoorHTTP, s.tracer.serving(s.handler), s.tls)
 }
 
-// serveProbes serves what watches a process, of any role. It speaks TLS where the other
-// listeners do, and asks for no client certificate: who probes has none.
+// serveProbes serves the probes and metrics of a process of any role. It uses TLS if the other listeners do, but
+// requires no client certificate, because probes have none.
 func (s *server) serveProbes(ctx context.Context, l net.Listener) error {
 	security, err := certs.Server(certs.ServerFiles{Pair: s.cfg.TLS.Pair}, time.Now, s.log)
 	if err != nil {
@@ -310,7 +309,7 @@ func (s *server) serveProbes(ctx context.Context, l net.Listener) error {
 	return s.serveHTTP(ctx, l, doorProbes, s.handler.Probes(), security)
 }
 
-// doorProbes is the listener for what watches a process, in its metrics.
+// doorProbes is the name of the listener for probes.
 const doorProbes = "probes"
 
 func (s *server) serveHTTP(ctx context.Context, l net.Listener, door string, handler http.Handler, security *tls.Config) error {
@@ -343,7 +342,7 @@ func (s *server) serveHTTP(ctx context.Context, l net.Listener, door string, han
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 		defer cancel()
 		if h.Shutdown(stop) != nil {
-			return h.Close() // requests that hang on are cut
+			return h.Close() // cut the remaining requests
 		}
 		return nil
 	})

@@ -11,11 +11,10 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// keyKept is how long the signing key is used without another look at the database: a key that
-// was stolen signs no longer than that.
+// keyKept is how long the signing key is cached: a stolen key that was replaced is not used for longer.
 const keyKept = time.Second
 
-// signer signs what nodes are asked.
+// signer signs commands to nodes.
 type signer struct {
 	read func(context.Context) (ed25519.PrivateKey, error)
 	now  func() time.Time
@@ -25,7 +24,7 @@ type signer struct {
 	at  time.Time
 }
 
-// Sign gives the region's word for a command.
+// Sign returns the region's signature for a command.
 func (s *signer) Sign(ctx context.Context, node fleet.NodeName, cmd fleet.Command) (fleet.Signature, error) {
 	now := s.now()
 	key, err := s.current(ctx, now)

@@ -11,13 +11,13 @@ import (
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
-// builds are those that have a worker, as far as one sweep knows.
+// builds are the builds with a worker, as known to one sweep.
 type builds struct {
 	read  func(context.Context) ([]string, error)
 	known []string
 }
 
-// serve says whether a build has a worker. One that is not known may have come since.
+// serve reports whether a build has a worker. An unknown one may have started since.
 func (b *builds) serve(ctx context.Context, build string) (_ bool, err error) {
 	if slices.Contains(b.known, build) {
 		return true, nil
@@ -26,11 +26,11 @@ func (b *builds) serve(ctx context.Context, build string) (_ bool, err error) {
 	return slices.Contains(b.known, build), err
 }
 
-// strandedAtOnce is how many runs one sweep ends; the next goes on.
+// strandedAtOnce limits the runs that one sweep ends; the next sweep continues.
 const strandedAtOnce = 1000
 
-// stranded ends the open runs that no worker can go on with and that serve no operation: doors
-// that wait for one, and entities that wait by the clock. Those go on in a new run.
+// stranded ends open runs that no worker can continue and that serve no operation: doors that wait for one, and
+// entities that wait for a time. These continue in a new run.
 func (s *operationsSweep) stranded(ctx context.Context, live *builds, beat func(), out *activities.SweptOperations) (err error) {
 	if live.known, err = live.read(ctx); err != nil {
 		return err
@@ -75,8 +75,8 @@ func (s *operationsSweep) endStranded(ctx context.Context, of workflows.OpenRun,
 	return nil
 }
 
-// lastWord is for who waits for a door that is ended: what it asked for, nil for a run that is no
-// door, went on or goes on without it.
+// lastWord is for callers that wait for a door that is ended: its operation. It is empty for a run that is not a
+// door, or that continues elsewhere.
 func lastWord(asked *postgres.Operation) string {
 	switch {
 	case asked == nil:

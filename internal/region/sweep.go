@@ -19,7 +19,7 @@ type operationsSweep struct {
 	doors  *tellers
 	live   func(context.Context) ([]string, error) // the builds with a worker
 	lately func(context.Context) ([]string, error) // and those that had one a moment ago
-	closed func([]fleet.OperationEnded)            // is told of what was asked of deployments
+	closed func([]fleet.OperationEnded)            // gets the ended operations of deployments
 }
 
 const (
@@ -27,7 +27,7 @@ const (
 	sweepOlder = 3 * time.Second
 )
 
-// SweepOperations looks at every subject with something under way, once.
+// SweepOperations checks every subject with something under way, once.
 func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (activities.SweptOperations, error) {
 	var out activities.SweptOperations
 	known := &builds{read: s.live}
@@ -71,8 +71,8 @@ func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (act
 	return out, s.stranded(ctx, &builds{read: s.lately}, beat, &out)
 }
 
-// suspect is something under way, and the run that spoke for it last. Lose closes what the
-// run leaves: with end running it only lets go of it.
+// suspect is something under way, and the last run that served it. Lose closes what the run leaves; with end
+// running it only detaches it.
 type suspect struct {
 	subject, run string
 	lose         func(ctx context.Context, end fleet.OperationState, reason string) error
@@ -148,8 +148,8 @@ func (s *operationsSweep) entities(ctx context.Context, kind fleet.EntityKind, l
 	}
 }
 
-// batches gives up those whose workflow is gone, or whose deadline passed: their deliveries
-// are settled as any others (N98).
+// batches gives up batches whose workflow is gone or whose deadline passed: their deliveries are settled like any
+// others (N98).
 func (s *operationsSweep) batches(ctx context.Context, live workflows.Live, beat func(), out *activities.SweptOperations) error {
 	var after postgres.Place
 	for {
@@ -191,8 +191,8 @@ func (s *operationsSweep) batch(ctx context.Context, b postgres.OpenBatch, live 
 	return s.store.LoseBatch(ctx, b.ID, reason)
 }
 
-// lostAfter is how long a node may be unheard of and still be compared by the schedule; one
-// that comes back is compared when it starts.
+// lostAfter is how long a node may be disconnected and still be compared by the schedule; one that reconnects is
+// compared when it starts.
 const lostAfter = time.Hour
 
 // nodeSweep finds the nodes to compare.
@@ -201,7 +201,7 @@ type nodeSweep struct {
 	full, settle, lost time.Duration
 }
 
-// NodesToReconcile gives one page of a shard.
+// NodesToReconcile returns one page of a shard.
 func (n *nodeSweep) NodesToReconcile(ctx context.Context, shard, shards int, after string, limit int32) ([]fleet.NodeName, error) {
 	return n.store.NodesToReconcile(ctx, postgres.NodeShard{
 		Shard: shard, Shards: shards, Full: n.full, Settle: n.settle, Lost: n.lost,

@@ -21,8 +21,8 @@ import (
 
 const tryAgain = 500 * time.Millisecond
 
-// insist repeats a call until it succeeds or the context ends; what it waits for is said once, and
-// again when there is something else to do about it.
+// insist repeats a call until it succeeds or the context ends. It logs what it waits for once, and again when the
+// error needs another action.
 func insist(ctx context.Context, log *slog.Logger, what string, call func(context.Context) error) error {
 	said, hint := false, ""
 	for {
@@ -55,8 +55,8 @@ func hintOf(err error) string {
 	return ""
 }
 
-// startWorker starts a worker, a new one for each try: the SDK keeps the first failure of a
-// worker to start as its answer for good.
+// startWorker starts a worker, a new one for each attempt, because the SDK returns the first failure of a worker
+// for ever.
 func startWorker(ctx context.Context, log *slog.Logger, what string, fresh func() worker.Worker) (worker.Worker, error) {
 	var w worker.Worker
 	err := insist(ctx, log, what, func(context.Context) error {
@@ -66,7 +66,7 @@ func startWorker(ctx context.Context, log *slog.Logger, what string, fresh func(
 	return w, err
 }
 
-// dial makes a client that connects when it is first used. Nodes' calls go by its connection too.
+// dial makes a client that connects on first use. Calls of nodes also use its connection.
 func (s *server) dial(access temporalAccess) (client.Client, error) {
 	traced, err := s.tracer.workflows()
 	if err != nil {
@@ -83,14 +83,13 @@ func (s *server) dial(access temporalAccess) (client.Client, error) {
 	return c, nil
 }
 
-// reach asks Temporal for the namespace.
+// reach checks that Temporal has the namespace.
 func (s *server) reach(ctx context.Context) error {
 	_, err := s.temporal.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: s.cfg.TemporalNamespace})
 	return s.cfg.unreached(err)
 }
 
-// prepare registers what a namespace needs before the first workflow: the search
-// attributes and the schedules.
+// prepare registers what a namespace needs before the first workflow: the search attributes and the schedules.
 func prepare(ctx context.Context, c client.Client, namespace string, t Timing) error {
 	if err := addAttributes(ctx, c, namespace); err != nil {
 		return err
@@ -103,7 +102,7 @@ func prepare(ctx context.Context, c client.Client, namespace string, t Timing) e
 	return nil
 }
 
-// BuildID names the running program by its own bytes: a rebuilt server is another build.
+// BuildID identifies the running program by its own bytes: a rebuilt server is another build.
 func BuildID() (string, error) {
 	path, err := os.Executable()
 	if err != nil {

@@ -16,18 +16,18 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// TemporalAccess says how Temporal is spoken to, and as whom; the zero value speaks in the clear.
+// TemporalAccess is how to connect to Temporal, and as whom; the zero value uses no TLS.
 type TemporalAccess struct {
 	TLS bool
-	// Files are what is trusted instead of the system's authorities, and what is shown.
+	// Files are what to trust instead of the system's authorities, and the client certificate.
 	Files certs.ClientFiles
-	// ServerName is what Temporal's certificate names; "" is the host of its address.
+	// ServerName is the name in Temporal's certificate; "" is the host of its address.
 	ServerName string
-	// APIKeyFile holds the key that goes with each call; "" sends none.
+	// APIKeyFile contains the key sent with each call; "" sends none.
 	APIKeyFile string
 }
 
-// given are the flags of what was given beside --temporal-tls itself.
+// given are the flags given besides --temporal-tls itself.
 func (a TemporalAccess) given() []string {
 	var out []string
 	for _, f := range []struct{ flag, value string }{
@@ -44,18 +44,18 @@ func (a TemporalAccess) given() []string {
 	return out
 }
 
-// check refuses what would be ignored in the clear, or sent in it.
+// check rejects settings that would be ignored or sent without TLS.
 func (a TemporalAccess) check() error {
 	given := a.given()
 	if a.TLS || len(given) == 0 {
 		return nil
 	}
 	what := strings.Join(given, ", ")
-	why := "Temporal is spoken to in the clear"
+	why := "the connection to Temporal does not use TLS"
 	if slices.Contains(given, "--temporal-api-key-file") {
-		why += ", and a key is sent over TLS alone"
+		why += ", and a key is sent only over TLS"
 	}
-	return fleet.Errorf(fleet.Invalid, "%s: %s", what, why).At("tls").WithHint("give --temporal-tls as well, or leave out " + what)
+	return fleet.Errorf(fleet.Invalid, "%s: %s", what, why).At("tls").WithHint("give --temporal-tls as well, or omit " + what)
 }
 
 // temporalAccess is TemporalAccess with its files read.
@@ -79,17 +79,17 @@ func (a TemporalAccess) open(now func() time.Time, log *slog.Logger) (out tempor
 	return out, nil
 }
 
-// unreached gives an error of a first call to Temporal its kind: who is refused for good ends,
-// instead of waiting for what only another setting brings.
+// unreached gives the error of a first call to Temporal its kind: a server that is refused for good ends, instead
+// of waiting for another configuration.
 func (c ServerConfig) unreached(err error) error {
 	if err == nil || errors.As(err, new(*fleet.Error)) {
 		return err
 	}
-	hint := "Temporal asks who calls: give --temporal-api-key-file, or --temporal-tls-cert and --temporal-tls-key"
+	hint := "Temporal requires authentication: give --temporal-api-key-file, or --temporal-tls-cert and --temporal-tls-key"
 	if c.Temporal.APIKeyFile != "" {
-		hint = "is the key in the file of --temporal-api-key-file valid, and may it write to the namespace " + c.TemporalNamespace + "?"
+		hint = "check that the key in --temporal-api-key-file is valid and may write to the namespace " + c.TemporalNamespace
 	}
-	switch serviceerror.ToStatus(err).Code() { //nolint:exhaustive // the rest is no answer about who calls
+	switch serviceerror.ToStatus(err).Code() { //nolint:exhaustive // the rest is not about authentication
 	case codes.Unauthenticated:
 		return fleet.Errorf(fleet.Unauthenticated, "Temporal at %s refuses this server: %w", c.TemporalAddress, err).WithHint(hint)
 	case codes.PermissionDenied:

@@ -58,10 +58,10 @@ func TestTemporalAccess(t *testing.T) {
 		"a certificate and a key":                         {in: TemporalAccess{TLS: true, Files: own, APIKeyFile: key}},
 		"another name":                                    {in: TemporalAccess{TLS: true, ServerName: "a-b.c_d.tmprl.cloud"}},
 		"another name that is an address":                 {in: TemporalAccess{TLS: true, ServerName: "::1"}},
-		"an authority without TLS":                        {TemporalAccess{Files: certs.ClientFiles{CA: ca.File}}, "--temporal-tls-ca: Temporal is spoken to in the clear (give --temporal-tls as well, or leave out --temporal-tls-ca)"},
-		"a certificate without TLS":                       {TemporalAccess{Files: own}, "or leave out --temporal-tls-ca, --temporal-tls-cert, --temporal-tls-key)"},
+		"an authority without TLS":                        {TemporalAccess{Files: certs.ClientFiles{CA: ca.File}}, "--temporal-tls-ca: the connection to Temporal does not use TLS (give --temporal-tls as well, or omit --temporal-tls-ca)"},
+		"a certificate without TLS":                       {TemporalAccess{Files: own}, "or omit --temporal-tls-ca, --temporal-tls-cert, --temporal-tls-key)"},
 		"a name without TLS":                              {TemporalAccess{ServerName: "temporal"}, "give --temporal-tls as well"},
-		"a key without TLS":                               {TemporalAccess{APIKeyFile: key}, "a key is sent over TLS alone (give --temporal-tls as well, or leave out --temporal-api-key-file)"},
+		"a key without TLS":                               {TemporalAccess{APIKeyFile: key}, "a key is sent only over TLS (give --temporal-tls as well, or omit --temporal-api-key-file)"},
 		"a certificate without its key":                   {TemporalAccess{TLS: true, Files: certs.ClientFiles{Pair: certs.Pair{Cert: own.Cert}}}, "--temporal-tls-cert and --temporal-tls-key must be given together (give both, or neither)"},
 		"a key without its certificate":                   {TemporalAccess{TLS: true, Files: certs.ClientFiles{Pair: certs.Pair{Key: own.Key}}}, "must be given together"},
 		"a key of another certificate":                    {TemporalAccess{TLS: true, Files: foreign}, "with the key of that certificate"},
@@ -72,11 +72,11 @@ func TestTemporalAccess(t *testing.T) {
 		"a name that is a URL":                            {TemporalAccess{TLS: true, ServerName: "https://temporal"}, "give the name as in the certificate"},
 		"a key file that is not there":                    {TemporalAccess{TLS: true, APIKeyFile: "missing.key"}, "read --temporal-api-key-file: open missing.key"},
 		"a key file that is a directory":                  {TemporalAccess{TLS: true, APIKeyFile: t.TempDir()}, "read --temporal-api-key-file"},
-		"a key file that is empty":                        {TemporalAccess{TLS: true, APIKeyFile: writeFile(t, " \n")}, "is empty (give a file that holds the key and nothing else, in one line)"},
-		"a key file of more than a key":                   {TemporalAccess{TLS: true, APIKeyFile: writeFile(t, secret+"\n"+secret)}, "holds no key"},
-		"a key file of bytes that no header takes":        {TemporalAccess{TLS: true, APIKeyFile: writeFile(t, secret+"\x00é")}, "holds no key"},
-		"a key file that is far too long":                 {TemporalAccess{TLS: true, APIKeyFile: writeFile(t, strings.Repeat(secret, 1<<20))}, "holds no key"},
-		"a key file that has the certificate's key in it": {TemporalAccess{TLS: true, APIKeyFile: own.Key}, "holds no key"},
+		"a key file that is empty":                        {TemporalAccess{TLS: true, APIKeyFile: writeFile(t, " \n")}, "is empty (give a file that contains only the key, on one line)"},
+		"a key file of more than a key":                   {TemporalAccess{TLS: true, APIKeyFile: writeFile(t, secret+"\n"+secret)}, "contains no valid key"},
+		"a key file of bytes that no header takes":        {TemporalAccess{TLS: true, APIKeyFile: writeFile(t, secret+"\x00é")}, "contains no valid key"},
+		"a key file that is far too long":                 {TemporalAccess{TLS: true, APIKeyFile: writeFile(t, strings.Repeat(secret, 1<<20))}, "contains no valid key"},
+		"a key file that has the certificate's key in it": {TemporalAccess{TLS: true, APIKeyFile: own.Key}, "contains no valid key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -117,7 +117,7 @@ func TestAPIKey(t *testing.T) {
 		at = at.Add(keyLookEvery)
 		require.Equal(t, "second", current(), "the last good one")
 	}
-	require.Equal(t, 1, strings.Count(said.String(), "is not used"), said.String())
+	require.Equal(t, 1, strings.Count(said.String(), "is invalid"), said.String())
 	require.NoError(t, os.WriteFile(path, []byte("third"), 0o600))
 	at = at.Add(keyLookEvery)
 	require.Equal(t, "third", current())
@@ -263,8 +263,8 @@ func TestTemporalRefused(t *testing.T) {
 		"by another name":                            {access: TemporalAccess{TLS: true, Files: own, ServerName: "temporal"}, kind: fleet.Invalid, hint: "--temporal-tls-server-name"},
 		"over TLS where Temporal has none":           {access: TemporalAccess{TLS: true, Files: own}, plain: true, kind: fleet.Invalid, hint: "leave out --temporal-tls"},
 		"in the clear where Temporal has TLS":        {kind: fleet.Unavailable, hint: "give --temporal-tls"},
-		"with a key that is not taken":               {access: TemporalAccess{TLS: true, Files: own, APIKeyFile: key}, refuse: status.Error(codes.Unauthenticated, "no"), kind: fleet.Unauthenticated, hint: "--temporal-api-key-file valid"},
-		"with a key that may nothing":                {access: TemporalAccess{TLS: true, Files: own, APIKeyFile: key}, refuse: status.Error(codes.PermissionDenied, "no"), kind: fleet.Denied, hint: "may it write to the namespace holdfast"},
+		"with a key that is not taken":               {access: TemporalAccess{TLS: true, Files: own, APIKeyFile: key}, refuse: status.Error(codes.Unauthenticated, "no"), kind: fleet.Unauthenticated, hint: "--temporal-api-key-file is valid"},
+		"with a key that may nothing":                {access: TemporalAccess{TLS: true, Files: own, APIKeyFile: key}, refuse: status.Error(codes.PermissionDenied, "no"), kind: fleet.Denied, hint: "may write to the namespace holdfast"},
 		"without a key where Temporal asks for some": {access: TemporalAccess{TLS: true, Files: own}, refuse: status.Error(codes.Unauthenticated, "no"), kind: fleet.Unauthenticated, hint: "give --temporal-api-key-file"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -376,7 +376,7 @@ func TestAddAttributes(t *testing.T) {
 		"they are there already":              {add: status.Error(codes.AlreadyExists, "there")},
 		"it may not, and all are there":       {add: denied, known: attributes()},
 		"nobody can, and all are there":       {add: status.Error(codes.Unimplemented, "no"), known: attributes()},
-		"it may not, and two are not there":   {add: denied, known: attributes()[2:], kind: fleet.Precondition, says: "has no search attributes Site, Node, "},
+		"it may not, and two are not there":   {add: denied, known: attributes()[2:], kind: fleet.Precondition, says: "lacks the search attributes Site, Node, "},
 		"it may nothing":                      {add: denied, known: attributes(), refuse: denied, kind: fleet.Denied, says: "refuses this server"},
 		"there is no room":                    {add: status.Error(codes.InvalidArgument, "too many"), kind: fleet.Internal, says: "too many"},
 		"the store is away":                   {add: status.Error(codes.Unavailable, "store"), kind: fleet.Internal, says: "store"},

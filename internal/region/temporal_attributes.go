@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
-// attributes are what workflows are searched by, each a Keyword.
+// attributes are the search attributes of workflows, each a Keyword.
 func attributes() []string {
 	return []string{
 		workflows.AttributeSite, workflows.AttributeNode, workflows.AttributeInstance, workflows.AttributeDeployment,
@@ -24,8 +24,8 @@ func attributes() []string {
 	}
 }
 
-// addAttributes registers search attributes. Who may only use a namespace, as at Temporal Cloud,
-// may not register any: then it is enough that somebody has.
+// addAttributes registers search attributes. An account that may only use a namespace, as at Temporal Cloud, may
+// not register any: then they must already exist.
 func addAttributes(ctx context.Context, c client.Client, namespace string) error {
 	all := map[string]enumspb.IndexedValueType{}
 	for _, name := range attributes() {
@@ -37,20 +37,19 @@ func addAttributes(ctx context.Context, c client.Client, namespace string) error
 	}
 	missing, asked := missingAttributes(ctx, c, namespace)
 	switch {
-	case asked != nil: // nothing of the namespace may be used, or nobody answers
+	case asked != nil: // the namespace may not be used, or does not answer
 		return asked
 	case len(missing) == 0:
 		return nil
 	case errors.As(err, new(*serviceerror.PermissionDenied)) || errors.As(err, new(*serviceerror.Unimplemented)):
 		names := strings.Join(missing, ", ")
-		return fleet.Errorf(fleet.Precondition, "the Temporal namespace %s has no search attributes %s, and this server may not register them: %w", namespace, names, err).
-			WithHint("have them registered as Keyword by who may: temporal operator search-attribute create, at Temporal Cloud tcld namespace search-attributes add")
+		return fleet.Errorf(fleet.Precondition, "the Temporal namespace %s lacks the search attributes %s, and this server may not register them: %w", namespace, names, err).
+			WithHint("have an administrator register them as Keyword: temporal operator search-attribute create, or at Temporal Cloud tcld namespace search-attributes add")
 	}
 	return fmt.Errorf("register search attributes: %w", err)
 }
 
-// missingAttributes counts workflows by each attribute: Temporal refuses a query by one that it
-// does not know.
+// missingAttributes counts workflows by each attribute: Temporal rejects a query by an unknown one.
 func missingAttributes(ctx context.Context, c client.Client, namespace string) (missing []string, err error) {
 	for _, name := range attributes() {
 		_, err := c.WorkflowService().CountWorkflowExecutions(ctx, &workflowservice.CountWorkflowExecutionsRequest{

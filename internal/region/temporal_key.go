@@ -17,8 +17,8 @@ const (
 	keyMost      = 16 << 10
 )
 
-// apiKey is a file that holds a key of Temporal's. It is read again and again, so that a key is
-// rotated without a restart; while it is broken the last good one stays in use.
+// apiKey is a file with a Temporal API key. It is reread regularly, so that a key rotates without a restart; while
+// it is invalid, the last good one stays in use.
 type apiKey struct {
 	path string
 	now  func() time.Time
@@ -27,7 +27,7 @@ type apiKey struct {
 	mu     sync.Mutex
 	good   string
 	looked time.Time
-	broken bool // that was said
+	broken bool // already logged
 }
 
 func openAPIKey(path string, now func() time.Time, log *slog.Logger) (*apiKey, error) {
@@ -52,17 +52,17 @@ func (k *apiKey) look() {
 	fresh, err := readAPIKey(k.path)
 	switch {
 	case err != nil && !k.broken:
-		k.log.Error("the new Temporal API key is not used", "file", k.path, "error", err)
+		k.log.Error("the new Temporal API key is invalid; keeping the old one", "file", k.path, "error", err)
 	case err == nil && fresh != k.good:
 		k.good = fresh
-		k.log.Info("the new Temporal API key is used", "file", k.path)
+		k.log.Info("using the new Temporal API key", "file", k.path)
 	}
 	k.broken = err != nil
 }
 
-// readAPIKey says nothing of what it read: a wrong file may hold another secret.
+// readAPIKey never shows what it read: a wrong file may contain another secret.
 func readAPIKey(path string) (string, error) {
-	const hint = "give a file that holds the key and nothing else, in one line"
+	const hint = "give a file that contains only the key, on one line"
 	f, err := os.Open(path) //nolint:gosec // the operator names the file
 	if err != nil {
 		return "", fleet.Errorf(fleet.Invalid, "read --temporal-api-key-file: %w", err).WithHint(hint)
@@ -73,12 +73,12 @@ func readAPIKey(path string) (string, error) {
 		return "", fleet.Errorf(fleet.Invalid, "read --temporal-api-key-file: %w", err).WithHint(hint)
 	}
 	key := bytes.TrimSpace(raw)
-	odd := func(r rune) bool { return r <= ' ' || r > '~' } // not of a header, or of more than one line
+	odd := func(r rune) bool { return r <= ' ' || r > '~' } // not allowed in a header, or more than one line
 	switch {
 	case len(key) == 0:
 		return "", fleet.Errorf(fleet.Invalid, "--temporal-api-key-file %s is empty", path).WithHint(hint)
 	case len(raw) > keyMost || bytes.ContainsFunc(key, odd):
-		return "", fleet.Errorf(fleet.Invalid, "--temporal-api-key-file %s holds no key", path).WithHint(hint)
+		return "", fleet.Errorf(fleet.Invalid, "--temporal-api-key-file %s contains no valid key", path).WithHint(hint)
 	}
 	return string(key), nil
 }

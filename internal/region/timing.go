@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
-// Timing is every interval and limit of a region, so that a laptop can be quicker.
+// Timing is every interval and limit of a region, so that temporal-dev can be faster.
 type Timing struct {
 	Delivery workflows.DeliveryLimits
 	// Purge, Sweep and Collect are the intervals of the schedules PurgePending,
@@ -16,34 +16,34 @@ type Timing struct {
 	Purge, Sweep, Collect time.Duration
 	// Keep is what CollectGarbage leaves.
 	Keep fleet.Retention
-	// Nodes is how often what nodes hold is compared with what is deployed, Compare after how
-	// long a node is compared whole though nothing drifted.
+	// Nodes is how often what nodes hold is compared with what is deployed. Compare is the time after which a node
+	// is compared in full although nothing drifted.
 	Nodes, Compare time.Duration
-	// Runtime is how often what deployments are to be is compared with what runs.
+	// Runtime is how often desired and actual deployments are compared.
 	Runtime time.Duration
-	// Relay is how old an outbox row is before its wake is repeated: longer than a busy region
-	// takes to read it, for a wake that was not lost only costs.
+	// Relay is how old an outbox row is before its wake is repeated: longer than a busy region takes to read it,
+	// because repeating a wake that was not lost only costs.
 	Relay time.Duration
-	// ServerSeen is how often a server says that it lives; three times that and its build
-	// counts as gone, but never less than Stranded.
+	// ServerSeen is how often a server reports that it is alive. After three times that its build counts as gone,
+	// but never before Stranded.
 	ServerSeen, Stranded time.Duration
 	// ReadIdle cuts a download that stalls (N96).
 	ReadIdle time.Duration
-	// Owed is how long a new active asks the region for deletes and disables that it missed,
-	// before it starts anything.
+	// Owed is how long a new active tries to get missed deletes and disables from the region before it starts
+	// anything.
 	Owed time.Duration
-	// Report is how often a node says what changed.
+	// Report is how often a node reports changes.
 	Report time.Duration
-	// Failover is how long a failover may take, Failback how long a site's declared active must
-	// have been there before it gets the lease back (autoFailback).
+	// Failover is how long a failover may take. Failback is how long a site's declared active must have been up
+	// before it gets the lease back (autoFailback).
 	Failover, Failback time.Duration
 	// TokenBytes is the length of fetch tokens (N19).
 	TokenBytes int
-	// Link are the terms of the link (C52 to C54).
+	// Link are the time limits of the link (C52 to C54).
 	Link fleet.LinkTiming
 }
 
-// DefaultTiming is what a production region runs with.
+// DefaultTiming is the timing of a production region.
 func DefaultTiming() Timing {
 	return Timing{
 		Delivery: workflows.DeliveryLimits{
@@ -57,7 +57,7 @@ func DefaultTiming() Timing {
 	}
 }
 
-// FastTiming is for demonstrations and tests: failures show in seconds.
+// FastTiming is for demonstrations and tests: failures show up within seconds.
 func FastTiming() Timing {
 	t := DefaultTiming()
 	t.Delivery.Request = 10 * time.Second

@@ -69,8 +69,8 @@ func (t *tracer) workflows() ([]interceptor.ClientInterceptor, error) {
 	return []interceptor.ClientInterceptor{i}, nil
 }
 
-// serving traces requests; spans name the method and the path, which hold no secret. Without a
-// tracer the caller's own trace is still handed on to executors.
+// serving traces requests. Spans contain the method and the path, which contain no secret. Without a tracer, the
+// caller's own trace is still passed on to executors.
 func (t *tracer) serving(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
@@ -85,7 +85,7 @@ func (t *tracer) serving(next http.Handler) http.Handler {
 	})
 }
 
-// resume goes on in the trace that was kept with what is done now; "" is none.
+// resume continues the stored trace; "" is none.
 func (t *tracer) resume(ctx context.Context, traceparent string) context.Context {
 	if t == nil {
 		return ctx
@@ -93,8 +93,7 @@ func (t *tracer) resume(ctx context.Context, traceparent string) context.Context
 	return t.carry.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
 }
 
-// waker wakes an entity for somebody who does not know the request that the entity has to
-// see: it goes on in that request's trace.
+// waker wakes an entity for a caller that does not know the original request, and continues that request's trace.
 type waker struct {
 	store  *postgres.Store
 	flows  *workflows.Client
@@ -112,8 +111,8 @@ func (w *waker) Wake(ctx context.Context, subject string) error {
 	return w.flows.Wake(w.tracer.resume(ctx, traceparent), subject)
 }
 
-// path is what a span says of an address. It stays escaped: one span that is not valid UTF-8
-// would lose the whole batch that it is sent with.
+// path is the path of an address in a span. It stays escaped: one span with invalid UTF-8 would lose the whole
+// batch it is sent with.
 func path(u *url.URL) trace.SpanStartEventOption {
 	return trace.WithAttributes(attribute.String("url.path", u.EscapedPath()))
 }
@@ -124,7 +123,7 @@ type tracedTransport struct {
 	base   http.RoundTripper
 }
 
-// calling gives a client whose requests carry the trace.
+// calling returns a client whose requests carry the trace.
 func (t *tracer) calling(c *http.Client) *http.Client {
 	if t == nil {
 		return c
@@ -134,7 +133,7 @@ func (t *tracer) calling(c *http.Client) *http.Client {
 	return &traced
 }
 
-// RoundTrip sends the request within a span of its own, if it belongs to a trace at all.
+// RoundTrip sends the request within a new span, if it belongs to a trace.
 func (t *tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !trace.SpanContextFromContext(r.Context()).IsValid() {
 		return t.base.RoundTrip(r)

@@ -38,9 +38,9 @@ func (s *server) work(ctx context.Context) error {
 	return group.Wait()
 }
 
-// arrive has new workflows go to this build, at once: an upgrade waits for nothing. Only a build
-// that had that already, and was replaced by an older one whose servers stay, leaves it to them:
-// its own had fallen.
+// arrive makes this build current at once: an upgrade waits for nothing. The exception is a build that was current
+// before and was replaced by an older, still running one: its own servers had crashed, so it leaves new workflows
+// to the other.
 func (s *server) arrive(ctx context.Context) error {
 	first := false
 	err := insist(ctx, s.log, "postgres", func(ctx context.Context) (err error) {
@@ -63,7 +63,7 @@ func (s *server) arrive(ctx context.Context) error {
 	})
 }
 
-// replaced says that new workflows go to another build that has a server.
+// replaced reports whether another build with a server is current.
 func (s *server) replaced(ctx context.Context) (bool, error) {
 	current, err := currentBuild(ctx, s.temporal)
 	if err != nil || current == s.cfg.Build {
@@ -73,21 +73,21 @@ func (s *server) replaced(ctx context.Context) (bool, error) {
 	if err != nil || !slices.Contains(live, current) {
 		return false, err
 	}
-	s.log.WarnContext(ctx, "servers of this build have fallen: another build goes on", "build", s.cfg.Build, "other", current)
+	s.log.WarnContext(ctx, "servers of this build have crashed: another build takes new workflows", "build", s.cfg.Build, "other", current)
 	return true, nil
 }
 
-// beat says that this build has a worker. When the build that new workflows go to has none any
-// more, or one after the other falls, this one takes its place.
+// beat records that this build has a worker. If the current build has lost all its workers, or its servers keep
+// crashing, this build becomes current.
 func (s *server) beat(ctx context.Context) error {
 	defer func() {
 		gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if err := s.presence.gone(gone); err != nil {
-			s.log.Warn("this server is forgotten later", "error", err)
+			s.log.Warn("cannot remove this server's record; it lapses later", "error", err)
 		}
 	}()
-	return s.every(ctx, s.cfg.Timing.ServerSeen, "say that this server lives", func(ctx context.Context) error {
+	return s.every(ctx, s.cfg.Timing.ServerSeen, "report that this server is alive", func(ctx context.Context) error {
 		if !s.serving.Load() {
 			return nil
 		}
@@ -106,8 +106,8 @@ func (s *server) beat(ctx context.Context) error {
 	})
 }
 
-// becomeCurrent routes new workflows to this build. A door that a plain client starts has
-// no version of its own and goes where this points.
+// becomeCurrent routes new workflows to this build. A door that a plain client starts has no version of its own,
+// and goes to the current build.
 func becomeCurrent(ctx context.Context, c client.Client, build string) error {
 	handle := c.WorkerDeploymentClient().GetHandle(workers.Deployment)
 	_, err := handle.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{
@@ -119,7 +119,7 @@ func becomeCurrent(ctx context.Context, c client.Client, build string) error {
 	return nil
 }
 
-// currentBuild is where new workflows go now, "" when nowhere.
+// currentBuild is where new workflows go, "" if there is none.
 func currentBuild(ctx context.Context, c client.Client) (string, error) {
 	d, err := c.WorkerDeploymentClient().GetHandle(workers.Deployment).Describe(ctx, client.WorkerDeploymentDescribeOptions{})
 	if err != nil {
