@@ -80,7 +80,7 @@ func (s *server) getModule(ctx context.Context, in *ModuleParam) (*moduleOutput,
 	}
 	members, err := s.store.ModuleMembers(ctx, ref)
 	if err == nil && len(members) == 0 {
-		err = fleet.Errorf(fleet.NotFound, "nobody offers module %s", ref).At("module").WithHint("holdfast get modules")
+		err = fleet.Errorf(fleet.NotFound, "no provider offers module %s", ref).At("module").WithHint("holdfast get modules")
 	}
 	if err != nil {
 		return nil, err

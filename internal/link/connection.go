@@ -10,19 +10,18 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// sendQueue is how many messages may wait for one stream; more means that its client reads
-// nothing.
+// sendQueue is how many messages may wait for one stream; with more, its client does not read.
 const sendQueue = 256
 
-// connection is one that this server holds: a registration, or an open stream.
+// connection is a connection that this server holds: a registration, or an open stream.
 type connection struct {
 	id       fleet.ConnectionID
 	protocol uint32
 	modules  []string // short names (C18)
-	identity string   // who registered it here; "" where another server took the registration
+	identity string   // who registered it here; "" if it registered at another server
 	node     fleet.NodeName
-	site     atomic.Pointer[string] // the mark of what the node was last told of its site
-	woken    atomic.Int64           // the number of the last wake that the node was told of
+	site     atomic.Pointer[string] // the mark of the last site description that the node was sent
+	woken    atomic.Int64           // the number of the last wake that the node was sent
 	set      toldSet
 
 	reporting atomic.Bool // a report of the node is being written
@@ -34,20 +33,20 @@ type connection struct {
 	heard      atomic.Int64
 	sending    atomic.Int64 // since when a message is on its way out, 0 for none
 	inFlight   atomic.Int32
-	beaten     atomic.Bool // heard since heartbeats were last written
+	beaten     atomic.Bool // a heartbeat arrived since the last write
 
 	ended atomic.Pointer[fleet.ConnectionEvent]
 	done  chan struct{} // closed when it has ended
-	saved chan struct{} // closed when its row says so
+	saved chan struct{} // closed when its row has ended
 
 	mu    sync.Mutex
 	queue []*nodev1.ConnectResponse
-	busy  bool // somebody sends
+	busy  bool // a goroutine is sending
 	out   func(*nodev1.ConnectResponse) error
 	drain *drain
 }
 
-// drain is one under way.
+// drain is a drain under way.
 type drain struct {
 	reason   string
 	began    int64
@@ -66,7 +65,7 @@ func (c *connection) now() fleet.ConnectionState {
 	return s
 }
 
-// move is the only way to another state. Of those that try at once, one wins.
+// move is the only way to another state. Of concurrent moves, one wins.
 func (c *connection) move(on fleet.ConnectionEvent) bool {
 	for {
 		from := c.now()
@@ -80,7 +79,7 @@ func (c *connection) move(on fleet.ConnectionEvent) bool {
 	}
 }
 
-// seen is the connection at an instant; clocks before floor count as floor.
+// seen is the connection at a given time; clocks before floor count as floor.
 func (c *connection) seen(now, floor int64) decide.LinkSeen {
 	s := decide.LinkSeen{
 		State:      c.now(),
@@ -98,15 +97,15 @@ func (c *connection) seen(now, floor int64) decide.LinkSeen {
 	return s
 }
 
-// attach gives the connection its stream.
+// attach sets the connection's stream.
 func (c *connection) attach(out func(*nodev1.ConnectResponse) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.out = out
 }
 
-// enqueue takes a message for the stream and says whether somebody must flush. It is false
-// for a connection without a stream, and when too much waits already.
+// enqueue queues a message for the stream and reports whether the caller must flush. It returns false for a
+// connection without a stream, and if the queue is full.
 func (c *connection) enqueue(m *nodev1.ConnectResponse) (flush, taken bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +117,7 @@ func (c *connection) enqueue(m *nodev1.ConnectResponse) (flush, taken bool) {
 	return flush, true
 }
 
-// dequeue gives the next message, nil when nobody needs to send any more.
+// dequeue returns the next message, nil if the sender is done.
 func (c *connection) dequeue() *nodev1.ConnectResponse {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,8 +130,7 @@ func (c *connection) dequeue() *nodev1.ConnectResponse {
 	return m
 }
 
-// asked begins a drain, or brings its deadline forward; it says whether the provider is to be
-// told.
+// asked starts a drain, or moves its deadline forward; it reports whether the provider must be notified.
 func (c *connection) asked(reason string, deadline, now int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,11 +145,11 @@ func (c *connection) asked(reason string, deadline, now int64) bool {
 	return false
 }
 
-// drainNews is by how much a deadline has to come forward to be another one: it is computed
-// anew from the database's clock each time.
+// drainNews is by how much a deadline has to move forward to count as another one, because it is recomputed from
+// the database's clock each time.
 const drainNews = 500 * time.Millisecond
 
-// drainRequest is what the provider is told now, nil without a drain.
+// drainRequest is the current request to the provider, nil without a drain.
 func (c *connection) drainRequest(now int64) *nodev1.ConnectResponse {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,14 +163,14 @@ func (c *connection) drainRequest(now int64) *nodev1.ConnectResponse {
 	}}}
 }
 
-// drains says whether a drain was asked for.
+// drains reports whether a drain was requested.
 func (c *connection) drains() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.drain != nil
 }
 
-// drained says for how long a drain has been under way; false without one.
+// drained is how long a drain has been under way; false without one.
 func (c *connection) drained(now int64) (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,51 +11,50 @@ import (
 )
 
 const (
-	// crowdWorkers are how many batches of one kind are under way at once: one that waits for a
-	// lock holds up no other.
+	// crowdWorkers are how many batches of one kind run concurrently: one that waits for a lock does not block the
+	// others.
 	crowdWorkers = 2
-	// crowdRoom is how many calls of one kind may wait; there is no point in more.
+	// crowdRoom limits the waiting calls of one kind; more would be pointless.
 	crowdRoom = 20_000
 )
 
-// crowd serves calls together: those that come while others are served wait for the next
-// batch, so that a storm costs few transactions and a quiet day no delay. Those who call have
-// turns: many calls of one leave the others their place. A batch begins after each of its
-// calls came, so nobody is answered from before.
+// crowd serves calls in batches: calls that arrive while others are served wait for the next batch, so that a storm
+// costs few transactions and a quiet day no delay. Callers take turns: many calls of one leave room for the others.
+// A batch starts after each of its calls arrived, so no caller gets a stale answer.
 type crowd[In, Out any] struct {
 	serve func(ctx context.Context, all []In) ([]Out, error)
-	// key says what a batch may have one of only; nil is no limit.
+	// key marks calls of which a batch may have only one; nil means no limit.
 	key   func(In) string
 	most  int
 	sizes prometheus.Observer
 
 	mu      sync.Mutex
 	queues  map[string][]*asked[In, Out]
-	turns   []string // who waits, whose turn is next
+	turns   []string // waiting callers, the next one first
 	waiting int
 	news    chan struct{}
 }
 
-// asked is one call that waits.
+// asked is a waiting call.
 type asked[In, Out any] struct {
 	in   In
 	out  Out
 	err  error
 	done chan struct{}
-	gone bool // nobody waits any more; the crowd's lock guards it
+	gone bool // the caller has given up; guarded by the crowd's lock
 }
 
 func newCrowd[In, Out any](most int, key func(In) string, serve func(context.Context, []In) ([]Out, error)) *crowd[In, Out] {
 	return &crowd[In, Out]{serve: serve, key: key, most: most, queues: map[string][]*asked[In, Out]{}, news: make(chan struct{}, 1)}
 }
 
-// ask waits for the answer, no longer than the caller does. A call that was given up before
-// its turn costs nothing; a later one is served for nobody.
+// ask waits for the answer, but not longer than the caller does. A call that is given up before its turn costs
+// nothing; one given up later is served in vain.
 func (c *crowd[In, Out]) ask(ctx context.Context, who string, in In) (Out, error) {
 	a := &asked[In, Out]{in: in, done: make(chan struct{})}
 	if !c.join(who, a) {
 		var none Out
-		return none, fleet.Errorf(fleet.Unavailable, "this server has too many calls to serve").WithHint("try again in a moment")
+		return none, fleet.Errorf(fleet.Unavailable, "this server has too many waiting calls").WithHint("try again in a moment")
 	}
 	select {
 	case <-a.done:
@@ -65,7 +64,7 @@ func (c *crowd[In, Out]) ask(ctx context.Context, who string, in In) (Out, error
 		defer c.mu.Unlock()
 		a.gone = true
 		var none Out
-		return none, fleet.Errorf(fleet.Unavailable, "there was no time to serve this call: %w", ctx.Err())
+		return none, fleet.Errorf(fleet.Unavailable, "the call timed out before it was served: %w", ctx.Err())
 	}
 }
 
@@ -113,8 +112,8 @@ func (c *crowd[In, Out]) work(ctx context.Context) error {
 	}
 }
 
-// take gives the next batch: of each who waits one, then another, while there is room. What a
-// batch has one of already waits for the next, and so does all behind it.
+// take returns the next batch: one call of each caller, then another round, while there is room. If a call's key is
+// already in the batch, that call and those behind it wait for the next.
 func (c *crowd[In, Out]) take() []*asked[In, Out] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,12 +139,12 @@ func (c *crowd[In, Out]) take() []*asked[In, Out] {
 	}
 	c.turns = append(later, c.turns...)
 	if c.waiting > 0 {
-		c.wake() // another worker goes on
+		c.wake() // another worker continues
 	}
 	return batch
 }
 
-// shift takes the first of a queue, whose next one has its turn after all others.
+// shift takes the first call of a queue, whose next one queues behind all others.
 func (c *crowd[In, Out]) shift(who string) {
 	c.waiting--
 	rest := c.queues[who][1:]
@@ -157,9 +156,9 @@ func (c *crowd[In, Out]) shift(who string) {
 	c.turns = append(c.turns, who)
 }
 
-// answer serves a batch; when it fails for another reason than the database's absence, each
-// call is served by itself, so that one that cannot be served spoils no other. One that was given
-// up meanwhile is not: its caller may have come again, and was served by then.
+// answer serves a batch. If that fails and the database is reachable, each call is served separately, so that a bad
+// one does not affect the others. A call that was given up is skipped: its caller may have returned and been served
+// by then.
 func (c *crowd[In, Out]) answer(ctx context.Context, all []*asked[In, Out]) {
 	err := c.attempt(ctx, all)
 	for _, a := range all {

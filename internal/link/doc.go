@@ -1,5 +1,5 @@
-// Package link is the server side of the link: where providers, nodes among them, register
-// and live. docs/link.md tells the mechanism.
+// Package link is the server side of the link: where providers, including nodes, register and stay connected.
+// docs/link.md explains it.
 //
 // Postgres owns what a connection is: its row says who registered, what for, and how that
 // ended. Modules, executors and module namespaces are read from the live rows, so ending a row
@@ -10,7 +10,7 @@
 //	Register ─▶ row Registered ─▶ Connect ─▶ row Active ─▶ heartbeats, reports, drain
 //	                                                └─ end(event) ─▶ stream closed, row ended
 //
-// Whatever ends a connection goes through end or endedElsewhere, once. What other servers do
-// to a row (takeover, drain, revocation, a sweep) arrives as a notification, and for sure when
-// the server next compares what it holds with its rows.
+// Every end of a connection goes through end or endedElsewhere, once. Changes of a row by other servers (takeover,
+// drain, revocation, a sweep) arrive as a notification, or at the latest when the server next compares its
+// connections with its rows.
 package link

@@ -9,9 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// end is the one way out of a connection that this server moves: it is claimed by the state,
-// so that it happens once (C48 to C51, C59). The stream's handler returns, and the row ends,
-// which takes modules, executor and module namespace with it.
+// end is the only way to end a connection of this server. It is claimed by the state, so that it happens once (C48
+// to C51, C59). The stream's handler returns and the row ends, and with it modules, executor and module namespace.
 func (s *Server) end(c *connection, on fleet.ConnectionEvent) bool {
 	if !c.move(on) {
 		return false
@@ -21,7 +20,7 @@ func (s *Server) end(c *connection, on fleet.ConnectionEvent) bool {
 	return true
 }
 
-// endedElsewhere is end of a connection whose row has ended already, or is another server's.
+// endedElsewhere ends a connection whose row has already ended, or belongs to another server.
 func (s *Server) endedElsewhere(c *connection, on fleet.ConnectionEvent) {
 	if c.move(on) {
 		close(c.saved)
@@ -30,7 +29,7 @@ func (s *Server) endedElsewhere(c *connection, on fleet.ConnectionEvent) {
 	}
 }
 
-// forget lets go of a registration whose stream another server has.
+// forget drops a registration whose stream is at another server.
 func (s *Server) forget(c *connection) {
 	if c.move(fleet.ServerLapsed) {
 		s.drop(c)
@@ -48,7 +47,7 @@ func (s *Server) close(c *connection, on fleet.ConnectionEvent) {
 	close(c.done)
 }
 
-// moves wait to be written, the newest of each connection.
+// moves are moves to write, the newest of each connection.
 type moves struct {
 	mu    sync.Mutex
 	ended map[*connection]fleet.ConnectionEvent
@@ -84,7 +83,7 @@ func (m *moves) tell() {
 	}
 }
 
-// take gives all that waits, and forgets it.
+// take returns all that waits, and clears it.
 func (m *moves) take() (ended map[*connection]fleet.ConnectionEvent, acked map[*connection]int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,7 +92,7 @@ func (m *moves) take() (ended map[*connection]fleet.ConnectionEvent, acked map[*
 	return ended, acked
 }
 
-// putBack is for what could not be written; what happened since is newer.
+// putBack returns moves that could not be written; newer ones win.
 func (m *moves) putBack(ended map[*connection]fleet.ConnectionEvent, acked map[*connection]int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +111,7 @@ func (m *moves) putBack(ended map[*connection]fleet.ConnectionEvent, acked map[*
 
 const saveAgain = time.Second
 
-// save writes moves as they come, many at once, and again when that failed.
+// save writes moves as they arrive, many at once, and retries after a failure.
 func (s *Server) save(ctx context.Context) error {
 	again := time.NewTicker(saveAgain)
 	defer again.Stop()
@@ -142,7 +141,7 @@ func (s *Server) saveOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, storeLimit)
 	defer cancel()
 	if err := s.o.Store.MoveConnections(ctx, s.o.ID, all); err != nil {
-		s.o.Log.Warn("moves of connections are written later", "count", len(ended)+len(acked), "error", err)
+		s.o.Log.Warn("cannot write moves of connections; retrying", "count", len(ended)+len(acked), "error", err)
 		s.moves.putBack(ended, acked)
 		return
 	}

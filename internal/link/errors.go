@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// statusCode is the one place where kinds become gRPC codes.
+// statusCode is the only place where kinds become gRPC codes.
 var statusCode = map[fleet.Kind]codes.Code{
 	fleet.Invalid:          codes.InvalidArgument,
 	fleet.Unauthenticated:  codes.Unauthenticated,
@@ -30,7 +30,7 @@ var statusCode = map[fleet.Kind]codes.Code{
 	fleet.Internal:         codes.Internal,
 }
 
-// StatusOf is what a caller may know of an error; internal details stay here.
+// StatusOf is the part of an error that a caller may see; internal details stay here.
 func StatusOf(err error) error {
 	if err == nil {
 		return nil
@@ -41,13 +41,13 @@ func StatusOf(err error) error {
 	kind := fleet.KindOf(err)
 	var e *fleet.Error
 	if kind == fleet.Internal || !errors.As(err, &e) {
-		return status.Error(codes.Internal, "the region failed to do this: the server's log says why")
+		return status.Error(codes.Internal, "internal error: see the server's log")
 	}
 	return status.Error(statusCode[kind], e.Error())
 }
 
-// endCode is how a stream ends, by what ended its connection. Whoever comes back registers
-// anew; the message is the event.
+// endCode is how a stream ends, by the event that ended its connection, which is also the message. A provider that
+// reconnects registers anew.
 var endCode = map[fleet.ConnectionEvent]codes.Code{
 	fleet.StreamRequired:  codes.DeadlineExceeded,
 	fleet.HeartbeatLapsed: codes.DeadlineExceeded,

@@ -18,15 +18,15 @@ import (
 	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
-// Identity is who a call has proven to come from. The zero value is nobody.
+// Identity is the proven identity of a caller. The zero value is none.
 type Identity struct {
 	Name       string         // node:NAME or token:ID
-	Node       fleet.NodeName // "" for a provider that is no node
+	Node       fleet.NodeName // "" if the provider is not a node
 	Namespaces []fleet.ModuleNamespace
 	Key        string // of a node: the one that signed, in base64
 }
 
-// MayClaim says whether a module namespace was granted, by its name or by one above it.
+// MayClaim reports whether a module namespace was granted, by its name or one above it.
 func (i Identity) MayClaim(n fleet.ModuleNamespace) bool {
 	for _, granted := range i.Namespaces {
 		if n == granted || strings.HasPrefix(string(n), string(granted)+".") {
@@ -38,16 +38,16 @@ func (i Identity) MayClaim(n fleet.ModuleNamespace) bool {
 
 type identityKey struct{}
 
-// IdentityOf gives who calls; the interceptors let nobody in without.
+// IdentityOf returns the caller; the interceptors admit no call without an identity.
 func IdentityOf(ctx context.Context) Identity {
 	who, _ := ctx.Value(identityKey{}).(Identity)
 	return who
 }
 
-// DoorLink is what the link's refusals are written down under.
+// DoorLink is the name of the link in refusals.
 const DoorLink = "link"
 
-// gate lets in who proves to be somebody.
+// gate admits only callers with a proven identity.
 type gate struct {
 	store  identityStore
 	crowds *crowds
@@ -55,10 +55,9 @@ type gate struct {
 	refuse func(audit.Refusal)
 }
 
-// tap runs when the headers of a call are here, before any of its message is read. A connection has
-// nothing read or kept of it before its first call has shown a valid token; it is then admitted, and
-// the token of each later call is checked when its message is here. gRPC reads nothing else of the
-// connection meanwhile.
+// tap runs when the headers of a call have arrived, before any of its message is read. Before its first call with a
+// valid token, nothing of a connection is read or stored. Then it is admitted, and the token of each later call is
+// checked when its message has arrived. gRPC reads nothing else of the connection until then.
 func (g *gate) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	stranger := strangerOf(ctx)
 	if stranger.Known() {
@@ -74,7 +73,7 @@ func (g *gate) tap(ctx context.Context, info *tap.Info) (context.Context, error)
 	return context.WithValue(ctx, identityKey{}, who), nil
 }
 
-// strangerOf gives the connection that a call came by.
+// strangerOf returns the connection of a call.
 func strangerOf(ctx context.Context) *strangers.Stranger {
 	if p, ok := peer.FromContext(ctx); ok {
 		return strangers.At(p.Addr)
@@ -82,7 +81,7 @@ func strangerOf(ctx context.Context) *strangers.Stranger {
 	return nil
 }
 
-// admitted gives who calls: as tap found, or as the token of this call says.
+// admitted returns the caller: as tap found it, or by the token of this call.
 func (g *gate) admitted(ctx context.Context, method string) (Identity, error) {
 	if who := IdentityOf(ctx); who.Name != "" {
 		return who, nil
@@ -110,7 +109,7 @@ func (g *gate) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo
 	return next(srv, &knownStream{ss, context.WithValue(ss.Context(), identityKey{}, who)})
 }
 
-// knownStream is a stream with who opened it.
+// knownStream is a stream with its caller's identity.
 type knownStream struct {
 	grpc.ServerStream
 	ctx context.Context //nolint:containedctx // gRPC gives a handler its context by this method only
@@ -119,7 +118,7 @@ type knownStream struct {
 // Context has the identity.
 func (s *knownStream) Context() context.Context { return s.ctx }
 
-// enter finds out who calls. The answer to who is refused does not say why.
+// enter authenticates the caller. The answer to a refused one does not tell why.
 func (g *gate) enter(ctx context.Context, method string) (Identity, error) {
 	token, err := bearer(ctx)
 	if err != nil {
@@ -140,7 +139,7 @@ func bearer(ctx context.Context) (string, error) {
 			return token, nil
 		}
 	}
-	return "", fleet.Errorf(fleet.Unauthenticated, "no token was sent").WithHint("send authorization: Bearer TOKEN")
+	return "", fleet.Errorf(fleet.Unauthenticated, "the token is missing").WithHint("send authorization: Bearer TOKEN")
 }
 
 func (g *gate) node(ctx context.Context, token, method string) (Identity, error) {
@@ -186,11 +185,11 @@ func (g *gate) provider(ctx context.Context, token, method string) (Identity, er
 		return Identity{}, err
 	case row == nil:
 		g.refuse(audit.Refusal{Door: DoorLink, Reason: "unknown_token", What: method})
-		return Identity{}, fleet.Errorf(fleet.Unauthenticated, "this token is unknown, expired or revoked").
+		return Identity{}, fleet.Errorf(fleet.Unauthenticated, "the token is unknown, expired or revoked").
 			WithHint("send authorization: Bearer with a provider's token of this region")
 	case row.Role != roleProvider:
 		g.refuse(audit.Refusal{Door: DoorLink, Identity: tokenIdentity(*row), Reason: "role", What: method})
-		return Identity{}, fleet.Errorf(fleet.Denied, "a token of role %s opens no link", row.Role).
+		return Identity{}, fleet.Errorf(fleet.Denied, "a token with role %s cannot use the link", row.Role).
 			WithHint("holdfast token create --role provider --module-namespace NAMESPACE")
 	}
 	return Identity{Name: tokenIdentity(*row), Namespaces: row.Namespaces}, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// welcome gives a node that registers what it is to know of its site; nil for other providers.
+// welcome returns what a registering node has to know about its site; nil for other providers.
 func (s *Server) welcome(ctx context.Context, c *connection, node fleet.NodeName) (*nodev1.Site, error) {
 	if node == "" {
 		return nil, nil
@@ -24,12 +24,12 @@ func (s *Server) welcome(ctx context.Context, c *connection, node fleet.NodeName
 func (s *Server) siteOf(ctx context.Context, node fleet.NodeName) (*fleet.Membership, error) {
 	m, err := s.crowds.sites.ask(ctx, string(node), node)
 	if err == nil && m == nil {
-		err = fleet.Errorf(fleet.NotFound, "node %s is gone", node)
+		err = fleet.Errorf(fleet.NotFound, "node %s no longer exists", node)
 	}
 	return m, err
 }
 
-// tellSites tells nodes of their sites where that is another than they were told.
+// tellSites sends nodes their site descriptions if these changed since the last one sent.
 func (s *Server) tellSites(ctx context.Context, mine []*connection) error {
 	var nodes []*connection
 	for _, c := range mine {
@@ -72,7 +72,7 @@ func (s *Server) tellAll(ctx context.Context, nodes []*connection) error {
 	for _, c := range nodes {
 		m, is := found[c.node]
 		if !is {
-			continue // it is revoked with its row
+			continue // its row's end disconnects it
 		}
 		s.send(c, &nodev1.ConnectResponse{Message: &nodev1.ConnectResponse_Site{Site: siteMessage(m)}})
 		c.site.Store(&m.Mark)

@@ -89,9 +89,9 @@ func TestPeerAddressIsRefused(t *testing.T) {
 		in   *nodev1.RegisterRequest
 		says string
 	}{
-		"with a scheme":  {signed(key), asNode("plant-1-a", "http://10.0.0.1:1"), "not an address"},
+		"with a scheme":  {signed(key), asNode("plant-1-a", "http://10.0.0.1:1"), "invalid address"},
 		"of a provider":  {fixed(r.token), offer(func(in *nodev1.RegisterRequest) { in.PeerAddress = "10.0.0.1:1" }), "only nodes"},
-		"without a port": {signed(key), asNode("plant-1-a", "10.0.0.1"), "not an address"},
+		"without a port": {signed(key), asNode("plant-1-a", "10.0.0.1"), "invalid address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

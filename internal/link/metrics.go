@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// metrics are those of this server's end of the link (X22).
+// metrics are those of this server's side of the link (X22).
 type metrics struct {
 	heartbeats, stuck, swept, wakes, sets prometheus.Counter
 	registered, ended, drains, reports    *prometheus.CounterVec
@@ -26,7 +26,7 @@ func newMetrics(r *prometheus.Registry, s *Server) (*metrics, error) {
 		stuck:      counter("holdfast_link_send_timeouts_total", "Streams that were cut because their client did not read."),
 		swept:      counter("holdfast_link_swept_total", "Connections of lapsed servers that this one ended."),
 		wakes:      counter("holdfast_link_wakes_total", "Wakes that idle nodes were sent."),
-		sets:       counter("holdfast_link_sets_total", "Versions of their sets of replicas that nodes were told of."),
+		sets:       counter("holdfast_link_sets_total", "Versions of replica sets that nodes were notified of."),
 		reports:    vec("holdfast_link_reports_total", "Reports of replicas, taken or refused.", "outcome"),
 		registered: vec("holdfast_link_registrations_total", "Registrations, accepted or by the kind of refusal.", "outcome"),
 		ended:      vec("holdfast_link_ended_total", "Connections that ended at this server, by reason.", "reason"),
@@ -56,7 +56,7 @@ func newMetrics(r *prometheus.Registry, s *Server) (*metrics, error) {
 	return m, nil
 }
 
-// gauge counts the connections of a state when it is asked.
+// gauge counts the connections in a state when it is read.
 func (s *Server) gauge(state fleet.ConnectionState) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "holdfast_link_connections", Help: "Connections that this server holds, by state.",

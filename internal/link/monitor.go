@@ -9,14 +9,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// judged is a connection of which something is to be done.
+// judged is a connection that needs an action.
 type judged struct {
 	*connection
 	decide.LinkTurn
 }
 
-// monitor looks at each connection every second (C33). It allocates nothing for those that
-// live.
+// monitor checks each connection every second (C33). It allocates nothing for live ones.
 func (s *Server) monitor(ctx context.Context) error {
 	tick := time.NewTicker(monitorEvery)
 	defer tick.Stop()
@@ -30,8 +29,8 @@ func (s *Server) monitor(ctx context.Context) error {
 		}
 		now := s.clock()
 		late := time.Duration(now - last)
-		if decide.LinkClocksRestart(late, monitorEvery) { // this server was away, not its providers
-			s.o.Log.Warn("the clocks of all connections start anew: this server was away", "for", late.String())
+		if decide.LinkClocksRestart(late, monitorEvery) { // this server was paused, not its providers
+			s.o.Log.Warn("this server was paused; restarting the clocks of all connections", "for", late.String())
 			floor = now
 		}
 		s.metrics.lag.Set(max(late-monitorEvery, 0).Seconds())
@@ -69,7 +68,7 @@ func (s *Server) do(d judged, now int64) {
 	}
 }
 
-// report tells each active provider which of its modules are (C46, C60).
+// report sends each active provider its active modules (C46, C60).
 func (s *Server) report(ctx context.Context) error {
 	tick := time.NewTicker(s.o.Timing.Report)
 	defer tick.Stop()
@@ -90,7 +89,7 @@ func (s *Server) report(ctx context.Context) error {
 	}
 }
 
-// askDrain begins what a row asks for, or brings its deadline forward.
+// askDrain starts the drain that a row requests, or moves its deadline forward.
 func (s *Server) askDrain(c *connection, reason string, left time.Duration) {
 	now := s.clock()
 	if c.asked(reason, now+int64(left), now) {

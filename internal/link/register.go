@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// The versions of the protocol that this server speaks.
+// The versions of the protocol that this server supports.
 const (
 	protocolOldest uint32 = 1
 	protocolNewest uint32 = 1
@@ -31,7 +31,7 @@ const (
 	maxDescription = 4 << 10
 )
 
-// Register judges an offer and writes the connection down only when it is accepted.
+// Register checks an offer and stores the connection only if it is accepted.
 func (s *Server) Register(ctx context.Context, in *nodev1.RegisterRequest) (*nodev1.RegisterResponse, error) {
 	out, err := s.register(ctx, in)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Server) Register(ctx context.Context, in *nodev1.RegisterRequest) (*nod
 
 func (s *Server) register(ctx context.Context, in *nodev1.RegisterRequest) (*nodev1.RegisterResponse, error) {
 	if s.leaving.Load() {
-		return nil, fleet.Errorf(fleet.Unavailable, "this server stops").WithHint("register at another")
+		return nil, fleet.Errorf(fleet.Unavailable, "this server is stopping").WithHint("register at another server")
 	}
 	r, err := s.admit(ctx, in)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Server) register(ctx context.Context, in *nodev1.RegisterRequest) (*nod
 	}, nil
 }
 
-// admit checks all but the modules: form, version, and what this identity may be.
+// admit checks everything except the modules: form, version, and what this identity may do.
 func (s *Server) admit(ctx context.Context, in *nodev1.RegisterRequest) (fleet.Registration, error) {
 	who := IdentityOf(ctx)
 	r := fleet.Registration{
@@ -112,14 +112,14 @@ func (s *Server) admit(ctx context.Context, in *nodev1.RegisterRequest) (fleet.R
 		}
 	}
 	if r.Node == "" && in.GetNodeFacts() != nil {
-		return r, fleet.Errorf(fleet.Invalid, "only nodes have facts").At("nodeFacts")
+		return r, fleet.Errorf(fleet.Invalid, "only nodes may send facts").At("nodeFacts")
 	}
 	if r.Node == "" && r.PeerAddress != "" {
-		return r, fleet.Errorf(fleet.Invalid, "only nodes have a peer").At("peerAddress")
+		return r, fleet.Errorf(fleet.Invalid, "only nodes may have a peer").At("peerAddress")
 	}
 	if r.Node != "" && string(r.Provider) != string(r.Node) {
 		s.refuse(ctx, "provider_name", string(r.Provider))
-		return r, fleet.Errorf(fleet.Denied, "node %s registers by its own name only", r.Node).At("provider")
+		return r, fleet.Errorf(fleet.Denied, "node %s may register only under its own name", r.Node).At("provider")
 	}
 	if r.Namespace != "" && !who.MayClaim(r.Namespace) {
 		s.refuse(ctx, "namespace_not_granted", string(r.Namespace))
@@ -129,7 +129,7 @@ func (s *Server) admit(ctx context.Context, in *nodev1.RegisterRequest) (fleet.R
 	return r, nil
 }
 
-// callerOf is the address that a call comes from.
+// callerOf is the address of the caller.
 func callerOf(ctx context.Context) netip.Addr {
 	from, ok := peer.FromContext(ctx)
 	if !ok {
@@ -137,7 +137,7 @@ func callerOf(ctx context.Context) netip.Addr {
 	}
 	at, err := netip.ParseAddrPort(from.Addr.String())
 	if err != nil {
-		return netip.Addr{} // it came by no network
+		return netip.Addr{} // not over a network
 	}
 	return at.Addr().Unmap()
 }
@@ -153,20 +153,20 @@ func factsOf(in *nodev1.NodeFacts) fleet.NodeFacts {
 	return out
 }
 
-// negotiate takes the lower of what both speak (C81).
+// negotiate takes the lower of both versions (C81).
 func negotiate(theirs uint32) (uint32, error) {
 	if theirs < protocolOldest {
-		return 0, fleet.Errorf(fleet.Precondition, "protocol version %d is not spoken here", theirs).At("protocolVersion").
-			WithHint(fmt.Sprintf("versions %d to %d are", protocolOldest, protocolNewest))
+		return 0, fleet.Errorf(fleet.Precondition, "protocol version %d is not supported", theirs).At("protocolVersion").
+			WithHint(fmt.Sprintf("use versions %d to %d", protocolOldest, protocolNewest))
 	}
 	return min(theirs, protocolNewest), nil
 }
 
-// judge takes or rejects each module by itself, and leaves the taken ones in r. When there is
-// none among those offered, there is no connection either.
+// judge accepts or rejects each module separately, and leaves the accepted ones in r. If modules were offered and
+// none is accepted, there is no connection.
 func (s *Server) judge(offers []*nodev1.Module, r *fleet.Registration) ([]*nodev1.ModuleResult, error) {
 	if len(offers) > maxModules {
-		return nil, fleet.Errorf(fleet.TooLarge, "%d modules, allowed are %d", len(offers), maxModules).At("modules")
+		return nil, fleet.Errorf(fleet.TooLarge, "%d modules offered; the limit is %d", len(offers), maxModules).At("modules")
 	}
 	var results []*nodev1.ModuleResult
 	var taken []fleet.ModuleOffer
@@ -195,13 +195,13 @@ func (s *Server) reject(m fleet.ModuleOffer, seen map[fleet.ModuleName]bool) (st
 	case seen[m.Name]:
 		return "repeated", errors.New("another module of this offer has the same name")
 	case strings.Contains(m.Description, "\x00"):
-		return "description", errors.New("a zero byte in the description")
+		return "description", errors.New("the description contains a NUL byte")
 	case len(m.Description) > maxDescription:
-		return "description", fmt.Errorf("%d bytes of description, allowed are %d", len(m.Description), maxDescription)
+		return "description", fmt.Errorf("the description has %d bytes; the limit is %d", len(m.Description), maxDescription)
 	}
 	for _, schema := range []struct{ reason, text string }{{"input_schema", m.InputSchema}, {"output_schema", m.OutputSchema}} {
 		if len(schema.text) > maxSchema {
-			return schema.reason, fmt.Errorf("%d bytes of schema, allowed are %d", len(schema.text), maxSchema)
+			return schema.reason, fmt.Errorf("the schema has %d bytes; the limit is %d", len(schema.text), maxSchema)
 		}
 		if schema.text == "" {
 			continue
@@ -213,7 +213,7 @@ func (s *Server) reject(m fleet.ModuleOffer, seen map[fleet.ModuleName]bool) (st
 	return "", nil
 }
 
-// noneTaken refuses with the reasons in the status's details.
+// noneTaken is the refusal with the reasons in the status's details.
 func noneTaken(results []*nodev1.ModuleResult) error {
 	refused := status.Newf(codes.InvalidArgument, "no module was accepted; the first is %.80q: %s", results[0].GetName(), results[0].GetMessage())
 	detailed, err := refused.WithDetails(&nodev1.RegisterResponse{Modules: results})
@@ -223,12 +223,12 @@ func noneTaken(results []*nodev1.ModuleResult) error {
 	return &fleet.Error{Kind: fleet.Invalid, Message: refused.Message(), Err: detailed.Err()}
 }
 
-// refuse takes note of what a known identity may not do.
+// refuse records what a known identity may not do.
 func (s *Server) refuse(ctx context.Context, reason, what string) {
 	s.o.Refuse(audit.Refusal{Door: DoorLink, Identity: IdentityOf(ctx).Name, Reason: reason, What: what})
 }
 
-// Deregister ends one connection of the caller, wherever its stream is, and only that one.
+// Deregister ends one connection of the caller, at whichever server its stream is.
 func (s *Server) Deregister(ctx context.Context, in *nodev1.DeregisterRequest) (*nodev1.DeregisterResponse, error) {
 	id := fleet.ConnectionID(in.GetConnectionId())
 	err := s.deregister(ctx, id, in.GetReplicasEnded())
@@ -244,7 +244,7 @@ func (s *Server) Deregister(ctx context.Context, in *nodev1.DeregisterRequest) (
 	return &nodev1.DeregisterResponse{}, StatusOf(err)
 }
 
-// deregister ends the row of a connection, and what its node says to have ended with it.
+// deregister ends the row of a connection, and the replicas that its node reports as ended.
 func (s *Server) deregister(ctx context.Context, id fleet.ConnectionID, replicasEnded bool) error { //nolint:revive // the word of the protocol
 	if !replicasEnded || s.o.Replicas == nil {
 		return s.o.Store.DeregisterConnection(ctx, id, IdentityOf(ctx).Name)

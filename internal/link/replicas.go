@@ -9,25 +9,25 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// takeReport has what a node says of its replicas written down, and acks it then. One is taken at a
-// time: the next comes after the ack. Only nodes have replicas, and each reports of its own.
+// takeReport stores a node's report of its replicas, and acks it then. It accepts one at a time: the next comes
+// after the ack. Only nodes have replicas, and each reports only its own.
 func (s *Server) takeReport(ctx context.Context, c *connection, in *nodev1.ReplicasReport) {
 	report, err := reportOf(c, in)
 	switch {
 	case err != nil:
 		s.refuseReport(c, err)
-	case s.o.Replicas == nil: // whoever has replicas is elsewhere; what is not acked is told again there
+	case s.o.Replicas == nil: // replicas are at another server; the node repeats unacknowledged reports there
 	case !c.reporting.CompareAndSwap(false, true):
-		s.refuseReport(c, fleet.Errorf(fleet.Invalid, "a report came before the one before it was acked"))
+		s.refuseReport(c, fleet.Errorf(fleet.Invalid, "a report arrived before the previous one was acknowledged"))
 	default:
 		go s.keepReport(ctx, c, in.GetSequence(), report)
 	}
 }
 
-// refuseReport ends a stream on which something was said that no node says.
+// refuseReport ends a stream on which a report arrived that no node sends.
 func (s *Server) refuseReport(c *connection, err error) {
 	s.metrics.reports.WithLabelValues("refused").Inc()
-	s.o.Log.Warn("a report of replicas is refused", "connection", c.id, "node", c.node, "error", err)
+	s.o.Log.Warn("refused a report of replicas", "connection", c.id, "node", c.node, "error", err)
 	identity := c.identity
 	if c.node != "" { // it may have registered elsewhere
 		identity = nodeIdentity(c.node)
@@ -36,7 +36,7 @@ func (s *Server) refuseReport(c *connection, err error) {
 	s.end(c, fleet.StreamFailed)
 }
 
-// keepReport tries until it is written or the stream has ended: then all of it is told anew on the
+// keepReport retries until the report is written or the stream has ended: then the node reports everything on the
 // next one.
 func (s *Server) keepReport(ctx context.Context, c *connection, sequence uint64, report fleet.ReplicasReport) {
 	again := time.NewTicker(saveAgain)
@@ -61,7 +61,7 @@ func (s *Server) keepReport(ctx context.Context, c *connection, sequence uint64,
 			s.refuseReport(c, err)
 			return
 		case !failed:
-			s.o.Log.Warn("trying on", "what", "write a report of replicas", "node", c.node, "error", err)
+			s.o.Log.Warn("failed, retrying", "what", "write a report of replicas", "node", c.node, "error", err)
 		}
 		select {
 		case <-c.done:
@@ -89,7 +89,7 @@ func reportOf(c *connection, in *nodev1.ReplicasReport) (fleet.ReplicasReport, e
 		return out, fleet.Errorf(fleet.Denied, "only nodes have replicas")
 	}
 	if n := len(in.GetReplicas()); n > fleet.MaxReportedReplicas {
-		return out, fleet.Errorf(fleet.TooLarge, "%d replicas in a report, allowed are %d", n, fleet.MaxReportedReplicas)
+		return out, fleet.Errorf(fleet.TooLarge, "%d replicas in a report; the limit is %d", n, fleet.MaxReportedReplicas)
 	}
 	out.Replicas = make([]fleet.ReplicaStatus, len(in.GetReplicas()))
 	for i, r := range in.GetReplicas() {

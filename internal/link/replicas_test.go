@@ -422,5 +422,5 @@ func TestNodeFacts(t *testing.T) {
 	_, err := c.Register(t.Context(), in)
 	refused(t, codes.InvalidArgument, err)
 	_, err = r.client(s).Register(t.Context(), offer(func(in *nodev1.RegisterRequest) { in.NodeFacts = &nodev1.NodeFacts{} }))
-	require.Contains(t, refused(t, codes.InvalidArgument, err), "only nodes have facts")
+	require.Contains(t, refused(t, codes.InvalidArgument, err), "only nodes may send facts")
 }

@@ -23,32 +23,32 @@ import (
 	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
-// Options are what a link works with.
+// Options configure a link.
 type Options struct {
 	Store  Store
 	ID     string // of this server process, new with each start
 	Timing fleet.LinkTiming
 	Now    func() time.Time // the clock of tokens, and by its monotonic part all others
 	Log    *slog.Logger
-	// Refuse hears of what identities may not do; nil hears nothing.
+	// Refuse gets what identities may not do; nil ignores it.
 	Refuse func(audit.Refusal)
-	// CheckSchema refuses a JSON schema that is not well formed; nil takes any text.
+	// CheckSchema rejects invalid JSON schemas; nil accepts any text.
 	CheckSchema func(schema string) error
 	Metrics     *prometheus.Registry
-	// Executors are the networks where executors may be beside their provider's own address.
+	// Executors are the networks where executors may be, besides their provider's own address.
 	Executors fleet.ExecutorNetworks
-	// TaskLife is how long a task may wait for its node, 2 minutes unless it is set.
+	// TaskLife is how long a task may wait for its node, 2 minutes by default.
 	TaskLife time.Duration
-	// Replicas is what servers keep of nodes' replicas; nil takes no report and tells of no set.
+	// Replicas stores nodes' replicas; with nil, reports are rejected and nodes get no sets.
 	Replicas ReplicaStore
-	// Wake has entities look at what they are about: replicas that moved, nodes that came or went. It
-	// is a hurry only; nil leaves it to the sweep.
+	// Wake makes entities check their subjects: replicas that changed, nodes that connected or disconnected. It
+	// only speeds things up; nil leaves it to the sweep.
 	Wake func(ctx context.Context, subjects []string) error
-	// GRPC are more options of the listener's server, for example its TLS.
+	// GRPC are more options of the gRPC server, for example its TLS.
 	GRPC []grpc.ServerOption
 }
 
-// Server is one server's end of the link.
+// Server is one server's side of the link.
 type Server struct {
 	nodev1.UnimplementedControlPlaneServer
 	o       Options
@@ -64,7 +64,7 @@ type Server struct {
 	held  map[fleet.ConnectionID]*connection
 	nodes map[fleet.NodeName]*connection // the last one of each
 	moves *moves
-	turns *waiting[fleet.NodeName] // nodes that came or went
+	turns *waiting[fleet.NodeName] // nodes that connected or disconnected
 	wakes *waiting[string]         // subjects to wake
 
 	crowds    *crowds
@@ -83,8 +83,7 @@ const (
 	writeBuffer = 8 << 10
 	firstWindow = 64 << 10
 
-	// What a connection may cost before a call of it has shown a valid token, and afterwards
-	// (docs/limits.md).
+	// Limits of a connection before it has presented a valid token, and afterwards (docs/limits.md).
 	maxStrangers = 1000
 	strangerLife = 10 * time.Second
 	maxHeaders   = 16 << 10
@@ -135,10 +134,10 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Registrar takes the other services of the listener. Their calls come with an identity.
+// Registrar takes the other services of the listener. Their calls have an identity.
 func (s *Server) Registrar() grpc.ServiceRegistrar { return s.grpc }
 
-// Serve works until the context ends. Streams end then, so that their providers go elsewhere.
+// Serve works until the context ends. Then streams end, so that their providers reconnect elsewhere.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if err := s.o.Store.LinkServerSeen(ctx, s.o.ID, s.o.Timing.HeartbeatTimeout); err != nil { // nothing registers at an unknown server
 		_ = l.Close() // the error before says more
@@ -176,8 +175,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return group.Wait()
 }
 
-// leave ends all streams and says that this server is gone. The loops still run: they write
-// what ended.
+// leave ends all streams and records that this server is gone. The loops still run: they write what ended.
 func (s *Server) leave(ctx context.Context) {
 	s.leaving.Store(true)
 	for _, c := range s.all() {
@@ -196,7 +194,7 @@ func (s *Server) leave(ctx context.Context) {
 	last, cancel := context.WithTimeout(ctx, storeLimit)
 	defer cancel()
 	if err := s.o.Store.LinkServerGone(last, s.o.ID); err != nil {
-		s.o.Log.Warn("this server's connections are swept by others", "error", err)
+		s.o.Log.Warn("cannot deregister this server; other servers will sweep its connections", "error", err)
 	}
 }
 
@@ -229,7 +227,7 @@ func (s *Server) hold(c *connection) {
 	}
 }
 
-// drop forgets a connection, unless its place was taken meanwhile.
+// drop removes a connection, unless another has replaced it.
 func (s *Server) drop(c *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ func (s *Server) sweep(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if err := s.sweepOnce(ctx); err != nil && ctx.Err() == nil {
-			s.o.Log.Warn("trying on", "what", "sweep lapsed servers", "error", err)
+			s.o.Log.Warn("failed, retrying", "what", "sweep lapsed servers", "error", err)
 		}
 	}
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// toldSet is which version of its set of replicas a node was told of last.
+// toldSet is the version of its set of replicas that a node was last notified of.
 type toldSet struct {
 	mu           sync.Mutex
-	known        bool // it was told of one
+	known        bool // it was notified of one
 	era, version int64
-	heard        int64 // the highest version that was heard of before the first was told
+	heard        int64 // the highest version known before the first notification
 }
 
-// news says whether the node is to be told of a version, and of which: each is told once.
+// news decides whether to notify the node of a version, and of which: each is sent once.
 func (t *toldSet) news(era, version int64) (*nodev1.ReplicaSet, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -30,8 +30,7 @@ func (t *toldSet) news(era, version int64) (*nodev1.ReplicaSet, bool) {
 	return &nodev1.ReplicaSet{Era: era, Version: version}, true
 }
 
-// ofEra is the era to which a version belongs that was told without one. False keeps the version
-// for when it is known.
+// ofEra is the era of a version that arrived without one. False stores the version until the era is known.
 func (t *toldSet) ofEra(version int64) (int64, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,9 +40,9 @@ func (t *toldSet) ofEra(version int64) (int64, bool) {
 	return t.era, t.known
 }
 
-// tellSet tells a node which version of its set it should have, once of each.
+// tellSet notifies a node of the version of its set, once each.
 func (s *Server) tellSet(c *connection, era, version int64) {
-	if c.now() == fleet.ConnectionRegistered { // no stream yet: it is told when that opens
+	if c.now() == fleet.ConnectionRegistered { // no stream yet: it is notified when that opens
 		return
 	}
 	if set, is := c.set.news(era, version); is {
@@ -52,7 +51,7 @@ func (s *Server) tellSet(c *connection, era, version int64) {
 	}
 }
 
-// setChanged is told that a node's set has another version, here or at any server.
+// setChanged handles a new version of a node's set, written here or at any server.
 func (s *Server) setChanged(node fleet.NodeName, version int64) {
 	s.mu.RLock()
 	c := s.nodes[node]
@@ -65,8 +64,8 @@ func (s *Server) setChanged(node fleet.NodeName, version int64) {
 	}
 }
 
-// setOpened tells a node that connects. The connection is held already: what changes from now on is
-// told by setChanged. When it cannot be read, the next comparison tells.
+// setOpened notifies a node that connects. The connection is already held: setChanged handles later changes. If the
+// version cannot be read, the next comparison notifies the node.
 func (s *Server) setOpened(ctx context.Context, c *connection) {
 	if c.node == "" || s.o.Replicas == nil {
 		return
@@ -75,13 +74,13 @@ func (s *Server) setOpened(ctx context.Context, c *connection) {
 	defer cancel()
 	era, version, err := s.o.Replicas.NodeSetVersion(ctx, c.node)
 	if err != nil {
-		s.o.Log.Warn("a node is told of its set later", "node", c.node, "error", err)
+		s.o.Log.Warn("cannot read a node's set version; retrying later", "node", c.node, "error", err)
 		return
 	}
 	s.tellSet(c, era, version)
 }
 
-// tellSets tells nodes of the versions of which this server was not told.
+// tellSets notifies nodes of versions that this server missed.
 func (s *Server) tellSets(ctx context.Context, mine []*connection) error {
 	if s.o.Replicas == nil {
 		return nil

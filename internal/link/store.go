@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// Store is all that the link needs of the region's truth. Errors are *fleet.Error.
+// Store is what the link needs of the region's database. Errors are *fleet.Error.
 type Store interface {
 	identityStore
 	connectionStore
@@ -18,31 +18,31 @@ type Store interface {
 }
 
 type identityStore interface {
-	// KeysOfNodes leaves out nodes that are unknown or revoked. It gives two keys while a node
-	// changes its key; the second is used by UseKey, which voids the first.
+	// KeysOfNodes omits nodes that are unknown or revoked. It returns two keys while a node changes its key; UseKey
+	// uses the second, which voids the first.
 	KeysOfNodes(ctx context.Context, nodes []fleet.NodeName) (map[fleet.NodeName][]ed25519.PublicKey, error)
 	UseKey(ctx context.Context, node fleet.NodeName, key ed25519.PublicKey) error
-	// APITokensByHash leaves out those that are unknown, expired or revoked.
+	// APITokensByHash omits tokens that are unknown, expired or revoked.
 	APITokensByHash(ctx context.Context, hashes [][]byte) (map[string]postgres.APIToken, error)
 }
 
 type connectionStore interface {
-	// RegisterConnections takes each provider once; the error is that of all.
+	// RegisterConnections may contain each provider only once; the error is for all.
 	RegisterConnections(ctx context.Context, all []fleet.Registration, server string) ([]postgres.Registered, error)
 	DeregisterConnection(ctx context.Context, id fleet.ConnectionID, identity string) error
 	OpenConnections(ctx context.Context, all []postgres.Opening, server string) ([]postgres.Opened, error)
 	GetConnection(ctx context.Context, id fleet.ConnectionID) (postgres.Connection, error)
-	// MoveConnections may be repeated; what is elsewhere or has ended stays as it is.
+	// MoveConnections may be repeated; connections that are elsewhere or have ended stay as they are.
 	MoveConnections(ctx context.Context, server string, moves postgres.ConnectionMoves) error
 	RecordHeartbeats(ctx context.Context, server string, all []postgres.Heartbeat) error
 	HeldConnections(ctx context.Context, server string) (map[fleet.ConnectionID]postgres.Held, error)
-	// MembershipsOf are what nodes are to know of their sites, MembershipMarks its mark by connection.
+	// MembershipsOf are what nodes have to know of their sites, MembershipMarks the marks by connection.
 	MembershipsOf(ctx context.Context, nodes []fleet.NodeName) (map[fleet.NodeName]fleet.Membership, error)
 	MembershipMarks(ctx context.Context, server string) (map[fleet.ConnectionID]string, error)
 	// ListenLink works until ctx ends or the database's connection breaks.
 	ListenLink(ctx context.Context, heard postgres.LinkHeard) error
-	// WantedNodes gives those that were wanted within a time, each with a number that rises with
-	// each time; WantedNode that of one, 0 for none.
+	// WantedNodes returns the nodes that were wanted within a time, each with a number that rises each time;
+	// WantedNode that of one, 0 for none.
 	WantedNodes(ctx context.Context, within time.Duration) (map[fleet.NodeName]int64, error)
 	WantedNode(ctx context.Context, node fleet.NodeName, within time.Duration) (int64, error)
 }
@@ -54,19 +54,19 @@ type serverStore interface {
 	SweepLinkServer(ctx context.Context, gone postgres.LinkServer) (postgres.SweptServer, error)
 }
 
-// ReplicaStore is what the link needs of replicas. Errors are *fleet.Error.
+// ReplicaStore is what the link needs for replicas. Errors are *fleet.Error.
 type ReplicaStore interface {
-	// ReplicasReported is durable when it returns. It may be repeated.
-	// It is gone when the report's connection has ended: a later one may have said more.
+	// ReplicasReported has stored the report when it returns. It may be repeated. It fails with gone if the
+	// report's connection has ended, because a later one may have reported more.
 	ReplicasReported(ctx context.Context, r fleet.ReplicasReport) (postgres.ReplicasHeard, error)
 	// NodeStopped deregisters a connection whose node ended all of its replicas. It may be repeated.
 	NodeStopped(ctx context.Context, id fleet.ConnectionID, identity string) (postgres.ReplicasHeard, error)
-	// NodeSetVersion is which version of its set a node should have, 0 for one that never had any;
-	// NodeSetVersions those of the nodes whose streams a server holds.
+	// NodeSetVersion is the version of its set that a node should have, 0 if it never had any; NodeSetVersions
+	// those of the nodes whose streams a server holds.
 	NodeSetVersion(ctx context.Context, node fleet.NodeName) (era, version int64, err error)
 	NodeSetVersions(ctx context.Context, server string) (map[fleet.ConnectionID]fleet.NodeReplicas, error)
-	// WakeDeploymentsOn has what has replicas on any of the nodes woken, for sure when it returns; it
-	// gives their subjects, for who is in a hurry. It may be repeated.
+	// WakeDeploymentsOn wakes the deployments with replicas on any of the nodes, durably when it returns. It
+	// returns their subjects for a faster wake. It may be repeated.
 	WakeDeploymentsOn(ctx context.Context, nodes []fleet.NodeName) ([]string, error)
 }
 

@@ -17,8 +17,8 @@ import (
 
 type connectStream = grpc.BidiStreamingServer[nodev1.ConnectRequest, nodev1.ConnectResponse]
 
-// Connect is the stream of one connection. It returns when the connection has ended, whoever
-// ended it, after its row says so: a provider that comes back finds nothing in its way.
+// Connect is the stream of one connection. It returns when the connection has ended, however it ended, after its
+// row has: a provider that reconnects finds nothing in its way.
 func (s *Server) Connect(stream connectStream) error {
 	if s.leaving.Load() {
 		return endStatus(fleet.ServerLapsed)
@@ -41,8 +41,7 @@ func (s *Server) Connect(stream connectStream) error {
 	return endStatus(*c.ended.Load())
 }
 
-// firstWord waits for the heartbeat that says whose stream it is, but no longer than for a
-// stream.
+// firstWord waits for the heartbeat that identifies the stream, but not longer than StreamRequired.
 func (s *Server) firstWord(stream connectStream) (*nodev1.Heartbeat, error) {
 	type word struct {
 		m   *nodev1.ConnectRequest
@@ -60,15 +59,15 @@ func (s *Server) firstWord(stream connectStream) (*nodev1.Heartbeat, error) {
 		if h := w.m.GetHeartbeat(); h != nil {
 			return h, nil
 		}
-		return nil, fleet.Errorf(fleet.Invalid, "the first message of a stream is a heartbeat")
+		return nil, fleet.Errorf(fleet.Invalid, "the first message of a stream must be a heartbeat")
 	case <-over.C:
-		return nil, fleet.Errorf(fleet.Unavailable, "the stream's first message did not come")
+		return nil, fleet.Errorf(fleet.Unavailable, "timed out waiting for the stream's first message")
 	case <-stream.Context().Done():
 		return nil, fleet.Errorf(fleet.Communication, "the stream broke")
 	}
 }
 
-// open makes the connection active (C5), once and by its own provider only (C61).
+// open makes the connection active (C5), once and only for its own provider (C61).
 func (s *Server) open(stream connectStream, first *nodev1.Heartbeat) (*connection, error) {
 	id := fleet.ConnectionID(first.GetConnectionId())
 	who := IdentityOf(stream.Context()).Name
@@ -106,8 +105,7 @@ func (s *Server) open(stream connectStream, first *nodev1.Heartbeat) (*connectio
 	return c, nil
 }
 
-// abort ends a registration whose stream broke while it was opened: its row may say that it is
-// active.
+// abort ends a registration whose stream broke while it was opened: its row may already be active.
 func (s *Server) abort(id fleet.ConnectionID, who string) {
 	c := s.find(id)
 	switch {
@@ -119,10 +117,10 @@ func (s *Server) abort(id fleet.ConnectionID, who string) {
 }
 
 func wrongVersion(c *connection) error {
-	return fleet.Errorf(fleet.Precondition, "this connection speaks protocol version %d", c.protocol).At("protocolVersion")
+	return fleet.Errorf(fleet.Precondition, "this connection uses protocol version %d", c.protocol).At("protocolVersion")
 }
 
-// turnAway answers a stream that opens nothing. Whose id it is, a stranger does not learn.
+// turnAway answers a stream that opens nothing. It does not reveal whose id it is.
 func (s *Server) turnAway(stream connectStream, err error) error {
 	reason := ""
 	switch fleet.KindOf(err) {
@@ -148,7 +146,7 @@ func again(reason string) *nodev1.ConnectResponse {
 	return &nodev1.ConnectResponse{Message: &nodev1.ConnectResponse_RegisterAgain{RegisterAgain: &nodev1.RegisterAgain{Reason: reason}}}
 }
 
-// savedLimit is how long a stream's end waits for its row's.
+// savedLimit is how long the end of a stream waits for the end of its row.
 const savedLimit = 2 * time.Second
 
 func (s *Server) awaitSaved(c *connection) {
@@ -156,12 +154,11 @@ func (s *Server) awaitSaved(c *connection) {
 	defer over.Stop()
 	select {
 	case <-c.saved:
-	case <-over.C: // the database is away; it is written later
+	case <-over.C: // the database is unreachable; it is written later
 	}
 }
 
-// read takes what the provider says until the stream ends. It ends by itself when the handler
-// returns.
+// read receives the provider's messages until the stream ends, or the handler returns.
 func (s *Server) read(stream connectStream, c *connection) {
 	for {
 		m, err := stream.Recv()
@@ -180,7 +177,7 @@ func (s *Server) read(stream connectStream, c *connection) {
 	}
 }
 
-// ending tells a provider's own end from a broken stream.
+// ending distinguishes a provider's own end from a broken stream.
 func ending(err error) fleet.ConnectionEvent {
 	if errors.Is(err, io.EOF) {
 		return fleet.StreamClosed
@@ -188,8 +185,8 @@ func ending(err error) fleet.ConnectionEvent {
 	return fleet.StreamFailed
 }
 
-// take is a heartbeat: noted and acked while the connection lives. In Draining it is acked as
-// well, or the provider would take this server for dead in mid-drain (C20 to C22, C69).
+// take handles a heartbeat: it is recorded and acked while the connection lives. In Draining it is acked too, or
+// the provider would count this server as dead during the drain (C20 to C22, C69).
 func (s *Server) take(c *connection, h *nodev1.Heartbeat) {
 	s.metrics.heartbeats.Inc()
 	switch {
@@ -212,8 +209,8 @@ func (s *Server) take(c *connection, h *nodev1.Heartbeat) {
 
 func bounded(n uint32) int32 { return int32(min(n, math.MaxInt32)) }
 
-// acked is the provider's word that it takes nothing new (C8, C26). One that nobody asked for,
-// or that names another connection, says nothing.
+// acked handles the provider's acknowledgement that it takes nothing new (C8, C26). It ignores one that was not
+// requested or that names another connection.
 func (s *Server) acked(c *connection, a *nodev1.DrainAck) {
 	if fleet.ConnectionID(a.GetConnectionId()) != c.id || !c.drains() {
 		return
@@ -227,8 +224,8 @@ func (s *Server) acked(c *connection, a *nodev1.DrainAck) {
 	}
 }
 
-// send puts a message on its way without waiting for the client. One that reads nothing is
-// cut: by a full queue, or by the monitor when a send takes too long.
+// send sends a message without waiting for the client. A client that does not read is cut: by a full queue, or by
+// the monitor when a send takes too long.
 func (s *Server) send(c *connection, m *nodev1.ConnectResponse) {
 	flush, taken := c.enqueue(m)
 	switch {
@@ -258,7 +255,7 @@ func (s *Server) flush(c *connection) {
 	}
 }
 
-// within gives a call to the store its limit.
+// within adds the time limit of a call to the store.
 func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, storeLimit)
 }

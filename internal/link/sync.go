@@ -9,12 +9,12 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// syncRest bounds the part of its time that a server compares because it is told to: while other
-// servers have a storm, the comparison of thousands leaves the rest to what it serves.
+// syncRest limits the share of its time that a server spends on requested comparisons: while other servers have a
+// storm, comparing thousands of connections leaves the rest for its callers.
 const syncRest = 4
 
-// sync says that this server lives, writes heartbeats, and compares what it holds with its
-// rows: at an interval, and at once when it is told of something.
+// sync reports that this server is alive, writes heartbeats, and compares its connections with its rows: at an
+// interval, and at once on a notification.
 func (s *Server) sync(ctx context.Context) error {
 	tick := time.NewTicker(s.o.Timing.HeartbeatEvery)
 	defer tick.Stop()
@@ -24,7 +24,7 @@ func (s *Server) sync(ctx context.Context) error {
 		err := s.syncOnce(ctx)
 		rested := time.NewTimer(syncRest * time.Duration(s.clock()-began))
 		if err != nil && ctx.Err() == nil && !failed {
-			s.o.Log.Warn("trying on", "what", "compare connections with their rows", "error", err)
+			s.o.Log.Warn("failed, retrying", "what", "compare connections with their rows", "error", err)
 		}
 		failed = err != nil
 		select {
@@ -42,7 +42,7 @@ func (s *Server) sync(ctx context.Context) error {
 	}
 }
 
-// hurry has what this server holds compared with its rows soon.
+// hurry requests a comparison soon.
 func (s *Server) hurry() {
 	select {
 	case s.look <- struct{}{}:
@@ -59,7 +59,7 @@ func (s *Server) syncOnce(ctx context.Context) error {
 	if err := s.o.Store.RecordHeartbeats(ctx, s.o.ID, s.heartbeats()); err != nil {
 		return err
 	}
-	mine := s.all() // before the rows are read: what comes later is not judged by them
+	mine := s.all() // before the rows are read, which do not contain later ones
 	rows, err := s.o.Store.HeldConnections(ctx, s.o.ID)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (s *Server) syncOnce(ctx context.Context) error {
 	return errors.Join(s.tellSites(ctx, mine), s.wakeWanted(ctx), s.tellSets(ctx, mine))
 }
 
-// heartbeats gives those since the last time.
+// heartbeats returns those since the last call.
 func (s *Server) heartbeats() []postgres.Heartbeat {
 	now := s.clock()
 	var out []postgres.Heartbeat
@@ -86,7 +86,7 @@ func (s *Server) heartbeats() []postgres.Heartbeat {
 	return out
 }
 
-// compare does to a connection what others did to its row.
+// compare applies changes of a row by others to its connection.
 func (s *Server) compare(ctx context.Context, c *connection, rows map[fleet.ConnectionID]postgres.Held) error {
 	row, live := rows[c.id]
 	switch {
@@ -100,7 +100,7 @@ func (s *Server) compare(ctx context.Context, c *connection, rows map[fleet.Conn
 	return nil
 }
 
-// follow ends a connection whose row is not this server's any more.
+// follow ends a connection whose row no longer belongs to this server.
 func (s *Server) follow(ctx context.Context, c *connection) error {
 	if !c.now().Live() {
 		return nil
@@ -113,17 +113,17 @@ func (s *Server) follow(ctx context.Context, c *connection) error {
 		return err
 	case !row.State.Live():
 		s.endedElsewhere(c, row.Reason)
-		s.endedElsewhere(c, fleet.ServerLapsed) // when the row's event leaves another state than ours
+		s.endedElsewhere(c, fleet.ServerLapsed) // if the row's event does not apply to our state
 	case row.Server != s.o.ID: // its stream is open at another server
 		s.forget(c)
 	}
 	return nil
 }
 
-// unheld is how old a row may be that this server does not hold: it is about to.
+// unheld is how old a row may be that this server does not hold, because it is about to.
 const unheld = 2 * storeLimit
 
-// abandon ends rows of which this server knows nothing: their call broke off half way.
+// abandon ends rows of which this server has no connection: their call broke off.
 func (s *Server) abandon(rows map[fleet.ConnectionID]postgres.Held) {
 	for id, row := range rows {
 		if row.Age > unheld && s.find(id) == nil {
@@ -132,7 +132,7 @@ func (s *Server) abandon(rows map[fleet.ConnectionID]postgres.Held) {
 	}
 }
 
-// listen hears of what other servers did to connections, and hurries.
+// listen receives notifications of changes by other servers, and hurries.
 func (s *Server) listen(ctx context.Context) error {
 	again := time.NewTicker(saveAgain)
 	defer again.Stop()
@@ -146,7 +146,7 @@ func (s *Server) listen(ctx context.Context) error {
 			Wanted: s.wakeNode, Set: s.setChanged,
 		})
 		if err != nil && ctx.Err() == nil {
-			s.o.Log.Warn("trying on", "what", "listen for connections", "error", err)
+			s.o.Log.Warn("failed, retrying", "what", "listen for connections", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -11,14 +11,13 @@ import (
 )
 
 const (
-	// registerMost bounds what one transaction locks.
+	// registerMost limits what one transaction locks.
 	registerMost = 100
-	// lookMost bounds one statement that only reads.
+	// lookMost limits a read-only statement.
 	lookMost = 500
 )
 
-// crowds are all that a connection asks of the store while it comes: a storm of them is served
-// by few transactions.
+// crowds are the store calls of a connecting provider: a storm of them takes few transactions.
 type crowds struct {
 	keys        *crowd[fleet.NodeName, []ed25519.PublicKey]
 	tokens      *crowd[string, *postgres.APIToken]
@@ -27,7 +26,7 @@ type crowds struct {
 	opening     *crowd[postgres.Opening, postgres.Opened]
 }
 
-// registered is a connection that this server holds, or why there is none.
+// registered is a connection that this server holds, or the reason why not.
 type registered struct {
 	*connection
 	err error
@@ -101,8 +100,8 @@ func (s *Server) lookForSites(ctx context.Context, names []fleet.NodeName) ([]*f
 	return out, err
 }
 
-// registerAll writes registrations down and holds them before anybody is answered: what a
-// caller does not wait for is ended like any other that opens no stream.
+// registerAll stores registrations and holds them before it answers any caller: one that no longer waits is ended
+// like any other that opens no stream.
 func (s *Server) registerAll(ctx context.Context, all []fleet.Registration) ([]registered, error) {
 	made, err := s.o.Store.RegisterConnections(ctx, all, s.o.ID)
 	if err != nil {

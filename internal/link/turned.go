@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// turnedAfter gathers nodes that come and go: when all of a server reconnect, their deployments are
-// woken a few times and not by each.
+// turnedAfter collects nodes that connect and disconnect: when all nodes of a server reconnect, their deployments
+// are woken a few times, not once per node.
 const turnedAfter = 200 * time.Millisecond
 
-// waiting are names that somebody is to take, each once.
+// waiting are names to process, each once.
 type waiting[K comparable] struct {
 	mu    sync.Mutex
 	names map[K]bool
@@ -40,7 +40,7 @@ func (w *waiting[K]) add(names []K) {
 	}
 }
 
-// take gives all that waits, and forgets it.
+// take returns all that waits, and clears it.
 func (w *waiting[K]) take() []K {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,15 +49,15 @@ func (w *waiting[K]) take() []K {
 	return out
 }
 
-// turned notes that nodes were lost or came back: what runs there is to be looked at. What this
-// server forgets when it ends is found by the sweep.
+// turned records that nodes disconnected or reconnected, so that their deployments are checked. The sweep finds
+// what this server loses when it ends.
 func (s *Server) turned(nodes ...fleet.NodeName) {
 	if s.o.Replicas != nil && s.o.Wake != nil {
 		s.turns.add(slices.DeleteFunc(nodes, func(n fleet.NodeName) bool { return n == "" }))
 	}
 }
 
-// wakeTurned has the deployments looked at that have replicas on nodes which came or went.
+// wakeTurned wakes deployments with replicas on nodes that connected or disconnected.
 func (s *Server) wakeTurned(ctx context.Context) error {
 	pause := turnedAfter
 	for {
@@ -75,7 +75,7 @@ func (s *Server) wakeTurned(ctx context.Context) error {
 		}
 		err := s.lookAtTurned(ctx)
 		if err != nil && pause != saveAgain && ctx.Err() == nil {
-			s.o.Log.Warn("trying on", "what", "wake the deployments of nodes that came or went", "error", err)
+			s.o.Log.Warn("failed, retrying", "what", "wake the deployments of nodes that connected or disconnected", "error", err)
 		}
 		pause = turnedAfter
 		if err != nil {
@@ -84,7 +84,7 @@ func (s *Server) wakeTurned(ctx context.Context) error {
 	}
 }
 
-// lookAtTurned keeps the nodes for the next time when it fails.
+// lookAtTurned keeps the nodes for the next attempt if it fails.
 func (s *Server) lookAtTurned(ctx context.Context) error {
 	ctx, cancel := within(ctx)
 	defer cancel()
@@ -98,11 +98,11 @@ func (s *Server) lookAtTurned(ctx context.Context) error {
 	return nil
 }
 
-// wakeLimit bounds one round of wakes.
+// wakeLimit limits one round of wakes.
 const wakeLimit = 10 * time.Second
 
-// wakeSubjects wakes what reports and nodes that turned are about, while more of them gather. It is
-// the hurry: each has an outbox row, which wakes it otherwise.
+// wakeSubjects wakes the subjects of reports and of nodes that turned, while more of them collect. It only speeds
+// things up: each has an outbox row that wakes it otherwise.
 func (s *Server) wakeSubjects(ctx context.Context) error {
 	for {
 		select {
@@ -116,7 +116,7 @@ func (s *Server) wakeSubjects(ctx context.Context) error {
 		}
 		round, cancel := context.WithTimeout(ctx, wakeLimit)
 		if err := s.o.Wake(round, subjects); err != nil && ctx.Err() == nil {
-			s.o.Log.Warn("some are woken later", "subjects", len(subjects), "error", err)
+			s.o.Log.Warn("cannot wake subjects; the outbox wakes them later", "subjects", len(subjects), "error", err)
 		}
 		cancel()
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// idleAfter is the term by which nodes idle; other providers have no tasks.
+// idleAfter is the idle time of nodes; other providers have no tasks.
 func (s *Server) idleAfter(node fleet.NodeName) *durationpb.Duration {
 	if node == "" || s.o.Timing.Idle == 0 {
 		return nil
@@ -17,7 +17,7 @@ func (s *Server) idleAfter(node fleet.NodeName) *durationpb.Duration {
 	return durationpb.New(s.o.Timing.Idle)
 }
 
-// wakeNode is told that a node is wanted, here or at any server.
+// wakeNode handles a node that is wanted, here or at any server.
 func (s *Server) wakeNode(node fleet.NodeName, number int64) {
 	s.mu.RLock()
 	c := s.nodes[node]
@@ -27,13 +27,13 @@ func (s *Server) wakeNode(node fleet.NodeName, number int64) {
 	}
 }
 
-// wake tells a node once of each number that is above those it was told of.
+// wake sends a node each wake number once, if it is above the last one sent.
 func (s *Server) wake(c *connection, number int64) {
-	if c.now() == fleet.ConnectionRegistered { // no stream yet: it is looked at when that opens
+	if c.now() == fleet.ConnectionRegistered { // no stream yet: it is checked when that opens
 		return
 	}
-	for told := c.woken.Load(); number > told; told = c.woken.Load() {
-		if c.woken.CompareAndSwap(told, number) {
+	for sent := c.woken.Load(); number > sent; sent = c.woken.Load() {
+		if c.woken.CompareAndSwap(sent, number) {
 			s.metrics.wakes.Inc()
 			s.send(c, &nodev1.ConnectResponse{Message: &nodev1.ConnectResponse_Wake{Wake: &nodev1.Wake{}}})
 			return
@@ -41,9 +41,8 @@ func (s *Server) wake(c *connection, number int64) {
 	}
 }
 
-// wakeOpened tells a node that connects whether it was wanted meanwhile. The connection is held
-// already: what is wanted from now on is told by wakeNode. When it cannot be found out the node
-// is woken, which costs a poll.
+// wakeOpened wakes a connecting node if it was wanted before. The connection is already held: wakeNode handles
+// later wakes. If that cannot be read, the node is woken, which costs a poll.
 func (s *Server) wakeOpened(ctx context.Context, c *connection) {
 	if c.node == "" {
 		return
@@ -52,13 +51,13 @@ func (s *Server) wakeOpened(ctx context.Context, c *connection) {
 	defer cancel()
 	number, err := s.o.Store.WantedNode(ctx, c.node, s.o.TaskLife)
 	if err != nil {
-		s.o.Log.Warn("a node is woken in case", "node", c.node, "error", err)
+		s.o.Log.Warn("waking a node as a precaution", "node", c.node, "error", err)
 		number = 1
 	}
 	s.wake(c, number)
 }
 
-// wakeWanted wakes the nodes of which this server was not told.
+// wakeWanted wakes nodes whose wake this server missed.
 func (s *Server) wakeWanted(ctx context.Context) error {
 	wanted, err := s.o.Store.WantedNodes(ctx, s.o.TaskLife)
 	for node, number := range wanted {

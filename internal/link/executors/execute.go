@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Execute runs a module once it finds an executor. The kinds of its errors say what happened:
-// Unavailable was begun by nobody, Communication may have been, ApplyFailed is the module's
-// own answer, Invalid is the input's fault.
+// Execute runs a module once it finds an executor. The kind of an error tells what happened: Unavailable was not
+// started, Communication may have been started, ApplyFailed is the module's own error, Invalid is an error in the
+// input.
 func (p *Pool) Execute(ctx context.Context, e fleet.Execution) (fleet.ExecutionAnswer, error) {
 	began := p.o.Now()
 	if _, limited := ctx.Deadline(); !limited {
@@ -43,7 +43,7 @@ func (p *Pool) execute(ctx context.Context, e fleet.Execution) (fleet.ExecutionA
 	tried := map[fleet.ConnectionID]bool{}
 	for len(rest) > 0 {
 		s, err := p.acquire(ctx, e.Module, rest)
-		if errors.Is(err, errLookAgain) { // those who were waited for have gone
+		if errors.Is(err, errLookAgain) { // the awaited executors are gone
 			if rest, err = p.fitting(ctx, e.Module, e.Input); err == nil {
 				rest = without(rest, tried)
 				continue
@@ -69,7 +69,7 @@ func (p *Pool) execute(ctx context.Context, e fleet.Execution) (fleet.ExecutionA
 		rest = without(rest, tried)
 	}
 	if last == nil {
-		last = fleet.Errorf(fleet.Unavailable, "those who offer %s have gone", e.Module).WithHint("send it again later")
+		last = fleet.Errorf(fleet.Unavailable, "the providers of %s are gone", e.Module).WithHint("retry later")
 	}
 	return fleet.ExecutionAnswer{}, last
 }
@@ -78,7 +78,7 @@ func without(all []fleet.ModuleMember, tried map[fleet.ConnectionID]bool) []flee
 	return slices.DeleteFunc(all, func(m fleet.ModuleMember) bool { return tried[m.Connection] })
 }
 
-// worse keeps that one of several tries may have been begun.
+// worse keeps the error of an attempt that may have been started.
 func worse(last, err error) error {
 	if last != nil && fleet.KindOf(last) == fleet.Communication {
 		return last
@@ -86,8 +86,8 @@ func worse(last, err error) error {
 	return err
 }
 
-// Check refuses an input that no member takes now. A module that nobody offers at the moment,
-// but somebody did, takes any JSON.
+// Check rejects an input that no current provider accepts. If a module is known but has no provider now, it accepts
+// any JSON.
 func (p *Pool) Check(ctx context.Context, of fleet.ModuleRef, input []byte) error {
 	_, err := p.fitting(ctx, of, input)
 	if err != nil && fleet.KindOf(err) == fleet.Unavailable {
@@ -96,7 +96,7 @@ func (p *Pool) Check(ctx context.Context, of fleet.ModuleRef, input []byte) erro
 	return err
 }
 
-// fitting are the members whose schema takes the input: in an upgrade they may differ.
+// fitting are the members whose schema accepts the input: during an upgrade they may differ.
 func (p *Pool) fitting(ctx context.Context, of fleet.ModuleRef, input []byte) ([]fleet.ModuleMember, error) {
 	all, err := p.members.callable(ctx, of)
 	if err != nil {
@@ -122,8 +122,7 @@ func (p *Pool) fitting(ctx context.Context, of fleet.ModuleRef, input []byte) ([
 	return fit, nil
 }
 
-// fits refuses an answer that is not what the module promised. It is not asked for again: the
-// module has run.
+// fits rejects an answer that does not match the module's schema. It is not retried: the module has run.
 func (p *Pool) fits(ctx context.Context, of fleet.ModuleRef, m fleet.ModuleMember, output []byte) error {
 	if len(output) > fleet.MaxOutput {
 		return tooMuch(of)
@@ -133,16 +132,16 @@ func (p *Pool) fits(ctx context.Context, of fleet.ModuleRef, m fleet.ModuleMembe
 	if !errors.As(err, &wrong) || wrong.Kind != fleet.Invalid {
 		return err
 	}
-	return fleet.Errorf(fleet.ApplyFailed, "the answer of %s at provider %s is not as its schema says: at %s %s",
+	return fleet.Errorf(fleet.ApplyFailed, "the answer of %s at provider %s does not match its schema: at %s %s",
 		of, m.Provider, wrong.Field, wrong.Message).WithHint(wrong.Hint)
 }
 
 func tooMuch(of fleet.ModuleRef) error {
-	return fleet.Errorf(fleet.ApplyFailed, "the answer of %s is longer than %d bytes", of, fleet.MaxOutput).
-		WithHint("have the module answer where its result can be fetched")
+	return fleet.Errorf(fleet.ApplyFailed, "the answer of %s exceeds %d bytes", of, fleet.MaxOutput).
+		WithHint("let the module return an address to fetch its result from")
 }
 
-// tryAnother is an error after which another member is asked.
+// tryAnother is an error after which another member is tried.
 type tryAnother struct{ error }
 
 func (t *tryAnother) Unwrap() error { return t.error }
@@ -158,44 +157,44 @@ func (p *Pool) call(ctx context.Context, s *slot, e fleet.Execution) ([]byte, er
 	return nil, p.judge(ctx, e.Module, s.member, t, status.Convert(err))
 }
 
-// judge says what the end of a try means. Who answers Unavailable, ResourceExhausted or
-// Unimplemented has not begun.
+// judge classifies the end of an attempt. A provider that answers Unavailable, ResourceExhausted or Unimplemented
+// has not started.
 func (p *Pool) judge(ctx context.Context, of fleet.ModuleRef, m fleet.ModuleMember, t *trace, st *status.Status) error {
 	switch st.Code() { //nolint:exhaustive // all others are the module's own
 	case codes.ResourceExhausted:
 		if t.answers.Load() { // the message was longer than is read
 			return tooMuch(of)
 		}
-		return &tryAnother{fleet.Errorf(fleet.Unavailable, "provider %s has no room for %s", m.Provider, of).WithHint("send it again later")}
+		return &tryAnother{fleet.Errorf(fleet.Unavailable, "provider %s has no capacity for %s", m.Provider, of).WithHint("retry later")}
 	case codes.Unimplemented:
-		return &tryAnother{fleet.Errorf(fleet.Unavailable, "what listens at provider %s's executor does not know %s", m.Provider, of).
-			WithHint("look at the executor address that it registers")}
+		return &tryAnother{fleet.Errorf(fleet.Unavailable, "the executor of provider %s does not know %s", m.Provider, of).
+			WithHint("check the executor address that it registers")}
 	case codes.Unavailable:
 		if t.answered.Load() || !t.sent.Load() {
-			return &tryAnother{fleet.Errorf(fleet.Unavailable, "provider %s could not be reached, or does not take %s now", m.Provider, of).
-				WithHint(cmp.Or(fleet.ExecutorHint(st.Err()), p.o.Hint(st.Err()), "send it again later"))}
+			return &tryAnother{fleet.Errorf(fleet.Unavailable, "provider %s is unreachable, or does not accept %s now", m.Provider, of).
+				WithHint(cmp.Or(fleet.ExecutorHint(st.Err()), p.o.Hint(st.Err()), "retry later"))}
 		}
 		return &tryAnother{broken(of, m)}
 	case codes.Canceled, codes.Aborted:
 		return &tryAnother{broken(of, m)}
 	case codes.DeadlineExceeded:
 		if ctx.Err() != nil && !t.sent.Load() {
-			return &tryAnother{fleet.Errorf(fleet.Unavailable, "provider %s could not be reached in time", m.Provider)}
+			return &tryAnother{fleet.Errorf(fleet.Unavailable, "timed out connecting to provider %s", m.Provider)}
 		}
-		return &tryAnother{fleet.Errorf(fleet.Communication, "%s did not answer in time; provider %s may be at it still", of, m.Provider).
-			WithHint("give it more time")}
+		return &tryAnother{fleet.Errorf(fleet.Communication, "%s timed out; provider %s may still be running it", of, m.Provider).
+			WithHint("use a longer timeout")}
 	}
 	return fleet.Errorf(fleet.ApplyFailed, "%s failed at provider %s (%s)", of, m.Provider, st.Code()).WithHint(said(st.Message()))
 }
 
 func broken(of fleet.ModuleRef, m fleet.ModuleMember) error {
-	return fleet.Errorf(fleet.Communication, "the call of %s at provider %s broke off; it may have been done", of, m.Provider).
-		WithHint("send it again if that is harmless")
+	return fleet.Errorf(fleet.Communication, "the call of %s at provider %s was interrupted; it may have been executed", of, m.Provider).
+		WithHint("retry it if that is safe")
 }
 
 const maxSaid = 512
 
-// said is the module's own words, bounded.
+// said is the module's own message, truncated.
 func said(text string) string {
 	text = strings.ToValidUTF8(text, "?")
 	if len(text) > maxSaid {

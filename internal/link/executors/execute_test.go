@@ -113,7 +113,7 @@ func TestAllDead(t *testing.T) {
 	dead.server.Stop()
 	w.offers(dead, detect)
 	_, err := w.execute(`{}`)
-	refused(t, fleet.Unavailable, err, "provider dead could not be reached")
+	refused(t, fleet.Unavailable, err, "provider dead is unreachable")
 
 	cut := w.provider("cut", nil)
 	cut.run = func(context.Context, *nodev1.ExecuteRequest) ([]byte, error) {
@@ -128,7 +128,7 @@ func TestAllDead(t *testing.T) {
 	}
 	w.offers(cut, detect)
 	_, err = w.execute(`{}`)
-	refused(t, fleet.Communication, err, "may have been done")
+	refused(t, fleet.Communication, err, "may have been executed")
 }
 
 // X6: a module that does not answer costs its deadline, no more, and the slot is free again.
@@ -145,7 +145,7 @@ func TestSlow(t *testing.T) {
 	_, err := w.execute(`{}`) // the connection stands: the deadline is for the module alone
 	require.NoError(t, err)
 	_, err = w.pool.Execute(t.Context(), fleet.Execution{ID: "x", Module: detect, Input: []byte(`"hang"`)})
-	refused(t, fleet.Communication, err, "did not answer in time")
+	refused(t, fleet.Communication, err, "timed out")
 	eventually(t, "nothing is left at work", func() bool { return a.busy.Load() == 0 })
 	require.Zero(t, w.pool.lines[placeOf(a.member)].busy)
 }
@@ -267,9 +267,9 @@ func TestNobody(t *testing.T) {
 		kind  fleet.Kind
 		words []string
 	}{
-		"never":     {nil, fleet.NotFound, []string{"nobody offers module acme.vision.Detect"}},
+		"never":     {nil, fleet.NotFound, []string{"no provider offers module acme.vision.Detect"}},
 		"gone":      {&fleet.LastOffer{Provider: "cam", Reason: "heartbeat_lapsed", Ended: &gone}, fleet.Unavailable, []string{"provider cam", "2026-01-02T03:04:05Z (heartbeat_lapsed)", "start a provider"}},
-		"drains":    {&fleet.LastOffer{Provider: "cam", State: fleet.ConnectionActive, Drains: true}, fleet.Unavailable, []string{"drains", "another provider"}},
+		"drains":    {&fleet.LastOffer{Provider: "cam", State: fleet.ConnectionActive, Drains: true}, fleet.Unavailable, []string{"is draining", "another provider"}},
 		"no stream": {&fleet.LastOffer{Provider: "cam", State: fleet.ConnectionRegistered}, fleet.Unavailable, []string{"stream"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -398,7 +398,7 @@ func TestLongAnswers(t *testing.T) {
 		w.offers(a, detect)
 		w.offers(w.provider("b", a.run), detect)
 		_, err := w.execute(`1`)
-		refused(t, fleet.ApplyFailed, err, "longer than")
+		refused(t, fleet.ApplyFailed, err, "exceeds")
 	}
 }
 
@@ -503,7 +503,7 @@ func TestDialsOnlyItsProvider(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			refused(t, fleet.Unavailable, err, "could not be reached")
+			refused(t, fleet.Unavailable, err, "is unreachable")
 			var says *fleet.Error
 			require.ErrorAs(t, err, &says)
 			require.Contains(t, says.Hint, "--executor-network")

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// members keeps who can be called for a short time.
+// members caches which providers can be called, for a short time.
 type members struct {
 	directory directory
 	life      time.Duration
@@ -20,11 +20,11 @@ type members struct {
 
 	mu        sync.Mutex
 	known     map[fleet.ModuleRef]*offer
-	changes   int // counts what was heard: a lookup that began before may be of the past
+	changes   int // counts notifications: a lookup that began before one may be outdated
 	listening bool
 }
 
-// offer is those who can be called for one module, and whose turn it is.
+// offer is the providers that can be called for one module, and whose turn it is.
 type offer struct {
 	members []fleet.ModuleMember
 	until   time.Time
@@ -32,25 +32,25 @@ type offer struct {
 	turn    int
 }
 
-// maxOffers bounds what is kept: names that nobody offers are not.
+// maxOffers limits the cache, which does not keep modules without a provider.
 const maxOffers = 10_000
 
 func newMembers(o Options) *members {
 	return &members{directory: o.Directory, life: o.Life, now: o.Now, known: map[fleet.ModuleRef]*offer{}}
 }
 
-// callable gives those who can be called now, beginning with whose turn it is (C79).
+// callable returns the members that can be called now, starting with the one whose turn it is (C79).
 func (m *members) callable(ctx context.Context, of fleet.ModuleRef) ([]fleet.ModuleMember, error) {
 	if list := m.next(of); list != nil {
 		return list, nil
 	}
-	// Those who wait for the same lookup share it, each with its own patience.
+	// Calls that wait for the same lookup share it, each with its own deadline.
 	load := m.loads.DoChan(of.String(), func() (any, error) {
 		return nil, m.load(context.WithoutCancel(ctx), of)
 	})
 	select {
 	case <-ctx.Done():
-		return nil, fleet.Errorf(fleet.Unavailable, "there was no time to find who offers %s", of)
+		return nil, fleet.Errorf(fleet.Unavailable, "timed out looking up the providers of %s", of)
 	case loaded := <-load:
 		if loaded.Err != nil {
 			return nil, loaded.Err
@@ -62,7 +62,7 @@ func (m *members) callable(ctx context.Context, of fleet.ModuleRef) ([]fleet.Mod
 	return m.look(ctx, of)
 }
 
-// look asks the directory without keeping the answer.
+// look reads the directory without caching the answer.
 func (m *members) look(ctx context.Context, of fleet.ModuleRef) ([]fleet.ModuleMember, error) {
 	all, err := m.directory.ModuleMembers(ctx, of)
 	if err != nil {
@@ -115,8 +115,8 @@ func (m *members) load(ctx context.Context, of fleet.ModuleRef) error {
 	return nil
 }
 
-// next gives the members of a lookup in use, each time beginning with another; nil for none.
-// The lookup that was just made serves those who asked for it, listening or not.
+// next returns the cached members, each time starting with another; nil for none. A lookup that was just made
+// serves its callers, with or without notifications.
 func (m *members) next(of fleet.ModuleRef) []fleet.ModuleMember {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -156,7 +156,7 @@ func (m *members) listen(on bool) {
 	m.changes++
 }
 
-// named are the connections of lookups that were lately in use; older ones go.
+// named are the connections of recently used lookups; older lookups are dropped.
 func (m *members) named() map[fleet.ConnectionID]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,31 +174,31 @@ func (m *members) named() map[fleet.ConnectionID]bool {
 	return named
 }
 
-// keepIdle is how long a connection stays open that nobody uses.
+// keepIdle is how long an unused connection stays open.
 const keepIdle = time.Minute
 
-// nobody says who offered a module last, and what unblocks it (X8).
+// nobody is the error for a module without a provider: who offered it last, and what helps (X8).
 func (m *members) nobody(ctx context.Context, of fleet.ModuleRef) error {
 	last, err := m.directory.LastOffer(ctx, of)
 	switch {
 	case err != nil:
 		return err
 	case last == nil:
-		return fleet.Errorf(fleet.NotFound, "nobody offers module %s", of).WithHint("GET /api/v1/modules lists what is offered")
+		return fleet.Errorf(fleet.NotFound, "no provider offers module %s", of).WithHint("GET /api/v1/modules lists the available modules")
 	}
 	why := fmt.Sprintf("it has not opened its stream (%s)", last.State)
 	unblocks := "it can be called once the provider is Active"
 	switch {
 	case last.Ended != nil:
-		why = fmt.Sprintf("it went at %s (%s)", last.Ended.UTC().Format(time.RFC3339), last.Reason)
+		why = fmt.Sprintf("it disconnected at %s (%s)", last.Ended.UTC().Format(time.RFC3339), last.Reason)
 		unblocks = "start a provider that offers it"
 	case last.Drains:
-		why, unblocks = "it drains", "start another provider that offers it"
+		why, unblocks = "it is draining", "start another provider that offers it"
 	case last.Cordoned:
 		why, unblocks = "its node is cordoned", "uncordon the node, or start another provider that offers it"
 	case last.State == fleet.ConnectionActive:
-		why = "it has come this moment"
-		unblocks = "send it again"
+		why = "it has only just connected"
+		unblocks = "retry"
 	}
 	return fleet.Errorf(fleet.Unavailable, "module %s has no executor: provider %s offered it last, and %s", of, last.Provider, why).
 		WithHint(unblocks)

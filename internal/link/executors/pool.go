@@ -20,35 +20,35 @@ import (
 	"github.com/holdfast-io/holdfast/internal/schema"
 )
 
-// directory knows who offers what.
+// directory knows which providers offer a module.
 type directory interface {
-	// ModuleMembers gives the live connections that offer a module; none is no error.
+	// ModuleMembers returns the live connections that offer a module; it is not an error if there are none.
 	ModuleMembers(ctx context.Context, of fleet.ModuleRef) ([]fleet.ModuleMember, error)
-	// LastOffer is nil when nobody offered it as far as is known.
+	// LastOffer is nil if no known provider ever offered it.
 	LastOffer(ctx context.Context, of fleet.ModuleRef) (*fleet.LastOffer, error)
 }
 
-// Options are how a pool works; zero values are the defaults.
+// Options configure a pool; zero values are the defaults.
 type Options struct {
 	Directory directory
 	Schemas   *schema.Checker
-	// InFlight is how many executions this server has at one executor (C87), 32.
+	// InFlight limits the concurrent executions of this server at one executor (C87), 32.
 	InFlight int
 	// Wait is how long an execution waits for a slot, 2 s.
 	Wait time.Duration
 	// Limit is the deadline of an execution whose caller has none, 30 s.
 	Limit time.Duration
-	// Life is how long a lookup is used, 1 s.
+	// Life is how long a lookup is cached, 1 s.
 	Life time.Duration
 	Now  func() time.Time
-	// Done, unless nil, is told how each execution ended ("" is well) and how long it took.
+	// Done, if set, is called at the end of each execution ("" is success) with its duration.
 	Done func(kind fleet.Kind, took time.Duration)
-	// TLS makes the credentials for executors that speak it, for one whose certificate is for a
-	// name ("": the address's host); nil trusts the system's authorities and shows nothing.
+	// TLS makes the credentials for executors with TLS, for a certificate name ("": the address's host); nil trusts
+	// the system's authorities and presents no certificate.
 	TLS func(serverName string) credentials.TransportCredentials
-	// Networks are where executors are dialled beside the address that their provider registered from.
+	// Networks are where executors may be dialled, besides the address that their provider registered from.
 	Networks fleet.ExecutorNetworks
-	// Hint says what to do about an error of TLS, "" about another; nil says nothing.
+	// Hint is what to do about a TLS error, "" for other errors; nil gives no hints.
 	Hint func(error) string
 }
 
@@ -81,7 +81,7 @@ func (o Options) orDefault() Options {
 	return o
 }
 
-// Pool sends executions; it is safe for concurrent use.
+// Pool runs executions; it is safe for concurrent use.
 type Pool struct {
 	o       Options
 	members *members
@@ -100,7 +100,7 @@ func New(o Options) *Pool {
 	return p
 }
 
-// place is where an executor is, and how it is spoken to there.
+// place is an executor's address, and how to connect to it.
 type place struct {
 	address string
 	tls     fleet.ExecutorTLS
@@ -122,11 +122,11 @@ const (
 	pingEvery   = 10 * time.Second
 	pingTimeout = 5 * time.Second
 	dialTimeout = 3 * time.Second
-	// answerRoom is what an answer may be on the wire before it is refused unread.
+	// answerRoom limits the size of an answer on the wire; a larger one is rejected unread.
 	answerRoom = 4 << 20
 )
 
-// security is how a place is spoken to.
+// security are the credentials for a place.
 func (p *Pool) security(at place) credentials.TransportCredentials {
 	if !at.tls.On {
 		return insecure.NewCredentials()
@@ -144,12 +144,12 @@ func (p *Pool) dial(at place) (*grpc.ClientConn, error) {
 		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(answerRoom)),
 		grpc.WithDisableServiceConfig(), grpc.WithStatsHandler(traces{}),
-		grpc.WithNoProxy(), // executors are where they say, or nowhere
+		grpc.WithNoProxy(), // executors are dialled directly
 		grpc.WithContextDialer(p.dialer(at)),
 	)
 }
 
-// dialer connects to a place only where its address, once it is resolved, is one that its provider may name.
+// dialer connects to a place only if its resolved address is one that its provider may use.
 func (p *Pool) dialer(at place) func(context.Context, string) (net.Conn, error) {
 	d := net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
@@ -161,7 +161,7 @@ func (p *Pool) dialer(at place) func(context.Context, string) (net.Conn, error) 
 	return func(ctx context.Context, address string) (net.Conn, error) { return d.DialContext(ctx, "tcp", address) }
 }
 
-// Add lets executions go to a registration's executor; again is harmless.
+// Add allows executions at a registration's executor; it may be repeated.
 func (p *Pool) Add(m fleet.ModuleMember) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,7 +171,7 @@ func (p *Pool) Add(m fleet.ModuleMember) error {
 
 func (p *Pool) add(id fleet.ConnectionID, at place) (*line, error) {
 	if p.closed {
-		return nil, fleet.Errorf(fleet.Unavailable, "this server is stopping").WithHint("send it again")
+		return nil, fleet.Errorf(fleet.Unavailable, "this server is stopping").WithHint("retry")
 	}
 	if l, ok := p.of[id]; ok {
 		return l, nil
@@ -180,7 +180,7 @@ func (p *Pool) add(id fleet.ConnectionID, at place) (*line, error) {
 	if !ok {
 		conn, err := p.dial(at)
 		if err != nil {
-			return nil, fleet.Errorf(fleet.Unavailable, "the executor's address %.80q cannot be used", at.address)
+			return nil, fleet.Errorf(fleet.Unavailable, "invalid executor address %.80q", at.address)
 		}
 		l = &line{at: at, conn: conn}
 		p.lines[at] = l
@@ -190,8 +190,7 @@ func (p *Pool) add(id fleet.ConnectionID, at place) (*line, error) {
 	return l, nil
 }
 
-// Remove takes a registration out, and says whether the pool is empty now. What is in flight
-// goes on.
+// Remove removes a registration, and reports whether the pool is empty now. Executions in flight continue.
 func (p *Pool) Remove(id fleet.ConnectionID) (empty bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -203,7 +202,7 @@ func (p *Pool) Remove(id fleet.ConnectionID) (empty bool) {
 	return len(p.of) == 0
 }
 
-// closeUnused closes a line that nobody needs, and has those look again who wait for it.
+// closeUnused closes a connection that is no longer needed, and lets its waiters look again.
 func (p *Pool) closeUnused(l *line) {
 	if l.users > 0 {
 		return
@@ -217,10 +216,10 @@ func (p *Pool) closeUnused(l *line) {
 	if p.lines[l.at] == l {
 		delete(p.lines, l.at)
 	}
-	_ = l.conn.Close() // it only says that it was closed before
+	_ = l.conn.Close() // the only error is that it was already closed
 }
 
-// Close ends the pool and all of its connections, with what is in flight.
+// Close closes the pool and all of its connections, including executions in flight.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,19 +235,19 @@ func (p *Pool) Close() {
 	clear(p.of)
 }
 
-// Changed forgets what was looked up of a connection: it registered, drains or has ended.
+// Changed drops cached lookups with a connection: it registered, drains or has ended.
 func (p *Pool) Changed(id fleet.ConnectionID) {
 	p.members.forget(id)
 	p.Remove(id) // a lookup that finds it alive adds it again
 }
 
-// Listening says that Changed is called for every change from now on; not that none is
-// missed. While nobody listens each execution looks for itself.
+// Listening means that Changed will be called for every change from now on; some may still be missed. Without it,
+// each execution looks up the members itself.
 func (p *Pool) Listening(on bool) {
 	p.members.listen(on)
 }
 
-// Prune takes out the registrations that no lookup in use names.
+// Prune removes registrations that no current lookup refers to.
 func (p *Pool) Prune() {
 	named := p.members.named()
 	p.mu.Lock()

@@ -17,17 +17,17 @@ type slot struct {
 	line   *line
 }
 
-var errLookAgain = errors.New("an executor that was waited for has gone")
+var errLookAgain = errors.New("an awaited executor is gone")
 
 // waiter waits for a slot at any of some executors. The pool's lock guards it.
 type waiter struct {
 	members  []fleet.ModuleMember
 	lines    []*line
 	elements []*list.Element
-	given    chan *slot // one is sent, nil when it is to look again
+	given    chan *slot // gets one slot, nil to look again
 }
 
-// settle takes a waiter out of all queues and gives it what it waited for.
+// settle removes a waiter from all queues and sends its result.
 func (w *waiter) settle(s *slot) {
 	w.leave()
 	w.given <- s
@@ -40,8 +40,8 @@ func (w *waiter) leave() {
 	w.elements = nil
 }
 
-// acquire takes a slot at the first of the members that has one free; those that could not be
-// reached just now come last. With none free it waits, first come first served.
+// acquire takes a free slot at the first possible member; recently unreachable ones come last. If none is free it
+// waits, first come first served.
 func (p *Pool) acquire(ctx context.Context, of fleet.ModuleRef, among []fleet.ModuleMember) (*slot, error) {
 	s, w, err := p.tryAcquire(among)
 	if s != nil || err != nil {
@@ -61,7 +61,7 @@ func (p *Pool) acquire(ctx context.Context, of fleet.ModuleRef, among []fleet.Mo
 	}
 	if s == nil {
 		return nil, fleet.Errorf(fleet.Unavailable, "all %d executors of %s are busy", len(among), of).
-			WithHint("send it again later, or start more providers")
+			WithHint("retry later, or start more providers")
 	}
 	return s, nil
 }
@@ -99,7 +99,7 @@ func (p *Pool) tryAcquire(among []fleet.ModuleMember) (*slot, *waiter, error) {
 	return nil, w, nil
 }
 
-// giveUp takes a waiter out; it gives the slot that came at the same moment.
+// giveUp removes a waiter; it returns a slot that arrived at the same moment.
 func (p *Pool) giveUp(w *waiter) *slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +112,7 @@ func (p *Pool) giveUp(w *waiter) *slot {
 	}
 }
 
-// release gives a slot back: to who waits the longest for it, if anybody does.
+// release returns a slot: to the longest waiting caller, if there is one.
 func (p *Pool) release(s *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,14 +9,14 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// trace says how far a call came: what was never sent was never begun.
+// trace records how far a call got: what was never sent was never started.
 type trace struct {
 	sent     atomic.Bool // the request left
 	answers  atomic.Bool // an answer began
-	answered atomic.Bool // the other side said how it ended
+	answered atomic.Bool // the other side sent the result
 }
 
-// carrying gives the call the caller's trace, as W3C has it: an executor may go on in it.
+// carrying adds the caller's W3C trace to the call, so that an executor can continue it.
 func carrying(ctx context.Context) context.Context {
 	carried := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carried)
@@ -41,7 +41,7 @@ var _ stats.Handler = traces{}
 // TagRPC leaves the context as it is: the trace is in it.
 func (traces) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
-// HandleRPC notes how far a call is.
+// HandleRPC records the progress of a call.
 func (traces) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	t, ok := ctx.Value(traceKey{}).(*trace)
 	if !ok {
@@ -60,5 +60,5 @@ func (traces) HandleRPC(ctx context.Context, s stats.RPCStats) {
 // TagConn leaves the context as it is.
 func (traces) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 
-// HandleConn has nothing to note.
+// HandleConn does nothing.
 func (traces) HandleConn(context.Context, stats.ConnStats) {}

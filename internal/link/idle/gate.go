@@ -1,6 +1,6 @@
-// Package idle is the node's end of idling: a gate before the polls of its worker. The worker
-// runs on and knows nothing of it; while the node is idle its polls wait here, and neither the
-// link nor Temporal has one of them. docs/idle.md draws it.
+// Package idle is the node's side of idling: a gate in front of its worker's polls. The worker keeps running and is
+// unaware of it. While the node is idle its polls wait here, so neither the link nor Temporal has any of them.
+// docs/idle.md has a diagram.
 package idle
 
 import (
@@ -17,14 +17,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 )
 
-// Gate holds polls back while a node is idle. All its methods may be called at any time, and
-// often.
+// Gate holds back polls while a node is idle. All its methods may be called at any time.
 type Gate struct {
 	now     func() time.Time
 	working func() bool
 
 	mu        sync.Mutex
-	changed   chan struct{} // closed and made anew by whatever may open the gate
+	changed   chan struct{} // closed and replaced by whatever may open the gate
 	idle      time.Duration
 	stirred   time.Time // when the node was last woken, or had a task
 	connected bool
@@ -34,25 +33,24 @@ type Gate struct {
 	asking    int
 }
 
-// New makes a gate of a node that has just begun to connect; working says whether it has tasks
-// under way.
+// New makes a gate for a node that has just started to connect; working reports whether it has tasks under way.
 func New(now func() time.Time, working func() bool) *Gate {
 	return &Gate{now: now, working: working, changed: make(chan struct{}), lost: now()}
 }
 
-// Wake has the node ask for tasks: there are some, or soon will be.
+// Wake makes the node poll for tasks: there are some, or soon will be.
 func (g *Gate) Wake() { g.change(func() { g.stirred = g.now() }) }
 
-// Connected says that the node's stream lives, and by which terms.
+// Connected means that the node's stream is up, and sets the idle time.
 func (g *Gate) Connected(idle time.Duration) {
 	g.change(func() { g.connected, g.draining, g.idle = true, false, idle })
 }
 
-// Draining says that the region drains the node's connection: no poll is let through until its
-// stream ends. One that waits at the region may bring a task yet, which is done like any other.
+// Draining means that the region drains the node's connection: no poll is let through until its stream ends. One
+// that already waits at the region may still bring a task, which is done as usual.
 func (g *Gate) Draining() { g.change(func() { g.draining = true }) }
 
-// Lost says that it does not: nobody can wake the node.
+// Lost means that the stream is down, so the region cannot wake the node.
 func (g *Gate) Lost() {
 	g.change(func() {
 		if g.connected {
@@ -64,7 +62,7 @@ func (g *Gate) Lost() {
 // Close lets all polls through: the worker stops, and waits for them.
 func (g *Gate) Close() { g.change(func() { g.closed = true }) }
 
-// Asking is how many polls are let through now.
+// Asking is how many polls may pass now.
 func (g *Gate) Asking() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,10 +78,10 @@ func (g *Gate) change(f func()) {
 }
 
 const (
-	// askLeast keeps polls longer than what Temporal complains about.
+	// askLeast keeps polls longer than the minimum that Temporal complains about.
 	askLeast = 9 * time.Second
-	// askRoom is what the link takes off a poll's deadline and Temporal before it answers an empty
-	// one, and what is left for the answer's way: no task is lost because a poll was to end.
+	// askRoom is what the link and Temporal deduct from a poll's deadline before they answer an empty one, plus
+	// time for the answer's way back: no task is lost because a poll was about to end.
 	askRoom = 8 * time.Second
 )
 
@@ -105,13 +103,13 @@ func (g *Gate) Unary(ctx context.Context, method string, req, reply any, cc *grp
 	}
 	err = call(limited, method, req, reply, cc, opts...)
 	if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
-		err = nil // the region is slow; that is no reason to ask it for longer
+		err = nil // the region is slow; do not poll longer because of that
 	}
 	g.answered(p, reply, err)
 	return err
 }
 
-// await returns when the node is to ask; with a poll that does not, the worker comes again.
+// await returns when the node should poll; otherwise the poll ends empty and the worker retries.
 func (g *Gate) await(ctx context.Context) (decide.Poll, error) {
 	for {
 		p, changed := g.decide()
@@ -149,8 +147,7 @@ func (g *Gate) asked() {
 	g.asking--
 }
 
-// answered: a task keeps the node awake, and so does a poll that failed though the node was
-// woken, until one is answered.
+// answered: a task keeps the node awake. So does a failed poll after a wake, until one is answered.
 func (g *Gate) answered(p decide.Poll, reply any, err error) {
 	out, _ := reply.(*workflowservice.PollActivityTaskQueueResponse)
 	if err == nil && len(out.GetTaskToken()) == 0 || err != nil && p.Rule != decide.PollWoken {

@@ -10,14 +10,13 @@ import (
 )
 
 const (
-	// batchEvery is how long renewals are gathered.
+	// batchEvery is how long renewals are collected.
 	batchEvery = 200 * time.Millisecond
-	// batchMost bounds one statement.
+	// batchMost limits one statement.
 	batchMost = 5000
 )
 
-// renewing is one renewal on its way, and what became of it. A site is in a batch at most once:
-// its booth is held.
+// renewing is a renewal under way, and its result. A site is in a batch at most once, because its booth is held.
 type renewing struct {
 	change  postgres.VoteChange
 	written bool
@@ -25,7 +24,7 @@ type renewing struct {
 	done    chan struct{}
 }
 
-// batch gathers the renewals of this server.
+// batch collects the renewals of this server.
 type batch struct {
 	mu      sync.Mutex
 	waiting []*renewing
@@ -53,14 +52,14 @@ func (b *batch) take() []*renewing {
 	return out
 }
 
-// renew waits until the change is written with others, or was found to be out of date. One
-// that was not written, because its row was locked, is written by itself.
+// renew waits until the change is written with others, or was found to be outdated. One that was skipped because
+// its row was locked is written separately.
 func (s *Service) renew(ctx context.Context, c postgres.VoteChange, actor string) (bool, error) {
 	r := &renewing{change: c, done: make(chan struct{})}
 	s.batch.add(r)
 	select {
 	case <-r.done:
-	case <-ctx.Done(): // it may be written all the same: who comes next finds out
+	case <-ctx.Done(): // it may still be written; the next call finds out
 		return false, fleet.Errorf(fleet.Unavailable, "renew the lease of %s: %w", c.Site, ctx.Err())
 	}
 	if r.err != nil || r.written {
@@ -69,7 +68,7 @@ func (s *Service) renew(ctx context.Context, c postgres.VoteChange, actor string
 	return s.o.Store.CastVote(ctx, c, actor)
 }
 
-// writeBatches writes what was gathered, until the context ends.
+// writeBatches writes collected renewals, until the context ends.
 func (s *Service) writeBatches(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -94,11 +93,11 @@ func (s *Service) writeBatches(ctx context.Context) {
 	}
 }
 
-// answerAll lets nobody wait for a server that stops.
+// answerAll fails all waiting renewals when the server stops.
 func (s *Service) answerAll(ctx context.Context) {
 	for all := s.batch.take(); len(all) > 0; all = s.batch.take() {
 		for _, r := range all {
-			r.err = fleet.Errorf(fleet.Unavailable, "this server stops: %w", context.Cause(ctx))
+			r.err = fleet.Errorf(fleet.Unavailable, "this server is stopping: %w", context.Cause(ctx))
 			close(r.done)
 		}
 	}

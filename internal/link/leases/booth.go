@@ -9,13 +9,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// booth is where one site's vote is cast. Whoever is in it has the voter for itself.
+// booth is where one site's vote is cast. The goroutine inside has exclusive use of the voter.
 type booth struct {
 	site  fleet.SiteName
 	key   chan struct{} // one inside
 	voter lease.Voter
 	pair  []fleet.NodeName // nil before it was seen
-	reset int64            // the last one by an operator that was seen
+	reset int64            // the last one by an operator that this server knows
 	past  bool             // the row that was read last was older than what was written here
 }
 
@@ -32,7 +32,7 @@ func (b *booth) enter(ctx context.Context) error {
 	}
 }
 
-// tryEnter is false while somebody is inside.
+// tryEnter is false while the booth is occupied.
 func (b *booth) tryEnter() bool {
 	select {
 	case b.key <- struct{}{}:
@@ -44,12 +44,12 @@ func (b *booth) tryEnter() bool {
 
 func (b *booth) leave() { <-b.key }
 
-// votes says whether the region has a vote at all: a node on its own decides alone.
+// votes reports whether the region has a vote: a single node decides alone.
 func (b *booth) votes() bool { return len(b.pair) == 2 }
 
-// see takes in what is durable now. Clocks begin anew when the voter does not know the site yet, when
-// its nodes are others, after a reset by an operator, and when the vote came back after a loss: another
-// server may have made it good, and this one timed nothing meanwhile.
+// see takes over the stored vote. Clocks restart if the voter does not know the site yet, if its nodes changed,
+// after a reset by an operator, and if a lost vote was restored: another server may have restored it, and this one
+// measured no time since.
 func (b *booth) see(row postgres.SiteVote, cfg lease.VoterConfig, now lease.Instant) {
 	record := lease.Record(row.Vote)
 	again := b.pair == nil || !slices.Equal(b.pair, row.Pair) || b.voter.Record().Lost && !record.Lost || b.reset != row.Resets
@@ -60,7 +60,7 @@ func (b *booth) see(row postgres.SiteVote, cfg lease.VoterConfig, now lease.Inst
 	}
 	cfg.Site, cfg.Name, cfg.Others = b.site, lease.Region, [2]fleet.NodeName{}
 	copy(cfg.Others[:], row.Pair)
-	if row.Vote.Unvoted() { // it never answered anybody, though its epoch was given by declaring
+	if row.Vote.Unvoted() { // it never voted; its epoch comes from the declaration
 		b.voter = lease.Start(cfg, lease.Record{}, now).See(record, now)
 		return
 	}

@@ -15,20 +15,20 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// Store is where the region's votes are durable. Errors are *fleet.Error.
+// Store stores the region's votes. Errors are *fleet.Error.
 type Store interface {
 	Votes(ctx context.Context) ([]postgres.SiteVote, error)
 	VoteOf(ctx context.Context, site fleet.SiteName) (postgres.SiteVote, error)
-	// CastVote is false, and changes nothing, when the vote is not what it was.
+	// CastVote is false, and changes nothing, if the stored vote has changed.
 	CastVote(ctx context.Context, c postgres.VoteChange, actor string) (written bool, err error)
-	// RenewVotes gives the sites that it wrote; what is locked it leaves.
+	// RenewVotes returns the sites that it wrote; it skips locked ones.
 	RenewVotes(ctx context.Context, all []postgres.VoteChange) ([]fleet.SiteName, error)
 	FollowVote(ctx context.Context, site fleet.SiteName, node fleet.NodeName, epoch int64, ttl time.Duration) error
 }
 
 var _ Store = (*postgres.Store)(nil)
 
-// Options are what the service works with.
+// Options configure the service.
 type Options struct {
 	Store Store
 	// Timing has the TTL, which is the heartbeat timeout.
@@ -38,7 +38,7 @@ type Options struct {
 	Now   func() time.Time // for metrics
 	// Nonce gives random numbers other than zero.
 	Nonce func() int64
-	// Caller is the node that a call has proven to come from, "" for none.
+	// Caller is the proven node of a call, "" for none.
 	Caller func(ctx context.Context) fleet.NodeName
 	// Refuse audits a refusal.
 	Refuse  func(ctx context.Context, reason, what string)
@@ -47,7 +47,7 @@ type Options struct {
 	Metrics *prometheus.Registry
 }
 
-// Service is one server's end of the region's votes.
+// Service is one server's part of the region's votes.
 type Service struct {
 	nodev1.UnimplementedLeasesServer
 	o       Options
@@ -63,12 +63,12 @@ type Service struct {
 const (
 	// tickEvery is how often all votes are read.
 	tickEvery = time.Second
-	// leastLate is the least gap between two ticks that counts as a pause: a tick that passed by
-	// a busy vote is none, even if the next one is not on time to the millisecond.
+	// leastLate is the shortest gap between two ticks that counts as a pause. A skipped tick because of a busy vote
+	// is not a pause, even if the next one is slightly late.
 	leastLate = 5 * tickEvery / 2
 	// storeLimit is how long a call to the store may take.
 	storeLimit = 3 * time.Second
-	// castTries bounds how often a vote is seen and handled again.
+	// castTries limits how often a vote is read and handled again.
 	castTries = 8
 )
 
@@ -80,13 +80,13 @@ func New(o Options) (*Service, error) {
 	return s, err
 }
 
-// Vote answers one call of a candidate, after what it changed is durable.
+// Vote answers a candidate's call, after the change is stored.
 func (s *Service) Vote(ctx context.Context, in *nodev1.VoteRequest) (*nodev1.VoteResponse, error) {
 	who := s.o.Caller(ctx)
 	call, q := requestOf(in)
 	if who == "" || who != q.Candidate {
 		s.o.Refuse(ctx, "not_the_candidate", "Vote "+in.GetSite())
-		return nil, s.o.Status(fleet.Errorf(fleet.Denied, "who calls is not the candidate").At("candidate"))
+		return nil, s.o.Status(fleet.Errorf(fleet.Denied, "the caller is not the candidate").At("candidate"))
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeLimit)
 	defer cancel()
@@ -99,11 +99,11 @@ func (s *Service) Vote(ctx context.Context, in *nodev1.VoteRequest) (*nodev1.Vot
 	return responseOf(answer), nil
 }
 
-// Tell takes the word of a site's only node.
+// Tell accepts the epoch of a site's only node.
 func (s *Service) Tell(ctx context.Context, in *nodev1.TellRequest) (*nodev1.TellResponse, error) {
 	who := s.o.Caller(ctx)
 	if who == "" || in.GetEpoch() <= 0 {
-		return nil, s.o.Status(fleet.Errorf(fleet.Invalid, "a node tells its epoch, which is above 0").At("epoch"))
+		return nil, s.o.Status(fleet.Errorf(fleet.Invalid, "invalid epoch: want more than 0").At("epoch"))
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeLimit)
 	defer cancel()
@@ -138,15 +138,15 @@ func (s *Service) vote(ctx context.Context, call lease.Call, q lease.Request) (l
 	if fleet.KindOf(err) == fleet.NotFound && err != nil { // no such site
 		stranger, err = true, nil
 	}
-	if err == nil && stranger { // who holds is told to the site's own nodes alone
+	if err == nil && stranger { // only the site's own nodes may learn the holder
 		s.o.Refuse(ctx, string(lease.NotAVoter), "Vote "+string(q.Site))
 		return nothing, nil
 	}
 	return answer, err
 }
 
-// Aim has the region's vote favour one node only, or anybody again with "". Another server may
-// have aimed since this one looked: what is durable counts.
+// Aim restricts the region's vote to one node, or lifts the restriction with "". Another server may have aimed
+// since the last read: the stored state counts.
 func (s *Service) Aim(ctx context.Context, site fleet.SiteName, to fleet.NodeName) error {
 	return s.within(ctx, site, func(b *booth) error {
 		if err := s.look(ctx, b); err != nil {
@@ -159,7 +159,7 @@ func (s *Service) Aim(ctx context.Context, site fleet.SiteName, to fleet.NodeNam
 	})
 }
 
-// within runs f in a site's booth, which is made when this server sees the site first.
+// within runs f in a site's booth, which is created when this server first sees the site.
 func (s *Service) within(ctx context.Context, site fleet.SiteName, f func(b *booth) error) error {
 	b := s.booth(site)
 	if b == nil {
@@ -212,9 +212,8 @@ func (s *Service) config() lease.VoterConfig {
 	return lease.VoterConfig{TTL: ttl, Late: max(ttl/2, leastLate), Nonce: s.o.Nonce()}
 }
 
-// change decides on the voter as it is and writes what follows; when the record has become
-// another since, it sees that and decides again. What cannot be written did not happen: the
-// voter stays as it was, and the next one finds out what is durable.
+// change decides with the current voter and writes the result. If the record has changed since, it reads it and
+// decides again. If the write fails, the voter stays as it was, and the next call reads what is stored.
 func (s *Service) change(ctx context.Context, b *booth, actor string, decide func(lease.Voter, lease.Instant) (lease.Voter, bool)) error {
 	for range castTries {
 		now, err := s.o.Clock()
@@ -240,13 +239,13 @@ func (s *Service) change(ctx context.Context, b *booth, actor string, decide fun
 			return err
 		}
 		if !b.votes() {
-			return fleet.Errorf(fleet.Unavailable, "the nodes of site %s are others now", b.site)
+			return fleet.Errorf(fleet.Unavailable, "the nodes of site %s have changed", b.site)
 		}
 	}
 	return fleet.Errorf(fleet.Unavailable, "the vote of site %s keeps changing", b.site)
 }
 
-// look sees what is durable now.
+// look reads what is stored now.
 func (s *Service) look(ctx context.Context, b *booth) error {
 	row, err := s.o.Store.VoteOf(ctx, b.site)
 	if err != nil {

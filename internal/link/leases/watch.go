@@ -22,7 +22,7 @@ func (s *Service) Run(ctx context.Context) error {
 		for {
 			err := s.Tick(ctx)
 			if err != nil && ctx.Err() == nil && !failed {
-				s.o.Log.Warn("trying on", "what", "read the votes", "error", err)
+				s.o.Log.Warn("failed, retrying", "what", "read the votes", "error", err)
 			}
 			failed = err != nil
 			select {
@@ -36,8 +36,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Tick sees all votes once. Without an answer of the store no voter is told the time either,
-// so that its clocks begin anew.
+// Tick reads all votes once. If the store does not answer, the voters' clocks do not advance either, so they
+// restart.
 func (s *Service) Tick(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeLimit)
 	defer cancel()
@@ -61,12 +61,11 @@ func (s *Service) Tick(ctx context.Context) error {
 	return nil
 }
 
-// tickLimit is how long one site may hold up the tick of all.
+// tickLimit is how long one site may delay the tick of all.
 const tickLimit = 250 * time.Millisecond
 
-// tickSite passes by a booth that is busy: who is inside finds out what is durable, and the
-// tick follows when it leaves. Renewals may come with every tick, and a vote that none ever
-// reached would take that for a pause once they end.
+// tickSite skips a busy booth: the goroutine inside reads what is stored, and the tick follows when it leaves.
+// Renewals may come with every tick. If ticks never reached a vote, it would see a pause once the renewals end.
 func (s *Service) tickSite(ctx context.Context, row postgres.SiteVote, now lease.Instant) {
 	b := s.open(row.Site)
 	if !b.tryEnter() {
@@ -100,12 +99,12 @@ func (s *Service) tickVote(ctx context.Context, b *booth) {
 	defer cancel()
 	err := s.change(ctx, b, "region", func(v lease.Voter, now lease.Instant) (lease.Voter, bool) { return v.Tick(now) })
 	if err != nil {
-		s.o.Log.Warn("trying on", "what", "note what time did to a vote", "site", b.site, "error", err)
+		s.o.Log.Warn("failed, retrying", "what", "write the effect of time on a vote", "site", b.site, "error", err)
 	}
 }
 
-// older says that the row was read before what this server has written since: to see it
-// would begin the clocks anew for nothing. Twice in a row it is what the database was restored to.
+// older reports that the row was read before this server's last write: taking it over would restart the clocks for
+// nothing. Twice in a row means that the database was restored.
 func older(row postgres.SiteVote, b *booth) bool {
 	if b.pair == nil || b.reset != row.Resets {
 		return b.pair != nil && row.Resets < b.reset
@@ -114,7 +113,7 @@ func older(row postgres.SiteVote, b *booth) bool {
 	return row.Vote.Epoch < r.Epoch || row.Vote.Epoch == r.Epoch && row.Vote.Counter < r.Counter
 }
 
-// forget drops the sites that are no more.
+// forget drops sites that no longer exist.
 func (s *Service) forget(known map[fleet.SiteName]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/lease"
 )
 
-// calls of the wire; another one is no call, which the voter refuses.
+// calls of the wire; the voter rejects any other.
 var calls = map[nodev1.Call]lease.Call{
 	nodev1.Call_CALL_ASK: lease.Ask, nodev1.Call_CALL_PROMISE: lease.Promise,
 	nodev1.Call_CALL_GRANT: lease.Grant, nodev1.Call_CALL_RELEASE: lease.Release,
@@ -30,7 +30,7 @@ func standingOf(in *nodev1.Standing) lease.Standing {
 	}
 }
 
-// duration is whole in what the database keeps, rounded up: a voter waits rather longer.
+// duration is rounded up to the resolution of the database: a voter rather waits longer.
 func duration(d *durationpb.Duration) time.Duration {
 	if d == nil {
 		return 0

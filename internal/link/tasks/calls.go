@@ -16,17 +16,16 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// requestMost bounds a request: 64 KiB of payload (X9) and what is around it.
+// requestMost limits a request: 64 KiB of payload (X9) plus its envelope.
 const requestMost = 64<<10 + 8<<10
 
-// named is a request that says which namespace it means.
+// named is a request with a namespace.
 type named interface {
 	proto.Message
 	GetNamespace() string
 }
 
-// enter is the first step of every call but GetSystemInfo: who calls, and that it stays in
-// its bounds.
+// enter is the first step of every call except GetSystemInfo: it authenticates the caller and checks its limits.
 func (s *Server) enter(ctx context.Context, method string, r named) (fleet.NodeName, error) {
 	node, err := s.caller(ctx, method)
 	if err != nil {
@@ -41,7 +40,7 @@ func (s *Server) enter(ctx context.Context, method string, r named) (fleet.NodeN
 	return node, nil
 }
 
-// enterTask is enter for a call about a task: it also gives the task's own token.
+// enterTask is enter for a call about a task: it also returns the task's own token.
 func (s *Server) enterTask(ctx context.Context, method string, r interface {
 	named
 	GetTaskToken() []byte
@@ -58,7 +57,7 @@ func (s *Server) enterTask(ctx context.Context, method string, r interface {
 	return node, token, nil
 }
 
-// left is the last step: what a node hears of the answer.
+// left is the last step: what a node gets of the answer.
 func left[T any](ctx context.Context, s *Server, method string, out T, err error) (T, error) {
 	s.calls.WithLabelValues(method, codeOf(err).String()).Inc()
 	if err == nil {
@@ -69,10 +68,10 @@ func left[T any](ctx context.Context, s *Server, method string, out T, err error
 	return none, outward(err)
 }
 
-// who is what Temporal's histories and poller lists call a node.
+// who is a node's name in Temporal's histories and poller lists.
 func who(node fleet.NodeName) string { return "node." + string(node) }
 
-// GetSystemInfo says what Temporal can do; it is asked once for each connection.
+// GetSystemInfo returns what Temporal supports; it is called once per connection.
 func (s *Server) GetSystemInfo(ctx context.Context, _ *workflowservice.GetSystemInfoRequest) (*workflowservice.GetSystemInfoResponse, error) {
 	if _, err := s.caller(ctx, "GetSystemInfo"); err != nil {
 		return nil, err
@@ -81,8 +80,7 @@ func (s *Server) GetSystemInfo(ctx context.Context, _ *workflowservice.GetSystem
 	return left(ctx, s, "GetSystemInfo", out, err)
 }
 
-// DescribeNamespace says what a worker must know of the namespace, and nothing about it that
-// people wrote.
+// DescribeNamespace returns what a worker must know of the namespace, without any text written by people.
 func (s *Server) DescribeNamespace(ctx context.Context, r *workflowservice.DescribeNamespaceRequest) (*workflowservice.DescribeNamespaceResponse, error) {
 	node, err := s.enter(ctx, "DescribeNamespace", r)
 	if err != nil {
@@ -111,7 +109,7 @@ func (s *Server) PollActivityTaskQueue(ctx context.Context, r *workflowservice.P
 	_, key, _ := s.opt.Identity(ctx) // it was found out above
 	ctx, done, ok := s.polls.begin(ctx, node, key)
 	if !ok { // a worker that was restarted often has some: it waits and tries again
-		return nil, status.Error(codes.ResourceExhausted, "this node polls too often at once")
+		return nil, status.Error(codes.ResourceExhausted, "this node has too many concurrent polls")
 	}
 	defer done()
 	out, err := s.opt.Upstream.PollActivityTaskQueue(ctx, &workflowservice.PollActivityTaskQueueRequest{
@@ -125,13 +123,13 @@ func (s *Server) PollActivityTaskQueue(ctx context.Context, r *workflowservice.P
 	return left(ctx, s, method, out, err)
 }
 
-// ownQueue takes the plain queue of the node and no partition, sticky or other kind of it.
+// ownQueue accepts only the plain queue of the node, not a partition, sticky or other kind of it.
 func (s *Server) ownQueue(node fleet.NodeName, q *taskqueuepb.TaskQueue) bool {
 	plain := q.GetKind() == enumspb.TASK_QUEUE_KIND_NORMAL || q.GetKind() == enumspb.TASK_QUEUE_KIND_UNSPECIFIED
 	return plain && q.GetName() == s.opt.Queue(node) && q.GetNormalName() == ""
 }
 
-// ownKey keeps the names of workers apart by node: a shutdown of one ends no other node's polls.
+// ownKey separates the names of workers by node: a shutdown of one ends no other node's polls.
 func ownKey(node fleet.NodeName, key string) string {
 	if key == "" {
 		return ""
@@ -179,8 +177,7 @@ func (s *Server) RespondActivityTaskCanceled(ctx context.Context, r *workflowser
 	return left(ctx, s, method, out, err)
 }
 
-// RecordActivityTaskHeartbeat keeps a task that this node was given, and hears of its
-// cancellation.
+// RecordActivityTaskHeartbeat keeps a task alive that this node was given, and returns its cancellation.
 func (s *Server) RecordActivityTaskHeartbeat(ctx context.Context, r *workflowservice.RecordActivityTaskHeartbeatRequest) (*workflowservice.RecordActivityTaskHeartbeatResponse, error) {
 	const method = "RecordActivityTaskHeartbeat"
 	node, token, err := s.enterTask(ctx, method, r)
@@ -193,7 +190,7 @@ func (s *Server) RecordActivityTaskHeartbeat(ctx context.Context, r *workflowser
 	return left(ctx, s, method, out, err)
 }
 
-// RecordWorkerHeartbeat says how a worker of this node fares.
+// RecordWorkerHeartbeat reports the state of a worker of this node.
 func (s *Server) RecordWorkerHeartbeat(ctx context.Context, r *workflowservice.RecordWorkerHeartbeatRequest) (*workflowservice.RecordWorkerHeartbeatResponse, error) {
 	const method = "RecordWorkerHeartbeat"
 	node, err := s.enter(ctx, method, r)
@@ -212,7 +209,7 @@ func (s *Server) RecordWorkerHeartbeat(ctx context.Context, r *workflowservice.R
 	return left(ctx, s, method, out, err)
 }
 
-// beat is what a node may say of its worker.
+// beat is what a node may report of its worker.
 func (s *Server) beat(node fleet.NodeName, b *workerpb.WorkerHeartbeat) *workerpb.WorkerHeartbeat {
 	return &workerpb.WorkerHeartbeat{
 		WorkerInstanceKey: ownKey(node, b.GetWorkerInstanceKey()), WorkerIdentity: who(node), TaskQueue: s.opt.Queue(node),

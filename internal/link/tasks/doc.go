@@ -1,5 +1,5 @@
-// Package tasks is the link's narrow door to Temporal: a node polls and answers the activity
-// tasks of its own queue through it, and nothing else.
+// Package tasks is the link's restricted access to Temporal: through it a node polls and answers the activity tasks
+// of its queue, and nothing else.
 //
 //	node ── poll ──▶ tasks.Server ── poll ──▶ Temporal
 //	  ▲                  │ identity, namespace and queue are the server's to say

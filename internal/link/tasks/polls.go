@@ -11,13 +11,12 @@ import (
 )
 
 const (
-	// pollLimit ends a poll of a node that gave no deadline of its own, or a later one:
-	// Temporal answers an empty one after a minute.
+	// pollLimit ends a poll without a deadline, or with a later one: Temporal answers an empty poll after a minute.
 	pollLimit = 90 * time.Second
-	// pollRoom is what a poll ends before the node gives it up, so that a task which comes with its
-	// last moment still reaches the node.
+	// pollRoom is how long before the node's deadline a poll ends, so that a task that arrives at the last moment
+	// still reaches the node.
 	pollRoom = 5 * time.Second
-	// pollsPerNode is above what a node's worker keeps open, the last process's included.
+	// pollsPerNode is more than a node's worker keeps open, including those of its previous process.
 	pollsPerNode = 8
 )
 
@@ -32,8 +31,8 @@ type poll struct {
 	key    string // that opened it
 }
 
-// begin opens a poll that ends with the node's call, at its limit or when its key is void; it
-// says no when the node has too many.
+// begin opens a poll that ends with the node's call, at its limit or when its key is void. It returns false if the
+// node has too many.
 func (p *polls) begin(ctx context.Context, node fleet.NodeName, key string) (context.Context, func(), bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,7 +51,7 @@ func (p *polls) begin(ctx context.Context, node fleet.NodeName, key string) (con
 	return ctx, func() { p.end(node, mine) }, true
 }
 
-// limitOf is how long a poll may wait: not for all of what the node's call has.
+// limitOf is how long a poll may wait: less than the node's deadline.
 func limitOf(ctx context.Context) time.Duration {
 	end, has := ctx.Deadline()
 	if !has {
@@ -72,7 +71,7 @@ func (p *polls) end(node fleet.NodeName, done *poll) {
 	}
 }
 
-// cut ends the polls of a node that another key than these opened.
+// cut ends the polls of a node that were opened by other keys than these.
 func (p *polls) cut(node fleet.NodeName, valid []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +82,7 @@ func (p *polls) cut(node fleet.NodeName, valid []string) {
 	}
 }
 
-// count is how many polls wait, and of how many nodes.
+// count returns the number of waiting polls, and of their nodes.
 func (p *polls) count() (polls, nodes int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +92,7 @@ func (p *polls) count() (polls, nodes int) {
 	return polls, len(p.open)
 }
 
-// nodes are those that poll.
+// nodes are the nodes with waiting polls.
 func (p *polls) nodes() []fleet.NodeName {
 	p.mu.Lock()
 	defer p.mu.Unlock()

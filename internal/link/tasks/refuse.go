@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Door is what refusals of this package are written down under.
+// Door is the name of this package in refusals.
 const Door = "tasks"
 
 // Reasons of refusals: stable words.
@@ -21,10 +21,10 @@ const (
 	reasonTooLarge  = "too_large"
 )
 
-// whatMost bounds what a caller can have written down or handed on.
+// whatMost limits the caller's text that is recorded or passed on.
 const whatMost = 200
 
-// ourMethods are what a newer node may try at an older server: no attack, only unknown.
+// ourMethods are methods that a newer node may call at an older server: not an attack, just unknown.
 const ourMethods = "/holdfast."
 
 // Unknown answers every call that no service of the link serves (grpc.UnknownServiceHandler).
@@ -36,18 +36,18 @@ func (s *Server) Unknown(_ any, stream grpc.ServerStream) error {
 	}
 	method, _ := grpc.MethodFromServerStream(stream)
 	if strings.HasPrefix(method, ourMethods) {
-		return status.Error(codes.Unimplemented, "this server does not know this call")
+		return status.Error(codes.Unimplemented, "this server does not support the call")
 	}
 	return s.refuse(identity, reasonMethod, method)
 }
 
-// refuse writes a refusal down and answers it.
+// refuse records a refusal and returns its status.
 func (s *Server) refuse(identity, reason, what string) error {
 	s.opt.Refuse(identity, reason, bounded(what))
 	return status.Error(codes.PermissionDenied, "refused: "+reason)
 }
 
-// bounded keeps what a caller chose short and storable.
+// bounded makes a caller's text short and storable.
 func bounded(what string) string {
 	what = strings.ToValidUTF8(strings.ReplaceAll(what, "\x00", ""), "?")
 	if len(what) > whatMost {

@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Namespace is what nodes call the Temporal namespace. The region's real one is put in its
-// place: no node needs to know it, none can name another.
+// Namespace is the nodes' name for the Temporal namespace. The server replaces it by the real one: no node needs to
+// know that, and none can name another.
 const Namespace = "link"
 
 // nodePrefix is how the identity of a node begins; others have no tasks.
 const nodePrefix = "node:"
 
-// Options are what a Server is made of; all but Log must be set.
+// Options configure a Server; all except Log are required.
 type Options struct {
 	Upstream workflowservice.WorkflowServiceClient
 	// Namespace is the region's Temporal namespace.
@@ -28,14 +28,14 @@ type Options struct {
 	Queue func(fleet.NodeName) string
 	// Secret is shared by all servers of the region, SecretBytes long.
 	Secret []byte
-	// Identity says who has proven to call: "node:NAME" or another identity, and by which key.
+	// Identity is the proven identity of the caller: "node:NAME" or another one, and its key.
 	Identity func(context.Context) (name, key string, err error)
-	// Refuse writes a refusal down, and bounds what a flood of them costs.
+	// Refuse records a refusal, and limits the cost of a flood of them.
 	Refuse func(identity, reason, what string)
 	Log    *slog.Logger
 }
 
-// Server is Temporal's WorkflowService as far as a node may use it.
+// Server is the part of Temporal's WorkflowService that a node may use.
 type Server struct {
 	// It answers what is not overridden, and is never reached: see methods.
 	workflowservice.UnimplementedWorkflowServiceServer
@@ -63,7 +63,7 @@ func New(opt Options) (*Server, error) {
 	}, nil
 }
 
-// methods are all that nodes may call. None of them names a workflow or an activity by id.
+// methods are all methods that nodes may call. None of them names a workflow or an activity by id.
 func methods() []string {
 	return []string{
 		"GetSystemInfo", "DescribeNamespace", "PollActivityTaskQueue",
@@ -72,8 +72,8 @@ func methods() []string {
 	}
 }
 
-// Register puts the service at a gRPC server, with the methods of methods and without any
-// other. The gRPC server needs grpc.UnknownServiceHandler(s.Unknown) beside it.
+// Register registers the service with only the methods of methods. The gRPC server also needs
+// grpc.UnknownServiceHandler(s.Unknown).
 func (s *Server) Register(at grpc.ServiceRegistrar) {
 	whole := workflowservice.WorkflowService_ServiceDesc
 	narrow := grpc.ServiceDesc{ServiceName: whole.ServiceName, HandlerType: whole.HandlerType, Metadata: whole.Metadata}
@@ -87,9 +87,9 @@ func (s *Server) Register(at grpc.ServiceRegistrar) {
 	at.RegisterService(&narrow, s)
 }
 
-// Cut ends the polls of a node that a key opened which is not among the valid ones any more: it
-// was revoked, or it changed its key. What the valid ones opened goes on: a worker whose polls fail
-// asks more and more seldom. Those that it had at other servers are cut there.
+// Cut ends the polls of a node that were opened by a key that is no longer valid: the node was revoked, or changed
+// its key. Polls of valid keys continue, because a worker whose polls fail backs off. Polls at other servers are
+// cut there.
 func (s *Server) Cut(node fleet.NodeName, valid ...string) { s.polls.cut(node, valid) }
 
 // Polling are the nodes that wait for tasks at this server.
@@ -110,7 +110,7 @@ func (s *Server) caller(ctx context.Context, method string) (fleet.NodeName, err
 
 var openPolls = prometheus.NewDesc("holdfast_node_tasks_polls", "Long polls of nodes that wait at Temporal through this server.", nil, nil)
 
-var pollingNodes = prometheus.NewDesc("holdfast_node_tasks_polling_nodes", "Nodes that poll through this server; the others idle or are away.", nil, nil)
+var pollingNodes = prometheus.NewDesc("holdfast_node_tasks_polling_nodes", "Nodes that poll through this server; the others are idle or disconnected.", nil, nil)
 
 // Describe names the metrics (X22).
 func (s *Server) Describe(to chan<- *prometheus.Desc) {

@@ -24,7 +24,7 @@ func (s *Server) wrap(node fleet.NodeName, token []byte) []byte {
 	return append(out, token...)
 }
 
-// unwrap gives the token back, and only to that node.
+// unwrap returns the task's token, but only for that node.
 func (s *Server) unwrap(node fleet.NodeName, wrapped []byte) ([]byte, bool) {
 	if len(wrapped) <= tokenHead || wrapped[0] != tokenVersion {
 		return nil, false
