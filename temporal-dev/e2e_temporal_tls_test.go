@@ -179,7 +179,7 @@ func TestE2ETemporalTLS(t *testing.T) {
 			"another authority, API alone":   {slices.Concat(secure, shows, sends, []string{"--temporal-tls-ca", next.File, "--roles", "api"}), cliUsage, "--temporal-tls-ca FILE"},
 			"no certificate":                 {slices.Concat(secure, trusts, sends), cliDenied, "hint: Temporal requires a client certificate of an authority that it trusts: give --temporal-tls-cert and --temporal-tls-key"},
 			"no key":                         {slices.Concat(secure, trusts, shows), cliDenied, "give --temporal-api-key-file"},
-			"another key":                    {slices.Concat(secure, trusts, shows, []string{"--temporal-api-key-file", wrong}), cliDenied, "is the key in the file of --temporal-api-key-file valid"},
+			"another key":                    {slices.Concat(secure, trusts, shows, []string{"--temporal-api-key-file", wrong}), cliDenied, "check that the key in --temporal-api-key-file is valid"},
 			"a Temporal without TLS":         {[]string{"--temporal-tls", "--temporal-address", s.doc.Temporal}, cliUsage, "leave out --temporal-tls"},
 			"a certificate without its key":  {slices.Concat(secure, trusts, sends, []string{"--temporal-tls-cert", cert}), cliUsage, "give both, or neither"},
 			"a key in the clear":             {sends, cliUsage, "give --temporal-tls as well"},
