@@ -101,10 +101,10 @@ func (a *applying) write(ctx context.Context, o *planned) (*acceptedOutput, erro
 	}
 	switch o.key.Kind {
 	case fleet.KindProject:
-		written, err := a.store.PutProject(ctx, w)
+		written, err := a.store.Declare(ctx, w, fleet.ProjectSpec{})
 		return writtenOutput(written, err)
 	case fleet.KindSite:
-		written, err := a.store.PutSite(ctx, w, o.site)
+		written, err := a.store.Declare(ctx, w, o.site)
 		return writtenOutput(written, err)
 	case fleet.KindTemplate:
 		base, err := a.canonical(ctx, o.project, compose.Layer{Name: "/spec/base", JSON: o.base})
@@ -112,12 +112,12 @@ func (a *applying) write(ctx context.Context, o *planned) (*acceptedOutput, erro
 			return nil, err
 		}
 		o.template.Base = base
-		written, err := a.store.PutTemplate(ctx, w, o.template)
+		written, err := a.store.Declare(ctx, w, o.template)
 		return writtenOutput(written, err)
 	case fleet.KindFleet:
 		return a.putFleetOf(ctx, o, w)
 	case fleet.KindPool:
-		written, err := a.store.PutPool(ctx, w, o.pool.spec)
+		written, err := a.store.Declare(ctx, w, o.pool.spec)
 		return writtenOutput(written, err)
 	case fleet.KindDeployment:
 		return a.putDeploymentOf(ctx, o, w)

@@ -9,23 +9,11 @@ import (
 
 // collection is the path of a kind's objects.
 func collection(key fleet.ObjectKey) []string {
-	switch key.Kind {
-	case fleet.KindProject:
-		return []string{"projects"}
-	case fleet.KindSite:
-		return []string{"sites"}
-	case fleet.KindTemplate:
-		return []string{"templates"}
-	case fleet.KindFleet:
-		return []string{"fleets"}
-	case fleet.KindPool:
-		return []string{"pools"}
-	case fleet.KindDeployment:
-		return []string{"deployments"}
-	case fleet.KindInstance:
-		return []string{"sites", key.Scope, "instances"}
+	row := key.Kind.Declared()
+	if row.OfSite {
+		return []string{fleet.KindSite.Declared().Plural, key.Scope, row.Plural}
 	}
-	return []string{string(key.Kind)}
+	return []string{row.Plural}
 }
 
 func objectPath(key fleet.ObjectKey, more ...string) []string {

@@ -42,7 +42,7 @@ var fleetTurns = []struct {
 
 func (s *server) mountFleets() {
 	s.mountKind(declaredKind{
-		kind: fleet.KindFleet, plural: "fleets", status: s.fleetStatuses, detail: s.fleetDetail, remove: forOperators,
+		kind: fleet.KindFleet, status: s.fleetStatuses, detail: s.fleetDetail, remove: forOperators,
 	})
 	put := endpoint(http.MethodPut, fleetPath, "put-fleet", "Declare a fleet change and run it")
 	put.DefaultStatus = http.StatusAccepted

@@ -44,7 +44,6 @@ type statusOf func(ctx context.Context, of []fleet.Object) ([]any, error)
 // declaredKind is what the kinds without deliveries have in common.
 type declaredKind struct {
 	kind   fleet.ObjectKind
-	plural string
 	status statusOf
 	// detail is the status of one object, where that says more than in a list.
 	detail statusOf
@@ -52,20 +51,21 @@ type declaredKind struct {
 }
 
 func (s *server) mountObjects() {
-	s.mountKind(declaredKind{kind: fleet.KindProject, plural: "projects", remove: forAdmins})
-	s.mountKind(declaredKind{kind: fleet.KindSite, plural: "sites", status: s.siteStatuses, remove: forAdmins})
-	s.mountKind(declaredKind{kind: fleet.KindTemplate, plural: "templates", remove: forOperators})
+	s.mountKind(declaredKind{kind: fleet.KindProject, remove: forAdmins})
+	s.mountKind(declaredKind{kind: fleet.KindSite, status: s.siteStatuses, remove: forAdmins})
+	s.mountKind(declaredKind{kind: fleet.KindTemplate, remove: forOperators})
 	s.mountProjects()
 	s.mountSites()
 	s.mountTemplates()
 }
 
 func (s *server) mountKind(k declaredKind) {
-	path := "/api/v1/" + k.plural
+	plural := k.kind.Declared().Plural
+	path := "/api/v1/" + plural
 	if k.detail == nil {
 		k.detail = k.status
 	}
-	register(s, forViewers, endpoint(http.MethodGet, path, "list-"+k.plural, "List "+k.plural),
+	register(s, forViewers, endpoint(http.MethodGet, path, "list-"+plural, "List "+plural),
 		func(ctx context.Context, in *listInput) (*objectsOutput, error) {
 			return s.listObjects(ctx, fleet.ObjectKey{Kind: k.kind}, in.ListParams, k.status)
 		})

@@ -32,8 +32,8 @@ func (p *planner) decide(ctx context.Context) error {
 	}
 	some[fleet.KindTemplate] = byComposition(some[fleet.KindTemplate], p.declared)
 	taken := map[string]string{} // nodes, by the sites of the request
-	for _, kind := range decide.ApplyOrder() {
-		for _, o := range some[kind] {
+	for _, kind := range fleet.DeclaredKinds() {
+		for _, o := range some[kind.Kind] {
 			p.ordered = append(p.ordered, o)
 			if err := p.decideOne(ctx, o, taken); err != nil {
 				return err
@@ -289,8 +289,8 @@ func (p *planner) prune(ctx context.Context) error {
 		d.refuse(p.caller.may(writers[o.Kind]))
 		gone[o.Kind] = append(gone[o.Kind], d)
 	}
-	for _, kind := range slices.Backward(decide.ApplyOrder()) {
-		p.deletes = append(p.deletes, gone[kind]...)
+	for _, kind := range slices.Backward(fleet.DeclaredKinds()) {
+		p.deletes = append(p.deletes, gone[kind.Kind]...)
 	}
 	return nil
 }

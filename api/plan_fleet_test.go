@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -84,8 +83,8 @@ func TestPlanOfFleetChanges(t *testing.T) {
 	}
 
 	t.Run("is for operators", func(t *testing.T) {
-		order := decide.ApplyOrder()
-		require.Equal(t, fleet.KindFleet, order[len(order)-1])
+		order := fleet.DeclaredKinds()
+		require.Equal(t, fleet.KindFleet, order[len(order)-1].Kind)
 		require.Equal(t, forOperators, writers[fleet.KindFleet])
 	})
 }

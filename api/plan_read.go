@@ -173,10 +173,8 @@ func (p *planned) read(raw []byte) error {
 	}
 	var spec []byte
 	err := envelope(raw, map[string]*[]byte{"spec": &spec}, &m)
-	p.key = fleet.ObjectKey{Kind: fleet.ObjectKind(strings.ToLower(m.Kind)), Name: m.Name}
-	if p.key.Kind == fleet.KindInstance {
-		p.key.Scope = m.Site
-	}
+	row := fleet.ObjectKind(strings.ToLower(m.Kind)).Declared()
+	p.key = row.NewKey(m.Site, m.Name)
 	p.project, p.labels = fleet.ProjectName(m.Project), m.Labels
 	if err != nil {
 		return err
@@ -192,7 +190,7 @@ func (p *planned) read(raw []byte) error {
 			return err
 		}
 	}
-	if m.Site != "" && p.key.Kind != fleet.KindInstance {
+	if m.Site != "" && !row.OfSite {
 		return fleet.Errorf(fleet.Invalid, "only an instance is of a site").At("/site")
 	}
 	if err := fleet.ValidateLabels("/labels", m.Labels); err != nil {
@@ -226,7 +224,7 @@ func (p *planned) readSpec(spec []byte) error {
 		return below("/spec", p.readDeployment(spec))
 	}
 	return fleet.Errorf(fleet.Invalid, "%.40q is no kind of object", p.key.Kind).At("/kind").
-		WithHint("allowed are Project, Site, Pool, Template, Instance, Deployment and Fleet")
+		WithHint("use " + fleet.KindTitles())
 }
 
 // besideSpec refuses what a PUT has in its body and a manifest beside its spec.

@@ -17,7 +17,7 @@ type putPoolInput struct {
 }
 
 func (s *server) mountPools() {
-	s.mountKind(declaredKind{kind: fleet.KindPool, plural: "pools", remove: forAdmins})
+	s.mountKind(declaredKind{kind: fleet.KindPool, remove: forAdmins})
 	op := endpoint(http.MethodPut, "/api/v1/pools/{name}", "put-pool", "Declare a pool of nodes")
 	register(s, forAdmins, op, s.putPool)
 	takes[PoolPut](s, op)
@@ -50,7 +50,7 @@ func (s *server) putPool(ctx context.Context, in *putPoolInput) (*acceptedOutput
 		return nil, err
 	}
 	w.Labels = put.Labels
-	written, err := s.store.PutPool(ctx, w, spec)
+	written, err := s.store.Declare(ctx, w, spec)
 	if err != nil {
 		return nil, err
 	}

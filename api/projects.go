@@ -40,7 +40,7 @@ func (s *server) putProject(ctx context.Context, in *putProjectInput) (*accepted
 		return nil, err
 	}
 	w.Project, w.Labels = fleet.ProjectName(in.Name), put.Labels
-	written, err := s.store.PutProject(ctx, w)
+	written, err := s.store.Declare(ctx, w, fleet.ProjectSpec{})
 	if err != nil {
 		return nil, err
 	}

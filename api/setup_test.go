@@ -146,7 +146,7 @@ func (r *region) token(role string, project fleet.ProjectName) string {
 	if project != "" {
 		w := postgres.Write{Request: postgres.Request{Project: project, Actor: "test"}, Key: fleet.ObjectKey{Kind: fleet.KindProject, Name: string(project)}}
 		if _, err := r.store.GetObject(r.t.Context(), w.Key); err != nil {
-			_, err = r.store.PutProject(r.t.Context(), w)
+			_, err = r.store.Declare(r.t.Context(), w, fleet.ProjectSpec{})
 			require.NoError(r.t, err)
 		}
 	}

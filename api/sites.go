@@ -46,7 +46,7 @@ func (s *server) putSite(ctx context.Context, in *putSiteInput) (*acceptedOutput
 		return nil, err
 	}
 	w.Labels = put.Labels
-	written, err := s.store.PutSite(ctx, w, spec)
+	written, err := s.store.Declare(ctx, w, spec)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,6 @@ type Store interface {
 }
 
 type deploymentStore interface {
-	PutPool(ctx context.Context, w postgres.Write, spec fleet.PoolSpec) (postgres.Written, error)
 	PutDeployment(ctx context.Context, p postgres.DeploymentPut) (postgres.Started, error)
 	// TurnDeployment is illegal_state for anything but a delete of one that is being deleted.
 	TurnDeployment(ctx context.Context, t postgres.DeploymentTurn) (postgres.Started, error)
@@ -82,9 +81,8 @@ type moduleStore interface {
 type objectStore interface {
 	GetObject(ctx context.Context, k fleet.ObjectKey) (fleet.Object, error)
 	ListObjects(ctx context.Context, kind fleet.ObjectKind, scope string, project fleet.ProjectName, after string, limit int32) ([]fleet.Object, error)
-	PutProject(ctx context.Context, w postgres.Write) (postgres.Written, error)
-	PutSite(ctx context.Context, w postgres.Write, spec fleet.SiteSpec) (postgres.Written, error)
-	PutTemplate(ctx context.Context, w postgres.Write, spec fleet.TemplateSpec) (postgres.Written, error)
+	// Declare writes an object of a kind that starts no work, with the spec of its type.
+	Declare(ctx context.Context, w postgres.Write, spec any) (postgres.Written, error)
 	// TemplateSpec reads one generation, 0 for the current one, and says which it is.
 	TemplateSpec(ctx context.Context, name fleet.TemplateName, generation int64) (fleet.TemplateSpec, int64, error)
 	DeleteDeclared(ctx context.Context, w postgres.Write) (postgres.Written, error)

@@ -59,7 +59,7 @@ func (s *server) templateFrom(ctx context.Context, in *putTemplateInput, raw []b
 	if spec.Base, err = s.canonical(ctx, w.Project, compose.Layer{Name: "/base", JSON: base}); err != nil {
 		return nil, err
 	}
-	written, err := s.store.PutTemplate(ctx, w, spec)
+	written, err := s.store.Declare(ctx, w, spec)
 	if err != nil {
 		return nil, err
 	}

@@ -123,14 +123,14 @@ func (c *cli) readManifests(files []string, use string) ([]*manifest, error) {
 // inOrder sorts manifests so that objects come after those that they refer to.
 func inOrder(manifests []*manifest) ([]*manifest, error) {
 	var sorted []*manifest
-	for _, kind := range decide.ApplyOrder() {
+	for _, kind := range fleet.DeclaredKinds() {
 		var some []*manifest
 		for _, m := range manifests {
-			if m.key().Kind == kind {
+			if m.key().Kind == kind.Kind {
 				some = append(some, m)
 			}
 		}
-		if kind == fleet.KindTemplate {
+		if kind.Kind == fleet.KindTemplate {
 			var err error
 			if some, err = byComposition(some); err != nil {
 				return nil, err

@@ -71,7 +71,7 @@ func declared(of fleet.ObjectKind, header []string, cells func(*cli, api.Object)
 		return item{name: key.String(), value: o, cells: cells(c, o)}
 	}
 	return kind{
-		name: string(of), plural: string(of) + "s", object: of, header: header,
+		name: string(of), plural: of.Declared().Plural, object: of, header: header,
 		list: func(ctx context.Context, c *cli, client *api.Client, in listing) ([]item, string, error) {
 			list := listObjects
 			if in.ended && of == fleet.KindDeployment {

@@ -60,11 +60,7 @@ type deploymentFile struct {
 }
 
 func (m *manifest) key() fleet.ObjectKey {
-	key := fleet.ObjectKey{Kind: fleet.ObjectKind(strings.ToLower(m.Kind)), Name: m.Name}
-	if key.Kind == fleet.KindInstance {
-		key.Scope = m.Site
-	}
-	return key
+	return fleet.ObjectKind(strings.ToLower(m.Kind)).Declared().NewKey(m.Site, m.Name)
 }
 
 // readDocuments reads a file, all manifest files of a directory ordered by name, or stdin if it is "-".

@@ -33,7 +33,7 @@ func readManifest(d documents.Document) (*manifest, error) {
 
 func (m *manifest) check() error {
 	if m.Kind == "" {
-		return errors.New("kind is required: use Project, Site, Pool, Template, Instance, Deployment or Fleet")
+		return errors.New("kind is required: use " + fleet.KindTitles())
 	}
 	key := m.key()
 	if err := fleet.ValidateName("name", m.Name); err != nil {
@@ -47,7 +47,7 @@ func (m *manifest) check() error {
 	if err := fleet.ValidateLabels("labels", m.Labels); err != nil {
 		return err
 	}
-	if m.Site != "" && key.Kind != fleet.KindInstance {
+	if m.Site != "" && !key.Kind.Declared().OfSite {
 		return fmt.Errorf("site: only an Instance has a site")
 	}
 	if len(m.Spec) == 0 {
@@ -69,7 +69,7 @@ func (m *manifest) check() error {
 	case fleet.KindDeployment:
 		return m.checkDeployment()
 	}
-	return fmt.Errorf("unknown kind %.40q; use Project, Site, Pool, Template, Instance, Deployment or Fleet", m.Kind)
+	return fmt.Errorf("unknown kind %.40q; use %s", m.Kind, fleet.KindTitles())
 }
 
 func (m *manifest) checkProject() error {

@@ -21,7 +21,7 @@ func TestResetVotes(t *testing.T) {
 	store, err := postgres.Open(t.Context(), url, "eu-1")
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
-	_, err = store.PutSite(t.Context(), postgres.Write{
+	_, err = store.Declare(t.Context(), postgres.Write{
 		Key: fleet.ObjectKey{Kind: fleet.KindSite, Name: "plant-1"}, Request: postgres.Request{Project: "default", Actor: "ann"},
 	}, fleet.SiteSpec{Nodes: []fleet.SiteNode{{Name: "plant-1-a", Role: fleet.RoleActive}, {Name: "plant-1-b", Role: fleet.RoleStandby}}})
 	require.NoError(t, err)

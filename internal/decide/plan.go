@@ -160,10 +160,3 @@ func PlanNodes(site string, nodes []fleet.SiteNode, standing, ahead map[string]s
 		return ahead[string(n.Name)] != "" || at != "" && at != site
 	})
 }
-
-// ApplyOrder is the order of kinds in an apply: objects come after those that they refer to.
-func ApplyOrder() []fleet.ObjectKind {
-	return []fleet.ObjectKind{
-		fleet.KindProject, fleet.KindSite, fleet.KindPool, fleet.KindTemplate, fleet.KindInstance, fleet.KindDeployment, fleet.KindFleet,
-	}
-}

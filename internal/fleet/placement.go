@@ -21,13 +21,13 @@ func (p PlacementSpec) Each(do func(key ObjectKey, field string) error) error {
 // so that callers cannot learn another project's names.
 func NoObject(key ObjectKey) error {
 	return Errorf(NotFound, "%s %s not found", key.Kind, key.Name).At(string(key.Kind)).
-		WithHint("holdfast get " + string(key.Kind) + "s")
+		WithHint("holdfast get " + key.Kind.Declared().Plural)
 }
 
 // NoPlace is the error for a site or pool that does not exist.
 func NoPlace(key ObjectKey, field string) error {
 	return Errorf(NotFound, "%s %s not found", key.Kind, key.Name).At(field).
-		WithHint("declare it first: PUT /api/v1/" + string(key.Kind) + "s/" + key.Name)
+		WithHint("declare it first: PUT /api/v1/" + key.Kind.Declared().Plural + "/" + key.Name)
 }
 
 // OtherPlace is the error for a site or pool that deployments of the project may not use.

@@ -18,7 +18,7 @@ const drained = fleet.NodeName("plant-1-a")
 func drainedNode(t *testing.T, timing fleet.LinkTiming) (*region, *client, *live) {
 	t.Helper()
 	r := newRegion(t)
-	_, err := r.store.PutSite(t.Context(), postgres.Write{
+	_, err := r.store.Declare(t.Context(), postgres.Write{
 		Request: postgres.Request{Project: "default", Actor: "test"}, Key: fleet.ObjectKey{Kind: fleet.KindSite, Name: "plant-1"},
 	}, fleet.SiteSpec{Nodes: []fleet.SiteNode{{Name: drained, Role: fleet.RoleActive}}})
 	require.NoError(t, err)

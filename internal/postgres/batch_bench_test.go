@@ -103,7 +103,7 @@ func (x *benchmark) declare() {
 	for i := range benchSites {
 		site := benchSite(i)
 		key := fleet.ObjectKey{Kind: fleet.KindSite, Name: string(site)}
-		_, err := x.s.PutSite(x.Context(), writeOf(key), twoNodes(fleet.NodeName(site+"-a"), fleet.NodeName(site+"-b")))
+		_, err := x.s.Declare(x.Context(), writeOf(key), twoNodes(fleet.NodeName(site+"-a"), fleet.NodeName(site+"-b")))
 		require.NoError(x, err)
 		x.exec(`INSERT INTO objects (kind, project, scope, name, generation, resource_version, spec, syncing, created_by)
 			SELECT 'instance', $1, $2, format('i%s', lpad(i::text, 4, '0')), 1, 1, '{"template": "bench"}', '[]', 'ann'

@@ -183,7 +183,7 @@ func TestClaim(t *testing.T) {
 		b := setup(t)
 		spec := twoNodes(nodeA, nodeB)
 		spec.Nodes = append(spec.Nodes, fleet.SiteNode{Name: "plant-w", Role: fleet.RoleWorker})
-		_, err := b.PutSite(t.Context(), writeOf(siteKey), spec)
+		_, err := b.Declare(t.Context(), writeOf(siteKey), spec)
 		require.NoError(t, err)
 		b.put(`{"a":1}`)
 		require.Len(t, b.claim(run1, "1").Targets, 2)

@@ -218,7 +218,7 @@ func (b *bench) refer(dice int, name string, content fleet.Content) (err error) 
 	switch dice {
 	case 0:
 		k := fleet.ObjectKey{Kind: fleet.KindTemplate, Name: name}
-		_, err = b.PutTemplate(b.ctx(), writeOf(k), fleet.TemplateSpec{Base: content})
+		_, err = b.Declare(b.ctx(), writeOf(k), fleet.TemplateSpec{Base: content})
 	case 1:
 		_, err = b.TurnInstance(b.ctx(), postgres.InstanceTurn{Write: writeOf(key), Kind: fleet.OperationRollback, Revision: 1})
 		if fleet.KindOf(err) == fleet.NotFound { // not declared yet, or that revision was collected

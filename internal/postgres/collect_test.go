@@ -73,7 +73,7 @@ func TestCollectBodies(t *testing.T) {
 			_, err := b.PutBody(b.ctx(), project, []byte(body))
 			require.NoError(t, err)
 		}
-		_, err := b.PutTemplate(b.ctx(), writeOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "furnace"}), fleet.TemplateSpec{Base: base})
+		_, err := b.Declare(b.ctx(), writeOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "furnace"}), fleet.TemplateSpec{Base: base})
 		require.NoError(t, err)
 		b.put(merged, func(c *postgres.InstanceChange) {
 			c.Spec.Config, c.Spec.Template, c.Spec.TemplateGeneration, c.Spec.Overrides = nil, "furnace", 1, &overrides

@@ -27,7 +27,7 @@ func (s *Store) ListObjects(ctx context.Context, kind fleet.ObjectKind, scope st
 		Kind: string(kind), Scope: scope, After: after, Project: string(project), MaxRows: limit,
 	})
 	if err != nil {
-		return nil, failed("list "+string(kind)+"s", err)
+		return nil, failed("list "+kind.Declared().Plural, err)
 	}
 	out := make([]fleet.Object, len(rows))
 	for i, r := range rows {
@@ -36,31 +36,13 @@ func (s *Store) ListObjects(ctx context.Context, kind fleet.ObjectKind, scope st
 	return out, nil
 }
 
-// declare writes an object that starts no work, once per idempotency key.
-func (s *Store) declare(ctx context.Context, w Write, shared []fleet.ObjectKey, f func(q *db.Queries) (Written, error)) (Written, error) {
-	out, err := s.change(ctx, w, shared, func(q *db.Queries, out *Started) (err error) {
-		out.Written, err = f(q)
-		return err
-	})
-	return out.Written, err
-}
-
-// PutSite declares a site and its nodes. Whom it declares active is whom the lease begins
+// siteWritten declares the nodes of a site. The declared active node is the one that the lease begins
 // with, so that instances can be released before any node ran; from then on votes move it.
-func (s *Store) PutSite(ctx context.Context, w Write, spec fleet.SiteSpec) (Written, error) {
-	return s.declare(ctx, w, nil, func(q *db.Queries) (Written, error) {
-		if err := keepOne(ctx, q, w.Key.Name, spec); err != nil {
-			return Written{}, err
-		}
-		out, err := s.write(ctx, q, w, spec)
-		if err != nil {
-			return out, err
-		}
-		if err := setNodes(ctx, q, w, out.After, spec); err != nil {
-			return out, err
-		}
-		return out, tellSite(ctx, q, w.Key.Name)
-	})
+func siteWritten(ctx context.Context, q *db.Queries, w Write, spec fleet.SiteSpec, out Written) error {
+	if err := setNodes(ctx, q, w, out.After, spec); err != nil {
+		return err
+	}
+	return tellSite(ctx, q, w.Key.Name)
 }
 
 func setNodes(ctx context.Context, q *db.Queries, w Write, site *fleet.Object, spec fleet.SiteSpec) error {
@@ -88,15 +70,15 @@ func setNodes(ctx context.Context, q *db.Queries, w Write, site *fleet.Object, s
 
 // keepOne refuses to declare all nodes away that have a vote. They may go on deciding, alone or as a
 // pair, and those that are declared instead know nothing of it: a revocation says that they are gone.
-func keepOne(ctx context.Context, q *db.Queries, site string, spec fleet.SiteSpec) error {
-	before, err := q.PairNodes(ctx, site)
+func keepOne(ctx context.Context, q *db.Queries, w Write, spec fleet.SiteSpec) (fleet.SiteSpec, error) {
+	before, err := q.PairNodes(ctx, w.Key.Name)
 	if err != nil {
-		return failed("read the nodes", err)
+		return spec, failed("read the nodes", err)
 	}
 	var valid []string
 	for _, n := range before {
 		if spec.Votes(fleet.NodeName(n.Name)) {
-			return nil
+			return spec, nil
 		}
 		if n.EnrolledAt != nil && n.RevokedAt == nil {
 			valid = append(valid, n.Name)
@@ -104,12 +86,12 @@ func keepOne(ctx context.Context, q *db.Queries, site string, spec fleet.SiteSpe
 	}
 	switch {
 	case len(valid) == 0:
-		return nil
+		return spec, nil
 	case len(before) == 1:
-		return fleet.Errorf(fleet.IllegalState, "node %s decides alone at site %s, and its key is valid", valid[0], site).At("/nodes").
-			WithHint("is it gone for good? holdfast node revoke " + valid[0] + ", then apply this; else declare both, holdfast failover " + site + " --to the other, and then leave it out")
+		return spec, fleet.Errorf(fleet.IllegalState, "node %s decides alone at site %s, and its key is valid", valid[0], w.Key.Name).At("/nodes").
+			WithHint("is it gone for good? holdfast node revoke " + valid[0] + ", then apply this; else declare both, holdfast failover " + w.Key.Name + " --to the other, and then leave it out")
 	}
-	return fleet.Errorf(fleet.IllegalState, "nobody is left of the nodes that decide at site %s, and the key of %s is valid", site, strings.Join(valid, " and of ")).At("/nodes").
+	return spec, fleet.Errorf(fleet.IllegalState, "nobody is left of the nodes that decide at site %s, and the key of %s is valid", w.Key.Name, strings.Join(valid, " and of ")).At("/nodes").
 		WithHint("replace one node, wait until the new one is up, then replace the other; a node that is gone for good: holdfast node revoke " + valid[0])
 }
 
@@ -157,33 +139,31 @@ func unvoted(l db.SiteLease) bool {
 	return l.Counter == 0 && l.Ttl.Microseconds == 0 && l.PromisedTo == "" && !l.Lost
 }
 
-// PutTemplate declares a template and keeps its generation for the specs that pin it.
-// Each composition is pinned to the generation that it has now.
-func (s *Store) PutTemplate(ctx context.Context, w Write, spec fleet.TemplateSpec) (Written, error) {
-	var shared []fleet.ObjectKey
-	for _, c := range spec.Compositions {
-		shared = append(shared, fleet.ObjectKey{Kind: fleet.KindTemplate, Name: string(c.Name)})
+func compositionsOf(spec fleet.TemplateSpec) []fleet.ObjectKey {
+	keys := make([]fleet.ObjectKey, len(spec.Compositions))
+	for i, c := range spec.Compositions {
+		keys[i] = fleet.ObjectKey{Kind: fleet.KindTemplate, Name: string(c.Name)}
 	}
-	return s.declare(ctx, w, shared, func(q *db.Queries) (Written, error) {
-		for i, c := range spec.Compositions {
-			o, err := find(ctx, q, fleet.ObjectKey{Kind: fleet.KindTemplate, Name: string(c.Name)})
-			if err != nil || o == nil {
-				return Written{}, orNotFound(err, "template", string(c.Name), "declare it first: PUT /api/v1/templates/"+string(c.Name))
-			}
-			spec.Compositions[i].Generation = o.Generation
+	return keys
+}
+
+// pinCompositions pins each composition of a template to the generation that it has now.
+func pinCompositions(ctx context.Context, q *db.Queries, _ Write, spec fleet.TemplateSpec) (fleet.TemplateSpec, error) {
+	for i, key := range compositionsOf(spec) {
+		o, err := find(ctx, q, key)
+		if err != nil || o == nil {
+			return spec, orNotFound(err, "template", key.Name, "declare it first: PUT /api/v1/templates/"+key.Name)
 		}
-		if err := hold(ctx, q, spec.Bodies()...); err != nil {
-			return Written{}, err
-		}
-		out, err := s.write(ctx, q, w, spec)
-		if err != nil {
-			return out, err
-		}
-		err = q.InsertTemplateGeneration(ctx, db.InsertTemplateGenerationParams{
-			Name: w.Key.Name, Generation: out.After.Generation, Spec: out.After.Spec,
-		})
-		return out, failed("keep the template's generation", err)
-	})
+		spec.Compositions[i].Generation = o.Generation
+	}
+	return spec, hold(ctx, q, spec.Bodies()...)
+}
+
+// templateWritten keeps a template's generation for the specs that pin it.
+func templateWritten(ctx context.Context, q *db.Queries, w Write, _ fleet.TemplateSpec, out Written) error {
+	return failed("keep the template's generation", q.InsertTemplateGeneration(ctx, db.InsertTemplateGenerationParams{
+		Name: w.Key.Name, Generation: out.After.Generation, Spec: out.After.Spec,
+	}))
 }
 
 // TemplateSpec reads one generation of a template; 0 is the current one, whose number is
@@ -213,54 +193,17 @@ func missingTemplate(err error, name fleet.TemplateName, field string) error {
 		WithHint("holdfast get templates")
 }
 
-// DeleteDeclared deletes an object that no node has to confirm: an unused project or
-// template, a site without instances, a fleet change that is not under way.
-func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
-	return s.declare(ctx, w, nil, func(q *db.Queries) (Written, error) {
-		o, err := find(ctx, q, w.Key)
-		if err != nil || o == nil {
-			return Written{}, orNotFound(err, string(w.Key.Kind), w.Key.Name, "holdfast get "+string(w.Key.Kind)+"s")
-		}
-		if err := checkMatch(w, o); err != nil {
-			return Written{}, err
-		}
-		if err := unused(ctx, q, w.Key); err != nil {
-			return Written{}, err
-		}
-		if w.Key.Kind == fleet.KindSite {
-			if err := setNodes(ctx, q, w, o, fleet.SiteSpec{}); err != nil {
-				return Written{}, err
-			}
-		}
-		return Written{Before: o, Changed: true}, remove(ctx, q, w.Actor, o)
-	})
+func unusedSite(ctx context.Context, q *db.Queries, key fleet.ObjectKey) error {
+	if err := emptyOfReplicas(ctx, q, key); err != nil {
+		return err
+	}
+	n, err := q.CountObjectsIn(ctx, db.CountObjectsInParams{Kind: string(fleet.KindInstance), Scope: key.Name})
+	return usedBy(n, err, key)
 }
 
-func unused(ctx context.Context, q *db.Queries, k fleet.ObjectKey) error {
-	var n int64
-	var err error
-	switch k.Kind {
-	case fleet.KindSite:
-		if err := emptyOfReplicas(ctx, q, k); err != nil {
-			return err
-		}
-		n, err = q.CountObjectsIn(ctx, db.CountObjectsInParams{Kind: string(fleet.KindInstance), Scope: k.Name})
-	case fleet.KindTemplate:
-		n, err = q.InstancesOfTemplate(ctx, k.Name)
-	case fleet.KindFleet:
-		return notUnderWay(ctx, q, k)
-	case fleet.KindPool:
-		return unnamed(ctx, q, "pools", k)
-	case fleet.KindDeployment:
-		return fleet.Errorf(fleet.Invalid, "%s ends with its replicas", k).WithHint("destroy it")
-	case fleet.KindProject:
-		return unusedProject(ctx, q, k)
-	case fleet.KindInstance:
-	}
-	if err != nil || n == 0 {
-		return failed("look for uses", err)
-	}
-	return fleet.Errorf(fleet.IllegalState, "%d instances still use %s", n, k).WithHint("delete or change them first")
+func unusedTemplate(ctx context.Context, q *db.Queries, key fleet.ObjectKey) error {
+	n, err := q.InstancesOfTemplate(ctx, key.Name)
+	return usedBy(n, err, key)
 }
 
 // emptyOfReplicas refuses to delete a site that deployments name, or whose nodes run replicas: what ran

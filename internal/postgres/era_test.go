@@ -121,7 +121,7 @@ func TestRaiseEra(t *testing.T) {
 		}()
 		b.waitsForLock(1)
 		go func() { // this one comes too late for the old era
-			_, err := b.PutProject(ctx, writeOf(fleet.ObjectKey{Kind: fleet.KindProject, Name: "last"}))
+			_, err := b.Declare(ctx, writeOf(fleet.ObjectKey{Kind: fleet.KindProject, Name: "last"}), fleet.ProjectSpec{})
 			wrote <- err
 		}()
 		b.waitsForLock(2)

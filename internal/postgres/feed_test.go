@@ -290,7 +290,7 @@ func TestFeedUnderLoad(t *testing.T) {
 				return err
 			}
 			w := writeOf(fleet.ObjectKey{Kind: fleet.KindProject, Name: fmt.Sprintf("p-%d-%d", i, j)})
-			if _, err := b.PutProject(ctx, w); err != nil {
+			if _, err := b.Declare(ctx, w, fleet.ProjectSpec{}); err != nil {
 				return err
 			}
 			end := tx.Commit

@@ -48,7 +48,7 @@ func TestPutFleet(t *testing.T) {
 		b := setup(t)
 		b.putSite("other", "other-a", "")
 		template := fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "press"}
-		_, err := b.PutTemplate(t.Context(), writeOf(template), b.base(`{"t":1}`))
+		_, err := b.Declare(t.Context(), writeOf(template), b.base(`{"t":1}`))
 		require.NoError(t, err)
 		of := func(c *postgres.InstanceChange) {
 			c.Spec.Config, c.Spec.Template, c.Spec.TemplateGeneration = nil, "press", 1
@@ -117,10 +117,10 @@ func TestPutFleet(t *testing.T) {
 			require.ErrorAs(t, err, &e)
 			require.Equal(t, field, e.Field)
 		}
-		_, err := b.PutTemplate(t.Context(), writeOf(template), b.base(`{"t":1}`))
+		_, err := b.Declare(t.Context(), writeOf(template), b.base(`{"t":1}`))
 		require.NoError(t, err)
 		require.Contains(t, string(b.putFleet(of(0)).After.Spec), `"templateGeneration": 1`)
-		_, err = b.PutTemplate(t.Context(), writeOf(template), b.base(`{"t":2}`))
+		_, err = b.Declare(t.Context(), writeOf(template), b.base(`{"t":2}`))
 		require.NoError(t, err)
 		require.False(t, b.putFleet(of(1)).Changed)
 		require.Contains(t, string(b.putFleet(of(0)).After.Spec), `"templateGeneration": 2`)

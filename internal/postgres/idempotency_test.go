@@ -125,13 +125,13 @@ func TestIdempotencyKey(t *testing.T) {
 		b := bare(t)
 		w := writeOf(fleet.ObjectKey{Kind: fleet.KindProject, Name: "new"})
 		w.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte("h")}
-		first, err := b.PutProject(t.Context(), w)
+		first, err := b.Declare(t.Context(), w, fleet.ProjectSpec{})
 		require.NoError(t, err)
-		again, err := b.PutProject(t.Context(), w)
+		again, err := b.Declare(t.Context(), w, fleet.ProjectSpec{})
 		require.NoError(t, err)
 		require.Equal(t, first.After.ResourceVersion, again.After.ResourceVersion)
 		w.Idempotency.Hash = []byte("other")
-		_, err = b.PutProject(t.Context(), w)
+		_, err = b.Declare(t.Context(), w, fleet.ProjectSpec{})
 		refused(t, fleet.Conflict, err)
 	})
 }

@@ -392,7 +392,7 @@ func TestAskFailover(t *testing.T) {
 		b := setup(t)
 		spec := twoNodes(nodeA, nodeB)
 		spec.AutoFailback = true
-		_, err := b.PutSite(t.Context(), writeOf(siteKey), spec)
+		_, err := b.Declare(t.Context(), writeOf(siteKey), spec)
 		require.NoError(t, err)
 		found := func() []fleet.Failback {
 			all, err := b.Failbacks(t.Context(), 0, 1, "", 10)
@@ -445,7 +445,7 @@ func TestForceVote(t *testing.T) {
 func TestOnlyNodeIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	put := func(b *bench, nodes ...fleet.SiteNode) error {
-		_, err := b.PutSite(b.ctx(), writeOf(siteKey), fleet.SiteSpec{Nodes: nodes})
+		_, err := b.Declare(b.ctx(), writeOf(siteKey), fleet.SiteSpec{Nodes: nodes})
 		return err
 	}
 	alone := func(name fleet.NodeName) fleet.SiteNode { return fleet.SiteNode{Name: name, Role: fleet.RoleActive} }
@@ -493,7 +493,7 @@ func TestPairIsNotReplacedAtOnce(t *testing.T) {
 	}
 	const nodeC, nodeD = "plant-c", "plant-d"
 	put := func(b *bench, nodes ...fleet.SiteNode) error {
-		_, err := b.PutSite(b.ctx(), writeOf(siteKey), fleet.SiteSpec{Nodes: nodes})
+		_, err := b.Declare(b.ctx(), writeOf(siteKey), fleet.SiteSpec{Nodes: nodes})
 		return err
 	}
 	others := []fleet.SiteNode{node(nodeC, fleet.RoleActive), node(nodeD, fleet.RoleStandby)}

@@ -222,7 +222,7 @@ func TestSiteNodes(t *testing.T) {
 		won := make(chan fleet.SiteName, sites)
 		require.NoError(t, atOnce(sites, func(i int) error {
 			site := fleet.SiteName(fmt.Sprintf("site-%d", i))
-			_, err := b.PutSite(t.Context(), writeOf(fleet.ObjectKey{Kind: fleet.KindSite, Name: string(site)}), twoNodes(nodeA, ""))
+			_, err := b.Declare(t.Context(), writeOf(fleet.ObjectKey{Kind: fleet.KindSite, Name: string(site)}), twoNodes(nodeA, ""))
 			if fleet.KindOf(err) == fleet.Conflict {
 				return nil
 			}

@@ -64,12 +64,12 @@ func TestGeneration(t *testing.T) {
 		t.Parallel()
 		b := bare(t)
 		w := writeOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "base"})
-		first, err := b.PutTemplate(t.Context(), w, b.base(`{}`))
+		first, err := b.Declare(t.Context(), w, b.base(`{}`))
 		require.NoError(t, err)
 		require.EqualValues(t, 1, first.After.Generation)
 		_, err = b.DeleteDeclared(t.Context(), w)
 		require.NoError(t, err)
-		second, err := b.PutTemplate(t.Context(), w, b.base(`{"b":1}`))
+		second, err := b.Declare(t.Context(), w, b.base(`{"b":1}`))
 		require.NoError(t, err)
 		require.EqualValues(t, 2, second.After.Generation)
 		old, generation, err := b.TemplateSpec(t.Context(), "base", 1)
@@ -214,7 +214,7 @@ func TestWrite(t *testing.T) {
 		require.NotNil(t, deleted.After.DeletingSince)
 		w := writeOf(fleet.ObjectKey{Kind: fleet.KindProject, Name: "new"})
 		w.DryRun = true
-		_, err = b.PutProject(t.Context(), w)
+		_, err = b.Declare(t.Context(), w, fleet.ProjectSpec{})
 		require.NoError(t, err)
 		require.Equal(t, before, b.rows())
 		o, err := b.GetObject(t.Context(), pressKey)
@@ -428,7 +428,7 @@ func TestDeclared(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		w := writeOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "base"})
-		_, err := b.PutTemplate(t.Context(), w, b.base(`{}`))
+		_, err := b.Declare(t.Context(), w, b.base(`{}`))
 		require.NoError(t, err)
 		b.put(`{}`, func(c *postgres.InstanceChange) {
 			c.Spec.Config, c.Spec.Template, c.Spec.TemplateGeneration = nil, "base", 1
@@ -451,13 +451,13 @@ func TestDeclared(t *testing.T) {
 		b := bare(t)
 		base := writeOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "base"})
 		for _, body := range []string{`{}`, `{"b":1}`} {
-			_, err := b.PutTemplate(t.Context(), base, b.base(body))
+			_, err := b.Declare(t.Context(), base, b.base(body))
 			require.NoError(t, err)
 		}
 		w := writeOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "top"})
 		top := b.base(`{}`)
 		top.Compositions = []fleet.TemplatePin{{Name: "base"}}
-		_, err := b.PutTemplate(t.Context(), w, top)
+		_, err := b.Declare(t.Context(), w, top)
 		require.NoError(t, err)
 		kept, _, err := b.TemplateSpec(t.Context(), "top", 0)
 		require.NoError(t, err)

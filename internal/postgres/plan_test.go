@@ -37,9 +37,9 @@ func TestWriteOfWhatMustNotExist(t *testing.T) {
 	t.Parallel()
 	s := testkit.Store(t)
 	w := postgres.Write{Request: postgres.Request{Project: "line", Actor: "test"}, Key: fleet.ObjectKey{Kind: fleet.KindProject, Name: "line"}, IfMatch: postgres.NoVersion}
-	_, err := s.PutProject(t.Context(), w)
+	_, err := s.Declare(t.Context(), w, fleet.ProjectSpec{})
 	require.NoError(t, err)
-	_, err = s.PutProject(t.Context(), w)
+	_, err = s.Declare(t.Context(), w, fleet.ProjectSpec{})
 	require.Equal(t, fleet.Precondition, fleet.KindOf(err))
 }
 
@@ -50,7 +50,7 @@ func TestStanding(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		key := fleet.ObjectKey{Kind: fleet.KindProject, Name: name}
 		keys = append(keys, key)
-		_, err := s.PutProject(t.Context(), postgres.Write{Request: postgres.Request{Project: fleet.ProjectName(name), Actor: "test"}, Key: key, Labels: map[string]string{"holdfast.dev/apply-set": name}})
+		_, err := s.Declare(t.Context(), postgres.Write{Request: postgres.Request{Project: fleet.ProjectName(name), Actor: "test"}, Key: key, Labels: map[string]string{"holdfast.dev/apply-set": name}}, fleet.ProjectSpec{})
 		require.NoError(t, err)
 	}
 	found, err := s.Standing(t.Context(), append(keys, fleet.ObjectKey{Kind: fleet.KindSite, Name: "a"}))

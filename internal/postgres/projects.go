@@ -9,13 +9,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// PutProject declares a project, a name for now.
-func (s *Store) PutProject(ctx context.Context, w Write) (Written, error) {
-	return s.declare(ctx, w, nil, func(q *db.Queries) (Written, error) {
-		return s.write(ctx, q, w, struct{}{})
-	})
-}
-
 // keepProject holds the project of what is about to be made, so that it is not deleted meanwhile;
 // the default one is always there. Its lock may come last: whoever holds it alone waits for no other.
 func keepProject(ctx context.Context, q *db.Queries, project fleet.ProjectName) error {

@@ -17,7 +17,7 @@ func (b *bench) declareProject(name fleet.ProjectName) {
 	b.t.Helper()
 	w := writeOf(fleet.ObjectKey{Kind: fleet.KindProject, Name: string(name)})
 	w.Project = name
-	_, err := b.PutProject(b.ctx(), w)
+	_, err := b.Declare(b.ctx(), w, fleet.ProjectSpec{})
 	require.NoError(b.t, err)
 }
 
@@ -41,7 +41,7 @@ func TestProjects(t *testing.T) {
 		b.put(`{"a":1}`, unreleased, inRed, named("r2"))
 		site := writeOf(fleet.ObjectKey{Kind: fleet.KindSite, Name: "red-1"})
 		site.Project = "red"
-		_, err := b.PutSite(b.ctx(), site, fleet.SiteSpec{})
+		_, err := b.Declare(b.ctx(), site, fleet.SiteSpec{})
 		require.NoError(t, err)
 		token, err := b.AddAPIToken(b.ctx(), redToken("good"))
 		require.NoError(t, err)

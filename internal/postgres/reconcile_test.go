@@ -99,7 +99,7 @@ func TestComparePage(t *testing.T) {
 		b.deploy("1")
 		spec := twoNodes(nodeA, nodeB)
 		spec.Nodes = append(spec.Nodes, fleet.SiteNode{Name: "plant-w", Role: fleet.RoleWorker})
-		_, err := b.PutSite(t.Context(), writeOf(siteKey), spec)
+		_, err := b.Declare(t.Context(), writeOf(siteKey), spec)
 		require.NoError(t, err)
 		page, next, err := b.ComparePage(t.Context(), "plant-w", "", 10)
 		require.NoError(t, err)

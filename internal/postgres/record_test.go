@@ -199,7 +199,7 @@ func TestEpochMoved(t *testing.T) {
 		require.EqualValues(t, 2, scan[int64](b, "SELECT epoch FROM site_leases"))
 		require.NoError(t, b.RevokeNode(t.Context(), nodeA)) // nobody decides there any more
 		require.NoError(t, b.RevokeNode(t.Context(), nodeB))
-		_, err := b.PutSite(t.Context(), writeOf(siteKey), fleet.SiteSpec{})
+		_, err := b.Declare(t.Context(), writeOf(siteKey), fleet.SiteSpec{})
 		require.NoError(t, err)
 		b.put(`{"a":1}`)
 		require.Empty(t, b.observe(run1).Holder, "there is no active node")

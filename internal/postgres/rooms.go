@@ -287,19 +287,13 @@ func (r *nodeRooms) poolLeaves(n fleet.NodeRoom, named []fleet.PoolName) bool {
 	return false
 }
 
-// PutPool declares a pool. Deployments that name it and wait for room look again.
-func (s *Store) PutPool(ctx context.Context, w Write, spec fleet.PoolSpec) (Written, error) {
-	return s.declare(ctx, w, nil, func(q *db.Queries) (Written, error) {
-		out, err := s.write(ctx, q, w, spec)
-		if err != nil {
-			return out, err
-		}
-		names, err := q.DeploymentsOfPool(ctx, w.Key.Name)
-		if err != nil {
-			return out, failed("read who names the pool", err)
-		}
-		return out, putOutboxMany(ctx, q, deploymentSubjects(names))
-	})
+// poolWritten has deployments look again that name the pool and wait for room.
+func poolWritten(ctx context.Context, q *db.Queries, w Write, _ fleet.PoolSpec, _ Written) error {
+	names, err := q.DeploymentsOfPool(ctx, w.Key.Name)
+	if err != nil {
+		return failed("read who names the pool", err)
+	}
+	return putOutboxMany(ctx, q, deploymentSubjects(names))
 }
 
 func deploymentSubjects(names []string) []string {

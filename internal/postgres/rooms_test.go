@@ -28,7 +28,7 @@ func TestRooms(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable()
 	racks := fleet.PoolKey("racks")
-	_, err := b.PutPool(t.Context(), writeOf(racks), fleet.PoolSpec{Labels: map[string]string{"rack": string(nodeA)}, MaxReplicas: 2})
+	_, err := b.Declare(t.Context(), writeOf(racks), fleet.PoolSpec{Labels: map[string]string{"rack": string(nodeA)}, MaxReplicas: 2})
 	require.NoError(t, err)
 	b.putDeployment(asking(func(s *fleet.DeploymentSpec) {
 		s.Placement.Pools, s.Replicas.Initial = []fleet.PoolName{"racks"}, 3
@@ -52,7 +52,7 @@ func TestRooms(t *testing.T) {
 	_, err = b.DeleteDeclared(t.Context(), writeOf(webKey))
 	refused(t, fleet.Invalid, err)
 	b.exec(`DELETE FROM outbox`)
-	_, err = b.PutPool(t.Context(), writeOf(racks), fleet.PoolSpec{})
+	_, err = b.Declare(t.Context(), writeOf(racks), fleet.PoolSpec{})
 	require.NoError(t, err)
 	waiting, err := b.WaitingWakes(t.Context(), 0, 10)
 	require.NoError(t, err)
@@ -72,7 +72,7 @@ func TestPoolsByLabel(t *testing.T) {
 	for name, labels := range map[fleet.PoolName]map[string]string{
 		"with": {"gpu": ""}, "other": {"gpu": "h100"}, "both": {"gpu": "", "rack": "1"}, "neither": {"gpu": "", "zone": ""},
 	} {
-		_, err := b.PutPool(t.Context(), writeOf(fleet.PoolKey(name)), fleet.PoolSpec{Labels: labels})
+		_, err := b.Declare(t.Context(), writeOf(fleet.PoolKey(name)), fleet.PoolSpec{Labels: labels})
 		require.NoError(t, err)
 	}
 	b.putDeployment()
@@ -87,7 +87,7 @@ func TestRoomsOfProjects(t *testing.T) {
 	b.declareProject("red")
 	w := writeOf(fleet.ObjectKey{Kind: fleet.KindSite, Name: "plant-red"})
 	w.Project = "red"
-	_, err := b.PutSite(t.Context(), w, twoNodes("red-a", "red-b"))
+	_, err := b.Declare(t.Context(), w, twoNodes("red-a", "red-b"))
 	require.NoError(t, err)
 	_, err = b.Enrol(t.Context(), b.joinTokenAt("plant-red", "red-a", "red-a"))
 	require.NoError(t, err)
@@ -95,7 +95,7 @@ func TestRoomsOfProjects(t *testing.T) {
 	for name, project := range map[fleet.PoolName]fleet.ProjectName{"all": project, "reds": "red"} {
 		w := writeOf(fleet.PoolKey(name))
 		w.Project = project
-		_, err := b.PutPool(t.Context(), w, fleet.PoolSpec{})
+		_, err := b.Declare(t.Context(), w, fleet.PoolSpec{})
 		require.NoError(t, err)
 	}
 	b.putDeployment(asking(func(s *fleet.DeploymentSpec) {
@@ -132,12 +132,12 @@ func TestPlacementMoves(t *testing.T) {
 	require.Equal(t, []string{"converge succeeded", "converge succeeded"}, b.deploymentOperations())
 
 	racks := fleet.PoolKey("racks")
-	_, err := b.PutPool(t.Context(), writeOf(racks), fleet.PoolSpec{})
+	_, err := b.Declare(t.Context(), writeOf(racks), fleet.PoolSpec{})
 	require.NoError(t, err)
 	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Placement.Pools = []fleet.PoolName{"racks"} }))
 	b.settles()
 	require.Equal(t, []fleet.NodeName{nodeB, nodeB}, where(), "it is where it may be")
-	_, err = b.PutPool(t.Context(), writeOf(racks), fleet.PoolSpec{Nodes: []fleet.NodeName{nodeA}})
+	_, err = b.Declare(t.Context(), writeOf(racks), fleet.PoolSpec{Nodes: []fleet.NodeName{nodeA}})
 	require.NoError(t, err)
 	b.settles()
 	require.Equal(t, []fleet.NodeName{nodeA, nodeA}, where(), "the pool changed")
@@ -148,7 +148,7 @@ func TestPoolOfWhatRuns(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable()
 	racks := fleet.PoolKey("racks")
-	_, err := b.PutPool(t.Context(), writeOf(racks), fleet.PoolSpec{})
+	_, err := b.Declare(t.Context(), writeOf(racks), fleet.PoolSpec{})
 	require.NoError(t, err)
 	inPool := asking(func(s *fleet.DeploymentSpec) { s.Placement.Pools = []fleet.PoolName{"racks"} })
 	b.putDeployment(inPool)
@@ -359,7 +359,7 @@ func TestPlacesOfWhatIsWritten(t *testing.T) {
 	b.declareProject("red")
 	w := writeOf(racks)
 	w.Project = "red"
-	_, err := b.PutPool(t.Context(), w, fleet.PoolSpec{})
+	_, err := b.Declare(t.Context(), w, fleet.PoolSpec{})
 	require.NoError(t, err)
 	_, err = b.PutDeployment(t.Context(), b.deploymentPut(inPool))
 	refused(t, fleet.Invalid, err)
@@ -367,7 +367,7 @@ func TestPlacesOfWhatIsWritten(t *testing.T) {
 	require.NoError(t, err)
 
 	for round := range 20 {
-		_, err := b.PutPool(t.Context(), writeOf(racks), fleet.PoolSpec{})
+		_, err := b.Declare(t.Context(), writeOf(racks), fleet.PoolSpec{})
 		require.NoError(t, err)
 		puts := []postgres.DeploymentPut{b.deploymentPut(inPool), b.deploymentPut(inPool, ofName("api"))}
 		require.NoError(t, atOnce(3, func(i int) error {

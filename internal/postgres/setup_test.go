@@ -108,7 +108,7 @@ func twoNodes(active, standby fleet.NodeName) fleet.SiteSpec {
 
 func (b *bench) putSite(site fleet.SiteName, active, standby fleet.NodeName) {
 	b.t.Helper()
-	_, err := b.PutSite(b.ctx(), writeOf(fleet.ObjectKey{Kind: fleet.KindSite, Name: string(site)}), twoNodes(active, standby))
+	_, err := b.Declare(b.ctx(), writeOf(fleet.ObjectKey{Kind: fleet.KindSite, Name: string(site)}), twoNodes(active, standby))
 	require.NoError(b.t, err)
 }
 

@@ -71,7 +71,7 @@ func (w *world) declare(site fleet.SiteName, nodes ...fleet.NodeName) {
 		spec.Nodes = append(spec.Nodes, fleet.SiteNode{Name: n, Role: []fleet.Role{fleet.RoleActive, fleet.RoleStandby}[i]})
 	}
 	key := fleet.ObjectKey{Kind: fleet.KindSite, Name: string(site)}
-	_, err := w.store.PutSite(w.t.Context(), postgres.Write{Request: postgres.Request{Project: "default", Actor: "ann"}, Key: key}, spec)
+	_, err := w.store.Declare(w.t.Context(), postgres.Write{Request: postgres.Request{Project: "default", Actor: "ann"}, Key: key}, spec)
 	require.NoError(w.t, err)
 }
 

@@ -1,0 +1,57 @@
+package fleet
+
+import "strings"
+
+// DeclaredKind is what the region, its clients and the CLI know of a kind of declared objects.
+type DeclaredKind struct {
+	Kind   ObjectKind
+	Title  string // as manifests write it: "Pool"
+	Plural string // in paths, commands and texts: "pools"
+	OfSite bool   // its objects belong to a site, which is their scope
+}
+
+// DeclaredKinds gives a row for each kind, in the order of an apply: objects come after those that they refer to.
+func DeclaredKinds() []DeclaredKind {
+	return []DeclaredKind{
+		{Kind: KindProject, Title: "Project", Plural: "projects"},
+		{Kind: KindSite, Title: "Site", Plural: "sites"},
+		{Kind: KindPool, Title: "Pool", Plural: "pools"},
+		{Kind: KindTemplate, Title: "Template", Plural: "templates"},
+		{Kind: KindInstance, Title: "Instance", Plural: "instances", OfSite: true},
+		{Kind: KindDeployment, Title: "Deployment", Plural: "deployments"},
+		{Kind: KindFleet, Title: "Fleet", Plural: "fleets"},
+	}
+}
+
+// Declared gives the row of a kind. An unknown kind, for example of a newer region, has a row without a title.
+func (k ObjectKind) Declared() DeclaredKind {
+	for _, row := range DeclaredKinds() {
+		if row.Kind == k {
+			return row
+		}
+	}
+	return DeclaredKind{Kind: k, Plural: string(k) + "s"}
+}
+
+// KindTitles lists the titles of all kinds for a text: "Project, Site or Pool".
+func KindTitles() string {
+	all := DeclaredKinds()
+	titles := make([]string, len(all))
+	for i, k := range all {
+		titles[i] = k.Title
+	}
+	last := len(titles) - 1
+	return strings.Join(titles[:last], ", ") + " or " + titles[last]
+}
+
+// NewKey makes the key of an object; an object without a scope ignores the site.
+func (d DeclaredKind) NewKey(site, name string) ObjectKey {
+	key := ObjectKey{Kind: d.Kind, Name: name}
+	if d.OfSite {
+		key.Scope = site
+	}
+	return key
+}
+
+// ProjectSpec is the spec of a project, a name for now.
+type ProjectSpec struct{}
