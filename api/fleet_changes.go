@@ -119,7 +119,7 @@ func (c *fleetComposer) prepareSpec(ctx context.Context, next *fleetComposing) e
 	spec := &next.change.Spec
 	switch {
 	case c.change.Template != "" && spec.Template != c.change.Template:
-		return fleet.Errorf(fleet.Invalid, "instance %s is not of template %s", next.change.Instance, c.change.Template).At("/template")
+		return fleet.Errorf(fleet.Invalid, "instance %s does not use template %s", next.change.Instance, c.change.Template).At("/template")
 	case spec.Artifact != nil:
 		return fleet.Errorf(fleet.Invalid, "instance %s has an artifact, which no patch can change", next.change.Instance).At("/artifact")
 	case c.change.Template != "":
@@ -178,7 +178,7 @@ func (c *fleetComposer) composeAll(ctx context.Context, group []*fleetComposing,
 		return nil
 	}
 	defer func() {
-		if c.based > fleetGroup { // what is kept between groups counts for nobody's share
+		if c.based > fleetGroup { // memory kept between groups counts for no caller
 			clear(c.bases)
 			c.based = 0
 		}

@@ -85,7 +85,7 @@ type objectStore interface {
 	PutProject(ctx context.Context, w postgres.Write) (postgres.Written, error)
 	PutSite(ctx context.Context, w postgres.Write, spec fleet.SiteSpec) (postgres.Written, error)
 	PutTemplate(ctx context.Context, w postgres.Write, spec fleet.TemplateSpec) (postgres.Written, error)
-	// TemplateSpec reads one generation, 0 for the current one, and says which it is.
+	// TemplateSpec reads one generation, 0 for the current one, and returns its number.
 	TemplateSpec(ctx context.Context, name fleet.TemplateName, generation int64) (fleet.TemplateSpec, int64, error)
 	DeleteDeclared(ctx context.Context, w postgres.Write) (postgres.Written, error)
 }

@@ -83,7 +83,7 @@ func TestTemporalSettings(t *testing.T) {
 	}{
 		"an authority without TLS":           {nil, []string{"--temporal-tls-ca", ca.File}, "give --temporal-tls as well, or omit --temporal-tls-ca"},
 		"the same from the environment":      {map[string]string{"HOLDFAST_TEMPORAL_TLS_CA": ca.File}, nil, "give --temporal-tls as well, or omit --temporal-tls-ca"},
-		"a name without TLS":                 {map[string]string{"HOLDFAST_TEMPORAL_TLS_SERVER_NAME": "temporal"}, nil, "leave out --temporal-tls-server-name"},
+		"a name without TLS":                 {map[string]string{"HOLDFAST_TEMPORAL_TLS_SERVER_NAME": "temporal"}, nil, "omit --temporal-tls-server-name"},
 		"a key without TLS":                  {map[string]string{"HOLDFAST_TEMPORAL_API_KEY_FILE": key}, nil, "a key is sent only over TLS"},
 		"TLS that is taken back":             {map[string]string{"HOLDFAST_TEMPORAL_TLS": "true", "HOLDFAST_TEMPORAL_API_KEY_FILE": key}, []string{"--temporal-tls=false"}, "a key is sent only over TLS"},
 		"a certificate without its key":      {map[string]string{"HOLDFAST_TEMPORAL_TLS": "1", "HOLDFAST_TEMPORAL_TLS_CERT": cert}, nil, "--temporal-tls-cert and --temporal-tls-key must be given together"},
