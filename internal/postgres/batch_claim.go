@@ -20,7 +20,7 @@ type batchClaim struct {
 
 	ID       string
 	Revision int64
-	Era      int64 // where the active is told at once
+	Era      int64 // if the active is notified at once
 	Attempt  int64
 }
 

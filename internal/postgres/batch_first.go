@@ -9,8 +9,8 @@ import (
 )
 
 // tell is the first notify of a batch, prepared as it is released: its deliveries and targets
-// are then written as told, and not once more. A node that cannot be told is left to
-// PrepareBatch, which says so.
+// are then written as notified at once. A node that cannot be notified is left to
+// PrepareBatch, which reports it.
 func (r *batchRelease) tell(ctx context.Context) error {
 	if len(r.in.TokenHash) == 0 {
 		return nil
@@ -51,7 +51,7 @@ func (r *batchRelease) readEras(ctx context.Context) error {
 	return nil
 }
 
-// notify is nil when the active was not told.
+// notify is nil if the active is not notified here.
 func (r *batchRelease) notify() *fleet.BatchNotify {
 	if r.told == nil {
 		return nil

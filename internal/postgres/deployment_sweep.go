@@ -34,7 +34,7 @@ func (s *Store) CountDeployments(ctx context.Context) (int, error) {
 	return int(n), failed("count deployments", err)
 }
 
-// OpenDeploymentOperations pages through the deployments that somebody waits for, by subject.
+// OpenDeploymentOperations pages through the deployments with open operations, by subject.
 func (s *Store) OpenDeploymentOperations(ctx context.Context, after string, older time.Duration, limit int32) ([]OpenEntity, error) {
 	return s.openEntities(ctx, db.OpenEntitiesParams{
 		Prefix: fleet.DeploymentSubject(""), After: after, OlderSeconds: older.Seconds(), MaxRows: limit,
@@ -42,7 +42,7 @@ func (s *Store) OpenDeploymentOperations(ctx context.Context, after string, olde
 }
 
 // CloseDeploymentOperations fails what a workflow run served that a person ended; what was asked
-// of the deployment stays so, and goes on with the next visit. It gives what it ended.
+// of the deployment stays, and continues with the next visit. It returns what it ended.
 func (s *Store) CloseDeploymentOperations(ctx context.Context, o OpenEntity, reason string) ([]fleet.OperationEnded, error) {
 	return s.closeEach(ctx, o, reason)
 }

@@ -112,7 +112,7 @@ func (s *Store) ListFleetTargets(ctx context.Context, f FleetTargetFilter) ([]Fl
 	return out, failed("list targets", err)
 }
 
-// OpenFleetOperations pages through the fleet changes that somebody waits for or that are
+// OpenFleetOperations pages through the fleet changes that have open operations or are
 // under way, by subject.
 func (s *Store) OpenFleetOperations(ctx context.Context, after string, older time.Duration, limit int32) ([]OpenEntity, error) {
 	return s.openEntities(ctx, db.OpenEntitiesParams{
@@ -121,7 +121,7 @@ func (s *Store) OpenFleetOperations(ctx context.Context, after string, older tim
 }
 
 // CloseFleetOperations fails what a workflow run served that a person ended; the run of the
-// fleet change is still declared, and goes on with the next look.
+// fleet change is still declared, and continues with the next visit.
 func (s *Store) CloseFleetOperations(ctx context.Context, o OpenEntity, reason string) error {
 	return s.closeOperations(ctx, o, reason)
 }

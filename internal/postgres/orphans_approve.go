@@ -150,7 +150,7 @@ func (a *approving) allListed(instances []string, replicas []db.LockOrphanReplic
 		if len(instances)+len(replicas) > 0 {
 			return nil
 		}
-		return fleet.Errorf(fleet.IllegalState, "no orphan waits on node %s", a.node.Name).WithHint(hint)
+		return fleet.Errorf(fleet.IllegalState, "node %s has no orphans", a.node.Name).WithHint(hint)
 	}
 	there := make(map[string]bool, len(instances)+len(replicas))
 	for _, n := range instances {

@@ -82,7 +82,7 @@ func openOperation(ctx context.Context, q *db.Queries, in Request, n newOperatio
 	return o, putOutbox(ctx, q, n.Subject)
 }
 
-// insertOperation wakes nobody.
+// insertOperation wakes no entity.
 func insertOperation(ctx context.Context, q *db.Queries, in Request, n newOperation) (Operation, error) {
 	if n.ID == "" {
 		var err error
