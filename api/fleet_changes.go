@@ -15,7 +15,7 @@ const fleetGroup = fleet.MaxBatchBytes
 
 // FleetChanges composes what a fleet change makes of instances (N98, N106): of each the new
 // spec and its flattened content, exactly as a PUT of that spec would give. One that cannot
-// be changed says so in Refused; an error is about the region, and of none of them. All
+// be changed has the reason in Refused; an error is about the region, and of none of them. All
 // bodies are stored when it returns.
 func (h *Handler) FleetChanges(ctx context.Context, spec fleet.FleetSpec, targets []postgres.FleetTarget) ([]postgres.BatchChange, error) {
 	c := &fleetComposer{

@@ -62,7 +62,7 @@ type Deps struct {
 	// OperationEnds gives a channel that is closed when the operation may have ended. It is
 	// optional: without it a wait looks once a second.
 	OperationEnds func(ctx context.Context, id fleet.OperationID) <-chan struct{}
-	// Refused hears of what anybody asked for and may not have, here or at a node that says so;
+	// Refused gets denied requests, here or as reported by a node;
 	// nil hears nothing.
 	Refused func(audit.Refusal)
 	// Ready says whether the server can serve; nil is always.

@@ -10,7 +10,7 @@ import (
 )
 
 // PrepareBatch makes the notify of one node: it re-reads who holds the lease, marks what the
-// node is told of, and writes the token's hash, bound to the node. It is nil when there is
+// node is notified of, and writes the token's hash, bound to the node. It is nil when there is
 // nothing to tell, or the world has moved since the batch was claimed.
 func (s *Store) PrepareBatch(ctx context.Context, in fleet.BatchPrepare) (*fleet.BatchNotify, error) {
 	var out *fleet.BatchNotify
@@ -77,7 +77,7 @@ func toTell(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrepar
 			out.first = append(out.first, r.ID)
 		}
 	}
-	return out, failed("read what is to be told", err)
+	return out, failed("read the items to notify", err)
 }
 
 func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrepare) (*fleet.BatchNotify, error) {

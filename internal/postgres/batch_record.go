@@ -195,7 +195,7 @@ func (w *batchWork) record(ctx context.Context, node fleet.NodeName, results []s
 		p.Ids, p.States, p.Already = append(p.Ids, r.d.ID), append(p.States, string(fleet.TargetApplied)), append(p.Already, r.Already)
 		p.Reasons, p.Messages, p.Fetched = append(p.Reasons, ""), append(p.Messages, ""), append(p.Fetched, r.Fetched)
 	}
-	told, err := w.q.RecordTargets(ctx, p)
+	recorded, err := w.q.RecordTargets(ctx, p)
 	if err != nil {
 		return failed("record the targets", err)
 	}
@@ -206,7 +206,7 @@ func (w *batchWork) record(ctx context.Context, node fleet.NodeName, results []s
 		return nil
 	}
 	first := map[string]bool{} // said before: all that follows is done
-	for _, id := range told {
+	for _, id := range recorded {
 		first[id] = true
 	}
 	results = slices.DeleteFunc(results, func(r said) bool { return !first[r.d.ID] })

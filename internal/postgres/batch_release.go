@@ -101,10 +101,10 @@ type batchRelease struct {
 	targets  map[string]db.FleetTarget
 	missing  map[string]bool // bodies that are not there
 
-	claims []*batchClaim
-	moves  targetMoves
-	nodes  []string
-	told   *db.Node // the active, if it is notified at once
+	claims   []*batchClaim
+	moves    targetMoves
+	nodes    []string
+	notified *db.Node // the active, if it is notified at once
 }
 
 // lock takes the locks of all instances and the shared one of their site, in one order with

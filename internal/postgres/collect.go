@@ -17,7 +17,7 @@ const (
 	collectBytes = collectChunks * ChunkSize
 )
 
-// CollectPage removes one page of a kind that is no longer needed, and returns how many rows
+// CollectPage removes one page of unneeded rows of a kind, and returns how many rows
 // it was and whether there may be more. Any number of servers may do this at once.
 func (s *Store) CollectPage(ctx context.Context, kind fleet.CollectedKind, keep fleet.Retention) (removed int64, more bool, err error) {
 	page := collection{keep: keep}

@@ -138,8 +138,8 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 		case fleet.OperationReconcile:
 			return endCancelled(ctx, q, &out, "it was cancelled; a comparison under way ends by itself")
 		case fleet.OperationDrain:
-			if err := endCancelled(ctx, q, &out, "nobody waits for it any more; node "+string(out.Node)+
-				" stays cordoned, and what its connection was asked stays asked"); err != nil {
+			if err := endCancelled(ctx, q, &out, "it was cancelled; node "+string(out.Node)+
+				" stays cordoned, and its connection keeps draining"); err != nil {
 				return err
 			}
 		case fleet.OperationExecute:
