@@ -15,7 +15,7 @@ import (
 
 type applyInput struct {
 	ManyParams
-	IdempotencyKey string `header:"Idempotency-Key" maxLength:"200" doc:"the same key again goes on where the first request ended"`
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"200" doc:"a repeated key continues where the first request ended"`
 	DryRun         bool   `query:"dryRun" doc:"answer the plan, change nothing"`
 }
 
@@ -119,7 +119,7 @@ func (p *planner) boundTo(ctx context.Context, bound, now Plan) error {
 		return movedPlan(moved)
 	}
 	if len(done) == 0 && bound.Digest != now.Digest {
-		return fleet.Errorf(fleet.Precondition, "this is not the plan of this request").At("/plan/digest").WithHint("plan again")
+		return fleet.Errorf(fleet.Precondition, "the digest does not match the plan of this request").At("/plan/digest").WithHint("plan again")
 	}
 	return nil
 }

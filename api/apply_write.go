@@ -24,7 +24,7 @@ type applying struct {
 	failed  map[string]bool // templates that are not as planned; written between groups only
 }
 
-// apply writes what a plan says, each object in a transaction of its own through the
+// apply carries out a plan, each object in a separate transaction through the
 // one write path. One that fails does not stop those that do not refer to it.
 func (a *applying) apply(ctx context.Context, plan Plan) *applyOutput {
 	all := a.all()

@@ -151,7 +151,7 @@ func (c *chunked) fill() {
 		c.rest = nil
 	}
 	if !errors.As(c.err, new(*fleet.Error)) { // else the caller is refused
-		c.err = fleet.Errorf(fleet.Communication, "the upload broke off").WithHint("go on from the offset that GET answers")
+		c.err = fleet.Errorf(fleet.Communication, "the upload was interrupted").WithHint("continue from the offset that GET returns")
 	}
 }
 
@@ -162,12 +162,12 @@ func (s *server) appendArtifact(w http.ResponseWriter, r *http.Request) error {
 	}
 	offset, err := strconv.ParseInt(r.Header.Get(offsetField), 10, 64)
 	if err != nil || offset < 0 {
-		return fleet.Errorf(fleet.Invalid, "a piece needs the offset that it begins at").At(offsetField).
-			WithHint("GET this upload to see where it stands")
+		return fleet.Errorf(fleet.Invalid, "the offset of the piece is required").At(offsetField).
+			WithHint("GET this upload to see its current offset")
 	}
 	if upload.Received%postgres.ChunkSize != 0 {
-		return fleet.Errorf(fleet.IllegalState, "a piece that was no multiple of %d bytes was the last", postgres.ChunkSize).At(offsetField).
-			WithHint("complete the upload, or begin another")
+		return fleet.Errorf(fleet.IllegalState, "the upload already has its last piece: one that is not a multiple of %d bytes", postgres.ChunkSize).At(offsetField).
+			WithHint("complete the upload, or start another")
 	}
 	offset, err = s.receive(w, r, upload.ID, offset)
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *server) appendArtifact(w http.ResponseWriter, r *http.Request) error {
 // upload finds the upload of a request; one of another project does not exist for it.
 func (s *server) upload(r *http.Request) (postgres.Upload, error) {
 	id := chi.URLParam(r, "id")
-	missing := fleet.Errorf(fleet.NotFound, "upload %.64q not found", id).At("id").WithHint("begin one: POST /api/v1/artifacts")
+	missing := fleet.Errorf(fleet.NotFound, "upload %.64q not found", id).At("id").WithHint("start one: POST /api/v1/artifacts")
 	if !fleet.ValidID(id) {
 		return postgres.Upload{}, missing
 	}
@@ -234,7 +234,7 @@ func (s *server) completedBefore(w http.ResponseWriter, r *http.Request, want fl
 }
 
 func (s *server) finishArtifact(w http.ResponseWriter, r *http.Request, id string, want fleet.Hash) error {
-	// The bytes are there: a client that left meanwhile changes nothing about their name.
+	// The bytes are complete: name them even if the client has disconnected.
 	content, err := s.store.FinishUpload(context.WithoutCancel(r.Context()), id, want)
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ func (c caller) may(a access) error {
 	if c.role < a.least {
 		for name, r := range roleNames {
 			if r == a.least {
-				return fleet.Errorf(fleet.Denied, "this token's role is too low").WithHint("it takes the role " + name)
+				return fleet.Errorf(fleet.Denied, "this token's role is too low").WithHint("it requires the role " + name)
 			}
 		}
 	}
@@ -72,7 +72,7 @@ func (c caller) may(a access) error {
 // bound refuses what a token of one project does not reach.
 func (c caller) bound() error {
 	return fleet.Errorf(fleet.Denied, "this token is bound to project %s", c.project).
-		WithHint("this concerns the whole region: use a token without a project")
+		WithHint("this affects the whole region: use a token without a project")
 }
 
 // sees says whether objects of a project exist for this caller.
@@ -140,7 +140,7 @@ func bearer(r *http.Request) (string, error) {
 	scheme, token, found := strings.Cut(r.Header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
 	if !found || !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return "", fleet.Errorf(fleet.Unauthenticated, "no token was sent").WithHint("send Authorization: Bearer TOKEN")
+		return "", fleet.Errorf(fleet.Unauthenticated, "the token is missing").WithHint("send Authorization: Bearer TOKEN")
 	}
 	return token, nil
 }

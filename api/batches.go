@@ -112,8 +112,8 @@ func (s *server) readHashes(w http.ResponseWriter, r *http.Request) ([]fleet.Has
 		return nil, err
 	}
 	if len(in.Hashes) > fleet.MaxBatchItems {
-		return nil, fleet.Errorf(fleet.Invalid, "%d bodies at once", len(in.Hashes)).At("/hashes").
-			WithHint("allowed are at most " + strconv.Itoa(fleet.MaxBatchItems))
+		return nil, fleet.Errorf(fleet.Invalid, "%d bodies requested", len(in.Hashes)).At("/hashes").
+			WithHint("request at most " + strconv.Itoa(fleet.MaxBatchItems))
 	}
 	seen := make(map[fleet.Hash]bool, len(in.Hashes))
 	for i, h := range in.Hashes {
@@ -122,7 +122,7 @@ func (s *server) readHashes(w http.ResponseWriter, r *http.Request) ([]fleet.Has
 			return nil, err
 		}
 		if seen[h] {
-			return nil, fleet.Errorf(fleet.Invalid, "this body is named twice").At(at)
+			return nil, fleet.Errorf(fleet.Invalid, "duplicate body").At(at)
 		}
 		seen[h] = true
 	}
@@ -191,8 +191,8 @@ const maxResultText = 1024
 // checkResults refuses what cannot be, and cuts what is too long to be kept.
 func checkResults(results []fleet.BatchResult) error {
 	if len(results) > fleet.MaxBatchItems {
-		return fleet.Errorf(fleet.Invalid, "%d results at once", len(results)).At("/results").
-			WithHint("allowed are at most " + strconv.Itoa(fleet.MaxBatchItems))
+		return fleet.Errorf(fleet.Invalid, "%d results given", len(results)).At("/results").
+			WithHint("send at most " + strconv.Itoa(fleet.MaxBatchItems))
 	}
 	seen := make(map[string]bool, len(results))
 	for i := range results {
@@ -201,7 +201,7 @@ func checkResults(results []fleet.BatchResult) error {
 			return err
 		}
 		if seen[results[i].DeploymentID] {
-			return fleet.Errorf(fleet.Invalid, "this delivery is named twice").At(at + "/deploymentId")
+			return fleet.Errorf(fleet.Invalid, "duplicate delivery").At(at + "/deploymentId")
 		}
 		seen[results[i].DeploymentID] = true
 		results[i].Reason = fleet.Kind(plainText(string(results[i].Reason), maxWord))
@@ -219,7 +219,7 @@ func checkResult(at string, r fleet.BatchResult) error {
 	}
 	held := r.Held
 	if least := min(held.Era, held.Version.Revision, held.HighWater.Era, held.HighWater.Revision, held.Content.Size); least < 0 {
-		return fleet.Errorf(fleet.Invalid, "versions and sizes are not negative").At(at + "/held")
+		return fleet.Errorf(fleet.Invalid, "versions and sizes must not be negative").At(at + "/held")
 	}
 	for _, h := range []fleet.Hash{held.Content.Hash, held.RunHash} {
 		if err := fleet.ValidateHash(at+"/held", cmp.Or(h, noHash)); err != nil {
@@ -227,7 +227,7 @@ func checkResult(at string, r fleet.BatchResult) error {
 		}
 	}
 	if r.Fetched < 0 {
-		return fleet.Errorf(fleet.Invalid, "nothing less than no bytes can be fetched").At(at + "/fetched")
+		return fleet.Errorf(fleet.Invalid, "fetched must not be negative").At(at + "/fetched")
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 const bodiesMedia = "application/vnd.holdfast.bodies"
 
 // pieces is an answer that is written piece by piece, compressed when the caller takes that.
-// Nothing is sent before the first piece, so what fails until then can still be told.
+// Nothing is sent before the first piece, so an earlier failure can still be reported.
 type pieces struct {
 	s      *server
 	r      *http.Request

@@ -47,7 +47,7 @@ func (s *server) withBody(ctx context.Context, limit int64, f func(raw []byte) e
 }
 
 func bodyTooLarge(limit int64) error {
-	return fleet.Errorf(fleet.TooLarge, "the request is longer than %d bytes", limit).
+	return fleet.Errorf(fleet.TooLarge, "the request exceeds %d bytes", limit).
 		WithHint("upload large content as an artifact")
 }
 
@@ -84,9 +84,9 @@ func (s *server) readBody(w http.ResponseWriter, r *http.Request, limit int64, m
 			return nil, err
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return nil, fleet.Errorf(fleet.Invalid, "the body stalled after %d bytes", len(raw)).
-				WithHint(fmt.Sprintf("send it again, at %d bytes a second or more", slowest))
+				WithHint(fmt.Sprintf("retry with at least %d bytes per second", slowest))
 		case err != nil:
-			return nil, fleet.Errorf(fleet.Invalid, "the body broke off after %d bytes", len(raw)).WithHint("send it again")
+			return nil, fleet.Errorf(fleet.Invalid, "the body ended after %d bytes", len(raw)).WithHint("retry")
 		}
 	}
 }
@@ -270,9 +270,9 @@ func refuseJSON(raw []byte, err error, names ...string) error {
 			}
 			return fleet.Errorf(fleet.Invalid, "unknown field; %s", useOf(append(names, membersOf(wrong.GoType)...))).At(at)
 		}
-		return fleet.Errorf(fleet.Invalid, "this must be %s", wordFor(wrong.GoType)).At(at)
+		return fleet.Errorf(fleet.Invalid, "invalid value: must be %s", wordFor(wrong.GoType)).At(at)
 	}
-	// What is no JSON at all is told in the words that hold for configs too.
+	// Malformed JSON gets the same error as in configs.
 	if _, known := compose.Canonical(raw, compose.DefaultLimits()); known != nil {
 		return known
 	}
@@ -292,7 +292,7 @@ func cutField(at string) string {
 	return at
 }
 
-// useOf says which fields an object has.
+// useOf lists the fields of an object.
 func useOf(names []string) string {
 	if len(names) == 0 {
 		return "this object has none"

@@ -62,12 +62,12 @@ func WithRetryNotice(f func(Retry)) ClientOption {
 func NewClient(address, token string, options ...ClientOption) (*Client, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, fleet.Errorf(fleet.Invalid, "%.200q is not the address of a region", address).At("address").
+		return nil, fleet.Errorf(fleet.Invalid, "invalid region address %.200q", address).At("address").
 			WithHint("give scheme and host, for example https://holdfast.example.com")
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fleet.Errorf(fleet.Invalid, "the address holds more than scheme, host and path").At("address").
-			WithHint("the token goes into a header, never into the address")
+		return nil, fleet.Errorf(fleet.Invalid, "the address contains more than scheme, host and path").At("address").
+			WithHint("send the token in a header, never in the address")
 	}
 	c := &Client{
 		base: strings.TrimRight(u.String(), "/"), token: token,

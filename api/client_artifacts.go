@@ -19,9 +19,9 @@ type Upload struct {
 	Body    io.ReaderAt
 	Size    int64
 	Project string
-	// ID goes on with an upload that was begun earlier; "" begins one.
+	// ID resumes an earlier upload; "" starts one.
 	ID string
-	// Progress is called with the bytes that the region holds; nil when nobody looks.
+	// Progress is called with the bytes that the region holds; nil if not needed.
 	Progress func(sent, total int64)
 }
 
@@ -33,11 +33,11 @@ const (
 )
 
 // UploadArtifact sends bytes of any size in pieces and gives their name. A connection that
-// breaks is resumed where the region stands. An error names the upload to go on with.
+// breaks is resumed where the region stands. An error names the upload to resume.
 func (c *Client) UploadArtifact(ctx context.Context, in Upload) (Artifact, error) {
 	hash, n, err := HashOf(io.NewSectionReader(in.Body, 0, in.Size))
 	if err == nil && n != in.Size {
-		err = fleet.Errorf(fleet.Invalid, "the artifact has %d bytes, announced were %d", n, in.Size)
+		err = fleet.Errorf(fleet.Invalid, "the artifact has %d bytes instead of the announced %d", n, in.Size)
 	}
 	if err != nil {
 		return Artifact{}, err
@@ -53,8 +53,8 @@ func (c *Client) UploadArtifact(ctx context.Context, in Upload) (Artifact, error
 		a, err = c.finishUpload(ctx, in, a, hash)
 	}
 	if err == nil && a.SHA256 != hash {
-		err = fleet.Errorf(fleet.HashMismatch, "the region holds %s, sent was %s", a.SHA256, hash).
-			WithHint("upload it again; did the file change meanwhile?")
+		err = fleet.Errorf(fleet.HashMismatch, "the region received %s instead of %s", a.SHA256, hash).
+			WithHint("upload it again; the file may have changed during the upload")
 	}
 	return a, err
 }
@@ -131,7 +131,7 @@ func (c *Client) sendPiece(ctx context.Context, in Upload, id string, offset int
 		return offset, fmt.Errorf("read artifact: %w", own.error)
 	}
 	if err == nil && next <= offset {
-		err = fleet.Errorf(fleet.Internal, "the region took a piece at %d and stands at %d", offset, next)
+		err = fleet.Errorf(fleet.Internal, "the region took a piece at %d and reports offset %d", offset, next)
 	}
 	return next, err
 }
@@ -183,17 +183,17 @@ func (c *Client) uploadOffset(ctx context.Context, id string) (int64, error) {
 func (c *Client) readOffset(resp *http.Response) (int64, error) {
 	n, err := strconv.ParseInt(resp.Header.Get(offsetField), 10, 64)
 	if err != nil || n < 0 {
-		return 0, fleet.Errorf(fleet.Internal, "the region gave no %s", offsetField).
+		return 0, fleet.Errorf(fleet.Internal, "the region sent no %s", offsetField).
 			WithHint("check that the address is a Holdfast region of this version")
 	}
 	return n, nil
 }
 
-// resumable adds to an error how to go on without sending everything again.
+// resumable adds to an error how to resume the upload.
 func resumable(err error, upload string) error {
 	var e *fleet.Error
 	if !errors.As(err, &e) || !e.Kind.Retryable() {
 		return err
 	}
-	return e.WithHint("go on with upload " + upload)
+	return e.WithHint("resume upload " + upload)
 }

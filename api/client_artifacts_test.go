@@ -129,7 +129,7 @@ func TestUploadArtifact(t *testing.T) {
 		d.cut = func(int) int64 { return 0 }
 		_, err := clientOf(t, d.ServeHTTP).UploadArtifact(t.Context(), Upload{Body: bytes.NewReader(bodyOf(1600)), Size: 1600})
 		require.Equal(t, fleet.Unavailable, fleet.KindOf(err))
-		require.ErrorContains(t, err, "go on with upload u1")
+		require.ErrorContains(t, err, "resume upload u1")
 		_, patches := d.holds()
 		require.Equal(t, 4, patches)
 	})
@@ -152,7 +152,7 @@ func TestUploadArtifact(t *testing.T) {
 		_, patches := d.holds()
 		require.LessOrEqual(t, patches, 1, "it was not tried again")
 		_, err = clientOf(t, d.ServeHTTP).UploadArtifact(t.Context(), Upload{Body: strings.NewReader("short"), Size: 6})
-		require.ErrorContains(t, err, "the artifact has 5 bytes, announced were 6")
+		require.ErrorContains(t, err, "the artifact has 5 bytes instead of the announced 6")
 	})
 
 	t.Run("of nothing is an artifact too", func(t *testing.T) {

@@ -132,7 +132,7 @@ func (c *Client) request(ctx context.Context, r clientCall) (*http.Request, erro
 	path := "/api/v1"
 	for _, s := range r.segments {
 		if s == "" || s == "." || s == ".." {
-			return nil, fleet.Errorf(fleet.Invalid, "%q is not a name", s)
+			return nil, fleet.Errorf(fleet.Invalid, "invalid name %q", s)
 		}
 		path += "/" + url.PathEscape(s)
 	}

@@ -22,9 +22,9 @@ func (c *Client) Events(ctx context.Context, p Page) (List[Event], error) {
 // reconnectPause keeps a stream that is closed at once from becoming a busy loop.
 const reconnectPause = 500 * time.Millisecond
 
-// EventQuery says which changes to watch: those of a project ("" for all), after the event
-// After ("" for those from now on). Placed is told where a later watch has to go on, also
-// before the first event; nil tells nobody.
+// EventQuery selects the changes to watch: those of a project ("" for all), after the event
+// After ("" for those from now on). Placed gets the place where a later watch has to continue, also
+// before the first event; nil ignores it.
 type EventQuery struct {
 	After, Project string
 	Placed         func(id string)

@@ -65,7 +65,7 @@ func (c *Client) Config(ctx context.Context, key fleet.ObjectKey, w io.Writer) (
 			return nil
 		case from.err != nil:
 			// Not tried again: w already has the first part.
-			return fleet.Errorf(fleet.Unavailable, "the config broke off after %d bytes: %w", n, from.err)
+			return fleet.Errorf(fleet.Unavailable, "the config ended after %d bytes: %w", n, from.err)
 		}
 		return fmt.Errorf("write config: %w", err)
 	})

@@ -34,7 +34,7 @@ func (c *Client) Plan(ctx context.Context, in PlanRequest, release Release) (Pla
 }
 
 // Apply declares many objects; with a plan exactly what that says. A lost answer is asked for
-// again under the same key, which goes on where the first request ended.
+// again under the same key, which continues where the first request ended.
 func (c *Client) Apply(ctx context.Context, in PlanRequest, release Release, m Mutation) (Applied, error) {
 	if in.Plan != nil {
 		in.Plan = in.Plan.Binding()

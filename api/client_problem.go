@@ -54,7 +54,7 @@ func ProblemOf(err error) Problem {
 
 const maxProblem = 1 << 20
 
-// refusal reads an answer that is no success. One that is no problem document comes from
+// refusal reads an unsuccessful answer. One without a problem document comes from
 // something in between, so only its status counts.
 func refusal(resp *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem)) // a cut body still leaves the status

@@ -286,7 +286,7 @@ func TestClientCalls(t *testing.T) {
 		})
 		got.Reset()
 		_, err = c.Config(t.Context(), press7, &got)
-		require.ErrorContains(t, err, "broke off after 4 bytes")
+		require.ErrorContains(t, err, "ended after 4 bytes")
 		require.Equal(t, "half", got.String(), "nothing is written twice")
 	})
 }

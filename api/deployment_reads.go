@@ -23,7 +23,7 @@ type deploymentLogsInput struct {
 	NameParam
 	Replica string `query:"replica" maxLength:"12" format:"replica" doc:"only output of this replica; else of all that live"`
 	After   int64  `query:"after" minimum:"0" doc:"only output from this offset on, of one replica"`
-	Limit   int32  `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"at most so many pieces, shared by the replicas, at least one of each: those go on with replica and after"`
+	Limit   int32  `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"limit of pieces, shared by the replicas, at least one of each; continue one with replica and after"`
 }
 
 type replicaLogsOutput struct{ Body List[ReplicaLogChunk] }
@@ -152,7 +152,7 @@ func (s *server) logged(ctx context.Context, in *deploymentLogsInput) ([]postgre
 	name := fleet.DeploymentName(in.Name)
 	if in.Replica == "" {
 		if in.After != 0 {
-			return nil, fleet.Errorf(fleet.Invalid, "offsets are per replica").At("after").WithHint("say which with replica")
+			return nil, fleet.Errorf(fleet.Invalid, "after needs replica, because offsets are per replica").At("after").WithHint("give replica as well")
 		}
 		return s.store.ListReplicas(ctx, postgres.ReplicaFilter{Deployment: name}, "", maxShownReplicas)
 	}

@@ -38,7 +38,7 @@ func makeDeployment(by *definition.Registry, put DeploymentPut) (deploymentMade,
 // of 0 says that none was given, here it was written.
 func (p DeploymentPut) checkReplicas() error {
 	if most := p.Replicas.Max; most != nil && *most == 0 {
-		return fleet.Errorf(fleet.Invalid, "at most 0 replicas").At("/replicas/max").
+		return fleet.Errorf(fleet.Invalid, "invalid max 0").At("/replicas/max").
 			WithHint(`to run none, declare "state": "stopped", or scale to 0 where min is 0`)
 	}
 	return p.Replicas.bounds().Validate()
@@ -51,7 +51,7 @@ func (m *deploymentMade) generate(by *definition.Registry) error {
 	return ofPut(err)
 }
 
-// Check looks at what can be seen without the region, which may have settings of its own.
+// Check checks what does not depend on the region, which may have other settings.
 func (p DeploymentPut) Check() error {
 	if err := p.checkReplicas(); err != nil {
 		return err

@@ -40,7 +40,7 @@ func (s *server) deploymentStatus(name string, v postgres.DeploymentView) Deploy
 		Awaited: v.Awaited, Until: timeOrNil(v.Until),
 		Workflow: s.links.workflow(fleet.DeploymentSubject(fleet.DeploymentName(name)), v.EntityRun), Conditions: decide.ConditionsNow(v.Conditions, now),
 	}
-	if status.State == "" || v.Revision == 0 && v.Reason == "" { // nobody has visited it
+	if status.State == "" || v.Revision == 0 && v.Reason == "" { // it was never visited
 		status.State, status.Reason = fleet.DeploymentPending, "not_released"
 		status.Message = "it was written without being released: deploy it"
 		status.Conditions, _ = fleet.ConditionsSince(nil, decide.NotReleased(), v.Since)

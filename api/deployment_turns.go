@@ -86,7 +86,7 @@ func checkReplicas(n *int) error {
 	default:
 		return nil
 	}
-	return wrong.At("/replicas").WithHint("the deployment's own bounds are replicas.min and replicas.max of its spec")
+	return wrong.At("/replicas").WithHint("the bounds are replicas.min and replicas.max of its spec")
 }
 
 // readDeploymentTurn reads the body of an action; only a scale needs to have one.

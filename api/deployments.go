@@ -20,9 +20,9 @@ func (p CreateParams) bind(w *postgres.Write) error {
 	case p.IfNoneMatch == "":
 		return nil
 	case p.IfNoneMatch != "*":
-		return fleet.Errorf(fleet.Invalid, "allowed is *").At("If-None-Match").WithHint("bind a change of what exists by If-Match")
+		return fleet.Errorf(fleet.Invalid, "invalid If-None-Match: want *").At("If-None-Match").WithHint("to change an existing object, use If-Match")
 	case w.IfMatch != 0:
-		return fleet.Errorf(fleet.Invalid, "an object cannot both exist and not").At("If-None-Match").WithHint("send this or If-Match")
+		return fleet.Errorf(fleet.Invalid, "If-Match and If-None-Match exclude each other").At("If-None-Match").WithHint("send only one of them")
 	}
 	w.IfMatch = postgres.NoVersion
 	return nil

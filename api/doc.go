@@ -17,5 +17,5 @@
 // Memory: small requests are read at once; larger ones wait for their share of Deps.Flatten
 // and of reading, so it is bounded however many are sent together. Configs and artifacts are
 // streamed in both directions in chunks of 1 MiB. Each read and write of a body has a
-// deadline of its own, so that a peer may be slow for ever but may not stall.
+// separate deadline, so that a peer may be slow but may not stall.
 package api

@@ -63,7 +63,7 @@ func (s *server) cordonNode(ctx context.Context, in *askDrainInput) (*nodeOutput
 		return nil, err
 	}
 	if len(req.Reason) > fleet.MaxDrainReason {
-		return nil, fleet.Errorf(fleet.Invalid, "a reason of %d bytes, allowed are %d", len(req.Reason), fleet.MaxDrainReason).At("/reason")
+		return nil, fleet.Errorf(fleet.Invalid, "the reason has %d bytes; the limit is %d", len(req.Reason), fleet.MaxDrainReason).At("/reason")
 	}
 	return s.turnCordon(ctx, in, req.Reason, s.store.Cordon)
 }

@@ -146,8 +146,8 @@ func ifMatch(header string) (int64, error) {
 	}
 	version, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || version <= 0 || strconv.FormatInt(version, 10) != text {
-		return 0, fleet.Errorf(fleet.Invalid, "this is no ETag of an object").At("If-Match").
-			WithHint(`send one ETag as it was given, for example "42", or *`)
+		return 0, fleet.Errorf(fleet.Invalid, "invalid ETag").At("If-Match").
+			WithHint(`send one ETag as returned, for example "42", or *`)
 	}
 	return version, nil
 }
@@ -175,7 +175,7 @@ func (s *server) projectOf(ctx context.Context, declared string) (fleet.ProjectN
 		return "", err
 	}
 	if !c.sees(project) {
-		return "", fleet.Errorf(fleet.Denied, "this token is bound to project %s", c.project).At("/project")
+		return "", fleet.Errorf(fleet.Denied, "the token is restricted to project %s", c.project).At("/project")
 	}
 	_, err := s.store.GetObject(ctx, fleet.ObjectKey{Kind: fleet.KindProject, Name: string(project)})
 	if fleet.KindOf(err) == fleet.NotFound {
@@ -193,12 +193,12 @@ func listProject(ctx context.Context, asked string) (fleet.ProjectName, error) {
 		return c.project, nil
 	}
 	if !c.sees(project) {
-		return "", fleet.Errorf(fleet.Denied, "this token is bound to project %s", c.project).At("project")
+		return "", fleet.Errorf(fleet.Denied, "the token is restricted to project %s", c.project).At("project")
 	}
 	return project, nil
 }
 
-// cursorOf makes a place in a list opaque, so that nobody builds one.
+// cursorOf makes a place in a list opaque, so that clients do not build one.
 func cursorOf(place string) string { return base64.RawURLEncoding.EncodeToString([]byte(place)) }
 
 func placeOf(cursor string) (string, error) {

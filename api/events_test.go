@@ -272,7 +272,7 @@ func TestEventsNoLongerKept(t *testing.T) {
 			require.Equal(t, "holdfast:problems/gone", p.Type)
 			require.Equal(t, "Last-Event-ID", p.Field)
 			require.Contains(t, p.Detail, events[0].ID, "the place from which on it is kept")
-			require.Contains(t, p.Hint, "anew")
+			require.Contains(t, p.Hint, "read the objects again")
 		}
 		s := r.stream(r.viewer, "/api/v1/events", "Last-Event-ID", events[0].ID)
 		r.put("/api/v1/projects/c", nil)

@@ -26,7 +26,7 @@ func (s *server) pass(r *http.Request) (postgres.ReconcilePass, error) {
 	hash := identity.HashToken(token)
 	pass, err := s.store.ReconcileOf(r.Context(), hash[:], s.pendingTTL)
 	if err == nil && string(pass.Site) != chi.URLParam(r, "site") {
-		err = fleet.Errorf(fleet.Unauthenticated, "this token is of another site")
+		err = fleet.Errorf(fleet.Unauthenticated, "the token belongs to another site")
 	}
 	if err == nil {
 		callOf(r.Context()).still = func(ctx context.Context) error {
@@ -92,7 +92,7 @@ type ticketsAnswer struct {
 	Commands []fleet.RefreshDeploymentCommand `json:"commands"`
 }
 
-// tickets gives a node the means to fetch what it is missing, each with a token of its own
+// tickets lets a node fetch what it lacks, each with a separate token
 // that is sealed to it (N84, N104). A name that has moved on has none.
 func (s *server) tickets(w http.ResponseWriter, r *http.Request) error {
 	pass, err := s.pass(r)
@@ -146,7 +146,7 @@ const (
 // checkNames refuses too many names, none twice, and what is no name.
 func checkNames(n int, name func(i int) fleet.InstanceName) error {
 	if n < 1 || n > fleet.MaxComparedNames {
-		return fleet.Errorf(fleet.Invalid, "%d names at once", n).At("/instances").WithHint("allowed are 1 to " + strconv.Itoa(fleet.MaxComparedNames))
+		return fleet.Errorf(fleet.Invalid, "%d names given", n).At("/instances").WithHint("give 1 to " + strconv.Itoa(fleet.MaxComparedNames))
 	}
 	seen := make(map[fleet.InstanceName]bool, n)
 	for i := range n {
@@ -154,7 +154,7 @@ func checkNames(n int, name func(i int) fleet.InstanceName) error {
 			return err
 		}
 		if seen[name(i)] {
-			return fleet.Errorf(fleet.Invalid, "%s is named twice", name(i)).At("/instances")
+			return fleet.Errorf(fleet.Invalid, "%s is given twice", name(i)).At("/instances")
 		}
 		seen[name(i)] = true
 	}
@@ -195,7 +195,7 @@ func checkExtras(all []fleet.Extra) error {
 	}
 	for i, e := range all {
 		if e.Version.Era < 0 || e.Version.Revision < 0 {
-			return fleet.Errorf(fleet.Invalid, "versions are not negative").At("/instances/" + strconv.Itoa(i) + "/version")
+			return fleet.Errorf(fleet.Invalid, "versions must not be negative").At("/instances/" + strconv.Itoa(i) + "/version")
 		}
 		if e.Hash != "" {
 			if err := fleet.ValidateHash("/instances/"+strconv.Itoa(i)+"/revisionHash", e.Hash); err != nil {
@@ -217,7 +217,7 @@ func (s *server) reconciled(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(in.Differs) > fleet.MaxDiffers || len(in.Refused) > maxWord {
-		return fleet.Errorf(fleet.Invalid, "a report names at most %d instances", fleet.MaxDiffers).At("/differs")
+		return fleet.Errorf(fleet.Invalid, "too many instances in a report; the limit is %d", fleet.MaxDiffers).At("/differs")
 	}
 	for i, d := range in.Differs {
 		if err := fleet.ValidateName("/differs/"+strconv.Itoa(i)+"/instance", string(d.Instance)); err != nil {

@@ -29,7 +29,7 @@ var causeRules = []struct {
 }{
 	{CauseBadDefinition, []string{fleet.ReasonNoDefinition}, "correct the declaration and apply it again"},
 	{CausePoolMisconfigured, []string{decide.PoolMisconfigured}, "none of the pools in placement.pools selects a node: holdfast get pools; name another one, or change its sites, nodes or nodeLabels"},
-	{CauseIsolation, []string{decide.IsolationMissing}, "run the agents as root without --isolation=none (holdfast get nodes says which keep projects apart), use an image, or place it on a site of its project"},
+	{CauseIsolation, []string{decide.IsolationMissing}, "run the agents as root without --isolation=none (holdfast get nodes shows which ones isolate projects), use an image, or place it on a site of its project"},
 	{CauseNoResources, []string{decide.NoNode, decide.NoRoom, decide.PortsTaken, fleet.ReasonNoDriver}, "ask for less, free a node, raise maxReplicas of a pool that is full, or widen the placement; nodes below says what is missing where"},
 	{CauseImage, []string{fleet.ReasonNoImage}, "check the name of the image, and that the nodes may pull it"},
 	{CausePreparation, []string{decide.ReasonPrepareLimit}, "the message says what failed last: the pull of the image, the engine, the way to the region, or preStart commands that do not end"},
@@ -40,7 +40,7 @@ var causeRules = []struct {
 	{CauseNode, []string{decide.ReasonNodeLost, decide.ReasonLost, decide.ReasonNotTakenUp, decide.ReasonStuck, decide.ReasonNotHeard, fleet.ReasonNodeStopped}, "holdfast get nodes"},
 }
 
-// isFailed says that a replica did not end, or is not ill, because somebody wanted it so.
+// isFailed reports whether a replica ended or is unhealthy without a request.
 func isFailed(r postgres.Replica) bool {
 	return r.FailedAt != nil || r.Phase == fleet.PhaseFailed || r.Phase == fleet.PhaseExited || r.State == fleet.ReplicaUnhealthy
 }

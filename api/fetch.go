@@ -54,12 +54,12 @@ func (s *server) fetchable(r *http.Request) (postgres.FetchContent, error) {
 	return found, err
 }
 
-// opens checks the token of a request, and says which node it was sealed to.
+// opens checks the token of a request, and returns the node that it was sealed to.
 func (s *server) opens(r *http.Request, tokens []postgres.FetchToken) (fleet.NodeName, error) {
 	token, err := bearer(r)
 	node, matches := whoseToken(token, tokens)
 	if err == nil && !matches {
-		err = fleet.Errorf(fleet.Unauthenticated, "this token does not open this delivery")
+		err = fleet.Errorf(fleet.Unauthenticated, "the token is not valid for this delivery")
 	}
 	if err != nil {
 		s.metrics.fetchNo.WithLabelValues(refusedToken).Inc()
@@ -202,7 +202,7 @@ func compressor(w io.Writer, coding string) (io.WriteCloser, error) {
 	case codingZstd:
 		e, ok := encoders.Get().(*zstd.Encoder)
 		if !ok {
-			return nil, fleet.Errorf(fleet.Internal, "no zstd encoder can be made")
+			return nil, fleet.Errorf(fleet.Internal, "cannot make a zstd encoder")
 		}
 		e.Reset(w)
 		return &pooledEncoder{e}, nil

@@ -15,7 +15,7 @@ const fleetGroup = fleet.MaxBatchBytes
 
 // FleetChanges composes what a fleet change makes of instances (N98, N106): of each the new
 // spec and its flattened content, exactly as a PUT of that spec would give. One that cannot
-// be changed says so in Refused; an error is about the region, and of none of them. All
+// be changed has the reason in Refused; an error is about the region, and of none of them. All
 // bodies are stored when it returns.
 func (h *Handler) FleetChanges(ctx context.Context, spec fleet.FleetSpec, targets []postgres.FleetTarget) ([]postgres.BatchChange, error) {
 	c := &fleetComposer{
@@ -119,7 +119,7 @@ func (c *fleetComposer) prepareSpec(ctx context.Context, next *fleetComposing) e
 	spec := &next.change.Spec
 	switch {
 	case c.change.Template != "" && spec.Template != c.change.Template:
-		return fleet.Errorf(fleet.Invalid, "instance %s is not of template %s", next.change.Instance, c.change.Template).At("/template")
+		return fleet.Errorf(fleet.Invalid, "instance %s does not use template %s", next.change.Instance, c.change.Template).At("/template")
 	case spec.Artifact != nil:
 		return fleet.Errorf(fleet.Invalid, "instance %s has an artifact, which no patch can change", next.change.Instance).At("/artifact")
 	case c.change.Template != "":
@@ -178,7 +178,7 @@ func (c *fleetComposer) composeAll(ctx context.Context, group []*fleetComposing,
 		return nil
 	}
 	defer func() {
-		if c.based > fleetGroup { // what is kept between groups counts for nobody's share
+		if c.based > fleetGroup { // memory kept between groups counts for no caller
 			clear(c.bases)
 			c.based = 0
 		}

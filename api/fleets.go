@@ -34,7 +34,7 @@ var fleetTurns = []struct {
 }{
 	{"run", "", "Run what is declared, or join the run that is under way"},
 	{"pause", fleet.FleetPause, "Begin no further deliveries; those under way end"},
-	{"resume", fleet.FleetResume, "Go on with a run that was paused or stopped"},
+	{"resume", fleet.FleetResume, "Resume a paused or stopped run"},
 	{"cancel", fleet.FleetCancel, "End the run; what it changed stays changed"},
 	{"retry", fleet.FleetRetry, "Try those instances again that failed, and no others"},
 	{"rollback", fleet.FleetRollback, "Write again what each instance had before the run, in waves as well"},
@@ -131,7 +131,7 @@ func fleetSpecOf(put FleetPut, patch []byte) (fleet.FleetSpec, error) {
 	if patch != nil {
 		spec.Change.Patch = &fleet.Content{Kind: fleet.ContentJSON}
 		if patch[0] != '{' {
-			return spec, fleet.Errorf(fleet.Invalid, "this must be an object").At("/change/patch").
+			return spec, fleet.Errorf(fleet.Invalid, "invalid patch: must be an object").At("/change/patch").
 				WithHint("a patch is merged over the overrides of each instance, or over its config")
 		}
 	}
@@ -158,8 +158,8 @@ func (p FleetPut) Check() error {
 func checkZones(windows []fleet.Window) error {
 	for i, w := range windows {
 		if _, err := time.LoadLocation(w.Zone); err != nil || w.Zone == "Local" {
-			return fleet.Errorf(fleet.Invalid, "%.64q is no time zone", w.Zone).At("/windows/" + strconv.Itoa(i) + "/zone").
-				WithHint("take a name of the IANA database, for example Europe/Berlin")
+			return fleet.Errorf(fleet.Invalid, "unknown time zone %.64q", w.Zone).At("/windows/" + strconv.Itoa(i) + "/zone").
+				WithHint("use a name of the IANA database, for example Europe/Berlin")
 		}
 	}
 	return nil

@@ -17,7 +17,7 @@ func TestHintsReachTheCaller(t *testing.T) {
 	r.site()
 	const (
 		openIt = "GET /openapi.json lists what there is"
-		etag   = `send one ETag as it was given, for example "42", or *`
+		etag   = `send one ETag as returned, for example "42", or *`
 		label  = "a name has 1 to 63 of a-z, 0-9 and '-', and starts and ends with a letter or digit"
 	)
 	upload := "/api/v1/artifacts/uploads/" + strings.Repeat("0", 32)
@@ -31,8 +31,8 @@ func TestHintsReachTheCaller(t *testing.T) {
 		{"a spec", r.admin, "PUT", webPath, `{"command":["x"],"ports":[{"name":"a","port":-1}]}`, "", "/ports/0/port", "use 0 to let the node choose a free one"},
 		{"a name", r.admin, "PUT", "/api/v1/projects/No_1", "{}", "", "name", label},
 		{"a stream", r.admin, "GET", upload, "", "", "upload", "start one: POST /api/v1/artifacts"},
-		{"a role of a handler", r.viewer, "PUT", press7Path, `{"config":{}}`, "", "", "it takes the role operator"},
-		{"a role of a stream", r.viewer, "POST", "/api/v1/artifacts", "x", "", "", "it takes the role operator"},
+		{"a role of a handler", r.viewer, "PUT", press7Path, `{"config":{}}`, "", "", "it requires the role operator"},
+		{"a role of a stream", r.viewer, "POST", "/api/v1/artifacts", "x", "", "", "it requires the role operator"},
 		{"no token", "", "GET", "/api/v1/sites", "", "", "", "send Authorization: Bearer TOKEN"},
 		{"a node's call", "", "POST", "/api/internal/nodes/enrol", `{"node":"No_1"}`, "", "/node", label},
 		{"a path", r.admin, "GET", "/api/v1/secrets", "", "", "", openIt},

@@ -174,7 +174,7 @@ func describe(h http.Header, c fleet.Content) {
 }
 
 // rolling gives each write of a body its own deadline: a slow reader may take as long as it
-// needs, one that stalls is cut. sent is told the bytes.
+// needs, one that stalls is cut. sent gets the number of bytes.
 func (s *server) rolling(w http.ResponseWriter, sent func(int)) *rollingWriter {
 	return &rollingWriter{ResponseWriter: w, control: http.NewResponseController(w), now: s.now, stall: s.stall, sent: sent}
 }

@@ -86,7 +86,7 @@ func (s *server) readTurn(ctx context.Context, t *postgres.InstanceTurn) (raw []
 		t.Reason = in.Reason
 	}
 	if err == nil && t.Revision < 0 {
-		err = fleet.Errorf(fleet.Invalid, "revisions start at 1").At("/revision")
+		err = fleet.Errorf(fleet.Invalid, "invalid revision: want 1 or more").At("/revision")
 	}
 	if err == nil {
 		err = checkTexts(nil, t.Reason)

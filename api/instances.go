@@ -133,7 +133,7 @@ func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putIns
 
 func checkTemplatePin(put InstancePut) error {
 	if put.TemplateGeneration > 0 && put.Template == "" {
-		return fleet.Errorf(fleet.Invalid, "templateGeneration %d needs a template: give template, or leave templateGeneration out", put.TemplateGeneration).At("/templateGeneration")
+		return fleet.Errorf(fleet.Invalid, "templateGeneration %d needs a template: give template, or omit templateGeneration", put.TemplateGeneration).At("/templateGeneration")
 	}
 	return checkGeneration("/templateGeneration", put.TemplateGeneration)
 }
@@ -141,7 +141,7 @@ func checkTemplatePin(put InstancePut) error {
 // checkGeneration judges the generation of a template that something is pinned to.
 func checkGeneration(field string, n int64) error {
 	if n < 0 {
-		return fleet.Errorf(fleet.Invalid, "invalid templateGeneration %d: want 1 or more, or leave it out for the newest", n).At(field)
+		return fleet.Errorf(fleet.Invalid, "invalid templateGeneration %d: want 1 or more, or omit it for the newest", n).At(field)
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ const (
 
 func checkTexts(labels map[string]string, reason string) error {
 	if len(reason) > maxReason {
-		return fleet.Errorf(fleet.Invalid, "a reason of %d bytes, allowed are %d", len(reason), maxReason).At("/reason")
+		return fleet.Errorf(fleet.Invalid, "the reason has %d bytes; the limit is %d", len(reason), maxReason).At("/reason")
 	}
 	return fleet.ValidateLabels("/labels", labels)
 }
@@ -268,10 +268,10 @@ func runSection(run *fleet.Run, project fleet.ProjectName) (json.RawMessage, fle
 	}
 	text, err := json.Marshal(fleet.RunSection{Run: *run, Project: project})
 	if err != nil {
-		return nil, "", fleet.Errorf(fleet.Invalid, "the run section cannot be written: %w", err).At("/run")
+		return nil, "", fleet.Errorf(fleet.Invalid, "cannot encode the run section: %w", err).At("/run")
 	}
 	if text, err = compose.Canonical(text, compose.Limits{MaxBytes: maxRun}); err != nil {
-		return nil, "", fleet.Errorf(fleet.Invalid, "the run section is not possible: %w", err).At("/run")
+		return nil, "", fleet.Errorf(fleet.Invalid, "invalid run section: %w", err).At("/run")
 	}
 	return text, compose.HashOf(text), nil
 }

@@ -210,7 +210,7 @@ func TestAChangeSurvivesALostWake(t *testing.T) {
 	a := r.call(r.operator, http.MethodPut, press7Path, `{"config":{}}`)
 	require.Equal(t, http.StatusAccepted, a.status, string(a.body))
 	require.Equal(t, 1, r.rows()["outbox"], "what the relay repeats the wake from")
-	require.Contains(t, r.log.String(), "wake is left to the outbox")
+	require.Contains(t, r.log.String(), "wake failed; the outbox repeats it")
 }
 
 // panicky fails where no error is expected.

@@ -78,7 +78,7 @@ func (s *server) nodeReplicaLogs(w http.ResponseWriter, r *http.Request) error {
 	case !fleet.ValidReplicaID(string(in.Replica)):
 		return fleet.Errorf(fleet.Invalid, "invalid replica id: want 12 hex digits").At("/replica")
 	case in.Offset < 0 || in.Skipped < 0:
-		return fleet.Errorf(fleet.Invalid, "offsets start at 0").At("/offset")
+		return fleet.Errorf(fleet.Invalid, "invalid offset: want 0 or more").At("/offset")
 	}
 	s.metrics.logSkipped.Add(float64(in.Skipped))
 	if len(in.Data) > 0 {
@@ -109,12 +109,12 @@ func (s *server) nodeReplicaSamples(w http.ResponseWriter, r *http.Request) erro
 		return err
 	}
 	if len(in.Samples) > fleet.MaxNodeReplicas {
-		return fleet.Errorf(fleet.Invalid, "%d samples, allowed are %d", len(in.Samples), fleet.MaxNodeReplicas).At("/samples")
+		return fleet.Errorf(fleet.Invalid, "%d samples given; the limit is %d", len(in.Samples), fleet.MaxNodeReplicas).At("/samples")
 	}
 	all := make([]postgres.ReplicaSample, len(in.Samples))
 	for i, one := range in.Samples {
 		if !fleet.ValidReplicaID(string(one.ID)) || one.CPU < 0 || math.IsInf(one.CPU, 0) || one.Memory < 0 {
-			return fleet.Errorf(fleet.Invalid, "this is no sample of a replica").At("/samples/" + strconv.Itoa(i))
+			return fleet.Errorf(fleet.Invalid, "invalid sample").At("/samples/" + strconv.Itoa(i))
 		}
 		all[i] = postgres.ReplicaSample{ID: one.ID, CPU: one.CPU, Memory: one.Memory}
 	}

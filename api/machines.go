@@ -139,7 +139,7 @@ func (s *server) node(r *http.Request) (postgres.Node, error) {
 		return s.store.NodeKeys(r.Context(), name)
 	}, s.now())
 	if err == nil && string(claims.Node) != chi.URLParam(r, "node") {
-		err = fleet.Errorf(fleet.Unauthenticated, "this token is of another node")
+		err = fleet.Errorf(fleet.Unauthenticated, "the token belongs to another node")
 	}
 	if err == nil && !claims.Key.Equal(ed25519.PublicKey(found.SigningKey)) {
 		err = s.store.UseKey(r.Context(), found.Name, claims.Key)
@@ -186,7 +186,7 @@ func (s *server) nodeStartedCall(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if in.StartID == "" || len(in.StartID) > maxStartID {
-		return fleet.Errorf(fleet.Invalid, "a start has an id of 1 to %d bytes", maxStartID).At("/startId")
+		return fleet.Errorf(fleet.Invalid, "invalid startId: want 1 to %d bytes", maxStartID).At("/startId")
 	}
 	welcome, err := s.held(r.Context(), postgres.NodeReport{Node: node.Name, StartID: in.StartID, Instances: in.Instances})
 	if err != nil {
@@ -253,7 +253,7 @@ func (s *server) nodeReports(w http.ResponseWriter, r *http.Request) error {
 	}
 	for _, p := range in.Progress {
 		if !fleet.ValidID(p.DeploymentID) || p.Bytes < 0 || p.Total < 0 {
-			return fleet.Errorf(fleet.Invalid, "this is no progress of a delivery").At("/progress")
+			return fleet.Errorf(fleet.Invalid, "invalid progress of a delivery").At("/progress")
 		}
 	}
 	if err := s.counted(r.Context(), node.Name, in.Counters); err != nil {
@@ -286,7 +286,7 @@ func (s *server) counted(ctx context.Context, node fleet.NodeName, counters map[
 	}
 	for name, n := range counters {
 		if len(counters) > maxCounters || name == "" || len(name) > maxCounters || n < 0 {
-			return fleet.Errorf(fleet.Invalid, "these are no counters of a node").At("/counters")
+			return fleet.Errorf(fleet.Invalid, "invalid counters").At("/counters")
 		}
 	}
 	return s.store.NodeCounted(ctx, node, counters)
@@ -310,7 +310,7 @@ func (s *server) refusedBy(node fleet.NodeName, all []reportedRefusal) {
 		s.refused(r.Refusal)
 	}
 	if skipped > 0 {
-		s.log.Warn("refusals that no node has were left out of a report", "node", node, "count", skipped)
+		s.log.Warn("omitted invalid refusals from a report", "node", node, "count", skipped)
 	}
 }
 
@@ -335,7 +335,7 @@ func (s *server) nodeLogs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if in.Offset < 0 || in.Skipped < 0 {
-		return fleet.Errorf(fleet.Invalid, "offsets start at 0").At("/offset")
+		return fleet.Errorf(fleet.Invalid, "invalid offset: want 0 or more").At("/offset")
 	}
 	s.metrics.logSkipped.Add(float64(in.Skipped))
 	if len(in.Data) > 0 {

@@ -136,7 +136,7 @@ func (s *server) execute(ctx context.Context, in *executeInput) (out *executeOut
 	}
 	limit := cmp.Or(time.Duration(in.Timeout)*time.Second, defaultDirect)
 	if limit > maxDirect {
-		return nil, fleet.Errorf(fleet.Invalid, "nobody waits longer than %s", maxDirect).At("timeout").WithHint("ask for it with ?durable=true")
+		return nil, fleet.Errorf(fleet.Invalid, "timeout exceeds the limit of %s", maxDirect).At("timeout").WithHint("use ?durable=true")
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -179,7 +179,7 @@ func (s *server) executeNow(ctx context.Context, in *executeInput, ref fleet.Mod
 	}
 	if in.IdempotencyKey != "" {
 		if err := s.store.KeepExecution(context.WithoutCancel(ctx), keyed, e.ID, answer.Output); err != nil {
-			s.log.Warn("a repeat of this execution runs it again", "execution", e.ID, "err", err)
+			s.log.Warn("the result was not stored; a repeat of this execution runs it again", "execution", e.ID, "err", err)
 		}
 	}
 	return answeredWith(answer.Output), nil

@@ -208,7 +208,7 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 	return nil
 }
 
-// withHeld adds what each node holds now, so that nobody has to ask again after the end.
+// withHeld adds what each node holds now, so that clients need no further request after the end.
 func withHeld(nodes []NodeProgress, held map[fleet.NodeName]postgres.TargetHeld) []NodeProgress {
 	for i, n := range nodes {
 		now := held[fleet.NodeName(n.Node)]

@@ -19,7 +19,7 @@ type listOrphansInput struct {
 type orphansOutput struct{ Body List[Orphan] }
 
 func (s *server) mountOrphans() {
-	list := endpoint(http.MethodGet, "/api/v1/nodes/{name}/orphans", "list-orphans", "List what a node has, nobody told it to have, and an operator has to judge")
+	list := endpoint(http.MethodGet, "/api/v1/nodes/{name}/orphans", "list-orphans", "List what a node has without a declaration, for an operator to decide on")
 	register(s, forViewers, list, s.listOrphans)
 	approve := endpoint(http.MethodPost, "/api/v1/nodes/{name}/orphans/approve", "approve-orphans", "Let a node drop orphans as it holds them now")
 	approve.DefaultStatus = http.StatusAccepted
@@ -78,7 +78,7 @@ func (s *server) approveOrphans(ctx context.Context, in *askReconcileInput) (*ac
 	switch {
 	case err != nil:
 		return nil, err
-	case op == nil: // the node is told at once
+	case op == nil: // the node is notified at once
 		return &acceptedOutput{Status: http.StatusOK, Body: Accepted{DryRun: in.DryRun}}, nil
 	}
 	return s.askedOutput(ctx, *op, in.DryRun), nil
@@ -88,22 +88,22 @@ func (s *server) approveOrphans(ctx context.Context, in *askReconcileInput) (*ac
 func (a OrphanApproval) wanted() (postgres.OrphanApproval, error) {
 	out := postgres.OrphanApproval{All: a.All, Why: a.Reason}
 	if a.All == (len(a.Instances)+len(a.Replicas) > 0) {
-		return out, fleet.Errorf(fleet.Invalid, "either names or all says what is approved").At("/").
-			WithHint(`{"instances": ["NAME"], "replicas": ["ID"]} or {"all": true}`)
+		return out, fleet.Errorf(fleet.Invalid, "give either names or all").At("/").
+			WithHint(`send {"instances": ["NAME"], "replicas": ["ID"]} or {"all": true}`)
 	}
 	if err := checkTexts(nil, a.Reason); err != nil || a.All {
 		return out, err
 	}
 	if n := len(a.Replicas); n > fleet.MaxReportedReplicas {
-		return out, fleet.Errorf(fleet.Invalid, "%d replicas at once, allowed are %d", n, fleet.MaxReportedReplicas).At("/replicas")
+		return out, fleet.Errorf(fleet.Invalid, "%d replicas given; the limit is %d", n, fleet.MaxReportedReplicas).At("/replicas")
 	}
 	for _, n := range a.Instances {
 		out.Instances = append(out.Instances, fleet.InstanceName(n))
 	}
 	for i, id := range a.Replicas {
 		if !fleet.ValidReplicaID(id) || slices.Contains(a.Replicas[:i], id) {
-			return out, fleet.Errorf(fleet.Invalid, "%.80q is no id of a replica, or is there twice", id).At("/replicas/" + strconv.Itoa(i)).
-				WithHint("12 hex digits")
+			return out, fleet.Errorf(fleet.Invalid, "replica id %.80q is invalid or given twice", id).At("/replicas/" + strconv.Itoa(i)).
+				WithHint("want 12 hex digits")
 		}
 		out.Replicas = append(out.Replicas, fleet.ReplicaID(id))
 	}

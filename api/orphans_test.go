@@ -246,7 +246,7 @@ func TestOrphanRefusals(t *testing.T) {
 		status                  int
 		says                    string
 	}{
-		{"no body", r.admin, "plant-1-b", "", 400, "no body"},
+		{"no body", r.admin, "plant-1-b", "", 400, "the request body is empty"},
 		{"neither", r.admin, "plant-1-b", `{}`, 400, "either names or all"},
 		{"not all", r.admin, "plant-1-b", `{"all":false}`, 400, "either names or all"},
 		{"both", r.admin, "plant-1-b", `{"all":true,"instances":["ghost-1"]}`, 400, "either names or all"},
@@ -255,14 +255,14 @@ func TestOrphanRefusals(t *testing.T) {
 		{"one name twice", r.admin, "plant-1-b", `{"instances":["ghost-1","ghost-1"]}`, 400, "twice"},
 		{"what is no name", r.admin, "plant-1-b", `{"instances":["Ghost_"]}`, 400, "not a name"},
 		{"a name that is not listed", r.admin, "plant-1-b", `{"instances":["ghost-1","press-9","press-8"]}`, 404, "press-9, press-8"},
-		{"no replica's id", r.admin, "plant-1-b", `{"replicas":["web-1"]}`, 400, "no id of a replica"},
+		{"no replica's id", r.admin, "plant-1-b", `{"replicas":["web-1"]}`, 400, "is invalid or given twice"},
 		{"one replica twice", r.admin, "plant-1-b", `{"replicas":["0a1b2c3d4e5f","0a1b2c3d4e5f"]}`, 400, "twice"},
-		{"too many replicas", r.admin, "plant-1-b", string(crowd), 400, "allowed are 4000"},
+		{"too many replicas", r.admin, "plant-1-b", string(crowd), 400, "the limit is 4000"},
 		{"a replica that is not listed", r.admin, "plant-1-b", `{"instances":["ghost-1"],"replicas":["0a1b2c3d4e5f"]}`, 404, "replica/0a1b2c3d4e5f"},
 		{"a misspelt member", r.admin, "plant-1-b", `{"al":true}`, 400, ""},
 		{"a long reason", r.admin, "plant-1-b", `{"all":true,"reason":"` + strings.Repeat("x", 9000) + `"}`, 400, "reason"},
-		{"a node without orphans", r.admin, "plant-1-a", `{"all":true}`, 422, "no orphan waits"},
-		{"a node that is not there", r.admin, "ghost", `{"all":true}`, 404, "no node"},
+		{"a node without orphans", r.admin, "plant-1-a", `{"all":true}`, 422, "has no orphans"},
+		{"a node that is not there", r.admin, "ghost", `{"all":true}`, 404, "node ghost not found"},
 		{"an operator", r.operator, "plant-1-b", `{"all":true}`, 403, "role"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -28,7 +28,7 @@ func (s *server) mountPlan() {
 func (s *server) plan(ctx context.Context, in *planInput) (out *planOutput, err error) {
 	err = s.withMany(ctx, in.ManyParams, func(r *planRequest, _ []byte) error {
 		if r.plan != nil {
-			return fleet.Errorf(fleet.Invalid, "a plan is not made from a plan").At("/plan").WithHint("apply it: POST /api/v1/apply")
+			return fleet.Errorf(fleet.Invalid, "the request already contains a plan").At("/plan").WithHint("apply it: POST /api/v1/apply")
 		}
 		p, err := s.planFor(ctx, r, "")
 		if err != nil {
@@ -77,11 +77,11 @@ func (s *server) planFor(ctx context.Context, r *planRequest, key string) (*plan
 	return p, nil
 }
 
-// name finds objects that stand twice, and labels those of an apply set.
+// name rejects duplicate objects, and labels those of an apply set.
 func (p *planner) name() {
 	for _, o := range p.r.objects {
 		if first := p.declared[o.key]; first != nil && o.key.Name != "" {
-			o.refuse(fleet.Errorf(fleet.Invalid, "%s stands in %s already", o.key, first.place).At("/name"))
+			o.refuse(fleet.Errorf(fleet.Invalid, "%s is already declared in %s", o.key, first.place).At("/name"))
 			continue
 		}
 		p.declared[o.key] = o
@@ -94,8 +94,8 @@ func (p *planner) name() {
 // join gives an object the label of the set.
 func (p *planned) join(set string) error {
 	if own, has := p.labels[ApplySetLabel]; has && own != set {
-		return fleet.Errorf(fleet.Invalid, "the label %s names another set than the request", ApplySetLabel).At("/labels").
-			WithHint("leave the label out")
+		return fleet.Errorf(fleet.Invalid, "the label %s does not match the set of the request", ApplySetLabel).At("/labels").
+			WithHint("omit the label")
 	}
 	labels := map[string]string{ApplySetLabel: set}
 	for name, value := range p.labels {

@@ -40,7 +40,7 @@ func (s *server) withMany(ctx context.Context, in ManyParams, f func(r *planRequ
 	}
 	return inParts(s.withBody(ctx, limit, func(raw []byte) error {
 		if !isYAML && (in.ApplySet != "" || in.Prune || in.Reason != "") {
-			return fleet.Errorf(fleet.Invalid, "with JSON, applySet, prune and reason stand in the body").At("applySet")
+			return fleet.Errorf(fleet.Invalid, "with JSON, give applySet, prune and reason in the body").At("applySet")
 		}
 		r, err := read(raw)
 		if err != nil {

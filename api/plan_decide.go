@@ -89,7 +89,7 @@ func (p *planner) stand(o *planned) error {
 	}
 	if o.key.Kind != fleet.KindProject {
 		if !p.caller.sees(o.project) {
-			return fleet.Errorf(fleet.Denied, "this token is bound to project %s", p.caller.project).At("/project")
+			return fleet.Errorf(fleet.Denied, "the token is restricted to project %s", p.caller.project).At("/project")
 		}
 		if o.project != defaultProject {
 			if _, err := p.refer(projectKey(o.project), "/project"); err != nil {
@@ -203,7 +203,7 @@ func byComposition(templates []*planned, declared map[fleet.ObjectKey]*planned) 
 	})
 	for _, c := range circles {
 		o := templates[c.Template]
-		o.refuse(fleet.Errorf(fleet.Invalid, "%s is composed of itself through other templates", o.key).
+		o.refuse(fleet.Errorf(fleet.Invalid, "%s includes itself through other templates", o.key).
 			At("/spec/compositions/" + strconv.Itoa(c.Part)))
 	}
 	sorted := make([]*planned, len(order))
@@ -263,7 +263,7 @@ func (p *planner) sizeOf(o *planned) (int64, error) {
 			return a.Size, nil
 		}
 	}
-	return 0, fleet.Errorf(fleet.NotFound, "project %s has uploaded no such artifact", o.project).At("/spec/artifact").
+	return 0, fleet.Errorf(fleet.NotFound, "artifact not found in project %s", o.project).At("/spec/artifact").
 		WithHint("upload it first: POST /api/v1/artifacts")
 }
 

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// maxChanges and maxDifference bound what is told of one object.
+	// maxChanges and maxDifference limit what is shown of one object.
 	maxChanges    = 100
 	maxDifference = 64 << 10
-	// maxShownValue is the longest value that is told.
+	// maxShownValue is the longest value that is shown.
 	maxShownValue = 4 << 10
 	// maxCompared is the longest config that is compared by its members.
 	maxCompared = 16 << 20
@@ -28,7 +28,7 @@ const (
 	oneChunk = postgres.ChunkSize
 )
 
-// detail fills in what is told of changes: the difference of the declared part, and for
+// detail fills in what is shown of changes: the difference of the declared part, and for
 // instances that of the final config to what each node holds.
 func (p *planner) detail(ctx context.Context) error {
 	var changed []*planned
@@ -51,7 +51,7 @@ func (p *planner) detail(ctx context.Context) error {
 	return nil
 }
 
-// declaredDifference compares labels and spec. The config is told by what nodes hold, so
+// declaredDifference compares labels and spec. The config is compared with what nodes hold, so
 // its name by hash is left out here.
 func (p *planner) declaredDifference(o *planned) *Difference {
 	from, secretFrom, errFrom := declaredPart(o.now.Labels, o.now.Spec)
@@ -220,7 +220,7 @@ func (p *planner) compareNodes(ctx context.Context, o *planned, text []byte, hel
 	return nil
 }
 
-// difference is what may be told of one content.
+// difference is what may be shown of one content.
 type difference struct {
 	secret        []string
 	changes, size int

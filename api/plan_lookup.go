@@ -172,8 +172,8 @@ type reference struct {
 func (p *planner) refer(key fleet.ObjectKey, field string) (reference, error) {
 	in := p.declared[key]
 	if in != nil && !in.ok() {
-		return reference{}, fleet.Errorf(fleet.Invalid, "%s is refused in this request", key).At(field).
-			WithHint("mend it first: " + in.place)
+		return reference{}, fleet.Errorf(fleet.Invalid, "%s is rejected in this request", key).At(field).
+			WithHint("correct it first: " + in.place)
 	}
 	if in != nil {
 		return reference{in, in.project}, nil

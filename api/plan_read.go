@@ -58,7 +58,7 @@ type planned struct {
 	digest     string
 	seen       bool // done already, under the same idempotency key
 	problem    error
-	// What is told of a change.
+	// What is shown of a change.
 	difference *Difference
 	nodes      []PlanNodes
 }
@@ -120,8 +120,8 @@ func (r *planRequest) check() error {
 	case r.head.ApplySet != "":
 		return fleet.ValidateName("/applySet", r.head.ApplySet)
 	case r.head.Prune:
-		return fleet.Errorf(fleet.Invalid, "prune without an apply set").At("/prune").
-			WithHint("applySet says which objects may be deleted")
+		return fleet.Errorf(fleet.Invalid, "prune needs applySet").At("/prune").
+			WithHint("applySet selects the objects that may be deleted")
 	}
 	return nil
 }
@@ -137,11 +137,11 @@ func below(place string, err error) error {
 
 func (r *planRequest) split(objects []byte) error {
 	if objects == nil {
-		return fleet.Errorf(fleet.Invalid, "there are no objects").At("/objects").WithHint(`send {"objects":[…]}, empty to prune a whole set`)
+		return fleet.Errorf(fleet.Invalid, "objects is required").At("/objects").WithHint(`send {"objects":[…]}, empty to prune a whole set`)
 	}
 	tokens := jsontext.NewDecoder(bytes.NewBuffer(objects), jsontext.AllowDuplicateNames(true))
 	if tokens.PeekKind() != jsontext.KindBeginArray {
-		return fleet.Errorf(fleet.Invalid, "this must be an array").At("/objects")
+		return fleet.Errorf(fleet.Invalid, "invalid objects: must be an array").At("/objects")
 	}
 	if _, err := tokens.ReadToken(); err != nil {
 		return refuseJSON(objects, err)
@@ -152,7 +152,7 @@ func (r *planRequest) split(objects []byte) error {
 			return refuseJSON(objects, err)
 		}
 		if len(r.objects) == maxPlanned {
-			return fleet.Errorf(fleet.TooLarge, "more than %d objects", maxPlanned).At("/objects").WithHint("send them in parts")
+			return fleet.Errorf(fleet.TooLarge, "too many objects; the limit is %d", maxPlanned).At("/objects").WithHint("send them in parts")
 		}
 		end := tokens.InputOffset()
 		p := &planned{place: "/objects/" + strconv.Itoa(len(r.objects)), definitions: r.definitions}
@@ -191,7 +191,7 @@ func (p *planned) read(raw []byte) error {
 		}
 	}
 	if m.Site != "" && !row.OfSite {
-		return fleet.Errorf(fleet.Invalid, "only an instance is of a site").At("/site")
+		return fleet.Errorf(fleet.Invalid, "only an instance has a site").At("/site")
 	}
 	if err := fleet.ValidateLabels("/labels", m.Labels); err != nil {
 		return err
@@ -203,7 +203,7 @@ func (p *planned) readSpec(spec []byte) error {
 	switch p.key.Kind {
 	case fleet.KindProject:
 		if p.project != "" {
-			return fleet.Errorf(fleet.Invalid, "a project is in no project").At("/project")
+			return fleet.Errorf(fleet.Invalid, "a project cannot belong to a project").At("/project")
 		}
 		p.project = fleet.ProjectName(p.key.Name)
 		return below("/spec", decode(spec, &struct{}{}))
@@ -223,14 +223,14 @@ func (p *planned) readSpec(spec []byte) error {
 	case fleet.KindDeployment:
 		return below("/spec", p.readDeployment(spec))
 	}
-	return fleet.Errorf(fleet.Invalid, "%.40q is no kind of object", p.key.Kind).At("/kind").
+	return fleet.Errorf(fleet.Invalid, "unknown kind %.40q", p.key.Kind).At("/kind").
 		WithHint("use " + fleet.KindTitles())
 }
 
 // besideSpec refuses what a PUT has in its body and a manifest beside its spec.
 func besideSpec(project string, labels map[string]string) error {
 	if project != "" || labels != nil {
-		return fleet.Errorf(fleet.Invalid, "project and labels stand beside spec, not in it").At("/")
+		return fleet.Errorf(fleet.Invalid, "move project and labels out of spec, to the top level").At("/")
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (p *planned) readTemplate(spec []byte) error {
 		return err
 	}
 	if p.base == nil {
-		return fleet.Errorf(fleet.Invalid, "a template needs a base document").At("/base")
+		return fleet.Errorf(fleet.Invalid, "base is required").At("/base")
 	}
 	p.compositions = put.Compositions
 	p.template = fleet.TemplateSpec{Secrets: put.Secrets}

@@ -129,7 +129,7 @@ type PlanNode struct {
 	Running  bool       `json:"running"`
 }
 
-// Applied is what became of the objects of an apply, each in a transaction of its own: one
+// Applied is the result of an apply, with each object in a separate transaction: one
 // that failed, which has a problem, does not undo the others.
 type Applied struct {
 	Digest  string          `json:"digest"`

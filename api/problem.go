@@ -97,7 +97,7 @@ func writeProblem(w http.ResponseWriter, p *Problem) {
 	_ = json.NewEncoder(w).Encode(p) // the client is gone when this fails
 }
 
-// refuse answers with the problem of an error, and logs what the caller is not told.
+// refuse answers with the problem of an error, and logs the details that the caller does not get.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p := s.problem(r, err)
 	if p.Status == http.StatusUnauthorized {
@@ -118,7 +118,7 @@ func (s *server) problem(r *http.Request, err error) *Problem {
 // DoorHTTP is what refusals of the API are written down under.
 const DoorHTTP = "http"
 
-// audit has it written down when somebody asks for what they may not have.
+// audit records denied requests.
 func (s *server) audit(r *http.Request, err error) {
 	kind := fleet.KindOf(err)
 	if kind != fleet.Unauthenticated && kind != fleet.Denied {

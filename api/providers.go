@@ -67,7 +67,7 @@ func (s *server) getProvider(ctx context.Context, in *providerInput) (*providerO
 
 func (s *server) liveConnection(ctx context.Context, id string) (postgres.Connection, error) {
 	missing := fleet.Errorf(fleet.NotFound, "live connection %.40q not found", id).At("connectionId").
-		WithHint("holdfast get providers; one that comes back has a new id")
+		WithHint("holdfast get providers; a reconnected provider has a new id")
 	if !fleet.ValidID(id) {
 		return postgres.Connection{}, missing
 	}
@@ -96,9 +96,9 @@ func (s *server) drainProvider(ctx context.Context, in *drainInput) (*providerOu
 	}
 	switch {
 	case req.DeadlineSeconds < 0 || req.DeadlineSeconds > maxDrain:
-		return nil, fleet.Errorf(fleet.Invalid, "allowed are 1 to %d seconds", maxDrain).At("/deadlineSeconds")
+		return nil, fleet.Errorf(fleet.Invalid, "invalid deadline: want 1 to %d seconds", maxDrain).At("/deadlineSeconds")
 	case len(req.Reason) > maxReason:
-		return nil, fleet.Errorf(fleet.Invalid, "a reason of %d bytes, allowed are %d", len(req.Reason), maxReason).At("/reason")
+		return nil, fleet.Errorf(fleet.Invalid, "the reason has %d bytes; the limit is %d", len(req.Reason), maxReason).At("/reason")
 	case req.Reason == "":
 		req.Reason = "requested by " + callOf(ctx).actor
 	}

@@ -59,7 +59,7 @@ func (s *server) reconcileNode(ctx context.Context, in *askReconcileInput) (*acc
 		return nil, err
 	}
 	if n.Role == fleet.RoleWorker {
-		return nil, fleet.Errorf(fleet.IllegalState, "node %s is a worker: it holds no instances to compare", n.Name).At("name")
+		return nil, fleet.Errorf(fleet.IllegalState, "node %s is a worker: it has no instances to compare", n.Name).At("name")
 	}
 	req, err := s.ask(ctx, in.AskParams, nil, s.limit)
 	if err != nil {

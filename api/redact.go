@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Redacted stands where a value is marked secret.
+// Redacted replaces a value that is marked secret.
 const Redacted = "<redacted>"
 
 // literal is Redacted as JSON.

@@ -69,7 +69,7 @@ func isProblem(w http.ResponseWriter) bool {
 	return w.Header().Get("Content-Type") == "application/problem+json"
 }
 
-// abort closes the connection in the middle of an answer, so that nobody takes the part
+// abort closes the connection in the middle of an answer, so that no client takes the part
 // that was sent for the whole.
 func abort() {
 	panic(http.ErrAbortHandler) //nolint:forbidigo // the one way that net/http offers

@@ -28,7 +28,7 @@ func (s *server) rotateKey(ctx context.Context, in *revokeNodeInput) (*rotateKey
 	if err := s.store.AskRotation(ctx, n.Name); err != nil {
 		return nil, err
 	}
-	s.log.Info("node key rotation asked for", "node", n.Name, "by", callOf(ctx).actor)
+	s.log.Info("node key rotation requested", "node", n.Name, "by", callOf(ctx).actor)
 	n, site, err = s.visibleNode(ctx, in.Name)
 	return &rotateKeyOutput{Status: http.StatusAccepted, Body: nodeView(n, site.holder)}, err
 }

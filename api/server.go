@@ -27,10 +27,10 @@ type Waker interface {
 	Wake(ctx context.Context, subject string) error
 }
 
-// Executor runs modules. Unavailable was begun by nobody, communication may have been.
+// Executor runs modules. Unavailable was not started, communication may have been.
 type Executor interface {
 	Execute(ctx context.Context, e fleet.Execution) (fleet.ExecutionAnswer, error)
-	// Check refuses an input that nobody who offers the module takes.
+	// Check rejects an input that no provider of the module accepts.
 	Check(ctx context.Context, of fleet.ModuleRef, input []byte) error
 }
 
@@ -62,7 +62,7 @@ type Deps struct {
 	// OperationEnds gives a channel that is closed when the operation may have ended. It is
 	// optional: without it a wait looks once a second.
 	OperationEnds func(ctx context.Context, id fleet.OperationID) <-chan struct{}
-	// Refused hears of what anybody asked for and may not have, here or at a node that says so;
+	// Refused gets denied requests, here or as reported by a node;
 	// nil hears nothing.
 	Refused func(audit.Refusal)
 	// Ready says whether the server can serve; nil is always.
@@ -85,7 +85,7 @@ const (
 	// those of one caller.
 	maxUploads  = 128
 	uploadShare = 32
-	// seeDocument is the hint of who asks for what is not there.
+	// seeDocument is the hint for an unknown path.
 	seeDocument = "GET /openapi.json lists what there is"
 	// envelopeRoom is what a request may have around its config.
 	envelopeRoom = 1 << 20
@@ -181,7 +181,7 @@ func (s *server) routes(region string) (http.Handler, error) {
 	root := chi.NewRouter()
 	root.Use(s.observe)
 	root.NotFound(open(func(w http.ResponseWriter, _ *http.Request) {
-		writeProblem(w, problemFor(fleet.Errorf(fleet.NotFound, "there is nothing at this path").WithHint(seeDocument)))
+		writeProblem(w, problemFor(fleet.Errorf(fleet.NotFound, "unknown path").WithHint(seeDocument)))
 	}))
 	root.MethodNotAllowed(open(func(w http.ResponseWriter, _ *http.Request) {
 		p := newProblem(fleet.Invalid, "this path has no such method")
@@ -251,7 +251,7 @@ func (s *server) wake(ctx context.Context, subject string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeLimit)
 	defer cancel()
 	if err := s.waker.Wake(ctx, subject); err != nil {
-		s.log.Warn("wake is left to the outbox", "subject", subject, "err", err)
+		s.log.Warn("wake failed; the outbox repeats it", "subject", subject, "err", err)
 	}
 }
 

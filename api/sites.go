@@ -104,7 +104,7 @@ func leaseStatus(o fleet.Object, l postgres.Lease) SiteStatus {
 		status.Since = &l.Since
 	}
 	if spec.OnIsolation == fleet.IsolationRun {
-		status.Warning = "a holder that reaches neither its peer nor the region goes on: there may be two active nodes during a partition"
+		status.Warning = "a holder that reaches neither its peer nor the region keeps running: there may be two active nodes during a partition"
 	}
 	return status
 }

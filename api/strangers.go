@@ -50,7 +50,7 @@ func (b *bodyRead) Read(p []byte) (int, error) {
 // dismiss ends a request whose body was not read to its end: the server would wait for the rest of it.
 // That of a caller whose connection is closed is not waited for. A body that was read to its end gets no
 // deadline: net/http then reads the connection in the background, for the next request. If a deadline passed
-// there, net/http would cancel the context of the connection and go on serving it: each further request would fail.
+// there, net/http would cancel the context of the connection and keep serving it: each further request would fail.
 func (s *server) dismiss(w http.ResponseWriter, r *http.Request, body *bodyRead) {
 	if r.ContentLength == 0 || body.whole {
 		return
@@ -87,9 +87,9 @@ func (s *server) readEnrolment(w http.ResponseWriter, r *http.Request) ([]byte, 
 	raw, err := io.ReadAll(io.LimitReader(r.Body, maxEnrolment+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, fleet.Errorf(fleet.Unavailable, "the body was not here in time; the limit is %s", enrolmentTime).WithHint("send it again")
+		return nil, fleet.Errorf(fleet.Unavailable, "timed out reading the body; the limit is %s", enrolmentTime).WithHint("retry")
 	case err != nil:
-		return nil, fleet.Errorf(fleet.Invalid, "the body broke off after %d bytes", len(raw)).WithHint("send it again")
+		return nil, fleet.Errorf(fleet.Invalid, "the body ended after %d bytes", len(raw)).WithHint("retry")
 	case len(raw) > maxEnrolment:
 		return nil, enrolmentTooLarge()
 	}
@@ -97,6 +97,6 @@ func (s *server) readEnrolment(w http.ResponseWriter, r *http.Request) ([]byte, 
 }
 
 func enrolmentTooLarge() error {
-	return fleet.Errorf(fleet.TooLarge, "an enrolment has at most %d bytes", maxEnrolment).
+	return fleet.Errorf(fleet.TooLarge, "the enrolment exceeds %d bytes", maxEnrolment).
 		WithHint("send the join token, the names and the public keys of one node, as holdfast node does")
 }

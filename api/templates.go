@@ -39,7 +39,7 @@ func (s *server) templateFrom(ctx context.Context, in *putTemplateInput, raw []b
 		return nil, err
 	}
 	if base == nil {
-		return nil, fleet.Errorf(fleet.Invalid, "a template needs a base document").At("/base")
+		return nil, fleet.Errorf(fleet.Invalid, "base is required").At("/base")
 	}
 	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
 		return nil, err

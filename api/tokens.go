@@ -59,9 +59,9 @@ func (s *server) createToken(ctx context.Context, in *createInput) (*tokenOutput
 	case roleNames[req.Role] == roleNone && req.Role != roleProvider:
 		return nil, fleet.Errorf(fleet.Invalid, "unknown role %.20q; use admin, operator, viewer or provider", req.Role).At("/role")
 	case req.Seconds < 0 || req.Seconds > maxTokenLife:
-		return nil, fleet.Errorf(fleet.Invalid, "allowed are 0 to %d seconds", maxTokenLife).At("/seconds")
+		return nil, fleet.Errorf(fleet.Invalid, "invalid lifetime: want 0 to %d seconds", maxTokenLife).At("/seconds")
 	case len(req.Note) > maxNote:
-		return nil, fleet.Errorf(fleet.Invalid, "a note of %d bytes, allowed are %d", len(req.Note), maxNote).At("/note")
+		return nil, fleet.Errorf(fleet.Invalid, "the note has %d bytes; the limit is %d", len(req.Note), maxNote).At("/note")
 	}
 	if row.Namespaces, err = grantsOf(req); err != nil {
 		return nil, err
@@ -98,15 +98,15 @@ func grantsOf(req TokenRequest) ([]fleet.ModuleNamespace, error) {
 	const field = "/moduleNamespaces"
 	if req.Role != roleProvider {
 		if len(req.ModuleNamespaces) > 0 {
-			return nil, fleet.Errorf(fleet.Invalid, "only a provider's token claims module namespaces").At(field)
+			return nil, fleet.Errorf(fleet.Invalid, "only provider tokens may have module namespaces").At(field)
 		}
 		return nil, nil
 	}
 	if req.Project != "" {
-		return nil, fleet.Errorf(fleet.Invalid, "a provider belongs to no project").At("/project")
+		return nil, fleet.Errorf(fleet.Invalid, "a provider token cannot have a project").At("/project")
 	}
 	if len(req.ModuleNamespaces) > maxGrants {
-		return nil, fleet.Errorf(fleet.Invalid, "%d module namespaces, allowed are %d", len(req.ModuleNamespaces), maxGrants).At(field)
+		return nil, fleet.Errorf(fleet.Invalid, "%d module namespaces given; the limit is %d", len(req.ModuleNamespaces), maxGrants).At(field)
 	}
 	var out []fleet.ModuleNamespace
 	for _, n := range req.ModuleNamespaces {
@@ -186,7 +186,7 @@ func (s *server) createJoinToken(ctx context.Context, in *createInput) (*tokenOu
 		req.Seconds = defaultJoin
 	}
 	if req.Seconds < 0 || req.Seconds > maxJoin {
-		return nil, fleet.Errorf(fleet.Invalid, "allowed are 1 to %d seconds", maxJoin).At("/seconds")
+		return nil, fleet.Errorf(fleet.Invalid, "invalid lifetime: want 1 to %d seconds", maxJoin).At("/seconds")
 	}
 	token, hash, err := identity.NewToken(tokenBytes)
 	if err != nil {

@@ -53,7 +53,7 @@ type SiteNode struct {
 type SiteStatus struct {
 	Holder   string     `json:"holder,omitempty"`
 	Epoch    int64      `json:"epoch"`
-	Released bool       `json:"released,omitempty" doc:"nobody holds the lease"`
+	Released bool       `json:"released,omitempty" doc:"no node holds the lease"`
 	Target   string     `json:"target,omitempty" doc:"the only node that the region's vote favours"`
 	Lost     bool       `json:"lost,omitempty" doc:"the region's vote was restored, and grants nothing before it has heard both nodes"`
 	Voted    bool       `json:"voted" doc:"nodes have called for votes; before that the lease is whom the site declares"`
@@ -230,7 +230,7 @@ type Node struct {
 	Instances int64      `json:"instances"`
 	Owed      int64      `json:"owed"`
 	Orphans   int64      `json:"orphans"`
-	Isolation string     `json:"isolation,omitempty" doc:"uid: it runs each project's commands as a user of their own; none: it runs those of its site's project only; missing: it never told"`
+	Isolation string     `json:"isolation,omitempty" doc:"uid: it runs each project's commands as a separate user; none: it runs those of its site's project only; missing: it never reported it"`
 	// Connection is the node's on the link.
 	Connection NodeConnection `json:"connection"`
 	// Key is missing while no region knows one.
@@ -314,7 +314,7 @@ type Token struct {
 }
 
 // Artifact names uploaded bytes. While an upload is not complete, Upload and Offset say
-// where to go on (header Upload-Offset).
+// where to continue (header Upload-Offset).
 type Artifact struct {
 	SHA256 fleet.Hash `json:"sha256,omitempty"`
 	Size   int64      `json:"size"`

@@ -36,7 +36,7 @@ type DeploymentPut struct {
 	Reason          string                 `json:"reason,omitempty"`
 }
 
-// DeploymentFile is a file that each replica finds. Its content is shown to nobody again: the
+// DeploymentFile is a file that each replica finds. Its content is never shown again: the
 // spec names it by hash.
 type DeploymentFile struct {
 	Path    string `json:"path"`
@@ -50,7 +50,7 @@ type DeploymentResources struct {
 	GPUs   int     `json:"gpus,omitempty"`
 }
 
-// DeploymentPlacement says which nodes may run replicas: of any of Sites, in any of Pools, with
+// DeploymentPlacement selects the nodes that may run replicas: at any of Sites, in any of Pools, with
 // all Labels, offering all Modules; each is any when it is empty.
 type DeploymentPlacement struct {
 	Sites   []fleet.SiteName  `json:"sites,omitempty"`
@@ -87,7 +87,7 @@ type DeploymentStatus struct {
 	ObservedGeneration int64                       `json:"observedGeneration" doc:"of the spec, released last"`
 	ProcessVersion     int64                       `json:"processVersion"`
 	Awaited            string                      `json:"awaited,omitempty" doc:"what it waits for, in words"`
-	Until              *time.Time                  `json:"until,omitempty" doc:"when it goes on by itself"`
+	Until              *time.Time                  `json:"until,omitempty" doc:"when it continues by itself"`
 	Workflow           *WorkflowRef                `json:"workflow,omitempty"`
 	Conditions         []fleet.DeploymentCondition `json:"conditions"`
 }

@@ -23,7 +23,7 @@ type Explanation struct {
 	MoreNodes int              `json:"moreNodes,omitempty" doc:"that are not listed"`
 }
 
-// Uncounted is a replica that may run on a node although it counts towards nothing: its node is told to end
+// Uncounted is a replica that may run on a node although it counts towards nothing: its node was asked to end
 // it and has not answered that (it may have started it again after it said that it ended), or it waits for
 // an operator, as an orphan of its node.
 type Uncounted struct {

@@ -43,7 +43,7 @@ type Differs struct {
 	Why      string `json:"why"`
 }
 
-// Orphan is what a node has and nobody told it to have: an instance that its site does not expect, or a
+// Orphan is what a node has without a declaration: an instance that its site does not expect, or a
 // replica that its set does not list. An instance is dropped by the next comparison after it was
 // approved, unless the node holds another revision by then; a replica is ended at once, or when its
 // node is there. Of a replica deployment and revision are what its node knows.

@@ -38,13 +38,13 @@ const (
 
 // linkLab is a region with many providers, which live in a process of their own.
 type linkLab struct {
-	region *region
-	server int // its process
-	db     *pgx.Conn
-	herd   *exec.Cmd
-	orders io.WriteCloser
-	told   *json.Decoder
-	token  string // of somebody else
+	region  *region
+	server  int // its process
+	db      *pgx.Conn
+	herd    *exec.Cmd
+	orders  io.WriteCloser
+	answers *json.Decoder
+	token   string // of another identity
 }
 
 // measureConnections has many providers on one server, with all of its roles: what they cost,
@@ -119,13 +119,13 @@ func (k *linkLab) start(token string) (tally, error) {
 	if err != nil {
 		return tally{}, fmt.Errorf("start the providers: %w", err)
 	}
-	k.told = json.NewDecoder(out)
+	k.answers = json.NewDecoder(out)
 	return k.hear()
 }
 
 func (k *linkLab) hear() (tally, error) {
 	var t tally
-	if err := k.told.Decode(&t); err != nil {
+	if err := k.answers.Decode(&t); err != nil {
 		return t, fmt.Errorf("hear of the providers: %w", err)
 	}
 	return t, nil
@@ -187,7 +187,7 @@ func (k *linkLab) storms(ctx context.Context, l *lab) ([]figure, error) {
 	}}, err
 }
 
-// storm cuts some connections at once, while somebody else registers again and again.
+// storm cuts some connections at once, while another identity registers repeatedly.
 func (k *linkLab) storm(ctx context.Context) (back, slowest time.Duration, err error) {
 	meanwhile, cancel := context.WithCancel(ctx)
 	defer cancel()

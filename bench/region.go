@@ -124,10 +124,10 @@ func (l *lab) start(ctx context.Context, flags ...string) (*region, error) {
 	}
 	up := make(chan struct{})
 	go func() {
-		lines, told := bufio.NewScanner(out), false
+		lines, printed := bufio.NewScanner(out), false
 		for lines.Scan() {
-			if !told && strings.HasPrefix(lines.Text(), upLine) {
-				told = true
+			if !printed && strings.HasPrefix(lines.Text(), upLine) {
+				printed = true
 				close(up)
 			}
 		}

@@ -73,12 +73,12 @@ func (c *InstanceConnection) Run(ctx context.Context) error {
 	if !c.begin() {
 		return errors.New("provider: Run is already running")
 	}
-	told := newNotices(c.opt)
-	defer told.close()
+	notes := newNotices(c.opt)
+	defer notes.close()
 	detach := c.opt.Executor.attach(c.lane)
 	defer detach()
-	err := c.keep(ctx, told)
-	c.set(told, Status{State: Closed, Err: err})
+	err := c.keep(ctx, notes)
+	c.set(notes, Status{State: Closed, Err: err})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.busy = false
@@ -96,12 +96,12 @@ func (c *InstanceConnection) begin() bool {
 }
 
 // keep makes one attempt after the other until next decides to stop.
-func (c *InstanceConnection) keep(ctx context.Context, told *notices) error {
+func (c *InstanceConnection) keep(ctx context.Context, notes *notices) error {
 	failures := 0
 	var unheard time.Time // when an attempt last had an unanswered registration; zero once its effect was seen
 	for ctx.Err() == nil {
-		c.set(told, Status{State: Connecting, Failures: failures})
-		s := &session{opt: c.opt, lane: c.lane, told: told, report: func(st Status) { c.set(told, st) }}
+		c.set(notes, Status{State: Connecting, Failures: failures})
+		s := &session{opt: c.opt, lane: c.lane, notes: notes, report: func(st Status) { c.set(notes, st) }}
 		end := s.run(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -118,18 +118,18 @@ func (c *InstanceConnection) keep(ctx context.Context, told *notices) error {
 		failures = after.failures
 		c.opt.Logger.Warn("the connection to the region ended, retrying",
 			"address", c.opt.Address, "after", after.pause, "failures", failures, "err", end.err)
-		c.set(told, Status{State: Disconnected, Failures: failures, Err: end.err})
+		c.set(notes, Status{State: Disconnected, Failures: failures, Err: end.err})
 		c.wait(ctx, after.pause)
 	}
 	return nil
 }
 
-func (c *InstanceConnection) set(told *notices, st Status) {
+func (c *InstanceConnection) set(notes *notices, st Status) {
 	st.Since = time.Now()
 	c.mu.Lock()
 	c.status = st
 	c.mu.Unlock()
-	told.state(st)
+	notes.state(st)
 }
 
 // wait ends early when the context does.

@@ -40,10 +40,10 @@ func (s *session) takeDrain(ctx context.Context, request *nodev1.DrainRequest) e
 		s.watchdog.Stop()
 		s.status.State = Draining
 		s.report(s.status)
-		s.told.drain(s.drain.Drain)
+		s.notes.drain(s.drain.Drain)
 	} else if deadline.Before(s.drain.Deadline) {
 		s.drain.Deadline = deadline
-		s.told.drain(s.drain.Drain)
+		s.notes.drain(s.drain.Drain)
 	}
 	return s.send(ctx, "a drain was not acknowledged", func() error {
 		return s.stream.Send(&nodev1.ConnectRequest{Message: &nodev1.ConnectRequest_DrainAck{DrainAck: &nodev1.DrainAck{

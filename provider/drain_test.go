@@ -206,7 +206,7 @@ func TestDrainDeadline(t *testing.T) {
 	for ms, want := range map[int64]time.Duration{
 		-1: 0, 0: 0, 1: time.Millisecond, 90_000: 90 * time.Second, 1 << 62: longestDrain,
 	} {
-		s := &session{lane: &lane{}, told: &notices{more: make(chan struct{}, 1)}, report: func(Status) {}, terms: terms{timeout: time.Minute}}
+		s := &session{lane: &lane{}, notes: &notices{more: make(chan struct{}, 1)}, report: func(Status) {}, terms: terms{timeout: time.Minute}}
 		s.watchdog = time.NewTimer(time.Hour)
 		s.cut = func(error) {}
 		s.stream = sink{}

@@ -99,13 +99,13 @@ func (s *session) take(ctx context.Context, m *nodev1.ConnectResponse) error {
 	case *nodev1.ConnectResponse_HeartbeatAck:
 		s.acked(m.HeartbeatAck)
 	case *nodev1.ConnectResponse_ActiveModulesReport:
-		s.told.report(m.ActiveModulesReport.GetActiveModules())
+		s.notes.report(m.ActiveModulesReport.GetActiveModules())
 	case *nodev1.ConnectResponse_Wake:
-		s.told.wake()
+		s.notes.wake()
 	case *nodev1.ConnectResponse_Site:
-		s.told.site(m.Site)
+		s.notes.site(m.Site)
 	case *nodev1.ConnectResponse_ReplicaSet:
-		s.told.set(m.ReplicaSet)
+		s.notes.set(m.ReplicaSet)
 	case *nodev1.ConnectResponse_ReplicasReportAck:
 		s.feeding.acked(m.ReplicasReportAck.GetSequence())
 	case *nodev1.ConnectResponse_DrainRequest:

@@ -30,7 +30,7 @@ const keepaliveEvery = 10 * time.Second
 type session struct {
 	opt    Options
 	lane   *lane
-	told   *notices
+	notes  *notices
 	report func(Status)
 
 	client  nodev1.ControlPlaneClient
@@ -137,7 +137,7 @@ func (s *session) register(ctx context.Context) error {
 	}
 	s.version = answer.GetProtocolVersion()
 	s.terms = s.opt.terms(answer)
-	s.told.site(answer.GetSite())
+	s.notes.site(answer.GetSite())
 	s.status = Status{State: Connecting, ConnectionID: answer.GetConnectionId(), IdleAfter: answer.GetIdleAfter().AsDuration()}
 	for _, m := range answer.GetModules() {
 		if !m.GetAccepted() {

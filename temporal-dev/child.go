@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/region"
 )
 
-// The first arguments with which this program runs as one of its own children.
+// The first arguments with which this program runs as one of its children.
 const (
 	childTemporal = "child-temporal"
 	childServer   = "child-server"

@@ -44,8 +44,8 @@ func TestDataDir(t *testing.T) {
 	t.Run("is refused when it is a file, another product's or of a later format", func(t *testing.T) {
 		t.Parallel()
 		for text, want := range map[string]string{
-			`{"product":"other","format":1}`: "something else",
-			`not json`:                       "something else",
+			`{"product":"other","format":1}`: "does not contain a Holdfast region",
+			`not json`:                       "does not contain a Holdfast region",
 			`{"product":"holdfast temporal-dev","format":2}`: "format 2",
 		} {
 			dir := t.TempDir()

@@ -24,15 +24,15 @@ func TestOptions(t *testing.T) {
 	t.Run("say what is allowed and end with the usage code", func(t *testing.T) {
 		t.Parallel()
 		for want, args := range map[string][]string{
-			"invalid --regions 2: want 1":                               {"--regions", "2"},
+			"invalid --regions 2: want 1":                              {"--regions", "2"},
 			"invalid --sites 0: want 1 to 20":                          {"--sites", "0"},
 			"invalid --link-heartbeat-timeout 20ms: want 1s to 1h0m0s": {"--fast", "--link-heartbeat-timeout", "20ms"},
-			`unexpected argument "now"`:                               {"--once", "now"},
-			`unknown command "go"`:                                    {"go"},
-			"usage: temporal-dev stop NAME":                           {"stop"},
-			"usage: temporal-dev start NAME":                          {"start", "../x"},
-			"usage: temporal-dev ps":                                  {"ps", "server"},
-			"flag provided but not defined: -no-such-flag":            {"--no-such-flag"},
+			`unexpected argument "now"`:                                {"--once", "now"},
+			`unknown command "go"`:                                     {"go"},
+			"usage: temporal-dev stop NAME":                            {"stop"},
+			"usage: temporal-dev start NAME":                           {"start", "../x"},
+			"usage: temporal-dev ps":                                   {"ps", "server"},
+			"flag provided but not defined: -no-such-flag":             {"--no-such-flag"},
 		} {
 			var stderr bytes.Buffer
 			require.Equal(t, exitUsage, run(args, &bytes.Buffer{}, &stderr), args)

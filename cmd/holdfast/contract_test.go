@@ -196,7 +196,7 @@ func TestDeploymentContract(t *testing.T) {
 	require.Contains(t, s.ok("get", "deployments").stdout, "0/4")
 	refused := s.run("scale", "web", "--replicas", "40", "--wait=false")
 	require.Equal(t, exitUsage, refused.code)
-	require.Contains(t, refused.stderr, "allowed are 1 to 6")
+	require.Contains(t, refused.stderr, "the bounds are 1 to 6")
 	require.Contains(t, s.ok("restart", "deployment", "web", "--wait=false").stdout, "restart accepted")
 	require.Equal(t, exitTimeout, s.run("wait", "deployment/web", "--timeout", "50ms").code)
 	require.Empty(t, s.ok("get", "replicas", "--deployment", "web").stdout)

@@ -89,7 +89,7 @@ func (l *replicaLogReader) round(ctx context.Context) error {
 			delete(l.ended, id)
 			continue
 		}
-		if err := l.drain(ctx, id); err != nil && fleet.KindOf(err) != fleet.NotFound { // or it is no longer stored
+		if err := l.drain(ctx, id); err != nil && fleet.KindOf(err) != fleet.NotFound { // or its output was removed
 			return err
 		}
 		if _, known := l.ended[id]; !known {

@@ -244,8 +244,8 @@ func TestApplyFleet(t *testing.T) {
 
 	for name, c := range map[string]struct{ spec, says string }{
 		"nothing to change":   {`{}`, `spec/change: change is required`},
-		"a list for a patch":  {`{change: {patch: [1]}}`, `spec/change/patch: this must be an object`},
-		"a zone that is none": {`{change: {patch: {}}, windows: [{from: "01:00", to: "02:00", zone: Mars}]}`, `spec/windows/0/zone: "Mars" is no time zone`},
+		"a list for a patch":  {`{change: {patch: [1]}}`, `spec/change/patch: invalid patch: must be an object`},
+		"a zone that is none": {`{change: {patch: {}}, windows: [{from: "01:00", to: "02:00", zone: Mars}]}`, `spec/windows/0/zone: unknown time zone "Mars"`},
 		"a misspelt member":   {`{change: {patch: {}}, wave: []}`, `unknown field "wave"`},
 	} {
 		t.Run("refuses "+name+" before it asks", func(t *testing.T) {

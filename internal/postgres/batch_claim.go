@@ -20,7 +20,7 @@ type batchClaim struct {
 
 	ID       string
 	Revision int64
-	Era      int64 // where the active is told at once
+	Era      int64 // if the active is notified at once
 	Attempt  int64
 }
 
@@ -151,7 +151,7 @@ func (r *batchRelease) insertDeliveries(ctx context.Context) error {
 		Site: string(r.in.Site), BatchID: string(r.in.ID), Node: r.lease.Holder, Epoch: r.lease.Epoch,
 		WorkflowID: r.in.Workflow, RunID: r.in.Run, Seconds: r.in.Deadline.Seconds(), Names: r.claimed(), Phase: phasePersisted,
 	}
-	if r.told != nil {
+	if r.notified != nil {
 		p.Phase = phaseNotified
 	}
 	w := db.InsertPendingRowsParams{Site: p.Site, Seconds: spared(r.in.TTL).Seconds(), Names: p.Names}
@@ -184,8 +184,8 @@ func (r *batchRelease) insertTargets(ctx context.Context) error {
 		return failed("read the nodes", err)
 	}
 	p := db.InsertTargetsManyParams{Holder: r.lease.Holder, Nodes: r.nodes}
-	if r.told != nil {
-		p.Told = r.told.Name
+	if r.notified != nil {
+		p.Told = r.notified.Name
 	}
 	a := db.AttachDeliveriesParams{Running: string(fleet.OperationRunning)}
 	for _, c := range r.claims {

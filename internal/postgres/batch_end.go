@@ -29,7 +29,7 @@ func (s *Store) EndBatch(ctx context.Context, id fleet.BatchID) (fleet.BatchEnde
 				out.Staged += int(r.Deliveries)
 			case fleet.DeliveryFailed, fleet.DeliveryUnknown, fleet.DeliveryCancelled:
 				out.Failed += int(r.Deliveries)
-			case fleet.DeliveryOpen, fleet.DeliverySuperseded: // somebody else's by now
+			case fleet.DeliveryOpen, fleet.DeliverySuperseded: // another run's by now
 			}
 		}
 		return failed("count the deliveries", err)
@@ -111,7 +111,7 @@ func (w *batchWork) judge(ctx context.Context, lease *db.SiteLease) ([]itemEnd, 
 	return out, nil
 }
 
-// asApplied has the judge take what was to be fetched and no more for done.
+// asApplied makes the judge count what only had to be fetched as done.
 func asApplied(targets []fleet.TargetSeen) []fleet.TargetSeen {
 	out := make([]fleet.TargetSeen, len(targets))
 	for i, t := range targets {
@@ -166,7 +166,7 @@ func (w *batchWork) endDeliveries(ctx context.Context, ends []itemEnd) error {
 	return failed("close the pending rows", w.q.ClosePendingMany(ctx, p.Ids))
 }
 
-// settledAs is "" while nobody knows. What was told to fetch and no more applied nothing;
+// settledAs is "" while unknown. What only had to be fetched applied nothing;
 // one that is staged waits for the delivery that switches to it.
 func (w *batchWork) settledAs(e itemEnd) string {
 	switch {
@@ -182,7 +182,7 @@ func (w *batchWork) settledAs(e itemEnd) string {
 }
 
 // oweTargets is walk.oweTargets for all at once. What was only to be fetched is owed to
-// nobody: it would be switched to when its node comes back, whatever the window.
+// no node: it would be switched to when its node comes back, whatever the window.
 func (w *batchWork) oweTargets(ctx context.Context, ends []itemEnd) error {
 	if w.batch.Stage {
 		return nil

@@ -80,7 +80,7 @@ func (s *Store) stream(ctx context.Context, hashes []fleet.Hash, may []db.Bodies
 		for _, h := range order[:n] {
 			body, is := bodies[h]
 			if !is && sizes[h] > 0 {
-				continue // collected meanwhile, with what referred to it
+				continue // collected since, with what referred to it
 			}
 			if err := emit(h, body); err != nil {
 				return err

@@ -9,8 +9,8 @@ import (
 )
 
 // tell is the first notify of a batch, prepared as it is released: its deliveries and targets
-// are then written as told, and not once more. A node that cannot be told is left to
-// PrepareBatch, which says so.
+// are then written as notified at once. A node that cannot be notified is left to
+// PrepareBatch, which reports it.
 func (r *batchRelease) tell(ctx context.Context) error {
 	if len(r.in.TokenHash) == 0 {
 		return nil
@@ -25,7 +25,7 @@ func (r *batchRelease) tell(ctx context.Context) error {
 	if err := r.readEras(ctx); err != nil {
 		return err
 	}
-	r.told = &node
+	r.notified = &node
 	return failed("write the fetch token", r.q.PutFetchToken(ctx, db.PutFetchTokenParams{
 		DeploymentID: string(r.in.ID), Node: node.Name, Hash: r.in.TokenHash, Seconds: max(r.in.TTL, r.in.Deadline).Seconds(),
 	}))
@@ -51,17 +51,17 @@ func (r *batchRelease) readEras(ctx context.Context) error {
 	return nil
 }
 
-// notify is nil when the active was not told.
+// notify is nil if the active is not notified here.
 func (r *batchRelease) notify() *fleet.BatchNotify {
-	if r.told == nil {
+	if r.notified == nil {
 		return nil
 	}
 	items := make([]fleet.BatchItem, len(r.claims))
 	for i, c := range r.claims {
 		items[i] = c.item()
 	}
-	return &fleet.BatchNotify{SealingKey: r.told.SealingKey, Command: fleet.BatchCommand{
-		BatchID: r.in.ID, Site: r.in.Site, Role: roleOf(*r.told, r.lease.Holder), Epoch: r.lease.Epoch,
+	return &fleet.BatchNotify{SealingKey: r.notified.SealingKey, Command: fleet.BatchCommand{
+		BatchID: r.in.ID, Site: r.in.Site, Role: roleOf(*r.notified, r.lease.Holder), Epoch: r.lease.Epoch,
 		Count: len(items), Digest: fleet.BatchDigest(items), Stage: r.in.Stage, DeployedBy: r.in.Actor, Timestamp: time.Now().UTC(),
 	}}
 }

@@ -14,10 +14,10 @@ func (r *batchRelease) item(i *BatchChange) error {
 	name := string(i.Instance)
 	o, want := r.objects[name], r.desired[name]
 	switch {
-	case fleet.KindOf(i.Refused) == fleet.Stale: // somebody else wrote what was to be taken back
-		r.moves.add(targetMove{Name: name, State: fleet.FleetTargetSuperseded, Reason: "newer_revision", Message: told(i.Refused)})
+	case fleet.KindOf(i.Refused) == fleet.Stale: // a newer write replaced what had to be rolled back
+		r.moves.add(targetMove{Name: name, State: fleet.FleetTargetSuperseded, Reason: "newer_revision", Message: messageOf(i.Refused)})
 	case i.Refused != nil:
-		r.fail(i.Instance, string(fleet.KindOf(i.Refused)), told(i.Refused))
+		r.fail(i.Instance, string(fleet.KindOf(i.Refused)), messageOf(i.Refused))
 	case o == nil || o.DeletingSince != nil:
 		r.fail(i.Instance, string(fleet.NotFound), "the instance is gone")
 	case o.Generation != i.Generation:
@@ -41,8 +41,8 @@ func (r *batchRelease) settled(want *db.Revision) bool {
 	return r.deployed[want.Name].Revision == want.Revision && !r.owed[want.Name]
 }
 
-// told is the message of an error, bounded and without its causes.
-func told(err error) string { return bounded(err.Error()) }
+// messageOf is the message of an error, bounded and without its causes.
+func messageOf(err error) string { return bounded(err.Error()) }
 
 func (r *batchRelease) fail(name fleet.InstanceName, reason, message string) {
 	r.moves.add(targetMove{Name: string(name), State: fleet.FleetTargetFailed, Reason: reason, Message: message})

@@ -19,7 +19,7 @@ type OpenBatch struct {
 	Overdue       bool
 }
 
-// Place is where a list goes on after the batch.
+// Place is where a list continues after the batch.
 func (b OpenBatch) Place() Place { return Place{At: b.CreatedAt, ID: string(b.ID)} }
 
 // OpenBatches pages through the batches under way that are older than a time, oldest first.
@@ -97,7 +97,7 @@ func (w *batchWork) lose(ctx context.Context, reason string) error {
 	if err := w.writeOwed(ctx, db.ParkOwedManyParams{}, db.ConfirmOwedManyParams{}, owe); err != nil {
 		return err
 	}
-	if w.batch.Stage { // nothing is to be done for one that nobody asked for
+	if w.batch.Stage { // nothing to do for one that was not requested
 		if wake, err = w.q.RunningSubjects(ctx, wake); err != nil {
 			return failed("read operations", err)
 		}

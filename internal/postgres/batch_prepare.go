@@ -10,7 +10,7 @@ import (
 )
 
 // PrepareBatch makes the notify of one node: it re-reads who holds the lease, marks what the
-// node is told of, and writes the token's hash, bound to the node. It is nil when there is
+// node is notified of, and writes the token's hash, bound to the node. It is nil when there is
 // nothing to tell, or the world has moved since the batch was claimed.
 func (s *Store) PrepareBatch(ctx context.Context, in fleet.BatchPrepare) (*fleet.BatchNotify, error) {
 	var out *fleet.BatchNotify
@@ -39,7 +39,7 @@ func noBatch(err error, id fleet.BatchID) error {
 	return failed("read the batch", err)
 }
 
-// lockSubjects has nobody else take a step of an instance of the batch meanwhile.
+// lockSubjects keeps other runs from taking a step of an instance of the batch.
 func lockSubjects(ctx context.Context, q *db.Queries, b db.Batch) error {
 	names, err := q.NamesOfBatch(ctx, b.ID)
 	if err != nil {
@@ -49,11 +49,11 @@ func lockSubjects(ctx context.Context, q *db.Queries, b db.Batch) error {
 	return failed("lock the subjects", err)
 }
 
-// telling is what a node is told of.
+// telling is what a node is notified of.
 type telling struct {
 	items []fleet.BatchItem // as far as their digest goes
 	ids   []string
-	first []string // of which nobody was told yet
+	first []string // of which no node was notified yet
 	last  int64    // the notify before
 }
 
@@ -77,7 +77,7 @@ func toTell(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrepar
 			out.first = append(out.first, r.ID)
 		}
 	}
-	return out, failed("read what is to be told", err)
+	return out, failed("read the items to notify", err)
 }
 
 func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrepare) (*fleet.BatchNotify, error) {
@@ -110,7 +110,7 @@ func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in fleet.Batch
 
 func tellable(n db.Node) bool { return n.SealingKey != nil && n.RevokedAt == nil && n.RemovedAt == nil }
 
-// missAll says of a node that cannot be told that it is not there.
+// missAll records that a node cannot be notified.
 func missAll(ctx context.Context, q *db.Queries, node fleet.NodeName, ids []string) error {
 	p := db.RecordTargetsParams{Node: string(node), Ids: ids}
 	for range ids {
@@ -122,7 +122,7 @@ func missAll(ctx context.Context, q *db.Queries, node fleet.NodeName, ids []stri
 	return failed("record the targets", err)
 }
 
-// tellNode marks what the node is told of, which is then just what it will be handed.
+// tellNode marks what the node is notified of, which is exactly what it can fetch.
 func tellNode(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrepare, tell telling) error {
 	if err := q.TellTargets(ctx, db.TellTargetsParams{Notice: tell.last + 1, Ids: tell.ids, Node: string(in.Node)}); err != nil {
 		return failed("mark the targets as notified", err)
@@ -153,7 +153,7 @@ func tellNode(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrep
 // then written at the first.
 func spared(ttl time.Duration) time.Duration { return ttl + ttl/10 }
 
-// BatchItems lists what the newest notify of a node told it of. What was superseded, cut
+// BatchItems lists the items of the newest notify of a node. What was superseded, cut
 // short or applied since stays in it, marked as gone: the digest of the notify holds.
 func (s *Store) BatchItems(ctx context.Context, id fleet.BatchID, node fleet.NodeName) ([]fleet.BatchItem, error) {
 	rows, err := s.q.ItemsTold(ctx, db.ItemsToldParams{Node: string(node), BatchID: string(id)})

@@ -150,12 +150,12 @@ func (w *batchWork) sort(results []fleet.BatchResult) (applied, others []said, e
 	for _, r := range results {
 		d := byID[r.DeploymentID]
 		if d == nil || d.Name != string(r.Instance) {
-			return nil, nil, fleet.Errorf(fleet.Invalid, "delivery %.40q of %.80q is not of this batch, or named twice", r.DeploymentID, r.Instance).
+			return nil, nil, fleet.Errorf(fleet.Invalid, "delivery %.40q of %.80q does not belong to this batch, or is given twice", r.DeploymentID, r.Instance).
 				At("results")
 		}
 		delete(byID, r.DeploymentID)
 		if r.Staged && !w.batch.Stage {
-			return nil, nil, fleet.Errorf(fleet.Invalid, "nothing was to be staged of this batch").At("results")
+			return nil, nil, fleet.Errorf(fleet.Invalid, "this batch stages nothing").At("results")
 		}
 		if r.Reason == "" && !r.Staged {
 			applied = append(applied, said{r, d})
@@ -195,7 +195,7 @@ func (w *batchWork) record(ctx context.Context, node fleet.NodeName, results []s
 		p.Ids, p.States, p.Already = append(p.Ids, r.d.ID), append(p.States, string(fleet.TargetApplied)), append(p.Already, r.Already)
 		p.Reasons, p.Messages, p.Fetched = append(p.Reasons, ""), append(p.Messages, ""), append(p.Fetched, r.Fetched)
 	}
-	told, err := w.q.RecordTargets(ctx, p)
+	recorded, err := w.q.RecordTargets(ctx, p)
 	if err != nil {
 		return failed("record the targets", err)
 	}
@@ -206,7 +206,7 @@ func (w *batchWork) record(ctx context.Context, node fleet.NodeName, results []s
 		return nil
 	}
 	first := map[string]bool{} // said before: all that follows is done
-	for _, id := range told {
+	for _, id := range recorded {
 		first[id] = true
 	}
 	results = slices.DeleteFunc(results, func(r said) bool { return !first[r.d.ID] })
@@ -272,7 +272,7 @@ func (w *batchWork) recordActive(ctx context.Context, node fleet.NodeName, resul
 }
 
 // settleOlder goes one by one over the few that have deliveries of unknown end, and over
-// those that nobody will end any more.
+// those that no run will end any more.
 func (w *batchWork) settleOlder(ctx context.Context, node fleet.NodeName, results []said, names []string) error {
 	unsettled, err := w.q.UnsettledNames(ctx, db.UnsettledNamesParams{Site: w.batch.Site, Names: names})
 	if err != nil {
@@ -293,7 +293,7 @@ func (w *batchWork) settleOlder(ctx context.Context, node fleet.NodeName, result
 	return nil
 }
 
-// MissBatch says of what a node was told and did not answer why: some or all of a notify.
+// MissBatch records why a node did not answer some or all of a notify.
 func (s *Store) MissBatch(ctx context.Context, in fleet.BatchMiss) error {
 	return s.tx(ctx, "miss batch "+string(in.ID), func(q *db.Queries) error {
 		b, err := q.GetBatch(ctx, string(in.ID))

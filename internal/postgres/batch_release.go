@@ -20,8 +20,8 @@ const (
 )
 
 // ReleaseBatch writes the specs, numbers the revisions and claims the deliveries of a batch
-// in one transaction (N98, X2). Each item stands for itself: what cannot be released says so
-// in its target, and the others go on.
+// in one transaction (N98, X2). Items are independent: what cannot be released is recorded
+// in its target, and the others continue.
 func (s *Store) ReleaseBatch(ctx context.Context, in BatchRelease) (BatchReleased, error) {
 	if err := in.validate(); err != nil {
 		return BatchReleased{}, err
@@ -57,12 +57,12 @@ func (s *Store) ReleaseBatch(ctx context.Context, in BatchRelease) (BatchRelease
 
 func (in BatchRelease) validate() error {
 	if len(in.Items) > fleet.MaxBatchItems {
-		return fleet.Errorf(fleet.Invalid, "%d items, allowed are %d", len(in.Items), fleet.MaxBatchItems).At("items")
+		return fleet.Errorf(fleet.Invalid, "%d items given; the limit is %d", len(in.Items), fleet.MaxBatchItems).At("items")
 	}
 	seen := map[fleet.InstanceName]bool{}
 	for _, i := range in.Items {
 		if seen[i.Instance] {
-			return fleet.Errorf(fleet.Invalid, "instance %s is there twice", i.Instance).At("items")
+			return fleet.Errorf(fleet.Invalid, "instance %s is given twice", i.Instance).At("items")
 		}
 		seen[i.Instance] = true
 	}
@@ -72,7 +72,7 @@ func (in BatchRelease) validate() error {
 // releasedAs answers a repeated release as the first.
 func releasedAs(b db.Batch, in BatchRelease) (BatchReleased, error) {
 	if b.Site != string(in.Site) || b.Fleet != string(in.Fleet) || b.FleetRun != in.FleetRun || b.Stage != in.Stage {
-		return BatchReleased{}, fleet.Errorf(fleet.Conflict, "batch %s is another one", in.ID)
+		return BatchReleased{}, fleet.Errorf(fleet.Conflict, "batch %s exists with other contents", in.ID)
 	}
 	return batchReleased(b), nil
 }
@@ -101,10 +101,10 @@ type batchRelease struct {
 	targets  map[string]db.FleetTarget
 	missing  map[string]bool // bodies that are not there
 
-	claims []*batchClaim
-	moves  targetMoves
-	nodes  []string
-	told   *db.Node // the active, where it is told at once
+	claims   []*batchClaim
+	moves    targetMoves
+	nodes    []string
+	notified *db.Node // the active, if it is notified at once
 }
 
 // lock takes the locks of all instances and the shared one of their site, in one order with
@@ -293,7 +293,7 @@ func (r *batchRelease) read(ctx context.Context) error {
 }
 
 // hold keeps the bodies of all items from being collected, and notes those that were: their
-// items wait until the bytes are put again, and the others go on.
+// items wait until the bytes are put again, and the others continue.
 func (r *batchRelease) hold(ctx context.Context) error {
 	distinct := map[fleet.Hash]bool{}
 	var hashes [][]byte

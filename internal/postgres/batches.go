@@ -20,7 +20,7 @@ type BatchRelease struct {
 	Actor, Reason string
 	Deadline      time.Duration // of every delivery
 	TTL           time.Duration // of the pending rows (N20)
-	// TokenHash is of the token for the active, which is told at once then: the notify is
+	// TokenHash is of the token for the active, which is then notified at once: the notify is
 	// prepared in the same transaction, as PrepareBatch would prepare it.
 	TokenHash []byte
 	Items     []BatchChange
@@ -46,9 +46,9 @@ type BatchChange struct {
 type BatchReleased struct {
 	ID      fleet.BatchID
 	Claimed int
-	// Nodes are to be told, the active first; none when nothing was claimed.
+	// Nodes are the nodes to notify, the active first; none when nothing was claimed.
 	Nodes []fleet.NodeName
-	// Notify is of the active; nil when none was asked for, or the node cannot be told, or the
+	// Notify is of the active; nil if none was requested, or the node cannot be notified, or the
 	// release is repeated.
 	Notify *fleet.BatchNotify
 }

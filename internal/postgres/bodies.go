@@ -202,7 +202,7 @@ func readEnd(err error) error {
 	if errors.As(err, &known) {
 		return known
 	}
-	return fleet.Errorf(fleet.Communication, "the upload broke off").WithHint("go on from the offset that GET answers")
+	return fleet.Errorf(fleet.Communication, "the upload was interrupted").WithHint("continue from the offset that GET returns")
 }
 
 func (s *Store) appendChunk(ctx context.Context, id string, offset int64, chunk []byte) error {
@@ -216,7 +216,7 @@ func (s *Store) appendChunk(ctx context.Context, id string, offset int64, chunk 
 		}
 		if u.Received != offset || offset%ChunkSize != 0 {
 			return fleet.Errorf(fleet.Conflict, "the upload is at offset %d", u.Received).At("Upload-Offset").
-				WithHint("go on from there")
+				WithHint("continue from there")
 		}
 		h, err := unmarshalHash(u.HashState)
 		if err != nil {
@@ -254,7 +254,7 @@ func (s *Store) FinishUpload(ctx context.Context, id string, want fleet.Hash) (f
 		sum := h.Sum(nil)
 		out = fleet.Content{Kind: fleet.ContentArtifact, Hash: hashText(sum), Size: u.Received}
 		if want != "" && want != out.Hash {
-			return fleet.Errorf(fleet.HashMismatch, "what arrived has SHA-256 %s", out.Hash).At("sha256").
+			return fleet.Errorf(fleet.HashMismatch, "the upload has SHA-256 %s", out.Hash).At("sha256").
 				WithHint("start the upload again")
 		}
 		known, err := knownBody(ctx, q, sum)
@@ -281,7 +281,7 @@ func (s *Store) FinishUpload(ctx context.Context, id string, want fleet.Hash) (f
 func marshalHash(h hash.Hash) ([]byte, error) {
 	m, ok := h.(encoding.BinaryMarshaler)
 	if !ok {
-		return nil, fleet.Errorf(fleet.Internal, "this SHA-256 cannot be saved")
+		return nil, fleet.Errorf(fleet.Internal, "cannot save the SHA-256 state")
 	}
 	b, err := m.MarshalBinary()
 	return b, failed("save the hash", err)
@@ -291,7 +291,7 @@ func unmarshalHash(state []byte) (hash.Hash, error) {
 	h := sha256.New()
 	u, ok := h.(encoding.BinaryUnmarshaler)
 	if !ok {
-		return nil, fleet.Errorf(fleet.Internal, "this SHA-256 cannot be restored")
+		return nil, fleet.Errorf(fleet.Internal, "cannot restore the SHA-256 state")
 	}
 	return h, failed("restore the hash", u.UnmarshalBinary(state))
 }

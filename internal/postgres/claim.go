@@ -27,7 +27,7 @@ func (w *walk) claim(ctx context.Context, c fleet.Claim) error {
 		return failed("read the claim", err)
 	}
 	if w.sub.EntityRun != c.Run {
-		return fleet.Errorf(fleet.Conflict, "run %s does not speak for %s any more", c.Run, c.Name())
+		return fleet.Errorf(fleet.Conflict, "run %s no longer serves %s", c.Run, c.Name())
 	}
 	r, err := w.revision(ctx, w.sub.DesiredRevision)
 	if err != nil {
@@ -103,8 +103,8 @@ func (w *walk) persist(ctx context.Context, c fleet.Claim, r *db.Revision, lease
 }
 
 // prepare re-reads who holds the lease and writes the token's hash, bound to the node. A
-// node that cannot be told is missed there and then. When the world has moved since it was
-// looked at, nothing is prepared, and what is seen next says so.
+// node that cannot be notified is recorded as missed at once. If the state has changed since it was
+// read, nothing is prepared, and the next read shows it.
 func (w *walk) prepare(ctx context.Context, p fleet.Prepare) error {
 	node, err := w.q.GetNode(ctx, string(p.Node))
 	if err != nil && !noRows(err) {

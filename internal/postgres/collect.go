@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// The sizes of one page of the collection, each a short transaction of its own.
+// The sizes of one page of the collection, each a short transaction.
 const (
 	collectRows     = 500
 	collectSubjects = 200
@@ -17,7 +17,7 @@ const (
 	collectBytes = collectChunks * ChunkSize
 )
 
-// CollectPage removes one page of a kind that nobody needs any more, and says how many rows
+// CollectPage removes one page of unneeded rows of a kind, and returns how many rows
 // it was and whether there may be more. Any number of servers may do this at once.
 func (s *Store) CollectPage(ctx context.Context, kind fleet.CollectedKind, keep fleet.Retention) (removed int64, more bool, err error) {
 	page := collection{keep: keep}
@@ -126,7 +126,7 @@ func (c *collection) history(ctx context.Context, kind fleet.CollectedKind, afte
 }
 
 // events removes the oldest of the feed, and writes in the same transaction how far: who
-// goes on from before there is told so (X24).
+// resumes from before that gets an error (X24).
 func (c *collection) events(ctx context.Context) error {
 	from, err := c.q.LockFeedHorizon(ctx)
 	if err != nil {

@@ -27,7 +27,7 @@ func hold(ctx context.Context, q *db.Queries, hashes ...fleet.Hash) error {
 }
 
 // bodies removes those that nothing refers to. They are locked first, and looked at in a
-// statement of its own: it sees each reference that was committed before the lock, and
+// separate statement: it sees each reference that was committed before the lock, and
 // none can be added while it is held.
 func (c *collection) bodies(ctx context.Context) error {
 	page, err := c.q.LockUnusedBodies(ctx, db.LockUnusedBodiesParams{OlderSeconds: c.keep.Bodies.Seconds(), MaxRows: collectRows})

@@ -77,10 +77,10 @@ func cordon(ctx context.Context, q *db.Queries, in CordonRequest, site *fleet.Ob
 	return cordonEvent(ctx, q, in, site, cordonChange{after: cordoned{Cordoned: true, Reason: in.Reason}})
 }
 
-// CordonTurned is told to who listens for connections when their node is cordoned, or no more.
+// CordonTurned notifies listeners for connections that their node was cordoned or uncordoned.
 const CordonTurned fleet.ConnectionEvent = "cordon_turned"
 
-// tellCordon has those that keep a list of executors look anew, and the site's nodes told: a
+// tellCordon makes executor pools refresh, and the site's nodes notified: a
 // cordoned one does not stand for the lease by itself.
 func tellCordon(ctx context.Context, q *db.Queries, node fleet.NodeName, site *fleet.Object) error {
 	name := string(node)
@@ -102,7 +102,7 @@ type cordoned struct {
 
 type cordonChange struct{ before, after cordoned }
 
-// cordonEvent writes who turned it. A node has no uid of its own: it is that of its site.
+// cordonEvent records who changed it. A node has no uid; the event carries its site's.
 func cordonEvent(ctx context.Context, q *db.Queries, in CordonRequest, site *fleet.Object, c cordonChange) error {
 	return appendStatus(ctx, q, db.AppendEventParams{
 		Kind: string(KindNode), Project: string(site.Project), Scope: site.Name, Name: string(in.Node),

@@ -68,7 +68,7 @@ func setNodes(ctx context.Context, q *db.Queries, w Write, site *fleet.Object, s
 	return failed("remove nodes", q.RemoveNodesExcept(ctx, db.RemoveNodesExceptParams{Site: w.Key.Name, Keep: keep}))
 }
 
-// keepOne refuses to declare all nodes away that have a vote. They may go on deciding, alone or as a
+// keepOne refuses to remove all voting nodes at once. They could keep deciding, alone or as a
 // pair, and those that are declared instead know nothing of it: a revocation says that they are gone.
 func keepOne(ctx context.Context, q *db.Queries, w Write, spec fleet.SiteSpec) (fleet.SiteSpec, error) {
 	before, err := q.PairNodes(ctx, w.Key.Name)
@@ -88,11 +88,11 @@ func keepOne(ctx context.Context, q *db.Queries, w Write, spec fleet.SiteSpec) (
 	case len(valid) == 0:
 		return spec, nil
 	case len(before) == 1:
-		return spec, fleet.Errorf(fleet.IllegalState, "node %s decides alone at site %s, and its key is valid", valid[0], w.Key.Name).At("/nodes").
-			WithHint("is it gone for good? holdfast node revoke " + valid[0] + ", then apply this; else declare both, holdfast failover " + w.Key.Name + " --to the other, and then leave it out")
+		return spec, fleet.Errorf(fleet.IllegalState, "node %s is the only voter of site %s, and its key is still valid", valid[0], w.Key.Name).At("/nodes").
+			WithHint("if it is gone for good: holdfast node revoke " + valid[0] + ", then apply this; else declare both, holdfast failover " + w.Key.Name + " --to the other, and then remove it")
 	}
-	return spec, fleet.Errorf(fleet.IllegalState, "nobody is left of the nodes that decide at site %s, and the key of %s is valid", w.Key.Name, strings.Join(valid, " and of ")).At("/nodes").
-		WithHint("replace one node, wait until the new one is up, then replace the other; a node that is gone for good: holdfast node revoke " + valid[0])
+	return spec, fleet.Errorf(fleet.IllegalState, "no current voter of site %s would remain, and the key of %s is still valid", w.Key.Name, strings.Join(valid, " and of ")).At("/nodes").
+		WithHint("replace one node, wait until the new one is up, then replace the other; for a node that is gone for good: holdfast node revoke " + valid[0])
 }
 
 // declaredPair are the nodes that voted until now, and what is declared.
@@ -102,7 +102,7 @@ type declaredPair struct {
 }
 
 // grew says that the region has got a vote that it did not have: of a site whose only node may
-// have given epochs that nobody else knows.
+// have granted epochs that no other node knows.
 func (d declaredPair) grew() bool {
 	return len(d.before) == 1 && d.before[0].EnrolledAt != nil && d.spec.HasStandby()
 }
@@ -117,7 +117,7 @@ func setLease(ctx context.Context, q *db.Queries, w Write, site *fleet.Object, d
 		return failed("read the lease", err)
 	}
 	first := noRows(err) || was.Dropped
-	// Nobody votes for a holder that was only declared: it goes as it came.
+	// A holder that was only declared never had votes: it is removed with its declaration.
 	orphaned := !first && unvoted(was) && !d.spec.Votes(fleet.NodeName(was.Holder))
 	if first || orphaned {
 		moved, err := q.GrantLease(ctx, db.GrantLeaseParams{Site: w.Key.Name, Holder: string(active)})

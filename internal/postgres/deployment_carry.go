@@ -19,7 +19,7 @@ const stopSlack = 30 * time.Second
 // looksPerVisit bounds how often one visit looks anew because what it saw moved before it could act.
 const looksPerVisit = 5
 
-// visit sees, decides and acts. Reports go on meanwhile: when they moved what the plan is about, it
+// visit reads, decides and acts. Reports continue during that time: if they changed what the plan is about, it
 // looks and decides anew. Each time more rows are locked, so that soon nothing moves any more.
 func (w *deploymentWork) visit(ctx context.Context) (fleet.DeploymentVisited, error) {
 	for range looksPerVisit {
@@ -44,7 +44,7 @@ func (w *deploymentWork) visit(ctx context.Context) (fleet.DeploymentVisited, er
 		}
 		return c.result(ctx)
 	}
-	return fleet.DeploymentVisited{}, fleet.Errorf(fleet.Unavailable, "what runs of deployment %s moves all the time; it is looked at again", w.row.Name)
+	return fleet.DeploymentVisited{}, fleet.Errorf(fleet.Unavailable, "the replicas of deployment %s keep changing; the visit is repeated", w.row.Name)
 }
 
 // carrying is a plan that is being carried out.
@@ -62,7 +62,7 @@ type carrying struct {
 
 type newReplica struct{ id, node string }
 
-// prepare finds places and locks what is to be moved. It says whether that is still what was seen.
+// prepare finds places and locks what has to move. It reports whether that is unchanged.
 func (c *carrying) prepare(ctx context.Context) (current bool, err error) {
 	if err := c.place(ctx); err != nil {
 		return false, err
@@ -125,7 +125,7 @@ func (c *carrying) place(ctx context.Context) error {
 	return nil
 }
 
-// choose has nodes chosen for so many replicas, and the plan changed by what there is.
+// choose chooses nodes for the replicas, and adapts the plan to the available room.
 func (c *carrying) choose(ctx context.Context, count int) (nodeRooms, []fleet.NodeName, error) {
 	rooms, err := readRooms(ctx, c.q, c.name())
 	if err != nil {
@@ -194,7 +194,7 @@ func (c *carrying) asSeen(ctx context.Context) (bool, error) {
 			return false, nil
 		}
 	}
-	return len(rows) == len(ids), nil // else some ended meanwhile
+	return len(rows) == len(ids), nil // otherwise some have ended
 }
 
 // raise gives each node whose set changes one new number.

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// move takes the deployment through its events and writes why it stands where it does.
+// move applies the deployment's events and records the reason for its state.
 func (c *carrying) move(ctx context.Context) error {
 	before := c.row
 	if err := c.through(ctx); err != nil {
@@ -94,7 +94,7 @@ func (c *carrying) after(ctx context.Context, on fleet.DeploymentEvent) error {
 // redeclareAfter begins with the next declaration, whose row is anew.
 func (c *carrying) redeclareAfter(ctx context.Context) error {
 	if c.object == nil || c.object.DeletingSince != nil {
-		return fleet.Errorf(fleet.IllegalState, "nothing was declared after deployment %s", c.row.Name)
+		return fleet.Errorf(fleet.IllegalState, "deployment %s was not declared again", c.row.Name)
 	}
 	project := c.row.Project
 	c.row.State = string(fleet.DeploymentTerminated)
@@ -128,7 +128,7 @@ func statusOfDeployment(d db.Deployment) any {
 	}
 }
 
-// finish ends operations, and tells whoever waits.
+// finish ends operations, and notifies their waiters.
 func (c *carrying) finish(ctx context.Context) error {
 	if len(c.plan.Finish) == 0 {
 		return nil
@@ -161,7 +161,7 @@ func (c *carrying) result(ctx context.Context) (fleet.DeploymentVisited, error) 
 	out.Replicas += len(c.created)
 	untold, err := c.q.CountUntold(ctx, c.subject())
 	out.Untold = int(untold)
-	return out, failed("count the doors to be told", err)
+	return out, failed("count the doors to notify", err)
 }
 
 // ended says what kind of operations ended.

@@ -95,7 +95,7 @@ func forgetTombstones(ctx context.Context, q *db.Queries, name string) error {
 func (w *deploymentWork) name() fleet.DeploymentName { return fleet.DeploymentName(w.row.Name) }
 func (w *deploymentWork) subject() string            { return fleet.DeploymentSubject(w.name()) }
 
-// deleting says that what runs is of a declaration that is no more.
+// deleting reports that what runs belongs to a deleted declaration.
 func (w *deploymentWork) deleting() bool {
 	return w.object == nil || w.object.UID != w.row.Uid || w.object.DeletingSince != nil
 }
@@ -306,7 +306,7 @@ func (w *deploymentWork) operationTerms(ctx context.Context, o newOperation) (fl
 	}
 	older, err := w.q.OlderReplicas(ctx, p)
 	out.Replace, out.Stop = int(older.Older), max(out.Stop, time.Duration(older.StopSeconds)*time.Second)
-	return out, failed("count what is to be replaced", err)
+	return out, failed("count the replicas to replace", err)
 }
 
 // readSmall reads a body of one chunk.
@@ -319,7 +319,7 @@ func readSmall(ctx context.Context, q *db.Queries, h fleet.Hash) ([]byte, error)
 		return nil, failed("read a body", err)
 	}
 	if row.Size > ChunkSize {
-		return nil, fleet.Errorf(fleet.TooLarge, "the definition has %d bytes, allowed are %d", row.Size, ChunkSize)
+		return nil, fleet.Errorf(fleet.TooLarge, "the definition has %d bytes; the limit is %d", row.Size, ChunkSize)
 	}
 	body, err := q.ReadChunk(ctx, db.ReadChunkParams{BodyID: row.ID, Idx: 0})
 	return body, failed("read a chunk", err)

@@ -59,7 +59,7 @@ func (w *deploymentWork) turn(ctx context.Context, t DeploymentTurn, out *Starte
 		fleet.OperationConverge: w.convergeAgain, fleet.OperationScale: w.scale, fleet.OperationRestart: w.restart,
 	}[t.Kind]
 	if do == nil {
-		return fleet.Errorf(fleet.Invalid, "%.40q is no operation on a deployment", t.Kind)
+		return fleet.Errorf(fleet.Invalid, "unknown operation %.40q on a deployment", t.Kind)
 	}
 	if err := do(ctx, t, &o); err != nil {
 		return err
@@ -75,26 +75,26 @@ func (w *deploymentWork) mayTurn() error {
 	case w.object.DeletingSince != nil:
 		return fleet.Errorf(fleet.IllegalState, "deployment %s is being deleted", name).WithHint("a PUT supersedes the delete")
 	case w.deleting():
-		return fleet.Errorf(fleet.IllegalState, "deployment %s waits for the end of the one before it", name).
-			WithHint("look what is left of that: holdfast explain deployment " + name)
+		return fleet.Errorf(fleet.IllegalState, "deployment %s waits for the end of its predecessor", name).
+			WithHint("see what is left: holdfast explain deployment " + name)
 	case w.row.Revision == 0:
 		return fleet.Errorf(fleet.IllegalState, "deployment %s was never released", name).WithHint("a PUT without deploy=false releases it")
 	}
 	return nil
 }
 
-// convergeAgain lets one that was given up begin anew (S44).
+// convergeAgain lets a deployment that was given up start again (S44).
 func (w *deploymentWork) convergeAgain(ctx context.Context, _ DeploymentTurn, _ *newOperation) error {
 	if fleet.DeploymentState(w.row.State) != fleet.DeploymentError {
 		return nil
 	}
-	return failed("begin anew", w.q.BeginDeploymentAnew(ctx, w.row.Name))
+	return failed("start again", w.q.BeginDeploymentAnew(ctx, w.row.Name))
 }
 
-// scale sets the target of what is to run, within the bounds of what was released (S28, S42).
+// scale sets the target, within the bounds of the released revision (S28, S42).
 func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *newOperation) error {
 	if t.Replicas == nil {
-		return fleet.Errorf(fleet.Invalid, "to how many replicas?").At("/replicas")
+		return fleet.Errorf(fleet.Invalid, "replicas is required").At("/replicas")
 	}
 	r, err := w.q.GetDeploymentRevision(ctx, db.GetDeploymentRevisionParams{Deployment: w.row.Name, Revision: w.row.Revision})
 	if err != nil {
@@ -105,12 +105,12 @@ func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *newOper
 		return err
 	}
 	if spec.State == fleet.StateStopped {
-		return fleet.Errorf(fleet.IllegalState, "deployment %s is stopped: nothing of it is to run", w.row.Name).
-			WithHint(`a PUT with "state": "started" starts it with the target that it had; scale it then`)
+		return fleet.Errorf(fleet.IllegalState, "deployment %s is stopped, so it cannot be scaled", w.row.Name).
+			WithHint(`start it first, with a PUT with "state": "started"; that restores its target`)
 	}
 	n, bounds := *t.Replicas, spec.Replicas
 	if n < bounds.Min || n > bounds.Max {
-		return fleet.Errorf(fleet.Invalid, "%d replicas, allowed are %d to %d", n, bounds.Min, bounds.Max).At("/replicas").
+		return fleet.Errorf(fleet.Invalid, "%d replicas requested; the bounds are %d to %d", n, bounds.Min, bounds.Max).At("/replicas").
 			WithHint("change the bounds with a PUT first")
 	}
 	o.Target = n
@@ -203,7 +203,7 @@ func (w *deploymentWork) destroyUnreleased(ctx context.Context, t DeploymentTurn
 }
 
 // tellOfEnd answers a door with an operation that has ended: the door finds it when it asks again, and
-// is told by the answer (X13).
+// learns it from the answer (X13).
 func (w *deploymentWork) tellOfEnd(ctx context.Context, t DeploymentTurn, out *Started) error {
 	op, err := w.insert(ctx, t.Door, newOperation{Kind: t.Kind})
 	if err != nil {
@@ -216,7 +216,7 @@ func (w *deploymentWork) tellOfEnd(ctx context.Context, t DeploymentTurn, out *S
 		return failed("end the operation", err)
 	}
 	if err := w.q.DoorTold(ctx, id); err != nil {
-		return failed("note that the door is told", err)
+		return failed("record that the door was notified", err)
 	}
 	out.Operation, err = operationOfDoor(ctx, w.q, t.Door)
 	return err
@@ -242,7 +242,7 @@ func (s *Store) RemoveReplica(ctx context.Context, in Write, id fleet.ReplicaID)
 			return err
 		}
 		if w.row.State == string(fleet.DeploymentError) { // nothing would take its place
-			return fleet.Errorf(fleet.IllegalState, "deployment %s is given up: no other replica would take the place of %s", w.name(), id).
+			return fleet.Errorf(fleet.IllegalState, "deployment %s was given up: no new replica would replace %s", w.name(), id).
 				WithHint("holdfast restart deployment " + w.row.Name)
 		}
 		if _, there := c.steps[id]; !there {
@@ -267,7 +267,7 @@ func (w *deploymentWork) over(ctx context.Context, id fleet.ReplicaID) (bool, er
 	return err == nil && !fleet.ReplicaState(row.Replica.State).Live(), failed("read the replica", err)
 }
 
-// endByHand ends replicas at somebody's word, and has the deployment look.
+// endByHand ends replicas on request, and wakes the deployment.
 func (c *carrying) endByHand(ctx context.Context) error {
 	for _, do := range []func(context.Context) error{c.raise, c.terminate, c.tell} {
 		if err := do(ctx); err != nil {

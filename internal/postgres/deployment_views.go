@@ -46,7 +46,7 @@ type ReplicaCounts struct {
 	Starting, Healthy, Unhealthy, Terminating, Unheard int
 }
 
-// ViewDeployments reads some deployments by name; those that nobody declared are missing. What
+// ViewDeployments reads some deployments by name; undeclared ones are missing. What
 // their nodes do not say any more is counted apart (S130).
 func (s *Store) ViewDeployments(ctx context.Context, names ...string) (map[string]DeploymentView, error) {
 	rows, err := s.q.ViewDeployments(ctx, names)

@@ -12,7 +12,7 @@ import (
 // VisitDeployment looks at a deployment, has it judged and carries the plan out, all in one
 // transaction that holds the deployment's row: of two servers that do so at once the second sees
 // what the first did. It makes the workflow run the deployment's current one, and takes its
-// operations and outbox rows. A deployment that nobody knows is done.
+// operations and outbox rows. An unknown deployment is done.
 func (s *Store) VisitDeployment(ctx context.Context, v fleet.DeploymentVisit) (fleet.DeploymentVisited, error) {
 	turn := &placingTurn{queue: s.placing}
 	defer turn.leave()
@@ -144,7 +144,7 @@ func timeOf(t *time.Time) time.Time {
 	return *t
 }
 
-// lookAtRevision reads what is to run, which is what was released last.
+// lookAtRevision reads the last release, which is what should run.
 func (w *deploymentWork) lookAtRevision(ctx context.Context, l *looked) error {
 	if w.row.Revision == 0 {
 		return nil

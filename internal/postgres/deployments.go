@@ -35,7 +35,7 @@ type terms struct {
 	// CheckSeconds is how long it takes at most from the first success to being healthy.
 	CheckSeconds float64 `json:"checkSeconds,omitempty"`
 	// SettleSeconds is how long its node waits from the first success until it is healthy or not, with the
-	// probe that says so.
+	// probe that shows it.
 	SettleSeconds float64         `json:"settleSeconds,omitempty"`
 	StopSeconds   int             `json:"stopSeconds"`
 	Ports         []int           `json:"ports,omitempty"`

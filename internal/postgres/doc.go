@@ -3,7 +3,7 @@
 // Every write of a declared object goes through write (objects.go): it locks the object by
 // advisory lock before its first write, so that feed order is each object's own order,
 // raises the generation when the spec changed, and appends the event. What the system finds
-// out by itself (snapshots, owed rows, what nodes hold) lives in tables of its own
+// out by itself (snapshots, owed rows, what nodes hold) lives in separate tables
 // (observe.go, claim.go, record.go) and is guarded by the lock on the permanent
 // (site, name) row.
 //

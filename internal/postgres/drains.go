@@ -11,7 +11,7 @@ import (
 // drainRoom is what an operation has beyond the deadline of its drain, to be cut off and closed.
 const drainRoom = 2 * time.Minute
 
-// drainLeast is what a drain has at least to move what runs, after the region was away and its nodes are back.
+// drainLeast is the least time that a drain has to move its node's work, after the region was down and nodes have reconnected.
 const drainLeast = 30 * time.Second
 
 // DrainRequest asks for the drain of a node. The order's deadline sets the limit of the operation.
@@ -250,8 +250,8 @@ func tellLinkAll(ctx context.Context, q *db.Queries, ids []string, event fleet.C
 	return nil
 }
 
-// EndDrain ends a drain and all that asked for it, unless somebody asked after it was looked
-// at; a cancelled one only when nobody waits. One that did not succeed cancels what it asked of
+// EndDrain ends a drain and its operations, unless one was requested after it was
+// read; a cancelled one only if no operation waits. One that did not succeed cancels what it asked of
 // its site's lease. The same end again changes nothing.
 func (s *Store) EndDrain(ctx context.Context, e fleet.DrainEnd) error {
 	return s.tx(ctx, "end the drain of "+string(e.Node), func(q *db.Queries) error {

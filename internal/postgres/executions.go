@@ -69,7 +69,7 @@ func (s *Store) ServeExecution(ctx context.Context, id fleet.OperationID, run, b
 		return failed("take the execution over", err)
 	})
 	if err == nil && ended {
-		err = fleet.Errorf(fleet.IllegalState, "execution %s has ended or never was", id)
+		err = fleet.Errorf(fleet.IllegalState, "execution %s has ended or does not exist", id)
 	}
 	return out, err
 }
@@ -78,7 +78,7 @@ func (s *Store) ServeExecution(ctx context.Context, id fleet.OperationID, run, b
 func (s *Store) ExecutionInput(ctx context.Context, id fleet.OperationID) (fleet.Execution, error) {
 	row, err := s.q.GetExecution(ctx, string(id))
 	if noRows(err) {
-		return fleet.Execution{}, fleet.Errorf(fleet.Gone, "the input of execution %s is gone", id)
+		return fleet.Execution{}, fleet.Errorf(fleet.Gone, "the input of execution %s is no longer stored", id)
 	}
 	return fleet.Execution{
 		ID: row.ID, Module: fleet.ModuleRef{Namespace: fleet.ModuleNamespace(row.ModuleNamespace), Name: fleet.ModuleName(row.Module)}, Input: row.Input,
@@ -96,7 +96,7 @@ type ExecutionOutput struct {
 func (s *Store) ExecutionOutput(ctx context.Context, id string) (ExecutionOutput, error) {
 	row, err := s.q.GetExecution(ctx, id)
 	if noRows(err) {
-		return ExecutionOutput{}, fleet.Errorf(fleet.Gone, "input and output of execution %s are not kept any more", id).
+		return ExecutionOutput{}, fleet.Errorf(fleet.Gone, "input and output of execution %s are no longer stored", id).
 			WithHint("they stay for " + executionKept.String() + " after the end")
 	}
 	out := ExecutionOutput{Output: row.Output, Failure: row.Failure}

@@ -15,7 +15,7 @@ func (s *Store) SetVersion(ctx context.Context, site fleet.SiteName) (fleet.SetV
 }
 
 // ExpectedSet is what the nodes of a site should hold (N33, N79). Its version is read
-// first: what changes meanwhile makes the set newer than it says, never older.
+// first: concurrent changes make the set newer than its version, never older.
 func (s *Store) ExpectedSet(ctx context.Context, site fleet.SiteName) (fleet.ExpectedSet, error) {
 	version, err := s.SetVersion(ctx, site)
 	if err != nil {

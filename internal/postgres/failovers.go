@@ -44,7 +44,7 @@ func failoverTarget(ctx context.Context, q *db.Queries, in FailoverRequest, leas
 		return "", failed("read the nodes", err)
 	}
 	if len(pair) < 2 || lease == nil {
-		return "", fleet.Errorf(fleet.IllegalState, "site %s has no second node that could take over", in.Site).At("site").
+		return "", fleet.Errorf(fleet.IllegalState, "site %s has no second node to take over", in.Site).At("site").
 			WithHint("declare a standby: PUT /api/v1/sites/" + string(in.Site))
 	}
 	for _, n := range pair {
@@ -55,12 +55,12 @@ func failoverTarget(ctx context.Context, q *db.Queries, in FailoverRequest, leas
 			return "", fleet.Errorf(fleet.IllegalState, "the key of node %s is revoked", n.Name).At("/to")
 		}
 		if n.CordonedAt != nil && !in.Force {
-			return "", fleet.Errorf(fleet.IllegalState, "node %s is cordoned: it takes over nothing", n.Name).At("/to").
-				WithHint("holdfast uncordon " + n.Name + ", or force it")
+			return "", fleet.Errorf(fleet.IllegalState, "node %s is cordoned, so it cannot take over", n.Name).At("/to").
+				WithHint("holdfast uncordon " + n.Name + ", or use --force")
 		}
 		return fleet.NodeName(n.Name), nil
 	}
-	return "", fleet.Errorf(fleet.Invalid, "node %s is not of the pair of site %s", in.To, in.Site).At("/to").
+	return "", fleet.Errorf(fleet.Invalid, "node %s does not belong to the pair of site %s", in.To, in.Site).At("/to").
 		WithHint("holdfast get nodes --site " + string(in.Site))
 }
 

@@ -39,7 +39,7 @@ func ParseCursor(s string) (Cursor, error) {
 	var c Cursor
 	n, err := fmt.Sscanf(s, "%d.%d.%d", &c.Era, &c.Xid, &c.Seq)
 	if err != nil || n != 3 || c.String() != s || c.Era < 0 || c.Xid < 0 || c.Seq < 0 {
-		return Cursor{}, fleet.Errorf(fleet.Invalid, "%.60q is no event id", s).At("Last-Event-ID")
+		return Cursor{}, fleet.Errorf(fleet.Invalid, "invalid event id %.60q", s).At("Last-Event-ID")
 	}
 	return c, nil
 }
@@ -69,9 +69,9 @@ func (s *Store) FeedKept(ctx context.Context, after Cursor) error {
 		return failed("read the feed", err)
 	}
 	if first := Cursor(r); after.before(first) {
-		return fleet.Errorf(fleet.Gone, "some of the events after %s are not kept any more, only those after %s", after, first).
+		return fleet.Errorf(fleet.Gone, "some of the events after %s are no longer stored; the oldest are after %s", after, first).
 			At("Last-Event-ID").
-			WithHint("read the objects anew (holdfast get), then watch from now on: without this event id")
+			WithHint("read the objects again (holdfast get), then watch without this event id")
 	}
 	return nil
 }

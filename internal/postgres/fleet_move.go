@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// regionActor is who did what nobody asked for.
+// regionActor is the actor of what the region does by itself.
 const regionActor = "region"
 
-// MoveFleet takes a run a step on. What was decided before somebody else moved it, and the
+// MoveFleet moves a run one step on. What was decided before another move, and the
 // same step again, change nothing.
 func (s *Store) MoveFleet(ctx context.Context, m fleet.FleetMove) error {
 	if m.On != "" && !m.On.Ends() {
-		return fleet.Errorf(fleet.Invalid, "%.40q is no step of a fleet change", m.On)
+		return fleet.Errorf(fleet.Invalid, "unknown step %.40q of a fleet change", m.On)
 	}
 	return s.tx(ctx, "move fleet change "+string(m.Fleet), func(q *db.Queries) error {
 		if err := lock(ctx, q, []fleet.ObjectKey{fleet.FleetKey(m.Fleet)}); err != nil {
@@ -59,7 +59,7 @@ func (f fleetWork) nextWave(ctx context.Context, run *db.FleetRun) error {
 	return f.announce(ctx, was, run)
 }
 
-// end is void when the machine has no such arrow any more: somebody turned the run since.
+// end has no effect if the machine no longer has such a transition: a request changed the run since.
 func (f fleetWork) end(ctx context.Context, run *db.FleetRun, m fleet.FleetMove) error {
 	to, err := fleet.FleetState(run.State).Next(m.On)
 	if fleet.KindOf(err) == fleet.IllegalState {
@@ -95,7 +95,7 @@ func saidOf(m fleet.FleetMove, run db.FleetRun, counts fleetCounts) (reason, mes
 	switch {
 	case m.On == fleet.FleetStop:
 		what := cmp.Or(m.Message, fmt.Sprintf("%d of %d instances failed in wave %d of %d", wave.Failed, wave.Total, run.Wave, run.Waves))
-		return m.Reason, what + "; go on with: holdfast fleet resume|retry|rollback " + run.Fleet
+		return m.Reason, what + "; continue with: holdfast fleet resume|retry|rollback " + run.Fleet
 	case m.On == fleet.FleetFinish && all.Failed > 0:
 		what := fmt.Sprintf("%d of %d instances failed", all.Failed, all.Total)
 		return "with_failures", what + "; try them again with: holdfast fleet retry " + run.Fleet
@@ -114,7 +114,7 @@ type fleetEnding struct {
 	message   string
 }
 
-// finish ends a run with its operations, and says so to whoever watches.
+// finish ends a run with its operations, and notifies watchers.
 func (f fleetWork) finish(ctx context.Context, run *db.FleetRun, e fleetEnding) error {
 	n, err := f.q.MoveFleetRun(ctx, db.MoveFleetRunParams{
 		Fleet: run.Fleet, Run: run.Run, State: string(e.state), FromState: run.State, Reason: e.reason, Message: e.message,

@@ -71,7 +71,7 @@ func (f fleetWork) name() fleet.FleetName { return fleet.FleetName(f.object.Name
 func (f fleetWork) subject() string { return fleet.FleetSubject(f.name()) }
 
 // newest is the newest run of this very object, nil when there is none: one of the same
-// name that was deleted had runs of its own. It is locked against batches.
+// name that was deleted had its own runs. It is locked against batches.
 func (f fleetWork) newest(ctx context.Context) (*db.FleetRun, error) {
 	r, err := f.q.NewestFleetRunForUpdate(ctx, f.object.Name)
 	if noRows(err) || err == nil && r.Uid != f.object.UID {

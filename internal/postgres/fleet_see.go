@@ -64,7 +64,7 @@ func (s *Store) StagedFleetSites(ctx context.Context, r FleetRun) ([]fleet.SiteN
 }
 
 // FleetTargets gives the next targets of a site by name, with what their changes are made
-// from. A run that does not go on (any more) has none.
+// from. A run that does not continue has none.
 func (s *Store) FleetTargets(ctx context.Context, p FleetPage) ([]FleetTarget, error) {
 	rows, err := s.q.FleetTargetsPage(ctx, db.FleetTargetsPageParams{
 		Fleet: string(p.Fleet), Run: p.Run, Wave: waveNumber(p.Wave), Site: string(p.Site), State: string(p.State), MaxRows: waveNumber(p.Limit),
@@ -102,7 +102,7 @@ func targetOf(r db.FleetTargetsPageRow) (FleetTarget, error) {
 	return t, nil
 }
 
-// refusedTarget says why nothing can be written. What somebody else released since is not
+// refusedTarget is why nothing can be written. What another caller released since is not
 // taken back (stale); of what this run released itself the batch sees to that.
 func refusedTarget(r db.FleetTargetsPageRow) error {
 	switch {
@@ -117,7 +117,7 @@ func refusedTarget(r db.FleetTargetsPageRow) error {
 	case r.Restores == 0:
 		return fleet.Errorf(fleet.IllegalState, "it was never deployed before").WithHint("delete it, or deploy what it should hold")
 	case r.Action == "":
-		return fleet.Errorf(fleet.Gone, "revision %d is not kept any more", r.Restores).WithHint("deploy what it should hold")
+		return fleet.Errorf(fleet.Gone, "revision %d is no longer stored", r.Restores).WithHint("deploy what it should hold")
 	case r.Action == string(fleet.ActionDelete):
 		return fleet.Errorf(fleet.IllegalState, "it was deleted before").WithHint("delete it, or deploy what it should hold")
 	}

@@ -137,7 +137,7 @@ func TestMoveFleet(t *testing.T) {
 		ended := b.operation(op.ID)
 		require.Equal(t, fleet.OperationFailed, ended.State)
 		require.Equal(t, "error_threshold", ended.Reason)
-		require.Equal(t, "more failed than may; go on with: holdfast fleet resume|retry|rollback bump", ended.Message)
+		require.Equal(t, "more failed than may; continue with: holdfast fleet resume|retry|rollback bump", ended.Message)
 		require.Equal(t, []string{"i1 1 failed", "i2 1 failed", "i3 2 waiting", "i4 2 waiting"}, b.fleetTargets(1))
 	})
 

@@ -75,8 +75,8 @@ func (f fleetWork) members(ctx context.Context, spec fleet.FleetSpec) ([]fleet.F
 		return nil, failed("select instances", err)
 	}
 	if len(rows) == 0 {
-		return nil, fleet.Errorf(fleet.Invalid, "no instance of project %s is selected", f.object.Project).At("/selector").
-			WithHint("look what there is: holdfast get instances; a change with a template takes only those that use it")
+		return nil, fleet.Errorf(fleet.Invalid, "the selector matches no instance of project %s", f.object.Project).At("/selector").
+			WithHint("see holdfast get instances; a change with a template selects only instances that use it")
 	}
 	out := make([]fleet.FleetMember, len(rows))
 	for i, r := range rows {

@@ -36,7 +36,7 @@ func (f fleetWork) turn(ctx context.Context, on fleet.FleetEvent) (*Operation, e
 		return f.run(ctx, run)
 	}
 	if !slices.Contains(fleet.FleetEvents(), on) {
-		return nil, fleet.Errorf(fleet.Invalid, "%.40q is nothing that a fleet change can do", on)
+		return nil, fleet.Errorf(fleet.Invalid, "unknown action %.40q of a fleet change", on)
 	}
 	if run == nil {
 		return nil, fleet.Errorf(fleet.IllegalState, "fleet change %s was never run", f.name()).
@@ -59,7 +59,7 @@ func (f fleetWork) turn(ctx context.Context, on fleet.FleetEvent) (*Operation, e
 		return f.rollback(ctx, run, to)
 	case fleet.FleetStop, fleet.FleetFinish, fleet.FleetSupersede:
 	}
-	return nil, fleet.Errorf(fleet.Invalid, "%s is not for people to ask for", on)
+	return nil, fleet.Errorf(fleet.Invalid, "%s cannot be requested", on)
 }
 
 // run joins the run that is under way to what is declared, or starts one.
@@ -70,7 +70,7 @@ func (f fleetWork) run(ctx context.Context, run *db.FleetRun) (*Operation, error
 	return f.join(ctx, run)
 }
 
-// join gives a door an operation of its own, and anybody else the one that there is.
+// join gives a door a new operation, and other callers the existing one.
 func (f fleetWork) join(ctx context.Context, run *db.FleetRun) (*Operation, error) {
 	if f.in.Door.Run == "" {
 		if op, err := f.running(ctx, run); err != nil || op != nil {
@@ -91,7 +91,7 @@ func (f fleetWork) pause(ctx context.Context, run *db.FleetRun, to fleet.FleetSt
 	return f.running(ctx, run)
 }
 
-// resume lets a paused run go on as it was. Of a stopped one those of its wave that failed
+// resume continues a paused run as it was. Of a stopped one those of its wave that failed
 // are tried again, and it has its whole time again.
 func (f fleetWork) resume(ctx context.Context, run *db.FleetRun, to fleet.FleetState) (*Operation, error) {
 	if run.State == string(fleet.FleetPaused) {
@@ -109,7 +109,7 @@ func (f fleetWork) resume(ctx context.Context, run *db.FleetRun, to fleet.FleetS
 		return nil, failed("put back what failed", err)
 	}
 	if err := f.q.ForgetFleetRetries(ctx, db.ForgetFleetRetriesParams{Fleet: run.Fleet, Run: run.Run}); err != nil {
-		return nil, failed("let all targets go on", err)
+		return nil, failed("resume all targets", err)
 	}
 	return f.reopen(ctx, was, run, db.ReopenFleetRunParams{Wave: run.Wave, UntilWave: run.Waves})
 }
@@ -132,7 +132,7 @@ func (f fleetWork) retry(ctx context.Context, run *db.FleetRun) (*Operation, err
 	if first == 0 {
 		e := fleet.Errorf(fleet.IllegalState, "no instance of run %d failed", run.Run)
 		if run.State == string(fleet.FleetStopped) {
-			e = e.WithHint(fmt.Sprintf("go on with those that wait: holdfast fleet resume %s", f.name()))
+			e = e.WithHint(fmt.Sprintf("continue with those that wait: holdfast fleet resume %s", f.name()))
 		}
 		return nil, e
 	}
@@ -147,7 +147,7 @@ func (f fleetWork) reopen(ctx context.Context, was *fleetStatus, run *db.FleetRu
 	p.Fleet, p.Run, p.FromState, p.Message, p.Seconds = run.Fleet, run.Run, run.State, f.why, spec.Deadline().Seconds()
 	again, err := f.q.ReopenFleetRun(ctx, p)
 	if err != nil {
-		return nil, failed("let the run go on", err)
+		return nil, failed("resume the run", err)
 	}
 	return f.begin(ctx, was, &again)
 }
@@ -167,7 +167,7 @@ func (f fleetWork) cancel(ctx context.Context, run *db.FleetRun, to fleet.FleetS
 }
 
 // rollback writes what was there before wherever the run released something, in a run of
-// its own that goes on to the end.
+// its own that continues to the end.
 func (f fleetWork) rollback(ctx context.Context, run *db.FleetRun, to fleet.FleetState) (*Operation, error) {
 	spec, err := specOf(run)
 	if err != nil {
@@ -191,7 +191,7 @@ func (f fleetWork) rollback(ctx context.Context, run *db.FleetRun, to fleet.Flee
 		return nil, failed("write the targets", err)
 	}
 	if n == 0 {
-		return nil, fleet.Errorf(fleet.IllegalState, "run %d changed no instance", run.Run).WithHint("there is nothing to take back")
+		return nil, fleet.Errorf(fleet.IllegalState, "run %d changed no instance", run.Run).WithHint("there is nothing to roll back")
 	}
 	return f.begin(ctx, was, back)
 }

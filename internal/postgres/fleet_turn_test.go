@@ -97,7 +97,7 @@ func TestTurnFleet(t *testing.T) {
 		b.putFleet(tolerating(50))
 		b.bringTargets(1, fleet.FleetTargetFailed, "i1", "i2")
 		b.moveFleet(fleet.FleetStop)
-		require.Contains(t, b.fleetRun(0).Message, "2 of 3 instances failed in wave 1 of 1; go on with: ")
+		require.Contains(t, b.fleetRun(0).Message, "2 of 3 instances failed in wave 1 of 1; continue with: ")
 		asked := b.turnFleet(fleet.FleetRetry)
 		b.bringTargets(1, fleet.FleetTargetSucceeded, "i1", "i2")
 		require.True(t, b.seeFleet().Counts.Over())

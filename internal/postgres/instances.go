@@ -96,7 +96,7 @@ func (s *Store) checkReferences(ctx context.Context, q *db.Queries, c InstanceCh
 		p := db.BodyAllowedParams{Hash: hashBytes(c.Spec.Artifact.Hash), Project: string(c.Project)}
 		_, err := q.BodyAllowed(ctx, p)
 		if noRows(err) {
-			return fleet.Errorf(fleet.NotFound, "project %s has uploaded no such artifact", c.Project).At("/artifact").
+			return fleet.Errorf(fleet.NotFound, "artifact not found in project %s", c.Project).At("/artifact").
 				WithHint("upload it first: POST /api/v1/artifacts")
 		}
 		if err != nil {
@@ -126,8 +126,8 @@ func mayRunCommand(ctx context.Context, q *db.Queries, c InstanceChange) error {
 	if len(open) == 0 {
 		return nil
 	}
-	return fleet.Errorf(fleet.IsolationMissing, "isolation_missing: site %s is shared, and node %s does not keep the commands of projects apart", c.Key.Scope, open[0]).
-		At("/run").WithHint("leave out run, use a deployment with an image, or use a site of project " + string(c.Project))
+	return fleet.Errorf(fleet.IsolationMissing, "isolation_missing: site %s is shared, and node %s does not isolate the commands of projects", c.Key.Scope, open[0]).
+		At("/run").WithHint("omit run, use a deployment with an image, or use a site of project " + string(c.Project))
 }
 
 // InstanceTurn asks for enable, disable, delete, deploy or rollback of an instance.

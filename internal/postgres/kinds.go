@@ -46,7 +46,7 @@ func storedKinds() map[fleet.ObjectKind]storedKind {
 		},
 		fleet.KindFleet: {unused: notUnderWay},
 		fleet.KindDeployment: {unused: func(_ context.Context, _ *db.Queries, key fleet.ObjectKey) error {
-			return fleet.Errorf(fleet.Invalid, "%s ends with its replicas", key).WithHint("destroy it")
+			return fleet.Errorf(fleet.Invalid, "%s cannot be deleted this way: it ends with its replicas", key).WithHint("destroy it")
 		}},
 	}
 }

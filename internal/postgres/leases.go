@@ -32,7 +32,7 @@ type SiteVote struct {
 	Resets int64
 }
 
-// Unvoted says that nobody ever called for this vote: its epoch was given by declaring.
+// Unvoted reports that this vote was never cast: its epoch comes from the declaration.
 func (v Vote) Unvoted() bool {
 	return v.TTL == 0 && v.Counter == 0 && v.PromisedTo == "" && !v.Lost
 }
@@ -175,7 +175,7 @@ func (s *Store) FollowVote(ctx context.Context, site fleet.SiteName, node fleet.
 		}
 		if n == 0 {
 			return fleet.Errorf(fleet.Precondition, "site %s is at epoch %d, above %d", site, before.Epoch, epoch).
-				WithHint("go on with a higher epoch")
+				WithHint("use a higher epoch")
 		}
 		if err := handOwed(ctx, q, site, node); err != nil {
 			return err
@@ -191,12 +191,12 @@ func mayTell(ctx context.Context, q *db.Queries, l *db.SiteLease, node fleet.Nod
 		return failed("read the nodes", err)
 	}
 	if alone := len(pair) == 1 && pair[0].Name == string(node); !alone && !joins(l, node) {
-		return fleet.Errorf(fleet.Denied, "node %s does not decide alone at site %s", node, l.Site)
+		return fleet.Errorf(fleet.Denied, "node %s is not the only voter of site %s", node, l.Site)
 	}
 	if epoch-fleet.MaxEpochJump <= l.Promised {
 		return nil
 	}
-	return fleet.Errorf(fleet.Invalid, "epoch %d is far above %d, which site %s has", epoch, l.Promised, l.Site).At("epoch").
+	return fleet.Errorf(fleet.Invalid, "epoch %d is far above epoch %d of site %s", epoch, l.Promised, l.Site).At("epoch").
 		WithHint("epochs rise by one: if its node's votes are damaged, run holdfast admin reset-votes " + l.Site)
 }
 
@@ -276,7 +276,7 @@ func leaseState(l *db.SiteLease) fleet.LeaseState {
 	return fleet.LeaseState{Holder: fleet.NodeName(l.Holder), Epoch: l.Epoch, Released: l.Released}
 }
 
-// Lease says which node may be active, by which epoch, and where that stands. Holder stays
+// Lease is which node may be active, by which epoch, and its state. Holder stays
 // the last one when it was released.
 type Lease struct {
 	Holder   fleet.NodeName

@@ -465,7 +465,7 @@ func TestOnlyNodeIsNotReplaced(t *testing.T) {
 		} {
 			err := put(b, nodes...)
 			refused(t, fleet.IllegalState, err)
-			require.ErrorContains(t, err, "decides alone")
+			require.ErrorContains(t, err, "is the only voter of site plant")
 		}
 		require.Equal(t, []fleet.NodeName{nodeA}, b.vote().Pair)
 		require.NoError(t, put(b, alone(nodeA), fleet.SiteNode{Name: nodeB, Role: fleet.RoleStandby}), "it may get a peer")
@@ -513,7 +513,7 @@ func TestPairIsNotReplacedAtOnce(t *testing.T) {
 			} {
 				err := put(b, nodes...)
 				refused(t, fleet.IllegalState, err)
-				require.ErrorContains(t, err, "nobody is left")
+				require.ErrorContains(t, err, "no current voter of site plant would remain")
 				require.ErrorContains(t, err, string(nodeB))
 			}
 			require.Equal(t, []fleet.NodeName{nodeA, nodeB}, b.vote().Pair)

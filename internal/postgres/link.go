@@ -97,7 +97,7 @@ func (s *Store) connectionsOf(ctx context.Context, rows []db.Connection) ([]Conn
 	return out, failed("list modules", err)
 }
 
-// Opening is a registration that is to become active, and who says so.
+// Opening is a registration to make active, and the caller's identity.
 type Opening struct {
 	ID       fleet.ConnectionID
 	Identity string
@@ -157,7 +157,7 @@ func (s *Store) whyNot(ctx context.Context, id fleet.ConnectionID, identity stri
 	case err != nil:
 		return err
 	case c.Identity != identity:
-		return fleet.Errorf(fleet.Denied, "connection %s is another's", id)
+		return fleet.Errorf(fleet.Denied, "connection %s belongs to another provider", id)
 	case c.State.Live():
 		return fleet.Errorf(fleet.IllegalState, "connection %s is %s", id, c.State)
 	}
@@ -165,7 +165,7 @@ func (s *Store) whyNot(ctx context.Context, id fleet.ConnectionID, identity stri
 }
 
 // AskDrain asks for a drain of an active connection, wherever its stream is: from now on
-// nothing is sent to it (C68), and its server is told. One that drains already goes on by the
+// it gets no new work (C68), and its server is notified. One that drains already continues by the
 // earlier of both deadlines.
 func (s *Store) AskDrain(ctx context.Context, id fleet.ConnectionID, reason string, limit time.Duration) (Connection, error) {
 	var out Connection

@@ -105,7 +105,7 @@ func sharesNamespace(r fleet.Registration, owner pairName, group fleet.GroupID) 
 	if group != "" {
 		by = "group " + string(group)
 	}
-	return fleet.Errorf(fleet.Conflict, "the module namespace %s belongs to %s", r.Namespace, by).At("moduleNamespace").
+	return fleet.Errorf(fleet.Conflict, "module namespace %s belongs to %s", r.Namespace, by).At("moduleNamespace").
 		WithHint("it is released when its last connection ends")
 }
 

@@ -46,7 +46,7 @@ func (s *Store) RegisterConnections(ctx context.Context, all []fleet.Registratio
 			return failed("look for this server", err)
 		}
 		if !known { // the others took it for lapsed
-			return fleet.Errorf(fleet.Unavailable, "this server is coming back").WithHint("try again in a moment")
+			return fleet.Errorf(fleet.Unavailable, "this server is still registering").WithHint("try again in a moment")
 		}
 		var taken []int
 		if out, taken, err = judgeAll(ctx, q, all); err != nil {
@@ -121,7 +121,7 @@ func linkLock(parts ...string) int64 {
 	return int64(binary.BigEndian.Uint64(h.Sum(nil)[:8])) //nolint:gosec // a lock's number is any
 }
 
-// replaceAll ends what the same providers had; the servers that hold it are told.
+// replaceAll ends earlier connections of the same providers, and notifies their servers.
 func replaceAll(ctx context.Context, q *db.Queries, all []fleet.Registration, out []Registered, server string) error {
 	p := db.ReplaceConnectionsParams{Reason: string(fleet.Replaced), States: statesLeft(fleet.Replaced)}
 	by := map[pairName]int{}
@@ -172,7 +172,7 @@ func insertConnections(ctx context.Context, q *db.Queries, all []fleet.Registrat
 	return failed("write the modules", q.InsertModules(ctx, m))
 }
 
-// callerText is "" for nobody known.
+// callerText is "" for an unknown caller.
 func callerText(ip netip.Addr) string {
 	if !ip.IsValid() {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// DrainAsked is told to the server of a connection beside the events that end one.
+// DrainAsked is sent to the server of a connection, like the events that end one.
 const DrainAsked fleet.ConnectionEvent = "drain_asked"
 
 // linkChannel is where the servers of the link hear of what others did.
@@ -22,7 +22,7 @@ func tellLink(ctx context.Context, q *db.Queries, id fleet.ConnectionID, event f
 	return failed("tell the link", q.TellLink(ctx, string(id)+" "+string(event)))
 }
 
-// LinkHeard is what a server of the link is told of: connections, nodes that have tasks, and nodes
+// LinkHeard is what a server of the link is notified of: connections, nodes that have tasks, and nodes
 // whose set of replicas has another version.
 type LinkHeard struct {
 	Connection func(fleet.ConnectionID, fleet.ConnectionEvent)
@@ -141,7 +141,7 @@ type LinkServer struct {
 }
 
 // LinkServerSeen says that a server lives, and for how long it may be silent before nodes are taken to
-// have had nobody to speak to.
+// have had no server to connect to.
 func (s *Store) LinkServerSeen(ctx context.Context, id string, silence time.Duration) error {
 	return failed("say that this server lives", s.q.LinkServerSeen(ctx, db.LinkServerSeenParams{ID: id, SilenceSeconds: silence.Seconds()}))
 }

@@ -35,7 +35,7 @@ func (e *Ends) Listen(ctx context.Context) error {
 	return e.store.listen(ctx, "holdfast_operation", func() {}, func(id string) { e.ended(fleet.OperationID(id)) })
 }
 
-// listen calls heard with what is told on a channel, until ctx ends or the connection breaks.
+// listen calls heard with the notifications of a channel, until ctx ends or the connection breaks.
 // Began is called once nothing is missed any more.
 func (s *Store) listen(ctx context.Context, channel string, began func(), heard func(payload string)) error {
 	conn, err := s.pool.Acquire(ctx)

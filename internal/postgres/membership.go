@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// SiteChanged is told to the servers of the link, with the site's name in place of a
-// connection's id, when what its nodes know of it is no longer so.
+// SiteChanged is sent to the servers of the link, with the site's name in place of a
+// connection's id, when its description for nodes has changed.
 const SiteChanged fleet.ConnectionEvent = "site_changed"
 
 func tellSite(ctx context.Context, q *db.Queries, site string) error {
@@ -18,13 +18,13 @@ func tellSite(ctx context.Context, q *db.Queries, site string) error {
 }
 
 // MembershipsOf are what nodes are to know of their sites; of nodes that were removed, too. A
-// node that nobody knows is not in it.
+// node that is unknown is not in it.
 func (s *Store) MembershipsOf(ctx context.Context, nodes []fleet.NodeName) (map[fleet.NodeName]fleet.Membership, error) {
 	names := make([]string, len(nodes))
 	for i, n := range nodes {
 		names[i] = string(n)
 	}
-	// The marks come first: what changes meanwhile is told again, and nothing is missed.
+	// Read the marks first: concurrent changes are then sent again, and none is missed.
 	rows, err := s.q.SitesByNode(ctx, names)
 	if err != nil {
 		return nil, failed("read the nodes' sites", err)
@@ -77,7 +77,7 @@ func (s *Store) MembershipMarks(ctx context.Context, server string) (map[fleet.C
 	return out, failed("read the marks of sites", err)
 }
 
-// setPeerAddresses keeps where nodes answer their peers, which are told.
+// setPeerAddresses stores where nodes answer their peers, and notifies the peers.
 func setPeerAddresses(ctx context.Context, q *db.Queries, all []fleet.Registration) error {
 	var p db.SetPeerAddressesParams
 	for _, r := range all {

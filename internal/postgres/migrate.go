@@ -117,7 +117,7 @@ func (s schema) version(ctx context.Context, db reader) (version, error) {
 	return v, nil
 }
 
-var errForeignSchema = fleet.Errorf(fleet.Precondition, "the database has the schema of another build of Holdfast, which no release has made; nothing was changed").
+var errForeignSchema = fleet.Errorf(fleet.Precondition, "the database has the schema of an unreleased build of Holdfast; nothing was changed").
 	WithHint("use an empty database, or the build that made this one")
 
 // noColumn says that a table is there and lacks what was asked for.

@@ -104,7 +104,7 @@ func TestForeignSchema(t *testing.T) {
 			for _, open := range []func(context.Context, string, string) (*postgres.Store, error){postgres.Open, postgres.OpenMigrated} {
 				_, err := open(t.Context(), url, testkit.Region)
 				refused(t, fleet.Precondition, err)
-				require.ErrorContains(t, err, "which no release has made")
+				require.ErrorContains(t, err, "an unreleased build")
 			}
 			_, err = postgres.MigrationScript(t.Context(), url)
 			refused(t, fleet.Precondition, err)

@@ -67,14 +67,14 @@ func memberOf(r db.MembersOfModulesRow) fleet.ModuleMember {
 		State: fleet.ConnectionState(r.State), Drains: r.DrainAskedAt != nil, Cordoned: r.Cordoned, Description: r.Description,
 		InputSchema: r.InputSchema, OutputSchema: r.OutputSchema, Registered: r.RegisteredAt,
 	}
-	m.Caller, _ = netip.ParseAddr(r.Caller) // "" is nobody known
+	m.Caller, _ = netip.ParseAddr(r.Caller) // "" is unknown
 	if r.Node != nil {
 		m.Node = fleet.NodeName(*r.Node)
 	}
 	return m
 }
 
-// LastOffer gives who offers or last offered a module; nil when nobody did as far as is kept.
+// LastOffer returns who offers or last offered a module; nil if no stored provider did.
 func (s *Store) LastOffer(ctx context.Context, of fleet.ModuleRef) (*fleet.LastOffer, error) {
 	r, err := s.q.LastOffer(ctx, db.LastOfferParams{Namespace: string(of.Namespace), Name: string(of.Name)})
 	if noRows(err) {

@@ -29,7 +29,7 @@ type Node struct {
 	CordonedAt *time.Time
 	// CordonReason is why no new work goes there.
 	CordonReason string
-	Separation   fleet.Separation // as it told when it registered last
+	Separation   fleet.Separation // as reported at its last registration
 	Connection   *NodeConnection
 }
 
@@ -113,7 +113,7 @@ type Welcome struct {
 	CommandKeys [][]byte `json:"commandKeys,omitempty"`
 }
 
-// Enrol uses a join token once; the same token with the same keys is told the same again, for
+// Enrol uses a join token once; the same token with the same keys gets the same answer again, for
 // an answer may get lost. Enrolling again replaces the keys, which revokes the old.
 func (s *Store) Enrol(ctx context.Context, e Enrolment) (Welcome, error) {
 	var out Welcome
@@ -169,8 +169,8 @@ func enrolledBy(ctx context.Context, q *db.Queries, e Enrolment) (first bool, er
 }
 
 func notGoodFor(e Enrolment) error {
-	return fleet.Errorf(fleet.Unauthenticated, "this join token is not good for node %s of site %s", e.Node, e.Site).
-		WithHint("a token is good once, for one node, for a time: holdfast join-token create")
+	return fleet.Errorf(fleet.Unauthenticated, "the join token is not valid for node %s of site %s", e.Node, e.Site).
+		WithHint("a token is valid once, for one node and a limited time: holdfast join-token create")
 }
 
 func (s *Store) welcome(ctx context.Context, q *db.Queries, name fleet.NodeName) (Welcome, error) {
@@ -191,7 +191,7 @@ func (s *Store) welcome(ctx context.Context, q *db.Queries, name fleet.NodeName)
 	}, nil
 }
 
-// roleOf is what a node is now: who holds the lease is active, and nobody else.
+// roleOf is a node's current role: only the holder of the lease is active.
 func roleOf(n db.Node, holder string) fleet.Role {
 	switch {
 	case n.Name == holder:
@@ -282,7 +282,7 @@ func knows(ctx context.Context, q *db.Queries, n db.Node, era int64, i fleet.Nod
 	if !i.Held.HighWater.Newer(last) && i.Held.HighWater.Era <= era {
 		return nil
 	}
-	return fleet.Errorf(fleet.Precondition, "node %s holds %s at era %d revision %d, above what this region ever gave out",
+	return fleet.Errorf(fleet.Precondition, "node %s holds %s at era %d revision %d, above everything that this region ever released",
 		n.Name, i.Instance, i.Held.HighWater.Era, i.Held.HighWater.Revision).
 		WithHint("the region was restored from a backup: holdfast admin raise-era")
 }

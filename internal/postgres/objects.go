@@ -115,7 +115,7 @@ func (s *Store) write(ctx context.Context, q *db.Queries, w Write, spec any) (Wr
 		return s.create(ctx, q, w, body)
 	}
 	if before.Project != w.Project {
-		return Written{}, fleet.Errorf(fleet.Conflict, "%s is of another project", w.Key).At("project").
+		return Written{}, fleet.Errorf(fleet.Conflict, "%s belongs to another project", w.Key).At("project").
 			WithHint("choose another name; the project of an object never changes: delete and re-create it")
 	}
 	return s.update(ctx, q, w, before, body)
@@ -130,11 +130,11 @@ func checkMatch(w Write, before *fleet.Object) error {
 	case before == nil:
 		return fleet.Errorf(fleet.Precondition, "%s does not exist", w.Key).At("If-Match")
 	case w.IfMatch == NoVersion:
-		return fleet.Errorf(fleet.Precondition, "%s exists by now", w.Key).At("If-Match").
-			WithHint("read it and repeat the change on what it is now")
+		return fleet.Errorf(fleet.Precondition, "%s already exists", w.Key).At("If-Match").
+			WithHint("read it and repeat the change")
 	case w.IfMatch != AnyVersion && before.ResourceVersion != w.IfMatch:
 		return fleet.Errorf(fleet.Precondition, "%s has changed since it was read", w.Key).At("If-Match").
-			WithHint("read it again and repeat the change on what it is now")
+			WithHint("read it again and repeat the change")
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ type OperationFilter struct {
 	Deployment fleet.DeploymentName
 }
 
-// Place is where a list newest first goes on.
+// Place is where a list, newest first, continues.
 type Place struct {
 	At time.Time
 	ID string
@@ -136,14 +136,14 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 		out = operationOf(row)
 		switch out.Kind {
 		case fleet.OperationReconcile:
-			return endCancelled(ctx, q, &out, "nobody waits for it any more; a comparison that has begun ends by itself")
+			return endCancelled(ctx, q, &out, "it was cancelled; a comparison under way ends by itself")
 		case fleet.OperationDrain:
-			if err := endCancelled(ctx, q, &out, "nobody waits for it any more; node "+string(out.Node)+
-				" stays cordoned, and what its connection was asked stays asked"); err != nil {
+			if err := endCancelled(ctx, q, &out, "it was cancelled; node "+string(out.Node)+
+				" stays cordoned, and its connection keeps draining"); err != nil {
 				return err
 			}
 		case fleet.OperationExecute:
-			return endCancelled(ctx, q, &out, "nobody waits for it any more; what the module has begun ends by itself")
+			return endCancelled(ctx, q, &out, "it was cancelled; the module may finish what it has started")
 		case fleet.OperationFleet:
 			return cancelFleet(ctx, q, out)
 		case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback,
@@ -180,7 +180,7 @@ type ending struct {
 	Run           string // only those that it serves, "" for all
 }
 
-// endOperations ends them and announces each end to whoever waits for it.
+// endOperations ends them and announces each end to its waiters.
 func endOperations(ctx context.Context, q *db.Queries, subject string, e ending) error {
 	return failed("end operations", q.EndOperations(ctx, db.EndOperationsParams{
 		Subject: subject, FromRevision: e.From, ToRevision: e.To, State: string(e.State), Reason: e.Reason,
@@ -189,12 +189,12 @@ func endOperations(ctx context.Context, q *db.Queries, subject string, e ending)
 	}))
 }
 
-// OperationOfDoor is what a door asked for, nil when that is nothing of its own.
+// OperationOfDoor is the operation of a door, nil if it has none.
 func (s *Store) OperationOfDoor(ctx context.Context, d Door) (*Operation, error) {
 	return operationOfDoor(ctx, s.q, d)
 }
 
-// UntoldDoors lists ended operations whose door has not been told; subject "" is all.
+// UntoldDoors lists ended operations whose door was not notified; subject "" is all.
 func (s *Store) UntoldDoors(ctx context.Context, subject string, limit int32) ([]Operation, error) {
 	rows, err := s.q.UntoldDoors(ctx, db.UntoldDoorsParams{Subject: subject, MaxRows: limit})
 	out := make([]Operation, len(rows))
@@ -206,7 +206,7 @@ func (s *Store) UntoldDoors(ctx context.Context, subject string, limit int32) ([
 
 // DoorTold records that a door knows the end.
 func (s *Store) DoorTold(ctx context.Context, id fleet.OperationID) error {
-	return failed("mark the door as told", s.q.DoorTold(ctx, string(id)))
+	return failed("mark the door as notified", s.q.DoorTold(ctx, string(id)))
 }
 
 // OpenSubject is a subject with something under way, and the run that spoke for it last.
@@ -220,7 +220,7 @@ type OpenSubject struct {
 func (o OpenSubject) Name() string { return fleet.InstanceSubject(o.Site, o.Instance) }
 
 // heardWithin is how lately an active was heard, to be asked what became of a lost answer: a
-// node that lives says so every few seconds, and one that is away is not asked again and again.
+// live node reports every few seconds, and one that is disconnected is not asked again and again.
 const heardWithin = time.Minute
 
 // OpenSubjects pages through the subjects with running operations, an open delivery, something
@@ -239,7 +239,7 @@ func (s *Store) OpenSubjects(ctx context.Context, after OpenSubject, older time.
 
 // CloseLost ends the operations and the open delivery of a subject whose workflow run is
 // gone, and wakes the object. A delivery that was under way becomes unknown, and stays
-// owed, so that the next run asks the node and goes on.
+// owed, so that the next run asks the node and continues.
 func (s *Store) CloseLost(ctx context.Context, o OpenSubject, end fleet.OperationState, reason string) error {
 	return s.tx(ctx, "close lost operations", func(q *db.Queries) error {
 		key := fleet.InstanceKey(o.Site, o.Instance)

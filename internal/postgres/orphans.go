@@ -11,7 +11,7 @@ import (
 )
 
 // ConfirmAbsent answers a node by name what is to become of its extra instances (X3). Each
-// is judged under its object's lock, so that nothing is released under the name meanwhile.
+// is judged under its object's lock, so that nothing is released under the name at the same time.
 func (s *Store) ConfirmAbsent(ctx context.Context, pass ReconcilePass, extras []fleet.Extra) (fleet.Absence, error) {
 	out := fleet.Absence{Drop: []fleet.RefreshDeploymentCommand{}, Wait: []fleet.Differs{}, Keep: []fleet.Differs{}}
 	deployed, err := s.q.CountDeployed(ctx, string(pass.Site))
@@ -119,7 +119,7 @@ func (s *Store) dropOrphan(ctx context.Context, q *db.Queries, a absence, tombst
 	return out, err
 }
 
-// Orphan is what a node holds, nobody told it to, and an operator has to judge: an instance, or a
+// Orphan is what a node holds without a declaration, for an operator to decide on: an instance, or a
 // replica, of which the version is its revision and the deployment what its node knows.
 type Orphan struct {
 	Node       fleet.NodeName

@@ -52,7 +52,7 @@ type approving struct {
 	node       db.Node
 	site       *fleet.Object
 	operations []Operation
-	told       []approvedOrphan
+	approved   []approvedOrphan
 }
 
 func (a *approving) approve(ctx context.Context) error {
@@ -78,7 +78,7 @@ func (a *approving) approve(ctx context.Context) error {
 			return err
 		}
 	}
-	for page := range slices.Chunk(a.told, approvedPerEvent) {
+	for page := range slices.Chunk(a.approved, approvedPerEvent) {
 		if err := a.event(ctx, page); err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (a *approving) instances(ctx context.Context, names []string) error {
 	approved, err := a.q.ApproveOrphans(ctx, db.ApproveOrphansParams{Node: a.node.Name, Actor: &a.Actor, Names: names})
 	slices.SortFunc(approved, func(x, y db.Orphan) int { return strings.Compare(x.Name, y.Name) })
 	for _, o := range approved {
-		a.told = append(a.told, approvedOrphan{Instance: o.Name, Era: o.Era, Revision: o.Revision, RevisionHash: hashText(o.Hash), Reason: o.Reason})
+		a.approved = append(a.approved, approvedOrphan{Instance: o.Name, Era: o.Era, Revision: o.Revision, RevisionHash: hashText(o.Hash), Reason: o.Reason})
 	}
 	return failed("approve orphans", err)
 }
@@ -120,7 +120,7 @@ func (a *approving) replicas(ctx context.Context, listed []db.LockOrphanReplicas
 		if o.ApprovedAt == nil {
 			bury.Ids, bury.Deployments = append(bury.Ids, o.Replica), append(bury.Deployments, o.KnownOf)
 			bury.Phases = append(bury.Phases, o.Phase)
-			a.told = append(a.told, approvedOrphan{Replica: o.Replica, Deployment: o.Deployment, Revision: o.Revision, Reason: o.Reason})
+			a.approved = append(a.approved, approvedOrphan{Replica: o.Replica, Deployment: o.Deployment, Revision: o.Revision, Reason: o.Reason})
 		}
 	}
 	if len(bury.Ids) == 0 {
@@ -150,7 +150,7 @@ func (a *approving) allListed(instances []string, replicas []db.LockOrphanReplic
 		if len(instances)+len(replicas) > 0 {
 			return nil
 		}
-		return fleet.Errorf(fleet.IllegalState, "no orphan waits on node %s", a.node.Name).WithHint(hint)
+		return fleet.Errorf(fleet.IllegalState, "node %s has no orphans", a.node.Name).WithHint(hint)
 	}
 	there := make(map[string]bool, len(instances)+len(replicas))
 	for _, n := range instances {
@@ -174,11 +174,11 @@ func (a *approving) allListed(instances []string, replicas []db.LockOrphanReplic
 	if len(missing) == 0 {
 		return nil
 	}
-	told := strings.Join(missing[:min(len(missing), namesTold)], ", ")
+	listed := strings.Join(missing[:min(len(missing), namesTold)], ", ")
 	if more := len(missing) - namesTold; more > 0 {
-		told += fmt.Sprintf(" and %d more", more)
+		listed += fmt.Sprintf(" and %d more", more)
 	}
-	return fleet.Errorf(fleet.NotFound, "not listed on node %s: %s", a.node.Name, told).At(at).WithHint(hint)
+	return fleet.Errorf(fleet.NotFound, "not listed on node %s: %s", a.node.Name, listed).At(at).WithHint(hint)
 }
 
 // approvedPerEvent bounds one event; the approval of more makes several.
@@ -196,7 +196,7 @@ type approvedOrphan struct {
 }
 
 // event writes who let what go: the rows are gone once the node has dropped them. A node has no uid
-// of its own; the event carries that of the site which declares it.
+// itself; the event carries that of the site which declares it.
 func (a *approving) event(ctx context.Context, page []approvedOrphan) error {
 	type approval struct {
 		Approved  []approvedOrphan  `json:"approvedOrphans"`

@@ -32,7 +32,7 @@ func (o outputs) append(offset int64, data []byte) error {
 	}
 	if holds, err := o.holds(); err != nil || !holds {
 		if err == nil {
-			err = fleet.Errorf(fleet.NotFound, "this node does not hold what the output is of").WithHint("it is taken once the region knows that the node holds it")
+			err = fleet.Errorf(fleet.NotFound, "the node does not hold the subject of this output").WithHint("it is taken once the region knows that the node holds it")
 		}
 		return err
 	}

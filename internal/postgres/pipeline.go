@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// pipeline is one transaction that keeps back statements whose result nobody reads and
-// sends them with the next one that somebody does. A step of many small writes costs a
+// pipeline is one transaction that holds back statements whose result is not read and
+// sends them with the next one whose result is read. A step of many small writes costs a
 // few round trips. The order stays; the error of a statement that was kept back names it
 // and comes with the statement that it travelled with.
 type pipeline struct {
@@ -142,7 +142,7 @@ func (p *pipeline) flush(ctx context.Context) error {
 	return results.Close()
 }
 
-// named says which of many statements failed.
+// named identifies which of many statements failed.
 func named(sql string, err error) error {
 	first, _, _ := strings.Cut(sql, "\n")
 	if name, is := strings.CutPrefix(first, "-- name: "); is {

@@ -11,7 +11,7 @@ import (
 // ready to. The others wait without a connection.
 const placingAtOnce = 2
 
-// errNoTurn has a visit begin anew once it is its turn to choose nodes.
+// errNoTurn restarts a visit once it is its turn to choose nodes.
 var errNoTurn = errors.New("others choose nodes now")
 
 // placingTurn is a visit's turn among those of this server that choose nodes.

@@ -224,7 +224,7 @@ func (s *Store) ClaimPlan(ctx context.Context, digest string, request []byte) er
 		}
 		row, err := q.GetIdempotency(ctx, db.GetIdempotencyParams{Actor: planActor, Key: digest})
 		if err == nil && !bytes.Equal(row.RequestHash, request) {
-			return fleet.Errorf(fleet.Precondition, "this plan was applied already, or is being applied").At("/plan").
+			return fleet.Errorf(fleet.Precondition, "the plan was already applied, or is being applied").At("/plan").
 				WithHint("plan again")
 		}
 		return err

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// keepProject holds the project of what is about to be made, so that it is not deleted meanwhile;
+// keepProject holds the project of what is about to be made, so that it is not deleted in between;
 // the default one is always there. Its lock may come last: whoever holds it alone waits for no other.
 func keepProject(ctx context.Context, q *db.Queries, project fleet.ProjectName) error {
 	if project == fleet.DefaultProject {

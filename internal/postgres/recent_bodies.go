@@ -25,7 +25,7 @@ type recentBodies struct {
 	kept  map[fleet.Hash][]byte
 }
 
-// put keeps a body, which nobody may change any more.
+// put stores a body, which must not change any more.
 func (r *recentBodies) put(h fleet.Hash, body []byte) {
 	if len(body) > recentEach {
 		return

@@ -52,7 +52,7 @@ func (in ReconcileRequest) missing() error {
 	return orNotFound(nil, "node", string(in.Node), "holdfast get nodes")
 }
 
-// KindNode is the kind of a node in events and locks. Nobody declares one by itself: its site
+// KindNode is the kind of a node in events and locks. It is not declared by itself: its site
 // does.
 const KindNode fleet.ObjectKind = "node"
 

@@ -13,7 +13,7 @@ import (
 const keptReconciles = 20
 
 // BeginReconcile writes a comparison down, takes over the node's operations and its outbox
-// rows, and says what the node is told.
+// rows, and returns what the node gets.
 func (s *Store) BeginReconcile(ctx context.Context, in fleet.ReconcileStart) (fleet.ReconcileBegun, error) {
 	var out fleet.ReconcileBegun
 	subject := fleet.NodeSubject(in.Node)
@@ -89,12 +89,12 @@ type ReconcilePass struct {
 func (s *Store) ReconcileOf(ctx context.Context, tokenHash []byte, life time.Duration) (ReconcilePass, error) {
 	r, err := s.q.UseReconcileToken(ctx, db.UseReconcileTokenParams{TokenHash: tokenHash, Seconds: life.Seconds()})
 	if noRows(err) {
-		return ReconcilePass{}, fleet.Errorf(fleet.Unauthenticated, "this token opens no comparison that is under way")
+		return ReconcilePass{}, fleet.Errorf(fleet.Unauthenticated, "the token is not valid for a comparison under way")
 	}
 	return ReconcilePass{r.ID, fleet.NodeName(r.Node), fleet.SiteName(r.Site)}, failed("read the comparison", err)
 }
 
-// ReportReconcile keeps what a node said came of a comparison. A node that was told to wait
+// ReportReconcile stores a node's result of a comparison. A node that was asked to wait
 // for an operator by none but earlier passes has nothing listed any more.
 func (s *Store) ReportReconcile(ctx context.Context, pass ReconcilePass, report fleet.ReconcileReport) error {
 	raw, err := json.Marshal(report)

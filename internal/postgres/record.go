@@ -84,7 +84,7 @@ func (w *walk) recordActive(ctx context.Context, r fleet.Record, d *db.Delivery)
 	if err := settleOlder(ctx, w.q, r.Subject, r.Node, r.Response.Held); err != nil {
 		return err
 	}
-	if d.State != string(fleet.DeliveryOpen) { // nobody will end it any more
+	if d.State != string(fleet.DeliveryOpen) { // no run will end it any more
 		if _, err := bury(ctx, w.q, r.Key()); err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func settleApplied(ctx context.Context, q *db.Queries, of fleet.Subject, active 
 	return err
 }
 
-// settle records what the holder says it holds when nobody asked it to change anything.
+// settle records what the holder reports that it holds, without a change being requested.
 func (w *walk) settle(ctx context.Context, in fleet.Settle) error {
 	if in.Held.Known {
 		if err := w.q.UpsertHeld(ctx, heldRow(w.of.Site, in.Node, w.of.Instance, in.Held, "")); err != nil {

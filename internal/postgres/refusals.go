@@ -15,7 +15,7 @@ type Refusal struct {
 	ID int64
 }
 
-// OnRefusal has somebody hear of what the record step refuses; it is called before all else.
+// OnRefusal sets who is notified of refusals of the record step; call it first.
 func (s *Store) OnRefusal(refused func(audit.Refusal)) { s.refused = refused }
 
 func (s *Store) refuse(r *audit.Refusal) {

@@ -34,7 +34,7 @@ func (s *Store) ReplicasReported(ctx context.Context, r fleet.ReplicasReport) (R
 }
 
 // NodeStopped is DeregisterConnection of a node that ended all of its replicas: what was to run there has
-// failed as soon as its node is away, so that none is placed there again.
+// failed as soon as its node is disconnected, so that none is placed there again.
 func (s *Store) NodeStopped(ctx context.Context, id fleet.ConnectionID, identity string) (ReplicasHeard, error) {
 	var out ReplicasHeard
 	err := s.deregister(ctx, id, identity, func(q *db.Queries, node string) (err error) {
@@ -61,7 +61,7 @@ const nodeActor = "node"
 type reporting struct {
 	q       *db.Queries
 	report  fleet.ReplicasReport
-	all     bool  // of a node that ended all, and says of none that it was told to
+	all     bool  // from a node that ended all, without a request for any
 	held    int64 // the number of the set that the node has, 0 when it is of an older era
 	said    db.ReportReplicasParams
 	lost    []string
@@ -203,7 +203,7 @@ func (r *reporting) take(row db.Replica, said fleet.ReplicaStatus) error {
 	}
 	if state == fleet.ReplicaTerminated {
 		r.ended = true
-		if r.all || said.Phase != fleet.PhaseStopped { // it was not told to end, and may be started again
+		if r.all || said.Phase != fleet.PhaseStopped { // its end was not requested, and it may be started again
 			r.buried = append(r.buried, row.ID)
 		}
 	}
@@ -295,7 +295,7 @@ func (r *reporting) keep(ctx context.Context, live map[string]bool) error {
 	return putOutboxMany(ctx, r.q, slices.Sorted(maps.Keys(r.wake)))
 }
 
-// hurryDrain wakes who waits for the node to be empty.
+// hurryDrain wakes the drain that waits for the node to be empty.
 func (r *reporting) hurryDrain(ctx context.Context) error {
 	drains, err := r.q.DrainOfNode(ctx, string(r.report.Node))
 	if drains {

@@ -34,7 +34,7 @@ func (r *reporting) confirm(ctx context.Context, live map[string]bool) error {
 	}))
 }
 
-// unlisted judges what the node has and that is no live one there: what waits for an operator is listed,
+// unlisted decides on replicas that the node has and that are not live there: what waits for an operator is listed,
 // the tombstones of the others are given.
 func (r *reporting) unlisted(ctx context.Context, live map[string]bool) (db.BuryUnlistedParams, error) {
 	bury := db.BuryUnlistedParams{Node: string(r.report.Node)}
@@ -93,7 +93,7 @@ func (r *reporting) cameBack(row db.SeeUnlistedRow) {
 	}
 	r.history[of].add(historyLine{
 		replica: row.ID, node: string(r.report.Node), from: string(fleet.ReplicaTerminated), to: string(fleet.ReplicaTerminated),
-		reason: "came_back", message: "its node has it again, and is told to end it", actor: regionActor,
+		reason: "came_back", message: "its node has it again and must end it", actor: regionActor,
 	})
 }
 

@@ -108,7 +108,7 @@ func (s *Store) GetReplica(ctx context.Context, id fleet.ReplicaID) (Replica, er
 	return out, err
 }
 
-// startupDeadlineOf is what the replica's node goes by, on a clock of its own.
+// startupDeadlineOf is the deadline of the replica's node, which uses its own clock.
 func startupDeadlineOf(r db.Replica, startup float64) *time.Time {
 	if fleet.ReplicaState(r.State) != fleet.ReplicaStarting || r.RunningSince == nil || startup <= 0 {
 		return nil
@@ -178,7 +178,7 @@ func (s *Store) ReplicaSamples(ctx context.Context, name fleet.DeploymentName) (
 	return out, failed("read samples", err)
 }
 
-// UncountedReplica may run on a node and counts towards nothing: its node was told to end it, or it waits
+// UncountedReplica may run on a node and counts towards nothing: its node was asked to end it, or it waits
 // for an operator (never_known, over_cap).
 type UncountedReplica struct {
 	ID     fleet.ReplicaID
@@ -187,7 +187,7 @@ type UncountedReplica struct {
 	Since  time.Time
 }
 
-// UncountedFilter names a deployment. Every adds what is known by its name and nobody can say whose it is.
+// UncountedFilter names a deployment. Every adds what is known only by its name, without a known project.
 type UncountedFilter struct {
 	Deployment fleet.DeploymentName
 	Every      bool

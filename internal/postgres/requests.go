@@ -115,7 +115,7 @@ func openOperation(ctx context.Context, q *db.Queries, in Request, n newOperatio
 	return o, putOutbox(ctx, q, n.Subject)
 }
 
-// insertOperation wakes nobody.
+// insertOperation wakes no entity.
 func insertOperation(ctx context.Context, q *db.Queries, in Request, n newOperation) (Operation, error) {
 	if n.ID == "" {
 		var err error
@@ -202,5 +202,5 @@ func otherRequest() error {
 
 func keyUnderWay() error {
 	return fleet.Errorf(fleet.Conflict, "a request with this key is under way").At("Idempotency-Key").
-		WithHint("send it again in a moment")
+		WithHint("retry in a moment")
 }

@@ -13,7 +13,7 @@ func (s *Store) RevokeNode(ctx context.Context, node fleet.NodeName) error {
 	return s.tx(ctx, "revoke the node", func(q *db.Queries) error {
 		n, err := q.RevokeNode(ctx, string(node))
 		if err == nil && n == 0 {
-			return fleet.Errorf(fleet.IllegalState, "node %s is not enrolled", node).WithHint("there is no key to take back")
+			return fleet.Errorf(fleet.IllegalState, "node %s is not enrolled", node).WithHint("there is no key to revoke")
 		}
 		if err != nil {
 			return err

@@ -117,7 +117,7 @@ func fillOld(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName
 		}
 		room.Old = append(room.Old, old)
 	}
-	return failed("read what is to be replaced", err)
+	return failed("read the replicas to replace", err)
 }
 
 func fillPorts(ctx context.Context, q *db.Queries, _ fleet.DeploymentName, at map[string]*fleet.NodeRoom) error {
@@ -160,7 +160,7 @@ func readNodes(ctx context.Context, q *db.Queries, deployment fleet.DeploymentNa
 		if err != nil {
 			return nil, err
 		}
-		r.all[i].Away, r.all[i].Unheard = "", time.Time{} // nobody asked
+		r.all[i].Away, r.all[i].Unheard = "", time.Time{} // not requested
 		r.pool(&r.all[i])
 		at[row.Name] = &r.all[i]
 	}
@@ -224,7 +224,7 @@ func poolsTaken(ctx context.Context, q *db.Queries, pools []pool) (map[poolPlace
 	return taken, failed("count what pools run", err)
 }
 
-// pool says which pools a node is in, and which of them let nothing more run there.
+// pool determines a node's pools, and which of them are full there.
 func (r *nodeRooms) pool(n *fleet.NodeRoom) {
 	for _, p := range r.pools {
 		if !selects(p.spec, *n) {
@@ -314,7 +314,7 @@ func unnamed(ctx context.Context, q *db.Queries, list string, k fleet.ObjectKey)
 	for _, n := range names {
 		if !n.Written {
 			return fleet.Errorf(fleet.IllegalState, "%d deployments still name %s: what is released of %s does", len(names), k, n.Name).
-				WithHint("release what was written of it, or delete it, first")
+				WithHint("release its written spec, or delete it, first")
 		}
 	}
 	return fleet.Errorf(fleet.IllegalState, "%d deployments still name %s, among them %s", len(names), k, names[0].Name).

@@ -38,7 +38,7 @@ func (s *Store) AskRotation(ctx context.Context, node fleet.NodeName) error {
 	})
 }
 
-// tellPeer has the peer of a node told by which keys that may sign.
+// tellPeer notifies the peer of a node's valid signing keys.
 func tellPeer(ctx context.Context, q *db.Queries, node fleet.NodeName) error {
 	at, err := q.GetNode(ctx, string(node))
 	if err != nil {
@@ -71,12 +71,12 @@ func noOffer(ctx context.Context, q *db.Queries, o KeyOffer) error {
 	case err != nil:
 		return err
 	case row.RotationAskedAt == nil:
-		return fleet.Errorf(fleet.Denied, "nobody asked node %s for a new key", o.Node).WithHint("holdfast node rotate-key " + string(o.Node))
+		return fleet.Errorf(fleet.Denied, "no new key was requested from node %s", o.Node).WithHint("holdfast node rotate-key " + string(o.Node))
 	case row.NextSigningKey != nil:
 		return fleet.Errorf(fleet.Conflict, "node %s has offered another new key", o.Node).
-			WithHint("if the node was set back, ask again: holdfast node rotate-key; else its key was stolen: holdfast node revoke")
+			WithHint("if the node was restored, retry: holdfast node rotate-key; otherwise its key was stolen: holdfast node revoke")
 	}
-	return fleet.Errorf(fleet.Invalid, "this is no new key of node %s", o.Node)
+	return fleet.Errorf(fleet.Invalid, "invalid new key of node %s", o.Node)
 }
 
 // NodeKeys are the signing keys by which a node may speak: the second only while it changes

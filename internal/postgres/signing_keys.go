@@ -65,8 +65,8 @@ func (s *Store) RotateSigningKey(ctx context.Context, r Rotate) (time.Time, erro
 		if len(keys) > 0 {
 			next = keys[0].Number + 1
 			if keys[0].Waiting && r != (Rotate{}) {
-				return fleet.Errorf(fleet.Conflict, "the next signing key is not used yet").
-					WithHint("wait until it is, or void the keys before it: --stolen")
+				return fleet.Errorf(fleet.Conflict, "the next signing key is not in use yet").
+					WithHint("wait until it is, or void the earlier keys with --stolen")
 			}
 		}
 		p := db.NextSigningKeyParams{Number: next, Seed: seed, Public: public, Seconds: r.After.Seconds()}

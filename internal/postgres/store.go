@@ -55,7 +55,7 @@ func open(ctx context.Context, url, region string, prepare func(context.Context,
 const maxConns = 24
 
 func badURL() error {
-	return fleet.Errorf(fleet.Invalid, "the database URL cannot be read").At("database-url")
+	return fleet.Errorf(fleet.Invalid, "invalid database URL").At("database-url")
 }
 
 func connect(ctx context.Context, url, region string, prepare func(context.Context, *pgxpool.Pool) error) (*Store, error) {
@@ -139,7 +139,7 @@ func (s *Store) checkIdentity(ctx context.Context) error {
 	}
 	if r.SystemIdentifier != id || r.Timeline != timeline {
 		return fleet.Errorf(fleet.Precondition, "this database was restored or moved since era %d", r.Era).
-			WithHint("when it is meant to go on from here: holdfast admin raise-era")
+			WithHint("to continue with it: holdfast admin raise-era")
 	}
 	return nil
 }

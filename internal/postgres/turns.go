@@ -50,7 +50,7 @@ func (s *Store) turn(ctx context.Context, q *db.Queries, t InstanceTurn, o *flee
 	case fleet.OperationReconcile, fleet.OperationDrain, fleet.OperationFleet, fleet.OperationExecute, fleet.OperationFailover, // of a node, of many instances, of a module, of a site
 		fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy: // of a deployment
 	}
-	return fleet.Errorf(fleet.Invalid, "%.40q is no operation on an instance", t.Kind)
+	return fleet.Errorf(fleet.Invalid, "unknown operation %.40q on an instance", t.Kind)
 }
 
 func (s *Store) deployAgain(ctx context.Context, q *db.Queries, t InstanceTurn, last *db.Revision, out *Started) (err error) {
@@ -85,7 +85,7 @@ func sameSpec(t InstanceTurn, o *fleet.Object) error {
 	}
 	if !bytes.Equal(a, b) {
 		return fleet.Errorf(fleet.Unavailable, "instance %s was changed at the same moment", t.Key.Name).
-			WithHint("send the request again")
+			WithHint("retry the request")
 	}
 	return nil
 }

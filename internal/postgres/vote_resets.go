@@ -32,7 +32,7 @@ type NodeReset struct {
 const resetMargin = 1 << 10
 
 // ResetVotes resets the region's vote on a site to an epoch. Where epoch is 0, it takes the highest that
-// nobody forged: those are MaxEpochJump and above. Nodes follow when they hear of the reset.
+// not forged: forged ones are MaxEpochJump and above. Nodes follow when they learn of the reset.
 func (s *Store) ResetVotes(ctx context.Context, site fleet.SiteName, epoch int64, actor string) (VoteReset, error) {
 	out := VoteReset{Site: site}
 	err := s.tx(ctx, "reset the votes on "+string(site), func(q *db.Queries) error {

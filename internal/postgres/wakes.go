@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// These begin what is told on linkChannel of a node, with a number after its name; ids of
+// These begin the notifications on linkChannel about a node, with a number after its name; ids of
 // connections have no blank in them either.
 const (
 	wantedPrefix = "wanted "
 	setPrefix    = "replicas "
 )
 
-// WantNode says that a node has tasks, or is about to: the server that has its stream is told.
+// WantNode records that a node has tasks, or is about to, and notifies the server with its stream.
 func (s *Store) WantNode(ctx context.Context, node fleet.NodeName) error {
 	return failed("want the node", s.q.WantNode(ctx, string(node)))
 }
@@ -41,7 +41,7 @@ func (s *Store) WantedNode(ctx context.Context, node fleet.NodeName, within time
 	return number, failed("read whether the node is wanted", err)
 }
 
-// numberedOf reads what was told of a node.
+// numberedOf parses a notification about a node.
 func numberedOf(payload, prefix string) (node fleet.NodeName, number int64, ok bool) {
 	rest, ok := strings.CutPrefix(payload, prefix)
 	if !ok {

@@ -77,7 +77,7 @@ func (w *walk) take(ctx context.Context, step fleet.Step) error {
 	}
 	w.Steps = append(w.Steps, step)
 	w.changed = w.changed || step != (fleet.Step{})
-	if w.Prepared != nil { // nobody decides on what the notify itself changed
+	if w.Prepared != nil { // no decision uses what the notify itself changed
 		return nil
 	}
 	return w.see(ctx)

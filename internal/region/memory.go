@@ -9,7 +9,7 @@ import (
 )
 
 // collectAt is how much garbage may accumulate before a collection, in percent of the live heap. The live heap is a
-// few MiB, so Go's default of 100 would take a sixth of the processor.
+// few MiB, so Go's default of 100 takes a sixth of the processor.
 const collectAt = 300
 
 // SaveProcessor trades memory for processor time: the heap may grow to four times its live size, until the process

@@ -106,7 +106,7 @@ func (t nodeTokens) GetRequestMetadata(context.Context, ...string) (map[string]s
 // RequireTransportSecurity is false: a token is short-lived, so a trusted network is enough.
 func (nodeTokens) RequireTransportSecurity() bool { return false }
 
-// again repeats a call that was refused or ended because the key changed meanwhile. To a worker with failing polls,
+// again repeats a call that was refused or ended because the key changed. To a worker with failing polls,
 // a key change would look like an overloaded region.
 func (t nodeTokens) again(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error { //nolint:revive // the shape of grpc.UnaryClientInterceptor
 	key := t.key()

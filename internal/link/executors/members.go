@@ -71,7 +71,7 @@ func (m *members) look(ctx context.Context, of fleet.ModuleRef) ([]fleet.ModuleM
 	if list := onlyCallable(all); len(list) > 0 {
 		return list, nil
 	}
-	return nil, m.nobody(ctx, of)
+	return nil, m.noProvider(ctx, of)
 }
 
 func onlyCallable(all []fleet.ModuleMember) []fleet.ModuleMember {
@@ -177,8 +177,8 @@ func (m *members) named() map[fleet.ConnectionID]bool {
 // keepIdle is how long an unused connection stays open.
 const keepIdle = time.Minute
 
-// nobody is the error for a module without a provider: who offered it last, and what helps (X8).
-func (m *members) nobody(ctx context.Context, of fleet.ModuleRef) error {
+// noProvider is the error for a module without a provider: who offered it last, and what helps (X8).
+func (m *members) noProvider(ctx context.Context, of fleet.ModuleRef) error {
 	last, err := m.directory.LastOffer(ctx, of)
 	switch {
 	case err != nil:

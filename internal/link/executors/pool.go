@@ -202,7 +202,7 @@ func (p *Pool) Remove(id fleet.ConnectionID) (empty bool) {
 	return len(p.of) == 0
 }
 
-// closeUnused closes a connection that is no longer needed, and lets its waiters look again.
+// closeUnused closes an unneeded connection, and lets its waiters look again.
 func (p *Pool) closeUnused(l *line) {
 	if l.users > 0 {
 		return

@@ -87,7 +87,7 @@ func (s *Server) Register(at grpc.ServiceRegistrar) {
 	at.RegisterService(&narrow, s)
 }
 
-// Cut ends the polls of a node that were opened by a key that is no longer valid: the node was revoked, or changed
+// Cut ends the polls of a node that were opened by an invalidated key: the node was revoked, or changed
 // its key. Polls of valid keys continue, because a worker whose polls fail backs off. Polls at other servers are
 // cut there.
 func (s *Server) Cut(node fleet.NodeName, valid ...string) { s.polls.cut(node, valid) }
