@@ -98,7 +98,7 @@ type ScaleDeploymentInput struct {
 // Validate refuses a scale without a target.
 func (in ScaleDeploymentInput) Validate() error {
 	if in.Replicas == nil {
-		return fleet.Errorf(fleet.Invalid, "to how many replicas?").At("/replicas")
+		return fleet.Errorf(fleet.Invalid, "replicas is required: give a whole number, 0 or more").At("/replicas")
 	}
 	return fleet.ValidateName("/deployment", string(in.Deployment))
 }
