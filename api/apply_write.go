@@ -31,7 +31,7 @@ func (a *applying) apply(ctx context.Context, plan Plan) *applyOutput {
 	out := Applied{Digest: plan.Digest, Objects: make([]AppliedObject, len(all))}
 	for from := 0; from < len(all); {
 		to := from + 1
-		if kind := all[from].key.Kind; kind == fleet.KindInstance || kind == fleet.KindDeployment { // which nothing refers to
+		if kind := all[from].key.Kind; a.server.kinds[kind].unreferred {
 			for to < len(all) && all[to].key.Kind == kind {
 				to++
 			}
@@ -96,34 +96,28 @@ func (a *applying) write(ctx context.Context, o *planned) (*acceptedOutput, erro
 		}
 	}
 	w := a.writeOf(o)
-	if o.action == ActionDelete {
-		return a.remove(ctx, o, w)
+	part := a.server.kinds[o.key.Kind]
+	switch {
+	case o.action == ActionDelete && part.remove != nil:
+		return part.remove(a, ctx, w)
+	case o.action == ActionDelete:
+		written, err := a.store.DeleteDeclared(ctx, w)
+		return writtenOutput(written, err)
+	case part.write != nil:
+		return part.write(a, ctx, o, w)
 	}
-	switch o.key.Kind {
-	case fleet.KindProject:
-		written, err := a.store.Declare(ctx, w, fleet.ProjectSpec{})
-		return writtenOutput(written, err)
-	case fleet.KindSite:
-		written, err := a.store.Declare(ctx, w, o.site)
-		return writtenOutput(written, err)
-	case fleet.KindTemplate:
-		base, err := a.canonical(ctx, o.project, compose.Layer{Name: "/spec/base", JSON: o.base})
-		if err != nil {
-			return nil, err
-		}
-		o.template.Base = base
-		written, err := a.store.Declare(ctx, w, o.template)
-		return writtenOutput(written, err)
-	case fleet.KindFleet:
-		return a.putFleetOf(ctx, o, w)
-	case fleet.KindPool:
-		written, err := a.store.Declare(ctx, w, o.pool.spec)
-		return writtenOutput(written, err)
-	case fleet.KindDeployment:
-		return a.putDeploymentOf(ctx, o, w)
-	case fleet.KindInstance:
+	written, err := a.store.Declare(ctx, w, o.plain)
+	return writtenOutput(written, err)
+}
+
+func (a *applying) putTemplateOf(ctx context.Context, o *planned, w postgres.Write) (*acceptedOutput, error) {
+	base, err := a.canonical(ctx, o.project, compose.Layer{Name: "/spec/base", JSON: o.base})
+	if err != nil {
+		return nil, err
 	}
-	return a.putInstanceOf(ctx, o, w)
+	o.template.Base = base
+	written, err := a.store.Declare(ctx, w, o.template)
+	return writtenOutput(written, err)
 }
 
 // writeOf makes the store's write; bound to a plan it is also bound to what was planned from.
@@ -170,20 +164,16 @@ func (a *applying) putInstanceOf(ctx context.Context, o *planned, w postgres.Wri
 	return a.startedOutput(ctx, started, MutationParams{}), nil
 }
 
-func (a *applying) remove(ctx context.Context, o *planned, w postgres.Write) (*acceptedOutput, error) {
-	var started postgres.Started
-	var err error
-	switch o.key.Kind {
-	case fleet.KindInstance:
-		started, err = a.store.TurnInstance(ctx, postgres.InstanceTurn{Write: w, Kind: fleet.OperationDelete, Reason: a.r.head.Reason})
-	case fleet.KindDeployment:
-		started, err = a.store.TurnDeployment(ctx, postgres.DeploymentTurn{
-			Write: w, Kind: fleet.OperationDestroy, Reason: a.r.head.Reason,
-		})
-	case fleet.KindProject, fleet.KindSite, fleet.KindPool, fleet.KindTemplate, fleet.KindFleet:
-		written, err := a.store.DeleteDeclared(ctx, w)
-		return writtenOutput(written, err)
+func (a *applying) removeInstance(ctx context.Context, w postgres.Write) (*acceptedOutput, error) {
+	started, err := a.store.TurnInstance(ctx, postgres.InstanceTurn{Write: w, Kind: fleet.OperationDelete, Reason: a.r.head.Reason})
+	if err != nil {
+		return nil, err
 	}
+	return a.startedOutput(ctx, started, MutationParams{}), nil
+}
+
+func (a *applying) removeDeployment(ctx context.Context, w postgres.Write) (*acceptedOutput, error) {
+	started, err := a.store.TurnDeployment(ctx, postgres.DeploymentTurn{Write: w, Kind: fleet.OperationDestroy, Reason: a.r.head.Reason})
 	if err != nil {
 		return nil, err
 	}

@@ -41,9 +41,7 @@ var fleetTurns = []struct {
 }
 
 func (s *server) mountFleets() {
-	s.mountKind(declaredKind{
-		kind: fleet.KindFleet, status: s.fleetStatuses, detail: s.fleetDetail, remove: forOperators,
-	})
+	s.mountKind(declaredKind{kind: fleet.KindFleet, status: s.fleetStatuses, detail: s.fleetDetail})
 	put := endpoint(http.MethodPut, fleetPath, "put-fleet", "Declare a fleet change and run it")
 	put.DefaultStatus = http.StatusAccepted
 	register(s, forOperators, put, s.putFleet)

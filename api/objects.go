@@ -47,13 +47,12 @@ type declaredKind struct {
 	status statusOf
 	// detail is the status of one object, where that says more than in a list.
 	detail statusOf
-	remove access
 }
 
 func (s *server) mountObjects() {
-	s.mountKind(declaredKind{kind: fleet.KindProject, remove: forAdmins})
-	s.mountKind(declaredKind{kind: fleet.KindSite, status: s.siteStatuses, remove: forAdmins})
-	s.mountKind(declaredKind{kind: fleet.KindTemplate, remove: forOperators})
+	s.mountKind(declaredKind{kind: fleet.KindProject})
+	s.mountKind(declaredKind{kind: fleet.KindSite, status: s.siteStatuses})
+	s.mountKind(declaredKind{kind: fleet.KindTemplate})
 	s.mountProjects()
 	s.mountSites()
 	s.mountTemplates()
@@ -73,7 +72,7 @@ func (s *server) mountKind(k declaredKind) {
 		func(ctx context.Context, in *getInput) (*objectOutput, error) {
 			return s.getObject(ctx, fleet.ObjectKey{Kind: k.kind, Name: in.Name}, k.detail)
 		})
-	register(s, k.remove, endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.kind), "Delete a "+string(k.kind)),
+	register(s, s.kinds[k.kind].writers, endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.kind), "Delete a "+string(k.kind)),
 		func(ctx context.Context, in *deleteInput) (*acceptedOutput, error) {
 			return s.deleteDeclared(ctx, fleet.ObjectKey{Kind: k.kind, Name: in.Name}, in.MutationParams)
 		})

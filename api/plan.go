@@ -52,6 +52,7 @@ type planner struct {
 	known      map[fleet.ObjectKey]postgres.Standing
 	sites      map[string]fleet.SiteSpec
 	nodes      map[string]string // the sites of nodes
+	taken      map[string]string // by the sites of the request
 	last       map[string]int64  // template generations
 	specs      map[fleet.TemplatePin]fleet.TemplateSpec
 	sizes      map[postgres.BodyOf]int64
@@ -65,7 +66,7 @@ type planner struct {
 func (s *server) planFor(ctx context.Context, r *planRequest, key string) (*planner, error) {
 	p := &planner{
 		s: s, r: r, caller: callOf(ctx).caller, key: key, room: planRoom,
-		declared: map[fleet.ObjectKey]*planned{}, sites: map[string]fleet.SiteSpec{},
+		declared: map[fleet.ObjectKey]*planned{}, sites: map[string]fleet.SiteSpec{}, taken: map[string]string{},
 		specs: map[fleet.TemplatePin]fleet.TemplateSpec{}, texts: newTexts(),
 	}
 	p.name()

@@ -13,29 +13,20 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// writers says who may declare, and delete, the objects of a kind; it is what the PUT of one
-// object asks for.
-var writers = map[fleet.ObjectKind]access{
-	fleet.KindProject: forAdmins, fleet.KindSite: forAdmins,
-	fleet.KindTemplate: forOperators, fleet.KindInstance: forOperators, fleet.KindFleet: forOperators,
-	fleet.KindPool: forAdmins, fleet.KindDeployment: forOperators,
-}
-
 // decide says of each object what an apply would do, in the order of an apply.
 func (p *planner) decide(ctx context.Context) error {
 	some := map[fleet.ObjectKind][]*planned{}
 	for _, o := range p.r.objects {
-		if _, known := writers[o.key.Kind]; !known {
+		if _, known := p.s.kinds[o.key.Kind]; !known {
 			p.ordered = append(p.ordered, o) // refused
 		}
 		some[o.key.Kind] = append(some[o.key.Kind], o)
 	}
 	some[fleet.KindTemplate] = byComposition(some[fleet.KindTemplate], p.declared)
-	taken := map[string]string{} // nodes, by the sites of the request
 	for _, kind := range fleet.DeclaredKinds() {
 		for _, o := range some[kind.Kind] {
 			p.ordered = append(p.ordered, o)
-			if err := p.decideOne(ctx, o, taken); err != nil {
+			if err := p.decideOne(ctx, o); err != nil {
 				return err
 			}
 		}
@@ -44,34 +35,23 @@ func (p *planner) decide(ctx context.Context) error {
 }
 
 // decideOne keeps what is wrong with an object there; the error is about the region.
-func (p *planner) decideOne(ctx context.Context, o *planned, taken map[string]string) error {
+func (p *planner) decideOne(ctx context.Context, o *planned) error {
 	o.deploy = p.r.deploy
 	if o.refuse(p.stand(o)); !o.ok() {
 		return nil
 	}
-	var err error
-	switch o.key.Kind {
-	case fleet.KindProject:
-		err = o.settle(struct{}{})
-	case fleet.KindSite:
-		err = p.decideSite(o, taken)
-	case fleet.KindTemplate:
-		err = p.decideTemplate(o)
-	case fleet.KindInstance:
-		err = p.decideInstance(ctx, o)
-	case fleet.KindFleet:
-		err = p.decideFleet(ctx, o)
-	case fleet.KindPool:
-		err = o.settle(o.pool.spec)
-	case fleet.KindDeployment:
-		err = p.decideDeployment(ctx, o)
+	part := p.s.kinds[o.key.Kind]
+	decide := part.decide
+	if decide == nil {
+		decide = (*planner).decidePlain
 	}
+	err := decide(p, ctx, o)
 	if ofRegion(err) {
 		return err
 	}
 	o.refuse(err)
 	if o.ok() && o.action != ActionUnchanged && !o.seen {
-		o.refuse(p.caller.may(writers[o.key.Kind]))
+		o.refuse(p.caller.may(part.writers))
 	}
 	return nil
 }
@@ -145,20 +125,23 @@ func (p *planned) wanted() decide.PlanWanted {
 	}
 }
 
-func (p *planner) decideSite(o *planned, taken map[string]string) error {
-	if i := decide.PlanNodes(o.key.Name, o.site.Nodes, p.nodes, taken); i >= 0 {
-		return fleet.Errorf(fleet.Conflict, "node %s belongs to another site", o.site.Nodes[i].Name).
+func (p *planner) decidePlain(_ context.Context, o *planned) error { return o.settle(o.plain) }
+
+func (p *planner) decideSite(_ context.Context, o *planned) error {
+	nodes := o.site().Nodes
+	if i := decide.PlanNodes(o.key.Name, nodes, p.nodes, p.taken); i >= 0 {
+		return fleet.Errorf(fleet.Conflict, "node %s belongs to another site", nodes[i].Name).
 			At("/spec/nodes/" + strconv.Itoa(i)).WithHint("names of nodes are unique in a region")
 	}
-	for _, n := range o.site.Nodes {
-		taken[string(n.Name)] = o.key.Name
+	for _, n := range nodes {
+		p.taken[string(n.Name)] = o.key.Name
 	}
-	return o.settle(o.site)
+	return o.settle(o.plain)
 }
 
 // decideTemplate pins the compositions as the write will: to the generations that they
 // have when it is their turn.
-func (p *planner) decideTemplate(o *planned) error {
+func (p *planner) decideTemplate(_ context.Context, o *planned) error {
 	for i, name := range o.compositions {
 		at := "/spec/compositions/" + strconv.Itoa(i)
 		if _, err := p.refer(templateKey(name), at); err != nil {
@@ -286,7 +269,7 @@ func (p *planner) prune(ctx context.Context) error {
 			p.wouldPrune = append(p.wouldPrune, d.planKey())
 			continue
 		}
-		d.refuse(p.caller.may(writers[o.Kind]))
+		d.refuse(p.caller.may(p.s.kinds[o.Kind].writers))
 		gone[o.Kind] = append(gone[o.Kind], d)
 	}
 	for _, kind := range slices.Backward(fleet.DeclaredKinds()) {

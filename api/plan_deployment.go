@@ -9,24 +9,10 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// plannedPool and plannedDeployment are declarations of a request of many objects.
-type plannedPool struct{ spec fleet.PoolSpec }
-
+// plannedDeployment is the declared deployment of a request.
 type plannedDeployment struct {
 	reason string
 	made   deploymentMade
-}
-
-func (p *planned) readPool(spec []byte) error {
-	var put PoolPut
-	if err := decode(spec, &put); err != nil {
-		return err
-	}
-	if err := besideSpec(put.Project, put.Labels); err != nil {
-		return err
-	}
-	p.pool.spec = poolSpecOf(put)
-	return put.Check()
 }
 
 func (p *planned) readDeployment(spec []byte) error {

@@ -85,6 +85,6 @@ func TestPlanOfFleetChanges(t *testing.T) {
 	t.Run("is for operators", func(t *testing.T) {
 		order := fleet.DeclaredKinds()
 		require.Equal(t, fleet.KindFleet, order[len(order)-1].Kind)
-		require.Equal(t, forOperators, writers[fleet.KindFleet])
+		require.Equal(t, forOperators, kindParts()[fleet.KindFleet].writers)
 	})
 }

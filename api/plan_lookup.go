@@ -94,7 +94,7 @@ func (w wanted) add(o *planned) {
 	if o.key.Kind == fleet.KindTemplate {
 		w.templates[o.key.Name] = true
 	}
-	for _, n := range o.site.Nodes {
+	for _, n := range o.site().Nodes {
 		w.nodes[string(n.Name)] = true
 	}
 	if o.put.Artifact != "" {
@@ -195,7 +195,7 @@ func (p *planner) siteOf(name string) (fleet.SiteSpec, error) {
 	case ref.in != nil && !p.caller.uses(ref.project):
 		return fleet.SiteSpec{}, fleet.Errorf(fleet.NotFound, "site %s not found", name).At("/site")
 	case ref.in != nil:
-		return ref.in.site, nil
+		return ref.in.site(), nil
 	}
 	spec, read := p.sites[name]
 	if !read {

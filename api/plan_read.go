@@ -28,12 +28,13 @@ const (
 type planned struct {
 	place string // in the request, for problems
 
+	kinds       map[fleet.ObjectKind]kindPart
 	definitions *definition.Registry
 	key         fleet.ObjectKey
 	// What was asked for. The documents are pieces of the request.
 	project      fleet.ProjectName
 	labels       map[string]string
-	site         fleet.SiteSpec
+	plain        any // the spec of a plain kind
 	template     fleet.TemplateSpec
 	compositions []string
 	base         []byte
@@ -44,7 +45,6 @@ type planned struct {
 	runHash      fleet.Hash
 	deploy       bool // what is written is delivered too
 	fleet        plannedFleet
-	pool         plannedPool
 	deployment   plannedDeployment
 
 	now      *postgres.Standing // nil when there is none
@@ -90,6 +90,7 @@ type planRequest struct {
 	objects []*planned
 	plan    *Plan
 
+	kinds       map[fleet.ObjectKind]kindPart
 	definitions *definition.Registry
 }
 
@@ -97,7 +98,7 @@ type planRequest struct {
 // there; what is wrong with the request itself is the error.
 func (s *server) readPlan(raw []byte) (*planRequest, error) {
 	var objects, plan []byte
-	r := &planRequest{definitions: s.definitions}
+	r := &planRequest{kinds: s.kinds, definitions: s.definitions}
 	if err := envelope(raw, map[string]*[]byte{"objects": &objects, "plan": &plan}, &r.head); err != nil {
 		return nil, err
 	}
@@ -155,7 +156,7 @@ func (r *planRequest) split(objects []byte) error {
 			return fleet.Errorf(fleet.TooLarge, "too many objects; the limit is %d", maxPlanned).At("/objects").WithHint("send them in parts")
 		}
 		end := tokens.InputOffset()
-		p := &planned{place: "/objects/" + strconv.Itoa(len(r.objects)), definitions: r.definitions}
+		p := &planned{place: "/objects/" + strconv.Itoa(len(r.objects)), kinds: r.kinds, definitions: r.definitions}
 		p.refuse(p.read(objects[end-int64(len(v)) : end : end]))
 		r.objects = append(r.objects, p)
 	}
@@ -186,6 +187,9 @@ func (p *planned) read(raw []byte) error {
 		return err
 	}
 	if m.Project != "" {
+		if p.key.Kind == fleet.KindProject {
+			return fleet.Errorf(fleet.Invalid, "a project is in no project").At("/project")
+		}
 		if err := fleet.ValidateName("/project", m.Project); err != nil {
 			return err
 		}
@@ -196,35 +200,27 @@ func (p *planned) read(raw []byte) error {
 	if err := fleet.ValidateLabels("/labels", m.Labels); err != nil {
 		return err
 	}
-	return p.readSpec(spec)
-}
-
-func (p *planned) readSpec(spec []byte) error {
-	switch p.key.Kind {
-	case fleet.KindProject:
-		if p.project != "" {
-			return fleet.Errorf(fleet.Invalid, "a project cannot belong to a project").At("/project")
-		}
-		p.project = fleet.ProjectName(p.key.Name)
-		return below("/spec", decode(spec, &struct{}{}))
-	case fleet.KindSite:
-		return below("/spec", p.readSite(spec))
-	case fleet.KindTemplate:
-		return below("/spec", p.readTemplate(spec))
-	case fleet.KindInstance:
-		if err := fleet.ValidateName("/site", p.key.Scope); err != nil {
+	part, known := p.kinds[p.key.Kind]
+	if !known {
+		return fleet.Errorf(fleet.Invalid, "unknown kind %.40q", p.key.Kind).At("/kind").WithHint("use " + fleet.KindTitles())
+	}
+	if row.OfSite {
+		if err := fleet.ValidateName("/site", m.Site); err != nil {
 			return err
 		}
-		return below("/spec", p.readInstance(spec))
-	case fleet.KindFleet:
-		return below("/spec", p.readFleet(spec))
-	case fleet.KindPool:
-		return below("/spec", p.readPool(spec))
-	case fleet.KindDeployment:
-		return below("/spec", p.readDeployment(spec))
 	}
-	return fleet.Errorf(fleet.Invalid, "unknown kind %.40q", p.key.Kind).At("/kind").
-		WithHint("use " + fleet.KindTitles())
+	return below("/spec", part.read(p, spec))
+}
+
+func (p *planned) readProject(spec []byte) error {
+	p.project, p.plain = fleet.ProjectName(p.key.Name), fleet.ProjectSpec{}
+	return decode(spec, &struct{}{})
+}
+
+// site is the spec of a site, empty of another kind.
+func (p *planned) site() fleet.SiteSpec {
+	spec, _ := p.plain.(fleet.SiteSpec)
+	return spec
 }
 
 // besideSpec refuses what a PUT has in its body and a manifest beside its spec.
@@ -233,18 +229,6 @@ func besideSpec(project string, labels map[string]string) error {
 		return fleet.Errorf(fleet.Invalid, "move project and labels out of spec, to the top level").At("/")
 	}
 	return nil
-}
-
-func (p *planned) readSite(spec []byte) error {
-	var put SitePut
-	if err := decode(spec, &put); err != nil {
-		return err
-	}
-	p.site = siteSpecOf(put)
-	if err := besideSpec(put.Project, put.Labels); err != nil {
-		return err
-	}
-	return p.site.Validate()
 }
 
 func (p *planned) readTemplate(spec []byte) error {

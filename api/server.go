@@ -97,6 +97,7 @@ type server struct {
 	waker       Waker
 	nodeStarted func(ctx context.Context, node fleet.NodeName) error
 	executor    Executor
+	kinds       map[fleet.ObjectKind]kindPart
 	definitions *definition.Registry
 	flatten     *compose.Budget
 	reading     *reading
@@ -167,7 +168,7 @@ func newServer(d Deps) (*server, error) {
 	}
 	return &server{
 		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, executor: d.Executor,
-		definitions: d.Definitions, flatten: d.Flatten, limits: d.Limits,
+		kinds: kindParts(), definitions: d.Definitions, flatten: d.Flatten, limits: d.Limits,
 		packed: newPacked(), reading: newReading(readingTotal*(d.Limits.MaxBytes+envelopeRoom), readingShare*(d.Limits.MaxBytes+envelopeRoom), stallLimit),
 		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),
 		now: d.Now, log: d.Log, ends: d.OperationEnds, ready: d.Ready, metrics: m, tokens: newTokenCache(d.Store, d.Now),

@@ -4,53 +4,20 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"net/http"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-type putSiteInput struct {
-	NameParam
-	MutationParams
-	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
-}
-
 func (s *server) mountSites() {
-	op := endpoint(http.MethodPut, "/api/v1/sites/{name}", "put-site", "Declare a site and its nodes")
-	register(s, forAdmins, op, s.putSite)
-	takes[SitePut](s, op)
+	mountPlain[SitePut](s, fleet.KindSite, "Declare a site and its nodes")
 }
 
-func (s *server) putSite(ctx context.Context, in *putSiteInput) (*acceptedOutput, error) {
-	if err := fleet.ValidateName("name", in.Name); err != nil {
-		return nil, err
-	}
-	put := SitePut{Project: in.Project}
-	raw, err := s.readJSON(ctx, &put)
-	if err != nil {
-		return nil, err
-	}
-	spec := siteSpecOf(put)
-	if err := spec.Validate(); err != nil {
-		return nil, err
-	}
-	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
-		return nil, err
-	}
-	w, err := s.write(ctx, fleet.ObjectKey{Kind: fleet.KindSite, Name: in.Name}, in.MutationParams, raw)
-	if err != nil {
-		return nil, err
-	}
-	if w.Project, err = s.projectOf(ctx, put.Project); err != nil {
-		return nil, err
-	}
-	w.Labels = put.Labels
-	written, err := s.store.Declare(ctx, w, spec)
-	if err != nil {
-		return nil, err
-	}
-	return declared(written, in.MutationParams), nil
+func (p SitePut) beside() (string, map[string]string) { return p.Project, p.Labels }
+
+func (p SitePut) spec() (any, error) {
+	spec := siteSpecOf(p)
+	return spec, spec.Validate()
 }
 
 func siteSpecOf(put SitePut) fleet.SiteSpec {

@@ -1,0 +1,121 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// kindPart is what the API does for one kind of declared objects. A plain kind needs only writers and read: its spec
+// is made from the body of a PUT alone, compared, written and removed without a look at other objects.
+type kindPart struct {
+	// writers may declare and delete the objects of the kind.
+	writers access
+	// read takes the spec of a manifest in, as far as it can be checked without the region's other objects.
+	read func(p *planned, spec []byte) error
+	// decide completes the spec by other objects and plans what an apply does; nil plans planned.plain.
+	decide func(p *planner, ctx context.Context, o *planned) error
+	// write and remove carry out what was planned; nil declares planned.plain, and deletes what is unused.
+	write  func(a *applying, ctx context.Context, o *planned, w postgres.Write) (*acceptedOutput, error)
+	remove func(a *applying, ctx context.Context, w postgres.Write) (*acceptedOutput, error)
+	// unreferred: no object refers to one of the kind, so an apply writes many at the same time.
+	unreferred bool
+}
+
+// kindParts has a row for each kind of fleet.DeclaredKinds.
+func kindParts() map[fleet.ObjectKind]kindPart {
+	return map[fleet.ObjectKind]kindPart{
+		fleet.KindProject:  {writers: forAdmins, read: (*planned).readProject},
+		fleet.KindSite:     {writers: forAdmins, read: readPlain[SitePut], decide: (*planner).decideSite},
+		fleet.KindPool:     {writers: forAdmins, read: readPlain[PoolPut]},
+		fleet.KindTemplate: {writers: forOperators, read: (*planned).readTemplate, decide: (*planner).decideTemplate, write: (*applying).putTemplateOf},
+		fleet.KindInstance: {
+			writers: forOperators, read: (*planned).readInstance, decide: (*planner).decideInstance,
+			write: (*applying).putInstanceOf, remove: (*applying).removeInstance, unreferred: true,
+		},
+		fleet.KindDeployment: {
+			writers: forOperators, read: (*planned).readDeployment, decide: (*planner).decideDeployment,
+			write: (*applying).putDeploymentOf, remove: (*applying).removeDeployment, unreferred: true,
+		},
+		fleet.KindFleet: {writers: forOperators, read: (*planned).readFleet, decide: (*planner).decideFleet, write: (*applying).putFleetOf},
+	}
+}
+
+// plainPut is the body of a PUT of a plain kind.
+type plainPut interface {
+	// beside gives what manifests have beside the spec.
+	beside() (project string, labels map[string]string)
+	// spec makes the validated spec. Its errors name places in the body.
+	spec() (any, error)
+}
+
+// readPlain reads the spec of a manifest of a plain kind.
+func readPlain[P plainPut](p *planned, spec []byte) error {
+	var put P
+	if err := decode(spec, &put); err != nil {
+		return err
+	}
+	if err := besideSpec(put.beside()); err != nil {
+		return err
+	}
+	var err error
+	p.plain, err = put.spec()
+	return err
+}
+
+type putPlainInput struct {
+	NameParam
+	MutationParams
+	CreateParams
+	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
+}
+
+// mountPlain mounts the PUT of a plain kind.
+func mountPlain[P plainPut](s *server, kind fleet.ObjectKind, summary string) {
+	row := kind.Declared()
+	op := endpoint(http.MethodPut, "/api/v1/"+row.Plural+"/{name}", "put-"+string(kind), summary)
+	register(s, s.kinds[kind].writers, op, func(ctx context.Context, in *putPlainInput) (*acceptedOutput, error) {
+		return putPlain[P](ctx, s, kind, in)
+	})
+	takes[P](s, op)
+}
+
+func putPlain[P plainPut](ctx context.Context, s *server, kind fleet.ObjectKind, in *putPlainInput) (*acceptedOutput, error) {
+	if err := fleet.ValidateName("name", in.Name); err != nil {
+		return nil, err
+	}
+	var put P
+	raw, err := s.readJSON(ctx, &put)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := put.spec()
+	if err != nil {
+		return nil, err
+	}
+	project, labels := put.beside()
+	if project == "" {
+		project = in.Project
+	}
+	if err := fleet.ValidateLabels("/labels", labels); err != nil {
+		return nil, err
+	}
+	w, err := s.write(ctx, fleet.ObjectKey{Kind: kind, Name: in.Name}, in.MutationParams, raw)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.bind(&w); err != nil {
+		return nil, err
+	}
+	if w.Project, err = s.projectOf(ctx, project); err != nil {
+		return nil, err
+	}
+	w.Labels = labels
+	written, err := s.store.Declare(ctx, w, spec)
+	if err != nil {
+		return nil, err
+	}
+	return declared(written, in.MutationParams), nil
+}
