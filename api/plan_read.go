@@ -243,11 +243,8 @@ func (p *planned) readTemplate(spec []byte) error {
 		return fleet.Errorf(fleet.Invalid, "base is required").At("/base")
 	}
 	p.compositions = put.Compositions
-	p.template = fleet.TemplateSpec{Secrets: put.Secrets}
-	for _, name := range put.Compositions {
-		p.template.Compositions = append(p.template.Compositions, fleet.TemplatePin{Name: fleet.TemplateName(name)})
-	}
-	return p.template.Validate(fleet.TemplateName(p.key.Name))
+	p.template = put.spec()
+	return put.Check(p.key.Name)
 }
 
 func (p *planned) readInstance(spec []byte) error {

@@ -14,11 +14,10 @@ func (s *server) mountSites() {
 }
 
 func (p SitePut) beside() (string, map[string]string) { return p.Project, p.Labels }
+func (p SitePut) spec() (any, error)                  { return siteSpecOf(p), p.Check() }
 
-func (p SitePut) spec() (any, error) {
-	spec := siteSpecOf(p)
-	return spec, spec.Validate()
-}
+// Check looks at what can be seen without the region.
+func (p SitePut) Check() error { return siteSpecOf(p).Validate() }
 
 func siteSpecOf(put SitePut) fleet.SiteSpec {
 	spec := fleet.SiteSpec{Nodes: []fleet.SiteNode{}, OnIsolation: put.OnIsolation, AutoFailback: put.AutoFailback}

@@ -171,29 +171,45 @@ type applier struct {
 
 func (a *applier) apply(m *manifest) func(context.Context, *api.Client) (api.Accepted, error) {
 	return func(ctx context.Context, client *api.Client) (api.Accepted, error) {
-		mutation := a.flags.mutation()
-		switch m.key().Kind {
-		case fleet.KindProject:
-			return client.PutProject(ctx, m.Name, api.ProjectPut{Labels: m.Labels}, mutation)
-		case fleet.KindSite:
+		return manifestKinds()[m.key().Kind].put(a, ctx, client, m)
+	}
+}
+
+// manifestKind is what apply does for a kind of objects.
+type manifestKind struct {
+	// check decodes the spec of a manifest and checks what it can without the region.
+	check func(m *manifest) error
+	put   func(a *applier, ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error)
+}
+
+// manifestKinds has a row for each kind of fleet.DeclaredKinds.
+func manifestKinds() map[fleet.ObjectKind]manifestKind {
+	return map[fleet.ObjectKind]manifestKind{
+		fleet.KindProject: {(*manifest).checkProject, func(a *applier, ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
+			return client.PutProject(ctx, m.Name, api.ProjectPut{Labels: m.Labels}, a.flags.mutation())
+		}},
+		fleet.KindSite: {(*manifest).checkSite, func(a *applier, ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
 			m.site.Project = first(m.site.Project, a.cli.flags.project)
-			return client.PutSite(ctx, m.Name, m.site, mutation)
-		case fleet.KindTemplate:
-			m.template.Project = first(m.template.Project, a.cli.flags.project)
-			return client.PutTemplate(ctx, m.Name, m.template, mutation)
-		case fleet.KindFleet:
-			m.fleet.Project, m.fleet.Reason = first(m.fleet.Project, a.cli.flags.project), first(m.fleet.Reason, a.flags.reason)
-			return a.putFleet(client, ctx, m.Name, m.fleet, mutation)
-		case fleet.KindPool:
+			return client.PutSite(ctx, m.Name, m.site, a.flags.mutation())
+		}},
+		fleet.KindPool: {(*manifest).checkPool, func(a *applier, ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
 			m.pool.Project = first(m.pool.Project, a.cli.flags.project)
-			return client.PutPool(ctx, m.Name, m.pool, mutation)
-		case fleet.KindDeployment:
+			return client.PutPool(ctx, m.Name, m.pool, a.flags.mutation())
+		}},
+		fleet.KindTemplate: {(*manifest).checkTemplate, func(a *applier, ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
+			m.template.Project = first(m.template.Project, a.cli.flags.project)
+			return client.PutTemplate(ctx, m.Name, m.template, a.flags.mutation())
+		}},
+		fleet.KindInstance: {(*manifest).checkInstance, (*applier).applyInstance},
+		fleet.KindDeployment: {(*manifest).checkDeployment, func(a *applier, ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
 			put := m.deployed.DeploymentPut
 			put.Project, put.Reason = first(put.Project, a.cli.flags.project), first(put.Reason, a.flags.reason)
-			return a.putDeployment(client, ctx, m.Name, put, mutation)
-		case fleet.KindInstance:
-		}
-		return a.applyInstance(ctx, client, m)
+			return a.putDeployment(client, ctx, m.Name, put, a.flags.mutation())
+		}},
+		fleet.KindFleet: {(*manifest).checkFleet, func(a *applier, ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
+			m.fleet.Project, m.fleet.Reason = first(m.fleet.Project, a.cli.flags.project), first(m.fleet.Reason, a.flags.reason)
+			return a.putFleet(client, ctx, m.Name, m.fleet, a.flags.mutation())
+		}},
 	}
 }
 

@@ -53,23 +53,11 @@ func (m *manifest) check() error {
 	if len(m.Spec) == 0 {
 		m.Spec = json.RawMessage("{}")
 	}
-	switch key.Kind {
-	case fleet.KindProject:
-		return m.checkProject()
-	case fleet.KindSite:
-		return m.checkSite()
-	case fleet.KindTemplate:
-		return m.checkTemplate()
-	case fleet.KindInstance:
-		return m.checkInstance()
-	case fleet.KindFleet:
-		return m.checkFleet()
-	case fleet.KindPool:
-		return m.checkPool()
-	case fleet.KindDeployment:
-		return m.checkDeployment()
+	kind, known := manifestKinds()[key.Kind]
+	if !known {
+		return fmt.Errorf("unknown kind %.40q; use %s", m.Kind, fleet.KindTitles())
 	}
-	return fmt.Errorf("unknown kind %.40q; use %s", m.Kind, fleet.KindTitles())
+	return kind.check(m)
 }
 
 func (m *manifest) checkProject() error {
@@ -86,11 +74,7 @@ func (m *manifest) checkSite() error {
 	if err := m.adopt(&m.site.Project, &m.site.Labels); err != nil {
 		return err
 	}
-	var spec fleet.SiteSpec
-	for _, n := range m.site.Nodes {
-		spec.Nodes = append(spec.Nodes, fleet.SiteNode{Name: fleet.NodeName(n.Name), Role: n.Role})
-	}
-	return inSpec(spec.Validate())
+	return inSpec(m.site.Check())
 }
 
 func (m *manifest) checkTemplate() error {
@@ -103,11 +87,7 @@ func (m *manifest) checkTemplate() error {
 	if len(m.template.Base) == 0 {
 		return errors.New("spec: base is required")
 	}
-	spec := fleet.TemplateSpec{Secrets: m.template.Secrets}
-	for _, name := range m.template.Compositions {
-		spec.Compositions = append(spec.Compositions, fleet.TemplatePin{Name: fleet.TemplateName(name)})
-	}
-	return inSpec(spec.Validate(fleet.TemplateName(m.Name)))
+	return inSpec(m.template.Check(m.Name))
 }
 
 func (m *manifest) checkInstance() error {
