@@ -43,7 +43,7 @@ type listDeploymentsInput struct {
 
 const deploymentPath = "/api/v1/deployments/{name}"
 
-func (s *server) mountDeployments() {
+func (s *server) mountDeployments(fleet.DeclaredKind) {
 	put := endpoint(http.MethodPut, deploymentPath, "put-deployment", "Declare a deployment and have it run")
 	put.DefaultStatus = http.StatusAccepted
 	register(s, forOperators, put, s.putDeployment)

@@ -40,8 +40,7 @@ var fleetTurns = []struct {
 	{"rollback", fleet.FleetRollback, "Write again what each instance had before the run, in waves as well"},
 }
 
-func (s *server) mountFleets() {
-	s.mountKind(declaredKind{kind: fleet.KindFleet, status: s.fleetStatuses, detail: s.fleetDetail})
+func (s *server) mountFleets(fleet.DeclaredKind) {
 	put := endpoint(http.MethodPut, fleetPath, "put-fleet", "Declare a fleet change and run it")
 	put.DefaultStatus = http.StatusAccepted
 	register(s, forOperators, put, s.putFleet)

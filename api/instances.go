@@ -40,7 +40,7 @@ type listInstancesInput struct {
 
 const instancePath = "/api/v1/sites/{site}/instances/{name}"
 
-func (s *server) mountInstances() {
+func (s *server) mountInstances(fleet.DeclaredKind) {
 	put := endpoint(http.MethodPut, instancePath, "put-instance", "Declare an instance and start its delivery")
 	put.DefaultStatus = http.StatusAccepted
 	register(s, forOperators, put, s.putInstance)

@@ -11,6 +11,10 @@ import (
 // kindPart is what the API does for one kind of declared objects. A plain kind needs only writers and read: its spec
 // is made from the body of a PUT alone, compared, written and removed without a look at other objects.
 type kindPart struct {
+	// mount mounts the paths of the kind, beside those that mountKind makes for each kind that is not of a site.
+	mount func(s *server, k fleet.DeclaredKind)
+	// status makes the statuses of a page of objects; nil shows none. detail is for one object, where that says more.
+	status, detail func(s *server, ctx context.Context, of []fleet.Object) ([]any, error)
 	// writers may declare and delete the objects of the kind.
 	writers access
 	// read takes the spec of a manifest in, as far as it can be checked without the region's other objects.
@@ -27,19 +31,28 @@ type kindPart struct {
 // kindParts has a row for each kind of fleet.DeclaredKinds.
 func kindParts() map[fleet.ObjectKind]kindPart {
 	return map[fleet.ObjectKind]kindPart{
-		fleet.KindProject:  {writers: forAdmins, read: (*planned).readProject},
-		fleet.KindSite:     {writers: forAdmins, read: readPlain[SitePut], decide: (*planner).decideSite},
-		fleet.KindPool:     {writers: forAdmins, read: readPlain[PoolPut]},
-		fleet.KindTemplate: {writers: forOperators, read: (*planned).readTemplate, decide: (*planner).decideTemplate, write: (*applying).putTemplateOf},
+		fleet.KindProject: {writers: forAdmins, mount: (*server).mountProjects, read: (*planned).readProject},
+		fleet.KindSite: {
+			writers: forAdmins, mount: mountPlain[SitePut]("Declare a site and its nodes"), status: (*server).siteStatuses,
+			read: readPlain[SitePut], decide: (*planner).decideSite,
+		},
+		fleet.KindPool: {writers: forAdmins, mount: mountPlain[PoolPut]("Declare a pool of nodes"), read: readPlain[PoolPut]},
+		fleet.KindTemplate: {
+			writers: forOperators, mount: (*server).mountTemplates, read: (*planned).readTemplate, decide: (*planner).decideTemplate,
+			write: (*applying).putTemplateOf,
+		},
 		fleet.KindInstance: {
-			writers: forOperators, read: (*planned).readInstance, decide: (*planner).decideInstance,
+			writers: forOperators, mount: (*server).mountInstances, read: (*planned).readInstance, decide: (*planner).decideInstance,
 			write: (*applying).putInstanceOf, remove: (*applying).removeInstance, unreferred: true,
 		},
 		fleet.KindDeployment: {
-			writers: forOperators, read: (*planned).readDeployment, decide: (*planner).decideDeployment,
+			writers: forOperators, mount: (*server).mountDeployments, read: (*planned).readDeployment, decide: (*planner).decideDeployment,
 			write: (*applying).putDeploymentOf, remove: (*applying).removeDeployment, unreferred: true,
 		},
-		fleet.KindFleet: {writers: forOperators, read: (*planned).readFleet, decide: (*planner).decideFleet, write: (*applying).putFleetOf},
+		fleet.KindFleet: {
+			writers: forOperators, mount: (*server).mountFleets, status: (*server).fleetStatuses, detail: (*server).fleetDetail,
+			read: (*planned).readFleet, decide: (*planner).decideFleet, write: (*applying).putFleetOf,
+		},
 	}
 }
 
@@ -73,13 +86,14 @@ type putPlainInput struct {
 }
 
 // mountPlain mounts the PUT of a plain kind.
-func mountPlain[P plainPut](s *server, kind fleet.ObjectKind, summary string) {
-	row := kind.Declared()
-	op := endpoint(http.MethodPut, "/api/v1/"+row.Plural+"/{name}", "put-"+string(kind), summary)
-	register(s, s.kinds[kind].writers, op, func(ctx context.Context, in *putPlainInput) (*acceptedOutput, error) {
-		return putPlain[P](ctx, s, kind, in)
-	})
-	takes[P](s, op)
+func mountPlain[P plainPut](summary string) func(*server, fleet.DeclaredKind) {
+	return func(s *server, k fleet.DeclaredKind) {
+		op := endpoint(http.MethodPut, "/api/v1/"+k.Plural+"/{name}", "put-"+string(k.Kind), summary)
+		register(s, s.kinds[k.Kind].writers, op, func(ctx context.Context, in *putPlainInput) (*acceptedOutput, error) {
+			return putPlain[P](ctx, s, k.Kind, in)
+		})
+		takes[P](s, op)
+	}
 }
 
 func putPlain[P plainPut](ctx context.Context, s *server, kind fleet.ObjectKind, in *putPlainInput) (*acceptedOutput, error) {

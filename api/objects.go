@@ -41,41 +41,44 @@ type acceptedOutput struct {
 // statusOf assembles the statuses of a page of objects; nil where a kind has none.
 type statusOf func(ctx context.Context, of []fleet.Object) ([]any, error)
 
-// declaredKind is what the kinds without deliveries have in common.
-type declaredKind struct {
-	kind   fleet.ObjectKind
-	status statusOf
-	// detail is the status of one object, where that says more than in a list.
-	detail statusOf
-}
-
+// mountObjects mounts the paths of all kinds.
 func (s *server) mountObjects() {
-	s.mountKind(declaredKind{kind: fleet.KindProject})
-	s.mountKind(declaredKind{kind: fleet.KindSite, status: s.siteStatuses})
-	s.mountKind(declaredKind{kind: fleet.KindTemplate})
-	s.mountProjects()
-	s.mountSites()
-	s.mountTemplates()
+	for _, k := range s.declared {
+		part := s.kinds[k.Kind]
+		if part.remove == nil { // its objects are read and deleted like any other declaration
+			s.mountKind(k, part)
+		}
+		if part.mount != nil {
+			part.mount(s, k)
+		}
+	}
 }
 
-func (s *server) mountKind(k declaredKind) {
-	plural := k.kind.Declared().Plural
-	path := "/api/v1/" + plural
-	if k.detail == nil {
-		k.detail = k.status
+func (s *server) mountKind(k fleet.DeclaredKind, part kindPart) {
+	path := "/api/v1/" + k.Plural
+	list, one := s.statuses(part.status), s.statuses(part.detail)
+	if one == nil {
+		one = list
 	}
-	register(s, forViewers, endpoint(http.MethodGet, path, "list-"+plural, "List "+plural),
+	register(s, forViewers, endpoint(http.MethodGet, path, "list-"+k.Plural, "List "+k.Plural),
 		func(ctx context.Context, in *listInput) (*objectsOutput, error) {
-			return s.listObjects(ctx, fleet.ObjectKey{Kind: k.kind}, in.ListParams, k.status)
+			return s.listObjects(ctx, fleet.ObjectKey{Kind: k.Kind}, in.ListParams, list)
 		})
-	register(s, forViewers, endpoint(http.MethodGet, path+"/{name}", "get-"+string(k.kind), "Read a "+string(k.kind)),
+	register(s, forViewers, endpoint(http.MethodGet, path+"/{name}", "get-"+string(k.Kind), "Read a "+string(k.Kind)),
 		func(ctx context.Context, in *getInput) (*objectOutput, error) {
-			return s.getObject(ctx, fleet.ObjectKey{Kind: k.kind, Name: in.Name}, k.detail)
+			return s.getObject(ctx, fleet.ObjectKey{Kind: k.Kind, Name: in.Name}, one)
 		})
-	register(s, s.kinds[k.kind].writers, endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.kind), "Delete a "+string(k.kind)),
+	register(s, part.writers, endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.Kind), "Delete a "+string(k.Kind)),
 		func(ctx context.Context, in *deleteInput) (*acceptedOutput, error) {
-			return s.deleteDeclared(ctx, fleet.ObjectKey{Kind: k.kind, Name: in.Name}, in.MutationParams)
+			return s.deleteDeclared(ctx, fleet.ObjectKey{Kind: k.Kind, Name: in.Name}, in.MutationParams)
 		})
+}
+
+func (s *server) statuses(of func(*server, context.Context, []fleet.Object) ([]any, error)) statusOf {
+	if of == nil {
+		return nil
+	}
+	return func(ctx context.Context, objects []fleet.Object) ([]any, error) { return of(s, ctx, objects) }
 }
 
 // visible reads an object that the caller may see; any other does not exist for it.

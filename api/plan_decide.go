@@ -23,7 +23,7 @@ func (p *planner) decide(ctx context.Context) error {
 		some[o.key.Kind] = append(some[o.key.Kind], o)
 	}
 	some[fleet.KindTemplate] = byComposition(some[fleet.KindTemplate], p.declared)
-	for _, kind := range fleet.DeclaredKinds() {
+	for _, kind := range p.s.declared {
 		for _, o := range some[kind.Kind] {
 			p.ordered = append(p.ordered, o)
 			if err := p.decideOne(ctx, o); err != nil {
@@ -125,7 +125,14 @@ func (p *planned) wanted() decide.PlanWanted {
 	}
 }
 
-func (p *planner) decidePlain(_ context.Context, o *planned) error { return o.settle(o.plain) }
+func (p *planner) decidePlain(_ context.Context, o *planned) error {
+	for _, r := range fleet.ReferencesOf(o.plain) {
+		if _, err := p.refer(r.Key, "/spec"+r.Field); err != nil {
+			return err
+		}
+	}
+	return o.settle(o.plain)
+}
 
 func (p *planner) decideSite(_ context.Context, o *planned) error {
 	nodes := o.site().Nodes
@@ -272,7 +279,7 @@ func (p *planner) prune(ctx context.Context) error {
 		d.refuse(p.caller.may(p.s.kinds[o.Kind].writers))
 		gone[o.Kind] = append(gone[o.Kind], d)
 	}
-	for _, kind := range slices.Backward(fleet.DeclaredKinds()) {
+	for _, kind := range slices.Backward(p.s.declared) {
 		p.deletes = append(p.deletes, gone[kind.Kind]...)
 	}
 	return nil

@@ -88,6 +88,9 @@ func (w wanted) add(o *planned) {
 	if o.key.Kind == fleet.KindInstance {
 		w.keys[siteKey(o.key.Scope)] = true
 	}
+	for _, r := range fleet.ReferencesOf(o.plain) {
+		w.keys[r.Key] = true
+	}
 	for _, place := range o.deployment.places() {
 		w.keys[place] = true
 	}

@@ -7,11 +7,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-func (s *server) mountPools() {
-	s.mountKind(declaredKind{kind: fleet.KindPool})
-	mountPlain[PoolPut](s, fleet.KindPool, "Declare a pool of nodes")
-}
-
 func (p PoolPut) beside() (string, map[string]string) { return p.Project, p.Labels }
 func (p PoolPut) spec() (any, error)                  { return poolSpecOf(p), p.Check() }
 

@@ -17,7 +17,7 @@ type putProjectInput struct {
 	MutationParams
 }
 
-func (s *server) mountProjects() {
+func (s *server) mountProjects(fleet.DeclaredKind) {
 	op := endpoint(http.MethodPut, "/api/v1/projects/{name}", "put-project", "Declare a project")
 	register(s, forAdmins, op, s.putProject)
 	takes[ProjectPut](s, op)

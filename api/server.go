@@ -72,6 +72,9 @@ type Deps struct {
 	Stopping <-chan struct{}
 	// Metrics is where the API's metrics go and what /metrics shows; nil makes one.
 	Metrics *prometheus.Registry
+
+	// register adds kinds before the paths are mounted; only tests have kinds of their own.
+	register func(*server)
 }
 
 const (
@@ -97,6 +100,7 @@ type server struct {
 	waker       Waker
 	nodeStarted func(ctx context.Context, node fleet.NodeName) error
 	executor    Executor
+	declared    []fleet.DeclaredKind // in the order of an apply
 	kinds       map[fleet.ObjectKind]kindPart
 	definitions *definition.Registry
 	flatten     *compose.Budget
@@ -166,16 +170,20 @@ func newServer(d Deps) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &server{
+	s := &server{
 		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, executor: d.Executor,
-		kinds: kindParts(), definitions: d.Definitions, flatten: d.Flatten, limits: d.Limits,
+		declared: fleet.DeclaredKinds(), kinds: kindParts(), definitions: d.Definitions, flatten: d.Flatten, limits: d.Limits,
 		packed: newPacked(), reading: newReading(readingTotal*(d.Limits.MaxBytes+envelopeRoom), readingShare*(d.Limits.MaxBytes+envelopeRoom), stallLimit),
 		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),
 		now: d.Now, log: d.Log, ends: d.OperationEnds, ready: d.Ready, metrics: m, tokens: newTokenCache(d.Store, d.Now),
 		enrolling: strangers.NewLimit(maxEnrolments, enrolmentTime), streams: newVigil(d.Store, "event streams", maxEventStreams),
 		waits: newVigil(d.Store, "waits", maxWaits), uploading: newReading(maxUploads*postgres.ChunkSize, uploadShare*postgres.ChunkSize, stallLimit),
 		stall: stallLimit, idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping, refused: d.Refused,
-	}, nil
+	}
+	if d.register != nil {
+		d.register(s)
+	}
+	return s, nil
 }
 
 func (s *server) routes(region string) (http.Handler, error) {
@@ -197,11 +205,7 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.router.Method(http.MethodGet, "/metrics", s.only(forRegionViewers, s.metrics.handler()))
 	s.api = humachi.New(s.router, openAPI(region))
 	s.mountObjects()
-	s.mountInstances()
 	s.mountPlan()
-	s.mountFleets()
-	s.mountPools()
-	s.mountDeployments()
 	s.mountOperations()
 	s.mountModules()
 	s.mountNodes()

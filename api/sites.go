@@ -9,10 +9,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-func (s *server) mountSites() {
-	mountPlain[SitePut](s, fleet.KindSite, "Declare a site and its nodes")
-}
-
 func (p SitePut) beside() (string, map[string]string) { return p.Project, p.Labels }
 func (p SitePut) spec() (any, error)                  { return siteSpecOf(p), p.Check() }
 

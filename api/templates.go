@@ -15,7 +15,7 @@ type putTemplateInput struct {
 	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
 }
 
-func (s *server) mountTemplates() {
+func (s *server) mountTemplates(fleet.DeclaredKind) {
 	op := endpoint(http.MethodPut, "/api/v1/templates/{name}", "put-template", "Declare a template; no instance changes by it")
 	register(s, forOperators, op, s.putTemplate)
 	takes[TemplatePut](s, op)

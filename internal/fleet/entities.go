@@ -44,9 +44,6 @@ func InstanceSubject(site SiteName, name InstanceName) string {
 // DeploymentSubject is the subject of a deployment.
 func DeploymentSubject(name DeploymentName) string { return EntityDeployment.Subject(string(name)) }
 
-// FleetSubject is the subject of a fleet change.
-func FleetSubject(name FleetName) string { return EntityFleet.Subject(string(name)) }
-
 // NodeSubject is the subject under which a node is compared.
 func NodeSubject(node NodeName) string { return EntityNode.Subject(string(node)) }
 

@@ -14,6 +14,9 @@ const KindFleet ObjectKind = "fleet"
 // OperationFleet is a request to run, resume, retry or roll back a fleet change.
 const OperationFleet OperationKind = "fleet"
 
+// FleetSubject is the subject of a fleet change.
+func FleetSubject(name FleetName) string { return EntityFleet.Subject(string(name)) }
+
 // FleetKey names a fleet change.
 func FleetKey(name FleetName) ObjectKey { return ObjectKey{Kind: KindFleet, Name: string(name)} }
 

@@ -55,3 +55,20 @@ func (d DeclaredKind) NewKey(site, name string) ObjectKey {
 
 // ProjectSpec is the spec of a project, a name for now.
 type ProjectSpec struct{}
+
+// Reference is an object that a spec refers to, and the field of the spec that names it.
+type Reference struct {
+	Key   ObjectKey
+	Field string
+}
+
+// Referrer is a spec that refers to other objects. An object is written only while all of them are declared.
+type Referrer interface{ References() []Reference }
+
+// ReferencesOf gives what a spec refers to.
+func ReferencesOf(spec any) []Reference {
+	if r, is := spec.(Referrer); is {
+		return r.References()
+	}
+	return nil
+}

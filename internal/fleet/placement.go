@@ -24,7 +24,7 @@ func NoObject(key ObjectKey) error {
 		WithHint("holdfast get " + key.Kind.Declared().Plural)
 }
 
-// NoPlace is the error for a site or pool that does not exist.
+// NoPlace is the error for a site, a pool or another object that a spec refers to and that does not exist.
 func NoPlace(key ObjectKey, field string) error {
 	return Errorf(NotFound, "%s %s not found", key.Kind, key.Name).At(field).
 		WithHint("declare it first: PUT /api/v1/" + key.Kind.Declared().Plural + "/" + key.Name)

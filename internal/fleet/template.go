@@ -17,6 +17,15 @@ type TemplatePin struct {
 	Generation int64        `json:"generation"`
 }
 
+// References are the templates that are merged.
+func (t TemplateSpec) References() []Reference {
+	refers := make([]Reference, len(t.Compositions))
+	for i, c := range t.Compositions {
+		refers[i] = Reference{ObjectKey{Kind: KindTemplate, Name: string(c.Name)}, "/compositions/" + strconv.Itoa(i)}
+	}
+	return refers
+}
+
 // MaxCompositions limits how many templates one template may merge.
 const MaxCompositions = 32
 

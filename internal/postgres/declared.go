@@ -139,20 +139,12 @@ func unvoted(l db.SiteLease) bool {
 	return l.Counter == 0 && l.Ttl.Microseconds == 0 && l.PromisedTo == "" && !l.Lost
 }
 
-func compositionsOf(spec fleet.TemplateSpec) []fleet.ObjectKey {
-	keys := make([]fleet.ObjectKey, len(spec.Compositions))
-	for i, c := range spec.Compositions {
-		keys[i] = fleet.ObjectKey{Kind: fleet.KindTemplate, Name: string(c.Name)}
-	}
-	return keys
-}
-
 // pinCompositions pins each composition of a template to the generation that it has now.
 func pinCompositions(ctx context.Context, q *db.Queries, _ Write, spec fleet.TemplateSpec) (fleet.TemplateSpec, error) {
-	for i, key := range compositionsOf(spec) {
-		o, err := find(ctx, q, key)
+	for i, r := range spec.References() {
+		o, err := find(ctx, q, r.Key)
 		if err != nil || o == nil {
-			return spec, orNotFound(err, "template", key.Name, "declare it first: PUT /api/v1/templates/"+key.Name)
+			return spec, orNotFound(err, "template", r.Key.Name, "")
 		}
 		spec.Compositions[i].Generation = o.Generation
 	}

@@ -10,8 +10,6 @@ import (
 // storedKind is what the store does for a kind of objects that start no work, beside writing and removing the object.
 // Each part may be nil.
 type storedKind struct {
-	// shared are the objects that a spec refers to; they are locked too.
-	shared func(spec any) []fleet.ObjectKey
 	// check refuses a spec by what else is stored, or completes it.
 	check func(ctx context.Context, q *db.Queries, w Write, spec any) (any, error)
 	// written follows a write.
@@ -41,8 +39,7 @@ func storedKinds() map[fleet.ObjectKind]storedKind {
 			},
 		},
 		fleet.KindTemplate: {
-			shared: func(spec any) []fleet.ObjectKey { return compositionsOf(spec.(fleet.TemplateSpec)) },
-			check:  checked(pinCompositions), written: following(templateWritten), unused: unusedTemplate,
+			check: checked(pinCompositions), written: following(templateWritten), unused: unusedTemplate,
 		},
 		fleet.KindFleet: {unused: notUnderWay},
 		fleet.KindDeployment: {unused: func(_ context.Context, _ *db.Queries, key fleet.ObjectKey) error {
@@ -64,14 +61,18 @@ func following[T any](f func(context.Context, *db.Queries, Write, T, Written) er
 }
 
 // Declare writes an object that starts no work. The spec is of the type of its kind: ProjectSpec, SiteSpec, PoolSpec
-// or TemplateSpec.
+// or TemplateSpec. What it refers to is locked too, and has to be declared.
 func (s *Store) Declare(ctx context.Context, w Write, spec any) (Written, error) {
 	kind := storedKinds()[w.Key.Kind]
-	var shared []fleet.ObjectKey
-	if kind.shared != nil {
-		shared = kind.shared(spec)
+	refers := fleet.ReferencesOf(spec)
+	shared := make([]fleet.ObjectKey, len(refers))
+	for i, r := range refers {
+		shared[i] = r.Key
 	}
 	out, err := s.change(ctx, w, shared, func(q *db.Queries, out *Started) (err error) {
+		if err := allDeclared(ctx, q, refers); err != nil {
+			return err
+		}
 		spec := spec
 		if kind.check != nil {
 			if spec, err = kind.check(ctx, q, w, spec); err != nil {
@@ -84,6 +85,19 @@ func (s *Store) Declare(ctx context.Context, w Write, spec any) (Written, error)
 		return kind.written(ctx, q, w, spec, out.Written)
 	})
 	return out.Written, err
+}
+
+func allDeclared(ctx context.Context, q *db.Queries, refers []fleet.Reference) error {
+	for _, r := range refers {
+		o, err := find(ctx, q, r.Key)
+		if err != nil {
+			return err
+		}
+		if o == nil || o.DeletingSince != nil {
+			return fleet.NoPlace(r.Key, r.Field)
+		}
+	}
+	return nil
 }
 
 // DeleteDeclared deletes an object that no node has to confirm: an unused project or

@@ -126,17 +126,7 @@ func (s *operationsSweep) entities(ctx context.Context, kind fleet.EntityKind, l
 			return err
 		}
 		for _, o := range open {
-			of := suspect{o.Subject, o.Run, func(ctx context.Context, end fleet.OperationState, reason string) error {
-				if end == fleet.OperationRunning {
-					return nil
-				}
-				ended, err := s.store.CloseEntityOperations(ctx, o, reason)
-				if err == nil && kind.Prefix == fleet.EntityDeployment.Prefix {
-					s.closed(ended)
-				}
-				return err
-			}}
-			if err := s.look(ctx, of, live, out); err != nil {
+			if err := s.look(ctx, s.served(kind, o), live, out); err != nil {
 				return err
 			}
 			beat()
@@ -146,6 +136,19 @@ func (s *operationsSweep) entities(ctx context.Context, kind fleet.EntityKind, l
 			return nil
 		}
 	}
+}
+
+func (s *operationsSweep) served(kind fleet.EntityKind, o postgres.OpenEntity) suspect {
+	return suspect{o.Subject, o.Run, func(ctx context.Context, end fleet.OperationState, reason string) error {
+		if end == fleet.OperationRunning {
+			return nil
+		}
+		ended, err := s.store.CloseEntityOperations(ctx, o, reason)
+		if err == nil && kind.Prefix == fleet.EntityDeployment.Prefix {
+			s.closed(ended)
+		}
+		return err
+	}}
 }
 
 // batches gives up batches whose workflow is gone or whose deadline passed: their deliveries are settled like any
