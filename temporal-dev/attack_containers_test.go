@@ -21,7 +21,7 @@ import (
 )
 
 // intruderProgram is the program of testdata/intruder.
-var intruderProgram = sync.OnceValues(func() (string, error) { return build("intruder") })
+var intruderProgram = sync.OnceValues(func() (string, error) { return build("./testdata/intruder", "CGO_ENABLED=0") })
 
 const intruderImage = "local/intruder:1"
 

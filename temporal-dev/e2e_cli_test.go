@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,19 +25,38 @@ const (
 	cliAway     = 10
 )
 
+// cliProgram is the holdfast binary, built once.
+var cliProgram = sync.OnceValues(func() (string, error) { return build("github.com/holdfast-io/holdfast/cmd/holdfast") })
+
+// build makes a program for all tests, which the uids of all projects may run; the system takes it away.
+func build(of string, env ...string) (string, error) {
+	dir, err := os.MkdirTemp("", "holdfast-program-*")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, filepath.Base(of))
+	build := exec.Command("go", "build", "-o", path, of)
+	build.Env = append(os.Environ(), env...)
+	if said, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, said)
+	}
+	return path, nil
+}
+
 // cli is the holdfast binary, as an operator of the region calls it.
 type cli struct {
 	path string
 	env  []string
 }
 
-// newCLI builds the binary.
 func newCLI(t *testing.T, s *stack) cli {
 	t.Helper()
+	path, err := cliProgram()
+	require.NoError(t, err)
 	dir := t.TempDir()
-	path := filepath.Join(dir, "bin", "holdfast")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/holdfast-io/holdfast/cmd/holdfast").CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	return cli{path, append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "HOLDFAST_ADDRESS="+s.doc.API, "HOLDFAST_TOKEN="+s.doc.Token)}
 }
 

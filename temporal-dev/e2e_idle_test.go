@@ -14,15 +14,15 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 )
 
+// scrapes is how often the metrics are read: the server asks Temporal about every schedule each time.
+const scrapes = time.Second
+
 // idles waits until no node has a poll at Temporal, and says when that was.
 func (s *stack) idles(t *testing.T) time.Time {
 	t.Helper()
-	waitFor(t, "all nodes idle", func(context.Context) error {
-		if !strings.Contains(s.metrics(t), "\nholdfast_node_tasks_polls 0\n") {
-			return errNotYet
-		}
-		return nil
-	})
+	require.NoError(t, pollEvery(t.Context(), scrapes, e2ePatience, func(context.Context) error {
+		return unless(strings.Contains(s.metrics(t), "\nholdfast_node_tasks_polls 0\n"))
+	}), "all nodes idle")
 	return time.Now()
 }
 

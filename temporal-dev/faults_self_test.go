@@ -45,7 +45,9 @@ func TestFaultBroken(t *testing.T) {
 func TestFaultWitness(t *testing.T) {
 	t.Parallel()
 	realOnly(t)
-	program, w := buildWitness(t), lives{dir: folder(t), ended: map[string]life{}}
+	program, err := witnessProgram()
+	require.NoError(t, err)
+	w := lives{dir: folder(t), ended: map[string]life{}}
 	config := folder(t) + "/config.json"
 	require.NoError(t, os.WriteFile(config, []byte(`{"number":7}`), 0o600))
 	begin := func(node string) *exec.Cmd {

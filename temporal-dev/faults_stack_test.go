@@ -4,7 +4,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -62,7 +61,9 @@ func (a *arena) heal(t *testing.T, ways ...way) {
 func newArena(t *testing.T, sites int, lease time.Duration) *arena {
 	t.Helper()
 	realOnly(t)
-	a := &arena{witness: buildWitness(t), cuts: map[way]int{}}
+	program, err := witnessProgram()
+	require.NoError(t, err)
+	a := &arena{witness: program, cuts: map[way]int{}}
 	var nodes []string
 	for _, site := range siteNames(sites) {
 		a.sites = append(a.sites, string(site))
@@ -82,13 +83,8 @@ func newArena(t *testing.T, sites int, lease time.Duration) *arena {
 	return a
 }
 
-func buildWitness(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(folder(t), "witness")
-	said, err := exec.Command("go", "build", "-o", path, "./testdata/witness").CombinedOutput()
-	require.NoError(t, err, "%s", said)
-	return path
-}
+// witnessProgram is the program of testdata/witness.
+var witnessProgram = sync.OnceValues(func() (string, error) { return build("./testdata/witness") })
 
 // folder makes one for a witness; it goes with the test.
 func folder(t *testing.T) string {

@@ -26,9 +26,14 @@ var errNotYet error = notYet{}
 
 // pollErr tries until there is no error. Its own error includes the last one.
 func pollErr(ctx context.Context, patience time.Duration, try func(context.Context) error) error {
+	return pollEvery(ctx, pollInterval, patience, try)
+}
+
+// pollEvery is pollErr for what costs too much to try at each pollInterval.
+func pollEvery(ctx context.Context, interval, patience time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	tick := time.NewTicker(pollInterval)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		err := try(ctx)

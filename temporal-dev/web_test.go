@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -24,24 +23,7 @@ import (
 )
 
 // webProgram is the program of testdata/web, built once, which needs nothing but itself.
-var webProgram = sync.OnceValues(func() (string, error) { return build("web") })
-
-func build(name string) (string, error) {
-	dir, err := os.MkdirTemp("", "holdfast-"+name+"-*") // all tests use it: the system takes it away
-	if err != nil {
-		return "", err
-	}
-	if err := os.Chmod(dir, 0o755); err != nil { // the uids of all projects run it
-		return "", err
-	}
-	path := filepath.Join(dir, name)
-	build := exec.Command("go", "build", "-o", path, "./testdata/"+name)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if said, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, said)
-	}
-	return path, nil
-}
+var webProgram = sync.OnceValues(func() (string, error) { return build("./testdata/web", "CGO_ENABLED=0") })
 
 // service is a deployment whose replicas leave their process ids behind.
 type service struct {
