@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"encoding/json"
 
 	"go.temporal.io/sdk/activity"
 
@@ -36,7 +35,7 @@ type Doors struct {
 // DoorRequest is what a door requests: an operation of a kind, with the input of the door's workflow.
 type DoorRequest struct {
 	Kind     fleet.OperationKind `json:"kind"`
-	Input    json.RawMessage     `json:"input"`
+	Input    any                 `json:"input"`
 	Workflow string              `json:"workflow,omitempty"`
 	Run      string              `json:"run,omitempty"`
 }

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -36,12 +35,8 @@ func door(ctx workflow.Context, kind fleet.OperationKind, in doorInput) (DoorRes
 	}
 	ended := workflow.GetSignalChannel(ctx, SignalOperationEnded)
 	local := workflow.WithLocalActivityOptions(ctx, storeOptions())
-	input, err := json.Marshal(in)
-	if err != nil {
-		return DoorResult{}, err
-	}
 	var op activities.OperationView
-	if err := workflow.ExecuteLocalActivity(local, doors.Request, activities.DoorRequest{Kind: kind, Input: input}).Get(ctx, &op); err != nil {
+	if err := workflow.ExecuteLocalActivity(local, doors.Request, activities.DoorRequest{Kind: kind, Input: in}).Get(ctx, &op); err != nil {
 		return DoorResult{}, err
 	}
 	workflow.SetCurrentDetails(ctx, "operation "+string(op.Operation)+", served by workflow "+op.Subject)

@@ -175,7 +175,7 @@ func TestExecuteModuleDoor(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, fleet.OperationSucceeded, out.State)
 	require.Len(t, m.requests, 1)
-	require.JSONEq(t, `{"module":"acme.vision.Detect","input":{"a":1},"timeoutSeconds":7}`, string(m.requests[0].Input))
+	require.Equal(t, workflows.ExecuteModuleInput{Module: "acme.vision.Detect", Input: []byte(`{"a":1}`), TimeoutSeconds: 7}, m.requests[0].Input)
 	for kind, in := range map[fleet.Kind]workflows.ExecuteModuleInput{
 		fleet.Invalid:  {Module: "nothing"},
 		fleet.TooLarge: {Module: "acme.Detect", Input: []byte(`"` + strings.Repeat("x", fleet.MaxDurableInput) + `"`)},

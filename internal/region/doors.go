@@ -74,7 +74,11 @@ func (r *requests) verbs() map[fleet.OperationKind]verb {
 func asking[T any](open func(context.Context, postgres.Request, fleet.OperationKind, T) (*postgres.Operation, error)) verb {
 	return func(ctx context.Context, ask postgres.Request, in activities.DoorRequest) (*postgres.Operation, error) {
 		var input T
-		if err := json.Unmarshal(in.Input, &input); err != nil {
+		text, err := json.Marshal(in.Input)
+		if err == nil {
+			err = json.Unmarshal(text, &input)
+		}
+		if err != nil {
 			return nil, fleet.Errorf(fleet.Invalid, "read the input of the door: %w", err)
 		}
 		return open(ctx, ask, in.Kind, input)

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/workflows"
 )
 
 // S93: what a visit ends and what the sweep ends is counted alike, and every event of a replica.
@@ -68,7 +69,7 @@ func TestDoorsEndIsCounted(t *testing.T) {
 	} {
 		var told []fleet.OperationEnded
 		r := &requests{specs: asked{out: row.out}, closed: func(all []fleet.OperationEnded) { told = append(told, all...) }}
-		v, err := r.Request(t.Context(), activities.DoorRequest{Kind: fleet.OperationDestroy, Input: []byte(`{"deployment":"web"}`)}, "door")
+		v, err := r.Request(t.Context(), activities.DoorRequest{Kind: fleet.OperationDestroy, Input: workflows.DeploymentDoorInput{Deployment: "web"}}, "door")
 		require.NoError(t, err, name)
 		require.Equal(t, row.out.Operation.State, v.State, name)
 		require.Equal(t, row.want, told, name)
