@@ -184,7 +184,7 @@ func TestE2ETemporalTLS(t *testing.T) {
 			"a certificate without its key":  {slices.Concat(secure, trusts, sends, []string{"--temporal-tls-cert", cert}), cliUsage, "give both, or neither"},
 			"a key in the clear":             {sends, cliUsage, "give --temporal-tls as well"},
 			"a file that is missing":         {slices.Concat(secure, trusts, shows, []string{"--temporal-api-key-file", "missing"}), cliUsage, "read --temporal-api-key-file"},
-			"no search attributes, no right": {slices.Concat(secure, trusts, shows, sends, []string{"--temporal-namespace", noAttributes}), cliConflict, "no search attributes Site, Node, "},
+			"no search attributes, no right": {slices.Concat(secure, trusts, shows, sends, []string{"--temporal-namespace", noAttributes}), cliConflict, "lacks the search attributes Site, Node, "},
 		} {
 			t.Run(what, func(t *testing.T) {
 				_, said := operator.call(t, row.code, slices.Concat([]string{"server"}, region, row.args)...)
