@@ -139,8 +139,7 @@ func (s *stack) keepsActive(t *testing.T, site string, was leaseRow) {
 func (s *stack) attackReleases(t *testing.T) {
 	const site, calls = "plant-1", 600
 	st := newStory(t, s, site, "press")
-	was, err := s.lease(t.Context(), site)
-	require.NoError(t, err)
+	was := s.agreed(t, site)
 	thief, starts := peerOf(site, was.holder), len(st.witness.starts(t))
 	voters := s.voters(t, thief, was.holder)
 	for name, voter := range voters {
@@ -158,7 +157,7 @@ func (s *stack) attackReleases(t *testing.T) {
 	}
 	s.keepsActive(t, site, was)
 
-	_, err = s.api.RevokeNode(t.Context(), thief, api.Mutation{})
+	_, err := s.api.RevokeNode(t.Context(), thief, api.Mutation{})
 	require.NoError(t, err)
 	for name, voter := range voters {
 		waitFor(t, name+" rejects the key", func(ctx context.Context) error {
