@@ -167,7 +167,7 @@ func (s *server) pinFleet(ctx context.Context, change *fleet.FleetChange) error 
 	if change.Template == "" {
 		return nil
 	}
-	if err := s.usable(ctx, change.Template, "/change/template"); err != nil {
+	if err := s.usableTemplate(ctx, change.Template, "/change/template"); err != nil {
 		return err
 	}
 	_, generation, err := s.store.TemplateSpec(ctx, change.Template, change.TemplateGeneration)

@@ -191,7 +191,7 @@ func (s *server) fillContent(ctx context.Context, c *postgres.InstanceChange, do
 			return err
 		}
 	case doc.overrides != nil:
-		if err := s.usable(ctx, c.Spec.Template, "/template"); err != nil {
+		if err := s.usableTemplate(ctx, c.Spec.Template, "/template"); err != nil {
 			return err
 		}
 		content, err := s.canonical(ctx, c.Project, compose.Layer{Name: "/overrides", JSON: doc.overrides})
@@ -218,7 +218,7 @@ func (s *server) resolve(ctx context.Context, c *postgres.InstanceChange) error 
 		c.Spec.Artifact = &c.Content
 		return nil
 	}
-	if err := s.usable(ctx, c.Spec.Template, "/template"); err != nil {
+	if err := s.usableTemplate(ctx, c.Spec.Template, "/template"); err != nil {
 		return err
 	}
 	layers, generation, err := s.templateChain(ctx, c.Spec.Template, c.Spec.TemplateGeneration)

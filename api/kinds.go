@@ -126,6 +126,11 @@ func putPlain[P plainPut](ctx context.Context, s *server, kind fleet.ObjectKind,
 	if w.Project, err = s.projectOf(ctx, project); err != nil {
 		return nil, err
 	}
+	for _, r := range fleet.ReferencesOf(spec) {
+		if err := s.usable(ctx, r); err != nil {
+			return nil, err
+		}
+	}
 	w.Labels = labels
 	written, err := s.store.Declare(ctx, w, spec)
 	if err != nil {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -81,6 +82,14 @@ func TestRegisteredKind(t *testing.T) {
 	_, err = client.Delete(t.Context(), key, Mutation{IfMatch: `"999"`})
 	require.Equal(t, fleet.Precondition, fleet.KindOf(err))
 	require.NotEmpty(t, etag)
+
+	other := r.token("operator", "line") // whose project's objects may not refer to those of another
+	r.put("/api/v1/projects/press", nil)
+	r.put("/api/v1/sites/plant-9?project=press", pair("plant-9"))
+	hidden := into[Problem](t, r.call(other, http.MethodPut, "/api/v1/gadgets/g9", gadgetPut{Site: "plant-9", Size: 1}))
+	missing := into[Problem](t, r.call(other, http.MethodPut, "/api/v1/gadgets/g9", gadgetPut{Site: "plant-8", Size: 1}))
+	require.Equal(t, http.StatusNotFound, hidden.Status, hidden.Detail)
+	require.Equal(t, strings.ReplaceAll(missing.Detail, "plant-8", "plant-9"), hidden.Detail)
 
 	set := `"labels":{"` + ApplySetLabel + `":"mine"}`
 	two := many(`"applySet":"mine","prune":true`,

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"strconv"
 
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -84,24 +83,28 @@ func (s *server) compositions(ctx context.Context, self string, put TemplatePut)
 	if err := put.Check(self); err != nil {
 		return spec, err
 	}
-	for i, name := range put.Compositions {
-		if err := s.usable(ctx, fleet.TemplateName(name), "/compositions/"+strconv.Itoa(i)); err != nil {
+	for _, r := range spec.References() {
+		if err := s.usable(ctx, r); err != nil {
 			return spec, err
 		}
 	}
 	return spec, nil
 }
 
-// usable refuses a template that is missing, or of a project that the caller's objects may
+// usable refuses an object that is missing, or of a project that the caller's objects may
 // not refer to.
-func (s *server) usable(ctx context.Context, name fleet.TemplateName, field string) error {
-	if err := fleet.ValidateName(field, string(name)); err != nil {
+func (s *server) usable(ctx context.Context, r fleet.Reference) error {
+	if err := fleet.ValidateName(r.Field, r.Key.Name); err != nil {
 		return err
 	}
-	o, err := s.store.GetObject(ctx, fleet.ObjectKey{Kind: fleet.KindTemplate, Name: string(name)})
+	o, err := s.store.GetObject(ctx, r.Key)
 	if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).uses(o.Project) {
-		return fleet.Errorf(fleet.NotFound, "template %s not found", name).At(field).
-			WithHint("declare it first: PUT /api/v1/templates/" + string(name))
+		return fleet.NoPlace(r.Key, r.Field)
 	}
 	return err
+}
+
+// usableTemplate is usable for a template that a spec names in a field.
+func (s *server) usableTemplate(ctx context.Context, name fleet.TemplateName, field string) error {
+	return s.usable(ctx, fleet.Reference{Key: templateKey(string(name)), Field: field})
 }

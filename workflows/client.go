@@ -30,14 +30,14 @@ func (c *Client) Wake(ctx context.Context, subject string) error {
 	if !ok {
 		return fleet.Errorf(fleet.Invalid, "%.80q is not the id of an entity", subject)
 	}
-	e := entities[kind.Prefix]
+	e := entities[kind]
 	return c.start(ctx, subject, e, names, e.input(c, names))
 }
 
 // StartReconcile starts the comparison of a node for a reason, or has the one that runs look again.
 func (c *Client) StartReconcile(ctx context.Context, node fleet.NodeName, reason string) error {
 	in := NodeInput{Node: node, Reason: reason}
-	return c.start(ctx, fleet.NodeSubject(node), entities[fleet.EntityNode.Prefix], []string{string(node)}, in)
+	return c.start(ctx, fleet.NodeSubject(node), entities[fleet.EntityNode], []string{string(node)}, in)
 }
 
 // start first tries to start, with the first task served by this very process: an entity that begins looks by

@@ -27,7 +27,7 @@ var doors *activities.Doors
 // waiter.
 func door(ctx workflow.Context, kind fleet.OperationKind, in doorInput) (DoorResult, error) {
 	if id := workflow.GetInfo(ctx).WorkflowExecution.ID; fleet.ReservedID(id) {
-		drain(workflow.GetSignalChannel(ctx, SignalWake)) // the outbox repeats it, as the entity did not take the row
+		drain(workflow.GetSignalChannel(ctx, SignalWake)) // meant for the entity; the outbox and the sweeps repeat it
 		return DoorResult{}, refused(errReserved(id))
 	}
 	if err := in.Validate(); err != nil {

@@ -66,7 +66,7 @@ func SetInstanceState(ctx workflow.Context, in SetInstanceStateInput) (DoorResul
 		"enabled": fleet.OperationEnable, "disabled": fleet.OperationDisable, "deleted": fleet.OperationDelete,
 	}[in.State]
 	if !ok {
-		return DoorResult{}, refused(fleet.Errorf(fleet.Invalid, `state: allowed are "enabled", "disabled" and "deleted"`))
+		return DoorResult{}, refused(fleet.Errorf(fleet.Invalid, `unknown state %.40q: want enabled, disabled or deleted`, in.State))
 	}
 	return door(ctx, kind, DeployInstanceInput{Site: in.Site, Instance: in.Instance})
 }

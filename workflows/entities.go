@@ -21,44 +21,44 @@ type entity struct {
 const deliverSiteSpan = 4
 
 // entities has a row for each kind of fleet.EntityKinds.
-var entities = map[string]entity{
-	fleet.EntityInstance.Prefix: {
+var entities = map[fleet.EntityKind]entity{
+	fleet.EntityInstance: {
 		workflow: TypeInstance, attributes: []string{AttributeSite, AttributeInstance},
 		input: func(c *Client, names []string) any {
 			return InstanceInput{Site: fleet.SiteName(names[0]), Instance: fleet.InstanceName(names[1]), Limits: c.Limits}
 		},
 	},
-	fleet.EntityDeployment.Prefix: {
+	fleet.EntityDeployment: {
 		workflow: TypeDeployment, attributes: []string{AttributeDeployment},
 		input: func(_ *Client, names []string) any {
 			return DeploymentInput{Deployment: fleet.DeploymentName(names[0])}
 		},
 	},
-	fleet.EntityFleet.Prefix: {
+	fleet.EntityFleet: {
 		workflow: TypeFleet,
 		input: func(c *Client, names []string) any {
 			return FleetInput{Fleet: fleet.FleetName(names[0]), Limits: c.Limits}
 		},
 	},
-	fleet.EntityNode.Prefix: {
+	fleet.EntityNode: {
 		workflow: TypeNode, attributes: []string{AttributeNode},
 		input: func(_ *Client, names []string) any {
 			return NodeInput{Node: fleet.NodeName(names[0]), Reason: fleet.ReconcileRequest}
 		},
 	},
-	fleet.EntityDrain.Prefix: {
+	fleet.EntityDrain: {
 		workflow: TypeDrain, attributes: []string{AttributeNode},
 		input: func(_ *Client, names []string) any { return DrainInput{Node: fleet.NodeName(names[0])} },
 	},
-	fleet.EntitySite.Prefix: {
+	fleet.EntitySite: {
 		workflow: TypeSite, attributes: []string{AttributeSite},
 		input: func(c *Client, names []string) any { return SiteInput{Site: fleet.SiteName(names[0]), Take: c.Take} },
 	},
-	fleet.EntityExecution.Prefix: {
+	fleet.EntityExecution: {
 		workflow: TypeExecution,
 		input:    func(_ *Client, names []string) any { return ExecutionInput{Operation: fleet.OperationID(names[0])} },
 	},
-	fleet.EntityDeliver.Prefix: {
+	fleet.EntityDeliver: {
 		workflow: TypeDeliverSite, attributes: []string{AttributeSite},
 		input: func(c *Client, names []string) any {
 			return DeliverSiteInput{Site: fleet.SiteName(names[0]), Limits: c.Limits}

@@ -47,7 +47,7 @@ func TestNamesStayShort(t *testing.T) {
 	require.Less(t, len(fleet.InstanceSubject(fleet.SiteName(long), fleet.InstanceName(long))), 200)
 	require.Less(t, len(NodeQueue(fleet.NodeName(long))), 200)
 	for _, k := range fleet.EntityKinds() {
-		require.Contains(t, entities, k.Prefix)
+		require.Contains(t, entities, k)
 	}
 	require.Len(t, entities, len(fleet.EntityKinds()))
 }

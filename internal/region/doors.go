@@ -20,7 +20,7 @@ type requests struct {
 	modules inputChecker
 	// failoverLimit is the time that a failover has.
 	failoverLimit time.Duration
-	closed        func([]fleet.OperationEnded) // is told of what was asked of deployments
+	closed        func([]fleet.OperationEnded) // gets the ended operations of deployments
 }
 
 // unreleased releases a spec that was written with ?deploy=false.
@@ -70,7 +70,8 @@ func (r *requests) verbs() map[fleet.OperationKind]verb {
 	}
 }
 
-// asking reads the input of a door's workflow, which the door has validated.
+// asking reads the input of a door's workflow, which the door has validated. A local activity gets the value itself,
+// any other what JSON makes of it.
 func asking[T any](open func(context.Context, postgres.Request, fleet.OperationKind, T) (*postgres.Operation, error)) verb {
 	return func(ctx context.Context, ask postgres.Request, in activities.DoorRequest) (*postgres.Operation, error) {
 		var input T

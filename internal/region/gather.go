@@ -38,8 +38,8 @@ const gatherFor = 10 * time.Millisecond
 
 // Wake wakes a subject.
 func (c *crowdWaker) Wake(ctx context.Context, subject string) error {
-	kind, names, is := fleet.ParseSubject(subject)
-	if !is || kind.Prefix != fleet.EntityInstance.Prefix {
+	kind, names, _ := fleet.ParseSubject(subject)
+	if kind != fleet.EntityInstance {
 		return c.flows.Wake(ctx, subject)
 	}
 	site := fleet.SiteName(names[0])

@@ -24,7 +24,7 @@ type crowdFake struct {
 func (c *crowdFake) Waiting(context.Context, fleet.SiteName, int) (int, error) { return c.waiting, nil }
 
 func (c *crowdFake) Wake(_ context.Context, subject string) error {
-	if kind, names, _ := fleet.ParseSubject(subject); kind.Prefix == fleet.EntityDeliver.Prefix {
+	if kind, names, _ := fleet.ParseSubject(subject); kind == fleet.EntityDeliver {
 		c.sites <- fleet.SiteName(names[0])
 		return nil
 	}

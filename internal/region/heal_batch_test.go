@@ -110,7 +110,7 @@ type healCrowd struct {
 }
 
 func (c healCrowd) Wake(ctx context.Context, subject string) error {
-	if kind, _, _ := fleet.ParseSubject(subject); kind.Prefix == fleet.EntityInstance.Prefix && c.region.now.gathers {
+	if kind, _, _ := fleet.ParseSubject(subject); kind == fleet.EntityInstance && c.region.now.gathers {
 		return nil
 	}
 	return c.flows.Wake(ctx, subject)

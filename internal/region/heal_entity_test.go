@@ -63,12 +63,12 @@ func (e *healEntity) workflow() string {
 	if _, is := e.input.(workflows.FleetSiteInput); is {
 		return workflows.TypeFleetSite
 	}
-	switch kind, _, _ := fleet.ParseSubject(e.subject); kind.Prefix {
-	case fleet.EntityNode.Prefix:
+	switch kind, _, _ := fleet.ParseSubject(e.subject); kind {
+	case fleet.EntityNode:
 		return workflows.TypeNode
-	case fleet.EntityFleet.Prefix:
+	case fleet.EntityFleet:
 		return workflows.TypeFleet
-	case fleet.EntityDeliver.Prefix:
+	case fleet.EntityDeliver:
 		return workflows.TypeDeliverSite
 	}
 	return workflows.TypeInstance

@@ -53,7 +53,7 @@ func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (act
 		return out, err
 	}
 	for _, kind := range fleet.EntityKinds() {
-		if kind.Prefix == fleet.EntityInstance.Prefix { // looked at above, with what is open or owed
+		if kind == fleet.EntityInstance { // looked at above, with what is open or owed
 			continue
 		}
 		if err := s.entities(ctx, kind, live, beat, &out); err != nil {
@@ -144,7 +144,7 @@ func (s *operationsSweep) served(kind fleet.EntityKind, o postgres.OpenEntity) s
 			return nil
 		}
 		ended, err := s.store.CloseEntityOperations(ctx, o, reason)
-		if err == nil && kind.Prefix == fleet.EntityDeployment.Prefix {
+		if err == nil && kind == fleet.EntityDeployment {
 			s.closed(ended)
 		}
 		return err
