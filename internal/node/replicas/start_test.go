@@ -211,7 +211,10 @@ func TestDefinitionThatCannotBeKept(t *testing.T) {
 	b := setup(t)
 	d := b.keeper.definitions
 	hash := b.defined(web())
-	require.NoError(t, os.MkdirAll(filepath.Join(d.path(hash), "in the way"), 0o700))
+	full := filepath.Join(t.TempDir(), "full") // in its place at once: a keeper that begins removes what is empty
+	require.NoError(t, os.MkdirAll(filepath.Join(full, "in the way"), 0o700))
+	require.NoError(t, os.MkdirAll(d.dir, 0o700))
+	require.NoError(t, os.Rename(full, d.path(hash)))
 	for range 3 {
 		_, err := d.get(t.Context(), hash)
 		require.Equal(t, fleet.Unavailable, fleet.KindOf(err))
