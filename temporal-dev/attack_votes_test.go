@@ -238,9 +238,18 @@ func (s *stack) attackTellPaused(t *testing.T) {
 	}
 	both := api.SitePut{Nodes: []api.SiteNode{{Name: was.holder, Role: fleet.RoleActive}, {Name: thief, Role: fleet.RoleStandby}}}
 
-	s.signal(t, was.holder, syscall.SIGSTOP)
-	paused := time.Now()
-	eventually(t, "the lease ran out", func() bool { return time.Since(paused) > e2eLease })
+	pause := func() (ranOut func()) {
+		t.Helper()
+		s.signal(t, was.holder, syscall.SIGSTOP)
+		paused := time.Now()
+		return func() {
+			t.Helper()
+			eventually(t, "the lease ran out", func() bool { return time.Since(paused) > e2eLease })
+		}
+	}
+
+	ranOut := pause()
+	ranOut()
 	tells()
 	listed()
 	goesOn()
@@ -255,14 +264,15 @@ func (s *stack) attackTellPaused(t *testing.T) {
 		}
 		return err
 	})
-	s.signal(t, was.holder, syscall.SIGSTOP)
+	ranOut = pause()
 	_, err = s.api.PutSite(t.Context(), site, both, api.Mutation{})
 	require.NoError(t, err)
 	tells()
 	_, lost, err := counter(t.Context())
 	require.NoError(t, err)
 	require.True(t, lost, "the vote waits for the word of the one that decided alone")
-	goesOn() // within its lease: one that does not hold any more needs the other node's vote too
+	ranOut()
+	goesOn() // with the standby down: it reports the last epoch that it decided alone
 	listed()
 }
 

@@ -356,12 +356,8 @@ type tale struct {
 // tell reports the epoch of a site with one node to the region. It repeats that after a second node was
 // declared, because the region's vote is lost until it gets the epoch.
 func (k *Keeper) tell(now lease.Instant) {
-	t, holds := lease.Tenure{}, false
-	alone := k.seat.peer.Node == ""
-	if k.seated && (alone || k.answers[lease.Region] == lease.Lost) && k.opt.Region != nil {
-		t, holds = k.candidate.Holding(now)
-	}
-	if !holds || t.Epoch == k.owesTell.told || k.owesTell.telling || now < k.owesTell.next {
+	alone, epoch := k.seat.peer.Node == "", k.decidedAlone(now)
+	if epoch == 0 || epoch == k.owesTell.told || k.owesTell.telling || now < k.owesTell.next {
 		return
 	}
 	k.owesTell.telling, k.owesTell.next = true, now.Add(k.opt.Interval)
@@ -369,12 +365,28 @@ func (k *Keeper) tell(now lease.Instant) {
 	k.calls.Go(func() {
 		ctx, cancel := context.WithTimeout(running, 2*k.opt.Interval)
 		defer cancel()
-		err := k.opt.Region.Tell(ctx, k.opt.Site, t.Epoch)
+		err := k.opt.Region.Tell(ctx, k.opt.Site, epoch)
 		_ = k.post(running, func(lease.Instant) {
 			k.owesTell.telling = false
 			if err == nil || !alone && status.Code(err) == codes.PermissionDenied { // the region waits for both nodes' votes
-				k.owesTell.told = t.Epoch
+				k.owesTell.told = epoch
 			}
 		})
 	})
+}
+
+// decidedAlone is the epoch that the region needs of this node, 0 for none. A node whose lease ran out before it
+// heard of the second one reports the last epoch that its vote gave: nobody else decided since.
+func (k *Keeper) decidedAlone(now lease.Instant) int64 {
+	alone := k.seat.peer.Node == ""
+	if !k.seated || k.opt.Region == nil || !alone && k.answers[lease.Region] != lease.Lost {
+		return 0
+	}
+	if t, holds := k.candidate.Holding(now); holds {
+		return t.Epoch
+	}
+	if r := k.voter.Record(); !alone && !r.Lost && r.Holder != k.seat.peer.Node {
+		return r.Epoch
+	}
+	return 0
 }

@@ -418,6 +418,39 @@ func TestKeeper(t *testing.T) {
 		k.tell(alone, other) // which is not up
 		k.eventually("the region is told again", func() bool { return told(5) })
 	})
+	t.Run("one whose lease ended before it heard of the second node tells the last epoch that it decided alone", func(t *testing.T) {
+		t.Parallel()
+		for name, record := range map[string]lease.Record{
+			"ran out":  {Promised: 5, PromisedTo: nodeA, Holder: nodeA, Epoch: 5, Counter: 9, TTL: shortTTL},
+			"released": {Promised: 5, PromisedTo: nodeA, Epoch: 5, Counter: 9, TTL: shortTTL},
+		} {
+			k := newKept(t)
+			require.NoError(t, votefile.Save(filepath.Join(k.dir, votefile.Name), votefile.State{Site: site, Node: nodeA, Record: record}))
+			k.region.vote = func(_ lease.Call, q lease.Request) lease.Answer {
+				return lease.Answer{Voter: lease.Region, Reason: lease.Lost, Nonce: q.Nonce}
+			}
+			k.start().tell(alone, other) // which is not up
+			k.eventually("the region is told: "+name, func() bool { k.region.mu.Lock(); defer k.region.mu.Unlock(); return k.region.told == 5 })
+			require.False(t, k.MayRun())
+		}
+	})
+	t.Run("one to whose peer the lease belongs tells nothing", func(t *testing.T) {
+		t.Parallel()
+		k := newKept(t)
+		require.NoError(t, votefile.Save(filepath.Join(k.dir, votefile.Name), votefile.State{
+			Site: site, Node: nodeA, Record: lease.Record{Promised: 5, PromisedTo: nodeB, Holder: nodeB, Epoch: 5, Counter: 9, TTL: shortTTL},
+		}))
+		asked := 0
+		k.region.vote = func(_ lease.Call, q lease.Request) lease.Answer {
+			asked++
+			return lease.Answer{Voter: lease.Region, Reason: lease.Lost, Nonce: q.Nonce}
+		}
+		k.start().tell(alone, other)
+		k.eventually("it asks", func() bool { k.region.mu.Lock(); defer k.region.mu.Unlock(); return asked > 3 })
+		k.region.mu.Lock()
+		defer k.region.mu.Unlock()
+		require.Zero(t, k.region.told)
+	})
 	t.Run("one of two alone gets nothing, and says who answered what", func(t *testing.T) {
 		t.Parallel()
 		k := newKept(t).start()
